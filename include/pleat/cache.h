@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cache.h: a paged, compressed KV cache that computes attention on its own pages.
+ *
+ *     pleat_cache_create
+ *         pleat_cache_open(max_tokens)                     a sequence: one request's tokens
+ *             pleat_cache_begin({seq, n_tokens}, ...)      plan + commit: pages for the new tokens
+ *                 pleat_cache_attend(layer 0, q, k, v)     store the new tokens, attend to all
+ *                 ...                                      once for each layer, in any order
+ *             pleat_cache_end                              the new tokens count from now on
+ *         pleat_cache_close
+ *     pleat_cache_destroy
+ *
+ * A step serves any mix of prompt chunks (n_tokens > 1) and single tokens (n_tokens == 1).
+ * The new tokens of a chunk see each other exactly, as handed in, and earlier tokens as stored; a single token is
+ * stored first and read back like every other.  Keys come with their positions already applied (RoPE).
+ *
+ * The output of a sequence depends on its own tokens and on how they were cut into steps, and not on the
+ * thread count nor on what else shares a step: bit for bit.
+ *
+ * Threads: a cache is driven from one thread; inside, it uses the workers that it was given.
+ * No function but create, open and is_valid allocates.
+ */
+#ifndef PLEAT_CACHE_H
+#define PLEAT_CACHE_H
+
+#include "pleat/spec.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pleat_cache pleat_cache;
+
+/* A sequence in a cache.  0 is never a sequence. */
+typedef struct pleat_seq {
+    uint32_t v;
+} pleat_seq;
+
+typedef struct pleat_cache_options {
+    size_t size_bytes;     /* sizeof(pleat_cache_options); set by pleat_cache_options_default */
+    pleat_spec spec;       /* default f16 */
+    uint32_t n_layers;     /* 1..1024 */
+    uint32_t n_kv_heads;   /* 1..1024 */
+    uint32_t n_q_heads;    /* a multiple of n_kv_heads; at most 64 query heads for each KV head */
+    uint32_t head_dim;     /* a multiple of 16 in 16..512 */
+    float softmax_scale;   /* factor on q.k; 0 means 1/sqrt(head_dim) */
+    uint32_t page_tokens;  /* tokens in a page of the high format, a multiple of 16; default 32 */
+    uint32_t max_seqs;     /* sequences open at once, 1..65536; default 1 */
+    uint32_t max_tokens;   /* most tokens of one sequence; 1..2^24 */
+    uint32_t step_tokens;  /* most new tokens in one step, over all sequences; default 512 */
+    uint64_t pool_bytes;   /* bytes of pages; 0: room for max_seqs sequences of max_tokens */
+    pleat_workers *workers; /* NULL: the caller's thread alone; not owned; outlives the cache */
+    const pleat_allocator *allocator;
+} pleat_cache_options;
+
+/* Fill *opt with defaults.  n_layers, n_kv_heads, n_q_heads, head_dim and max_tokens are left 0 and must be set. */
+PLEAT_API void pleat_cache_options_default(pleat_cache_options *opt);
+
+/* Make a cache: all pages and workspace are allocated here.  err may be NULL. */
+PLEAT_API pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **out, pleat_error *err);
+
+/* Open an empty sequence that will hold at most max_tokens (1..options.max_tokens) tokens.  Allocates
+ * its page table; takes no page.  PLEAT_E_LIMIT when max_seqs are open already. */
+PLEAT_API pleat_status pleat_cache_open(pleat_cache *cache, uint32_t max_tokens, pleat_seq *out);
+
+/* Return all pages of the sequence and forget it.  PLEAT_E_STATE inside a step. */
+PLEAT_API pleat_status pleat_cache_close(pleat_cache *cache, pleat_seq seq);
+
+/* Tokens that have been stored in the sequence since it was opened; 0 for an unknown sequence. */
+PLEAT_API uint32_t pleat_cache_length(const pleat_cache *cache, pleat_seq seq);
+
+/* The most tokens that the sequence was opened for; 0 for an unknown sequence. */
+PLEAT_API uint32_t pleat_cache_max_tokens(const pleat_cache *cache, pleat_seq seq);
+
+/* One sequence's share of a step. */
+typedef struct pleat_cache_item {
+    pleat_seq seq;
+    uint32_t n_tokens; /* new tokens, >= 1 */
+} pleat_cache_item;
+
+/* Begin a step: take the pages that the new tokens of all items need in every lane.  Each sequence may stand
+ * in one item.  Returns PLEAT_AGAIN when the pool has too few free pages and PLEAT_E_LIMIT when a
+ * sequence would pass its max_tokens or the step its step_tokens; either way nothing has changed. */
+PLEAT_API pleat_status pleat_cache_begin(pleat_cache *cache, const pleat_cache_item *items, uint32_t n_items);
+
+/* Store the new tokens' keys and values of one layer and attend to everything before and among them.
+ * Rows are the items' new tokens in order, T of them in all.
+ *   q    [T][n_q_heads][head_dim] f32      k, v   [T][n_kv_heads][head_dim] f32, positions applied
+ *   out  [T][n_q_heads][head_dim] f32; may be q
+ * Values must be finite; 16-bit and quantised formats clamp to the largest f16, 65504. */
+PLEAT_API pleat_status pleat_cache_attend(pleat_cache *cache, uint32_t layer, const float *q, const float *k,
+                                          const float *v, float *out);
+
+/* Like pleat_cache_attend(), but only stores. */
+PLEAT_API pleat_status pleat_cache_store(pleat_cache *cache, uint32_t layer, const float *k, const float *v);
+
+/* End the step: its tokens count as stored.  The caller has stored every layer. */
+PLEAT_API pleat_status pleat_cache_end(pleat_cache *cache);
+
+/* Give up the step: its pages go back and the sequences are as they were before pleat_cache_begin(). */
+PLEAT_API pleat_status pleat_cache_cancel(pleat_cache *cache);
+
+/* Attend with one query position per sequence to all that is stored, and store nothing.  Outside a step.
+ *   q, out  [n_seqs][n_q_heads][head_dim] f32     lse  [n_seqs][n_q_heads] natural log-sum-exp of the
+ * scaled logits, or NULL.  A sequence may stand more than once.  n_seqs <= max_seqs; an empty sequence is
+ * PLEAT_E_STATE. */
+PLEAT_API pleat_status pleat_cache_read(pleat_cache *cache, uint32_t layer, const pleat_seq *seqs, uint32_t n_seqs,
+                                        const float *q, float *out, float *lse);
+
+/* Dequantise the stored tokens [first, first + n_tokens) of one lane into k and v, [n_tokens][head_dim]
+ * f32 each; either may be NULL.  For inspection and tests: slow. */
+PLEAT_API pleat_status pleat_cache_export(const pleat_cache *cache, pleat_seq seq, uint32_t layer, uint32_t kv_head,
+                                          uint32_t first, uint32_t n_tokens, float *k, float *v);
+
+/* What a cache or a sequence holds.  Token counts are summed over lanes. */
+typedef struct pleat_cache_usage {
+    uint64_t bytes;          /* everything held: whole pages, tables, lane records */
+    uint64_t bytes_pages;    /* of that: pages, their unused slots included */
+    uint64_t bytes_f16;      /* what f16 would hold for as many tokens: 4*head_dim per token and lane */
+    uint64_t pages_used;
+    uint64_t pages_peak;     /* most pages used at once since create or open */
+    uint64_t pages_total;    /* of the pool */
+    uint64_t tokens_high;
+    uint64_t tokens_low;
+    uint64_t tokens_dropped;
+} pleat_cache_usage;
+
+/* Usage of one sequence, or of the whole cache when seq.v is 0. */
+PLEAT_API pleat_status pleat_cache_get_usage(const pleat_cache *cache, pleat_seq seq, pleat_cache_usage *out);
+
+/* Bytes that `n_tokens` tokens of one sequence opened for max_tokens hold: what pleat_cache_get_usage() would say.
+ * Uses opt's geometry, spec and page_tokens.  0 for invalid options. */
+PLEAT_API uint64_t pleat_cache_bytes_for(const pleat_cache_options *opt, uint32_t n_tokens, uint32_t max_tokens);
+
+/* Recompute every invariant of the pool and tables: used + free = total, references exact, rows within
+ * bounds.  1 if all hold; 0 also when there was no memory to check with.  Slow, allocates; for tests. */
+PLEAT_API int pleat_cache_is_valid(const pleat_cache *cache);
+
+/* Free everything, set *cache to NULL.  NULL and *cache == NULL are fine. */
+PLEAT_API void pleat_cache_destroy(pleat_cache **cache);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

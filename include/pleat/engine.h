@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine.h: a model on a cache: tokens in, logits out, several sequences in one step.
+ *
+ *     pleat_engine_create(model, options)
+ *         pleat_engine_open(max_tokens)                   a sequence
+ *             pleat_engine_step({seq, tokens, logits}..)  a prompt chunk, or one token, of each sequence
+ *         pleat_engine_close
+ *     pleat_engine_destroy
+ *
+ * A sequence's logits depend on its own tokens and on how they were cut into steps, not on the thread
+ * count nor on what else shares a step: bit for bit.
+ *
+ * Threads: an engine is driven from one thread at a time.  No function but create and open allocates.
+ */
+#ifndef PLEAT_ENGINE_H
+#define PLEAT_ENGINE_H
+
+#include "pleat/cache.h"
+#include "pleat/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pleat_engine pleat_engine;
+
+typedef struct pleat_engine_options {
+    size_t size_bytes;
+    pleat_spec spec;        /* default f16 */
+    uint32_t max_seqs;      /* sequences open at once; default 1 */
+    uint32_t max_tokens;    /* most tokens of one sequence; 0: the model's context.  More than that is PLEAT_E_LIMIT */
+    uint32_t chunk_tokens;  /* most new tokens of one sequence in one step; default 512 */
+    uint32_t step_tokens;   /* most new tokens in one step; 0: the larger of chunk_tokens and max_seqs */
+    uint32_t page_tokens;   /* 0: the cache's default */
+    uint64_t pool_bytes;    /* 0: room for max_seqs sequences of max_tokens */
+    pleat_workers *workers; /* NULL: the caller's thread alone; not owned; outlives the engine */
+    const pleat_allocator *allocator;
+} pleat_engine_options;
+
+PLEAT_API void pleat_engine_options_default(pleat_engine_options *opt);
+
+/* The model is not owned and outlives the engine. */
+PLEAT_API pleat_status pleat_engine_create(const pleat_model *model, const pleat_engine_options *opt, pleat_engine **out,
+                                           pleat_error *err);
+
+/* What the engine was made with, zeros replaced by the values in use. */
+PLEAT_API void pleat_engine_get_options(const pleat_engine *engine, pleat_engine_options *out);
+
+/* See pleat_cache_open(), _close(), _length(). */
+PLEAT_API pleat_status pleat_engine_open(pleat_engine *engine, uint32_t max_tokens, pleat_seq *out);
+PLEAT_API pleat_status pleat_engine_close(pleat_engine *engine, pleat_seq seq);
+PLEAT_API uint32_t pleat_engine_length(const pleat_engine *engine, pleat_seq seq);
+
+/* One sequence's share of a step. */
+typedef struct pleat_engine_item {
+    pleat_seq seq;
+    const pleat_token *tokens; /* [n_tokens] that follow those already stored */
+    uint32_t n_tokens;         /* 1..chunk_tokens */
+    uint32_t n_logits;         /* logits of the last n_logits tokens are wanted; 0..n_tokens */
+    float *logits;             /* [n_logits][n_vocab]; may be NULL when n_logits is 0 */
+} pleat_engine_item;
+
+/* Run one forward pass over the new tokens of all items.  Each sequence may stand in one item.  PLEAT_AGAIN when the
+ * pool has too few free pages, PLEAT_E_LIMIT when a sequence would pass its max_tokens (err says both numbers),
+ * PLEAT_E_ARG for a bad token id: nothing has changed then. */
+PLEAT_API pleat_status pleat_engine_step(pleat_engine *engine, const pleat_engine_item *items, uint32_t n_items,
+                                         pleat_error *err);
+
+/* Usage of one sequence's cache, or of the whole when seq.v is 0. */
+PLEAT_API pleat_status pleat_engine_get_usage(const pleat_engine *engine, pleat_seq seq, pleat_cache_usage *out);
+
+/* See pleat_cache_is_valid(). */
+PLEAT_API int pleat_engine_is_valid(const pleat_engine *engine);
+
+PLEAT_API void pleat_engine_destroy(pleat_engine **engine);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

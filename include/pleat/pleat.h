@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pleat.h: all of Pleat's public headers.
+ *
+ *     status.h   errors                       cache.h    pages and attention, for your own engine
+ *     common.h   allocator, threads           model.h    GGUF, tokenizer, sampler
+ *     spec.h     the KV spec                  engine.h   a model on a cache
+ */
+#ifndef PLEAT_PLEAT_H
+#define PLEAT_PLEAT_H
+
+#include "pleat/cache.h"
+#include "pleat/common.h"
+#include "pleat/engine.h"
+#include "pleat/model.h"
+#include "pleat/spec.h"
+#include "pleat/status.h"
+#include "pleat/version.h"
+
+#endif

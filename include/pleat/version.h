@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * version.h: Pleat's version, at compile time and at run time.
+ */
+#ifndef PLEAT_VERSION_H
+#define PLEAT_VERSION_H
+
+#include "pleat/common.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PLEAT_VERSION_MAJOR 0
+#define PLEAT_VERSION_MINOR 1
+#define PLEAT_VERSION_PATCH 0
+#define PLEAT_VERSION_STRING "0.1.0"
+
+/* The version of the library in use, e.g. "0.1.0".  Static storage. */
+PLEAT_API const char *pleat_version(void);
+
+/* One line that says what this build holds and what it found on this machine, e.g.
+ * "oneDNN 2.6.3; cpu: avx2 avx512 vnni; cuda: off".  Static storage, made on the first call;
+ * CPU features that pleat_cpu_mask() removed are left out.  Not thread-safe on its first call. */
+PLEAT_API const char *pleat_build_info(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
