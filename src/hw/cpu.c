@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cpu.c: which CPU features there are, and the mask that tests and users put over them.
+ */
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "hw/cpu.h"
+
+static _Atomic uint32_t allowed_flags = ~0u;
+
+#if PLEAT_X86
+#include <cpuid.h>
+
+/* Clang 14 has no name for it in __builtin_cpu_supports(); that AVX2 is supported tells that its registers are saved. */
+static bool has_f16c(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
+static uint32_t detect(void) {
+    __builtin_cpu_init();
+    uint32_t flags = 0;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c()) return flags;
+    flags |= PLEAT_CPU_AVX2;
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+        return flags;
+    flags |= PLEAT_CPU_AVX512;
+    if (__builtin_cpu_supports("avx512vnni")) flags |= PLEAT_CPU_VNNI;
+    return flags;
+}
+#else
+static uint32_t detect(void) { return 0; }
+#endif
+
+/* Take away what needs a feature that is missing. */
+static uint32_t closed_under_implication(uint32_t flags) {
+    if (!(flags & PLEAT_CPU_AVX2)) flags &= ~(uint32_t)PLEAT_CPU_AVX512;
+    if (!(flags & PLEAT_CPU_AVX512)) flags &= ~(uint32_t)PLEAT_CPU_VNNI;
+    return flags;
+}
+
+uint32_t pleat_cpu_flags(void) { return closed_under_implication(detect() & atomic_load(&allowed_flags)); }
+
+void pleat_cpu_mask(uint32_t allowed) { atomic_store(&allowed_flags, allowed); }
