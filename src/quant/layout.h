@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * layout.h: where everything stands in a page.
+ *
+ * A page has up to six segments.  Codes and metadata are stored tile by tile, 16 tokens each, so that a kernel
+ * walks memory forward and one 64-byte load feeds 16 logits (keys) or 16 dimensions (values) of a whole GQA group.
+ *
+ *     | K codes | K metadata | V codes | V metadata | scores f32 | positions i32 |      the last two only if tracked
+ *
+ *     K tile   f32, f16   [d][16 tokens]
+ *              8 bits     [d/4][16 tokens][4]    u8 codes
+ *              4 bits     [d/8][16 tokens][4]    low nibble dimension 8c+j, high nibble 8c+4+j
+ *              2 bits     [d/16][16 tokens][4]   bits 2p, 2p+1: dimension 16c+4p+j, p = 0..3
+ *     V tile   f32, f16   [16 tokens][d]
+ *              8 bits     [4][d][4]              s8 codes, stored as code - 128; byte j of group g: token 4g+j
+ *              4 bits     [2][d][4]              low nibble token 8g+j, high nibble 8g+4+j
+ *              2 bits     [d][4]                 bits 2p, 2p+1: token 4p+j, p = 0..3
+ *     metadata of a tile   scale f16 [16], minimum f16 [16]: 64 bytes; none for f32 and f16
+ *
+ *     x' = scale*code + minimum, code in 0 .. 2^bits - 1
+ *
+ * Byte and nibble planes make unpacking one AND and at most one shift; V's 8-bit codes are signed because the
+ * integer dot product multiplies unsigned (the attention weights) by signed.  Segments start at multiples of 64 bytes.
+ */
+#ifndef PLEAT_QUANT_LAYOUT_H
+#define PLEAT_QUANT_LAYOUT_H
+
+#include "core/kv_view.h"
+
+typedef struct pleat__page_layout {
+    pleat_format format;
+    uint32_t head_dim;     /* multiple of 16 */
+    uint32_t tokens;       /* slots in a page: a multiple of 16 */
+    bool tracked;          /* has scores and positions; a slot with position -1 is dead */
+    uint32_t k_tile_bytes; /* K codes of 16 tokens */
+    uint32_t v_tile_bytes;
+    uint32_t k_off; /* offsets from the page's first byte; meta offsets are 0 where there is no metadata, */
+    uint32_t k_meta_off;
+    uint32_t v_off;
+    uint32_t v_meta_off;
+    uint32_t score_off; /* score and pos offsets 0 where not tracked */
+    uint32_t pos_off;
+    uint32_t used_bytes; /* all segments; <= the pool's page_bytes */
+} pleat__page_layout;
+
+/* Bytes of a tile's metadata: 16 scales, 16 minimums. */
+#define PLEAT__META_TILE_BYTES 64u
+
+static inline bool pleat__format_is_quantised(pleat_format format) { return format.k_bits <= 8; }
+
+/* 1 if both bits are 32, both 16, or each is 8, 4 or 2. */
+bool pleat__format_is_valid(pleat_format format);
+
+/* Lay out a page of `tokens` slots.  PLEAT_E_ARG for an invalid format, a head_dim that is no multiple of 16 in
+ * 16..512, tokens that is no multiple of 16, or a page above 2^31 bytes. */
+pleat_status pleat__page_layout_init(pleat__page_layout *layout, pleat_format format, uint32_t head_dim, uint32_t tokens,
+                                     bool tracked);
+
+/* Pieces of a page. */
+static inline uint8_t *pleat__k_tile(const pleat__page_layout *l, uint8_t *page, uint32_t tile) {
+    return page + l->k_off + (uint64_t)tile * l->k_tile_bytes;
+}
+static inline uint8_t *pleat__v_tile(const pleat__page_layout *l, uint8_t *page, uint32_t tile) {
+    return page + l->v_off + (uint64_t)tile * l->v_tile_bytes;
+}
+static inline uint16_t *pleat__k_meta(const pleat__page_layout *l, uint8_t *page, uint32_t tile) {
+    return (uint16_t *)(void *)(page + l->k_meta_off + (uint64_t)tile * PLEAT__META_TILE_BYTES);
+}
+static inline uint16_t *pleat__v_meta(const pleat__page_layout *l, uint8_t *page, uint32_t tile) {
+    return (uint16_t *)(void *)(page + l->v_meta_off + (uint64_t)tile * PLEAT__META_TILE_BYTES);
+}
+static inline float *pleat__scores(const pleat__page_layout *l, uint8_t *page) {
+    return (float *)(void *)(page + l->score_off);
+}
+static inline int32_t *pleat__positions(const pleat__page_layout *l, uint8_t *page) {
+    return (int32_t *)(void *)(page + l->pos_off);
+}
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * quant.h: tokens into pages and back.
+ *
+ * Per token and lane, separately for key and value, with b bits:
+ *     m = f16(min x)    s = f16((max x - m) / (2^b - 1))    code = clamp(round((x - m) * (1/s)), 0, 2^b - 1)
+ * so codes are made against the rounded m and s that readers will use.  round is to nearest, ties to even; 1/s is an
+ * f32 division; a constant vector has s = 0 and every code 0.  Values are clamped to +-65504 first (f32 pages keep
+ * them).  Error, for x in that range: |x - x'| <= s/2 + 2^-11*(|m| + (2^b-1)*s) + 2^(b-25), the last for m and s that
+ * are subnormal in f16; tests/check/test_quant.c asserts it.  (LeanKV section 4 has the formula; rounding s and m
+ * before quantising is ours.)
+ *
+ * A tile's slots are filled from the first.  Storing into slot 0 of a tile clears the whole tile before, metadata,
+ * scores and positions (to -1) included, so the unused rest of a tile always reads as zeros: kernels may load it and
+ * mask afterwards without meeting NaN.
+ *
+ * All variants give the same bytes.
+ */
+#ifndef PLEAT_QUANT_QUANT_H
+#define PLEAT_QUANT_QUANT_H
+
+#include "quant/layout.h"
+
+/* Store `n` tokens into slots [slot, slot + n) of a page, slot + n <= layout->tokens.  k and v are [n] rows of
+ * head_dim f32, `stride` floats apart.  Slots below `slot` of the same tile keep their contents; scores and positions
+ * of the stored slots are not written (beyond the clearing above): the caller owns them. */
+typedef void (*pleat__quant_store_fn)(const pleat__page_layout *layout, uint8_t *page, uint32_t slot, uint32_t n,
+                                      const float *k, const float *v, size_t stride);
+
+/* Dequantise one tile to f32: keys as [head_dim][16 tokens], values as [16 tokens][head_dim]; out is 64-byte aligned. */
+typedef void (*pleat__quant_load_fn)(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out);
+
+typedef struct pleat__quant_dsp {
+    pleat__quant_store_fn store;
+    pleat__quant_load_fn load_k;
+    pleat__quant_load_fn load_v;
+} pleat__quant_dsp;
+
+/* Fill the table with the best variants for these CPU flags (pleat_cpu_flags()). */
+void pleat__quant_dsp_init(pleat__quant_dsp *dsp, uint32_t cpu_flags);
+
+#endif
