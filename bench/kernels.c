@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kernels.c: how fast the kernels of src/quant and src/attn are, by themselves.
+ *
+ *     bench_kernels [-t THREADS] [-r REPEATS] [-v VARIANT] [FORMAT...]
+ *
+ * Decode attention at two shapes:
+ *     memory   32 query heads, 8 KV heads, d 128, 8192 tokens; more than 256 MiB of layers, read in turn
+ *     cache    8 query heads, 4 KV heads, d 64, 4096 tokens, one layer (the reference model's)
+ * Pages of 16 KiB stand in random order in the pool.  Every variant and format runs once in each repeat, so that a
+ * busy machine hits all alike; figures are medians.  GB/s counts codes and metadata; "read" is its share of the plain
+ * read bandwidth that was measured in the same run over the same pool.
+ * Quantising: a page of tokens stored at once, one by one, and loaded, in ns a token and lane.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "attn/attn.h"
+#include "core/rng.h"
+#include "hw/cpu.h"
+
+#define PAGE_BYTES 16384u
+#define RANGE_SLOTS 1024u
+#define MAX_REPEATS 64
+
+typedef struct variant {
+    const char *name;
+    uint32_t flags;
+} variant;
+
+static const variant variants[] = {{"ref", 0},
+                                   {"avx2", PLEAT_CPU_AVX2},
+                                   {"avx512", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512},
+                                   {"vnni", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI}};
+
+static const pleat_format formats[] = {{32, 32}, {16, 16}, {8, 8}, {8, 4}, {4, 8}, {4, 4}, {4, 2}, {2, 2}};
+
+#define N_VARIANTS (sizeof variants / sizeof variants[0])
+#define N_FORMATS (sizeof formats / sizeof formats[0])
+
+typedef struct shape {
+    const char *name;
+    uint32_t n_group, n_lanes, head_dim, n_tokens;
+    uint64_t pool_bytes; /* as many layers as fill it */
+} shape;
+
+static const shape shapes[] = {{"memory", 4, 8, 128, 8192, 320u << 20}, {"cache", 2, 4, 64, 4096, 0}};
+
+static double now_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *x, size_t n) {
+    qsort(x, n, sizeof *x, by_value);
+    return x[n / 2];
+}
+
+static void *reserve(size_t bytes) {
+    void *p = aligned_alloc(2u << 20, (bytes + (2u << 20) - 1) & ~(size_t)((2u << 20) - 1));
+    if (!p) {
+        fprintf(stderr, "bench_kernels: no memory for %zu bytes\n", bytes);
+        exit(1);
+    }
+    madvise(p, bytes, MADV_HUGEPAGE);
+    return p;
+}
+
+/* ---- decode attention ------------------------------------------------------------------------------------------ */
+
+/* Lanes of one format in a pool. */
+typedef struct lanes {
+    shape shape;
+    pleat__page_layout layout;
+    uint32_t n_layers;
+    uint32_t lane_pages;
+    uint8_t *pool;
+    pleat__page_id *ids;  /* [layer][lane][lane_pages] */
+    uint64_t layer_bytes; /* that one layer's attention reads */
+} lanes;
+
+static void fill_page(const pleat__quant_dsp *quant, const pleat__page_layout *l, pleat__rng *rng, uint8_t *page) {
+    const size_t n = (size_t)l->tokens * l->head_dim;
+    float *x = malloc(2 * n * sizeof *x);
+    if (!x) exit(1);
+    for (size_t i = 0; i < 2 * n; i++) {
+        const float u = pleat__rng_f32(rng) + pleat__rng_f32(rng) + pleat__rng_f32(rng);
+        x[i] = 2 * u - 3; /* about normal, deviation 1 */
+    }
+    quant->store(l, page, 0, l->tokens, x, x + n, l->head_dim);
+    free(x);
+}
+
+static lanes lanes_make(const shape *s, pleat_format format) {
+    lanes a = {.shape = *s};
+    for (uint32_t tokens = 16;; tokens += 16) {
+        pleat__page_layout l;
+        if (pleat__page_layout_init(&l, format, s->head_dim, tokens, false) != PLEAT_OK || l.used_bytes > PAGE_BYTES)
+            break;
+        a.layout = l;
+    }
+    a.layer_bytes = pleat_format_token_bytes(format, s->head_dim) * s->n_lanes * s->n_tokens;
+    a.n_layers = (uint32_t)(s->pool_bytes / a.layer_bytes) + 1;
+    a.lane_pages = pleat__div_up_u32(s->n_tokens, a.layout.tokens);
+    const uint32_t n_pages = a.n_layers * s->n_lanes * a.lane_pages;
+    a.pool = reserve((size_t)n_pages * PAGE_BYTES);
+    a.ids = malloc(n_pages * sizeof *a.ids);
+    if (!a.ids) exit(1);
+    pleat__quant_dsp quant;
+    pleat__quant_dsp_init(&quant, pleat_cpu_flags());
+    pleat__rng rng = {7};
+    for (uint32_t i = 0; i < n_pages; i++) {
+        if (i < 64)
+            fill_page(&quant, &a.layout, &rng, a.pool + (size_t)i * PAGE_BYTES);
+        else
+            memcpy(a.pool + (size_t)i * PAGE_BYTES, a.pool + (size_t)(i % 64) * PAGE_BYTES, PAGE_BYTES);
+        a.ids[i].v = i;
+        const uint32_t j = pleat__rng_below(&rng, i + 1);
+        a.ids[i] = a.ids[j];
+        a.ids[j].v = i;
+    }
+    return a;
+}
+
+static void lanes_free(lanes *a) {
+    free(a->pool);
+    free(a->ids);
+}
+
+/* One layer's step. */
+typedef struct step {
+    const lanes *a;
+    uint32_t layer;
+    uint32_t n_ranges;
+    const pleat__attn_dsp *dsp;
+    const pleat__attn_query *query;
+    pleat__attn_acc *acc; /* [lane][range] */
+} step;
+
+static void run_range(void *ctx, uint32_t unit, uint32_t worker) {
+    (void)worker;
+    const step *s = ctx;
+    const lanes *a = s->a;
+    const uint32_t lane = unit / s->n_ranges, range = unit % s->n_ranges;
+    const pleat__kv_run run = {.layout = &a->layout,
+                               .base = a->pool,
+                               .page_bytes = PAGE_BYTES,
+                               .ids = a->ids + ((size_t)s->layer * a->shape.n_lanes + lane) * a->lane_pages,
+                               .step = 1,
+                               .n_slots = a->shape.n_tokens};
+    for (uint32_t g = 0; g < a->shape.n_group; g++) {
+        s->acc[unit].m[g] = -INFINITY;
+        s->acc[unit].l[g] = 0;
+    }
+    memset(s->acc[unit].o, 0, sizeof(float) * a->shape.n_group * a->shape.head_dim);
+    const uint32_t from = range * RANGE_SLOTS;
+    s->dsp->decode(s->query, &run, from, pleat__min_u32(from + RANGE_SLOTS, a->shape.n_tokens), &s->acc[unit], NULL, 0);
+}
+
+/* Seconds that all layers took. */
+static double run_layers(const lanes *a, const pleat__attn_dsp *dsp, const pleat__attn_query *query,
+                         pleat__attn_acc *acc, pleat_workers *workers) {
+    step s = {.a = a, .dsp = dsp, .query = query, .acc = acc};
+    s.n_ranges = pleat__div_up_u32(a->shape.n_tokens, RANGE_SLOTS);
+    const double start = now_s();
+    for (s.layer = 0; s.layer < a->n_layers; s.layer++) {
+        pleat_workers_run(workers, a->shape.n_lanes * s.n_ranges, run_range, &s);
+        for (uint32_t i = 0; i < a->shape.n_lanes * s.n_ranges; i++) {
+            if (i % s.n_ranges)
+                pleat__attn_merge(&acc[i - i % s.n_ranges], &acc[i], a->shape.n_group, a->shape.head_dim);
+        }
+    }
+    return now_s() - start;
+}
+
+/* ---- plain reading --------------------------------------------------------------------------------------------- */
+
+typedef struct reading {
+    const uint8_t *from;
+    uint64_t bytes;
+    uint32_t n_units;
+    uint64_t sums[64];
+} reading;
+
+static void read_unit(void *ctx, uint32_t unit, uint32_t worker) {
+    (void)worker;
+    reading *r = ctx;
+    const uint64_t piece = r->bytes / r->n_units / 64 * 8;
+    const uint64_t *p = (const uint64_t *)(const void *)r->from + unit * piece;
+    uint64_t sum[8] = {0};
+    for (uint64_t i = 0; i < piece; i += 8) {
+        for (uint32_t j = 0; j < 8; j++) sum[j] ^= p[i + j];
+    }
+    for (uint32_t j = 1; j < 8; j++) sum[0] ^= sum[j];
+    r->sums[unit] = sum[0];
+}
+
+/* Reads 64 MiB at least. */
+static double read_gbs(const uint8_t *pool, uint64_t bytes, pleat_workers *workers) {
+    reading r = {.from = pool, .bytes = bytes, .n_units = 64};
+    const uint64_t rounds = (64u << 20) / bytes + 1;
+    const double start = now_s();
+    for (uint64_t i = 0; i < rounds; i++) pleat_workers_run(workers, r.n_units, read_unit, &r);
+    const double s = (now_s() - start) / (double)rounds;
+    static volatile uint64_t sink;
+    sink = r.sums[0];
+    (void)sink;
+    return (double)bytes / s * 1e-9;
+}
+
+/* ---- the tables ------------------------------------------------------------------------------------------------ */
+
+typedef struct options {
+    uint32_t n_threads;
+    uint32_t repeats;
+    const char *variant;
+    int n_formats;
+    char **formats;
+} options;
+
+static bool wants_format(const options *o, pleat_format f) {
+    char name[16];
+    snprintf(name, sizeof name, f.k_bits > 8 ? "f%u" : "k%uv%u", f.k_bits, f.v_bits);
+    for (int i = 0; i < o->n_formats; i++) {
+        if (!strcmp(o->formats[i], name)) return true;
+    }
+    return o->n_formats == 0;
+}
+
+static bool wants_variant(const options *o, const variant *v) {
+    if (v->flags & ~pleat_cpu_flags()) return false;
+    return !o->variant || !strcmp(o->variant, v->name);
+}
+
+static void bench_decode(const shape *sh, const options *opt, pleat_workers *workers) {
+    static lanes a[N_FORMATS];
+    static double seconds[N_FORMATS][N_VARIANTS][MAX_REPEATS], read[MAX_REPEATS];
+    float q[64 * 128];
+    pleat__rng rng = {3};
+    for (size_t i = 0; i < 64 * 128; i++) q[i] = 4 * pleat__rng_f32(&rng) - 2;
+    pleat__attn_query query;
+    void *query_memory = reserve(pleat__attn_query_bytes(sh->n_group, sh->head_dim));
+    pleat__attn_query_init(&query, query_memory, q, sh->n_group, sh->head_dim, 1 / sqrtf((float)sh->head_dim));
+    const uint32_t n_units = sh->n_lanes * pleat__div_up_u32(sh->n_tokens, RANGE_SLOTS);
+    const uint64_t acc_bytes = pleat__attn_acc_bytes(sh->n_group, sh->head_dim);
+    uint8_t *acc_memory = reserve(n_units * acc_bytes);
+    pleat__attn_acc *acc = malloc(n_units * sizeof *acc);
+    if (!acc) exit(1);
+    for (uint32_t i = 0; i < n_units; i++)
+        pleat__attn_acc_init(&acc[i], acc_memory + i * acc_bytes, sh->n_group, sh->head_dim);
+    const uint8_t *pool = NULL;
+    for (size_t f = 0; f < N_FORMATS; f++) {
+        if (!wants_format(opt, formats[f])) continue;
+        a[f] = lanes_make(sh, formats[f]);
+        pool = a[f].pool;
+    }
+    const uint64_t read_bytes = sh->pool_bytes ? sh->pool_bytes : 1u << 20;
+    for (uint32_t r = 0; r < opt->repeats && pool; r++) {
+        read[r] = read_gbs(pool, read_bytes, workers);
+        for (size_t f = 0; f < N_FORMATS; f++) {
+            for (size_t v = 0; v < N_VARIANTS && wants_format(opt, formats[f]); v++) {
+                if (!wants_variant(opt, &variants[v])) continue;
+                pleat__attn_dsp dsp;
+                pleat__attn_dsp_init(&dsp, variants[v].flags);
+                const bool scalar = variants[v].flags == 0 && r >= 3; /* slow: three repeats do */
+                seconds[f][v][r] = scalar ? seconds[f][v][1] : run_layers(&a[f], &dsp, &query, acc, workers);
+            }
+        }
+    }
+    const double read_median = median(read, opt->repeats);
+    printf("\ndecode, %s: %u query heads, %u KV heads, d %u, %u tokens, %u threads; plain read %.1f GB/s\n", sh->name,
+           sh->n_group * sh->n_lanes, sh->n_lanes, sh->head_dim, sh->n_tokens, pleat_workers_count(workers),
+           read_median);
+    printf("%-7s %-7s %9s %9s %8s %6s %13s\n", "format", "variant", "ms/layer", "min", "GB/s", "read", "ns/token/lane");
+    for (size_t f = 0; f < N_FORMATS; f++) {
+        if (!wants_format(opt, formats[f])) continue;
+        for (size_t v = 0; v < N_VARIANTS; v++) {
+            if (!wants_variant(opt, &variants[v])) continue;
+            const double s = median(seconds[f][v], opt->repeats) / a[f].n_layers;
+            const double gbs = (double)a[f].layer_bytes / s * 1e-9;
+            printf("k%uv%-4u %-7s %9.4f %9.4f %8.2f %5.0f%% %13.2f\n", formats[f].k_bits, formats[f].v_bits,
+                   variants[v].name, s * 1e3, seconds[f][v][0] / a[f].n_layers * 1e3, gbs, 100 * gbs / read_median,
+                   s * 1e9 / sh->n_lanes / sh->n_tokens);
+        }
+        lanes_free(&a[f]);
+    }
+    free(acc);
+    free(acc_memory);
+    free(query_memory);
+}
+
+static void bench_quant(uint32_t d, const options *opt) {
+    enum { TOKENS = 64, ROUNDS = 200 };
+    static float x[2 * TOKENS * 128], tile[16 * 128] __attribute__((aligned(64)));
+    pleat__rng rng = {5};
+    for (size_t i = 0; i < 2 * TOKENS * d; i++) x[i] = 2 * pleat__rng_f32(&rng) - 1;
+    printf("\nquantise, d %u, ns/token/lane\n%-7s %-7s %10s %10s %8s %8s\n", d, "format", "variant", "store page",
+           "store one", "load k", "load v");
+    for (size_t f = 0; f < N_FORMATS; f++) {
+        for (size_t v = 0; v < N_VARIANTS - 1 && wants_format(opt, formats[f]); v++) { /* vnni is avx512 here */
+            if (!wants_variant(opt, &variants[v])) continue;
+            pleat__quant_dsp dsp;
+            pleat__quant_dsp_init(&dsp, variants[v].flags);
+            pleat__page_layout l;
+            if (pleat__page_layout_init(&l, formats[f], d, TOKENS, false) != PLEAT_OK) exit(1);
+            uint8_t *page = reserve(l.used_bytes);
+            double s[4][MAX_REPEATS];
+            for (uint32_t r = 0; r < opt->repeats; r++) {
+                double t[5];
+                t[0] = now_s();
+                for (int i = 0; i < ROUNDS; i++) dsp.store(&l, page, 0, TOKENS, x, x + TOKENS * d, d);
+                t[1] = now_s();
+                for (uint32_t i = 0; i < ROUNDS * TOKENS; i++)
+                    dsp.store(&l, page, i % TOKENS, 1, x + i % TOKENS * d, x + (TOKENS + i % TOKENS) * d, d);
+                t[2] = now_s();
+                for (uint32_t i = 0; i < ROUNDS * TOKENS / 16; i++) dsp.load_k(&l, page, i % (TOKENS / 16), tile);
+                t[3] = now_s();
+                for (uint32_t i = 0; i < ROUNDS * TOKENS / 16; i++) dsp.load_v(&l, page, i % (TOKENS / 16), tile);
+                t[4] = now_s();
+                for (int i = 0; i < 4; i++) s[i][r] = (t[i + 1] - t[i]) / (ROUNDS * TOKENS) * 1e9;
+            }
+            printf("k%uv%-4u %-7s %10.1f %10.1f %8.1f %8.1f\n", formats[f].k_bits, formats[f].v_bits, variants[v].name,
+                   median(s[0], opt->repeats), median(s[1], opt->repeats), median(s[2], opt->repeats),
+                   median(s[3], opt->repeats));
+            free(page);
+        }
+    }
+}
+
+int main(int argc, char **argv) {
+    options opt = {.n_threads = 0, .repeats = 9};
+    int i = 1;
+    for (; i + 1 < argc && argv[i][0] == '-'; i += 2) {
+        const int n = atoi(argv[i + 1]);
+        if (!strcmp(argv[i], "-t") && n >= 0)
+            opt.n_threads = (uint32_t)n;
+        else if (!strcmp(argv[i], "-r") && n > 0 && n <= MAX_REPEATS)
+            opt.repeats = (uint32_t)n;
+        else if (!strcmp(argv[i], "-v"))
+            opt.variant = argv[i + 1];
+        else
+            break;
+    }
+    if (i < argc && argv[i][0] == '-') {
+        fprintf(stderr, "usage: bench_kernels [-t THREADS] [-r REPEATS] [-v VARIANT] [FORMAT...]\n");
+        return 2;
+    }
+    opt.n_formats = argc - i;
+    opt.formats = argv + i;
+    pleat_workers *workers;
+    if (pleat_workers_create(opt.n_threads, NULL, &workers) != PLEAT_OK) return 1;
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) bench_decode(&shapes[s], &opt, workers);
+    bench_quant(64, &opt);
+    bench_quant(128, &opt);
+    pleat_workers_destroy(&workers);
+    return 0;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * attn.c: what surrounds the kernels of a decode step: queries made ready, accumulators, their merge; and
+ * which variant runs on which CPU.  See attn.h.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "attn/attn.h"
+#include "attn/decode.h"
+#include "attn/prompt.h"
+#include "core/half.h"
+#include "core/memory.h"
+#include "hw/cpu.h"
+
+#define LOG2_E 1.44269504088896340736f
+
+/* Largest |256*hi + lo|: 127 and 127, but sums over d of its products with 8-bit codes fit 32 bits: that is 16 bits to
+ * d = 256, 15 at 512. */
+static int32_t query_top(uint32_t head_dim) {
+    const int32_t fits = INT32_MAX / (255 * (int32_t)head_dim);
+    return fits < 32639 ? fits : 32639;
+}
+
+static void lay_out_query(pleat__attn_query *q, pleat__arena *arena) {
+    const uint64_t n = (uint64_t)q->n_group * q->head_dim;
+    q->f32 = pleat__arena_take(arena, n, sizeof *q->f32);
+    q->both = pleat__arena_take(arena, n, sizeof *q->both);
+    q->hi = pleat__arena_take(arena, n, sizeof *q->hi);
+    q->lo = pleat__arena_take(arena, n, sizeof *q->lo);
+    q->step = pleat__arena_take(arena, q->n_group, sizeof *q->step);
+    q->sum = pleat__arena_take(arena, q->n_group, sizeof *q->sum);
+}
+
+uint64_t pleat__attn_query_bytes(uint32_t n_group, uint32_t head_dim) {
+    pleat__attn_query query = {.n_group = n_group, .head_dim = head_dim};
+    pleat__arena arena = {0};
+    lay_out_query(&query, &arena);
+    return (arena.used_bytes + PLEAT__ALIGN - 1) & ~(uint64_t)(PLEAT__ALIGN - 1);
+}
+
+/* Round x, |x| < 2^22, to the nearest integer, ties to even. */
+static int32_t round_to_int(float x) { return (int32_t)(pleat__f32_bits(x + 0x1.8p23f) - 0x4B400000u); }
+
+/* Cut one head's scaled query into limbs. */
+static void make_limbs(pleat__attn_query *query, uint32_t head) {
+    const uint32_t d = query->head_dim;
+    const float *x = query->f32 + (size_t)head * d;
+    int8_t *hi = query->hi + (size_t)head * d, *lo = query->lo + (size_t)head * d;
+    int16_t *both = query->both + (size_t)head * d;
+    float top = 0;
+    for (uint32_t i = 0; i < d; i++) top = fabsf(x[i]) > top ? fabsf(x[i]) : top;
+    const float steps = (float)query_top(d);
+    const float inverse = top > 0 ? steps / top : 0;
+    query->step[head] = 0;
+    query->sum[head] = 0;
+    const bool usable = top > 0 && inverse <= 0x1p126f; /* a top below 2^-112 is as good as zero */
+    int32_t sum = 0;
+    for (uint32_t i = 0; i < d; i++) {
+        const int32_t code = usable ? round_to_int(x[i] * inverse) : 0;
+        const int32_t high = (code + 128) >> 8;
+        hi[i] = (int8_t)high;
+        lo[i] = (int8_t)(code - 256 * high);
+        both[i / 4 * 4 + (i % 4 >> 1) + (i % 4 & 1) * 2] = (int16_t)code;
+        sum += code;
+    }
+    if (!usable) return;
+    query->step[head] = top / steps;
+    query->sum[head] = query->step[head] * (float)sum;
+}
+
+void pleat__attn_query_init(pleat__attn_query *query, void *memory, const float *q, uint32_t n_group, uint32_t head_dim,
+                            float scale) {
+    *query = (pleat__attn_query){.n_group = n_group, .head_dim = head_dim};
+    pleat__arena arena = {.base = memory, .cap_bytes = pleat__attn_query_bytes(n_group, head_dim)};
+    lay_out_query(query, &arena);
+    const float factor = scale * LOG2_E;
+    for (uint32_t i = 0; i < n_group * head_dim; i++) query->f32[i] = q[i] * factor;
+    for (uint32_t head = 0; head < n_group; head++) make_limbs(query, head);
+}
+
+static void lay_out_acc(pleat__attn_acc *acc, pleat__arena *arena, uint32_t n_group, uint32_t head_dim) {
+    acc->m = pleat__arena_take(arena, n_group, sizeof *acc->m);
+    acc->l = pleat__arena_take(arena, n_group, sizeof *acc->l);
+    acc->o = pleat__arena_take(arena, (uint64_t)n_group * head_dim, sizeof *acc->o);
+}
+
+uint64_t pleat__attn_acc_bytes(uint32_t n_group, uint32_t head_dim) {
+    pleat__attn_acc acc;
+    pleat__arena arena = {0};
+    lay_out_acc(&acc, &arena, n_group, head_dim);
+    return (arena.used_bytes + PLEAT__ALIGN - 1) & ~(uint64_t)(PLEAT__ALIGN - 1);
+}
+
+void pleat__attn_acc_view(pleat__attn_acc *acc, void *memory, uint32_t n_group, uint32_t head_dim) {
+    pleat__arena arena = {.base = memory, .cap_bytes = pleat__attn_acc_bytes(n_group, head_dim)};
+    lay_out_acc(acc, &arena, n_group, head_dim);
+}
+
+void pleat__attn_acc_init(pleat__attn_acc *acc, void *memory, uint32_t n_group, uint32_t head_dim) {
+    pleat__attn_acc_view(acc, memory, n_group, head_dim);
+    for (uint32_t g = 0; g < n_group; g++) {
+        acc->m[g] = -INFINITY;
+        acc->l[g] = 0;
+    }
+    memset(acc->o, 0, (size_t)n_group * head_dim * sizeof *acc->o);
+}
+
+void pleat__attn_merge(pleat__attn_acc *acc, const pleat__attn_acc *other, uint32_t n_group, uint32_t head_dim) {
+    for (uint32_t g = 0; g < n_group; g++) {
+        if (other->m[g] == -INFINITY) continue;
+        const float m = acc->m[g] > other->m[g] ? acc->m[g] : other->m[g];
+        const float mine = exp2f(acc->m[g] - m), theirs = exp2f(other->m[g] - m);
+        acc->m[g] = m;
+        acc->l[g] = acc->l[g] * mine + other->l[g] * theirs;
+        float *o = acc->o + (size_t)g * head_dim;
+        const float *p = other->o + (size_t)g * head_dim;
+        for (uint32_t i = 0; i < head_dim; i++) o[i] = o[i] * mine + p[i] * theirs;
+    }
+}
+
+void pleat__attn_finish(const pleat__attn_acc *acc, uint32_t n_group, uint32_t head_dim, float *out, float *lse2) {
+    for (uint32_t g = 0; g < n_group; g++) {
+        const float inverse = acc->l[g] > 0 ? 1.0f / acc->l[g] : 0.0f;
+        for (uint32_t i = 0; i < head_dim; i++)
+            out[(size_t)g * head_dim + i] = acc->o[(size_t)g * head_dim + i] * inverse;
+        if (lse2) lse2[g] = acc->m[g] + log2f(acc->l[g]);
+    }
+}
+
+void pleat__attn_dsp_init(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
+    dsp->decode = pleat__attn_decode_ref;
+    dsp->received = pleat__attn_received_ref;
+    dsp->prompt = pleat__attn_prompt_ref;
+#if PLEAT_X86
+    if (!(cpu_flags & PLEAT_CPU_AVX2)) return;
+    dsp->decode = pleat__attn_decode_avx2;
+    dsp->received = pleat__attn_received_avx2;
+    dsp->prompt = pleat__attn_prompt_avx2;
+    if (!(cpu_flags & PLEAT_CPU_AVX512)) return;
+    dsp->decode = pleat__attn_decode_avx512;
+    dsp->prompt = pleat__attn_prompt_avx512;
+    if (!(cpu_flags & PLEAT_CPU_VNNI)) return;
+    dsp->decode = pleat__attn_decode_vnni;
+#else
+    (void)cpu_flags;
+#endif
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * attn.h: attention of one lane, straight from its pages.
+ *
+ * Decode: one query position, the G query heads that share the KV head.  The caller cuts the lane's slots into
+ * ranges, runs each into its own accumulator, merges them in a fixed order and finishes:
+ *
+ *     query_init ── decode(range 0) ──> acc 0 ─┐
+ *                └─ decode(range 1) ──> acc 1 ─┴─ merge ── finish ──> out, lse
+ *
+ * Prompt: a block of consecutive query positions against the past (all visible) and the chunk itself (causal).
+ *
+ * Logits are kept in units of log2: logit2 = scale * log2(e) * q.k, so that exp2 serves.  An accumulator after slots S is
+ *     m[g] = max over S of logit2     l[g] = sum of 2^(logit2 - m[g])     o[g][:] = sum of 2^(logit2 - m[g]) * v'
+ * and empty is m = -infinity, l = 0, o = 0.  Dead slots (position -1 in a tracked page) and slots past n_slots count nothing.
+ *
+ * Error of decode against float64 on the dequantised k', v': <= 3e-4 relative in norm for quantised formats (queries and
+ * attention weights are two 8-bit limbs, 16 bits together), <= 2e-6 for f32 and f16; prompt <= 2e-6 for all (it dequantises).
+ * Kernels neither allocate nor keep state.  Variants may differ in their last bits; one variant gives the same bits for the
+ * same range, always.
+ */
+#ifndef PLEAT_ATTN_ATTN_H
+#define PLEAT_ATTN_ATTN_H
+
+#include "quant/quant.h"
+
+/* The group's query vectors of one lane, made ready for the kernels.  Points into caller's memory of
+ * pleat__attn_query_bytes(), aligned to 64. */
+typedef struct pleat__attn_query {
+    uint32_t n_group;  /* G, 1..PLEAT__MAX_GROUP */
+    uint32_t head_dim; /* d */
+    float *f32;        /* [G][d], times scale*log2(e) */
+    int8_t *hi;        /* [G][d]; f32 ~= step[g] * (256*hi + lo): two limbs that share a step, */
+    int8_t *lo;        /* [G][d]  |hi| <= 127, lo in -128..127 */
+    int16_t *both;     /* [G][d] 256*hi + lo, each four in the order 0, 2, 1, 3: for multiplying 16-bit pairs */
+    float *step;       /* [G] */
+    float *sum;        /* [G] sum over d of step[g]*(256*hi + lo): meets K's minimum */
+} pleat__attn_query;
+
+uint64_t pleat__attn_query_bytes(uint32_t n_group, uint32_t head_dim);
+
+/* Lay a query out in `memory` and fill it from q [G][d] f32 (heads contiguous).  A zero head gets step 0. */
+void pleat__attn_query_init(pleat__attn_query *query, void *memory, const float *q, uint32_t n_group, uint32_t head_dim,
+                            float scale);
+
+/* See the head of this file.  Memory of pleat__attn_acc_bytes(), aligned to 64. */
+typedef struct pleat__attn_acc {
+    float *m; /* [G] */
+    float *l; /* [G] */
+    float *o; /* [G][d] */
+} pleat__attn_acc;
+
+uint64_t pleat__attn_acc_bytes(uint32_t n_group, uint32_t head_dim);
+void pleat__attn_acc_view(pleat__attn_acc *acc, void *memory, uint32_t n_group, uint32_t head_dim); /* lays out only */
+void pleat__attn_acc_init(pleat__attn_acc *acc, void *memory, uint32_t n_group,
+                          uint32_t head_dim); /* lays out, empties */
+
+/* Add slots [slot_from, slot_to) of `run` to `acc`.  slot_from is a multiple of 16; slot_to is one too or equals
+ * run->n_slots.  logits: NULL, or [G][logits_stride], where the logit2 of slot s is written at [g][s]; masked slots
+ * get -infinity; entries up to the next multiple of 16 after slot_to may be written (with -infinity). */
+typedef void (*pleat__attn_decode_fn)(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
+                                      uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride);
+
+/* acc = acc merged with `other` (as if other's slots came after). */
+void pleat__attn_merge(pleat__attn_acc *acc, const pleat__attn_acc *other, uint32_t n_group, uint32_t head_dim);
+
+/* out [G][d] = o/l (zeros when l is 0); lse2 [G] = m + log2(l), may be NULL. */
+void pleat__attn_finish(const pleat__attn_acc *acc, uint32_t n_group, uint32_t head_dim, float *out, float *lse2);
+
+/* Attention received in decode: for slots [slot_from, slot_to) of a tracked run, add max over g of 2^(logits[g][s] - lse2[g])
+ * to the page's score of slot s.  (LeanKV: significance is the mean received, max over the group.) */
+typedef void (*pleat__attn_received_fn)(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to,
+                                        const float *logits, size_t logits_stride, const float *lse2, uint32_t n_group);
+
+/* A block of query positions of one lane. */
+typedef struct pleat__attn_prompt {
+    const pleat__kv_view *past; /* every slot visible to every query; NULL: none */
+    const pleat__kv_run *self;  /* query i sees slots [0, self_seen + i] of it; never tracked */
+    uint32_t self_seen;
+    uint32_t n_queries; /* n_queries * n_group <= PLEAT__PROMPT_ROWS */
+    uint32_t n_group;
+    uint32_t head_dim;
+    float scale;
+    const float *q;  /* query i, head g at q + i*q_stride + g*head_dim */
+    size_t q_stride; /* floats */
+    float *out;      /* likewise; may be q itself: rows are read before they are written */
+    size_t out_stride;
+    float *lse2; /* [n_queries][n_group], or NULL */
+    /* Attention received: NULL, or one f32 per slot to which the sum over the block's queries of the max over g of the weight is
+     * added; only later queries count (a token's attention to itself is left out: methods.md, section 1). */
+    float *received_past_high;
+    float *received_past_low;
+    float *received_self;
+    const pleat__quant_dsp *quant; /* loads quantised tiles */
+    void *scratch;                 /* pleat__attn_prompt_scratch_bytes(), aligned to 64 */
+} pleat__attn_prompt;
+
+/* Rows (queries times group) of a block: enough to pay for dequantising a tile, small enough for L2. */
+#define PLEAT__PROMPT_ROWS 128u
+
+uint64_t pleat__attn_prompt_scratch_bytes(uint32_t head_dim);
+
+typedef void (*pleat__attn_prompt_fn)(const pleat__attn_prompt *args);
+
+typedef struct pleat__attn_dsp {
+    pleat__attn_decode_fn decode;
+    pleat__attn_received_fn received;
+    pleat__attn_prompt_fn prompt;
+} pleat__attn_dsp;
+
+/* Fill the table with the best variants for these CPU flags. */
+void pleat__attn_dsp_init(pleat__attn_dsp *dsp, uint32_t cpu_flags);
+
+#endif

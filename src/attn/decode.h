@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * decode.h: the variants of decode attention, and the walk over tiles that they share.
+ *
+ * A range of slots is taken in groups of up to four tiles (64 tokens), across pages.  For each group and each block of
+ * 4, 2 or 1 query heads the vector variants do
+ *
+ *     keys      logit2 [head][tile][16]           integers: query limbs times codes, then scale and minimum
+ *     softmax   against the group's own maximum, so that nothing waits for the running one
+ *     values    o[head][:] = o*2^(m - m') + 2^(group max - m') * sum of weight * v'
+ *
+ * Weights that meet integer codes are fixed point, with one step for a head and group:
+ *     weight*scale ~= step*p      step = max(weight*scale) / PLEAT__WEIGHT_TOP     p in 0..PLEAT__WEIGHT_TOP
+ * Values are taken around the middle of their code, c = 2^(bits-1): the sum of p*(code - c) is exact, and
+ * the sum of weight*(minimum + c*scale) needs no codes; it is kept in f32 and added once, at the end of the range.
+ * So the rounding of p meets small numbers and nothing cancels.
+ *
+ * While a group is read, the tiles some KiB ahead are prefetched, line by line, through the page ids.
+ */
+#ifndef PLEAT_ATTN_DECODE_H
+#define PLEAT_ATTN_DECODE_H
+
+#include "attn/attn.h"
+
+void pleat__attn_decode_ref(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
+                            uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride);
+/* Needs PLEAT_CPU_AVX2. */
+void pleat__attn_decode_avx2(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
+                             uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride);
+/* Needs PLEAT_CPU_AVX512; quantised formats go to the AVX2 variant. */
+void pleat__attn_decode_avx512(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
+                               uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride);
+/* Needs PLEAT_CPU_VNNI. */
+void pleat__attn_decode_vnni(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
+                             uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride);
+
+void pleat__attn_received_ref(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to, const float *logits,
+                              size_t logits_stride, const float *lse2, uint32_t n_group);
+void pleat__attn_received_avx2(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to, const float *logits,
+                               size_t logits_stride, const float *lse2, uint32_t n_group);
+
+/* Tiles in a group.  More would save little: the integer sums are turned to f32 once a group.  64 tokens of 15-bit
+ * weights and 8-bit codes stay far below 2^31. */
+#define PLEAT__DECODE_TILES 4u
+#define PLEAT__DECODE_HEADS 4u
+
+/* Weights are signed 16-bit numbers, or 256*hi + lo with hi in 0..127 and lo in -128..127. */
+#define PLEAT__WEIGHT_TOP 32639
+
+/* Most bytes of a group of more than one tile, and how far ahead to prefetch.  Smaller groups let the next keys start
+ * while the softmax waits; twice a group ahead covers the latency of memory and the jump to another page.  Measured on
+ * an EPYC 9005 over 4 to 36 KiB each, 2026-11, bench/kernels.c: within 5 % of the best for every format. */
+#define PLEAT__DECODE_GROUP_BYTES 9216u
+#define PLEAT__DECODE_AHEAD_BYTES 18432u
+
+/* A walk over the tiles of a run. */
+typedef struct pleat__tile_cursor {
+    const pleat__kv_run *run;
+    uint8_t *page;
+    uint32_t page_idx;
+    uint32_t tile; /* in its page */
+    uint32_t slot; /* of the tile's first token, in the run */
+} pleat__tile_cursor;
+
+static inline void pleat__tile_cursor_init(pleat__tile_cursor *c, const pleat__kv_run *run, uint32_t slot) {
+    const uint32_t tokens = run->layout->tokens;
+    c->run = run;
+    c->page_idx = slot / tokens;
+    c->tile = slot % tokens / PLEAT__TILE;
+    c->slot = slot;
+    c->page = slot < run->n_slots ? pleat__kv_page(run, c->page_idx) : NULL;
+}
+
+/* To the next tile, which need not exist: page is NULL then. */
+static inline void pleat__tile_cursor_next(pleat__tile_cursor *c) {
+    c->slot += PLEAT__TILE;
+    if (++c->tile < c->run->layout->tokens / PLEAT__TILE) return;
+    c->tile = 0;
+    c->page_idx++;
+    c->page = c->slot < c->run->n_slots ? pleat__kv_page(c->run, c->page_idx) : NULL;
+}
+
+/* Up to four consecutive tiles.  Entries past n_tiles are not set. */
+typedef struct pleat__tile_group {
+    uint32_t n_tiles;
+    uint32_t slot;                      /* of the first token, in the run */
+    uint32_t any_live;                  /* not 0 if some slot counts */
+    uint32_t live[PLEAT__DECODE_TILES]; /* bit s: slot s of the tile counts */
+    const uint8_t *k[PLEAT__DECODE_TILES];
+    const uint8_t *v[PLEAT__DECODE_TILES];
+    const uint16_t *k_meta[PLEAT__DECODE_TILES];
+    const uint16_t *v_meta[PLEAT__DECODE_TILES];
+    const uint8_t *k_ahead[PLEAT__DECODE_TILES]; /* what to prefetch; the tile itself when there is nothing */
+    const uint8_t *v_ahead[PLEAT__DECODE_TILES];
+} pleat__tile_group;
+
+/* Slots of the tile at `c` that count: before slot_to, and alive. */
+static inline uint32_t pleat__tile_live(const pleat__tile_cursor *c, uint32_t slot_to) {
+    const uint32_t n = pleat__min_u32(slot_to - c->slot, PLEAT__TILE);
+    uint32_t live = (1u << n) - 1;
+    if (c->run->layout->tracked) {
+        const int32_t *position = pleat__positions(c->run->layout, c->page) + (size_t)c->tile * PLEAT__TILE;
+        uint32_t dead = 0;
+        for (uint32_t s = 0; s < PLEAT__TILE; s++) dead |= (uint32_t)(position[s] < 0) << s;
+        live &= ~dead;
+    }
+    return live;
+}
+
+/* Take a group of up to `most` tiles at `c` and move both cursors behind it; `ahead` is where prefetching is. */
+static inline void pleat__tile_group_take(pleat__tile_group *g, pleat__tile_cursor *c, pleat__tile_cursor *ahead,
+                                          uint32_t slot_to, uint32_t most) {
+    const pleat__page_layout *l = c->run->layout;
+    g->slot = c->slot;
+    g->any_live = 0;
+    for (g->n_tiles = 0; g->n_tiles < most && c->slot < slot_to; g->n_tiles++) {
+        const uint32_t t = g->n_tiles;
+        g->k[t] = pleat__k_tile(l, c->page, c->tile);
+        g->v[t] = pleat__v_tile(l, c->page, c->tile);
+        g->k_meta[t] = pleat__k_meta(l, c->page, c->tile);
+        g->v_meta[t] = pleat__v_meta(l, c->page, c->tile);
+        g->live[t] = pleat__tile_live(c, slot_to);
+        g->any_live |= g->live[t];
+        g->k_ahead[t] = g->k[t];
+        g->v_ahead[t] = g->v[t];
+        if (ahead->page) {
+            g->k_ahead[t] = pleat__k_tile(l, ahead->page, ahead->tile);
+            g->v_ahead[t] = pleat__v_tile(l, ahead->page, ahead->tile);
+            if (pleat__format_is_quantised(l->format)) {
+                __builtin_prefetch(pleat__k_meta(l, ahead->page, ahead->tile));
+                __builtin_prefetch(pleat__v_meta(l, ahead->page, ahead->tile));
+            }
+            pleat__tile_cursor_next(ahead);
+        }
+        pleat__tile_cursor_next(c);
+    }
+}
+
+/* Most tiles of a group. */
+static inline uint32_t pleat__decode_group_tiles(const pleat__page_layout *l) {
+    const uint32_t tiles = PLEAT__DECODE_GROUP_BYTES / (l->k_tile_bytes + l->v_tile_bytes);
+    return pleat__min_u32(PLEAT__DECODE_TILES, pleat__max_u32(1, tiles));
+}
+
+/* Further blocks of heads read the same lines: nothing is left to prefetch. */
+static inline void pleat__tile_group_stop_prefetch(pleat__tile_group *g) {
+    for (uint32_t t = 0; t < g->n_tiles; t++) {
+        g->k_ahead[t] = g->k[t];
+        g->v_ahead[t] = g->v[t];
+    }
+}
+
+/* How far ahead of the reading to prefetch, in slots. */
+static inline uint32_t pleat__decode_ahead_slots(const pleat__page_layout *l) {
+    const uint32_t bytes = l->k_tile_bytes + l->v_tile_bytes, group = pleat__decode_group_tiles(l);
+    const uint32_t groups = pleat__max_u32(1, PLEAT__DECODE_AHEAD_BYTES / (bytes * group));
+    return PLEAT__TILE * groups * group;
+}
+
+/* Write -infinity as the logits of a group in which nothing counts. */
+static inline void pleat__decode_skip_group(const pleat__tile_group *g, uint32_t n_group, float *logits,
+                                            size_t stride) {
+    if (!logits) return;
+    for (uint32_t h = 0; h < n_group; h++) {
+        for (uint32_t i = 0; i < g->n_tiles * PLEAT__TILE; i++) logits[h * stride + g->slot + i] = -__builtin_inff();
+    }
+}
+
+/* Heads in the next block when `left` remain. */
+static inline uint32_t pleat__decode_block_heads(uint32_t left) { return left >= 4 ? 4 : left >= 2 ? 2 : 1; }
+
+#endif

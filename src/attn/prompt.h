@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * prompt.h: the variants of prompt attention, and the walk they share.
+ *
+ * The lane is walked in blocks of 64 keys, all rows (query i, head g: row i*G + g) at once:
+ *
+ *     for each block of a run, from its slot 0                       prompt_blocked.c
+ *         K, V: tiles in place (f32) or dequantised to scratch       prompt_blocked.c
+ *         logits    s = q k'             [rows][64]                  variant
+ *         weights   s = 2^(s - m'), m = m', l = l*2^(m-m') + sum     variant
+ *         values    o = o*2^(m-m') + s v'                            variant
+ *     out = o/l, lse2 = m + log2(l)                                  prompt_blocked.c
+ *     for each block again, if attention received is asked for
+ *         logits;  received += max over g of 2^(s - lse2)            variant
+ *
+ * The final lse2 is not known before the last block, hence the second walk: the logits again, not the values.  It takes
+ * half as long as the first (bench/prompt.c).
+ *
+ * A row's bits depend on its query and the keys it sees alone, not on the rows it shares the call with: blocks start
+ * at fixed slots of a run, a logit is a chain of sums over 64 dimensions at a time, each block's values are one chain
+ * over its slots, and a hidden slot has weight +0, which changes nothing; so hidden rows and blocks may be skipped.
+ * received is summed query by query onto what is there, so cutting a prompt elsewhere keeps its bits too.
+ */
+#ifndef PLEAT_ATTN_PROMPT_H
+#define PLEAT_ATTN_PROMPT_H
+
+#include "attn/attn.h"
+
+void pleat__attn_prompt_ref(const pleat__attn_prompt *args);
+void pleat__attn_prompt_avx2(const pleat__attn_prompt *args);   /* needs PLEAT_CPU_AVX2 */
+void pleat__attn_prompt_avx512(const pleat__attn_prompt *args); /* needs PLEAT_CPU_AVX512 */
+
+/* Tiles and keys of a block.  64: one word says which of them a row sees, and a slice of K or V that all rows meet
+ * stays in L1. */
+#define PLEAT__PROMPT_TILES 4u
+#define PLEAT__PROMPT_KEYS (PLEAT__PROMPT_TILES * PLEAT__TILE)
+
+/* Dimensions that a logit sums before it adds them to those before: at d = 512 one long chain would lose 2e-6 of
+ * the result to rounding, and these of all 64 keys take 16 KiB whatever d is. */
+#define PLEAT__PROMPT_CHAIN 64u
+
+/* Entries of per-row arrays: kernels may handle 16 rows' maxima at once, from any row on. */
+#define PLEAT__PROMPT_ROW_CAP (PLEAT__PROMPT_ROWS + 16u)
+
+/* A block of keys and the rows that see some of it, row_from .. n_rows-1.  All arrays are aligned to 64 bytes. */
+typedef struct pleat__prompt_block {
+    uint32_t head_dim;
+    uint32_t n_group;
+    uint32_t n_rows;
+    uint32_t row_from;                   /* a multiple of n_group */
+    uint32_t n_tiles;                    /* 1..PLEAT__PROMPT_TILES that hold keys; the others' k may be read */
+    const float *k[PLEAT__PROMPT_TILES]; /* [d][16 keys] */
+    const float *v[PLEAT__PROMPT_TILES]; /* [16 keys][d]; not set in the second walk */
+    const uint64_t *visible;             /* [row] bit j: the row sees slot j of the block */
+    const float *q;                      /* [row][d], times scale*log2(e) */
+    float *s;                            /* [row][64] logit2, then weight */
+    float *o;                            /* [row][d]; o, l, m as in attn.h */
+    float *l;                            /* [row] */
+    float *m;                            /* [row]; past n_rows -infinity, and stays so */
+    float *rescale;                      /* [row] 2^(m - m'), from weights to values */
+    const float *lse2;                   /* [row] second walk only */
+    float *received;                     /* [64] second walk only */
+} pleat__prompt_block;
+
+/* What a variant supplies. */
+typedef struct pleat__prompt_ops {
+    void (*logits)(const pleat__prompt_block *block);
+    void (*weights)(const pleat__prompt_block *block);
+    void (*values)(const pleat__prompt_block *block);
+    void (*received)(const pleat__prompt_block *block);
+} pleat__prompt_ops;
+
+/* pleat__attn_prompt_fn for a variant. */
+void pleat__attn_prompt_blocked(const pleat__attn_prompt *args, const pleat__prompt_ops *ops);
+
+#endif

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * decode_avx512.c: decode attention with 512-bit registers: the walk over groups, the softmax between keys and values.
+ *
+ * The softmax takes weights against the group's own maximum u[h], so only a handful of scalars per head and group wait
+ * for the running maximum m[h]:
+ *
+ *     e = 2^(logit2 - u)      m' = max(m, u)      l = l*2^(m - m') + 2^(u - m') * sum e
+ *
+ * Four heads' maxima and sums are reduced together, by transposing.
+ */
+#include "attn/x86/decode_avx512.h"
+
+/* 2^x for x <= 0; 0 below 2^-126, for -infinity and for NaN.  Cephes' polynomial for exp2f, error below 2e-7. */
+INLINE __m512 exp2_512(__m512 x) {
+    const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const __m512 r = _mm512_sub_ps(x, n);
+    __m512 y = _mm512_set1_ps(1.535336188319500e-4f);
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.339887440266574e-3f));
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(9.618437357674640e-3f));
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(5.550332471162809e-2f));
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(2.402264791363012e-1f));
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(6.931472028550421e-1f));
+    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.0f));
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(-126.0f), _CMP_GE_OQ), y, n);
+}
+
+INLINE __m128 exp2_128(__m128 x) { return _mm512_castps512_ps128(exp2_512(_mm512_castps128_ps512(x))); }
+
+INLINE __m512 low_pairs(__m512 a, __m512 b) {
+    return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+}
+INLINE __m512 high_pairs(__m512 a, __m512 b) {
+    return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+}
+
+/* Lane h of the result: the largest of v[h]. */
+INLINE __m128 max_of_four(const __m512 *v) {
+    const __m512 a = _mm512_max_ps(_mm512_unpacklo_ps(v[0], v[1]), _mm512_unpackhi_ps(v[0], v[1]));
+    const __m512 b = _mm512_max_ps(_mm512_unpacklo_ps(v[2], v[3]), _mm512_unpackhi_ps(v[2], v[3]));
+    const __m512 c = _mm512_max_ps(low_pairs(a, b), high_pairs(a, b));
+    const __m256 e = _mm256_max_ps(_mm512_castps512_ps256(c), _mm512_extractf32x8_ps(c, 1));
+    return _mm_max_ps(_mm256_castps256_ps128(e), _mm256_extractf128_ps(e, 1));
+}
+
+/* Lane h of the result: the sum of v[h]. */
+INLINE __m128 sum_of_four(const __m512 *v) {
+    const __m512 a = _mm512_add_ps(_mm512_unpacklo_ps(v[0], v[1]), _mm512_unpackhi_ps(v[0], v[1]));
+    const __m512 b = _mm512_add_ps(_mm512_unpacklo_ps(v[2], v[3]), _mm512_unpackhi_ps(v[2], v[3]));
+    const __m512 c = _mm512_add_ps(low_pairs(a, b), high_pairs(a, b));
+    const __m256 e = _mm256_add_ps(_mm512_castps512_ps256(c), _mm512_extractf32x8_ps(c, 1));
+    return _mm_add_ps(_mm256_castps256_ps128(e), _mm256_extractf128_ps(e, 1));
+}
+
+INLINE __m512 load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)p)); }
+
+/* Of a group's values, the same for every head. */
+typedef struct value_scales {
+    __m512 scale[TILES];
+    __m512 middle[TILES]; /* minimum + c*scale */
+} value_scales;
+
+INLINE void value_scales_init(value_scales *vs, const pleat__tile_group *g, uint32_t bits) {
+    const __m512 c = _mm512_set1_ps((float)(1u << (bits - 1)));
+    for (uint32_t t = 0; t < g->n_tiles; t++) {
+        vs->scale[t] = load_f16(g->v_meta[t]);
+        vs->middle[t] = _mm512_fmadd_ps(c, vs->scale[t], load_f16(g->v_meta[t] + PLEAT__TILE));
+    }
+}
+
+/* A block of heads of the accumulator, and of the range's sums of weight * middle. */
+typedef struct block_state {
+    float *m;
+    float *l;
+    float *bias; /* NULL for float values */
+} block_state;
+
+/* Mask a block's logits, which are stored back, and give each head's largest; finite, so that no logits at all give
+ * no NaN. */
+INLINE __m128 mask_logits(uint32_t heads, const pleat__tile_group *g, float (*logits)[TILES][PLEAT__TILE]) {
+    __m512 most[HEADS];
+    for (uint32_t h = 0; h < HEADS; h++) {
+        most[h] = _mm512_set1_ps(-1e30f);
+        for (uint32_t t = 0; h < heads && t < g->n_tiles; t++) {
+            const __m512 x = _mm512_mask_mov_ps(_mm512_set1_ps(-__builtin_inff()), (__mmask16)g->live[t],
+                                                _mm512_load_ps(logits[h][t]));
+            _mm512_store_ps(logits[h][t], x);
+            most[h] = _mm512_max_ps(most[h], x);
+        }
+    }
+    return max_of_four(most);
+}
+
+/* Weights of float values. */
+INLINE __m128 weigh_float(uint32_t heads, const pleat__tile_group *g, float (*logits)[TILES][PLEAT__TILE],
+                          const float *group_max, const float *share, pleat__weights_avx512 *w) {
+    __m512 sum[HEADS];
+    for (uint32_t h = 0; h < HEADS; h++) {
+        sum[h] = _mm512_setzero_ps();
+        for (uint32_t t = 0; h < heads && t < g->n_tiles; t++) {
+            const __m512 e = exp2_512(_mm512_sub_ps(_mm512_load_ps(logits[h][t]), _mm512_set1_ps(group_max[h])));
+            sum[h] = _mm512_add_ps(sum[h], e);
+            _mm512_store_ps(w->u.f32[h][t], _mm512_mul_ps(e, _mm512_set1_ps(share[h])));
+        }
+    }
+    return sum_of_four(sum);
+}
+
+/* Weights of integer values: the sums of e are returned, those of e * middle left in *middle. */
+INLINE __m128 weigh_fixed(uint32_t heads, const pleat__tile_group *g, const value_scales *vs,
+                          float (*logits)[TILES][PLEAT__TILE], const float *group_max, __m128 share, __m128 *middle,
+                          pleat__weights_avx512 *w) {
+    __m512 sum[HEADS], bias[HEADS], most[HEADS], scaled[HEADS][TILES];
+    for (uint32_t h = 0; h < HEADS; h++) {
+        sum[h] = bias[h] = most[h] = _mm512_setzero_ps();
+        for (uint32_t t = 0; h < heads && t < g->n_tiles; t++) {
+            const __m512 e = exp2_512(_mm512_sub_ps(_mm512_load_ps(logits[h][t]), _mm512_set1_ps(group_max[h])));
+            sum[h] = _mm512_add_ps(sum[h], e);
+            bias[h] = _mm512_fmadd_ps(e, vs->middle[t], bias[h]);
+            scaled[h][t] = _mm512_mul_ps(e, vs->scale[t]);
+            most[h] = _mm512_max_ps(most[h], scaled[h][t]);
+        }
+    }
+    /* A floor keeps 1/step finite; weights below it are lost, as f32 would lose them in the sum. */
+    const __m128 top = _mm_max_ps(max_of_four(most), _mm_set1_ps(0x1p-100f));
+    const __m128 per_step = _mm_div_ps(_mm_set1_ps((float)PLEAT__WEIGHT_TOP), top);
+    _mm_store_ps(w->step, _mm_mul_ps(share, _mm_mul_ps(top, _mm_set1_ps(1.0f / (float)PLEAT__WEIGHT_TOP))));
+    float to_fixed[HEADS] __attribute__((aligned(16)));
+    _mm_store_ps(to_fixed, per_step);
+    for (uint32_t h = 0; h < heads; h++) {
+        __m512i total = _mm512_setzero_si512();
+        for (uint32_t t = 0; t < g->n_tiles; t++) {
+            const __m512i p = _mm512_cvtps_epi32(_mm512_mul_ps(scaled[h][t], _mm512_set1_ps(to_fixed[h])));
+            const __m512i hi = _mm512_srai_epi32(_mm512_add_epi32(p, _mm512_set1_epi32(128)), 8);
+            total = _mm512_add_epi32(total, p);
+            _mm_store_si128((__m128i *)(void *)w->u.limbs.hi[h][t], _mm512_cvtepi32_epi8(hi));
+            _mm_store_si128((__m128i *)(void *)w->u.limbs.lo[h][t], _mm512_cvtepi32_epi8(p));
+        }
+        w->sum[h] = _mm512_reduce_add_epi32(total);
+    }
+    *middle = sum_of_four(bias);
+    return sum_of_four(sum);
+}
+
+/* Turn a block's logits into weights; update m, l, bias. */
+INLINE void softmax(uint32_t heads, const pleat__tile_group *g, const value_scales *vs,
+                    float (*logits)[TILES][PLEAT__TILE], block_state st, pleat__weights_avx512 *w) {
+    const __mmask8 mine = (__mmask8)((1u << heads) - 1);
+    const __m128 u = mask_logits(heads, g, logits);
+    const __m128 m = _mm_maskz_loadu_ps(mine, st.m), raised = _mm_max_ps(m, u);
+    const __m128 rescale = exp2_128(_mm_sub_ps(m, raised)), share = exp2_128(_mm_sub_ps(u, raised));
+    _mm_mask_storeu_ps(st.m, mine, raised);
+    _mm_store_ps(w->rescale, rescale);
+    float group_max[HEADS] __attribute__((aligned(16))), shares[HEADS] __attribute__((aligned(16)));
+    _mm_store_ps(group_max, u);
+    _mm_store_ps(shares, share);
+    __m128 sum;
+    if (st.bias) {
+        __m128 middle;
+        sum = weigh_fixed(heads, g, vs, logits, group_max, share, &middle, w);
+        const __m128 bias = _mm_maskz_loadu_ps(mine, st.bias);
+        _mm_mask_storeu_ps(st.bias, mine, _mm_fmadd_ps(bias, rescale, _mm_mul_ps(middle, share)));
+    } else {
+        sum = weigh_float(heads, g, logits, group_max, shares, w);
+    }
+    const __m128 l = _mm_maskz_loadu_ps(mine, st.l);
+    _mm_mask_storeu_ps(st.l, mine, _mm_fmadd_ps(l, rescale, _mm_mul_ps(sum, share)));
+}
+
+static void softmax_block(uint32_t heads, const pleat__tile_group *g, const value_scales *vs,
+                          float (*logits)[TILES][PLEAT__TILE], block_state st, pleat__weights_avx512 *w) {
+    if (heads == 4)
+        softmax(4, g, vs, logits, st, w);
+    else if (heads == 2)
+        softmax(2, g, vs, logits, st, w);
+    else
+        softmax(1, g, vs, logits, st, w);
+}
+
+/* Everything that stays the same in a range. */
+typedef struct walk {
+    const pleat__attn_query *query;
+    const pleat__page_layout *layout;
+    pleat__attn_acc *acc;
+    float *logits;
+    size_t logits_stride;
+    const pleat__keys_avx512_fn *keys; /* by heads */
+    const pleat__values_avx512_fn *values;
+    float *bias;
+} walk;
+
+static void add_group(const walk *wk, pleat__tile_group *g) {
+    const uint32_t n_group = wk->query->n_group, d = wk->query->head_dim;
+    float logits[HEADS][TILES][PLEAT__TILE] __attribute__((aligned(64)));
+    pleat__weights_avx512 weights;
+    value_scales vs;
+    if (wk->bias) value_scales_init(&vs, g, wk->layout->format.v_bits);
+    for (uint32_t head = 0, heads; head < n_group; head += heads) {
+        heads = pleat__decode_block_heads(n_group - head);
+        wk->keys[heads](wk->query, head, g, logits);
+        const block_state st = {wk->acc->m + head, wk->acc->l + head, wk->bias ? wk->bias + head : NULL};
+        softmax_block(heads, g, &vs, logits, st, &weights);
+        for (uint32_t h = 0; wk->logits && h < heads; h++) {
+            float *out = wk->logits + (head + h) * wk->logits_stride + g->slot;
+            for (uint32_t t = 0; t < g->n_tiles; t++)
+                _mm512_storeu_ps(out + t * PLEAT__TILE, _mm512_load_ps(logits[h][t]));
+        }
+        wk->values[heads](&weights, g, d, wk->acc->o + (size_t)head * d);
+        if (head == 0) pleat__tile_group_stop_prefetch(g);
+    }
+}
+
+void pleat__attn_decode_vnni(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
+                             uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride) {
+    const pleat__page_layout *l = run->layout;
+    float bias[PLEAT__MAX_GROUP] = {0};
+    const walk wk = {.query = query,
+                     .layout = l,
+                     .acc = acc,
+                     .logits = logits,
+                     .logits_stride = logits_stride,
+                     .keys = pleat__keys_avx512[__builtin_ctz(l->format.k_bits)],
+                     .values = pleat__values_avx512[__builtin_ctz(l->format.v_bits)],
+                     .bias = pleat__format_is_quantised(l->format) ? bias : NULL};
+    pleat__tile_cursor c, ahead;
+    pleat__tile_cursor_init(&c, run, slot_from);
+    pleat__tile_cursor_init(&ahead, run, slot_from + pleat__decode_ahead_slots(l));
+    pleat__tile_group g;
+    const uint32_t most = pleat__decode_group_tiles(l);
+    while (c.slot < slot_to) {
+        pleat__tile_group_take(&g, &c, &ahead, slot_to, most);
+        if (g.any_live)
+            add_group(&wk, &g);
+        else
+            pleat__decode_skip_group(&g, query->n_group, logits, logits_stride);
+    }
+    if (!wk.bias) return;
+    for (uint32_t h = 0; h < query->n_group; h++) {
+        float *o = acc->o + (size_t)h * query->head_dim;
+        for (uint32_t i = 0; i < query->head_dim; i++) o[i] += bias[h];
+    }
+}
+
+void pleat__attn_decode_avx512(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
+                               uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride) {
+    if (pleat__format_is_quantised(run->layout->format))
+        pleat__attn_decode_avx2(query, run, slot_from, slot_to, acc, logits, logits_stride);
+    else
+        pleat__attn_decode_vnni(query, run, slot_from, slot_to, acc, logits, logits_stride);
+}

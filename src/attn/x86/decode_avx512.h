@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * decode_avx512.h: what the parts of AVX-512 decode attention hand to each other.  See decode.h for the scheme.
+ *
+ *     decode_avx512.c          the walk, the softmax
+ *     decode_keys_avx512.c     logits of up to four tiles and four heads, one function for each width of keys
+ *     decode_values_avx512.c   weighted sums of values, likewise
+ *
+ * Functions are made from always-inline templates whose `heads` is a constant, so that accumulators stay in registers.
+ */
+#ifndef PLEAT_ATTN_X86_DECODE_AVX512_H
+#define PLEAT_ATTN_X86_DECODE_AVX512_H
+
+#include <immintrin.h>
+
+#include "attn/decode.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* sum += u8 codes * s8 limbs, four products to a lane.  Not the intrinsic: gcc 12 copies its accumulator around every
+ * use and spills, a third of the kernels' speed. */
+INLINE __m512i dot_four(__m512i sum, __m512i codes, __m512i limbs) {
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(codes), "v"(limbs));
+    return sum;
+}
+
+#define TILES PLEAT__DECODE_TILES
+#define HEADS PLEAT__DECODE_HEADS
+
+/* logit2 of slot s of tile t for head `head + h` at out[h][t][s], slots that do not count included; out is aligned. */
+typedef void (*pleat__keys_avx512_fn)(const pleat__attn_query *query, uint32_t head, const pleat__tile_group *group,
+                                      float (*out)[TILES][PLEAT__TILE]);
+
+/* Weights of a block of heads in a group, as the values' width wants them. */
+typedef struct pleat__weights_avx512 {
+    union {
+        float f32[HEADS][TILES][PLEAT__TILE]; /* 2^(logit2 - m'), for values that are floats */
+        struct {
+            int8_t hi[HEADS][TILES][PLEAT__TILE]; /* 256*hi + lo, in units of step[h] */
+            int8_t lo[HEADS][TILES][PLEAT__TILE];
+        } limbs;
+    } u;
+    int32_t sum[HEADS];   /* of 256*hi + lo */
+    float step[HEADS];    /* includes 2^(group max - m') */
+    float rescale[HEADS]; /* 2^(m - m') for what o holds */
+} __attribute__((aligned(64))) pleat__weights_avx512;
+
+/* o [heads][d] = o*rescale + step * sum over slots of weight * (code - c), or weight * value for floats. */
+typedef void (*pleat__values_avx512_fn)(const pleat__weights_avx512 *w, const pleat__tile_group *group,
+                                        uint32_t head_dim, float *o);
+
+/* By log2 of the bits (1..5) and the heads of a block (1, 2, 4); NULL where there is none. */
+extern const pleat__keys_avx512_fn pleat__keys_avx512[6][HEADS + 1];
+extern const pleat__values_avx512_fn pleat__values_avx512[6][HEADS + 1];
+
+#endif

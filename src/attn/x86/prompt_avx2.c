@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * prompt_avx2.c: the arithmetic of prompt attention with AVX2 and FMA.  prompt.h has the formulas.
+ *
+ * Both products keep 6 rows by 2 registers of 8 sums: 12 accumulators, 2 registers of keys or values, one broadcast:
+ * 15 of 16 registers.  8 loads feed 12 FMAs.
+ *
+ *     logits    2 registers: 16 keys of a tile     broadcast: q[row][c]         over c
+ *     values    2 registers: 16 dimensions         broadcast: weight[row][j]    over the block's slots j
+ */
+#include <float.h>
+#include <immintrin.h>
+#include <math.h>
+
+#include "attn/prompt.h"
+
+#define ROWS 6u
+#define WIDTH 8u
+#define VECS 2u                               /* registers a row: always 16 keys or dimensions */
+#define ROW_VECS (PLEAT__PROMPT_KEYS / WIDTH) /* registers of a row of logits */
+#define INLINE static inline __attribute__((always_inline))
+
+/* Call fn(b, row, n, ...) for the rows in sixes and a rest, n being a constant in each. */
+#define FOR_ROWS(b, fn, ...)                                             \
+    for (uint32_t row = (b)->row_from; row < (b)->n_rows; row += ROWS) { \
+        switch (pleat__min_u32((b)->n_rows - row, ROWS)) {               \
+            case 1: fn(b, row, 1, __VA_ARGS__); break;                   \
+            case 2: fn(b, row, 2, __VA_ARGS__); break;                   \
+            case 3: fn(b, row, 3, __VA_ARGS__); break;                   \
+            case 4: fn(b, row, 4, __VA_ARGS__); break;                   \
+            case 5: fn(b, row, 5, __VA_ARGS__); break;                   \
+            default: fn(b, row, ROWS, __VA_ARGS__); break;               \
+        }                                                                \
+    }
+
+/* Tile t, dimensions c .. c+n-1, added to the sum of those before. */
+INLINE void logits_rows(const pleat__prompt_block *b, uint32_t row, uint32_t n_rows, uint32_t t, uint32_t c,
+                        uint32_t n) {
+    const size_t d = b->head_dim;
+    const float *q = b->q + row * d + c;
+    const float *k = b->k[t] + c * PLEAT__TILE;
+    __m256 sum[ROWS][VECS];
+    for (uint32_t r = 0; r < n_rows; r++)
+        for (uint32_t x = 0; x < VECS; x++) sum[r][x] = _mm256_setzero_ps();
+    for (size_t i = 0; i < n; i++, k += PLEAT__TILE) {
+        const __m256 key[VECS] = {_mm256_load_ps(k), _mm256_load_ps(k + WIDTH)};
+        for (uint32_t r = 0; r < n_rows; r++) {
+            const __m256 y = _mm256_broadcast_ss(q + r * d + i);
+            for (uint32_t x = 0; x < VECS; x++) sum[r][x] = _mm256_fmadd_ps(y, key[x], sum[r][x]);
+        }
+    }
+    for (uint32_t r = 0; r < n_rows; r++)
+        for (uint32_t x = 0; x < VECS; x++) {
+            float *s = b->s + (row + r) * PLEAT__PROMPT_KEYS + t * PLEAT__TILE + x * WIDTH;
+            _mm256_store_ps(s, c == 0 ? sum[r][x] : _mm256_add_ps(_mm256_load_ps(s), sum[r][x]));
+        }
+}
+
+static void logits(const pleat__prompt_block *b) {
+    for (uint32_t c = 0; c < b->head_dim; c += PLEAT__PROMPT_CHAIN) {
+        const uint32_t n = pleat__min_u32(b->head_dim - c, PLEAT__PROMPT_CHAIN);
+        for (uint32_t t = 0; t < b->n_tiles; t++) FOR_ROWS(b, logits_rows, t, c, n)
+    }
+}
+
+/* 2^x for x <= 0: exactly 1 at 0, +0 below -126, else within 8e-8 relative.  x is split into the nearest integer,
+ * which goes to the exponent, and f in -0.5..0.5; the polynomial is a minimax fit of 2^f that is 1 at 0. */
+INLINE __m256 exp2_ps(__m256 x) {
+    const __m256 n = _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const __m256 f = _mm256_sub_ps(x, n);
+    __m256 y = _mm256_set1_ps(0x1.41fbbap-13f);
+    y = _mm256_fmadd_ps(y, f, _mm256_set1_ps(0x1.5f3e54p-10f));
+    y = _mm256_fmadd_ps(y, f, _mm256_set1_ps(0x1.3b2d4cp-7f));
+    y = _mm256_fmadd_ps(y, f, _mm256_set1_ps(0x1.c6aee8p-5f));
+    y = _mm256_fmadd_ps(y, f, _mm256_set1_ps(0x1.ebfbdcp-3f));
+    y = _mm256_fmadd_ps(y, f, _mm256_set1_ps(0x1.62e430p-1f));
+    y = _mm256_fmadd_ps(y, f, _mm256_set1_ps(1.0f));
+    const __m256i exponent = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+    const __m256 scaled = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(y), exponent));
+    return _mm256_and_ps(scaled, _mm256_cmp_ps(x, _mm256_set1_ps(-126.0f), _CMP_NLT_UQ));
+}
+
+/* All ones in lane j where bit j is set. */
+INLINE __m256 lanes(uint64_t bits) {
+    const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i here = _mm256_and_si256(_mm256_set1_epi32((int)(bits & 0xFF)), bit);
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(here, bit));
+}
+
+INLINE float max_of(__m256 x) {
+    __m128 y = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    y = _mm_max_ps(y, _mm_movehl_ps(y, y));
+    return _mm_cvtss_f32(_mm_max_ss(y, _mm_movehdup_ps(y)));
+}
+
+INLINE float sum_of(__m256 x) {
+    __m128 y = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    y = _mm_add_ps(y, _mm_movehl_ps(y, y));
+    return _mm_cvtss_f32(_mm_add_ss(y, _mm_movehdup_ps(y)));
+}
+
+/* Largest logit of a row's visible slots, -infinity if it sees none; hidden logits become -infinity. */
+INLINE float hide_and_max(float *s, uint64_t visible, uint32_t n_tiles) {
+    const __m256 none = _mm256_set1_ps(-INFINITY);
+    __m256 most = none;
+    if (visible != ~(uint64_t)0)
+        for (uint32_t x = 0; x < ROW_VECS; x++) {
+            const __m256 keep = lanes(visible >> (x * WIDTH));
+            _mm256_store_ps(s + x * WIDTH, _mm256_blendv_ps(none, _mm256_load_ps(s + x * WIDTH), keep));
+        }
+    for (uint32_t x = 0; x < n_tiles * VECS; x++) most = _mm256_max_ps(most, _mm256_load_ps(s + x * WIDTH));
+    return max_of(most);
+}
+
+/* Hide what rows do not see; m and rescale of 8 rows from `row` on, of which n_rows count. */
+static void raise_maxima(const pleat__prompt_block *b, uint32_t row, uint32_t n_rows) {
+    float most[WIDTH];
+    for (uint32_t r = 0; r < WIDTH; r++) most[r] = -INFINITY;
+    for (uint32_t r = 0; r < n_rows; r++)
+        most[r] = hide_and_max(b->s + (row + r) * PLEAT__PROMPT_KEYS, b->visible[row + r], b->n_tiles);
+    const __m256 old = _mm256_loadu_ps(b->m + row);
+    const __m256 m = _mm256_max_ps(old, _mm256_loadu_ps(most));
+    /* Where all slots so far are dead, m is -infinity, and o and l are 0 whatever the factor: avoid inf - inf. */
+    const __m256 reference = _mm256_max_ps(m, _mm256_set1_ps(-FLT_MAX));
+    _mm256_storeu_ps(b->rescale + row, exp2_ps(_mm256_sub_ps(old, reference)));
+    _mm256_storeu_ps(b->m + row, m);
+}
+
+INLINE void weigh_row(const pleat__prompt_block *b, uint32_t row) {
+    float *s = b->s + row * PLEAT__PROMPT_KEYS;
+    const __m256 reference = _mm256_set1_ps(b->m[row] > -FLT_MAX ? b->m[row] : -FLT_MAX);
+    __m256 sum[VECS] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+    for (uint32_t x = 0; x < b->n_tiles * VECS; x++) {
+        const __m256 weight = exp2_ps(_mm256_sub_ps(_mm256_load_ps(s + x * WIDTH), reference));
+        _mm256_store_ps(s + x * WIDTH, weight);
+        sum[x % VECS] = _mm256_add_ps(sum[x % VECS], weight);
+    }
+    b->l[row] = b->l[row] * b->rescale[row] + sum_of(_mm256_add_ps(sum[0], sum[1]));
+}
+
+static void weights(const pleat__prompt_block *b) {
+    for (uint32_t row = b->row_from; row < b->n_rows; row += WIDTH) {
+        const uint32_t n_rows = pleat__min_u32(b->n_rows - row, WIDTH);
+        raise_maxima(b, row, n_rows);
+        for (uint32_t r = 0; r < n_rows; r++) weigh_row(b, row + r);
+    }
+}
+
+/* Dimensions c .. c+15. */
+INLINE void values_rows(const pleat__prompt_block *b, uint32_t row, uint32_t n_rows, uint32_t c) {
+    const size_t d = b->head_dim;
+    __m256 sum[ROWS][VECS];
+    for (uint32_t r = 0; r < n_rows; r++)
+        for (uint32_t x = 0; x < VECS; x++) sum[r][x] = _mm256_setzero_ps();
+    for (uint32_t t = 0; t < b->n_tiles; t++) {
+        const float *v = b->v[t] + c;
+        const float *weight = b->s + row * PLEAT__PROMPT_KEYS + t * PLEAT__TILE;
+        for (uint32_t j = 0; j < PLEAT__TILE; j++, v += d) {
+            const __m256 value[VECS] = {_mm256_load_ps(v), _mm256_load_ps(v + WIDTH)};
+            for (uint32_t r = 0; r < n_rows; r++) {
+                const __m256 p = _mm256_broadcast_ss(weight + r * PLEAT__PROMPT_KEYS + j);
+                for (uint32_t x = 0; x < VECS; x++) sum[r][x] = _mm256_fmadd_ps(p, value[x], sum[r][x]);
+            }
+        }
+    }
+    for (uint32_t r = 0; r < n_rows; r++) {
+        const __m256 rescale = _mm256_broadcast_ss(b->rescale + row + r);
+        for (uint32_t x = 0; x < VECS; x++) {
+            float *o = b->o + (row + r) * d + c + x * WIDTH;
+            _mm256_store_ps(o, _mm256_fmadd_ps(_mm256_load_ps(o), rescale, sum[r][x]));
+        }
+    }
+}
+
+static void values(const pleat__prompt_block *b) {
+    for (uint32_t c = 0; c < b->head_dim; c += VECS * WIDTH) FOR_ROWS(b, values_rows, c)
+}
+
+static void received(const pleat__prompt_block *b) {
+    for (uint32_t x = 0; x < b->n_tiles * VECS; x++) {
+        __m256 sum = _mm256_load_ps(b->received + x * WIDTH);
+        for (uint32_t r = b->row_from; r < b->n_rows; r += b->n_group) {
+            __m256 most = _mm256_setzero_ps();
+            for (uint32_t row = r; row < r + b->n_group; row++) {
+                const __m256 s = _mm256_load_ps(b->s + row * PLEAT__PROMPT_KEYS + x * WIDTH);
+                most = _mm256_max_ps(most, exp2_ps(_mm256_sub_ps(s, _mm256_broadcast_ss(b->lse2 + row))));
+            }
+            /* the rows of a query see the same */
+            sum = _mm256_add_ps(sum, _mm256_and_ps(most, lanes(b->visible[r] >> (x * WIDTH))));
+        }
+        _mm256_store_ps(b->received + x * WIDTH, sum);
+    }
+}
+
+void pleat__attn_prompt_avx2(const pleat__attn_prompt *args) {
+    static const pleat__prompt_ops ops = {logits, weights, values, received};
+    pleat__attn_prompt_blocked(args, &ops);
+}
