@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * version.c: the library's version.  pleat_build_info() is in engine/build_info.c, which sees what the build holds.
+ * version.c: the library's version.  pleat_build_info() is in model/build_info.c, which sees what the build holds.
  */
 #include "pleat/version.h"
 

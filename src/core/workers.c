@@ -2,10 +2,11 @@
  *
  * workers.c: the team of threads behind pleat_workers.
  *
- * A loop is published by raising `epoch`; helpers that see a new epoch draw units from `next` until none is left and
- * count themselves out of `busy`; the caller draws too, then waits for busy to reach 0.
+ * A loop is published by storing its number of units in `open`; whoever is running, helper or caller, takes units from
+ * there until none is left.  The loop has ended when all its units have returned: a helper that sleeps, or has lost its
+ * CPU to another process, is not waited for unless it holds a unit.
  *
- *     helper:  asleep --epoch raised--> drawing --units gone--> spinning --SPIN_NS without a new epoch--> asleep
+ *     helper:  asleep --epoch raised--> taking units --none left--> spinning --SPIN_NS without a new epoch--> asleep
  *
  * A token's forward pass is some forty loops of a few microseconds each, so helpers spin briefly before
  * they sleep on the epoch (a futex wake takes 5-50 us on virtual machines), and idle teams use no CPU.
@@ -35,15 +36,15 @@ struct pleat_workers {
     uint32_t n_started; /* helpers whose thread runs */
     helper *helpers;    /* [n_threads] (the first is unused) */
 
-    /* The loop; written by the caller while busy == 0, published by epoch. */
+    /* The loop; written by the caller while no unit is open or running, published by open. */
     void (*fn)(void *ctx, uint32_t unit, uint32_t worker);
     void *ctx;
     uint32_t n_units;
-    bool quit;
+    _Atomic bool quit;
 
-    _Alignas(64) _Atomic uint32_t epoch;
-    _Alignas(64) _Atomic uint32_t next;  /* next unit to draw */
-    _Alignas(64) _Atomic uint32_t busy;  /* helpers that have not finished this epoch */
+    _Alignas(64) _Atomic uint32_t epoch;  /* of the newest loop; what idle helpers watch */
+    _Alignas(64) _Atomic uint64_t open;   /* epoch << 32 | units that nobody has taken */
+    _Alignas(64) _Atomic uint32_t n_left; /* units that have not returned */
     _Alignas(64) _Atomic uint32_t asleep; /* helpers in futex_wait */
 };
 
@@ -67,11 +68,16 @@ static inline void cpu_pause(void) {
 #endif
 }
 
-static void draw_units(pleat_workers *team, uint32_t worker) {
-    for (;;) {
-        const uint32_t unit = atomic_fetch_add_explicit(&team->next, 1, memory_order_relaxed);
-        if (unit >= team->n_units) return;
-        team->fn(team->ctx, unit, worker);
+/* Take and run units until none is open.  Whoever has taken one may read the loop: it cannot end before the unit returns. */
+static void run_units(pleat_workers *team, uint32_t worker) {
+    uint64_t open = atomic_load_explicit(&team->open, memory_order_acquire);
+    while ((uint32_t)open != 0) {
+        if (!atomic_compare_exchange_weak_explicit(&team->open, &open, open - 1, memory_order_acq_rel,
+                                                   memory_order_acquire))
+            continue;
+        team->fn(team->ctx, team->n_units - (uint32_t)open, worker);
+        atomic_fetch_sub_explicit(&team->n_left, 1, memory_order_release);
+        open = atomic_load_explicit(&team->open, memory_order_acquire);
     }
 }
 
@@ -96,14 +102,14 @@ static void *helper_main(void *arg) {
     for (;;) {
         seen = await_epoch(team, seen);
         if (team->quit) return NULL;
-        draw_units(team, self->worker);
-        atomic_fetch_sub_explicit(&team->busy, 1, memory_order_release);
+        run_units(team, self->worker);
     }
 }
 
 static void publish(pleat_workers *team) {
-    atomic_store_explicit(&team->busy, team->n_started, memory_order_relaxed);
-    atomic_store_explicit(&team->next, 0, memory_order_relaxed);
+    const uint64_t epoch = atomic_load_explicit(&team->epoch, memory_order_relaxed) + 1;
+    atomic_store_explicit(&team->n_left, team->n_units, memory_order_relaxed);
+    atomic_store_explicit(&team->open, epoch << 32 | team->n_units, memory_order_release);
     atomic_fetch_add(&team->epoch, 1);
     if (atomic_load(&team->asleep) != 0) futex_wake_all(&team->epoch);
 }
@@ -117,9 +123,9 @@ void pleat_workers_run(pleat_workers *team, uint32_t n_units, void (*fn)(void *,
     team->ctx = ctx;
     team->n_units = n_units;
     publish(team);
-    draw_units(team, 0);
+    run_units(team, 0);
     uint32_t spins = 0;
-    while (atomic_load_explicit(&team->busy, memory_order_acquire) != 0) {
+    while (atomic_load_explicit(&team->n_left, memory_order_acquire) != 0) {
         cpu_pause();
         if (++spins % 4096 == 0) sched_yield(); /* a helper may have lost its CPU to another process */
     }
