@@ -18,7 +18,8 @@ extern "C" {
 /* Where an object gets its memory.  Captured by value when the object is created.
  *   alloc   returns `bytes` (> 0) bytes aligned to `align` (a power of two), or NULL
  *   free    takes back what alloc returned, with the same `bytes`; p is never NULL
- * Both may be called from the thread that creates or destroys the object, and from no other.
+ * Both may be called from the thread that creates or destroys the object, and from no other,
+ * unless a function says so.
  * Wherever a `const pleat_allocator *` may be NULL, NULL means aligned_alloc() and free(). */
 typedef struct pleat_allocator {
     void *(*alloc)(void *ctx, size_t bytes, size_t align);

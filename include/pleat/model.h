@@ -56,7 +56,7 @@ typedef struct pleat_gguf_tensor {
     const char *type_name; /* "Q8_0", ...; "type 99" for one that Pleat cannot name */
     uint32_t n_dims;       /* 1..4 */
     uint64_t dims[4];      /* dims[0] is contiguous; unused ones are 1 */
-    uint64_t n_bytes;
+    uint64_t n_bytes;      /* 0 for such a type */
 } pleat_gguf_tensor;
 PLEAT_API pleat_status pleat_gguf_get_tensor(const pleat_gguf *gguf, uint64_t i, pleat_gguf_tensor *out);
 
@@ -90,7 +90,10 @@ PLEAT_API void pleat_model_destroy(pleat_model **model);
 
 /* Text (n_bytes of UTF-8) to tokens.  Writes at most `cap` ids and sets *n_tokens to the number that the whole text
  * has; when that is more than cap, returns PLEAT_E_LIMIT with *n_tokens set and ids[0..cap) written, so cap = 0 with
- * ids = NULL asks for the count.  Invalid UTF-8 is PLEAT_E_SYNTAX, err->where its offset. */
+ * ids = NULL asks for the count.  Invalid UTF-8 is PLEAT_E_SYNTAX, err->where its offset; after other errors what ids
+ * holds is unspecified.  There is no normalisation: the tokens' bytes, joined, are the text again.  Special tokens are
+ * found from left to right, the longest at each place; user-defined ones even without PLEAT_TOKENIZE_SPECIAL.
+ * O(n log n).  From any thread; its scratch comes from the model's allocator, which has to be thread-safe then. */
 PLEAT_API pleat_status pleat_model_tokenize(const pleat_model *model, const char *text, size_t n_bytes, uint32_t flags,
                                             pleat_token *ids, uint32_t cap, uint32_t *n_tokens, pleat_error *err);
 
@@ -112,8 +115,10 @@ typedef struct pleat_chat_message {
 } pleat_chat_message;
 
 /* Write the conversation in the model's chat form (ChatML), ready for the assistant's turn, to be tokenized with
- * PLEAT_TOKENIZE_SPECIAL | PLEAT_TOKENIZE_ADD_BOS.  *n_bytes is set to the length without the NUL even when `cap` is too
- * small (PLEAT_E_LIMIT).  PLEAT_E_UNSUPPORTED when the model has another chat form or none. */
+ * PLEAT_TOKENIZE_SPECIAL | PLEAT_TOKENIZE_ADD_BOS.  *n_bytes is set to the length without the NUL even when `cap` is
+ * too small (PLEAT_E_LIMIT, nothing written).  No system turn is made up.  Contents go in as they are, special tokens
+ * spelled out in them included.  PLEAT_E_ARG for another role; PLEAT_E_UNSUPPORTED when the model has another chat form
+ * or none. */
 PLEAT_API pleat_status pleat_model_chat(const pleat_model *model, const pleat_chat_message *messages,
                                         uint32_t n_messages, char *text, size_t cap, size_t *n_bytes, pleat_error *err);
 

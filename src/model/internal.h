@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * internal.h: what a loaded model is made of, shared by the files of src/model/ and by the engine.
+ *
+ *     pleat_model ─┬─ gguf: the mapped file; weights point into it
+ *                  ├─ tokenizer
+ *                  └─ layers[n_layers] ── matrices (stored type, as in the file) and norms (f32 copies)
+ *
+ * A matrix is [rows][cols], row-major, y = W x with x [cols], y [rows]; its rows are blocks of 32 weights where
+ * quantised (GGUF's Q8_0: f16 scale, 32 s8; Q4_0: f16 scale, 16 bytes: low nibbles weights 0..15, high 16..31, minus 8).
+ * Mapped data has no alignment beyond a byte.
+ */
+#ifndef PLEAT_MODEL_INTERNAL_H
+#define PLEAT_MODEL_INTERNAL_H
+
+#include "core/types.h"
+#include "pleat/model.h"
+
+typedef enum pleat__weight_type {
+    PLEAT__W_F32,
+    PLEAT__W_F16,
+    PLEAT__W_BF16,
+    PLEAT__W_Q8_0,
+    PLEAT__W_Q4_0,
+    PLEAT__N_WEIGHT_TYPES
+} pleat__weight_type;
+
+typedef struct pleat__matrix {
+    pleat__weight_type type;
+    uint32_t rows;
+    uint32_t cols; /* a multiple of 32 where the type is quantised */
+    uint64_t row_bytes;
+    const uint8_t *data;
+} pleat__matrix;
+
+typedef struct pleat__layer {
+    const float *attn_norm; /* [n_embd] */
+    const float *ffn_norm;  /* [n_embd] */
+    pleat__matrix q, k, v, o;
+    pleat__matrix gate, up, down;
+} pleat__layer;
+
+typedef struct pleat__tokenizer pleat__tokenizer; /* model/tokenizer.h */
+
+struct pleat_model {
+    pleat_allocator al;
+    pleat_gguf *gguf;
+    pleat__tokenizer *tokenizer;
+    pleat_model_info info;
+    bool has_chatml; /* the file's chat template is ChatML and its tokens are in the vocabulary */
+    char *name;      /* [name_bytes] general.name with its NUL; info.name */
+    uint64_t name_bytes;
+
+    float rms_eps;
+    float rope_base;
+    uint32_t rope_dims;        /* dimensions of a head that RoPE turns: the first ones, in pairs (2i, 2i+1) */
+    const float *rope_factors; /* [rope_dims/2] divisors of the frequencies (rope_freqs.weight), or NULL */
+
+    pleat__matrix embedding; /* [n_vocab][n_embd] */
+    pleat__matrix output;    /* the same when the file has no output.weight */
+    const float *output_norm;
+    pleat__layer *layers; /* [n_layers] */
+
+    float *norms; /* the f32 copies behind the norm pointers and rope_factors */
+    uint64_t n_norms;
+};
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * linear_ref.c: matrix products in plain C: the specification of linear.h's table, and what runs without AVX2.
+ *
+ * A row is taken in blocks of 32 weights; lane j of 16 adds the products of columns j, j+16, j+32, ...; the lanes are
+ * then added in halves: 16 to 8 to 4 to 2 to 1.
+ */
+#include <string.h>
+
+#include "core/half.h"
+#include "model/linear.h"
+
+#define BLOCK PLEAT__WEIGHT_BLOCK
+#define LANES 16u
+#define TILE 4u /* vectors that share one dequantised block */
+
+static uint16_t load_u16(const uint8_t *p) {
+    uint16_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* n <= BLOCK weights of a row, from column `col`, a multiple of BLOCK; n == BLOCK for quantised types. */
+static void load_block(pleat__weight_type type, const uint8_t *row, uint32_t col, uint32_t n, float *out) {
+    switch (type) {
+        case PLEAT__W_F32: memcpy(out, row + (size_t)col * 4, (size_t)n * 4); break;
+        case PLEAT__W_F16:
+            for (uint32_t j = 0; j < n; j++) out[j] = pleat__f16_to_f32(load_u16(row + ((size_t)col + j) * 2));
+            break;
+        case PLEAT__W_BF16:
+            for (uint32_t j = 0; j < n; j++) out[j] = pleat__bf16_to_f32(load_u16(row + ((size_t)col + j) * 2));
+            break;
+        case PLEAT__W_Q8_0: {
+            const uint8_t *block = row + (size_t)(col / BLOCK) * PLEAT__Q8_0_BYTES;
+            const float scale = pleat__f16_to_f32(load_u16(block));
+            for (uint32_t j = 0; j < BLOCK; j++) out[j] = scale * (float)(int8_t)block[2 + j];
+            break;
+        }
+        case PLEAT__W_Q4_0: {
+            const uint8_t *block = row + (size_t)(col / BLOCK) * PLEAT__Q4_0_BYTES;
+            const float scale = pleat__f16_to_f32(load_u16(block));
+            for (uint32_t j = 0; j < BLOCK / 2; j++) {
+                out[j] = scale * (float)((int)(block[2 + j] & 15) - 8);
+                out[j + BLOCK / 2] = scale * (float)((int)(block[2 + j] >> 4) - 8);
+            }
+            break;
+        }
+        default: break;
+    }
+}
+
+static float add_lanes(const float *lanes) {
+    float sum[LANES];
+    memcpy(sum, lanes, sizeof sum);
+    for (uint32_t half = LANES / 2; half > 0; half /= 2)
+        for (uint32_t j = 0; j < half; j++) sum[j] += sum[j + half];
+    return sum[0];
+}
+
+/* One output row for n <= TILE vectors. */
+static void mul_row(pleat__weight_type type, const uint8_t *row, uint32_t cols, const float *const *x, uint32_t n,
+                    float *sums) {
+    float lanes[TILE][LANES] = {{0}};
+    float w[BLOCK];
+    for (uint32_t col = 0; col < cols; col += BLOCK) {
+        const uint32_t n_block = pleat__min_u32(BLOCK, cols - col);
+        load_block(type, row, col, n_block, w);
+        for (uint32_t i = 0; i < n; i++) {
+            const float *xi = x[i] + col;
+            if (n_block == BLOCK) {
+                for (uint32_t j = 0; j < LANES; j++)
+                    lanes[i][j] = lanes[i][j] + w[j] * xi[j] + w[j + LANES] * xi[j + LANES];
+            } else {
+                for (uint32_t j = 0; j < n_block; j++) lanes[i][j % LANES] += w[j] * xi[j];
+            }
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) sums[i] = add_lanes(lanes[i]);
+}
+
+static void mul_ref(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, const float *const *x, float *const *y,
+                    uint32_t n, bool add) {
+    float sums[TILE];
+    for (uint32_t i = 0; i < n; i += TILE) {
+        const uint32_t n_tile = pleat__min_u32(TILE, n - i);
+        for (uint32_t r = row_from; r < row_to; r++) {
+            mul_row(w->type, w->data + r * w->row_bytes, w->cols, x + i, n_tile, sums);
+            for (uint32_t t = 0; t < n_tile; t++) y[i + t][r] = add ? y[i + t][r] + sums[t] : sums[t];
+        }
+    }
+}
+
+static void load_ref(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, float *out) {
+    for (uint32_t r = row_from; r < row_to; r++) {
+        const uint8_t *row = w->data + r * w->row_bytes;
+        float *to = out + (size_t)(r - row_from) * w->cols;
+        for (uint32_t col = 0; col < w->cols; col += BLOCK)
+            load_block(w->type, row, col, pleat__min_u32(BLOCK, w->cols - col), to + col);
+    }
+}
+
+void pleat__linear_fill_ref(pleat__linear_dsp *dsp) {
+    for (uint32_t type = 0; type < PLEAT__N_WEIGHT_TYPES; type++) {
+        dsp->mul[type] = mul_ref;
+        dsp->load[type] = load_ref;
+    }
+    dsp->vector_rows = 2;
+}

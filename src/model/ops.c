@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * ops.c: the plain variants of ops.h, which specify the others, and the choice among them.
+ */
+#include "model/ops.h"
+
+#include <math.h>
+
+#include "hw/cpu.h"
+
+static void rmsnorm_ref(const float *x, const float *weight, uint32_t n, float eps, float *out) {
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+    const float factor = (float)(1.0 / sqrt(sum / n + (double)eps));
+    for (uint32_t i = 0; i < n; i++) out[i] = weight[i] * (x[i] * factor);
+}
+
+static void swiglu_ref(float *a, const float *b, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) a[i] = a[i] / (1.0f + expf(-a[i])) * b[i];
+}
+
+static void rope_ref(float *x, uint32_t n_heads, uint32_t head_dim, const float *turn, uint32_t n_dims) {
+    for (uint32_t head = 0; head < n_heads; head++, x += head_dim) {
+        for (uint32_t j = 0; j < n_dims; j += 2) {
+            const float even = x[j], odd = x[j + 1];
+            x[j] = even * turn[j] + odd * turn[n_dims + j];
+            x[j + 1] = odd * turn[j + 1] + even * turn[n_dims + j + 1];
+        }
+    }
+}
+
+void pleat__ops_dsp_init(pleat__ops_dsp *dsp, uint32_t cpu_flags) {
+    *dsp = (pleat__ops_dsp){.rmsnorm = rmsnorm_ref, .swiglu = swiglu_ref, .rope = rope_ref};
+#if PLEAT_X86
+    if (!(cpu_flags & PLEAT_CPU_AVX2)) return;
+    pleat__ops_fill_avx2(dsp);
+#else
+    (void)cpu_flags;
+#endif
+}
+
+void pleat__rope_frequencies(double base, const float *factors, uint32_t n_dims, double *frequencies) {
+    for (uint32_t i = 0; i < n_dims / 2; i++)
+        frequencies[i] = pow(base, -2.0 * i / n_dims) / (factors ? (double)factors[i] : 1.0);
+}
+
+void pleat__rope_turn(uint32_t position, const double *frequencies, uint32_t n_dims, float *turn) {
+    for (uint32_t i = 0; i < n_dims / 2; i++) {
+        const double angle = position * frequencies[i];
+        const float c = (float)cos(angle), s = (float)sin(angle);
+        turn[2 * i] = c;
+        turn[2 * i + 1] = c;
+        turn[n_dims + 2 * i] = -s;
+        turn[n_dims + 2 * i + 1] = s;
+    }
+}

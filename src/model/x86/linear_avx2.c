@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * linear_avx2.c: linear.h's kernels with AVX2, FMA and F16C.
+ *
+ * A tile is R output rows by C vectors, one 8-lane accumulator each, 32 columns at a time: R = 8 for one vector (eight
+ * independent chains), else R = 4 and C up to 3: 12 accumulators of the 16 registers.  What is left of a row of
+ * floats after the last 32 columns is added one by one to the accumulator's sum.  A (row, vector) pair adds in one
+ * order in every tile shape: its bits are the same in all.
+ */
+#include <immintrin.h>
+#include <string.h>
+
+#include "model/linear.h"
+
+#define INLINE static inline __attribute__((always_inline))
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+#define MAX_R 8
+#define MAX_C 3
+
+/* How far before the bytes in use lines are asked for; see linear_avx512.c. */
+#define AHEAD_BYTES 8192
+#define LINE_BYTES 64
+
+INLINE bool is_quantised(pleat__weight_type type) { return type == PLEAT__W_Q8_0 || type == PLEAT__W_Q4_0; }
+
+/* Bytes of 32 weights. */
+INLINE int bytes_of_32(pleat__weight_type type) {
+    switch (type) {
+        case PLEAT__W_F32: return 128;
+        case PLEAT__W_F16:
+        case PLEAT__W_BF16: return 64;
+        case PLEAT__W_Q8_0: return PLEAT__Q8_0_BYTES;
+        default: return PLEAT__Q4_0_BYTES;
+    }
+}
+
+/* Weights 8*part .. 8*part+7 of the 32 at p; `scale` counts for quantised types. */
+INLINE __m256 load8(pleat__weight_type type, const uint8_t *p, int part, __m256 scale) {
+    __m256i codes;
+    switch (type) {
+        case PLEAT__W_F32: return _mm256_loadu_ps((const float *)p + 8 * part);
+        case PLEAT__W_F16: return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p + part));
+        case PLEAT__W_BF16:
+            codes = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p + part));
+            return _mm256_castsi256_ps(_mm256_slli_epi32(codes, 16));
+        case PLEAT__W_Q8_0: codes = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p + 2 + 8 * part))); break;
+        default: /* Q4_0: low nibbles are weights 0..15, high ones 16..31 */
+            codes = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(p + 2 + 8 * (part % 2))));
+            codes = part < 2 ? _mm256_and_si256(codes, _mm256_set1_epi32(15)) : _mm256_srli_epi32(codes, 4);
+            codes = _mm256_sub_epi32(codes, _mm256_set1_epi32(8));
+            break;
+    }
+    return _mm256_mul_ps(scale, _mm256_cvtepi32_ps(codes));
+}
+
+INLINE __m256 load_scale(pleat__weight_type type, const uint8_t *p) {
+    if (!is_quantised(type)) return _mm256_setzero_ps();
+    uint16_t h;
+    memcpy(&h, p, sizeof h);
+    return _mm256_cvtph_ps(_mm_set1_epi16((short)h));
+}
+
+/* Weight `i` at p, of a type of floats. */
+INLINE float load1(pleat__weight_type type, const uint8_t *p, uint32_t i) {
+    uint32_t bits = 0;
+    if (type == PLEAT__W_F32)
+        memcpy(&bits, p + (size_t)i * 4, 4);
+    else
+        memcpy(&bits, p + (size_t)i * 2, 2);
+    if (type == PLEAT__W_F16) return _cvtsh_ss((unsigned short)bits);
+    if (type == PLEAT__W_BF16) bits <<= 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+INLINE float sum8(__m256 v) {
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+/* 32 columns of a tile: rows at p, row_bytes apart; vectors from x[c] + col on. */
+INLINE void step(pleat__weight_type type, const int R, const int C, const uint8_t *p, size_t row_bytes,
+                 const float *const *x, uint32_t col, __m256 acc[MAX_R][MAX_C]) {
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        const __m256 scale = load_scale(type, p + r * row_bytes);
+        UNROLL
+        for (int part = 0; part < 4; part++) {
+            const __m256 wr = load8(type, p + r * row_bytes, part, scale);
+            UNROLL
+            for (int c = 0; c < C; c++)
+                acc[r][c] = _mm256_fmadd_ps(wr, _mm256_loadu_ps(x[c] + col + 8 * part), acc[r][c]);
+        }
+    }
+}
+
+INLINE void tile(pleat__weight_type type, const int R, const int C, const pleat__matrix *w, uint32_t r0,
+                 const float *const *x, float *const *y, bool add) {
+    const int step_bytes = bytes_of_32(type);
+    const uint8_t *p = w->data + r0 * w->row_bytes;
+    const uint8_t *ahead = p + AHEAD_BYTES;
+    __m256 acc[MAX_R][MAX_C];
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        UNROLL
+        for (int c = 0; c < C; c++) acc[r][c] = _mm256_setzero_ps();
+    }
+
+    uint32_t col = 0;
+    for (; col + 32 <= w->cols; col += 32, p += step_bytes, ahead += R * step_bytes) {
+        UNROLL
+        for (int line = 0; line < R * step_bytes; line += LINE_BYTES)
+            _mm_prefetch((const char *)ahead + line, _MM_HINT_T0);
+        step(type, R, C, p, w->row_bytes, x, col, acc);
+    }
+    UNROLL
+    for (int r = 0; r < R; r++) {
+        UNROLL
+        for (int c = 0; c < C; c++) {
+            float sum = sum8(acc[r][c]);
+            for (uint32_t i = 0; i < w->cols - col; i++)
+                sum = __builtin_fmaf(load1(type, p + r * w->row_bytes, i), x[c][col + i], sum);
+            y[c][r0 + r] = add ? y[c][r0 + r] + sum : sum;
+        }
+    }
+}
+
+/* All rows for C vectors. */
+INLINE void band(pleat__weight_type type, const int R, const int C, const pleat__matrix *w, uint32_t row_from,
+                 uint32_t row_to, const float *const *x, float *const *y, bool add) {
+    uint32_t r = row_from;
+    for (; r + R <= row_to; r += R) tile(type, R, C, w, r, x, y, add);
+    for (; r < row_to; r++)
+        for (int c = 0; c < C; c++) tile(type, 1, 1, w, r, x + c, y + c, add);
+}
+
+INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from, uint32_t row_to,
+                const float *const *x, float *const *y, uint32_t n, bool add) {
+    for (; n >= 3 && n != 4; n -= 3, x += 3, y += 3) band(type, 4, 3, w, row_from, row_to, x, y, add);
+    for (; n >= 2; n -= 2, x += 2, y += 2) band(type, 4, 2, w, row_from, row_to, x, y, add);
+    if (n == 1) band(type, 8, 1, w, row_from, row_to, x, y, add);
+}
+
+INLINE void load(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from, uint32_t row_to, float *out) {
+    for (uint32_t r = row_from; r < row_to; r++, out += w->cols) {
+        const uint8_t *p = w->data + r * w->row_bytes;
+        uint32_t col = 0;
+        for (; col + 32 <= w->cols; col += 32, p += bytes_of_32(type)) {
+            const __m256 scale = load_scale(type, p);
+            UNROLL
+            for (int part = 0; part < 4; part++) _mm256_storeu_ps(out + col + 8 * part, load8(type, p, part, scale));
+        }
+        for (uint32_t i = 0; i < w->cols - col; i++) out[col + i] = load1(type, p, i);
+    }
+}
+
+#define VARIANT(name, type)                                                                                   \
+    static void mul_##name(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, const float *const *x, \
+                           float *const *y, uint32_t n, bool add) {                                           \
+        mul(type, w, row_from, row_to, x, y, n, add);                                                         \
+    }                                                                                                         \
+    static void load_##name(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, float *out) {         \
+        load(type, w, row_from, row_to, out);                                                                 \
+    }
+
+VARIANT(f32, PLEAT__W_F32)
+VARIANT(f16, PLEAT__W_F16)
+VARIANT(bf16, PLEAT__W_BF16)
+VARIANT(q8_0, PLEAT__W_Q8_0)
+VARIANT(q4_0, PLEAT__W_Q4_0)
+
+void pleat__linear_fill_avx2(pleat__linear_dsp *dsp) {
+    *dsp = (pleat__linear_dsp){
+        .mul = {[PLEAT__W_F32] = mul_f32,
+                [PLEAT__W_F16] = mul_f16,
+                [PLEAT__W_BF16] = mul_bf16,
+                [PLEAT__W_Q8_0] = mul_q8_0,
+                [PLEAT__W_Q4_0] = mul_q4_0},
+        .load = {[PLEAT__W_F32] = load_f32,
+                 [PLEAT__W_F16] = load_f16,
+                 [PLEAT__W_BF16] = load_bf16,
+                 [PLEAT__W_Q8_0] = load_q8_0,
+                 [PLEAT__W_Q4_0] = load_q4_0},
+        .vector_rows = 16,
+    };
+}
