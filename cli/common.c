@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * common.c: see common.h.
+ */
+#include "common.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "progress.h"
+
+static const char *command_name = "";
+
+void cli_set_command(const char *name) { command_name = name; }
+
+void cli_error(const char *fmt, ...) {
+    va_list args;
+    progress_clear();
+    fprintf(stderr, "pleat%s%s: ", command_name[0] ? " " : "", command_name);
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+int cli_fail(const char *what, pleat_status status, const pleat_error *err) {
+    const char *text = err && err->text[0] ? err->text : pleat_status_str(status);
+    if (err && err->text[0] && err->where != PLEAT_NOWHERE)
+        cli_error("%s: %s (at byte %llu)", what, text, (unsigned long long)err->where);
+    else
+        cli_error("%s: %s", what, text);
+    return CLI_FAILED;
+}
+
+void *cli_alloc(size_t n, size_t size) {
+    void *p = calloc(n ? n : 1, size);
+    if (!p) {
+        cli_error("out of memory: %zu x %zu bytes", n, size);
+        exit(CLI_FAILED);
+    }
+    return p;
+}
+
+char *cli_copy(const char *text, size_t n) {
+    char *copy = cli_alloc(n + 1, 1);
+    if (n) memcpy(copy, text, n);
+    return copy;
+}
+
+double cli_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Read f to its end.  Works on pipes, where no size is known beforehand. */
+static int read_stream(FILE *f, char **text, size_t *n_bytes) {
+    size_t cap = 1 << 16, n = 0;
+    char *buf = cli_alloc(cap, 1);
+    for (;;) {
+        n += fread(buf + n, 1, cap - 1 - n, f);
+        if (n < cap - 1) break;
+        char *grown = realloc(buf, cap * 2);
+        if (!grown) {
+            free(buf);
+            errno = ENOMEM;
+            return -1;
+        }
+        buf = grown;
+        cap *= 2;
+    }
+    if (ferror(f)) {
+        free(buf);
+        return -1;
+    }
+    buf[n] = 0;
+    *text = buf;
+    *n_bytes = n;
+    return 0;
+}
+
+int cli_read_file(const char *path, char **text, size_t *n_bytes) {
+    const int is_stdin = strcmp(path, "-") == 0;
+    FILE *f = is_stdin ? stdin : fopen(path, "rb");
+    const int bad = !f || read_stream(f, text, n_bytes) != 0;
+    if (bad) cli_error("cannot read %s: %s", is_stdin ? "standard input" : path, strerror(errno));
+    if (f && !is_stdin) fclose(f);
+    return bad ? CLI_FAILED : CLI_OK;
+}
+
+/* Levenshtein distance; words longer than 63 bytes are compared by their first 63. */
+static uint32_t edit_distance(const char *a, const char *b) {
+    enum { CAP = 64 };
+    uint32_t row[CAP];
+    const size_t na = strnlen(a, CAP - 1), nb = strnlen(b, CAP - 1);
+    for (size_t j = 0; j <= nb; j++) row[j] = (uint32_t)j;
+    for (size_t i = 1; i <= na; i++) {
+        uint32_t diagonal = row[0];
+        row[0] = (uint32_t)i;
+        for (size_t j = 1; j <= nb; j++) {
+            const uint32_t above = row[j];
+            uint32_t best = diagonal + (a[i - 1] != b[j - 1]);
+            if (above + 1 < best) best = above + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            row[j] = best;
+            diagonal = above;
+        }
+    }
+    return row[nb];
+}
+
+uint32_t cli_nearest(const char *word, const char *const *words, uint32_t n) {
+    uint32_t best = 0;
+    size_t best_distance = 1, best_length = 0; /* infinite */
+    for (uint32_t i = 0; i < n; i++) {
+        const size_t d = edit_distance(word, words[i]), na = strlen(word), nb = strlen(words[i]);
+        const size_t length = na > nb ? na : nb;
+        if (d * best_length < best_distance * length || i == 0) {
+            best = i;
+            best_distance = d;
+            best_length = length;
+        }
+    }
+    return best;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+cli_spread cli_spread_of(double *values, uint32_t n) {
+    qsort(values, n, sizeof *values, compare_doubles);
+    const double median = n % 2 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
+    return (cli_spread){values[0], median, values[n - 1]};
+}
+
+uint32_t cli_rng_next(cli_rng *rng) {
+    /* splitmix64 (Steele, Lea, Flood 2014) */
+    uint64_t z = rng->state += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return (uint32_t)((z ^ (z >> 31)) >> 32);
+}
+
+void cli_rng_normal(cli_rng *rng, float *out, size_t n) {
+    const double two_pi = 6.283185307179586;
+    for (size_t i = 0; i < n; i += 2) { /* Box-Muller: two variates from two uniforms */
+        const double u = (cli_rng_next(rng) + 1.0) / 4294967297.0;
+        const double angle = two_pi * cli_rng_next(rng) / 4294967296.0;
+        const double radius = sqrt(-2.0 * log(u));
+        out[i] = (float)(radius * cos(angle));
+        if (i + 1 < n) out[i + 1] = (float)(radius * sin(angle));
+    }
+}

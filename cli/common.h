@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * common.h: what every command of `pleat` needs: exit codes, messages, memory, time and files.
+ *
+ * Results go to stdout (or -o FILE), talk goes to stderr.  A message names the command, then what is wrong, where,
+ * and what would be right:
+ *
+ *     pleat run: --kv 'k9v4', position 0: unknown stage ...
+ *
+ * The command may end the process where the library may not: cli_alloc() does when memory is out.
+ */
+#ifndef PLEAT_CLI_COMMON_H
+#define PLEAT_CLI_COMMON_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pleat/pleat.h"
+
+/* Exit codes; documented in docs/CLI.md. */
+enum {
+    CLI_OK = 0,
+    CLI_FAILED = 1,        /* the work could not be done: a bad file, a prompt that is too long, no memory */
+    CLI_USAGE = 2,         /* the command line is wrong */
+    CLI_INTERRUPTED = 130, /* Ctrl-C; what was done until then has been printed */
+};
+
+/* The word after `pleat` that messages carry; "" for none.  `name` must outlive the process' messages. */
+void cli_set_command(const char *name);
+
+/* Print `pleat COMMAND: ` and the message as one line on stderr. */
+void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Print what the library said about `what`, with its offset if it has one.  Returns CLI_FAILED. */
+int cli_fail(const char *what, pleat_status status, const pleat_error *err);
+
+/* n zeroed elements of `size` bytes; ends the process with a message when there is no memory.  Never NULL. */
+void *cli_alloc(size_t n, size_t size);
+
+/* A copy of the n bytes at `text` with a NUL behind. */
+char *cli_copy(const char *text, size_t n);
+
+/* Seconds on a clock that only moves forward. */
+double cli_seconds(void);
+
+/* Read the whole of `path` ("-": stdin) into *text, n_bytes long with a NUL behind; the caller frees it.
+ * CLI_OK, or CLI_FAILED after a message. */
+int cli_read_file(const char *path, char **text, size_t *n_bytes);
+
+/* The index of the word nearest to `word`, the first among equals; n >= 1.  Nearest is the least edit distance for the
+ * length of the longer: by distance alone every short word would be near. */
+uint32_t cli_nearest(const char *word, const char *const *words, uint32_t n);
+
+/* Least, median and greatest of n >= 1 values; sorts them. */
+typedef struct cli_spread {
+    double min, median, max;
+} cli_spread;
+cli_spread cli_spread_of(double *values, uint32_t n);
+
+/* A small generator for benchmark data: the same numbers on every machine. */
+typedef struct cli_rng {
+    uint64_t state;
+} cli_rng;
+uint32_t cli_rng_next(cli_rng *rng);
+
+/* Fill out[n] with normal variates of mean 0 and variance 1. */
+void cli_rng_normal(cli_rng *rng, float *out, size_t n);
+
+#endif

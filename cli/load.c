@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * load.c: see load.h.
+ */
+#include "load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+
+int load_workers(const options *o, pleat_workers **workers) {
+    const pleat_status status = pleat_workers_create(o->threads, NULL, workers);
+    return status == PLEAT_OK ? CLI_OK : cli_fail("cannot start the threads", status, NULL);
+}
+
+int load_model(const options *o, loaded *l) {
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    memset(l, 0, sizeof *l);
+    if (!o->model) {
+        cli_error("no model: give -m FILE, a GGUF file");
+        return CLI_USAGE;
+    }
+    const double start_s = cli_seconds();
+    const pleat_status status = pleat_model_load(o->model, NULL, &l->model, &err);
+    if (status != PLEAT_OK) return cli_fail(o->model, status, &err);
+    l->load_ms = (cli_seconds() - start_s) * 1e3;
+    pleat_model_get_info(l->model, &l->info);
+    if (load_workers(o, &l->workers) == CLI_OK) return CLI_OK;
+    load_release(l);
+    return CLI_FAILED;
+}
+
+void load_release(loaded *l) {
+    pleat_workers_destroy(&l->workers);
+    pleat_model_destroy(&l->model);
+}
+
+int load_engine(const options *o, const loaded *l, pleat_spec spec, uint32_t max_seqs, uint32_t max_tokens,
+                uint32_t step_tokens, pleat_engine **out) {
+    pleat_engine_options opt;
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    pleat_engine_options_default(&opt);
+    opt.spec = spec;
+    opt.max_seqs = max_seqs;
+    opt.max_tokens = max_tokens;
+    opt.chunk_tokens = o->chunk_tokens;
+    opt.step_tokens = step_tokens;
+    opt.workers = l->workers;
+    const pleat_status status = pleat_engine_create(l->model, &opt, out, &err);
+    return status == PLEAT_OK ? CLI_OK : cli_fail("cannot make the engine", status, &err);
+}
+
+int load_tokens(const loaded *l, const char *what, const char *text, size_t n_bytes, uint32_t flags, pleat_token **ids,
+                uint32_t *n_tokens) {
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    uint32_t cap = (uint32_t)(n_bytes / 2 + 16); /* a guess: text has about four bytes a token */
+    *ids = cli_alloc(cap, sizeof **ids);
+    pleat_status status = pleat_model_tokenize(l->model, text, n_bytes, flags, *ids, cap, n_tokens, &err);
+    if (status == PLEAT_E_LIMIT) {
+        free(*ids);
+        cap = *n_tokens;
+        *ids = cli_alloc(cap, sizeof **ids);
+        status = pleat_model_tokenize(l->model, text, n_bytes, flags, *ids, cap, n_tokens, &err);
+    }
+    if (status == PLEAT_OK) return CLI_OK;
+    free(*ids);
+    *ids = NULL;
+    return cli_fail(what, status, &err);
+}
+
+pleat_token greedy_token(const float *logits, uint32_t n_vocab) {
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < n_vocab; i++)
+        if (logits[i] > logits[best]) best = i;
+    return (pleat_token)best;
+}

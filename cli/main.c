@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * main.c: the command `pleat`: finds the command in one table, reads its options, calls it.
+ *
+ *     pleat COMMAND [OPTIONS]        pleat help [COMMAND]        pleat --version
+ *
+ * A command's name is one word or two (`bench attn`).  docs/CLI.md describes them all.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "commands.h"
+#include "common.h"
+
+typedef struct command_row {
+    const char *name;
+    uint32_t bit; /* CMD_ */
+    int (*fn)(options *o);
+    const char *help;
+    const char *usage; /* what --help shows after the name */
+} command_row;
+
+static const command_row commands[] = {
+    {"run", CMD_RUN, command_run, "generate text from a model on a compressed KV cache",
+     "-m MODEL (-p TEXT | -f FILE) [-n N] [--kv SPEC] [--chat]"},
+    {"eval", CMD_EVAL, command_eval, "compare KV specs: task accuracy, perplexity, divergence, bytes",
+     "-m MODEL [--tasks FILE] [--text FILE] --kv SPEC [--kv SPEC]..."},
+    {"bench attn", CMD_BENCH_ATTN, command_bench_attn, "speed of decode attention against the memory's",
+     "[--kv SPEC]... [--ctx N,..] [--batch N,..]"},
+    {"bench pages", CMD_BENCH_PAGES, command_bench_pages, "time to take and return a page for every lane",
+     "[--lanes N]"},
+    {"bench run", CMD_BENCH_RUN, command_bench_run, "speed of reading prompts and of generating",
+     "-m MODEL [-p N,..] [-n N,..] [-d N,..] [--kv SPEC]..."},
+    {"inspect", CMD_INSPECT, command_inspect, "what a GGUF file holds, and what its KV cache would take",
+     "FILE [--kv SPEC]... [--ctx N,..] [--metadata]"},
+};
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void print_version(FILE *f) { fprintf(f, "pleat %s\n%s\n", pleat_version(), pleat_build_info()); }
+
+static void print_help(FILE *f) {
+    fprintf(f, "pleat %s: a KV-cache engine for language models\n\nusage: pleat COMMAND [OPTIONS]\n\n",
+            pleat_version());
+    for (int i = 0; i < N_COMMANDS; i++) fprintf(f, "  %-12s %s\n", commands[i].name, commands[i].help);
+    fprintf(f, "  %-12s %s\n", "help", "this text, or a command's: pleat help run");
+    fprintf(f, "  %-12s %s\n", "--version", "version, build, and what was found on this machine");
+    fprintf(f, "\nexit codes: 0 ok, 1 failed, 2 wrong usage, 130 interrupted\n");
+}
+
+static void print_command_help(const command_row *row) {
+    printf("pleat %s: %s\n\nusage: pleat %s %s\n", row->name, row->help, row->name, row->usage);
+    options_help(row->bit, stdout);
+}
+
+/* Number of words of `name` that argv[first..] spells out; 0 if it does not. */
+static int match(const char *name, int argc, char **argv, int first) {
+    const char *space = strchr(name, ' ');
+    const size_t n = space ? (size_t)(space - name) : strlen(name);
+    if (first >= argc || strlen(argv[first]) != n || strncmp(argv[first], name, n) != 0) return 0;
+    if (!space) return 1;
+    return first + 1 < argc && !strcmp(argv[first + 1], space + 1) ? 2 : 0;
+}
+
+/* Say which command comes nearest to the words at argv[first]. */
+static int unknown_command(int argc, char **argv, int first) {
+    const char *names[N_COMMANDS + 1];
+    char words[128];
+    for (int i = 0; i < N_COMMANDS; i++) names[i] = commands[i].name;
+    names[N_COMMANDS] = "help";
+    if (!strcmp(argv[first], "bench") && (first + 1 == argc || argv[first + 1][0] == '-')) {
+        cli_error("argument %d, 'bench': needs a second word: attn, pages or run", first);
+        return CLI_USAGE;
+    }
+    const int two = !strcmp(argv[first], "bench");
+    snprintf(words, sizeof words, "%s%s%s", argv[first], two ? " " : "", two ? argv[first + 1] : "");
+    cli_error("argument %d, '%s': no such command; the nearest is 'pleat %s' (`pleat help` lists all)", first, words,
+              names[cli_nearest(words, names, N_COMMANDS + 1)]);
+    return CLI_USAGE;
+}
+
+static const command_row *find_command(int argc, char **argv, int first, int *n_words) {
+    for (int i = 0; i < N_COMMANDS; i++)
+        if ((*n_words = match(commands[i].name, argc, argv, first)) > 0) return &commands[i];
+    return NULL;
+}
+
+static int help_command(int argc, char **argv) {
+    int n_words;
+    if (argc == 2) {
+        print_help(stdout);
+        return CLI_OK;
+    }
+    const command_row *row = find_command(argc, argv, 2, &n_words);
+    if (!row) return unknown_command(argc, argv, 2);
+    print_command_help(row);
+    return CLI_OK;
+}
+
+static int call(const command_row *row, int argc, char **argv, int first) {
+    static options o; /* large, and there is one */
+    cli_set_command(row->name);
+    const int code = options_parse(&o, row->bit, row->name, argc, argv, first);
+    if (code != CLI_OK) return code;
+    if (o.help) {
+        print_command_help(row);
+        return CLI_OK;
+    }
+    return row->fn(&o);
+}
+
+int main(int argc, char **argv) {
+    int n_words;
+    if (argc < 2) {
+        print_help(stderr);
+        return CLI_USAGE;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
+        return help_command(argc, argv);
+    if (!strcmp(argv[1], "--version")) {
+        print_version(stdout);
+        return CLI_OK;
+    }
+    const command_row *row = find_command(argc, argv, 1, &n_words);
+    return row ? call(row, argc, argv, 1 + n_words) : unknown_command(argc, argv, 1);
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * options.h: what the command line says, as one plain struct, and the commands it can name.
+ *
+ * Every option is one row of the table in options.c: its spellings, argument, help, the commands that take it, and
+ * where its value goes.  Parsing, --help, environment twins and the nearest valid word all come from that table.
+ *
+ *     --n-predict 64     -n 64     PLEAT_N_PREDICT=64         the command line wins over the environment
+ */
+#ifndef PLEAT_CLI_OPTIONS_H
+#define PLEAT_CLI_OPTIONS_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "pleat/pleat.h"
+
+/* One bit for each command, so that an option says in one word which of them take it. */
+enum {
+    CMD_RUN = 1,
+    CMD_EVAL = 2,
+    CMD_BENCH_ATTN = 4,
+    CMD_BENCH_PAGES = 8,
+    CMD_BENCH_RUN = 16,
+    CMD_INSPECT = 32,
+    CMD_ALL = 63,
+};
+
+typedef enum out_format { FORMAT_TERMINAL, FORMAT_JSON, FORMAT_CSV, FORMAT_MD } out_format;
+
+#define SPECS_CAP 16
+typedef struct spec_list {
+    uint32_t n;
+    pleat_spec spec[SPECS_CAP];
+    char text[SPECS_CAP][PLEAT_SPEC_TEXT_CAP]; /* canonical */
+} spec_list;
+
+#define NUMBERS_CAP 16
+typedef struct number_list {
+    uint32_t n;
+    uint32_t v[NUMBERS_CAP];
+} number_list;
+
+typedef struct options {
+    /* model and machine */
+    const char *model;     /* NULL: not given */
+    uint32_t threads;      /* 0: one for each CPU */
+    uint32_t ctx_size;     /* 0: the model's */
+    uint32_t chunk_tokens; /* most prompt tokens in one step */
+    uint32_t cpu_mask;     /* PLEAT_CPU_* that may be used */
+
+    /* the cache */
+    spec_list kv;
+    const char *cache_type_k, *cache_type_v; /* NULL: not given */
+
+    /* the prompt */
+    const char *prompt; /* NULL: not given */
+    const char *file;   /* NULL: not given; "-": stdin */
+    int chat;           /* wrap the prompt as a user's turn */
+    int special;        /* read and print special tokens */
+
+    /* generation */
+    int32_t n_predict; /* -1: until the context is full */
+    float temp, top_p, min_p;
+    uint32_t top_k;
+    uint64_t seed;
+
+    /* eval */
+    const char *tasks, *text; /* NULL: not given */
+    uint32_t samples;         /* of each task; 0: all */
+    uint32_t text_windows;    /* 0: all */
+    uint32_t ctx_window;      /* tokens in a window of the text */
+    uint32_t parallel;        /* sequences in flight */
+
+    /* bench */
+    number_list ctx, batch;
+    uint32_t heads, kv_heads, head_dim;
+    uint32_t lanes;
+    uint32_t reps; /* 0: the benchmark's own default */
+    number_list n_prompt, n_gen, depth;
+
+    /* inspect */
+    int metadata;
+    const char *operand; /* the word that is no option: inspect's FILE; NULL: none */
+
+    /* output */
+    out_format format;
+    const char *output; /* NULL: stdout */
+    int quiet;
+    int help;
+} options;
+
+/* Fill *o from defaults, then the environment, then argv[first..argc), for the command `command` (a CMD_ bit) whose
+ * name is `name`.  CLI_OK, or CLI_USAGE after a message. */
+int options_parse(options *o, uint32_t command, const char *name, int argc, char **argv, int first);
+
+/* Print the options that `command` takes, in their groups. */
+void options_help(uint32_t command, FILE *f);
+
+/* The one spec of a command that takes one: --kv, or what -ctk and -ctv name, or `fallback`.  Leaves it in o->kv.
+ * CLI_OK, or CLI_USAGE after a message. */
+int options_one_spec(options *o, const char *fallback);
+
+/* Put the specs of `texts` (NULL-terminated) in o->kv if --kv was not given. */
+void options_default_specs(options *o, const char *const *texts);
+
+#endif

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * output.c: see output.h.
+ */
+#include "output.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+int output_open(output *out, const options *o) {
+    out->format = o->format;
+    out->path = o->output;
+    out->file = o->output ? fopen(o->output, "wb") : stdout;
+    if (out->file) return CLI_OK;
+    cli_error("cannot write %s: %s", o->output, strerror(errno));
+    return CLI_FAILED;
+}
+
+int output_close(output *out) {
+    if (!out->file) return CLI_OK;
+    const int bad = fflush(out->file) != 0 || ferror(out->file);
+    const int bad_close = out->path && fclose(out->file) != 0;
+    out->file = NULL;
+    if (!bad && !bad_close) return CLI_OK;
+    cli_error("cannot write %s: %s", out->path ? out->path : "standard output", strerror(errno));
+    return CLI_FAILED;
+}
+
+void output_json(output *out, json_t *root) {
+    json_dumpf(root, out->file, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    fputc('\n', out->file);
+    json_decref(root);
+}
+
+json_t *json_number(double v) { return isfinite(v) ? json_real(v) : json_null(); }
+
+json_t *json_spread(cli_spread s) {
+    return json_pack("{s:f, s:f, s:f}", "min", s.min, "median", s.median, "max", s.max);
+}
+
+/* ---- tables ------------------------------------------------------------------------------------ */
+
+void table_init(table *t, const char *const *titles, uint32_t n_cols) {
+    *t = (table){.titles = titles, .n_cols = n_cols};
+}
+
+void table_put_text(table *t, const char *text) {
+    if (t->n_cells == t->cap) {
+        const uint32_t cap = t->cap ? t->cap * 2 : 64;
+        char **grown = cli_alloc(cap, sizeof *grown);
+        if (t->n_cells) memcpy(grown, t->cells, t->n_cells * sizeof *grown);
+        free(t->cells);
+        t->cells = grown;
+        t->cap = cap;
+    }
+    t->cells[t->n_cells++] = cli_copy(text, strlen(text));
+}
+
+void table_put(table *t, const char *fmt, ...) {
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    table_put_text(t, text);
+}
+
+void table_put_number(table *t, int decimals, double v) {
+    if (isfinite(v))
+        table_put(t, "%.*f", decimals, v);
+    else
+        table_put_text(t, "-");
+}
+
+void table_release(table *t) {
+    for (uint32_t i = 0; i < t->n_cells; i++) free(t->cells[i]);
+    free(t->cells);
+    t->cells = NULL;
+    t->n_cells = t->cap = 0;
+}
+
+/* Row 0 is the titles. */
+static const char *cell(const table *t, uint32_t row, uint32_t col) {
+    return row ? t->cells[(row - 1) * t->n_cols + col] : t->titles[col];
+}
+
+static uint32_t n_rows(const table *t) { return 1 + t->n_cells / t->n_cols; }
+
+/* Columns to the eye: continuation bytes of UTF-8 take none. */
+static int width_of(const char *s) {
+    int n = 0;
+    for (; *s; s++) n += ((unsigned char)*s & 0xC0) != 0x80;
+    return n;
+}
+
+/* A column of figures stands to the right. */
+static int is_figures(const table *t, uint32_t col) {
+    for (uint32_t row = 1; row < n_rows(t); row++) {
+        const char *s = cell(t, row, col);
+        if (!isdigit((unsigned char)s[0]) && s[0] != '-') return 0;
+    }
+    return n_rows(t) > 1;
+}
+
+static void write_terminal(const table *t, FILE *f) {
+    for (uint32_t row = 0; row < n_rows(t); row++) {
+        for (uint32_t col = 0; col < t->n_cols; col++) {
+            int width = 0;
+            for (uint32_t r = 0; r < n_rows(t); r++)
+                if (width_of(cell(t, r, col)) > width) width = width_of(cell(t, r, col));
+            const char *s = cell(t, row, col);
+            const int pad = width - width_of(s), right = is_figures(t, col), last = col + 1 == t->n_cols;
+            fprintf(f, "%s%*s%s%*s", col ? "  " : "", right ? pad : 0, "", s, right || last ? 0 : pad, "");
+        }
+        fputc('\n', f);
+    }
+}
+
+static void write_csv_cell(const char *s, FILE *f) {
+    if (!strpbrk(s, ",\"\r\n")) {
+        fputs(s, f);
+        return;
+    }
+    fputc('"', f);
+    for (; *s; s++) {
+        if (*s == '"') fputc('"', f);
+        fputc(*s, f);
+    }
+    fputc('"', f);
+}
+
+static void write_md_cell(const char *s, FILE *f) {
+    for (; *s; s++) {
+        if (*s == '|')
+            fputs("\\|", f);
+        else if (*s == '\n')
+            fputs("<br>", f);
+        else
+            fputc(*s, f);
+    }
+}
+
+static void write_csv(const table *t, FILE *f) {
+    for (uint32_t row = 0; row < n_rows(t); row++)
+        for (uint32_t col = 0; col < t->n_cols; col++) {
+            write_csv_cell(cell(t, row, col), f);
+            fputc(col + 1 == t->n_cols ? '\n' : ',', f);
+        }
+}
+
+static void write_md(const table *t, FILE *f) {
+    for (uint32_t row = 0; row < n_rows(t); row++) {
+        for (uint32_t col = 0; col < t->n_cols; col++) {
+            fputs(col ? " | " : "| ", f);
+            write_md_cell(cell(t, row, col), f);
+        }
+        fputs(" |\n", f);
+        for (uint32_t col = 0; row == 0 && col < t->n_cols; col++)
+            fprintf(f, "|%s%s", is_figures(t, col) ? "---:" : "---", col + 1 == t->n_cols ? "|\n" : "");
+    }
+}
+
+void table_write(const table *t, output *out) {
+    if (out->format == FORMAT_CSV)
+        write_csv(t, out->file);
+    else if (out->format == FORMAT_MD)
+        write_md(t, out->file);
+    else
+        write_terminal(t, out->file);
+}
+
+const char *print_bytes(char buf[BYTES_CAP], uint64_t n) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double v = (double)n;
+    int unit = 0;
+    while (v >= 1024 && unit < 6) {
+        v /= 1024;
+        unit++;
+    }
+    snprintf(buf, BYTES_CAP,
+             unit == 0 ? "%.0f %s"
+             : v < 10  ? "%.2f %s"
+             : v < 100 ? "%.1f %s"
+                       : "%.0f %s",
+             v, units[unit]);
+    return buf;
+}

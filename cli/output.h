@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * output.h: where results go (stdout or -o FILE) and the forms they take (a table, or JSON).
+ *
+ * A table is columns and rows of text; it prints itself aligned for a terminal, as CSV (RFC 4180, with \n) or as
+ * Markdown.  JSON is built by each command with jansson and printed here.
+ */
+#ifndef PLEAT_CLI_OUTPUT_H
+#define PLEAT_CLI_OUTPUT_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "common.h"
+#include "options.h"
+
+typedef struct output {
+    FILE *file;
+    const char *path; /* NULL: stdout */
+    out_format format;
+} output;
+
+/* Open what -o names.  CLI_OK, or CLI_FAILED after a message. */
+int output_open(output *out, const options *o);
+
+/* Flush and close; CLI_FAILED after a message if not every byte could be written. */
+int output_close(output *out);
+
+/* Print `root` as indented JSON and a newline, and drop the reference to it. */
+void output_json(output *out, json_t *root);
+
+/* A JSON number, or null when v is not finite, which JSON cannot say. */
+json_t *json_number(double v);
+
+/* {"min", "median", "max"} */
+json_t *json_spread(cli_spread s);
+
+/* The words of a table's cells, row by row. */
+typedef struct table {
+    const char *const *titles; /* [n_cols], not owned */
+    uint32_t n_cols;
+    uint32_t n_cells, cap;
+    char **cells; /* [n_cells]; the last row may be growing */
+} table;
+
+void table_init(table *t, const char *const *titles, uint32_t n_cols);
+
+/* Put the next cell; after n_cols cells a new row begins. */
+void table_put(table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Like table_put(), for text that may be longer than a line. */
+void table_put_text(table *t, const char *text);
+
+/* Put v with that many decimals, or "-" when it is not finite. */
+void table_put_number(table *t, int decimals, double v);
+
+/* Print as out->format says; JSON is no table. */
+void table_write(const table *t, output *out);
+void table_release(table *t);
+
+#define BYTES_CAP 32
+/* "13.2 KiB": four figures or fewer and a binary unit. */
+const char *print_bytes(char buf[BYTES_CAP], uint64_t n);
+
+#endif

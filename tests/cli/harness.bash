@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+#
+# harness.bash: what the tests of the command share.  Sourced by each NAME.sh; needs PLEAT (the command); ROOT is the
+# repository.
+#
+#     try ARGS...                 run the command; leaves $code, $stdout and $stderr
+#     check NAME TEST...          count a pass if the command TEST... succeeds, else say what was seen
+#     says REGEX / prints REGEX   the last try's stderr / stdout holds a line that matches
+#     field KEY                   the value of the first "KEY" in the last try's JSON
+#     finish                      print the counts, fail if any check did
+
+set -u
+: "${PLEAT:?the command under test}"
+[ -x "$PLEAT" ] || { echo "no command at $PLEAT"; exit 1; }
+ROOT=${ROOT:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}
+MODEL=$ROOT/models/pleat-28m-q8_0.gguf
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+passed=0 failed=0 skipped=0
+
+# The caller's own settings must not change what is tested; the mask of CPU features is the test job's.
+for name in $(env | sed -n 's/^\(PLEAT_[A-Z_]*\)=.*/\1/p'); do
+    [ "$name" = PLEAT_CPU_MASK ] || unset "$name"
+done
+
+try() {
+    "$PLEAT" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+    code=$?
+    stdout=$(cat "$scratch/out") stderr=$(cat "$scratch/err")
+}
+
+check() {
+    local name=$1
+    shift
+    if "$@"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $name"
+        echo "  exit ${code:-}; stdout: $(head -c 400 <<<"${stdout:-}")"
+        echo "  stderr: $(head -c 400 <<<"${stderr:-}")"
+    fi
+}
+
+skip() {
+    skipped=$((skipped + 1))
+    echo "skipped: $1"
+}
+
+exits() { [ "$code" = "$1" ]; }
+says() { grep -Eq -- "$1" <<<"$stderr"; }
+prints() { grep -Eq -- "$1" <<<"$stdout"; }
+field() { sed -n "s/^ *\"$1\": *\"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$scratch/out" | head -1; }
+# calc EXPRESSION: true if awk finds it so
+calc() { awk "BEGIN { exit !($1) }"; }
+
+# fails CODE REGEX ARGS...: the command exits with CODE, says REGEX on stderr and prints nothing.
+fails() {
+    local want=$1 regex=$2
+    shift 2
+    try "$@"
+    check "exit $want from: $*" exits "$want"
+    check "message '$regex' from: $*" says "$regex"
+    check "nothing on stdout from: $*" test -z "$stdout"
+}
+
+is_json() { python3 -m json.tool "$scratch/out" >"$scratch/json" 2>&1; }
+check_json() {
+    if command -v python3 >/dev/null; then
+        check "$1 is JSON" is_json
+    else
+        skip "$1: no python3 to check that it is JSON"
+    fi
+}
+
+finish() {
+    echo "$passed passed, $failed failed$([ "$skipped" = 0 ] || echo ", $skipped skipped")"
+    [ "$failed" = 0 ]
+}

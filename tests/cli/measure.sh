@@ -1,0 +1,69 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# measure.sh: eval, bench and inspect say what they should, in each form.  Figures of speed are not judged here.
+. "$(dirname "$0")/harness.bash"
+TASKS=$ROOT/eval/tasks.jsonl
+
+# eval --tasks
+grep -E '"id": "(few_shot-300|chain_sum-300|copy_list-300|kv_recall-400)-0[01]"' "$TASKS" >"$scratch/tasks"
+try eval -m "$MODEL" --tasks "$scratch/tasks" --samples 1 --kv f16 --kv k8v4 --format json
+check "eval" exits 0
+check_json "eval --format json"
+for key in model rows kv tasks correct total accuracy perplexity kld_mean same_top1 fraction seconds bytes; do
+    check "eval json has $key" prints "\"$key\":"
+done
+check "eval finds the answers" calc "$(sed -n 's/^   "accuracy": \([0-9.]*\).*/\1/p' "$scratch/out" | head -1) >= 0.75"
+sums=$(grep -E '"(correct|total|bytes)"' "$scratch/out")
+try eval -m "$MODEL" --tasks "$scratch/tasks" --samples 1 --kv f16 --kv k8v4 --format json -np 1 -t 1
+check "eval's results depend neither on -np nor on -t" test "$(grep -E '"(correct|total|bytes)"' "$scratch/out")" = "$sums"
+
+# eval --text
+head -c 6000 "$ROOT/eval/prose.txt" | iconv -f utf-8 -t utf-8 -c >"$scratch/text" 2>/dev/null
+try eval -m "$MODEL" --text "$scratch/text" --ctx-window 256 --text-windows 3 --kv f32 --kv k8v8 --kv k2v2 --format csv
+check "eval --text" exits 0
+check "eval --text has a header" prints "^kv,accuracy,perplexity,kld_mean,same_top1,fraction,bytes,seconds"
+nth() { awk -F, -v kv="$1" -v n="$2" '$1 == kv { print $n }' "$scratch/out"; }
+check "the reference diverges by nothing" calc "$(nth f32 4) == 0 && $(nth f32 5) == 1"
+check "a text has a perplexity" calc "$(nth f32 3) > 3 && $(nth f32 3) < 300"
+check "k8v8 is nearer to f32 than k2v2" calc "$(nth k8v8 4) < $(nth k2v2 4)"
+
+# eval: bad task files
+printf '{"id": "a", "task": "t", "turns": [{"prompt": "p", "answer": "a"}]}\n{"id": "b"\n' >"$scratch/bad"
+fails 1 "bad, line 2, column [0-9]+: " eval -m "$MODEL" --tasks "$scratch/bad"
+printf '{"id": "a", "task": "t", "turns": [{"prompt": "p", "anwser": "a"}]}\n' >"$scratch/bad"
+fails 1 "bad, line 1: a turn has no \"answer\"" eval -m "$MODEL" --tasks "$scratch/bad"
+printf '\n{"id": "a", "task": "t", "turns": [], "turn": 1}\n' >"$scratch/bad"
+fails 1 "bad, line 2: the line has an unknown \"turn\"; the nearest known is \"turns\"" \
+    eval -m "$MODEL" --tasks "$scratch/bad"
+: >"$scratch/bad"
+fails 1 "no samples" eval -m "$MODEL" --tasks "$scratch/bad"
+fails 1 "cannot read /no/tasks" eval -m "$MODEL" --tasks /no/tasks
+
+# inspect
+try inspect "$MODEL"
+check "inspect" exits 0
+check "inspect names the architecture" prints "^architecture +llama"
+check "inspect counts tensors by type" prints "^Q8_0 +[0-9]+"
+check "inspect gives bytes per token" prints "^k8v4 +[0-9]+ "
+try inspect "$MODEL" --metadata --kv f16 --kv k4v2 --ctx 100,4096 --format json
+check_json "inspect --format json"
+check "inspect --metadata shows keys" prints '"llama.block_count": "8"'
+check "f16 takes 4 bytes a dimension, lane and token" test "$(field bytes_per_token)" = $((4 * 64 * 8 * 4))
+
+# bench: the forms, on small shapes
+try bench attn --kv f16 --kv k8v4 --ctx 256 --batch 2 --heads 8 --kv-heads 2 --head-dim 64 --reps 7 --format json
+check "bench attn" exits 0
+check_json "bench attn --format json"
+for key in what params ms min median max bytes gb_per_s peak_gb_per_s fraction_of_peak max_rel_err; do
+    check "bench attn json has $key" prints "\"$key\":"
+done
+check "attention is right" calc "$(sed -n 's/^ *"max_rel_err": \([0-9.e-]*\).*/\1 <= 3e-4 \&\& /p' "$scratch/out" | tr -d '\n') 1"
+try bench pages --lanes 512 --reps 3 --format csv
+check "bench pages" exits 0
+check "bench pages has four rows" test "$(grep -cE '^(take|return),(pleat|loop),512,' "$scratch/out")" = 4
+try bench run -m "$MODEL" -p 32 -n 4 -d 0,16 -r 2 --kv k8v4 --format csv
+check "bench run" exits 0
+check "bench run has llama-bench's rows" prints ",tg4 @ d16,"
+fails 1 "needs 5000, the model's context is 4096" bench run -m "$MODEL" -p 5000 -n 0 -r 1
+finish

@@ -1,0 +1,112 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# run.sh: `pleat run` on the reference model: the same text for any number of threads and any chunks, what a compressed
+# cache saves, and prompts that are refused.
+. "$(dirname "$0")/harness.bash"
+
+# One thread, two threads
+try run -m "$MODEL" -p "The sea was calm and" -n 24 -t 1 --kv k8v4
+one=$stdout
+check "run" exits 0
+check "run prints a text" test -n "$one"
+check "run sums up on stderr" says "KV cache +k8v4: .* in [0-9]+ pages, [0-9.]+ % of f16's"
+try run -m "$MODEL" -p "The sea was calm and" -n 24 -t 2 --kv k8v4
+check "the same text from two threads" test "$stdout" = "$one"
+try run -m "$MODEL" -p "The sea was calm and" -n 24 --kv k8v4 -q
+check "-q is quiet" test -z "$stderr"
+check "-q gives the same text" test "$stdout" = "$one"
+
+# The prompt from a file and from stdin
+printf 'The sea was calm and\n' >"$scratch/prompt"
+try run -m "$MODEL" -f "$scratch/prompt" -n 24 --kv k8v4
+check "-f gives the same text" test "$stdout" = "$one"
+stdout=$("$PLEAT" run -m "$MODEL" -f - -n 24 --kv k8v4 -q <"$scratch/prompt")
+check "-f - gives the same text" test "$stdout" = "$one"
+
+# Chunks do not matter at f32
+head -c 1500 "$ROOT/eval/prose.txt" | iconv -c -t utf-8 >"$scratch/long" 2>/dev/null || head -c 1500 "$ROOT/eval/prose.txt" >"$scratch/long"
+try run -m "$MODEL" -f "$scratch/long" -n 16 --kv f32 -q
+whole=$stdout
+try run -m "$MODEL" -f "$scratch/long" -n 16 --kv f32 -q -b 37
+check "the same text for a prompt in chunks" test "$stdout" = "$whole"
+
+# JSON
+try run -m "$MODEL" -f "$scratch/long" -n 16 --kv k8v4 --format json -q
+check "json" exits 0
+check_json "run --format json"
+for key in text tokens prompt generated finish_reason kv spec bytes bytes_f16 fraction pages_used pages_peak \
+    tokens_high tokens_low tokens_dropped speed prompt_tokens_per_s generation_tokens_per_s load_ms; do
+    check "json has $key" prints "\"$key\":"
+done
+check "json says which spec" test "$(field spec)" = k8v4
+check "json says why it ended" test "$(field finish_reason)" = length
+check "json counts" test "$(field generated)" = 16
+check "k8v4 holds less than half of f16" calc "$(field fraction) > 0.3 && $(field fraction) < 0.5"
+held=$(field bytes)
+try run -m "$MODEL" -f "$scratch/long" -n 16 --kv f16 --format json -q
+check "f16 holds more than k8v4" calc "$(field bytes) > 1.9 * $held"
+try run -m "$MODEL" -f "$scratch/long" -n 4 -ctk q8_0 -ctv q4_0 --format json -q
+check "llama.cpp's types are a spec" test "$(field spec)" = k8v4
+
+# csv, md, -o
+try run -m "$MODEL" -p "One, two," -n 4 --format csv -q
+check "csv has a header" prints "^kv,prompt,generated,finish_reason,"
+try run -m "$MODEL" -p "One, two," -n 4 --format md -q
+check "md has a header" prints "^\| kv \|"
+try run -m "$MODEL" -p "One, two," -n 4 --format json -q -o "$scratch/result"
+check "-o writes the file" grep -q '"finish_reason"' "$scratch/result"
+check "-o leaves stdout empty" test -z "$stdout"
+fails 1 "cannot write /no/dir/x" run -m "$MODEL" -p x -n 1 -o /no/dir/x
+
+# A turn ends by itself
+try run -m "$MODEL" --chat -p "Add the numbers 3 4 5 step by step." -n 200 --format json -q
+check "chat stops at the end of the turn" test "$(field finish_reason)" = stop
+check "chat shows no special token" test -z "$(grep -F '<|im_end|>' "$scratch/out")"
+
+# Limits: the prompt, the context, and no tokens at all
+head -c 30000 "$ROOT/eval/prose.txt" >"$scratch/huge"
+iconv -f utf-8 -t utf-8 -c "$scratch/huge" >"$scratch/huge.txt" 2>/dev/null || cp "$scratch/huge" "$scratch/huge.txt"
+fails 1 "the prompt is too long: it has [0-9]+ tokens, and the context of 4096 has room for 4095" \
+    run -m "$MODEL" -f "$scratch/huge.txt" -n 4
+fails 1 "the prompt is too long: it has [0-9]+ tokens, and the context of 3 " run -m "$MODEL" -p "a b c d e" -c 3
+fails 1 "--ctx-size 9999: the model's context is 4096" run -m "$MODEL" -p a -c 9999
+try run -m "$MODEL" -p "Once upon a time" -c 16 --format json
+check "generation ends with the context" test "$(field finish_reason)" = length
+check "and fills it" calc "$(sed -n 's/^ *"generated": \([0-9]*\).*/\1/p' "$scratch/out") + $(sed -n 's/^ *"prompt": \([0-9]*\).*/\1/p' "$scratch/out") == 16"
+check "and says so" says "the context of 16 tokens is full"
+try run -m "$MODEL" -p "Once upon a time" -n 0 --format json
+check "-n 0 generates nothing" test "$(field generated)" = 0
+check "-n 0 exits 0" exits 0
+try run -m "$MODEL" -p "" -n 2
+check "an empty prompt is bos alone" exits 0
+
+# Prompts that are no text
+printf 'abc\377def' >"$scratch/bytes"
+fails 1 "not valid UTF-8: byte 0xff at offset 3" run -m "$MODEL" -f "$scratch/bytes" -n 1
+printf 'abc\303' >"$scratch/bytes"
+fails 1 "not valid UTF-8: byte 0xc3 at offset 3" run -m "$MODEL" -f "$scratch/bytes" -n 1
+
+# Sampling: the same seed, the same text
+try run -m "$MODEL" -p "The sea" -n 16 --temp 1 --seed 7 -q
+seven=$stdout
+try run -m "$MODEL" -p "The sea" -n 16 --temp 1 --seed 7 -q
+check "the same seed gives the same text" test "$stdout" = "$seven"
+try run -m "$MODEL" -p "The sea" -n 16 --temp 1 --seed 8 -q
+check "another seed gives another text" test "$stdout" != "$seven"
+
+# Ctrl-C: what there is so far, and 130
+"$PLEAT" run -m "$MODEL" -p "Chapter 1" -n 4000 --temp 1 --format json -q >"$scratch/out" 2>"$scratch/err" &
+pid=$!
+sleep 0.7
+kill -INT $pid
+wait $pid
+code=$?
+stdout=$(cat "$scratch/out") stderr=$(cat "$scratch/err")
+if [ "$code" = 0 ]; then
+    skip "Ctrl-C: the text was over before the signal came"
+else
+    check "Ctrl-C exits with 130" exits 130
+    check "Ctrl-C is the finish reason" prints '"finish_reason": "interrupted"'
+fi
+finish

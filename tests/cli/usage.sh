@@ -1,0 +1,68 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# usage.sh: wrong command lines exit with 2 and say what would be right; help comes from the table of options.
+. "$(dirname "$0")/harness.bash"
+
+fails 2 "no such command; the nearest is 'pleat run'" rnu
+fails 2 "no such command; the nearest is 'pleat bench attn'" bench atn
+fails 2 "'bench': needs a second word" bench
+fails 2 "argument 2, '-ngl': no such option; the nearest is '-n'" run -ngl 99
+fails 2 "argument 4, '--tsaks': no such option; the nearest is '--tasks'" eval -m x --tsaks
+fails 2 "argument 2, '-p': needs TEXT" run -p
+fails 2 "'--chat=1': takes no value" run --chat=1
+fails 2 "--threads: 'two' is not a whole number between 1 and 256" run -t two
+fails 2 "--threads: '0' is not a whole number" run -t 0
+fails 2 "--temp: 'nan' is not a number" run --temp nan
+fails 2 "--top-p: '1.5' is not a number between" run --top-p 1.5
+fails 2 "--seed: '-1' is not a whole number" run -s -1
+fails 2 "--format: 'jsno' is none of .* nearest is 'json'" run --format jsno
+fails 2 "argument 6, 'words': an option was expected" run -m x -p two words
+fails 2 "no model: give -m FILE" run -p x
+fails 2 "no prompt: give -p TEXT or -f FILE" run -m x
+fails 2 "-p and -f exclude each other" run -m x -p x -f y
+fails 2 "nothing to evaluate" eval -m x
+fails 2 "no file" inspect
+fails 2 "--heads 30 must be a multiple of --kv-heads 8" bench attn --heads 30
+fails 2 "--reps 3: a median needs at least 7" bench attn --reps 3
+
+# specs: the position and the nearest word
+fails 2 "--kv: .*'k8v5'.* position 0.*k8v" run -m x -p x --kv k8v5
+fails 2 "--kv: .*position 4" run -m x -p x --kv f16:k=1
+fails 2 "--kv may stand once" run -m x -p x --kv f16 --kv f32
+fails 2 "--kv and --cache-type-k" run -m x -p x --kv f16 -ctk f16
+fails 2 "--cache-type-k 'q9', --cache-type-v 'f16': " run -m x -p x -ctk q9
+fails 2 "--cache-type-k 'q8_0', --cache-type-v 'f16': " run -m x -p x -ctk q8_0
+
+# files
+fails 1 "cannot read /no/prompt" run -m x -f /no/prompt
+fails 1 "pleat run: /no/model.gguf: " run -m /no/model.gguf -p x
+fails 1 "pleat inspect: /no/model.gguf: " inspect /no/model.gguf
+printf 'this is no model' >"$scratch/bad.gguf"
+fails 1 "bad.gguf: " inspect "$scratch/bad.gguf"
+
+# the environment
+export PLEAT_N_PREDICT=many
+fails 2 "PLEAT_N_PREDICT: 'many' is not a whole number" run -m x -p x
+unset PLEAT_N_PREDICT
+export PLEAT_MODEL=/no/twin.gguf
+fails 1 "/no/twin.gguf: " run -p x
+fails 1 "/no/line.gguf: " run -m /no/line.gguf -p x
+unset PLEAT_MODEL
+
+# help
+try
+check "no command is wrong usage" exits 2
+check "no command shows the commands" says "^  run "
+for args in --help -h help "help run" "run --help" "bench attn --help" "help bench pages"; do
+    # shellcheck disable=SC2086
+    try $args
+    check "pleat $args" exits 0
+    check "pleat $args prints" prints "^usage: pleat"
+done
+try run --help
+check "help shows both spellings and the twin" prints "-ctk, --cache-type-k TYPE .*\[PLEAT_CACHE_TYPE_K\]"
+try --version
+check "version" exits 0
+check "version prints" prints "^pleat [0-9]+\.[0-9]+\.[0-9]+"
+finish
