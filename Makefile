@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+#
+# The short way to CMake.  `make run` and `make test` also install what is missing (tools/setup.sh).
+#
+#   make              build/pleat and the libraries        make install      below PREFIX, /usr/local by default
+#   make run          generate from the shipped model      make format       clang-format over all sources
+#   make test         every test; up to 15 minutes         make fuzz         FUZZ_SECONDS=60 for each target
+#   make check-long   test, and the full evaluation        make clean        remove build/
+#   make bench        attention, pages, kernels
+#
+# CMAKE_ARGS goes to cmake when build/ is made:  make CMAKE_ARGS=-DPLEAT_ONEDNN=off
+PREFIX ?= /usr/local
+CMAKE_ARGS ?=
+FUZZ_SECONDS ?= 60
+MODEL ?= models/pleat-28m-q8_0.gguf
+
+.PHONY: all setup run test check-long bench install format fuzz clean
+.NOTPARALLEL:
+
+all:
+	@tools/build.sh build $(CMAKE_ARGS)
+
+run:
+	@tools/setup.sh run
+	@tools/build.sh build -q $(CMAKE_ARGS)
+	@echo "eval/demo.txt: pages of a novel with a number hidden in them, then the question for it"
+	build/pleat run -m $(MODEL) --chat -f eval/demo.txt -n 64 --kv k8v4
+
+test:
+	@tools/setup.sh test
+	@tools/test.sh
+
+check-long:
+	@tools/setup.sh test
+	@tools/test.sh --long
+
+bench: all
+	build/pleat bench attn --kv f16 --kv k8v4 --kv k4v2
+	build/pleat bench pages
+	@tools/bench.sh build
+
+install: all
+	cmake --install build --prefix $(PREFIX)
+
+format:
+	@tools/format.sh
+
+fuzz:
+	@tools/setup.sh fuzz
+	@tools/fuzz.sh $(FUZZ_SECONDS)
+
+clean:
+	rm -rf build

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# setup.sh run|test|fuzz: install the Debian packages that building, testing or fuzzing needs and that are missing.
+# Says in one line what it installs; when nothing is missing it is silent and touches no network.  When it cannot
+# install, it names the packages and fails.  Elsewhere than on Debian it only looks whether the tools are there.
+set -euo pipefail
+
+packages="gcc g++ libc6-dev cmake ninja-build libdnnl-dev libpcre2-dev libjansson-dev"
+case ${1:-} in
+    run) ;;
+    test) packages+=" binutils pkg-config python3" ;;
+    fuzz) packages+=" clang libclang-rt-14-dev llvm" ;;
+    *)
+        echo "usage: tools/setup.sh run|test|fuzz" >&2
+        exit 2
+        ;;
+esac
+
+# The tools and headers that the packages stand for, for systems without dpkg.
+elsewhere() {
+    local tool header missing=""
+    for tool in cc c++ cmake; do
+        command -v "$tool" > /dev/null || missing+=" $tool"
+    done
+    for header in pcre2.h jansson.h; do
+        echo "#include <$header>" | cc -DPCRE2_CODE_UNIT_WIDTH=8 -E -x c - > /dev/null 2>&1 || missing+=" $header"
+    done
+    [ -n "$missing" ] || return 0
+    echo "setup: this is not Debian, so nothing was installed; missing:$missing" >&2
+    echo "setup: on Debian 12 the packages are: $packages" >&2
+    exit 1
+}
+
+is_installed() {
+    case $(dpkg-query -W -f '${db:Status-Status}\n' "$1" 2> /dev/null) in
+        installed*) return 0 ;;
+    esac
+    # pkgconf stands in for pkg-config.
+    [ "$1" = pkg-config ] && command -v pkg-config > /dev/null
+}
+
+command -v dpkg-query > /dev/null && command -v apt-get > /dev/null || {
+    elsewhere
+    exit 0
+}
+
+missing=""
+for package in $packages; do
+    is_installed "$package" || missing+=" $package"
+done
+[ -n "$missing" ] || exit 0
+
+as_root=""
+if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo > /dev/null; then
+        echo "setup: missing:$missing" >&2
+        echo "setup: not root and no sudo here; as root:  apt-get update && apt-get install$missing" >&2
+        exit 1
+    fi
+    as_root="sudo"
+fi
+
+echo "setup: installing$missing"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! {
+    $as_root apt-get update &&
+        $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
+} > "$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    echo "setup: apt-get failed; needed:$missing" >&2
+    exit 1
+fi

@@ -1,0 +1,182 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# test.sh [--long] [JOB...]: run the named jobs, or all of them, and add up what they counted.
+#
+#   release    release build; every test
+#   scalar     the same programs with PLEAT_CPU_MASK=0: no CPU features
+#   avx2       ... with AVX2, FMA and F16C only
+#   avx512     ... with AVX-512 but no VNNI
+#   sanitize   ASan and UBSan; every test but those labelled slow, with fewer rounds
+#   fuzz       the fuzz corpora through their targets, under ASan and UBSan
+#   plain      a build without oneDNN and x86 kernels, with assert(); like sanitize
+#   lint       include edges, headers alone, symbols, forbidden calls, licence lines, lengths, format
+#   install    `make install` elsewhere, and C and C++ programs against it by pkg-config and by CMake
+#   long       only with --long: tests/long/*.sh, the full evaluation
+#
+# A job prints one line; its log is build/JOB/log.  The last line is "N passed, N failed, N skipped" over all jobs:
+# the sum of the totals that each test program prints last.  A program that ends badly without counting a failure is one
+# failure.  Exit status 1 if anything failed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+all_jobs="release scalar avx2 avx512 sanitize fuzz plain lint install"
+per_test_s=900 # a test that takes longer hangs
+
+# ---- the test programs of one build --------------------------------------------------------------------------------
+
+# ctest_in DIR [CTEST_ARG...]: run, showing the programs' output with the test's number in front of each line.
+ctest_in() {
+    local dir=$1
+    shift
+    ctest --test-dir "$dir" -V -j "$(nproc)" --timeout $per_test_s --no-tests=error "$@"
+}
+
+# cpu_has FLAG...: all of them in /proc/cpuinfo.
+cpu_has() {
+    local flag
+    for flag in "$@"; do
+        grep -qm1 "^flags.*\b$flag\b" /proc/cpuinfo || return 1
+    done
+}
+
+skip_job() {
+    echo "skip $job: $1"
+    echo "0 passed, 0 failed, 1 skipped"
+}
+
+job_release() { tools/build.sh build && ctest_in build; }
+job_scalar() { tools/build.sh build && PLEAT_CPU_MASK=0 ctest_in build; }
+
+job_avx2() {
+    cpu_has avx2 fma f16c || { skip_job "this CPU has no AVX2"; return; }
+    cpu_has avx512f || { skip_job "this CPU has no more than AVX2: it is job release"; return; }
+    tools/build.sh build && PLEAT_CPU_MASK=1 ctest_in build
+}
+
+job_avx512() {
+    cpu_has avx512f avx512bw avx512dq avx512vl || { skip_job "this CPU has no AVX-512"; return; }
+    cpu_has avx512_vnni || { skip_job "this CPU has no VNNI: it is job release"; return; }
+    tools/build.sh build && PLEAT_CPU_MASK=3 ctest_in build
+}
+
+# oneDNN and the OpenMP under it keep some memory until the end; what is ours has to be free.
+sanitizer_env() {
+    # Not detect_stack_use_after_return: gcc 12's stack frames for it are aligned to 32, and AVX-512 code faults on them.
+    export ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=0
+    export UBSAN_OPTIONS=print_stacktrace=1
+    export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0
+    export CHECK_QUICK=1
+}
+
+job_sanitize() {
+    sanitizer_env
+    tools/build.sh build/asan -DPLEAT_SANITIZE=address && ctest_in build/asan -LE 'slow|fuzz'
+}
+
+job_fuzz() {
+    sanitizer_env
+    tools/build.sh build/asan -DPLEAT_SANITIZE=address && ctest_in build/asan -L fuzz
+}
+
+job_plain() {
+    export CHECK_QUICK=1
+    tools/build.sh build/bare -DPLEAT_ONEDNN=off -DPLEAT_X86=OFF -DPLEAT_ASSERTS=ON && ctest_in build/bare -LE 'slow|fuzz'
+}
+
+job_lint() { tools/build.sh build && bash tests/lint/lint.sh build; }
+job_install() { tools/build.sh build && bash tests/consumer/consumer.sh build; }
+
+job_long() {
+    local script status=0
+    tools/build.sh build || return
+    for script in tests/long/*.sh; do
+        [ -f "$script" ] || continue
+        echo "== $script"
+        PLEAT=$PWD/build/pleat ROOT=$PWD bash "$script" || status=1
+    done
+    return $status
+}
+
+# ---- counting ----------------------------------------------------------------------------------------------------
+
+# totals LOG STATUS: prints "P F S".  Under ctest, lines begin with the test's number; each test's last totals line
+# counts, and a test that ctest calls failed counts at least one failure.  Outside ctest every totals line counts.
+totals() {
+    awk -v status="$2" '
+        function add(key, text,    a) {
+            split(text, a, /[^0-9]+/)
+            passed[key] = a[1]; failed[key] = a[2]; skipped[key] = a[3]
+        }
+        match($0, /^[0-9]+: /) {
+            id = substr($0, 1, RLENGTH - 2)
+            text = substr($0, RLENGTH + 1)
+            if (text ~ /^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$/) add(id, text)
+            next
+        }
+        /^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$/ { add("line " NR, $0); next }
+        match($0, /^ *[0-9]+\/[0-9]+ Test +#[0-9]+: /) {
+            id = $0; sub(/^[^#]*#/, "", id); sub(/:.*/, "", id)
+            if (substr($0, RLENGTH) ~ /\*\*\*/) bad[id] = 1
+            else if (!(id in passed)) passed[id] = 1   # a program that counts nothing is one test
+        }
+        END {
+            for (id in bad) if (failed[id] + 0 == 0) failed[id] = 1
+            for (id in passed) p += passed[id]
+            for (id in failed) f += failed[id]
+            for (id in skipped) s += skipped[id]
+            if (status != 0 && f + 0 == 0) f = 1       # did not build, or ended before it could count
+            print p + 0, f + 0, s + 0
+        }' "$1"
+}
+
+# skips LOG: the reasons, each once.
+skips() { sed -nE 's/^([0-9]+: )?(skip .+: .+)$/\2/p' "$1" | sort -u; }
+
+# what_failed LOG: the lines that matter, for the screen: those in front of a FAIL, and ctest's and compilers' words.
+what_failed() {
+    {
+        grep -aE -B 6 '^FAIL ' "$1" | grep -avE '^(ok|skip|--) *'
+        grep -aE '^([0-9]+: )(FAIL |.*CHECK_SEED=|.*(ERROR|error|SUMMARY): )|^FAILED|.* error: |\*\*\*' "$1"
+    } | head -n 24
+}
+
+# ---- running -------------------------------------------------------------------------------------------------------
+
+jobs=""
+with_long=0
+for arg in "$@"; do
+    if [ "$arg" = --long ]; then
+        with_long=1
+    elif declare -F "job_$arg" > /dev/null; then
+        jobs+=" $arg"
+    else
+        echo "test.sh: no job \"$arg\"; jobs: $all_jobs long" >&2
+        exit 2
+    fi
+done
+[ -n "$jobs" ] || jobs=$all_jobs
+[ $with_long = 0 ] || jobs+=" long"
+
+passed=0 failed=0 skipped=0
+reasons=""
+for job in $jobs; do
+    mkdir -p "build/$job"
+    log=build/$job/log
+    began=$SECONDS
+    ("job_$job") > "$log" 2>&1 < /dev/null
+    status=$?
+    read -r p f s <<< "$(totals "$log" $status)"
+    [ -n "$s" ] || p=0 f=1 s=0 # no log to count
+    printf '%-9s %5d passed, %d failed, %d skipped  %4d s\n' "$job" "$p" "$f" "$s" $((SECONDS - began))
+    if [ "$f" != 0 ]; then
+        what_failed "$log" | sed 's/^/    /'
+        echo "    see $log"
+    fi
+    reasons+=$(skips "$log")$'\n'
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+done
+
+grep . <<< "$reasons" | sort -u
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]
