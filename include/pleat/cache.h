@@ -38,18 +38,18 @@ typedef struct pleat_seq {
 } pleat_seq;
 
 typedef struct pleat_cache_options {
-    size_t size_bytes;     /* sizeof(pleat_cache_options); set by pleat_cache_options_default */
-    pleat_spec spec;       /* default f16 */
-    uint32_t n_layers;     /* 1..1024 */
-    uint32_t n_kv_heads;   /* 1..1024 */
-    uint32_t n_q_heads;    /* a multiple of n_kv_heads; at most 64 query heads for each KV head */
-    uint32_t head_dim;     /* a multiple of 16 in 16..512 */
-    float softmax_scale;   /* factor on q.k; 0 means 1/sqrt(head_dim) */
-    uint32_t page_tokens;  /* tokens in a page of the high format, a multiple of 16; default 32 */
-    uint32_t max_seqs;     /* sequences open at once, 1..65536; default 1 */
-    uint32_t max_tokens;   /* most tokens of one sequence; 1..2^24 */
-    uint32_t step_tokens;  /* most new tokens in one step, over all sequences; default 512 */
-    uint64_t pool_bytes;   /* bytes of pages; 0: room for max_seqs sequences of max_tokens */
+    size_t size_bytes;      /* sizeof(pleat_cache_options); set by pleat_cache_options_default */
+    pleat_spec spec;        /* default f16 */
+    uint32_t n_layers;      /* 1..1024 */
+    uint32_t n_kv_heads;    /* 1..1024 */
+    uint32_t n_q_heads;     /* a multiple of n_kv_heads; at most 64 query heads for each KV head */
+    uint32_t head_dim;      /* a multiple of 16 in 16..512 */
+    float softmax_scale;    /* factor on q.k, up to 65536; 0 means 1/sqrt(head_dim) */
+    uint32_t page_tokens;   /* tokens in a page of the high format, a multiple of 16; default 32 */
+    uint32_t max_seqs;      /* sequences open at once, 1..65536; default 1 */
+    uint32_t max_tokens;    /* most tokens of one sequence; 1..2^24 */
+    uint32_t step_tokens;   /* most new tokens in one step, over all sequences; default 512 */
+    uint64_t pool_bytes;    /* bytes of pages; 0: room for max_seqs sequences of max_tokens */
     pleat_workers *workers; /* NULL: the caller's thread alone; not owned; outlives the cache */
     const pleat_allocator *allocator;
 } pleat_cache_options;
@@ -88,7 +88,8 @@ PLEAT_API pleat_status pleat_cache_begin(pleat_cache *cache, const pleat_cache_i
  * Rows are the items' new tokens in order, T of them in all.
  *   q    [T][n_q_heads][head_dim] f32      k, v   [T][n_kv_heads][head_dim] f32, positions applied
  *   out  [T][n_q_heads][head_dim] f32; may be q
- * Values must be finite; 16-bit and quantised formats clamp to the largest f16, 65504. */
+ * 16-bit and quantised formats clamp values to the largest f16, 65504.  PLEAT_E_RANGE when a value is NaN or not below 2^48 in
+ * magnitude: nothing was stored; the step goes on, or is cancelled. */
 PLEAT_API pleat_status pleat_cache_attend(pleat_cache *cache, uint32_t layer, const float *q, const float *k,
                                           const float *v, float *out);
 
@@ -115,12 +116,12 @@ PLEAT_API pleat_status pleat_cache_export(const pleat_cache *cache, pleat_seq se
 
 /* What a cache or a sequence holds.  Token counts are summed over lanes. */
 typedef struct pleat_cache_usage {
-    uint64_t bytes;          /* everything held: whole pages, tables, lane records */
-    uint64_t bytes_pages;    /* of that: pages, their unused slots included */
-    uint64_t bytes_f16;      /* what f16 would hold for as many tokens: 4*head_dim per token and lane */
+    uint64_t bytes;       /* everything held: whole pages, tables, lane records */
+    uint64_t bytes_pages; /* of that: pages, their unused slots included */
+    uint64_t bytes_f16;   /* what f16 would hold for as many tokens: 4*head_dim per token and lane */
     uint64_t pages_used;
-    uint64_t pages_peak;     /* most pages used at once since create or open */
-    uint64_t pages_total;    /* of the pool */
+    uint64_t pages_peak;  /* most pages used at once since create or open */
+    uint64_t pages_total; /* of the pool */
     uint64_t tokens_high;
     uint64_t tokens_low;
     uint64_t tokens_dropped;

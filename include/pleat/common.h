@@ -35,8 +35,7 @@ typedef struct pleat_workers pleat_workers;
 
 /* Make a team of n_threads (1..256; 0: one for each CPU this process may run on).
  * PLEAT_E_ARG, PLEAT_E_MEMORY, or PLEAT_E_IO when a thread could not be started. */
-PLEAT_API pleat_status pleat_workers_create(uint32_t n_threads, const pleat_allocator *allocator,
-                                            pleat_workers **out);
+PLEAT_API pleat_status pleat_workers_create(uint32_t n_threads, const pleat_allocator *allocator, pleat_workers **out);
 
 /* How many threads the team has, the caller included.  NULL counts as a team of 1. */
 PLEAT_API uint32_t pleat_workers_count(const pleat_workers *workers);

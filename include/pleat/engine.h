@@ -41,8 +41,8 @@ typedef struct pleat_engine_options {
 PLEAT_API void pleat_engine_options_default(pleat_engine_options *opt);
 
 /* The model is not owned and outlives the engine. */
-PLEAT_API pleat_status pleat_engine_create(const pleat_model *model, const pleat_engine_options *opt, pleat_engine **out,
-                                           pleat_error *err);
+PLEAT_API pleat_status pleat_engine_create(const pleat_model *model, const pleat_engine_options *opt,
+                                           pleat_engine **out, pleat_error *err);
 
 /* What the engine was made with, zeros replaced by the values in use. */
 PLEAT_API void pleat_engine_get_options(const pleat_engine *engine, pleat_engine_options *out);

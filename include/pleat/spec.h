@@ -41,8 +41,7 @@ PLEAT_API pleat_status pleat_spec_parse(const char *text, pleat_spec *out, pleat
 
 /* The spec that llama.cpp's -ctk and -ctv name: f32, f16, q8_0 and q4_0.  A pair that mixes an
  * uncompressed and a compressed type is PLEAT_E_UNSUPPORTED: Pleat's pages hold both or neither. */
-PLEAT_API pleat_status pleat_spec_from_cache_types(const char *ctk, const char *ctv, pleat_spec *out,
-                                                   pleat_error *err);
+PLEAT_API pleat_status pleat_spec_from_cache_types(const char *ctk, const char *ctv, pleat_spec *out, pleat_error *err);
 
 /* Write the canonical text of `spec`: parsing it gives an equal spec, and equal specs give equal
  * texts.  cap >= PLEAT_SPEC_TEXT_CAP, else PLEAT_E_ARG; also for a spec that no text can name. */

@@ -27,15 +27,16 @@ extern "C" {
 typedef int pleat_status;
 enum {
     PLEAT_OK = 0,
-    PLEAT_AGAIN = 1,            /* not enough free pages now: free some and call again */
-    PLEAT_E_ARG = -1,           /* misuse: a bad argument; nothing changed */
-    PLEAT_E_STATE = -2,         /* the call is not allowed in the object's state */
-    PLEAT_E_MEMORY = -10,       /* the allocator returned NULL */
-    PLEAT_E_IO = -11,           /* the operating system refused: file, mapping, thread */
-    PLEAT_E_FORMAT = -20,       /* a file is damaged or not what it says it is */
-    PLEAT_E_UNSUPPORTED = -21,  /* well-formed, but something Pleat does not know */
-    PLEAT_E_SYNTAX = -22,       /* a KV spec or a text could not be parsed; error.where says where */
-    PLEAT_E_LIMIT = -30         /* longer than the context, or more than the object was made for */
+    PLEAT_AGAIN = 1,           /* not enough free pages now: free some and call again */
+    PLEAT_E_ARG = -1,          /* misuse: a bad argument; nothing changed */
+    PLEAT_E_STATE = -2,        /* the call is not allowed in the object's state */
+    PLEAT_E_MEMORY = -10,      /* the allocator returned NULL */
+    PLEAT_E_IO = -11,          /* the operating system refused: file, mapping, thread */
+    PLEAT_E_FORMAT = -20,      /* a file is damaged or not what it says it is */
+    PLEAT_E_UNSUPPORTED = -21, /* well-formed, but something Pleat does not know */
+    PLEAT_E_SYNTAX = -22,      /* a KV spec or a text could not be parsed; error.where says where */
+    PLEAT_E_LIMIT = -30,       /* longer than the context, or more than the object was made for */
+    PLEAT_E_RANGE = -31        /* a value is NaN, infinite or too large to compute with */
 };
 
 /* What a loader or parser can say beyond the status.  Filled only on an error.

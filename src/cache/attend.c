@@ -23,7 +23,9 @@ typedef struct layer_job {
 
 /* ---- storing --------------------------------------------------------------------------------- */
 
-static uint32_t lane_of(const pleat_cache *c, uint32_t layer, uint32_t head) { return layer * c->opt.n_kv_heads + head; }
+static uint32_t lane_of(const pleat_cache *c, uint32_t layer, uint32_t head) {
+    return layer * c->opt.n_kv_heads + head;
+}
 
 /* The first n_slots of a lane's high side. */
 static pleat__kv_run lane_run(const pleat_cache *c, const pleat__table *table, uint32_t lane, uint32_t n_slots) {
@@ -36,7 +38,8 @@ static pleat__kv_run lane_run(const pleat_cache *c, const pleat__table *table, u
 }
 
 /* Write n tokens of one head into consecutive slots of its lane. */
-static void store_run(const pleat_cache *c, const pleat__kv_run *run, uint32_t slot, uint32_t n, const float *k, const float *v) {
+static void store_run(const pleat_cache *c, const pleat__kv_run *run, uint32_t slot, uint32_t n, const float *k,
+                      const float *v) {
     const size_t stride = (size_t)c->opt.n_kv_heads * c->opt.head_dim;
     const uint32_t page_tokens = run->layout->tokens;
     while (n > 0) {
@@ -52,7 +55,8 @@ static void store_run(const pleat_cache *c, const pleat__kv_run *run, uint32_t s
 
 static void store_item(const layer_job *job, const pleat__step_item *item, uint32_t head) {
     const pleat_cache *c = job->cache;
-    const pleat__kv_run run = lane_run(c, &item->seq->table, lane_of(c, job->layer, head), item->n_before + item->n_new);
+    const pleat__kv_run run =
+        lane_run(c, &item->seq->table, lane_of(c, job->layer, head), item->n_before + item->n_new);
     const size_t at = ((size_t)item->row * c->opt.n_kv_heads + head) * c->opt.head_dim;
     store_run(c, &run, item->n_before, item->n_new, job->k + at, job->v + at);
 }
@@ -93,14 +97,17 @@ static void store_unit(void *ctx, uint32_t unit, uint32_t worker) {
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-static uint8_t *scratch_of(const pleat_cache *c, uint32_t worker) { return c->worker_scratch + worker * c->worker_scratch_bytes; }
+static uint8_t *scratch_of(const pleat_cache *c, uint32_t worker) {
+    return c->worker_scratch + worker * c->worker_scratch_bytes;
+}
 
 /* Index of a row's head in q, out and (without head_dim) lse. */
 static size_t head_at(const pleat_cache *c, uint32_t row, uint32_t kv_head) {
     return (size_t)row * c->opt.n_q_heads + (size_t)kv_head * c->n_group;
 }
 
-static void prompt_unit(const layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t block, uint32_t worker) {
+static void prompt_unit(const layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t block,
+                        uint32_t worker) {
     const pleat_cache *c = job->cache;
     const uint32_t block_queries = pleat__cache_block_queries(c);
     const uint32_t first = (item->n_cuts - 1 - block) * block_queries; /* long blocks first: less waiting at the end */
@@ -164,7 +171,8 @@ static void merge_splits(const layer_job *job, const pleat__step_item *item, uin
     finish_head(job, item, head, &acc);
 }
 
-static void decode_unit(const layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t split, uint32_t worker) {
+static void decode_unit(const layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t split,
+                        uint32_t worker) {
     const pleat_cache *c = job->cache;
     const uint32_t n_slots = item->n_before + item->n_new;
     const uint32_t split_slots = pleat__cache_split_slots(c, n_slots);
@@ -178,8 +186,9 @@ static void decode_unit(const layer_job *job, const pleat__step_item *item, uint
                            c->opt.head_dim, c->scale);
     const bool whole = item->n_cuts == 1;
     pleat__attn_acc acc;
-    pleat__attn_acc_init(&acc, whole ? scratch + pleat__attn_query_bytes(c->n_group, c->opt.head_dim) : partial_of(c, item, head, split),
-                         c->n_group, c->opt.head_dim);
+    pleat__attn_acc_init(
+        &acc, whole ? scratch + pleat__attn_query_bytes(c->n_group, c->opt.head_dim) : partial_of(c, item, head, split),
+        c->n_group, c->opt.head_dim);
     const pleat__kv_run run = lane_run(c, &item->seq->table, lane_of(c, job->layer, head), n_slots);
     if (from < to) c->attn.decode(&query, &run, from, to, &acc, NULL, 0);
     if (whole)
@@ -216,15 +225,25 @@ static void run_attention(layer_job *job) {
     pleat_cache *c = job->cache;
     for (uint32_t i = 0; i < c->n_items; i++)
         for (uint32_t head = 0; head < c->opt.n_kv_heads; head++)
-            atomic_store_explicit(&c->pending[(uint64_t)i * c->opt.n_kv_heads + head], c->items[i].n_cuts, memory_order_relaxed);
+            atomic_store_explicit(&c->pending[(uint64_t)i * c->opt.n_kv_heads + head], c->items[i].n_cuts,
+                                  memory_order_relaxed);
     pleat_workers_run(c->opt.workers, c->n_units, attend_unit, job);
+}
+
+/* Everything that a step brings is looked at once, before anything is written: one pass over rows that are in cache. */
+static bool rows_in_range(const pleat_cache *c, const float *q, const float *k, const float *v) {
+    const size_t n_q = (size_t)c->n_rows * c->opt.n_q_heads * c->opt.head_dim;
+    const size_t n_kv = (size_t)c->n_rows * c->opt.n_kv_heads * c->opt.head_dim;
+    return (!q || pleat__values_in_range(q, n_q)) && pleat__values_in_range(k, n_kv) && pleat__values_in_range(v, n_kv);
 }
 
 /* ---- the calls ------------------------------------------------------------------------------- */
 
-pleat_status pleat_cache_attend(pleat_cache *c, uint32_t layer, const float *q, const float *k, const float *v, float *out) {
+pleat_status pleat_cache_attend(pleat_cache *c, uint32_t layer, const float *q, const float *k, const float *v,
+                                float *out) {
     if (!c || !q || !k || !v || !out || layer >= c->opt.n_layers) return PLEAT_E_ARG;
     if (!c->in_step) return PLEAT_E_STATE;
+    if (!rows_in_range(c, q, k, v)) return PLEAT_E_RANGE;
     layer_job job = {.cache = c, .layer = layer, .q = q, .k = k, .v = v, .out = out};
     if (c->n_prompt_items > 0)
         pleat_workers_run(c->opt.workers, c->n_prompt_items * c->opt.n_kv_heads, prompt_store_unit, &job);
@@ -235,15 +254,18 @@ pleat_status pleat_cache_attend(pleat_cache *c, uint32_t layer, const float *q, 
 pleat_status pleat_cache_store(pleat_cache *c, uint32_t layer, const float *k, const float *v) {
     if (!c || !k || !v || layer >= c->opt.n_layers) return PLEAT_E_ARG;
     if (!c->in_step) return PLEAT_E_STATE;
+    if (!rows_in_range(c, NULL, k, v)) return PLEAT_E_RANGE;
     layer_job job = {.cache = c, .layer = layer, .k = k, .v = v};
     pleat_workers_run(c->opt.workers, c->n_items * c->opt.n_kv_heads, store_unit, &job);
     return PLEAT_OK;
 }
 
-pleat_status pleat_cache_read(pleat_cache *c, uint32_t layer, const pleat_seq *seqs, uint32_t n_seqs, const float *q, float *out,
-                              float *lse) {
-    if (!c || !seqs || !q || !out || layer >= c->opt.n_layers || n_seqs == 0 || n_seqs > c->opt.max_seqs) return PLEAT_E_ARG;
+pleat_status pleat_cache_read(pleat_cache *c, uint32_t layer, const pleat_seq *seqs, uint32_t n_seqs, const float *q,
+                              float *out, float *lse) {
+    if (!c || !seqs || !q || !out || layer >= c->opt.n_layers || n_seqs == 0 || n_seqs > c->opt.max_seqs)
+        return PLEAT_E_ARG;
     if (c->in_step) return PLEAT_E_STATE;
+    if (!pleat__values_in_range(q, (size_t)n_seqs * c->opt.n_q_heads * c->opt.head_dim)) return PLEAT_E_RANGE;
     for (uint32_t i = 0; i < n_seqs; i++) {
         pleat__sequence *seq = pleat__cache_seq(c, seqs[i]);
         if (!seq) return PLEAT_E_ARG;
@@ -257,8 +279,8 @@ pleat_status pleat_cache_read(pleat_cache *c, uint32_t layer, const pleat_seq *s
     return PLEAT_OK;
 }
 
-pleat_status pleat_cache_export(const pleat_cache *c, pleat_seq handle, uint32_t layer, uint32_t kv_head, uint32_t first,
-                                uint32_t n_tokens, float *k, float *v) {
+pleat_status pleat_cache_export(const pleat_cache *c, pleat_seq handle, uint32_t layer, uint32_t kv_head,
+                                uint32_t first, uint32_t n_tokens, float *k, float *v) {
     const pleat__sequence *seq = c ? pleat__cache_seq(c, handle) : NULL;
     if (!seq || layer >= c->opt.n_layers || kv_head >= c->opt.n_kv_heads || first > seq->n_tokens ||
         n_tokens > seq->n_tokens - first)

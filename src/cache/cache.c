@@ -19,6 +19,7 @@
 #define MAX_LAYERS 1024u
 #define MAX_KV_HEADS 1024u
 #define MAX_TOKENS (1u << 24)
+#define MAX_SCALE 65536.0f
 #define SEQ_IDX_BITS 17 /* holds 1..MAX_SEQS; the rest of the handle is the generation */
 
 void pleat_cache_options_default(pleat_cache_options *opt) {
@@ -36,20 +37,22 @@ static pleat_status check_options(const pleat_cache_options *opt, pleat_error *e
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
     REQUIRE(opt->size_bytes == sizeof *opt, "cache: options are not from pleat_cache_options_default()");
     REQUIRE(pleat__format_is_valid(opt->spec.high), "cache: invalid format");
-    REQUIRE(opt->n_layers >= 1 && opt->n_layers <= MAX_LAYERS, "cache: n_layers %u is outside 1..%u", opt->n_layers, MAX_LAYERS);
-    REQUIRE(opt->n_kv_heads >= 1 && opt->n_kv_heads <= MAX_KV_HEADS, "cache: n_kv_heads %u is outside 1..%u", opt->n_kv_heads,
-            MAX_KV_HEADS);
+    REQUIRE(opt->n_layers >= 1 && opt->n_layers <= MAX_LAYERS, "cache: n_layers %u is outside 1..%u", opt->n_layers,
+            MAX_LAYERS);
+    REQUIRE(opt->n_kv_heads >= 1 && opt->n_kv_heads <= MAX_KV_HEADS, "cache: n_kv_heads %u is outside 1..%u",
+            opt->n_kv_heads, MAX_KV_HEADS);
     REQUIRE(opt->n_q_heads >= 1 && opt->n_q_heads % opt->n_kv_heads == 0 &&
                 opt->n_q_heads / opt->n_kv_heads <= PLEAT__MAX_GROUP,
             "cache: n_q_heads %u is not 1..%u times n_kv_heads %u", opt->n_q_heads, PLEAT__MAX_GROUP, opt->n_kv_heads);
     REQUIRE(opt->head_dim >= 16 && opt->head_dim <= PLEAT__MAX_HEAD_DIM && opt->head_dim % 16 == 0,
             "cache: head_dim %u is not a multiple of 16 in 16..%u", opt->head_dim, PLEAT__MAX_HEAD_DIM);
-    REQUIRE(opt->softmax_scale >= 0 && isfinite(opt->softmax_scale), "cache: softmax_scale must be finite and >= 0");
+    REQUIRE(opt->softmax_scale >= 0 && opt->softmax_scale <= MAX_SCALE, "cache: softmax_scale is outside 0..65536");
     REQUIRE(opt->page_tokens >= PLEAT__TILE && opt->page_tokens <= 4096 && opt->page_tokens % PLEAT__TILE == 0,
             "cache: page_tokens %u is not a multiple of 16 in 16..4096", opt->page_tokens);
-    REQUIRE(opt->max_seqs >= 1 && opt->max_seqs <= MAX_SEQS, "cache: max_seqs %u is outside 1..%u", opt->max_seqs, MAX_SEQS);
-    REQUIRE(opt->max_tokens >= 1 && opt->max_tokens <= MAX_TOKENS, "cache: max_tokens %u is outside 1..%u", opt->max_tokens,
-            MAX_TOKENS);
+    REQUIRE(opt->max_seqs >= 1 && opt->max_seqs <= MAX_SEQS, "cache: max_seqs %u is outside 1..%u", opt->max_seqs,
+            MAX_SEQS);
+    REQUIRE(opt->max_tokens >= 1 && opt->max_tokens <= MAX_TOKENS, "cache: max_tokens %u is outside 1..%u",
+            opt->max_tokens, MAX_TOKENS);
     REQUIRE(opt->step_tokens >= 1 && opt->step_tokens <= MAX_TOKENS, "cache: step_tokens %u is outside 1..%u",
             opt->step_tokens, MAX_TOKENS);
 #undef REQUIRE
@@ -99,7 +102,8 @@ static pleat_status derive(pleat_cache *c, const pleat_cache_options *opt, pleat
     c->scale = opt->softmax_scale > 0 ? opt->softmax_scale : 1.0f / sqrtf((float)opt->head_dim);
     c->n_lanes = opt->n_layers * opt->n_kv_heads;
     PLEAT_FAIL_IF((uint64_t)pleat__min_u32(opt->max_seqs, opt->step_tokens) * c->n_lanes > UINT32_MAX, err, PLEAT_E_ARG,
-                  PLEAT_NOWHERE, "cache: %u sequences of %u lanes are too many for one step", opt->max_seqs, c->n_lanes);
+                  PLEAT_NOWHERE, "cache: %u sequences of %u lanes are too many for one step", opt->max_seqs,
+                  c->n_lanes);
     const pleat_format f32 = {32, 32};
     if (pleat__page_layout_init(&c->layout, opt->spec.high, opt->head_dim, opt->page_tokens, false) != PLEAT_OK ||
         pleat__page_layout_init(&c->stage_layout, f32, opt->head_dim, PLEAT__TILE, false) != PLEAT_OK)
@@ -147,7 +151,8 @@ pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **ou
     status = PLEAT_E_MEMORY;
     if (arena.overflow || !(c->block = pleat__alloc_zero(&al, 1, c->block_bytes)) ||
         !(c->pages = pleat__alloc(&al, 1, c->pages_bytes))) {
-        pleat__error_set(err, status, PLEAT_NOWHERE, "cache: out of memory: %llu bytes of pages and %llu of tables and workspace",
+        pleat__error_set(err, status, PLEAT_NOWHERE,
+                         "cache: out of memory: %llu bytes of pages and %llu of tables and workspace",
                          (unsigned long long)c->pages_bytes, (unsigned long long)c->block_bytes);
         goto fail;
     }
@@ -250,7 +255,9 @@ uint32_t pleat_cache_max_tokens(const pleat_cache *c, pleat_seq handle) {
 
 /* ---- usage ----------------------------------------------------------------------------------- */
 
-static uint64_t bytes_of_pages(const pleat_cache *c, uint64_t n_pages) { return n_pages * (c->page_bytes + PLEAT__POOL_BYTES_PER_PAGE); }
+static uint64_t bytes_of_pages(const pleat_cache *c, uint64_t n_pages) {
+    return n_pages * (c->page_bytes + PLEAT__POOL_BYTES_PER_PAGE);
+}
 
 static void add_seq_usage(const pleat_cache *c, const pleat__sequence *seq, pleat_cache_usage *u) {
     uint64_t n_pages = 0;
@@ -312,7 +319,8 @@ static bool tables_match_pool(const pleat_cache *c, uint32_t *refs, uint8_t *mar
         if (!seq->open) continue;
         if (!lanes_are_valid(c, seq) || !pleat__table_count_refs(&seq->table, c->pool.n_pages, refs)) return false;
     }
-    return memcmp(refs, c->pool.refs, (size_t)c->pool.n_pages * sizeof *refs) == 0 && pleat__pool_is_valid(&c->pool, marks);
+    return memcmp(refs, c->pool.refs, (size_t)c->pool.n_pages * sizeof *refs) == 0 &&
+           pleat__pool_is_valid(&c->pool, marks);
 }
 
 int pleat_cache_is_valid(const pleat_cache *c) {

@@ -41,11 +41,11 @@ static pleat_status unknown_stage(word w, pleat_error *err) {
     const char *names[N_FORMATS];
     for (size_t i = 0; i < N_FORMATS; i++) names[i] = formats[i].name;
     if (w.n == 0)
-        return pleat__error_set(err, PLEAT_E_SYNTAX, w.at, "KV spec: a name is missing at position %zu; allowed: %s", w.at,
-                                FORMAT_NAMES);
+        return pleat__error_set(err, PLEAT_E_SYNTAX, w.at, "KV spec: a name is missing at position %zu; allowed: %s",
+                                w.at, FORMAT_NAMES);
     return pleat__error_set(err, PLEAT_E_SYNTAX, w.at,
-                            "KV spec: unknown name '%.*s' at position %zu; did you mean '%s'? allowed: %s", shown(w), w.text,
-                            w.at, pleat__nearest_word(w.text, w.n, names, N_FORMATS), FORMAT_NAMES);
+                            "KV spec: unknown name '%.*s' at position %zu; did you mean '%s'? allowed: %s", shown(w),
+                            w.text, w.at, pleat__nearest_word(w.text, w.n, names, N_FORMATS), FORMAT_NAMES);
 }
 
 static pleat_status parse_format(word w, pleat_format *out, pleat_error *err) {
@@ -70,8 +70,9 @@ pleat_status pleat_spec_parse(const char *text, pleat_spec *out, pleat_error *er
     }
     if (text[at] == '+') {
         const word next = word_until(text, at + 1, ":+");
-        return pleat__error_set(err, PLEAT_E_SYNTAX, next.at, "KV spec: '%.*s' at position %zu: nothing can follow %.*s",
-                                shown(next), next.text, next.at, shown(name), name.text);
+        return pleat__error_set(err, PLEAT_E_SYNTAX, next.at,
+                                "KV spec: '%.*s' at position %zu: nothing can follow %.*s", shown(next), next.text,
+                                next.at, shown(name), name.text);
     }
     *out = (pleat_spec){.high = format};
     return PLEAT_OK;
@@ -91,7 +92,8 @@ static uint8_t cache_type_bits(const char *type) {
 pleat_status pleat_spec_from_cache_types(const char *ctk, const char *ctv, pleat_spec *out, pleat_error *err) {
     PLEAT_FAIL_IF(!out, err, PLEAT_E_ARG, PLEAT_NOWHERE, "cache types: no place for the result");
     const uint8_t k_bits = cache_type_bits(ctk), v_bits = cache_type_bits(ctv);
-    PLEAT_FAIL_IF(!k_bits || !v_bits, err, PLEAT_E_SYNTAX, 0, "cache type '%.40s' is unknown; allowed: f32, f16, q8_0, q4_0",
+    PLEAT_FAIL_IF(!k_bits || !v_bits, err, PLEAT_E_SYNTAX, 0,
+                  "cache type '%.40s' is unknown; allowed: f32, f16, q8_0, q4_0",
                   !k_bits ? (ctk ? ctk : "") : (ctv ? ctv : ""));
     const pleat_format format = {.k_bits = k_bits, .v_bits = v_bits};
     PLEAT_FAIL_IF(!pleat__format_is_valid(format), err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,

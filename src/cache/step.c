@@ -15,7 +15,8 @@ static pleat_status read_items(pleat_cache *c, const pleat_cache_item *items, ui
         if (!seq || items[i].n_tokens == 0 || seq->step_id == c->step_id) return PLEAT_E_ARG;
         seq->step_id = c->step_id;
         if (items[i].n_tokens > seq->max_tokens - seq->n_tokens) return PLEAT_E_LIMIT;
-        c->items[i] = (pleat__step_item){.seq = seq, .n_before = seq->n_tokens, .n_new = items[i].n_tokens, .row = (uint32_t)n_rows};
+        c->items[i] = (pleat__step_item){
+            .seq = seq, .n_before = seq->n_tokens, .n_new = items[i].n_tokens, .row = (uint32_t)n_rows};
         n_rows += items[i].n_tokens;
         if (n_rows > c->opt.step_tokens) return PLEAT_E_LIMIT;
     }

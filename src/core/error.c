@@ -30,6 +30,7 @@ const char *pleat_status_str(pleat_status status) {
         case PLEAT_E_UNSUPPORTED: return "unsupported";
         case PLEAT_E_SYNTAX: return "syntax error";
         case PLEAT_E_LIMIT: return "over the limit";
+        case PLEAT_E_RANGE: return "a value is not finite, or too large";
         default: return "unknown status";
     }
 }

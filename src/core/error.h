@@ -12,16 +12,16 @@ pleat_status pleat__error_set(pleat_error *err, pleat_status code, uint64_t wher
     __attribute__((format(printf, 4, 5)));
 
 /* Return from the function with the status of `expr` unless it is PLEAT_OK. */
-#define PLEAT_TRY(expr)                                   \
-    do {                                                  \
-        const pleat_status try_status_ = (expr);          \
-        if (try_status_ != PLEAT_OK) return try_status_;  \
+#define PLEAT_TRY(expr)                                  \
+    do {                                                 \
+        const pleat_status try_status_ = (expr);         \
+        if (try_status_ != PLEAT_OK) return try_status_; \
     } while (0)
 
 /* Return `code` from the function, saying why, if `cond` holds. */
-#define PLEAT_FAIL_IF(cond, err, code, where, ...)                                    \
-    do {                                                                              \
-        if (cond) return pleat__error_set((err), (code), (where), __VA_ARGS__);       \
+#define PLEAT_FAIL_IF(cond, err, code, where, ...)                              \
+    do {                                                                        \
+        if (cond) return pleat__error_set((err), (code), (where), __VA_ARGS__); \
     } while (0)
 
 #endif

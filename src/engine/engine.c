@@ -24,8 +24,8 @@ struct pleat_engine {
     pleat_engine_options opt; /* zeros replaced */
     pleat_cache *cache;
     pleat__forward *forward;
-    pleat_cache_item *cache_items;       /* [max_seqs] */
-    pleat__forward_item *forward_items;  /* [max_seqs] */
+    pleat_cache_item *cache_items;      /* [max_seqs] */
+    pleat__forward_item *forward_items; /* [max_seqs] */
 };
 
 void pleat_engine_options_default(pleat_engine_options *opt) {
@@ -80,8 +80,10 @@ static pleat_status create_parts(pleat_engine *e, pleat_error *err) {
     return PLEAT_OK;
 }
 
-pleat_status pleat_engine_create(const pleat_model *model, const pleat_engine_options *opt, pleat_engine **out, pleat_error *err) {
-    PLEAT_FAIL_IF(!model || !opt || !out, err, PLEAT_E_ARG, PLEAT_NOWHERE, "engine: no model, no options or no place for the result");
+pleat_status pleat_engine_create(const pleat_model *model, const pleat_engine_options *opt, pleat_engine **out,
+                                 pleat_error *err) {
+    PLEAT_FAIL_IF(!model || !opt || !out, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "engine: no model, no options or no place for the result");
     const pleat_allocator al = pleat__allocator_or_default(opt->allocator);
     pleat_engine *e = pleat__alloc_zero(&al, 1, sizeof *e);
     PLEAT_FAIL_IF(!e, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "engine: out of memory");
@@ -119,7 +121,9 @@ pleat_status pleat_engine_open(pleat_engine *e, uint32_t max_tokens, pleat_seq *
     return e ? pleat_cache_open(e->cache, max_tokens, out) : PLEAT_E_ARG;
 }
 
-pleat_status pleat_engine_close(pleat_engine *e, pleat_seq seq) { return e ? pleat_cache_close(e->cache, seq) : PLEAT_E_ARG; }
+pleat_status pleat_engine_close(pleat_engine *e, pleat_seq seq) {
+    return e ? pleat_cache_close(e->cache, seq) : PLEAT_E_ARG;
+}
 
 uint32_t pleat_engine_length(const pleat_engine *e, pleat_seq seq) { return e ? pleat_cache_length(e->cache, seq) : 0; }
 
@@ -132,32 +136,36 @@ int pleat_engine_is_valid(const pleat_engine *e) { return e && pleat_cache_is_va
 /* ---- a step ---------------------------------------------------------------------------------- */
 
 static pleat_status check_item(const pleat_engine *e, const pleat_engine_item *item, uint32_t i, pleat_error *err) {
-    PLEAT_FAIL_IF(!item->tokens || item->n_tokens == 0 || item->n_logits > item->n_tokens || (item->n_logits > 0 && !item->logits),
-                  err, PLEAT_E_ARG, PLEAT_NOWHERE, "step: item %u has no tokens, or wants logits that it has no tokens or place for", i);
+    PLEAT_FAIL_IF(!item->tokens || item->n_tokens == 0 || item->n_logits > item->n_tokens ||
+                      (item->n_logits > 0 && !item->logits),
+                  err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "step: item %u has no tokens, or wants logits that it has no tokens or place for", i);
     PLEAT_FAIL_IF(item->n_tokens > e->opt.chunk_tokens, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
                   "step: item %u has %u tokens, more than the %u of a chunk", i, item->n_tokens, e->opt.chunk_tokens);
     for (uint32_t t = 0; t < item->n_tokens; t++)
-        PLEAT_FAIL_IF(item->tokens[t] < 0 || (uint32_t)item->tokens[t] >= e->info.n_vocab, err, PLEAT_E_ARG, PLEAT_NOWHERE,
-                      "step: token %u of item %u is %d, outside 0..%u", t, i, item->tokens[t], e->info.n_vocab - 1);
+        PLEAT_FAIL_IF(item->tokens[t] < 0 || (uint32_t)item->tokens[t] >= e->info.n_vocab, err, PLEAT_E_ARG,
+                      PLEAT_NOWHERE, "step: token %u of item %u is %d, outside 0..%u", t, i, item->tokens[t],
+                      e->info.n_vocab - 1);
     return PLEAT_OK;
 }
 
 /* Say in words why the cache refused a step. */
-static pleat_status explain(const pleat_engine *e, pleat_status status, const pleat_engine_item *items, uint32_t n_items,
-                            pleat_error *err) {
+static pleat_status explain(const pleat_engine *e, pleat_status status, const pleat_engine_item *items,
+                            uint32_t n_items, pleat_error *err) {
     if (status == PLEAT_AGAIN) {
         pleat_cache_usage u = {0};
         (void)pleat_cache_get_usage(e->cache, (pleat_seq){0}, &u);
         return pleat__error_set(err, status, PLEAT_NOWHERE, "step: too few free pages: %llu of %llu are in use",
                                 (unsigned long long)u.pages_used, (unsigned long long)u.pages_total);
     }
-    PLEAT_FAIL_IF(status != PLEAT_E_LIMIT, err, status, PLEAT_NOWHERE, "step: an unknown sequence, or one that stands twice");
+    PLEAT_FAIL_IF(status != PLEAT_E_LIMIT, err, status, PLEAT_NOWHERE,
+                  "step: an unknown sequence, or one that stands twice");
     for (uint32_t i = 0; i < n_items; i++) {
         const uint32_t max_tokens = pleat_cache_max_tokens(e->cache, items[i].seq);
         const uint64_t n = (uint64_t)pleat_cache_length(e->cache, items[i].seq) + items[i].n_tokens;
         PLEAT_FAIL_IF(n > max_tokens, err, status, PLEAT_NOWHERE,
-                      "step: item %u would hold %llu tokens, more than the %u that it was opened for", i, (unsigned long long)n,
-                      max_tokens);
+                      "step: item %u would hold %llu tokens, more than the %u that it was opened for", i,
+                      (unsigned long long)n, max_tokens);
     }
     return pleat__error_set(err, status, PLEAT_NOWHERE, "step: more than %u new tokens in all", e->opt.step_tokens);
 }

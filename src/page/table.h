@@ -45,7 +45,8 @@ void pleat__table_carve(pleat__table *table, uint32_t n_lanes, uint32_t row_len,
 void pleat__table_init(pleat__table *table);
 
 /* The cell of page `idx` of a lane's side. */
-static inline pleat__page_id *pleat__table_cell(const pleat__table *table, uint32_t lane, pleat__side side, uint32_t idx) {
+static inline pleat__page_id *pleat__table_cell(const pleat__table *table, uint32_t lane, pleat__side side,
+                                                uint32_t idx) {
     pleat__page_id *row = table->ids + (uint64_t)lane * table->row_len;
     return side == PLEAT__HIGH ? row + idx : row + table->row_len - 1 - idx;
 }

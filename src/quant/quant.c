@@ -22,3 +22,10 @@ void pleat__quant_dsp_init(pleat__quant_dsp *dsp, uint32_t cpu_flags) {
     (void)cpu_flags;
 #endif
 }
+
+bool pleat__values_in_range(const float *x, size_t n) {
+    const uint32_t largest = pleat__f32_bits(PLEAT__VALUE_MAX) - 1;
+    uint32_t borrow = 0; /* its top bit: some magnitude, read as an integer, was above largest */
+    for (size_t i = 0; i < n; i++) borrow |= largest - (pleat__f32_bits(x[i]) & 0x7FFFFFFFu);
+    return borrow >> 31 == 0;
+}

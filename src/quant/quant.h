@@ -36,6 +36,13 @@ typedef struct pleat__quant_dsp {
     pleat__quant_load_fn load_v;
 } pleat__quant_dsp;
 
+/* Largest magnitude that a cache takes: with it, no logit and no sum of values leaves f32 (2^96 * 512 * the largest
+ * softmax scale, 2^16), so kernels need not look for infinities. */
+#define PLEAT__VALUE_MAX 0x1p48f
+
+/* True if |x[i]| < PLEAT__VALUE_MAX for all i: false for infinities and NaN. */
+bool pleat__values_in_range(const float *x, size_t n);
+
 /* Fill the table with the best variants for these CPU flags (pleat_cpu_flags()). */
 void pleat__quant_dsp_init(pleat__quant_dsp *dsp, uint32_t cpu_flags);
 

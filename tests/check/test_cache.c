@@ -47,7 +47,8 @@ static pleat_cache_options options_of(const char *spec, uint32_t d, uint32_t gro
 }
 
 static rig rig_new(const char *spec, uint32_t d, uint32_t group, pleat_workers *workers) {
-    rig r = {.opt = options_of(spec, d, group, workers), .d = d, .hq = KV_HEADS * group, .f32 = strcmp(spec, "f32") == 0};
+    rig r = {
+        .opt = options_of(spec, d, group, workers), .d = d, .hq = KV_HEADS * group, .f32 = strcmp(spec, "f32") == 0};
     CHECK_STATUS(pleat_cache_create(&r.opt, &r.cache, NULL), PLEAT_OK);
     for (int s = 0; s < MAX_SEQS; s++) {
         CHECK_STATUS(pleat_cache_open(r.cache, MAX_TOKENS, &r.seqs[s]), PLEAT_OK);
@@ -101,14 +102,16 @@ static uint32_t batch_rows(const batch *b) {
 
 static pleat_status begin(rig *r, const batch *b) {
     pleat_cache_item items[MAX_SEQS];
-    for (uint32_t i = 0; i < b->n_items; i++) items[i] = (pleat_cache_item){.seq = r->seqs[b->seq[i]], .n_tokens = b->n[i]};
+    for (uint32_t i = 0; i < b->n_items; i++)
+        items[i] = (pleat_cache_item){.seq = r->seqs[b->seq[i]], .n_tokens = b->n[i]};
     return pleat_cache_begin(r->cache, items, b->n_items);
 }
 
 /* Attend with one layer of a step that has begun; out is [rows][hq][d]. */
 static void attend_layer(rig *r, const batch *b, uint32_t layer, float *q, float *out) {
     const uint32_t rows = batch_rows(b);
-    float *k = malloc((size_t)rows * KV_HEADS * r->d * sizeof *k), *v = malloc((size_t)rows * KV_HEADS * r->d * sizeof *v);
+    float *k = malloc((size_t)rows * KV_HEADS * r->d * sizeof *k),
+          *v = malloc((size_t)rows * KV_HEADS * r->d * sizeof *v);
     uint32_t row = 0;
     for (uint32_t i = 0; i < b->n_items; i++) {
         for (uint32_t t = 0; t < b->n[i]; t++, row++) {
@@ -145,8 +148,8 @@ static void free_step(float **qs, float **outs) {
 }
 
 /* ||out - oracle|| and ||oracle|| squared for one row and query head, added up. */
-static void oracle_head(const float *q, const float *k, const float *v, uint32_t n, size_t stride, uint32_t d, const float *out,
-                        double *diff2, double *norm2) {
+static void oracle_head(const float *q, const float *k, const float *v, uint32_t n, size_t stride, uint32_t d,
+                        const float *out, double *diff2, double *norm2) {
     double *w = malloc(n * sizeof *w), max = -INFINITY, sum = 0;
     for (uint32_t i = 0; i < n; i++) {
         w[i] = 0;
@@ -166,7 +169,8 @@ static void oracle_head(const float *q, const float *k, const float *v, uint32_t
 }
 
 /* Compare one item's rows of one layer with the oracle. */
-static void check_item(rig *r, uint32_t s, uint32_t n_before, uint32_t n_new, uint32_t layer, const float *q, const float *out) {
+static void check_item(rig *r, uint32_t s, uint32_t n_before, uint32_t n_new, uint32_t layer, const float *q,
+                       const float *out) {
     for (uint32_t head = 0; head < KV_HEADS; head++) {
         /* What the tokens see: a copy of the exact values, overwritten by the stored ones where those count. */
         const uint32_t n_stored = n_new == 1 ? n_before + 1 : n_before, group = r->hq / KV_HEADS;
@@ -260,7 +264,8 @@ static void collect(const char *spec, uint32_t n_threads, bool together, float *
     for (size_t step = 0; step < CHECK_COUNT(sizes); step++) {
         float *qs[LAYERS], *outs[LAYERS];
         batch b = {.n_items = 1, .seq = {1}, .n = {sizes[step]}};
-        if (together) b = (batch){.n_items = 3, .seq = {2, 1, 0}, .n = {step % 2 ? 17 : 1, sizes[step], step % 3 ? 1 : 29}};
+        if (together)
+            b = (batch){.n_items = 3, .seq = {2, 1, 0}, .n = {step % 2 ? 17 : 1, sizes[step], step % 3 ? 1 : 29}};
         run_step(&r, &b, qs, outs);
         const size_t first = together ? (size_t)b.n[0] * r.hq * r.d : 0, n = (size_t)sizes[step] * r.hq * r.d;
         if (CHECK(at + n <= n_out)) memcpy(out + at, outs[LAYERS - 1] + first, n * sizeof *out);
@@ -312,7 +317,8 @@ static void test_long_lanes_are_split(void) {
         float *k2 = malloc(N * D * sizeof *k2), *v2 = malloc(N * D * sizeof *v2);
         CHECK_STATUS(pleat_cache_export(cache, seq, 0, 0, 0, N, k2, v2), PLEAT_OK);
         double diff2 = 0, norm2 = 0;
-        for (int g = 0; g < 4; g++) oracle_head(q + g * D, k2, v2, N, D, D, outs[n_threads - 1] + g * D, &diff2, &norm2);
+        for (int g = 0; g < 4; g++)
+            oracle_head(q + g * D, k2, v2, N, D, D, outs[n_threads - 1] + g * D, &diff2, &norm2);
         CHECK_NEAR(sqrt(diff2 / norm2), 0, 3e-4);
         for (int g = 0; g < 4; g++) {
             double sum = 0;
@@ -414,7 +420,7 @@ static void test_misuse_changes_nothing(void) {
     const pleat_cache_item twice[] = {{r.seqs[0], 1}, {r.seqs[0], 1}};
     CHECK_STATUS(pleat_cache_begin(r.cache, twice, 2), PLEAT_E_ARG);
     const pleat_cache_item many[] = {{r.seqs[0], MAX_TOKENS}, {r.seqs[1], MAX_TOKENS}, {r.seqs[2], 1}};
-    CHECK_STATUS(pleat_cache_begin(r.cache, many, 3), PLEAT_E_LIMIT); /* step_tokens */
+    CHECK_STATUS(pleat_cache_begin(r.cache, many, 3), PLEAT_E_LIMIT);                 /* step_tokens */
     CHECK_STATUS(pleat_cache_read(r.cache, 0, r.seqs, 1, x, x, NULL), PLEAT_E_STATE); /* empty */
     CHECK_STATUS(pleat_cache_export(r.cache, r.seqs[0], 0, 0, 0, 1, x, x), PLEAT_E_ARG);
     CHECK_STATUS(pleat_cache_begin(r.cache, twice, 1), PLEAT_OK);
@@ -432,17 +438,55 @@ static void test_misuse_changes_nothing(void) {
     rig_free(&r);
 }
 
+/* NaN, infinities and values too large are refused before anything is written. */
+static void test_values_out_of_range(void) {
+    const float bad[] = {NAN, -NAN, INFINITY, -INFINITY, 0x1p48f, -3e38f};
+    for (size_t i = 0; i < CHECK_COUNT(specs); i++) {
+        rig r = rig_new(specs[i], 64, 1, NULL);
+        enum { N = 5 * KV_HEADS * 64 };
+        float q[N], k[N], v[N], out[N], k_back[64], v_back[64];
+        check_fill_normal(q, N);
+        check_fill_normal(k, N);
+        check_fill_normal(v, N);
+        CHECK_STATUS(begin(&r, &(batch){.n_items = 1, .seq = {0}, .n = {5}}), PLEAT_OK);
+        for (size_t b = 0; b < CHECK_COUNT(bad); b++) {
+            float *const rows[] = {q, k, v};
+            for (size_t j = 0; j < CHECK_COUNT(rows); j++) {
+                float *x = &rows[j][check_below(N)];
+                const float good = *x;
+                *x = bad[b];
+                check_context("%s %g in %zu", specs[i], (double)bad[b], j);
+                CHECK_STATUS(pleat_cache_attend(r.cache, 0, q, k, v, out), PLEAT_E_RANGE);
+                if (j > 0) CHECK_STATUS(pleat_cache_store(r.cache, 1, k, v), PLEAT_E_RANGE);
+                *x = good;
+            }
+        }
+        q[7] = -0x1p47f;
+        k[7] = 0x1p47f;
+        for (uint32_t layer = 0; layer < LAYERS; layer++)
+            CHECK_STATUS(pleat_cache_attend(r.cache, layer, q, k, v, out), PLEAT_OK);
+        for (size_t j = 0; j < N; j++) CHECK(isfinite(out[j]));
+        CHECK_STATUS(pleat_cache_end(r.cache), PLEAT_OK);
+        CHECK_STATUS(pleat_cache_read(r.cache, 0, r.seqs, 1, q, out, NULL), PLEAT_OK);
+        for (size_t j = 0; j < KV_HEADS * 64; j++) CHECK(isfinite(out[j]));
+        CHECK_STATUS(pleat_cache_export(r.cache, r.seqs[0], 0, 0, 0, 1, k_back, v_back), PLEAT_OK);
+        q[0] = NAN;
+        CHECK_STATUS(pleat_cache_read(r.cache, 0, r.seqs, 1, q, out, NULL), PLEAT_E_RANGE);
+        rig_free(&r);
+    }
+}
+
 static void test_bad_options(void) {
     pleat_cache *cache = NULL;
     pleat_error err;
     const pleat_cache_options good = options_of("k8v4", 64, 1, NULL);
-#define BAD(assignment)                                                       \
-    do {                                                                      \
-        pleat_cache_options opt = good;                                       \
-        opt.assignment;                                                       \
-        check_context("%s", #assignment);                                     \
-        CHECK_STATUS(pleat_cache_create(&opt, &cache, &err), PLEAT_E_ARG);    \
-        CHECK(cache == NULL && strlen(err.text) > 0);                         \
+#define BAD(assignment)                                                             \
+    do {                                                                            \
+        pleat_cache_options opt = good;                                             \
+        opt.assignment;                                                             \
+        check_context("%s", #assignment);                                           \
+        CHECK_STATUS(pleat_cache_create(&opt, &cache, &err), PLEAT_E_ARG);          \
+        CHECK(cache == NULL && strlen(err.text) > 0);                               \
         CHECK_EQ_U64(pleat_cache_bytes_for(&opt, 1, 1) * (opt.pool_bytes != 1), 0); \
     } while (0)
     BAD(size_bytes = 3);
@@ -456,6 +500,7 @@ static void test_bad_options(void) {
     BAD(head_dim = 1024);
     BAD(softmax_scale = NAN);
     BAD(softmax_scale = -1);
+    BAD(softmax_scale = 1e6f);
     BAD(page_tokens = 0);
     BAD(page_tokens = 17);
     BAD(max_seqs = 0);
@@ -528,6 +573,7 @@ static const check_test tests[] = {
     {"cancel_leaves_no_trace", test_cancel_leaves_no_trace},
     {"full_pool_is_flow_control", test_full_pool_is_flow_control},
     {"misuse_changes_nothing", test_misuse_changes_nothing},
+    {"values_out_of_range", test_values_out_of_range},
     {"bad_options", test_bad_options},
     {"usage_counts_every_byte", test_usage_counts_every_byte},
     {"allocation_failure", test_allocation_failure},

@@ -95,7 +95,8 @@ static void op_step(world *w) {
             pleat__lane *l = &w->tables[t].lanes[lane];
             l->n_slots[PLEAT__HIGH] += n_new[t];
             uint32_t *n = &w->o.n_pages[t][lane][PLEAT__HIGH];
-            while (*n * PAGE_TOKENS < l->n_slots[PLEAT__HIGH]) w->o.pages[t][lane][PLEAT__HIGH][(*n)++] = oracle_take(&w->o);
+            while (*n * PAGE_TOKENS < l->n_slots[PLEAT__HIGH])
+                w->o.pages[t][lane][PLEAT__HIGH][(*n)++] = oracle_take(&w->o);
         }
     }
 }
@@ -140,14 +141,16 @@ static void compare(const world *w) {
     uint32_t refs[N_PAGES];
     CHECK(pleat__pool_is_valid(&w->pool, marks));
     CHECK_EQ_U64(w->pool.n_free, w->o.n_free);
-    for (uint32_t i = 0; i < w->o.n_free; i++) CHECK_EQ_U64(w->pool.ring[pleat__pool_cell(&w->pool, i)].v, w->o.queue[i]);
+    for (uint32_t i = 0; i < w->o.n_free; i++)
+        CHECK_EQ_U64(w->pool.ring[pleat__pool_cell(&w->pool, i)].v, w->o.queue[i]);
     memcpy(refs, w->extra_refs, sizeof refs);
     for (uint32_t t = 0; t < N_TABLES; t++) {
         CHECK(pleat__table_count_refs(&w->tables[t], N_PAGES, refs));
         for (uint32_t lane = 0; lane < N_LANES; lane++)
             for (int side = 0; side < 2; side++)
                 for (uint32_t i = 0; i < w->o.n_pages[t][lane][side]; i++)
-                    CHECK_EQ_U64(pleat__table_cell(&w->tables[t], lane, (pleat__side)side, i)->v, w->o.pages[t][lane][side][i]);
+                    CHECK_EQ_U64(pleat__table_cell(&w->tables[t], lane, (pleat__side)side, i)->v,
+                                 w->o.pages[t][lane][side][i]);
     }
     CHECK_EQ_MEM(refs, w->o.refs, sizeof refs);
     CHECK_EQ_MEM(refs, w->pool.refs, sizeof refs);
@@ -159,15 +162,18 @@ static void test_million_operations(void) {
     for (uint64_t i = 0; i < n && check_failures() == 0; i++) {
         switch (check_below(8)) {
             case 0: op_step(w); break;
-            case 1: case 2: op_low(w); break;
-            case 3: case 4: op_share(w); break;
+            case 1:
+            case 2: op_low(w); break;
+            case 3:
+            case 4: op_share(w); break;
             default: op_give_back(w); break;
         }
         if (i % 997 == 0 || i + 1 == n) compare(w);
     }
     for (uint32_t t = 0; t < N_TABLES; t++)
         for (uint32_t lane = 0; lane < N_LANES; lane++)
-            for (int side = 0; side < 2; side++) pleat__lane_give_back(&w->tables[t], lane, (pleat__side)side, 0, &w->pool);
+            for (int side = 0; side < 2; side++)
+                pleat__lane_give_back(&w->tables[t], lane, (pleat__side)side, 0, &w->pool);
     for (uint32_t id = 0; id < N_PAGES; id++)
         while (w->extra_refs[id]-- > 0) pleat__pool_unref(&w->pool, (pleat__page_id){id});
     CHECK_EQ_U64(w->pool.n_free, N_PAGES);
@@ -186,7 +192,8 @@ static void test_row_holds_the_overflowing_case(void) {
     arena = (pleat__arena){.base = block, .cap_bytes = bytes};
     pleat__table_carve(&table, 1, pleat__table_row_len(8, 2), &arena);
     pleat__table_init(&table);
-    for (uint32_t i = 0; i < 4; i++) pleat__table_cell(&table, 0, PLEAT__HIGH, table.lanes[0].n_pages[PLEAT__HIGH]++)->v = i;
+    for (uint32_t i = 0; i < 4; i++)
+        pleat__table_cell(&table, 0, PLEAT__HIGH, table.lanes[0].n_pages[PLEAT__HIGH]++)->v = i;
     pleat__table_cell(&table, 0, PLEAT__LOW, table.lanes[0].n_pages[PLEAT__LOW]++)->v = 4;
     uint32_t refs[5] = {0};
     CHECK(pleat__table_count_refs(&table, 5, refs));

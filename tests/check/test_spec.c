@@ -30,9 +30,18 @@ static void test_errors_name_position_and_word(void) {
         uint64_t where;
         const char *says;
     } cases[] = {
-        {"", 0, "missing"},           {"k8v5", 0, "'k8v8'"},        {"f1", 0, "'f16'"} ,          {"K8V4", 0, "unknown name"},
-        {" f16", 0, "unknown name"},  {"k8v4:", 5, "no options"},   {"k8v4:window=3", 5, "'window'"}, {"f16+k8v4", 4, "'k8v4'"},
-        {"k8v4+", 5, "nothing can"},  {"+f16", 0, "missing"},       {":a=1", 0, "missing"},       {"f16 ", 0, "'f16'"},
+        {"", 0, "missing"},
+        {"k8v5", 0, "'k8v8'"},
+        {"f1", 0, "'f16'"},
+        {"K8V4", 0, "unknown name"},
+        {" f16", 0, "unknown name"},
+        {"k8v4:", 5, "no options"},
+        {"k8v4:window=3", 5, "'window'"},
+        {"f16+k8v4", 4, "'k8v4'"},
+        {"k8v4+", 5, "nothing can"},
+        {"+f16", 0, "missing"},
+        {":a=1", 0, "missing"},
+        {"f16 ", 0, "'f16'"},
         {"quite_a_long_name_that_is_longer_than_any_word_allowed_here", 0, "unknown name"},
     };
     for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
@@ -50,7 +59,7 @@ static void test_errors_name_position_and_word(void) {
 static void test_cache_types(void) {
     static const struct {
         const char *k, *v, *spec;
-    } cases[] = {{"f32", "f32", "f32"},   {"f16", "f16", "f16"},   {"q8_0", "q8_0", "k8v8"},
+    } cases[] = {{"f32", "f32", "f32"},    {"f16", "f16", "f16"},    {"q8_0", "q8_0", "k8v8"},
                  {"q8_0", "q4_0", "k8v4"}, {"q4_0", "q8_0", "k4v8"}, {"q4_0", "q4_0", "k4v4"}};
     for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
         pleat_spec spec;
