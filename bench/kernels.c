@@ -242,9 +242,49 @@ static bool wants_variant(const options *o, const variant *v) {
     return !o->variant || !strcmp(o->variant, v->name);
 }
 
+/* What bench_decode() made and measured. */
+typedef struct decode_results {
+    lanes lanes[N_FORMATS];
+    double seconds[N_FORMATS][N_VARIANTS][MAX_REPEATS]; /* of all layers */
+    double read[MAX_REPEATS];                           /* GB/s */
+} decode_results;
+
+/* Seconds of each variant and format once, in repeat r. */
+static void time_variants(decode_results *d, const options *opt, uint32_t r, const pleat__attn_query *query,
+                          pleat__attn_acc *acc, pleat_workers *workers) {
+    for (size_t f = 0; f < N_FORMATS; f++) {
+        for (size_t v = 0; v < N_VARIANTS && wants_format(opt, formats[f]); v++) {
+            if (!wants_variant(opt, &variants[v])) continue;
+            pleat__attn_dsp dsp;
+            pleat__attn_dsp_init(&dsp, variants[v].flags);
+            const bool scalar = variants[v].flags == 0 && r >= 3; /* slow: three repeats do */
+            double *seconds = d->seconds[f][v];
+            seconds[r] = scalar ? seconds[1] : run_layers(&d->lanes[f], &dsp, query, acc, workers);
+        }
+    }
+}
+
+static void print_decode(const shape *sh, decode_results *d, const options *opt, pleat_workers *workers) {
+    const double read_median = median(d->read, opt->repeats);
+    printf("\ndecode, %s: %u query heads, %u KV heads, d %u, %u tokens, %u threads; plain read %.1f GB/s\n", sh->name,
+           sh->n_group * sh->n_lanes, sh->n_lanes, sh->head_dim, sh->n_tokens, pleat_workers_count(workers),
+           read_median);
+    printf("%-7s %-7s %9s %9s %8s %6s %13s\n", "format", "variant", "ms/layer", "min", "GB/s", "read", "ns/token/lane");
+    for (size_t f = 0; f < N_FORMATS; f++) {
+        for (size_t v = 0; v < N_VARIANTS && wants_format(opt, formats[f]); v++) {
+            if (!wants_variant(opt, &variants[v])) continue;
+            const lanes *a = &d->lanes[f];
+            const double s = median(d->seconds[f][v], opt->repeats) / a->n_layers; /* leaves them in order */
+            const double gbs = (double)a->layer_bytes / s * 1e-9;
+            printf("k%uv%-4u %-7s %9.4f %9.4f %8.2f %5.0f%% %13.2f\n", formats[f].k_bits, formats[f].v_bits,
+                   variants[v].name, s * 1e3, d->seconds[f][v][0] / a->n_layers * 1e3, gbs, 100 * gbs / read_median,
+                   s * 1e9 / sh->n_lanes / sh->n_tokens);
+        }
+    }
+}
+
 static void bench_decode(const shape *sh, const options *opt, pleat_workers *workers) {
-    static lanes a[N_FORMATS];
-    static double seconds[N_FORMATS][N_VARIANTS][MAX_REPEATS], read[MAX_REPEATS];
+    static decode_results d;
     float q[64 * 128];
     pleat__rng rng = {3};
     for (size_t i = 0; i < 64 * 128; i++) q[i] = 4 * pleat__rng_f32(&rng) - 2;
@@ -261,39 +301,17 @@ static void bench_decode(const shape *sh, const options *opt, pleat_workers *wor
     const uint8_t *pool = NULL;
     for (size_t f = 0; f < N_FORMATS; f++) {
         if (!wants_format(opt, formats[f])) continue;
-        a[f] = lanes_make(sh, formats[f]);
-        pool = a[f].pool;
+        d.lanes[f] = lanes_make(sh, formats[f]);
+        pool = d.lanes[f].pool;
     }
     const uint64_t read_bytes = sh->pool_bytes ? sh->pool_bytes : 1u << 20;
-    for (uint32_t r = 0; r < opt->repeats && pool; r++) {
-        read[r] = read_gbs(pool, read_bytes, workers);
-        for (size_t f = 0; f < N_FORMATS; f++) {
-            for (size_t v = 0; v < N_VARIANTS && wants_format(opt, formats[f]); v++) {
-                if (!wants_variant(opt, &variants[v])) continue;
-                pleat__attn_dsp dsp;
-                pleat__attn_dsp_init(&dsp, variants[v].flags);
-                const bool scalar = variants[v].flags == 0 && r >= 3; /* slow: three repeats do */
-                seconds[f][v][r] = scalar ? seconds[f][v][1] : run_layers(&a[f], &dsp, &query, acc, workers);
-            }
-        }
+    for (uint32_t r = 0; r < opt->repeats; r++) {
+        d.read[r] = read_gbs(pool, read_bytes, workers);
+        time_variants(&d, opt, r, &query, acc, workers);
     }
-    const double read_median = median(read, opt->repeats);
-    printf("\ndecode, %s: %u query heads, %u KV heads, d %u, %u tokens, %u threads; plain read %.1f GB/s\n", sh->name,
-           sh->n_group * sh->n_lanes, sh->n_lanes, sh->head_dim, sh->n_tokens, pleat_workers_count(workers),
-           read_median);
-    printf("%-7s %-7s %9s %9s %8s %6s %13s\n", "format", "variant", "ms/layer", "min", "GB/s", "read", "ns/token/lane");
-    for (size_t f = 0; f < N_FORMATS; f++) {
-        if (!wants_format(opt, formats[f])) continue;
-        for (size_t v = 0; v < N_VARIANTS; v++) {
-            if (!wants_variant(opt, &variants[v])) continue;
-            const double s = median(seconds[f][v], opt->repeats) / a[f].n_layers;
-            const double gbs = (double)a[f].layer_bytes / s * 1e-9;
-            printf("k%uv%-4u %-7s %9.4f %9.4f %8.2f %5.0f%% %13.2f\n", formats[f].k_bits, formats[f].v_bits,
-                   variants[v].name, s * 1e3, seconds[f][v][0] / a[f].n_layers * 1e3, gbs, 100 * gbs / read_median,
-                   s * 1e9 / sh->n_lanes / sh->n_tokens);
-        }
-        lanes_free(&a[f]);
-    }
+    print_decode(sh, &d, opt, workers);
+    for (size_t f = 0; f < N_FORMATS; f++)
+        if (wants_format(opt, formats[f])) lanes_free(&d.lanes[f]);
     free(acc);
     free(acc_memory);
     free(query_memory);
@@ -337,6 +355,20 @@ static void bench_quant(uint32_t d, const options *opt) {
     }
 }
 
+/* True if the options name a variant that runs here and known formats only. */
+static bool names_are_known(const options *opt) {
+    bool runs = false;
+    for (size_t v = 0; v < N_VARIANTS; v++) runs = runs || wants_variant(opt, &variants[v]);
+    bool all = runs;
+    for (int i = 0; i < opt->n_formats; i++) {
+        const options one = {.n_formats = 1, .formats = opt->formats + i};
+        bool known = false;
+        for (size_t f = 0; f < N_FORMATS; f++) known = known || wants_format(&one, formats[f]);
+        all = all && known;
+    }
+    return all;
+}
+
 int main(int argc, char **argv) {
     options opt = {.n_threads = 0, .repeats = 9};
     int i = 1;
@@ -351,14 +383,20 @@ int main(int argc, char **argv) {
         else
             break;
     }
-    if (i < argc && argv[i][0] == '-') {
-        fprintf(stderr, "usage: bench_kernels [-t THREADS] [-r REPEATS] [-v VARIANT] [FORMAT...]\n");
-        return 2;
-    }
     opt.n_formats = argc - i;
     opt.formats = argv + i;
+    if ((i < argc && argv[i][0] == '-') || !names_are_known(&opt)) {
+        fprintf(stderr, "usage: bench_kernels [-t THREADS] [-r REPEATS] [-v VARIANT] [FORMAT...]\n"
+                        "variants: ref avx2 avx512 vnni, as the CPU has them; formats: f32 f16 k8v8 k8v4 k4v8 k4v4 "
+                        "k4v2 k2v2\n");
+        return 2;
+    }
     pleat_workers *workers;
-    if (pleat_workers_create(opt.n_threads, NULL, &workers) != PLEAT_OK) return 1;
+    const pleat_status status = pleat_workers_create(opt.n_threads, NULL, &workers);
+    if (status != PLEAT_OK) {
+        fprintf(stderr, "bench_kernels: %u threads: %s\n", opt.n_threads, pleat_status_str(status));
+        return 1;
+    }
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) bench_decode(&shapes[s], &opt, workers);
     bench_quant(64, &opt);
     bench_quant(128, &opt);

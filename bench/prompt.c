@@ -8,7 +8,7 @@
  *
  * Prints multiply-adds per second, counting only visible pairs of query and key (2*d each, and G heads), and, where the
  * machine has vector FMA, the fraction of the peak of independent FMAs measured in the same run.  The median of several
- * rounds.  DIMS and G are chosen as the models' have them.
+ * rounds; head dimensions d and groups G as models have them.
  */
 #include <math.h>
 #include <stdio.h>

@@ -6,7 +6,8 @@
  *
  * Rules
  *  1. Everything that is compared runs turn and turn about in one run; figures are medians.
- *  2. A cache has as many layers as it takes to outgrow the processor's caches, so each call reads from memory.
+ *  2. A cache has as many layers as it takes to outgrow the processor's caches, up to MAX_LAYERS, so each call reads from
+ *     memory.
  *  3. Keys, values and queries are normal variates, never zeros.
  *  4. bytes are those that must move: codes and metadata of the stored tokens of one layer.
  *  5. max_rel_err is |out - ref| / |ref| (L2, one query head), the worst of several heads, against float64 attention

@@ -80,8 +80,9 @@ static json_t *row_json(const evaluation *e, const eval_row *row) {
 static void write_json(evaluation *e) {
     json_t *rows = json_array();
     for (uint32_t i = 0; i < e->o->kv.n; i++) json_array_append_new(rows, row_json(e, &e->rows[i]));
-    output_json(&e->out, json_pack("{s:s, s:i, s:I, s:o}", "model", e->o->model, "samples", (int)e->set.n_samples,
-                                   "scored_tokens", (json_int_t)e->rows[0].n_scored, "rows", rows));
+    output_json(&e->out,
+                json_pack("{s:o, s:i, s:I, s:o}", "model", json_text(e->o->model), "samples", (int)e->set.n_samples,
+                          "scored_tokens", (json_int_t)e->rows[0].n_scored, "rows", rows));
 }
 
 static void put_row(table *t, const evaluation *e, const eval_row *row) {
@@ -132,8 +133,8 @@ static int prepare(evaluation *e, options *o) {
         e->rows[i].kv = o->kv.text[i];
     }
     int code = load_model(o, &e->l);
-    if (code == CLI_OK) code = output_open(&e->out, o);
     if (code == CLI_OK && o->tasks) code = tasks_load(&e->set, &e->l, o->tasks, o->samples);
+    if (code == CLI_OK) code = output_open(&e->out, o); /* last: it empties what -o names */
     return code;
 }
 

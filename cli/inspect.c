@@ -86,6 +86,10 @@ static uint32_t find_number(inspection *p, const char *key) {
 static void find_geometry(inspection *p) {
     pleat_cache_options *g = &p->geometry;
     pleat_cache_options_default(g);
+    if (!p->arch[0]) {
+        snprintf(p->missing, sizeof p->missing, "general.architecture");
+        return;
+    }
     p->n_ctx = find_number(p, "context_length");
     uint32_t head_dim = find_number(p, "attention.key_length");
     const uint32_t n_kv_heads = find_number(p, "attention.head_count_kv");
@@ -135,18 +139,12 @@ static double fraction_at(const inspection *p, pleat_spec spec, uint32_t n_token
 
 /* ---- JSON -------------------------------------------------------------------------------------- */
 
-/* Metadata may hold any bytes; JSON takes UTF-8 only. */
-static json_t *text_json(const char *text) {
-    json_t *s = json_string(text);
-    return s ? s : json_string("(not UTF-8)");
-}
-
 static json_t *metadata_json(const inspection *p) {
     json_t *all = json_object();
     char key[KEY_CAP], value[VALUE_CAP];
     for (uint64_t i = 0; i < p->info.n_metadata; i++)
         if (pleat_gguf_metadata(p->gguf, i, key, sizeof key, value, sizeof value) == PLEAT_OK)
-            json_object_set_new(all, key, text_json(value));
+            json_object_set_new(all, key, json_text(value));
     return all;
 }
 
@@ -176,10 +174,11 @@ static json_t *spec_json(const inspection *p, uint32_t i) {
 
 static json_t *inspection_json(const inspection *p) {
     const pleat_gguf_info *f = &p->info;
-    json_t *root = json_pack("{s:s, s:i, s:I, s:o, s:o, s:I, s:I, s:I, s:o}", "file", p->path, "gguf_version",
-                             (int)f->version, "bytes", (json_int_t)f->file_bytes, "architecture", text_json(p->arch),
-                             "name", text_json(p->name), "params", (json_int_t)f->n_params, "context",
-                             (json_int_t)p->n_ctx, "n_tensors", (json_int_t)f->n_tensors, "tensors", types_json(p));
+    json_t *root =
+        json_pack("{s:o, s:i, s:I, s:o, s:o, s:I, s:I, s:I, s:o}", "file", json_text(p->path), "gguf_version",
+                  (int)f->version, "bytes", (json_int_t)f->file_bytes, "architecture", json_text(p->arch), "name",
+                  json_text(p->name), "params", (json_int_t)f->n_params, "context", (json_int_t)p->n_ctx, "n_tensors",
+                  (json_int_t)f->n_tensors, "tensors", types_json(p));
     if (p->o->metadata) json_object_set_new(root, "metadata", metadata_json(p));
     if (p->geometry.n_layers) {
         json_t *kv = json_array();

@@ -56,6 +56,7 @@ int load_tokens(const loaded *l, const char *what, const char *text, size_t n_by
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     uint32_t cap = (uint32_t)(n_bytes / 2 + 16); /* a guess: text has about four bytes a token */
     *ids = cli_alloc(cap, sizeof **ids);
+    *n_tokens = 0; /* limits other than cap leave it */
     pleat_status status = pleat_model_tokenize(l->model, text, n_bytes, flags, *ids, cap, n_tokens, &err);
     if (status == PLEAT_E_LIMIT) {
         free(*ids);

@@ -6,6 +6,7 @@
  *
  * A command's name is one word or two (`bench attn`).  docs/CLI.md describes them all.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,6 +46,13 @@ static void print_help(FILE *f) {
     fprintf(f, "  %-12s %s\n", "help", "this text, or a command's: pleat help run");
     fprintf(f, "  %-12s %s\n", "--version", "version, build, and what was found on this machine");
     fprintf(f, "\nexit codes: 0 ok, 1 failed, 2 wrong usage, 130 interrupted\n");
+}
+
+/* The end of a command that has only printed: CLI_FAILED after a message if stdout did not take it. */
+static int finish_printing(void) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
+    cli_error("cannot write standard output: %s", strerror(errno));
+    return CLI_FAILED;
 }
 
 static void print_command_help(const command_row *row) {
@@ -88,12 +96,12 @@ static int help_command(int argc, char **argv) {
     int n_words;
     if (argc == 2) {
         print_help(stdout);
-        return CLI_OK;
+        return finish_printing();
     }
     const command_row *row = find_command(argc, argv, 2, &n_words);
     if (!row) return unknown_command(argc, argv, 2);
     print_command_help(row);
-    return CLI_OK;
+    return finish_printing();
 }
 
 static int call(const command_row *row, int argc, char **argv, int first) {
@@ -103,7 +111,7 @@ static int call(const command_row *row, int argc, char **argv, int first) {
     if (code != CLI_OK) return code;
     if (o.help) {
         print_command_help(row);
-        return CLI_OK;
+        return finish_printing();
     }
     return row->fn(&o);
 }
@@ -118,7 +126,7 @@ int main(int argc, char **argv) {
         return help_command(argc, argv);
     if (!strcmp(argv[1], "--version")) {
         print_version(stdout);
-        return CLI_OK;
+        return finish_printing();
     }
     const command_row *row = find_command(argc, argv, 1, &n_words);
     return row ? call(row, argc, argv, 1 + n_words) : unknown_command(argc, argv, 1);

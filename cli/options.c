@@ -154,7 +154,7 @@ static void options_default(options *o) {
 
 static int bad_number(const char *flag, const char *text, const option_row *row) {
     const char *kind = row->kind == KIND_F32 ? "number" : "whole number";
-    cli_error("%s: '%s' is not a %s between %.9g and %.9g", flag, text, kind, row->min, row->max);
+    cli_error("%s: '%s' is not a %s between %.10g and %.10g", flag, text, kind, row->min, row->max);
     return CLI_USAGE;
 }
 

@@ -10,10 +10,29 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#include "utf8.h"
+
+/* The file that the command reads and -o names too, or NULL: it would be emptied, and a mapped model with it. */
+static const char *input_to_overwrite(const options *o) {
+    const char *const inputs[] = {o->model, o->operand, o->file, o->tasks, o->text};
+    struct stat target, input;
+    if (!o->output || stat(o->output, &target) != 0 || !S_ISREG(target.st_mode)) return NULL;
+    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
+        if (inputs[i] && stat(inputs[i], &input) == 0 && input.st_dev == target.st_dev && input.st_ino == target.st_ino)
+            return inputs[i];
+    return NULL;
+}
 
 int output_open(output *out, const options *o) {
     out->format = o->format;
     out->path = o->output;
+    out->is_incomplete = 0;
+    if (input_to_overwrite(o)) {
+        cli_error("cannot write %s: it is the same file as %s, which is read", o->output, input_to_overwrite(o));
+        return CLI_FAILED;
+    }
     out->file = o->output ? fopen(o->output, "wb") : stdout;
     if (out->file) return CLI_OK;
     cli_error("cannot write %s: %s", o->output, strerror(errno));
@@ -25,15 +44,31 @@ int output_close(output *out) {
     const int bad = fflush(out->file) != 0 || ferror(out->file);
     const int bad_close = out->path && fclose(out->file) != 0;
     out->file = NULL;
-    if (!bad && !bad_close) return CLI_OK;
+    if (!bad && !bad_close) return out->is_incomplete ? CLI_FAILED : CLI_OK;
     cli_error("cannot write %s: %s", out->path ? out->path : "standard output", strerror(errno));
     return CLI_FAILED;
 }
 
 void output_json(output *out, json_t *root) {
+    if (!root) {
+        cli_error("cannot put the result into JSON");
+        out->is_incomplete = 1;
+        return;
+    }
     json_dumpf(root, out->file, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     fputc('\n', out->file);
     json_decref(root);
+}
+
+json_t *json_text(const char *text) {
+    const size_t n = strlen(text);
+    utf8_stream stream = {.n_held = 0};
+    char *valid = cli_alloc(UTF8_STREAM_CAP(n), 1);
+    size_t n_valid = utf8_stream_put(&stream, text, n, valid);
+    n_valid += utf8_stream_end(&stream, valid + n_valid);
+    json_t *s = json_stringn(valid, n_valid);
+    free(valid);
+    return s;
 }
 
 json_t *json_number(double v) { return isfinite(v) ? json_real(v) : json_null(); }
@@ -106,6 +141,11 @@ static int is_figures(const table *t, uint32_t col) {
     return n_rows(t) > 1;
 }
 
+/* Text of a file may hold line ends and escape sequences: none of them moves the cursor. */
+static void write_terminal_cell(const char *s, FILE *f) {
+    for (; *s; s++) fputc(*s == '\n' || *s == '\t' ? ' ' : iscntrl((unsigned char)*s) ? '?' : *s, f);
+}
+
 static void write_terminal(const table *t, FILE *f) {
     for (uint32_t row = 0; row < n_rows(t); row++) {
         for (uint32_t col = 0; col < t->n_cols; col++) {
@@ -114,7 +154,9 @@ static void write_terminal(const table *t, FILE *f) {
                 if (width_of(cell(t, r, col)) > width) width = width_of(cell(t, r, col));
             const char *s = cell(t, row, col);
             const int pad = width - width_of(s), right = is_figures(t, col), last = col + 1 == t->n_cols;
-            fprintf(f, "%s%*s%s%*s", col ? "  " : "", right ? pad : 0, "", s, right || last ? 0 : pad, "");
+            fprintf(f, "%s%*s", col ? "  " : "", right ? pad : 0, "");
+            write_terminal_cell(s, f);
+            fprintf(f, "%*s", right || last ? 0 : pad, "");
         }
         fputc('\n', f);
     }

@@ -18,6 +18,7 @@ typedef struct output {
     FILE *file;
     const char *path; /* NULL: stdout */
     out_format format;
+    int is_incomplete; /* something could not be printed, and a message has said so */
 } output;
 
 /* Open what -o names.  CLI_OK, or CLI_FAILED after a message. */
@@ -26,8 +27,12 @@ int output_open(output *out, const options *o);
 /* Flush and close; CLI_FAILED after a message if not every byte could be written. */
 int output_close(output *out);
 
-/* Print `root` as indented JSON and a newline, and drop the reference to it. */
+/* Print `root` as indented JSON and a newline, and drop the reference to it.  NULL, what jansson makes of values that it
+ * cannot hold, is an error that output_close() reports. */
 void output_json(output *out, json_t *root);
+
+/* A JSON text of any bytes: what is no UTF-8 becomes U+FFFD. */
+json_t *json_text(const char *text);
 
 /* A JSON number, or null when v is not finite, which JSON cannot say. */
 json_t *json_number(double v);

@@ -60,7 +60,7 @@ static void catch_interrupt(void) {
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_interrupt;
-    action.sa_flags = (int)SA_RESETHAND;
+    action.sa_flags = (int)(SA_RESETHAND | SA_RESTART); /* a write that is interrupted would lose text */
     sigaction(SIGINT, &action, NULL);
 }
 

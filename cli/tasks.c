@@ -4,6 +4,7 @@
  */
 #include "tasks.h"
 
+#include <ctype.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,6 +136,11 @@ static int read_line(task_set *set, const place *at, const loaded *l, const char
     return ok;
 }
 
+static int is_blank(const char *line, size_t n) {
+    while (n > 0 && isspace((unsigned char)line[n - 1])) n--;
+    return n == 0;
+}
+
 /* <|im_end|>'s id, or -1 when the model has none. */
 static pleat_token find_end(const loaded *l) {
     static const char text[] = "<|im_end|>";
@@ -157,7 +163,7 @@ int tasks_load(task_set *set, const loaded *l, const char *path, uint32_t per_ta
         const char *newline = memchr(text + start, '\n', n_bytes - start);
         const size_t n = newline ? (size_t)(newline - (text + start)) : n_bytes - start;
         at.line++;
-        if (n) ok = read_line(set, &at, l, text + start, n, per_task);
+        if (!is_blank(text + start, n)) ok = read_line(set, &at, l, text + start, n, per_task);
         start += n + 1;
     }
     free(text);

@@ -88,8 +88,8 @@ PLEAT_API pleat_status pleat_cache_begin(pleat_cache *cache, const pleat_cache_i
  * Rows are the items' new tokens in order, T of them in all.
  *   q    [T][n_q_heads][head_dim] f32      k, v   [T][n_kv_heads][head_dim] f32, positions applied
  *   out  [T][n_q_heads][head_dim] f32; may be q
- * 16-bit and quantised formats clamp values to the largest f16, 65504.  PLEAT_E_RANGE when a value is NaN or not below 2^48 in
- * magnitude: nothing was stored; the step goes on, or is cancelled. */
+ * 16-bit and quantised formats clamp values to the largest f16, 65504.  PLEAT_E_RANGE when a value is NaN or not below
+ * 2^48 in magnitude: nothing was stored; the step goes on, or is cancelled. */
 PLEAT_API pleat_status pleat_cache_attend(pleat_cache *cache, uint32_t layer, const float *q, const float *k,
                                           const float *v, float *out);
 
@@ -105,7 +105,7 @@ PLEAT_API pleat_status pleat_cache_cancel(pleat_cache *cache);
 /* Attend with one query position per sequence to all that is stored, and store nothing.  Outside a step.
  *   q, out  [n_seqs][n_q_heads][head_dim] f32     lse  [n_seqs][n_q_heads] natural log-sum-exp of the
  * scaled logits, or NULL.  A sequence may stand more than once.  n_seqs <= max_seqs; an empty sequence is
- * PLEAT_E_STATE. */
+ * PLEAT_E_STATE; q as in pleat_cache_attend(), or PLEAT_E_RANGE. */
 PLEAT_API pleat_status pleat_cache_read(pleat_cache *cache, uint32_t layer, const pleat_seq *seqs, uint32_t n_seqs,
                                         const float *q, float *out, float *lse);
 

@@ -20,8 +20,8 @@ extern "C" {
 PLEAT_API const char *pleat_version(void);
 
 /* One line that says what this build holds and what it found on this machine, e.g.
- * "oneDNN 2.6.3; cpu: avx2 avx512 vnni; cuda: off".  Static storage, made on the first call;
- * CPU features that pleat_cpu_mask() removed are left out.  Not thread-safe on its first call. */
+ * "prompts: oneDNN 2.6.3; cpu: avx2 avx512 vnni; cuda: not in this build".  CPU features that pleat_cpu_mask() removed
+ * are left out.  Static storage, written anew by each call: not thread-safe. */
 PLEAT_API const char *pleat_build_info(void);
 
 #ifdef __cplusplus

@@ -36,7 +36,7 @@ uint64_t pleat__attn_query_bytes(uint32_t n_group, uint32_t head_dim) {
     pleat__attn_query query = {.n_group = n_group, .head_dim = head_dim};
     pleat__arena arena = {0};
     lay_out_query(&query, &arena);
-    return (arena.used_bytes + PLEAT__ALIGN - 1) & ~(uint64_t)(PLEAT__ALIGN - 1);
+    return arena.used_bytes;
 }
 
 /* Round x, |x| < 2^22, to the nearest integer, ties to even. */
@@ -54,7 +54,7 @@ static void make_limbs(pleat__attn_query *query, uint32_t head) {
     const float inverse = top > 0 ? steps / top : 0;
     query->step[head] = 0;
     query->sum[head] = 0;
-    const bool usable = top > 0 && inverse <= 0x1p126f; /* a top below 2^-112 is as good as zero */
+    const bool usable = top > 0 && inverse <= 0x1p126f; /* a top below 2^-111 is as good as zero */
     int32_t sum = 0;
     for (uint32_t i = 0; i < d; i++) {
         const int32_t code = usable ? round_to_int(x[i] * inverse) : 0;
@@ -89,7 +89,7 @@ uint64_t pleat__attn_acc_bytes(uint32_t n_group, uint32_t head_dim) {
     pleat__attn_acc acc;
     pleat__arena arena = {0};
     lay_out_acc(&acc, &arena, n_group, head_dim);
-    return (arena.used_bytes + PLEAT__ALIGN - 1) & ~(uint64_t)(PLEAT__ALIGN - 1);
+    return arena.used_bytes;
 }
 
 void pleat__attn_acc_view(pleat__attn_acc *acc, void *memory, uint32_t n_group, uint32_t head_dim) {

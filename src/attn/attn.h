@@ -10,14 +10,16 @@
  *
  * Prompt: a block of consecutive query positions against the past (all visible) and the chunk itself (causal).
  *
- * Logits are kept in units of log2: logit2 = scale * log2(e) * q.k, so that exp2 serves.  An accumulator after slots S is
+ * Logits are kept in units of log2: logit2 = scale * log2(e) * q.k, so that exp2 serves.  An accumulator after slots S
+ * is
  *     m[g] = max over S of logit2     l[g] = sum of 2^(logit2 - m[g])     o[g][:] = sum of 2^(logit2 - m[g]) * v'
- * and empty is m = -infinity, l = 0, o = 0.  Dead slots (position -1 in a tracked page) and slots past n_slots count nothing.
+ * and empty is m = -infinity, l = 0, o = 0.  Dead slots (position -1 in a tracked page) and slots past n_slots count
+ * nothing.
  *
- * Error of decode against float64 on the dequantised k', v': <= 3e-4 relative in norm for quantised formats (queries and
- * attention weights are two 8-bit limbs, 16 bits together), <= 2e-6 for f32 and f16; prompt <= 2e-6 for all (it dequantises).
- * Kernels neither allocate nor keep state.  Variants may differ in their last bits; one variant gives the same bits for the
- * same range, always.
+ * Error of decode against float64 on the dequantised k', v': <= 3e-4 relative in norm for quantised formats (queries
+ * and attention weights are two 8-bit limbs, 16 bits together), <= 2e-6 for f32 and f16; prompt <= 2e-6 for all (it
+ * dequantises).  Kernels neither allocate nor keep state.  Variants may differ in their last bits; one variant gives
+ * the same bits for the same range, always.
  */
 #ifndef PLEAT_ATTN_ATTN_H
 #define PLEAT_ATTN_ATTN_H
@@ -67,8 +69,9 @@ void pleat__attn_merge(pleat__attn_acc *acc, const pleat__attn_acc *other, uint3
 /* out [G][d] = o/l (zeros when l is 0); lse2 [G] = m + log2(l), may be NULL. */
 void pleat__attn_finish(const pleat__attn_acc *acc, uint32_t n_group, uint32_t head_dim, float *out, float *lse2);
 
-/* Attention received in decode: for slots [slot_from, slot_to) of a tracked run, add max over g of 2^(logits[g][s] - lse2[g])
- * to the page's score of slot s.  (LeanKV: significance is the mean received, max over the group.) */
+/* Attention received in decode: for slots [slot_from, slot_to) of a tracked run, which are as for decode, add max
+ * over g of 2^(logits[g][s] - lse2[g]) to the page's score of slot s.  (LeanKV: significance is the mean received, max
+ * over the group.) */
 typedef void (*pleat__attn_received_fn)(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to,
                                         const float *logits, size_t logits_stride, const float *lse2, uint32_t n_group);
 
@@ -86,8 +89,8 @@ typedef struct pleat__attn_prompt {
     float *out;      /* likewise; may be q itself: rows are read before they are written */
     size_t out_stride;
     float *lse2; /* [n_queries][n_group], or NULL */
-    /* Attention received: NULL, or one f32 per slot to which the sum over the block's queries of the max over g of the weight is
-     * added; only later queries count (a token's attention to itself is left out: methods.md, section 1). */
+    /* Attention received: NULL, or one f32 per slot to which the sum over the block's queries of the max over g of the
+     * weight is added; only later queries count (a token's attention to itself is left out). */
     float *received_past_high;
     float *received_past_low;
     float *received_self;

@@ -166,6 +166,15 @@ static inline void pleat__decode_skip_group(const pleat__tile_group *g, uint32_t
     }
 }
 
+/* Add each head's bias, the range's sum of weight * middle, to its o. */
+static inline void pleat__decode_add_bias(pleat__attn_acc *acc, const float *bias, uint32_t n_group,
+                                          uint32_t head_dim) {
+    for (uint32_t h = 0; h < n_group; h++) {
+        float *o = acc->o + (size_t)h * head_dim;
+        for (uint32_t i = 0; i < head_dim; i++) o[i] += bias[h];
+    }
+}
+
 /* Heads in the next block when `left` remain. */
 static inline uint32_t pleat__decode_block_heads(uint32_t left) { return left >= 4 ? 4 : left >= 2 ? 2 : 1; }
 

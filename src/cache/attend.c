@@ -2,8 +2,8 @@
  *
  * attend.c: one layer of a step: new keys and values into pages, attention over pages.
  *
- * Two parallel loops at most.  The first, for prompt chunks only, writes each head's chunk into its pages and, as exact f32
- * tiles, into the staging buffer.  The second computes attention by units (internal.h).  The unit of a single token
+ * Two parallel loops at most.  The first, for prompt chunks only, writes each head's chunk into its pages and, as exact
+ * f32 tiles, into the staging buffer.  The second computes attention by units (internal.h).  The unit of a single token
  * that holds the lane's last slot stores the token first; no other unit reads that page.
  */
 #include <math.h>

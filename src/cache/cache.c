@@ -71,8 +71,8 @@ uint32_t pleat__cache_split_slots(const pleat_cache *cache, uint32_t n_slots) {
 
 uint32_t pleat__cache_block_queries(const pleat_cache *cache) { return PLEAT__PROMPT_ROWS / cache->n_group; }
 
-/* Tiles that prompt chunks of one step can fill in the staging buffer, for each head: each of up to max_seqs items of two or
- * more tokens ends in a tile that may be part empty. */
+/* Tiles that prompt chunks of one step can fill in the staging buffer, for each head: each of up to max_seqs items of
+ * two or more tokens ends in a tile that may be part empty. */
 static uint64_t stage_tiles_cap(const pleat_cache_options *opt) {
     return opt->step_tokens / PLEAT__TILE + pleat__min_u32(opt->max_seqs, opt->step_tokens / 2 + 1) + 1;
 }
@@ -133,6 +133,22 @@ static pleat_status count_pages(const pleat_cache *c, uint32_t *n_pages, pleat_e
     return PLEAT_OK;
 }
 
+/* Allocate the block and the pages, and lay the block out. */
+static pleat_status take_memory(pleat_cache *c, uint32_t n_pages, pleat_error *err) {
+    pleat__arena arena = {0};
+    carve(c, n_pages, &arena);
+    c->block_bytes = arena.used_bytes;
+    c->pages_bytes = (uint64_t)n_pages * c->page_bytes;
+    if (!arena.overflow) c->block = pleat__alloc_zero(&c->al, 1, c->block_bytes);
+    if (c->block) c->pages = pleat__alloc(&c->al, 1, c->pages_bytes);
+    PLEAT_FAIL_IF(!c->pages, err, PLEAT_E_MEMORY, PLEAT_NOWHERE,
+                  "cache: out of memory: %llu bytes of pages and %llu of tables and workspace",
+                  (unsigned long long)c->pages_bytes, (unsigned long long)c->block_bytes);
+    arena = (pleat__arena){.base = c->block, .cap_bytes = c->block_bytes};
+    carve(c, n_pages, &arena);
+    return PLEAT_OK;
+}
+
 pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **out, pleat_error *err) {
     PLEAT_FAIL_IF(!opt || !out, err, PLEAT_E_ARG, PLEAT_NOWHERE, "cache: no options or no place for the result");
     const pleat_allocator al = pleat__allocator_or_default(opt->allocator);
@@ -142,22 +158,8 @@ pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **ou
     uint32_t n_pages = 0;
     pleat_status status = derive(c, opt, err);
     if (status == PLEAT_OK) status = count_pages(c, &n_pages, err);
+    if (status == PLEAT_OK) status = take_memory(c, n_pages, err);
     if (status != PLEAT_OK) goto fail;
-
-    pleat__arena arena = {0};
-    carve(c, n_pages, &arena);
-    c->block_bytes = arena.used_bytes;
-    c->pages_bytes = (uint64_t)n_pages * c->page_bytes;
-    status = PLEAT_E_MEMORY;
-    if (arena.overflow || !(c->block = pleat__alloc_zero(&al, 1, c->block_bytes)) ||
-        !(c->pages = pleat__alloc(&al, 1, c->pages_bytes))) {
-        pleat__error_set(err, status, PLEAT_NOWHERE,
-                         "cache: out of memory: %llu bytes of pages and %llu of tables and workspace",
-                         (unsigned long long)c->pages_bytes, (unsigned long long)c->block_bytes);
-        goto fail;
-    }
-    arena = (pleat__arena){.base = c->block, .cap_bytes = c->block_bytes};
-    carve(c, n_pages, &arena);
     pleat__os_advise_huge(c->pages, c->pages_bytes);
     pleat__pool_init(&c->pool);
     for (uint64_t i = 0; i < stage_tiles_cap(opt); i++) c->stage_ids[i].v = (uint32_t)i;

@@ -9,10 +9,10 @@
  *     idle ──begin──> in step ──attend, store──> in step ──end──> idle       lengths grow at end
  *       <──────────────cancel─────────────┘                                  pages go back
  *
- * In a step the tables already hold the new tokens' pages while lane.n_slots and seq.n_tokens are still those before it.
+ * In a step the tables already hold the new tokens' pages while lane.n_slots and seq.n_tokens are still those before.
  *
- * Work of a step's layer is cut into units by the sequences' own lengths alone, so that neither the thread count nor the
- * neighbours change a result:
+ * Work of a step's layer is cut into units by the sequences' own lengths alone, so that neither the thread count nor
+ * the neighbours change a result:
  *
  *     prompt item   (head, block of query positions), after all its heads are staged
  *     single token  (head, split of the lane's slots); whoever finishes a lane last merges its splits in order
@@ -26,8 +26,8 @@
 #include "page/plan.h"
 #include "pleat/cache.h"
 
-/* A lane of n slots is cut into ceil(n / SPLIT_TOKENS) splits of whole pages, at most MAX_SPLITS.  A split costs one more
- * query preparation and merge (below 1 % at 1024 tokens); 16 of them feed 16 threads from a single lane. */
+/* A lane of n slots is cut into ceil(n / SPLIT_TOKENS) splits of whole pages, at most MAX_SPLITS.  A split costs one
+ * more query preparation and merge (below 1 % at 1024 tokens); 16 of them feed 16 threads from a single lane. */
 #define PLEAT__SPLIT_TOKENS 1024u
 #define PLEAT__MAX_SPLITS 16u
 
@@ -56,7 +56,7 @@ typedef struct pleat__step_item {
 
 struct pleat_cache {
     pleat_allocator al;
-    pleat_cache_options opt; /* zeros replaced */
+    pleat_cache_options opt; /* as given */
     uint32_t n_group;        /* query heads per KV head */
     float scale;
     uint32_t n_lanes; /* of a sequence: n_layers * n_kv_heads; lane = layer * n_kv_heads + head */

@@ -2,7 +2,7 @@
  *
  * spec.c: the KV spec: parsing, printing, llama.cpp's aliases.  The grammar is in pleat/spec.h.
  *
- * `formats` is the whole vocabulary so far: a new kind of cache is one more table, tried by parse_stage().
+ * `formats` is the whole vocabulary so far.
  */
 #include <stdio.h>
 #include <string.h>

@@ -5,8 +5,9 @@
  * begin checks every item against its limits, plans the pages of all lanes of all items, and commits only if all fit.
  */
 #include "cache/internal.h"
+#include "core/error.h"
 
-/* Fill c->items from the caller's.  Touches nothing that outlives a failed begin. */
+/* Fill c->items from the caller's.  A failure leaves no trace but in step ids, which tell nothing outside. */
 static pleat_status read_items(pleat_cache *c, const pleat_cache_item *items, uint32_t n_items) {
     uint64_t n_rows = 0;
     c->step_id++;
@@ -48,8 +49,7 @@ void pleat__cache_number_units(pleat_cache *c) {
 pleat_status pleat_cache_begin(pleat_cache *c, const pleat_cache_item *items, uint32_t n_items) {
     if (!c || !items || n_items == 0 || n_items > c->opt.max_seqs) return PLEAT_E_ARG;
     if (c->in_step) return PLEAT_E_STATE;
-    const pleat_status status = read_items(c, items, n_items);
-    if (status != PLEAT_OK) return status;
+    PLEAT_TRY(read_items(c, items, n_items));
     pleat__plan_begin(&c->plan);
     for (uint32_t i = 0; i < n_items; i++)
         pleat__plan_add(&c->plan, &c->items[i].seq->table, c->items[i].n_new, c->layout.tokens);

@@ -3,7 +3,8 @@
  * half.h: 16-bit floats as integers: IEEE binary16 (f16) and bfloat16 (bf16), converted to and from f32.
  *
  * Rounding is to nearest, ties to even.  f16 overflow gives infinity, as the hardware's conversion does; whoever
- * stores values clamps to PLEAT__F16_MAX first.  Bit for bit what VCVTPS2PH and VCVTPH2PS give (tests/check/test_core.c).
+ * stores values clamps to PLEAT__F16_MAX first.  Bit for bit what VCVTPS2PH and VCVTPH2PS give, NaN included
+ * (tests/check/test_core.c).
  */
 #ifndef PLEAT_CORE_HALF_H
 #define PLEAT_CORE_HALF_H

@@ -68,7 +68,8 @@ static inline void cpu_pause(void) {
 #endif
 }
 
-/* Take and run units until none is open.  Whoever has taken one may read the loop: it cannot end before the unit returns. */
+/* Take and run units until none is open.  Whoever has taken one may read the loop: it cannot end before the unit
+ * returns. */
 static void run_units(pleat_workers *team, uint32_t worker) {
     uint64_t open = atomic_load_explicit(&team->open, memory_order_acquire);
     while ((uint32_t)open != 0) {

@@ -3,7 +3,7 @@
  * engine.c: a model on a cache, one step at a time.
  *
  *     step:  check items ── cache begin ── forward pass (which calls cache attend) ── cache end
- *              E_ARG, E_LIMIT   AGAIN            cannot fail
+ *              E_ARG, E_LIMIT  AGAIN, E_LIMIT   E_RANGE: cache cancel                 cannot fail
  *
  * The engine owns a cache and a forward pass made for the same step size.  Which requests share a step is the caller's
  * choice (and later the scheduler's).
@@ -90,6 +90,7 @@ pleat_status pleat_engine_create(const pleat_model *model, const pleat_engine_op
     e->al = al;
     e->model = model;
     e->opt = *opt;
+    e->opt.allocator = &e->al; /* the caller's may be gone when the options are asked for */
     pleat_model_get_info(model, &e->info);
     pleat_status status = complete_options(&e->opt, &e->info, err);
     if (status == PLEAT_OK) status = create_parts(e, err);

@@ -12,7 +12,8 @@ static _Atomic uint32_t allowed_flags = ~0u;
 #if PLEAT_X86
 #include <cpuid.h>
 
-/* Clang 14 has no name for it in __builtin_cpu_supports(); that AVX2 is supported tells that its registers are saved. */
+/* Clang 14 has no name for it in __builtin_cpu_supports(); that AVX2 is supported tells that its registers are
+ * saved. */
 static bool has_f16c(void) {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);

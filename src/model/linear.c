@@ -79,8 +79,7 @@ static void flush(const pleat__linear_job *job, const block *b, batch *waiting) 
     waiting->n = 0;
 }
 
-/* Add a span's rows to the batch, calling the kernel each time it is full: weights read for one serve all of a batch.
- * */
+/* Add a span's rows to the batch and call the kernel each time it is full: weights are read once for a batch. */
 static void push_span(const pleat__linear_job *job, const block *b, uint32_t s, batch *waiting) {
     const float *x = span_x(job, s, b->part->w);
     float *y = span_y(job, s, b->part);

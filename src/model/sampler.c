@@ -16,9 +16,8 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/rng.h"
+#include "model/vocab.h"
 #include "pleat/model.h"
-
-#define MAX_VOCAB (1u << 24)
 
 typedef struct candidate {
     float logit;
@@ -152,8 +151,8 @@ void pleat_sampler_options_default(pleat_sampler_options *opt) {
 static pleat_status check_options(const pleat_sampler_options *opt, uint32_t n_vocab, pleat_error *err) {
     PLEAT_FAIL_IF(!opt || opt->size_bytes != sizeof *opt, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "options not made by pleat_sampler_options_default()");
-    PLEAT_FAIL_IF(n_vocab < 1 || n_vocab > MAX_VOCAB, err, PLEAT_E_ARG, PLEAT_NOWHERE,
-                  "a vocabulary of %u tokens, 1 to %u are allowed", n_vocab, MAX_VOCAB);
+    PLEAT_FAIL_IF(n_vocab < 1 || n_vocab > PLEAT__MAX_VOCAB, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "a vocabulary of %u tokens, 1 to %u are allowed", n_vocab, PLEAT__MAX_VOCAB);
     PLEAT_FAIL_IF(!(opt->temperature >= 0) || !isfinite(opt->temperature), err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "temperature %g is not a finite number >= 0", (double)opt->temperature);
     PLEAT_FAIL_IF(!(opt->top_p > 0 && opt->top_p <= 1), err, PLEAT_E_ARG, PLEAT_NOWHERE,

@@ -3,12 +3,12 @@
  * plan.h: one step's page needs of many lanes, decided before anything is touched.
  *
  *     pleat__plan_begin
- *         pleat__plan_add(table, n_high)...          per table: each lane's need, const
+ *         pleat__plan_add(table, n_new)...           per table: each lane's need, const
  *     pleat__plan_fits                               exclusive prefix sum over lanes; does the pool have enough?
  *     pleat__plan_commit                             cannot fail: lane i takes the pages from offset[i] on
  *
- * The plan is const towards pools and tables; a plan that does not fit is forgotten and has cost nothing.  Ids depend on
- * the order of the tables and lanes alone, so they are the same for any thread count (and on any device).
+ * The plan is const towards pools and tables; a plan that does not fit is forgotten and has cost nothing.  Ids depend
+ * on the order of the tables and lanes alone, so they are the same for any thread count (and on any device).
  * LeanKV, section 5.3: planning, coordination, commit.
  */
 #ifndef PLEAT_PAGE_PLAN_H
@@ -34,8 +34,8 @@ void pleat__plan_carve(pleat__plan *plan, uint32_t part_cap, uint32_t lane_cap, 
 
 static inline void pleat__plan_begin(pleat__plan *plan) { plan->n_parts = plan->n_lanes = 0; }
 
-/* Each lane of `table` will hold n_new more slots on its high side, in pages of page_tokens.  The caller has checked that the rows have
- * room and that the caps hold. */
+/* Each lane of `table` will hold n_new more slots on its high side, in pages of page_tokens.  The caller has checked
+ * that the rows have room and that the caps hold. */
 void pleat__plan_add(pleat__plan *plan, pleat__table *table, uint32_t n_new, uint32_t page_tokens);
 
 /* Turn needs into offsets.  True if the pool has enough free pages. */

@@ -9,8 +9,9 @@
  *     ring  ...  | f f f f f f f |  - - - - - - - ...          f: free id, -: stale (the page is in use)
  *                | <- n_free ->  |
  *
- * So any number of lanes can take pages at once: an exclusive prefix sum over their counts gives each lane its offset from
- * start, and likewise from end for giving back (LeanKV, sections 5.2 and 5.3).  The ids depend on the order of lanes alone.
+ * So any number of lanes can take pages at once: an exclusive prefix sum over their counts gives each lane its offset
+ * from start, and likewise from end for giving back (LeanKV, sections 5.2 and 5.3).  The ids depend on the order of
+ * lanes alone.
  *
  *     (1) end = (start + n_free) mod n_pages
  *     (2) the free cells hold distinct ids, and exactly those with refs[id] = 0
@@ -42,7 +43,7 @@ void pleat__pool_init(pleat__pool *pool);
 
 static inline uint32_t pleat__pool_used(const pleat__pool *pool) { return pool->n_pages - pool->n_free; }
 
-/* Cell of the ring `offset` after start; offset < 2 * n_pages. */
+/* Cell of the ring `offset` after start; offset <= n_pages. */
 static inline uint32_t pleat__pool_cell(const pleat__pool *pool, uint64_t offset) {
     const uint64_t i = pool->start + offset;
     return (uint32_t)(i < pool->n_pages ? i : i - pool->n_pages);

@@ -12,8 +12,9 @@
  *     (2) left  = ceil(high slots / tokens per high page)
  *     (3) right = ceil(low slots / tokens per low page)
  *
- * row_len is ceil(max_tokens / tokens per high page) + 2.  The paper's row, without the + 2, overflows: with 2 high or 4 low
- * tokens a page and 8 tokens, 7 high and 1 low need 4 + 1 pages; and a lane may hold one page more while it compacts.
+ * row_len is ceil(max_tokens / tokens per high page) + 2.  The paper's row, without the + 2, overflows: with 2 high or
+ * 4 low tokens a page and 8 tokens, 7 high and 1 low need 4 + 1 pages; and a lane may hold one page more while it
+ * compacts.
  */
 #ifndef PLEAT_PAGE_TABLE_H
 #define PLEAT_PAGE_TABLE_H
@@ -51,8 +52,8 @@ static inline pleat__page_id *pleat__table_cell(const pleat__table *table, uint3
     return side == PLEAT__HIGH ? row + idx : row + table->row_len - 1 - idx;
 }
 
-/* Count the references that this table holds: refs[id] += 1 for each cell in use.  False when a row breaks (1) or a cell holds an
- * id >= n_pages. */
+/* Count the references that this table holds: refs[id] += 1 for each cell in use.  False when a row breaks (1) or a
+ * cell holds an id >= n_pages. */
 bool pleat__table_count_refs(const pleat__table *table, uint32_t n_pages, uint32_t *refs);
 
 #endif

@@ -17,7 +17,7 @@ uint64_t pleat_format_token_bytes(pleat_format format, uint32_t head_dim) {
     return (bits + 7) / 8 + (pleat__format_is_quantised(format) ? 8 : 0);
 }
 
-/* Append a segment of `bytes`, which fit 40 bits, and return its offset. */
+/* Append a segment and return its offset, which is right while *end stays below 2^32. */
 static uint32_t append_segment(uint64_t *end, uint64_t bytes) {
     const uint64_t off = (*end + PLEAT__ALIGN - 1) & ~(uint64_t)(PLEAT__ALIGN - 1);
     *end = off + bytes;

@@ -11,7 +11,7 @@
  * before quantising is ours.)
  *
  * A tile's slots are filled from the first.  Storing into slot 0 of a tile clears the whole tile before, metadata,
- * scores and positions (to -1) included, so the unused rest of a tile always reads as zeros: kernels may load it and
+ * scores and positions (to -1) included, so the unused rest of a tile holds only finite values: kernels may load it and
  * mask afterwards without meeting NaN.
  *
  * All variants give the same bytes.
@@ -27,7 +27,7 @@
 typedef void (*pleat__quant_store_fn)(const pleat__page_layout *layout, uint8_t *page, uint32_t slot, uint32_t n,
                                       const float *k, const float *v, size_t stride);
 
-/* Dequantise one tile to f32: keys as [head_dim][16 tokens], values as [16 tokens][head_dim]; out is 64-byte aligned. */
+/* Dequantise one tile to f32: keys as [head_dim][16 tokens], values as [16 tokens][head_dim]; out is aligned to 64. */
 typedef void (*pleat__quant_load_fn)(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out);
 
 typedef struct pleat__quant_dsp {

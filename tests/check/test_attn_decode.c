@@ -470,6 +470,29 @@ static void test_continue(void) {
     }
 }
 
+/* The largest logits that a cache lets in, of either sign, and all equal: the mean of the values. */
+static void test_largest_logits(void) {
+    for (size_t i = 0; i < 2 * CHECK_COUNT(formats); i++) {
+        lane a;
+        lane_init(&a, formats[i / 2], 512, 32, 40, false);
+        a.scale = 65536;
+        check_fill_normal(values, 40 * 512);
+        for (uint32_t j = 0; j < 40 * 512; j++) keys[j] = 0.99f * PLEAT__VALUE_MAX;
+        for (uint32_t j = 0; j < 3 * 512; j++) query_in[j] = (i % 2 ? 0.99f : -0.99f) * PLEAT__VALUE_MAX;
+        lane_store(&a, 0);
+        compute_exact(&a, 3, 0, 40);
+        FOR_EACH_VARIANT(v) {
+            describe(v, &a, 3, i % 2 ? "largest logits" : "lowest logits");
+            run_variant(v, &a, 3, 0, 40, false);
+            for (uint32_t g = 0; g < 3; g++) {
+                CHECK(error_of(g, 512) <= (is_exact_format(&a, v) ? 2e-6 : 3e-4) * want.out_norm[g]);
+                CHECK_NEAR((double)got.lse2[g], want.lse2[g], 1e-4 * fabs(want.lse2[g]));
+            }
+        }
+        lane_release(&a);
+    }
+}
+
 static void test_nothing_to_see(void) {
     for (size_t f = 0; f < CHECK_COUNT(formats); f++) {
         lane a;
@@ -507,10 +530,11 @@ static void test_received(void) {
             pleat__attn_dsp dsp;
             pleat__attn_dsp_init(&dsp, v->flags);
             const uint32_t from = 16 * (uint32_t)check_below(pleat__div_up_u32(n_slots, 16));
-            dsp.received(&a.run, from, n_slots, got.logits, LOGITS_STRIDE, got.lse2, n_group);
-            for (uint32_t s = 0; s < n_slots; s++) {
+            const uint32_t to = check_below(2) ? n_slots : pleat__min_u32(n_slots, from + 16);
+            dsp.received(&a.run, from, to, got.logits, LOGITS_STRIDE, got.lse2, n_group);
+            for (uint32_t s = 0; s < a.n_pages * a.layout.tokens; s++) { /* slots outside keep their scores */
                 double most = 0;
-                for (uint32_t g = 0; g < n_group && s >= from && slot_is_live(&a, s); g++)
+                for (uint32_t g = 0; g < n_group && s >= from && s < to && slot_is_live(&a, s); g++)
                     most = fmax(most, exp2(want.logit2[g][s] - want.lse2[g]));
                 const float *score = pleat__scores(&a.layout, pleat__kv_page(&a.run, s / a.layout.tokens));
                 CHECK_NEAR((double)score[s % a.layout.tokens], s % a.layout.tokens + most, 2e-3 * most + 1e-5);
@@ -560,6 +584,7 @@ static const check_test tests[] = {
     {"largest sums", test_largest_sums},
     {"merge of splits", test_merge_of_splits},
     {"continued accumulator", test_continue},
+    {"largest logits", test_largest_logits},
     {"nothing to see", test_nothing_to_see},
     {"attention received", test_received},
 };

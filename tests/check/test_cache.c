@@ -2,8 +2,8 @@
  *
  * test_cache.c: the cache through its public interface, against an oracle in float64.
  *
- * The oracle keeps every token's exact key and value.  What a token sees is: itself and its chunk exactly, earlier tokens as
- * the cache exports them.
+ * The oracle keeps every token's exact key and value.  What a token sees is: itself and its chunk exactly, earlier
+ * tokens as the cache exports them.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -14,7 +14,8 @@
 
 enum { LAYERS = 2, KV_HEADS = 2, MAX_TOKENS = 300, MAX_SEQS = 3 };
 
-static const char *const specs[] = {"f32", "f16", "k8v8", "k8v4", "k4v8", "k4v4", "k4v2", "k2v2"};
+static const char *const specs[] = {"f32",  "f16",  "k8v8", "k8v4", "k8v2", "k4v8",
+                                    "k4v4", "k4v2", "k2v8", "k2v4", "k2v2"};
 
 /* A cache and what was put into it. */
 typedef struct rig {

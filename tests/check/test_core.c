@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include "check.h"
 #include "core/error.h"
 #include "core/half.h"
@@ -48,6 +52,27 @@ static void test_f16_rounds_to_nearest_even(void) {
     CHECK(isnan(pleat__f16_to_f32(pleat__f32_to_f16(NAN))));
 }
 
+#if defined(__x86_64__)
+__attribute__((target("f16c"))) static float hardware_f16_to_f32(uint16_t h) { return _cvtsh_ss(h); }
+
+__attribute__((target("f16c"))) static uint16_t hardware_f32_to_f16(float x) {
+    return _cvtss_sh(x, _MM_FROUND_TO_NEAREST_INT);
+}
+
+static void test_f16_is_the_hardwares(void) {
+    if (!(pleat_cpu_flags() & PLEAT_CPU_AVX2)) SKIP("no F16C");
+    for (uint32_t h = 0; h < 65536; h++)
+        CHECK_EQ_U64(pleat__f32_bits(pleat__f16_to_f32((uint16_t)h)),
+                     pleat__f32_bits(hardware_f16_to_f32((uint16_t)h)));
+    for (uint64_t i = check_rounds(1000000, 100000); i-- > 0;) {
+        const float x = pleat__bits_f32((uint32_t)check_u64());
+        CHECK_EQ_U64(pleat__f32_to_f16(x), hardware_f32_to_f16(x));
+    }
+}
+#else
+static void test_f16_is_the_hardwares(void) { SKIP("not x86"); }
+#endif
+
 typedef struct run_ctx {
     _Atomic uint32_t calls[1000];
     _Atomic uint32_t in_worker[8];
@@ -70,10 +95,11 @@ static void test_workers_run_each_unit_once(void) {
         memset(&r, 0, sizeof r);
         const uint32_t n_loops = (uint32_t)check_rounds(2000, 200);
         for (uint32_t i = 0; i < n_loops; i++) pleat_workers_run(team, i % 1001, count_unit, &r);
-        uint64_t total = 0, want = 0;
-        for (uint32_t i = 0; i < n_loops; i++) want += i % 1001;
-        for (uint32_t u = 0; u < 1000; u++) total += r.calls[u];
-        CHECK_EQ_U64(total, want);
+        uint32_t want[1000] = {0};
+        for (uint32_t i = 0; i < n_loops; i++)
+            for (uint32_t u = 0; u < i % 1001; u++) want[u]++;
+        for (uint32_t u = 0; u < 1000; u++) CHECK_EQ_U64(r.calls[u], want[u]);
+        for (uint32_t worker = 0; worker < 8; worker++) CHECK_EQ_U64(r.in_worker[worker], 0);
         CHECK_EQ_U64(r.overlaps, 0);
         pleat_workers_destroy(&team);
         CHECK(team == NULL);
@@ -151,6 +177,7 @@ static void test_rng_is_splitmix64(void) {
 static const check_test tests[] = {
     {"f16_reads_every_value", test_f16_reads_every_value},
     {"f16_rounds_to_nearest_even", test_f16_rounds_to_nearest_even},
+    {"f16_is_the_hardwares", test_f16_is_the_hardwares},
     {"workers_run_each_unit_once", test_workers_run_each_unit_once},
     {"workers_allocation_failure", test_workers_allocation_failure},
     {"misuse", test_misuse},

@@ -38,11 +38,11 @@ static void test_limits_name_both_numbers(void) {
     pleat_engine *engine = NULL;
     pleat_error err = {0};
     pleat_seq a, b;
-    pleat_token tokens[32] = {0};
-    float *logits = malloc(2 * 8192 * sizeof *logits);
+    const pleat_token tokens[32] = {0};
     if (!CHECK_STATUS(pleat_engine_create(model, &opt, &engine, &err), PLEAT_OK)) return;
     pleat_engine_get_options(engine, &opt);
     CHECK_EQ_U64(opt.page_tokens, 32);
+    CHECK(opt.allocator != NULL);
     CHECK_STATUS(pleat_engine_open(engine, 10, &a), PLEAT_OK);
     CHECK_STATUS(pleat_engine_open(engine, 41, &b), PLEAT_E_ARG);
     CHECK_STATUS(pleat_engine_open(engine, 40, &b), PLEAT_OK);
@@ -57,6 +57,27 @@ static void test_limits_name_both_numbers(void) {
                                       {.seq = a, .tokens = tokens, .n_tokens = 5}};
     CHECK_STATUS(pleat_engine_step(engine, both, 2, &err), PLEAT_E_LIMIT);
     CHECK(strstr(err.text, "20") != NULL);
+    CHECK_EQ_U64(pleat_engine_length(engine, a) + pleat_engine_length(engine, b), 0);
+    CHECK(pleat_engine_is_valid(engine));
+    pleat_engine_destroy(&engine);
+    CHECK(engine == NULL);
+    opt = options_of("f16", 1, 4097);
+    CHECK_STATUS(pleat_engine_create(model, &opt, &engine, &err), PLEAT_E_LIMIT);
+    CHECK(strstr(err.text, "4097") && strstr(err.text, "4096") && engine == NULL);
+    pleat_model_destroy(&model);
+}
+
+/* Misuse is refused and changes nothing: the same sequence then takes a good step. */
+static void test_misuse(void) {
+    pleat_model *model = load(model_path);
+    const pleat_engine_options opt = options_of("f16", 2, 40);
+    pleat_engine *engine = NULL;
+    pleat_error err = {0};
+    pleat_seq a;
+    pleat_token tokens[10] = {0};
+    float *logits = malloc(2 * 8192 * sizeof *logits);
+    if (!CHECK_STATUS(pleat_engine_create(model, &opt, &engine, &err), PLEAT_OK)) return;
+    CHECK_STATUS(pleat_engine_open(engine, 10, &a), PLEAT_OK);
     const pleat_engine_item twice[] = {{.seq = a, .tokens = tokens, .n_tokens = 1},
                                        {.seq = a, .tokens = tokens, .n_tokens = 1}};
     CHECK_STATUS(pleat_engine_step(engine, twice, 2, &err), PLEAT_E_ARG);
@@ -72,16 +93,12 @@ static void test_limits_name_both_numbers(void) {
     CHECK_STATUS(pleat_engine_step(engine, &greedy, 1, &err), PLEAT_E_ARG);
     const pleat_engine_item nowhere = {.seq = a, .tokens = tokens, .n_tokens = 1, .n_logits = 1};
     CHECK_STATUS(pleat_engine_step(engine, &nowhere, 1, &err), PLEAT_E_ARG);
-    CHECK_EQ_U64(pleat_engine_length(engine, a) + pleat_engine_length(engine, b), 0);
+    CHECK_EQ_U64(pleat_engine_length(engine, a), 0);
     CHECK(pleat_engine_is_valid(engine));
     const pleat_engine_item good = {.seq = a, .tokens = tokens, .n_tokens = 10, .n_logits = 2, .logits = logits};
     CHECK_STATUS(pleat_engine_step(engine, &good, 1, &err), PLEAT_OK);
     CHECK_EQ_U64(pleat_engine_length(engine, a), 10);
     pleat_engine_destroy(&engine);
-    CHECK(engine == NULL);
-    opt = options_of("f16", 1, 4097);
-    CHECK_STATUS(pleat_engine_create(model, &opt, &engine, &err), PLEAT_E_LIMIT);
-    CHECK(strstr(err.text, "4097") && strstr(err.text, "4096") && engine == NULL);
     pleat_model_destroy(&model);
     free(logits);
 }
@@ -146,7 +163,7 @@ static void test_damaged_weights(void) {
 
 /* Load, create and open with the nth allocation failing; one that only costs the tokenizer its JIT may succeed. */
 static pleat_status run_all(check_alloc *ca, pleat_model **model, pleat_engine **engine, pleat_seq *seq) {
-    pleat_status st = *model ? PLEAT_OK : pleat_model_load(model_path, &ca->a, model, NULL);
+    pleat_status st = pleat_model_load(model_path, &ca->a, model, NULL);
     if (st != PLEAT_OK) return st;
     pleat_engine_options opt = options_of("k8v4", 1, 64);
     opt.allocator = &ca->a;
@@ -190,6 +207,7 @@ static void test_allocation_failure(void) {
 
 static const check_test tests[] = {
     {"limits_name_both_numbers", test_limits_name_both_numbers},
+    {"misuse", test_misuse},
     {"full_pool_is_flow_control", test_full_pool_is_flow_control},
     {"damaged_weights", test_damaged_weights},
     {"allocation_failure", test_allocation_failure},

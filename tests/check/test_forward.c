@@ -401,8 +401,7 @@ static void test_oracle(void) {
     for (uint64_t round = check_rounds(8, 2); round > 0; round--) try_oracle();
 }
 
-/* A prompt's and then a token's logits: of the last position alone on one thread, of all positions in company on two.
- * */
+/* Logits of a prompt and then of single tokens: the last position's alone on one thread, all in company on two. */
 static void test_bits(void) {
     toy t;
     rig alone, shared;

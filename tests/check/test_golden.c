@@ -73,7 +73,8 @@ static int golden_read(const char *path, uint32_t max_prompt, golden *g) {
     json_t *object;
     g->n_cases = 0;
     json_array_foreach(json_object_get(root, "cases"), i, object) {
-        if (json_array_size(json_object_get(object, "prompt_ids")) > max_prompt || g->n_cases == MAX_CASES) continue;
+        if (json_array_size(json_object_get(object, "prompt_ids")) > max_prompt) continue;
+        if (!CHECK(g->n_cases < MAX_CASES)) break;
         read_case(object, &g->cases[g->n_cases++]);
     }
     json_decref(root);

@@ -263,6 +263,16 @@ static float *run_job(pleat__linear_job job, uint32_t n_threads, size_t out_floa
     return out;
 }
 
+/* The joined job left in part 0 of `joined` what joining the plain job's parts gives; `plain` holds both parts. */
+static void check_joined(const pleat__linear_job *job, float *plain, size_t part_floats, const float *joined) {
+    const uint32_t rows = job->parts[0].w->rows;
+    for (uint32_t s = 0; s < job->n_spans; s++) {
+        const size_t at = (size_t)job->spans[s].row * rows, n = (size_t)job->spans[s].n_rows * rows;
+        join_sum(plain + at, plain + part_floats + at, (uint32_t)n);
+        CHECK_EQ_MEM(plain + at, joined + at, n * sizeof(float));
+    }
+}
+
 /* Two parts of equal shape, so that one job can be run plainly and joined. */
 static void try_job(pleat__weight_type type, bool add, bool vectors_only, bool join) {
     const uint32_t rows = (uint32_t)check_between(1, 300), cols = 32 * (uint32_t)check_between(1, 12);
@@ -296,6 +306,11 @@ static void try_job(pleat__weight_type type, bool add, bool vectors_only, bool j
 
     job.parts[0].y = again;
     job.parts[1].y = again + part_floats;
+    if (join) {
+        job.join = NULL;
+        check_joined(&job, run_job(job, 1, out_floats, start, again), part_floats, out);
+        job.join = join_sum;
+    }
     run_job(job, 3, out_floats, start, again);
     CHECK_EQ_MEM(out, again, out_floats * sizeof(float)); /* rows of no span stay as they were, too */
     for (uint32_t s = 0; s < n_spans; s++) {

@@ -2,8 +2,10 @@
  *
  * test_page.c: pool, bidirectional table and plan against a naive oracle.
  *
- * The oracle keeps, for each lane and side, a plain list of page ids, and the free ids in a plain queue: ids leave at the
- * front and come back at the rear.  A million random operations drive both; ids must agree exactly.
+ * The oracle keeps, for each lane and side, a plain list of page ids, and the free ids in a plain queue: ids leave at
+ * the front and come back at the rear.  A million random operations drive both; ids must agree exactly.  The pool
+ * swings between full and nearly empty, and the operations that took effect are counted: on a pool that is always
+ * full, most would do nothing.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +18,7 @@ enum { N_PAGES = 211, N_TABLES = 5, N_LANES = 3, ROW_LEN = 34, PAGE_TOKENS = 16 
 typedef struct oracle {
     uint32_t queue[N_PAGES]; /* free ids, the next to be taken first */
     uint32_t n_free;
+    uint32_t n_peak;
     uint32_t refs[N_PAGES];
     uint32_t pages[N_TABLES][N_LANES][2][ROW_LEN];
     uint32_t n_pages[N_TABLES][N_LANES][2];
@@ -25,6 +28,7 @@ static uint32_t oracle_take(oracle *o) {
     const uint32_t id = o->queue[0];
     memmove(o->queue, o->queue + 1, --o->n_free * sizeof o->queue[0]);
     o->refs[id] = 1;
+    if (N_PAGES - o->n_free > o->n_peak) o->n_peak = N_PAGES - o->n_free;
     return id;
 }
 
@@ -39,6 +43,9 @@ typedef struct world {
     void *block;
     oracle o;
     uint32_t extra_refs[N_PAGES]; /* references held by no table */
+    bool growing;                 /* operations take more than they give back */
+    /* Operations that took effect. */
+    uint64_t n_steps, n_refused, n_low, n_given_back, n_shared, n_unshared, n_swings;
 } world;
 
 static void carve_world(world *w, pleat__arena *arena) {
@@ -73,7 +80,7 @@ static void op_step(world *w) {
     uint32_t n_new[N_TABLES], want = 0;
     pleat__plan_begin(&w->plan);
     for (uint32_t t = 0; t < N_TABLES; t++) {
-        n_new[t] = check_below(3) ? (uint32_t)check_below(3 * PAGE_TOKENS) : 0;
+        n_new[t] = check_below(w->growing ? 2 : 20) == 0 ? (uint32_t)check_below(2 * PAGE_TOKENS) : 0;
         for (uint32_t lane = 0; lane < N_LANES; lane++) {
             const pleat__lane *l = &w->tables[t].lanes[lane];
             const uint32_t room = ROW_LEN - l->n_pages[PLEAT__LOW];
@@ -88,7 +95,9 @@ static void op_step(world *w) {
     const bool fits = pleat__plan_fits(&w->plan, &w->pool);
     CHECK_EQ_U64(fits, want <= w->o.n_free);
     CHECK_EQ_U64(w->plan.total, want);
+    w->n_refused += !fits;
     if (!fits) return;
+    w->n_steps += want > 0;
     pleat__plan_commit(&w->plan, &w->pool);
     for (uint32_t t = 0; t < N_TABLES; t++) {
         for (uint32_t lane = 0; lane < N_LANES; lane++) {
@@ -106,6 +115,7 @@ static void op_low(world *w) {
     const uint32_t t = (uint32_t)check_below(N_TABLES), lane = (uint32_t)check_below(N_LANES);
     pleat__lane *l = &w->tables[t].lanes[lane];
     if (w->o.n_free == 0 || l->n_pages[0] + l->n_pages[1] == ROW_LEN) return;
+    w->n_low++;
     *pleat__table_cell(&w->tables[t], lane, PLEAT__LOW, l->n_pages[PLEAT__LOW]++) = pleat__pool_take_at(&w->pool, 0);
     pleat__pool_advance(&w->pool, 1);
     w->o.pages[t][lane][PLEAT__LOW][w->o.n_pages[t][lane][PLEAT__LOW]++] = oracle_take(&w->o);
@@ -115,21 +125,26 @@ static void op_give_back(world *w) {
     const uint32_t t = (uint32_t)check_below(N_TABLES), lane = (uint32_t)check_below(N_LANES);
     const pleat__side side = (pleat__side)check_below(2);
     pleat__lane *l = &w->tables[t].lanes[lane];
-    const uint32_t n_keep = (uint32_t)check_below(l->n_pages[side] + 1);
+    const uint32_t n_give = (uint32_t)check_below(w->growing ? 3 : 9);
+    const uint32_t n_keep = l->n_pages[side] > n_give ? l->n_pages[side] - n_give : 0;
+    w->n_given_back += l->n_pages[side] - n_keep;
     pleat__lane_give_back(&w->tables[t], lane, side, n_keep, &w->pool);
     uint32_t *n = &w->o.n_pages[t][lane][side];
     while (*n > n_keep) oracle_unref(&w->o, w->o.pages[t][lane][side][--*n]);
     if (side == PLEAT__HIGH && l->n_slots[side] > n_keep * PAGE_TOKENS) l->n_slots[side] = n_keep * PAGE_TOKENS;
 }
 
-/* Share a page in use, or stop sharing one. */
+/* Share a page in use, or, twice as often, stop sharing one. */
 static void op_share(world *w) {
     const uint32_t id = (uint32_t)check_below(N_PAGES);
-    if (w->extra_refs[id] > 0 && check_below(2)) {
+    if (check_below(3)) {
+        if (w->extra_refs[id] == 0) return;
+        w->n_unshared++;
         w->extra_refs[id]--;
         pleat__pool_unref(&w->pool, (pleat__page_id){id});
         oracle_unref(&w->o, id);
     } else if (w->o.refs[id] > 0) {
+        w->n_shared++;
         w->extra_refs[id]++;
         pleat__pool_ref(&w->pool, (pleat__page_id){id});
         w->o.refs[id]++;
@@ -141,6 +156,7 @@ static void compare(const world *w) {
     uint32_t refs[N_PAGES];
     CHECK(pleat__pool_is_valid(&w->pool, marks));
     CHECK_EQ_U64(w->pool.n_free, w->o.n_free);
+    CHECK_EQ_U64(w->pool.n_peak, w->o.n_peak);
     for (uint32_t i = 0; i < w->o.n_free; i++)
         CHECK_EQ_U64(w->pool.ring[pleat__pool_cell(&w->pool, i)].v, w->o.queue[i]);
     memcpy(refs, w->extra_refs, sizeof refs);
@@ -156,32 +172,48 @@ static void compare(const world *w) {
     CHECK_EQ_MEM(refs, w->pool.refs, sizeof refs);
 }
 
-static void test_million_operations(void) {
-    world *w = world_new();
-    const uint64_t n = check_rounds(1000000, 50000);
-    for (uint64_t i = 0; i < n && check_failures() == 0; i++) {
-        switch (check_below(8)) {
-            case 0: op_step(w); break;
-            case 1:
-            case 2: op_low(w); break;
-            case 3:
-            case 4: op_share(w); break;
-            default: op_give_back(w); break;
-        }
-        if (i % 997 == 0 || i + 1 == n) compare(w);
-    }
+/* Grow until no page is free, shrink until three in four are. */
+static void swing(world *w) {
+    if (w->growing ? w->o.n_free > 0 : w->o.n_free < N_PAGES * 3 / 4) return;
+    w->growing = !w->growing;
+    w->n_swings++;
+}
+
+/* Everything goes back: every page free, every count 0. */
+static void give_all_back(world *w) {
     for (uint32_t t = 0; t < N_TABLES; t++)
         for (uint32_t lane = 0; lane < N_LANES; lane++)
             for (int side = 0; side < 2; side++)
                 pleat__lane_give_back(&w->tables[t], lane, (pleat__side)side, 0, &w->pool);
     for (uint32_t id = 0; id < N_PAGES; id++)
-        while (w->extra_refs[id]-- > 0) pleat__pool_unref(&w->pool, (pleat__page_id){id});
+        for (; w->extra_refs[id] > 0; w->extra_refs[id]--) pleat__pool_unref(&w->pool, (pleat__page_id){id});
     CHECK_EQ_U64(w->pool.n_free, N_PAGES);
     for (uint32_t id = 0; id < N_PAGES; id++) CHECK_EQ_U64(w->pool.refs[id], 0);
+}
+
+static void test_million_operations(void) {
+    world *w = world_new();
+    const uint64_t n = check_rounds(1000000, 50000);
+    for (uint64_t i = 0; i < n && check_failures() == 0; i++) {
+        swing(w);
+        switch (check_below(8)) {
+            case 0: op_step(w); break;
+            case 1: op_low(w); break;
+            case 2: w->growing ? op_low(w) : op_give_back(w); break;
+            case 3:
+            case 4: op_share(w); break;
+            default: op_give_back(w); break;
+        }
+        if (i % 97 == 0 || i + 1 == n) compare(w);
+    }
+    give_all_back(w);
+    CHECK(w->n_steps > n / 50 && w->n_refused > n / 1000 && w->n_low > n / 50 && w->n_swings > n / 2000);
+    CHECK(w->n_given_back > n / 5 && w->n_shared > n / 50 && w->n_unshared > n / 50);
     world_free(w);
 }
 
-/* The paper's overflowing case: 2 high or 4 low tokens a page, 8 tokens, 7 high and 1 low: 5 pages in a row that the paper gives 4. */
+/* The paper's overflowing case: 2 high or 4 low tokens a page, 8 tokens, 7 high and 1 low: 5 pages in a row to which
+ * the paper gives 4. */
 static void test_row_holds_the_overflowing_case(void) {
     CHECK(pleat__table_row_len(8, 2) >= 4 + 1);
     pleat__arena arena = {0};

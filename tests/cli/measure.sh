@@ -7,6 +7,7 @@ TASKS=$ROOT/eval/tasks.jsonl
 
 # eval --tasks
 grep -E '"id": "(few_shot-300|chain_sum-300|copy_list-300|kv_recall-400)-0[01]"' "$TASKS" >"$scratch/tasks"
+printf '\r\n  \n' >>"$scratch/tasks" # blank lines are no samples
 try eval -m "$MODEL" --tasks "$scratch/tasks" --samples 1 --kv f16 --kv k8v4 --format json
 check "eval" exits 0
 check_json "eval --format json"
@@ -46,10 +47,17 @@ check "inspect" exits 0
 check "inspect names the architecture" prints "^architecture +llama"
 check "inspect counts tensors by type" prints "^Q8_0 +[0-9]+"
 check "inspect gives bytes per token" prints "^k8v4 +[0-9]+ "
+try inspect "$MODEL" --metadata
+check "a value with line ends keeps to its line" prints '^tokenizer.chat_template +.*<\|im_start\|>.*endif %\}'
 try inspect "$MODEL" --metadata --kv f16 --kv k4v2 --ctx 100,4096 --format json
 check_json "inspect --format json"
 check "inspect --metadata shows keys" prints '"llama.block_count": "8"'
 check "f16 takes 4 bytes a dimension, lane and token" test "$(field bytes_per_token)" = $((4 * 64 * 8 * 4))
+ln -s "$MODEL" "$scratch/$(printf 'a\377.gguf')"
+try inspect "$scratch/$(printf 'a\377.gguf')" --format json
+check "a path that is no UTF-8" exits 0
+check_json "inspect of a path that is no UTF-8"
+check "the path is there" prints '^ "file": ".*a.*\.gguf"'
 
 # bench: the forms, on small shapes
 try bench attn --kv f16 --kv k8v4 --ctx 256 --batch 2 --heads 8 --kv-heads 2 --head-dim 64 --reps 7 --format json

@@ -58,6 +58,10 @@ try run -m "$MODEL" -p "One, two," -n 4 --format json -q -o "$scratch/result"
 check "-o writes the file" grep -q '"finish_reason"' "$scratch/result"
 check "-o leaves stdout empty" test -z "$stdout"
 fails 1 "cannot write /no/dir/x" run -m "$MODEL" -p x -n 1 -o /no/dir/x
+ln "$scratch/prompt" "$scratch/twin"
+fails 1 "twin: it is the same file as .*prompt, which is read" \
+    run -m "$MODEL" -f "$scratch/prompt" -n 1 -o "$scratch/twin"
+check "-o leaves what is read as it is" test -s "$scratch/prompt"
 
 # A turn ends by itself
 try run -m "$MODEL" --chat -p "Add the numbers 3 4 5 step by step." -n 200 --format json -q

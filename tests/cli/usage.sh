@@ -65,4 +65,10 @@ check "help shows both spellings and the twin" prints "-ctk, --cache-type-k TYPE
 try --version
 check "version" exits 0
 check "version prints" prints "^pleat [0-9]+\.[0-9]+\.[0-9]+"
+for args in help --version "run --help"; do
+    # shellcheck disable=SC2086
+    stderr=$("$PLEAT" $args 2>&1 >/dev/full) code=$?
+    check "pleat $args on a full disk" exits 1
+    check "pleat $args on a full disk says so" says "cannot write standard output"
+done
 finish

@@ -5,6 +5,8 @@
  */
 #include "attn/x86/decode_avx2.h"
 
+#include <float.h>
+
 /* 2^x for x <= 0; 0 below 2^-126, for -infinity and for NaN.  Cephes' polynomial for exp2f, error below 2e-7. */
 INLINE __m256 exp2_256(__m256 x) {
     const __m256 in_range = _mm256_cmp_ps(x, _mm256_set1_ps(-126.0f), _CMP_GE_OQ);
@@ -42,14 +44,12 @@ INLINE int32_t reduce_add_i32(__m256i x) {
     return _mm_cvtsi128_si32(_mm_add_epi32(m, _mm_shuffle_epi32(m, 1)));
 }
 
-/* All ones in the lanes of half a tile whose slots count. */
+/* All ones in the elements of half a tile whose slots count. */
 INLINE __m256 live_mask(uint32_t live, uint32_t half) {
     const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     const __m256i on = _mm256_and_si256(_mm256_set1_epi32((int)(live >> (8 * half))), bit);
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(on, bit));
 }
-
-INLINE __m256 load_f16(const void *p) { return _mm256_cvtph_ps(_mm_load_si128((const __m128i *)p)); }
 
 /* Of a group's values, the same for every head. */
 typedef struct value_scales {
@@ -76,9 +76,9 @@ typedef struct head_sums {
     int32_t fixed; /* their sum */
 } head_sums;
 
-/* Mask a head's logits and give the largest; finite, so that no logits at all give no NaN. */
+/* Mask a head's logits and give the largest; some slot of the group counts, so it is finite. */
 INLINE float mask_logits(const pleat__tile_group *g, float (*logits)[PLEAT__TILE]) {
-    __m256 most = _mm256_set1_ps(-1e30f);
+    __m256 most = _mm256_set1_ps(-FLT_MAX);
     for (uint32_t t = 0; t < g->n_tiles; t++) {
         for (uint32_t half = 0; half < 2; half++) {
             const __m256 x = _mm256_blendv_ps(_mm256_set1_ps(-__builtin_inff()), _mm256_load_ps(logits[t] + 8 * half),
@@ -215,10 +215,7 @@ void pleat__attn_decode_avx2(const pleat__attn_query *query, const pleat__kv_run
         else
             pleat__decode_skip_group(&g, query->n_group, logits, logits_stride);
     }
-    for (uint32_t h = 0; wk.bias && h < query->n_group; h++) {
-        float *o = acc->o + (size_t)h * query->head_dim;
-        for (uint32_t i = 0; i < query->head_dim; i++) o[i] += bias[h];
-    }
+    if (wk.bias) pleat__decode_add_bias(acc, bias, query->n_group, query->head_dim);
 }
 
 void pleat__attn_received_avx2(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to, const float *logits,

@@ -2,9 +2,9 @@
  *
  * decode_avx2.h: decode_avx512.h with 256-bit registers and without the 8-bit dot product.
  *
- * Codes are widened to 16 bits, two of the four bytes of a 32-bit lane at a time, and multiplied in pairs (vpmaddwd):
- * bytes 0 and 2 by an AND, bytes 1 and 3 by a shift.  So queries and weights are 16-bit numbers, and each four of them
- * stand in the order 0, 2, 1, 3.
+ * Codes are widened to 16 bits, two of the four bytes of a 32-bit element at a time, and multiplied in pairs
+ * (vpmaddwd): bytes 0 and 2 by an AND, bytes 1 and 3 by a shift.  So queries and weights are 16-bit numbers, and each
+ * four of them stand in the order 0, 2, 1, 3.
  */
 #ifndef PLEAT_ATTN_X86_DECODE_AVX2_H
 #define PLEAT_ATTN_X86_DECODE_AVX2_H
@@ -18,7 +18,9 @@
 #define TILES PLEAT__DECODE_TILES
 #define HEADS PLEAT__DECODE_HEADS
 
-/* Two 16-bit numbers in every 32-bit lane. */
+INLINE __m256 load_f16(const void *p) { return _mm256_cvtph_ps(_mm_load_si128((const __m128i *)p)); }
+
+/* Two 16-bit numbers in every 32-bit element. */
 INLINE __m256i broadcast_pair(const int16_t *p) {
     int32_t pair;
     __builtin_memcpy(&pair, p, sizeof pair);

@@ -11,6 +11,8 @@
  */
 #include "attn/x86/decode_avx512.h"
 
+#include <float.h>
+
 /* 2^x for x <= 0; 0 below 2^-126, for -infinity and for NaN.  Cephes' polynomial for exp2f, error below 2e-7. */
 INLINE __m512 exp2_512(__m512 x) {
     const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -34,7 +36,7 @@ INLINE __m512 high_pairs(__m512 a, __m512 b) {
     return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
 }
 
-/* Lane h of the result: the largest of v[h]. */
+/* Element h of the result: the largest of v[h]. */
 INLINE __m128 max_of_four(const __m512 *v) {
     const __m512 a = _mm512_max_ps(_mm512_unpacklo_ps(v[0], v[1]), _mm512_unpackhi_ps(v[0], v[1]));
     const __m512 b = _mm512_max_ps(_mm512_unpacklo_ps(v[2], v[3]), _mm512_unpackhi_ps(v[2], v[3]));
@@ -43,7 +45,7 @@ INLINE __m128 max_of_four(const __m512 *v) {
     return _mm_max_ps(_mm256_castps256_ps128(e), _mm256_extractf128_ps(e, 1));
 }
 
-/* Lane h of the result: the sum of v[h]. */
+/* Element h of the result: the sum of v[h]. */
 INLINE __m128 sum_of_four(const __m512 *v) {
     const __m512 a = _mm512_add_ps(_mm512_unpacklo_ps(v[0], v[1]), _mm512_unpackhi_ps(v[0], v[1]));
     const __m512 b = _mm512_add_ps(_mm512_unpacklo_ps(v[2], v[3]), _mm512_unpackhi_ps(v[2], v[3]));
@@ -51,8 +53,6 @@ INLINE __m128 sum_of_four(const __m512 *v) {
     const __m256 e = _mm256_add_ps(_mm512_castps512_ps256(c), _mm512_extractf32x8_ps(c, 1));
     return _mm_add_ps(_mm256_castps256_ps128(e), _mm256_extractf128_ps(e, 1));
 }
-
-INLINE __m512 load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)p)); }
 
 /* Of a group's values, the same for every head. */
 typedef struct value_scales {
@@ -75,12 +75,12 @@ typedef struct block_state {
     float *bias; /* NULL for float values */
 } block_state;
 
-/* Mask a block's logits, which are stored back, and give each head's largest; finite, so that no logits at all give
- * no NaN. */
+/* Mask a block's logits, which are stored back, and give each head's largest; some slot of the group counts, so
+ * it is finite. */
 INLINE __m128 mask_logits(uint32_t heads, const pleat__tile_group *g, float (*logits)[TILES][PLEAT__TILE]) {
     __m512 most[HEADS];
     for (uint32_t h = 0; h < HEADS; h++) {
-        most[h] = _mm512_set1_ps(-1e30f);
+        most[h] = _mm512_set1_ps(-FLT_MAX);
         for (uint32_t t = 0; h < heads && t < g->n_tiles; t++) {
             const __m512 x = _mm512_mask_mov_ps(_mm512_set1_ps(-__builtin_inff()), (__mmask16)g->live[t],
                                                 _mm512_load_ps(logits[h][t]));
@@ -234,11 +234,7 @@ void pleat__attn_decode_vnni(const pleat__attn_query *query, const pleat__kv_run
         else
             pleat__decode_skip_group(&g, query->n_group, logits, logits_stride);
     }
-    if (!wk.bias) return;
-    for (uint32_t h = 0; h < query->n_group; h++) {
-        float *o = acc->o + (size_t)h * query->head_dim;
-        for (uint32_t i = 0; i < query->head_dim; i++) o[i] += bias[h];
-    }
+    if (wk.bias) pleat__decode_add_bias(acc, bias, query->n_group, query->head_dim);
 }
 
 void pleat__attn_decode_avx512(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,

@@ -17,8 +17,17 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* sum += u8 codes * s8 limbs, four products to a lane.  Not the intrinsic: gcc 12 copies its accumulator around every
- * use and spills, a third of the kernels' speed. */
+INLINE __m512 load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)p)); }
+
+/* Four limbs in every 32-bit element. */
+INLINE __m512i broadcast_four(const int8_t *p) {
+    int32_t word;
+    __builtin_memcpy(&word, p, sizeof word);
+    return _mm512_set1_epi32(word);
+}
+
+/* sum += u8 codes * s8 limbs, four products to an element.  Not the intrinsic: gcc 12 copies its accumulator around
+ * every use and spills, a third of the kernels' speed. */
 INLINE __m512i dot_four(__m512i sum, __m512i codes, __m512i limbs) {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(codes), "v"(limbs));
     return sum;

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * decode_keys_avx2.c: logits of a group of tiles.  Lanes are tokens; a tile is two registers wide.
+ * decode_keys_avx2.c: logits of a group of tiles.  Elements are tokens; a tile is two registers wide.
  */
 #include "attn/x86/decode_avx2.h"
-
-INLINE __m256 load_f16(const void *p) { return _mm256_cvtph_ps(_mm_load_si128((const __m128i *)p)); }
 
 /* Integer keys.  The sums fit: pleat__attn_query_init() sees to it. */
 INLINE void keys_integer(uint32_t bits, uint32_t heads, const pleat__attn_query *query, uint32_t head,

@@ -2,18 +2,10 @@
  *
  * decode_keys_avx512.c: logits of a group of tiles.
  *
- * Lanes are tokens, so nothing is summed across a register.  Two tiles at a time: each query value is broadcast once
+ * Elements are tokens, so nothing is summed across a register.  Two tiles at a time: each query value is broadcast once
  * for both, and there are enough independent sums to hide the latency of a multiply-add.
  */
 #include "attn/x86/decode_avx512.h"
-
-INLINE __m512 load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)p)); }
-
-INLINE __m512i broadcast_four(const int8_t *p) {
-    int32_t word;
-    __builtin_memcpy(&word, p, sizeof word);
-    return _mm512_set1_epi32(word);
-}
 
 /* Integer keys.  The sums fit: pleat__attn_query_init() sees to it. */
 INLINE void keys_integer(uint32_t bits, uint32_t heads, uint32_t tiles, const pleat__attn_query *query, uint32_t head,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * decode_values_avx2.c: weighted sums of the values of a group of tiles.  Lanes are dimensions, 16 at a time in two
+ * decode_values_avx2.c: weighted sums of the values of a group of tiles.  Elements are dimensions, 16 at a time in two
  * registers, summed over the whole group.  Prefetching is as in decode_values_avx512.c.
  */
 #include "attn/x86/decode_avx2.h"

@@ -2,20 +2,14 @@
  *
  * decode_values_avx512.c: weighted sums of the values of a group of tiles.
  *
- * Lanes are dimensions.  A block of 16, 32 or 64 dimensions is summed over the whole group in registers, then folded
- * into o once.  The integer dot product multiplies unsigned by signed: codes are the unsigned side (8-bit ones are
- * stored signed, flipping the top bit makes them unsigned), the weights' limbs the signed one.
+ * Elements are dimensions.  A block of 16, 32 or 64 dimensions is summed over the whole group in registers, then
+ * folded into o once.  The integer dot product multiplies unsigned by signed: codes are the unsigned side (8-bit ones
+ * are stored signed, flipping the top bit makes them unsigned), the weights' limbs the signed one.
  *
  * Tiles are read in columns.  Float tiles, which have 16 rows, are prefetched from start to end all the same, as
  * many lines for each block of dimensions: +5 % for f16 from memory (EPYC 9005, 2026-11; nothing for integers).
  */
 #include "attn/x86/decode_avx512.h"
-
-INLINE __m512i broadcast_four(const int8_t *p) {
-    int32_t word;
-    __builtin_memcpy(&word, p, sizeof word);
-    return _mm512_set1_epi32(word);
-}
 
 /* Integer values, 16*blocks dimensions from `dim`.  |hi*256 + lo - c*sum| < 64 * 32639 * 255 < 2^31. */
 INLINE void values_integer(uint32_t bits, uint32_t heads, uint32_t blocks, const pleat__weights_avx512 *w,

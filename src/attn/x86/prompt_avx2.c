@@ -80,8 +80,8 @@ INLINE __m256 exp2_ps(__m256 x) {
     return _mm256_and_ps(scaled, _mm256_cmp_ps(x, _mm256_set1_ps(-126.0f), _CMP_NLT_UQ));
 }
 
-/* All ones in lane j where bit j is set. */
-INLINE __m256 lanes(uint64_t bits) {
+/* All ones in element j where bit j is set. */
+INLINE __m256 mask_of(uint64_t bits) {
     const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     const __m256i here = _mm256_and_si256(_mm256_set1_epi32((int)(bits & 0xFF)), bit);
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(here, bit));
@@ -105,7 +105,7 @@ INLINE float hide_and_max(float *s, uint64_t visible, uint32_t n_tiles) {
     __m256 most = none;
     if (visible != ~(uint64_t)0)
         for (uint32_t x = 0; x < ROW_VECS; x++) {
-            const __m256 keep = lanes(visible >> (x * WIDTH));
+            const __m256 keep = mask_of(visible >> (x * WIDTH));
             _mm256_store_ps(s + x * WIDTH, _mm256_blendv_ps(none, _mm256_load_ps(s + x * WIDTH), keep));
         }
     for (uint32_t x = 0; x < n_tiles * VECS; x++) most = _mm256_max_ps(most, _mm256_load_ps(s + x * WIDTH));
@@ -186,7 +186,7 @@ static void received(const pleat__prompt_block *b) {
                 most = _mm256_max_ps(most, exp2_ps(_mm256_sub_ps(s, _mm256_broadcast_ss(b->lse2 + row))));
             }
             /* the rows of a query see the same */
-            sum = _mm256_add_ps(sum, _mm256_and_ps(most, lanes(b->visible[r] >> (x * WIDTH))));
+            sum = _mm256_add_ps(sum, _mm256_and_ps(most, mask_of(b->visible[r] >> (x * WIDTH))));
         }
         _mm256_store_ps(b->received + x * WIDTH, sum);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * quant_avx2.c: quant.h with 8 lanes; quant_avx512.c with half the width.
+ * quant_avx2.c: quant.h with registers of 8 elements; quant_avx512.c with half the width.
  */
 #include <immintrin.h>
 
@@ -37,7 +37,7 @@ static inline pleat__quant_scale put_scale(uint16_t *meta, uint32_t bits, uint32
     return s;
 }
 
-/* Codes of 8 values, one in each 32-bit lane. */
+/* Codes of 8 values, one in each 32-bit element. */
 static inline __m256i codes_of(const float *x, __m256 min, __m256 inverse, __m256 top) {
     __m256 y = _mm256_mul_ps(_mm256_sub_ps(load_clamped(x), min), inverse);
     y = _mm256_min_ps(_mm256_max_ps(y, _mm256_setzero_ps()), top);
@@ -121,7 +121,7 @@ static void widen_f16(const uint8_t *from, uint32_t n, float *out) {
     for (uint32_t i = 0; i < n; i += 8) _mm256_store_ps(out + i, load_f16(from + 2 * i));
 }
 
-/* The code at `shift` of each 32-bit lane. */
+/* The code at `shift` of each 32-bit element. */
 static inline __m256 code_at(__m256i words, uint32_t shift, __m256i mask) {
     const __m256i code = _mm256_and_si256(_mm256_srl_epi32(words, _mm_cvtsi32_si128((int)shift)), mask);
     return _mm256_cvtepi32_ps(code);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * quant_avx512.c: quant.h with 16 lanes.
+ * quant_avx512.c: quant.h with registers of 16 elements.
  *
  * One token at a time, also for whole tiles: a row of codes is made in registers, then keys are spread over the tile as
  * 32-bit words, one for each 64-byte line, and values are merged into 32-bit words of 16 dimensions.
@@ -29,7 +29,7 @@ static inline pleat__quant_scale put_scale(uint16_t *meta, uint32_t bits, uint32
     return s;
 }
 
-/* Codes of 16 values, one in each 32-bit lane. */
+/* Codes of 16 values, one in each 32-bit element. */
 static inline __m512i codes_of(const float *x, __m512 min, __m512 inverse, __m512 top) {
     __m512 y = _mm512_mul_ps(_mm512_sub_ps(load_clamped(x), min), inverse);
     y = _mm512_min_ps(_mm512_max_ps(y, _mm512_setzero_ps()), top);
@@ -109,7 +109,7 @@ static void widen_f16(const uint8_t *from, uint32_t n, float *out) {
     for (uint32_t i = 0; i < n; i += 16) _mm512_store_ps(out + i, load_f16(from + 2 * i));
 }
 
-/* The code at `shift` of each 32-bit lane. */
+/* The code at `shift` of each 32-bit element. */
 static inline __m512 code_at(__m512i words, uint32_t shift, __m512i mask) {
     const __m512i code = _mm512_and_si512(_mm512_srl_epi32(words, _mm_cvtsi32_si128((int)shift)), mask);
     return _mm512_cvtepi32_ps(code);
@@ -130,7 +130,7 @@ void pleat__quant_load_k_avx512(const pleat__page_layout *layout, const uint8_t 
     const __m512 scale = load_f16(meta), min = load_f16(meta + 32);
     const __m512i mask = _mm512_set1_epi32((1 << bits) - 1);
     for (uint32_t at = 0; at < layout->k_tile_bytes; at += 64) {
-        const __m512i words = _mm512_load_si512(codes + at); /* lane: token; byte j: dimensions 4p + j */
+        const __m512i words = _mm512_load_si512(codes + at); /* element: token; byte j: dimensions 4p + j */
         for (uint32_t p = 0; p < 8 / bits; p++) {
             for (uint32_t j = 0; j < 4; j++, out += PLEAT__TILE)
                 _mm512_store_ps(out, _mm512_fmadd_ps(code_at(words, 8 * j + bits * p, mask), scale, min));
