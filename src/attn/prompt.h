@@ -62,6 +62,20 @@ typedef struct pleat__prompt_block {
     float *received;                     /* [64] second walk only */
 } pleat__prompt_block;
 
+/* Call fn(b, row, n, ...) for the rows of a block in sixes and a rest, n being a constant in each. */
+#define PLEAT__PROMPT_ROW_STEP 6u
+#define PLEAT__PROMPT_FOR_ROWS(b, fn, ...)                                                 \
+    for (uint32_t row = (b)->row_from; row < (b)->n_rows; row += PLEAT__PROMPT_ROW_STEP) { \
+        switch (pleat__min_u32((b)->n_rows - row, PLEAT__PROMPT_ROW_STEP)) {               \
+            case 1: fn(b, row, 1, __VA_ARGS__); break;                                     \
+            case 2: fn(b, row, 2, __VA_ARGS__); break;                                     \
+            case 3: fn(b, row, 3, __VA_ARGS__); break;                                     \
+            case 4: fn(b, row, 4, __VA_ARGS__); break;                                     \
+            case 5: fn(b, row, 5, __VA_ARGS__); break;                                     \
+            default: fn(b, row, PLEAT__PROMPT_ROW_STEP, __VA_ARGS__); break;               \
+        }                                                                                  \
+    }
+
 /* What a variant supplies. */
 typedef struct pleat__prompt_ops {
     void (*logits)(const pleat__prompt_block *block);

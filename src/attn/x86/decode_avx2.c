@@ -7,48 +7,12 @@
 
 #include <float.h>
 
-/* 2^x for x <= 0; 0 below 2^-126, for -infinity and for NaN.  Cephes' polynomial for exp2f, error below 2e-7. */
-INLINE __m256 exp2_256(__m256 x) {
-    const __m256 in_range = _mm256_cmp_ps(x, _mm256_set1_ps(-126.0f), _CMP_GE_OQ);
-    x = _mm256_and_ps(x, in_range);
-    const __m256 n = _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    const __m256 r = _mm256_sub_ps(x, n);
-    __m256 y = _mm256_set1_ps(1.535336188319500e-4f);
-    y = _mm256_fmadd_ps(y, r, _mm256_set1_ps(1.339887440266574e-3f));
-    y = _mm256_fmadd_ps(y, r, _mm256_set1_ps(9.618437357674640e-3f));
-    y = _mm256_fmadd_ps(y, r, _mm256_set1_ps(5.550332471162809e-2f));
-    y = _mm256_fmadd_ps(y, r, _mm256_set1_ps(2.402264791363012e-1f));
-    y = _mm256_fmadd_ps(y, r, _mm256_set1_ps(6.931472028550421e-1f));
-    y = _mm256_fmadd_ps(y, r, _mm256_set1_ps(1.0f));
-    const __m256i exponent = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
-    return _mm256_and_ps(_mm256_mul_ps(y, _mm256_castsi256_ps(exponent)), in_range);
-}
-
 INLINE __m128 exp2_128(__m128 x) { return _mm256_castps256_ps128(exp2_256(_mm256_castps128_ps256(x))); }
-
-INLINE float reduce_max(__m256 x) {
-    __m128 m = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
-    return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
-}
-
-INLINE float reduce_add(__m256 x) {
-    __m128 m = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    m = _mm_add_ps(m, _mm_movehl_ps(m, m));
-    return _mm_cvtss_f32(_mm_add_ss(m, _mm_movehdup_ps(m)));
-}
 
 INLINE int32_t reduce_add_i32(__m256i x) {
     __m128i m = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
     m = _mm_add_epi32(m, _mm_unpackhi_epi64(m, m));
     return _mm_cvtsi128_si32(_mm_add_epi32(m, _mm_shuffle_epi32(m, 1)));
-}
-
-/* All ones in the elements of half a tile whose slots count. */
-INLINE __m256 live_mask(uint32_t live, uint32_t half) {
-    const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-    const __m256i on = _mm256_and_si256(_mm256_set1_epi32((int)(live >> (8 * half))), bit);
-    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(on, bit));
 }
 
 /* Of a group's values, the same for every head. */
@@ -82,12 +46,12 @@ INLINE float mask_logits(const pleat__tile_group *g, float (*logits)[PLEAT__TILE
     for (uint32_t t = 0; t < g->n_tiles; t++) {
         for (uint32_t half = 0; half < 2; half++) {
             const __m256 x = _mm256_blendv_ps(_mm256_set1_ps(-__builtin_inff()), _mm256_load_ps(logits[t] + 8 * half),
-                                              live_mask(g->live[t], half));
+                                              mask_of(g->live[t] >> (8 * half)));
             _mm256_store_ps(logits[t] + 8 * half, x);
             most = _mm256_max_ps(most, x);
         }
     }
-    return reduce_max(most);
+    return max_of(most);
 }
 
 INLINE head_sums weigh_float(const pleat__tile_group *g, float (*logits)[PLEAT__TILE], float group_max, float share,
@@ -100,7 +64,7 @@ INLINE head_sums weigh_float(const pleat__tile_group *g, float (*logits)[PLEAT__
             _mm256_store_ps(out[t] + 8 * half, _mm256_mul_ps(e, _mm256_set1_ps(share)));
         }
     }
-    return (head_sums){.weight = reduce_add(sum)};
+    return (head_sums){.weight = sum_of(sum)};
 }
 
 INLINE head_sums weigh_fixed(const pleat__tile_group *g, const value_scales *vs, float (*logits)[PLEAT__TILE],
@@ -118,7 +82,7 @@ INLINE head_sums weigh_fixed(const pleat__tile_group *g, const value_scales *vs,
         }
     }
     /* A floor keeps 1/step finite; weights below it are lost, as f32 would lose them in the sum. */
-    const float top = reduce_max(_mm256_max_ps(most, _mm256_set1_ps(0x1p-100f)));
+    const float top = max_of(_mm256_max_ps(most, _mm256_set1_ps(0x1p-100f)));
     const __m256 to_fixed = _mm256_set1_ps((float)PLEAT__WEIGHT_TOP / top);
     __m256i fixed = _mm256_setzero_si256();
     for (uint32_t t = 0; t < g->n_tiles; t++) {
@@ -128,8 +92,8 @@ INLINE head_sums weigh_fixed(const pleat__tile_group *g, const value_scales *vs,
         const __m256i packed = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xD8);
         _mm256_store_si256((__m256i *)(void *)out[t], _mm256_shuffle_epi8(packed, order));
     }
-    return (head_sums){.weight = reduce_add(sum),
-                       .middle = reduce_add(middle),
+    return (head_sums){.weight = sum_of(sum),
+                       .middle = sum_of(middle),
                        .step = top * (1.0f / (float)PLEAT__WEIGHT_TOP),
                        .fixed = reduce_add_i32(fixed)};
 }
@@ -231,7 +195,7 @@ void pleat__attn_received_avx2(const pleat__kv_run *run, uint32_t slot_from, uin
                 const __m256 x = _mm256_loadu_ps(logits + g * logits_stride + c.slot + 8 * half);
                 most = _mm256_max_ps(_mm256_sub_ps(x, _mm256_set1_ps(lse2[g])), most); /* a NaN gives way */
             }
-            const __m256 weight = _mm256_and_ps(exp2_256(most), live_mask((1u << n) - 1, half));
+            const __m256 weight = _mm256_and_ps(exp2_256(most), mask_of(((1u << n) - 1) >> (8 * half)));
             _mm256_store_ps(score + 8 * half, _mm256_add_ps(_mm256_load_ps(score + 8 * half), weight));
         }
     }

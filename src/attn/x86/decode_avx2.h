@@ -9,11 +9,8 @@
 #ifndef PLEAT_ATTN_X86_DECODE_AVX2_H
 #define PLEAT_ATTN_X86_DECODE_AVX2_H
 
-#include <immintrin.h>
-
 #include "attn/decode.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "attn/x86/vector_avx2.h"
 
 #define TILES PLEAT__DECODE_TILES
 #define HEADS PLEAT__DECODE_HEADS

@@ -13,21 +13,7 @@
 
 #include <float.h>
 
-/* 2^x for x <= 0; 0 below 2^-126, for -infinity and for NaN.  Cephes' polynomial for exp2f, error below 2e-7. */
-INLINE __m512 exp2_512(__m512 x) {
-    const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    const __m512 r = _mm512_sub_ps(x, n);
-    __m512 y = _mm512_set1_ps(1.535336188319500e-4f);
-    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.339887440266574e-3f));
-    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(9.618437357674640e-3f));
-    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(5.550332471162809e-2f));
-    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(2.402264791363012e-1f));
-    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(6.931472028550421e-1f));
-    y = _mm512_fmadd_ps(y, r, _mm512_set1_ps(1.0f));
-    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(-126.0f), _CMP_GE_OQ), y, n);
-}
-
-INLINE __m128 exp2_128(__m128 x) { return _mm512_castps512_ps128(exp2_512(_mm512_castps128_ps512(x))); }
+INLINE __m128 exp2_128(__m128 x) { return _mm512_castps512_ps128(exp2_512(_mm512_castps128_ps512(x), 0xF)); }
 
 INLINE __m512 low_pairs(__m512 a, __m512 b) {
     return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
@@ -98,7 +84,8 @@ INLINE __m128 weigh_float(uint32_t heads, const pleat__tile_group *g, float (*lo
     for (uint32_t h = 0; h < HEADS; h++) {
         sum[h] = _mm512_setzero_ps();
         for (uint32_t t = 0; h < heads && t < g->n_tiles; t++) {
-            const __m512 e = exp2_512(_mm512_sub_ps(_mm512_load_ps(logits[h][t]), _mm512_set1_ps(group_max[h])));
+            const __m512 e =
+                exp2_512(_mm512_sub_ps(_mm512_load_ps(logits[h][t]), _mm512_set1_ps(group_max[h])), 0xFFFF);
             sum[h] = _mm512_add_ps(sum[h], e);
             _mm512_store_ps(w->u.f32[h][t], _mm512_mul_ps(e, _mm512_set1_ps(share[h])));
         }
@@ -114,7 +101,8 @@ INLINE __m128 weigh_fixed(uint32_t heads, const pleat__tile_group *g, const valu
     for (uint32_t h = 0; h < HEADS; h++) {
         sum[h] = bias[h] = most[h] = _mm512_setzero_ps();
         for (uint32_t t = 0; h < heads && t < g->n_tiles; t++) {
-            const __m512 e = exp2_512(_mm512_sub_ps(_mm512_load_ps(logits[h][t]), _mm512_set1_ps(group_max[h])));
+            const __m512 e =
+                exp2_512(_mm512_sub_ps(_mm512_load_ps(logits[h][t]), _mm512_set1_ps(group_max[h])), 0xFFFF);
             sum[h] = _mm512_add_ps(sum[h], e);
             bias[h] = _mm512_fmadd_ps(e, vs->middle[t], bias[h]);
             scaled[h][t] = _mm512_mul_ps(e, vs->scale[t]);

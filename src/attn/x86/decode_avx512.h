@@ -11,11 +11,8 @@
 #ifndef PLEAT_ATTN_X86_DECODE_AVX512_H
 #define PLEAT_ATTN_X86_DECODE_AVX512_H
 
-#include <immintrin.h>
-
 #include "attn/decode.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "attn/x86/vector_avx512.h"
 
 INLINE __m512 load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)p)); }
 

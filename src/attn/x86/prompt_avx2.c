@@ -9,29 +9,15 @@
  *     values    2 registers: 16 dimensions         broadcast: weight[row][j]    over the block's slots j
  */
 #include <float.h>
-#include <immintrin.h>
 #include <math.h>
 
 #include "attn/prompt.h"
+#include "attn/x86/vector_avx2.h"
 
-#define ROWS 6u
+#define ROWS PLEAT__PROMPT_ROW_STEP
 #define WIDTH 8u
 #define VECS 2u                               /* registers a row: always 16 keys or dimensions */
 #define ROW_VECS (PLEAT__PROMPT_KEYS / WIDTH) /* registers of a row of logits */
-#define INLINE static inline __attribute__((always_inline))
-
-/* Call fn(b, row, n, ...) for the rows in sixes and a rest, n being a constant in each. */
-#define FOR_ROWS(b, fn, ...)                                             \
-    for (uint32_t row = (b)->row_from; row < (b)->n_rows; row += ROWS) { \
-        switch (pleat__min_u32((b)->n_rows - row, ROWS)) {               \
-            case 1: fn(b, row, 1, __VA_ARGS__); break;                   \
-            case 2: fn(b, row, 2, __VA_ARGS__); break;                   \
-            case 3: fn(b, row, 3, __VA_ARGS__); break;                   \
-            case 4: fn(b, row, 4, __VA_ARGS__); break;                   \
-            case 5: fn(b, row, 5, __VA_ARGS__); break;                   \
-            default: fn(b, row, ROWS, __VA_ARGS__); break;               \
-        }                                                                \
-    }
 
 /* Tile t, dimensions c .. c+n-1, added to the sum of those before. */
 INLINE void logits_rows(const pleat__prompt_block *b, uint32_t row, uint32_t n_rows, uint32_t t, uint32_t c,
@@ -59,44 +45,8 @@ INLINE void logits_rows(const pleat__prompt_block *b, uint32_t row, uint32_t n_r
 static void logits(const pleat__prompt_block *b) {
     for (uint32_t c = 0; c < b->head_dim; c += PLEAT__PROMPT_CHAIN) {
         const uint32_t n = pleat__min_u32(b->head_dim - c, PLEAT__PROMPT_CHAIN);
-        for (uint32_t t = 0; t < b->n_tiles; t++) FOR_ROWS(b, logits_rows, t, c, n)
+        for (uint32_t t = 0; t < b->n_tiles; t++) PLEAT__PROMPT_FOR_ROWS(b, logits_rows, t, c, n)
     }
-}
-
-/* 2^x for x <= 0: exactly 1 at 0, +0 below -126, else within 8e-8 relative.  x is split into the nearest integer,
- * which goes to the exponent, and f in -0.5..0.5; the polynomial is a minimax fit of 2^f that is 1 at 0. */
-INLINE __m256 exp2_ps(__m256 x) {
-    const __m256 n = _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    const __m256 f = _mm256_sub_ps(x, n);
-    __m256 y = _mm256_set1_ps(0x1.41fbbap-13f);
-    y = _mm256_fmadd_ps(y, f, _mm256_set1_ps(0x1.5f3e54p-10f));
-    y = _mm256_fmadd_ps(y, f, _mm256_set1_ps(0x1.3b2d4cp-7f));
-    y = _mm256_fmadd_ps(y, f, _mm256_set1_ps(0x1.c6aee8p-5f));
-    y = _mm256_fmadd_ps(y, f, _mm256_set1_ps(0x1.ebfbdcp-3f));
-    y = _mm256_fmadd_ps(y, f, _mm256_set1_ps(0x1.62e430p-1f));
-    y = _mm256_fmadd_ps(y, f, _mm256_set1_ps(1.0f));
-    const __m256i exponent = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
-    const __m256 scaled = _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(y), exponent));
-    return _mm256_and_ps(scaled, _mm256_cmp_ps(x, _mm256_set1_ps(-126.0f), _CMP_NLT_UQ));
-}
-
-/* All ones in element j where bit j is set. */
-INLINE __m256 mask_of(uint64_t bits) {
-    const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-    const __m256i here = _mm256_and_si256(_mm256_set1_epi32((int)(bits & 0xFF)), bit);
-    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(here, bit));
-}
-
-INLINE float max_of(__m256 x) {
-    __m128 y = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    y = _mm_max_ps(y, _mm_movehl_ps(y, y));
-    return _mm_cvtss_f32(_mm_max_ss(y, _mm_movehdup_ps(y)));
-}
-
-INLINE float sum_of(__m256 x) {
-    __m128 y = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    y = _mm_add_ps(y, _mm_movehl_ps(y, y));
-    return _mm_cvtss_f32(_mm_add_ss(y, _mm_movehdup_ps(y)));
 }
 
 /* Largest logit of a row's visible slots, -infinity if it sees none; hidden logits become -infinity. */
@@ -122,7 +72,7 @@ static void raise_maxima(const pleat__prompt_block *b, uint32_t row, uint32_t n_
     const __m256 m = _mm256_max_ps(old, _mm256_loadu_ps(most));
     /* Where all slots so far are dead, m is -infinity, and o and l are 0 whatever the factor: avoid inf - inf. */
     const __m256 reference = _mm256_max_ps(m, _mm256_set1_ps(-FLT_MAX));
-    _mm256_storeu_ps(b->rescale + row, exp2_ps(_mm256_sub_ps(old, reference)));
+    _mm256_storeu_ps(b->rescale + row, exp2_256(_mm256_sub_ps(old, reference)));
     _mm256_storeu_ps(b->m + row, m);
 }
 
@@ -131,7 +81,7 @@ INLINE void weigh_row(const pleat__prompt_block *b, uint32_t row) {
     const __m256 reference = _mm256_set1_ps(b->m[row] > -FLT_MAX ? b->m[row] : -FLT_MAX);
     __m256 sum[VECS] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
     for (uint32_t x = 0; x < b->n_tiles * VECS; x++) {
-        const __m256 weight = exp2_ps(_mm256_sub_ps(_mm256_load_ps(s + x * WIDTH), reference));
+        const __m256 weight = exp2_256(_mm256_sub_ps(_mm256_load_ps(s + x * WIDTH), reference));
         _mm256_store_ps(s + x * WIDTH, weight);
         sum[x % VECS] = _mm256_add_ps(sum[x % VECS], weight);
     }
@@ -173,7 +123,7 @@ INLINE void values_rows(const pleat__prompt_block *b, uint32_t row, uint32_t n_r
 }
 
 static void values(const pleat__prompt_block *b) {
-    for (uint32_t c = 0; c < b->head_dim; c += VECS * WIDTH) FOR_ROWS(b, values_rows, c)
+    for (uint32_t c = 0; c < b->head_dim; c += VECS * WIDTH) PLEAT__PROMPT_FOR_ROWS(b, values_rows, c)
 }
 
 static void received(const pleat__prompt_block *b) {
@@ -183,7 +133,7 @@ static void received(const pleat__prompt_block *b) {
             __m256 most = _mm256_setzero_ps();
             for (uint32_t row = r; row < r + b->n_group; row++) {
                 const __m256 s = _mm256_load_ps(b->s + row * PLEAT__PROMPT_KEYS + x * WIDTH);
-                most = _mm256_max_ps(most, exp2_ps(_mm256_sub_ps(s, _mm256_broadcast_ss(b->lse2 + row))));
+                most = _mm256_max_ps(most, exp2_256(_mm256_sub_ps(s, _mm256_broadcast_ss(b->lse2 + row))));
             }
             /* the rows of a query see the same */
             sum = _mm256_add_ps(sum, _mm256_and_ps(most, mask_of(b->visible[r] >> (x * WIDTH))));

@@ -9,28 +9,14 @@
  *     values    register x: 16 dimensions          broadcast: weight[row][j]    over the block's slots j
  */
 #include <float.h>
-#include <immintrin.h>
 #include <math.h>
 
 #include "attn/prompt.h"
+#include "attn/x86/vector_avx512.h"
 
-#define ROWS 6u
+#define ROWS PLEAT__PROMPT_ROW_STEP
 #define WIDTH 16u
 #define VECS 4u /* registers a row */
-#define INLINE static inline __attribute__((always_inline))
-
-/* Call fn(b, row, n, ...) for the rows in sixes and a rest, n being a constant in each. */
-#define FOR_ROWS(b, fn, ...)                                             \
-    for (uint32_t row = (b)->row_from; row < (b)->n_rows; row += ROWS) { \
-        switch (pleat__min_u32((b)->n_rows - row, ROWS)) {               \
-            case 1: fn(b, row, 1, __VA_ARGS__); break;                   \
-            case 2: fn(b, row, 2, __VA_ARGS__); break;                   \
-            case 3: fn(b, row, 3, __VA_ARGS__); break;                   \
-            case 4: fn(b, row, 4, __VA_ARGS__); break;                   \
-            case 5: fn(b, row, 5, __VA_ARGS__); break;                   \
-            default: fn(b, row, ROWS, __VA_ARGS__); break;               \
-        }                                                                \
-    }
 
 /* Dimensions c .. c+n-1, added to the sum of those before. */
 INLINE void logits_rows(const pleat__prompt_block *b, uint32_t row, uint32_t n_rows, uint32_t c, uint32_t n) {
@@ -59,24 +45,8 @@ INLINE void logits_rows(const pleat__prompt_block *b, uint32_t row, uint32_t n_r
 static void logits(const pleat__prompt_block *b) {
     for (uint32_t c = 0; c < b->head_dim; c += PLEAT__PROMPT_CHAIN) {
         const uint32_t n = pleat__min_u32(b->head_dim - c, PLEAT__PROMPT_CHAIN);
-        FOR_ROWS(b, logits_rows, c, n)
+        PLEAT__PROMPT_FOR_ROWS(b, logits_rows, c, n)
     }
-}
-
-/* 2^x for x <= 0: exactly 1 at 0, +0 below -126 and where `keep` is 0, else within 8e-8 relative.  x is split
- * into the nearest integer and f in -0.5..0.5; the polynomial is a minimax fit of 2^f that is 1 at 0. */
-INLINE __m512 exp2_keep(__m512 x, __mmask16 keep) {
-    const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    const __m512 f = _mm512_sub_ps(x, n);
-    __m512 y = _mm512_set1_ps(0x1.41fbbap-13f);
-    y = _mm512_fmadd_ps(y, f, _mm512_set1_ps(0x1.5f3e54p-10f));
-    y = _mm512_fmadd_ps(y, f, _mm512_set1_ps(0x1.3b2d4cp-7f));
-    y = _mm512_fmadd_ps(y, f, _mm512_set1_ps(0x1.c6aee8p-5f));
-    y = _mm512_fmadd_ps(y, f, _mm512_set1_ps(0x1.ebfbdcp-3f));
-    y = _mm512_fmadd_ps(y, f, _mm512_set1_ps(0x1.62e430p-1f));
-    y = _mm512_fmadd_ps(y, f, _mm512_set1_ps(1.0f));
-    keep = _mm512_mask_cmp_ps_mask(keep, x, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
-    return _mm512_maskz_scalef_ps(keep, y, n);
 }
 
 /* Largest logit of a row's visible slots, -infinity if it sees none. */
@@ -96,7 +66,7 @@ static void raise_maxima(const pleat__prompt_block *b, uint32_t row, uint32_t n_
     const __m512 m = _mm512_max_ps(old, _mm512_loadu_ps(most));
     /* Where all slots so far are dead, m is -infinity, and o and l are 0 whatever the factor: avoid inf - inf. */
     const __m512 reference = _mm512_max_ps(m, _mm512_set1_ps(-FLT_MAX));
-    _mm512_storeu_ps(b->rescale + row, exp2_keep(_mm512_sub_ps(old, reference), 0xFFFF));
+    _mm512_storeu_ps(b->rescale + row, exp2_512(_mm512_sub_ps(old, reference), 0xFFFF));
     _mm512_storeu_ps(b->m + row, m);
 }
 
@@ -106,7 +76,7 @@ INLINE void weigh_row(const pleat__prompt_block *b, uint32_t row) {
     __m512 sum = _mm512_setzero_ps();
     for (uint32_t t = 0; t < VECS; t++) {
         const __mmask16 visible = (__mmask16)(b->visible[row] >> (t * WIDTH));
-        const __m512 weight = exp2_keep(_mm512_sub_ps(_mm512_load_ps(s + t * WIDTH), m), visible);
+        const __m512 weight = exp2_512(_mm512_sub_ps(_mm512_load_ps(s + t * WIDTH), m), visible);
         _mm512_store_ps(s + t * WIDTH, weight);
         sum = _mm512_add_ps(sum, weight);
     }
@@ -149,11 +119,11 @@ INLINE void values_rows(const pleat__prompt_block *b, uint32_t row, uint32_t n_r
 
 static void values(const pleat__prompt_block *b) {
     uint32_t c = 0;
-    for (; c + VECS * WIDTH <= b->head_dim; c += VECS * WIDTH) FOR_ROWS(b, values_rows, c, VECS)
+    for (; c + VECS * WIDTH <= b->head_dim; c += VECS * WIDTH) PLEAT__PROMPT_FOR_ROWS(b, values_rows, c, VECS)
     switch ((b->head_dim - c) / WIDTH) {
-        case 1: FOR_ROWS(b, values_rows, c, 1) break;
-        case 2: FOR_ROWS(b, values_rows, c, 2) break;
-        case 3: FOR_ROWS(b, values_rows, c, 3) break;
+        case 1: PLEAT__PROMPT_FOR_ROWS(b, values_rows, c, 1) break;
+        case 2: PLEAT__PROMPT_FOR_ROWS(b, values_rows, c, 2) break;
+        case 3: PLEAT__PROMPT_FOR_ROWS(b, values_rows, c, 3) break;
         default: break;
     }
 }
@@ -169,8 +139,7 @@ static void received(const pleat__prompt_block *b) {
             const __m512 lse2 = _mm512_set1_ps(b->lse2[row]);
             for (uint32_t t = 0; t < VECS; t++) {
                 const __m512 s = _mm512_load_ps(b->s + row * PLEAT__PROMPT_KEYS + t * WIDTH);
-                most[t] =
-                    _mm512_max_ps(most[t], exp2_keep(_mm512_sub_ps(s, lse2), (__mmask16)(visible >> (t * WIDTH))));
+                most[t] = _mm512_max_ps(most[t], exp2_512(_mm512_sub_ps(s, lse2), (__mmask16)(visible >> (t * WIDTH))));
             }
         }
         for (uint32_t t = 0; t < VECS; t++) sum[t] = _mm512_add_ps(sum[t], most[t]);
