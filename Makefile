@@ -4,10 +4,11 @@
 #
 #   make              build/pleat and the libraries        make install      below PREFIX, /usr/local by default
 #   make run          generate from the shipped model      make format       clang-format over all sources
-#   make test         every test; up to 15 minutes         make fuzz         FUZZ_SECONDS=60 for each target
+#   make test         every test; see below                make fuzz         FUZZ_SECONDS=60 for each target
 #   make check-long   test, and the full evaluation        make clean        remove build/
 #   make bench        attention, pages, kernels
 #
+# `make test` takes 4 to 10 minutes on two cores.
 # CMAKE_ARGS goes to cmake when build/ is made:  make CMAKE_ARGS=-DPLEAT_ONEDNN=off
 PREFIX ?= /usr/local
 CMAKE_ARGS ?=
@@ -40,7 +41,7 @@ bench: all
 	@tools/bench.sh build
 
 install: all
-	cmake --install build --prefix $(PREFIX)
+	@tools/install.sh build $(PREFIX)
 
 format:
 	@tools/format.sh

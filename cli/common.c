@@ -18,14 +18,25 @@ static const char *command_name = "";
 
 void cli_set_command(const char *name) { command_name = name; }
 
+static void print_message(const char *kind, const char *fmt, va_list args) {
+    progress_clear();
+    fprintf(stderr, "pleat%s%s: %s", command_name[0] ? " " : "", command_name, kind);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+}
+
 void cli_error(const char *fmt, ...) {
     va_list args;
-    progress_clear();
-    fprintf(stderr, "pleat%s%s: ", command_name[0] ? " " : "", command_name);
     va_start(args, fmt);
-    vfprintf(stderr, fmt, args);
+    print_message("", fmt, args);
     va_end(args);
-    fputc('\n', stderr);
+}
+
+void cli_note(const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    print_message("note: ", fmt, args);
+    va_end(args);
 }
 
 int cli_fail(const char *what, pleat_status status, const pleat_error *err) {
@@ -127,6 +138,12 @@ uint32_t cli_nearest(const char *word, const char *const *words, uint32_t n) {
         }
     }
     return best;
+}
+
+int cli_is_near(const char *word, const char *meant) {
+    const size_t na = strlen(word), nb = strlen(meant);
+    const uint32_t d = edit_distance(word, meant);
+    return d <= 2 || 2 * d <= (na > nb ? na : nb);
 }
 
 static int compare_doubles(const void *a, const void *b) {

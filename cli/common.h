@@ -31,6 +31,9 @@ void cli_set_command(const char *name);
 /* Print `pleat COMMAND: ` and the message as one line on stderr. */
 void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* The same for what is no error: `pleat COMMAND: note: ` and the message.  The caller minds -q. */
+void cli_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
 /* Print what the library said about `what`, with its offset if it has one.  Returns CLI_FAILED. */
 int cli_fail(const char *what, pleat_status status, const pleat_error *err);
 
@@ -50,6 +53,9 @@ int cli_read_file(const char *path, char **text, size_t *n_bytes);
 /* The index of the word nearest to `word`, the first among equals; n >= 1.  Nearest is the least edit distance for the
  * length of the longer: by distance alone every short word would be near. */
 uint32_t cli_nearest(const char *word, const char *const *words, uint32_t n);
+
+/* Whether `word` is likely a slip for `meant`: two edits away at most, or half the length of the longer. */
+int cli_is_near(const char *word, const char *meant);
 
 /* Least, median and greatest of n >= 1 values; sorts them. */
 typedef struct cli_spread {

@@ -4,12 +4,22 @@
  */
 #include "load.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common.h"
 
+/* CPUs that this process may run on; 0 if the system does not say. */
+static uint32_t count_cpus(void) {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 0;
+}
+
 int load_workers(const options *o, pleat_workers **workers) {
+    const uint32_t n_cpus = count_cpus();
+    if (n_cpus && o->threads > n_cpus && !o->quiet)
+        cli_note("--threads %u is more than the %u CPUs here: threads will wait for each other", o->threads, n_cpus);
     const pleat_status status = pleat_workers_create(o->threads, NULL, workers);
     return status == PLEAT_OK ? CLI_OK : cli_fail("cannot start the threads", status, NULL);
 }

@@ -4,7 +4,8 @@
  *
  *     pleat COMMAND [OPTIONS]        pleat help [COMMAND]        pleat --version
  *
- * A command's name is one word or two (`bench attn`).  docs/CLI.md describes them all.
+ * A command's name is one word or two (`bench attn`); `pleat help bench` lists those of the first word.
+ * docs/CLI.md describes them all.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ static const command_row commands[] = {
     {"run", CMD_RUN, command_run, "generate text from a model on a compressed KV cache",
      "-m MODEL (-p TEXT | -f FILE) [-n N] [--kv SPEC] [--chat]"},
     {"eval", CMD_EVAL, command_eval, "compare KV specs: task accuracy, perplexity, divergence, bytes",
-     "-m MODEL [--tasks FILE] [--text FILE] --kv SPEC [--kv SPEC]..."},
+     "-m MODEL [--tasks FILE] [--text FILE] [--kv SPEC]..."},
     {"bench attn", CMD_BENCH_ATTN, command_bench_attn, "speed of decode attention against the memory's",
      "[--kv SPEC]... [--ctx N,..] [--batch N,..]"},
     {"bench pages", CMD_BENCH_PAGES, command_bench_pages, "time to take and return a page for every lane",
@@ -39,10 +40,17 @@ enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void print_version(FILE *f) { fprintf(f, "pleat %s\n%s\n", pleat_version(), pleat_build_info()); }
 
+/* One line for each command whose name begins with `start`. */
+static void print_commands(const char *start, FILE *f) {
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (!strncmp(commands[i].name, start, strlen(start)))
+            fprintf(f, "  %-12s %s\n", commands[i].name, commands[i].help);
+}
+
 static void print_help(FILE *f) {
     fprintf(f, "pleat %s: a KV-cache engine for language models\n\nusage: pleat COMMAND [OPTIONS]\n\n",
             pleat_version());
-    for (int i = 0; i < N_COMMANDS; i++) fprintf(f, "  %-12s %s\n", commands[i].name, commands[i].help);
+    print_commands("", f);
     fprintf(f, "  %-12s %s\n", "help", "this text, or a command's: pleat help run");
     fprintf(f, "  %-12s %s\n", "--version", "version, build, and what was found on this machine");
     fprintf(f, "\nexit codes: 0 ok, 1 failed, 2 wrong usage, 130 interrupted\n");
@@ -69,20 +77,39 @@ static int match(const char *name, int argc, char **argv, int first) {
     return first + 1 < argc && !strcmp(argv[first + 1], space + 1) ? 2 : 0;
 }
 
-/* Say which command comes nearest to the words at argv[first]. */
+static void print_bench_help(void) {
+    printf("pleat bench: measure this machine\n\nusage: pleat bench attn|pages|run [OPTIONS]\n\n");
+    print_commands("bench ", stdout);
+    printf("\nThe options of one: pleat help bench attn\n");
+}
+
+static int is_help_flag(const char *word) {
+    return !strcmp(word, "--help") || !strcmp(word, "-help") || !strcmp(word, "-h");
+}
+
+/* Say which command comes nearest to the words at argv[first], or which there are. */
 static int unknown_command(int argc, char **argv, int first) {
-    const char *names[N_COMMANDS + 1];
+    enum { N_NAMES = N_COMMANDS + 2 };
+    const char *names[N_NAMES];
     char words[128];
     for (int i = 0; i < N_COMMANDS; i++) names[i] = commands[i].name;
     names[N_COMMANDS] = "help";
+    names[N_COMMANDS + 1] = "--version";
     if (!strcmp(argv[first], "bench") && (first + 1 == argc || argv[first + 1][0] == '-')) {
         cli_error("argument %d, 'bench': needs a second word: attn, pages or run", first);
         return CLI_USAGE;
     }
     const int two = !strcmp(argv[first], "bench");
     snprintf(words, sizeof words, "%s%s%s", argv[first], two ? " " : "", two ? argv[first + 1] : "");
-    cli_error("argument %d, '%s': no such command; the nearest is 'pleat %s' (`pleat help` lists all)", first, words,
-              names[cli_nearest(words, names, N_COMMANDS + 1)]);
+    const char *nearest = names[cli_nearest(words, names, N_NAMES)];
+    const char *space = strchr(nearest, ' ');
+    if (cli_is_near(two ? argv[first + 1] : words, two && space ? space + 1 : nearest)) {
+        cli_error("argument %d, '%s': no such command; the nearest is 'pleat %s' (`pleat help` lists all)", first,
+                  words, nearest);
+        return CLI_USAGE;
+    }
+    cli_error("argument %d, '%s': no such command; there are:", first, words);
+    print_commands(two ? "bench " : "", stderr);
     return CLI_USAGE;
 }
 
@@ -96,6 +123,10 @@ static int help_command(int argc, char **argv) {
     int n_words;
     if (argc == 2) {
         print_help(stdout);
+        return finish_printing();
+    }
+    if (argc == 3 && !strcmp(argv[2], "bench")) {
+        print_bench_help();
         return finish_printing();
     }
     const command_row *row = find_command(argc, argv, 2, &n_words);
@@ -122,8 +153,11 @@ int main(int argc, char **argv) {
         print_help(stderr);
         return CLI_USAGE;
     }
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
-        return help_command(argc, argv);
+    if (is_help_flag(argv[1]) || !strcmp(argv[1], "help")) return help_command(argc, argv);
+    if (argc == 3 && !strcmp(argv[1], "bench") && is_help_flag(argv[2])) {
+        print_bench_help();
+        return finish_printing();
+    }
     if (!strcmp(argv[1], "--version")) {
         print_version(stdout);
         return finish_printing();

@@ -44,7 +44,6 @@ typedef struct option_row {
 } option_row;
 
 #define CMD_ENGINE (CMD_RUN | CMD_EVAL | CMD_BENCH_RUN)
-#define CMD_BENCH (CMD_BENCH_ATTN | CMD_BENCH_PAGES | CMD_BENCH_RUN)
 #define AT(field) offsetof(options, field)
 #define U32_TOP 4294967295.0
 
@@ -60,8 +59,12 @@ static const option_row rows[] = {
     {"Model and machine", "cpu-mask", NULL, "BITS", "CPU features that may be used: 1 AVX2, 2 AVX-512, 4 VNNI",
      CMD_ALL, KIND_U32, AT(cpu_mask), 0, U32_TOP},
 
-    {"KV cache", "kv", NULL, "SPEC", "how the cache is kept: f32, f16, k8v4, ...; repeat to compare",
-     CMD_EVAL | CMD_BENCH_ATTN | CMD_BENCH_RUN | CMD_INSPECT, KIND_SPECS, AT(kv), 0, 0},
+    {"KV cache", "kv", NULL, "SPEC", "how the cache is kept: f32, f16, k8v4, ...; repeat to compare (default f16)",
+     CMD_EVAL, KIND_SPECS, AT(kv), 0, 0},
+    {"KV cache", "kv", NULL, "SPEC", "how the cache is kept: f32, f16, ...; repeat to compare (default \"f16 k8v4\")",
+     CMD_BENCH_RUN, KIND_SPECS, AT(kv), 0, 0},
+    {"KV cache", "kv", NULL, "SPEC", "how the cache is kept; repeat to compare (default \"f16 k8v8 k8v4 k4v4 k4v2\")",
+     CMD_BENCH_ATTN | CMD_INSPECT, KIND_SPECS, AT(kv), 0, 0},
     {"KV cache", "kv", NULL, "SPEC", "how the cache is kept: f32, f16, k8v4, ... (default k8v4)",
      CMD_RUN, KIND_SPECS, AT(kv), 0, 0},
     {"KV cache", "cache-type-k", "ctk", "TYPE", "llama.cpp's name for the keys' format: f32, f16, q8_0, q4_0",
@@ -117,7 +120,9 @@ static const option_row rows[] = {
      CMD_BENCH_RUN, KIND_NUMBERS, AT(n_gen), 0, 16777216},
     {"Shape", "n-depth", "d", "N,..", "tokens in the cache beforehand (default 0)",
      CMD_BENCH_RUN, KIND_NUMBERS, AT(depth), 0, 16777216},
-    {"Shape", "reps", "r", "N", "repetitions (default 15; bench run: 5)", CMD_BENCH, KIND_U32, AT(reps), 1, 10000},
+    {"Shape", "reps", "r", "N", "repetitions, at least 7 for a median (default 15)",
+     CMD_BENCH_ATTN | CMD_BENCH_PAGES, KIND_U32, AT(reps), 7, 10000},
+    {"Shape", "reps", "r", "N", "repetitions (default 5)", CMD_BENCH_RUN, KIND_U32, AT(reps), 1, 10000},
 
     {"What to show", "metadata", NULL, NULL, "all metadata entries", CMD_INSPECT, KIND_SWITCH, AT(metadata), 0, 0},
 

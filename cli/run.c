@@ -115,12 +115,15 @@ static int wrap_chat(const run *r, char **text, size_t *n) {
 static int tokenize_prompt(run *r, char **text, size_t n) {
     const options *o = r->o;
     const uint32_t flags = PLEAT_TOKENIZE_ADD_BOS | (o->chat || o->special ? PLEAT_TOKENIZE_SPECIAL : 0);
+    const int is_empty = n == 0 && !o->chat; /* --chat asks an empty turn */
     int code = o->chat ? wrap_chat(r, text, &n) : CLI_OK;
     if (code == CLI_OK) code = load_tokens(&r->l, "the prompt", *text, n, flags, &r->prompt, &r->n_prompt);
     if (code == CLI_OK && r->n_prompt == 0) {
         cli_error("the prompt is empty, and this model puts no token in front of a text");
         return CLI_FAILED;
     }
+    if (code == CLI_OK && is_empty && !o->quiet)
+        cli_note("the prompt is empty: generation starts from the beginning-of-text token");
     return code;
 }
 
@@ -269,16 +272,27 @@ static double fraction(const run *r) {
     return r->usage.bytes_f16 ? (double)r->usage.bytes / (double)r->usage.bytes_f16 : 0;
 }
 
+/* Short texts leave most of their pages' slots empty, which may cost more than the format saves. */
+static const char *slack_hint(const run *r, char *buf, size_t cap) {
+    const pleat_cache_usage *u = &r->usage;
+    pleat_cache_options cache; /* the engine's caches have the default's pages */
+    pleat_cache_options_default(&cache);
+    const uint64_t n_slots = u->pages_used * cache.page_tokens;
+    if (fraction(r) <= 1 || 2 * (u->tokens_high + u->tokens_low) >= n_slots) return "";
+    snprintf(buf, cap, " (pages of %u tokens, mostly empty yet)", cache.page_tokens);
+    return buf;
+}
+
 static void write_summary(const run *r) {
-    char held[BYTES_CAP], f16[BYTES_CAP];
+    char held[BYTES_CAP], f16[BYTES_CAP], hint[64];
     if (!strcmp(r->finish, "length") && r->is_bound_by_ctx)
         fprintf(stderr, "\nstopped: the context of %u tokens is full\n", r->n_ctx);
     fprintf(stderr, "\nprompt     %u tokens, %.0f tokens/s\n", r->n_prompt, rate(r->n_fed, r->prompt_s));
     fprintf(stderr, "generated  %u tokens, %.0f tokens/s; finished: %s\n", r->n_generated,
             rate(r->n_steps, r->generation_s), r->finish);
-    fprintf(stderr, "KV cache   %s: %s in %llu pages, %.1f %% of f16's %s\n", r->o->kv.text[0],
+    fprintf(stderr, "KV cache   %s: %s in %llu pages, %.1f %% of f16's %s%s\n", r->o->kv.text[0],
             print_bytes(held, r->usage.bytes), (unsigned long long)r->usage.pages_used, 100 * fraction(r),
-            print_bytes(f16, r->usage.bytes_f16));
+            print_bytes(f16, r->usage.bytes_f16), slack_hint(r, hint, sizeof hint));
 }
 
 static json_t *kv_json(const run *r) {

@@ -14,6 +14,18 @@ if [ "${1:-}" = -q ]; then
     shift
 fi
 
+missing=""
+command -v cmake > /dev/null || missing=cmake
+# Only where cmake would look for them: it may have been told of others.
+if [ -z "$missing" ] && [ ! -f "$dir/CMakeCache.txt" ] && [[ "$*" != *_COMPILER=* && "$*" != *TOOLCHAIN_FILE=* ]]; then
+    [ -n "${CC:-}" ] || command -v cc gcc clang > /dev/null || missing="a C compiler"
+    [ -n "${CXX:-}" ] || command -v c++ g++ clang++ > /dev/null || missing=${missing:-a C++ compiler}
+fi
+if [ -n "$missing" ]; then
+    echo "build: $missing is missing: run tools/setup.sh run first (make run and make test do)" >&2
+    exit 1
+fi
+
 build() {
     if [ ! -f "$dir/build.ninja" ] && [ ! -f "$dir/Makefile" ]; then
         rm -f "$dir/CMakeCache.txt" # left by a configure that failed

@@ -9,7 +9,7 @@ set -euo pipefail
 packages="gcc g++ libc6-dev cmake ninja-build libdnnl-dev libpcre2-dev libjansson-dev"
 case ${1:-} in
     run) ;;
-    test) packages+=" binutils pkg-config python3" ;;
+    test) packages+=" binutils pkg-config python3 clang-format" ;;
     fuzz) packages+=" clang libclang-rt-14-dev llvm" ;;
     *)
         echo "usage: tools/setup.sh run|test|fuzz" >&2
@@ -36,8 +36,11 @@ is_installed() {
     case $(dpkg-query -W -f '${db:Status-Status}\n' "$1" 2> /dev/null) in
         installed*) return 0 ;;
     esac
-    # pkgconf stands in for pkg-config.
-    [ "$1" = pkg-config ] && command -v pkg-config > /dev/null
+    # pkgconf stands in for pkg-config, and any clang-format for Debian's.
+    case $1 in
+        pkg-config | clang-format) command -v "$1" > /dev/null ;;
+        *) return 1 ;;
+    esac
 }
 
 command -v dpkg-query > /dev/null && command -v apt-get > /dev/null || {

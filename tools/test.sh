@@ -14,9 +14,9 @@
 #   install    `make install` elsewhere, and C and C++ programs against it by pkg-config and by CMake
 #   long       only with --long: tests/long/*.sh, the full evaluation
 #
-# A job prints one line; its log is build/JOB/log.  The last line is "N passed, N failed, N skipped" over all jobs:
-# the sum of the totals that each test program prints last.  A program that ends badly without counting a failure is one
-# failure.  Exit status 1 if anything failed.
+# A job prints one line (on a terminal its name while it runs); its log is build/JOB/log.  The last line is "N passed,
+# N failed, N skipped" over all jobs: the sum of the totals that each test program prints last.  A program that ends
+# badly without counting a failure is one failure.  Exit status 1 if anything failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -130,8 +130,8 @@ totals() {
         }' "$1"
 }
 
-# skips LOG: the reasons, each once.
-skips() { sed -nE 's/^([0-9]+: )?(skip .+: .+)$/\2/p' "$1" | sort -u; }
+# skips JOB LOG: the reasons, each once, behind the job's name; skip_job has put it there already.
+skips() { sed -nE "s/^([0-9]+: )?skip ($1: )?(.+)\$/skip $1: \3/p" "$2" | sort -u; }
 
 # what_failed LOG: the lines that matter, for the screen: those in front of a FAIL, and ctest's and compilers' words.
 what_failed() {
@@ -164,16 +164,18 @@ for job in $jobs; do
     mkdir -p "build/$job"
     log=build/$job/log
     began=$SECONDS
+    [ ! -t 1 ] || printf '%-9s ...' "$job"
     ("job_$job") > "$log" 2>&1 < /dev/null
     status=$?
     read -r p f s <<< "$(totals "$log" $status)"
     [ -n "$s" ] || p=0 f=1 s=0 # no log to count
+    [ ! -t 1 ] || printf '\r'
     printf '%-9s %5d passed, %d failed, %d skipped  %4d s\n' "$job" "$p" "$f" "$s" $((SECONDS - began))
     if [ "$f" != 0 ]; then
         what_failed "$log" | sed 's/^/    /'
         echo "    see $log"
     fi
-    reasons+=$(skips "$log")$'\n'
+    reasons+=$(skips "$job" "$log")$'\n'
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 done
 

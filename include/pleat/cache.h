@@ -32,7 +32,8 @@ extern "C" {
 
 typedef struct pleat_cache pleat_cache;
 
-/* A sequence in a cache.  0 is never a sequence. */
+/* A sequence in a cache.  0 is never a sequence.  A handle means nothing to another cache; after close it is refused
+ * until its place has been opened again 32,767 times. */
 typedef struct pleat_seq {
     uint32_t v;
 } pleat_seq;
@@ -45,10 +46,10 @@ typedef struct pleat_cache_options {
     uint32_t n_q_heads;     /* a multiple of n_kv_heads; at most 64 query heads for each KV head */
     uint32_t head_dim;      /* a multiple of 16 in 16..512 */
     float softmax_scale;    /* factor on q.k, up to 65536; 0 means 1/sqrt(head_dim) */
-    uint32_t page_tokens;   /* tokens in a page of the high format, a multiple of 16; default 32 */
+    uint32_t page_tokens;   /* tokens in a page of the high format, a multiple of 16 up to 4096; default 32 */
     uint32_t max_seqs;      /* sequences open at once, 1..65536; default 1 */
     uint32_t max_tokens;    /* most tokens of one sequence; 1..2^24 */
-    uint32_t step_tokens;   /* most new tokens in one step, over all sequences; default 512 */
+    uint32_t step_tokens;   /* most new tokens in one step, over all sequences, 1..2^24; default 512 */
     uint64_t pool_bytes;    /* bytes of pages; 0: room for max_seqs sequences of max_tokens */
     pleat_workers *workers; /* NULL: the caller's thread alone; not owned; outlives the cache */
     const pleat_allocator *allocator;
@@ -80,8 +81,9 @@ typedef struct pleat_cache_item {
 } pleat_cache_item;
 
 /* Begin a step: take the pages that the new tokens of all items need in every lane.  Each sequence may stand
- * in one item.  Returns PLEAT_AGAIN when the pool has too few free pages and PLEAT_E_LIMIT when a
- * sequence would pass its max_tokens or the step its step_tokens; either way nothing has changed. */
+ * in one item.  Returns PLEAT_AGAIN when the pool has too few free pages now, and PLEAT_E_LIMIT when a
+ * sequence would pass its max_tokens, the step its step_tokens, or when one sequence would need more pages than the
+ * pool has; either way nothing has changed. */
 PLEAT_API pleat_status pleat_cache_begin(pleat_cache *cache, const pleat_cache_item *items, uint32_t n_items);
 
 /* Store the new tokens' keys and values of one layer and attend to everything before and among them.
@@ -96,7 +98,8 @@ PLEAT_API pleat_status pleat_cache_attend(pleat_cache *cache, uint32_t layer, co
 /* Like pleat_cache_attend(), but only stores. */
 PLEAT_API pleat_status pleat_cache_store(pleat_cache *cache, uint32_t layer, const float *k, const float *v);
 
-/* End the step: its tokens count as stored.  The caller has stored every layer. */
+/* End the step: its tokens count as stored.  PLEAT_E_STATE, and the step goes on, while a layer has not been stored: its
+ * slots would hold what earlier sequences left in the pages. */
 PLEAT_API pleat_status pleat_cache_end(pleat_cache *cache);
 
 /* Give up the step: its pages go back and the sequences are as they were before pleat_cache_begin(). */
@@ -131,7 +134,7 @@ typedef struct pleat_cache_usage {
 PLEAT_API pleat_status pleat_cache_get_usage(const pleat_cache *cache, pleat_seq seq, pleat_cache_usage *out);
 
 /* Bytes that `n_tokens` tokens of one sequence opened for max_tokens hold: what pleat_cache_get_usage() would say.
- * Uses opt's geometry, spec and page_tokens.  0 for invalid options. */
+ * opt is as for pleat_cache_create().  0 for options that create would refuse, and for n_tokens > max_tokens. */
 PLEAT_API uint64_t pleat_cache_bytes_for(const pleat_cache_options *opt, uint32_t n_tokens, uint32_t max_tokens);
 
 /* Recompute every invariant of the pool and tables: used + free = total, references exact, rows within

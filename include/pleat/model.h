@@ -6,7 +6,8 @@
  * architecture `llama`, tensors in F32, F16, BF16, Q8_0 or Q4_0, tokenizer `gpt2` with the pre-tokenizer
  * `qwen2` or `llama-bpe`.  Anything else is refused by name, since a guess would change tokens silently.
  *
- * Files are mapped read-only; a model that is loaded from a path keeps the mapping.  All objects here are immutable
+ * Files are mapped read-only, and stay mapped while the object lives: a file that is shortened meanwhile ends the process
+ * (SIGBUS), so replace a model by renaming a new file over it.  All objects here are immutable
  * after creation and may be read from any thread, samplers excepted.
  */
 #ifndef PLEAT_MODEL_H
@@ -98,7 +99,8 @@ PLEAT_API pleat_status pleat_model_tokenize(const pleat_model *model, const char
                                             pleat_token *ids, uint32_t cap, uint32_t *n_tokens, pleat_error *err);
 
 /* The bytes of one token, as they stand in the text; special tokens are their names.  The bytes of one
- * token need not be valid UTF-8.  Not NUL-terminated; lives as long as the model.  NULL for a bad id. */
+ * token need not be valid UTF-8.  Not NUL-terminated; lives as long as the model.  NULL for a bad id, or when n_bytes
+ * is NULL. */
 PLEAT_API const char *pleat_model_token_text(const pleat_model *model, pleat_token id, size_t *n_bytes);
 
 /* 1 for control tokens, as bos, eos, <|im_end|>; else 0. */

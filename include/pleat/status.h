@@ -39,7 +39,7 @@ enum {
     PLEAT_E_RANGE = -31        /* a value is NaN, infinite or too large to compute with */
 };
 
-/* What a loader or parser can say beyond the status.  Filled only on an error.
+/* What a loader or parser can say beyond the status.  Filled when the status is not PLEAT_OK.
  *   where   offset in bytes into the file or text at fault; PLEAT_NOWHERE if that has no meaning
  *   text    one line for a person, NUL-terminated, without a newline at its end */
 #define PLEAT_NOWHERE UINT64_MAX

@@ -248,6 +248,7 @@ pleat_status pleat_cache_attend(pleat_cache *c, uint32_t layer, const float *q, 
     if (c->n_prompt_items > 0)
         pleat_workers_run(c->opt.workers, c->n_prompt_items * c->opt.n_kv_heads, prompt_store_unit, &job);
     run_attention(&job);
+    c->stored[layer] = 1;
     return PLEAT_OK;
 }
 
@@ -257,6 +258,7 @@ pleat_status pleat_cache_store(pleat_cache *c, uint32_t layer, const float *k, c
     if (!rows_in_range(c, NULL, k, v)) return PLEAT_E_RANGE;
     layer_job job = {.cache = c, .layer = layer, .k = k, .v = v};
     pleat_workers_run(c->opt.workers, c->n_items * c->opt.n_kv_heads, store_unit, &job);
+    c->stored[layer] = 1;
     return PLEAT_OK;
 }
 

@@ -85,6 +85,7 @@ static void carve(pleat_cache *c, uint32_t n_pages, pleat__arena *arena) {
     c->seqs = pleat__arena_take(arena, opt->max_seqs, sizeof *c->seqs);
     c->items = pleat__arena_take(arena, opt->max_seqs, sizeof *c->items);
     c->prompt_items = pleat__arena_take(arena, opt->max_seqs, sizeof *c->prompt_items);
+    c->stored = pleat__arena_take(arena, opt->n_layers, sizeof *c->stored);
     const uint32_t n_items_cap = pleat__min_u32(opt->max_seqs, opt->step_tokens);
     pleat__plan_carve(&c->plan, n_items_cap, n_items_cap * c->n_lanes, arena);
     c->stage = pleat__arena_take(arena, stage_tiles_cap(opt) * opt->n_kv_heads, c->stage_layout.used_bytes);

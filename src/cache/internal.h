@@ -78,6 +78,7 @@ struct pleat_cache {
     uint32_t n_units;
     uint32_t n_rows;
     uint32_t n_prompt_items;
+    uint8_t *stored;         /* [n_layers] 1: the step's tokens have been stored in this layer */
     pleat__step_item *items; /* [max_seqs] */
     uint32_t *prompt_items;  /* [max_seqs] indices of items with n_new > 1 */
     pleat__plan plan;

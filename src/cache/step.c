@@ -4,6 +4,8 @@
  *
  * begin checks every item against its limits, plans the pages of all lanes of all items, and commits only if all fit.
  */
+#include <string.h>
+
 #include "cache/internal.h"
 #include "core/error.h"
 
@@ -46,6 +48,28 @@ void pleat__cache_number_units(pleat_cache *c) {
     c->n_units = n_units;
 }
 
+static uint32_t count_pages(const pleat__table *table) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < table->n_lanes; i++)
+        n += table->lanes[i].n_pages[PLEAT__HIGH] + table->lanes[i].n_pages[PLEAT__LOW];
+    return n;
+}
+
+/* A plan that does not fit: waiting helps unless some sequence needs more than the whole pool. */
+static pleat_status full_or_too_small(const pleat_cache *c) {
+    for (uint32_t i = 0; i < c->n_items; i++) {
+        const pleat__table *table = &c->items[i].seq->table;
+        uint64_t n_pages = 0;
+        for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
+            const pleat__lane *l = &table->lanes[lane];
+            n_pages += pleat__div_up_u32(l->n_slots[PLEAT__HIGH] + c->items[i].n_new, c->layout.tokens);
+            n_pages += l->n_pages[PLEAT__LOW];
+        }
+        if (n_pages > c->pool.n_pages) return PLEAT_E_LIMIT;
+    }
+    return PLEAT_AGAIN;
+}
+
 pleat_status pleat_cache_begin(pleat_cache *c, const pleat_cache_item *items, uint32_t n_items) {
     if (!c || !items || n_items == 0 || n_items > c->opt.max_seqs) return PLEAT_E_ARG;
     if (c->in_step) return PLEAT_E_STATE;
@@ -53,28 +77,24 @@ pleat_status pleat_cache_begin(pleat_cache *c, const pleat_cache_item *items, ui
     pleat__plan_begin(&c->plan);
     for (uint32_t i = 0; i < n_items; i++)
         pleat__plan_add(&c->plan, &c->items[i].seq->table, c->items[i].n_new, c->layout.tokens);
-    if (!pleat__plan_fits(&c->plan, &c->pool)) return PLEAT_AGAIN;
+    if (!pleat__plan_fits(&c->plan, &c->pool)) return full_or_too_small(c);
     pleat__plan_commit(&c->plan, &c->pool);
     pleat__cache_number_units(c);
+    memset(c->stored, 0, c->opt.n_layers);
     c->in_step = true;
     return PLEAT_OK;
 }
 
 /* The step's tokens count from now on in every lane. */
 static void grow_seq(pleat__sequence *seq, uint32_t n_new) {
-    uint32_t n_pages = 0;
-    for (uint32_t i = 0; i < seq->table.n_lanes; i++) {
-        pleat__lane *lane = &seq->table.lanes[i];
-        lane->n_slots[PLEAT__HIGH] += n_new;
-        n_pages += lane->n_pages[PLEAT__HIGH] + lane->n_pages[PLEAT__LOW];
-    }
+    for (uint32_t i = 0; i < seq->table.n_lanes; i++) seq->table.lanes[i].n_slots[PLEAT__HIGH] += n_new;
     seq->n_tokens += n_new;
-    seq->n_pages_peak = pleat__max_u32(seq->n_pages_peak, n_pages);
+    seq->n_pages_peak = pleat__max_u32(seq->n_pages_peak, count_pages(&seq->table));
 }
 
 pleat_status pleat_cache_end(pleat_cache *c) {
     if (!c) return PLEAT_E_ARG;
-    if (!c->in_step) return PLEAT_E_STATE;
+    if (!c->in_step || memchr(c->stored, 0, c->opt.n_layers)) return PLEAT_E_STATE;
     for (uint32_t i = 0; i < c->n_items; i++) grow_seq(c->items[i].seq, c->items[i].n_new);
     c->in_step = false;
     return PLEAT_OK;

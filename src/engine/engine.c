@@ -153,22 +153,27 @@ static pleat_status check_item(const pleat_engine *e, const pleat_engine_item *i
 /* Say in words why the cache refused a step. */
 static pleat_status explain(const pleat_engine *e, pleat_status status, const pleat_engine_item *items,
                             uint32_t n_items, pleat_error *err) {
-    if (status == PLEAT_AGAIN) {
-        pleat_cache_usage u = {0};
-        (void)pleat_cache_get_usage(e->cache, (pleat_seq){0}, &u);
-        return pleat__error_set(err, status, PLEAT_NOWHERE, "step: too few free pages: %llu of %llu are in use",
-                                (unsigned long long)u.pages_used, (unsigned long long)u.pages_total);
-    }
+    pleat_cache_usage u = {0};
+    (void)pleat_cache_get_usage(e->cache, (pleat_seq){0}, &u);
+    PLEAT_FAIL_IF(status == PLEAT_AGAIN, err, status, PLEAT_NOWHERE,
+                  "step: too few free pages: %llu of %llu are in use", (unsigned long long)u.pages_used,
+                  (unsigned long long)u.pages_total);
     PLEAT_FAIL_IF(status != PLEAT_E_LIMIT, err, status, PLEAT_NOWHERE,
                   "step: an unknown sequence, or one that stands twice");
+    uint64_t n_rows = 0;
     for (uint32_t i = 0; i < n_items; i++) {
         const uint32_t max_tokens = pleat_cache_max_tokens(e->cache, items[i].seq);
         const uint64_t n = (uint64_t)pleat_cache_length(e->cache, items[i].seq) + items[i].n_tokens;
         PLEAT_FAIL_IF(n > max_tokens, err, status, PLEAT_NOWHERE,
                       "step: item %u would hold %llu tokens, more than the %u that it was opened for", i,
                       (unsigned long long)n, max_tokens);
+        n_rows += items[i].n_tokens;
     }
-    return pleat__error_set(err, status, PLEAT_NOWHERE, "step: more than %u new tokens in all", e->opt.step_tokens);
+    PLEAT_FAIL_IF(n_rows > e->opt.step_tokens, err, status, PLEAT_NOWHERE,
+                  "step: %llu new tokens, more than the %u of a step", (unsigned long long)n_rows, e->opt.step_tokens);
+    return pleat__error_set(err, status, PLEAT_NOWHERE,
+                            "step: a sequence would need more than the %llu pages of the pool",
+                            (unsigned long long)u.pages_total);
 }
 
 pleat_status pleat_engine_step(pleat_engine *e, const pleat_engine_item *items, uint32_t n_items, pleat_error *err) {

@@ -108,6 +108,17 @@ static pleat_status begin(rig *r, const batch *b) {
     return pleat_cache_begin(r->cache, items, b->n_items);
 }
 
+/* Store zeros in every layer of a step of `n` new tokens, and end it. */
+static void store_and_end(pleat_cache *cache, uint32_t n, uint32_t d) {
+    float *zeros = calloc((size_t)n * KV_HEADS * d, sizeof *zeros);
+    for (uint32_t layer = 0; layer < LAYERS; layer++) {
+        CHECK_STATUS(pleat_cache_end(cache), PLEAT_E_STATE); /* a layer has not been stored */
+        CHECK_STATUS(pleat_cache_store(cache, layer, zeros, zeros), PLEAT_OK);
+    }
+    CHECK_STATUS(pleat_cache_end(cache), PLEAT_OK);
+    free(zeros);
+}
+
 /* Attend with one layer of a step that has begun; out is [rows][hq][d]. */
 static void attend_layer(rig *r, const batch *b, uint32_t layer, float *q, float *out) {
     const uint32_t rows = batch_rows(b);
@@ -386,7 +397,7 @@ static void test_full_pool_is_flow_control(void) {
     CHECK_STATUS(pleat_cache_open(cache, 300, &a), PLEAT_OK);
     CHECK_STATUS(pleat_cache_open(cache, 300, &b), PLEAT_OK);
     CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){a, 64}, 1), PLEAT_OK);
-    CHECK_STATUS(pleat_cache_end(cache), PLEAT_OK);
+    store_and_end(cache, 64, 64);
     const pleat_cache_item both[] = {{a, 1}, {b, 1}};
     pleat_cache_usage before, after;
     CHECK_STATUS(pleat_cache_get_usage(cache, (pleat_seq){0}, &before), PLEAT_OK);
@@ -395,11 +406,12 @@ static void test_full_pool_is_flow_control(void) {
     CHECK_EQ_MEM(&before, &after, sizeof before);
     CHECK_STATUS(pleat_cache_end(cache), PLEAT_E_STATE);
     CHECK_STATUS(pleat_cache_begin(cache, &both[1], 1), PLEAT_OK);
-    CHECK_STATUS(pleat_cache_end(cache), PLEAT_OK);
+    store_and_end(cache, 1, 64);
+    CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){b, 96}, 1), PLEAT_E_LIMIT); /* 4 pages of 3 */
+    CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){b, 95}, 1), PLEAT_AGAIN);
     CHECK_STATUS(pleat_cache_close(cache, a), PLEAT_OK);
-    CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){b, 96}, 1), PLEAT_AGAIN);
     CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){b, 95}, 1), PLEAT_OK);
-    CHECK_STATUS(pleat_cache_end(cache), PLEAT_OK);
+    store_and_end(cache, 95, 64);
     CHECK(pleat_cache_is_valid(cache));
     pleat_cache_destroy(&cache);
 }
@@ -459,6 +471,7 @@ static void test_values_out_of_range(void) {
                 check_context("%s %g in %zu", specs[i], (double)bad[b], j);
                 CHECK_STATUS(pleat_cache_attend(r.cache, 0, q, k, v, out), PLEAT_E_RANGE);
                 if (j > 0) CHECK_STATUS(pleat_cache_store(r.cache, 1, k, v), PLEAT_E_RANGE);
+                CHECK_STATUS(pleat_cache_end(r.cache), PLEAT_E_STATE); /* nothing was stored */
                 *x = good;
             }
         }
@@ -558,7 +571,7 @@ static void test_allocation_failure(void) {
         }
         const uint64_t count = ca.count;
         CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){seq, 20}, 1), PLEAT_OK);
-        CHECK_STATUS(pleat_cache_end(cache), PLEAT_OK);
+        store_and_end(cache, 20, 64);
         CHECK_EQ_U64(ca.count, count); /* a step allocates nothing */
         pleat_cache_destroy(&cache);
         CHECK_EQ_U64(ca.live, 0);

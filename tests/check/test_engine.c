@@ -120,8 +120,12 @@ static void test_full_pool_is_flow_control(void) {
                  PLEAT_AGAIN);
     CHECK(strstr(err.text, "32 of 32") != NULL);
     CHECK_STATUS(pleat_engine_close(engine, a), PLEAT_OK);
+    const pleat_engine_item half = {.seq = b, .tokens = tokens, .n_tokens = 16};
+    for (int i = 0; i < 2; i++) CHECK_STATUS(pleat_engine_step(engine, &half, 1, &err), PLEAT_OK);
+    CHECK_EQ_U64(pleat_engine_length(engine, b), 32);
     CHECK_STATUS(pleat_engine_step(engine, &(pleat_engine_item){.seq = b, .tokens = tokens, .n_tokens = 1}, 1, &err),
-                 PLEAT_OK);
+                 PLEAT_E_LIMIT); /* no pool of this size can hold it */
+    CHECK(strstr(err.text, "32 pages") != NULL);
     CHECK(pleat_engine_is_valid(engine));
     pleat_engine_destroy(&engine);
     pleat_model_destroy(&model);

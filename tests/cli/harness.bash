@@ -44,7 +44,7 @@ check() {
 
 skip() {
     skipped=$((skipped + 1))
-    echo "skipped: $1"
+    echo "skip $1"
 }
 
 exits() { [ "$code" = "$1" ]; }

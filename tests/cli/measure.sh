@@ -67,7 +67,7 @@ for key in what params ms min median max bytes gb_per_s peak_gb_per_s fraction_o
     check "bench attn json has $key" prints "\"$key\":"
 done
 check "attention is right" calc "$(sed -n 's/^ *"max_rel_err": \([0-9.e-]*\).*/\1 <= 3e-4 \&\& /p' "$scratch/out" | tr -d '\n') 1"
-try bench pages --lanes 512 --reps 3 --format csv
+try bench pages --lanes 512 --reps 7 --format csv
 check "bench pages" exits 0
 check "bench pages has four rows" test "$(grep -cE '^(take|return),(pleat|loop),512,' "$scratch/out")" = 4
 try bench run -m "$MODEL" -p 32 -n 4 -d 0,16 -r 2 --kv k8v4 --format csv

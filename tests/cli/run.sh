@@ -84,6 +84,13 @@ check "-n 0 generates nothing" test "$(field generated)" = 0
 check "-n 0 exits 0" exits 0
 try run -m "$MODEL" -p "" -n 2
 check "an empty prompt is bos alone" exits 0
+check "and that is said" says "note: the prompt is empty: generation starts from the beginning-of-text token"
+check "a short text's pages are mostly empty" says "% of f16's .*\(pages of 32 tokens, mostly empty yet\)"
+try run -m "$MODEL" -p "" -n 2 -q
+check "-q: no note of it" test -z "$stderr"
+try run -m "$MODEL" -p a -n 1 -t 200
+check "more threads than CPUs" exits 0
+[ "$(nproc)" -ge 200 ] || check "more threads than CPUs is noted" says "note: --threads 200 is more than the [0-9]+ CPUs"
 
 # Prompts that are no text
 printf 'abc\377def' >"$scratch/bytes"

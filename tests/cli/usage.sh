@@ -6,6 +6,13 @@
 
 fails 2 "no such command; the nearest is 'pleat run'" rnu
 fails 2 "no such command; the nearest is 'pleat bench attn'" bench atn
+fails 2 "no such command; the nearest is 'pleat --version'" version
+fails 2 "argument 1, 'serve': no such command; there are:$" serve
+check "and lists them" says "^  inspect "
+fails 2 "argument 1, 'generate': no such command; there are:$" generate
+fails 2 "argument 1, 'bench speed': no such command; there are:$" bench speed
+check "and lists the benches" says "^  bench pages "
+check "and nothing else" test "$(wc -l <"$scratch/err")" = 4
 fails 2 "'bench': needs a second word" bench
 fails 2 "argument 2, '-ngl': no such option; the nearest is '-n'" run -ngl 99
 fails 2 "argument 4, '--tsaks': no such option; the nearest is '--tasks'" eval -m x --tsaks
@@ -24,7 +31,9 @@ fails 2 "-p and -f exclude each other" run -m x -p x -f y
 fails 2 "nothing to evaluate" eval -m x
 fails 2 "no file" inspect
 fails 2 "--heads 30 must be a multiple of --kv-heads 8" bench attn --heads 30
-fails 2 "--reps 3: a median needs at least 7" bench attn --reps 3
+fails 2 "and --head-dim 128 a multiple of 16 from 16 to 512" bench attn --heads 7 --kv-heads 2
+fails 2 "--reps: '3' is not a whole number between 7 and 10000" bench attn --reps 3
+fails 2 "--reps: '6' is not a whole number between 7 and 10000" bench pages --reps 6
 
 # specs: the position and the nearest word
 fails 2 "--kv: .*'k8v5'.* position 0.*k8v" run -m x -p x --kv k8v5
@@ -54,11 +63,18 @@ unset PLEAT_MODEL
 try
 check "no command is wrong usage" exits 2
 check "no command shows the commands" says "^  run "
-for args in --help -h help "help run" "run --help" "bench attn --help" "help bench pages"; do
+for args in --help -h help "help run" "run --help" "bench attn --help" "help bench pages" \
+    "help bench" "bench --help" "bench -h"; do
     # shellcheck disable=SC2086
     try $args
     check "pleat $args" exits 0
     check "pleat $args prints" prints "^usage: pleat"
+done
+check "bench -h lists the benches" prints "^  bench attn +speed of decode attention"
+for command in eval inspect "bench attn" "bench run"; do
+    # shellcheck disable=SC2086
+    try $command --help
+    check "$command --help says what --kv is without one" prints "--kv SPEC .*\(default \"?f16"
 done
 try run --help
 check "help shows both spellings and the twin" prints "-ctk, --cache-type-k TYPE .*\[PLEAT_CACHE_TYPE_K\]"
