@@ -20,6 +20,7 @@
 #include <time.h>
 
 #include "attn/attn.h"
+#include "attn_variants.h"
 #include "core/rng.h"
 #include "hw/cpu.h"
 
@@ -27,19 +28,9 @@
 #define RANGE_SLOTS 1024u
 #define MAX_REPEATS 64
 
-typedef struct variant {
-    const char *name;
-    uint32_t flags;
-} variant;
-
-static const variant variants[] = {{"ref", 0},
-                                   {"avx2", PLEAT_CPU_AVX2},
-                                   {"avx512", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512},
-                                   {"vnni", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI}};
-
 static const pleat_format formats[] = {{32, 32}, {16, 16}, {8, 8}, {8, 4}, {4, 8}, {4, 4}, {4, 2}, {2, 2}};
 
-#define N_VARIANTS (sizeof variants / sizeof variants[0])
+#define N_VARIANTS (sizeof decode_variants / sizeof decode_variants[0])
 #define N_FORMATS (sizeof formats / sizeof formats[0])
 
 typedef struct shape {
@@ -237,7 +228,7 @@ static bool wants_format(const options *o, pleat_format f) {
     return o->n_formats == 0;
 }
 
-static bool wants_variant(const options *o, const variant *v) {
+static bool wants_variant(const options *o, const decode_variant *v) {
     if (v->flags & ~pleat_cpu_flags()) return false;
     return !o->variant || !strcmp(o->variant, v->name);
 }
@@ -254,10 +245,10 @@ static void time_variants(decode_results *d, const options *opt, uint32_t r, con
                           pleat__attn_acc *acc, pleat_workers *workers) {
     for (size_t f = 0; f < N_FORMATS; f++) {
         for (size_t v = 0; v < N_VARIANTS && wants_format(opt, formats[f]); v++) {
-            if (!wants_variant(opt, &variants[v])) continue;
+            if (!wants_variant(opt, &decode_variants[v])) continue;
             pleat__attn_dsp dsp;
-            pleat__attn_dsp_init(&dsp, variants[v].flags);
-            const bool scalar = variants[v].flags == 0 && r >= 3; /* slow: three repeats do */
+            pleat__attn_dsp_init(&dsp, decode_variants[v].flags);
+            const bool scalar = decode_variants[v].flags == 0 && r >= 3; /* slow: three repeats do */
             double *seconds = d->seconds[f][v];
             seconds[r] = scalar ? seconds[1] : run_layers(&d->lanes[f], &dsp, query, acc, workers);
         }
@@ -272,13 +263,13 @@ static void print_decode(const shape *sh, decode_results *d, const options *opt,
     printf("%-7s %-7s %9s %9s %8s %6s %13s\n", "format", "variant", "ms/layer", "min", "GB/s", "read", "ns/token/lane");
     for (size_t f = 0; f < N_FORMATS; f++) {
         for (size_t v = 0; v < N_VARIANTS && wants_format(opt, formats[f]); v++) {
-            if (!wants_variant(opt, &variants[v])) continue;
+            if (!wants_variant(opt, &decode_variants[v])) continue;
             const lanes *a = &d->lanes[f];
             const double s = median(d->seconds[f][v], opt->repeats) / a->n_layers; /* leaves them in order */
             const double gbs = (double)a->layer_bytes / s * 1e-9;
             printf("k%uv%-4u %-7s %9.4f %9.4f %8.2f %5.0f%% %13.2f\n", formats[f].k_bits, formats[f].v_bits,
-                   variants[v].name, s * 1e3, d->seconds[f][v][0] / a->n_layers * 1e3, gbs, 100 * gbs / read_median,
-                   s * 1e9 / sh->n_lanes / sh->n_tokens);
+                   decode_variants[v].name, s * 1e3, d->seconds[f][v][0] / a->n_layers * 1e3, gbs,
+                   100 * gbs / read_median, s * 1e9 / sh->n_lanes / sh->n_tokens);
         }
     }
 }
@@ -326,9 +317,9 @@ static void bench_quant(uint32_t d, const options *opt) {
            "store one", "load k", "load v");
     for (size_t f = 0; f < N_FORMATS; f++) {
         for (size_t v = 0; v < N_VARIANTS - 1 && wants_format(opt, formats[f]); v++) { /* vnni is avx512 here */
-            if (!wants_variant(opt, &variants[v])) continue;
+            if (!wants_variant(opt, &decode_variants[v])) continue;
             pleat__quant_dsp dsp;
-            pleat__quant_dsp_init(&dsp, variants[v].flags);
+            pleat__quant_dsp_init(&dsp, decode_variants[v].flags);
             pleat__page_layout l;
             if (pleat__page_layout_init(&l, formats[f], d, TOKENS, false) != PLEAT_OK) exit(1);
             uint8_t *page = reserve(l.used_bytes);
@@ -347,9 +338,9 @@ static void bench_quant(uint32_t d, const options *opt) {
                 t[4] = now_s();
                 for (int i = 0; i < 4; i++) s[i][r] = (t[i + 1] - t[i]) / (ROUNDS * TOKENS) * 1e9;
             }
-            printf("k%uv%-4u %-7s %10.1f %10.1f %8.1f %8.1f\n", formats[f].k_bits, formats[f].v_bits, variants[v].name,
-                   median(s[0], opt->repeats), median(s[1], opt->repeats), median(s[2], opt->repeats),
-                   median(s[3], opt->repeats));
+            printf("k%uv%-4u %-7s %10.1f %10.1f %8.1f %8.1f\n", formats[f].k_bits, formats[f].v_bits,
+                   decode_variants[v].name, median(s[0], opt->repeats), median(s[1], opt->repeats),
+                   median(s[2], opt->repeats), median(s[3], opt->repeats));
             free(page);
         }
     }
@@ -358,7 +349,7 @@ static void bench_quant(uint32_t d, const options *opt) {
 /* True if the options name a variant that runs here and known formats only. */
 static bool names_are_known(const options *opt) {
     bool runs = false;
-    for (size_t v = 0; v < N_VARIANTS; v++) runs = runs || wants_variant(opt, &variants[v]);
+    for (size_t v = 0; v < N_VARIANTS; v++) runs = runs || wants_variant(opt, &decode_variants[v]);
     bool all = runs;
     for (int i = 0; i < opt->n_formats; i++) {
         const options one = {.n_formats = 1, .formats = opt->formats + i};

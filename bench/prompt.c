@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "attn/prompt.h"
+#include "attn_variants.h"
 #include "core/rng.h"
 #include "hw/cpu.h"
 
@@ -28,20 +29,6 @@
 #define N_KEYS 2048u
 #define PAGE_TOKENS 64u
 #define N_ROUNDS 7
-
-typedef struct variant {
-    const char *name;
-    uint32_t needs;
-    pleat__attn_prompt_fn fn;
-} variant;
-
-static const variant variants[] = {
-    {"ref", 0, pleat__attn_prompt_ref},
-#if PLEAT_X86
-    {"avx2", PLEAT_CPU_AVX2, pleat__attn_prompt_avx2},
-    {"avx512", PLEAT_CPU_AVX512, pleat__attn_prompt_avx512},
-#endif
-};
 
 static double now_s(void) {
     struct timespec t;
@@ -92,7 +79,7 @@ __attribute__((target("avx512f"))) static double peak_avx512(void) {
 #endif
 
 /* Multiply-adds a second of this variant's registers, 0 if unknown. */
-static double peak_macs(const variant *v) {
+static double peak_macs(const prompt_variant *v) {
     double peak = 0;
 #if PLEAT_X86
     for (int i = 0; i < PEAK_ROUNDS; i++) {
@@ -157,7 +144,7 @@ static double run_once(pleat__attn_prompt args, pleat__attn_prompt_fn fn, uint32
 
 /* One line of the table. */
 typedef struct config {
-    const variant *variant;
+    const prompt_variant *variant;
     double peak; /* multiply-adds a second, 0: unknown */
     uint8_t k_bits, v_bits;
     uint32_t head_dim, n_group;
@@ -230,8 +217,8 @@ static void measure(const config *c) {
 int main(void) {
     static const uint8_t formats[][2] = {{32, 32}, {16, 16}, {8, 8}, {8, 4}, {4, 2}};
     static const uint32_t shapes[][2] = {{64, 2}, {128, 4}, {256, 4}, {80, 1}};
-    for (size_t n = 0; n < sizeof variants / sizeof *variants; n++) {
-        const variant *v = &variants[n];
+    for (size_t n = 0; n < sizeof prompt_variants / sizeof *prompt_variants; n++) {
+        const prompt_variant *v = &prompt_variants[n];
         if ((pleat_cpu_flags() & v->needs) != v->needs) continue;
         const double peak = peak_macs(v);
         if (peak > 0) printf("%-7s peak %.1f GMAC/s\n", v->name, 1e-9 * peak);

@@ -165,10 +165,7 @@ int command_bench_run(options *o) {
     bench b = {.o = o};
     int code = prepare(&b, o);
     if (code == CLI_OK) code = run_shapes(&b);
-    if (code == CLI_OK && o->format == FORMAT_JSON)
-        output_json(&b.out, json_pack("{s:O}", "rows", b.rows));
-    else if (code == CLI_OK)
-        table_write(&b.t, &b.out);
+    if (code == CLI_OK) output_rows(&b.out, b.rows, &b.t);
     const int closed = output_close(&b.out);
     json_decref(b.rows);
     table_release(&b.t);

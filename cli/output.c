@@ -215,6 +215,13 @@ void table_write(const table *t, output *out) {
         write_terminal(t, out->file);
 }
 
+void output_rows(output *out, json_t *rows, const table *t) {
+    if (out->format == FORMAT_JSON)
+        output_json(out, json_pack("{s:O}", "rows", rows));
+    else
+        table_write(t, out);
+}
+
 const char *print_bytes(char buf[BYTES_CAP], uint64_t n) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double v = (double)n;

@@ -63,6 +63,9 @@ void table_put_number(table *t, int decimals, double v);
 void table_write(const table *t, output *out);
 void table_release(table *t);
 
+/* Print rows that exist in both forms: {"rows": rows} as JSON, else the table.  The caller keeps both. */
+void output_rows(output *out, json_t *rows, const table *t);
+
 #define BYTES_CAP 32
 /* "13.2 KiB": four figures or fewer and a binary unit. */
 const char *print_bytes(char buf[BYTES_CAP], uint64_t n);

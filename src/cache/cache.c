@@ -263,10 +263,9 @@ static uint64_t bytes_of_pages(const pleat_cache *c, uint64_t n_pages) {
 }
 
 static void add_seq_usage(const pleat_cache *c, const pleat__sequence *seq, pleat_cache_usage *u) {
-    uint64_t n_pages = 0;
+    const uint64_t n_pages = pleat__table_n_pages(&seq->table);
     for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
         const pleat__lane *l = &seq->table.lanes[lane];
-        n_pages += (uint64_t)l->n_pages[PLEAT__HIGH] + l->n_pages[PLEAT__LOW];
         u->tokens_high += l->n_slots[PLEAT__HIGH];
         u->tokens_low += l->n_slots[PLEAT__LOW];
         u->tokens_dropped += seq->n_tokens - l->n_slots[PLEAT__HIGH] - l->n_slots[PLEAT__LOW];
@@ -309,7 +308,7 @@ uint64_t pleat_cache_bytes_for(const pleat_cache_options *opt, uint32_t n_tokens
 static bool lanes_are_valid(const pleat_cache *c, const pleat__sequence *seq) {
     for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
         const pleat__lane *l = &seq->table.lanes[lane];
-        const uint32_t n_needed = pleat__div_up_u32(l->n_slots[PLEAT__HIGH], c->layout.tokens);
+        const uint32_t n_needed = pleat__lane_high_pages(l, 0, c->layout.tokens);
         if (c->in_step ? l->n_pages[PLEAT__HIGH] < n_needed : l->n_pages[PLEAT__HIGH] != n_needed) return false;
         if (l->n_slots[PLEAT__HIGH] + l->n_slots[PLEAT__LOW] > seq->n_tokens) return false;
     }

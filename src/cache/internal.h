@@ -36,7 +36,7 @@ typedef struct pleat__sequence {
     uint32_t generation; /* raised by close, so that an old handle is not taken for a new sequence */
     uint32_t n_tokens;
     uint32_t max_tokens;
-    uint32_t n_pages_peak;
+    uint64_t n_pages_peak;
     uint64_t step_id; /* the last step that named it; tells a sequence that stands twice in one */
     pleat__table table;
     void *block; /* the table's memory */

@@ -48,13 +48,6 @@ void pleat__cache_number_units(pleat_cache *c) {
     c->n_units = n_units;
 }
 
-static uint32_t count_pages(const pleat__table *table) {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < table->n_lanes; i++)
-        n += table->lanes[i].n_pages[PLEAT__HIGH] + table->lanes[i].n_pages[PLEAT__LOW];
-    return n;
-}
-
 /* A plan that does not fit: waiting helps unless some sequence needs more than the whole pool. */
 static pleat_status full_or_too_small(const pleat_cache *c) {
     for (uint32_t i = 0; i < c->n_items; i++) {
@@ -62,7 +55,7 @@ static pleat_status full_or_too_small(const pleat_cache *c) {
         uint64_t n_pages = 0;
         for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
             const pleat__lane *l = &table->lanes[lane];
-            n_pages += pleat__div_up_u32(l->n_slots[PLEAT__HIGH] + c->items[i].n_new, c->layout.tokens);
+            n_pages += pleat__lane_high_pages(l, c->items[i].n_new, c->layout.tokens);
             n_pages += l->n_pages[PLEAT__LOW];
         }
         if (n_pages > c->pool.n_pages) return PLEAT_E_LIMIT;
@@ -89,13 +82,18 @@ pleat_status pleat_cache_begin(pleat_cache *c, const pleat_cache_item *items, ui
 static void grow_seq(pleat__sequence *seq, uint32_t n_new) {
     for (uint32_t i = 0; i < seq->table.n_lanes; i++) seq->table.lanes[i].n_slots[PLEAT__HIGH] += n_new;
     seq->n_tokens += n_new;
-    seq->n_pages_peak = pleat__max_u32(seq->n_pages_peak, count_pages(&seq->table));
 }
 
 pleat_status pleat_cache_end(pleat_cache *c) {
     if (!c) return PLEAT_E_ARG;
     if (!c->in_step || memchr(c->stored, 0, c->opt.n_layers)) return PLEAT_E_STATE;
-    for (uint32_t i = 0; i < c->n_items; i++) grow_seq(c->items[i].seq, c->items[i].n_new);
+    for (uint32_t i = 0; i < c->n_items; i++) {
+        pleat__sequence *seq = c->items[i].seq;
+        grow_seq(seq, c->items[i].n_new);
+        if (c->plan.total == 0) continue; /* no page was taken: most steps of generation */
+        const uint64_t n_pages = pleat__table_n_pages(&seq->table);
+        if (n_pages > seq->n_pages_peak) seq->n_pages_peak = n_pages;
+    }
     c->in_step = false;
     return PLEAT_OK;
 }
@@ -106,7 +104,7 @@ pleat_status pleat_cache_cancel(pleat_cache *c) {
     for (uint32_t i = 0; i < c->n_items; i++) {
         pleat__table *table = &c->items[i].seq->table;
         for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
-            const uint32_t n_keep = pleat__div_up_u32(table->lanes[lane].n_slots[PLEAT__HIGH], c->layout.tokens);
+            const uint32_t n_keep = pleat__lane_high_pages(&table->lanes[lane], 0, c->layout.tokens);
             pleat__lane_give_back(table, lane, PLEAT__HIGH, n_keep, &c->pool);
         }
     }

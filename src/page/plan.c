@@ -19,7 +19,7 @@ void pleat__plan_add(pleat__plan *plan, pleat__table *table, uint32_t n_new, uin
     uint32_t *need = plan->need + plan->n_lanes;
     for (uint32_t lane = 0; lane < table->n_lanes; lane++) {
         const pleat__lane *l = &table->lanes[lane];
-        need[lane] = pleat__div_up_u32(l->n_slots[PLEAT__HIGH] + n_new, page_tokens) - l->n_pages[PLEAT__HIGH];
+        need[lane] = pleat__lane_high_pages(l, n_new, page_tokens) - l->n_pages[PLEAT__HIGH];
     }
     plan->n_lanes += table->n_lanes;
 }

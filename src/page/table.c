@@ -15,6 +15,13 @@ void pleat__table_carve(pleat__table *table, uint32_t n_lanes, uint32_t row_len,
 
 void pleat__table_init(pleat__table *table) { memset(table->lanes, 0, (size_t)table->n_lanes * sizeof *table->lanes); }
 
+uint64_t pleat__table_n_pages(const pleat__table *table) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < table->n_lanes; i++)
+        n += (uint64_t)table->lanes[i].n_pages[PLEAT__HIGH] + table->lanes[i].n_pages[PLEAT__LOW];
+    return n;
+}
+
 bool pleat__table_count_refs(const pleat__table *table, uint32_t n_pages, uint32_t *refs) {
     for (uint32_t lane = 0; lane < table->n_lanes; lane++) {
         const pleat__lane *l = &table->lanes[lane];

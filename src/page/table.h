@@ -52,6 +52,14 @@ static inline pleat__page_id *pleat__table_cell(const pleat__table *table, uint3
     return side == PLEAT__HIGH ? row + idx : row + table->row_len - 1 - idx;
 }
 
+/* Pages that the lane's high side fills with n_new more slots: (2). */
+static inline uint32_t pleat__lane_high_pages(const pleat__lane *lane, uint32_t n_new, uint32_t page_tokens) {
+    return pleat__div_up_u32(lane->n_slots[PLEAT__HIGH] + n_new, page_tokens);
+}
+
+/* Pages that all rows hold, shared ones included. */
+uint64_t pleat__table_n_pages(const pleat__table *table);
+
 /* Count the references that this table holds: refs[id] += 1 for each cell in use.  False when a row breaks (1) or a
  * cell holds an id >= n_pages. */
 bool pleat__table_count_refs(const pleat__table *table, uint32_t n_pages, uint32_t *refs);

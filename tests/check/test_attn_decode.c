@@ -12,6 +12,7 @@
 
 #include "attn/attn.h"
 #include "attn/decode.h"
+#include "attn_variants.h"
 #include "check.h"
 #include "hw/cpu.h"
 #include "quant/variants.h"
@@ -23,16 +24,6 @@
 static const pleat_format formats[] = {{32, 32}, {16, 16}, {8, 8}, {8, 4}, {8, 2}, {4, 8},
                                        {4, 4},   {4, 2},   {2, 8}, {2, 4}, {2, 2}};
 static const uint32_t head_dims[] = {16, 64, 80, 96, 128, 256};
-
-typedef struct variant {
-    const char *name;
-    uint32_t flags;
-} variant;
-
-static const variant variants[] = {{"ref", 0},
-                                   {"avx2", PLEAT_CPU_AVX2},
-                                   {"avx512", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512},
-                                   {"vnni", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI}};
 
 /* ---- a lane and its exact attention ----------------------------------------------------------------------------- */
 
@@ -177,7 +168,7 @@ typedef struct engine {
     uint32_t n_group, d;
 } engine;
 
-static void engine_init(engine *e, const variant *v, const lane *a, uint32_t n_group) {
+static void engine_init(engine *e, const decode_variant *v, const lane *a, uint32_t n_group) {
     e->n_group = n_group;
     e->d = a->layout.head_dim;
     pleat__attn_dsp_init(&e->dsp, v->flags);
@@ -199,7 +190,8 @@ static void engine_release(engine *e) {
 }
 
 /* Slots [from, to) into `got`; some rounds ask for logits. */
-static void run_variant(const variant *v, const lane *a, uint32_t n_group, uint32_t from, uint32_t to, bool logits) {
+static void run_variant(const decode_variant *v, const lane *a, uint32_t n_group, uint32_t from, uint32_t to,
+                        bool logits) {
     engine e;
     engine_init(&e, v, a, n_group);
     for (size_t i = 0; i < MAX_G * (size_t)LOGITS_STRIDE; i++) got.logits[i] = UNTOUCHED;
@@ -208,7 +200,7 @@ static void run_variant(const variant *v, const lane *a, uint32_t n_group, uint3
     engine_release(&e);
 }
 
-static bool is_exact_format(const lane *a, const variant *v) {
+static bool is_exact_format(const lane *a, const decode_variant *v) {
     return v->flags == 0 || !pleat__format_is_quantised(a->layout.format);
 }
 
@@ -238,7 +230,7 @@ static double logit_bound(const lane *a, uint32_t g, uint32_t slot, bool is_floa
     return is_float ? rounding : rounding + 0.51 * top / query_steps * k_sum;
 }
 
-static void check_logits(const lane *a, const variant *v, uint32_t n_group, uint32_t from, uint32_t to) {
+static void check_logits(const lane *a, const decode_variant *v, uint32_t n_group, uint32_t from, uint32_t to) {
     const uint32_t to_tile = (to + 15) / 16 * 16;
     for (uint32_t g = 0; g < n_group; g++) {
         const float *row = got.logits + (size_t)g * LOGITS_STRIDE;
@@ -257,19 +249,19 @@ static void check_logits(const lane *a, const variant *v, uint32_t n_group, uint
 
 static const pleat_format *random_format(void) { return &formats[check_below(CHECK_COUNT(formats))]; }
 
-static void describe(const variant *v, const lane *a, uint32_t n_group, const char *what) {
+static void describe(const decode_variant *v, const lane *a, uint32_t n_group, const char *what) {
     check_context("%s k%uv%u d %u G %u tokens %u slots %u %s%s", v->name, a->layout.format.k_bits,
                   a->layout.format.v_bits, a->layout.head_dim, n_group, a->layout.tokens, a->run.n_slots,
                   a->layout.tracked ? "tracked " : "", what);
 }
 
 /* For each variant that this machine has. */
-#define FOR_EACH_VARIANT(v)                                                      \
-    for (const variant *v = variants; v < variants + CHECK_COUNT(variants); v++) \
+#define FOR_EACH_VARIANT(v)                                                                                  \
+    for (const decode_variant *v = decode_variants; v < decode_variants + CHECK_COUNT(decode_variants); v++) \
         if (!(v->flags & ~pleat_cpu_flags()))
 
 /* attn.h's bounds.  Those for floats leave out what the rounding of large f32 logits does to weights. */
-static double tolerance(const lane *a, const variant *v, uint32_t g, uint32_t from, uint32_t to) {
+static double tolerance(const lane *a, const decode_variant *v, uint32_t g, uint32_t from, uint32_t to) {
     double size = 0;
     for (uint32_t s = from; s < to; s++) size = fmax(size, want.size[g][s]);
     return (is_exact_format(a, v) ? 2e-6 : 3e-4) + 0x1p-24 * size;

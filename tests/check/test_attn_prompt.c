@@ -14,26 +14,13 @@
 #include <string.h>
 
 #include "attn/prompt.h"
+#include "attn_variants.h"
 #include "check.h"
 #include "quant/variants.h"
 
 #define LOG2_E 1.44269504088896341
 #define GAP 5u      /* floats between the rows of padded arrays */
 #define CANARY 7.5f /* what they hold */
-
-typedef struct variant {
-    const char *name;
-    uint32_t needs;
-    pleat__attn_prompt_fn fn;
-} variant;
-
-static const variant variants[] = {
-    {"ref", 0, pleat__attn_prompt_ref},
-#if PLEAT_X86
-    {"avx2", PLEAT_CPU_AVX2, pleat__attn_prompt_avx2},
-    {"avx512", PLEAT_CPU_AVX512, pleat__attn_prompt_avx512},
-#endif
-};
 
 static const pleat_format formats[] = {{32, 32}, {16, 16}, {8, 8}, {8, 4}, {8, 2}, {4, 8},
                                        {4, 4},   {4, 2},   {2, 8}, {2, 4}, {2, 2}};
@@ -277,7 +264,8 @@ static void results_release(results *r) {
 }
 
 /* Run queries [from, to) of the case. */
-static void run_part(const attn_case *c, const variant *v, results *r, uint32_t from, uint32_t to, const float *q) {
+static void run_part(const attn_case *c, const prompt_variant *v, results *r, uint32_t from, uint32_t to,
+                     const float *q) {
     pleat__quant_dsp quant;
     pleat__quant_dsp_init(&quant, pleat_cpu_flags());
     check_buf scratch = check_buf_new(pleat__attn_prompt_scratch_bytes(c->d), 64);
@@ -337,11 +325,11 @@ static void check_results(const attn_case *c, const results *r, bool usual) {
     }
 }
 
-static bool is_here(const variant *v) { return (pleat_cpu_flags() & v->needs) == v->needs; }
+static bool is_here(const prompt_variant *v) { return (pleat_cpu_flags() & v->needs) == v->needs; }
 
 static void check_case(const attn_case *c, bool usual) {
-    for (size_t n = 0; n < CHECK_COUNT(variants); n++) {
-        const variant *v = &variants[n];
+    for (size_t n = 0; n < CHECK_COUNT(prompt_variants); n++) {
+        const prompt_variant *v = &prompt_variants[n];
         if (!is_here(v)) continue;
         check_context(
             "%s: d %u, group %u, queries %u, seen %u, past %d: high k%uv%u %u, low k%uv%u %u, self k%uv%u %u", v->name,
@@ -452,16 +440,16 @@ static void test_cut_anywhere(void) {
         const data x = {.kind = 0, .k_size = (float)check_uniform(0.1, 8), .v_size = 1};
         attn_case c;
         random_case(&c, &x, 1, 150);
-        for (size_t k = 0; k < CHECK_COUNT(variants); k++) {
-            if (!is_here(&variants[k])) continue;
-            check_context("%s: d %u, group %u, queries %u", variants[k].name, c.d, c.n_group, c.n_queries);
+        for (size_t k = 0; k < CHECK_COUNT(prompt_variants); k++) {
+            if (!is_here(&prompt_variants[k])) continue;
+            check_context("%s: d %u, group %u, queries %u", prompt_variants[k].name, c.d, c.n_group, c.n_queries);
             results whole, parts;
             results_init(&whole, &c);
             results_init(&parts, &c);
-            run_part(&c, &variants[k], &whole, 0, c.n_queries, c.q);
+            run_part(&c, &prompt_variants[k], &whole, 0, c.n_queries, c.q);
             for (uint32_t from = 0, to; from < c.n_queries; from = to) {
                 to = from + 1 + (uint32_t)check_below(c.n_queries - from);
-                run_part(&c, &variants[k], &parts, from, to, c.q);
+                run_part(&c, &prompt_variants[k], &parts, from, to, c.q);
             }
             check_same(&c, &whole, &parts);
             results_release(&whole);
@@ -477,17 +465,17 @@ static void test_in_place(void) {
         const data x = {.kind = 0, .k_size = 1, .v_size = 1};
         attn_case c;
         random_case(&c, &x, 1, 100);
-        for (size_t k = 0; k < CHECK_COUNT(variants); k++) {
-            if (!is_here(&variants[k])) continue;
-            check_context("%s: d %u, group %u, queries %u", variants[k].name, c.d, c.n_group, c.n_queries);
+        for (size_t k = 0; k < CHECK_COUNT(prompt_variants); k++) {
+            if (!is_here(&prompt_variants[k])) continue;
+            check_context("%s: d %u, group %u, queries %u", prompt_variants[k].name, c.d, c.n_group, c.n_queries);
             results apart, in_place;
             results_init(&apart, &c);
             results_init(&in_place, &c);
-            run_part(&c, &variants[k], &apart, 0, c.n_queries, c.q);
+            run_part(&c, &prompt_variants[k], &apart, 0, c.n_queries, c.q);
             float *q = in_place.out.p;
             for (uint32_t i = 0; i < c.n_queries; i++)
                 memcpy(q + i * c.stride, c.q + i * c.stride, c.n_group * c.d * sizeof *q);
-            run_part(&c, &variants[k], &in_place, 0, c.n_queries, q);
+            run_part(&c, &prompt_variants[k], &in_place, 0, c.n_queries, q);
             check_same(&c, &apart, &in_place);
             results_release(&apart);
             results_release(&in_place);
@@ -501,13 +489,13 @@ static void test_without_extras(void) {
     const data x = {.kind = 0, .k_size = 1, .v_size = 1};
     attn_case c;
     random_case(&c, &x, 1, 100);
-    for (size_t k = 0; k < CHECK_COUNT(variants); k++) {
-        if (!is_here(&variants[k])) continue;
-        check_context("%s", variants[k].name);
+    for (size_t k = 0; k < CHECK_COUNT(prompt_variants); k++) {
+        if (!is_here(&prompt_variants[k])) continue;
+        check_context("%s", prompt_variants[k].name);
         results with, without;
         results_init(&with, &c);
         results_init(&without, &c);
-        run_part(&c, &variants[k], &with, 0, c.n_queries, c.q);
+        run_part(&c, &prompt_variants[k], &with, 0, c.n_queries, c.q);
         pleat__quant_dsp quant;
         pleat__quant_dsp_init(&quant, pleat_cpu_flags());
         void *scratch = get(pleat__attn_prompt_scratch_bytes(c.d));
@@ -524,7 +512,7 @@ static void test_without_extras(void) {
                                          .out_stride = c.stride,
                                          .quant = &quant,
                                          .scratch = scratch};
-        variants[k].fn(&args);
+        prompt_variants[k].fn(&args);
         CHECK_EQ_MEM(with.out.p, without.out.p, with.out.bytes);
         free(scratch);
         results_release(&with);

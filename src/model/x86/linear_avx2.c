@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "model/linear.h"
+#include "model/x86/linear_variants.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__clang__)
@@ -160,33 +160,6 @@ INLINE void load(pleat__weight_type type, const pleat__matrix *w, uint32_t row_f
     }
 }
 
-#define VARIANT(name, type)                                                                                   \
-    static void mul_##name(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, const float *const *x, \
-                           float *const *y, uint32_t n, bool add) {                                           \
-        mul(type, w, row_from, row_to, x, y, n, add);                                                         \
-    }                                                                                                         \
-    static void load_##name(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, float *out) {         \
-        load(type, w, row_from, row_to, out);                                                                 \
-    }
+LINEAR_VARIANTS
 
-VARIANT(f32, PLEAT__W_F32)
-VARIANT(f16, PLEAT__W_F16)
-VARIANT(bf16, PLEAT__W_BF16)
-VARIANT(q8_0, PLEAT__W_Q8_0)
-VARIANT(q4_0, PLEAT__W_Q4_0)
-
-void pleat__linear_fill_avx2(pleat__linear_dsp *dsp) {
-    *dsp = (pleat__linear_dsp){
-        .mul = {[PLEAT__W_F32] = mul_f32,
-                [PLEAT__W_F16] = mul_f16,
-                [PLEAT__W_BF16] = mul_bf16,
-                [PLEAT__W_Q8_0] = mul_q8_0,
-                [PLEAT__W_Q4_0] = mul_q4_0},
-        .load = {[PLEAT__W_F32] = load_f32,
-                 [PLEAT__W_F16] = load_f16,
-                 [PLEAT__W_BF16] = load_bf16,
-                 [PLEAT__W_Q8_0] = load_q8_0,
-                 [PLEAT__W_Q4_0] = load_q4_0},
-        .vector_rows = 16,
-    };
-}
+void pleat__linear_fill_avx2(pleat__linear_dsp *dsp) { *dsp = LINEAR_DSP(16); }
