@@ -2,14 +2,15 @@
  *
  * kernels.c: how fast the kernels of src/quant and src/attn are, by themselves.
  *
- *     bench_kernels [-t THREADS] [-r REPEATS] [-v VARIANT] [FORMAT...]
+ *     bench_kernels [-t THREADS] [-r REPEATS] [-v VARIANT] [-s] [FORMAT...]
  *
  * Decode attention at two shapes:
  *     memory   32 query heads, 8 KV heads, d 128, 8192 tokens; more than 256 MiB of layers, read in turn
  *     cache    8 query heads, 4 KV heads, d 64, 4096 tokens, one layer (the reference model's)
  * Pages of 16 KiB stand in random order in the pool.  Every variant and format runs once in each repeat, so that a
  * busy machine hits all alike; figures are medians.  GB/s counts codes and metadata; "read" is its share of the plain
- * read bandwidth that was measured in the same run over the same pool.
+ * read bandwidth that was measured in the same run over the same pool.  With -s pages are tracked, and the last two
+ * columns are the same steps with logits kept and the attention received added to every score, and what that costs.
  * Quantising: a page of tokens stored at once, one by one, and loaded, in ns a token and lane.
  */
 #include <math.h>
@@ -27,6 +28,7 @@
 #define PAGE_BYTES 16384u
 #define RANGE_SLOTS 1024u
 #define MAX_REPEATS 64
+#define MAX_ROUNDS 15
 
 static const pleat_format formats[] = {{32, 32}, {16, 16}, {8, 8}, {8, 4}, {4, 8}, {4, 4}, {4, 2}, {2, 2}};
 
@@ -89,14 +91,15 @@ static void fill_page(const pleat__quant_dsp *quant, const pleat__page_layout *l
         x[i] = 2 * u - 3; /* about normal, deviation 1 */
     }
     quant->store(l, page, 0, l->tokens, x, x + n, l->head_dim);
+    for (uint32_t i = 0; l->tracked && i < l->tokens; i++) pleat__positions(l, page)[i] = (int32_t)i;
     free(x);
 }
 
-static lanes lanes_make(const shape *s, pleat_format format) {
+static lanes lanes_make(const shape *s, pleat_format format, bool tracked) {
     lanes a = {.shape = *s};
     for (uint32_t tokens = 16;; tokens += 16) {
         pleat__page_layout l;
-        if (pleat__page_layout_init(&l, format, s->head_dim, tokens, false) != PLEAT_OK || l.used_bytes > PAGE_BYTES)
+        if (pleat__page_layout_init(&l, format, s->head_dim, tokens, tracked) != PLEAT_OK || l.used_bytes > PAGE_BYTES)
             break;
         a.layout = l;
     }
@@ -134,44 +137,78 @@ typedef struct step {
     uint32_t layer;
     uint32_t n_ranges;
     const pleat__attn_dsp *dsp;
+    bool dsp_is_fast;
     const pleat__attn_query *query;
     pleat__attn_acc *acc; /* [lane][range] */
+    float *logits;        /* [lane][G][n_tokens], or NULL */
+    float *lse2;          /* [lane][G] */
 } step;
+
+static pleat__kv_run run_of(const step *s, uint32_t lane) {
+    const lanes *a = s->a;
+    return (pleat__kv_run){.layout = &a->layout,
+                           .base = a->pool,
+                           .page_bytes = PAGE_BYTES,
+                           .ids = a->ids + ((size_t)s->layer * a->shape.n_lanes + lane) * a->lane_pages,
+                           .step = 1,
+                           .n_slots = a->shape.n_tokens};
+}
+
+static float *logits_of(const step *s, uint32_t lane) {
+    return s->logits ? s->logits + (size_t)lane * s->a->shape.n_group * s->a->shape.n_tokens : NULL;
+}
 
 static void run_range(void *ctx, uint32_t unit, uint32_t worker) {
     (void)worker;
     const step *s = ctx;
     const lanes *a = s->a;
     const uint32_t lane = unit / s->n_ranges, range = unit % s->n_ranges;
-    const pleat__kv_run run = {.layout = &a->layout,
-                               .base = a->pool,
-                               .page_bytes = PAGE_BYTES,
-                               .ids = a->ids + ((size_t)s->layer * a->shape.n_lanes + lane) * a->lane_pages,
-                               .step = 1,
-                               .n_slots = a->shape.n_tokens};
+    const pleat__kv_run run = run_of(s, lane);
     for (uint32_t g = 0; g < a->shape.n_group; g++) {
         s->acc[unit].m[g] = -INFINITY;
         s->acc[unit].l[g] = 0;
     }
     memset(s->acc[unit].o, 0, sizeof(float) * a->shape.n_group * a->shape.head_dim);
     const uint32_t from = range * RANGE_SLOTS;
-    s->dsp->decode(s->query, &run, from, pleat__min_u32(from + RANGE_SLOTS, a->shape.n_tokens), &s->acc[unit], NULL, 0);
+    s->dsp->decode(s->query, &run, from, pleat__min_u32(from + RANGE_SLOTS, a->shape.n_tokens), &s->acc[unit],
+                   logits_of(s, lane), a->shape.n_tokens);
 }
 
-/* Seconds that all layers took. */
-static double run_layers(const lanes *a, const pleat__attn_dsp *dsp, const pleat__attn_query *query,
-                         pleat__attn_acc *acc, pleat_workers *workers) {
-    step s = {.a = a, .dsp = dsp, .query = query, .acc = acc};
-    s.n_ranges = pleat__div_up_u32(a->shape.n_tokens, RANGE_SLOTS);
-    const double start = now_s();
-    for (s.layer = 0; s.layer < a->n_layers; s.layer++) {
-        pleat_workers_run(workers, a->shape.n_lanes * s.n_ranges, run_range, &s);
-        for (uint32_t i = 0; i < a->shape.n_lanes * s.n_ranges; i++) {
-            if (i % s.n_ranges)
-                pleat__attn_merge(&acc[i - i % s.n_ranges], &acc[i], a->shape.n_group, a->shape.head_dim);
-        }
+static void score_lane(void *ctx, uint32_t lane, uint32_t worker) {
+    (void)worker;
+    const step *s = ctx;
+    const shape *sh = &s->a->shape;
+    const pleat__kv_run run = run_of(s, lane);
+    s->dsp->received(&run, 0, sh->n_tokens, logits_of(s, lane), sh->n_tokens, s->lse2 + (size_t)lane * sh->n_group,
+                     sh->n_group);
+}
+
+/* Add up each lane's ranges. */
+static void merge_ranges(const step *s) {
+    const shape *sh = &s->a->shape;
+    float out[64 * 128];
+    for (uint32_t lane = 0; lane < sh->n_lanes; lane++) {
+        pleat__attn_acc *acc = s->acc + lane * s->n_ranges;
+        for (uint32_t i = 1; i < s->n_ranges; i++) pleat__attn_merge(acc, &acc[i], sh->n_group, sh->head_dim);
+        pleat__attn_finish(acc, sh->n_group, sh->head_dim, out, s->lse2 + (size_t)lane * sh->n_group);
     }
-    return now_s() - start;
+}
+
+/* Seconds that all layers took; the caller has set all of the step but the layer.  A single layer is in the cache from
+ * its first round on, and the median round counts. */
+static double run_layers(step *s, pleat_workers *workers) {
+    const uint32_t n_lanes = s->a->shape.n_lanes, n_rounds = s->a->n_layers == 1 && s->dsp_is_fast ? MAX_ROUNDS : 1;
+    double seconds[MAX_ROUNDS];
+    for (uint32_t round = 0; round < n_rounds; round++) {
+        const double start = now_s();
+        for (s->layer = 0; s->layer < s->a->n_layers; s->layer++) {
+            pleat_workers_run(workers, n_lanes * s->n_ranges, run_range, s);
+            merge_ranges(s);
+            if (s->logits) pleat_workers_run(workers, n_lanes, score_lane, s);
+        }
+        seconds[round] = now_s() - start;
+    }
+    return median(seconds, n_rounds);
 }
 
 /* ---- plain reading --------------------------------------------------------------------------------------------- */
@@ -214,6 +251,7 @@ static double read_gbs(const uint8_t *pool, uint64_t bytes, pleat_workers *worke
 typedef struct options {
     uint32_t n_threads;
     uint32_t repeats;
+    bool scores;
     const char *variant;
     int n_formats;
     char **formats;
@@ -236,21 +274,27 @@ static bool wants_variant(const options *o, const decode_variant *v) {
 /* What bench_decode() made and measured. */
 typedef struct decode_results {
     lanes lanes[N_FORMATS];
-    double seconds[N_FORMATS][N_VARIANTS][MAX_REPEATS]; /* of all layers */
-    double read[MAX_REPEATS];                           /* GB/s */
+    double seconds[2][N_FORMATS][N_VARIANTS][MAX_REPEATS]; /* of all layers: without and with scores */
+    double read[MAX_REPEATS];                              /* GB/s */
 } decode_results;
 
-/* Seconds of each variant and format once, in repeat r. */
-static void time_variants(decode_results *d, const options *opt, uint32_t r, const pleat__attn_query *query,
-                          pleat__attn_acc *acc, pleat_workers *workers) {
+/* Seconds of each variant and format once, in repeat r; s has the query and the memory. */
+static void time_variants(decode_results *d, const options *opt, uint32_t r, step s, pleat_workers *workers) {
+    float *logits = s.logits;
     for (size_t f = 0; f < N_FORMATS; f++) {
+        s.a = &d->lanes[f];
         for (size_t v = 0; v < N_VARIANTS && wants_format(opt, formats[f]); v++) {
             if (!wants_variant(opt, &decode_variants[v])) continue;
             pleat__attn_dsp dsp;
             pleat__attn_dsp_init(&dsp, decode_variants[v].flags);
+            s.dsp = &dsp;
             const bool scalar = decode_variants[v].flags == 0 && r >= 3; /* slow: three repeats do */
-            double *seconds = d->seconds[f][v];
-            seconds[r] = scalar ? seconds[1] : run_layers(&d->lanes[f], &dsp, query, acc, workers);
+            s.dsp_is_fast = decode_variants[v].flags != 0;
+            for (int scores = 0; scores <= opt->scores; scores++) {
+                s.logits = scores ? logits : NULL;
+                double *seconds = d->seconds[scores][f][v];
+                seconds[r] = scalar ? seconds[1] : run_layers(&s, workers);
+            }
         }
     }
 }
@@ -260,16 +304,20 @@ static void print_decode(const shape *sh, decode_results *d, const options *opt,
     printf("\ndecode, %s: %u query heads, %u KV heads, d %u, %u tokens, %u threads; plain read %.1f GB/s\n", sh->name,
            sh->n_group * sh->n_lanes, sh->n_lanes, sh->head_dim, sh->n_tokens, pleat_workers_count(workers),
            read_median);
-    printf("%-7s %-7s %9s %9s %8s %6s %13s\n", "format", "variant", "ms/layer", "min", "GB/s", "read", "ns/token/lane");
+    printf("%-7s %-7s %9s %9s %8s %6s %13s%s\n", "format", "variant", "ms/layer", "min", "GB/s", "read",
+           "ns/token/lane", opt->scores ? "  ms/layer with scores" : "");
     for (size_t f = 0; f < N_FORMATS; f++) {
         for (size_t v = 0; v < N_VARIANTS && wants_format(opt, formats[f]); v++) {
             if (!wants_variant(opt, &decode_variants[v])) continue;
             const lanes *a = &d->lanes[f];
-            const double s = median(d->seconds[f][v], opt->repeats) / a->n_layers; /* leaves them in order */
+            const double s = median(d->seconds[0][f][v], opt->repeats) / a->n_layers; /* leaves them in order */
             const double gbs = (double)a->layer_bytes / s * 1e-9;
-            printf("k%uv%-4u %-7s %9.4f %9.4f %8.2f %5.0f%% %13.2f\n", formats[f].k_bits, formats[f].v_bits,
-                   decode_variants[v].name, s * 1e3, d->seconds[f][v][0] / a->n_layers * 1e3, gbs,
+            printf("k%uv%-4u %-7s %9.4f %9.4f %8.2f %5.0f%% %13.2f", formats[f].k_bits, formats[f].v_bits,
+                   decode_variants[v].name, s * 1e3, d->seconds[0][f][v][0] / a->n_layers * 1e3, gbs,
                    100 * gbs / read_median, s * 1e9 / sh->n_lanes / sh->n_tokens);
+            const double scored = opt->scores ? median(d->seconds[1][f][v], opt->repeats) / a->n_layers : 0;
+            if (opt->scores) printf(" %9.4f %+6.1f%%", scored * 1e3, 100 * (scored / s - 1));
+            printf("\n");
         }
     }
 }
@@ -289,20 +337,26 @@ static void bench_decode(const shape *sh, const options *opt, pleat_workers *wor
     if (!acc) exit(1);
     for (uint32_t i = 0; i < n_units; i++)
         pleat__attn_acc_init(&acc[i], acc_memory + i * acc_bytes, sh->n_group, sh->head_dim);
+    const uint32_t n_heads = sh->n_group * sh->n_lanes;
+    step s = {.query = &query, .acc = acc, .n_ranges = n_units / sh->n_lanes};
+    s.logits = reserve((size_t)n_heads * sh->n_tokens * sizeof(float));
+    s.lse2 = reserve(n_heads * sizeof(float));
     const uint8_t *pool = NULL;
     for (size_t f = 0; f < N_FORMATS; f++) {
         if (!wants_format(opt, formats[f])) continue;
-        d.lanes[f] = lanes_make(sh, formats[f]);
+        d.lanes[f] = lanes_make(sh, formats[f], opt->scores);
         pool = d.lanes[f].pool;
     }
     const uint64_t read_bytes = sh->pool_bytes ? sh->pool_bytes : 1u << 20;
     for (uint32_t r = 0; r < opt->repeats; r++) {
         d.read[r] = read_gbs(pool, read_bytes, workers);
-        time_variants(&d, opt, r, &query, acc, workers);
+        time_variants(&d, opt, r, s, workers);
     }
     print_decode(sh, &d, opt, workers);
     for (size_t f = 0; f < N_FORMATS; f++)
         if (wants_format(opt, formats[f])) lanes_free(&d.lanes[f]);
+    free(s.logits);
+    free(s.lse2);
     free(acc);
     free(acc_memory);
     free(query_memory);
@@ -363,7 +417,13 @@ static bool names_are_known(const options *opt) {
 int main(int argc, char **argv) {
     options opt = {.n_threads = 0, .repeats = 9};
     int i = 1;
-    for (; i + 1 < argc && argv[i][0] == '-'; i += 2) {
+    for (; i < argc && argv[i][0] == '-'; i += 2) {
+        if (!strcmp(argv[i], "-s")) {
+            opt.scores = true;
+            i--;
+            continue;
+        }
+        if (i + 1 == argc) break;
         const int n = atoi(argv[i + 1]);
         if (!strcmp(argv[i], "-t") && n >= 0)
             opt.n_threads = (uint32_t)n;
@@ -377,7 +437,7 @@ int main(int argc, char **argv) {
     opt.n_formats = argc - i;
     opt.formats = argv + i;
     if ((i < argc && argv[i][0] == '-') || !names_are_known(&opt)) {
-        fprintf(stderr, "usage: bench_kernels [-t THREADS] [-r REPEATS] [-v VARIANT] [FORMAT...]\n"
+        fprintf(stderr, "usage: bench_kernels [-t THREADS] [-r REPEATS] [-v VARIANT] [-s] [FORMAT...]\n"
                         "variants: ref avx2 avx512 vnni, as the CPU has them; formats: f32 f16 k8v8 k8v4 k4v8 k4v4 "
                         "k4v2 k2v2\n");
         return 2;

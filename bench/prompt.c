@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * prompt.c: speed of prompt attention: 512 queries of one lane against 2048 keys, on one core.
+ * prompt.c: speed of prompt attention, and of the attention given: 512 queries of one lane, on one core.
  *
+ *     bench_prompt [VARIANT [d]]
+ *
+ *     chunk     the queries against their own 512 tokens in f32 pages (causal)
  *     f32       the last 512 of 2048 tokens of a prompt, all in f32 pages of the run itself (causal)
  *     others    512 queries against 1536 quantised tokens of the past and their own chunk in f32
- *     +recv     the same with attention received
  *
- * Prints multiply-adds per second, counting only visible pairs of query and key (2*d each, and G heads), and, where the
- * machine has vector FMA, the fraction of the peak of independent FMAs measured in the same run.  The median of several
- * rounds; head dimensions d and groups G as models have them.
+ * Prints multiply-adds per second of attention, counting only visible pairs of query and key (2*d each, and G heads),
+ * and, where the machine has vector FMA, the fraction of the peak of independent FMAs measured in the same run; then what
+ * it takes to find the attention given to all these slots, and that as a share of attention.  Medians of several
+ * rounds, both in turn; head dimensions d and groups G as models have them.
  */
 #include <math.h>
 #include <stdio.h>
@@ -26,9 +29,9 @@
 #endif
 
 #define N_QUERIES 512u
-#define N_KEYS 2048u
+#define N_PAST 1536u
 #define PAGE_TOKENS 64u
-#define N_ROUNDS 7
+#define N_ROUNDS 9
 
 static double now_s(void) {
     struct timespec t;
@@ -126,45 +129,94 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* All queries, in blocks of as many rows as a call may have. */
-static double run_once(pleat__attn_prompt args, pleat__attn_prompt_fn fn, uint32_t self_seen) {
-    const uint32_t step = PLEAT__PROMPT_ROWS / args.n_group;
-    const float *q = args.q;
-    float *out = args.out;
-    const double start = now_s();
-    for (uint32_t i = 0; i < N_QUERIES; i += step) {
-        args.n_queries = pleat__min_u32(step, N_QUERIES - i);
-        args.self_seen = self_seen + i;
-        args.q = q + i * args.q_stride;
-        args.out = out + i * args.out_stride;
-        fn(&args);
-    }
-    return now_s() - start;
-}
-
 /* One line of the table. */
 typedef struct config {
     const prompt_variant *variant;
     double peak; /* multiply-adds a second, 0: unknown */
     uint8_t k_bits, v_bits;
     uint32_t head_dim, n_group;
-    bool with_received;
+    uint32_t n_past;
 } config;
 
-static void print_line(const config *c, double *seconds) {
-    qsort(seconds, N_ROUNDS, sizeof *seconds, compare);
-    const double median = seconds[N_ROUNDS / 2];
-    const double pairs = (double)N_QUERIES * (N_KEYS - N_QUERIES) + N_QUERIES * (N_QUERIES + 1.0) / 2;
+/* What a line runs over and what it gives. */
+typedef struct job {
+    const config *c;
+    pleat__quant_dsp quant;
+    tokens past, self;
+    pleat__kv_view view;
+    uint32_t self_seen; /* the past too where all is one run */
+    float *q, *out, *lse2, *received;
+    void *scratch;
+} job;
+
+static bool is_one_run(const config *c) { return c->k_bits == 32; }
+
+/* All queries, in blocks of as many rows as a call may have. */
+static double attend_once(const job *j) {
+    const config *c = j->c;
+    const uint32_t step = PLEAT__PROMPT_ROWS / c->n_group;
+    const size_t row_floats = (size_t)c->n_group * c->head_dim;
+    const double start = now_s();
+    for (uint32_t i = 0; i < N_QUERIES; i += step) {
+        const pleat__attn_prompt args = {.past = is_one_run(c) ? NULL : &j->view,
+                                         .self = &j->self.run,
+                                         .self_seen = j->self_seen + i,
+                                         .n_queries = pleat__min_u32(step, N_QUERIES - i),
+                                         .n_group = c->n_group,
+                                         .head_dim = c->head_dim,
+                                         .scale = 1 / sqrtf((float)c->head_dim),
+                                         .q = j->q + i * row_floats,
+                                         .q_stride = row_floats,
+                                         .out = j->out + i * row_floats,
+                                         .out_stride = row_floats,
+                                         .lse2 = j->lse2 + (size_t)i * c->n_group,
+                                         .lse2_stride = c->n_group,
+                                         .quant = &j->quant,
+                                         .scratch = j->scratch};
+        c->variant->fn(&args);
+    }
+    return now_s() - start;
+}
+
+static double give_once(const job *j) {
+    const config *c = j->c;
+    const double start = now_s();
+    for (int causal = is_one_run(c); causal < 2; causal++) {
+        const pleat__kv_run *run = causal ? &j->self.run : &j->past.run;
+        const pleat__attn_given args = {.run = run,
+                                        .causal = causal,
+                                        .self_seen = j->self_seen,
+                                        .slot_from = 0,
+                                        .slot_to = run->n_slots,
+                                        .n_queries = N_QUERIES,
+                                        .n_group = c->n_group,
+                                        .head_dim = c->head_dim,
+                                        .scale = 1 / sqrtf((float)c->head_dim),
+                                        .q = j->q,
+                                        .q_stride = (size_t)c->n_group * c->head_dim,
+                                        .lse2 = j->lse2,
+                                        .lse2_stride = c->n_group,
+                                        .received = j->received + (causal ? N_PAST : 0),
+                                        .quant = &j->quant,
+                                        .scratch = j->scratch};
+        c->variant->given(&args);
+    }
+    return now_s() - start;
+}
+
+static void print_line(const config *c, double *attend, double *give) {
+    qsort(attend, N_ROUNDS, sizeof *attend, compare);
+    qsort(give, N_ROUNDS, sizeof *give, compare);
+    const double median = attend[N_ROUNDS / 2], given = give[N_ROUNDS / 2];
+    const double pairs = (double)N_QUERIES * c->n_past + N_QUERIES * (N_QUERIES + 1.0) / 2;
     const double macs = pairs * c->n_group * 2 * c->head_dim / median;
-    char format[24];
-    if (c->k_bits >= 16)
-        snprintf(format, sizeof format, "f%u%s", c->k_bits, c->with_received ? "+recv" : "");
-    else
-        snprintf(format, sizeof format, "k%uv%u%s", c->k_bits, c->v_bits, c->with_received ? "+recv" : "");
-    printf("%-7s %-10s d %3u  G %u  %8.3f ms (%.3f .. %.3f)  %6.1f GMAC/s", c->variant->name, format, c->head_dim,
-           c->n_group, 1e3 * median, 1e3 * seconds[0], 1e3 * seconds[N_ROUNDS - 1], 1e-9 * macs);
+    char format[16] = "chunk";
+    if (c->n_past > 0) snprintf(format, sizeof format, c->k_bits < 16 ? "k%uv%u" : "f%u", c->k_bits, c->v_bits);
+    printf("%-7s %-6s d %3u  G %u  %8.3f ms (%.3f .. %.3f)  %6.1f GMAC/s", c->variant->name, format, c->head_dim,
+           c->n_group, 1e3 * median, 1e3 * attend[0], 1e3 * attend[N_ROUNDS - 1], 1e-9 * macs);
     if (c->peak > 0) printf("  %4.1f %% of peak", 100 * macs / c->peak);
-    printf("\n");
+    printf("   given %8.3f ms (%.3f .. %.3f)  +%.1f %%\n", 1e3 * given, 1e3 * give[0], 1e3 * give[N_ROUNDS - 1],
+           100 * given / median);
 }
 
 static float *random_floats(size_t n, uint64_t seed) {
@@ -175,58 +227,50 @@ static float *random_floats(size_t n, uint64_t seed) {
 }
 
 static void measure(const config *c) {
-    const bool one_run = c->k_bits == 32;
-    const uint32_t d = c->head_dim, self_seen = one_run ? N_KEYS - N_QUERIES : 0;
+    const uint32_t d = c->head_dim;
     const size_t row_floats = (size_t)c->n_group * d;
-    pleat__quant_dsp quant;
-    tokens past, self;
-    pleat__quant_dsp_init(&quant, pleat_cpu_flags());
-    tokens_init(&past, &quant, c->k_bits, c->v_bits, d, N_KEYS - N_QUERIES);
-    tokens_init(&self, &quant, 32, 32, d, self_seen + N_QUERIES);
-    const pleat__kv_view view = {.high = past.run};
-    float *q = random_floats(N_QUERIES * row_floats, 2), *out = get(N_QUERIES * row_floats * sizeof *out);
-    float *received = get(2 * N_KEYS * sizeof *received);
-    void *scratch = get(pleat__attn_prompt_scratch_bytes(d));
+    job j = {.c = c, .self_seen = is_one_run(c) ? c->n_past : 0};
+    pleat__quant_dsp_init(&j.quant, pleat_cpu_flags());
+    tokens_init(&j.past, &j.quant, c->k_bits, c->v_bits, d, N_PAST);
+    tokens_init(&j.self, &j.quant, 32, 32, d, j.self_seen + N_QUERIES);
+    j.view = (pleat__kv_view){.high = j.past.run};
+    j.q = random_floats(N_QUERIES * row_floats, 2);
+    j.out = get(N_QUERIES * row_floats * sizeof(float));
+    j.lse2 = get((size_t)N_QUERIES * c->n_group * sizeof(float));
+    j.received = get((2 * N_PAST + N_QUERIES) * sizeof(float));
+    j.scratch = get(pleat__attn_prompt_scratch_bytes(d));
 
-    const pleat__attn_prompt args = {.past = one_run ? NULL : &view,
-                                     .self = &self.run,
-                                     .n_group = c->n_group,
-                                     .head_dim = d,
-                                     .scale = 1 / sqrtf((float)d),
-                                     .q = q,
-                                     .q_stride = row_floats,
-                                     .out = out,
-                                     .out_stride = row_floats,
-                                     .received_past_high = c->with_received ? received : NULL,
-                                     .received_self = c->with_received ? received + N_KEYS : NULL,
-                                     .quant = &quant,
-                                     .scratch = scratch};
-    double seconds[N_ROUNDS];
-    run_once(args, c->variant->fn, self_seen);
-    for (int i = 0; i < N_ROUNDS; i++) seconds[i] = run_once(args, c->variant->fn, self_seen);
-    print_line(c, seconds);
+    double attend[N_ROUNDS], give[N_ROUNDS];
+    for (int i = -1; i < N_ROUNDS; i++) { /* the first warms up */
+        attend[i < 0 ? 0 : i] = attend_once(&j);
+        give[i < 0 ? 0 : i] = give_once(&j);
+    }
+    print_line(c, attend, give);
 
-    free(scratch);
-    free(received);
-    free(out);
-    free(q);
-    tokens_release(&self);
-    tokens_release(&past);
+    free(j.scratch);
+    free(j.received);
+    free(j.lse2);
+    free(j.out);
+    free(j.q);
+    tokens_release(&j.self);
+    tokens_release(&j.past);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     static const uint8_t formats[][2] = {{32, 32}, {16, 16}, {8, 8}, {8, 4}, {4, 2}};
     static const uint32_t shapes[][2] = {{64, 2}, {128, 4}, {256, 4}, {80, 1}};
     for (size_t n = 0; n < sizeof prompt_variants / sizeof *prompt_variants; n++) {
         const prompt_variant *v = &prompt_variants[n];
-        if ((pleat_cpu_flags() & v->needs) != v->needs) continue;
+        if ((pleat_cpu_flags() & v->needs) != v->needs || (argc > 1 && strcmp(argv[1], v->name) != 0)) continue;
         const double peak = peak_macs(v);
         if (peak > 0) printf("%-7s peak %.1f GMAC/s\n", v->name, 1e-9 * peak);
         const size_t n_formats = v->needs == 0 ? 1 : sizeof formats / sizeof *formats; /* the reference is slow */
-        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+            if (argc > 2 && shapes[s][0] != (uint32_t)atoi(argv[2])) continue;
+            measure(&(config){v, peak, 32, 32, shapes[s][0], shapes[s][1], 0});
             for (size_t f = 0; f < n_formats; f++)
-                for (int received = 0; received < 2; received++)
-                    measure(&(config){v, peak, formats[f][0], formats[f][1], shapes[s][0], shapes[s][1], received});
+                measure(&(config){v, peak, formats[f][0], formats[f][1], shapes[s][0], shapes[s][1], N_PAST});
+        }
     }
     return 0;
 }

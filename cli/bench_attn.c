@@ -93,7 +93,7 @@ static const float *some_noise(const bench *b, cli_rng *rng, size_t n) {
 
 /* Store n tokens in every layer of one sequence. */
 static pleat_status fill_chunk(bench *b, contender *c, pleat_seq seq, uint32_t n, cli_rng *rng) {
-    const pleat_cache_item item = {seq, n};
+    const pleat_cache_item item = {.seq = seq, .n_tokens = n};
     const size_t n_floats = (size_t)n * b->o->kv_heads * b->o->head_dim;
     pleat_status status = pleat_cache_begin(c->cache, &item, 1);
     for (uint32_t layer = 0; layer < c->n_layers && status == PLEAT_OK; layer++) {

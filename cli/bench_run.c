@@ -6,8 +6,11 @@
  *     tg128          128 single steps from an empty cache
  *     ... @ d4096    the same after 4096 tokens that are already stored
  *
- * All specs are measured in one run, turn and turn about; tokens are random ordinary ones, the same for every spec.
- * Speeds are mean and standard deviation over the repetitions, as llama-bench gives them.
+ * With -np N, N sequences: their prompts are read one after another, and each step generates a token of all; speeds are
+ * of all of them together.  All specs are measured in one run, turn and turn about; tokens are random ordinary ones,
+ * the same for every spec.  Speeds are mean and standard deviation over the repetitions, as llama-bench gives them.
+ * What the cache spends on its pages, and on compaction (deciding what tokens become, and moving them), is given as part
+ * of the time of the test's steps, over all repetitions.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -18,57 +21,166 @@
 #include "output.h"
 #include "progress.h"
 
-enum { DEFAULT_REPS = 5 };
+enum { DEFAULT_REPS = 5, WARM_UP_TOKENS = 32, SHIFT = 131 };
+
+/* What one test took with one spec, over all repetitions. */
+typedef struct tally {
+    double *speed;             /* [reps] tokens/s */
+    double step_s;             /* in steps */
+    pleat_cache_times times;   /* of that, for the cache's own work */
+    uint64_t bytes, bytes_f16; /* held at the end of the last repetition, all sequences */
+} tally;
 
 typedef struct bench {
     const options *o;
     loaded l;
     output out;
     pleat_engine *engines[SPECS_CAP];
-    pleat_token *tokens; /* [n_ctx], random */
-    float *logits;       /* [n_vocab] */
-    double *speed;       /* [specs][reps] tokens/s */
+    tally tallies[SPECS_CAP];
+    pleat_token *tokens;      /* random; sequence i begins at token SHIFT * i, so that no two are alike */
+    pleat_seq *seqs;          /* [o->parallel] */
+    pleat_engine_item *items; /* [o->parallel] */
+    float *logits;            /* [o->parallel][n_vocab] */
     uint32_t reps;
     table t;
     json_t *rows;
     uint64_t n_done;
 } bench;
 
-/* One test: `n` tokens after `depth`, in chunks of `chunk`. */
+/* One test: `n` tokens of each sequence after `depth`: a prompt, or one by one. */
 typedef struct shape {
     const char *kind; /* "pp" or "tg" */
-    uint32_t n, depth, chunk;
+    uint32_t n, depth;
+    int is_generation;
 } shape;
 
-static int feed(bench *b, pleat_engine *engine, pleat_seq seq, uint32_t first, uint32_t n, uint32_t chunk) {
+static float *logits_of(const bench *b, uint32_t i) { return b->logits + (size_t)i * b->l.info.n_vocab; }
+
+static int step(bench *b, pleat_engine *engine, uint32_t n_items, double *seconds) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
-    for (uint32_t done = 0; done < n;) {
-        const uint32_t left = n - done, now = left < chunk ? left : chunk;
-        const int wanted = now == left || chunk == 1;
-        const pleat_engine_item item = {seq, b->tokens + first + done, now, wanted ? 1 : 0, wanted ? b->logits : NULL};
-        const pleat_status status = pleat_engine_step(engine, &item, 1, &err);
-        if (status != PLEAT_OK) return cli_fail("a step failed", status, &err);
-        done += now;
-    }
-    return CLI_OK;
+    const double start_s = cli_seconds();
+    const pleat_status status = pleat_engine_step(engine, b->items, n_items, &err);
+    *seconds += cli_seconds() - start_s;
+    return status == PLEAT_OK ? CLI_OK : cli_fail("a step failed", status, &err);
 }
 
-static int run_once(bench *b, pleat_engine *engine, const shape *s, double *tokens_per_s) {
-    pleat_seq seq;
-    pleat_status status = pleat_engine_open(engine, s->depth + s->n, &seq);
-    if (status != PLEAT_OK) return cli_fail("cannot open a sequence", status, NULL);
-    int code = feed(b, engine, seq, 0, s->depth, b->o->chunk_tokens);
-    const double start_s = cli_seconds();
-    if (code == CLI_OK) code = feed(b, engine, seq, s->depth, s->n, s->chunk);
-    *tokens_per_s = s->n / (cli_seconds() - start_s);
-    status = pleat_engine_close(engine, seq);
-    if (code == CLI_OK && status != PLEAT_OK) code = cli_fail("cannot close a sequence", status, NULL);
-    progress_update(++b->n_done);
+/* Read n tokens of every sequence as prompts, one sequence after another. */
+static int read_prompts(bench *b, pleat_engine *engine, uint32_t first, uint32_t n, double *seconds) {
+    int code = CLI_OK;
+    for (uint32_t i = 0; i < b->o->parallel; i++)
+        for (uint32_t done = 0, now; done < n && code == CLI_OK; done += now) {
+            const uint32_t left = n - done;
+            now = left < b->o->chunk_tokens ? left : b->o->chunk_tokens;
+            b->items[0] = (pleat_engine_item){
+                b->seqs[i],          b->tokens + SHIFT * i + first + done, now,
+                now == left ? 1 : 0, now == left ? logits_of(b, i) : NULL, now == left ? 0 : PLEAT_ITEM_MORE};
+            code = step(b, engine, 1, seconds);
+        }
     return code;
 }
 
+/* Feed n tokens of every sequence one at a time, all sequences in each step. */
+static int generate(bench *b, pleat_engine *engine, uint32_t first, uint32_t n, double *seconds) {
+    int code = CLI_OK;
+    for (uint32_t t = 0; t < n && code == CLI_OK; t++) {
+        for (uint32_t i = 0; i < b->o->parallel; i++)
+            b->items[i] = (pleat_engine_item){b->seqs[i], b->tokens + SHIFT * i + first + t, 1, 1, logits_of(b, i), 0};
+        code = step(b, engine, b->o->parallel, seconds);
+    }
+    return code;
+}
+
+/* Add to `sum` what the cache has spent since `before`. */
+static void add_times(pleat_cache_times *sum, const pleat_engine *engine, const pleat_cache_times *before) {
+    pleat_cache_times now;
+    pleat_cache_get_times(pleat_engine_cache(engine), &now);
+    for (int kind = 0; kind < 2; kind++) {
+        sum->n_steps[kind] += now.n_steps[kind] - before->n_steps[kind];
+        sum->pages_ns[kind] += now.pages_ns[kind] - before->pages_ns[kind];
+        sum->compact_ns[kind] += now.compact_ns[kind] - before->compact_ns[kind];
+    }
+}
+
+static int close_all(bench *b, pleat_engine *engine, uint32_t n_open, tally *sum) {
+    int code = CLI_OK;
+    pleat_cache_usage usage;
+    sum->bytes = sum->bytes_f16 = 0;
+    for (uint32_t i = 0; i < n_open; i++) {
+        pleat_status status = pleat_engine_get_usage(engine, b->seqs[i], &usage);
+        sum->bytes += usage.bytes;
+        sum->bytes_f16 += usage.bytes_f16;
+        if (status == PLEAT_OK) status = pleat_engine_close(engine, b->seqs[i]);
+        if (status != PLEAT_OK) code = cli_fail("cannot close a sequence", status, NULL);
+    }
+    return code;
+}
+
+/* One repetition with spec number `spec`. */
+static int run_once(bench *b, uint32_t spec, const shape *s, uint32_t rep) {
+    pleat_engine *engine = b->engines[spec];
+    tally *sum = &b->tallies[spec];
+    pleat_cache_times before;
+    uint32_t n_open = 0;
+    double unused = 0, seconds = 0;
+    int code = CLI_OK;
+    for (; n_open < b->o->parallel && code == CLI_OK; n_open++) {
+        const pleat_status status = pleat_engine_open(engine, s->depth + s->n, &b->seqs[n_open]);
+        if (status != PLEAT_OK) return cli_fail("cannot open a sequence", status, NULL);
+    }
+    code = read_prompts(b, engine, 0, s->depth, &unused);
+    pleat_cache_get_times(pleat_engine_cache(engine), &before);
+    if (code == CLI_OK) code = (s->is_generation ? generate : read_prompts)(b, engine, s->depth, s->n, &seconds);
+    add_times(&sum->times, engine, &before);
+    sum->step_s += seconds;
+    sum->speed[rep] = (double)s->n * b->o->parallel / seconds;
+    const int closed = close_all(b, engine, n_open, sum);
+    progress_update(++b->n_done);
+    return code == CLI_OK ? closed : code;
+}
+
+/* ---- rows -------------------------------------------------------------------------------------- */
+
+/* Part of the test's time that went into nanoseconds ns[0] + ns[1]; a prompt's last chunk may be a single token. */
+static double share(const tally *sum, const uint64_t ns[2]) {
+    return sum->step_s > 0 ? 1e-9 * (double)(ns[0] + ns[1]) / sum->step_s : NAN;
+}
+
+static json_t *row_json(const bench *b, const shape *s, uint32_t spec, const char *test, double mean, double sd) {
+    const tally *sum = &b->tallies[spec];
+    json_t *params =
+        json_pack("{s:o, s:s, s:s, s:i, s:i, s:i, s:i, s:i}", "model", json_text(b->o->model), "kv",
+                  b->o->kv.text[spec], "test", test, "n", (int)s->n, "depth", (int)s->depth, "parallel",
+                  (int)b->o->parallel, "threads", (int)pleat_workers_count(b->l.workers), "reps", (int)b->reps);
+    const json_int_t n_steps = (json_int_t)(sum->times.n_steps[0] + sum->times.n_steps[1]);
+    return json_pack("{s:s, s:o, s:o, s:o, s:{s:s, s:I, s:o, s:o}, s:o, s:o}", "what", "run", "params", params,
+                     "tokens_per_s", json_number(mean), "sd", json_number(sd), "memory_management", "of",
+                     s->is_generation ? "generation steps" : "prompt steps", "steps", n_steps, "pages",
+                     json_number(share(sum, sum->times.pages_ns)), "compaction",
+                     json_number(share(sum, sum->times.compact_ns)), "bytes_per_sequence",
+                     json_number((double)sum->bytes / b->o->parallel), "fraction",
+                     json_number(sum->bytes_f16 ? (double)sum->bytes / (double)sum->bytes_f16 : NAN));
+}
+
+static void put_row(bench *b, const tally *sum, const char *kv, const char *test, double mean, double sd) {
+    char held[BYTES_CAP];
+    const uint64_t bytes = sum->bytes / b->o->parallel;
+    table_put_text(&b->t, b->o->model);
+    table_put(&b->t, "%s", kv);
+    table_put(&b->t, "%u", pleat_workers_count(b->l.workers));
+    table_put(&b->t, "%u", b->o->parallel);
+    table_put(&b->t, "%s", test);
+    table_put(&b->t, "%.2f", mean);
+    table_put(&b->t, "%.2f", sd);
+    table_put_number(&b->t, 2, 100 * share(sum, sum->times.pages_ns));
+    table_put_number(&b->t, 2, 100 * share(sum, sum->times.compact_ns));
+    if (b->out.format == FORMAT_CSV)
+        table_put(&b->t, "%llu", (unsigned long long)bytes);
+    else
+        table_put(&b->t, "%s", print_bytes(held, bytes));
+}
+
 static void add_row(bench *b, const shape *s, uint32_t spec) {
-    const double *speed = b->speed + (size_t)spec * b->reps;
+    const double *speed = b->tallies[spec].speed;
     double mean = 0, variance = 0;
     char test[64];
     for (uint32_t i = 0; i < b->reps; i++) mean += speed[i] / b->reps;
@@ -78,17 +190,14 @@ static void add_row(bench *b, const shape *s, uint32_t spec) {
         snprintf(test, sizeof test, "%s%u @ d%u", s->kind, s->n, s->depth);
     else
         snprintf(test, sizeof test, "%s%u", s->kind, s->n);
-    table_put_text(&b->t, b->o->model);
-    table_put(&b->t, "%s", b->o->kv.text[spec]);
-    table_put(&b->t, "%u", pleat_workers_count(b->l.workers));
-    table_put(&b->t, "%s", test);
-    table_put(&b->t, "%.2f", mean);
-    table_put(&b->t, "%.2f", sqrt(variance));
-    json_t *params = json_pack("{s:o, s:s, s:s, s:i, s:i, s:i, s:i}", "model", json_text(b->o->model), "kv",
-                               b->o->kv.text[spec], "test", test, "n", (int)s->n, "depth", (int)s->depth, "threads",
-                               (int)pleat_workers_count(b->l.workers), "reps", (int)b->reps);
-    json_array_append_new(b->rows, json_pack("{s:s, s:o, s:o, s:o}", "what", "run", "params", params, "tokens_per_s",
-                                             json_number(mean), "sd", json_number(sqrt(variance))));
+    put_row(b, &b->tallies[spec], b->o->kv.text[spec], test, mean, sqrt(variance));
+    json_array_append_new(b->rows, row_json(b, s, spec, test, mean, sqrt(variance)));
+}
+
+/* ---- tests ------------------------------------------------------------------------------------- */
+
+static void clear_tallies(bench *b) {
+    for (uint32_t i = 0; i < b->o->kv.n; i++) b->tallies[i] = (tally){.speed = b->tallies[i].speed};
 }
 
 static int run_shape(bench *b, const shape *s) {
@@ -99,23 +208,24 @@ static int run_shape(bench *b, const shape *s) {
                   (unsigned long long)s->depth + s->n, b->l.info.n_ctx);
         return CLI_FAILED;
     }
+    clear_tallies(b);
     for (uint32_t rep = 0; rep < b->reps; rep++)
-        for (uint32_t i = 0; i < b->o->kv.n && code == CLI_OK; i++)
-            code = run_once(b, b->engines[i], s, &b->speed[(size_t)i * b->reps + rep]);
+        for (uint32_t i = 0; i < b->o->kv.n && code == CLI_OK; i++) code = run_once(b, i, s, rep);
     for (uint32_t i = 0; i < b->o->kv.n && code == CLI_OK; i++) add_row(b, s, i);
     return code;
 }
 
 static int run_shapes(bench *b) {
-    static const char *const titles[] = {"model", "kv", "threads", "test", "t/s", "sd"};
+    static const char *const titles[] = {"model", "kv", "threads", "np",           "test",
+                                         "t/s",   "sd", "pages %", "compaction %", "bytes/seq"};
     const options *o = b->o;
     int code = CLI_OK;
-    table_init(&b->t, titles, 6);
+    table_init(&b->t, titles, sizeof titles / sizeof titles[0]);
     b->rows = json_array();
     progress_begin("bench run", (uint64_t)o->depth.n * (o->n_prompt.n + o->n_gen.n) * b->reps * o->kv.n, !o->quiet);
     for (uint32_t d = 0; d < o->depth.n; d++) {
         for (uint32_t i = 0; i < o->n_prompt.n && code == CLI_OK; i++)
-            code = run_shape(b, &(shape){"pp", o->n_prompt.v[i], o->depth.v[d], o->chunk_tokens});
+            code = run_shape(b, &(shape){"pp", o->n_prompt.v[i], o->depth.v[d], 0});
         for (uint32_t i = 0; i < o->n_gen.n && code == CLI_OK; i++)
             code = run_shape(b, &(shape){"tg", o->n_gen.v[i], o->depth.v[d], 1});
     }
@@ -126,7 +236,9 @@ static int run_shapes(bench *b) {
 /* Random tokens that end nothing. */
 static void fill_tokens(bench *b) {
     cli_rng rng = {5};
-    for (uint32_t i = 0; i < b->l.info.n_ctx;) {
+    const uint32_t n_tokens = b->l.info.n_ctx + SHIFT * b->o->parallel;
+    b->tokens = cli_alloc(n_tokens, sizeof *b->tokens);
+    for (uint32_t i = 0; i < n_tokens;) {
         b->tokens[i] = (pleat_token)(cli_rng_next(&rng) % b->l.info.n_vocab);
         if (!pleat_model_token_is_special(b->l.model, b->tokens[i])) i++; /* bytes' tokens are ordinary: it ends */
     }
@@ -134,6 +246,20 @@ static void fill_tokens(bench *b) {
 
 static void default_list(number_list *list, uint32_t v) {
     if (!list->n) *list = (number_list){1, {v}};
+}
+
+static uint32_t greatest(const number_list *list) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < list->n; i++) most = list->v[i] > most ? list->v[i] : most;
+    return most;
+}
+
+/* Tokens that the longest test's sequences hold, at most the model's context: run_shape() refuses what passes it. */
+static uint32_t longest(const bench *b) {
+    const uint32_t p = greatest(&b->o->n_prompt), g = greatest(&b->o->n_gen), d = greatest(&b->o->depth);
+    uint64_t n = (uint64_t)d + (p > g ? p : g);
+    if (n < WARM_UP_TOKENS) n = WARM_UP_TOKENS;
+    return n < b->l.info.n_ctx ? (uint32_t)n : b->l.info.n_ctx;
 }
 
 static int prepare(bench *b, options *o) {
@@ -146,17 +272,16 @@ static int prepare(bench *b, options *o) {
     int code = load_model(o, &b->l);
     if (code == CLI_OK) code = output_open(&b->out, o);
     for (uint32_t i = 0; i < o->kv.n && code == CLI_OK; i++)
-        code = load_engine(o, &b->l, o->kv.spec[i], 1, 0, 0, &b->engines[i]);
+        code = load_engine(o, &b->l, o->kv.spec[i], o->parallel, longest(b), 0, &b->engines[i]);
     if (code != CLI_OK) return code;
-    b->tokens = cli_alloc(b->l.info.n_ctx, sizeof *b->tokens);
-    b->logits = cli_alloc(b->l.info.n_vocab, sizeof *b->logits);
-    b->speed = cli_alloc((size_t)b->reps * o->kv.n, sizeof *b->speed);
+    b->seqs = cli_alloc(o->parallel, sizeof *b->seqs);
+    b->items = cli_alloc(o->parallel, sizeof *b->items);
+    b->logits = cli_alloc((size_t)o->parallel * b->l.info.n_vocab, sizeof *b->logits);
+    for (uint32_t i = 0; i < o->kv.n; i++) b->tallies[i].speed = cli_alloc(b->reps, sizeof(double));
     fill_tokens(b);
     /* a few steps that wake the threads and touch the weights */
-    for (uint32_t i = 0; i < o->kv.n && code == CLI_OK; i++) {
-        double unused;
-        code = run_once(b, b->engines[i], &(shape){"pp", b->l.info.n_ctx < 32 ? 1 : 32, 0, 16}, &unused);
-    }
+    const uint32_t n_warm = b->l.info.n_ctx < WARM_UP_TOKENS ? 1 : WARM_UP_TOKENS;
+    for (uint32_t i = 0; i < o->kv.n && code == CLI_OK; i++) code = run_once(b, i, &(shape){"pp", n_warm, 0, 0}, 0);
     b->n_done = 0;
     return code;
 }
@@ -169,10 +294,14 @@ int command_bench_run(options *o) {
     const int closed = output_close(&b.out);
     json_decref(b.rows);
     table_release(&b.t);
-    for (uint32_t i = 0; i < o->kv.n; i++) pleat_engine_destroy(&b.engines[i]);
+    for (uint32_t i = 0; i < o->kv.n; i++) {
+        pleat_engine_destroy(&b.engines[i]);
+        free(b.tallies[i].speed);
+    }
     load_release(&b.l);
     free(b.tokens);
     free(b.logits);
-    free(b.speed);
+    free(b.seqs);
+    free(b.items);
     return code == CLI_OK ? closed : code;
 }

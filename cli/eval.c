@@ -16,32 +16,23 @@
 #include "commands.h"
 #include "common.h"
 #include "eval.h"
-#include "output.h"
+#include "report.h"
 
-typedef struct evaluation {
-    const options *o;
-    loaded l;
-    task_set set;
-    output out;
-    eval_row *rows; /* [o->kv.n] */
-} evaluation;
+double eval_quotient(double a, double b) { return b > 0 ? a / b : NAN; }
 
-static double quotient(double a, double b) { return b > 0 ? a / b : NAN; }
-
-static double task_accuracy(const eval_row *row, uint32_t task) {
-    return quotient(row->score[task].correct, row->score[task].total);
+double eval_task_accuracy(const eval_row *row, uint32_t task) {
+    return eval_quotient(row->score[task].correct, row->score[task].total);
 }
 
-static double mean_accuracy(const evaluation *e, const eval_row *row) {
+double eval_accuracy(const evaluation *e, const eval_row *row) {
     double sum = 0;
-    for (uint32_t t = 0; t < e->set.n_tasks; t++) sum += task_accuracy(row, t);
-    return quotient(sum, e->set.n_tasks);
+    for (uint32_t t = 0; t < e->set.n_tasks; t++) sum += eval_task_accuracy(row, t);
+    return eval_quotient(sum, e->set.n_tasks);
 }
 
-static double perplexity(const eval_row *row) { return exp(quotient(row->nll_sum, (double)row->n_scored)); }
+double eval_perplexity(const eval_row *row) { return exp(eval_quotient(row->nll_sum, (double)row->n_scored)); }
 
-/* Bytes held at the ends: of the samples, or of the windows if there were no samples. */
-static void bytes_held(const evaluation *e, const eval_row *row, uint64_t *bytes, uint64_t *bytes_f16) {
+void eval_bytes(const evaluation *e, const eval_row *row, uint64_t *bytes, uint64_t *bytes_f16) {
     *bytes = *bytes_f16 = 0;
     for (uint32_t t = 0; t < e->set.n_tasks; t++) {
         *bytes += row->score[t].bytes;
@@ -59,8 +50,8 @@ static json_t *tasks_json(const evaluation *e, const eval_row *row) {
         const task_score *s = &row->score[t];
         json_object_set_new(tasks, e->set.names[t],
                             json_pack("{s:i, s:i, s:o, s:o}", "correct", (int)s->correct, "total", (int)s->total,
-                                      "accuracy", json_number(task_accuracy(row, t)), "fraction",
-                                      json_number(quotient((double)s->bytes, (double)s->bytes_f16))));
+                                      "accuracy", json_number(eval_task_accuracy(row, t)), "fraction",
+                                      json_number(eval_quotient((double)s->bytes, (double)s->bytes_f16))));
     }
     return tasks;
 }
@@ -68,13 +59,13 @@ static json_t *tasks_json(const evaluation *e, const eval_row *row) {
 static json_t *row_json(const evaluation *e, const eval_row *row) {
     const double n = (double)row->n_scored;
     uint64_t bytes, bytes_f16;
-    bytes_held(e, row, &bytes, &bytes_f16);
+    eval_bytes(e, row, &bytes, &bytes_f16);
     return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:f}", "kv", row->kv, "tasks", tasks_json(e, row),
-                     "accuracy", json_number(mean_accuracy(e, row)), "perplexity", json_number(perplexity(row)),
-                     "kld_mean", json_number(quotient(row->kld_sum, n)), "same_top1",
-                     json_number(quotient((double)row->n_same_top1, n)), "fraction",
-                     json_number(quotient((double)bytes, (double)bytes_f16)), "bytes", (json_int_t)bytes, "bytes_f16",
-                     (json_int_t)bytes_f16, "seconds", row->seconds);
+                     "accuracy", json_number(eval_accuracy(e, row)), "perplexity", json_number(eval_perplexity(row)),
+                     "kld_mean", json_number(eval_quotient(row->kld_sum, n)), "same_top1",
+                     json_number(eval_quotient((double)row->n_same_top1, n)), "fraction",
+                     json_number(eval_quotient((double)bytes, (double)bytes_f16)), "bytes", (json_int_t)bytes,
+                     "bytes_f16", (json_int_t)bytes_f16, "seconds", row->seconds);
 }
 
 static void write_json(evaluation *e) {
@@ -89,14 +80,14 @@ static void put_row(table *t, const evaluation *e, const eval_row *row) {
     const double n = (double)row->n_scored;
     uint64_t bytes, bytes_f16;
     char held[BYTES_CAP];
-    bytes_held(e, row, &bytes, &bytes_f16);
+    eval_bytes(e, row, &bytes, &bytes_f16);
     table_put(t, "%s", row->kv);
-    for (uint32_t k = 0; k < e->set.n_tasks; k++) table_put_number(t, 3, task_accuracy(row, k));
-    table_put_number(t, 4, mean_accuracy(e, row));
-    table_put_number(t, 3, perplexity(row));
-    table_put_number(t, 5, quotient(row->kld_sum, n));
-    table_put_number(t, 4, quotient((double)row->n_same_top1, n));
-    table_put_number(t, 4, quotient((double)bytes, (double)bytes_f16));
+    for (uint32_t k = 0; k < e->set.n_tasks; k++) table_put_number(t, 3, eval_task_accuracy(row, k));
+    table_put_number(t, 4, eval_accuracy(e, row));
+    table_put_number(t, 3, eval_perplexity(row));
+    table_put_number(t, 5, eval_quotient(row->kld_sum, n));
+    table_put_number(t, 4, eval_quotient((double)row->n_same_top1, n));
+    table_put_number(t, 4, eval_quotient((double)bytes, (double)bytes_f16));
     if (e->out.format == FORMAT_CSV)
         table_put(t, "%llu", (unsigned long long)bytes);
     else
@@ -104,20 +95,41 @@ static void put_row(table *t, const evaluation *e, const eval_row *row) {
     table_put(t, "%.1f", row->seconds);
 }
 
-static void write_table(evaluation *e) {
+void eval_table(evaluation *e, table *t) {
     static const char *const figures[] = {"accuracy", "perplexity", "kld_mean", "same_top1",
                                           "fraction", "bytes",      "seconds"};
     enum { N_FIGURES = sizeof figures / sizeof figures[0] };
-    const char *titles[1 + TASKS_CAP + N_FIGURES];
+    _Static_assert(1 + TASKS_CAP + N_FIGURES <= EVAL_COLUMNS_CAP, "a title for each column");
     uint32_t n = 0;
+    e->titles[n++] = "kv";
+    for (uint32_t i = 0; i < e->set.n_tasks; i++) e->titles[n++] = e->set.names[i];
+    for (uint32_t i = 0; i < N_FIGURES; i++) e->titles[n++] = figures[i];
+    table_init(t, e->titles, n);
+    for (uint32_t i = 0; i < e->o->kv.n; i++) put_row(t, e, &e->rows[i]);
+}
+
+static void write_table(evaluation *e) {
     table t;
-    titles[n++] = "kv";
-    for (uint32_t i = 0; i < e->set.n_tasks; i++) titles[n++] = e->set.names[i];
-    for (uint32_t i = 0; i < N_FIGURES; i++) titles[n++] = figures[i];
-    table_init(&t, titles, n);
-    for (uint32_t i = 0; i < e->o->kv.n; i++) put_row(&t, e, &e->rows[i]);
+    eval_table(e, &t);
     table_write(&t, &e->out);
     table_release(&t);
+}
+
+int eval_close(eval_row *row, const char *what, pleat_engine *engine, pleat_seq seq, uint64_t *bytes,
+               uint64_t *bytes_f16) {
+    pleat_cache_usage usage;
+    pleat_status status = pleat_engine_get_usage(engine, seq, &usage);
+    if (status != PLEAT_OK) return cli_fail(what, status, NULL);
+    *bytes += usage.bytes;
+    *bytes_f16 += usage.bytes_f16;
+    if (row->watch.request_ended) {
+        const double start_s = cli_seconds();
+        const int code = row->watch.request_ended(row->watch.ctx, pleat_engine_cache(engine), seq);
+        row->watch_seconds += cli_seconds() - start_s;
+        if (code != CLI_OK) return code;
+    }
+    status = pleat_engine_close(engine, seq);
+    return status == PLEAT_OK ? CLI_OK : cli_fail(what, status, NULL);
 }
 
 static int prepare(evaluation *e, options *o) {
@@ -127,29 +139,44 @@ static int prepare(evaluation *e, options *o) {
         return CLI_USAGE;
     }
     options_default_specs(o, default_specs);
+    int code = o->report ? report_check(o) : CLI_OK;
+    if (code == CLI_OK) code = load_model(o, &e->l);
     e->rows = cli_alloc(o->kv.n, sizeof *e->rows);
-    for (uint32_t i = 0; i < o->kv.n; i++) {
+    for (uint32_t i = 0; i < o->kv.n; i++) { /* load_model() has put what a profile says in the place of its name */
         e->rows[i].spec = o->kv.spec[i];
         e->rows[i].kv = o->kv.text[i];
     }
-    int code = load_model(o, &e->l);
     if (code == CLI_OK && o->tasks) code = tasks_load(&e->set, &e->l, o->tasks, o->samples);
     if (code == CLI_OK) code = output_open(&e->out, o); /* last: it empties what -o names */
+    return code;
+}
+
+/* Run all the rows that were asked for. */
+static int evaluate(evaluation *e, int has_report) {
+    const options *o = e->o;
+    int code = CLI_OK;
+    for (uint32_t i = 0; o->tasks && i < o->kv.n && code == CLI_OK; i++)
+        code = eval_tasks(o, &e->l, &e->set, &e->rows[i]);
+    if (o->tasks && has_report) report_unwatch(e); /* its requests are the samples alone */
+    if (code == CLI_OK && o->text) code = eval_text(o, &e->l, o->text, e->rows, o->kv.n);
     return code;
 }
 
 int command_eval(options *o) {
     evaluation e = {.o = o};
     int code = prepare(&e, o);
-    for (uint32_t i = 0; o->tasks && i < o->kv.n && code == CLI_OK; i++) code = eval_tasks(o, &e.l, &e.set, &e.rows[i]);
-    if (code == CLI_OK && o->text) code = eval_text(o, &e.l, o->text, e.rows, o->kv.n);
+    report_data *report = code == CLI_OK && o->report ? report_begin(&e) : NULL;
+    if (code == CLI_OK) code = evaluate(&e, report != NULL);
     if (code == CLI_OK && o->format == FORMAT_JSON)
         write_json(&e);
     else if (code == CLI_OK)
         write_table(&e);
     const int closed = output_close(&e.out);
+    if (code == CLI_OK) code = closed;
+    if (code == CLI_OK && report) code = report_finish(report, &e); /* last: should it fail, the rows are out */
+    report_release(&report);
     tasks_release(&e.set);
     load_release(&e.l);
     free(e.rows);
-    return code == CLI_OK ? closed : code;
+    return code;
 }

@@ -73,8 +73,9 @@ static pleat_engine_item next_item(player *p, uint32_t n) {
     const turn *t = turn_of(p);
     const int in_prompt = p->n_fed < t->n_prompt;
     const pleat_token *tokens = in_prompt ? t->prompt + p->n_fed : t->answer + (p->n_fed - t->n_prompt);
-    const uint32_t n_logits = p->n_fed + n >= t->n_prompt ? 1 : 0;
-    return (pleat_engine_item){p->seq, tokens, n, n_logits, n_logits ? p->logits : NULL};
+    const int goes_on = p->n_fed + n < t->n_prompt; /* no policy classes tokens amid a turn's prompt */
+    return (pleat_engine_item){
+        p->seq, tokens, n, goes_on ? 0 : 1, goes_on ? NULL : p->logits, goes_on ? PLEAT_ITEM_MORE : 0};
 }
 
 /* Fill the step with the next items of as many players as fit; single tokens first, since they always do. */
@@ -94,16 +95,11 @@ static uint32_t gather(game *g) {
     return n_items;
 }
 
-/* The sample is over: note what it held and close its sequence. */
 static int finish_sample(game *g, player *p) {
-    pleat_cache_usage usage;
-    pleat_status status = pleat_engine_get_usage(g->engine, p->seq, &usage);
-    if (status == PLEAT_OK) status = pleat_engine_close(g->engine, p->seq);
-    if (status != PLEAT_OK) return cli_fail(p->s->id, status, NULL);
-    g->row->score[p->s->task].bytes += usage.bytes;
-    g->row->score[p->s->task].bytes_f16 += usage.bytes_f16;
+    task_score *score = &g->row->score[p->s->task];
+    const int code = eval_close(g->row, p->s->id, g->engine, p->seq, &score->bytes, &score->bytes_f16);
     p->s = NULL;
-    return CLI_OK;
+    return code;
 }
 
 static int finish_turn(game *g, player *p) {
@@ -155,7 +151,7 @@ static int play(game *g) {
     progress_begin(label, g->n_turns, !g->o->quiet);
     while (code == CLI_OK && g->n_turns_done < g->n_turns) code = play_step(g);
     progress_end();
-    g->row->seconds += cli_seconds() - start_s;
+    g->row->seconds += cli_seconds() - start_s - g->row->watch_seconds;
     return code;
 }
 

@@ -127,8 +127,12 @@ static int feed_half(march *m, uint32_t row, uint32_t i) {
     for (uint32_t done = 0; done < half;) {
         const uint32_t left = half - done, n = left < chunk ? left : chunk;
         const int is_last = n == left;
-        m->items[0] = (pleat_engine_item){m->contenders[row].seqs[i], window_tokens(m, i) + done, n, is_last ? 1 : 0,
-                                          is_last ? window_logits(m, row, i) : NULL};
+        m->items[0] = (pleat_engine_item){m->contenders[row].seqs[i],
+                                          window_tokens(m, i) + done,
+                                          n,
+                                          is_last ? 1 : 0,
+                                          is_last ? window_logits(m, row, i) : NULL,
+                                          is_last ? 0 : PLEAT_ITEM_MORE};
         if (timed_step(m, row, 1) != CLI_OK) return CLI_FAILED;
         done += n;
     }
@@ -138,8 +142,8 @@ static int feed_half(march *m, uint32_t row, uint32_t i) {
 /* Feed token m->at of all windows. */
 static int feed_one(march *m, uint32_t row) {
     for (uint32_t i = 0; i < m->n_now; i++)
-        m->items[i] = (pleat_engine_item){m->contenders[row].seqs[i], window_tokens(m, i) + m->at, 1, 1,
-                                          window_logits(m, row, i)};
+        m->items[i] = (pleat_engine_item){
+            m->contenders[row].seqs[i], window_tokens(m, i) + m->at, 1, 1, window_logits(m, row, i), 0};
     return timed_step(m, row, m->n_now);
 }
 
@@ -154,15 +158,12 @@ static int open_windows(march *m, uint32_t row) {
 }
 
 static int close_windows(march *m, uint32_t row) {
-    for (uint32_t i = 0; i < m->n_now; i++) {
-        pleat_cache_usage usage;
-        pleat_status status = pleat_engine_get_usage(m->contenders[row].engine, m->contenders[row].seqs[i], &usage);
-        if (status == PLEAT_OK) status = pleat_engine_close(m->contenders[row].engine, m->contenders[row].seqs[i]);
-        if (status != PLEAT_OK) return cli_fail(m->rows[row].kv, status, NULL);
-        m->rows[row].bytes += usage.bytes;
-        m->rows[row].bytes_f16 += usage.bytes_f16;
-    }
-    return CLI_OK;
+    const contender *c = &m->contenders[row];
+    eval_row *r = &m->rows[row];
+    int code = CLI_OK;
+    for (uint32_t i = 0; i < m->n_now && code == CLI_OK; i++)
+        code = eval_close(r, r->kv, c->engine, c->seqs[i], &r->bytes, &r->bytes_f16);
+    return code;
 }
 
 /* Windows first..first + n_now: fill m->tokens. */

@@ -8,7 +8,7 @@
  *     <arch>.attention.key_length   (default: <arch>.embedding_length / head_count)
  *
  * Bytes for a context are those of one sequence opened for just that many tokens: whole pages and tables included.
- * Bytes per token are without them.
+ * Bytes per token are without them.  With a policy both are the most that can be held: every token kept high.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -124,12 +124,15 @@ static void choose_contexts(inspection *p) {
 static uint64_t bytes_at(const inspection *p, pleat_spec spec, uint32_t n_tokens) {
     pleat_cache_options g = p->geometry;
     g.spec = spec;
-    g.max_tokens = n_tokens;
+    g.max_tokens = n_tokens > spec.window ? n_tokens : spec.window;
     return pleat_cache_bytes_for(&g, n_tokens, n_tokens);
 }
 
+/* Of a token that is kept high. */
 static uint64_t bytes_per_token(const inspection *p, pleat_spec spec) {
-    return pleat_format_token_bytes(spec.high, p->geometry.head_dim) * p->geometry.n_layers * p->geometry.n_kv_heads;
+    const uint64_t score_and_position = spec.policy == PLEAT_POLICY_NONE ? 0 : 8;
+    return (pleat_format_token_bytes(spec.high, p->geometry.head_dim) + score_and_position) * p->geometry.n_layers *
+           p->geometry.n_kv_heads;
 }
 
 static double fraction_at(const inspection *p, pleat_spec spec, uint32_t n_tokens) {
@@ -304,6 +307,12 @@ static int open_file(inspection *p, options *o) {
         cli_error(o->model ? "one file, please: FILE or -m FILE" : "no file: give the path of a GGUF file");
         return CLI_USAGE;
     }
+    for (uint32_t i = 0; i < o->kv.n; i++)
+        if (o->kv.spec[i].profile[0]) {
+            cli_error("--kv '%s': a profile goes with a model that runs; here give the spec that stands in it",
+                      o->kv.text[i]);
+            return CLI_USAGE;
+        }
     p->path = o->operand ? o->operand : o->model;
     const pleat_status status = pleat_gguf_open(p->path, NULL, &p->gguf, &err);
     if (status != PLEAT_OK) return cli_fail(p->path, status, &err);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common.h"
+#include "profile.h"
 
 /* CPUs that this process may run on; 0 if the system does not say. */
 static uint32_t count_cpus(void) {
@@ -24,7 +25,17 @@ int load_workers(const options *o, pleat_workers **workers) {
     return status == PLEAT_OK ? CLI_OK : cli_fail("cannot start the threads", status, NULL);
 }
 
-int load_model(const options *o, loaded *l) {
+/* Replace every spec that names a profile by what the profile says. */
+static int resolve_profiles(options *o, const loaded *l) {
+    int code = CLI_OK;
+    for (uint32_t i = 0; i < o->kv.n && code == CLI_OK; i++) {
+        code = profile_resolve(l, &o->kv.spec[i]);
+        if (code == CLI_OK) pleat_spec_print(&o->kv.spec[i], o->kv.text[i], PLEAT_SPEC_TEXT_CAP);
+    }
+    return code;
+}
+
+int load_model(options *o, loaded *l) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     memset(l, 0, sizeof *l);
     if (!o->model) {
@@ -36,9 +47,10 @@ int load_model(const options *o, loaded *l) {
     if (status != PLEAT_OK) return cli_fail(o->model, status, &err);
     l->load_ms = (cli_seconds() - start_s) * 1e3;
     pleat_model_get_info(l->model, &l->info);
-    if (load_workers(o, &l->workers) == CLI_OK) return CLI_OK;
-    load_release(l);
-    return CLI_FAILED;
+    int code = resolve_profiles(o, l);
+    if (code == CLI_OK) code = load_workers(o, &l->workers);
+    if (code != CLI_OK) load_release(l);
+    return code;
 }
 
 void load_release(loaded *l) {
@@ -54,6 +66,8 @@ int load_engine(const options *o, const loaded *l, pleat_spec spec, uint32_t max
     opt.spec = spec;
     opt.max_seqs = max_seqs;
     opt.max_tokens = max_tokens;
+    if (max_tokens && max_tokens < spec.window) /* a cache holds its window at least, if the model does */
+        opt.max_tokens = spec.window < l->info.n_ctx ? spec.window : l->info.n_ctx;
     opt.chunk_tokens = o->chunk_tokens;
     opt.step_tokens = step_tokens;
     opt.workers = l->workers;

@@ -17,12 +17,13 @@ typedef struct loaded {
 /* Start the threads that -t asks for.  CLI_OK, or CLI_FAILED after a message. */
 int load_workers(const options *o, pleat_workers **workers);
 
-/* Load -m and start the threads.  CLI_OK, or an exit code after a message; *l then holds nothing. */
-int load_model(const options *o, loaded *l);
+/* Load -m, read the profiles that o's specs name (the specs and their texts are then what the profiles say), and start
+ * the threads.  CLI_OK, or an exit code after a message; *l then holds nothing. */
+int load_model(options *o, loaded *l);
 void load_release(loaded *l);
 
-/* Make an engine on l's model and threads with o's chunk size; step_tokens 0 means the engine's default.  CLI_OK, or
- * CLI_FAILED after a message. */
+/* Make an engine on l's model and threads with o's chunk size; step_tokens 0 means the engine's default.  Sequences may
+ * be shorter than the spec's window, the model's context may not.  CLI_OK, or CLI_FAILED after a message. */
 int load_engine(const options *o, const loaded *l, pleat_spec spec, uint32_t max_seqs, uint32_t max_tokens,
                 uint32_t step_tokens, pleat_engine **out);
 

@@ -27,6 +27,8 @@ static const command_row commands[] = {
      "-m MODEL (-p TEXT | -f FILE) [-n N] [--kv SPEC] [--chat]"},
     {"eval", CMD_EVAL, command_eval, "compare KV specs: task accuracy, perplexity, divergence, bytes",
      "-m MODEL [--tasks FILE] [--text FILE] [--kv SPEC]..."},
+    {"calibrate", CMD_CALIBRATE, command_calibrate, "find leankv's thresholds for a model, and write a profile",
+     "-m MODEL --tasks FILE [--text FILE] [--kv leankv:...] [--ah X,..] [--al X,..] [-o PROFILE]"},
     {"bench attn", CMD_BENCH_ATTN, command_bench_attn, "speed of decode attention against the memory's",
      "[--kv SPEC]... [--ctx N,..] [--batch N,..]"},
     {"bench pages", CMD_BENCH_PAGES, command_bench_pages, "time to take and return a page for every lane",

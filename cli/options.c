@@ -28,7 +28,9 @@ typedef enum option_kind {
     KIND_F32,
     KIND_SPECS,   /* spec_list; may be repeated */
     KIND_NUMBERS, /* number_list, commas between */
+    KIND_FLOATS,  /* float_list, commas between */
     KIND_FORMAT,  /* out_format */
+    KIND_GOAL,    /* calibration_goal */
 } option_kind;
 
 typedef struct option_row {
@@ -43,7 +45,8 @@ typedef struct option_row {
     double min, max;
 } option_row;
 
-#define CMD_ENGINE (CMD_RUN | CMD_EVAL | CMD_BENCH_RUN)
+#define CMD_ENGINE (CMD_RUN | CMD_EVAL | CMD_CALIBRATE | CMD_BENCH_RUN)
+#define CMD_MEASURE (CMD_EVAL | CMD_CALIBRATE)
 #define AT(field) offsetof(options, field)
 #define U32_TOP 4294967295.0
 
@@ -59,14 +62,16 @@ static const option_row rows[] = {
     {"Model and machine", "cpu-mask", NULL, "BITS", "CPU features that may be used: 1 AVX2, 2 AVX-512, 4 VNNI",
      CMD_ALL, KIND_U32, AT(cpu_mask), 0, U32_TOP},
 
-    {"KV cache", "kv", NULL, "SPEC", "how the cache is kept: f32, f16, k8v4, ...; repeat to compare (default f16)",
+    {"KV cache", "kv", NULL, "SPEC", "how the cache is kept: f32, f16, k8v4, leankv, ...; repeat to compare (default f16)",
      CMD_EVAL, KIND_SPECS, AT(kv), 0, 0},
     {"KV cache", "kv", NULL, "SPEC", "how the cache is kept: f32, f16, ...; repeat to compare (default \"f16 k8v4\")",
      CMD_BENCH_RUN, KIND_SPECS, AT(kv), 0, 0},
     {"KV cache", "kv", NULL, "SPEC", "how the cache is kept; repeat to compare (default \"f16 k8v8 k8v4 k4v4 k4v2\")",
      CMD_BENCH_ATTN | CMD_INSPECT, KIND_SPECS, AT(kv), 0, 0},
-    {"KV cache", "kv", NULL, "SPEC", "how the cache is kept: f32, f16, k8v4, ... (default k8v4)",
+    {"KV cache", "kv", NULL, "SPEC", "how the cache is kept: f32, f16, k8v4, leankv, ... (default k8v4)",
      CMD_RUN, KIND_SPECS, AT(kv), 0, 0},
+    {"KV cache", "kv", NULL, "SPEC", "the leankv spec whose ah and al are sought (default leankv)",
+     CMD_CALIBRATE, KIND_SPECS, AT(kv), 0, 0},
     {"KV cache", "cache-type-k", "ctk", "TYPE", "llama.cpp's name for the keys' format: f32, f16, q8_0, q4_0",
      CMD_RUN, KIND_TEXT, AT(cache_type_k), 0, 0},
     {"KV cache", "cache-type-v", "ctv", "TYPE", "the same for the values",
@@ -92,16 +97,27 @@ static const option_row rows[] = {
     {"Generation", "seed", "s", "N", "seed of the sampler (default 1)", CMD_RUN, KIND_U64, AT(seed), 0, 0},
 
     {"What to evaluate", "tasks", NULL, "FILE", "samples with exact answers, one JSON object a line",
-     CMD_EVAL, KIND_TEXT, AT(tasks), 0, 0},
+     CMD_MEASURE, KIND_TEXT, AT(tasks), 0, 0},
     {"What to evaluate", "samples", NULL, "N", "the first N samples of each task (default: all)",
-     CMD_EVAL, KIND_U32, AT(samples), 1, U32_TOP},
-    {"What to evaluate", "text", NULL, "FILE", "text for perplexity", CMD_EVAL, KIND_TEXT, AT(text), 0, 0},
+     CMD_MEASURE, KIND_U32, AT(samples), 1, U32_TOP},
+    {"What to evaluate", "text", NULL, "FILE", "text for perplexity", CMD_MEASURE, KIND_TEXT, AT(text), 0, 0},
     {"What to evaluate", "text-windows", NULL, "N", "the first N windows of the text (default: all)",
      CMD_EVAL, KIND_U32, AT(text_windows), 1, U32_TOP},
+    {"What to evaluate", "text-windows", NULL, "N", "the first N windows of the text (default 8)",
+     CMD_CALIBRATE, KIND_U32, AT(text_windows), 1, U32_TOP},
     {"What to evaluate", "ctx-window", NULL, "N", "tokens in a window; its second half is scored (default 2048)",
-     CMD_EVAL, KIND_U32, AT(ctx_window), 4, 16777216},
+     CMD_MEASURE, KIND_U32, AT(ctx_window), 4, 16777216},
     {"What to evaluate", "parallel", "np", "N", "sequences in flight (default 16); results do not depend on it",
-     CMD_EVAL, KIND_U32, AT(parallel), 1, 1024},
+     CMD_MEASURE, KIND_U32, AT(parallel), 1, 1024},
+
+    {"What to seek", "ah", NULL, "X,..", "thresholds of the high format to try, with al=0 (default 0,1,2,3,5,8,12)",
+     CMD_CALIBRATE, KIND_FLOATS, AT(ah), 0, 1e6},
+    {"What to seek", "al", NULL, "X,..", "those of the low one, with the ah found (default 0,0.02,0.04,0.06,0.08,0.1)",
+     CMD_CALIBRATE, KIND_FLOATS, AT(al), 0, 1e6},
+    {"What to seek", "goal", NULL, "GOAL", "bytes: the fewest within --tolerance; accuracy: the best (default bytes)",
+     CMD_CALIBRATE, KIND_GOAL, AT(goal), 0, 0},
+    {"What to seek", "tolerance", NULL, "X", "accuracy that may be lost against f16, of 1 (default 0.005)",
+     CMD_CALIBRATE, KIND_F32, AT(tolerance), 0, 1},
 
     {"Shape", "ctx", NULL, "N,..", "tokens stored in each sequence (default 8192)",
      CMD_BENCH_ATTN, KIND_NUMBERS, AT(ctx), 1, 16777216},
@@ -120,6 +136,8 @@ static const option_row rows[] = {
      CMD_BENCH_RUN, KIND_NUMBERS, AT(n_gen), 0, 16777216},
     {"Shape", "n-depth", "d", "N,..", "tokens in the cache beforehand (default 0)",
      CMD_BENCH_RUN, KIND_NUMBERS, AT(depth), 0, 16777216},
+    {"Shape", "parallel", "np", "N", "sequences in one step of generation (default 1)",
+     CMD_BENCH_RUN, KIND_U32, AT(parallel), 1, 1024},
     {"Shape", "reps", "r", "N", "repetitions, at least 7 for a median (default 15)",
      CMD_BENCH_ATTN | CMD_BENCH_PAGES, KIND_U32, AT(reps), 7, 10000},
     {"Shape", "reps", "r", "N", "repetitions (default 5)", CMD_BENCH_RUN, KIND_U32, AT(reps), 1, 10000},
@@ -129,14 +147,18 @@ static const option_row rows[] = {
     {"Output", "format", NULL, "FORMAT", "terminal, json, csv or md (default terminal)",
      CMD_ALL, KIND_FORMAT, AT(format), 0, 0},
     {"Output", "output", "o", "FILE", "write the result to FILE instead of stdout",
-     CMD_ALL, KIND_TEXT, AT(output), 0, 0},
+     CMD_ALL & ~CMD_CALIBRATE, KIND_TEXT, AT(output), 0, 0},
+    {"Output", "output", "o", "FILE", "the profile (default: the model's path with .leankv.json for .gguf)",
+     CMD_CALIBRATE, KIND_TEXT, AT(output), 0, 0},
+    {"Output", "report", NULL, "FILE", "write a page with charts of accuracy, memory and tokens kept (HTML, no scripts)",
+     CMD_EVAL, KIND_TEXT, AT(report), 0, 0},
     {"Output", "quiet", "q", NULL, "no progress and no summary on stderr", CMD_ALL, KIND_SWITCH, AT(quiet), 0, 0},
     {"Output", "help", "h", NULL, "this text", CMD_ALL, KIND_SWITCH, AT(help), 0, 0},
 };
 /* clang-format on */
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
-static void options_default(options *o) {
+static void options_default(options *o, uint32_t command) {
     pleat_sampler_options sampling;
     pleat_sampler_options_default(&sampling);
     memset(o, 0, sizeof *o);
@@ -148,7 +170,8 @@ static void options_default(options *o) {
     o->min_p = sampling.min_p;
     o->seed = sampling.seed;
     o->ctx_window = 2048;
-    o->parallel = 16;
+    o->parallel = command == CMD_BENCH_RUN ? 1 : 16;
+    o->tolerance = 0.005f;
     o->heads = 32;
     o->kv_heads = 8;
     o->head_dim = 128;
@@ -158,7 +181,7 @@ static void options_default(options *o) {
 /* ---- values ------------------------------------------------------------------------------------ */
 
 static int bad_number(const char *flag, const char *text, const option_row *row) {
-    const char *kind = row->kind == KIND_F32 ? "number" : "whole number";
+    const char *kind = row->kind == KIND_F32 || row->kind == KIND_FLOATS ? "number" : "whole number";
     cli_error("%s: '%s' is not a %s between %.10g and %.10g", flag, text, kind, row->min, row->max);
     return CLI_USAGE;
 }
@@ -221,35 +244,47 @@ static int add_specs(const char *flag, const char *text, spec_list *list) {
     return code;
 }
 
-static int set_numbers(const char *flag, const char *text, const option_row *row, number_list *list) {
+/* Numbers with commas between: whole ones into a number_list, others into a float_list. */
+static int set_list(const char *flag, const char *text, const option_row *row, void *out) {
+    number_list *numbers = row->kind == KIND_NUMBERS ? out : NULL;
+    float_list *floats = row->kind == KIND_FLOATS ? out : NULL;
     const char *at = text;
-    list->n = 0;
-    for (;;) {
+    uint32_t n = 0;
+    for (int is_last = 0; !is_last; n++) {
         char word[32];
         int64_t v;
-        const size_t n = strcspn(at, ",");
-        snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), at);
-        if (!parse_integer(word, row->min, row->max, &v)) return bad_number(flag, word, row);
-        if (list->n == NUMBERS_CAP) {
+        const size_t length = strcspn(at, ",");
+        snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), at);
+        if (n == NUMBERS_CAP) {
             cli_error("%s '%s': more than %d numbers", flag, text, NUMBERS_CAP);
             return CLI_USAGE;
         }
-        list->v[list->n++] = (uint32_t)v;
-        if (!at[n]) return CLI_OK;
-        at += n + 1;
+        if (floats && set_f32(flag, word, row, &floats->v[n]) != CLI_OK) return CLI_USAGE;
+        if (numbers && !parse_integer(word, row->min, row->max, &v)) return bad_number(flag, word, row);
+        if (numbers) numbers->v[n] = (uint32_t)v;
+        is_last = !at[length];
+        at += length + 1;
     }
-}
-
-static int set_format(const char *flag, const char *text, out_format *out) {
-    static const char *const names[] = {"terminal", "json", "csv", "md"}; /* in the order of out_format */
-    const uint32_t nearest = cli_nearest(text, names, 4);
-    if (strcmp(names[nearest], text) != 0) {
-        cli_error("%s: '%s' is none of terminal, json, csv, md; the nearest is '%s'", flag, text, names[nearest]);
-        return CLI_USAGE;
-    }
-    *out = (out_format)nearest;
+    *(numbers ? &numbers->n : &floats->n) = n;
     return CLI_OK;
 }
+
+/* One of the words (NULL behind the last) of an enum that counts them from 0. */
+static int set_word(const char *flag, const char *text, const char *const *words, void *out) {
+    char list[64] = "";
+    uint32_t n = 0;
+    for (; words[n]; n++) snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", n ? ", " : "", words[n]);
+    const uint32_t nearest = cli_nearest(text, words, n);
+    if (strcmp(words[nearest], text) != 0) {
+        cli_error("%s: '%s' is none of %s; the nearest is '%s'", flag, text, list, words[nearest]);
+        return CLI_USAGE;
+    }
+    memcpy(out, &nearest, sizeof nearest);
+    return CLI_OK;
+}
+static const char *const formats[] = {"terminal", "json", "csv", "md", NULL};
+static const char *const goals[] = {"bytes", "accuracy", NULL};
+_Static_assert(sizeof(out_format) == 4 && sizeof(calibration_goal) == 4, "set_word() writes a uint32_t");
 
 /* Put `text` where the row says.  `flag` is how the user spelled it. */
 static int set_value(options *o, const option_row *row, const char *flag, const char *text) {
@@ -269,8 +304,10 @@ static int set_value(options *o, const option_row *row, const char *flag, const 
         case KIND_U64: return set_u64(flag, text, at);
         case KIND_F32: return set_f32(flag, text, row, at);
         case KIND_SPECS: return add_specs(flag, text, at);
-        case KIND_NUMBERS: return set_numbers(flag, text, row, at);
-        case KIND_FORMAT: return set_format(flag, text, at);
+        case KIND_NUMBERS:
+        case KIND_FLOATS: return set_list(flag, text, row, at);
+        case KIND_FORMAT: return set_word(flag, text, formats, at);
+        case KIND_GOAL: return set_word(flag, text, goals, at);
     }
     return CLI_USAGE;
 }
@@ -394,7 +431,7 @@ static int read_arguments(options *o, uint32_t command, const char *name, int ar
 }
 
 int options_parse(options *o, uint32_t command, const char *name, int argc, char **argv, int first) {
-    options_default(o);
+    options_default(o, command);
     int code = read_environment(o, command);
     if (code != CLI_OK) return code;
     char **original = cli_alloc((size_t)argc + 1, sizeof *original);

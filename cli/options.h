@@ -23,7 +23,8 @@ enum {
     CMD_BENCH_PAGES = 8,
     CMD_BENCH_RUN = 16,
     CMD_INSPECT = 32,
-    CMD_ALL = 63,
+    CMD_CALIBRATE = 64,
+    CMD_ALL = 127,
 };
 
 typedef enum out_format { FORMAT_TERMINAL, FORMAT_JSON, FORMAT_CSV, FORMAT_MD } out_format;
@@ -40,6 +41,14 @@ typedef struct number_list {
     uint32_t n;
     uint32_t v[NUMBERS_CAP];
 } number_list;
+
+typedef struct float_list {
+    uint32_t n;
+    float v[NUMBERS_CAP];
+} float_list;
+
+/* What the best of a sweep is. */
+typedef enum calibration_goal { GOAL_BYTES, GOAL_ACCURACY } calibration_goal;
 
 typedef struct options {
     /* model and machine */
@@ -70,7 +79,13 @@ typedef struct options {
     uint32_t samples;         /* of each task; 0: all */
     uint32_t text_windows;    /* 0: all */
     uint32_t ctx_window;      /* tokens in a window of the text */
-    uint32_t parallel;        /* sequences in flight */
+    uint32_t parallel;        /* sequences in flight; of `bench run`: in one step */
+    const char *report;       /* HTML page to write; NULL: none */
+
+    /* calibrate */
+    float_list ah, al; /* n 0: the command's own */
+    float tolerance;   /* accuracy that may be lost */
+    calibration_goal goal;
 
     /* bench */
     number_list ctx, batch;

@@ -182,9 +182,10 @@ static int make_engine(run *r) {
     return CLI_OK;
 }
 
-/* Store n tokens; the last one's logits go to r->logits if `wanted`. */
-static int step(run *r, const pleat_token *tokens, uint32_t n, int wanted) {
-    const pleat_engine_item item = {r->seq, tokens, n, wanted ? 1 : 0, wanted ? r->logits : NULL};
+/* Store n tokens.  With PLEAT_ITEM_MORE in `flags` a prompt goes on; else the last one's logits go to r->logits. */
+static int step(run *r, const pleat_token *tokens, uint32_t n, uint32_t flags) {
+    const int wanted = !(flags & PLEAT_ITEM_MORE);
+    const pleat_engine_item item = {r->seq, tokens, n, wanted ? 1 : 0, wanted ? r->logits : NULL, flags};
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     const pleat_status status = pleat_engine_step(r->engine, &item, 1, &err);
     return status == PLEAT_OK ? CLI_OK : cli_fail("a step failed", status, &err);
@@ -197,7 +198,7 @@ static int feed_prompt(run *r) {
     progress_begin("reading the prompt", r->n_prompt, !r->o->quiet);
     while (r->n_fed < r->n_prompt && code == CLI_OK && !is_interrupted) {
         const uint32_t left = r->n_prompt - r->n_fed, n = left < chunk ? left : chunk;
-        code = step(r, r->prompt + r->n_fed, n, n == left);
+        code = step(r, r->prompt + r->n_fed, n, n < left ? PLEAT_ITEM_MORE : 0);
         r->n_fed += n;
         progress_update(r->n_fed);
     }
@@ -248,7 +249,7 @@ static int draw_tokens(run *r) {
         r->n_generated++;
         show_token(r, token);
         if (r->n_generated == r->max_new) continue;
-        if (step(r, &token, 1, 1) != CLI_OK) return CLI_FAILED;
+        if (step(r, &token, 1, 0) != CLI_OK) return CLI_FAILED;
         r->n_steps++;
     }
 }
@@ -275,12 +276,28 @@ static double fraction(const run *r) {
 /* Short texts leave most of their pages' slots empty, which may cost more than the format saves. */
 static const char *slack_hint(const run *r, char *buf, size_t cap) {
     const pleat_cache_usage *u = &r->usage;
-    pleat_cache_options cache; /* the engine's caches have the default's pages */
-    pleat_cache_options_default(&cache);
-    const uint64_t n_slots = u->pages_used * cache.page_tokens;
+    pleat_engine_options engine;
+    pleat_engine_get_options(r->engine, &engine);
+    const uint64_t n_slots = u->pages_used * engine.page_tokens;
     if (fraction(r) <= 1 || 2 * (u->tokens_high + u->tokens_low) >= n_slots) return "";
-    snprintf(buf, cap, " (pages of %u tokens, mostly empty yet)", cache.page_tokens);
+    snprintf(buf, cap, " (pages of %u tokens, mostly empty yet)", engine.page_tokens);
     return buf;
+}
+
+/* How the policy keeps the tokens; a comma at every thousand. */
+static void write_levels(const pleat_cache_usage *u) {
+    const struct {
+        const char *name;
+        uint64_t n;
+    } levels[] = {{"high", u->tokens_high}, {"low", u->tokens_low}, {"dropped", u->tokens_dropped}};
+    fputs("tokens     ", stderr);
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+        char digits[24];
+        const int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)levels[i].n);
+        fprintf(stderr, "%s%s ", i ? ", " : "", levels[i].name);
+        for (int at = 0; at < n; at++) fprintf(stderr, "%s%c", at && (n - at) % 3 == 0 ? "," : "", digits[at]);
+    }
+    fputs("; summed over layers and KV heads\n", stderr);
 }
 
 static void write_summary(const run *r) {
@@ -293,6 +310,7 @@ static void write_summary(const run *r) {
     fprintf(stderr, "KV cache   %s: %s in %llu pages, %.1f %% of f16's %s%s\n", r->o->kv.text[0],
             print_bytes(held, r->usage.bytes), (unsigned long long)r->usage.pages_used, 100 * fraction(r),
             print_bytes(f16, r->usage.bytes_f16), slack_hint(r, hint, sizeof hint));
+    if (r->o->kv.spec[0].policy != PLEAT_POLICY_NONE) write_levels(&r->usage);
 }
 
 static json_t *kv_json(const run *r) {
@@ -313,10 +331,11 @@ static json_t *run_json(const run *r) {
 }
 
 static void write_row(run *r) {
-    static const char *const titles[] = {"kv",       "prompt", "generated",  "finish_reason",  "bytes", "bytes_f16",
-                                         "fraction", "pages",  "prompt t/s", "generation t/s", "text"};
+    static const char *const titles[] = {
+        "kv",    "prompt",      "generated",  "finish_reason",  "bytes",      "bytes_f16",      "fraction",
+        "pages", "tokens_high", "tokens_low", "tokens_dropped", "prompt t/s", "generation t/s", "text"};
     table t;
-    table_init(&t, titles, 11);
+    table_init(&t, titles, sizeof titles / sizeof titles[0]);
     table_put(&t, "%s", r->o->kv.text[0]);
     table_put(&t, "%u", r->n_prompt);
     table_put(&t, "%u", r->n_generated);
@@ -325,6 +344,9 @@ static void write_row(run *r) {
     table_put(&t, "%llu", (unsigned long long)r->usage.bytes_f16);
     table_put(&t, "%.4f", fraction(r));
     table_put(&t, "%llu", (unsigned long long)r->usage.pages_used);
+    table_put(&t, "%llu", (unsigned long long)r->usage.tokens_high);
+    table_put(&t, "%llu", (unsigned long long)r->usage.tokens_low);
+    table_put(&t, "%llu", (unsigned long long)r->usage.tokens_dropped);
     table_put(&t, "%.1f", rate(r->n_fed, r->prompt_s));
     table_put(&t, "%.1f", rate(r->n_steps, r->generation_s));
     table_put_text(&t, r->text ? r->text : "");

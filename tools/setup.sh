@@ -6,7 +6,7 @@
 # install, it names the packages and fails.  Elsewhere than on Debian it only looks whether the tools are there.
 set -euo pipefail
 
-packages="gcc g++ libc6-dev cmake ninja-build libdnnl-dev libpcre2-dev libjansson-dev"
+packages="gcc g++ libc6-dev cmake ninja-build libdnnl-dev libpcre2-dev libjansson-dev libxxhash-dev"
 case ${1:-} in
     run) ;;
     test) packages+=" binutils pkg-config python3 clang-format" ;;
@@ -23,7 +23,7 @@ elsewhere() {
     for tool in cc c++ cmake; do
         command -v "$tool" > /dev/null || missing+=" $tool"
     done
-    for header in pcre2.h jansson.h; do
+    for header in pcre2.h jansson.h xxhash.h; do
         echo "#include <$header>" | cc -DPCRE2_CODE_UNIT_WIDTH=8 -E -x c - > /dev/null 2>&1 || missing+=" $header"
     done
     [ -n "$missing" ] || return 0

@@ -15,6 +15,10 @@
  * The new tokens of a chunk see each other exactly, as handed in, and earlier tokens as stored; a single token is
  * stored first and read back like every other.  Keys come with their positions already applied (RoPE).
  *
+ * With a policy (spec.h) the cache keeps the attention that each token received.  When a step ends, tokens that left the
+ * window are kept high, kept low or dropped, and pages that this empties go back to the pool.  A prompt that is read in
+ * several steps is classed when its last part ends: PLEAT_ITEM_MORE marks the parts before.
+ *
  * The output of a sequence depends on its own tokens and on how they were cut into steps, and not on the
  * thread count nor on what else shares a step: bit for bit.
  *
@@ -46,7 +50,8 @@ typedef struct pleat_cache_options {
     uint32_t n_q_heads;     /* a multiple of n_kv_heads; at most 64 query heads for each KV head */
     uint32_t head_dim;      /* a multiple of 16 in 16..512 */
     float softmax_scale;    /* factor on q.k, up to 65536; 0 means 1/sqrt(head_dim) */
-    uint32_t page_tokens;   /* tokens in a page of the high format, a multiple of 16 up to 4096; default 32 */
+    uint32_t page_tokens;   /* tokens in a page of the high format, a multiple of 16 up to 4096; 0, the default: 32, or
+                             * with two formats what wastes least of the low format's pages */
     uint32_t max_seqs;      /* sequences open at once, 1..65536; default 1 */
     uint32_t max_tokens;    /* most tokens of one sequence; 1..2^24 */
     uint32_t step_tokens;   /* most new tokens in one step, over all sequences, 1..2^24; default 512 */
@@ -74,10 +79,17 @@ PLEAT_API uint32_t pleat_cache_length(const pleat_cache *cache, pleat_seq seq);
 /* The most tokens that the sequence was opened for; 0 for an unknown sequence. */
 PLEAT_API uint32_t pleat_cache_max_tokens(const pleat_cache *cache, pleat_seq seq);
 
+/* Tokens in a page of the high format: options.page_tokens, or what was chosen for 0. */
+PLEAT_API uint32_t pleat_cache_page_tokens(const pleat_cache *cache);
+
+/* Flags of an item. */
+#define PLEAT_ITEM_MORE 1u /* a part of a prompt that goes on in a later step: no token is classed yet */
+
 /* One sequence's share of a step. */
 typedef struct pleat_cache_item {
     pleat_seq seq;
     uint32_t n_tokens; /* new tokens, >= 1 */
+    uint32_t flags;    /* PLEAT_ITEM_* */
 } pleat_cache_item;
 
 /* Begin a step: take the pages that the new tokens of all items need in every lane.  Each sequence may stand
@@ -98,11 +110,12 @@ PLEAT_API pleat_status pleat_cache_attend(pleat_cache *cache, uint32_t layer, co
 /* Like pleat_cache_attend(), but only stores. */
 PLEAT_API pleat_status pleat_cache_store(pleat_cache *cache, uint32_t layer, const float *k, const float *v);
 
-/* End the step: its tokens count as stored.  PLEAT_E_STATE, and the step goes on, while a layer has not been stored: its
+/* End the step: its tokens count as stored, and each lane's policy has its say.  PLEAT_E_STATE, and the step goes on, while a layer has not been stored: its
  * slots would hold what earlier sequences left in the pages. */
 PLEAT_API pleat_status pleat_cache_end(pleat_cache *cache);
 
-/* Give up the step: its pages go back and the sequences are as they were before pleat_cache_begin(). */
+/* Give up the step: its pages go back and the sequences are as they were before pleat_cache_begin(), but for one thing:
+ * with a policy, attention that layers of the step have computed stays counted in the tokens' scores. */
 PLEAT_API pleat_status pleat_cache_cancel(pleat_cache *cache);
 
 /* Attend with one query position per sequence to all that is stored, and store nothing.  Outside a step.
@@ -113,9 +126,25 @@ PLEAT_API pleat_status pleat_cache_read(pleat_cache *cache, uint32_t layer, cons
                                         const float *q, float *out, float *lse);
 
 /* Dequantise the stored tokens [first, first + n_tokens) of one lane into k and v, [n_tokens][head_dim]
- * f32 each; either may be NULL.  For inspection and tests: slow. */
+ * f32 each; either may be NULL.  Rows of dropped tokens are zeros.  For inspection and tests: slow.  PLEAT_E_STATE inside
+ * a step.  PLEAT_E_UNSUPPORTED for a low token of leankv with al = 0: nothing is dropped then, so low pages do not say
+ * which of their tokens is which. */
 PLEAT_API pleat_status pleat_cache_export(const pleat_cache *cache, pleat_seq seq, uint32_t layer, uint32_t kv_head,
                                           uint32_t first, uint32_t n_tokens, float *k, float *v);
+
+/* How a token is kept. */
+typedef enum pleat_level { PLEAT_LEVEL_DROPPED, PLEAT_LEVEL_LOW, PLEAT_LEVEL_HIGH } pleat_level;
+
+typedef struct pleat_cache_token {
+    pleat_level level;
+    float significance; /* mean attention received from later tokens, largest over the group; 0 for the newest token,
+                         * where nothing is scored, for dropped tokens, and for low ones if al = 0 */
+} pleat_cache_token;
+
+/* How the tokens at positions [first, first + n_tokens) of one lane are kept.  For inspection and tests: slow.
+ * PLEAT_E_STATE inside a step. */
+PLEAT_API pleat_status pleat_cache_tokens(const pleat_cache *cache, pleat_seq seq, uint32_t layer, uint32_t kv_head,
+                                          uint32_t first, uint32_t n_tokens, pleat_cache_token *out);
 
 /* What a cache or a sequence holds.  Token counts are summed over lanes. */
 typedef struct pleat_cache_usage {
@@ -133,8 +162,16 @@ typedef struct pleat_cache_usage {
 /* Usage of one sequence, or of the whole cache when seq.v is 0. */
 PLEAT_API pleat_status pleat_cache_get_usage(const pleat_cache *cache, pleat_seq seq, pleat_cache_usage *out);
 
+/* Where the time of steps went, since create.  [0]: steps with an item of two or more tokens; [1]: all others. */
+typedef struct pleat_cache_times {
+    uint64_t n_steps[2];
+    uint64_t pages_ns[2];   /* plan, prefix sum and commit of pages, and their return */
+    uint64_t compact_ns[2]; /* policy, and moving and requantising tokens */
+} pleat_cache_times;
+PLEAT_API void pleat_cache_get_times(const pleat_cache *cache, pleat_cache_times *out);
+
 /* Bytes that `n_tokens` tokens of one sequence opened for max_tokens hold: what pleat_cache_get_usage() would say.
- * opt is as for pleat_cache_create().  0 for options that create would refuse, and for n_tokens > max_tokens. */
+ * With a policy: the most that they can hold between steps, every token being important.  opt is as for pleat_cache_create().  0 for options that create would refuse, and for n_tokens > max_tokens. */
 PLEAT_API uint64_t pleat_cache_bytes_for(const pleat_cache_options *opt, uint32_t n_tokens, uint32_t max_tokens);
 
 /* Recompute every invariant of the pool and tables: used + free = total, references exact, rows within

@@ -60,6 +60,7 @@ typedef struct pleat_engine_item {
     uint32_t n_tokens;         /* 1..chunk_tokens */
     uint32_t n_logits;         /* logits of the last n_logits tokens are wanted; 0..n_tokens */
     float *logits;             /* [n_logits][n_vocab]; may be NULL when n_logits is 0 */
+    uint32_t flags;            /* PLEAT_ITEM_*, as for pleat_cache_item */
 } pleat_engine_item;
 
 /* Run one forward pass over the new tokens of all items.  Each sequence may stand in one item.  PLEAT_AGAIN when the
@@ -71,6 +72,9 @@ PLEAT_API pleat_status pleat_engine_step(pleat_engine *engine, const pleat_engin
 
 /* Usage of one sequence's cache, or of the whole when seq.v is 0. */
 PLEAT_API pleat_status pleat_engine_get_usage(const pleat_engine *engine, pleat_seq seq, pleat_cache_usage *out);
+
+/* The engine's cache, for the calls of cache.h that take a const one.  Lives as long as the engine. */
+PLEAT_API const pleat_cache *pleat_engine_cache(const pleat_engine *engine);
 
 /* See pleat_cache_is_valid(). */
 PLEAT_API int pleat_engine_is_valid(const pleat_engine *engine);

@@ -84,6 +84,14 @@ PLEAT_API pleat_status pleat_model_load(const char *path, const pleat_allocator 
 PLEAT_API void pleat_model_get_info(const pleat_model *model, pleat_model_info *out);
 PLEAT_API void pleat_model_destroy(pleat_model **model);
 
+/* Write 32 hexadecimal digits and a NUL that stand for what the model computes: 128 bits of XXH3 over its shape and
+ * constants and, for each tensor in the order of names, the name, type, dimensions, and its first and last 64 KiB.
+ * The same on every machine; copies of a file have the same, and so has one with another name, chat template or order
+ * of tensors.  Models whose tensors differ only further inside have the same, and so may those that somebody made to.
+ * Reads from the file; allocates nothing.  From any thread. */
+#define PLEAT_FINGERPRINT_CAP 33
+PLEAT_API pleat_status pleat_model_fingerprint(const pleat_model *model, char out[PLEAT_FINGERPRINT_CAP]);
+
 /* ---- text and tokens ------------------------------------------------------------------------- */
 
 #define PLEAT_TOKENIZE_ADD_BOS 0x1u /* put bos in front if the model asks for it (info.add_bos) */

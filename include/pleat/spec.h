@@ -9,7 +9,22 @@
  *     k8v8 k8v4 k8v2 k4v8 k4v4 k4v2 k2v8 k2v4 k2v2
  *                                            every token's key at X and value at Y bits, per-token
  *                                            asymmetric: x' = scale*code + min, scale and min in f16
+ *     leankv:ah=1,al=0.02,window=64,high=k8v4,low=k4v2,threshold=length,step=paper
+ *                                            each KV head keeps important tokens in the high format, middling ones
+ *                                            in the low one and drops the rest; all keys may be left out
+ *     leankv:profile=FILE                    the same with what `pleat calibrate` found for a model; no other key beside it.
+ *                                            FILE may hold any byte but ',' and '+'
+ *     topk:keep=50%,window=64,format=k8v4    every KV head keeps the same share of its tokens, those with the
+ *                                            highest scores: the equal budgets that leankv is compared with
  *
+ * leankv.  With N tokens so far and s the mean attention that a token has received from later ones (largest over the
+ * query heads that share the KV head), a token that has left the window is kept high if s >= ah/N, low if
+ * s >= al/N, and dropped otherwise.  ah = al keeps two levels: high or dropped.  (LeanKV, sections 4 and 7.2.)
+ *     threshold   length: N as above; position: the token's own position in place of N, for the tokens of a prompt
+ *     step        paper: Algorithm 1; code: the order of its authors' code (src/policy/leankv.h has both)
+ *
+ * Numbers are decimal, with '.' in every locale; keep is a fraction or, with % behind, hundredths.  The canonical text
+ * has ah and al, or keep, and other keys where they differ from the defaults, which are those above.
  * Names are lower case.  The text is parsed here and nowhere else; every command's --kv is one.
  */
 #ifndef PLEAT_SPEC_H
@@ -27,12 +42,34 @@ typedef struct pleat_format {
     uint8_t v_bits;
 } pleat_format;
 
-/* A parsed spec.  Plain data: copy it, compare pleat_spec_print()'s text. */
+/* What decides which tokens are kept, and how well. */
+typedef enum pleat_policy {
+    PLEAT_POLICY_NONE,   /* every token in the high format */
+    PLEAT_POLICY_LEANKV, /* thresholds on significance, per lane */
+    PLEAT_POLICY_TOPK,   /* an equal share for every lane */
+} pleat_policy;
+
+typedef enum pleat_threshold { PLEAT_THRESHOLD_LENGTH, PLEAT_THRESHOLD_POSITION } pleat_threshold;
+typedef enum pleat_step_order { PLEAT_STEP_PAPER, PLEAT_STEP_CODE } pleat_step_order;
+
+#define PLEAT_PROFILE_CAP 200 /* bytes of a profile's path with its NUL */
+
+/* A parsed spec.  Plain data: copy it, compare pleat_spec_print()'s text.  Fields that a policy does not name are 0;
+ * beside a profile they hold their defaults. */
 typedef struct pleat_spec {
-    pleat_format high; /* format of the high side; with a uniform spec the only one */
+    pleat_format high; /* format of the high side; without a policy the only one */
+    pleat_format low;  /* leankv: of the low side; takes no more bytes than high */
+    pleat_policy policy;
+    pleat_threshold threshold;       /* leankv */
+    pleat_step_order step;           /* leankv */
+    uint32_t window;                 /* newest tokens that stay high; 1..2^24 */
+    float ah, al;                    /* leankv: 0 <= al <= ah <= 1e6 */
+    float keep;                      /* topk: share of the tokens, 0 < keep <= 1 */
+    char profile[PLEAT_PROFILE_CAP]; /* leankv: where ah, al and the rest come from; "": from this spec.  Whoever parsed
+                                      * the spec reads the profile and clears this; a cache refuses it unread */
 } pleat_spec;
 
-#define PLEAT_SPEC_TEXT_CAP 256 /* bytes that hold any canonical spec with its NUL */
+#define PLEAT_SPEC_TEXT_CAP 320 /* bytes that hold any canonical spec with its NUL */
 
 /* Parse `text` (NUL-terminated).  On PLEAT_E_SYNTAX err->where is the position (bytes from the start)
  * of the word at fault and err->text names it, the allowed words and the nearest of them.

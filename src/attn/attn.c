@@ -132,14 +132,18 @@ void pleat__attn_dsp_init(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
     dsp->decode = pleat__attn_decode_ref;
     dsp->received = pleat__attn_received_ref;
     dsp->prompt = pleat__attn_prompt_ref;
+    dsp->given = pleat__attn_given_ref;
 #if PLEAT_X86
     if (!(cpu_flags & PLEAT_CPU_AVX2)) return;
     dsp->decode = pleat__attn_decode_avx2;
     dsp->received = pleat__attn_received_avx2;
     dsp->prompt = pleat__attn_prompt_avx2;
+    dsp->given = pleat__attn_given_avx2;
     if (!(cpu_flags & PLEAT_CPU_AVX512)) return;
     dsp->decode = pleat__attn_decode_avx512;
+    dsp->received = pleat__attn_received_avx512;
     dsp->prompt = pleat__attn_prompt_avx512;
+    dsp->given = pleat__attn_given_avx512;
     if (!(cpu_flags & PLEAT_CPU_VNNI)) return;
     dsp->decode = pleat__attn_decode_vnni;
 #else

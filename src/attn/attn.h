@@ -18,7 +18,7 @@
  *
  * Error of decode against float64 on the dequantised k', v': <= 3e-4 relative in norm for quantised formats (queries
  * and attention weights are two 8-bit limbs, 16 bits together), <= 2e-6 for f32 and f16; prompt <= 2e-6 for all (it
- * dequantises).  Kernels neither allocate nor keep state.  Variants may differ in their last bits; one variant gives
+ * dequantises), and what its queries give <= 1e-5 of each sum.  Kernels neither allocate nor keep state.  Variants may differ in their last bits; one variant gives
  * the same bits for the same range, always.
  */
 #ifndef PLEAT_ATTN_ATTN_H
@@ -88,12 +88,8 @@ typedef struct pleat__attn_prompt {
     size_t q_stride; /* floats */
     float *out;      /* likewise; may be q itself: rows are read before they are written */
     size_t out_stride;
-    float *lse2; /* [n_queries][n_group], or NULL */
-    /* Attention received: NULL, or one f32 per slot to which the sum over the block's queries of the max over g of the
-     * weight is added; only later queries count (a token's attention to itself is left out). */
-    float *received_past_high;
-    float *received_past_low;
-    float *received_self;
+    float *lse2; /* query i, head g at lse2 + i*lse2_stride + g, or NULL */
+    size_t lse2_stride;
     const pleat__quant_dsp *quant; /* loads quantised tiles */
     void *scratch;                 /* pleat__attn_prompt_scratch_bytes(), aligned to 64 */
 } pleat__attn_prompt;
@@ -105,10 +101,34 @@ uint64_t pleat__attn_prompt_scratch_bytes(uint32_t head_dim);
 
 typedef void (*pleat__attn_prompt_fn)(const pleat__attn_prompt *args);
 
+/* What a range of slots receives from the queries of a prompt, once their lse2 are known.  Ranges may run at once: each
+ * owns its slots and adds up the queries in order, so its sums do not depend on how the slots were cut. */
+typedef struct pleat__attn_given {
+    const pleat__kv_run *run;
+    bool causal;        /* run is the chunk itself: query i gives to slots [0, self_seen + i), so not to its own */
+    uint32_t self_seen; /* only if causal; otherwise every query gives to every slot */
+    uint32_t slot_from; /* a multiple of PLEAT__TILE * 4 */
+    uint32_t slot_to;
+    uint32_t n_queries; /* any number */
+    uint32_t n_group;
+    uint32_t head_dim;
+    float scale;
+    const float *q;    /* query i, head g at q + i*q_stride + g*head_dim */
+    size_t q_stride;   /* floats */
+    const float *lse2; /* query i, head g at lse2 + i*lse2_stride + g */
+    size_t lse2_stride;
+    float *received; /* [slot_to - slot_from]: the sum over queries of the max over g of the weight is added */
+    const pleat__quant_dsp *quant;
+    void *scratch; /* pleat__attn_prompt_scratch_bytes(), aligned to 64 */
+} pleat__attn_given;
+
+typedef void (*pleat__attn_given_fn)(const pleat__attn_given *args);
+
 typedef struct pleat__attn_dsp {
     pleat__attn_decode_fn decode;
     pleat__attn_received_fn received;
     pleat__attn_prompt_fn prompt;
+    pleat__attn_given_fn given;
 } pleat__attn_dsp;
 
 /* Fill the table with the best variants for these CPU flags. */

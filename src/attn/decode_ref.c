@@ -56,20 +56,19 @@ void pleat__attn_decode_ref(const pleat__attn_query *query, const pleat__kv_run 
     }
 }
 
+static void add_received(float *score, uint32_t n, const float *logits, size_t stride, const float *lse2,
+                         uint32_t n_group) {
+    for (uint32_t i = 0; i < n; i++) {
+        float most = -INFINITY; /* of logit2 - lse2, over the group */
+        for (uint32_t g = 0; g < n_group; g++) {
+            const float x = logits[g * stride + i] - lse2[g];
+            most = x > most ? x : most;
+        }
+        score[i] += exp2f(most);
+    }
+}
+
 void pleat__attn_received_ref(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to, const float *logits,
                               size_t logits_stride, const float *lse2, uint32_t n_group) {
-    pleat__tile_cursor c;
-    pleat__tile_cursor_init(&c, run, slot_from);
-    for (; c.slot < slot_to; pleat__tile_cursor_next(&c)) {
-        float *score = pleat__scores(run->layout, c.page) + (size_t)c.tile * PLEAT__TILE;
-        const uint32_t n = pleat__min_u32(slot_to - c.slot, PLEAT__TILE);
-        for (uint32_t s = 0; s < n; s++) {
-            float most = -INFINITY; /* of logit2 - lse2, over the group */
-            for (uint32_t g = 0; g < n_group; g++) {
-                const float x = logits[g * logits_stride + c.slot + s] - lse2[g];
-                most = x > most ? x : most;
-            }
-            score[s] += exp2f(most);
-        }
-    }
+    pleat__received_pages(run, slot_from, slot_to, logits, logits_stride, lse2, n_group, add_received);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * prompt.h: the variants of prompt attention, and the walk they share.
+ * prompt.h: the variants of prompt attention and of the attention given, and the walks they share.
  *
- * The lane is walked in blocks of 64 keys, all rows (query i, head g: row i*G + g) at once:
+ * A lane is walked in blocks of 64 keys, all rows (query i, head g: row i*G + g) at once:
  *
  *     for each block of a run, from its slot 0                       prompt_blocked.c
  *         K, V: tiles in place (f32) or dequantised to scratch       prompt_blocked.c
@@ -10,16 +10,21 @@
  *         weights   s = 2^(s - m'), m = m', l = l*2^(m-m') + sum     variant
  *         values    o = o*2^(m-m') + s v'                            variant
  *     out = o/l, lse2 = m + log2(l)                                  prompt_blocked.c
- *     for each block again, if attention received is asked for
- *         logits;  received += max over g of 2^(s - lse2)            variant
  *
- * The final lse2 is not known before the last block, hence the second walk: the logits again, not the values.  It takes
- * half as long as the first (bench/prompt.c).
+ * The attention that a slot receives needs every later query's final lse2, so it is a second walk: the logits again,
+ * not the values.  A range of slots is walked by itself, in spans of up to four blocks:
+ *
+ *     for each span of the range                                     given_blocked.c
+ *         K: tiles in place or dequantised, once                     prompt_blocked.c
+ *         for each block of rows, in the order of queries            given_blocked.c
+ *             for each block of the span that these rows see         given_blocked.c
+ *                 logits                                             variant
+ *                 received += 2^(max over g of (s - lse2))           variant
  *
  * A row's bits depend on its query and the keys it sees alone, not on the rows it shares the call with: blocks start
  * at fixed slots of a run, a logit is a chain of sums over 64 dimensions at a time, each block's values are one chain
  * over its slots, and a hidden slot has weight +0, which changes nothing; so hidden rows and blocks may be skipped.
- * received is summed query by query onto what is there, so cutting a prompt elsewhere keeps its bits too.
+ * received is summed query by query onto what is there: cutting the slots or a prompt elsewhere keeps its bits too.
  */
 #ifndef PLEAT_ATTN_PROMPT_H
 #define PLEAT_ATTN_PROMPT_H
@@ -29,6 +34,10 @@
 void pleat__attn_prompt_ref(const pleat__attn_prompt *args);
 void pleat__attn_prompt_avx2(const pleat__attn_prompt *args);   /* needs PLEAT_CPU_AVX2 */
 void pleat__attn_prompt_avx512(const pleat__attn_prompt *args); /* needs PLEAT_CPU_AVX512 */
+
+void pleat__attn_given_ref(const pleat__attn_given *args);
+void pleat__attn_given_avx2(const pleat__attn_given *args);   /* needs PLEAT_CPU_AVX2 */
+void pleat__attn_given_avx512(const pleat__attn_given *args); /* needs PLEAT_CPU_AVX512 */
 
 /* Tiles and keys of a block.  64: one word says which of them a row sees, and a slice of K or V that all rows meet
  * stays in L1. */
@@ -42,7 +51,8 @@ void pleat__attn_prompt_avx512(const pleat__attn_prompt *args); /* needs PLEAT_C
 /* Entries of per-row arrays: kernels may handle 16 rows' maxima at once, from any row on. */
 #define PLEAT__PROMPT_ROW_CAP (PLEAT__PROMPT_ROWS + 16u)
 
-/* A block of keys and the rows that see some of it, row_from .. n_rows-1.  All arrays are aligned to 64 bytes. */
+/* A block of keys and the rows that see some of it, row_from .. n_rows-1.  All arrays are aligned to 64 bytes.  Variants
+ * write s, o, l, m, rescale and received alone. */
 typedef struct pleat__prompt_block {
     uint32_t head_dim;
     uint32_t n_group;
@@ -50,17 +60,31 @@ typedef struct pleat__prompt_block {
     uint32_t row_from;                   /* a multiple of n_group */
     uint32_t n_tiles;                    /* 1..PLEAT__PROMPT_TILES that hold keys; the others' k may be read */
     const float *k[PLEAT__PROMPT_TILES]; /* [d][16 keys] */
-    const float *v[PLEAT__PROMPT_TILES]; /* [16 keys][d]; not set in the second walk */
-    const uint64_t *visible;             /* [row] bit j: the row sees slot j of the block */
-    const float *q;                      /* [row][d], times scale*log2(e) */
+    const float *v[PLEAT__PROMPT_TILES]; /* [16 keys][d]; not for `received` */
+    uint64_t *visible;                   /* [row] bit j: the row sees slot j of the block */
+    float *q;                            /* [row][d], times scale*log2(e) */
     float *s;                            /* [row][64] logit2, then weight */
     float *o;                            /* [row][d]; o, l, m as in attn.h */
     float *l;                            /* [row] */
     float *m;                            /* [row]; past n_rows -infinity, and stays so */
     float *rescale;                      /* [row] 2^(m - m'), from weights to values */
-    const float *lse2;                   /* [row] second walk only */
-    float *received;                     /* [64] second walk only */
+    float *lse2;                         /* [row] for `received`, as is */
+    float *received;                     /* [64] */
 } pleat__prompt_block;
+
+/* Set the block's tiles to those of slots [slot, slot + n_slots) of a run, n_slots <= 64, and return which of these are
+ * alive.  Tiles that are not f32 are dequantised to k and v [4 tiles][16*d]; no values are if v is NULL. */
+uint64_t pleat__prompt_fetch(pleat__prompt_block *b, const pleat__kv_run *run, uint32_t slot, uint32_t n_slots,
+                             const pleat__quant_dsp *quant, float *k, float *v);
+
+/* Set row_from and visible: query i of the block, n_queries in all, sees slots [0, seen + i*step) of the run, of which
+ * the block has those from `slot` on; `alive` are those that anyone may see.  step is 0 or 1. */
+void pleat__prompt_set_visible(pleat__prompt_block *b, uint32_t slot, uint64_t alive, uint32_t n_queries, uint32_t seen,
+                               uint32_t step);
+
+/* Copy queries [n][G][d] to q, scaled. */
+void pleat__prompt_read_queries(float *to, const float *q, size_t q_stride, uint32_t n_queries, size_t row_floats,
+                                float scale);
 
 /* Call fn(b, row, n, ...) for the rows of a block in sixes and a rest, n being a constant in each. */
 #define PLEAT__PROMPT_ROW_STEP 6u
@@ -84,7 +108,8 @@ typedef struct pleat__prompt_ops {
     void (*received)(const pleat__prompt_block *block);
 } pleat__prompt_ops;
 
-/* pleat__attn_prompt_fn for a variant. */
+/* pleat__attn_prompt_fn and pleat__attn_given_fn for a variant. */
 void pleat__attn_prompt_blocked(const pleat__attn_prompt *args, const pleat__prompt_ops *ops);
+void pleat__attn_given_blocked(const pleat__attn_given *args, const pleat__prompt_ops *ops);
 
 #endif

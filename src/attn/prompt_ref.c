@@ -66,15 +66,16 @@ static void received(const pleat__prompt_block *b) {
     for (uint32_t r = b->row_from; r < b->n_rows; r += b->n_group) {
         for (uint32_t j = 0; j < b->n_tiles * PLEAT__TILE; j++) {
             if (!is_visible(b, r, j)) continue; /* the rows of a query see the same */
-            float most = 0;
+            float most = -INFINITY;             /* of logit2 - lse2, over the group */
             for (uint32_t row = r; row < r + b->n_group; row++)
-                most = fmaxf(most, exp2f(b->s[row * PLEAT__PROMPT_KEYS + j] - b->lse2[row]));
-            b->received[j] += most;
+                most = fmaxf(most, b->s[row * PLEAT__PROMPT_KEYS + j] - b->lse2[row]);
+            b->received[j] += exp2f(most);
         }
     }
 }
 
-void pleat__attn_prompt_ref(const pleat__attn_prompt *args) {
-    static const pleat__prompt_ops ops = {logits, weights, values, received};
-    pleat__attn_prompt_blocked(args, &ops);
-}
+static const pleat__prompt_ops ops = {logits, weights, values, received};
+
+void pleat__attn_prompt_ref(const pleat__attn_prompt *args) { pleat__attn_prompt_blocked(args, &ops); }
+
+void pleat__attn_given_ref(const pleat__attn_given *args) { pleat__attn_given_blocked(args, &ops); }

@@ -2,19 +2,26 @@
  *
  * internal.h: what a cache is made of, shared by the files of src/cache/.
  *
- *     cache.c    life: create, open, close, usage, validity
+ *     spec*.c    the KV spec: text to struct and back
+ *     create.c   options to sizes, sizes to memory; create and destroy
+ *     cache.c    sequences: open, close, lengths
  *     step.c     begin (plan, commit), end, cancel: the only code that changes tables and the pool
- *     attend.c   store and attention of one layer: reads tables, writes page bytes
+ *     compact.c  what the policy decides at the end of a step, done to one lane's tokens
+ *     attend.c   the calls of one layer; prompt.c and decode.c its units: read tables, write page bytes
+ *     inspect.c  usage, tokens, exported vectors, validity
  *
  *     idle ──begin──> in step ──attend, store──> in step ──end──> idle       lengths grow at end
  *       <──────────────cancel─────────────┘                                  pages go back
  *
  * In a step the tables already hold the new tokens' pages while lane.n_slots and seq.n_tokens are still those before.
+ * A prompt chunk's tokens take the slots after the high side's last; a single token takes the lane's hole if there is
+ * one.
  *
- * Work of a step's layer is cut into units by the sequences' own lengths alone, so that neither the thread count nor
- * the neighbours change a result:
+ * Work of a step's layer is cut into units by the lengths of sequences and their lanes alone, so that neither the thread
+ * count nor the neighbours change a result:
  *
  *     prompt item   (head, block of query positions), after all its heads are staged
+ *                   (head, range of slots) for the attention that these received, after that
  *     single token  (head, split of the lane's slots); whoever finishes a lane last merges its splits in order
  */
 #ifndef PLEAT_CACHE_INTERNAL_H
@@ -25,17 +32,29 @@
 #include "attn/attn.h"
 #include "page/plan.h"
 #include "pleat/cache.h"
+#include "policy/policy.h"
 
-/* A lane of n slots is cut into ceil(n / SPLIT_TOKENS) splits of whole pages, at most MAX_SPLITS.  A split costs one
+/* A lane of n slots is cut into ceil(n / SPLIT_TOKENS) splits of whole tiles, at most MAX_SPLITS.  A split costs one
  * more query preparation and merge (below 1 % at 1024 tokens); 16 of them feed 16 threads from a single lane. */
 #define PLEAT__SPLIT_TOKENS 1024u
 #define PLEAT__MAX_SPLITS 16u
+
+/* Slots in a range of attention received: four blocks of the kernel, so that queries are made ready for enough work. */
+#define PLEAT__GIVEN_SLOTS 256u
+
+/* What the end of a step does to the lanes of an item's sequence. */
+typedef enum pleat__compaction {
+    PLEAT__COMPACT_NOT,    /* no policy, no token left the window, or more of the prompt follows */
+    PLEAT__COMPACT_STEP,   /* one token left the window */
+    PLEAT__COMPACT_PROMPT, /* several did */
+} pleat__compaction;
 
 typedef struct pleat__sequence {
     bool open;
     uint32_t generation; /* raised by close, so that an old handle is not taken for a new sequence */
     uint32_t n_tokens;
     uint32_t max_tokens;
+    uint32_t n_classed; /* tokens before this position have left the window and been classed */
     uint64_t n_pages_peak;
     uint64_t step_id; /* the last step that named it; tells a sequence that stands twice in one */
     pleat__table table;
@@ -46,12 +65,15 @@ typedef struct pleat__sequence {
 /* One sequence's share of the step, or of a read (then n_new is 0). */
 typedef struct pleat__step_item {
     pleat__sequence *seq;
-    uint32_t n_before;   /* tokens stored before the step */
-    uint32_t n_new;      /* tokens of this step */
-    uint32_t row;        /* its first row in q, k, v and out */
-    uint32_t stage_tile; /* prompt items: tiles of each head before its own in the staging buffer */
-    uint32_t n_cuts;     /* blocks or splits per head */
-    uint32_t first_unit; /* units of the items before */
+    uint32_t n_before; /* tokens stored before the step */
+    uint32_t n_new;    /* tokens of this step */
+    pleat__compaction compaction;
+    uint32_t n_left;      /* tokens before this position will have left the window; n_classed to be */
+    uint32_t row;         /* its first row in q, k, v and out */
+    uint32_t stage_tile;  /* prompt items: tiles of each head before its own in the staging buffer */
+    uint32_t n_cuts;      /* blocks or splits per head */
+    uint32_t first_unit;  /* units of the items before */
+    uint32_t first_given; /* prompt items: ranges of attention received of the items before */
 } pleat__step_item;
 
 struct pleat_cache {
@@ -61,7 +83,10 @@ struct pleat_cache {
     float scale;
     uint32_t n_lanes; /* of a sequence: n_layers * n_kv_heads; lane = layer * n_kv_heads + head */
 
-    pleat__page_layout layout;
+    bool tracked;                  /* there is a policy: pages hold scores and positions */
+    bool two_sided;                /* there is a low side */
+    pleat__page_layout layouts[2]; /* [pleat__side]; without a low side both are the high side's */
+    uint32_t page_tokens[2];       /* slots of a page of each */
     uint64_t page_bytes;
     uint8_t *pages; /* [pool.n_pages][page_bytes] */
     pleat__pool pool;
@@ -76,6 +101,7 @@ struct pleat_cache {
     uint64_t step_id;
     uint32_t n_items;
     uint32_t n_units;
+    uint32_t n_given_units;
     uint32_t n_rows;
     uint32_t n_prompt_items;
     uint8_t *stored;         /* [n_layers] 1: the step's tokens have been stored in this layer */
@@ -87,29 +113,122 @@ struct pleat_cache {
     pleat__page_layout stage_layout; /* f32, one tile a page */
     uint8_t *stage;                  /* prompt chunks of one layer: for each item, head by head */
     pleat__page_id *stage_ids;       /* 0, 1, 2, ... */
+    float *lse2;                     /* tracked: [step_tokens][n_q_heads] of a layer's prompt chunks */
+    float *q_kept;                   /* tracked: [step_tokens][n_q_heads][head_dim], for when out is q */
     uint8_t *worker_scratch;         /* [workers][worker_scratch_bytes] */
     uint64_t worker_scratch_bytes;
     uint8_t *partials; /* accumulators of split lanes: [max_seqs][n_kv_heads][splits_cap][acc_bytes] */
     uint64_t acc_bytes;
     uint32_t splits_cap;
     _Atomic uint32_t *pending; /* [max_seqs][n_kv_heads] splits that are not done */
+    uint64_t logits_cap;       /* tracked: slots of the longest lane, tiles filled up */
+    float *logits;             /* tracked, if lanes can be split: [max_seqs][n_kv_heads][n_group][logits_cap]; its own
+                                * allocation, never cleared, so that only what long lanes use becomes resident */
+    uint64_t logits_bytes;
+
+    pleat_cache_times times;
 
     void *block; /* all of the above but the pages */
     uint64_t block_bytes;
     uint64_t pages_bytes;
 };
 
+/* One call's arguments, handed to the units. */
+typedef struct pleat__layer_job {
+    pleat_cache *cache;
+    uint32_t layer;
+    const float *q;
+    const float *k; /* NULL in a read */
+    const float *v;
+    float *out;
+    float *lse; /* natural logarithm; NULL but in some reads */
+} pleat__layer_job;
+
+/* ---- create.c */
+
+/* Everything that follows from the options without memory. */
+pleat_status pleat__cache_derive(pleat_cache *cache, const pleat_cache_options *opt, pleat_error *err);
+
+/* Lay out the table of a sequence of max_tokens; returns its bytes. */
+uint64_t pleat__cache_carve_seq(const pleat_cache *cache, uint32_t max_tokens, pleat__table *table,
+                                pleat__arena *arena);
+
+/* Scratch of one lane's compaction: the most slots that its high side can have decide. */
+typedef struct pleat__compact_scratch {
+    uint8_t *levels;       /* [slots] pleat_level */
+    float *floats;         /* [slots] */
+    pleat__page_id *pages; /* [row_len] low pages made from high ones */
+    float *k_tile;         /* [head_dim][16] */
+    float *v_tile;         /* [16][head_dim] */
+    float *k;              /* [head_dim] */
+} pleat__compact_scratch;
+void pleat__cache_carve_compact(const pleat_cache *cache, pleat__compact_scratch *scratch, pleat__arena *arena);
+
+/* ---- cache.c */
+
 /* The open sequence that a handle names, or NULL. */
 pleat__sequence *pleat__cache_seq(const pleat_cache *cache, pleat_seq seq);
+void pleat__cache_release_seq(pleat_cache *cache, pleat__sequence *seq);
 
-/* Query positions in a block of a prompt. */
-uint32_t pleat__cache_block_queries(const pleat_cache *cache);
-
-/* Splits of a lane of n_slots, and slots of each but the last. */
-uint32_t pleat__cache_n_splits(uint32_t n_slots);
-uint32_t pleat__cache_split_slots(const pleat_cache *cache, uint32_t n_slots);
+/* ---- step.c */
 
 /* Number the units of items[0..n_items) and count them. */
 void pleat__cache_number_units(pleat_cache *cache);
+
+/* What every lane of the item's table wants in this step. */
+pleat__want pleat__cache_want(const pleat_cache *cache, const pleat__step_item *item);
+
+/* ---- compact.c */
+
+/* Do what the policy says to one lane, whose slots count the step's tokens already.  Moves no page to or from the pool:
+ * pages that no slot needs any more are left to pleat__table_trim(). */
+void pleat__cache_compact_lane(const pleat_cache *cache, const pleat__step_item *item, uint32_t lane,
+                               const pleat__compact_scratch *scratch);
+
+/* ---- attend.c, prompt.c, decode.c */
+
+static inline uint32_t pleat__cache_lane_of(const pleat_cache *c, uint32_t layer, uint32_t head) {
+    return layer * c->opt.n_kv_heads + head;
+}
+
+static inline uint8_t *pleat__cache_scratch(const pleat_cache *c, uint32_t worker) {
+    return c->worker_scratch + worker * c->worker_scratch_bytes;
+}
+
+/* Index of a row's head in q, out and (without head_dim) lse. */
+static inline size_t pleat__cache_head_at(const pleat_cache *c, uint32_t row, uint32_t kv_head) {
+    return (size_t)row * c->opt.n_q_heads + (size_t)kv_head * c->n_group;
+}
+
+/* The first n_slots of a lane's side. */
+pleat__kv_run pleat__cache_run(const pleat_cache *cache, const pleat__table *table, uint32_t lane, pleat__side side,
+                               uint32_t n_slots);
+
+/* Store the item's new tokens of one head in its lane. */
+void pleat__cache_store_item(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head);
+
+/* Write n tokens of one head into consecutive slots of a run. */
+void pleat__cache_store_run(const pleat_cache *cache, const pleat__kv_run *run, uint32_t slot, uint32_t n,
+                            const float *k, const float *v);
+
+/* Query positions in a block of a prompt, and ranges of attention received that an item's lane has at most. */
+uint32_t pleat__cache_block_queries(const pleat_cache *cache);
+uint32_t pleat__cache_n_given(const pleat__step_item *item);
+
+void pleat__cache_prompt_store_unit(void *job, uint32_t unit, uint32_t worker);
+void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t block,
+                              uint32_t worker);
+void pleat__cache_given_unit(void *job, uint32_t unit, uint32_t worker);
+
+/* Splits of a lane of n_slots. */
+uint32_t pleat__cache_n_splits(uint32_t n_slots);
+
+/* Bytes of a worker's scratch that decode takes. */
+uint64_t pleat__cache_decode_scratch_bytes(const pleat_cache *cache);
+
+/* Set the counters of the layer's lanes before their units run. */
+void pleat__cache_decode_begin(const pleat__layer_job *job);
+void pleat__cache_decode_unit(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t split,
+                              uint32_t worker);
 
 #endif

@@ -1,82 +1,212 @@
 /* SPDX-License-Identifier: MIT
  *
- * spec.c: the KV spec: parsing, printing, llama.cpp's aliases.  The grammar is in pleat/spec.h.
- *
- * `formats` is the whole vocabulary so far.
+ * spec.c: the table of the KV spec's stages and keys, whether a spec is valid, and llama.cpp's aliases.
  */
+#include "cache/spec.h"
+
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "core/error.h"
-#include "core/nearest.h"
 #include "quant/layout.h"
 
-static const struct {
-    const char *name;
-    pleat_format format;
-} formats[] = {
-    {"f32", {32, 32}}, {"f16", {16, 16}}, {"k8v8", {8, 8}}, {"k8v4", {8, 4}}, {"k8v2", {8, 2}}, {"k4v8", {4, 8}},
-    {"k4v4", {4, 4}},  {"k4v2", {4, 2}},  {"k2v8", {2, 8}}, {"k2v4", {2, 4}}, {"k2v2", {2, 2}},
+_Static_assert(sizeof(pleat_threshold) == 4 && sizeof(pleat_step_order) == 4, "KEY_WORD fields are read as uint32_t");
+
+#define AT(field) offsetof(pleat_spec, field)
+#define NUMBER(lo, hi, what) .type = PLEAT__KEY_NUMBER, .min = (lo), .max = (hi), .allowed = (what)
+#define A_FORMAT .type = PLEAT__KEY_FORMAT, .allowed = "a format: " PLEAT__FORMAT_NAMES
+#define A_WINDOW                                                                             \
+    {                                                                                        \
+        "window", .offset = AT(window), .type = PLEAT__KEY_COUNT, .min = 1, .max = 16777216, \
+                  .allowed = "a whole number from 1 to 16777216"                             \
+    }
+
+/* clang-format off */
+const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
+    {"f32", {.high = {32, 32}}, 0, {{0}}},  {"f16", {.high = {16, 16}}, 0, {{0}}},
+    {"k8v8", {.high = {8, 8}}, 0, {{0}}},   {"k8v4", {.high = {8, 4}}, 0, {{0}}},
+    {"k8v2", {.high = {8, 2}}, 0, {{0}}},   {"k4v8", {.high = {4, 8}}, 0, {{0}}},
+    {"k4v4", {.high = {4, 4}}, 0, {{0}}},   {"k4v2", {.high = {4, 2}}, 0, {{0}}},
+    {"k2v8", {.high = {2, 8}}, 0, {{0}}},   {"k2v4", {.high = {2, 4}}, 0, {{0}}},
+    {"k2v2", {.high = {2, 2}}, 0, {{0}}},
+    {"leankv",
+     {.policy = PLEAT_POLICY_LEANKV, .ah = 1, .al = 0.02f, .window = 64, .high = {8, 4}, .low = {4, 2},
+      .threshold = PLEAT_THRESHOLD_LENGTH, .step = PLEAT_STEP_PAPER},
+     8,
+     {{"ah", .offset = AT(ah), NUMBER(0, 1e6, "a number from 0 to 1000000"), .is_printed = true},
+      {"al", .offset = AT(al), NUMBER(0, 1e6, "a number from 0 to 1000000"), .is_printed = true},
+      A_WINDOW,
+      {"high", .offset = AT(high), A_FORMAT},
+      {"low", .offset = AT(low), A_FORMAT},
+      {"threshold", .offset = AT(threshold), .type = PLEAT__KEY_WORD, .words = {"length", "position"},
+       .allowed = "length or position"},
+      {"step", .offset = AT(step), .type = PLEAT__KEY_WORD, .words = {"paper", "code"}, .allowed = "paper or code"},
+      {"profile", .offset = AT(profile), .type = PLEAT__KEY_PATH, .is_alone = true,
+       .allowed = "a path of 1 to 199 bytes without ',' and '+'"}}},
+    {"topk",
+     {.policy = PLEAT_POLICY_TOPK, .keep = 0.5f, .window = 64, .high = {8, 4}},
+     3,
+     {{"keep", .offset = AT(keep), .type = PLEAT__KEY_SHARE, .min = FLT_TRUE_MIN, .max = 1, .is_printed = true,
+       .allowed = "a share above 0 and up to 1, as 50% or 0.5"},
+      A_WINDOW,
+      {"format", .offset = AT(high), A_FORMAT}}},
 };
-#define N_FORMATS (sizeof formats / sizeof formats[0])
-#define FORMAT_NAMES "f32, f16, k8v8, k8v4, k8v2, k4v8, k4v4, k4v2, k2v8, k2v4, k2v2"
+/* clang-format on */
 
-/* A piece of the text. */
-typedef struct word {
-    const char *text;
-    size_t n;
-    size_t at; /* its offset in the whole text */
-} word;
+_Static_assert(PLEAT_PROFILE_CAP == 200, "the longest path stands in the table's text");
 
-static word word_until(const char *text, size_t at, const char *stops) {
-    return (word){.text = text + at, .n = strcspn(text + at, stops), .at = at};
+/* Pairs of which the first may not exceed the second, in stages that have both. */
+static const char *const limits[][2] = {{"al", "ah"}, {"low", "high"}};
+
+const pleat__spec_stage *pleat__spec_format_stage(pleat_format format) {
+    for (uint32_t i = 0; i < PLEAT__N_SPEC_FORMATS; i++) {
+        const pleat_format row = pleat__spec_stages[i].defaults.high;
+        if (row.k_bits == format.k_bits && row.v_bits == format.v_bits) return &pleat__spec_stages[i];
+    }
+    return NULL;
 }
 
-static bool word_is(word w, const char *name) { return strlen(name) == w.n && memcmp(w.text, name, w.n) == 0; }
-
-/* How much of a word an error message shows. */
-static int shown(word w) { return w.n > 40 ? 40 : (int)w.n; }
-
-static pleat_status unknown_stage(word w, pleat_error *err) {
-    const char *names[N_FORMATS];
-    for (size_t i = 0; i < N_FORMATS; i++) names[i] = formats[i].name;
-    if (w.n == 0)
-        return pleat__error_set(err, PLEAT_E_SYNTAX, w.at, "KV spec: a name is missing at position %zu; allowed: %s",
-                                w.at, FORMAT_NAMES);
-    return pleat__error_set(err, PLEAT_E_SYNTAX, w.at,
-                            "KV spec: unknown name '%.*s' at position %zu; did you mean '%s'? allowed: %s", shown(w),
-                            w.text, w.at, pleat__nearest_word(w.text, w.n, names, N_FORMATS), FORMAT_NAMES);
+const pleat__spec_stage *pleat__spec_stage_of(const pleat_spec *spec) {
+    if (spec->policy == PLEAT_POLICY_NONE) return pleat__spec_format_stage(spec->high);
+    for (uint32_t i = PLEAT__N_SPEC_FORMATS; i < PLEAT__N_SPEC_STAGES; i++)
+        if (pleat__spec_stages[i].defaults.policy == spec->policy) return &pleat__spec_stages[i];
+    return NULL;
 }
 
-static pleat_status parse_format(word w, pleat_format *out, pleat_error *err) {
-    for (size_t i = 0; i < N_FORMATS; i++) {
-        if (!word_is(w, formats[i].name)) continue;
-        *out = formats[i].format;
-        return PLEAT_OK;
-    }
-    return unknown_stage(w, err);
+/* ---- one field --------------------------------------------------------------------------------------------------- */
+
+static float read_float(const void *field) {
+    float v;
+    memcpy(&v, field, sizeof v);
+    return v;
 }
 
-pleat_status pleat_spec_parse(const char *text, pleat_spec *out, pleat_error *err) {
-    PLEAT_FAIL_IF(!text || !out, err, PLEAT_E_ARG, PLEAT_NOWHERE, "KV spec: no text given");
-    const word name = word_until(text, 0, ":+");
-    pleat_format format;
-    PLEAT_TRY(parse_format(name, &format, err));
-    size_t at = name.n;
-    if (text[at] == ':') {
-        const word key = word_until(text, at + 1, "=,+");
-        return pleat__error_set(err, PLEAT_E_SYNTAX, key.at, "KV spec: '%.*s' at position %zu: %.*s takes no options",
-                                shown(key), key.text, key.at, shown(name), name.text);
+static uint32_t read_u32(const void *field) {
+    uint32_t v;
+    memcpy(&v, field, sizeof v);
+    return v;
+}
+
+static pleat_format read_format(const void *field) {
+    pleat_format v;
+    memcpy(&v, field, sizeof v);
+    return v;
+}
+
+bool pleat__spec_field_equal(const pleat_spec *a, const pleat_spec *b, const pleat__spec_key *key) {
+    const void *x = pleat__spec_field_const(a, key), *y = pleat__spec_field_const(b, key);
+    switch (key->type) {
+        case PLEAT__KEY_NUMBER:
+        case PLEAT__KEY_SHARE: return read_float(x) == read_float(y);
+        case PLEAT__KEY_COUNT:
+        case PLEAT__KEY_WORD: return read_u32(x) == read_u32(y);
+        case PLEAT__KEY_FORMAT: return memcmp(x, y, sizeof(pleat_format)) == 0;
+        case PLEAT__KEY_PATH: return strcmp(x, y) == 0;
     }
-    if (text[at] == '+') {
-        const word next = word_until(text, at + 1, ":+");
-        return pleat__error_set(err, PLEAT_E_SYNTAX, next.at,
-                                "KV spec: '%.*s' at position %zu: nothing can follow %.*s", shown(next), next.text,
-                                next.at, shown(name), name.text);
+    return false;
+}
+
+static bool is_in_range(const pleat__spec_key *key, double v) { return v >= key->min && v <= key->max; }
+
+static bool field_is_valid(const pleat_spec *spec, const pleat__spec_key *key) {
+    const void *field = pleat__spec_field_const(spec, key);
+    uint32_t n_words = 0;
+    switch (key->type) {
+        case PLEAT__KEY_NUMBER:
+        case PLEAT__KEY_SHARE: return is_in_range(key, (double)read_float(field));
+        case PLEAT__KEY_COUNT: return is_in_range(key, read_u32(field));
+        case PLEAT__KEY_FORMAT: return pleat__spec_format_stage(read_format(field)) != NULL;
+        case PLEAT__KEY_WORD:
+            while (n_words < PLEAT__KEY_WORDS_CAP && key->words[n_words]) n_words++;
+            return read_u32(field) < n_words;
+        case PLEAT__KEY_PATH: return !strpbrk(field, ",+");
     }
-    *out = (pleat_spec){.high = format};
+    return false;
+}
+
+/* ---- a whole spec ------------------------------------------------------------------------------------------------ */
+
+static const pleat__spec_key *find_key(const pleat__spec_stage *stage, const char *name) {
+    for (uint32_t i = 0; i < stage->n_keys; i++)
+        if (strcmp(stage->keys[i].name, name) == 0) return &stage->keys[i];
+    return NULL;
+}
+
+/* A format's bits for each element of a key and a value. */
+static uint32_t format_bits(pleat_format f) { return (uint32_t)f.k_bits + f.v_bits; }
+
+static bool exceeds(const pleat__spec_key *key, const pleat__spec_key *limit, const pleat_spec *spec,
+                    pleat__spec_excess *out) {
+    const void *field = pleat__spec_field_const(spec, key), *top = pleat__spec_field_const(spec, limit);
+    if (key->type == PLEAT__KEY_FORMAT) {
+        const pleat_format f = read_format(field), t = read_format(top);
+        snprintf(out->text, sizeof out->text, "%s=%s takes more bits than %s=%s", key->name,
+                 pleat__spec_format_stage(f)->name, limit->name, pleat__spec_format_stage(t)->name);
+        return format_bits(f) > format_bits(t);
+    }
+    const float v = read_float(field), t = read_float(top);
+    snprintf(out->text, sizeof out->text, "%s=%g is above %s=%g", key->name, (double)v, limit->name, (double)t);
+    return v > t;
+}
+
+bool pleat__spec_exceeds(const pleat__spec_stage *stage, const pleat_spec *spec, pleat__spec_excess *out) {
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        out->key = find_key(stage, limits[i][0]);
+        out->limit = find_key(stage, limits[i][1]);
+        if (out->key && out->limit && exceeds(out->key, out->limit, spec, out)) return true;
+    }
+    return false;
+}
+
+static bool fields_equal(const pleat_spec *a, const pleat_spec *b) {
+    return memcmp(&a->high, &b->high, sizeof a->high) == 0 && memcmp(&a->low, &b->low, sizeof a->low) == 0 &&
+           a->policy == b->policy && a->threshold == b->threshold && a->step == b->step && a->window == b->window &&
+           a->ah == b->ah && a->al == b->al && a->keep == b->keep && strcmp(a->profile, b->profile) == 0;
+}
+
+static size_t field_bytes(pleat__key_type type) {
+    return type == PLEAT__KEY_PATH ? PLEAT_PROFILE_CAP : type == PLEAT__KEY_FORMAT ? sizeof(pleat_format) : 4;
+}
+
+const pleat__spec_key *pleat__spec_alone(const pleat__spec_stage *stage, const pleat_spec *spec) {
+    for (uint32_t i = 0; i < stage->n_keys; i++)
+        if (stage->keys[i].is_alone && !pleat__spec_field_equal(spec, &stage->defaults, &stage->keys[i]))
+            return &stage->keys[i];
+    return NULL;
+}
+
+/* The defaults with the stage's keys set as in `spec`; if one stands alone, with that only. */
+static pleat_spec restated(const pleat__spec_stage *stage, const pleat_spec *spec) {
+    const pleat__spec_key *alone = pleat__spec_alone(stage, spec);
+    pleat_spec out = stage->defaults;
+    for (uint32_t i = 0; i < stage->n_keys; i++) {
+        const pleat__spec_key *key = &stage->keys[i];
+        if (alone && alone != key) continue;
+        memcpy(pleat__spec_field(&out, key), pleat__spec_field_const(spec, key), field_bytes(key->type));
+    }
+    return out;
+}
+
+pleat_status pleat__spec_check(const pleat_spec *spec, pleat_error *err) {
+#define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
+    const pleat__spec_stage *stage = pleat__spec_stage_of(spec);
+    pleat__spec_excess excess;
+    REQUIRE(stage, "KV spec: there is no policy %d, or no format of %u and %u bits", (int)spec->policy,
+            spec->high.k_bits, spec->high.v_bits);
+    REQUIRE(memchr(spec->profile, 0, sizeof spec->profile), "KV spec: the profile's path does not end");
+    for (uint32_t i = 0; i < stage->n_keys; i++)
+        REQUIRE(field_is_valid(spec, &stage->keys[i]), "KV spec: %s must be %s", stage->keys[i].name,
+                stage->keys[i].allowed);
+    REQUIRE(!pleat__spec_exceeds(stage, spec, &excess), "KV spec: %s", excess.text);
+    const pleat_spec named = restated(stage, spec);
+    REQUIRE(fields_equal(spec, &named), "KV spec: a field is set that does not go with %s%s", stage->name,
+            spec->profile[0] ? ":profile=" : "");
+#undef REQUIRE
     return PLEAT_OK;
 }
+
+/* ---- llama.cpp's names ------------------------------------------------------------------------------------------- */
 
 /* Bits of a llama.cpp cache type; 0 if it is not one of ours. */
 static uint8_t cache_type_bits(const char *type) {
@@ -100,14 +230,4 @@ pleat_status pleat_spec_from_cache_types(const char *ctk, const char *ctv, pleat
                   "cache types %s and %s cannot be mixed: both or neither must be f16 or f32", ctk, ctv);
     *out = (pleat_spec){.high = format};
     return PLEAT_OK;
-}
-
-pleat_status pleat_spec_print(const pleat_spec *spec, char *buf, size_t cap) {
-    if (!spec || !buf || cap < PLEAT_SPEC_TEXT_CAP) return PLEAT_E_ARG;
-    for (size_t i = 0; i < N_FORMATS; i++) {
-        if (formats[i].format.k_bits != spec->high.k_bits || formats[i].format.v_bits != spec->high.v_bits) continue;
-        snprintf(buf, cap, "%s", formats[i].name);
-        return PLEAT_OK;
-    }
-    return PLEAT_E_ARG;
 }

@@ -2,12 +2,28 @@
  *
  * step.c: begin, end and cancel of a step: the only code that changes tables and the pool while sequences live.
  *
- * begin checks every item against its limits, plans the pages of all lanes of all items, and commits only if all fit.
+ *     begin    check every item against its limits; plan the pages of all lanes of all items; commit if all fit
+ *     end      count the new tokens; let the policy act on each lane (compact.c, lanes in parallel); trim the tables
+ *
+ * Pages that the policy may need at the end are taken at begin, so that end cannot fail: one low page for a lane whose low
+ * side is full when one token leaves the window, two when several do.  What is not needed goes back in the same step.
  */
 #include <string.h>
 
 #include "cache/internal.h"
+#include "core/clock.h"
 #include "core/error.h"
+
+/* What the policy will have to do when this item's tokens are stored. */
+static void plan_compaction(const pleat_cache *c, pleat__step_item *item, uint32_t flags) {
+    const uint32_t n_after = item->n_before + item->n_new, window = c->opt.spec.window;
+    item->compaction = PLEAT__COMPACT_NOT;
+    item->n_left = item->seq->n_classed;
+    if (!c->tracked || (flags & PLEAT_ITEM_MORE) || n_after <= window + item->n_left) return;
+    const uint32_t n_leaving = n_after - window - item->n_left;
+    item->compaction = n_leaving == 1 ? PLEAT__COMPACT_STEP : PLEAT__COMPACT_PROMPT;
+    item->n_left = n_after - window;
+}
 
 /* Fill c->items from the caller's.  A failure leaves no trace but in step ids, which tell nothing outside. */
 static pleat_status read_items(pleat_cache *c, const pleat_cache_item *items, uint32_t n_items) {
@@ -15,11 +31,13 @@ static pleat_status read_items(pleat_cache *c, const pleat_cache_item *items, ui
     c->step_id++;
     for (uint32_t i = 0; i < n_items; i++) {
         pleat__sequence *seq = pleat__cache_seq(c, items[i].seq);
-        if (!seq || items[i].n_tokens == 0 || seq->step_id == c->step_id) return PLEAT_E_ARG;
+        if (!seq || items[i].n_tokens == 0 || seq->step_id == c->step_id || (items[i].flags & ~PLEAT_ITEM_MORE))
+            return PLEAT_E_ARG;
         seq->step_id = c->step_id;
         if (items[i].n_tokens > seq->max_tokens - seq->n_tokens) return PLEAT_E_LIMIT;
         c->items[i] = (pleat__step_item){
             .seq = seq, .n_before = seq->n_tokens, .n_new = items[i].n_tokens, .row = (uint32_t)n_rows};
+        plan_compaction(c, &c->items[i], items[i].flags);
         n_rows += items[i].n_tokens;
         if (n_rows > c->opt.step_tokens) return PLEAT_E_LIMIT;
     }
@@ -31,7 +49,7 @@ static pleat_status read_items(pleat_cache *c, const pleat_cache_item *items, ui
 void pleat__cache_number_units(pleat_cache *c) {
     const uint32_t block_queries = pleat__cache_block_queries(c);
     c->n_prompt_items = 0;
-    uint32_t n_units = 0, n_tiles = 0;
+    uint32_t n_units = 0, n_tiles = 0, n_given = 0;
     for (uint32_t i = 0; i < c->n_items; i++) {
         pleat__step_item *item = &c->items[i];
         if (item->n_new > 1) {
@@ -39,63 +57,132 @@ void pleat__cache_number_units(pleat_cache *c) {
             item->stage_tile = n_tiles;
             n_tiles += pleat__div_up_u32(item->n_new, PLEAT__TILE);
             item->n_cuts = pleat__div_up_u32(item->n_new, block_queries);
+            item->first_given = n_given;
+            n_given += pleat__cache_n_given(item) * c->opt.n_kv_heads;
         } else {
-            item->n_cuts = pleat__cache_n_splits(item->n_before + item->n_new);
+            /* no lane has more slots than this: its tokens, a hole, and tiles filled up on both sides */
+            item->n_cuts = pleat__cache_n_splits(item->n_before + item->n_new + (c->tracked ? 2 * PLEAT__TILE : 0));
         }
         item->first_unit = n_units;
         n_units += item->n_cuts * c->opt.n_kv_heads;
     }
     c->n_units = n_units;
+    c->n_given_units = c->tracked ? n_given : 0;
+}
+
+pleat__want pleat__cache_want(const pleat_cache *c, const pleat__step_item *item) {
+    pleat__want want = {.n_new = {item->n_new, 0}, .fill_hole = item->n_new == 1};
+    memcpy(want.page_tokens, c->page_tokens, sizeof want.page_tokens);
+    if (c->two_sided && item->compaction == PLEAT__COMPACT_STEP) want.n_new[PLEAT__LOW] = 1;
+    if (c->two_sided && item->compaction == PLEAT__COMPACT_PROMPT)
+        want.n_new[PLEAT__LOW] = 2 * c->page_tokens[PLEAT__LOW];
+    return want;
 }
 
 /* A plan that does not fit: waiting helps unless some sequence needs more than the whole pool. */
 static pleat_status full_or_too_small(const pleat_cache *c) {
     for (uint32_t i = 0; i < c->n_items; i++) {
         const pleat__table *table = &c->items[i].seq->table;
-        uint64_t n_pages = 0;
-        for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
-            const pleat__lane *l = &table->lanes[lane];
-            n_pages += pleat__lane_high_pages(l, c->items[i].n_new, c->layout.tokens);
-            n_pages += l->n_pages[PLEAT__LOW];
-        }
+        const pleat__want want = pleat__cache_want(c, &c->items[i]);
+        uint64_t n_pages = pleat__table_n_pages(table);
+        for (uint32_t lane = 0; lane < c->n_lanes; lane++)
+            for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++)
+                n_pages += pleat__lane_need(&table->lanes[lane], (pleat__side)side, &want);
         if (n_pages > c->pool.n_pages) return PLEAT_E_LIMIT;
     }
     return PLEAT_AGAIN;
 }
 
+/* Which of the two kinds of step pleat_cache_times counts this as. */
+static int kind_of_step(const pleat_cache *c) { return c->n_prompt_items > 0 ? 0 : 1; }
+
 pleat_status pleat_cache_begin(pleat_cache *c, const pleat_cache_item *items, uint32_t n_items) {
     if (!c || !items || n_items == 0 || n_items > c->opt.max_seqs) return PLEAT_E_ARG;
     if (c->in_step) return PLEAT_E_STATE;
     PLEAT_TRY(read_items(c, items, n_items));
+    const uint64_t start_ns = pleat__clock_ns();
     pleat__plan_begin(&c->plan);
-    for (uint32_t i = 0; i < n_items; i++)
-        pleat__plan_add(&c->plan, &c->items[i].seq->table, c->items[i].n_new, c->layout.tokens);
+    for (uint32_t i = 0; i < n_items; i++) {
+        const pleat__want want = pleat__cache_want(c, &c->items[i]);
+        pleat__plan_add(&c->plan, &c->items[i].seq->table, &want);
+    }
     if (!pleat__plan_fits(&c->plan, &c->pool)) return full_or_too_small(c);
     pleat__plan_commit(&c->plan, &c->pool);
+    const uint64_t end_ns = pleat__clock_ns();
     pleat__cache_number_units(c);
+    c->times.pages_ns[kind_of_step(c)] += end_ns - start_ns;
     memset(c->stored, 0, c->opt.n_layers);
     c->in_step = true;
     return PLEAT_OK;
 }
 
-/* The step's tokens count from now on in every lane. */
+/* ---- the end ----------------------------------------------------------------------------------- */
+
+/* The step's tokens count from now on in every lane; so do the pages that it holds now. */
 static void grow_seq(pleat__sequence *seq, uint32_t n_new) {
-    for (uint32_t i = 0; i < seq->table.n_lanes; i++) seq->table.lanes[i].n_slots[PLEAT__HIGH] += n_new;
+    uint64_t n_pages = 0;
+    for (uint32_t i = 0; i < seq->table.n_lanes; i++) {
+        pleat__lane *lane = &seq->table.lanes[i];
+        if (n_new == 1 && lane->hole)
+            lane->hole = 0;
+        else
+            lane->n_slots[PLEAT__HIGH] += n_new;
+        n_pages += (uint64_t)lane->n_pages[PLEAT__HIGH] + lane->n_pages[PLEAT__LOW];
+    }
     seq->n_tokens += n_new;
+    if (n_pages > seq->n_pages_peak) seq->n_pages_peak = n_pages;
+}
+
+/* Unit: the lanes of one layer of one item. */
+static void compact_unit(void *ctx, uint32_t unit, uint32_t worker) {
+    const pleat_cache *c = ctx;
+    const pleat__step_item *item = &c->items[unit / c->opt.n_layers];
+    if (item->compaction == PLEAT__COMPACT_NOT) return;
+    pleat__compact_scratch scratch;
+    pleat__arena arena = {.base = pleat__cache_scratch(c, worker), .cap_bytes = c->worker_scratch_bytes};
+    pleat__cache_carve_compact(c, &scratch, &arena);
+    for (uint32_t head = 0; head < c->opt.n_kv_heads; head++)
+        pleat__cache_compact_lane(c, item, pleat__cache_lane_of(c, unit % c->opt.n_layers, head), &scratch);
+}
+
+static void compact_all(pleat_cache *c) {
+    const uint64_t start_ns = pleat__clock_ns();
+    bool any = false;
+    for (uint32_t i = 0; i < c->n_items; i++) any |= c->items[i].compaction != PLEAT__COMPACT_NOT;
+    if (!any) return;
+    pleat_workers_run(c->opt.workers, c->n_items * c->opt.n_layers, compact_unit, c);
+    for (uint32_t i = 0; i < c->n_items; i++) c->items[i].seq->n_classed = c->items[i].n_left;
+    c->times.compact_ns[kind_of_step(c)] += pleat__clock_ns() - start_ns;
+}
+
+static void trim_all(pleat_cache *c) {
+    const uint64_t start_ns = pleat__clock_ns();
+    for (uint32_t i = 0; i < c->n_items; i++) pleat__table_trim(&c->items[i].seq->table, c->page_tokens, &c->pool);
+    c->times.pages_ns[kind_of_step(c)] += pleat__clock_ns() - start_ns;
 }
 
 pleat_status pleat_cache_end(pleat_cache *c) {
     if (!c) return PLEAT_E_ARG;
     if (!c->in_step || memchr(c->stored, 0, c->opt.n_layers)) return PLEAT_E_STATE;
-    for (uint32_t i = 0; i < c->n_items; i++) {
-        pleat__sequence *seq = c->items[i].seq;
-        grow_seq(seq, c->items[i].n_new);
-        if (c->plan.total == 0) continue; /* no page was taken: most steps of generation */
-        const uint64_t n_pages = pleat__table_n_pages(&seq->table);
-        if (n_pages > seq->n_pages_peak) seq->n_pages_peak = n_pages;
+    for (uint32_t i = 0; i < c->n_items; i++) grow_seq(c->items[i].seq, c->items[i].n_new);
+    if (c->tracked) {
+        compact_all(c);
+        trim_all(c);
     }
+    c->times.n_steps[kind_of_step(c)]++;
     c->in_step = false;
     return PLEAT_OK;
+}
+
+/* A hole that the step's token has taken is a hole again. */
+static void reopen_holes(const pleat_cache *c, const pleat__table *table) {
+    for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
+        const uint32_t hole = table->lanes[lane].hole;
+        if (!hole) continue;
+        const pleat__kv_run run = pleat__cache_run(c, table, lane, PLEAT__HIGH, hole);
+        uint8_t *page = pleat__kv_page(&run, (hole - 1) / run.layout->tokens);
+        pleat__positions(run.layout, page)[(hole - 1) % run.layout->tokens] = -1;
+    }
 }
 
 pleat_status pleat_cache_cancel(pleat_cache *c) {
@@ -103,10 +190,8 @@ pleat_status pleat_cache_cancel(pleat_cache *c) {
     if (!c->in_step) return PLEAT_E_STATE;
     for (uint32_t i = 0; i < c->n_items; i++) {
         pleat__table *table = &c->items[i].seq->table;
-        for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
-            const uint32_t n_keep = pleat__lane_high_pages(&table->lanes[lane], 0, c->layout.tokens);
-            pleat__lane_give_back(table, lane, PLEAT__HIGH, n_keep, &c->pool);
-        }
+        if (c->tracked && c->items[i].n_new == 1) reopen_holes(c, table);
+        pleat__table_trim(table, c->page_tokens, &c->pool);
     }
     c->in_step = false;
     return PLEAT_OK;

@@ -15,10 +15,25 @@
 
 #include "core/types.h"
 
-struct pleat__page_layout; /* quant/layout.h */
+/* Where everything stands in a page of one format: quant/layout.h has the picture and makes it. */
+typedef struct pleat__page_layout {
+    pleat_format format;
+    uint32_t head_dim;     /* multiple of 16 */
+    uint32_t tokens;       /* slots in a page: a multiple of 16 */
+    bool tracked;          /* has scores and positions; a slot with position -1 is dead */
+    uint32_t k_tile_bytes; /* K codes of 16 tokens */
+    uint32_t v_tile_bytes;
+    uint32_t k_off; /* offsets from the page's first byte; meta offsets are 0 where there is no metadata, */
+    uint32_t k_meta_off;
+    uint32_t v_off;
+    uint32_t v_meta_off;
+    uint32_t score_off; /* score and pos offsets 0 where not tracked */
+    uint32_t pos_off;
+    uint32_t used_bytes; /* all segments; <= the pool's page_bytes */
+} pleat__page_layout;
 
 typedef struct pleat__kv_run {
-    const struct pleat__page_layout *layout;
+    const pleat__page_layout *layout;
     uint8_t *base;             /* the pool's first byte, aligned to PLEAT__ALIGN */
     uint64_t page_bytes;       /* distance of pages; a multiple of PLEAT__ALIGN */
     const pleat__page_id *ids; /* id of the run's first page */
@@ -33,6 +48,14 @@ typedef struct pleat__kv_view {
 
 static inline uint8_t *pleat__kv_page(const pleat__kv_run *run, uint32_t page_idx) {
     return run->base + (uint64_t)run->ids[(int64_t)page_idx * run->step].v * run->page_bytes;
+}
+
+/* A tracked page's scores (attention received, summed over later queries) and positions, [layout->tokens] each. */
+static inline float *pleat__scores(const pleat__page_layout *l, uint8_t *page) {
+    return (float *)(void *)(page + l->score_off);
+}
+static inline int32_t *pleat__positions(const pleat__page_layout *l, uint8_t *page) {
+    return (int32_t *)(void *)(page + l->pos_off);
 }
 
 #endif

@@ -60,15 +60,16 @@ static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
     opt.n_kv_heads = e->info.n_kv_heads;
     opt.n_q_heads = e->info.n_q_heads;
     opt.head_dim = e->info.head_dim;
-    if (e->opt.page_tokens) opt.page_tokens = e->opt.page_tokens;
-    e->opt.page_tokens = opt.page_tokens;
+    opt.page_tokens = e->opt.page_tokens;
     opt.max_seqs = e->opt.max_seqs;
     opt.max_tokens = e->opt.max_tokens;
     opt.step_tokens = e->opt.step_tokens;
     opt.pool_bytes = e->opt.pool_bytes;
     opt.workers = e->opt.workers;
     opt.allocator = &e->al;
-    return pleat_cache_create(&opt, &e->cache, err);
+    PLEAT_TRY(pleat_cache_create(&opt, &e->cache, err));
+    e->opt.page_tokens = pleat_cache_page_tokens(e->cache);
+    return PLEAT_OK;
 }
 
 static pleat_status create_parts(pleat_engine *e, pleat_error *err) {
@@ -132,6 +133,8 @@ pleat_status pleat_engine_get_usage(const pleat_engine *e, pleat_seq seq, pleat_
     return e ? pleat_cache_get_usage(e->cache, seq, out) : PLEAT_E_ARG;
 }
 
+const pleat_cache *pleat_engine_cache(const pleat_engine *e) { return e ? e->cache : NULL; }
+
 int pleat_engine_is_valid(const pleat_engine *e) { return e && pleat_cache_is_valid(e->cache); }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
@@ -181,7 +184,8 @@ pleat_status pleat_engine_step(pleat_engine *e, const pleat_engine_item *items, 
                   "step: no engine, no items, or more items than sequences");
     for (uint32_t i = 0; i < n_items; i++) {
         PLEAT_TRY(check_item(e, &items[i], i, err));
-        e->cache_items[i] = (pleat_cache_item){.seq = items[i].seq, .n_tokens = items[i].n_tokens};
+        e->cache_items[i] =
+            (pleat_cache_item){.seq = items[i].seq, .n_tokens = items[i].n_tokens, .flags = items[i].flags};
         e->forward_items[i] = (pleat__forward_item){.tokens = items[i].tokens,
                                                     .n_tokens = items[i].n_tokens,
                                                     .first_pos = pleat_cache_length(e->cache, items[i].seq),

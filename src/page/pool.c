@@ -21,13 +21,6 @@ void pleat__pool_init(pleat__pool *pool) {
     memset(pool->refs, 0, (size_t)pool->n_pages * sizeof *pool->refs);
 }
 
-pleat__page_id pleat__pool_take_at(pleat__pool *pool, uint32_t offset) {
-    assert(offset < pool->n_free);
-    const pleat__page_id id = pool->ring[pleat__pool_cell(pool, offset)];
-    pool->refs[id.v] = 1;
-    return id;
-}
-
 void pleat__pool_advance(pleat__pool *pool, uint32_t n) {
     assert(n <= pool->n_free);
     pool->start = pleat__pool_cell(pool, n);
@@ -41,10 +34,9 @@ void pleat__pool_ref(pleat__pool *pool, pleat__page_id id) {
 }
 
 void pleat__pool_unref(pleat__pool *pool, pleat__page_id id) {
-    assert(pool->refs[id.v] > 0);
-    if (--pool->refs[id.v] > 0) return;
-    pool->ring[pleat__pool_cell(pool, pool->n_free)] = id;
-    pool->n_free++;
+    pleat__pool_giver giver = pleat__pool_giver_at_end(pool);
+    pleat__pool_give(&giver, id);
+    pleat__pool_given(pool, &giver);
 }
 
 bool pleat__pool_is_valid(const pleat__pool *pool, uint8_t *marks) {

@@ -23,6 +23,8 @@
 #ifndef PLEAT_PAGE_POOL_H
 #define PLEAT_PAGE_POOL_H
 
+#include <assert.h>
+
 #include "core/memory.h"
 
 typedef struct pleat__pool {
@@ -49,9 +51,27 @@ static inline uint32_t pleat__pool_cell(const pleat__pool *pool, uint64_t offset
     return (uint32_t)(i < pool->n_pages ? i : i - pool->n_pages);
 }
 
-/* Give the free page `offset` places after start its first reference and return it.  offset < n_free.  May run for
- * different offsets at once; pleat__pool_advance() closes the batch. */
-pleat__page_id pleat__pool_take_at(pleat__pool *pool, uint32_t offset);
+/* Takes free pages one after the other.  Takers with different pages may work at once; pleat__pool_advance() closes the
+ * batch.  Kept by value, so that a loop holds it in registers. */
+typedef struct pleat__pool_taker {
+    const pleat__page_id *ring;
+    uint32_t *refs;
+    uint32_t at; /* the next page's cell */
+    uint32_t n_cells;
+} pleat__pool_taker;
+
+/* The first page it takes is the free one `offset` places after start. */
+static inline pleat__pool_taker pleat__pool_taker_at(const pleat__pool *pool, uint64_t offset) {
+    return (pleat__pool_taker){pool->ring, pool->refs, pleat__pool_cell(pool, offset), pool->n_pages};
+}
+
+/* Give the next free page its first reference and return it. */
+static inline pleat__page_id pleat__pool_take(pleat__pool_taker *t) {
+    const pleat__page_id id = t->ring[t->at];
+    t->at = t->at + 1 == t->n_cells ? 0 : t->at + 1;
+    t->refs[id.v] = 1;
+    return id;
+}
 
 /* The first n free pages have been taken. */
 void pleat__pool_advance(pleat__pool *pool, uint32_t n);
@@ -61,6 +81,27 @@ void pleat__pool_ref(pleat__pool *pool, pleat__page_id id);
 
 /* Drop a reference; the last one frees the page. */
 void pleat__pool_unref(pleat__pool *pool, pleat__page_id id);
+
+/* The same for many pages; the pool knows of them after pleat__pool_given().  One giver at a time. */
+typedef struct pleat__pool_giver {
+    pleat__page_id *ring;
+    uint32_t *refs;
+    uint32_t at; /* where the next freed page is written */
+    uint32_t n_cells;
+    uint32_t n_freed;
+} pleat__pool_giver;
+
+static inline pleat__pool_giver pleat__pool_giver_at_end(const pleat__pool *pool) {
+    return (pleat__pool_giver){pool->ring, pool->refs, pleat__pool_cell(pool, pool->n_free), pool->n_pages, 0};
+}
+static inline void pleat__pool_give(pleat__pool_giver *g, pleat__page_id id) {
+    assert(g->refs[id.v] > 0);
+    if (--g->refs[id.v] > 0) return;
+    g->ring[g->at] = id;
+    g->at = g->at + 1 == g->n_cells ? 0 : g->at + 1;
+    g->n_freed++;
+}
+static inline void pleat__pool_given(pleat__pool *pool, const pleat__pool_giver *g) { pool->n_free += g->n_freed; }
 
 /* Recompute (1) to (3).  `marks` is n_pages bytes of scratch. */
 bool pleat__pool_is_valid(const pleat__pool *pool, uint8_t *marks);

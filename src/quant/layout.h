@@ -27,22 +27,6 @@
 
 #include "core/kv_view.h"
 
-typedef struct pleat__page_layout {
-    pleat_format format;
-    uint32_t head_dim;     /* multiple of 16 */
-    uint32_t tokens;       /* slots in a page: a multiple of 16 */
-    bool tracked;          /* has scores and positions; a slot with position -1 is dead */
-    uint32_t k_tile_bytes; /* K codes of 16 tokens */
-    uint32_t v_tile_bytes;
-    uint32_t k_off; /* offsets from the page's first byte; meta offsets are 0 where there is no metadata, */
-    uint32_t k_meta_off;
-    uint32_t v_off;
-    uint32_t v_meta_off;
-    uint32_t score_off; /* score and pos offsets 0 where not tracked */
-    uint32_t pos_off;
-    uint32_t used_bytes; /* all segments; <= the pool's page_bytes */
-} pleat__page_layout;
-
 /* Bytes of a tile's metadata: 16 scales, 16 minimums. */
 #define PLEAT__META_TILE_BYTES 64u
 
@@ -69,11 +53,4 @@ static inline uint16_t *pleat__k_meta(const pleat__page_layout *l, uint8_t *page
 static inline uint16_t *pleat__v_meta(const pleat__page_layout *l, uint8_t *page, uint32_t tile) {
     return (uint16_t *)(void *)(page + l->v_meta_off + (uint64_t)tile * PLEAT__META_TILE_BYTES);
 }
-static inline float *pleat__scores(const pleat__page_layout *l, uint8_t *page) {
-    return (float *)(void *)(page + l->score_off);
-}
-static inline int32_t *pleat__positions(const pleat__page_layout *l, uint8_t *page) {
-    return (int32_t *)(void *)(page + l->pos_off);
-}
-
 #endif

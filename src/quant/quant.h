@@ -30,8 +30,20 @@ typedef void (*pleat__quant_store_fn)(const pleat__page_layout *layout, uint8_t 
 /* Dequantise one tile to f32: keys as [head_dim][16 tokens], values as [16 tokens][head_dim]; out is aligned to 64. */
 typedef void (*pleat__quant_load_fn)(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out);
 
+/* Store one token into a slot of a tile that is in use: every other slot keeps its codes and metadata, and no score or
+ * position is touched.  k and v are head_dim f32. */
+typedef void (*pleat__quant_replace_fn)(const pleat__page_layout *layout, uint8_t *page, uint32_t slot, const float *k,
+                                        const float *v);
+
+/* Copy one token, codes, metadata, score and position, bit for bit, from a slot of a page to a slot of another page (or
+ * the same) of the same layout.  Other slots of the target's tile keep their contents; nothing is cleared.  The same code
+ * for all CPUs. */
+void pleat__quant_copy(const pleat__page_layout *layout, uint8_t *to_page, uint32_t to_slot, const uint8_t *from_page,
+                       uint32_t from_slot);
+
 typedef struct pleat__quant_dsp {
     pleat__quant_store_fn store;
+    pleat__quant_replace_fn replace;
     pleat__quant_load_fn load_k;
     pleat__quant_load_fn load_v;
 } pleat__quant_dsp;

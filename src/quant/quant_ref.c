@@ -82,6 +82,11 @@ void pleat__quant_store_ref(const pleat__page_layout *layout, uint8_t *page, uin
     pleat__quant_store_rows(layout, page, slot, n, k, v, stride, put_key, put_value);
 }
 
+void pleat__quant_replace_ref(const pleat__page_layout *layout, uint8_t *page, uint32_t slot, const float *k,
+                              const float *v) {
+    pleat__quant_put_row(layout, page, slot, k, v, put_key, put_value);
+}
+
 /* Metadata of a tile as f32. */
 typedef struct tile_meta {
     float scale[PLEAT__TILE];

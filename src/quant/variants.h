@@ -19,16 +19,22 @@
 
 void pleat__quant_store_ref(const pleat__page_layout *layout, uint8_t *page, uint32_t slot, uint32_t n, const float *k,
                             const float *v, size_t stride);
+void pleat__quant_replace_ref(const pleat__page_layout *layout, uint8_t *page, uint32_t slot, const float *k,
+                              const float *v);
 void pleat__quant_load_k_ref(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out);
 void pleat__quant_load_v_ref(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out);
 
 void pleat__quant_store_avx2(const pleat__page_layout *layout, uint8_t *page, uint32_t slot, uint32_t n, const float *k,
                              const float *v, size_t stride);
+void pleat__quant_replace_avx2(const pleat__page_layout *layout, uint8_t *page, uint32_t slot, const float *k,
+                               const float *v);
 void pleat__quant_load_k_avx2(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out);
 void pleat__quant_load_v_avx2(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out);
 
 void pleat__quant_store_avx512(const pleat__page_layout *layout, uint8_t *page, uint32_t slot, uint32_t n,
                                const float *k, const float *v, size_t stride);
+void pleat__quant_replace_avx512(const pleat__page_layout *layout, uint8_t *page, uint32_t slot, const float *k,
+                                 const float *v);
 void pleat__quant_load_k_avx512(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out);
 void pleat__quant_load_v_avx512(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out);
 
@@ -49,20 +55,25 @@ static inline void pleat__quant_clear_tile(const pleat__page_layout *l, uint8_t 
     }
 }
 
-/* The body of every store: `put_k` and `put_v` are constants at each call, so they are inlined. */
+/* Write one token's key and value: the body of every replace. */
+static inline __attribute__((always_inline)) void pleat__quant_put_row(const pleat__page_layout *l, uint8_t *page,
+                                                                       uint32_t slot, const float *k, const float *v,
+                                                                       pleat__quant_put_fn put_k,
+                                                                       pleat__quant_put_fn put_v) {
+    const uint32_t tile = slot / PLEAT__TILE, token = slot % PLEAT__TILE;
+    put_k(pleat__k_tile(l, page, tile), pleat__k_meta(l, page, tile), l->format.k_bits, l->head_dim, token, k);
+    put_v(pleat__v_tile(l, page, tile), pleat__v_meta(l, page, tile), l->format.v_bits, l->head_dim, token, v);
+}
+
+/* The body of every store: `put_k` and `put_v` are constants at each call, so no call goes through a pointer. */
 static inline __attribute__((always_inline)) void pleat__quant_store_rows(const pleat__page_layout *l, uint8_t *page,
                                                                           uint32_t slot, uint32_t n, const float *k,
                                                                           const float *v, size_t stride,
                                                                           pleat__quant_put_fn put_k,
                                                                           pleat__quant_put_fn put_v) {
     for (uint32_t i = 0; i < n; i++) {
-        const uint32_t tile = (slot + i) / PLEAT__TILE;
-        const uint32_t token = (slot + i) % PLEAT__TILE;
-        if (token == 0) pleat__quant_clear_tile(l, page, tile);
-        put_k(pleat__k_tile(l, page, tile), pleat__k_meta(l, page, tile), l->format.k_bits, l->head_dim, token,
-              k + i * stride);
-        put_v(pleat__v_tile(l, page, tile), pleat__v_meta(l, page, tile), l->format.v_bits, l->head_dim, token,
-              v + i * stride);
+        if ((slot + i) % PLEAT__TILE == 0) pleat__quant_clear_tile(l, page, (slot + i) / PLEAT__TILE);
+        pleat__quant_put_row(l, page, slot + i, k + i * stride, v + i * stride, put_k, put_v);
     }
 }
 

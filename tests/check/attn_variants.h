@@ -8,7 +8,7 @@
 #include "attn/prompt.h"
 #include "hw/cpu.h"
 
-/* Decode and received: what pleat__attn_dsp_init() chooses with these flags. */
+/* Decode and the attention received in it: what pleat__attn_dsp_init() chooses with these flags. */
 typedef struct decode_variant {
     const char *name;
     uint32_t flags;
@@ -25,13 +25,14 @@ typedef struct prompt_variant {
     const char *name;
     uint32_t needs;
     pleat__attn_prompt_fn fn;
+    pleat__attn_given_fn given;
 } prompt_variant;
 
 static const prompt_variant prompt_variants[] = {
-    {"ref", 0, pleat__attn_prompt_ref},
+    {"ref", 0, pleat__attn_prompt_ref, pleat__attn_given_ref},
 #if PLEAT_X86
-    {"avx2", PLEAT_CPU_AVX2, pleat__attn_prompt_avx2},
-    {"avx512", PLEAT_CPU_AVX512, pleat__attn_prompt_avx512},
+    {"avx2", PLEAT_CPU_AVX2, pleat__attn_prompt_avx2, pleat__attn_given_avx2},
+    {"avx512", PLEAT_CPU_AVX512, pleat__attn_prompt_avx512, pleat__attn_given_avx512},
 #endif
 };
 

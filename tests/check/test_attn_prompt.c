@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_attn_prompt.c: every variant of prompt attention against float64.
+ * test_attn_prompt.c: every variant of prompt attention and of the attention given against float64.
  *
  * A case is a lane: a past of two tracked or plain runs of any format, and the chunk's own run; pages of odd sizes in
  * random order, each pool ending at an unreadable page.  The oracle dequantises with the scalar loads and computes
@@ -20,6 +20,7 @@
 
 #define LOG2_E 1.44269504088896341
 #define GAP 5u      /* floats between the rows of padded arrays */
+#define LSE_GAP 2u  /* and of lse2 */
 #define CANARY 7.5f /* what they hold */
 
 static const pleat_format formats[] = {{32, 32}, {16, 16}, {8, 8}, {8, 4}, {8, 2}, {4, 8},
@@ -240,11 +241,15 @@ static void case_finish(attn_case *c, unsigned kind, float q_size) {
 
 /* ---- running a variant --------------------------------------------------------------------------------- */
 
+static size_t lse2_stride(const attn_case *c) { return c->n_group + LSE_GAP; }
+
 static void results_init(results *r, const attn_case *c) {
     r->out = check_buf_new(c->n_queries * c->stride * sizeof(float), 4);
     float *out = r->out.p;
     for (size_t i = 0; i < c->n_queries * c->stride; i++) out[i] = CANARY;
-    r->lse2 = check_buf_new(n_rows(c) * sizeof(float), 4);
+    r->lse2 = check_buf_new(c->n_queries * lse2_stride(c) * sizeof(float), 4);
+    float *lse2 = r->lse2.p;
+    for (size_t i = 0; i < c->n_queries * lse2_stride(c); i++) lse2[i] = CANARY;
     for (int w = 0; w < N_SIDES; w++) {
         r->received[w] = check_buf_new(c->sides[w].run.n_slots * sizeof(float), 4);
         float *received = r->received[w].p;
@@ -263,12 +268,52 @@ static void results_release(results *r) {
     }
 }
 
+static check_buf new_scratch(const attn_case *c) {
+    check_buf scratch = check_buf_new(pleat__attn_prompt_scratch_bytes(c->d), 64);
+    float *x = scratch.p; /* it holds anything */
+    for (size_t i = 0; i < scratch.bytes / sizeof *x; i++) x[i] = NAN;
+    return scratch;
+}
+
+/* Let queries [from, to) give to slots [slot_from, slot_to) of a run; needs their lse2 in r. */
+static void run_given(const attn_case *c, const prompt_variant *v, results *r, int which, uint32_t from, uint32_t to,
+                      uint32_t slot_from, uint32_t slot_to) {
+    pleat__quant_dsp quant;
+    pleat__quant_dsp_init(&quant, pleat_cpu_flags());
+    check_buf scratch = new_scratch(c);
+    const pleat__attn_given args = {.run = &c->sides[which].run,
+                                    .causal = which == SELF,
+                                    .self_seen = which == SELF ? c->self_seen + from : 12345,
+                                    .slot_from = slot_from,
+                                    .slot_to = slot_to,
+                                    .n_queries = to - from,
+                                    .n_group = c->n_group,
+                                    .head_dim = c->d,
+                                    .scale = c->scale,
+                                    .q = c->q + from * c->stride,
+                                    .q_stride = c->stride,
+                                    .lse2 = (const float *)r->lse2.p + from * lse2_stride(c),
+                                    .lse2_stride = lse2_stride(c),
+                                    .received = (float *)r->received[which].p + slot_from,
+                                    .quant = &quant,
+                                    .scratch = scratch.p};
+    v->given(&args);
+    CHECK(check_buf_is_intact(&scratch));
+    check_buf_free(&scratch);
+}
+
+/* All queries to all slots. */
+static void run_all_given(const attn_case *c, const prompt_variant *v, results *r) {
+    for (int w = c->has_past ? HIGH : SELF; w < N_SIDES; w++)
+        run_given(c, v, r, w, 0, c->n_queries, 0, c->sides[w].run.n_slots);
+}
+
 /* Run queries [from, to) of the case. */
 static void run_part(const attn_case *c, const prompt_variant *v, results *r, uint32_t from, uint32_t to,
                      const float *q) {
     pleat__quant_dsp quant;
     pleat__quant_dsp_init(&quant, pleat_cpu_flags());
-    check_buf scratch = check_buf_new(pleat__attn_prompt_scratch_bytes(c->d), 64);
+    check_buf scratch = new_scratch(c);
     const pleat__attn_prompt args = {.past = c->has_past ? &c->view : NULL,
                                      .self = &c->sides[SELF].run,
                                      .self_seen = c->self_seen + from,
@@ -280,10 +325,8 @@ static void run_part(const attn_case *c, const prompt_variant *v, results *r, ui
                                      .q_stride = c->stride,
                                      .out = (float *)r->out.p + from * c->stride,
                                      .out_stride = c->stride,
-                                     .lse2 = (float *)r->lse2.p + from * c->n_group,
-                                     .received_past_high = r->received[HIGH].p,
-                                     .received_past_low = r->received[LOW].p,
-                                     .received_self = r->received[SELF].p,
+                                     .lse2 = (float *)r->lse2.p + from * lse2_stride(c),
+                                     .lse2_stride = lse2_stride(c),
                                      .quant = &quant,
                                      .scratch = scratch.p};
     v->fn(&args);
@@ -305,7 +348,8 @@ static void check_row(const attn_case *c, const results *r, uint32_t query, uint
     }
     const double tol = usual ? 2e-6 : 2e-6 + weight_change(c->wobble[row]);
     CHECK_NEAR(sqrt(error), 0, tol * sqrt(norm) + 1e-37);
-    CHECK_NEAR(((const float *)r->lse2.p)[row], c->lse2[row], 2e-6 + c->wobble[row] + 2e-7 * fabs(c->lse2[row]));
+    const float lse2 = ((const float *)r->lse2.p)[query * lse2_stride(c) + head];
+    CHECK_NEAR(lse2, c->lse2[row], 2e-6 + c->wobble[row] + 2e-7 * fabs(c->lse2[row]));
 }
 
 static void check_results(const attn_case *c, const results *r, bool usual) {
@@ -315,6 +359,8 @@ static void check_results(const attn_case *c, const results *r, bool usual) {
         for (uint32_t g = 0; g < c->n_group; g++) check_row(c, r, i, g, usual);
         const float *gap = (const float *)r->out.p + i * c->stride + c->n_group * c->d;
         for (uint32_t j = 0; j < GAP; j++) CHECK(gap[j] == CANARY);
+        const float *lse2_gap = (const float *)r->lse2.p + i * lse2_stride(c) + c->n_group;
+        for (uint32_t j = 0; j < LSE_GAP; j++) CHECK(lse2_gap[j] == CANARY);
     }
     for (int w = 0; w < N_SIDES; w++) {
         const float *received = r->received[w].p;
@@ -340,6 +386,7 @@ static void check_case(const attn_case *c, bool usual) {
         results r;
         results_init(&r, c);
         run_part(c, v, &r, 0, c->n_queries, c->q);
+        run_all_given(c, v, &r);
         check_results(c, &r, usual);
         results_release(&r);
     }
@@ -434,7 +481,20 @@ static void check_same(const attn_case *c, const results *a, const results *b) {
         CHECK_EQ_MEM(a->received[w].p, b->received[w].p, c->sides[w].run.n_slots * sizeof(float));
 }
 
-/* Rows do not know each other: any cut of the queries into calls gives the same bits. */
+/* Give in pieces: any cut of the slots at a multiple of 64, in any order, and of the queries in theirs. */
+static void give_in_pieces(const attn_case *c, const prompt_variant *v, results *r, int which) {
+    const uint32_t n_slots = c->sides[which].run.n_slots, n_blocks = pleat__div_up_u32(n_slots, PLEAT__PROMPT_KEYS);
+    for (uint32_t to = n_blocks, from; to > 0; to = from) {
+        from = (uint32_t)check_below(to);
+        for (uint32_t i = 0, end; i < c->n_queries; i = end) {
+            end = i + 1 + (uint32_t)check_below(c->n_queries - i);
+            run_given(c, v, r, which, i, end, from * PLEAT__PROMPT_KEYS,
+                      pleat__min_u32(n_slots, to * PLEAT__PROMPT_KEYS));
+        }
+    }
+}
+
+/* Rows and slots do not know each other: any cut of the queries or slots into calls gives the same bits. */
 static void test_cut_anywhere(void) {
     for (uint64_t n = check_rounds(60, 10); n-- > 0 && check_failures() == 0;) {
         const data x = {.kind = 0, .k_size = (float)check_uniform(0.1, 8), .v_size = 1};
@@ -447,10 +507,12 @@ static void test_cut_anywhere(void) {
             results_init(&whole, &c);
             results_init(&parts, &c);
             run_part(&c, &prompt_variants[k], &whole, 0, c.n_queries, c.q);
+            run_all_given(&c, &prompt_variants[k], &whole);
             for (uint32_t from = 0, to; from < c.n_queries; from = to) {
                 to = from + 1 + (uint32_t)check_below(c.n_queries - from);
                 run_part(&c, &prompt_variants[k], &parts, from, to, c.q);
             }
+            for (int w = c.has_past ? HIGH : SELF; w < N_SIDES; w++) give_in_pieces(&c, &prompt_variants[k], &parts, w);
             check_same(&c, &whole, &parts);
             results_release(&whole);
             results_release(&parts);
@@ -482,6 +544,62 @@ static void test_in_place(void) {
         }
         case_release(&c);
     }
+}
+
+/* More queries than one block of rows holds, with ranges longer than a span: against float64 and in pieces. */
+static void test_many_queries(void) {
+    const data x = {.kind = 0, .k_size = 1, .v_size = 1};
+    attn_case c = {.d = 64, .n_group = 3, .n_queries = 100, .self_seen = 30, .scale = 0.125f, .has_past = true};
+    side_init(&c.sides[HIGH], formats[3], c.d, 48, true, 1, 700, 0.3, &x);
+    side_init(&c.sides[LOW], formats[7], c.d, 80, true, -1, 333, 0.3, &x);
+    side_init(&c.sides[SELF], formats[0], c.d, 32, false, 1, 140, 0, &x);
+    case_finish(&c, 0, 1);
+    for (size_t k = 0; k < CHECK_COUNT(prompt_variants); k++) {
+        const prompt_variant *v = &prompt_variants[k];
+        if (!is_here(v)) continue;
+        check_context("%s", v->name);
+        results whole, parts;
+        results_init(&whole, &c);
+        results_init(&parts, &c);
+        for (uint32_t from = 0; from < c.n_queries; from += 40) {
+            const uint32_t to = pleat__min_u32(c.n_queries, from + 40);
+            run_part(&c, v, &whole, from, to, c.q);
+            run_part(&c, v, &parts, from, to, c.q);
+        }
+        run_all_given(&c, v, &whole);
+        check_results(&c, &whole, true);
+        for (int w = HIGH; w < N_SIDES; w++) give_in_pieces(&c, v, &parts, w);
+        check_same(&c, &whole, &parts);
+        results_release(&whole);
+        results_release(&parts);
+    }
+    case_release(&c);
+}
+
+/* Dead slots, and those that no query of a causal chunk has before it, receive nothing: not even a changed zero. */
+static void test_given_to_nobody(void) {
+    const data x = {.kind = 0, .k_size = 1, .v_size = 1};
+    attn_case c = {.d = 32, .n_group = 2, .n_queries = 20, .self_seen = 70, .scale = 0.2f, .has_past = true};
+    side_init(&c.sides[HIGH], formats[4], c.d, 48, true, 1, 300, 0.6, &x);
+    side_init(&c.sides[LOW], formats[6], c.d, 80, true, -1, 200, 1, &x);
+    side_init(&c.sides[SELF], formats[0], c.d, 32, false, 1, 150, 0, &x);
+    case_finish(&c, 0, 1);
+    for (size_t k = 0; k < CHECK_COUNT(prompt_variants); k++) {
+        if (!is_here(&prompt_variants[k])) continue;
+        check_context("%s", prompt_variants[k].name);
+        results r;
+        results_init(&r, &c);
+        run_part(&c, &prompt_variants[k], &r, 0, c.n_queries, c.q);
+        run_all_given(&c, &prompt_variants[k], &r);
+        for (int w = HIGH; w < N_SIDES; w++)
+            for (uint32_t j = 0; j < c.sides[w].run.n_slots; j++) {
+                const bool gets = c.sides[w].alive[j] && (w != SELF || j + 1 < c.self_seen + c.n_queries);
+                const float got = ((const float *)r.received[w].p)[j];
+                CHECK(gets ? got > (float)(j % 3) : got == (float)(j % 3));
+            }
+        results_release(&r);
+    }
+    case_release(&c);
 }
 
 /* The optional outputs may be left out, and then nothing changes in the rest. */
@@ -521,6 +639,17 @@ static void test_without_extras(void) {
     case_release(&c);
 }
 
+/* The table has the variants of this list, each where the CPU has what the ones before need too. */
+static void test_table(void) {
+    uint32_t flags = 0;
+    for (size_t k = 0; k < CHECK_COUNT(prompt_variants); k++) {
+        pleat__attn_dsp dsp;
+        flags |= prompt_variants[k].needs;
+        pleat__attn_dsp_init(&dsp, flags);
+        CHECK(dsp.prompt == prompt_variants[k].fn && dsp.given == prompt_variants[k].given);
+    }
+}
+
 int main(int argc, char **argv) {
     static const check_test tests[] = {
         {"random", test_random},
@@ -529,7 +658,10 @@ int main(int argc, char **argv) {
         {"long", test_long},
         {"cut_anywhere", test_cut_anywhere},
         {"in_place", test_in_place},
+        {"many_queries", test_many_queries},
+        {"given_to_nobody", test_given_to_nobody},
         {"without_extras", test_without_extras},
+        {"table", test_table},
     };
     return check_main(tests, CHECK_COUNT(tests), argc, argv);
 }

@@ -104,7 +104,7 @@ static uint32_t batch_rows(const batch *b) {
 static pleat_status begin(rig *r, const batch *b) {
     pleat_cache_item items[MAX_SEQS];
     for (uint32_t i = 0; i < b->n_items; i++)
-        items[i] = (pleat_cache_item){.seq = r->seqs[b->seq[i]], .n_tokens = b->n[i]};
+        items[i] = (pleat_cache_item){.seq = r->seqs[b->seq[i]], .n_tokens = b->n[i], 0};
     return pleat_cache_begin(r->cache, items, b->n_items);
 }
 
@@ -322,7 +322,7 @@ static void test_long_lanes_are_split(void) {
         pleat_seq seq;
         CHECK_STATUS(pleat_cache_create(&opt, &cache, NULL), PLEAT_OK);
         CHECK_STATUS(pleat_cache_open(cache, N, &seq), PLEAT_OK);
-        CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){seq, N}, 1), PLEAT_OK);
+        CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){seq, N, 0}, 1), PLEAT_OK);
         CHECK_STATUS(pleat_cache_store(cache, 0, k, v), PLEAT_OK);
         CHECK_STATUS(pleat_cache_end(cache), PLEAT_OK);
         CHECK_STATUS(pleat_cache_read(cache, 0, &seq, 1, q, outs[n_threads - 1], lse), PLEAT_OK);
@@ -396,9 +396,9 @@ static void test_full_pool_is_flow_control(void) {
     CHECK_STATUS(pleat_cache_create(&opt, &cache, NULL), PLEAT_OK);
     CHECK_STATUS(pleat_cache_open(cache, 300, &a), PLEAT_OK);
     CHECK_STATUS(pleat_cache_open(cache, 300, &b), PLEAT_OK);
-    CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){a, 64}, 1), PLEAT_OK);
+    CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){a, 64, 0}, 1), PLEAT_OK);
     store_and_end(cache, 64, 64);
-    const pleat_cache_item both[] = {{a, 1}, {b, 1}};
+    const pleat_cache_item both[] = {{a, 1, 0}, {b, 1, 0}};
     pleat_cache_usage before, after;
     CHECK_STATUS(pleat_cache_get_usage(cache, (pleat_seq){0}, &before), PLEAT_OK);
     CHECK_STATUS(pleat_cache_begin(cache, both, 2), PLEAT_AGAIN);
@@ -407,10 +407,10 @@ static void test_full_pool_is_flow_control(void) {
     CHECK_STATUS(pleat_cache_end(cache), PLEAT_E_STATE);
     CHECK_STATUS(pleat_cache_begin(cache, &both[1], 1), PLEAT_OK);
     store_and_end(cache, 1, 64);
-    CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){b, 96}, 1), PLEAT_E_LIMIT); /* 4 pages of 3 */
-    CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){b, 95}, 1), PLEAT_AGAIN);
+    CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){b, 96, 0}, 1), PLEAT_E_LIMIT); /* 4 pages of 3 */
+    CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){b, 95, 0}, 1), PLEAT_AGAIN);
     CHECK_STATUS(pleat_cache_close(cache, a), PLEAT_OK);
-    CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){b, 95}, 1), PLEAT_OK);
+    CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){b, 95, 0}, 1), PLEAT_OK);
     store_and_end(cache, 95, 64);
     CHECK(pleat_cache_is_valid(cache));
     pleat_cache_destroy(&cache);
@@ -426,13 +426,13 @@ static void test_misuse_changes_nothing(void) {
     CHECK_STATUS(pleat_cache_attend(r.cache, 0, x, x, x, x), PLEAT_E_STATE);
     CHECK_STATUS(pleat_cache_store(r.cache, 0, x, x), PLEAT_E_STATE);
     CHECK_STATUS(pleat_cache_cancel(r.cache), PLEAT_E_STATE);
-    CHECK_STATUS(pleat_cache_begin(r.cache, &(pleat_cache_item){r.seqs[0], 0}, 1), PLEAT_E_ARG);
-    CHECK_STATUS(pleat_cache_begin(r.cache, &(pleat_cache_item){{0}, 1}, 1), PLEAT_E_ARG);
-    CHECK_STATUS(pleat_cache_begin(r.cache, &(pleat_cache_item){{12345}, 1}, 1), PLEAT_E_ARG);
-    CHECK_STATUS(pleat_cache_begin(r.cache, &(pleat_cache_item){r.seqs[0], MAX_TOKENS + 1}, 1), PLEAT_E_LIMIT);
-    const pleat_cache_item twice[] = {{r.seqs[0], 1}, {r.seqs[0], 1}};
+    CHECK_STATUS(pleat_cache_begin(r.cache, &(pleat_cache_item){r.seqs[0], 0, 0}, 1), PLEAT_E_ARG);
+    CHECK_STATUS(pleat_cache_begin(r.cache, &(pleat_cache_item){{0}, 1, 0}, 1), PLEAT_E_ARG);
+    CHECK_STATUS(pleat_cache_begin(r.cache, &(pleat_cache_item){{12345}, 1, 0}, 1), PLEAT_E_ARG);
+    CHECK_STATUS(pleat_cache_begin(r.cache, &(pleat_cache_item){r.seqs[0], MAX_TOKENS + 1, 0}, 1), PLEAT_E_LIMIT);
+    const pleat_cache_item twice[] = {{r.seqs[0], 1, 0}, {r.seqs[0], 1, 0}};
     CHECK_STATUS(pleat_cache_begin(r.cache, twice, 2), PLEAT_E_ARG);
-    const pleat_cache_item many[] = {{r.seqs[0], MAX_TOKENS}, {r.seqs[1], MAX_TOKENS}, {r.seqs[2], 1}};
+    const pleat_cache_item many[] = {{r.seqs[0], MAX_TOKENS, 0}, {r.seqs[1], MAX_TOKENS, 0}, {r.seqs[2], 1, 0}};
     CHECK_STATUS(pleat_cache_begin(r.cache, many, 3), PLEAT_E_LIMIT);                 /* step_tokens */
     CHECK_STATUS(pleat_cache_read(r.cache, 0, r.seqs, 1, x, x, NULL), PLEAT_E_STATE); /* empty */
     CHECK_STATUS(pleat_cache_export(r.cache, r.seqs[0], 0, 0, 0, 1, x, x), PLEAT_E_ARG);
@@ -515,7 +515,6 @@ static void test_bad_options(void) {
     BAD(softmax_scale = NAN);
     BAD(softmax_scale = -1);
     BAD(softmax_scale = 1e6f);
-    BAD(page_tokens = 0);
     BAD(page_tokens = 17);
     BAD(max_seqs = 0);
     BAD(max_tokens = 0);
@@ -570,7 +569,7 @@ static void test_allocation_failure(void) {
             CHECK_STATUS(pleat_cache_open(cache, MAX_TOKENS, &seq), PLEAT_OK); /* as before the failure */
         }
         const uint64_t count = ca.count;
-        CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){seq, 20}, 1), PLEAT_OK);
+        CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){seq, 20, 0}, 1), PLEAT_OK);
         store_and_end(cache, 20, 64);
         CHECK_EQ_U64(ca.count, count); /* a step allocates nothing */
         pleat_cache_destroy(&cache);

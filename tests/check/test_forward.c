@@ -346,7 +346,7 @@ static void rig_step(rig *r, pleat_token tokens[MAX_SEQS][SEQ_TOKENS], const uin
     for (uint32_t s = 0; s < MAX_SEQS; s++) {
         if (n_tokens[s] == 0) continue;
         const uint32_t from = pleat_cache_length(r->cache, r->seqs[s]);
-        cache_items[n_items] = (pleat_cache_item){r->seqs[s], n_tokens[s]};
+        cache_items[n_items] = (pleat_cache_item){r->seqs[s], n_tokens[s], 0};
         items[n_items++] = (pleat__forward_item){tokens[s] + from, n_tokens[s], from, n_logits[s], logits[s]};
     }
     CHECK_STATUS(pleat_cache_begin(r->cache, cache_items, n_items), PLEAT_OK);

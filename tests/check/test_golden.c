@@ -209,7 +209,7 @@ static double mean_nll(const rig *r, const golden_case *c) {
     float *logits = malloc(c->n_prompt * n_vocab * sizeof(float));
     pleat_seq seq;
     CHECK_STATUS(pleat_engine_open(r->engine, c->n_prompt, &seq), PLEAT_OK);
-    const pleat_engine_item item = {seq, c->prompt, c->n_prompt, c->n_prompt, logits};
+    const pleat_engine_item item = {seq, c->prompt, c->n_prompt, c->n_prompt, logits, 0};
     CHECK_STATUS(pleat_engine_step(r->engine, &item, 1, NULL), PLEAT_OK);
     CHECK_STATUS(pleat_engine_close(r->engine, seq), PLEAT_OK);
     double nll = 0;

@@ -6,12 +6,14 @@
  * type or of another shape, or something added.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "check.h"
 #include "core/half.h"
 #include "gguf_writer.h"
+#include "model/gguf.h"
 #include "model/internal.h"
 
 enum { F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q8_0 = 8, BF16 = 30 };
@@ -32,6 +34,8 @@ typedef struct change {
     uint32_t items[2];
     const char *extra_tensor; /* a tensor of HEAD_DIM/2 floats behind all others */
 } change;
+
+#define REPLACE_U32(key, x) .skip = (key), .extra_u32 = (key), .value = (x)
 
 static int is(const char *a, const char *b) { return a && strcmp(a, b) == 0; }
 
@@ -211,9 +215,84 @@ static void test_arrays(void) {
     CHECK(strstr(err.text, "'llama.attention.head_count_kv' differs between layers") != NULL);
 }
 
-/* ---- what is refused -------------------------------------------------------------------------------------- */
+/* ---- fingerprints ----------------------------------------------------------------------------------------- */
 
-#define REPLACE_U32(key, x) .skip = (key), .extra_u32 = (key), .value = (x)
+static int fingerprint_changed(const change *c, char out[PLEAT_FINGERPRINT_CAP]) {
+    pleat_model *m = NULL;
+    pleat_error err = {0};
+    const int ok =
+        CHECK_STATUS(load_changed(c, &m, &err), PLEAT_OK) && CHECK_STATUS(pleat_model_fingerprint(m, out), PLEAT_OK);
+    pleat_model_destroy(&m);
+    return ok;
+}
+
+static void test_fingerprint_changes(void) {
+    static const struct {
+        change change;
+        int is_same;
+    } cases[] = {
+        {{0}, 1},
+        {{.extra_str = "general.description", .text = "of no account"}, 1},
+        {{.extra_u32 = "llama.attention.key_length", .value = HEAD_DIM}, 1}, /* says what is so anyway */
+        {{REPLACE_U32("llama.context_length", 127)}, 0},
+        {{.extra_u32 = "llama.rope.dimension_count", .value = 8}, 0},
+        {{.retype = "blk.0.ffn_down.weight", .type = F32}, 0},
+        {{.retype = "output_norm.weight", .type = F16}, 0},
+    };
+    char base[PLEAT_FINGERPRINT_CAP], other[PLEAT_FINGERPRINT_CAP];
+    if (!fingerprint_changed(&(change){0}, base)) return;
+    CHECK(strlen(base) == 32 && strspn(base, "0123456789abcdef") == 32);
+    for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
+        check_context("case %zu", i);
+        if (!fingerprint_changed(&cases[i].change, other)) continue;
+        CHECK((strcmp(base, other) == 0) == cases[i].is_same);
+    }
+    CHECK_STATUS(pleat_model_fingerprint(NULL, other), PLEAT_E_ARG);
+}
+
+/* The fingerprint of a model file's bytes with the byte at `at` flipped; UINT64_MAX: with none. */
+static void fingerprint_flipped(unsigned char *bytes, size_t n, uint64_t at, char out[PLEAT_FINGERPRINT_CAP]) {
+    pleat_model *m = NULL;
+    pleat_error err = {0};
+    gguf_writer w = {.p = bytes, .n = n};
+    if (at != UINT64_MAX) bytes[at] ^= 1;
+    if (CHECK_STATUS(load_file(&w, &m, &err), PLEAT_OK)) CHECK_STATUS(pleat_model_fingerprint(m, out), PLEAT_OK);
+    if (at != UINT64_MAX) bytes[at] ^= 1;
+    pleat_model_destroy(&m);
+}
+
+/* Only the ends of a large tensor count, and its value never changes: profiles would be refused. */
+static void test_fingerprint_reference(void) {
+    static const char path[] = "models/pleat-28m-q8_0.gguf";
+    enum { END = 65536 };
+    char base[PLEAT_FINGERPRINT_CAP] = "", other[PLEAT_FINGERPRINT_CAP] = "";
+    pleat_model *m = NULL;
+    pleat_error err = {0};
+    if (!CHECK_STATUS(pleat_model_load(path, NULL, &m, &err), PLEAT_OK)) return;
+    CHECK_STATUS(pleat_model_fingerprint(m, base), PLEAT_OK);
+    CHECK_EQ_STR(base, "b4b5e749164b6edba86e54c9eb627fce");
+    const size_t n = m->gguf->info.file_bytes;
+    const uint64_t first = (uint64_t)(m->embedding.data - m->gguf->bytes);
+    const uint64_t last = first + m->embedding.rows * m->embedding.row_bytes - 1;
+    unsigned char *bytes = malloc(n);
+    if (CHECK(bytes != NULL && last - first > 2 * END)) {
+        memcpy(bytes, m->gguf->bytes, n);
+        const struct {
+            uint64_t at;
+            int is_same;
+        } cases[] = {{UINT64_MAX, 1},     {first, 0}, {first + END - 1, 0}, {first + END, 1}, {last - END, 1},
+                     {last - END + 1, 0}, {last, 0}};
+        for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
+            check_context("case %zu", i);
+            fingerprint_flipped(bytes, n, cases[i].at, other);
+            CHECK((strcmp(base, other) == 0) == cases[i].is_same);
+        }
+    }
+    free(bytes);
+    pleat_model_destroy(&m);
+}
+
+/* ---- what is refused -------------------------------------------------------------------------------------- */
 
 static void test_refused(void) {
     static const struct {
@@ -270,9 +349,14 @@ static void test_refused(void) {
 
 int main(int argc, char **argv) {
     static const check_test tests[] = {
-        {"tiny", test_tiny},       {"variants", test_variants},
-        {"vectors", test_vectors}, {"rope_factors", test_rope_factors},
-        {"arrays", test_arrays},   {"refused", test_refused},
+        {"tiny", test_tiny},
+        {"variants", test_variants},
+        {"vectors", test_vectors},
+        {"rope_factors", test_rope_factors},
+        {"arrays", test_arrays},
+        {"refused", test_refused},
+        {"fingerprint_changes", test_fingerprint_changes},
+        {"fingerprint_reference", test_fingerprint_reference},
     };
     return check_main(tests, CHECK_COUNT(tests), argc, argv);
 }

@@ -12,8 +12,8 @@
 
 #include "check.h"
 #include "page/plan.h"
-
-enum { N_PAGES = 211, N_TABLES = 5, N_LANES = 3, ROW_LEN = 34, PAGE_TOKENS = 16 };
+enum { N_PAGES = 211, N_TABLES = 5, N_LANES = 3, ROW_LEN = 34 };
+static const uint32_t page_tokens[2] = {16, 40}; /* the second no power of two */
 
 typedef struct oracle {
     uint32_t queue[N_PAGES]; /* free ids, the next to be taken first */
@@ -36,6 +36,15 @@ static void oracle_unref(oracle *o, uint32_t id) {
     if (--o->refs[id] == 0) o->queue[o->n_free++] = id;
 }
 
+/* Pages that a lane holds after it wanted `want` of a side. */
+static uint32_t oracle_pages_after(const oracle *o, uint32_t t, uint32_t lane, int side, const pleat__lane *l,
+                                   const pleat__want *want) {
+    uint32_t n = o->n_pages[t][lane][side], n_slots = l->n_slots[side] + want->n_new[side];
+    if (side == PLEAT__HIGH && want->fill_hole && l->hole && want->n_new[side]) n_slots--;
+    while (n * page_tokens[side] < n_slots) n++;
+    return n;
+}
+
 typedef struct world {
     pleat__pool pool;
     pleat__table tables[N_TABLES];
@@ -45,7 +54,7 @@ typedef struct world {
     uint32_t extra_refs[N_PAGES]; /* references held by no table */
     bool growing;                 /* operations take more than they give back */
     /* Operations that took effect. */
-    uint64_t n_steps, n_refused, n_low, n_given_back, n_shared, n_unshared, n_swings;
+    uint64_t n_steps, n_refused, n_both, n_holes_filled, n_given_back, n_trimmed, n_shared, n_unshared, n_swings;
 } world;
 
 static void carve_world(world *w, pleat__arena *arena) {
@@ -75,50 +84,97 @@ static void world_free(world *w) {
     free(w);
 }
 
-/* Plan n_new tokens for some tables; commit if they fit. */
-static void op_step(world *w) {
-    uint32_t n_new[N_TABLES], want = 0;
-    pleat__plan_begin(&w->plan);
-    for (uint32_t t = 0; t < N_TABLES; t++) {
-        n_new[t] = check_below(w->growing ? 2 : 20) == 0 ? (uint32_t)check_below(2 * PAGE_TOKENS) : 0;
-        for (uint32_t lane = 0; lane < N_LANES; lane++) {
-            const pleat__lane *l = &w->tables[t].lanes[lane];
-            const uint32_t room = ROW_LEN - l->n_pages[PLEAT__LOW];
-            const uint32_t after = (l->n_slots[PLEAT__HIGH] + n_new[t] + PAGE_TOKENS - 1) / PAGE_TOKENS;
-            if (after > room) n_new[t] = 0;
-        }
-        for (uint32_t lane = 0; lane < N_LANES; lane++)
-            want += (w->tables[t].lanes[lane].n_slots[PLEAT__HIGH] + n_new[t] + PAGE_TOKENS - 1) / PAGE_TOKENS -
-                    w->o.n_pages[t][lane][PLEAT__HIGH];
-        pleat__plan_add(&w->plan, &w->tables[t], n_new[t], PAGE_TOKENS);
+/* What a step's tables want: mostly nothing while the pool shrinks; nothing where a row has no room. */
+static pleat__want random_want(const world *w, uint32_t t) {
+    pleat__want want = {.page_tokens = {page_tokens[0], page_tokens[1]}, .fill_hole = check_below(2) == 0};
+    if (check_below(w->growing ? 2 : 20) != 0) return want;
+    for (int side = 0; side < 2; side++)
+        want.n_new[side] = (uint32_t)check_below(check_below(2) ? 2 : 2 * page_tokens[side]);
+    for (uint32_t lane = 0; lane < N_LANES; lane++) {
+        const pleat__lane *l = &w->tables[t].lanes[lane];
+        const uint32_t n = oracle_pages_after(&w->o, t, lane, PLEAT__HIGH, l, &want) +
+                           oracle_pages_after(&w->o, t, lane, PLEAT__LOW, l, &want);
+        if (n > ROW_LEN) want.n_new[0] = want.n_new[1] = 0;
     }
-    const bool fits = pleat__plan_fits(&w->plan, &w->pool);
-    CHECK_EQ_U64(fits, want <= w->o.n_free);
-    CHECK_EQ_U64(w->plan.total, want);
-    w->n_refused += !fits;
-    if (!fits) return;
-    w->n_steps += want > 0;
-    pleat__plan_commit(&w->plan, &w->pool);
-    for (uint32_t t = 0; t < N_TABLES; t++) {
-        for (uint32_t lane = 0; lane < N_LANES; lane++) {
-            pleat__lane *l = &w->tables[t].lanes[lane];
-            l->n_slots[PLEAT__HIGH] += n_new[t];
-            uint32_t *n = &w->o.n_pages[t][lane][PLEAT__HIGH];
-            while (*n * PAGE_TOKENS < l->n_slots[PLEAT__HIGH])
-                w->o.pages[t][lane][PLEAT__HIGH][(*n)++] = oracle_take(&w->o);
-        }
-    }
+    return want;
 }
 
-/* Take one page for the low side of a lane, straight from the pool. */
-static void op_low(world *w) {
-    const uint32_t t = (uint32_t)check_below(N_TABLES), lane = (uint32_t)check_below(N_LANES);
+/* Commit at one go, or part by part in random order. */
+static void commit(world *w) {
+    if (check_below(2)) {
+        pleat__plan_commit(&w->plan, &w->pool);
+        return;
+    }
+    uint32_t order[N_TABLES];
+    for (uint32_t i = 0; i < N_TABLES; i++) {
+        const uint32_t j = (uint32_t)check_below(i + 1);
+        order[i] = order[j];
+        order[j] = i;
+    }
+    for (uint32_t i = 0; i < N_TABLES; i++) pleat__plan_commit_part(&w->plan, order[i], &w->pool);
+    pleat__pool_advance(&w->pool, (uint32_t)w->plan.total);
+}
+
+/* The oracle takes the lane's pages, high before low; then the lane's slots grow, sometimes by less than was wanted. */
+static void oracle_commit_lane(world *w, uint32_t t, uint32_t lane, const pleat__want *want) {
     pleat__lane *l = &w->tables[t].lanes[lane];
-    if (w->o.n_free == 0 || l->n_pages[0] + l->n_pages[1] == ROW_LEN) return;
-    w->n_low++;
-    *pleat__table_cell(&w->tables[t], lane, PLEAT__LOW, l->n_pages[PLEAT__LOW]++) = pleat__pool_take_at(&w->pool, 0);
-    pleat__pool_advance(&w->pool, 1);
-    w->o.pages[t][lane][PLEAT__LOW][w->o.n_pages[t][lane][PLEAT__LOW]++] = oracle_take(&w->o);
+    uint32_t n_grown = 0;
+    for (int side = 0; side < 2; side++) {
+        const uint32_t n_after = oracle_pages_after(&w->o, t, lane, side, l, want);
+        uint32_t *n = &w->o.n_pages[t][lane][side];
+        n_grown += *n < n_after;
+        while (*n < n_after) w->o.pages[t][lane][side][(*n)++] = oracle_take(&w->o);
+    }
+    w->n_both += n_grown == 2;
+    uint32_t n_new = want->n_new[PLEAT__HIGH];
+    if (want->fill_hole && l->hole && n_new > 0) {
+        n_new--;
+        l->hole = 0;
+        w->n_holes_filled++;
+    }
+    if (check_below(8) == 0) return; /* pages ahead of slots */
+    l->n_slots[PLEAT__HIGH] += n_new;
+    l->n_slots[PLEAT__LOW] += want->n_new[PLEAT__LOW];
+}
+
+/* Plan new slots for some tables; commit if they fit. */
+static void op_step(world *w) {
+    pleat__want wants[N_TABLES];
+    uint32_t total = 0;
+    pleat__plan_begin(&w->plan);
+    for (uint32_t t = 0; t < N_TABLES; t++) {
+        wants[t] = random_want(w, t);
+        for (uint32_t lane = 0; lane < N_LANES; lane++) {
+            const pleat__lane *l = &w->tables[t].lanes[lane];
+            for (int side = 0; side < 2; side++) {
+                const uint32_t need =
+                    oracle_pages_after(&w->o, t, lane, side, l, &wants[t]) - w->o.n_pages[t][lane][side];
+                CHECK_EQ_U64(pleat__lane_need(l, (pleat__side)side, &wants[t]), need);
+                total += need;
+            }
+        }
+        pleat__plan_add(&w->plan, &w->tables[t], &wants[t]);
+    }
+    const bool fits = pleat__plan_fits(&w->plan, &w->pool);
+    CHECK_EQ_U64(fits, total <= w->o.n_free);
+    CHECK_EQ_U64(w->plan.total, total);
+    w->n_refused += !fits;
+    if (!fits) return;
+    w->n_steps += total > 0;
+    commit(w);
+    for (uint32_t t = 0; t < N_TABLES; t++)
+        for (uint32_t lane = 0; lane < N_LANES; lane++) oracle_commit_lane(w, t, lane, &wants[t]);
+}
+
+/* A lane loses slots of a side, or one of its high slots dies. */
+static void shrink(pleat__lane *l, pleat__side side, uint32_t n_slots) {
+    if (l->n_slots[side] > n_slots) l->n_slots[side] = n_slots;
+    if (l->hole > l->n_slots[PLEAT__HIGH]) l->hole = 0;
+}
+
+static void op_hole(world *w) {
+    pleat__lane *l = &w->tables[check_below(N_TABLES)].lanes[check_below(N_LANES)];
+    if (l->n_slots[PLEAT__HIGH] > 0) l->hole = 1 + (uint32_t)check_below(l->n_slots[PLEAT__HIGH]);
 }
 
 static void op_give_back(world *w) {
@@ -131,7 +187,27 @@ static void op_give_back(world *w) {
     pleat__lane_give_back(&w->tables[t], lane, side, n_keep, &w->pool);
     uint32_t *n = &w->o.n_pages[t][lane][side];
     while (*n > n_keep) oracle_unref(&w->o, w->o.pages[t][lane][side][--*n]);
-    if (side == PLEAT__HIGH && l->n_slots[side] > n_keep * PAGE_TOKENS) l->n_slots[side] = n_keep * PAGE_TOKENS;
+    shrink(l, side, n_keep * page_tokens[side]);
+}
+
+/* Lanes of a table lose slots; all pages that no slot needs go back. */
+static void op_trim(world *w) {
+    const uint32_t t = (uint32_t)check_below(N_TABLES);
+    for (uint32_t lane = 0; lane < N_LANES; lane++) {
+        pleat__lane *l = &w->tables[t].lanes[lane];
+        for (int side = 0; side < 2; side++)
+            if (check_below(2)) shrink(l, (pleat__side)side, (uint32_t)check_below(l->n_slots[side] + 1));
+    }
+    pleat__table_trim(&w->tables[t], page_tokens, &w->pool);
+    for (uint32_t lane = 0; lane < N_LANES; lane++) {
+        for (int side = 0; side < 2; side++) {
+            uint32_t *n = &w->o.n_pages[t][lane][side];
+            while (*n > 0 && (*n - 1) * page_tokens[side] >= w->tables[t].lanes[lane].n_slots[side]) {
+                oracle_unref(&w->o, w->o.pages[t][lane][side][--*n]);
+                w->n_trimmed++;
+            }
+        }
+    }
 }
 
 /* Share a page in use, or, twice as often, stop sharing one. */
@@ -151,6 +227,13 @@ static void op_share(world *w) {
     }
 }
 
+static void compare_side(const world *w, uint32_t t, uint32_t lane, pleat__side side) {
+    const uint32_t n = w->o.n_pages[t][lane][side];
+    CHECK_EQ_U64(w->tables[t].lanes[lane].n_pages[side], n);
+    for (uint32_t i = 0; i < n; i++)
+        CHECK_EQ_U64(pleat__table_cell(&w->tables[t], lane, side, i)->v, w->o.pages[t][lane][side][i]);
+}
+
 static void compare(const world *w) {
     uint8_t marks[N_PAGES];
     uint32_t refs[N_PAGES];
@@ -163,10 +246,7 @@ static void compare(const world *w) {
     for (uint32_t t = 0; t < N_TABLES; t++) {
         CHECK(pleat__table_count_refs(&w->tables[t], N_PAGES, refs));
         for (uint32_t lane = 0; lane < N_LANES; lane++)
-            for (int side = 0; side < 2; side++)
-                for (uint32_t i = 0; i < w->o.n_pages[t][lane][side]; i++)
-                    CHECK_EQ_U64(pleat__table_cell(&w->tables[t], lane, (pleat__side)side, i)->v,
-                                 w->o.pages[t][lane][side][i]);
+            for (int side = 0; side < 2; side++) compare_side(w, t, lane, (pleat__side)side);
     }
     CHECK_EQ_MEM(refs, w->o.refs, sizeof refs);
     CHECK_EQ_MEM(refs, w->pool.refs, sizeof refs);
@@ -181,7 +261,13 @@ static void swing(world *w) {
 
 /* Everything goes back: every page free, every count 0. */
 static void give_all_back(world *w) {
-    for (uint32_t t = 0; t < N_TABLES; t++)
+    for (uint32_t t = 0; t < 2; t++) {
+        pleat__table_clear(&w->tables[t], &w->pool);
+        CHECK_EQ_U64(pleat__table_n_pages(&w->tables[t]), 0);
+        for (uint32_t lane = 0; lane < N_LANES; lane++)
+            CHECK(w->tables[t].lanes[lane].n_slots[0] == 0 && w->tables[t].lanes[lane].hole == 0);
+    }
+    for (uint32_t t = 2; t < N_TABLES; t++)
         for (uint32_t lane = 0; lane < N_LANES; lane++)
             for (int side = 0; side < 2; side++)
                 pleat__lane_give_back(&w->tables[t], lane, (pleat__side)side, 0, &w->pool);
@@ -197,40 +283,197 @@ static void test_million_operations(void) {
     for (uint64_t i = 0; i < n && check_failures() == 0; i++) {
         swing(w);
         switch (check_below(8)) {
-            case 0: op_step(w); break;
-            case 1: op_low(w); break;
-            case 2: w->growing ? op_low(w) : op_give_back(w); break;
+            case 0:
+            case 1: op_step(w); break;
+            case 2: op_hole(w); break;
             case 3:
             case 4: op_share(w); break;
+            case 5: w->growing ? op_step(w) : op_trim(w); break;
+            case 6: check_below(w->growing ? 8 : 2) ? op_give_back(w) : op_trim(w); break;
             default: op_give_back(w); break;
         }
         if (i % 97 == 0 || i + 1 == n) compare(w);
     }
     give_all_back(w);
-    CHECK(w->n_steps > n / 50 && w->n_refused > n / 1000 && w->n_low > n / 50 && w->n_swings > n / 2000);
-    CHECK(w->n_given_back > n / 5 && w->n_shared > n / 50 && w->n_unshared > n / 50);
+    CHECK(w->n_steps > n / 25 && w->n_refused > n / 200 && w->n_both > n / 25 && w->n_holes_filled > n / 100);
+    CHECK(w->n_given_back > n / 10 && w->n_trimmed > n / 10 && w->n_swings > n / 1000);
+    CHECK(w->n_shared > n / 60 && w->n_unshared > n / 60);
     world_free(w);
 }
 
-/* The paper's overflowing case: 2 high or 4 low tokens a page, 8 tokens, 7 high and 1 low: 5 pages in a row to which
- * the paper gives 4. */
-static void test_row_holds_the_overflowing_case(void) {
-    CHECK(pleat__table_row_len(8, 2) >= 4 + 1);
+/* A table in memory that is not clear.  Returns the block to free. */
+static void *one_table(pleat__pool *pool, pleat__table *table, pleat__plan *plan, uint32_t n_pages, uint32_t n_lanes,
+                       uint32_t row_len) {
     pleat__arena arena = {0};
+    for (int pass = 0; pass < 2; pass++) {
+        pleat__pool_carve(pool, n_pages, &arena);
+        pleat__table_carve(table, n_lanes, row_len, &arena);
+        pleat__plan_carve(plan, 1, n_lanes, &arena);
+        if (pass == 0) {
+            const uint64_t bytes = arena.used_bytes;
+            arena = (pleat__arena){.base = aligned_alloc(64, bytes), .cap_bytes = bytes};
+        }
+    }
+    memset(arena.base, 0xD0, arena.used_bytes);
+    pleat__pool_init(pool);
+    pleat__table_init(table);
+    return arena.base;
+}
+
+/* The paper's overflowing case: 2 high or 4 low tokens a page and 8 tokens.  7 high and 1 low are 5 pages; the paper
+ * gives their row 8 / 2 cells. */
+static void test_row_holds_the_overflowing_case(void) {
+    const pleat__want want = {.n_new = {7, 1}, .page_tokens = {2, 4}};
+    const uint32_t paper_row_len = 8 / 2, row_len = pleat__table_row_len(8, 2);
+    pleat__pool pool;
     pleat__table table;
-    pleat__table_carve(&table, 1, pleat__table_row_len(8, 2), &arena);
-    const uint64_t bytes = arena.used_bytes;
-    void *block = aligned_alloc(64, bytes);
-    arena = (pleat__arena){.base = block, .cap_bytes = bytes};
-    pleat__table_carve(&table, 1, pleat__table_row_len(8, 2), &arena);
-    pleat__table_init(&table);
-    for (uint32_t i = 0; i < 4; i++)
-        pleat__table_cell(&table, 0, PLEAT__HIGH, table.lanes[0].n_pages[PLEAT__HIGH]++)->v = i;
-    pleat__table_cell(&table, 0, PLEAT__LOW, table.lanes[0].n_pages[PLEAT__LOW]++)->v = 4;
-    uint32_t refs[5] = {0};
-    CHECK(pleat__table_count_refs(&table, 5, refs));
+    pleat__plan plan = {0};
+    void *block = one_table(&pool, &table, &plan, 8, 1, row_len);
+    pleat__plan_begin(&plan);
+    pleat__plan_add(&plan, &table, &want);
+    CHECK(pleat__plan_fits(&plan, &pool));
+    CHECK_EQ_U64(plan.total, 5);
+    CHECK(plan.total > paper_row_len && plan.total <= row_len);
+    pleat__plan_commit(&plan, &pool);
+    for (uint32_t i = 0; i < 4; i++) CHECK_EQ_U64(pleat__table_cell(&table, 0, PLEAT__HIGH, i)->v, i);
+    CHECK_EQ_U64(pleat__table_cell(&table, 0, PLEAT__LOW, 0)->v, 4);
+    uint32_t refs[8] = {0};
+    CHECK(pleat__table_count_refs(&table, 8, refs));
     for (int i = 0; i < 5; i++) CHECK_EQ_U64(refs[i], 1);
+    table.row_len = paper_row_len;
+    CHECK(!pleat__table_count_refs(&table, 8, refs));
     free(block);
+}
+
+/* Every split of up to max_tokens tokens between the sides, with and without a hole in the way, fits into a row with
+ * the two cells that compaction needs left. */
+static void test_row_holds_every_split(void) {
+    static const uint32_t tokens[][2] = {{2, 4}, {2, 3}, {16, 16}, {16, 32}, {16, 48}, {32, 80}};
+    for (size_t i = 0; i < CHECK_COUNT(tokens); i++) {
+        for (uint32_t n = 1; n <= 200; n++) {
+            for (uint32_t n_high = 0; n_high <= n; n_high++) {
+                const pleat__want want = {.n_new = {n_high + 1, n - n_high},
+                                          .page_tokens = {tokens[i][0], tokens[i][1]}};
+                const pleat__lane lane = {.hole = 0};
+                const uint32_t n_pages =
+                    pleat__lane_need(&lane, PLEAT__HIGH, &want) + pleat__lane_need(&lane, PLEAT__LOW, &want);
+                CHECK(n_pages + 2 <= pleat__table_row_len(n, tokens[i][0]));
+            }
+        }
+    }
+}
+
+/* A new table is empty whatever its memory held. */
+static void test_new_table_is_empty(void) {
+    pleat__pool pool;
+    pleat__table table;
+    pleat__plan plan = {0};
+    void *block = one_table(&pool, &table, &plan, 8, 1, 6);
+    const pleat__lane *l = table.lanes;
+    CHECK(l->n_pages[0] == 0 && l->n_pages[1] == 0 && l->n_slots[0] == 0 && l->n_slots[1] == 0 && l->hole == 0);
+    CHECK_EQ_U64(pleat__table_n_pages(&table), 0);
+    free(block);
+}
+
+/* A plan that does not fit has changed nothing. */
+static void test_refused_plan_is_forgotten(void) {
+    const pleat__want want = {.n_new = {7, 1}, .page_tokens = {2, 4}};
+    pleat__pool pool;
+    pleat__table table;
+    pleat__plan plan = {0};
+    void *block = one_table(&pool, &table, &plan, 4, 1, 8);
+    const pleat__lane before = table.lanes[0];
+    pleat__plan_begin(&plan);
+    pleat__plan_add(&plan, &table, &want);
+    CHECK(!pleat__plan_fits(&plan, &pool));
+    CHECK_EQ_U64(plan.total, 5);
+    CHECK_EQ_MEM(&table.lanes[0], &before, sizeof before);
+    CHECK(pool.n_free == 4 && pool.start == 0);
+    free(block);
+}
+
+/* A step's token takes the hole: no page; without the hole it needs one; a second token needs one either way. */
+static void test_hole_saves_a_page(void) {
+    pleat__lane lane = {.n_pages = {2, 0}, .n_slots = {8, 0}, .hole = 3};
+    pleat__want want = {.n_new = {1, 0}, .page_tokens = {4, 8}, .fill_hole = true};
+    CHECK_EQ_U64(pleat__lane_need(&lane, PLEAT__HIGH, &want), 0);
+    want.fill_hole = false;
+    CHECK_EQ_U64(pleat__lane_need(&lane, PLEAT__HIGH, &want), 1);
+    want.fill_hole = true;
+    want.n_new[PLEAT__HIGH] = 2;
+    CHECK_EQ_U64(pleat__lane_need(&lane, PLEAT__HIGH, &want), 1);
+    lane.hole = 0;
+    want.n_new[PLEAT__HIGH] = 0;
+    CHECK_EQ_U64(pleat__lane_need(&lane, PLEAT__HIGH, &want), 0);
+    want.n_new[PLEAT__LOW] = 9;
+    CHECK_EQ_U64(pleat__lane_need(&lane, PLEAT__LOW, &want), 2);
+}
+
+/* The side's pages become full in all lanes, in none, or in some; now and then one lane has no slot left. */
+static void random_slots(pleat__table *table, pleat__side side) {
+    const uint64_t kind = check_below(3);
+    for (uint32_t lane = 0; lane < table->n_lanes; lane++) {
+        pleat__lane *l = &table->lanes[lane];
+        l->n_slots[side] = l->n_pages[side] * page_tokens[side];
+        if (l->n_slots[side] > 0 && (kind == 1 || (kind == 2 && check_below(2)))) l->n_slots[side]--;
+    }
+    if (check_below(8) == 0) table->lanes[check_below(table->n_lanes)].n_slots[side] = 0;
+}
+
+/* One step of a table from a pool whose free ids are next[]: every lane takes the next ones, high before low. */
+static void check_step(pleat__table *table, pleat__plan *plan, pleat__pool *pool, const pleat__want *want,
+                       const uint32_t *next) {
+    uint32_t before[130][2], need[130][2];
+    for (uint32_t lane = 0; lane < table->n_lanes; lane++) {
+        for (int side = 0; side < 2; side++) {
+            before[lane][side] = table->lanes[lane].n_pages[side];
+            need[lane][side] = pleat__lane_need(&table->lanes[lane], (pleat__side)side, want);
+        }
+    }
+    pleat__plan_begin(plan);
+    pleat__plan_add(plan, table, want);
+    if (!CHECK(pleat__plan_fits(plan, pool))) return;
+    pleat__plan_commit(plan, pool);
+    for (uint32_t lane = 0; lane < table->n_lanes; lane++) {
+        for (int side = 0; side < 2; side++) {
+            CHECK_EQ_U64(table->lanes[lane].n_pages[side], before[lane][side] + need[lane][side]);
+            for (uint32_t i = 0; i < need[lane][side]; i++)
+                CHECK_EQ_U64(pleat__table_cell(table, lane, (pleat__side)side, before[lane][side] + i)->v, *next++);
+        }
+    }
+}
+
+/* Tables of whole and part-filled words of lanes; steps in which all lanes, some or none need pages, of either side. */
+static void test_any_number_of_lanes(void) {
+    static const uint32_t n_lanes[] = {1, 2, 63, 64, 65, 127, 128, 130};
+    enum { ROW = 16, MAX_PAGES = 130 * ROW };
+    static uint32_t next[MAX_PAGES];
+    static uint8_t marks[MAX_PAGES];
+    const uint64_t n_rounds = check_rounds(300, 30);
+    for (size_t i = 0; i < CHECK_COUNT(n_lanes); i++) {
+        pleat__pool pool;
+        pleat__table table;
+        pleat__plan plan = {0};
+        void *block = one_table(&pool, &table, &plan, n_lanes[i] * ROW, n_lanes[i], ROW);
+        for (uint64_t round = 0; round < n_rounds && check_failures() == 0; round++) {
+            check_context("%u lanes, round %u", n_lanes[i], (unsigned)round);
+            for (uint32_t step = 0; step < 4; step++) { /* of at most two pages a side */
+                pleat__want want = {.page_tokens = {page_tokens[0], page_tokens[1]}};
+                for (int side = 0; side < 2; side++)
+                    want.n_new[side] = check_below(3) ? 1 : (uint32_t)check_below(2 * page_tokens[side] + 1);
+                want.n_new[check_below(2)] *= (uint32_t)check_below(2);
+                for (uint32_t k = 0; k < pool.n_free; k++) next[k] = pool.ring[pleat__pool_cell(&pool, k)].v;
+                check_step(&table, &plan, &pool, &want, next);
+                random_slots(&table, PLEAT__HIGH);
+                random_slots(&table, PLEAT__LOW);
+            }
+            CHECK(pleat__pool_is_valid(&pool, marks));
+            if (check_below(2)) pleat__table_trim(&table, page_tokens, &pool);
+            pleat__table_clear(&table, &pool);
+            CHECK_EQ_U64(pool.n_free, pool.n_pages);
+        }
+        free(block);
+    }
 }
 
 static void test_damage_is_seen(void) {
@@ -261,6 +504,11 @@ static void test_arena_overflow(void) {
 static const check_test tests[] = {
     {"million_operations", test_million_operations},
     {"row_holds_the_overflowing_case", test_row_holds_the_overflowing_case},
+    {"row_holds_every_split", test_row_holds_every_split},
+    {"new_table_is_empty", test_new_table_is_empty},
+    {"refused_plan_is_forgotten", test_refused_plan_is_forgotten},
+    {"hole_saves_a_page", test_hole_saves_a_page},
+    {"any_number_of_lanes", test_any_number_of_lanes},
     {"damage_is_seen", test_damage_is_seen},
     {"arena_overflow", test_arena_overflow},
 };

@@ -220,6 +220,98 @@ static void test_overwrite(void) {
     }
 }
 
+/* ---- replace and copy, against a model ------------------------------------------------------------------------- */
+
+/* What a full page should hold: slot i the token t.k + row[i]*d, t.v + row[i]*d, score[i] and position[i]. */
+typedef struct page_model {
+    uint32_t row[64];
+    float score[64];
+    int32_t position[64];
+} page_model;
+
+static void model_init(page_model *m) {
+    for (uint32_t i = 0; i < 64; i++) {
+        m->row[i] = (uint32_t)check_below(t.n);
+        m->score[i] = check_normal();
+        m->position[i] = (int32_t)check_below(1000) - 1;
+    }
+}
+
+/* A page made as the model says, by the reference's store. */
+static check_buf model_page(const page_model *m, const pleat__page_layout *l) {
+    pleat__quant_dsp ref;
+    pleat__quant_dsp_init(&ref, 0);
+    check_buf page = check_buf_new(l->used_bytes, 64);
+    for (uint32_t i = 0; i < l->tokens; i++)
+        ref.store(l, page.p, i, 1, t.k + m->row[i] * t.d, t.v + m->row[i] * t.d, t.d);
+    for (uint32_t i = 0; l->tracked && i < l->tokens; i++) {
+        pleat__scores(l, page.p)[i] = m->score[i];
+        pleat__positions(l, page.p)[i] = m->position[i];
+    }
+    return page;
+}
+
+static void check_against_model(check_buf *page, const page_model *m, const pleat__page_layout *l) {
+    check_buf want = model_page(m, l);
+    CHECK_EQ_MEM(page->p, want.p, l->used_bytes);
+    CHECK(check_buf_is_intact(page));
+    check_buf_free(&want);
+}
+
+/* Any slot of a full page, the first of a tile too; scores and positions stay. */
+static void test_replace(void) {
+    const uint64_t rounds = check_rounds(20, 3);
+    for (size_t v = 0; v < CHECK_COUNT(variants); v++) {
+        if (variants[v] & ~pleat_cpu_flags()) continue;
+        pleat__quant_dsp dsp;
+        pleat__quant_dsp_init(&dsp, variants[v]);
+        for (uint64_t i = 0; i < rounds * CHECK_COUNT(formats) && check_failures() < 10; i++) {
+            const pleat__page_layout l = random_layout(formats[i % CHECK_COUNT(formats)]);
+            check_context("flags %x k%uv%u d %u tokens %u", variants[v], l.format.k_bits, l.format.v_bits, l.head_dim,
+                          l.tokens);
+            fill_tokens(64, l.head_dim);
+            page_model m;
+            model_init(&m);
+            check_buf page = model_page(&m, &l);
+            for (uint32_t n = 0; n < 20; n++) {
+                const uint32_t slot = n == 0 ? 0 : (uint32_t)check_below(l.tokens);
+                m.row[slot] = (uint32_t)check_below(t.n);
+                dsp.replace(&l, page.p, slot, t.k + m.row[slot] * t.d, t.v + m.row[slot] * t.d);
+            }
+            check_against_model(&page, &m, &l);
+            check_buf_free(&page);
+        }
+    }
+}
+
+/* Between two full pages and within one, within one tile and onto itself. */
+static void test_copy(void) {
+    const uint64_t rounds = check_rounds(40, 5);
+    for (uint64_t i = 0; i < rounds * CHECK_COUNT(formats) && check_failures() < 10; i++) {
+        const pleat__page_layout l = random_layout(formats[i % CHECK_COUNT(formats)]);
+        check_context("k%uv%u d %u tokens %u", l.format.k_bits, l.format.v_bits, l.head_dim, l.tokens);
+        fill_tokens(64, l.head_dim);
+        page_model m[2];
+        check_buf page[2];
+        for (int p = 0; p < 2; p++) {
+            model_init(&m[p]);
+            page[p] = model_page(&m[p], &l);
+        }
+        for (uint32_t n = 0; n < 40; n++) {
+            const uint32_t a = (uint32_t)check_below(2), b = (uint32_t)check_below(2);
+            const uint32_t to = (uint32_t)check_below(l.tokens), from = (uint32_t)check_below(l.tokens);
+            m[a].row[to] = m[b].row[from];
+            m[a].score[to] = m[b].score[from];
+            m[a].position[to] = m[b].position[from];
+            pleat__quant_copy(&l, page[a].p, to, page[b].p, from);
+        }
+        for (int p = 0; p < 2; p++) {
+            check_against_model(&page[p], &m[p], &l);
+            check_buf_free(&page[p]);
+        }
+    }
+}
+
 /* ---- the variants ---------------------------------------------------------------------------------------------- */
 
 /* Store t in pieces of random length, with rows `stride` apart. */
@@ -310,6 +402,8 @@ static const check_test tests[] = {
     {"constant rows are exact to f16", test_constant_rows},
     {"a fresh tile is cleared", test_fresh_tile_is_cleared},
     {"overwriting a slot", test_overwrite},
+    {"replacing a token", test_replace},
+    {"copying a token", test_copy},
     {"variants give the same bytes", test_variants_agree},
     {"NaN gives the same bytes", test_nan_gives_the_same_bytes},
 };

@@ -2,10 +2,12 @@
  *
  * test_spec.c: the KV spec: every name round-trips, every error names its position and the nearest word.
  */
+#include <locale.h>
+#include <math.h>
 #include <string.h>
 
+#include "cache/spec.h"
 #include "check.h"
-#include "pleat/spec.h"
 
 static const char *const names[] = {"f32",  "f16",  "k8v8", "k8v4", "k8v2", "k4v8",
                                     "k4v4", "k4v2", "k2v8", "k2v4", "k2v2"};
@@ -22,6 +24,109 @@ static void test_round_trip(void) {
         CHECK_EQ_U64(spec.high.k_bits, (uint64_t)(names[i][1] - '0'));
         CHECK_EQ_U64(spec.high.v_bits, (uint64_t)(names[i][3] - '0'));
     }
+}
+
+/* Texts and their canonical form. */
+static void test_canonical(void) {
+    static const char *const cases[][2] = {
+        {"leankv", "leankv:ah=1,al=0.02"},
+        {"leankv:al=0,ah=3", "leankv:ah=3,al=0"},
+        {"leankv:ah=1.50e0,al=.1,window=64,high=k8v4,low=k4v2,threshold=length,step=paper", "leankv:ah=1.5,al=0.1"},
+        {"leankv:step=code,threshold=position,low=k2v2,high=f16,window=1",
+         "leankv:ah=1,al=0.02,window=1,high=f16,low=k2v2,threshold=position,step=code"},
+        {"leankv:high=k4v4,low=k4v4,ah=1000000,al=1e6", "leankv:ah=1000000,al=1000000,high=k4v4,low=k4v4"},
+        {"leankv:ah=-0,al=0e999", "leankv:ah=0,al=0"},
+        {"leankv:al=15e-9,ah=000.00001", "leankv:ah=0.00001,al=1.5e-8"},
+        {"leankv:ah=1e-999,al=0", "leankv:ah=0,al=0"},
+        {"leankv:ah=0.1000000000000000000000000001", "leankv:ah=0.1,al=0.02"},
+        {"leankv:ah=123456.7", "leankv:ah=123456.7,al=0.02"},
+        {"leankv:profile=models/a=b:c d.json", "leankv:profile=models/a=b:c d.json"},
+        {"topk", "topk:keep=50%"},
+        {"topk:keep=0.25,format=f32,window=16777216", "topk:keep=25%,window=16777216,format=f32"},
+        {"topk:window=64,format=k8v4,keep=33.3%", "topk:keep=33.3%"},
+        {"topk:keep=1", "topk:keep=100%"},
+        {"topk:keep=1e-7%", "topk:keep=1e-7%"},
+    };
+    for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
+        pleat_spec spec;
+        char text[PLEAT_SPEC_TEXT_CAP];
+        check_context("%s", cases[i][0]);
+        if (!CHECK_STATUS(pleat_spec_parse(cases[i][0], &spec, NULL), PLEAT_OK)) continue;
+        CHECK_STATUS(pleat_spec_print(&spec, text, sizeof text), PLEAT_OK);
+        CHECK_EQ_STR(text, cases[i][1]);
+    }
+}
+
+static void test_defaults(void) {
+    pleat_spec s;
+    CHECK_STATUS(pleat_spec_parse("leankv", &s, NULL), PLEAT_OK);
+    CHECK(s.policy == PLEAT_POLICY_LEANKV && s.ah == 1 && s.al == 0.02f && s.window == 64 && s.keep == 0);
+    CHECK(s.high.k_bits == 8 && s.high.v_bits == 4 && s.low.k_bits == 4 && s.low.v_bits == 2);
+    CHECK(s.threshold == PLEAT_THRESHOLD_LENGTH && s.step == PLEAT_STEP_PAPER && s.profile[0] == 0);
+    CHECK_STATUS(pleat_spec_parse("topk:format=k4v4", &s, NULL), PLEAT_OK);
+    CHECK(s.policy == PLEAT_POLICY_TOPK && s.keep == 0.5f && s.window == 64 && s.ah == 0 && s.al == 0);
+    CHECK(s.high.k_bits == 4 && s.high.v_bits == 4 && s.low.k_bits == 0 && s.low.v_bits == 0);
+}
+
+static pleat_format any_format(void) {
+    pleat_spec s;
+    (void)pleat_spec_parse(names[check_below(CHECK_COUNT(names))], &s, NULL);
+    return s.high;
+}
+
+/* A number of any magnitude up to `most`. */
+static float any_number(double most) {
+    const double x = check_uniform(0, most) * pow(10, -(double)check_below(44));
+    return check_below(4) ? (float)x : (float)(x - fmod(x, 0.01));
+}
+
+/* Any valid spec of a policy. */
+static pleat_spec any_spec(void) {
+    pleat_spec s = {.high = any_format(), .window = (uint32_t)check_between(1, 1u << check_below(25))};
+    if (check_below(2)) {
+        s.policy = PLEAT_POLICY_TOPK;
+        while (!(s.keep > 0)) s.keep = any_number(1);
+        return s;
+    }
+    s.policy = PLEAT_POLICY_LEANKV;
+    do s.low = any_format();
+    while (s.low.k_bits + s.low.v_bits > s.high.k_bits + s.high.v_bits);
+    s.ah = any_number(1e6);
+    s.al = check_below(4) ? (float)check_uniform(0, 1) * s.ah : s.ah;
+    s.threshold = (pleat_threshold)check_below(2);
+    s.step = (pleat_step_order)check_below(2);
+    return s;
+}
+
+/* Whatever is valid prints, and reads back as the same to the last bit. */
+static void test_any_round_trip(void) {
+    for (uint64_t i = 0; i < check_rounds(20000, 2000); i++) {
+        const pleat_spec a = any_spec();
+        pleat_spec b;
+        char text[PLEAT_SPEC_TEXT_CAP];
+        if (!CHECK_STATUS(pleat_spec_print(&a, text, sizeof text), PLEAT_OK)) return;
+        check_context("%s", text);
+        if (!CHECK_STATUS(pleat_spec_parse(text, &b, NULL), PLEAT_OK)) return;
+        CHECK(a.ah == b.ah && a.al == b.al && a.keep == b.keep && a.window == b.window && a.policy == b.policy);
+        CHECK(a.high.k_bits == b.high.k_bits && a.high.v_bits == b.high.v_bits && a.low.k_bits == b.low.k_bits);
+        CHECK(a.low.v_bits == b.low.v_bits && a.threshold == b.threshold && a.step == b.step);
+        if (check_failures()) return;
+    }
+}
+
+/* A decimal comma in the host program's locale changes nothing. */
+static void test_locale(void) {
+    static const char *const locales[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE", "ru_RU.UTF-8"};
+    size_t i = 0;
+    while (i < CHECK_COUNT(locales) && !setlocale(LC_NUMERIC, locales[i])) i++;
+    if (i == CHECK_COUNT(locales)) SKIP("no locale with a decimal comma here");
+    pleat_spec spec;
+    char text[PLEAT_SPEC_TEXT_CAP];
+    CHECK_STATUS(pleat_spec_parse("leankv:ah=1.5,al=0.25", &spec, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_spec_print(&spec, text, sizeof text), PLEAT_OK);
+    setlocale(LC_NUMERIC, "C");
+    CHECK(spec.ah == 1.5f && spec.al == 0.25f);
+    CHECK_EQ_STR(text, "leankv:ah=1.5,al=0.25");
 }
 
 static void test_errors_name_position_and_word(void) {
@@ -43,6 +148,57 @@ static void test_errors_name_position_and_word(void) {
         {":a=1", 0, "missing"},
         {"f16 ", 0, "'f16'"},
         {"quite_a_long_name_that_is_longer_than_any_word_allowed_here", 0, "unknown name"},
+        {"leankw", 0, "'leankv'"},
+        {"top", 0, "did you mean 'topk'"},
+        {"leankv:", 7,
+         "a key is missing at position 7; leankv has: ah, al, window, high, low, threshold, step, profile"},
+        {"topk:keep=1,", 12, "a key is missing at position 12; topk has: keep, window, format"},
+        {"leankv:windw=3", 7, "unknown key 'windw' at position 7; did you mean 'window'"},
+        {"topk:ah=1", 5, "unknown key 'ah'"},
+        {"leankv:ah=1,al=0,ah=2", 17, "'ah' at position 17 was given already, at position 7"},
+        {"leankv:ah", 7, "'ah' at position 7 needs '='"},
+        {"leankv:ah,al=1", 7, "'ah' at position 7 needs '='"},
+        {"leankv:ah=", 10, "ah has no value at position 10: it must be a number from 0 to 1000000"},
+        {"leankv:high=,al=0", 12, "high has no value at position 12"},
+        {"leankv:ah=two", 10, "ah 'two' at position 10: it must be a number from 0 to 1000000"},
+        {"leankv:ah=nan", 10, "'nan'"},
+        {"leankv:ah=inf", 10, "'inf'"},
+        {"leankv:ah=0x1", 10, "'0x1'"},
+        {"leankv:ah=1.2.3", 10, "'1.2.3'"},
+        {"leankv:ah=1e", 10, "'1e'"},
+        {"leankv:ah=.", 10, "'.'"},
+        {"leankv:ah= 1", 10, "' 1'"},
+        {"leankv:ah=50%", 10, "'50%'"},
+        {"leankv:ah=-1", 10, "'-1'"},
+        {"leankv:ah=1000000.5", 10, "a number from 0 to 1000000"},
+        {"leankv:ah=1e999", 10, "a number from 0 to 1000000"},
+        {"leankv:ah=1e99999999999999999999", 10, "a number from 0 to 1000000"},
+        {"leankv:window=0", 14, "window '0' at position 14: it must be a whole number from 1 to 16777216"},
+        {"leankv:window=16777217", 14, "'16777217'"},
+        {"leankv:window=99999999999999999999", 14, "a whole number"},
+        {"leankv:window=64.0", 14, "a whole number"},
+        {"leankv:window=-1", 14, "a whole number"},
+        {"leankv:high=k8v5", 12, "high 'k8v5' at position 12; did you mean 'k8v8'? it must be a format: f32, f16"},
+        {"leankv:low=leankv", 11, "low 'leankv'"},
+        {"leankv:threshold=lenght", 17, "did you mean 'length'? it must be length or position"},
+        {"leankv:step=papr", 12, "did you mean 'paper'? it must be paper or code"},
+        {"leankv:ah=1,al=2", 15, "al=2 is above ah=1, at position 15"},
+        {"leankv:al=2,ah=1", 10, "al=2 is above ah=1, at position 10"},
+        {"leankv:al=2", 10, "al=2 is above ah=1"},
+        {"leankv:ah=0", 10, "al=0.02 is above ah=0, at position 10; al was left at its default"},
+        {"leankv:high=k4v2,low=k4v4", 21, "low=k4v4 takes more bits than high=k4v2, at position 21"},
+        {"leankv:high=k2v2", 12, "low=k4v2 takes more bits than high=k2v2, at position 12; low was left"},
+        {"leankv:profile=", 15, "profile has no value at position 15: it must be a path of 1 to 199 bytes"},
+        {"leankv:profile=a,ah=1", 17, "'ah' at position 17 cannot stand beside 'profile'"},
+        {"leankv:step=code,profile=a", 7, "'step' at position 7 cannot stand beside 'profile'"},
+        {"leankv:profile=a+b", 17, "'b' at position 17: nothing can follow leankv"},
+        {"leankv+topk", 7, "nothing can follow leankv"},
+        {"topk:keep=0", 10, "keep '0' at position 10: it must be a share above 0 and up to 1, as 50% or 0.5"},
+        {"topk:keep=101%", 10, "a share above 0"},
+        {"topk:keep=1e-60", 10, "a share above 0"},
+        {"topk:keep=%", 10, "a share above 0"},
+        {"topk:keep=5%%", 10, "a share above 0"},
+        {"topk:profile=a", 5, "unknown key 'profile'"},
     };
     for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
         pleat_error err = {0};
@@ -87,15 +243,94 @@ static void test_token_bytes(void) {
     CHECK_EQ_U64(pleat_format_token_bytes((pleat_format){3, 3}, 64), 0);
 }
 
-static void test_print_refuses_nonsense(void) {
+/* A path of `n` bytes after "leankv:profile=". */
+static pleat_status parse_path(size_t n, pleat_spec *spec, pleat_error *err) {
+    char text[400] = "leankv:profile=";
+    const size_t start = strlen(text);
+    memset(text + start, 'p', n);
+    text[start + n] = 0;
+    return pleat_spec_parse(text, spec, err);
+}
+
+static void test_path_lengths(void) {
+    pleat_spec spec, back;
+    pleat_error err = {0};
     char text[PLEAT_SPEC_TEXT_CAP];
-    const pleat_spec bad = {.high = {16, 4}}, good = {.high = {8, 4}};
-    CHECK_STATUS(pleat_spec_print(&bad, text, sizeof text), PLEAT_E_ARG);
-    CHECK_STATUS(pleat_spec_print(&good, text, 3), PLEAT_E_ARG);
+    CHECK_STATUS(parse_path(PLEAT_PROFILE_CAP - 1, &spec, &err), PLEAT_OK);
+    CHECK_EQ_U64(strlen(spec.profile), PLEAT_PROFILE_CAP - 1);
+    CHECK_STATUS(pleat_spec_print(&spec, text, sizeof text), PLEAT_OK);
+    CHECK_STATUS(pleat_spec_parse(text, &back, NULL), PLEAT_OK);
+    CHECK_EQ_STR(back.profile, spec.profile);
+    CHECK_STATUS(parse_path(PLEAT_PROFILE_CAP, &spec, &err), PLEAT_E_SYNTAX);
+    CHECK(strstr(err.text, "a path of 1 to 199 bytes") != NULL);
+    CHECK_EQ_U64(err.where, 15);
+}
+
+/* Specs filled in by hand: each differs from a valid one in what is named. */
+static void test_print_refuses_nonsense(void) {
+    pleat_spec lean, top, profile;
+    (void)pleat_spec_parse("leankv", &lean, NULL);
+    (void)pleat_spec_parse("topk", &top, NULL);
+    (void)pleat_spec_parse("leankv:profile=a", &profile, NULL);
+    char text[PLEAT_SPEC_TEXT_CAP] = "untouched";
+    pleat_error err;
+#define REFUSED(valid, field, value)                                           \
+    do {                                                                       \
+        pleat_spec bad_ = (valid);                                             \
+        CHECK_STATUS(pleat__spec_check(&bad_, &err), PLEAT_OK);                \
+        bad_.field = (value);                                                  \
+        err = (pleat_error){0};                                                \
+        check_context(#valid "." #field " = " #value);                         \
+        CHECK_STATUS(pleat_spec_print(&bad_, text, sizeof text), PLEAT_E_ARG); \
+        CHECK_STATUS(pleat__spec_check(&bad_, &err), PLEAT_E_ARG);             \
+        CHECK(err.text[0] && err.where == PLEAT_NOWHERE);                      \
+    } while (0)
+    const pleat_spec f16 = {.high = {16, 16}};
+    REFUSED(f16, high.v_bits, 4);
+    REFUSED(f16, low.k_bits, 2);
+    REFUSED(f16, policy, (pleat_policy)3);
+    REFUSED(f16, window, 64);
+    REFUSED(f16, ah, 1);
+    REFUSED(f16, keep, 0.5f);
+    REFUSED(f16, profile[0], 'a');
+    REFUSED(lean, ah, -1);
+    REFUSED(lean, ah, NAN);
+    REFUSED(lean, ah, INFINITY);
+    REFUSED(lean, al, 1.5f);
+    REFUSED(lean, al, NAN);
+    REFUSED(lean, window, 0);
+    REFUSED(lean, window, 16777217);
+    REFUSED(lean, high.v_bits, 3);
+    REFUSED(lean, low.k_bits, 0);
+    REFUSED(lean, low, ((pleat_format){8, 8}));
+    REFUSED(lean, threshold, (pleat_threshold)2);
+    REFUSED(lean, step, (pleat_step_order)2);
+    REFUSED(lean, keep, 0.5f);
+    REFUSED(lean, profile[0], ',');
+    REFUSED(top, keep, 0);
+    REFUSED(top, keep, 1.5f);
+    REFUSED(top, keep, NAN);
+    REFUSED(top, low, ((pleat_format){4, 2}));
+    REFUSED(top, step, PLEAT_STEP_CODE);
+    REFUSED(top, al, 0.5f);
+    REFUSED(profile, ah, 2);
+    REFUSED(profile, window, 3);
+    REFUSED(profile, profile[1], '+');
+#undef REFUSED
+    memset(profile.profile, 'p', sizeof profile.profile); /* no NUL */
+    CHECK_STATUS(pleat_spec_print(&profile, text, sizeof text), PLEAT_E_ARG);
+    CHECK_STATUS(pleat_spec_print(&lean, text, 3), PLEAT_E_ARG);
+    CHECK_STATUS(pleat_spec_print(NULL, text, sizeof text), PLEAT_E_ARG);
+    CHECK_EQ_STR(text, "untouched");
 }
 
 static const check_test tests[] = {
     {"round_trip", test_round_trip},
+    {"canonical", test_canonical},
+    {"defaults", test_defaults},
+    {"any_round_trip", test_any_round_trip},
+    {"locale", test_locale},
+    {"path_lengths", test_path_lengths},
     {"errors_name_position_and_word", test_errors_name_position_and_word},
     {"cache_types", test_cache_types},
     {"token_bytes", test_token_bytes},

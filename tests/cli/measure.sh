@@ -53,6 +53,9 @@ try inspect "$MODEL" --metadata --kv f16 --kv k4v2 --ctx 100,4096 --format json
 check_json "inspect --format json"
 check "inspect --metadata shows keys" prints '"llama.block_count": "8"'
 check "f16 takes 4 bytes a dimension, lane and token" test "$(field bytes_per_token)" = $((4 * 64 * 8 * 4))
+try inspect "$MODEL" --kv k8v4 --kv topk:keep=10% --kv leankv --ctx 10,2000 --format csv
+check "inspect gives the most that a policy can hold" prints '^topk:keep=10%,3584,[0-9]+,[0-9]+,'
+check "also for contexts below its window" prints '^"leankv:ah=1,al=0.02",3584,[1-9][0-9]+,'
 ln -s "$MODEL" "$scratch/$(printf 'a\377.gguf')"
 try inspect "$scratch/$(printf 'a\377.gguf')" --format json
 check "a path that is no UTF-8" exits 0
@@ -73,5 +76,14 @@ check "bench pages has four rows" test "$(grep -cE '^(take|return),(pleat|loop),
 try bench run -m "$MODEL" -p 32 -n 4 -d 0,16 -r 2 --kv k8v4 --format csv
 check "bench run" exits 0
 check "bench run has llama-bench's rows" prints ",tg4 @ d16,"
+try bench run -m "$MODEL" -p 40 -n 8 -d 100 -r 2 -np 3 -b 16 --kv f16 --kv leankv:window=16,ah=4 --format json
+check "bench run of three sequences" exits 0
+check_json "bench run --format json"
+for key in parallel memory_management of steps pages compaction bytes_per_sequence fraction; do
+    check "bench run json has $key" prints "\"$key\":"
+done
+check "f16 compacts nothing, leankv does" test "$(sed -n 's/^ *"compaction": \([^,]*\).*/\1/p' "$scratch/out" | grep -c '^0\.0$')" = 2
+check "and both count their steps" test "$(grep -c '"steps": 1[68],' "$scratch/out")" = 4
+check "leankv's sequences hold less" calc "$(sed -n 's/^ *"bytes_per_sequence": \([0-9.]*\).*/\1/p' "$scratch/out" | tail -n 2 | paste -sd'>')"
 fails 1 "needs 5000, the model's context is 4096" bench run -m "$MODEL" -p 5000 -n 0 -r 1
 finish

@@ -49,6 +49,28 @@ check "f16 holds more than k8v4" calc "$(field bytes) > 1.9 * $held"
 try run -m "$MODEL" -f "$scratch/long" -n 4 -ctk q8_0 -ctv q4_0 --format json -q
 check "llama.cpp's types are a spec" test "$(field spec)" = k8v4
 
+# A policy: every token of every lane is high, low or dropped; chunks of a prompt are classed at its end
+sum_tokens() { echo $(($(field tokens_high) + $(field tokens_low) + $(field tokens_dropped))); }
+lean=leankv:ah=3,al=1,window=32
+for threads in 1 2; do
+    try run -m "$MODEL" -f "$scratch/long" -n 60 --kv $lean -t $threads
+    check "leankv on $threads threads" exits 0
+    check "the summary counts the levels" says "^tokens +high [0-9,]+, low [0-9,]+, dropped [0-9,]+; summed over"
+    [ $threads = 1 ] && one=$stdout
+done
+check "the same text from two threads" test "$stdout" = "$one"
+try run -m "$MODEL" -f "$scratch/long" -n 60 --kv $lean --format json -q
+check "leankv, json" exits 0
+check "every token is counted once" calc "$(sum_tokens) == 32 * ($(field prompt) + 59)"
+check "each level has some" calc "$(field tokens_high) > 0 && $(field tokens_low) > 0 && $(field tokens_dropped) > 0"
+check "leankv holds less than k8v4" calc "$(field bytes) < $held"
+try run -m "$MODEL" -f "$scratch/long" -n 60 --kv topk:keep=25% --format json -q
+check "topk keeps a quarter" calc "$(field tokens_high) == 32 * int(($(field prompt) + 59 + 3) / 4)"
+check "and drops the rest" calc "$(field tokens_low) == 0 && $(sum_tokens) == 32 * ($(field prompt) + 59)"
+try run -m "$MODEL" -p "Hi" -n 2 --kv leankv --format json -q
+check "a text shorter than the window" exits 0
+fails 1 "the spec's window of 5000 tokens is longer" run -m "$MODEL" -p "Hi" -n 2 --kv leankv:window=5000
+
 # csv, md, -o
 try run -m "$MODEL" -p "One, two," -n 4 --format csv -q
 check "csv has a header" prints "^kv,prompt,generated,finish_reason,"

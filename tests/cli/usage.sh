@@ -35,9 +35,24 @@ fails 2 "and --head-dim 128 a multiple of 16 from 16 to 512" bench attn --heads 
 fails 2 "--reps: '3' is not a whole number between 7 and 10000" bench attn --reps 3
 fails 2 "--reps: '6' is not a whole number between 7 and 10000" bench pages --reps 6
 
+fails 2 "--ah: '2x' is not a number between 0 and 1000000" calibrate -m x --ah 1,2x
+fails 2 "--al: 'nan' is not a number" calibrate -m x --al nan
+fails 2 "--al: '' is not a number" calibrate -m x --al 0.1,
+fails 2 "--goal: 'byte' is none of bytes, accuracy; the nearest is 'bytes'" calibrate -m x --goal byte
+fails 2 "--tolerance: '-1' is not a number" calibrate -m x --tolerance -1
+fails 2 "give --tasks FILE" calibrate -m x --text y
+fails 2 "--kv 'k8v4': only leankv has thresholds" calibrate -m x --tasks y --kv k8v4
+fails 2 "--kv may stand once" calibrate -m x --tasks y --kv leankv --kv leankv:ah=2
+fails 2 "--parallel: '0' is not a whole number" bench run -m x -np 0
+
 # specs: the position and the nearest word
 fails 2 "--kv: .*'k8v5'.* position 0.*k8v" run -m x -p x --kv k8v5
 fails 2 "--kv: .*position 4" run -m x -p x --kv f16:k=1
+fails 2 "--kv: .*unknown key 'hgih' at position 7; did you mean 'high'" run -m x -p x --kv leankv:hgih=k8v4
+fails 2 "--kv: .*al=2 is above ah=1, at position 15" run -m x -p x --kv leankv:ah=1,al=2
+fails 2 "--kv: .*window '0' at position 14: it must be a whole number from 1 to 16777216" run -m x -p x --kv leankv:window=0
+fails 2 "--kv: .*low=k8v8 takes more bits than high=k8v4" run -m x -p x --kv leankv:low=k8v8
+fails 2 "--kv: .*keep '0%' at position 10: it must be a share" eval -m x --tasks x --kv topk:keep=0%
 fails 2 "--kv may stand once" run -m x -p x --kv f16 --kv f32
 fails 2 "--kv and --cache-type-k" run -m x -p x --kv f16 -ctk f16
 fails 2 "--cache-type-k 'q9', --cache-type-v 'f16': " run -m x -p x -ctk q9
@@ -49,6 +64,7 @@ fails 1 "pleat run: /no/model.gguf: " run -m /no/model.gguf -p x
 fails 1 "pleat inspect: /no/model.gguf: " inspect /no/model.gguf
 printf 'this is no model' >"$scratch/bad.gguf"
 fails 1 "bad.gguf: " inspect "$scratch/bad.gguf"
+fails 1 "pleat calibrate: /no/model.gguf: " calibrate -m /no/model.gguf --tasks y
 
 # the environment
 export PLEAT_N_PREDICT=many

@@ -127,7 +127,7 @@ static void try_steps(const pleat_model *model, const pleat_model_info *info) {
         goto done;
     }
     if (opt.max_tokens < 4 || pleat_engine_open(engine, opt.max_tokens, &seq) != PLEAT_OK) goto done;
-    pleat_engine_item item = {seq, prompt, 3, 1, logits};
+    pleat_engine_item item = {seq, prompt, 3, 1, logits, 0};
     if (pleat_engine_step(engine, &item, 1, &err) != PLEAT_OK) goto done;
     item.n_tokens = 1;
     (void)pleat_engine_step(engine, &item, 1, &err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * decode_avx2.c: decode attention with 256-bit registers: the walk over groups, the softmax between keys and values
- * (decode_avx512.c has the scheme), and the attention received, for which 256 bits are enough.
+ * (decode_avx512.c has the scheme), and the attention received.
  */
 #include "attn/x86/decode_avx2.h"
 
@@ -182,21 +182,26 @@ void pleat__attn_decode_avx2(const pleat__attn_query *query, const pleat__kv_run
     if (wk.bias) pleat__decode_add_bias(acc, bias, query->n_group, query->head_dim);
 }
 
-void pleat__attn_received_avx2(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to, const float *logits,
-                               size_t logits_stride, const float *lse2, uint32_t n_group) {
-    pleat__tile_cursor c;
-    pleat__tile_cursor_init(&c, run, slot_from);
-    for (; c.slot < slot_to; pleat__tile_cursor_next(&c)) {
-        float *score = pleat__scores(run->layout, c.page) + (size_t)c.tile * PLEAT__TILE;
-        const uint32_t n = pleat__min_u32(slot_to - c.slot, PLEAT__TILE);
+INLINE void add_received(float *score, uint32_t n, const float *logits, size_t stride, const float *lse2,
+                         uint32_t n_group) {
+    for (uint32_t i = 0; i < n; i += PLEAT__TILE) {
+        const float *x = logits + i;
+        __m256 most[2] = {_mm256_set1_ps(-__builtin_inff()), _mm256_set1_ps(-__builtin_inff())};
+        for (uint32_t g = 0; g < n_group; g++, x += stride) { /* logit2 - lse2; a NaN gives way */
+            const __m256 y = _mm256_broadcast_ss(lse2 + g);
+            most[0] = _mm256_max_ps(_mm256_sub_ps(_mm256_loadu_ps(x), y), most[0]);
+            most[1] = _mm256_max_ps(_mm256_sub_ps(_mm256_loadu_ps(x + 8), y), most[1]);
+        }
+        const uint32_t here = n - i < PLEAT__TILE ? (1u << (n - i)) - 1 : 0xFFFF;
         for (uint32_t half = 0; half < 2; half++) {
-            __m256 most = _mm256_set1_ps(-__builtin_inff()); /* of logit2 - lse2, over the group */
-            for (uint32_t g = 0; g < n_group; g++) {
-                const __m256 x = _mm256_loadu_ps(logits + g * logits_stride + c.slot + 8 * half);
-                most = _mm256_max_ps(_mm256_sub_ps(x, _mm256_set1_ps(lse2[g])), most); /* a NaN gives way */
-            }
-            const __m256 weight = _mm256_and_ps(exp2_256(most), mask_of(((1u << n) - 1) >> (8 * half)));
-            _mm256_store_ps(score + 8 * half, _mm256_add_ps(_mm256_load_ps(score + 8 * half), weight));
+            float *at = score + i + 8 * half;
+            const __m256 weight = _mm256_and_ps(exp2_256(most[half]), mask_of(here >> (8 * half)));
+            _mm256_store_ps(at, _mm256_add_ps(_mm256_load_ps(at), weight));
         }
     }
+}
+
+void pleat__attn_received_avx2(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to, const float *logits,
+                               size_t logits_stride, const float *lse2, uint32_t n_group) {
+    pleat__received_pages(run, slot_from, slot_to, logits, logits_stride, lse2, n_group, add_received);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * decode_avx512.c: decode attention with 512-bit registers: the walk over groups, the softmax between keys and values.
+ * decode_avx512.c: decode attention with 512-bit registers: the walk over groups, the softmax between keys and values;
+ * and the attention received.
  *
  * The softmax takes weights against the group's own maximum u[h], so only a handful of scalars per head and group wait
  * for the running maximum m[h]:
@@ -231,4 +232,21 @@ void pleat__attn_decode_avx512(const pleat__attn_query *query, const pleat__kv_r
         pleat__attn_decode_avx2(query, run, slot_from, slot_to, acc, logits, logits_stride);
     else
         pleat__attn_decode_vnni(query, run, slot_from, slot_to, acc, logits, logits_stride);
+}
+
+INLINE void add_received(float *score, uint32_t n, const float *logits, size_t stride, const float *lse2,
+                         uint32_t n_group) {
+    for (uint32_t i = 0; i < n; i += PLEAT__TILE) {
+        const float *x = logits + i;
+        __m512 most = _mm512_set1_ps(-__builtin_inff());
+        for (uint32_t g = 0; g < n_group; g++, x += stride) /* logit2 - lse2; a NaN gives way */
+            most = _mm512_max_ps(_mm512_sub_ps(_mm512_loadu_ps(x), _mm512_set1_ps(lse2[g])), most);
+        const uint32_t here = n - i < PLEAT__TILE ? (1u << (n - i)) - 1 : 0xFFFF;
+        _mm512_store_ps(score + i, _mm512_add_ps(_mm512_load_ps(score + i), exp2_512(most, (__mmask16)here)));
+    }
+}
+
+void pleat__attn_received_avx512(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to, const float *logits,
+                                 size_t logits_stride, const float *lse2, uint32_t n_group) {
+    pleat__received_pages(run, slot_from, slot_to, logits, logits_stride, lse2, n_group, add_received);
 }

@@ -127,22 +127,26 @@ static void values(const pleat__prompt_block *b) {
 }
 
 static void received(const pleat__prompt_block *b) {
-    for (uint32_t x = 0; x < b->n_tiles * VECS; x++) {
-        __m256 sum = _mm256_load_ps(b->received + x * WIDTH);
+    for (uint32_t x = 0; x < b->n_tiles * VECS; x += VECS) {
+        __m256 sum[VECS] = {_mm256_load_ps(b->received + x * WIDTH), _mm256_load_ps(b->received + (x + 1) * WIDTH)};
         for (uint32_t r = b->row_from; r < b->n_rows; r += b->n_group) {
-            __m256 most = _mm256_setzero_ps();
+            __m256 most[VECS] = {_mm256_set1_ps(-INFINITY), _mm256_set1_ps(-INFINITY)}; /* of logit2 - lse2 */
             for (uint32_t row = r; row < r + b->n_group; row++) {
-                const __m256 s = _mm256_load_ps(b->s + row * PLEAT__PROMPT_KEYS + x * WIDTH);
-                most = _mm256_max_ps(most, exp2_256(_mm256_sub_ps(s, _mm256_broadcast_ss(b->lse2 + row))));
+                const float *s = b->s + row * PLEAT__PROMPT_KEYS + x * WIDTH;
+                const __m256 lse2 = _mm256_broadcast_ss(b->lse2 + row);
+                for (uint32_t y = 0; y < VECS; y++)
+                    most[y] = _mm256_max_ps(most[y], _mm256_sub_ps(_mm256_load_ps(s + y * WIDTH), lse2));
             }
-            /* the rows of a query see the same */
-            sum = _mm256_add_ps(sum, _mm256_and_ps(most, mask_of(b->visible[r] >> (x * WIDTH))));
+            const uint64_t visible = b->visible[r] >> (x * WIDTH); /* the rows of a query see the same */
+            for (uint32_t y = 0; y < VECS; y++)
+                sum[y] = _mm256_add_ps(sum[y], _mm256_and_ps(exp2_256(most[y]), mask_of(visible >> (y * WIDTH))));
         }
-        _mm256_store_ps(b->received + x * WIDTH, sum);
+        for (uint32_t y = 0; y < VECS; y++) _mm256_store_ps(b->received + (x + y) * WIDTH, sum[y]);
     }
 }
 
-void pleat__attn_prompt_avx2(const pleat__attn_prompt *args) {
-    static const pleat__prompt_ops ops = {logits, weights, values, received};
-    pleat__attn_prompt_blocked(args, &ops);
-}
+static const pleat__prompt_ops ops = {logits, weights, values, received};
+
+void pleat__attn_prompt_avx2(const pleat__attn_prompt *args) { pleat__attn_prompt_blocked(args, &ops); }
+
+void pleat__attn_given_avx2(const pleat__attn_given *args) { pleat__attn_given_blocked(args, &ops); }

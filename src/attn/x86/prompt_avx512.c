@@ -132,22 +132,23 @@ static void received(const pleat__prompt_block *b) {
     __m512 sum[VECS];
     for (uint32_t t = 0; t < VECS; t++) sum[t] = _mm512_load_ps(b->received + t * WIDTH);
     for (uint32_t r = b->row_from; r < b->n_rows; r += b->n_group) {
-        const uint64_t visible = b->visible[r]; /* the rows of a query see the same */
-        __m512 most[VECS];
-        for (uint32_t t = 0; t < VECS; t++) most[t] = _mm512_setzero_ps();
+        __m512 most[VECS]; /* of logit2 - lse2 */
+        for (uint32_t t = 0; t < VECS; t++) most[t] = _mm512_set1_ps(-INFINITY);
         for (uint32_t row = r; row < r + b->n_group; row++) {
             const __m512 lse2 = _mm512_set1_ps(b->lse2[row]);
-            for (uint32_t t = 0; t < VECS; t++) {
-                const __m512 s = _mm512_load_ps(b->s + row * PLEAT__PROMPT_KEYS + t * WIDTH);
-                most[t] = _mm512_max_ps(most[t], exp2_512(_mm512_sub_ps(s, lse2), (__mmask16)(visible >> (t * WIDTH))));
-            }
+            const float *s = b->s + row * PLEAT__PROMPT_KEYS;
+            for (uint32_t t = 0; t < VECS; t++)
+                most[t] = _mm512_max_ps(most[t], _mm512_sub_ps(_mm512_load_ps(s + t * WIDTH), lse2));
         }
-        for (uint32_t t = 0; t < VECS; t++) sum[t] = _mm512_add_ps(sum[t], most[t]);
+        const uint64_t visible = b->visible[r]; /* the rows of a query see the same */
+        for (uint32_t t = 0; t < VECS; t++)
+            sum[t] = _mm512_add_ps(sum[t], exp2_512(most[t], (__mmask16)(visible >> (t * WIDTH))));
     }
     for (uint32_t t = 0; t < VECS; t++) _mm512_store_ps(b->received + t * WIDTH, sum[t]);
 }
 
-void pleat__attn_prompt_avx512(const pleat__attn_prompt *args) {
-    static const pleat__prompt_ops ops = {logits, weights, values, received};
-    pleat__attn_prompt_blocked(args, &ops);
-}
+static const pleat__prompt_ops ops = {logits, weights, values, received};
+
+void pleat__attn_prompt_avx512(const pleat__attn_prompt *args) { pleat__attn_prompt_blocked(args, &ops); }
+
+void pleat__attn_given_avx512(const pleat__attn_given *args) { pleat__attn_given_blocked(args, &ops); }

@@ -115,6 +115,11 @@ void pleat__quant_store_avx2(const pleat__page_layout *layout, uint8_t *page, ui
     pleat__quant_store_rows(layout, page, slot, n, k, v, stride, put_key, put_value);
 }
 
+void pleat__quant_replace_avx2(const pleat__page_layout *layout, uint8_t *page, uint32_t slot, const float *k,
+                               const float *v) {
+    pleat__quant_put_row(layout, page, slot, k, v, put_key, put_value);
+}
+
 static inline __m256 load_f16(const void *p) { return _mm256_cvtph_ps(_mm_load_si128((const __m128i *)p)); }
 
 static void widen_f16(const uint8_t *from, uint32_t n, float *out) {

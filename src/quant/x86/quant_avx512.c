@@ -103,6 +103,11 @@ void pleat__quant_store_avx512(const pleat__page_layout *layout, uint8_t *page, 
     pleat__quant_store_rows(layout, page, slot, n, k, v, stride, put_key, put_value);
 }
 
+void pleat__quant_replace_avx512(const pleat__page_layout *layout, uint8_t *page, uint32_t slot, const float *k,
+                                 const float *v) {
+    pleat__quant_put_row(layout, page, slot, k, v, put_key, put_value);
+}
+
 static inline __m512 load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)p)); }
 
 static void widen_f16(const uint8_t *from, uint32_t n, float *out) {

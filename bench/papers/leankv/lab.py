@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: MIT
+"""Runs commands that print JSON, keeps what they print, and knows how much is left.
+
+A result lies in STORE/KIND-KEY.json, KEY being the hash of the command line, of the program and of every file that the
+command line names: what was measured once is not measured again, so an interrupted run goes on where it was, and a
+rebuilt program or another model starts afresh.
+"""
+import datetime
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+
+
+class Failed(Exception):
+    """A command that ended badly; the text says which and how."""
+
+
+def machine():
+    """CPU model, cores and memory, in one line."""
+    model, memory = "unknown CPU", 0
+    try:
+        with open("/proc/cpuinfo") as f:
+            lines = dict(line.split(":", 1) for line in f if ":" in line)
+        fields = {k.strip(): v.strip() for k, v in lines.items()}
+        model = fields.get("model name", model)
+        if "cpu family" in fields:
+            model += f" (family {fields['cpu family']} model {fields['model']})"
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    except (OSError, ValueError, KeyError):
+        pass
+    return f"{model}, {len(os.sched_getaffinity(0))} cores, {memory:.0f} GiB"
+
+
+def clock(seconds):
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+class Progress:
+    """One line on stderr: how many measurements are done, and about how long the rest takes.
+
+    expected: {kind: how many}.  The rest is reckoned from the mean of each kind, or from guess[kind] before there is one.
+    """
+
+    def __init__(self, expected, guess, quiet):
+        self.expected, self.guess, self.quiet = dict(expected), guess, quiet
+        self.seconds = {kind: [] for kind in expected}
+        self.start = time.monotonic()
+
+    def left(self):
+        total = 0.0
+        for kind, n in self.expected.items():
+            done = self.seconds.get(kind, [])
+            mean = sum(done) / len(done) if done else self.guess.get(kind, 30)
+            total += max(0, n - len(done)) * mean
+        return total
+
+    def done(self, kind, seconds):
+        self.seconds.setdefault(kind, []).append(seconds)
+
+    def show(self, what):
+        if self.quiet:
+            return
+        n_done = sum(len(s) for s in self.seconds.values())
+        n_all = max(n_done + 1, sum(self.expected.values()))
+        bar = "#" * (20 * n_done // n_all)
+        text = f"[{bar:<20}] {n_done}/{n_all}  {clock(time.monotonic() - self.start)} gone, about {clock(self.left())} left"
+        if sys.stderr.isatty():
+            print(f"\r\033[K{text}  {what}"[:200], end="", file=sys.stderr, flush=True)
+        else:
+            print(f"{text}  {what}", file=sys.stderr, flush=True)
+
+    def end(self):
+        if not self.quiet and sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+class Lab:
+    def __init__(self, program, store, progress):
+        self.program, self.store, self.progress = program, store, progress
+        self.hashes = {}
+        self.asked = {}  # key -> record or Failed, of this run
+        self.n_new = 0
+        os.makedirs(store, exist_ok=True)
+
+    def hash_of(self, path):
+        if path not in self.hashes:
+            with open(path, "rb") as f:
+                self.hashes[path] = hashlib.sha256(f.read()).hexdigest()
+        return self.hashes[path]
+
+    def key_of(self, argv):
+        files = {a: self.hash_of(a) for a in argv if os.path.isfile(a)}
+        text = json.dumps([argv[1:], self.hash_of(argv[0]), files], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+    def measure(self, kind, *args, program=None):
+        """The record {command, date, seconds, machine, result} of `program args`; Failed if it ends badly."""
+        argv = [program or self.program, *map(str, args)]
+        key = self.key_of(argv)
+        if key not in self.asked:
+            self.asked[key] = self.load(kind, key) or self.execute(kind, key, argv)
+            seconds = 0 if isinstance(self.asked[key], Failed) else self.asked[key]["seconds"]
+            self.progress.done(kind, seconds)
+        if isinstance(self.asked[key], Failed):
+            raise self.asked[key]
+        return self.asked[key]
+
+    def path(self, kind, key):
+        return os.path.join(self.store, f"{kind}-{key}.json")
+
+    def load(self, kind, key):
+        try:
+            with open(self.path(kind, key)) as f:
+                return json.load(f)
+        except (OSError, ValueError):
+            return None
+
+    def execute(self, kind, key, argv):
+        command = " ".join(f'"{a}"' if " " in a else a for a in argv)
+        self.progress.show(command)
+        start = time.monotonic()
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        seconds = time.monotonic() - start
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            return Failed(f"`{command}` ended with {done.returncode}: {last}")
+        try:
+            result = json.loads(done.stdout)
+        except ValueError as error:
+            return Failed(f"`{command}` printed no JSON: {error}")
+        now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+        record = {"command": command, "program_sha256": self.hash_of(argv[0]), "date": now,
+                  "seconds": round(seconds, 2), "machine": machine(), "result": result}
+        self.keep(self.path(kind, key), record)
+        self.n_new += 1
+        return record
+
+    @staticmethod
+    def keep(path, record):
+        with open(path + ".part", "w") as f:
+            json.dump(record, f, indent=1)
+        os.replace(path + ".part", path)

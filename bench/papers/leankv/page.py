@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: MIT
+"""Pieces of the page: tables, numbers, and sentences that the numbers choose."""
+import re
+
+
+def table(titles, rows):
+    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    lines += ["| " + " | ".join(str(c) for c in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def number(v, digits=2):
+    return "-" if v is None else f"{v:.{digits}f}"
+
+
+def percent(v, digits=1):
+    """Of a share 0..1, without the sign."""
+    return "-" if v is None else f"{100 * v:.{digits}f}"
+
+
+def points(v, digits=1):
+    """A difference of shares in points, with its sign."""
+    if v is None:
+        return "-"
+    text = f"{100 * v:+.{digits}f}"
+    return text[1:] if float(text) == 0 else text
+
+
+def bar(share, width=20):
+    return "#" * max(0, min(width, round(width * share)))
+
+
+def agrees(condition, what, instead=None):
+    """A sentence that says whether `what`, a finding of the paper, holds in the numbers; `instead`: what does."""
+    if condition:
+        return f"Agrees: {what}."
+    return f"Differs: not so that {what}" + (f"; {instead}." if instead else ".")
+
+
+def mean(values):
+    values = list(values)
+    return sum(values) / len(values) if values else None
+
+
+def listing(words):
+    words = list(words)
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else "none"
+
+
+def commands(records):
+    """The command lines; those that differ in one --kv alone become one, with SPEC in its place."""
+    seen = {}
+    for record in records:
+        text = record["command"]
+        specs = re.findall(r"--kv (\"[^\"]*\"|\S+)", text)
+        if len(specs) == 1:
+            text = text.replace(f"--kv {specs[0]}", "--kv SPEC")
+        seen.setdefault(text, []).extend(specs if len(specs) == 1 else [])
+    lines = []
+    for text, specs in seen.items():
+        if len(specs) == 1:
+            lines.append(f"`{text.replace('SPEC', specs[0])}`")
+        elif specs:
+            lines.append(f"`{text}`, SPEC each of the table's")
+        else:
+            lines.append(f"`{text}`")
+    return lines
+
+
+def dates(records):
+    found = sorted({r["date"] for r in records})
+    if not found:
+        return ""
+    return found[0] if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
+
+
+class Section:
+    """One figure or table of the paper: what the paper says, our table, the verdict, and how it was measured."""
+
+    def __init__(self, key, title, says):
+        self.key, self.title, self.says = key, title, says
+        self.body, self.verdict, self.records = [], [], []
+
+    def add(self, text):
+        self.body.append(text)
+
+    def say(self, *sentences):
+        self.verdict += [s for s in sentences if s]
+
+    def used(self, *records):
+        self.records += [r for r in records if r is not None and r not in self.records]
+
+    def text(self, remark, here):
+        parts = [f"## {self.title}", f"**Paper.** {self.says}" if self.says else "", *self.body]
+        words = " ".join(self.verdict + ([remark] if remark else []))
+        if words:
+            parts.append(f"**Here.** {words}")
+        if self.records:
+            lines = commands(self.records)
+            machines = sorted({r["machine"] for r in self.records} - {here})
+            on = f", on {'; '.join(machines)}" if machines else ""
+            how = lines[0] if len(lines) == 1 else "\n- " + "\n- ".join(lines)
+            parts.append(f"Measured {dates(self.records)}{on}: {how}")
+        return "\n\n".join(p for p in parts if p)

@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Reproduces LeanKV's evaluation in miniature, on the reference model, and writes docs/papers/leankv.md.
+
+    python3 bench/papers/leankv/run.py [--samples N | --quick] [--only fig8,table1] [--out FILE]
+
+Runs `pleat` for every figure and table that the paper has, keeps each raw result under build/papers/leankv/ (lab.py: an
+interrupted run goes on where it was), and writes one page with our figures next to the paper's.
+
+    paper.py      what the paper prints            accuracy.py   Fig 1-4, 7-10, Tables 1-3
+    lab.py        runs and keeps                   speed.py      Fig 11-14
+    page.py       tables and sentences             observe.c     attention itself, for Fig 1, 3, 4
+    remarks.md    what somebody has to add to the computed sentences, by figure
+
+Exit codes: 0 ok, 1 a measurement failed (the page says which), 2 wrong usage, 130 interrupted.
+"""
+import argparse
+import collections
+import datetime
+import json
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import accuracy
+import lab
+import page
+import speed
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+STORE = "build/papers/leankv"
+TASKS = "eval/tasks.jsonl"
+TEXT = "eval/prose.txt"
+LONG = 1500  # tokens: prompts above it are long
+LIST = (accuracy.fig1, accuracy.fig2, accuracy.fig3, accuracy.fig4, accuracy.fig7, accuracy.fig8, accuracy.fig9,
+        accuracy.fig10, speed.fig11, speed.fig12, speed.fig13, speed.fig14, accuracy.table1, accuracy.table2,
+        accuracy.table3)
+# Seconds that one measurement of a kind takes on two cores with 16 samples a task, until there is one to go by.
+GUESS = {"tasks": 35, "calibration": 18, "long": 45, "text": 60, "observe": 20, "attn": 60, "pages": 5, "run": 60}
+
+
+class Bench:
+    """What the figures need: the program, the inputs, the sizes."""
+
+    def __init__(self, options, progress):
+        quick = options.quick
+        self.lab = lab.Lab(options.pleat, STORE, progress)
+        self.pleat, self.model, self.text = options.pleat, options.model, TEXT
+        self.observer = os.path.join(os.path.dirname(options.pleat), "bench", "leankv_observe")
+        self.n_samples, self.windows = options.samples, 2 if quick else 8
+        self.n_calibration = max(1, options.samples // 2)
+        self.pruned_shares = (0.5,) if quick else (0.1, 0.3, 0.5, 0.7)
+        self.ah = (0, 1, 3) if quick else (0, 1, 2, 3, 4, 5, 8, 12)
+        self.al = (0.04,) if quick else (0.02, 0.04, 0.06, 0.08, 0.1)
+        self.ah_shown = (1,) if quick else (0, 1, 3, 5, 12)
+        self.keeps = (50,) if quick else (75, 50, 25)
+        self.lanes = (1024, 32768) if quick else (256, 1024, 8192, 32768)
+        self.batches = (1, 8) if quick else (1, 4, 16)
+        self.contexts = (1024, 4096) if quick else (1024, 4096, 16384, 32768)
+        self.reps = 7
+        self.rows = accuracy.Rows(self)
+        self.sets = make_sets(options.samples, self.n_calibration)
+        self.text_requests = write_requests("prose", [head_of(TEXT, 12000 * self.windows)])
+        self.found = None
+
+    def choice(self, section):
+        """What calibration chose; `section` rests on it."""
+        if self.found is None:
+            self.found = accuracy.Choice(self, section)
+        return self.found
+
+    def observe(self, spec, requests, window=4096):
+        return self.lab.measure("observe", self.model, spec, requests, window, program=self.observer)
+
+
+# ---- inputs -----------------------------------------------------------------------------------------
+
+
+def head_of(path, n_bytes):
+    with open(path, "rb") as f:
+        return f.read(n_bytes).decode("utf-8", "ignore")
+
+
+def length_of(sample):
+    return int(sample["id"].split("-")[1])
+
+
+def spread_out(samples):
+    """The samples of one task, taking one of each length in turn: any first N of them have all lengths alike."""
+    groups = collections.OrderedDict()
+    for sample in samples:
+        groups.setdefault(length_of(sample), []).append(sample)
+    queues, out = list(groups.values()), []
+    for i in range(max(map(len, queues))):
+        out += [q[i] for q in queues if i < len(q)]
+    return out
+
+
+def write(path, text):
+    with open(path + ".part", "w", encoding="utf-8") as f:
+        f.write(text)
+    os.replace(path + ".part", path)
+    return path
+
+
+def write_tasks(name, samples):
+    return write(os.path.join(STORE, f"{name}.jsonl"), "".join(json.dumps(s) + "\n" for s in samples))
+
+
+def write_requests(name, texts):
+    return write(os.path.join(STORE, f"{name}.requests"), "\0".join(texts))
+
+
+def whole_text(sample):
+    return "".join(t["prompt"] + t["answer"] for t in sample["turns"]) + "<|im_end|>"
+
+
+def make_sets(n, n_calibration):
+    """{name: file}: n samples of each task, n_calibration others, n long ones of each retrieval task, some as requests."""
+    os.makedirs(STORE, exist_ok=True)
+    with open(TASKS, encoding="utf-8") as f:
+        samples = [json.loads(line) for line in f]
+    tasks = {}
+    for sample in samples:
+        tasks.setdefault(sample["task"], []).append(sample)
+    order = {name: spread_out(rows) for name, rows in tasks.items()}
+    main = [s for rows in order.values() for s in rows[:n]]
+    calibration = [s for rows in order.values() for s in rows[::-1][:n_calibration]]
+    long = [s for name in accuracy.RETRIEVAL for s in [x for x in order[name] if length_of(x) > LONG][:n]]
+    few = [s for rows in order.values() for s in rows[:min(n, 4)]]
+    return {"main": write_tasks(f"tasks-{n}", main), "long": write_tasks(f"long-{n}", long),
+            "calibration": write_tasks(f"calibration-{n_calibration}", calibration),
+            "prompts": write_requests(f"prompts-{n}", [whole_text(s) for s in few])}
+
+
+# ---- the page ---------------------------------------------------------------------------------------
+
+
+def expected(bench):
+    """{kind: measurements} that the whole list makes, about: what two figures share counts once."""
+    n_pruned = len(bench.pruned_shares)
+    return {"tasks": 7 + 2 + 3 * n_pruned + len(bench.ah_shown) + 3 + len(bench.keeps) + 2,
+            "calibration": 1 + len(bench.ah) + len(bench.al), "long": 4, "text": 3,
+            "observe": 3 + n_pruned + len(bench.ah_shown) + len(bench.keeps) + 4, "pages": len(bench.lanes),
+            "attn": 2, "run": 2 + len(bench.batches)}
+
+
+def read_remarks():
+    """{key: text} of remarks.md, whose headings are the keys."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "remarks.md")
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as f:
+        parts = re.split(r"^## (\w+)\n", f.read(), flags=re.M)
+    return {key: " ".join(text.split()) for key, text in zip(parts[1::2], parts[2::2])}
+
+
+HEAD = """# LeanKV's evaluation in miniature
+
+`{command}` wrote this page on {date}. It runs what the evaluation of *Unifying KV Cache Compression for Large Language
+Models with LeanKV* (Zhang et al., 2024) runs, as far as one small model on a CPU can show it, and puts the paper's figures next to
+ours. "Agrees" and "differs" are computed from the tables.
+
+- **What was measured**: {model}, 28 million parameters, 8 layers, 8 query heads and 4 KV heads of 64, context 4096;
+  {samples} samples a task of eval/tasks.jsonl ({n} samples of {n_tasks} tasks, lengths alike), {windows} windows of eval/prose.txt. The paper
+  has models of 7 to 70 billion parameters on GPUs: figures of speed are analogues on a CPU, and only trends compare.
+- **Machine**: {machine}, shared with other work: ratios say more than times. Program {version}.
+- **Bytes** are all that a cache holds over 4 * head_dim of f16 per token and KV head. At a head dimension of 64 metadata weighs
+  twice what it does at the paper's 128: with score and position k8v4 takes 112 of 256 bytes (43.8 %) here, 208 of 512 (40.6 %)
+  there; k4v2 64 of 256 (25 %) and 112 of 512 (21.9 %). Columns "d = 128" give the latter. The paper leaves metadata out in places.
+- **Specs** are those of `--kv` (include/pleat/spec.h); `leankv` alone is high=k8v4, low=k4v2, window=64.
+"""
+
+
+def head(bench, options, sections, version):
+    with open(bench.sets["main"], encoding="utf-8") as f:
+        lines = f.readlines()
+    n_tasks = len({json.loads(line)["task"] for line in lines})
+    command = "python3 bench/papers/leankv/run.py"
+    command += " --quick" if options.quick else f" --samples {options.samples}" if options.samples != 16 else ""
+    text = HEAD.format(command=command, date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+                       model=options.model, samples=options.samples, n=len(lines), n_tasks=n_tasks, windows=bench.windows,
+                       machine=lab.machine(), version=version)
+    agreed = [s.title.split(":")[0] for s in sections if s.verdict and not any(v.startswith("Differs") for v in s.verdict)]
+    differs = [s.title.split(":")[0] for s in sections if any(v.startswith("Differs") for v in s.verdict)]
+    summary = f"- **In short**: nothing contradicts the paper in {page.listing(agreed)}; something differs in {page.listing(differs)}.\n"
+    return text + summary
+
+
+def write_page(bench, options, sections, version):
+    remarks = read_remarks()
+    here = lab.machine()
+    parts = [head(bench, options, sections, version).rstrip()]
+    parts += [s.text(remarks.get(s.key), here) for s in sections]
+    text = "\n\n".join(parts) + "\n"
+    shown = os.path.join("build", os.path.basename(options.pleat))
+    text = text.replace(bench.observer, "build/bench/leankv_observe").replace(options.pleat, shown)
+    os.makedirs(os.path.dirname(options.out) or ".", exist_ok=True)
+    write(options.out, text)
+
+
+# ---- all --------------------------------------------------------------------------------------------
+
+
+def read_options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pleat", default="build/pleat", help="the command (default build/pleat)")
+    parser.add_argument("--model", default="models/pleat-28m-q8_0.gguf", help="default: the reference model")
+    parser.add_argument("--samples", type=int, default=16, help="of each task, 2 to 32 (default 16)")
+    parser.add_argument("--quick", action="store_true", help="4 samples of each task and shorter sweeps: a try-out")
+    parser.add_argument("--only", default="", help="some of them, as fig8,table1; the page then holds these alone")
+    parser.add_argument("--out", default="docs/papers/leankv.md", help="the page (default docs/papers/leankv.md)")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    options = parser.parse_args()
+    if options.quick:
+        options.samples = 4
+    if not 2 <= options.samples <= 32:
+        parser.error("--samples: 2 to 32: calibration takes half as many again of the 64 that each task has")
+    for path in (options.pleat, options.model):
+        if not os.path.isfile(path):
+            parser.error(f"{path} is not there; run make first, or name another")
+    names = [f.__name__ for f in LIST]
+    options.only = [w for w in options.only.split(",") if w] or names
+    unknown = [w for w in options.only if w not in names]
+    if unknown:
+        parser.error(f"--only {unknown[0]}: not among {', '.join(names)}")
+    return options
+
+
+def run_all(bench, options):
+    """(sections, number of failures)."""
+    sections, n_failed = [], 0
+    for make in LIST:
+        if make.__name__ not in options.only:
+            continue
+        try:
+            sections.append(make(bench))
+        except lab.Failed as failure:
+            n_failed += 1
+            section = page.Section(make.__name__, make.__name__.capitalize(), "")
+            section.add(f"Not measured: {failure}.")
+            sections.append(section)
+            print(f"run.py: {make.__name__}: {failure}", file=sys.stderr)
+    return sections, n_failed
+
+
+def version_of(pleat):
+    import subprocess
+    done = subprocess.run([pleat, "--version"], stdout=subprocess.PIPE, text=True, check=False)
+    return (done.stdout.splitlines() or ["of unknown version"])[0]
+
+
+def main():
+    os.chdir(ROOT)
+    options = read_options()
+    progress = lab.Progress({}, GUESS, options.quiet)
+    bench = Bench(options, progress)
+    progress.expected = expected(bench)
+    try:
+        sections, n_failed = run_all(bench, options)
+    except KeyboardInterrupt:
+        progress.end()
+        print(f"run.py: interrupted; {bench.lab.n_new} results are kept, the same command goes on from there", file=sys.stderr)
+        return 130
+    progress.end()
+    write_page(bench, options, sections, version_of(options.pleat))
+    print(f"{options.out}: {len(sections)} figures and tables, {n_failed} not measured", file=sys.stderr)
+    return 1 if n_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

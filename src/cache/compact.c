@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * compact.c: what the policy decides about one lane at the end of a step, done to its tokens.
+ *
+ * One token left the window (generation): at most one token goes from the high side to the low one or is dropped, and
+ * at most one low token is dropped.  A high slot that is left becomes the lane's hole, which the next token takes; a low
+ * slot that is left is taken by the token that comes from the high side, or else by the last of the low side.
+ *
+ * Several did (the end of a prompt): one pass over the high side from its first slot.  What stays high moves to the
+ * next slot of the dense front; what becomes low is dequantised from its codes and appended to the low side.  Pages
+ * whose tokens have all been read, and that the front does not need, are free for either side:
+ *
+ *     high pages    | front: w slots | free: f pages | (taken as low pages) | not read yet |
+ *                   0                first_free      first_free + f         read page      n
+ *
+ *   (1) the front needs a page beyond the page being read never: it holds no more tokens than were read
+ *   (2) if it needs another page, there is a free one: with g of them taken as low pages, more than (g + 1) low pages'
+ *       worth of tokens have become low, the two spare low pages of the step being taken first; so
+ *       front + (g + 1) * (tokens of a page) < tokens read, that is, fewer pages are used than were read
+ *   (3) likewise if the low side needs one, since a low page holds no fewer tokens than a high one
+ *
+ * Ids of pages that became low wait in scratch until the high cells are free to hold them (the row is one).
+ */
+#include <assert.h>
+
+#include "cache/internal.h"
+
+/* A lane's compaction under way. */
+typedef struct work {
+    const pleat_cache *c;
+    const pleat__step_item *item;
+    pleat__table *table;
+    pleat__lane *lane;
+    uint32_t lane_idx;
+    const pleat__compact_scratch *s;
+    pleat__kv_run high, low; /* n_slots as the pass began; low.n_slots grows */
+
+    /* end of a prompt only: see the picture */
+    uint32_t front;   /* slots of the dense front */
+    uint32_t n_free;  /* free pages behind it */
+    uint32_t n_taken; /* free pages that became low, in s->pages */
+} work;
+
+static pleat__page_id *high_cell(const work *w, uint32_t idx) {
+    return pleat__table_cell(w->table, w->lane_idx, PLEAT__HIGH, idx);
+}
+
+static uint8_t *page_at(const work *w, pleat__page_id id) { return w->c->pages + (uint64_t)id.v * w->c->page_bytes; }
+
+/* A slot's page and its place there. */
+typedef struct place {
+    uint8_t *page;
+    uint32_t slot;
+} place;
+
+static place place_of(const pleat__kv_run *run, uint32_t slot) {
+    return (place){pleat__kv_page(run, slot / run->layout->tokens), slot % run->layout->tokens};
+}
+
+/* ---- one token from high to low ------------------------------------------------------------------ */
+
+/* Dequantise the tile that a high token stands in. */
+static void load_tile(const work *w, place at) {
+    w->c->quant.load_k(w->high.layout, at.page, at.slot / PLEAT__TILE, w->s->k_tile);
+    w->c->quant.load_v(w->high.layout, at.page, at.slot / PLEAT__TILE, w->s->v_tile);
+}
+
+/* Write the high token, whose tile is loaded, to a place of the low side: behind its tokens, or over one of them. */
+static void put_low(const work *w, place from, place to, bool is_append) {
+    const uint32_t d = w->c->opt.head_dim, t = from.slot % PLEAT__TILE;
+    const pleat__page_layout *high = w->high.layout, *low = w->low.layout;
+    for (uint32_t i = 0; i < d; i++) w->s->k[i] = w->s->k_tile[i * PLEAT__TILE + t];
+    const float *v = w->s->v_tile + (size_t)t * d;
+    if (is_append)
+        w->c->quant.store(low, to.page, to.slot, 1, w->s->k, v, d);
+    else
+        w->c->quant.replace(low, to.page, to.slot, w->s->k, v);
+    if (!low->tracked) return;
+    pleat__scores(low, to.page)[to.slot] = pleat__scores(high, from.page)[from.slot];
+    pleat__positions(low, to.page)[to.slot] = pleat__positions(high, from.page)[from.slot];
+}
+
+/* ---- generation ---------------------------------------------------------------------------------- */
+
+/* The high token in `slot` becomes low, in low_slot or, if that is PLEAT__NO_SLOT, behind the others. */
+static void demote(work *w, uint32_t slot, uint32_t low_slot) {
+    const place from = place_of(&w->high, slot);
+    const bool is_append = low_slot == PLEAT__NO_SLOT;
+    const place to = place_of(&w->low, is_append ? w->low.n_slots : low_slot);
+    load_tile(w, from);
+    put_low(w, from, to, is_append);
+    if (is_append) w->lane->n_slots[PLEAT__LOW] = ++w->low.n_slots;
+}
+
+/* The token in high slot `slot` is gone. */
+static void free_high(work *w, uint32_t slot) {
+    const place at = place_of(&w->high, slot);
+    assert(!w->lane->hole);
+    pleat__positions(w->high.layout, at.page)[at.slot] = -1;
+    if (slot + 1 == w->high.n_slots)
+        w->lane->n_slots[PLEAT__HIGH]--;
+    else
+        w->lane->hole = slot + 1;
+}
+
+/* The last low token takes the place of the one in `slot`. */
+static void drop_low(work *w, uint32_t slot) {
+    const uint32_t last = w->low.n_slots - 1;
+    const place to = place_of(&w->low, slot), from = place_of(&w->low, last);
+    if (slot != last) pleat__quant_copy(w->low.layout, to.page, to.slot, from.page, from.slot);
+    w->lane->n_slots[PLEAT__LOW] = --w->low.n_slots;
+}
+
+static void compact_step(work *w, uint32_t n_tokens) {
+    const pleat__kv_view view = {.high = w->high, .low = w->low};
+    const pleat__policy_step step = pleat__policy_step_of(&w->c->opt.spec, &view, n_tokens);
+    uint32_t leaver = PLEAT__NO_SLOT; /* the high slot that is left, and how */
+    pleat_level level = PLEAT_LEVEL_HIGH;
+    if (step.left_slot != PLEAT__NO_SLOT && step.left_level != PLEAT_LEVEL_HIGH) {
+        leaver = step.left_slot;
+        level = step.left_level;
+    } else if (step.high_victim != PLEAT__NO_SLOT) {
+        leaver = step.high_victim;
+        level = step.high_level;
+    }
+    const bool demotes = leaver != PLEAT__NO_SLOT && level == PLEAT_LEVEL_LOW;
+    if (demotes) demote(w, leaver, step.low_victim);
+    if (leaver != PLEAT__NO_SLOT) free_high(w, leaver);
+    if (!demotes && step.low_victim != PLEAT__NO_SLOT) drop_low(w, step.low_victim);
+}
+
+/* ---- the end of a prompt --------------------------------------------------------------------------- */
+
+static uint32_t first_free(const work *w) { return pleat__div_up_u32(w->front, w->high.layout->tokens); }
+
+/* The page of the next token of the front; `reading` is the page that is being read. */
+static void keep_high(work *w, place from, uint32_t reading) {
+    const uint32_t tokens = w->high.layout->tokens, idx = w->front / tokens;
+    if (w->front % tokens == 0 && idx != reading) {
+        assert(idx < reading && w->n_free > 0);
+        w->n_free--; /* the first free page becomes the front's last */
+    }
+    const place to = {page_at(w, *high_cell(w, idx)), w->front % tokens};
+    if (to.page != from.page || to.slot != from.slot)
+        pleat__quant_copy(w->high.layout, to.page, to.slot, from.page, from.slot);
+    w->front++;
+}
+
+/* The page of low slot `slot`: one of the row's, or one that was a high page. */
+static uint8_t *low_page(work *w, uint32_t slot) {
+    const uint32_t idx = slot / w->low.layout->tokens, n_own = w->lane->n_pages[PLEAT__LOW];
+    if (idx < n_own) return page_at(w, *pleat__table_cell(w->table, w->lane_idx, PLEAT__LOW, idx));
+    if (idx - n_own == w->n_taken) {
+        assert(w->n_free > 0);
+        w->s->pages[w->n_taken++] = *high_cell(w, first_free(w) + --w->n_free);
+    }
+    return page_at(w, w->s->pages[idx - n_own]);
+}
+
+static void keep_low(work *w, place from) {
+    const uint32_t slot = w->low.n_slots++;
+    const place to = {low_page(w, slot), slot % w->low.layout->tokens};
+    put_low(w, from, to, true);
+}
+
+/* All tokens of high page `idx`, which has been read, stand elsewhere or are gone: it is free, unless the front is in it. */
+static void release_page(work *w, uint32_t idx) {
+    if (first_free(w) > idx) return;
+    *high_cell(w, first_free(w) + w->n_free) = *high_cell(w, idx);
+    w->n_free++;
+}
+
+static bool has_low(const uint8_t *levels, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        if (levels[i] == PLEAT_LEVEL_LOW) return true;
+    return false;
+}
+
+static void read_page(work *w, uint32_t idx) {
+    const uint32_t first = idx * w->high.layout->tokens;
+    const uint32_t n = pleat__min_u32(w->high.layout->tokens, w->high.n_slots - first);
+    uint8_t *page = page_at(w, *high_cell(w, idx));
+    for (uint32_t slot = 0; slot < n; slot++) {
+        const uint8_t *level = w->s->levels + first + slot;
+        const place from = {page, slot};
+        if (slot % PLEAT__TILE == 0 && has_low(level, pleat__min_u32(PLEAT__TILE, n - slot))) load_tile(w, from);
+        if (*level == PLEAT_LEVEL_HIGH)
+            keep_high(w, from, idx);
+        else if (*level == PLEAT_LEVEL_LOW)
+            keep_low(w, from);
+    }
+    release_page(w, idx);
+}
+
+static void compact_prompt(work *w, uint32_t n_tokens) {
+    const pleat__kv_view view = {.high = w->high, .low = w->low};
+    pleat__policy_prompt(&w->c->opt.spec, &view, n_tokens, w->item->seq->n_classed, w->s->levels, w->s->floats);
+    const uint32_t n_pages = pleat__div_up_u32(w->high.n_slots, w->high.layout->tokens);
+    assert(n_pages == w->lane->n_pages[PLEAT__HIGH]);
+    for (uint32_t idx = 0; idx < n_pages; idx++) read_page(w, idx);
+    w->lane->n_slots[PLEAT__HIGH] = w->front;
+    w->lane->n_pages[PLEAT__HIGH] = first_free(w) + w->n_free;
+    w->lane->hole = 0;
+    for (uint32_t i = 0; i < w->n_taken; i++)
+        *pleat__table_cell(w->table, w->lane_idx, PLEAT__LOW, w->lane->n_pages[PLEAT__LOW]++) = w->s->pages[i];
+    w->lane->n_slots[PLEAT__LOW] = w->low.n_slots;
+}
+
+void pleat__cache_compact_lane(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,
+                               const pleat__compact_scratch *scratch) {
+    pleat__table *table = &item->seq->table;
+    pleat__lane *l = &table->lanes[lane];
+    work w = {.c = c, .item = item, .table = table, .lane = l, .lane_idx = lane, .s = scratch};
+    w.high = pleat__cache_run(c, table, lane, PLEAT__HIGH, l->n_slots[PLEAT__HIGH]);
+    w.low = pleat__cache_run(c, table, lane, PLEAT__LOW, l->n_slots[PLEAT__LOW]);
+    if (item->compaction == PLEAT__COMPACT_STEP)
+        compact_step(&w, item->seq->n_tokens);
+    else
+        compact_prompt(&w, item->seq->n_tokens);
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * create.c: from options to a cache: what they may be, the sizes that follow, the memory that these take.
+ *
+ * A cache makes two allocations when it is created, its pages and one block for everything else; with a policy and
+ * long lanes a third, for logits.  All pages have one size: that of the high format's page_tokens tokens.  The low
+ * format's page holds as many tokens as fit, in whole tiles; choose_page_tokens() weighs what is left over.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "cache/internal.h"
+#include "cache/spec.h"
+#include "core/checked.h"
+#include "core/error.h"
+#include "hw/os_memory.h"
+
+#define DEFAULT_PAGE_TOKENS 32u
+#define DEFAULT_STEP_TOKENS 512u
+#define MAX_SEQS 65536u
+#define MAX_LAYERS 1024u
+#define MAX_KV_HEADS 1024u
+#define MAX_TOKENS (1u << 24)
+#define MAX_SCALE 65536.0f
+
+void pleat_cache_options_default(pleat_cache_options *opt) {
+    if (!opt) return;
+    *opt = (pleat_cache_options){
+        .size_bytes = sizeof *opt,
+        .spec = {.high = {16, 16}},
+        .max_seqs = 1,
+        .step_tokens = DEFAULT_STEP_TOKENS,
+    };
+}
+
+static pleat_status check_options(const pleat_cache_options *opt, pleat_error *err) {
+#define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
+    REQUIRE(opt->size_bytes == sizeof *opt, "cache: options are not from pleat_cache_options_default()");
+    PLEAT_TRY(pleat__spec_check(&opt->spec, err));
+    REQUIRE(opt->spec.profile[0] == 0, "cache: the spec's profile '%s' has not been read", opt->spec.profile);
+    REQUIRE(opt->n_layers >= 1 && opt->n_layers <= MAX_LAYERS, "cache: n_layers %u is outside 1..%u", opt->n_layers,
+            MAX_LAYERS);
+    REQUIRE(opt->n_kv_heads >= 1 && opt->n_kv_heads <= MAX_KV_HEADS, "cache: n_kv_heads %u is outside 1..%u",
+            opt->n_kv_heads, MAX_KV_HEADS);
+    REQUIRE(opt->n_q_heads >= 1 && opt->n_q_heads % opt->n_kv_heads == 0 &&
+                opt->n_q_heads / opt->n_kv_heads <= PLEAT__MAX_GROUP,
+            "cache: n_q_heads %u is not 1..%u times n_kv_heads %u", opt->n_q_heads, PLEAT__MAX_GROUP, opt->n_kv_heads);
+    REQUIRE(opt->head_dim >= 16 && opt->head_dim <= PLEAT__MAX_HEAD_DIM && opt->head_dim % 16 == 0,
+            "cache: head_dim %u is not a multiple of 16 in 16..%u", opt->head_dim, PLEAT__MAX_HEAD_DIM);
+    REQUIRE(opt->softmax_scale >= 0 && opt->softmax_scale <= MAX_SCALE, "cache: softmax_scale is outside 0..65536");
+    REQUIRE(opt->page_tokens <= 4096 && opt->page_tokens % PLEAT__TILE == 0,
+            "cache: page_tokens %u is neither 0 nor a multiple of 16 up to 4096", opt->page_tokens);
+    REQUIRE(opt->max_seqs >= 1 && opt->max_seqs <= MAX_SEQS, "cache: max_seqs %u is outside 1..%u", opt->max_seqs,
+            MAX_SEQS);
+    REQUIRE(opt->max_tokens >= 1 && opt->max_tokens <= MAX_TOKENS, "cache: max_tokens %u is outside 1..%u",
+            opt->max_tokens, MAX_TOKENS);
+    REQUIRE(opt->step_tokens >= 1 && opt->step_tokens <= MAX_TOKENS, "cache: step_tokens %u is outside 1..%u",
+            opt->step_tokens, MAX_TOKENS);
+    REQUIRE(opt->spec.window <= opt->max_tokens,
+            "cache: the spec's window of %u tokens is longer than the longest sequence, %u tokens", opt->spec.window,
+            opt->max_tokens);
+#undef REQUIRE
+    return PLEAT_OK;
+}
+
+/* ---- pages ------------------------------------------------------------------------------------- */
+
+/* Lay out low's page in page_bytes: as many tiles as fit.  Where no low token can ever be dropped (al = 0) nobody asks for
+ * its score and position, and its pages do without. */
+static pleat_status fit_low(const pleat_cache *c, pleat__page_layout *low) {
+    const pleat_spec *spec = &c->opt.spec;
+    const bool tracked = spec->al > 0;
+    pleat__page_layout next;
+    uint32_t tokens = PLEAT__TILE;
+    PLEAT_TRY(pleat__page_layout_init(low, spec->low, c->opt.head_dim, tokens, tracked));
+    for (;;) {
+        tokens += PLEAT__TILE;
+        if (pleat__page_layout_init(&next, spec->low, c->opt.head_dim, tokens, tracked) != PLEAT_OK ||
+            next.used_bytes > c->page_bytes)
+            return low->used_bytes <= c->page_bytes ? PLEAT_OK : PLEAT_E_ARG;
+        *low = next;
+    }
+}
+
+/* Lay out both sides' pages of `tokens` high tokens. */
+static pleat_status lay_out(pleat_cache *c, uint32_t tokens) {
+    const pleat_spec *spec = &c->opt.spec;
+    pleat__page_layout *high = &c->layouts[PLEAT__HIGH], *low = &c->layouts[PLEAT__LOW];
+    PLEAT_TRY(pleat__page_layout_init(high, spec->high, c->opt.head_dim, tokens, c->tracked));
+    c->page_bytes = ((uint64_t)high->used_bytes + PLEAT__ALIGN - 1) & ~(uint64_t)(PLEAT__ALIGN - 1);
+    *low = *high;
+    if (c->two_sided) PLEAT_TRY(fit_low(c, low));
+    c->page_tokens[PLEAT__HIGH] = high->tokens;
+    c->page_tokens[PLEAT__LOW] = low->tokens;
+    return PLEAT_OK;
+}
+
+/* The size of pages that wastes least in a lane of this many low tokens: each side ends in half a page on average, low
+ * pages have a rest that no tile fits in, and each page costs a cell of the table and of the pool.  32 tokens at least:
+ * docs/ARCHITECTURE.md, Pages. */
+#define TYPICAL_LOW_TOKENS 2048u
+#define LEAST_PAGE_TOKENS 32u
+#define MOST_PAGE_TOKENS 128u
+
+static uint32_t choose_page_tokens(pleat_cache *c) {
+    uint32_t best = DEFAULT_PAGE_TOKENS;
+    uint64_t best_waste = UINT64_MAX;
+    for (uint32_t tokens = LEAST_PAGE_TOKENS; tokens <= MOST_PAGE_TOKENS; tokens += PLEAT__TILE) {
+        if (lay_out(c, tokens) != PLEAT_OK) continue;
+        const pleat__page_layout *low = &c->layouts[PLEAT__LOW];
+        const uint64_t lost = c->page_bytes - low->used_bytes + PLEAT__POOL_BYTES_PER_PAGE + sizeof(pleat__page_id);
+        const uint64_t waste = c->page_bytes + TYPICAL_LOW_TOKENS * lost / low->tokens;
+        if (waste >= best_waste) continue;
+        best_waste = waste;
+        best = tokens;
+    }
+    return best;
+}
+
+static pleat_status derive_pages(pleat_cache *c, pleat_error *err) {
+    const pleat_spec *spec = &c->opt.spec;
+    c->tracked = spec->policy != PLEAT_POLICY_NONE;
+    c->two_sided = spec->policy == PLEAT_POLICY_LEANKV && spec->al < spec->ah;
+    uint32_t tokens = c->opt.page_tokens;
+    if (tokens == 0) tokens = c->two_sided ? choose_page_tokens(c) : DEFAULT_PAGE_TOKENS;
+    PLEAT_FAIL_IF(lay_out(c, tokens) != PLEAT_OK, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "cache: no page layout for these formats, head_dim %u and %u tokens a page", c->opt.head_dim, tokens);
+    const pleat_format f32 = {32, 32};
+    return pleat__page_layout_init(&c->stage_layout, f32, c->opt.head_dim, PLEAT__TILE, false);
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------- */
+
+/* Tiles that prompt chunks of one step can fill in the staging buffer, for each head: each of up to max_seqs items of
+ * two or more tokens ends in a tile that may be part empty. */
+static uint64_t stage_tiles_cap(const pleat_cache_options *opt) {
+    return opt->step_tokens / PLEAT__TILE + pleat__min_u32(opt->max_seqs, opt->step_tokens / 2 + 1) + 1;
+}
+
+void pleat__cache_carve_compact(const pleat_cache *c, pleat__compact_scratch *s, pleat__arena *arena) {
+    const uint64_t n_slots = (uint64_t)c->opt.max_tokens + 1; /* and a hole */
+    const uint32_t row_len = pleat__table_row_len(c->opt.max_tokens, c->page_tokens[PLEAT__HIGH]);
+    s->levels = pleat__arena_take(arena, n_slots, sizeof *s->levels);
+    s->floats = pleat__arena_take(arena, n_slots, sizeof *s->floats);
+    s->pages = pleat__arena_take(arena, row_len, sizeof *s->pages);
+    s->k_tile = pleat__arena_take(arena, PLEAT__TILE * c->opt.head_dim, sizeof *s->k_tile);
+    s->v_tile = pleat__arena_take(arena, PLEAT__TILE * c->opt.head_dim, sizeof *s->v_tile);
+    s->k = pleat__arena_take(arena, c->opt.head_dim, sizeof *s->k);
+}
+
+/* What a worker needs for the hungriest of its kinds of unit. */
+static uint64_t scratch_bytes(const pleat_cache *c) {
+    pleat__compact_scratch compact;
+    pleat__arena arena = {0};
+    if (c->tracked) pleat__cache_carve_compact(c, &compact, &arena);
+    uint64_t most = pleat__attn_prompt_scratch_bytes(c->opt.head_dim);
+    if (pleat__cache_decode_scratch_bytes(c) > most) most = pleat__cache_decode_scratch_bytes(c);
+    return arena.used_bytes > most ? arena.used_bytes : most;
+}
+
+/* Hand out every array of the cache (counting when the arena has no base). */
+static void carve(pleat_cache *c, uint32_t n_pages, pleat__arena *arena) {
+    const pleat_cache_options *opt = &c->opt;
+    const uint64_t n_lanes_open = (uint64_t)opt->max_seqs * opt->n_kv_heads;
+    pleat__pool_carve(&c->pool, n_pages, arena);
+    c->seqs = pleat__arena_take(arena, opt->max_seqs, sizeof *c->seqs);
+    c->items = pleat__arena_take(arena, opt->max_seqs, sizeof *c->items);
+    c->prompt_items = pleat__arena_take(arena, opt->max_seqs, sizeof *c->prompt_items);
+    c->stored = pleat__arena_take(arena, opt->n_layers, sizeof *c->stored);
+    const uint32_t n_items_cap = pleat__min_u32(opt->max_seqs, opt->step_tokens);
+    pleat__plan_carve(&c->plan, n_items_cap, n_items_cap * c->n_lanes, arena);
+    c->stage = pleat__arena_take(arena, stage_tiles_cap(opt) * opt->n_kv_heads, c->stage_layout.used_bytes);
+    c->stage_ids = pleat__arena_take(arena, stage_tiles_cap(opt), sizeof *c->stage_ids);
+    const uint64_t n_rows_tracked = c->tracked ? (uint64_t)opt->step_tokens * opt->n_q_heads : 0;
+    c->lse2 = pleat__arena_take(arena, n_rows_tracked, sizeof *c->lse2);
+    c->q_kept = pleat__arena_take(arena, n_rows_tracked, opt->head_dim * sizeof *c->q_kept);
+    c->worker_scratch = pleat__arena_take(arena, pleat_workers_count(opt->workers), c->worker_scratch_bytes);
+    c->partials = pleat__arena_take(arena, c->splits_cap > 1 ? n_lanes_open * c->splits_cap : 0, c->acc_bytes);
+    c->pending = pleat__arena_take(arena, n_lanes_open, sizeof *c->pending);
+}
+
+pleat_status pleat__cache_derive(pleat_cache *c, const pleat_cache_options *opt, pleat_error *err) {
+    PLEAT_TRY(check_options(opt, err));
+    c->opt = *opt;
+    c->n_group = opt->n_q_heads / opt->n_kv_heads;
+    c->scale = opt->softmax_scale > 0 ? opt->softmax_scale : 1.0f / sqrtf((float)opt->head_dim);
+    c->n_lanes = opt->n_layers * opt->n_kv_heads;
+    PLEAT_FAIL_IF((uint64_t)pleat__min_u32(opt->max_seqs, opt->step_tokens) * c->n_lanes > UINT32_MAX, err, PLEAT_E_ARG,
+                  PLEAT_NOWHERE, "cache: %u sequences of %u lanes are too many for one step", opt->max_seqs,
+                  c->n_lanes);
+    PLEAT_TRY(derive_pages(c, err));
+    c->splits_cap = pleat__cache_n_splits(opt->max_tokens + 2 * PLEAT__TILE);
+    c->acc_bytes = pleat__attn_acc_bytes(c->n_group, opt->head_dim);
+    c->logits_cap = ((uint64_t)opt->max_tokens + 1 + 2 * PLEAT__TILE) & ~(uint64_t)(PLEAT__TILE - 1);
+    if (c->tracked && c->splits_cap > 1)
+        PLEAT_FAIL_IF(!pleat__mul_u64(c->logits_cap * sizeof *c->logits, (uint64_t)opt->max_seqs * opt->n_q_heads,
+                                      &c->logits_bytes),
+                      err, PLEAT_E_ARG, PLEAT_NOWHERE, "cache: the options ask for more memory than there can be");
+    c->worker_scratch_bytes = (scratch_bytes(c) + PLEAT__ALIGN - 1) & ~(uint64_t)(PLEAT__ALIGN - 1);
+    return PLEAT_OK;
+}
+
+uint64_t pleat__cache_carve_seq(const pleat_cache *c, uint32_t max_tokens, pleat__table *table, pleat__arena *arena) {
+    pleat__table_carve(table, c->n_lanes, pleat__table_row_len(max_tokens, c->page_tokens[PLEAT__HIGH]), arena);
+    return arena->used_bytes;
+}
+
+/* Pages that the options ask for. */
+static pleat_status count_pages(const pleat_cache *c, uint32_t *n_pages, pleat_error *err) {
+    const uint32_t spare = c->two_sided ? PLEAT__ROW_SPARE : 0;
+    const uint64_t per_lane = (uint64_t)pleat__div_up_u32(c->opt.max_tokens, c->page_tokens[PLEAT__HIGH]) + spare;
+    uint64_t n;
+    if (c->opt.pool_bytes > 0)
+        n = c->opt.pool_bytes / c->page_bytes;
+    else if (!pleat__mul_u64(per_lane * c->n_lanes, c->opt.max_seqs, &n))
+        n = UINT64_MAX;
+    PLEAT_FAIL_IF(n == 0, err, PLEAT_E_ARG, PLEAT_NOWHERE, "cache: a pool of %llu bytes holds no page of %llu bytes",
+                  (unsigned long long)c->opt.pool_bytes, (unsigned long long)c->page_bytes);
+    PLEAT_FAIL_IF(n > UINT32_MAX / 2, err, PLEAT_E_ARG, PLEAT_NOWHERE, "cache: %llu pages are more than %u",
+                  (unsigned long long)n, UINT32_MAX / 2);
+    *n_pages = (uint32_t)n;
+    return PLEAT_OK;
+}
+
+/* Allocate the block, the pages and the logits, and lay the block out. */
+static pleat_status take_memory(pleat_cache *c, uint32_t n_pages, pleat_error *err) {
+    pleat__arena arena = {0};
+    carve(c, n_pages, &arena);
+    c->block_bytes = arena.used_bytes;
+    c->pages_bytes = (uint64_t)n_pages * c->page_bytes;
+    if (!arena.overflow) c->block = pleat__alloc_zero(&c->al, 1, c->block_bytes);
+    if (c->block) c->pages = pleat__alloc(&c->al, 1, c->pages_bytes);
+    if (c->pages && c->logits_bytes > 0) c->logits = pleat__alloc(&c->al, 1, c->logits_bytes);
+    PLEAT_FAIL_IF(!c->pages || (c->logits_bytes > 0 && !c->logits), err, PLEAT_E_MEMORY, PLEAT_NOWHERE,
+                  "cache: out of memory: %llu bytes of pages and %llu of tables and workspace",
+                  (unsigned long long)c->pages_bytes, (unsigned long long)(c->block_bytes + c->logits_bytes));
+    arena = (pleat__arena){.base = c->block, .cap_bytes = c->block_bytes};
+    carve(c, n_pages, &arena);
+    return PLEAT_OK;
+}
+
+pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **out, pleat_error *err) {
+    PLEAT_FAIL_IF(!opt || !out, err, PLEAT_E_ARG, PLEAT_NOWHERE, "cache: no options or no place for the result");
+    const pleat_allocator al = pleat__allocator_or_default(opt->allocator);
+    pleat_cache *c = pleat__alloc_zero(&al, 1, sizeof *c);
+    PLEAT_FAIL_IF(!c, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "cache: out of memory");
+    c->al = al;
+    uint32_t n_pages = 0;
+    pleat_status status = pleat__cache_derive(c, opt, err);
+    if (status == PLEAT_OK) status = count_pages(c, &n_pages, err);
+    if (status == PLEAT_OK) status = take_memory(c, n_pages, err);
+    if (status != PLEAT_OK) goto fail;
+    pleat__os_advise_huge(c->pages, c->pages_bytes);
+    pleat__pool_init(&c->pool);
+    for (uint64_t i = 0; i < stage_tiles_cap(opt); i++) c->stage_ids[i].v = (uint32_t)i;
+    pleat__quant_dsp_init(&c->quant, pleat_cpu_flags());
+    pleat__attn_dsp_init(&c->attn, pleat_cpu_flags());
+    *out = c;
+    return PLEAT_OK;
+fail:
+    pleat_cache_destroy(&c);
+    return status;
+}
+
+void pleat_cache_destroy(pleat_cache **cache) {
+    if (!cache || !*cache) return;
+    pleat_cache *c = *cache;
+    for (uint32_t i = 0; c->seqs && i < c->opt.max_seqs; i++)
+        if (c->seqs[i].open) pleat__cache_release_seq(c, &c->seqs[i]);
+    const pleat_allocator al = c->al;
+    pleat__free(&al, c->logits, 1, c->logits_bytes);
+    pleat__free(&al, c->pages, 1, c->pages_bytes);
+    pleat__free(&al, c->block, 1, c->block_bytes);
+    pleat__free(&al, c, 1, sizeof *c);
+    *cache = NULL;
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * decode.c: the units of single tokens: a split of a lane's slots, and what the last of a lane's splits does.
+ *
+ * A lane's slots stand on one line, which splits cut into equal parts of whole tiles:
+ *
+ *     | high slots ... | fill to 16 | low slots ... |
+ *     0              n_high      low_from         n_line
+ *
+ * Under a policy the kernels leave the logits of the whole line, and when all splits are merged the attention that each
+ * slot received is added to its score.  Logits of an unsplit lane stay in the worker's scratch.
+ */
+#include <math.h>
+
+#include "cache/internal.h"
+
+/* One lane in this step. */
+typedef struct lane_line {
+    pleat__kv_run high, low;
+    uint32_t low_from, n_line;
+    uint32_t n_splits, split_slots;
+    uint32_t new_slot; /* high slot of the step's token; PLEAT__NO_SLOT in a read */
+} lane_line;
+
+uint32_t pleat__cache_n_splits(uint32_t n_slots) {
+    const uint32_t n = pleat__div_up_u32(n_slots, PLEAT__SPLIT_TOKENS);
+    return pleat__max_u32(1, pleat__min_u32(n, PLEAT__MAX_SPLITS));
+}
+
+static uint32_t whole_tiles(uint32_t n_slots) { return pleat__div_up_u32(n_slots, PLEAT__TILE) * PLEAT__TILE; }
+
+static lane_line line_of(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head) {
+    const pleat_cache *c = job->cache;
+    const pleat__table *table = &item->seq->table;
+    const uint32_t lane_idx = pleat__cache_lane_of(c, job->layer, head);
+    const pleat__lane *lane = &table->lanes[lane_idx];
+    lane_line line = {.new_slot = PLEAT__NO_SLOT};
+    uint32_t n_high = lane->n_slots[PLEAT__HIGH];
+    if (item->n_new > 0) line.new_slot = lane->hole ? lane->hole - 1 : n_high++;
+    line.high = pleat__cache_run(c, table, lane_idx, PLEAT__HIGH, n_high);
+    line.low = pleat__cache_run(c, table, lane_idx, PLEAT__LOW, lane->n_slots[PLEAT__LOW]);
+    line.low_from = whole_tiles(n_high);
+    line.n_line = line.low.n_slots > 0 ? line.low_from + line.low.n_slots : n_high;
+    line.n_splits = pleat__cache_n_splits(line.n_line);
+    line.split_slots = whole_tiles(pleat__div_up_u32(line.n_line, line.n_splits));
+    return line;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+/* Slots of the longest line that one split serves, tiles filled up. */
+#define WHOLE_LINE_CAP (PLEAT__SPLIT_TOKENS + PLEAT__TILE)
+
+/* What a unit works in. */
+typedef struct decode_scratch {
+    void *query;
+    void *acc;
+    float *logits; /* [n_group][WHOLE_LINE_CAP] */
+} decode_scratch;
+
+static void carve_scratch(const pleat_cache *c, decode_scratch *s, pleat__arena *arena) {
+    s->query = pleat__arena_take(arena, pleat__attn_query_bytes(c->n_group, c->opt.head_dim), 1);
+    s->acc = pleat__arena_take(arena, c->acc_bytes, 1);
+    s->logits = pleat__arena_take(arena, c->tracked ? (uint64_t)c->n_group * WHOLE_LINE_CAP : 0, sizeof *s->logits);
+}
+
+uint64_t pleat__cache_decode_scratch_bytes(const pleat_cache *c) {
+    decode_scratch s;
+    pleat__arena arena = {0};
+    carve_scratch(c, &s, &arena);
+    return arena.used_bytes;
+}
+
+/* Index of the item's lane in this layer among all items'. */
+static uint64_t lane_in_step(const pleat_cache *c, const pleat__step_item *item, uint32_t head) {
+    return (uint64_t)(item - c->items) * c->opt.n_kv_heads + head;
+}
+
+/* Accumulator of one split of one lane. */
+static void *partial_of(const pleat_cache *c, const pleat__step_item *item, uint32_t head, uint32_t split) {
+    return c->partials + (lane_in_step(c, item, head) * c->splits_cap + split) * c->acc_bytes;
+}
+
+/* Point at an accumulator that another unit filled. */
+static pleat__attn_acc acc_at(const pleat_cache *c, void *memory) {
+    pleat__attn_acc acc;
+    pleat__attn_acc_view(&acc, memory, c->n_group, c->opt.head_dim);
+    return acc;
+}
+
+/* Logits of a lane's line: [g] at data + g*stride; data is NULL where nothing is scored. */
+typedef struct line_logits {
+    float *data;
+    size_t stride;
+} line_logits;
+
+static line_logits logits_of(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head,
+                             const lane_line *line, const decode_scratch *scratch) {
+    const pleat_cache *c = job->cache;
+    if (!c->tracked || item->n_new == 0) return (line_logits){0};
+    if (line->n_splits == 1) return (line_logits){scratch->logits, WHOLE_LINE_CAP};
+    return (line_logits){c->logits + lane_in_step(c, item, head) * c->n_group * c->logits_cap, c->logits_cap};
+}
+
+/* ---- units ------------------------------------------------------------------------------------- */
+
+void pleat__cache_decode_begin(const pleat__layer_job *job) {
+    pleat_cache *c = job->cache;
+    for (uint32_t i = 0; i < c->n_items; i++) {
+        const pleat__step_item *item = &c->items[i];
+        for (uint32_t head = 0; head < c->opt.n_kv_heads && item->n_new <= 1 && item->n_cuts > 1; head++) {
+            const lane_line line = line_of(job, item, head);
+            atomic_store_explicit(&c->pending[lane_in_step(c, item, head)], line.n_splits, memory_order_relaxed);
+        }
+    }
+}
+
+/* The whole lane has been seen: write the result and count the attention that its slots received. */
+static void finish_head(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, const lane_line *line,
+                        const pleat__attn_acc *acc, line_logits logits) {
+    const pleat_cache *c = job->cache;
+    const size_t at = pleat__cache_head_at(c, item->row, head);
+    float lse2[PLEAT__MAX_GROUP];
+    pleat__attn_finish(acc, c->n_group, c->opt.head_dim, job->out + at * c->opt.head_dim, lse2);
+    for (uint32_t g = 0; job->lse && g < c->n_group; g++) job->lse[at + g] = lse2[g] * (float)M_LN2;
+    if (!logits.data) return;
+    c->attn.received(&line->high, 0, line->high.n_slots, logits.data, logits.stride, lse2, c->n_group);
+    if (line->low.n_slots > 0 && line->low.layout->tracked)
+        c->attn.received(&line->low, 0, line->low.n_slots, logits.data + line->low_from, logits.stride, lse2,
+                         c->n_group);
+    const uint32_t tokens = line->high.layout->tokens; /* what the token gave itself does not count */
+    pleat__scores(line->high.layout, pleat__kv_page(&line->high, line->new_slot / tokens))[line->new_slot % tokens] = 0;
+}
+
+/* The last unit of a split lane to finish merges all of it, in order. */
+static void merge_splits(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head,
+                         const lane_line *line, line_logits logits) {
+    pleat_cache *c = job->cache;
+    if (atomic_fetch_sub_explicit(&c->pending[lane_in_step(c, item, head)], 1, memory_order_acq_rel) != 1) return;
+    pleat__attn_acc acc = acc_at(c, partial_of(c, item, head, 0));
+    for (uint32_t split = 1; split < line->n_splits; split++) {
+        const pleat__attn_acc other = acc_at(c, partial_of(c, item, head, split));
+        pleat__attn_merge(&acc, &other, c->n_group, c->opt.head_dim);
+    }
+    finish_head(job, item, head, line, &acc, logits);
+}
+
+/* Add part [from, to) of the line to acc. */
+static void decode_part(const pleat_cache *c, const lane_line *line, const pleat__attn_query *query, uint32_t from,
+                        uint32_t to, pleat__attn_acc *acc, line_logits logits) {
+    const uint32_t high_to = pleat__min_u32(to, line->high.n_slots);
+    if (from < high_to) c->attn.decode(query, &line->high, from, high_to, acc, logits.data, logits.stride);
+    if (to <= line->low_from) return;
+    const uint32_t low_from = pleat__max_u32(from, line->low_from) - line->low_from;
+    c->attn.decode(query, &line->low, low_from, to - line->low_from, acc,
+                   logits.data && line->low.layout->tracked ? logits.data + line->low_from : NULL, logits.stride);
+}
+
+void pleat__cache_decode_unit(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t split,
+                              uint32_t worker) {
+    const pleat_cache *c = job->cache;
+    const lane_line line = line_of(job, item, head);
+    if (split >= line.n_splits) return; /* other lanes of the item are longer */
+    const uint32_t from = pleat__min_u32(line.n_line, split * line.split_slots);
+    const uint32_t to = pleat__min_u32(line.n_line, from + line.split_slots);
+    if (line.new_slot >= from && line.new_slot < to) pleat__cache_store_item(job, item, head);
+
+    decode_scratch scratch;
+    pleat__arena arena = {.base = pleat__cache_scratch(c, worker), .cap_bytes = c->worker_scratch_bytes};
+    carve_scratch(c, &scratch, &arena);
+    pleat__attn_query query;
+    pleat__attn_query_init(&query, scratch.query, job->q + pleat__cache_head_at(c, item->row, head) * c->opt.head_dim,
+                           c->n_group, c->opt.head_dim, c->scale);
+    const bool whole = line.n_splits == 1;
+    const line_logits logits = logits_of(job, item, head, &line, &scratch);
+    pleat__attn_acc acc;
+    pleat__attn_acc_init(&acc, whole ? scratch.acc : partial_of(c, item, head, split), c->n_group, c->opt.head_dim);
+    if (from < to) decode_part(c, &line, &query, from, to, &acc, logits);
+    if (whole)
+        finish_head(job, item, head, &line, &acc, logits);
+    else
+        merge_splits(job, item, head, &line, logits);
+}

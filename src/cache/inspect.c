@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * inspect.c: what can be asked of a cache between steps: bytes and tokens held, how each token is kept, its vectors,
+ * where time went, and whether every invariant holds.  Nothing here changes anything.
+ */
+#include <string.h>
+
+#include "cache/internal.h"
+
+/* ---- usage ----------------------------------------------------------------------------------- */
+
+/* High slots with a token in them. */
+static uint32_t live_high(const pleat__lane *lane) { return lane->n_slots[PLEAT__HIGH] - (lane->hole ? 1 : 0); }
+
+static uint64_t bytes_of_pages(const pleat_cache *c, uint64_t n_pages) {
+    return n_pages * (c->page_bytes + PLEAT__POOL_BYTES_PER_PAGE);
+}
+
+static void add_seq_usage(const pleat_cache *c, const pleat__sequence *seq, pleat_cache_usage *u) {
+    const uint64_t n_pages = pleat__table_n_pages(&seq->table);
+    for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
+        const pleat__lane *l = &seq->table.lanes[lane];
+        u->tokens_high += live_high(l);
+        u->tokens_low += l->n_slots[PLEAT__LOW];
+        u->tokens_dropped += seq->n_tokens - live_high(l) - l->n_slots[PLEAT__LOW];
+    }
+    u->pages_used += n_pages;
+    u->pages_peak += seq->n_pages_peak;
+    u->bytes_pages += n_pages * c->page_bytes;
+    u->bytes += bytes_of_pages(c, n_pages) + seq->block_bytes + sizeof *seq;
+    u->bytes_f16 += (uint64_t)seq->n_tokens * c->n_lanes * 4 * c->opt.head_dim;
+}
+
+pleat_status pleat_cache_get_usage(const pleat_cache *c, pleat_seq handle, pleat_cache_usage *out) {
+    const pleat__sequence *seq = c && handle.v ? pleat__cache_seq(c, handle) : NULL;
+    if (!c || !out || (handle.v && !seq)) return PLEAT_E_ARG;
+    pleat_cache_usage u = {.pages_total = c->pool.n_pages};
+    if (seq) {
+        add_seq_usage(c, seq, &u);
+    } else {
+        for (uint32_t i = 0; i < c->opt.max_seqs; i++)
+            if (c->seqs[i].open) add_seq_usage(c, &c->seqs[i], &u);
+        u.pages_used = pleat__pool_used(&c->pool); /* shared pages count once */
+        u.pages_peak = c->pool.n_peak;
+    }
+    *out = u;
+    return PLEAT_OK;
+}
+
+/* Most pages that a lane of n_tokens can hold between steps.  With two sides: high and low slots together are at most
+ * n_tokens and a hole, both sides end in a part-filled page, and no low page holds fewer tokens than a high one. */
+static uint64_t lane_pages_most(const pleat_cache *c, uint32_t n_tokens) {
+    if (n_tokens == 0) return 0;
+    const uint32_t extra = c->two_sided ? 1 : 0;
+    return (uint64_t)pleat__div_up_u32(n_tokens + extra, c->page_tokens[PLEAT__HIGH]) + extra;
+}
+
+uint64_t pleat_cache_bytes_for(const pleat_cache_options *opt, uint32_t n_tokens, uint32_t max_tokens) {
+    pleat_cache c = {0};
+    if (!opt || n_tokens > max_tokens || max_tokens > opt->max_tokens) return 0;
+    if (pleat__cache_derive(&c, opt, NULL) != PLEAT_OK) return 0;
+    pleat__table table;
+    pleat__arena arena = {0};
+    const uint64_t table_bytes = pleat__cache_carve_seq(&c, max_tokens, &table, &arena);
+    return bytes_of_pages(&c, lane_pages_most(&c, n_tokens) * c.n_lanes) + table_bytes + sizeof(pleat__sequence);
+}
+
+void pleat_cache_get_times(const pleat_cache *c, pleat_cache_times *out) {
+    if (c && out) *out = c->times;
+}
+
+/* ---- tokens ------------------------------------------------------------------------------------ */
+
+/* Where the token at `position` of a lane stands.  page is NULL for a low token of a cache whose low pages have no
+ * positions: it is one of them, since nothing is dropped there. */
+typedef struct place {
+    pleat_level level;
+    uint8_t *page;
+    uint32_t slot; /* in the page */
+} place;
+
+/* Without a policy tokens stand in the order of their positions. */
+static place place_in_order(const pleat_cache *c, const pleat__kv_run *high, uint32_t position) {
+    const uint32_t page_tokens = c->page_tokens[PLEAT__HIGH];
+    return (place){PLEAT_LEVEL_HIGH, pleat__kv_page(high, position / page_tokens), position % page_tokens};
+}
+
+static bool find_in_run(const pleat__kv_run *run, uint32_t position, place *out) {
+    const uint32_t page_tokens = run->layout->tokens;
+    for (uint32_t first = 0; first < run->n_slots; first += page_tokens) {
+        uint8_t *page = pleat__kv_page(run, first / page_tokens);
+        const int32_t *positions = pleat__positions(run->layout, page);
+        for (uint32_t i = 0; i < pleat__min_u32(page_tokens, run->n_slots - first); i++) {
+            if (positions[i] != (int32_t)position) continue;
+            out->page = page;
+            out->slot = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static place find_token(const pleat_cache *c, const pleat__table *table, uint32_t lane, uint32_t position) {
+    const pleat__lane *l = &table->lanes[lane];
+    const pleat__kv_run high = pleat__cache_run(c, table, lane, PLEAT__HIGH, l->n_slots[PLEAT__HIGH]);
+    if (!c->tracked) return place_in_order(c, &high, position);
+    place at = {.level = PLEAT_LEVEL_HIGH};
+    if (find_in_run(&high, position, &at)) return at;
+    const pleat__kv_run low = pleat__cache_run(c, table, lane, PLEAT__LOW, l->n_slots[PLEAT__LOW]);
+    at.level = PLEAT_LEVEL_LOW;
+    if (!low.layout->tracked || find_in_run(&low, position, &at)) return at;
+    return (place){.level = PLEAT_LEVEL_DROPPED};
+}
+
+/* The sequence, if the arguments name tokens of one of its lanes; else NULL and why. */
+static const pleat__sequence *checked_seq(const pleat_cache *c, pleat_seq handle, uint32_t layer, uint32_t kv_head,
+                                          uint32_t first, uint32_t n_tokens, pleat_status *status) {
+    const pleat__sequence *seq = c ? pleat__cache_seq(c, handle) : NULL;
+    *status = PLEAT_E_ARG;
+    if (!seq || layer >= c->opt.n_layers || kv_head >= c->opt.n_kv_heads || first > seq->n_tokens ||
+        n_tokens > seq->n_tokens - first)
+        return NULL;
+    *status = c->in_step ? PLEAT_E_STATE : PLEAT_OK;
+    return c->in_step ? NULL : seq;
+}
+
+pleat_status pleat_cache_tokens(const pleat_cache *c, pleat_seq handle, uint32_t layer, uint32_t kv_head,
+                                uint32_t first, uint32_t n_tokens, pleat_cache_token *out) {
+    pleat_status status;
+    const pleat__sequence *seq = checked_seq(c, handle, layer, kv_head, first, n_tokens, &status);
+    if (!seq || !out) return seq ? PLEAT_E_ARG : status;
+    const uint32_t lane = pleat__cache_lane_of(c, layer, kv_head);
+    for (uint32_t i = 0; i < n_tokens; i++) {
+        const place at = find_token(c, &seq->table, lane, first + i);
+        out[i] = (pleat_cache_token){.level = at.level};
+        const pleat__side side = at.level == PLEAT_LEVEL_HIGH ? PLEAT__HIGH : PLEAT__LOW;
+        if (!at.page || !c->tracked) continue;
+        const float sum = pleat__scores(&c->layouts[side], at.page)[at.slot];
+        out[i].significance = pleat__significance(sum, first + i, seq->n_tokens);
+    }
+    return PLEAT_OK;
+}
+
+/* Dequantise one token; either of k and v may be NULL. */
+static void export_token(const pleat_cache *c, place at, float *tile, float *k, float *v) {
+    const uint32_t d = c->opt.head_dim, t = at.slot % PLEAT__TILE;
+    const pleat__page_layout *layout = &c->layouts[at.level == PLEAT_LEVEL_HIGH ? PLEAT__HIGH : PLEAT__LOW];
+    if (k) c->quant.load_k(layout, at.page, at.slot / PLEAT__TILE, tile);
+    for (uint32_t j = 0; k && j < d; j++) k[j] = tile[j * PLEAT__TILE + t];
+    if (v) c->quant.load_v(layout, at.page, at.slot / PLEAT__TILE, tile);
+    if (v) memcpy(v, tile + (size_t)t * d, d * sizeof *v);
+}
+
+pleat_status pleat_cache_export(const pleat_cache *c, pleat_seq handle, uint32_t layer, uint32_t kv_head,
+                                uint32_t first, uint32_t n_tokens, float *k, float *v) {
+    pleat_status status;
+    const pleat__sequence *seq = checked_seq(c, handle, layer, kv_head, first, n_tokens, &status);
+    if (!seq) return status;
+    const size_t d = c->opt.head_dim;
+    const uint32_t lane = pleat__cache_lane_of(c, layer, kv_head);
+    _Alignas(64) float tile[PLEAT__TILE * PLEAT__MAX_HEAD_DIM];
+    for (uint32_t i = 0; i < n_tokens; i++) {
+        float *k_row = k ? k + i * d : NULL, *v_row = v ? v + i * d : NULL;
+        const place at = find_token(c, &seq->table, lane, first + i);
+        if (at.level == PLEAT_LEVEL_LOW && !at.page) return PLEAT_E_UNSUPPORTED;
+        if (at.level != PLEAT_LEVEL_DROPPED) {
+            export_token(c, at, tile, k_row, v_row);
+            continue;
+        }
+        if (k_row) memset(k_row, 0, d * sizeof *k_row);
+        if (v_row) memset(v_row, 0, d * sizeof *v_row);
+    }
+    return PLEAT_OK;
+}
+
+/* ---- validity ---------------------------------------------------------------------------------- */
+
+/* The slots of one side hold each position at most once, below n_tokens, and none is dead but the hole. */
+static bool positions_are_valid(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, pleat__side side,
+                                uint8_t *seen) {
+    const pleat__lane *l = &seq->table.lanes[lane];
+    const pleat__kv_run run = pleat__cache_run(c, &seq->table, lane, side, l->n_slots[side]);
+    if (!run.layout->tracked) return true;
+    for (uint32_t slot = 0; slot < run.n_slots; slot++) {
+        uint8_t *page = pleat__kv_page(&run, slot / run.layout->tokens);
+        const int32_t pos = pleat__positions(run.layout, page)[slot % run.layout->tokens];
+        const bool is_hole = side == PLEAT__HIGH && l->hole == slot + 1;
+        if (is_hole && !c->in_step && pos != -1) return false;
+        if (is_hole) continue;
+        if (pos < 0 || (uint32_t)pos >= seq->n_tokens || seen[pos]) return false;
+        seen[pos] = 1;
+    }
+    return true;
+}
+
+/* Every token that has not left the window stands in some slot.  seen: n_tokens bytes of scratch. */
+static bool lane_tokens_are_valid(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint8_t *seen) {
+    if (!c->tracked) return true;
+    memset(seen, 0, seq->n_tokens);
+    if (!positions_are_valid(c, seq, lane, PLEAT__HIGH, seen) || !positions_are_valid(c, seq, lane, PLEAT__LOW, seen))
+        return false;
+    return !memchr(seen + seq->n_classed, 0, seq->n_tokens - seq->n_classed);
+}
+
+static bool lane_is_valid(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane) {
+    const pleat__lane *l = &seq->table.lanes[lane];
+    for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
+        const uint32_t n_needed = pleat__div_up_u32(l->n_slots[side], c->page_tokens[side]);
+        if (c->in_step ? l->n_pages[side] < n_needed : l->n_pages[side] != n_needed) return false;
+    }
+    if (l->hole > l->n_slots[PLEAT__HIGH]) return false;
+    const uint32_t n_live = live_high(l) + l->n_slots[PLEAT__LOW];
+    const bool may_drop = c->tracked && c->layouts[PLEAT__LOW].tracked;
+    return may_drop ? n_live <= seq->n_tokens : n_live == seq->n_tokens;
+}
+
+static bool seq_is_valid(const pleat_cache *c, const pleat__sequence *seq, uint8_t *seen) {
+    if (seq->n_tokens > seq->max_tokens || seq->n_classed > seq->n_tokens) return false;
+    for (uint32_t lane = 0; lane < c->n_lanes; lane++)
+        if (!lane_is_valid(c, seq, lane) || !lane_tokens_are_valid(c, seq, lane, seen)) return false;
+    return true;
+}
+
+static bool tables_match_pool(const pleat_cache *c, uint32_t *refs, uint8_t *marks, uint8_t *seen) {
+    for (uint32_t i = 0; i < c->opt.max_seqs; i++) {
+        const pleat__sequence *seq = &c->seqs[i];
+        if (!seq->open) continue;
+        if (!pleat__table_count_refs(&seq->table, c->pool.n_pages, refs) || !seq_is_valid(c, seq, seen)) return false;
+    }
+    return memcmp(refs, c->pool.refs, (size_t)c->pool.n_pages * sizeof *refs) == 0 &&
+           pleat__pool_is_valid(&c->pool, marks);
+}
+
+int pleat_cache_is_valid(const pleat_cache *c) {
+    if (!c) return 0;
+    uint32_t *refs = pleat__alloc_zero(&c->al, c->pool.n_pages, sizeof *refs);
+    uint8_t *marks = pleat__alloc(&c->al, c->pool.n_pages, 1);
+    uint8_t *seen = pleat__alloc(&c->al, c->opt.max_tokens, 1);
+    const bool valid = refs && marks && seen && tables_match_pool(c, refs, marks, seen);
+    pleat__free(&c->al, seen, c->opt.max_tokens, 1);
+    pleat__free(&c->al, marks, c->pool.n_pages, 1);
+    pleat__free(&c->al, refs, c->pool.n_pages, sizeof *refs);
+    return valid;
+}

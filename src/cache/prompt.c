@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * prompt.c: the units of prompt chunks: staging, attention, and the attention that slots received.
+ *
+ * A chunk sees itself as it is, in f32 tiles, and earlier tokens as stored.  Its own slots in the pages come after the
+ * n_slots of the lane, which still are those before the step.
+ */
+#include <string.h>
+
+#include "cache/internal.h"
+
+/* The staged chunk of one head: f32 tiles in a row. */
+static pleat__kv_run stage_run(const pleat_cache *c, const pleat__step_item *item, uint32_t head) {
+    const uint64_t n_tiles = pleat__div_up_u32(item->n_new, PLEAT__TILE);
+    const uint64_t first = (uint64_t)item->stage_tile * c->opt.n_kv_heads + n_tiles * head;
+    return (pleat__kv_run){.layout = &c->stage_layout,
+                           .base = c->stage + first * c->stage_layout.used_bytes,
+                           .page_bytes = c->stage_layout.used_bytes,
+                           .ids = c->stage_ids,
+                           .step = 1,
+                           .n_slots = item->n_new};
+}
+
+/* f32 pages hold the chunk exactly: they are their own staging buffer, unless slots may be dead. */
+static bool is_staged(const pleat_cache *c) { return c->tracked || c->opt.spec.high.k_bits != 32; }
+
+/* One side of the lane as it was before the step. */
+static pleat__kv_run past_run(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head,
+                              pleat__side side) {
+    const uint32_t lane = pleat__cache_lane_of(job->cache, job->layer, head);
+    return pleat__cache_run(job->cache, &item->seq->table, lane, side, item->seq->table.lanes[lane].n_slots[side]);
+}
+
+void pleat__cache_prompt_store_unit(void *ctx, uint32_t unit, uint32_t worker) {
+    (void)worker;
+    const pleat__layer_job *job = ctx;
+    const pleat_cache *c = job->cache;
+    const pleat__step_item *item = &c->items[c->prompt_items[unit / c->opt.n_kv_heads]];
+    const uint32_t head = unit % c->opt.n_kv_heads;
+    pleat__cache_store_item(job, item, head);
+    if (!is_staged(c)) return;
+    const pleat__kv_run run = stage_run(c, item, head);
+    const size_t at = ((size_t)item->row * c->opt.n_kv_heads + head) * c->opt.head_dim;
+    pleat__cache_store_run(c, &run, 0, item->n_new, job->k + at, job->v + at);
+}
+
+uint32_t pleat__cache_block_queries(const pleat_cache *cache) { return PLEAT__PROMPT_ROWS / cache->n_group; }
+
+void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t block,
+                              uint32_t worker) {
+    const pleat_cache *c = job->cache;
+    const uint32_t block_queries = pleat__cache_block_queries(c);
+    const uint32_t first = (item->n_cuts - 1 - block) * block_queries; /* long blocks first: less waiting at the end */
+    const uint32_t lane = pleat__cache_lane_of(c, job->layer, head);
+    const bool staged = is_staged(c);
+    const pleat__kv_view past = {.high = past_run(job, item, head, PLEAT__HIGH),
+                                 .low = past_run(job, item, head, PLEAT__LOW)};
+    const pleat__kv_run self =
+        staged ? stage_run(c, item, head)
+               : pleat__cache_run(c, &item->seq->table, lane, PLEAT__HIGH, item->n_before + item->n_new);
+    const size_t row_floats = (size_t)c->opt.n_q_heads * c->opt.head_dim;
+    const size_t row_head = pleat__cache_head_at(c, item->row + first, head);
+    const pleat__attn_prompt args = {
+        .past = staged && item->n_before > 0 ? &past : NULL,
+        .self = &self,
+        .self_seen = staged ? first : item->n_before + first,
+        .n_queries = pleat__min_u32(block_queries, item->n_new - first),
+        .n_group = c->n_group,
+        .head_dim = c->opt.head_dim,
+        .scale = c->scale,
+        .q = job->q + row_head * c->opt.head_dim,
+        .q_stride = row_floats,
+        .out = job->out + row_head * c->opt.head_dim,
+        .out_stride = row_floats,
+        .lse2 = c->tracked ? c->lse2 + row_head : NULL,
+        .lse2_stride = c->opt.n_q_heads,
+        .quant = &c->quant,
+        .scratch = pleat__cache_scratch(c, worker),
+    };
+    c->attn.prompt(&args);
+}
+
+/* ---- attention received -------------------------------------------------------------------------- */
+
+/* Ranges: those of the chunk itself, then those of the past's high and low slots, which together are at most as many as
+ * the tokens and a hole. */
+uint32_t pleat__cache_n_given(const pleat__step_item *item) {
+    const uint32_t n_self = pleat__div_up_u32(item->n_new, PLEAT__GIVEN_SLOTS);
+    return n_self + (item->n_before > 0 ? pleat__div_up_u32(item->n_before + 1, PLEAT__GIVEN_SLOTS) + 1 : 0);
+}
+
+/* A range of slots that queries give attention to, and where its scores stand: slot_from of `run` is scored at
+ * score_slot of `pages`. */
+typedef struct given_range {
+    pleat__kv_run run, pages;
+    uint32_t slot_from, slot_to, score_slot;
+    bool causal;
+} given_range;
+
+static void set_range(given_range *r, uint32_t range) {
+    r->slot_from = pleat__min_u32(range * PLEAT__GIVEN_SLOTS, r->run.n_slots);
+    r->slot_to = pleat__min_u32(r->slot_from + PLEAT__GIVEN_SLOTS, r->run.n_slots);
+    r->score_slot += r->slot_from;
+}
+
+static given_range find_range(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head,
+                              uint32_t range) {
+    const uint32_t n_self = pleat__div_up_u32(item->n_new, PLEAT__GIVEN_SLOTS);
+    given_range r = {.run = past_run(job, item, head, PLEAT__HIGH)};
+    const uint32_t n_high = pleat__div_up_u32(r.run.n_slots, PLEAT__GIVEN_SLOTS);
+    r.pages = r.run;
+    if (range < n_self) {
+        r.score_slot = r.run.n_slots; /* the chunk stands behind the lane's slots */
+        r.run = stage_run(job->cache, item, head);
+        r.causal = true;
+        set_range(&r, range);
+    } else if (range - n_self < n_high) {
+        set_range(&r, range - n_self);
+    } else {
+        r.pages = r.run = past_run(job, item, head, PLEAT__LOW);
+        set_range(&r, range - n_self - n_high);
+    }
+    return r;
+}
+
+static void add_scores(const given_range *r, const float *received) {
+    const uint32_t page_tokens = r->pages.layout->tokens;
+    for (uint32_t i = 0; i < r->slot_to - r->slot_from; i++) {
+        const uint32_t slot = r->score_slot + i;
+        pleat__scores(r->pages.layout, pleat__kv_page(&r->pages, slot / page_tokens))[slot % page_tokens] +=
+            received[i];
+    }
+}
+
+/* The prompt item that range `unit` belongs to. */
+static const pleat__step_item *given_item(const pleat_cache *c, uint32_t unit) {
+    uint32_t i = c->n_prompt_items - 1;
+    while (c->items[c->prompt_items[i]].first_given > unit) i--;
+    return &c->items[c->prompt_items[i]];
+}
+
+void pleat__cache_given_unit(void *ctx, uint32_t unit, uint32_t worker) {
+    const pleat__layer_job *job = ctx;
+    const pleat_cache *c = job->cache;
+    const pleat__step_item *item = given_item(c, unit);
+    const uint32_t local = unit - item->first_given;
+    const uint32_t head = local % c->opt.n_kv_heads;
+    const given_range r = find_range(job, item, head, local / c->opt.n_kv_heads);
+    if (r.slot_from >= r.slot_to || !r.pages.layout->tracked) return;
+    float received[PLEAT__GIVEN_SLOTS] = {0};
+    const size_t row_head = pleat__cache_head_at(c, item->row, head);
+    const pleat__attn_given args = {
+        .run = &r.run,
+        .causal = r.causal,
+        .slot_from = r.slot_from,
+        .slot_to = r.slot_to,
+        .n_queries = item->n_new,
+        .n_group = c->n_group,
+        .head_dim = c->opt.head_dim,
+        .scale = c->scale,
+        .q = job->q + row_head * c->opt.head_dim,
+        .q_stride = (size_t)c->opt.n_q_heads * c->opt.head_dim,
+        .lse2 = c->lse2 + row_head,
+        .lse2_stride = c->opt.n_q_heads,
+        .received = received,
+        .quant = &c->quant,
+        .scratch = pleat__cache_scratch(c, worker),
+    };
+    c->attn.given(&args);
+    add_scores(&r, received);
+}

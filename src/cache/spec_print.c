@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * spec_print.c: KV spec to canonical text: the stage's name, its chief keys, and others that differ from the defaults,
+ * in the order of the table.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cache/spec.h"
+
+typedef struct printer {
+    char text[PLEAT_SPEC_TEXT_CAP];
+    size_t n;
+} printer;
+
+/* The longest key and value are far below the cap: formats, words and numbers of at most 9 digits, or one path alone. */
+static void put(printer *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void put(printer *p, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    const int n = vsnprintf(p->text + p->n, sizeof p->text - p->n, fmt, args);
+    va_end(args);
+    p->n += (size_t)n;
+}
+
+#define NUMBER_CAP 32
+
+/* Write v >= 0 with n_digits significant ones, as 0.02, 1200 or 1.5e-07.  The point is '.' in every locale. */
+static void number_of_digits(double v, int n_digits, char out[NUMBER_CAP]) {
+    char scientific[NUMBER_CAP], digit[NUMBER_CAP];
+    snprintf(scientific, sizeof scientific, "%.*e", n_digits - 1, v);
+    const char *e = strchr(scientific, 'e');
+    int n = 0, exponent = 0;
+    for (const char *s = scientific; s < e; s++)
+        if (*s >= '0' && *s <= '9') digit[n++] = *s;
+    for (const char *s = e + 2; *s; s++) exponent = 10 * exponent + (*s - '0');
+    if (e[1] == '-') exponent = -exponent;
+    const bool is_plain = exponent >= -5 && exponent <= 8;
+    const int first = is_plain ? exponent : 0; /* the power of ten that the first digit stands for */
+    size_t at = 0;
+    for (int power = first > 0 ? first : 0; power >= 0 || power > first - n; power--) {
+        const int i = first - power;
+        if (power == -1) out[at++] = '.';
+        out[at++] = i >= 0 && i < n ? digit[i] : '0';
+    }
+    out[at] = 0;
+    if (!is_plain) snprintf(out + at, NUMBER_CAP - at, "e%d", exponent);
+}
+
+/* The shortest text that reads back as the same float. */
+static void put_number(printer *p, float v, bool is_percent) {
+    const double factor = is_percent ? 100 : 1;
+    char text[NUMBER_CAP];
+    double back = -1;
+    for (int n = 1; n <= 9 && (float)(back / factor) != v; n++) {
+        number_of_digits((double)v * factor, n, text);
+        (void)pleat__spec_number(text, strlen(text), &back);
+    }
+    put(p, "%s%s", text, is_percent ? "%" : "");
+}
+
+static void put_value(printer *p, const pleat_spec *spec, const pleat__spec_key *key) {
+    const void *field = pleat__spec_field_const(spec, key);
+    pleat_format format;
+    uint32_t u;
+    float f;
+    switch (key->type) {
+        case PLEAT__KEY_NUMBER:
+        case PLEAT__KEY_SHARE:
+            memcpy(&f, field, sizeof f);
+            put_number(p, f, key->type == PLEAT__KEY_SHARE);
+            return;
+        case PLEAT__KEY_COUNT:
+            memcpy(&u, field, sizeof u);
+            put(p, "%u", u);
+            return;
+        case PLEAT__KEY_WORD:
+            memcpy(&u, field, sizeof u);
+            put(p, "%s", key->words[u]);
+            return;
+        case PLEAT__KEY_FORMAT:
+            memcpy(&format, field, sizeof format);
+            put(p, "%s", pleat__spec_format_stage(format)->name);
+            return;
+        case PLEAT__KEY_PATH: put(p, "%s", (const char *)field); return;
+    }
+}
+
+pleat_status pleat_spec_print(const pleat_spec *spec, char *buf, size_t cap) {
+    if (!spec || !buf || cap < PLEAT_SPEC_TEXT_CAP || pleat__spec_check(spec, NULL) != PLEAT_OK) return PLEAT_E_ARG;
+    const pleat__spec_stage *stage = pleat__spec_stage_of(spec);
+    const pleat__spec_key *alone = pleat__spec_alone(stage, spec);
+    printer p = {.n = 0};
+    char separator = ':';
+    put(&p, "%s", stage->name);
+    for (uint32_t i = 0; i < stage->n_keys; i++) {
+        const pleat__spec_key *key = &stage->keys[i];
+        const bool is_default = pleat__spec_field_equal(spec, &stage->defaults, key);
+        if (alone ? alone != key : is_default && !key->is_printed) continue;
+        put(&p, "%c%s=", separator, key->name);
+        put_value(&p, spec, key);
+        separator = ',';
+    }
+    memcpy(buf, p.text, p.n + 1);
+    return PLEAT_OK;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * fingerprint.c: 128 bits that stand for a model: a hash of its shape, its constants, and of each tensor its name, type,
+ * dimensions and both ends.
+ *
+ * Both ends are enough to tell models apart that were trained or quantised differently, and reading them takes
+ * milliseconds where all bytes of a large model would take seconds.  Numbers are hashed as 8 bytes, the low one first.
+ */
+#define XXH_INLINE_ALL /* nothing to link */
+#include <xxhash.h>
+
+#include <string.h>
+
+#include "core/half.h"
+#include "model/gguf.h"
+#include "model/internal.h"
+
+#define END_BYTES (64u * 1024)
+
+static void hash_u64(XXH3_state_t *state, uint64_t v) {
+    uint8_t bytes[8];
+    for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(v >> 8 * i);
+    (void)XXH3_128bits_update(state, bytes, sizeof bytes);
+}
+
+static void hash_shape(XXH3_state_t *state, const pleat_model *m) {
+    const pleat_model_info *info = &m->info;
+    const uint64_t shape[] = {info->n_layers,   info->n_embd,   info->n_ff,  info->n_vocab, info->n_q_heads,
+                              info->n_kv_heads, info->head_dim, info->n_ctx, m->rope_dims};
+    (void)XXH3_128bits_update(state, info->architecture, strlen(info->architecture) + 1);
+    for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++) hash_u64(state, shape[i]);
+    hash_u64(state, pleat__f32_bits(m->rms_eps));
+    hash_u64(state, pleat__f32_bits(m->rope_base));
+}
+
+static void hash_tensor(XXH3_state_t *state, const pleat__gguf_tensor *t, const uint8_t *bytes) {
+    (void)XXH3_128bits_update(state, t->name, strlen(t->name) + 1);
+    hash_u64(state, t->type);
+    for (int i = 0; i < 4; i++) hash_u64(state, t->dims[i]);
+    if (t->n_bytes <= 2 * END_BYTES) {
+        (void)XXH3_128bits_update(state, bytes, t->n_bytes);
+        return;
+    }
+    (void)XXH3_128bits_update(state, bytes, END_BYTES);
+    (void)XXH3_128bits_update(state, bytes + t->n_bytes - END_BYTES, END_BYTES);
+}
+
+pleat_status pleat_model_fingerprint(const pleat_model *m, char out[PLEAT_FINGERPRINT_CAP]) {
+    if (!m || !out) return PLEAT_E_ARG;
+    static const char hex[] = "0123456789abcdef";
+    const pleat_gguf *g = m->gguf;
+    XXH3_state_t state;
+    XXH128_canonical_t digest;
+    (void)XXH3_128bits_reset(&state);
+    hash_shape(&state, m);
+    hash_u64(&state, g->info.n_tensors);
+    for (uint64_t i = 0; i < g->info.n_tensors; i++)
+        hash_tensor(&state, g->by_name[i], g->bytes + g->by_name[i]->offset);
+    XXH128_canonicalFromHash(&digest, XXH3_128bits_digest(&state));
+    for (size_t i = 0; i < sizeof digest.digest; i++) {
+        out[2 * i] = hex[digest.digest[i] >> 4];
+        out[2 * i + 1] = hex[digest.digest[i] & 15];
+    }
+    out[2 * sizeof digest.digest] = 0;
+    return PLEAT_OK;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * policy.h: which tokens of a lane are kept, and how well: what the cache asks whichever policy its spec names.
+ *
+ * N is the number of tokens of the sequence so far, i a token's position, sum(i) the attention it has received from the
+ * tokens after it: the sum over later queries of the largest weight that a query head of the group gave it.
+ *
+ *     significance(i) = sum(i) / (N - 1 - i)        mean over the later queries; 0 for the newest token
+ *
+ * (The paper takes for each head the mean, then the largest over the group; one sum a token serves if each query adds
+ * its largest, which is never less.)
+ *
+ * A token stays high while i >= N - window.  When several tokens have left the window at once, at the end of a prompt,
+ * each is given a level; when one has, in a step of generation, that one is, and other tokens may have to go: victims.
+ * Among victims ties go to the lower slot.  A victim is found before any token moves, so that the slot that it leaves
+ * can be taken at once.
+ *
+ * leankv.h and topk.h say what each policy decides, policy.c which one is asked, scan.h how lanes are searched.
+ * Everything here is a pure function of what it is handed; scores and positions are read through a kv_view.
+ */
+#ifndef PLEAT_POLICY_POLICY_H
+#define PLEAT_POLICY_POLICY_H
+
+#include "core/kv_view.h"
+#include "pleat/cache.h"
+
+/* No slot. */
+#define PLEAT__NO_SLOT UINT32_MAX
+
+/* 0 <= position < n_tokens. */
+static inline float pleat__significance(float sum, uint32_t position, uint32_t n_tokens) {
+    return position + 1 < n_tokens ? sum / (float)(n_tokens - 1 - position) : 0.0f;
+}
+
+/* Is the position among the newest `window`?  position < n_tokens. */
+static inline bool pleat__in_window(uint32_t position, uint32_t n_tokens, uint32_t window) {
+    return n_tokens - position <= window;
+}
+
+/* What a step of generation does to one lane.  Slots are of the side named; PLEAT__NO_SLOT: none. */
+typedef struct pleat__policy_step {
+    uint32_t left_slot;     /* high slot of the token that left the window; if it is not there, nothing happens */
+    pleat_level left_level; /* what becomes of it */
+    uint32_t high_victim;
+    pleat_level high_level; /* what becomes of high_victim: low or dropped */
+    uint32_t low_victim;    /* dropped */
+} pleat__policy_step;
+
+/* Everything stays as it is. */
+static inline pleat__policy_step pleat__policy_no_step(void) {
+    return (pleat__policy_step){.left_slot = PLEAT__NO_SLOT,
+                                .left_level = PLEAT_LEVEL_HIGH,
+                                .high_victim = PLEAT__NO_SLOT,
+                                .high_level = PLEAT_LEVEL_HIGH,
+                                .low_victim = PLEAT__NO_SLOT};
+}
+
+/* The step of generation for spec->policy, when exactly one token of the lane has left the window: the one at position
+ * n_tokens - 1 - spec->window.  The low side need not be tracked if spec->al is 0. */
+pleat__policy_step pleat__policy_step_of(const pleat_spec *spec, const pleat__kv_view *lane, uint32_t n_tokens);
+
+/* Class the tokens of the lane's high side: levels[slot] for each of its n_slots.  Tokens inside the window and tokens
+ * at positions below `classed` stay high (leankv: they were classed before); dead slots are dropped.
+ * scratch: n_slots floats.  topk classes all tokens again. */
+void pleat__policy_prompt(const pleat_spec *spec, const pleat__kv_view *lane, uint32_t n_tokens, uint32_t classed,
+                          uint8_t *levels, float *scratch);
+
+#endif

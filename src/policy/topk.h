@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * topk.h: every lane keeps the same share of its tokens, those of the highest significance; there is no low side.  The
+ * baseline of LeanKV's Figure 8.
+ *
+ *     budget(N) = max(window, ceil(keep * N))
+ *     prompt:      of the tokens that have left the window the budget(N) - window most significant stay, ties to the
+ *                  older; the others are dropped
+ *     generation:  if a lane holds more than budget(N) tokens, the least significant outside the window is dropped
+ *
+ * N, window and significance as in policy.h.
+ */
+#ifndef PLEAT_POLICY_TOPK_H
+#define PLEAT_POLICY_TOPK_H
+
+#include "policy/policy.h"
+
+/* Tokens that a lane may hold.  keep stands for a decimal share: that its float may be a little above it (by 2^-24 of
+ * it) raises no budget. */
+uint32_t pleat__topk_budget(const pleat_spec *spec, uint32_t n_tokens);
+
+/* policy.h's two questions; for the first n_tokens > spec->window.  ranks: scratch of n_slots floats. */
+pleat__policy_step pleat__topk_step(const pleat_spec *spec, const pleat__kv_run *high, uint32_t n_tokens);
+void pleat__topk_prompt(const pleat_spec *spec, const pleat__kv_run *high, uint32_t n_tokens, uint8_t *levels,
+                        float *ranks);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * copy.c: one token from slot to slot as it stands: pleat__quant_copy().
+ *
+ * In layout.h's planes a token of a tile is
+ *
+ *     K   f16                 2 bytes of every 32
+ *         all others          4 bytes of every 64
+ *     V   f32, f16            a row
+ *         8, 4 and 2 bits     in each of d words of 32 bits the same bits, 8*(token%4) + bits*((token/4) % (8/bits)) on
+ *
+ * Source and target may share words (two slots of one tile), so each is read before it is written.
+ */
+#include <string.h>
+
+#include "quant/quant.h"
+
+static void copy_key(const pleat__page_layout *l, uint8_t *to_page, uint32_t to, uint8_t *from_page, uint32_t from) {
+    const size_t bytes = l->format.k_bits == 16 ? 2 : 4; /* of a token, contiguous; those of 16 tokens follow */
+    uint8_t *to_tile = pleat__k_tile(l, to_page, to / PLEAT__TILE) + to % PLEAT__TILE * bytes;
+    const uint8_t *from_tile = pleat__k_tile(l, from_page, from / PLEAT__TILE) + from % PLEAT__TILE * bytes;
+    if (bytes == 2) {
+        for (uint32_t at = 0; at < l->k_tile_bytes; at += 2 * PLEAT__TILE) memmove(to_tile + at, from_tile + at, 2);
+    } else {
+        for (uint32_t at = 0; at < l->k_tile_bytes; at += 4 * PLEAT__TILE) memmove(to_tile + at, from_tile + at, 4);
+    }
+}
+
+/* Where a token's codes stand in a tile of values of 8 bits or less. */
+typedef struct bit_row {
+    uint32_t *words; /* [head_dim] */
+    uint32_t shift;
+} bit_row;
+
+static bit_row bit_row_of(const pleat__page_layout *l, uint8_t *page, uint32_t slot) {
+    const uint32_t bits = l->format.v_bits, per = 8 / bits, token = slot % PLEAT__TILE;
+    uint8_t *tile = pleat__v_tile(l, page, slot / PLEAT__TILE);
+    return (bit_row){(uint32_t *)(void *)(tile + token / (4 * per) * 4 * l->head_dim),
+                     8 * (token % 4) + bits * (token / 4 % per)};
+}
+
+static void copy_value(const pleat__page_layout *l, uint8_t *to_page, uint32_t to, uint8_t *from_page, uint32_t from) {
+    const uint32_t d = l->head_dim;
+    if (l->format.v_bits >= 16) {
+        const size_t bytes = l->v_tile_bytes / PLEAT__TILE;
+        memmove(pleat__v_tile(l, to_page, to / PLEAT__TILE) + to % PLEAT__TILE * bytes,
+                pleat__v_tile(l, from_page, from / PLEAT__TILE) + from % PLEAT__TILE * bytes, bytes);
+        return;
+    }
+    const bit_row target = bit_row_of(l, to_page, to), source = bit_row_of(l, from_page, from);
+    const uint32_t mask = (1u << l->format.v_bits) - 1, keep = ~(mask << target.shift);
+    for (uint32_t i = 0; i < d; i++)
+        target.words[i] = (target.words[i] & keep) | (source.words[i] >> source.shift & mask) << target.shift;
+}
+
+static void copy_meta(uint16_t *to_meta, uint32_t to, const uint16_t *from_meta, uint32_t from) {
+    to_meta[to % PLEAT__TILE] = from_meta[from % PLEAT__TILE];
+    to_meta[PLEAT__TILE + to % PLEAT__TILE] = from_meta[PLEAT__TILE + from % PLEAT__TILE];
+}
+
+void pleat__quant_copy(const pleat__page_layout *l, uint8_t *to_page, uint32_t to_slot, const uint8_t *from_page,
+                       uint32_t from_slot) {
+    uint8_t *from = (uint8_t *)(uintptr_t)from_page; /* the accessors of layout.h want it; only read */
+    const uint32_t to_tile = to_slot / PLEAT__TILE, from_tile = from_slot / PLEAT__TILE;
+    copy_key(l, to_page, to_slot, from, from_slot);
+    copy_value(l, to_page, to_slot, from, from_slot);
+    if (pleat__format_is_quantised(l->format)) {
+        copy_meta(pleat__k_meta(l, to_page, to_tile), to_slot, pleat__k_meta(l, from, from_tile), from_slot);
+        copy_meta(pleat__v_meta(l, to_page, to_tile), to_slot, pleat__v_meta(l, from, from_tile), from_slot);
+    }
+    if (!l->tracked) return;
+    pleat__scores(l, to_page)[to_slot] = pleat__scores(l, from)[from_slot];
+    pleat__positions(l, to_page)[to_slot] = pleat__positions(l, from)[from_slot];
+}
