@@ -62,7 +62,7 @@ static const option_row rows[] = {
     {"Model and machine", "cpu-mask", NULL, "BITS", "CPU features that may be used: 1 AVX2, 2 AVX-512, 4 VNNI",
      CMD_ALL, KIND_U32, AT(cpu_mask), 0, U32_TOP},
 
-    {"KV cache", "kv", NULL, "SPEC", "how the cache is kept: f32, f16, k8v4, leankv, ...; repeat to compare (default f16)",
+    {"KV cache", "kv", NULL, "SPEC", "how the cache is kept: f16, k8v4, leankv, ...; repeat to compare (default f16)",
      CMD_EVAL, KIND_SPECS, AT(kv), 0, 0},
     {"KV cache", "kv", NULL, "SPEC", "how the cache is kept: f32, f16, ...; repeat to compare (default \"f16 k8v4\")",
      CMD_BENCH_RUN, KIND_SPECS, AT(kv), 0, 0},

@@ -75,8 +75,9 @@ static int cannot_write(const char *path) {
 }
 
 int profile_write(const profile *p, const char *path) {
-    char *temporary = cli_alloc(strlen(path) + 32, 1);
-    sprintf(temporary, "%s.%ld.tmp", path, (long)getpid());
+    const size_t cap = strlen(path) + 32;
+    char *temporary = cli_alloc(cap, 1);
+    snprintf(temporary, cap, "%s.%ld.tmp", path, (long)getpid());
     json_t *root = profile_json(p);
     int code = CLI_OK;
     const int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

@@ -12,8 +12,8 @@
  *     leankv:ah=1,al=0.02,window=64,high=k8v4,low=k4v2,threshold=length,step=paper
  *                                            each KV head keeps important tokens in the high format, middling ones
  *                                            in the low one and drops the rest; all keys may be left out
- *     leankv:profile=FILE                    the same with what `pleat calibrate` found for a model; no other key beside it.
- *                                            FILE may hold any byte but ',' and '+'
+ *     leankv:profile=FILE                    the same with what `pleat calibrate` found for a model; no other key
+ *                                            beside it.  FILE may hold any byte but ',' and '+'
  *     topk:keep=50%,window=64,format=k8v4    every KV head keeps the same share of its tokens, those with the
  *                                            highest scores: the equal budgets that leankv is compared with
  *

@@ -124,20 +124,33 @@ static const pleat__sequence *checked_seq(const pleat_cache *c, pleat_seq handle
     return c->in_step ? NULL : seq;
 }
 
+/* Say of every token that stands on one side, and whose position is in [first, first + n_tokens), how it is kept. */
+static void list_side(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, pleat__side side, uint32_t first,
+                      uint32_t n_tokens, pleat_cache_token *out) {
+    const pleat__kv_run run = pleat__cache_run(c, &seq->table, lane, side, seq->table.lanes[lane].n_slots[side]);
+    const uint32_t page_tokens = run.layout->tokens;
+    for (uint32_t slot = 0; slot < run.n_slots; slot++) {
+        uint8_t *page = pleat__kv_page(&run, slot / page_tokens);
+        const int32_t pos = pleat__positions(run.layout, page)[slot % page_tokens];
+        if (pos < (int32_t)first || (uint32_t)pos - first >= n_tokens) continue; /* the hole's is -1 */
+        const float sum = pleat__scores(run.layout, page)[slot % page_tokens];
+        out[(uint32_t)pos - first] =
+            (pleat_cache_token){.level = side == PLEAT__HIGH ? PLEAT_LEVEL_HIGH : PLEAT_LEVEL_LOW,
+                                .significance = pleat__significance(sum, (uint32_t)pos, seq->n_tokens)};
+    }
+}
+
 pleat_status pleat_cache_tokens(const pleat_cache *c, pleat_seq handle, uint32_t layer, uint32_t kv_head,
                                 uint32_t first, uint32_t n_tokens, pleat_cache_token *out) {
     pleat_status status;
     const pleat__sequence *seq = checked_seq(c, handle, layer, kv_head, first, n_tokens, &status);
     if (!seq || !out) return seq ? PLEAT_E_ARG : status;
     const uint32_t lane = pleat__cache_lane_of(c, layer, kv_head);
-    for (uint32_t i = 0; i < n_tokens; i++) {
-        const place at = find_token(c, &seq->table, lane, first + i);
-        out[i] = (pleat_cache_token){.level = at.level};
-        const pleat__side side = at.level == PLEAT_LEVEL_HIGH ? PLEAT__HIGH : PLEAT__LOW;
-        if (!at.page || !c->tracked) continue;
-        const float sum = pleat__scores(&c->layouts[side], at.page)[at.slot];
-        out[i].significance = pleat__significance(sum, first + i, seq->n_tokens);
-    }
+    const bool low_known = c->layouts[PLEAT__LOW].tracked;
+    const pleat_level others = !c->tracked ? PLEAT_LEVEL_HIGH : low_known ? PLEAT_LEVEL_DROPPED : PLEAT_LEVEL_LOW;
+    for (uint32_t i = 0; i < n_tokens; i++) out[i] = (pleat_cache_token){.level = others};
+    if (c->tracked) list_side(c, seq, lane, PLEAT__HIGH, first, n_tokens, out);
+    if (low_known) list_side(c, seq, lane, PLEAT__LOW, first, n_tokens, out);
     return PLEAT_OK;
 }
 

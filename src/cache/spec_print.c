@@ -14,7 +14,7 @@ typedef struct printer {
     size_t n;
 } printer;
 
-/* The longest key and value are far below the cap: formats, words and numbers of at most 9 digits, or one path alone. */
+/* The longest key and value are far below the cap: formats, words and numbers of up to 9 digits, or one path alone. */
 static void put(printer *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void put(printer *p, const char *fmt, ...) {
     va_list args;

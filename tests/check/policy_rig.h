@@ -101,17 +101,17 @@ static inline void rig_free(rig *r) {
 }
 
 /* Contents that depend on (sequence, layer, position) alone.  Queries lean one way, and one key in eight does too: it
- * attracts attention, for some a while only. */
+ * attracts attention. */
 static inline void rig_token(uint32_t seq, uint32_t layer, uint32_t position, float *q, float *k, float *v) {
     uint64_t x = ((uint64_t)seq << 40 | (uint64_t)layer << 32 | position) * 0x9E3779B97F4A7C15u + 1;
     const bool attracts = position % 8 == (position / 64 + seq) % 8;
     for (uint32_t i = 0; i < ROW + 2 * KV_ROW; i++) {
         x = x * 6364136223846793005u + 1442695040888963407u;
-        const float noise = (float)(int32_t)(x >> 32) * 0x1p-31f, lean = i % 3 == 0 ? 1.0f : -0.5f;
+        const float noise = (float)(int32_t)(x >> 32) * 0x1p-31f, lean = i % D % 3 == 0 ? 1.0f : -0.5f;
         if (i < ROW)
-            q[i] = 2 * noise + lean * (i / D % 2 ? 1.0f : 0.7f);
+            q[i] = 2 * noise + lean;
         else if (i < ROW + KV_ROW)
-            k[i - ROW] = 2 * noise + (attracts ? ((i - ROW) % D % 3 == 0 ? 1.0f : -0.5f) : 0);
+            k[i - ROW] = 2 * noise + (attracts ? 0.7f * lean : 0);
         else
             v[i - ROW - KV_ROW] = noise - 0.3f;
     }

@@ -72,7 +72,7 @@ done
 check "attention is right" calc "$(sed -n 's/^ *"max_rel_err": \([0-9.e-]*\).*/\1 <= 3e-4 \&\& /p' "$scratch/out" | tr -d '\n') 1"
 try bench pages --lanes 512 --reps 7 --format csv
 check "bench pages" exits 0
-check "bench pages has four rows" test "$(grep -cE '^(take|return),(pleat|loop),512,' "$scratch/out")" = 4
+check "bench pages has seven rows" test "$(grep -cE '^(take,(step|plan|loop|mutex)|return,(step|loop|mutex)),512,' "$scratch/out")" = 7
 try bench run -m "$MODEL" -p 32 -n 4 -d 0,16 -r 2 --kv k8v4 --format csv
 check "bench run" exits 0
 check "bench run has llama-bench's rows" prints ",tg4 @ d16,"

@@ -82,6 +82,9 @@ class Rows:
         row = self.tasks(section, spec)
         if "tokens" in row:
             return row["tokens"]
+        if spec.startswith("topk:"):
+            keep = float(spec.split("keep=")[1].split("%")[0]) / 100
+            return {"high": keep, "low": 0, "dropped": 1 - keep}
         record = self.bench.observe(spec, self.bench.sets["prompts"])
         section.used(record)
         return record["result"]["levels"]
@@ -134,8 +137,7 @@ def fig1(bench):
     s.say(f"Scores span {min(scores):.1f} to {max(scores):.1f} decades, norms {min(norms):.1f} to {max(norms):.1f}.",
           agrees(min(a - b for a, b in zip(scores, norms)) >= 1, "in every layer scores spread over at least a decade "
                  "more than norms do"),
-          agrees(max(scores) >= 7, "scores span seven decades", "a context of 2048 tokens leaves fewer below it"
-                 if max(scores) < 7 else None))
+          agrees(max(scores) >= 7, "scores span seven decades", f"the most is {max(scores):.1f}"))
     return s
 
 
@@ -143,12 +145,14 @@ def fig3(bench):
     s = Section("fig3", "Figure 3: tokens that receive 95 % of the attention, per layer", paper.SAYS["fig3"])
     r = study(bench, s)
     n = r["tokens"]["mean"]
-    s.add(table(("layer", "tokens", "sd over requests", "% of the tokens", ""),
-                [(i, f"{x['mean']:.0f}", f"{x['sd']:.0f}", percent(x["mean"] / n), bar(x["mean"] / n))
-                 for i, x in enumerate(r["layers"])]))
-    s.add(f"Mean over a layer's KV heads; {r['requests']} requests of {n:.0f} tokens.")
-    means = [x["mean"] for x in r["layers"]]
-    s.say(f"From {min(means):.0f} to {max(means):.0f} tokens, a factor of {max(means) / min(means):.1f}.",
+    s.add(table(("layer", "one query: tokens", "sd over requests", "% of the tokens", "", "all queries: tokens", "sd"),
+                [(i, f"{x['mean']:.0f}", f"{x['sd']:.0f}", percent(x["mean"] / n), bar(x["mean"] / n), f"{y['mean']:.0f}",
+                  f"{y['sd']:.0f}") for i, (x, y) in enumerate(zip(r["query"]["layers"], r["all"]["layers"]))]))
+    s.add(f"Mean over a layer's KV heads; {r['requests']} requests of {n:.0f} tokens. One query: of the attention that each of the "
+          "last tokens gives, mean over them; all queries: of what tokens received from all later ones together. The paper does "
+          "not say which it counts.")
+    means = [x["mean"] for x in r["query"]["layers"]]
+    s.say(f"One query needs from {min(means):.0f} to {max(means):.0f} tokens, a factor of {max(means) / min(means):.1f}.",
           agrees(max(means) >= 1.5 * min(means), "layers differ considerably (here: by half and more)"))
     return s
 
@@ -156,18 +160,19 @@ def fig3(bench):
 def fig4(bench):
     s = Section("fig4", "Figure 4: the same per KV head", paper.SAYS["fig4"])
     r = study(bench, s)
-    n_heads = len(r["heads"][0])
+    all_heads = r["query"]["heads"]
+    n_heads = len(all_heads[0])
     rows = [(i, *(f"{x['mean']:.0f} ± {x['sd']:.0f}" for x in heads),
              number(max(x["mean"] for x in heads) / min(x["mean"] for x in heads), 1))
-            for i, heads in enumerate(r["heads"])]
+            for i, heads in enumerate(all_heads)]
     s.add(table(("layer", *(f"head {h}" for h in range(n_heads)), "most / least"), rows))
-    ratios = [max(x["mean"] for x in heads) / min(x["mean"] for x in heads) for heads in r["heads"]]
-    worst = max((x["sd"] / x["mean"] for heads in r["heads"] for x in heads))
+    s.add("Tokens that hold 95 % of one query's attention, mean and deviation over requests.")
+    ratios = [max(x["mean"] for x in heads) / min(x["mean"] for x in heads) for heads in all_heads]
+    worst = max((x["sd"] / x["mean"] for heads in all_heads for x in heads))
     s.say(f"Within a layer heads differ by a factor of {min(ratios):.1f} to {max(ratios):.1f}; over requests one head's "
           f"need deviates by up to {percent(worst, 0)} % of its mean.",
           agrees(max(ratios) >= 1.5, "some layers' heads differ significantly (here: by half and more)"),
-          agrees(worst >= 0.15, "some heads differ substantially between requests (here: a deviation of 15 % and more)",
-                 "windows of one book differ less than articles do"))
+          agrees(worst >= 0.15, "some heads differ substantially between requests (here: a deviation of 15 % and more)"))
     return s
 
 
@@ -282,50 +287,51 @@ def fig7(bench):
 
 
 class Choice:
-    """What calibration finds: the curve [(ah, al, row)] on samples that no other table uses, and the best of it."""
+    """What `pleat calibrate` finds, on samples that no other table uses: the curve, and the thresholds it chose."""
 
-    def __init__(self, bench, section):
-        self.curve = []
-        first = [self.point(bench, section, ah, 0) for ah in bench.ah]
-        self.ah = self.best(first)[0]
-        second = [self.point(bench, section, self.ah, al) for al in bench.al if al <= self.ah]
-        self.al = self.best([p for p in first if p[0] == self.ah] + second)[1]
+    def __init__(self, bench):
+        ah, al = (",".join(f"{x:g}" for x in xs) for xs in (bench.ah, bench.al))
+        program = bench.lab.hash_of(bench.pleat)[:12]
+        self.record = bench.lab.measure(
+            "calibration", "calibrate", "-m", bench.model, "--tasks", bench.sets["calibration"], "--ah", ah, "--al", al,
+            "--format", "json", "-q", output=f"{bench.store}/profile-{program}-{bench.n_calibration}-{len(bench.ah)}.json")
+        profile = self.record["result"]
+        self.f16, self.curve, self.tolerance = profile["f16"], profile["curve"], profile["tolerance"]
+        self.ah, self.al = profile["chosen"]["ah"], profile["chosen"]["al"]
 
     @property
     def spec(self):
         return f"leankv:ah={self.ah:g},al={self.al:g}"
 
-    def point(self, bench, section, ah, al):
-        row = bench.rows.tasks(section, f"leankv:ah={ah:g},al={al:g}", "calibration")
-        self.curve.append((ah, al, row))
-        return ah, al, row
-
-    @staticmethod
-    def best(points_):
-        """The most accurate; of equals the smallest."""
-        return max(points_, key=lambda p: (p[2]["accuracy"], -p[2]["fraction"]))
+    def most_accurate(self):
+        """The paper's rule: the best accuracy over ah with al = 0, then over al; of equals the smallest."""
+        def best(points_):
+            return max(points_, key=lambda p: (round(p["accuracy"], 6), -p["fraction"]))
+        ah = best([p for p in self.curve if p["al"] == 0])["ah"]
+        return best([p for p in self.curve if p["ah"] == ah])
 
 
 def fig9(bench):
     s = Section("fig9", "Figure 9: calibration of ah and al", paper.SAYS["fig9"])
-    f16 = bench.rows.tasks(s, "f16", "calibration")
     choice = bench.choice(s)
-    rows = [("f16", "", percent(f16["accuracy"]), "", percent(f16["fraction"]), "")]
-    for ah, al, row in choice.curve:
-        mark = "**chosen**" if (ah, al) == (choice.ah, choice.al) else ""
-        rows.append((f"{ah:g}", f"{al:g}", percent(row["accuracy"]), points(row["accuracy"] - f16["accuracy"]),
-                     percent(row["fraction"]), mark))
+    f16 = choice.f16["accuracy"]
+    rows = [("f16", "", percent(f16), "", percent(choice.f16["fraction"]), "")]
+    for p in choice.curve:
+        mark = "**chosen**" if (p["ah"], p["al"]) == (choice.ah, choice.al) else ""
+        rows.append((f"{p['ah']:g}", f"{p['al']:g}", percent(p["accuracy"]), points(p["accuracy"] - f16),
+                     percent(p["fraction"]), mark))
     s.add(table(("ah", "al", "accuracy, %", "against f16", "bytes, % of f16", ""), rows))
-    s.add(f"{bench.n_calibration} samples a task, none of which is in another table. " + noise([f16]))
+    s.add(f"{bench.n_calibration} samples a task, none of which is in another table. Chosen are the fewest bytes within "
+          f"{percent(choice.tolerance)} points of f16; the paper takes the most accurate.")
     s.add("The paper's choices: " + "; ".join(f"{m} ah={ah:g} al={al:g}" for m, ah, al in paper.CALIBRATED) + ".")
-    low = [p for p in choice.curve if p[1] == 0 and p[0] <= 5]
-    off = [p for p in low if p[2]["accuracy"] < f16["accuracy"] - 2 * WITHIN]
-    last = max((p for p in choice.curve), key=lambda p: p[1])
-    s.say(f"Chosen: `{choice.spec}`.",
+    off = [p for p in choice.curve if p["al"] == 0 and p["ah"] <= 5 and p["accuracy"] < f16 - 2 * WITHIN]
+    rule = choice.most_accurate()
+    s.say(f"Chosen: `{choice.spec}`; the paper's rule would give ah={rule['ah']:g} al={rule['al']:g}.",
           agrees(not off, "every ah up to 5 is as accurate as f16 (here: within a point)",
-                 f"ah = {listing(f'{p[0]:g}' for p in off)} is not" if off else None),
-          f"al = {last[1]:g} costs {points(last[2]['accuracy'] - f16['accuracy'])} points against f16 (paper: at least 5 "
-          "% on the larger models)." if last[1] else "")
+                 f"ah = {listing(format(p['ah'], 'g') for p in off)} is not" if off else None),
+          *(f"al = {p['al']:g} at ah = {p['ah']:g} costs {points(p['accuracy'] - f16)} points against f16"
+            f"{' (paper: at least 5 % on the larger models)' if p['al'] == 0.1 else ''}."
+            for p in choice.curve if p["al"] >= 0.1))
     return s
 
 

@@ -96,10 +96,12 @@ class Lab:
         text = json.dumps([argv[1:], self.hash_of(argv[0]), files], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
-    def measure(self, kind, *args, program=None):
-        """The record {command, date, seconds, machine, result} of `program args`; Failed if it ends badly."""
+    def measure(self, kind, *args, program=None, output=None):
+        """The record {command, date, seconds, machine, result} of `program args`; Failed if it ends badly.  `output` goes
+        to -o; it is a file that the command keeps for itself, and no part of the key."""
         argv = [program or self.program, *map(str, args)]
         key = self.key_of(argv)
+        argv += ["-o", output] if output else []
         if key not in self.asked:
             self.asked[key] = self.load(kind, key) or self.execute(kind, key, argv)
             seconds = 0 if isinstance(self.asked[key], Failed) else self.asked[key]["seconds"]

@@ -5,11 +5,14 @@
  *     leankv_observe MODEL SPEC REQUESTS [WINDOW]
  *
  * REQUESTS is a text file with requests between NUL bytes.  One longer than WINDOW tokens (default: the model's context)
- * is cut into windows, each a request of its own; a rest is left out.  Every request is read as a prompt.
+ * is cut into windows, each a request of its own; a rest is left out.  All of a request but its last QUERIES tokens is
+ * read as a prompt; the last are single steps.
  *
  *     levels        tokens high, low and dropped at the ends of the requests, summed over lanes
- *     layers        tokens that received 95 % of the attention, mean over the layer's KV heads: mean and sd over requests
- *     heads         the same for each [layer][KV head]
+ *     all           tokens that received 95 % of the attention of all queries together; `layers`: mean over the layer's KV
+ *                   heads, `heads` [layer][KV head]: mean and sd over requests
+ *     query         the same of the attention that one query gives, mean over the last QUERIES: what one step adds to the
+ *                   sums of the tokens before it
  *     significance  of each layer's tokens, base-10 logarithms of quantiles `at`; tokens without any are left out
  *     norm          of their value vectors, likewise
  *     relative      of significance times the request's length, over all layers: a token is above a threshold a/N where
@@ -25,6 +28,7 @@
 #include "pleat/pleat.h"
 
 #define MASS 0.95     /* of the attention received */
+#define QUERIES 4u    /* looked at one by one */
 #define CHUNK 512u    /* tokens of a prompt in one step */
 #define NEWEST 64u    /* the policies' default window */
 #define MAX_LAYERS 64 /* of a model that fits here */
@@ -51,10 +55,13 @@ typedef struct study {
     uint32_t window; /* most tokens of a request */
     pleat_cache_token *kept;
     float *values;   /* [window][head_dim] */
+    float *sums;     /* [layers][KV heads][window]: attention received before the step */
     float *received; /* [window] */
     uint64_t n_high, n_low, n_dropped;
     moments n_tokens;
-    moments layers[MAX_LAYERS], lanes[MAX_LANES];
+    moments layers[MAX_LAYERS], lanes[MAX_LANES];             /* all queries together */
+    moments query_layers[MAX_LAYERS], query_lanes[MAX_LANES]; /* one query */
+    double needed[MAX_LANES];                                 /* of one query, summed over the request's last */
     pile significance[MAX_LAYERS], norm[MAX_LAYERS], relative;
     uint64_t n_newest, n_all; /* tokens, summed over lanes */
 } study;
@@ -98,25 +105,47 @@ static int rising(const void *a, const void *b) {
 
 /* ---- one request ------------------------------------------------------------------------------- */
 
-/* The fewest of the n >= 2 tokens in s->kept that received MASS of what all did. */
+/* The fewest of n tokens that received MASS of what all did.  Sorts s->received. */
 static uint32_t tokens_needed(study *s, uint32_t n) {
     double total = 0, sum = 0;
     uint32_t taken = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        s->received[i] = s->kept[i].significance * (float)(n - 1 - i); /* mean over later tokens, times their number */
-        total += (double)s->received[i];
-    }
+    for (uint32_t i = 0; i < n; i++) total += (double)s->received[i];
     qsort(s->received, n, sizeof *s->received, rising);
     while (taken < n && sum < MASS * total) sum += (double)s->received[n - ++taken];
     return taken;
 }
 
-static void look_at_lane(study *s, pleat_seq seq, uint32_t layer, uint32_t head, uint32_t n) {
-    const pleat_cache *cache = pleat_engine_cache(s->engine);
-    const uint32_t dim = s->info.head_dim;
-    pleat_status status = pleat_cache_tokens(cache, seq, layer, head, 0, n, s->kept);
-    if (status == PLEAT_OK) status = pleat_cache_export(cache, seq, layer, head, 0, n, NULL, s->values);
+static uint32_t n_lanes(const study *s) { return s->info.n_layers * s->info.n_kv_heads; }
+
+static void read_lane(study *s, pleat_seq seq, uint32_t lane, uint32_t n) {
+    const uint32_t layer = lane / s->info.n_kv_heads, head = lane % s->info.n_kv_heads;
+    const pleat_status status = pleat_cache_tokens(pleat_engine_cache(s->engine), seq, layer, head, 0, n, s->kept);
     if (status != PLEAT_OK) die("reading a lane", status, NULL);
+}
+
+/* Attention that token i of n has received: the mean over later tokens, times their number. */
+static float received(const study *s, uint32_t i, uint32_t n) { return s->kept[i].significance * (float)(n - 1 - i); }
+
+/* The n-th token has just been stored: what did it give, lane by lane, to those before?  The first call only notes sums. */
+static void look_at_query(study *s, pleat_seq seq, uint32_t n, int is_first) {
+    for (uint32_t lane = 0; lane < n_lanes(s); lane++) {
+        float *sums = s->sums + (size_t)lane * s->window;
+        read_lane(s, seq, lane, n);
+        for (uint32_t i = 0; i < n; i++) {
+            const float sum = received(s, i, n), gain = sum - sums[i];
+            s->received[i] = i + 1 < n && gain > 0 ? gain : 0; /* what it gives to itself is not counted anywhere */
+            sums[i] = sum;
+        }
+        s->needed[lane] = is_first ? 0 : s->needed[lane] + tokens_needed(s, n);
+    }
+}
+
+static void look_at_lane(study *s, pleat_seq seq, uint32_t layer, uint32_t head, uint32_t n) {
+    const uint32_t dim = s->info.head_dim;
+    read_lane(s, seq, layer * s->info.n_kv_heads + head, n);
+    const pleat_status status =
+        pleat_cache_export(pleat_engine_cache(s->engine), seq, layer, head, 0, n, NULL, s->values);
+    if (status != PLEAT_OK) die("reading values", status, NULL);
     for (uint32_t i = 0; i + 1 < n; i++) { /* nothing comes after the last */
         double square = 0;
         for (uint32_t d = 0; d < dim; d++) square += (double)s->values[i * dim + d] * (double)s->values[i * dim + d];
@@ -124,12 +153,14 @@ static void look_at_lane(study *s, pleat_seq seq, uint32_t layer, uint32_t head,
         pile_add(&s->norm[layer], (float)sqrt(square));
         if (i + NEWEST < n) pile_add(&s->relative, s->kept[i].significance * (float)n);
     }
+    for (uint32_t i = 0; i < n; i++) s->received[i] = received(s, i, n);
     s->n_all += n;
     s->n_newest += n < NEWEST ? n : NEWEST;
 }
 
 static void look(study *s, pleat_seq seq, uint32_t n) {
     pleat_cache_usage usage;
+    const uint32_t n_heads = s->info.n_kv_heads;
     const pleat_status status = pleat_engine_get_usage(s->engine, seq, &usage);
     if (status != PLEAT_OK) die("usage", status, NULL);
     s->n_high += usage.tokens_high;
@@ -137,30 +168,46 @@ static void look(study *s, pleat_seq seq, uint32_t n) {
     s->n_dropped += usage.tokens_dropped;
     moments_add(&s->n_tokens, n);
     for (uint32_t layer = 0; layer < s->info.n_layers; layer++) {
-        double sum = 0;
-        for (uint32_t head = 0; head < s->info.n_kv_heads; head++) {
+        double all = 0, query = 0;
+        for (uint32_t head = 0; head < n_heads; head++) {
+            const uint32_t lane = layer * n_heads + head;
             look_at_lane(s, seq, layer, head, n);
             const uint32_t needed = tokens_needed(s, n);
-            moments_add(&s->lanes[layer * s->info.n_kv_heads + head], needed);
-            sum += needed;
+            moments_add(&s->lanes[lane], needed);
+            moments_add(&s->query_lanes[lane], s->needed[lane] / QUERIES);
+            all += needed;
+            query += s->needed[lane] / QUERIES;
         }
-        moments_add(&s->layers[layer], sum / s->info.n_kv_heads);
+        moments_add(&s->layers[layer], all / n_heads);
+        moments_add(&s->query_layers[layer], query / n_heads);
     }
 }
 
-/* Read n tokens as a prompt, look, forget. */
-static void observe(study *s, const pleat_token *tokens, uint32_t n) {
+static void step(study *s, pleat_seq seq, const pleat_token *tokens, uint32_t n, uint32_t flags) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
-    pleat_seq seq;
-    pleat_status status = pleat_engine_open(s->engine, n, &seq);
-    for (uint32_t done = 0; done < n && status == PLEAT_OK;) {
-        const uint32_t left = n - done, now = left < CHUNK ? left : CHUNK;
-        const pleat_engine_item item = {seq, tokens + done, now, 0, NULL, now < left ? PLEAT_ITEM_MORE : 0};
-        status = pleat_engine_step(s->engine, &item, 1, &err);
-        done += now;
-    }
+    const pleat_engine_item item = {seq, tokens, n, 0, NULL, flags};
+    const pleat_status status = pleat_engine_step(s->engine, &item, 1, &err);
     if (status != PLEAT_OK) die("a step", status, &err);
-    if (n >= 2) look(s, seq, n);
+}
+
+/* Read n tokens, look, forget. */
+static void observe(study *s, const pleat_token *tokens, uint32_t n) {
+    pleat_seq seq;
+    if (n < 2 * QUERIES) return;
+    const uint32_t n_prompt = n - QUERIES;
+    pleat_status status = pleat_engine_open(s->engine, n, &seq);
+    if (status != PLEAT_OK) die("opening", status, NULL);
+    for (uint32_t done = 0, now; done < n_prompt; done += now) {
+        const uint32_t left = n_prompt - done;
+        now = left < CHUNK ? left : CHUNK;
+        step(s, seq, tokens + done, now, now < left ? PLEAT_ITEM_MORE : 0);
+    }
+    look_at_query(s, seq, n_prompt, 1);
+    for (uint32_t i = 0; i < QUERIES; i++) {
+        step(s, seq, tokens + n_prompt + i, 1, 0);
+        look_at_query(s, seq, n_prompt + i + 1, 0);
+    }
+    look(s, seq, n);
     status = pleat_engine_close(s->engine, seq);
     if (status != PLEAT_OK) die("closing", status, NULL);
 }
@@ -215,18 +262,24 @@ static void print_piles(const char *name, pile *piles, uint32_t n) {
     printf("]");
 }
 
+static void print_needs(const study *s, const char *name, const moments *layers, const moments *lanes) {
+    printf(",\n \"%s\": {\"layers\": [", name);
+    for (uint32_t i = 0; i < s->info.n_layers; i++) print_moments(i ? ",\n  " : "", &layers[i]);
+    printf("],\n  \"heads\": [");
+    for (uint32_t i = 0; i < n_lanes(s); i++)
+        print_moments(i % s->info.n_kv_heads ? ", " : i ? "],\n  [" : "[", &lanes[i]);
+    printf("]]}");
+}
+
 static void print_study(study *s, const char *spec) {
-    const uint32_t n_layers = s->info.n_layers, n_heads = s->info.n_kv_heads;
+    const uint32_t n_layers = s->info.n_layers;
     printf("{\"kv\": \"%s\", \"requests\": %u,\n", spec, s->n_tokens.n);
     print_moments(" \"tokens\": ", &s->n_tokens);
     printf(",\n \"levels\": {\"high\": %llu, \"low\": %llu, \"dropped\": %llu}", (unsigned long long)s->n_high,
            (unsigned long long)s->n_low, (unsigned long long)s->n_dropped);
-    printf(",\n \"layers\": [");
-    for (uint32_t i = 0; i < n_layers; i++) print_moments(i ? ",\n  " : "", &s->layers[i]);
-    printf("],\n \"heads\": [");
-    for (uint32_t i = 0; i < n_layers * n_heads; i++)
-        print_moments(i % n_heads ? ", " : i ? "],\n  [" : "[", &s->lanes[i]);
-    printf("]],\n \"at\": [");
+    print_needs(s, "all", s->layers, s->lanes);
+    print_needs(s, "query", s->query_layers, s->query_lanes);
+    printf(",\n \"at\": [");
     for (int i = 0; i < N_QUANTILES; i++) printf("%s%g", i ? ", " : "", quantiles[i]);
     printf("]");
     print_piles("significance", s->significance, n_layers);
@@ -269,6 +322,7 @@ static void start(study *s, const char *model, const char *spec, const char *win
     s->kept = get(s->window, sizeof *s->kept);
     s->values = get((size_t)s->window * s->info.head_dim, sizeof *s->values);
     s->received = get(s->window, sizeof *s->received);
+    s->sums = get((size_t)n_lanes(s) * s->window, sizeof *s->sums);
 }
 
 int main(int argc, char **argv) {
@@ -296,6 +350,7 @@ int main(int argc, char **argv) {
     free(s->kept);
     free(s->values);
     free(s->received);
+    free(s->sums);
     free(text);
     free(s);
     return 0;

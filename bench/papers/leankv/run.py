@@ -37,7 +37,7 @@ LIST = (accuracy.fig1, accuracy.fig2, accuracy.fig3, accuracy.fig4, accuracy.fig
         accuracy.fig10, speed.fig11, speed.fig12, speed.fig13, speed.fig14, accuracy.table1, accuracy.table2,
         accuracy.table3)
 # Seconds that one measurement of a kind takes on two cores with 16 samples a task, until there is one to go by.
-GUESS = {"tasks": 35, "calibration": 18, "long": 45, "text": 60, "observe": 20, "attn": 60, "pages": 5, "run": 60}
+GUESS = {"tasks": 35, "calibration": 250, "long": 45, "text": 60, "observe": 20, "attn": 60, "pages": 5, "run": 60}
 
 
 class Bench:
@@ -46,15 +46,16 @@ class Bench:
     def __init__(self, options, progress):
         quick = options.quick
         self.lab = lab.Lab(options.pleat, STORE, progress)
+        self.store = STORE
         self.pleat, self.model, self.text = options.pleat, options.model, TEXT
         self.observer = os.path.join(os.path.dirname(options.pleat), "bench", "leankv_observe")
         self.n_samples, self.windows = options.samples, 2 if quick else 8
         self.n_calibration = max(1, options.samples // 2)
-        self.pruned_shares = (0.5,) if quick else (0.1, 0.3, 0.5, 0.7)
-        self.ah = (0, 1, 3) if quick else (0, 1, 2, 3, 4, 5, 8, 12)
-        self.al = (0.04,) if quick else (0.02, 0.04, 0.06, 0.08, 0.1)
-        self.ah_shown = (1,) if quick else (0, 1, 3, 5, 12)
-        self.keeps = (50,) if quick else (75, 50, 25)
+        self.pruned_shares = (0.5,) if quick else (0.1, 0.5, 0.7)
+        self.ah = (0, 1, 3, 8) if quick else (0, 1, 2, 3, 5, 8, 12)
+        self.al = (0.1, 1) if quick else (0.02, 0.1, 0.3, 0.6, 1)
+        self.ah_shown = (1, 8) if quick else (1, 3, 5, 12)
+        self.keeps = (50,) if quick else (50, 25)
         self.lanes = (1024, 32768) if quick else (256, 1024, 8192, 32768)
         self.batches = (1, 8) if quick else (1, 4, 16)
         self.contexts = (1024, 4096) if quick else (1024, 4096, 16384, 32768)
@@ -67,7 +68,8 @@ class Bench:
     def choice(self, section):
         """What calibration chose; `section` rests on it."""
         if self.found is None:
-            self.found = accuracy.Choice(self, section)
+            self.found = accuracy.Choice(self)
+        section.used(self.found.record)
         return self.found
 
     def observe(self, spec, requests, window=4096):
@@ -141,7 +143,7 @@ def expected(bench):
     """{kind: measurements} that the whole list makes, about: what two figures share counts once."""
     n_pruned = len(bench.pruned_shares)
     return {"tasks": 7 + 2 + 3 * n_pruned + len(bench.ah_shown) + 3 + len(bench.keeps) + 2,
-            "calibration": 1 + len(bench.ah) + len(bench.al), "long": 4, "text": 3,
+            "calibration": 1, "long": 4, "text": 3,
             "observe": 3 + n_pruned + len(bench.ah_shown) + len(bench.keeps) + 4, "pages": len(bench.lanes),
             "attn": 2, "run": 2 + len(bench.batches)}
 
