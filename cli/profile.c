@@ -4,15 +4,13 @@
  */
 #include "profile.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common.h"
 #include "output.h"
+#include "whole_file.h"
 
 static const char *const goal_names[] = {"bytes", "accuracy"}; /* in the order of calibration_goal */
 
@@ -69,28 +67,19 @@ json_t *profile_json(const profile *p) {
         p->has_f16 ? figures_json(&p->f16) : json_null(), "curve", curve, "complete", p->is_complete);
 }
 
-static int cannot_write(const char *path) {
-    cli_error("cannot write %s: %s", path, strerror(errno));
-    return CLI_FAILED;
-}
-
 int profile_write(const profile *p, const char *path) {
-    const size_t cap = strlen(path) + 32;
-    char *temporary = cli_alloc(cap, 1);
-    snprintf(temporary, cap, "%s.%ld.tmp", path, (long)getpid());
+    whole_file out;
     json_t *root = profile_json(p);
-    int code = CLI_OK;
-    const int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (!root || fd < 0) {
-        code = cannot_write(path);
-    } else if (json_dumpfd(root, fd, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0 || write(fd, "\n", 1) != 1 ||
-               fsync(fd) != 0 || rename(temporary, path) != 0) {
-        code = cannot_write(path);
-        unlink(temporary);
+    int code = whole_file_open(&out, path);
+    if (code == CLI_OK && (!root || json_dumpf(root, out.file, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0)) {
+        cli_error("cannot write %s as JSON", path);
+        whole_file_abandon(&out);
+        code = CLI_FAILED;
+    } else if (code == CLI_OK) {
+        fputc('\n', out.file);
+        code = whole_file_close(&out);
     }
-    if (fd >= 0) close(fd);
     json_decref(root);
-    free(temporary);
     return code;
 }
 

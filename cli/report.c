@@ -4,28 +4,14 @@
  */
 #include "report.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "common.h"
 #include "report_page.h"
+#include "whole_file.h"
 
 /* ---- the file ---------------------------------------------------------------------------------- */
-
-/* A file beside `path` under a name that nobody uses.  NULL with errno set if it cannot be made. */
-static FILE *open_beside(const char *path, char **temp) {
-    const size_t cap = strlen(path) + 32;
-    *temp = cli_alloc(cap, 1);
-    snprintf(*temp, cap, "%s.%ld.tmp", path, (long)getpid());
-    const int fd = open(*temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    FILE *file = fd >= 0 ? fdopen(fd, "wb") : NULL;
-    if (!file && fd >= 0) close(fd);
-    return file;
-}
 
 static int cannot_write(const char *path, const char *why) {
     cli_error("--report: cannot write %s: %s", path, why);
@@ -50,7 +36,7 @@ static int is_text_rereadable(const options *o) {
 int report_check(const options *o) {
     const char *const others[] = {o->model, o->tasks, o->text, o->output};
     struct stat info;
-    char *temp = NULL;
+    whole_file probe;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (others[i] && is_same_file(o->report, others[i])) {
             cli_error("--report: cannot write %s: it is the same file as %s", o->report, others[i]);
@@ -60,23 +46,8 @@ int report_check(const options *o) {
     if (lstat(o->report, &info) == 0 &&
         !S_ISREG(info.st_mode)) /* moving a file over it would replace the thing itself */
         return cannot_write(o->report, "it is there and is no regular file");
-    FILE *file = open_beside(o->report, &temp);
-    const int code = file ? CLI_OK : cannot_write(o->report, strerror(errno));
-    if (file) {
-        fclose(file);
-        unlink(temp);
-    }
-    free(temp);
-    return code;
-}
-
-/* All bytes on the disk, then the name: a reader sees the old file or the whole new one. */
-static int close_and_move(FILE *file, const char *temp, const char *path) {
-    const int bad = fflush(file) != 0 || ferror(file) || fsync(fileno(file)) != 0;
-    const int bad_close = fclose(file) != 0;
-    if (!bad && !bad_close && rename(temp, path) == 0) return CLI_OK;
-    const int code = cannot_write(path, strerror(errno));
-    unlink(temp);
+    const int code = whole_file_open(&probe, o->report);
+    if (code == CLI_OK) whole_file_abandon(&probe);
     return code;
 }
 
@@ -94,19 +65,12 @@ void report_unwatch(evaluation *e) {
 }
 
 int report_finish(report_data *d, evaluation *e) {
-    const char *path = e->o->report;
-    char *temp = NULL;
+    whole_file out;
     int code = report_gather(d, e);
+    if (code == CLI_OK) code = whole_file_open(&out, e->o->report);
     if (code != CLI_OK) return code;
-    FILE *file = open_beside(path, &temp);
-    if (file) {
-        report_write_page(file, e, d);
-        code = close_and_move(file, temp, path);
-    } else {
-        code = cannot_write(path, strerror(errno));
-    }
-    free(temp);
-    return code;
+    report_write_page(out.file, e, d);
+    return whole_file_close(&out);
 }
 
 void report_release(report_data **report) { report_data_destroy(report); }

@@ -93,7 +93,7 @@ check "no policy, and the page says so" in_page 'No spec here has a policy'
 check "and follows no request" lacks 'One request, step by step'
 
 # Refused before the model is read: there is none.
-fails 1 "--report: cannot write /no/dir/page: No such file" eval -m /no/model --tasks "$scratch/tasks" --report /no/dir/page
+fails 1 "cannot write /no/dir/page: No such file" eval -m /no/model --tasks "$scratch/tasks" --report /no/dir/page
 fails 1 "--report: cannot write $scratch: it is there and is no regular file" \
     eval -m /no/model --tasks "$scratch/tasks" --report "$scratch"
 fails 1 "--report: cannot write $scratch/tasks: it is the same file as " \

@@ -14,7 +14,7 @@ WITHIN = 0.005  # what counts as near-lossless: mean accuracy within half a poin
 
 
 def token_bytes(spec_format, head_dim, is_scored):
-    """Bytes of one token in one lane: codes, scale and minimum of K and V, and score and position where a policy runs."""
+    """Bytes of one token in one lane: codes, scale and minimum of K and V, score and position where a policy runs."""
     tracked = 8 if is_scored else 0
     if spec_format in ("f16", "f32"):
         return 4 * head_dim * (2 if spec_format == "f32" else 1) + tracked
@@ -22,10 +22,13 @@ def token_bytes(spec_format, head_dim, is_scored):
     return head_dim * (k_bits + v_bits) / 8 + 8 + tracked
 
 
+def keys_of(spec):
+    return dict(part.split("=", 1) for part in spec.partition(":")[2].split(",") if part)
+
+
 def formats(spec):
     """(high, low) of a spec; low None where there is none."""
-    name, _, rest = spec.partition(":")
-    keys = dict(part.split("=", 1) for part in rest.split(",") if part)
+    name, keys = spec.partition(":")[0], keys_of(spec)
     if name == "leankv":
         return keys.get("high", "k8v4"), keys.get("low", "k4v2")
     if name == "topk":
@@ -34,7 +37,7 @@ def formats(spec):
 
 
 def share_at(spec, head_dim, levels):
-    """Bytes over f16's at another head dimension: tokens alone, without slack and tables.  None if levels are wanted."""
+    """Bytes over f16's at another head dimension: tokens alone, no slack and tables.  None if levels are wanted."""
     high, low = formats(spec)
     f16 = 4 * head_dim
     if ":" not in spec and spec != "leankv":
@@ -43,7 +46,8 @@ def share_at(spec, head_dim, levels):
         return None
     n = levels["high"] + levels["low"] + levels["dropped"]
     held = levels["high"] * token_bytes(high, head_dim, True)
-    held += levels["low"] * token_bytes(low, head_dim, True) if low else 0
+    if low:  # without al none is ever dropped, and low tokens carry neither score nor position
+        held += levels["low"] * token_bytes(low, head_dim, float(keys_of(spec).get("al", 0.02)) > 0)
     return held / (n * f16)
 
 
@@ -83,7 +87,7 @@ class Rows:
         if "tokens" in row:
             return row["tokens"]
         if spec.startswith("topk:"):
-            keep = float(spec.split("keep=")[1].split("%")[0]) / 100
+            keep = float(keys_of(spec)["keep"].rstrip("%")) / 100
             return {"high": keep, "low": 0, "dropped": 1 - keep}
         record = self.bench.observe(spec, self.bench.sets["prompts"])
         section.used(record)
@@ -126,8 +130,9 @@ def fig1(bench):
     at = r["at"]
     rows = []
     for layer, (score, norm) in enumerate(zip(r["significance"], r["norm"])):
-        rows.append((layer, *(f"{score[at.index(q)]:.1f}" for q in (0, 0.01, 0.5, 0.99, 1)), number(spread(score, at), 1),
-                     *(f"{norm[at.index(q)]:.2f}" for q in (0, 0.5, 1)), number(spread(norm, at), 1)))
+        rows.append((layer, *(f"{score[at.index(q)]:.1f}" for q in (0, 0.01, 0.5, 0.99, 1)),
+                     number(spread(score, at), 1), *(f"{norm[at.index(q)]:.2f}" for q in (0, 0.5, 1)),
+                     number(spread(norm, at), 1)))
     s.add(table(("layer", "score: min", "1 %", "median", "99 %", "max", "**decades**", "norm: min", "median", "max",
                  "**decades**"), rows))
     s.add(f"Base-10 logarithms of the mean attention that a token received and of its value vector's norm; "
@@ -146,13 +151,15 @@ def fig3(bench):
     r = study(bench, s)
     n = r["tokens"]["mean"]
     s.add(table(("layer", "one query: tokens", "sd over requests", "% of the tokens", "", "all queries: tokens", "sd"),
-                [(i, f"{x['mean']:.0f}", f"{x['sd']:.0f}", percent(x["mean"] / n), bar(x["mean"] / n), f"{y['mean']:.0f}",
-                  f"{y['sd']:.0f}") for i, (x, y) in enumerate(zip(r["query"]["layers"], r["all"]["layers"]))]))
-    s.add(f"Mean over a layer's KV heads; {r['requests']} requests of {n:.0f} tokens. One query: of the attention that each of the "
-          "last tokens gives, mean over them; all queries: of what tokens received from all later ones together. The paper does "
-          "not say which it counts.")
+                [(i, f"{x['mean']:.0f}", f"{x['sd']:.0f}", percent(x["mean"] / n), bar(x["mean"] / n),
+                  f"{y['mean']:.0f}", f"{y['sd']:.0f}")
+                 for i, (x, y) in enumerate(zip(r["query"]["layers"], r["all"]["layers"]))]))
+    s.add(f"Mean over a layer's KV heads; {r['requests']} requests of {n:.0f} tokens. One query: of the attention that "
+          "each of the last tokens gives, mean over them; all queries: of what tokens received from all later ones "
+          "together. The paper does not say which it counts.")
     means = [x["mean"] for x in r["query"]["layers"]]
-    s.say(f"One query needs from {min(means):.0f} to {max(means):.0f} tokens, a factor of {max(means) / min(means):.1f}.",
+    s.say(f"One query needs from {min(means):.0f} to {max(means):.0f} tokens, a factor of "
+          f"{max(means) / min(means):.1f}.",
           agrees(max(means) >= 1.5 * min(means), "layers differ considerably (here: by half and more)"))
     return s
 
@@ -169,10 +176,11 @@ def fig4(bench):
     s.add("Tokens that hold 95 % of one query's attention, mean and deviation over requests.")
     ratios = [max(x["mean"] for x in heads) / min(x["mean"] for x in heads) for heads in all_heads]
     worst = max((x["sd"] / x["mean"] for heads in all_heads for x in heads))
-    s.say(f"Within a layer heads differ by a factor of {min(ratios):.1f} to {max(ratios):.1f}; over requests one head's "
-          f"need deviates by up to {percent(worst, 0)} % of its mean.",
+    s.say(f"Within a layer heads differ by a factor of {min(ratios):.1f} to {max(ratios):.1f}; over requests one "
+          f"head's need deviates by up to {percent(worst, 0)} % of its mean.",
           agrees(max(ratios) >= 1.5, "some layers' heads differ significantly (here: by half and more)"),
-          agrees(worst >= 0.15, "some heads differ substantially between requests (here: a deviation of 15 % and more)"))
+          agrees(worst >= 0.15,
+                 "some heads differ substantially between requests (here: a deviation of 15 % and more)"))
     return s
 
 
@@ -192,11 +200,7 @@ def threshold_for(bench, section, dropped):
 
 
 def pruned(alpha, fmt):
-    return f"leankv:ah={alpha:g},al={alpha:g},high={fmt},low={low_of(fmt)}"
-
-
-def low_of(fmt):
-    return fmt if fmt != "f16" else "f16"
+    return f"leankv:ah={alpha:g},al={alpha:g},high={fmt},low={fmt}"
 
 
 def fig2(bench):
@@ -236,7 +240,8 @@ def fig8(bench):
             gaps.append((name, 1 - kept, gap))
             lines.append((percent(1 - kept), f"`{spec}`", percent(ours["accuracy"]), percent(ours["fraction"]), name,
                           f"`{rival_spec}`", percent(rival["accuracy"]), percent(rival["fraction"]), points(gap)))
-    s.add(table(("pruned, %", "per head", "accuracy", "bytes", "equal", "equal share", "accuracy", "bytes", "gain"), lines))
+    s.add(table(("pruned, %", "per head", "accuracy", "bytes", "equal", "equal share", "accuracy", "bytes", "gain"),
+                lines))
     s.add(f"Without pruning, k8v8: {percent(base['accuracy'])} %. Bytes in % of f16. " + noise([base]))
     for name in sorted({g[0] for g in gaps}):
         of_kind = [g for g in gaps if g[0] == name]
@@ -292,9 +297,10 @@ class Choice:
     def __init__(self, bench):
         ah, al = (",".join(f"{x:g}" for x in xs) for xs in (bench.ah, bench.al))
         program = bench.lab.hash_of(bench.pleat)[:12]
+        kept = f"{bench.store}/profile-{program}-{bench.n_calibration}-{len(bench.ah)}.json"
         self.record = bench.lab.measure(
             "calibration", "calibrate", "-m", bench.model, "--tasks", bench.sets["calibration"], "--ah", ah, "--al", al,
-            "--format", "json", "-q", output=f"{bench.store}/profile-{program}-{bench.n_calibration}-{len(bench.ah)}.json")
+            "--format", "json", "-q", output=kept)
         profile = self.record["result"]
         self.f16, self.curve, self.tolerance = profile["f16"], profile["curve"], profile["tolerance"]
         self.ah, self.al = profile["chosen"]["ah"], profile["chosen"]["al"]
@@ -313,7 +319,8 @@ class Choice:
 
 def fig9(bench):
     s = Section("fig9", "Figure 9: calibration of ah and al", paper.SAYS["fig9"])
-    choice = bench.choice(s)
+    choice = bench.choice()
+    s.used(choice.record)
     f16 = choice.f16["accuracy"]
     rows = [("f16", "", percent(f16), "", percent(choice.f16["fraction"]), "")]
     for p in choice.curve:
@@ -321,8 +328,8 @@ def fig9(bench):
         rows.append((f"{p['ah']:g}", f"{p['al']:g}", percent(p["accuracy"]), points(p["accuracy"] - f16),
                      percent(p["fraction"]), mark))
     s.add(table(("ah", "al", "accuracy, %", "against f16", "bytes, % of f16", ""), rows))
-    s.add(f"{bench.n_calibration} samples a task, none of which is in another table. Chosen are the fewest bytes within "
-          f"{percent(choice.tolerance)} points of f16; the paper takes the most accurate.")
+    s.add(f"{bench.n_calibration} samples a task, none of which is in another table. Chosen are the fewest bytes "
+          f"within {percent(choice.tolerance)} points of f16; the paper takes the most accurate.")
     s.add("The paper's choices: " + "; ".join(f"{m} ah={ah:g} al={al:g}" for m, ah, al in paper.CALIBRATED) + ".")
     off = [p for p in choice.curve if p["al"] == 0 and p["ah"] <= 5 and p["accuracy"] < f16 - 2 * WITHIN]
     rule = choice.most_accurate()
@@ -340,7 +347,7 @@ def fig9(bench):
 
 def fig10(bench):
     s = Section("fig10", "Figure 10: accuracy against memory", paper.SAYS["fig10"])
-    choice = bench.choice(s)
+    choice = bench.choice()
     chosen = bench.rows.tasks(s, choice.spec)
     share = chosen["fraction"] / bench.rows.tasks(s, "k8v4")["fraction"]
     lean = [f"leankv:ah={ah:g},al=0" for ah in bench.ah_shown]
@@ -360,9 +367,9 @@ def fig10(bench):
                       percent(share_at(spec, 128, levels)), "yes" if is_best(spec, rows) else "", note))
     s.add(table(("KV", "accuracy, %", "against f16", "retrieval", "long generation", "bytes, % of f16", "d = 128",
                  "nothing smaller is as accurate", ""), lines))
-    s.add("Everything is counted: pages with their unused slots, tables, lane records. d = 128: the same tokens at that head "
-          "dimension, without slack. H2O, SnapKV, Quest and KIVI, the paper's rivals, are not built yet; `topk` stands for "
-          "pruning with equal budgets. " + noise([rows["f16"]]))
+    s.add("Everything is counted: pages with their unused slots, tables, lane records. d = 128: the same tokens at "
+          "that head dimension, without slack. H2O, SnapKV, Quest and KIVI, the paper's rivals, are not built yet; "
+          "`topk` stands for pruning with equal budgets. " + noise([rows["f16"]]))
     say_memory(s, rows, choice.spec, same_bytes, [*lean, choice.spec])
     return s
 
@@ -411,7 +418,7 @@ def table1(bench):
             lines.append((name, *cells))
         titles = [m if m == "LeanKV" else f"{m} ({paper.TABLE_1_MEMORY[m]})" for m in methods]
         s.add(f"Paper, {model}:\n\n" + table(("accuracy (memory, %)", *titles), lines))
-    choice = bench.choice(s)
+    choice = bench.choice()
     share = bench.rows.tasks(s, choice.spec)["fraction"] / bench.rows.tasks(s, "k8v4")["fraction"]
     specs = ["f16", choice.spec, "k4v4", "k4v2", "topk:keep=50%,format=f16",
              f"topk:keep={100 * min(1, share):.2f}%,format=k8v4"]
@@ -426,8 +433,9 @@ def table1(bench):
     ours = rows[choice.spec]
     shares = [t["fraction"] for t in ours["tasks"].values()]
     delta = ours["accuracy"] - rows["f16"]["accuracy"]
-    s.say(f"The paper's LeanKV cells average {loss:+.1f} points at {low} to {high} % of FP16's memory; here {points(delta)} "
-          f"points at {percent(min(shares))} to {percent(max(shares))} %, {percent(ours['fraction'])} % over all samples.",
+    s.say(f"The paper's LeanKV cells average {loss:+.1f} points at {low} to {high} % of FP16's memory; here "
+          f"{points(delta)} points at {percent(min(shares))} to {percent(max(shares))} %, {percent(ours['fraction'])} "
+          "% over all samples.",
           agrees(max(shares) > 1.15 * min(shares), "memory follows the task: some need noticeably more than others"),
           agrees(all(ours["accuracy"] >= rows[x]["accuracy"] for x in specs[2:]),
                  "LeanKV is at least as accurate as every rival in the table",
@@ -437,9 +445,10 @@ def table1(bench):
 
 def table2(bench):
     s = Section("table2", "Table 2: long prompts", None)
-    lines = [(model, method, *row[1:], row[0]) for model, methods in paper.TABLE_2.items() for method, row in methods.items()]
+    lines = [(model, method, *row[1:], row[0]) for model, methods in paper.TABLE_2.items()
+             for method, row in methods.items()]
     s.add("Paper, LongBench:\n\n" + table(("model", "method", *paper.TABLE_2_TASKS, "memory, %"), lines))
-    choice = bench.choice(s)
+    choice = bench.choice()
     specs = ["f16", choice.spec, "k4v2", "topk:keep=25%,format=f16"]
     rows = {spec: bench.rows.tasks(s, spec, "long") for spec in specs}
     names = list(rows["f16"]["tasks"])
@@ -453,8 +462,9 @@ def table2(bench):
     s.say(f"The paper's LeanKV averages {listing(f'{d:+.1f}' for d in deltas)} points against FP16; here "
           f"{points(ours['accuracy'] - rows['f16']['accuracy'])} points at {percent(ours['fraction'])} %.",
           agrees(ours["accuracy"] >= rows[specs[3]]["accuracy"],
-                 "it is at least as accurate as pruning to a quarter with equal budgets",
-                 f"that has {percent(rows[specs[3]]['accuracy'])} % at {percent(rows[specs[3]]['fraction'])} % of the bytes"))
+                 "it is at least as accurate as pruning to a quarter with equal budgets"),
+          f"The latter has {percent(rows[specs[3]]['accuracy'])} % at {percent(rows[specs[3]]['fraction'])} % of the "
+          "bytes.")
     return s
 
 
@@ -464,7 +474,7 @@ def table3(bench):
         ("accuracy (memory, %)", *paper.TABLE_3_METHODS),
         [(n, *(f"{paper.accuracy(c)}" + (f" ({paper.memory(c)})" if paper.memory(c) else "") for c in row))
          for n, row in paper.TABLE_3.items()]))
-    choice = bench.choice(s)
+    choice = bench.choice()
     specs = ["f16", choice.spec, "k4v4", "k4v2", "topk:keep=50%,format=f16"]
     rows = {spec: bench.rows.tasks(s, spec) for spec in specs}
     names = [n for n in rows["f16"]["tasks"] if n in GENERATION]
@@ -473,7 +483,8 @@ def table3(bench):
                               [(n, *(cell(rows[x], n) for x in specs)) for n in names] +
                               [("**mean**", *(percent(means[x]) for x in specs))]))
     s.say(f"LeanKV against f16: {points(means[choice.spec] - means['f16'])} points; uniform k4v2 "
-          f"{points(means['k4v2'] - means['f16'])}, half of the tokens pruned {points(means[specs[4]] - means['f16'])}.",
+          f"{points(means['k4v2'] - means['f16'])}, half of the tokens pruned "
+          f"{points(means[specs[4]] - means['f16'])}.",
           agrees(all(means[choice.spec] >= means[x] for x in specs[2:]), "LeanKV is at least as accurate as its rivals",
                  listing(f"`{x}` is better" for x in specs[2:] if means[x] > means[choice.spec])),
           agrees(min(means[x] for x in specs[2:]) < means[choice.spec] - 0.05,

@@ -41,7 +41,7 @@ def clock(seconds):
 class Progress:
     """One line on stderr: how many measurements are done, and about how long the rest takes.
 
-    expected: {kind: how many}.  The rest is reckoned from the mean of each kind, or from guess[kind] before there is one.
+    expected: {kind: how many}.  The rest is reckoned from the mean of each kind, or guess[kind] before there is one.
     """
 
     def __init__(self, expected, guess, quiet):
@@ -66,7 +66,8 @@ class Progress:
         n_done = sum(len(s) for s in self.seconds.values())
         n_all = max(n_done + 1, sum(self.expected.values()))
         bar = "#" * (20 * n_done // n_all)
-        text = f"[{bar:<20}] {n_done}/{n_all}  {clock(time.monotonic() - self.start)} gone, about {clock(self.left())} left"
+        gone, left = clock(time.monotonic() - self.start), clock(self.left())
+        text = f"[{bar:<20}] {n_done}/{n_all}  {gone} gone, about {left} left"
         if sys.stderr.isatty():
             print(f"\r\033[K{text}  {what}"[:200], end="", file=sys.stderr, flush=True)
         else:
@@ -97,8 +98,8 @@ class Lab:
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
     def measure(self, kind, *args, program=None, output=None):
-        """The record {command, date, seconds, machine, result} of `program args`; Failed if it ends badly.  `output` goes
-        to -o; it is a file that the command keeps for itself, and no part of the key."""
+        """The record {command, date, seconds, machine, result} of `program args`; Failed if it ends badly.  `output`
+        goes to -o; it is a file that the command keeps for itself, and no part of the key."""
         argv = [program or self.program, *map(str, args)]
         key = self.key_of(argv)
         argv += ["-o", output] if output else []

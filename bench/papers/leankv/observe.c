@@ -18,7 +18,8 @@
  *     relative      of significance times the request's length, over all layers: a token is above a threshold a/N where
  *                   this is above a; without the newest 64 tokens, whose share of all tokens is `newest`
  *
- * layers to norm show attention itself only if SPEC keeps every token, as leankv:ah=0,al=0,high=f16,low=f16 does.
+ * All but levels show attention itself only if SPEC keeps every token high, as leankv:ah=0,al=0,high=f16,low=f16 does;
+ * of another SPEC only levels are looked at and printed.
  */
 #include <math.h>
 #include <stdio.h>
@@ -53,6 +54,7 @@ typedef struct study {
     pleat_model_info info;
     pleat_engine *engine;
     uint32_t window; /* most tokens of a request */
+    int is_whole;    /* the spec keeps every token high */
     pleat_cache_token *kept;
     float *values;   /* [window][head_dim] */
     float *sums;     /* [layers][KV heads][window]: attention received before the step */
@@ -167,7 +169,7 @@ static void look(study *s, pleat_seq seq, uint32_t n) {
     s->n_low += usage.tokens_low;
     s->n_dropped += usage.tokens_dropped;
     moments_add(&s->n_tokens, n);
-    for (uint32_t layer = 0; layer < s->info.n_layers; layer++) {
+    for (uint32_t layer = 0; s->is_whole && layer < s->info.n_layers; layer++) {
         double all = 0, query = 0;
         for (uint32_t head = 0; head < n_heads; head++) {
             const uint32_t lane = layer * n_heads + head;
@@ -202,10 +204,10 @@ static void observe(study *s, const pleat_token *tokens, uint32_t n) {
         now = left < CHUNK ? left : CHUNK;
         step(s, seq, tokens + done, now, now < left ? PLEAT_ITEM_MORE : 0);
     }
-    look_at_query(s, seq, n_prompt, 1);
+    if (s->is_whole) look_at_query(s, seq, n_prompt, 1);
     for (uint32_t i = 0; i < QUERIES; i++) {
         step(s, seq, tokens + n_prompt + i, 1, 0);
-        look_at_query(s, seq, n_prompt + i + 1, 0);
+        if (s->is_whole) look_at_query(s, seq, n_prompt + i + 1, 0);
     }
     look(s, seq, n);
     status = pleat_engine_close(s->engine, seq);
@@ -277,6 +279,10 @@ static void print_study(study *s, const char *spec) {
     print_moments(" \"tokens\": ", &s->n_tokens);
     printf(",\n \"levels\": {\"high\": %llu, \"low\": %llu, \"dropped\": %llu}", (unsigned long long)s->n_high,
            (unsigned long long)s->n_low, (unsigned long long)s->n_dropped);
+    if (!s->is_whole) {
+        printf("}\n");
+        return;
+    }
     print_needs(s, "all", s->layers, s->lanes);
     print_needs(s, "query", s->query_layers, s->query_lanes);
     printf(",\n \"at\": [");
@@ -308,6 +314,7 @@ static void start(study *s, const char *model, const char *spec, const char *win
     pleat_engine_options_default(&opt);
     pleat_status status = pleat_spec_parse(spec, &opt.spec, &err);
     if (status != PLEAT_OK) die(spec, status, &err);
+    s->is_whole = opt.spec.policy == PLEAT_POLICY_LEANKV && opt.spec.ah == 0;
     status = pleat_model_load(model, NULL, &s->model, &err);
     if (status != PLEAT_OK) die(model, status, &err);
     pleat_model_get_info(s->model, &s->info);

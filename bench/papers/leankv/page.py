@@ -34,7 +34,7 @@ def agrees(condition, what, instead=None):
     """A sentence that says whether `what`, a finding of the paper, holds in the numbers; `instead`: what does."""
     if condition:
         return f"Agrees: {what}."
-    return f"Differs: not so that {what}" + (f"; {instead}." if instead else ".")
+    return f"Differs: it is not so here that {what}" + (f"; {instead}." if instead else ".")
 
 
 def mean(values):
@@ -48,23 +48,15 @@ def listing(words):
 
 
 def commands(records):
-    """The command lines; those that differ in one --kv alone become one, with SPEC in its place."""
+    """The command lines; those that differ in one spec alone become one, with SPEC in its place."""
     seen = {}
     for record in records:
         text = record["command"]
-        specs = re.findall(r"--kv (\"[^\"]*\"|\S+)", text)
-        if len(specs) == 1:
-            text = text.replace(f"--kv {specs[0]}", "--kv SPEC")
-        seen.setdefault(text, []).extend(specs if len(specs) == 1 else [])
-    lines = []
-    for text, specs in seen.items():
-        if len(specs) == 1:
-            lines.append(f"`{text.replace('SPEC', specs[0])}`")
-        elif specs:
-            lines.append(f"`{text}`, SPEC each of the table's")
-        else:
-            lines.append(f"`{text}`")
-    return lines
+        specs = re.findall(r"--kv (\S+)|leankv_observe \S+ (\S+)", text)
+        spec = "".join(specs[0]) if len(specs) == 1 else None
+        seen.setdefault(text.replace(f" {spec} ", " SPEC ") if spec else text, []).append(spec)
+    return [f"`{text.replace(' SPEC ', f' {specs[0]} ')}`" if len(specs) == 1 else f"`{text}`, SPEC each of the table's"
+            for text, specs in seen.items()]
 
 
 def dates(records):

@@ -22,13 +22,13 @@ SAYS = {
             "for Qwen2.5-7B; al = 0.1 costs the larger models at least 5 %.",
     "fig10": "LeanKV matches FP16 over ah in 0..5 and al in 0.02..0.1; pruning and partial loading lose accuracy "
              "quickly as memory shrinks. On average -0.3 % at 19.3 to 36.7 % of the memory.",
-    "fig11": "L40, 1024 tokens, several batch sizes: on the GPU in parallel up to three orders of magnitude faster than "
-             "with several threads on the CPU.",
-    "fig12": "Memory management: less than 0.2 % of a prompt step, under 0.9 % of a generation step; the model takes 96 "
-             "to 97 % and 92 to 93 %.",
+    "fig11": "L40, 1024 tokens, several batch sizes: on the GPU in parallel up to three orders of magnitude faster "
+             "than with several threads on the CPU.",
+    "fig12": "Memory management: less than 0.2 % of a prompt step, under 0.9 % of a generation step; the model takes "
+             "96 to 97 % and 92 to 93 %.",
     "fig13": "L40: K8V8 reaches 1.7 times FP16's speed, of 2 that its bytes would allow; longer sequences gain more.",
-    "fig14": "L40, MATH, generations up to 4K to 16K tokens: 1.9 to 5.4 times vLLM's throughput; QwQ-32B 5.4 times with "
-             "a batch of 15.9 against 2.7 (Quest 1.6 and SnapKV 1.8 times).",
+    "fig14": "L40, MATH, generations up to 4K to 16K tokens: 1.9 to 5.4 times vLLM's throughput; QwQ-32B 5.4 times "
+             "with a batch of 15.9 against 2.7 (Quest 1.6 and SnapKV 1.8 times).",
 }
 
 # Fig 9: what calibration chose: model, ah, al.
@@ -66,10 +66,14 @@ TABLE_1 = {
 # LongBench; memory in percent, of all tasks together.
 TABLE_2_TASKS = ("Qasper", "HotpotQA", "GovReport", "TREC", "PCount", "Lcc")
 TABLE_2 = {
-    "Llama3.1-8B": {"FP16": (100, 40.9, 61.3, 34.0, 73.0, 6.9, 62.2), "LeanKV": (14.9, 42.8, 61.3, 32.9, 73.0, 7.2, 61.9),
-                    "Quest": (25, 38.9, 59.8, 30.6, 66.5, 6.4, 56.8), "SnapKV": (25, 39.2, 59.6, 30.1, 65.9, 6.2, 57.2)},
-    "Qwen2.5-7B": {"FP16": (100, 26.5, 27.8, 33.4, 71.0, 5.7, 61.9), "LeanKV": (27.0, 26.4, 28.2, 32.2, 70.0, 5.3, 62.3),
-                   "Quest": (25, 23.6, 25.2, 31.4, 65.6, 4.3, 53.3), "SnapKV": (25, 22.6, 25.5, 30.8, 64.6, 4.5, 52.6)},
+    "Llama3.1-8B": {"FP16": (100, 40.9, 61.3, 34.0, 73.0, 6.9, 62.2),
+                    "LeanKV": (14.9, 42.8, 61.3, 32.9, 73.0, 7.2, 61.9),
+                    "Quest": (25, 38.9, 59.8, 30.6, 66.5, 6.4, 56.8),
+                    "SnapKV": (25, 39.2, 59.6, 30.1, 65.9, 6.2, 57.2)},
+    "Qwen2.5-7B": {"FP16": (100, 26.5, 27.8, 33.4, 71.0, 5.7, 61.9),
+                   "LeanKV": (27.0, 26.4, 28.2, 32.2, 70.0, 5.3, 62.3),
+                   "Quest": (25, 23.6, 25.2, 31.4, 65.6, 4.3, 53.3),
+                   "SnapKV": (25, 22.6, 25.5, 30.8, 64.6, 4.5, 52.6)},
 }
 
 # QwQ-32B, the thinking model: long generations.

@@ -22,6 +22,7 @@ import os
 import re
 import sys
 
+sys.dont_write_bytecode = True  # the tree stays as it was
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import accuracy
 import lab
@@ -29,7 +30,6 @@ import page
 import speed
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-STORE = "build/papers/leankv"
 TASKS = "eval/tasks.jsonl"
 TEXT = "eval/prose.txt"
 LONG = 1500  # tokens: prompts above it are long
@@ -45,8 +45,8 @@ class Bench:
 
     def __init__(self, options, progress):
         quick = options.quick
-        self.lab = lab.Lab(options.pleat, STORE, progress)
-        self.store = STORE
+        self.lab = lab.Lab(options.pleat, options.store, progress)
+        self.store = options.store
         self.pleat, self.model, self.text = options.pleat, options.model, TEXT
         self.observer = os.path.join(os.path.dirname(options.pleat), "bench", "leankv_observe")
         self.n_samples, self.windows = options.samples, 2 if quick else 8
@@ -61,15 +61,14 @@ class Bench:
         self.contexts = (1024, 4096) if quick else (1024, 4096, 16384, 32768)
         self.reps = 7
         self.rows = accuracy.Rows(self)
-        self.sets = make_sets(options.samples, self.n_calibration)
-        self.text_requests = write_requests("prose", [head_of(TEXT, 12000 * self.windows)])
+        self.sets = make_sets(self.store, options.samples, self.n_calibration)
+        self.text_requests = write_requests(self.store, "prose", [head_of(TEXT, 12000 * self.windows)])
         self.found = None
 
-    def choice(self, section):
-        """What calibration chose; `section` rests on it."""
+    def choice(self):
+        """What calibration chose."""
         if self.found is None:
             self.found = accuracy.Choice(self)
-        section.used(self.found.record)
         return self.found
 
     def observe(self, spec, requests, window=4096):
@@ -106,21 +105,21 @@ def write(path, text):
     return path
 
 
-def write_tasks(name, samples):
-    return write(os.path.join(STORE, f"{name}.jsonl"), "".join(json.dumps(s) + "\n" for s in samples))
+def write_tasks(store, name, samples):
+    return write(os.path.join(store, f"{name}.jsonl"), "".join(json.dumps(s) + "\n" for s in samples))
 
 
-def write_requests(name, texts):
-    return write(os.path.join(STORE, f"{name}.requests"), "\0".join(texts))
+def write_requests(store, name, texts):
+    return write(os.path.join(store, f"{name}.requests"), "\0".join(texts))
 
 
 def whole_text(sample):
     return "".join(t["prompt"] + t["answer"] for t in sample["turns"]) + "<|im_end|>"
 
 
-def make_sets(n, n_calibration):
-    """{name: file}: n samples of each task, n_calibration others, n long ones of each retrieval task, some as requests."""
-    os.makedirs(STORE, exist_ok=True)
+def make_sets(store, n, n_calibration):
+    """{name: file}: n samples of each task, n_calibration others, n long ones of retrieval tasks, some as requests."""
+    os.makedirs(store, exist_ok=True)
     with open(TASKS, encoding="utf-8") as f:
         samples = [json.loads(line) for line in f]
     tasks = {}
@@ -131,9 +130,9 @@ def make_sets(n, n_calibration):
     calibration = [s for rows in order.values() for s in rows[::-1][:n_calibration]]
     long = [s for name in accuracy.RETRIEVAL for s in [x for x in order[name] if length_of(x) > LONG][:n]]
     few = [s for rows in order.values() for s in rows[:min(n, 4)]]
-    return {"main": write_tasks(f"tasks-{n}", main), "long": write_tasks(f"long-{n}", long),
-            "calibration": write_tasks(f"calibration-{n_calibration}", calibration),
-            "prompts": write_requests(f"prompts-{n}", [whole_text(s) for s in few])}
+    return {"main": write_tasks(store, f"tasks-{n}", main), "long": write_tasks(store, f"long-{n}", long),
+            "calibration": write_tasks(store, f"calibration-{n_calibration}", calibration),
+            "prompts": write_requests(store, f"prompts-{n}", [whole_text(s) for s in few])}
 
 
 # ---- the page ---------------------------------------------------------------------------------------
@@ -160,18 +159,21 @@ def read_remarks():
 
 HEAD = """# LeanKV's evaluation in miniature
 
-`{command}` wrote this page on {date}. It runs what the evaluation of *Unifying KV Cache Compression for Large Language
-Models with LeanKV* (Zhang et al., 2024) runs, as far as one small model on a CPU can show it, and puts the paper's figures next to
-ours. "Agrees" and "differs" are computed from the tables.
+`{command}` wrote this page on {date}. It runs what the evaluation of *Unifying KV Cache Compression for Large
+Language Models with LeanKV* (Zhang et al., 2024) runs, as far as one small model on a CPU can show it, and puts the
+paper's figures next to ours. "Agrees" and "differs" are computed from the tables.
 
 - **What was measured**: {model}, 28 million parameters, 8 layers, 8 query heads and 4 KV heads of 64, context 4096;
-  {samples} samples a task of eval/tasks.jsonl ({n} samples of {n_tasks} tasks, lengths alike), {windows} windows of eval/prose.txt. The paper
-  has models of 7 to 70 billion parameters on GPUs: figures of speed are analogues on a CPU, and only trends compare.
-- **Machine**: {machine}, shared with other work: ratios say more than times. Program {version}.
-- **Bytes** are all that a cache holds over 4 * head_dim of f16 per token and KV head. At a head dimension of 64 metadata weighs
-  twice what it does at the paper's 128: with score and position k8v4 takes 112 of 256 bytes (43.8 %) here, 208 of 512 (40.6 %)
-  there; k4v2 64 of 256 (25 %) and 112 of 512 (21.9 %). Columns "d = 128" give the latter. The paper leaves metadata out in places.
-- **Specs** are those of `--kv` (include/pleat/spec.h); `leankv` alone is high=k8v4, low=k4v2, window=64.
+  {samples} samples a task of eval/tasks.jsonl ({n} samples of {n_tasks} tasks, lengths alike), {windows} windows of
+  eval/prose.txt. The paper has models of 7 to 70 billion parameters on GPUs: figures of speed are analogues on a CPU,
+  and only trends compare.
+- **Machine**: {machine}, shared with other work: ratios say more than times. Program: {version}.
+- **Bytes** are all that a cache holds over 4 * head_dim of f16 per token and KV head. At a head dimension of 64
+  metadata weighs twice what it does at the paper's 128: with score and position k8v4 takes 112 of 256 bytes (43.8 %)
+  here, 208 of 512 (40.6 %) there; k4v2 64 of 256 (25 %) and 112 of 512 (21.9 %), or 56 and 104 where al = 0 and nothing
+  is ever dropped. Columns "d = 128" give the latter. The paper leaves metadata out in places.
+- **Specs** are those of `--kv` (include/pleat/spec.h); `leankv` alone is high=k8v4, low=k4v2, window=64. Where a table
+  has one LeanKV row, its ah and al are those that calibration chose (Figure 9).
 """
 
 
@@ -182,12 +184,14 @@ def head(bench, options, sections, version):
     command = "python3 bench/papers/leankv/run.py"
     command += " --quick" if options.quick else f" --samples {options.samples}" if options.samples != 16 else ""
     text = HEAD.format(command=command, date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
-                       model=options.model, samples=options.samples, n=len(lines), n_tasks=n_tasks, windows=bench.windows,
+                       model=options.model, samples=options.samples, n=len(lines), n_tasks=n_tasks,
+                       windows=bench.windows,
                        machine=lab.machine(), version=version)
-    agreed = [s.title.split(":")[0] for s in sections if s.verdict and not any(v.startswith("Differs") for v in s.verdict)]
-    differs = [s.title.split(":")[0] for s in sections if any(v.startswith("Differs") for v in s.verdict)]
-    summary = f"- **In short**: nothing contradicts the paper in {page.listing(agreed)}; something differs in {page.listing(differs)}.\n"
-    return text + summary
+    said = {s.title.split(":")[0]: s.verdict for s in sections if s.verdict}
+    differs = [title for title, verdict in said.items() if any(v.startswith("Differs") for v in verdict)]
+    agreed = [title for title in said if title not in differs]
+    return text + (f"- **In short**: nothing contradicts the paper in {page.listing(agreed)}; something differs in "
+                   f"{page.listing(differs)}.\n")
 
 
 def write_page(bench, options, sections, version):
@@ -213,6 +217,7 @@ def read_options():
     parser.add_argument("--quick", action="store_true", help="4 samples of each task and shorter sweeps: a try-out")
     parser.add_argument("--only", default="", help="some of them, as fig8,table1; the page then holds these alone")
     parser.add_argument("--out", default="docs/papers/leankv.md", help="the page (default docs/papers/leankv.md)")
+    parser.add_argument("--store", default="build/papers/leankv", help="raw results (default build/papers/leankv)")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     options = parser.parse_args()
     if options.quick:
@@ -263,7 +268,8 @@ def main():
         sections, n_failed = run_all(bench, options)
     except KeyboardInterrupt:
         progress.end()
-        print(f"run.py: interrupted; {bench.lab.n_new} results are kept, the same command goes on from there", file=sys.stderr)
+        print(f"run.py: interrupted; {bench.lab.n_new} results are kept, the same command goes on from there",
+              file=sys.stderr)
         return 130
     progress.end()
     write_page(bench, options, sections, version_of(options.pleat))
