@@ -547,12 +547,13 @@ static void test_usage_counts_every_byte(void) {
     }
 }
 
-static void test_allocation_failure(void) {
+static void fail_allocations(const char *spec) {
     for (uint64_t nth = 1;; nth++) {
         check_alloc ca;
         check_alloc_init(&ca, nth, 0);
-        pleat_cache_options opt = options_of("k4v4", 64, 2, NULL);
+        pleat_cache_options opt = options_of(spec, 64, 2, NULL);
         opt.allocator = &ca.a;
+        opt.max_tokens = 3000; /* lanes that can be split */
         pleat_cache *cache = NULL;
         pleat_seq seq = {0};
         pleat_status st = pleat_cache_create(&opt, &cache, NULL);
@@ -576,6 +577,11 @@ static void test_allocation_failure(void) {
         CHECK_EQ_U64(ca.live, 0);
         if (nth > count) return;
     }
+}
+
+static void test_allocation_failure(void) {
+    fail_allocations("k4v4");
+    fail_allocations("leankv:ah=1,al=0.1,window=4"); /* a policy, whose logits are an allocation of their own */
 }
 
 static const check_test tests[] = {
