@@ -283,7 +283,7 @@ static void note_path(const calibration *c) {
 
 static int check_usage(calibration *c) {
     options *o = c->o;
-    static const float default_ah[] = {0, 1, 2, 3, 5, 8, 12}, default_al[] = {0, 0.02f, 0.04f, 0.06f, 0.08f, 0.1f};
+    static const float default_ah[] = {0, 1, 2, 3, 5, 10, 20, 30}, default_al[] = {0, 0.02f, 0.04f, 0.06f, 0.08f, 0.1f};
     int code = options_one_spec(o, "leankv");
     if (code != CLI_OK) return code;
     if (o->kv.spec[0].policy != PLEAT_POLICY_LEANKV) {

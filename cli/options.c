@@ -110,7 +110,7 @@ static const option_row rows[] = {
     {"What to evaluate", "parallel", "np", "N", "sequences in flight (default 16); results do not depend on it",
      CMD_MEASURE, KIND_U32, AT(parallel), 1, 1024},
 
-    {"What to seek", "ah", NULL, "X,..", "thresholds of the high format to try, with al=0 (default 0,1,2,3,5,8,12)",
+    {"What to seek", "ah", NULL, "X,..", "thresholds of the high format to try, with al=0 (default 0,1,2,3,5,10,20,30)",
      CMD_CALIBRATE, KIND_FLOATS, AT(ah), 0, 1e6},
     {"What to seek", "al", NULL, "X,..", "those of the low one, with the ah found (default 0,0.02,0.04,0.06,0.08,0.1)",
      CMD_CALIBRATE, KIND_FLOATS, AT(al), 0, 1e6},

@@ -9,7 +9,7 @@
  *     k8v8 k8v4 k8v2 k4v8 k4v4 k4v2 k2v8 k2v4 k2v2
  *                                            every token's key at X and value at Y bits, per-token
  *                                            asymmetric: x' = scale*code + min, scale and min in f16
- *     leankv:ah=1,al=0.02,window=64,high=k8v4,low=k4v2,threshold=length,step=paper
+ *     leankv:ah=3,al=0,window=64,high=k8v4,low=k4v2,threshold=length,step=paper
  *                                            each KV head keeps important tokens in the high format, middling ones
  *                                            in the low one and drops the rest; all keys may be left out
  *     leankv:profile=FILE                    the same with what `pleat calibrate` found for a model; no other key
@@ -19,7 +19,8 @@
  *
  * leankv.  With N tokens so far and s the mean attention that a token has received from later ones (largest over the
  * query heads that share the KV head), a token that has left the window is kept high if s >= ah/N, low if
- * s >= al/N, and dropped otherwise.  ah = al keeps two levels: high or dropped.  (LeanKV, sections 4 and 7.2.)
+ * s >= al/N, and dropped otherwise.  ah = al keeps two levels: high or dropped; al = 0 drops none.  (LeanKV, sections 4 and
+ * 7.2.)  The defaults are what the paper chose for three of its five models.
  *     threshold   length: N as above; position: the token's own position in place of N, for the tokens of a prompt
  *     step        paper: Algorithm 1; code: the order of its authors' code (src/policy/leankv.h has both)
  *

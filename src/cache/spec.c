@@ -31,7 +31,7 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
     {"k2v8", {.high = {2, 8}}, 0, {{0}}},   {"k2v4", {.high = {2, 4}}, 0, {{0}}},
     {"k2v2", {.high = {2, 2}}, 0, {{0}}},
     {"leankv",
-     {.policy = PLEAT_POLICY_LEANKV, .ah = 1, .al = 0.02f, .window = 64, .high = {8, 4}, .low = {4, 2},
+     {.policy = PLEAT_POLICY_LEANKV, .ah = 3, .al = 0, .window = 64, .high = {8, 4}, .low = {4, 2},
       .threshold = PLEAT_THRESHOLD_LENGTH, .step = PLEAT_STEP_PAPER},
      8,
      {{"ah", .offset = AT(ah), NUMBER(0, 1e6, "a number from 0 to 1000000"), .is_printed = true},

@@ -29,17 +29,17 @@ static void test_round_trip(void) {
 /* Texts and their canonical form. */
 static void test_canonical(void) {
     static const char *const cases[][2] = {
-        {"leankv", "leankv:ah=1,al=0.02"},
+        {"leankv", "leankv:ah=3,al=0"},
         {"leankv:al=0,ah=3", "leankv:ah=3,al=0"},
         {"leankv:ah=1.50e0,al=.1,window=64,high=k8v4,low=k4v2,threshold=length,step=paper", "leankv:ah=1.5,al=0.1"},
         {"leankv:step=code,threshold=position,low=k2v2,high=f16,window=1",
-         "leankv:ah=1,al=0.02,window=1,high=f16,low=k2v2,threshold=position,step=code"},
+         "leankv:ah=3,al=0,window=1,high=f16,low=k2v2,threshold=position,step=code"},
         {"leankv:high=k4v4,low=k4v4,ah=1000000,al=1e6", "leankv:ah=1000000,al=1000000,high=k4v4,low=k4v4"},
         {"leankv:ah=-0,al=0e999", "leankv:ah=0,al=0"},
         {"leankv:al=15e-9,ah=000.00001", "leankv:ah=0.00001,al=1.5e-8"},
         {"leankv:ah=1e-999,al=0", "leankv:ah=0,al=0"},
-        {"leankv:ah=0.1000000000000000000000000001", "leankv:ah=0.1,al=0.02"},
-        {"leankv:ah=123456.7", "leankv:ah=123456.7,al=0.02"},
+        {"leankv:ah=0.1000000000000000000000000001", "leankv:ah=0.1,al=0"},
+        {"leankv:ah=123456.7", "leankv:ah=123456.7,al=0"},
         {"leankv:profile=models/a=b:c d.json", "leankv:profile=models/a=b:c d.json"},
         {"topk", "topk:keep=50%"},
         {"topk:keep=0.25,format=f32,window=16777216", "topk:keep=25%,window=16777216,format=f32"},
@@ -60,7 +60,7 @@ static void test_canonical(void) {
 static void test_defaults(void) {
     pleat_spec s;
     CHECK_STATUS(pleat_spec_parse("leankv", &s, NULL), PLEAT_OK);
-    CHECK(s.policy == PLEAT_POLICY_LEANKV && s.ah == 1 && s.al == 0.02f && s.window == 64 && s.keep == 0);
+    CHECK(s.policy == PLEAT_POLICY_LEANKV && s.ah == 3 && s.al == 0 && s.window == 64 && s.keep == 0);
     CHECK(s.high.k_bits == 8 && s.high.v_bits == 4 && s.low.k_bits == 4 && s.low.v_bits == 2);
     CHECK(s.threshold == PLEAT_THRESHOLD_LENGTH && s.step == PLEAT_STEP_PAPER && s.profile[0] == 0);
     CHECK_STATUS(pleat_spec_parse("topk:format=k4v4", &s, NULL), PLEAT_OK);
@@ -184,8 +184,7 @@ static void test_errors_name_position_and_word(void) {
         {"leankv:step=papr", 12, "did you mean 'paper'? it must be paper or code"},
         {"leankv:ah=1,al=2", 15, "al=2 is above ah=1, at position 15"},
         {"leankv:al=2,ah=1", 10, "al=2 is above ah=1, at position 10"},
-        {"leankv:al=2", 10, "al=2 is above ah=1"},
-        {"leankv:ah=0", 10, "al=0.02 is above ah=0, at position 10; al was left at its default"},
+        {"leankv:al=4", 10, "al=4 is above ah=3, at position 10"},
         {"leankv:high=k4v2,low=k4v4", 21, "low=k4v4 takes more bits than high=k4v2, at position 21"},
         {"leankv:high=k2v2", 12, "low=k4v2 takes more bits than high=k2v2, at position 12; low was left"},
         {"leankv:profile=", 15, "profile has no value at position 15: it must be a path of 1 to 199 bytes"},

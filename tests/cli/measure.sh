@@ -55,7 +55,7 @@ check "inspect --metadata shows keys" prints '"llama.block_count": "8"'
 check "f16 takes 4 bytes a dimension, lane and token" test "$(field bytes_per_token)" = $((4 * 64 * 8 * 4))
 try inspect "$MODEL" --kv k8v4 --kv topk:keep=10% --kv leankv --ctx 10,2000 --format csv
 check "inspect gives the most that a policy can hold" prints '^topk:keep=10%,3584,[0-9]+,[0-9]+,'
-check "also for contexts below its window" prints '^"leankv:ah=1,al=0.02",3584,[1-9][0-9]+,'
+check "also for contexts below its window" prints '^"leankv:ah=3,al=0",3584,[1-9][0-9]+,'
 ln -s "$MODEL" "$scratch/$(printf 'a\377.gguf')"
 try inspect "$scratch/$(printf 'a\377.gguf')" --format json
 check "a path that is no UTF-8" exits 0

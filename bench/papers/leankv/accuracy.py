@@ -47,7 +47,7 @@ def share_at(spec, head_dim, levels):
     n = levels["high"] + levels["low"] + levels["dropped"]
     held = levels["high"] * token_bytes(high, head_dim, True)
     if low:  # without al none is ever dropped, and low tokens carry neither score nor position
-        held += levels["low"] * token_bytes(low, head_dim, float(keys_of(spec).get("al", 0.02)) > 0)
+        held += levels["low"] * token_bytes(low, head_dim, float(keys_of(spec).get("al", 0)) > 0)
     return held / (n * f16)
 
 
