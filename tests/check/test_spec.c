@@ -295,7 +295,7 @@ static void test_print_refuses_nonsense(void) {
     REFUSED(lean, ah, -1);
     REFUSED(lean, ah, NAN);
     REFUSED(lean, ah, INFINITY);
-    REFUSED(lean, al, 1.5f);
+    REFUSED(lean, al, 3.5f);
     REFUSED(lean, al, NAN);
     REFUSED(lean, window, 0);
     REFUSED(lean, window, 16777217);
