@@ -15,12 +15,13 @@
  * The new tokens of a chunk see each other exactly, as handed in, and earlier tokens as stored; a single token is
  * stored first and read back like every other.  Keys come with their positions already applied (RoPE).
  *
- * With a policy (spec.h) the cache keeps the attention that each token received.  When a step ends, tokens that left the
- * window are kept high, kept low or dropped, and pages that this empties go back to the pool.  A prompt that is read in
- * several steps is classed when its last part ends: PLEAT_ITEM_MORE marks the parts before.
+ * With a policy (spec.h) the cache keeps the attention that each token received.  When a step ends, tokens that left
+ * the window are kept high, kept low or dropped, and pages that this empties go back to the pool.  A prompt that is
+ * read in several steps is classed when its last part ends: PLEAT_ITEM_MORE marks the parts before.
  *
- * The output of a sequence depends on its own tokens and on how they were cut into steps, and not on the
- * thread count nor on what else shares a step: bit for bit.
+ * The output of a sequence depends on its own tokens and on how they were cut into steps (under a policy, steps that
+ * were cancelled included: pleat_cache_cancel), and not on the thread count nor on what else shares a step: bit for
+ * bit.
  *
  * Threads: a cache is driven from one thread; inside, it uses the workers that it was given.
  * No function but create, open and is_valid allocates.
@@ -44,7 +45,7 @@ typedef struct pleat_seq {
 
 typedef struct pleat_cache_options {
     size_t size_bytes;      /* sizeof(pleat_cache_options); set by pleat_cache_options_default */
-    pleat_spec spec;        /* default f16 */
+    pleat_spec spec;        /* default f16; its window is at most max_tokens */
     uint32_t n_layers;      /* 1..1024 */
     uint32_t n_kv_heads;    /* 1..1024 */
     uint32_t n_q_heads;     /* a multiple of n_kv_heads; at most 64 query heads for each KV head */
@@ -103,19 +104,20 @@ PLEAT_API pleat_status pleat_cache_begin(pleat_cache *cache, const pleat_cache_i
  *   q    [T][n_q_heads][head_dim] f32      k, v   [T][n_kv_heads][head_dim] f32, positions applied
  *   out  [T][n_q_heads][head_dim] f32; may be q
  * 16-bit and quantised formats clamp values to the largest f16, 65504.  PLEAT_E_RANGE when a value is NaN or not below
- * 2^48 in magnitude: nothing was stored; the step goes on, or is cancelled. */
+ * 2^48 in magnitude: nothing was stored; the step goes on, or is cancelled.  Under a policy PLEAT_E_STATE for a layer
+ * that has been attended or stored in this step: its attention is counted once. */
 PLEAT_API pleat_status pleat_cache_attend(pleat_cache *cache, uint32_t layer, const float *q, const float *k,
                                           const float *v, float *out);
 
 /* Like pleat_cache_attend(), but only stores. */
 PLEAT_API pleat_status pleat_cache_store(pleat_cache *cache, uint32_t layer, const float *k, const float *v);
 
-/* End the step: its tokens count as stored, and each lane's policy has its say.  PLEAT_E_STATE, and the step goes on, while a layer has not been stored: its
- * slots would hold what earlier sequences left in the pages. */
+/* End the step: its tokens count as stored, and each lane's policy has its say.  PLEAT_E_STATE, and the step goes on,
+ * while a layer has not been stored: its slots would hold what earlier sequences left in the pages. */
 PLEAT_API pleat_status pleat_cache_end(pleat_cache *cache);
 
-/* Give up the step: its pages go back and the sequences are as they were before pleat_cache_begin(), but for one thing:
- * with a policy, attention that layers of the step have computed stays counted in the tokens' scores. */
+/* Give up the step: its pages go back and the sequences are as they were before pleat_cache_begin(), but for one
+ * thing: with a policy, attention that layers of the step have computed stays counted in the tokens' scores. */
 PLEAT_API pleat_status pleat_cache_cancel(pleat_cache *cache);
 
 /* Attend with one query position per sequence to all that is stored, and store nothing.  Outside a step.
@@ -125,9 +127,9 @@ PLEAT_API pleat_status pleat_cache_cancel(pleat_cache *cache);
 PLEAT_API pleat_status pleat_cache_read(pleat_cache *cache, uint32_t layer, const pleat_seq *seqs, uint32_t n_seqs,
                                         const float *q, float *out, float *lse);
 
-/* Dequantise the stored tokens [first, first + n_tokens) of one lane into k and v, [n_tokens][head_dim]
- * f32 each; either may be NULL.  Rows of dropped tokens are zeros.  For inspection and tests: slow.  PLEAT_E_STATE inside
- * a step.  PLEAT_E_UNSUPPORTED for a low token of leankv with al = 0: nothing is dropped then, so low pages do not say
+/* Dequantise the stored tokens [first, first + n_tokens) of one lane into k and v, [n_tokens][head_dim] f32 each;
+ * either may be NULL.  Rows of dropped tokens are zeros.  For inspection and tests: slow.  PLEAT_E_STATE inside a
+ * step.  PLEAT_E_UNSUPPORTED for a low token of leankv with al = 0: nothing is dropped then, so low pages do not say
  * which of their tokens is which. */
 PLEAT_API pleat_status pleat_cache_export(const pleat_cache *cache, pleat_seq seq, uint32_t layer, uint32_t kv_head,
                                           uint32_t first, uint32_t n_tokens, float *k, float *v);
@@ -165,13 +167,14 @@ PLEAT_API pleat_status pleat_cache_get_usage(const pleat_cache *cache, pleat_seq
 /* Where the time of steps went, since create.  [0]: steps with an item of two or more tokens; [1]: all others. */
 typedef struct pleat_cache_times {
     uint64_t n_steps[2];
-    uint64_t pages_ns[2];   /* plan, prefix sum and commit of pages, and their return */
+    uint64_t pages_ns[2];   /* plan, prefix sum and commit of pages in begin, and their return in end */
     uint64_t compact_ns[2]; /* policy, and moving and requantising tokens */
 } pleat_cache_times;
 PLEAT_API void pleat_cache_get_times(const pleat_cache *cache, pleat_cache_times *out);
 
 /* Bytes that `n_tokens` tokens of one sequence opened for max_tokens hold: what pleat_cache_get_usage() would say.
- * With a policy: the most that they can hold between steps, every token being important.  opt is as for pleat_cache_create().  0 for options that create would refuse, and for n_tokens > max_tokens. */
+ * With a policy: the most that they can hold between steps, every token being important.  opt is as for
+ * pleat_cache_create().  0 for options that create would refuse, and for n_tokens > max_tokens. */
 PLEAT_API uint64_t pleat_cache_bytes_for(const pleat_cache_options *opt, uint32_t n_tokens, uint32_t max_tokens);
 
 /* Recompute every invariant of the pool and tables: used + free = total, references exact, rows within

@@ -64,9 +64,10 @@ typedef struct pleat_engine_item {
 } pleat_engine_item;
 
 /* Run one forward pass over the new tokens of all items.  Each sequence may stand in one item.  PLEAT_AGAIN when the
- * pool has too few free pages; PLEAT_E_LIMIT when an item would pass chunk_tokens, the step its step_tokens or a sequence
- * its max_tokens (err says both numbers); PLEAT_E_ARG for a bad token id; PLEAT_E_RANGE when keys or values come out NaN
- * or huge, as from damaged weights.  The sequences are then as they were. */
+ * pool has too few free pages; PLEAT_E_LIMIT when an item would pass chunk_tokens, the step its step_tokens or a
+ * sequence its max_tokens (err says both numbers); PLEAT_E_ARG for a bad token id; PLEAT_E_RANGE when keys or values
+ * come out NaN or huge, as from damaged weights.  The sequences are then as they were, but for what
+ * pleat_cache_cancel() says. */
 PLEAT_API pleat_status pleat_engine_step(pleat_engine *engine, const pleat_engine_item *items, uint32_t n_items,
                                          pleat_error *err);
 

@@ -18,15 +18,16 @@
  *                                            highest scores: the equal budgets that leankv is compared with
  *
  * leankv.  With N tokens so far and s the mean attention that a token has received from later ones (largest over the
- * query heads that share the KV head), a token that has left the window is kept high if s >= ah/N, low if
- * s >= al/N, and dropped otherwise.  ah = al keeps two levels: high or dropped; al = 0 drops none.  (LeanKV, sections 4 and
- * 7.2.)  The defaults are what the paper chose for three of its five models.
+ * query heads that share the KV head), a token that has left the window is kept high if s >= ah/N, low if s >= al/N,
+ * and dropped otherwise.  ah = al keeps two levels: high or dropped; al = 0 drops none.  (LeanKV, sections 4 and 7.2.)
+ * The defaults are what the paper chose for three of its five models.
  *     threshold   length: N as above; position: the token's own position in place of N, for the tokens of a prompt
  *     step        paper: Algorithm 1; code: the order of its authors' code (src/policy/leankv.h has both)
  *
  * Numbers are decimal, with '.' in every locale; keep is a fraction or, with % behind, hundredths.  The canonical text
- * has ah and al, or keep, and other keys where they differ from the defaults, which are those above.
- * Names are lower case.  The text is parsed here and nowhere else; every command's --kv is one.
+ * has ah and al, or keep, and other keys where they differ from the defaults, which are those above. Numbers are
+ * decimal with a point; an exponent may follow, without a plus: 1e-7.  Names are lower case.  The text is parsed here
+ * and nowhere else; every command's --kv is one.
  */
 #ifndef PLEAT_SPEC_H
 #define PLEAT_SPEC_H

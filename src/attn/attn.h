@@ -18,8 +18,8 @@
  *
  * Error of decode against float64 on the dequantised k', v': <= 3e-4 relative in norm for quantised formats (queries
  * and attention weights are two 8-bit limbs, 16 bits together), <= 2e-6 for f32 and f16; prompt <= 2e-6 for all (it
- * dequantises), and what its queries give <= 1e-5 of each sum.  Kernels neither allocate nor keep state.  Variants may differ in their last bits; one variant gives
- * the same bits for the same range, always.
+ * dequantises), and what its queries give <= 1e-5 of each sum.  Kernels neither allocate nor keep state.  Variants may
+ * differ in their last bits; one variant gives the same bits for the same range, always.
  */
 #ifndef PLEAT_ATTN_ATTN_H
 #define PLEAT_ATTN_ATTN_H
@@ -69,9 +69,9 @@ void pleat__attn_merge(pleat__attn_acc *acc, const pleat__attn_acc *other, uint3
 /* out [G][d] = o/l (zeros when l is 0); lse2 [G] = m + log2(l), may be NULL. */
 void pleat__attn_finish(const pleat__attn_acc *acc, uint32_t n_group, uint32_t head_dim, float *out, float *lse2);
 
-/* Attention received in decode: for slots [slot_from, slot_to) of a tracked run, which are as for decode, add max
- * over g of 2^(logits[g][s] - lse2[g]) to the page's score of slot s.  (LeanKV: significance is the mean received, max
- * over the group.) */
+/* Attention received in decode: for slots [slot_from, slot_to) of a tracked run, which are as for decode, add max over
+ * g of 2^(logits[g][s] - lse2[g]) to the page's score of slot s.  (LeanKV: significance is the mean received, max over
+ * the group.) */
 typedef void (*pleat__attn_received_fn)(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to,
                                         const float *logits, size_t logits_stride, const float *lse2, uint32_t n_group);
 
@@ -101,8 +101,8 @@ uint64_t pleat__attn_prompt_scratch_bytes(uint32_t head_dim);
 
 typedef void (*pleat__attn_prompt_fn)(const pleat__attn_prompt *args);
 
-/* What a range of slots receives from the queries of a prompt, once their lse2 are known.  Ranges may run at once: each
- * owns its slots and adds up the queries in order, so its sums do not depend on how the slots were cut. */
+/* What a range of slots receives from the queries of a prompt, once their lse2 are known.  Ranges may run at once:
+ * each owns its slots and adds up the queries in order, so its sums do not depend on how the slots were cut. */
 typedef struct pleat__attn_given {
     const pleat__kv_run *run;
     bool causal;        /* run is the chunk itself: query i gives to slots [0, self_seen + i), so not to its own */

@@ -122,7 +122,7 @@ static bool rows_in_range(const pleat_cache *c, const float *q, const float *k, 
 pleat_status pleat_cache_attend(pleat_cache *c, uint32_t layer, const float *q, const float *k, const float *v,
                                 float *out) {
     if (!c || !q || !k || !v || !out || layer >= c->opt.n_layers) return PLEAT_E_ARG;
-    if (!c->in_step) return PLEAT_E_STATE;
+    if (!c->in_step || (c->tracked && c->stored[layer])) return PLEAT_E_STATE;
     if (!rows_in_range(c, q, k, v)) return PLEAT_E_RANGE;
     pleat__layer_job job = {.cache = c, .layer = layer, .q = q, .k = k, .v = v, .out = out};
     if (c->n_prompt_items > 0)

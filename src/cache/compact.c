@@ -3,8 +3,8 @@
  * compact.c: what the policy decides about one lane at the end of a step, done to its tokens.
  *
  * One token left the window (generation): at most one token goes from the high side to the low one or is dropped, and
- * at most one low token is dropped.  A high slot that is left becomes the lane's hole, which the next token takes; a low
- * slot that is left is taken by the token that comes from the high side, or else by the last of the low side.
+ * at most one low token is dropped.  A high slot that is left becomes the lane's hole, which the next token takes; a
+ * low slot that is left is taken by the token that comes from the high side, or else by the last of the low side.
  *
  * Several did (the end of a prompt): one pass over the high side from its first slot.  What stays high moves to the
  * next slot of the dense front; what becomes low is dequantised from its codes and appended to the low side.  Pages
@@ -13,10 +13,11 @@
  *     high pages    | front: w slots | free: f pages | (taken as low pages) | not read yet |
  *                   0                first_free      first_free + f         read page      n
  *
- *   (1) the front needs a page beyond the page being read never: it holds no more tokens than were read
- *   (2) if it needs another page, there is a free one: with g of them taken as low pages, more than (g + 1) low pages'
- *       worth of tokens have become low, the two spare low pages of the step being taken first; so
- *       front + (g + 1) * (tokens of a page) < tokens read, that is, fewer pages are used than were read
+ *   (1) the front never needs a page beyond the one being read: it holds no more tokens than were read
+ *   (2) if it needs another page before that one, there is a free one.  With no free page taken (g = 0) the front has
+ *       filled k pages, k below the number of those read.  With g > 0 taken as low pages, more than g + 1 low pages' worth of
+ *       tokens have become low, the two spare low pages of the step being taken first; so
+ *       front + (g + 1) * (tokens of a page) < tokens read: fewer pages are used than were read
  *   (3) likewise if the low side needs one, since a low page holds no fewer tokens than a high one
  *
  * Ids of pages that became low wait in scratch until the high cells are free to hold them (the row is one).
@@ -48,25 +49,25 @@ static pleat__page_id *high_cell(const work *w, uint32_t idx) {
 static uint8_t *page_at(const work *w, pleat__page_id id) { return w->c->pages + (uint64_t)id.v * w->c->page_bytes; }
 
 /* A slot's page and its place there. */
-typedef struct place {
+typedef struct slot_at {
     uint8_t *page;
     uint32_t slot;
-} place;
+} slot_at;
 
-static place place_of(const pleat__kv_run *run, uint32_t slot) {
-    return (place){pleat__kv_page(run, slot / run->layout->tokens), slot % run->layout->tokens};
+static slot_at slot_of(const pleat__kv_run *run, uint32_t slot) {
+    return (slot_at){pleat__kv_page(run, slot / run->layout->tokens), slot % run->layout->tokens};
 }
 
 /* ---- one token from high to low ------------------------------------------------------------------ */
 
 /* Dequantise the tile that a high token stands in. */
-static void load_tile(const work *w, place at) {
+static void load_tile(const work *w, slot_at at) {
     w->c->quant.load_k(w->high.layout, at.page, at.slot / PLEAT__TILE, w->s->k_tile);
     w->c->quant.load_v(w->high.layout, at.page, at.slot / PLEAT__TILE, w->s->v_tile);
 }
 
 /* Write the high token, whose tile is loaded, to a place of the low side: behind its tokens, or over one of them. */
-static void put_low(const work *w, place from, place to, bool is_append) {
+static void put_low(const work *w, slot_at from, slot_at to, bool is_append) {
     const uint32_t d = w->c->opt.head_dim, t = from.slot % PLEAT__TILE;
     const pleat__page_layout *high = w->high.layout, *low = w->low.layout;
     for (uint32_t i = 0; i < d; i++) w->s->k[i] = w->s->k_tile[i * PLEAT__TILE + t];
@@ -84,9 +85,9 @@ static void put_low(const work *w, place from, place to, bool is_append) {
 
 /* The high token in `slot` becomes low, in low_slot or, if that is PLEAT__NO_SLOT, behind the others. */
 static void demote(work *w, uint32_t slot, uint32_t low_slot) {
-    const place from = place_of(&w->high, slot);
+    const slot_at from = slot_of(&w->high, slot);
     const bool is_append = low_slot == PLEAT__NO_SLOT;
-    const place to = place_of(&w->low, is_append ? w->low.n_slots : low_slot);
+    const slot_at to = slot_of(&w->low, is_append ? w->low.n_slots : low_slot);
     load_tile(w, from);
     put_low(w, from, to, is_append);
     if (is_append) w->lane->n_slots[PLEAT__LOW] = ++w->low.n_slots;
@@ -94,7 +95,7 @@ static void demote(work *w, uint32_t slot, uint32_t low_slot) {
 
 /* The token in high slot `slot` is gone. */
 static void free_high(work *w, uint32_t slot) {
-    const place at = place_of(&w->high, slot);
+    const slot_at at = slot_of(&w->high, slot);
     assert(!w->lane->hole);
     pleat__positions(w->high.layout, at.page)[at.slot] = -1;
     if (slot + 1 == w->high.n_slots)
@@ -106,7 +107,7 @@ static void free_high(work *w, uint32_t slot) {
 /* The last low token takes the place of the one in `slot`. */
 static void drop_low(work *w, uint32_t slot) {
     const uint32_t last = w->low.n_slots - 1;
-    const place to = place_of(&w->low, slot), from = place_of(&w->low, last);
+    const slot_at to = slot_of(&w->low, slot), from = slot_of(&w->low, last);
     if (slot != last) pleat__quant_copy(w->low.layout, to.page, to.slot, from.page, from.slot);
     w->lane->n_slots[PLEAT__LOW] = --w->low.n_slots;
 }
@@ -134,13 +135,13 @@ static void compact_step(work *w, uint32_t n_tokens) {
 static uint32_t first_free(const work *w) { return pleat__div_up_u32(w->front, w->high.layout->tokens); }
 
 /* The page of the next token of the front; `reading` is the page that is being read. */
-static void keep_high(work *w, place from, uint32_t reading) {
+static void keep_high(work *w, slot_at from, uint32_t reading) {
     const uint32_t tokens = w->high.layout->tokens, idx = w->front / tokens;
     if (w->front % tokens == 0 && idx != reading) {
         assert(idx < reading && w->n_free > 0);
         w->n_free--; /* the first free page becomes the front's last */
     }
-    const place to = {page_at(w, *high_cell(w, idx)), w->front % tokens};
+    const slot_at to = {page_at(w, *high_cell(w, idx)), w->front % tokens};
     if (to.page != from.page || to.slot != from.slot)
         pleat__quant_copy(w->high.layout, to.page, to.slot, from.page, from.slot);
     w->front++;
@@ -157,13 +158,14 @@ static uint8_t *low_page(work *w, uint32_t slot) {
     return page_at(w, w->s->pages[idx - n_own]);
 }
 
-static void keep_low(work *w, place from) {
+static void keep_low(work *w, slot_at from) {
     const uint32_t slot = w->low.n_slots++;
-    const place to = {low_page(w, slot), slot % w->low.layout->tokens};
+    const slot_at to = {low_page(w, slot), slot % w->low.layout->tokens};
     put_low(w, from, to, true);
 }
 
-/* All tokens of high page `idx`, which has been read, stand elsewhere or are gone: it is free, unless the front is in it. */
+/* All tokens of high page `idx`, which has been read, stand elsewhere or are gone: it is free, unless the front is in
+ * it. */
 static void release_page(work *w, uint32_t idx) {
     if (first_free(w) > idx) return;
     *high_cell(w, first_free(w) + w->n_free) = *high_cell(w, idx);
@@ -182,7 +184,7 @@ static void read_page(work *w, uint32_t idx) {
     uint8_t *page = page_at(w, *high_cell(w, idx));
     for (uint32_t slot = 0; slot < n; slot++) {
         const uint8_t *level = w->s->levels + first + slot;
-        const place from = {page, slot};
+        const slot_at from = {page, slot};
         if (slot % PLEAT__TILE == 0 && has_low(level, pleat__min_u32(PLEAT__TILE, n - slot))) load_tile(w, from);
         if (*level == PLEAT_LEVEL_HIGH)
             keep_high(w, from, idx);

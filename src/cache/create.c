@@ -65,8 +65,8 @@ static pleat_status check_options(const pleat_cache_options *opt, pleat_error *e
 
 /* ---- pages ------------------------------------------------------------------------------------- */
 
-/* Lay out low's page in page_bytes: as many tiles as fit.  Where no low token can ever be dropped (al = 0) nobody asks for
- * its score and position, and its pages do without. */
+/* Lay out low's page in page_bytes: as many tiles as fit.  Where no low token can ever be dropped (al = 0) nobody asks
+ * for its score and position, and its pages do without. */
 static pleat_status fit_low(const pleat_cache *c, pleat__page_layout *low) {
     const pleat_spec *spec = &c->opt.spec;
     const bool tracked = spec->al > 0;
@@ -96,8 +96,8 @@ static pleat_status lay_out(pleat_cache *c, uint32_t tokens) {
 }
 
 /* The size of pages that wastes least in a lane of this many low tokens: each side ends in half a page on average, low
- * pages have a rest that no tile fits in, and each page costs a cell of the table and of the pool.  32 tokens at least:
- * docs/ARCHITECTURE.md, Pages. */
+ * pages have a rest that no tile fits in, and each page costs a cell of the table and of the pool.  32 tokens at
+ * least: docs/ARCHITECTURE.md, Pages. */
 #define TYPICAL_LOW_TOKENS 2048u
 #define LEAST_PAGE_TOKENS 32u
 #define MOST_PAGE_TOKENS 128u

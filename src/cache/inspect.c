@@ -73,19 +73,19 @@ void pleat_cache_get_times(const pleat_cache *c, pleat_cache_times *out) {
 
 /* Where the token at `position` of a lane stands.  page is NULL for a low token of a cache whose low pages have no
  * positions: it is one of them, since nothing is dropped there. */
-typedef struct place {
+typedef struct token_at {
     pleat_level level;
     uint8_t *page;
     uint32_t slot; /* in the page */
-} place;
+} token_at;
 
 /* Without a policy tokens stand in the order of their positions. */
-static place place_in_order(const pleat_cache *c, const pleat__kv_run *high, uint32_t position) {
+static token_at token_in_order(const pleat_cache *c, const pleat__kv_run *high, uint32_t position) {
     const uint32_t page_tokens = c->page_tokens[PLEAT__HIGH];
-    return (place){PLEAT_LEVEL_HIGH, pleat__kv_page(high, position / page_tokens), position % page_tokens};
+    return (token_at){PLEAT_LEVEL_HIGH, pleat__kv_page(high, position / page_tokens), position % page_tokens};
 }
 
-static bool find_in_run(const pleat__kv_run *run, uint32_t position, place *out) {
+static bool find_in_run(const pleat__kv_run *run, uint32_t position, token_at *out) {
     const uint32_t page_tokens = run->layout->tokens;
     for (uint32_t first = 0; first < run->n_slots; first += page_tokens) {
         uint8_t *page = pleat__kv_page(run, first / page_tokens);
@@ -100,16 +100,16 @@ static bool find_in_run(const pleat__kv_run *run, uint32_t position, place *out)
     return false;
 }
 
-static place find_token(const pleat_cache *c, const pleat__table *table, uint32_t lane, uint32_t position) {
+static token_at find_token(const pleat_cache *c, const pleat__table *table, uint32_t lane, uint32_t position) {
     const pleat__lane *l = &table->lanes[lane];
     const pleat__kv_run high = pleat__cache_run(c, table, lane, PLEAT__HIGH, l->n_slots[PLEAT__HIGH]);
-    if (!c->tracked) return place_in_order(c, &high, position);
-    place at = {.level = PLEAT_LEVEL_HIGH};
+    if (!c->tracked) return token_in_order(c, &high, position);
+    token_at at = {.level = PLEAT_LEVEL_HIGH};
     if (find_in_run(&high, position, &at)) return at;
     const pleat__kv_run low = pleat__cache_run(c, table, lane, PLEAT__LOW, l->n_slots[PLEAT__LOW]);
     at.level = PLEAT_LEVEL_LOW;
     if (!low.layout->tracked || find_in_run(&low, position, &at)) return at;
-    return (place){.level = PLEAT_LEVEL_DROPPED};
+    return (token_at){.level = PLEAT_LEVEL_DROPPED};
 }
 
 /* The sequence, if the arguments name tokens of one of its lanes; else NULL and why. */
@@ -155,7 +155,7 @@ pleat_status pleat_cache_tokens(const pleat_cache *c, pleat_seq handle, uint32_t
 }
 
 /* Dequantise one token; either of k and v may be NULL. */
-static void export_token(const pleat_cache *c, place at, float *tile, float *k, float *v) {
+static void export_token(const pleat_cache *c, token_at at, float *tile, float *k, float *v) {
     const uint32_t d = c->opt.head_dim, t = at.slot % PLEAT__TILE;
     const pleat__page_layout *layout = &c->layouts[at.level == PLEAT_LEVEL_HIGH ? PLEAT__HIGH : PLEAT__LOW];
     if (k) c->quant.load_k(layout, at.page, at.slot / PLEAT__TILE, tile);
@@ -171,11 +171,12 @@ pleat_status pleat_cache_export(const pleat_cache *c, pleat_seq handle, uint32_t
     if (!seq) return status;
     const size_t d = c->opt.head_dim;
     const uint32_t lane = pleat__cache_lane_of(c, layer, kv_head);
+    for (uint32_t i = 0; i < n_tokens && !c->layouts[PLEAT__LOW].tracked && c->tracked; i++)
+        if (find_token(c, &seq->table, lane, first + i).level == PLEAT_LEVEL_LOW) return PLEAT_E_UNSUPPORTED;
     _Alignas(64) float tile[PLEAT__TILE * PLEAT__MAX_HEAD_DIM];
     for (uint32_t i = 0; i < n_tokens; i++) {
         float *k_row = k ? k + i * d : NULL, *v_row = v ? v + i * d : NULL;
-        const place at = find_token(c, &seq->table, lane, first + i);
-        if (at.level == PLEAT_LEVEL_LOW && !at.page) return PLEAT_E_UNSUPPORTED;
+        const token_at at = find_token(c, &seq->table, lane, first + i);
         if (at.level != PLEAT_LEVEL_DROPPED) {
             export_token(c, at, tile, k_row, v_row);
             continue;

@@ -5,8 +5,8 @@
  *     spec*.c    the KV spec: text to struct and back
  *     create.c   options to sizes, sizes to memory; create and destroy
  *     cache.c    sequences: open, close, lengths
- *     step.c     begin (plan, commit), end, cancel: the only code that changes tables and the pool
- *     compact.c  what the policy decides at the end of a step, done to one lane's tokens
+ *     step.c     begin (plan, commit), end, cancel: takes pages and, with close, returns them
+ *     compact.c  what the policy decides at the end of a step, done to one lane's tokens and cells
  *     attend.c   the calls of one layer; prompt.c and decode.c its units: read tables, write page bytes
  *     inspect.c  usage, tokens, exported vectors, validity
  *
@@ -68,12 +68,12 @@ typedef struct pleat__step_item {
     uint32_t n_before; /* tokens stored before the step */
     uint32_t n_new;    /* tokens of this step */
     pleat__compaction compaction;
-    uint32_t n_left;      /* tokens before this position will have left the window; n_classed to be */
-    uint32_t row;         /* its first row in q, k, v and out */
-    uint32_t stage_tile;  /* prompt items: tiles of each head before its own in the staging buffer */
-    uint32_t n_cuts;      /* blocks or splits per head */
-    uint32_t first_unit;  /* units of the items before */
-    uint32_t first_given; /* prompt items: ranges of attention received of the items before */
+    uint32_t n_classed_after; /* seq->n_classed when the step has ended */
+    uint32_t row;             /* its first row in q, k, v and out */
+    uint32_t stage_tile;      /* prompt items: tiles of each head before its own in the staging buffer */
+    uint32_t n_cuts;          /* blocks or splits per head */
+    uint32_t first_unit;      /* units of the items before */
+    uint32_t first_given;     /* prompt items: ranges of attention received of the items before */
 } pleat__step_item;
 
 struct pleat_cache {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * step.c: begin, end and cancel of a step: the only code that changes tables and the pool while sequences live.
+ * step.c: begin, end and cancel of a step: the only code that takes pages from the pool and, but for close, returns them.
  *
  *     begin    check every item against its limits; plan the pages of all lanes of all items; commit if all fit
  *     end      count the new tokens; let the policy act on each lane (compact.c, lanes in parallel); trim the tables
@@ -18,11 +18,11 @@
 static void plan_compaction(const pleat_cache *c, pleat__step_item *item, uint32_t flags) {
     const uint32_t n_after = item->n_before + item->n_new, window = c->opt.spec.window;
     item->compaction = PLEAT__COMPACT_NOT;
-    item->n_left = item->seq->n_classed;
-    if (!c->tracked || (flags & PLEAT_ITEM_MORE) || n_after <= window + item->n_left) return;
-    const uint32_t n_leaving = n_after - window - item->n_left;
-    item->compaction = n_leaving == 1 ? PLEAT__COMPACT_STEP : PLEAT__COMPACT_PROMPT;
-    item->n_left = n_after - window;
+    item->n_classed_after = item->seq->n_classed;
+    if (!c->tracked || (flags & PLEAT_ITEM_MORE) || n_after <= window + item->n_classed_after) return;
+    const uint32_t n_leaving = n_after - window - item->n_classed_after;
+    item->compaction = n_leaving == 1 && item->n_new == 1 ? PLEAT__COMPACT_STEP : PLEAT__COMPACT_PROMPT;
+    item->n_classed_after = n_after - window;
 }
 
 /* Fill c->items from the caller's.  A failure leaves no trace but in step ids, which tell nothing outside. */
@@ -96,6 +96,11 @@ static pleat_status full_or_too_small(const pleat_cache *c) {
 /* Which of the two kinds of step pleat_cache_times counts this as. */
 static int kind_of_step(const pleat_cache *c) { return c->n_prompt_items > 0 ? 0 : 1; }
 
+static void note_peak(pleat__sequence *seq) {
+    const uint64_t n_pages = pleat__table_n_pages(&seq->table);
+    if (n_pages > seq->n_pages_peak) seq->n_pages_peak = n_pages;
+}
+
 pleat_status pleat_cache_begin(pleat_cache *c, const pleat_cache_item *items, uint32_t n_items) {
     if (!c || !items || n_items == 0 || n_items > c->opt.max_seqs) return PLEAT_E_ARG;
     if (c->in_step) return PLEAT_E_STATE;
@@ -108,6 +113,7 @@ pleat_status pleat_cache_begin(pleat_cache *c, const pleat_cache_item *items, ui
     }
     if (!pleat__plan_fits(&c->plan, &c->pool)) return full_or_too_small(c);
     pleat__plan_commit(&c->plan, &c->pool);
+    for (uint32_t i = 0; i < n_items && c->plan.total > 0; i++) note_peak(c->items[i].seq);
     const uint64_t end_ns = pleat__clock_ns();
     pleat__cache_number_units(c);
     c->times.pages_ns[kind_of_step(c)] += end_ns - start_ns;
@@ -118,19 +124,16 @@ pleat_status pleat_cache_begin(pleat_cache *c, const pleat_cache_item *items, ui
 
 /* ---- the end ----------------------------------------------------------------------------------- */
 
-/* The step's tokens count from now on in every lane; so do the pages that it holds now. */
+/* The step's tokens count from now on in every lane. */
 static void grow_seq(pleat__sequence *seq, uint32_t n_new) {
-    uint64_t n_pages = 0;
     for (uint32_t i = 0; i < seq->table.n_lanes; i++) {
         pleat__lane *lane = &seq->table.lanes[i];
         if (n_new == 1 && lane->hole)
             lane->hole = 0;
         else
             lane->n_slots[PLEAT__HIGH] += n_new;
-        n_pages += (uint64_t)lane->n_pages[PLEAT__HIGH] + lane->n_pages[PLEAT__LOW];
     }
     seq->n_tokens += n_new;
-    if (n_pages > seq->n_pages_peak) seq->n_pages_peak = n_pages;
 }
 
 /* Unit: the lanes of one layer of one item. */
@@ -151,7 +154,7 @@ static void compact_all(pleat_cache *c) {
     for (uint32_t i = 0; i < c->n_items; i++) any |= c->items[i].compaction != PLEAT__COMPACT_NOT;
     if (!any) return;
     pleat_workers_run(c->opt.workers, c->n_items * c->opt.n_layers, compact_unit, c);
-    for (uint32_t i = 0; i < c->n_items; i++) c->items[i].seq->n_classed = c->items[i].n_left;
+    for (uint32_t i = 0; i < c->n_items; i++) c->items[i].seq->n_classed = c->items[i].n_classed_after;
     c->times.compact_ns[kind_of_step(c)] += pleat__clock_ns() - start_ns;
 }
 

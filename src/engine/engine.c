@@ -162,7 +162,7 @@ static pleat_status explain(const pleat_engine *e, pleat_status status, const pl
                   "step: too few free pages: %llu of %llu are in use", (unsigned long long)u.pages_used,
                   (unsigned long long)u.pages_total);
     PLEAT_FAIL_IF(status != PLEAT_E_LIMIT, err, status, PLEAT_NOWHERE,
-                  "step: an unknown sequence, or one that stands twice");
+                  "step: an unknown sequence, one that stands twice, or unknown flags");
     uint64_t n_rows = 0;
     for (uint32_t i = 0; i < n_items; i++) {
         const uint32_t max_tokens = pleat_cache_max_tokens(e->cache, items[i].seq);

@@ -2,7 +2,7 @@
  *
  * plan.c: plan, prefix sum, commit, and what goes back.  See plan.h.
  *
- * Few steps move many pages: a step of generation looks at all lanes and gives pages to one in sixteen.  So planning
+ * Few steps move many pages: a step of generation looks at all lanes and gives pages to one in page_tokens.  So planning
  * reads each lane's record once and leaves bits, without a branch or a division where a lane can lack one page at most;
  * commit goes to the lanes whose bits are set, in one plain loop where all are.  There a lane costs its record, a cell
  * of its row and its page's count, a cache line each.

@@ -11,7 +11,8 @@
  * before quantising is ours.)
  *
  * A tile's slots are filled from the first.  Storing into slot 0 of a tile clears the whole tile before, metadata,
- * scores and positions (to -1) included, so the unused rest of a tile holds only finite values: kernels may load it and
+ * scores and positions (to -1) included, so the unused rest of a tile holds only finite values (zeros, or
+ * tokens that stood there before): kernels may load it and
  * mask afterwards without meeting NaN.
  *
  * All variants give the same bytes.
@@ -35,9 +36,9 @@ typedef void (*pleat__quant_load_fn)(const pleat__page_layout *layout, const uin
 typedef void (*pleat__quant_replace_fn)(const pleat__page_layout *layout, uint8_t *page, uint32_t slot, const float *k,
                                         const float *v);
 
-/* Copy one token, codes, metadata, score and position, bit for bit, from a slot of a page to a slot of another page (or
- * the same) of the same layout.  Other slots of the target's tile keep their contents; nothing is cleared.  The same code
- * for all CPUs. */
+/* Copy one token, codes, metadata, score and position, bit for bit, from a slot of a page to a slot of another page
+ * (or the same) of the same layout.  Other slots of the target's tile keep their contents; nothing is cleared.  The
+ * same code for all CPUs. */
 void pleat__quant_copy(const pleat__page_layout *layout, uint8_t *to_page, uint32_t to_slot, const uint8_t *from_page,
                        uint32_t from_slot);
 

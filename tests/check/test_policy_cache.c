@@ -244,7 +244,7 @@ static void test_bad_specs_are_refused_by_name(void) {
     opt.spec.low = (pleat_format){8, 8};
     check_refused(&opt, "low");
     opt = rig_options("leankv", NULL);
-    opt.spec.al = 2;
+    opt.spec.al = 4;
     check_refused(&opt, "al");
     opt.spec.al = NAN;
     check_refused(&opt, "al");
