@@ -25,7 +25,7 @@ run:
 	@tools/setup.sh run
 	@tools/build.sh build -q $(CMAKE_ARGS)
 	@echo "eval/demo.txt: pages of a novel with a number hidden in them, then the question for it"
-	build/pleat run -m $(MODEL) --chat -f eval/demo.txt -n 64 --kv k8v4
+	build/pleat run -m $(MODEL) --chat -f eval/demo.txt -n 64 --kv leankv:profile=models/pleat-28m-q8_0.leankv.json
 
 test:
 	@tools/setup.sh test
