@@ -7,6 +7,7 @@
 #   make test         every test; see below                make fuzz         FUZZ_SECONDS=60 for each target
 #   make check-long   test, and the full evaluation        make clean        remove build/
 #   make bench        attention, pages, kernels
+#   make papers       docs/papers/: the papers' evaluations on the reference model; an hour or more
 #
 # `make test` takes 4 to 10 minutes on two cores.
 # CMAKE_ARGS goes to cmake when build/ is made:  make CMAKE_ARGS=-DPLEAT_ONEDNN=off
@@ -15,7 +16,7 @@ CMAKE_ARGS ?=
 FUZZ_SECONDS ?= 60
 MODEL ?= models/pleat-28m-q8_0.gguf
 
-.PHONY: all setup run test check-long bench install format fuzz clean
+.PHONY: all setup run test check-long bench papers install format fuzz clean
 .NOTPARALLEL:
 
 all:
@@ -39,6 +40,9 @@ bench: all
 	build/pleat bench attn --kv f16 --kv k8v4 --kv k4v2
 	build/pleat bench pages
 	@tools/bench.sh build
+
+papers: all
+	python3 bench/papers/leankv/run.py
 
 install: all
 	@tools/install.sh build $(PREFIX)
