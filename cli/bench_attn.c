@@ -302,6 +302,12 @@ static int prepare(bench *b, options *o) {
                   o->heads, o->kv_heads, o->head_dim);
         return CLI_USAGE;
     }
+    for (uint32_t i = 0; i < o->kv.n; i++)
+        if (o->kv.spec[i].policy != PLEAT_POLICY_NONE) {
+            cli_error("--kv %s: this measures formats, as f16 or k8v4; `pleat bench run` measures a policy's caches",
+                      o->kv.text[i]);
+            return CLI_USAGE;
+        }
     b->reps = o->reps ? o->reps : DEFAULT_REPS;
     b->gb_per_s = cli_alloc(b->reps, sizeof *b->gb_per_s);
     b->noise = cli_alloc(noise_floats, sizeof *b->noise);

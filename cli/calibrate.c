@@ -80,7 +80,7 @@ static void say(const calibration *c, const profile_point *p, const char *kv, in
     if (is_new)
         fprintf(stderr, ", %.1f s\n", p->seconds);
     else
-        fprintf(stderr, " (measured before)\n");
+        fprintf(stderr, " (measured already)\n");
 }
 
 /* See that the curve has the point of ah and al, and the file too. */
@@ -251,7 +251,7 @@ static int resume(calibration *c) {
         memcpy(c->p.kv, old->kv, sizeof old->kv);
         c->p.is_complete = old->is_complete; /* its choice holds until there is another */
         if (!c->o->quiet)
-            cli_note("%s has %u points already, which are not measured again", c->path, old->n_points + old->has_f16);
+            cli_note("%s has points already (%u), which are not measured again", c->path, old->n_points + old->has_f16);
     }
     free(old);
     return code;

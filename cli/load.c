@@ -29,6 +29,7 @@ int load_workers(const options *o, pleat_workers **workers) {
 static int resolve_profiles(options *o, const loaded *l) {
     int code = CLI_OK;
     for (uint32_t i = 0; i < o->kv.n && code == CLI_OK; i++) {
+        memcpy(o->profiles[i], o->kv.spec[i].profile, sizeof o->profiles[i]);
         code = profile_resolve(l, &o->kv.spec[i]);
         if (code == CLI_OK) pleat_spec_print(&o->kv.spec[i], o->kv.text[i], PLEAT_SPEC_TEXT_CAP);
     }

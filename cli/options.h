@@ -60,7 +60,8 @@ typedef struct options {
 
     /* the cache */
     spec_list kv;
-    const char *cache_type_k, *cache_type_v; /* NULL: not given */
+    char profiles[SPECS_CAP][PLEAT_PROFILE_CAP]; /* paths of those that were read; "": none */
+    const char *cache_type_k, *cache_type_v;     /* NULL: not given */
 
     /* the prompt */
     const char *prompt; /* NULL: not given */

@@ -14,14 +14,19 @@
 
 #include "utf8.h"
 
-/* The file that the command reads and -o names too, or NULL: it would be emptied, and a mapped model with it. */
-static const char *input_to_overwrite(const options *o) {
+static int is_file(const struct stat *file, const char *path) {
+    struct stat other;
+    return path && path[0] && stat(path, &other) == 0 && other.st_dev == file->st_dev && other.st_ino == file->st_ino;
+}
+
+const char *output_hits_input(const options *o, const char *path) {
     const char *const inputs[] = {o->model, o->operand, o->file, o->tasks, o->text};
-    struct stat target, input;
-    if (!o->output || stat(o->output, &target) != 0 || !S_ISREG(target.st_mode)) return NULL;
+    struct stat target;
+    if (!path || stat(path, &target) != 0 || !S_ISREG(target.st_mode)) return NULL;
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
-        if (inputs[i] && stat(inputs[i], &input) == 0 && input.st_dev == target.st_dev && input.st_ino == target.st_ino)
-            return inputs[i];
+        if (is_file(&target, inputs[i])) return inputs[i];
+    for (size_t i = 0; i < SPECS_CAP; i++)
+        if (is_file(&target, o->profiles[i])) return o->profiles[i];
     return NULL;
 }
 
@@ -29,8 +34,9 @@ int output_open(output *out, const options *o) {
     out->format = o->format;
     out->path = o->output;
     out->is_incomplete = 0;
-    if (input_to_overwrite(o)) {
-        cli_error("cannot write %s: it is the same file as %s, which is read", o->output, input_to_overwrite(o));
+    const char *input = output_hits_input(o, o->output);
+    if (input) {
+        cli_error("cannot write %s: it is the same file as %s, which is read", o->output, input);
         return CLI_FAILED;
     }
     out->file = o->output ? fopen(o->output, "wb") : stdout;

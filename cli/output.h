@@ -21,6 +21,9 @@ typedef struct output {
     int is_incomplete; /* something could not be printed, and a message has said so */
 } output;
 
+/* The file that the command reads and `path` names too, or NULL: it would be lost, and a mapped model with it. */
+const char *output_hits_input(const options *o, const char *path);
+
 /* Open what -o names.  CLI_OK, or CLI_FAILED after a message. */
 int output_open(output *out, const options *o);
 

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common.h"
 #include "output.h"
@@ -169,6 +170,11 @@ int profile_read(const char *path, profile *out) {
     char *text;
     size_t n;
     json_error_t err;
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
+        cli_error("profile %s is no regular file", path);
+        return CLI_FAILED;
+    }
     if (cli_read_file(path, &text, &n) != CLI_OK) return CLI_FAILED;
     json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &err);
     json_t *version = json_object_get(root, "pleat_profile");
@@ -195,8 +201,9 @@ int profile_is_of(const profile *p, const char *path, const loaded *l) {
     char fingerprint[PLEAT_FINGERPRINT_CAP];
     if (pleat_model_fingerprint(l->model, fingerprint) != PLEAT_OK) return 0;
     if (strcmp(fingerprint, p->fingerprint) == 0) return 1;
-    cli_error("profile %s was made for the model '%s' (fingerprint %s); this one is '%s' (%s)", path, p->model,
-              p->fingerprint, l->info.name, fingerprint);
+    cli_error("profile %s was made for the model '%s' (fingerprint %s); this one is '%s' (%s); "
+              "`pleat calibrate` makes one for it",
+              path, p->model, p->fingerprint, l->info.name, fingerprint);
     return 0;
 }
 

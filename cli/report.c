@@ -33,16 +33,24 @@ static int is_text_rereadable(const options *o) {
     return 0;
 }
 
-int report_check(const options *o) {
+/* A file of the command's own that --report names too, or NULL.  Profiles have not been read yet. */
+static const char *other_use(const options *o) {
     const char *const others[] = {o->model, o->tasks, o->text, o->output};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (others[i] && is_same_file(o->report, others[i])) return others[i];
+    for (uint32_t i = 0; i < o->kv.n; i++)
+        if (o->kv.spec[i].profile[0] && is_same_file(o->report, o->kv.spec[i].profile)) return o->kv.spec[i].profile;
+    return NULL;
+}
+
+int report_check(const options *o) {
     struct stat info;
     whole_file probe;
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (others[i] && is_same_file(o->report, others[i])) {
-            cli_error("--report: cannot write %s: it is the same file as %s", o->report, others[i]);
-            return CLI_FAILED;
-        }
-    if (!is_text_rereadable(o)) return CLI_FAILED;
+    if (other_use(o)) {
+        cli_error("--report: cannot write %s: it is the same file as %s", o->report, other_use(o));
+        return CLI_FAILED;
+    }
+    if (!is_text_rereadable(o)) return CLI_USAGE;
     if (lstat(o->report, &info) == 0 &&
         !S_ISREG(info.st_mode)) /* moving a file over it would replace the thing itself */
         return cannot_write(o->report, "it is there and is no regular file");

@@ -100,7 +100,7 @@ fails 1 "--report: cannot write $scratch/tasks: it is the same file as " \
     eval -m /no/model --tasks "$scratch/tasks" --report "$scratch/tasks"
 fails 1 "--report: cannot write $scratch/x: it is the same file as " \
     eval -m /no/model --tasks "$scratch/tasks" --report "$scratch/x" -o "$scratch/x"
-fails 1 "--report reads the text twice: --text - must be a regular file" \
+fails 2 "--report reads the text twice: --text - must be a regular file" \
     eval -m /no/model --text - --report "$scratch/x"
 check "nothing was written" test ! -e "$scratch/x"
 
