@@ -97,11 +97,12 @@ class Lab:
         text = json.dumps([argv[1:], self.hash_of(argv[0]), files], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
-    def measure(self, kind, *args, program=None, output=None):
+    def measure(self, kind, *args, program=None, output=None, turn=0):
         """The record {command, date, seconds, machine, result} of `program args`; Failed if it ends badly.  `output`
-        goes to -o; it is a file that the command keeps for itself, and no part of the key."""
+        goes to -o; it is a file that the command keeps for itself, and no part of the key.  Another `turn` is another
+        measurement by the same command line."""
         argv = [program or self.program, *map(str, args)]
-        key = self.key_of(argv)
+        key = self.key_of(argv) + (f"-{turn}" if turn else "")
         argv += ["-o", output] if output else []
         if key not in self.asked:
             self.asked[key] = self.load(kind, key) or self.execute(kind, key, argv)

@@ -37,7 +37,7 @@ LIST = (accuracy.fig1, accuracy.fig2, accuracy.fig3, accuracy.fig4, accuracy.fig
         accuracy.fig10, speed.fig11, speed.fig12, speed.fig13, speed.fig14, accuracy.table1, accuracy.table2,
         accuracy.table3)
 # Seconds that one measurement of a kind takes on two cores with 16 samples a task, until there is one to go by.
-GUESS = {"tasks": 35, "calibration": 250, "long": 45, "text": 60, "observe": 20, "attn": 60, "pages": 5, "run": 60}
+GUESS = {"tasks": 35, "calibration": 250, "long": 45, "text": 60, "observe": 20, "attn": 60, "pages": 5, "run": 15}
 
 
 class Bench:
@@ -144,7 +144,7 @@ def expected(bench):
     return {"tasks": 7 + 2 + 3 * n_pruned + len(bench.ah_shown) + 3 + len(bench.keeps) + 2,
             "calibration": 1, "long": 4, "text": 3,
             "observe": 3 + n_pruned + len(bench.ah_shown) + len(bench.keeps) + 4, "pages": len(bench.lanes),
-            "attn": 2, "run": 2 + len(bench.batches)}
+            "attn": 2, "run": 4 * speed.TURNS + 2 * len(bench.batches)}
 
 
 def read_remarks():
