@@ -382,7 +382,7 @@ def fig10(bench):
 
 
 def topk_of_bytes(bench, section, spec):
-    """The equal-budget spec that holds as many bytes as `spec` does: from those of half the tokens, by the bytes of one."""
+    """The equal-budget spec that holds as many bytes as `spec`: from those of half the tokens, by the bytes of one."""
     half, wanted = (bench.rows.tasks(section, x)["fraction"] for x in ("topk:keep=50%,format=k8v4", spec))
     keep = 0.5 + (wanted - half) / (token_bytes("k8v4", HEAD_DIM, True) / (4 * HEAD_DIM))
     return f"topk:keep={100 * min(1.0, keep):.1f}%,format=k8v4"

@@ -54,9 +54,9 @@ def commands(records):
         text = record["command"]
         specs = re.findall(r"--kv (\S+)|leankv_observe \S+ (\S+)", text)
         spec = "".join(specs[0]) if len(specs) == 1 else None
-        seen.setdefault(text.replace(f" {spec} ", " SPEC ") if spec else text, []).append(spec)
-    return [f"`{text.replace(' SPEC ', f' {specs[0]} ')}`" if len(specs) == 1 else f"`{text}`, SPEC each of the table's"
-            for text, specs in seen.items()]
+        seen.setdefault(text.replace(f" {spec} ", " SPEC ") if spec else text, set()).add(spec or "")
+    return [f"`{text.replace(' SPEC ', f' {min(specs)} ')}`" if len(specs) == 1 else
+            f"`{text}`, SPEC each of the table's" for text, specs in seen.items()]
 
 
 def dates(records):

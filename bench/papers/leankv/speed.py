@@ -141,8 +141,8 @@ def fig14(bench):
     for turn in range(TURNS):  # batches differ, so no one run can have them all: they take turns instead
         for k in specs:
             record = bench.lab.measure("run", "bench", "run", "-m", bench.model, "-p", 0, "-n", 100, "-d",
-                                       FIXED_TOKENS - 100, "-np", batch[k], "-r", 1, "--kv", k, "--format", "json", "-q",
-                                       turn=turn)
+                                       FIXED_TOKENS - 100, "-np", batch[k], "-r", 1, "--kv", k, "--format", "json",
+                                       "-q", turn=turn)
             s.used(record)
             turns[k].append(record["result"]["rows"][0])
     speed = {k: statistics.median(row["tokens_per_s"] for row in turns[k]) for k in specs}
@@ -153,8 +153,8 @@ def fig14(bench):
     s.add(table(("KV", "MiB a sequence, text", "batch in 64 MiB", "tokens/s, all sequences", "x f16",
                  "MiB a sequence, as timed"), lines))
     s.add(f"Sequences of {FIXED_TOKENS} tokens. The batch follows from what they hold of eval/prose.txt; generation is "
-          f"timed on the last 100 tokens of random ones, of which LeanKV keeps another share than of text; medians of {TURNS} "
-          "runs, turn and turn about.")
+          f"timed on the last 100 tokens of random ones, of which LeanKV keeps another share than of text; medians of "
+          f"{TURNS} runs, turn and turn about.")
     s.say(f"`{lean}` fits {batch[lean] / batch['f16']:.1f} times f16's batch and generates "
           f"{speed[lean] / speed['f16']:.2f} times as fast (paper: up to 5.9 and 1.9 to 5.4 times).",
           agrees(speed[lean] > max(speed[k] for k in ("f16", "k8v4")),
