@@ -17,7 +17,7 @@ static int attend_once(pleat_cache *cache) {
         v[i] = (float)i;
     }
     if (pleat_cache_open(cache, 32, &seq) != PLEAT_OK) return 0;
-    const pleat_cache_item item = {seq, 1};
+    const pleat_cache_item item = {seq, 1, 0};
     if (pleat_cache_begin(cache, &item, 1) != PLEAT_OK) return 0;
     if (pleat_cache_attend(cache, 0, q, k, v, out) != PLEAT_OK) return 0;
     if (pleat_cache_end(cache) != PLEAT_OK) return 0;
