@@ -59,7 +59,7 @@ static const option_row rows[] = {
      CMD_RUN, KIND_U32, AT(ctx_size), 1, 16777216},
     {"Model and machine", "batch-size", "b", "N", "most prompt tokens in one step (default 512)",
      CMD_ENGINE, KIND_U32, AT(chunk_tokens), 1, 65536},
-    {"Model and machine", "cpu-mask", NULL, "BITS", "CPU features that may be used: 1 AVX2, 2 AVX-512, 4 VNNI",
+    {"Model and machine", "cpu-mask", NULL, "BITS", "CPU features that may be used, added up: 1 AVX2, 2 AVX-512, 4 its VNNI, 8 AVX-VNNI; 16 NEON, 32 its dot product",
      CMD_ALL, KIND_U32, AT(cpu_mask), 0, U32_TOP},
 
     {"KV cache", "kv", NULL, "SPEC", "how the cache is kept: f16, k8v4, leankv, ...; repeat to compare (default f16)",

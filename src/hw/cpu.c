@@ -19,11 +19,18 @@ static bool has_f16c(void) {
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
+/* Neither gcc 12 nor Clang 14 has a name for it: leaf 7, subleaf 1, EAX bit 4. */
+static bool has_avx_vnni(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
+}
+
 static uint32_t detect(void) {
     __builtin_cpu_init();
     uint32_t flags = 0;
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c()) return flags;
     flags |= PLEAT_CPU_AVX2;
+    if (has_avx_vnni()) flags |= PLEAT_CPU_AVX_VNNI;
     if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
         !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
         return flags;
@@ -31,14 +38,23 @@ static uint32_t detect(void) {
     if (__builtin_cpu_supports("avx512vnni")) flags |= PLEAT_CPU_VNNI;
     return flags;
 }
+#elif PLEAT_ARM
+#include <sys/auxv.h>
+
+#define HWCAP_DOT_PRODUCT (1ul << 20) /* HWCAP_ASIMDDP of <asm/hwcap.h> */
+
+static uint32_t detect(void) {
+    return PLEAT_CPU_NEON | (getauxval(AT_HWCAP) & HWCAP_DOT_PRODUCT ? PLEAT_CPU_DOTPROD : 0);
+}
 #else
 static uint32_t detect(void) { return 0; }
 #endif
 
 /* Take away what needs a feature that is missing. */
 static uint32_t closed_under_implication(uint32_t flags) {
-    if (!(flags & PLEAT_CPU_AVX2)) flags &= ~(uint32_t)PLEAT_CPU_AVX512;
+    if (!(flags & PLEAT_CPU_AVX2)) flags &= ~(uint32_t)(PLEAT_CPU_AVX512 | PLEAT_CPU_AVX_VNNI);
     if (!(flags & PLEAT_CPU_AVX512)) flags &= ~(uint32_t)PLEAT_CPU_VNNI;
+    if (!(flags & PLEAT_CPU_NEON)) flags &= ~(uint32_t)PLEAT_CPU_DOTPROD;
     return flags;
 }
 

@@ -2,7 +2,7 @@
  *
  * cpu.h: how kernels are chosen.  pleat_cpu_flags() and pleat_cpu_mask() are in pleat/common.h; a dispatch table is
  * filled as a ladder: start with the scalar reference, and for each feature that the flags have, overwrite what has a
- * better variant.  PLEAT_X86 is 1 when the x86 variants are compiled in.
+ * better variant.  PLEAT_X86 and PLEAT_ARM are 1 when those variants are compiled in.
  */
 #ifndef PLEAT_HW_CPU_H
 #define PLEAT_HW_CPU_H
@@ -11,6 +11,9 @@
 
 #ifndef PLEAT_X86
 #define PLEAT_X86 0
+#endif
+#ifndef PLEAT_ARM
+#define PLEAT_ARM 0
 #endif
 
 #endif
