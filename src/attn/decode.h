@@ -52,8 +52,8 @@ void pleat__attn_received_avx512(const pleat__kv_run *run, uint32_t slot_from, u
 /* Most bytes of a group of more than one tile, and how far ahead to prefetch.  Smaller groups let the next keys start
  * while the softmax waits; twice a group ahead covers the latency of memory and the jump to another page.  Measured on
  * an EPYC 9005 over 4 to 36 KiB each, 2026-11, bench/kernels.c: within 5 % of the best for every format. */
-#define PLEAT__DECODE_GROUP_BYTES 9216u
-#define PLEAT__DECODE_AHEAD_BYTES 18432u
+#define PLEAT__DECODE_GROUP_BYTES 16640u
+#define PLEAT__DECODE_AHEAD_BYTES 16640u
 
 /* A walk over the tiles of a run. */
 typedef struct pleat__tile_cursor {

@@ -23,7 +23,7 @@ INLINE void keys_integer(uint32_t bits, uint32_t heads, uint32_t tiles, const pl
         for (uint32_t t = 0; t < tiles; t++) {
             const size_t at = (size_t)i / planes * PLEAT__TILE;
             raw[t] = _mm512_load_si512(k[t] + at);
-            _mm_prefetch((const char *)ahead[t] + at, _MM_HINT_T0);
+            _mm_prefetch((const char *)ahead[t] + at, _MM_HINT_T1);
         }
         for (uint32_t p = 0; p < planes; p++) {
             __m512i code[2];
@@ -66,8 +66,8 @@ INLINE void keys_float(uint32_t bits, uint32_t heads, uint32_t tiles, const plea
     }
     for (uint32_t i = 0; i < d; i += 2) {
         for (uint32_t t = 0; t < tiles; t++) {
-            _mm_prefetch((const char *)ahead[t] + i * row, _MM_HINT_T0);
-            if (bits == 32) _mm_prefetch((const char *)ahead[t] + (i + 1) * row, _MM_HINT_T0);
+            _mm_prefetch((const char *)ahead[t] + i * row, _MM_HINT_T1);
+            if (bits == 32) _mm_prefetch((const char *)ahead[t] + (i + 1) * row, _MM_HINT_T1);
         }
         for (uint32_t j = 0; j < 2; j++) {
             __m512 x[2];

@@ -23,13 +23,14 @@ INLINE void values_integer(uint32_t bits, uint32_t heads, uint32_t blocks, const
             lo[h][b] = _mm512_set1_epi32(-(1 << (bits - 1)) * w->sum[h]);
         }
     }
-    for (uint32_t t = 0; t < g->n_tiles; t++) {
-        for (uint32_t r = 0; r < 4 / planes; r++) {
+    const size_t ahead = (size_t)dim * 4 / planes * 4;
+    for (uint32_t r = 0; r < 4 / planes; r++) {
+        for (uint32_t t = 0; t < g->n_tiles; t++) {
             const size_t at = ((size_t)r * d + dim) * 4;
             __m512i raw[2];
             for (uint32_t b = 0; b < blocks; b++) {
                 raw[b] = _mm512_load_si512(g->v[t] + at + 64 * b);
-                _mm_prefetch((const char *)g->v_ahead[t] + at + 64 * b, _MM_HINT_T0);
+                _mm_prefetch((const char *)g->v_ahead[t] + ahead + 64 * (r * blocks + b), _MM_HINT_T1);
                 if (bits == 8) raw[b] = _mm512_xor_si512(raw[b], top_bit);
             }
             for (uint32_t p = 0; p < planes; p++) {
@@ -67,16 +68,17 @@ INLINE void values_float(uint32_t bits, uint32_t heads, uint32_t blocks, const p
         for (uint32_t b = 0; b < blocks; b++)
             sum[h][b] = _mm512_mul_ps(_mm512_load_ps(o + (size_t)h * d + dim + 16 * b), _mm512_set1_ps(w->rescale[h]));
     }
-    for (uint32_t t = 0; t < g->n_tiles; t++) {
-        const char *ahead = (const char *)g->v_ahead[t] + (size_t)dim * 2 * bits;
-        for (uint32_t s = 0; s < PLEAT__TILE; s++) {
+    const size_t ahead = (size_t)dim * 2 * bits;
+    for (uint32_t s = 0; s < PLEAT__TILE; s++) {
+        for (uint32_t t = 0; t < g->n_tiles; t++) {
             const size_t at = ((size_t)s * d + dim) * (bits / 8);
             __m512 x[4];
             for (uint32_t b = 0; b < blocks; b++) {
                 const uint8_t *from = g->v[t] + at + (size_t)b * 2 * bits;
                 x[b] = bits == 32 ? _mm512_load_ps(from)
                                   : _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)from));
-                if (bits == 32 || b % 2 == 0) _mm_prefetch(ahead + ((size_t)s * blocks + b) * 2 * bits, _MM_HINT_T0);
+                if (bits == 32 || b % 2 == 0)
+                    _mm_prefetch((const char *)g->v_ahead[t] + ahead + ((size_t)s * blocks + b) * 2 * bits, _MM_HINT_T1);
             }
             for (uint32_t h = 0; h < heads; h++) {
                 const __m512 y = _mm512_set1_ps(w->u.f32[h][t][s]);
