@@ -189,10 +189,10 @@ pleat_status pleat__cache_derive(pleat_cache *c, const pleat_cache_options *opt,
                   PLEAT_NOWHERE, "cache: %u sequences of %u lanes are too many for one step", opt->max_seqs,
                   c->n_lanes);
     PLEAT_TRY(derive_pages(c, err));
-    c->splits_cap = pleat__cache_n_splits(opt->max_tokens + 2 * PLEAT__TILE);
+    c->splits_cap = pleat__cache_most_splits(c, opt->max_tokens);
     c->acc_bytes = pleat__attn_acc_bytes(c->n_group, opt->head_dim);
     c->logits_cap = ((uint64_t)opt->max_tokens + 1 + 2 * PLEAT__TILE) & ~(uint64_t)(PLEAT__TILE - 1);
-    if (c->tracked && c->splits_cap > 1)
+    if (c->tracked && (c->splits_cap > 1 || c->logits_cap > PLEAT__SCRATCH_LINE_SLOTS))
         PLEAT_FAIL_IF(!pleat__mul_u64(c->logits_cap * sizeof *c->logits, (uint64_t)opt->max_seqs * opt->n_q_heads,
                                       &c->logits_bytes),
                       err, PLEAT_E_ARG, PLEAT_NOWHERE, "cache: the options ask for more memory than there can be");

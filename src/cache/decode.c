@@ -2,13 +2,13 @@
  *
  * decode.c: the units of single tokens: a split of a lane's slots, and what the last of a lane's splits does.
  *
- * A lane's slots stand on one line, which splits cut into equal parts of whole tiles:
+ * A lane's slots stand on one line, which splits cut at whole tiles into parts of equal bytes:
  *
  *     | high slots ... | fill to 16 | low slots ... |
  *     0              n_high      low_from         n_line
  *
  * Under a policy the kernels leave the logits of the whole line, and when all splits are merged the attention that each
- * slot received is added to its score.  Logits of an unsplit lane stay in the worker's scratch.
+ * slot received is added to its score.  Logits of a short unsplit lane stay in the worker's scratch.
  */
 #include <math.h>
 
@@ -18,16 +18,42 @@
 typedef struct lane_line {
     pleat__kv_run high, low;
     uint32_t low_from, n_line;
-    uint32_t n_splits, split_slots;
+    uint64_t n_bytes; /* of all its tiles */
+    uint32_t n_splits;
     uint32_t new_slot; /* high slot of the step's token; PLEAT__NO_SLOT in a read */
 } lane_line;
 
-uint32_t pleat__cache_n_splits(uint32_t n_slots) {
-    const uint32_t n = pleat__div_up_u32(n_slots, PLEAT__SPLIT_TOKENS);
-    return pleat__max_u32(1, pleat__min_u32(n, PLEAT__MAX_SPLITS));
+static uint32_t whole_tiles(uint32_t n_slots) { return pleat__div_up_u32(n_slots, PLEAT__TILE) * PLEAT__TILE; }
+
+/* Bytes of n slots, tiles filled up, with all that belongs to them. */
+static uint64_t side_bytes(const pleat__page_layout *l, uint32_t n_slots) {
+    return (uint64_t)l->used_bytes * whole_tiles(n_slots) / l->tokens;
 }
 
-static uint32_t whole_tiles(uint32_t n_slots) { return pleat__div_up_u32(n_slots, PLEAT__TILE) * PLEAT__TILE; }
+static uint32_t splits_of(uint64_t n_bytes, uint32_t n_slots) {
+    const uint64_t by_bytes = (n_bytes + PLEAT__SPLIT_BYTES - 1) / PLEAT__SPLIT_BYTES;
+    const uint32_t by_slots = pleat__min_u32(n_slots / PLEAT__SPLIT_SLOTS, PLEAT__MAX_SPLITS);
+    return pleat__max_u32(1, by_bytes < by_slots ? (uint32_t)by_bytes : by_slots);
+}
+
+/* Slots on a line of n_tokens may be that, a hole and the fill between the sides. */
+uint32_t pleat__cache_most_splits(const pleat_cache *c, uint32_t n_tokens) {
+    const uint32_t n_slots = n_tokens + (c->tracked ? 2 * PLEAT__TILE : 0);
+    const uint64_t high = side_bytes(&c->layouts[PLEAT__HIGH], n_slots);
+    const uint64_t low = side_bytes(&c->layouts[PLEAT__LOW], n_slots);
+    return splits_of(high > low ? high : low, n_slots);
+}
+
+/* The slot at which a split begins, a multiple of PLEAT__TILE; the line's end for the one after the last. */
+static uint32_t split_from(const lane_line *line, uint32_t split) {
+    if (split == line->n_splits) return line->n_line;
+    const uint64_t at = line->n_bytes * split / line->n_splits;
+    const uint64_t high_bytes = side_bytes(line->high.layout, line->low_from);
+    const bool is_high = at < high_bytes;
+    const pleat__page_layout *l = is_high ? line->high.layout : line->low.layout;
+    const uint64_t tile = (is_high ? at : at - high_bytes) * (l->tokens / PLEAT__TILE) / l->used_bytes;
+    return (is_high ? 0 : line->low_from) + (uint32_t)tile * PLEAT__TILE;
+}
 
 static lane_line line_of(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head) {
     const pleat_cache *c = job->cache;
@@ -41,27 +67,25 @@ static lane_line line_of(const pleat__layer_job *job, const pleat__step_item *it
     line.low = pleat__cache_run(c, table, lane_idx, PLEAT__LOW, lane->n_slots[PLEAT__LOW]);
     line.low_from = whole_tiles(n_high);
     line.n_line = line.low.n_slots > 0 ? line.low_from + line.low.n_slots : n_high;
-    line.n_splits = pleat__cache_n_splits(line.n_line);
-    line.split_slots = whole_tiles(pleat__div_up_u32(line.n_line, line.n_splits));
+    line.n_bytes = side_bytes(line.high.layout, n_high) + side_bytes(line.low.layout, line.low.n_slots);
+    line.n_splits = splits_of(line.n_bytes, line.n_line);
     return line;
 }
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
-/* Slots of the longest line that one split serves, tiles filled up. */
-#define WHOLE_LINE_CAP (PLEAT__SPLIT_TOKENS + PLEAT__TILE)
-
 /* What a unit works in. */
 typedef struct decode_scratch {
     void *query;
     void *acc;
-    float *logits; /* [n_group][WHOLE_LINE_CAP] */
+    float *logits; /* [n_group][PLEAT__SCRATCH_LINE_SLOTS] */
 } decode_scratch;
 
 static void carve_scratch(const pleat_cache *c, decode_scratch *s, pleat__arena *arena) {
     s->query = pleat__arena_take(arena, pleat__attn_query_bytes(c->n_group, c->opt.head_dim), 1);
     s->acc = pleat__arena_take(arena, c->acc_bytes, 1);
-    s->logits = pleat__arena_take(arena, c->tracked ? (uint64_t)c->n_group * WHOLE_LINE_CAP : 0, sizeof *s->logits);
+    const uint64_t n_logits = c->tracked ? (uint64_t)c->n_group * PLEAT__SCRATCH_LINE_SLOTS : 0;
+    s->logits = pleat__arena_take(arena, n_logits, sizeof *s->logits);
 }
 
 uint64_t pleat__cache_decode_scratch_bytes(const pleat_cache *c) {
@@ -98,7 +122,8 @@ static line_logits logits_of(const pleat__layer_job *job, const pleat__step_item
                              const lane_line *line, const decode_scratch *scratch) {
     const pleat_cache *c = job->cache;
     if (!c->tracked || item->n_new == 0) return (line_logits){0};
-    if (line->n_splits == 1) return (line_logits){scratch->logits, WHOLE_LINE_CAP};
+    if (line->n_splits == 1 && line->n_line <= PLEAT__SCRATCH_LINE_SLOTS)
+        return (line_logits){scratch->logits, PLEAT__SCRATCH_LINE_SLOTS};
     return (line_logits){c->logits + lane_in_step(c, item, head) * c->n_group * c->logits_cap, c->logits_cap};
 }
 
@@ -161,8 +186,7 @@ void pleat__cache_decode_unit(const pleat__layer_job *job, const pleat__step_ite
     const pleat_cache *c = job->cache;
     const lane_line line = line_of(job, item, head);
     if (split >= line.n_splits) return; /* other lanes of the item are longer */
-    const uint32_t from = pleat__min_u32(line.n_line, split * line.split_slots);
-    const uint32_t to = pleat__min_u32(line.n_line, from + line.split_slots);
+    const uint32_t from = split_from(&line, split), to = split_from(&line, split + 1);
     if (line.new_slot >= from && line.new_slot < to) pleat__cache_store_item(job, item, head);
 
     decode_scratch scratch;

@@ -34,10 +34,12 @@
 #include "pleat/cache.h"
 #include "policy/policy.h"
 
-/* A lane of n slots is cut into ceil(n / SPLIT_TOKENS) splits of whole tiles, at most MAX_SPLITS.  A split costs one
- * more query preparation and merge (below 1 % at 1024 tokens); 16 of them feed 16 threads from a single lane. */
-#define PLEAT__SPLIT_TOKENS 1024u
-#define PLEAT__MAX_SPLITS 16u
+/* A lane is cut into splits of about equal bytes, whole tiles each: as many as bring a split down to SPLIT_BYTES, but of
+ * SPLIT_SLOTS or more on average, and at most MAX_SPLITS.  A split costs one more query preparation and merge, about as
+ * much as 64 slots; 32 of them feed 32 threads from a single lane. */
+#define PLEAT__SPLIT_BYTES 131072u
+#define PLEAT__SPLIT_SLOTS 512u
+#define PLEAT__MAX_SPLITS 32u
 
 /* Slots in a range of attention received: four blocks of the kernel, so that queries are made ready for enough work. */
 #define PLEAT__GIVEN_SLOTS 256u
@@ -122,7 +124,7 @@ struct pleat_cache {
     uint32_t splits_cap;
     _Atomic uint32_t *pending; /* [max_seqs][n_kv_heads] splits that are not done */
     uint64_t logits_cap;       /* tracked: slots of the longest lane, tiles filled up */
-    float *logits;             /* tracked, if lanes can be split: [max_seqs][n_kv_heads][n_group][logits_cap]; its own
+    float *logits; /* tracked, if lanes can be split or long: [max_seqs][n_kv_heads][n_group][logits_cap]; its own
                                 * allocation, never cleared, so that only what long lanes use becomes resident */
     uint64_t logits_bytes;
 
@@ -220,8 +222,11 @@ void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_ite
                               uint32_t worker);
 void pleat__cache_given_unit(void *job, uint32_t unit, uint32_t worker);
 
-/* Splits of a lane of n_slots. */
-uint32_t pleat__cache_n_splits(uint32_t n_slots);
+/* The most splits of any lane that holds n_tokens. */
+uint32_t pleat__cache_most_splits(const pleat_cache *cache, uint32_t n_tokens);
+
+/* Slots of the longest line whose logits fit a worker's scratch. */
+#define PLEAT__SCRATCH_LINE_SLOTS 1024u
 
 /* Bytes of a worker's scratch that decode takes. */
 uint64_t pleat__cache_decode_scratch_bytes(const pleat_cache *cache);

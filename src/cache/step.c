@@ -61,7 +61,7 @@ void pleat__cache_number_units(pleat_cache *c) {
             n_given += pleat__cache_n_given(item) * c->opt.n_kv_heads;
         } else {
             /* no lane has more slots than this: its tokens, a hole, and tiles filled up on both sides */
-            item->n_cuts = pleat__cache_n_splits(item->n_before + item->n_new + (c->tracked ? 2 * PLEAT__TILE : 0));
+            item->n_cuts = pleat__cache_most_splits(c, item->n_before + item->n_new);
         }
         item->first_unit = n_units;
         n_units += item->n_cuts * c->opt.n_kv_heads;
