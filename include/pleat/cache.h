@@ -51,8 +51,9 @@ typedef struct pleat_cache_options {
     uint32_t n_q_heads;     /* a multiple of n_kv_heads; at most 64 query heads for each KV head */
     uint32_t head_dim;      /* a multiple of 16 in 16..512 */
     float softmax_scale;    /* factor on q.k, up to 65536; 0 means 1/sqrt(head_dim) */
-    uint32_t page_tokens;   /* tokens in a page of the high format, a multiple of 16 up to 4096; 0, the default: 32, or
-                             * with two formats what wastes least of the low format's pages */
+    uint32_t page_tokens;   /* tokens in a page of the high format, a multiple of 16 up to 4096; 0, the default: 32, 64
+                             * where max_tokens is 8192 or more, or with two formats what wastes least of the low
+                             * format's pages */
     uint32_t max_seqs;      /* sequences open at once, 1..65536; default 1 */
     uint32_t max_tokens;    /* most tokens of one sequence; 1..2^24 */
     uint32_t step_tokens;   /* most new tokens in one step, over all sequences, 1..2^24; default 512 */

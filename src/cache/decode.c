@@ -14,6 +14,9 @@
 
 #include "cache/internal.h"
 
+/* As many as arrive in the half microsecond that making a query ready takes. */
+#define START_BYTES 8192u
+
 /* One lane in this step. */
 typedef struct lane_line {
     pleat__kv_run high, low;
@@ -181,6 +184,14 @@ static void decode_part(const pleat_cache *c, const lane_line *line, const pleat
                    logits.data && line->low.layout->tracked ? logits.data + line->low_from : NULL, logits.stride);
 }
 
+/* Ask for the first bytes of a run's slots, which arrive while the query is made ready; the kernel asks for the rest. */
+static void prefetch_start(const pleat__kv_run *run, uint32_t slot) {
+    if (slot >= run->n_slots) return;
+    const uint8_t *page = pleat__kv_page(run, slot / run->layout->tokens);
+    const uint32_t n_bytes = pleat__min_u32(run->layout->used_bytes, START_BYTES);
+    for (uint32_t i = 0; i < n_bytes; i += 64) __builtin_prefetch(page + i, 0, 2);
+}
+
 void pleat__cache_decode_unit(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t split,
                               uint32_t worker) {
     const pleat_cache *c = job->cache;
@@ -189,6 +200,10 @@ void pleat__cache_decode_unit(const pleat__layer_job *job, const pleat__step_ite
     const uint32_t from = split_from(&line, split), to = split_from(&line, split + 1);
     if (line.new_slot >= from && line.new_slot < to) pleat__cache_store_item(job, item, head);
 
+    if (from < line.low_from)
+        prefetch_start(&line.high, from);
+    else
+        prefetch_start(&line.low, from - line.low_from);
     decode_scratch scratch;
     pleat__arena arena = {.base = pleat__cache_scratch(c, worker), .cap_bytes = c->worker_scratch_bytes};
     carve_scratch(c, &scratch, &arena);

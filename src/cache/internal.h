@@ -37,7 +37,7 @@
 /* A lane is cut into splits of about equal bytes, whole tiles each: as many as bring a split down to SPLIT_BYTES, but of
  * SPLIT_SLOTS or more on average, and at most MAX_SPLITS.  A split costs one more query preparation and merge, about as
  * much as 64 slots; 32 of them feed 32 threads from a single lane. */
-#define PLEAT__SPLIT_BYTES 131072u
+#define PLEAT__SPLIT_BYTES 262144u
 #define PLEAT__SPLIT_SLOTS 512u
 #define PLEAT__MAX_SPLITS 32u
 
