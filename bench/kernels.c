@@ -370,10 +370,13 @@ static void bench_quant(uint32_t d, const options *opt) {
     printf("\nquantise, d %u, ns/token/lane\n%-7s %-7s %10s %10s %8s %8s\n", d, "format", "variant", "store page",
            "store one", "load k", "load v");
     for (size_t f = 0; f < N_FORMATS; f++) {
-        for (size_t v = 0; v < N_VARIANTS - 1 && wants_format(opt, formats[f]); v++) { /* vnni is avx512 here */
+        pleat__quant_store_fn timed = NULL;
+        for (size_t v = 0; v < N_VARIANTS && wants_format(opt, formats[f]); v++) {
             if (!wants_variant(opt, &decode_variants[v])) continue;
             pleat__quant_dsp dsp;
             pleat__quant_dsp_init(&dsp, decode_variants[v].flags);
+            if (dsp.store == timed) continue; /* vnni quantises as avx512 does */
+            timed = dsp.store;
             pleat__page_layout l;
             if (pleat__page_layout_init(&l, formats[f], d, TOKENS, false) != PLEAT_OK) exit(1);
             uint8_t *page = reserve(l.used_bytes);
@@ -438,8 +441,8 @@ int main(int argc, char **argv) {
     opt.formats = argv + i;
     if ((i < argc && argv[i][0] == '-') || !names_are_known(&opt)) {
         fprintf(stderr, "usage: bench_kernels [-t THREADS] [-r REPEATS] [-v VARIANT] [-s] [FORMAT...]\n"
-                        "variants: ref avx2 avx512 vnni, as the CPU has them; formats: f32 f16 k8v8 k8v4 k4v8 k4v4 "
-                        "k4v2 k2v2\n");
+                        "variants: ref avx2 avxvnni avx512 vnni neon dotprod, as the CPU has them; formats: f32 f16 k8v8 k8v4 "
+                        "k4v8 k4v4 k4v2 k2v2\n");
         return 2;
     }
     pleat_workers *workers;

@@ -6,10 +6,12 @@
 #   release    release build; every test
 #   scalar     the same programs with PLEAT_CPU_MASK=0: no CPU features
 #   avx2       ... with AVX2, FMA and F16C only
-#   avx512     ... with AVX-512 but no VNNI
+#   avxvnni    ... with AVX2 and AVX-VNNI: the programs that meet its kernels
+#   avx512     ... with AVX-512 but no VNNI, neither form
 #   sanitize   ASan and UBSan; every test but those labelled slow, with fewer rounds
 #   fuzz       the fuzz corpora through their targets, under ASan and UBSan
 #   plain      a build without oneDNN and x86 kernels, with assert(); like sanitize
+#   arm        the kernels' tests for 64-bit Arm, under qemu-user: with the dot product, then without
 #   lint       include edges, headers alone, symbols, forbidden calls, licence lines, lengths, format
 #   install    `make install` elsewhere, and C and C++ programs against it by pkg-config and by CMake
 #   long       only with --long: tests/long/*.sh, the full evaluation
@@ -20,7 +22,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-all_jobs="release scalar avx2 avx512 sanitize fuzz plain lint install"
+all_jobs="release scalar avx2 avxvnni avx512 sanitize fuzz plain arm lint install"
 per_test_s=900 # a test that takes longer hangs
 
 # ---- the test programs of one build --------------------------------------------------------------------------------
@@ -54,6 +56,11 @@ job_avx2() {
     tools/build.sh build && PLEAT_CPU_MASK=1 ctest_in build
 }
 
+job_avxvnni() {
+    cpu_has avx2 fma f16c avx_vnni || { skip_job "this CPU has no AVX-VNNI"; return; }
+    tools/build.sh build && PLEAT_CPU_MASK=9 ctest_in build -R '^check_(attn_decode|cache|forward|golden|leankv|linear)$'
+}
+
 job_avx512() {
     cpu_has avx512f avx512bw avx512dq avx512vl || { skip_job "this CPU has no AVX-512"; return; }
     cpu_has avx512_vnni || { skip_job "this CPU has no VNNI: it is job release"; return; }
@@ -82,6 +89,25 @@ job_fuzz() {
 job_plain() {
     export CHECK_QUICK=1
     tools/build.sh build/bare -DPLEAT_ONEDNN=off -DPLEAT_X86=OFF -DPLEAT_ASSERTS=ON && ctest_in build/bare -LE 'slow|fuzz'
+}
+
+# The tests of kernels, and no more is built: qemu takes ten times as long.  Prompts and the quantiser have no dot
+# product to do without.  The second run's test numbers get a 9 in front, so that totals() counts both.
+job_arm() {
+    local need status=0 programs="check_attn_decode check_attn_prompt check_quant check_linear check_forward check_core"
+    for need in aarch64-linux-gnu-gcc qemu-aarch64 ninja; do
+        command -v $need > /dev/null || { skip_job "$need is not installed"; return; }
+    done
+    for need in libpcre2-8.so.0 libjansson.so.4; do
+        [ -e /usr/lib/aarch64-linux-gnu/$need ] || { skip_job "$need of arm64 is not installed"; return; }
+    done
+    export CHECK_QUICK=1
+    cmake -S . -B build/arm -G Ninja -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64-linux-gnu.cmake -DPLEAT_ONEDNN=off &&
+        cmake --build build/arm --parallel "$(nproc)" --target $programs || return
+    ctest_in build/arm -R "^(${programs// /|})\$" || status=1
+    PLEAT_CPU_MASK=16 ctest_in build/arm -R '^check_(attn_decode|linear|forward|core)$' |
+        sed -E 's/^([0-9]+: )/9\1/; s/(Test +#)/\19/' || status=1
+    return $status
 }
 
 job_lint() { tools/build.sh build && bash tests/lint/lint.sh build; }

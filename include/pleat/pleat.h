@@ -5,12 +5,14 @@
  *     status.h   errors                       cache.h    pages and attention, for your own engine
  *     common.h   allocator, threads           model.h    GGUF, tokenizer, sampler
  *     spec.h     the KV spec                  engine.h   a model on a cache
+ *     cost.h     what attention should take
  */
 #ifndef PLEAT_PLEAT_H
 #define PLEAT_PLEAT_H
 
 #include "pleat/cache.h"
 #include "pleat/common.h"
+#include "pleat/cost.h"
 #include "pleat/engine.h"
 #include "pleat/model.h"
 #include "pleat/spec.h"

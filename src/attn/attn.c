@@ -106,6 +106,13 @@ void pleat__attn_acc_init(pleat__attn_acc *acc, void *memory, uint32_t n_group, 
     memset(acc->o, 0, (size_t)n_group * head_dim * sizeof *acc->o);
 }
 
+uint32_t pleat__attn_ranges(uint64_t n_bytes, uint32_t n_slots) {
+    enum { RANGE_BYTES = 262144, RANGE_SLOTS = 512, MOST_RANGES = 32 };
+    const uint64_t by_bytes = (n_bytes + RANGE_BYTES - 1) / RANGE_BYTES;
+    const uint32_t by_slots = pleat__min_u32(n_slots / RANGE_SLOTS, MOST_RANGES);
+    return pleat__max_u32(1, by_bytes < by_slots ? (uint32_t)by_bytes : by_slots);
+}
+
 void pleat__attn_merge(pleat__attn_acc *acc, const pleat__attn_acc *other, uint32_t n_group, uint32_t head_dim) {
     for (uint32_t g = 0; g < n_group; g++) {
         if (other->m[g] == -INFINITY) continue;
@@ -139,13 +146,22 @@ void pleat__attn_dsp_init(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
     dsp->received = pleat__attn_received_avx2;
     dsp->prompt = pleat__attn_prompt_avx2;
     dsp->given = pleat__attn_given_avx2;
+    if (cpu_flags & PLEAT_CPU_AVX_VNNI) dsp->decode = pleat__attn_decode_avxvnni;
     if (!(cpu_flags & PLEAT_CPU_AVX512)) return;
-    dsp->decode = pleat__attn_decode_avx512;
+    dsp->decode = cpu_flags & PLEAT_CPU_AVX_VNNI ? pleat__attn_decode_avx512_avxvnni : pleat__attn_decode_avx512;
     dsp->received = pleat__attn_received_avx512;
     dsp->prompt = pleat__attn_prompt_avx512;
     dsp->given = pleat__attn_given_avx512;
     if (!(cpu_flags & PLEAT_CPU_VNNI)) return;
     dsp->decode = pleat__attn_decode_vnni;
+#elif PLEAT_ARM
+    if (!(cpu_flags & PLEAT_CPU_NEON)) return;
+    dsp->decode = pleat__attn_decode_neon;
+    dsp->received = pleat__attn_received_neon;
+    dsp->prompt = pleat__attn_prompt_neon;
+    dsp->given = pleat__attn_given_neon;
+    if (!(cpu_flags & PLEAT_CPU_DOTPROD)) return;
+    dsp->decode = pleat__attn_decode_dotprod;
 #else
     (void)cpu_flags;
 #endif

@@ -63,6 +63,11 @@ void pleat__attn_acc_init(pleat__attn_acc *acc, void *memory, uint32_t n_group,
 typedef void (*pleat__attn_decode_fn)(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
                                       uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride);
 
+/* Ranges of about equal bytes that a lane of n_slots is cut into, whose tiles have n_bytes: as many as bring one down to
+ * 256 KiB, but of 512 slots or more on average, and 32 at most.  A range costs one more query preparation and merge,
+ * about as much as 64 slots; 32 of them feed 32 threads from a single lane. */
+uint32_t pleat__attn_ranges(uint64_t n_bytes, uint32_t n_slots);
+
 /* acc = acc merged with `other` (as if other's slots came after). */
 void pleat__attn_merge(pleat__attn_acc *acc, const pleat__attn_acc *other, uint32_t n_group, uint32_t head_dim);
 

@@ -27,12 +27,24 @@ void pleat__attn_decode_ref(const pleat__attn_query *query, const pleat__kv_run 
 /* Needs PLEAT_CPU_AVX2. */
 void pleat__attn_decode_avx2(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
                              uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride);
+/* Needs PLEAT_CPU_AVX_VNNI; float formats go to the AVX2 variant. */
+void pleat__attn_decode_avxvnni(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
+                                uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride);
 /* Needs PLEAT_CPU_AVX512; quantised formats go to the AVX2 variant. */
 void pleat__attn_decode_avx512(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
                                uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride);
+/* Needs PLEAT_CPU_AVX512 and PLEAT_CPU_AVX_VNNI; quantised formats go to the AVX-VNNI variant. */
+void pleat__attn_decode_avx512_avxvnni(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
+                                       uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride);
 /* Needs PLEAT_CPU_VNNI. */
 void pleat__attn_decode_vnni(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
                              uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride);
+/* Needs PLEAT_CPU_NEON. */
+void pleat__attn_decode_neon(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
+                             uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride);
+/* Needs PLEAT_CPU_DOTPROD. */
+void pleat__attn_decode_dotprod(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
+                                uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride);
 
 void pleat__attn_received_ref(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to, const float *logits,
                               size_t logits_stride, const float *lse2, uint32_t n_group);
@@ -40,6 +52,8 @@ void pleat__attn_received_avx2(const pleat__kv_run *run, uint32_t slot_from, uin
                                size_t logits_stride, const float *lse2, uint32_t n_group);
 void pleat__attn_received_avx512(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to, const float *logits,
                                  size_t logits_stride, const float *lse2, uint32_t n_group);
+void pleat__attn_received_neon(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to, const float *logits,
+                               size_t logits_stride, const float *lse2, uint32_t n_group);
 
 /* Tiles in a group.  More would save little: the integer sums are turned to f32 once a group.  64 tokens of 15-bit
  * weights and 8-bit codes stay far below 2^31. */
@@ -125,7 +139,7 @@ static inline void pleat__tile_group_take(pleat__tile_group *g, pleat__tile_curs
         g->any_live |= g->live[t];
         g->k_ahead[t] = g->k[t];
         g->v_ahead[t] = g->v[t];
-        if (ahead->page) {
+        if (ahead->page && ahead->slot < slot_to) {
             g->k_ahead[t] = pleat__k_tile(l, ahead->page, ahead->tile);
             g->v_ahead[t] = pleat__v_tile(l, ahead->page, ahead->tile);
             if (pleat__format_is_quantised(l->format)) {

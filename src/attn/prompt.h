@@ -34,10 +34,12 @@
 void pleat__attn_prompt_ref(const pleat__attn_prompt *args);
 void pleat__attn_prompt_avx2(const pleat__attn_prompt *args);   /* needs PLEAT_CPU_AVX2 */
 void pleat__attn_prompt_avx512(const pleat__attn_prompt *args); /* needs PLEAT_CPU_AVX512 */
+void pleat__attn_prompt_neon(const pleat__attn_prompt *args);   /* needs PLEAT_CPU_NEON */
 
 void pleat__attn_given_ref(const pleat__attn_given *args);
 void pleat__attn_given_avx2(const pleat__attn_given *args);   /* needs PLEAT_CPU_AVX2 */
 void pleat__attn_given_avx512(const pleat__attn_given *args); /* needs PLEAT_CPU_AVX512 */
+void pleat__attn_given_neon(const pleat__attn_given *args);   /* needs PLEAT_CPU_NEON */
 
 /* Tiles and keys of a block.  64: one word says which of them a row sees, and a slice of K or V that all rows meet
  * stays in L1. */

@@ -20,7 +20,7 @@ pleat__kv_run pleat__cache_run(const pleat_cache *c, const pleat__table *table, 
                            .base = c->pages,
                            .page_bytes = c->page_bytes,
                            .ids = pleat__table_cell(table, lane, side, 0),
-                           .step = side == PLEAT__HIGH ? 1 : -1,
+                           .step = pleat__table_step(table, lane, side),
                            .n_slots = n_slots};
 }
 
@@ -52,9 +52,9 @@ static void track(const pleat__kv_run *run, uint32_t slot, uint32_t n, uint32_t 
 void pleat__cache_store_item(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head) {
     const pleat_cache *c = job->cache;
     const uint32_t lane_idx = pleat__cache_lane_of(c, job->layer, head);
-    const pleat__lane *lane = &item->seq->table.lanes[lane_idx];
-    const bool fills_hole = item->n_new == 1 && lane->hole;
-    const uint32_t slot = fills_hole ? lane->hole - 1 : lane->n_slots[PLEAT__HIGH];
+    const pleat__lane lane = pleat__table_lane(&item->seq->table, lane_idx);
+    const bool fills_hole = item->n_new == 1 && lane.hole;
+    const uint32_t slot = fills_hole ? lane.hole - 1 : lane.n_slots[PLEAT__HIGH];
     const pleat__kv_run run = pleat__cache_run(c, &item->seq->table, lane_idx, PLEAT__HIGH, slot + item->n_new);
     const size_t at = ((size_t)item->row * c->opt.n_kv_heads + head) * c->opt.head_dim;
     if (fills_hole)

@@ -31,7 +31,6 @@ typedef struct work {
     const pleat_cache *c;
     const pleat__step_item *item;
     pleat__table *table;
-    pleat__lane *lane;
     uint32_t lane_idx;
     const pleat__compact_scratch *s;
     pleat__kv_run high, low; /* n_slots as the pass began; low.n_slots grows */
@@ -60,22 +59,13 @@ static slot_at slot_of(const pleat__kv_run *run, uint32_t slot) {
 
 /* ---- one token from high to low ------------------------------------------------------------------ */
 
-/* Dequantise the tile that a high token stands in. */
-static void load_tile(const work *w, slot_at at) {
-    w->c->quant.load_k(w->high.layout, at.page, at.slot / PLEAT__TILE, w->s->k_tile);
-    w->c->quant.load_v(w->high.layout, at.page, at.slot / PLEAT__TILE, w->s->v_tile);
-}
-
-/* Write the high token, whose tile is loaded, to a place of the low side: behind its tokens, or over one of them. */
-static void put_low(const work *w, slot_at from, slot_at to, bool is_append) {
-    const uint32_t d = w->c->opt.head_dim, t = from.slot % PLEAT__TILE;
+/* Write a dequantised high token to a place of the low side: behind its tokens, or over one of them. */
+static void put_low(const work *w, slot_at from, const float *k, const float *v, slot_at to, bool is_append) {
     const pleat__page_layout *high = w->high.layout, *low = w->low.layout;
-    for (uint32_t i = 0; i < d; i++) w->s->k[i] = w->s->k_tile[i * PLEAT__TILE + t];
-    const float *v = w->s->v_tile + (size_t)t * d;
     if (is_append)
-        w->c->quant.store(low, to.page, to.slot, 1, w->s->k, v, d);
+        w->c->quant.store(low, to.page, to.slot, 1, k, v, w->c->opt.head_dim);
     else
-        w->c->quant.replace(low, to.page, to.slot, w->s->k, v);
+        w->c->quant.replace(low, to.page, to.slot, k, v);
     if (!low->tracked) return;
     pleat__scores(low, to.page)[to.slot] = pleat__scores(high, from.page)[from.slot];
     pleat__positions(low, to.page)[to.slot] = pleat__positions(high, from.page)[from.slot];
@@ -88,20 +78,21 @@ static void demote(work *w, uint32_t slot, uint32_t low_slot) {
     const slot_at from = slot_of(&w->high, slot);
     const bool is_append = low_slot == PLEAT__NO_SLOT;
     const slot_at to = slot_of(&w->low, is_append ? w->low.n_slots : low_slot);
-    load_tile(w, from);
-    put_low(w, from, to, is_append);
-    if (is_append) w->lane->n_slots[PLEAT__LOW] = ++w->low.n_slots;
+    float *k = w->s->k, *v = w->s->v_tile;
+    pleat__quant_load_token(w->high.layout, from.page, from.slot, k, v);
+    put_low(w, from, k, v, to, is_append);
+    if (is_append) w->table->n_slots[PLEAT__LOW][w->lane_idx] = ++w->low.n_slots;
 }
 
 /* The token in high slot `slot` is gone. */
 static void free_high(work *w, uint32_t slot) {
     const slot_at at = slot_of(&w->high, slot);
-    assert(!w->lane->hole);
+    assert(!w->table->hole[w->lane_idx]);
     pleat__positions(w->high.layout, at.page)[at.slot] = -1;
     if (slot + 1 == w->high.n_slots)
-        w->lane->n_slots[PLEAT__HIGH]--;
+        w->table->n_slots[PLEAT__HIGH][w->lane_idx]--;
     else
-        w->lane->hole = slot + 1;
+        w->table->hole[w->lane_idx] = slot + 1;
 }
 
 /* The last low token takes the place of the one in `slot`. */
@@ -109,12 +100,12 @@ static void drop_low(work *w, uint32_t slot) {
     const uint32_t last = w->low.n_slots - 1;
     const slot_at to = slot_of(&w->low, slot), from = slot_of(&w->low, last);
     if (slot != last) pleat__quant_copy(w->low.layout, to.page, to.slot, from.page, from.slot);
-    w->lane->n_slots[PLEAT__LOW] = --w->low.n_slots;
+    w->table->n_slots[PLEAT__LOW][w->lane_idx] = --w->low.n_slots;
 }
 
 static void compact_step(work *w, uint32_t n_tokens) {
     const pleat__kv_view view = {.high = w->high, .low = w->low};
-    const pleat__policy_step step = pleat__policy_step_of(&w->c->opt.spec, &view, n_tokens);
+    const pleat__policy_step step = pleat__policy_step_of(&w->c->opt.spec, &w->c->scan, &view, n_tokens);
     uint32_t leaver = PLEAT__NO_SLOT; /* the high slot that is left, and how */
     pleat_level level = PLEAT_LEVEL_HIGH;
     if (step.left_slot != PLEAT__NO_SLOT && step.left_level != PLEAT_LEVEL_HIGH) {
@@ -149,7 +140,7 @@ static void keep_high(work *w, slot_at from, uint32_t reading) {
 
 /* The page of low slot `slot`: one of the row's, or one that was a high page. */
 static uint8_t *low_page(work *w, uint32_t slot) {
-    const uint32_t idx = slot / w->low.layout->tokens, n_own = w->lane->n_pages[PLEAT__LOW];
+    const uint32_t idx = slot / w->low.layout->tokens, n_own = w->table->n_pages[PLEAT__LOW][w->lane_idx];
     if (idx < n_own) return page_at(w, *pleat__table_cell(w->table, w->lane_idx, PLEAT__LOW, idx));
     if (idx - n_own == w->n_taken) {
         assert(w->n_free > 0);
@@ -158,10 +149,19 @@ static uint8_t *low_page(work *w, uint32_t slot) {
     return page_at(w, w->s->pages[idx - n_own]);
 }
 
+/* Dequantise the tile that a high token stands in: where several of its tokens become low, at once. */
+static void load_tile(const work *w, slot_at at) {
+    w->c->quant.load_k(w->high.layout, at.page, at.slot / PLEAT__TILE, w->s->k_tile);
+    w->c->quant.load_v(w->high.layout, at.page, at.slot / PLEAT__TILE, w->s->v_tile);
+}
+
+/* The token's tile is loaded. */
 static void keep_low(work *w, slot_at from) {
+    const uint32_t d = w->c->opt.head_dim, t = from.slot % PLEAT__TILE;
     const uint32_t slot = w->low.n_slots++;
     const slot_at to = {low_page(w, slot), slot % w->low.layout->tokens};
-    put_low(w, from, to, true);
+    for (uint32_t i = 0; i < d; i++) w->s->k[i] = w->s->k_tile[i * PLEAT__TILE + t];
+    put_low(w, from, w->s->k, w->s->v_tile + (size_t)t * d, to, true);
 }
 
 /* All tokens of high page `idx`, which has been read, stand elsewhere or are gone: it is free, unless the front is in
@@ -198,23 +198,23 @@ static void compact_prompt(work *w, uint32_t n_tokens) {
     const pleat__kv_view view = {.high = w->high, .low = w->low};
     pleat__policy_prompt(&w->c->opt.spec, &view, n_tokens, w->item->seq->n_classed, w->s->levels, w->s->floats);
     const uint32_t n_pages = pleat__div_up_u32(w->high.n_slots, w->high.layout->tokens);
-    assert(n_pages == w->lane->n_pages[PLEAT__HIGH]);
+    assert(n_pages == w->table->n_pages[PLEAT__HIGH][w->lane_idx]);
     for (uint32_t idx = 0; idx < n_pages; idx++) read_page(w, idx);
-    w->lane->n_slots[PLEAT__HIGH] = w->front;
-    w->lane->n_pages[PLEAT__HIGH] = first_free(w) + w->n_free;
-    w->lane->hole = 0;
+    w->table->n_slots[PLEAT__HIGH][w->lane_idx] = w->front;
+    w->table->n_pages[PLEAT__HIGH][w->lane_idx] = first_free(w) + w->n_free;
+    w->table->hole[w->lane_idx] = 0;
     for (uint32_t i = 0; i < w->n_taken; i++)
-        *pleat__table_cell(w->table, w->lane_idx, PLEAT__LOW, w->lane->n_pages[PLEAT__LOW]++) = w->s->pages[i];
-    w->lane->n_slots[PLEAT__LOW] = w->low.n_slots;
+        *pleat__table_cell(w->table, w->lane_idx, PLEAT__LOW, w->table->n_pages[PLEAT__LOW][w->lane_idx]++) =
+            w->s->pages[i];
+    w->table->n_slots[PLEAT__LOW][w->lane_idx] = w->low.n_slots;
 }
 
 void pleat__cache_compact_lane(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,
                                const pleat__compact_scratch *scratch) {
     pleat__table *table = &item->seq->table;
-    pleat__lane *l = &table->lanes[lane];
-    work w = {.c = c, .item = item, .table = table, .lane = l, .lane_idx = lane, .s = scratch};
-    w.high = pleat__cache_run(c, table, lane, PLEAT__HIGH, l->n_slots[PLEAT__HIGH]);
-    w.low = pleat__cache_run(c, table, lane, PLEAT__LOW, l->n_slots[PLEAT__LOW]);
+    work w = {.c = c, .item = item, .table = table, .lane_idx = lane, .s = scratch};
+    w.high = pleat__cache_run(c, table, lane, PLEAT__HIGH, table->n_slots[PLEAT__HIGH][lane]);
+    w.low = pleat__cache_run(c, table, lane, PLEAT__LOW, table->n_slots[PLEAT__LOW][lane]);
     if (item->compaction == PLEAT__COMPACT_STEP)
         compact_step(&w, item->seq->n_tokens);
     else

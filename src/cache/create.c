@@ -258,6 +258,7 @@ pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **ou
     for (uint64_t i = 0; i < stage_tiles_cap(opt); i++) c->stage_ids[i].v = (uint32_t)i;
     pleat__quant_dsp_init(&c->quant, pleat_cpu_flags());
     pleat__attn_dsp_init(&c->attn, pleat_cpu_flags());
+    pleat__scan_dsp_init(&c->scan, pleat_cpu_flags());
     *out = c;
     return PLEAT_OK;
 fail:

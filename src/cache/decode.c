@@ -33,18 +33,12 @@ static uint64_t side_bytes(const pleat__page_layout *l, uint32_t n_slots) {
     return (uint64_t)l->used_bytes * whole_tiles(n_slots) / l->tokens;
 }
 
-static uint32_t splits_of(uint64_t n_bytes, uint32_t n_slots) {
-    const uint64_t by_bytes = (n_bytes + PLEAT__SPLIT_BYTES - 1) / PLEAT__SPLIT_BYTES;
-    const uint32_t by_slots = pleat__min_u32(n_slots / PLEAT__SPLIT_SLOTS, PLEAT__MAX_SPLITS);
-    return pleat__max_u32(1, by_bytes < by_slots ? (uint32_t)by_bytes : by_slots);
-}
-
 /* Slots on a line of n_tokens may be that, a hole and the fill between the sides. */
 uint32_t pleat__cache_most_splits(const pleat_cache *c, uint32_t n_tokens) {
     const uint32_t n_slots = n_tokens + (c->tracked ? 2 * PLEAT__TILE : 0);
     const uint64_t high = side_bytes(&c->layouts[PLEAT__HIGH], n_slots);
     const uint64_t low = side_bytes(&c->layouts[PLEAT__LOW], n_slots);
-    return splits_of(high > low ? high : low, n_slots);
+    return pleat__attn_ranges(high > low ? high : low, n_slots);
 }
 
 /* The slot at which a split begins, a multiple of PLEAT__TILE; the line's end for the one after the last. */
@@ -62,16 +56,16 @@ static lane_line line_of(const pleat__layer_job *job, const pleat__step_item *it
     const pleat_cache *c = job->cache;
     const pleat__table *table = &item->seq->table;
     const uint32_t lane_idx = pleat__cache_lane_of(c, job->layer, head);
-    const pleat__lane *lane = &table->lanes[lane_idx];
+    const pleat__lane lane = pleat__table_lane(table, lane_idx);
     lane_line line = {.new_slot = PLEAT__NO_SLOT};
-    uint32_t n_high = lane->n_slots[PLEAT__HIGH];
-    if (item->n_new > 0) line.new_slot = lane->hole ? lane->hole - 1 : n_high++;
+    uint32_t n_high = lane.n_slots[PLEAT__HIGH];
+    if (item->n_new > 0) line.new_slot = lane.hole ? lane.hole - 1 : n_high++;
     line.high = pleat__cache_run(c, table, lane_idx, PLEAT__HIGH, n_high);
-    line.low = pleat__cache_run(c, table, lane_idx, PLEAT__LOW, lane->n_slots[PLEAT__LOW]);
+    line.low = pleat__cache_run(c, table, lane_idx, PLEAT__LOW, lane.n_slots[PLEAT__LOW]);
     line.low_from = whole_tiles(n_high);
     line.n_line = line.low.n_slots > 0 ? line.low_from + line.low.n_slots : n_high;
     line.n_bytes = side_bytes(line.high.layout, n_high) + side_bytes(line.low.layout, line.low.n_slots);
-    line.n_splits = splits_of(line.n_bytes, line.n_line);
+    line.n_splits = pleat__attn_ranges(line.n_bytes, line.n_line);
     return line;
 }
 

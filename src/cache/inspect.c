@@ -10,19 +10,19 @@
 /* ---- usage ----------------------------------------------------------------------------------- */
 
 /* High slots with a token in them. */
-static uint32_t live_high(const pleat__lane *lane) { return lane->n_slots[PLEAT__HIGH] - (lane->hole ? 1 : 0); }
+static uint32_t live_high(pleat__lane lane) { return lane.n_slots[PLEAT__HIGH] - (lane.hole ? 1 : 0); }
 
 static uint64_t bytes_of_pages(const pleat_cache *c, uint64_t n_pages) {
     return n_pages * (c->page_bytes + PLEAT__POOL_BYTES_PER_PAGE);
 }
 
 static void add_seq_usage(const pleat_cache *c, const pleat__sequence *seq, pleat_cache_usage *u) {
-    const uint64_t n_pages = pleat__table_n_pages(&seq->table);
+    const uint64_t n_pages = seq->table.n_pages_all;
     for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
-        const pleat__lane *l = &seq->table.lanes[lane];
+        const pleat__lane l = pleat__table_lane(&seq->table, lane);
         u->tokens_high += live_high(l);
-        u->tokens_low += l->n_slots[PLEAT__LOW];
-        u->tokens_dropped += seq->n_tokens - live_high(l) - l->n_slots[PLEAT__LOW];
+        u->tokens_low += l.n_slots[PLEAT__LOW];
+        u->tokens_dropped += seq->n_tokens - live_high(l) - l.n_slots[PLEAT__LOW];
     }
     u->pages_used += n_pages;
     u->pages_peak += seq->n_pages_peak;
@@ -101,12 +101,12 @@ static bool find_in_run(const pleat__kv_run *run, uint32_t position, token_at *o
 }
 
 static token_at find_token(const pleat_cache *c, const pleat__table *table, uint32_t lane, uint32_t position) {
-    const pleat__lane *l = &table->lanes[lane];
-    const pleat__kv_run high = pleat__cache_run(c, table, lane, PLEAT__HIGH, l->n_slots[PLEAT__HIGH]);
+    const pleat__lane l = pleat__table_lane(table, lane);
+    const pleat__kv_run high = pleat__cache_run(c, table, lane, PLEAT__HIGH, l.n_slots[PLEAT__HIGH]);
     if (!c->tracked) return token_in_order(c, &high, position);
     token_at at = {.level = PLEAT_LEVEL_HIGH};
     if (find_in_run(&high, position, &at)) return at;
-    const pleat__kv_run low = pleat__cache_run(c, table, lane, PLEAT__LOW, l->n_slots[PLEAT__LOW]);
+    const pleat__kv_run low = pleat__cache_run(c, table, lane, PLEAT__LOW, l.n_slots[PLEAT__LOW]);
     at.level = PLEAT_LEVEL_LOW;
     if (!low.layout->tracked || find_in_run(&low, position, &at)) return at;
     return (token_at){.level = PLEAT_LEVEL_DROPPED};
@@ -127,7 +127,7 @@ static const pleat__sequence *checked_seq(const pleat_cache *c, pleat_seq handle
 /* Say of every token that stands on one side, and whose position is in [first, first + n_tokens), how it is kept. */
 static void list_side(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, pleat__side side, uint32_t first,
                       uint32_t n_tokens, pleat_cache_token *out) {
-    const pleat__kv_run run = pleat__cache_run(c, &seq->table, lane, side, seq->table.lanes[lane].n_slots[side]);
+    const pleat__kv_run run = pleat__cache_run(c, &seq->table, lane, side, seq->table.n_slots[side][lane]);
     const uint32_t page_tokens = run.layout->tokens;
     for (uint32_t slot = 0; slot < run.n_slots; slot++) {
         uint8_t *page = pleat__kv_page(&run, slot / page_tokens);
@@ -192,13 +192,13 @@ pleat_status pleat_cache_export(const pleat_cache *c, pleat_seq handle, uint32_t
 /* The slots of one side hold each position at most once, below n_tokens, and none is dead but the hole. */
 static bool positions_are_valid(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, pleat__side side,
                                 uint8_t *seen) {
-    const pleat__lane *l = &seq->table.lanes[lane];
-    const pleat__kv_run run = pleat__cache_run(c, &seq->table, lane, side, l->n_slots[side]);
+    const pleat__lane l = pleat__table_lane(&seq->table, lane);
+    const pleat__kv_run run = pleat__cache_run(c, &seq->table, lane, side, l.n_slots[side]);
     if (!run.layout->tracked) return true;
     for (uint32_t slot = 0; slot < run.n_slots; slot++) {
         uint8_t *page = pleat__kv_page(&run, slot / run.layout->tokens);
         const int32_t pos = pleat__positions(run.layout, page)[slot % run.layout->tokens];
-        const bool is_hole = side == PLEAT__HIGH && l->hole == slot + 1;
+        const bool is_hole = side == PLEAT__HIGH && l.hole == slot + 1;
         if (is_hole && !c->in_step && pos != -1) return false;
         if (is_hole) continue;
         if (pos < 0 || (uint32_t)pos >= seq->n_tokens || seen[pos]) return false;
@@ -217,13 +217,13 @@ static bool lane_tokens_are_valid(const pleat_cache *c, const pleat__sequence *s
 }
 
 static bool lane_is_valid(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane) {
-    const pleat__lane *l = &seq->table.lanes[lane];
+    const pleat__lane l = pleat__table_lane(&seq->table, lane);
     for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
-        const uint32_t n_needed = pleat__div_up_u32(l->n_slots[side], c->page_tokens[side]);
-        if (c->in_step ? l->n_pages[side] < n_needed : l->n_pages[side] != n_needed) return false;
+        const uint32_t n_needed = pleat__div_up_u32(l.n_slots[side], c->page_tokens[side]);
+        if (c->in_step ? l.n_pages[side] < n_needed : l.n_pages[side] != n_needed) return false;
     }
-    if (l->hole > l->n_slots[PLEAT__HIGH]) return false;
-    const uint32_t n_live = live_high(l) + l->n_slots[PLEAT__LOW];
+    if (l.hole > l.n_slots[PLEAT__HIGH]) return false;
+    const uint32_t n_live = live_high(l) + l.n_slots[PLEAT__LOW];
     const bool may_drop = c->tracked && c->layouts[PLEAT__LOW].tracked;
     return may_drop ? n_live <= seq->n_tokens : n_live == seq->n_tokens;
 }
@@ -241,8 +241,7 @@ static bool tables_match_pool(const pleat_cache *c, uint32_t *refs, uint8_t *mar
         if (!seq->open) continue;
         if (!pleat__table_count_refs(&seq->table, c->pool.n_pages, refs) || !seq_is_valid(c, seq, seen)) return false;
     }
-    return memcmp(refs, c->pool.refs, (size_t)c->pool.n_pages * sizeof *refs) == 0 &&
-           pleat__pool_is_valid(&c->pool, marks);
+    return pleat__pool_is_valid(&c->pool, refs, marks);
 }
 
 int pleat_cache_is_valid(const pleat_cache *c) {

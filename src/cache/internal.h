@@ -33,13 +33,7 @@
 #include "page/plan.h"
 #include "pleat/cache.h"
 #include "policy/policy.h"
-
-/* A lane is cut into splits of about equal bytes, whole tiles each: as many as bring a split down to SPLIT_BYTES, but of
- * SPLIT_SLOTS or more on average, and at most MAX_SPLITS.  A split costs one more query preparation and merge, about as
- * much as 64 slots; 32 of them feed 32 threads from a single lane. */
-#define PLEAT__SPLIT_BYTES 262144u
-#define PLEAT__SPLIT_SLOTS 512u
-#define PLEAT__MAX_SPLITS 32u
+#include "policy/scan.h"
 
 /* Slots in a range of attention received: four blocks of the kernel, so that queries are made ready for enough work. */
 #define PLEAT__GIVEN_SLOTS 256u
@@ -97,6 +91,7 @@ struct pleat_cache {
 
     pleat__quant_dsp quant;
     pleat__attn_dsp attn;
+    pleat__scan_dsp scan;
 
     /* The step. */
     bool in_step;

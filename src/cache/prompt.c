@@ -28,7 +28,7 @@ static bool is_staged(const pleat_cache *c) { return c->tracked || c->opt.spec.h
 static pleat__kv_run past_run(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head,
                               pleat__side side) {
     const uint32_t lane = pleat__cache_lane_of(job->cache, job->layer, head);
-    return pleat__cache_run(job->cache, &item->seq->table, lane, side, item->seq->table.lanes[lane].n_slots[side]);
+    return pleat__cache_run(job->cache, &item->seq->table, lane, side, item->seq->table.n_slots[side][lane]);
 }
 
 void pleat__cache_prompt_store_unit(void *ctx, uint32_t unit, uint32_t worker) {

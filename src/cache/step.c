@@ -84,10 +84,10 @@ static pleat_status full_or_too_small(const pleat_cache *c) {
     for (uint32_t i = 0; i < c->n_items; i++) {
         const pleat__table *table = &c->items[i].seq->table;
         const pleat__want want = pleat__cache_want(c, &c->items[i]);
-        uint64_t n_pages = pleat__table_n_pages(table);
+        uint64_t n_pages = table->n_pages_all;
         for (uint32_t lane = 0; lane < c->n_lanes; lane++)
             for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++)
-                n_pages += pleat__lane_need(&table->lanes[lane], (pleat__side)side, &want);
+                n_pages += pleat__lane_need(table, lane, (pleat__side)side, &want);
         if (n_pages > c->pool.n_pages) return PLEAT_E_LIMIT;
     }
     return PLEAT_AGAIN;
@@ -97,8 +97,7 @@ static pleat_status full_or_too_small(const pleat_cache *c) {
 static int kind_of_step(const pleat_cache *c) { return c->n_prompt_items > 0 ? 0 : 1; }
 
 static void note_peak(pleat__sequence *seq) {
-    const uint64_t n_pages = pleat__table_n_pages(&seq->table);
-    if (n_pages > seq->n_pages_peak) seq->n_pages_peak = n_pages;
+    if (seq->table.n_pages_all > seq->n_pages_peak) seq->n_pages_peak = seq->table.n_pages_all;
 }
 
 pleat_status pleat_cache_begin(pleat_cache *c, const pleat_cache_item *items, uint32_t n_items) {
@@ -126,13 +125,11 @@ pleat_status pleat_cache_begin(pleat_cache *c, const pleat_cache_item *items, ui
 
 /* The step's tokens count from now on in every lane. */
 static void grow_seq(pleat__sequence *seq, uint32_t n_new) {
-    for (uint32_t i = 0; i < seq->table.n_lanes; i++) {
-        pleat__lane *lane = &seq->table.lanes[i];
-        if (n_new == 1 && lane->hole)
-            lane->hole = 0;
-        else
-            lane->n_slots[PLEAT__HIGH] += n_new;
-    }
+    const uint32_t n_lanes = seq->table.n_lanes;
+    uint32_t *n_slots = seq->table.n_slots[PLEAT__HIGH], *hole = seq->table.hole;
+    for (uint32_t i = 0; i < n_lanes && n_new == 1; i++) n_slots[i] -= hole[i] != 0; /* the token takes the hole */
+    for (uint32_t i = 0; i < n_lanes; i++) n_slots[i] += n_new;
+    if (n_new == 1) memset(hole, 0, n_lanes * sizeof *hole);
     seq->n_tokens += n_new;
 }
 
@@ -180,7 +177,7 @@ pleat_status pleat_cache_end(pleat_cache *c) {
 /* A hole that the step's token has taken is a hole again. */
 static void reopen_holes(const pleat_cache *c, const pleat__table *table) {
     for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
-        const uint32_t hole = table->lanes[lane].hole;
+        const uint32_t hole = table->hole[lane];
         if (!hole) continue;
         const pleat__kv_run run = pleat__cache_run(c, table, lane, PLEAT__HIGH, hole);
         uint8_t *page = pleat__kv_page(&run, (hole - 1) / run.layout->tokens);

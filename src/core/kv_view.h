@@ -8,7 +8,8 @@
  *
  *     page_of(run, i) = base + ids[i * step] * page_bytes          i = 0 .. ceil(n_slots / layout->tokens) - 1
  *
- * step is +1 on the high side, whose ids grow from the left of the table's row, and -1 on the low side.
+ * step is positive on the high side, whose ids grow from the left of the table's row, and negative on the low side; how
+ * far apart a row's cells are, page/table.h says.
  */
 #ifndef PLEAT_CORE_KV_VIEW_H
 #define PLEAT_CORE_KV_VIEW_H
@@ -37,7 +38,7 @@ typedef struct pleat__kv_run {
     uint8_t *base;             /* the pool's first byte, aligned to PLEAT__ALIGN */
     uint64_t page_bytes;       /* distance of pages; a multiple of PLEAT__ALIGN */
     const pleat__page_id *ids; /* id of the run's first page */
-    int32_t step;              /* +1 or -1 */
+    int32_t step;              /* from one page's id to the next's */
     uint32_t n_slots;          /* slots in use */
 } pleat__kv_run;
 

@@ -65,6 +65,8 @@ static uint64_t now_ns(void) {
 static inline void cpu_pause(void) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
 #endif
 }
 

@@ -28,7 +28,7 @@ typedef struct pleat__want {
 } pleat__want;
 
 /* Pages that the lane's side has too few of to hold want->n_new[side] more slots: (2) and (3) of table.h. */
-uint32_t pleat__lane_need(const pleat__lane *lane, pleat__side side, const pleat__want *want);
+uint32_t pleat__lane_need(const pleat__table *table, uint32_t lane, pleat__side side, const pleat__want *want);
 
 /* What one table wants. */
 typedef struct pleat__plan_part {
@@ -36,7 +36,8 @@ typedef struct pleat__plan_part {
     pleat__want want;
     uint32_t first_word; /* of its lanes */
     bool many;           /* a lane may need more than one page of a side */
-    uint64_t first;      /* pages that the parts before it take */
+    uint64_t n_pages;    /* that its lanes take, */
+    uint64_t first;      /* and that the parts before it take */
 } pleat__plan_part;
 
 /* 64 lanes of a table: the first is the highest bit. */

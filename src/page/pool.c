@@ -10,15 +10,16 @@
 void pleat__pool_carve(pleat__pool *pool, uint32_t n_pages, pleat__arena *arena) {
     pool->n_pages = n_pages;
     pool->ring = pleat__arena_take(arena, n_pages, sizeof *pool->ring);
-    pool->refs = pleat__arena_take(arena, n_pages, sizeof *pool->refs);
+    pool->shares = pleat__arena_take(arena, n_pages, sizeof *pool->shares);
 }
 
 void pleat__pool_init(pleat__pool *pool) {
     pool->start = 0;
     pool->n_free = pool->n_pages;
     pool->n_peak = 0;
+    pool->n_shares = 0;
     for (uint32_t i = 0; i < pool->n_pages; i++) pool->ring[i].v = i;
-    memset(pool->refs, 0, (size_t)pool->n_pages * sizeof *pool->refs);
+    memset(pool->shares, 0, (size_t)pool->n_pages * sizeof *pool->shares);
 }
 
 void pleat__pool_advance(pleat__pool *pool, uint32_t n) {
@@ -29,8 +30,8 @@ void pleat__pool_advance(pleat__pool *pool, uint32_t n) {
 }
 
 void pleat__pool_ref(pleat__pool *pool, pleat__page_id id) {
-    assert(pool->refs[id.v] > 0);
-    pool->refs[id.v]++;
+    pool->shares[id.v]++;
+    pool->n_shares++;
 }
 
 void pleat__pool_unref(pleat__pool *pool, pleat__page_id id) {
@@ -39,15 +40,20 @@ void pleat__pool_unref(pleat__pool *pool, pleat__page_id id) {
     pleat__pool_given(pool, &giver);
 }
 
-bool pleat__pool_is_valid(const pleat__pool *pool, uint8_t *marks) {
+bool pleat__pool_is_valid(const pleat__pool *pool, const uint32_t *refs, uint8_t *marks) {
     if (pool->n_free > pool->n_pages || pool->start >= pool->n_pages) return false;
     memset(marks, 0, pool->n_pages);
     for (uint32_t i = 0; i < pool->n_free; i++) {
         const uint32_t id = pool->ring[pleat__pool_cell(pool, i)].v;
-        if (id >= pool->n_pages || marks[id] || pool->refs[id] != 0) return false;
+        if (id >= pool->n_pages || marks[id] || refs[id] != 0) return false;
         marks[id] = 1;
     }
     uint32_t n_used = 0;
-    for (uint32_t id = 0; id < pool->n_pages; id++) n_used += pool->refs[id] > 0;
-    return n_used + pool->n_free == pool->n_pages;
+    uint64_t n_shares = 0;
+    for (uint32_t id = 0; id < pool->n_pages; id++) {
+        n_used += refs[id] > 0;
+        n_shares += pool->shares[id];
+        if (pool->shares[id] != (refs[id] > 0 ? refs[id] - 1 : 0)) return false;
+    }
+    return n_used + pool->n_free == pool->n_pages && n_shares == pool->n_shares;
 }

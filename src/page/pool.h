@@ -13,12 +13,15 @@
  * from start, and likewise from end for giving back (LeanKV, sections 5.2 and 5.3).  The ids depend on the order of
  * lanes alone.
  *
- *     (1) end = (start + n_free) mod n_pages
- *     (2) the free cells hold distinct ids, and exactly those with refs[id] = 0
- *     (3) n_used + n_free = n_pages
- *     (4) refs[id] = number of table cells that hold id (checked by the owner of the tables)
+ * With refs(id), the number of table cells that hold id:
  *
- * A page with more than one reference is read-only.
+ *     (1) end = (start + n_free) mod n_pages
+ *     (2) the free cells hold distinct ids, and exactly those with refs(id) = 0
+ *     (3) n_used + n_free = n_pages
+ *     (4) shares[id] = refs(id) - 1, or 0 where refs(id) is 0;  n_shares = sum of them
+ *
+ * A page with more than one reference is read-only.  Most pages have one: to take one touches its cell of the ring
+ * alone, which is next to the last one's, and so does freeing it while no page at all is shared.
  */
 #ifndef PLEAT_PAGE_POOL_H
 #define PLEAT_PAGE_POOL_H
@@ -31,9 +34,10 @@ typedef struct pleat__pool {
     uint32_t n_pages;
     uint32_t start;
     uint32_t n_free;
-    uint32_t n_peak;      /* most pages in use at once */
+    uint32_t n_peak; /* most pages in use at once */
+    uint64_t n_shares;
     pleat__page_id *ring; /* [n_pages] */
-    uint32_t *refs;       /* [n_pages] */
+    uint32_t *shares;     /* [n_pages] references beyond the first */
 } pleat__pool;
 
 /* What one page costs in the pool besides its own bytes: its cell of the ring and its count. */
@@ -51,26 +55,31 @@ static inline uint32_t pleat__pool_cell(const pleat__pool *pool, uint64_t offset
     return (uint32_t)(i < pool->n_pages ? i : i - pool->n_pages);
 }
 
-/* Takes free pages one after the other.  Takers with different pages may work at once; pleat__pool_advance() closes the
- * batch.  Kept by value, so that a loop holds it in registers. */
+/* Takes free pages one after the other, from the one `offset` places after start.  Takers with different pages may work
+ * at once; pleat__pool_advance() closes the batch.  Kept by value, so that a loop holds it in registers. */
 typedef struct pleat__pool_taker {
     const pleat__page_id *ring;
-    uint32_t *refs;
     uint32_t at; /* the next page's cell */
     uint32_t n_cells;
 } pleat__pool_taker;
 
-/* The first page it takes is the free one `offset` places after start. */
 static inline pleat__pool_taker pleat__pool_taker_at(const pleat__pool *pool, uint64_t offset) {
-    return (pleat__pool_taker){pool->ring, pool->refs, pleat__pool_cell(pool, offset), pool->n_pages};
+    return (pleat__pool_taker){pool->ring, pleat__pool_cell(pool, offset), pool->n_pages};
 }
 
-/* Give the next free page its first reference and return it. */
+/* The next free page, which has one reference from now on. */
 static inline pleat__page_id pleat__pool_take(pleat__pool_taker *t) {
     const pleat__page_id id = t->ring[t->at];
     t->at = t->at + 1 == t->n_cells ? 0 : t->at + 1;
-    t->refs[id.v] = 1;
     return id;
+}
+
+/* The next n free pages, or NULL if they do not stand in one piece: then they are taken one by one. */
+static inline const pleat__page_id *pleat__pool_take_run(pleat__pool_taker *t, uint32_t n) {
+    const uint32_t at = t->at;
+    if (n >= t->n_cells - at) return NULL;
+    t->at = at + n;
+    return t->ring + at;
 }
 
 /* The first n free pages have been taken. */
@@ -85,25 +94,34 @@ void pleat__pool_unref(pleat__pool *pool, pleat__page_id id);
 /* The same for many pages; the pool knows of them after pleat__pool_given().  One giver at a time. */
 typedef struct pleat__pool_giver {
     pleat__page_id *ring;
-    uint32_t *refs;
+    uint32_t *shares;
+    uint64_t n_shares;
     uint32_t at; /* where the next freed page is written */
     uint32_t n_cells;
     uint32_t n_freed;
 } pleat__pool_giver;
 
 static inline pleat__pool_giver pleat__pool_giver_at_end(const pleat__pool *pool) {
-    return (pleat__pool_giver){pool->ring, pool->refs, pleat__pool_cell(pool, pool->n_free), pool->n_pages, 0};
+    return (pleat__pool_giver){
+        pool->ring, pool->shares, pool->n_shares, pleat__pool_cell(pool, pool->n_free), pool->n_pages, 0};
 }
 static inline void pleat__pool_give(pleat__pool_giver *g, pleat__page_id id) {
-    assert(g->refs[id.v] > 0);
-    if (--g->refs[id.v] > 0) return;
+    if (g->n_shares > 0 && g->shares[id.v] > 0) {
+        g->shares[id.v]--;
+        g->n_shares--;
+        return;
+    }
     g->ring[g->at] = id;
     g->at = g->at + 1 == g->n_cells ? 0 : g->at + 1;
     g->n_freed++;
 }
-static inline void pleat__pool_given(pleat__pool *pool, const pleat__pool_giver *g) { pool->n_free += g->n_freed; }
+static inline void pleat__pool_given(pleat__pool *pool, const pleat__pool_giver *g) {
+    assert(g->n_freed <= pleat__pool_used(pool));
+    pool->n_free += g->n_freed;
+    pool->n_shares = g->n_shares;
+}
 
-/* Recompute (1) to (3).  `marks` is n_pages bytes of scratch. */
-bool pleat__pool_is_valid(const pleat__pool *pool, uint8_t *marks);
+/* Recompute (1) to (4).  refs: counted in all tables, [n_pages].  `marks` is n_pages bytes of scratch. */
+bool pleat__pool_is_valid(const pleat__pool *pool, const uint32_t *refs, uint8_t *marks);
 
 #endif

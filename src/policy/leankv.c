@@ -24,33 +24,34 @@ static float significance_at(const pleat__kv_run *high, uint32_t slot, uint32_t 
     return pleat__significance(page.sums[slot - page.first], position, n_tokens);
 }
 
-static void find_high_victim(const pleat_spec *spec, const pleat__kv_run *high, uint32_t n_tokens,
-                             pleat__policy_step *step) {
+static void find_high_victim(const pleat_spec *spec, const pleat__scan_dsp *scan, const pleat__kv_run *high,
+                             uint32_t n_tokens, pleat__policy_step *step) {
     float least;
-    step->high_victim = pleat__scan_least(high, n_tokens, spec->window, threshold(spec->ah, n_tokens), &least);
+    step->high_victim = pleat__scan_least(scan, high, n_tokens, spec->window, threshold(spec->ah, n_tokens), &least);
     if (step->high_victim == PLEAT__NO_SLOT) return;
     const bool is_low = least >= threshold(spec->al, n_tokens);
     step->high_level = is_low ? PLEAT_LEVEL_LOW : PLEAT_LEVEL_DROPPED;
 }
 
-static void find_low_victim(const pleat_spec *spec, const pleat__kv_run *low, uint32_t n_tokens,
-                            pleat__policy_step *step) {
+static void find_low_victim(const pleat_spec *spec, const pleat__scan_dsp *scan, const pleat__kv_run *low,
+                            uint32_t n_tokens, pleat__policy_step *step) {
     float least;
-    step->low_victim = pleat__scan_least(low, n_tokens, spec->window, threshold(spec->al, n_tokens), &least);
+    step->low_victim = pleat__scan_least(scan, low, n_tokens, spec->window, threshold(spec->al, n_tokens), &least);
 }
 
-pleat__policy_step pleat__leankv_step(const pleat_spec *spec, const pleat__kv_view *lane, uint32_t n_tokens) {
+pleat__policy_step pleat__leankv_step(const pleat_spec *spec, const pleat__scan_dsp *scan, const pleat__kv_view *lane,
+                                      uint32_t n_tokens) {
     const uint32_t left = n_tokens - 1 - spec->window;
     pleat__policy_step step = pleat__policy_no_step();
-    step.left_slot = pleat__scan_find(&lane->high, left);
+    step.left_slot = pleat__scan_find(scan, &lane->high, left);
     if (step.left_slot == PLEAT__NO_SLOT) return step;
     const bool is_code = spec->step == PLEAT_STEP_CODE;
     if (!is_code) {
         const float significance = significance_at(&lane->high, step.left_slot, left, n_tokens);
         step.left_level = pleat__leankv_level(spec, significance, left, n_tokens, false);
     }
-    if (step.left_level == PLEAT_LEVEL_HIGH) find_high_victim(spec, &lane->high, n_tokens, &step);
-    if (step.left_level == PLEAT_LEVEL_LOW || is_code) find_low_victim(spec, &lane->low, n_tokens, &step);
+    if (step.left_level == PLEAT_LEVEL_HIGH) find_high_victim(spec, scan, &lane->high, n_tokens, &step);
+    if (step.left_level == PLEAT_LEVEL_LOW || is_code) find_low_victim(spec, scan, &lane->low, n_tokens, &step);
     return step;
 }
 

@@ -35,7 +35,8 @@ pleat_level pleat__leankv_level(const pleat_spec *spec, float significance, uint
                                 bool in_prompt);
 
 /* policy.h's two questions; for the first n_tokens > spec->window. */
-pleat__policy_step pleat__leankv_step(const pleat_spec *spec, const pleat__kv_view *lane, uint32_t n_tokens);
+pleat__policy_step pleat__leankv_step(const pleat_spec *spec, const pleat__scan_dsp *scan, const pleat__kv_view *lane,
+                                      uint32_t n_tokens);
 void pleat__leankv_prompt(const pleat_spec *spec, const pleat__kv_run *high, uint32_t n_tokens, uint32_t classed,
                           uint8_t *levels);
 

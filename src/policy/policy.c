@@ -9,10 +9,11 @@
 #include "policy/leankv.h"
 #include "policy/topk.h"
 
-pleat__policy_step pleat__policy_step_of(const pleat_spec *spec, const pleat__kv_view *lane, uint32_t n_tokens) {
+pleat__policy_step pleat__policy_step_of(const pleat_spec *spec, const pleat__scan_dsp *scan,
+                                         const pleat__kv_view *lane, uint32_t n_tokens) {
     const bool has_left = n_tokens > spec->window;
-    if (has_left && spec->policy == PLEAT_POLICY_LEANKV) return pleat__leankv_step(spec, lane, n_tokens);
-    if (has_left && spec->policy == PLEAT_POLICY_TOPK) return pleat__topk_step(spec, &lane->high, n_tokens);
+    if (has_left && spec->policy == PLEAT_POLICY_LEANKV) return pleat__leankv_step(spec, scan, lane, n_tokens);
+    if (has_left && spec->policy == PLEAT_POLICY_TOPK) return pleat__topk_step(spec, scan, &lane->high, n_tokens);
     return pleat__policy_no_step();
 }
 

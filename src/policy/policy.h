@@ -26,6 +26,9 @@
 #include "core/kv_view.h"
 #include "pleat/cache.h"
 
+/* How lanes are searched: scan.h. */
+typedef struct pleat__scan_dsp pleat__scan_dsp;
+
 /* No slot. */
 #define PLEAT__NO_SLOT UINT32_MAX
 
@@ -59,7 +62,8 @@ static inline pleat__policy_step pleat__policy_no_step(void) {
 
 /* The step of generation for spec->policy, when exactly one token of the lane has left the window: the one at position
  * n_tokens - 1 - spec->window.  The low side need not be tracked if spec->al is 0. */
-pleat__policy_step pleat__policy_step_of(const pleat_spec *spec, const pleat__kv_view *lane, uint32_t n_tokens);
+pleat__policy_step pleat__policy_step_of(const pleat_spec *spec, const pleat__scan_dsp *scan,
+                                         const pleat__kv_view *lane, uint32_t n_tokens);
 
 /* Class the tokens of the lane's high side: levels[slot] for each of its n_slots.  Tokens inside the window and tokens
  * at positions below `classed` stay high (leankv: they were classed before); dead slots are dropped.

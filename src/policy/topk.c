@@ -14,13 +14,14 @@ uint32_t pleat__topk_budget(const pleat_spec *spec, uint32_t n_tokens) {
     return pleat__max_u32(spec->window, (uint32_t)ceil(share - share * 0x1p-24));
 }
 
-pleat__policy_step pleat__topk_step(const pleat_spec *spec, const pleat__kv_run *high, uint32_t n_tokens) {
+pleat__policy_step pleat__topk_step(const pleat_spec *spec, const pleat__scan_dsp *scan, const pleat__kv_run *high,
+                                    uint32_t n_tokens) {
     pleat__policy_step step = pleat__policy_no_step();
-    step.left_slot = pleat__scan_find(high, n_tokens - 1 - spec->window);
+    step.left_slot = pleat__scan_find(scan, high, n_tokens - 1 - spec->window);
     const uint32_t budget = pleat__topk_budget(spec, n_tokens);
     if (step.left_slot == PLEAT__NO_SLOT || high->n_slots <= budget || pleat__scan_live(high) <= budget) return step;
     float least;
-    step.high_victim = pleat__scan_least(high, n_tokens, spec->window, INFINITY, &least);
+    step.high_victim = pleat__scan_least(scan, high, n_tokens, spec->window, INFINITY, &least);
     if (step.high_victim != PLEAT__NO_SLOT) step.high_level = PLEAT_LEVEL_DROPPED;
     return step;
 }

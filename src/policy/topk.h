@@ -20,7 +20,8 @@
 uint32_t pleat__topk_budget(const pleat_spec *spec, uint32_t n_tokens);
 
 /* policy.h's two questions; for the first n_tokens > spec->window.  ranks: scratch of n_slots floats. */
-pleat__policy_step pleat__topk_step(const pleat_spec *spec, const pleat__kv_run *high, uint32_t n_tokens);
+pleat__policy_step pleat__topk_step(const pleat_spec *spec, const pleat__scan_dsp *scan, const pleat__kv_run *high,
+                                    uint32_t n_tokens);
 void pleat__topk_prompt(const pleat_spec *spec, const pleat__kv_run *high, uint32_t n_tokens, uint8_t *levels,
                         float *ranks);
 

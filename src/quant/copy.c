@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * copy.c: one token from slot to slot as it stands: pleat__quant_copy().
+ * copy.c: one token of a tile: from slot to slot as it stands, pleat__quant_copy(), and dequantised,
+ * pleat__quant_load_token().
  *
  * In layout.h's planes a token of a tile is
  *
@@ -13,6 +14,7 @@
  */
 #include <string.h>
 
+#include "core/half.h"
 #include "quant/quant.h"
 
 static void copy_key(const pleat__page_layout *l, uint8_t *to_page, uint32_t to, uint8_t *from_page, uint32_t from) {
@@ -71,4 +73,59 @@ void pleat__quant_copy(const pleat__page_layout *l, uint8_t *to_page, uint32_t t
     if (!l->tracked) return;
     pleat__scores(l, to_page)[to_slot] = pleat__scores(l, from)[from_slot];
     pleat__positions(l, to_page)[to_slot] = pleat__positions(l, from)[from_slot];
+}
+
+/* ---- dequantised ----------------------------------------------------------------------------------------------------- */
+
+static float scale_of(const uint16_t *meta, uint32_t slot) { return pleat__f16_to_f32(meta[slot % PLEAT__TILE]); }
+static float min_of(const uint16_t *meta, uint32_t slot) {
+    return pleat__f16_to_f32(meta[PLEAT__TILE + slot % PLEAT__TILE]);
+}
+
+static void load_key(const pleat__page_layout *l, uint8_t *page, uint32_t slot, float *out) {
+    const uint32_t d = l->head_dim, bits = l->format.k_bits, token = slot % PLEAT__TILE;
+    const uint8_t *tile = pleat__k_tile(l, page, slot / PLEAT__TILE);
+    const uint32_t *words = (const uint32_t *)(const void *)tile + token; /* every 16th is the token's */
+    if (bits == 32) {
+        for (uint32_t i = 0; i < d; i++) out[i] = ((const float *)(const void *)words)[i * PLEAT__TILE];
+        return;
+    }
+    if (bits == 16) {
+        const uint16_t *halves = (const uint16_t *)(const void *)tile + token;
+        for (uint32_t i = 0; i < d; i++) out[i] = pleat__f16_to_f32(halves[i * PLEAT__TILE]);
+        return;
+    }
+    const uint16_t *meta = pleat__k_meta(l, page, slot / PLEAT__TILE);
+    const float scale = scale_of(meta, slot), min = min_of(meta, slot);
+    const uint32_t mask = (1u << bits) - 1;
+    for (uint32_t i = 0; i < d; words += PLEAT__TILE)
+        for (uint32_t shift = 0; shift < 8;
+             shift += bits, i += 4) /* a word: four dimensions, and four for each plane */
+            for (uint32_t j = 0; j < 4; j++)
+                out[i + j] = scale * (float)(int32_t)(*words >> (8 * j + shift) & mask) + min;
+}
+
+static void load_value(const pleat__page_layout *l, uint8_t *page, uint32_t slot, float *out) {
+    const uint32_t d = l->head_dim, bits = l->format.v_bits, token = slot % PLEAT__TILE;
+    const uint8_t *tile = pleat__v_tile(l, page, slot / PLEAT__TILE);
+    if (bits == 32) {
+        memcpy(out, (const float *)(const void *)tile + (size_t)token * d, d * sizeof *out);
+        return;
+    }
+    if (bits == 16) {
+        const uint16_t *halves = (const uint16_t *)(const void *)tile + (size_t)token * d;
+        for (uint32_t i = 0; i < d; i++) out[i] = pleat__f16_to_f32(halves[i]);
+        return;
+    }
+    const uint16_t *meta = pleat__v_meta(l, page, slot / PLEAT__TILE);
+    const float scale = scale_of(meta, slot), min = min_of(meta, slot);
+    const bit_row row = bit_row_of(l, page, slot);
+    const uint32_t mask = (1u << bits) - 1, flip = bits == 8 ? 0x80 : 0;
+    for (uint32_t i = 0; i < d; i++) out[i] = scale * (float)(int32_t)((row.words[i] >> row.shift & mask) ^ flip) + min;
+}
+
+void pleat__quant_load_token(const pleat__page_layout *l, const uint8_t *page, uint32_t slot, float *k, float *v) {
+    uint8_t *from = (uint8_t *)(uintptr_t)page; /* as above */
+    load_key(l, from, slot, k);
+    load_value(l, from, slot, v);
 }

@@ -21,6 +21,12 @@ void pleat__quant_dsp_init(pleat__quant_dsp *dsp, uint32_t cpu_flags) {
     dsp->replace = pleat__quant_replace_avx512;
     dsp->load_k = pleat__quant_load_k_avx512;
     dsp->load_v = pleat__quant_load_v_avx512;
+#elif PLEAT_ARM
+    if (!(cpu_flags & PLEAT_CPU_NEON)) return;
+    dsp->store = pleat__quant_store_neon;
+    dsp->replace = pleat__quant_replace_neon;
+    dsp->load_k = pleat__quant_load_k_neon;
+    dsp->load_v = pleat__quant_load_v_neon;
 #else
     (void)cpu_flags;
 #endif

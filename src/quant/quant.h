@@ -42,6 +42,9 @@ typedef void (*pleat__quant_replace_fn)(const pleat__page_layout *layout, uint8_
 void pleat__quant_copy(const pleat__page_layout *layout, uint8_t *to_page, uint32_t to_slot, const uint8_t *from_page,
                        uint32_t from_slot);
 
+/* Dequantise the token in a slot: k and v are head_dim f32, the same bits as in its tile's. */
+void pleat__quant_load_token(const pleat__page_layout *layout, const uint8_t *page, uint32_t slot, float *k, float *v);
+
 typedef struct pleat__quant_dsp {
     pleat__quant_store_fn store;
     pleat__quant_replace_fn replace;

@@ -38,6 +38,13 @@ void pleat__quant_replace_avx512(const pleat__page_layout *layout, uint8_t *page
 void pleat__quant_load_k_avx512(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out);
 void pleat__quant_load_v_avx512(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out);
 
+void pleat__quant_store_neon(const pleat__page_layout *layout, uint8_t *page, uint32_t slot, uint32_t n, const float *k,
+                             const float *v, size_t stride);
+void pleat__quant_replace_neon(const pleat__page_layout *layout, uint8_t *page, uint32_t slot, const float *k,
+                               const float *v);
+void pleat__quant_load_k_neon(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out);
+void pleat__quant_load_v_neon(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out);
+
 /* Write x [head_dim] as token `token` (0..15) of a tile; meta is the tile's metadata, unused for f32 and f16. */
 typedef void (*pleat__quant_put_fn)(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_t head_dim, uint32_t token,
                                     const float *x);

@@ -17,8 +17,11 @@ typedef struct decode_variant {
 static const decode_variant decode_variants[] = {
     {"ref", 0},
     {"avx2", PLEAT_CPU_AVX2},
+    {"avxvnni", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX_VNNI},
     {"avx512", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512},
     {"vnni", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI},
+    {"neon", PLEAT_CPU_NEON},
+    {"dotprod", PLEAT_CPU_NEON | PLEAT_CPU_DOTPROD},
 };
 
 typedef struct prompt_variant {
@@ -33,6 +36,8 @@ static const prompt_variant prompt_variants[] = {
 #if PLEAT_X86
     {"avx2", PLEAT_CPU_AVX2, pleat__attn_prompt_avx2, pleat__attn_given_avx2},
     {"avx512", PLEAT_CPU_AVX512, pleat__attn_prompt_avx512, pleat__attn_given_avx512},
+#elif PLEAT_ARM
+    {"neon", PLEAT_CPU_NEON, pleat__attn_prompt_neon, pleat__attn_given_neon},
 #endif
 };
 

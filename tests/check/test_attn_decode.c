@@ -322,6 +322,16 @@ static void test_plausible(void) {
     }
 }
 
+/* Every format with every head dimension and group of heads that models have; groups of one to four tiles. */
+static void test_every_shape(void) {
+    for (size_t f = 0; f < CHECK_COUNT(formats); f++) {
+        for (size_t i = 1; i < CHECK_COUNT(head_dims); i++) {
+            for (uint32_t n_group = 1; n_group <= 8 && check_failures() < 10; n_group++)
+                check_plausible_lane(formats[f], head_dims[i], n_group, (uint32_t)check_between(49, 130));
+        }
+    }
+}
+
 static void test_one_token_and_tails(void) {
     for (uint32_t n_slots = 1; n_slots <= 17; n_slots++) {
         for (size_t f = 0; f < CHECK_COUNT(formats); f++) check_plausible_lane(formats[f], 64, 4, n_slots);
@@ -569,9 +579,34 @@ static void test_query_limbs(void) {
     }
 }
 
+/* Which variant goes with which features: the integers of a CPU with AVX-512 but without its VNNI are the odd case. */
+static void test_choice(void) {
+#if PLEAT_X86
+    enum { A2 = PLEAT_CPU_AVX2, AV = PLEAT_CPU_AVX_VNNI, A5 = PLEAT_CPU_AVX512, V5 = PLEAT_CPU_VNNI };
+    static const struct {
+        uint32_t flags;
+        pleat__attn_decode_fn decode;
+    } choices[] = {{0, pleat__attn_decode_ref},
+                   {A2, pleat__attn_decode_avx2},
+                   {A2 | AV, pleat__attn_decode_avxvnni},
+                   {A2 | A5, pleat__attn_decode_avx512},
+                   {A2 | A5 | AV, pleat__attn_decode_avx512_avxvnni},
+                   {A2 | A5 | V5, pleat__attn_decode_vnni},
+                   {A2 | A5 | V5 | AV, pleat__attn_decode_vnni}};
+    for (size_t i = 0; i < CHECK_COUNT(choices); i++) {
+        pleat__attn_dsp dsp;
+        pleat__attn_dsp_init(&dsp, choices[i].flags);
+        check_context("flags 0x%x", choices[i].flags);
+        CHECK(dsp.decode == choices[i].decode);
+    }
+#endif
+}
+
 static const check_test tests[] = {
     {"query limbs", test_query_limbs},
+    {"choice of variants", test_choice},
     {"plausible lanes", test_plausible},
+    {"every shape", test_every_shape},
     {"one token, tails", test_one_token_and_tails},
     {"many heads", test_many_heads},
     {"extreme lanes", test_extreme},

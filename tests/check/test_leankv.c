@@ -15,6 +15,7 @@
 #include "check.h"
 #include "page/pool.h"
 #include "policy_rig.h"
+#include "quant/quant.h"
 
 #define TOLERANCE 1e-3 /* of a significance, relative */
 
@@ -396,6 +397,37 @@ static void test_steps_match_the_oracle(void) {
     for (size_t i = 0; i < CHECK_COUNT(rig_specs) && check_failures() == 0; i++) live(&rig_specs[i]);
 }
 
-static const check_test tests[] = {{"steps_match_the_oracle", test_steps_match_the_oracle}};
+/* A token that is moved alone is dequantised to the same bits as with its tile: all formats, by any CPU's variant. */
+static void test_one_token_is_its_tiles(void) {
+    static const pleat_format formats[] = {{32, 32}, {16, 16}, {8, 8}, {8, 4}, {8, 2},
+                                           {4, 8},   {4, 4},   {4, 2}, {2, 8}, {2, 2}};
+    pleat__quant_dsp quant;
+    pleat__quant_dsp_init(&quant, pleat_cpu_flags());
+    for (uint64_t round = check_rounds(2000, 200); round > 0 && check_failures() == 0; round--) {
+        pleat__page_layout layout;
+        const pleat_format format = formats[check_below(CHECK_COUNT(formats))];
+        const uint32_t d = 16 * (uint32_t)check_between(1, 10), slot = (uint32_t)check_below(48);
+        CHECK_STATUS(pleat__page_layout_init(&layout, format, d, 48, check_below(2)), PLEAT_OK);
+        check_buf page = check_buf_new(layout.used_bytes, PLEAT__ALIGN), x = check_buf_new(48 * d * sizeof(float), 64);
+        check_buf tile = check_buf_new(16 * d * sizeof(float), 64);
+        check_buf k = check_buf_new(d * sizeof(float), 4), v = check_buf_new(d * sizeof(float), 4);
+        check_fill(x.p, 48 * d, (unsigned)check_below(CHECK_N_FILLS), (float)check_uniform(0, 100));
+        quant.store(&layout, page.p, 0, 48, x.p, x.p, d);
+        pleat__quant_load_token(&layout, page.p, slot, k.p, v.p);
+        check_context("k%uv%u, d %u, slot %u", format.k_bits, format.v_bits, d, slot);
+        const float *in_tile = (const float *)tile.p;
+        quant.load_k(&layout, page.p, slot / PLEAT__TILE, tile.p);
+        for (uint32_t i = 0; i < d; i++)
+            CHECK_EQ_MEM((const float *)k.p + i, in_tile + i * PLEAT__TILE + slot % PLEAT__TILE, sizeof(float));
+        quant.load_v(&layout, page.p, slot / PLEAT__TILE, tile.p);
+        CHECK_EQ_MEM(v.p, in_tile + (size_t)(slot % PLEAT__TILE) * d, d * sizeof(float));
+        CHECK(check_buf_is_intact(&k) && check_buf_is_intact(&v));
+        check_buf *const bufs[] = {&page, &x, &tile, &k, &v};
+        for (size_t i = 0; i < CHECK_COUNT(bufs); i++) check_buf_free(bufs[i]);
+    }
+}
+
+static const check_test tests[] = {{"steps_match_the_oracle", test_steps_match_the_oracle},
+                                   {"one_token_is_its_tiles", test_one_token_is_its_tiles}};
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

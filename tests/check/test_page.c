@@ -37,10 +37,10 @@ static void oracle_unref(oracle *o, uint32_t id) {
 }
 
 /* Pages that a lane holds after it wanted `want` of a side. */
-static uint32_t oracle_pages_after(const oracle *o, uint32_t t, uint32_t lane, int side, const pleat__lane *l,
+static uint32_t oracle_pages_after(const oracle *o, uint32_t t, uint32_t lane, int side, pleat__lane l,
                                    const pleat__want *want) {
-    uint32_t n = o->n_pages[t][lane][side], n_slots = l->n_slots[side] + want->n_new[side];
-    if (side == PLEAT__HIGH && want->fill_hole && l->hole && want->n_new[side]) n_slots--;
+    uint32_t n = o->n_pages[t][lane][side], n_slots = l.n_slots[side] + want->n_new[side];
+    if (side == PLEAT__HIGH && want->fill_hole && l.hole && want->n_new[side]) n_slots--;
     while (n * page_tokens[side] < n_slots) n++;
     return n;
 }
@@ -91,7 +91,7 @@ static pleat__want random_want(const world *w, uint32_t t) {
     for (int side = 0; side < 2; side++)
         want.n_new[side] = (uint32_t)check_below(check_below(2) ? 2 : 2 * page_tokens[side]);
     for (uint32_t lane = 0; lane < N_LANES; lane++) {
-        const pleat__lane *l = &w->tables[t].lanes[lane];
+        const pleat__lane l = pleat__table_lane(&w->tables[t], lane);
         const uint32_t n = oracle_pages_after(&w->o, t, lane, PLEAT__HIGH, l, &want) +
                            oracle_pages_after(&w->o, t, lane, PLEAT__LOW, l, &want);
         if (n > ROW_LEN) want.n_new[0] = want.n_new[1] = 0;
@@ -117,7 +117,8 @@ static void commit(world *w) {
 
 /* The oracle takes the lane's pages, high before low; then the lane's slots grow, sometimes by less than was wanted. */
 static void oracle_commit_lane(world *w, uint32_t t, uint32_t lane, const pleat__want *want) {
-    pleat__lane *l = &w->tables[t].lanes[lane];
+    pleat__table *table = &w->tables[t];
+    const pleat__lane l = pleat__table_lane(table, lane);
     uint32_t n_grown = 0;
     for (int side = 0; side < 2; side++) {
         const uint32_t n_after = oracle_pages_after(&w->o, t, lane, side, l, want);
@@ -127,14 +128,14 @@ static void oracle_commit_lane(world *w, uint32_t t, uint32_t lane, const pleat_
     }
     w->n_both += n_grown == 2;
     uint32_t n_new = want->n_new[PLEAT__HIGH];
-    if (want->fill_hole && l->hole && n_new > 0) {
+    if (want->fill_hole && l.hole && n_new > 0) {
         n_new--;
-        l->hole = 0;
+        table->hole[lane] = 0;
         w->n_holes_filled++;
     }
     if (check_below(8) == 0) return; /* pages ahead of slots */
-    l->n_slots[PLEAT__HIGH] += n_new;
-    l->n_slots[PLEAT__LOW] += want->n_new[PLEAT__LOW];
+    table->n_slots[PLEAT__HIGH][lane] += n_new;
+    table->n_slots[PLEAT__LOW][lane] += want->n_new[PLEAT__LOW];
 }
 
 /* Plan new slots for some tables; commit if they fit. */
@@ -145,11 +146,11 @@ static void op_step(world *w) {
     for (uint32_t t = 0; t < N_TABLES; t++) {
         wants[t] = random_want(w, t);
         for (uint32_t lane = 0; lane < N_LANES; lane++) {
-            const pleat__lane *l = &w->tables[t].lanes[lane];
+            const pleat__lane l = pleat__table_lane(&w->tables[t], lane);
             for (int side = 0; side < 2; side++) {
                 const uint32_t need =
                     oracle_pages_after(&w->o, t, lane, side, l, &wants[t]) - w->o.n_pages[t][lane][side];
-                CHECK_EQ_U64(pleat__lane_need(l, (pleat__side)side, &wants[t]), need);
+                CHECK_EQ_U64(pleat__lane_need(&w->tables[t], lane, (pleat__side)side, &wants[t]), need);
                 total += need;
             }
         }
@@ -167,42 +168,43 @@ static void op_step(world *w) {
 }
 
 /* A lane loses slots of a side, or one of its high slots dies. */
-static void shrink(pleat__lane *l, pleat__side side, uint32_t n_slots) {
-    if (l->n_slots[side] > n_slots) l->n_slots[side] = n_slots;
-    if (l->hole > l->n_slots[PLEAT__HIGH]) l->hole = 0;
+static void shrink(pleat__table *table, uint32_t lane, pleat__side side, uint32_t n_slots) {
+    if (table->n_slots[side][lane] > n_slots) table->n_slots[side][lane] = n_slots;
+    if (table->hole[lane] > table->n_slots[PLEAT__HIGH][lane]) table->hole[lane] = 0;
 }
 
 static void op_hole(world *w) {
-    pleat__lane *l = &w->tables[check_below(N_TABLES)].lanes[check_below(N_LANES)];
-    if (l->n_slots[PLEAT__HIGH] > 0) l->hole = 1 + (uint32_t)check_below(l->n_slots[PLEAT__HIGH]);
+    pleat__table *table = &w->tables[check_below(N_TABLES)];
+    const uint32_t lane = (uint32_t)check_below(N_LANES), n_slots = table->n_slots[PLEAT__HIGH][lane];
+    if (n_slots > 0) table->hole[lane] = 1 + (uint32_t)check_below(n_slots);
 }
 
 static void op_give_back(world *w) {
     const uint32_t t = (uint32_t)check_below(N_TABLES), lane = (uint32_t)check_below(N_LANES);
     const pleat__side side = (pleat__side)check_below(2);
-    pleat__lane *l = &w->tables[t].lanes[lane];
-    const uint32_t n_give = (uint32_t)check_below(w->growing ? 3 : 9);
-    const uint32_t n_keep = l->n_pages[side] > n_give ? l->n_pages[side] - n_give : 0;
-    w->n_given_back += l->n_pages[side] - n_keep;
+    const uint32_t n_give = (uint32_t)check_below(w->growing ? 3 : 9), n_held = w->tables[t].n_pages[side][lane];
+    const uint32_t n_keep = n_held > n_give ? n_held - n_give : 0;
+    w->n_given_back += n_held - n_keep;
     pleat__lane_give_back(&w->tables[t], lane, side, n_keep, &w->pool);
     uint32_t *n = &w->o.n_pages[t][lane][side];
     while (*n > n_keep) oracle_unref(&w->o, w->o.pages[t][lane][side][--*n]);
-    shrink(l, side, n_keep * page_tokens[side]);
+    shrink(&w->tables[t], lane, side, n_keep * page_tokens[side]);
 }
 
 /* Lanes of a table lose slots; all pages that no slot needs go back. */
 static void op_trim(world *w) {
     const uint32_t t = (uint32_t)check_below(N_TABLES);
     for (uint32_t lane = 0; lane < N_LANES; lane++) {
-        pleat__lane *l = &w->tables[t].lanes[lane];
         for (int side = 0; side < 2; side++)
-            if (check_below(2)) shrink(l, (pleat__side)side, (uint32_t)check_below(l->n_slots[side] + 1));
+            if (check_below(2))
+                shrink(&w->tables[t], lane, (pleat__side)side,
+                       (uint32_t)check_below(w->tables[t].n_slots[side][lane] + 1));
     }
     pleat__table_trim(&w->tables[t], page_tokens, &w->pool);
     for (uint32_t lane = 0; lane < N_LANES; lane++) {
         for (int side = 0; side < 2; side++) {
             uint32_t *n = &w->o.n_pages[t][lane][side];
-            while (*n > 0 && (*n - 1) * page_tokens[side] >= w->tables[t].lanes[lane].n_slots[side]) {
+            while (*n > 0 && (*n - 1) * page_tokens[side] >= w->tables[t].n_slots[side][lane]) {
                 oracle_unref(&w->o, w->o.pages[t][lane][side][--*n]);
                 w->n_trimmed++;
             }
@@ -229,7 +231,7 @@ static void op_share(world *w) {
 
 static void compare_side(const world *w, uint32_t t, uint32_t lane, pleat__side side) {
     const uint32_t n = w->o.n_pages[t][lane][side];
-    CHECK_EQ_U64(w->tables[t].lanes[lane].n_pages[side], n);
+    CHECK_EQ_U64(w->tables[t].n_pages[side][lane], n);
     for (uint32_t i = 0; i < n; i++)
         CHECK_EQ_U64(pleat__table_cell(&w->tables[t], lane, side, i)->v, w->o.pages[t][lane][side][i]);
 }
@@ -237,7 +239,7 @@ static void compare_side(const world *w, uint32_t t, uint32_t lane, pleat__side 
 static void compare(const world *w) {
     uint8_t marks[N_PAGES];
     uint32_t refs[N_PAGES];
-    CHECK(pleat__pool_is_valid(&w->pool, marks));
+    CHECK(pleat__pool_is_valid(&w->pool, w->o.refs, marks));
     CHECK_EQ_U64(w->pool.n_free, w->o.n_free);
     CHECK_EQ_U64(w->pool.n_peak, w->o.n_peak);
     for (uint32_t i = 0; i < w->o.n_free; i++)
@@ -249,7 +251,6 @@ static void compare(const world *w) {
             for (int side = 0; side < 2; side++) compare_side(w, t, lane, (pleat__side)side);
     }
     CHECK_EQ_MEM(refs, w->o.refs, sizeof refs);
-    CHECK_EQ_MEM(refs, w->pool.refs, sizeof refs);
 }
 
 /* Grow until no page is free, shrink until three in four are. */
@@ -263,9 +264,9 @@ static void swing(world *w) {
 static void give_all_back(world *w) {
     for (uint32_t t = 0; t < 2; t++) {
         pleat__table_clear(&w->tables[t], &w->pool);
-        CHECK_EQ_U64(pleat__table_n_pages(&w->tables[t]), 0);
+        CHECK_EQ_U64(w->tables[t].n_pages_all, 0);
         for (uint32_t lane = 0; lane < N_LANES; lane++)
-            CHECK(w->tables[t].lanes[lane].n_slots[0] == 0 && w->tables[t].lanes[lane].hole == 0);
+            CHECK(w->tables[t].n_slots[0][lane] == 0 && w->tables[t].hole[lane] == 0);
     }
     for (uint32_t t = 2; t < N_TABLES; t++)
         for (uint32_t lane = 0; lane < N_LANES; lane++)
@@ -274,7 +275,9 @@ static void give_all_back(world *w) {
     for (uint32_t id = 0; id < N_PAGES; id++)
         for (; w->extra_refs[id] > 0; w->extra_refs[id]--) pleat__pool_unref(&w->pool, (pleat__page_id){id});
     CHECK_EQ_U64(w->pool.n_free, N_PAGES);
-    for (uint32_t id = 0; id < N_PAGES; id++) CHECK_EQ_U64(w->pool.refs[id], 0);
+    const uint32_t no_refs[N_PAGES] = {0};
+    uint8_t marks[N_PAGES];
+    CHECK(pleat__pool_is_valid(&w->pool, no_refs, marks));
 }
 
 static void test_million_operations(void) {
@@ -302,6 +305,18 @@ static void test_million_operations(void) {
 }
 
 /* A table in memory that is not clear.  Returns the block to free. */
+static void *table_alone(pleat__table *table, uint32_t n_lanes, uint32_t row_len) {
+    pleat__arena arena = {0};
+    pleat__table_carve(table, n_lanes, row_len, &arena);
+    const uint64_t bytes = arena.used_bytes;
+    arena = (pleat__arena){.base = aligned_alloc(64, bytes), .cap_bytes = bytes};
+    memset(arena.base, 0xD0, bytes);
+    pleat__table_carve(table, n_lanes, row_len, &arena);
+    pleat__table_init(table);
+    return arena.base;
+}
+
+/* Likewise with a pool and a plan for it. */
 static void *one_table(pleat__pool *pool, pleat__table *table, pleat__plan *plan, uint32_t n_pages, uint32_t n_lanes,
                        uint32_t row_len) {
     pleat__arena arena = {0};
@@ -354,9 +369,11 @@ static void test_row_holds_every_split(void) {
             for (uint32_t n_high = 0; n_high <= n; n_high++) {
                 const pleat__want want = {.n_new = {n_high + 1, n - n_high},
                                           .page_tokens = {tokens[i][0], tokens[i][1]}};
-                const pleat__lane lane = {.hole = 0};
+                uint32_t zero = 0;
+                const pleat__table empty = {
+                    .n_lanes = 1, .n_pages = {&zero, &zero}, .n_slots = {&zero, &zero}, .hole = &zero};
                 const uint32_t n_pages =
-                    pleat__lane_need(&lane, PLEAT__HIGH, &want) + pleat__lane_need(&lane, PLEAT__LOW, &want);
+                    pleat__lane_need(&empty, 0, PLEAT__HIGH, &want) + pleat__lane_need(&empty, 0, PLEAT__LOW, &want);
                 CHECK(n_pages + 2 <= pleat__table_row_len(n, tokens[i][0]));
             }
         }
@@ -369,9 +386,9 @@ static void test_new_table_is_empty(void) {
     pleat__table table;
     pleat__plan plan = {0};
     void *block = one_table(&pool, &table, &plan, 8, 1, 6);
-    const pleat__lane *l = table.lanes;
-    CHECK(l->n_pages[0] == 0 && l->n_pages[1] == 0 && l->n_slots[0] == 0 && l->n_slots[1] == 0 && l->hole == 0);
-    CHECK_EQ_U64(pleat__table_n_pages(&table), 0);
+    const pleat__lane l = pleat__table_lane(&table, 0);
+    CHECK(l.n_pages[0] == 0 && l.n_pages[1] == 0 && l.n_slots[0] == 0 && l.n_slots[1] == 0 && l.hole == 0);
+    CHECK_EQ_U64(table.n_pages_all, 0);
     free(block);
 }
 
@@ -382,61 +399,80 @@ static void test_refused_plan_is_forgotten(void) {
     pleat__table table;
     pleat__plan plan = {0};
     void *block = one_table(&pool, &table, &plan, 4, 1, 8);
-    const pleat__lane before = table.lanes[0];
+    const pleat__lane before = pleat__table_lane(&table, 0);
     pleat__plan_begin(&plan);
     pleat__plan_add(&plan, &table, &want);
     CHECK(!pleat__plan_fits(&plan, &pool));
     CHECK_EQ_U64(plan.total, 5);
-    CHECK_EQ_MEM(&table.lanes[0], &before, sizeof before);
+    const pleat__lane after = pleat__table_lane(&table, 0);
+    CHECK_EQ_MEM(&after, &before, sizeof before);
     CHECK(pool.n_free == 4 && pool.start == 0);
     free(block);
 }
 
 /* A step's token takes the hole: no page; without the hole it needs one; a second token needs one either way. */
 static void test_hole_saves_a_page(void) {
-    pleat__lane lane = {.n_pages = {2, 0}, .n_slots = {8, 0}, .hole = 3};
+    uint32_t n_pages[2] = {2, 0}, n_slots[2] = {8, 0}, hole = 3;
+    const pleat__table t = {
+        .n_lanes = 1, .n_pages = {&n_pages[0], &n_pages[1]}, .n_slots = {&n_slots[0], &n_slots[1]}, .hole = &hole};
     pleat__want want = {.n_new = {1, 0}, .page_tokens = {4, 8}, .fill_hole = true};
-    CHECK_EQ_U64(pleat__lane_need(&lane, PLEAT__HIGH, &want), 0);
+    CHECK_EQ_U64(pleat__lane_need(&t, 0, PLEAT__HIGH, &want), 0);
     want.fill_hole = false;
-    CHECK_EQ_U64(pleat__lane_need(&lane, PLEAT__HIGH, &want), 1);
+    CHECK_EQ_U64(pleat__lane_need(&t, 0, PLEAT__HIGH, &want), 1);
     want.fill_hole = true;
     want.n_new[PLEAT__HIGH] = 2;
-    CHECK_EQ_U64(pleat__lane_need(&lane, PLEAT__HIGH, &want), 1);
-    lane.hole = 0;
+    CHECK_EQ_U64(pleat__lane_need(&t, 0, PLEAT__HIGH, &want), 1);
+    hole = 0;
     want.n_new[PLEAT__HIGH] = 0;
-    CHECK_EQ_U64(pleat__lane_need(&lane, PLEAT__HIGH, &want), 0);
+    CHECK_EQ_U64(pleat__lane_need(&t, 0, PLEAT__HIGH, &want), 0);
     want.n_new[PLEAT__LOW] = 9;
-    CHECK_EQ_U64(pleat__lane_need(&lane, PLEAT__LOW, &want), 2);
+    CHECK_EQ_U64(pleat__lane_need(&t, 0, PLEAT__LOW, &want), 2);
 }
 
-/* The side's pages become full in all lanes, in none, or in some; now and then one lane has no slot left. */
+/* The side's pages become full in all lanes, in none, or in some, in whole blocks or lane by lane; now and then one lane
+ * has no slot left. */
 static void random_slots(pleat__table *table, pleat__side side) {
+    const uint64_t kind = check_below(4);
+    bool less = false;
+    for (uint32_t lane = 0; lane < table->n_lanes; lane++) {
+        uint32_t *n_slots = &table->n_slots[side][lane];
+        *n_slots = table->n_pages[side][lane] * page_tokens[side];
+        if (kind < 3 || lane % PLEAT__ROW_BLOCK == 0) less = kind == 1 || (kind >= 2 && check_below(2));
+        if (*n_slots > 0 && less) (*n_slots)--;
+    }
+    if (check_below(8) == 0) table->n_slots[side][check_below(table->n_lanes)] = 0;
+}
+
+/* Holes in all lanes, none or some. */
+static void random_holes(pleat__table *table) {
     const uint64_t kind = check_below(3);
     for (uint32_t lane = 0; lane < table->n_lanes; lane++) {
-        pleat__lane *l = &table->lanes[lane];
-        l->n_slots[side] = l->n_pages[side] * page_tokens[side];
-        if (l->n_slots[side] > 0 && (kind == 1 || (kind == 2 && check_below(2)))) l->n_slots[side]--;
+        const bool has = table->n_slots[PLEAT__HIGH][lane] > 0 && (kind == 1 || (kind == 2 && check_below(2)));
+        table->hole[lane] = has ? 1 : 0;
     }
-    if (check_below(8) == 0) table->lanes[check_below(table->n_lanes)].n_slots[side] = 0;
 }
 
 /* One step of a table from a pool whose free ids are next[]: every lane takes the next ones, high before low. */
 static void check_step(pleat__table *table, pleat__plan *plan, pleat__pool *pool, const pleat__want *want,
                        const uint32_t *next) {
-    uint32_t before[130][2], need[130][2];
+    uint32_t before[130][2], need[130][2], total = 0;
+    const uint64_t n_before = table->n_pages_all;
     for (uint32_t lane = 0; lane < table->n_lanes; lane++) {
         for (int side = 0; side < 2; side++) {
-            before[lane][side] = table->lanes[lane].n_pages[side];
-            need[lane][side] = pleat__lane_need(&table->lanes[lane], (pleat__side)side, want);
+            before[lane][side] = table->n_pages[side][lane];
+            need[lane][side] = pleat__lane_need(table, lane, (pleat__side)side, want);
+            total += need[lane][side];
         }
     }
     pleat__plan_begin(plan);
     pleat__plan_add(plan, table, want);
     if (!CHECK(pleat__plan_fits(plan, pool))) return;
+    CHECK_EQ_U64(plan->total, total);
     pleat__plan_commit(plan, pool);
+    CHECK_EQ_U64(table->n_pages_all, n_before + total);
     for (uint32_t lane = 0; lane < table->n_lanes; lane++) {
         for (int side = 0; side < 2; side++) {
-            CHECK_EQ_U64(table->lanes[lane].n_pages[side], before[lane][side] + need[lane][side]);
+            CHECK_EQ_U64(table->n_pages[side][lane], before[lane][side] + need[lane][side]);
             for (uint32_t i = 0; i < need[lane][side]; i++)
                 CHECK_EQ_U64(pleat__table_cell(table, lane, (pleat__side)side, before[lane][side] + i)->v, *next++);
         }
@@ -445,9 +481,10 @@ static void check_step(pleat__table *table, pleat__plan *plan, pleat__pool *pool
 
 /* Tables of whole and part-filled words of lanes; steps in which all lanes, some or none need pages, of either side. */
 static void test_any_number_of_lanes(void) {
-    static const uint32_t n_lanes[] = {1, 2, 63, 64, 65, 127, 128, 130};
+    static const uint32_t n_lanes[] = {1, 2, 15, 16, 17, 48, 63, 64, 65, 80, 127, 128, 130};
     enum { ROW = 16, MAX_PAGES = 130 * ROW };
     static uint32_t next[MAX_PAGES];
+    static uint32_t refs[MAX_PAGES];
     static uint8_t marks[MAX_PAGES];
     const uint64_t n_rounds = check_rounds(300, 30);
     for (size_t i = 0; i < CHECK_COUNT(n_lanes); i++) {
@@ -458,7 +495,7 @@ static void test_any_number_of_lanes(void) {
         for (uint64_t round = 0; round < n_rounds && check_failures() == 0; round++) {
             check_context("%u lanes, round %u", n_lanes[i], (unsigned)round);
             for (uint32_t step = 0; step < 4; step++) { /* of at most two pages a side */
-                pleat__want want = {.page_tokens = {page_tokens[0], page_tokens[1]}};
+                pleat__want want = {.page_tokens = {page_tokens[0], page_tokens[1]}, .fill_hole = check_below(2)};
                 for (int side = 0; side < 2; side++)
                     want.n_new[side] = check_below(3) ? 1 : (uint32_t)check_below(2 * page_tokens[side] + 1);
                 want.n_new[check_below(2)] *= (uint32_t)check_below(2);
@@ -466,8 +503,11 @@ static void test_any_number_of_lanes(void) {
                 check_step(&table, &plan, &pool, &want, next);
                 random_slots(&table, PLEAT__HIGH);
                 random_slots(&table, PLEAT__LOW);
+                random_holes(&table);
             }
-            CHECK(pleat__pool_is_valid(&pool, marks));
+            memset(refs, 0, sizeof refs);
+            CHECK(pleat__table_count_refs(&table, pool.n_pages, refs));
+            CHECK(pleat__pool_is_valid(&pool, refs, marks));
             if (check_below(2)) pleat__table_trim(&table, page_tokens, &pool);
             pleat__table_clear(&table, &pool);
             CHECK_EQ_U64(pool.n_free, pool.n_pages);
@@ -478,17 +518,91 @@ static void test_any_number_of_lanes(void) {
 
 static void test_damage_is_seen(void) {
     world *w = world_new();
+    uint32_t refs[N_PAGES] = {0};
     uint8_t marks[N_PAGES];
     w->pool.ring[3].v = 4; /* one id twice, one missing */
-    CHECK(!pleat__pool_is_valid(&w->pool, marks));
+    CHECK(!pleat__pool_is_valid(&w->pool, refs, marks));
     w->pool.ring[3].v = 3;
-    w->pool.refs[7] = 1; /* free and referenced */
-    CHECK(!pleat__pool_is_valid(&w->pool, marks));
-    w->pool.refs[7] = 0;
-    CHECK(pleat__pool_is_valid(&w->pool, marks));
+    refs[7] = 1; /* free and referenced */
+    CHECK(!pleat__pool_is_valid(&w->pool, refs, marks));
+    refs[7] = 0;
+    w->pool.shares[7] = 1; /* shared with nobody */
+    CHECK(!pleat__pool_is_valid(&w->pool, refs, marks));
+    w->pool.shares[7] = 0;
+    w->pool.n_shares = 1;
+    CHECK(!pleat__pool_is_valid(&w->pool, refs, marks));
+    w->pool.n_shares = 0;
+    CHECK(pleat__pool_is_valid(&w->pool, refs, marks));
     w->pool.n_free--; /* a page that is neither */
-    CHECK(!pleat__pool_is_valid(&w->pool, marks));
+    CHECK(!pleat__pool_is_valid(&w->pool, refs, marks));
+    uint32_t table_refs[N_PAGES] = {0};
+    w->tables[0].n_pages_all = 1; /* in no lane */
+    CHECK(!pleat__table_count_refs(&w->tables[0], N_PAGES, table_refs));
     world_free(w);
+}
+
+/* Tables of many lanes in one plan, from a pool that holds exactly what they need, one page more or one less, and whose
+ * ring wraps within a block: all or nothing, and ids in lane order in whatever order the tables commit. */
+enum { MANY_TABLES = 7, MANY_LANES = 83, MANY_PAGES = MANY_TABLES * MANY_LANES };
+
+static void test_exact_fit(void) {
+    const pleat__want want = {.n_new = {16, 0}, .page_tokens = {16, 40}};
+    static pleat__table tables[MANY_TABLES];
+    static uint32_t next[MANY_PAGES + 1];
+    for (uint64_t round = check_rounds(60, 10); round > 0 && check_failures() == 0; round--) {
+        const uint32_t n_pages = MANY_PAGES - 1 + (uint32_t)check_below(3), turn = (uint32_t)check_below(n_pages);
+        pleat__pool pool;
+        pleat__plan plan = {0};
+        void *blocks[MANY_TABLES], *block = one_table(&pool, &tables[0], &plan, n_pages, 1, 1);
+        pleat__arena arena = {0};
+        pleat__plan_carve(&plan, MANY_TABLES, MANY_PAGES, &arena);
+        void *plan_block = aligned_alloc(64, arena.used_bytes);
+        arena = (pleat__arena){.base = plan_block, .cap_bytes = arena.used_bytes};
+        pleat__plan_carve(&plan, MANY_TABLES, MANY_PAGES, &arena);
+        pool.start = turn; /* all are free: any cell may be the first */
+        for (uint32_t k = 0; k < n_pages; k++) next[k] = pool.ring[pleat__pool_cell(&pool, k)].v;
+        pleat__plan_begin(&plan);
+        for (uint32_t t = 0; t < MANY_TABLES; t++) {
+            blocks[t] = table_alone(&tables[t], MANY_LANES, 3);
+            pleat__plan_add(&plan, &tables[t], &want);
+        }
+        CHECK_EQ_U64(plan.total, MANY_PAGES);
+        const bool fits = pleat__plan_fits(&plan, &pool);
+        CHECK_EQ_U64(fits, n_pages >= MANY_PAGES);
+        for (uint32_t t = MANY_TABLES; t-- > 0 && fits;) pleat__plan_commit_part(&plan, t, &pool);
+        if (fits) pleat__pool_advance(&pool, MANY_PAGES);
+        CHECK_EQ_U64(pool.n_free, fits ? n_pages - MANY_PAGES : n_pages);
+        for (uint32_t i = 0; i < MANY_PAGES; i++) {
+            const pleat__table *t = &tables[i / MANY_LANES];
+            CHECK_EQ_U64(t->n_pages[PLEAT__HIGH][i % MANY_LANES], fits);
+            if (fits) CHECK_EQ_U64(pleat__table_cell(t, i % MANY_LANES, PLEAT__HIGH, 0)->v, next[i]);
+        }
+        for (uint32_t t = 0; t < MANY_TABLES; t++) free(blocks[t]);
+        free(plan_block);
+        free(block);
+    }
+}
+
+/* Every cell of every row is another one, both sides of a row meet, and steps lead from cell to cell. */
+static void test_cells_are_distinct(void) {
+    for (uint32_t n_lanes = 1; n_lanes <= 50; n_lanes++) {
+        enum { ROW = 9 };
+        pleat__table table;
+        void *block = table_alone(&table, n_lanes, ROW);
+        memset(table.ids, 0, (size_t)n_lanes * ROW * sizeof *table.ids);
+        for (uint32_t lane = 0; lane < n_lanes; lane++) {
+            for (uint32_t i = 0; i < ROW; i++) {
+                pleat__page_id *cell = pleat__table_cell(&table, lane, PLEAT__HIGH, i);
+                CHECK(cell >= table.ids && cell < table.ids + (size_t)n_lanes * ROW && cell->v++ == 0);
+                CHECK(cell == pleat__table_cell(&table, lane, PLEAT__LOW, ROW - 1 - i));
+                const int64_t at = (int64_t)i * pleat__table_step(&table, lane, PLEAT__HIGH);
+                CHECK(cell == pleat__table_cell(&table, lane, PLEAT__HIGH, 0) + at);
+                CHECK_EQ_I64(pleat__table_step(&table, lane, PLEAT__LOW),
+                             -pleat__table_step(&table, lane, PLEAT__HIGH));
+            }
+        }
+        free(block);
+    }
 }
 
 static void test_arena_overflow(void) {
@@ -509,6 +623,8 @@ static const check_test tests[] = {
     {"refused_plan_is_forgotten", test_refused_plan_is_forgotten},
     {"hole_saves_a_page", test_hole_saves_a_page},
     {"any_number_of_lanes", test_any_number_of_lanes},
+    {"exact_fit", test_exact_fit},
+    {"cells_are_distinct", test_cells_are_distinct},
     {"damage_is_seen", test_damage_is_seen},
     {"arena_overflow", test_arena_overflow},
 };

@@ -15,6 +15,7 @@
 #include "core/types.h"
 #include "policy/leankv.h"
 #include "policy/policy.h"
+#include "policy/scan.h"
 #include "quant/layout.h"
 
 #define SLOTS_CAP 5120u
@@ -37,6 +38,19 @@ typedef struct lane {
     uint32_t n_classed;
     side high, low;
 } lane;
+
+/* ---- variants ---------------------------------------------------------------------------------------- */
+
+/* Those that run here: the scalar one first. */
+static pleat__scan_dsp scans[3];
+static uint32_t n_scans;
+
+static void find_scans(void) {
+    const uint32_t flags = pleat_cpu_flags(), steps[] = {0, PLEAT_CPU_AVX2, PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512};
+    n_scans = 0;
+    for (size_t i = 0; i < CHECK_COUNT(steps); i++)
+        if ((flags & steps[i]) == steps[i]) pleat__scan_dsp_init(&scans[n_scans++], steps[i]);
+}
 
 /* ---- the oracle ------------------------------------------------------------------------------------ */
 
@@ -262,13 +276,15 @@ static void count_step(const lane *l, const pleat__policy_step *step) {
 
 static void check_step(lane *l, paged *p) {
     put_lane(p, l);
-    const pleat__policy_step got = pleat__policy_step_of(&l->spec, &p->view, l->n_tokens);
     const pleat__policy_step want = oracle_step(l);
-    CHECK_EQ_U64(got.left_slot, want.left_slot);
-    CHECK_EQ_U64(got.left_level, want.left_level);
-    CHECK_EQ_U64(got.high_victim, want.high_victim);
-    CHECK_EQ_U64(got.high_level, want.high_level);
-    CHECK_EQ_U64(got.low_victim, want.low_victim);
+    for (uint32_t i = 0; i < n_scans; i++) {
+        const pleat__policy_step got = pleat__policy_step_of(&l->spec, &scans[i], &p->view, l->n_tokens);
+        CHECK_EQ_U64(got.left_slot, want.left_slot);
+        CHECK_EQ_U64(got.left_level, want.left_level);
+        CHECK_EQ_U64(got.high_victim, want.high_victim);
+        CHECK_EQ_U64(got.high_level, want.high_level);
+        CHECK_EQ_U64(got.low_victim, want.low_victim);
+    }
     count_step(l, &want);
     carry_out(l, &want);
 }
@@ -372,6 +388,49 @@ static void test_long_lanes(void) {
     }
 }
 
+/* ---- the tests of blocks ------------------------------------------------------------------------------ */
+
+static float random_sum(void) {
+    const float odd[] = {0, -0.0f, -1, NAN, -NAN, INFINITY, -INFINITY, FLT_TRUE_MIN, FLT_MAX};
+    if (check_below(8) == 0) return odd[check_below(CHECK_COUNT(odd))];
+    return (float)check_below(64) * 0x1p-4f; /* equal to limit * m as often as not */
+}
+
+/* Every variant gives what the scalar test gives, whatever a page holds. */
+static void test_variants_agree(void) {
+    enum { SLOTS = 96 };
+    float sums[SLOTS + 1];
+    int32_t positions[SLOTS + 1];
+    uint64_t n_below = 0, n_found = 0;
+    for (uint64_t round = check_rounds(200000, 20000); round > 0 && check_failures() == 0; round--) {
+        const uint32_t newest = check_below(4) ? (uint32_t)check_below(200) : (1u << 24) - 1;
+        const float limits[] = {0x1p-4f, 0x1p-6f, FLT_TRUE_MIN, INFINITY, 1e-3f};
+        const pleat__scan_bound bound = {newest, (int32_t)newest - (int32_t)check_below(20),
+                                         limits[check_below(CHECK_COUNT(limits))]};
+        const uint32_t shift = (uint32_t)check_below(2); /* pages are aligned; the tests do not need it */
+        for (uint32_t i = 0; i <= SLOTS; i++) {
+            sums[i] = check_below(16) ? 1e30f : random_sum();
+            positions[i] = (int32_t)newest - (int32_t)check_below(200);
+            if (check_below(16) == 0) positions[i] = check_below(2) ? -1 : INT32_MIN;
+        }
+        const pleat__tracked page = {sums + shift, positions + shift, 0, (uint32_t)check_below(SLOTS + 1)};
+        const uint32_t from = 16 * (uint32_t)check_below(page.n / 16 + 1);
+        const int32_t wanted = (int32_t)newest - (int32_t)check_below(200);
+        const uint32_t below = scans[0].below(&page, from, &bound);
+        const uint32_t last = scans[0].last(page.positions, page.n, wanted);
+        n_below += below < page.n;
+        n_found += last > 0;
+        for (uint32_t i = 1; i < n_scans; i++) {
+            CHECK_EQ_U64(scans[i].below(&page, from, &bound), below);
+            CHECK_EQ_U64(scans[i].last(page.positions, page.n, wanted), last);
+        }
+        uint32_t oracle = page.n;
+        while (oracle > 0 && page.positions[oracle - 1] != wanted) oracle--;
+        CHECK_EQ_U64(last, oracle);
+    }
+    CHECK(n_below > 1000 && n_found > 1000);
+}
+
 /* ---- by hand ---------------------------------------------------------------------------------------- */
 
 /* Eight tokens, window 2, ah 1, al 0.25: of position i the significance is the i-th number over N. */
@@ -415,7 +474,7 @@ static void test_step_by_hand(void) {
     lay_out_by_hand(&the_lane, &p);
     pleat_spec spec = the_lane.spec;
     /* 5 leaves the window and is high: 3 is the least, and dropped */
-    pleat__policy_step step = pleat__policy_step_of(&spec, &p.view, 8);
+    pleat__policy_step step = pleat__policy_step_of(&spec, &scans[0], &p.view, 8);
     CHECK_EQ_U64(step.left_slot, 5);
     CHECK_EQ_U64(step.left_level, PLEAT_LEVEL_HIGH);
     CHECK_EQ_U64(step.high_victim, 3);
@@ -423,18 +482,18 @@ static void test_step_by_hand(void) {
     CHECK_EQ_U64(step.low_victim, PLEAT__NO_SLOT);
     /* with no low threshold 3 becomes low; ah = 0: nobody has to go */
     spec.al = 0;
-    step = pleat__policy_step_of(&spec, &p.view, 8);
+    step = pleat__policy_step_of(&spec, &scans[0], &p.view, 8);
     CHECK_EQ_U64(step.high_victim, 3);
     CHECK_EQ_U64(step.high_level, PLEAT_LEVEL_LOW);
     spec.ah = 0;
-    CHECK_EQ_U64(pleat__policy_step_of(&spec, &p.view, 8).high_victim, PLEAT__NO_SLOT);
+    CHECK_EQ_U64(pleat__policy_step_of(&spec, &scans[0], &p.view, 8).high_victim, PLEAT__NO_SLOT);
     /* a window that holds all tokens, and a token that is not there */
     spec = the_lane.spec;
     spec.window = 8;
-    CHECK_EQ_U64(pleat__policy_step_of(&spec, &p.view, 8).left_slot, PLEAT__NO_SLOT);
+    CHECK_EQ_U64(pleat__policy_step_of(&spec, &scans[0], &p.view, 8).left_slot, PLEAT__NO_SLOT);
     spec.window = 2;
-    CHECK_EQ_U64(pleat__policy_step_of(&spec, &p.view, 11).left_slot, PLEAT__NO_SLOT);
-    CHECK_EQ_U64(pleat__policy_step_of(&spec, &p.view, 11).high_victim, PLEAT__NO_SLOT);
+    CHECK_EQ_U64(pleat__policy_step_of(&spec, &scans[0], &p.view, 11).left_slot, PLEAT__NO_SLOT);
+    CHECK_EQ_U64(pleat__policy_step_of(&spec, &scans[0], &p.view, 11).high_victim, PLEAT__NO_SLOT);
     check_buf_free(&p.pages);
 }
 
@@ -451,7 +510,7 @@ static void test_dead_lane(void) {
         pleat_spec spec = the_lane.spec;
         spec.policy = (pleat_policy)policy;
         spec.keep = 0.1f;
-        const pleat__policy_step step = pleat__policy_step_of(&spec, &p.view, 8);
+        const pleat__policy_step step = pleat__policy_step_of(&spec, &scans[0], &p.view, 8);
         CHECK_EQ_U64(step.left_slot, PLEAT__NO_SLOT);
         CHECK_EQ_U64(step.high_victim, PLEAT__NO_SLOT);
         CHECK_EQ_U64(step.low_victim, PLEAT__NO_SLOT);
@@ -462,8 +521,13 @@ static void test_dead_lane(void) {
 }
 
 static const check_test tests[] = {
-    {"leankv_lives", test_leankv_lives},     {"topk_lives", test_topk_lives},     {"long_lanes", test_long_lanes},
-    {"prompt_by_hand", test_prompt_by_hand}, {"step_by_hand", test_step_by_hand}, {"dead_lane", test_dead_lane},
+    {"variants_agree", test_variants_agree}, {"leankv_lives", test_leankv_lives},
+    {"topk_lives", test_topk_lives},         {"long_lanes", test_long_lanes},
+    {"prompt_by_hand", test_prompt_by_hand}, {"step_by_hand", test_step_by_hand},
+    {"dead_lane", test_dead_lane},
 };
 
-int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }
+int main(int argc, char **argv) {
+    find_scans();
+    return check_main(tests, CHECK_COUNT(tests), argc, argv);
+}

@@ -16,7 +16,7 @@
 static const pleat_format formats[] = {{32, 32}, {16, 16}, {8, 8}, {8, 4}, {8, 2}, {4, 8},
                                        {4, 4},   {4, 2},   {2, 8}, {2, 4}, {2, 2}};
 static const uint32_t head_dims[] = {16, 32, 48, 64, 80, 96, 128, 256, 512};
-static const uint32_t variants[] = {0, PLEAT_CPU_AVX2, PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512};
+static const uint32_t variants[] = {0, PLEAT_CPU_AVX2, PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512, PLEAT_CPU_NEON};
 
 /* Fills beyond check_fill()'s: huge, beyond f16, subnormal, a huge range, an offset much larger than the range. */
 static void fill_row(float *x, uint32_t n, unsigned kind) {

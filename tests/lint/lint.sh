@@ -49,6 +49,7 @@ check_include_foreign() {
     grep -rnE '# *include *<.*(dnnl|pcre2|xxhash)' include src cli | grep -v '^src/model/'
     grep -rnE '# *include *<jansson' include src
     grep -rnE '# *include *<(immintrin|x86intrin)' include src cli | grep -vE '^src/[a-z]+/x86/'
+    grep -rnE '# *include *<arm_neon' include src cli | grep -vE '^src/[a-z]+/arm/'
     grep -rnE '# *include *<cuda' include src cli | grep -vE '^src/([a-z]+/cuda|hw)/'
 }
 
@@ -71,11 +72,14 @@ check_headers_public() {
 }
 
 check_headers_internal() {
-    local header simd=""
+    local header simd="" arm=""
     [ "$(uname -m)" != x86_64 ] || simd="-mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx2 -mfma -mf16c"
+    ! command -v aarch64-linux-gnu-gcc > /dev/null || arm=aarch64-linux-gnu-gcc
+    [ "$(uname -m)" != aarch64 ] || arm=cc
     for header in $(find src -name '*.h' | sort); do
         case $header in
             */x86/*) [ -z "$simd" ] || compiles_alone "${header#src/}" cc -x c -std=c17 -D_GNU_SOURCE -DPLEAT_X86=1 $simd -Iinclude -Isrc ;;
+            */arm/*) [ -z "$arm" ] || compiles_alone "${header#src/}" $arm -x c -std=c17 -D_GNU_SOURCE -DPLEAT_ARM=1 -Iinclude -Isrc ;;
             *) compiles_alone "${header#src/}" cc -x c -std=c17 -D_GNU_SOURCE -DPLEAT_X86=1 -Iinclude -Isrc ;;
         esac
     done

@@ -9,10 +9,40 @@
 
 INLINE __m128 exp2_128(__m128 x) { return _mm256_castps256_ps128(exp2_256(_mm256_castps128_ps256(x))); }
 
-INLINE int32_t reduce_add_i32(__m256i x) {
-    __m128i m = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
-    m = _mm_add_epi32(m, _mm_unpackhi_epi64(m, m));
-    return _mm_cvtsi128_si32(_mm_add_epi32(m, _mm_shuffle_epi32(m, 1)));
+/* Each four heads' results are reduced together, by transposing: element h of these is the largest, or the sum, of
+ * v[h]. */
+INLINE __m256 low_pairs(__m256 a, __m256 b) {
+    return _mm256_castpd_ps(_mm256_unpacklo_pd(_mm256_castps_pd(a), _mm256_castps_pd(b)));
+}
+INLINE __m256 high_pairs(__m256 a, __m256 b) {
+    return _mm256_castpd_ps(_mm256_unpackhi_pd(_mm256_castps_pd(a), _mm256_castps_pd(b)));
+}
+INLINE __m128 max_of_four(const __m256 *v) {
+    const __m256 a = _mm256_max_ps(_mm256_unpacklo_ps(v[0], v[1]), _mm256_unpackhi_ps(v[0], v[1]));
+    const __m256 b = _mm256_max_ps(_mm256_unpacklo_ps(v[2], v[3]), _mm256_unpackhi_ps(v[2], v[3]));
+    const __m256 c = _mm256_max_ps(low_pairs(a, b), high_pairs(a, b));
+    return _mm_max_ps(_mm256_castps256_ps128(c), _mm256_extractf128_ps(c, 1));
+}
+INLINE __m128 sum_of_four(const __m256 *v) {
+    const __m256 a = _mm256_add_ps(_mm256_unpacklo_ps(v[0], v[1]), _mm256_unpackhi_ps(v[0], v[1]));
+    const __m256 b = _mm256_add_ps(_mm256_unpacklo_ps(v[2], v[3]), _mm256_unpackhi_ps(v[2], v[3]));
+    const __m256 c = _mm256_add_ps(low_pairs(a, b), high_pairs(a, b));
+    return _mm_add_ps(_mm256_castps256_ps128(c), _mm256_extractf128_ps(c, 1));
+}
+
+/* The numbers of 1, 2 or 4 heads, zeros behind them. */
+INLINE __m128 load_heads(uint32_t heads, const float *p) {
+    return heads == 4   ? _mm_loadu_ps(p)
+           : heads == 2 ? _mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)p))
+                        : _mm_load_ss(p);
+}
+INLINE void store_heads(uint32_t heads, float *p, __m128 x) {
+    if (heads == 4)
+        _mm_storeu_ps(p, x);
+    else if (heads == 2)
+        _mm_storel_epi64((__m128i *)(void *)p, _mm_castps_si128(x));
+    else
+        _mm_store_ss(p, x);
 }
 
 /* Of a group's values, the same for every head. */
@@ -32,70 +62,140 @@ INLINE void value_scales_init(value_scales *vs, const pleat__tile_group *g, uint
     }
 }
 
-/* What the softmax of one head leaves. */
-typedef struct head_sums {
-    float weight;  /* sum of e */
-    float middle;  /* sum of e * middle */
-    float step;    /* of the fixed-point weights */
-    int32_t fixed; /* their sum */
-} head_sums;
+/* A block of heads of the accumulator, and of the range's sums of weight * middle. */
+typedef struct block_state {
+    float *m;
+    float *l;
+    float *bias; /* NULL for float values */
+} block_state;
 
-/* Mask a head's logits and give the largest; some slot of the group counts, so it is finite. */
-INLINE float mask_logits(const pleat__tile_group *g, float (*logits)[PLEAT__TILE]) {
-    __m256 most = _mm256_set1_ps(-FLT_MAX);
+/* Slots that do not count get -infinity. */
+INLINE void mask_logits(uint32_t heads, const pleat__tile_group *g, float (*logits)[TILES][PLEAT__TILE]) {
     for (uint32_t t = 0; t < g->n_tiles; t++) {
-        for (uint32_t half = 0; half < 2; half++) {
-            const __m256 x = _mm256_blendv_ps(_mm256_set1_ps(-__builtin_inff()), _mm256_load_ps(logits[t] + 8 * half),
-                                              mask_of(g->live[t] >> (8 * half)));
-            _mm256_store_ps(logits[t] + 8 * half, x);
-            most = _mm256_max_ps(most, x);
+        if (g->live[t] == 0xFFFF) continue;
+        for (uint32_t i = 0; i < PLEAT__TILE; i += 8) {
+            const __m256 live = mask_of(g->live[t] >> i);
+            for (uint32_t h = 0; h < heads; h++) {
+                const __m256 x = _mm256_load_ps(logits[h][t] + i);
+                _mm256_store_ps(logits[h][t] + i, _mm256_blendv_ps(_mm256_set1_ps(-__builtin_inff()), x, live));
+            }
         }
     }
-    return max_of(most);
 }
 
-INLINE head_sums weigh_float(const pleat__tile_group *g, float (*logits)[PLEAT__TILE], float group_max, float share,
-                             float (*out)[PLEAT__TILE]) {
-    __m256 sum = _mm256_setzero_ps();
-    for (uint32_t t = 0; t < g->n_tiles; t++) {
-        for (uint32_t half = 0; half < 2; half++) {
-            const __m256 e = exp2_256(_mm256_sub_ps(_mm256_load_ps(logits[t] + 8 * half), _mm256_set1_ps(group_max)));
-            sum = _mm256_add_ps(sum, e);
-            _mm256_store_ps(out[t] + 8 * half, _mm256_mul_ps(e, _mm256_set1_ps(share)));
+/* Each head's largest logit; some slot of the group counts, so it is finite. */
+INLINE __m128 largest_logits(uint32_t heads, const pleat__tile_group *g, float (*logits)[TILES][PLEAT__TILE]) {
+    __m256 most[HEADS];
+    for (uint32_t h = 0; h < HEADS; h++) {
+        __m256 m = _mm256_set1_ps(-FLT_MAX);
+        for (uint32_t t = 0; h < heads && t < g->n_tiles; t++) {
+            const __m256 x = _mm256_max_ps(_mm256_load_ps(logits[h][t]), _mm256_load_ps(logits[h][t] + 8));
+            m = _mm256_max_ps(m, x);
         }
+        most[h] = m;
     }
-    return (head_sums){.weight = sum_of(sum)};
+    return max_of_four(most);
 }
 
-INLINE head_sums weigh_fixed(const pleat__tile_group *g, const value_scales *vs, float (*logits)[PLEAT__TILE],
-                             float group_max, int16_t (*out)[PLEAT__TILE]) {
+/* Weights of float values; gives the sums of e. */
+INLINE __m128 weigh_float(uint32_t heads, const pleat__tile_group *g, float (*logits)[TILES][PLEAT__TILE],
+                          const float *group_max, const float *share, pleat__weights_avx2 *w) {
+    __m256 sum[HEADS];
+    for (uint32_t h = 0; h < HEADS; h++) {
+        __m256 total = _mm256_setzero_ps();
+        for (uint32_t i = 0; h < heads && i < g->n_tiles * PLEAT__TILE; i += 8) {
+            const __m256 x = _mm256_load_ps(logits[h][0] + i);
+            const __m256 e = exp2_256(_mm256_sub_ps(x, _mm256_broadcast_ss(group_max + h)));
+            total = _mm256_add_ps(total, e);
+            _mm256_store_ps(w->u.f32[h][0] + i, _mm256_mul_ps(e, _mm256_broadcast_ss(share + h)));
+        }
+        sum[h] = total;
+    }
+    return sum_of_four(sum);
+}
+
+/* 32-bit weights of a head to 16 bits, each four in the order 0, 2, 1, 3; gives their sums. */
+INLINE __m256 store_fixed(const pleat__tile_group *g, const __m256 (*scaled)[2], __m256 to_fixed,
+                          int16_t (*out)[PLEAT__TILE]) {
     const __m256i order = _mm256_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15, 0, 1, 4, 5, 2, 3, 6, 7,
-                                           8, 9, 12, 13, 10, 11, 14, 15); /* 0, 2, 1, 3 of 16-bit numbers */
-    __m256 sum = _mm256_setzero_ps(), middle = _mm256_setzero_ps(), most = _mm256_setzero_ps(), scaled[TILES][2];
-    for (uint32_t t = 0; t < g->n_tiles; t++) {
-        for (uint32_t half = 0; half < 2; half++) {
-            const __m256 e = exp2_256(_mm256_sub_ps(_mm256_load_ps(logits[t] + 8 * half), _mm256_set1_ps(group_max)));
-            sum = _mm256_add_ps(sum, e);
-            middle = _mm256_fmadd_ps(e, vs->middle[t][half], middle);
-            scaled[t][half] = _mm256_mul_ps(e, vs->scale[t][half]);
-            most = _mm256_max_ps(most, scaled[t][half]);
-        }
-    }
-    /* A floor keeps 1/step finite; weights below it are lost, as f32 would lose them in the sum. */
-    const float top = max_of(_mm256_max_ps(most, _mm256_set1_ps(0x1p-100f)));
-    const __m256 to_fixed = _mm256_set1_ps((float)PLEAT__WEIGHT_TOP / top);
-    __m256i fixed = _mm256_setzero_si256();
+                                           8, 9, 12, 13, 10, 11, 14, 15);
+    __m256i total = _mm256_setzero_si256();
     for (uint32_t t = 0; t < g->n_tiles; t++) {
         const __m256i a = _mm256_cvtps_epi32(_mm256_mul_ps(scaled[t][0], to_fixed));
         const __m256i b = _mm256_cvtps_epi32(_mm256_mul_ps(scaled[t][1], to_fixed));
-        fixed = _mm256_add_epi32(fixed, _mm256_add_epi32(a, b));
+        total = _mm256_add_epi32(total, _mm256_add_epi32(a, b));
         const __m256i packed = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xD8);
         _mm256_store_si256((__m256i *)(void *)out[t], _mm256_shuffle_epi8(packed, order));
     }
-    return (head_sums){.weight = sum_of(sum),
-                       .middle = sum_of(middle),
-                       .step = top * (1.0f / (float)PLEAT__WEIGHT_TOP),
-                       .fixed = reduce_add_i32(fixed)};
+    return _mm256_cvtepi32_ps(total);
+}
+
+/* Weights of integer values: the sums of e are returned, those of e * middle left in *middle. */
+INLINE __m128 weigh_fixed(uint32_t heads, const pleat__tile_group *g, const value_scales *vs,
+                          float (*logits)[TILES][PLEAT__TILE], const float *group_max, __m128 share, __m128 *middle,
+                          pleat__weights_avx2 *w) {
+    __m256 sum[HEADS], bias[HEADS], most[HEADS], scaled[HEADS][TILES][2];
+    for (uint32_t h = 0; h < HEADS; h++) {
+        __m256 s = _mm256_setzero_ps(), b = s, m = s; /* not the arrays: gcc would keep those in memory */
+        for (uint32_t i = 0; h < heads && i < 2 * g->n_tiles; i++) {
+            const __m256 x = _mm256_load_ps(logits[h][0] + 8 * i);
+            const __m256 e = exp2_256(_mm256_sub_ps(x, _mm256_broadcast_ss(group_max + h)));
+            s = _mm256_add_ps(s, e);
+            b = _mm256_fmadd_ps(e, vs->middle[i / 2][i % 2], b);
+            scaled[h][i / 2][i % 2] = _mm256_mul_ps(e, vs->scale[i / 2][i % 2]);
+            m = _mm256_max_ps(m, scaled[h][i / 2][i % 2]);
+        }
+        sum[h] = s;
+        bias[h] = b;
+        most[h] = m;
+    }
+    /* A floor keeps 1/step finite; weights below it are lost, as f32 would lose them in the sum. */
+    const __m128 top = _mm_max_ps(max_of_four(most), _mm_set1_ps(0x1p-100f));
+    _mm_store_ps(w->step, _mm_mul_ps(share, _mm_mul_ps(top, _mm_set1_ps(1.0f / (float)PLEAT__WEIGHT_TOP))));
+    float to_fixed[HEADS] __attribute__((aligned(16)));
+    _mm_store_ps(to_fixed, _mm_div_ps(_mm_set1_ps((float)PLEAT__WEIGHT_TOP), top));
+    __m256 total[HEADS]; /* whole numbers below 2^24 */
+    for (uint32_t h = 0; h < HEADS; h++)
+        total[h] = h < heads ? store_fixed(g, scaled[h], _mm256_broadcast_ss(to_fixed + h), w->u.fixed[h])
+                             : _mm256_setzero_ps();
+    _mm_store_si128((__m128i *)(void *)w->sum, _mm_cvtps_epi32(sum_of_four(total)));
+    *middle = sum_of_four(bias);
+    return sum_of_four(sum);
+}
+
+/* Turn a block's logits into weights; update m, l, bias. */
+INLINE void softmax(uint32_t heads, const pleat__tile_group *g, const value_scales *vs,
+                    float (*logits)[TILES][PLEAT__TILE], block_state st, pleat__weights_avx2 *w) {
+    mask_logits(heads, g, logits);
+    const __m128 u = largest_logits(heads, g, logits);
+    const __m128 m = load_heads(heads, st.m), raised = _mm_max_ps(m, u);
+    const __m128 rescale = exp2_128(_mm_sub_ps(m, raised)), share = exp2_128(_mm_sub_ps(u, raised));
+    store_heads(heads, st.m, raised);
+    _mm_store_ps(w->rescale, rescale);
+    float group_max[HEADS] __attribute__((aligned(16))), shares[HEADS] __attribute__((aligned(16)));
+    _mm_store_ps(group_max, u);
+    _mm_store_ps(shares, share);
+    __m128 sum;
+    if (st.bias) {
+        __m128 middle;
+        sum = weigh_fixed(heads, g, vs, logits, group_max, share, &middle, w);
+        const __m128 bias = load_heads(heads, st.bias);
+        store_heads(heads, st.bias, _mm_fmadd_ps(bias, rescale, _mm_mul_ps(middle, share)));
+    } else {
+        sum = weigh_float(heads, g, logits, group_max, shares, w);
+    }
+    const __m128 l = load_heads(heads, st.l);
+    store_heads(heads, st.l, _mm_fmadd_ps(l, rescale, _mm_mul_ps(sum, share)));
+}
+
+static void softmax_block(uint32_t heads, const pleat__tile_group *g, const value_scales *vs,
+                          float (*logits)[TILES][PLEAT__TILE], block_state st, pleat__weights_avx2 *w) {
+    if (heads == 4)
+        softmax(4, g, vs, logits, st, w);
+    else if (heads == 2)
+        softmax(2, g, vs, logits, st, w);
+    else
+        softmax(1, g, vs, logits, st, w);
 }
 
 /* Everything that stays the same in a range. */
@@ -110,33 +210,6 @@ typedef struct walk {
     float *bias; /* [G] sums of weight * middle, NULL for float values */
 } walk;
 
-/* Turn a block's logits into weights; update m, l, bias. */
-static void softmax(const walk *wk, uint32_t head, uint32_t heads, const pleat__tile_group *g, const value_scales *vs,
-                    float (*logits)[TILES][PLEAT__TILE], pleat__weights_avx2 *w) {
-    float *m = wk->acc->m + head, *l = wk->acc->l + head;
-    float u[HEADS] = {0}, old[HEADS] = {0}, share[HEADS];
-    for (uint32_t h = 0; h < heads; h++) {
-        u[h] = mask_logits(g, logits[h]);
-        old[h] = m[h];
-        m[h] = m[h] > u[h] ? m[h] : u[h];
-    }
-    const __m128 us = _mm_loadu_ps(u), olds = _mm_loadu_ps(old), raised = _mm_max_ps(olds, us);
-    _mm_storeu_ps(w->rescale, exp2_128(_mm_sub_ps(olds, raised)));
-    _mm_storeu_ps(share, exp2_128(_mm_sub_ps(us, raised)));
-    for (uint32_t h = 0; h < heads; h++) {
-        if (!wk->bias) {
-            const head_sums s = weigh_float(g, logits[h], u[h], share[h], w->u.f32[h]);
-            l[h] = l[h] * w->rescale[h] + s.weight * share[h];
-            continue;
-        }
-        const head_sums s = weigh_fixed(g, vs, logits[h], u[h], w->u.fixed[h]);
-        l[h] = l[h] * w->rescale[h] + s.weight * share[h];
-        wk->bias[head + h] = wk->bias[head + h] * w->rescale[h] + s.middle * share[h];
-        w->sum[h] = s.fixed;
-        w->step[h] = s.step * share[h];
-    }
-}
-
 static void add_group(const walk *wk, pleat__tile_group *g) {
     const uint32_t n_group = wk->query->n_group, d = wk->query->head_dim;
     float logits[HEADS][TILES][PLEAT__TILE] __attribute__((aligned(64)));
@@ -146,7 +219,8 @@ static void add_group(const walk *wk, pleat__tile_group *g) {
     for (uint32_t head = 0, heads; head < n_group; head += heads) {
         heads = pleat__decode_block_heads(n_group - head);
         wk->keys[heads](wk->query, head, g, logits);
-        softmax(wk, head, heads, g, &vs, logits, &weights);
+        const block_state st = {wk->acc->m + head, wk->acc->l + head, wk->bias ? wk->bias + head : NULL};
+        softmax_block(heads, g, &vs, logits, st, &weights);
         for (uint32_t h = 0; wk->logits && h < heads; h++)
             __builtin_memcpy(wk->logits + (head + h) * wk->logits_stride + g->slot, logits[h],
                              g->n_tiles * sizeof logits[h][0]);
@@ -155,7 +229,8 @@ static void add_group(const walk *wk, pleat__tile_group *g) {
     }
 }
 
-void pleat__attn_decode_avx2(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
+void pleat__decode_walk_avx2(const pleat__keys_avx2_fn *keys, const pleat__values_avx2_fn *values,
+                             const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
                              uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride) {
     const pleat__page_layout *l = run->layout;
     float bias[PLEAT__MAX_GROUP] = {0};
@@ -164,8 +239,8 @@ void pleat__attn_decode_avx2(const pleat__attn_query *query, const pleat__kv_run
                      .acc = acc,
                      .logits = logits,
                      .logits_stride = logits_stride,
-                     .keys = pleat__keys_avx2[__builtin_ctz(l->format.k_bits)],
-                     .values = pleat__values_avx2[__builtin_ctz(l->format.v_bits)],
+                     .keys = keys,
+                     .values = values,
                      .bias = pleat__format_is_quantised(l->format) ? bias : NULL};
     pleat__tile_cursor c, ahead;
     pleat__tile_cursor_init(&c, run, slot_from);
@@ -180,6 +255,13 @@ void pleat__attn_decode_avx2(const pleat__attn_query *query, const pleat__kv_run
             pleat__decode_skip_group(&g, query->n_group, logits, logits_stride);
     }
     if (wk.bias) pleat__decode_add_bias(acc, bias, query->n_group, query->head_dim);
+}
+
+void pleat__attn_decode_avx2(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
+                             uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride) {
+    const pleat_format f = run->layout->format;
+    pleat__decode_walk_avx2(pleat__keys_avx2[__builtin_ctz(f.k_bits)], pleat__values_avx2[__builtin_ctz(f.v_bits)],
+                            query, run, slot_from, slot_to, acc, logits, logits_stride);
 }
 
 INLINE void add_received(float *score, uint32_t n, const float *logits, size_t stride, const float *lse2,
