@@ -34,6 +34,9 @@ void pleat__ops_dsp_init(pleat__ops_dsp *dsp, uint32_t cpu_flags) {
 #if PLEAT_X86
     if (!(cpu_flags & PLEAT_CPU_AVX2)) return;
     pleat__ops_fill_avx2(dsp);
+#elif PLEAT_ARM
+    if (!(cpu_flags & PLEAT_CPU_NEON)) return;
+    pleat__ops_fill_neon(dsp);
 #else
     (void)cpu_flags;
 #endif

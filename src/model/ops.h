@@ -30,6 +30,7 @@ typedef struct pleat__ops_dsp {
 /* Fill the table with the best variants for these CPU flags (pleat_cpu_flags()). */
 void pleat__ops_dsp_init(pleat__ops_dsp *dsp, uint32_t cpu_flags);
 void pleat__ops_fill_avx2(pleat__ops_dsp *dsp); /* needs AVX2 and FMA */
+void pleat__ops_fill_neon(pleat__ops_dsp *dsp); /* needs PLEAT_CPU_NEON */
 
 /* Angles of pair i per position: base^(-2i/n_dims) / factors[i]; factors may be NULL.  [n_dims/2]. */
 void pleat__rope_frequencies(double base, const float *factors, uint32_t n_dims, double *frequencies);

@@ -3,8 +3,8 @@
  * test_linear.c: matrix products (src/model/linear.h) against float64.
  *
  * Weights are random bytes of each stored type, decoded here a second time from the formulas; sizes are odd where the
- * type allows; every buffer ends at an unreadable page.  The bound is that of linear.h.  Then bits: a vector's product
- * is the same alone and in any batch, a job's the same for any team and whatever else it holds.
+ * type allows; every buffer ends at an unreadable page.  The bounds are those of linear.h.  Then bits: a vector's
+ * product is the same alone and in any batch, a job's the same for any team and whatever else it holds.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -21,12 +21,11 @@ static const char *const type_names[PLEAT__N_WEIGHT_TYPES] = {"f32", "f16", "bf1
 /* ---- matrices and their oracle ------------------------------------------------------------------ */
 
 typedef struct random_matrix {
-    pleat__matrix m;
-    check_buf bytes;
+    pleat__matrix m;      /* as a file has it */
+    pleat__matrix usable; /* as kernels read it: packed if quantised */
+    check_buf bytes, packed;
     double *values; /* [rows][cols] */
 } random_matrix;
-
-static bool is_quantised(pleat__weight_type type) { return type == PLEAT__W_Q8_0 || type == PLEAT__W_Q4_0; }
 
 static void store_u16(uint8_t *p, uint16_t v) { memcpy(p, &v, sizeof v); }
 
@@ -39,7 +38,7 @@ static double decoded_scale(const uint8_t *p) {
 /* 32 random weights at p and their values; `values` has room for 32. */
 static void fill_block(pleat__weight_type type, uint8_t *p, uint32_t n, double *values) {
     const bool is_extreme = check_below(16) == 0;
-    if (is_quantised(type)) {
+    if (pleat__is_quantised(type)) {
         store_u16(p, pleat__f32_to_f16(is_extreme ? 6.0e-6f : check_normal() * 0.01f));
         const uint32_t n_bytes = type == PLEAT__W_Q8_0 ? 32 : 16;
         for (uint32_t j = 0; j < n_bytes; j++) p[2 + j] = (uint8_t)check_u64();
@@ -71,7 +70,7 @@ static random_matrix matrix_new(pleat__weight_type type, uint32_t rows, uint32_t
     static const uint32_t block_bytes[] = {128, 64, 64, PLEAT__Q8_0_BYTES, PLEAT__Q4_0_BYTES};
     random_matrix r = {.m = {.type = type, .rows = rows, .cols = cols}};
     r.m.row_bytes =
-        is_quantised(type) ? (uint64_t)cols / 32 * block_bytes[type] : (uint64_t)cols * block_bytes[type] / 32;
+        pleat__is_quantised(type) ? (uint64_t)cols / 32 * block_bytes[type] : (uint64_t)cols * block_bytes[type] / 32;
     r.bytes = check_buf_new(r.m.row_bytes * rows, 2);
     r.values = malloc((size_t)rows * cols * sizeof(double) + 32 * sizeof(double));
     uint8_t *p = r.bytes.p;
@@ -79,24 +78,55 @@ static random_matrix matrix_new(pleat__weight_type type, uint32_t rows, uint32_t
         for (uint32_t col = 0; col < cols; col += 32)
             fill_block(type, p + (size_t)(col / 32) * block_bytes[type], pleat__min_u32(32, cols - col),
                        r.values + (size_t)row * cols + col);
-    r.m.data = r.bytes.p;
+    r.usable = r.m;
+    r.usable.data = r.m.data = r.bytes.p;
+    if (!pleat__is_quantised(type)) return r;
+    const uint32_t n_strips = pleat__div_up_u32(rows, PLEAT__STRIP_ROWS);
+    const uint32_t cut = (uint32_t)check_below(n_strips + 1);
+    r.packed = check_buf_new(pleat__linear_packed_bytes(&r.m), 2);
+    pleat__linear_pack(&r.m, cut, n_strips, r.packed.p);
+    pleat__linear_pack(&r.m, 0, cut, r.packed.p);
+    r.usable.data = r.packed.p;
     return r;
 }
 
 static void matrix_free(random_matrix *r) {
     check_buf_free(&r->bytes);
+    if (r->packed.p) {
+        CHECK(check_buf_is_intact(&r->packed));
+        check_buf_free(&r->packed);
+    }
     free(r->values);
+}
+
+/* What coding x may add to the error of a product with w: 32 columns at a time. */
+static double coding_error(const double *w, const float *x, uint32_t cols) {
+    double error = 0;
+    for (uint32_t col = 0; col < cols; col += 32) {
+        double max = 0, sum = 0;
+        for (uint32_t i = col; i < col + 32; i++) {
+            max = fmax(max, fabs((double)x[i]));
+            sum += fabs(w[i]);
+        }
+        error += sum * (max < 0x1p-100 ? max : max / 63000);
+    }
+    return error;
 }
 
 /* Is y the product of row `row` with x, within linear.h's bound?  `before` was added to it. */
 static int is_product(const random_matrix *r, uint32_t row, const float *x, float before, float y) {
-    const double *w = r->values + (size_t)row * r->m.cols;
+    const uint32_t cols = r->m.cols;
+    const double *w = r->values + (size_t)row * cols;
     double sum = (double)before, magnitude = fabs((double)before);
-    for (uint32_t i = 0; i < r->m.cols; i++) {
+    for (uint32_t i = 0; i < cols; i++) {
         sum += w[i] * (double)x[i];
         magnitude += fabs(w[i] * (double)x[i]);
     }
-    const double bound = 0x1p-23 * (r->m.cols / 8 + 36) * magnitude + 1e-38;
+    double bound = 0x1p-23 * (cols / 8 + 36) * magnitude + 1e-38;
+    if (pleat__is_quantised(r->m.type)) {
+        const double coding = coding_error(w, x, cols);
+        bound = coding + 0x1p-23 * (cols / 32 + 8) * (magnitude + coding) + 1e-38;
+    }
     const int ok = fabs((double)y - sum) <= bound;
     if (!ok) check_context("row %u: %.9g, should be %.9g within %.3g", row, (double)y, sum, bound);
     return ok;
@@ -107,20 +137,42 @@ static int is_product(const random_matrix *r, uint32_t row, const float *x, floa
 typedef struct variant {
     const char *name;
     uint32_t needs;
+    bool of_floats, of_quantised; /* which types it serves */
     void (*fill)(pleat__linear_dsp *dsp);
 } variant;
 
 static const variant variants[] = {
-    {"ref", 0, pleat__linear_fill_ref},
+    {"ref", 0, true, true, pleat__linear_fill_ref},
 #if PLEAT_X86
-    {"avx2", PLEAT_CPU_AVX2, pleat__linear_fill_avx2},
-    {"avx512", PLEAT_CPU_AVX512, pleat__linear_fill_avx512},
+    {"avx2", PLEAT_CPU_AVX2, true, false, pleat__linear_fill_avx2},
+    {"packed_avx2", PLEAT_CPU_AVX2, false, true, pleat__linear_fill_packed_avx2},
+    {"packed_avxvnni", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX_VNNI, false, true, pleat__linear_fill_packed_avxvnni},
+    {"avx512", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512, true, false, pleat__linear_fill_avx512},
+    {"packed_avx512", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI, false, true,
+     pleat__linear_fill_packed_avx512},
+#elif PLEAT_ARM
+    {"neon", PLEAT_CPU_NEON, true, false, pleat__linear_fill_neon},
+    {"packed_neon", PLEAT_CPU_NEON, false, true, pleat__linear_fill_packed_neon},
+    {"packed_dotprod", PLEAT_CPU_NEON | PLEAT_CPU_DOTPROD, false, true, pleat__linear_fill_packed_dotprod},
 #endif
 };
 
+static bool runs_here(const variant *v) { return (pleat_cpu_flags() & v->needs) == v->needs; }
+
+static bool serves(const variant *v, pleat__weight_type type) {
+    return pleat__is_quantised(type) ? v->of_quantised : v->of_floats;
+}
+
+static pleat__linear_dsp table_of(const variant *v) {
+    pleat__linear_dsp dsp;
+    pleat__linear_fill_ref(&dsp);
+    v->fill(&dsp);
+    return dsp;
+}
+
 static uint32_t random_cols(pleat__weight_type type) {
     const uint32_t longest = 300;
-    if (is_quantised(type)) return 32 * (uint32_t)check_between(1, longest / 32);
+    if (pleat__is_quantised(type)) return 32 * (uint32_t)check_between(1, longest / 32);
     return (uint32_t)check_between(1, longest);
 }
 
@@ -128,51 +180,60 @@ static uint32_t random_cols(pleat__weight_type type) {
 
 /* x and y of n vectors, each between guards. */
 typedef struct vectors {
-    check_buf x_buf[MAX_VECTORS], y_buf[MAX_VECTORS];
+    check_buf x_buf[MAX_VECTORS], coded_buf[MAX_VECTORS], y_buf[MAX_VECTORS];
     const float *x[MAX_VECTORS];
+    const void *usable[MAX_VECTORS]; /* as kernels read them: coded for quantised types */
     float *y[MAX_VECTORS];
 } vectors;
 
-static void vectors_init(vectors *v, uint32_t n, uint32_t cols, uint32_t rows) {
+static void vectors_init(vectors *v, const pleat__linear_dsp *dsp, const pleat__matrix *w, uint32_t n) {
+    const uint32_t rows = w->rows, cols = w->cols;
     for (uint32_t i = 0; i < n; i++) {
         v->x_buf[i] = check_buf_new(cols * sizeof(float), 4);
         v->y_buf[i] = check_buf_new(rows * sizeof(float), 4);
         check_fill(v->x_buf[i].p, cols, (unsigned)check_below(CHECK_N_FILLS), 3.0f);
         check_fill_normal(v->y_buf[i].p, rows);
-        v->x[i] = v->x_buf[i].p;
         v->y[i] = v->y_buf[i].p;
+        v->usable[i] = v->x[i] = v->x_buf[i].p;
+        v->coded_buf[i] = check_buf_new(cols / 32 * sizeof(pleat__coded), _Alignof(pleat__coded));
+        if (!pleat__is_quantised(w->type)) continue;
+        dsp->code(v->x[i], cols, v->coded_buf[i].p);
+        v->usable[i] = v->coded_buf[i].p;
     }
 }
 
 static void vectors_release(vectors *v, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
-        CHECK(check_buf_is_intact(&v->y_buf[i]));
+        CHECK(check_buf_is_intact(&v->y_buf[i]) && check_buf_is_intact(&v->coded_buf[i]));
         check_buf_free(&v->x_buf[i]);
+        check_buf_free(&v->coded_buf[i]);
         check_buf_free(&v->y_buf[i]);
     }
 }
 
 static void try_mul(const variant *var, const pleat__linear_dsp *dsp, pleat__weight_type type) {
-    const uint32_t rows = (uint32_t)check_between(1, 30), cols = random_cols(type);
+    const uint32_t rows = (uint32_t)check_between(1, 50), cols = random_cols(type);
     const uint32_t n = (uint32_t)check_between(1, MAX_VECTORS);
-    const uint32_t from = (uint32_t)check_below(rows), to = (uint32_t)check_between(from, rows);
+    const uint32_t step = pleat__is_quantised(type) ? PLEAT__STRIP_ROWS : 1; /* where a call may start */
+    const uint32_t from = (uint32_t)check_below(rows) / step * step, to = (uint32_t)check_between(from, rows);
     const bool add = check_below(2);
     check_context("%s %s rows %u..%u of %u, cols %u, n %u, add %d", var->name, type_names[type], from, to, rows, cols,
                   n, add);
     random_matrix r = matrix_new(type, rows, cols);
     vectors v;
-    vectors_init(&v, n, cols, rows);
+    vectors_init(&v, dsp, &r.m, n);
     float *before = malloc((size_t)n * rows * sizeof(float));
     float *alone = malloc(rows * sizeof(float));
     for (uint32_t i = 0; i < n; i++) memcpy(before + (size_t)i * rows, v.y[i], rows * sizeof(float));
 
-    dsp->mul[type](&r.m, from, to, v.x, v.y, n, add);
+    dsp->mul[type](&r.usable, from, to, v.usable, v.y, n, add);
     for (uint32_t i = 0; i < n; i++) {
         const float *was = before + (size_t)i * rows;
         for (uint32_t row = from; row < to; row++)
             if (!CHECK(is_product(&r, row, v.x[i], add ? was[row] : 0, v.y[i][row]))) break;
         memcpy(alone, was, rows * sizeof(float));
-        for (uint32_t row = from; row < to; row++) dsp->mul[type](&r.m, row, row + 1, &v.x[i], &alone, 1, add);
+        for (uint32_t row = from; row < to; row += step)
+            dsp->mul[type](&r.usable, row, pleat__min_u32(row + step, to), &v.usable[i], &alone, 1, add);
         CHECK_EQ_MEM(alone, v.y[i], rows * sizeof(float)); /* and nothing outside from..to was written */
     }
     vectors_release(&v, n);
@@ -183,21 +244,51 @@ static void try_mul(const variant *var, const pleat__linear_dsp *dsp, pleat__wei
 
 static void test_mul(void) {
     for (size_t i = 0; i < CHECK_COUNT(variants); i++) {
-        if ((pleat_cpu_flags() & variants[i].needs) != variants[i].needs) continue;
-        pleat__linear_dsp dsp;
-        variants[i].fill(&dsp);
+        if (!runs_here(&variants[i])) continue;
+        const pleat__linear_dsp dsp = table_of(&variants[i]);
         for (uint32_t type = 0; type < PLEAT__N_WEIGHT_TYPES; type++)
-            for (uint64_t round = check_rounds(60, 15); round > 0; round--)
+            for (uint64_t round = serves(&variants[i], type) ? check_rounds(60, 15) : 0; round > 0; round--)
                 try_mul(&variants[i], &dsp, (pleat__weight_type)type);
     }
 }
 
-/* Dequantised weights are exact. */
+/* Row 0 of r times x [64]. */
+static float product_of(const pleat__linear_dsp *dsp, const random_matrix *r, const float *x) {
+    pleat__coded coded[2];
+    const void *usable = coded;
+    float y = 0, *ys = &y;
+    dsp->code(x, 64, coded);
+    dsp->mul[r->m.type](&r->usable, 0, 1, &usable, &ys, 1, false);
+    return y;
+}
+
+/* Coded rows at the edges: the widest codes alone, of zeros, tiny and huge magnitudes, and with one that is no number. */
+static void test_code_extremes(void) {
+    static const float magnitudes[] = {0, 1e-45f, 1e-38f, 0x1p-101f, 0x1p-100f, 1e-20f, 1, 1e30f};
+    for (size_t i = 0; i < CHECK_COUNT(variants); i++) {
+        if (!runs_here(&variants[i]) || !variants[i].of_quantised) continue;
+        const pleat__linear_dsp dsp = table_of(&variants[i]);
+        for (uint32_t round = 0; round < 20 * CHECK_COUNT(magnitudes); round++) {
+            const float magnitude = magnitudes[round % CHECK_COUNT(magnitudes)];
+            random_matrix r = matrix_new(round % 3 ? PLEAT__W_Q8_0 : PLEAT__W_Q4_0, 1, 64);
+            float x[64];
+            for (uint32_t j = 0; j < 64; j++) x[j] = check_below(2) ? magnitude : -magnitude;
+            check_context("%s, all +-%g", variants[i].name, (double)magnitude);
+            CHECK(is_product(&r, 0, x, 0, product_of(&dsp, &r, x)));
+            const uint32_t at = (uint32_t)check_below(64);
+            x[at] = round % 2 ? INFINITY : NAN;
+            check_context("%s, %g at %u", variants[i].name, (double)x[at], at);
+            CHECK(!isfinite(product_of(&dsp, &r, x)));
+            matrix_free(&r);
+        }
+    }
+}
+
+/* Weights made f32 are exact. */
 static void test_load(void) {
     for (size_t i = 0; i < CHECK_COUNT(variants); i++) {
-        if ((pleat_cpu_flags() & variants[i].needs) != variants[i].needs) continue;
-        pleat__linear_dsp dsp;
-        variants[i].fill(&dsp);
+        if (!runs_here(&variants[i])) continue;
+        const pleat__linear_dsp dsp = table_of(&variants[i]);
         for (uint32_t round = 0; round < 20 * PLEAT__N_WEIGHT_TYPES; round++) {
             const pleat__weight_type type = (pleat__weight_type)(round % PLEAT__N_WEIGHT_TYPES);
             const uint32_t rows = (uint32_t)check_between(1, 9), cols = random_cols(type);
@@ -217,15 +308,21 @@ static void test_load(void) {
     }
 }
 
-/* What the mask leaves is what runs. */
+/* What the mask leaves is what runs: of each kind of types the last variant whose needs are met. */
 static void test_dispatch(void) {
-    for (size_t i = 0; i < CHECK_COUNT(variants); i++) {
-        pleat__linear_dsp chosen, filled;
-        pleat__linear_dsp_init(&chosen, variants[i].needs | (variants[i].needs ? PLEAT_CPU_AVX2 : 0));
-        variants[i].fill(&filled);
-        CHECK_EQ_U64(chosen.vector_rows, filled.vector_rows);
+    for (uint32_t flags = 0; flags < 64; flags++) {
+        const uint32_t closed = pleat_cpu_flags() & flags; /* any subset: dispatch climbs a ladder */
+        if ((closed && !(closed & (PLEAT_CPU_AVX2 | PLEAT_CPU_NEON))) ||
+            (closed & PLEAT_CPU_VNNI && !(closed & PLEAT_CPU_AVX512)))
+            continue;
+        pleat__linear_dsp chosen, want;
+        pleat__linear_dsp_init(&chosen, closed);
+        for (size_t i = 0; i < CHECK_COUNT(variants); i++)
+            if ((closed & variants[i].needs) == variants[i].needs) variants[i].fill(&want);
+        CHECK_EQ_U64(chosen.vector_rows, want.vector_rows);
+        CHECK(chosen.code == want.code);
         for (uint32_t type = 0; type < PLEAT__N_WEIGHT_TYPES; type++)
-            CHECK(chosen.mul[type] == filled.mul[type] && chosen.load[type] == filled.load[type]);
+            CHECK(chosen.mul[type] == want.mul[type] && chosen.load[type] == want.load[type]);
     }
 }
 
@@ -249,6 +346,13 @@ static uint32_t random_spans(pleat__linear_span *spans) {
     }
 }
 
+/* Not the same when done twice, and different for each part and step row. */
+static void finish_quarter(const void *ctx, uint32_t part, uint32_t step_row, float *y, uint32_t from, uint32_t to) {
+    (void)ctx;
+    CHECK(from % PLEAT__STRIP_ROWS == 0 && from < to && step_row < JOB_ROWS);
+    for (uint32_t i = from; i < to; i++) y[i] = y[i] * 0.25f + (float)(part + step_row);
+}
+
 static float *run_job(pleat__linear_job job, uint32_t n_threads, size_t out_floats, const float *start, float *out) {
     pleat_workers *team = NULL;
     CHECK_STATUS(pleat_workers_create(n_threads, NULL, &team), PLEAT_OK);
@@ -256,9 +360,11 @@ static float *run_job(pleat__linear_job job, uint32_t n_threads, size_t out_floa
     for (int worker = 0; worker < 3; worker++)
         scratch[worker] = aligned_alloc(64, pleat__linear_scratch_bytes(job.parts[0].w->cols));
     job.scratch = scratch;
+    job.coded = malloc((size_t)JOB_ROWS * (job.parts[0].w->cols / 32) * sizeof *job.coded);
     memcpy(out, start, out_floats * sizeof(float));
     pleat__linear_run(&job, team);
     for (int worker = 0; worker < 3; worker++) free(scratch[worker]);
+    free(job.coded);
     pleat_workers_destroy(&team);
     return out;
 }
@@ -271,6 +377,23 @@ static void check_joined(const pleat__linear_job *job, float *plain, size_t part
         join_sum(plain + at, plain + part_floats + at, (uint32_t)n);
         CHECK_EQ_MEM(plain + at, joined + at, n * sizeof(float));
     }
+}
+
+static const float *run_finished(pleat__linear_job job, size_t out_floats, const float *start, float *out) {
+    job.finish = finish_quarter;
+    return run_job(job, 2, out_floats, start, out);
+}
+
+/* Every element that a span has was finished once. */
+static void check_finished(const pleat__linear_job *job, const float *plain, const float *finished,
+                           size_t part_floats) {
+    const uint32_t rows = job->parts[0].w->rows;
+    for (uint32_t s = 0; s < job->n_spans; s++)
+        for (uint32_t i = 0; i < 2 * job->spans[s].n_rows * rows; i++) {
+            const uint32_t part = i % 2, step_row = job->spans[s].row + i / 2 / rows;
+            const size_t at = part * part_floats + (size_t)step_row * rows + i / 2 % rows;
+            if (!CHECK(finished[at] == plain[at] * 0.25f + (float)(part + step_row))) return;
+        }
 }
 
 /* Two parts of equal shape, so that one job can be run plainly and joined. */
@@ -291,8 +414,8 @@ static void try_job(pleat__weight_type type, bool add, bool vectors_only, bool j
     check_fill_normal(start, out_floats);
 
     pleat__linear_job job = {.dsp = &dsp, .x = x, .spans = spans, .n_spans = n_spans, .n_parts = 2, .add = add};
-    job.parts[0] = (pleat__linear_part){&r[0].m, out};
-    job.parts[1] = (pleat__linear_part){&r[1].m, out + part_floats};
+    job.parts[0] = (pleat__linear_part){&r[0].usable, out};
+    job.parts[1] = (pleat__linear_part){&r[1].usable, out + part_floats};
     job.vectors_only = vectors_only;
     job.join = join ? join_sum : NULL;
     run_job(job, 1, out_floats, start, out);
@@ -313,6 +436,7 @@ static void try_job(pleat__weight_type type, bool add, bool vectors_only, bool j
     }
     run_job(job, 3, out_floats, start, again);
     CHECK_EQ_MEM(out, again, out_floats * sizeof(float)); /* rows of no span stay as they were, too */
+    if (!join) check_finished(&job, out, run_finished(job, out_floats, start, again), part_floats);
     for (uint32_t s = 0; s < n_spans; s++) {
         job.spans = &spans[s];
         job.n_spans = 1;
@@ -339,6 +463,7 @@ static void test_outputs(void) {
     pleat__linear_span spans[60];
     float *outputs[60], *x = malloc(60 * 64 * sizeof(float));
     float *scratch = aligned_alloc(64, pleat__linear_scratch_bytes(64));
+    pleat__coded *coded = malloc(60 * 2 * sizeof *coded);
     check_fill_normal(x, 60 * 64);
     for (uint32_t s = 0; s < 60; s++) {
         spans[s] = (pleat__linear_span){.row = 59 - s, .n_rows = 1};
@@ -348,9 +473,10 @@ static void test_outputs(void) {
                                    .x = x,
                                    .spans = spans,
                                    .n_spans = 60,
-                                   .parts = {{.w = &r.m}},
+                                   .parts = {{.w = &r.usable}},
                                    .n_parts = 1,
                                    .outputs = outputs,
+                                   .coded = coded,
                                    .scratch = &scratch};
     pleat__linear_run(&job, NULL);
     for (uint32_t s = 0; s < 60; s++) {
@@ -358,7 +484,7 @@ static void test_outputs(void) {
             if (!CHECK(is_product(&r, row, x + (size_t)(59 - s) * 64, 0, outputs[s][row]))) break;
         free(outputs[s]);
     }
-    free(x), free(scratch);
+    free(x), free(scratch), free(coded);
     matrix_free(&r);
 }
 
@@ -399,8 +525,10 @@ static void test_gemm(void) {
 
 int main(int argc, char **argv) {
     static const check_test tests[] = {
-        {"mul", test_mul}, {"load", test_load},       {"dispatch", test_dispatch},
-        {"job", test_job}, {"outputs", test_outputs}, {"gemm", test_gemm},
+        {"mul", test_mul},   {"code_extremes", test_code_extremes},
+        {"load", test_load}, {"dispatch", test_dispatch},
+        {"job", test_job},   {"outputs", test_outputs},
+        {"gemm", test_gemm},
     };
     return check_main(tests, CHECK_COUNT(tests), argc, argv);
 }

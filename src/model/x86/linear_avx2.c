@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * linear_avx2.c: linear.h's kernels with AVX2, FMA and F16C.
+ * linear_avx2.c: linear.h's kernels for matrices of floats with AVX2, FMA and F16C.
  *
  * A tile is R output rows by C vectors, one 8-lane accumulator each, 32 columns at a time: R = 8 for one vector (eight
  * independent chains), else R = 4 and C up to 3: 12 accumulators of the 16 registers.  What is left of a row of
@@ -25,46 +25,18 @@
 #define AHEAD_BYTES 8192
 #define LINE_BYTES 64
 
-INLINE bool is_quantised(pleat__weight_type type) { return type == PLEAT__W_Q8_0 || type == PLEAT__W_Q4_0; }
+/* Bytes of a weight. */
+INLINE int bytes_of(pleat__weight_type type) { return type == PLEAT__W_F32 ? 4 : 2; }
 
-/* Bytes of 32 weights. */
-INLINE int bytes_of_32(pleat__weight_type type) {
-    switch (type) {
-        case PLEAT__W_F32: return 128;
-        case PLEAT__W_F16:
-        case PLEAT__W_BF16: return 64;
-        case PLEAT__W_Q8_0: return PLEAT__Q8_0_BYTES;
-        default: return PLEAT__Q4_0_BYTES;
-    }
+/* Weights 8*part .. 8*part+7 at p. */
+INLINE __m256 load8(pleat__weight_type type, const uint8_t *p, int part) {
+    if (type == PLEAT__W_F32) return _mm256_loadu_ps((const float *)p + 8 * part);
+    const __m128i bits = _mm_loadu_si128((const __m128i *)p + part);
+    if (type == PLEAT__W_F16) return _mm256_cvtph_ps(bits);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
 }
 
-/* Weights 8*part .. 8*part+7 of the 32 at p; `scale` counts for quantised types. */
-INLINE __m256 load8(pleat__weight_type type, const uint8_t *p, int part, __m256 scale) {
-    __m256i codes;
-    switch (type) {
-        case PLEAT__W_F32: return _mm256_loadu_ps((const float *)p + 8 * part);
-        case PLEAT__W_F16: return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p + part));
-        case PLEAT__W_BF16:
-            codes = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p + part));
-            return _mm256_castsi256_ps(_mm256_slli_epi32(codes, 16));
-        case PLEAT__W_Q8_0: codes = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(p + 2 + 8 * part))); break;
-        default: /* Q4_0: low nibbles are weights 0..15, high ones 16..31 */
-            codes = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(p + 2 + 8 * (part % 2))));
-            codes = part < 2 ? _mm256_and_si256(codes, _mm256_set1_epi32(15)) : _mm256_srli_epi32(codes, 4);
-            codes = _mm256_sub_epi32(codes, _mm256_set1_epi32(8));
-            break;
-    }
-    return _mm256_mul_ps(scale, _mm256_cvtepi32_ps(codes));
-}
-
-INLINE __m256 load_scale(pleat__weight_type type, const uint8_t *p) {
-    if (!is_quantised(type)) return _mm256_setzero_ps();
-    uint16_t h;
-    memcpy(&h, p, sizeof h);
-    return _mm256_cvtph_ps(_mm_set1_epi16((short)h));
-}
-
-/* Weight `i` at p, of a type of floats. */
+/* Weight `i` at p. */
 INLINE float load1(pleat__weight_type type, const uint8_t *p, uint32_t i) {
     uint32_t bits = 0;
     if (type == PLEAT__W_F32)
@@ -86,23 +58,22 @@ INLINE float sum8(__m256 v) {
 
 /* 32 columns of a tile: rows at p, row_bytes apart; vectors from x[c] + col on. */
 INLINE void step(pleat__weight_type type, const int R, const int C, const uint8_t *p, size_t row_bytes,
-                 const float *const *x, uint32_t col, __m256 acc[MAX_R][MAX_C]) {
+                 const void *const *x, uint32_t col, __m256 acc[MAX_R][MAX_C]) {
     UNROLL
     for (int r = 0; r < R; r++) {
-        const __m256 scale = load_scale(type, p + r * row_bytes);
         UNROLL
         for (int part = 0; part < 4; part++) {
-            const __m256 wr = load8(type, p + r * row_bytes, part, scale);
+            const __m256 wr = load8(type, p + r * row_bytes, part);
             UNROLL
             for (int c = 0; c < C; c++)
-                acc[r][c] = _mm256_fmadd_ps(wr, _mm256_loadu_ps(x[c] + col + 8 * part), acc[r][c]);
+                acc[r][c] = _mm256_fmadd_ps(wr, _mm256_loadu_ps((const float *)x[c] + col + 8 * part), acc[r][c]);
         }
     }
 }
 
 INLINE void tile(pleat__weight_type type, const int R, const int C, const pleat__matrix *w, uint32_t r0,
-                 const float *const *x, float *const *y, bool add) {
-    const int step_bytes = bytes_of_32(type);
+                 const void *const *x, float *const *y, bool add) {
+    const int step_bytes = 32 * bytes_of(type);
     const uint8_t *p = w->data + r0 * w->row_bytes;
     const uint8_t *ahead = p + AHEAD_BYTES;
     __m256 acc[MAX_R][MAX_C];
@@ -125,7 +96,7 @@ INLINE void tile(pleat__weight_type type, const int R, const int C, const pleat_
         for (int c = 0; c < C; c++) {
             float sum = sum8(acc[r][c]);
             for (uint32_t i = 0; i < w->cols - col; i++)
-                sum = __builtin_fmaf(load1(type, p + r * w->row_bytes, i), x[c][col + i], sum);
+                sum = __builtin_fmaf(load1(type, p + r * w->row_bytes, i), ((const float *)x[c])[col + i], sum);
             y[c][r0 + r] = add ? y[c][r0 + r] + sum : sum;
         }
     }
@@ -133,7 +104,7 @@ INLINE void tile(pleat__weight_type type, const int R, const int C, const pleat_
 
 /* All rows for C vectors. */
 INLINE void band(pleat__weight_type type, const int R, const int C, const pleat__matrix *w, uint32_t row_from,
-                 uint32_t row_to, const float *const *x, float *const *y, bool add) {
+                 uint32_t row_to, const void *const *x, float *const *y, bool add) {
     uint32_t r = row_from;
     for (; r + R <= row_to; r += R) tile(type, R, C, w, r, x, y, add);
     for (; r < row_to; r++)
@@ -141,7 +112,7 @@ INLINE void band(pleat__weight_type type, const int R, const int C, const pleat_
 }
 
 INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from, uint32_t row_to,
-                const float *const *x, float *const *y, uint32_t n, bool add) {
+                const void *const *x, float *const *y, uint32_t n, bool add) {
     for (; n >= 3 && n != 4; n -= 3, x += 3, y += 3) band(type, 4, 3, w, row_from, row_to, x, y, add);
     for (; n >= 2; n -= 2, x += 2, y += 2) band(type, 4, 2, w, row_from, row_to, x, y, add);
     if (n == 1) band(type, 8, 1, w, row_from, row_to, x, y, add);
@@ -151,10 +122,9 @@ INLINE void load(pleat__weight_type type, const pleat__matrix *w, uint32_t row_f
     for (uint32_t r = row_from; r < row_to; r++, out += w->cols) {
         const uint8_t *p = w->data + r * w->row_bytes;
         uint32_t col = 0;
-        for (; col + 32 <= w->cols; col += 32, p += bytes_of_32(type)) {
-            const __m256 scale = load_scale(type, p);
+        for (; col + 32 <= w->cols; col += 32, p += 32 * bytes_of(type)) {
             UNROLL
-            for (int part = 0; part < 4; part++) _mm256_storeu_ps(out + col + 8 * part, load8(type, p, part, scale));
+            for (int part = 0; part < 4; part++) _mm256_storeu_ps(out + col + 8 * part, load8(type, p, part));
         }
         for (uint32_t i = 0; i < w->cols - col; i++) out[col + i] = load1(type, p, i);
     }
@@ -162,4 +132,7 @@ INLINE void load(pleat__weight_type type, const pleat__matrix *w, uint32_t row_f
 
 LINEAR_VARIANTS
 
-void pleat__linear_fill_avx2(pleat__linear_dsp *dsp) { *dsp = LINEAR_DSP(16); }
+void pleat__linear_fill_avx2(pleat__linear_dsp *dsp) {
+    LINEAR_FILL(dsp);
+    dsp->vector_rows = 16;
+}

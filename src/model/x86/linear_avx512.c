@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * linear_avx512.c: linear.h's kernels with AVX-512 F and BW.
+ * linear_avx512.c: linear.h's kernels for matrices of floats with AVX-512 F and BW.
  *
  * A tile is R output rows by C vectors, one 16-lane accumulator each:
  *
@@ -31,24 +31,8 @@
 #define AHEAD_BYTES 8192
 #define LINE_BYTES 64
 
-INLINE __m512 scale_of(const uint8_t *block) {
-    uint16_t h;
-    memcpy(&h, block, sizeof h);
-    return _mm512_cvtph_ps(_mm256_set1_epi16((short)h));
-}
-
-INLINE bool is_quantised(pleat__weight_type type) { return type == PLEAT__W_Q8_0 || type == PLEAT__W_Q4_0; }
-
-/* Bytes of 32 weights. */
-INLINE int bytes_of_32(pleat__weight_type type) {
-    switch (type) {
-        case PLEAT__W_F32: return 128;
-        case PLEAT__W_F16:
-        case PLEAT__W_BF16: return 64;
-        case PLEAT__W_Q8_0: return PLEAT__Q8_0_BYTES;
-        default: return PLEAT__Q4_0_BYTES;
-    }
-}
+/* Bytes of a weight. */
+INLINE int bytes_of(pleat__weight_type type) { return type == PLEAT__W_F32 ? 4 : 2; }
 
 INLINE __m512 load16(pleat__weight_type type, const uint8_t *p, __mmask16 live) {
     if (type == PLEAT__W_F32) return _mm512_maskz_loadu_ps(live, p);
@@ -57,46 +41,31 @@ INLINE __m512 load16(pleat__weight_type type, const uint8_t *p, __mmask16 live) 
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
 
-/* 32 weights at p, or of a type of floats those that `live` has bits for; the others are 0 and not read. */
+/* Those of the 32 weights at p that `live` has bits for; the others are 0 and not read. */
 INLINE void load32(pleat__weight_type type, const uint8_t *p, uint32_t live, __m512 *w0, __m512 *w1) {
-    if (!is_quantised(type)) {
-        *w0 = load16(type, p, (__mmask16)live);
-        *w1 = load16(type, p + bytes_of_32(type) / 2, (__mmask16)(live >> 16));
-        return;
-    }
-    const __m512 scale = scale_of(p);
-    __m512i lo, hi;
-    if (type == PLEAT__W_Q8_0) {
-        lo = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(p + 2)));
-        hi = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(p + 18)));
-    } else {
-        const __m512i codes = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(p + 2)));
-        const __m512i eight = _mm512_set1_epi32(8);
-        lo = _mm512_sub_epi32(_mm512_and_si512(codes, _mm512_set1_epi32(15)), eight);
-        hi = _mm512_sub_epi32(_mm512_srli_epi32(codes, 4), eight);
-    }
-    *w0 = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(lo));
-    *w1 = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(hi));
+    *w0 = load16(type, p, (__mmask16)live);
+    *w1 = load16(type, p + 16 * bytes_of(type), (__mmask16)(live >> 16));
 }
 
 /* 32 columns of a tile: rows at p, row_bytes apart; vectors from x[c] + col on. */
 INLINE void step(pleat__weight_type type, const int R, const int C, const uint8_t *p, size_t row_bytes, uint32_t live,
-                 const float *const *x, uint32_t col, __m512 acc[MAX_R][MAX_C]) {
+                 const void *const *x, uint32_t col, __m512 acc[MAX_R][MAX_C]) {
     UNROLL
     for (int r = 0; r < R; r++) {
         __m512 w0, w1;
         load32(type, p + r * row_bytes, live, &w0, &w1);
         UNROLL
         for (int c = 0; c < C; c++) {
-            acc[r][c] = _mm512_fmadd_ps(w0, _mm512_maskz_loadu_ps((__mmask16)live, x[c] + col), acc[r][c]);
-            acc[r][c] = _mm512_fmadd_ps(w1, _mm512_maskz_loadu_ps((__mmask16)(live >> 16), x[c] + col + 16), acc[r][c]);
+            const float *xc = (const float *)x[c] + col;
+            acc[r][c] = _mm512_fmadd_ps(w0, _mm512_maskz_loadu_ps((__mmask16)live, xc), acc[r][c]);
+            acc[r][c] = _mm512_fmadd_ps(w1, _mm512_maskz_loadu_ps((__mmask16)(live >> 16), xc + 16), acc[r][c]);
         }
     }
 }
 
 INLINE void tile(pleat__weight_type type, const int R, const int C, const pleat__matrix *w, uint32_t r0,
-                 const float *const *x, float *const *y, bool add) {
-    const int step_bytes = bytes_of_32(type);
+                 const void *const *x, float *const *y, bool add) {
+    const int step_bytes = 32 * bytes_of(type);
     const uint8_t *p = w->data + r0 * w->row_bytes;
     const uint8_t *ahead = p + AHEAD_BYTES;
     __m512 acc[MAX_R][MAX_C];
@@ -113,8 +82,7 @@ INLINE void tile(pleat__weight_type type, const int R, const int C, const pleat_
             _mm_prefetch((const char *)ahead + line, _MM_HINT_T0);
         step(type, R, C, p, w->row_bytes, ~0u, x, col, acc);
     }
-    if (!is_quantised(type) && col < w->cols)
-        step(type, R, C, p, w->row_bytes, (1u << (w->cols - col)) - 1, x, col, acc);
+    if (col < w->cols) step(type, R, C, p, w->row_bytes, (1u << (w->cols - col)) - 1, x, col, acc);
 
     UNROLL
     for (int r = 0; r < R; r++) {
@@ -128,7 +96,7 @@ INLINE void tile(pleat__weight_type type, const int R, const int C, const pleat_
 
 /* All rows for C vectors. */
 INLINE void band(pleat__weight_type type, const int R, const int C, const pleat__matrix *w, uint32_t row_from,
-                 uint32_t row_to, const float *const *x, float *const *y, bool add) {
+                 uint32_t row_to, const void *const *x, float *const *y, bool add) {
     uint32_t r = row_from;
     for (; r + R <= row_to; r += R) tile(type, R, C, w, r, x, y, add);
     for (; r < row_to; r++)
@@ -136,7 +104,7 @@ INLINE void band(pleat__weight_type type, const int R, const int C, const pleat_
 }
 
 INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from, uint32_t row_to,
-                const float *const *x, float *const *y, uint32_t n, bool add) {
+                const void *const *x, float *const *y, uint32_t n, bool add) {
     for (; n >= MAX_C; n -= MAX_C, x += MAX_C, y += MAX_C) band(type, 4, MAX_C, w, row_from, row_to, x, y, add);
     switch (n) {
         case 5: band(type, 4, 5, w, row_from, row_to, x, y, add); break;
@@ -151,7 +119,7 @@ INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_fr
 INLINE void load(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from, uint32_t row_to, float *out) {
     for (uint32_t r = row_from; r < row_to; r++, out += w->cols) {
         const uint8_t *p = w->data + r * w->row_bytes;
-        for (uint32_t col = 0; col < w->cols; col += 32, p += bytes_of_32(type)) {
+        for (uint32_t col = 0; col < w->cols; col += 32, p += 32 * bytes_of(type)) {
             const uint32_t live = w->cols - col >= 32 ? ~0u : (1u << (w->cols - col)) - 1;
             __m512 w0, w1;
             load32(type, p, live, &w0, &w1);
@@ -163,4 +131,7 @@ INLINE void load(pleat__weight_type type, const pleat__matrix *w, uint32_t row_f
 
 LINEAR_VARIANTS
 
-void pleat__linear_fill_avx512(pleat__linear_dsp *dsp) { *dsp = LINEAR_DSP(64); }
+void pleat__linear_fill_avx512(pleat__linear_dsp *dsp) {
+    LINEAR_FILL(dsp);
+    dsp->vector_rows = 64;
+}
