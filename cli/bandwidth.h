@@ -13,14 +13,14 @@
 typedef struct bandwidth {
     pleat_workers *workers; /* not owned */
     unsigned char *buffer;  /* [n_bytes], page-aligned; never zeros */
-    size_t n_bytes;         /* more than any cache holds */
+    size_t n_bytes;         /* bandwidth_working_set() */
     uint64_t *sums;         /* [workers]: keeps the reads from being optimised away */
     uint64_t (*read)(
         const unsigned char *p); /* reads one run; for this machine's widest vectors, whatever --cpu-mask */
     uint32_t n_threads;
 } bandwidth;
 
-/* Bytes that no cache of this machine holds a quarter of, and at least 256 MiB. */
+/* Bytes that this machine's caches keep little of: four times the level-3 cache, 256 to 512 MiB. */
 size_t bandwidth_working_set(void);
 
 /* CLI_OK, or CLI_FAILED after a message. */

@@ -8,12 +8,15 @@
  *
  * With -np N, N sequences: their prompts are read one after another, and each step generates a token of all; speeds are
  * of all of them together.  All specs are measured in one run, turn and turn about; tokens are random ordinary ones,
- * the same for every spec.  Speeds are mean and standard deviation over the repetitions, as llama-bench gives them.
- * What the cache spends on its pages, and on compaction (deciding what tokens become, and moving them), is given as part
- * of the time of the test's steps, over all repetitions.
+ * the same for every spec.  Speeds are mean and standard deviation over the repetitions, in llama-bench's columns; kv
+ * stands for its type_k and type_v.  A test that the model's context cannot hold is skipped, which is said; it is an
+ * error only when no test is left.
+ * What the cache spends on its pages, and on compaction (deciding what tokens become, and moving them), is given as
+ * part of the time of the test's steps, over all repetitions.
  */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "commands.h"
 #include "common.h"
@@ -43,7 +46,7 @@ typedef struct bench {
     float *logits;            /* [o->parallel][n_vocab] */
     uint32_t reps;
     table t;
-    json_t *rows;
+    json_t *rows, *skipped;
     uint64_t n_done;
 } bench;
 
@@ -53,6 +56,14 @@ typedef struct shape {
     uint32_t n, depth;
     int is_generation;
 } shape;
+
+/* "tg128 @ d4096" */
+enum { TEST_CAP = 64 };
+static const char *name_of(const shape *s, char out[TEST_CAP]) {
+    int n = snprintf(out, TEST_CAP, "%s%u", s->kind, s->n);
+    if (s->depth) snprintf(out + n, TEST_CAP - (size_t)n, " @ d%u", s->depth);
+    return out;
+}
 
 static float *logits_of(const bench *b, uint32_t i) { return b->logits + (size_t)i * b->l.info.n_vocab; }
 
@@ -147,10 +158,11 @@ static double share(const tally *sum, const uint64_t ns[2]) {
 
 static json_t *row_json(const bench *b, const shape *s, uint32_t spec, const char *test, double mean, double sd) {
     const tally *sum = &b->tallies[spec];
-    json_t *params =
-        json_pack("{s:o, s:s, s:s, s:i, s:i, s:i, s:i, s:i}", "model", json_text(b->o->model), "kv",
-                  b->o->kv.text[spec], "test", test, "n", (int)s->n, "depth", (int)s->depth, "parallel",
-                  (int)b->o->parallel, "threads", (int)pleat_workers_count(b->l.workers), "reps", (int)b->reps);
+    json_t *params = json_pack(
+        "{s:o, s:I, s:I, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i}", "model", json_text(b->o->model), "model_size",
+        (json_int_t)b->l.info.weight_bytes, "model_n_params", (json_int_t)b->l.info.n_params, "backend", "CPU", "kv",
+        b->o->kv.text[spec], "test", test, "n", (int)s->n, "depth", (int)s->depth, "parallel", (int)b->o->parallel,
+        "threads", (int)pleat_workers_count(b->l.workers), "reps", (int)b->reps);
     const json_int_t n_steps = (json_int_t)(sum->times.n_steps[0] + sum->times.n_steps[1]);
     return json_pack("{s:s, s:o, s:o, s:o, s:{s:s, s:I, s:o, s:o}, s:o, s:o}", "what", "run", "params", params,
                      "tokens_per_s", json_number(mean), "sd", json_number(sd), "memory_management", "of",
@@ -161,35 +173,56 @@ static json_t *row_json(const bench *b, const shape *s, uint32_t spec, const cha
                      json_number(sum->bytes_f16 ? (double)sum->bytes / (double)sum->bytes_f16 : NAN));
 }
 
-static void put_row(bench *b, const tally *sum, const char *kv, const char *test, double mean, double sd) {
-    char held[BYTES_CAP];
-    const uint64_t bytes = sum->bytes / b->o->parallel;
-    table_put_text(&b->t, b->o->model);
-    table_put(&b->t, "%s", kv);
-    table_put(&b->t, "%u", pleat_workers_count(b->l.workers));
-    table_put(&b->t, "%u", b->o->parallel);
-    table_put(&b->t, "%s", test);
-    table_put(&b->t, "%.2f", mean);
-    table_put(&b->t, "%.2f", sd);
-    table_put_number(&b->t, 2, 100 * share(sum, sum->times.pages_ns));
-    table_put_number(&b->t, 2, 100 * share(sum, sum->times.compact_ns));
+/* The file's name, as llama-bench's column has room for. */
+static void put_model(bench *b) {
+    const char *slash = strrchr(b->o->model, '/'), *name = slash ? slash + 1 : b->o->model;
+    const char *end = strstr(name, ".gguf");
+    char *text = cli_copy(name, end && !end[5] ? (size_t)(end - name) : strlen(name));
+    table_put_text(&b->t, text);
+    free(text);
+}
+
+/* Bytes as a reader likes them, or as a program does. */
+static void put_bytes(bench *b, uint64_t bytes) {
+    char text[BYTES_CAP];
     if (b->out.format == FORMAT_CSV)
         table_put(&b->t, "%llu", (unsigned long long)bytes);
     else
-        table_put(&b->t, "%s", print_bytes(held, bytes));
+        table_put(&b->t, "%s", print_bytes(text, bytes));
+}
+
+static void put_row(bench *b, const tally *sum, const char *kv, const char *test, double mean, double sd) {
+    const double n_params = (double)b->l.info.n_params;
+    put_model(b);
+    put_bytes(b, b->l.info.weight_bytes);
+    if (b->out.format == FORMAT_CSV)
+        table_put(&b->t, "%.0f", n_params);
+    else
+        table_put(&b->t, n_params < 1e9 ? "%.2f M" : "%.2f B", n_params / (n_params < 1e9 ? 1e6 : 1e9));
+    table_put(&b->t, "CPU");
+    table_put(&b->t, "%u", pleat_workers_count(b->l.workers));
+    table_put(&b->t, "%u", b->o->parallel);
+    table_put(&b->t, "%s", kv);
+    table_put(&b->t, "%s", test);
+    if (b->out.format == FORMAT_CSV) {
+        table_put(&b->t, "%.2f", mean);
+        table_put(&b->t, "%.2f", sd);
+    } else {
+        table_put(&b->t, "%.2f ± %.2f", mean, sd);
+    }
+    table_put_number(&b->t, 2, 100 * share(sum, sum->times.pages_ns));
+    table_put_number(&b->t, 2, 100 * share(sum, sum->times.compact_ns));
+    put_bytes(b, sum->bytes / b->o->parallel);
 }
 
 static void add_row(bench *b, const shape *s, uint32_t spec) {
     const double *speed = b->tallies[spec].speed;
     double mean = 0, variance = 0;
-    char test[64];
+    char test[TEST_CAP];
     for (uint32_t i = 0; i < b->reps; i++) mean += speed[i] / b->reps;
     for (uint32_t i = 0; i < b->reps; i++)
         variance += (speed[i] - mean) * (speed[i] - mean) / (b->reps > 1 ? b->reps - 1 : 1);
-    if (s->depth)
-        snprintf(test, sizeof test, "%s%u @ d%u", s->kind, s->n, s->depth);
-    else
-        snprintf(test, sizeof test, "%s%u", s->kind, s->n);
+    name_of(s, test);
     put_row(b, &b->tallies[spec], b->o->kv.text[spec], test, mean, sqrt(variance));
     json_array_append_new(b->rows, row_json(b, s, spec, test, mean, sqrt(variance)));
 }
@@ -200,14 +233,21 @@ static void clear_tallies(bench *b) {
     for (uint32_t i = 0; i < b->o->kv.n; i++) b->tallies[i] = (tally){.speed = b->tallies[i].speed};
 }
 
+/* Say that a test cannot be run, and why. */
+static void skip_shape(bench *b, const shape *s, int is_all) {
+    char test[TEST_CAP], reason[160];
+    snprintf(reason, sizeof reason, "%s%u after %u tokens needs %llu, the model's context is %u", s->kind, s->n,
+             s->depth, (unsigned long long)s->depth + s->n, b->l.info.n_ctx);
+    json_array_append_new(b->skipped, json_pack("{s:s, s:i, s:i, s:s}", "test", name_of(s, test), "n", (int)s->n,
+                                                "depth", (int)s->depth, "reason", reason));
+    if (is_all)
+        cli_error("%s", reason);
+    else if (!b->o->quiet)
+        cli_note("skipped: %s", reason);
+}
+
 static int run_shape(bench *b, const shape *s) {
     int code = CLI_OK;
-    if (!s->n) return CLI_OK;
-    if ((uint64_t)s->depth + s->n > b->l.info.n_ctx) {
-        cli_error("%s%u after %u tokens needs %llu, the model's context is %u", s->kind, s->n, s->depth,
-                  (unsigned long long)s->depth + s->n, b->l.info.n_ctx);
-        return CLI_FAILED;
-    }
     clear_tallies(b);
     for (uint32_t rep = 0; rep < b->reps; rep++)
         for (uint32_t i = 0; i < b->o->kv.n && code == CLI_OK; i++) code = run_once(b, i, s, rep);
@@ -215,22 +255,55 @@ static int run_shape(bench *b, const shape *s) {
     return code;
 }
 
-static int run_shapes(bench *b) {
-    static const char *const titles[] = {"model", "kv", "threads", "np",           "test",
-                                         "t/s",   "sd", "pages %", "compaction %", "bytes/seq"};
-    const options *o = b->o;
-    int code = CLI_OK;
-    table_init(&b->t, titles, sizeof titles / sizeof titles[0]);
-    b->rows = json_array();
-    progress_begin("bench run", (uint64_t)o->depth.n * (o->n_prompt.n + o->n_gen.n) * b->reps * o->kv.n, !o->quiet);
+/* The tests that the options name, in their order: shapes[], of which there are room for all. */
+static uint32_t list_shapes(const options *o, shape *shapes) {
+    uint32_t n = 0;
     for (uint32_t d = 0; d < o->depth.n; d++) {
-        for (uint32_t i = 0; i < o->n_prompt.n && code == CLI_OK; i++)
-            code = run_shape(b, &(shape){"pp", o->n_prompt.v[i], o->depth.v[d], 0});
-        for (uint32_t i = 0; i < o->n_gen.n && code == CLI_OK; i++)
-            code = run_shape(b, &(shape){"tg", o->n_gen.v[i], o->depth.v[d], 1});
+        for (uint32_t i = 0; i < o->n_prompt.n; i++)
+            if (o->n_prompt.v[i]) shapes[n++] = (shape){"pp", o->n_prompt.v[i], o->depth.v[d], 0};
+        for (uint32_t i = 0; i < o->n_gen.n; i++)
+            if (o->n_gen.v[i]) shapes[n++] = (shape){"tg", o->n_gen.v[i], o->depth.v[d], 1};
     }
+    return n;
+}
+
+static int fits(const bench *b, const shape *s) { return (uint64_t)s->depth + s->n <= b->l.info.n_ctx; }
+
+static void begin_table(bench *b) {
+    static const char *const titles[] = {"model", "size", "params", "backend", "threads",      "np",
+                                         "kv",    "test", "t/s",    "pages %", "compaction %", "bytes/seq"};
+    static const char *const csv_titles[] = {"model", "size", "params", "backend", "threads",      "np",       "kv",
+                                             "test",  "t/s",  "sd",     "pages %", "compaction %", "bytes/seq"};
+    if (b->out.format == FORMAT_CSV)
+        table_init(&b->t, csv_titles, sizeof csv_titles / sizeof csv_titles[0]);
+    else
+        table_init(&b->t, titles, sizeof titles / sizeof titles[0]);
+    b->rows = json_array();
+    b->skipped = json_array();
+}
+
+static int run_shapes(bench *b) {
+    const options *o = b->o;
+    shape shapes[2 * NUMBERS_CAP * NUMBERS_CAP];
+    const uint32_t n = list_shapes(o, shapes);
+    uint32_t n_fit = 0;
+    int code = CLI_OK;
+    begin_table(b);
+    for (uint32_t i = 0; i < n; i++) n_fit += fits(b, &shapes[i]) != 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!fits(b, &shapes[i])) skip_shape(b, &shapes[i], n_fit == 0);
+    progress_begin("bench run", (uint64_t)n_fit * b->reps * o->kv.n, !o->quiet);
+    for (uint32_t i = 0; i < n && code == CLI_OK; i++)
+        if (fits(b, &shapes[i])) code = run_shape(b, &shapes[i]);
     progress_end();
-    return code;
+    return n && !n_fit ? CLI_FAILED : code;
+}
+
+static void print_result(bench *b) {
+    if (b->out.format == FORMAT_JSON)
+        output_json(&b->out, json_pack("{s:O, s:O}", "rows", b->rows, "skipped", b->skipped));
+    else
+        table_write(&b->t, &b->out);
 }
 
 /* Random tokens that end nothing. */
@@ -254,7 +327,7 @@ static uint32_t greatest(const number_list *list) {
     return most;
 }
 
-/* Tokens that the longest test's sequences hold, at most the model's context: run_shape() refuses what passes it. */
+/* Tokens that the longest test's sequences hold, at most the model's context: tests that pass it are skipped. */
 static uint32_t longest(const bench *b) {
     const uint32_t p = greatest(&b->o->n_prompt), g = greatest(&b->o->n_gen), d = greatest(&b->o->depth);
     uint64_t n = (uint64_t)d + (p > g ? p : g);
@@ -290,9 +363,10 @@ int command_bench_run(options *o) {
     bench b = {.o = o};
     int code = prepare(&b, o);
     if (code == CLI_OK) code = run_shapes(&b);
-    if (code == CLI_OK) output_rows(&b.out, b.rows, &b.t);
+    if (code == CLI_OK) print_result(&b);
     const int closed = output_close(&b.out);
     json_decref(b.rows);
+    json_decref(b.skipped);
     table_release(&b.t);
     for (uint32_t i = 0; i < o->kv.n; i++) {
         pleat_engine_destroy(&b.engines[i]);

@@ -125,9 +125,12 @@ static const option_row rows[] = {
      CMD_INSPECT, KIND_NUMBERS, AT(ctx), 1, 16777216},
     {"Shape", "batch", NULL, "N,..", "sequences read at once (default 1)",
      CMD_BENCH_ATTN, KIND_NUMBERS, AT(batch), 1, 4096},
-    {"Shape", "heads", NULL, "N", "query heads (default 32)", CMD_BENCH_ATTN, KIND_U32, AT(heads), 1, 65536},
+    {"Shape", "gqa", NULL, "N,..", "query heads for each KV head (default 4)",
+     CMD_BENCH_ATTN, KIND_NUMBERS, AT(gqa), 1, 64},
+    {"Shape", "heads", NULL, "N", "query heads, instead of --gqa", CMD_BENCH_ATTN, KIND_U32, AT(heads), 1, 65536},
     {"Shape", "kv-heads", NULL, "N", "KV heads (default 8)", CMD_BENCH_ATTN, KIND_U32, AT(kv_heads), 1, 1024},
-    {"Shape", "head-dim", NULL, "N", "head dimension (default 128)", CMD_BENCH_ATTN, KIND_U32, AT(head_dim), 16, 512},
+    {"Shape", "head-dim", NULL, "N,..", "head dimension (default 128)",
+     CMD_BENCH_ATTN, KIND_NUMBERS, AT(head_dim), 16, 512},
     {"Shape", "lanes", NULL, "N", "lanes that take a page (default 32768)",
      CMD_BENCH_PAGES, KIND_U32, AT(lanes), 64, 4194304},
     {"Shape", "n-prompt", "p", "N,..", "prompt tokens (default 512; 0: none)",
@@ -172,9 +175,7 @@ static void options_default(options *o, uint32_t command) {
     o->ctx_window = 2048;
     o->parallel = command == CMD_BENCH_RUN ? 1 : 16;
     o->tolerance = 0.005f;
-    o->heads = 32;
     o->kv_heads = 8;
-    o->head_dim = 128;
     o->lanes = 32768;
 }
 

@@ -89,8 +89,9 @@ typedef struct options {
     calibration_goal goal;
 
     /* bench */
-    number_list ctx, batch;
-    uint32_t heads, kv_heads, head_dim;
+    number_list ctx, batch, gqa, head_dim;
+    uint32_t heads; /* 0: not given */
+    uint32_t kv_heads;
     uint32_t lanes;
     uint32_t reps; /* 0: the benchmark's own default */
     number_list n_prompt, n_gen, depth;

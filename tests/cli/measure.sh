@@ -66,24 +66,52 @@ check "the path is there" prints '^ "file": ".*a.*\.gguf"'
 try bench attn --kv f16 --kv k8v4 --ctx 256 --batch 2 --heads 8 --kv-heads 2 --head-dim 64 --reps 7 --format json
 check "bench attn" exits 0
 check_json "bench attn --format json"
-for key in what params ms min median max bytes gb_per_s peak_gb_per_s fraction_of_peak max_rel_err; do
+for key in what params ms min median max bytes gb_per_s peak_gb_per_s fraction_of_peak max_rel_err model_ms \
+    measured_to_model skipped; do
     check "bench attn json has $key" prints "\"$key\":"
 done
 check "attention is right" calc "$(sed -n 's/^ *"max_rel_err": \([0-9.e-]*\).*/\1 <= 3e-4 \&\& /p' "$scratch/out" | tr -d '\n') 1"
+check "--heads and --kv-heads make a group" test "$(field gqa)" = 4
+check "the model predicts something" calc "$(field model_ms) > 0 && $(field measured_to_model) > 0"
+try bench attn --kv k4v2 --ctx 64,128 --batch 1,2 --gqa 1,3 --kv-heads 2 --head-dim 32,48 --reps 7 --format csv
+check "bench attn sweeps" exits 0
+check "one row each" test "$(grep -c '^k4v2,' "$scratch/out")" = 16
+check "the last of each list" prints '^k4v2,128,2,3,48,'
+check "attention is right in all" calc "$(awk -F, 'NR > 1 { printf "%s <= 3e-4 && ", $16 }' "$scratch/out") 1"
+try bench attn --kv f16 --kv k4v2 --ctx 32,16000000 --batch 64 --kv-heads 1 --head-dim 64 --reps 7 --format json
+check "what does not fit in memory is skipped" exits 0
+check "that is said" says "note: skipped: f16, 64 x 16000000 tokens, .*one layer needs .*, and caches may take "
+check_json "bench attn with skipped configurations"
+check "and stands in the JSON" test "$(grep -c '"reason": "one layer needs' "$scratch/out")" = 2
+check "the rest is there" test "$(grep -c '"what": "attn"' "$scratch/out")" = 2
+fails 1 "nothing left to measure" bench attn --kv f16 --ctx 16000000 --batch 4096 --reps 7
 try bench pages --lanes 512 --reps 7 --format csv
 check "bench pages" exits 0
 check "bench pages has seven rows" test "$(grep -cE '^(take,(step|plan|loop|mutex)|return,(step|loop|mutex)),512,' "$scratch/out")" = 7
 try bench run -m "$MODEL" -p 32 -n 4 -d 0,16 -r 2 --kv k8v4 --format csv
 check "bench run" exits 0
 check "bench run has llama-bench's rows" prints ",tg4 @ d16,"
+check "and columns" prints "^model,size,params,backend,threads,np,kv,test,t/s,sd,"
+check "the model is the file's name" prints "^pleat-28m-q8_0,29558784,27795968,CPU,"
+try bench run -m "$MODEL" -p 16 -n 2 -d 0,4090 -r 2 --kv f16 --format md
+check "bench run at a depth that only generation fits" exits 0
+check "t/s is mean and deviation" prints '\| pp16 \| [0-9.]+ ± [0-9.]+ \|'
+check "the prompt that does not fit is skipped" says "note: skipped: pp16 after 4090 tokens needs 4106, the model's context is 4096"
+check "the rest is measured" prints "\| tg2 @ d4090 \|"
+try bench run -m "$MODEL" -p 16 -n 2 -d 4090 -r 1 --kv f16 --format json -q
+check "with -q too" exits 0
+check "-q says nothing" test -z "$stderr"
+check "the JSON says what was skipped" prints '"reason": "pp16 after 4090 tokens needs 4106'
 try bench run -m "$MODEL" -p 40 -n 8 -d 100 -r 2 -np 3 -b 16 --kv f16 --kv leankv:window=16,ah=4 --format json
 check "bench run of three sequences" exits 0
 check_json "bench run --format json"
-for key in parallel memory_management of steps pages compaction bytes_per_sequence fraction; do
+for key in parallel model_size model_n_params backend memory_management of steps pages compaction bytes_per_sequence \
+    fraction skipped; do
     check "bench run json has $key" prints "\"$key\":"
 done
 check "f16 compacts nothing, leankv does" test "$(sed -n 's/^ *"compaction": \([^,]*\).*/\1/p' "$scratch/out" | grep -c '^0\.0$')" = 2
 check "and both count their steps" test "$(grep -c '"steps": 1[68],' "$scratch/out")" = 4
 check "leankv's sequences hold less" calc "$(sed -n 's/^ *"bytes_per_sequence": \([0-9.]*\).*/\1/p' "$scratch/out" | tail -n 2 | paste -sd'>')"
 fails 1 "needs 5000, the model's context is 4096" bench run -m "$MODEL" -p 5000 -n 0 -r 1
+fails 1 "pp16 after 4090 tokens needs 4106" bench run -m "$MODEL" -p 16 -n 0 -d 4090 -r 1
 finish

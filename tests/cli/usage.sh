@@ -32,6 +32,9 @@ fails 2 "nothing to evaluate" eval -m x
 fails 2 "no file" inspect
 fails 2 "--heads 30 must be a multiple of --kv-heads 8" bench attn --heads 30
 fails 2 "and --head-dim 128 a multiple of 16 from 16 to 512" bench attn --heads 7 --kv-heads 2
+fails 2 "--head-dim 72 a multiple of 16" bench attn --head-dim 64,72
+fails 2 "--gqa: '0' is not a whole number between 1 and 64" bench attn --gqa 1,0
+fails 2 "--heads and --gqa exclude each other" bench attn --heads 32 --gqa 4
 fails 2 "--reps: '3' is not a whole number between 7 and 10000" bench attn --reps 3
 fails 2 "--reps: '6' is not a whole number between 7 and 10000" bench pages --reps 6
 
