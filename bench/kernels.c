@@ -440,9 +440,10 @@ int main(int argc, char **argv) {
     opt.n_formats = argc - i;
     opt.formats = argv + i;
     if ((i < argc && argv[i][0] == '-') || !names_are_known(&opt)) {
-        fprintf(stderr, "usage: bench_kernels [-t THREADS] [-r REPEATS] [-v VARIANT] [-s] [FORMAT...]\n"
-                        "variants: ref avx2 avxvnni avx512 vnni neon dotprod, as the CPU has them; formats: f32 f16 k8v8 k8v4 "
-                        "k4v8 k4v4 k4v2 k2v2\n");
+        fprintf(stderr,
+                "usage: bench_kernels [-t THREADS] [-r REPEATS] [-v VARIANT] [-s] [FORMAT...]\n"
+                "variants: ref avx2 avxvnni avx512 vnni neon dotprod, as the CPU has them; formats: f32 f16 k8v8 k8v4 "
+                "k4v8 k4v4 k4v2 k2v2\n");
         return 2;
     }
     pleat_workers *workers;

@@ -241,11 +241,24 @@ void pleat__table_trim(pleat__table *table, const uint32_t page_tokens[2], pleat
     pleat__pool_given(pool, &giver);
 }
 
+/* All pages of a side of a block of n lanes, which stand in one piece where the lanes hold equally many. */
+static void clear_side(const pleat__table *table, uint32_t first, uint32_t n, pleat__side side,
+                       pleat__pool_giver *giver) {
+    const uint32_t *n_pages = table->n_pages[side] + first;
+    uint32_t differ = 0;
+    for (uint32_t i = 0; i < n; i++) differ |= n_pages[i] ^ n_pages[0];
+    if (!differ && n_pages[0] == 0) return;
+    const uint32_t lowest = side == PLEAT__HIGH ? 0 : n_pages[0] - 1; /* the page whose cells come first */
+    if (!differ && pleat__pool_give_run(giver, pleat__table_cell(table, first, side, lowest), n * n_pages[0])) return;
+    for (uint32_t lane = first; lane < first + n; lane++) give_back(table, lane, side, 0, giver);
+}
+
 void pleat__table_clear(pleat__table *table, pleat__pool *pool) {
     pleat__pool_giver giver = pleat__pool_giver_at_end(pool);
-    for (uint32_t lane = 0; lane < table->n_lanes; lane++) {
-        give_back(table, lane, PLEAT__HIGH, 0, &giver);
-        give_back(table, lane, PLEAT__LOW, 0, &giver);
+    for (uint32_t first = 0; first < table->n_lanes; first += BLOCK) {
+        const uint32_t n = pleat__min_u32(BLOCK, table->n_lanes - first);
+        clear_side(table, first, n, PLEAT__HIGH, &giver);
+        clear_side(table, first, n, PLEAT__LOW, &giver);
     }
     pleat__pool_given(pool, &giver);
     pleat__table_init(table);

@@ -27,6 +27,7 @@
 #define PLEAT_PAGE_POOL_H
 
 #include <assert.h>
+#include <string.h>
 
 #include "core/memory.h"
 
@@ -115,6 +116,18 @@ static inline void pleat__pool_give(pleat__pool_giver *g, pleat__page_id id) {
     g->at = g->at + 1 == g->n_cells ? 0 : g->at + 1;
     g->n_freed++;
 }
+
+/* Give n pages; false, and nothing is done, if any page of the pool is shared: then one by one. */
+static inline bool pleat__pool_give_run(pleat__pool_giver *g, const pleat__page_id *ids, uint32_t n) {
+    if (g->n_shares > 0) return false;
+    const uint32_t n_first = pleat__min_u32(n, g->n_cells - g->at);
+    memcpy(g->ring + g->at, ids, n_first * sizeof *ids);
+    memcpy(g->ring, ids + n_first, (n - n_first) * sizeof *ids);
+    g->at = n < g->n_cells - g->at ? g->at + n : n - n_first;
+    g->n_freed += n;
+    return true;
+}
+
 static inline void pleat__pool_given(pleat__pool *pool, const pleat__pool_giver *g) {
     assert(g->n_freed <= pleat__pool_used(pool));
     pool->n_free += g->n_freed;
