@@ -53,8 +53,8 @@ uint64_t pleat__linear_scratch_bytes(uint32_t max_cols) {
 }
 
 static bool takes_gemm(const pleat__linear_job *job, uint32_t s, const pleat__matrix *w) {
-    return !pleat__is_quantised(w->type) && job->spans[s].n_rows > job->dsp->vector_rows && !job->vectors_only &&
-           pleat__gemm_is_there();
+    const uint32_t most = pleat__is_quantised(w->type) ? job->dsp->packed_rows : job->dsp->vector_rows;
+    return job->spans[s].n_rows > most && !job->vectors_only && pleat__gemm_is_there();
 }
 
 static const float *row_x(const pleat__linear_job *job, uint32_t row) {
@@ -111,13 +111,22 @@ static bool gemm_span(const pleat__linear_job *job, const block *b, uint32_t s, 
                        span_y(job, s, b->part) + b->row_from, w->rows, job->add);
 }
 
+/* The block's weights as f32. */
+static void load_block(const pleat__linear_job *job, const block *b, float *out) {
+    const pleat__matrix *w = b->part->w;
+    if (pleat__is_quantised(w->type))
+        pleat__linear_unpack(w, b->row_from, b->row_to, out);
+    else
+        job->dsp->load[w->type](w, b->row_from, b->row_to, out);
+}
+
 static void mul_block(const pleat__linear_job *job, const block *b, float *scratch) {
     const pleat__matrix *w = b->part->w;
     bool is_loaded = false;
     batch waiting = {.n = 0};
     for (uint32_t s = 0; s < job->n_spans; s++) {
         if (takes_gemm(job, s, w)) {
-            if (!is_loaded) job->dsp->load[w->type](w, b->row_from, b->row_to, scratch);
+            if (!is_loaded) load_block(job, b, scratch);
             is_loaded = true;
             if (gemm_span(job, b, s, scratch)) continue;
         }

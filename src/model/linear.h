@@ -17,13 +17,14 @@
  *
  * and multiplied as integers: a step row is coded once for all output rows, in blocks of 32 with a scale each, to 16
  * bits, which byte products take as two limbs.  A block's dot product is exact; what a block adds to a sum is
- * (weights' scale * row's scale) * dot product.  Measured against f32 products on the file's layout, Q8_0, 28M weights,
+ * (weights' scale * row's scale) * dot product.  Where the CPU has no instruction for that, spans of more than packed_rows
+ * rows take GEMM too.  Measured against f32 products on the file's layout, Q8_0, 28M weights,
  * Granite Rapids: a vector 2.4 times as fast on one thread, 26 of the 29 GB/s of a plain read (10 on 4 KiB pages), and
  * eight vectors 1.15 times the peak of f32 FMAs.
  *
  * Which kernel a span takes depends on the span's own length alone, and a kernel adds the products of one (output row,
  * step row) in one order whatever else shares the call: a result depends neither on the other items nor on the thread
- * count, and not on the span either where the matrix is quantised or the job vectors_only.
+ * count, and not on the span either where the job is vectors_only, or the matrix quantised and packed_rows unlimited.
  *
  * Errors, with M(b) the largest magnitude among the 32 activations of block b:
  *     floats      exact as f32; 8 or 16 partial sums:      2^-23 * (cols/8 + 36) * sum |w*x|
@@ -83,6 +84,7 @@ typedef struct pleat__linear_dsp {
     pleat__linear_load_fn load[PLEAT__N_WEIGHT_TYPES];
     pleat__linear_code_fn code;
     uint32_t vector_rows; /* of floats: longest span for which mul beats GEMM (oneDNN 2.6, Zen 5) */
+    uint32_t packed_rows; /* of quantised ones, likewise; UINT32_MAX: mul is always faster */
 } pleat__linear_dsp;
 
 /* Fill the table with the best variants for these CPU flags (pleat_cpu_flags()). */
@@ -105,6 +107,9 @@ uint64_t pleat__linear_packed_bytes(const pleat__matrix *w);
 
 /* Pack strips [strip_from, strip_to) of w, which is as the file stores it, into packed [packed_bytes]. */
 void pleat__linear_pack(const pleat__matrix *w, uint32_t strip_from, uint32_t strip_to, uint8_t *packed);
+
+/* Rows [row_from, row_to) of a packed matrix to f32: out [row_to - row_from][cols]. */
+void pleat__linear_unpack(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, float *out);
 
 /* Most vectors that linear.c hands to one call of a kernel: a multiple of the tiles' widths. */
 #define PLEAT__VECTOR_TILE 24u

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * linear_pack.c: quantised matrices from the file's layout, blocks of 32 weights with their scale, to strips (linear.h).
+ * linear_pack.c: quantised matrices from the file's layout, blocks of 32 weights with their scale, to strips (linear.h), and from
+ * strips to f32.
  */
 #include <string.h>
 
+#include "core/half.h"
 #include "model/linear.h"
 
 #define ROWS PLEAT__STRIP_ROWS
@@ -48,5 +50,27 @@ void pleat__linear_pack(const pleat__matrix *w, uint32_t strip_from, uint32_t st
     for (uint32_t strip = strip_from; strip < strip_to; strip++) {
         const size_t at = (size_t)strip * ROWS * w->row_bytes;
         pack_strip(w, w->data + at, pleat__min_u32(ROWS, w->rows - strip * ROWS), packed + at);
+    }
+}
+
+/* Column c of row r of a strip, whose codes are at p. */
+static int32_t weight_at(pleat__weight_type type, const uint8_t *p, uint32_t r, uint32_t c) {
+    if (type == PLEAT__W_Q8_0) return p[(size_t)(c / 4) * 4 * ROWS + 4 * r + c % 4] - 128;
+    const uint8_t both = p[(size_t)(c / 8) * 4 * ROWS + 4 * r + c % 4];
+    return (c % 8 < 4 ? both & 15 : both >> 4) - 8;
+}
+
+void pleat__linear_unpack(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, float *out) {
+    const size_t code_bytes = (size_t)w->cols * ROWS / (w->type == PLEAT__W_Q8_0 ? 1 : 2);
+    for (uint32_t row = row_from; row < row_to; row++) {
+        const uint32_t r = row % ROWS;
+        const uint8_t *codes = w->data + (row - r) * w->row_bytes, *scales = codes + code_bytes + 2 * (size_t)r;
+        for (uint32_t b = 0; b < w->cols; b += PLEAT__WEIGHT_BLOCK, scales += 2 * ROWS) {
+            uint16_t half;
+            memcpy(&half, scales, sizeof half);
+            const float scale = pleat__f16_to_f32(half);
+            for (uint32_t c = b; c < b + PLEAT__WEIGHT_BLOCK; c++)
+                *out++ = scale * (float)weight_at(w->type, codes, r, c);
+        }
     }
 }

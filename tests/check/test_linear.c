@@ -320,6 +320,7 @@ static void test_dispatch(void) {
         for (size_t i = 0; i < CHECK_COUNT(variants); i++)
             if ((closed & variants[i].needs) == variants[i].needs) variants[i].fill(&want);
         CHECK_EQ_U64(chosen.vector_rows, want.vector_rows);
+        CHECK_EQ_U64(chosen.packed_rows, want.packed_rows);
         CHECK(chosen.code == want.code);
         for (uint32_t type = 0; type < PLEAT__N_WEIGHT_TYPES; type++)
             CHECK(chosen.mul[type] == want.mul[type] && chosen.load[type] == want.load[type]);

@@ -78,7 +78,8 @@ INLINE void values_float(uint32_t bits, uint32_t heads, uint32_t blocks, const p
                 x[b] = bits == 32 ? _mm512_load_ps(from)
                                   : _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)from));
                 if (bits == 32 || b % 2 == 0)
-                    _mm_prefetch((const char *)g->v_ahead[t] + ahead + ((size_t)s * blocks + b) * 2 * bits, _MM_HINT_T1);
+                    _mm_prefetch((const char *)g->v_ahead[t] + ahead + ((size_t)s * blocks + b) * 2 * bits,
+                                 _MM_HINT_T1);
             }
             for (uint32_t h = 0; h < heads; h++) {
                 const __m512 y = _mm512_set1_ps(w->u.f32[h][t][s]);

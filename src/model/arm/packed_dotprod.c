@@ -74,4 +74,4 @@ static void code(const float *x, uint32_t cols, pleat__coded *out) { code_row(x,
 
 PACKED_VARIANTS
 
-void pleat__linear_fill_packed_dotprod(pleat__linear_dsp *dsp) { PACKED_FILL(dsp); }
+void pleat__linear_fill_packed_dotprod(pleat__linear_dsp *dsp) { PACKED_FILL(dsp, UINT32_MAX); }

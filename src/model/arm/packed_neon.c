@@ -72,4 +72,4 @@ static void code(const float *x, uint32_t cols, pleat__coded *out) { code_row(x,
 
 PACKED_VARIANTS
 
-void pleat__linear_fill_packed_neon(pleat__linear_dsp *dsp) { PACKED_FILL(dsp); }
+void pleat__linear_fill_packed_neon(pleat__linear_dsp *dsp) { PACKED_FILL(dsp, 32); }

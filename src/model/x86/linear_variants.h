@@ -43,11 +43,12 @@
     LINEAR_MUL(q8_0, PLEAT__W_Q8_0) \
     LINEAR_MUL(q4_0, PLEAT__W_Q4_0)
 
-#define PACKED_FILL(dsp)                      \
+#define PACKED_FILL(dsp, rows)                \
     do {                                      \
         (dsp)->mul[PLEAT__W_Q8_0] = mul_q8_0; \
         (dsp)->mul[PLEAT__W_Q4_0] = mul_q4_0; \
         (dsp)->code = code;                   \
+        (dsp)->packed_rows = (rows);          \
     } while (0)
 
 #endif
