@@ -37,7 +37,7 @@ typedef struct pleat_cost_shape {
     uint32_t head_dim;  /* a multiple of 16, 16..512 */
     uint32_t n_group;   /* query heads that share a KV head, >= 1 */
     uint32_t n_lanes;   /* sequences times KV heads, >= 1 */
-    uint32_t n_tokens;  /* in each lane, >= 1 */
+    uint32_t n_tokens;  /* in each lane, 1..2^24, as a cache's max_tokens */
     uint32_t n_threads; /* >= 1 */
     uint32_t cpu_flags; /* PLEAT_CPU_ bits: which kernels run */
 } pleat_cost_shape;

@@ -12,7 +12,7 @@
  * count nor on what else shares a step: bit for bit.
  *
  * Threads: an engine is driven from one thread at a time.  No function but create, open and is_valid allocates;
- * oneDNN, where prompts go through it, takes packing buffers of its own in a step.
+ * oneDNN, where prompts over matrices of floats go through it, takes packing buffers of its own in a step.
  */
 #ifndef PLEAT_ENGINE_H
 #define PLEAT_ENGINE_H
@@ -41,7 +41,8 @@ typedef struct pleat_engine_options {
 
 PLEAT_API void pleat_engine_options_default(pleat_engine_options *opt);
 
-/* The model is not owned and outlives the engine. */
+/* The model is not owned and outlives the engine.  Its quantised matrices (Q8_0, Q4_0) are packed here, on opt->workers:
+ * each engine holds as many bytes more as they take in the file, and of the file reads only embeddings from then on. */
 PLEAT_API pleat_status pleat_engine_create(const pleat_model *model, const pleat_engine_options *opt,
                                            pleat_engine **out, pleat_error *err);
 

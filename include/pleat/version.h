@@ -20,7 +20,7 @@ extern "C" {
 PLEAT_API const char *pleat_version(void);
 
 /* One line that says what this build holds and what it found on this machine, e.g.
- * "prompts: oneDNN 2.6.3; cpu: avx2 avx512 vnni; cuda: not in this build".  CPU features that pleat_cpu_mask() removed
+ * "GEMM: oneDNN 2.6.3; cpu: avx2 avx512 avx512_vnni; cuda: not in this build".  CPU features that pleat_cpu_mask() removed
  * are left out.  Static storage, written anew by each call: not thread-safe. */
 PLEAT_API const char *pleat_build_info(void);
 

@@ -40,32 +40,45 @@ uint64_t pleat__attn_query_bytes(uint32_t n_group, uint32_t head_dim) {
 }
 
 /* Round x, |x| < 2^22, to the nearest integer, ties to even. */
-static int32_t round_to_int(float x) { return (int32_t)(pleat__f32_bits(x + 0x1.8p23f) - 0x4B400000u); }
+static inline int32_t round_to_int(float x) { return (int32_t)(pleat__f32_bits(x + 0x1.8p23f) - 0x4B400000u); }
 
-/* Cut one head's scaled query into limbs. */
+/* The largest magnitude.  As integers, so that compilers use vectors; finite floats order likewise. */
+static float largest(const float *x, uint32_t n) {
+    int32_t top = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const int32_t bits = (int32_t)(pleat__f32_bits(x[i]) & 0x7FFFFFFFu);
+        top = bits > top ? bits : top;
+    }
+    return pleat__bits_f32((uint32_t)top);
+}
+
+/* Cut one head's scaled query into limbs, in loops that compilers turn into vector instructions: it is done once for
+ * each range of a lane. */
 static void make_limbs(pleat__attn_query *query, uint32_t head) {
     const uint32_t d = query->head_dim;
     const float *x = query->f32 + (size_t)head * d;
     int8_t *hi = query->hi + (size_t)head * d, *lo = query->lo + (size_t)head * d;
     int16_t *both = query->both + (size_t)head * d;
-    float top = 0;
-    for (uint32_t i = 0; i < d; i++) top = fabsf(x[i]) > top ? fabsf(x[i]) : top;
-    const float steps = (float)query_top(d);
-    const float inverse = top > 0 ? steps / top : 0;
-    query->step[head] = 0;
-    query->sum[head] = 0;
-    const bool usable = top > 0 && inverse <= 0x1p126f; /* a top below 2^-111 is as good as zero */
-    int32_t sum = 0;
+    const float top = largest(x, d), steps = (float)query_top(d);
+    /* a top below 2^-111 is as good as zero */
+    const float inverse = top > 0 && steps / top <= 0x1p126f ? steps / top : 0;
+    int32_t codes[PLEAT__MAX_HEAD_DIM], sum = 0;
     for (uint32_t i = 0; i < d; i++) {
-        const int32_t code = usable ? round_to_int(x[i] * inverse) : 0;
-        const int32_t high = (code + 128) >> 8;
-        hi[i] = (int8_t)high;
-        lo[i] = (int8_t)(code - 256 * high);
-        both[i / 4 * 4 + (i % 4 >> 1) + (i % 4 & 1) * 2] = (int16_t)code;
-        sum += code;
+        codes[i] = inverse > 0 ? round_to_int(x[i] * inverse) : 0;
+        sum += codes[i];
     }
-    if (!usable) return;
-    query->step[head] = top / steps;
+    for (uint32_t i = 0; i < d; i++) {
+        const int32_t high = (codes[i] + 128) >> 8;
+        hi[i] = (int8_t)high;
+        lo[i] = (int8_t)(codes[i] - 256 * high);
+    }
+    for (uint32_t i = 0; i < d; i += 4) {
+        both[i] = (int16_t)codes[i];
+        both[i + 1] = (int16_t)codes[i + 2];
+        both[i + 2] = (int16_t)codes[i + 1];
+        both[i + 3] = (int16_t)codes[i + 3];
+    }
+    query->step[head] = inverse > 0 ? top / steps : 0;
     query->sum[head] = query->step[head] * (float)sum;
 }
 

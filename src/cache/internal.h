@@ -13,7 +13,7 @@
  *     idle ──begin──> in step ──attend, store──> in step ──end──> idle       lengths grow at end
  *       <──────────────cancel─────────────┘                                  pages go back
  *
- * In a step the tables already hold the new tokens' pages while lane.n_slots and seq.n_tokens are still those before.
+ * In a step the tables already hold the new tokens' pages while table.n_slots and seq.n_tokens are still those before.
  * A prompt chunk's tokens take the slots after the high side's last; a single token takes the lane's hole if there is
  * one.
  *

@@ -58,6 +58,18 @@ static uint32_t closed_under_implication(uint32_t flags) {
     return flags;
 }
 
-uint32_t pleat_cpu_flags(void) { return closed_under_implication(detect() & atomic_load(&allowed_flags)); }
+/* What detect() found; asked once, since asking costs microseconds on a virtual machine. */
+static uint32_t detected(void) {
+    enum { IS_KNOWN = 1u << 30 };
+    static _Atomic uint32_t known;
+    uint32_t flags = atomic_load(&known);
+    if (!(flags & IS_KNOWN)) {
+        flags = detect() | IS_KNOWN;
+        atomic_store(&known, flags);
+    }
+    return flags & ~(uint32_t)IS_KNOWN;
+}
+
+uint32_t pleat_cpu_flags(void) { return closed_under_implication(detected() & atomic_load(&allowed_flags)); }
 
 void pleat_cpu_mask(uint32_t allowed) { atomic_store(&allowed_flags, allowed); }

@@ -29,6 +29,6 @@ const char *pleat_build_info(void) {
     char gemm[64], cpu[80];
     pleat__gemm_describe(gemm, sizeof gemm);
     describe_cpu(cpu, sizeof cpu);
-    snprintf(text, sizeof text, "prompts: %s; cpu: %s; cuda: not in this build", gemm, cpu);
+    snprintf(text, sizeof text, "GEMM: %s; cpu: %s; cuda: not in this build", gemm, cpu);
     return text;
 }

@@ -19,7 +19,7 @@
  * bits, which byte products take as two limbs.  A block's dot product is exact; what a block adds to a sum is
  * (weights' scale * row's scale) * dot product.  Where the CPU has no instruction for that, spans of more than packed_rows
  * rows take GEMM too.  Measured against f32 products on the file's layout, Q8_0, 28M weights,
- * Granite Rapids: a vector 2.4 times as fast on one thread, 26 of the 29 GB/s of a plain read (10 on 4 KiB pages), and
+ * Granite Rapids, 2026-11: a vector 2.4 times as fast on one thread, 26 of the 29 GB/s of a plain read (10 on 4 KiB pages), and
  * eight vectors 1.15 times the peak of f32 FMAs.
  *
  * Which kernel a span takes depends on the span's own length alone, and a kernel adds the products of one (output row,
@@ -48,8 +48,8 @@
 typedef struct pleat__coded {
     float scale; /* M/32639 */
     int32_t
-        offset[2]; /* -128 and -8 times the sum of the codes: what unsigned weights of Q8_0 and Q4_0 count too much */
-    uint32_t unused;
+        offset[2];   /* -128 and -8 times the sum of the codes: what unsigned weights of Q8_0 and Q4_0 count too much */
+    uint32_t unused; /* codes at a multiple of 16 */
     union {
         int16_t whole[32]; /* -32639..32639 */
         struct {

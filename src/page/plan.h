@@ -79,7 +79,8 @@ void pleat__lane_give_back(pleat__table *table, uint32_t lane, pleat__side side,
 /* Give back every page that no slot needs, lane by lane, high side first: (2) and (3) of table.h hold again. */
 void pleat__table_trim(pleat__table *table, const uint32_t page_tokens[2], pleat__pool *pool);
 
-/* Give back every page in the same order: every lane is empty. */
+/* Give back every page: every lane is empty.  Their order depends on the tables and on whether any page is shared, never
+ * on threads. */
 void pleat__table_clear(pleat__table *table, pleat__pool *pool);
 
 #endif

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "core/half.h"
-#include "model/x86/linear_variants.h" /* no intrinsics */
+#include "model/linear_variants.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #define MAX_R 8

@@ -8,7 +8,7 @@
 
 #include <arm_neon.h>
 
-#include "model/x86/linear_variants.h" /* no intrinsics */
+#include "model/linear_variants.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

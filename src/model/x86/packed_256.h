@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * packed_256.h: what packed_avx2.c and packed_avxvnni.c have in common: a block's sums to f32, and the coding of rows.
- * The file that includes this defines MAX_C before, and the functions of the first part after.
+ * They supply the integer sums of a block and the form of 32 codes, as functions that are constants at each call.
  */
 #ifndef PLEAT_MODEL_X86_PACKED_256_H
 #define PLEAT_MODEL_X86_PACKED_256_H
@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "model/x86/linear_variants.h"
+#include "model/linear_variants.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__clang__)
@@ -24,14 +24,14 @@
 #define AHEAD_BYTES 4096
 #define LINE_BYTES 64
 
-/* ---- what the file gives ----------------------------------------------------------------------------------------- */
+#define MAX_C 3 /* most vectors of a band */
 
 /* Dot products of 16 rows, halves of 8, of the block whose codes start at p with block b of C vectors. */
-INLINE void block_sums(pleat__weight_type type, const int C, const uint8_t *p, const pleat__coded *const *x, uint32_t b,
-                       __m256i sums[MAX_C][2]);
+typedef void (*block_sums_fn)(pleat__weight_type type, const int C, const uint8_t *p, const pleat__coded *const *x,
+                              uint32_t b, __m256i sums[MAX_C][2]);
 
-/* 32 codes in the file's form. */
-INLINE void store_codes(const __m256i codes[4], pleat__coded *out);
+/* 32 codes in the variant's form. */
+typedef void (*store_codes_fn)(const __m256i codes[4], pleat__coded *out);
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
@@ -43,7 +43,7 @@ INLINE __m256i offset_of(pleat__weight_type type, const pleat__coded *x) {
 }
 
 /* A strip for C vectors: acc[c], halves of 8 rows. */
-INLINE void strip(pleat__weight_type type, const int C, const uint8_t *p, uint32_t n_blocks,
+INLINE void strip(pleat__weight_type type, const int C, block_sums_fn block_sums, const uint8_t *p, uint32_t n_blocks,
                   const pleat__coded *const *x, __m256 acc[MAX_C][2]) {
     const uint8_t *scales = p + (size_t)n_blocks * code_bytes(type);
     const uint8_t *ahead = p + AHEAD_BYTES;
@@ -84,15 +84,15 @@ INLINE void store_rows(const __m256 acc[2], uint32_t live, float *to, bool add) 
 }
 
 /* All rows for C vectors. */
-INLINE void band(pleat__weight_type type, const int C, const pleat__matrix *w, uint32_t row_from, uint32_t row_to,
-                 const void *const *x, float *const *y, bool add) {
+INLINE void band(pleat__weight_type type, const int C, block_sums_fn block_sums, const pleat__matrix *w,
+                 uint32_t row_from, uint32_t row_to, const void *const *x, float *const *y, bool add) {
     const pleat__coded *xs[MAX_C];
     for (int c = 0; c < C; c++) xs[c] = x[c];
     for (uint32_t r = row_from; r < row_to; r += ROWS) {
         __m256 acc[MAX_C][2];
         UNROLL
         for (int c = 0; c < C; c++) acc[c][0] = acc[c][1] = _mm256_setzero_ps();
-        strip(type, C, w->data + r * w->row_bytes, w->cols / BLOCK, xs, acc);
+        strip(type, C, block_sums, w->data + r * w->row_bytes, w->cols / BLOCK, xs, acc);
         UNROLL
         for (int c = 0; c < C; c++) store_rows(acc[c], row_to - r, y[c] + r, add);
     }
@@ -114,7 +114,7 @@ INLINE uint32_t sum_of(__m256i v) {
 }
 
 /* As integers, infinity and NaN are above all other magnitudes: a block with one of them gets no finite scale. */
-INLINE void code_row(const float *x, uint32_t cols, pleat__coded *out) {
+INLINE void code_row(const float *x, uint32_t cols, store_codes_fn store_codes, pleat__coded *out) {
     const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
     for (; cols > 0; cols -= BLOCK, x += BLOCK, out++) {
         __m256i max_bits = _mm256_setzero_si256(), codes[4], sum = _mm256_setzero_si256();

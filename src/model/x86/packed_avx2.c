@@ -9,7 +9,6 @@
  *                                     halves of 8 rows: pairs added, and the offset
  *                                     acc += (float)sums * (weights' scales * row's scale)
  */
-#define MAX_C 2
 #include "model/x86/packed_256.h"
 
 /* Codes of quarter q, rows 4q..4q+3, for columns 4k..4k+3 of the block at p. */
@@ -54,8 +53,8 @@ INLINE void block_sums(pleat__weight_type type, const int C, const uint8_t *p, c
 
 INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from, uint32_t row_to,
                 const void *const *x, float *const *y, uint32_t n, bool add) {
-    for (; n >= 2; n -= 2, x += 2, y += 2) band(type, 2, w, row_from, row_to, x, y, add);
-    if (n == 1) band(type, 1, w, row_from, row_to, x, y, add);
+    for (; n >= 2; n -= 2, x += 2, y += 2) band(type, 2, block_sums, w, row_from, row_to, x, y, add);
+    if (n == 1) band(type, 1, block_sums, w, row_from, row_to, x, y, add);
 }
 
 INLINE void store_codes(const __m256i codes[4], pleat__coded *out) {
@@ -66,7 +65,7 @@ INLINE void store_codes(const __m256i codes[4], pleat__coded *out) {
     }
 }
 
-static void code(const float *x, uint32_t cols, pleat__coded *out) { code_row(x, cols, out); }
+static void code(const float *x, uint32_t cols, pleat__coded *out) { code_row(x, cols, store_codes, out); }
 
 PACKED_VARIANTS
 

@@ -15,7 +15,7 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "model/x86/linear_variants.h"
+#include "model/linear_variants.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__clang__)

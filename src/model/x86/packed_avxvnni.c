@@ -2,7 +2,6 @@
  *
  * packed_avxvnni.c: linear.h's kernels for packed matrices with AVX-VNNI: packed_avx512.c's in halves of 8 rows.
  */
-#define MAX_C 3
 #include "model/x86/packed_256.h"
 
 /* Codes of a half, rows 8*half .. 8*half+7, for columns 4k..4k+3 of the block at p. */
@@ -54,9 +53,9 @@ INLINE void block_sums(pleat__weight_type type, const int C, const uint8_t *p, c
 
 INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from, uint32_t row_to,
                 const void *const *x, float *const *y, uint32_t n, bool add) {
-    for (; n >= 3 && n != 4; n -= 3, x += 3, y += 3) band(type, 3, w, row_from, row_to, x, y, add);
-    for (; n >= 2; n -= 2, x += 2, y += 2) band(type, 2, w, row_from, row_to, x, y, add);
-    if (n == 1) band(type, 1, w, row_from, row_to, x, y, add);
+    for (; n >= 3 && n != 4; n -= 3, x += 3, y += 3) band(type, 3, block_sums, w, row_from, row_to, x, y, add);
+    for (; n >= 2; n -= 2, x += 2, y += 2) band(type, 2, block_sums, w, row_from, row_to, x, y, add);
+    if (n == 1) band(type, 1, block_sums, w, row_from, row_to, x, y, add);
 }
 
 /* 32-bit lanes of four registers, which fit bytes, as 32 bytes. */
@@ -76,7 +75,7 @@ INLINE void store_codes(const __m256i codes[4], pleat__coded *out) {
     store_bytes(low, out->codes.limbs.low);
 }
 
-static void code(const float *x, uint32_t cols, pleat__coded *out) { code_row(x, cols, out); }
+static void code(const float *x, uint32_t cols, pleat__coded *out) { code_row(x, cols, store_codes, out); }
 
 PACKED_VARIANTS
 

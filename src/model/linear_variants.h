@@ -3,8 +3,8 @@
  * linear_variants.h: the functions of a dispatch table, one for each stored type, from a file's always-inline templates
  * mul(type, ...) and load(type, ...), in which `type` is a constant then.
  */
-#ifndef PLEAT_MODEL_X86_LINEAR_VARIANTS_H
-#define PLEAT_MODEL_X86_LINEAR_VARIANTS_H
+#ifndef PLEAT_MODEL_LINEAR_VARIANTS_H
+#define PLEAT_MODEL_LINEAR_VARIANTS_H
 
 #include "model/linear.h"
 
