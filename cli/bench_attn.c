@@ -255,11 +255,14 @@ static int check_options(options *o) {
         return CLI_USAGE;
     }
     const uint32_t heads = o->heads ? o->heads : 4 * o->kv_heads;
+    if (heads % o->kv_heads != 0 || heads / o->kv_heads > GROUP_MOST) {
+        cli_error("--heads %u must be a multiple of --kv-heads %u, and at most %d times as many", heads, o->kv_heads,
+                  GROUP_MOST);
+        return CLI_USAGE;
+    }
     for (uint32_t i = 0; i < o->head_dim.n; i++)
-        if (heads % o->kv_heads != 0 || o->head_dim.v[i] % 16 != 0) {
-            cli_error("--heads %u must be a multiple of --kv-heads %u, and --head-dim %u a multiple of 16 from 16 to "
-                      "512",
-                      heads, o->kv_heads, o->head_dim.v[i]);
+        if (o->head_dim.v[i] % 16 != 0) {
+            cli_error("--head-dim %u must be a multiple of 16 from 16 to 512", o->head_dim.v[i]);
             return CLI_USAGE;
         }
     if (!o->gqa.n) o->gqa = (number_list){1, {heads / o->kv_heads}};

@@ -156,6 +156,12 @@ static double share(const tally *sum, const uint64_t ns[2]) {
     return sum->step_s > 0 ? 1e-9 * (double)(ns[0] + ns[1]) / sum->step_s : NAN;
 }
 
+/* A sequence's bytes: a whole number unless the sequences differ. */
+static json_t *sequence_bytes_json(const bench *b, const tally *sum) {
+    const uint32_t n = b->o->parallel;
+    return sum->bytes % n ? json_number((double)sum->bytes / n) : json_integer((json_int_t)(sum->bytes / n));
+}
+
 static json_t *row_json(const bench *b, const shape *s, uint32_t spec, const char *test, double mean, double sd) {
     const tally *sum = &b->tallies[spec];
     json_t *params = json_pack(
@@ -168,9 +174,8 @@ static json_t *row_json(const bench *b, const shape *s, uint32_t spec, const cha
                      "tokens_per_s", json_number(mean), "sd", json_number(sd), "memory_management", "of",
                      s->is_generation ? "generation steps" : "prompt steps", "steps", n_steps, "pages",
                      json_number(share(sum, sum->times.pages_ns)), "compaction",
-                     json_number(share(sum, sum->times.compact_ns)), "bytes_per_sequence",
-                     json_number((double)sum->bytes / b->o->parallel), "fraction",
-                     json_number(sum->bytes_f16 ? (double)sum->bytes / (double)sum->bytes_f16 : NAN));
+                     json_number(share(sum, sum->times.compact_ns)), "bytes_per_sequence", sequence_bytes_json(b, sum),
+                     "fraction", json_number(sum->bytes_f16 ? (double)sum->bytes / (double)sum->bytes_f16 : NAN));
 }
 
 /* The file's name, as llama-bench's column has room for. */
@@ -296,7 +301,7 @@ static int run_shapes(bench *b) {
     for (uint32_t i = 0; i < n && code == CLI_OK; i++)
         if (fits(b, &shapes[i])) code = run_shape(b, &shapes[i]);
     progress_end();
-    return n && !n_fit ? CLI_FAILED : code;
+    return n_fit ? code : CLI_FAILED;
 }
 
 static void print_result(bench *b) {
@@ -341,6 +346,10 @@ static int prepare(bench *b, options *o) {
     default_list(&o->n_prompt, 512);
     default_list(&o->n_gen, 128);
     default_list(&o->depth, 0);
+    if (!greatest(&o->n_prompt) && !greatest(&o->n_gen)) {
+        cli_error("nothing to measure: -p and -n are 0");
+        return CLI_USAGE;
+    }
     b->reps = o->reps ? o->reps : DEFAULT_REPS;
     int code = load_model(o, &b->l);
     if (code == CLI_OK) code = output_open(&b->out, o);

@@ -30,11 +30,11 @@ static const command_row commands[] = {
     {"calibrate", CMD_CALIBRATE, command_calibrate, "find leankv's thresholds for a model, and write a profile",
      "-m MODEL --tasks FILE [--text FILE] [--kv leankv:...] [--ah X,..] [--al X,..] [-o PROFILE]"},
     {"bench attn", CMD_BENCH_ATTN, command_bench_attn, "speed of decode attention against the memory's",
-     "[--kv SPEC]... [--ctx N,..] [--batch N,..]"},
+     "[--kv SPEC]... [--ctx N,..] [--batch N,..] [--gqa N,..] [--head-dim N,..] [-r N]"},
     {"bench pages", CMD_BENCH_PAGES, command_bench_pages, "time to take and return a page for every lane",
      "[--lanes N]"},
     {"bench run", CMD_BENCH_RUN, command_bench_run, "speed of reading prompts and of generating",
-     "-m MODEL [-p N,..] [-n N,..] [-d N,..] [--kv SPEC]..."},
+     "-m MODEL [-p N,..] [-n N,..] [-d N,..] [-np N] [-b N] [--kv SPEC]..."},
     {"inspect", CMD_INSPECT, command_inspect, "what a GGUF file holds, and what its KV cache would take",
      "FILE [--kv SPEC]... [--ctx N,..] [--metadata]"},
 };

@@ -3,7 +3,8 @@
  * options.c: the one table of options, and what is made from it.  See options.h.
  *
  * getopt_long_only() reads `-ctk` like `--ctk`, as llama.cpp's flags are written.  One-letter flags are handed to it
- * as long options too: were they short ones, `-ngl 99` would be read as `-n gl` instead of being refused.
+ * as long options too: were they short ones, `-ngl 99` would be read as `-n gl` instead of being refused.  A single
+ * letter is no abbreviation: else `-c 512` would be `--cpu-mask 512` where -c is not an option.
  *
  * The same letter may mean different things to commands that share no option (-p is a text to `run` and a count to
  * `bench run`, as in llama.cpp): rows of one name then have disjoint command bits.
@@ -24,6 +25,7 @@ typedef enum option_kind {
     KIND_TEXT,   /* const char * */
     KIND_U32,
     KIND_I32,
+    KIND_MASK, /* uint32_t, bits of max */
     KIND_U64,
     KIND_F32,
     KIND_SPECS,   /* spec_list; may be repeated */
@@ -49,6 +51,8 @@ typedef struct option_row {
 #define CMD_MEASURE (CMD_EVAL | CMD_CALIBRATE)
 #define AT(field) offsetof(options, field)
 #define U32_TOP 4294967295.0
+#define CPU_BITS \
+    (PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI | PLEAT_CPU_AVX_VNNI | PLEAT_CPU_NEON | PLEAT_CPU_DOTPROD)
 
 /* clang-format off */
 static const option_row rows[] = {
@@ -60,7 +64,7 @@ static const option_row rows[] = {
     {"Model and machine", "batch-size", "b", "N", "most prompt tokens in one step (default 512)",
      CMD_ENGINE, KIND_U32, AT(chunk_tokens), 1, 65536},
     {"Model and machine", "cpu-mask", NULL, "BITS", "CPU features that may be used, added up: 1 AVX2, 2 AVX-512, 4 its VNNI, 8 AVX-VNNI; 16 NEON, 32 its dot product",
-     CMD_ALL, KIND_U32, AT(cpu_mask), 0, U32_TOP},
+     CMD_ALL, KIND_MASK, AT(cpu_mask), 0, CPU_BITS},
 
     {"KV cache", "kv", NULL, "SPEC", "how the cache is kept: f16, k8v4, leankv, ...; repeat to compare (default f16)",
      CMD_EVAL, KIND_SPECS, AT(kv), 0, 0},
@@ -126,7 +130,7 @@ static const option_row rows[] = {
     {"Shape", "batch", NULL, "N,..", "sequences read at once (default 1)",
      CMD_BENCH_ATTN, KIND_NUMBERS, AT(batch), 1, 4096},
     {"Shape", "gqa", NULL, "N,..", "query heads for each KV head (default 4)",
-     CMD_BENCH_ATTN, KIND_NUMBERS, AT(gqa), 1, 64},
+     CMD_BENCH_ATTN, KIND_NUMBERS, AT(gqa), 1, GROUP_MOST},
     {"Shape", "heads", NULL, "N", "query heads, instead of --gqa", CMD_BENCH_ATTN, KIND_U32, AT(heads), 1, 65536},
     {"Shape", "kv-heads", NULL, "N", "KV heads (default 8)", CMD_BENCH_ATTN, KIND_U32, AT(kv_heads), 1, 1024},
     {"Shape", "head-dim", NULL, "N,..", "head dimension (default 128)",
@@ -207,6 +211,16 @@ static int set_u64(const char *flag, const char *text, uint64_t *out) {
         return CLI_USAGE;
     }
     *out = v;
+    return CLI_OK;
+}
+
+static int set_mask(const char *flag, const char *text, const option_row *row, uint32_t *out) {
+    int64_t v;
+    if (!parse_integer(text, 0, U32_TOP, &v) || (v & ~(int64_t)row->max)) {
+        cli_error("%s: '%s' is not %s: %s", flag, text, row->arg, row->help);
+        return CLI_USAGE;
+    }
+    *out = (uint32_t)v;
     return CLI_OK;
 }
 
@@ -302,6 +316,7 @@ static int set_value(options *o, const option_row *row, const char *flag, const 
             if (!parse_integer(text, row->min, row->max, &v)) return bad_number(flag, text, row);
             *(int32_t *)at = (int32_t)v;
             return CLI_OK;
+        case KIND_MASK: return set_mask(flag, text, row, at);
         case KIND_U64: return set_u64(flag, text, at);
         case KIND_F32: return set_f32(flag, text, row, at);
         case KIND_SPECS: return add_specs(flag, text, at);
@@ -392,15 +407,27 @@ static int unknown_option(const spellings *s, const char *name, const char *word
     return CLI_USAGE;
 }
 
+/* Whether the word is one letter, alone or with =VALUE, that is no alias of the row: an abbreviation too short. */
+static int is_lone_letter(const char *word, const option_row *row) {
+    const char *name = word + strspn(word, "-");
+    return strcspn(name, "=") == 1 && !(row->alias && row->alias[0] == name[0] && !row->alias[1]);
+}
+
 /* getopt found fault with argument `word`.  `known` is the row's val, or 0 if it knows no such option. */
 static int bad_option(const spellings *s, int fault, int known, const char *name, const char *word, int position) {
-    if (known < 256) return unknown_option(s, name, word, position);
+    if (known < 256 || is_lone_letter(word, &rows[known - 256])) return unknown_option(s, name, word, position);
     const option_row *row = &rows[known - 256];
     if (fault == ':')
         cli_error("argument %d, '%s': needs %s: %s", position, word, row->arg, row->help);
     else
         cli_error("argument %d, '%s': takes no value", position, word);
     return CLI_USAGE;
+}
+
+/* The word of the option that getopt has just read, before its value if that is a word of its own. */
+static char *word_of(char **argv) {
+    char *last = argv[optind - 1];
+    return optarg == last ? argv[optind - 2] : last;
 }
 
 /* The words left over: `inspect` takes one, other commands none. */
@@ -423,6 +450,8 @@ static int read_arguments(options *o, uint32_t command, const char *name, int ar
         if (val < 256)
             return bad_option(&s, val, optopt, name, argv[optind - 1], position_of(original, argc, argv[optind - 1]));
         const option_row *row = &rows[val - 256];
+        const char *word = word_of(argv);
+        if (is_lone_letter(word, row)) return unknown_option(&s, name, word, position_of(original, argc, word));
         if (row->kind == KIND_SPECS && !seen_kv++) o->kv.n = 0; /* the command line's specs replace the environment's */
         char flag[ENV_CAP];
         snprintf(flag, sizeof flag, "--%s", row->name);

@@ -37,6 +37,7 @@ typedef struct spec_list {
 } spec_list;
 
 #define NUMBERS_CAP 16
+#define GROUP_MOST 64 /* query heads that can share a KV head */
 typedef struct number_list {
     uint32_t n;
     uint32_t v[NUMBERS_CAP];

@@ -13,13 +13,15 @@ settings, by their medians: micro-batches of 512 or 2048 tokens for prompts, fla
 (others need it), weights repacked or not.  Settings that are a quarter slower than the best of the first repetition are
 not tried again.  Pleat runs with its defaults.  Tokens are random, sampling is not timed, threads are equal.
 
-Exit codes: 0 ok, 1 a measurement failed, 2 wrong usage or no peer.
+Exit codes: 0 ok, 1 a measurement failed or a file cannot be read or written, 2 wrong usage or no peer, 130 interrupted.
 """
 import argparse
 import collections
 import datetime
 import json
+import math
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -50,7 +52,11 @@ Setting = collections.namedtuple("Setting", "ubatch flash repack")
 
 
 class Failed(Exception):
-    """A command that ended badly, or printed something else than was asked for."""
+    """`who`, a command or a file, and what went wrong with it, in one line."""
+
+    def __init__(self, who, what):
+        super().__init__(f"{who}: {what}")
+        self.what = what
 
 
 def name_of(test):
@@ -75,30 +81,72 @@ def peer_keys(tests):
             for ubatch in ((512, 2048) if TESTS[name].kind == "pp" else (512,))]
 
 
-def execute(argv, text=None):
-    """What a command prints; Failed with its last words if it ends badly."""
-    done = subprocess.run(argv, input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+def run(argv, text=""):
+    """A command that was run to its end, well or badly, with `text` on its stdin."""
+    try:
+        return subprocess.run(argv, input=text, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+                              errors="replace", check=False)
+    except OSError as error:
+        raise Failed(argv[0], f"cannot be run: {error.strerror}") from error
+
+
+def last_line(text):
+    return (text.strip().splitlines() or ["no message"])[-1]
+
+
+def ending(done):
+    """How a command ended badly, with its last words."""
+    if done.returncode > 0:
+        return f"ended with {done.returncode}: {last_line(done.stderr)}"
+    try:
+        name = signal.Signals(-done.returncode).name
+    except ValueError:
+        name = f"signal {-done.returncode}"
+    return f"killed by {name}; its last line: {last_line(done.stderr)}"
+
+
+def execute(argv, text=""):
+    """What a command prints; Failed if it ends badly."""
+    done = run(argv, text)
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise Failed(f"`{' '.join(argv)}` ended with {done.returncode}: {last}")
+        raise Failed(f"`{' '.join(argv)}`", ending(done))
     return done.stdout
 
 
-def execute_json(argv, text=None):
+def execute_json(argv, read, text=""):
+    """`read` of the JSON that a command prints; Failed if that is of another shape than `read` takes it for."""
+    printed = execute(argv, text)
     try:
-        return json.loads(execute(argv, text))
-    except ValueError as error:
-        raise Failed(f"`{' '.join(argv)}` printed no JSON: {error}") from error
+        return read(json.loads(printed))
+    except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
+        what = f"printed something else than was asked for: {type(error).__name__}: {error}"
+        raise Failed(f"`{' '.join(argv)}`", what) from error
+
+
+def speed_of(value):
+    """Tokens/s that can be divided by."""
+    speed = float(value)
+    if not 0 < speed < math.inf:
+        raise ValueError(f"{speed} tokens/s")
+    return speed
+
+
+def speeds_of(values, n):
+    if len(values) != n:
+        raise ValueError(f"{len(values)} speeds, not {n}")
+    return [speed_of(value) for value in values]
 
 
 # ---- engines ------------------------------------------------------------------------------------------
 #
 # Each has a name, a version (known after a repetition), all_keys() of what it can measure, and repetition(keys), which
-# gives {key: tokens/s} of those.  A key is (test, KV, Setting).
+# gives {key: tokens/s} of those.  A key is (test, KV, Setting).  can_repack turns False where repacked weights fail:
+# what was measured with them before counts no longer.
 
 
 class Pleat:
     name = "pleat"
+    can_repack = False
 
     def __init__(self, options):
         self.path, self.model, self.threads, self.tests = options.pleat, options.model, options.threads, options.tests
@@ -117,28 +165,37 @@ class Pleat:
                     str(test.n if test.kind == "pp" else 0), "-n", str(test.n if test.kind == "tg" else 0), "-d",
                     str(test.depth), "--format", "json", "-q"]
             argv += [word for kv in PLEAT_KVS for word in ("--kv", self.specs[kv])]
-            rows = execute_json(argv)["rows"]
-            if len(rows) != len(PLEAT_KVS):
-                raise Failed(f"`{' '.join(argv)}` printed {len(rows)} rows, not {len(PLEAT_KVS)}")
-            speeds.update({(name, kv, None): row["tokens_per_s"] for kv, row in zip(PLEAT_KVS, rows)})
+            values = execute_json(argv, self.read)
+            speeds.update({(name, kv, None): value for kv, value in zip(PLEAT_KVS, values)})
         return speeds
+
+    @staticmethod
+    def read(result):
+        return speeds_of([row["tokens_per_s"] for row in result["rows"]], len(PLEAT_KVS))
 
 
 class LlamaCppPython:
-    """Repacked weights go to other kernels; where these crash, as ggml's for AMX did when built with gcc 12 (2026-11),
-    they are left out and the version says so."""
+    """Repacked weights go to other kernels; where these fail, as ggml's for AMX did when built with gcc 12 (2026-11),
+    they are left out and the version says why."""
     name = "llama-cpp-python"
-    version = ""
 
     def __init__(self, options):
         self.model, self.threads, self.tests = options.model, options.threads, options.tests
-        self.can_repack = True
+        self.can_repack, self.number, self.note = True, "", ""
+
+    @property
+    def version(self):
+        return f"llama-cpp-python {self.number}{self.note}"
 
     @staticmethod
-    def is_missing():
-        done = subprocess.run([sys.executable, "-c", "import llama_cpp"], stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL, check=False)
-        return done.returncode != 0
+    def why_missing():
+        """Why this python cannot import it, "" if it can."""
+        done = run([sys.executable, "-c", "import llama_cpp"])
+        if not done.returncode:
+            return ""
+        if last_line(done.stderr) == "ModuleNotFoundError: No module named 'llama_cpp'":
+            return "has no llama_cpp (to have it: pip install llama-cpp-python)"
+        return f"cannot import llama_cpp ({last_line(done.stderr) if done.returncode > 0 else ending(done)})"
 
     def all_keys(self):
         return peer_keys(self.tests)
@@ -147,36 +204,37 @@ class LlamaCppPython:
         if not keys:
             return {}
         cases = [{**TESTS[name]._asdict(), "type": kv, **setting._asdict()} for name, kv, setting in keys]
-        result = execute_json([sys.executable, os.path.join(HERE, "llama_cpp_python.py"), self.model,
-                               str(self.threads)], json.dumps(cases))
-        self.version = f"llama-cpp-python {result['version']}"
-        return dict(zip(keys, result["speeds"]))
+        argv = [sys.executable, os.path.join(HERE, "llama_cpp_python.py"), self.model, str(self.threads)]
+        self.number, speeds = execute_json(argv, lambda result: (result["version"],
+                                                                 speeds_of(result["speeds"], len(keys))),
+                                           json.dumps(cases))
+        return dict(zip(keys, speeds))
 
     def repetition(self, keys):
         speeds = self.measure([key for key in keys if not key[2].repack])
         try:
-            speeds.update(self.measure([key for key in keys if key[2].repack and self.can_repack]))
+            speeds.update(self.measure([key for key in keys if key[2].repack]))
         except Failed as error:
-            self.can_repack = False
+            self.can_repack, self.note = False, f", without repacked weights ({error.what})"
             print(f"llama-cpp-python with repacked weights is left out: {error}", file=sys.stderr)
-        self.version += "" if self.can_repack else ", without repacked weights, which crash it here"
         return speeds
 
 
 class LlamaBench:
     """llama-bench in either dialect: generation at a depth is `-d DEPTH` upstream and `-gp DEPTH,N` in ik_llama.cpp."""
 
-    def __init__(self, path, options):
+    def __init__(self, path, name, options):
         self.path, self.model, self.threads, self.tests = path, options.model, options.threads, options.tests
-        self.name, self.version = os.sep.join(os.path.abspath(path).split(os.sep)[-2:]), ""
-        done = subprocess.run([path, "--help"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              check=False)
-        self.has_gp, self.has_rtr = "-gp " in done.stdout, "-rtr" in done.stdout
-        if not self.has_gp and "--n-depth" not in done.stdout:
-            raise Failed(f"{path}: no llama-bench that can generate at a depth (neither --n-depth nor -gp)")
+        self.name, self.version = name, ""
+        done = run([path, "--help"])
+        words = done.stdout + done.stderr
+        self.has_gp, self.can_repack = "-gp " in words, "-rtr" in words
+        if not self.has_gp and "--n-depth" not in words:
+            raise Failed(path, ending(done) if done.returncode else
+                         "no llama-bench that can generate at a depth (neither --n-depth nor -gp)")
 
     def all_keys(self):
-        return [key for key in peer_keys(self.tests) if self.has_rtr or not key[2].repack]
+        return [key for key in peer_keys(self.tests) if self.can_repack or not key[2].repack]
 
     def shape(self, test):
         if test.kind == "pp":
@@ -188,15 +246,21 @@ class LlamaBench:
         return ["-p", "0", "-n", str(test.n), "-d", str(test.depth)]
 
     def measure(self, test, kv, setting):
-        repack = ["-rtr", str(setting.repack)] if self.has_rtr else []
+        repack = ["-rtr", str(setting.repack)] if self.can_repack else []
         argv = [self.path, "-m", self.model, "-t", str(self.threads), "-r", "1", "-ngl", "0", "-ctk", kv, "-ctv", kv,
                 "-ub", str(setting.ubatch), "-fa", str(setting.flash), *repack, *self.shape(test), "-o", "json"]
-        rows = [row for row in execute_json(argv) if is_row_of(row, test, kv)]
-        if len(rows) != 1:
-            raise Failed(f"`{' '.join(argv)}` printed {len(rows)} rows of {name_of(test)}, not one")
-        build = f"{rows[0].get('build_commit', 'unknown')} ({rows[0].get('build_number', 0)})"
+        build, speed = execute_json(argv, lambda rows: self.read(rows, test, kv))
         self.version = f"{self.name}, build {build}"
-        return float(rows[0]["avg_ts"])
+        return speed
+
+    @staticmethod
+    def read(rows, test, kv):
+        """(build, tokens/s) of the one row of this test."""
+        rows = [row for row in rows if is_row_of(row, test, kv)]
+        if len(rows) != 1:
+            raise ValueError(f"{len(rows)} rows of {name_of(test)}, not one")
+        build = f"{rows[0].get('build_commit', 'unknown')} ({rows[0].get('build_number', 0)})"
+        return build, speed_of(rows[0]["avg_ts"])
 
     def repetition(self, keys):
         return {(name, kv, setting): self.measure(TESTS[name], kv, setting) for name, kv, setting in keys}
@@ -223,8 +287,14 @@ def measure(engines, reps, quiet):
                 print(f"repetition {rep + 1} of {reps}: {engine.name}", file=sys.stderr, flush=True)
             for key, speed in engine.repetition(keys[engine.name]).items():
                 speeds[engine.name][key].append(speed)
-            keys[engine.name] = near_best(speeds[engine.name])
+            keys[engine.name] = near_best(usable(engine, speeds))
     return speeds
+
+
+def usable(engine, speeds):
+    """An engine's speeds, less those with repacked weights where these failed later."""
+    return {key: values for key, values in speeds[engine.name].items()
+            if engine.can_repack or not (key[2] and key[2].repack)}
 
 
 def near_best(speeds):
@@ -237,9 +307,10 @@ def near_best(speeds):
 
 def best(speeds, test, kv):
     """(median tokens/s, Setting) of the fastest setting, among those that were measured to the end."""
-    n = max(len(values) for values in speeds.values())
-    return max(((statistics.median(values), setting) for (t, k, setting), values in speeds.items()
-                if (t, k) == (test, kv) and len(values) == n), key=lambda pair: pair[0])
+    pairs = [(values, setting) for (t, k, setting), values in speeds.items() if (t, k) == (test, kv)]
+    n = max(len(values) for values, _ in pairs)
+    return max(((statistics.median(values), setting) for values, setting in pairs if len(values) == n),
+               key=lambda pair: pair[0])
 
 
 def compare(engines, speeds, tests):
@@ -249,8 +320,8 @@ def compare(engines, speeds, tests):
         for row in ROWS:
             if row.test not in tests:
                 continue
-            ours, _ = best(speeds[pleat.name], row.test, row.kv)
-            theirs, setting = best(speeds[peer.name], row.test, row.type)
+            ours, _ = best(usable(pleat, speeds), row.test, row.kv)
+            theirs, setting = best(usable(peer, speeds), row.test, row.type)
             lines.append({"test": name_of(TESTS[row.test]), "kv": row.kv, "tokens_per_s": ours, "peer": peer.name,
                           "peer_kv": row.type, "peer_setting": words_of(setting), "peer_tokens_per_s": theirs,
                           "ratio": ours / theirs,
@@ -279,8 +350,9 @@ def machine():
 
 def page(options, engines, lines):
     titles = ("test", "pleat --kv", "tokens/s", "peer", "its KV and settings", "tokens/s", "ratio", "target")
-    text = [f"`{os.path.basename(options.model)}`, {options.threads} threads, medians of {options.reps} alternating "
-            f"repetitions; {machine()}; {datetime.date.today()}.", ""]
+    figures = "one repetition" if options.reps == 1 else f"medians of {options.reps} alternating repetitions"
+    text = [f"`{os.path.basename(options.model)}`, threads: {options.threads}, {figures}; {machine()}; "
+            f"{datetime.date.today()}.", ""]
     text += [f"- {engine.version}" for engine in engines]
     text += ["", "| " + " | ".join(titles) + " |", "|---|---|---:|---|---|---:|---:|---|"]
     for line in lines:
@@ -290,9 +362,12 @@ def page(options, engines, lines):
     return "\n".join(text) + "\n"
 
 
-def write(path, text):
-    with open(path, "w") as f:
-        f.write(text)
+def write(path, text, mode="w"):
+    try:
+        with open(path, mode) as f:
+            f.write(text)
+    except OSError as error:
+        raise Failed(path, f"cannot be written: {error.strerror}") from error
 
 
 # ---- the command --------------------------------------------------------------------------------------
@@ -305,8 +380,13 @@ def positive(text):
     return n
 
 
+LENGTHS = (f"Tests: prompt, {N_PROMPT} tokens at once; empty, {N_GEN} one by one from an empty cache; depth, {N_GEN} "
+           f"after {DEPTH} others.")
+EXIT_CODES = " ".join(__doc__[__doc__.index("Exit codes:"):].split())
+
+
 def parse_options(argv):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0], epilog=f"{LENGTHS}  {EXIT_CODES}")
     parser.add_argument("--model", required=True, help="GGUF that all measure; its context holds 4096 tokens or more")
     parser.add_argument("--llama-bench", action="append", default=[], metavar="PATH",
                         help="a llama-bench binary; may be repeated")
@@ -319,36 +399,49 @@ def parse_options(argv):
     parser.add_argument("--json", metavar="FILE", help="write the rows and every repetition's figures to FILE")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     options = parser.parse_args(argv)
-    options.tests = options.tests.split(",")
+    options.pleat = os.path.abspath(options.pleat)
+    options.llama_bench = list(dict.fromkeys(map(os.path.abspath, options.llama_bench)))
+    options.tests = list(dict.fromkeys(options.tests.split(",")))
     for test in options.tests:
         if test not in TESTS:
             parser.error(f"--tests: '{test}' is none of {', '.join(TESTS)}")
     return options
 
 
+def check_files(options):
+    """Failed if the model cannot be read, or a file not be written: before hours of measuring, not after."""
+    try:
+        with open(options.model, "rb"):
+            pass
+    except OSError as error:
+        raise Failed(options.model, f"cannot be read: {error.strerror}") from error
+    for path in filter(None, (options.out, options.json)):
+        is_new = not os.path.lexists(path)
+        write(path, "", "a")
+        if is_new:
+            os.remove(path)
+
+
+def tails(paths):
+    """The last parts of each path: two, or as many as tell all of them apart."""
+    parts, n = [path.split(os.sep) for path in paths], 2
+    while len({tuple(p[-n:]) for p in parts}) < len(parts):
+        n += 1
+    return [os.sep.join(p[-n:]) for p in parts]
+
+
 def find_peers(options):
-    found = [LlamaBench(path, options) for path in options.llama_bench]
+    found = [LlamaBench(path, name, options) for path, name in zip(options.llama_bench, tails(options.llama_bench))]
     if options.no_python:
         return found
-    if LlamaCppPython.is_missing():
-        print(f"{sys.executable} has no llama_cpp, so llama-cpp-python is left out; to have it: "
-              "pip install llama-cpp-python", file=sys.stderr)
+    why = LlamaCppPython.why_missing()
+    if why:
+        print(f"{sys.executable} {why}: llama-cpp-python is left out", file=sys.stderr)
         return found
     return [LlamaCppPython(options), *found]
 
 
-def main(argv):
-    options = parse_options(argv)
-    try:
-        peers = find_peers(options)
-        if not peers:
-            print("no peer to measure: install llama-cpp-python or give --llama-bench PATH", file=sys.stderr)
-            return 2
-        engines = [Pleat(options), *peers]
-        speeds = measure(engines, options.reps, options.quiet)
-    except (Failed, OSError) as error:
-        print(error, file=sys.stderr)
-        return 1
+def report(options, engines, speeds):
     lines = compare(engines, speeds, options.tests)
     text = page(options, engines, lines)
     print(text, end="")
@@ -358,6 +451,24 @@ def main(argv):
         raw = {e: {" ".join(filter(None, (t, kv, words_of(setting)))): v for (t, kv, setting), v in s.items()}
                for e, s in speeds.items()}
         write(options.json, json.dumps({"machine": machine(), "rows": lines, "repetitions": raw}, indent=1) + "\n")
+
+
+def main(argv):
+    options = parse_options(argv)
+    try:
+        check_files(options)
+        peers = find_peers(options)
+        if not peers:
+            print("no peer to measure: install llama-cpp-python or give --llama-bench PATH", file=sys.stderr)
+            return 2
+        engines = [Pleat(options), *peers]
+        report(options, engines, measure(engines, options.reps, options.quiet))
+    except (Failed, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -127,11 +127,11 @@ static void test_monotonic(void) {
 }
 
 static void test_refused(void) {
-    const pleat_cost_shape good = {{8, 4}, 128, 4, 8, 8192, 2, 0};
+    const pleat_cost_shape good = {{8, 4}, 128, 4, 8, 1u << 24, 2, 0};
     pleat_cost_work w, kept;
     memset(&w, 0xD0, sizeof w);
     kept = w;
-    pleat_cost_shape bad[] = {good, good, good, good, good, good, good};
+    pleat_cost_shape bad[] = {good, good, good, good, good, good, good, good, good};
     bad[0].format = (pleat_format){8, 5};
     bad[1].head_dim = 24;
     bad[2].n_group = 0;
@@ -139,6 +139,8 @@ static void test_refused(void) {
     bad[4].n_lanes = 0;
     bad[5].n_tokens = 0;
     bad[6].n_threads = 0;
+    bad[7].n_tokens = good.n_tokens + 1;
+    bad[8].n_tokens = UINT32_MAX - 5; /* rounded up to whole tiles it would be 0 */
     for (uint32_t i = 0; i < CHECK_COUNT(bad); i++) CHECK_STATUS(pleat_cost_work_of(&bad[i], &w), PLEAT_E_ARG);
     CHECK_STATUS(pleat_cost_work_of(NULL, &w), PLEAT_E_ARG);
     CHECK_EQ_MEM(&w, &kept, sizeof w);

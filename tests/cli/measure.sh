@@ -102,6 +102,7 @@ try bench run -m "$MODEL" -p 16 -n 2 -d 4090 -r 1 --kv f16 --format json -q
 check "with -q too" exits 0
 check "-q says nothing" test -z "$stderr"
 check "the JSON says what was skipped" prints '"reason": "pp16 after 4090 tokens needs 4106'
+check "bytes are a whole number" prints '"bytes_per_sequence": [1-9][0-9]*,'
 try bench run -m "$MODEL" -p 40 -n 8 -d 100 -r 2 -np 3 -b 16 --kv f16 --kv leankv:window=16,ah=4 --format json
 check "bench run of three sequences" exits 0
 check_json "bench run --format json"

@@ -31,8 +31,9 @@ fails 2 "-p and -f exclude each other" run -m x -p x -f y
 fails 2 "nothing to evaluate" eval -m x
 fails 2 "no file" inspect
 fails 2 "--heads 30 must be a multiple of --kv-heads 8" bench attn --heads 30
-fails 2 "and --head-dim 128 a multiple of 16 from 16 to 512" bench attn --heads 7 --kv-heads 2
-fails 2 "--head-dim 72 a multiple of 16" bench attn --head-dim 64,72
+fails 2 "--heads 1024 .*--kv-heads 8, and at most 64 times as many" bench attn --heads 1024
+fails 2 "attn: --head-dim 72 must be a multiple of 16 from 16 to 512" bench attn --head-dim 64,72
+fails 2 "--gqa: '65' is not a whole number between 1 and 64" bench attn --gqa 65
 fails 2 "--gqa: '0' is not a whole number between 1 and 64" bench attn --gqa 1,0
 fails 2 "--heads and --gqa exclude each other" bench attn --heads 32 --gqa 4
 fails 2 "--reps: '3' is not a whole number between 7 and 10000" bench attn --reps 3
@@ -47,6 +48,16 @@ fails 2 "give --tasks FILE" calibrate -m x --text y
 fails 2 "--kv 'k8v4': only leankv has thresholds" calibrate -m x --tasks y --kv k8v4
 fails 2 "--kv may stand once" calibrate -m x --tasks y --kv leankv --kv leankv:ah=2
 fails 2 "--parallel: '0' is not a whole number" bench run -m x -np 0
+fails 2 "nothing to measure: -p and -n are 0" bench run -m x -p 0 -n 0
+
+# one letter abbreviates nothing, and a mask has known bits only
+fails 2 "argument 5, '-c': no such option" bench run -m x -c 512
+fails 2 "argument 3, '-c=4': no such option" bench pages -c=4
+fails 2 "argument 3, '-b': no such option" bench attn -b
+fails 2 "argument 4, 'words': an option was expected" run --prom -c words # an option's value, and an abbreviation
+fails 2 "--cpu-mask: '512' is not BITS: .*1 AVX2, .*32 its dot product" bench run -m x --cpu-mask 512
+fails 2 "--cpu-mask: '0x41' is not BITS" run -m x -p x --cpu-mask 0x41
+fails 2 "no model: give -m FILE" run -p x --cpu-mask 63
 
 # specs: the position and the nearest word
 fails 2 "--kv: .*'k8v5'.* position 0.*k8v" run -m x -p x --kv k8v5
@@ -95,6 +106,10 @@ for command in eval inspect "bench attn" "bench run"; do
     try $command --help
     check "$command --help says what --kv is without one" prints "--kv SPEC .*\(default \"?f16"
 done
+try help bench attn
+check "usage of bench attn" prints "^usage: .*--gqa .*--head-dim .*-r N"
+try help bench run
+check "usage of bench run" prints "^usage: .*-np N.*-b N"
 try run --help
 check "help shows both spellings and the twin" prints "-ctk, --cache-type-k TYPE .*\[PLEAT_CACHE_TYPE_K\]"
 try --version
