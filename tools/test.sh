@@ -4,7 +4,7 @@
 # test.sh [--long] [JOB...]: run the named jobs, or all of them, and add up what they counted.
 #
 #   release    release build; every test
-#   scalar     the same programs with PLEAT_CPU_MASK=0: no CPU features
+#   scalar     the same programs, but for the benches' own tests, with PLEAT_CPU_MASK=0: no CPU features
 #   avx2       ... with AVX2, FMA and F16C only
 #   avxvnni    ... with AVX2 and AVX-VNNI: the programs that meet its kernels
 #   avx512     ... with AVX-512 but no VNNI, neither form
@@ -48,12 +48,15 @@ skip_job() {
 }
 
 job_release() { tools/build.sh build && ctest_in build; }
-job_scalar() { tools/build.sh build && PLEAT_CPU_MASK=0 ctest_in build; }
+# The programs that a CPU's features matter to: the benches' own tests are not, and scalar kernels make them long.
+masked_in() { ctest_in "$1" -E '^cli_(measure|peers)$'; }
+
+job_scalar() { tools/build.sh build && PLEAT_CPU_MASK=0 masked_in build; }
 
 job_avx2() {
     cpu_has avx2 fma f16c || { skip_job "this CPU has no AVX2"; return; }
     cpu_has avx512f || { skip_job "this CPU has no more than AVX2: it is job release"; return; }
-    tools/build.sh build && PLEAT_CPU_MASK=1 ctest_in build
+    tools/build.sh build && PLEAT_CPU_MASK=1 masked_in build
 }
 
 job_avxvnni() {
@@ -64,7 +67,7 @@ job_avxvnni() {
 job_avx512() {
     cpu_has avx512f avx512bw avx512dq avx512vl || { skip_job "this CPU has no AVX-512"; return; }
     cpu_has avx512_vnni || { skip_job "this CPU has no VNNI: it is job release"; return; }
-    tools/build.sh build && PLEAT_CPU_MASK=3 ctest_in build
+    tools/build.sh build && PLEAT_CPU_MASK=3 masked_in build
 }
 
 # oneDNN and the OpenMP under it keep some memory until the end; what is ours has to be free.
