@@ -49,7 +49,7 @@ skip_job() {
 
 job_release() { tools/build.sh build && ctest_in build; }
 # The programs that a CPU's features matter to: the benches' own tests are not, and scalar kernels make them long.
-masked_in() { ctest_in "$1" -E '^cli_(measure|peers)$'; }
+masked_in() { ctest_in "$@" -E '^cli_(measure|peers)$'; }
 
 job_scalar() { tools/build.sh build && PLEAT_CPU_MASK=0 masked_in build; }
 
@@ -91,7 +91,7 @@ job_fuzz() {
 
 job_plain() {
     export CHECK_QUICK=1
-    tools/build.sh build/bare -DPLEAT_ONEDNN=off -DPLEAT_X86=OFF -DPLEAT_ASSERTS=ON && ctest_in build/bare -LE 'slow|fuzz'
+    tools/build.sh build/bare -DPLEAT_ONEDNN=off -DPLEAT_X86=OFF -DPLEAT_ASSERTS=ON && masked_in build/bare -LE 'slow|fuzz'
 }
 
 # The tests of kernels, and no more is built: qemu takes ten times as long.  Prompts and the quantiser have no dot

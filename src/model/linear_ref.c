@@ -119,16 +119,24 @@ static void code_ref(const float *x, uint32_t cols, pleat__coded *out) {
     }
 }
 
+/* sums[r] += the dot product of row r's four codes, (p[4r + k] >> shift) & mask, with x. */
+static inline void dot_four(const uint8_t *p, int shift, int mask, const int16_t *x, int32_t *sums) {
+    for (uint32_t r = 0; r < STRIP; r++, p += 4)
+        sums[r] += (p[0] >> shift & mask) * x[0] + (p[1] >> shift & mask) * x[1] + (p[2] >> shift & mask) * x[2] +
+                   (p[3] >> shift & mask) * x[3];
+}
+
 /* Dot products of a block of 16 rows with the codes of one. */
 static void dot_block(pleat__weight_type type, const uint8_t *codes, const pleat__coded *x, int32_t *sums) {
-    const bool is_q4 = type == PLEAT__W_Q4_0;
-    for (uint32_t r = 0; r < STRIP; r++) sums[r] = x->offset[is_q4];
-    for (uint32_t j = 0; j < BLOCK; j++) {
-        const uint8_t *group = codes + (size_t)(is_q4 ? j / 8 : j / 4) * 4 * STRIP + j % 4;
-        for (uint32_t r = 0; r < STRIP; r++) {
-            const int32_t code = !is_q4 ? group[4 * r] : j % 8 < 4 ? group[4 * r] & 15 : group[4 * r] >> 4;
-            sums[r] += code * x->codes.whole[j];
-        }
+    const int16_t *xi = x->codes.whole;
+    for (uint32_t r = 0; r < STRIP; r++) sums[r] = x->offset[type == PLEAT__W_Q4_0];
+    if (type == PLEAT__W_Q8_0) {
+        for (uint32_t j = 0; j < BLOCK; j += 4, codes += 4 * STRIP) dot_four(codes, 0, 255, xi + j, sums);
+        return;
+    }
+    for (uint32_t j = 0; j < BLOCK; j += 8, codes += 4 * STRIP) {
+        dot_four(codes, 0, 15, xi + j, sums);
+        dot_four(codes, 4, 15, xi + j + 4, sums);
     }
 }
 
