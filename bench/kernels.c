@@ -17,11 +17,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <time.h>
 
 #include "attn/attn.h"
 #include "attn_variants.h"
+#include "bench.h"
 #include "core/rng.h"
 #include "hw/cpu.h"
 
@@ -42,32 +41,6 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {{"memory", 4, 8, 128, 8192, 320u << 20}, {"cache", 2, 4, 64, 4096, 0}};
-
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, size_t n) {
-    qsort(x, n, sizeof *x, by_value);
-    return x[n / 2];
-}
-
-static void *reserve(size_t bytes) {
-    void *p = aligned_alloc(2u << 20, (bytes + (2u << 20) - 1) & ~(size_t)((2u << 20) - 1));
-    if (!p) {
-        fprintf(stderr, "bench_kernels: no memory for %zu bytes\n", bytes);
-        exit(1);
-    }
-    madvise(p, bytes, MADV_HUGEPAGE);
-    return p;
-}
 
 /* ---- decode attention ------------------------------------------------------------------------------------------ */
 

@@ -16,11 +16,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "bench.h"
 #include "core/rng.h"
 #include "hw/cpu.h"
-#include "hw/os_memory.h"
 #include "model/linear.h"
 #if PLEAT_X86
 #include <immintrin.h>
@@ -61,33 +60,6 @@ typedef struct bench {
     float *scratch[MAX_WORKERS];
     volatile uint64_t sink;
 } bench;
-
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *x, size_t n) {
-    qsort(x, n, sizeof *x, by_value);
-    return x[n / 2];
-}
-
-static void *reserve(uint64_t bytes) {
-    const uint64_t huge = (uint64_t)2 << 20;
-    void *p = aligned_alloc(huge, (bytes + huge - 1) / huge * huge);
-    if (!p) {
-        fprintf(stderr, "bench_linear: no memory for %llu bytes\n", (unsigned long long)bytes);
-        exit(1);
-    }
-    pleat__os_advise_huge(p, bytes);
-    return p;
-}
 
 /* Codes, and as scales or floats of any type numbers whose products are neither subnormal nor too large. */
 static void fill_weights(bench *b) {

@@ -17,10 +17,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "attn/prompt.h"
 #include "attn_variants.h"
+#include "bench.h"
 #include "core/rng.h"
 #include "hw/cpu.h"
 
@@ -32,12 +32,6 @@
 #define N_PAST 1536u
 #define PAGE_TOKENS 64u
 #define N_ROUNDS 9
-
-static double now_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void *get(size_t bytes) {
     void *p = aligned_alloc(PLEAT__ALIGN, (bytes + PLEAT__ALIGN - 1) / PLEAT__ALIGN * PLEAT__ALIGN);

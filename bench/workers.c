@@ -15,17 +15,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "bench.h"
 #include "pleat/common.h"
 
 enum { LOOPS = 2000, MAX_REPEATS = 10000, DEFAULT_REPEATS = 200 };
-
-static double seconds(clockid_t clock) {
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void nothing(void *ctx, uint32_t unit, uint32_t worker) { (void)ctx, (void)unit, (void)worker; }
 
@@ -33,38 +27,33 @@ static void nothing(void *ctx, uint32_t unit, uint32_t worker) { (void)ctx, (voi
 static void meet(void *ctx, uint32_t unit, uint32_t worker) {
     _Atomic uint32_t *left = ctx;
     (void)unit, (void)worker;
-    const double deadline = seconds(CLOCK_MONOTONIC) + 0.1;
+    const double deadline = now_s() + 0.1;
     atomic_fetch_sub(left, 1);
-    while (atomic_load(left) != 0 && seconds(CLOCK_MONOTONIC) < deadline) continue;
-}
-
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    while (atomic_load(left) != 0 && now_s() < deadline) continue;
 }
 
 static double busy_us(pleat_workers *workers) {
     const uint32_t n = pleat_workers_count(workers);
     pleat_workers_run(workers, n, nothing, NULL); /* wakes them */
-    const double start = seconds(CLOCK_MONOTONIC);
+    const double start = now_s();
     for (int i = 0; i < LOOPS; i++) pleat_workers_run(workers, n, nothing, NULL);
-    return (seconds(CLOCK_MONOTONIC) - start) / LOOPS * 1e6;
+    return (now_s() - start) / LOOPS * 1e6;
 }
 
 static double asleep_us(pleat_workers *workers) {
     const struct timespec pause = {.tv_nsec = 2000000};
     _Atomic uint32_t left = pleat_workers_count(workers);
     nanosleep(&pause, NULL);
-    const double start = seconds(CLOCK_MONOTONIC);
+    const double start = now_s();
     pleat_workers_run(workers, left, meet, &left);
-    return (seconds(CLOCK_MONOTONIC) - start) * 1e6;
+    return (now_s() - start) * 1e6;
 }
 
 static double idle_percent(void) {
     const struct timespec pause = {.tv_sec = 1};
-    const double cpu = seconds(CLOCK_PROCESS_CPUTIME_ID), start = seconds(CLOCK_MONOTONIC);
+    const double cpu = bench_seconds(CLOCK_PROCESS_CPUTIME_ID), start = now_s();
     nanosleep(&pause, NULL);
-    return 100 * (seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) / (seconds(CLOCK_MONOTONIC) - start);
+    return 100 * (bench_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu) / (now_s() - start);
 }
 
 int main(int argc, char **argv) {

@@ -289,18 +289,11 @@ static int prepare(bench *b, options *o) {
     return code;
 }
 
-static void print_result(bench *b) {
-    if (b->out.format == FORMAT_JSON)
-        output_json(&b->out, json_pack("{s:O, s:O}", "rows", b->rows, "skipped", b->skipped));
-    else
-        table_write(&b->t, &b->out);
-}
-
 int command_bench_attn(options *o) {
     bench b = {.o = o};
     int code = prepare(&b, o);
     if (code == CLI_OK) code = run_shapes(&b);
-    if (code == CLI_OK) print_result(&b);
+    if (code == CLI_OK) output_rows(&b.out, b.rows, b.skipped, &b.t);
     const int closed = output_close(&b.out);
     json_decref(b.rows);
     json_decref(b.skipped);

@@ -291,7 +291,7 @@ static void write_rows(bench *b) {
         table_put_number(&t, 2, speed_to(b, i, c->mutex));
         json_array_append_new(rows, json_row(b, i));
     }
-    output_rows(&b->out, rows, &t);
+    output_rows(&b->out, rows, NULL, &t);
     json_decref(rows);
     table_release(&t);
 }

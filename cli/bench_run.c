@@ -304,13 +304,6 @@ static int run_shapes(bench *b) {
     return n_fit ? code : CLI_FAILED;
 }
 
-static void print_result(bench *b) {
-    if (b->out.format == FORMAT_JSON)
-        output_json(&b->out, json_pack("{s:O, s:O}", "rows", b->rows, "skipped", b->skipped));
-    else
-        table_write(&b->t, &b->out);
-}
-
 /* Random tokens that end nothing. */
 static void fill_tokens(bench *b) {
     cli_rng rng = {5};
@@ -372,7 +365,7 @@ int command_bench_run(options *o) {
     bench b = {.o = o};
     int code = prepare(&b, o);
     if (code == CLI_OK) code = run_shapes(&b);
-    if (code == CLI_OK) print_result(&b);
+    if (code == CLI_OK) output_rows(&b.out, b.rows, b.skipped, &b.t);
     const int closed = output_close(&b.out);
     json_decref(b.rows);
     json_decref(b.skipped);

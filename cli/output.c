@@ -221,9 +221,9 @@ void table_write(const table *t, output *out) {
         write_terminal(t, out->file);
 }
 
-void output_rows(output *out, json_t *rows, const table *t) {
+void output_rows(output *out, json_t *rows, json_t *skipped, const table *t) {
     if (out->format == FORMAT_JSON)
-        output_json(out, json_pack("{s:O}", "rows", rows));
+        output_json(out, json_pack("{s:O, s:O*}", "rows", rows, "skipped", skipped));
     else
         table_write(t, out);
 }

@@ -21,6 +21,7 @@
 #define PLEAT_ATTN_DECODE_H
 
 #include "attn/attn.h"
+#include "core/compiler.h"
 
 void pleat__attn_decode_ref(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
                             uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride);
@@ -183,6 +184,26 @@ static inline void pleat__decode_skip_group(const pleat__tile_group *g, uint32_t
     }
 }
 
+typedef void (*pleat__add_group_fn)(const void *walk, pleat__tile_group *group);
+
+/* The walk over groups of every `decode`: add(walk, group) for each in which some slot counts.  `add` is a constant at
+ * each call, so it is inlined. */
+INLINE void pleat__decode_groups(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to, uint32_t n_group,
+                                 float *logits, size_t logits_stride, pleat__add_group_fn add, const void *walk) {
+    pleat__tile_cursor c, ahead;
+    pleat__tile_cursor_init(&c, run, slot_from);
+    pleat__tile_cursor_init(&ahead, run, slot_from + pleat__decode_ahead_slots(run->layout));
+    pleat__tile_group g;
+    const uint32_t most = pleat__decode_group_tiles(run->layout);
+    while (c.slot < slot_to) {
+        pleat__tile_group_take(&g, &c, &ahead, slot_to, most);
+        if (g.any_live)
+            add(walk, &g);
+        else
+            pleat__decode_skip_group(&g, n_group, logits, logits_stride);
+    }
+}
+
 /* Add each head's bias, the range's sum of weight * middle, to its o. */
 static inline void pleat__decode_add_bias(pleat__attn_acc *acc, const float *bias, uint32_t n_group,
                                           uint32_t head_dim) {
@@ -202,10 +223,8 @@ typedef void (*pleat__add_received_fn)(float *score, uint32_t n, const float *lo
                                        uint32_t n_group);
 
 /* The walk over pages of every `received`; `add` is a constant at each call, so it is inlined. */
-static inline __attribute__((always_inline)) void pleat__received_pages(const pleat__kv_run *run, uint32_t slot_from,
-                                                                        uint32_t slot_to, const float *logits,
-                                                                        size_t stride, const float *lse2,
-                                                                        uint32_t n_group, pleat__add_received_fn add) {
+INLINE void pleat__received_pages(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to, const float *logits,
+                                  size_t stride, const float *lse2, uint32_t n_group, pleat__add_received_fn add) {
     const uint32_t tokens = run->layout->tokens;
     for (uint32_t slot = slot_from, n; slot < slot_to; slot += n) {
         const uint32_t first = slot % tokens, ahead = slot + PLEAT__SCORES_AHEAD_SLOTS;

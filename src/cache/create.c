@@ -16,9 +16,10 @@
 #include "hw/os_memory.h"
 
 #define DEFAULT_PAGE_TOKENS 32u
-#define LONG_PAGE_TOKENS \
-    64u /* a whole group of decode's tiles: 5 to 10 % faster from memory (k8v8, d 128; 2026-11), ... */
-#define LONG_PAGE_FROM 8192u /* ... where half a page a lane is below 0.4 % of what a sequence can hold */
+/* A whole group of decode's tiles: 5 to 10 % faster from memory (k8v8, d 128; 2026-11), where half a page a lane is below
+ * 0.4 % of what a sequence can hold. */
+#define LONG_PAGE_TOKENS 64u
+#define LONG_PAGE_FROM 8192u
 #define DEFAULT_STEP_TOKENS 512u
 #define MAX_SEQS 65536u
 #define MAX_LAYERS 1024u

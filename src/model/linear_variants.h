@@ -6,7 +6,21 @@
 #ifndef PLEAT_MODEL_LINEAR_VARIANTS_H
 #define PLEAT_MODEL_LINEAR_VARIANTS_H
 
+#include "core/compiler.h"
 #include "model/linear.h"
+
+/* R rows from r0 on for C vectors. */
+typedef void (*linear_tile_fn)(pleat__weight_type type, const int R, const int C, const pleat__matrix *w, uint32_t r0,
+                               const void *const *x, float *const *y, bool add);
+
+/* All rows for C vectors; what is left of R rows one by one. */
+INLINE void band_of(linear_tile_fn tile, pleat__weight_type type, const int R, const int C, const pleat__matrix *w,
+                    uint32_t row_from, uint32_t row_to, const void *const *x, float *const *y, bool add) {
+    uint32_t r = row_from;
+    for (; r + R <= row_to; r += R) tile(type, R, C, w, r, x, y, add);
+    for (; r < row_to; r++)
+        for (int c = 0; c < C; c++) tile(type, 1, 1, w, r, x + c, y + c, add);
+}
 
 #define LINEAR_MUL(name, type)                                                                               \
     static void mul_##name(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, const void *const *x, \

@@ -19,6 +19,7 @@
  * -d nochain,exec lists more for 768 tokens than for 512, divided by 256.  Without dot products it is 478.
  */
 #include "attn/arm/decode_neon.h"
+#include "core/arm/lanes_neon.h"
 
 /* Registers of codes at once. */
 #define WIDTH(heads) ((heads) == 4 ? 2u : QUARTERS)
@@ -28,15 +29,6 @@ typedef struct limb_sums {
     int32x4_t hi[HEADS][QUARTERS];
     int32x4_t lo[HEADS][QUARTERS];
 } limb_sums;
-
-INLINE int32x4_t dot_lane(int32x4_t sum, int8x16_t codes, int8x16_t limbs, uint32_t lane) {
-    switch (lane) {
-        case 0: return vdotq_laneq_s32(sum, codes, limbs, 0);
-        case 1: return vdotq_laneq_s32(sum, codes, limbs, 1);
-        case 2: return vdotq_laneq_s32(sum, codes, limbs, 2);
-        default: return vdotq_laneq_s32(sum, codes, limbs, 3);
-    }
-}
 
 INLINE int32x4_t join_limbs(int32x4_t hi, int32x4_t lo) { return vaddq_s32(lo, vshlq_n_s32(hi, 8)); }
 

@@ -8,24 +8,9 @@
  * 16 sums, 4 registers of multipliers, 4 of bytes and 2 of codes.
  */
 #include "attn/arm/decode_neon.h"
+#include "core/arm/lanes_neon.h"
 
 #define DIMS(heads) 16u
-
-/* sum[0], sum[1] += codes * multipliers[lane], the low and the high four codes. */
-INLINE void add_products(int32x4_t *sum, int16x8_t codes, int16x4_t multipliers, uint32_t lane) {
-#define ADD(n)                                                                \
-    case n:                                                                   \
-        sum[0] = vmlal_lane_s16(sum[0], vget_low_s16(codes), multipliers, n); \
-        sum[1] = vmlal_high_lane_s16(sum[1], codes, multipliers, n);          \
-        break
-    switch (lane) {
-        ADD(0);
-        ADD(1);
-        ADD(2);
-        ADD(3);
-    }
-#undef ADD
-}
 
 /* Add the products of the quad at `at` and its multipliers: those of head h at m + h*stride.  Keys are unsigned, and
  * their multipliers stand in the order 0, 2, 1, 3; of values those of 8 bits are signed. */

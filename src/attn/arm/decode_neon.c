@@ -165,7 +165,8 @@ static void softmax(const walk *wk, uint32_t head, uint32_t heads, const pleat__
     }
 }
 
-static void add_group(const walk *wk, pleat__tile_group *g) {
+static void add_group(const void *context, pleat__tile_group *g) {
+    const walk *wk = context;
     const uint32_t n_group = wk->query->n_group, d = wk->query->head_dim;
     float logits[HEADS][TILES][PLEAT__TILE] __attribute__((aligned(64)));
     pleat__weights_neon weights;
@@ -194,18 +195,7 @@ static void decode(const pleat__attn_query *query, const pleat__kv_run *run, uin
                      .logits_stride = logits_stride,
                      .fn = kernels_of(l->format, dotprod),
                      .bias = pleat__format_is_quantised(l->format) ? bias : NULL};
-    pleat__tile_cursor c, ahead;
-    pleat__tile_cursor_init(&c, run, slot_from);
-    pleat__tile_cursor_init(&ahead, run, slot_from + pleat__decode_ahead_slots(l));
-    pleat__tile_group g;
-    const uint32_t most = pleat__decode_group_tiles(l);
-    while (c.slot < slot_to) {
-        pleat__tile_group_take(&g, &c, &ahead, slot_to, most);
-        if (g.any_live)
-            add_group(&wk, &g);
-        else
-            pleat__decode_skip_group(&g, query->n_group, logits, logits_stride);
-    }
+    pleat__decode_groups(run, slot_from, slot_to, query->n_group, logits, logits_stride, add_group, &wk);
     if (wk.bias) pleat__decode_add_bias(acc, bias, query->n_group, query->head_dim);
 }
 

@@ -8,14 +8,7 @@
 #include <arm_neon.h>
 #include <stdint.h>
 
-#define INLINE static inline __attribute__((always_inline))
-
-/* Before a loop whose index chooses lanes: an instruction names its lane, so each turn has to be code of its own. */
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
+#include "core/compiler.h"
 
 /* Floats in a register. */
 #define LANES 4u

@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 
-#define INLINE static inline __attribute__((always_inline))
+#include "core/compiler.h"
 
 /* 2^x for x <= 0: exactly 1 at 0, +0 below -126 (-infinity included), else within 8e-8 relative.  x is split into the
  * nearest integer, which goes to the exponent, and f in -0.5..0.5; the polynomial is a minimax fit of 2^f that is 1

@@ -7,7 +7,7 @@
 
 #include <immintrin.h>
 
-#define INLINE static inline __attribute__((always_inline))
+#include "core/compiler.h"
 
 /* 2^x for x <= 0 as exp2_256() has it (vector_avx2.h), and +0 where `keep` is 0. */
 INLINE __m512 exp2_512(__m512 x, __mmask16 keep) {

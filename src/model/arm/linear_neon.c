@@ -9,10 +9,10 @@
 #include <arm_neon.h>
 #include <string.h>
 
+#include "core/compiler.h"
 #include "core/half.h"
 #include "model/linear_variants.h"
 
-#define INLINE static inline __attribute__((always_inline))
 #define MAX_R 8
 #define MAX_C 2
 
@@ -94,19 +94,10 @@ INLINE void tile(pleat__weight_type type, const int R, const int C, const pleat_
     }
 }
 
-/* All rows for C vectors. */
-INLINE void band(pleat__weight_type type, const int R, const int C, const pleat__matrix *w, uint32_t row_from,
-                 uint32_t row_to, const void *const *x, float *const *y, bool add) {
-    uint32_t r = row_from;
-    for (; r + R <= row_to; r += R) tile(type, R, C, w, r, x, y, add);
-    for (; r < row_to; r++)
-        for (int c = 0; c < C; c++) tile(type, 1, 1, w, r, x + c, y + c, add);
-}
-
 INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from, uint32_t row_to,
                 const void *const *x, float *const *y, uint32_t n, bool add) {
-    for (; n >= 2; n -= 2, x += 2, y += 2) band(type, 4, 2, w, row_from, row_to, x, y, add);
-    if (n == 1) band(type, 8, 1, w, row_from, row_to, x, y, add);
+    for (; n >= 2; n -= 2, x += 2, y += 2) band_of(tile, type, 4, 2, w, row_from, row_to, x, y, add);
+    if (n == 1) band_of(tile, type, 8, 1, w, row_from, row_to, x, y, add);
 }
 
 INLINE void load(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from, uint32_t row_to, float *out) {

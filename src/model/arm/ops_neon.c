@@ -5,9 +5,9 @@
 #include <arm_neon.h>
 #include <string.h>
 
+#include "core/compiler.h"
 #include "model/ops.h"
 
-#define INLINE static inline __attribute__((always_inline))
 #define LANES 4u
 
 /* The first n numbers at p, n <= 4. */

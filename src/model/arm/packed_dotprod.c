@@ -6,16 +6,8 @@
  * quarter of it.  Weights of Q8_0 become signed by flipping their top bit, which leaves nothing to take off; those of
  * Q4_0 count 8 too much.  Four vectors take half a strip at once: 16 integer sums, 8 of floats.
  */
+#include "core/arm/lanes_neon.h"
 #include "model/arm/packed_neon.h"
-
-INLINE int32x4_t dot_lane(int32x4_t sum, int8x16_t codes, int8x16_t limbs, uint32_t lane) {
-    switch (lane) {
-        case 0: return vdotq_laneq_s32(sum, codes, limbs, 0);
-        case 1: return vdotq_laneq_s32(sum, codes, limbs, 1);
-        case 2: return vdotq_laneq_s32(sum, codes, limbs, 2);
-        default: return vdotq_laneq_s32(sum, codes, limbs, 3);
-    }
-}
 
 /* Codes of rows 4q .. 4q+3 from the rows at p, columns 4k .. 4k+3. */
 INLINE int8x16_t codes4(pleat__weight_type type, const uint8_t *p, uint32_t k, uint32_t q) {

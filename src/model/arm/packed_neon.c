@@ -4,22 +4,7 @@
  * four columns of 16 rows, which are widened and multiplied by one lane of a register of a step row's 16-bit codes.
  */
 #include "model/arm/packed_neon.h"
-
-/* sum[0], sum[1] += codes * multipliers[lane], the low and the high four codes. */
-INLINE void add_products(int32x4_t *sum, int16x8_t codes, int16x4_t multipliers, uint32_t lane) {
-#define ADD(n)                                                                \
-    case n:                                                                   \
-        sum[0] = vmlal_lane_s16(sum[0], vget_low_s16(codes), multipliers, n); \
-        sum[1] = vmlal_high_lane_s16(sum[1], codes, multipliers, n);          \
-        break
-    switch (lane) {
-        ADD(0);
-        ADD(1);
-        ADD(2);
-        ADD(3);
-    }
-#undef ADD
-}
+#include "core/arm/lanes_neon.h"
 
 /* Columns 4k .. 4k+3, whose codes are `bytes`. */
 INLINE void add_columns(const uint32_t C, uint8x16x4_t bytes, uint32_t k, const pleat__coded *const *x,

@@ -8,16 +8,8 @@
 
 #include <arm_neon.h>
 
+#include "core/compiler.h"
 #include "model/linear_variants.h"
-
-#define INLINE static inline __attribute__((always_inline))
-
-/* Before a loop whose index chooses lanes: an instruction names its lane. */
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 #define BLOCK PLEAT__WEIGHT_BLOCK
 #define ROWS PLEAT__STRIP_ROWS

@@ -14,14 +14,9 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "core/compiler.h"
 #include "model/linear_variants.h"
 
-#define INLINE static inline __attribute__((always_inline))
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 #define MAX_R 8
 #define MAX_C 6
 
@@ -94,24 +89,16 @@ INLINE void tile(pleat__weight_type type, const int R, const int C, const pleat_
     }
 }
 
-/* All rows for C vectors. */
-INLINE void band(pleat__weight_type type, const int R, const int C, const pleat__matrix *w, uint32_t row_from,
-                 uint32_t row_to, const void *const *x, float *const *y, bool add) {
-    uint32_t r = row_from;
-    for (; r + R <= row_to; r += R) tile(type, R, C, w, r, x, y, add);
-    for (; r < row_to; r++)
-        for (int c = 0; c < C; c++) tile(type, 1, 1, w, r, x + c, y + c, add);
-}
-
 INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from, uint32_t row_to,
                 const void *const *x, float *const *y, uint32_t n, bool add) {
-    for (; n >= MAX_C; n -= MAX_C, x += MAX_C, y += MAX_C) band(type, 4, MAX_C, w, row_from, row_to, x, y, add);
+    for (; n >= MAX_C; n -= MAX_C, x += MAX_C, y += MAX_C)
+        band_of(tile, type, 4, MAX_C, w, row_from, row_to, x, y, add);
     switch (n) {
-        case 5: band(type, 4, 5, w, row_from, row_to, x, y, add); break;
-        case 4: band(type, 4, 4, w, row_from, row_to, x, y, add); break;
-        case 3: band(type, 4, 3, w, row_from, row_to, x, y, add); break;
-        case 2: band(type, 4, 2, w, row_from, row_to, x, y, add); break;
-        case 1: band(type, 8, 1, w, row_from, row_to, x, y, add); break;
+        case 5: band_of(tile, type, 4, 5, w, row_from, row_to, x, y, add); break;
+        case 4: band_of(tile, type, 4, 4, w, row_from, row_to, x, y, add); break;
+        case 3: band_of(tile, type, 4, 3, w, row_from, row_to, x, y, add); break;
+        case 2: band_of(tile, type, 4, 2, w, row_from, row_to, x, y, add); break;
+        case 1: band_of(tile, type, 8, 1, w, row_from, row_to, x, y, add); break;
         default: break;
     }
 }

@@ -6,9 +6,8 @@
  */
 #include <immintrin.h>
 
+#include "core/compiler.h"
 #include "model/ops.h"
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* Lanes 0..n-1 of 8. */
 INLINE __m256i first_lanes(uint32_t n) {

@@ -9,14 +9,9 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "core/compiler.h"
 #include "model/linear_variants.h"
 
-#define INLINE static inline __attribute__((always_inline))
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 #define BLOCK 32u
 #define ROWS PLEAT__STRIP_ROWS
 
