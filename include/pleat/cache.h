@@ -11,6 +11,10 @@
  *         pleat_cache_close
  *     pleat_cache_destroy
  *
+ *     pleat_cache_fork                                     a second sequence with the same tokens, on the same pages
+ *     pleat_cache_save, _restore                           a sequence to the host's memory and back: preemption by swap
+ *     pleat_cache_compress                                 keep less of a sequence, now
+ *
  * A step serves any mix of prompt chunks (n_tokens > 1) and single tokens (n_tokens == 1).
  * The new tokens of a chunk see each other exactly, as handed in, and earlier tokens as stored; a single token is
  * stored first and read back like every other.  Keys come with their positions already applied (RoPE).
@@ -18,6 +22,13 @@
  * With a policy (spec.h) the cache keeps the attention that each token received.  When a step ends, tokens that left
  * the window are kept high, kept low or dropped, and pages that this empties go back to the pool.  A prompt that is
  * read in several steps is classed when its last part ends: PLEAT_ITEM_MORE marks the parts before.
+ *
+ * Sequences can share pages.  A page with more than one holder is never written: who has to write it takes a copy of it
+ * first, in the begin of that step.  Without a policy only the page behind the last token is ever written.  With one
+ * every step writes, since tokens' scores stand in their pages; so a sequence is sealed where others shall share it
+ * (PLEAT_ITEM_SEAL): the full pages of the tokens that are classed by then stay as they are from then on, levels and
+ * scores too, and only what comes after them is scored, demoted and dropped.  What a sealed prefix holds depends on its
+ * own tokens alone, so whoever continues it gets the bits that computing it would have given.
  *
  * The output of a sequence depends on its own tokens and on how they were cut into steps (under a policy, steps that
  * were cancelled included: pleat_cache_cancel), and not on the thread count nor on what else shares a step: bit for
@@ -55,6 +66,7 @@ typedef struct pleat_cache_options {
                              * where max_tokens is 8192 or more, or with two formats what wastes least of the low
                              * format's pages */
     uint32_t max_seqs;      /* sequences open at once, 1..65536; default 1 */
+    uint32_t max_items;     /* sequences in one step or read, at most max_seqs; 0: max_seqs */
     uint32_t max_tokens;    /* most tokens of one sequence; 1..2^24 */
     uint32_t step_tokens;   /* most new tokens in one step, over all sequences, 1..2^24; default 512 */
     uint64_t pool_bytes;    /* bytes of pages; 0: room for max_seqs sequences of max_tokens */
@@ -75,6 +87,11 @@ PLEAT_API pleat_status pleat_cache_open(pleat_cache *cache, uint32_t max_tokens,
 /* Return all pages of the sequence and forget it.  PLEAT_E_STATE inside a step. */
 PLEAT_API pleat_status pleat_cache_close(pleat_cache *cache, pleat_seq seq);
 
+/* Open a sequence that holds what `seq` holds, on the same pages, for at most max_tokens (>= its length) tokens.  From
+ * here on both go their own ways; each page that one of them writes is copied then.  Allocates a page table; takes no
+ * page.  PLEAT_E_LIMIT when max_seqs are open already, PLEAT_E_STATE inside a step. */
+PLEAT_API pleat_status pleat_cache_fork(pleat_cache *cache, pleat_seq seq, uint32_t max_tokens, pleat_seq *out);
+
 /* Tokens that have been stored in the sequence since it was opened; 0 for an unknown sequence. */
 PLEAT_API uint32_t pleat_cache_length(const pleat_cache *cache, pleat_seq seq);
 
@@ -86,6 +103,7 @@ PLEAT_API uint32_t pleat_cache_page_tokens(const pleat_cache *cache);
 
 /* Flags of an item. */
 #define PLEAT_ITEM_MORE 1u /* a part of a prompt that goes on in a later step: no token is classed yet */
+#define PLEAT_ITEM_SEAL 2u /* when the step has ended, the full pages of classed tokens are sealed; not with MORE */
 
 /* One sequence's share of a step. */
 typedef struct pleat_cache_item {
@@ -93,6 +111,13 @@ typedef struct pleat_cache_item {
     uint32_t n_tokens; /* new tokens, >= 1 */
     uint32_t flags;    /* PLEAT_ITEM_* */
 } pleat_cache_item;
+
+/* Pages that this item alone would take in a step that began now, copies of shared ones included.  UINT64_MAX for an item
+ * that pleat_cache_begin() would refuse whatever the pool has, and inside a step. */
+PLEAT_API uint64_t pleat_cache_pages_needed(const pleat_cache *cache, const pleat_cache_item *item);
+
+/* Pages that both sequences hold at the same places; 0 for an unknown one. */
+PLEAT_API uint64_t pleat_cache_pages_shared(const pleat_cache *cache, pleat_seq a, pleat_seq b);
 
 /* Begin a step: take the pages that the new tokens of all items need in every lane.  Each sequence may stand
  * in one item.  Returns PLEAT_AGAIN when the pool has too few free pages now, and PLEAT_E_LIMIT when a
@@ -149,12 +174,41 @@ typedef struct pleat_cache_token {
 PLEAT_API pleat_status pleat_cache_tokens(const pleat_cache *cache, pleat_seq seq, uint32_t layer, uint32_t kv_head,
                                           uint32_t first, uint32_t n_tokens, pleat_cache_token *out);
 
+/* ---- preemption ---------------------------------------------------------------------------------- */
+
+/* Write what the sequence holds to an image: private to this process and this cache's options, not a file format.
+ * Pages that `base` (0: none) holds at the same places are left out: an image is restored on the same base, or not at
+ * all.  The sequence is not changed.  cap >= pleat_cache_image_bytes(), which is 0 for an unknown sequence or inside a
+ * step.  PLEAT_E_STATE inside a step, PLEAT_E_ARG. */
+PLEAT_API uint64_t pleat_cache_image_bytes(const pleat_cache *cache, pleat_seq seq, pleat_seq base);
+PLEAT_API pleat_status pleat_cache_save(const pleat_cache *cache, pleat_seq seq, pleat_seq base, void *image,
+                                        uint64_t cap);
+
+/* Pages that restoring would take; 0 for what is no image of n_bytes bytes. */
+PLEAT_API uint64_t pleat_cache_image_pages(const pleat_cache *cache, const void *image, uint64_t n_bytes);
+
+/* Open a sequence from an image: it goes on as the saved one would have, bit for bit.  PLEAT_AGAIN when the pool has too
+ * few free pages, PLEAT_E_LIMIT when max_seqs are open, PLEAT_E_FORMAT for an image that is damaged, of another cache's
+ * shape, or that leaves out what base does not hold; nothing has changed then.  PLEAT_E_STATE inside a step. */
+PLEAT_API pleat_status pleat_cache_restore(pleat_cache *cache, const void *image, uint64_t n_bytes, pleat_seq base,
+                                           pleat_seq *out);
+
+/* Raise the sequence's thresholds (leankv; ah and al at least those in force, al <= ah; al as in the spec where that is
+ * 0) for good, and class all of its tokens outside the window again by them, now.  Sealed pages are opened for this
+ * where nobody shares them; a lane that shares some is left alone from its last shared page back, and so is one
+ * whose turn finds fewer than two free pages (a lane can take a page more where its first token becomes low).  Outside a
+ * step.
+ * PLEAT_AGAIN when the pool has not two free pages to work with (and one for each shared page that it would write);
+ * PLEAT_E_UNSUPPORTED for specs without a low side. */
+PLEAT_API pleat_status pleat_cache_compress(pleat_cache *cache, pleat_seq seq, float ah, float al);
+
 /* What a cache or a sequence holds.  Token counts are summed over lanes. */
 typedef struct pleat_cache_usage {
     uint64_t bytes;       /* everything held: whole pages, tables, lane records */
     uint64_t bytes_pages; /* of that: pages, their unused slots included */
     uint64_t bytes_f16;   /* what f16 would hold for as many tokens: 4*head_dim per token and lane */
     uint64_t pages_used;
+    uint64_t pages_own;   /* of those, held once: what closing the sequence would free */
     uint64_t pages_peak;  /* most pages used at once since create or open */
     uint64_t pages_total; /* of the pool */
     uint64_t tokens_high;

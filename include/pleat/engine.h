@@ -30,9 +30,10 @@ typedef struct pleat_engine_options {
     size_t size_bytes;
     pleat_spec spec;        /* default f16 */
     uint32_t max_seqs;      /* sequences open at once; default 1 */
+    uint32_t max_items;     /* sequences in one step; 0: max_seqs */
     uint32_t max_tokens;    /* most tokens of one sequence; 0: the model's context.  More than that is PLEAT_E_LIMIT */
     uint32_t chunk_tokens;  /* most new tokens of one sequence in one step; default 512 */
-    uint32_t step_tokens;   /* most new tokens in one step; 0: the larger of chunk_tokens and max_seqs */
+    uint32_t step_tokens;   /* most new tokens in one step; 0: the larger of chunk_tokens and max_items */
     uint32_t page_tokens;   /* 0: the cache's default */
     uint64_t pool_bytes;    /* 0: room for max_seqs sequences of max_tokens */
     pleat_workers *workers; /* NULL: the caller's thread alone; not owned; outlives the engine */
@@ -49,10 +50,16 @@ PLEAT_API pleat_status pleat_engine_create(const pleat_model *model, const pleat
 /* What the engine was made with, zeros replaced by the values in use. */
 PLEAT_API void pleat_engine_get_options(const pleat_engine *engine, pleat_engine_options *out);
 
-/* See pleat_cache_open(), _close(), _length(). */
+/* See pleat_cache_open(), _fork(), _close(), _length(). */
 PLEAT_API pleat_status pleat_engine_open(pleat_engine *engine, uint32_t max_tokens, pleat_seq *out);
+PLEAT_API pleat_status pleat_engine_fork(pleat_engine *engine, pleat_seq seq, uint32_t max_tokens, pleat_seq *out);
 PLEAT_API pleat_status pleat_engine_close(pleat_engine *engine, pleat_seq seq);
 PLEAT_API uint32_t pleat_engine_length(const pleat_engine *engine, pleat_seq seq);
+
+/* See pleat_cache_restore(), _compress(); pleat_cache_save() takes pleat_engine_cache(). */
+PLEAT_API pleat_status pleat_engine_restore(pleat_engine *engine, const void *image, uint64_t n_bytes, pleat_seq base,
+                                            pleat_seq *out);
+PLEAT_API pleat_status pleat_engine_compress(pleat_engine *engine, pleat_seq seq, float ah, float al);
 
 /* One sequence's share of a step. */
 typedef struct pleat_engine_item {

@@ -5,7 +5,7 @@
  *     status.h   errors                       cache.h    pages and attention, for your own engine
  *     common.h   allocator, threads           model.h    GGUF, tokenizer, sampler
  *     spec.h     the KV spec                  engine.h   a model on a cache
- *     cost.h     what attention should take
+ *     cost.h     what attention should take    serving.h  many requests on an engine
  */
 #ifndef PLEAT_PLEAT_H
 #define PLEAT_PLEAT_H
@@ -15,6 +15,7 @@
 #include "pleat/cost.h"
 #include "pleat/engine.h"
 #include "pleat/model.h"
+#include "pleat/serving.h"
 #include "pleat/spec.h"
 #include "pleat/status.h"
 #include "pleat/version.h"

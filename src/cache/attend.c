@@ -144,7 +144,7 @@ pleat_status pleat_cache_store(pleat_cache *c, uint32_t layer, const float *k, c
 
 pleat_status pleat_cache_read(pleat_cache *c, uint32_t layer, const pleat_seq *seqs, uint32_t n_seqs, const float *q,
                               float *out, float *lse) {
-    if (!c || !seqs || !q || !out || layer >= c->opt.n_layers || n_seqs == 0 || n_seqs > c->opt.max_seqs)
+    if (!c || !seqs || !q || !out || layer >= c->opt.n_layers || n_seqs == 0 || n_seqs > c->opt.max_items)
         return PLEAT_E_ARG;
     if (c->in_step) return PLEAT_E_STATE;
     if (!pleat__values_in_range(q, (size_t)n_seqs * c->opt.n_q_heads * c->opt.head_dim)) return PLEAT_E_RANGE;

@@ -3,6 +3,7 @@
  * cache.c: the sequences of a cache: handles, open, close, lengths.  Opening one makes one allocation, for its table.
  */
 #include "cache/internal.h"
+#include "core/error.h"
 
 #define SEQ_IDX_BITS 17 /* holds 1..65,536 sequences; the rest of the handle is the generation */
 
@@ -11,21 +12,18 @@ void pleat__cache_release_seq(pleat_cache *c, pleat__sequence *seq) {
     *seq = (pleat__sequence){.generation = seq->generation + 1};
 }
 
-static pleat_seq handle_of(const pleat_cache *c, const pleat__sequence *seq) {
+pleat_seq pleat__cache_handle(const pleat_cache *c, const pleat__sequence *seq) {
     return (pleat_seq){(seq->generation << SEQ_IDX_BITS) | ((uint32_t)(seq - c->seqs) + 1)};
 }
 
 pleat__sequence *pleat__cache_seq(const pleat_cache *c, pleat_seq seq) {
     const uint32_t idx = (seq.v & ((1u << SEQ_IDX_BITS) - 1)) - 1;
-    if (idx >= c->opt.max_seqs || !c->seqs[idx].open || handle_of(c, &c->seqs[idx]).v != seq.v) return NULL;
+    if (idx >= c->opt.max_seqs || !c->seqs[idx].open || pleat__cache_handle(c, &c->seqs[idx]).v != seq.v) return NULL;
     return &c->seqs[idx];
 }
 
-pleat_status pleat_cache_open(pleat_cache *c, uint32_t max_tokens, pleat_seq *out) {
-    if (!c || !out || max_tokens < 1 || max_tokens > c->opt.max_tokens) return PLEAT_E_ARG;
+pleat_status pleat__cache_open_seq(pleat_cache *c, uint32_t max_tokens, pleat__sequence **out) {
     if (c->n_open == c->opt.max_seqs) return PLEAT_E_LIMIT;
-    uint32_t idx = 0;
-    while (c->seqs[idx].open) idx++;
     pleat__table table;
     pleat__arena arena = {0};
     const uint64_t bytes = pleat__cache_carve_seq(c, max_tokens, &table, &arena);
@@ -34,15 +32,25 @@ pleat_status pleat_cache_open(pleat_cache *c, uint32_t max_tokens, pleat_seq *ou
     arena = (pleat__arena){.base = block, .cap_bytes = bytes};
     (void)pleat__cache_carve_seq(c, max_tokens, &table, &arena);
     pleat__table_init(&table);
-    pleat__sequence *seq = &c->seqs[idx];
+    while (c->seqs[c->first_closed].open) c->first_closed++;
+    pleat__sequence *seq = &c->seqs[c->first_closed];
     *seq = (pleat__sequence){.open = true,
                              .generation = seq->generation,
                              .max_tokens = max_tokens,
+                             .spec = c->opt.spec,
                              .table = table,
                              .block = block,
                              .block_bytes = bytes};
     c->n_open++;
-    *out = handle_of(c, seq);
+    *out = seq;
+    return PLEAT_OK;
+}
+
+pleat_status pleat_cache_open(pleat_cache *c, uint32_t max_tokens, pleat_seq *out) {
+    if (!c || !out || max_tokens < 1 || max_tokens > c->opt.max_tokens) return PLEAT_E_ARG;
+    pleat__sequence *seq;
+    PLEAT_TRY(pleat__cache_open_seq(c, max_tokens, &seq));
+    *out = pleat__cache_handle(c, seq);
     return PLEAT_OK;
 }
 
@@ -53,6 +61,7 @@ pleat_status pleat_cache_close(pleat_cache *c, pleat_seq handle) {
     pleat__table_clear(&seq->table, &c->pool);
     pleat__cache_release_seq(c, seq);
     c->n_open--;
+    c->first_closed = pleat__min_u32(c->first_closed, (uint32_t)(seq - c->seqs));
     return PLEAT_OK;
 }
 

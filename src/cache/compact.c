@@ -20,19 +20,24 @@
  *       front + (g + 1) * (tokens of a page) < tokens read: fewer pages are used than were read
  *   (3) likewise if the low side needs one, since a low page holds no fewer tokens than a high one
  *
+ * A lane's sealed pages, the first of each side, are out of all this: the runs here begin behind them, and so do slots and
+ * page indices but where they are written to the table.
+ *
  * Ids of pages that became low wait in scratch until the high cells are free to hold them (the row is one).
  */
 #include <assert.h>
 
 #include "cache/internal.h"
+#include "policy/leankv.h"
 
 /* A lane's compaction under way. */
 typedef struct work {
     const pleat_cache *c;
-    const pleat__step_item *item;
+    const pleat__sequence *seq;
     pleat__table *table;
     uint32_t lane_idx;
     const pleat__compact_scratch *s;
+    uint32_t n_sealed[2];    /* [pleat__side] pages before the runs' first */
     pleat__kv_run high, low; /* n_slots as the pass began; low.n_slots grows */
 
     /* end of a prompt only: see the picture */
@@ -42,7 +47,20 @@ typedef struct work {
 } work;
 
 static pleat__page_id *high_cell(const work *w, uint32_t idx) {
-    return pleat__table_cell(w->table, w->lane_idx, PLEAT__HIGH, idx);
+    return pleat__table_cell(w->table, w->lane_idx, PLEAT__HIGH, w->n_sealed[PLEAT__HIGH] + idx);
+}
+
+/* Slots of a side's sealed pages. */
+static uint32_t sealed_slots(const work *w, pleat__side side) { return w->n_sealed[side] * w->c->page_tokens[side]; }
+
+static pleat__kv_view view_of(const work *w) {
+    return (pleat__kv_view){.high = w->high, .low = w->low, .n_sealed = sealed_slots(w, PLEAT__HIGH)};
+}
+
+/* The low side has so many open slots from now on. */
+static void set_low_slots(work *w, uint32_t n_slots) {
+    w->low.n_slots = n_slots;
+    w->table->n_slots[PLEAT__LOW][w->lane_idx] = sealed_slots(w, PLEAT__LOW) + n_slots;
 }
 
 static uint8_t *page_at(const work *w, pleat__page_id id) { return w->c->pages + (uint64_t)id.v * w->c->page_bytes; }
@@ -81,7 +99,7 @@ static void demote(work *w, uint32_t slot, uint32_t low_slot) {
     float *k = w->s->k, *v = w->s->v_tile;
     pleat__quant_load_token(w->high.layout, from.page, from.slot, k, v);
     put_low(w, from, k, v, to, is_append);
-    if (is_append) w->table->n_slots[PLEAT__LOW][w->lane_idx] = ++w->low.n_slots;
+    if (is_append) set_low_slots(w, w->low.n_slots + 1);
 }
 
 /* The token in high slot `slot` is gone. */
@@ -92,7 +110,7 @@ static void free_high(work *w, uint32_t slot) {
     if (slot + 1 == w->high.n_slots)
         w->table->n_slots[PLEAT__HIGH][w->lane_idx]--;
     else
-        w->table->hole[w->lane_idx] = slot + 1;
+        w->table->hole[w->lane_idx] = sealed_slots(w, PLEAT__HIGH) + slot + 1;
 }
 
 /* The last low token takes the place of the one in `slot`. */
@@ -100,12 +118,12 @@ static void drop_low(work *w, uint32_t slot) {
     const uint32_t last = w->low.n_slots - 1;
     const slot_at to = slot_of(&w->low, slot), from = slot_of(&w->low, last);
     if (slot != last) pleat__quant_copy(w->low.layout, to.page, to.slot, from.page, from.slot);
-    w->table->n_slots[PLEAT__LOW][w->lane_idx] = --w->low.n_slots;
+    set_low_slots(w, last);
 }
 
-static void compact_step(work *w, uint32_t n_tokens) {
-    const pleat__kv_view view = {.high = w->high, .low = w->low};
-    const pleat__policy_step step = pleat__policy_step_of(&w->c->opt.spec, &w->c->scan, &view, n_tokens);
+static void compact_step(work *w) {
+    const pleat__kv_view view = view_of(w);
+    const pleat__policy_step step = pleat__policy_step_of(&w->seq->spec, &w->c->scan, &view, w->seq->n_tokens);
     uint32_t leaver = PLEAT__NO_SLOT; /* the high slot that is left, and how */
     pleat_level level = PLEAT_LEVEL_HIGH;
     if (step.left_slot != PLEAT__NO_SLOT && step.left_level != PLEAT_LEVEL_HIGH) {
@@ -140,8 +158,9 @@ static void keep_high(work *w, slot_at from, uint32_t reading) {
 
 /* The page of low slot `slot`: one of the row's, or one that was a high page. */
 static uint8_t *low_page(work *w, uint32_t slot) {
-    const uint32_t idx = slot / w->low.layout->tokens, n_own = w->table->n_pages[PLEAT__LOW][w->lane_idx];
-    if (idx < n_own) return page_at(w, *pleat__table_cell(w->table, w->lane_idx, PLEAT__LOW, idx));
+    const uint32_t idx = slot / w->low.layout->tokens, n_sealed = w->n_sealed[PLEAT__LOW];
+    const uint32_t n_own = w->table->n_pages[PLEAT__LOW][w->lane_idx] - n_sealed;
+    if (idx < n_own) return page_at(w, *pleat__table_cell(w->table, w->lane_idx, PLEAT__LOW, n_sealed + idx));
     if (idx - n_own == w->n_taken) {
         assert(w->n_free > 0);
         w->s->pages[w->n_taken++] = *high_cell(w, first_free(w) + --w->n_free);
@@ -194,29 +213,74 @@ static void read_page(work *w, uint32_t idx) {
     release_page(w, idx);
 }
 
-static void compact_prompt(work *w, uint32_t n_tokens) {
-    const pleat__kv_view view = {.high = w->high, .low = w->low};
-    pleat__policy_prompt(&w->c->opt.spec, &view, n_tokens, w->item->seq->n_classed, w->s->levels, w->s->floats);
+/* Tokens at positions below `classed` have been classed before. */
+static void compact_prompt(work *w, uint32_t classed) {
+    const pleat__kv_view view = view_of(w);
+    pleat__policy_prompt(&w->seq->spec, &view, w->seq->n_tokens, classed, w->s->levels, w->s->floats);
     const uint32_t n_pages = pleat__div_up_u32(w->high.n_slots, w->high.layout->tokens);
-    assert(n_pages == w->table->n_pages[PLEAT__HIGH][w->lane_idx]);
+    const uint32_t n_sealed = w->n_sealed[PLEAT__HIGH];
+    assert(n_sealed + n_pages == w->table->n_pages[PLEAT__HIGH][w->lane_idx]);
     for (uint32_t idx = 0; idx < n_pages; idx++) read_page(w, idx);
-    w->table->n_slots[PLEAT__HIGH][w->lane_idx] = w->front;
-    w->table->n_pages[PLEAT__HIGH][w->lane_idx] = first_free(w) + w->n_free;
+    w->table->n_slots[PLEAT__HIGH][w->lane_idx] = sealed_slots(w, PLEAT__HIGH) + w->front;
+    w->table->n_pages[PLEAT__HIGH][w->lane_idx] = n_sealed + first_free(w) + w->n_free;
     w->table->hole[w->lane_idx] = 0;
     for (uint32_t i = 0; i < w->n_taken; i++)
         *pleat__table_cell(w->table, w->lane_idx, PLEAT__LOW, w->table->n_pages[PLEAT__LOW][w->lane_idx]++) =
             w->s->pages[i];
-    w->table->n_slots[PLEAT__LOW][w->lane_idx] = w->low.n_slots;
+    set_low_slots(w, w->low.n_slots);
+}
+
+/* ---- the calls ------------------------------------------------------------------------------------ */
+
+/* A side's slots behind its sealed pages. */
+static pleat__kv_run open_run(const pleat_cache *c, const pleat__table *table, uint32_t lane, pleat__side side) {
+    const uint32_t n_sealed = table->n_sealed[side][lane];
+    pleat__kv_run run = pleat__cache_run(c, table, lane, side, table->n_slots[side][lane]);
+    run.ids += (int64_t)n_sealed * run.step;
+    run.n_slots -= n_sealed * c->page_tokens[side];
+    return run;
+}
+
+static work work_on(const pleat_cache *c, pleat__sequence *seq, uint32_t lane, const pleat__compact_scratch *scratch) {
+    return (work){.c = c,
+                  .seq = seq,
+                  .table = &seq->table,
+                  .lane_idx = lane,
+                  .s = scratch,
+                  .n_sealed = {seq->table.n_sealed[PLEAT__HIGH][lane], seq->table.n_sealed[PLEAT__LOW][lane]},
+                  .high = open_run(c, &seq->table, lane, PLEAT__HIGH),
+                  .low = open_run(c, &seq->table, lane, PLEAT__LOW)};
 }
 
 void pleat__cache_compact_lane(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,
                                const pleat__compact_scratch *scratch) {
-    pleat__table *table = &item->seq->table;
-    work w = {.c = c, .item = item, .table = table, .lane_idx = lane, .s = scratch};
-    w.high = pleat__cache_run(c, table, lane, PLEAT__HIGH, table->n_slots[PLEAT__HIGH][lane]);
-    w.low = pleat__cache_run(c, table, lane, PLEAT__LOW, table->n_slots[PLEAT__LOW][lane]);
+    work w = work_on(c, item->seq, lane, scratch);
     if (item->compaction == PLEAT__COMPACT_STEP)
-        compact_step(&w, item->seq->n_tokens);
+        compact_step(&w);
     else
-        compact_prompt(&w, item->seq->n_tokens);
+        compact_prompt(&w, item->seq->n_classed);
+}
+
+/* Drop the low tokens that miss the threshold, from the last to the first: what moves has been judged. */
+static void drop_low_below(work *w) {
+    const pleat_spec *spec = &w->seq->spec;
+    const uint32_t tokens = w->low.layout->tokens, n_tokens = w->seq->n_tokens;
+    for (uint32_t slot = w->low.n_slots; slot-- > 0;) {
+        const slot_at at = slot_of(&w->low, slot);
+        const uint32_t position = (uint32_t)pleat__positions(w->low.layout, at.page)[slot % tokens];
+        const float sum = pleat__scores(w->low.layout, at.page)[slot % tokens];
+        const float significance = pleat__significance(sum, position, n_tokens);
+        if (pleat__leankv_level(spec, significance, position, n_tokens, false) == PLEAT_LEVEL_DROPPED)
+            drop_low(w, slot);
+    }
+}
+
+void pleat__cache_compress_lane(const pleat_cache *c, pleat__sequence *seq, uint32_t lane,
+                                const pleat__compact_scratch *scratch) {
+    work w = work_on(c, seq, lane, scratch);
+    compact_prompt(&w, 0);
+    if (w.low.layout->tracked) {
+        w.low = open_run(c, w.table, lane, PLEAT__LOW); /* its pages stand in the row again */
+        drop_low_below(&w);
+    }
 }

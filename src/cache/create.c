@@ -56,6 +56,8 @@ static pleat_status check_options(const pleat_cache_options *opt, pleat_error *e
             "cache: page_tokens %u is neither 0 nor a multiple of 16 up to 4096", opt->page_tokens);
     REQUIRE(opt->max_seqs >= 1 && opt->max_seqs <= MAX_SEQS, "cache: max_seqs %u is outside 1..%u", opt->max_seqs,
             MAX_SEQS);
+    REQUIRE(opt->max_items <= opt->max_seqs, "cache: max_items %u is more than max_seqs %u", opt->max_items,
+            opt->max_seqs);
     REQUIRE(opt->max_tokens >= 1 && opt->max_tokens <= MAX_TOKENS, "cache: max_tokens %u is outside 1..%u",
             opt->max_tokens, MAX_TOKENS);
     REQUIRE(opt->step_tokens >= 1 && opt->step_tokens <= MAX_TOKENS, "cache: step_tokens %u is outside 1..%u",
@@ -136,10 +138,10 @@ static pleat_status derive_pages(pleat_cache *c, pleat_error *err) {
 
 /* ---- sizes ------------------------------------------------------------------------------------- */
 
-/* Tiles that prompt chunks of one step can fill in the staging buffer, for each head: each of up to max_seqs items of
+/* Tiles that prompt chunks of one step can fill in the staging buffer, for each head: each of up to max_items items of
  * two or more tokens ends in a tile that may be part empty. */
 static uint64_t stage_tiles_cap(const pleat_cache_options *opt) {
-    return opt->step_tokens / PLEAT__TILE + pleat__min_u32(opt->max_seqs, opt->step_tokens / 2 + 1) + 1;
+    return opt->step_tokens / PLEAT__TILE + pleat__min_u32(opt->max_items, opt->step_tokens / 2 + 1) + 1;
 }
 
 void pleat__cache_carve_compact(const pleat_cache *c, pleat__compact_scratch *s, pleat__arena *arena) {
@@ -166,13 +168,13 @@ static uint64_t scratch_bytes(const pleat_cache *c) {
 /* Hand out every array of the cache (counting when the arena has no base). */
 static void carve(pleat_cache *c, uint32_t n_pages, pleat__arena *arena) {
     const pleat_cache_options *opt = &c->opt;
-    const uint64_t n_lanes_open = (uint64_t)opt->max_seqs * opt->n_kv_heads;
+    const uint64_t n_lanes_step = (uint64_t)opt->max_items * opt->n_kv_heads;
     pleat__pool_carve(&c->pool, n_pages, arena);
     c->seqs = pleat__arena_take(arena, opt->max_seqs, sizeof *c->seqs);
-    c->items = pleat__arena_take(arena, opt->max_seqs, sizeof *c->items);
-    c->prompt_items = pleat__arena_take(arena, opt->max_seqs, sizeof *c->prompt_items);
+    c->items = pleat__arena_take(arena, opt->max_items, sizeof *c->items);
+    c->prompt_items = pleat__arena_take(arena, opt->max_items, sizeof *c->prompt_items);
     c->stored = pleat__arena_take(arena, opt->n_layers, sizeof *c->stored);
-    const uint32_t n_items_cap = pleat__min_u32(opt->max_seqs, opt->step_tokens);
+    const uint32_t n_items_cap = pleat__min_u32(opt->max_items, opt->step_tokens);
     pleat__plan_carve(&c->plan, n_items_cap, n_items_cap * c->n_lanes, arena);
     c->stage = pleat__arena_take(arena, stage_tiles_cap(opt) * opt->n_kv_heads, c->stage_layout.used_bytes);
     c->stage_ids = pleat__arena_take(arena, stage_tiles_cap(opt), sizeof *c->stage_ids);
@@ -180,25 +182,26 @@ static void carve(pleat_cache *c, uint32_t n_pages, pleat__arena *arena) {
     c->lse2 = pleat__arena_take(arena, n_rows_tracked, sizeof *c->lse2);
     c->q_kept = pleat__arena_take(arena, n_rows_tracked, opt->head_dim * sizeof *c->q_kept);
     c->worker_scratch = pleat__arena_take(arena, pleat_workers_count(opt->workers), c->worker_scratch_bytes);
-    c->partials = pleat__arena_take(arena, c->splits_cap > 1 ? n_lanes_open * c->splits_cap : 0, c->acc_bytes);
-    c->pending = pleat__arena_take(arena, n_lanes_open, sizeof *c->pending);
+    c->partials = pleat__arena_take(arena, c->splits_cap > 1 ? n_lanes_step * c->splits_cap : 0, c->acc_bytes);
+    c->pending = pleat__arena_take(arena, n_lanes_step, sizeof *c->pending);
 }
 
 pleat_status pleat__cache_derive(pleat_cache *c, const pleat_cache_options *opt, pleat_error *err) {
     PLEAT_TRY(check_options(opt, err));
     c->opt = *opt;
+    if (c->opt.max_items == 0) c->opt.max_items = c->opt.max_seqs;
     c->n_group = opt->n_q_heads / opt->n_kv_heads;
     c->scale = opt->softmax_scale > 0 ? opt->softmax_scale : 1.0f / sqrtf((float)opt->head_dim);
     c->n_lanes = opt->n_layers * opt->n_kv_heads;
-    PLEAT_FAIL_IF((uint64_t)pleat__min_u32(opt->max_seqs, opt->step_tokens) * c->n_lanes > UINT32_MAX, err, PLEAT_E_ARG,
-                  PLEAT_NOWHERE, "cache: %u sequences of %u lanes are too many for one step", opt->max_seqs,
-                  c->n_lanes);
+    PLEAT_FAIL_IF((uint64_t)pleat__min_u32(c->opt.max_items, opt->step_tokens) * c->n_lanes > UINT32_MAX, err,
+                  PLEAT_E_ARG, PLEAT_NOWHERE, "cache: %u sequences of %u lanes are too many for one step",
+                  c->opt.max_items, c->n_lanes);
     PLEAT_TRY(derive_pages(c, err));
     c->splits_cap = pleat__cache_most_splits(c, opt->max_tokens);
     c->acc_bytes = pleat__attn_acc_bytes(c->n_group, opt->head_dim);
     c->logits_cap = ((uint64_t)opt->max_tokens + 1 + 2 * PLEAT__TILE) & ~(uint64_t)(PLEAT__TILE - 1);
     if (c->tracked && (c->splits_cap > 1 || c->logits_cap > PLEAT__SCRATCH_LINE_SLOTS))
-        PLEAT_FAIL_IF(!pleat__mul_u64(c->logits_cap * sizeof *c->logits, (uint64_t)opt->max_seqs * opt->n_q_heads,
+        PLEAT_FAIL_IF(!pleat__mul_u64(c->logits_cap * sizeof *c->logits, (uint64_t)c->opt.max_items * opt->n_q_heads,
                                       &c->logits_bytes),
                       err, PLEAT_E_ARG, PLEAT_NOWHERE, "cache: the options ask for more memory than there can be");
     c->worker_scratch_bytes = (scratch_bytes(c) + PLEAT__ALIGN - 1) & ~(uint64_t)(PLEAT__ALIGN - 1);
@@ -257,7 +260,7 @@ pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **ou
     if (status != PLEAT_OK) goto fail;
     pleat__os_advise_huge(c->pages, c->pages_bytes);
     pleat__pool_init(&c->pool);
-    for (uint64_t i = 0; i < stage_tiles_cap(opt); i++) c->stage_ids[i].v = (uint32_t)i;
+    for (uint64_t i = 0; i < stage_tiles_cap(&c->opt); i++) c->stage_ids[i].v = (uint32_t)i;
     pleat__quant_dsp_init(&c->quant, pleat_cpu_flags());
     pleat__attn_dsp_init(&c->attn, pleat_cpu_flags());
     pleat__scan_dsp_init(&c->scan, pleat_cpu_flags());

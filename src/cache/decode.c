@@ -23,7 +23,8 @@ typedef struct lane_line {
     uint32_t low_from, n_line;
     uint64_t n_bytes; /* of all its tiles */
     uint32_t n_splits;
-    uint32_t new_slot; /* high slot of the step's token; PLEAT__NO_SLOT in a read */
+    uint32_t n_sealed[2]; /* [pleat__side] slots that are scored no more, whole pages */
+    uint32_t new_slot;    /* high slot of the step's token; PLEAT__NO_SLOT in a read */
 } lane_line;
 
 static uint32_t whole_tiles(uint32_t n_slots) { return pleat__div_up_u32(n_slots, PLEAT__TILE) * PLEAT__TILE; }
@@ -66,6 +67,8 @@ static lane_line line_of(const pleat__layer_job *job, const pleat__step_item *it
     line.n_line = line.low.n_slots > 0 ? line.low_from + line.low.n_slots : n_high;
     line.n_bytes = side_bytes(line.high.layout, n_high) + side_bytes(line.low.layout, line.low.n_slots);
     line.n_splits = pleat__attn_ranges(line.n_bytes, line.n_line);
+    for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++)
+        line.n_sealed[side] = lane.n_sealed[side] * c->page_tokens[side];
     return line;
 }
 
@@ -146,9 +149,10 @@ static void finish_head(const pleat__layer_job *job, const pleat__step_item *ite
     pleat__attn_finish(acc, c->n_group, c->opt.head_dim, job->out + at * c->opt.head_dim, lse2);
     for (uint32_t g = 0; job->lse && g < c->n_group; g++) job->lse[at + g] = lse2[g] * (float)M_LN2;
     if (!logits.data) return;
-    c->attn.received(&line->high, 0, line->high.n_slots, logits.data, logits.stride, lse2, c->n_group);
-    if (line->low.n_slots > 0 && line->low.layout->tracked)
-        c->attn.received(&line->low, 0, line->low.n_slots, logits.data + line->low_from, logits.stride, lse2,
+    const uint32_t high_from = line->n_sealed[PLEAT__HIGH], low_from = line->n_sealed[PLEAT__LOW];
+    c->attn.received(&line->high, high_from, line->high.n_slots, logits.data, logits.stride, lse2, c->n_group);
+    if (line->low.n_slots > low_from && line->low.layout->tracked)
+        c->attn.received(&line->low, low_from, line->low.n_slots, logits.data + line->low_from, logits.stride, lse2,
                          c->n_group);
     const uint32_t tokens = line->high.layout->tokens; /* what the token gave itself does not count */
     pleat__scores(line->high.layout, pleat__kv_page(&line->high, line->new_slot / tokens))[line->new_slot % tokens] = 0;

@@ -16,6 +16,15 @@ static uint64_t bytes_of_pages(const pleat_cache *c, uint64_t n_pages) {
     return n_pages * (c->page_bytes + PLEAT__POOL_BYTES_PER_PAGE);
 }
 
+static uint64_t count_own(const pleat_cache *c, const pleat__table *table) {
+    uint64_t n_others = 0;
+    for (uint32_t lane = 0; c->pool.n_shares > 0 && lane < c->n_lanes; lane++)
+        for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++)
+            for (uint32_t i = 0; i < table->n_pages[side][lane]; i++)
+                n_others += pleat__pool_is_shared(&c->pool, *pleat__table_cell(table, lane, (pleat__side)side, i));
+    return table->n_pages_all - n_others;
+}
+
 static void add_seq_usage(const pleat_cache *c, const pleat__sequence *seq, pleat_cache_usage *u) {
     const uint64_t n_pages = seq->table.n_pages_all;
     for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
@@ -25,6 +34,7 @@ static void add_seq_usage(const pleat_cache *c, const pleat__sequence *seq, plea
         u->tokens_dropped += seq->n_tokens - live_high(l) - l.n_slots[PLEAT__LOW];
     }
     u->pages_used += n_pages;
+    u->pages_own += count_own(c, &seq->table);
     u->pages_peak += seq->n_pages_peak;
     u->bytes_pages += n_pages * c->page_bytes;
     u->bytes += bytes_of_pages(c, n_pages) + seq->block_bytes + sizeof *seq;
@@ -40,7 +50,10 @@ pleat_status pleat_cache_get_usage(const pleat_cache *c, pleat_seq handle, pleat
     } else {
         for (uint32_t i = 0; i < c->opt.max_seqs; i++)
             if (c->seqs[i].open) add_seq_usage(c, &c->seqs[i], &u);
-        u.pages_used = pleat__pool_used(&c->pool); /* shared pages count once */
+        const uint64_t n_used = pleat__pool_used(&c->pool); /* shared pages count once */
+        u.bytes -= bytes_of_pages(c, u.pages_used - n_used);
+        u.bytes_pages = n_used * c->page_bytes;
+        u.pages_used = n_used;
         u.pages_peak = c->pool.n_peak;
     }
     *out = u;
@@ -128,15 +141,16 @@ static const pleat__sequence *checked_seq(const pleat_cache *c, pleat_seq handle
 static void list_side(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, pleat__side side, uint32_t first,
                       uint32_t n_tokens, pleat_cache_token *out) {
     const pleat__kv_run run = pleat__cache_run(c, &seq->table, lane, side, seq->table.n_slots[side][lane]);
-    const uint32_t page_tokens = run.layout->tokens;
+    const uint32_t page_tokens = run.layout->tokens, n_sealed = seq->table.n_sealed[side][lane];
     for (uint32_t slot = 0; slot < run.n_slots; slot++) {
         uint8_t *page = pleat__kv_page(&run, slot / page_tokens);
         const int32_t pos = pleat__positions(run.layout, page)[slot % page_tokens];
         if (pos < (int32_t)first || (uint32_t)pos - first >= n_tokens) continue; /* the hole's is -1 */
         const float sum = pleat__scores(run.layout, page)[slot % page_tokens];
-        out[(uint32_t)pos - first] =
-            (pleat_cache_token){.level = side == PLEAT__HIGH ? PLEAT_LEVEL_HIGH : PLEAT_LEVEL_LOW,
-                                .significance = pleat__significance(sum, (uint32_t)pos, seq->n_tokens)};
+        out[(uint32_t)pos - first] = (pleat_cache_token){
+            .level = side == PLEAT__HIGH ? PLEAT_LEVEL_HIGH : PLEAT_LEVEL_LOW,
+            .significance = slot / page_tokens < n_sealed ? sum /* a mean already */
+                                                          : pleat__significance(sum, (uint32_t)pos, seq->n_tokens)};
     }
 }
 
@@ -216,6 +230,20 @@ static bool lane_tokens_are_valid(const pleat_cache *c, const pleat__sequence *s
     return !memchr(seen + seq->n_classed, 0, seq->n_tokens - seq->n_classed);
 }
 
+/* Sealed pages are full; pages that will be written have one holder, unless copies are due; and the step does not write
+ * those of others. */
+static bool sharing_is_valid(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane) {
+    const pleat__lane l = pleat__table_lane(&seq->table, lane);
+    for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
+        if ((uint64_t)l.n_sealed[side] * c->page_tokens[side] > l.n_slots[side]) return false;
+        uint32_t i = pleat__cache_first_written(c, &seq->table, lane, (pleat__side)side);
+        for (; !seq->copies_due && i < l.n_pages[side]; i++)
+            if (pleat__pool_is_shared(&c->pool, *pleat__table_cell(&seq->table, lane, (pleat__side)side, i)))
+                return false;
+    }
+    return true;
+}
+
 static bool lane_is_valid(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane) {
     const pleat__lane l = pleat__table_lane(&seq->table, lane);
     for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
@@ -231,7 +259,9 @@ static bool lane_is_valid(const pleat_cache *c, const pleat__sequence *seq, uint
 static bool seq_is_valid(const pleat_cache *c, const pleat__sequence *seq, uint8_t *seen) {
     if (seq->n_tokens > seq->max_tokens || seq->n_classed > seq->n_tokens) return false;
     for (uint32_t lane = 0; lane < c->n_lanes; lane++)
-        if (!lane_is_valid(c, seq, lane) || !lane_tokens_are_valid(c, seq, lane, seen)) return false;
+        if (!lane_is_valid(c, seq, lane) || !sharing_is_valid(c, seq, lane) ||
+            !lane_tokens_are_valid(c, seq, lane, seen))
+            return false;
     return true;
 }
 

@@ -6,6 +6,9 @@
  *     create.c   options to sizes, sizes to memory; create and destroy
  *     cache.c    sequences: open, close, lengths
  *     step.c     begin (plan, commit), end, cancel: takes pages and, with close, returns them
+ *     share.c    fork; the copies that begin makes of shared pages; sealing
+ *     image.c    save and restore
+ *     compress.c higher thresholds for one sequence
  *     compact.c  what the policy decides at the end of a step, done to one lane's tokens and cells
  *     attend.c   the calls of one layer; prompt.c and decode.c its units: read tables, write page bytes
  *     inspect.c  usage, tokens, exported vectors, validity
@@ -51,6 +54,9 @@ typedef struct pleat__sequence {
     uint32_t n_tokens;
     uint32_t max_tokens;
     uint32_t n_classed; /* tokens before this position have left the window and been classed */
+    bool copies_due;    /* pages that it will write may be shared: it was forked since its last step */
+    uint32_t n_opened;  /* times that its sealed pages were opened: images on it are void then */
+    pleat_spec spec;    /* the cache's, with thresholds that compression may have raised */
     uint64_t n_pages_peak;
     uint64_t step_id; /* the last step that named it; tells a sequence that stands twice in one */
     pleat__table table;
@@ -64,6 +70,7 @@ typedef struct pleat__step_item {
     uint32_t n_before; /* tokens stored before the step */
     uint32_t n_new;    /* tokens of this step */
     pleat__compaction compaction;
+    bool seals;
     uint32_t n_classed_after; /* seq->n_classed when the step has ended */
     uint32_t row;             /* its first row in q, k, v and out */
     uint32_t stage_tile;      /* prompt items: tiles of each head before its own in the staging buffer */
@@ -74,7 +81,7 @@ typedef struct pleat__step_item {
 
 struct pleat_cache {
     pleat_allocator al;
-    pleat_cache_options opt; /* as given */
+    pleat_cache_options opt; /* as given, max_items resolved */
     uint32_t n_group;        /* query heads per KV head */
     float scale;
     uint32_t n_lanes; /* of a sequence: n_layers * n_kv_heads; lane = layer * n_kv_heads + head */
@@ -88,6 +95,7 @@ struct pleat_cache {
     pleat__pool pool;
     pleat__sequence *seqs; /* [max_seqs] */
     uint32_t n_open;
+    uint32_t first_closed; /* every place before it is open */
 
     pleat__quant_dsp quant;
     pleat__attn_dsp attn;
@@ -102,8 +110,8 @@ struct pleat_cache {
     uint32_t n_rows;
     uint32_t n_prompt_items;
     uint8_t *stored;         /* [n_layers] 1: the step's tokens have been stored in this layer */
-    pleat__step_item *items; /* [max_seqs] */
-    uint32_t *prompt_items;  /* [max_seqs] indices of items with n_new > 1 */
+    pleat__step_item *items; /* [max_items] */
+    uint32_t *prompt_items;  /* [max_items] indices of items with n_new > 1 */
     pleat__plan plan;
 
     /* Workspace. */
@@ -114,12 +122,12 @@ struct pleat_cache {
     float *q_kept;                   /* tracked: [step_tokens][n_q_heads][head_dim], for when out is q */
     uint8_t *worker_scratch;         /* [workers][worker_scratch_bytes] */
     uint64_t worker_scratch_bytes;
-    uint8_t *partials; /* accumulators of split lanes: [max_seqs][n_kv_heads][splits_cap][acc_bytes] */
+    uint8_t *partials; /* accumulators of split lanes: [max_items][n_kv_heads][splits_cap][acc_bytes] */
     uint64_t acc_bytes;
     uint32_t splits_cap;
-    _Atomic uint32_t *pending; /* [max_seqs][n_kv_heads] splits that are not done */
+    _Atomic uint32_t *pending; /* [max_items][n_kv_heads] splits that are not done */
     uint64_t logits_cap;       /* tracked: slots of the longest lane, tiles filled up */
-    float *logits; /* tracked, if lanes can be split or long: [max_seqs][n_kv_heads][n_group][logits_cap]; its own
+    float *logits; /* tracked, if lanes can be split or long: [max_items][n_kv_heads][n_group][logits_cap]; its own
                                 * allocation, never cleared, so that only what long lanes use becomes resident */
     uint64_t logits_bytes;
 
@@ -163,6 +171,10 @@ void pleat__cache_carve_compact(const pleat_cache *cache, pleat__compact_scratch
 
 /* ---- cache.c */
 
+/* Open an empty sequence of at most max_tokens tokens, which are in range. */
+pleat_status pleat__cache_open_seq(pleat_cache *cache, uint32_t max_tokens, pleat__sequence **out);
+pleat_seq pleat__cache_handle(const pleat_cache *cache, const pleat__sequence *seq);
+
 /* The open sequence that a handle names, or NULL. */
 pleat__sequence *pleat__cache_seq(const pleat_cache *cache, pleat_seq seq);
 void pleat__cache_release_seq(pleat_cache *cache, pleat__sequence *seq);
@@ -175,12 +187,40 @@ void pleat__cache_number_units(pleat_cache *cache);
 /* What every lane of the item's table wants in this step. */
 pleat__want pleat__cache_want(const pleat_cache *cache, const pleat__step_item *item);
 
+/* What a step with this item would do, without beginning it.  PLEAT_E_ARG, PLEAT_E_LIMIT. */
+pleat_status pleat__cache_read_item(const pleat_cache *cache, const pleat_cache_item *in, pleat__step_item *out);
+
+/* Pages that all lanes of the item's table need in this step. */
+uint64_t pleat__cache_need(const pleat_cache *cache, const pleat__step_item *item);
+
+/* ---- share.c */
+
+/* The first page of a lane's side that a step may write: those before it are full, and sealed where tokens are scored. */
+uint32_t pleat__cache_first_written(const pleat_cache *cache, const pleat__table *table, uint32_t lane,
+                                    pleat__side side);
+
+/* Pages of the sequence that a step may write and others hold. */
+uint64_t pleat__cache_count_copies(const pleat_cache *cache, const pleat__sequence *seq);
+
+/* Give the sequence pages of its own in place of these; as many as were counted are free. */
+void pleat__cache_make_copies(pleat_cache *cache, pleat__sequence *seq);
+
+/* Seal what can be: see pleat_cache's head.  Changes the pages' scores from sums to means. */
+void pleat__cache_seal(const pleat_cache *cache, pleat__sequence *seq);
+
+/* Open the lane's sealed pages again, back to the last shared one: scores are sums again. */
+void pleat__cache_unseal_lane(const pleat_cache *cache, pleat__sequence *seq, uint32_t lane);
+
 /* ---- compact.c */
 
 /* Do what the policy says to one lane, whose slots count the step's tokens already.  Moves no page to or from the pool:
  * pages that no slot needs any more are left to pleat__table_trim(). */
 void pleat__cache_compact_lane(const pleat_cache *cache, const pleat__step_item *item, uint32_t lane,
                                const pleat__compact_scratch *scratch);
+
+/* Class the lane's open tokens again by seq->spec, low ones too.  There are two low pages to spare in its row. */
+void pleat__cache_compress_lane(const pleat_cache *cache, pleat__sequence *seq, uint32_t lane,
+                                const pleat__compact_scratch *scratch);
 
 /* ---- attend.c, prompt.c, decode.c */
 

@@ -94,8 +94,15 @@ uint32_t pleat__cache_n_given(const pleat__step_item *item) {
 typedef struct given_range {
     pleat__kv_run run, pages;
     uint32_t slot_from, slot_to, score_slot;
+    uint32_t n_sealed; /* slots of `pages` that are scored no more */
     bool causal;
 } given_range;
+
+static uint32_t sealed_slots(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head,
+                             pleat__side side) {
+    const uint32_t lane = pleat__cache_lane_of(job->cache, job->layer, head);
+    return item->seq->table.n_sealed[side][lane] * job->cache->page_tokens[side];
+}
 
 static void set_range(given_range *r, uint32_t range) {
     r->slot_from = pleat__min_u32(range * PLEAT__GIVEN_SLOTS, r->run.n_slots);
@@ -106,7 +113,8 @@ static void set_range(given_range *r, uint32_t range) {
 static given_range find_range(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head,
                               uint32_t range) {
     const uint32_t n_self = pleat__div_up_u32(item->n_new, PLEAT__GIVEN_SLOTS);
-    given_range r = {.run = past_run(job, item, head, PLEAT__HIGH)};
+    given_range r = {.run = past_run(job, item, head, PLEAT__HIGH),
+                     .n_sealed = sealed_slots(job, item, head, PLEAT__HIGH)};
     const uint32_t n_high = pleat__div_up_u32(r.run.n_slots, PLEAT__GIVEN_SLOTS);
     r.pages = r.run;
     if (range < n_self) {
@@ -118,6 +126,7 @@ static given_range find_range(const pleat__layer_job *job, const pleat__step_ite
         set_range(&r, range - n_self);
     } else {
         r.pages = r.run = past_run(job, item, head, PLEAT__LOW);
+        r.n_sealed = sealed_slots(job, item, head, PLEAT__LOW);
         set_range(&r, range - n_self - n_high);
     }
     return r;
@@ -127,6 +136,7 @@ static void add_scores(const given_range *r, const float *received) {
     const uint32_t page_tokens = r->pages.layout->tokens;
     for (uint32_t i = 0; i < r->slot_to - r->slot_from; i++) {
         const uint32_t slot = r->score_slot + i;
+        if (slot < r->n_sealed) continue;
         pleat__scores(r->pages.layout, pleat__kv_page(&r->pages, slot / page_tokens))[slot % page_tokens] +=
             received[i];
     }
@@ -146,7 +156,8 @@ void pleat__cache_given_unit(void *ctx, uint32_t unit, uint32_t worker) {
     const uint32_t local = unit - item->first_given;
     const uint32_t head = local % c->opt.n_kv_heads;
     const given_range r = find_range(job, item, head, local / c->opt.n_kv_heads);
-    if (r.slot_from >= r.slot_to || !r.pages.layout->tracked) return;
+    const bool is_sealed = r.score_slot + (r.slot_to - r.slot_from) <= r.n_sealed;
+    if (r.slot_from >= r.slot_to || !r.pages.layout->tracked || is_sealed) return;
     float received[PLEAT__GIVEN_SLOTS] = {0};
     const size_t row_head = pleat__cache_head_at(c, item->row, head);
     const pleat__attn_given args = {

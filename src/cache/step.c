@@ -2,8 +2,9 @@
  *
  * step.c: begin, end and cancel of a step: the only code that takes pages from the pool and, but for close, returns them.
  *
- *     begin    check every item against its limits; plan the pages of all lanes of all items; commit if all fit
- *     end      count the new tokens; let the policy act on each lane (compact.c, lanes in parallel); trim the tables
+ *     begin    check every item against its limits; plan the pages of all lanes of all items, and of copies of those that
+ *              others hold too; commit if all fit
+ *     end      count the new tokens; let the policy act on each lane (compact.c, lanes in parallel); trim the tables; seal
  *
  * Pages that the policy may need at the end are taken at begin, so that end cannot fail: one low page for a lane whose low
  * side is full when one token leaves the window, two when several do.  What is not needed goes back in the same step.
@@ -18,6 +19,7 @@
 static void plan_compaction(const pleat_cache *c, pleat__step_item *item, uint32_t flags) {
     const uint32_t n_after = item->n_before + item->n_new, window = c->opt.spec.window;
     item->compaction = PLEAT__COMPACT_NOT;
+    item->seals = c->tracked && (flags & PLEAT_ITEM_SEAL);
     item->n_classed_after = item->seq->n_classed;
     if (!c->tracked || (flags & PLEAT_ITEM_MORE) || n_after <= window + item->n_classed_after) return;
     const uint32_t n_leaving = n_after - window - item->n_classed_after;
@@ -25,19 +27,26 @@ static void plan_compaction(const pleat_cache *c, pleat__step_item *item, uint32
     item->n_classed_after = n_after - window;
 }
 
+pleat_status pleat__cache_read_item(const pleat_cache *c, const pleat_cache_item *in, pleat__step_item *out) {
+    pleat__sequence *seq = pleat__cache_seq(c, in->seq);
+    const uint32_t both = PLEAT_ITEM_MORE | PLEAT_ITEM_SEAL;
+    if (!seq || in->n_tokens == 0 || (in->flags & ~both) || (in->flags & both) == both) return PLEAT_E_ARG;
+    if (in->n_tokens > seq->max_tokens - seq->n_tokens) return PLEAT_E_LIMIT;
+    *out = (pleat__step_item){.seq = seq, .n_before = seq->n_tokens, .n_new = in->n_tokens};
+    plan_compaction(c, out, in->flags);
+    return PLEAT_OK;
+}
+
 /* Fill c->items from the caller's.  A failure leaves no trace but in step ids, which tell nothing outside. */
 static pleat_status read_items(pleat_cache *c, const pleat_cache_item *items, uint32_t n_items) {
     uint64_t n_rows = 0;
     c->step_id++;
     for (uint32_t i = 0; i < n_items; i++) {
-        pleat__sequence *seq = pleat__cache_seq(c, items[i].seq);
-        if (!seq || items[i].n_tokens == 0 || seq->step_id == c->step_id || (items[i].flags & ~PLEAT_ITEM_MORE))
-            return PLEAT_E_ARG;
+        PLEAT_TRY(pleat__cache_read_item(c, &items[i], &c->items[i]));
+        pleat__sequence *seq = c->items[i].seq;
+        if (seq->step_id == c->step_id) return PLEAT_E_ARG;
         seq->step_id = c->step_id;
-        if (items[i].n_tokens > seq->max_tokens - seq->n_tokens) return PLEAT_E_LIMIT;
-        c->items[i] = (pleat__step_item){
-            .seq = seq, .n_before = seq->n_tokens, .n_new = items[i].n_tokens, .row = (uint32_t)n_rows};
-        plan_compaction(c, &c->items[i], items[i].flags);
+        c->items[i].row = (uint32_t)n_rows;
         n_rows += items[i].n_tokens;
         if (n_rows > c->opt.step_tokens) return PLEAT_E_LIMIT;
     }
@@ -79,17 +88,27 @@ pleat__want pleat__cache_want(const pleat_cache *c, const pleat__step_item *item
     return want;
 }
 
+uint64_t pleat__cache_need(const pleat_cache *c, const pleat__step_item *item) {
+    const pleat__want want = pleat__cache_want(c, item);
+    const uint32_t n_differ = c->tracked ? c->n_lanes : 1; /* without a policy all lanes are as the first */
+    uint64_t n_pages = 0;
+    for (uint32_t lane = 0; lane < n_differ; lane++)
+        for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++)
+            n_pages += pleat__lane_need(&item->seq->table, lane, (pleat__side)side, &want);
+    return n_pages * (c->n_lanes / n_differ);
+}
+
+uint64_t pleat_cache_pages_needed(const pleat_cache *c, const pleat_cache_item *in) {
+    pleat__step_item item;
+    if (!c || !in || c->in_step || pleat__cache_read_item(c, in, &item) != PLEAT_OK) return UINT64_MAX;
+    return pleat__cache_need(c, &item) + pleat__cache_count_copies(c, item.seq);
+}
+
 /* A plan that does not fit: waiting helps unless some sequence needs more than the whole pool. */
 static pleat_status full_or_too_small(const pleat_cache *c) {
-    for (uint32_t i = 0; i < c->n_items; i++) {
-        const pleat__table *table = &c->items[i].seq->table;
-        const pleat__want want = pleat__cache_want(c, &c->items[i]);
-        uint64_t n_pages = table->n_pages_all;
-        for (uint32_t lane = 0; lane < c->n_lanes; lane++)
-            for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++)
-                n_pages += pleat__lane_need(table, lane, (pleat__side)side, &want);
-        if (n_pages > c->pool.n_pages) return PLEAT_E_LIMIT;
-    }
+    for (uint32_t i = 0; i < c->n_items; i++)
+        if (c->items[i].seq->table.n_pages_all + pleat__cache_need(c, &c->items[i]) > c->pool.n_pages)
+            return PLEAT_E_LIMIT;
     return PLEAT_AGAIN;
 }
 
@@ -101,16 +120,19 @@ static void note_peak(pleat__sequence *seq) {
 }
 
 pleat_status pleat_cache_begin(pleat_cache *c, const pleat_cache_item *items, uint32_t n_items) {
-    if (!c || !items || n_items == 0 || n_items > c->opt.max_seqs) return PLEAT_E_ARG;
+    if (!c || !items || n_items == 0 || n_items > c->opt.max_items) return PLEAT_E_ARG;
     if (c->in_step) return PLEAT_E_STATE;
     PLEAT_TRY(read_items(c, items, n_items));
     const uint64_t start_ns = pleat__clock_ns();
+    uint64_t n_copies = 0;
     pleat__plan_begin(&c->plan);
     for (uint32_t i = 0; i < n_items; i++) {
+        n_copies += pleat__cache_count_copies(c, c->items[i].seq);
         const pleat__want want = pleat__cache_want(c, &c->items[i]);
         pleat__plan_add(&c->plan, &c->items[i].seq->table, &want);
     }
-    if (!pleat__plan_fits(&c->plan, &c->pool)) return full_or_too_small(c);
+    if (c->plan.total + n_copies > c->pool.n_free) return full_or_too_small(c);
+    for (uint32_t i = 0; i < n_items; i++) pleat__cache_make_copies(c, c->items[i].seq);
     pleat__plan_commit(&c->plan, &c->pool);
     for (uint32_t i = 0; i < n_items && c->plan.total > 0; i++) note_peak(c->items[i].seq);
     const uint64_t end_ns = pleat__clock_ns();
@@ -168,6 +190,8 @@ pleat_status pleat_cache_end(pleat_cache *c) {
     if (c->tracked) {
         compact_all(c);
         trim_all(c);
+        for (uint32_t i = 0; i < c->n_items; i++)
+            if (c->items[i].seals) pleat__cache_seal(c, c->items[i].seq);
     }
     c->times.n_steps[kind_of_step(c)]++;
     c->in_step = false;

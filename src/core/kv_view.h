@@ -45,6 +45,7 @@ typedef struct pleat__kv_run {
 typedef struct pleat__kv_view {
     pleat__kv_run high;
     pleat__kv_run low; /* n_slots is 0 where a lane has one side */
+    uint32_t n_sealed; /* high tokens of the lane that stand before `high` and are not to be judged */
 } pleat__kv_view;
 
 static inline uint8_t *pleat__kv_page(const pleat__kv_run *run, uint32_t page_idx) {

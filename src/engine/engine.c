@@ -24,8 +24,8 @@ struct pleat_engine {
     pleat_engine_options opt; /* zeros replaced */
     pleat_cache *cache;
     pleat__forward *forward;
-    pleat_cache_item *cache_items;      /* [max_seqs] */
-    pleat__forward_item *forward_items; /* [max_seqs] */
+    pleat_cache_item *cache_items;      /* [max_items] */
+    pleat__forward_item *forward_items; /* [max_items] */
 };
 
 void pleat_engine_options_default(pleat_engine_options *opt) {
@@ -48,7 +48,9 @@ static pleat_status complete_options(pleat_engine_options *opt, const pleat_mode
     PLEAT_FAIL_IF(opt->chunk_tokens == 0 || opt->max_seqs == 0, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "engine: chunk_tokens and max_seqs must be at least 1");
     opt->chunk_tokens = opt->chunk_tokens < opt->max_tokens ? opt->chunk_tokens : opt->max_tokens;
-    if (opt->step_tokens == 0) opt->step_tokens = opt->chunk_tokens > opt->max_seqs ? opt->chunk_tokens : opt->max_seqs;
+    if (opt->max_items == 0) opt->max_items = opt->max_seqs;
+    if (opt->step_tokens == 0)
+        opt->step_tokens = opt->chunk_tokens > opt->max_items ? opt->chunk_tokens : opt->max_items;
     return PLEAT_OK;
 }
 
@@ -62,6 +64,7 @@ static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
     opt.head_dim = e->info.head_dim;
     opt.page_tokens = e->opt.page_tokens;
     opt.max_seqs = e->opt.max_seqs;
+    opt.max_items = e->opt.max_items;
     opt.max_tokens = e->opt.max_tokens;
     opt.step_tokens = e->opt.step_tokens;
     opt.pool_bytes = e->opt.pool_bytes;
@@ -75,8 +78,8 @@ static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
 static pleat_status create_parts(pleat_engine *e, pleat_error *err) {
     PLEAT_TRY(create_cache(e, err));
     PLEAT_TRY(pleat__forward_create(e->model, e->opt.step_tokens, e->opt.workers, &e->al, &e->forward, err));
-    e->cache_items = pleat__alloc(&e->al, e->opt.max_seqs, sizeof *e->cache_items);
-    e->forward_items = pleat__alloc(&e->al, e->opt.max_seqs, sizeof *e->forward_items);
+    e->cache_items = pleat__alloc(&e->al, e->opt.max_items, sizeof *e->cache_items);
+    e->forward_items = pleat__alloc(&e->al, e->opt.max_items, sizeof *e->forward_items);
     PLEAT_FAIL_IF(!e->cache_items || !e->forward_items, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "engine: out of memory");
     return PLEAT_OK;
 }
@@ -107,8 +110,8 @@ void pleat_engine_destroy(pleat_engine **engine) {
     if (!engine || !*engine) return;
     pleat_engine *e = *engine;
     const pleat_allocator al = e->al;
-    pleat__free(&al, e->forward_items, e->opt.max_seqs, sizeof *e->forward_items);
-    pleat__free(&al, e->cache_items, e->opt.max_seqs, sizeof *e->cache_items);
+    pleat__free(&al, e->forward_items, e->opt.max_items, sizeof *e->forward_items);
+    pleat__free(&al, e->cache_items, e->opt.max_items, sizeof *e->cache_items);
     pleat__forward_destroy(&e->forward);
     pleat_cache_destroy(&e->cache);
     pleat__free(&al, e, 1, sizeof *e);
@@ -121,6 +124,19 @@ void pleat_engine_get_options(const pleat_engine *e, pleat_engine_options *out) 
 
 pleat_status pleat_engine_open(pleat_engine *e, uint32_t max_tokens, pleat_seq *out) {
     return e ? pleat_cache_open(e->cache, max_tokens, out) : PLEAT_E_ARG;
+}
+
+pleat_status pleat_engine_fork(pleat_engine *e, pleat_seq seq, uint32_t max_tokens, pleat_seq *out) {
+    return e ? pleat_cache_fork(e->cache, seq, max_tokens, out) : PLEAT_E_ARG;
+}
+
+pleat_status pleat_engine_restore(pleat_engine *e, const void *image, uint64_t n_bytes, pleat_seq base,
+                                  pleat_seq *out) {
+    return e ? pleat_cache_restore(e->cache, image, n_bytes, base, out) : PLEAT_E_ARG;
+}
+
+pleat_status pleat_engine_compress(pleat_engine *e, pleat_seq seq, float ah, float al) {
+    return e ? pleat_cache_compress(e->cache, seq, ah, al) : PLEAT_E_ARG;
 }
 
 pleat_status pleat_engine_close(pleat_engine *e, pleat_seq seq) {
@@ -180,8 +196,8 @@ static pleat_status explain(const pleat_engine *e, pleat_status status, const pl
 }
 
 pleat_status pleat_engine_step(pleat_engine *e, const pleat_engine_item *items, uint32_t n_items, pleat_error *err) {
-    PLEAT_FAIL_IF(!e || !items || n_items == 0 || n_items > e->opt.max_seqs, err, PLEAT_E_ARG, PLEAT_NOWHERE,
-                  "step: no engine, no items, or more items than sequences");
+    PLEAT_FAIL_IF(!e || !items || n_items == 0 || n_items > e->opt.max_items, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "step: no engine, no items, or more items than max_items");
     for (uint32_t i = 0; i < n_items; i++) {
         PLEAT_TRY(check_item(e, &items[i], i, err));
         e->cache_items[i] =

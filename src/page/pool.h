@@ -89,6 +89,10 @@ void pleat__pool_advance(pleat__pool *pool, uint32_t n);
 /* Add a reference to a page in use. */
 void pleat__pool_ref(pleat__pool *pool, pleat__page_id id);
 
+static inline bool pleat__pool_is_shared(const pleat__pool *pool, pleat__page_id id) {
+    return pool->n_shares > 0 && pool->shares[id.v] > 0;
+}
+
 /* Drop a reference; the last one frees the page. */
 void pleat__pool_unref(pleat__pool *pool, pleat__page_id id);
 

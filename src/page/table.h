@@ -12,8 +12,9 @@
  *     (2) left  = ceil(high slots / tokens per high page)
  *     (3) right = ceil(low slots / tokens per low page)
  *     (4) n_pages_all = sum of left + right over the lanes
+ *     (5) sealed pages, the first of a side, are full: n_sealed * tokens per page <= slots of the side
  *
- * At rest (1) to (4) hold; in a step a side may hold pages ahead of its slots, never too few.
+ * At rest (1) to (5) hold; in a step a side may hold pages ahead of its slots, never too few.
  *
  * row_len is ceil(max_tokens / tokens per high page) plus PLEAT__ROW_SPARE.  The paper's row, without the spare cells,
  * overflows: with 2 high or 4 low tokens a page and 8 tokens, 7 high and 1 low need 4 + 1 pages.  One cell more than
@@ -39,16 +40,18 @@ typedef struct pleat__table {
     uint32_t row_len;
     uint64_t n_pages_all; /* what all rows hold, shared pages included */
     /* Of each lane, [n_lanes]: */
-    uint32_t *n_pages[2]; /* [pleat__side] left and right */
-    uint32_t *n_slots[2]; /* [pleat__side] slots in use; every page but the side's last is full */
-    uint32_t *hole;       /* 1 + the one dead slot of the high side, which the next token takes; 0: none */
-    pleat__page_id *ids;  /* [n_lanes * row_len], in blocks */
+    uint32_t *n_pages[2];  /* [pleat__side] left and right */
+    uint32_t *n_slots[2];  /* [pleat__side] slots in use; every page but the side's last is full */
+    uint32_t *n_sealed[2]; /* [pleat__side] pages from the first on that are not written any more */
+    uint32_t *hole;        /* 1 + the one dead slot of the high side, which the next token takes; 0: none */
+    pleat__page_id *ids;   /* [n_lanes * row_len], in blocks */
 } pleat__table;
 
 /* One lane's counts, read together. */
 typedef struct pleat__lane {
     uint32_t n_pages[2]; /* as above */
     uint32_t n_slots[2];
+    uint32_t n_sealed[2];
     uint32_t hole;
 } pleat__lane;
 
@@ -70,6 +73,7 @@ void pleat__table_init(pleat__table *table);
 static inline pleat__lane pleat__table_lane(const pleat__table *t, uint32_t lane) {
     return (pleat__lane){.n_pages = {t->n_pages[0][lane], t->n_pages[1][lane]},
                          .n_slots = {t->n_slots[0][lane], t->n_slots[1][lane]},
+                         .n_sealed = {t->n_sealed[0][lane], t->n_sealed[1][lane]},
                          .hole = t->hole[lane]};
 }
 

@@ -13,7 +13,7 @@ pleat__policy_step pleat__policy_step_of(const pleat_spec *spec, const pleat__sc
                                          const pleat__kv_view *lane, uint32_t n_tokens) {
     const bool has_left = n_tokens > spec->window;
     if (has_left && spec->policy == PLEAT_POLICY_LEANKV) return pleat__leankv_step(spec, scan, lane, n_tokens);
-    if (has_left && spec->policy == PLEAT_POLICY_TOPK) return pleat__topk_step(spec, scan, &lane->high, n_tokens);
+    if (has_left && spec->policy == PLEAT_POLICY_TOPK) return pleat__topk_step(spec, scan, lane, n_tokens);
     return pleat__policy_no_step();
 }
 
@@ -22,7 +22,7 @@ void pleat__policy_prompt(const pleat_spec *spec, const pleat__kv_view *lane, ui
     if (spec->policy == PLEAT_POLICY_LEANKV)
         pleat__leankv_prompt(spec, &lane->high, n_tokens, classed, levels);
     else if (spec->policy == PLEAT_POLICY_TOPK)
-        pleat__topk_prompt(spec, &lane->high, n_tokens, levels, scratch);
+        pleat__topk_prompt(spec, lane, n_tokens, levels, scratch);
     else
         memset(levels, PLEAT_LEVEL_HIGH, lane->high.n_slots);
 }

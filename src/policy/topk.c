@@ -14,11 +14,18 @@ uint32_t pleat__topk_budget(const pleat_spec *spec, uint32_t n_tokens) {
     return pleat__max_u32(spec->window, (uint32_t)ceil(share - share * 0x1p-24));
 }
 
-pleat__policy_step pleat__topk_step(const pleat_spec *spec, const pleat__scan_dsp *scan, const pleat__kv_run *high,
+/* What the tokens that are not sealed may be. */
+static uint32_t open_budget(const pleat_spec *spec, const pleat__kv_view *lane, uint32_t n_tokens) {
+    const uint32_t budget = pleat__topk_budget(spec, n_tokens);
+    return lane->n_sealed + spec->window < budget ? budget - lane->n_sealed : spec->window;
+}
+
+pleat__policy_step pleat__topk_step(const pleat_spec *spec, const pleat__scan_dsp *scan, const pleat__kv_view *lane,
                                     uint32_t n_tokens) {
     pleat__policy_step step = pleat__policy_no_step();
+    const pleat__kv_run *high = &lane->high;
     step.left_slot = pleat__scan_find(scan, high, n_tokens - 1 - spec->window);
-    const uint32_t budget = pleat__topk_budget(spec, n_tokens);
+    const uint32_t budget = open_budget(spec, lane, n_tokens);
     if (step.left_slot == PLEAT__NO_SLOT || high->n_slots <= budget || pleat__scan_live(high) <= budget) return step;
     float least;
     step.high_victim = pleat__scan_least(scan, high, n_tokens, spec->window, INFINITY, &least);
@@ -90,11 +97,12 @@ static void rank_by_age(const pleat__kv_run *high, uint32_t n_tokens, float last
     }
 }
 
-void pleat__topk_prompt(const pleat_spec *spec, const pleat__kv_run *high, uint32_t n_tokens, uint8_t *levels,
+void pleat__topk_prompt(const pleat_spec *spec, const pleat__kv_view *lane, uint32_t n_tokens, uint8_t *levels,
                         float *ranks) {
+    const pleat__kv_run *high = &lane->high;
     const uint32_t n = high->n_slots;
     const uint32_t n_left = rank_by_significance(high, n_tokens, spec->window, levels, ranks);
-    const uint32_t n_stay = pleat__topk_budget(spec, n_tokens) - spec->window;
+    const uint32_t n_stay = open_budget(spec, lane, n_tokens) - spec->window;
     if (n_left <= n_stay) return;
     float youngest = INFINITY;
     if (n_stay > 0) {

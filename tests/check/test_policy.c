@@ -36,6 +36,7 @@ typedef struct lane {
     uint32_t percent; /* topk: spec.keep in whole percent */
     uint32_t n_tokens;
     uint32_t n_classed;
+    uint32_t n_sealed; /* high tokens before those here */
     side high, low;
 } lane;
 
@@ -96,7 +97,8 @@ static uint32_t n_live(const side *s) {
 
 static uint32_t budget_of(const lane *l) {
     const uint64_t share = ((uint64_t)l->percent * l->n_tokens + 99) / 100;
-    return share > l->spec.window ? (uint32_t)share : l->spec.window;
+    const uint64_t open = share > l->n_sealed ? share - l->n_sealed : 0;
+    return open > l->spec.window ? (uint32_t)open : l->spec.window;
 }
 
 static pleat__policy_step oracle_step(const lane *l) {
@@ -198,6 +200,7 @@ static pleat__kv_run put_side(paged *p, const lane *l, const side *s, const plea
 }
 
 static void put_lane(paged *p, const lane *l) {
+    p->view.n_sealed = l->n_sealed;
     p->view.high = put_side(p, l, &l->high, &p->layouts[0], p->ids, +1);
     p->view.low = put_side(p, l, &l->low, &p->layouts[1], p->ids + p->n_pages - 1, -1);
 }
@@ -338,6 +341,7 @@ static void live(lane *l, bool is_topk, uint32_t n_prompt, uint32_t n_steps) {
     l->spec.window = pick_u32(windows, CHECK_COUNT(windows));
     l->n_tokens = pick_u32(bases, CHECK_COUNT(bases)); /* of those before, none is left */
     if (n_prompt + n_steps > 1024) l->n_tokens = 0;
+    l->n_sealed = check_below(2) * (uint32_t)check_below(40);
     paged_new(&p, 2 * (n_prompt + n_steps), n_prompt > 500);
     check_context("ah %g al %g percent %u window %u threshold %d step %d scoring %d", (double)l->spec.ah,
                   (double)l->spec.al, l->percent, l->spec.window, l->spec.threshold, l->spec.step, how);

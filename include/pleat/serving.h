@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * serving.h: many requests on one engine: who runs in a step, who waits, who gives way, what is shared.
+ *
+ *     pleat_serving_create(engine, options)        or _create_simulated(): traffic without a model
+ *         pleat_serving_submit(request)            at any time between steps
+ *         pleat_serving_step                       one step of the engine for whoever is to run
+ *             pleat_serving_events                 the tokens that it gave, and who has finished
+ *         pleat_serving_cancel
+ *     pleat_serving_destroy
+ *
+ *     waiting ──let in──> reading its prompt ──> generating ──> finished
+ *        <────────────────── preempted ────────────┘
+ *
+ * Continuous batching: every step takes a token of each generating request and, with what is left of the step's tokens,
+ * chunks of prompts.  How a prompt is cut into chunks depends on the request alone, so a request's tokens are the same
+ * alone and in company, bit for bit; likewise when it is preempted, whether by swap or by being computed again, and when
+ * it starts from a kept prefix.  (Not after compression that it allowed by ah_most and al_most.)
+ *
+ *     cuts of a prompt: every multiple of the engine's chunk_tokens, the request's breakpoint, its end
+ *     stops:            every multiple of prefix_tokens, the breakpoint, the end     a stop is a cut
+ *
+ * At a stop the cache classes and seals what it holds (cache.h), and the prefix so far is kept for others with the same
+ * tokens and salt; one that is being computed is waited for rather than computed twice.  Kept prefixes that nobody uses
+ * are evicted when pages are needed, the least recently used leaf of the tree first.
+ *
+ * When pages run short: kept prefixes go; then requests that allow it are compressed; then the lowest in rank is
+ * preempted.  sched/sched.h (source) has the rules: priorities, watermarks, tenants.
+ *
+ * Threads: driven from one thread at a time.
+ */
+#ifndef PLEAT_SERVING_H
+#define PLEAT_SERVING_H
+
+#include "pleat/engine.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pleat_serving pleat_serving;
+
+/* A request; never used twice.  0 is none. */
+typedef struct pleat_request_id {
+    uint64_t v;
+} pleat_request_id;
+
+/* Whose requests share a quota. */
+typedef struct pleat_tenant {
+    const char *name; /* distinct; copied */
+    double quota;     /* share of the pool that is the tenant's own, 0..1; all of them add up to 1 at most.  What they
+                       * leave is lent to whoever needs more */
+    uint32_t weight;  /* >= 1: share of the service among those who wait */
+} pleat_tenant;
+
+typedef enum pleat_preemption {
+    PLEAT_PREEMPT_CHEAPER, /* by what swaps and steps have taken so far */
+    PLEAT_PREEMPT_SWAP,    /* while swap_bytes last */
+    PLEAT_PREEMPT_RECOMPUTE
+} pleat_preemption;
+
+typedef struct pleat_serving_options {
+    size_t size_bytes;
+    uint32_t max_requests;  /* waiting and running at once, 1..2^24; default 65536 */
+    uint32_t prefix_tokens; /* prefixes are kept at multiples of this, itself one of the engine's chunk_tokens;
+                                  * 0: none are kept and nothing is sealed; default 512 */
+    uint32_t max_prefixes;  /* kept at once; the engine's max_seqs less its max_items at most; 0, the default: that */
+    double low_watermark;   /* of the pool, 0 < low <= high <= 1: requests are let in up to this; default 0.9 */
+    double high_watermark;  /* beyond it requests give way; default 1 */
+    pleat_preemption preemption; /* default CHEAPER */
+    uint64_t swap_bytes;         /* host memory for images; default 1 GiB; 0: none */
+    const pleat_tenant *tenants; /* NULL: one tenant, "", who has everything */
+    uint32_t n_tenants;
+    const pleat_allocator *allocator;
+} pleat_serving_options;
+
+PLEAT_API void pleat_serving_options_default(pleat_serving_options *opt);
+
+/* The engine is not owned, outlives the serving and has no open sequence; nobody else drives it.  At most its max_items
+ * requests run at once.  PLEAT_E_ARG with words in err for options outside their ranges. */
+PLEAT_API pleat_status pleat_serving_create(pleat_engine *engine, const pleat_serving_options *opt, pleat_serving **out,
+                                            pleat_error *err);
+
+/* What replaces an engine when traffic is simulated: shapes, and the price of a step (ns), as a measured run reports
+ * them (pleat_serving_get_stats) or as another machine would have them.
+ *     step = fixed_ns + prompt_ns * prompt tokens + token_ns * generated tokens + byte_ns * KV bytes read */
+typedef struct pleat_simulation {
+    size_t size_bytes;
+    uint32_t n_lanes;     /* of a sequence: layers * KV heads */
+    uint32_t page_tokens; /* f16 or uniform tokens in a page of one lane */
+    uint64_t page_bytes;
+    uint64_t n_pages; /* of the pool */
+    double fraction;  /* of its pages that a sequence keeps after compression, 0 < fraction <= 1 */
+    uint32_t max_items, max_seqs, max_tokens, chunk_tokens, step_tokens; /* as of an engine */
+    double fixed_ns, prompt_ns, token_ns, byte_ns;
+    double swap_bytes_per_s; /* > 0 */
+} pleat_simulation;
+
+/* Like pleat_serving_create(), without a model: tokens are not looked at but to compare prefixes, every request runs to
+ * its n_predict, and time is pleat_serving_clock_ns(). */
+PLEAT_API pleat_status pleat_serving_create_simulated(const pleat_simulation *simulation,
+                                                      const pleat_serving_options *opt, pleat_serving **out,
+                                                      pleat_error *err);
+
+typedef struct pleat_request {
+    size_t size_bytes;
+    const pleat_token *prompt; /* [n_prompt], n_prompt >= 1; copied */
+    uint32_t n_prompt;
+    uint32_t n_predict;  /* tokens to generate at most, >= 1; n_prompt + n_predict within the engine's max_tokens */
+    const char *tenant;  /* NULL: the first */
+    const char *salt;    /* prefixes are shared among equal salts; NULL: "" */
+    int32_t priority;    /* the higher goes first; default 0 */
+    uint32_t breakpoint; /* prompt tokens after which a prefix ends that others share; 0: none; <= n_prompt */
+    pleat_sampler_options sampling;
+    int ignores_end;        /* an end-of-generation token is a token like others */
+    float ah_most, al_most; /* leankv: thresholds may be raised up to these when pages run short; 0: not at all */
+    void *user;             /* handed back in events */
+} pleat_request;
+
+/* Greedy, no tenant, 0 elsewhere. */
+PLEAT_API void pleat_request_default(pleat_request *request);
+
+/* Queue a request.  PLEAT_E_ARG: what is outside its range, a token id that the model has not, an unknown tenant;
+ * PLEAT_E_LIMIT: it can never fit (context, pool, or its tenant's quota and what can be lent), or max_requests wait.
+ * err says which.  Nothing has changed then; other requests go on. */
+PLEAT_API pleat_status pleat_serving_submit(pleat_serving *serving, const pleat_request *request, pleat_request_id *out,
+                                            pleat_error *err);
+
+/* Forget a request; no event follows.  PLEAT_E_ARG for one that is unknown or has finished. */
+PLEAT_API pleat_status pleat_serving_cancel(pleat_serving *serving, pleat_request_id id);
+
+/* Run one step.  PLEAT_AGAIN: there is no request.  Requests that fail (their keys or values are no numbers) finish with
+ * an event, the others go on; an error is one of the whole: PLEAT_E_MEMORY. */
+PLEAT_API pleat_status pleat_serving_step(pleat_serving *serving, pleat_error *err);
+
+typedef enum pleat_finish {
+    PLEAT_FINISH_NOT,
+    PLEAT_FINISH_END,    /* the model ended its text; that token is not handed out */
+    PLEAT_FINISH_LENGTH, /* n_predict tokens */
+    PLEAT_FINISH_FAILED  /* status says why */
+} pleat_finish;
+
+/* What became of one request. */
+typedef struct pleat_request_stats {
+    uint32_t n_prompt, n_generated;
+    uint32_t n_hit;        /* prompt tokens that a kept prefix gave when it first started */
+    uint32_t n_swapped;    /* times preempted by swap */
+    uint32_t n_recomputed; /* times preempted to be computed again */
+    uint32_t n_compressed;
+    uint32_t n_stalled; /* most steps in a row that it stood among the running and took no token */
+} pleat_request_stats;
+
+typedef struct pleat_serving_event {
+    pleat_request_id id;
+    void *user;
+    pleat_token token; /* -1 where none came */
+    pleat_finish finish;
+    pleat_status status;       /* of FAILED */
+    pleat_request_stats stats; /* when it has finished */
+} pleat_serving_event;
+
+/* What the last step brought, in order of the running requests; the serving's own until the next call. */
+PLEAT_API const pleat_serving_event *pleat_serving_events(const pleat_serving *serving, uint32_t *n_events);
+
+typedef struct pleat_serving_stats {
+    uint32_t n_waiting, n_running;
+    uint32_t n_swapped; /* waiting with an image */
+    uint32_t n_running_most;
+    uint64_t n_steps;
+    uint64_t n_idle_steps;      /* steps in which nobody took a token though somebody was there */
+    uint64_t n_idle_steps_most; /* in a row */
+    uint64_t prompt_tokens;     /* computed */
+    uint64_t hit_tokens;        /* taken from kept prefixes */
+    uint64_t lookups, hits;     /* of requests that were let in for the first time */
+    uint64_t generated_tokens;
+    uint64_t replayed_tokens; /* prompt and generated tokens computed again */
+    uint64_t preempted_swap, preempted_recompute, compressed, evicted;
+    uint64_t images_lost;   /* swapped, but computed again since the prefix they stood on had been evicted */
+    uint64_t swapped_bytes; /* in host memory now */
+    uint64_t swapped_bytes_most;
+    uint32_t n_prefixes; /* kept now */
+    uint64_t pages_total, pages_used, pages_evictable;
+    uint64_t pages_high, pages_low; /* by the side that holds them; sequences that share one count it each */
+    uint64_t schedule_ns;           /* deciding: plans, prefixes, demands, in all */
+    uint64_t manage_ns;             /* pages and compaction in the engine, forks, copies, swaps */
+    uint64_t step_ns;               /* all of it, with the forward passes */
+    double fixed_ns, prompt_ns, token_ns, byte_ns, swap_ns; /* prices as observed so far */
+} pleat_serving_stats;
+PLEAT_API void pleat_serving_get_stats(const pleat_serving *serving, pleat_serving_stats *out);
+
+/* Pages that a tenant holds now, and of these beyond its quota.  PLEAT_E_ARG for an unknown name. */
+PLEAT_API pleat_status pleat_serving_tenant_pages(const pleat_serving *serving, const char *tenant, uint64_t *held,
+                                                  uint64_t *borrowed);
+
+/* Time on the serving's clock: simulated, or since create. */
+PLEAT_API uint64_t pleat_serving_clock_ns(const pleat_serving *serving);
+
+/* Let simulated time pass, to the next arrival. */
+PLEAT_API void pleat_serving_clock_advance(pleat_serving *serving, uint64_t ns);
+
+/* Drop every kept prefix that nobody uses. */
+PLEAT_API void pleat_serving_forget_prefixes(pleat_serving *serving);
+
+/* Recompute every invariant of the cache, the tree and the scheduler, and that their pages agree.  Slow, for tests. */
+PLEAT_API int pleat_serving_is_valid(const pleat_serving *serving);
+
+/* Cancels what is left.  Set *serving to NULL; NULL and *serving == NULL are fine. */
+PLEAT_API void pleat_serving_destroy(pleat_serving **serving);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * image.c: a sequence as bytes in the host's memory, for preemption by swap.
+ *
+ *     image    header | counts of all lanes | one byte a page: is it here? | the pages that are, whole
+ *
+ * Pages go lane by lane, the high side's first.  What is left out are pages that neither the sequence nor `base` will
+ * ever write, and that both hold at the same place; so a base that has gone on since still has them.
+ * (But for one whose sealed pages were opened by compression.)
+ * An image is for this process and this cache; even so, restore checks every number in it before it takes a page.
+ */
+#include <string.h>
+
+#include "cache/internal.h"
+#include "core/checked.h"
+#include "core/error.h"
+
+#define MAGIC 0x746c7034u
+
+typedef struct image_header {
+    uint32_t magic;
+    uint32_t n_lanes;
+    uint64_t page_bytes;
+    uint64_t n_bytes; /* of the whole image */
+    uint32_t max_tokens, n_tokens, n_classed;
+    uint32_t base; /* handle */
+    uint32_t base_opened;
+    uint64_t n_pages, n_stored;
+    float ah, al;
+} image_header;
+
+/* One lane's counts; a copy of pleat__lane that is bytes. */
+typedef struct image_lane {
+    uint32_t n_pages[2], n_slots[2], n_sealed[2], hole;
+} image_lane;
+
+/* Where the parts of an image stand. */
+typedef struct image_parts {
+    uint64_t lanes_at, flags_at, pages_at, n_bytes;
+} image_parts;
+
+static bool parts_of(const pleat_cache *c, uint64_t n_pages, uint64_t n_stored, image_parts *p) {
+    uint64_t page_bytes;
+    *p = (image_parts){.lanes_at = sizeof(image_header)};
+    p->flags_at = p->lanes_at + (uint64_t)c->n_lanes * sizeof(image_lane);
+    if (n_pages > UINT32_MAX || !pleat__mul_u64(n_stored, c->page_bytes, &page_bytes)) return false;
+    p->pages_at = p->flags_at + n_pages;
+    return pleat__add_u64(p->pages_at, page_bytes, &p->n_bytes);
+}
+
+/* ---- walking over pages ------------------------------------------------------------------------------ */
+
+/* Every page of a table in the image's order. */
+typedef struct page_walk {
+    const pleat__table *table;
+    uint32_t lane;
+    pleat__side side;
+    uint32_t idx; /* of the next page */
+} page_walk;
+
+static bool next_page(page_walk *w, uint32_t *lane, pleat__side *side, uint32_t *idx) {
+    while (w->lane < w->table->n_lanes && w->idx == w->table->n_pages[w->side][w->lane]) {
+        w->idx = 0;
+        w->lane += w->side == PLEAT__LOW;
+        w->side = w->side == PLEAT__LOW ? PLEAT__HIGH : PLEAT__LOW;
+    }
+    if (w->lane == w->table->n_lanes) return false;
+    *lane = w->lane;
+    *side = w->side;
+    *idx = w->idx++;
+    return true;
+}
+
+/* The base's page at this place, if it will not be written; else NULL. */
+static const pleat__page_id *base_page(const pleat_cache *c, const pleat__sequence *base, uint32_t lane,
+                                       pleat__side side, uint32_t idx) {
+    if (!base || idx >= pleat__cache_first_written(c, &base->table, lane, side)) return NULL;
+    return pleat__table_cell(&base->table, lane, side, idx);
+}
+
+/* Is the page left to the base? */
+static bool is_left_out(const pleat_cache *c, const pleat__sequence *seq, const pleat__sequence *base, uint32_t lane,
+                        pleat__side side, uint32_t idx) {
+    const pleat__page_id *there = base_page(c, base, lane, side, idx);
+    return there && idx < pleat__cache_first_written(c, &seq->table, lane, side) &&
+           there->v == pleat__table_cell(&seq->table, lane, side, idx)->v;
+}
+
+static uint64_t count_stored(const pleat_cache *c, const pleat__sequence *seq, const pleat__sequence *base) {
+    if (!base) return seq->table.n_pages_all;
+    page_walk walk = {.table = &seq->table};
+    uint32_t lane, idx;
+    pleat__side side;
+    uint64_t n = 0;
+    while (next_page(&walk, &lane, &side, &idx)) n += !is_left_out(c, seq, base, lane, side, idx);
+    return n;
+}
+
+/* ---- save ---------------------------------------------------------------------------------------------- */
+
+uint64_t pleat_cache_image_bytes(const pleat_cache *c, pleat_seq handle, pleat_seq base) {
+    const pleat__sequence *seq = c && !c->in_step ? pleat__cache_seq(c, handle) : NULL;
+    image_parts p;
+    if (!seq || !parts_of(c, seq->table.n_pages_all, count_stored(c, seq, pleat__cache_seq(c, base)), &p)) return 0;
+    return p.n_bytes;
+}
+
+static void save_lanes(const pleat__table *table, uint8_t *out) {
+    for (uint32_t i = 0; i < table->n_lanes; i++, out += sizeof(image_lane)) {
+        const pleat__lane l = pleat__table_lane(table, i);
+        const image_lane lane = {
+            {l.n_pages[0], l.n_pages[1]}, {l.n_slots[0], l.n_slots[1]}, {l.n_sealed[0], l.n_sealed[1]}, l.hole};
+        memcpy(out, &lane, sizeof lane);
+    }
+}
+
+pleat_status pleat_cache_save(const pleat_cache *c, pleat_seq handle, pleat_seq base_handle, void *image,
+                              uint64_t cap) {
+    const pleat__sequence *seq = c ? pleat__cache_seq(c, handle) : NULL;
+    const pleat__sequence *base = c && base_handle.v ? pleat__cache_seq(c, base_handle) : NULL;
+    if (!seq || !image || (base_handle.v && !base)) return PLEAT_E_ARG;
+    if (c->in_step) return PLEAT_E_STATE;
+    const uint64_t n_stored = count_stored(c, seq, base);
+    image_parts p;
+    if (!parts_of(c, seq->table.n_pages_all, n_stored, &p) || p.n_bytes > cap) return PLEAT_E_ARG;
+    uint8_t *out = image;
+    const image_header head = {.magic = MAGIC,
+                               .n_lanes = c->n_lanes,
+                               .page_bytes = c->page_bytes,
+                               .n_bytes = p.n_bytes,
+                               .max_tokens = seq->max_tokens,
+                               .n_tokens = seq->n_tokens,
+                               .n_classed = seq->n_classed,
+                               .base = base_handle.v,
+                               .base_opened = base ? base->n_opened : 0,
+                               .n_pages = seq->table.n_pages_all,
+                               .n_stored = n_stored,
+                               .ah = seq->spec.ah,
+                               .al = seq->spec.al};
+    memcpy(out, &head, sizeof head);
+    save_lanes(&seq->table, out + p.lanes_at);
+    page_walk walk = {.table = &seq->table};
+    uint32_t lane, idx;
+    pleat__side side;
+    uint8_t *flag = out + p.flags_at, *page = out + p.pages_at;
+    while (next_page(&walk, &lane, &side, &idx)) {
+        *flag = !is_left_out(c, seq, base, lane, side, idx);
+        if (!*flag++) continue;
+        const uint64_t id = pleat__table_cell(&seq->table, lane, side, idx)->v;
+        memcpy(page, c->pages + id * c->page_bytes, c->page_bytes);
+        page += c->page_bytes;
+    }
+    return PLEAT_OK;
+}
+
+/* ---- restore ------------------------------------------------------------------------------------------- */
+
+/* The header, if the image can be this cache's. */
+static bool read_header(const pleat_cache *c, const void *image, uint64_t n_bytes, image_header *head) {
+    image_parts p;
+    if (!image || n_bytes < sizeof *head) return false;
+    memcpy(head, image, sizeof *head);
+    return head->magic == MAGIC && head->n_lanes == c->n_lanes && head->page_bytes == c->page_bytes &&
+           head->n_bytes == n_bytes && head->n_stored <= head->n_pages && head->max_tokens >= 1 &&
+           head->max_tokens <= c->opt.max_tokens && head->n_tokens <= head->max_tokens &&
+           head->n_classed <= head->n_tokens && parts_of(c, head->n_pages, head->n_stored, &p) && p.n_bytes == n_bytes;
+}
+
+uint64_t pleat_cache_image_pages(const pleat_cache *c, const void *image, uint64_t n_bytes) {
+    image_header head;
+    return c && read_header(c, image, n_bytes, &head) ? head.n_stored : 0;
+}
+
+/* Table's rules (1) to (3) and (5) for one lane. */
+static bool lane_is_sound(const pleat_cache *c, const pleat__table *table, const image_lane *l, uint32_t n_tokens) {
+    if ((uint64_t)l->n_pages[0] + l->n_pages[1] > table->row_len || l->hole > l->n_slots[0]) return false;
+    for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
+        const uint32_t tokens = c->page_tokens[side];
+        if (l->n_slots[side] > n_tokens + 1 || l->n_pages[side] != pleat__div_up_u32(l->n_slots[side], tokens) ||
+            (uint64_t)l->n_sealed[side] * tokens > l->n_slots[side])
+            return false;
+    }
+    return c->tracked || (l->n_slots[PLEAT__HIGH] == n_tokens && l->n_slots[PLEAT__LOW] == 0);
+}
+
+/* Counts of the table, all but its pages.  False: they break its rules. */
+static bool restore_lanes(const pleat_cache *c, const uint8_t *in, const image_header *head, pleat__table *table) {
+    for (uint32_t i = 0; i < table->n_lanes; i++, in += sizeof(image_lane)) {
+        image_lane lane;
+        memcpy(&lane, in, sizeof lane);
+        if (!lane_is_sound(c, table, &lane, head->n_tokens)) return false;
+        for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
+            table->n_pages[side][i] = lane.n_pages[side];
+            table->n_slots[side][i] = lane.n_slots[side];
+            table->n_sealed[side][i] = lane.n_sealed[side];
+        }
+        table->hole[i] = lane.hole;
+        table->n_pages_all += (uint64_t)lane.n_pages[0] + lane.n_pages[1];
+    }
+    return table->n_pages_all == head->n_pages;
+}
+
+/* Do the flags say what the header says, and does the base hold what is left out? */
+static bool flags_are_sound(const pleat_cache *c, const uint8_t *flag, const image_header *head,
+                            const pleat__table *table, const pleat__sequence *base) {
+    page_walk walk = {.table = table};
+    uint32_t lane, idx;
+    pleat__side side;
+    uint64_t n_stored = 0;
+    while (next_page(&walk, &lane, &side, &idx)) {
+        const bool is_stored = *flag++ != 0;
+        n_stored += is_stored;
+        if (!is_stored && !base_page(c, base, lane, side, idx)) return false;
+    }
+    return n_stored == head->n_stored;
+}
+
+/* All is checked and enough pages are free. */
+static void restore_pages(pleat_cache *c, const uint8_t *flag, const uint8_t *page, pleat__table *table,
+                          const pleat__sequence *base) {
+    pleat__pool_taker taker = pleat__pool_taker_at(&c->pool, 0);
+    page_walk walk = {.table = table};
+    uint32_t lane, idx, n_taken = 0;
+    pleat__side side;
+    while (next_page(&walk, &lane, &side, &idx)) {
+        pleat__page_id *cell = pleat__table_cell(table, lane, side, idx);
+        if (*flag++) {
+            *cell = pleat__pool_take(&taker);
+            memcpy(c->pages + cell->v * c->page_bytes, page, c->page_bytes);
+            page += c->page_bytes;
+            n_taken++;
+        } else {
+            *cell = *base_page(c, base, lane, side, idx);
+            pleat__pool_ref(&c->pool, *cell);
+        }
+    }
+    pleat__pool_advance(&c->pool, n_taken);
+}
+
+/* Fill an open, empty sequence. */
+static pleat_status restore_into(pleat_cache *c, const uint8_t *in, const image_header *head, pleat__sequence *seq,
+                                 const pleat__sequence *base) {
+    image_parts p;
+    (void)parts_of(c, head->n_pages, head->n_stored, &p);
+    if (!restore_lanes(c, in + p.lanes_at, head, &seq->table) ||
+        !flags_are_sound(c, in + p.flags_at, head, &seq->table, base))
+        return PLEAT_E_FORMAT;
+    if (head->n_stored > c->pool.n_free) return PLEAT_AGAIN;
+    restore_pages(c, in + p.flags_at, in + p.pages_at, &seq->table, base);
+    seq->n_tokens = head->n_tokens;
+    seq->n_classed = head->n_classed;
+    seq->n_pages_peak = seq->table.n_pages_all;
+    seq->spec.ah = head->ah;
+    seq->spec.al = head->al;
+    return PLEAT_OK;
+}
+
+pleat_status pleat_cache_restore(pleat_cache *c, const void *image, uint64_t n_bytes, pleat_seq base_handle,
+                                 pleat_seq *out) {
+    if (!c || !image || !out) return PLEAT_E_ARG;
+    if (c->in_step) return PLEAT_E_STATE;
+    image_header head;
+    const pleat__sequence *base = base_handle.v ? pleat__cache_seq(c, base_handle) : NULL;
+    if (!read_header(c, image, n_bytes, &head) || head.base != base_handle.v || (base_handle.v && !base) ||
+        (base && head.base_opened != base->n_opened))
+        return PLEAT_E_FORMAT;
+    pleat__sequence *seq;
+    PLEAT_TRY(pleat__cache_open_seq(c, head.max_tokens, &seq));
+    const pleat_status status = restore_into(c, image, &head, seq, base);
+    if (status != PLEAT_OK) {
+        pleat__table_init(&seq->table); /* it holds no page yet */
+        (void)pleat_cache_close(c, pleat__cache_handle(c, seq));
+        return status;
+    }
+    *out = pleat__cache_handle(c, seq);
+    return PLEAT_OK;
+}

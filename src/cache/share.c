@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * share.c: sequences on the same pages: fork, the copies that a step makes before it writes, and sealing.
+ *
+ *     one side of a lane    | sealed ............... | open ......... | behind the last token
+ *                             never written again      written by every step under a policy, else only its last page
+ *
+ *   (1) a page that a step writes has one holder: begin copies those that have more (cache.h's head)
+ *   (2) only fork makes second holders, so only a sequence that was forked since its last step has copies due
+ *   (3) sealed pages are full, hold classed tokens alone, and instead of sums of attention received hold its mean:
+ *       neither depends on how long the sequence has become since
+ */
+#include <string.h>
+
+#include "cache/internal.h"
+#include "core/error.h"
+
+/* ---- fork ---------------------------------------------------------------------------------------- */
+
+/* Fill an empty table with what another holds; rows may be longer or shorter, but have room. */
+static void share_rows(pleat_cache *c, const pleat__table *from, pleat__table *to) {
+    for (uint32_t lane = 0; lane < from->n_lanes; lane++) {
+        for (int s = PLEAT__HIGH; s <= PLEAT__LOW; s++) {
+            const pleat__side side = (pleat__side)s;
+            for (uint32_t i = 0; i < from->n_pages[side][lane]; i++) {
+                const pleat__page_id id = *pleat__table_cell(from, lane, side, i);
+                *pleat__table_cell(to, lane, side, i) = id;
+                pleat__pool_ref(&c->pool, id);
+            }
+            to->n_pages[side][lane] = from->n_pages[side][lane];
+            to->n_slots[side][lane] = from->n_slots[side][lane];
+            to->n_sealed[side][lane] = from->n_sealed[side][lane];
+        }
+        to->hole[lane] = from->hole[lane];
+    }
+    to->n_pages_all = from->n_pages_all;
+}
+
+pleat_status pleat_cache_fork(pleat_cache *c, pleat_seq handle, uint32_t max_tokens, pleat_seq *out) {
+    pleat__sequence *from = c ? pleat__cache_seq(c, handle) : NULL;
+    if (!from || !out || max_tokens < 1 || max_tokens < from->n_tokens || max_tokens > c->opt.max_tokens)
+        return PLEAT_E_ARG;
+    if (c->in_step) return PLEAT_E_STATE;
+    pleat__sequence *to;
+    PLEAT_TRY(pleat__cache_open_seq(c, max_tokens, &to));
+    share_rows(c, &from->table, &to->table);
+    to->n_tokens = from->n_tokens;
+    to->n_classed = from->n_classed;
+    to->n_pages_peak = to->table.n_pages_all;
+    to->spec = from->spec;
+    from->copies_due = to->copies_due = true;
+    *out = pleat__cache_handle(c, to);
+    return PLEAT_OK;
+}
+
+/* ---- copies -------------------------------------------------------------------------------------- */
+
+uint32_t pleat__cache_first_written(const pleat_cache *c, const pleat__table *table, uint32_t lane, pleat__side side) {
+    if (c->layouts[side].tracked) return table->n_sealed[side][lane];
+    return table->n_slots[side][lane] / c->page_tokens[side];
+}
+
+uint64_t pleat__cache_count_copies(const pleat_cache *c, const pleat__sequence *seq) {
+    uint64_t n = 0;
+    for (uint32_t lane = 0; seq->copies_due && c->pool.n_shares > 0 && lane < c->n_lanes; lane++)
+        for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
+            uint32_t i = pleat__cache_first_written(c, &seq->table, lane, (pleat__side)side);
+            for (; i < seq->table.n_pages[side][lane]; i++)
+                n += pleat__pool_is_shared(&c->pool, *pleat__table_cell(&seq->table, lane, (pleat__side)side, i));
+        }
+    return n;
+}
+
+/* Move the cell to a page of its own with the same bytes. */
+static void copy_page(pleat_cache *c, pleat__page_id *cell) {
+    pleat__pool_taker taker = pleat__pool_taker_at(&c->pool, 0);
+    const pleat__page_id own = pleat__pool_take(&taker);
+    pleat__pool_advance(&c->pool, 1);
+    memcpy(c->pages + own.v * c->page_bytes, c->pages + cell->v * c->page_bytes, c->page_bytes);
+    pleat__pool_unref(&c->pool, *cell);
+    *cell = own;
+}
+
+void pleat__cache_make_copies(pleat_cache *c, pleat__sequence *seq) {
+    for (uint32_t lane = 0; seq->copies_due && c->pool.n_shares > 0 && lane < c->n_lanes; lane++)
+        for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
+            uint32_t i = pleat__cache_first_written(c, &seq->table, lane, (pleat__side)side);
+            for (; i < seq->table.n_pages[side][lane]; i++) {
+                pleat__page_id *cell = pleat__table_cell(&seq->table, lane, (pleat__side)side, i);
+                if (pleat__pool_is_shared(&c->pool, *cell)) copy_page(c, cell);
+            }
+        }
+    seq->copies_due = false;
+}
+
+uint64_t pleat_cache_pages_shared(const pleat_cache *c, pleat_seq handle_a, pleat_seq handle_b) {
+    const pleat__sequence *a = c ? pleat__cache_seq(c, handle_a) : NULL;
+    const pleat__sequence *b = c ? pleat__cache_seq(c, handle_b) : NULL;
+    uint64_t n = 0;
+    for (uint32_t lane = 0; a && b && c->pool.n_shares > 0 && lane < c->n_lanes; lane++)
+        for (int s = PLEAT__HIGH; s <= PLEAT__LOW; s++) {
+            const pleat__side side = (pleat__side)s;
+            const uint32_t n_both = pleat__min_u32(a->table.n_pages[side][lane], b->table.n_pages[side][lane]);
+            for (uint32_t i = 0; i < n_both; i++)
+                n += pleat__table_cell(&a->table, lane, side, i)->v == pleat__table_cell(&b->table, lane, side, i)->v;
+        }
+    return a == b && a ? a->table.n_pages_all : n;
+}
+
+/* ---- seals --------------------------------------------------------------------------------------- */
+
+static uint8_t *page_of(const pleat_cache *c, const pleat__table *table, uint32_t lane, pleat__side side,
+                        uint32_t idx) {
+    return c->pages + (uint64_t)pleat__table_cell(table, lane, side, idx)->v * c->page_bytes;
+}
+
+/* Do all slots of a full page hold tokens that have been classed? */
+static bool is_classed(const pleat__page_layout *layout, uint8_t *page, uint32_t n_classed) {
+    const int32_t *positions = pleat__positions(layout, page);
+    bool all = true;
+    for (uint32_t i = 0; i < layout->tokens; i++) all &= (uint32_t)positions[i] < n_classed; /* -1 is not */
+    return all;
+}
+
+/* Scores of a page from sums to means, or back. */
+static void average(const pleat__page_layout *layout, uint8_t *page, uint32_t n_tokens, bool to_mean) {
+    const int32_t *positions = pleat__positions(layout, page);
+    float *scores = pleat__scores(layout, page);
+    for (uint32_t i = 0; i < layout->tokens; i++) {
+        const uint32_t position = (uint32_t)positions[i];
+        scores[i] =
+            to_mean ? pleat__significance(scores[i], position, n_tokens) : scores[i] * (float)(n_tokens - 1 - position);
+    }
+}
+
+static void seal_side(const pleat_cache *c, pleat__sequence *seq, uint32_t lane, pleat__side side) {
+    const pleat__page_layout *layout = &c->layouts[side];
+    pleat__table *table = &seq->table;
+    const uint32_t n_full = table->n_slots[side][lane] / layout->tokens;
+    uint32_t i = table->n_sealed[side][lane];
+    for (; i < n_full; i++) {
+        if (!layout->tracked) continue; /* low tokens, all of them classed */
+        uint8_t *page = page_of(c, table, lane, side, i);
+        if (!is_classed(layout, page, seq->n_classed)) break;
+        average(layout, page, seq->n_tokens, true);
+    }
+    table->n_sealed[side][lane] = i;
+}
+
+void pleat__cache_seal(const pleat_cache *c, pleat__sequence *seq) {
+    for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
+        seal_side(c, seq, lane, PLEAT__HIGH);
+        seal_side(c, seq, lane, PLEAT__LOW);
+    }
+}
+
+void pleat__cache_unseal_lane(const pleat_cache *c, pleat__sequence *seq, uint32_t lane) {
+    pleat__table *table = &seq->table;
+    for (int s = PLEAT__HIGH; s <= PLEAT__LOW; s++) {
+        const pleat__side side = (pleat__side)s;
+        uint32_t *n_sealed = &table->n_sealed[side][lane];
+        while (*n_sealed > 0 &&
+               !pleat__pool_is_shared(&c->pool, *pleat__table_cell(table, lane, side, *n_sealed - 1))) {
+            --*n_sealed;
+            if (c->layouts[side].tracked)
+                average(&c->layouts[side], page_of(c, table, lane, side, *n_sealed), seq->n_tokens, false);
+        }
+    }
+}
