@@ -23,6 +23,9 @@
  * the window are kept high, kept low or dropped, and pages that this empties go back to the pool.  A prompt that is
  * read in several steps is classed when its last part ends: PLEAT_ITEM_MORE marks the parts before.
  *
+ * A layer with a sliding window keeps no more tokens than its queries see: its lanes are rings, the newest token takes the
+ * oldest one's slot.  A chunk's tokens are stored and read back one by one there.
+ *
  * Sequences can share pages.  A page with more than one holder is never written: who has to write it takes a copy of it
  * first, in the begin of that step.  Without a policy only the page behind the last token is ever written.  With one
  * every step writes, since tokens' scores stand in their pages; so a sequence is sealed where others shall share it
@@ -71,6 +74,8 @@ typedef struct pleat_cache_options {
     uint32_t step_tokens;   /* most new tokens in one step, over all sequences, 1..2^24; default 512 */
     uint64_t pool_bytes;    /* bytes of pages; 0: room for max_seqs sequences of max_tokens */
     pleat_workers *workers; /* NULL: the caller's thread alone; not owned; outlives the cache */
+    const uint32_t *windows; /* [n_layers] newest tokens that a query of the layer sees, itself included; 0: all.
+                              * NULL, the default: all in every layer.  Copied by create.  Not with a policy */
     const pleat_allocator *allocator;
 } pleat_cache_options;
 
@@ -142,8 +147,9 @@ PLEAT_API pleat_status pleat_cache_store(pleat_cache *cache, uint32_t layer, con
  * while a layer has not been stored: its slots would hold what earlier sequences left in the pages. */
 PLEAT_API pleat_status pleat_cache_end(pleat_cache *cache);
 
-/* Give up the step: its pages go back and the sequences are as they were before pleat_cache_begin(), but for one
- * thing: with a policy, attention that layers of the step have computed stays counted in the tokens' scores. */
+/* Give up the step: its pages go back and the sequences are as they were before pleat_cache_begin(), but for two things:
+ * with a policy, attention that layers of the step have computed stays counted in the tokens' scores; and where a chunk
+ * had begun to take the place of tokens in a full ring, its sequence is lost: PLEAT_E_STATE from begin, until closed. */
 PLEAT_API pleat_status pleat_cache_cancel(pleat_cache *cache);
 
 /* Attend with one query position per sequence to all that is stored, and store nothing.  Outside a step.

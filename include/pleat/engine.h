@@ -85,6 +85,9 @@ PLEAT_API pleat_status pleat_engine_get_usage(const pleat_engine *engine, pleat_
 /* The engine's cache, for the calls of cache.h that take a const one.  Lives as long as the engine. */
 PLEAT_API const pleat_cache *pleat_engine_cache(const pleat_engine *engine);
 
+/* The model that it was made with. */
+PLEAT_API const pleat_model *pleat_engine_model(const pleat_engine *engine);
+
 /* See pleat_cache_is_valid(). */
 PLEAT_API int pleat_engine_is_valid(const pleat_engine *engine);
 

@@ -72,7 +72,8 @@ typedef struct pleat_model_info {
     const char *name;         /* general.name, or "" */
     uint32_t n_layers, n_embd, n_ff, n_vocab;
     uint32_t n_q_heads, n_kv_heads, head_dim;
-    uint32_t n_ctx; /* context the model was trained for, tokens */
+    uint32_t n_ctx;  /* context the model was trained for, tokens */
+    uint32_t window; /* newest tokens that attention sees in every layer; 0: all */
     uint64_t n_params;
     uint64_t weight_bytes;
     pleat_token bos, eos; /* -1 when the file names none */

@@ -66,10 +66,13 @@ void pleat__cache_store_item(const pleat__layer_job *job, const pleat__step_item
 }
 
 static void store_unit(void *ctx, uint32_t unit, uint32_t worker) {
-    (void)worker;
     const pleat__layer_job *job = ctx;
-    const uint32_t n_heads = job->cache->opt.n_kv_heads;
-    pleat__cache_store_item(job, &job->cache->items[unit / n_heads], unit % n_heads);
+    const uint32_t n_heads = job->cache->opt.n_kv_heads, head = unit % n_heads;
+    const pleat__step_item *item = &job->cache->items[unit / n_heads];
+    if (item->n_new > 1 && pleat__cache_ring(job->cache, pleat__cache_lane_of(job->cache, job->layer, head)))
+        pleat__cache_ring_unit(job, item, head, worker);
+    else
+        pleat__cache_store_item(job, item, head);
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */

@@ -46,8 +46,7 @@ pleat_status pleat_cache_compress(pleat_cache *c, pleat_seq handle, float ah, fl
     pleat__arena arena = {.base = pleat__cache_scratch(c, 0), .cap_bytes = c->worker_scratch_bytes};
     pleat__cache_carve_compact(c, &scratch, &arena);
     if (seq->n_tokens <= seq->spec.window) return PLEAT_OK;
-    for (uint32_t lane = 0; lane < c->n_lanes && c->pool.n_free >= 2; lane++)
-        compress_lane(c, seq, lane, &scratch);
+    for (uint32_t lane = 0; lane < c->n_lanes && c->pool.n_free >= 2; lane++) compress_lane(c, seq, lane, &scratch);
     seq->n_classed = seq->n_tokens - seq->spec.window;
     return PLEAT_OK;
 }

@@ -62,6 +62,8 @@ static pleat_status check_options(const pleat_cache_options *opt, pleat_error *e
             opt->max_tokens, MAX_TOKENS);
     REQUIRE(opt->step_tokens >= 1 && opt->step_tokens <= MAX_TOKENS, "cache: step_tokens %u is outside 1..%u",
             opt->step_tokens, MAX_TOKENS);
+    REQUIRE(!pleat__cache_wants_rings(opt) || opt->spec.policy == PLEAT_POLICY_NONE,
+            "cache: a policy on layers with a sliding window is not supported: choose a spec without one");
     REQUIRE(opt->spec.window <= opt->max_tokens,
             "cache: the spec's window of %u tokens is longer than the longest sequence, %u tokens", opt->spec.window,
             opt->max_tokens);
@@ -173,6 +175,9 @@ static void carve(pleat_cache *c, uint32_t n_pages, pleat__arena *arena) {
     c->seqs = pleat__arena_take(arena, opt->max_seqs, sizeof *c->seqs);
     c->items = pleat__arena_take(arena, opt->max_items, sizeof *c->items);
     c->prompt_items = pleat__arena_take(arena, opt->max_items, sizeof *c->prompt_items);
+    const bool has_rings = pleat__cache_wants_rings(opt);
+    c->windows = has_rings ? pleat__arena_take(arena, opt->n_layers, sizeof *c->windows) : NULL;
+    c->most_slots = has_rings ? pleat__arena_take(arena, c->n_lanes, sizeof *c->most_slots) : NULL;
     c->stored = pleat__arena_take(arena, opt->n_layers, sizeof *c->stored);
     const uint32_t n_items_cap = pleat__min_u32(opt->max_items, opt->step_tokens);
     pleat__plan_carve(&c->plan, n_items_cap, n_items_cap * c->n_lanes, arena);
@@ -216,11 +221,14 @@ uint64_t pleat__cache_carve_seq(const pleat_cache *c, uint32_t max_tokens, pleat
 /* Pages that the options ask for. */
 static pleat_status count_pages(const pleat_cache *c, uint32_t *n_pages, pleat_error *err) {
     const uint32_t spare = c->two_sided ? PLEAT__ROW_SPARE : 0;
-    const uint64_t per_lane = (uint64_t)pleat__div_up_u32(c->opt.max_tokens, c->page_tokens[PLEAT__HIGH]) + spare;
-    uint64_t n;
+    uint64_t n, per_seq = 0;
+    for (uint32_t layer = 0; layer < c->opt.n_layers; layer++) {
+        const uint32_t n_kept = pleat__cache_kept_tokens(&c->opt, layer, c->opt.max_tokens);
+        per_seq += ((uint64_t)pleat__div_up_u32(n_kept, c->page_tokens[PLEAT__HIGH]) + spare) * c->opt.n_kv_heads;
+    }
     if (c->opt.pool_bytes > 0)
         n = c->opt.pool_bytes / c->page_bytes;
-    else if (!pleat__mul_u64(per_lane * c->n_lanes, c->opt.max_seqs, &n))
+    else if (!pleat__mul_u64(per_seq, c->opt.max_seqs, &n))
         n = UINT64_MAX;
     PLEAT_FAIL_IF(n == 0, err, PLEAT_E_ARG, PLEAT_NOWHERE, "cache: a pool of %llu bytes holds no page of %llu bytes",
                   (unsigned long long)c->opt.pool_bytes, (unsigned long long)c->page_bytes);
@@ -258,6 +266,12 @@ pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **ou
     if (status == PLEAT_OK) status = count_pages(c, &n_pages, err);
     if (status == PLEAT_OK) status = take_memory(c, n_pages, err);
     if (status != PLEAT_OK) goto fail;
+    for (uint32_t lane = 0; c->windows && lane < c->n_lanes; lane++) {
+        const uint32_t layer = lane / c->opt.n_kv_heads, n_kept = pleat__cache_kept_tokens(opt, layer, opt->max_tokens);
+        c->windows[layer] = n_kept < opt->max_tokens ? n_kept : 0;
+        c->most_slots[lane] = n_kept;
+    }
+    c->opt.windows = c->windows;
     pleat__os_advise_huge(c->pages, c->pages_bytes);
     pleat__pool_init(&c->pool);
     for (uint64_t i = 0; i < stage_tiles_cap(&c->opt); i++) c->stage_ids[i].v = (uint32_t)i;

@@ -172,7 +172,9 @@ uint64_t pleat_cache_image_pages(const pleat_cache *c, const void *image, uint64
 }
 
 /* Table's rules (1) to (3) and (5) for one lane. */
-static bool lane_is_sound(const pleat_cache *c, const pleat__table *table, const image_lane *l, uint32_t n_tokens) {
+static bool lane_is_sound(const pleat_cache *c, const pleat__table *table, uint32_t lane, const image_lane *l,
+                          uint32_t n_tokens) {
+    const uint32_t n_kept = pleat__cache_kept_tokens(&c->opt, lane / c->opt.n_kv_heads, n_tokens);
     if ((uint64_t)l->n_pages[0] + l->n_pages[1] > table->row_len || l->hole > l->n_slots[0]) return false;
     for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
         const uint32_t tokens = c->page_tokens[side];
@@ -180,7 +182,7 @@ static bool lane_is_sound(const pleat_cache *c, const pleat__table *table, const
             (uint64_t)l->n_sealed[side] * tokens > l->n_slots[side])
             return false;
     }
-    return c->tracked || (l->n_slots[PLEAT__HIGH] == n_tokens && l->n_slots[PLEAT__LOW] == 0);
+    return c->tracked || (l->n_slots[PLEAT__HIGH] == n_kept && l->n_slots[PLEAT__LOW] == 0);
 }
 
 /* Counts of the table, all but its pages.  False: they break its rules. */
@@ -188,7 +190,7 @@ static bool restore_lanes(const pleat_cache *c, const uint8_t *in, const image_h
     for (uint32_t i = 0; i < table->n_lanes; i++, in += sizeof(image_lane)) {
         image_lane lane;
         memcpy(&lane, in, sizeof lane);
-        if (!lane_is_sound(c, table, &lane, head->n_tokens)) return false;
+        if (!lane_is_sound(c, table, i, &lane, head->n_tokens)) return false;
         for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
             table->n_pages[side][i] = lane.n_pages[side];
             table->n_slots[side][i] = lane.n_slots[side];

@@ -75,7 +75,10 @@ uint64_t pleat_cache_bytes_for(const pleat_cache_options *opt, uint32_t n_tokens
     pleat__table table;
     pleat__arena arena = {0};
     const uint64_t table_bytes = pleat__cache_carve_seq(&c, max_tokens, &table, &arena);
-    return bytes_of_pages(&c, lane_pages_most(&c, n_tokens) * c.n_lanes) + table_bytes + sizeof(pleat__sequence);
+    uint64_t n_pages = 0;
+    for (uint32_t layer = 0; layer < opt->n_layers; layer++)
+        n_pages += lane_pages_most(&c, pleat__cache_kept_tokens(opt, layer, n_tokens)) * opt->n_kv_heads;
+    return bytes_of_pages(&c, n_pages) + table_bytes + sizeof(pleat__sequence);
 }
 
 void pleat_cache_get_times(const pleat_cache *c, pleat_cache_times *out) {
@@ -93,9 +96,15 @@ typedef struct token_at {
 } token_at;
 
 /* Without a policy tokens stand in the order of their positions. */
-static token_at token_in_order(const pleat_cache *c, const pleat__kv_run *high, uint32_t position) {
-    const uint32_t page_tokens = c->page_tokens[PLEAT__HIGH];
-    return (token_at){PLEAT_LEVEL_HIGH, pleat__kv_page(high, position / page_tokens), position % page_tokens};
+static token_at token_in_order(const pleat_cache *c, const pleat__kv_run *high, uint32_t ring, uint32_t position) {
+    const uint32_t page_tokens = c->page_tokens[PLEAT__HIGH], slot = ring ? position % ring : position;
+    return (token_at){PLEAT_LEVEL_HIGH, pleat__kv_page(high, slot / page_tokens), slot % page_tokens};
+}
+
+/* Has the token left the window of its layer? */
+static bool has_left_ring(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint32_t position) {
+    const uint32_t ring = pleat__cache_ring(c, lane);
+    return ring && seq->n_tokens - position >= ring;
 }
 
 static bool find_in_run(const pleat__kv_run *run, uint32_t position, token_at *out) {
@@ -113,10 +122,12 @@ static bool find_in_run(const pleat__kv_run *run, uint32_t position, token_at *o
     return false;
 }
 
-static token_at find_token(const pleat_cache *c, const pleat__table *table, uint32_t lane, uint32_t position) {
+static token_at find_token(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint32_t position) {
+    const pleat__table *table = &seq->table;
+    if (has_left_ring(c, seq, lane, position)) return (token_at){.level = PLEAT_LEVEL_DROPPED};
     const pleat__lane l = pleat__table_lane(table, lane);
     const pleat__kv_run high = pleat__cache_run(c, table, lane, PLEAT__HIGH, l.n_slots[PLEAT__HIGH]);
-    if (!c->tracked) return token_in_order(c, &high, position);
+    if (!c->tracked) return token_in_order(c, &high, pleat__cache_ring(c, lane), position);
     token_at at = {.level = PLEAT_LEVEL_HIGH};
     if (find_in_run(&high, position, &at)) return at;
     const pleat__kv_run low = pleat__cache_run(c, table, lane, PLEAT__LOW, l.n_slots[PLEAT__LOW]);
@@ -162,7 +173,8 @@ pleat_status pleat_cache_tokens(const pleat_cache *c, pleat_seq handle, uint32_t
     const uint32_t lane = pleat__cache_lane_of(c, layer, kv_head);
     const bool low_known = c->layouts[PLEAT__LOW].tracked;
     const pleat_level others = !c->tracked ? PLEAT_LEVEL_HIGH : low_known ? PLEAT_LEVEL_DROPPED : PLEAT_LEVEL_LOW;
-    for (uint32_t i = 0; i < n_tokens; i++) out[i] = (pleat_cache_token){.level = others};
+    for (uint32_t i = 0; i < n_tokens; i++)
+        out[i] = (pleat_cache_token){.level = has_left_ring(c, seq, lane, first + i) ? PLEAT_LEVEL_DROPPED : others};
     if (c->tracked) list_side(c, seq, lane, PLEAT__HIGH, first, n_tokens, out);
     if (low_known) list_side(c, seq, lane, PLEAT__LOW, first, n_tokens, out);
     return PLEAT_OK;
@@ -186,11 +198,11 @@ pleat_status pleat_cache_export(const pleat_cache *c, pleat_seq handle, uint32_t
     const size_t d = c->opt.head_dim;
     const uint32_t lane = pleat__cache_lane_of(c, layer, kv_head);
     for (uint32_t i = 0; i < n_tokens && !c->layouts[PLEAT__LOW].tracked && c->tracked; i++)
-        if (find_token(c, &seq->table, lane, first + i).level == PLEAT_LEVEL_LOW) return PLEAT_E_UNSUPPORTED;
+        if (find_token(c, seq, lane, first + i).level == PLEAT_LEVEL_LOW) return PLEAT_E_UNSUPPORTED;
     _Alignas(64) float tile[PLEAT__TILE * PLEAT__MAX_HEAD_DIM];
     for (uint32_t i = 0; i < n_tokens; i++) {
         float *k_row = k ? k + i * d : NULL, *v_row = v ? v + i * d : NULL;
-        const token_at at = find_token(c, &seq->table, lane, first + i);
+        const token_at at = find_token(c, seq, lane, first + i);
         if (at.level != PLEAT_LEVEL_DROPPED) {
             export_token(c, at, tile, k_row, v_row);
             continue;
@@ -251,7 +263,8 @@ static bool lane_is_valid(const pleat_cache *c, const pleat__sequence *seq, uint
         if (c->in_step ? l.n_pages[side] < n_needed : l.n_pages[side] != n_needed) return false;
     }
     if (l.hole > l.n_slots[PLEAT__HIGH]) return false;
-    const uint32_t n_live = live_high(l) + l.n_slots[PLEAT__LOW];
+    const uint32_t n_live = live_high(l) + l.n_slots[PLEAT__LOW], ring = pleat__cache_ring(c, lane);
+    if (ring && seq->n_tokens >= ring) return n_live == ring - 1 && l.hole == seq->n_tokens % ring + 1;
     const bool may_drop = c->tracked && c->layouts[PLEAT__LOW].tracked;
     return may_drop ? n_live <= seq->n_tokens : n_live == seq->n_tokens;
 }

@@ -10,6 +10,7 @@
  *     image.c    save and restore
  *     compress.c higher thresholds for one sequence
  *     compact.c  what the policy decides at the end of a step, done to one lane's tokens and cells
+ *     ring.c     layers with a sliding window
  *     attend.c   the calls of one layer; prompt.c and decode.c its units: read tables, write page bytes
  *     inspect.c  usage, tokens, exported vectors, validity
  *
@@ -54,6 +55,7 @@ typedef struct pleat__sequence {
     uint32_t n_tokens;
     uint32_t max_tokens;
     uint32_t n_classed; /* tokens before this position have left the window and been classed */
+    bool lost;          /* a cancelled chunk has taken tokens from its rings */
     bool copies_due;    /* pages that it will write may be shared: it was forked since its last step */
     uint32_t n_opened;  /* times that its sealed pages were opened: images on it are void then */
     pleat_spec spec;    /* the cache's, with thresholds that compression may have raised */
@@ -85,6 +87,9 @@ struct pleat_cache {
     uint32_t n_group;        /* query heads per KV head */
     float scale;
     uint32_t n_lanes; /* of a sequence: n_layers * n_kv_heads; lane = layer * n_kv_heads + head */
+
+    uint32_t *windows;    /* [n_layers] 0: the layer's lanes are no rings; NULL: none are */
+    uint32_t *most_slots; /* [n_lanes] high slots of a lane; NULL likewise */
 
     bool tracked;                  /* there is a policy: pages hold scores and positions */
     bool two_sided;                /* there is a low side */
@@ -192,6 +197,26 @@ pleat_status pleat__cache_read_item(const pleat_cache *cache, const pleat_cache_
 
 /* Pages that all lanes of the item's table need in this step. */
 uint64_t pleat__cache_need(const pleat_cache *cache, const pleat__step_item *item);
+
+/* ---- ring.c */
+
+/* Slots of a lane's ring, 0 if it is none. */
+static inline uint32_t pleat__cache_ring(const pleat_cache *c, uint32_t lane) {
+    return c->windows ? c->windows[lane / c->opt.n_kv_heads] : 0;
+}
+
+/* Whether the options ask for rings, and how many tokens of n a layer keeps. */
+bool pleat__cache_wants_rings(const pleat_cache_options *opt);
+uint32_t pleat__cache_kept_tokens(const pleat_cache_options *opt, uint32_t layer, uint32_t n_tokens);
+
+/* The step's tokens have been counted: full rings have their oldest token's slot as their hole. */
+void pleat__cache_turn_rings(const pleat_cache *cache, pleat__sequence *seq);
+
+/* The step is cancelled: has it written over tokens that the item's sequence had in sight? */
+bool pleat__cache_ring_is_torn(const pleat_cache *cache, const pleat__step_item *item);
+
+/* Store a chunk's tokens of one head one by one and, if job->q is not NULL, attend with each. */
+void pleat__cache_ring_unit(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t worker);
 
 /* ---- share.c */
 

@@ -37,6 +37,7 @@ void pleat__cache_prompt_store_unit(void *ctx, uint32_t unit, uint32_t worker) {
     const pleat_cache *c = job->cache;
     const pleat__step_item *item = &c->items[c->prompt_items[unit / c->opt.n_kv_heads]];
     const uint32_t head = unit % c->opt.n_kv_heads;
+    if (pleat__cache_ring(c, pleat__cache_lane_of(c, job->layer, head))) return; /* stored token by token */
     pleat__cache_store_item(job, item, head);
     if (!is_staged(c)) return;
     const pleat__kv_run run = stage_run(c, item, head);
@@ -49,6 +50,10 @@ uint32_t pleat__cache_block_queries(const pleat_cache *cache) { return PLEAT__PR
 void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t block,
                               uint32_t worker) {
     const pleat_cache *c = job->cache;
+    if (pleat__cache_ring(c, pleat__cache_lane_of(c, job->layer, head))) {
+        if (block == 0) pleat__cache_ring_unit(job, item, head, worker);
+        return;
+    }
     const uint32_t block_queries = pleat__cache_block_queries(c);
     const uint32_t first = (item->n_cuts - 1 - block) * block_queries; /* long blocks first: less waiting at the end */
     const uint32_t lane = pleat__cache_lane_of(c, job->layer, head);

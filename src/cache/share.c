@@ -57,6 +57,7 @@ pleat_status pleat_cache_fork(pleat_cache *c, pleat_seq handle, uint32_t max_tok
 
 uint32_t pleat__cache_first_written(const pleat_cache *c, const pleat__table *table, uint32_t lane, pleat__side side) {
     if (c->layouts[side].tracked) return table->n_sealed[side][lane];
+    if (pleat__cache_ring(c, lane)) return 0;
     return table->n_slots[side][lane] / c->page_tokens[side];
 }
 

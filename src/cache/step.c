@@ -32,6 +32,7 @@ pleat_status pleat__cache_read_item(const pleat_cache *c, const pleat_cache_item
     const uint32_t both = PLEAT_ITEM_MORE | PLEAT_ITEM_SEAL;
     if (!seq || in->n_tokens == 0 || (in->flags & ~both) || (in->flags & both) == both) return PLEAT_E_ARG;
     if (in->n_tokens > seq->max_tokens - seq->n_tokens) return PLEAT_E_LIMIT;
+    if (seq->lost) return PLEAT_E_STATE;
     *out = (pleat__step_item){.seq = seq, .n_before = seq->n_tokens, .n_new = in->n_tokens};
     plan_compaction(c, out, in->flags);
     return PLEAT_OK;
@@ -80,7 +81,7 @@ void pleat__cache_number_units(pleat_cache *c) {
 }
 
 pleat__want pleat__cache_want(const pleat_cache *c, const pleat__step_item *item) {
-    pleat__want want = {.n_new = {item->n_new, 0}, .fill_hole = item->n_new == 1};
+    pleat__want want = {.n_new = {item->n_new, 0}, .fill_hole = item->n_new == 1, .most_slots = c->most_slots};
     memcpy(want.page_tokens, c->page_tokens, sizeof want.page_tokens);
     if (c->two_sided && item->compaction == PLEAT__COMPACT_STEP) want.n_new[PLEAT__LOW] = 1;
     if (c->two_sided && item->compaction == PLEAT__COMPACT_PROMPT)
@@ -90,7 +91,7 @@ pleat__want pleat__cache_want(const pleat_cache *c, const pleat__step_item *item
 
 uint64_t pleat__cache_need(const pleat_cache *c, const pleat__step_item *item) {
     const pleat__want want = pleat__cache_want(c, item);
-    const uint32_t n_differ = c->tracked ? c->n_lanes : 1; /* without a policy all lanes are as the first */
+    const uint32_t n_differ = c->tracked || c->windows ? c->n_lanes : 1; /* else all lanes are as the first */
     uint64_t n_pages = 0;
     for (uint32_t lane = 0; lane < n_differ; lane++)
         for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++)
@@ -186,7 +187,10 @@ static void trim_all(pleat_cache *c) {
 pleat_status pleat_cache_end(pleat_cache *c) {
     if (!c) return PLEAT_E_ARG;
     if (!c->in_step || memchr(c->stored, 0, c->opt.n_layers)) return PLEAT_E_STATE;
-    for (uint32_t i = 0; i < c->n_items; i++) grow_seq(c->items[i].seq, c->items[i].n_new);
+    for (uint32_t i = 0; i < c->n_items; i++) {
+        grow_seq(c->items[i].seq, c->items[i].n_new);
+        if (c->windows) pleat__cache_turn_rings(c, c->items[i].seq);
+    }
     if (c->tracked) {
         compact_all(c);
         trim_all(c);
@@ -215,6 +219,7 @@ pleat_status pleat_cache_cancel(pleat_cache *c) {
     for (uint32_t i = 0; i < c->n_items; i++) {
         pleat__table *table = &c->items[i].seq->table;
         if (c->tracked && c->items[i].n_new == 1) reopen_holes(c, table);
+        c->items[i].seq->lost |= pleat__cache_ring_is_torn(c, &c->items[i]);
         pleat__table_trim(table, c->page_tokens, &c->pool);
     }
     c->in_step = false;

@@ -54,6 +54,18 @@ static pleat_status complete_options(pleat_engine_options *opt, const pleat_mode
     return PLEAT_OK;
 }
 
+/* Every layer has the model's window; the cache copies them. */
+static pleat_status create_cache_with(pleat_engine *e, pleat_cache_options *opt, pleat_error *err) {
+    if (e->info.window == 0) return pleat_cache_create(opt, &e->cache, err);
+    uint32_t *windows = pleat__alloc(&e->al, opt->n_layers, sizeof *windows);
+    PLEAT_FAIL_IF(!windows, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "engine: out of memory");
+    for (uint32_t layer = 0; layer < opt->n_layers; layer++) windows[layer] = e->info.window;
+    opt->windows = windows;
+    const pleat_status status = pleat_cache_create(opt, &e->cache, err);
+    pleat__free(&e->al, windows, opt->n_layers, sizeof *windows);
+    return status;
+}
+
 static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
     pleat_cache_options opt;
     pleat_cache_options_default(&opt);
@@ -70,7 +82,7 @@ static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
     opt.pool_bytes = e->opt.pool_bytes;
     opt.workers = e->opt.workers;
     opt.allocator = &e->al;
-    PLEAT_TRY(pleat_cache_create(&opt, &e->cache, err));
+    PLEAT_TRY(create_cache_with(e, &opt, err));
     e->opt.page_tokens = pleat_cache_page_tokens(e->cache);
     return PLEAT_OK;
 }
@@ -150,6 +162,8 @@ pleat_status pleat_engine_get_usage(const pleat_engine *e, pleat_seq seq, pleat_
 }
 
 const pleat_cache *pleat_engine_cache(const pleat_engine *e) { return e ? e->cache : NULL; }
+
+const pleat_model *pleat_engine_model(const pleat_engine *e) { return e ? e->model : NULL; }
 
 int pleat_engine_is_valid(const pleat_engine *e) { return e && pleat_cache_is_valid(e->cache); }
 

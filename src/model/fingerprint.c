@@ -31,6 +31,7 @@ static void hash_shape(XXH3_state_t *state, const pleat_model *m) {
     for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++) hash_u64(state, shape[i]);
     hash_u64(state, pleat__f32_bits(m->rms_eps));
     hash_u64(state, pleat__f32_bits(m->rope_base));
+    if (info->window > 0) hash_u64(state, info->window);
 }
 
 static void hash_tensor(XXH3_state_t *state, const pleat__gguf_tensor *t, const uint8_t *bytes) {

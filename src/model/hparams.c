@@ -89,6 +89,16 @@ static pleat_status read_heads(pleat_model_info *info, const pleat_gguf *g, plea
     return PLEAT_OK;
 }
 
+/* Of every layer; 0 and no such key: none. */
+static pleat_status read_window(pleat_model_info *info, const pleat_gguf *g, pleat_error *err) {
+    static const char key[] = "llama.attention.sliding_window";
+    const pleat__gguf_value *v = pleat__gguf_find(g, key);
+    int64_t first;
+    if (!v || (!v->is_array && pleat__gguf_i64(g, v, 0, &first) && first == 0)) return PLEAT_OK;
+    info->window = MAX_CONTEXT;
+    return get_u32(g, key, MAX_CONTEXT, &info->window, err);
+}
+
 /* Scaling by `rope_freqs.weight`, as Llama 3.1 has it, is the only one. */
 static pleat_status read_rope(pleat_model *m, const pleat_gguf *g, pleat_error *err) {
     m->rope_dims = m->info.head_dim;
@@ -113,8 +123,8 @@ static pleat_status read_rope(pleat_model *m, const pleat_gguf *g, pleat_error *
 /* Keys that say nothing when they are 0 or 1 and change the result otherwise. */
 static pleat_status refuse_extras(const pleat_gguf *g, pleat_error *err) {
     static const char *const keys[] = {
-        "llama.expert_count", "llama.rope.scale_linear", "llama.attention.sliding_window", "llama.attention.scale",
-        "llama.logit_scale",  "llama.residual_scale",    "llama.embedding_scale",          "llama.attention.clamp_kqv",
+        "llama.expert_count",   "llama.rope.scale_linear", "llama.attention.scale",     "llama.logit_scale",
+        "llama.residual_scale", "llama.embedding_scale",   "llama.attention.clamp_kqv",
     };
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const pleat__gguf_value *v = pleat__gguf_find(g, keys[i]);
@@ -142,6 +152,7 @@ pleat_status pleat__hparams_read(pleat_model *m, const pleat_gguf *g, pleat_erro
     PLEAT_TRY(get_u32(g, "llama.embedding_length", MAX_WIDTH, &info->n_embd, err));
     PLEAT_TRY(get_u32(g, "llama.block_count", MAX_LAYERS, &info->n_layers, err));
     PLEAT_TRY(get_u32(g, "llama.feed_forward_length", MAX_WIDTH, &info->n_ff, err));
+    PLEAT_TRY(read_window(info, g, err));
     PLEAT_TRY(read_heads(info, g, err));
     PLEAT_TRY(get_f32(g, "llama.attention.layer_norm_rms_epsilon", &m->rms_eps, err));
     PLEAT_TRY(read_rope(m, g, err));

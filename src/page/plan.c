@@ -31,9 +31,10 @@ void pleat__plan_carve(pleat__plan *plan, uint32_t part_cap, uint32_t lane_cap, 
 
 /* ---- plan ---------------------------------------------------------------------------------------------------------- */
 
-/* Nobody can lack more pages of a side than its new slots fill: it had enough before. */
+/* Nobody can lack more pages of a side than its new slots fill: it had enough before.  Lanes that may have only so many
+ * slots are looked at one by one. */
 static inline bool needs_many(const pleat__want *want) {
-    return want->n_new[PLEAT__HIGH] > want->page_tokens[PLEAT__HIGH] ||
+    return want->most_slots || want->n_new[PLEAT__HIGH] > want->page_tokens[PLEAT__HIGH] ||
            want->n_new[PLEAT__LOW] > want->page_tokens[PLEAT__LOW];
 }
 
@@ -43,6 +44,7 @@ uint32_t pleat__lane_need(const pleat__table *table, uint32_t lane, pleat__side 
     uint64_t n_after = (uint64_t)table->n_slots[side][lane] + want->n_new[side];
     assert(table->n_slots[side][lane] <= n_have);
     if (side == PLEAT__HIGH && want->fill_hole) n_after -= (table->hole[lane] != 0) & (want->n_new[side] > 0);
+    if (side == PLEAT__HIGH && want->most_slots && n_after > want->most_slots[lane]) n_after = want->most_slots[lane];
     return n_after > n_have ? pleat__div_up_u32((uint32_t)(n_after - n_have), tokens) : 0;
 }
 
