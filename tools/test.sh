@@ -9,6 +9,7 @@
 #   avxvnni    ... with AVX2 and AVX-VNNI: the programs that meet its kernels
 #   avx512     ... with AVX-512 but no VNNI, neither form
 #   sanitize   ASan and UBSan; every test but those labelled slow, with fewer rounds
+#   threads    ThreadSanitizer: the programs whose workers share caches, engines and requests
 #   fuzz       the fuzz corpora through their targets, under ASan and UBSan
 #   plain      a build without oneDNN and x86 kernels, with assert(); like sanitize
 #   arm        the kernels' tests for 64-bit Arm, under qemu-user: with the dot product, then without
@@ -22,7 +23,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-all_jobs="release scalar avx2 avxvnni avx512 sanitize fuzz plain arm lint install"
+all_jobs="release scalar avx2 avxvnni avx512 sanitize threads fuzz plain arm lint install"
 per_test_s=900 # a test that takes longer hangs
 
 # ---- the test programs of one build --------------------------------------------------------------------------------
@@ -82,6 +83,15 @@ sanitizer_env() {
 job_sanitize() {
     sanitizer_env
     tools/build.sh build/asan -DPLEAT_SANITIZE=address && ctest_in build/asan -LE 'slow|fuzz'
+}
+
+# Without oneDNN, whose OpenMP it does not understand.
+job_threads() {
+    local programs="check_cache check_leankv check_share check_ring check_forward check_engine check_serving"
+    export CHECK_QUICK=1 TSAN_OPTIONS=halt_on_error=0
+    cmake -S . -B build/tsan -G Ninja -DPLEAT_SANITIZE=thread -DPLEAT_ONEDNN=off &&
+        cmake --build build/tsan --parallel "$(nproc)" --target $programs &&
+        ctest_in build/tsan -R "^(${programs// /|})\$"
 }
 
 job_fuzz() {

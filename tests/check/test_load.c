@@ -144,6 +144,8 @@ static void test_variants(void) {
         {.extra_u32 = "llama.rope.dimension_count", .value = 8},
         {.extra_u32 = "llama.vocab_size", .value = N_VOCAB},
         {.extra_u32 = "llama.expert_count", .value = 0},
+        {.extra_u32 = "llama.attention.sliding_window", .value = 16},
+        {.extra_u32 = "llama.attention.sliding_window", .value = 0},
         {.extra_str = "llama.rope.scaling.type", .text = "none"},
         {.retype = "token_embd.weight", .type = Q4_0},
         {.retype = "blk.0.ffn_down.weight", .type = F32},
@@ -154,6 +156,8 @@ static void test_variants(void) {
         pleat_error err = {0};
         check_context("case %zu", i);
         if (!CHECK_STATUS(load_changed(&good[i], &m, &err), PLEAT_OK)) fprintf(stderr, "  message: %s\n", err.text);
+        const bool is_window = good[i].extra_u32 && strcmp(good[i].extra_u32, "llama.attention.sliding_window") == 0;
+        if (m) CHECK_EQ_U64(m->info.window, is_window ? good[i].value : 0);
         pleat_model_destroy(&m);
     }
 }

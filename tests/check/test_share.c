@@ -18,12 +18,14 @@ enum { LAYERS = 2, HEADS = 2, GROUP = 2, D = 16, MAX_TOKENS = 400, SEQS = 6, STE
 
 /* ---- caches ------------------------------------------------------------------------------------------ */
 
-static pleat_cache *cache_new(const char *spec, uint32_t max_seqs, uint32_t n_lanes_layers, uint64_t pool_bytes) {
+static pleat_workers *workers; /* of caches made from now on; NULL: none */
+
+static pleat_cache *cache_new(const char *spec, uint32_t max_seqs, uint32_t n_layers, uint64_t pool_bytes) {
     pleat_cache_options opt;
     pleat_cache *cache = NULL;
     pleat_cache_options_default(&opt);
     CHECK_STATUS(pleat_spec_parse(spec, &opt.spec, NULL), PLEAT_OK);
-    opt.n_layers = n_lanes_layers;
+    opt.n_layers = n_layers;
     opt.n_kv_heads = HEADS;
     opt.n_q_heads = HEADS * GROUP;
     opt.head_dim = D;
@@ -33,6 +35,7 @@ static pleat_cache *cache_new(const char *spec, uint32_t max_seqs, uint32_t n_la
     opt.max_tokens = MAX_TOKENS;
     opt.step_tokens = 2 * CHUNK;
     opt.pool_bytes = pool_bytes;
+    opt.workers = workers;
     CHECK_STATUS(pleat_cache_create(&opt, &cache, NULL), PLEAT_OK);
     return cache;
 }
@@ -296,10 +299,12 @@ static void test_lives(void) {
                                         "leankv:ah=2,al=2,window=16",
                                         "topk:keep=50%,window=16"};
     uint64_t n_done[8] = {0};
+    CHECK_STATUS(pleat_workers_create(3, NULL, &workers), PLEAT_OK);
     for (size_t i = 0; i < CHECK_COUNT(specs); i++) {
         live(specs[i], check_rounds(6000, 150), 0, n_done);
         live(specs[i], check_rounds(6000, 150), 120, n_done);
     }
+    pleat_workers_destroy(&workers);
     for (uint32_t i = 0; i < 8 && check_rounds(1, 0); i++) CHECK(n_done[i] > 0); /* nothing passes unseen */
 }
 
