@@ -50,7 +50,7 @@ skip_job() {
 
 job_release() { tools/build.sh build && ctest_in build; }
 # The programs that a CPU's features matter to: the benches' own tests are not, and scalar kernels make them long.
-masked_in() { ctest_in "$@" -E '^cli_(measure|peers)$'; }
+masked_in() { ctest_in "$@" -E '^cli_(measure|peers|allocators)$'; }
 
 job_scalar() { tools/build.sh build && PLEAT_CPU_MASK=0 masked_in build; }
 

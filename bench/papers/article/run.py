@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Computes and measures the tables of an article on KV-cache management again, and writes docs/papers/article.md.
+
+    python3 bench/papers/article/run.py [--quick] [--only waste,swap] [--out FILE]
+
+Tables of bytes follow from formulas; those of allocators from build/bench/bench_allocators, whose raw results are kept
+under build/papers/article/.
+
+    article.py   what the article prints     memory.py      models, batch, precision, beams
+    models.py    shapes of models            traffic.py     bytes read in a step, swapping
+    common.py    sections                    allocators.py  waste, allocators, block sizes
+    serve.py     a whole server: not yet
+
+Pages and measurements are as in ../leankv (page.py, lab.py).  Exit codes: 0 ok, 1 a measurement failed (the page says
+which), 2 wrong usage, 130 interrupted.
+"""
+import argparse
+import datetime
+import os
+import sys
+
+sys.dont_write_bytecode = True  # the tree stays as it was
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "leankv")]
+import allocators
+import lab
+import memory
+import models
+import serve
+import traffic
+from common import Section, version_of
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+LIST = (traffic.table_no_cache, memory.table_models, memory.table_batches, *allocators.LIST, memory.table_beams,
+        memory.table_precisions, traffic.table_decode, traffic.table_gain, traffic.table_swap, *serve.serve_tables(),
+        memory.table_small)
+
+HEAD = """# An article's tables, computed again
+
+`{command}` wrote this page on {date}. It goes through the tables of
+*KV Cache: The Hidden Memory Giant in LLM Serving* (Inference Optimization Timeline, part 2), puts what follows from a
+formula or from a replay next to what is printed there, and says what was wrong.
+
+- **Computed**: sizes and bounds, from the shapes of the models; where `pleat plan` is named it gave the same bytes, or
+  the table would not be here. GiB are 2^30 bytes, GB 10^9; the article writes GB for both.
+- **Replayed**: allocators, {requests} requests a workload, in build/bench/bench_allocators. It counts memory and
+  allocates for real (the paged ones with the library's own pool and tables); time passes in steps of one token for each
+  running request.
+- **Machine**: {machine}, shared with other work: it matters for
+  nanoseconds alone. Program: {version}.
+- **Not here**: watermarks, tenants, prefix caching and throughput end to end, which need a whole server; times on
+  GPUs; and the quality columns of quantisation and eviction, for which docs/papers/leankv.md has measurements of
+  another kind.
+"""
+
+
+class Bench:
+    """What the tables need: the programs and the sizes."""
+
+    def __init__(self, options, progress):
+        self.lab = lab.Lab(options.pleat, options.store, progress)
+        self.pleat, self.model = options.pleat, options.model
+        self.pool_tokens, self.n_requests = (32768, 1250) if options.quick else (262144, 10000)
+        self.allocators = os.path.join(os.path.dirname(options.pleat), "bench", "bench_allocators")
+
+    def plan(self, name, tokens, batch, *specs):
+        """(record, {spec: row}) of `pleat plan`; Failed if it disagrees with the formulas of models.py."""
+        kv = [word for spec in specs for word in ("--kv", spec)]
+        record = self.lab.measure("plan", "plan", "--arch", name, "--ctx", tokens, "--batch", batch, *kv, "--format",
+                                  "json")
+        found = record["result"]
+        rows = {row["kv"]: row for row in found["rows"]}
+        mine = {"params": models.params(models.MODELS[name])}
+        its = {"params": found["model"]["params"]}
+        for spec in specs:
+            mine[spec], its[spec] = models.kv_bytes(name, 1, 1, spec), rows[spec]["bytes_per_token"]
+            swapped = f"{spec}, one sequence"
+            mine[swapped], its[swapped] = models.kv_bytes(name, tokens, 1, spec), rows[spec]["preempt"]["swap_bytes"]
+        for key in mine:
+            if mine[key] != its[key]:
+                raise lab.Failed(f"{name}, {key}: `pleat plan` says {its[key]}, the formula {mine[key]}")
+        return record, rows
+
+
+def read_options():
+    names = [f.__name__.removeprefix("table_") for f in LIST]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pleat", default="build/pleat", help="the command (default build/pleat)")
+    parser.add_argument("--model", default="models/pleat-28m-q8_0.gguf", help="default: the reference model")
+    parser.add_argument("--quick", action="store_true", help="an eighth of the pool and of the requests: a try-out")
+    parser.add_argument("--only", default="", help=f"some of {','.join(names)}; the page then holds these alone")
+    parser.add_argument("--out", default="docs/papers/article.md", help="the page (default docs/papers/article.md)")
+    parser.add_argument("--store", default="build/papers/article", help="raw results (default build/papers/article)")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    options = parser.parse_args()
+    for path in (options.pleat, options.model):
+        if not os.path.isfile(path):
+            parser.error(f"{path} is not there; run make first, or name another")
+    options.only = [w for w in options.only.split(",") if w] or names
+    unknown = [w for w in options.only if w not in names]
+    if unknown:
+        parser.error(f"--only {unknown[0]}: not among {', '.join(names)}")
+    return options
+
+
+def run_all(bench, options):
+    """(sections, number of failures)."""
+    sections, n_failed = [], 0
+    for make in LIST:
+        name = make.__name__.removeprefix("table_")
+        if name not in options.only:
+            continue
+        try:
+            sections.append(make(bench))
+        except lab.Failed as failure:
+            n_failed += 1
+            sections.append(Section(name, name.capitalize(), ""))
+            sections[-1].add(f"Not measured: {failure}.")
+            print(f"run.py: {name}: {failure}", file=sys.stderr)
+    return sections, n_failed
+
+
+def write_page(bench, options, sections):
+    here = lab.machine()
+    command = "python3 bench/papers/article/run.py"
+    command += " --quick" if options.quick else ""
+    head = HEAD.format(command=command, requests=f"{bench.n_requests:,}", machine=here,
+                       version=version_of(options.pleat),
+                       date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"))
+    text = "\n\n".join([head.rstrip()] + [s.text(None, here) for s in sections]) + "\n"
+    text = text.replace(bench.allocators, "build/bench/bench_allocators").replace(options.pleat, "build/pleat")
+    os.makedirs(os.path.dirname(options.out) or ".", exist_ok=True)
+    with open(options.out + ".part", "w", encoding="utf-8") as f:
+        f.write(text)
+    os.replace(options.out + ".part", options.out)
+
+
+def main():
+    os.chdir(ROOT)
+    options = read_options()
+    progress = lab.Progress({"allocators": 2, "plan": 12}, {"allocators": 15, "plan": 0.1}, options.quiet)
+    bench = Bench(options, progress)
+    try:
+        sections, n_failed = run_all(bench, options)
+    except KeyboardInterrupt:
+        progress.end()
+        print("run.py: interrupted; results are kept, the same command goes on from there", file=sys.stderr)
+        return 130
+    progress.end()
+    write_page(bench, options, sections)
+    print(f"{options.out}: {len(sections)} tables, {n_failed} not measured", file=sys.stderr)
+    return 1 if n_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
