@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cost.h: what steps and swaps have cost so far, and what they will: to choose between swapping and recomputing, and to
+ * replay traffic without a model.  Numbers in, numbers out; no clock.
+ *
+ *     step(p, g, kv) = fixed + p * prompt + g * token + kv * byte      ns; p prompt, g generated tokens, kv bytes read
+ *     swap(n)        = n / bandwidth                                    ns, one way; n bytes
+ *
+ * Observations are forgotten slowly (each weighs a 64th less than the next): a machine's speed drifts.  Steps of
+ * generation alone teach `fixed`, `token` and `byte`; steps with a prompt, mixed ones too, teach `prompt` from what the
+ * other prices leave of their time.  Until something has been observed its price is what the caller gave as a first
+ * guess; prices that the steps seen do not tell apart stay close to what they were.  Prices are finite and >= 0.
+ */
+#ifndef PLEAT_SCHED_COST_H
+#define PLEAT_SCHED_COST_H
+
+#include "core/types.h"
+
+typedef struct pleat__serving_cost {
+    double fixed_ns, prompt_ns, token_ns, byte_ns; /* see above; at first the caller's guesses */
+    double swap_ns;                                /* of a byte, one way; likewise */
+    double sums[16];                               /* of the least squares that fit them (cost.c); at first 0 */
+} pleat__serving_cost;
+
+/* A step: prompt tokens, generated tokens, KV bytes read by generation, and how long it took.  A time of 0 is no
+ * observation, nor is a step of no tokens or a swap of no bytes. */
+void pleat__cost_observe_step(pleat__serving_cost *cost, uint32_t n_prompt, uint32_t n_generated, uint64_t kv_bytes,
+                              uint64_t ns);
+void pleat__cost_observe_swap(pleat__serving_cost *cost, uint64_t n_bytes, uint64_t ns);
+
+double pleat__cost_step_ns(const pleat__serving_cost *cost, uint32_t n_prompt, uint32_t n_generated, uint64_t kv_bytes);
+
+/* Out and in again. */
+double pleat__cost_swap_ns(const pleat__serving_cost *cost, uint64_t n_bytes);
+
+/* n_prompt tokens of a prompt in one step, then n_generated single tokens, each of which reads kv_bytes (the mean of
+ * them); n_neighbours others share each step: of such a step it is charged its own tokens and its part of what is
+ * fixed. */
+double pleat__cost_recompute_ns(const pleat__serving_cost *cost, uint32_t n_prompt, uint32_t n_generated,
+                                uint32_t n_neighbours, uint64_t kv_bytes);
+
+#endif
