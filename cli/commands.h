@@ -13,6 +13,8 @@ int command_calibrate(options *o);
 int command_bench_attn(options *o);
 int command_bench_pages(options *o);
 int command_bench_run(options *o);
+int command_bench_serve(options *o);
 int command_inspect(options *o);
+int command_plan(options *o);
 
 #endif

@@ -59,10 +59,9 @@ void load_release(loaded *l) {
     pleat_model_destroy(&l->model);
 }
 
-int load_engine(const options *o, const loaded *l, pleat_spec spec, uint32_t max_seqs, uint32_t max_tokens,
-                uint32_t step_tokens, pleat_engine **out) {
+pleat_engine_options load_engine_options(const options *o, const loaded *l, pleat_spec spec, uint32_t max_seqs,
+                                         uint32_t max_tokens, uint32_t step_tokens) {
     pleat_engine_options opt;
-    pleat_error err = {0, PLEAT_NOWHERE, ""};
     pleat_engine_options_default(&opt);
     opt.spec = spec;
     opt.max_seqs = max_seqs;
@@ -72,8 +71,19 @@ int load_engine(const options *o, const loaded *l, pleat_spec spec, uint32_t max
     opt.chunk_tokens = o->chunk_tokens;
     opt.step_tokens = step_tokens;
     opt.workers = l->workers;
-    const pleat_status status = pleat_engine_create(l->model, &opt, out, &err);
+    return opt;
+}
+
+int load_engine_with(const loaded *l, const pleat_engine_options *opt, pleat_engine **out) {
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    const pleat_status status = pleat_engine_create(l->model, opt, out, &err);
     return status == PLEAT_OK ? CLI_OK : cli_fail("cannot make the engine", status, &err);
+}
+
+int load_engine(const options *o, const loaded *l, pleat_spec spec, uint32_t max_seqs, uint32_t max_tokens,
+                uint32_t step_tokens, pleat_engine **out) {
+    const pleat_engine_options opt = load_engine_options(o, l, spec, max_seqs, max_tokens, step_tokens);
+    return load_engine_with(l, &opt, out);
 }
 
 int load_tokens(const loaded *l, const char *what, const char *text, size_t n_bytes, uint32_t flags, pleat_token **ids,

@@ -22,10 +22,15 @@ int load_workers(const options *o, pleat_workers **workers);
 int load_model(options *o, loaded *l);
 void load_release(loaded *l);
 
+/* What load_engine() makes an engine with. */
+pleat_engine_options load_engine_options(const options *o, const loaded *l, pleat_spec spec, uint32_t max_seqs,
+                                         uint32_t max_tokens, uint32_t step_tokens);
+
 /* Make an engine on l's model and threads with o's chunk size; step_tokens 0 means the engine's default.  Sequences may
  * be shorter than the spec's window, the model's context may not.  CLI_OK, or CLI_FAILED after a message. */
 int load_engine(const options *o, const loaded *l, pleat_spec spec, uint32_t max_seqs, uint32_t max_tokens,
                 uint32_t step_tokens, pleat_engine **out);
+int load_engine_with(const loaded *l, const pleat_engine_options *opt, pleat_engine **out);
 
 /* Tokens of a text; *ids is allocated, the caller frees it.  `what` names the text in a message. */
 int load_tokens(const loaded *l, const char *what, const char *text, size_t n_bytes, uint32_t flags, pleat_token **ids,

@@ -35,8 +35,12 @@ static const command_row commands[] = {
      "[--lanes N]"},
     {"bench run", CMD_BENCH_RUN, command_bench_run, "speed of reading prompts and of generating",
      "-m MODEL [-p N,..] [-n N,..] [-d N,..] [-np N] [-b N] [--kv SPEC]..."},
+    {"bench serve", CMD_BENCH_SERVE, command_bench_serve, "many requests from one pool: concurrency, speed, latencies",
+     "-m MODEL (--trace FILE | --synthetic NAME) --pool-bytes B [--rate R] [--simulate] [--kv SPEC]..."},
     {"inspect", CMD_INSPECT, command_inspect, "what a GGUF file holds, and what its KV cache would take",
      "FILE [--kv SPEC]... [--ctx N,..] [--metadata]"},
+    {"plan", CMD_PLAN, command_plan, "bytes, bandwidth and preemption of KV specs for a model, before it runs",
+     "(-m MODEL | --arch NAME | --config FILE) [--ctx N] [--batch N] [--kv SPEC]... [--device-bytes B]"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -80,7 +84,7 @@ static int match(const char *name, int argc, char **argv, int first) {
 }
 
 static void print_bench_help(void) {
-    printf("pleat bench: measure this machine\n\nusage: pleat bench attn|pages|run [OPTIONS]\n\n");
+    printf("pleat bench: measure this machine\n\nusage: pleat bench attn|pages|run|serve [OPTIONS]\n\n");
     print_commands("bench ", stdout);
     printf("\nThe options of one: pleat help bench attn\n");
 }
@@ -98,7 +102,7 @@ static int unknown_command(int argc, char **argv, int first) {
     names[N_COMMANDS] = "help";
     names[N_COMMANDS + 1] = "--version";
     if (!strcmp(argv[first], "bench") && (first + 1 == argc || argv[first + 1][0] == '-')) {
-        cli_error("argument %d, 'bench': needs a second word: attn, pages or run", first);
+        cli_error("argument %d, 'bench': needs a second word: attn, pages, run or serve", first);
         return CLI_USAGE;
     }
     const int two = !strcmp(argv[first], "bench");

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "common.h"
+#include "search.h"
 
 typedef enum option_kind {
     KIND_SWITCH, /* int, set to 1 */
@@ -33,6 +34,8 @@ typedef enum option_kind {
     KIND_FLOATS,  /* float_list, commas between */
     KIND_FORMAT,  /* out_format */
     KIND_GOAL,    /* calibration_goal */
+    KIND_BYTES,   /* uint64_t, with a unit */
+    KIND_PREEMPT, /* pleat_preemption */
 } option_kind;
 
 typedef struct option_row {
@@ -47,7 +50,7 @@ typedef struct option_row {
     double min, max;
 } option_row;
 
-#define CMD_ENGINE (CMD_RUN | CMD_EVAL | CMD_CALIBRATE | CMD_BENCH_RUN)
+#define CMD_ENGINE (CMD_RUN | CMD_EVAL | CMD_CALIBRATE | CMD_BENCH_RUN | CMD_BENCH_SERVE)
 #define CMD_MEASURE (CMD_EVAL | CMD_CALIBRATE)
 #define AT(field) offsetof(options, field)
 #define U32_TOP 4294967295.0
@@ -56,22 +59,39 @@ typedef struct option_row {
 
 /* clang-format off */
 static const option_row rows[] = {
-    {"Model and machine", "model", "m", "FILE", "GGUF model", CMD_ENGINE | CMD_INSPECT, KIND_TEXT, AT(model), 0, 0},
+    {"Model and machine", "model", "m", "FILE", "GGUF model", CMD_ENGINE | CMD_INSPECT | CMD_PLAN, KIND_TEXT, AT(model), 0, 0},
     {"Model and machine", "threads", "t", "N", "threads (default: one for each CPU)",
-     CMD_ALL & ~CMD_INSPECT, KIND_U32, AT(threads), 1, 256},
+     CMD_ALL & ~(CMD_INSPECT | CMD_PLAN), KIND_U32, AT(threads), 1, 256},
     {"Model and machine", "ctx-size", "c", "N", "context, tokens (default: the model's)",
-     CMD_RUN, KIND_U32, AT(ctx_size), 1, 16777216},
+     CMD_RUN | CMD_BENCH_SERVE, KIND_U32, AT(ctx_size), 1, 16777216},
     {"Model and machine", "batch-size", "b", "N", "most prompt tokens in one step (default 512)",
      CMD_ENGINE, KIND_U32, AT(chunk_tokens), 1, 65536},
     {"Model and machine", "cpu-mask", NULL, "BITS", "CPU features that may be used, added up: 1 AVX2, 2 AVX-512, 4 its VNNI, 8 AVX-VNNI; 16 NEON, 32 its dot product",
      CMD_ALL, KIND_MASK, AT(cpu_mask), 0, CPU_BITS},
 
+    {"Model and machine", "arch", NULL, "NAME", "a known model in place of a file; list: which there are",
+     CMD_PLAN, KIND_TEXT, AT(arch), 0, 0},
+    {"Model and machine", "arch", NULL, "NAME", "a known model in place of a file, to simulate (names: pleat plan --arch list)",
+     CMD_BENCH_SERVE, KIND_TEXT, AT(arch), 0, 0},
+    {"Model and machine", "config", NULL, "FILE", "a HuggingFace config.json in place of a model (-: stdin)",
+     CMD_PLAN, KIND_TEXT, AT(file), 0, 0},
+    {"Model and machine", "weights", NULL, "WHAT", "f16, q8_0, q4_0 or bytes (default: the file's, or as published)",
+     CMD_PLAN, KIND_TEXT, AT(weights), 0, 0},
+    {"Model and machine", "device-bytes", NULL, "BYTES", "memory for weights and caches, as 80GiB (default: not said)",
+     CMD_PLAN, KIND_BYTES, AT(device_bytes), 0, 0},
+    {"Model and machine", "bandwidth", NULL, "BYTES", "that memory's, bytes/s, as 2TB (default: not said)",
+     CMD_PLAN, KIND_BYTES, AT(bandwidth), 0, 0},
+    {"Model and machine", "swap-bandwidth", NULL, "BYTES", "that of the way to the host, bytes/s (default: not said)",
+     CMD_PLAN, KIND_BYTES, AT(swap_bandwidth), 0, 0},
+    {"Model and machine", "prefill", NULL, "X", "speed of reading a prompt, tokens/s (default: not said)",
+     CMD_PLAN, KIND_F32, AT(prefill), 1e-3, 1e9},
+
     {"KV cache", "kv", NULL, "SPEC", "how the cache is kept: f16, k8v4, leankv, ...; repeat to compare (default f16)",
-     CMD_EVAL, KIND_SPECS, AT(kv), 0, 0},
+     CMD_EVAL | CMD_BENCH_SERVE, KIND_SPECS, AT(kv), 0, 0},
     {"KV cache", "kv", NULL, "SPEC", "how the cache is kept: f32, f16, ...; repeat to compare (default \"f16 k8v4\")",
      CMD_BENCH_RUN, KIND_SPECS, AT(kv), 0, 0},
     {"KV cache", "kv", NULL, "SPEC", "how the cache is kept; repeat to compare (default \"f16 k8v8 k8v4 k4v4 k4v2\")",
-     CMD_BENCH_ATTN | CMD_INSPECT, KIND_SPECS, AT(kv), 0, 0},
+     CMD_BENCH_ATTN | CMD_INSPECT | CMD_PLAN, KIND_SPECS, AT(kv), 0, 0},
     {"KV cache", "kv", NULL, "SPEC", "how the cache is kept: f32, f16, k8v4, leankv, ... (default k8v4)",
      CMD_RUN, KIND_SPECS, AT(kv), 0, 0},
     {"KV cache", "kv", NULL, "SPEC", "the leankv spec whose ah and al are sought (default leankv)",
@@ -80,6 +100,9 @@ static const option_row rows[] = {
      CMD_RUN, KIND_TEXT, AT(cache_type_k), 0, 0},
     {"KV cache", "cache-type-v", "ctv", "TYPE", "the same for the values",
      CMD_RUN, KIND_TEXT, AT(cache_type_v), 0, 0},
+
+    {"KV cache", "fraction", NULL, "X", "part of f16's bytes that a policy holds, as eval measured it (default: the most)",
+     CMD_PLAN, KIND_F32, AT(fraction), 1e-6, 1e3},
 
     {"Prompt", "prompt", "p", "TEXT", "the prompt", CMD_RUN, KIND_TEXT, AT(prompt), 0, 0},
     {"Prompt", "file", "f", "FILE", "read the prompt from FILE (-: stdin); one newline at its end is left out",
@@ -99,6 +122,10 @@ static const option_row rows[] = {
     {"Generation", "min-p", NULL, "P", "keep those with P times the likeliest's probability (default 0.05)",
      CMD_RUN, KIND_F32, AT(min_p), 0, 1},
     {"Generation", "seed", "s", "N", "seed of the sampler (default 1)", CMD_RUN, KIND_U64, AT(seed), 0, 0},
+    {"Generation", "n-best", NULL, "N", "texts: drawn with N seeds from --seed on, or the N best of --beams (default 1)",
+     CMD_RUN, KIND_U32, AT(n_best), 1, SEARCH_MOST},
+    {"Generation", "beams", NULL, "N", "search for the likeliest text with N beams instead of drawing one",
+     CMD_RUN, KIND_U32, AT(n_beams), 1, SEARCH_MOST},
 
     {"What to evaluate", "tasks", NULL, "FILE", "samples with exact answers, one JSON object a line",
      CMD_MEASURE, KIND_TEXT, AT(tasks), 0, 0},
@@ -127,6 +154,13 @@ static const option_row rows[] = {
      CMD_BENCH_ATTN, KIND_NUMBERS, AT(ctx), 1, 16777216},
     {"Shape", "ctx", NULL, "N,..", "context lengths to give sizes for",
      CMD_INSPECT, KIND_NUMBERS, AT(ctx), 1, 16777216},
+    {"Shape", "ctx", NULL, "N", "tokens stored in each sequence (default: the model's context)",
+     CMD_PLAN, KIND_U32, AT(seq_tokens), 1, 16777216},
+    {"Shape", "ctx-size", "c", "N", "tokens that a sequence is opened for (default: --ctx)",
+     CMD_PLAN, KIND_U32, AT(ctx_size), 1, 16777216},
+    {"Shape", "batch", NULL, "N", "sequences at once (default 1)", CMD_PLAN, KIND_U32, AT(n_seqs), 1, 65536},
+    {"Shape", "n-predict", "n", "N", "tokens that a request generates (default: not said)",
+     CMD_PLAN, KIND_I32, AT(n_predict), 0, 16777216},
     {"Shape", "batch", NULL, "N,..", "sequences read at once (default 1)",
      CMD_BENCH_ATTN, KIND_NUMBERS, AT(batch), 1, 4096},
     {"Shape", "gqa", NULL, "N,..", "query heads for each KV head (default 4)",
@@ -149,6 +183,45 @@ static const option_row rows[] = {
      CMD_BENCH_ATTN | CMD_BENCH_PAGES, KIND_U32, AT(reps), 7, 10000},
     {"Shape", "reps", "r", "N", "repetitions (default 5)", CMD_BENCH_RUN, KIND_U32, AT(reps), 1, 10000},
 
+    {"Requests", "trace", NULL, "FILE", "requests, one JSON object a line (-: stdin)",
+     CMD_BENCH_SERVE, KIND_TEXT, AT(file), 0, 0},
+    {"Requests", "synthetic", NULL, "NAME", "made-up ones: chat, sharegpt, alpaca, longdoc, shared-prefix or fixed[:KEY=VALUE,..]",
+     CMD_BENCH_SERVE, KIND_TEXT, AT(synthetic), 0, 0},
+    {"Requests", "requests", NULL, "N", "at most so many (default: all of FILE, or as NAME has it)",
+     CMD_BENCH_SERVE, KIND_U32, AT(requests), 1, 16777216},
+    {"Requests", "rate", NULL, "R", "arrivals a second, at random; inf: all at once (default: as FILE has it, or inf)",
+     CMD_BENCH_SERVE, KIND_F32, AT(rate), 1e-6, INFINITY},
+    {"Requests", "text", NULL, "FILE", "take made-up prompts from this text (default: random tokens)",
+     CMD_BENCH_SERVE, KIND_TEXT, AT(text), 0, 0},
+    {"Requests", "seed", "s", "N", "seed of all that is made up (default 1)", CMD_BENCH_SERVE, KIND_U64, AT(seed), 0, 0},
+    {"Requests", "write-trace", NULL, "FILE", "write the requests, as --trace reads them",
+     CMD_BENCH_SERVE, KIND_TEXT, AT(write_trace), 0, 0},
+
+    {"Service", "pool-bytes", NULL, "BYTES", "the pool of pages, as 64MiB; the same for every spec",
+     CMD_BENCH_SERVE, KIND_BYTES, AT(pool_bytes), 0, 0},
+    {"Service", "max-running", NULL, "N", "requests in one step (default 64)",
+     CMD_BENCH_SERVE, KIND_U32, AT(max_running), 1, 4096},
+    {"Service", "tenants", NULL, "T,..", "whose the pool is: NAME:QUOTA%[:WEIGHT]; the rest can be borrowed",
+     CMD_BENCH_SERVE, KIND_TEXT, AT(tenants), 0, 0},
+    {"Service", "preempt", NULL, "HOW", "cheaper, swap or recompute (default cheaper)",
+     CMD_BENCH_SERVE, KIND_PREEMPT, AT(preempt), 0, 0},
+    {"Service", "swap-bytes", NULL, "BYTES", "host memory for those who give way (default 1GiB)",
+     CMD_BENCH_SERVE, KIND_BYTES, AT(swap_bytes), 0, 0},
+    {"Service", "watermarks", NULL, "LOW,HIGH", "of the pool: let in up to LOW, give way above HIGH (default 0.9,1)",
+     CMD_BENCH_SERVE, KIND_FLOATS, AT(watermarks), 0, 1},
+    {"Service", "prefix-tokens", NULL, "N", "keep prefixes at multiples of N, one of -b's; 0: none (default: the first from 512)",
+     CMD_BENCH_SERVE, KIND_U32, AT(prefix_tokens), 0, 16777216},
+    {"Service", "ah-most", NULL, "X", "leankv: raise ah up to this before anybody gives way (default: not at all)",
+     CMD_BENCH_SERVE, KIND_F32, AT(ah_most), 0, 1e6},
+    {"Service", "al-most", NULL, "X", "the same of al", CMD_BENCH_SERVE, KIND_F32, AT(al_most), 0, 1e6},
+
+    {"Simulation", "simulate", NULL, NULL, "the scheduler alone, in simulated time",
+     CMD_BENCH_SERVE, KIND_SWITCH, AT(simulate), 0, 0},
+    {"Simulation", "prices", NULL, "X,..", "ns of a step, and in it of a prompt token, a generated one, a KV byte[, a swapped byte]",
+     CMD_BENCH_SERVE, KIND_FLOATS, AT(prices), 0, 1e15},
+    {"Simulation", "fractions", NULL, "X,..", "of its pages that a sequence keeps, one for each spec (default: measured, or 1)",
+     CMD_BENCH_SERVE, KIND_FLOATS, AT(fractions), 1e-3, 1},
+
     {"What to show", "metadata", NULL, NULL, "all metadata entries", CMD_INSPECT, KIND_SWITCH, AT(metadata), 0, 0},
 
     {"Output", "format", NULL, "FORMAT", "terminal, json, csv or md (default terminal)",
@@ -159,6 +232,9 @@ static const option_row rows[] = {
      CMD_CALIBRATE, KIND_TEXT, AT(output), 0, 0},
     {"Output", "report", NULL, "FILE", "write a page with charts of accuracy, memory and tokens kept (HTML, no scripts)",
      CMD_EVAL, KIND_TEXT, AT(report), 0, 0},
+    {"Output", "series", NULL, "FILE", "write requests and pages over time (CSV)",
+     CMD_BENCH_SERVE, KIND_TEXT, AT(series), 0, 0},
+    {"Output", "svg", NULL, "FILE", "draw them", CMD_BENCH_SERVE, KIND_TEXT, AT(svg), 0, 0},
     {"Output", "quiet", "q", NULL, "no progress and no summary on stderr", CMD_ALL, KIND_SWITCH, AT(quiet), 0, 0},
     {"Output", "help", "h", NULL, "this text", CMD_ALL, KIND_SWITCH, AT(help), 0, 0},
 };
@@ -176,11 +252,15 @@ static void options_default(options *o, uint32_t command) {
     o->top_p = sampling.top_p;
     o->min_p = sampling.min_p;
     o->seed = sampling.seed;
+    o->n_best = 1;
     o->ctx_window = 2048;
     o->parallel = command == CMD_BENCH_RUN ? 1 : 16;
     o->tolerance = 0.005f;
     o->kv_heads = 8;
     o->lanes = 32768;
+    o->n_seqs = 1;
+    o->max_running = 64;
+    o->prefix_tokens = UINT32_MAX;
 }
 
 /* ---- values ------------------------------------------------------------------------------------ */
@@ -222,6 +302,29 @@ static int set_mask(const char *flag, const char *text, const option_row *row, u
     }
     *out = (uint32_t)v;
     return CLI_OK;
+}
+
+int options_bytes(const char *text, uint64_t *out) {
+    static const char units[] = "kMGT";
+    char *end;
+    double v = strtod(text, &end);
+    if (end == text || !isdigit((unsigned char)text[0])) return 0;
+    const char *unit = *end ? strchr(units, *end == 'K' ? 'k' : *end) : NULL;
+    if (unit) {
+        const double base = end[1] == 'i' ? 1024 : 1000;
+        for (const char *u = units; u <= unit; u++) v *= base;
+        end += end[1] == 'i' ? 2 : 1;
+    }
+    if (*end == 'B') end++;
+    if (*end || !(v >= 1 && v <= 0x1p62)) return 0;
+    *out = (uint64_t)v;
+    return 1;
+}
+
+static int set_bytes(const char *flag, const char *text, uint64_t *out) {
+    if (options_bytes(text, out)) return CLI_OK;
+    cli_error("%s: '%s' is no number of bytes between 1 and 2^62, as 80000000000, 80GB or 80GiB", flag, text);
+    return CLI_USAGE;
 }
 
 static int set_f32(const char *flag, const char *text, const option_row *row, float *out) {
@@ -299,7 +402,9 @@ static int set_word(const char *flag, const char *text, const char *const *words
 }
 static const char *const formats[] = {"terminal", "json", "csv", "md", NULL};
 static const char *const goals[] = {"bytes", "accuracy", NULL};
-_Static_assert(sizeof(out_format) == 4 && sizeof(calibration_goal) == 4, "set_word() writes a uint32_t");
+static const char *const preemptions[] = {"cheaper", "swap", "recompute", NULL};
+_Static_assert(sizeof(out_format) == 4 && sizeof(calibration_goal) == 4 && sizeof(pleat_preemption) == 4,
+               "set_word() writes a uint32_t");
 
 /* Put `text` where the row says.  `flag` is how the user spelled it. */
 static int set_value(options *o, const option_row *row, const char *flag, const char *text) {
@@ -324,6 +429,8 @@ static int set_value(options *o, const option_row *row, const char *flag, const 
         case KIND_FLOATS: return set_list(flag, text, row, at);
         case KIND_FORMAT: return set_word(flag, text, formats, at);
         case KIND_GOAL: return set_word(flag, text, goals, at);
+        case KIND_BYTES: return set_bytes(flag, text, at);
+        case KIND_PREEMPT: return set_word(flag, text, preemptions, at);
     }
     return CLI_USAGE;
 }

@@ -24,7 +24,9 @@ enum {
     CMD_BENCH_RUN = 16,
     CMD_INSPECT = 32,
     CMD_CALIBRATE = 64,
-    CMD_ALL = 127,
+    CMD_PLAN = 128,
+    CMD_BENCH_SERVE = 256,
+    CMD_ALL = 511,
 };
 
 typedef enum out_format { FORMAT_TERMINAL, FORMAT_JSON, FORMAT_CSV, FORMAT_MD } out_format;
@@ -66,7 +68,7 @@ typedef struct options {
 
     /* the prompt */
     const char *prompt; /* NULL: not given */
-    const char *file;   /* NULL: not given; "-": stdin */
+    const char *file;   /* NULL: not given; "-": stdin; plan: --config, serve: --trace */
     int chat;           /* wrap the prompt as a user's turn */
     int special;        /* read and print special tokens */
 
@@ -75,6 +77,8 @@ typedef struct options {
     float temp, top_p, min_p;
     uint32_t top_k;
     uint64_t seed;
+    uint32_t n_best;  /* texts */
+    uint32_t n_beams; /* 0: no search */
 
     /* eval */
     const char *tasks, *text; /* NULL: not given */
@@ -101,6 +105,27 @@ typedef struct options {
     int metadata;
     const char *operand; /* the word that is no option: inspect's FILE; NULL: none */
 
+    /* plan */
+    const char *arch, *weights;                       /* NULL: not given */
+    uint32_t seq_tokens, n_seqs;                      /* --ctx, 0: the model's; --batch */
+    uint64_t device_bytes, bandwidth, swap_bandwidth; /* bytes, bytes/s; 0: not given */
+    float prefill, fraction;                          /* tokens/s; 0: not given */
+
+    /* bench serve */
+    const char *synthetic;    /* NULL: not given */
+    const char *write_trace;  /* files to write; NULL: none */
+    const char *svg, *series; /* likewise */
+    const char *tenants;      /* NULL: one, without a name */
+    int simulate;
+    uint64_t pool_bytes, swap_bytes; /* 0: not given */
+    uint32_t requests;               /* 0: all of a file, as many as a preset has */
+    uint32_t max_running;
+    uint32_t prefix_tokens; /* UINT32_MAX: not given */
+    float rate;             /* requests/s; 0: not given */
+    float_list watermarks, prices, fractions;
+    pleat_preemption preempt;
+    float ah_most, al_most; /* 0: no compression in need */
+
     /* output */
     out_format format;
     const char *output; /* NULL: stdout */
@@ -118,6 +143,10 @@ void options_help(uint32_t command, FILE *f);
 /* The one spec of a command that takes one: --kv, or what -ctk and -ctv name, or `fallback`.  Leaves it in o->kv.
  * CLI_OK, or CLI_USAGE after a message. */
 int options_one_spec(options *o, const char *fallback);
+
+/* Read "80000000000", "1.5TB" or "80GiB": decimal, with the units k, M, G, T (thousands) and Ki, Mi, Gi, Ti, a B behind
+ * or not.  0 if it is none of these, or not in 1..2^62. */
+int options_bytes(const char *text, uint64_t *out);
 
 /* Put the specs of `texts` (NULL-terminated) in o->kv if --kv was not given. */
 void options_default_specs(options *o, const char *const *texts);

@@ -1,52 +1,27 @@
 /* SPDX-License-Identifier: MIT
  *
- * run.c: `pleat run`: one prompt, one text, and what the cache held for it.
+ * run.c: `pleat run`: a prompt, the texts that go on from it, and what the cache held for them.
  *
  *     prompt ----> chunks of -b tokens ----> one token at a time ----> end token, -n, full context or Ctrl-C
- *     (checked)    progress on stderr        text on stdout as it comes
+ *     (checked)    progress on stderr   |    text on stdout as it comes
+ *                                       `--> forked: --n-best texts drawn, or --beams searched; printed when done
  *
  * Rules
  *  1. A prompt is never cut: one that leaves no room for a token is refused with both numbers.
- *  2. In the terminal form stdout carries the generated text and nothing else, always as valid UTF-8.
+ *  2. In the terminal form stdout carries the generated text and nothing else, always as valid UTF-8; several texts
+ *     have a line in front of each.
  *  3. The last token generated is never stored, since nothing reads it.
  *  4. The end token counts as no token and stands in no text.
  */
+#include "run.h"
+
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "commands.h"
 #include "common.h"
-#include "load.h"
-#include "output.h"
 #include "progress.h"
-#include "utf8.h"
-
-typedef struct run {
-    const options *o;
-    loaded l;
-    output out;
-    pleat_engine *engine;
-    pleat_sampler *sampler;
-    pleat_seq seq;
-    float *logits; /* [n_vocab] of the newest token */
-
-    pleat_token *prompt;      /* [n_prompt] */
-    uint32_t n_prompt, n_fed; /* n_fed < n_prompt only after Ctrl-C */
-    uint32_t n_ctx;           /* most tokens, prompt and generated */
-    uint32_t max_new;         /* most tokens to generate */
-    int is_bound_by_ctx;      /* max_new is what the context leaves, not what -n says */
-    uint32_t n_generated;
-    const char *finish; /* "stop", "length" or "interrupted" */
-
-    char *text; /* generated so far, valid UTF-8 */
-    size_t n_text, text_cap;
-    utf8_stream utf8;
-
-    double prompt_s, generation_s;
-    uint32_t n_steps; /* tokens fed one at a time within generation_s */
-    pleat_cache_usage usage;
-} run;
 
 static volatile sig_atomic_t is_interrupted;
 
@@ -54,6 +29,8 @@ static void on_interrupt(int signal_number) {
     (void)signal_number;
     is_interrupted = 1;
 }
+
+int run_is_interrupted(void) { return is_interrupted; }
 
 /* The first Ctrl-C ends the text in good order; a second one ends the process. */
 static void catch_interrupt(void) {
@@ -127,11 +104,26 @@ static int tokenize_prompt(run *r, char **text, size_t n) {
     return code;
 }
 
+/* Do --n-best, --beams and --temp go together? */
+static int check_texts(const options *o) {
+    if (o->n_beams && o->temp > 0)
+        cli_error("--beams and --temp exclude each other: a search draws nothing");
+    else if (o->n_beams && o->n_best > o->n_beams)
+        cli_error("--n-best %u is more than --beams %u can find", o->n_best, o->n_beams);
+    else if (!o->n_beams && o->n_best > 1 && !(o->temp > 0))
+        cli_error("--n-best %u needs --temp above 0: greedy texts would all be the same; --beams finds different ones",
+                  o->n_best);
+    else
+        return CLI_OK;
+    return CLI_USAGE;
+}
+
 /* The command line, the prompt and the model, in this order: what is cheap to refuse comes first. */
 static int load(run *r, options *o) {
     char *text = NULL;
     size_t n = 0;
     int code = options_one_spec(o, "k8v4");
+    if (code == CLI_OK) code = check_texts(o);
     if (code == CLI_OK) code = read_prompt(o, &text, &n);
     if (code == CLI_OK) code = check_prompt(o, text, n);
     if (code == CLI_OK) code = load_model(o, &r->l);
@@ -160,45 +152,69 @@ static int fit_context(run *r) {
     return CLI_OK;
 }
 
-/* ---- generation -------------------------------------------------------------------------------- */
+/* ---- the engine -------------------------------------------------------------------------------- */
+
+/* Bytes of pages that several texts can hold together: the prompt's once, and each one's own.  Those are for what it
+ * generates and for pages that cannot stay shared: part-filled ones, all that a sliding window moves over, and under a
+ * policy those of the newest tokens.  Once more the latter, since a step wants a copy for each of its sequences, though
+ * the last one keeps the page. */
+static uint64_t pool_bytes(const run *r, const pleat_engine_options *engine) {
+    enum { LARGEST_PAGE = 128 }; /* tokens, of those that a cache chooses itself */
+    const pleat_model_info *model = &r->l.info;
+    const int has_policy = engine->spec.policy != PLEAT_POLICY_NONE;
+    const uint32_t unshared = (has_policy ? engine->spec.window : 0) + 3 * LARGEST_PAGE;
+    const uint32_t own = r->max_new + (model->window || unshared > r->n_prompt ? r->n_prompt : unshared);
+    pleat_cache_options cache;
+    pleat_cache_options_default(&cache);
+    cache.spec = engine->spec;
+    cache.n_layers = model->n_layers;
+    cache.n_kv_heads = model->n_kv_heads;
+    cache.n_q_heads = model->n_q_heads;
+    cache.head_dim = model->head_dim;
+    cache.max_tokens = engine->max_tokens;
+    return pleat_cache_bytes_for(&cache, r->n_prompt, engine->max_tokens) +
+           (r->n_seqs + 1) * pleat_cache_bytes_for(&cache, own, engine->max_tokens);
+}
 
 static int make_engine(run *r) {
     const options *o = r->o;
-    pleat_sampler_options sampling;
-    pleat_error err = {0, PLEAT_NOWHERE, ""};
     const uint32_t n_tokens = r->n_prompt + r->max_new;
-    pleat_sampler_options_default(&sampling);
-    sampling.temperature = o->temp;
-    sampling.top_k = o->top_k;
-    sampling.top_p = o->top_p;
-    sampling.min_p = o->min_p;
-    sampling.seed = o->seed;
-    pleat_status status = pleat_sampler_create(&sampling, r->l.info.n_vocab, NULL, &r->sampler, &err);
-    if (status != PLEAT_OK) return cli_fail("cannot make the sampler", status, &err);
-    if (load_engine(o, &r->l, o->kv.spec[0], 1, n_tokens, 0, &r->engine) != CLI_OK) return CLI_FAILED;
-    status = pleat_engine_open(r->engine, n_tokens, &r->seq);
+    r->n_seqs = o->n_beams ? o->n_beams : o->n_best;
+    pleat_engine_options opt = load_engine_options(o, &r->l, o->kv.spec[0], r->n_seqs, n_tokens, 0);
+    if (r->n_seqs > 1) opt.pool_bytes = pool_bytes(r, &opt);
+    if (load_engine_with(&r->l, &opt, &r->engine) != CLI_OK) return CLI_FAILED;
+    const pleat_status status = pleat_engine_open(r->engine, n_tokens, &r->seqs[0]);
     if (status != PLEAT_OK) return cli_fail("cannot open a sequence", status, NULL);
-    r->logits = cli_alloc(r->l.info.n_vocab, sizeof *r->logits);
+    r->logits = cli_alloc((size_t)r->n_seqs * r->l.info.n_vocab, sizeof *r->logits);
     return CLI_OK;
 }
 
-/* Store n tokens.  With PLEAT_ITEM_MORE in `flags` a prompt goes on; else the last one's logits go to r->logits. */
-static int step(run *r, const pleat_token *tokens, uint32_t n, uint32_t flags) {
+pleat_status run_step(run *r, const run_share *shares, uint32_t n_shares, uint32_t flags) {
+    pleat_engine_item items[SEARCH_MOST];
     const int wanted = !(flags & PLEAT_ITEM_MORE);
-    const pleat_engine_item item = {r->seq, tokens, n, wanted ? 1 : 0, wanted ? r->logits : NULL, flags};
-    pleat_error err = {0, PLEAT_NOWHERE, ""};
-    const pleat_status status = pleat_engine_step(r->engine, &item, 1, &err);
-    return status == PLEAT_OK ? CLI_OK : cli_fail("a step failed", status, &err);
+    for (uint32_t i = 0; i < n_shares; i++) {
+        float *logits = r->logits + (size_t)shares[i].seq * r->l.info.n_vocab;
+        items[i] = (pleat_engine_item){r->seqs[shares[i].seq], shares[i].tokens,       shares[i].n_tokens,
+                                       wanted ? 1 : 0,         wanted ? logits : NULL, flags};
+    }
+    r->err = (pleat_error){0, PLEAT_NOWHERE, ""};
+    return pleat_engine_step(r->engine, items, n_shares, &r->err);
 }
 
+int run_step_code(const run *r, pleat_status status) {
+    return status == PLEAT_OK ? CLI_OK : cli_fail("a step failed", status, &r->err);
+}
+
+/* Where the prompt is to be forked it is sealed, so that a policy leaves its pages as they are. */
 static int feed_prompt(run *r) {
-    const uint32_t chunk = r->o->chunk_tokens;
+    const uint32_t chunk = r->o->chunk_tokens, last_flags = r->n_seqs > 1 ? PLEAT_ITEM_SEAL : 0;
     const double start_s = cli_seconds();
     int code = CLI_OK;
     progress_begin("reading the prompt", r->n_prompt, !r->o->quiet);
     while (r->n_fed < r->n_prompt && code == CLI_OK && !is_interrupted) {
         const uint32_t left = r->n_prompt - r->n_fed, n = left < chunk ? left : chunk;
-        code = step(r, r->prompt + r->n_fed, n, n < left ? PLEAT_ITEM_MORE : 0);
+        const run_share share = {0, n, r->prompt + r->n_fed};
+        code = run_step_code(r, run_step(r, &share, 1, n < left ? PLEAT_ITEM_MORE : last_flags));
         r->n_fed += n;
         progress_update(r->n_fed);
     }
@@ -207,171 +223,15 @@ static int feed_prompt(run *r) {
     return code;
 }
 
-/* Add bytes of valid UTF-8 to the text, and show them at once in the terminal form. */
-static void show(run *r, const char *bytes, size_t n) {
-    if (r->n_text + n + 1 > r->text_cap) {
-        const size_t cap = 2 * (r->n_text + n + 1);
-        char *grown = cli_alloc(cap, 1);
-        if (r->n_text) memcpy(grown, r->text, r->n_text);
-        free(r->text);
-        r->text = grown;
-        r->text_cap = cap;
-    }
-    memcpy(r->text + r->n_text, bytes, n);
-    r->n_text += n;
-    if (r->out.format == FORMAT_TERMINAL && n) {
-        fwrite(bytes, 1, n, r->out.file);
-        fflush(r->out.file);
-    }
-}
-
-static void show_token(run *r, pleat_token token) {
-    size_t n;
-    const char *bytes = pleat_model_token_text(r->l.model, token, &n);
-    if (!bytes || (!r->o->special && pleat_model_token_is_special(r->l.model, token))) return;
-    char *valid = cli_alloc(UTF8_STREAM_CAP(n), 1);
-    show(r, valid, utf8_stream_put(&r->utf8, bytes, n, valid));
-    free(valid);
-}
-
-/* Draw tokens until something ends the text; says in r->finish what did. */
-static int draw_tokens(run *r) {
-    for (;;) {
-        pleat_token token;
-        r->finish = is_interrupted ? "interrupted" : "length";
-        if (is_interrupted || r->n_generated == r->max_new) return CLI_OK;
-        const pleat_status status = pleat_sampler_sample(r->sampler, r->logits, &token);
-        if (status != PLEAT_OK) return cli_fail("cannot draw a token from the logits", status, NULL);
-        if (pleat_model_token_is_end(r->l.model, token)) {
-            r->finish = "stop";
-            return CLI_OK;
-        }
-        r->n_generated++;
-        show_token(r, token);
-        if (r->n_generated == r->max_new) continue;
-        if (step(r, &token, 1, 0) != CLI_OK) return CLI_FAILED;
-        r->n_steps++;
-    }
-}
-
-static int generate(run *r) {
-    char rest[UTF8_STREAM_CAP(0)];
-    const double start_s = cli_seconds();
-    const int code = draw_tokens(r);
-    r->generation_s = cli_seconds() - start_s;
-    show(r, rest, utf8_stream_end(&r->utf8, rest));
-    if (r->out.format == FORMAT_TERMINAL && r->n_text) fputc('\n', r->out.file);
-    fflush(r->out.file); /* before the summary on stderr */
-    return code;
-}
-
-/* ---- what came of it --------------------------------------------------------------------------- */
-
-static double rate(double n, double seconds) { return n > 0 && seconds > 0 ? n / seconds : 0; }
-
-static double fraction(const run *r) {
-    return r->usage.bytes_f16 ? (double)r->usage.bytes / (double)r->usage.bytes_f16 : 0;
-}
-
-/* Short texts leave most of their pages' slots empty, which may cost more than the format saves. */
-static const char *slack_hint(const run *r, char *buf, size_t cap) {
-    const pleat_cache_usage *u = &r->usage;
-    pleat_engine_options engine;
-    pleat_engine_get_options(r->engine, &engine);
-    const uint64_t n_slots = u->pages_used * engine.page_tokens;
-    if (fraction(r) <= 1 || 2 * (u->tokens_high + u->tokens_low) >= n_slots) return "";
-    snprintf(buf, cap, " (pages of %u tokens, mostly empty yet)", engine.page_tokens);
-    return buf;
-}
-
-/* How the policy keeps the tokens; a comma at every thousand. */
-static void write_levels(const pleat_cache_usage *u) {
-    const struct {
-        const char *name;
-        uint64_t n;
-    } levels[] = {{"high", u->tokens_high}, {"low", u->tokens_low}, {"dropped", u->tokens_dropped}};
-    fputs("tokens     ", stderr);
-    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
-        char digits[24];
-        const int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)levels[i].n);
-        fprintf(stderr, "%s%s ", i ? ", " : "", levels[i].name);
-        for (int at = 0; at < n; at++) fprintf(stderr, "%s%c", at && (n - at) % 3 == 0 ? "," : "", digits[at]);
-    }
-    fputs("; summed over layers and KV heads\n", stderr);
-}
-
-static void write_summary(const run *r) {
-    char held[BYTES_CAP], f16[BYTES_CAP], hint[64];
-    if (!strcmp(r->finish, "length") && r->is_bound_by_ctx)
-        fprintf(stderr, "\nstopped: the context of %u tokens is full\n", r->n_ctx);
-    fprintf(stderr, "\nprompt     %u tokens, %.0f tokens/s\n", r->n_prompt, rate(r->n_fed, r->prompt_s));
-    fprintf(stderr, "generated  %u tokens, %.0f tokens/s; finished: %s\n", r->n_generated,
-            rate(r->n_steps, r->generation_s), r->finish);
-    fprintf(stderr, "KV cache   %s: %s in %llu pages, %.1f %% of f16's %s%s\n", r->o->kv.text[0],
-            print_bytes(held, r->usage.bytes), (unsigned long long)r->usage.pages_used, 100 * fraction(r),
-            print_bytes(f16, r->usage.bytes_f16), slack_hint(r, hint, sizeof hint));
-    if (r->o->kv.spec[0].policy != PLEAT_POLICY_NONE) write_levels(&r->usage);
-}
-
-static json_t *kv_json(const run *r) {
-    const pleat_cache_usage *u = &r->usage;
-    return json_pack("{s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I}", "spec", r->o->kv.text[0], "bytes",
-                     (json_int_t)u->bytes, "bytes_f16", (json_int_t)u->bytes_f16, "fraction", json_number(fraction(r)),
-                     "pages_used", (json_int_t)u->pages_used, "pages_peak", (json_int_t)u->pages_peak, "tokens_high",
-                     (json_int_t)u->tokens_high, "tokens_low", (json_int_t)u->tokens_low, "tokens_dropped",
-                     (json_int_t)u->tokens_dropped);
-}
-
-static json_t *run_json(const run *r) {
-    return json_pack("{s:o, s:{s:I, s:I, s:I}, s:s, s:o, s:{s:f, s:f, s:f}}", "text",
-                     json_stringn(r->text ? r->text : "", r->n_text), "tokens", "prompt", (json_int_t)r->n_prompt,
-                     "generated", (json_int_t)r->n_generated, "context", (json_int_t)r->n_ctx, "finish_reason",
-                     r->finish, "kv", kv_json(r), "speed", "prompt_tokens_per_s", rate(r->n_fed, r->prompt_s),
-                     "generation_tokens_per_s", rate(r->n_steps, r->generation_s), "load_ms", r->l.load_ms);
-}
-
-static void write_row(run *r) {
-    static const char *const titles[] = {
-        "kv",    "prompt",      "generated",  "finish_reason",  "bytes",      "bytes_f16",      "fraction",
-        "pages", "tokens_high", "tokens_low", "tokens_dropped", "prompt t/s", "generation t/s", "text"};
-    table t;
-    table_init(&t, titles, sizeof titles / sizeof titles[0]);
-    table_put(&t, "%s", r->o->kv.text[0]);
-    table_put(&t, "%u", r->n_prompt);
-    table_put(&t, "%u", r->n_generated);
-    table_put(&t, "%s", r->finish);
-    table_put(&t, "%llu", (unsigned long long)r->usage.bytes);
-    table_put(&t, "%llu", (unsigned long long)r->usage.bytes_f16);
-    table_put(&t, "%.4f", fraction(r));
-    table_put(&t, "%llu", (unsigned long long)r->usage.pages_used);
-    table_put(&t, "%llu", (unsigned long long)r->usage.tokens_high);
-    table_put(&t, "%llu", (unsigned long long)r->usage.tokens_low);
-    table_put(&t, "%llu", (unsigned long long)r->usage.tokens_dropped);
-    table_put(&t, "%.1f", rate(r->n_fed, r->prompt_s));
-    table_put(&t, "%.1f", rate(r->n_steps, r->generation_s));
-    table_put_text(&t, r->text ? r->text : "");
-    table_write(&t, &r->out);
-    table_release(&t);
-}
-
-static int report(run *r) {
-    const pleat_status status = pleat_engine_get_usage(r->engine, r->seq, &r->usage);
-    if (status != PLEAT_OK) return cli_fail("cannot read the cache's usage", status, NULL);
-    if (r->out.format == FORMAT_JSON)
-        output_json(&r->out, run_json(r));
-    else if (r->out.format != FORMAT_TERMINAL)
-        write_row(r);
-    if (!r->o->quiet) write_summary(r);
-    return is_interrupted ? CLI_INTERRUPTED : CLI_OK;
-}
-
 static void release(run *r) {
-    pleat_sampler_destroy(&r->sampler);
+    for (uint32_t i = 0; i < SEARCH_MOST; i++) {
+        pleat_sampler_destroy(&r->texts[i].sampler);
+        free(r->texts[i].bytes);
+    }
     pleat_engine_destroy(&r->engine);
     load_release(&r->l);
     free(r->prompt);
     free(r->logits);
-    free(r->text);
 }
 
 int command_run(options *o) {
@@ -384,8 +244,8 @@ int command_run(options *o) {
         catch_interrupt();
         code = feed_prompt(&r);
     }
-    if (code == CLI_OK) code = generate(&r);
-    if (code == CLI_OK) code = report(&r);
+    if (code == CLI_OK) code = run_generate(&r);
+    if (code == CLI_OK) code = run_report(&r);
     const int closed = output_close(&r.out);
     release(&r);
     return code == CLI_OK ? closed : code;

@@ -17,12 +17,14 @@
  * alone and in company, bit for bit; likewise when it is preempted, whether by swap or by being computed again, and when
  * it starts from a kept prefix.  (Not after compression that it allowed by ah_most and al_most.)
  *
- *     cuts of a prompt: every multiple of the engine's chunk_tokens, the request's breakpoint, its end
- *     stops:            every multiple of prefix_tokens, the breakpoint, the end     a stop is a cut
+ *     cuts of a prompt: every multiple of the engine's chunk_tokens, the request's breakpoints, its end
+ *     stops:            every multiple of prefix_tokens, the breakpoints, the end     a stop is a cut
  *
  * At a stop the cache classes and seals what it holds (cache.h), and the prefix so far is kept for others with the same
- * tokens and salt; one that is being computed is waited for rather than computed twice.  Kept prefixes that nobody uses
- * are evicted when pages are needed, the least recently used leaf of the tree first.
+ * tokens and salt; one that is being computed is waited for rather than computed twice.  A prefix serves those whose own
+ * cuts before its end are the same, since these are part of what the bits depend on: so a conversation's turn names as
+ * breakpoints where each prompt before it ended.  Kept prefixes that nobody uses are evicted when pages are needed, the
+ * least recently used leaf of the tree first.
  *
  * When pages run short: kept prefixes go; then requests that allow it are compressed; then the lowest in rank is
  * preempted.  sched/sched.h (source) has the rules: priorities, watermarks, tenants.
@@ -77,7 +79,8 @@ typedef struct pleat_serving_options {
 PLEAT_API void pleat_serving_options_default(pleat_serving_options *opt);
 
 /* The engine is not owned, outlives the serving and has no open sequence; nobody else drives it.  At most its max_items
- * requests run at once.  PLEAT_E_ARG with words in err for options outside their ranges. */
+ * requests run at once.  PLEAT_E_ARG with words in err for options outside their ranges, and for an engine whose
+ * step_tokens are less than chunk_tokens + max_items - 1: a chunk has to find room beside the others' tokens. */
 PLEAT_API pleat_status pleat_serving_create(pleat_engine *engine, const pleat_serving_options *opt, pleat_serving **out,
                                             pleat_error *err);
 
@@ -108,9 +111,11 @@ typedef struct pleat_request {
     uint32_t n_prompt;
     uint32_t n_predict;  /* tokens to generate at most, >= 1; n_prompt + n_predict within the engine's max_tokens */
     const char *tenant;  /* NULL: the first */
-    const char *salt;    /* prefixes are shared among equal salts; NULL: "" */
+    const char *salt;    /* prefixes are shared among equal salts, of the first 4096; NULL: ""; below 4096 bytes */
     int32_t priority;    /* the higher goes first; default 0 */
     uint32_t breakpoint; /* prompt tokens after which a prefix ends that others share; 0: none; <= n_prompt */
+    const uint32_t *breakpoints; /* [n_breakpoints] more of them, ascending, none twice; copied */
+    uint32_t n_breakpoints;
     pleat_sampler_options sampling;
     int ignores_end;        /* an end-of-generation token is a token like others */
     float ah_most, al_most; /* leankv: thresholds may be raised up to these when pages run short; 0: not at all */

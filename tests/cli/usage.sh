@@ -12,7 +12,7 @@ check "and lists them" says "^  inspect "
 fails 2 "argument 1, 'generate': no such command; there are:$" generate
 fails 2 "argument 1, 'bench speed': no such command; there are:$" bench speed
 check "and lists the benches" says "^  bench pages "
-check "and nothing else" test "$(wc -l <"$scratch/err")" = 4
+check "and nothing else" test "$(wc -l <"$scratch/err")" = 5
 fails 2 "'bench': needs a second word" bench
 fails 2 "argument 2, '-ngl': no such option; the nearest is '-n'" run -ngl 99
 fails 2 "argument 4, '--tsaks': no such option; the nearest is '--tasks'" eval -m x --tsaks

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * bench_serve.c: `pleat bench serve`: one trace of requests served under one KV spec after another, from a pool of the
+ * same bytes: how many requests run at once, how fast tokens come, who has to wait or give way.
+ *
+ *     requests   --trace FILE, or made up: --synthetic NAME
+ *     served     by an engine on the model in real time, or by the scheduler alone in simulated time (--simulate)
+ *
+ * Requests that are wrong, or that could never run, are told with their line and counted; the others go on.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "archs.h"
+#include "bench_serve.h"
+#include "commands.h"
+#include "common.h"
+#include "progress.h"
+#include "synthetic.h"
+
+enum { SIMULATED_VOCAB = 32768, PREFIX_TOKENS = 512 };
+
+typedef struct bench {
+    serve_setup setup;
+    trace t;
+    token_source tokens;
+    pleat_token *text;     /* that made-up prompts are taken from; NULL: random tokens */
+    serve_result *results; /* [kv.n] */
+    output out;
+} bench;
+
+/* ---- options ----------------------------------------------------------------------------------- */
+
+static int usage_error(const char *text) {
+    cli_error("%s", text);
+    return CLI_USAGE;
+}
+
+static int check_options(const options *o) {
+    if (!o->file == !o->synthetic) return usage_error("give --trace FILE or --synthetic NAME, one of them");
+    if (!o->pool_bytes) return usage_error("give --pool-bytes, the size of the pool: 64MiB, for example");
+    if (o->watermarks.n && o->watermarks.n != 2) return usage_error("--watermarks: two numbers, LOW,HIGH");
+    if (o->prices.n && (o->prices.n < 4 || o->prices.n > 5))
+        return usage_error("--prices: four numbers or five, FIXED,PROMPT,TOKEN,BYTE[,SWAP] in ns");
+    if (o->model && o->arch) return usage_error("-m and --arch exclude each other");
+    if (o->arch && !o->simulate) return usage_error("--arch has no weights to run: --simulate, or -m");
+    if (o->arch && !o->prices.n) return usage_error("--arch needs --prices: what a step costs is not known");
+    if ((o->prices.n || o->fractions.n) && !o->simulate) return usage_error("--prices and --fractions need --simulate");
+    if (o->text && !o->model) return usage_error("--text needs a model: -m");
+    return CLI_OK;
+}
+
+/* ---- the model, or what is known of one -------------------------------------------------------- */
+
+static int find_arch(serve_setup *setup) {
+    const options *o = setup->o;
+    const arch *found = archs_find(o->arch);
+    if (!found) {
+        cli_error("--arch '%s': not known; the nearest is '%s'", o->arch, archs_nearest(o->arch));
+        return CLI_USAGE;
+    }
+    if (found->why_not) {
+        cli_error("--arch %s: %s", o->arch, found->why_not);
+        return CLI_USAGE;
+    }
+    for (uint32_t i = 0; i < o->kv.n; i++)
+        if (o->kv.spec[i].profile[0]) return usage_error("--kv: a profile belongs to a model: -m");
+    setup->n_layers = found->shape.n_layers;
+    setup->n_kv_heads = found->shape.n_kv_heads;
+    setup->n_q_heads = found->shape.n_q_heads;
+    setup->head_dim = found->shape.head_dim;
+    setup->max_tokens = found->shape.n_ctx;
+    return CLI_OK;
+}
+
+static int load_shape(serve_setup *setup) {
+    if (setup->o->arch) return find_arch(setup);
+    const int code = load_model(setup->o, &setup->l);
+    setup->n_layers = setup->l.info.n_layers;
+    setup->n_kv_heads = setup->l.info.n_kv_heads;
+    setup->n_q_heads = setup->l.info.n_q_heads;
+    setup->head_dim = setup->l.info.head_dim;
+    setup->max_tokens = setup->l.info.n_ctx;
+    return code;
+}
+
+static int limit_context(serve_setup *setup) {
+    const uint32_t asked = setup->o->ctx_size;
+    if (asked > setup->max_tokens) {
+        cli_error("--ctx-size %u: the model's context is %u", asked, setup->max_tokens);
+        return CLI_FAILED;
+    }
+    if (asked) setup->max_tokens = asked;
+    return CLI_OK;
+}
+
+/* A decimal as it was written, not as a float has it: 0.6f is 0.600000024. */
+static double decimal(float v) { return round((double)v * 1e6) / 1e6; }
+
+static void set_watermarks(serve_setup *setup) {
+    const float_list *given = &setup->o->watermarks;
+    pleat_serving_options opt;
+    pleat_serving_options_default(&opt);
+    setup->low_watermark = given->n ? decimal(given->v[0]) : opt.low_watermark;
+    setup->high_watermark = given->n ? decimal(given->v[1]) : opt.high_watermark;
+}
+
+/* The least multiple of the chunk that is no less than PREFIX_TOKENS, where nobody says. */
+static uint32_t prefix_tokens_of(const options *o) {
+    const uint32_t chunk = o->chunk_tokens;
+    return o->prefix_tokens != UINT32_MAX ? o->prefix_tokens : (PREFIX_TOKENS + chunk - 1) / chunk * chunk;
+}
+
+/* ---- the trace --------------------------------------------------------------------------------- */
+
+static int make_source(bench *b) {
+    const options *o = b->setup.o;
+    const int has_model = b->setup.l.model != NULL;
+    b->tokens = (token_source){.l = has_model ? &b->setup.l : NULL,
+                               .n_vocab = has_model ? b->setup.l.info.n_vocab : SIMULATED_VOCAB,
+                               .seed = o->seed};
+    if (!o->text) return CLI_OK;
+    char *text;
+    size_t n_bytes;
+    int code = cli_read_file(o->text, &text, &n_bytes);
+    if (code != CLI_OK) return code;
+    code = load_tokens(&b->setup.l, o->text, text, n_bytes, 0, &b->text, &b->tokens.n_text);
+    free(text);
+    if (code == CLI_OK && !b->tokens.n_text) {
+        cli_error("--text %s: empty", o->text);
+        code = CLI_FAILED;
+    }
+    b->tokens.text = b->text;
+    return code;
+}
+
+static int make_trace(bench *b) {
+    const options *o = b->setup.o;
+    const tenant_list *tenants = &b->setup.tenants;
+    const loaded *l = b->setup.l.model ? &b->setup.l : NULL;
+    int code = o->file ? trace_load(&b->t, o->file, l, tenants, o->requests)
+                       : synthetic_make(&b->t, o->synthetic, o->requests, b->setup.max_tokens, tenants->n, o->seed);
+    if (code != CLI_OK) return code;
+    if (o->rate > 0) trace_arrivals(&b->t, (double)o->rate, o->seed);
+    if (o->write_trace) code = trace_write(&b->t, tenants, o->write_trace);
+    if (code == CLI_OK && !b->t.n) {
+        cli_error("no request to serve");
+        code = CLI_FAILED;
+    }
+    b->setup.max_requests = b->t.n;
+    return code;
+}
+
+/* ---- all --------------------------------------------------------------------------------------- */
+
+/* Files that are written may not be what is read. */
+static int check_files(const options *o) {
+    const char *const written[] = {o->svg, o->series, o->write_trace};
+    for (size_t i = 0; i < sizeof written / sizeof written[0]; i++) {
+        const char *input = output_hits_input(o, written[i]);
+        if (!input) continue;
+        cli_error("cannot write %s: it is the same file as %s, which is read", written[i], input);
+        return CLI_FAILED;
+    }
+    return CLI_OK;
+}
+
+static int prepare(bench *b, options *o) {
+    static const char *const default_specs[] = {"f16", NULL};
+    options_default_specs(o, default_specs);
+    b->setup.o = o;
+    int code = check_options(o);
+    if (code == CLI_OK) code = check_files(o);
+    if (code == CLI_OK && o->tenants) code = tenants_parse(o->tenants, &b->setup.tenants);
+    if (code == CLI_OK) code = load_shape(&b->setup);
+    if (code == CLI_OK) code = limit_context(&b->setup);
+    if (code == CLI_OK) code = make_source(b);
+    if (code == CLI_OK) code = make_trace(b);
+    if (code == CLI_OK) code = output_open(&b->out, o);
+    if (code != CLI_OK) return code;
+    b->setup.prefix_tokens = prefix_tokens_of(o);
+    set_watermarks(&b->setup);
+    b->results = cli_alloc(o->kv.n, sizeof *b->results);
+    return CLI_OK;
+}
+
+/* How fast simulated time went: talk, since it is not the same twice. */
+static void note_speed(const bench *b, const serve_result *r, double seconds) {
+    const options *o = b->setup.o;
+    const int is_long = r->duration_s > 86400;
+    if (o->quiet || !o->simulate) return;
+    cli_note("%u requests, %.6g simulated %s in %.2f s", r->n_completed, r->duration_s / (is_long ? 86400 : 1),
+             is_long ? "days" : "seconds", seconds);
+}
+
+static int serve_spec(bench *b, uint32_t spec) {
+    serve_target target;
+    serve_result *r = &b->results[spec];
+    int code = serve_target_init(&target, &b->setup, spec);
+    const double start_s = cli_seconds();
+    if (code == CLI_OK) code = serve_replay(&b->setup, &b->t, &b->tokens, &target, (uint64_t)spec * b->t.n, r);
+    if (code == CLI_OK) note_speed(b, r, cli_seconds() - start_s);
+    serve_target_release(&target);
+    return code;
+}
+
+static int serve_all(bench *b) {
+    const options *o = b->setup.o;
+    uint64_t n_completed = 0;
+    int code = CLI_OK;
+    progress_begin("bench serve", (uint64_t)b->t.n * o->kv.n, !o->quiet);
+    for (uint32_t spec = 0; spec < o->kv.n && code == CLI_OK; spec++) {
+        code = serve_spec(b, spec);
+        n_completed += b->results[spec].n_completed;
+    }
+    progress_end();
+    if (code == CLI_OK && !n_completed) {
+        cli_error("no request was served");
+        code = CLI_FAILED;
+    }
+    return code;
+}
+
+int command_bench_serve(options *o) {
+    bench b = {.text = NULL};
+    int code = prepare(&b, o);
+    if (code == CLI_OK) code = serve_all(&b);
+    if (code == CLI_OK) serve_write_rows(&b.setup, &b.t, b.results, &b.out);
+    if (code == CLI_OK && o->series) code = serve_write_series(&b.setup, b.results, o->series);
+    if (code == CLI_OK && o->svg) code = serve_write_figure(&b.setup, b.results, o->svg);
+    const int closed = output_close(&b.out);
+    free(b.results);
+    free(b.text);
+    trace_release(&b.t);
+    tenants_release(&b.setup.tenants);
+    load_release(&b.setup.l);
+    return code == CLI_OK ? closed : code;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * bench_serve.h: what the parts of `pleat bench serve` share.
+ *
+ *     bench_serve.c          the command: one trace, one spec after another
+ *     bench_serve_target.c   what is measured: an engine with its requests, or a simulated one, and its prices
+ *     bench_serve_replay.c   requests in at their times, tokens out: latencies, samples
+ *     bench_serve_rows.c     the figures, in every form
+ *     bench_serve_series.c   the samples as CSV and SVG
+ */
+#ifndef PLEAT_CLI_BENCH_SERVE_H
+#define PLEAT_CLI_BENCH_SERVE_H
+
+#include "load.h"
+#include "output.h"
+#include "trace.h"
+
+/* ---- what is measured ------------------------------------------------------------------------------------------ */
+
+/* What all specs have in common. */
+typedef struct serve_setup {
+    options *o;
+    loaded l; /* model NULL: simulated by --arch */
+    uint32_t n_layers, n_kv_heads, n_q_heads, head_dim;
+    uint32_t max_tokens;    /* of a sequence */
+    uint32_t prefix_tokens; /* prefixes are kept at multiples of this; 0: none */
+    tenant_list tenants;
+    uint32_t max_requests; /* that may wait and run at once */
+    double low_watermark, high_watermark;
+} serve_setup;
+
+/* Who serves, under one spec. */
+typedef struct serve_target {
+    pleat_serving *serving;
+    pleat_engine *engine;        /* NULL: simulated */
+    pleat_simulation simulation; /* of a simulated one: with the prices in use */
+} serve_target;
+
+/* CLI_OK, or CLI_FAILED after a message; release it in either case. */
+int serve_target_init(serve_target *target, const serve_setup *setup, uint32_t spec);
+void serve_target_release(serve_target *target);
+
+/* ---- the replay ------------------------------------------------------------------------------------------------ */
+
+/* The state at some time of the replay. */
+typedef struct serve_sample {
+    double time_s;
+    uint32_t waiting, running, swapped;
+    uint64_t pages_used, pages_evictable, pages_free; /* used ones: the evictable included */
+    uint64_t pages_high, pages_low;                   /* as held by sequences: shared ones counted for each */
+} serve_sample;
+
+/* Evenly spaced in time: when it is full, every second sample goes and the distance doubles. */
+#define SERVE_SAMPLES_CAP 1024
+typedef struct serve_series {
+    uint32_t n;
+    double interval_s, next_s;
+    serve_sample v[SERVE_SAMPLES_CAP];
+} serve_series;
+
+/* Milliseconds; NAN where there is nothing to take them from. */
+typedef struct serve_latency {
+    double mean, median, p99;
+} serve_latency;
+
+typedef struct serve_result {
+    uint32_t n_requests, n_completed, n_failed, n_rejected;
+    uint32_t n_submitted, n_ended;                    /* of the trace's requests, so far */
+    uint64_t input_tokens, output_tokens, hit_tokens; /* of completed requests */
+    uint32_t stalled_most;                            /* steps in a row without a token, of any running request */
+    double duration_s;
+    serve_latency ttft, tpot, itl, e2el;
+    double running_mean;         /* requests in a step, over the time */
+    double used_mean, used_most; /* pages in use, as a share of the pool */
+    double live_mean;            /* the same without the evictable */
+    double fragmentation;        /* slots of held pages without a token, as a share; NAN: not known */
+    pleat_serving_stats stats;   /* at the end */
+    serve_series series;
+} serve_result;
+
+/* Serve the whole trace.  `done` requests are over already in earlier replays: for progress.  CLI_OK, or CLI_FAILED after
+ * a message. */
+int serve_replay(const serve_setup *setup, const trace *t, const token_source *tokens, serve_target *target,
+                 uint64_t done, serve_result *out);
+
+/* ---- results --------------------------------------------------------------------------------------------------- */
+
+/* Print a row for each spec. */
+void serve_write_rows(const serve_setup *setup, const trace *t, const serve_result *results, output *out);
+
+/* The samples of all specs.  CLI_OK, or CLI_FAILED after a message. */
+int serve_write_series(const serve_setup *setup, const serve_result *results, const char *path);
+int serve_write_figure(const serve_setup *setup, const serve_result *results, const char *path);
+
+#endif

@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * serving.c: what pleat/serving.h promises, but for the step: making a serving, requests that come and go, questions.
+ *
+ * A request is one allocation: its record and its tokens, room for those to come included.  Its id tells its place:
+ *
+ *     id = serial * (max_requests + 1) + cell in the scheduler           serial counts requests, from 1
+ */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/checked.h"
+#include "core/error.h"
+#include "engine/serving_internal.h"
+
+#define MOST_REQUESTS (1u << 24)
+#define MOST_ROOTS 4096u /* salts; prefixes of requests with others are not shared */
+#define SALT_CAP 4096u
+
+/* Prices before anything was observed: swapping looks cheap. */
+static const pleat__serving_cost first_guess = {
+    .fixed_ns = 1e6, .prompt_ns = 1e6, .token_ns = 1e6, .byte_ns = 0.1, .swap_ns = 0.2};
+
+/* ---- options --------------------------------------------------------------------------------------------------------- */
+
+void pleat_serving_options_default(pleat_serving_options *opt) {
+    if (!opt) return;
+    *opt = (pleat_serving_options){.size_bytes = sizeof *opt,
+                                   .max_requests = 65536,
+                                   .prefix_tokens = 512,
+                                   .low_watermark = 0.9,
+                                   .high_watermark = 1,
+                                   .preemption = PLEAT_PREEMPT_CHEAPER,
+                                   .swap_bytes = (uint64_t)1 << 30};
+}
+
+void pleat_request_default(pleat_request *request) {
+    if (!request) return;
+    *request = (pleat_request){.size_bytes = sizeof *request};
+    pleat_sampler_options_default(&request->sampling);
+}
+
+#define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, "serving: " __VA_ARGS__)
+
+static pleat_status check_tenants(const pleat_serving_options *o, pleat_error *err) {
+    double sum = 0;
+    REQUIRE(!o->tenants || o->n_tenants >= 1, "an empty list of tenants");
+    for (uint32_t i = 0; o->tenants && i < o->n_tenants; i++) {
+        const pleat_tenant *t = &o->tenants[i];
+        REQUIRE(t->name, "tenant %u has no name", i);
+        REQUIRE(t->quota >= 0 && t->quota <= 1, "tenant '%s': a quota of %g is not in 0..1", t->name, t->quota);
+        REQUIRE(t->weight >= 1, "tenant '%s': a weight of 0", t->name);
+        for (uint32_t j = 0; j < i; j++)
+            REQUIRE(strcmp(t->name, o->tenants[j].name) != 0, "tenant '%s' stands twice", t->name);
+        sum += t->quota;
+    }
+    REQUIRE(sum <= 1 + 1e-9, "the tenants' quotas add up to %g, more than 1", sum);
+    return PLEAT_OK;
+}
+
+static pleat_status check_options(const pleat_serving_options *o, const pleat__backend_shape *b, pleat_error *err) {
+    REQUIRE(o->max_requests >= 1 && o->max_requests <= MOST_REQUESTS, "max_requests %u is outside 1..%u",
+            o->max_requests, MOST_REQUESTS);
+    REQUIRE(o->prefix_tokens % b->chunk_tokens == 0 && o->prefix_tokens <= MOST_REQUESTS,
+            "prefix_tokens %u is no multiple of the engine's chunk_tokens, %u", o->prefix_tokens, b->chunk_tokens);
+    REQUIRE(o->max_prefixes <= b->max_seqs - b->max_items,
+            "max_prefixes %u is more than the engine's max_seqs %u less its max_items %u", o->max_prefixes, b->max_seqs,
+            b->max_items);
+    REQUIRE(b->step_tokens >= b->max_items && b->step_tokens - b->max_items + 1 >= b->chunk_tokens,
+            "the engine's step_tokens %u have no room for a chunk of %u beside the tokens of %u other requests",
+            b->step_tokens, b->chunk_tokens, b->max_items - 1);
+    REQUIRE(o->low_watermark > 0 && o->low_watermark <= o->high_watermark && o->high_watermark <= 1,
+            "watermarks %g and %g are not 0 < low <= high <= 1", o->low_watermark, o->high_watermark);
+    REQUIRE(o->preemption >= PLEAT_PREEMPT_CHEAPER && o->preemption <= PLEAT_PREEMPT_RECOMPUTE, "unknown preemption");
+    return check_tenants(o, err);
+}
+
+/* ---- create ---------------------------------------------------------------------------------------------------------- */
+
+static pleat_status no_memory(pleat_error *err) {
+    return pleat__error_set(err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "serving: out of memory");
+}
+
+/* Pages for tenants' quotas: whole numbers that lose none.  shares: [n_tenants + 1], the last one is lent. */
+static pleat_status split_pages(const pleat_serving_options *o, uint64_t n_pages, double *shares, uint64_t *pages) {
+    double rest = 1;
+    for (uint32_t i = 0; i < o->n_tenants; i++) rest -= shares[i] = o->tenants[i].quota;
+    shares[o->n_tenants] = rest > 1e-9 ? rest : 0;
+    return pleat__sched_split(n_pages, shares, o->n_tenants + 1, pages);
+}
+
+static pleat_status create_sched(pleat_serving *s, const pleat_serving_options *o) {
+    const pleat__backend_shape *b = &s->backend.shape;
+    const uint32_t n = o->n_tenants;
+    double *shares = pleat__alloc(&s->al, n + 1, sizeof *shares);
+    uint64_t *pages = pleat__alloc(&s->al, n + 1, sizeof *pages);
+    pleat__sched_tenant *tenants = pleat__alloc(&s->al, n, sizeof *tenants);
+    pleat_status status = shares && pages && tenants ? split_pages(o, b->n_pages, shares, pages) : PLEAT_E_MEMORY;
+    if (status == PLEAT_OK) {
+        for (uint32_t i = 0; i < n; i++)
+            tenants[i] = (pleat__sched_tenant){.quota_pages = pages[i], .weight = o->tenants[i].weight};
+        const uint64_t low = (uint64_t)(o->low_watermark * (double)b->n_pages);
+        const uint64_t high = (uint64_t)(o->high_watermark * (double)b->n_pages);
+        const pleat__sched_options opt = {.max_requests = o->max_requests,
+                                          .max_running = s->max_running,
+                                          .step_tokens = b->step_tokens,
+                                          .n_pages = b->n_pages,
+                                          .low_pages = low > 0 ? low : 1,
+                                          .high_pages = high > 0 ? high : 1,
+                                          .n_tenants = n,
+                                          .tenants = tenants};
+        status = pleat__sched_create(&opt, &s->al, &s->sched);
+    }
+    pleat__free(&s->al, tenants, n, sizeof *tenants);
+    pleat__free(&s->al, pages, n + 1, sizeof *pages);
+    pleat__free(&s->al, shares, n + 1, sizeof *shares);
+    return status;
+}
+
+static pleat_status copy_names(pleat_serving *s, const pleat_serving_options *o) {
+    s->names_bytes = 0;
+    for (uint32_t i = 0; i < o->n_tenants; i++) s->names_bytes += strlen(o->tenants[i].name) + 1;
+    s->names = pleat__alloc(&s->al, 1, s->names_bytes);
+    if (!s->names) return PLEAT_E_MEMORY;
+    char *to = s->names;
+    for (uint32_t i = 0; i < o->n_tenants; i++) {
+        const size_t n = strlen(o->tenants[i].name) + 1;
+        memcpy(to, o->tenants[i].name, n);
+        to += n;
+    }
+    return PLEAT_OK;
+}
+
+static void carve(pleat_serving *s, pleat__arena *arena) {
+    const pleat__backend_shape *b = &s->backend.shape;
+    const uint32_t n = s->max_running;
+    s->requests = pleat__arena_take(arena, (uint64_t)s->opt.max_requests + 1, sizeof *s->requests);
+    s->running = pleat__arena_take(arena, n, sizeof *s->running);
+    s->kept = pleat__arena_take(arena, (uint64_t)s->opt.max_prefixes + 1, sizeof *s->kept);
+    s->path = pleat__arena_take(arena, 2 * (uint64_t)b->max_tokens, sizeof *s->path);
+    s->items = pleat__arena_take(arena, n, sizeof *s->items);
+    s->in_step = pleat__arena_take(arena, n, sizeof *s->in_step);
+    s->statuses = pleat__arena_take(arena, n, sizeof *s->statuses);
+    s->events = pleat__arena_take(arena, 2 * (uint64_t)n, sizeof *s->events);
+    s->logits = pleat__arena_take(arena, (uint64_t)n * (b->model ? b->n_vocab : 0), sizeof *s->logits);
+}
+
+static pleat_status take_memory(pleat_serving *s) {
+    pleat__arena arena = {0};
+    carve(s, &arena);
+    s->block_bytes = arena.used_bytes;
+    if (arena.overflow || !(s->block = pleat__alloc_zero(&s->al, 1, s->block_bytes))) return PLEAT_E_MEMORY;
+    arena = (pleat__arena){.base = s->block, .cap_bytes = s->block_bytes};
+    carve(s, &arena);
+    for (uint32_t i = s->opt.max_prefixes; i > 0; i--) {
+        s->kept[i].n_users = s->kept_free;
+        s->kept_free = i;
+    }
+    return PLEAT_OK;
+}
+
+static pleat_status create_parts(pleat_serving *s, const pleat_serving_options *o) {
+    PLEAT_TRY(take_memory(s));
+    PLEAT_TRY(copy_names(s, o));
+    PLEAT_TRY(create_sched(s, o));
+    if (s->opt.prefix_tokens > 0 && s->opt.max_prefixes > 0)
+        PLEAT_TRY(pleat__radix_create(s->opt.max_prefixes + s->max_running, MOST_ROOTS, &s->al, &s->tree));
+    if (!s->backend.shape.model) return PLEAT_OK;
+    pleat_sampler_options greedy;
+    pleat_sampler_options_default(&greedy);
+    return pleat_sampler_create(&greedy, s->backend.shape.n_vocab, &s->al, &s->greedy, NULL);
+}
+
+/* Make a serving on s->backend. */
+static pleat_status create(pleat_serving *s, const pleat_serving_options *opt, pleat_error *err) {
+    const pleat__backend_shape *b = &s->backend.shape;
+    static const pleat_tenant everybody = {.name = "", .quota = 1, .weight = 1};
+    pleat_serving_options o = *opt;
+    PLEAT_TRY(check_options(&o, b, err));
+    if (!o.tenants) o.n_tenants = 1;
+    if (!o.tenants) o.tenants = &everybody;
+    if (o.max_prefixes == 0) o.max_prefixes = b->max_seqs - b->max_items;
+    s->max_running = b->max_items;
+    s->opt = o;
+    s->opt.tenants = NULL;
+    s->opt.allocator = &s->al;
+    s->cost = first_guess;
+    s->promises_version = 1;
+    const pleat_status status = create_parts(s, &o);
+    return status == PLEAT_E_MEMORY ? no_memory(err) : status;
+}
+
+/* An empty serving with the options' allocator; backends are made with it. */
+static pleat_status begin_create(const pleat_serving_options *opt, pleat_serving **out, pleat_error *err) {
+    REQUIRE(opt && opt->size_bytes == sizeof *opt, "options are not from pleat_serving_options_default()");
+    const pleat_allocator al = pleat__allocator_or_default(opt->allocator);
+    pleat_serving *s = pleat__alloc_zero(&al, 1, sizeof *s);
+    if (!s) return no_memory(err);
+    s->al = al;
+    *out = s;
+    return PLEAT_OK;
+}
+
+static pleat_status end_create(pleat_serving *s, pleat_status status, const pleat_serving_options *opt,
+                               pleat_serving **out, pleat_error *err) {
+    s->has_backend = status == PLEAT_OK;
+    if (status == PLEAT_OK) status = create(s, opt, err);
+    if (status == PLEAT_OK)
+        *out = s;
+    else
+        pleat_serving_destroy(&s);
+    return status;
+}
+
+pleat_status pleat_serving_create(pleat_engine *engine, const pleat_serving_options *opt, pleat_serving **out,
+                                  pleat_error *err) {
+    pleat_serving *s;
+    REQUIRE(out, "no place for the result");
+    PLEAT_TRY(begin_create(opt, &s, err));
+    return end_create(s, pleat__backend_on_engine(engine, &s->al, &s->backend, err), opt, out, err);
+}
+
+pleat_status pleat_serving_create_simulated(const pleat_simulation *simulation, const pleat_serving_options *opt,
+                                            pleat_serving **out, pleat_error *err) {
+    pleat_serving *s;
+    REQUIRE(out, "no place for the result");
+    PLEAT_TRY(begin_create(opt, &s, err));
+    PLEAT_TRY(end_create(s, pleat__backend_simulated(simulation, &s->al, &s->backend, err), opt, out, err));
+    s->cost = (pleat__serving_cost){.fixed_ns = simulation->fixed_ns,
+                                    .prompt_ns = simulation->prompt_ns,
+                                    .token_ns = simulation->token_ns,
+                                    .byte_ns = simulation->byte_ns,
+                                    .swap_ns = 1e9 / simulation->swap_bytes_per_s};
+    return PLEAT_OK;
+}
+
+pleat_status pleat__serving_create_on(const pleat__backend *backend, const pleat_serving_options *opt,
+                                      pleat_serving **out, pleat_error *err) {
+    pleat_serving *s;
+    const pleat_status status = begin_create(opt, &s, err);
+    if (status != PLEAT_OK) backend->destroy(backend->ctx);
+    PLEAT_TRY(status);
+    s->backend = *backend;
+    return end_create(s, PLEAT_OK, opt, out, err);
+}
+
+void pleat_serving_destroy(pleat_serving **serving) {
+    if (!serving || !*serving) return;
+    pleat_serving *s = *serving;
+    for (uint32_t i = 1; s->requests && i <= s->opt.max_requests; i++)
+        if (s->requests[i]) pleat__serving_release(s, s->requests[i]);
+    for (uint32_t i = 1; s->kept && i <= s->opt.max_prefixes; i++)
+        if (s->kept[i].seq.v) s->backend.close(s->backend.ctx, s->kept[i].seq);
+    pleat_sampler_destroy(&s->greedy);
+    pleat__radix_destroy(&s->tree);
+    pleat__sched_destroy(&s->sched);
+    if (s->has_backend) s->backend.destroy(s->backend.ctx);
+    const pleat_allocator al = s->al;
+    pleat__free(&al, s->names, 1, s->names_bytes);
+    pleat__free(&al, s->block, 1, s->block_bytes);
+    pleat__free(&al, s, 1, sizeof *s);
+    *serving = NULL;
+}
+
+/* ---- requests -------------------------------------------------------------------------------------------------------- */
+
+/* Index of a tenant; n_tenants if there is none of this name. */
+static uint32_t find_tenant(const pleat_serving *s, const char *name) {
+    const char *at = s->names;
+    uint32_t i = 0;
+    if (!name) return 0;
+    for (; i < s->opt.n_tenants && strcmp(at, name) != 0; i++) at += strlen(at) + 1;
+    return i;
+}
+
+#undef REQUIRE
+#define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, "request: " __VA_ARGS__)
+
+static pleat_status check_tokens(const pleat__backend_shape *b, const pleat_request *q, pleat_error *err) {
+    REQUIRE(q->prompt && q->n_prompt >= 1, "no prompt");
+    REQUIRE(q->n_predict >= 1, "n_predict is 0");
+    for (uint32_t i = 0; i < q->n_prompt; i++)
+        REQUIRE(q->prompt[i] >= 0 && (!b->model || (uint32_t)q->prompt[i] < b->n_vocab),
+                "token %u of the prompt is %d, which the model has not", i, q->prompt[i]);
+    return PLEAT_OK;
+}
+
+static pleat_status check_breakpoints(const pleat_request *q, pleat_error *err) {
+    REQUIRE(q->breakpoint <= q->n_prompt, "a breakpoint at %u behind the prompt of %u tokens", q->breakpoint,
+            q->n_prompt);
+    REQUIRE(q->n_breakpoints == 0 || q->breakpoints, "no breakpoints, but a number of them");
+    for (uint32_t i = 0; i < q->n_breakpoints; i++) {
+        REQUIRE(q->breakpoints[i] >= 1 && q->breakpoints[i] <= q->n_prompt,
+                "a breakpoint at %u, not in the prompt of %u tokens", q->breakpoints[i], q->n_prompt);
+        REQUIRE(i == 0 || q->breakpoints[i] > q->breakpoints[i - 1], "breakpoints %u and %u are not ascending",
+                q->breakpoints[i > 0 ? i - 1 : 0], q->breakpoints[i]);
+    }
+    return PLEAT_OK;
+}
+
+static pleat_status check_rest(const pleat_request *q, pleat_error *err) {
+    REQUIRE(q->ah_most >= 0 && q->al_most >= 0 && isfinite(q->ah_most) && isfinite(q->al_most),
+            "ah_most %g or al_most %g is negative or no number", (double)q->ah_most, (double)q->al_most);
+    REQUIRE(!q->salt || strlen(q->salt) < SALT_CAP, "a salt of %u bytes or more", SALT_CAP);
+    pleat_sampler *sampler = NULL; /* to have its options checked; its own is made when it starts */
+    PLEAT_TRY(pleat_sampler_create(&q->sampling, 1, NULL, &sampler, err));
+    pleat_sampler_destroy(&sampler);
+    return PLEAT_OK;
+}
+
+/* Can it ever run? */
+static pleat_status check_size(const pleat_serving *s, const pleat_request *q, uint32_t tenant, pleat_error *err) {
+    const pleat__backend_shape *b = &s->backend.shape;
+    const uint64_t n_tokens = (uint64_t)q->n_prompt + q->n_predict;
+    PLEAT_FAIL_IF(n_tokens > b->max_tokens, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
+                  "request: a prompt of %u tokens and %u to generate are more than the %u of a sequence", q->n_prompt,
+                  q->n_predict, b->max_tokens);
+    const uint64_t need = pleat__backend_pages_for(b, (uint32_t)n_tokens);
+    const uint64_t most = pleat__sched_most_pages(s->sched, tenant);
+    PLEAT_FAIL_IF(need > most, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
+                  "request: its %llu tokens may take %llu pages, more than the %llu that tenant '%s' can have of %llu",
+                  (unsigned long long)n_tokens, (unsigned long long)need, (unsigned long long)most,
+                  q->tenant ? q->tenant : s->names, (unsigned long long)b->n_pages);
+    const uint32_t n_now = pleat__sched_n_waiting(s->sched) + pleat__sched_n_running(s->sched);
+    PLEAT_FAIL_IF(n_now >= s->opt.max_requests, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
+                  "request: %u requests are waiting or running, as many as there may be", n_now);
+    return PLEAT_OK;
+}
+
+/* The tree's root for this salt: the spec's text, a NUL, the salt. */
+static pleat_status find_root(pleat_serving *s, const char *salt, uint32_t *root) {
+    char key[PLEAT_SPEC_TEXT_CAP + SALT_CAP];
+    const size_t n_key = strlen(s->backend.shape.key) + 1, n_salt = salt ? strlen(salt) : 0;
+    *root = PLEAT__NO_ROOT;
+    if (!s->tree) return PLEAT_OK;
+    memcpy(key, s->backend.shape.key, n_key);
+    if (n_salt > 0) memcpy(key + n_key, salt, n_salt);
+    const pleat_status status = pleat__radix_root(s->tree, key, (uint32_t)(n_key + n_salt), root);
+    if (status == PLEAT_E_LIMIT) *root = PLEAT__NO_ROOT;
+    return status == PLEAT_E_LIMIT ? PLEAT_OK : status;
+}
+
+/* breakpoint among breakpoints, each once. */
+static void merge_breaks(const pleat_request *q, pleat__served *r) {
+    bool is_due = q->breakpoint > 0;
+    for (uint32_t i = 0; i < q->n_breakpoints; i++) {
+        if (is_due && q->breakpoint < q->breakpoints[i]) r->breaks[r->n_breaks++] = q->breakpoint;
+        is_due &= q->breakpoint > q->breakpoints[i];
+        r->breaks[r->n_breaks++] = q->breakpoints[i];
+    }
+    if (is_due) r->breaks[r->n_breaks++] = q->breakpoint;
+}
+
+static pleat__served *new_request(const pleat_serving *s, const pleat_request *q, uint32_t tenant, uint32_t root) {
+    const uint64_t n_tokens = (uint64_t)q->n_prompt + q->n_predict;
+    const uint64_t n_breaks = (uint64_t)q->n_breakpoints + 1;
+    const uint64_t n_bytes = sizeof(pleat__served) + n_tokens * sizeof(pleat_token) + n_breaks * sizeof(uint32_t);
+    pleat__served *r = pleat__alloc(&s->al, 1, n_bytes);
+    if (!r) return NULL;
+    *r = (pleat__served){.user = q->user,
+                         .n_prompt = q->n_prompt,
+                         .n_predict = q->n_predict,
+                         .root = root,
+                         .tenant = tenant,
+                         .priority = q->priority,
+                         .arrival = s->next_serial + 1,
+                         .ignores_end = q->ignores_end != 0,
+                         .ah_most = q->ah_most,
+                         .al_most = q->al_most,
+                         .sampling = q->sampling,
+                         .stats = {.n_prompt = q->n_prompt},
+                         .block_bytes = n_bytes};
+    memcpy(r->tokens, q->prompt, q->n_prompt * sizeof *r->tokens);
+    r->breaks = (uint32_t *)(r->tokens + n_tokens);
+    merge_breaks(q, r);
+    return r;
+}
+
+pleat_status pleat_serving_submit(pleat_serving *s, const pleat_request *q, pleat_request_id *out, pleat_error *err) {
+    REQUIRE(s && q && out && q->size_bytes == sizeof *q,
+            "no serving, no place for the id, or a request that is not from "
+            "pleat_request_default()");
+    const uint32_t tenant = find_tenant(s, q->tenant);
+    REQUIRE(tenant < s->opt.n_tenants, "unknown tenant '%s'", q->tenant);
+    PLEAT_TRY(check_tokens(&s->backend.shape, q, err));
+    PLEAT_TRY(check_breakpoints(q, err));
+    PLEAT_TRY(check_rest(q, err));
+    PLEAT_TRY(check_size(s, q, tenant, err));
+    uint32_t root;
+    if (find_root(s, q->salt, &root) != PLEAT_OK) return no_memory(err);
+    pleat__served *r = new_request(s, q, tenant, root);
+    if (!r) return no_memory(err);
+    const pleat_status status = pleat__sched_add(s->sched, tenant, q->priority, r->arrival, &r->sched);
+    assert(status == PLEAT_OK); /* there is room: check_size() */
+    (void)status;
+    r->id.v = ++s->next_serial * ((uint64_t)s->opt.max_requests + 1) + r->sched.v;
+    s->requests[r->sched.v] = r;
+    *out = r->id;
+    return PLEAT_OK;
+}
+
+pleat_status pleat_serving_cancel(pleat_serving *s, pleat_request_id id) {
+    if (!s) return PLEAT_E_ARG;
+    pleat__served *r = s->requests[id.v % ((uint64_t)s->opt.max_requests + 1)];
+    if (!r || r->id.v != id.v) return PLEAT_E_ARG;
+    pleat__serving_release(s, r);
+    return PLEAT_OK;
+}
+
+void pleat__serving_finish(pleat_serving *s, pleat__served *r, pleat_token token, pleat_finish finish,
+                           pleat_status status) {
+    s->events[s->n_events++] = (pleat_serving_event){
+        .id = r->id, .user = r->user, .token = token, .finish = finish, .status = status, .stats = r->stats};
+    pleat__serving_release(s, r);
+}
+
+/* ---- questions ------------------------------------------------------------------------------------------------------- */
+
+const pleat_serving_event *pleat_serving_events(const pleat_serving *s, uint32_t *n_events) {
+    if (n_events) *n_events = s ? s->n_events : 0;
+    return s ? s->events : NULL;
+}
+
+static void add_sides(const pleat_serving *s, pleat_seq seq, pleat_serving_stats *out) {
+    uint64_t high, low;
+    s->backend.pages_by_side(s->backend.ctx, seq, &high, &low);
+    out->pages_high += high;
+    out->pages_low += low;
+}
+
+void pleat_serving_get_stats(const pleat_serving *s, pleat_serving_stats *out) {
+    if (!s || !out) return;
+    *out = s->stats;
+    out->n_waiting = pleat__sched_n_waiting(s->sched);
+    out->n_running = s->n_running;
+    out->n_prefixes = s->n_kept;
+    out->pages_total = s->backend.shape.n_pages;
+    out->pages_used = s->own_pages + s->added_pages;
+    out->pages_evictable = s->evictable_pages;
+    for (uint32_t i = 0; i < s->n_running; i++) add_sides(s, s->running[i]->seq, out);
+    for (uint32_t i = 1; i <= s->opt.max_prefixes; i++)
+        if (s->kept[i].seq.v) add_sides(s, s->kept[i].seq, out);
+    out->manage_ns += s->backend.manage_ns(s->backend.ctx);
+    out->fixed_ns = s->cost.fixed_ns;
+    out->prompt_ns = s->cost.prompt_ns;
+    out->token_ns = s->cost.token_ns;
+    out->byte_ns = s->cost.byte_ns;
+    out->swap_ns = s->cost.swap_ns;
+}
+
+pleat_status pleat_serving_tenant_pages(const pleat_serving *s, const char *tenant, uint64_t *held,
+                                        uint64_t *borrowed) {
+    const uint32_t i = s ? find_tenant(s, tenant) : 0;
+    if (!s || i >= s->opt.n_tenants) return PLEAT_E_ARG;
+    if (held) *held = pleat__sched_held(s->sched, i);
+    if (borrowed) *borrowed = pleat__sched_borrowed(s->sched, i);
+    return PLEAT_OK;
+}
+
+uint64_t pleat_serving_clock_ns(const pleat_serving *s) { return s ? s->backend.clock_ns(s->backend.ctx) : 0; }
+
+void pleat_serving_clock_advance(pleat_serving *s, uint64_t ns) {
+    if (s) s->backend.advance(s->backend.ctx, ns);
+}
+
+void pleat_serving_forget_prefixes(pleat_serving *s) {
+    if (!s) return;
+    const uint64_t evicted = s->stats.evicted; /* counts those that had to go */
+    while (pleat__serving_evict(s)) {}
+    s->stats.evicted = evicted;
+}
+
+/* ---- is_valid -------------------------------------------------------------------------------------------------------- */
+
+/* (1), (3), (5) and the lists of running and swapped requests. */
+static bool request_is_valid(const pleat_serving *s, const pleat__served *r) {
+    if (r->runs && (r->running_idx >= s->n_running || s->running[r->running_idx] != r)) return false;
+    if (r->runs == (r->image.data != NULL) && r->runs) return false;
+    if (r->promise.v && (!r->runs || r->promised_stop <= r->n_stored)) return false;
+    if (!r->runs) return r->own_pages == 0 && r->seq.v == 0 && r->base.v == 0;
+    void *ctx = s->backend.ctx;
+    const uint64_t n_pages = s->backend.pages_of(ctx, r->seq);
+    const uint64_t shared = r->base.v ? s->backend.pages_shared(ctx, r->seq, s->kept[r->base.v].seq) : 0;
+    return n_pages == r->n_pages && r->own_pages == n_pages - shared && r->n_stored < pleat__served_known(r) &&
+           r->n_seen >= r->n_stored;
+}
+
+/* Does a user stand on the prefix, or on one below it? */
+static bool stands_on(const pleat_serving *s, pleat__kept_id base, uint32_t kept) {
+    while (base.v && base.v != kept) base = s->kept[base.v].parent;
+    return base.v == kept;
+}
+
+/* (4) and (7) of one prefix. */
+static bool kept_is_valid(const pleat_serving *s, uint32_t i) {
+    const pleat__kept *k = &s->kept[i];
+    void *ctx = s->backend.ctx;
+    const pleat__prefix_info info = pleat__radix_info(s->tree, k->entry);
+    if (!info.is_kept || info.value != i) return false;
+    const uint64_t shared = k->parent.v ? s->backend.pages_shared(ctx, k->seq, s->kept[k->parent.v].seq) : 0;
+    if (k->added_pages != s->backend.pages_of(ctx, k->seq) - shared) return false;
+    if (k->parent.v && !s->kept[k->parent.v].seq.v) return false;
+    uint32_t n_users = 0;
+    for (uint32_t j = 0; j < s->n_running; j++) n_users += stands_on(s, s->running[j]->base, i);
+    return n_users == k->n_users;
+}
+
+int pleat_serving_is_valid(const pleat_serving *s) {
+    if (!s || !pleat__sched_is_valid(s->sched) || (s->tree && !pleat__radix_is_valid(s->tree))) return 0;
+    uint64_t own = 0, added = 0, evictable = 0, swapped_bytes = 0;
+    uint32_t n_running = 0, n_requests = 0, n_swapped = 0, n_kept = 0;
+    for (uint32_t i = 1; i <= s->opt.max_requests; i++) {
+        const pleat__served *r = s->requests[i];
+        if (!r) continue;
+        if (r->sched.v != i || !request_is_valid(s, r)) return 0;
+        n_requests++;
+        n_running += r->runs;
+        own += r->own_pages;
+        n_swapped += r->image.data != NULL;
+        swapped_bytes += r->image.n_bytes;
+    }
+    for (uint32_t i = 1; i <= s->opt.max_prefixes; i++) {
+        const pleat__kept *k = &s->kept[i];
+        if (!k->seq.v) continue;
+        if (!kept_is_valid(s, i)) return 0;
+        n_kept++;
+        added += k->added_pages;
+        evictable += k->n_users == 0 ? k->added_pages : 0;
+    }
+    for (const pleat__served *r = s->swapped; r; r = r->next_swapped) n_swapped--;
+    return n_running == s->n_running && n_running == pleat__sched_n_running(s->sched) &&
+           n_requests == n_running + pleat__sched_n_waiting(s->sched) && n_kept == s->n_kept && n_swapped == 0 &&
+           swapped_bytes == s->stats.swapped_bytes && own == s->own_pages && added == s->added_pages &&
+           evictable == s->evictable_pages && own + added == s->backend.pages_used(s->backend.ctx) &&
+           s->backend.is_valid(s->backend.ctx);
+}

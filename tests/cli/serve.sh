@@ -1,0 +1,199 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# serve.sh: `pleat bench serve`: traces that are wrong, counts that add up, simulated results that are the same twice, and
+# the engine against what is known of a trace.  No check depends on speed.
+. "$(dirname "$0")/harness.bash"
+
+serve() { try bench serve --format json -q "$@"; }
+simulate() { serve --simulate --arch llama3-8b --prices 1e7,1e5,2e5,0.001 -c 4096 --pool-bytes 8GiB "$@"; }
+real() { serve -m "$MODEL" -t 2 "$@"; }
+# figures: what the last try printed, without its parameters
+figures() { sed '/"params"/,/}/d' "$scratch/out"; }
+counts_add_up() { [ $(($(field completed) + $(field failed) + $(field rejected))) = "$(field requests)" ]; }
+
+# ---- wrong command lines -----------------------------------------------------------------------------------------------
+fails 2 "give --trace FILE or --synthetic NAME" bench serve -m x --pool-bytes 1MiB
+fails 2 "give --trace FILE or --synthetic NAME" bench serve -m x --pool-bytes 1MiB --trace x --synthetic chat
+fails 2 "give --pool-bytes" bench serve -m x --synthetic chat
+fails 2 "--pool-bytes: '-1' is no number of bytes" bench serve -m x --synthetic chat --pool-bytes -1
+fails 2 "no model: give -m FILE" bench serve --synthetic chat --pool-bytes 1MiB
+fails 2 "--rate: 'nan' is not a number" bench serve -m x --synthetic chat --pool-bytes 1MiB --rate nan
+fails 2 "--rate: '0' is not a number" bench serve -m x --synthetic chat --pool-bytes 1MiB --rate 0
+fails 2 "--preempt: 'swop' is none of .* nearest is 'swap'" bench serve --preempt swop
+fails 2 "--watermarks: two numbers" bench serve -m x --synthetic chat --pool-bytes 1MiB --watermarks 0.5
+fails 2 "--watermarks: 'nan' is not a number" bench serve --watermarks nan,1
+fails 2 "--arch has no weights" bench serve --arch llama3-8b --synthetic chat --pool-bytes 1MiB
+fails 2 "--arch needs --prices" bench serve --simulate --arch llama3-8b --synthetic chat --pool-bytes 1MiB
+fails 2 "--prices: four numbers or five" bench serve --simulate -m x --synthetic chat --pool-bytes 1MiB --prices 1,2
+fails 2 "--prices and --fractions need --simulate" \
+    bench serve -m x --synthetic chat --pool-bytes 1MiB --prices 1,2,3,4
+fails 2 "--arch 'llama3-8': not known; the nearest is 'llama3-8b'" \
+    bench serve --simulate --arch llama3-8 --prices 1,2,3,4 --synthetic chat --pool-bytes 1MiB
+made() { fails 2 "$1" bench serve --simulate --arch llama3-8b --prices 1,2,3,4 -c 4096 --pool-bytes 1GiB "${@:2}"; }
+made "'chatt' is none of .* nearest is 'chat'" --synthetic chatt
+made "'promt=3' is no KEY=VALUE; the nearest key is 'prompt'" --synthetic chat:promt=3
+made "'prompt=2.5': prompt is a whole number between 1" --synthetic chat:prompt=2.5
+made "'share=nan': share is a number between 0 and 1" --synthetic chat:share=nan
+made "prefix=5000 leaves no room for a prompt in a context of 4096" --synthetic chat:prefix=5000
+made "the quotas add up to 110 %" --synthetic chat --tenants a:50%,b:60%
+made "'a' is not NAME:QUOTA%" --synthetic chat --tenants a
+made "'a:10%:0' is not NAME:QUOTA%" --synthetic chat --tenants a:10%:0
+made "'a' stands there twice" --synthetic chat --tenants a:10%,a:10%
+made "cannot read /no/trace" --trace /no/trace
+
+# ---- traces ------------------------------------------------------------------------------------------------------------
+cat >"$scratch/bad" <<'END'
+{"arrival": 0, "prompt_tokens": 100, "output_tokens": 20}
+{"arrival": -1, "prompt_tokens": 100, "output_tokens": 20}
+{"arrival": 2, "prompt_tokens": 100, "output_tokens": 21, "prefix": "a", "prefix_tokens": 50}
+{"arrival": 1, "prompt_tokens": 100, "output_tokens": 20}
+{"arrival": NaN, "prompt_tokens": 100, "output_tokens": 20}
+{"arrival": 3, "prompt_tokens": 0, "output_tokens": 20}
+{"arrival": 3, "prompt_tokens": 100, "output_tokens": 99999999999}
+{"arrival": 3, "prompt_tokens": 100, "output_tokens": 20, "tenant": "x"}
+
+{"arrival": 3, "prompt_tokens": 1000000, "output_tokens": 20}
+{"arrival": 3, "prompt_tokens": 100, "output_tokens": 20, "tennant": "x"}
+{"arrival": 1e999, "prompt_tokens": 100, "output_tokens": 20}
+["arrival"]
+no request
+{"arrival": 4, "prompt_tokens": 10, "output_tokens": 20, "prefix": "a", "prefix_tokens": 50}
+{"arrival": 4, "prompt": "Once upon", "output_tokens": 20}
+{"prompt_tokens": 10, "output_tokens": 20}
+{"arrival": 4, "prompt_tokens": 10, "output_tokens": 22, "salt": "s", "priority": -3}
+END
+simulate --trace "$scratch/bad"
+check "a trace with wrong lines" exits 0
+check_json "bench serve --format json"
+rejects() { check "line $1: $2" says "/bad:$1: rejected: $2"; }
+rejects 2 '"arrival" is not a number of seconds between 0'
+rejects 4 '"arrival" 1 is before 2'
+rejects 5 "column [0-9]+: .*NaN"
+rejects 6 '"prompt_tokens" is not a whole number between 1'
+rejects 7 '"output_tokens" is not a whole number between 1'
+rejects 8 "unknown tenant 'x'"
+rejects 10 "."
+rejects 11 'unknown "tennant"; the nearest known is "tenant"'
+rejects 12 "column [0-9]+: real number overflow"
+rejects 13 "not an object"
+rejects 14 "column"
+rejects 15 '"prefix_tokens" is 50, the prompt has 10'
+rejects 16 '"prompt" needs a model'
+rejects 17 'no "arrival"'
+check "the others are served" test "$(field completed) $(field rejected)" = "3 14"
+check "counts add up" counts_add_up
+check "tokens are those of who was served" test "$(field total_input_tokens) $(field total_output_tokens)" = "210 63"
+sed -n '2p;5p' "$scratch/bad" >"$scratch/all_bad"
+fails 1 "no request to serve" bench serve --simulate --arch llama3-8b --prices 1,2,3,4 --pool-bytes 1GiB \
+    --trace "$scratch/all_bad"
+try bench serve --simulate --arch llama3-8b --prices 1,2,3,4 -c 4096 --pool-bytes 8MiB --synthetic fixed -q
+check "requests larger than the pool: nothing is served" exits 1
+check "and each is told" says "request 1: rejected: "
+check "but not without end" test "$(wc -l <"$scratch/err")" -le 23
+ln "$scratch/bad" "$scratch/twin"
+fails 1 "cannot write .*twin: it is the same file" bench serve --simulate --arch llama3-8b --prices 1,2,3,4 \
+    --pool-bytes 1GiB --trace "$scratch/bad" --write-trace "$scratch/twin"
+
+# ---- simulated: the same twice -----------------------------------------------------------------------------------------
+busy="--synthetic chat:priorities=3 --requests 300 --rate 40 --tenants a:30%:2,b:20% --max-running 200"
+# shellcheck disable=SC2086
+{
+    simulate $busy --pool-bytes 2GiB --kv "f16 k8v4" --write-trace "$scratch/trace"
+    check "simulated" exits 0
+    check "counts add up" counts_add_up
+    once=$stdout figures=$(figures)
+    simulate $busy --pool-bytes 2GiB --kv "f16 k8v4"
+    check "the same twice" test "$stdout" = "$once"
+    simulate --trace "$scratch/trace" --tenants a:30%:2,b:20% --max-running 200 --pool-bytes 2GiB --kv "f16 k8v4"
+    check "the trace as written gives the same" test "$(figures)" = "$figures"
+    simulate $busy --pool-bytes 2GiB --kv "f16 k8v4" --seed 2
+    check "another seed gives another" test "$(figures)" != "$figures"
+}
+check "f16 had no room for all" calc "$(field pool_used_max) > 0.8"
+sum() { sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p" "$scratch/trace" | awk '{ n += $1 } END { print n }'; }
+simulate --trace "$scratch/trace" --tenants a:30%,b:20%
+check "input tokens are the trace's" test "$(field total_input_tokens)" = "$(sum prompt_tokens)"
+check "output tokens are the trace's" test "$(field total_output_tokens)" = "$(sum output_tokens)"
+check "chat has 225 tokens in" calc "$(sum prompt_tokens) / 300 > 215 && $(sum prompt_tokens) / 300 < 235"
+check "and 209 out" calc "$(sum output_tokens) / 300 > 205 && $(sum output_tokens) / 300 < 211"
+simulate --trace "$scratch/trace" --tenants a:30%,b:20% --rate inf
+check "--rate inf: all at once" calc "$(field median_ttft_ms) > 0"
+check "the rate is told" test "$(field rate)" = inf
+for kind in chat sharegpt alpaca longdoc shared-prefix fixed; do
+    simulate --synthetic $kind --requests 8 -c 512 --prefix-tokens 0
+    check "$kind in a small context" test "$(field completed)" = 8
+done
+
+# vLLM's names
+simulate --synthetic fixed:prompt=50,output=10 --requests 9
+for key in completed duration total_input_tokens total_output_tokens request_throughput output_throughput \
+    total_token_throughput {mean,median,p99}_{ttft,tpot,itl,e2el}_ms; do
+    check "json has $key" calc "$(field $key) > 0"
+done
+check "fixed lengths" test "$(field total_input_tokens) $(field total_output_tokens)" = "450 90"
+check "latencies add up" calc "(($(field mean_ttft_ms) + 9 * $(field mean_tpot_ms)) / $(field mean_e2el_ms) - 1) ^ 2 < 1e-12"
+check "intervals are the TPOT's" calc "($(field mean_itl_ms) / $(field mean_tpot_ms) - 1) ^ 2 < 1e-9"
+check "what is not measured is null" prints '"scheduling_share": null'
+
+# Forms and files
+args="--simulate --arch llama3-8b --prices 1e7,1e5,2e5,0.001 -c 4096 --pool-bytes 8GiB --synthetic chat -q"
+# shellcheck disable=SC2086
+{
+    try bench serve $args --kv "f16 k8v4"
+    check "a column for each spec" prints "^ +f16 +k8v4$"
+    check "a line for each figure" prints "^successful requests +128 +128$"
+    try bench serve $args --kv "f16 k8v4" --format csv
+    check "csv: a line for each spec" test "$(cut -d, -f1,2 "$scratch/out" | tr '\n' ' ')" = "kv,completed f16,128 k8v4,128 "
+    try bench serve $args --format md --series "$scratch/series" --svg "$scratch/svg" --rate 2
+}
+check "md" prints "^\| successful requests \| 128 \|$"
+check "the series has its columns" test "$(head -1 "$scratch/series")" = \
+    kv,time_s,waiting,running,swapped,pages_used,pages_evictable,pages_free,pages_high,pages_low
+check "about a thousand points" calc "$(wc -l <"$scratch/series") > 300 && $(wc -l <"$scratch/series") < 1026"
+check "pages: used and free are always the same" test \
+    "$(awk -F, 'NR > 1 { print $6 + $8 }' "$scratch/series" | sort -u | wc -l)" = 1
+if command -v python3 >/dev/null; then
+    check "the figure is XML" python3 -c "import sys, xml.dom.minidom as x; x.parse(sys.argv[1])" "$scratch/svg"
+else
+    skip "no python3 to check the figure"
+fi
+
+# ---- the engine --------------------------------------------------------------------------------------------------------
+real --synthetic fixed:prompt=40,output=8 --requests 6 --pool-bytes 16MiB --max-running 4 --kv "f16 k8v4"
+check "an engine" exits 0
+check "counts add up" counts_add_up
+check "all are served" test "$(field completed) $(field total_input_tokens) $(field total_output_tokens)" = "6 240 48"
+check "as many at once as may be" test "$(field max_concurrency)" = 4
+check "and on average" calc "$(field mean_concurrency) > 1 && $(field mean_concurrency) <= 4"
+check "fragmentation is known" calc "$(field fragmentation) >= 0 && $(field fragmentation) < 1"
+check "a second spec" test "$(grep -c '"what": "serve"' "$scratch/out")" = 2
+
+for how in swap recompute; do
+    real --synthetic fixed:prompt=40,output=150 --requests 6 --pool-bytes 3MiB --kv f16 --preempt $how \
+        --watermarks 0.6,1 --prefix-tokens 0
+    check "a pool too small for all, $how" test "$(field completed) $(field total_output_tokens)" = "6 900"
+    check "some gave way by $how" calc "$(field preempted_$how) > 0"
+done
+
+real --synthetic shared-prefix:prefix=300,prompt=20,output=4,shape=0 --requests 6 --pool-bytes 64MiB --kv f16
+check "a shared prefix is computed once" test "$(field prompt_tokens_computed)" = 420
+check "five hit it" test "$(field prefix_hits)" = 5
+check "hit rate" calc "($(field prefix_hit_rate) - 1500 / 1920) ^ 2 < 1e-9"
+
+cat >"$scratch/texts" <<'END'
+{"arrival": 0, "prompt": "Once upon a time", "output_tokens": 5}
+{"arrival": 0, "prompt_tokens": 3, "output_tokens": 5, "tenant": "b"}
+{"arrival": 0.01, "prompt_tokens": 4000, "output_tokens": 500}
+{"arrival": 0.02, "prompt_tokens": 700, "output_tokens": 5}
+END
+real --trace "$scratch/texts" --pool-bytes 4MiB --tenants a:10%,b:10% --text "$ROOT/eval/prose.txt"
+check "texts, tenants" exits 0
+check "larger than the context" says "texts:3: rejected: "
+check "larger than the pool" says "texts:4: rejected: "
+check "the others go on" test "$(field completed) $(field rejected) $(field total_output_tokens)" = "2 2 10"
+
+real --simulate --synthetic fixed:prompt=40,output=8 --requests 50 --pool-bytes 64MiB --kv "f16 leankv"
+check "simulated with a model's prices" test "$(field completed)" = 50
+check "and the prices are told" calc "$(field prompt_ns) > 0 && $(field token_ns) + $(field fixed_ns) > 0"
+finish
