@@ -58,22 +58,22 @@ typedef struct pleat_seq {
 } pleat_seq;
 
 typedef struct pleat_cache_options {
-    size_t size_bytes;      /* sizeof(pleat_cache_options); set by pleat_cache_options_default */
-    pleat_spec spec;        /* default f16; its window is at most max_tokens */
-    uint32_t n_layers;      /* 1..1024 */
-    uint32_t n_kv_heads;    /* 1..1024 */
-    uint32_t n_q_heads;     /* a multiple of n_kv_heads; at most 64 query heads for each KV head */
-    uint32_t head_dim;      /* a multiple of 16 in 16..512 */
-    float softmax_scale;    /* factor on q.k, up to 65536; 0 means 1/sqrt(head_dim) */
-    uint32_t page_tokens;   /* tokens in a page of the high format, a multiple of 16 up to 4096; 0, the default: 32, 64
+    size_t size_bytes;       /* sizeof(pleat_cache_options); set by pleat_cache_options_default */
+    pleat_spec spec;         /* default f16; its window is at most max_tokens */
+    uint32_t n_layers;       /* 1..1024 */
+    uint32_t n_kv_heads;     /* 1..1024 */
+    uint32_t n_q_heads;      /* a multiple of n_kv_heads; at most 64 query heads for each KV head */
+    uint32_t head_dim;       /* a multiple of 16 in 16..512 */
+    float softmax_scale;     /* factor on q.k, up to 65536; 0 means 1/sqrt(head_dim) */
+    uint32_t page_tokens;    /* tokens in a page of the high format, a multiple of 16 up to 4096; 0, the default: 32, 64
                              * where max_tokens is 8192 or more, or with two formats what wastes least of the low
                              * format's pages */
-    uint32_t max_seqs;      /* sequences open at once, 1..65536; default 1 */
-    uint32_t max_items;     /* sequences in one step or read, at most max_seqs; 0: max_seqs */
-    uint32_t max_tokens;    /* most tokens of one sequence; 1..2^24 */
-    uint32_t step_tokens;   /* most new tokens in one step, over all sequences, 1..2^24; default 512 */
-    uint64_t pool_bytes;    /* bytes of pages; 0: room for max_seqs sequences of max_tokens */
-    pleat_workers *workers; /* NULL: the caller's thread alone; not owned; outlives the cache */
+    uint32_t max_seqs;       /* sequences open at once, 1..65536; default 1 */
+    uint32_t max_items;      /* sequences in one step or read, at most max_seqs; 0: max_seqs */
+    uint32_t max_tokens;     /* most tokens of one sequence; 1..2^24 */
+    uint32_t step_tokens;    /* most new tokens in one step, over all sequences, 1..2^24; default 512 */
+    uint64_t pool_bytes;     /* bytes of pages; 0: room for max_seqs sequences of max_tokens */
+    pleat_workers *workers;  /* NULL: the caller's thread alone; not owned; outlives the cache */
     const uint32_t *windows; /* [n_layers] newest tokens that a query of the layer sees, itself included; 0: all.
                               * NULL, the default: all in every layer.  Copied by create.  Not with a policy */
     const pleat_allocator *allocator;
@@ -107,8 +107,9 @@ PLEAT_API uint32_t pleat_cache_max_tokens(const pleat_cache *cache, pleat_seq se
 PLEAT_API uint32_t pleat_cache_page_tokens(const pleat_cache *cache);
 
 /* Flags of an item. */
-#define PLEAT_ITEM_MORE 1u /* a part of a prompt that goes on in a later step: no token is classed yet */
-#define PLEAT_ITEM_SEAL 2u /* when the step has ended, the full pages of classed tokens are sealed; not with MORE */
+#define PLEAT_ITEM_MORE 1u     /* a part of a prompt that goes on in a later step: no token is classed yet */
+#define PLEAT_ITEM_SEAL 2u     /* when the step has ended, the full pages of classed tokens are sealed; not with MORE */
+#define PLEAT_ITEM_SEAL_ALL 4u /* instead of SEAL: all full pages, those of the window too, whose tokens stay high */
 
 /* One sequence's share of a step. */
 typedef struct pleat_cache_item {

@@ -18,12 +18,12 @@
  * it starts from a kept prefix.  (Not after compression that it allowed by ah_most and al_most.)
  *
  *     cuts of a prompt: every multiple of the engine's chunk_tokens, the request's breakpoints, its end
- *     stops:            every multiple of prefix_tokens, the breakpoints, the end     a stop is a cut
+ *     stops:            every multiple of prefix_tokens, the breakpoints             a stop is a cut
  *
  * At a stop the cache classes and seals what it holds (cache.h), and the prefix so far is kept for others with the same
  * tokens and salt; one that is being computed is waited for rather than computed twice.  A prefix serves those whose own
  * cuts before its end are the same, since these are part of what the bits depend on: so a conversation's turn names as
- * breakpoints where each prompt before it ended.  Kept prefixes that nobody uses are evicted when pages are needed, the
+ * breakpoints where its prompt ends, to be kept for the next turn, and where each prompt before it ended.  Kept prefixes that nobody uses are evicted when pages are needed, the
  * least recently used leaf of the tree first.
  *
  * When pages run short: kept prefixes go; then requests that allow it are compressed; then the lowest in rank is

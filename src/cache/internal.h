@@ -72,7 +72,7 @@ typedef struct pleat__step_item {
     uint32_t n_before; /* tokens stored before the step */
     uint32_t n_new;    /* tokens of this step */
     pleat__compaction compaction;
-    bool seals;
+    uint32_t seal; /* PLEAT_ITEM_SEAL or _SEAL_ALL; 0: neither */
     uint32_t n_classed_after; /* seq->n_classed when the step has ended */
     uint32_t row;             /* its first row in q, k, v and out */
     uint32_t stage_tile;      /* prompt items: tiles of each head before its own in the staging buffer */
@@ -230,8 +230,8 @@ uint64_t pleat__cache_count_copies(const pleat_cache *cache, const pleat__sequen
 /* Give the sequence pages of its own in place of these; as many as were counted are free. */
 void pleat__cache_make_copies(pleat_cache *cache, pleat__sequence *seq);
 
-/* Seal what can be: see pleat_cache's head.  Changes the pages' scores from sums to means. */
-void pleat__cache_seal(const pleat_cache *cache, pleat__sequence *seq);
+/* Seal full pages whose tokens all stand before position n_final.  Changes the pages' scores from sums to means. */
+void pleat__cache_seal(const pleat_cache *cache, pleat__sequence *seq, uint32_t n_final);
 
 /* Open the lane's sealed pages again, back to the last shared one: scores are sums again. */
 void pleat__cache_unseal_lane(const pleat_cache *cache, pleat__sequence *seq, uint32_t lane);

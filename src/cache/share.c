@@ -7,7 +7,7 @@
  *
  *   (1) a page that a step writes has one holder: begin copies those that have more (cache.h's head)
  *   (2) only fork makes second holders, so only a sequence that was forked since its last step has copies due
- *   (3) sealed pages are full, hold classed tokens alone, and instead of sums of attention received hold its mean:
+ *   (3) sealed pages are full, hold tokens whose level is final, and instead of sums of attention received hold its mean:
  *       neither depends on how long the sequence has become since
  */
 #include <string.h>
@@ -115,11 +115,11 @@ static uint8_t *page_of(const pleat_cache *c, const pleat__table *table, uint32_
     return c->pages + (uint64_t)pleat__table_cell(table, lane, side, idx)->v * c->page_bytes;
 }
 
-/* Do all slots of a full page hold tokens that have been classed? */
-static bool is_classed(const pleat__page_layout *layout, uint8_t *page, uint32_t n_classed) {
+/* Do all slots of a full page hold tokens before position n_final? */
+static bool is_final(const pleat__page_layout *layout, uint8_t *page, uint32_t n_final) {
     const int32_t *positions = pleat__positions(layout, page);
     bool all = true;
-    for (uint32_t i = 0; i < layout->tokens; i++) all &= (uint32_t)positions[i] < n_classed; /* -1 is not */
+    for (uint32_t i = 0; i < layout->tokens; i++) all &= (uint32_t)positions[i] < n_final; /* -1 is not */
     return all;
 }
 
@@ -134,7 +134,7 @@ static void average(const pleat__page_layout *layout, uint8_t *page, uint32_t n_
     }
 }
 
-static void seal_side(const pleat_cache *c, pleat__sequence *seq, uint32_t lane, pleat__side side) {
+static void seal_side(const pleat_cache *c, pleat__sequence *seq, uint32_t lane, pleat__side side, uint32_t n_final) {
     const pleat__page_layout *layout = &c->layouts[side];
     pleat__table *table = &seq->table;
     const uint32_t n_full = table->n_slots[side][lane] / layout->tokens;
@@ -142,16 +142,16 @@ static void seal_side(const pleat_cache *c, pleat__sequence *seq, uint32_t lane,
     for (; i < n_full; i++) {
         if (!layout->tracked) continue; /* low tokens, all of them classed */
         uint8_t *page = page_of(c, table, lane, side, i);
-        if (!is_classed(layout, page, seq->n_classed)) break;
+        if (!is_final(layout, page, n_final)) break;
         average(layout, page, seq->n_tokens, true);
     }
     table->n_sealed[side][lane] = i;
 }
 
-void pleat__cache_seal(const pleat_cache *c, pleat__sequence *seq) {
+void pleat__cache_seal(const pleat_cache *c, pleat__sequence *seq, uint32_t n_final) {
     for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
-        seal_side(c, seq, lane, PLEAT__HIGH);
-        seal_side(c, seq, lane, PLEAT__LOW);
+        seal_side(c, seq, lane, PLEAT__HIGH, n_final);
+        seal_side(c, seq, lane, PLEAT__LOW, n_final);
     }
 }
 

@@ -19,7 +19,7 @@
 static void plan_compaction(const pleat_cache *c, pleat__step_item *item, uint32_t flags) {
     const uint32_t n_after = item->n_before + item->n_new, window = c->opt.spec.window;
     item->compaction = PLEAT__COMPACT_NOT;
-    item->seals = c->tracked && (flags & PLEAT_ITEM_SEAL);
+    item->seal = c->tracked ? flags & (PLEAT_ITEM_SEAL | PLEAT_ITEM_SEAL_ALL) : 0;
     item->n_classed_after = item->seq->n_classed;
     if (!c->tracked || (flags & PLEAT_ITEM_MORE) || n_after <= window + item->n_classed_after) return;
     const uint32_t n_leaving = n_after - window - item->n_classed_after;
@@ -29,8 +29,8 @@ static void plan_compaction(const pleat_cache *c, pleat__step_item *item, uint32
 
 pleat_status pleat__cache_read_item(const pleat_cache *c, const pleat_cache_item *in, pleat__step_item *out) {
     pleat__sequence *seq = pleat__cache_seq(c, in->seq);
-    const uint32_t both = PLEAT_ITEM_MORE | PLEAT_ITEM_SEAL;
-    if (!seq || in->n_tokens == 0 || (in->flags & ~both) || (in->flags & both) == both) return PLEAT_E_ARG;
+    const uint32_t f = in->flags; /* one of them or none */
+    if (!seq || in->n_tokens == 0 || (f & (f - 1)) || f > PLEAT_ITEM_SEAL_ALL) return PLEAT_E_ARG;
     if (in->n_tokens > seq->max_tokens - seq->n_tokens) return PLEAT_E_LIMIT;
     if (seq->lost) return PLEAT_E_STATE;
     *out = (pleat__step_item){.seq = seq, .n_before = seq->n_tokens, .n_new = in->n_tokens};
@@ -184,6 +184,11 @@ static void trim_all(pleat_cache *c) {
     c->times.pages_ns[kind_of_step(c)] += pleat__clock_ns() - start_ns;
 }
 
+static void seal(const pleat_cache *c, const pleat__step_item *item) {
+    if (item->seal == PLEAT_ITEM_SEAL) pleat__cache_seal(c, item->seq, item->seq->n_classed);
+    if (item->seal == PLEAT_ITEM_SEAL_ALL) pleat__cache_seal(c, item->seq, item->seq->n_tokens);
+}
+
 pleat_status pleat_cache_end(pleat_cache *c) {
     if (!c) return PLEAT_E_ARG;
     if (!c->in_step || memchr(c->stored, 0, c->opt.n_layers)) return PLEAT_E_STATE;
@@ -194,8 +199,7 @@ pleat_status pleat_cache_end(pleat_cache *c) {
     if (c->tracked) {
         compact_all(c);
         trim_all(c);
-        for (uint32_t i = 0; i < c->n_items; i++)
-            if (c->items[i].seals) pleat__cache_seal(c, c->items[i].seq);
+        for (uint32_t i = 0; i < c->n_items; i++) seal(c, &c->items[i]);
     }
     c->times.n_steps[kind_of_step(c)]++;
     c->in_step = false;

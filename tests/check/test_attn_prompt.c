@@ -235,7 +235,7 @@ static void case_finish(attn_case *c, unsigned kind, float q_size) {
     c->stride = c->n_group * c->d + GAP;
     c->q = get(c->n_queries * c->stride * sizeof *c->q);
     for (uint32_t i = 0; i < c->n_queries; i++) check_fill(c->q + i * c->stride, c->stride, kind, q_size);
-    c->view = (pleat__kv_view){c->sides[HIGH].run, c->sides[LOW].run};
+    c->view = (pleat__kv_view){.high = c->sides[HIGH].run, .low = c->sides[LOW].run};
     oracle(c);
 }
 

@@ -155,7 +155,7 @@ static void op_step(world *w) {
     if (!l || l->n_tokens == MAX_TOKENS || l->n_steps == STEPS_CAP) return;
     life_step s = {.n = check_below(3) ? 1 : (uint32_t)check_between(2, CHUNK), .seed = check_below(1u << 30)};
     if (s.n > MAX_TOKENS - l->n_tokens) s.n = MAX_TOKENS - l->n_tokens;
-    if (s.n > 1) s.flags = (uint32_t)check_below(3); /* 0, MORE, SEAL */
+    if (s.n > 1) s.flags = (1u << check_below(4)) & 7u; /* MORE, SEAL, SEAL_ALL or nothing */
     const pleat_cache_usage before = whole(w->cache), own = usage_of(w->cache, l->seq);
     const uint64_t n_needed = pleat_cache_pages_needed(w->cache, &(pleat_cache_item){l->seq, s.n, s.flags});
     if (check_below(8) == 0 && pleat_cache_begin(w->cache, &(pleat_cache_item){l->seq, s.n, s.flags}, 1) == PLEAT_OK) {
@@ -171,7 +171,7 @@ static void op_step(world *w) {
     CHECK_EQ_MEM(out[0], out[1], LAYERS * (size_t)s.n * HEADS * GROUP * D * sizeof(float));
     w->n_copies +=
         own.pages_own < own.pages_used && usage_of(w->cache, l->seq).pages_own > own.pages_own + n_needed / 2;
-    w->n_sealed += s.flags == PLEAT_ITEM_SEAL;
+    w->n_sealed += s.flags >= PLEAT_ITEM_SEAL;
     l->n_tokens += s.n;
     l->steps[l->n_steps++] = s;
 }
