@@ -207,7 +207,7 @@ int run_step_code(const run *r, pleat_status status) {
 
 /* Where the prompt is to be forked it is sealed, so that a policy leaves its pages as they are. */
 static int feed_prompt(run *r) {
-    const uint32_t chunk = r->o->chunk_tokens, last_flags = r->n_seqs > 1 ? PLEAT_ITEM_SEAL : 0;
+    const uint32_t chunk = r->o->chunk_tokens, last_flags = r->n_seqs > 1 ? PLEAT_ITEM_SEAL_ALL : 0;
     const double start_s = cli_seconds();
     int code = CLI_OK;
     progress_begin("reading the prompt", r->n_prompt, !r->o->quiet);

@@ -71,8 +71,8 @@ pleat_status run_step(run *r, const run_share *shares, uint32_t n_shares, uint32
 /* What run_step() came back with, as an exit code after a message. */
 int run_step_code(const run *r, pleat_status status);
 
-/* Generate r->texts after the prompt has been read, and print them in the terminal form.  CLI_OK, or CLI_FAILED after a
- * message. */
+/* Generate r->texts after the prompt has been read; show them as they come where they stream.  CLI_OK, or CLI_FAILED
+ * after a message. */
 int run_generate(run *r);
 
 /* Print what came of it.  CLI_OK, CLI_INTERRUPTED, or CLI_FAILED after a message. */

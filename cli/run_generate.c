@@ -29,7 +29,7 @@ static void watch(run *r) {
     r->usage.pages_peak = now.pages_peak;
 }
 
-static pleat_status fork_prompt(run *r, uint32_t from, uint32_t to) {
+static pleat_status fork_seq(run *r, uint32_t from, uint32_t to) {
     return pleat_engine_fork(r->engine, r->seqs[from], r->n_prompt + r->max_new, &r->seqs[to]);
 }
 
@@ -99,7 +99,7 @@ static int begin_texts(run *r) {
         r->texts[i].score = NAN;
         r->texts[i].logprob = o->n_best > 1 ? 0 : NAN;
         if (i == 0) continue;
-        status = fork_prompt(r, 0, i);
+        status = fork_seq(r, 0, i);
         if (status != PLEAT_OK) return cli_fail("cannot fork the prompt", status, NULL);
         memcpy(r->logits + i * row, r->logits, row * sizeof *r->logits);
     }
@@ -161,7 +161,7 @@ static int is_interrupted(void *self) {
     return run_is_interrupted();
 }
 
-static pleat_status slot_fork(void *self, uint32_t from, uint32_t to) { return fork_prompt(self, from, to); }
+static pleat_status slot_fork(void *self, uint32_t from, uint32_t to) { return fork_seq(self, from, to); }
 
 static pleat_status slot_close(void *self, uint32_t slot) { return close_seq(self, slot); }
 

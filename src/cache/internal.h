@@ -227,6 +227,9 @@ uint32_t pleat__cache_first_written(const pleat_cache *cache, const pleat__table
 /* Pages of the sequence that a step may write and others hold. */
 uint64_t pleat__cache_count_copies(const pleat_cache *cache, const pleat__sequence *seq);
 
+/* The same for all items of the step together: of a page that k of them hold, and others or not, the last keeps it. */
+uint64_t pleat__cache_count_step_copies(pleat_cache *cache);
+
 /* Give the sequence pages of its own in place of these; as many as were counted are free. */
 void pleat__cache_make_copies(pleat_cache *cache, pleat__sequence *seq);
 

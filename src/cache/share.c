@@ -61,14 +61,50 @@ uint32_t pleat__cache_first_written(const pleat_cache *c, const pleat__table *ta
     return table->n_slots[side][lane] / c->page_tokens[side];
 }
 
-uint64_t pleat__cache_count_copies(const pleat_cache *c, const pleat__sequence *seq) {
+/* Call visit for each page that a step of the sequence may write and others hold. */
+typedef uint64_t (*visit_fn)(pleat__pool *pool, pleat__page_id id);
+
+static uint64_t visit_copies(const pleat_cache *c, const pleat__sequence *seq, pleat__pool *pool, visit_fn visit) {
     uint64_t n = 0;
     for (uint32_t lane = 0; seq->copies_due && c->pool.n_shares > 0 && lane < c->n_lanes; lane++)
         for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
             uint32_t i = pleat__cache_first_written(c, &seq->table, lane, (pleat__side)side);
-            for (; i < seq->table.n_pages[side][lane]; i++)
-                n += pleat__pool_is_shared(&c->pool, *pleat__table_cell(&seq->table, lane, (pleat__side)side, i));
+            for (; i < seq->table.n_pages[side][lane]; i++) {
+                const pleat__page_id id = *pleat__table_cell(&seq->table, lane, (pleat__side)side, i);
+                if (pleat__pool_is_shared(&c->pool, id)) n += visit(pool, id);
+            }
         }
+    return n;
+}
+
+static uint64_t count_one(pleat__pool *pool, pleat__page_id id) {
+    (void)pool;
+    (void)id;
+    return 1;
+}
+
+uint64_t pleat__cache_count_copies(const pleat_cache *c, const pleat__sequence *seq) {
+    return visit_copies(c, seq, NULL, count_one);
+}
+
+/* How many of the step's items hold a page is counted in the upper half of its count of shares, for a moment: both are
+ * below 65,536, as sequences are. */
+static uint64_t note_holder(pleat__pool *pool, pleat__page_id id) {
+    pool->shares[id.v] += 1u << 16;
+    return 0;
+}
+
+static uint64_t count_holders(pleat__pool *pool, pleat__page_id id) {
+    const uint32_t n_holders = pool->shares[id.v] >> 16;
+    if (n_holders == 0) return 0; /* counted with the first of them */
+    pool->shares[id.v] &= 0xffffu;
+    return pleat__min_u32(n_holders, pool->shares[id.v]);
+}
+
+uint64_t pleat__cache_count_step_copies(pleat_cache *c) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < c->n_items; i++) (void)visit_copies(c, c->items[i].seq, &c->pool, note_holder);
+    for (uint32_t i = 0; i < c->n_items; i++) n += visit_copies(c, c->items[i].seq, &c->pool, count_holders);
     return n;
 }
 

@@ -132,6 +132,7 @@ pleat_status pleat_cache_begin(pleat_cache *c, const pleat_cache_item *items, ui
         const pleat__want want = pleat__cache_want(c, &c->items[i]);
         pleat__plan_add(&c->plan, &c->items[i].seq->table, &want);
     }
+    if (c->plan.total + n_copies > c->pool.n_free) n_copies = pleat__cache_count_step_copies(c);
     if (c->plan.total + n_copies > c->pool.n_free) return full_or_too_small(c);
     for (uint32_t i = 0; i < n_items; i++) pleat__cache_make_copies(c, c->items[i].seq);
     pleat__plan_commit(&c->plan, &c->pool);

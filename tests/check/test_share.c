@@ -358,6 +358,25 @@ static void test_prefix_stands_once(void) {
     pleat_cache_destroy(&cache);
 }
 
+/* Forks that all write one page leave it to the last of them: a pool that holds just as many is enough. */
+static void test_last_holder_keeps_the_page(void) {
+    enum { LANES = LAYERS * HEADS };
+    static float rows[LAYERS * CHUNK * HEADS * GROUP * D];
+    for (uint32_t n_spare = 0; n_spare < 3; n_spare++) {
+        pleat_cache *cache = cache_new("f16", 4, LAYERS, (2 + n_spare) * LANES * page_bytes_of("f16"));
+        pleat_seq seqs[2];
+        CHECK_STATUS(pleat_cache_open(cache, 16, &seqs[0]), PLEAT_OK);
+        CHECK_STATUS(run_step(cache, seqs[0], &(life_step){.n = 6, .seed = 1}, rows), PLEAT_OK);
+        CHECK_STATUS(pleat_cache_fork(cache, seqs[0], 16, &seqs[1]), PLEAT_OK);
+        const pleat_cache_item items[] = {{seqs[0], 1, 0}, {seqs[1], 1, 0}};
+        CHECK_STATUS(pleat_cache_begin(cache, items, 2), PLEAT_OK);
+        CHECK_EQ_U64(whole(cache).pages_used, 2 * LANES);
+        CHECK_STATUS(pleat_cache_cancel(cache), PLEAT_OK);
+        CHECK(pleat_cache_is_valid(cache));
+        pleat_cache_destroy(&cache);
+    }
+}
+
 /* ---- refusals ---------------------------------------------------------------------------------------------- */
 
 static void test_bad_images(void) {
@@ -532,6 +551,7 @@ static const check_test tests[] = {
     {"lives", test_lives},
     {"sealed_scores_stay", test_sealed_scores_stay},
     {"prefix_stands_once", test_prefix_stands_once},
+    {"last_holder_keeps_the_page", test_last_holder_keeps_the_page},
     {"bad_images", test_bad_images},
     {"million", test_million},
 };

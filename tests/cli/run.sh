@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # run.sh: `pleat run` on the reference model: the same text for any number of threads and any chunks, what a compressed
-# cache saves, and prompts that are refused.
+# cache saves, several texts and beams, and prompts that are refused.
 . "$(dirname "$0")/harness.bash"
 
 # One thread, two threads
@@ -128,18 +128,91 @@ check "the same seed gives the same text" test "$stdout" = "$seven"
 try run -m "$MODEL" -p "The sea" -n 16 --temp 1 --seed 8 -q
 check "another seed gives another text" test "$stdout" != "$seven"
 
+# Several texts from one prompt: each is the one that its seed gives alone
+: >"$scratch/expected"
+for seed in 7 8 9; do
+    try run -m "$MODEL" -f "$scratch/long" -n 16 --temp 1 --seed $seed -q
+    [ $seed = 7 ] || echo >>"$scratch/expected"
+    { echo "== text $((seed - 6)): seed $seed"; cat "$scratch/out"; } >>"$scratch/expected"
+done
+try run -m "$MODEL" -f "$scratch/long" -n 16 --temp 1 --seed 7 --n-best 3
+check "several texts" exits 0
+sed -E 's/^== ([123]): (seed [789]), [0-9]+ tokens, [a-z]+ ==$/== text \1: \2/' "$scratch/out" >"$scratch/several"
+check "each of several texts is its seed's" cmp -s "$scratch/several" "$scratch/expected"
+check "the summary counts texts" says "^generated +[0-9]+ tokens in 3 texts"
+check "and shared pages" says "in [0-9]+ pages \([1-9][0-9]* of them shared\), .* unshared"
+try run -m "$MODEL" -f "$scratch/long" -n 16 --temp 1 --format json -q
+held_by_one=$(field pages_used)
+check "alone, all pages are its own" test "$(field pages_own)" = "$held_by_one"
+try run -m "$MODEL" -f "$scratch/long" -n 16 --temp 1 --n-best 4 --format json -q
+check_json "run --n-best --format json"
+for key in choices text tokens finish_reason logprob seed pages_used pages_own; do
+    check "json of several texts has $key" prints "\"$key\":"
+done
+check "json has four texts" test "$(grep -c '"text":' "$scratch/out")" = 4
+check "json has no score of drawn texts" test -z "$(grep '"score":' "$scratch/out")"
+check "four texts share the prompt's pages" calc "$(field pages_used) < 1.7 * $held_by_one"
+check "and own the rest" calc "0 < $(field pages_own) && $(field pages_own) < $(field pages_used)"
+try run -m "$MODEL" -p "One, two," -n 4 --temp 1 --n-best 3 --format csv -q
+check "csv has a row for each text" test "$(grep -c '^k8v4,' "$scratch/out")" = 3
+for kv in $lean topk:keep=80%; do
+    try run -m "$MODEL" -f "$scratch/long" -n 60 --temp 1 --n-best 8 --kv $kv --format json -q
+    check "eight texts with $kv" test "$(grep -c '"text":' "$scratch/out")" = 8
+    check "share sealed pages" calc "$(field pages_own) < $(field pages_used)"
+done
+
+# Beams: one is greedy, more find a likelier text
+try run -m "$MODEL" -p "The sea was calm and" -n 24 -q
+greedy=$stdout
+try run -m "$MODEL" -p "The sea was calm and" -n 24 -q --beams 1
+check "one beam is greedy" test "$stdout" = "$greedy"
+try run -m "$MODEL" -p "The sea was calm and" -n 24 --beams 1 --format json -q
+one=$(field score)
+try run -m "$MODEL" -p "The sea was calm and" -n 24 --beams 6 --n-best 4 --format json -q
+check_json "run --beams --format json"
+check "json has the best four" test "$(grep -c '"score":' "$scratch/out")" = 4
+check "the best is likelier than the greedy one" calc "$(field score) > $one"
+check "best first" test "$(sed -n 's/^ *"score": \(.*\)$/\1/p' "$scratch/out" | sort -gr)" = \
+    "$(sed -n 's/^ *"score": \(.*\)$/\1/p' "$scratch/out")"
+check "the score is the log-probability of a token" \
+    calc "($(field score) * 24 - $(field logprob)) ^ 2 < 1e-6 && $(field tokens) == 24"
+try run -m "$MODEL" -p "The sea was calm and" -n 24 --beams 6 --n-best 2 -t 1
+check "two of six" prints "^== 2: score -[0-9.]+, 24 tokens, length ==\$"
+check "the summary counts beams" says "^generated +48 tokens in the 2 best of 6 beams"
+several=$stdout
+try run -m "$MODEL" -p "The sea was calm and" -n 24 --beams 6 --n-best 2 -t 2
+check "the same from two threads" test "$stdout" = "$several"
+try run -m "$MODEL" -p "The sea was calm and" -n 0 --beams 3 --n-best 2 --format json -q
+check "no tokens to search: one empty text" test "$(field text):$(field finish_reason):$(field score)" = ":length:0.0"
+try run -m "$MODEL" --chat -p "Add the numbers 3 4 5 step by step." -n 100 --beams 3 --kv $lean --format json -q
+check "beams end by themselves" test "$(field finish_reason)" = stop
+
+fails 2 "--n-best 3 needs --temp above 0: greedy texts would all be the same" run -m "$MODEL" -p a -n 1 --n-best 3
+fails 2 "--beams and --temp exclude each other" run -m "$MODEL" -p a -n 1 --beams 3 --temp 1
+fails 2 "--n-best 4 is more than --beams 3 can find" run -m "$MODEL" -p a -n 1 --beams 3 --n-best 4
+for bad in 0 65 -1 x 1.5; do
+    fails 2 "--beams: '$bad' is not a whole number between 1 and 64" run -m "$MODEL" -p a -n 1 --beams $bad
+    fails 2 "--n-best: '$bad' is not a whole number between 1 and 64" run -m "$MODEL" -p a -n 1 --temp 1 --n-best $bad
+done
+
 # Ctrl-C: what there is so far, and 130
-"$PLEAT" run -m "$MODEL" -p "Chapter 1" -n 4000 --temp 1 --format json -q >"$scratch/out" 2>"$scratch/err" &
-pid=$!
-sleep 0.7
-kill -INT $pid
-wait $pid
-code=$?
-stdout=$(cat "$scratch/out") stderr=$(cat "$scratch/err")
-if [ "$code" = 0 ]; then
-    skip "Ctrl-C: the text was over before the signal came"
-else
-    check "Ctrl-C exits with 130" exits 130
-    check "Ctrl-C is the finish reason" prints '"finish_reason": "interrupted"'
-fi
+interrupt() {
+    "$PLEAT" "$@" >"$scratch/out" 2>"$scratch/err" &
+    local pid=$!
+    sleep 0.7
+    kill -INT $pid
+    wait $pid
+    code=$?
+    stdout=$(cat "$scratch/out") stderr=$(cat "$scratch/err")
+}
+for kind in "--temp 1" "--temp 1 --n-best 2" "--beams 4 --n-best 2"; do # the last number is that of texts
+    interrupt run -m "$MODEL" -p "Chapter 1" -n 4000 $kind --format json -q
+    if [ "$code" = 0 ]; then
+        skip "Ctrl-C, $kind: the text was over before the signal came"
+        continue
+    fi
+    check "Ctrl-C, $kind: exits with 130" exits 130
+    check "Ctrl-C, $kind: it is the finish reason" prints '"finish_reason": "interrupted"'
+    check "Ctrl-C, $kind: the texts so far" calc "$(grep -c '"text":' "$scratch/out") == ${kind: -1}"
+done
 finish
