@@ -18,6 +18,7 @@
 #include "common.h"
 #include "progress.h"
 #include "synthetic.h"
+#include "whole_file.h"
 
 enum { SIMULATED_VOCAB = 32768, PREFIX_TOKENS = 512 };
 
@@ -154,14 +155,19 @@ static int make_trace(bench *b) {
 
 /* ---- all --------------------------------------------------------------------------------------- */
 
-/* Files that are written may not be what is read. */
+/* Files that are written may not be what is read, and are refused before the work and not after it. */
 static int check_files(const options *o) {
     const char *const written[] = {o->svg, o->series, o->write_trace};
+    whole_file w;
     for (size_t i = 0; i < sizeof written / sizeof written[0]; i++) {
+        if (!written[i]) continue;
         const char *input = output_hits_input(o, written[i]);
-        if (!input) continue;
-        cli_error("cannot write %s: it is the same file as %s, which is read", written[i], input);
-        return CLI_FAILED;
+        if (input) {
+            cli_error("cannot write %s: it is the same file as %s, which is read", written[i], input);
+            return CLI_FAILED;
+        }
+        if (whole_file_open(&w, written[i]) != CLI_OK) return CLI_FAILED;
+        whole_file_abandon(&w);
     }
     return CLI_OK;
 }

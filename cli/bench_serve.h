@@ -69,6 +69,7 @@ typedef struct serve_result {
     uint64_t input_tokens, output_tokens, hit_tokens; /* of completed requests */
     uint32_t stalled_most;                            /* steps in a row without a token, of any running request */
     double duration_s;
+    uint32_t page_tokens; /* of the high format */
     serve_latency ttft, tpot, itl, e2el;
     double running_mean;         /* requests in a step, over the time */
     double used_mean, used_most; /* pages in use, as a share of the pool */

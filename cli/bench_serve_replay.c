@@ -41,11 +41,13 @@ typedef struct replay {
     uint32_t n_tpot;
     intervals itl;
     pleat_token *prompt;   /* [longest] */
-    double before_s;       /* when the last step ended */
+    double before_s;       /* the last time that was accounted for */
+    double last_token_s;   /* of all requests */
     double running_s;      /* requests times seconds */
     double used_s, live_s; /* pages times seconds */
     double slack;          /* fragmentation, summed over n_slack samples */
     uint32_t n_slack;
+    uint64_t n_accounts, n_steps; /* of the latter, those since the last account */
 } replay;
 
 /* ---- figures ----------------------------------------------------------------------------------- */
@@ -85,12 +87,7 @@ static serve_latency latency_of_intervals(const intervals *v) {
     return (serve_latency){1e-6 * v->sum_ns / (double)v->n, 1e-6 * interval_at(v, 0.5), 1e-6 * interval_at(v, 0.99)};
 }
 
-static int compare_doubles(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* As numpy.percentile() has it; sorted values. */
+/* As numpy.percentile() has it; of sorted values. */
 static double value_at(const double *v, uint32_t n, double share) {
     const double rank = share * (n - 1);
     const uint32_t i = (uint32_t)rank;
@@ -101,9 +98,9 @@ static double value_at(const double *v, uint32_t n, double share) {
 static serve_latency latency_of(double *v, uint32_t n) {
     double sum = 0;
     if (!n) return (serve_latency){NAN, NAN, NAN};
-    qsort(v, n, sizeof *v, compare_doubles);
+    const double median = cli_spread_of(v, n).median;
     for (uint32_t i = 0; i < n; i++) sum += v[i];
-    return (serve_latency){sum / n, value_at(v, n, 0.5), value_at(v, n, 0.99)};
+    return (serve_latency){sum / n, median, value_at(v, n, 0.99)};
 }
 
 /* ---- samples ----------------------------------------------------------------------------------- */
@@ -143,7 +140,7 @@ static void sample(replay *r, const pleat_serving_stats *stats, double now_s) {
     sample_slack(r, stats);
 }
 
-/* A step ended, in which n_running requests took part. */
+/* What has been so since the last time ends now; n_ended requests more than run now took part in the last step. */
 static void account(replay *r, uint32_t n_ended, double now_s) {
     pleat_serving_stats *stats = &r->out->stats;
     pleat_serving_get_stats(r->target->serving, stats);
@@ -152,8 +149,16 @@ static void account(replay *r, uint32_t n_ended, double now_s) {
     r->used_s += dt * used;
     r->live_s += dt * (used - (double)stats->pages_evictable);
     r->before_s = now_s;
+    r->n_accounts++;
+    r->n_steps = 0;
     if (used > r->out->used_most) r->out->used_most = used;
     sample(r, stats, now_s);
+}
+
+/* A look costs as much as there are sequences: long replays get one in 64 steps. */
+static int is_account_due(replay *r) {
+    const uint64_t doublings = r->n_accounts / 256;
+    return ++r->n_steps >= 1ull << (doublings < 6 ? doublings : 6);
 }
 
 /* ---- requests ---------------------------------------------------------------------------------- */
@@ -218,7 +223,7 @@ static void take_event(replay *r, const pleat_serving_event *event, double now_s
             add_interval(&r->itl, 1e9 * (now_s - r->last_s[i]));
         else
             r->first_s[i] = now_s;
-        r->last_s[i] = now_s;
+        r->last_s[i] = r->last_token_s = now_s;
     }
     if (event->finish == PLEAT_FINISH_NOT) return;
     r->out->n_ended++;
@@ -237,7 +242,7 @@ static void take_events(replay *r) {
     const double now_s = now_of(r);
     const uint32_t n_before = r->out->n_ended;
     for (uint32_t i = 0; i < n_events; i++) take_event(r, &events[i], now_s);
-    account(r, r->out->n_ended - n_before, now_s);
+    if (is_account_due(r)) account(r, r->out->n_ended - n_before, now_s);
     progress_update(r->done + r->out->n_ended);
 }
 
@@ -273,9 +278,17 @@ static int run(replay *r) {
     }
 }
 
+/* Most pages in use at any time, also within steps, where the engine knows; else of those seen. */
+static double pages_most(const replay *r) {
+    pleat_cache_usage usage;
+    const pleat_engine *engine = r->target->engine;
+    if (engine && pleat_engine_get_usage(engine, (pleat_seq){0}, &usage) == PLEAT_OK) return (double)usage.pages_peak;
+    return r->out->used_most;
+}
+
 static void sum_up(replay *r) {
     serve_result *out = r->out;
-    pleat_serving_get_stats(r->target->serving, &out->stats);
+    account(r, 0, fmax(r->before_s, r->last_token_s));
     const double pool_s = (double)out->stats.pages_total * r->before_s;
     out->duration_s = r->before_s;
     out->ttft = latency_of(r->ttft, out->n_completed);
@@ -285,10 +298,12 @@ static void sum_up(replay *r) {
     out->running_mean = r->before_s > 0 ? r->running_s / r->before_s : NAN;
     out->used_mean = pool_s > 0 ? r->used_s / pool_s : NAN;
     out->live_mean = pool_s > 0 ? r->live_s / pool_s : NAN;
-    out->used_most /= (double)out->stats.pages_total;
+    out->used_most = pages_most(r) / (double)out->stats.pages_total;
     out->fragmentation = r->n_slack ? r->slack / r->n_slack : NAN;
     out->n_requests = r->t->n + r->t->n_rejected;
     out->n_rejected += r->t->n_rejected;
+    out->page_tokens = r->target->engine ? pleat_cache_page_tokens(pleat_engine_cache(r->target->engine))
+                                         : r->target->simulation.page_tokens;
 }
 
 static uint32_t longest_prompt(const trace *t) {

@@ -144,15 +144,15 @@ static json_t *params_json(const serve_setup *setup, const trace *t, const serve
     pleat_serving_options opt;
     pleat_serving_options_default(&opt);
     json_t *params = json_pack(
-        "{s:s, s:o*, s:o*, s:o*, s:o*, s:b, s:i, s:o*, s:I, s:i, s:i, s:i, s:i, s:o, s:o, s:s, s:I, s:I, s:o*}", "kv",
-        o->kv.text[spec], "model", o->model ? json_text(o->model) : NULL, "arch",
+        "{s:s, s:o*, s:o*, s:o*, s:o*, s:b, s:i, s:o*, s:I, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:s, s:I, s:I, s:o*}",
+        "kv", o->kv.text[spec], "model", o->model ? json_text(o->model) : NULL, "arch",
         setup->l.model ? NULL : json_text(o->arch), "trace", t->path ? json_text(t->path) : NULL, "synthetic",
         t->path ? NULL : json_text(o->synthetic), "simulated", o->simulate, "requests", (int)r->n_requests, "rate",
         rate_json(o), "pool_bytes", (json_int_t)o->pool_bytes, "max_running", (int)o->max_running, "max_tokens",
         (int)setup->max_tokens, "chunk_tokens", (int)o->chunk_tokens, "prefix_tokens", (int)setup->prefix_tokens,
-        "low_watermark", json_number(setup->low_watermark), "high_watermark", json_number(setup->high_watermark),
-        "preempt", preemptions[o->preempt], "swap_bytes", (json_int_t)(o->swap_bytes ? o->swap_bytes : opt.swap_bytes),
-        "seed", (json_int_t)o->seed, "threads",
+        "page_tokens", (int)r->page_tokens, "low_watermark", json_number(setup->low_watermark), "high_watermark",
+        json_number(setup->high_watermark), "preempt", preemptions[o->preempt], "swap_bytes",
+        (json_int_t)(o->swap_bytes ? o->swap_bytes : opt.swap_bytes), "seed", (json_int_t)o->seed, "threads",
         setup->l.model ? json_integer(pleat_workers_count(setup->l.workers)) : NULL);
     return params;
 }

@@ -24,7 +24,7 @@ enum {
 
 static uint32_t least_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-/* Memory, or the seed of these tokens: what they are matters to nothing but a policy. */
+/* What the tokens are matters to nothing but a policy. */
 static void fill_tokens(const serve_setup *setup, uint64_t seed, uint32_t n, pleat_token *out) {
     const token_source source = {&setup->l, NULL, 0, setup->l.info.n_vocab, seed};
     trace_request request = {.n_prompt = n};
@@ -45,6 +45,7 @@ static int make_engine(const serve_setup *setup, pleat_spec spec, uint32_t max_r
     opt.max_tokens = max_tokens;
     opt.chunk_tokens = setup->o->chunk_tokens;
     opt.step_tokens = setup->o->chunk_tokens + max_running; /* a chunk fits beside a token of everybody */
+    opt.page_tokens = setup->o->page_tokens;
     opt.pool_bytes = pool_bytes;
     opt.workers = setup->l.workers;
     const pleat_status status = pleat_engine_create(setup->l.model, &opt, out, &err);
@@ -130,30 +131,36 @@ static int measure_shape(const serve_setup *setup, pleat_engine *engine, uint32_
     return status == PLEAT_OK ? CLI_OK : cli_fail("the trial run failed", status, &err);
 }
 
-/* Serve requests of many lengths, so that steps have from 1 to all of them. */
-static int measure_prices(const serve_setup *setup, pleat_engine *engine, uint32_t max_tokens, pleat_simulation *s) {
-    pleat_serving_options opt;
-    pleat_serving_stats stats;
-    pleat_serving *serving;
-    pleat_error err = {0, PLEAT_NOWHERE, ""};
+/* Requests of many lengths, so that steps have from 1 to all of them. */
+static pleat_status submit_trial(const serve_setup *setup, pleat_serving *serving, uint32_t max_tokens,
+                                 pleat_error *err) {
     pleat_request request;
     pleat_request_id id;
+    pleat_status status = PLEAT_OK;
     pleat_token *tokens = cli_alloc(max_tokens, sizeof *tokens);
-    pleat_serving_options_default(&opt);
-    opt.prefix_tokens = 0;
     pleat_request_default(&request);
     request.ignores_end = 1;
     request.prompt = tokens;
-    pleat_status status = pleat_serving_create(engine, &opt, &serving, &err);
     for (uint32_t i = 0; i < TRIAL_RUNNING && status == PLEAT_OK; i++) {
-        request.n_predict = least_u32(TRIAL_OUTPUT * (i + 1), max_tokens / 4);
-        request.n_prompt = max_tokens / 2 * (i + 1) / TRIAL_RUNNING;
-        if (!request.n_prompt) continue;
+        request.n_predict = 1 + least_u32(TRIAL_OUTPUT * (i + 1), max_tokens / 4);
+        request.n_prompt = 1 + max_tokens / 2 * i / TRIAL_RUNNING;
         fill_tokens(setup, 3 + i, request.n_prompt, tokens);
-        status = pleat_serving_submit(serving, &request, &id, &err);
+        status = pleat_serving_submit(serving, &request, &id, err);
     }
-    while (status == PLEAT_OK) status = pleat_serving_step(serving, &err);
     free(tokens);
+    return status;
+}
+
+static int measure_prices(const serve_setup *setup, pleat_engine *engine, uint32_t max_tokens, pleat_simulation *s) {
+    pleat_serving_options opt;
+    pleat_serving_stats stats;
+    pleat_serving *serving = NULL;
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    pleat_serving_options_default(&opt);
+    opt.prefix_tokens = 0;
+    pleat_status status = pleat_serving_create(engine, &opt, &serving, &err);
+    if (status == PLEAT_OK) status = submit_trial(setup, serving, max_tokens, &err);
+    while (status == PLEAT_OK) status = pleat_serving_step(serving, &err); /* AGAIN: all have finished */
     if (status == PLEAT_AGAIN) {
         pleat_serving_get_stats(serving, &stats);
         s->fixed_ns = stats.fixed_ns;
@@ -178,6 +185,7 @@ static int trial(const serve_setup *setup, pleat_spec spec, pleat_simulation *s)
 
 /* Pages from the shape alone. */
 static int pages_of_shape(const serve_setup *setup, pleat_spec spec, pleat_simulation *s) {
+    const uint32_t n = setup->o->page_tokens ? setup->o->page_tokens : SHAPE_PAGE_TOKENS;
     pleat_cache_options opt;
     pleat_cache_options_default(&opt);
     opt.spec = spec;
@@ -185,15 +193,15 @@ static int pages_of_shape(const serve_setup *setup, pleat_spec spec, pleat_simul
     opt.n_kv_heads = setup->n_kv_heads;
     opt.n_q_heads = setup->n_q_heads;
     opt.head_dim = setup->head_dim;
-    opt.page_tokens = SHAPE_PAGE_TOKENS;
-    opt.max_tokens = spec.window < 16 * SHAPE_PAGE_TOKENS ? 16 * SHAPE_PAGE_TOKENS : spec.window;
-    const uint64_t one = pleat_cache_bytes_for(&opt, SHAPE_PAGE_TOKENS, opt.max_tokens);
-    const uint64_t two = pleat_cache_bytes_for(&opt, 2 * SHAPE_PAGE_TOKENS, opt.max_tokens);
+    opt.page_tokens = n;
+    opt.max_tokens = spec.window < 2 * n ? 2 * n : spec.window;
+    const uint64_t one = pleat_cache_bytes_for(&opt, n, opt.max_tokens);
+    const uint64_t two = pleat_cache_bytes_for(&opt, 2 * n, opt.max_tokens);
     if (!one || two <= one) {
-        cli_error("--arch %s: its heads fit in no page", setup->o->arch);
+        cli_error("--arch %s: its heads fit in no page of %u tokens", setup->o->arch, n);
         return CLI_FAILED;
     }
-    s->page_tokens = SHAPE_PAGE_TOKENS;
+    s->page_tokens = n;
     s->page_bytes = (two - one) / s->n_lanes;
     s->fraction = 1;
     return CLI_OK;

@@ -211,6 +211,8 @@ static const option_row rows[] = {
      CMD_BENCH_SERVE, KIND_FLOATS, AT(watermarks), 0, 1},
     {"Service", "prefix-tokens", NULL, "N", "keep prefixes at multiples of N, one of -b's; 0: none (default: the first from 512)",
      CMD_BENCH_SERVE, KIND_U32, AT(prefix_tokens), 0, 16777216},
+    {"Service", "page-tokens", NULL, "N", "tokens in a page, a multiple of 16 (default: the cache's choice)",
+     CMD_BENCH_SERVE, KIND_U32, AT(page_tokens), 16, 4096},
     {"Service", "ah-most", NULL, "X", "leankv: raise ah up to this before anybody gives way (default: not at all)",
      CMD_BENCH_SERVE, KIND_F32, AT(ah_most), 0, 1e6},
     {"Service", "al-most", NULL, "X", "the same of al", CMD_BENCH_SERVE, KIND_F32, AT(al_most), 0, 1e6},

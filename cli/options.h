@@ -121,6 +121,7 @@ typedef struct options {
     uint32_t requests;               /* 0: all of a file, as many as a preset has */
     uint32_t max_running;
     uint32_t prefix_tokens; /* UINT32_MAX: not given */
+    uint32_t page_tokens;   /* 0: the cache's choice */
     float rate;             /* requests/s; 0: not given */
     float_list watermarks, prices, fractions;
     pleat_preemption preempt;

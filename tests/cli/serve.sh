@@ -41,6 +41,9 @@ made "'a' is not NAME:QUOTA%" --synthetic chat --tenants a
 made "'a:10%:0' is not NAME:QUOTA%" --synthetic chat --tenants a:10%:0
 made "'a' stands there twice" --synthetic chat --tenants a:10%,a:10%
 made "cannot read /no/trace" --trace /no/trace
+for file in --svg --series --write-trace; do
+    fails 1 "cannot write /no/dir/x" bench serve -m x --synthetic chat --pool-bytes 1GiB $file /no/dir/x
+done
 
 # ---- traces ------------------------------------------------------------------------------------------------------------
 cat >"$scratch/bad" <<'END'
@@ -120,6 +123,8 @@ check "and 209 out" calc "$(sum output_tokens) / 300 > 205 && $(sum output_token
 simulate --trace "$scratch/trace" --tenants a:30%,b:20% --rate inf
 check "--rate inf: all at once" calc "$(field median_ttft_ms) > 0"
 check "the rate is told" test "$(field rate)" = inf
+for seed in 1 2; do simulate --synthetic fixed:shape=1 --seed $seed --write-trace "$scratch/seed$seed"; done
+check "lengths are the seed's" calc "$(cmp -s "$scratch/seed1" "$scratch/seed2"; echo $?) == 1"
 for kind in chat sharegpt alpaca longdoc shared-prefix fixed; do
     simulate --synthetic $kind --requests 8 -c 512 --prefix-tokens 0
     check "$kind in a small context" test "$(field completed)" = 8
