@@ -76,6 +76,7 @@ typedef struct serve_result {
     double live_mean;            /* the same without the evictable */
     double fragmentation;        /* slots of held pages without a token, as a share; NAN: not known */
     pleat_serving_stats stats;   /* at the end */
+    uint64_t pages_left;         /* in use when everybody has left and no prefix is kept: 0, or some were lost */
     serve_series series;
 } serve_result;
 

@@ -306,6 +306,16 @@ static void sum_up(replay *r) {
                                          : r->target->simulation.page_tokens;
 }
 
+static int count_pages_left(replay *r) {
+    pleat_serving_stats stats;
+    pleat_serving_forget_prefixes(r->target->serving);
+    pleat_serving_get_stats(r->target->serving, &stats);
+    r->out->pages_left = stats.pages_used;
+    if (stats.pages_used == 0) return CLI_OK;
+    cli_error("%llu pages were lost", (unsigned long long)stats.pages_used);
+    return CLI_FAILED;
+}
+
 static uint32_t longest_prompt(const trace *t) {
     uint32_t most = 0;
     for (uint32_t i = 0; i < t->n; i++)
@@ -327,8 +337,9 @@ int serve_replay(const serve_setup *setup, const trace *t, const token_source *t
     r.itl.n_of = cli_alloc(N_CLASSES, sizeof *r.itl.n_of);
     r.prompt = cli_alloc(longest_prompt(t), sizeof *r.prompt);
     r.start_ns = pleat_serving_clock_ns(target->serving);
-    const int code = run(&r);
+    int code = run(&r);
     if (code == CLI_OK) sum_up(&r);
+    if (code == CLI_OK) code = count_pages_left(&r);
     free(times);
     free(r.itl.n_of);
     free(r.prompt);

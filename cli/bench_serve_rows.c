@@ -171,6 +171,7 @@ static json_t *row_json(const serve_setup *setup, const trace *t, const serve_re
         json_object_set_new(row, figures[i].key,
                             figures[i].is_whole ? json_integer((json_int_t)v[i]) : json_number(v[i]));
     json_object_set_new(row, "pages_total", json_integer((json_int_t)r->stats.pages_total));
+    json_object_set_new(row, "pages_left", json_integer((json_int_t)r->pages_left));
     json_object_set_new(row, "prices", prices_json(&r->stats));
     return row;
 }

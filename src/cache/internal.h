@@ -72,7 +72,7 @@ typedef struct pleat__step_item {
     uint32_t n_before; /* tokens stored before the step */
     uint32_t n_new;    /* tokens of this step */
     pleat__compaction compaction;
-    uint32_t seal; /* PLEAT_ITEM_SEAL or _SEAL_ALL; 0: neither */
+    uint32_t seal;            /* PLEAT_ITEM_SEAL or _SEAL_ALL; 0: neither */
     uint32_t n_classed_after; /* seq->n_classed when the step has ended */
     uint32_t row;             /* its first row in q, k, v and out */
     uint32_t stage_tile;      /* prompt items: tiles of each head before its own in the staging buffer */

@@ -20,7 +20,7 @@ typedef struct pleat__backend_shape {
     uint64_t page_bytes;
     uint32_t n_lanes;     /* of a sequence */
     uint32_t page_tokens; /* of the high format */
-    uint32_t spare_pages; /* that a lane may take beyond those of its tokens in the high format */
+    uint32_t spare_pages; /* that a lane may take in a step beyond those of its tokens in the high format */
     uint32_t most_slots;  /* of a lane that is a ring; 0: there is no such limit */
     double fraction;      /* of its tokens that a sequence holds slots for, at most; 0 < fraction <= 1 */
     uint32_t max_items, max_seqs, max_tokens, chunk_tokens, step_tokens; /* as of an engine */
@@ -88,17 +88,22 @@ static inline uint64_t pleat__backend_lane_pages(const pleat__backend_shape *sha
 
 /* The most pages that a sequence of n_tokens holds, in a step too. */
 static inline uint64_t pleat__backend_pages_for(const pleat__backend_shape *shape, uint32_t n_tokens) {
-    return shape->n_lanes * (pleat__backend_lane_pages(shape, n_tokens) + shape->spare_pages);
+    const uint32_t spare = shape->spare_pages > 0 ? shape->spare_pages + 1 : 0;
+    return shape->n_lanes * (pleat__backend_lane_pages(shape, n_tokens) + spare);
 }
 
-/* The most pages that n_new tokens take behind n_before others, copies apart; exact without spare pages. */
+/* The most pages that n_new tokens come to hold behind n_before others, copies apart; exact without spare pages. */
 static inline uint64_t pleat__backend_pages_behind(const pleat__backend_shape *shape, uint32_t n_before,
                                                    uint32_t n_new) {
-    if (n_new == 0) return 0;
-    if (shape->spare_pages > 0)
-        return shape->n_lanes * (pleat__backend_lane_pages(shape, n_new) + 1 + (uint64_t)shape->spare_pages);
+    if (shape->spare_pages > 0) return shape->n_lanes * pleat__backend_lane_pages(shape, n_new);
     return shape->n_lanes *
            (pleat__backend_lane_pages(shape, n_before + n_new) - pleat__backend_lane_pages(shape, n_before));
+}
+
+/* The most that the step takes which stores them. */
+static inline uint64_t pleat__backend_pages_in_step(const pleat__backend_shape *shape, uint32_t n_before,
+                                                    uint32_t n_new) {
+    return pleat__backend_pages_behind(shape, n_before, n_new) + (uint64_t)shape->n_lanes * shape->spare_pages;
 }
 
 #endif

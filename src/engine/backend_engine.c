@@ -13,6 +13,10 @@
 #include "core/memory.h"
 #include "engine/backend.h"
 
+/* Of a lane with two sides: the low side's last page, which may be part-filled, and two that the end of a step works with
+ * (cache/step.c). */
+#define SPARE_PAGES 3u
+
 typedef struct real {
     pleat_allocator al;
     pleat_engine *engine;
@@ -136,9 +140,7 @@ static pleat_status shape_of(const real *r, pleat__backend_shape *shape) {
         .page_bytes = c->page_bytes,
         .n_lanes = c->n_lanes,
         .page_tokens = c->page_tokens[PLEAT__HIGH],
-        .spare_pages = c->two_sided ? PLEAT__ROW_SPARE
-                       : c->tracked ? 1
-                                    : 0, /* 1: a hole */
+        .spare_pages = c->two_sided ? SPARE_PAGES : c->tracked, /* 1: for a hole */
         .most_slots = most_slots_of(c),
         .fraction = 1,
         .max_items = o.max_items,

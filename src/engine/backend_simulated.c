@@ -28,6 +28,7 @@ typedef struct sim_seq {
     uint32_t row_cap;
     uint32_t n_cols;
     uint32_t n_tokens, max_tokens;
+    bool is_part_filled; /* its last column */
 } sim_seq;
 
 typedef struct simulated {
@@ -73,7 +74,7 @@ static uint32_t cols_for(const simulated *s, uint32_t n_tokens) {
 
 /* Is the last column going to be written while others hold it? */
 static bool copies_last(const simulated *s, const sim_seq *q) {
-    return pleat__backend_slots(&s->shape, q->n_tokens) % s->opt.page_tokens != 0 && s->refs[q->row[q->n_cols - 1]] > 1;
+    return q->is_part_filled && s->refs[q->row[q->n_cols - 1]] > 1;
 }
 
 static uint32_t cols_needed(const simulated *s, const sim_seq *q, uint32_t n_new) {
@@ -116,6 +117,7 @@ static pleat_status sim_fork(void *ctx, pleat_seq seq, uint32_t max_tokens, plea
     sim_seq *to = seq_of(s, *out);
     share_row(s, from, from->n_cols, to);
     to->n_tokens = from->n_tokens;
+    to->is_part_filled = from->is_part_filled;
     return PLEAT_OK;
 }
 
@@ -130,6 +132,11 @@ static void sim_close(void *ctx, pleat_seq seq) {
 
 /* ---- a step ---------------------------------------------------------------------------------------- */
 
+static void set_tokens(const simulated *s, sim_seq *q, uint32_t n_tokens) {
+    q->n_tokens = n_tokens;
+    q->is_part_filled = pleat__backend_slots(&s->shape, n_tokens) % s->opt.page_tokens != 0;
+}
+
 static void grow(simulated *s, sim_seq *q, uint32_t n_new) {
     if (copies_last(s, q)) {
         s->refs[q->row[q->n_cols - 1]]--;
@@ -137,7 +144,7 @@ static void grow(simulated *s, sim_seq *q, uint32_t n_new) {
     }
     const uint32_t n_cols = cols_for(s, q->n_tokens + n_new);
     while (q->n_cols < n_cols) q->row[q->n_cols++] = take_col(s);
-    q->n_tokens += n_new;
+    set_tokens(s, q, q->n_tokens + n_new);
 }
 
 static pleat_status sim_run(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_error *err) {
@@ -233,7 +240,7 @@ static pleat_status sim_restore(void *ctx, const pleat__image *in, pleat_seq bas
     sim_seq *q = seq_of(s, *out);
     if (image->n_shared > 0) share_row(s, seq_of(s, base), image->n_shared, q);
     while (q->n_cols < n_cols) q->row[q->n_cols++] = take_col(s);
-    q->n_tokens = image->n_tokens;
+    set_tokens(s, q, image->n_tokens);
     wind_on(s, in->n_bytes);
     return PLEAT_OK;
 }

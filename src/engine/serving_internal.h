@@ -2,7 +2,8 @@
  *
  * serving_internal.h: what serving is made of, shared by the files serving*.c.
  *
- *     serving.c           create, destroy; requests: submit, cancel; what can be asked
+ *     serving.c           create, destroy; requests: submit, cancel
+ *     serving_inspect.c   what can be asked
  *     serving_step.c      the step: plan, relief, letting in, running, what became of it
  *     serving_prefix.c    cuts and stops of a prompt; prefixes found, promised, kept, evicted
  *     serving_preempt.c   who gives way: swap or recompute, compression; coming back
@@ -52,6 +53,7 @@ typedef struct pleat__kept {
     pleat__kept_id parent;
     uint32_t n_tokens;
     uint32_t n_users;      /* (7) */
+    uint32_t n_children;   /* kept prefixes whose parent it is */
     uint64_t n_hits;       /* requests that started from it */
     uint64_t added_pages;  /* (4) */
     uint64_t copied_pages; /* that whoever goes on from it copies first, at most */
@@ -158,14 +160,10 @@ struct pleat_serving {
 pleat_status pleat__serving_create_on(const pleat__backend *backend, const pleat_serving_options *opt,
                                       pleat_serving **out, pleat_error *err);
 
-/* Work on somebody else's account: in a step, not scheduling. */
-uint64_t pleat__serving_leave(void);
-void pleat__serving_back(pleat_serving *s, uint64_t left_ns, bool manages);
+/* Index of a tenant; n_tenants if there is none of this name.  NULL is the first. */
+uint32_t pleat__serving_tenant(const pleat_serving *s, const char *name);
 
-/* It is done: give back all that it holds and forget it. */
-void pleat__serving_release(pleat_serving *s, pleat__served *r);
-
-/* The same, with an event. */
+/* It is done: release it, with an event. */
 void pleat__serving_finish(pleat_serving *s, pleat__served *r, pleat_token token, pleat_finish finish,
                            pleat_status status);
 
@@ -176,6 +174,11 @@ static inline uint64_t pleat__serving_free_pages(const pleat_serving *s) {
 }
 
 /* ---- serving_step.c */
+
+/* Time on somebody else's account, from leave to back: the backend's or the sampler's, not scheduling.  manages: it is
+ * memory's. */
+uint64_t pleat__serving_leave(void);
+void pleat__serving_back(pleat_serving *s, uint64_t left_ns, bool manages);
 
 /* The request's next item with p tokens stored: n_tokens and flags. */
 typedef struct pleat__portion {
@@ -193,9 +196,9 @@ void pleat__serving_count_own(pleat_serving *s, pleat__served *r);
 
 /* ---- serving_prefix.c */
 
-/* Where the chunk that begins at n ends, and whether a prompt stops at n. */
+/* Where the chunk that begins at n ends, and the flag with which a chunk ends at n if that is a stop, else 0. */
 uint32_t pleat__serving_next_cut(const pleat_serving *s, const pleat__served *r, uint32_t n);
-bool pleat__serving_is_stop(const pleat_serving *s, const pleat__served *r, uint32_t n);
+uint32_t pleat__serving_seal_at(const pleat_serving *s, const pleat__served *r, uint32_t n);
 
 /* The longest kept prefix that the request can start from, or none; *waits: a longer one is being computed. */
 pleat__kept_id pleat__serving_find(pleat_serving *s, const pleat__served *r, bool *waits);
@@ -214,6 +217,10 @@ void pleat__serving_forget(pleat_serving *s, pleat__served *r);
 /* A running request stands at the stop that it promised: keep the prefix, and promise the next. */
 void pleat__serving_keep(pleat_serving *s, pleat__served *r);
 
+/* Let go of the prefixes under a running request that nobody else uses or has started from: what it shares with them is
+ * its own again, and what it had to copy is free.  False: that was no page. */
+bool pleat__serving_leave_base(pleat_serving *s, pleat__served *r);
+
 /* Evict the least recently used prefix that nobody uses.  False: there is none. */
 bool pleat__serving_evict(pleat_serving *s);
 
@@ -225,6 +232,9 @@ bool pleat__serving_make_room(pleat_serving *s, uint64_t n_pages);
 /* A running request waits again.  for_pages: it gives way; else its sequence is not to be trusted, so it is not swapped.
  * One that had the whole pool to itself and needs more has finished then. */
 void pleat__serving_preempt(pleat_serving *s, pleat__served *r, bool for_pages);
+
+/* Give back all that a request holds and forget it, whatever its state. */
+void pleat__serving_release(pleat_serving *s, pleat__served *r);
 
 /* Compress a running request by one stage. */
 void pleat__serving_compress(pleat_serving *s, pleat__served *r);

@@ -2,20 +2,27 @@
  *
  * serving_prefix.c: prefixes that requests share.
  *
- * A prompt is cut at every multiple of chunk_tokens, at its breakpoints and at its end; of these cuts some are stops,
- * where the cache seals what it holds and the prefix so far may be kept:
+ * A prompt is cut at every multiple of chunk_tokens, at its breakpoints and at its end.  Of these cuts the multiples of
+ * prefix_tokens and the breakpoints are stops, where the cache seals what it holds and the prefix so far may be kept:
  *
  *     0 ---- 512 ---- 1024 -- breakpoint 1300 -- 1536 ---- 2048 - end 2100        chunks of 256, prefix_tokens 512
- *             S        S          S               S          S       S             S: stop; chunks between are MORE
+ *             S        S          S               S          S                    S: stop; chunks between are MORE
  *
  * Whoever continues a prefix has to have cut it in the same places, since the cuts are part of what the bits depend on.
- * Multiples are in place for everybody; a breakpoint or an end elsewhere is not.  So the tree is given not the tokens
- * alone but the path, with a mark behind each stop that is no multiple of prefix_tokens:
+ * Multiples are in place for everybody; a breakpoint elsewhere is not.  So the tree is given not the tokens alone but
+ * the path, with a mark behind each breakpoint that is no multiple of prefix_tokens:
  *
- *     path of the above: 1300 tokens, -1, 800 tokens, -1
+ *     path of the above: 1300 tokens, -1, 800 tokens
  *
- * The prefix of 1300 tokens then serves those with the same breakpoint, the one of 2100 those with breakpoints at 1300
- * and 2100: the next turn of a conversation.  At least one token of a prompt is left to compute, since its logits are wanted.
+ * The end is a stop where the request says so by a breakpoint there: then the next turn of a conversation, which has
+ * breakpoints at 1300 and 2100, begins from it.  Else nothing is kept there, since it would not be for nothing: with a
+ * policy the pages of the window and both sides' last ones stand twice from then on, and what is sealed is not
+ * compressed any further.
+ *
+ * At a breakpoint all full pages are sealed, those of the window too, since others are expected to begin there; at a
+ * multiple those of classed tokens alone, since most are never used by anybody else.
+ *
+ * At least one token of a prompt is left to compute, since its logits are wanted.
  */
 #include <assert.h>
 #include <string.h>
@@ -29,8 +36,8 @@
 
 static uint32_t next_multiple(uint32_t n, uint32_t of) { return n - n % of + of; } /* beyond n; below 2^25 */
 
-/* The request's first breakpoint beyond n, or its end. */
-static uint32_t next_own(const pleat__served *r, uint32_t n) {
+/* The request's first breakpoint beyond n; UINT32_MAX if there is none. */
+static uint32_t next_break(const pleat__served *r, uint32_t n) {
     uint32_t low = 0, high = r->n_breaks;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
@@ -39,19 +46,22 @@ static uint32_t next_own(const pleat__served *r, uint32_t n) {
         else
             low = middle + 1;
     }
-    return low < r->n_breaks ? r->breaks[low] : r->n_prompt;
+    return low < r->n_breaks ? r->breaks[low] : UINT32_MAX;
 }
 
 uint32_t pleat__serving_next_cut(const pleat_serving *s, const pleat__served *r, uint32_t n) {
-    return pleat__min_u32(next_multiple(n, s->backend.shape.chunk_tokens), next_own(r, n));
+    const uint32_t at = pleat__min_u32(next_multiple(n, s->backend.shape.chunk_tokens), next_break(r, n));
+    return pleat__min_u32(at, r->n_prompt);
 }
 
+/* May be beyond the prompt. */
 static uint32_t next_stop(const pleat_serving *s, const pleat__served *r, uint32_t n) {
-    return pleat__min_u32(next_multiple(n, s->opt.prefix_tokens), next_own(r, n));
+    return pleat__min_u32(next_multiple(n, s->opt.prefix_tokens), next_break(r, n));
 }
 
-bool pleat__serving_is_stop(const pleat_serving *s, const pleat__served *r, uint32_t n) {
-    return s->opt.prefix_tokens > 0 && (n % s->opt.prefix_tokens == 0 || next_own(r, n - 1) == n);
+uint32_t pleat__serving_seal_at(const pleat_serving *s, const pleat__served *r, uint32_t n) {
+    if (s->opt.prefix_tokens == 0 || next_stop(s, r, n - 1) != n) return 0;
+    return n % s->opt.prefix_tokens == 0 ? PLEAT_ITEM_SEAL : PLEAT_ITEM_SEAL_ALL;
 }
 
 /* Write the path of the request's first n >= 1 tokens into s->path, the mark of a stop at n included; returns its
@@ -59,10 +69,10 @@ bool pleat__serving_is_stop(const pleat_serving *s, const pleat__served *r, uint
 static uint32_t path_of(pleat_serving *s, const pleat__served *r, uint32_t n) {
     uint32_t at = 0;
     for (uint32_t from = 0; from < n;) {
-        const uint32_t own = next_own(r, from), to = pleat__min_u32(own, n);
+        const uint32_t to = pleat__min_u32(next_break(r, from), n);
         memcpy(s->path + at, r->tokens + from, (to - from) * sizeof *s->path);
         at += to - from;
-        if (to == own && to % s->opt.prefix_tokens != 0) s->path[at++] = MARK;
+        if (next_break(r, to - 1) == to && to % s->opt.prefix_tokens != 0) s->path[at++] = MARK;
         from = to;
     }
     return at;
@@ -105,8 +115,9 @@ void pleat__serving_unuse(pleat_serving *s, pleat__kept_id kept) {
 
 void pleat__serving_promise(pleat_serving *s, pleat__served *r) {
     assert(!r->promise.v);
-    if (!r->keeps || r->n_stored >= r->n_prompt) return;
-    const uint32_t stop = next_stop(s, r, r->n_stored), n = path_of(s, r, stop);
+    const uint32_t stop = r->keeps ? next_stop(s, r, r->n_stored) : UINT32_MAX;
+    if (stop > r->n_prompt) return;
+    const uint32_t n = path_of(s, r, stop);
     pleat__prefix entry;
     r->keeps = pleat__radix_promise(s->tree, r->root, s->path, n, &entry) == PLEAT_OK;
     if (!r->keeps) return;
@@ -160,6 +171,7 @@ void pleat__serving_keep(pleat_serving *s, pleat__served *r) {
     k->entry = r->promise;
     k->parent = r->base;
     k->n_tokens = r->n_stored;
+    s->kept[k->parent.v].n_children++;
     k->added_pages = r->own_pages;
     k->copied_pages = s->backend.pages_needed(ctx, k->seq, 1, PLEAT_ITEM_MORE);
     s->own_pages -= r->own_pages;
@@ -176,21 +188,43 @@ void pleat__serving_keep(pleat_serving *s, pleat__served *r) {
     pleat__serving_promise(s, r);
 }
 
-bool pleat__serving_evict(pleat_serving *s) {
-    const pleat__prefix leaf = s->tree ? pleat__radix_oldest_leaf(s->tree) : (pleat__prefix){0};
-    if (!leaf.v) return false;
-    const pleat__kept_id id = {pleat__radix_remove(s->tree, leaf)};
+/* Remove a prefix that nobody uses and nothing stands on. */
+static void remove_kept(pleat_serving *s, pleat__kept_id id) {
     const pleat__kept *k = &s->kept[id.v];
-    assert(k->seq.v && k->n_users == 0);
+    assert(k->seq.v && k->n_users == 0 && k->n_children == 0);
+    (void)pleat__radix_remove(s->tree, k->entry);
     pleat__serving_lose_images(s, id);
     const uint64_t left = pleat__serving_leave();
     s->backend.close(s->backend.ctx, k->seq);
     pleat__serving_back(s, left, true);
     s->added_pages -= k->added_pages;
     s->evictable_pages -= k->added_pages;
+    s->kept[k->parent.v].n_children--;
     give_place(s, id);
+}
+
+bool pleat__serving_evict(pleat_serving *s) {
+    const pleat__prefix leaf = s->tree ? pleat__radix_oldest_leaf(s->tree) : (pleat__prefix){0};
+    if (!leaf.v) return false;
+    remove_kept(s, (pleat__kept_id){pleat__radix_info(s->tree, leaf).value});
     s->stats.evicted++;
     return true;
+}
+
+bool pleat__serving_leave_base(pleat_serving *s, pleat__served *r) {
+    const uint64_t n_free = pleat__serving_free_pages(s);
+    while (r->base.v) {
+        const pleat__kept_id id = r->base, parent = s->kept[id.v].parent;
+        const pleat__kept *k = &s->kept[id.v];
+        if (k->n_users > 1 || k->n_hits > 0 || k->n_children > 0) break;
+        pleat__serving_use(s, parent);
+        pleat__serving_unuse(s, id);
+        r->base = parent;
+        remove_kept(s, id);
+        s->stats.evicted++;
+    }
+    pleat__serving_count_own(s, r);
+    return pleat__serving_free_pages(s) > n_free;
 }
 
 bool pleat__serving_make_room(pleat_serving *s, uint64_t n_pages) {

@@ -3,7 +3,8 @@
  * serving_step.c: one step.
  *
  *     relieve     plan the running requests' next items; while pages are short, evict, compress or preempt, and plan
- *                 again: each turn there are fewer prefixes, stages or running requests, so it ends
+ *                 again: each turn there are fewer prefixes, stages or running requests, so it ends.  Before anybody is
+ *                 preempted, prefixes go that only their maker stands on
  *     let in      candidates, as long as there is room; those that a prefix under way will serve are put off
  *     run         one step of the backend.  PLEAT_AGAIN: one gives way, and the rest run.  An error: whose is it?
  *     take in     of each item: pages, prefix, token; who has finished goes
@@ -37,9 +38,8 @@ void pleat__serving_back(pleat_serving *s, uint64_t left_ns, bool manages) {
 pleat__portion pleat__serving_portion(const pleat_serving *s, const pleat__served *r, uint32_t n_stored) {
     if (n_stored >= r->n_prompt) return (pleat__portion){.n_tokens = 1, .generates = true};
     const uint32_t end = pleat__serving_next_cut(s, r, n_stored);
-    const uint32_t flags = pleat__serving_is_stop(s, r, end) ? PLEAT_ITEM_SEAL
-                           : end < r->n_prompt               ? PLEAT_ITEM_MORE
-                                                             : 0;
+    uint32_t flags = pleat__serving_seal_at(s, r, end);
+    if (flags == 0 && end < r->n_prompt) flags = PLEAT_ITEM_MORE;
     return (pleat__portion){.n_tokens = end - n_stored, .flags = flags};
 }
 
@@ -75,6 +75,17 @@ void pleat__serving_count_own(pleat_serving *s, pleat__served *r) {
 
 /* ---- relief --------------------------------------------------------------------------------------------------------- */
 
+/* Free pages of prefixes that one running request alone stands on and nobody else has used. */
+static bool leave_some_base(pleat_serving *s) {
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        pleat__served *r = s->running[i];
+        if (!pleat__serving_leave_base(s, r)) continue;
+        pleat__serving_demand(s, r);
+        return true;
+    }
+    return false;
+}
+
 /* Plan until the running requests' items fit. */
 static void relieve(pleat_serving *s, pleat__sched_plan *plan) {
     bool can_evict = true;
@@ -88,7 +99,7 @@ static void relieve(pleat_serving *s, pleat__sched_plan *plan) {
             can_evict = pleat__serving_make_room(s, pages.n_free + plan->n_short);
         else if (plan->relief == PLEAT__RELIEF_COMPRESS)
             pleat__serving_compress(s, victim);
-        else
+        else if (!leave_some_base(s))
             pleat__serving_preempt(s, victim, true);
     }
 }
@@ -108,7 +119,7 @@ static pleat__sched_demand demand_of(const pleat_serving *s, const pleat__served
     const bool is_restored = r->image.data != NULL;
     const uint32_t at = is_restored ? r->image_stored : k->n_tokens;
     const pleat__portion p = pleat__serving_portion(s, r, at);
-    uint64_t first = pleat__backend_pages_behind(shape, at, p.n_tokens) + (is_restored ? r->image.n_pages : 0);
+    uint64_t first = pleat__backend_pages_in_step(shape, at, p.n_tokens) + (is_restored ? r->image.n_pages : 0);
     if (from.v && !is_restored) first += k->copied_pages;
     const uint32_t end = at + p.n_tokens;
     uint64_t rest = shape->n_lanes; /* a page a lane of headroom */

@@ -22,9 +22,9 @@
 
 /* What every lane of a table wants: room for n_new more slots on each side, or for as many as it may have. */
 typedef struct pleat__want {
-    uint32_t n_new[2];       /* [pleat__side] */
-    uint32_t page_tokens[2]; /* slots of a page of each side */
-    bool fill_hole;          /* a lane with a hole needs one high slot less */
+    uint32_t n_new[2];          /* [pleat__side] */
+    uint32_t page_tokens[2];    /* slots of a page of each side */
+    bool fill_hole;             /* a lane with a hole needs one high slot less */
     const uint32_t *most_slots; /* [n_lanes] high slots that a lane has at most; NULL: any number */
 } pleat__want;
 

@@ -186,18 +186,6 @@ static void run_traffic(uint32_t n_columns, uint64_t n, uint64_t most_open, cons
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
 
-static void print_stats(const pleat_serving_stats *s) {
-    printf("steps %llu idle %llu most %llu | prompt %llu hit %llu gen %llu replay %llu | swap %llu rec %llu lost %llu "
-           "evict %llu | lookups %llu hits %llu | running most %u sched ms %.1f\n",
-           (unsigned long long)s->n_steps, (unsigned long long)s->n_idle_steps,
-           (unsigned long long)s->n_idle_steps_most, (unsigned long long)s->prompt_tokens,
-           (unsigned long long)s->hit_tokens, (unsigned long long)s->generated_tokens,
-           (unsigned long long)s->replayed_tokens, (unsigned long long)s->preempted_swap,
-           (unsigned long long)s->preempted_recompute, (unsigned long long)s->images_lost,
-           (unsigned long long)s->evicted, (unsigned long long)s->lookups, (unsigned long long)s->hits,
-           s->n_running_most, (double)s->schedule_ns * 1e-6);
-}
-
 static void test_oversubscribed(void) {
     static const pleat_preemption kinds[] = {PLEAT_PREEMPT_CHEAPER, PLEAT_PREEMPT_SWAP, PLEAT_PREEMPT_RECOMPUTE};
     for (uint32_t i = 0; i < 6; i++) {
@@ -206,19 +194,18 @@ static void test_oversubscribed(void) {
         if (i >= 3) opt.tenants = three;
         if (i >= 3) opt.n_tenants = 3;
         check_context("run %u", i);
-        /* the longest request takes 32 columns; 160 wait for a pool of 40 */
-        run_traffic(i >= 3 ? 80 : 40, check_rounds(10000, 500), 160, &opt, i % 2 == 1, &s);
-        print_stats(&s);
+        /* The longest request takes 32 columns; 160 at a time want a pool of 40, or twice as many with tenants. */
+        run_traffic(i >= 3 ? 80 : 40, check_rounds(15000, 1500), 160, &opt, i % 2 == 1, &s);
         CHECK(s.hits > 0 && s.evicted > 0 && s.n_running_most > 2);
-        CHECK(s.preempted_swap + s.preempted_recompute > 0);
         CHECK(opt.preemption != PLEAT_PREEMPT_RECOMPUTE || s.preempted_swap == 0);
-        CHECK(opt.preemption != PLEAT_PREEMPT_SWAP || s.preempted_swap > 0);
+        if (i >= 3) continue; /* few have to give way in a larger pool */
+        CHECK((opt.preemption == PLEAT_PREEMPT_RECOMPUTE ? s.preempted_recompute : s.preempted_swap) > 0);
     }
 }
 
 /* Any options: nothing is promised but that all comes out right. */
 static void test_any_options(void) {
-    uint64_t n_preempted = 0, n_alone = 0;
+    uint64_t n_preempted = 0;
     for (uint64_t i = 0; i < check_rounds(150, 10); i++) {
         pleat_serving_options opt = options_of((pleat_preemption)check_below(3));
         pleat_serving_stats s;
@@ -233,15 +220,50 @@ static void test_any_options(void) {
         check_context("options %llu", (unsigned long long)i);
         run_traffic((uint32_t)check_between(33, 100), 500, opt.max_requests, &opt, check_below(2), &s);
         n_preempted += s.preempted_swap + s.preempted_recompute;
-        n_alone += s.n_running_most == 1;
-        print_stats(&s);
     }
     CHECK(n_preempted > 0);
+}
+
+/* A request that needs the whole pool, but stands on prefixes whose last pages it had to copy: it gives way to itself,
+ * and comes back without them. */
+static void test_whole_pool(void) {
+    enum { N_PROMPT = 120, N_PREDICT = 392, COLUMNS = (N_PROMPT + N_PREDICT) / PAGE_TOKENS };
+    static const uint32_t breaks[3] = {20, 50, 90};
+    for (int i = 0; i < 2; i++) {
+        const pleat_simulation simulation = simulation_of(COLUMNS);
+        const pleat_serving_options opt = options_of(i == 0 ? PLEAT_PREEMPT_SWAP : PLEAT_PREEMPT_RECOMPUTE);
+        known two[2] = {{.n_prompt = N_PROMPT, .n_predict = 1}, {.n_prompt = N_PROMPT, .n_predict = N_PREDICT}};
+        traffic t = {0};
+        pleat_serving_stats s;
+        check_context("way %d", i);
+        if (!CHECK_STATUS(pleat_serving_create_simulated(&simulation, &opt, &t.serving, NULL), PLEAT_OK)) return;
+        for (uint32_t k = 0; k < 2; k++) {
+            pleat_request q;
+            pleat_request_default(&q);
+            for (uint32_t j = 0; j < N_PROMPT; j++) prompt[j] = 5;
+            q.prompt = prompt;
+            q.n_prompt = N_PROMPT;
+            q.n_predict = two[k].n_predict;
+            q.breakpoints = breaks;
+            q.n_breakpoints = 3;
+            q.user = &two[k];
+            if (!CHECK_STATUS(pleat_serving_submit(t.serving, &q, &two[k].id, NULL), PLEAT_OK)) return;
+            t.n_open++;
+            while (t.n_open > 0 && check_failures() == 0) step_one(&t);
+        }
+        pleat_serving_get_stats(t.serving, &s);
+        CHECK_EQ_U64(s.hits, 1);
+        CHECK_EQ_U64(i == 0 ? s.preempted_swap : s.preempted_recompute, 1);
+        CHECK_EQ_U64(s.replayed_tokens > 0, i == 1);
+        check_end(&t, true);
+        pleat_serving_destroy(&t.serving);
+    }
 }
 
 static const check_test tests[] = {
     {"oversubscribed", test_oversubscribed},
     {"any_options", test_any_options},
+    {"whole_pool", test_whole_pool},
 };
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }
