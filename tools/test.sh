@@ -49,8 +49,9 @@ skip_job() {
 }
 
 job_release() { tools/build.sh build && ctest_in build; }
-# The programs that a CPU's features matter to: the benches' own tests are not, and scalar kernels make them long.
-masked_in() { ctest_in "$@" -E '^cli_(measure|peers|allocators)$'; }
+# The programs that a CPU's features matter to: the benches' own tests and who runs when are not, and scalar kernels make
+# them long.
+masked_in() { ctest_in "$@" -E '^(cli_(measure|peers|allocators|serve)|check_serving)$'; }
 
 job_scalar() { tools/build.sh build && PLEAT_CPU_MASK=0 masked_in build; }
 
@@ -87,11 +88,12 @@ job_sanitize() {
 
 # Without oneDNN, whose OpenMP it does not understand.
 job_threads() {
-    local programs="check_cache check_leankv check_share check_ring check_forward check_engine check_serving"
+    local programs="check_cache check_leankv check_share check_ring check_forward check_engine"
     export CHECK_QUICK=1 TSAN_OPTIONS=halt_on_error=0
     cmake -S . -B build/tsan -G Ninja -DPLEAT_SANITIZE=thread -DPLEAT_ONEDNN=off &&
-        cmake --build build/tsan --parallel "$(nproc)" --target $programs &&
-        ctest_in build/tsan -R "^(${programs// /|})\$"
+        cmake --build build/tsan --parallel "$(nproc)" --target $programs check_serving &&
+        ctest_in build/tsan -R "^(${programs// /|})\$" && build/tsan/tests/check_serving shared_prefix &&
+        build/tsan/tests/check_serving conversation
 }
 
 job_fuzz() {

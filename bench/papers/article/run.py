@@ -10,7 +10,7 @@ under build/papers/article/.
     article.py   what the article prints     memory.py      models, batch, precision, beams
     models.py    shapes of models            traffic.py     bytes read in a step, swapping
     common.py    sections                    allocators.py  waste, allocators, block sizes
-    serve.py     a whole server: not yet
+    serve.py     a whole server
 
 Pages and measurements are as in ../leankv (page.py, lab.py).  Exit codes: 0 ok, 1 a measurement failed (the page says
 which), 2 wrong usage, 130 interrupted.
@@ -49,8 +49,8 @@ formula or from a replay next to what is printed there, and says what was wrong.
   running request.
 - **Machine**: {machine}, shared with other work: it matters for
   nanoseconds alone. Program: {version}.
-- **Not here**: watermarks, tenants, prefix caching and throughput end to end, which need a whole server; times on
-  GPUs; and the quality columns of quantisation and eviction, for which docs/papers/leankv.md has measurements of
+- **Served**: `pleat bench serve` on the reference model, requests from one pool on this machine's cores.
+- **Not here**: times on GPUs; and the quality columns of quantisation and eviction, for which docs/papers/leankv.md has measurements of
   another kind.
 """
 
@@ -62,6 +62,7 @@ class Bench:
         self.lab = lab.Lab(options.pleat, options.store, progress)
         self.pleat, self.model = options.pleat, options.model
         self.pool_tokens, self.n_requests = (32768, 1250) if options.quick else (262144, 10000)
+        self.n_served = 16 if options.quick else 120
         self.allocators = os.path.join(os.path.dirname(options.pleat), "bench", "bench_allocators")
 
     def plan(self, name, tokens, batch, *specs):
