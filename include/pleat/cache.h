@@ -38,7 +38,7 @@
  * bit.
  *
  * Threads: a cache is driven from one thread; inside, it uses the workers that it was given.
- * No function but create, open and is_valid allocates.
+ * No function but create, open, fork, restore and is_valid allocates.
  */
 #ifndef PLEAT_CACHE_H
 #define PLEAT_CACHE_H
@@ -68,7 +68,7 @@ typedef struct pleat_cache_options {
     uint32_t page_tokens;    /* tokens in a page of the high format, a multiple of 16 up to 4096; 0, the default: 32, 64
                              * where max_tokens is 8192 or more, or with two formats what wastes least of the low
                              * format's pages */
-    uint32_t max_seqs;       /* sequences open at once, 1..65536; default 1 */
+    uint32_t max_seqs;       /* sequences open at once, 1..65535; default 1 */
     uint32_t max_items;      /* sequences in one step or read, at most max_seqs; 0: max_seqs */
     uint32_t max_tokens;     /* most tokens of one sequence; 1..2^24 */
     uint32_t step_tokens;    /* most new tokens in one step, over all sequences, 1..2^24; default 512 */

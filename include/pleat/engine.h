@@ -11,8 +11,8 @@
  * A sequence's logits depend on its own tokens and on how they were cut into steps, not on the thread
  * count nor on what else shares a step: bit for bit.
  *
- * Threads: an engine is driven from one thread at a time.  No function but create, open and is_valid allocates;
- * oneDNN, where prompts over matrices of floats go through it, takes packing buffers of its own in a step.
+ * Threads: an engine is driven from one thread at a time.  No function but create, open, fork, restore and is_valid
+ * allocates; oneDNN, where prompts over matrices of floats go through it, takes packing buffers of its own in a step.
  */
 #ifndef PLEAT_ENGINE_H
 #define PLEAT_ENGINE_H

@@ -5,7 +5,7 @@
 #include "cache/internal.h"
 #include "core/error.h"
 
-#define SEQ_IDX_BITS 17 /* holds 1..65,536 sequences; the rest of the handle is the generation */
+#define SEQ_IDX_BITS 17 /* holds 1..65,535 sequences; the rest of the handle is the generation */
 
 void pleat__cache_release_seq(pleat_cache *c, pleat__sequence *seq) {
     pleat__free(&c->al, seq->block, 1, seq->block_bytes);

@@ -21,7 +21,7 @@
 #define LONG_PAGE_TOKENS 64u
 #define LONG_PAGE_FROM 8192u
 #define DEFAULT_STEP_TOKENS 512u
-#define MAX_SEQS 65536u
+#define MAX_SEQS 65535u /* counted in 16 bits: share.c */
 #define MAX_LAYERS 1024u
 #define MAX_KV_HEADS 1024u
 #define MAX_TOKENS (1u << 24)

@@ -68,7 +68,8 @@ struct pleat__sched {
     uint32_t deferred;    /* head of the list */
     uint32_t last_tenant; /* that became idle */
     uint64_t coming_pages;
-    bool is_closed; /* rule (4) */
+    uint64_t later_tokens; /* of all that run */
+    bool is_closed;        /* rule (4) */
     /* The step that is planned. */
     uint64_t occupied_pages; /* used - evictable */
     uint64_t step_pages;

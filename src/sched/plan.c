@@ -132,6 +132,12 @@ static bool pool_has_room(const pleat__sched *s, const pleat__sched_demand *dema
     return demand->coming_pages <= most - taken - demand->n_pages;
 }
 
+/* In this step and in those that follow. */
+static bool step_has_room(const pleat__sched *s, const pleat__sched_demand *demand) {
+    return demand->n_tokens <= s->opt.step_tokens - s->step_tokens &&
+           (s->n_running == 0 || s->later_tokens + demand->later_tokens <= s->opt.step_tokens);
+}
+
 pleat__admission pleat__sched_admit(pleat__sched *sched, pleat__sched_id candidate, const pleat__sched_demand *demand,
                                     pleat__sched_plan *plan) {
     const pleat__request *r = pleat__sched_at(sched, candidate.v);
@@ -143,7 +149,7 @@ pleat__admission pleat__sched_admit(pleat__sched *sched, pleat__sched_id candida
         return PLEAT__REFUSED_TENANT;
     }
     sched->admits = false;
-    if (demand->n_tokens > sched->opt.step_tokens - sched->step_tokens) return PLEAT__REFUSED_STEP;
+    if (!step_has_room(sched, demand)) return PLEAT__REFUSED_STEP;
     if (!pool_has_room(sched, demand)) return PLEAT__REFUSED_POOL;
     sched->admits = true;
     pleat__waiting_remove(sched, candidate.v);

@@ -98,6 +98,7 @@ static void count_demand(pleat__sched *s, const pleat__request *r) {
     s->tenants[r->tenant].held_pages += r->demand.held_pages;
     s->tenants[r->tenant].coming_pages += coming;
     s->coming_pages += coming;
+    s->later_tokens += r->demand.later_tokens;
 }
 
 static void uncount_demand(pleat__sched *s, const pleat__request *r) {
@@ -105,6 +106,7 @@ static void uncount_demand(pleat__sched *s, const pleat__request *r) {
     s->tenants[r->tenant].held_pages -= r->demand.held_pages;
     s->tenants[r->tenant].coming_pages -= coming;
     s->coming_pages -= coming;
+    s->later_tokens -= r->demand.later_tokens;
 }
 
 static void check_demand(const pleat__sched *s, const pleat__sched_demand *demand) {
@@ -237,5 +239,8 @@ bool pleat__sched_is_valid(const pleat__sched *sched) {
         coming += sched->tenants[t].coming_pages;
         all_borrowed += borrowed;
     }
+    uint64_t later = 0;
+    for (uint32_t i = 0; i < sched->n_running; i++) later += sched->requests[sched->running[i]].demand.later_tokens;
+    if (later != sched->later_tokens) return false;
     return coming == sched->coming_pages && all_borrowed <= sched->shared_pages;
 }

@@ -25,6 +25,9 @@
  * neighbours do not change its bits.  The first chunk that does not fit ends the step: nobody overtakes it, and nobody
  * is let in.  Chunks of at most step_tokens - max_running tokens never wait for those who generate.
  *
+ * A request is let in only where the steps that follow have room for a chunk of everybody who runs (sum of later_tokens <=
+ * step_tokens): so whoever runs takes tokens in every step, as long as there are pages.
+ *
  * Pages.  used + free = n_pages; of the used ones `evictable` are held by kept prefixes alone and count as free where
  * it is asked what fits, but have to be evicted first.  coming(r) = n_pages + coming_pages of its demand: what a
  * running request will still take until its prompt is read, the planned step's pages included; admit(r) is the same
@@ -92,6 +95,7 @@ pleat_status pleat__sched_create(const pleat__sched_options *opt, const pleat_al
 /* What a request takes next, and what it has. */
 typedef struct pleat__sched_demand {
     uint32_t n_tokens;     /* of its next chunk, 1..step_tokens; 1 if it generates */
+    uint32_t later_tokens; /* of the largest of its chunks after that; 1 when only generation is left */
     bool generates;        /* the chunk is the next token of a generation (or of its replay) */
     uint64_t n_pages;      /* that the chunk takes; all page counts are 2^40 at most */
     uint64_t held_pages;   /* its own: preempting it frees them */

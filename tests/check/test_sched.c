@@ -216,6 +216,23 @@ static void test_admission_to_the_step(void) {
     done(s);
 }
 
+/* Whoever is let in has room in all steps to come. */
+static void test_admission_to_later_steps(void) {
+    pleat__sched *s = usual_sched();
+    pleat__sched_demand first = prompt(8, 1, 0, 0), second = prompt(8, 1, 0, 0);
+    first.later_tokens = 40;
+    (void)start(s, 0, 0, 0, first);
+    const pleat__sched_id b = add(s, 0, 0, 1);
+    pleat__sched_plan p = plan(s, 99, 0);
+    second.later_tokens = STEP - 40 + 1;
+    CHECK_EQ_U64(try_admit(s, &p, b, second), PLEAT__REFUSED_STEP);
+    nobody_is_next(s);
+    p = plan(s, 99, 0);
+    second.later_tokens = STEP - 40;
+    CHECK_EQ_U64(try_admit(s, &p, b, second), PLEAT__ADMITTED);
+    done(s);
+}
+
 static void test_max_running(void) {
     pleat__sched *s = usual_sched();
     pleat__sched_id ids[9];
@@ -563,6 +580,7 @@ static const check_test tests[] = {
     {"rank", test_rank},
     {"chunk_whole_or_not_at_all", test_chunk_whole_or_not_at_all},
     {"admission_to_the_step", test_admission_to_the_step},
+    {"admission_to_later_steps", test_admission_to_later_steps},
     {"max_running", test_max_running},
     {"rule_1_evict", test_rule_1_evict},
     {"rule_2_low_mark", test_rule_2_low_mark},

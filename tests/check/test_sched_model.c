@@ -96,6 +96,7 @@ static pleat__sched_demand demand_of(const request *r) {
                    known = r->n_reached > r->n_prompt ? r->n_reached : r->n_prompt;
     pleat__sched_demand d = {.n_tokens = 1, .generates = have >= r->n_prompt, .held_pages = r->held};
     if (!d.generates) d.n_tokens = pleat__min_u32(chunk_of(r, have), r->n_prompt - have);
+    d.later_tokens = have + d.n_tokens < r->n_prompt ? MOST_CHUNK : 1;
     const uint64_t next = pages_of(r, have + d.n_tokens), all = pages_of(r, known);
     d.n_pages = next - r->held;
     d.coming_pages = all > next ? all - next : 0;
@@ -331,7 +332,10 @@ static pleat__admission oracle_admit(world *w, const request *r, const pleat__sc
         if (t == r->tenant) mine = beyond(pages, w->tenants[t].quota);
     }
     if (mine > 0 && (owed > w->shared || !w->lends)) return PLEAT__REFUSED_TENANT;
+    uint32_t later = d->later_tokens;
+    for (uint32_t i = 0; i < MOST; i++) later += w->requests[i].at == RUNS ? w->requests[i].told.later_tokens : 0;
     if (step_tokens(w) + d->n_tokens > w->opt.step_tokens) return PLEAT__REFUSED_STEP;
+    if (n_running > 0 && later > w->opt.step_tokens) return PLEAT__REFUSED_STEP;
     const uint64_t all = w->occupied + coming + d->n_pages + d->coming_pages;
     return all > (n_running ? w->opt.low_pages : w->opt.n_pages) ? PLEAT__REFUSED_POOL : PLEAT__ADMITTED;
 }
