@@ -7,9 +7,13 @@
  * Pages go lane by lane, the high side's first.  What is left out are pages that neither the sequence nor `base` will
  * ever write, and that both hold at the same place; so a base that has gone on since still has them.
  * (But for one whose sealed pages were opened by compression.)
- * An image is for this process and this cache; even so, restore checks every number in it before it takes a page.
+ * An image is for this process and this cache.  Restore knows damage by the hash of all bytes, 64 bits of
+ * XXH3, and even so checks every count before it takes a page.
  */
 #include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "cache/internal.h"
 #include "core/checked.h"
@@ -18,6 +22,7 @@
 #define MAGIC 0x746c7034u
 
 typedef struct image_header {
+    uint64_t hash; /* of all that follows */
     uint32_t magic;
     uint32_t n_lanes;
     uint64_t page_bytes;
@@ -96,6 +101,11 @@ static uint64_t count_stored(const pleat_cache *c, const pleat__sequence *seq, c
     return n;
 }
 
+static uint64_t hash_of(const void *image, uint64_t n_bytes) {
+    const uint64_t from = sizeof(uint64_t); /* the hash itself */
+    return XXH3_64bits((const uint8_t *)image + from, n_bytes - from);
+}
+
 /* ---- save ---------------------------------------------------------------------------------------------- */
 
 uint64_t pleat_cache_image_bytes(const pleat_cache *c, pleat_seq handle, pleat_seq base) {
@@ -150,6 +160,8 @@ pleat_status pleat_cache_save(const pleat_cache *c, pleat_seq handle, pleat_seq 
         memcpy(page, c->pages + id * c->page_bytes, c->page_bytes);
         page += c->page_bytes;
     }
+    const uint64_t hash = hash_of(image, p.n_bytes);
+    memcpy(out, &hash, sizeof hash);
     return PLEAT_OK;
 }
 
@@ -263,8 +275,8 @@ pleat_status pleat_cache_restore(pleat_cache *c, const void *image, uint64_t n_b
     if (c->in_step) return PLEAT_E_STATE;
     image_header head;
     const pleat__sequence *base = base_handle.v ? pleat__cache_seq(c, base_handle) : NULL;
-    if (!read_header(c, image, n_bytes, &head) || head.base != base_handle.v || (base_handle.v && !base) ||
-        (base && head.base_opened != base->n_opened))
+    if (!read_header(c, image, n_bytes, &head) || head.hash != hash_of(image, n_bytes) || head.base != base_handle.v ||
+        (base_handle.v && !base) || (base && head.base_opened != base->n_opened))
         return PLEAT_E_FORMAT;
     pleat__sequence *seq;
     PLEAT_TRY(pleat__cache_open_seq(c, head.max_tokens, &seq));
