@@ -9,7 +9,7 @@
 #   make bench        attention, pages, kernels
 #   make papers       docs/papers/: the papers' evaluations on the reference model; an hour or more
 #
-# `make test` takes 5 to 15 minutes on two cores.
+# `make test` takes 10 to 20 minutes on two cores.
 # CMAKE_ARGS goes to cmake when build/ is made:  make CMAKE_ARGS=-DPLEAT_ONEDNN=off
 PREFIX ?= /usr/local
 CMAKE_ARGS ?=

@@ -2,13 +2,13 @@
  *
  * linear.c: how fast the model's matrix products are, by themselves.
  *
- *     bench_linear [-t THREADS] [-r REPEATS]
+ *     bench_linear [-t THREADS] [-r REPEATS] [-n ROWS]
  *
  * For each stored type and shape, by variant:
  *     vector   one row through enough matrices to fill BYTES, read in turn as a token reads a model's: GB/s of stored
  *              weights, and their share of a plain read of the same bytes, measured in turn; that asks for nothing
  *              ahead, so a kernel that does can be above it
- *     prompt   128 rows through one matrix: 10^9 multiplications and additions a second, and their share of the peak of
+ *     prompt   ROWS rows (128) through one matrix: 10^9 multiplications and additions a second, and their share of the peak of
  *              f32 FMAs of 512 or 256 bits, measured in turn; matrices of floats go through GEMM where it is built in
  * Figures are medians over the repeats.
  */
@@ -26,7 +26,7 @@
 #endif
 
 #define BYTES ((uint64_t)64 << 20) /* a 4096x4096 matrix of f32 */
-#define N_PROMPT 128u
+#define MAX_PROMPT 512u
 #define MAX_REPEATS 31
 #define MAX_WORKERS 64u
 #define CHUNK 32768u /* bytes of a unit of the plain read */
@@ -45,6 +45,7 @@ static const struct {
     {"avxvnni", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX_VNNI},
     {"avx512", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512},
     {"avx512vnni", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI},
+    {"amx", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI | PLEAT_CPU_AMX_INT8},
 #else
     {"scalar", 0},
 #endif
@@ -53,9 +54,9 @@ static const struct {
 
 typedef struct bench {
     pleat_workers *team;
-    uint32_t n_repeats;
+    uint32_t n_repeats, n_prompt;
     uint8_t *weights; /* [BYTES] */
-    float *x, *y;     /* [N_PROMPT][widest] */
+    float *x, *y;     /* [MAX_PROMPT][widest] */
     pleat__coded *coded;
     float *scratch[MAX_WORKERS];
     volatile uint64_t sink;
@@ -170,7 +171,7 @@ static void run_shape(bench *b, pleat__weight_type type, uint32_t rows, uint32_t
         for (uint32_t v = 0; v < N_VARIANTS; v++) {
             if (!is_of_interest(v, type)) continue;
             vector[v][r] = time_job(b, v, w, n_matrices, 1);
-            prompt[v][r] = time_job(b, v, w, 1, N_PROMPT);
+            prompt[v][r] = time_job(b, v, w, 1, b->n_prompt);
             peak[v] = fmax(peak[v], fma_peak(variants[v].flags));
         }
     }
@@ -178,7 +179,7 @@ static void run_shape(bench *b, pleat__weight_type type, uint32_t rows, uint32_t
     for (uint32_t v = 0; v < N_VARIANTS; v++) {
         if (!is_of_interest(v, type)) continue;
         const double s = median(vector[v], b->n_repeats);
-        const double macs = (double)N_PROMPT * rows * cols / median(prompt[v], b->n_repeats) / 1e9;
+        const double macs = (double)b->n_prompt * rows * cols / median(prompt[v], b->n_repeats) / 1e9;
         printf("%-5s %5ux%-5u %-11s %7.1f %6.0f %% %9.1f %6.0f %%\n", type_names[type], rows, cols, variants[v].name,
                (double)bytes / s / 1e9, 100 * read_s / s, macs, 100 * macs / peak[v] / pleat_workers_count(b->team));
     }
@@ -187,25 +188,27 @@ static void run_shape(bench *b, pleat__weight_type type, uint32_t rows, uint32_t
 
 int main(int argc, char **argv) {
     uint32_t n_threads = 0;
-    bench b = {.n_repeats = 9};
+    bench b = {.n_repeats = 9, .n_prompt = 128};
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "-t") == 0) n_threads = (uint32_t)strtoul(argv[i + 1], NULL, 10);
         if (strcmp(argv[i], "-r") == 0) b.n_repeats = (uint32_t)strtoul(argv[i + 1], NULL, 10);
+        if (strcmp(argv[i], "-n") == 0) b.n_prompt = (uint32_t)strtoul(argv[i + 1], NULL, 10);
     }
     if (b.n_repeats < 3 || b.n_repeats > MAX_REPEATS) b.n_repeats = 9;
+    if (b.n_prompt < 1 || b.n_prompt > MAX_PROMPT) b.n_prompt = 128;
     if (pleat_workers_create(n_threads, NULL, &b.team) != PLEAT_OK || pleat_workers_count(b.team) > MAX_WORKERS) {
         fprintf(stderr, "bench_linear: no team of %u threads\n", n_threads);
         return 1;
     }
     b.weights = reserve(BYTES);
-    b.x = reserve((uint64_t)N_PROMPT * 4096 * sizeof *b.x);
-    b.y = reserve((uint64_t)N_PROMPT * 8192 * sizeof *b.y);
-    b.coded = reserve((uint64_t)N_PROMPT * 4096 / 32 * sizeof *b.coded);
+    b.x = reserve((uint64_t)MAX_PROMPT * 4096 * sizeof *b.x);
+    b.y = reserve((uint64_t)MAX_PROMPT * 8192 * sizeof *b.y);
+    b.coded = reserve((uint64_t)MAX_PROMPT * 4096 / 32 * sizeof *b.coded);
     for (uint32_t i = 0; i < pleat_workers_count(b.team); i++)
         b.scratch[i] = reserve(pleat__linear_scratch_bytes(4096));
     fill_weights(&b);
     pleat__rng rng = {2};
-    for (uint32_t i = 0; i < N_PROMPT * 4096; i++) b.x[i] = 2 * pleat__rng_f32(&rng) - 1;
+    for (uint32_t i = 0; i < MAX_PROMPT * 4096; i++) b.x[i] = 2 * pleat__rng_f32(&rng) - 1;
 
     printf("%u threads\n                              vector: GB/s  of read   prompt: GMAC/s  of FMA\n",
            pleat_workers_count(b.team));

@@ -38,16 +38,29 @@ static int usage_error(const char *text) {
     return CLI_USAGE;
 }
 
+static int has_thresholds(const options *o) {
+    for (uint32_t i = 0; i < o->kv.n; i++)
+        if (o->kv.spec[i].policy == PLEAT_POLICY_LEANKV) return 1;
+    return 0;
+}
+
 static int check_options(const options *o) {
+    if (!o->model && !o->arch && !o->file && !o->synthetic)
+        return usage_error("say who serves what: -m MODEL --synthetic chat --pool-bytes 64MiB, for example");
     if (!o->file == !o->synthetic) return usage_error("give --trace FILE or --synthetic NAME, one of them");
     if (!o->pool_bytes) return usage_error("give --pool-bytes, the size of the pool: 64MiB, for example");
     if (o->watermarks.n && o->watermarks.n != 2) return usage_error("--watermarks: two numbers, LOW,HIGH");
     if (o->prices.n && (o->prices.n < 4 || o->prices.n > 5))
         return usage_error("--prices: four numbers or five, FIXED,PROMPT,TOKEN,BYTE[,SWAP] in ns");
+    if (!o->model && !o->arch)
+        return usage_error("no model: give -m FILE, a GGUF file, or --simulate --arch NAME --prices ..");
     if (o->model && o->arch) return usage_error("-m and --arch exclude each other");
     if (o->arch && !o->simulate) return usage_error("--arch has no weights to run: --simulate, or -m");
     if (o->arch && !o->prices.n) return usage_error("--arch needs --prices: what a step costs is not known");
     if ((o->prices.n || o->fractions.n) && !o->simulate) return usage_error("--prices and --fractions need --simulate");
+    if (o->fractions.n > 1 && o->fractions.n != o->kv.n) return usage_error("--fractions: one for each --kv");
+    if ((o->ah_most > 0 || o->al_most > 0) && !has_thresholds(o))
+        return usage_error("--ah-most and --al-most raise leankv's thresholds, and no --kv is leankv");
     if (o->text && !o->model) return usage_error("--text needs a model: -m");
     return CLI_OK;
 }
@@ -58,7 +71,8 @@ static int find_arch(serve_setup *setup) {
     const options *o = setup->o;
     const arch *found = archs_find(o->arch);
     if (!found) {
-        cli_error("--arch '%s': not known; the nearest is '%s'", o->arch, archs_nearest(o->arch));
+        cli_error("--arch '%s': not known; the nearest is '%s', and `pleat plan --arch list` shows all", o->arch,
+                  archs_nearest(o->arch));
         return CLI_USAGE;
     }
     if (found->why_not) {
@@ -107,10 +121,16 @@ static void set_watermarks(serve_setup *setup) {
     setup->high_watermark = given->n ? decimal(given->v[1]) : opt.high_watermark;
 }
 
-/* The least multiple of the chunk that is no less than PREFIX_TOKENS, where nobody says. */
-static uint32_t prefix_tokens_of(const options *o) {
-    const uint32_t chunk = o->chunk_tokens;
-    return o->prefix_tokens != UINT32_MAX ? o->prefix_tokens : (PREFIX_TOKENS + chunk - 1) / chunk * chunk;
+/* Where nobody says: the least multiple of the chunk, which is no longer than the context, from PREFIX_TOKENS on. */
+static int set_prefix_tokens(serve_setup *setup) {
+    const options *o = setup->o;
+    const uint32_t chunk = o->chunk_tokens < setup->max_tokens ? o->chunk_tokens : setup->max_tokens;
+    const int is_given = o->prefix_tokens != UINT32_MAX;
+    setup->prefix_tokens = is_given ? o->prefix_tokens : (PREFIX_TOKENS + chunk - 1) / chunk * chunk;
+    if (setup->prefix_tokens % chunk == 0) return CLI_OK;
+    cli_error("--prefix-tokens %u is no multiple of %u, the prompt tokens of a step (-b, the context at most)",
+              setup->prefix_tokens, chunk);
+    return CLI_USAGE;
 }
 
 /* ---- the trace --------------------------------------------------------------------------------- */
@@ -181,11 +201,11 @@ static int prepare(bench *b, options *o) {
     if (code == CLI_OK && o->tenants) code = tenants_parse(o->tenants, &b->setup.tenants);
     if (code == CLI_OK) code = load_shape(&b->setup);
     if (code == CLI_OK) code = limit_context(&b->setup);
+    if (code == CLI_OK) code = set_prefix_tokens(&b->setup);
     if (code == CLI_OK) code = make_source(b);
     if (code == CLI_OK) code = make_trace(b);
     if (code == CLI_OK) code = output_open(&b->out, o);
     if (code != CLI_OK) return code;
-    b->setup.prefix_tokens = prefix_tokens_of(o);
     set_watermarks(&b->setup);
     b->results = cli_alloc(o->kv.n, sizeof *b->results);
     return CLI_OK;
@@ -211,6 +231,19 @@ static int serve_spec(bench *b, uint32_t spec) {
     return code;
 }
 
+/* A spec whose pages are too large for some requests serves the others only, and these may be cheaper. */
+static void note_rejected(const bench *b) {
+    const options *o = b->setup.o;
+    const serve_result *r = b->results;
+    for (uint32_t spec = 1; spec < o->kv.n && !o->quiet; spec++)
+        if (r[spec].n_rejected != r[0].n_rejected) {
+            cli_note("%s rejected %u requests, %s %u: they did not serve the same requests, so their figures do not "
+                     "compare; a larger --pool-bytes takes more of them",
+                     o->kv.text[0], r[0].n_rejected, o->kv.text[spec], r[spec].n_rejected);
+            return;
+        }
+}
+
 static int serve_all(bench *b) {
     const options *o = b->setup.o;
     uint64_t n_completed = 0;
@@ -221,6 +254,7 @@ static int serve_all(bench *b) {
         n_completed += b->results[spec].n_completed;
     }
     progress_end();
+    if (code == CLI_OK) note_rejected(b);
     if (code == CLI_OK && !n_completed) {
         cli_error("no request was served");
         code = CLI_FAILED;

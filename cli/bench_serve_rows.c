@@ -141,8 +141,6 @@ static json_t *rate_json(const options *o) {
 static json_t *params_json(const serve_setup *setup, const trace *t, const serve_result *r, uint32_t spec) {
     const options *o = setup->o;
     static const char *const preemptions[] = {"cheaper", "swap", "recompute"};
-    pleat_serving_options opt;
-    pleat_serving_options_default(&opt);
     json_t *params = json_pack(
         "{s:s, s:o*, s:o*, s:o*, s:o*, s:b, s:i, s:o*, s:I, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:s, s:I, s:I, s:o*}",
         "kv", o->kv.text[spec], "model", o->model ? json_text(o->model) : NULL, "arch",
@@ -151,8 +149,8 @@ static json_t *params_json(const serve_setup *setup, const trace *t, const serve
         rate_json(o), "pool_bytes", (json_int_t)o->pool_bytes, "max_running", (int)o->max_running, "max_tokens",
         (int)setup->max_tokens, "chunk_tokens", (int)o->chunk_tokens, "prefix_tokens", (int)setup->prefix_tokens,
         "page_tokens", (int)r->page_tokens, "low_watermark", json_number(setup->low_watermark), "high_watermark",
-        json_number(setup->high_watermark), "preempt", preemptions[o->preempt], "swap_bytes",
-        (json_int_t)(o->swap_bytes ? o->swap_bytes : opt.swap_bytes), "seed", (json_int_t)o->seed, "threads",
+        json_number(setup->high_watermark), "preempt", preemptions[o->preempt], "swap_bytes", (json_int_t)o->swap_bytes,
+        "seed", (json_int_t)o->seed, "threads",
         setup->l.model ? json_integer(pleat_workers_count(setup->l.workers)) : NULL);
     return params;
 }

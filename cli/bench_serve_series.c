@@ -61,10 +61,11 @@ int serve_write_series(const serve_setup *setup, const serve_result *results, co
     for (uint32_t spec = 0; spec < setup->o->kv.n; spec++)
         for (uint32_t i = 0; i < results[spec].series.n; i++) {
             const serve_sample *s = &results[spec].series.v[i];
-            fprintf(w.file, "\"%s\",%.6f,%u,%u,%u,%llu,%llu,%llu,%llu,%llu\n", setup->o->kv.text[spec], s->time_s,
-                    s->waiting, s->running, s->swapped, (unsigned long long)s->pages_used,
-                    (unsigned long long)s->pages_evictable, (unsigned long long)s->pages_free,
-                    (unsigned long long)s->pages_high, (unsigned long long)s->pages_low);
+            output_csv_cell(setup->o->kv.text[spec], w.file);
+            fprintf(w.file, ",%.6f,%u,%u,%u,%llu,%llu,%llu,%llu,%llu\n", s->time_s, s->waiting, s->running, s->swapped,
+                    (unsigned long long)s->pages_used, (unsigned long long)s->pages_evictable,
+                    (unsigned long long)s->pages_free, (unsigned long long)s->pages_high,
+                    (unsigned long long)s->pages_low);
         }
     return whole_file_close(&w);
 }

@@ -75,7 +75,8 @@ static int warm_up(const serve_setup *setup, pleat_engine *engine) {
     if (status != PLEAT_OK) return cli_fail("cannot open a sequence", status, NULL);
     status = feed(engine, seq, tokens, n, n, &err);
     pleat_engine_close(engine, seq);
-    if (status == PLEAT_AGAIN) return cli_fail("the pool is too small for a request", status, NULL);
+    if (status == PLEAT_AGAIN || status == PLEAT_E_LIMIT)
+        return cli_fail("--pool-bytes is too small for any request", status, status == PLEAT_AGAIN ? NULL : &err);
     return status == PLEAT_OK ? CLI_OK : cli_fail("a step failed", status, &err);
 }
 
@@ -87,7 +88,7 @@ static void serving_options(const serve_setup *setup, pleat_serving_options *opt
     opt->low_watermark = setup->low_watermark;
     opt->high_watermark = setup->high_watermark;
     opt->preemption = o->preempt;
-    if (o->swap_bytes) opt->swap_bytes = o->swap_bytes;
+    opt->swap_bytes = o->swap_bytes;
     opt->tenants = setup->tenants.n ? setup->tenants.v : NULL;
     opt->n_tenants = setup->tenants.n;
 }

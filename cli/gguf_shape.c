@@ -6,8 +6,8 @@
  *     <arch>.attention.head_count_kv (as many as query heads)   <arch>.attention.key_length (embedding / heads)
  *     <arch>.context_length   <arch>.attention.sliding_window   <arch>.expert_count   <arch>.expert_used_count
  *
- * Which layers a sliding window holds for is not in the file: llama.cpp has it built in for each architecture, and
- * `periods` repeats what it has.  In other architectures every layer counts as seeing everything.
+ * Which layers a sliding window holds for is not in the file.  In llama's it is all of them, as for `pleat run`; for others
+ * llama.cpp has it built in, and `periods` repeats what it has.  In those not named every layer counts as seeing everything.
  */
 #include "gguf_shape.h"
 
@@ -19,7 +19,7 @@ enum { KEY_CAP = 160 };
 static const struct {
     const char *arch;
     uint32_t period; /* layers period, 2 period, ... see everything */
-} periods[] = {{"gemma2", 2}, {"gemma3", 6}, {"gpt-oss", 2}};
+} periods[] = {{"gemma2", 2}, {"gemma3", 6}, {"gpt-oss", 2}, {"llama", UINT32_MAX}};
 
 typedef struct reader {
     const pleat_gguf *gguf;

@@ -2,7 +2,7 @@
  *
  * options.h: what the command line says, as one plain struct, and the commands it can name.
  *
- * Every option is one row of the table in options.c: its spellings, argument, help, the commands that take it, and
+ * Every option is one row of the table in options_table.c: its spellings, argument, help, the commands that take it, and
  * where its value goes.  Parsing, --help, environment twins and the nearest valid word all come from that table.
  *
  *     --n-predict 64     -n 64     PLEAT_N_PREDICT=64         the command line wins over the environment
@@ -117,8 +117,9 @@ typedef struct options {
     const char *svg, *series; /* likewise */
     const char *tenants;      /* NULL: one, without a name */
     int simulate;
-    uint64_t pool_bytes, swap_bytes; /* 0: not given */
-    uint32_t requests;               /* 0: all of a file, as many as a preset has */
+    uint64_t pool_bytes; /* 0: not given */
+    uint64_t swap_bytes; /* 0: none */
+    uint32_t requests;   /* 0: all of a file, as many as a preset has */
     uint32_t max_running;
     uint32_t prefix_tokens; /* UINT32_MAX: not given */
     uint32_t page_tokens;   /* 0: the cache's choice */

@@ -168,7 +168,7 @@ static void write_terminal(const table *t, FILE *f) {
     }
 }
 
-static void write_csv_cell(const char *s, FILE *f) {
+void output_csv_cell(const char *s, FILE *f) {
     if (!strpbrk(s, ",\"\r\n")) {
         fputs(s, f);
         return;
@@ -195,7 +195,7 @@ static void write_md_cell(const char *s, FILE *f) {
 static void write_csv(const table *t, FILE *f) {
     for (uint32_t row = 0; row < n_rows(t); row++)
         for (uint32_t col = 0; col < t->n_cols; col++) {
-            write_csv_cell(cell(t, row, col), f);
+            output_csv_cell(cell(t, row, col), f);
             fputc(col + 1 == t->n_cols ? '\n' : ',', f);
         }
 }

@@ -66,6 +66,9 @@ void table_put_number(table *t, int decimals, double v);
 void table_write(const table *t, output *out);
 void table_release(table *t);
 
+/* Print a cell of CSV, in quotes if it needs them. */
+void output_csv_cell(const char *s, FILE *f);
+
 /* Print rows that exist in both forms: {"rows": rows, "skipped": skipped} as JSON, without the latter where it is NULL, or
  * else the table.  The caller keeps all of them. */
 void output_rows(output *out, json_t *rows, json_t *skipped, const table *t);

@@ -16,31 +16,43 @@
 #define SMALL_PARAMS 3000000000u
 #define FEW_GENERATED 10
 
+enum { COUNT_CAP = 40 };
+
+/* "1 sequence", "2 sequences": in buf. */
+static const char *sequences(uint64_t n, char buf[COUNT_CAP]) {
+    snprintf(buf, COUNT_CAP, "%llu sequence%s", (unsigned long long)n, n == 1 ? "" : "s");
+    return buf;
+}
+
 static double step_bytes(const plan_row *r) { return (double)r->weights_read + (double)r->kv_read; }
 
 /* f16, or what the specs are measured by. */
 static int answer_plain(const plan_question *q, const plan_row *r, char *out) {
     const double part = 100 * (double)r->kv_read / step_bytes(r);
+    char count[COUNT_CAP];
     if (!q->device_bytes)
         snprintf(out, PLAN_ANSWER_CAP, "Uncompressed: the KV is %.1f %% of what a step reads.", part);
     else if (r->fits)
         snprintf(out, PLAN_ANSWER_CAP, "Uncompressed, it fits: the KV is %.1f %% of what a step reads.", part);
     else
         snprintf(out, PLAN_ANSWER_CAP,
-                 "Uncompressed, it does not fit: %llu sequences of %u tokens do, or %llu tokens "
-                 "in each of %u.",
-                 (unsigned long long)r->most_seqs, q->n_tokens, (unsigned long long)r->most_tokens, q->n_seqs);
+                 "Uncompressed, it does not fit: %s of %u tokens %s, or %llu tokens in each of %u.",
+                 sequences(r->most_seqs, count), q->n_tokens, r->most_seqs == 1 ? "does" : "do",
+                 (unsigned long long)r->most_tokens, q->n_seqs);
     return -1;
 }
 
 /* Why the KV does not count for much. */
 static const char *why_small(const plan_question *q, char *buf, size_t cap) {
+    char count[COUNT_CAP];
+    const char *verb = q->n_seqs == 1 ? "is" : "are";
+    sequences(q->n_seqs, count);
     if (q->n_tokens < SHORT_TOKENS)
         snprintf(buf, cap, "sequences of %u tokens are short", q->n_tokens);
     else if (q->shape.n_params && q->shape.n_params < SMALL_PARAMS)
-        snprintf(buf, cap, "the model is small and %u sequences are few", q->n_seqs);
+        snprintf(buf, cap, "the model is small and %s %s few", count, verb);
     else
-        snprintf(buf, cap, "%u sequences of %u tokens are far below the weights", q->n_seqs, q->n_tokens);
+        snprintf(buf, cap, "%s of %u tokens %s far below the weights", count, q->n_tokens, verb);
     return buf;
 }
 
@@ -49,8 +61,9 @@ static const char *f16_too(const plan_question *q) { return q->device_bytes ? ",
 
 /* How many more sequences fit, where a device was given: a half sentence. */
 static const char *more_fit(const plan_question *q, const plan_row *r, const plan_row *f16, char *buf, size_t cap) {
+    char count[COUNT_CAP];
     if (!q->device_bytes) return "";
-    snprintf(buf, cap, ", and %llu sequences fit in place of %llu", (unsigned long long)r->most_seqs,
+    snprintf(buf, cap, ", and %s fit%s in place of %llu", sequences(r->most_seqs, count), r->most_seqs == 1 ? "s" : "",
              (unsigned long long)f16->most_seqs);
     return buf;
 }
@@ -75,17 +88,16 @@ static int answer_step(const plan_question *q, const plan_row *r, const plan_row
 static int answer_device(const plan_question *q, const plan_row *r, const plan_row *f16, char *out, int *is_worth) {
     if (!q->device_bytes || (f16->fits && r->fits)) return 0;
     const unsigned long long n = r->most_seqs, n_f16 = f16->most_seqs;
+    char count[COUNT_CAP];
     *is_worth = r->fits;
     if (q->weights.bytes > q->device_bytes)
         snprintf(out, PLAN_ANSWER_CAP, "No help: the weights alone are larger than the device.");
     else if (r->fits)
-        snprintf(out, PLAN_ANSWER_CAP,
-                 "Worth it: it fits, and f16 does not: %llu sequences of %u tokens%s, %llu in "
-                 "f16.",
-                 n, q->n_tokens, r->certainty == PLAN_MOST_OF_POLICY ? " at least" : "", n_f16);
+        snprintf(out, PLAN_ANSWER_CAP, "Worth it: it fits, and f16 does not: %s of %u tokens%s, %llu in f16.",
+                 sequences(n, count), q->n_tokens, r->certainty == PLAN_MOST_OF_POLICY ? " at least" : "", n_f16);
     else
-        snprintf(out, PLAN_ANSWER_CAP, "Not enough: of %u sequences of %u tokens %llu fit, %llu in f16.", q->n_seqs,
-                 q->n_tokens, n, n_f16);
+        snprintf(out, PLAN_ANSWER_CAP, "Not enough: of %s of %u tokens %llu fit, %llu in f16.",
+                 sequences(q->n_seqs, count), q->n_tokens, n, n_f16);
     return 1;
 }
 

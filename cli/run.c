@@ -156,8 +156,7 @@ static int fit_context(run *r) {
 
 /* Bytes of pages that several texts can hold together: the prompt's once, and each one's own.  Those are for what it
  * generates and for pages that cannot stay shared: part-filled ones, all that a sliding window moves over, and under a
- * policy those of the newest tokens.  Once more the latter, since a step wants a copy for each of its sequences, though
- * the last one keeps the page. */
+ * policy those of the newest tokens. */
 static uint64_t pool_bytes(const run *r, const pleat_engine_options *engine) {
     enum { LARGEST_PAGE = 128 }; /* tokens, of those that a cache chooses itself */
     const pleat_model_info *model = &r->l.info;
@@ -173,7 +172,7 @@ static uint64_t pool_bytes(const run *r, const pleat_engine_options *engine) {
     cache.head_dim = model->head_dim;
     cache.max_tokens = engine->max_tokens;
     return pleat_cache_bytes_for(&cache, r->n_prompt, engine->max_tokens) +
-           (r->n_seqs + 1) * pleat_cache_bytes_for(&cache, own, engine->max_tokens);
+           r->n_seqs * pleat_cache_bytes_for(&cache, own, engine->max_tokens);
 }
 
 static int make_engine(run *r) {

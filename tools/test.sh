@@ -3,7 +3,7 @@
 #
 # test.sh [--long] [JOB...]: run the named jobs, or all of them, and add up what they counted.
 #
-#   release    release build; every test
+#   release    release build; every test, with all that this CPU has: the only job with AMX
 #   scalar     the same programs, but for the benches' own tests, with PLEAT_CPU_MASK=0: no CPU features
 #   avx2       ... with AVX2, FMA and F16C only
 #   avxvnni    ... with AVX2 and AVX-VNNI: the programs that meet its kernels
@@ -48,7 +48,11 @@ skip_job() {
     echo "0 passed, 0 failed, 1 skipped"
 }
 
-job_release() { tools/build.sh build && ctest_in build; }
+job_release() {
+    cpu_has amx_int8 || echo "skip $job: this CPU has no AMX"
+    tools/build.sh build && ctest_in build
+}
+
 # The programs that a CPU's features matter to: the benches' own tests and who runs when are not, and scalar kernels make
 # them long.
 masked_in() { ctest_in "$@" -E '^(cli_(measure|peers|allocators|serve)|check_serving)$'; }

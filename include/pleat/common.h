@@ -50,12 +50,13 @@ PLEAT_API void pleat_workers_destroy(pleat_workers **workers);
 
 /* CPU features that kernels may use.  A set bit means the feature is there and its registers are
  * saved by the operating system. */
-#define PLEAT_CPU_AVX2 0x1u     /* AVX2, FMA, F16C */
-#define PLEAT_CPU_AVX512 0x2u   /* AVX-512 F, BW, DQ, VL; implies PLEAT_CPU_AVX2 */
-#define PLEAT_CPU_VNNI 0x4u     /* AVX-512 VNNI; implies PLEAT_CPU_AVX512 */
-#define PLEAT_CPU_AVX_VNNI 0x8u /* AVX-VNNI, its 256-bit form; implies PLEAT_CPU_AVX2 */
-#define PLEAT_CPU_NEON 0x10u    /* Arm: Advanced SIMD, which every 64-bit one has */
-#define PLEAT_CPU_DOTPROD 0x20u /* Arm: its dot products; implies PLEAT_CPU_NEON */
+#define PLEAT_CPU_AVX2 0x1u      /* AVX2, FMA, F16C */
+#define PLEAT_CPU_AVX512 0x2u    /* AVX-512 F, BW, DQ, VL; implies PLEAT_CPU_AVX2 */
+#define PLEAT_CPU_VNNI 0x4u      /* AVX-512 VNNI; implies PLEAT_CPU_AVX512 */
+#define PLEAT_CPU_AVX_VNNI 0x8u  /* AVX-VNNI, its 256-bit form; implies PLEAT_CPU_AVX2 */
+#define PLEAT_CPU_NEON 0x10u     /* Arm: Advanced SIMD, which every 64-bit one has */
+#define PLEAT_CPU_DOTPROD 0x20u  /* Arm: its dot products; implies PLEAT_CPU_NEON */
+#define PLEAT_CPU_AMX_INT8 0x40u /* AMX's tiles of bytes, which Linux was asked for; implies PLEAT_CPU_VNNI */
 
 /* Features in use: those detected, less those masked off. */
 PLEAT_API uint32_t pleat_cpu_flags(void);

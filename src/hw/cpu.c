@@ -11,6 +11,8 @@ static _Atomic uint32_t allowed_flags = ~0u;
 
 #if PLEAT_X86
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* Clang 14 has no name for it in __builtin_cpu_supports(); that AVX2 is supported tells that its registers are
  * saved. */
@@ -25,6 +27,15 @@ static bool has_avx_vnni(void) {
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
 }
 
+/* Tiles and their byte products: leaf 7, EDX bits 24 and 25.  Linux saves the tiles of a process, all its threads, that
+ * asked for it once, and refuses where it does not know AMX, XCR0 lacks it, or a thread's signal stack is too small. */
+static bool has_amx_int8(void) {
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM of <asm/prctl.h>; XCR0's bit */
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 24 & 3) != 3) return false;
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+
 static uint32_t detect(void) {
     __builtin_cpu_init();
     uint32_t flags = 0;
@@ -35,7 +46,9 @@ static uint32_t detect(void) {
         !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
         return flags;
     flags |= PLEAT_CPU_AVX512;
-    if (__builtin_cpu_supports("avx512vnni")) flags |= PLEAT_CPU_VNNI;
+    if (!__builtin_cpu_supports("avx512vnni")) return flags;
+    flags |= PLEAT_CPU_VNNI;
+    if (has_amx_int8()) flags |= PLEAT_CPU_AMX_INT8;
     return flags;
 }
 #elif PLEAT_ARM
@@ -54,6 +67,7 @@ static uint32_t detect(void) { return 0; }
 static uint32_t closed_under_implication(uint32_t flags) {
     if (!(flags & PLEAT_CPU_AVX2)) flags &= ~(uint32_t)(PLEAT_CPU_AVX512 | PLEAT_CPU_AVX_VNNI);
     if (!(flags & PLEAT_CPU_AVX512)) flags &= ~(uint32_t)PLEAT_CPU_VNNI;
+    if (!(flags & PLEAT_CPU_VNNI)) flags &= ~(uint32_t)PLEAT_CPU_AMX_INT8;
     if (!(flags & PLEAT_CPU_NEON)) flags &= ~(uint32_t)PLEAT_CPU_DOTPROD;
     return flags;
 }

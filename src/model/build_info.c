@@ -14,7 +14,8 @@ static void describe_cpu(char *text, size_t cap) {
         uint32_t flag;
         const char *word;
     } words[] = {{PLEAT_CPU_AVX2, "avx2"},        {PLEAT_CPU_AVX_VNNI, "avx_vnni"}, {PLEAT_CPU_AVX512, "avx512"},
-                 {PLEAT_CPU_VNNI, "avx512_vnni"}, {PLEAT_CPU_NEON, "neon"},         {PLEAT_CPU_DOTPROD, "dotprod"}};
+                 {PLEAT_CPU_VNNI, "avx512_vnni"}, {PLEAT_CPU_AMX_INT8, "amx_int8"}, {PLEAT_CPU_NEON, "neon"},
+                 {PLEAT_CPU_DOTPROD, "dotprod"}};
     const uint32_t flags = pleat_cpu_flags();
     size_t used = 0;
     snprintf(text, cap, PLEAT_X86 || PLEAT_ARM ? "scalar" : "scalar (no kernels for this CPU's vectors built)");

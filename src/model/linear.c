@@ -19,6 +19,7 @@
 #define UNITS_PER_WORKER 3u       /* threads that start or run unevenly end together; more cost more to hand out */
 #define PROMPT_UNIT_BYTES 131072u /* weights that stay in L2 while the rows of a prompt pass by */
 #define CODE_ROWS 16u             /* rows of a unit of coding */
+#define FEW_ROWS 24u              /* up to so many, weights are read from memory nearly as slowly as multiplied */
 #define STRIP PLEAT__STRIP_ROWS
 
 void pleat__linear_dsp_init(pleat__linear_dsp *dsp, uint32_t cpu_flags) {
@@ -31,6 +32,7 @@ void pleat__linear_dsp_init(pleat__linear_dsp *dsp, uint32_t cpu_flags) {
     if (!(cpu_flags & PLEAT_CPU_AVX512)) return;
     pleat__linear_fill_avx512(dsp);
     if (cpu_flags & PLEAT_CPU_VNNI) pleat__linear_fill_packed_avx512(dsp);
+    if (cpu_flags & PLEAT_CPU_AMX_INT8) pleat__linear_fill_packed_amx(dsp);
 #elif PLEAT_ARM
     if (!(cpu_flags & PLEAT_CPU_NEON)) return;
     pleat__linear_fill_neon(dsp);
@@ -231,7 +233,7 @@ static bool any_takes_gemm(const pleat__linear_job *job) {
 static uint32_t even_strips(const pleat__linear_job *job, uint32_t n_strips, uint32_t n_rows, uint32_t n_workers) {
     const uint64_t strip_bytes = STRIP * job->parts[0].w->row_bytes;
     const uint32_t even = n_workers > 1 ? pleat__div_up_u32(n_strips, n_workers * UNITS_PER_WORKER) : n_strips;
-    if (n_rows <= PLEAT__VECTOR_TILE) return even;
+    if (n_rows <= FEW_ROWS) return even;
     return pleat__min_u32(even, (uint32_t)(PROMPT_UNIT_BYTES / strip_bytes) + 1);
 }
 

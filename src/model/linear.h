@@ -20,7 +20,7 @@
  * (weights' scale * row's scale) * dot product.  Where the CPU has no instruction for that, spans of more than packed_rows
  * rows take GEMM too.  Measured against f32 products on the file's layout, Q8_0, 28M weights,
  * Granite Rapids, 2026-11: a vector 2.4 times as fast on one thread, 26 of the 29 GB/s of a plain read (10 on 4 KiB pages), and
- * eight vectors 1.15 times the peak of f32 FMAs.
+ * eight vectors 1.15 times the peak of f32 FMAs; AMX with 16 vectors 1.9 times.
  *
  * Which kernel a span takes depends on the span's own length alone, and a kernel adds the products of one (output row,
  * step row) in one order whatever else shares the call: a result depends neither on the other items nor on the thread
@@ -90,17 +90,22 @@ typedef struct pleat__linear_dsp {
 /* Fill the table with the best variants for these CPU flags (pleat_cpu_flags()). */
 void pleat__linear_dsp_init(pleat__linear_dsp *dsp, uint32_t cpu_flags);
 
-/* The variants.  _ref fills the table; the others need the features that they are named after, _packed_avx512 VNNI too,
- * and overwrite what serves quantised types (_packed) or floats. */
+/* The variants.  _ref fills the table; the others need the features that they are named after, _packed_avx512 and
+ * _packed_amx VNNI too, and overwrite what serves quantised types (_packed) or floats. */
 void pleat__linear_fill_ref(pleat__linear_dsp *dsp);
 void pleat__linear_fill_avx2(pleat__linear_dsp *dsp);
 void pleat__linear_fill_avx512(pleat__linear_dsp *dsp);
 void pleat__linear_fill_packed_avx2(pleat__linear_dsp *dsp);
 void pleat__linear_fill_packed_avxvnni(pleat__linear_dsp *dsp);
 void pleat__linear_fill_packed_avx512(pleat__linear_dsp *dsp);
+void pleat__linear_fill_packed_amx(pleat__linear_dsp *dsp);
 void pleat__linear_fill_neon(pleat__linear_dsp *dsp);
 void pleat__linear_fill_packed_neon(pleat__linear_dsp *dsp);
 void pleat__linear_fill_packed_dotprod(pleat__linear_dsp *dsp);
+
+/* The mul of _packed_avx512, to which _packed_amx leaves few step rows. */
+void pleat__linear_mul_packed_avx512(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from,
+                                     uint32_t row_to, const void *const *x, float *const *y, uint32_t n, bool add);
 
 /* Bytes of a quantised matrix when packed; 0 for one of floats. */
 uint64_t pleat__linear_packed_bytes(const pleat__matrix *w);
@@ -111,8 +116,8 @@ void pleat__linear_pack(const pleat__matrix *w, uint32_t strip_from, uint32_t st
 /* Rows [row_from, row_to) of a packed matrix to f32: out [row_to - row_from][cols]. */
 void pleat__linear_unpack(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, float *out);
 
-/* Most vectors that linear.c hands to one call of a kernel: a multiple of the tiles' widths. */
-#define PLEAT__VECTOR_TILE 24u
+/* Most vectors that linear.c hands to one call of a kernel: a multiple of what the variants take at once. */
+#define PLEAT__VECTOR_TILE 48u
 
 typedef struct pleat__linear_span {
     uint32_t row;    /* first row */

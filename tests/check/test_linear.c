@@ -4,7 +4,8 @@
  *
  * Weights are random bytes of each stored type, decoded here a second time from the formulas; sizes are odd where the
  * type allows; every buffer ends at an unreadable page.  The bounds are those of linear.h.  Then bits: a vector's
- * product is the same alone and in any batch, a job's the same for any team and whatever else it holds.
+ * product is the same alone and in any batch, wherever the vectors stand, a job's the same for any team and whatever
+ * else it holds.  AMX's kernels leave what they do not take to VNNI's, which so check them bit by bit.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -150,6 +151,8 @@ static const variant variants[] = {
     {"avx512", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512, true, false, pleat__linear_fill_avx512},
     {"packed_avx512", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI, false, true,
      pleat__linear_fill_packed_avx512},
+    {"packed_amx", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI | PLEAT_CPU_AMX_INT8, false, true,
+     pleat__linear_fill_packed_amx},
 #elif PLEAT_ARM
     {"neon", PLEAT_CPU_NEON, true, false, pleat__linear_fill_neon},
     {"packed_neon", PLEAT_CPU_NEON, false, true, pleat__linear_fill_packed_neon},
@@ -176,18 +179,34 @@ static uint32_t random_cols(pleat__weight_type type) {
     return (uint32_t)check_between(1, longest);
 }
 
-#define MAX_VECTORS 17u
+#define MAX_VECTORS 70u
+#define MAX_GAP 3u /* slots from one coded vector to the next */
 
-/* x and y of n vectors, each between guards. */
+/* x and y of n vectors, each between guards; all coded ones between guards. */
 typedef struct vectors {
-    check_buf x_buf[MAX_VECTORS], coded_buf[MAX_VECTORS], y_buf[MAX_VECTORS];
+    check_buf x_buf[MAX_VECTORS], y_buf[MAX_VECTORS], coded_buf;
     const float *x[MAX_VECTORS];
     const void *usable[MAX_VECTORS]; /* as kernels read them: coded for quantised types */
     float *y[MAX_VECTORS];
 } vectors;
 
+/* Slots of n coded vectors, from 0 to the last one that is used: runs at equal distances, upwards or downwards. */
+static uint32_t random_slots(uint32_t *slots, uint32_t n) {
+    uint32_t at = 0;
+    for (uint32_t i = 0, gap = 1; i < n; i++, at += gap) {
+        slots[i] = at;
+        if (check_below(12) == 0) gap = (uint32_t)check_between(1, MAX_GAP);
+    }
+    const uint32_t last = slots[n - 1];
+    for (uint32_t i = 0, down = (uint32_t)check_below(2); i < n && down; i++) slots[i] = last - slots[i];
+    return last + 1;
+}
+
 static void vectors_init(vectors *v, const pleat__linear_dsp *dsp, const pleat__matrix *w, uint32_t n) {
-    const uint32_t rows = w->rows, cols = w->cols;
+    const uint32_t rows = w->rows, cols = w->cols, n_blocks = cols / 32;
+    uint32_t slots[MAX_VECTORS] = {0};
+    const uint32_t n_slots = random_slots(slots, n);
+    v->coded_buf = check_buf_new((size_t)n_slots * n_blocks * sizeof(pleat__coded), _Alignof(pleat__coded));
     for (uint32_t i = 0; i < n; i++) {
         v->x_buf[i] = check_buf_new(cols * sizeof(float), 4);
         v->y_buf[i] = check_buf_new(rows * sizeof(float), 4);
@@ -195,25 +214,26 @@ static void vectors_init(vectors *v, const pleat__linear_dsp *dsp, const pleat__
         check_fill_normal(v->y_buf[i].p, rows);
         v->y[i] = v->y_buf[i].p;
         v->usable[i] = v->x[i] = v->x_buf[i].p;
-        v->coded_buf[i] = check_buf_new(cols / 32 * sizeof(pleat__coded), _Alignof(pleat__coded));
         if (!pleat__is_quantised(w->type)) continue;
-        dsp->code(v->x[i], cols, v->coded_buf[i].p);
-        v->usable[i] = v->coded_buf[i].p;
+        pleat__coded *coded = (pleat__coded *)v->coded_buf.p + (size_t)slots[i] * n_blocks;
+        dsp->code(v->x[i], cols, coded);
+        v->usable[i] = coded;
     }
 }
 
 static void vectors_release(vectors *v, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
-        CHECK(check_buf_is_intact(&v->y_buf[i]) && check_buf_is_intact(&v->coded_buf[i]));
+        CHECK(check_buf_is_intact(&v->y_buf[i]));
         check_buf_free(&v->x_buf[i]);
-        check_buf_free(&v->coded_buf[i]);
         check_buf_free(&v->y_buf[i]);
     }
+    CHECK(check_buf_is_intact(&v->coded_buf));
+    check_buf_free(&v->coded_buf);
 }
 
 static void try_mul(const variant *var, const pleat__linear_dsp *dsp, pleat__weight_type type) {
     const uint32_t rows = (uint32_t)check_between(1, 50), cols = random_cols(type);
-    const uint32_t n = (uint32_t)check_between(1, MAX_VECTORS);
+    const uint32_t n = (uint32_t)check_between(1, check_below(3) ? 17 : MAX_VECTORS);
     const uint32_t step = pleat__is_quantised(type) ? PLEAT__STRIP_ROWS : 1; /* where a call may start */
     const uint32_t from = (uint32_t)check_below(rows) / step * step, to = (uint32_t)check_between(from, rows);
     const bool add = check_below(2);
@@ -310,10 +330,11 @@ static void test_load(void) {
 
 /* What the mask leaves is what runs: of each kind of types the last variant whose needs are met. */
 static void test_dispatch(void) {
-    for (uint32_t flags = 0; flags < 64; flags++) {
+    for (uint32_t flags = 0; flags < 128; flags++) {
         const uint32_t closed = pleat_cpu_flags() & flags; /* any subset: dispatch climbs a ladder */
         if ((closed && !(closed & (PLEAT_CPU_AVX2 | PLEAT_CPU_NEON))) ||
-            (closed & PLEAT_CPU_VNNI && !(closed & PLEAT_CPU_AVX512)))
+            (closed & PLEAT_CPU_VNNI && !(closed & PLEAT_CPU_AVX512)) ||
+            (closed & PLEAT_CPU_AMX_INT8 && !(closed & PLEAT_CPU_VNNI)))
             continue;
         pleat__linear_dsp chosen, want;
         pleat__linear_dsp_init(&chosen, closed);

@@ -172,6 +172,53 @@ plan -m "$MODEL" --kv f16
 check "without --ctx the model's context" test "$(field ctx)" = 4096
 check "parameters of the file" test "$(field params)" = "$("$PLEAT" inspect "$MODEL" --format json | sed -n 's/^ *"params": *\([0-9]*\).*/\1/p' | head -1)"
 
+# with_u32 FILE KEY VALUE: the model with one more entry of metadata.
+with_u32() {
+    python3 - "$MODEL" "$@" <<'END'
+import struct, sys
+source, target, key, value = sys.argv[1:]
+old = open(source, "rb").read()
+sizes = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+def text(at):
+    return at + 8 + struct.unpack_from("<Q", old, at)[0]
+def value_end(at, kind):
+    if kind == 8:
+        return text(at)
+    if kind != 9:
+        return at + sizes[kind]
+    kind, n = struct.unpack_from("<IQ", old, at)
+    at += 12
+    if kind in sizes:
+        return at + n * sizes[kind]
+    for _ in range(n):
+        at = value_end(at, kind)
+    return at
+version, n_tensors, n_keys = struct.unpack_from("<IQQ", old, 4)
+keys_end = 24
+for _ in range(n_keys):
+    at = text(keys_end)
+    keys_end = value_end(at + 4, struct.unpack_from("<I", old, at)[0])
+end = keys_end
+for _ in range(n_tensors):
+    end = text(end)
+    end += 4 + 8 * struct.unpack_from("<I", old, end)[0] + 12
+new = old[:4] + struct.pack("<IQQ", version, n_tensors, n_keys + 1) + old[24:keys_end]
+new += struct.pack("<Q", len(key)) + key.encode() + struct.pack("<II", 4, int(value)) + old[keys_end:end]
+open(target, "wb").write(new + bytes(-len(new) % 32) + old[end + -end % 32:])
+END
+}
+if command -v python3 >/dev/null; then
+    with_u32 "$scratch/windowed.gguf" llama.attention.sliding_window 64
+    for spec in f16 k8v4; do
+        MODEL=$scratch/windowed.gguf held $spec 4000 3
+        plan -m "$scratch/windowed.gguf" --ctx $stored -c $opened --kv $spec
+        check "$spec, a window of 64 in all layers: $ran bytes as run says" test "$(of sequence bytes)" = "$ran"
+        check "$spec, as 64 tokens" calc "$(of step kv) == 64 * $(field bytes_per_token)"
+    done
+else
+    skip "a llama with a window: no python3 to write it"
+fi
+
 # A GGUF with an embedding that is no output matrix, experts and windows.
 write_gguf() {
     python3 - "$1" <<'END'
@@ -234,8 +281,8 @@ answers "Uncompressed, it does not fit: [0-9]+ sequences of 4096 tokens do" --ar
 answers "Worth it: it fits, and f16 does not: " --arch llama3-8b --ctx 4096 --batch 200 --kv k8v4 --device-bytes 80GiB
 answers "Not enough: of 900 sequences of 4096 tokens [0-9]+ fit, [0-9]+ in f16" --arch llama3-8b --ctx 4096 --batch 900 --kv k8v4 --device-bytes 80GiB
 answers "Not worth it: sequences of 256 tokens are short: .*, and f16 fits too" --arch llama3-8b --ctx 256 --batch 4 --kv k8v4 --device-bytes 80GiB
-answers "Not worth it: the model is small and 1 sequences are few" --arch llama3.2-1b --ctx 2048 --kv k8v4
-answers "Not worth it: 1 sequences of 2048 tokens are far below the weights: f16's KV is 1.8 %" --arch llama3-8b --ctx 2048 --kv k8v4
+answers "Not worth it: the model is small and 1 sequence is few" --arch llama3.2-1b --ctx 2048 --kv k8v4
+answers "Not worth it: 1 sequence of 2048 tokens is far below the weights: f16's KV is 1.8 %" --arch llama3-8b --ctx 2048 --kv k8v4
 answers "Not worth it: with 4 tokens to generate, reading the prompts is the work" --arch llama3-8b --ctx 8000 --batch 64 --kv k8v4 -n 4
 answers "Uncompressed: the KV is" --arch llama3-8b --ctx 4096 --kv f32
 answers "Not worth it: it holds no less than f16" -m "$MODEL" --ctx 4000 --kv leankv --fraction 1.1

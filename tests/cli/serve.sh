@@ -13,11 +13,19 @@ figures() { sed '/"params"/,/}/d' "$scratch/out"; }
 counts_add_up() { [ $(($(field completed) + $(field failed) + $(field rejected))) = "$(field requests)" ]; }
 
 # ---- wrong command lines -----------------------------------------------------------------------------------------------
+fails 2 "say who serves what: -m MODEL --synthetic chat --pool-bytes" bench serve
 fails 2 "give --trace FILE or --synthetic NAME" bench serve -m x --pool-bytes 1MiB
 fails 2 "give --trace FILE or --synthetic NAME" bench serve -m x --pool-bytes 1MiB --trace x --synthetic chat
 fails 2 "give --pool-bytes" bench serve -m x --synthetic chat
 fails 2 "--pool-bytes: '-1' is no number of bytes" bench serve -m x --synthetic chat --pool-bytes -1
-fails 2 "no model: give -m FILE" bench serve --synthetic chat --pool-bytes 1MiB
+fails 2 "--pool-bytes: '0' is no number of bytes between 1" bench serve -m x --synthetic chat --pool-bytes 0
+fails 2 "--swap-bytes: '0.5' is no number of bytes between 0" bench serve --swap-bytes 0.5
+fails 2 "no model: give -m FILE, .*, or --simulate --arch NAME" bench serve --synthetic chat --pool-bytes 1MiB
+fails 2 "--fractions: one for each --kv" bench serve -m x --synthetic chat --pool-bytes 1MiB --simulate --fractions 1,1
+fails 2 "no --kv is leankv" bench serve -m x --synthetic chat --pool-bytes 1MiB --kv "f16 topk" --ah-most 4
+fails 2 "--prefix-tokens 100 is no multiple of 512" \
+    bench serve -m "$MODEL" --synthetic chat --pool-bytes 64MiB --prefix-tokens 100
+fails 1 "--pool-bytes is too small for any request" bench serve -m "$MODEL" --synthetic chat --pool-bytes 64KiB
 fails 2 "--rate: 'nan' is not a number" bench serve -m x --synthetic chat --pool-bytes 1MiB --rate nan
 fails 2 "--rate: '0' is not a number" bench serve -m x --synthetic chat --pool-bytes 1MiB --rate 0
 fails 2 "--preempt: 'swop' is none of .* nearest is 'swap'" bench serve --preempt swop
@@ -130,6 +138,22 @@ for kind in chat sharegpt alpaca longdoc shared-prefix fixed; do
     check "$kind in a small context" test "$(field completed)" = 8
 done
 
+# Chunks are no longer than the context, whatever -b says, and prefixes are kept at multiples of them.
+for args in "-c 300" "-c 500" "-b 8000" "-c 300 -b 100"; do
+    # shellcheck disable=SC2086
+    simulate --synthetic fixed:prompt=20,output=4 $args
+    check "simulated with $args" test "$(field completed)" = 64
+    # shellcheck disable=SC2086
+    real --synthetic fixed:prompt=20,output=4 --requests 2 --pool-bytes 64MiB $args
+    check "an engine with $args" test "$(field completed)" = 2
+done
+
+# Where specs reject different requests, their figures are of different work.
+try bench serve --simulate --arch llama3-8b --prices 1,2,3,4 --pool-bytes 64MB --synthetic chat --kv "f16 k8v4"
+check "who rejects what is told" says "note: f16 rejected [1-9][0-9]* requests, k8v4 [0-9]+: they did not serve the same"
+try bench serve --simulate --arch llama3-8b --prices 1,2,3,4 --pool-bytes 1GB --synthetic chat --kv "f16 k8v4"
+check "and nothing where they are the same" test -z "$(grep "did not serve" <<<"$stderr")"
+
 # vLLM's names
 simulate --synthetic fixed:prompt=50,output=10 --requests 9
 for key in completed duration total_input_tokens total_output_tokens request_throughput output_throughput \
@@ -158,6 +182,9 @@ check "the series has its columns" test "$(head -1 "$scratch/series")" = \
 check "about a thousand points" calc "$(wc -l <"$scratch/series") > 300 && $(wc -l <"$scratch/series") < 1026"
 check "pages: used and free are always the same" test \
     "$(awk -F, 'NR > 1 { print $6 + $8 }' "$scratch/series" | sort -u | wc -l)" = 1
+simulate --synthetic fixed --requests 2 --kv "f16 leankv:ah=3,al=1" --series "$scratch/specs"
+check "specs with commas are quoted there, others not" test "$(sed 's/,[0-9.]*\(,[0-9]*\)\{8\}$//' "$scratch/specs" |
+    sed 1d | uniq | tr '\n' ' ')" = 'f16 "leankv:ah=3,al=1" '
 if command -v python3 >/dev/null; then
     check "the figure is XML" python3 -c "import sys, xml.dom.minidom as x; x.parse(sys.argv[1])" "$scratch/svg"
 else
@@ -174,6 +201,10 @@ check "and on average" calc "$(field mean_concurrency) > 1 && $(field mean_concu
 check "fragmentation is known" calc "$(field fragmentation) >= 0 && $(field fragmentation) < 1"
 check "a second spec" test "$(grep -c '"what": "serve"' "$scratch/out")" = 2
 
+real --synthetic fixed:prompt=40,output=150 --requests 6 --pool-bytes 3MiB --kv f16 --preempt swap --watermarks 0.6,1 \
+    --prefix-tokens 0 --swap-bytes 0
+check "no memory to swap to" test "$(field completed) $(field swap_bytes) $(field preempted_swap)" = "6 0 0"
+check "so they are computed again" calc "$(field preempted_recompute) > 0"
 for how in swap recompute; do
     real --synthetic fixed:prompt=40,output=150 --requests 6 --pool-bytes 3MiB --kv f16 --preempt $how \
         --watermarks 0.6,1 --prefix-tokens 0
@@ -200,5 +231,5 @@ check "the others go on" test "$(field completed) $(field rejected) $(field tota
 
 real --simulate --synthetic fixed:prompt=40,output=8 --requests 50 --pool-bytes 64MiB --kv "f16 leankv"
 check "simulated with a model's prices" test "$(field completed)" = 50
-check "and the prices are told" calc "$(field prompt_ns) > 0 && $(field token_ns) + $(field fixed_ns) > 0"
+check "and the prices are told" calc "$(field prompt_ns) + $(field token_ns) + $(field fixed_ns) + $(field byte_ns) > 0"
 finish

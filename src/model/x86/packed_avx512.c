@@ -182,4 +182,9 @@ static void code(const float *x, uint32_t cols, pleat__coded *out) {
 
 PACKED_VARIANTS
 
+void pleat__linear_mul_packed_avx512(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from,
+                                     uint32_t row_to, const void *const *x, float *const *y, uint32_t n, bool add) {
+    (type == PLEAT__W_Q8_0 ? mul_q8_0 : mul_q4_0)(w, row_from, row_to, x, y, n, add);
+}
+
 void pleat__linear_fill_packed_avx512(pleat__linear_dsp *dsp) { PACKED_FILL(dsp, UINT32_MAX); }

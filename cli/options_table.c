@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * options_table.c: the one table of options, in the order of --help.  See options_table.h.
+ *
+ * The same letter may mean different things to commands that share no option (-p is a text to `run` and a count to
+ * `bench run`, as in llama.cpp): rows of one name then have disjoint command bits.
+ */
+#include "options_table.h"
+
+#include <math.h>
+
+#include "search.h"
+
+#define CMD_ENGINE (CMD_RUN | CMD_EVAL | CMD_CALIBRATE | CMD_BENCH_RUN | CMD_BENCH_SERVE)
+#define CMD_MEASURE (CMD_EVAL | CMD_CALIBRATE)
+#define AT(field) offsetof(options, field)
+#define U32_TOP 4294967295.0
+#define CPU_BITS                                                                                                    \
+    (PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI | PLEAT_CPU_AVX_VNNI | PLEAT_CPU_NEON | PLEAT_CPU_DOTPROD | \
+     PLEAT_CPU_AMX_INT8)
+
+/* clang-format off */
+const option_row option_rows[] = {
+    {"Model and machine", "model", "m", "FILE", "GGUF model", CMD_ENGINE | CMD_INSPECT | CMD_PLAN, KIND_TEXT, AT(model), 0, 0},
+    {"Model and machine", "threads", "t", "N", "threads (default: one for each CPU)",
+     CMD_ALL & ~(CMD_INSPECT | CMD_PLAN), KIND_U32, AT(threads), 1, 256},
+    {"Model and machine", "ctx-size", "c", "N", "context, tokens (default: the model's)",
+     CMD_RUN | CMD_BENCH_SERVE, KIND_U32, AT(ctx_size), 1, 16777216},
+    {"Model and machine", "batch-size", "b", "N", "most prompt tokens in one step (default 512)",
+     CMD_ENGINE, KIND_U32, AT(chunk_tokens), 1, 65536},
+    {"Model and machine", "cpu-mask", NULL, "BITS", "CPU features that may be used, added up: 1 AVX2, 2 AVX-512, 4 its VNNI, 8 AVX-VNNI; 16 NEON, 32 its dot product; 64 AMX",
+     CMD_ALL, KIND_MASK, AT(cpu_mask), 0, CPU_BITS},
+
+    {"Model and machine", "arch", NULL, "NAME", "a known model in place of a file; list: which there are",
+     CMD_PLAN, KIND_TEXT, AT(arch), 0, 0},
+    {"Model and machine", "arch", NULL, "NAME", "a known model in place of a file, to simulate (names: pleat plan --arch list)",
+     CMD_BENCH_SERVE, KIND_TEXT, AT(arch), 0, 0},
+    {"Model and machine", "config", NULL, "FILE", "a HuggingFace config.json in place of a model (-: stdin)",
+     CMD_PLAN, KIND_TEXT, AT(file), 0, 0},
+    {"Model and machine", "weights", NULL, "WHAT", "f16, q8_0, q4_0 or bytes (default: the file's, or as published)",
+     CMD_PLAN, KIND_TEXT, AT(weights), 0, 0},
+    {"Model and machine", "device-bytes", NULL, "BYTES", "memory for weights and caches, as 80GiB (default: not said)",
+     CMD_PLAN, KIND_BYTES, AT(device_bytes), 1, 0x1p62},
+    {"Model and machine", "bandwidth", NULL, "BYTES", "that memory's, bytes/s, as 2TB (default: not said)",
+     CMD_PLAN, KIND_BYTES, AT(bandwidth), 1, 0x1p62},
+    {"Model and machine", "swap-bandwidth", NULL, "BYTES", "that of the way to the host, bytes/s (default: not said)",
+     CMD_PLAN, KIND_BYTES, AT(swap_bandwidth), 1, 0x1p62},
+    {"Model and machine", "prefill", NULL, "X", "speed of reading a prompt, tokens/s (default: not said)",
+     CMD_PLAN, KIND_F32, AT(prefill), 1e-3, 1e9},
+
+    {"KV cache", "kv", NULL, "SPEC", "how the cache is kept: f16, k8v4, leankv, ...; repeat to compare (default f16)",
+     CMD_EVAL | CMD_BENCH_SERVE, KIND_SPECS, AT(kv), 0, 0},
+    {"KV cache", "kv", NULL, "SPEC", "how the cache is kept: f32, f16, ...; repeat to compare (default \"f16 k8v4\")",
+     CMD_BENCH_RUN, KIND_SPECS, AT(kv), 0, 0},
+    {"KV cache", "kv", NULL, "SPEC", "how the cache is kept; repeat to compare (default \"f16 k8v8 k8v4 k4v4 k4v2\")",
+     CMD_BENCH_ATTN | CMD_INSPECT | CMD_PLAN, KIND_SPECS, AT(kv), 0, 0},
+    {"KV cache", "kv", NULL, "SPEC", "how the cache is kept: f32, f16, k8v4, leankv, ... (default k8v4)",
+     CMD_RUN, KIND_SPECS, AT(kv), 0, 0},
+    {"KV cache", "kv", NULL, "SPEC", "the leankv spec whose ah and al are sought (default leankv)",
+     CMD_CALIBRATE, KIND_SPECS, AT(kv), 0, 0},
+    {"KV cache", "cache-type-k", "ctk", "TYPE", "llama.cpp's name for the keys' format: f32, f16, q8_0, q4_0",
+     CMD_RUN, KIND_TEXT, AT(cache_type_k), 0, 0},
+    {"KV cache", "cache-type-v", "ctv", "TYPE", "the same for the values",
+     CMD_RUN, KIND_TEXT, AT(cache_type_v), 0, 0},
+
+    {"KV cache", "fraction", NULL, "X", "part of f16's bytes that a policy holds, as eval measured it (default: the most)",
+     CMD_PLAN, KIND_F32, AT(fraction), 1e-6, 1e3},
+
+    {"Prompt", "prompt", "p", "TEXT", "the prompt", CMD_RUN, KIND_TEXT, AT(prompt), 0, 0},
+    {"Prompt", "file", "f", "FILE", "read the prompt from FILE (-: stdin); one newline at its end is left out",
+     CMD_RUN, KIND_TEXT, AT(file), 0, 0},
+    {"Prompt", "chat", NULL, NULL, "ask the prompt as a user's turn, in the model's chat form",
+     CMD_RUN, KIND_SWITCH, AT(chat), 0, 0},
+    {"Prompt", "special", NULL, NULL, "read special tokens that the prompt spells out, and print those generated",
+     CMD_RUN, KIND_SWITCH, AT(special), 0, 0},
+
+    {"Generation", "n-predict", "n", "N", "most tokens to generate (default -1: until the context is full)",
+     CMD_RUN, KIND_I32, AT(n_predict), -1, 16777216},
+    {"Generation", "temp", NULL, "T", "temperature (default 0: greedy)", CMD_RUN, KIND_F32, AT(temp), 0, 1000},
+    {"Generation", "top-k", NULL, "K", "keep the K likeliest tokens (default 40; 0: all)",
+     CMD_RUN, KIND_U32, AT(top_k), 0, U32_TOP},
+    {"Generation", "top-p", NULL, "P", "keep the likeliest until their probability passes P (default 0.95)",
+     CMD_RUN, KIND_F32, AT(top_p), 1e-6, 1},
+    {"Generation", "min-p", NULL, "P", "keep those with P times the likeliest's probability (default 0.05)",
+     CMD_RUN, KIND_F32, AT(min_p), 0, 1},
+    {"Generation", "seed", "s", "N", "seed of the sampler (default 1)", CMD_RUN, KIND_U64, AT(seed), 0, 0},
+    {"Generation", "n-best", NULL, "N", "texts: drawn with N seeds from --seed on, or the N best of --beams (default 1)",
+     CMD_RUN, KIND_U32, AT(n_best), 1, SEARCH_MOST},
+    {"Generation", "beams", NULL, "N", "search for the likeliest text with N beams instead of drawing one",
+     CMD_RUN, KIND_U32, AT(n_beams), 1, SEARCH_MOST},
+
+    {"What to evaluate", "tasks", NULL, "FILE", "samples with exact answers, one JSON object a line",
+     CMD_MEASURE, KIND_TEXT, AT(tasks), 0, 0},
+    {"What to evaluate", "samples", NULL, "N", "the first N samples of each task (default: all)",
+     CMD_MEASURE, KIND_U32, AT(samples), 1, U32_TOP},
+    {"What to evaluate", "text", NULL, "FILE", "text for perplexity", CMD_MEASURE, KIND_TEXT, AT(text), 0, 0},
+    {"What to evaluate", "text-windows", NULL, "N", "the first N windows of the text (default: all)",
+     CMD_EVAL, KIND_U32, AT(text_windows), 1, U32_TOP},
+    {"What to evaluate", "text-windows", NULL, "N", "the first N windows of the text (default 8)",
+     CMD_CALIBRATE, KIND_U32, AT(text_windows), 1, U32_TOP},
+    {"What to evaluate", "ctx-window", NULL, "N", "tokens in a window; its second half is scored (default 2048)",
+     CMD_MEASURE, KIND_U32, AT(ctx_window), 4, 16777216},
+    {"What to evaluate", "parallel", "np", "N", "sequences in flight (default 16); results do not depend on it",
+     CMD_MEASURE, KIND_U32, AT(parallel), 1, 1024},
+
+    {"What to seek", "ah", NULL, "X,..", "thresholds of the high format to try, with al=0 (default 0,1,2,3,5,10,20,30)",
+     CMD_CALIBRATE, KIND_FLOATS, AT(ah), 0, 1e6},
+    {"What to seek", "al", NULL, "X,..", "those of the low one, with the ah found (default 0,0.02,0.04,0.06,0.08,0.1)",
+     CMD_CALIBRATE, KIND_FLOATS, AT(al), 0, 1e6},
+    {"What to seek", "goal", NULL, "GOAL", "bytes: the fewest within --tolerance; accuracy: the best (default bytes)",
+     CMD_CALIBRATE, KIND_GOAL, AT(goal), 0, 0},
+    {"What to seek", "tolerance", NULL, "X", "accuracy that may be lost against f16, of 1 (default 0.005)",
+     CMD_CALIBRATE, KIND_F32, AT(tolerance), 0, 1},
+
+    {"Shape", "ctx", NULL, "N,..", "tokens stored in each sequence (default 8192)",
+     CMD_BENCH_ATTN, KIND_NUMBERS, AT(ctx), 1, 16777216},
+    {"Shape", "ctx", NULL, "N,..", "context lengths to give sizes for",
+     CMD_INSPECT, KIND_NUMBERS, AT(ctx), 1, 16777216},
+    {"Shape", "ctx", NULL, "N", "tokens stored in each sequence (default: the model's context)",
+     CMD_PLAN, KIND_U32, AT(seq_tokens), 1, 16777216},
+    {"Shape", "ctx-size", "c", "N", "tokens that a sequence is opened for (default: --ctx)",
+     CMD_PLAN, KIND_U32, AT(ctx_size), 1, 16777216},
+    {"Shape", "batch", NULL, "N", "sequences at once (default 1)", CMD_PLAN, KIND_U32, AT(n_seqs), 1, 65536},
+    {"Shape", "n-predict", "n", "N", "tokens that a request generates (default: not said)",
+     CMD_PLAN, KIND_I32, AT(n_predict), 0, 16777216},
+    {"Shape", "batch", NULL, "N,..", "sequences read at once (default 1)",
+     CMD_BENCH_ATTN, KIND_NUMBERS, AT(batch), 1, 4096},
+    {"Shape", "gqa", NULL, "N,..", "query heads for each KV head (default 4)",
+     CMD_BENCH_ATTN, KIND_NUMBERS, AT(gqa), 1, GROUP_MOST},
+    {"Shape", "heads", NULL, "N", "query heads, instead of --gqa", CMD_BENCH_ATTN, KIND_U32, AT(heads), 1, 65536},
+    {"Shape", "kv-heads", NULL, "N", "KV heads (default 8)", CMD_BENCH_ATTN, KIND_U32, AT(kv_heads), 1, 1024},
+    {"Shape", "head-dim", NULL, "N,..", "head dimension (default 128)",
+     CMD_BENCH_ATTN, KIND_NUMBERS, AT(head_dim), 16, 512},
+    {"Shape", "lanes", NULL, "N", "lanes that take a page (default 32768)",
+     CMD_BENCH_PAGES, KIND_U32, AT(lanes), 64, 4194304},
+    {"Shape", "n-prompt", "p", "N,..", "prompt tokens (default 512; 0: none)",
+     CMD_BENCH_RUN, KIND_NUMBERS, AT(n_prompt), 0, 16777216},
+    {"Shape", "n-gen", "n", "N,..", "tokens to generate (default 128; 0: none)",
+     CMD_BENCH_RUN, KIND_NUMBERS, AT(n_gen), 0, 16777216},
+    {"Shape", "n-depth", "d", "N,..", "tokens in the cache beforehand (default 0)",
+     CMD_BENCH_RUN, KIND_NUMBERS, AT(depth), 0, 16777216},
+    {"Shape", "parallel", "np", "N", "sequences in one step of generation (default 1)",
+     CMD_BENCH_RUN, KIND_U32, AT(parallel), 1, 1024},
+    {"Shape", "reps", "r", "N", "repetitions, at least 7 for a median (default 15)",
+     CMD_BENCH_ATTN | CMD_BENCH_PAGES, KIND_U32, AT(reps), 7, 10000},
+    {"Shape", "reps", "r", "N", "repetitions (default 5)", CMD_BENCH_RUN, KIND_U32, AT(reps), 1, 10000},
+
+    {"Requests", "trace", NULL, "FILE", "requests, one JSON object a line (-: stdin)",
+     CMD_BENCH_SERVE, KIND_TEXT, AT(file), 0, 0},
+    {"Requests", "synthetic", NULL, "NAME", "made-up ones: chat, sharegpt, alpaca, longdoc, shared-prefix or fixed[:KEY=VALUE,..]",
+     CMD_BENCH_SERVE, KIND_TEXT, AT(synthetic), 0, 0},
+    {"Requests", "requests", NULL, "N", "at most so many (default: all of FILE, or as NAME has it)",
+     CMD_BENCH_SERVE, KIND_U32, AT(requests), 1, 16777216},
+    {"Requests", "rate", NULL, "R", "arrivals a second, at random; inf: all at once (default: as FILE has it, or inf)",
+     CMD_BENCH_SERVE, KIND_F32, AT(rate), 1e-6, INFINITY},
+    {"Requests", "text", NULL, "FILE", "take made-up prompts from this text (default: random tokens)",
+     CMD_BENCH_SERVE, KIND_TEXT, AT(text), 0, 0},
+    {"Requests", "seed", "s", "N", "seed of all that is made up (default 1)", CMD_BENCH_SERVE, KIND_U64, AT(seed), 0, 0},
+    {"Requests", "write-trace", NULL, "FILE", "write the requests, as --trace reads them",
+     CMD_BENCH_SERVE, KIND_TEXT, AT(write_trace), 0, 0},
+
+    {"Service", "pool-bytes", NULL, "BYTES", "the pool of pages, as 64MiB; the same for every spec",
+     CMD_BENCH_SERVE, KIND_BYTES, AT(pool_bytes), 1, 0x1p62},
+    {"Service", "max-running", NULL, "N", "requests in one step (default 64)",
+     CMD_BENCH_SERVE, KIND_U32, AT(max_running), 1, 4096},
+    {"Service", "tenants", NULL, "T,..", "whose the pool is: NAME:QUOTA%[:WEIGHT]; the rest can be borrowed",
+     CMD_BENCH_SERVE, KIND_TEXT, AT(tenants), 0, 0},
+    {"Service", "preempt", NULL, "HOW", "cheaper, swap or recompute (default cheaper)",
+     CMD_BENCH_SERVE, KIND_PREEMPT, AT(preempt), 0, 0},
+    {"Service", "swap-bytes", NULL, "BYTES", "host memory for those who give way; 0: none (default 1GiB)",
+     CMD_BENCH_SERVE, KIND_BYTES, AT(swap_bytes), 0, 0x1p62},
+    {"Service", "watermarks", NULL, "LOW,HIGH", "of the pool: let in up to LOW, give way above HIGH (default 0.9,1)",
+     CMD_BENCH_SERVE, KIND_FLOATS, AT(watermarks), 0, 1},
+    {"Service", "prefix-tokens", NULL, "N", "keep prefixes at multiples of N, one of -b's; 0: none (default: the first from 512)",
+     CMD_BENCH_SERVE, KIND_U32, AT(prefix_tokens), 0, 16777216},
+    {"Service", "page-tokens", NULL, "N", "tokens in a page, a multiple of 16 (default: the cache's choice)",
+     CMD_BENCH_SERVE, KIND_U32, AT(page_tokens), 16, 4096},
+    {"Service", "ah-most", NULL, "X", "leankv: raise ah up to this before anybody gives way (default: not at all)",
+     CMD_BENCH_SERVE, KIND_F32, AT(ah_most), 0, 1e6},
+    {"Service", "al-most", NULL, "X", "the same of al", CMD_BENCH_SERVE, KIND_F32, AT(al_most), 0, 1e6},
+
+    {"Simulation", "simulate", NULL, NULL, "the scheduler alone, in simulated time",
+     CMD_BENCH_SERVE, KIND_SWITCH, AT(simulate), 0, 0},
+    {"Simulation", "prices", NULL, "X,..", "ns of a step, and in it of a prompt token, a generated one, a KV byte[, a swapped byte]",
+     CMD_BENCH_SERVE, KIND_FLOATS, AT(prices), 0, 1e15},
+    {"Simulation", "fractions", NULL, "X,..", "of its pages that a sequence keeps, one for each spec (default: measured, or 1)",
+     CMD_BENCH_SERVE, KIND_FLOATS, AT(fractions), 1e-3, 1},
+
+    {"What to show", "metadata", NULL, NULL, "all metadata entries", CMD_INSPECT, KIND_SWITCH, AT(metadata), 0, 0},
+
+    {"Output", "format", NULL, "FORMAT", "terminal, json, csv or md (default terminal)",
+     CMD_ALL, KIND_FORMAT, AT(format), 0, 0},
+    {"Output", "output", "o", "FILE", "write the result to FILE instead of stdout",
+     CMD_ALL & ~CMD_CALIBRATE, KIND_TEXT, AT(output), 0, 0},
+    {"Output", "output", "o", "FILE", "the profile (default: the model's path with .leankv.json for .gguf)",
+     CMD_CALIBRATE, KIND_TEXT, AT(output), 0, 0},
+    {"Output", "report", NULL, "FILE", "write a page with charts of accuracy, memory and tokens kept (HTML, no scripts)",
+     CMD_EVAL, KIND_TEXT, AT(report), 0, 0},
+    {"Output", "series", NULL, "FILE", "write requests and pages over time (CSV)",
+     CMD_BENCH_SERVE, KIND_TEXT, AT(series), 0, 0},
+    {"Output", "svg", NULL, "FILE", "draw them", CMD_BENCH_SERVE, KIND_TEXT, AT(svg), 0, 0},
+    {"Output", "quiet", "q", NULL, "no progress and no summary on stderr", CMD_ALL, KIND_SWITCH, AT(quiet), 0, 0},
+    {"Output", "help", "h", NULL, "this text", CMD_ALL, KIND_SWITCH, AT(help), 0, 0},
+};
+/* clang-format on */
+const uint32_t n_option_rows = sizeof option_rows / sizeof option_rows[0];
+_Static_assert(sizeof option_rows / sizeof option_rows[0] <= OPTION_ROWS_CAP, "a longer table");
