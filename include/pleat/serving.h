@@ -23,13 +23,16 @@
  * At a stop the cache classes and seals what it holds (cache.h), and the prefix so far is kept for others with the same
  * tokens and salt; one that is being computed is waited for rather than computed twice.  A prefix serves those whose own
  * cuts before its end are the same, since these are part of what the bits depend on: so a conversation's turn names as
- * breakpoints where its prompt ends, to be kept for the next turn, and where each prompt before it ended.  Kept prefixes that nobody uses are evicted when pages are needed, the
- * least recently used leaf of the tree first.
+ * breakpoints where its prompt ends, to be kept for the next turn, and where each prompt before it ended.  Kept prefixes
+ * that nobody uses are evicted when pages are needed, the least recently used leaf of the tree first.
  *
  * When pages run short: kept prefixes go; then requests that allow it are compressed; then the lowest in rank is
  * preempted.  sched/sched.h (source) has the rules: priorities, watermarks, tenants.
  *
  * Threads: driven from one thread at a time.
+ *
+ * Memory: create and submit allocate; step does where a request is let in (a page table, a sampler) or kept for others (a
+ * page table, an edge of the tree) and where one is swapped out (its image), and not for each token.
  */
 #ifndef PLEAT_SERVING_H
 #define PLEAT_SERVING_H
@@ -64,9 +67,11 @@ typedef enum pleat_preemption {
 typedef struct pleat_serving_options {
     size_t size_bytes;
     uint32_t max_requests;  /* waiting and running at once, 1..2^24; default 65536 */
-    uint32_t prefix_tokens; /* prefixes are kept at multiples of this, itself one of the engine's chunk_tokens;
-                                  * 0: none are kept and nothing is sealed; default 512 */
-    uint32_t max_prefixes;  /* kept at once; the engine's max_seqs less its max_items at most; 0, the default: that */
+    uint32_t prefix_tokens; /* prefixes are kept at multiples of this, made up to whole chunk_tokens of the engine: the
+                             * default, 512, is the first multiple of these from 512 on.  At most 2^24.  0: none are
+                             * kept and nothing is sealed */
+    uint32_t max_prefixes;  /* kept at once; the engine's max_seqs less its max_items at most; 0, the default: that,
+                             * and if that is 0 it is as with prefix_tokens = 0 */
     double low_watermark;   /* of the pool, 0 < low <= high <= 1: requests are let in up to this; default 0.9 */
     double high_watermark;  /* beyond it requests give way; default 1 */
     pleat_preemption preemption; /* default CHEAPER */
@@ -135,7 +140,8 @@ PLEAT_API pleat_status pleat_serving_submit(pleat_serving *serving, const pleat_
 PLEAT_API pleat_status pleat_serving_cancel(pleat_serving *serving, pleat_request_id id);
 
 /* Run one step.  PLEAT_AGAIN: there is no request.  Requests that fail (their keys or values are no numbers) finish with
- * an event, the others go on; an error is one of the whole: PLEAT_E_MEMORY. */
+ * an event, the others go on; an error is one of the whole: PLEAT_E_MEMORY.  Under a policy, and in models with a sliding
+ * window, those who shared the step with one that failed may have to be computed again. */
 PLEAT_API pleat_status pleat_serving_step(pleat_serving *serving, pleat_error *err);
 
 typedef enum pleat_finish {

@@ -22,6 +22,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "engine/backend.h"
+#include "sched/cost.h"
 
 typedef struct sim_seq {
     uint32_t *row; /* [row_cap]; NULL: not open */
@@ -34,6 +35,7 @@ typedef struct sim_seq {
 typedef struct simulated {
     pleat_allocator al;
     pleat_simulation opt;
+    pleat__serving_cost cost; /* its prices */
     pleat__backend_shape shape;
     sim_seq *seqs;      /* [max_seqs]; a handle is an index + 1 */
     uint32_t *free_seq; /* [max_seqs], a stack */
@@ -149,7 +151,8 @@ static void grow(simulated *s, sim_seq *q, uint32_t n_new) {
 
 static pleat_status sim_run(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_error *err) {
     simulated *s = ctx;
-    uint64_t n_cols = 0, n_prompt = 0, n_generated = 0, n_read_cols = 0;
+    uint64_t n_cols = 0, n_read_cols = 0;
+    uint32_t n_prompt = 0, n_generated = 0;
     for (uint32_t i = 0; i < n_items; i++) {
         sim_seq *q = seq_of(s, items[i].seq);
         PLEAT_FAIL_IF(items[i].n_tokens > q->max_tokens - q->n_tokens, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
@@ -161,8 +164,7 @@ static pleat_status sim_run(void *ctx, const pleat_engine_item *items, uint32_t 
     }
     if (n_cols > s->n_free_cols) return PLEAT_AGAIN;
     for (uint32_t i = 0; i < n_items; i++) grow(s, seq_of(s, items[i].seq), items[i].n_tokens);
-    s->now_ns += s->opt.fixed_ns + s->opt.prompt_ns * (double)n_prompt + s->opt.token_ns * (double)n_generated +
-                 s->opt.byte_ns * (double)(n_read_cols * s->opt.n_lanes * s->opt.page_bytes);
+    s->now_ns += pleat__cost_step_ns(&s->cost, n_prompt, n_generated, n_read_cols * s->opt.n_lanes * s->opt.page_bytes);
     return PLEAT_OK;
 }
 
@@ -355,6 +357,10 @@ pleat_status pleat__backend_simulated(const pleat_simulation *simulation, const 
     PLEAT_FAIL_IF(!s, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "simulation: out of memory");
     s->al = al;
     s->opt = *simulation;
+    s->cost = (pleat__serving_cost){.fixed_ns = simulation->fixed_ns,
+                                    .prompt_ns = simulation->prompt_ns,
+                                    .token_ns = simulation->token_ns,
+                                    .byte_ns = simulation->byte_ns};
     s->shape = shape_of(simulation);
     s->n_cols = (uint32_t)(s->shape.n_pages / simulation->n_lanes);
     if (take_memory(s) != PLEAT_OK) {

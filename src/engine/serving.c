@@ -15,8 +15,10 @@
 #include "engine/serving_internal.h"
 
 #define MOST_REQUESTS (1u << 24)
-#define MOST_ROOTS 4096u /* salts; prefixes of requests with others are not shared */
+#define MOST_PREFIX_TOKENS (1u << 24) /* no sequence is longer */
+#define MOST_ROOTS 4096u              /* salts; prefixes of requests with others are not shared */
 #define SALT_CAP 4096u
+#define PREFIX_TOKENS 512u
 
 /* Prices before anything was observed: swapping looks cheap. */
 static const pleat__serving_cost first_guess = {
@@ -28,7 +30,7 @@ void pleat_serving_options_default(pleat_serving_options *opt) {
     if (!opt) return;
     *opt = (pleat_serving_options){.size_bytes = sizeof *opt,
                                    .max_requests = 65536,
-                                   .prefix_tokens = 512,
+                                   .prefix_tokens = PREFIX_TOKENS,
                                    .low_watermark = 0.9,
                                    .high_watermark = 1,
                                    .preemption = PLEAT_PREEMPT_CHEAPER,
@@ -62,8 +64,8 @@ static pleat_status check_tenants(const pleat_serving_options *o, pleat_error *e
 static pleat_status check_options(const pleat_serving_options *o, const pleat__backend_shape *b, pleat_error *err) {
     REQUIRE(o->max_requests >= 1 && o->max_requests <= MOST_REQUESTS, "max_requests %u is outside 1..%u",
             o->max_requests, MOST_REQUESTS);
-    REQUIRE(o->prefix_tokens % b->chunk_tokens == 0 && o->prefix_tokens <= MOST_REQUESTS,
-            "prefix_tokens %u is no multiple of the engine's chunk_tokens, %u", o->prefix_tokens, b->chunk_tokens);
+    REQUIRE(o->prefix_tokens <= MOST_PREFIX_TOKENS, "prefix_tokens %u is more than %u", o->prefix_tokens,
+            MOST_PREFIX_TOKENS);
     REQUIRE(o->max_prefixes <= b->max_seqs - b->max_items,
             "max_prefixes %u is more than the engine's max_seqs %u less its max_items %u", o->max_prefixes, b->max_seqs,
             b->max_items);
@@ -164,7 +166,7 @@ static pleat_status create_parts(pleat_serving *s, const pleat_serving_options *
     PLEAT_TRY(take_memory(s));
     PLEAT_TRY(copy_names(s, o));
     PLEAT_TRY(create_sched(s, o));
-    if (s->opt.prefix_tokens > 0 && s->opt.max_prefixes > 0)
+    if (s->opt.prefix_tokens > 0)
         PLEAT_TRY(pleat__radix_create(s->opt.max_prefixes + s->max_running, MOST_ROOTS, &s->al, &s->tree));
     if (!s->backend.shape.model) return PLEAT_OK;
     pleat_sampler_options greedy;
@@ -181,6 +183,8 @@ static pleat_status create(pleat_serving *s, const pleat_serving_options *opt, p
     if (!o.tenants) o.n_tenants = 1;
     if (!o.tenants) o.tenants = &everybody;
     if (o.max_prefixes == 0) o.max_prefixes = b->max_seqs - b->max_items;
+    o.prefix_tokens = (o.prefix_tokens + b->chunk_tokens - 1) / b->chunk_tokens * b->chunk_tokens;
+    if (o.max_prefixes == 0) o.prefix_tokens = 0; /* nothing is sealed for nobody */
     s->max_running = b->max_items;
     s->opt = o;
     s->opt.tenants = NULL;
@@ -298,12 +302,12 @@ static pleat_status check_breakpoints(const pleat_request *q, pleat_error *err) 
     return PLEAT_OK;
 }
 
-static pleat_status check_rest(const pleat_request *q, pleat_error *err) {
+static pleat_status check_rest(const pleat_serving *s, const pleat_request *q, pleat_error *err) {
     REQUIRE(q->ah_most >= 0 && q->al_most >= 0 && isfinite(q->ah_most) && isfinite(q->al_most),
             "ah_most %g or al_most %g is negative or no number", (double)q->ah_most, (double)q->al_most);
     REQUIRE(!q->salt || strlen(q->salt) < SALT_CAP, "a salt of %u bytes or more", SALT_CAP);
     pleat_sampler *sampler = NULL; /* to have its options checked; its own is made when it starts */
-    PLEAT_TRY(pleat_sampler_create(&q->sampling, 1, NULL, &sampler, err));
+    PLEAT_TRY(pleat_sampler_create(&q->sampling, 1, &s->al, &sampler, err));
     pleat_sampler_destroy(&sampler);
     return PLEAT_OK;
 }
@@ -384,7 +388,7 @@ pleat_status pleat_serving_submit(pleat_serving *s, const pleat_request *q, plea
     REQUIRE(tenant < s->opt.n_tenants, "unknown tenant '%s'", q->tenant);
     PLEAT_TRY(check_tokens(&s->backend.shape, q, err));
     PLEAT_TRY(check_breakpoints(q, err));
-    PLEAT_TRY(check_rest(q, err));
+    PLEAT_TRY(check_rest(s, q, err));
     PLEAT_TRY(check_size(s, q, tenant, err));
     uint32_t root;
     if (find_root(s, q->salt, &root) != PLEAT_OK) return no_memory(err);

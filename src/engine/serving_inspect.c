@@ -98,8 +98,19 @@ static bool kept_is_valid(const pleat_serving *s, uint32_t i) {
     return n_users == k->n_users && n_children == k->n_children;
 }
 
+/* Does the scheduler know how many pages each tenant's requests hold? */
+static bool tenants_are_valid(const pleat_serving *s) {
+    for (uint32_t t = 0; t < s->opt.n_tenants; t++) {
+        uint64_t held = 0;
+        for (uint32_t i = 0; i < s->n_running; i++) held += s->running[i]->tenant == t ? s->running[i]->own_pages : 0;
+        if (held != pleat__sched_held(s->sched, t)) return false;
+    }
+    return true;
+}
+
 int pleat_serving_is_valid(const pleat_serving *s) {
     if (!s || !pleat__sched_is_valid(s->sched) || (s->tree && !pleat__radix_is_valid(s->tree))) return 0;
+    if (!tenants_are_valid(s)) return 0;
     uint64_t own = 0, added = 0, evictable = 0, swapped_bytes = 0;
     uint32_t n_running = 0, n_requests = 0, n_swapped = 0, n_kept = 0;
     for (uint32_t i = 1; i <= s->opt.max_requests; i++) {

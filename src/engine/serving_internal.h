@@ -84,6 +84,8 @@ typedef struct pleat__served {
     uint32_t n_seen;        /* (3) */
     bool has_started;       /* has been let in once */
     bool shares_nothing;    /* it needs the whole pool: takes no prefix and keeps none */
+    uint32_t alone_to;      /* the item that brings p here is a step by itself: in company it failed, and whose fault
+                             * that was did not show; 0: there is none */
     uint64_t waits_version; /* version of the promises when it was put off; 0: it was not */
 
     /* While it runs. */
@@ -217,9 +219,11 @@ void pleat__serving_forget(pleat_serving *s, pleat__served *r);
 /* A running request stands at the stop that it promised: keep the prefix, and promise the next. */
 void pleat__serving_keep(pleat_serving *s, pleat__served *r);
 
-/* Let go of the prefixes under a running request that nobody else uses or has started from: what it shares with them is
- * its own again, and what it had to copy is free.  False: that was no page. */
-bool pleat__serving_leave_base(pleat_serving *s, pleat__served *r);
+/* Let go of the prefixes under a running request that nobody else uses or has started from, from the last one on: what
+ * it shares with them is its own again, and what it had to copy is free.  all: of all of them, for the first's sake; else
+ * down to one that would free nothing, and that one stays.  False: no page is free by it; nothing has changed then
+ * unless all. */
+bool pleat__serving_leave_base(pleat_serving *s, pleat__served *r, bool all);
 
 /* Evict the least recently used prefix that nobody uses.  False: there is none. */
 bool pleat__serving_evict(pleat_serving *s);

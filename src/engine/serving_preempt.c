@@ -198,7 +198,7 @@ void pleat__serving_compress(pleat_serving *s, pleat__served *r) {
     float al = shape->al > 0 ? raised(shape->al, r->al_most, stage) : 0;
     if (al > ah) al = ah;
     r->was_compressed = true;
-    (void)pleat__serving_leave_base(s, r); /* shared pages are not compressed, and would not be freed */
+    (void)pleat__serving_leave_base(s, r, true); /* shared pages are not compressed, and would not be freed */
     const uint64_t left = pleat__serving_leave();
     pleat_status status = s->backend.compress(s->backend.ctx, r->seq, ah, al);
     if (status == PLEAT_AGAIN && pleat__serving_evict(s)) status = s->backend.compress(s->backend.ctx, r->seq, ah, al);

@@ -34,7 +34,7 @@
 
 /* ---- cuts, stops, paths ---------------------------------------------------------------------------- */
 
-static uint32_t next_multiple(uint32_t n, uint32_t of) { return n - n % of + of; } /* beyond n; below 2^25 */
+static uint32_t next_multiple(uint32_t n, uint32_t of) { return n - n % of + of; } /* beyond n; below 2^26 */
 
 /* The request's first breakpoint beyond n; UINT32_MAX if there is none. */
 static uint32_t next_break(const pleat__served *r, uint32_t n) {
@@ -211,19 +211,28 @@ bool pleat__serving_evict(pleat_serving *s) {
     return true;
 }
 
-bool pleat__serving_leave_base(pleat_serving *s, pleat__served *r) {
+/* Pages that only the prefix holds which the request stands on; nobody else stands on it. */
+static uint64_t pages_between(const pleat_serving *s, const pleat__served *r) {
+    const pleat__kept *k = &s->kept[r->base.v];
+    const uint64_t n_above =
+        k->parent.v ? s->backend.pages_shared(s->backend.ctx, r->seq, s->kept[k->parent.v].seq) : 0;
+    return k->added_pages + r->own_pages - (r->n_pages - n_above);
+}
+
+bool pleat__serving_leave_base(pleat_serving *s, pleat__served *r, bool all) {
     const uint64_t n_free = pleat__serving_free_pages(s);
     while (r->base.v) {
         const pleat__kept_id id = r->base, parent = s->kept[id.v].parent;
         const pleat__kept *k = &s->kept[id.v];
         if (k->n_users > 1 || k->n_hits > 0 || k->n_children > 0) break;
+        if (!all && pages_between(s, r) == 0) break;
         pleat__serving_use(s, parent);
         pleat__serving_unuse(s, id);
         r->base = parent;
         remove_kept(s, id);
         s->stats.evicted++;
+        pleat__serving_count_own(s, r);
     }
-    pleat__serving_count_own(s, r);
     return pleat__serving_free_pages(s) > n_free;
 }
 

@@ -58,6 +58,7 @@ void pleat__serving_demand(pleat_serving *s, pleat__served *r) {
         .generates = p.generates,
         .n_pages = r->step_pages,
         .held_pages = r->own_pages,
+        .later_tokens = end < r->n_prompt ? s->backend.shape.chunk_tokens : 1,
         .coming_pages = end < r->n_prompt ? pleat__backend_pages_behind(&s->backend.shape, end, r->n_prompt - end) : 0,
         .can_compress = pleat__serving_can_compress(s, r),
     };
@@ -79,7 +80,7 @@ void pleat__serving_count_own(pleat_serving *s, pleat__served *r) {
 static bool leave_some_base(pleat_serving *s) {
     for (uint32_t i = 0; i < s->n_running; i++) {
         pleat__served *r = s->running[i];
-        if (!pleat__serving_leave_base(s, r)) continue;
+        if (!pleat__serving_leave_base(s, r, false)) continue;
         pleat__serving_demand(s, r);
         return true;
     }
@@ -128,6 +129,7 @@ static pleat__sched_demand demand_of(const pleat_serving *s, const pleat__served
     if (!from.v && first > most) first = most;
     if (!from.v && rest > most - first) rest = most - first;
     return (pleat__sched_demand){.n_tokens = p.n_tokens,
+                                 .later_tokens = end < r->n_prompt ? shape->chunk_tokens : 1,
                                  .generates = p.generates,
                                  .n_pages = first,
                                  .coming_pages = rest + pleat__serving_lock_pages(s, from)};
@@ -219,8 +221,21 @@ static void add_item(pleat_serving *s, pleat__served *r, uint32_t i) {
     r->in_step = true;
 }
 
-/* The plan's items, less those of requests that run no longer. */
+/* The plan's first request whose next item is to be a step by itself; NULL if there is none. */
+static pleat__served *loner(const pleat_serving *s, const pleat__sched_plan *plan) {
+    for (uint32_t i = 0; i < plan->n_run; i++) {
+        pleat__served *r = s->requests[plan->run[i].v];
+        if (!r || !r->runs || r->alone_to == 0) continue;
+        if (r->n_stored + pleat__serving_portion(s, r, r->n_stored).n_tokens == r->alone_to) return r;
+    }
+    return NULL;
+}
+
+/* The plan's items, less those of requests that run no longer; or a loner's alone, and the others wait for a step. */
 static uint32_t make_items(pleat_serving *s, const pleat__sched_plan *plan) {
+    pleat__served *alone = loner(s, plan);
+    if (alone) add_item(s, alone, 0);
+    if (alone) return 1;
     uint32_t n = 0;
     for (uint32_t i = 0; i < plan->n_run; i++) {
         pleat__served *r = s->requests[plan->run[i].v];
@@ -315,6 +330,7 @@ static void take_in(pleat_serving *s, uint32_t i) {
     const uint32_t n = s->items[i].n_tokens;
     count_tokens(s, r, n);
     r->n_stored += n;
+    if (r->n_stored >= r->alone_to) r->alone_to = 0;
     r->was_compressed = false;
     pleat__sched_ran(s->sched, r->sched, n);
     if (r->own_changes) {
@@ -330,26 +346,28 @@ static void take_in(pleat_serving *s, uint32_t i) {
     if (r->n_stored == pleat__served_known(r)) sample(s, r, s->items[i].logits);
 }
 
-/* Has the failed step spoilt the sequence?  PLEAT_E_STATE: it has begun to write over a ring (cache.h). */
-static bool is_spoilt(const pleat_serving *s, uint32_t n, uint32_t n_failed, pleat_status status) {
-    return status == PLEAT_E_STATE || (s->backend.shape.has_policy && n > 1 && n_failed > 0);
-}
-
 /* A step of n items failed for a reason that is one request's.  Run one by one, they tell whose.  The failed step may have
- * left traces in the others, with a policy in their scores: those are computed again, to come out as they would have
- * alone. */
+ * left traces in the others, with a policy in their scores, in full rings more than that: those sequences are lost
+ * (PLEAT_E_STATE, cache.h).  They are computed again, to come out as they would have alone; and if whose fault it was
+ * cannot be told since its sequence is lost too, the lost ones go by themselves when they come to this item again, so
+ * that it shows. */
 static pleat_status isolate(pleat_serving *s, uint32_t n, pleat_status status, pleat_error *err) {
-    uint32_t n_failed = 0;
+    uint32_t n_failed = 0, n_lost = 0;
     for (uint32_t i = 0; i < n; i++) {
         s->statuses[i] = n == 1 ? status : run_items(s, i, 1, err);
         if (s->statuses[i] == PLEAT_E_MEMORY) return PLEAT_E_MEMORY;
-        n_failed += s->statuses[i] < 0 && s->statuses[i] != PLEAT_E_STATE;
+        n_lost += n > 1 && s->statuses[i] == PLEAT_E_STATE;
+        n_failed += s->statuses[i] < 0;
     }
+    n_failed -= n_lost;
+    const bool all_spoilt = s->backend.shape.has_policy && n > 1 && n_failed + n_lost > 0;
     for (uint32_t i = 0; i < n; i++) {
         pleat__served *r = s->in_step[i];
-        if (s->statuses[i] < 0 && s->statuses[i] != PLEAT_E_STATE)
+        const bool is_lost = n > 1 && s->statuses[i] == PLEAT_E_STATE;
+        if (is_lost && n_failed == 0) r->alone_to = r->n_stored + s->items[i].n_tokens;
+        if (s->statuses[i] < 0 && !is_lost)
             pleat__serving_finish(s, r, -1, PLEAT_FINISH_FAILED, s->statuses[i]);
-        else if (is_spoilt(s, n, n_failed, s->statuses[i]))
+        else if (is_lost || all_spoilt)
             pleat__serving_preempt(s, r, false);
         else if (s->statuses[i] == PLEAT_OK)
             take_in(s, i);
@@ -391,13 +409,15 @@ static pleat_status run(pleat_serving *s, const pleat__sched_plan *plan, uint32_
 
 /* ---- the step -------------------------------------------------------------------------------------------------------- */
 
-/* Tell the scheduler what comes next, and count who stood still. */
-static void close_step(pleat_serving *s, uint32_t n_ran) {
+/* Tell the scheduler what comes next, and count who stood still.  n_planned: items of the plan; where not all of them ran,
+ * there may be some who were let in and have no demand of their own yet. */
+static void close_step(pleat_serving *s, uint32_t n_planned, uint32_t n_ran) {
+    const bool tells_all = n_ran == 0 || n_ran < n_planned;
     for (uint32_t i = 0; i < s->n_running; i++) {
         pleat__served *r = s->running[i];
         r->n_idle = r->in_step ? 0 : r->n_idle + 1;
         if (r->n_idle > r->stats.n_stalled) r->stats.n_stalled = r->n_idle;
-        if (r->in_step || n_ran == 0) pleat__serving_demand(s, r);
+        if (r->in_step || tells_all) pleat__serving_demand(s, r);
         r->in_step = false;
     }
     s->n_idle_now = n_ran > 0 ? 0 : s->n_idle_now + 1;
@@ -417,7 +437,7 @@ pleat_status pleat_serving_step(pleat_serving *s, pleat_error *err) {
     relieve(s, &plan);
     pleat_status status = let_in(s, &plan);
     if (status == PLEAT_OK) status = run(s, &plan, &n_ran, err);
-    close_step(s, n_ran);
+    close_step(s, plan.n_run, n_ran);
     s->stats.step_ns += s->backend.clock_ns(s->backend.ctx) - clock_ns;
     s->stats.schedule_ns += pleat__clock_ns() - start_ns - s->elsewhere_ns;
     if (status == PLEAT_E_MEMORY) (void)pleat__error_set(err, status, PLEAT_NOWHERE, "serving: out of memory");

@@ -10,9 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "engine/serving_internal.h"
+#include "gguf_writer.h"
 #include "pleat/pleat.h"
 
 #define MODEL "models/pleat-28m-q8_0.gguf"
@@ -35,6 +37,37 @@ static inline bool load_once(void) {
                                                      CHECK_COUNT(text), &n, NULL);
     free(bytes);
     return CHECK(status == PLEAT_OK || status == PLEAT_E_LIMIT) && CHECK(n >= CHECK_COUNT(text));
+}
+
+/* The model in these bytes of a GGUF file; NULL with a failed check. */
+static inline pleat_model *load_bytes(const unsigned char *bytes, size_t n_bytes) {
+    pleat_model *loaded = NULL;
+    char path[256];
+    if (!CHECK(check_write_temp(bytes, n_bytes, path, sizeof path))) return NULL;
+    CHECK_STATUS(pleat_model_load(path, NULL, &loaded, NULL), PLEAT_OK);
+    unlink(path);
+    return loaded;
+}
+
+/* The reference model with a sliding window in every layer. */
+static inline pleat_model *windowed_model(uint32_t window) {
+    enum { COUNT_AT = 16, METADATA_AT = 24, ALIGNMENT = 32 };
+    size_t n_bytes;
+    unsigned char *file = check_read_file(MODEL, &n_bytes);
+    if (!CHECK(file != NULL)) return NULL;
+    gguf_writer w = {0};
+    uint64_t n_metadata;
+    memcpy(&n_metadata, file + COUNT_AT, sizeof n_metadata);
+    gw_bytes(&w, file, COUNT_AT);
+    gw_u64(&w, n_metadata + 2);
+    gw_kv_u32(&w, "llama.attention.sliding_window", window);
+    gw_kv_u32(&w, "xx", 0); /* so long that the tensors stay aligned */
+    CHECK_EQ_U64((w.n - METADATA_AT) % ALIGNMENT, 0);
+    gw_bytes(&w, file + METADATA_AT, n_bytes - METADATA_AT);
+    pleat_model *windowed = load_bytes(w.p, w.n);
+    gw_free(&w);
+    free(file);
+    return windowed;
 }
 
 static inline bool is_slow(void) { return !(pleat_cpu_flags() & PLEAT_CPU_AVX2); }

@@ -36,7 +36,7 @@ static bool rig_make(rig *r, const char *spec, uint32_t max_tokens) {
     pleat_model_get_info(r->model, &r->info);
     pleat_engine_options_default(&opt);
     CHECK_STATUS(pleat_spec_parse(spec, &opt.spec, NULL), PLEAT_OK);
-    opt.max_seqs = BEAMS + 1; /* room for a copy more: begin counts one for each sequence on a page */
+    opt.max_seqs = BEAMS + 1; /* one more reads the best text alone */
     opt.max_tokens = max_tokens;
     r->logits = calloc((size_t)BEAMS * r->info.n_vocab, sizeof *r->logits);
     CHECK_STATUS(pleat_engine_create(r->model, &opt, &r->engine, NULL), PLEAT_OK);

@@ -5,8 +5,9 @@
  *
  * A set of greedy and sampled requests is run alone first.  Then it is run in company, preempted by swap and by being
  * computed again (at random steps, and for want of pages), and started from kept prefixes, for specs of every kind; each
- * way has to have happened, which the statistics tell.  Further: what a shared prefix takes, conversations, tenants and
- * priorities in a pool that is too small, compression.  Where there is no AVX2 a part of it has to do.
+ * way has to have happened, which the statistics tell.  Further: a model with a sliding window, forks, what a shared
+ * prefix takes, conversations, tenants and priorities in a pool that is too small, compression.  Where there is no AVX2 a
+ * part of it has to do.
  */
 #include "serving_rig.h"
 
@@ -82,33 +83,94 @@ static void test_same_tokens(void) {
     }
 }
 
-/* Without prefixes the tokens are those of an engine that is driven by hand, as `pleat run` drives it. */
-static void by_hand(const char *spec, const pleat_request *q, pleat_token *out) {
+/* Layers with a sliding window: rings are swapped, computed again and forked from prefixes. */
+static void test_window(void) {
+    enum { WINDOW = 40 };
+    static const char *const some[] = {"f32", "k8v4"};
+    if (is_slow()) SKIP("too slow without AVX2");
+    if (!load_once()) return;
+    pleat_model *windowed = windowed_model(WINDOW), *without = model;
+    if (!windowed) return;
+    pleat_model_info info;
+    pleat_model_get_info(windowed, &info);
+    CHECK_EQ_U64(info.window, WINDOW);
+    model = windowed;
+    for (size_t i = 0; i < CHECK_COUNT(some) && check_failures() == 0; i++) {
+        const set all = some_requests();
+        outcome alone[MOST_REQUESTS];
+        check_context("%s, alone", some[i]);
+        run_alone(some[i], &all, alone);
+        for (size_t j = 0; j < CHECK_COUNT(ways); j++)
+            if (!ways[j].n_pages) check_way(some[i], &all, alone, &ways[j]); /* rings hardly grow */
+    }
+    model = without;
+    pleat_model_destroy(&windowed);
+}
+
+static pleat_token best_of(const float *logits) {
+    pleat_model_info info;
+    pleat_model_get_info(model, &info);
+    uint32_t best = 0;
+    for (uint32_t k = 1; k < info.n_vocab; k++)
+        if (logits[k] > logits[best]) best = k;
+    return (pleat_token)best;
+}
+
+/* An engine that is driven by hand, as `pleat run` drives it: greedily, the prompt's last item with `flags`.  Before token
+ * fork_at, if it comes to that, the sequence is forked, and both go on in the same steps.  out: [1 or 2] of both. */
+static void by_hand(const char *spec, const pleat_request *q, uint32_t flags, uint32_t fork_at,
+                    pleat_token (*out)[MOST_PREDICT]) {
     pleat_engine *engine = NULL;
-    pleat_seq seq;
+    pleat_seq seqs[2];
     const pleat_engine_options eo = engine_options(spec);
     pleat_model_info info;
     pleat_model_get_info(model, &info);
-    float *logits = malloc(info.n_vocab * sizeof *logits);
+    float *logits = malloc(2 * info.n_vocab * sizeof *logits), *const of[2] = {logits, logits + info.n_vocab};
+    uint32_t n_seqs = 1;
     CHECK_STATUS(pleat_engine_create(model, &eo, &engine, NULL), PLEAT_OK);
-    CHECK_STATUS(pleat_engine_open(engine, MAX_TOKENS, &seq), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_open(engine, MAX_TOKENS, &seqs[0]), PLEAT_OK);
     for (uint32_t at = 0; at < q->n_prompt && check_failures() == 0; at += CHUNK) {
         const uint32_t left = q->n_prompt - at, n = left < CHUNK ? left : CHUNK;
-        const pleat_engine_item item = {seq, q->prompt + at, n, 1, logits, n < left ? PLEAT_ITEM_MORE : 0};
+        const pleat_engine_item item = {seqs[0], q->prompt + at, n, 1, logits, n < left ? PLEAT_ITEM_MORE : flags};
         CHECK_STATUS(pleat_engine_step(engine, &item, 1, NULL), PLEAT_OK);
     }
     for (uint32_t i = 0; i < q->n_predict && check_failures() == 0; i++) {
-        uint32_t best = 0;
-        for (uint32_t k = 1; k < info.n_vocab; k++)
-            if (logits[k] > logits[best]) best = k;
-        out[i] = (pleat_token)best;
-        const pleat_engine_item item = {seq, &out[i], 1, 1, logits, 0};
-        CHECK_STATUS(pleat_engine_step(engine, &item, 1, NULL), PLEAT_OK);
+        if (i == fork_at) {
+            CHECK_STATUS(pleat_engine_fork(engine, seqs[0], MAX_TOKENS, &seqs[n_seqs++]), PLEAT_OK);
+            memcpy(of[1], of[0], info.n_vocab * sizeof *logits);
+            memcpy(out[1], out[0], i * sizeof **out);
+        }
+        pleat_engine_item items[2];
+        for (uint32_t k = 0; k < n_seqs; k++) {
+            out[k][i] = best_of(of[k]);
+            items[k] = (pleat_engine_item){seqs[k], &out[k][i], 1, 1, of[k], 0};
+        }
+        CHECK_STATUS(pleat_engine_step(engine, items, n_seqs, NULL), PLEAT_OK);
     }
+    CHECK(pleat_engine_is_valid(engine));
     pleat_engine_destroy(&engine);
     free(logits);
 }
 
+/* A fork goes on as the sequence would have without it, and so does the sequence. */
+static void test_forks(void) {
+    static const char *const some[] = {"f32", "f16", "leankv:ah=1,al=0.02,window=32"};
+    if (is_slow()) SKIP("too slow without AVX2");
+    if (!load_once()) return;
+    const pleat_request q = request_of(text, 105, 60);
+    const size_t n_bytes = q.n_predict * sizeof(pleat_token);
+    for (size_t i = 0; i < CHECK_COUNT(some); i++) {
+        pleat_token never[1][MOST_PREDICT], out[2][MOST_PREDICT];
+        by_hand(some[i], &q, PLEAT_ITEM_SEAL, UINT32_MAX, never);
+        for (uint32_t fork_at = 0; fork_at <= 25; fork_at += 25) {
+            check_context("%s, forked at %u", some[i], fork_at);
+            by_hand(some[i], &q, PLEAT_ITEM_SEAL, fork_at, out);
+            for (int k = 0; k < 2; k++) CHECK_EQ_MEM(out[k], never[0], n_bytes);
+        }
+    }
+}
+
+/* Without prefixes the tokens are those of an engine that is driven by hand. */
 static void test_as_by_hand(void) {
     if (is_slow()) SKIP("too slow without AVX2");
     if (!load_once()) return;
@@ -116,7 +178,7 @@ static void test_as_by_hand(void) {
         rig r;
         set all = some_requests();
         outcome served[MOST_REQUESTS];
-        pleat_token out[MOST_PREDICT];
+        pleat_token out[1][MOST_PREDICT];
         const pleat_engine_options eo = engine_options(specs[i]);
         pleat_serving_options so = serving_options();
         so.prefix_tokens = 0;
@@ -126,8 +188,8 @@ static void test_as_by_hand(void) {
         if (rig_make(&r, &eo, &so, 0)) {
             run_set(r.serving, &all, served, false);
             for (uint32_t k = 0; k < all.n; k++) {
-                by_hand(specs[i], &all.q[k], out);
-                CHECK_EQ_MEM(served[k].tokens, out, all.q[k].n_predict * sizeof *out);
+                by_hand(specs[i], &all.q[k], 0, UINT32_MAX, out);
+                CHECK_EQ_MEM(served[k].tokens, out[0], all.q[k].n_predict * sizeof **out);
             }
         }
         rig_free(&r);
@@ -370,6 +432,8 @@ static void test_compression_frees(void) {
 
 static const check_test tests[] = {
     {"same_tokens", test_same_tokens},
+    {"window", test_window},
+    {"forks", test_forks},
     {"as_by_hand", test_as_by_hand},
     {"shared_prefix", test_shared_prefix},
     {"conversation", test_conversation},

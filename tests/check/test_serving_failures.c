@@ -5,8 +5,6 @@
  * options, steps that fail for one request, weights that give no numbers, cancelling in every state, and every
  * allocation failing once.  Whoever is not at fault comes out as it does alone.
  */
-#include <unistd.h>
-
 #include "model/gguf.h"
 #include "serving_rig.h"
 
@@ -107,7 +105,7 @@ static void test_bad_options(void) {
         if (i == 5) so.tenants = twice; /* none of them */
         if (i == 6) so.max_requests = 0;
         if (i == 7) so.max_requests = (1u << 24) + 1;
-        if (i == 8) so.prefix_tokens = 33;
+        if (i == 8) so.prefix_tokens = (1u << 24) + 1;
         if (i == 9) so.max_prefixes = MAX_SEQS - MAX_ITEMS + 1;
         if (i == 10) so.low_watermark = NAN;
         if (i == 11) so.high_watermark = 0.5;
@@ -176,6 +174,92 @@ static void test_one_fails(void) {
     }
 }
 
+/* A simulated engine of a model with rings: a step that fails loses every sequence that had a chunk in it. */
+static bool is_lost[MAX_SEQS + 1];
+
+static pleat_status run_on_rings(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_error *err) {
+    for (uint32_t i = 0; i < n_items; i++)
+        if (is_lost[items[i].seq.v]) return PLEAT_E_STATE;
+    const pleat_status status = run_but_odd(ctx, items, n_items, err);
+    for (uint32_t i = 0; i < n_items; i++) is_lost[items[i].seq.v] |= status == PLEAT_E_RANGE && items[i].n_tokens > 1;
+    return status;
+}
+
+static void close_ring(void *ctx, pleat_seq seq) {
+    is_lost[seq.v] = false;
+    whole.close(ctx, seq);
+}
+
+static pleat_serving *serving_on_rings(uint32_t n_chunks) {
+    const pleat_simulation simulation = {.size_bytes = sizeof simulation,
+                                         .n_lanes = 4,
+                                         .page_tokens = 16,
+                                         .page_bytes = 4096,
+                                         .n_pages = 4000,
+                                         .fraction = 1,
+                                         .max_items = MAX_ITEMS,
+                                         .max_seqs = MAX_SEQS,
+                                         .max_tokens = MAX_TOKENS,
+                                         .chunk_tokens = CHUNK,
+                                         .step_tokens = n_chunks * CHUNK + MAX_ITEMS,
+                                         .fixed_ns = 1,
+                                         .swap_bytes_per_s = 1e9};
+    const pleat_serving_options so = serving_options();
+    pleat_serving *s = NULL;
+    if (!CHECK_STATUS(pleat__backend_simulated(&simulation, NULL, &whole, NULL), PLEAT_OK)) return NULL;
+    pleat__backend backend = whole;
+    backend.run = run_on_rings;
+    backend.close = close_ring;
+    CHECK_STATUS(pleat__serving_create_on(&backend, &so, &s, NULL), PLEAT_OK);
+    return s;
+}
+
+/* Whose fault it was does not show when all sequences of the step are lost.  The requests with the odd token, two of six,
+ * come to their end all the same, and so do the others. */
+static void test_one_fails_on_rings(void) {
+    enum { N = 6, N_PROMPT = 150, N_PREDICT = 50, MOST_STEPS = 1000 };
+    for (uint32_t n_chunks = 1; n_chunks <= 4; n_chunks++) {
+        static pleat_token prompts[N][N_PROMPT];
+        outcome out[N];
+        pleat_serving *s = serving_on_rings(n_chunks);
+        check_context("%u chunks in a step", n_chunks);
+        if (!s) return;
+        for (uint32_t k = 0; k < N; k++) {
+            for (uint32_t i = 0; i < N_PROMPT; i++) prompts[k][i] = (pleat_token)(N_PROMPT * k + i);
+            if (k == 1 || k == 4) prompts[k][70] = odd;
+            const pleat_request q = request_of(prompts[k], N_PROMPT, N_PREDICT);
+            submit(s, &q, &out[k]);
+        }
+        for (uint32_t step = 0; pleat_serving_step(s, NULL) == PLEAT_OK && CHECK(step < MOST_STEPS); step++) {
+            take_events(s);
+            CHECK(pleat_serving_is_valid(s));
+        }
+        for (uint32_t k = 0; k < N; k++) {
+            const bool is_odd = k == 1 || k == 4;
+            CHECK(out[k].finish == (is_odd ? PLEAT_FINISH_FAILED : PLEAT_FINISH_LENGTH));
+            CHECK_STATUS(out[k].status, is_odd ? PLEAT_E_RANGE : PLEAT_OK);
+            CHECK_EQ_U64(out[k].n_tokens, is_odd ? 0 : N_PREDICT);
+        }
+        pleat_serving_destroy(&s);
+    }
+}
+
+/* One whose sequence is lost though nobody else was in the step does not try for ever. */
+static void test_lost_alone(void) {
+    outcome out;
+    const pleat_request q = request_of(text, 100, 5);
+    pleat_serving *s = serving_on_rings(1);
+    if (!s) return;
+    submit(s, &q, &out);
+    CHECK_STATUS(pleat_serving_step(s, NULL), PLEAT_OK);
+    is_lost[s->running[0]->seq.v] = true;
+    CHECK_STATUS(pleat_serving_step(s, NULL), PLEAT_OK);
+    take_events(s);
+    CHECK(out.finish == PLEAT_FINISH_FAILED && s->n_running == 0);
+    CHECK_STATUS(out.status, PLEAT_E_STATE);
+    pleat_serving_destroy(&s);
+}
+
 /* A backend that finds too few pages now and then though the plan had counted them: somebody gives way, the rest run. */
 static uint32_t n_runs;
 
@@ -220,11 +304,7 @@ static pleat_model *damaged_model(pleat_token token) {
         memset(file + t->offset + (uint64_t)token * row_bytes, 0xFF, 2); /* the first block's scale, f16 */
     }
     pleat_gguf_close(&gguf);
-    char path[256];
-    if (CHECK(check_write_temp(file, n_bytes, path, sizeof path))) {
-        CHECK_STATUS(pleat_model_load(path, NULL, &damaged, NULL), PLEAT_OK);
-        unlink(path);
-    }
+    damaged = load_bytes(file, n_bytes);
     free(file);
     return damaged;
 }
@@ -375,6 +455,8 @@ static const check_test tests[] = {
     {"refusals", test_refusals},
     {"bad_options", test_bad_options},
     {"one_fails", test_one_fails},
+    {"one_fails_on_rings", test_one_fails_on_rings},
+    {"lost_alone", test_lost_alone},
     {"pages_not_found", test_pages_not_found},
     {"damaged_weights", test_damaged_weights},
     {"cancel_in_every_state", test_cancel_in_every_state},

@@ -4,7 +4,8 @@
  *
  * Random requests come and are cancelled, of several tenants, priorities and shared prefixes, under every kind of
  * preemption.  A table of what was submitted is the oracle: every request gives exactly its tokens and ends once, sums
- * of the statistics are those of the events, nobody waits for ever, and at the end every page is back.
+ * of the statistics are those of the events, nobody waits for ever, and at the end every page is back.  By themselves: the
+ * stops that options and engine leave, and prefixes that a request stands on alone.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -145,9 +146,12 @@ static void check_end(traffic *t, bool cancels) {
     CHECK_EQ_U64(s.swapped_bytes, 0);
     CHECK_EQ_U64(s.generated_tokens, t->n_tokens);
     CHECK_EQ_U64(s.pages_used, s.pages_evictable); /* kept prefixes alone */
-    CHECK(s.n_idle_steps_most <= 2);
+    CHECK(s.n_idle_steps_most <= 2 && t->sum.n_stalled <= 2);
     CHECK_EQ_U64(t->n_failed, 0);
+    CHECK(t->sum.n_hit <= s.hit_tokens); /* that counts those who came back too */
     if (!cancels) {
+        if (s.preempted_recompute == 0) CHECK_EQ_U64(s.hit_tokens, t->sum.n_hit);
+        CHECK((t->sum.n_hit > 0) == (s.hits > 0));
         CHECK_EQ_U64(s.prompt_tokens + s.hit_tokens, t->n_prompt_ended);
         CHECK_EQ_U64(s.preempted_swap, t->sum.n_swapped);
         CHECK_EQ_U64(s.preempted_recompute, t->sum.n_recomputed);
@@ -224,6 +228,23 @@ static void test_any_options(void) {
     CHECK(n_preempted > 0);
 }
 
+/* What is known of it, as a request: one token all over. */
+static pleat_request monotonous(known *k) {
+    pleat_request q;
+    pleat_request_default(&q);
+    for (uint32_t i = 0; i < k->n_prompt; i++) prompt[i] = 5;
+    q.prompt = prompt;
+    q.n_prompt = k->n_prompt;
+    q.n_predict = k->n_predict;
+    q.user = k;
+    return q;
+}
+
+static void submit_known(traffic *t, const pleat_request *q) {
+    known *k = q->user;
+    t->n_open += CHECK_STATUS(pleat_serving_submit(t->serving, q, &k->id, NULL), PLEAT_OK);
+}
+
 /* A request that needs the whole pool, but stands on prefixes whose last pages it had to copy: it gives way to itself,
  * and comes back without them. */
 static void test_whole_pool(void) {
@@ -238,17 +259,10 @@ static void test_whole_pool(void) {
         check_context("way %d", i);
         if (!CHECK_STATUS(pleat_serving_create_simulated(&simulation, &opt, &t.serving, NULL), PLEAT_OK)) return;
         for (uint32_t k = 0; k < 2; k++) {
-            pleat_request q;
-            pleat_request_default(&q);
-            for (uint32_t j = 0; j < N_PROMPT; j++) prompt[j] = 5;
-            q.prompt = prompt;
-            q.n_prompt = N_PROMPT;
-            q.n_predict = two[k].n_predict;
+            pleat_request q = monotonous(&two[k]);
             q.breakpoints = breaks;
             q.n_breakpoints = 3;
-            q.user = &two[k];
-            if (!CHECK_STATUS(pleat_serving_submit(t.serving, &q, &two[k].id, NULL), PLEAT_OK)) return;
-            t.n_open++;
+            submit_known(&t, &q);
             while (t.n_open > 0 && check_failures() == 0) step_one(&t);
         }
         pleat_serving_get_stats(t.serving, &s);
@@ -260,10 +274,92 @@ static void test_whole_pool(void) {
     }
 }
 
+/* What is asked for, and what comes of it with this engine. */
+static void test_prefix_tokens(void) {
+    static const struct {
+        uint32_t asked, chunk_tokens, max_seqs, given;
+    } cases[] = {
+        {0, CHUNK, 3 * MAX_ITEMS, 0},   {64, CHUNK, 3 * MAX_ITEMS, 64},
+        {65, CHUNK, 3 * MAX_ITEMS, 96}, {1, CHUNK, 3 * MAX_ITEMS, CHUNK},
+        {512, 300, 3 * MAX_ITEMS, 600}, {512, 512, 3 * MAX_ITEMS, 512},
+        {512, CHUNK, MAX_ITEMS, 0},     {1 << 24, 7, 3 * MAX_ITEMS, (1 << 24) + 6},
+    };
+    for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
+        pleat_simulation simulation = simulation_of(40);
+        pleat_serving_options opt = options_of(PLEAT_PREEMPT_CHEAPER);
+        pleat_serving *s = NULL;
+        opt.prefix_tokens = cases[i].asked;
+        simulation.chunk_tokens = cases[i].chunk_tokens;
+        simulation.max_seqs = cases[i].max_seqs;
+        simulation.step_tokens = cases[i].chunk_tokens + MAX_ITEMS;
+        check_context("case %zu", i);
+        if (!CHECK_STATUS(pleat_serving_create_simulated(&simulation, &opt, &s, NULL), PLEAT_OK)) return;
+        CHECK_EQ_U64(s->opt.prefix_tokens, cases[i].given);
+        CHECK((s->tree != NULL) == (cases[i].given > 0));
+        pleat_serving_destroy(&s);
+    }
+    pleat_serving_options by_default;
+    pleat_serving_options_default(&by_default);
+    CHECK_EQ_U64(by_default.prefix_tokens, 512);
+}
+
+/* Nothing is sealed where nothing can be kept. */
+static void test_no_stops(void) {
+    pleat_simulation simulation = simulation_of(100);
+    const pleat_serving_options opt = options_of(PLEAT_PREEMPT_CHEAPER);
+    for (uint32_t i = 0; i < 2; i++) {
+        simulation.max_seqs = MAX_ITEMS + i;
+        traffic t = {0};
+        known one = {.n_prompt = 3 * PREFIX + 1, .n_predict = 2};
+        pleat_request q = monotonous(&one);
+        if (!CHECK_STATUS(pleat_serving_create_simulated(&simulation, &opt, &t.serving, NULL), PLEAT_OK)) return;
+        q.breakpoint = 50;
+        submit_known(&t, &q);
+        const pleat__served *r = t.serving->requests[one.id.v % (opt.max_requests + 1)];
+        CHECK_EQ_U64(pleat__serving_seal_at(t.serving, r, PREFIX), i == 0 ? 0 : PLEAT_ITEM_SEAL);
+        CHECK_EQ_U64(pleat__serving_seal_at(t.serving, r, 50), i == 0 ? 0 : PLEAT_ITEM_SEAL_ALL);
+        CHECK_EQ_U64(pleat__serving_next_cut(t.serving, r, CHUNK), 50); /* still a cut */
+        while (t.n_open > 0 && check_failures() == 0) step_one(&t);
+        check_end(&t, true);
+        pleat_serving_destroy(&t.serving);
+    }
+}
+
+/* A request stands on prefixes of 64 and 70 tokens.  The second one holds a page that the request had to copy: leaving it
+ * frees that.  The first one's pages are the request's too: it stays, unless all shall go. */
+static void test_leave_base(void) {
+    const pleat_simulation simulation = simulation_of(40);
+    const pleat_serving_options opt = options_of(PLEAT_PREEMPT_SWAP);
+    traffic t = {0};
+    known one = {.n_prompt = 120, .n_predict = 20};
+    pleat_request q = monotonous(&one);
+    if (!CHECK_STATUS(pleat_serving_create_simulated(&simulation, &opt, &t.serving, NULL), PLEAT_OK)) return;
+    q.breakpoint = 70;
+    submit_known(&t, &q);
+    while (one.n_tokens == 0 && check_failures() == 0) step_one(&t);
+    pleat__served *r = t.serving->running[0];
+    const uint64_t n_free = pleat__serving_free_pages(t.serving), n_own = r->own_pages;
+    CHECK_EQ_U64(t.serving->n_kept, 2);
+    CHECK(pleat__serving_leave_base(t.serving, r, false));
+    CHECK_EQ_U64(t.serving->n_kept, 1);
+    CHECK_EQ_U64(pleat__serving_free_pages(t.serving), n_free + N_LANES);
+    CHECK_EQ_U64(r->own_pages, n_own);
+    CHECK(pleat_serving_is_valid(t.serving));
+    CHECK(!pleat__serving_leave_base(t.serving, r, false));
+    CHECK(t.serving->n_kept == 1 && r->own_pages == n_own);
+    CHECK(!pleat__serving_leave_base(t.serving, r, true));
+    CHECK(t.serving->n_kept == 0 && r->own_pages == r->n_pages && r->own_pages > n_own);
+    CHECK(!pleat_serving_is_valid(t.serving)); /* the scheduler has not been told */
+    pleat__serving_demand(t.serving, r);
+    CHECK(pleat_serving_is_valid(t.serving));
+    while (t.n_open > 0 && check_failures() == 0) step_one(&t);
+    check_end(&t, true);
+    pleat_serving_destroy(&t.serving);
+}
+
 static const check_test tests[] = {
-    {"oversubscribed", test_oversubscribed},
-    {"any_options", test_any_options},
-    {"whole_pool", test_whole_pool},
+    {"oversubscribed", test_oversubscribed}, {"any_options", test_any_options}, {"whole_pool", test_whole_pool},
+    {"prefix_tokens", test_prefix_tokens},   {"no_stops", test_no_stops},       {"leave_base", test_leave_base},
 };
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }
