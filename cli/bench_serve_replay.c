@@ -56,13 +56,13 @@ static uint32_t class_of(double ns) {
     uint64_t bits;
     if (!(ns >= 1)) return 0;
     memcpy(&bits, &ns, sizeof bits);
-    const uint64_t class = (bits >> (52 - CLASS_BITS)) - (1023ull << CLASS_BITS);
-    return class < N_CLASSES ? (uint32_t) class : N_CLASSES - 1;
+    const uint64_t bucket = (bits >> (52 - CLASS_BITS)) - (1023ull << CLASS_BITS);
+    return bucket < N_CLASSES ? (uint32_t)bucket : N_CLASSES - 1;
 }
 
-/* The middle of a class, ns. */
-static double class_middle(uint32_t class) {
-    const uint64_t bits = ((uint64_t) class + (1023ull << CLASS_BITS)) << (52 - CLASS_BITS);
+/* The middle of a bucket, ns. */
+static double class_middle(uint32_t bucket) {
+    const uint64_t bits = ((uint64_t)bucket + (1023ull << CLASS_BITS)) << (52 - CLASS_BITS);
     double low;
     memcpy(&low, &bits, sizeof low);
     return low * (1 + ldexp(1, -CLASS_BITS - 1));
@@ -77,9 +77,9 @@ static void add_interval(intervals *v, double ns) {
 static double interval_at(const intervals *v, double share) {
     const double rank = share * (double)(v->n - 1);
     uint64_t below = 0;
-    uint32_t class = 0;
-    while (class + 1 < N_CLASSES && (double)(below + v->n_of[class]) <= rank) below += v->n_of[class ++];
-    return class_middle(class);
+    uint32_t bucket = 0;
+    while (bucket + 1 < N_CLASSES && (double)(below + v->n_of[bucket]) <= rank) below += v->n_of[bucket++];
+    return class_middle(bucket);
 }
 
 static serve_latency latency_of_intervals(const intervals *v) {

@@ -121,22 +121,35 @@ static void drop_low(work *w, uint32_t slot) {
     set_low_slots(w, last);
 }
 
-static void compact_step(work *w) {
-    const pleat__kv_view view = view_of(w);
-    const pleat__policy_step step = pleat__policy_step_of(&w->seq->spec, &w->c->scan, &view, w->seq->n_tokens);
-    uint32_t leaver = PLEAT__NO_SLOT; /* the high slot that is left, and how */
-    pleat_level level = PLEAT_LEVEL_HIGH;
-    if (step.left_slot != PLEAT__NO_SLOT && step.left_level != PLEAT_LEVEL_HIGH) {
-        leaver = step.left_slot;
-        level = step.left_level;
-    } else if (step.high_victim != PLEAT__NO_SLOT) {
-        leaver = step.high_victim;
-        level = step.high_level;
+/* The high slot that is left, or PLEAT__NO_SLOT, and what becomes of its token. */
+static uint32_t leaver_of(const pleat__policy_step *step, pleat_level *level) {
+    if (step->left_slot != PLEAT__NO_SLOT && step->left_level != PLEAT_LEVEL_HIGH) {
+        *level = step->left_level;
+        return step->left_slot;
     }
+    *level = step->high_level;
+    return step->high_victim;
+}
+
+static void compact_step(work *w, const pleat__policy_step *step) {
+    pleat_level level;
+    const uint32_t leaver = leaver_of(step, &level);
     const bool demotes = leaver != PLEAT__NO_SLOT && level == PLEAT_LEVEL_LOW;
-    if (demotes) demote(w, leaver, step.low_victim);
+    if (demotes) demote(w, leaver, step->low_victim);
     if (leaver != PLEAT__NO_SLOT) free_high(w, leaver);
-    if (!demotes && step.low_victim != PLEAT__NO_SLOT) drop_low(w, step.low_victim);
+    if (!demotes && step->low_victim != PLEAT__NO_SLOT) drop_low(w, step->low_victim);
+}
+
+/* Ask for the codes of the tile that a slot stands in. */
+static void prefetch_tile(const pleat__kv_run *run, uint32_t slot, int for_writing) {
+    const pleat__page_layout *l = run->layout;
+    const slot_at at = slot_of(run, slot);
+    const uint32_t tile = at.slot / PLEAT__TILE;
+    const uint8_t *k = at.page + l->k_off + tile * l->k_tile_bytes, *v = at.page + l->v_off + tile * l->v_tile_bytes;
+    for (uint32_t i = 0; i < l->k_tile_bytes; i += 64)
+        for_writing ? __builtin_prefetch(k + i, 1) : __builtin_prefetch(k + i, 0);
+    for (uint32_t i = 0; i < l->v_tile_bytes; i += 64)
+        for_writing ? __builtin_prefetch(v + i, 1) : __builtin_prefetch(v + i, 0);
 }
 
 /* ---- the end of a prompt --------------------------------------------------------------------------- */
@@ -252,13 +265,28 @@ static work work_on(const pleat_cache *c, pleat__sequence *seq, uint32_t lane, c
                   .low = open_run(c, &seq->table, lane, PLEAT__LOW)};
 }
 
+pleat__policy_step pleat__cache_decide_lane(const pleat_cache *c, const pleat__step_item *item, uint32_t lane) {
+    const work w = work_on(c, item->seq, lane, NULL);
+    const pleat__kv_view view = view_of(&w);
+    const pleat__policy_step step = pleat__policy_step_of(&w.seq->spec, &c->scan, &view, w.seq->n_tokens);
+    pleat_level level;
+    const uint32_t leaver = leaver_of(&step, &level);
+    if (leaver == PLEAT__NO_SLOT || level != PLEAT_LEVEL_LOW) return step;
+    prefetch_tile(&w.high, leaver, 0);
+    prefetch_tile(&w.low, step.low_victim != PLEAT__NO_SLOT ? step.low_victim : w.low.n_slots, 1);
+    return step;
+}
+
+void pleat__cache_step_lane(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,
+                            const pleat__policy_step *step, const pleat__compact_scratch *scratch) {
+    work w = work_on(c, item->seq, lane, scratch);
+    compact_step(&w, step);
+}
+
 void pleat__cache_compact_lane(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,
                                const pleat__compact_scratch *scratch) {
     work w = work_on(c, item->seq, lane, scratch);
-    if (item->compaction == PLEAT__COMPACT_STEP)
-        compact_step(&w);
-    else
-        compact_prompt(&w, item->seq->n_classed);
+    compact_prompt(&w, item->seq->n_classed);
 }
 
 /* Drop the low tokens that miss the threshold, from the last to the first: what moves has been judged. */

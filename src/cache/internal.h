@@ -241,7 +241,15 @@ void pleat__cache_unseal_lane(const pleat_cache *cache, pleat__sequence *seq, ui
 
 /* ---- compact.c */
 
-/* Do what the policy says to one lane, whose slots count the step's tokens already.  Moves no page to or from the pool:
+/* One token left the window of every lane: what the policy does to this one.  Looks at the lane and asks for the bytes
+ * that doing it will touch, so that those of several lanes arrive together. */
+pleat__policy_step pleat__cache_decide_lane(const pleat_cache *cache, const pleat__step_item *item, uint32_t lane);
+
+/* Do it. */
+void pleat__cache_step_lane(const pleat_cache *cache, const pleat__step_item *item, uint32_t lane,
+                            const pleat__policy_step *step, const pleat__compact_scratch *scratch);
+
+/* Do what the policy says at the end of a prompt to one lane, whose slots count the step's tokens already.  Moves no page to or from the pool:
  * pages that no slot needs any more are left to pleat__table_trim(). */
 void pleat__cache_compact_lane(const pleat_cache *cache, const pleat__step_item *item, uint32_t lane,
                                const pleat__compact_scratch *scratch);

@@ -157,16 +157,27 @@ static void grow_seq(pleat__sequence *seq, uint32_t n_new) {
     seq->n_tokens += n_new;
 }
 
-/* Unit: the lanes of one layer of one item. */
+/* Lanes of a unit: their memory's latencies overlap. */
+#define UNIT_LANES 8u
+
+static uint32_t units_of_item(const pleat_cache *c) { return pleat__div_up_u32(c->n_lanes, UNIT_LANES); }
+
+/* Unit: a few lanes of one item. */
 static void compact_unit(void *ctx, uint32_t unit, uint32_t worker) {
     const pleat_cache *c = ctx;
-    const pleat__step_item *item = &c->items[unit / c->opt.n_layers];
+    const pleat__step_item *item = &c->items[unit / units_of_item(c)];
     if (item->compaction == PLEAT__COMPACT_NOT) return;
+    const uint32_t first = unit % units_of_item(c) * UNIT_LANES, n = pleat__min_u32(UNIT_LANES, c->n_lanes - first);
     pleat__compact_scratch scratch;
     pleat__arena arena = {.base = pleat__cache_scratch(c, worker), .cap_bytes = c->worker_scratch_bytes};
     pleat__cache_carve_compact(c, &scratch, &arena);
-    for (uint32_t head = 0; head < c->opt.n_kv_heads; head++)
-        pleat__cache_compact_lane(c, item, pleat__cache_lane_of(c, unit % c->opt.n_layers, head), &scratch);
+    if (item->compaction == PLEAT__COMPACT_PROMPT) {
+        for (uint32_t i = 0; i < n; i++) pleat__cache_compact_lane(c, item, first + i, &scratch);
+        return;
+    }
+    pleat__policy_step steps[UNIT_LANES];
+    for (uint32_t i = 0; i < n; i++) steps[i] = pleat__cache_decide_lane(c, item, first + i);
+    for (uint32_t i = 0; i < n; i++) pleat__cache_step_lane(c, item, first + i, &steps[i], &scratch);
 }
 
 static void compact_all(pleat_cache *c) {
@@ -174,7 +185,7 @@ static void compact_all(pleat_cache *c) {
     bool any = false;
     for (uint32_t i = 0; i < c->n_items; i++) any |= c->items[i].compaction != PLEAT__COMPACT_NOT;
     if (!any) return;
-    pleat_workers_run(c->opt.workers, c->n_items * c->opt.n_layers, compact_unit, c);
+    pleat_workers_run(c->opt.workers, c->n_items * units_of_item(c), compact_unit, c);
     for (uint32_t i = 0; i < c->n_items; i++) c->items[i].seq->n_classed = c->items[i].n_classed_after;
     c->times.compact_ns[kind_of_step(c)] += pleat__clock_ns() - start_ns;
 }

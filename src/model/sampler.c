@@ -179,14 +179,34 @@ pleat_status pleat_sampler_create(const pleat_sampler_options *opt, uint32_t n_v
     return PLEAT_OK;
 }
 
+/* The lowest index of the largest of x[0..n); n if any is NaN.  16 at a time, which compilers turn into vectors. */
+static uint32_t argmax(const float *x, uint32_t n) {
+    enum { W = 16 };
+    float most[W];
+    uint32_t bad[W] = {0}, best = 0, i = 0;
+    for (uint32_t j = 0; j < W; j++) most[j] = -INFINITY;
+    for (; i + W <= n; i += W)
+        for (uint32_t j = 0; j < W; j++) {
+            most[j] = x[i + j] > most[j] ? x[i + j] : most[j];
+            bad[j] |= x[i + j] != x[i + j];
+        }
+    float max = -INFINITY;
+    for (uint32_t j = 0; j < W; j++) {
+        if (bad[j]) return n;
+        max = most[j] > max ? most[j] : max;
+    }
+    for (; i < n; i++) {
+        if (isnan(x[i])) return n;
+        max = x[i] > max ? x[i] : max;
+    }
+    while (x[best] != max) best++; /* one of them is */
+    return best;
+}
+
 pleat_status pleat_sampler_sample(pleat_sampler *sampler, const float *logits, pleat_token *out) {
     if (!sampler || !logits || !out) return PLEAT_E_ARG;
-    uint32_t best = 0;
-    for (uint32_t i = 0; i < sampler->n_vocab; i++) {
-        if (isnan(logits[i])) return PLEAT_E_ARG;
-        if (logits[i] > logits[best]) best = i;
-    }
-    const float max = logits[best];
+    const uint32_t best = argmax(logits, sampler->n_vocab);
+    const float max = best < sampler->n_vocab ? logits[best] : -INFINITY;
     if (max == -INFINITY) return PLEAT_E_ARG;
     if (sampler->opt.temperature == 0.0f) {
         *out = (pleat_token)best;
