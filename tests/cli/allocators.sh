@@ -142,9 +142,9 @@ article() {
 page_has() { grep -Eq -- "$1" "$scratch/page.md"; }
 article
 check "the page is written" exits 0
-check "12 tables" test "$(grep -c '^## ' "$scratch/page.md")" = 12
-check "each says what the article has" test "$(grep -c '^\*\*Article\.\*\*' "$scratch/page.md")" = 12
-check "each says how it was computed" test "$(grep -c '^Computed: ' "$scratch/page.md")" = 12
+check "16 tables" test "$(grep -c '^## ' "$scratch/page.md")" = 16
+check "each says what the article has" test "$(grep -c '^\*\*Article\.\*\*' "$scratch/page.md")" = 16
+check "those of arithmetic say how they were computed" test "$(grep -c '^Computed: ' "$scratch/page.md")" = 12
 check "8B at batch 32: 16 GiB" page_has '^\| Llama 3 8B \| 32 \|.*\| \*\*16\*\* \| 16\.0[0-9]* \| 4x'
 check "70B at batch 64: 80 GiB" page_has '^\| Llama 3 70B \| 64 \|.*\| \*\*80\*\* \| 80\.0[0-9]* \| 4x'
 check "405B at batch 32: 63 GiB" page_has '^\| Llama 3 405B \| 32 \|.*\| \*\*63\*\* '

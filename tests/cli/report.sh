@@ -94,7 +94,7 @@ check "and follows no request" lacks 'One request, step by step'
 
 # Refused before the model is read: there is none.
 fails 1 "cannot write /no/dir/page: No such file" eval -m /no/model --tasks "$scratch/tasks" --report /no/dir/page
-fails 1 "--report: cannot write $scratch: it is there and is no regular file" \
+fails 1 "cannot write $scratch: Is a directory" \
     eval -m /no/model --tasks "$scratch/tasks" --report "$scratch"
 fails 1 "--report: cannot write $scratch/tasks: it is the same file as " \
     eval -m /no/model --tasks "$scratch/tasks" --report "$scratch/tasks"

@@ -176,6 +176,17 @@ args="--simulate --arch llama3-8b --prices 1e7,1e5,2e5,0.001 -c 4096 --pool-byte
     check "csv: a line for each spec" test "$(cut -d, -f1,2 "$scratch/out" | tr '\n' ' ')" = "kv,completed f16,128 k8v4,128 "
     try bench serve $args --format md --series "$scratch/series" --svg "$scratch/svg" --rate 2
 }
+mkfifo "$scratch/pipe"
+cat "$scratch/pipe" >"$scratch/piped" &
+simulate --synthetic fixed --requests 2 --series "$scratch/plain"
+ln -s plain "$scratch/to_plain"
+simulate --synthetic fixed --requests 2 --series "$scratch/pipe" --svg "$scratch/to_plain"
+wait $!
+check "a pipe stays one" test -p "$scratch/pipe"
+check "and gets the series" test "$(head -c 10 "$scratch/piped")" = kv,time_s,
+check "a link stays, what it leads to is new" test "$(readlink "$scratch/to_plain") $(head -c 4 "$scratch/plain")" = \
+    "plain <svg"
+try bench serve $args --format md --rate 2
 check "md" prints "^\| successful requests \| 128 \|$"
 check "the series has its columns" test "$(head -1 "$scratch/series")" = \
     kv,time_s,waiting,running,swapped,pages_used,pages_evictable,pages_free,pages_high,pages_low

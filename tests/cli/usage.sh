@@ -80,6 +80,40 @@ printf 'this is no model' >"$scratch/bad.gguf"
 fails 1 "bad.gguf: " inspect "$scratch/bad.gguf"
 fails 1 "pleat calibrate: /no/model.gguf: " calibrate -m /no/model.gguf --tasks y
 
+fails 2 "-o -: the profile .* needs a file" calibrate -m x --tasks y -o -
+
+# -o: a file changes when there is a result, and stays what it is
+plan() { try plan --arch llama3-8b --format csv "$@"; }
+plan
+table=$stdout
+plan -o -
+check "-o -: stdout" test "$stdout" = "$table"
+plan -o "$scratch/new"
+check "-o: a new file" test "$code $(<"$scratch/new")" = "0 $table"
+echo old >"$scratch/old"
+chmod 600 "$scratch/old"
+try plan -m "$scratch/bad.gguf" -o "$scratch/old"
+check "a failure leaves -o as it was" test "$code $(<"$scratch/old")" = "1 old"
+ln -s old "$scratch/link"
+plan -o "$scratch/link"
+check "a link's target is written" test "$(<"$scratch/old")" = "$table"
+check "with its mode" test "$(stat -c %a "$scratch/old")" = 600
+check "and the link stays" test "$(readlink "$scratch/link")" = old
+ln -s "$scratch/later" "$scratch/dangling"
+plan -o "$scratch/dangling"
+check "also one that led nowhere" test "$(<"$scratch/later")" = "$table"
+mkfifo "$scratch/pipe"
+cat "$scratch/pipe" >"$scratch/piped" &
+plan -o "$scratch/pipe"
+wait $!
+check "a pipe gets the result" test "$code $(<"$scratch/piped")" = "0 $table"
+check "and stays one" test -p "$scratch/pipe"
+"$PLEAT" plan --arch llama3-8b --format csv -o /dev/stdout >"$scratch/out"
+check "-o /dev/stdout" test "$(<"$scratch/out")" = "$table"
+fails 1 "cannot write $scratch: Is a directory" plan --arch llama3-8b -o "$scratch"
+fails 1 "cannot write /no/dir/x: No such file" plan --arch llama3-8b -o /no/dir/x
+check "nothing is left over" test -z "$(find "$scratch" -name '*.tmp')"
+
 # the environment
 export PLEAT_N_PREDICT=many
 fails 2 "PLEAT_N_PREDICT: 'many' is not a whole number" run -m x -p x

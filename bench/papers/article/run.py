@@ -62,7 +62,7 @@ class Bench:
         self.lab = lab.Lab(options.pleat, options.store, progress)
         self.pleat, self.model = options.pleat, options.model
         self.pool_tokens, self.n_requests = (32768, 1250) if options.quick else (262144, 10000)
-        self.n_served = 16 if options.quick else 120
+        self.n_served, self.n_shared = (4, 2) if options.quick else (120, 64)
         self.allocators = os.path.join(os.path.dirname(options.pleat), "bench", "bench_allocators")
 
     def plan(self, name, tokens, batch, *specs):

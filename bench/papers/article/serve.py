@@ -51,7 +51,7 @@ def table_prefixes(bench):
     rows, computed = [], {}
     for spec in ("f16", "k8v4", "leankv:ah=30,al=0,window=64"):
         for grid in (0, 512):
-            record = serve(bench, "--synthetic", "shared-prefix", "--rate", "inf", "-c", 4096, "--page-tokens", 16,
+            record = serve(bench, "--synthetic", "shared-prefix", "--requests", bench.n_shared, "--rate", "inf", "-c", 4096, "--page-tokens", 16,
                            "--pool-bytes", "640MiB", "--kv", spec, "--prefix-tokens", grid)
             r = row_of(record)
             s.used(record)
