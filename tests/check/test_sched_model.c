@@ -542,7 +542,8 @@ static void test_millions_of_calls(void) {
     memset(&seen, 0, sizeof seen);
     while (seen.calls < n && check_failures() == 0) run_world();
     CHECK(seen.evicted > n / 1000 && seen.compressed > n / 2000 && seen.preempted > n / 3000);
-    CHECK(seen.borrowers_first > n / 100000 && seen.alone_above_high > n / 10000 && seen.cut_short > n / 100000);
+    CHECK(seen.borrowers_first > n / 100000 && seen.alone_above_high > n / 10000);
+    CHECK_EQ_U64(seen.cut_short, 0); /* whoever was let in has room in every step */
     CHECK(seen.admitted > n / 300 && seen.refused_pool > n / 100 && seen.refused_tenant > n / 50);
     CHECK(seen.refused_step > n / 20000 && seen.closed > n / 20000 && seen.deferred > n / 500);
     CHECK(seen.cancelled > n / 700 && seen.finished > n / 500);
