@@ -50,18 +50,43 @@ static int check_options(const options *o) {
     if (!o->file == !o->synthetic) return usage_error("give --trace FILE or --synthetic NAME, one of them");
     if (!o->pool_bytes) return usage_error("give --pool-bytes, the size of the pool: 64MiB, for example");
     if (o->watermarks.n && o->watermarks.n != 2) return usage_error("--watermarks: two numbers, LOW,HIGH");
+    if (o->watermarks.n && !(o->watermarks.v[0] > 0 && o->watermarks.v[0] <= o->watermarks.v[1]))
+        return usage_error("--watermarks: LOW is above 0 and HIGH no less than LOW");
+    if (o->page_tokens % 16) return usage_error("--page-tokens: a multiple of 16");
     if (o->prices.n && (o->prices.n < 4 || o->prices.n > 5))
         return usage_error("--prices: four numbers or five, FIXED,PROMPT,TOKEN,BYTE[,SWAP] in ns");
+    if (o->prices.n && !(o->prices.v[0] + o->prices.v[1] + o->prices.v[2] + o->prices.v[3] > 0))
+        return usage_error("--prices: all are 0, so that time would stand still");
     if (!o->model && !o->arch)
         return usage_error("no model: give -m FILE, a GGUF file, or --simulate --arch NAME --prices ..");
     if (o->model && o->arch) return usage_error("-m and --arch exclude each other");
     if (o->arch && !o->simulate) return usage_error("--arch has no weights to run: --simulate, or -m");
     if (o->arch && !o->prices.n) return usage_error("--arch needs --prices: what a step costs is not known");
     if ((o->prices.n || o->fractions.n) && !o->simulate) return usage_error("--prices and --fractions need --simulate");
-    if (o->fractions.n > 1 && o->fractions.n != o->kv.n) return usage_error("--fractions: one for each --kv");
+    if (o->fractions.n && o->fractions.n != o->kv.n) return usage_error("--fractions: one for each --kv");
     if ((o->ah_most > 0 || o->al_most > 0) && !has_thresholds(o))
         return usage_error("--ah-most and --al-most raise leankv's thresholds, and no --kv is leankv");
+    if ((o->ah_most > 0 || o->al_most > 0) && o->simulate)
+        return usage_error("--ah-most and --al-most: nothing is compressed in a simulation");
     if (o->text && !o->model) return usage_error("--text needs a model: -m");
+    return CLI_OK;
+}
+
+/* What would do nothing.  After the model: profiles have been read. */
+static int check_thresholds(const options *o) {
+    for (uint32_t i = 0; i < o->kv.n && (o->ah_most > 0 || o->al_most > 0); i++) {
+        const pleat_spec *spec = &o->kv.spec[i];
+        if (spec->policy != PLEAT_POLICY_LEANKV) {
+            if (!o->quiet) cli_note("--ah-most and --al-most do nothing to %s", o->kv.text[i]);
+            continue;
+        }
+        const float ah = o->ah_most > 0 ? o->ah_most : spec->ah, al = o->al_most > 0 ? o->al_most : spec->al;
+        if (ah < spec->ah || al < spec->al || al > ah) {
+            cli_error("--kv %s has ah=%g and al=%g: --ah-most and --al-most raise them, al up to ah at most",
+                      o->kv.text[i], (double)spec->ah, (double)spec->al);
+            return CLI_USAGE;
+        }
+    }
     return CLI_OK;
 }
 
@@ -71,8 +96,9 @@ static int find_arch(serve_setup *setup) {
     const options *o = setup->o;
     const arch *found = archs_find(o->arch);
     if (!found) {
-        cli_error("--arch '%s': not known; the nearest is '%s', and `pleat plan --arch list` shows all", o->arch,
-                  archs_nearest(o->arch));
+        char hint[HINT_CAP];
+        cli_error("--arch '%s': not known%s; `pleat plan --arch list` shows all", o->arch,
+                  cli_hint(hint, "", o->arch, archs_nearest(o->arch)));
         return CLI_USAGE;
     }
     if (found->why_not) {
@@ -178,7 +204,6 @@ static int make_trace(bench *b) {
 /* Files that are written may not be what is read, and are refused before the work and not after it. */
 static int check_files(const options *o) {
     const char *const written[] = {o->svg, o->series, o->write_trace};
-    whole_file w;
     for (size_t i = 0; i < sizeof written / sizeof written[0]; i++) {
         if (!written[i]) continue;
         const char *input = output_hits_input(o, written[i]);
@@ -186,8 +211,7 @@ static int check_files(const options *o) {
             cli_error("cannot write %s: it is the same file as %s, which is read", written[i], input);
             return CLI_FAILED;
         }
-        if (whole_file_open(&w, written[i]) != CLI_OK) return CLI_FAILED;
-        whole_file_abandon(&w);
+        if (whole_file_check(written[i]) != CLI_OK) return CLI_FAILED;
     }
     return CLI_OK;
 }
@@ -200,6 +224,7 @@ static int prepare(bench *b, options *o) {
     if (code == CLI_OK) code = check_files(o);
     if (code == CLI_OK && o->tenants) code = tenants_parse(o->tenants, &b->setup.tenants);
     if (code == CLI_OK) code = load_shape(&b->setup);
+    if (code == CLI_OK) code = check_thresholds(o);
     if (code == CLI_OK) code = limit_context(&b->setup);
     if (code == CLI_OK) code = set_prefix_tokens(&b->setup);
     if (code == CLI_OK) code = make_source(b);

@@ -138,6 +138,33 @@ static json_t *rate_json(const options *o) {
     return isfinite(o->rate) ? json_number((double)o->rate) : json_string("inf");
 }
 
+/* NULL: not given. */
+static json_t *numbers_json(const float_list *list) {
+    json_t *v = list->n ? json_array() : NULL;
+    for (uint32_t i = 0; i < list->n; i++) json_array_append_new(v, json_number(round((double)list->v[i] * 1e6) / 1e6));
+    return v;
+}
+
+static json_t *tenants_json(const tenant_list *tenants) {
+    json_t *v = tenants->n ? json_array() : NULL;
+    for (uint32_t i = 0; i < tenants->n; i++) {
+        const pleat_tenant *t = &tenants->v[i];
+        json_array_append_new(v, json_pack("{s:o, s:o, s:I}", "name", json_text(t->name), "quota",
+                                           json_number(t->quota), "weight", (json_int_t)t->weight));
+    }
+    return v;
+}
+
+/* What only some runs have. */
+static void put_given(json_t *params, const serve_setup *setup) {
+    const options *o = setup->o;
+    json_t *tenants = tenants_json(&setup->tenants), *fractions = numbers_json(&o->fractions);
+    if (tenants) json_object_set_new(params, "tenants", tenants);
+    if (fractions) json_object_set_new(params, "fractions", fractions);
+    if (o->ah_most > 0) json_object_set_new(params, "ah_most", json_number((double)o->ah_most));
+    if (o->al_most > 0) json_object_set_new(params, "al_most", json_number((double)o->al_most));
+}
+
 static json_t *params_json(const serve_setup *setup, const trace *t, const serve_result *r, uint32_t spec) {
     const options *o = setup->o;
     static const char *const preemptions[] = {"cheaper", "swap", "recompute"};
@@ -152,6 +179,7 @@ static json_t *params_json(const serve_setup *setup, const trace *t, const serve
         json_number(setup->high_watermark), "preempt", preemptions[o->preempt], "swap_bytes", (json_int_t)o->swap_bytes,
         "seed", (json_int_t)o->seed, "threads",
         setup->l.model ? json_integer(pleat_workers_count(setup->l.workers)) : NULL);
+    put_given(params, setup);
     return params;
 }
 

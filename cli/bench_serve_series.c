@@ -4,7 +4,7 @@
  * spec, requests and pages, on one time axis for all of them.
  *
  *     pages   in use ▓ of these kept for nobody ░        the rest of the pool is free
- *             lines: pages by the side that holds them, shared ones once for each holder (so they may pass the pool)
+ *             line: of those in use, the low format's
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "svg.h"
 #include "whole_file.h"
 
-enum { PANEL_WIDTH = 560, PANEL_HEIGHT = 260, HEAD_HEIGHT = 44, MARGIN = 12 };
+enum { PANEL_WIDTH = 560, PANEL_HEIGHT = 260, HEAD_HEIGHT = 44, TITLE_HEIGHT = 28, MARGIN = 12 };
 
 /* Colours are the figure's own: it stands in pages of any kind. */
 static const char style[] =
@@ -23,11 +23,11 @@ static const char style[] =
     ".grid{stroke:#e4e8ec;fill:none}.axis{stroke:#8b96a1;fill:none}.rule{stroke:#59636e;stroke-dasharray:5 4}\n"
     ".tick,.name,.note{fill:#59636e}.tick,.note{font-size:11px}.area{fill:currentColor}.line{fill:none;"
     "stroke:currentColor;stroke-width:1.6;stroke-linejoin:round}\n"
-    ".s1{color:#1f6fb2}.s2{color:#c8611a}.s3{color:#2f8f63}.high{color:#1f6fb2}.low{color:#c8611a}.used{color:#a9c9e4}"
+    ".s1{color:#1f6fb2}.s2{color:#c8611a}.s3{color:#2f8f63}.low{color:#c8611a}.used{color:#a9c9e4}"
     ".kept{color:#d5dae0}";
 
 /* One of a sample's numbers. */
-typedef enum what { WAITING, RUNNING, SWAPPED, USED, LIVE, HIGH, LOW } what;
+typedef enum what { WAITING, RUNNING, SWAPPED, USED, LIVE } what;
 
 static double number_of(const serve_sample *s, what w) {
     switch (w) {
@@ -36,8 +36,6 @@ static double number_of(const serve_sample *s, what w) {
         case SWAPPED: return s->swapped;
         case USED: return (double)s->pages_used;
         case LIVE: return (double)(s->pages_used - s->pages_evictable);
-        case HIGH: return (double)s->pages_high;
-        case LOW: return (double)s->pages_low;
     }
     return NAN;
 }
@@ -103,26 +101,35 @@ static void draw_requests(panel *p) {
     svg_end(&plot);
 }
 
+/* Of the pages in use, in hundredths of the pool, those of the low format: as sequences hold them, shared ones once for
+ * each holder.  Fills y; the greatest. */
+static double low_pages(panel *p, double unit) {
+    double most = 0;
+    for (uint32_t i = 0; i < p->s->n; i++) {
+        const serve_sample *s = &p->s->v[i];
+        const double held = (double)(s->pages_high + s->pages_low);
+        p->y[i] = held > 0 ? number_of(s, LIVE) / unit * (double)s->pages_low / held : 0;
+        most = fmax(most, p->y[i]);
+    }
+    return most;
+}
+
 /* In hundredths of the pool. */
 static void draw_pages(panel *p, uint64_t pages_total) {
     const double unit = (double)pages_total / 100;
     const uint32_t n = p->s->n;
     svg_plot plot;
-    const double most = fmax(numbers_of(p->s, HIGH, unit, p->y), numbers_of(p->s, LOW, unit, p->low));
     svg_begin(&plot, p->file, PANEL_WIDTH, PANEL_HEIGHT, "pages over time", svg_axis_linear("s", 0, p->end_s),
-              svg_axis_linear("% of the pool", 0, fmax(100, most)));
+              svg_axis_linear("% of the pool", 0, 100));
     numbers_of(p->s, LIVE, unit, p->low);
     svg_area(&plot, p->x, NULL, p->low, n, "used");
     numbers_of(p->s, USED, unit, p->y);
     svg_area(&plot, p->x, p->low, p->y, n, "kept");
-    numbers_of(p->s, HIGH, unit, p->y);
-    svg_line(&plot, p->x, p->y, n, "high");
-    if (numbers_of(p->s, LOW, unit, p->y) > 0) svg_line(&plot, p->x, p->y, n, "low");
-    svg_rule_y(&plot, 100, "pool");
+    const int has_low = low_pages(p, unit) > 0;
+    if (has_low) svg_line(&plot, p->x, p->y, n, "low");
     double x = put_name(p->file, 130, "used", "in use");
-    x = put_name(p->file, x, "kept", "prefixes that nobody uses");
-    x = put_name(p->file, x, "high", "high");
-    put_name(p->file, x, "low", "low");
+    if (has_low) x = put_name(p->file, x, "low", "of these low");
+    put_name(p->file, x, "kept", "prefixes that nobody uses");
     svg_end(&plot);
 }
 
@@ -131,7 +138,7 @@ static void draw_spec(FILE *f, const serve_result *r, const char *spec, uint32_t
     double *v = cli_alloc(3 * n, sizeof *v);
     panel p = {f, &r->series, v, v + n, v + 2 * n, end_s};
     for (uint32_t i = 0; i < r->series.n; i++) p.x[i] = r->series.v[i].time_s;
-    const int top = MARGIN + (int)row * (PANEL_HEIGHT + HEAD_HEIGHT);
+    const int top = MARGIN + TITLE_HEIGHT + (int)row * (PANEL_HEIGHT + HEAD_HEIGHT);
     fprintf(f, "<g transform=\"translate(%d %d)\"><text class=\"title\" x=\"0\" y=\"18\">", MARGIN, top);
     svg_text(f, spec);
     fprintf(f, "</text></g>\n<g transform=\"translate(%d %d)\">\n", MARGIN, top + 26);
@@ -142,9 +149,20 @@ static void draw_spec(FILE *f, const serve_result *r, const char *spec, uint32_t
     free(v);
 }
 
+/* Who served what, from which pool. */
+static void put_title(FILE *f, const options *o) {
+    char pool[BYTES_CAP];
+    fprintf(f, "<text class=\"title\" x=\"%d\" y=\"%d\">", MARGIN, MARGIN + 14);
+    svg_text(f, o->model ? o->model : o->arch);
+    fprintf(f, "%s, pool of %s, ", o->simulate ? " (simulated)" : "", print_bytes(pool, o->pool_bytes));
+    svg_text(f, o->file ? o->file : o->synthetic);
+    fputs("</text>\n", f);
+}
+
 int serve_write_figure(const serve_setup *setup, const serve_result *results, const char *path) {
     const uint32_t n = setup->o->kv.n;
-    const int width = 2 * (MARGIN + PANEL_WIDTH), height = 2 * MARGIN + (int)n * (PANEL_HEIGHT + HEAD_HEIGHT);
+    const int width = 2 * (MARGIN + PANEL_WIDTH),
+              height = 2 * MARGIN + TITLE_HEIGHT + (int)n * (PANEL_HEIGHT + HEAD_HEIGHT);
     whole_file w;
     double end_s = 0;
     if (whole_file_open(&w, path) != CLI_OK) return CLI_FAILED;
@@ -152,6 +170,7 @@ int serve_write_figure(const serve_setup *setup, const serve_result *results, co
     fprintf(w.file, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n",
             width, height, width, height);
     fprintf(w.file, "<style>%s</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n", style);
+    put_title(w.file, setup->o);
     for (uint32_t spec = 0; spec < n; spec++) draw_spec(w.file, &results[spec], setup->o->kv.text[spec], spec, end_s);
     fputs("</svg>\n", w.file);
     return whole_file_close(&w);

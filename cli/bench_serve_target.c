@@ -14,15 +14,16 @@
 #include "common.h"
 
 enum {
-    PREFIXES_MOST = 512,    /* kept at once */
-    TRIAL_RUNNING = 16,     /* requests of the run that gives the prices */
-    TRIAL_TOKENS = 1024,    /* of its sequences at most */
-    TRIAL_OUTPUT = 8,       /* tokens of its first request; the others have a multiple */
-    SHAPE_PAGE_TOKENS = 32, /* of a page where no engine says */
+    PREFIXES_MOST = 512, /* kept at once */
+    TRIAL_RUNNING = 16,  /* requests of the run that gives the prices */
+    TRIAL_TOKENS = 1024, /* of its sequences at most */
+    TRIAL_OUTPUT = 8,    /* tokens of its first request; the others have a multiple */
+    LARGEST_PAGE = 128,  /* tokens, of those that a cache chooses itself */
     WARM_UP_TOKENS = 32,
 };
 
 static uint32_t least_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+static uint32_t most_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 /* What the tokens are matters to nothing but a policy. */
 static void fill_tokens(const serve_setup *setup, uint64_t seed, uint32_t n, pleat_token *out) {
@@ -184,9 +185,17 @@ static int trial(const serve_setup *setup, pleat_spec spec, pleat_simulation *s)
     return code;
 }
 
-/* Pages from the shape alone. */
+/* The first length from `n` on, up to `most`, that takes more pages than `n` tokens do; 0: none. */
+static uint32_t next_page_at(const pleat_cache_options *opt, uint32_t n, uint32_t most) {
+    const uint64_t here = pleat_cache_bytes_for(opt, n, opt->max_tokens);
+    for (uint32_t i = n + 1; here && i <= most; i++)
+        if (pleat_cache_bytes_for(opt, i, opt->max_tokens) > here) return i;
+    return 0;
+}
+
+/* Pages from the shape alone, as a cache for this context would choose them: the step by which bytes grow. */
 static int pages_of_shape(const serve_setup *setup, pleat_spec spec, pleat_simulation *s) {
-    const uint32_t n = setup->o->page_tokens ? setup->o->page_tokens : SHAPE_PAGE_TOKENS;
+    const uint32_t n = setup->o->page_tokens, most = 3 * (n ? n : LARGEST_PAGE);
     pleat_cache_options opt;
     pleat_cache_options_default(&opt);
     opt.spec = spec;
@@ -195,15 +204,15 @@ static int pages_of_shape(const serve_setup *setup, pleat_spec spec, pleat_simul
     opt.n_q_heads = setup->n_q_heads;
     opt.head_dim = setup->head_dim;
     opt.page_tokens = n;
-    opt.max_tokens = spec.window < 2 * n ? 2 * n : spec.window;
-    const uint64_t one = pleat_cache_bytes_for(&opt, n, opt.max_tokens);
-    const uint64_t two = pleat_cache_bytes_for(&opt, 2 * n, opt.max_tokens);
-    if (!one || two <= one) {
-        cli_error("--arch %s: its heads fit in no page of %u tokens", setup->o->arch, n);
+    opt.max_tokens = most_u32(setup->max_tokens, most_u32(spec.window, most));
+    const uint32_t one = next_page_at(&opt, 1, most), two = one ? next_page_at(&opt, one, most) : 0;
+    if (!two) {
+        cli_error("--arch %s: its heads fit in no page of %u tokens", setup->o->arch, n ? n : LARGEST_PAGE);
         return CLI_FAILED;
     }
-    s->page_tokens = n;
-    s->page_bytes = (two - one) / s->n_lanes;
+    const uint64_t n_bytes = pleat_cache_bytes_for(&opt, two, opt.max_tokens);
+    s->page_tokens = two - one;
+    s->page_bytes = (n_bytes - pleat_cache_bytes_for(&opt, one, opt.max_tokens)) / s->n_lanes;
     s->fraction = 1;
     return CLI_OK;
 }
@@ -229,6 +238,12 @@ static int simulate(serve_target *target, const serve_setup *setup, uint32_t spe
     given_prices(o, s);
     if (o->fractions.n) s->fraction = (double)o->fractions.v[spec < o->fractions.n ? spec : o->fractions.n - 1];
     s->n_pages = o->pool_bytes / s->page_bytes;
+    if (s->n_pages < s->n_lanes || s->n_pages > UINT32_MAX) {
+        cli_error("--pool-bytes %llu: the pool has from %llu bytes, a page of each lane under %s, to %llu",
+                  (unsigned long long)o->pool_bytes, (unsigned long long)(s->n_lanes * s->page_bytes), o->kv.text[spec],
+                  (unsigned long long)(UINT32_MAX * s->page_bytes));
+        return CLI_FAILED;
+    }
     s->max_items = o->max_running;
     s->max_seqs = o->max_running + PREFIXES_MOST;
     s->max_tokens = setup->max_tokens;

@@ -290,6 +290,10 @@ static int check_usage(calibration *c) {
         cli_error("--kv '%s': only leankv has thresholds to calibrate", o->kv.text[0]);
         return CLI_USAGE;
     }
+    if (o->output && !strcmp(o->output, "-")) {
+        cli_error("-o -: the profile is read again and needs a file; the table goes to stdout");
+        return CLI_USAGE;
+    }
     if (!o->tasks) {
         cli_error("nothing to measure accuracy with: give --tasks FILE, as eval/tasks.jsonl");
         return CLI_USAGE;

@@ -142,8 +142,14 @@ uint32_t cli_nearest(const char *word, const char *const *words, uint32_t n) {
 
 int cli_is_near(const char *word, const char *meant) {
     const size_t na = strlen(word), nb = strlen(meant);
-    const uint32_t d = edit_distance(word, meant);
-    return d <= 2 || 2 * d <= (na > nb ? na : nb);
+    const size_t d = edit_distance(word, meant), longer = na > nb ? na : nb;
+    return d == 0 || (d < longer && (d <= 2 || 2 * d <= longer));
+}
+
+const char *cli_hint(char buf[HINT_CAP], const char *kind, const char *word, const char *meant) {
+    buf[0] = 0;
+    if (cli_is_near(word, meant)) snprintf(buf, HINT_CAP, "; the nearest%s is '%.40s'", kind, meant);
+    return buf;
 }
 
 static int compare_doubles(const void *a, const void *b) {

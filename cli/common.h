@@ -54,8 +54,13 @@ int cli_read_file(const char *path, char **text, size_t *n_bytes);
  * length of the longer: by distance alone every short word would be near. */
 uint32_t cli_nearest(const char *word, const char *const *words, uint32_t n);
 
-/* Whether `word` is likely a slip for `meant`: two edits away at most, or half the length of the longer. */
+/* Whether `word` is likely a slip for `meant`: two edits away at most, or half the length of the longer; and not another
+ * word throughout. */
 int cli_is_near(const char *word, const char *meant);
+
+#define HINT_CAP 96
+/* "; the nearest is 'MEANT'", or "" where it is not near.  `kind`: "" or what it is, with a space before it. */
+const char *cli_hint(char buf[HINT_CAP], const char *kind, const char *word, const char *meant);
 
 /* Least, median and greatest of n >= 1 values; sorts them. */
 typedef struct cli_spread {

@@ -147,7 +147,7 @@ static int prepare(evaluation *e, options *o) {
         e->rows[i].kv = o->kv.text[i];
     }
     if (code == CLI_OK && o->tasks) code = tasks_load(&e->set, &e->l, o->tasks, o->samples);
-    if (code == CLI_OK) code = output_open(&e->out, o); /* last: it empties what -o names */
+    if (code == CLI_OK) code = output_open(&e->out, o);
     return code;
 }
 

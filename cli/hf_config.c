@@ -10,7 +10,7 @@
  *     windows    layer_types, or sliding_window with sliding_window_pattern, use_sliding_window and max_window_layers
  *
  * A file of a model that also sees or hears has these in text_config.  null counts as missing, as in transformers.
- * Refused by name: latent attention (kv_lora_rank), layers that are neither full nor sliding attention.
+ * Refused by name: latent attention (kv_lora_rank), models with a state (mamba, rwkv, jamba, ..), layers that are neither full nor sliding attention.
  */
 #include "hf_config.h"
 
@@ -121,6 +121,17 @@ static pleat_status read_family(reader *r) {
     return PLEAT_OK;
 }
 
+/* Models whose layers, or many of them, keep a state and no keys and values. */
+static pleat_status check_attends(reader *r) {
+    static const char *const others[] = {"mamba", "falcon_mamba", "rwkv", "jamba", "bamba", "zamba", "recurrent_gemma"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (!strncmp(r->shape.name, others[i], strlen(others[i])))
+            return shape_error(r->err, PLEAT_E_UNSUPPORTED,
+                               "model_type %s: its layers, or some, keep a state and no keys and values",
+                               r->shape.name);
+    return PLEAT_OK;
+}
+
 static pleat_status read_heads(reader *r) {
     model_shape *s = &r->shape;
     if (find(r, "kv_lora_rank"))
@@ -132,6 +143,10 @@ static pleat_status read_heads(reader *r) {
     SHAPE_TRY(get_u32(r, "hidden_size", SHAPE_EMBD_MOST, 1, 0, &s->n_embd));
     const uint32_t same = s->n_q_heads <= SHAPE_KV_HEADS_MOST ? s->n_q_heads : 0;
     SHAPE_TRY(get_u32(r, "num_key_value_heads", SHAPE_KV_HEADS_MOST, same == 0, same, &s->n_kv_heads));
+    if (!find(r, "head_dim") && !(r->family && r->family->has_own_head_dim) && s->n_embd % s->n_q_heads != 0)
+        return shape_error(r->err, PLEAT_E_FORMAT,
+                           "hidden_size %u is no multiple of num_attention_heads %u, and head_dim is missing",
+                           s->n_embd, s->n_q_heads);
     const int must_say = (r->family && r->family->has_own_head_dim) || s->n_embd % s->n_q_heads != 0 ||
                          s->n_embd / s->n_q_heads > SHAPE_HEAD_DIM_MOST;
     return get_u32(r, "head_dim", SHAPE_HEAD_DIM_MOST, must_say, s->n_embd / s->n_q_heads, &s->head_dim);
@@ -237,6 +252,7 @@ static pleat_status read_all(reader *r) {
     const json_t *text = find(r, "text_config");
     if (json_is_object(text) && !find(r, "num_hidden_layers")) r->object = text;
     SHAPE_TRY(read_family(r));
+    SHAPE_TRY(check_attends(r));
     SHAPE_TRY(read_heads(r));
     SHAPE_TRY(read_sizes(r));
     SHAPE_TRY(read_windows(r));

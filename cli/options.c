@@ -119,8 +119,12 @@ static int unknown_option(const spellings *s, const char *name, const char *word
     const size_t n = strcspn(start, "=");
     snprintf(bare, sizeof bare, "%.*s", (int)(n < sizeof bare ? n : sizeof bare - 1), start);
     const char *nearest = s->word[cli_nearest(bare, s->word, s->n)];
-    cli_error("argument %d, '%s': no such option; the nearest is '%s%s' (`pleat %s --help` lists all)", position, word,
-              is_alias(nearest) ? "-" : "--", nearest, name);
+    const char *dashes = is_alias(nearest) ? "-" : "--";
+    if (cli_is_near(bare, nearest))
+        cli_error("argument %d, '%s': no such option; the nearest is '%s%s' (`pleat %s --help` lists all)", position,
+                  word, dashes, nearest, name);
+    else
+        cli_error("argument %d, '%s': no such option; `pleat %s --help` lists all", position, word, name);
     return CLI_USAGE;
 }
 

@@ -182,7 +182,7 @@ const option_row option_rows[] = {
     {"Simulation", "simulate", NULL, NULL, "the scheduler alone, in simulated time",
      CMD_BENCH_SERVE, KIND_SWITCH, AT(simulate), 0, 0},
     {"Simulation", "prices", NULL, "X,..", "ns of a step, and in it of a prompt token, a generated one, a KV byte[, a swapped byte]",
-     CMD_BENCH_SERVE, KIND_FLOATS, AT(prices), 0, 1e15},
+     CMD_BENCH_SERVE, KIND_FLOATS, AT(prices), 0, 1e12},
     {"Simulation", "fractions", NULL, "X,..", "of its pages that a sequence keeps, one for each spec (default: measured, or 1)",
      CMD_BENCH_SERVE, KIND_FLOATS, AT(fractions), 1e-3, 1},
 

@@ -145,7 +145,8 @@ static int set_word(const char *flag, const char *text, const char *const *words
     for (; words[n]; n++) snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", n ? ", " : "", words[n]);
     const uint32_t nearest = cli_nearest(text, words, n);
     if (strcmp(words[nearest], text) != 0) {
-        cli_error("%s: '%s' is none of %s; the nearest is '%s'", flag, text, list, words[nearest]);
+        char hint[HINT_CAP];
+        cli_error("%s: '%s' is none of %s%s", flag, text, list, cli_hint(hint, "", text, words[nearest]));
         return CLI_USAGE;
     }
     memcpy(out, &nearest, sizeof nearest);

@@ -31,28 +31,58 @@ const char *output_hits_input(const options *o, const char *path) {
 }
 
 int output_open(output *out, const options *o) {
-    out->format = o->format;
-    out->path = o->output;
-    out->is_incomplete = 0;
-    const char *input = output_hits_input(o, o->output);
+    const char *path = o->output && strcmp(o->output, "-") != 0 ? o->output : NULL;
+    *out = (output){.file = stdout, .path = path, .format = o->format};
+    if (!path) return CLI_OK;
+    out->file = NULL;
+    const char *input = output_hits_input(o, path);
     if (input) {
-        cli_error("cannot write %s: it is the same file as %s, which is read", o->output, input);
+        cli_error("cannot write %s: it is the same file as %s, which is read", path, input);
         return CLI_FAILED;
     }
-    out->file = o->output ? fopen(o->output, "wb") : stdout;
+    const int is_special = whole_file_is_special(path);
+    const int code = is_special ? whole_file_open(&out->whole, path) : whole_file_check(path);
+    if (code != CLI_OK) return code;
+    out->file = is_special ? out->whole.file : open_memstream(&out->text, &out->n_text);
     if (out->file) return CLI_OK;
-    cli_error("cannot write %s: %s", o->output, strerror(errno));
+    cli_error("cannot write %s: %s", path, strerror(errno));
     return CLI_FAILED;
 }
 
-int output_close(output *out) {
-    if (!out->file) return CLI_OK;
-    const int bad = fflush(out->file) != 0 || ferror(out->file);
-    const int bad_close = out->path && fclose(out->file) != 0;
-    out->file = NULL;
-    if (!bad && !bad_close) return out->is_incomplete ? CLI_FAILED : CLI_OK;
-    cli_error("cannot write %s: %s", out->path ? out->path : "standard output", strerror(errno));
+static int close_stdout(void) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
+    cli_error("cannot write standard output: %s", strerror(errno));
     return CLI_FAILED;
+}
+
+/* What was printed, if all of it is there, becomes the file. */
+static int write_text(output *out) {
+    const int bad = fflush(out->file) != 0 || ferror(out->file);
+    const int bad_close = fclose(out->file) != 0;
+    int code = CLI_OK;
+    if (bad || bad_close) {
+        cli_error("cannot write %s: out of memory", out->path);
+        code = CLI_FAILED;
+    } else if (out->n_text || out->is_done) {
+        code = whole_file_open(&out->whole, out->path);
+        if (code == CLI_OK) {
+            fwrite(out->text, 1, out->n_text, out->whole.file);
+            code = whole_file_close(&out->whole);
+        }
+    }
+    free(out->text);
+    return code;
+}
+
+int output_close(output *out) {
+    int code = CLI_OK;
+    if (!out->file) return CLI_OK;
+    if (!out->path)
+        code = close_stdout();
+    else
+        code = out->whole.file ? whole_file_close(&out->whole) : write_text(out);
+    out->file = NULL;
+    return code == CLI_OK && out->is_incomplete ? CLI_FAILED : code;
 }
 
 void output_json(output *out, json_t *root) {

@@ -13,21 +13,27 @@
 
 #include "common.h"
 #include "options.h"
+#include "whole_file.h"
 
 typedef struct output {
-    FILE *file;
+    FILE *file;       /* where to print */
     const char *path; /* NULL: stdout */
+    whole_file whole; /* a path that is written as it is */
+    char *text;       /* else what was printed, until output_close(): the file is as it was while the work goes on */
+    size_t n_text;
     out_format format;
     int is_incomplete; /* something could not be printed, and a message has said so */
+    int is_done;       /* even nothing is a result */
 } output;
 
 /* The file that the command reads and `path` names too, or NULL: it would be lost, and a mapped model with it. */
 const char *output_hits_input(const options *o, const char *path);
 
-/* Open what -o names.  CLI_OK, or CLI_FAILED after a message. */
+/* Open what -o names (-: stdout).  CLI_OK, or CLI_FAILED after a message. */
 int output_open(output *out, const options *o);
 
-/* Flush and close; CLI_FAILED after a message if not every byte could be written. */
+/* Flush and close; CLI_FAILED after a message if not every byte could be written.  A file stays as it was if nothing was
+ * printed and the output is not done. */
 int output_close(output *out);
 
 /* Print `root` as indented JSON and a newline, and drop the reference to it.  NULL, what jansson makes of values that it

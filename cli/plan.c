@@ -22,9 +22,10 @@
 static int take_arch(plan *p, const char *name) {
     const arch *a = archs_find(name);
     if (!a) {
-        cli_error("--arch '%s': no such model is known; the nearest is '%s' (`pleat plan --arch list` shows all); a "
-                  "config.json also serves: --config FILE",
-                  name, archs_nearest(name));
+        char hint[HINT_CAP];
+        cli_error("--arch '%s': no such model is known%s (`pleat plan --arch list` shows all); a config.json also "
+                  "serves: --config FILE",
+                  name, cli_hint(hint, "", name, archs_nearest(name)));
         return CLI_USAGE;
     }
     if (a->why_not) {

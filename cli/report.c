@@ -13,11 +13,6 @@
 
 /* ---- the file ---------------------------------------------------------------------------------- */
 
-static int cannot_write(const char *path, const char *why) {
-    cli_error("--report: cannot write %s: %s", path, why);
-    return CLI_FAILED;
-}
-
 /* Whether both paths name one file, be it there already or not. */
 static int is_same_file(const char *a, const char *b) {
     struct stat sa, sb;
@@ -44,19 +39,12 @@ static const char *other_use(const options *o) {
 }
 
 int report_check(const options *o) {
-    struct stat info;
-    whole_file probe;
     if (other_use(o)) {
         cli_error("--report: cannot write %s: it is the same file as %s", o->report, other_use(o));
         return CLI_FAILED;
     }
     if (!is_text_rereadable(o)) return CLI_USAGE;
-    if (lstat(o->report, &info) == 0 &&
-        !S_ISREG(info.st_mode)) /* moving a file over it would replace the thing itself */
-        return cannot_write(o->report, "it is there and is no regular file");
-    const int code = whole_file_open(&probe, o->report);
-    if (code == CLI_OK) whole_file_abandon(&probe);
-    return code;
+    return whole_file_check(o->report);
 }
 
 /* ---- the report -------------------------------------------------------------------------------- */

@@ -104,10 +104,23 @@ static int tokenize_prompt(run *r, char **text, size_t n) {
     return code;
 }
 
-/* Do --n-best, --beams and --temp go together? */
+/* The option of the sampler that was given, or NULL. */
+static const char *sampling_given(const options *o) {
+    pleat_sampler_options usual;
+    pleat_sampler_options_default(&usual);
+    return o->top_k != usual.top_k                            ? "--top-k"
+           : o->top_p < usual.top_p || o->top_p > usual.top_p ? "--top-p"
+           : o->min_p < usual.min_p || o->min_p > usual.min_p ? "--min-p"
+           : o->seed != usual.seed                            ? "--seed"
+                                                              : NULL;
+}
+
+/* Do --n-best, --beams and what draws go together? */
 static int check_texts(const options *o) {
     if (o->n_beams && o->temp > 0)
         cli_error("--beams and --temp exclude each other: a search draws nothing");
+    else if (o->n_beams && sampling_given(o))
+        cli_error("--beams and %s exclude each other: a search draws nothing", sampling_given(o));
     else if (o->n_beams && o->n_best > o->n_beams)
         cli_error("--n-best %u is more than --beams %u can find", o->n_best, o->n_beams);
     else if (!o->n_beams && o->n_best > 1 && !(o->temp > 0))

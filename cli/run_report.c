@@ -144,6 +144,10 @@ static void put_row(const run *r, const run_text *text, table *t) {
     table_put(t, "%.1f", rate((double)r->n_steps, r->generation_s));
     table_put_number(t, 4, text->logprob);
     table_put_number(t, 4, text->score);
+    if (r->o->n_beams || !(r->o->temp > 0)) /* nothing is drawn */
+        table_put(t, "-");
+    else
+        table_put(t, "%llu", (unsigned long long)text->seed);
     table_put_text(t, text->bytes ? text->bytes : "");
 }
 
@@ -152,7 +156,7 @@ static void write_rows(run *r) {
     static const char *const titles[] = {
         "kv",    "prompt",      "generated",  "finish_reason",  "bytes",      "bytes_f16",      "fraction",
         "pages", "tokens_high", "tokens_low", "tokens_dropped", "prompt t/s", "generation t/s", "logprob",
-        "score", "text"};
+        "score", "seed",        "text"};
     table t;
     table_init(&t, titles, sizeof titles / sizeof titles[0]);
     for (uint32_t i = 0; i < r->n_texts; i++) put_row(r, &r->texts[i], &t);
@@ -183,6 +187,7 @@ int run_report(run *r) {
         write_rows(r);
     else if (!run_streams(r))
         write_texts(r);
+    r->out.is_done = 1;  /* without a token too */
     fflush(r->out.file); /* before the summary on stderr */
     if (!r->o->quiet) write_summary(r);
     return run_is_interrupted() ? CLI_INTERRUPTED : CLI_OK;

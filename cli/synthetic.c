@@ -47,8 +47,9 @@ static int find_preset(const char *name, preset *out) {
     const uint32_t nearest = cli_nearest(name, names, N_PRESETS);
     *out = presets[nearest];
     if (!strcmp(names[nearest], name)) return 1;
-    cli_error("--synthetic: '%s' is none of chat, sharegpt, alpaca, longdoc, shared-prefix, fixed; the nearest is '%s'",
-              name, names[nearest]);
+    char hint[HINT_CAP];
+    cli_error("--synthetic: '%s' is none of chat, sharegpt, alpaca, longdoc, shared-prefix, fixed%s", name,
+              cli_hint(hint, "", name, names[nearest]));
     return 0;
 }
 
@@ -58,11 +59,17 @@ static int set_key(const char *word, preset *p, uint32_t *given) {
     char *key = cli_copy(word, equals ? (size_t)(equals - word) : strlen(word)), *end;
     const uint32_t k = cli_nearest(key, keys, N_KEYS);
     const int is_known = !strcmp(key, keys[k]);
+    char hint[HINT_CAP];
+    if (!strcmp(key, "requests") || !strcmp(key, "seed"))
+        cli_error("--synthetic: '%s': that is an option of its own, --%s", word, key);
+    else if (!is_known)
+        cli_error("--synthetic: '%s': unknown key%s; there are prompt, output, shape, prefix, prefixes, share and "
+                  "priorities",
+                  word, cli_hint(hint, "", key, keys[k]));
+    else if (!equals)
+        cli_error("--synthetic: '%s' is no KEY=VALUE", word);
     free(key);
-    if (!is_known || !equals) {
-        cli_error("--synthetic: '%s' is no KEY=VALUE; the nearest key is '%s'", word, keys[k]);
-        return 0;
-    }
+    if (!is_known || !equals) return 0;
     double v = strtod(equals + 1, &end);
     if (*end == '%' && k == SHARE) {
         v /= 100;

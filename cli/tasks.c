@@ -33,8 +33,9 @@ static int has_keys(const place *at, json_t *object, const char *const *keys, ui
     json_object_foreach(object, key, value) {
         const char *nearest = keys[cli_nearest(key, keys, n_keys)];
         if (strcmp(key, nearest) != 0) {
-            cli_error("%s, line %u: %s has an unknown \"%s\"; the nearest known is \"%s\"", at->path, at->line, what,
-                      key, nearest);
+            char hint[HINT_CAP];
+            cli_error("%s, line %u: %s has an unknown \"%s\"%s", at->path, at->line, what, key,
+                      cli_hint(hint, " known", key, nearest));
             return 0;
         }
     }

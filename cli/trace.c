@@ -149,7 +149,9 @@ static int has_known_keys(const reader *r, json_t *object) {
     json_t *value;
     json_object_foreach(object, key, value) {
         const char *nearest = keys[cli_nearest(key, keys, sizeof keys / sizeof keys[0])];
-        if (strcmp(key, nearest) != 0) return REJECT(r, "unknown \"%s\"; the nearest known is \"%s\"", key, nearest);
+        char hint[HINT_CAP];
+        if (strcmp(key, nearest) != 0)
+            return REJECT(r, "unknown \"%s\"%s", key, cli_hint(hint, " known", key, nearest));
     }
     return 1;
 }

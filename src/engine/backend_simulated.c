@@ -12,7 +12,7 @@
  *     (1) a row has ceil(ceil(n_tokens * fraction) / page_tokens) columns
  *     (2) refs[id] is the number of rows that name the column; the others stand in the stack of free ones
  *
- * Steps and swaps wind the clock on by their prices.  Tokens are never looked at.
+ * Steps and swaps wind the clock on by their prices, up to CLOCK_MOST_NS.  Tokens are never looked at.
  */
 #include <assert.h>
 #include <math.h>
@@ -23,6 +23,10 @@
 #include "core/memory.h"
 #include "engine/backend.h"
 #include "sched/cost.h"
+
+#define PRICE_MOST_NS 1e12           /* of a step, a token or a byte: a quarter of an hour */
+#define CLOCK_MOST_NS 0x1p63         /* 292 years: later than this it never is */
+#define POOL_MOST_BYTES (1ull << 62) /* and no sum of pages' bytes passes 64 bits */
 
 typedef struct sim_seq {
     uint32_t *row; /* [row_cap]; NULL: not open */
@@ -149,6 +153,14 @@ static void grow(simulated *s, sim_seq *q, uint32_t n_new) {
     set_tokens(s, q, q->n_tokens + n_new);
 }
 
+static void wind_on(simulated *s, double ns) { s->now_ns = fmin(s->now_ns + ns, CLOCK_MOST_NS); }
+
+/* What items read: shared columns once for each, so that a sum may be far more than the pool. */
+static uint64_t bytes_read(const simulated *s, uint64_t n_cols) {
+    const uint64_t col_bytes = s->opt.n_lanes * s->opt.page_bytes;
+    return n_cols > POOL_MOST_BYTES / col_bytes ? POOL_MOST_BYTES : n_cols * col_bytes;
+}
+
 static pleat_status sim_run(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_error *err) {
     simulated *s = ctx;
     uint64_t n_cols = 0, n_read_cols = 0;
@@ -164,7 +176,7 @@ static pleat_status sim_run(void *ctx, const pleat_engine_item *items, uint32_t 
     }
     if (n_cols > s->n_free_cols) return PLEAT_AGAIN;
     for (uint32_t i = 0; i < n_items; i++) grow(s, seq_of(s, items[i].seq), items[i].n_tokens);
-    s->now_ns += pleat__cost_step_ns(&s->cost, n_prompt, n_generated, n_read_cols * s->opt.n_lanes * s->opt.page_bytes);
+    wind_on(s, pleat__cost_step_ns(&s->cost, n_prompt, n_generated, bytes_read(s, n_read_cols)));
     return PLEAT_OK;
 }
 
@@ -216,7 +228,7 @@ static uint64_t sim_image_bytes(void *ctx, pleat_seq seq, pleat_seq base) {
     return bytes_of(s, q->n_cols - left_out(s, q, base));
 }
 
-static void wind_on(simulated *s, uint64_t n_bytes) { s->now_ns += (double)n_bytes / s->opt.swap_bytes_per_s * 1e9; }
+static void swap(simulated *s, uint64_t n_bytes) { wind_on(s, (double)n_bytes / s->opt.swap_bytes_per_s * 1e9); }
 
 static pleat_status sim_save(void *ctx, pleat_seq seq, pleat_seq base, pleat__image *out) {
     simulated *s = ctx;
@@ -229,7 +241,7 @@ static pleat_status sim_save(void *ctx, pleat_seq seq, pleat_seq base, pleat__im
                           .data_bytes = sizeof *image,
                           .n_bytes = bytes_of(s, n_cols),
                           .n_pages = (uint64_t)n_cols * s->opt.n_lanes};
-    wind_on(s, out->n_bytes);
+    swap(s, out->n_bytes);
     return PLEAT_OK;
 }
 
@@ -243,7 +255,7 @@ static pleat_status sim_restore(void *ctx, const pleat__image *in, pleat_seq bas
     if (image->n_shared > 0) share_row(s, seq_of(s, base), image->n_shared, q);
     while (q->n_cols < n_cols) q->row[q->n_cols++] = take_col(s);
     set_tokens(s, q, image->n_tokens);
-    wind_on(s, in->n_bytes);
+    swap(s, in->n_bytes);
     return PLEAT_OK;
 }
 
@@ -260,7 +272,7 @@ static pleat_status sim_compress(void *ctx, pleat_seq seq, float ah, float al) {
 /* ---- the rest -------------------------------------------------------------------------------------- */
 
 static uint64_t sim_clock_ns(void *ctx) { return (uint64_t)((simulated *)ctx)->now_ns; }
-static void sim_advance(void *ctx, uint64_t ns) { ((simulated *)ctx)->now_ns += (double)ns; }
+static void sim_advance(void *ctx, uint64_t ns) { wind_on(ctx, (double)ns); }
 static uint64_t sim_manage_ns(void *ctx) { return (void)ctx, 0; }
 
 static bool sim_is_valid(void *ctx) {
@@ -291,7 +303,7 @@ static void sim_destroy(void *ctx) {
     pleat__free(&al, s, 1, sizeof *s);
 }
 
-static bool is_price(double x) { return x >= 0 && isfinite(x); }
+static bool is_price(double x) { return x >= 0 && x <= PRICE_MOST_NS; }
 
 static pleat_status check_simulation(const pleat_simulation *o, pleat_error *err) {
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, "simulation: " __VA_ARGS__)
@@ -299,13 +311,16 @@ static pleat_status check_simulation(const pleat_simulation *o, pleat_error *err
     REQUIRE(o->n_lanes >= 1 && o->page_tokens >= 1 && o->page_bytes >= 1, "no lanes, or empty pages");
     REQUIRE(o->n_pages >= o->n_lanes && o->n_pages <= UINT32_MAX, "%llu pages are not from one a lane to 2^32 - 1",
             (unsigned long long)o->n_pages);
+    REQUIRE(o->page_tokens <= 1u << 24 && o->page_bytes <= POOL_MOST_BYTES / o->n_pages,
+            "pages of more than 2^24 tokens, or more than 2^62 bytes of them");
     REQUIRE(o->fraction > 0 && o->fraction <= 1, "fraction %g is not above 0 and up to 1", o->fraction);
     REQUIRE(o->max_items >= 1 && o->max_items <= o->max_seqs && o->max_seqs <= 1u << 24,
             "max_items %u is not from 1 to max_seqs %u", o->max_items, o->max_seqs);
     REQUIRE(o->max_tokens >= 1 && o->max_tokens <= 1u << 24 && o->chunk_tokens >= 1 && o->step_tokens >= 1,
             "max_tokens, chunk_tokens and step_tokens must be at least 1");
     REQUIRE(is_price(o->fixed_ns) && is_price(o->prompt_ns) && is_price(o->token_ns) && is_price(o->byte_ns),
-            "a price is negative or no number");
+            "a price is not from 0 to %g ns", PRICE_MOST_NS);
+    REQUIRE(o->fixed_ns + o->prompt_ns + o->token_ns + o->byte_ns > 0, "all prices are 0: time would stand still");
     REQUIRE(o->swap_bytes_per_s > 0 && isfinite(o->swap_bytes_per_s), "swap_bytes_per_s is not above 0");
 #undef REQUIRE
     return PLEAT_OK;

@@ -321,10 +321,13 @@ static pleat_status check_size(const pleat_serving *s, const pleat_request *q, u
                   q->n_predict, b->max_tokens);
     const uint64_t need = pleat__backend_pages_for(b, (uint32_t)n_tokens);
     const uint64_t most = pleat__sched_most_pages(s->sched, tenant);
+    const double mib = (double)b->page_bytes / (1 << 20);
+    const char *name = q->tenant ? q->tenant : s->names;
     PLEAT_FAIL_IF(need > most, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
-                  "request: its %llu tokens may take %llu pages, more than the %llu that tenant '%s' can have of %llu",
-                  (unsigned long long)n_tokens, (unsigned long long)need, (unsigned long long)most,
-                  q->tenant ? q->tenant : s->names, (unsigned long long)b->n_pages);
+                  "request: %llu tokens may need %.4g MiB (%llu pages); %s%s%s has %.4g MiB (%llu)",
+                  (unsigned long long)n_tokens, (double)need * mib, (unsigned long long)need,
+                  name[0] ? "tenant '" : "the pool", name, name[0] ? "'" : "", (double)most * mib,
+                  (unsigned long long)most);
     const uint32_t n_now = pleat__sched_n_waiting(s->sched) + pleat__sched_n_running(s->sched);
     PLEAT_FAIL_IF(n_now >= s->opt.max_requests, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
                   "request: %u requests are waiting or running, as many as there may be", n_now);

@@ -35,7 +35,7 @@ fails 1 "bad, line 2, column [0-9]+: " eval -m "$MODEL" --tasks "$scratch/bad"
 printf '{"id": "a", "task": "t", "turns": [{"prompt": "p", "anwser": "a"}]}\n' >"$scratch/bad"
 fails 1 "bad, line 1: a turn has no \"answer\"" eval -m "$MODEL" --tasks "$scratch/bad"
 printf '\n{"id": "a", "task": "t", "turns": [], "turn": 1}\n' >"$scratch/bad"
-fails 1 "bad, line 2: the line has an unknown \"turn\"; the nearest known is \"turns\"" \
+fails 1 "bad, line 2: the line has an unknown \"turn\"; the nearest known is .turns." \
     eval -m "$MODEL" --tasks "$scratch/bad"
 : >"$scratch/bad"
 fails 1 "no samples" eval -m "$MODEL" --tasks "$scratch/bad"

@@ -337,6 +337,13 @@ bad_config "sliding_window is 100, and nothing says which layers" ', "sliding_wi
 bad_config "num_experts_per_tok is 9: a whole number from 1 to 8" ', "num_local_experts": 8, "num_experts_per_tok": 9'
 bad_config "kv_lora_rank" ', "kv_lora_rank": 512'
 bad_config "not JSON: .* line 1" ', '
+for type in mamba mamba2 rwkv6 jamba; do
+    printf '{"model_type": "%s", "hidden_size": 512}' $type >"$scratch/config.json"
+    fails 1 "config.json: model_type $type: its layers, or some, keep a state" plan --config "$scratch/config.json"
+done
+printf '{"num_hidden_layers": 2, "num_attention_heads": 32, "hidden_size": 4100}' >"$scratch/config.json"
+fails 1 "hidden_size 4100 is no multiple of num_attention_heads 32, and head_dim is missing" \
+    plan --config "$scratch/config.json" --ctx 100
 printf '{"num_attention_heads": 8, "hidden_size": 512}' >"$scratch/config.json"
 fails 1 "num_hidden_layers is missing: a whole number from 1 to 1024" plan --config "$scratch/config.json" --ctx 100
 fails 1 "cannot read /no/config.json" plan --config /no/config.json

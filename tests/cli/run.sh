@@ -154,6 +154,7 @@ check "json has no score of drawn texts" test -z "$(grep '"score":' "$scratch/ou
 check "four texts share the prompt's pages" calc "$(field pages_used) < 1.7 * $held_by_one"
 check "and own the rest" calc "0 < $(field pages_own) && $(field pages_own) < $(field pages_used)"
 try run -m "$MODEL" -p "One, two," -n 4 --temp 1 --n-best 3 --format csv -q
+check "csv has the seeds" test "$(sed 's/.*,-,\([0-9]*\),.*/\1/;1d' "$scratch/out" | grep -c '^[123]$')" = 3
 check "csv has a row for each text" test "$(grep -c '^k8v4,' "$scratch/out")" = 3
 for kv in $lean topk:keep=80%; do
     try run -m "$MODEL" -f "$scratch/long" -n 60 --temp 1 --n-best 8 --kv $kv --format json -q

@@ -40,7 +40,24 @@ fails 2 "--arch 'llama3-8': not known; the nearest is 'llama3-8b'" \
     bench serve --simulate --arch llama3-8 --prices 1,2,3,4 --synthetic chat --pool-bytes 1MiB
 made() { fails 2 "$1" bench serve --simulate --arch llama3-8b --prices 1,2,3,4 -c 4096 --pool-bytes 1GiB "${@:2}"; }
 made "'chatt' is none of .* nearest is 'chat'" --synthetic chatt
-made "'promt=3' is no KEY=VALUE; the nearest key is 'prompt'" --synthetic chat:promt=3
+made "'zzzzzzzz' is none of .*shared-prefix, fixed$" --synthetic zzzzzzzz
+made "'promt=3': unknown key; the nearest is 'prompt'; there are prompt, output" --synthetic chat:promt=3
+made "'zzzzzzzz=3': unknown key; there are prompt, output" --synthetic chat:zzzzzzzz=3
+made "'requests=0': that is an option of its own, --requests" --synthetic chat:requests=0
+made "'prompt' is no KEY=VALUE" --synthetic chat:prompt
+made "--watermarks: LOW is above 0 and HIGH no less" --synthetic chat --watermarks 1,0.5
+made "--watermarks: LOW is above 0 and HIGH no less" --synthetic chat --watermarks 0,1
+made "--page-tokens: a multiple of 16" --synthetic chat --page-tokens 17
+made "--prices: all are 0" --synthetic chat --prices 0,0,0,0
+made "--prices: '1e15' is not a number between 0 and 1e" --synthetic chat --prices 1e15,1,1,1
+made "--fractions: one for each --kv" --synthetic chat --kv "f16 k8v4" --fractions 0.5
+made "nothing is compressed in a simulation" --synthetic chat --kv leankv --ah-most 4
+fails 2 "--kv leankv:ah=3,al=0 has ah=3 and al=0" bench serve -m "$MODEL" --synthetic chat --pool-bytes 64MiB \
+    --kv leankv --ah-most 2
+fails 2 "al up to ah at most" bench serve -m "$MODEL" --synthetic chat --pool-bytes 64MiB \
+    --kv leankv --ah-most 5 --al-most 6
+fails 1 "--pool-bytes 1: the pool has from [0-9]+ bytes" bench serve --simulate --arch llama3-8b --prices 1,2,3,4 \
+    --pool-bytes 1 --synthetic chat
 made "'prompt=2.5': prompt is a whole number between 1" --synthetic chat:prompt=2.5
 made "'share=nan': share is a number between 0 and 1" --synthetic chat:share=nan
 made "prefix=5000 leaves no room for a prompt in a context of 4096" --synthetic chat:prefix=5000
@@ -85,7 +102,7 @@ rejects 6 '"prompt_tokens" is not a whole number between 1'
 rejects 7 '"output_tokens" is not a whole number between 1'
 rejects 8 "unknown tenant 'x'"
 rejects 10 "."
-rejects 11 'unknown "tennant"; the nearest known is "tenant"'
+rejects 11 'unknown "tennant"; the nearest known is .tenant.'
 rejects 12 "column [0-9]+: real number overflow"
 rejects 13 "not an object"
 rejects 14 "column"
@@ -188,6 +205,15 @@ check "a link stays, what it leads to is new" test "$(readlink "$scratch/to_plai
     "plain <svg"
 try bench serve $args --format md --rate 2
 check "md" prints "^\| successful requests \| 128 \|$"
+check "the figure's title" grep -q ">llama3-8b (simulated), pool of 8.00 GiB, chat</text>" "$scratch/svg"
+check "no low format, no entry" test -z "$(grep "of these low" "$scratch/svg")"
+simulate --synthetic fixed --requests 2 --tenants a:30%:2 --fractions 0.3 --kv f16
+check "params have tenants and fractions" test "$(field quota) $(field weight)" = "0.3 2"
+check "fractions too" prints '"fractions": \['
+simulate --synthetic fixed --requests 2
+check "pages as an engine has them, 32 tokens" test "$(field page_tokens)" = 32
+simulate --synthetic fixed --requests 2 -c 8192
+check "and 64 in long contexts" test "$(field page_tokens)" = 64
 check "the series has its columns" test "$(head -1 "$scratch/series")" = \
     kv,time_s,waiting,running,swapped,pages_used,pages_evictable,pages_free,pages_high,pages_low
 check "about a thousand points" calc "$(wc -l <"$scratch/series") > 300 && $(wc -l <"$scratch/series") < 1026"

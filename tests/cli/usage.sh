@@ -15,6 +15,10 @@ check "and lists the benches" says "^  bench pages "
 check "and nothing else" test "$(wc -l <"$scratch/err")" = 5
 fails 2 "'bench': needs a second word" bench
 fails 2 "argument 2, '-ngl': no such option; the nearest is '-n'" run -ngl 99
+fails 2 "argument 2, '--zzzzzz': no such option; .pleat run --help. lists all" run --zzzzzz
+fails 2 "--format: 'q' is none of terminal, json, csv, md$" run --format q
+fails 2 "--beams and --top-k exclude each other" run -m x -p x --beams 2 --top-k 5
+fails 2 "--beams and --seed exclude each other" run -m x -p x --beams 2 --seed 5
 fails 2 "argument 4, '--tsaks': no such option; the nearest is '--tasks'" eval -m x --tsaks
 fails 2 "argument 2, '-p': needs TEXT" run -p
 fails 2 "'--chat=1': takes no value" run --chat=1
@@ -112,6 +116,12 @@ check "and stays one" test -p "$scratch/pipe"
 check "-o /dev/stdout" test "$(<"$scratch/out")" = "$table"
 fails 1 "cannot write $scratch: Is a directory" plan --arch llama3-8b -o "$scratch"
 fails 1 "cannot write /no/dir/x: No such file" plan --arch llama3-8b -o /no/dir/x
+echo old >"$scratch/old"
+"$PLEAT" bench attn --format csv -q -o "$scratch/old" --ctx 65536 --reps 10000 >/dev/null 2>&1 &
+sleep 0.3
+kill $!
+wait $! 2>/dev/null
+check "who is ended leaves -o as it was" test "$(<"$scratch/old")" = old
 check "nothing is left over" test -z "$(find "$scratch" -name '*.tmp')"
 
 # the environment
