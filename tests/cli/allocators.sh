@@ -140,10 +140,16 @@ article() {
     stdout=$(cat "$scratch/out") stderr=$(cat "$scratch/err")
 }
 page_has() { grep -Eq -- "$1" "$scratch/page.md"; }
-article
+# Slow builds leave out the four tables of a whole server, which serve.sh's command makes.
+n_tables=16 only=()
+if [ "${CHECK_QUICK:-0}" != 0 ]; then
+    n_tables=12
+    only=(--only no_cache,models,batches,waste,allocators,blocks,beams,precisions,decode,gain,swap,small)
+fi
+article "${only[@]}"
 check "the page is written" exits 0
-check "16 tables" test "$(grep -c '^## ' "$scratch/page.md")" = 16
-check "each says what the article has" test "$(grep -c '^\*\*Article\.\*\*' "$scratch/page.md")" = 16
+check "$n_tables tables" test "$(grep -c '^## ' "$scratch/page.md")" = $n_tables
+check "each says what the article has" test "$(grep -c '^\*\*Article\.\*\*' "$scratch/page.md")" = $n_tables
 check "those of arithmetic say how they were computed" test "$(grep -c '^Computed: ' "$scratch/page.md")" = 12
 check "8B at batch 32: 16 GiB" page_has '^\| Llama 3 8B \| 32 \|.*\| \*\*16\*\* \| 16\.0[0-9]* \| 4x'
 check "70B at batch 64: 80 GiB" page_has '^\| Llama 3 70B \| 64 \|.*\| \*\*80\*\* \| 80\.0[0-9]* \| 4x'
