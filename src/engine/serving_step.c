@@ -49,6 +49,11 @@ static uint64_t next_pages(const pleat_serving *s, const pleat__served *r) {
     return n == UINT64_MAX ? 0 : n; /* an item that will be refused */
 }
 
+/* The most tokens of any chunk from position `from` on: of the prompt, or of the generation that follows it. */
+static uint32_t largest_chunk(const pleat__backend_shape *shape, uint32_t from, uint32_t n_prompt) {
+    return from < n_prompt ? pleat__min_u32(n_prompt - from, shape->chunk_tokens) : 1;
+}
+
 void pleat__serving_demand(pleat_serving *s, pleat__served *r) {
     const pleat__portion p = pleat__serving_portion(s, r, r->n_stored);
     r->step_pages = next_pages(s, r);
@@ -58,7 +63,7 @@ void pleat__serving_demand(pleat_serving *s, pleat__served *r) {
         .generates = p.generates,
         .n_pages = r->step_pages,
         .held_pages = r->own_pages,
-        .later_tokens = end < r->n_prompt ? s->backend.shape.chunk_tokens : 1,
+        .later_tokens = largest_chunk(&s->backend.shape, end, r->n_prompt),
         .coming_pages = end < r->n_prompt ? pleat__backend_pages_behind(&s->backend.shape, end, r->n_prompt - end) : 0,
         .can_compress = pleat__serving_can_compress(s, r),
     };
@@ -129,7 +134,7 @@ static pleat__sched_demand demand_of(const pleat_serving *s, const pleat__served
     if (!from.v && first > most) first = most;
     if (!from.v && rest > most - first) rest = most - first;
     return (pleat__sched_demand){.n_tokens = p.n_tokens,
-                                 .later_tokens = end < r->n_prompt ? shape->chunk_tokens : 1,
+                                 .later_tokens = largest_chunk(shape, end, r->n_prompt),
                                  .generates = p.generates,
                                  .n_pages = first,
                                  .coming_pages = rest + pleat__serving_lock_pages(s, from)};

@@ -7,9 +7,9 @@
 seconds=${SERVE_SECONDS:-600}
 report=$scratch/serve.json
 
-# serve SPEC REQUESTS: requests of some 434 tokens (1.7 MiB in f16), 40 at once in a pool of 4 on average.
+# serve SPEC REQUESTS: chats of up to 1024 tokens (8 MiB in f16), at most 40 running, all of them there from the beginning.
 serve() {
-    try bench serve -m "$MODEL" --synthetic chat --requests "$2" --rate inf --kv "$1" --pool-bytes 9MiB -c 2048 \
+    try bench serve -m "$MODEL" --synthetic chat --requests "$2" --rate inf --kv "$1" --pool-bytes 12MiB -c 1024 \
         --max-running 40 --watermarks 1,1 --tenants a:30%,b:20%:2 --format json -o "$report" -q
 }
 field() { python3 -c "import json, sys; print(json.load(open(sys.argv[1]))['rows'][0][sys.argv[2]])" "$report" "$1"; }
