@@ -34,11 +34,6 @@ typedef struct image_header {
     float ah, al;
 } image_header;
 
-/* One lane's counts; a copy of pleat__lane that is bytes. */
-typedef struct image_lane {
-    uint32_t n_pages[2], n_slots[2], n_sealed[2], hole;
-} image_lane;
-
 /* Where the parts of an image stand. */
 typedef struct image_parts {
     uint64_t lanes_at, flags_at, pages_at, n_bytes;
@@ -47,7 +42,7 @@ typedef struct image_parts {
 static bool parts_of(const pleat_cache *c, uint64_t n_pages, uint64_t n_stored, image_parts *p) {
     uint64_t page_bytes;
     *p = (image_parts){.lanes_at = sizeof(image_header)};
-    p->flags_at = p->lanes_at + (uint64_t)c->n_lanes * sizeof(image_lane);
+    p->flags_at = p->lanes_at + (uint64_t)c->n_lanes * sizeof(pleat__lane);
     if (n_pages > UINT32_MAX || !pleat__mul_u64(n_stored, c->page_bytes, &page_bytes)) return false;
     p->pages_at = p->flags_at + n_pages;
     return pleat__add_u64(p->pages_at, page_bytes, &p->n_bytes);
@@ -116,10 +111,8 @@ uint64_t pleat_cache_image_bytes(const pleat_cache *c, pleat_seq handle, pleat_s
 }
 
 static void save_lanes(const pleat__table *table, uint8_t *out) {
-    for (uint32_t i = 0; i < table->n_lanes; i++, out += sizeof(image_lane)) {
-        const pleat__lane l = pleat__table_lane(table, i);
-        const image_lane lane = {
-            {l.n_pages[0], l.n_pages[1]}, {l.n_slots[0], l.n_slots[1]}, {l.n_sealed[0], l.n_sealed[1]}, l.hole};
+    for (uint32_t i = 0; i < table->n_lanes; i++, out += sizeof(pleat__lane)) {
+        const pleat__lane lane = pleat__table_lane(table, i);
         memcpy(out, &lane, sizeof lane);
     }
 }
@@ -184,7 +177,7 @@ uint64_t pleat_cache_image_pages(const pleat_cache *c, const void *image, uint64
 }
 
 /* Table's rules (1) to (3) and (5) for one lane. */
-static bool lane_is_sound(const pleat_cache *c, const pleat__table *table, uint32_t lane, const image_lane *l,
+static bool lane_is_sound(const pleat_cache *c, const pleat__table *table, uint32_t lane, const pleat__lane *l,
                           uint32_t n_tokens) {
     const uint32_t n_kept = pleat__cache_kept_tokens(&c->opt, lane / c->opt.n_kv_heads, n_tokens);
     if ((uint64_t)l->n_pages[0] + l->n_pages[1] > table->row_len || l->hole > l->n_slots[0]) return false;
@@ -199,8 +192,8 @@ static bool lane_is_sound(const pleat_cache *c, const pleat__table *table, uint3
 
 /* Counts of the table, all but its pages.  False: they break its rules. */
 static bool restore_lanes(const pleat_cache *c, const uint8_t *in, const image_header *head, pleat__table *table) {
-    for (uint32_t i = 0; i < table->n_lanes; i++, in += sizeof(image_lane)) {
-        image_lane lane;
+    for (uint32_t i = 0; i < table->n_lanes; i++, in += sizeof(pleat__lane)) {
+        pleat__lane lane;
         memcpy(&lane, in, sizeof lane);
         if (!lane_is_sound(c, table, i, &lane, head->n_tokens)) return false;
         for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {

@@ -61,25 +61,26 @@ uint32_t pleat__cache_first_written(const pleat_cache *c, const pleat__table *ta
     return table->n_slots[side][lane] / c->page_tokens[side];
 }
 
-/* Call visit for each page that a step of the sequence may write and others hold. */
-typedef uint64_t (*visit_fn)(pleat__pool *pool, pleat__page_id id);
+/* Call visit for the cell of each page that a step of the sequence may write and others hold; the sum of what it gives.
+ * `owner` is the cache for visits that change it. */
+typedef uint64_t (*visit_fn)(pleat_cache *owner, pleat__page_id *cell);
 
-static uint64_t visit_copies(const pleat_cache *c, const pleat__sequence *seq, pleat__pool *pool, visit_fn visit) {
+static uint64_t visit_copies(const pleat_cache *c, const pleat__sequence *seq, pleat_cache *owner, visit_fn visit) {
     uint64_t n = 0;
     for (uint32_t lane = 0; seq->copies_due && c->pool.n_shares > 0 && lane < c->n_lanes; lane++)
         for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
             uint32_t i = pleat__cache_first_written(c, &seq->table, lane, (pleat__side)side);
             for (; i < seq->table.n_pages[side][lane]; i++) {
-                const pleat__page_id id = *pleat__table_cell(&seq->table, lane, (pleat__side)side, i);
-                if (pleat__pool_is_shared(&c->pool, id)) n += visit(pool, id);
+                pleat__page_id *cell = pleat__table_cell(&seq->table, lane, (pleat__side)side, i);
+                if (pleat__pool_is_shared(&c->pool, *cell)) n += visit(owner, cell);
             }
         }
     return n;
 }
 
-static uint64_t count_one(pleat__pool *pool, pleat__page_id id) {
-    (void)pool;
-    (void)id;
+static uint64_t count_one(pleat_cache *owner, pleat__page_id *cell) {
+    (void)owner;
+    (void)cell;
     return 1;
 }
 
@@ -89,44 +90,39 @@ uint64_t pleat__cache_count_copies(const pleat_cache *c, const pleat__sequence *
 
 /* How many of the step's items hold a page is counted in the upper half of its count of shares, for a moment: both are
  * below 65,536, as sequences are. */
-static uint64_t note_holder(pleat__pool *pool, pleat__page_id id) {
-    pool->shares[id.v] += 1u << 16;
+static uint64_t note_holder(pleat_cache *c, pleat__page_id *cell) {
+    c->pool.shares[cell->v] += 1u << 16;
     return 0;
 }
 
-static uint64_t count_holders(pleat__pool *pool, pleat__page_id id) {
-    const uint32_t n_holders = pool->shares[id.v] >> 16;
+static uint64_t count_holders(pleat_cache *c, pleat__page_id *cell) {
+    uint32_t *shares = &c->pool.shares[cell->v];
+    const uint32_t n_holders = *shares >> 16;
     if (n_holders == 0) return 0; /* counted with the first of them */
-    pool->shares[id.v] &= 0xffffu;
-    return pleat__min_u32(n_holders, pool->shares[id.v]);
+    *shares &= 0xffffu;
+    return pleat__min_u32(n_holders, *shares);
 }
 
 uint64_t pleat__cache_count_step_copies(pleat_cache *c) {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < c->n_items; i++) (void)visit_copies(c, c->items[i].seq, &c->pool, note_holder);
-    for (uint32_t i = 0; i < c->n_items; i++) n += visit_copies(c, c->items[i].seq, &c->pool, count_holders);
+    for (uint32_t i = 0; i < c->n_items; i++) (void)visit_copies(c, c->items[i].seq, c, note_holder);
+    for (uint32_t i = 0; i < c->n_items; i++) n += visit_copies(c, c->items[i].seq, c, count_holders);
     return n;
 }
 
 /* Move the cell to a page of its own with the same bytes. */
-static void copy_page(pleat_cache *c, pleat__page_id *cell) {
+static uint64_t copy_page(pleat_cache *c, pleat__page_id *cell) {
     pleat__pool_taker taker = pleat__pool_taker_at(&c->pool, 0);
     const pleat__page_id own = pleat__pool_take(&taker);
     pleat__pool_advance(&c->pool, 1);
     memcpy(c->pages + own.v * c->page_bytes, c->pages + cell->v * c->page_bytes, c->page_bytes);
     pleat__pool_unref(&c->pool, *cell);
     *cell = own;
+    return 1;
 }
 
 void pleat__cache_make_copies(pleat_cache *c, pleat__sequence *seq) {
-    for (uint32_t lane = 0; seq->copies_due && c->pool.n_shares > 0 && lane < c->n_lanes; lane++)
-        for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
-            uint32_t i = pleat__cache_first_written(c, &seq->table, lane, (pleat__side)side);
-            for (; i < seq->table.n_pages[side][lane]; i++) {
-                pleat__page_id *cell = pleat__table_cell(&seq->table, lane, (pleat__side)side, i);
-                if (pleat__pool_is_shared(&c->pool, *cell)) copy_page(c, cell);
-            }
-        }
+    (void)visit_copies(c, seq, c, copy_page);
     seq->copies_due = false;
 }
 
