@@ -95,13 +95,7 @@ def read_options():
     parser.add_argument("--store", default="build/papers/article", help="raw results (default build/papers/article)")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     options = parser.parse_args()
-    for path in (options.pleat, options.model):
-        if not os.path.isfile(path):
-            parser.error(f"{path} is not there; run make first, or name another")
-    options.only = [w for w in options.only.split(",") if w] or names
-    unknown = [w for w in options.only if w not in names]
-    if unknown:
-        parser.error(f"--only {unknown[0]}: not among {', '.join(names)}")
+    lab.check_options(parser, options, names)
     return options
 
 

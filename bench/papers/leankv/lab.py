@@ -147,3 +147,15 @@ class Lab:
         with open(path + ".part", "w") as f:
             json.dump(record, f, indent=1)
         os.replace(path + ".part", path)
+
+
+def check_options(parser, options, names):
+    """What every page's command line is held against: programs and model are there, --only names tables.  Leaves
+    options.only a list, of all names where none was given."""
+    for path in (options.pleat, options.model):
+        if not os.path.isfile(path):
+            parser.error(f"{path} is not there; run make first, or name another")
+    options.only = [w for w in options.only.split(",") if w] or names
+    unknown = [w for w in options.only if w not in names]
+    if unknown:
+        parser.error(f"--only {unknown[0]}: not among {', '.join(names)}")

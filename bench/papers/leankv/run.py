@@ -224,14 +224,7 @@ def read_options():
         options.samples = 4
     if not 2 <= options.samples <= 32:
         parser.error("--samples: 2 to 32: calibration takes half as many again of the 64 that each task has")
-    for path in (options.pleat, options.model):
-        if not os.path.isfile(path):
-            parser.error(f"{path} is not there; run make first, or name another")
-    names = [f.__name__ for f in LIST]
-    options.only = [w for w in options.only.split(",") if w] or names
-    unknown = [w for w in options.only if w not in names]
-    if unknown:
-        parser.error(f"--only {unknown[0]}: not among {', '.join(names)}")
+    lab.check_options(parser, options, [f.__name__ for f in LIST])
     return options
 
 
