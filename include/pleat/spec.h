@@ -16,6 +16,12 @@
  *                                            beside it.  FILE may hold any byte but ',' and '+'
  *     topk:keep=50%,window=64,format=k8v4    every KV head keeps the same share of its tokens, those with the
  *                                            highest scores: the equal budgets that leankv is compared with
+ *     random recent streaming h2o snapkv pyramidkv adakv  :budget=25%,window=64,sinks=4,format=k8v4,reclaim=reuse
+ *                                            eviction: every KV head keeps `budget` tokens at most, the first `sinks` and
+ *                                            the newest `window` among them, and drops the others
+ *     ...+kvcrush:share=25%,anchor=mean,unit=token
+ *                                            behind one of these: a share of what the budget leaves beside sinks and
+ *                                            window goes to representatives of the tokens that would be dropped
  *
  * leankv.  With N tokens so far and s the mean attention that a token has received from later ones (largest over the
  * query heads that share the KV head), a token that has left the window is kept high if s >= ah/N, low if s >= al/N,
@@ -23,6 +29,25 @@
  * The defaults are what the paper chose for three of its five models.
  *     threshold   length: N as above; position: the token's own position in place of N, for the tokens of a prompt
  *     step        paper: Algorithm 1; code: the order of its authors' code (src/policy/leankv.h has both)
+ *
+ * Eviction.  src/policy/ has a file for each policy: what it ranks tokens by, and when.
+ *     random      a hash of lane and position                                   in prompts and generation
+ *     recent      position (no sinks, no window)                                in prompts and generation
+ *     streaming   position (no window; StreamingLLM)                            in prompts and generation
+ *     h2o         attention received so far, summed over queries and heads      in prompts and generation
+ *     snapkv      attention from the last `window` queries, pooled over 5       at the end of prompts
+ *     pyramidkv   as snapkv, with budgets that fall from layer to layer         at the end of prompts
+ *     adakv       as snapkv, with a layer's budget shared by its heads          at the end of prompts
+ *     budget      tokens of a lane (512), a share of the prompt (25%), or bytes of a sequence with all that belongs to
+ *                 it (64KiB, 8MiB, 1GiB): as many whole pages a lane as these leave.  Never below sinks + window: a
+ *                 share gives that many at least, tokens and bytes are refused
+ *     reclaim     what becomes of the slots of dropped tokens (src/reclaim/): reuse: later tokens take them; copy: what
+ *                 stays is copied to fresh pages; block: a page goes back when all its slots are dead; none: they stay
+ *
+ * kvcrush.  Tokens are told apart by which query heads attend to them (src/policy/kvcrush.h).
+ *     share       of the budget beside sinks and window, 0 to 100%
+ *     anchor      what tokens are ordered by their distance to: mean, random, alternate; kmeans: clusters instead
+ *     unit        token, or page: whole pages of tokens are kept or dropped, by policy and representatives alike
  *
  * Numbers are decimal, with '.' in every locale; keep is a fraction or, with % behind, hundredths.  The canonical text
  * has ah and al, or keep, and other keys where they differ from the defaults, which are those above. Numbers are
@@ -49,10 +74,38 @@ typedef enum pleat_policy {
     PLEAT_POLICY_NONE,   /* every token in the high format */
     PLEAT_POLICY_LEANKV, /* thresholds on significance, per lane */
     PLEAT_POLICY_TOPK,   /* an equal share for every lane */
+    PLEAT_POLICY_RANDOM, /* from here on: eviction */
+    PLEAT_POLICY_RECENT,
+    PLEAT_POLICY_STREAMING,
+    PLEAT_POLICY_H2O,
+    PLEAT_POLICY_SNAPKV,
+    PLEAT_POLICY_PYRAMIDKV,
+    PLEAT_POLICY_ADAKV,
 } pleat_policy;
 
 typedef enum pleat_threshold { PLEAT_THRESHOLD_LENGTH, PLEAT_THRESHOLD_POSITION } pleat_threshold;
 typedef enum pleat_step_order { PLEAT_STEP_PAPER, PLEAT_STEP_CODE } pleat_step_order;
+
+typedef enum pleat_reclaim {
+    PLEAT_RECLAIM_REUSE,
+    PLEAT_RECLAIM_COPY,
+    PLEAT_RECLAIM_BLOCK,
+    PLEAT_RECLAIM_NONE
+} pleat_reclaim;
+typedef enum pleat_anchor {
+    PLEAT_ANCHOR_MEAN,
+    PLEAT_ANCHOR_RANDOM,
+    PLEAT_ANCHOR_ALTERNATE,
+    PLEAT_ANCHOR_KMEANS
+} pleat_anchor;
+typedef enum pleat_crush_unit { PLEAT_CRUSH_TOKEN, PLEAT_CRUSH_PAGE } pleat_crush_unit;
+
+/* What an eviction policy may keep. */
+typedef enum pleat_budget_unit { PLEAT_BUDGET_TOKENS, PLEAT_BUDGET_SHARE, PLEAT_BUDGET_BYTES } pleat_budget_unit;
+typedef struct pleat_budget {
+    double value; /* a whole number of tokens or bytes, or a share, 0 < share <= 1 */
+    pleat_budget_unit unit;
+} pleat_budget;
 
 #define PLEAT_PROFILE_CAP 200 /* bytes of a profile's path with its NUL */
 
@@ -62,11 +115,18 @@ typedef struct pleat_spec {
     pleat_format high; /* format of the high side; without a policy the only one */
     pleat_format low;  /* leankv: of the low side; takes no more bytes than high */
     pleat_policy policy;
-    pleat_threshold threshold;       /* leankv */
-    pleat_step_order step;           /* leankv */
-    uint32_t window;                 /* newest tokens that stay high; 1..2^24 */
-    float ah, al;                    /* leankv: 0 <= al <= ah <= 1e6 */
-    float keep;                      /* topk: share of the tokens, 0 < keep <= 1 */
+    pleat_threshold threshold; /* leankv */
+    pleat_step_order step;     /* leankv */
+    uint32_t window;           /* newest tokens that stay high; 1..2^24; recent, streaming: 1 */
+    float ah, al;              /* leankv: 0 <= al <= ah <= 1e6 */
+    float keep;                /* topk: share of the tokens, 0 < keep <= 1 */
+    pleat_budget budget;       /* eviction, as those below */
+    uint32_t sinks;            /* first tokens that stay; 0..2^24 */
+    pleat_reclaim reclaim;
+    uint32_t crush; /* 1: kvcrush stands behind the policy; 0: not, and what follows is 0 */
+    float share;    /* kvcrush: 0 <= share <= 1 */
+    pleat_anchor anchor;
+    pleat_crush_unit unit;
     char profile[PLEAT_PROFILE_CAP]; /* leankv: where ah, al and the rest come from; "": from this spec.  Whoever parsed
                                       * the spec reads the profile and clears this; a cache refuses it unread */
 } pleat_spec;

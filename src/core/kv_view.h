@@ -21,14 +21,15 @@ typedef struct pleat__page_layout {
     pleat_format format;
     uint32_t head_dim;     /* multiple of 16 */
     uint32_t tokens;       /* slots in a page: a multiple of 16 */
-    bool tracked;          /* has scores and positions; a slot with position -1 is dead */
+    bool tracked;          /* has positions; a slot with position -1 is dead */
+    uint32_t n_scores;     /* scores of a slot: 0 where not tracked; 1; or one for each query head of the group */
     uint32_t k_tile_bytes; /* K codes of 16 tokens */
     uint32_t v_tile_bytes;
     uint32_t k_off; /* offsets from the page's first byte; meta offsets are 0 where there is no metadata, */
     uint32_t k_meta_off;
     uint32_t v_off;
     uint32_t v_meta_off;
-    uint32_t score_off; /* score and pos offsets 0 where not tracked */
+    uint32_t score_off; /* 0 where there are none */
     uint32_t pos_off;
     uint32_t used_bytes; /* all segments; <= the pool's page_bytes */
 } pleat__page_layout;
@@ -52,9 +53,13 @@ static inline uint8_t *pleat__kv_page(const pleat__kv_run *run, uint32_t page_id
     return run->base + (uint64_t)run->ids[(int64_t)page_idx * run->step].v * run->page_bytes;
 }
 
-/* A tracked page's scores (attention received, summed over later queries) and positions, [layout->tokens] each. */
+/* A tracked page's scores (attention received, summed over later queries), [n_scores][tokens], and positions, [tokens].
+ * The score of one that is to stay whatever it receives is infinite: policies mark representatives so. */
+static inline float *pleat__head_scores(const pleat__page_layout *l, uint8_t *page, uint32_t head) {
+    return (float *)(void *)(page + l->score_off) + (size_t)head * l->tokens;
+}
 static inline float *pleat__scores(const pleat__page_layout *l, uint8_t *page) {
-    return (float *)(void *)(page + l->score_off);
+    return pleat__head_scores(l, page, 0);
 }
 static inline int32_t *pleat__positions(const pleat__page_layout *l, uint8_t *page) {
     return (int32_t *)(void *)(page + l->pos_off);

@@ -71,7 +71,8 @@ void pleat__quant_copy(const pleat__page_layout *l, uint8_t *to_page, uint32_t t
         copy_meta(pleat__v_meta(l, to_page, to_tile), to_slot, pleat__v_meta(l, from, from_tile), from_slot);
     }
     if (!l->tracked) return;
-    pleat__scores(l, to_page)[to_slot] = pleat__scores(l, from)[from_slot];
+    for (uint32_t h = 0; h < l->n_scores; h++)
+        pleat__head_scores(l, to_page, h)[to_slot] = pleat__head_scores(l, from, h)[from_slot];
     pleat__positions(l, to_page)[to_slot] = pleat__positions(l, from)[from_slot];
 }
 

@@ -24,13 +24,15 @@ static uint32_t append_segment(uint64_t *end, uint64_t bytes) {
     return (uint32_t)off;
 }
 
-pleat_status pleat__page_layout_init(pleat__page_layout *layout, pleat_format format, uint32_t head_dim,
-                                     uint32_t tokens, bool tracked) {
+static pleat_status lay_out(pleat__page_layout *layout, pleat_format format, uint32_t head_dim, uint32_t tokens,
+                            bool tracked, uint32_t n_scores) {
     if (!pleat__format_is_valid(format) || head_dim < 16 || head_dim > PLEAT__MAX_HEAD_DIM || head_dim % 16 != 0 ||
-        tokens == 0 || tokens % PLEAT__TILE != 0)
+        tokens == 0 || tokens % PLEAT__TILE != 0 || n_scores > PLEAT__MAX_GROUP)
         return PLEAT_E_ARG;
     const uint64_t n_tiles = tokens / PLEAT__TILE;
-    pleat__page_layout l = {.format = format, .head_dim = head_dim, .tokens = tokens, .tracked = tracked};
+    pleat__page_layout l = {.format = format, .head_dim = head_dim, .tokens = tokens};
+    l.tracked = tracked;
+    l.n_scores = n_scores;
     l.k_tile_bytes = PLEAT__TILE * head_dim * format.k_bits / 8;
     l.v_tile_bytes = PLEAT__TILE * head_dim * format.v_bits / 8;
     const bool meta = pleat__format_is_quantised(format);
@@ -39,12 +41,20 @@ pleat_status pleat__page_layout_init(pleat__page_layout *layout, pleat_format fo
     if (meta) l.k_meta_off = append_segment(&end, n_tiles * PLEAT__META_TILE_BYTES);
     l.v_off = append_segment(&end, n_tiles * l.v_tile_bytes);
     if (meta) l.v_meta_off = append_segment(&end, n_tiles * PLEAT__META_TILE_BYTES);
-    if (tracked) {
-        l.score_off = append_segment(&end, (uint64_t)tokens * sizeof(float));
-        l.pos_off = append_segment(&end, (uint64_t)tokens * sizeof(int32_t));
-    }
+    if (n_scores > 0) l.score_off = append_segment(&end, (uint64_t)n_scores * tokens * sizeof(float));
+    if (tracked) l.pos_off = append_segment(&end, (uint64_t)tokens * sizeof(int32_t));
     if (end > UINT32_MAX / 2) return PLEAT_E_ARG;
     l.used_bytes = (uint32_t)end;
     *layout = l;
     return PLEAT_OK;
+}
+
+pleat_status pleat__page_layout_init(pleat__page_layout *layout, pleat_format format, uint32_t head_dim,
+                                     uint32_t tokens, bool tracked) {
+    return lay_out(layout, format, head_dim, tokens, tracked, tracked ? 1 : 0);
+}
+
+pleat_status pleat__page_layout_init_scored(pleat__page_layout *layout, pleat_format format, uint32_t head_dim,
+                                            uint32_t tokens, uint32_t n_scores) {
+    return lay_out(layout, format, head_dim, tokens, true, n_scores);
 }

@@ -57,7 +57,8 @@ static inline void pleat__quant_clear_tile(const pleat__page_layout *l, uint8_t 
         memset(pleat__v_meta(l, page, tile), 0, PLEAT__META_TILE_BYTES);
     }
     if (l->tracked) {
-        memset(pleat__scores(l, page) + tile * PLEAT__TILE, 0, PLEAT__TILE * sizeof(float));
+        for (uint32_t h = 0; h < l->n_scores; h++)
+            memset(pleat__head_scores(l, page, h) + tile * PLEAT__TILE, 0, PLEAT__TILE * sizeof(float));
         memset(pleat__positions(l, page) + tile * PLEAT__TILE, 0xFF, PLEAT__TILE * sizeof(int32_t));
     }
 }

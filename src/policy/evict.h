@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * evict.h: the policies that keep a lane within a budget by dropping tokens: random, recent, streaming, h2o, snapkv,
+ * pyramidkv, adakv.  Each is a file with one pleat__evictor, and a row in evict.c's table.
+ *
+ * N tokens of the sequence so far, B the budget of a lane.  Of a lane's tokens
+ *
+ *     protected   positions below `sinks`, positions >= N - window, sealed tokens, and those whose score is infinite
+ *     candidates  all others; each has a rank >= 0
+ *     middle      max(0, B - protected tokens): candidates that the lane may keep
+ *
+ * End of a prompt: the `middle` candidates of the highest rank stay, ties to the older.  A policy may move budget between
+ * layers (pyramidkv) or between the lanes of a layer (adakv).  With +kvcrush a share of the middle goes to
+ * representatives (kvcrush.h).
+ *
+ * Generation, once a step and lane, where the policy evicts there: if the lane holds more than B tokens, the candidate of
+ * the least rank goes, the younger among equals.
+ *
+ * Ranks depend on positions and scores alone, never on slots: in which slots tokens stand (what reclaim/ decides) does
+ * not change what is kept.
+ *
+ * What attention is counted as a token's score (the cache adds it up, [n_scores] of them where query heads are told
+ * apart, one that is their sum elsewhere):
+ *
+ *     NONE     nothing
+ *     MAX      of each later query, the largest over the group                     leankv, topk
+ *     SUM      of each later query, summed over the group
+ *     WINDOW   the same of the last `window` queries of a prompt alone.  Where its last part has n < window queries, what
+ *              the part before gave counts for the other window - n: score = score * (1 - n/window) + received.  Single
+ *              tokens give nothing
+ *
+ * Pure functions of what they are handed.
+ */
+#ifndef PLEAT_POLICY_EVICT_H
+#define PLEAT_POLICY_EVICT_H
+
+#include "core/memory.h"
+#include "policy/policy.h"
+
+typedef enum pleat__scoring {
+    PLEAT__SCORING_NONE,
+    PLEAT__SCORING_MAX,
+    PLEAT__SCORING_SUM,
+    PLEAT__SCORING_WINDOW
+} pleat__scoring;
+
+/* One lane's open slots. */
+typedef struct pleat__evict_lane {
+    const pleat_spec *spec;
+    const pleat__kv_run *run; /* high slots that are not sealed; dead ones have position -1 */
+    uint32_t layer, head;     /* KV head */
+    uint32_t n_tokens;        /* N */
+} pleat__evict_lane;
+
+/* What becomes of a slot's token. */
+typedef enum pleat__verdict {
+    PLEAT__VERDICT_DROP,  /* or the slot is dead */
+    PLEAT__VERDICT_KEEP,  /* may go another time */
+    PLEAT__VERDICT_STAND, /* stays for good: a representative */
+} pleat__verdict;
+
+/* One layer of a sequence at the end of a prompt. */
+typedef struct pleat__evict_layer {
+    const pleat_spec *spec;
+    uint32_t layer, n_layers;
+    uint32_t n_lanes;            /* KV heads */
+    uint32_t n_tokens;           /* N */
+    uint32_t budget;             /* B >= sinks + window */
+    uint32_t page_tokens;        /* of the cache: a unit of kvcrush's unit=page */
+    const pleat__kv_view *lanes; /* [n_lanes] high: open slots */
+} pleat__evict_layer;
+
+/* A policy. */
+typedef struct pleat__evictor {
+    pleat__scoring scoring;
+    bool in_generation;
+    /* ranks[slot] for every live slot, finite and >= 0; anything for dead ones.  by_position: scratch, see carve. */
+    void (*rank)(const pleat__evict_lane *lane, float *ranks, float *by_position);
+    /* Change middle[n_lanes], each lane's equal share; NULL: it stays.  ranks[lane][slot] are -1 for slots that are no
+     * candidates. */
+    void (*budgets)(const pleat__evict_layer *layer, float *const *ranks, uint32_t *middle, float *scratch);
+} pleat__evictor;
+
+extern const pleat__evictor pleat__evictor_random, pleat__evictor_recent, pleat__evictor_streaming, pleat__evictor_h2o,
+    pleat__evictor_snapkv, pleat__evictor_pyramidkv, pleat__evictor_adakv;
+
+/* The policy's row; NULL for those that do not evict by budget. */
+const pleat__evictor *pleat__evictor_of(pleat_policy policy);
+
+/* What attention is counted for a spec, and how many scores a slot has in a group of n_group query heads. */
+pleat__scoring pleat__scoring_of(const pleat_spec *spec);
+uint32_t pleat__n_scores_of(const pleat_spec *spec, uint32_t n_group);
+
+/* B for a prompt of n_prompt tokens.  byte_tokens: what a budget in bytes comes to, in tokens of a lane.  A share stands
+ * for a decimal: that its float may be a little above it raises no budget. */
+uint32_t pleat__evict_budget(const pleat_spec *spec, uint32_t n_prompt, uint32_t byte_tokens);
+
+/* Whether the token at `position` stays whatever its rank: sinks and window. */
+static inline bool pleat__evict_spares(const pleat_spec *spec, uint32_t position, uint32_t n_tokens) {
+    return position < spec->sinks || pleat__in_window(position, n_tokens, spec->window);
+}
+
+/* Memory of one layer's decision. */
+typedef struct pleat__evict_scratch {
+    float **ranks;      /* [n_lanes][slots_cap] */
+    float *by_position; /* [max_tokens + 8] */
+    float *floats;      /* [n_lanes * slots_cap] */
+    uint32_t *middle;   /* [n_lanes] */
+    void *crush;        /* pleat__crush_carve()'s; NULL without kvcrush */
+    uint64_t crush_bytes;
+} pleat__evict_scratch;
+
+/* Lanes of slots_cap slots, sequences of max_tokens. */
+void pleat__evict_carve(const pleat_spec *spec, uint32_t n_lanes, uint32_t n_group, uint32_t slots_cap,
+                        uint32_t max_tokens, pleat__evict_scratch *out, pleat__arena *arena);
+
+/* End of a prompt: verdicts[lane][slot] (pleat__verdict) of each lane's open slots. */
+void pleat__evict_prompt(const pleat__evict_layer *layer, const pleat__evict_scratch *scratch,
+                         uint8_t *const *verdicts);
+
+/* Generation: the slot that goes, or PLEAT__NO_SLOT if there is no candidate.  The caller has found the lane above its
+ * budget.  ranks: [n_slots] scratch. */
+uint32_t pleat__evict_victim(const pleat__evict_lane *lane, float *ranks);
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * reclaim.h: what becomes of a lane's slots when their tokens are dropped.  SpvLLM, sections 1 and 2.
+ *
+ * Attention is a sum, so the order of slots does not matter to it: a token is known by its position, which stands in its
+ * slot; a dead slot's is -1.
+ *
+ *     none    dead slots stay where they are, and are read past
+ *     block   the same; a page whose slots are all dead leaves the row
+ *     copy    what lives is copied, in order, to fresh pages that the step has taken for it; all pages it stood on leave
+ *     reuse   a single dead slot becomes the lane's hole, which the next token takes; of many (the end of a prompt)
+ *             those at the front take the living tokens from the lane's end.  Pages that are left empty leave
+ *
+ *     before   | a . c | d . . | g h   |          . dead      page of three slots
+ *     none     | a . c | d . . | g h   |          block the same; | a . c | . . . | g h | would become | a . c | g h |
+ *     copy     | a c d | g h   |  on fresh pages
+ *     reuse    | a h c | d g   |  2 moves
+ *
+ * A plan says which tokens move and in which order the row's pages stand afterwards; those behind the last that is
+ * needed go back to the pool.  Nothing is changed here.  Runs begin behind a lane's sealed pages and hold pages with one
+ * reference alone: a step has copied all others (cache/share.c), so no plan writes a shared page.
+ *
+ * Afterwards, with how = reuse or copy, a lane has no dead slot but its hole, and with block no page without a living
+ * token; living tokens are the same for all four.
+ */
+#ifndef PLEAT_RECLAIM_RECLAIM_H
+#define PLEAT_RECLAIM_RECLAIM_H
+
+#include "core/kv_view.h"
+#include "core/memory.h"
+
+typedef struct pleat__reclaim_lane {
+    pleat__kv_run run; /* n_slots of the row's pages; all but the last page full */
+    uint32_t n_dead;   /* of the n_slots */
+    uint32_t n_fresh;  /* pages behind the run's in the row, for copy: enough for what lives */
+} pleat__reclaim_lane;
+
+/* A token's slots before and after, in pages as they stood: `to` may be in a fresh page.  In the order given, no move
+ * overwrites what a later one reads. */
+typedef struct pleat__reclaim_move {
+    uint32_t from, to;
+} pleat__reclaim_move;
+
+typedef struct pleat__reclaim_plan {
+    uint32_t n_moves;
+    uint32_t n_pages;           /* of the new order; 0: pages stay in their order */
+    uint32_t n_slots;           /* afterwards, */
+    uint32_t n_dead;            /* and of these dead, the hole included */
+    uint32_t hole;              /* 1 + the slot that the next token takes, in the new order; 0: behind the last */
+    pleat__reclaim_move *moves; /* [slots_cap] */
+    uint32_t *pages;            /* [pages_cap] pages[i]: where the page that stands i-th afterwards stood before */
+} pleat__reclaim_plan;
+
+void pleat__reclaim_carve(pleat__reclaim_plan *plan, uint32_t slots_cap, uint32_t pages_cap, pleat__arena *arena);
+
+/* The token in `slot` has just died (its position is -1, n_dead counts it); it is the only one since the last plan. */
+void pleat__reclaim_one(pleat_reclaim how, const pleat__reclaim_lane *lane, uint32_t slot, pleat__reclaim_plan *plan);
+
+/* Any number have died. */
+void pleat__reclaim_many(pleat_reclaim how, const pleat__reclaim_lane *lane, pleat__reclaim_plan *plan);
+
+/* Fresh pages that a plan for a lane of n_live living tokens may need. */
+static inline uint32_t pleat__reclaim_fresh(pleat_reclaim how, uint32_t n_live, uint32_t page_tokens) {
+    return how == PLEAT_RECLAIM_COPY ? pleat__div_up_u32(n_live, page_tokens) : 0;
+}
+
+#endif
