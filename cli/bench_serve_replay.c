@@ -112,14 +112,12 @@ static void thin(serve_series *s) {
     s->interval_s *= 2;
 }
 
-/* Slots without a token, where every page is of one format; the cache counts what is shared for each who has it. */
-static void sample_slack(replay *r, const pleat_serving_stats *stats) {
+/* Slots without a token; the cache counts what is shared for each who has it. */
+static void sample_slack(replay *r) {
     pleat_cache_usage usage;
     const pleat_engine *engine = r->target->engine;
-    if (!engine || stats->pages_low || !stats->pages_high) return;
-    if (pleat_engine_get_usage(engine, (pleat_seq){0}, &usage) != PLEAT_OK) return;
-    const double slots = (double)stats->pages_high * pleat_cache_page_tokens(pleat_engine_cache(engine));
-    r->slack += 1 - (double)usage.tokens_high / slots;
+    if (!engine || pleat_engine_get_usage(engine, (pleat_seq){0}, &usage) != PLEAT_OK || !usage.slots) return;
+    r->slack += 1 - (double)(usage.tokens_high + usage.tokens_low) / (double)usage.slots;
     r->n_slack++;
 }
 
@@ -137,7 +135,7 @@ static void sample(replay *r, const pleat_serving_stats *stats, double now_s) {
                                   stats->pages_total - stats->pages_used,
                                   stats->pages_high,
                                   stats->pages_low};
-    sample_slack(r, stats);
+    sample_slack(r);
 }
 
 /* What has been so since the last time ends now; n_ended requests more than run now took part in the last step. */

@@ -15,14 +15,15 @@
 
 /* clang-format off */
 enum {
-    COMPLETED, FAILED, REJECTED, DURATION, INPUT, OUTPUT,
+    COMPLETED, FAILED, REJECTED, DURATION, INPUT, OUTPUT, INPUT_MEAN, OUTPUT_MEAN,
     REQUEST_RATE, OUTPUT_RATE, TOKEN_RATE, OUTPUT_RATIO,
     TTFT_MEAN, TTFT_MEDIAN, TTFT_P99, TPOT_MEAN, TPOT_MEDIAN, TPOT_P99,
     ITL_MEAN, ITL_MEDIAN, ITL_P99, E2EL_MEAN, E2EL_MEDIAN, E2EL_P99,
     RUNNING_MEAN, RUNNING_MOST, RUNNING_RATIO,
     SWAPS, RECOMPUTES, COMPRESSIONS, EVICTIONS, IMAGES_LOST, SWAPPED_BYTES, REPLAYED,
-    HIT_RATE, HITS, COMPUTED, USED_MEAN, USED_MOST, LIVE_MEAN, FRAGMENTATION,
-    STEPS, IDLE_MOST, STALLED_MOST, SCHEDULING, MANAGEMENT, N_FIGURES
+    HIT_RATE, HITS, COMPUTED, USED_MEAN, USED_MOST, LIVE_MEAN,
+    FRAGMENTATION, FRAGMENTATION_MEDIAN, FRAGMENTATION_P99, MOVED, RETURNED,
+    STEPS, IDLE_MOST, STALLED_MOST, SCHEDULING, MANAGEMENT, MANAGEMENT_MS, COMPACTION_MS, N_FIGURES
 };
 /* clang-format on */
 
@@ -39,6 +40,8 @@ static const figure figures[N_FIGURES] = {
     [DURATION] = {"duration", "benchmark duration (s)", 2, 0},
     [INPUT] = {"total_input_tokens", "total input tokens", 0, 1},
     [OUTPUT] = {"total_output_tokens", "total generated tokens", 0, 1},
+    [INPUT_MEAN] = {"mean_input_tokens", "input tokens of a request", 1, 0},
+    [OUTPUT_MEAN] = {"mean_output_tokens", "generated tokens of a request", 1, 0},
     [REQUEST_RATE] = {"request_throughput", "request throughput (req/s)", 2, 0},
     [OUTPUT_RATE] = {"output_throughput", "output token throughput (tok/s)", 2, 0},
     [TOKEN_RATE] = {"total_token_throughput", "total token throughput (tok/s)", 2, 0},
@@ -72,11 +75,17 @@ static const figure figures[N_FIGURES] = {
     [USED_MOST] = {"pool_used_max", "pool in use, most", 4, 0},
     [LIVE_MEAN] = {"pool_live_mean", "pool in use without idle prefixes, mean", 4, 0},
     [FRAGMENTATION] = {"fragmentation", "fragmentation (of 1)", 4, 0},
+    [FRAGMENTATION_MEDIAN] = {"median_fragmentation", "the same of a request, median", 2, 0},
+    [FRAGMENTATION_P99] = {"p99_fragmentation", "the same of a request, P99", 2, 0},
+    [MOVED] = {"tokens_moved", "tokens moved to other slots", 0, 1},
+    [RETURNED] = {"pages_returned", "pages returned after steps", 0, 1},
     [STEPS] = {"steps", "steps", 0, 1},
     [IDLE_MOST] = {"idle_steps_most", "steps without a token, most in a row", 0, 1},
     [STALLED_MOST] = {"stalled_steps_most", "the same, of one running request", 0, 1},
     [SCHEDULING] = {"scheduling_share", "scheduling, of the steps' time (of 1)", 4, 0},
     [MANAGEMENT] = {"management_share", "memory management, of the steps' time", 4, 0},
+    [MANAGEMENT_MS] = {"management_ms", "memory management (ms)", 2, 0},
+    [COMPACTION_MS] = {"compaction_ms", "of that, policies and moving tokens (ms)", 2, 0},
 };
 
 static void put_latency(double *v, serve_latency latency) {
@@ -95,6 +104,8 @@ static void fill_requests(const serve_result *r, const serve_result *first, doub
     v[DURATION] = r->duration_s;
     v[INPUT] = (double)r->input_tokens;
     v[OUTPUT] = (double)r->output_tokens;
+    v[INPUT_MEAN] = share(v[INPUT], r->n_completed);
+    v[OUTPUT_MEAN] = share(v[OUTPUT], r->n_completed);
     v[REQUEST_RATE] = share(r->n_completed, r->duration_s);
     v[OUTPUT_RATE] = share(v[OUTPUT], r->duration_s);
     v[TOKEN_RATE] = share(v[INPUT] + v[OUTPUT], r->duration_s);
@@ -105,6 +116,17 @@ static void fill_requests(const serve_result *r, const serve_result *first, doub
     put_latency(&v[E2EL_MEAN], r->e2el);
     v[HIT_RATE] = share((double)r->hit_tokens, v[INPUT]);
     v[STALLED_MOST] = r->stalled_most;
+}
+
+/* The percentage that as large a share of the steps' sequences did not exceed, rounded down, of 1. */
+static double fragmentation_at(const pleat_serving_stats *s, double at) {
+    uint64_t n = 0, below = 0;
+    for (int i = 0; i <= 100; i++) n += s->fragmentation[i];
+    for (int i = 0; i <= 100; i++) {
+        below += s->fragmentation[i];
+        if (n > 0 && (double)below >= at * (double)n) return i / 100.0;
+    }
+    return NAN;
 }
 
 /* What it took.  A simulated step takes no time of its own. */
@@ -126,10 +148,16 @@ static void fill_engine(const serve_result *r, const serve_result *first, int is
     v[USED_MOST] = r->used_most;
     v[LIVE_MEAN] = r->live_mean;
     v[FRAGMENTATION] = r->fragmentation;
+    v[FRAGMENTATION_MEDIAN] = fragmentation_at(s, 0.5);
+    v[FRAGMENTATION_P99] = fragmentation_at(s, 0.99);
+    v[MOVED] = (double)s->tokens_moved;
+    v[RETURNED] = (double)s->pages_returned;
     v[STEPS] = (double)s->n_steps;
     v[IDLE_MOST] = (double)s->n_idle_steps_most;
     v[SCHEDULING] = is_simulated ? NAN : share((double)s->schedule_ns, (double)s->step_ns);
     v[MANAGEMENT] = is_simulated ? NAN : share((double)s->manage_ns, (double)s->step_ns);
+    v[MANAGEMENT_MS] = is_simulated ? NAN : 1e-6 * (double)s->manage_ns;
+    v[COMPACTION_MS] = is_simulated ? NAN : 1e-6 * (double)s->compact_ns;
 }
 
 /* NULL: as the trace has it. */

@@ -124,14 +124,18 @@ static void choose_contexts(inspection *p) {
 static uint64_t bytes_at(const inspection *p, pleat_spec spec, uint32_t n_tokens) {
     pleat_cache_options g = p->geometry;
     g.spec = spec;
-    g.max_tokens = n_tokens > spec.window ? n_tokens : spec.window;
+    const uint32_t least = pleat_cache_least_tokens(&spec);
+    g.max_tokens = n_tokens > least ? n_tokens : least;
     return pleat_cache_bytes_for(&g, n_tokens, n_tokens);
 }
 
 /* Of a token that is kept high. */
 static uint64_t bytes_per_token(const inspection *p, pleat_spec spec) {
-    const uint64_t score_and_position = spec.policy == PLEAT_POLICY_NONE ? 0 : 8;
-    return (pleat_format_token_bytes(spec.high, p->geometry.head_dim) + score_and_position) * p->geometry.n_layers *
+    const int is_by_position = spec.policy >= PLEAT_POLICY_RANDOM && spec.policy <= PLEAT_POLICY_STREAMING;
+    const uint32_t n_group = p->geometry.n_q_heads / p->geometry.n_kv_heads;
+    const uint64_t n_scores = spec.crush ? n_group : is_by_position ? 0 : 1;
+    const uint64_t tracking = spec.policy == PLEAT_POLICY_NONE ? 0 : 4 * n_scores + 4; /* scores and position */
+    return (pleat_format_token_bytes(spec.high, p->geometry.head_dim) + tracking) * p->geometry.n_layers *
            p->geometry.n_kv_heads;
 }
 

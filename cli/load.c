@@ -66,8 +66,9 @@ pleat_engine_options load_engine_options(const options *o, const loaded *l, plea
     opt.spec = spec;
     opt.max_seqs = max_seqs;
     opt.max_tokens = max_tokens;
-    if (max_tokens && max_tokens < spec.window) /* a cache holds its window at least, if the model does */
-        opt.max_tokens = spec.window < l->info.n_ctx ? spec.window : l->info.n_ctx;
+    const uint32_t least = pleat_cache_least_tokens(&spec);
+    if (max_tokens && max_tokens < least) /* a cache holds what its spec keeps at least, if the model does */
+        opt.max_tokens = least < l->info.n_ctx ? least : l->info.n_ctx;
     opt.chunk_tokens = o->chunk_tokens;
     opt.step_tokens = step_tokens;
     opt.workers = l->workers;

@@ -125,8 +125,8 @@ static int check_specs(const plan *p) {
                       o->kv.text[i]);
             return CLI_USAGE;
         }
-        if (p->q.shape.n_ctx && spec->window > p->q.shape.n_ctx) {
-            cli_error("--kv '%s': its window is longer than the model's context of %u tokens", o->kv.text[i],
+        if (p->q.shape.n_ctx && pleat_cache_least_tokens(spec) > p->q.shape.n_ctx) {
+            cli_error("--kv '%s': its window or budget is longer than the model's context of %u tokens", o->kv.text[i],
                       p->q.shape.n_ctx);
             return CLI_FAILED;
         }

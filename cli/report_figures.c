@@ -10,7 +10,7 @@
 #include "report_page.h"
 #include "svg.h"
 
-static const char *const layer_tones[REPORT_LAYERS] = {"s0", "s1", "s2"};
+static const char *const layer_tones[REPORT_LAYERS] = {"s0", "s1", "s2", "s3"};
 
 static void begin_figures(FILE *f) { fputs("<div class=\"figures\">\n", f); }
 
@@ -60,7 +60,8 @@ static void add_point(cloud *c, const eval_row *row, double bytes, double bytes_
     const double x = 100 * eval_quotient(bytes, bytes_f16);
     snprintf(c->labels[i], sizeof c->labels[i], c->is_numbered ? "%u" : "%u %s", i + 1, row->kv);
     snprintf(c->hints[i], sizeof c->hints[i], "%s: %.4g at %.1f %% of f16's bytes", row->kv, y, x);
-    c->points[i] = (svg_point){x, y, c->labels[i], c->hints[i], tones[row->spec.policy]};
+    const char *tone = row->spec.policy >= PLEAT_POLICY_RANDOM ? "s3" : tones[row->spec.policy];
+    c->points[i] = (svg_point){x, y, c->labels[i], c->hints[i], tone};
 }
 
 /* The reference's value as a line, if the reference is f16. */
@@ -143,7 +144,7 @@ static void fill_perplexity(const evaluation *e, cloud *c) {
 
 void report_write_memory(FILE *f, const evaluation *e) {
     static const char *const tones[] = {"s0", "s1", "s2"};
-    static const char *const kinds[] = {"every token in one format", "leankv", "topk"};
+    static const char *const kinds[] = {"every token in one format", "leankv", "topk", "eviction by budget"};
     static const double near = 0.05; /* accuracy lost by specs that are worth a closer look */
     const double accuracy = eval_accuracy(e, report_reference(e)), worst = 2 * eval_perplexity(report_reference(e));
     cloud *c = cli_alloc(1, sizeof *c);
@@ -159,7 +160,7 @@ void report_write_memory(FILE *f, const evaluation *e) {
         write_cloud(f, e, c, "perplexity of the text", 3, INFINITY);
     }
     end_figures(f);
-    legend(f, tones, kinds, 3);
+    legend(f, tones, kinds, 4);
     if (e->o->text) name_cut(f, e, worst);
     if (is_crowded(e)) name_points(f, e);
     free(c);

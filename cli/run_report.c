@@ -82,13 +82,20 @@ static void write_summary(const run *r) {
     if (r->o->kv.spec[0].policy != PLEAT_POLICY_NONE) write_levels(&r->usage);
 }
 
+/* Of the slots of all pages that are held, those without a token. */
+static double fragmentation(const pleat_cache_usage *u) {
+    return u->slots ? 1 - (double)(u->tokens_high + u->tokens_low) / (double)u->slots : 0;
+}
+
 static json_t *kv_json(const run *r) {
     const pleat_cache_usage *u = &r->usage;
-    return json_pack("{s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "spec", r->o->kv.text[0], "bytes",
-                     (json_int_t)u->bytes, "bytes_f16", (json_int_t)u->bytes_f16, "fraction", json_number(fraction(r)),
-                     "pages_used", (json_int_t)u->pages_used, "pages_own", (json_int_t)u->pages_own, "pages_peak",
-                     (json_int_t)u->pages_peak, "tokens_high", (json_int_t)u->tokens_high, "tokens_low",
-                     (json_int_t)u->tokens_low, "tokens_dropped", (json_int_t)u->tokens_dropped);
+    return json_pack("{s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I}", "spec", r->o->kv.text[0],
+                     "bytes", (json_int_t)u->bytes, "bytes_f16", (json_int_t)u->bytes_f16, "fraction",
+                     json_number(fraction(r)), "pages_used", (json_int_t)u->pages_used, "pages_own",
+                     (json_int_t)u->pages_own, "pages_peak", (json_int_t)u->pages_peak, "tokens_high",
+                     (json_int_t)u->tokens_high, "tokens_low", (json_int_t)u->tokens_low, "tokens_dropped",
+                     (json_int_t)u->tokens_dropped, "fragmentation", json_number(fragmentation(u)), "tokens_moved",
+                     (json_int_t)u->tokens_moved, "pages_returned", (json_int_t)u->pages_returned);
 }
 
 static json_t *text_json(const run_text *t) { return json_stringn(t->bytes ? t->bytes : "", t->n_bytes); }

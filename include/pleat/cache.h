@@ -59,7 +59,7 @@ typedef struct pleat_seq {
 
 typedef struct pleat_cache_options {
     size_t size_bytes;       /* sizeof(pleat_cache_options); set by pleat_cache_options_default */
-    pleat_spec spec;         /* default f16; its window is at most max_tokens */
+    pleat_spec spec;         /* default f16; pleat_cache_least_tokens() of it is at most max_tokens */
     uint32_t n_layers;       /* 1..1024 */
     uint32_t n_kv_heads;     /* 1..1024 */
     uint32_t n_q_heads;      /* a multiple of n_kv_heads; at most 64 query heads for each KV head */
@@ -81,6 +81,9 @@ typedef struct pleat_cache_options {
 
 /* Fill *opt with defaults.  n_layers, n_kv_heads, n_q_heads, head_dim and max_tokens are left 0 and must be set. */
 PLEAT_API void pleat_cache_options_default(pleat_cache_options *opt);
+
+/* The least max_tokens that a cache of this spec takes: it has room for what is always kept, and for a budget in tokens. */
+PLEAT_API uint32_t pleat_cache_least_tokens(const pleat_spec *spec);
 
 /* Make a cache: all pages and workspace are allocated here.  err may be NULL. */
 PLEAT_API pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **out, pleat_error *err);
@@ -221,6 +224,10 @@ typedef struct pleat_cache_usage {
     uint64_t tokens_high;
     uint64_t tokens_low;
     uint64_t tokens_dropped;
+    uint64_t slots;          /* of all pages held: 1 - (tokens_high + tokens_low) / slots is the fragmentation.  Pages that
+                              * sequences share count in each */
+    uint64_t tokens_moved;   /* to other slots, at the ends of steps of eviction policies; since open or create, */
+    uint64_t pages_returned; /* as are pages given back at the ends of steps, those taken to work with included */
 } pleat_cache_usage;
 
 /* Usage of one sequence, or of the whole cache when seq.v is 0. */

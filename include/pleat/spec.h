@@ -17,8 +17,8 @@
  *     topk:keep=50%,window=64,format=k8v4    every KV head keeps the same share of its tokens, those with the
  *                                            highest scores: the equal budgets that leankv is compared with
  *     random recent streaming h2o snapkv pyramidkv adakv  :budget=25%,window=64,sinks=4,format=k8v4,reclaim=reuse
- *                                            eviction: every KV head keeps `budget` tokens at most, the first `sinks` and
- *                                            the newest `window` among them, and drops the others
+ *                                            eviction: every KV head keeps `budget` tokens at most, the first `sinks`
+ *                                            and the newest `window` among them, and drops the others
  *     ...+kvcrush:share=25%,anchor=mean,unit=token
  *                                            behind one of these: a share of what the budget leaves beside sinks and
  *                                            window goes to representatives of the tokens that would be dropped
@@ -49,10 +49,10 @@
  *     anchor      what tokens are ordered by their distance to: mean, random, alternate; kmeans: clusters instead
  *     unit        token, or page: whole pages of tokens are kept or dropped, by policy and representatives alike
  *
- * Numbers are decimal, with '.' in every locale; keep is a fraction or, with % behind, hundredths.  The canonical text
- * has ah and al, or keep, and other keys where they differ from the defaults, which are those above. Numbers are
- * decimal with a point; an exponent may follow, without a plus: 1e-7.  Names are lower case.  The text is parsed here
- * and nowhere else; every command's --kv is one.
+ * Numbers are decimal, with '.' in every locale; an exponent may follow, without a plus: 1e-7.  keep and share are
+ * fractions or, with % behind, hundredths; a budget's share has its %.  The canonical text has ah and al, keep, budget
+ * or share, and other keys where they differ from the defaults, which are those above.  Names are lower case.  The text
+ * is parsed here and nowhere else; every command's --kv is one.
  */
 #ifndef PLEAT_SPEC_H
 #define PLEAT_SPEC_H
@@ -103,7 +103,7 @@ typedef enum pleat_crush_unit { PLEAT_CRUSH_TOKEN, PLEAT_CRUSH_PAGE } pleat_crus
 /* What an eviction policy may keep. */
 typedef enum pleat_budget_unit { PLEAT_BUDGET_TOKENS, PLEAT_BUDGET_SHARE, PLEAT_BUDGET_BYTES } pleat_budget_unit;
 typedef struct pleat_budget {
-    double value; /* a whole number of tokens or bytes, or a share, 0 < share <= 1 */
+    double value; /* a whole number of tokens, 1..2^24, or bytes, 1..2^50, or a share, 0 < share <= 1 */
     pleat_budget_unit unit;
 } pleat_budget;
 

@@ -44,7 +44,8 @@ static void track(const pleat__kv_run *run, uint32_t slot, uint32_t n, uint32_t 
     const uint32_t page_tokens = run->layout->tokens;
     for (uint32_t i = 0; i < n; i++) {
         uint8_t *page = pleat__kv_page(run, (slot + i) / page_tokens);
-        pleat__scores(run->layout, page)[(slot + i) % page_tokens] = 0;
+        for (uint32_t h = 0; h < run->layout->n_scores; h++)
+            pleat__head_scores(run->layout, page, h)[(slot + i) % page_tokens] = 0;
         pleat__positions(run->layout, page)[(slot + i) % page_tokens] = (int32_t)(position + i);
     }
 }

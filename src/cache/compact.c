@@ -245,8 +245,7 @@ static void compact_prompt(work *w, uint32_t classed) {
 
 /* ---- the calls ------------------------------------------------------------------------------------ */
 
-/* A side's slots behind its sealed pages. */
-static pleat__kv_run open_run(const pleat_cache *c, const pleat__table *table, uint32_t lane, pleat__side side) {
+pleat__kv_run pleat__cache_open_run(const pleat_cache *c, const pleat__table *table, uint32_t lane, pleat__side side) {
     const uint32_t n_sealed = table->n_sealed[side][lane];
     pleat__kv_run run = pleat__cache_run(c, table, lane, side, table->n_slots[side][lane]);
     run.ids += (int64_t)n_sealed * run.step;
@@ -261,8 +260,8 @@ static work work_on(const pleat_cache *c, pleat__sequence *seq, uint32_t lane, c
                   .lane_idx = lane,
                   .s = scratch,
                   .n_sealed = {seq->table.n_sealed[PLEAT__HIGH][lane], seq->table.n_sealed[PLEAT__LOW][lane]},
-                  .high = open_run(c, &seq->table, lane, PLEAT__HIGH),
-                  .low = open_run(c, &seq->table, lane, PLEAT__LOW)};
+                  .high = pleat__cache_open_run(c, &seq->table, lane, PLEAT__HIGH),
+                  .low = pleat__cache_open_run(c, &seq->table, lane, PLEAT__LOW)};
 }
 
 pleat__policy_step pleat__cache_decide_lane(const pleat_cache *c, const pleat__step_item *item, uint32_t lane) {
@@ -308,7 +307,7 @@ void pleat__cache_compress_lane(const pleat_cache *c, pleat__sequence *seq, uint
     work w = work_on(c, seq, lane, scratch);
     compact_prompt(&w, 0);
     if (w.low.layout->tracked) {
-        w.low = open_run(c, w.table, lane, PLEAT__LOW); /* its pages stand in the row again */
+        w.low = pleat__cache_open_run(c, w.table, lane, PLEAT__LOW); /* its pages stand in the row again */
         drop_low_below(&w);
     }
 }

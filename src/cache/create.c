@@ -37,6 +37,13 @@ void pleat_cache_options_default(pleat_cache_options *opt) {
     };
 }
 
+uint32_t pleat_cache_least_tokens(const pleat_spec *spec) {
+    if (!spec || pleat__spec_check(spec, NULL) != PLEAT_OK) return 0;
+    const uint32_t kept = spec->sinks + spec->window;
+    const bool in_tokens = spec->budget.unit == PLEAT_BUDGET_TOKENS && spec->budget.value > kept;
+    return in_tokens ? (uint32_t)spec->budget.value : kept;
+}
+
 static pleat_status check_options(const pleat_cache_options *opt, pleat_error *err) {
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
     REQUIRE(opt->size_bytes == sizeof *opt, "cache: options are not from pleat_cache_options_default()");
@@ -64,9 +71,13 @@ static pleat_status check_options(const pleat_cache_options *opt, pleat_error *e
             opt->step_tokens, MAX_TOKENS);
     REQUIRE(!pleat__cache_wants_rings(opt) || opt->spec.policy == PLEAT_POLICY_NONE,
             "cache: a policy on layers with a sliding window is not supported: choose a spec without one");
-    REQUIRE(opt->spec.window <= opt->max_tokens,
-            "cache: the spec's window of %u tokens is longer than the longest sequence, %u tokens", opt->spec.window,
-            opt->max_tokens);
+    const uint32_t kept = opt->spec.sinks + opt->spec.window;
+    REQUIRE(kept <= opt->max_tokens,
+            "cache: the spec's window of %u tokens%s is longer than the longest sequence, %u tokens", opt->spec.window,
+            opt->spec.sinks ? " and its sinks" : "", opt->max_tokens);
+    REQUIRE(opt->spec.budget.unit != PLEAT_BUDGET_TOKENS || opt->spec.budget.value <= opt->max_tokens,
+            "cache: budget=%.0f is above the longest sequence: allowed are %u to %u tokens", opt->spec.budget.value,
+            kept, opt->max_tokens);
 #undef REQUIRE
     return PLEAT_OK;
 }
@@ -94,7 +105,9 @@ static pleat_status fit_low(const pleat_cache *c, pleat__page_layout *low) {
 static pleat_status lay_out(pleat_cache *c, uint32_t tokens) {
     const pleat_spec *spec = &c->opt.spec;
     pleat__page_layout *high = &c->layouts[PLEAT__HIGH], *low = &c->layouts[PLEAT__LOW];
-    PLEAT_TRY(pleat__page_layout_init(high, spec->high, c->opt.head_dim, tokens, c->tracked));
+    const uint32_t n_scores = pleat__n_scores_of(spec, c->n_group);
+    PLEAT_TRY(c->tracked ? pleat__page_layout_init_scored(high, spec->high, c->opt.head_dim, tokens, n_scores)
+                         : pleat__page_layout_init(high, spec->high, c->opt.head_dim, tokens, false));
     c->page_bytes = ((uint64_t)high->used_bytes + PLEAT__ALIGN - 1) & ~(uint64_t)(PLEAT__ALIGN - 1);
     *low = *high;
     if (c->two_sided) PLEAT_TRY(fit_low(c, low));
@@ -128,6 +141,8 @@ static uint32_t choose_page_tokens(pleat_cache *c) {
 static pleat_status derive_pages(pleat_cache *c, pleat_error *err) {
     const pleat_spec *spec = &c->opt.spec;
     c->tracked = spec->policy != PLEAT_POLICY_NONE;
+    c->evictor = pleat__evictor_of(spec->policy);
+    c->scoring = pleat__scoring_of(spec);
     c->two_sided = spec->policy == PLEAT_POLICY_LEANKV && spec->al < spec->ah;
     uint32_t tokens = c->opt.page_tokens;
     if (tokens == 0 && c->two_sided) tokens = choose_page_tokens(c);
@@ -138,6 +153,20 @@ static pleat_status derive_pages(pleat_cache *c, pleat_error *err) {
     return pleat__page_layout_init(&c->stage_layout, f32, c->opt.head_dim, PLEAT__TILE, false);
 }
 
+/* A budget in bytes has room for what always stays. */
+static pleat_status derive_budget(pleat_cache *c, pleat_error *err) {
+    const pleat_spec *spec = &c->opt.spec;
+    const uint32_t least = spec->sinks + spec->window;
+    if (!c->evictor || spec->budget.unit != PLEAT_BUDGET_BYTES) return PLEAT_OK;
+    c->byte_tokens = pleat__cache_byte_tokens(c, spec->budget.value);
+    PLEAT_FAIL_IF(c->byte_tokens < least, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "cache: a budget of %.0f bytes leaves a lane %u tokens, sinks=%u + window=%u need %u: allowed are "
+                  "%.0f bytes and more",
+                  spec->budget.value, c->byte_tokens, spec->sinks, spec->window, least,
+                  pleat__cache_bytes_of_budget(c, least));
+    return PLEAT_OK;
+}
+
 /* ---- sizes ------------------------------------------------------------------------------------- */
 
 /* Tiles that prompt chunks of one step can fill in the staging buffer, for each head: each of up to max_items items of
@@ -146,9 +175,27 @@ static uint64_t stage_tiles_cap(const pleat_cache_options *opt) {
     return opt->step_tokens / PLEAT__TILE + pleat__min_u32(opt->max_items, opt->step_tokens / 2 + 1) + 1;
 }
 
+/* Cells of a row; copying needs room for the fresh pages beside the old ones. */
+static uint32_t row_len_of(const pleat_cache *c, uint32_t max_tokens) {
+    const uint32_t tokens = c->page_tokens[PLEAT__HIGH];
+    const uint32_t n_fresh = c->evictor ? pleat__reclaim_fresh(c->opt.spec.reclaim, max_tokens, tokens) : 0;
+    return pleat__table_row_len(max_tokens, tokens) + n_fresh;
+}
+
 void pleat__cache_carve_compact(const pleat_cache *c, pleat__compact_scratch *s, pleat__arena *arena) {
     const uint64_t n_slots = (uint64_t)c->opt.max_tokens + 1; /* and a hole */
-    const uint32_t row_len = pleat__table_row_len(c->opt.max_tokens, c->page_tokens[PLEAT__HIGH]);
+    const uint32_t row_len = row_len_of(c, c->opt.max_tokens), n_heads = c->opt.n_kv_heads;
+    *s = (pleat__compact_scratch){0};
+    if (c->evictor) {
+        pleat__evict_carve(&c->opt.spec, n_heads, c->n_group, (uint32_t)n_slots, c->opt.max_tokens, &s->evict, arena);
+        s->views = pleat__arena_take(arena, n_heads, sizeof *s->views);
+        s->verdicts = pleat__arena_take(arena, n_heads, sizeof *s->verdicts);
+        for (uint32_t head = 0; head < n_heads; head++) {
+            uint8_t *verdicts = pleat__arena_take(arena, n_slots, 1);
+            if (s->verdicts) s->verdicts[head] = verdicts;
+        }
+        pleat__reclaim_carve(&s->reclaim, (uint32_t)n_slots, row_len, arena);
+    }
     s->levels = pleat__arena_take(arena, n_slots, sizeof *s->levels);
     s->floats = pleat__arena_take(arena, n_slots, sizeof *s->floats);
     s->pages = pleat__arena_take(arena, row_len, sizeof *s->pages);
@@ -202,6 +249,7 @@ pleat_status pleat__cache_derive(pleat_cache *c, const pleat_cache_options *opt,
                   PLEAT_E_ARG, PLEAT_NOWHERE, "cache: %u sequences of %u lanes are too many for one step",
                   c->opt.max_items, c->n_lanes);
     PLEAT_TRY(derive_pages(c, err));
+    PLEAT_TRY(derive_budget(c, err));
     c->splits_cap = pleat__cache_most_splits(c, opt->max_tokens);
     c->acc_bytes = pleat__attn_acc_bytes(c->n_group, opt->head_dim);
     c->logits_cap = ((uint64_t)opt->max_tokens + 1 + 2 * PLEAT__TILE) & ~(uint64_t)(PLEAT__TILE - 1);
@@ -214,13 +262,16 @@ pleat_status pleat__cache_derive(pleat_cache *c, const pleat_cache_options *opt,
 }
 
 uint64_t pleat__cache_carve_seq(const pleat_cache *c, uint32_t max_tokens, pleat__table *table, pleat__arena *arena) {
-    pleat__table_carve(table, c->n_lanes, pleat__table_row_len(max_tokens, c->page_tokens[PLEAT__HIGH]), arena);
+    pleat__table_carve(table, c->n_lanes, row_len_of(c, max_tokens), arena);
     return arena->used_bytes;
 }
 
 /* Pages that the options ask for. */
 static pleat_status count_pages(const pleat_cache *c, uint32_t *n_pages, pleat_error *err) {
-    const uint32_t spare = c->two_sided ? PLEAT__ROW_SPARE : 0;
+    /* Beside what the tokens fill: what the end of a step works with. */
+    const uint32_t n_fresh =
+        row_len_of(c, c->opt.max_tokens) - pleat__table_row_len(c->opt.max_tokens, c->page_tokens[0]);
+    const uint32_t spare = c->two_sided ? PLEAT__ROW_SPARE : n_fresh;
     uint64_t n, per_seq = 0;
     for (uint32_t layer = 0; layer < c->opt.n_layers; layer++) {
         const uint32_t n_kept = pleat__cache_kept_tokens(&c->opt, layer, c->opt.max_tokens);

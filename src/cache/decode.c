@@ -112,6 +112,11 @@ static pleat__attn_acc acc_at(const pleat_cache *c, void *memory) {
     return acc;
 }
 
+/* Does what a single token attends to count? */
+static bool scores_steps(const pleat_cache *c) {
+    return c->scoring == PLEAT__SCORING_MAX || c->scoring == PLEAT__SCORING_SUM;
+}
+
 /* Logits of a lane's line: [g] at data + g*stride; data is NULL where nothing is scored. */
 typedef struct line_logits {
     float *data;
@@ -121,7 +126,7 @@ typedef struct line_logits {
 static line_logits logits_of(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head,
                              const lane_line *line, const decode_scratch *scratch) {
     const pleat_cache *c = job->cache;
-    if (!c->tracked || item->n_new == 0) return (line_logits){0};
+    if (!scores_steps(c) || item->n_new == 0) return (line_logits){0};
     if (line->n_splits == 1 && line->n_line <= PLEAT__SCRATCH_LINE_SLOTS)
         return (line_logits){scratch->logits, PLEAT__SCRATCH_LINE_SLOTS};
     return (line_logits){c->logits + lane_in_step(c, item, head) * c->n_group * c->logits_cap, c->logits_cap};
@@ -140,6 +145,23 @@ void pleat__cache_decode_begin(const pleat__layer_job *job) {
     }
 }
 
+/* Count what slots from `from` on have received: of all heads the largest, or of each, in one sum or in sums of their
+ * own. */
+static void count_received(const pleat_cache *c, const pleat__kv_run *run, uint32_t from, line_logits logits,
+                           const float *lse2) {
+    if (c->scoring == PLEAT__SCORING_MAX) {
+        c->attn.received(run, from, run->n_slots, logits.data, logits.stride, lse2, c->n_group);
+        return;
+    }
+    pleat__page_layout layout = *run->layout;
+    pleat__kv_run of_head = *run;
+    of_head.layout = &layout;
+    for (uint32_t g = 0; g < c->n_group; g++) {
+        c->attn.received(&of_head, from, run->n_slots, logits.data + g * logits.stride, logits.stride, lse2 + g, 1);
+        if (layout.n_scores > 1) layout.score_off += (uint32_t)(layout.tokens * sizeof(float));
+    }
+}
+
 /* The whole lane has been seen: write the result and count the attention that its slots received. */
 static void finish_head(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, const lane_line *line,
                         const pleat__attn_acc *acc, line_logits logits) {
@@ -150,12 +172,14 @@ static void finish_head(const pleat__layer_job *job, const pleat__step_item *ite
     for (uint32_t g = 0; job->lse && g < c->n_group; g++) job->lse[at + g] = lse2[g] * (float)M_LN2;
     if (!logits.data) return;
     const uint32_t high_from = line->n_sealed[PLEAT__HIGH], low_from = line->n_sealed[PLEAT__LOW];
-    c->attn.received(&line->high, high_from, line->high.n_slots, logits.data, logits.stride, lse2, c->n_group);
+    count_received(c, &line->high, high_from, logits, lse2);
+    const line_logits low_logits = {logits.data + line->low_from, logits.stride};
     if (line->low.n_slots > low_from && line->low.layout->tracked)
-        c->attn.received(&line->low, low_from, line->low.n_slots, logits.data + line->low_from, logits.stride, lse2,
-                         c->n_group);
+        count_received(c, &line->low, low_from, low_logits, lse2);
     const uint32_t tokens = line->high.layout->tokens; /* what the token gave itself does not count */
-    pleat__scores(line->high.layout, pleat__kv_page(&line->high, line->new_slot / tokens))[line->new_slot % tokens] = 0;
+    uint8_t *page = pleat__kv_page(&line->high, line->new_slot / tokens);
+    for (uint32_t h = 0; h < line->high.layout->n_scores; h++)
+        pleat__head_scores(line->high.layout, page, h)[line->new_slot % tokens] = 0;
 }
 
 /* The last unit of a split lane to finish merges all of it, in order. */

@@ -27,7 +27,7 @@ typedef struct image_header {
     uint32_t n_lanes;
     uint64_t page_bytes;
     uint64_t n_bytes; /* of the whole image */
-    uint32_t max_tokens, n_tokens, n_classed;
+    uint32_t max_tokens, n_tokens, n_classed, n_prompt;
     uint32_t base; /* handle */
     uint32_t base_opened;
     uint64_t n_pages, n_stored;
@@ -134,6 +134,7 @@ pleat_status pleat_cache_save(const pleat_cache *c, pleat_seq handle, pleat_seq 
                                .max_tokens = seq->max_tokens,
                                .n_tokens = seq->n_tokens,
                                .n_classed = seq->n_classed,
+                               .n_prompt = seq->n_prompt,
                                .base = base_handle.v,
                                .base_opened = base ? base->n_opened : 0,
                                .n_pages = seq->table.n_pages_all,
@@ -168,7 +169,8 @@ static bool read_header(const pleat_cache *c, const void *image, uint64_t n_byte
     return head->magic == MAGIC && head->n_lanes == c->n_lanes && head->page_bytes == c->page_bytes &&
            head->n_bytes == n_bytes && head->n_stored <= head->n_pages && head->max_tokens >= 1 &&
            head->max_tokens <= c->opt.max_tokens && head->n_tokens <= head->max_tokens &&
-           head->n_classed <= head->n_tokens && parts_of(c, head->n_pages, head->n_stored, &p) && p.n_bytes == n_bytes;
+           head->n_classed <= head->n_tokens && head->n_prompt <= head->n_tokens &&
+           parts_of(c, head->n_pages, head->n_stored, &p) && p.n_bytes == n_bytes;
 }
 
 uint64_t pleat_cache_image_pages(const pleat_cache *c, const void *image, uint64_t n_bytes) {
@@ -181,6 +183,7 @@ static bool lane_is_sound(const pleat_cache *c, const pleat__table *table, uint3
                           uint32_t n_tokens) {
     const uint32_t n_kept = pleat__cache_kept_tokens(&c->opt, lane / c->opt.n_kv_heads, n_tokens);
     if ((uint64_t)l->n_pages[0] + l->n_pages[1] > table->row_len || l->hole > l->n_slots[0]) return false;
+    if (l->n_dead > l->n_slots[0] - (l->hole ? 1 : 0)) return false;
     for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
         const uint32_t tokens = c->page_tokens[side];
         if (l->n_slots[side] > n_tokens + 1 || l->n_pages[side] != pleat__div_up_u32(l->n_slots[side], tokens) ||
@@ -202,6 +205,7 @@ static bool restore_lanes(const pleat_cache *c, const uint8_t *in, const image_h
             table->n_sealed[side][i] = lane.n_sealed[side];
         }
         table->hole[i] = lane.hole;
+        table->n_dead[i] = lane.n_dead;
         table->n_pages_all += (uint64_t)lane.n_pages[0] + lane.n_pages[1];
     }
     return table->n_pages_all == head->n_pages;
@@ -256,6 +260,7 @@ static pleat_status restore_into(pleat_cache *c, const uint8_t *in, const image_
     restore_pages(c, in + p.flags_at, in + p.pages_at, &seq->table, base);
     seq->n_tokens = head->n_tokens;
     seq->n_classed = head->n_classed;
+    seq->n_prompt = head->n_prompt;
     seq->n_pages_peak = seq->table.n_pages_all;
     seq->spec.ah = head->ah;
     seq->spec.al = head->al;

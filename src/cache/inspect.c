@@ -9,9 +9,6 @@
 
 /* ---- usage ----------------------------------------------------------------------------------- */
 
-/* High slots with a token in them. */
-static uint32_t live_high(pleat__lane lane) { return lane.n_slots[PLEAT__HIGH] - (lane.hole ? 1 : 0); }
-
 static uint64_t bytes_of_pages(const pleat_cache *c, uint64_t n_pages) {
     return n_pages * (c->page_bytes + PLEAT__POOL_BYTES_PER_PAGE);
 }
@@ -29,13 +26,17 @@ static void add_seq_usage(const pleat_cache *c, const pleat__sequence *seq, plea
     const uint64_t n_pages = seq->table.n_pages_all;
     for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
         const pleat__lane l = pleat__table_lane(&seq->table, lane);
-        u->tokens_high += live_high(l);
+        u->tokens_high += pleat__lane_live_high(&l);
         u->tokens_low += l.n_slots[PLEAT__LOW];
-        u->tokens_dropped += seq->n_tokens - live_high(l) - l.n_slots[PLEAT__LOW];
+        u->tokens_dropped += seq->n_tokens - pleat__lane_live_high(&l) - l.n_slots[PLEAT__LOW];
+        for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++)
+            u->slots += (uint64_t)l.n_pages[side] * c->page_tokens[side];
     }
     u->pages_used += n_pages;
     u->pages_own += count_own(c, &seq->table);
     u->pages_peak += seq->n_pages_peak;
+    u->pages_returned += seq->n_returned;
+    u->tokens_moved += seq->n_moved;
     u->bytes_pages += n_pages * c->page_bytes;
     u->bytes += bytes_of_pages(c, n_pages) + seq->block_bytes + sizeof *seq;
     u->bytes_f16 += (uint64_t)seq->n_tokens * c->n_lanes * 4 * c->opt.head_dim;
@@ -55,6 +56,8 @@ pleat_status pleat_cache_get_usage(const pleat_cache *c, pleat_seq handle, pleat
         u.bytes_pages = n_used * c->page_bytes;
         u.pages_used = n_used;
         u.pages_peak = c->pool.n_peak;
+        u.pages_returned = c->n_returned;
+        u.tokens_moved = c->n_moved;
     }
     *out = u;
     return PLEAT_OK;
@@ -157,7 +160,9 @@ static void list_side(const pleat_cache *c, const pleat__sequence *seq, uint32_t
         uint8_t *page = pleat__kv_page(&run, slot / page_tokens);
         const int32_t pos = pleat__positions(run.layout, page)[slot % page_tokens];
         if (pos < (int32_t)first || (uint32_t)pos - first >= n_tokens) continue; /* the hole's is -1 */
-        const float sum = pleat__scores(run.layout, page)[slot % page_tokens];
+        float sum = 0;
+        for (uint32_t h = 0; h < run.layout->n_scores; h++)
+            sum += pleat__head_scores(run.layout, page, h)[slot % page_tokens];
         out[(uint32_t)pos - first] = (pleat_cache_token){
             .level = side == PLEAT__HIGH ? PLEAT_LEVEL_HIGH : PLEAT_LEVEL_LOW,
             .significance = slot / page_tokens < n_sealed ? sum /* a mean already */
@@ -215,22 +220,24 @@ pleat_status pleat_cache_export(const pleat_cache *c, pleat_seq handle, uint32_t
 
 /* ---- validity ---------------------------------------------------------------------------------- */
 
-/* The slots of one side hold each position at most once, below n_tokens, and none is dead but the hole. */
+/* The slots of one side hold each position at most once, below n_tokens; dead are the hole and as many as are counted. */
 static bool positions_are_valid(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, pleat__side side,
                                 uint8_t *seen) {
     const pleat__lane l = pleat__table_lane(&seq->table, lane);
     const pleat__kv_run run = pleat__cache_run(c, &seq->table, lane, side, l.n_slots[side]);
     if (!run.layout->tracked) return true;
+    uint32_t n_dead = 0;
     for (uint32_t slot = 0; slot < run.n_slots; slot++) {
         uint8_t *page = pleat__kv_page(&run, slot / run.layout->tokens);
         const int32_t pos = pleat__positions(run.layout, page)[slot % run.layout->tokens];
         const bool is_hole = side == PLEAT__HIGH && l.hole == slot + 1;
         if (is_hole && !c->in_step && pos != -1) return false;
-        if (is_hole) continue;
+        n_dead += !is_hole && pos == -1;
+        if (is_hole || pos == -1) continue;
         if (pos < 0 || (uint32_t)pos >= seq->n_tokens || seen[pos]) return false;
         seen[pos] = 1;
     }
-    return true;
+    return n_dead == (side == PLEAT__HIGH ? l.n_dead : 0);
 }
 
 /* Every token that has not left the window stands in some slot.  seen: n_tokens bytes of scratch. */
@@ -262,8 +269,8 @@ static bool lane_is_valid(const pleat_cache *c, const pleat__sequence *seq, uint
         const uint32_t n_needed = pleat__div_up_u32(l.n_slots[side], c->page_tokens[side]);
         if (c->in_step ? l.n_pages[side] < n_needed : l.n_pages[side] != n_needed) return false;
     }
-    if (l.hole > l.n_slots[PLEAT__HIGH]) return false;
-    const uint32_t n_live = live_high(l) + l.n_slots[PLEAT__LOW], ring = pleat__cache_ring(c, lane);
+    if (l.hole > l.n_slots[PLEAT__HIGH] || l.n_dead > l.n_slots[PLEAT__HIGH]) return false;
+    const uint32_t n_live = pleat__lane_live_high(&l) + l.n_slots[PLEAT__LOW], ring = pleat__cache_ring(c, lane);
     if (ring && seq->n_tokens >= ring) return n_live == ring - 1 && l.hole == seq->n_tokens % ring + 1;
     const bool may_drop = c->tracked && c->layouts[PLEAT__LOW].tracked;
     return may_drop ? n_live <= seq->n_tokens : n_live == seq->n_tokens;

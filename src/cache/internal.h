@@ -9,7 +9,8 @@
  *     share.c    fork; the copies that begin makes of shared pages; sealing
  *     image.c    save and restore
  *     compress.c higher thresholds for one sequence
- *     compact.c  what the policy decides at the end of a step, done to one lane's tokens and cells
+ *     compact.c  what leankv and topk decide at the end of a step, done to one lane's tokens and cells
+ *     evict.c    what a policy with a budget decides, and what reclaim makes of the slots that are left
  *     ring.c     layers with a sliding window
  *     attend.c   the calls of one layer; prompt.c and decode.c its units: read tables, write page bytes
  *     inspect.c  usage, tokens, exported vectors, validity
@@ -36,8 +37,10 @@
 #include "attn/attn.h"
 #include "page/plan.h"
 #include "pleat/cache.h"
+#include "policy/evict.h"
 #include "policy/policy.h"
 #include "policy/scan.h"
+#include "reclaim/reclaim.h"
 
 /* Slots in a range of attention received: four blocks of the kernel, so that queries are made ready for enough work. */
 #define PLEAT__GIVEN_SLOTS 256u
@@ -55,12 +58,15 @@ typedef struct pleat__sequence {
     uint32_t n_tokens;
     uint32_t max_tokens;
     uint32_t n_classed; /* tokens before this position have left the window and been classed */
+    uint32_t n_prompt;  /* tokens there were when the last prompt ended: what budgets in per cent are of */
     bool lost;          /* a cancelled chunk has taken tokens from its rings */
     bool copies_due;    /* pages that it will write may be shared: it was forked since its last step */
     uint32_t n_opened;  /* times that its sealed pages were opened: images on it are void then */
     pleat_spec spec;    /* the cache's, with thresholds that compression may have raised */
     uint64_t n_pages_peak;
-    uint64_t step_id; /* the last step that named it; tells a sequence that stands twice in one */
+    uint64_t n_returned;      /* pages, at the ends of steps */
+    _Atomic uint64_t n_moved; /* tokens, to other slots */
+    uint64_t step_id;         /* the last step that named it; tells a sequence that stands twice in one */
     pleat__table table;
     void *block; /* the table's memory */
     uint64_t block_bytes;
@@ -74,6 +80,9 @@ typedef struct pleat__step_item {
     pleat__compaction compaction;
     uint32_t seal;            /* PLEAT_ITEM_SEAL or _SEAL_ALL; 0: neither */
     uint32_t n_classed_after; /* seq->n_classed when the step has ended */
+    uint32_t n_prompt_after;  /* seq->n_prompt likewise */
+    uint32_t budget;          /* eviction: tokens that a lane may keep */
+    uint32_t n_fresh;         /* pages that each lane takes for what is copied (reclaim=copy) */
     uint32_t row;             /* its first row in q, k, v and out */
     uint32_t stage_tile;      /* prompt items: tiles of each head before its own in the staging buffer */
     uint32_t n_cuts;          /* blocks or splits per head */
@@ -91,7 +100,10 @@ struct pleat_cache {
     uint32_t *windows;    /* [n_layers] 0: the layer's lanes are no rings; NULL: none are */
     uint32_t *most_slots; /* [n_lanes] high slots of a lane; NULL likewise */
 
-    bool tracked;                  /* there is a policy: pages hold scores and positions */
+    bool tracked;                  /* there is a policy: pages hold positions, and scores if it asks for them */
+    const pleat__evictor *evictor; /* it evicts by budget; NULL: it does not */
+    pleat__scoring scoring;        /* what attention is counted */
+    uint32_t byte_tokens;          /* what a budget in bytes comes to */
     bool two_sided;                /* there is a low side */
     pleat__page_layout layouts[2]; /* [pleat__side]; without a low side both are the high side's */
     uint32_t page_tokens[2];       /* slots of a page of each */
@@ -137,6 +149,7 @@ struct pleat_cache {
     uint64_t logits_bytes;
 
     pleat_cache_times times;
+    uint64_t n_returned, n_moved; /* of all sequences since create */
 
     void *block; /* all of the above but the pages */
     uint64_t block_bytes;
@@ -171,6 +184,12 @@ typedef struct pleat__compact_scratch {
     float *k_tile;         /* [head_dim][16] */
     float *v_tile;         /* [16][head_dim] */
     float *k;              /* [head_dim] */
+    /* Eviction: */
+    pleat__evict_scratch evict;
+    pleat__kv_view *views; /* [n_kv_heads] */
+    uint8_t **verdicts;    /* [n_kv_heads][slots] */
+    pleat__reclaim_plan reclaim;
+    uint64_t n_moved; /* tokens, by who holds the scratch */
 } pleat__compact_scratch;
 void pleat__cache_carve_compact(const pleat_cache *cache, pleat__compact_scratch *scratch, pleat__arena *arena);
 
@@ -253,6 +272,28 @@ void pleat__cache_step_lane(const pleat_cache *cache, const pleat__step_item *it
  * pages that no slot needs any more are left to pleat__table_trim(). */
 void pleat__cache_compact_lane(const pleat_cache *cache, const pleat__step_item *item, uint32_t lane,
                                const pleat__compact_scratch *scratch);
+
+/* ---- evict.c */
+
+/* What the budget of the item's sequence is after the step, and the fresh pages that copying may need. */
+void pleat__cache_plan_eviction(const pleat_cache *cache, pleat__step_item *item);
+
+/* Tokens of a lane that a sequence of budget_bytes bytes has room for, whatever it does; 0: for none.  And back: bytes
+ * that so many tokens need. */
+uint32_t pleat__cache_byte_tokens(const pleat_cache *cache, double budget_bytes);
+double pleat__cache_bytes_of_budget(const pleat_cache *cache, uint32_t n_tokens);
+
+/* A lane's slots behind its sealed pages, of one side. */
+pleat__kv_run pleat__cache_open_run(const pleat_cache *cache, const pleat__table *table, uint32_t lane,
+                                    pleat__side side);
+
+/* Drop what the policy drops of one layer at the end of a prompt, or of one lane when one token has left the window. */
+void pleat__cache_evict_layer(const pleat_cache *cache, const pleat__step_item *item, uint32_t layer,
+                              pleat__compact_scratch *scratch);
+void pleat__cache_evict_lane(const pleat_cache *cache, const pleat__step_item *item, uint32_t lane,
+                             pleat__compact_scratch *scratch);
+
+/* ---- compact.c */
 
 /* Class the lane's open tokens again by seq->spec, low ones too.  There are two low pages to spare in its row. */
 void pleat__cache_compress_lane(const pleat_cache *cache, pleat__sequence *seq, uint32_t lane,

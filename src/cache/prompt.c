@@ -5,6 +5,7 @@
  * A chunk sees itself as it is, in f32 tiles, and earlier tokens as stored.  Its own slots in the pages come after the
  * n_slots of the lane, which still are those before the step.
  */
+#include <math.h>
 #include <string.h>
 
 #include "cache/internal.h"
@@ -137,14 +138,36 @@ static given_range find_range(const pleat__layer_job *job, const pleat__step_ite
     return r;
 }
 
-static void add_scores(const given_range *r, const float *received) {
+/* Score `idx` of each slot becomes a share of what it was, and what the slot has received. */
+static void add_scores(const given_range *r, uint32_t idx, float kept, const float *received) {
     const uint32_t page_tokens = r->pages.layout->tokens;
     for (uint32_t i = 0; i < r->slot_to - r->slot_from; i++) {
         const uint32_t slot = r->score_slot + i;
         if (slot < r->n_sealed) continue;
-        pleat__scores(r->pages.layout, pleat__kv_page(&r->pages, slot / page_tokens))[slot % page_tokens] +=
-            received[i];
+        uint8_t *page = pleat__kv_page(&r->pages, slot / page_tokens);
+        float *score = pleat__head_scores(r->pages.layout, page, idx) + slot % page_tokens;
+        *score = *score < INFINITY ? *score * kept + received[i] : *score; /* 0 * infinity is no number */
     }
+}
+
+/* The first of the item's queries that count, and what share of earlier scores stays: policy/evict.h. */
+static uint32_t first_query(const pleat_cache *c, const pleat__step_item *item, float *kept) {
+    const uint32_t window = c->opt.spec.window;
+    *kept = 1;
+    if (c->scoring != PLEAT__SCORING_WINDOW) return 0;
+    const uint32_t n = pleat__min_u32(item->n_new, window);
+    *kept = (float)(window - n) / (float)window;
+    return item->n_new - n;
+}
+
+/* What the range receives from the heads that count together, args->n_group of them from `args->q` on. */
+static void give(const pleat_cache *c, const given_range *r, pleat__attn_given args, uint32_t idx, float kept) {
+    float received[PLEAT__GIVEN_SLOTS] = {0};
+    const uint32_t n_heads = c->n_group / args.n_group; /* that add up in one score, one after another */
+    const uint32_t n_together = c->layouts[PLEAT__HIGH].n_scores > 1 ? 1 : n_heads;
+    args.received = received;
+    for (uint32_t g = 0; g < n_together; g++, args.q += c->opt.head_dim, args.lse2++) c->attn.given(&args);
+    add_scores(r, idx, kept, received);
 }
 
 /* The prompt item that range `unit` belongs to. */
@@ -163,25 +186,29 @@ void pleat__cache_given_unit(void *ctx, uint32_t unit, uint32_t worker) {
     const given_range r = find_range(job, item, head, local / c->opt.n_kv_heads);
     const bool is_sealed = r.score_slot + (r.slot_to - r.slot_from) <= r.n_sealed;
     if (r.slot_from >= r.slot_to || !r.pages.layout->tracked || is_sealed) return;
-    float received[PLEAT__GIVEN_SLOTS] = {0};
-    const size_t row_head = pleat__cache_head_at(c, item->row, head);
-    const pleat__attn_given args = {
+    float kept;
+    const uint32_t first = first_query(c, item, &kept);
+    const size_t row_head = pleat__cache_head_at(c, item->row + first, head);
+    pleat__attn_given args = {
         .run = &r.run,
         .causal = r.causal,
+        .self_seen = first,
         .slot_from = r.slot_from,
         .slot_to = r.slot_to,
-        .n_queries = item->n_new,
-        .n_group = c->n_group,
+        .n_queries = item->n_new - first,
+        .n_group = c->scoring == PLEAT__SCORING_MAX ? c->n_group : 1,
         .head_dim = c->opt.head_dim,
         .scale = c->scale,
         .q = job->q + row_head * c->opt.head_dim,
         .q_stride = (size_t)c->opt.n_q_heads * c->opt.head_dim,
         .lse2 = c->lse2 + row_head,
         .lse2_stride = c->opt.n_q_heads,
-        .received = received,
         .quant = &c->quant,
         .scratch = pleat__cache_scratch(c, worker),
     };
-    c->attn.given(&args);
-    add_scores(&r, received);
+    for (uint32_t idx = 0; idx < r.pages.layout->n_scores; idx++) {
+        give(c, &r, args, idx, kept);
+        args.q += c->opt.head_dim;
+        args.lse2++;
+    }
 }

@@ -32,6 +32,7 @@ static void share_rows(pleat_cache *c, const pleat__table *from, pleat__table *t
             to->n_sealed[side][lane] = from->n_sealed[side][lane];
         }
         to->hole[lane] = from->hole[lane];
+        to->n_dead[lane] = from->n_dead[lane];
     }
     to->n_pages_all = from->n_pages_all;
 }
@@ -46,6 +47,7 @@ pleat_status pleat_cache_fork(pleat_cache *c, pleat_seq handle, uint32_t max_tok
     share_rows(c, &from->table, &to->table);
     to->n_tokens = from->n_tokens;
     to->n_classed = from->n_classed;
+    to->n_prompt = from->n_prompt;
     to->n_pages_peak = to->table.n_pages_all;
     to->spec = from->spec;
     from->copies_due = to->copies_due = true;
@@ -158,11 +160,10 @@ static bool is_final(const pleat__page_layout *layout, uint8_t *page, uint32_t n
 /* Scores of a page from sums to means, or back. */
 static void average(const pleat__page_layout *layout, uint8_t *page, uint32_t n_tokens, bool to_mean) {
     const int32_t *positions = pleat__positions(layout, page);
-    float *scores = pleat__scores(layout, page);
-    for (uint32_t i = 0; i < layout->tokens; i++) {
-        const uint32_t position = (uint32_t)positions[i];
-        scores[i] =
-            to_mean ? pleat__significance(scores[i], position, n_tokens) : scores[i] * (float)(n_tokens - 1 - position);
+    for (uint32_t i = 0; i < layout->n_scores * layout->tokens; i++) {
+        const uint32_t position = (uint32_t)positions[i % layout->tokens];
+        float *score = pleat__scores(layout, page) + i;
+        *score = to_mean ? pleat__significance(*score, position, n_tokens) : *score * (float)(n_tokens - 1 - position);
     }
 }
 

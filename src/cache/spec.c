@@ -11,18 +11,31 @@
 #include "core/error.h"
 #include "quant/layout.h"
 
-_Static_assert(sizeof(pleat_threshold) == 4 && sizeof(pleat_step_order) == 4, "KEY_WORD fields are read as uint32_t");
+_Static_assert(sizeof(pleat_threshold) == 4 && sizeof(pleat_step_order) == 4 && sizeof(pleat_reclaim) == 4 &&
+                   sizeof(pleat_anchor) == 4 && sizeof(pleat_crush_unit) == 4,
+               "KEY_WORD fields are read as uint32_t");
 
 #define AT(field) offsetof(pleat_spec, field)
 #define NUMBER(lo, hi, what) .type = PLEAT__KEY_NUMBER, .min = (lo), .max = (hi), .allowed = (what)
 #define A_FORMAT .type = PLEAT__KEY_FORMAT, .allowed = "a format: " PLEAT__FORMAT_NAMES
-#define A_WINDOW                                                                             \
-    {                                                                                        \
-        "window", .offset = AT(window), .type = PLEAT__KEY_COUNT, .min = 1, .max = 16777216, \
-                  .allowed = "a whole number from 1 to 16777216"                             \
-    }
 
 /* clang-format off */
+#define A_WINDOW {"window", .offset = AT(window), .type = PLEAT__KEY_COUNT, .min = 1, .max = 16777216, \
+                  .allowed = "a whole number from 1 to 16777216"}
+#define A_FORMAT_OF_ALL {"format", .offset = AT(high), A_FORMAT}
+
+/* Eviction. */
+#define A_BUDGET {"budget", .offset = AT(budget), .type = PLEAT__KEY_BUDGET, .is_printed = true, \
+                  .allowed = "tokens (1 to 16777216), a share (above 0% up to 100%) or bytes (1B to 1048576GiB)"}
+#define A_SINKS {"sinks", .offset = AT(sinks), .type = PLEAT__KEY_COUNT, .min = 0, .max = 16777216, \
+                 .allowed = "a whole number from 0 to 16777216"}
+#define A_RECLAIM {"reclaim", .offset = AT(reclaim), .type = PLEAT__KEY_WORD, \
+                   .words = {"reuse", "copy", "block", "none"}, .allowed = "reuse, copy, block or none"}
+#define EVICTING(which, n_window, n_sinks) \
+    {.policy = (which), .budget = {0.25, PLEAT_BUDGET_SHARE}, .window = (n_window), .sinks = (n_sinks), .high = {8, 4}}
+#define RANKING(name, which) \
+    {(name), EVICTING(which, 64, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM}}
+
 const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
     {"f32", {.high = {32, 32}}, 0, {{0}}},  {"f16", {.high = {16, 16}}, 0, {{0}}},
     {"k8v8", {.high = {8, 8}}, 0, {{0}}},   {"k8v4", {.high = {8, 4}}, 0, {{0}}},
@@ -49,9 +62,30 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
      3,
      {{"keep", .offset = AT(keep), .type = PLEAT__KEY_SHARE, .min = FLT_TRUE_MIN, .max = 1, .is_printed = true,
        .allowed = "a share above 0 and up to 1, as 50% or 0.5"},
-      A_WINDOW,
-      {"format", .offset = AT(high), A_FORMAT}}},
+      A_WINDOW, A_FORMAT_OF_ALL}},
+    RANKING("random", PLEAT_POLICY_RANDOM),
+    {"recent", EVICTING(PLEAT_POLICY_RECENT, 1, 0), 3, {A_BUDGET, A_FORMAT_OF_ALL, A_RECLAIM}},
+    {"streaming", EVICTING(PLEAT_POLICY_STREAMING, 1, 4), 4, {A_BUDGET, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM}},
+    RANKING("h2o", PLEAT_POLICY_H2O),
+    RANKING("snapkv", PLEAT_POLICY_SNAPKV),
+    RANKING("pyramidkv", PLEAT_POLICY_PYRAMIDKV),
+    RANKING("adakv", PLEAT_POLICY_ADAKV),
 };
+
+const pleat__spec_stage pleat__spec_crush = {
+    "kvcrush",
+    {.crush = 1, .share = 0.25f, .anchor = PLEAT_ANCHOR_MEAN, .unit = PLEAT_CRUSH_TOKEN},
+    3,
+    {{"share", .offset = AT(share), .type = PLEAT__KEY_SHARE, .min = 0, .max = 1, .is_printed = true,
+      .allowed = "a share from 0 to 1, as 25% or 0.25"},
+     {"anchor", .offset = AT(anchor), .type = PLEAT__KEY_WORD, .words = {"mean", "random", "alternate", "kmeans"},
+      .allowed = "mean, random, alternate or kmeans"},
+     {"unit", .offset = AT(unit), .type = PLEAT__KEY_WORD, .words = {"token", "page"}, .allowed = "token or page"}}};
+
+const pleat__budget_suffix pleat__budget_suffixes[PLEAT__N_BUDGET_SUFFIXES] = {
+    {"%", PLEAT_BUDGET_SHARE, -2, 1},       {"GiB", PLEAT_BUDGET_BYTES, 0, 0x1p30},
+    {"MiB", PLEAT_BUDGET_BYTES, 0, 0x1p20}, {"KiB", PLEAT_BUDGET_BYTES, 0, 0x1p10},
+    {"B", PLEAT_BUDGET_BYTES, 0, 1},        {"", PLEAT_BUDGET_TOKENS, 0, 1}};
 /* clang-format on */
 
 _Static_assert(PLEAT_PROFILE_CAP == 200, "the longest path stands in the table's text");
@@ -94,6 +128,22 @@ static pleat_format read_format(const void *field) {
     return v;
 }
 
+static pleat_budget read_budget(const void *field) {
+    pleat_budget v;
+    memcpy(&v, field, sizeof v);
+    return v;
+}
+
+static bool budgets_equal(pleat_budget a, pleat_budget b) { return a.value == b.value && a.unit == b.unit; }
+
+bool pleat__budget_is_valid(pleat_budget budget) {
+    static const double most[] = {
+        [PLEAT_BUDGET_TOKENS] = 16777216, [PLEAT_BUDGET_SHARE] = 1, [PLEAT_BUDGET_BYTES] = 0x1p50};
+    if ((uint32_t)budget.unit > PLEAT_BUDGET_BYTES) return false;
+    if (!(budget.value > 0 && budget.value <= most[budget.unit])) return false;
+    return budget.unit == PLEAT_BUDGET_SHARE || budget.value == (double)(uint64_t)budget.value;
+}
+
 bool pleat__spec_field_equal(const pleat_spec *a, const pleat_spec *b, const pleat__spec_key *key) {
     const void *x = pleat__spec_field_const(a, key), *y = pleat__spec_field_const(b, key);
     switch (key->type) {
@@ -103,6 +153,7 @@ bool pleat__spec_field_equal(const pleat_spec *a, const pleat_spec *b, const ple
         case PLEAT__KEY_WORD: return read_u32(x) == read_u32(y);
         case PLEAT__KEY_FORMAT: return memcmp(x, y, sizeof(pleat_format)) == 0;
         case PLEAT__KEY_PATH: return strcmp(x, y) == 0;
+        case PLEAT__KEY_BUDGET: return budgets_equal(read_budget(x), read_budget(y)); /* it has padding */
     }
     return false;
 }
@@ -121,6 +172,7 @@ static bool field_is_valid(const pleat_spec *spec, const pleat__spec_key *key) {
             while (n_words < PLEAT__KEY_WORDS_CAP && key->words[n_words]) n_words++;
             return read_u32(field) < n_words;
         case PLEAT__KEY_PATH: return !strpbrk(field, ",+");
+        case PLEAT__KEY_BUDGET: return pleat__budget_is_valid(read_budget(field));
     }
     return false;
 }
@@ -150,23 +202,50 @@ static bool exceeds(const pleat__spec_key *key, const pleat__spec_key *limit, co
     return v > t;
 }
 
+/* Sinks and window stay whatever happens.  What shares and bytes come to is told by a cache and a prompt. */
+static bool starves(const pleat__spec_stage *stage, const pleat_spec *spec, pleat__spec_excess *out) {
+    const uint32_t least = spec->sinks + spec->window;
+    out->key = find_key(stage, "budget");
+    out->limit = out->key;
+    if (!out->key || spec->budget.unit != PLEAT_BUDGET_TOKENS || spec->budget.value >= least) return false;
+    snprintf(out->text, sizeof out->text, "budget=%.0f is below sinks=%u + %s%u: at least %u", spec->budget.value,
+             spec->sinks, find_key(stage, "window") ? "window=" : "", spec->window, least);
+    return true;
+}
+
 bool pleat__spec_exceeds(const pleat__spec_stage *stage, const pleat_spec *spec, pleat__spec_excess *out) {
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         out->key = find_key(stage, limits[i][0]);
         out->limit = find_key(stage, limits[i][1]);
         if (out->key && out->limit && exceeds(out->key, out->limit, spec, out)) return true;
     }
-    return false;
+    return starves(stage, spec, out);
 }
 
 static bool fields_equal(const pleat_spec *a, const pleat_spec *b) {
     return memcmp(&a->high, &b->high, sizeof a->high) == 0 && memcmp(&a->low, &b->low, sizeof a->low) == 0 &&
            a->policy == b->policy && a->threshold == b->threshold && a->step == b->step && a->window == b->window &&
-           a->ah == b->ah && a->al == b->al && a->keep == b->keep && strcmp(a->profile, b->profile) == 0;
+           a->ah == b->ah && a->al == b->al && a->keep == b->keep && budgets_equal(a->budget, b->budget) &&
+           a->sinks == b->sinks && a->reclaim == b->reclaim && a->crush == b->crush && a->share == b->share &&
+           a->anchor == b->anchor && a->unit == b->unit && strcmp(a->profile, b->profile) == 0;
 }
 
 static size_t field_bytes(pleat__key_type type) {
-    return type == PLEAT__KEY_PATH ? PLEAT_PROFILE_CAP : type == PLEAT__KEY_FORMAT ? sizeof(pleat_format) : 4;
+    switch (type) {
+        case PLEAT__KEY_PATH: return PLEAT_PROFILE_CAP;
+        case PLEAT__KEY_FORMAT: return sizeof(pleat_format);
+        case PLEAT__KEY_BUDGET: return sizeof(pleat_budget);
+        default: return 4;
+    }
+}
+
+static void take_key(pleat_spec *to, const pleat__spec_key *key, const pleat_spec *from) {
+    memcpy(pleat__spec_field(to, key), pleat__spec_field_const(from, key), field_bytes(key->type));
+}
+
+void pleat__spec_take_keys(pleat_spec *to, const pleat__spec_stage *stage, const pleat_spec *from) {
+    if (stage == &pleat__spec_crush) to->crush = 1;
+    for (uint32_t i = 0; i < stage->n_keys; i++) take_key(to, &stage->keys[i], from);
 }
 
 const pleat__spec_key *pleat__spec_alone(const pleat__spec_stage *stage, const pleat_spec *spec) {
@@ -176,35 +255,45 @@ const pleat__spec_key *pleat__spec_alone(const pleat__spec_stage *stage, const p
     return NULL;
 }
 
-/* The defaults with the stage's keys set as in `spec`; if one stands alone, with that only. */
+/* The defaults with the stages' keys set as in `spec`; if one stands alone, with that only. */
 static pleat_spec restated(const pleat__spec_stage *stage, const pleat_spec *spec) {
     const pleat__spec_key *alone = pleat__spec_alone(stage, spec);
+    const pleat__spec_stage *behind = pleat__spec_behind(stage, spec);
     pleat_spec out = stage->defaults;
-    for (uint32_t i = 0; i < stage->n_keys; i++) {
-        const pleat__spec_key *key = &stage->keys[i];
-        if (alone && alone != key) continue;
-        memcpy(pleat__spec_field(&out, key), pleat__spec_field_const(spec, key), field_bytes(key->type));
-    }
+    if (alone)
+        take_key(&out, alone, spec);
+    else
+        pleat__spec_take_keys(&out, stage, spec);
+    if (behind) pleat__spec_take_keys(&out, behind, spec);
     return out;
 }
 
-pleat_status pleat__spec_check(const pleat_spec *spec, pleat_error *err) {
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
+
+static pleat_status check_keys(const pleat__spec_stage *stage, const pleat_spec *spec, pleat_error *err) {
+    for (uint32_t i = 0; i < stage->n_keys; i++)
+        REQUIRE(field_is_valid(spec, &stage->keys[i]), "KV spec: %s must be %s", stage->keys[i].name,
+                stage->keys[i].allowed);
+    return PLEAT_OK;
+}
+
+pleat_status pleat__spec_check(const pleat_spec *spec, pleat_error *err) {
     const pleat__spec_stage *stage = pleat__spec_stage_of(spec);
     pleat__spec_excess excess;
     REQUIRE(stage, "KV spec: there is no policy %d, or no format of %u and %u bits", (int)spec->policy,
             spec->high.k_bits, spec->high.v_bits);
     REQUIRE(memchr(spec->profile, 0, sizeof spec->profile), "KV spec: the profile's path does not end");
-    for (uint32_t i = 0; i < stage->n_keys; i++)
-        REQUIRE(field_is_valid(spec, &stage->keys[i]), "KV spec: %s must be %s", stage->keys[i].name,
-                stage->keys[i].allowed);
+    const pleat__spec_stage *behind = pleat__spec_behind(stage, spec);
+    PLEAT_TRY(check_keys(stage, spec, err));
+    if (behind) PLEAT_TRY(check_keys(behind, spec, err));
     REQUIRE(!pleat__spec_exceeds(stage, spec, &excess), "KV spec: %s", excess.text);
     const pleat_spec named = restated(stage, spec);
     REQUIRE(fields_equal(spec, &named), "KV spec: a field is set that does not go with %s%s", stage->name,
             spec->profile[0] ? ":profile=" : "");
-#undef REQUIRE
     return PLEAT_OK;
 }
+
+#undef REQUIRE
 
 /* ---- llama.cpp's names ------------------------------------------------------------------------------------------- */
 

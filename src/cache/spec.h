@@ -6,9 +6,10 @@
  *     spec_parse.c    text to spec
  *     spec_print.c    spec to canonical text
  *
- * A stage's text sets fields of a pleat_spec that starts as the row's defaults.  A spec is valid if it is the defaults
- * with its stage's keys set to values that they allow, so that every valid spec has a text, and the same one only as an
- * equal spec.  A new policy is a stage with its keys; nothing else here changes.
+ * A stage's text sets fields of a pleat_spec that starts as the row's defaults; kvcrush, which stands behind others and
+ * has no row among them, those that are its own.  A spec is valid if it is the defaults with its stages' keys set to
+ * values that they allow, so that every valid spec has a text, and the same one only as an equal spec.  A new policy is
+ * a stage with its keys; nothing else here changes.
  */
 #ifndef PLEAT_CACHE_SPEC_H
 #define PLEAT_CACHE_SPEC_H
@@ -23,6 +24,7 @@ typedef enum pleat__key_type {
     PLEAT__KEY_FORMAT, /* pleat_format */
     PLEAT__KEY_WORD,   /* an enum, 0 .. n_words - 1 */
     PLEAT__KEY_PATH,   /* char [PLEAT_PROFILE_CAP]; "" is for a key that is not given */
+    PLEAT__KEY_BUDGET, /* pleat_budget; written as a number of tokens, a percentage, or bytes with their unit */
 } pleat__key_type;
 
 #define PLEAT__KEY_WORDS_CAP 4
@@ -49,13 +51,25 @@ typedef struct pleat__spec_stage {
 
 /* Uniform formats first, then policies. */
 #define PLEAT__N_SPEC_FORMATS 11u
-#define PLEAT__N_SPEC_STAGES 13u
+#define PLEAT__N_SPEC_STAGES 20u
 extern const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES];
+extern const pleat__spec_stage pleat__spec_crush; /* kvcrush: `crush` and its keys' fields alone are its own */
 #define PLEAT__FORMAT_NAMES "f32, f16, k8v8, k8v4, k8v2, k4v8, k4v4, k4v2, k2v8, k2v4, k2v2"
-#define PLEAT__STAGE_NAMES PLEAT__FORMAT_NAMES ", leankv, topk"
+#define PLEAT__EVICTION_NAMES "random, recent, streaming, h2o, snapkv, pyramidkv, adakv"
+#define PLEAT__STAGE_NAMES PLEAT__FORMAT_NAMES ", leankv, topk, " PLEAT__EVICTION_NAMES
 
 /* The row of a spec: by its policy, or by its format where it has none; NULL if there is no such row. */
 const pleat__spec_stage *pleat__spec_stage_of(const pleat_spec *spec);
+
+/* Whether kvcrush may stand behind a stage. */
+static inline bool pleat__spec_evicts(const pleat__spec_stage *stage) {
+    return stage->defaults.policy >= PLEAT_POLICY_RANDOM;
+}
+
+/* What stands behind a spec's first stage, or NULL. */
+static inline const pleat__spec_stage *pleat__spec_behind(const pleat__spec_stage *stage, const pleat_spec *spec) {
+    return pleat__spec_evicts(stage) && spec->crush ? &pleat__spec_crush : NULL;
+}
 
 /* The row of a format, or NULL. */
 const pleat__spec_stage *pleat__spec_format_stage(pleat_format format);
@@ -68,16 +82,33 @@ static inline const void *pleat__spec_field_const(const pleat_spec *spec, const 
     return (const char *)spec + key->offset;
 }
 
+/* Set the fields of a stage's keys, and `crush` if it is kvcrush, to those of `from`. */
+void pleat__spec_take_keys(pleat_spec *to, const pleat__spec_stage *stage, const pleat_spec *from);
+
+/* Units of a budget: its text ends with the suffix, and value = number * 10^shift * factor.  Later ones of bytes are
+ * smaller; the last has no suffix. */
+typedef struct pleat__budget_suffix {
+    const char *text;
+    pleat_budget_unit unit;
+    int32_t shift;
+    double factor;
+} pleat__budget_suffix;
+#define PLEAT__N_BUDGET_SUFFIXES 6u
+extern const pleat__budget_suffix pleat__budget_suffixes[PLEAT__N_BUDGET_SUFFIXES];
+
+bool pleat__budget_is_valid(pleat_budget budget);
+
 /* Whether the field of a key is the same in both. */
 bool pleat__spec_field_equal(const pleat_spec *a, const pleat_spec *b, const pleat__spec_key *key);
 
 /* The key that stands alone in this spec, as profile does; NULL if none is set. */
 const pleat__spec_key *pleat__spec_alone(const pleat__spec_stage *stage, const pleat_spec *spec);
 
-/* Two keys of a stage of which the one may not exceed the other: al and ah, low and high. */
+/* Two keys of a stage of which the one may not exceed the other: al and ah, low and high; sinks and a budget in tokens,
+ * which is above the window's and theirs. */
 typedef struct pleat__spec_excess {
-    const pleat__spec_key *key, *limit;
-    char text[100]; /* what is wrong, with both names and values */
+    const pleat__spec_key *key, *limit; /* where it stands: at the key, or at the limit if the key was not given */
+    char text[100];                     /* what is wrong, with names and values */
 } pleat__spec_excess;
 
 /* Whether some key exceeds another's value; fills *out if so.  The spec's keys are valid by themselves. */
@@ -86,8 +117,8 @@ bool pleat__spec_exceeds(const pleat__spec_stage *stage, const pleat_spec *spec,
 /* PLEAT_E_ARG, saying why, for a spec that no text can name.  A profile that has not been read is no fault here. */
 pleat_status pleat__spec_check(const pleat_spec *spec, pleat_error *err);
 
-/* Read text[0..n) as a decimal number: digits with an optional '-' in front, '.' among them, and e[-]digits behind; the
- * same in every locale.  False if it is none. */
-bool pleat__spec_number(const char *text, size_t n, double *out);
+/* Read text[0..n) as a decimal number times 10^shift: digits with an optional '-' in front, '.' among them, and
+ * e[-]digits behind; the same in every locale, and the nearest double of up to 18 digits.  False if it is none. */
+bool pleat__spec_number(const char *text, size_t n, int32_t shift, double *out);
 
 #endif

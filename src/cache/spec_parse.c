@@ -6,12 +6,13 @@
  *     |      | |  '- a key; its value runs to the next ',' or '+', any other byte is part of it
  *     |      | '- its value
  *     |      '- a key
- *     '- the stage's name, to ':' or '+'
+ *     '- the stage's name, to ':' or '+', behind which the next stage's begins
  *
  * Positions count bytes of the whole text from 0.
  */
-#include <math.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cache/spec.h"
@@ -43,6 +44,11 @@ static word word_until(const char *text, size_t at, const char *stops) {
 
 static bool word_is(word w, const char *name) { return strlen(name) == w.n && memcmp(w.text, name, w.n) == 0; }
 
+static bool word_ends_with(word w, const char *end) {
+    const size_t n = strlen(end);
+    return n <= w.n && memcmp(w.text + w.n - n, end, n) == 0;
+}
+
 /* How much of a word an error message shows. */
 static int shown(word w) { return w.n > 40 ? 40 : (int)w.n; }
 
@@ -64,10 +70,11 @@ static size_t read_digits(const char *text, size_t n, size_t at, bool is_fractio
     return at;
 }
 
-/* strtod() follows the locale, in which a host program may have another decimal point. */
-bool pleat__spec_number(const char *text, size_t n, double *out) {
+/* strtod() follows the locale, in which a host program may have another decimal point: it gets a text without any. */
+bool pleat__spec_number(const char *text, size_t n, int32_t shift, double *out) {
     const bool is_negative = n > 0 && text[0] == '-';
-    digits d = {0}, e = {0};
+    digits d = {.exponent = shift}, e = {0};
+    char plain[40];
     size_t at = read_digits(text, n, is_negative ? 1 : 0, false, &d);
     if (at < n && text[at] == '.') at = read_digits(text, n, at + 1, true, &d);
     if (d.n == 0) return false;
@@ -79,9 +86,8 @@ bool pleat__spec_number(const char *text, size_t n, double *out) {
         d.exponent += is_small ? -power : power;
     }
     if (at != n) return false;
-    double v = (double)d.value;
-    if (d.value != 0) v = d.exponent < 0 ? v / pow(10, -d.exponent) : v * pow(10, d.exponent);
-    *out = is_negative ? -v : v;
+    snprintf(plain, sizeof plain, "%s%" PRIu64 "e%" PRId32, is_negative ? "-" : "", d.value, d.exponent);
+    *out = strtod(plain, NULL);
     return true;
 }
 
@@ -89,10 +95,21 @@ bool pleat__spec_number(const char *text, size_t n, double *out) {
 static bool read_number(const pleat__spec_key *key, word w, double *v) {
     const bool is_percent = key->type == PLEAT__KEY_SHARE && w.n > 0 && w.text[w.n - 1] == '%';
     if (key->type == PLEAT__KEY_COUNT && strspn(w.text, "0123456789") < w.n) return false;
-    if (!pleat__spec_number(w.text, w.n - (is_percent ? 1 : 0), v)) return false;
-    if (is_percent) *v /= 100;
+    if (!pleat__spec_number(w.text, w.n - (is_percent ? 1 : 0), is_percent ? -2 : 0, v)) return false;
     if (key->type != PLEAT__KEY_COUNT) *v = (double)(float)*v + 0.0; /* -0 is 0 */
     return *v >= key->min && *v <= key->max;
+}
+
+/* Read a number of tokens, a share or bytes: what the word ends with says which. */
+static bool read_budget(word w, pleat_budget *out) {
+    const pleat__budget_suffix *suffix = pleat__budget_suffixes;
+    while (!word_ends_with(w, suffix->text)) suffix++;
+    const size_t n = w.n - strlen(suffix->text);
+    if (suffix->unit == PLEAT_BUDGET_TOKENS && strspn(w.text, "0123456789") < n) return false;
+    if (!pleat__spec_number(w.text, n, suffix->shift, &out->value)) return false;
+    out->value *= suffix->factor;
+    out->unit = suffix->unit;
+    return pleat__budget_is_valid(*out);
 }
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
@@ -107,14 +124,22 @@ static size_t list_words(const pleat__spec_key *key, const char *names[PLEAT__N_
     return n;
 }
 
+/* Why a value that looks right is wrong, to stand behind the message; "" as a rule. */
+static const char *hint_for(const pleat__spec_key *key, word w) {
+    double v;
+    if (key->type != PLEAT__KEY_BUDGET || w.n == 0) return "";
+    if (pleat__spec_number(w.text, w.n, 0, &v)) return v > 0 && v < 1 ? "; a share is written with %" : "";
+    return word_ends_with(w, "B") ? "; whole bytes, in B, KiB, MiB or GiB" : "";
+}
+
 static pleat_status bad_value(const reader *r, const pleat__spec_key *key, word w) {
     const char *names[PLEAT__N_SPEC_STAGES];
     const size_t n = list_words(key, names);
     if (n > 0 && w.n > 0)
         return SYNTAX(r->err, w.at, "KV spec: %s '%.*s' at position %zu; did you mean '%s'? it must be %s", key->name,
                       shown(w), w.text, w.at, pleat__nearest_word(w.text, w.n, names, n), key->allowed);
-    return SYNTAX(r->err, w.at, "KV spec: %s %s%.*s%s at position %zu: it must be %s", key->name,
-                  w.n ? "'" : "has no value", shown(w), w.text, w.n ? "'" : "", w.at, key->allowed);
+    return SYNTAX(r->err, w.at, "KV spec: %s %s%.*s%s at position %zu: it must be %s%s", key->name,
+                  w.n ? "'" : "has no value", shown(w), w.text, w.n ? "'" : "", w.at, key->allowed, hint_for(key, w));
 }
 
 static pleat_status read_word(reader *r, const pleat__spec_key *key, word w) {
@@ -134,6 +159,7 @@ static pleat_status read_word(reader *r, const pleat__spec_key *key, word w) {
 
 static pleat_status read_value(reader *r, const pleat__spec_key *key, word w) {
     void *field = pleat__spec_field(&r->spec, key);
+    pleat_budget budget;
     double v;
     switch (key->type) {
         case PLEAT__KEY_FORMAT:
@@ -150,6 +176,10 @@ static pleat_status read_value(reader *r, const pleat__spec_key *key, word w) {
         case PLEAT__KEY_SHARE:
             if (!read_number(key, w, &v)) return bad_value(r, key, w);
             memcpy(field, &(float){(float)v}, sizeof(float));
+            return PLEAT_OK;
+        case PLEAT__KEY_BUDGET:
+            if (!read_budget(w, &budget)) return bad_value(r, key, w);
+            memcpy(field, &budget, sizeof budget);
             return PLEAT_OK;
     }
     return PLEAT_E_ARG;
@@ -240,24 +270,45 @@ static pleat_status find_stage(word w, const pleat__spec_stage **out, pleat_erro
     }
     if (w.n == 0)
         return SYNTAX(err, w.at, "KV spec: a name is missing at position %zu; allowed: %s", w.at, PLEAT__STAGE_NAMES);
-    return SYNTAX(err, w.at, "KV spec: unknown name '%.*s' at position %zu; did you mean '%s'? allowed: %s", shown(w),
-                  w.text, w.at, pleat__nearest_word(w.text, w.n, names, PLEAT__N_SPEC_STAGES), PLEAT__STAGE_NAMES);
+    if (word_is(w, pleat__spec_crush.name))
+        return SYNTAX(err, w.at, "KV spec: '%s' at position %zu must stand behind one of %s, as in h2o+kvcrush",
+                      pleat__spec_crush.name, w.at, PLEAT__EVICTION_NAMES);
+    return SYNTAX(err, w.at, "KV spec: unknown name '%.*s' at position %zu; did you mean '%s'? allowed: %s",
+                  w.n > 24 ? 24 : (int)w.n, w.text, w.at, pleat__nearest_word(w.text, w.n, names, PLEAT__N_SPEC_STAGES),
+                  PLEAT__STAGE_NAMES);
+}
+
+/* What may stand behind a stage: kvcrush behind eviction, nothing else. */
+static pleat_status check_behind(const pleat__spec_stage *stage, word w, pleat_error *err) {
+    const bool is_crush = word_is(w, pleat__spec_crush.name);
+    if (is_crush && pleat__spec_evicts(stage)) return PLEAT_OK;
+    return SYNTAX(err, w.at, "KV spec: '%.*s' at position %zu: %s can follow %s%s", shown(w), w.text, w.at,
+                  pleat__spec_evicts(stage) ? "only kvcrush" : "nothing", stage->name,
+                  is_crush && stage != &pleat__spec_crush ? "; kvcrush can follow " PLEAT__EVICTION_NAMES : "");
+}
+
+/* Read the keys behind a stage's name, if any. */
+static pleat_status read_stage(reader *r, const char *text, word name, size_t *end) {
+    *end = name.at + name.n;
+    if (text[*end] == ':') PLEAT_TRY(read_keys(r, text, *end + 1, end));
+    return check_together(r);
 }
 
 pleat_status pleat_spec_parse(const char *text, pleat_spec *out, pleat_error *err) {
     PLEAT_FAIL_IF(!text || !out, err, PLEAT_E_ARG, PLEAT_NOWHERE, "KV spec: no text given");
     reader r = {.err = err};
-    const word name = word_until(text, 0, ":+");
+    word name = word_until(text, 0, ":+");
     PLEAT_TRY(find_stage(name, &r.stage, err));
     r.spec = r.stage->defaults;
-    size_t end = name.n;
-    if (text[end] == ':') PLEAT_TRY(read_keys(&r, text, end + 1, &end));
-    if (text[end] == '+') {
-        const word next = word_until(text, end + 1, ":+");
-        return SYNTAX(err, next.at, "KV spec: '%.*s' at position %zu: nothing can follow %s", shown(next), next.text,
-                      next.at, r.stage->name);
+    size_t end;
+    PLEAT_TRY(read_stage(&r, text, name, &end));
+    while (text[end] == '+') {
+        name = word_until(text, end + 1, ":+");
+        PLEAT_TRY(check_behind(r.stage, name, err));
+        r = (reader){.stage = &pleat__spec_crush, .spec = r.spec, .err = err};
+        pleat__spec_take_keys(&r.spec, r.stage, &r.stage->defaults);
+        PLEAT_TRY(read_stage(&r, text, name, &end));
     }
-    PLEAT_TRY(check_together(&r));
     *out = r.spec;
     return PLEAT_OK;
 }

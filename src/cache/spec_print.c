@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * spec_print.c: KV spec to canonical text: the stage's name, its chief keys, and others that differ from the defaults,
+ * spec_print.c: KV spec to canonical text: each stage's name, its chief keys, and others that differ from the defaults,
  * in the order of the table.
  */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,7 @@ typedef struct printer {
     size_t n;
 } printer;
 
-/* The longest key and value are far below the cap: formats, words and numbers of up to 9 digits, or one path alone. */
+/* The longest key and value are far below the cap: formats, words and numbers of up to 17 digits, or one path alone. */
 static void put(printer *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void put(printer *p, const char *fmt, ...) {
     va_list args;
@@ -26,8 +27,9 @@ static void put(printer *p, const char *fmt, ...) {
 
 #define NUMBER_CAP 32
 
-/* Write v >= 0 with n_digits significant ones, as 0.02, 1200 or 1.5e-07.  The point is '.' in every locale. */
-static void number_of_digits(double v, int n_digits, char out[NUMBER_CAP]) {
+/* Write v*10^shift, v >= 0, with n_digits significant ones, as 0.02, 1200 or 1.5e-07.  The point is '.' in every
+ * locale. */
+static void number_of_digits(double v, int shift, int n_digits, char out[NUMBER_CAP]) {
     char scientific[NUMBER_CAP], digit[NUMBER_CAP];
     snprintf(scientific, sizeof scientific, "%.*e", n_digits - 1, v);
     const char *e = strchr(scientific, 'e');
@@ -36,6 +38,7 @@ static void number_of_digits(double v, int n_digits, char out[NUMBER_CAP]) {
         if (*s >= '0' && *s <= '9') digit[n++] = *s;
     for (const char *s = e + 2; *s; s++) exponent = 10 * exponent + (*s - '0');
     if (e[1] == '-') exponent = -exponent;
+    if (v > 0) exponent += shift;
     const bool is_plain = exponent >= -5 && exponent <= 8;
     const int first = is_plain ? exponent : 0; /* the power of ten that the first digit stands for */
     size_t at = 0;
@@ -48,20 +51,32 @@ static void number_of_digits(double v, int n_digits, char out[NUMBER_CAP]) {
     if (!is_plain) snprintf(out + at, NUMBER_CAP - at, "e%d", exponent);
 }
 
-/* The shortest text that reads back as the same float. */
-static void put_number(printer *p, float v, bool is_percent) {
-    const double factor = is_percent ? 100 : 1;
+/* The shortest text that reads back as the same float or double. */
+static void put_number(printer *p, double v, bool is_float, bool is_percent) {
+    const int shift = is_percent ? 2 : 0;
     char text[NUMBER_CAP];
     double back = -1;
-    for (int n = 1; n <= 9 && (float)(back / factor) != v; n++) {
-        number_of_digits((double)v * factor, n, text);
-        (void)pleat__spec_number(text, strlen(text), &back);
+    for (int n = 1; n <= 17 && (is_float ? (float)back != (float)v : back != v); n++) {
+        number_of_digits(v, shift, n, text);
+        (void)pleat__spec_number(text, strlen(text), -shift, &back);
     }
     put(p, "%s%s", text, is_percent ? "%" : "");
 }
 
+/* Tokens as a number, bytes in the largest unit that divides them. */
+static void put_budget(printer *p, pleat_budget budget) {
+    const pleat__budget_suffix *suffix = pleat__budget_suffixes;
+    if (budget.unit == PLEAT_BUDGET_SHARE) {
+        put_number(p, budget.value, false, true);
+        return;
+    }
+    while (suffix->unit != budget.unit || (uint64_t)budget.value % (uint64_t)suffix->factor != 0) suffix++;
+    put(p, "%" PRIu64 "%s", (uint64_t)budget.value / (uint64_t)suffix->factor, suffix->text);
+}
+
 static void put_value(printer *p, const pleat_spec *spec, const pleat__spec_key *key) {
     const void *field = pleat__spec_field_const(spec, key);
+    pleat_budget budget;
     pleat_format format;
     uint32_t u;
     float f;
@@ -69,7 +84,7 @@ static void put_value(printer *p, const pleat_spec *spec, const pleat__spec_key 
         case PLEAT__KEY_NUMBER:
         case PLEAT__KEY_SHARE:
             memcpy(&f, field, sizeof f);
-            put_number(p, f, key->type == PLEAT__KEY_SHARE);
+            put_number(p, (double)f, true, key->type == PLEAT__KEY_SHARE);
             return;
         case PLEAT__KEY_COUNT:
             memcpy(&u, field, sizeof u);
@@ -84,23 +99,36 @@ static void put_value(printer *p, const pleat_spec *spec, const pleat__spec_key 
             put(p, "%s", pleat__spec_format_stage(format)->name);
             return;
         case PLEAT__KEY_PATH: put(p, "%s", (const char *)field); return;
+        case PLEAT__KEY_BUDGET:
+            memcpy(&budget, field, sizeof budget);
+            put_budget(p, budget);
+            return;
+    }
+}
+
+static void put_stage(printer *p, const pleat_spec *spec, const pleat__spec_stage *stage) {
+    const pleat__spec_key *alone = pleat__spec_alone(stage, spec);
+    char separator = ':';
+    put(p, "%s", stage->name);
+    for (uint32_t i = 0; i < stage->n_keys; i++) {
+        const pleat__spec_key *key = &stage->keys[i];
+        const bool is_default = pleat__spec_field_equal(spec, &stage->defaults, key);
+        if (alone ? alone != key : is_default && !key->is_printed) continue;
+        put(p, "%c%s=", separator, key->name);
+        put_value(p, spec, key);
+        separator = ',';
     }
 }
 
 pleat_status pleat_spec_print(const pleat_spec *spec, char *buf, size_t cap) {
     if (!spec || !buf || cap < PLEAT_SPEC_TEXT_CAP || pleat__spec_check(spec, NULL) != PLEAT_OK) return PLEAT_E_ARG;
     const pleat__spec_stage *stage = pleat__spec_stage_of(spec);
-    const pleat__spec_key *alone = pleat__spec_alone(stage, spec);
+    const pleat__spec_stage *behind = pleat__spec_behind(stage, spec);
     printer p = {.n = 0};
-    char separator = ':';
-    put(&p, "%s", stage->name);
-    for (uint32_t i = 0; i < stage->n_keys; i++) {
-        const pleat__spec_key *key = &stage->keys[i];
-        const bool is_default = pleat__spec_field_equal(spec, &stage->defaults, key);
-        if (alone ? alone != key : is_default && !key->is_printed) continue;
-        put(&p, "%c%s=", separator, key->name);
-        put_value(&p, spec, key);
-        separator = ',';
+    put_stage(&p, spec, stage);
+    if (behind) {
+        put(&p, "+");
+        put_stage(&p, spec, behind);
     }
     memcpy(buf, p.text, p.n + 1);
     return PLEAT_OK;

@@ -18,13 +18,16 @@
 /* What the policy will have to do when this item's tokens are stored. */
 static void plan_compaction(const pleat_cache *c, pleat__step_item *item, uint32_t flags) {
     const uint32_t n_after = item->n_before + item->n_new, window = c->opt.spec.window;
+    const bool ends_prompt = item->n_new > 1 && !(flags & PLEAT_ITEM_MORE);
     item->compaction = PLEAT__COMPACT_NOT;
+    item->n_prompt_after = ends_prompt ? n_after : item->seq->n_prompt;
     item->seal = c->tracked ? flags & (PLEAT_ITEM_SEAL | PLEAT_ITEM_SEAL_ALL) : 0;
     item->n_classed_after = item->seq->n_classed;
     if (!c->tracked || (flags & PLEAT_ITEM_MORE) || n_after <= window + item->n_classed_after) return;
     const uint32_t n_leaving = n_after - window - item->n_classed_after;
     item->compaction = n_leaving == 1 && item->n_new == 1 ? PLEAT__COMPACT_STEP : PLEAT__COMPACT_PROMPT;
     item->n_classed_after = n_after - window;
+    if (c->evictor) pleat__cache_plan_eviction(c, item);
 }
 
 pleat_status pleat__cache_read_item(const pleat_cache *c, const pleat_cache_item *in, pleat__step_item *out) {
@@ -77,11 +80,13 @@ void pleat__cache_number_units(pleat_cache *c) {
         n_units += item->n_cuts * c->opt.n_kv_heads;
     }
     c->n_units = n_units;
-    c->n_given_units = c->tracked ? n_given : 0;
+    c->n_given_units = c->scoring != PLEAT__SCORING_NONE ? n_given : 0;
 }
 
 pleat__want pleat__cache_want(const pleat_cache *c, const pleat__step_item *item) {
-    pleat__want want = {.n_new = {item->n_new, 0}, .fill_hole = item->n_new == 1, .most_slots = c->most_slots};
+    const uint32_t n_fresh = item->n_fresh * c->page_tokens[PLEAT__HIGH];
+    pleat__want want = {
+        .n_new = {item->n_new + n_fresh, 0}, .fill_hole = item->n_new == 1, .most_slots = c->most_slots};
     memcpy(want.page_tokens, c->page_tokens, sizeof want.page_tokens);
     if (c->two_sided && item->compaction == PLEAT__COMPACT_STEP) want.n_new[PLEAT__LOW] = 1;
     if (c->two_sided && item->compaction == PLEAT__COMPACT_PROMPT)
@@ -160,17 +165,36 @@ static void grow_seq(pleat__sequence *seq, uint32_t n_new) {
 /* Lanes of a unit: their memory's latencies overlap. */
 #define UNIT_LANES 8u
 
-static uint32_t units_of_item(const pleat_cache *c) { return pleat__div_up_u32(c->n_lanes, UNIT_LANES); }
+static uint32_t units_of_item(const pleat_cache *c) {
+    const uint32_t n_units = pleat__div_up_u32(c->n_lanes, UNIT_LANES);
+    return c->evictor ? pleat__max_u32(n_units, c->opt.n_layers) : n_units;
+}
+
+/* A layer at the end of a prompt, else a few lanes. */
+static void evict_unit(const pleat_cache *c, const pleat__step_item *item, uint32_t unit,
+                       pleat__compact_scratch *scratch) {
+    if (item->compaction == PLEAT__COMPACT_PROMPT) {
+        if (unit < c->opt.n_layers) pleat__cache_evict_layer(c, item, unit, scratch);
+    } else {
+        const uint32_t end = pleat__min_u32((unit + 1) * UNIT_LANES, c->n_lanes);
+        for (uint32_t lane = unit * UNIT_LANES; lane < end; lane++) pleat__cache_evict_lane(c, item, lane, scratch);
+    }
+    if (scratch->n_moved > 0) atomic_fetch_add_explicit(&item->seq->n_moved, scratch->n_moved, memory_order_relaxed);
+}
 
 /* Unit: a few lanes of one item. */
 static void compact_unit(void *ctx, uint32_t unit, uint32_t worker) {
     const pleat_cache *c = ctx;
     const pleat__step_item *item = &c->items[unit / units_of_item(c)];
     if (item->compaction == PLEAT__COMPACT_NOT) return;
-    const uint32_t first = unit % units_of_item(c) * UNIT_LANES, n = pleat__min_u32(UNIT_LANES, c->n_lanes - first);
     pleat__compact_scratch scratch;
     pleat__arena arena = {.base = pleat__cache_scratch(c, worker), .cap_bytes = c->worker_scratch_bytes};
     pleat__cache_carve_compact(c, &scratch, &arena);
+    if (c->evictor) {
+        evict_unit(c, item, unit % units_of_item(c), &scratch);
+        return;
+    }
+    const uint32_t first = unit % units_of_item(c) * UNIT_LANES, n = pleat__min_u32(UNIT_LANES, c->n_lanes - first);
     if (item->compaction == PLEAT__COMPACT_PROMPT) {
         for (uint32_t i = 0; i < n; i++) pleat__cache_compact_lane(c, item, first + i, &scratch);
         return;
@@ -183,16 +207,29 @@ static void compact_unit(void *ctx, uint32_t unit, uint32_t worker) {
 static void compact_all(pleat_cache *c) {
     const uint64_t start_ns = pleat__clock_ns();
     bool any = false;
-    for (uint32_t i = 0; i < c->n_items; i++) any |= c->items[i].compaction != PLEAT__COMPACT_NOT;
+    for (uint32_t i = 0; i < c->n_items; i++) {
+        any |= c->items[i].compaction != PLEAT__COMPACT_NOT;
+        c->n_moved -= c->items[i].seq->n_moved;
+    }
+    if (any) pleat_workers_run(c->opt.workers, c->n_items * units_of_item(c), compact_unit, c);
+    for (uint32_t i = 0; i < c->n_items; i++) {
+        c->items[i].seq->n_classed = c->items[i].n_classed_after;
+        c->items[i].seq->n_prompt = c->items[i].n_prompt_after;
+        c->n_moved += c->items[i].seq->n_moved;
+    }
     if (!any) return;
-    pleat_workers_run(c->opt.workers, c->n_items * units_of_item(c), compact_unit, c);
-    for (uint32_t i = 0; i < c->n_items; i++) c->items[i].seq->n_classed = c->items[i].n_classed_after;
     c->times.compact_ns[kind_of_step(c)] += pleat__clock_ns() - start_ns;
 }
 
 static void trim_all(pleat_cache *c) {
     const uint64_t start_ns = pleat__clock_ns();
-    for (uint32_t i = 0; i < c->n_items; i++) pleat__table_trim(&c->items[i].seq->table, c->page_tokens, &c->pool);
+    for (uint32_t i = 0; i < c->n_items; i++) {
+        pleat__sequence *seq = c->items[i].seq;
+        const uint64_t n_before = seq->table.n_pages_all;
+        pleat__table_trim(&seq->table, c->page_tokens, &c->pool);
+        seq->n_returned += n_before - seq->table.n_pages_all;
+        c->n_returned += n_before - seq->table.n_pages_all;
+    }
     c->times.pages_ns[kind_of_step(c)] += pleat__clock_ns() - start_ns;
 }
 

@@ -22,6 +22,11 @@ typedef struct pleat__backend_shape {
     uint32_t page_tokens; /* of the high format */
     uint32_t spare_pages; /* that a lane may take in a step beyond those of its tokens in the high format */
     uint32_t most_slots;  /* of a lane that is a ring; 0: there is no such limit */
+    uint32_t window;      /* newest tokens of a lane that its policy spares */
+    bool is_packed;       /* lanes that have lost tokens hold fewer slots than the sequence has tokens */
+    bool is_bounded;      /* and go on losing one for each that comes, as soon as they hold their budget */
+    bool takes_fresh;     /* a step in which lanes lose tokens takes pages for all that stays, until it ends, */
+    uint32_t fresh_more;  /* and for so many tokens more */
     double fraction;      /* of its tokens that a sequence holds slots for, at most; 0 < fraction <= 1 */
     uint32_t max_items, max_seqs, max_tokens, chunk_tokens, step_tokens; /* as of an engine */
     const pleat_model *model; /* NULL: there are no logits, and every id is a token */
@@ -40,6 +45,13 @@ typedef struct pleat__image {
     uint64_t n_pages; /* that restoring takes */
 } pleat__image;
 
+/* What steps have spent on memory so far. */
+typedef struct pleat__backend_work {
+    uint64_t pages_ns;   /* taking and returning pages */
+    uint64_t compact_ns; /* policies, and moving and requantising tokens */
+    uint64_t tokens_moved, pages_returned;
+} pleat__backend_work;
+
 typedef struct pleat__backend {
     void *ctx;
     pleat__backend_shape shape;
@@ -50,11 +62,15 @@ typedef struct pleat__backend {
     /* One step of the engine. */
     pleat_status (*run)(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_error *err);
 
+    /* The most tokens of a lane that stay when a prompt of n_prompt tokens has been read, or a part of it; UINT32_MAX:
+     * all. */
+    uint32_t (*budget)(void *ctx, uint32_t n_prompt);
     uint64_t (*pages_needed)(void *ctx, pleat_seq seq, uint32_t n_tokens, uint32_t flags);
     uint64_t (*pages_of)(void *ctx, pleat_seq seq); /* O(1) */
     uint64_t (*pages_shared)(void *ctx, pleat_seq a, pleat_seq b);
     uint64_t (*pages_used)(void *ctx); /* of the pool */
     void (*pages_by_side)(void *ctx, pleat_seq seq, uint64_t *high, uint64_t *low);
+    void (*slots_of)(void *ctx, pleat_seq seq, uint64_t *live, uint64_t *held); /* O(lanes), between steps */
 
     uint64_t (*image_bytes)(void *ctx, pleat_seq seq, pleat_seq base);
     pleat_status (*save)(void *ctx, pleat_seq seq, pleat_seq base, pleat__image *out);
@@ -64,7 +80,7 @@ typedef struct pleat__backend {
 
     uint64_t (*clock_ns)(void *ctx);
     void (*advance)(void *ctx, uint64_t ns);
-    uint64_t (*manage_ns)(void *ctx); /* that its steps have spent on pages and compaction so far */
+    void (*work)(void *ctx, pleat__backend_work *out);
     bool (*is_valid)(void *ctx);
     void (*destroy)(void *ctx);
 } pleat__backend;
@@ -86,24 +102,56 @@ static inline uint64_t pleat__backend_lane_pages(const pleat__backend_shape *sha
     return (pleat__backend_slots(shape, n_tokens) + shape->page_tokens - 1) / shape->page_tokens;
 }
 
-/* The most pages that a sequence of n_tokens holds, in a step too. */
-static inline uint64_t pleat__backend_pages_for(const pleat__backend_shape *shape, uint32_t n_tokens) {
-    const uint32_t spare = shape->spare_pages > 0 ? shape->spare_pages + 1 : 0;
-    return shape->n_lanes * (pleat__backend_lane_pages(shape, n_tokens) + spare);
+/* How large a request becomes. */
+typedef struct pleat__backend_extent {
+    uint32_t n_prompt;
+    uint32_t n_tokens; /* all: with what it generates */
+    uint32_t budget;   /* of a lane: see the backend's budget() */
+    uint32_t n_pinned; /* tokens that seals may hold beyond that */
+} pleat__backend_extent;
+
+/* Pages of a lane for what stays of n tokens, in a step in which some may go. */
+static inline uint64_t pleat__backend_fresh_pages(const pleat__backend_shape *shape, const pleat__backend_extent *e,
+                                                  uint32_t n_tokens) {
+    const uint64_t n_kept = (uint64_t)e->budget + e->n_pinned + shape->fresh_more;
+    if (!shape->takes_fresh) return 0;
+    return pleat__backend_lane_pages(shape, n_kept < n_tokens ? (uint32_t)n_kept : n_tokens);
 }
 
-/* The most pages that n_new tokens come to hold behind n_before others, copies apart; exact without spare pages. */
+/* The most pages that the request holds at any time from n_stored tokens on, in a step too.
+ *     prompt       all of it, beside what is taken for what will stay
+ *     generation   its tokens; of lanes that are packed what the prompt has left and those that follow; of bounded ones the
+ *                  budget and the token that comes before another goes */
+static inline uint64_t pleat__backend_pages_for(const pleat__backend_shape *shape, const pleat__backend_extent *e,
+                                                uint32_t n_stored) {
+    const uint32_t spare = shape->spare_pages > 0 ? shape->spare_pages + 1 : 0;
+    const uint64_t n_kept = (uint64_t)e->budget + e->n_pinned, n_comes = e->n_tokens - e->n_prompt;
+    uint64_t n_slots = shape->is_packed ? n_kept + (shape->is_bounded ? 1 : n_comes) : e->n_tokens;
+    if (n_slots > e->n_tokens) n_slots = e->n_tokens;
+    uint64_t n_pages = pleat__backend_lane_pages(shape, (uint32_t)n_slots);
+    if (shape->is_bounded && e->n_tokens > e->budget) n_pages += pleat__backend_fresh_pages(shape, e, e->n_tokens);
+    if (n_stored < e->n_prompt) {
+        const uint64_t n_prompt_pages =
+            pleat__backend_lane_pages(shape, e->n_prompt) + pleat__backend_fresh_pages(shape, e, e->n_prompt);
+        if (n_pages < n_prompt_pages) n_pages = n_prompt_pages;
+    }
+    return shape->n_lanes * (n_pages + spare);
+}
+
+/* The most pages that n_new tokens come to hold behind n_before others, copies apart; exact where lanes hold a slot for
+ * each token and there are no spare pages. */
 static inline uint64_t pleat__backend_pages_behind(const pleat__backend_shape *shape, uint32_t n_before,
                                                    uint32_t n_new) {
-    if (shape->spare_pages > 0) return shape->n_lanes * pleat__backend_lane_pages(shape, n_new);
+    if (shape->spare_pages > 0 || shape->is_packed) return shape->n_lanes * pleat__backend_lane_pages(shape, n_new);
     return shape->n_lanes *
            (pleat__backend_lane_pages(shape, n_before + n_new) - pleat__backend_lane_pages(shape, n_before));
 }
 
 /* The most that the step takes which stores them. */
-static inline uint64_t pleat__backend_pages_in_step(const pleat__backend_shape *shape, uint32_t n_before,
-                                                    uint32_t n_new) {
-    return pleat__backend_pages_behind(shape, n_before, n_new) + (uint64_t)shape->n_lanes * shape->spare_pages;
+static inline uint64_t pleat__backend_pages_in_step(const pleat__backend_shape *shape, const pleat__backend_extent *e,
+                                                    uint32_t n_before, uint32_t n_new) {
+    return pleat__backend_pages_behind(shape, n_before, n_new) +
+           shape->n_lanes * (shape->spare_pages + pleat__backend_fresh_pages(shape, e, n_before + n_new));
 }
 
 #endif

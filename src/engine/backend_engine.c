@@ -46,6 +46,16 @@ static pleat_status real_compress(void *ctx, pleat_seq seq, float ah, float al) 
 
 /* ---- pages ----------------------------------------------------------------------------------------- */
 
+static uint32_t real_budget(void *ctx, uint32_t n_prompt) {
+    const pleat_cache *c = ((real *)ctx)->cache;
+    const pleat_spec *spec = &c->opt.spec;
+    if (!c->evictor) return UINT32_MAX;
+    uint64_t most = pleat__evict_budget(spec, n_prompt, c->byte_tokens);
+    if (spec->policy == PLEAT_POLICY_ADAKV) most *= c->opt.n_kv_heads;
+    if (spec->policy == PLEAT_POLICY_PYRAMIDKV) most *= 2;
+    return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
+}
+
 static uint64_t real_pages_needed(void *ctx, pleat_seq seq, uint32_t n_tokens, uint32_t flags) {
     const pleat_cache_item item = {.seq = seq, .n_tokens = n_tokens, .flags = flags};
     return pleat_cache_pages_needed(((real *)ctx)->cache, &item);
@@ -67,6 +77,19 @@ static void real_pages_by_side(void *ctx, pleat_seq seq, uint64_t *high, uint64_
     *low = 0;
     for (uint32_t i = 0; s && i < s->table.n_lanes; i++) *low += s->table.n_pages[PLEAT__LOW][i];
     *high = s ? s->table.n_pages_all - *low : 0;
+}
+
+/* Sums of a table's counts. */
+static void real_slots_of(void *ctx, pleat_seq seq, uint64_t *live, uint64_t *held) {
+    const pleat_cache *c = ((real *)ctx)->cache;
+    const pleat__sequence *s = pleat__cache_seq(c, seq);
+    *live = *held = 0;
+    for (uint32_t i = 0; s && i < s->table.n_lanes; i++) {
+        const pleat__lane lane = pleat__table_lane(&s->table, i);
+        *live += (uint64_t)pleat__lane_live_high(&lane) + lane.n_slots[PLEAT__LOW];
+        for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++)
+            *held += (uint64_t)lane.n_pages[side] * c->page_tokens[side];
+    }
 }
 
 /* ---- images ---------------------------------------------------------------------------------------- */
@@ -107,10 +130,13 @@ static uint64_t real_clock_ns(void *ctx) { return pleat__clock_ns() - ((real *)c
 
 static void real_advance(void *ctx, uint64_t ns) { (void)ctx, (void)ns; } /* it passes by itself */
 
-static uint64_t real_manage_ns(void *ctx) {
-    pleat_cache_times t = {0};
-    pleat_cache_get_times(((real *)ctx)->cache, &t);
-    return t.pages_ns[0] + t.pages_ns[1] + t.compact_ns[0] + t.compact_ns[1];
+static void real_work(void *ctx, pleat__backend_work *out) {
+    const pleat_cache *c = ((real *)ctx)->cache;
+    const pleat_cache_times *t = &c->times;
+    *out = (pleat__backend_work){.pages_ns = t->pages_ns[0] + t->pages_ns[1],
+                                 .compact_ns = t->compact_ns[0] + t->compact_ns[1],
+                                 .tokens_moved = c->n_moved,
+                                 .pages_returned = c->n_returned};
 }
 
 static bool real_is_valid(void *ctx) { return pleat_engine_is_valid(((real *)ctx)->engine) != 0; }
@@ -135,13 +161,20 @@ static pleat_status shape_of(const real *r, pleat__backend_shape *shape) {
     pleat_engine_options o;
     pleat_engine_get_options(r->engine, &o);
     const pleat_cache *c = r->cache;
+    const bool is_packed =
+        c->evictor && (o.spec.reclaim == PLEAT_RECLAIM_REUSE || o.spec.reclaim == PLEAT_RECLAIM_COPY);
     *shape = (pleat__backend_shape){
         .n_pages = c->pool.n_pages,
         .page_bytes = c->page_bytes,
         .n_lanes = c->n_lanes,
         .page_tokens = c->page_tokens[PLEAT__HIGH],
-        .spare_pages = c->two_sided ? SPARE_PAGES : c->tracked, /* 1: for a hole */
+        .spare_pages = c->two_sided ? SPARE_PAGES : c->tracked && !c->evictor, /* 1: for a hole */
         .most_slots = most_slots_of(c),
+        .window = o.spec.window,
+        .is_packed = is_packed,
+        .is_bounded = is_packed && c->evictor->in_generation,
+        .takes_fresh = is_packed && o.spec.reclaim == PLEAT_RECLAIM_COPY,
+        .fresh_more = o.spec.sinks + o.spec.window, /* cache/evict.c: what may stay beside a sealed prefix */
         .fraction = 1,
         .max_items = o.max_items,
         .max_seqs = o.max_seqs,
@@ -176,11 +209,13 @@ pleat_status pleat__backend_on_engine(pleat_engine *engine, const pleat_allocato
         .fork = real_fork,
         .close = real_close,
         .run = real_run,
+        .budget = real_budget,
         .pages_needed = real_pages_needed,
         .pages_of = real_pages_of,
         .pages_shared = real_pages_shared,
         .pages_used = real_pages_used,
         .pages_by_side = real_pages_by_side,
+        .slots_of = real_slots_of,
         .image_bytes = real_image_bytes,
         .save = real_save,
         .restore = real_restore,
@@ -188,7 +223,7 @@ pleat_status pleat__backend_on_engine(pleat_engine *engine, const pleat_allocato
         .compress = real_compress,
         .clock_ns = real_clock_ns,
         .advance = real_advance,
-        .manage_ns = real_manage_ns,
+        .work = real_work,
         .is_valid = real_is_valid,
         .destroy = real_destroy,
     };

@@ -182,6 +182,8 @@ static pleat_status sim_run(void *ctx, const pleat_engine_item *items, uint32_t 
 
 /* ---- pages ----------------------------------------------------------------------------------------- */
 
+static uint32_t sim_budget(void *ctx, uint32_t n_prompt) { return (void)ctx, (void)n_prompt, UINT32_MAX; }
+
 static uint64_t sim_pages_needed(void *ctx, pleat_seq seq, uint32_t n_tokens, uint32_t flags) {
     simulated *s = ctx;
     (void)flags;
@@ -206,6 +208,13 @@ static uint64_t sim_pages_used(void *ctx) {
 static void sim_pages_by_side(void *ctx, pleat_seq seq, uint64_t *high, uint64_t *low) {
     *high = sim_pages_of(ctx, seq);
     *low = 0;
+}
+
+static void sim_slots_of(void *ctx, pleat_seq seq, uint64_t *live, uint64_t *held) {
+    simulated *s = ctx;
+    const sim_seq *q = seq_of(s, seq);
+    *live = pleat__backend_slots(&s->shape, q->n_tokens) * s->opt.n_lanes;
+    *held = (uint64_t)q->n_cols * s->opt.page_tokens * s->opt.n_lanes;
 }
 
 /* ---- images ---------------------------------------------------------------------------------------- */
@@ -273,7 +282,7 @@ static pleat_status sim_compress(void *ctx, pleat_seq seq, float ah, float al) {
 
 static uint64_t sim_clock_ns(void *ctx) { return (uint64_t)((simulated *)ctx)->now_ns; }
 static void sim_advance(void *ctx, uint64_t ns) { wind_on(ctx, (double)ns); }
-static uint64_t sim_manage_ns(void *ctx) { return (void)ctx, 0; }
+static void sim_work(void *ctx, pleat__backend_work *out) { (void)ctx, *out = (pleat__backend_work){0}; }
 
 static bool sim_is_valid(void *ctx) {
     const simulated *s = ctx;
@@ -389,11 +398,13 @@ pleat_status pleat__backend_simulated(const pleat_simulation *simulation, const 
         .fork = sim_fork,
         .close = sim_close,
         .run = sim_run,
+        .budget = sim_budget,
         .pages_needed = sim_pages_needed,
         .pages_of = sim_pages_of,
         .pages_shared = sim_pages_shared,
         .pages_used = sim_pages_used,
         .pages_by_side = sim_pages_by_side,
+        .slots_of = sim_slots_of,
         .image_bytes = sim_image_bytes,
         .save = sim_save,
         .restore = sim_restore,
@@ -401,7 +412,7 @@ pleat_status pleat__backend_simulated(const pleat_simulation *simulation, const 
         .compress = sim_compress,
         .clock_ns = sim_clock_ns,
         .advance = sim_advance,
-        .manage_ns = sim_manage_ns,
+        .work = sim_work,
         .is_valid = sim_is_valid,
         .destroy = sim_destroy,
     };

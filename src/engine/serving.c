@@ -312,6 +312,16 @@ static pleat_status check_rest(const pleat_serving *s, const pleat_request *q, p
     return PLEAT_OK;
 }
 
+/* Of a request within the context.  Seals at breakpoints pin the tokens of a window each (cache.h). */
+static pleat__backend_extent extent_of(const pleat_serving *s, const pleat_request *q) {
+    const uint64_t n_breaks = s->opt.prefix_tokens > 0 ? (uint64_t)q->n_breakpoints + (q->breakpoint > 0) : 0;
+    const uint64_t n_pinned = n_breaks * s->backend.shape.window;
+    return (pleat__backend_extent){.n_prompt = q->n_prompt,
+                                   .n_tokens = q->n_prompt + q->n_predict,
+                                   .budget = s->backend.budget(s->backend.ctx, q->n_prompt),
+                                   .n_pinned = n_pinned < q->n_prompt ? (uint32_t)n_pinned : q->n_prompt};
+}
+
 /* Can it ever run? */
 static pleat_status check_size(const pleat_serving *s, const pleat_request *q, uint32_t tenant, pleat_error *err) {
     const pleat__backend_shape *b = &s->backend.shape;
@@ -319,7 +329,8 @@ static pleat_status check_size(const pleat_serving *s, const pleat_request *q, u
     PLEAT_FAIL_IF(n_tokens > b->max_tokens, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
                   "request: a prompt of %u tokens and %u to generate are more than the %u of a sequence", q->n_prompt,
                   q->n_predict, b->max_tokens);
-    const uint64_t need = pleat__backend_pages_for(b, (uint32_t)n_tokens);
+    const pleat__backend_extent extent = extent_of(s, q);
+    const uint64_t need = pleat__backend_pages_for(b, &extent, 0);
     const uint64_t most = pleat__sched_most_pages(s->sched, tenant);
     const double mib = (double)b->page_bytes / (1 << 20);
     const char *name = q->tenant ? q->tenant : s->names;
@@ -367,6 +378,7 @@ static pleat__served *new_request(const pleat_serving *s, const pleat_request *q
     *r = (pleat__served){.user = q->user,
                          .n_prompt = q->n_prompt,
                          .n_predict = q->n_predict,
+                         .extent = extent_of(s, q),
                          .root = root,
                          .tenant = tenant,
                          .priority = q->priority,

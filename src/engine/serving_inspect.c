@@ -32,7 +32,12 @@ void pleat_serving_get_stats(const pleat_serving *s, pleat_serving_stats *out) {
     for (uint32_t i = 0; i < s->n_running; i++) add_sides(s, s->running[i]->seq, out);
     for (uint32_t i = 1; i <= s->opt.max_prefixes; i++)
         if (s->kept[i].seq.v) add_sides(s, s->kept[i].seq, out);
-    out->manage_ns += s->backend.manage_ns(s->backend.ctx);
+    pleat__backend_work work;
+    s->backend.work(s->backend.ctx, &work);
+    out->manage_ns += work.pages_ns + work.compact_ns;
+    out->compact_ns = work.compact_ns;
+    out->tokens_moved = work.tokens_moved;
+    out->pages_returned = work.pages_returned;
     out->fixed_ns = s->cost.fixed_ns;
     out->prompt_ns = s->cost.prompt_ns;
     out->token_ns = s->cost.token_ns;

@@ -70,6 +70,7 @@ typedef struct pleat__served {
     pleat__sched_id sched;
     void *user;
     uint32_t n_prompt, n_predict;
+    pleat__backend_extent extent;
     uint32_t n_breaks;
     uint32_t *breaks; /* [n_breaks] its breakpoints, ascending; behind its tokens */
     uint32_t root;    /* of the tree; NO_ROOT: its prefixes are not shared */

@@ -54,6 +54,25 @@ static uint32_t largest_chunk(const pleat__backend_shape *shape, uint32_t from, 
     return from < n_prompt ? pleat__min_u32(n_prompt - from, shape->chunk_tokens) : 1;
 }
 
+/* What a request that stands on a prefix will have of its own at most, from n_stored tokens on: sealed pages stay shared,
+ * others are copied.  Not what prefixes cost that it goes on to keep: these go before anybody is preempted (relieve), and
+ * who starts from one was let in with it counted. */
+static uint64_t most_own(const pleat_serving *s, const pleat__served *r, pleat__kept_id base, uint32_t n_stored) {
+    const pleat__kept *k = &s->kept[base.v];
+    const uint64_t n_all = pleat__backend_pages_for(&s->backend.shape, &r->extent, n_stored);
+    const uint64_t n_shared = base.v ? s->backend.pages_of(s->backend.ctx, k->seq) - k->copied_pages : 0;
+    return n_all > n_shared ? n_all - n_shared : 0;
+}
+
+/* What a running request will take beyond its next item: to its end where that is known, else until its prompt is read. */
+static uint64_t coming_pages(const pleat_serving *s, const pleat__served *r, uint32_t end) {
+    const pleat__backend_shape *shape = &s->backend.shape;
+    if (!shape->is_bounded)
+        return end < r->n_prompt ? pleat__backend_pages_behind(shape, end, r->n_prompt - end) : 0;
+    const uint64_t most = most_own(s, r, r->base, r->n_stored), now = r->own_pages + r->step_pages;
+    return most > now ? most - now : 0;
+}
+
 void pleat__serving_demand(pleat_serving *s, pleat__served *r) {
     const pleat__portion p = pleat__serving_portion(s, r, r->n_stored);
     r->step_pages = next_pages(s, r);
@@ -64,7 +83,7 @@ void pleat__serving_demand(pleat_serving *s, pleat__served *r) {
         .n_pages = r->step_pages,
         .held_pages = r->own_pages,
         .later_tokens = largest_chunk(&s->backend.shape, end, r->n_prompt),
-        .coming_pages = end < r->n_prompt ? pleat__backend_pages_behind(&s->backend.shape, end, r->n_prompt - end) : 0,
+        .coming_pages = coming_pages(s, r, end),
         .can_compress = pleat__serving_can_compress(s, r),
     };
     pleat__sched_demand_set(s->sched, r->sched, &demand);
@@ -118,21 +137,25 @@ typedef struct start {
     pleat__sched_demand demand;
 } start;
 
-/* What it takes: its next item, and until its prompt is read; of prefixes what would no longer be evictable. */
+/* What it takes: its next item, and until its prompt is read, or to its end where that is known; of prefixes what would no
+ * longer be evictable. */
 static pleat__sched_demand demand_of(const pleat_serving *s, const pleat__served *r, pleat__kept_id from) {
     const pleat__backend_shape *shape = &s->backend.shape;
     const pleat__kept *k = &s->kept[from.v];
     const bool is_restored = r->image.data != NULL;
     const uint32_t at = is_restored ? r->image_stored : k->n_tokens;
     const pleat__portion p = pleat__serving_portion(s, r, at);
-    uint64_t first = pleat__backend_pages_in_step(shape, at, p.n_tokens) + (is_restored ? r->image.n_pages : 0);
+    uint64_t first = pleat__backend_pages_in_step(shape, &r->extent, at, p.n_tokens);
+    if (is_restored) first += r->image.n_pages;
     if (from.v && !is_restored) first += k->copied_pages;
     const uint32_t end = at + p.n_tokens;
     uint64_t rest = shape->n_lanes; /* a page a lane of headroom */
     if (end < r->n_prompt) rest += pleat__backend_pages_behind(shape, end, r->n_prompt - end);
-    const uint64_t most = pleat__backend_pages_for(shape, r->n_prompt + r->n_predict);
-    if (!from.v && first > most) first = most;
-    if (!from.v && rest > most - first) rest = most - first;
+    if (shape->is_bounded || !from.v) {
+        const uint64_t most = most_own(s, r, from, at);
+        if (first > most) first = most;
+        if (shape->is_bounded || rest > most - first) rest = most - first;
+    }
     return (pleat__sched_demand){.n_tokens = p.n_tokens,
                                  .later_tokens = largest_chunk(shape, end, r->n_prompt),
                                  .generates = p.generates,
@@ -414,6 +437,13 @@ static pleat_status run(pleat_serving *s, const pleat__sched_plan *plan, uint32_
 
 /* ---- the step -------------------------------------------------------------------------------------------------------- */
 
+/* How much of what a running request holds is no token. */
+static void count_slots(pleat_serving *s, const pleat__served *r) {
+    uint64_t n_live, n_held;
+    s->backend.slots_of(s->backend.ctx, r->seq, &n_live, &n_held);
+    if (n_held > 0) s->stats.fragmentation[100 * (n_held - n_live) / n_held]++;
+}
+
 /* Tell the scheduler what comes next, and count who stood still.  n_planned: items of the plan; where not all of them ran,
  * there may be some who were let in and have no demand of their own yet. */
 static void close_step(pleat_serving *s, uint32_t n_planned, uint32_t n_ran) {
@@ -422,6 +452,7 @@ static void close_step(pleat_serving *s, uint32_t n_planned, uint32_t n_ran) {
         pleat__served *r = s->running[i];
         r->n_idle = r->in_step ? 0 : r->n_idle + 1;
         if (r->n_idle > r->stats.n_stalled) r->stats.n_stalled = r->n_idle;
+        count_slots(s, r);
         if (r->in_step || tells_all) pleat__serving_demand(s, r);
         r->in_step = false;
     }

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { N_COUNTS = 7 };
+enum { N_COUNTS = 8 };
 
 void pleat__table_carve(pleat__table *table, uint32_t n_lanes, uint32_t row_len, pleat__arena *arena) {
     uint32_t *counts = pleat__arena_take(arena, (uint64_t)N_COUNTS * n_lanes, sizeof *counts);
@@ -20,6 +20,7 @@ void pleat__table_carve(pleat__table *table, uint32_t n_lanes, uint32_t row_len,
     table->n_sealed[PLEAT__HIGH] = counts + 4 * (size_t)n_lanes;
     table->n_sealed[PLEAT__LOW] = counts + 5 * (size_t)n_lanes;
     table->hole = counts + 6 * (size_t)n_lanes;
+    table->n_dead = counts + 7 * (size_t)n_lanes;
 }
 
 void pleat__table_init(pleat__table *table) {

@@ -14,7 +14,9 @@
  *     (4) n_pages_all = sum of left + right over the lanes
  *     (5) sealed pages, the first of a side, are full: n_sealed * tokens per page <= slots of the side
  *
- * At rest (1) to (5) hold; in a step a side may hold pages ahead of its slots, never too few.
+ *     (6) hole and n_dead count the slots of the high side without a token
+ *
+ * At rest (1) to (6) hold; in a step a side may hold pages ahead of its slots, never too few.
  *
  * row_len is ceil(max_tokens / tokens per high page) plus PLEAT__ROW_SPARE.  The paper's row, without the spare cells,
  * overflows: with 2 high or 4 low tokens a page and 8 tokens, 7 high and 1 low need 4 + 1 pages.  One cell more than
@@ -43,7 +45,8 @@ typedef struct pleat__table {
     uint32_t *n_pages[2];  /* [pleat__side] left and right */
     uint32_t *n_slots[2];  /* [pleat__side] slots in use; every page but the side's last is full */
     uint32_t *n_sealed[2]; /* [pleat__side] pages from the first on that are not written any more */
-    uint32_t *hole;        /* 1 + the one dead slot of the high side, which the next token takes; 0: none */
+    uint32_t *hole;        /* 1 + the dead slot of the high side that the next token takes; 0: none */
+    uint32_t *n_dead;      /* other dead slots of the high side */
     pleat__page_id *ids;   /* [n_lanes * row_len], in blocks */
 } pleat__table;
 
@@ -53,7 +56,13 @@ typedef struct pleat__lane {
     uint32_t n_slots[2];
     uint32_t n_sealed[2];
     uint32_t hole;
+    uint32_t n_dead;
 } pleat__lane;
+
+/* High slots with a token in them. */
+static inline uint32_t pleat__lane_live_high(const pleat__lane *lane) {
+    return lane->n_slots[PLEAT__HIGH] - (lane->hole ? 1 : 0) - lane->n_dead;
+}
 
 /* Lanes of a block: a cache line of ids. */
 #define PLEAT__ROW_BLOCK 16u
@@ -74,7 +83,8 @@ static inline pleat__lane pleat__table_lane(const pleat__table *t, uint32_t lane
     return (pleat__lane){.n_pages = {t->n_pages[0][lane], t->n_pages[1][lane]},
                          .n_slots = {t->n_slots[0][lane], t->n_slots[1][lane]},
                          .n_sealed = {t->n_sealed[0][lane], t->n_sealed[1][lane]},
-                         .hole = t->hole[lane]};
+                         .hole = t->hole[lane],
+                         .n_dead = t->n_dead[lane]};
 }
 
 /* From a lane's cell of one page to that of the side's next, in cells. */

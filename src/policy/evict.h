@@ -5,7 +5,8 @@
  *
  * N tokens of the sequence so far, B the budget of a lane.  Of a lane's tokens
  *
- *     protected   positions below `sinks`, positions >= N - window, sealed tokens, and those whose score is infinite
+ *     protected   positions below `sinks`, positions >= N - window, sealed tokens, and those whose score is infinite (of
+ *                 several scores: the first)
  *     candidates  all others; each has a rank >= 0
  *     middle      max(0, B - protected tokens): candidates that the lane may keep
  *
@@ -36,6 +37,7 @@
 
 #include "core/memory.h"
 #include "policy/policy.h"
+#include "policy/scan.h"
 
 typedef enum pleat__scoring {
     PLEAT__SCORING_NONE,
@@ -70,11 +72,17 @@ typedef struct pleat__evict_layer {
     const pleat__kv_view *lanes; /* [n_lanes] high: open slots */
 } pleat__evict_layer;
 
+/* Ranks of the PLEAT__SCAN_BLOCK slots from slot `first` of a page on: finite and >= 0; anything for those that are dead
+ * or behind the last in use. */
+typedef void (*pleat__rank_block_fn)(const pleat__evict_lane *lane, const pleat__tracked *page, uint32_t first,
+                                     float *ranks);
+
 /* A policy. */
 typedef struct pleat__evictor {
     pleat__scoring scoring;
-    bool in_generation;
-    /* ranks[slot] for every live slot, finite and >= 0; anything for dead ones.  by_position: scratch, see carve. */
+    bool in_generation; /* rank is NULL: a token's rank is found without the others' */
+    pleat__rank_block_fn rank_block;
+    /* ranks[slot] of a whole run, made of what rank_block gives; NULL: it stays.  by_position: scratch, see carve. */
     void (*rank)(const pleat__evict_lane *lane, float *ranks, float *by_position);
     /* Change middle[n_lanes], each lane's equal share; NULL: it stays.  ranks[lane][slot] are -1 for slots that are no
      * candidates. */
@@ -100,6 +108,19 @@ static inline bool pleat__evict_spares(const pleat_spec *spec, uint32_t position
     return position < spec->sinks || pleat__in_window(position, n_tokens, spec->window);
 }
 
+/* ---- ranks that policies share --------------------------------------------------------------------- */
+
+/* The position: the newest is the best. */
+void pleat__rank_position(const pleat__evict_lane *lane, const pleat__tracked *page, uint32_t first, float *ranks);
+
+/* Attention received: the sum of a slot's scores in their order; 0 where it is infinite or NaN. */
+void pleat__rank_received(const pleat__evict_lane *lane, const pleat__tracked *page, uint32_t first, float *ranks);
+
+/* The same, pooled: snapkv.c.  A whole run; ranks: what was received. */
+void pleat__rank_pooled(const pleat__evict_lane *lane, float *ranks, float *by_position);
+
+/* ---- decisions --------------------------------------------------------------------------------------- */
+
 /* Memory of one layer's decision. */
 typedef struct pleat__evict_scratch {
     float **ranks;      /* [n_lanes][slots_cap] */
@@ -118,8 +139,8 @@ void pleat__evict_carve(const pleat_spec *spec, uint32_t n_lanes, uint32_t n_gro
 void pleat__evict_prompt(const pleat__evict_layer *layer, const pleat__evict_scratch *scratch,
                          uint8_t *const *verdicts);
 
-/* Generation: the slot that goes, or PLEAT__NO_SLOT if there is no candidate.  The caller has found the lane above its
- * budget.  ranks: [n_slots] scratch. */
-uint32_t pleat__evict_victim(const pleat__evict_lane *lane, float *ranks);
+/* Generation: the slot that goes, or PLEAT__NO_SLOT if there is no candidate or the policy does not evict there.  The
+ * caller has found the lane above its budget. */
+uint32_t pleat__evict_victim(const pleat__evict_lane *lane);
 
 #endif

@@ -20,7 +20,24 @@
 #ifndef PLEAT_QUANT_QUANT_H
 #define PLEAT_QUANT_QUANT_H
 
+#include <string.h>
+
 #include "quant/layout.h"
+
+/* What storing into a tile's first slot does first. */
+static inline void pleat__quant_clear_tile(const pleat__page_layout *l, uint8_t *page, uint32_t tile) {
+    memset(pleat__k_tile(l, page, tile), 0, l->k_tile_bytes);
+    memset(pleat__v_tile(l, page, tile), 0, l->v_tile_bytes);
+    if (pleat__format_is_quantised(l->format)) {
+        memset(pleat__k_meta(l, page, tile), 0, PLEAT__META_TILE_BYTES);
+        memset(pleat__v_meta(l, page, tile), 0, PLEAT__META_TILE_BYTES);
+    }
+    if (l->tracked) {
+        for (uint32_t h = 0; h < l->n_scores; h++)
+            memset(pleat__head_scores(l, page, h) + tile * PLEAT__TILE, 0, PLEAT__TILE * sizeof(float));
+        memset(pleat__positions(l, page) + tile * PLEAT__TILE, 0xFF, PLEAT__TILE * sizeof(int32_t));
+    }
+}
 
 /* Store `n` tokens into slots [slot, slot + n) of a page, slot + n <= layout->tokens.  k and v are [n] rows of
  * head_dim f32, `stride` floats apart.  Slots below `slot` of the same tile keep their contents; scores and positions

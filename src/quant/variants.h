@@ -49,20 +49,6 @@ void pleat__quant_load_v_neon(const pleat__page_layout *layout, const uint8_t *p
 typedef void (*pleat__quant_put_fn)(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_t head_dim, uint32_t token,
                                     const float *x);
 
-static inline void pleat__quant_clear_tile(const pleat__page_layout *l, uint8_t *page, uint32_t tile) {
-    memset(pleat__k_tile(l, page, tile), 0, l->k_tile_bytes);
-    memset(pleat__v_tile(l, page, tile), 0, l->v_tile_bytes);
-    if (pleat__format_is_quantised(l->format)) {
-        memset(pleat__k_meta(l, page, tile), 0, PLEAT__META_TILE_BYTES);
-        memset(pleat__v_meta(l, page, tile), 0, PLEAT__META_TILE_BYTES);
-    }
-    if (l->tracked) {
-        for (uint32_t h = 0; h < l->n_scores; h++)
-            memset(pleat__head_scores(l, page, h) + tile * PLEAT__TILE, 0, PLEAT__TILE * sizeof(float));
-        memset(pleat__positions(l, page) + tile * PLEAT__TILE, 0xFF, PLEAT__TILE * sizeof(int32_t));
-    }
-}
-
 /* Write one token's key and value: the body of every replace. */
 static inline __attribute__((always_inline)) void pleat__quant_put_row(const pleat__page_layout *l, uint8_t *page,
                                                                        uint32_t slot, const float *k, const float *v,

@@ -22,6 +22,12 @@
  *
  * Afterwards, with how = reuse or copy, a lane has no dead slot but its hole, and with block no page without a living
  * token; living tokens are the same for all four.
+ *
+ * At the edges.  Slots count from the run's first.  A part-filled last page stays the last when one before it leaves,
+ * so that no other page is ever part-filled; if it leaves itself, n_slots ends at a full page.  With none and block the
+ * dead slots of a page that stays are held, those at its end too.  Where nothing lives n_slots is 0 afterwards (with
+ * none it stays); where nothing is dead nothing changes, and copy's fresh pages go back unused.  A hole is a slot in
+ * use: while it is open, a lane whose tokens would just fill whole pages holds one page more.
  */
 #ifndef PLEAT_RECLAIM_RECLAIM_H
 #define PLEAT_RECLAIM_RECLAIM_H
@@ -32,7 +38,7 @@
 typedef struct pleat__reclaim_lane {
     pleat__kv_run run; /* n_slots of the row's pages; all but the last page full */
     uint32_t n_dead;   /* of the n_slots */
-    uint32_t n_fresh;  /* pages behind the run's in the row, for copy: enough for what lives */
+    uint32_t n_fresh;  /* pages behind the run's in the row: for copy enough for what lives; others do not look at it */
 } pleat__reclaim_lane;
 
 /* A token's slots before and after, in pages as they stood: `to` may be in a fresh page.  In the order given, no move
@@ -43,7 +49,7 @@ typedef struct pleat__reclaim_move {
 
 typedef struct pleat__reclaim_plan {
     uint32_t n_moves;
-    uint32_t n_pages;           /* of the new order; 0: pages stay in their order */
+    uint32_t n_pages;           /* of the new order: the run's and, for copy, the fresh; 0: they stay in their order */
     uint32_t n_slots;           /* afterwards, */
     uint32_t n_dead;            /* and of these dead, the hole included */
     uint32_t hole;              /* 1 + the slot that the next token takes, in the new order; 0: behind the last */
@@ -51,12 +57,16 @@ typedef struct pleat__reclaim_plan {
     uint32_t *pages;            /* [pages_cap] pages[i]: where the page that stands i-th afterwards stood before */
 } pleat__reclaim_plan;
 
+/* For runs of at most slots_cap slots; pages_cap: of a run's pages and the fresh pages together. */
 void pleat__reclaim_carve(pleat__reclaim_plan *plan, uint32_t slots_cap, uint32_t pages_cap, pleat__arena *arena);
 
-/* The token in `slot` has just died (its position is -1, n_dead counts it); it is the only one since the last plan. */
+/* The token in `slot` has just died (its position is -1, n_dead counts it); it is the only one since the last plan.
+ * With reuse, a lane whose hole no token has taken meanwhile has two dead slots: planned as many.
+ * Cost: none, reuse O(1); block O(slots of a page), and O(pages) when a page leaves; copy O(slots). */
 void pleat__reclaim_one(pleat_reclaim how, const pleat__reclaim_lane *lane, uint32_t slot, pleat__reclaim_plan *plan);
 
-/* Any number have died. */
+/* Any number have died.  No plan has a hole: with reuse, n_slots is what lives, in the fewest moves that leave pages in
+ * their order.  O(slots). */
 void pleat__reclaim_many(pleat_reclaim how, const pleat__reclaim_lane *lane, pleat__reclaim_plan *plan);
 
 /* Fresh pages that a plan for a lane of n_live living tokens may need. */

@@ -45,6 +45,21 @@ static const struct rig_spec {
     {"topk:keep=80%,window=1,format=f16", 32},
 };
 
+/* Eviction, with every strategy of reclamation. */
+static const struct rig_spec rig_evict_specs[] = {
+    {"h2o:budget=60,window=16,sinks=2", 16},
+    {"h2o:budget=30%,window=8,format=f16,reclaim=copy", 32},
+    {"h2o:budget=50,window=8,reclaim=block+kvcrush:share=50%", 16},
+    {"snapkv:budget=25%,window=16", 16},
+    {"snapkv:budget=40,window=8,reclaim=copy+kvcrush:share=30%,anchor=alternate,unit=page", 16},
+    {"pyramidkv:budget=64,window=8,format=k8v8,reclaim=block", 16},
+    {"adakv:budget=50,window=12,reclaim=none", 32},
+    {"adakv:budget=48KiB,window=12+kvcrush:anchor=kmeans", 16},
+    {"streaming:budget=37,sinks=3", 16},
+    {"recent:budget=20%,reclaim=copy", 16},
+    {"random:budget=40,window=4,reclaim=none+kvcrush:anchor=random", 16},
+};
+
 static inline pleat_cache_options rig_options(const char *text, pleat_workers *workers) {
     pleat_cache_options opt;
     pleat_cache_options_default(&opt);

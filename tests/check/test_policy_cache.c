@@ -51,12 +51,12 @@ static void record_tokens(const rig *r, recording *rec) {
 }
 
 /* Sequence 1's life: a prompt in two parts, generation, a later turn, generation. */
-static recording play(size_t spec, uint32_t n_threads, bool together) {
+static recording play(const struct rig_spec *spec, uint32_t n_threads, bool together) {
     pleat_workers *workers = NULL;
     recording rec = {0};
     CHECK_STATUS(pleat_workers_create(n_threads, NULL, &workers), PLEAT_OK);
-    pleat_cache_options opt = rig_options(rig_specs[spec].text, workers);
-    opt.page_tokens = rig_specs[spec].page_tokens;
+    pleat_cache_options opt = rig_options(spec->text, workers);
+    opt.page_tokens = spec->page_tokens;
     rig r = rig_new(&opt, SEQS);
     for (uint32_t step = 0; step < 250; step++) {
         const uint32_t n = step == 0 ? 60 : step == 1 ? 45 : step == 150 ? 30 : 1;
@@ -75,10 +75,10 @@ static recording play(size_t spec, uint32_t n_threads, bool together) {
     return rec;
 }
 
-static void test_threads_and_batch_change_no_bit(void) {
-    for (size_t i = 0; i < CHECK_COUNT(rig_specs); i++) {
-        check_context("%s", rig_specs[i].text);
-        recording alone = play(i, 1, false), two = play(i, 2, false), among = play(i, 2, true);
+static void compare_plays(const struct rig_spec *specs, size_t n_specs) {
+    for (size_t i = 0; i < n_specs; i++) {
+        check_context("%s", specs[i].text);
+        recording alone = play(&specs[i], 1, false), two = play(&specs[i], 2, false), among = play(&specs[i], 2, true);
         CHECK(alone.n > 0 && alone.n == two.n && alone.n == among.n);
         CHECK_EQ_MEM(two.bytes, alone.bytes, alone.n);
         CHECK_EQ_MEM(among.bytes, alone.bytes, alone.n);
@@ -86,6 +86,11 @@ static void test_threads_and_batch_change_no_bit(void) {
         free(two.bytes);
         free(among.bytes);
     }
+}
+
+static void test_threads_and_batch_change_no_bit(void) {
+    compare_plays(rig_specs, CHECK_COUNT(rig_specs));
+    compare_plays(rig_evict_specs, CHECK_COUNT(rig_evict_specs));
 }
 
 /* ---- long generation ------------------------------------------------------------------------------------ */
@@ -125,8 +130,9 @@ static recording generate(const char *text, uint32_t n_threads) {
 
 static void test_long_generation_stays_bounded(void) {
     /* the second keeps lanes long enough to be split between threads */
-    static const char *const texts[] = {"leankv", "leankv:ah=0.7,al=0", "leankv:ah=1,al=0.5,step=code",
-                                        "topk:keep=60%"};
+    static const char *const texts[] = {
+        "leankv",        "leankv:ah=0.7,al=0",          "leankv:ah=1,al=0.5,step=code",
+        "topk:keep=60%", "h2o:budget=900,reclaim=none", "h2o:budget=700,reclaim=copy+kvcrush"};
     for (size_t i = 0; i < check_rounds(CHECK_COUNT(texts), 1); i++) {
         check_context("%s", texts[i]);
         recording one = generate(texts[i], 1), two = generate(texts[i], 2);
@@ -251,6 +257,17 @@ static void test_bad_specs_are_refused_by_name(void) {
     opt = rig_options("topk", NULL);
     opt.spec.keep = 0;
     check_refused(&opt, "keep");
+    opt = rig_options("h2o:budget=300,window=200,sinks=100", NULL);
+    opt.max_tokens = 299;
+    check_refused(&opt, "sinks");
+    opt = rig_options("h2o:budget=421", NULL);
+    check_refused(&opt, "allowed are 68 to 420");
+    opt.spec.budget.value = 60;
+    check_refused(&opt, "68");
+    opt.spec.budget.value = NAN;
+    check_refused(&opt, "budget");
+    opt = rig_options("h2o:budget=1KiB", NULL);
+    check_refused(&opt, "allowed are");
 }
 
 static const check_test tests[] = {

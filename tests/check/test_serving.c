@@ -9,55 +9,9 @@
  * prefix takes, conversations, tenants and priorities in a pool that is too small, compression.  Where there is no AVX2 a
  * part of it has to do.
  */
-#include "serving_rig.h"
+#include "serving_ways.h"
 
 /* ---- the same tokens, however they were served ------------------------------------------------------------------------ */
-
-typedef struct way {
-    const char *name;
-    uint64_t n_pages; /* 0: plenty */
-    pleat_preemption preemption;
-    bool preempts; /* at random */
-    bool twice;    /* again with what the first time kept */
-} way;
-
-static const way ways[] = {
-    {"together", 0, PLEAT_PREEMPT_CHEAPER, false, false},
-    {"swapped", 0, PLEAT_PREEMPT_SWAP, true, false},
-    {"computed again", 0, PLEAT_PREEMPT_RECOMPUTE, true, false},
-    {"from prefixes", 0, PLEAT_PREEMPT_CHEAPER, false, true},
-    {"from prefixes, swapped", 0, PLEAT_PREEMPT_SWAP, true, true},
-    {"short of pages, swapped", 1, PLEAT_PREEMPT_SWAP, false, false},
-    {"short of pages, computed again", 1, PLEAT_PREEMPT_RECOMPUTE, false, false},
-};
-
-/* A little more than one of them needs alone. */
-static uint64_t few_pages(const pleat_engine_options *o) {
-    return (uint64_t)32 * (o->spec.policy != PLEAT_POLICY_NONE ? 16 : 14);
-}
-
-static void check_way(const char *spec, const set *all, const outcome *alone, const way *w) {
-    rig r;
-    outcome out[MOST_REQUESTS];
-    const pleat_engine_options eo = engine_options(spec);
-    pleat_serving_options so = serving_options();
-    so.preemption = w->preemption;
-    so.low_watermark = so.high_watermark = 1;
-    check_context("%s, %s", spec, w->name);
-    if (rig_make(&r, &eo, &so, w->n_pages ? few_pages(&eo) : 0)) {
-        run_set(r.serving, all, out, w->preempts);
-        check_same(out, alone, all->n);
-        if (w->twice) run_set(r.serving, all, out, w->preempts);
-        if (w->twice) check_same(out, alone, all->n);
-        pleat_serving_stats s;
-        pleat_serving_get_stats(r.serving, &s);
-        CHECK(s.n_running_most > 1 && s.n_idle_steps_most <= 2);
-        CHECK(!w->twice || s.hits >= 4); /* two are too short */
-        if (w->preempts || w->n_pages)
-            CHECK((w->preemption == PLEAT_PREEMPT_SWAP ? s.preempted_swap : s.preempted_recompute) > 0);
-    }
-    rig_free(&r);
-}
 
 static void test_same_tokens(void) {
     if (!load_once()) return;
@@ -66,7 +20,7 @@ static void test_same_tokens(void) {
         all.n = 2;
         outcome alone[2];
         run_alone(specs[1], &all, alone);
-        check_way(specs[1], &all, alone, &ways[1]);
+        check_way(specs[1], &all, alone, &ways[1], 0);
         return;
     }
     const size_t n_specs = check_rounds(CHECK_COUNT(specs), 2);
@@ -76,10 +30,12 @@ static void test_same_tokens(void) {
         run_alone(specs[i], &all, alone);
         const size_t first = i < 2 ? 0 : 4; /* two specs are served in every way */
         for (size_t j = first; j < CHECK_COUNT(ways); j++)
-            if (!ways[j].n_pages) check_way(specs[i], &all, alone, &ways[j]);
+            if (!ways[j].is_short) check_way(specs[i], &all, alone, &ways[j], 0);
+        /* a little more than one of them needs alone */
+        const uint64_t n_few = (uint64_t)32 * (engine_options(specs[i]).spec.policy != PLEAT_POLICY_NONE ? 16 : 14);
         run_alone(specs[i], &growing, alone);
         for (size_t j = first; j < CHECK_COUNT(ways); j++)
-            if (ways[j].n_pages) check_way(specs[i], &growing, alone, &ways[j]);
+            if (ways[j].is_short) check_way(specs[i], &growing, alone, &ways[j], n_few);
     }
 }
 
@@ -101,99 +57,23 @@ static void test_window(void) {
         check_context("%s, alone", some[i]);
         run_alone(some[i], &all, alone);
         for (size_t j = 0; j < CHECK_COUNT(ways); j++)
-            if (!ways[j].n_pages) check_way(some[i], &all, alone, &ways[j]); /* rings hardly grow */
+            if (!ways[j].is_short) check_way(some[i], &all, alone, &ways[j], 0); /* rings hardly grow */
     }
     model = without;
     pleat_model_destroy(&windowed);
 }
 
-static pleat_token best_of(const float *logits) {
-    pleat_model_info info;
-    pleat_model_get_info(model, &info);
-    uint32_t best = 0;
-    for (uint32_t k = 1; k < info.n_vocab; k++)
-        if (logits[k] > logits[best]) best = k;
-    return (pleat_token)best;
-}
-
-/* An engine that is driven by hand, as `pleat run` drives it: greedily, the prompt's last item with `flags`.  Before token
- * fork_at, if it comes to that, the sequence is forked, and both go on in the same steps.  out: [1 or 2] of both. */
-static void by_hand(const char *spec, const pleat_request *q, uint32_t flags, uint32_t fork_at,
-                    pleat_token (*out)[MOST_PREDICT]) {
-    pleat_engine *engine = NULL;
-    pleat_seq seqs[2];
-    const pleat_engine_options eo = engine_options(spec);
-    pleat_model_info info;
-    pleat_model_get_info(model, &info);
-    float *logits = malloc(2 * info.n_vocab * sizeof *logits), *const of[2] = {logits, logits + info.n_vocab};
-    uint32_t n_seqs = 1;
-    CHECK_STATUS(pleat_engine_create(model, &eo, &engine, NULL), PLEAT_OK);
-    CHECK_STATUS(pleat_engine_open(engine, MAX_TOKENS, &seqs[0]), PLEAT_OK);
-    for (uint32_t at = 0; at < q->n_prompt && check_failures() == 0; at += CHUNK) {
-        const uint32_t left = q->n_prompt - at, n = left < CHUNK ? left : CHUNK;
-        const pleat_engine_item item = {seqs[0], q->prompt + at, n, 1, logits, n < left ? PLEAT_ITEM_MORE : flags};
-        CHECK_STATUS(pleat_engine_step(engine, &item, 1, NULL), PLEAT_OK);
-    }
-    for (uint32_t i = 0; i < q->n_predict && check_failures() == 0; i++) {
-        if (i == fork_at) {
-            CHECK_STATUS(pleat_engine_fork(engine, seqs[0], MAX_TOKENS, &seqs[n_seqs++]), PLEAT_OK);
-            memcpy(of[1], of[0], info.n_vocab * sizeof *logits);
-            memcpy(out[1], out[0], i * sizeof **out);
-        }
-        pleat_engine_item items[2];
-        for (uint32_t k = 0; k < n_seqs; k++) {
-            out[k][i] = best_of(of[k]);
-            items[k] = (pleat_engine_item){seqs[k], &out[k][i], 1, 1, of[k], 0};
-        }
-        CHECK_STATUS(pleat_engine_step(engine, items, n_seqs, NULL), PLEAT_OK);
-    }
-    CHECK(pleat_engine_is_valid(engine));
-    pleat_engine_destroy(&engine);
-    free(logits);
-}
-
-/* A fork goes on as the sequence would have without it, and so does the sequence. */
 static void test_forks(void) {
     static const char *const some[] = {"f32", "f16", "leankv:ah=1,al=0.02,window=32"};
     if (is_slow()) SKIP("too slow without AVX2");
     if (!load_once()) return;
-    const pleat_request q = request_of(text, 105, 60);
-    const size_t n_bytes = q.n_predict * sizeof(pleat_token);
-    for (size_t i = 0; i < CHECK_COUNT(some); i++) {
-        pleat_token never[1][MOST_PREDICT], out[2][MOST_PREDICT];
-        by_hand(some[i], &q, PLEAT_ITEM_SEAL, UINT32_MAX, never);
-        for (uint32_t fork_at = 0; fork_at <= 25; fork_at += 25) {
-            check_context("%s, forked at %u", some[i], fork_at);
-            by_hand(some[i], &q, PLEAT_ITEM_SEAL, fork_at, out);
-            for (int k = 0; k < 2; k++) CHECK_EQ_MEM(out[k], never[0], n_bytes);
-        }
-    }
+    for (size_t i = 0; i < CHECK_COUNT(some); i++) check_forks(some[i]);
 }
 
-/* Without prefixes the tokens are those of an engine that is driven by hand. */
 static void test_as_by_hand(void) {
     if (is_slow()) SKIP("too slow without AVX2");
     if (!load_once()) return;
-    for (size_t i = 0; i < 4; i++) {
-        rig r;
-        set all = some_requests();
-        outcome served[MOST_REQUESTS];
-        pleat_token out[1][MOST_PREDICT];
-        const pleat_engine_options eo = engine_options(specs[i]);
-        pleat_serving_options so = serving_options();
-        so.prefix_tokens = 0;
-        all.n = 4;
-        all.q[1].sampling.temperature = 0;
-        check_context("%s", specs[i]);
-        if (rig_make(&r, &eo, &so, 0)) {
-            run_set(r.serving, &all, served, false);
-            for (uint32_t k = 0; k < all.n; k++) {
-                by_hand(specs[i], &all.q[k], 0, UINT32_MAX, out);
-                CHECK_EQ_MEM(served[k].tokens, out[0], all.q[k].n_predict * sizeof **out);
-            }
-        }
-        rig_free(&r);
-    }
+    for (size_t i = 0; i < 4; i++) check_as_by_hand(specs[i]);
 }
 
 /* ---- prefixes ---------------------------------------------------------------------------------------------------------- */

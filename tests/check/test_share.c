@@ -259,7 +259,7 @@ static uint64_t page_bytes_of(const char *spec) {
 static void live(const char *spec, uint64_t n_ops, uint64_t n_pages, uint64_t n_done[8]) {
     const uint64_t pool_bytes = n_pages * page_bytes_of(spec);
     world w = {.cache = cache_new(spec, SEQS, LAYERS, pool_bytes), .plain = cache_new(spec, SEQS, LAYERS, 0)};
-    w.tracked = strstr(spec, "leankv") || strstr(spec, "topk");
+    w.tracked = strchr(spec, ':') != NULL;
     w.low = strstr(spec, "al=") != NULL && !strstr(spec, "al=2");
     check_context("%s", spec);
     for (uint64_t i = 0; i < n_ops && check_failures() == 0; i++) {
@@ -297,7 +297,13 @@ static void test_lives(void) {
                                         "leankv:ah=2,al=1,window=5,step=code",
                                         "leankv:ah=3,window=16",
                                         "leankv:ah=2,al=2,window=16",
-                                        "topk:keep=50%,window=16"};
+                                        "topk:keep=50%,window=16",
+                                        "h2o:budget=24,window=8,sinks=2",
+                                        "h2o:budget=40%,window=6,reclaim=copy+kvcrush:share=40%",
+                                        "snapkv:budget=30%,window=8,reclaim=copy",
+                                        "adakv:budget=30,window=8+kvcrush:anchor=random,unit=page",
+                                        "streaming:budget=25,reclaim=block",
+                                        "random:budget=30,window=4,sinks=1,reclaim=none"};
     uint64_t n_done[8] = {0};
     CHECK_STATUS(pleat_workers_create(3, NULL, &workers), PLEAT_OK);
     for (size_t i = 0; i < CHECK_COUNT(specs); i++) {

@@ -71,6 +71,16 @@ fails 2 "--kv: .*al=2 is above ah=1, at position 15" run -m x -p x --kv leankv:a
 fails 2 "--kv: .*window '0' at position 14: it must be a whole number from 1 to 16777216" run -m x -p x --kv leankv:window=0
 fails 2 "--kv: .*low=k8v8 takes more bits than high=k8v4" run -m x -p x --kv leankv:low=k8v8
 fails 2 "--kv: .*keep '0%' at position 10: it must be a share" eval -m x --tasks x --kv topk:keep=0%
+fails 2 "--kv: .*budget '0.25' at position 11: it must be tokens .*; a share is written with %$" run -m x -p x --kv h2o:budget=0.25
+fails 2 "--kv: .*budget '100.1%' at position 11: .* a share .above 0% up to 100%." run -m x -p x --kv h2o:budget=100.1%
+fails 2 "--kv: .*budget 'nan' at position 14: it must be tokens .1 to 16777216." run -m x -p x --kv snapkv:budget=nan
+fails 2 "--kv: .*'64KB' at position 21: .* or bytes .*; whole bytes, in B, KiB, MiB or GiB$" eval -m x --tasks x --kv adakv:sinks=8,budget=64KB
+fails 2 "--kv: .*budget=50 is below sinks=4 . window=64: at least 68, at position 11$" run -m x -p x --kv h2o:budget=50
+fails 2 "--kv: .*reclaim 'resue' at position 12; did you mean 'reuse'" run -m x -p x --kv h2o:reclaim=resue
+fails 2 "--kv: .*'kvcrush' at position 0 must stand behind one of random, .*, adakv, as in h2o.kvcrush$" run -m x -p x --kv kvcrush
+fails 2 "--kv: .*'kvcrush' at position 5: nothing can follow k8v4; kvcrush can follow random" run -m x -p x --kv k8v4+kvcrush
+fails 2 "--kv: .*'snapkv' at position 4: only kvcrush can follow h2o$" run -m x -p x --kv h2o+snapkv
+fails 2 "no model: give -m FILE" run -p x --kv adakv:budget=1.5MiB+kvcrush:unit=page
 fails 2 "--kv may stand once" run -m x -p x --kv f16 --kv f32
 fails 2 "--kv and --cache-type-k" run -m x -p x --kv f16 -ctk f16
 fails 2 "--cache-type-k 'q9', --cache-type-v 'f16': " run -m x -p x -ctk q9

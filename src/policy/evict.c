@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * evict.c: which tokens of a lane go, by its policy's ranks.  See evict.h.
+ *
+ * Who is a candidate is the same for all policies and said here alone: is_candidate, which block_may_have and sort_out ask.  Loops over
+ * blocks of slots have a fixed count and no branch, as in scan.c.
+ */
+#include "policy/evict.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "policy/kvcrush.h"
+#include "policy/select.h"
+
+#define BLOCK PLEAT__SCAN_BLOCK
+
+/* Pages that are fetched ahead, as in scan.c. */
+#define AHEAD 4u
+
+/* ---- policies ------------------------------------------------------------------------------------------- */
+
+const pleat__evictor *pleat__evictor_of(pleat_policy policy) {
+    static const pleat__evictor *const rows[] = {
+        [PLEAT_POLICY_RANDOM] = &pleat__evictor_random,       [PLEAT_POLICY_RECENT] = &pleat__evictor_recent,
+        [PLEAT_POLICY_STREAMING] = &pleat__evictor_streaming, [PLEAT_POLICY_H2O] = &pleat__evictor_h2o,
+        [PLEAT_POLICY_SNAPKV] = &pleat__evictor_snapkv,       [PLEAT_POLICY_PYRAMIDKV] = &pleat__evictor_pyramidkv,
+        [PLEAT_POLICY_ADAKV] = &pleat__evictor_adakv,
+    };
+    return (size_t)policy < sizeof rows / sizeof rows[0] ? rows[policy] : NULL;
+}
+
+pleat__scoring pleat__scoring_of(const pleat_spec *spec) {
+    if (spec->policy == PLEAT_POLICY_LEANKV || spec->policy == PLEAT_POLICY_TOPK) return PLEAT__SCORING_MAX;
+    const pleat__evictor *evictor = pleat__evictor_of(spec->policy);
+    if (!evictor) return PLEAT__SCORING_NONE;
+    return evictor->scoring == PLEAT__SCORING_NONE && spec->crush ? PLEAT__SCORING_SUM : evictor->scoring;
+}
+
+uint32_t pleat__n_scores_of(const pleat_spec *spec, uint32_t n_group) {
+    if (pleat__scoring_of(spec) == PLEAT__SCORING_NONE) return 0;
+    return spec->crush ? n_group : 1;
+}
+
+uint32_t pleat__evict_budget(const pleat_spec *spec, uint32_t n_prompt, uint32_t byte_tokens) {
+    const double value = spec->budget.value, share = value * n_prompt;
+    uint32_t budget = byte_tokens;
+    if (spec->budget.unit == PLEAT_BUDGET_TOKENS) budget = value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
+    if (spec->budget.unit == PLEAT_BUDGET_SHARE) budget = (uint32_t)ceil(share - share * 0x1p-24);
+    return pleat__max_u32(budget, spec->sinks + spec->window);
+}
+
+/* ---- a lane's slots ----------------------------------------------------------------------------------------- */
+
+/* Scores and positions of a page, which stand behind each other; nothing if page_idx >= n_pages. */
+static void fetch(const pleat__kv_run *run, uint32_t page_idx, uint32_t n_pages) {
+    if (page_idx >= n_pages) return;
+    const pleat__page_layout *layout = run->layout;
+    const uint8_t *page = pleat__kv_page(run, page_idx);
+    const uint32_t end = layout->pos_off + layout->tokens * (uint32_t)sizeof(int32_t);
+    for (uint32_t i = layout->n_scores ? layout->score_off : layout->pos_off; i < end; i += PLEAT__ALIGN)
+        __builtin_prefetch(page + i);
+}
+
+/* ranks[slot] of a whole run. */
+static void rank_run(const pleat__evictor *evictor, const pleat__evict_lane *lane, float *ranks, float *by_position) {
+    const pleat__rank_block_fn rank_block = evictor->rank_block;
+    const uint32_t n_pages = pleat__tracked_pages(lane->run);
+    for (uint32_t page_idx = 0; page_idx < n_pages; page_idx++) {
+        fetch(lane->run, page_idx + AHEAD, n_pages);
+        const pleat__tracked page = pleat__tracked_page(lane->run, page_idx);
+        uint32_t i = 0;
+        for (; i + BLOCK <= page.n; i += BLOCK) rank_block(lane, &page, i, ranks + page.first + i);
+        if (i == page.n) continue;
+        float last[BLOCK];
+        rank_block(lane, &page, i, last);
+        memcpy(ranks + page.first + i, last, (page.n - i) * sizeof(float));
+    }
+    if (evictor->rank) evictor->rank(lane, ranks, by_position);
+}
+
+/* Positions of candidates, but for those with infinite scores: begin <= position < end. */
+typedef struct range {
+    int32_t begin, end;
+} range;
+
+static range range_of(const pleat_spec *spec, uint32_t n_tokens) {
+    return (range){(int32_t)spec->sinks, n_tokens > spec->window ? (int32_t)(n_tokens - spec->window) : 0};
+}
+
+/* Scores that mark representatives: a block of zeros, and the same again, where a page has none. */
+typedef struct marks {
+    const float *scores;
+    uint32_t step;
+} marks;
+
+static marks marks_of(const pleat__kv_run *run, const pleat__tracked *page) {
+    static const float none[BLOCK];
+    return run->layout->n_scores ? (marks){page->sums, 1} : (marks){none, 0};
+}
+
+/* Dead slots have position -1 and are none, as begin >= 0. */
+static inline int32_t is_candidate(int32_t position, float score, range r) {
+    return (position >= r.begin) & (position < r.end) & (score != INFINITY);
+}
+
+static int32_t bits_of(float x) {
+    int32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* ---- generation --------------------------------------------------------------------------------------------- */
+
+/* Whoever goes first among the candidates that were looked at.  Ranks by their bits, which have their order. */
+typedef struct victim {
+    int32_t rank, position;
+    uint32_t slot;
+} victim;
+
+/* Whether a block may have one that goes first: a candidate of at most this rank. */
+static bool block_may_have(const float *ranks, const int32_t *positions, const float *scores, range r, int32_t rank) {
+    int32_t found = 0;
+    for (uint32_t i = 0; i < BLOCK; i++)
+        found |= is_candidate(positions[i], scores[i], r) & (bits_of(ranks[i]) <= rank) ? -1 : 0;
+    return found;
+}
+
+/* Look closely at n <= BLOCK slots. */
+static void search_block(const float *ranks, const int32_t *positions, const float *scores, range r, uint32_t n,
+                         uint32_t first_slot, victim *v) {
+    for (uint32_t i = 0; i < n; i++) {
+        const int32_t rank = bits_of(ranks[i]);
+        if (!is_candidate(positions[i], scores[i], r)) continue;
+        if (rank < v->rank || (rank == v->rank && positions[i] > v->position))
+            *v = (victim){rank, positions[i], first_slot + i};
+    }
+}
+
+uint32_t pleat__evict_victim(const pleat__evict_lane *lane) {
+    const pleat__evictor *evictor = pleat__evictor_of(lane->spec->policy);
+    if (!evictor || !evictor->in_generation) return PLEAT__NO_SLOT;
+    const range r = range_of(lane->spec, lane->n_tokens);
+    const uint32_t n_pages = pleat__tracked_pages(lane->run);
+    victim v = {INT32_MAX, -1, PLEAT__NO_SLOT};
+    float ranks[BLOCK];
+    for (uint32_t page_idx = 0; page_idx < n_pages; page_idx++) {
+        fetch(lane->run, page_idx + AHEAD, n_pages);
+        const pleat__tracked page = pleat__tracked_page(lane->run, page_idx);
+        const marks m = marks_of(lane->run, &page);
+        for (uint32_t i = 0; i < page.n; i += BLOCK) {
+            const int32_t *positions = page.positions + i;
+            const float *scores = m.scores + i * m.step;
+            evictor->rank_block(lane, &page, i, ranks);
+            if (block_may_have(ranks, positions, scores, r, v.rank))
+                search_block(ranks, positions, scores, r, pleat__min_u32(BLOCK, page.n - i), page.first + i, &v);
+        }
+    }
+    return v.slot;
+}
+
+/* ---- the end of a prompt --------------------------------------------------------------------------------------- */
+
+/* Sort out up to BLOCK slots: ranks of all but candidates become -1; candidates are dropped as yet.  Gives how many are
+ * protected. */
+static inline int32_t sort_out(const int32_t *restrict positions, const float *restrict scores, range r, uint32_t n,
+                               float *restrict ranks, uint8_t *restrict verdicts) {
+    int32_t n_protected = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const int32_t is_one = is_candidate(positions[i], scores[i], r);
+        const int32_t is_protected = (positions[i] >= 0) & !is_one;
+        const int32_t verdict = scores[i] == INFINITY ? PLEAT__VERDICT_STAND : PLEAT__VERDICT_KEEP;
+        ranks[i] = is_one ? ranks[i] : -1.0f;
+        verdicts[i] = (uint8_t)(is_protected ? verdict : PLEAT__VERDICT_DROP);
+        n_protected += is_protected;
+    }
+    return n_protected;
+}
+
+/* Rank a lane's open slots and sort them out.  Gives the lane's middle. */
+static uint32_t rank_lane(const pleat__evict_layer *layer, uint32_t head, float *ranks, float *by_position,
+                          uint8_t *verdicts) {
+    const pleat__kv_run *run = &layer->lanes[head].high;
+    const pleat__evict_lane lane = {layer->spec, run, layer->layer, head, layer->n_tokens};
+    const range r = range_of(layer->spec, layer->n_tokens);
+    const uint32_t n_pages = pleat__tracked_pages(run);
+    uint32_t n_protected = layer->lanes[head].n_sealed;
+    rank_run(pleat__evictor_of(layer->spec->policy), &lane, ranks, by_position);
+    for (uint32_t page_idx = 0; page_idx < n_pages; page_idx++) {
+        const pleat__tracked page = pleat__tracked_page(run, page_idx);
+        const marks m = marks_of(run, &page);
+        for (uint32_t i = 0; i < page.n; i += BLOCK) {
+            float *of = ranks + page.first + i;
+            uint8_t *to = verdicts + page.first + i;
+            const float *scores = m.scores + i * m.step;
+            n_protected +=
+                (uint32_t)(i + BLOCK <= page.n ? sort_out(page.positions + i, scores, r, BLOCK, of, to)
+                                               : sort_out(page.positions + i, scores, r, page.n - i, of, to));
+        }
+    }
+    return layer->budget > n_protected ? layer->budget - n_protected : 0;
+}
+
+void pleat__evict_prompt(const pleat__evict_layer *layer, const pleat__evict_scratch *scratch,
+                         uint8_t *const *verdicts) {
+    const pleat__evictor *evictor = pleat__evictor_of(layer->spec->policy);
+    uint32_t *middle = scratch->middle;
+    for (uint32_t i = 0; i < layer->n_lanes; i++)
+        middle[i] = rank_lane(layer, i, scratch->ranks[i], scratch->by_position, verdicts[i]);
+    if (evictor->budgets) evictor->budgets(layer, scratch->ranks, middle, scratch->floats);
+    if (layer->spec->crush) {
+        pleat__crush_layer(layer, scratch, middle, verdicts);
+        return;
+    }
+    for (uint32_t i = 0; i < layer->n_lanes; i++)
+        pleat__select_top(&layer->lanes[i].high, scratch->ranks[i], middle[i], layer->n_tokens, PLEAT__VERDICT_KEEP,
+                          verdicts[i], scratch->floats);
+}
+
+void pleat__evict_carve(const pleat_spec *spec, uint32_t n_lanes, uint32_t n_group, uint32_t slots_cap,
+                        uint32_t max_tokens, pleat__evict_scratch *out, pleat__arena *arena) {
+    *out = (pleat__evict_scratch){0};
+    out->ranks = pleat__arena_take(arena, n_lanes, sizeof *out->ranks);
+    for (uint32_t i = 0; i < n_lanes; i++) {
+        float *ranks = pleat__arena_take(arena, slots_cap, sizeof *ranks);
+        if (out->ranks) out->ranks[i] = ranks;
+    }
+    out->by_position = pleat__arena_take(arena, (uint64_t)max_tokens + 8, sizeof *out->by_position);
+    out->floats = pleat__arena_take(arena, (uint64_t)n_lanes * slots_cap, sizeof *out->floats);
+    out->middle = pleat__arena_take(arena, n_lanes, sizeof *out->middle);
+    if (!spec->crush) return;
+    const uint64_t used_bytes = arena->used_bytes;
+    out->crush = pleat__crush_carve(spec, n_lanes, n_group, slots_cap, max_tokens, arena);
+    out->crush_bytes = arena->used_bytes - used_bytes;
+}

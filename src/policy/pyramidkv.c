@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pyramidkv.c: snapkv with budgets that fall from layer to layer (PyramidKV, Cai et al. 2024, section 4).
+ *
+ * With L layers, N tokens, budget B and window w, M = B - w, layer l has the budget w + m(l) in each lane:
+ *
+ *     min  = max(floor(M / 20), sinks)                     beta = 20
+ *     max  = 2*M - min;  if max > N - w:  max = N - w, min = 2*M - max
+ *     m(l) = max - floor((max - min) * l / (L - 1))        2*l < L - 1
+ *            M                                             2*l = L - 1
+ *            2*M - m(L - 1 - l)                            2*l > L - 1
+ *
+ * A layer and its mirror image have 2*M together, so the total is that of equal budgets.  Sinks, sealed tokens and
+ * representatives come out of m(l).  min is at least `sinks` because these stay in every layer; the authors' code knows
+ * none.  It divides by L and rounds down, which leaves the last layer above min and the total above equal budgets', and
+ * takes equal budgets where N < 2*M.
+ */
+#include "policy/evict.h"
+
+#define BETA 20
+
+/* m(l); may be above what a lane holds. */
+static int64_t beside_window(const pleat__evict_layer *layer) {
+    const int64_t window = layer->spec->window, mean = (int64_t)layer->budget - window;
+    const int64_t before = layer->n_tokens > window ? layer->n_tokens - window : 0;
+    int64_t least = mean / BETA;
+    if (least < layer->spec->sinks) least = layer->spec->sinks;
+    int64_t most = 2 * mean - least;
+    if (most > before) {
+        most = before;
+        least = 2 * mean - most;
+    }
+    const int64_t last = (int64_t)layer->n_layers - 1, l = layer->layer;
+    if (2 * l == last) return mean;
+    const int64_t upper = 2 * l < last ? l : last - l, fall = (most - least) * upper;
+    const int64_t m = most - fall / last; /* below 0 where a prompt is so short that nothing is dropped */
+    return 2 * l < last ? m : 2 * mean - m;
+}
+
+/* Tokens of a lane that are no candidates. */
+static uint32_t count_protected(const pleat__kv_view *lane, const float *ranks) {
+    const uint32_t n_pages = pleat__tracked_pages(&lane->high);
+    uint32_t n = lane->n_sealed;
+    for (uint32_t page_idx = 0; page_idx < n_pages; page_idx++) {
+        const pleat__tracked page = pleat__tracked_page(&lane->high, page_idx);
+        for (uint32_t i = 0; i < page.n; i++) n += (page.positions[i] >= 0) & (ranks[page.first + i] < 0);
+    }
+    return n;
+}
+
+static void budgets(const pleat__evict_layer *layer, float *const *ranks, uint32_t *middle, float *scratch) {
+    (void)scratch;
+    const int64_t budget = layer->spec->window + beside_window(layer);
+    for (uint32_t i = 0; i < layer->n_lanes; i++) {
+        const int64_t left = budget - count_protected(&layer->lanes[i], ranks[i]);
+        middle[i] = left > 0 ? (uint32_t)left : 0;
+    }
+}
+
+const pleat__evictor pleat__evictor_pyramidkv = {PLEAT__SCORING_WINDOW, false, pleat__rank_received, pleat__rank_pooled,
+                                                 budgets};

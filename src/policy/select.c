@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * select.c: the best of a lane's slots.  See select.h.
+ *
+ * Counts go over blocks of a fixed size without a branch, as in scan.c: compilers make vector instructions of them.
+ */
+#include "policy/select.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "policy/scan.h"
+
+#define BLOCK 64u
+
+static int32_t bits_of(float x) {
+    int32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static float float_of(int32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static int32_t block_reach(const float *x, int32_t least) {
+    int32_t n_reach = 0;
+    for (uint32_t i = 0; i < BLOCK; i++) n_reach += bits_of(x[i]) >= least ? 1 : 0;
+    return n_reach;
+}
+
+uint32_t pleat__count_reach(const float *x, uint32_t n, int32_t least) {
+    int32_t n_reach = 0;
+    uint32_t i = 0;
+    for (; i + BLOCK <= n; i += BLOCK) n_reach += block_reach(x + i, least);
+    for (; i < n; i++) n_reach += bits_of(x[i]) >= least;
+    return (uint32_t)n_reach;
+}
+
+/* Floats that are not negative have the order of their bits, so 31 halvings find the largest that k of them reach,
+ * whatever a lane holds. */
+float pleat__kth_largest(const float *x, uint32_t n, uint32_t k) {
+    int32_t low = 0, high = bits_of(INFINITY);
+    while (low < high) {
+        const int32_t middle = low + (high - low + 1) / 2;
+        const uint32_t n_reach = pleat__count_reach(x, n, middle);
+        if (n_reach >= k)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return float_of(low);
+}
+
+/* Only ranks equal to `last` are in doubt: they become their tokens' ages, those above infinite, the rest 0. */
+static void rank_by_age(const pleat__kv_run *run, const float *ranks, uint32_t n_tokens, float last, float *ages) {
+    const uint32_t n_pages = pleat__tracked_pages(run);
+    for (uint32_t page_idx = 0; page_idx < n_pages; page_idx++) {
+        const pleat__tracked page = pleat__tracked_page(run, page_idx);
+        for (uint32_t i = 0; i < page.n; i++) {
+            const float rank = ranks[page.first + i];
+            const float age = (float)(n_tokens - (uint32_t)page.positions[i]); /* at least 1 */
+            ages[page.first + i] = rank > last ? INFINITY : rank == last ? age : 0.0f;
+        }
+    }
+}
+
+static void mark_block(const float *restrict x, float least, uint8_t mark, uint8_t *restrict marks) {
+    for (uint32_t i = 0; i < BLOCK; i++) marks[i] = x[i] >= least ? mark : marks[i];
+}
+
+static void mark_reach(const float *x, uint32_t n, float least, uint8_t mark, uint8_t *marks) {
+    uint32_t i = 0;
+    for (; i + BLOCK <= n; i += BLOCK) mark_block(x + i, least, mark, marks + i);
+    for (; i < n; i++) marks[i] = x[i] >= least ? mark : marks[i];
+}
+
+void pleat__select_top(const pleat__kv_run *run, const float *ranks, uint32_t k, uint32_t n_tokens, uint8_t mark,
+                       uint8_t *marks, float *scratch) {
+    const uint32_t n = run->n_slots;
+    if (k == 0) return;
+    if (pleat__count_reach(ranks, n, 0) <= k) {
+        mark_reach(ranks, n, 0.0f, mark, marks);
+        return;
+    }
+    float last = pleat__kth_largest(ranks, n, k);
+    if (pleat__count_reach(ranks, n, bits_of(last)) > k) {
+        rank_by_age(run, ranks, n_tokens, last, scratch);
+        last = pleat__kth_largest(scratch, n, k);
+        ranks = scratch;
+    }
+    mark_reach(ranks, n, last, mark, marks);
+}
