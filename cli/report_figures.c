@@ -10,7 +10,7 @@
 #include "report_page.h"
 #include "svg.h"
 
-static const char *const layer_tones[REPORT_LAYERS] = {"s0", "s1", "s2", "s3"};
+static const char *const layer_tones[REPORT_LAYERS] = {"s0", "s1", "s2"};
 
 static void begin_figures(FILE *f) { fputs("<div class=\"figures\">\n", f); }
 
@@ -143,7 +143,7 @@ static void fill_perplexity(const evaluation *e, cloud *c) {
 }
 
 void report_write_memory(FILE *f, const evaluation *e) {
-    static const char *const tones[] = {"s0", "s1", "s2"};
+    static const char *const tones[] = {"s0", "s1", "s2", "s3"};
     static const char *const kinds[] = {"every token in one format", "leankv", "topk", "eviction by budget"};
     static const double near = 0.05; /* accuracy lost by specs that are worth a closer look */
     const double accuracy = eval_accuracy(e, report_reference(e)), worst = 2 * eval_perplexity(report_reference(e));

@@ -197,7 +197,7 @@ void pleat__cache_carve_compact(const pleat_cache *c, pleat__compact_scratch *s,
         pleat__reclaim_carve(&s->reclaim, (uint32_t)n_slots, row_len, arena);
     }
     s->levels = pleat__arena_take(arena, n_slots, sizeof *s->levels);
-    s->floats = pleat__arena_take(arena, n_slots, sizeof *s->floats);
+    s->floats = pleat__arena_take(arena, n_slots + PLEAT__SCAN_BLOCK, sizeof *s->floats);
     s->pages = pleat__arena_take(arena, row_len, sizeof *s->pages);
     s->k_tile = pleat__arena_take(arena, PLEAT__TILE * c->opt.head_dim, sizeof *s->k_tile);
     s->v_tile = pleat__arena_take(arena, PLEAT__TILE * c->opt.head_dim, sizeof *s->v_tile);

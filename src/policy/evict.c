@@ -137,13 +137,12 @@ static void search_block(const float *ranks, const int32_t *positions, const flo
     }
 }
 
-uint32_t pleat__evict_victim(const pleat__evict_lane *lane) {
+uint32_t pleat__evict_victim(const pleat__evict_lane *lane, float *ranks) {
     const pleat__evictor *evictor = pleat__evictor_of(lane->spec->policy);
     if (!evictor || !evictor->in_generation) return PLEAT__NO_SLOT;
     const range r = range_of(lane->spec, lane->n_tokens);
     const uint32_t n_pages = pleat__tracked_pages(lane->run);
     victim v = {INT32_MAX, -1, PLEAT__NO_SLOT};
-    float ranks[BLOCK];
     for (uint32_t page_idx = 0; page_idx < n_pages; page_idx++) {
         fetch(lane->run, page_idx + AHEAD, n_pages);
         const pleat__tracked page = pleat__tracked_page(lane->run, page_idx);

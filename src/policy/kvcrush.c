@@ -20,12 +20,14 @@
 
 /* The stage's memory. */
 typedef struct crush {
-    uint32_t n_group;
+    uint32_t n_group, slots_cap;
     uint64_t *prints;     /* of units, [n_words] each: first of all, then of the rest */
     uint64_t *sorted;     /* prints of the rest in the buckets' order */
     uint64_t *anchor;     /* [n_words]; later a bucket's centroid */
     uint64_t *lane_bits;  /* [slots] a lane's part of each token's print */
-    int32_t *positions;   /* [slots] of the lane at hand; -1: no candidate */
+    int32_t *positions;   /* [lane][slots_cap]; -1: no candidate */
+    uint32_t *others;     /* [slots] */
+    uint32_t *candidates; /* [lane] how many */
     float *open_ranks;    /* [slots] of candidates that have been given nothing yet; -1: of others */
     float *sums;          /* [units] of ranks */
     uint32_t *counts;     /* [units] tokens that the lane would take with the unit */
@@ -61,14 +63,17 @@ void *pleat__crush_carve(const pleat_spec *spec, uint32_t n_lanes, uint32_t n_gr
     const uint64_t n_units = by_page ? pleat__div_up_u32(max_tokens, PLEAT__TILE) : max_tokens;
     const uint64_t token_bits = (uint64_t)n_lanes * n_group, unit_bits = token_bits * (by_page ? max_tokens : 1);
     const uint64_t all_bits = token_bits * max_tokens * (by_page ? 2 : 1), n_words = all_bits / 64 + n_units;
-    crush *c = pleat__arena_take(arena, 1, sizeof *c), count = {.n_group = n_group};
+    crush *c = pleat__arena_take(arena, 1, sizeof *c), count;
     crush *to = c ? c : &count;
     to->n_group = n_group;
+    to->slots_cap = slots_cap;
     to->prints = pleat__arena_take(arena, n_words, sizeof *to->prints);
     to->sorted = pleat__arena_take(arena, n_words, sizeof *to->sorted);
     to->anchor = pleat__arena_take(arena, unit_bits / 64 + 1, sizeof *to->anchor);
     to->lane_bits = pleat__arena_take(arena, slots_cap, sizeof *to->lane_bits);
-    to->positions = pleat__arena_take(arena, slots_cap, sizeof *to->positions);
+    to->positions = pleat__arena_take(arena, (uint64_t)n_lanes * slots_cap, sizeof *to->positions);
+    to->others = pleat__arena_take(arena, (uint64_t)slots_cap + 1, sizeof *to->others);
+    to->candidates = pleat__arena_take(arena, n_lanes, sizeof *to->candidates);
     to->open_ranks = pleat__arena_take(arena, slots_cap, sizeof *to->open_ranks);
     to->sums = pleat__arena_take(arena, n_units, sizeof *to->sums);
     uint32_t **const arrays[] = {&to->counts, &to->order,     &to->spare,  &to->lanes,
@@ -141,32 +146,38 @@ static void sort_by_prints(const job *j) {
 
 /* ---- one lane --------------------------------------------------------------------------------------- */
 
-/* c->positions, of candidates.  Gives how many there are. */
-static uint32_t load_positions(const job *j, uint32_t lane) {
+static int32_t *positions_of(const job *j, uint32_t lane) { return j->c->positions + (size_t)lane * j->c->slots_cap; }
+
+static uint32_t n_slots_of(const job *j, uint32_t lane) { return j->layer->lanes[lane].high.n_slots; }
+
+/* The lane's candidates: c->positions and c->candidates. */
+static void load_positions(const job *j, uint32_t lane) {
     const pleat__kv_run *run = &j->layer->lanes[lane].high;
     const uint32_t n_pages = pleat__tracked_pages(run);
     uint32_t n_candidates = 0;
     for (uint32_t page_idx = 0; page_idx < n_pages; page_idx++) {
         const pleat__tracked page = pleat__tracked_page(run, page_idx);
         const float *ranks = j->scratch->ranks[lane] + page.first;
+        int32_t *positions = positions_of(j, lane) + page.first;
         for (uint32_t i = 0; i < page.n; i++) {
-            const bool is_candidate = ranks[i] >= 0;
-            j->c->positions[page.first + i] = is_candidate ? page.positions[i] : -1;
-            n_candidates += is_candidate;
+            const int32_t is_candidate = ranks[i] >= 0;
+            positions[i] = page.positions[i] | (is_candidate - 1); /* all ones: -1 */
+            n_candidates += (uint32_t)is_candidate;
         }
     }
-    return n_candidates;
+    j->c->candidates[lane] = n_candidates;
 }
 
 /* c->sums and c->counts over the lane's candidates that have been given nothing yet; summed by position. */
 static void sum_units(const job *j, uint32_t lane) {
     const float *ranks = j->scratch->ranks[lane];
+    const int32_t *positions = positions_of(j, lane);
     float *by_position = j->scratch->by_position;
     crush *c = j->c;
     for (uint32_t p = 0; p < j->layer->n_tokens; p++) by_position[p] = -1;
-    for (uint32_t slot = 0; slot < j->layer->lanes[lane].high.n_slots; slot++)
-        if (c->positions[slot] >= 0 && j->verdicts[lane][slot] == PLEAT__VERDICT_DROP)
-            by_position[c->positions[slot]] = ranks[slot];
+    for (uint32_t slot = 0, n = n_slots_of(j, lane); slot < n; slot++)
+        if (positions[slot] >= 0 && j->verdicts[lane][slot] == PLEAT__VERDICT_DROP)
+            by_position[positions[slot]] = ranks[slot];
     for (uint32_t u = 0, p = 0; u < j->n_units; u++) {
         const uint32_t end = pleat__min_u32(p + j->unit_tokens, j->layer->n_tokens);
         c->sums[u] = 0;
@@ -191,10 +202,10 @@ static void keep_pages(const job *j, uint32_t lane, uint32_t room) {
         room -= c->counts[u];
         c->taken[u] = 1;
     }
+    const int32_t *positions = positions_of(j, lane);
     uint8_t *verdicts = j->verdicts[lane];
-    for (uint32_t slot = 0; slot < j->layer->lanes[lane].high.n_slots; slot++)
-        if (c->positions[slot] >= 0 && c->taken[unit_of(j, c->positions[slot])] &&
-            verdicts[slot] == PLEAT__VERDICT_DROP)
+    for (uint32_t slot = 0, n_slots = n_slots_of(j, lane); slot < n_slots; slot++)
+        if (positions[slot] >= 0 && c->taken[unit_of(j, positions[slot])] && verdicts[slot] == PLEAT__VERDICT_DROP)
             verdicts[slot] = PLEAT__VERDICT_KEEP;
 }
 
@@ -202,7 +213,7 @@ static void keep_pages(const job *j, uint32_t lane, uint32_t room) {
 static void keep_tokens(const job *j, uint32_t lane, uint32_t room) {
     const pleat__kv_run *run = &j->layer->lanes[lane].high;
     const float *ranks = j->scratch->ranks[lane];
-    float *open_ranks = j->c->open_ranks;
+    float *restrict open_ranks = j->c->open_ranks;
     uint8_t *verdicts = j->verdicts[lane];
     for (uint32_t slot = 0; slot < run->n_slots; slot++)
         open_ranks[slot] = verdicts[slot] == PLEAT__VERDICT_DROP ? ranks[slot] : -1;
@@ -219,10 +230,10 @@ static void keep_best(const job *j, uint32_t lane, uint32_t room) {
 
 /* Candidates of this lane that were given nothing: theirs are units of the rest if they were in the lanes before. */
 static void count_lane(const job *j, uint32_t lane) {
-    const int32_t *positions = j->c->positions;
+    const int32_t *positions = positions_of(j, lane);
     const uint8_t *verdicts = j->verdicts[lane];
     uint32_t *lanes = j->c->lanes;
-    for (uint32_t slot = 0; slot < j->layer->lanes[lane].high.n_slots; slot++) {
+    for (uint32_t slot = 0, n = n_slots_of(j, lane); slot < n; slot++) {
         if (positions[slot] < 0 || verdicts[slot] != PLEAT__VERDICT_DROP) continue;
         const uint32_t u = unit_of(j, positions[slot]);
         if (lanes[u] == lane) lanes[u] = lane + 1;
@@ -231,14 +242,31 @@ static void count_lane(const job *j, uint32_t lane) {
 
 /* ---- fingerprints ------------------------------------------------------------------------------------- */
 
-/* x[slot] = a candidate's score in the head, -1 for all others. */
-static void load_scores(const job *j, uint32_t lane, uint32_t head, float *x) {
+/* c->others: slots of the lane that hold no candidate, most often few.  Gives how many. */
+static uint32_t list_others(const job *j, uint32_t lane) {
+    const int32_t *positions = positions_of(j, lane);
+    uint32_t *others = j->c->others, n_others = 0;
+    for (uint32_t slot = 0, n = n_slots_of(j, lane); slot < n; slot++) {
+        others[n_others] = slot;
+        n_others += positions[slot] < 0;
+    }
+    return n_others;
+}
+
+/* x[slot] = a candidate's score in the head, -1 for the others. */
+static void load_scores(const job *j, uint32_t lane, uint32_t head, uint32_t n_others, float *x) {
     const pleat__kv_run *run = &j->layer->lanes[lane].high;
     for (uint32_t page_idx = 0; page_idx < pleat__tracked_pages(run); page_idx++) {
-        const pleat__tracked page = pleat__tracked_page(run, page_idx);
-        const float *scores = pleat__head_scores(run->layout, pleat__kv_page(run, page_idx), head);
-        for (uint32_t i = 0; i < page.n; i++) x[page.first + i] = j->c->positions[page.first + i] >= 0 ? scores[i] : -1;
+        const uint32_t first = page_idx * run->layout->tokens;
+        const uint32_t n = pleat__min_u32(run->layout->tokens, run->n_slots - first);
+        memcpy(x + first, pleat__head_scores(run->layout, pleat__kv_page(run, page_idx), head), n * sizeof *x);
     }
+    for (uint32_t i = 0; i < n_others; i++) x[j->c->others[i]] = -1;
+}
+
+/* bits[slot] has bit `head` if x[slot] >= threshold. */
+static void add_bit(const float *x, uint32_t n, float threshold, uint32_t head, uint64_t *restrict bits) {
+    for (uint32_t i = 0; i < n; i++) bits[i] |= (uint64_t)(x[i] >= threshold) << head;
 }
 
 /* words |= the low n <= 64 bits, from bit `at` on. */
@@ -250,24 +278,22 @@ static void put_bits(uint64_t *words, uint32_t at, uint64_t bits, uint32_t n) {
 
 /* Set the lane's bits in its candidates' prints. */
 static void add_prints(const job *j, uint32_t lane) {
-    const uint32_t n = j->layer->lanes[lane].high.n_slots;
-    crush *c = j->c;
+    const crush *c = j->c;
+    const uint32_t n = n_slots_of(j, lane), n_group = c->n_group, n_words = j->n_words;
+    const int32_t *positions = positions_of(j, lane);
     float *x = j->scratch->floats;
-    const uint32_t n_candidates = load_positions(j, lane);
-    if (n_candidates == 0) return;
+    if (c->candidates[lane] == 0) return;
     memset(c->lane_bits, 0, n * sizeof *c->lane_bits);
-    for (uint32_t head = 0; head < c->n_group; head++) {
-        load_scores(j, lane, head, x);
-        const uint32_t k = pleat__max_u32(1, pleat__min_u32(j->middle[lane], n_candidates));
-        const float threshold = pleat__kth_largest(x, n, k);
-        for (uint32_t slot = 0; slot < n; slot++) c->lane_bits[slot] |= (uint64_t)(x[slot] >= threshold) << head;
+    const uint32_t k = pleat__max_u32(1, pleat__min_u32(j->middle[lane], c->candidates[lane]));
+    const uint32_t n_others = list_others(j, lane);
+    for (uint32_t head = 0; head < n_group; head++) {
+        load_scores(j, lane, head, n_others, x);
+        add_bit(x, n, pleat__kth_largest(x, n, k), head, c->lane_bits);
     }
     for (uint32_t slot = 0; slot < n; slot++) {
-        if (c->positions[slot] < 0) continue;
-        const uint32_t u = unit_of(j, c->positions[slot]);
-        const uint32_t token = (uint32_t)c->positions[slot] - u * j->unit_tokens;
-        put_bits(c->prints + (size_t)u * j->n_words, token * j->token_bits + lane * c->n_group, c->lane_bits[slot],
-                 c->n_group);
+        if (positions[slot] < 0) continue;
+        const uint32_t u = unit_of(j, positions[slot]), token = (uint32_t)positions[slot] - u * j->unit_tokens;
+        put_bits(c->prints + (size_t)u * n_words, token * j->token_bits + lane * n_group, c->lane_bits[slot], n_group);
     }
 }
 
@@ -337,14 +363,14 @@ static void finish_lane(const job *j, uint32_t lane, uint32_t k, uint32_t cap) {
     cap = pleat__min_u32(cap, k);
     memset(c->taken, 0, j->n_units);
     for (uint64_t i = 0; i < k; i++) c->taken[c->rest[c->nearest[i]]] = (i + 1) * cap / k > i * cap / k;
-    const uint32_t n_candidates = load_positions(j, lane);
+    const int32_t *positions = positions_of(j, lane);
     uint32_t n_kept = 0;
-    for (uint32_t slot = 0; slot < j->layer->lanes[lane].high.n_slots; slot++) {
-        if (c->positions[slot] < 0) continue;
-        if (c->taken[unit_of(j, c->positions[slot])]) verdicts[slot] = PLEAT__VERDICT_STAND;
+    for (uint32_t slot = 0, n = n_slots_of(j, lane); slot < n; slot++) {
+        if (positions[slot] < 0) continue;
+        if (c->taken[unit_of(j, positions[slot])]) verdicts[slot] = PLEAT__VERDICT_STAND;
         n_kept += verdicts[slot] != PLEAT__VERDICT_DROP;
     }
-    if (n_kept < pleat__min_u32(j->middle[lane], n_candidates)) keep_best(j, lane, j->middle[lane] - n_kept);
+    if (n_kept < pleat__min_u32(j->middle[lane], c->candidates[lane])) keep_best(j, lane, j->middle[lane] - n_kept);
 }
 
 /* ---- the layer ---------------------------------------------------------------------------------------- */
@@ -369,14 +395,13 @@ static uint32_t representatives_wanted(const job *j) {
     uint32_t n_before = 0;
     bool drops = false;
     for (uint32_t lane = 0; lane < j->layer->n_lanes; lane++) {
-        uint32_t n_standing = 0, n_candidates = 0;
-        for (uint32_t slot = 0; slot < j->layer->lanes[lane].high.n_slots; slot++) {
-            n_standing += j->verdicts[lane][slot] == PLEAT__VERDICT_STAND;
-            n_candidates += j->scratch->ranks[lane][slot] >= 0;
-        }
+        const uint8_t *verdicts = j->verdicts[lane];
+        uint32_t n_standing = 0;
+        for (uint32_t slot = 0, n = n_slots_of(j, lane); slot < n; slot++)
+            n_standing += verdicts[slot] == PLEAT__VERDICT_STAND;
         n_before = pleat__max_u32(n_before, n_standing);
         sum += j->middle[lane];
-        drops = drops || n_candidates > j->middle[lane];
+        drops = drops || j->c->candidates[lane] > j->middle[lane];
     }
     const double share = (double)j->layer->spec->share * (sum / j->layer->n_lanes + n_before);
     const uint32_t n = (uint32_t)floor(share + share * 0x1p-24);
@@ -387,11 +412,11 @@ void pleat__crush_layer(const pleat__evict_layer *layer, const pleat__evict_scra
                         uint8_t *const *verdicts) {
     if (layer->n_tokens == 0) return;
     job j = job_of(layer, scratch, middle, verdicts);
+    for (uint32_t lane = 0; lane < layer->n_lanes; lane++) load_positions(&j, lane);
     const uint32_t wanted = representatives_wanted(&j);
     memset(j.c->lanes, 0, j.n_units * sizeof *j.c->lanes);
     for (uint32_t lane = 0; lane < layer->n_lanes; lane++) {
         const uint32_t n_stand = pleat__min_u32(wanted, middle[lane] / j.unit_tokens);
-        load_positions(&j, lane);
         keep_best(&j, lane, middle[lane] - n_stand * j.unit_tokens);
         count_lane(&j, lane);
     }

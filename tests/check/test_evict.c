@@ -474,10 +474,11 @@ static uint32_t oracle_victim(const layer *l, uint32_t head) {
 }
 
 static void check_victims(layer *l, paged *p) {
+    float ranks[PLEAT__SCAN_BLOCK];
     for (uint32_t head = 0; head < l->n_lanes; head++) {
         const pleat__evict_lane asked = {&l->spec, &p->views[head].high, l->layer, head, l->n_tokens};
         for (uint32_t round = 0; round < 6; round++) { /* each time one fewer */
-            const uint32_t want = oracle_victim(l, head), got = pleat__evict_victim(&asked);
+            const uint32_t want = oracle_victim(l, head), got = pleat__evict_victim(&asked, ranks);
             CHECK_EQ_U64(got, want);
             met.victims += want != PLEAT__NO_SLOT;
             met.spared += want == PLEAT__NO_SLOT;
@@ -504,7 +505,7 @@ static void test_victims(void) {
             if (evicts)
                 check_victims(&l, &p);
             else
-                CHECK_EQ_U64(pleat__evict_victim(&first), PLEAT__NO_SLOT);
+                CHECK_EQ_U64(pleat__evict_victim(&first, NULL), PLEAT__NO_SLOT);
             check_buf_free(&p.pages);
         }
         CHECK(!evicts || (met.victims > 100 && met.spared > 10));
