@@ -191,14 +191,14 @@ typedef struct pleat_serving_stats {
     uint64_t swapped_bytes_most;
     uint32_t n_prefixes; /* kept now */
     uint64_t pages_total, pages_used, pages_evictable;
-    uint64_t pages_high, pages_low; /* by the side that holds them; sequences that share one count it each */
-    uint64_t schedule_ns;           /* deciding: plans, prefixes, demands, in all */
-    uint64_t manage_ns;             /* pages and compaction in the engine, forks, copies, swaps */
-    uint64_t compact_ns;            /* of that: policies, and moving and requantising tokens */
+    uint64_t pages_high, pages_low;        /* by the side that holds them; sequences that share one count it each */
+    uint64_t schedule_ns;                  /* deciding: plans, prefixes, demands, in all */
+    uint64_t manage_ns;                    /* pages and compaction in the engine, forks, copies, swaps */
+    uint64_t compact_ns;                   /* of that: policies, and moving and requantising tokens */
     uint64_t tokens_moved, pages_returned; /* as in pleat_cache_usage, of the engine's cache */
     uint64_t fragmentation[101]; /* how often, after a step, a running request's sequence had so many slots of a hundred
                                   * without a token, of those in its pages: rounded down */
-    uint64_t step_ns;               /* all of it, with the forward passes */
+    uint64_t step_ns;            /* all of it, with the forward passes */
     double fixed_ns, prompt_ns, token_ns, byte_ns, swap_ns; /* prices as observed so far */
 } pleat_serving_stats;
 PLEAT_API void pleat_serving_get_stats(const pleat_serving *serving, pleat_serving_stats *out);

@@ -118,24 +118,34 @@ static inline uint64_t pleat__backend_fresh_pages(const pleat__backend_shape *sh
     return pleat__backend_lane_pages(shape, n_kept < n_tokens ? (uint32_t)n_kept : n_tokens);
 }
 
-/* The most pages that the request holds at any time from n_stored tokens on, in a step too.
- *     prompt       all of it, beside what is taken for what will stay
- *     generation   its tokens; of lanes that are packed what the prompt has left and those that follow; of bounded ones the
- *                  budget and the token that comes before another goes */
+/* The most pages that the request holds while its prompt is read, in a step too: all of it, beside what is taken for what
+ * will stay. */
+static inline uint64_t pleat__backend_prompt_pages(const pleat__backend_shape *shape, const pleat__backend_extent *e) {
+    const uint32_t spare = shape->spare_pages > 0 ? shape->spare_pages + 1 : 0;
+    const uint64_t n_fresh = pleat__backend_fresh_pages(shape, e, e->n_prompt);
+    return shape->n_lanes * (pleat__backend_lane_pages(shape, e->n_prompt) + n_fresh + spare);
+}
+
+/* The most behind its prompt in the step after which it has n_tokens: of lanes that are packed what the prompt has left and
+ * what has followed, of bounded ones the budget and the token that comes before another goes.  Never less with more
+ * tokens. */
+static inline uint64_t pleat__backend_grown_pages(const pleat__backend_shape *shape, const pleat__backend_extent *e,
+                                                  uint32_t n_tokens) {
+    const uint32_t spare = shape->spare_pages > 0 ? shape->spare_pages + 1 : 0;
+    const uint64_t n_kept = (uint64_t)e->budget + e->n_pinned, n_comes = n_tokens - e->n_prompt;
+    uint64_t n_slots = shape->is_packed ? n_kept + (shape->is_bounded ? 1 : n_comes) : n_tokens;
+    if (n_slots > n_tokens) n_slots = n_tokens;
+    uint64_t n_pages = pleat__backend_lane_pages(shape, (uint32_t)n_slots) + spare;
+    if (shape->is_bounded && n_tokens > e->budget) n_pages += pleat__backend_fresh_pages(shape, e, n_tokens);
+    return shape->n_lanes * n_pages;
+}
+
+/* The most at any time from n_stored tokens on. */
 static inline uint64_t pleat__backend_pages_for(const pleat__backend_shape *shape, const pleat__backend_extent *e,
                                                 uint32_t n_stored) {
-    const uint32_t spare = shape->spare_pages > 0 ? shape->spare_pages + 1 : 0;
-    const uint64_t n_kept = (uint64_t)e->budget + e->n_pinned, n_comes = e->n_tokens - e->n_prompt;
-    uint64_t n_slots = shape->is_packed ? n_kept + (shape->is_bounded ? 1 : n_comes) : e->n_tokens;
-    if (n_slots > e->n_tokens) n_slots = e->n_tokens;
-    uint64_t n_pages = pleat__backend_lane_pages(shape, (uint32_t)n_slots);
-    if (shape->is_bounded && e->n_tokens > e->budget) n_pages += pleat__backend_fresh_pages(shape, e, e->n_tokens);
-    if (n_stored < e->n_prompt) {
-        const uint64_t n_prompt_pages =
-            pleat__backend_lane_pages(shape, e->n_prompt) + pleat__backend_fresh_pages(shape, e, e->n_prompt);
-        if (n_pages < n_prompt_pages) n_pages = n_prompt_pages;
-    }
-    return shape->n_lanes * (n_pages + spare);
+    const uint64_t grown = pleat__backend_grown_pages(shape, e, e->n_tokens);
+    const uint64_t read = n_stored < e->n_prompt ? pleat__backend_prompt_pages(shape, e) : 0;
+    return grown > read ? grown : read;
 }
 
 /* The most pages that n_new tokens come to hold behind n_before others, copies apart; exact where lanes hold a slot for

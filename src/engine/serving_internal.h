@@ -102,6 +102,7 @@ typedef struct pleat__served {
     uint64_t own_pages;    /* (5) */
     bool own_changes;      /* the next step copies pages, so that (5) has to be counted again */
     uint64_t step_pages;   /* that its next item takes */
+    uint64_t told_pages;   /* that the scheduler knows to be coming, these included */
     uint32_t n_idle;       /* steps in a row without a token */
     uint32_t n_compressed; /* stages done */
     bool was_compressed;   /* and has not grown since */
@@ -151,6 +152,7 @@ struct pleat_serving {
 
     pleat__serving_cost cost;
     pleat_serving_stats stats; /* counters; the rest is filled in when asked for */
+    uint64_t occupied_pages;   /* when the step was planned: used, but not evictable */
     uint64_t n_idle_now;       /* idle steps in a row */
     uint64_t elsewhere_ns;     /* of this step: in the backend and the sampler */
     void *block;

@@ -54,23 +54,26 @@ static uint32_t largest_chunk(const pleat__backend_shape *shape, uint32_t from, 
     return from < n_prompt ? pleat__min_u32(n_prompt - from, shape->chunk_tokens) : 1;
 }
 
-/* What a request that stands on a prefix will have of its own at most, from n_stored tokens on: sealed pages stay shared,
- * others are copied.  Not what prefixes cost that it goes on to keep: these go before anybody is preempted (relieve), and
- * who starts from one was let in with it counted. */
-static uint64_t most_own(const pleat_serving *s, const pleat__served *r, pleat__kept_id base, uint32_t n_stored) {
+/* Pages that a request shares with a prefix that it stands on, whatever comes: the others are copied. */
+static uint64_t shared_pages(const pleat_serving *s, pleat__kept_id base) {
     const pleat__kept *k = &s->kept[base.v];
-    const uint64_t n_all = pleat__backend_pages_for(&s->backend.shape, &r->extent, n_stored);
-    const uint64_t n_shared = base.v ? s->backend.pages_of(s->backend.ctx, k->seq) - k->copied_pages : 0;
-    return n_all > n_shared ? n_all - n_shared : 0;
+    return base.v ? s->backend.pages_of(s->backend.ctx, k->seq) - k->copied_pages : 0;
 }
 
-/* What a running request will take beyond its next item: to its end where that is known, else until its prompt is read. */
+static uint64_t less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
+/* What it will have of its own at most from n_stored tokens on. */
+static uint64_t most_own(const pleat_serving *s, const pleat__served *r, pleat__kept_id base, uint32_t n_stored) {
+    return less(pleat__backend_pages_for(&s->backend.shape, &r->extent, n_stored), shared_pages(s, base));
+}
+
+/* What a running request will take beyond its next item and the scheduler is to keep free: all of it where that is known
+ * but for one tenant, whose requests are weighed together (weigh); else until its prompt is read. */
 static uint64_t coming_pages(const pleat_serving *s, const pleat__served *r, uint32_t end) {
     const pleat__backend_shape *shape = &s->backend.shape;
-    if (!shape->is_bounded)
-        return end < r->n_prompt ? pleat__backend_pages_behind(shape, end, r->n_prompt - end) : 0;
-    const uint64_t most = most_own(s, r, r->base, r->n_stored), now = r->own_pages + r->step_pages;
-    return most > now ? most - now : 0;
+    if (!shape->is_bounded) return end < r->n_prompt ? pleat__backend_pages_behind(shape, end, r->n_prompt - end) : 0;
+    if (s->opt.n_tenants == 1) return 0;
+    return less(most_own(s, r, r->base, r->n_stored), r->own_pages + r->step_pages);
 }
 
 void pleat__serving_demand(pleat_serving *s, pleat__served *r) {
@@ -86,6 +89,7 @@ void pleat__serving_demand(pleat_serving *s, pleat__served *r) {
         .coming_pages = coming_pages(s, r, end),
         .can_compress = pleat__serving_can_compress(s, r),
     };
+    r->told_pages = demand.n_pages + demand.coming_pages;
     pleat__sched_demand_set(s->sched, r->sched, &demand);
 }
 
@@ -117,6 +121,7 @@ static void relieve(pleat_serving *s, pleat__sched_plan *plan) {
     for (;;) {
         const pleat__sched_pages pages = {.n_free = pleat__serving_free_pages(s),
                                           .n_evictable = can_evict ? s->evictable_pages : 0};
+        s->occupied_pages = s->backend.shape.n_pages - pages.n_free - s->evictable_pages;
         pleat__sched_plan_step(s->sched, pages, plan);
         if (plan->relief == PLEAT__RELIEF_NONE) return;
         pleat__served *victim = s->requests[plan->victim.v];
@@ -161,6 +166,69 @@ static pleat__sched_demand demand_of(const pleat_serving *s, const pleat__served
                                  .generates = p.generates,
                                  .n_pages = first,
                                  .coming_pages = rest + pleat__serving_lock_pages(s, from)};
+}
+
+/* ---- what all of them come to hold ------------------------------------------------------------------------------------ */
+
+/* A request that runs, or would: what it has at some later step. */
+typedef struct course {
+    const pleat__served *r;
+    uint32_t n_stored;
+    uint64_t n_shared;
+} course;
+
+/* Steps from now to its last one; UINT32_MAX: nobody can say, as long as its prompt is not read. */
+static uint32_t last_step(const course *c) {
+    return c->n_stored < c->r->n_prompt ? UINT32_MAX : c->r->extent.n_tokens - 2 - c->n_stored;
+}
+
+/* Pages of its own in the step that comes t steps from now, at most: it takes a token in each, and leaves with its last. */
+static uint64_t own_at(const pleat__backend_shape *shape, const course *c, uint32_t t) {
+    const pleat__backend_extent *e = &c->r->extent;
+    if (t > last_step(c)) return 0;
+    const bool reads = c->n_stored < e->n_prompt;
+    const uint64_t n = (uint64_t)t + (reads ? e->n_prompt : c->n_stored + 1);
+    const uint64_t grown = pleat__backend_grown_pages(shape, e, n < e->n_tokens ? (uint32_t)n : e->n_tokens);
+    const uint64_t read = reads ? pleat__backend_prompt_pages(shape, e) : 0;
+    return less(grown > read ? grown : read, c->n_shared);
+}
+
+static course course_of(const pleat_serving *s, uint32_t i) {
+    const pleat__served *r = s->running[i];
+    return (course){r, r->n_stored, shared_pages(s, r->base)};
+}
+
+/* The most pages that those who run and one more would hold together in any step to come; more than `most` is no longer
+ * counted.  Each holds more and more until it leaves: so the sum is largest in somebody's last step, or when only those
+ * are left whose last step is not known.  Not counted is what prefixes cost that are kept from now on: they go before
+ * anybody is preempted (relieve), and who starts from one is let in with it counted. */
+static uint64_t most_together(const pleat_serving *s, const course *one, uint64_t locked, uint64_t most) {
+    const pleat__backend_shape *shape = &s->backend.shape;
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < s->n_running + 2 && largest <= most; i++) {
+        const course whose = i < s->n_running ? course_of(s, i) : *one;
+        const uint32_t t = i <= s->n_running ? last_step(&whose) : UINT32_MAX;
+        uint64_t sum = locked + own_at(shape, one, t);
+        for (uint32_t k = 0; k < s->n_running && sum <= most; k++) {
+            const course c = course_of(s, k);
+            sum += own_at(shape, &c, t);
+        }
+        if (largest < sum) largest = sum;
+    }
+    return largest;
+}
+
+/* Where it is known what all of them come to hold, let one more in if they fit together at every step to come: what the
+ * scheduler is told is what is missing to that. */
+static void weigh(const pleat_serving *s, const pleat__served *r, start *how) {
+    const pleat__kept *k = &s->kept[how->from.v];
+    const course one = {r, r->image.data ? r->image_stored : k->n_tokens, shared_pages(s, how->from)};
+    const uint64_t locked = s->added_pages - s->evictable_pages + pleat__serving_lock_pages(s, how->from);
+    uint64_t told = s->occupied_pages;
+    for (uint32_t i = 0; i < s->n_running; i++) told += s->running[i]->told_pages;
+    const uint64_t n_pages = less(most_together(s, &one, locked, s->backend.shape.n_pages), told);
+    if (how->demand.n_pages > n_pages) how->demand.n_pages = n_pages;
+    how->demand.coming_pages = n_pages - how->demand.n_pages;
 }
 
 /* How the request would start.  False: it waits for a prefix that is being computed. */
@@ -228,7 +296,9 @@ static pleat_status let_in(pleat_serving *s, pleat__sched_plan *plan) {
             pleat__sched_defer(s->sched, id);
             continue;
         }
+        if (s->backend.shape.is_bounded && s->opt.n_tenants == 1 && s->n_running > 0) weigh(s, r, &how);
         if (pleat__sched_admit(s->sched, id, &how.demand, plan) != PLEAT__ADMITTED) continue;
+        r->told_pages = how.demand.n_pages + how.demand.coming_pages;
         PLEAT_TRY(start_request(s, r, how.from));
         if (!r->runs) return PLEAT_OK;
     }

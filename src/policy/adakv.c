@@ -37,8 +37,7 @@ static int32_t find_least(const pleat__evict_layer *layer, float *const *ranks, 
     return low;
 }
 
-static void budgets(const pleat__evict_layer *layer, float *const *ranks, uint32_t *middle, float *scratch) {
-    (void)scratch;
+static void budgets(const pleat__evict_layer *layer, float *const *ranks, uint32_t *middle) {
     uint64_t total = 0, n_candidates = 0;
     for (uint32_t i = 0; i < layer->n_lanes; i++) {
         const uint32_t n = pleat__count_reach(ranks[i], layer->lanes[i].high.n_slots, 0);

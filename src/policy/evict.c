@@ -62,19 +62,13 @@ static void fetch(const pleat__kv_run *run, uint32_t page_idx, uint32_t n_pages)
         __builtin_prefetch(page + i);
 }
 
-/* ranks[slot] of a whole run. */
+/* ranks[slot] of a whole run, in whole blocks. */
 static void rank_run(const pleat__evictor *evictor, const pleat__evict_lane *lane, float *ranks, float *by_position) {
-    const pleat__rank_block_fn rank_block = evictor->rank_block;
     const uint32_t n_pages = pleat__tracked_pages(lane->run);
     for (uint32_t page_idx = 0; page_idx < n_pages; page_idx++) {
         fetch(lane->run, page_idx + AHEAD, n_pages);
         const pleat__tracked page = pleat__tracked_page(lane->run, page_idx);
-        uint32_t i = 0;
-        for (; i + BLOCK <= page.n; i += BLOCK) rank_block(lane, &page, i, ranks + page.first + i);
-        if (i == page.n) continue;
-        float last[BLOCK];
-        rank_block(lane, &page, i, last);
-        memcpy(ranks + page.first + i, last, (page.n - i) * sizeof(float));
+        for (uint32_t i = 0; i < page.n; i += BLOCK) evictor->rank_block(lane, &page, i, ranks + page.first + i);
     }
     if (evictor->rank) evictor->rank(lane, ranks, by_position);
 }
@@ -122,7 +116,7 @@ typedef struct victim {
 static bool block_may_have(const float *ranks, const int32_t *positions, const float *scores, range r, int32_t rank) {
     int32_t found = 0;
     for (uint32_t i = 0; i < BLOCK; i++)
-        found |= is_candidate(positions[i], scores[i], r) & (bits_of(ranks[i]) <= rank) ? -1 : 0;
+        found |= (is_candidate(positions[i], scores[i], r) & (bits_of(ranks[i]) <= rank)) ? -1 : 0;
     return found;
 }
 
@@ -206,7 +200,7 @@ void pleat__evict_prompt(const pleat__evict_layer *layer, const pleat__evict_scr
     uint32_t *middle = scratch->middle;
     for (uint32_t i = 0; i < layer->n_lanes; i++)
         middle[i] = rank_lane(layer, i, scratch->ranks[i], scratch->by_position, verdicts[i]);
-    if (evictor->budgets) evictor->budgets(layer, scratch->ranks, middle, scratch->floats);
+    if (evictor->budgets) evictor->budgets(layer, scratch->ranks, middle);
     if (layer->spec->crush) {
         pleat__crush_layer(layer, scratch, middle, verdicts);
         return;
@@ -221,7 +215,7 @@ void pleat__evict_carve(const pleat_spec *spec, uint32_t n_lanes, uint32_t n_gro
     *out = (pleat__evict_scratch){0};
     out->ranks = pleat__arena_take(arena, n_lanes, sizeof *out->ranks);
     for (uint32_t i = 0; i < n_lanes; i++) {
-        float *ranks = pleat__arena_take(arena, slots_cap, sizeof *ranks);
+        float *ranks = pleat__arena_take(arena, pleat__div_up_u32(slots_cap, BLOCK), BLOCK * sizeof *ranks);
         if (out->ranks) out->ranks[i] = ranks;
     }
     out->by_position = pleat__arena_take(arena, (uint64_t)max_tokens + 8, sizeof *out->by_position);

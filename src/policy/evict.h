@@ -86,7 +86,7 @@ typedef struct pleat__evictor {
     void (*rank)(const pleat__evict_lane *lane, float *ranks, float *by_position);
     /* Change middle[n_lanes], each lane's equal share; NULL: it stays.  ranks[lane][slot] are -1 for slots that are no
      * candidates. */
-    void (*budgets)(const pleat__evict_layer *layer, float *const *ranks, uint32_t *middle, float *scratch);
+    void (*budgets)(const pleat__evict_layer *layer, float *const *ranks, uint32_t *middle);
 } pleat__evictor;
 
 extern const pleat__evictor pleat__evictor_random, pleat__evictor_recent, pleat__evictor_streaming, pleat__evictor_h2o,
@@ -123,7 +123,7 @@ void pleat__rank_pooled(const pleat__evict_lane *lane, float *ranks, float *by_p
 
 /* Memory of one layer's decision. */
 typedef struct pleat__evict_scratch {
-    float **ranks;      /* [n_lanes][slots_cap] */
+    float **ranks;      /* [n_lanes][slots_cap], with whole blocks (policy/scan.h) */
     float *by_position; /* [max_tokens + 8] */
     float *floats;      /* [n_lanes * slots_cap] */
     uint32_t *middle;   /* [n_lanes] */

@@ -15,7 +15,7 @@ void pleat__rank_received(const pleat__evict_lane *lane, const pleat__tracked *p
         const float *scores = page->sums + (size_t)k * layout->tokens + first;
         for (uint32_t i = 0; i < PLEAT__SCAN_BLOCK; i++) sums[i] += scores[i];
     }
-    for (uint32_t i = 0; i < PLEAT__SCAN_BLOCK; i++) ranks[i] = (sums[i] > 0) & (sums[i] < INFINITY) ? sums[i] : 0.0f;
+    for (uint32_t i = 0; i < PLEAT__SCAN_BLOCK; i++) ranks[i] = ((sums[i] > 0) & (sums[i] < INFINITY)) ? sums[i] : 0.0f;
 }
 
 const pleat__evictor pleat__evictor_h2o = {PLEAT__SCORING_SUM, true, pleat__rank_received, NULL, NULL};

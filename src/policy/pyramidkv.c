@@ -48,8 +48,7 @@ static uint32_t count_protected(const pleat__kv_view *lane, const float *ranks) 
     return n;
 }
 
-static void budgets(const pleat__evict_layer *layer, float *const *ranks, uint32_t *middle, float *scratch) {
-    (void)scratch;
+static void budgets(const pleat__evict_layer *layer, float *const *ranks, uint32_t *middle) {
     const int64_t budget = layer->spec->window + beside_window(layer);
     for (uint32_t i = 0; i < layer->n_lanes; i++) {
         const int64_t left = budget - count_protected(&layer->lanes[i], ranks[i]);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/internal.h"
 #include "check.h"
 #include "policy_rig.h"
 
@@ -16,14 +17,22 @@ enum { LANES = LAYERS * HEADS, STRATEGIES = 4 };
 static const char *const strategies[STRATEGIES] = {"none", "block", "copy", "reuse"};
 
 static const struct evict_spec {
-    const char *text;
+    const char *text, *stage;
     bool by_rank; /* the shadow knows what is ranked */
+    bool equal;   /* every lane holds the budget */
 } evict_specs[] = {
-    {"h2o:budget=40,window=8,sinks=2", true},     {"h2o:budget=25%,window=16,sinks=0", true},
-    {"streaming:budget=37,sinks=3", true},        {"recent:budget=33", true},
-    {"random:budget=48,window=4,sinks=1", false}, {"snapkv:budget=40,window=16,sinks=4", true},
-    {"snapkv:budget=30%,window=7,sinks=0", true}, {"pyramidkv:budget=64,window=8,sinks=2", false},
-    {"adakv:budget=50,window=12,sinks=4", false},
+    {"h2o:budget=40,window=8,sinks=2", "", true, true},
+    {"h2o:budget=25%,window=16,sinks=0", "", true, true},
+    {"streaming:budget=37,sinks=3", "", true, true},
+    {"recent:budget=33", "", true, true},
+    {"random:budget=48,window=4,sinks=1", "", false, true},
+    {"snapkv:budget=40,window=16,sinks=4", "", true, true},
+    {"snapkv:budget=30%,window=7,sinks=0", "", true, true},
+    {"pyramidkv:budget=64,window=8,sinks=2", "", false, false},
+    {"adakv:budget=50,window=12,sinks=4", "", false, false},
+    {"h2o:budget=60,window=8,sinks=2", "+kvcrush:share=40%", false, true},
+    {"snapkv:budget=50,window=8,sinks=2", "+kvcrush:share=30%,anchor=alternate", false, true},
+    {"streaming:budget=64,sinks=2", "+kvcrush:share=50%,unit=page", false, false},
 };
 
 /* ---- the shadow -------------------------------------------------------------------------------------- */
@@ -33,7 +42,9 @@ typedef struct shadow {
     uint32_t n_tokens, n_prompt;
     bool alive[LANES][CAP];
     double score[LANES][CAP];
-    double *out; /* [rows][ROW] of the last layer step */
+    double by_head[LANES][GROUP][CAP]; /* the same, of each query head */
+    bool stands[LANES][CAP];           /* representatives */
+    double *out;                       /* [rows][ROW] of the last layer step */
 } shadow;
 
 static double dot(const float *a, const float *b) {
@@ -68,20 +79,26 @@ static void look(const shadow *s, uint32_t lane, uint32_t layer, uint32_t positi
 
 static bool counts_window(const shadow *s) { return s->spec.policy >= PLEAT_POLICY_SNAPKV; }
 static bool counts_sum(const shadow *s) { return s->spec.policy == PLEAT_POLICY_H2O; }
+static bool counts(const shadow *s) { return counts_window(s) || counts_sum(s); }
 
 /* One layer of a step of n tokens: s->out, and what every key has received. */
 static void shadow_layer(shadow *s, uint32_t layer, uint32_t n) {
     double weight[CAP];
     for (uint32_t head = 0; head < HEADS; head++) {
         const uint32_t lane = layer * HEADS + head, last = n < s->spec.window ? n : s->spec.window;
-        for (uint32_t j = 0; counts_window(s) && n > 1 && j < s->n_tokens; j++)
+        for (uint32_t j = 0; counts_window(s) && n > 1 && j < s->n_tokens; j++) {
             s->score[lane][j] *= 1 - (double)last / s->spec.window;
+            for (uint32_t g = 0; g < GROUP; g++) s->by_head[lane][g][j] *= 1 - (double)last / s->spec.window;
+        }
         for (uint32_t t = 0; t < n; t++)
             for (uint32_t g = 0; g < GROUP; g++) {
                 const uint32_t q_head = head * GROUP + g, position = s->n_tokens + t;
                 look(s, lane, layer, position, s->n_tokens, q_head, weight, s->out + (size_t)t * ROW + q_head * D);
-                const bool counts = counts_sum(s) || (counts_window(s) && n > 1 && t >= n - last);
-                for (uint32_t j = 0; counts && j < position; j++) s->score[lane][j] += weight[j];
+                const bool is_counted = counts_sum(s) || (counts_window(s) && n > 1 && t >= n - last);
+                for (uint32_t j = 0; is_counted && j < position; j++) {
+                    s->score[lane][j] += weight[j];
+                    s->by_head[lane][g][j] += weight[j];
+                }
             }
     }
 }
@@ -106,16 +123,27 @@ static bool spares(const shadow *s, uint32_t position) {
     return position < s->spec.sinks || position + s->spec.window >= s->n_tokens;
 }
 
+/* The attention that a token is said to have received; a representative's is infinite. */
+static void check_score(const shadow *s, uint32_t lane, uint32_t position, float significance) {
+    const double score = s->score[lane][position];
+    if (!counts(s) || (s->spec.crush && isinf(significance))) return;
+    CHECK_NEAR(significance * (float)(s->n_tokens - 1 - position), score, 1e-5 + 1e-5 * score);
+}
+
 /* What `tokens` says is kept of a lane is right, and becomes what is alive. */
-static void take_over(shadow *s, uint32_t lane, const pleat_cache_token *tokens, bool by_rank, bool evicted) {
+static void take_over(shadow *s, uint32_t lane, const pleat_cache_token *tokens, const struct evict_spec *spec,
+                      bool evicted) {
     double least_kept = INFINITY, most_gone = -INFINITY;
-    uint32_t n_live = 0, n_before = 0;
+    uint32_t n_live = 0, n_before = 0, n_stand = 0;
     bool now[CAP];
     for (uint32_t j = 0; j < s->n_tokens; j++) {
         now[j] = tokens[j].level != PLEAT_LEVEL_DROPPED;
         n_live += now[j];
         n_before += s->alive[lane][j];
         CHECK(s->alive[lane][j] || !now[j]);
+        CHECK(now[j] || !s->stands[lane][j]);
+        s->stands[lane][j] = now[j] && isinf(tokens[j].significance);
+        n_stand += s->stands[lane][j];
         if (!s->alive[lane][j]) continue;
         if (spares(s, j)) {
             CHECK(now[j]);
@@ -124,12 +152,11 @@ static void take_over(shadow *s, uint32_t lane, const pleat_cache_token *tokens,
         const double rank = rank_of(s, lane, j);
         if (now[j]) least_kept = fmin(least_kept, rank);
         if (!now[j]) most_gone = fmax(most_gone, rank);
-        if (now[j] && (counts_sum(s) || counts_window(s)))
-            CHECK_NEAR(tokens[j].significance * (float)(s->n_tokens - 1 - j), s->score[lane][j],
-                       1e-5 + 1e-5 * s->score[lane][j]);
+        if (now[j]) check_score(s, lane, j, tokens[j].significance);
     }
-    if (by_rank) CHECK(most_gone <= least_kept + 1e-5);
-    if (by_rank) CHECK_EQ_U64(n_live, evicted && n_before > budget_of(s) ? budget_of(s) : n_before);
+    if (spec->by_rank) CHECK(most_gone <= least_kept + 1e-5);
+    if (spec->equal) CHECK_EQ_U64(n_live, evicted && n_before > budget_of(s) ? budget_of(s) : n_before);
+    CHECK((n_stand > 0) == (s->spec.crush && s->n_prompt > 0));
     memcpy(s->alive[lane], now, s->n_tokens * sizeof *now);
 }
 
@@ -138,7 +165,7 @@ static void take_over(shadow *s, uint32_t lane, const pleat_cache_token *tokens,
 typedef struct quartet {
     rig rigs[STRATEGIES];
     shadow s;
-    bool by_rank;
+    const struct evict_spec *spec;
 } quartet;
 
 static void attend_all(quartet *t, const share *mine) {
@@ -169,7 +196,25 @@ static void compare_tokens(quartet *t, const share *mine) {
             CHECK_STATUS(pleat_cache_tokens(t->rigs[i].cache, t->rigs[i].seqs[0], layer, head, 0, n, others), PLEAT_OK);
             for (uint32_t j = 0; j < n; j++) CHECK(tokens[j].level == others[j].level);
         }
-        take_over(&t->s, lane, tokens, t->by_rank, !mine->more && (mine->n > 1 || in_generation));
+        take_over(&t->s, lane, tokens, t->spec, !mine->more && (mine->n > 1 || in_generation));
+    }
+}
+
+/* Where query heads are told apart, each has its own score in the page. */
+static void compare_heads(const quartet *t, uint32_t i) {
+    const pleat_cache *c = t->rigs[i].cache;
+    const pleat__sequence *seq = pleat__cache_seq(c, t->rigs[i].seqs[0]);
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        const pleat__kv_run run = pleat__cache_open_run(c, &seq->table, lane, PLEAT__HIGH);
+        CHECK_EQ_U64(run.layout->n_scores, GROUP);
+        for (uint32_t slot = 0; slot < run.n_slots; slot++) {
+            uint8_t *page = pleat__kv_page(&run, slot / run.layout->tokens);
+            const uint32_t at = slot % run.layout->tokens;
+            const int32_t position = pleat__positions(run.layout, page)[at];
+            for (uint32_t g = 0; position >= 0 && !t->s.stands[lane][position] && g < GROUP; g++)
+                CHECK_NEAR(pleat__head_scores(run.layout, page, g)[at], t->s.by_head[lane][g][position],
+                           1e-5 + 1e-5 * t->s.by_head[lane][g][position]);
+        }
     }
 }
 
@@ -198,14 +243,15 @@ static void step(quartet *t, uint32_t n, bool more) {
     for (uint32_t i = 0; i < STRATEGIES; i++) t->rigs[i].n_tokens[0] = t->s.n_tokens;
     compare_tokens(t, &mine);
     compare_slots(t);
+    for (uint32_t i = 0; t->s.spec.crush && counts(&t->s) && i < STRATEGIES; i++) compare_heads(t, i);
 }
 
-static quartet *quartet_new(const struct evict_spec *spec, const char *more) {
+static quartet *quartet_new(const struct evict_spec *spec) {
     quartet *t = calloc(1, sizeof *t);
     char text[160];
-    t->by_rank = spec->by_rank;
+    t->spec = spec;
     for (uint32_t i = 0; i < STRATEGIES; i++) {
-        snprintf(text, sizeof text, "%s,format=f32,reclaim=%s%s", spec->text, strategies[i], more);
+        snprintf(text, sizeof text, "%s,format=f32,reclaim=%s%s", spec->text, strategies[i], spec->stage);
         pleat_cache_options opt = rig_options(text, NULL);
         opt.page_tokens = 16;
         t->rigs[i] = rig_new(&opt, 1);
@@ -225,8 +271,8 @@ static void quartet_free(quartet *t) {
 static void test_strategies_against_shadow(void) {
     const uint32_t n_generated = (uint32_t)check_rounds(60, 20);
     for (size_t i = 0; i < CHECK_COUNT(evict_specs); i++) {
-        check_context("%s", evict_specs[i].text);
-        quartet *t = quartet_new(&evict_specs[i], "");
+        check_context("%s%s", evict_specs[i].text, evict_specs[i].stage);
+        quartet *t = quartet_new(&evict_specs[i]);
         step(t, 70, true);
         step(t, 75, false);
         for (uint32_t n = 0; n < n_generated; n++) step(t, 1, false);
