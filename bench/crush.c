@@ -7,7 +7,8 @@
  * By default 4096 tokens, 4 lanes of 2 query heads, a middle of 1024 tokens, a share of 25 %, pages of 32 tokens and 15
  * repeats.  Scores are log-normal, ranks their sums over the group.  ms is the median of the stage, that is
  * pleat__crush_layer() with the choice of the important tokens in it; "plain" is the same without a share, and "added"
- * what the share takes beside it; "x" is how many times as much k-means adds.  Then the bit operations alone, in ns a token, for each variant.
+ * what the share takes beside it; "x" is how many times as much k-means adds.  Then the bit operations alone, for each
+ * variant.
  */
 #include <errno.h>
 #include <math.h>
@@ -194,10 +195,12 @@ static bool read_options(options *o, int argc, char **argv) {
 
 int main(int argc, char **argv) {
     options o = {4096, 4, 2, 1024, 25, 32, 15};
-    if (!read_options(&o, argc, argv)) {
-        fprintf(stderr, "usage: bench_crush [-n TOKENS] [-l LANES] [-g GROUP, 1..64] [-b BUDGET] [-s SHARE, 0..100] "
-                        "[-p PAGE_TOKENS, a multiple of 16] [-r REPEATS, 1..101]\n");
-        return 2;
+    const bool wants_help = argc == 2 && !strcmp(argv[1], "-h");
+    if (wants_help || !read_options(&o, argc, argv)) {
+        fprintf(wants_help ? stdout : stderr,
+                "usage: bench_crush [-n TOKENS] [-l LANES] [-g GROUP, 1..64] [-b BUDGET] [-s SHARE, 0..100] "
+                "[-p PAGE_TOKENS, a multiple of 16] [-r REPEATS, 1..101]\n");
+        return wants_help ? 0 : 2;
     }
     static rig r;
     make_rig(&o, &r);

@@ -2,9 +2,8 @@
  *
  * kvcrush.c: important tokens and representatives of the others.  See kvcrush.h.
  *
- * Everything is done in units: tokens (of one position) or pages.  Arrays of units are indexed by position / unit_tokens,
- * so that slots do not matter, and hold in turn: all units of a lane for its important ones, then the rest in the order
- * of age, then in the order of the buckets.
+ * Everything is done in units: tokens (of one position) or pages.  Arrays of units are indexed first by
+ * position / unit_tokens, so that slots do not matter, then by the place among the rest, which is the order of age.
  */
 #include "policy/kvcrush.h"
 
@@ -55,8 +54,8 @@ typedef struct job {
     uint32_t n_rest;
 } job;
 
-/* A layer has sum over units of ceil(bits / 64) words of prints: a unit's tokens are no more than the sequence's, so all
- * units have less than twice the sequence's bits. */
+/* A unit's tokens are no more than the sequence's, so all units have less than twice the sequence's bits; and each
+ * print is filled up to whole words. */
 void *pleat__crush_carve(const pleat_spec *spec, uint32_t n_lanes, uint32_t n_group, uint32_t slots_cap,
                          uint32_t max_tokens, pleat__arena *arena) {
     const bool by_page = spec->unit == PLEAT_CRUSH_PAGE;
@@ -111,8 +110,8 @@ static void sort_by_digits(crush *c, uint32_t n) {
     c->order = made;
 }
 
-/* c->order: units with tokens to take, the highest sum first, the older among equals.  Floats that are not negative have
- * the order of their bits.  Gives how many they are. */
+/* c->order: units with tokens to take, the highest sum first, the older among equals.  Floats that are not negative
+ * have the order of their bits.  Gives how many they are. */
 static uint32_t sort_by_sums(const job *j) {
     crush *c = j->c;
     uint32_t n = 0;
@@ -388,8 +387,8 @@ static job job_of(const pleat__evict_layer *layer, const pleat__evict_scratch *s
     return j;
 }
 
-/* Units that the lanes' representatives may be, less those of before.  A share stands for a decimal that its float may be
- * a little below. */
+/* Units that the lanes' representatives may be, less those of before.  A share stands for a decimal that its float may
+ * be a little below. */
 static uint32_t representatives_wanted(const job *j) {
     double sum = 0;
     uint32_t n_before = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_kvcrush.c: representatives of a layer's tokens against a naive model that knows positions only, and what they are
- * made from: prints and their k-means.
+ * test_kvcrush.c: representatives of a layer's tokens against a naive model that knows positions only, and what they
+ * are made from: prints and their k-means.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,10 @@ static void fill_prints(uint64_t *prints, size_t n, unsigned kind) {
 static void test_variants(void) {
     for (uint64_t round = check_rounds(600, 100); round-- > 0;) {
         const uint32_t n_words = (uint32_t)(check_below(2) ? 1 : check_between(1, 19));
-        const uint32_t n = (uint32_t)(check_below(3) ? check_between(1, 40) : check_between(250, 800));
+        static const uint32_t from[] = {1, 120, 254, 508, 250},
+                              to[] = {40, 255, 257, 512, 800}; /* bytes count to 255 */
+        const uint64_t size = check_below(CHECK_COUNT(from));
+        const uint32_t n = (uint32_t)check_between(from[size], to[size]);
         check_buf prints = check_buf_new((size_t)n * n_words * 8, 8), anchor = check_buf_new(n_words * 8, 8);
         fill_prints(prints.p, (size_t)n * n_words, (unsigned)check_below(5));
         fill_prints(anchor.p, n_words, 1);

@@ -1,0 +1,61 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# evict.sh: eviction policies through the command: every strategy of reclamation keeps the same tokens and gives the same
+# text, budgets hold in tokens, per cent and bytes, and budgets that cannot be are refused with what may be.
+. "$(dirname "$0")/harness.bash"
+
+head -c 1800 "$ROOT/eval/prose.txt" | iconv -c -t utf-8 >"$scratch/long" 2>/dev/null || head -c 1800 "$ROOT/eval/prose.txt" >"$scratch/long"
+generate() { try run -m "$MODEL" -f "$scratch/long" -n 120 --format json -q --kv "$1"; }
+
+# The four strategies: one text, the same live tokens, and less and less held
+for how in none block copy reuse; do
+    generate "h2o:budget=96,format=f32,reclaim=$how"
+    check "reclaim=$how" exits 0
+    if [ $how = none ]; then
+        text=$(field text) live=$(field tokens_high) none=$(field fragmentation)
+    fi
+    check "reclaim=$how gives the text of none" test "$(field text)" = "$text"
+    check "reclaim=$how keeps as many tokens" test "$(field tokens_high)" = "$live"
+    case $how in
+        block) block=$(field fragmentation) ;;
+        copy) copied=$(field tokens_moved) ;;
+        reuse) reuse=$(field fragmentation) moved=$(field tokens_moved) ;;
+    esac
+done
+check "96 tokens in each lane" test "$live" = $((96 * 32))
+check "reuse wastes least" calc "$reuse < 0.3 && $reuse <= $block && $block <= $none && $none > 0.5"
+check "copy moves many more tokens than reuse" calc "$copied > 20 * $moved"
+
+# Every policy, with and without representatives
+for policy in random recent streaming h2o snapkv pyramidkv adakv; do
+    for stage in "" +kvcrush +kvcrush:share=50%,anchor=kmeans +kvcrush:share=0%,unit=page; do
+        generate "$policy:budget=30%$stage"
+        check "$policy$stage" exits 0
+        check "$policy$stage drops tokens" calc "$(field tokens_dropped) > 5000"
+        check "$policy$stage counts every token" calc "$(field tokens_high) + $(field tokens_dropped) == 32 * ($(field prompt) + 119)"
+    done
+done
+
+# Budgets in bytes hold, with everything that belongs to the sequence
+for policy in h2o streaming; do
+    for kib in 600 1024; do
+        generate "$policy:budget=${kib}KiB,sinks=0"
+        check "$policy in $kib KiB" calc "$(field bytes) <= $kib * 1024 && $(field bytes) > 0.8 * $kib * 1024"
+    done
+done
+try run -m "$MODEL" -f "$scratch/long" -n 1 --format json -q --kv adakv:budget=1MiB,window=16
+check "adakv in 1 MiB after the prompt" calc "$(field bytes) <= 1048576"
+
+# What cannot be
+fails 2 "budget '0' .* tokens .1 to 16777216., a share .above 0% up to 100%. or bytes" run -m "$MODEL" -p x --kv h2o:budget=0
+fails 2 "budget '-5%' .* a share .above 0% up to 100%." run -m "$MODEL" -p x --kv h2o:budget=-5%
+fails 2 "budget 'nan' .* tokens .1 to 16777216." run -m "$MODEL" -p x --kv h2o:budget=nan
+fails 2 "budget=67 is below sinks=4 . window=64: at least 68" run -m "$MODEL" -p x --kv snapkv:budget=67
+fails 1 "budget=5000 is above the longest sequence: allowed are 68 to 4096 tokens" run -m "$MODEL" -p x --kv h2o:budget=5000
+fails 1 "budget of 1024 bytes .* need 68: allowed are [0-9]+ bytes and more" run -m "$MODEL" -p x --kv h2o:budget=1KiB
+fails 2 "share '101%' .* a share from 0 to 1" run -m "$MODEL" -p x --kv h2o+kvcrush:share=101%
+fails 2 "share '-1%' .* a share from 0 to 1" run -m "$MODEL" -p x --kv h2o+kvcrush:share=-1%
+fails 2 "share 'nan' .* a share from 0 to 1" run -m "$MODEL" -p x --kv h2o+kvcrush:share=nan
+
+finish
