@@ -44,6 +44,7 @@ bench: all
 papers: all
 	python3 bench/papers/leankv/run.py
 	python3 bench/papers/article/run.py
+	python3 bench/papers/spvllm/run.py
 
 install: all
 	@tools/install.sh build $(PREFIX)

@@ -27,7 +27,9 @@
  * that nobody uses are evicted when pages are needed, the least recently used leaf of the tree first.
  *
  * When pages run short: kept prefixes go; then requests that allow it are compressed; then the lowest in rank is
- * preempted.  sched/sched.h (source) has the rules: priorities, watermarks, tenants.
+ * preempted.  sched/sched.h (source) has the rules: priorities, watermarks, tenants.  Under a policy that evicts in
+ * generation, with reclaim=reuse or copy (spec.h), it is known what a request will hold at most at every step until it
+ * leaves: it is let in when that fits with what the others will hold, and nobody gives way later.
  *
  * Threads: driven from one thread at a time.
  *

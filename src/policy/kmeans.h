@@ -9,7 +9,7 @@
  *                 of those that are not alone in their cluster; the first among equals.  So none stays empty
  *     update      centroids = means
  *
- * until no print changes its cluster, 10 rounds at most.  Squared distances that differ by less than 1e-9 are equal.
+ * until no print changes its cluster, 300 rounds at most.  Squared distances that differ by less than 1e-9 are equal.
  * O(n * k * bits) a round, by intent without any trick that only prints allow.
  */
 #ifndef PLEAT_POLICY_KMEANS_H
@@ -17,7 +17,7 @@
 
 #include "core/memory.h"
 
-#define PLEAT__KMEANS_ROUNDS 10u
+#define PLEAT__KMEANS_ROUNDS 300u
 
 /* Its memory. */
 typedef struct pleat__kmeans {

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/compiler.h"
 #include "core/rng.h"
 #include "hw/cpu.h"
 #include "policy/fingerprint.h"
@@ -23,7 +24,7 @@ typedef struct crush {
     uint64_t *prints;     /* of units, [n_words] each: first of all, then of the rest */
     uint64_t *sorted;     /* prints of the rest in the buckets' order */
     uint64_t *anchor;     /* [n_words]; later a bucket's centroid */
-    uint64_t *lane_bits;  /* [slots] a lane's part of each token's print */
+    uint32_t *lane_bits;  /* [slots] of each token, for the lane's heads 0..31, then [slots] for the others */
     int32_t *positions;   /* [lane][slots_cap]; -1: no candidate */
     uint32_t *others;     /* [slots] */
     uint32_t *candidates; /* [lane] how many */
@@ -69,7 +70,7 @@ void *pleat__crush_carve(const pleat_spec *spec, uint32_t n_lanes, uint32_t n_gr
     to->prints = pleat__arena_take(arena, n_words, sizeof *to->prints);
     to->sorted = pleat__arena_take(arena, n_words, sizeof *to->sorted);
     to->anchor = pleat__arena_take(arena, unit_bits / 64 + 1, sizeof *to->anchor);
-    to->lane_bits = pleat__arena_take(arena, slots_cap, sizeof *to->lane_bits);
+    to->lane_bits = pleat__arena_take(arena, (n_group > 32 ? 2ull : 1ull) * slots_cap, sizeof *to->lane_bits);
     to->positions = pleat__arena_take(arena, (uint64_t)n_lanes * slots_cap, sizeof *to->positions);
     to->others = pleat__arena_take(arena, (uint64_t)slots_cap + 1, sizeof *to->others);
     to->candidates = pleat__arena_take(arena, n_lanes, sizeof *to->candidates);
@@ -227,16 +228,24 @@ static void keep_best(const job *j, uint32_t lane, uint32_t room) {
         keep_tokens(j, lane, room);
 }
 
-/* Candidates of this lane that were given nothing: theirs are units of the rest if they were in the lanes before. */
-static void count_lane(const job *j, uint32_t lane) {
+/* The same loop for pages of tokens and, without its division, for tokens. */
+INLINE void count_slots(const job *j, uint32_t lane, uint32_t unit_tokens) {
     const int32_t *positions = positions_of(j, lane);
     const uint8_t *verdicts = j->verdicts[lane];
     uint32_t *lanes = j->c->lanes;
     for (uint32_t slot = 0, n = n_slots_of(j, lane); slot < n; slot++) {
-        if (positions[slot] < 0 || verdicts[slot] != PLEAT__VERDICT_DROP) continue;
-        const uint32_t u = unit_of(j, positions[slot]);
-        if (lanes[u] == lane) lanes[u] = lane + 1;
+        const bool is_open = (positions[slot] >= 0) & (verdicts[slot] == PLEAT__VERDICT_DROP);
+        const uint32_t u = (uint32_t)(positions[slot] & ~(positions[slot] >> 31)) / unit_tokens; /* of -1: 0 */
+        lanes[u] += is_open & (lanes[u] == lane); /* no branch: which tokens are open, nobody can guess */
     }
+}
+
+/* Candidates of this lane that were given nothing: theirs are units of the rest if they were in the lanes before. */
+static void count_lane(const job *j, uint32_t lane) {
+    if (j->unit_tokens == 1)
+        count_slots(j, lane, 1);
+    else
+        count_slots(j, lane, j->unit_tokens);
 }
 
 /* ---- fingerprints ------------------------------------------------------------------------------------- */
@@ -263,9 +272,14 @@ static void load_scores(const job *j, uint32_t lane, uint32_t head, uint32_t n_o
     for (uint32_t i = 0; i < n_others; i++) x[j->c->others[i]] = -1;
 }
 
-/* bits[slot] has bit `head` if x[slot] >= threshold. */
-static void add_bit(const float *x, uint32_t n, float threshold, uint32_t head, uint64_t *restrict bits) {
-    for (uint32_t i = 0; i < n; i++) bits[i] |= (uint64_t)(x[i] >= threshold) << head;
+/* bits[slot] has the bit if x[slot] >= threshold. */
+static void add_bit(const float *restrict x, uint32_t n, float threshold, uint32_t bit, uint32_t *restrict bits) {
+    for (uint32_t i = 0; i < n; i++) bits[i] |= x[i] >= threshold ? bit : 0;
+}
+
+/* Of a slot, for n_group heads of the lane. */
+static uint64_t bits_of_slot(const crush *c, uint32_t slot) {
+    return c->lane_bits[slot] | (c->n_group > 32 ? (uint64_t)c->lane_bits[c->slots_cap + slot] << 32 : 0);
 }
 
 /* words |= the low n <= 64 bits, from bit `at` on. */
@@ -280,31 +294,36 @@ static void add_prints(const job *j, uint32_t lane) {
     const crush *c = j->c;
     const uint32_t n = n_slots_of(j, lane), n_group = c->n_group, n_words = j->n_words;
     const int32_t *positions = positions_of(j, lane);
+    const bool is_word = n_words == 1 && j->unit_tokens == 1; /* a token's bits are one word */
     float *x = j->scratch->floats;
     if (c->candidates[lane] == 0) return;
-    memset(c->lane_bits, 0, n * sizeof *c->lane_bits);
+    memset(c->lane_bits, 0, (n_group > 32 ? c->slots_cap + n : n) * sizeof *c->lane_bits);
     const uint32_t k = pleat__max_u32(1, pleat__min_u32(j->middle[lane], c->candidates[lane]));
     const uint32_t n_others = list_others(j, lane);
     for (uint32_t head = 0; head < n_group; head++) {
         load_scores(j, lane, head, n_others, x);
-        add_bit(x, n, pleat__kth_largest(x, n, k), head, c->lane_bits);
+        add_bit(x, n, pleat__kth_largest(x, n, k), 1u << head % 32, c->lane_bits + (size_t)(head / 32) * c->slots_cap);
     }
-    for (uint32_t slot = 0; slot < n; slot++) {
+    for (uint32_t slot = 0; slot < n && is_word; slot++)
+        if (positions[slot] >= 0) c->prints[positions[slot]] |= bits_of_slot(c, slot) << lane * n_group;
+    for (uint32_t slot = 0; slot < n && !is_word; slot++) {
         if (positions[slot] < 0) continue;
         const uint32_t u = unit_of(j, positions[slot]), token = (uint32_t)positions[slot] - u * j->unit_tokens;
-        put_bits(c->prints + (size_t)u * n_words, token * j->token_bits + lane * n_group, c->lane_bits[slot], n_group);
+        put_bits(c->prints + (size_t)u * n_words, token * j->token_bits + lane * n_group, bits_of_slot(c, slot),
+                 n_group);
     }
 }
 
 /* The rest with their prints: c->rest, c->prints, n_rest. */
 static void find_rest(job *j) {
     crush *c = j->c;
-    memset(c->prints, 0, (size_t)j->n_units * j->n_words * sizeof *c->prints);
+    const uint32_t n_words = j->n_words;
+    memset(c->prints, 0, (size_t)j->n_units * n_words * sizeof *c->prints);
     for (uint32_t lane = 0; lane < j->layer->n_lanes; lane++) add_prints(j, lane);
     for (uint32_t u = 0; u < j->n_units; u++) {
         if (c->lanes[u] < j->layer->n_lanes) continue;
-        memmove(c->prints + (size_t)j->n_rest * j->n_words, c->prints + (size_t)u * j->n_words,
-                j->n_words * sizeof *c->prints);
+        for (uint32_t w = 0; w < n_words; w++)
+            c->prints[(size_t)j->n_rest * n_words + w] = c->prints[(size_t)u * n_words + w];
         c->rest[j->n_rest++] = u;
     }
 }
@@ -348,27 +367,35 @@ static void find_representatives(const job *j, uint32_t k) {
     j->dsp.distances(c->prints, j->n_rest, j->n_words, c->anchor, c->distances);
     sort_by_prints(j);
     for (uint32_t i = 0; i < j->n_rest; i++)
-        memcpy(c->sorted + (size_t)i * j->n_words, c->prints + (size_t)c->order[i] * j->n_words,
-               j->n_words * sizeof *c->sorted);
+        for (uint32_t w = 0; w < j->n_words; w++)
+            c->sorted[(size_t)i * j->n_words + w] = c->prints[(size_t)c->order[i] * j->n_words + w];
     for (uint32_t b = 0; b < k; b++)
         c->nearest[b] =
             nearest_of(j, (uint32_t)((uint64_t)b * j->n_rest / k), (uint32_t)((uint64_t)(b + 1) * j->n_rest / k));
 }
 
-/* STAND for `cap` of the k representatives, evenly spread; then KEEP what else has room. */
-static void finish_lane(const job *j, uint32_t lane, uint32_t k, uint32_t cap) {
-    crush *c = j->c;
-    uint8_t *verdicts = j->verdicts[lane];
-    cap = pleat__min_u32(cap, k);
-    memset(c->taken, 0, j->n_units);
-    for (uint64_t i = 0; i < k; i++) c->taken[c->rest[c->nearest[i]]] = (i + 1) * cap / k > i * cap / k;
+/* STAND for tokens of units that are taken; gives how many candidates stay so far. */
+INLINE uint32_t stand_and_count(const job *j, uint32_t lane, uint32_t unit_tokens) {
     const int32_t *positions = positions_of(j, lane);
+    const uint8_t *taken = j->c->taken;
+    uint8_t *verdicts = j->verdicts[lane];
     uint32_t n_kept = 0;
     for (uint32_t slot = 0, n = n_slots_of(j, lane); slot < n; slot++) {
         if (positions[slot] < 0) continue;
-        if (c->taken[unit_of(j, positions[slot])]) verdicts[slot] = PLEAT__VERDICT_STAND;
+        if (taken[(uint32_t)positions[slot] / unit_tokens]) verdicts[slot] = PLEAT__VERDICT_STAND;
         n_kept += verdicts[slot] != PLEAT__VERDICT_DROP;
     }
+    return n_kept;
+}
+
+/* STAND for `cap` of the k representatives, evenly spread; then KEEP what else has room. */
+static void finish_lane(const job *j, uint32_t lane, uint32_t k, uint32_t cap) {
+    crush *c = j->c;
+    cap = pleat__min_u32(cap, k);
+    memset(c->taken, 0, j->n_units);
+    for (uint64_t i = 0; i < k; i++) c->taken[c->rest[c->nearest[i]]] = (i + 1) * cap / k > i * cap / k;
+    const uint32_t n_kept =
+        j->unit_tokens == 1 ? stand_and_count(j, lane, 1) : stand_and_count(j, lane, j->unit_tokens);
     if (n_kept < pleat__min_u32(j->middle[lane], c->candidates[lane])) keep_best(j, lane, j->middle[lane] - n_kept);
 }
 

@@ -39,17 +39,43 @@ uint32_t pleat__count_reach(const float *x, uint32_t n, int32_t least) {
     return (uint32_t)n_reach;
 }
 
-/* Floats that are not negative have the order of their bits, so 31 halvings find the largest that k of them reach,
- * whatever a lane holds. */
+static int32_t block_least(const float *x, int32_t least, int32_t found) {
+    for (uint32_t i = 0; i < BLOCK; i++) {
+        const int32_t bits = bits_of(x[i]) >= least ? bits_of(x[i]) : INT32_MAX;
+        found = bits < found ? bits : found;
+    }
+    return found;
+}
+
+/* The least of those that reach `least`; there are some. */
+static float least_of_reach(const float *x, uint32_t n, int32_t least) {
+    int32_t found = INT32_MAX;
+    uint32_t i = 0;
+    for (; i + BLOCK <= n; i += BLOCK) found = block_least(x + i, least, found);
+    for (; i < n; i++)
+        if (bits_of(x[i]) >= least && bits_of(x[i]) < found) found = bits_of(x[i]);
+    return float_of(found);
+}
+
+/* Floats that are not negative have the order of their bits.  [low, high] holds the largest that k of them reach:
+ * n_low reach low, n_high reach what comes after high.  Every other turn halves it, which ends whatever a lane holds;
+ * the turns between go where the counts say, as bits are about logarithms.  Mostly some ten find one that exactly k
+ * reach. */
 float pleat__kth_largest(const float *x, uint32_t n, uint32_t k) {
     int32_t low = 0, high = bits_of(INFINITY);
-    while (low < high) {
-        const int32_t middle = low + (high - low + 1) / 2;
+    uint32_t n_low = n, n_high = 0;
+    for (bool halves = true; low < high; halves = !halves) {
+        const double part = halves ? 0.5 : (double)(n_low - k) / (double)(n_low - n_high);
+        const int32_t middle = low + 1 + (int32_t)(part * (high - low - 1));
         const uint32_t n_reach = pleat__count_reach(x, n, middle);
-        if (n_reach >= k)
+        if (n_reach == k) return least_of_reach(x, n, middle);
+        if (n_reach > k) {
             low = middle;
-        else
+            n_low = n_reach;
+        } else {
             high = middle - 1;
+            n_high = n_reach;
+        }
     }
     return float_of(low);
 }

@@ -30,7 +30,7 @@ static const char *const evict_specs[] = {
     "snapkv:budget=64,window=16,reclaim=block",
     "snapkv:budget=64,window=16,reclaim=none+kvcrush:share=25%",
 };
-enum { N_EVERY_WAY = 4 }; /* the first are served in every way, the others in some */
+enum { N_EVERY_WAY = 3 }; /* the first are served in every way, the others in some */
 
 /* Prompts beyond the budgets, and answers of some length. */
 static set long_requests(void) {
@@ -94,7 +94,7 @@ static void check_promises(const pleat_serving *s, uint64_t low_pages) {
 
 /* n requests of all lengths at once.  Breakpoints and prefixes make seals, which hold more than budgets allow. */
 static void crowd(const char *spec, uint32_t n_pages_a_lane, uint32_t prefix_tokens) {
-    enum { N = 24, LANES = 32 };
+    enum { N = 16, LANES = 32 };
     static outcome out[N];
     rig r;
     const pleat_engine_options eo = engine_options(spec);

@@ -150,10 +150,14 @@ check "--rate inf: all at once" calc "$(field median_ttft_ms) > 0"
 check "the rate is told" test "$(field rate)" = inf
 for seed in 1 2; do simulate --synthetic fixed:shape=1 --seed $seed --write-trace "$scratch/seed$seed"; done
 check "lengths are the seed's" calc "$(cmp -s "$scratch/seed1" "$scratch/seed2"; echo $?) == 1"
-for kind in chat sharegpt alpaca longdoc shared-prefix fixed; do
+for kind in chat sharegpt sharegpt-vllm alpaca longdoc shared-prefix fixed; do
     simulate --synthetic $kind --requests 8 -c 512 --prefix-tokens 0
     check "$kind in a small context" test "$(field completed)" = 8
 done
+
+simulate --synthetic sharegpt-vllm --requests 300 --prefix-tokens 0
+check "ShareGPT as vLLM has it: 225 in" calc "$(field mean_input_tokens) > 215 && $(field mean_input_tokens) < 235"
+check "and 209 out" calc "$(field mean_output_tokens) > 205 && $(field mean_output_tokens) < 211"
 
 # Chunks are no longer than the context, whatever -b says, and prefixes are kept at multiples of them.
 for args in "-c 300" "-c 500" "-b 8000" "-c 300 -b 100"; do
@@ -248,6 +252,24 @@ for how in swap recompute; do
     check "a pool too small for all, $how" test "$(field completed) $(field total_output_tokens)" = "6 900"
     check "some gave way by $how" calc "$(field preempted_$how) > 0"
 done
+
+# Policies that evict in generation: what requests come to hold is known, so that nobody gives way where slots are used
+# again.
+declare -A preempted moved returned median
+for how in reuse copy block none; do
+    real --synthetic fixed:prompt=40,output=150 --requests 6 --pool-bytes 4MiB --preempt recompute --watermarks 0.7,1 \
+        --kv "streaming:budget=48,format=f16,reclaim=$how" --prefix-tokens 0 --page-tokens 16
+    check "reclaim=$how" test "$(field completed) $(field total_output_tokens)" = "6 900"
+    preempted[$how]=$(field preempted_recompute) moved[$how]=$(field tokens_moved)
+    returned[$how]=$(field pages_returned) median[$how]=$(field median_fragmentation)
+done
+check "reuse, copy: nobody gives way" test "${preempted[reuse]} ${preempted[copy]}" = "0 0"
+check "none: some do" calc "${preempted[none]} > 0"
+check "copy moves what stays in every step, reuse next to nothing" calc "${moved[copy]} > 100 * (${moved[reuse]} + 1)"
+check "block and none move nothing" test "${moved[block]} ${moved[none]}" = "0 0"
+check "none returns no page" test "${returned[none]}" = 0
+check "block returns some" calc "${returned[block]} > 0"
+check "fragmentation" calc "${median[copy]} <= ${median[reuse]} && ${median[reuse]} < ${median[none]}"
 
 real --synthetic shared-prefix:prefix=300,prompt=20,output=4,shape=0 --requests 6 --pool-bytes 64MiB --kv f16
 check "a shared prefix is computed once" test "$(field prompt_tokens_computed)" = 420
