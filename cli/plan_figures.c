@@ -197,7 +197,8 @@ pleat_status plan_fill(const plan_question *q, const pleat_spec *spec, plan_row 
     r.total = add(q->weights.bytes, add(r.kv, r.tables));
     r.f16_bytes = mul(f16_of(s, q->n_tokens), q->n_seqs);
     fill_device(q, spec, &r);
-    const uint64_t stored = layer_tokens(s, q->n_tokens) * s->n_kv_heads * lane_token;
+    const uint64_t all = layer_tokens(s, q->n_tokens) * s->n_kv_heads * lane_token;
+    const uint64_t stored = all < b.kv ? all : b.kv; /* a budget holds fewer than all tokens */
     fill_step(q, r.certainty == PLAN_BY_FRACTION ? (b.kv ? b.kv : 1) : stored, &r);
     if (r.total == PLAN_MOST || r.kv_read == PLAN_MOST || r.f16_bytes == PLAN_MOST)
         return shape_error(err, PLEAT_E_LIMIT, "%u sequences of %u tokens take more bytes than 2^63", q->n_seqs,

@@ -242,7 +242,8 @@ typedef struct pleat_cache_times {
 PLEAT_API void pleat_cache_get_times(const pleat_cache *cache, pleat_cache_times *out);
 
 /* Bytes that `n_tokens` tokens of one sequence opened for max_tokens hold: what pleat_cache_get_usage() would say.
- * With a policy: the most that they can hold between steps, every token being important.  opt is as for
+ * With a policy: the most that they can hold between steps, every token being important; with one that evicts in
+ * generation, and reclaim=reuse or copy, once their prompt has been read, sealed tokens apart.  opt is as for
  * pleat_cache_create().  0 for options that create would refuse, and for n_tokens > max_tokens. */
 PLEAT_API uint64_t pleat_cache_bytes_for(const pleat_cache_options *opt, uint32_t n_tokens, uint32_t max_tokens);
 

@@ -67,6 +67,11 @@ pleat_status pleat_cache_get_usage(const pleat_cache *c, pleat_seq handle, pleat
  * n_tokens and a hole, both sides end in a part-filled page, and no low page holds fewer tokens than a high one. */
 static uint64_t lane_pages_most(const pleat_cache *c, uint32_t n_tokens) {
     if (n_tokens == 0) return 0;
+    const pleat_reclaim how = c->opt.spec.reclaim;
+    if (c->evictor && c->evictor->in_generation && (how == PLEAT_RECLAIM_REUSE || how == PLEAT_RECLAIM_COPY)) {
+        const uint32_t most = pleat__evict_budget(&c->opt.spec, n_tokens, c->byte_tokens) + 1; /* and a hole */
+        n_tokens = pleat__min_u32(n_tokens, most);
+    }
     const uint32_t extra = c->two_sided ? 1 : 0;
     return (uint64_t)pleat__div_up_u32(n_tokens + extra, c->page_tokens[PLEAT__HIGH]) + extra;
 }

@@ -130,9 +130,13 @@ static recording generate(const char *text, uint32_t n_threads) {
 
 static void test_long_generation_stays_bounded(void) {
     /* the second keeps lanes long enough to be split between threads */
-    static const char *const texts[] = {
-        "leankv",        "leankv:ah=0.7,al=0",          "leankv:ah=1,al=0.5,step=code",
-        "topk:keep=60%", "h2o:budget=900,reclaim=none", "h2o:budget=700,reclaim=copy+kvcrush"};
+    static const char *const texts[] = {"leankv",
+                                        "leankv:ah=0.7,al=0",
+                                        "leankv:ah=1,al=0.5,step=code",
+                                        "topk:keep=60%",
+                                        "h2o:budget=900,reclaim=none",
+                                        "streaming:budget=20%",
+                                        "h2o:budget=700,reclaim=copy+kvcrush"};
     for (size_t i = 0; i < check_rounds(CHECK_COUNT(texts), 1); i++) {
         check_context("%s", texts[i]);
         recording one = generate(texts[i], 1), two = generate(texts[i], 2);

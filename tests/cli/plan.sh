@@ -369,7 +369,7 @@ fails 1 "--weights q8_0: .* does not say how many parameters" plan --config "$sc
 fails 2 "--prefill: '0' is not a number" plan --arch llama3-8b --prefill 0
 fails 2 "--fraction is for specs that keep what the text earns" plan --arch llama3-8b --kv f16 --fraction 0.3
 fails 2 "what a profile saves depends on the text" plan -m "$MODEL" --kv leankv:profile=x
-fails 1 "window is longer than the model's context" plan --arch llama3-8b --ctx 100 --kv leankv:window=9000
+fails 1 "window or budget is longer than the model's context" plan --arch llama3-8b --ctx 100 --kv leankv:window=9000
 fails 2 "argument 2, '-t': no such option" plan -t 2 --arch llama3-8b
 fails 1 "/no/model.gguf: " plan -m /no/model.gguf
 export PLEAT_MODEL=/no/model.gguf
