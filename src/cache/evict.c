@@ -50,15 +50,20 @@ static uint32_t most_kept(const pleat_cache *c, const pleat__step_item *item) {
     uint64_t most = item->budget;
     if (spec->policy == PLEAT_POLICY_ADAKV) most *= c->opt.n_kv_heads;
     if (spec->policy == PLEAT_POLICY_PYRAMIDKV) most *= 2;
-    most += spec->sinks + spec->window; /* beside a sealed prefix these stay */
+    const pleat__table *table = &item->seq->table;
+    uint32_t n_sealed = 0; /* pages */
+    for (uint32_t lane = 0; lane < c->n_lanes; lane++)
+        n_sealed = pleat__max_u32(n_sealed, table->n_sealed[PLEAT__HIGH][lane]);
+    const uint64_t n_spared = (uint64_t)n_sealed * c->page_tokens[PLEAT__HIGH] + spec->sinks + spec->window;
+    if (n_sealed > 0 && most < n_spared) most = n_spared; /* beside a sealed prefix these stay */
     return most < n_after ? (uint32_t)most : n_after;
 }
 
 void pleat__cache_plan_eviction(const pleat_cache *c, pleat__step_item *item) {
     const pleat_spec *spec = &c->opt.spec;
     item->budget = pleat__evict_budget(spec, item->n_prompt_after, c->byte_tokens);
-    const bool may_drop = item->compaction == PLEAT__COMPACT_PROMPT ||
-                          (item->compaction == PLEAT__COMPACT_STEP && item->n_before + 1 > item->budget);
+    const bool is_over = item->n_before + item->n_new > item->budget || c->evictor->budgets;
+    const bool may_drop = is_over && (item->compaction == PLEAT__COMPACT_PROMPT || c->evictor->in_generation);
     if (may_drop) item->n_fresh = pleat__reclaim_fresh(spec->reclaim, most_kept(c, item), c->page_tokens[PLEAT__HIGH]);
 }
 

@@ -18,7 +18,9 @@
 /* What the policy will have to do when this item's tokens are stored. */
 static void plan_compaction(const pleat_cache *c, pleat__step_item *item, uint32_t flags) {
     const uint32_t n_after = item->n_before + item->n_new, window = c->opt.spec.window;
-    const bool ends_prompt = item->n_new > 1 && !(flags & PLEAT_ITEM_MORE);
+    /* Its last part may be a single token. */
+    const bool ends_prompt = !(flags & PLEAT_ITEM_MORE) && (item->n_new > 1 || item->seq->n_prompt == 0 ||
+                                                            n_after > window + item->seq->n_classed + 1);
     item->compaction = PLEAT__COMPACT_NOT;
     item->n_prompt_after = ends_prompt ? n_after : item->seq->n_prompt;
     item->seal = c->tracked ? flags & (PLEAT_ITEM_SEAL | PLEAT_ITEM_SEAL_ALL) : 0;

@@ -174,7 +174,7 @@ static pleat_status shape_of(const real *r, pleat__backend_shape *shape) {
         .is_packed = is_packed,
         .is_bounded = is_packed && c->evictor->in_generation,
         .takes_fresh = is_packed && o.spec.reclaim == PLEAT_RECLAIM_COPY,
-        .fresh_more = o.spec.sinks + o.spec.window, /* cache/evict.c: what may stay beside a sealed prefix */
+        .fresh_more = o.spec.sinks, /* cache/evict.c: what may stay beside a sealed prefix */
         .fraction = 1,
         .max_items = o.max_items,
         .max_seqs = o.max_seqs,

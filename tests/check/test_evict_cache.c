@@ -186,9 +186,8 @@ static void attend_all(quartet *t, const share *mine) {
     }
 }
 
-static void compare_tokens(quartet *t, const share *mine) {
+static void compare_tokens(quartet *t, bool evicts) {
     static pleat_cache_token tokens[CAP], others[CAP];
-    const bool in_generation = t->s.spec.policy < PLEAT_POLICY_SNAPKV;
     for (uint32_t lane = 0; lane < LANES; lane++) {
         const uint32_t layer = lane / HEADS, head = lane % HEADS, n = t->s.n_tokens;
         CHECK_STATUS(pleat_cache_tokens(t->rigs[0].cache, t->rigs[0].seqs[0], layer, head, 0, n, tokens), PLEAT_OK);
@@ -196,7 +195,7 @@ static void compare_tokens(quartet *t, const share *mine) {
             CHECK_STATUS(pleat_cache_tokens(t->rigs[i].cache, t->rigs[i].seqs[0], layer, head, 0, n, others), PLEAT_OK);
             for (uint32_t j = 0; j < n; j++) CHECK(tokens[j].level == others[j].level);
         }
-        take_over(&t->s, lane, tokens, t->spec, !mine->more && (mine->n > 1 || in_generation));
+        take_over(&t->s, lane, tokens, t->spec, evicts);
     }
 }
 
@@ -239,9 +238,10 @@ static void step(quartet *t, uint32_t n, bool more) {
     for (uint32_t lane = 0; lane < LANES; lane++)
         for (uint32_t j = 0; j < n; j++) t->s.alive[lane][t->s.n_tokens + j] = true;
     t->s.n_tokens += n;
-    if (n > 1 && !more) t->s.n_prompt = t->s.n_tokens;
+    const bool ends_prompt = !more && (n > 1 || t->s.n_prompt == 0); /* its last part may be one token */
+    if (ends_prompt) t->s.n_prompt = t->s.n_tokens;
     for (uint32_t i = 0; i < STRATEGIES; i++) t->rigs[i].n_tokens[0] = t->s.n_tokens;
-    compare_tokens(t, &mine);
+    compare_tokens(t, ends_prompt || (!more && t->s.spec.policy < PLEAT_POLICY_SNAPKV));
     compare_slots(t);
     for (uint32_t i = 0; t->s.spec.crush && counts(&t->s) && i < STRATEGIES; i++) compare_heads(t, i);
 }
@@ -282,7 +282,19 @@ static void test_strategies_against_shadow(void) {
     }
 }
 
+/* A prompt whose last part is a single token ends there. */
+static void test_a_prompt_ends_in_one_token(void) {
+    for (size_t i = 0; i < CHECK_COUNT(evict_specs); i++) {
+        check_context("%s%s", evict_specs[i].text, evict_specs[i].stage);
+        quartet *t = quartet_new(&evict_specs[i]);
+        step(t, 130, true);
+        for (uint32_t n = 0; n < 12; n++) step(t, 1, false);
+        quartet_free(t);
+    }
+}
+
 static const check_test tests[] = {
+    {"a_prompt_ends_in_one_token", test_a_prompt_ends_in_one_token},
     {"strategies_against_shadow", test_strategies_against_shadow},
 };
 

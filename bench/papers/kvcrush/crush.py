@@ -35,9 +35,8 @@ def samples_note(bench, n_blocks):
 # ---- Table 2 ----------------------------------------------------------------------------------------
 
 
-def anchor_spec(anchor, **more):
-    keys = ",".join(f"{k}={v}" for k, v in ({"anchor": anchor} if anchor != "mean" else {} | more).items())
-    return evicting("h2o", MIDDLE, crush="+kvcrush" + (":" + keys if keys else ""))
+def anchor_spec(anchor):
+    return evicting("h2o", MIDDLE, crush="+kvcrush" if anchor == "mean" else f"+kvcrush:anchor={anchor}")
 
 
 def table2(bench):

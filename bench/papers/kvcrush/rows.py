@@ -26,13 +26,14 @@ def write_blocks(store):
     with open(TASK_FILE, encoding="utf-8") as f:
         for line in f:
             sample = json.loads(line)
-            groups.setdefault((sample["task"], int(sample["id"].split("-")[1])), []).append(line)
+            groups.setdefault((sample["task"], int(sample["id"].split("-")[1])), []).append(json.dumps(sample) + "\n")
     os.makedirs(store, exist_ok=True)
     files = []
     for b in range(min(map(len, groups.values()))):
         files.append(os.path.join(store, f"block-{b}.jsonl"))
-        with open(files[-1], "w", encoding="utf-8") as f:
+        with open(files[-1] + ".part", "w", encoding="utf-8") as f:
             f.writelines(lines[b] for lines in groups.values())
+        os.replace(files[-1] + ".part", files[-1])
     return files
 
 

@@ -97,15 +97,15 @@ class Lab:
         text = json.dumps([argv[1:], self.hash_of(argv[0]), files], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
-    def measure(self, kind, *args, program=None, output=None, turn=0):
+    def measure(self, kind, *args, program=None, output=None, turn=0, parse=json.loads):
         """The record {command, date, seconds, machine, result} of `program args`; Failed if it ends badly.  `output`
         goes to -o; it is a file that the command keeps for itself, and no part of the key.  Another `turn` is another
-        measurement by the same command line."""
+        measurement by the same command line.  `parse` makes the result of what was printed; ValueError if it cannot."""
         argv = [program or self.program, *map(str, args)]
         key = self.key_of(argv) + (f"-{turn}" if turn else "")
         argv += ["-o", output] if output else []
         if key not in self.asked:
-            self.asked[key] = self.load(kind, key) or self.execute(kind, key, argv)
+            self.asked[key] = self.load(kind, key) or self.execute(kind, key, argv, parse)
             seconds = 0 if isinstance(self.asked[key], Failed) else self.asked[key]["seconds"]
             self.progress.done(kind, seconds)
         if isinstance(self.asked[key], Failed):
@@ -122,7 +122,7 @@ class Lab:
         except (OSError, ValueError):
             return None
 
-    def execute(self, kind, key, argv):
+    def execute(self, kind, key, argv, parse):
         command = " ".join(f'"{a}"' if " " in a else a for a in argv)
         self.progress.show(command)
         start = time.monotonic()
@@ -132,9 +132,9 @@ class Lab:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
             return Failed(f"`{command}` ended with {done.returncode}: {last}")
         try:
-            result = json.loads(done.stdout)
+            result = parse(done.stdout)
         except ValueError as error:
-            return Failed(f"`{command}` printed no JSON: {error}")
+            return Failed(f"`{command}` printed what cannot be read: {error}")
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
         record = {"command": command, "program_sha256": self.hash_of(argv[0]), "date": now,
                   "seconds": round(seconds, 2), "machine": machine(), "result": result}

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: MIT
+"""Every policy in one table: at equal tokens and, apart from that, at equal bytes."""
+import math
+
+from accuracy import TASKS, error_of
+from crush import INNER, delta_text, is_clear
+from page import Section, mean, number, percent, table
+from rows import REFERENCE, evicting, with_error
+
+POLICIES = ("random", "recent", "streaming", "h2o", "snapkv", "pyramidkv", "adakv", "topk")
+PROFILE = "leankv:profile=models/pleat-28m-q8_0.leankv.json"
+# What a first guess goes by: fractions of f16's bytes when next to nothing and when everything is kept.
+ALL_KEPT = {"k8v4": 0.44, "f16": 1.04}
+COLUMNS = ("KV", *TASKS, "**mean**", "perplexity", "KL", "same first", "bytes, % of f16", "bytes, text")
+
+
+def add_rows(bench, s, specs, n_blocks):
+    """The table of [(name, spec)]; {name: row}."""
+    text = bench.rows.text(s, [spec for _, spec in specs])
+    lines, rows = [], {}
+    for name, spec in specs:
+        row = rows[name] = bench.rows.row(s, spec, n_blocks)
+        t = text.get(spec, {})
+        lines.append((name, *(percent(row["tasks"][k]["accuracy"], 0) for k in TASKS), with_error(row),
+                      number(t.get("perplexity")), number(t.get("kld_mean"), 4), percent(t.get("same_top1")),
+                      percent(row["fraction"]), percent(t.get("fraction"))))
+    s.add(table(COLUMNS, lines))
+    return rows
+
+
+def listed(rows):
+    """The rows' names from the most accurate to the least, with their accuracies."""
+    order = sorted(rows, key=lambda k: -rows[k]["accuracy"])
+    return ", ".join(f"{k} {100 * rows[k]['accuracy']:.1f}" for k in order)
+
+
+# ---- equal tokens -----------------------------------------------------------------------------------
+
+
+def leankv_two_levels(bench, s, target):
+    """LeanKV that keeps a token whole or drops it (ah = al), with as many bytes of f16 as `target`, so as many tokens."""
+    def spec_of(x):
+        return f"leankv:ah={math.exp(x):.3g},al={math.exp(x):.3g},high=f16,low=f16"
+    return bench.rows.search(s, spec_of, (math.log(0.5), 0.95), (math.log(30), 0.1), target)
+
+
+def tokens(bench, share):
+    s = Section(f"tokens{share:g}", f"{share:g} % of the tokens", "")
+    n = bench.n_blocks
+    specs = [("f16, all", REFERENCE)]
+    for policy in POLICIES:
+        specs.append((policy, evicting(policy, share)))
+        if policy in INNER:
+            specs.append((f"{policy}+kvcrush", evicting(policy, share, crush="+kvcrush")))
+    held = bench.rows.on_block(s, evicting("topk", share), 0)["fraction"]
+    specs.append(("leankv, ah = al", leankv_two_levels(bench, s, held)))
+    specs.append(("leankv, calibrated: all tokens", PROFILE))
+    rows = add_rows(bench, s, specs, n)
+    two_level = specs[-2][1]
+    s.add(f"{4 * n} samples a task; {bench.windows} windows of eval/prose.txt. Specs: `POLICY:budget={share:g}%,"
+          f"format=f16` (topk: keep), `+kvcrush` with a share of 25 %, `{two_level}`, which has topk's bytes, and "
+          f"`{PROFILE}`, which drops none and stores most of them at 4 and 2 bits.")
+    best = max((k for k in rows if k not in ("f16, all", "leankv, calibrated: all tokens")),
+               key=lambda k: rows[k]["accuracy"])
+    delta = bench.rows.difference(s, [(evicting("random", share), dict(specs)[best])], n)
+    s.say(f"By accuracy: {listed({k: v for k, v in rows.items() if k in dict(specs[1:-1])})}. The best, {best}, is "
+          f"{delta_text(delta)} points from random" +
+          (", more than two standard errors." if is_clear(delta) else ", within two standard errors.") +
+          f" All tokens in few bits (calibrated leankv, {percent(rows[specs[-1][0]]['fraction'])} % of f16's bytes) give "
+          f"{percent(rows[specs[-1][0]]['accuracy'])} %.")
+    return s
+
+
+def tokens25(bench):
+    return tokens(bench, 25)
+
+
+def tokens12(bench):
+    return tokens(bench, 12.5)
+
+
+# ---- equal bytes ------------------------------------------------------------------------------------
+
+
+def leankv_at(bench, s, target):
+    def spec_of(x):
+        return f"leankv:ah={math.exp(x):.3g},al=0"
+    return bench.rows.search(s, spec_of, (math.log(0.7), 0.43), (math.log(40), 0.235), target)
+
+
+def budget_at(bench, s, policy, form, target):
+    def spec_of(x):
+        return evicting(policy, round(100 * x, 1), form)
+    full = ALL_KEPT[form]
+    return bench.rows.search(s, spec_of, (0.02, 0.02 + 0.02 * full), (1.0, full), target)
+
+
+def bytes_at(bench, percent_of_f16):
+    s = Section(f"bytes{percent_of_f16}", f"{percent_of_f16} % of f16's bytes", "")
+    n, target = bench.n_few, percent_of_f16 / 100
+    specs = [("f16, all", REFERENCE)]
+    for policy in POLICIES:
+        specs.append((f"{policy}, k8v4", budget_at(bench, s, policy, "k8v4", target)))
+    for policy in ("h2o", "snapkv"):
+        specs.append((f"{policy}, f16", budget_at(bench, s, policy, "f16", target)))
+    specs.append(("leankv", leankv_at(bench, s, target)))
+    rows = add_rows(bench, s, specs, n)
+    s.add(f"{4 * n} samples a task; {bench.windows} windows of eval/prose.txt. Budgets were searched until the bytes of "
+          "the tasks agree: " + "; ".join(f"{name} `{spec}`" for name, spec in specs[1:]) + ". The text's bytes may "
+          "differ: its samples are longer, and policies that evict in prompts alone grow with what is generated.")
+    lean, rest = rows["leankv"], {k: r for k, r in rows.items() if k not in ("f16, all", "leankv")}
+    best = max(rest, key=lambda k: rest[k]["accuracy"])
+    delta = bench.rows.difference(s, [(dict(specs)[best], dict(specs)["leankv"])], n)
+    off = max(abs(r["fraction"] - target) for k, r in rows.items() if k != "f16, all")
+    s.say(f"By accuracy: leankv {percent(lean['accuracy'])}, {listed(rest)}. leankv is {delta_text(delta)} points from "
+          f"the best that evicts, {best}" + (", more than two standard errors." if is_clear(delta) else
+                                            ", within two standard errors.") +
+          f" Bytes are within {100 * off:.1f} points of {percent_of_f16} %.")
+    return s
+
+
+def bytes36(bench):
+    return bytes_at(bench, 36)
+
+
+def bytes25(bench):
+    return bytes_at(bench, 25)

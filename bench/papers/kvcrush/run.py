@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Reproduces KVCrush's evaluation in miniature, and compares every policy with every other.
+
+    python3 bench/papers/kvcrush/run.py [--samples N | --quick] [--only table3,fig4] [--kept]
+
+Writes docs/papers/kvcrush.md, with the paper's figures next to ours, and docs/papers/eviction.md, all policies at equal
+tokens and at equal bytes.  Each raw result is kept under build/papers/kvcrush/ (lab.py: an interrupted run goes on
+where it was); --kept measures nothing and writes the pages from what is there.
+
+    printed.py   what the paper prints           crush.py      Tables 2 and 3, Figures 4 to 6
+    rows.py      specs on blocks of samples      cost.py       Figures 2 and 3
+    eviction.py  every policy in one table
+
+Pages and measurements are as in ../leankv (page.py, lab.py).  Exit codes: 0 ok, 1 a measurement failed or is not there
+(the page says which), 2 wrong usage, 130 interrupted.
+"""
+import argparse
+import datetime
+import os
+import sys
+
+sys.dont_write_bytecode = True  # the tree stays as it was
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, *(os.path.join(os.path.dirname(HERE), paper) for paper in ("leankv", "article"))]
+import cost
+import crush
+import eviction
+import lab
+import page
+from common import version_of
+from rows import Rows, write_blocks
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+PAGES = {"kvcrush.md": (crush.table2, crush.table3, cost.fig2, cost.fig3, crush.fig4, crush.fig5),
+         "eviction.md": (eviction.tokens25, eviction.tokens12, eviction.bytes36, eviction.bytes25)}
+NAMES = [make.__name__ for sections in PAGES.values() for make in sections]
+# Seconds that one measurement of a kind takes on two cores, until there is one to go by.
+GUESS = {"tasks": 8, "text": 30, "run": 20, "stage": 2}
+
+ABOUT = """- **What was measured**: {model}, 28 million parameters, 8 layers, 8 query heads and 4 KV heads of 64, context 4096;
+  {samples} samples a task of eval/tasks.jsonl, as many of each of its four lengths (300 to 3400 tokens), {few} where a table
+  sweeps something; {windows} windows of eval/prose.txt. Only trends compare with models of 4 to 8 billion parameters.
+- **Budgets** are shares of the prompt, `sinks=4` and `window=64` within them: short prompts keep 68 tokens at least.
+  Questions come after the text, in later turns of some tasks: what is dropped before is gone.
+- **Bytes** are all that a cache holds over f16's, metadata, tables and unused slots with it.
+- **±** is one standard error; "clear" or "beyond" means two of them. Where two rows are compared the error is that of
+  the difference over the same samples.
+- **Machine**: {machine}, shared with other work: ratios say more than times. Program: {version}.
+"""
+
+HEADS = {"kvcrush.md": """# KVCrush's evaluation in miniature
+
+`{command}` wrote this page on {date}. It runs what the evaluation of *KVCrush: Key Value Cache
+size-reduction using similarity in head-behaviour* (Jha et al.) runs, as far as one small model on a CPU can show it,
+next to the paper's figures. "Agrees" and "differs" are computed from the tables. The stage is `+kvcrush` of `--kv`
+(include/pleat/spec.h); where it departs from the paper's formulas src/policy/kvcrush.h says why. The row "KVCrush*" of
+the paper's Table 3 picks, for each data set, the best of three on the test score: not a method, and not here.
+
+""", "eviction.md": """# Every policy in one table
+
+`{command}` wrote this page on {date}: eviction policies, equal shares (topk) and LeanKV, once
+with equal shares of the tokens in the same format (f16), so that only what is dropped differs, and once with equal
+bytes. At equal bytes 8 and 4 bits (k8v4) leave room for about 2.4 times the tokens of f16, and LeanKV may keep all at fewer.
+
+- **random, recent, streaming, h2o** evict in generation too, so their tokens stay within the budget; **snapkv,
+  pyramidkv, adakv** evict at the end of prompts alone and grow by what is generated. The text (half a window as prompt,
+  half token by token) shows it: the last column has what was held there at the end.
+- **KL** is the mean divergence of the text's predictions from f16's; **same first**, how often both have the same first choice.
+"""}
+
+
+class KeptLab(lab.Lab):
+    """Measures nothing."""
+
+    def execute(self, kind, key, argv, *more):
+        return lab.Failed(f"not measured yet: {' '.join(argv)}")
+
+
+class Bench:
+    """What the tables need: the program, the inputs, the sizes."""
+
+    def __init__(self, options, progress):
+        quick = options.quick
+        self.lab = (KeptLab if options.kept else lab.Lab)(options.pleat, options.store, progress)
+        self.pleat, self.model, self.text = options.pleat, options.model, "eval/prose.txt"
+        self.n_blocks = options.samples // 4
+        self.n_few = max(1, self.n_blocks // 2)
+        self.windows = 1 if quick else 4
+        self.n_layers = 8
+        self.n_turns = 1 if quick else 5
+        self.budgets = (25,) if quick else (12.5, 25, 50)
+        self.shares = (0, 25) if quick else (0, 10, 25, 40, 60, 75, 90)
+        self.blocks = write_blocks(options.store)
+        self.rows = Rows(self)
+
+
+def read_options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pleat", default="build/pleat", help="the command (default build/pleat)")
+    parser.add_argument("--model", default="models/pleat-28m-q8_0.gguf", help="default: the reference model")
+    parser.add_argument("--samples", type=int, default=16, help="of each task, a multiple of 4 up to 64 (default 16)")
+    parser.add_argument("--quick", action="store_true", help="4 samples of each task and shorter sweeps: a try-out")
+    parser.add_argument("--only", default="", help=f"some of {','.join(NAMES)}; the pages then hold these alone")
+    parser.add_argument("--kept", action="store_true", help="measure nothing: pages from what is kept")
+    parser.add_argument("--out", default="docs/papers", help="folder of the pages (default docs/papers)")
+    parser.add_argument("--store", default="build/papers/kvcrush", help="raw results (default build/papers/kvcrush)")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    options = parser.parse_args()
+    if options.quick:
+        options.samples = 4
+    if not 4 <= options.samples <= 64 or options.samples % 4:
+        parser.error("--samples: a multiple of 4, up to 64: as many of each of four lengths")
+    lab.check_options(parser, options, NAMES)
+    return options
+
+
+def run_all(bench, options, makers):
+    """(sections, number of failures)."""
+    sections, n_failed = [], 0
+    for make in makers:
+        if make.__name__ not in options.only:
+            continue
+        try:
+            sections.append(make(bench))
+        except lab.Failed as failure:
+            n_failed += 1
+            sections.append(page.Section(make.__name__, make.__name__.capitalize(), ""))
+            sections[-1].add(f"Not measured: {failure}.")
+            print(f"run.py: {make.__name__}: {failure}", file=sys.stderr)
+    return sections, n_failed
+
+
+def write_page(bench, options, name, sections):
+    here = lab.machine()
+    command = "python3 bench/papers/kvcrush/run.py"
+    command += " --quick" if options.quick else f" --samples {options.samples}" if options.samples != 16 else ""
+    head = (HEADS[name] + ABOUT).format(
+        command=command, date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"), model=options.model,
+        samples=options.samples, few=4 * bench.n_few, windows=bench.windows, machine=here,
+        version=version_of(options.pleat))
+    text = "\n\n".join([head.rstrip()] + [s.text(None, here) for s in sections]) + "\n"
+    path = os.path.join(options.out, name)
+    os.makedirs(options.out, exist_ok=True)
+    with open(path + ".part", "w", encoding="utf-8") as f:
+        f.write(text.replace(options.pleat, "build/pleat"))
+    os.replace(path + ".part", path)
+
+
+def main():
+    os.chdir(ROOT)
+    options = read_options()
+    n = options.samples // 4
+    progress = lab.Progress({"tasks": 48 * n + 26 * max(1, n // 2) + 20, "text": 14, "run": 10, "stage": 5}, GUESS,
+                            options.quiet)
+    bench, n_failed = Bench(options, progress), 0
+    try:
+        for name, makers in PAGES.items():
+            sections, failed = run_all(bench, options, makers)
+            n_failed += failed
+            if sections:
+                progress.end()
+                write_page(bench, options, name, sections)
+                print(f"{os.path.join(options.out, name)}: {len(sections)} tables, {failed} not measured",
+                      file=sys.stderr)
+    except KeyboardInterrupt:
+        progress.end()
+        print("run.py: interrupted; results are kept, the same command goes on from there", file=sys.stderr)
+        return 130
+    return 1 if n_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
