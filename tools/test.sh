@@ -55,7 +55,7 @@ job_release() {
 
 # The programs that a CPU's features matter to: the benches' own tests and who runs when are not, and scalar kernels make
 # them long.
-masked_in() { ctest_in "$@" -E '^(cli_(measure|peers|allocators|serve)|check_serving)$'; }
+masked_in() { ctest_in "$@" -E '^(cli_(measure|peers|allocators|serve|evict)|check_serving(_evict)?)$'; }
 
 job_scalar() { tools/build.sh build && PLEAT_CPU_MASK=0 masked_in build; }
 
