@@ -92,7 +92,7 @@ job_sanitize() {
 
 # Without oneDNN, whose OpenMP it does not understand.
 job_threads() {
-    local programs="check_cache check_leankv check_share check_ring check_forward check_engine"
+    local programs="check_cache check_policy_cache check_leankv check_share check_ring check_forward check_engine"
     export CHECK_QUICK=1 TSAN_OPTIONS=halt_on_error=0
     cmake -S . -B build/tsan -G Ninja -DPLEAT_SANITIZE=thread -DPLEAT_ONEDNN=off &&
         cmake --build build/tsan --parallel "$(nproc)" --target $programs check_serving &&
