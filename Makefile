@@ -45,6 +45,7 @@ papers: all
 	python3 bench/papers/leankv/run.py
 	python3 bench/papers/article/run.py
 	python3 bench/papers/spvllm/run.py
+	python3 bench/papers/kvcrush/run.py
 
 install: all
 	@tools/install.sh build $(PREFIX)

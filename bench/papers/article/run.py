@@ -27,6 +27,7 @@ import allocators
 import lab
 import memory
 import models
+import page
 import serve
 import traffic
 from common import Section, version_of
@@ -99,23 +100,6 @@ def read_options():
     return options
 
 
-def run_all(bench, options):
-    """(sections, number of failures)."""
-    sections, n_failed = [], 0
-    for make in LIST:
-        name = make.__name__.removeprefix("table_")
-        if name not in options.only:
-            continue
-        try:
-            sections.append(make(bench))
-        except lab.Failed as failure:
-            n_failed += 1
-            sections.append(Section(name, name.capitalize(), ""))
-            sections[-1].add(f"Not measured: {failure}.")
-            print(f"run.py: {name}: {failure}", file=sys.stderr)
-    return sections, n_failed
-
-
 def write_page(bench, options, sections):
     here = lab.machine()
     command = "python3 bench/papers/article/run.py"
@@ -137,7 +121,7 @@ def main():
     progress = lab.Progress({"allocators": 2, "plan": 12}, {"allocators": 15, "plan": 0.1}, options.quiet)
     bench = Bench(options, progress)
     try:
-        sections, n_failed = run_all(bench, options)
+        sections, n_failed = page.make_all(bench, LIST, options.only, Section)
     except KeyboardInterrupt:
         progress.end()
         print("run.py: interrupted; results are kept, the same command goes on from there", file=sys.stderr)

@@ -14,8 +14,9 @@ def pair_of(policy, budget, crush="+kvcrush"):
     return evicting(policy, budget), evicting(policy, budget, crush=crush)
 
 
-def delta_text(delta):
-    return f"{points(delta[0])} ± {100 * delta[1]:.1f}"
+def delta_text(delta, digits=1):
+    """In points with its error; without one of a single block."""
+    return points(delta[0], digits) + (f" ± {100 * delta[1]:.{digits}f}" if delta[1] == delta[1] else "")
 
 
 def is_clear(delta):
@@ -23,12 +24,12 @@ def is_clear(delta):
     return abs(delta[0]) > 2 * delta[1] and delta[0] != 0
 
 
-def sized(bench, n_blocks):
-    return f"{4 * n_blocks} samples a task, {n_blocks} blocks"
+def sized(n_blocks):
+    return f"{4 * n_blocks} samples a task, {n_blocks} block{'s' if n_blocks > 1 else ''}"
 
 
-def samples_note(bench, n_blocks):
-    return (f"{sized(bench, n_blocks)}. ± is one standard error: of an accuracy binomial, of a difference from the "
+def samples_note(n_blocks):
+    return (f"{sized(n_blocks)}. ± is one standard error: of an accuracy binomial, of a difference from the "
             "same samples with and without.")
 
 
@@ -53,7 +54,7 @@ def table2(bench):
                       *printed.ANCHORS.get(anchor, ("-",) * 6)))
     s.add(table(("anchor", "accuracy, %", "against h2o", "bytes, % of f16",
                  *(f"paper: {h}" for h in printed.ANCHORS_HEAD)), lines))
-    s.add(f"`h2o:budget={MIDDLE}%,format=f16+kvcrush:anchor=...`; {samples_note(bench, n)} kmeans is Figure 3's "
+    s.add(f"`h2o:budget={MIDDLE}%,format=f16+kvcrush:anchor=...`; {samples_note(n)} kmeans is Figure 3's "
           "comparison, not an anchor of the paper's table.")
     own = [deltas[a] for a in ANCHORS[:3]]
     s.say(agrees(all(d[0] > 0 for d in own), "every anchor beats h2o alone"),
@@ -84,7 +85,7 @@ def table3(bench):
                               with_error(row), delta_text(deltas[budget, policy]) if name == "+kvcrush" else "",
                               percent(row["fraction"])))
     s.add(table(("policy", "budget, %", *TASKS, "**mean**", "gain", "bytes, % of f16"), lines))
-    s.add(f"{samples_note(bench, n)} Specs `POLICY:budget=B%,format=f16` and the same with `+kvcrush` (share=25%, "
+    s.add(f"{samples_note(n)} Specs `POLICY:budget=B%,format=f16` and the same with `+kvcrush` (share=25%, "
           "anchor=mean). Bytes differ a little within a pair, since representatives need a score for each query head.")
     add_averages(bench, s, deltas)
     say_table3(bench, s, deltas, list(pairs.values()))
@@ -108,8 +109,8 @@ def say_table3(bench, s, deltas, pairs):
     n_up, n_down = sum(d[0] > 0 for d in deltas.values()), sum(d[0] < 0 for d in deltas.values())
     clear = [f"{p} at {b:g} % ({delta_text(d)})" for (b, p), d in deltas.items() if is_clear(d)]
     what = ("so on these tasks a quarter of the budget for representatives is neither gain nor loss beyond noise"
-            if abs(mean) <= 2 * error else "so representatives gain" if mean > 0 else "so representatives cost accuracy")
-    s.say(f"Over all {len(deltas)} pairs accuracy changes by {points(mean, 2)} ± {100 * error:.2f} points with "
+            if not abs(mean) > 2 * error else "so representatives gain" if mean > 0 else "so representatives cost accuracy")
+    s.say(f"Over all {len(deltas)} pairs accuracy changes by {delta_text((mean, error), 2)} points with "
           f"representatives ({n_up} pairs better, {n_down} worse, {n_clear} beyond two standard errors"
           f"{': ' + ', '.join(clear) if clear else ''}), {what}.")
 
@@ -133,7 +134,7 @@ def fig4(bench):
             line += [with_error(row), delta_text(delta) if share else "", "#" * round(40 * row["accuracy"])]
         lines.append(line)
     s.add(table(("share, %", "h2o, %", "gain", "", "snapkv, %", "gain", ""), lines))
-    s.add(f"`POLICY:budget={MIDDLE}%,format=f16+kvcrush:share=...`; {samples_note(bench, n)}")
+    s.add(f"`POLICY:budget={MIDDLE}%,format=f16+kvcrush:share=...`; {samples_note(n)}")
     clear = [f"{p} at {share} % ({delta_text(d)})" for (p, share), d in gains.items() if is_clear(d)]
     best = {p: max(bench.shares, key=lambda share, p=p: (gains[p, share][0], -share)) for p in ("h2o", "snapkv")}
     s.say("Best are " + " and ".join(f"{share} % for {p} ({delta_text(gains[p, share])})" for p, share in best.items())
@@ -157,7 +158,7 @@ def fig5(bench):
             lines.append((policy, unit, with_error(without), with_error(crushed), delta_text(deltas[policy, unit]),
                           percent(without["fraction"]), percent(crushed["fraction"])))
     s.add(table(("policy", "unit", "without, %", "with kvcrush, %", "gain", "bytes without", "with"), lines))
-    s.add(f"Budget {MIDDLE} %, format f16; {samples_note(bench, n)} Pages are the cache's, whole pages are kept or "
+    s.add(f"Budget {MIDDLE} %, format f16; {samples_note(n)} Pages are the cache's, whole pages are kept or "
           "dropped; `share=0%,unit=page` is the paged policy alone.")
     paged = deltas["h2o", "page"]
     clear = [f"{p} by {u} ({delta_text(d)})" for (p, u), d in deltas.items() if is_clear(d)]

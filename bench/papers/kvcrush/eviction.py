@@ -7,7 +7,7 @@ from crush import INNER, delta_text, is_clear
 from page import Section, mean, number, percent, table
 from rows import REFERENCE, evicting, with_error
 
-POLICIES = ("random", "recent", "streaming", "h2o", "snapkv", "pyramidkv", "adakv", "topk")
+POLICIES = ("recent", "streaming", "random", "h2o", "snapkv", "pyramidkv", "adakv", "topk")
 PROFILE = "leankv:profile=models/pleat-28m-q8_0.leankv.json"
 # What a first guess goes by: fractions of f16's bytes when next to nothing and when everything is kept.
 ALL_KEPT = {"k8v4": 0.44, "f16": 1.04}
@@ -34,6 +34,13 @@ def listed(rows):
     return ", ".join(f"{k} {100 * rows[k]['accuracy']:.1f}" for k in order)
 
 
+def apart(bench, s, pair, n_blocks):
+    """How far the second spec is from the first, in words."""
+    delta = bench.rows.difference(s, [pair], n_blocks)
+    return f"{delta_text(delta)} points", ", more than two standard errors." if is_clear(delta) else (
+        ", within two standard errors.")
+
+
 # ---- equal tokens -----------------------------------------------------------------------------------
 
 
@@ -41,7 +48,7 @@ def leankv_two_levels(bench, s, target):
     """LeanKV that keeps a token whole or drops it (ah = al), with as many bytes of f16 as `target`, so as many tokens."""
     def spec_of(x):
         return f"leankv:ah={math.exp(x):.3g},al={math.exp(x):.3g},high=f16,low=f16"
-    return bench.rows.search(s, spec_of, (math.log(0.5), 0.95), (math.log(30), 0.1), target)
+    return bench.rows.search(s, spec_of, (math.log(0.5), 0.95), (math.log(30), 0.1), target)[0]
 
 
 def tokens(bench, share):
@@ -62,10 +69,9 @@ def tokens(bench, share):
           f"`{PROFILE}`, which drops none and stores most of them at 4 and 2 bits.")
     best = max((k for k in rows if k not in ("f16, all", "leankv, calibrated: all tokens")),
                key=lambda k: rows[k]["accuracy"])
-    delta = bench.rows.difference(s, [(evicting("random", share), dict(specs)[best])], n)
+    by, clear = apart(bench, s, (evicting("random", share), dict(specs)[best]), n)
     s.say(f"By accuracy: {listed({k: v for k, v in rows.items() if k in dict(specs[1:-1])})}. The best, {best}, is "
-          f"{delta_text(delta)} points from random" +
-          (", more than two standard errors." if is_clear(delta) else ", within two standard errors.") +
+          f"{by} from random{clear}"
           f" All tokens in few bits (calibrated leankv, {percent(rows[specs[-1][0]]['fraction'])} % of f16's bytes) give "
           f"{percent(rows[specs[-1][0]]['accuracy'])} %.")
     return s
@@ -85,24 +91,24 @@ def tokens12(bench):
 def leankv_at(bench, s, target):
     def spec_of(x):
         return f"leankv:ah={math.exp(x):.3g},al=0"
-    return bench.rows.search(s, spec_of, (math.log(0.7), 0.43), (math.log(40), 0.235), target)
+    return bench.rows.search(s, spec_of, (math.log(0.7), 0.43), (math.log(40), 0.235), target)[0]
 
 
-def budget_at(bench, s, policy, form, target):
-    def spec_of(x):
-        return evicting(policy, round(100 * x, 1), form)
-    full = ALL_KEPT[form]
-    return bench.rows.search(s, spec_of, (0.02, 0.02 + 0.02 * full), (1.0, full), target)
+def budgets_at(bench, s, policies, form, target):
+    """[(name, spec)]; the budget that one policy needs is the next one's first guess."""
+    specs, hint, full = [], None, ALL_KEPT[form]
+    for policy in policies:
+        spec, hint = bench.rows.search(s, lambda x, policy=policy: evicting(policy, round(100 * x, 1), form),
+                                       (0.02, 0.02 + 0.02 * full), (1.0, full), target, hint)
+        specs.append((f"{policy}, {form}", spec))
+    return specs
 
 
 def bytes_at(bench, percent_of_f16):
     s = Section(f"bytes{percent_of_f16}", f"{percent_of_f16} % of f16's bytes", "")
     n, target = bench.n_few, percent_of_f16 / 100
-    specs = [("f16, all", REFERENCE)]
-    for policy in POLICIES:
-        specs.append((f"{policy}, k8v4", budget_at(bench, s, policy, "k8v4", target)))
-    for policy in ("h2o", "snapkv"):
-        specs.append((f"{policy}, f16", budget_at(bench, s, policy, "f16", target)))
+    specs = [("f16, all", REFERENCE), *budgets_at(bench, s, POLICIES, "k8v4", target),
+             *budgets_at(bench, s, ("h2o", "snapkv"), "f16", target)]
     specs.append(("leankv", leankv_at(bench, s, target)))
     rows = add_rows(bench, s, specs, n)
     s.add(f"{4 * n} samples a task; {bench.windows} windows of eval/prose.txt. Budgets were searched until the bytes of "
@@ -110,11 +116,10 @@ def bytes_at(bench, percent_of_f16):
           "differ: its samples are longer, and policies that evict in prompts alone grow with what is generated.")
     lean, rest = rows["leankv"], {k: r for k, r in rows.items() if k not in ("f16, all", "leankv")}
     best = max(rest, key=lambda k: rest[k]["accuracy"])
-    delta = bench.rows.difference(s, [(dict(specs)[best], dict(specs)["leankv"])], n)
+    by, clear = apart(bench, s, (dict(specs)[best], dict(specs)["leankv"]), n)
     off = max(abs(r["fraction"] - target) for k, r in rows.items() if k != "f16, all")
-    s.say(f"By accuracy: leankv {percent(lean['accuracy'])}, {listed(rest)}. leankv is {delta_text(delta)} points from "
-          f"the best that evicts, {best}" + (", more than two standard errors." if is_clear(delta) else
-                                            ", within two standard errors.") +
+    s.say(f"By accuracy: leankv {percent(lean['accuracy'])}, {listed(rest)}. leankv is {by} from the "
+          f"best that evicts, {best}{clear}"
           f" Bytes are within {100 * off:.1f} points of {percent_of_f16} %.")
     return s
 

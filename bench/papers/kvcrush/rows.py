@@ -85,8 +85,8 @@ class Rows:
         """{spec: row} of perplexity and divergence from f16."""
         bench, found = self.bench, {}
         specs = [s for s in dict.fromkeys(specs) if s != REFERENCE]
-        for first in range(0, len(specs), 4):
-            some = [REFERENCE, *specs[first:first + 4]]
+        for first in range(0, len(specs), 5):
+            some = [REFERENCE, *specs[first:first + 5]]
             args = [word for spec in some for word in ("--kv", spec)]
             record = bench.lab.measure("text", "eval", "-m", bench.model, "--text", bench.text, "--text-windows",
                                        bench.windows, *args, "--format", "json", "-q")
@@ -94,24 +94,24 @@ class Rows:
             found.update(zip(some, record["result"]["rows"]))
         return found
 
-    def search(self, section, spec_of, low, high, target):
-        """The spec spec_of(x) whose fraction of f16's bytes is `target` on the first block, to TOLERANCE if it can be.
-        low, high: (x, fraction expected there)."""
+    def search(self, section, spec_of, low, high, target, hint=None):
+        """(spec, x): the spec spec_of(x) whose fraction of f16's bytes is `target` on the first block, to TOLERANCE if it
+        can be.  low, high: (x, fraction expected there), x rising from low to high.  hint: the x to try first."""
         best = None
         for _ in range(6):
-            x = low[0] + (high[0] - low[0]) * (target - low[1]) / (high[1] - low[1]) if high[1] != low[1] else low[0]
-            x = min(max(x, min(low[0], high[0])), max(low[0], high[0]))
+            x = low[0] + (high[0] - low[0]) * (target - low[1]) / (high[1] - low[1])
+            x = min(max(x if best or hint is None else hint, low[0]), high[0])
             spec = spec_of(x)
-            off = self.on_block(section, spec, 0)["fraction"] - target
-            if best is None or abs(off) < best[0]:
-                best = (abs(off), spec)
-            if abs(off) < TOLERANCE:
+            fraction = self.on_block(section, spec, 0)["fraction"]
+            if best is None or abs(fraction - target) < best[0]:
+                best = (abs(fraction - target), spec, x)
+            if best[0] < TOLERANCE or fraction in (low[1], high[1]):
                 break
-            if (off > 0) == (high[1] > target):
-                high = (x, target + off)
+            if (fraction > target) == (high[1] > target):
+                high = (x, fraction)
             else:
-                low = (x, target + off)
-        return best[1]
+                low = (x, fraction)
+        return best[1:]
 
 
 def with_error(row, digits=1):

@@ -85,8 +85,8 @@ class Bench:
         self.lab = (KeptLab if options.kept else lab.Lab)(options.pleat, options.store, progress)
         self.pleat, self.model, self.text = options.pleat, options.model, "eval/prose.txt"
         self.n_blocks = options.samples // 4
-        self.n_few = max(1, self.n_blocks // 2)
-        self.windows = 1 if quick else 4
+        self.n_few = (self.n_blocks + 1) // 2
+        self.windows = 1 if quick else 2
         self.n_layers = 8
         self.n_turns = 1 if quick else 5
         self.budgets = (25,) if quick else (12.5, 25, 50)
@@ -115,22 +115,6 @@ def read_options():
     return options
 
 
-def run_all(bench, options, makers):
-    """(sections, number of failures)."""
-    sections, n_failed = [], 0
-    for make in makers:
-        if make.__name__ not in options.only:
-            continue
-        try:
-            sections.append(make(bench))
-        except lab.Failed as failure:
-            n_failed += 1
-            sections.append(page.Section(make.__name__, make.__name__.capitalize(), ""))
-            sections[-1].add(f"Not measured: {failure}.")
-            print(f"run.py: {make.__name__}: {failure}", file=sys.stderr)
-    return sections, n_failed
-
-
 def write_page(bench, options, name, sections):
     here = lab.machine()
     command = "python3 bench/papers/kvcrush/run.py"
@@ -151,12 +135,12 @@ def main():
     os.chdir(ROOT)
     options = read_options()
     n = options.samples // 4
-    progress = lab.Progress({"tasks": 48 * n + 26 * max(1, n // 2) + 20, "text": 14, "run": 10, "stage": 5}, GUESS,
+    progress = lab.Progress({"tasks": 48 * n + 52 * ((n + 1) // 2) + 20, "text": 14, "run": 10, "stage": 5}, GUESS,
                             options.quiet)
     bench, n_failed = Bench(options, progress), 0
     try:
         for name, makers in PAGES.items():
-            sections, failed = run_all(bench, options, makers)
+            sections, failed = page.make_all(bench, makers, options.only)
             n_failed += failed
             if sections:
                 progress.end()

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Pieces of the page: tables, numbers, and sentences that the numbers choose."""
 import re
+import sys
+
+import lab
 
 
 def table(titles, rows):
@@ -52,7 +55,7 @@ def commands(records):
     seen = {}
     for record in records:
         text = record["command"]
-        specs = re.findall(r"--kv (\S+)|leankv_observe \S+ (\S+)", text)
+        specs = re.findall(r"--kv (\S+)|(?:leankv_observe|spvllm_steps) \S+ (\S+)", text)
         spec = "".join(specs[0]) if len(specs) == 1 else None
         seen.setdefault(text.replace(f" {spec} ", " SPEC ") if spec else text, set()).add(spec or "")
     return [f"`{text.replace(' SPEC ', f' {min(specs)} ')}`" if len(specs) == 1 else
@@ -94,3 +97,21 @@ class Section:
             how = lines[0] if len(lines) == 1 else "\n- " + "\n- ".join(lines)
             parts.append(f"Measured {dates(self.records)}{on}: {how}")
         return "\n\n".join(p for p in parts if p)
+
+
+def make_all(bench, makers, only, section=Section):
+    """(sections, number of failures) of those makers whose names, without table_, are among `only`; of one whose
+    measurement failed the page says so."""
+    sections, n_failed = [], 0
+    for make in makers:
+        name = make.__name__.removeprefix("table_")
+        if name not in only:
+            continue
+        try:
+            sections.append(make(bench))
+        except lab.Failed as failure:
+            n_failed += 1
+            sections.append(section(name, name.capitalize(), ""))
+            sections[-1].add(f"Not measured: {failure}.")
+            print(f"run.py: {name}: {failure}", file=sys.stderr)
+    return sections, n_failed

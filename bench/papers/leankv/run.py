@@ -228,23 +228,6 @@ def read_options():
     return options
 
 
-def run_all(bench, options):
-    """(sections, number of failures)."""
-    sections, n_failed = [], 0
-    for make in LIST:
-        if make.__name__ not in options.only:
-            continue
-        try:
-            sections.append(make(bench))
-        except lab.Failed as failure:
-            n_failed += 1
-            section = page.Section(make.__name__, make.__name__.capitalize(), "")
-            section.add(f"Not measured: {failure}.")
-            sections.append(section)
-            print(f"run.py: {make.__name__}: {failure}", file=sys.stderr)
-    return sections, n_failed
-
-
 def version_of(pleat):
     import subprocess
     done = subprocess.run([pleat, "--version"], stdout=subprocess.PIPE, text=True, check=False)
@@ -258,7 +241,7 @@ def main():
     bench = Bench(options, progress)
     progress.expected = expected(bench)
     try:
-        sections, n_failed = run_all(bench, options)
+        sections, n_failed = page.make_all(bench, LIST, options.only)
     except KeyboardInterrupt:
         progress.end()
         print(f"run.py: interrupted; {bench.lab.n_new} results are kept, the same command goes on from there",

@@ -3,6 +3,7 @@
 import json
 import os
 import statistics
+import subprocess
 
 import lab
 import paper
@@ -33,17 +34,19 @@ def write(path, rows):
 def draw(bench, seed):
     """Requests as --synthetic makes them, those that vLLM's sampler would leave out taken away."""
     path = os.path.join(bench.store, "drawn.jsonl")
-    bench.lab.measure("draw", "bench", "serve", "--simulate", "--arch", "llama3-8b", "--prices", "1,1,1,1", "--synthetic",
-                      f"sharegpt-vllm:prompt={bench.drawn[0]},output={bench.drawn[1]}", "--requests",
-                      2 * bench.n_requests, "-c", 4 * CONTEXT, "--seed", seed, "--pool-bytes", "100GiB", "--write-trace",
-                      path, "--format", "json", "-q", turn=f"{os.getpid()}-{seed}")  # never kept: it writes the file
+    args = ["bench", "serve", "--simulate", "--arch", "llama3-8b", "--prices", "1,1,1,1", "--synthetic",
+            "sharegpt-vllm:prompt={},output={}".format(*bench.drawn), "--requests", str(2 * bench.n_requests), "-c",
+            str(4 * CONTEXT), "--seed", str(seed), "--pool-bytes", "100GiB", "--write-trace", path, "-q"]
+    done = subprocess.run([bench.pleat, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise lab.Failed("no trace: " + (done.stderr.strip().splitlines() or ["no message"])[-1])
     with open(path, encoding="utf-8") as f:
         rows = [json.loads(line) for line in f]
     return [r for r in rows if r["prompt_tokens"] <= LONGEST_PROMPT and total(r) <= CONTEXT][:bench.n_requests]
 
 
 def make_trace(bench):
-    """The first seed whose means are within two tokens of the paper's; (file, requests, seed)."""
+    """(file, requests, seed): of the first seed whose means are as near to the paper's as bench.off."""
     for seed in range(1, 400):
         rows = draw(bench, seed)
         means = [statistics.mean(r[k] for r in rows) for k in ("prompt_tokens", "output_tokens")]
