@@ -221,8 +221,5 @@ void pleat__evict_carve(const pleat_spec *spec, uint32_t n_lanes, uint32_t n_gro
     out->by_position = pleat__arena_take(arena, (uint64_t)max_tokens + 8, sizeof *out->by_position);
     out->floats = pleat__arena_take(arena, (uint64_t)n_lanes * slots_cap, sizeof *out->floats);
     out->middle = pleat__arena_take(arena, n_lanes, sizeof *out->middle);
-    if (!spec->crush) return;
-    const uint64_t used_bytes = arena->used_bytes;
-    out->crush = pleat__crush_carve(spec, n_lanes, n_group, slots_cap, max_tokens, arena);
-    out->crush_bytes = arena->used_bytes - used_bytes;
+    if (spec->crush) out->crush = pleat__crush_carve(spec, n_lanes, n_group, slots_cap, max_tokens, arena);
 }

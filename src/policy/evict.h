@@ -128,7 +128,6 @@ typedef struct pleat__evict_scratch {
     float *floats;      /* [n_lanes * slots_cap] */
     uint32_t *middle;   /* [n_lanes] */
     void *crush;        /* pleat__crush_carve()'s; NULL without kvcrush */
-    uint64_t crush_bytes;
 } pleat__evict_scratch;
 
 /* Lanes of slots_cap slots, sequences of max_tokens. */
