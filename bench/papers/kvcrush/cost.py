@@ -4,7 +4,7 @@ import os
 import statistics
 
 import printed
-from crush import MIDDLE, anchor_spec, delta_text, is_clear
+from crush import HALF, MIDDLE, anchor_spec, delta_text, is_clear
 from page import Section, agrees, number, percent, table
 from rows import REFERENCE, evicting, with_error
 
@@ -39,7 +39,7 @@ def stage(bench, s):
 
 def timed(bench, s, *shape):
     """{spec: [row of each turn]} of `pleat bench run`, all specs in each turn."""
-    specs = (REFERENCE, evicting("h2o", MIDDLE), anchor_spec("mean"), anchor_spec("kmeans"))
+    specs = (REFERENCE, evicting("h2o", MIDDLE), anchor_spec("mean", MIDDLE), anchor_spec("kmeans", MIDDLE))
     kvs = [word for spec in specs for word in ("--kv", spec)]
     found = {spec: [] for spec in specs}
     for turn in range(bench.n_turns):
@@ -66,7 +66,7 @@ def fig2(bench):
     layers = stage(bench, s)
     prompt = timed(bench, s, "-p", PROMPT, "-n", 0)
     step = timed(bench, s, "-p", 0, "-n", STEPS, "-d", PROMPT - STEPS)
-    plain, crushed = evicting("h2o", MIDDLE), anchor_spec("mean")
+    plain, crushed = evicting("h2o", MIDDLE), anchor_spec("mean", MIDDLE)
     lines = []
     for spec in (REFERENCE, plain, crushed):
         ms, policy = (middle(prompt[spec], part) for part in (0, 1))
@@ -95,19 +95,19 @@ def fig3(bench):
     s = Section("fig3", "Figure 3: k-means against representatives by one anchor", printed.SAYS["fig3"])
     n = bench.n_blocks
     layers, prompt = stage(bench, s), timed(bench, s, "-p", PROMPT, "-n", 0)
-    plain = evicting("h2o", MIDDLE)
-    base, lines, deltas = middle(prompt[plain], 1), [], {}
-    for name, spec in (("h2o", plain), ("kvcrush", anchor_spec("mean")), ("kmeans", anchor_spec("kmeans"))):
-        deltas[name] = bench.rows.difference(s, [(plain, spec)], n)
-        ms = middle(prompt[spec], 0)
-        added = layers.get({"kvcrush": "token mean", "kmeans": "token kmeans"}.get(name), {}).get("added")
-        lines.append((name, with_error(bench.rows.row(s, spec, n)), delta_text(deltas[name]) if name != "h2o" else "",
-                      number(added, 3), number(middle(prompt[spec], 1), 2),
-                      percent((middle(prompt[spec], 1) - base) / middle(prompt[plain], 0), 2), number(ms, 0)))
+    whole, base = (middle(prompt[evicting("h2o", MIDDLE)], part) for part in (0, 1))
+    lines, deltas = [], {}
+    for name, anchor in (("h2o", None), ("kvcrush", "mean"), ("kmeans", "kmeans")):
+        judged, run = (anchor_spec(anchor, b) if anchor else evicting("h2o", b) for b in (HALF, MIDDLE))
+        deltas[name] = bench.rows.difference(s, [(evicting("h2o", HALF), judged)], n)
+        ms, policy = (middle(prompt[run], part) for part in (0, 1))
+        lines.append((name, with_error(bench.rows.row(s, judged, n)), delta_text(deltas[name]) if anchor else "",
+                      number(layers[f"token {anchor}"]["added"] if anchor else None, 3), number(policy, 2),
+                      percent((policy - base) / whole, 2), number(ms, 0)))
     s.add(table(("", "accuracy, %", "against h2o", "stage, ms a layer", "policy and moves, ms a prompt",
                  "added, % of the prompt", "prompt, ms"), lines))
     times = layers["token mean"]["times"]
-    s.add(f"{4 * n} samples a task at {MIDDLE} % for accuracy, a prompt of {PROMPT} tokens for times. K-means is "
+    s.add(f"{4 * n} samples a task at {HALF} % of the tokens for accuracy; a prompt of {PROMPT} tokens at {MIDDLE} % for times. K-means is "
           "Lloyd's on the same fingerprints (bits), not on keys and values; in C, where the paper's is not described.")
     s.say(f"K-means takes {times:.1f} times as long as ordering by one anchor (median of {bench.n_turns} turns).",
           agrees(times >= 50, "representatives by one anchor are 50 times cheaper and more"),

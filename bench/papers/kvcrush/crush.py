@@ -8,6 +8,7 @@ from rows import REFERENCE, evicting, with_error
 INNER = ("h2o", "snapkv", "pyramidkv")
 ANCHORS = ("random", "mean", "alternate", "kmeans")
 MIDDLE = 25  # percent of the tokens, where a table has one budget
+HALF = 50  # where anchors are compared: the paper's 512 of GSM8K's prompts are about half, and at 25 % little differs
 
 
 def pair_of(policy, budget, crush="+kvcrush"):
@@ -36,25 +37,25 @@ def samples_note(n_blocks):
 # ---- Table 2 ----------------------------------------------------------------------------------------
 
 
-def anchor_spec(anchor):
-    return evicting("h2o", MIDDLE, crush="+kvcrush" if anchor == "mean" else f"+kvcrush:anchor={anchor}")
+def anchor_spec(anchor, budget):
+    return evicting("h2o", budget, crush="+kvcrush" if anchor == "mean" else f"+kvcrush:anchor={anchor}")
 
 
 def table2(bench):
     s = Section("table2", "Table 2: anchors", printed.SAYS["table2"])
     n = bench.n_blocks
-    plain = evicting("h2o", MIDDLE)
+    plain = evicting("h2o", HALF)
     base = bench.rows.row(s, plain, n)
     lines = [("none (h2o)", with_error(base), "", percent(base["fraction"]), *printed.ANCHORS["none"])]
     deltas = {}
     for anchor in ANCHORS:
-        row = bench.rows.row(s, anchor_spec(anchor), n)
-        deltas[anchor] = bench.rows.difference(s, [(plain, anchor_spec(anchor))], n)
+        row = bench.rows.row(s, anchor_spec(anchor, HALF), n)
+        deltas[anchor] = bench.rows.difference(s, [(plain, anchor_spec(anchor, HALF))], n)
         lines.append((anchor, with_error(row), delta_text(deltas[anchor]), percent(row["fraction"]),
                       *printed.ANCHORS.get(anchor, ("-",) * 6)))
     s.add(table(("anchor", "accuracy, %", "against h2o", "bytes, % of f16",
                  *(f"paper: {h}" for h in printed.ANCHORS_HEAD)), lines))
-    s.add(f"`h2o:budget={MIDDLE}%,format=f16+kvcrush:anchor=...`; {samples_note(n)} kmeans is Figure 3's "
+    s.add(f"`h2o:budget={HALF}%,format=f16+kvcrush:anchor=...`; {samples_note(n)} kmeans is Figure 3's "
           "comparison, not an anchor of the paper's table.")
     own = [deltas[a] for a in ANCHORS[:3]]
     s.say(agrees(all(d[0] > 0 for d in own), "every anchor beats h2o alone"),
