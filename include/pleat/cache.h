@@ -175,8 +175,10 @@ typedef enum pleat_level { PLEAT_LEVEL_DROPPED, PLEAT_LEVEL_LOW, PLEAT_LEVEL_HIG
 
 typedef struct pleat_cache_token {
     pleat_level level;
-    float significance; /* mean attention received from later tokens, largest over the group; 0 for the newest token,
-                         * where nothing is scored, for dropped tokens, and for low ones if al = 0 */
+    float
+        significance; /* mean attention received from later tokens, of the group's heads the largest (leankv, topk) or the
+                         * sum (eviction; snapkv and its kind: from those that count alone); infinite for representatives;
+                         * 0 for the newest token, where nothing is scored, for dropped tokens, and for low ones if al = 0 */
 } pleat_cache_token;
 
 /* How the tokens at positions [first, first + n_tokens) of one lane are kept.  For inspection and tests: slow.
