@@ -88,7 +88,7 @@ static void make_rig(const options *o, rig *r) {
 static void carve(rig *r, const pleat_spec *spec, pleat__evict_scratch *scratch, pleat__arena *arena) {
     scratch->ranks = r->ranks;
     scratch->by_position = pleat__arena_take(arena, r->o.n_tokens + 8, sizeof(float));
-    scratch->floats = pleat__arena_take(arena, (uint64_t)r->o.n_lanes * r->slots_cap, sizeof(float));
+    scratch->floats = pleat__arena_take(arena, r->slots_cap, sizeof(float));
     scratch->crush = pleat__crush_carve(spec, r->o.n_lanes, r->o.n_group, r->slots_cap, r->o.n_tokens, arena);
 }
 

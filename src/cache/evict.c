@@ -43,18 +43,23 @@ static uint8_t *page_of(const open_lane *l, uint32_t idx) {
 
 /* ---- budgets ------------------------------------------------------------------------------------------- */
 
-/* The most that a lane holds when a prompt has ended: policies with budgets of their own for lanes give some more. */
-static uint32_t most_kept(const pleat_cache *c, const pleat__step_item *item) {
+uint32_t pleat__cache_most_budget(const pleat_cache *c, uint32_t n_prompt) {
     const pleat_spec *spec = &c->opt.spec;
-    const uint32_t n_after = item->n_before + item->n_new;
-    uint64_t most = item->budget;
+    uint64_t most = pleat__evict_budget(spec, n_prompt, c->byte_tokens);
     if (spec->policy == PLEAT_POLICY_ADAKV) most *= c->opt.n_kv_heads;
     if (spec->policy == PLEAT_POLICY_PYRAMIDKV) most *= 2;
+    return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
+}
+
+/* The most that a lane of the item holds after the step. */
+static uint32_t most_kept(const pleat_cache *c, const pleat__step_item *item) {
+    const uint32_t n_after = item->n_before + item->n_new;
     const pleat__table *table = &item->seq->table;
+    uint64_t most = pleat__cache_most_budget(c, item->n_prompt_after);
     uint32_t n_sealed = 0; /* pages */
     for (uint32_t lane = 0; lane < c->n_lanes; lane++)
         n_sealed = pleat__max_u32(n_sealed, table->n_sealed[PLEAT__HIGH][lane]);
-    const uint64_t n_spared = (uint64_t)n_sealed * c->page_tokens[PLEAT__HIGH] + spec->sinks + spec->window;
+    const uint64_t n_spared = (uint64_t)n_sealed * c->page_tokens[PLEAT__HIGH] + c->opt.spec.sinks + c->opt.spec.window;
     if (n_sealed > 0 && most < n_spared) most = n_spared; /* beside a sealed prefix these stay */
     return most < n_after ? (uint32_t)most : n_after;
 }
@@ -125,6 +130,15 @@ static void carry_out(const open_lane *l, pleat__compact_scratch *s) {
     l->table->hole[l->lane_idx] = plan->hole ? n_sealed + plan->hole : 0;
 }
 
+/* What to do with a lane's dead slots.  Were there ever too few fresh pages, they would be left where they are. */
+static pleat_reclaim way_of(const pleat_cache *c, const pleat__reclaim_lane *lane) {
+    const pleat_reclaim how = c->opt.spec.reclaim;
+    const uint32_t n_live = lane->run.n_slots - lane->n_dead;
+    const bool fits = lane->n_dead == 0 || pleat__reclaim_fresh(how, n_live, lane->run.layout->tokens) <= lane->n_fresh;
+    assert(fits);
+    return fits ? how : PLEAT_RECLAIM_BLOCK;
+}
+
 static pleat__reclaim_lane reclaim_lane(const open_lane *l, uint32_t n_dead) {
     const uint32_t n_pages = pleat__div_up_u32(l->run.n_slots, l->run.layout->tokens);
     const uint32_t n_all = l->table->n_pages[PLEAT__HIGH][l->lane_idx] - l->n_sealed;
@@ -171,7 +185,7 @@ void pleat__cache_evict_layer(const pleat_cache *c, const pleat__step_item *item
     for (uint32_t head = 0; head < n_heads; head++) {
         const open_lane l = open_lane_of(c, item->seq, first + head);
         const pleat__reclaim_lane lane = reclaim_lane(&l, clear_dropped(&l, s->verdicts[head]));
-        pleat__reclaim_many(c->opt.spec.reclaim, &lane, &s->reclaim);
+        pleat__reclaim_many(way_of(c, &lane), &lane, &s->reclaim);
         carry_out(&l, s);
     }
 }
@@ -193,6 +207,6 @@ void pleat__cache_evict_lane(const pleat_cache *c, const pleat__step_item *item,
     const uint32_t tokens = l.run.layout->tokens;
     pleat__positions(l.run.layout, pleat__kv_page(&l.run, slot / tokens))[slot % tokens] = -1;
     const pleat__reclaim_lane view = reclaim_lane(&l, dead_slots(&l) + 1);
-    pleat__reclaim_one(c->opt.spec.reclaim, &view, slot, &s->reclaim);
+    pleat__reclaim_one(way_of(c, &view), &view, slot, &s->reclaim);
     carry_out(&l, s);
 }

@@ -275,6 +275,10 @@ void pleat__cache_compact_lane(const pleat_cache *cache, const pleat__step_item 
 
 /* ---- evict.c */
 
+/* The most tokens that a lane may keep when a prompt of n_prompt tokens has ended, sealed ones apart: policies with
+ * budgets of their own for lanes give some more than the budget. */
+uint32_t pleat__cache_most_budget(const pleat_cache *cache, uint32_t n_prompt);
+
 /* What the budget of the item's sequence is after the step, and the fresh pages that copying may need. */
 void pleat__cache_plan_eviction(const pleat_cache *cache, pleat__step_item *item);
 

@@ -48,12 +48,7 @@ static pleat_status real_compress(void *ctx, pleat_seq seq, float ah, float al) 
 
 static uint32_t real_budget(void *ctx, uint32_t n_prompt) {
     const pleat_cache *c = ((real *)ctx)->cache;
-    const pleat_spec *spec = &c->opt.spec;
-    if (!c->evictor) return UINT32_MAX;
-    uint64_t most = pleat__evict_budget(spec, n_prompt, c->byte_tokens);
-    if (spec->policy == PLEAT_POLICY_ADAKV) most *= c->opt.n_kv_heads;
-    if (spec->policy == PLEAT_POLICY_PYRAMIDKV) most *= 2;
-    return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
+    return c->evictor ? pleat__cache_most_budget(c, n_prompt) : UINT32_MAX;
 }
 
 static uint64_t real_pages_needed(void *ctx, pleat_seq seq, uint32_t n_tokens, uint32_t flags) {

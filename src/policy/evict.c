@@ -170,9 +170,9 @@ static inline int32_t sort_out(const int32_t *restrict positions, const float *r
     return n_protected;
 }
 
-/* Rank a lane's open slots and sort them out.  Gives the lane's middle. */
-static uint32_t rank_lane(const pleat__evict_layer *layer, uint32_t head, float *ranks, float *by_position,
-                          uint8_t *verdicts) {
+/* Rank a lane's open slots and sort them out.  Gives what B leaves beside its protected tokens. */
+static int64_t rank_lane(const pleat__evict_layer *layer, uint32_t head, float *ranks, float *by_position,
+                         uint8_t *verdicts) {
     const pleat__kv_run *run = &layer->lanes[head].high;
     const pleat__evict_lane lane = {layer->spec, run, layer->layer, head, layer->n_tokens};
     const range r = range_of(layer->spec, layer->n_tokens);
@@ -191,16 +191,40 @@ static uint32_t rank_lane(const pleat__evict_layer *layer, uint32_t head, float 
                                                : sort_out(page.positions + i, scores, r, page.n - i, of, to));
         }
     }
-    return layer->budget > n_protected ? layer->budget - n_protected : 0;
+    return (int64_t)layer->budget - n_protected;
+}
+
+/* Of a lane's representatives of before `n_more` are more than its budget has room for: the youngest go. */
+static void thin_out(const pleat__evict_layer *layer, uint32_t head, int64_t n_more, float *ages, uint8_t *verdicts) {
+    const pleat__kv_run *run = &layer->lanes[head].high;
+    const uint32_t n_pages = pleat__tracked_pages(run);
+    int64_t n_stand = 0;
+    for (uint32_t page_idx = 0; page_idx < n_pages; page_idx++) {
+        const pleat__tracked page = pleat__tracked_page(run, page_idx);
+        for (uint32_t i = 0; i < page.n; i++) {
+            uint8_t *verdict = &verdicts[page.first + i];
+            const bool stands = *verdict == PLEAT__VERDICT_STAND;
+            ages[page.first + i] = stands ? (float)(layer->n_tokens - (uint32_t)page.positions[i]) : -1.0f;
+            *verdict = stands ? PLEAT__VERDICT_DROP : *verdict;
+            n_stand += stands;
+        }
+    }
+    const uint32_t n_stay = n_stand > n_more ? (uint32_t)(n_stand - n_more) : 0;
+    pleat__select_top(run, ages, n_stay, layer->n_tokens, PLEAT__VERDICT_STAND, verdicts, ages);
 }
 
 void pleat__evict_prompt(const pleat__evict_layer *layer, const pleat__evict_scratch *scratch,
                          uint8_t *const *verdicts) {
     const pleat__evictor *evictor = pleat__evictor_of(layer->spec->policy);
     uint32_t *middle = scratch->middle;
+    int64_t *room = scratch->room;
     for (uint32_t i = 0; i < layer->n_lanes; i++)
-        middle[i] = rank_lane(layer, i, scratch->ranks[i], scratch->by_position, verdicts[i]);
-    if (evictor->budgets) evictor->budgets(layer, scratch->ranks, middle);
+        room[i] = rank_lane(layer, i, scratch->ranks[i], scratch->by_position, verdicts[i]);
+    if (evictor->budgets) evictor->budgets(layer, scratch->ranks, room);
+    for (uint32_t i = 0; i < layer->n_lanes; i++) {
+        middle[i] = room[i] > 0 ? (uint32_t)room[i] : 0;
+        if (room[i] < 0 && layer->spec->crush) thin_out(layer, i, -room[i], scratch->floats, verdicts[i]);
+    }
     if (layer->spec->crush) {
         pleat__crush_layer(layer, scratch, middle, verdicts);
         return;
@@ -219,7 +243,8 @@ void pleat__evict_carve(const pleat_spec *spec, uint32_t n_lanes, uint32_t n_gro
         if (out->ranks) out->ranks[i] = ranks;
     }
     out->by_position = pleat__arena_take(arena, (uint64_t)max_tokens + 8, sizeof *out->by_position);
-    out->floats = pleat__arena_take(arena, (uint64_t)n_lanes * slots_cap, sizeof *out->floats);
+    out->floats = pleat__arena_take(arena, slots_cap, sizeof *out->floats);
+    out->room = pleat__arena_take(arena, n_lanes, sizeof *out->room);
     out->middle = pleat__arena_take(arena, n_lanes, sizeof *out->middle);
     if (spec->crush) out->crush = pleat__crush_carve(spec, n_lanes, n_group, slots_cap, max_tokens, arena);
 }

@@ -10,9 +10,9 @@
  *     candidates  all others; each has a rank >= 0
  *     middle      max(0, B - protected tokens): candidates that the lane may keep
  *
- * End of a prompt: the `middle` candidates of the highest rank stay, ties to the older.  A policy may move budget between
- * layers (pyramidkv) or between the lanes of a layer (adakv).  With +kvcrush a share of the middle goes to
- * representatives (kvcrush.h).
+ * End of a prompt: the `middle` candidates of the highest rank stay, ties to the older.  A policy may move budget
+ * between layers (pyramidkv) or between the lanes of a layer (adakv).  With +kvcrush a share of the middle goes to
+ * representatives (kvcrush.h); those of earlier prompts that a lane's budget has no room for go, the youngest first.
  *
  * Generation, once a step and lane, where the policy evicts there: if the lane holds more than B tokens, the candidate of
  * the least rank goes, the younger among equals.
@@ -84,9 +84,9 @@ typedef struct pleat__evictor {
     pleat__rank_block_fn rank_block;
     /* ranks[slot] of a whole run, made of what rank_block gives; NULL: it stays.  by_position: scratch, see carve. */
     void (*rank)(const pleat__evict_lane *lane, float *ranks, float *by_position);
-    /* Change middle[n_lanes], each lane's equal share; NULL: it stays.  ranks[lane][slot] are -1 for slots that are no
-     * candidates. */
-    void (*budgets)(const pleat__evict_layer *layer, float *const *ranks, uint32_t *middle);
+    /* Change middle[n_lanes], B less a lane's protected tokens, below 0 where these are more; NULL: it stays.
+     * ranks[lane][slot] are -1 for slots that are no candidates. */
+    void (*budgets)(const pleat__evict_layer *layer, float *const *ranks, int64_t *middle);
 } pleat__evictor;
 
 extern const pleat__evictor pleat__evictor_random, pleat__evictor_recent, pleat__evictor_streaming, pleat__evictor_h2o,
@@ -125,7 +125,8 @@ void pleat__rank_pooled(const pleat__evict_lane *lane, float *ranks, float *by_p
 typedef struct pleat__evict_scratch {
     float **ranks;      /* [n_lanes][slots_cap], with whole blocks (policy/scan.h) */
     float *by_position; /* [max_tokens + 8] */
-    float *floats;      /* [n_lanes * slots_cap] */
+    float *floats;      /* [slots_cap] */
+    int64_t *room;      /* [n_lanes] middle, or what protected tokens are too many */
     uint32_t *middle;   /* [n_lanes] */
     void *crush;        /* pleat__crush_carve()'s; NULL without kvcrush */
 } pleat__evict_scratch;

@@ -37,23 +37,10 @@ static int64_t beside_window(const pleat__evict_layer *layer) {
     return 2 * l < last ? m : 2 * mean - m;
 }
 
-/* Tokens of a lane that are no candidates. */
-static uint32_t count_protected(const pleat__kv_view *lane, const float *ranks) {
-    const uint32_t n_pages = pleat__tracked_pages(&lane->high);
-    uint32_t n = lane->n_sealed;
-    for (uint32_t page_idx = 0; page_idx < n_pages; page_idx++) {
-        const pleat__tracked page = pleat__tracked_page(&lane->high, page_idx);
-        for (uint32_t i = 0; i < page.n; i++) n += (page.positions[i] >= 0) & (ranks[page.first + i] < 0);
-    }
-    return n;
-}
-
-static void budgets(const pleat__evict_layer *layer, float *const *ranks, uint32_t *middle) {
-    const int64_t budget = layer->spec->window + beside_window(layer);
-    for (uint32_t i = 0; i < layer->n_lanes; i++) {
-        const int64_t left = budget - count_protected(&layer->lanes[i], ranks[i]);
-        middle[i] = left > 0 ? (uint32_t)left : 0;
-    }
+static void budgets(const pleat__evict_layer *layer, float *const *ranks, int64_t *middle) {
+    const int64_t more = layer->spec->window + beside_window(layer) - layer->budget;
+    (void)ranks;
+    for (uint32_t i = 0; i < layer->n_lanes; i++) middle[i] += more;
 }
 
 const pleat__evictor pleat__evictor_pyramidkv = {PLEAT__SCORING_WINDOW, false, pleat__rank_received, pleat__rank_pooled,

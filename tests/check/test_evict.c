@@ -135,22 +135,54 @@ static int64_t pyramid_budget(const layer *l) {
     return (l->layer < mirror ? m : mean + (mean - m)) + w;
 }
 
-static uint32_t middle_of(const layer *l, uint32_t head) {
+/* Below 0: so many protected tokens are too many. */
+static int64_t middle_of(const layer *l, uint32_t head) {
     const lane *ln = &l->lanes[head];
     int64_t left = l->spec.policy == PLEAT_POLICY_PYRAMIDKV ? pyramid_budget(l) : l->budget;
     left -= ln->n_sealed;
     for (uint32_t i = 0; i < ln->n_slots; i++) left -= ln->slots[i].position >= 0 && !is_candidate(l, ln->slots[i]);
-    return left > 0 ? (uint32_t)left : 0;
+    return left;
 }
 
 static uint8_t verdicts_want[LANES_CAP][SLOTS_CAP];
 
 static void keep(const candidate *c) { verdicts_want[c->lane][c->slot] = PLEAT__VERDICT_KEEP; }
 
+/* The youngest representatives of a lane go, n_more of them; gives how many there were to go. */
+static uint64_t drop_youngest(const lane *ln, uint32_t head, int64_t n_more) {
+    uint64_t n_gone = 0;
+    for (; n_more > 0; n_more--, n_gone++) {
+        uint32_t youngest = SLOTS_CAP;
+        for (uint32_t i = 0; i < ln->n_slots; i++)
+            if (verdicts_want[head][i] == PLEAT__VERDICT_STAND &&
+                (youngest == SLOTS_CAP || ln->slots[i].position > ln->slots[youngest].position))
+                youngest = i;
+        if (youngest == SLOTS_CAP) break;
+        verdicts_want[head][youngest] = PLEAT__VERDICT_DROP;
+    }
+    return n_gone;
+}
+
+/* What adakv guarantees each lane, if the layer has as much. */
+static bool has_guarantees(const layer *l, int64_t *total) {
+    static candidate of_lane[SLOTS_CAP];
+    int64_t n_sure = 0;
+    *total = 0;
+    for (uint32_t head = 0; head < l->n_lanes; head++) {
+        const int64_t middle = middle_of(l, head), sure = middle > 0 ? middle * 2 / 10 : 0;
+        const uint32_t n = list_candidates(l, head, of_lane);
+        *total += middle;
+        n_sure += sure < n ? sure : n;
+    }
+    return n_sure <= *total;
+}
+
 /* Gives how many tokens are kept. */
 static uint64_t oracle_prompt(const layer *l) {
     static candidate of_lane[SLOTS_CAP], rest[LANES_CAP * SLOTS_CAP];
-    uint64_t n_rest = 0, n_kept = 0, left = 0;
+    uint64_t n_rest = 0, n_kept = 0;
+    int64_t left;
+    const bool is_ada = l->spec.policy == PLEAT_POLICY_ADAKV, guarantees = has_guarantees(l, &left);
     for (uint32_t head = 0; head < l->n_lanes; head++) {
         const lane *ln = &l->lanes[head];
         for (uint32_t i = 0; i < ln->n_slots; i++) {
@@ -160,17 +192,19 @@ static uint64_t oracle_prompt(const layer *l) {
             verdicts_want[head][i] = is_marked(l, t) ? PLEAT__VERDICT_STAND : PLEAT__VERDICT_KEEP;
             n_kept++;
         }
-        const uint32_t n = list_candidates(l, head, of_lane), middle = middle_of(l, head);
-        const uint32_t sure = l->spec.policy == PLEAT_POLICY_ADAKV ? middle * 2 / 10 : middle;
+        const int64_t middle = middle_of(l, head), whole = middle > 0 ? middle : 0;
+        const uint32_t n = list_candidates(l, head, of_lane);
+        const uint32_t sure = (uint32_t)(!is_ada ? whole : guarantees ? whole * 2 / 10 : 0);
+        if (!is_ada && l->spec.crush) n_kept -= drop_youngest(ln, head, -middle);
         for (uint32_t i = 0; i < n && i < sure; i++) keep(&of_lane[i]);
         for (uint32_t i = sure; i < n; i++) rest[n_rest++] = of_lane[i];
         n_kept += n < sure ? n : sure;
-        left += middle - (n < sure ? n : sure);
+        left -= n < sure ? n : sure;
     }
-    if (l->spec.policy != PLEAT_POLICY_ADAKV) return n_kept;
+    if (!is_ada || left < 0) return n_kept;
     qsort(rest, n_rest, sizeof *rest, by_rank);
-    for (uint64_t i = 0; i < n_rest && i < left; i++) keep(&rest[i]);
-    return n_kept + (n_rest < left ? n_rest : left);
+    for (uint64_t i = 0; i < n_rest && i < (uint64_t)left; i++) keep(&rest[i]);
+    return n_kept + (n_rest < (uint64_t)left ? n_rest : (uint64_t)left);
 }
 
 /* ---- random layers --------------------------------------------------------------------------------------- */

@@ -442,7 +442,7 @@ static void carve(const model *m, uint32_t slots_cap, rig *r, pleat__arena *aren
     for (uint32_t lane = 0; lane < m->n_lanes; lane++) r->ranks[lane] = pleat__arena_take(arena, slots_cap, 4);
     r->scratch.ranks = r->ranks;
     r->scratch.by_position = pleat__arena_take(arena, m->n_tokens + 8, 4);
-    r->scratch.floats = pleat__arena_take(arena, (uint64_t)m->n_lanes * slots_cap, 4);
+    r->scratch.floats = pleat__arena_take(arena, slots_cap, 4);
     r->scratch.crush = pleat__crush_carve(&m->spec, m->n_lanes, m->n_group, slots_cap, m->n_tokens, arena);
 }
 
