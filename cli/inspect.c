@@ -121,22 +121,37 @@ static void choose_contexts(inspection *p) {
     if (p->n_ctx) p->contexts.v[p->contexts.n++] = (uint32_t)p->n_ctx;
 }
 
-static uint64_t bytes_at(const inspection *p, pleat_spec spec, uint32_t n_tokens) {
+/* A cache of this spec for sequences of n_tokens, or as many as the spec needs. */
+static pleat_cache_options cache_at(const inspection *p, pleat_spec spec, uint32_t n_tokens) {
     pleat_cache_options g = p->geometry;
     g.spec = spec;
     const uint32_t least = pleat_cache_least_tokens(&spec);
     g.max_tokens = n_tokens > least ? n_tokens : least;
-    return pleat_cache_bytes_for(&g, n_tokens, n_tokens);
+    return g;
+}
+
+/* Budgets that leave no room for what always stays. */
+static int check_specs(const inspection *p) {
+    pleat_error err;
+    for (uint32_t i = 0; p->geometry.n_layers && i < p->o->kv.n; i++)
+        for (uint32_t c = 0; c < p->contexts.n; c++) {
+            const pleat_cache_options g = cache_at(p, p->o->kv.spec[i], p->contexts.v[c]);
+            if (pleat_cache_check(&g, &err) == PLEAT_OK) continue;
+            cli_error("--kv '%s' with %u tokens: %s", p->o->kv.text[i], p->contexts.v[c], err.text);
+            return CLI_FAILED;
+        }
+    return CLI_OK;
+}
+
+static uint64_t bytes_at(const inspection *p, pleat_spec spec, uint32_t n_tokens) {
+    const pleat_cache_options g = cache_at(p, spec, n_tokens);
+    return pleat_cache_bytes_kept(&g, n_tokens, n_tokens);
 }
 
 /* Of a token that is kept high. */
 static uint64_t bytes_per_token(const inspection *p, pleat_spec spec) {
-    const int is_by_position = spec.policy >= PLEAT_POLICY_RANDOM && spec.policy <= PLEAT_POLICY_STREAMING;
-    const uint32_t n_group = p->geometry.n_q_heads / p->geometry.n_kv_heads;
-    const uint64_t n_scores = spec.crush ? n_group : is_by_position ? 0 : 1;
-    const uint64_t tracking = spec.policy == PLEAT_POLICY_NONE ? 0 : 4 * n_scores + 4; /* scores and position */
-    return (pleat_format_token_bytes(spec.high, p->geometry.head_dim) + tracking) * p->geometry.n_layers *
-           p->geometry.n_kv_heads;
+    const pleat_cache_options *g = &p->geometry;
+    return pleat_cache_token_bytes(&spec, g->head_dim, g->n_q_heads / g->n_kv_heads) * g->n_layers * g->n_kv_heads;
 }
 
 static double fraction_at(const inspection *p, pleat_spec spec, uint32_t n_tokens) {
@@ -336,6 +351,11 @@ int command_inspect(options *o) {
     count_tensors(&p);
     find_geometry(&p);
     choose_contexts(&p);
+    code = check_specs(&p);
+    if (code != CLI_OK) {
+        pleat_gguf_close(&p.gguf);
+        return code;
+    }
     code = output_open(&p.out, o);
     if (code == CLI_OK && o->format == FORMAT_JSON)
         output_json(&p.out, inspection_json(&p));

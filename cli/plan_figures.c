@@ -86,11 +86,12 @@ static uint64_t f16_of(const model_shape *s, uint32_t n_tokens) {
     return layer_tokens(s, n_tokens) * s->n_kv_heads * 4 * s->head_dim;
 }
 
-/* What a cache says of a sequence of n_tokens.  Which layers have the window does not matter to the sum. */
-static seq_bytes bytes_of(const plan_question *q, const pleat_spec *spec, plan_certainty certainty, uint32_t n_tokens) {
+/* The cache for sequences of n_tokens.  Which layers have the window does not matter to sums; windows: [layers]. */
+static pleat_cache_options cache_for(const plan_question *q, const pleat_spec *spec, uint32_t n_tokens,
+                                     uint32_t *windows) {
     const model_shape *s = &q->shape;
     const uint32_t opened = n_tokens > q->max_tokens ? n_tokens : q->max_tokens;
-    uint32_t windows[SHAPE_LAYERS_MOST] = {0};
+    const uint32_t least = pleat_cache_least_tokens(spec);
     pleat_cache_options opt;
     pleat_cache_options_default(&opt);
     opt.spec = *spec;
@@ -98,11 +99,21 @@ static seq_bytes bytes_of(const plan_question *q, const pleat_spec *spec, plan_c
     opt.n_kv_heads = s->n_kv_heads;
     opt.n_q_heads = s->n_q_heads;
     opt.head_dim = s->head_dim;
-    opt.max_tokens = opened > spec->window ? opened : spec->window;
+    opt.max_tokens = opened > least ? opened : least;
+    memset(windows, 0, s->n_layers * sizeof *windows);
     for (uint32_t i = 0; i < s->n_windowed; i++) windows[i] = s->window;
     opt.windows = windows;
+    return opt;
+}
+
+/* What a cache says of a sequence of n_tokens. */
+static seq_bytes bytes_of(const plan_question *q, const pleat_spec *spec, plan_certainty certainty, uint32_t n_tokens) {
+    const model_shape *s = &q->shape;
+    const uint32_t opened = n_tokens > q->max_tokens ? n_tokens : q->max_tokens;
+    uint32_t windows[SHAPE_LAYERS_MOST];
+    const pleat_cache_options opt = cache_for(q, spec, n_tokens, windows);
     seq_bytes b = {.tables = pleat_cache_bytes_for(&opt, 0, opened)};
-    b.kv = pleat_cache_bytes_for(&opt, n_tokens, opened) - b.tables;
+    b.kv = pleat_cache_bytes_kept(&opt, n_tokens, opened) - b.tables;
     if (certainty == PLAN_BY_FRACTION) {
         const double held = q->fraction * (double)f16_of(s, n_tokens);
         const uint64_t all = held < (double)PLAN_MOST ? (uint64_t)(held + 0.5) : PLAN_MOST;
@@ -179,16 +190,17 @@ pleat_status plan_fill(const plan_question *q, const pleat_spec *spec, plan_row 
     const model_shape *s = &q->shape;
     const int has_policy = spec->policy != PLEAT_POLICY_NONE;
     plan_row r = {.certainty = !has_policy ? PLAN_EXACT : q->fraction > 0 ? PLAN_BY_FRACTION : PLAN_MOST_OF_POLICY};
-    const uint64_t lane_token = pleat_format_token_bytes(spec->high, s->head_dim) + (has_policy ? 8 : 0);
+    const uint64_t lane_token = pleat_cache_token_bytes(spec, s->head_dim, s->n_q_heads / s->n_kv_heads);
     if (has_policy && s->n_windowed > 0 && s->window < q->max_tokens)
         return shape_error(err, PLEAT_E_ARG,
                            "a policy on layers with a sliding window (%u of %u layers, %u tokens) is not supported: "
                            "choose a spec without one",
                            s->n_windowed, s->n_layers, s->window);
+    uint32_t windows[SHAPE_LAYERS_MOST];
+    const pleat_cache_options opt = cache_for(q, spec, q->n_tokens, windows);
+    const pleat_status status = pleat_cache_check(&opt, err);
+    if (status != PLEAT_OK) return status;
     const seq_bytes b = bytes_of(q, spec, r.certainty, q->n_tokens);
-    if (b.tables == 0)
-        return shape_error(err, PLEAT_E_ARG, "no page can hold %u KV heads of dimension %u in these formats",
-                           s->n_kv_heads, s->head_dim);
     r.token_bytes = lane_token * s->n_kv_heads * s->n_layers;
     r.seq_kv = b.kv;
     r.seq_tables = b.tables;

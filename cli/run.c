@@ -168,14 +168,16 @@ static int fit_context(run *r) {
 /* ---- the engine -------------------------------------------------------------------------------- */
 
 /* Bytes of pages that several texts can hold together: the prompt's once, and each one's own.  Those are for what it
- * generates and for pages that cannot stay shared: part-filled ones, all that a sliding window moves over, and under a
- * policy those of the newest tokens. */
+ * generates and for pages that cannot stay shared: part-filled ones, all that a sliding window moves over, under a
+ * policy those of the newest tokens, and under eviction all that have dead slots; copying takes as many again. */
 static uint64_t pool_bytes(const run *r, const pleat_engine_options *engine) {
     enum { LARGEST_PAGE = 128 }; /* tokens, of those that a cache chooses itself */
     const pleat_model_info *model = &r->l.info;
     const int has_policy = engine->spec.policy != PLEAT_POLICY_NONE;
     const uint32_t unshared = (has_policy ? engine->spec.window : 0) + 3 * LARGEST_PAGE;
-    const uint32_t own = r->max_new + (model->window || unshared > r->n_prompt ? r->n_prompt : unshared);
+    const int evicts = engine->spec.policy >= PLEAT_POLICY_RANDOM;
+    const uint32_t own = r->max_new + (model->window || evicts || unshared > r->n_prompt ? r->n_prompt : unshared);
+    const uint32_t n_own = evicts && engine->spec.reclaim == PLEAT_RECLAIM_COPY ? 2 * r->n_seqs : r->n_seqs;
     pleat_cache_options cache;
     pleat_cache_options_default(&cache);
     cache.spec = engine->spec;
@@ -185,7 +187,7 @@ static uint64_t pool_bytes(const run *r, const pleat_engine_options *engine) {
     cache.head_dim = model->head_dim;
     cache.max_tokens = engine->max_tokens;
     return pleat_cache_bytes_for(&cache, r->n_prompt, engine->max_tokens) +
-           r->n_seqs * pleat_cache_bytes_for(&cache, own, engine->max_tokens);
+           n_own * pleat_cache_bytes_for(&cache, own, engine->max_tokens);
 }
 
 static int make_engine(run *r) {

@@ -244,10 +244,20 @@ typedef struct pleat_cache_times {
 PLEAT_API void pleat_cache_get_times(const pleat_cache *cache, pleat_cache_times *out);
 
 /* Bytes that `n_tokens` tokens of one sequence opened for max_tokens hold: what pleat_cache_get_usage() would say.
- * With a policy: the most that they can hold between steps, every token being important; with one that evicts in
- * generation, and reclaim=reuse or copy, once their prompt has been read, sealed tokens apart.  opt is as for
- * pleat_cache_create().  0 for options that create would refuse, and for n_tokens > max_tokens. */
+ * With a policy: the most that they can hold between steps, every token being important, as while a prompt is read.
+ * opt is as for pleat_cache_create().  0 for options that create would refuse, and for n_tokens > max_tokens. */
 PLEAT_API uint64_t pleat_cache_bytes_for(const pleat_cache_options *opt, uint32_t n_tokens, uint32_t max_tokens);
+
+/* The same once the prompt has been read, sealed tokens apart: with policies that evict in generation and reclaim=reuse or
+ * copy no more than their budget; with all others as above. */
+PLEAT_API uint64_t pleat_cache_bytes_kept(const pleat_cache_options *opt, uint32_t n_tokens, uint32_t max_tokens);
+
+/* Bytes of a token that is kept high in one lane, its scores and position with it, without slack and tables; 0 for a spec
+ * that no text can name.  n_group: query heads for each KV head. */
+PLEAT_API uint64_t pleat_cache_token_bytes(const pleat_spec *spec, uint32_t head_dim, uint32_t n_group);
+
+/* Whether pleat_cache_create() would take the options, but for memory; err says why not. */
+PLEAT_API pleat_status pleat_cache_check(const pleat_cache_options *opt, pleat_error *err);
 
 /* Recompute every invariant of the pool and tables: used + free = total, references exact, rows within
  * bounds.  1 if all hold; 0 also when there was no memory to check with.  Slow, allocates; for tests. */

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "cache/internal.h"
+#include "cache/spec.h"
+#include "core/error.h"
 
 /* ---- usage ----------------------------------------------------------------------------------- */
 
@@ -67,26 +69,51 @@ pleat_status pleat_cache_get_usage(const pleat_cache *c, pleat_seq handle, pleat
  * n_tokens and a hole, both sides end in a part-filled page, and no low page holds fewer tokens than a high one. */
 static uint64_t lane_pages_most(const pleat_cache *c, uint32_t n_tokens) {
     if (n_tokens == 0) return 0;
-    const pleat_reclaim how = c->opt.spec.reclaim;
-    if (c->evictor && c->evictor->in_generation && (how == PLEAT_RECLAIM_REUSE || how == PLEAT_RECLAIM_COPY)) {
-        const uint32_t most = pleat__evict_budget(&c->opt.spec, n_tokens, c->byte_tokens) + 1; /* and a hole */
-        n_tokens = pleat__min_u32(n_tokens, most);
-    }
     const uint32_t extra = c->two_sided ? 1 : 0;
     return (uint64_t)pleat__div_up_u32(n_tokens + extra, c->page_tokens[PLEAT__HIGH]) + extra;
 }
 
-uint64_t pleat_cache_bytes_for(const pleat_cache_options *opt, uint32_t n_tokens, uint32_t max_tokens) {
+/* Slots of a lane, of all of n_tokens, when the prompt has been read. */
+static uint32_t slots_kept(const pleat_cache *c, uint32_t n_tokens) {
+    const pleat_reclaim how = c->opt.spec.reclaim;
+    const bool packs = how == PLEAT_RECLAIM_REUSE || how == PLEAT_RECLAIM_COPY;
+    if (!c->evictor || !c->evictor->in_generation || !packs) return n_tokens;
+    const uint32_t budget = pleat__evict_budget(&c->opt.spec, n_tokens, c->byte_tokens);
+    return pleat__min_u32(n_tokens, budget + 1); /* and a hole */
+}
+
+static uint64_t bytes_for(const pleat_cache_options *opt, uint32_t n_tokens, uint32_t max_tokens, bool is_read) {
     pleat_cache c = {0};
     if (!opt || n_tokens > max_tokens || max_tokens > opt->max_tokens) return 0;
     if (pleat__cache_derive(&c, opt, NULL) != PLEAT_OK) return 0;
     pleat__table table;
     pleat__arena arena = {0};
     const uint64_t table_bytes = pleat__cache_carve_seq(&c, max_tokens, &table, &arena);
+    const uint32_t n_slots = is_read ? slots_kept(&c, n_tokens) : n_tokens;
     uint64_t n_pages = 0;
     for (uint32_t layer = 0; layer < opt->n_layers; layer++)
-        n_pages += lane_pages_most(&c, pleat__cache_kept_tokens(opt, layer, n_tokens)) * opt->n_kv_heads;
+        n_pages += lane_pages_most(&c, pleat__cache_kept_tokens(opt, layer, n_slots)) * opt->n_kv_heads;
     return bytes_of_pages(&c, n_pages) + table_bytes + sizeof(pleat__sequence);
+}
+
+uint64_t pleat_cache_bytes_for(const pleat_cache_options *opt, uint32_t n_tokens, uint32_t max_tokens) {
+    return bytes_for(opt, n_tokens, max_tokens, false);
+}
+
+uint64_t pleat_cache_bytes_kept(const pleat_cache_options *opt, uint32_t n_tokens, uint32_t max_tokens) {
+    return bytes_for(opt, n_tokens, max_tokens, true);
+}
+
+uint64_t pleat_cache_token_bytes(const pleat_spec *spec, uint32_t head_dim, uint32_t n_group) {
+    if (!spec || pleat__spec_check(spec, NULL) != PLEAT_OK) return 0;
+    const uint64_t tracking = (pleat__n_scores_of(spec, n_group) + 1) * sizeof(float); /* and the position */
+    return pleat_format_token_bytes(spec->high, head_dim) + (spec->policy == PLEAT_POLICY_NONE ? 0 : tracking);
+}
+
+pleat_status pleat_cache_check(const pleat_cache_options *opt, pleat_error *err) {
+    pleat_cache c = {0};
+    PLEAT_FAIL_IF(!opt, err, PLEAT_E_ARG, PLEAT_NOWHERE, "cache: no options");
+    return pleat__cache_derive(&c, opt, err);
 }
 
 void pleat_cache_get_times(const pleat_cache *c, pleat_cache_times *out) {

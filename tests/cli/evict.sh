@@ -47,6 +47,17 @@ done
 try run -m "$MODEL" -f "$scratch/long" -n 1 --format json -q --kv adakv:budget=1MiB,window=16
 check "adakv in 1 MiB after the prompt" calc "$(field bytes) <= 1048576"
 
+# Several texts and beams go on from one prompt
+for spec in h2o:budget=96 streaming:budget=25%,reclaim=none random:budget=96,reclaim=block+kvcrush \
+    h2o:budget=300KiB,window=16,reclaim=copy snapkv:budget=30%+kvcrush; do
+    try run -m "$MODEL" -f "$scratch/long" -n 30 --temp 0.8 --n-best 4 -q --kv "$spec"
+    check "four texts under $spec" exits 0
+    try run -m "$MODEL" -f "$scratch/long" -n 30 --beams 4 -q --kv "$spec"
+    check "four beams under $spec" exits 0
+done
+fails 1 "with 1024 tokens: cache: a budget of 65536 bytes .* allowed are [0-9]+ bytes and more" inspect "$MODEL" --kv h2o:budget=64KiB
+fails 1 "a budget of 1572864 bytes .* allowed are [0-9]+ bytes and more" plan --arch llama3-8b --ctx 4096 --kv h2o:budget=1.5MiB
+
 # What cannot be
 fails 2 "budget '0' .* tokens .1 to 16777216., a share .above 0% up to 100%. or bytes" run -m "$MODEL" -p x --kv h2o:budget=0
 fails 2 "budget '-5%' .* a share .above 0% up to 100%." run -m "$MODEL" -p x --kv h2o:budget=-5%
