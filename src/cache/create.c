@@ -44,8 +44,22 @@ uint32_t pleat_cache_least_tokens(const pleat_spec *spec) {
     return in_tokens ? (uint32_t)spec->budget.value : kept;
 }
 
-static pleat_status check_options(const pleat_cache_options *opt, pleat_error *err) {
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
+
+static pleat_status check_spec_fits(const pleat_cache_options *opt, pleat_error *err) {
+    REQUIRE(!pleat__cache_wants_rings(opt) || opt->spec.policy == PLEAT_POLICY_NONE,
+            "cache: a policy on layers with a sliding window is not supported: choose a spec without one");
+    const uint32_t kept = opt->spec.sinks + opt->spec.window;
+    REQUIRE(kept <= opt->max_tokens,
+            "cache: the spec's window of %u tokens%s is longer than the longest sequence, %u tokens", opt->spec.window,
+            opt->spec.sinks ? " and its sinks" : "", opt->max_tokens);
+    REQUIRE(opt->spec.budget.unit != PLEAT_BUDGET_TOKENS || opt->spec.budget.value <= opt->max_tokens,
+            "cache: budget=%.0f is above the longest sequence: allowed are %u to %u tokens", opt->spec.budget.value,
+            kept, opt->max_tokens);
+    return PLEAT_OK;
+}
+
+static pleat_status check_options(const pleat_cache_options *opt, pleat_error *err) {
     REQUIRE(opt->size_bytes == sizeof *opt, "cache: options are not from pleat_cache_options_default()");
     PLEAT_TRY(pleat__spec_check(&opt->spec, err));
     REQUIRE(opt->spec.profile[0] == 0, "cache: the spec's profile '%s' has not been read", opt->spec.profile);
@@ -69,18 +83,10 @@ static pleat_status check_options(const pleat_cache_options *opt, pleat_error *e
             opt->max_tokens, MAX_TOKENS);
     REQUIRE(opt->step_tokens >= 1 && opt->step_tokens <= MAX_TOKENS, "cache: step_tokens %u is outside 1..%u",
             opt->step_tokens, MAX_TOKENS);
-    REQUIRE(!pleat__cache_wants_rings(opt) || opt->spec.policy == PLEAT_POLICY_NONE,
-            "cache: a policy on layers with a sliding window is not supported: choose a spec without one");
-    const uint32_t kept = opt->spec.sinks + opt->spec.window;
-    REQUIRE(kept <= opt->max_tokens,
-            "cache: the spec's window of %u tokens%s is longer than the longest sequence, %u tokens", opt->spec.window,
-            opt->spec.sinks ? " and its sinks" : "", opt->max_tokens);
-    REQUIRE(opt->spec.budget.unit != PLEAT_BUDGET_TOKENS || opt->spec.budget.value <= opt->max_tokens,
-            "cache: budget=%.0f is above the longest sequence: allowed are %u to %u tokens", opt->spec.budget.value,
-            kept, opt->max_tokens);
-#undef REQUIRE
-    return PLEAT_OK;
+    return check_spec_fits(opt, err);
 }
+
+#undef REQUIRE
 
 /* ---- pages ------------------------------------------------------------------------------------- */
 
@@ -182,26 +188,35 @@ static uint32_t row_len_of(const pleat_cache *c, uint32_t max_tokens) {
     return pleat__table_row_len(max_tokens, tokens) + n_fresh;
 }
 
-void pleat__cache_carve_compact(const pleat_cache *c, pleat__compact_scratch *s, pleat__arena *arena) {
-    const uint64_t n_slots = (uint64_t)c->opt.max_tokens + 1; /* and a hole */
-    const uint32_t row_len = row_len_of(c, c->opt.max_tokens), n_heads = c->opt.n_kv_heads;
-    *s = (pleat__compact_scratch){0};
-    if (c->evictor) {
-        pleat__evict_carve(&c->opt.spec, n_heads, c->n_group, (uint32_t)n_slots, c->opt.max_tokens, &s->evict, arena);
-        s->views = pleat__arena_take(arena, n_heads, sizeof *s->views);
-        s->verdicts = pleat__arena_take(arena, n_heads, sizeof *s->verdicts);
-        for (uint32_t head = 0; head < n_heads; head++) {
-            uint8_t *verdicts = pleat__arena_take(arena, n_slots, 1);
-            if (s->verdicts) s->verdicts[head] = verdicts;
-        }
-        pleat__reclaim_carve(&s->reclaim, (uint32_t)n_slots, row_len, arena);
+static void carve_evict(const pleat_cache *c, uint32_t n_slots, pleat__compact_scratch *s, pleat__arena *arena) {
+    const uint32_t n_heads = c->opt.n_kv_heads;
+    pleat__evict_carve(&c->opt.spec, n_heads, c->n_group, n_slots, c->opt.max_tokens, &s->evict, arena);
+    s->views = pleat__arena_take(arena, n_heads, sizeof *s->views);
+    s->verdicts = pleat__arena_take(arena, n_heads, sizeof *s->verdicts);
+    for (uint32_t head = 0; head < n_heads; head++) {
+        uint8_t *verdicts = pleat__arena_take(arena, n_slots, 1);
+        if (s->verdicts) s->verdicts[head] = verdicts;
     }
+    pleat__reclaim_carve(&s->reclaim, n_slots, row_len_of(c, c->opt.max_tokens), arena);
+    s->floats = pleat__arena_take(arena, PLEAT__SCAN_BLOCK, sizeof *s->floats);
+}
+
+static void carve_levels(const pleat_cache *c, uint32_t n_slots, pleat__compact_scratch *s, pleat__arena *arena) {
     s->levels = pleat__arena_take(arena, n_slots, sizeof *s->levels);
-    s->floats = pleat__arena_take(arena, n_slots + PLEAT__SCAN_BLOCK, sizeof *s->floats);
-    s->pages = pleat__arena_take(arena, row_len, sizeof *s->pages);
+    s->floats = pleat__arena_take(arena, n_slots, sizeof *s->floats);
     s->k_tile = pleat__arena_take(arena, PLEAT__TILE * c->opt.head_dim, sizeof *s->k_tile);
     s->v_tile = pleat__arena_take(arena, PLEAT__TILE * c->opt.head_dim, sizeof *s->v_tile);
     s->k = pleat__arena_take(arena, c->opt.head_dim, sizeof *s->k);
+}
+
+void pleat__cache_carve_compact(const pleat_cache *c, pleat__compact_scratch *s, pleat__arena *arena) {
+    const uint32_t n_slots = c->opt.max_tokens + 1; /* and a hole */
+    *s = (pleat__compact_scratch){0};
+    s->pages = pleat__arena_take(arena, row_len_of(c, c->opt.max_tokens), sizeof *s->pages);
+    if (c->evictor)
+        carve_evict(c, n_slots, s, arena);
+    else
+        carve_levels(c, n_slots, s, arena);
 }
 
 /* What a worker needs for the hungriest of its kinds of unit. */

@@ -176,14 +176,15 @@ pleat_status pleat__cache_derive(pleat_cache *cache, const pleat_cache_options *
 uint64_t pleat__cache_carve_seq(const pleat_cache *cache, uint32_t max_tokens, pleat__table *table,
                                 pleat__arena *arena);
 
-/* Scratch of one lane's compaction: the most slots that its high side can have decide. */
+/* Scratch of one lane's compaction, or of a layer's eviction: the most slots that a high side can have decide. */
 typedef struct pleat__compact_scratch {
-    uint8_t *levels;       /* [slots] pleat_level */
-    float *floats;         /* [slots] */
-    pleat__page_id *pages; /* [row_len] low pages made from high ones */
-    float *k_tile;         /* [head_dim][16] */
-    float *v_tile;         /* [16][head_dim] */
-    float *k;              /* [head_dim] */
+    pleat__page_id *pages; /* [row_len] low pages made from high ones; a row's pages in their new order */
+    float *floats;         /* [slots]; in generation under eviction PLEAT__SCAN_BLOCK */
+    /* Levels: */
+    uint8_t *levels; /* [slots] pleat_level */
+    float *k_tile;   /* [head_dim][16] */
+    float *v_tile;   /* [16][head_dim] */
+    float *k;        /* [head_dim] */
     /* Eviction: */
     pleat__evict_scratch evict;
     pleat__kv_view *views; /* [n_kv_heads] */

@@ -177,24 +177,17 @@ static const pleat__step_item *given_item(const pleat_cache *c, uint32_t unit) {
     return &c->items[c->prompt_items[i]];
 }
 
-void pleat__cache_given_unit(void *ctx, uint32_t unit, uint32_t worker) {
-    const pleat__layer_job *job = ctx;
+/* What the queries of a KV head from `first` on give to a range; q and lse2 are those of its first query head. */
+static pleat__attn_given given_args(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head,
+                                    const given_range *r, uint32_t first, uint32_t worker) {
     const pleat_cache *c = job->cache;
-    const pleat__step_item *item = given_item(c, unit);
-    const uint32_t local = unit - item->first_given;
-    const uint32_t head = local % c->opt.n_kv_heads;
-    const given_range r = find_range(job, item, head, local / c->opt.n_kv_heads);
-    const bool is_sealed = r.score_slot + (r.slot_to - r.slot_from) <= r.n_sealed;
-    if (r.slot_from >= r.slot_to || !r.pages.layout->tracked || is_sealed) return;
-    float kept;
-    const uint32_t first = first_query(c, item, &kept);
     const size_t row_head = pleat__cache_head_at(c, item->row + first, head);
-    pleat__attn_given args = {
-        .run = &r.run,
-        .causal = r.causal,
+    return (pleat__attn_given){
+        .run = &r->run,
+        .causal = r->causal,
         .self_seen = first,
-        .slot_from = r.slot_from,
-        .slot_to = r.slot_to,
+        .slot_from = r->slot_from,
+        .slot_to = r->slot_to,
         .n_queries = item->n_new - first,
         .n_group = c->scoring == PLEAT__SCORING_MAX ? c->n_group : 1,
         .head_dim = c->opt.head_dim,
@@ -206,6 +199,20 @@ void pleat__cache_given_unit(void *ctx, uint32_t unit, uint32_t worker) {
         .quant = &c->quant,
         .scratch = pleat__cache_scratch(c, worker),
     };
+}
+
+void pleat__cache_given_unit(void *ctx, uint32_t unit, uint32_t worker) {
+    const pleat__layer_job *job = ctx;
+    const pleat_cache *c = job->cache;
+    const pleat__step_item *item = given_item(c, unit);
+    const uint32_t local = unit - item->first_given;
+    const uint32_t head = local % c->opt.n_kv_heads;
+    const given_range r = find_range(job, item, head, local / c->opt.n_kv_heads);
+    const bool is_sealed = r.score_slot + (r.slot_to - r.slot_from) <= r.n_sealed;
+    if (r.slot_from >= r.slot_to || !r.pages.layout->tracked || is_sealed) return;
+    float kept;
+    const uint32_t first = first_query(c, item, &kept);
+    pleat__attn_given args = given_args(job, item, head, &r, first, worker);
     for (uint32_t idx = 0; idx < r.pages.layout->n_scores; idx++) {
         give(c, &r, args, idx, kept);
         args.q += c->opt.head_dim;

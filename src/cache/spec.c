@@ -110,30 +110,6 @@ const pleat__spec_stage *pleat__spec_stage_of(const pleat_spec *spec) {
 
 /* ---- one field --------------------------------------------------------------------------------------------------- */
 
-static float read_float(const void *field) {
-    float v;
-    memcpy(&v, field, sizeof v);
-    return v;
-}
-
-static uint32_t read_u32(const void *field) {
-    uint32_t v;
-    memcpy(&v, field, sizeof v);
-    return v;
-}
-
-static pleat_format read_format(const void *field) {
-    pleat_format v;
-    memcpy(&v, field, sizeof v);
-    return v;
-}
-
-static pleat_budget read_budget(const void *field) {
-    pleat_budget v;
-    memcpy(&v, field, sizeof v);
-    return v;
-}
-
 static bool budgets_equal(pleat_budget a, pleat_budget b) { return a.value == b.value && a.unit == b.unit; }
 
 bool pleat__budget_is_valid(pleat_budget budget) {
@@ -148,12 +124,13 @@ bool pleat__spec_field_equal(const pleat_spec *a, const pleat_spec *b, const ple
     const void *x = pleat__spec_field_const(a, key), *y = pleat__spec_field_const(b, key);
     switch (key->type) {
         case PLEAT__KEY_NUMBER:
-        case PLEAT__KEY_SHARE: return read_float(x) == read_float(y);
+        case PLEAT__KEY_SHARE: return pleat__field_float(x) == pleat__field_float(y);
         case PLEAT__KEY_COUNT:
-        case PLEAT__KEY_WORD: return read_u32(x) == read_u32(y);
+        case PLEAT__KEY_WORD: return pleat__field_u32(x) == pleat__field_u32(y);
         case PLEAT__KEY_FORMAT: return memcmp(x, y, sizeof(pleat_format)) == 0;
         case PLEAT__KEY_PATH: return strcmp(x, y) == 0;
-        case PLEAT__KEY_BUDGET: return budgets_equal(read_budget(x), read_budget(y)); /* it has padding */
+        case PLEAT__KEY_BUDGET:
+            return budgets_equal(pleat__field_budget(x), pleat__field_budget(y)); /* it has padding */
     }
     return false;
 }
@@ -165,14 +142,14 @@ static bool field_is_valid(const pleat_spec *spec, const pleat__spec_key *key) {
     uint32_t n_words = 0;
     switch (key->type) {
         case PLEAT__KEY_NUMBER:
-        case PLEAT__KEY_SHARE: return is_in_range(key, (double)read_float(field));
-        case PLEAT__KEY_COUNT: return is_in_range(key, read_u32(field));
-        case PLEAT__KEY_FORMAT: return pleat__spec_format_stage(read_format(field)) != NULL;
+        case PLEAT__KEY_SHARE: return is_in_range(key, (double)pleat__field_float(field));
+        case PLEAT__KEY_COUNT: return is_in_range(key, pleat__field_u32(field));
+        case PLEAT__KEY_FORMAT: return pleat__spec_format_stage(pleat__field_format(field)) != NULL;
         case PLEAT__KEY_WORD:
             while (n_words < PLEAT__KEY_WORDS_CAP && key->words[n_words]) n_words++;
-            return read_u32(field) < n_words;
+            return pleat__field_u32(field) < n_words;
         case PLEAT__KEY_PATH: return !strpbrk(field, ",+");
-        case PLEAT__KEY_BUDGET: return pleat__budget_is_valid(read_budget(field));
+        case PLEAT__KEY_BUDGET: return pleat__budget_is_valid(pleat__field_budget(field));
     }
     return false;
 }
@@ -192,12 +169,12 @@ static bool exceeds(const pleat__spec_key *key, const pleat__spec_key *limit, co
                     pleat__spec_excess *out) {
     const void *field = pleat__spec_field_const(spec, key), *top = pleat__spec_field_const(spec, limit);
     if (key->type == PLEAT__KEY_FORMAT) {
-        const pleat_format f = read_format(field), t = read_format(top);
+        const pleat_format f = pleat__field_format(field), t = pleat__field_format(top);
         snprintf(out->text, sizeof out->text, "%s=%s takes more bits than %s=%s", key->name,
                  pleat__spec_format_stage(f)->name, limit->name, pleat__spec_format_stage(t)->name);
         return format_bits(f) > format_bits(t);
     }
-    const float v = read_float(field), t = read_float(top);
+    const float v = pleat__field_float(field), t = pleat__field_float(top);
     snprintf(out->text, sizeof out->text, "%s=%g is above %s=%g", key->name, (double)v, limit->name, (double)t);
     return v > t;
 }

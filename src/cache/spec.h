@@ -14,6 +14,8 @@
 #ifndef PLEAT_CACHE_SPEC_H
 #define PLEAT_CACHE_SPEC_H
 
+#include <string.h>
+
 #include "core/types.h"
 #include "pleat/spec.h"
 
@@ -80,6 +82,28 @@ static inline void *pleat__spec_field(pleat_spec *spec, const pleat__spec_key *k
 }
 static inline const void *pleat__spec_field_const(const pleat_spec *spec, const pleat__spec_key *key) {
     return (const char *)spec + key->offset;
+}
+
+/* The value of such a field. */
+static inline float pleat__field_float(const void *field) {
+    float v;
+    memcpy(&v, field, sizeof v);
+    return v;
+}
+static inline uint32_t pleat__field_u32(const void *field) {
+    uint32_t v;
+    memcpy(&v, field, sizeof v);
+    return v;
+}
+static inline pleat_format pleat__field_format(const void *field) {
+    pleat_format v;
+    memcpy(&v, field, sizeof v);
+    return v;
+}
+static inline pleat_budget pleat__field_budget(const void *field) {
+    pleat_budget v;
+    memcpy(&v, field, sizeof v);
+    return v;
 }
 
 /* Set the fields of a stage's keys, and `crush` if it is kvcrush, to those of `from`. */

@@ -76,33 +76,15 @@ static void put_budget(printer *p, pleat_budget budget) {
 
 static void put_value(printer *p, const pleat_spec *spec, const pleat__spec_key *key) {
     const void *field = pleat__spec_field_const(spec, key);
-    pleat_budget budget;
-    pleat_format format;
-    uint32_t u;
-    float f;
+    const bool is_share = key->type == PLEAT__KEY_SHARE;
     switch (key->type) {
         case PLEAT__KEY_NUMBER:
-        case PLEAT__KEY_SHARE:
-            memcpy(&f, field, sizeof f);
-            put_number(p, (double)f, true, key->type == PLEAT__KEY_SHARE);
-            return;
-        case PLEAT__KEY_COUNT:
-            memcpy(&u, field, sizeof u);
-            put(p, "%u", u);
-            return;
-        case PLEAT__KEY_WORD:
-            memcpy(&u, field, sizeof u);
-            put(p, "%s", key->words[u]);
-            return;
-        case PLEAT__KEY_FORMAT:
-            memcpy(&format, field, sizeof format);
-            put(p, "%s", pleat__spec_format_stage(format)->name);
-            return;
+        case PLEAT__KEY_SHARE: put_number(p, (double)pleat__field_float(field), true, is_share); return;
+        case PLEAT__KEY_COUNT: put(p, "%u", pleat__field_u32(field)); return;
+        case PLEAT__KEY_WORD: put(p, "%s", key->words[pleat__field_u32(field)]); return;
+        case PLEAT__KEY_FORMAT: put(p, "%s", pleat__spec_format_stage(pleat__field_format(field))->name); return;
         case PLEAT__KEY_PATH: put(p, "%s", (const char *)field); return;
-        case PLEAT__KEY_BUDGET:
-            memcpy(&budget, field, sizeof budget);
-            put_budget(p, budget);
-            return;
+        case PLEAT__KEY_BUDGET: put_budget(p, pleat__field_budget(field)); return;
     }
 }
 

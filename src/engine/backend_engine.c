@@ -152,24 +152,25 @@ static uint32_t most_slots_of(const pleat_cache *c) {
     return most;
 }
 
+/* How pages are taken and given back. */
+static void set_pages(const pleat_cache *c, const pleat_spec *spec, pleat__backend_shape *shape) {
+    shape->n_pages = c->pool.n_pages;
+    shape->page_bytes = c->page_bytes;
+    shape->n_lanes = c->n_lanes;
+    shape->page_tokens = c->page_tokens[PLEAT__HIGH];
+    shape->spare_pages = c->two_sided ? SPARE_PAGES : c->tracked && !c->evictor; /* 1: for a hole */
+    shape->most_slots = most_slots_of(c);
+    shape->window = spec->window;
+    shape->is_packed = c->evictor && (spec->reclaim == PLEAT_RECLAIM_REUSE || spec->reclaim == PLEAT_RECLAIM_COPY);
+    shape->is_bounded = shape->is_packed && c->evictor->in_generation;
+    shape->takes_fresh = shape->is_packed && spec->reclaim == PLEAT_RECLAIM_COPY;
+    shape->fresh_more = spec->sinks; /* cache/evict.c: what may stay beside a sealed prefix */
+}
+
 static pleat_status shape_of(const real *r, pleat__backend_shape *shape) {
     pleat_engine_options o;
     pleat_engine_get_options(r->engine, &o);
-    const pleat_cache *c = r->cache;
-    const bool is_packed =
-        c->evictor && (o.spec.reclaim == PLEAT_RECLAIM_REUSE || o.spec.reclaim == PLEAT_RECLAIM_COPY);
     *shape = (pleat__backend_shape){
-        .n_pages = c->pool.n_pages,
-        .page_bytes = c->page_bytes,
-        .n_lanes = c->n_lanes,
-        .page_tokens = c->page_tokens[PLEAT__HIGH],
-        .spare_pages = c->two_sided ? SPARE_PAGES : c->tracked && !c->evictor, /* 1: for a hole */
-        .most_slots = most_slots_of(c),
-        .window = o.spec.window,
-        .is_packed = is_packed,
-        .is_bounded = is_packed && c->evictor->in_generation,
-        .takes_fresh = is_packed && o.spec.reclaim == PLEAT_RECLAIM_COPY,
-        .fresh_more = o.spec.sinks, /* cache/evict.c: what may stay beside a sealed prefix */
         .fraction = 1,
         .max_items = o.max_items,
         .max_seqs = o.max_seqs,
@@ -177,11 +178,12 @@ static pleat_status shape_of(const real *r, pleat__backend_shape *shape) {
         .chunk_tokens = o.chunk_tokens,
         .step_tokens = o.step_tokens,
         .model = pleat_engine_model(r->engine),
-        .has_policy = c->tracked,
+        .has_policy = r->cache->tracked,
         .can_compress = o.spec.policy == PLEAT_POLICY_LEANKV,
         .ah = o.spec.ah,
         .al = o.spec.al,
     };
+    set_pages(r->cache, &o.spec, shape);
     pleat_model_info info;
     pleat_model_get_info(shape->model, &info);
     shape->n_vocab = info.n_vocab;

@@ -140,7 +140,7 @@ void pleat__evict_prompt(const pleat__evict_layer *layer, const pleat__evict_scr
                          uint8_t *const *verdicts);
 
 /* Generation: the slot that goes, or PLEAT__NO_SLOT if there is no candidate or the policy does not evict there.  The
- * caller has found the lane above its budget.  ranks: scratch of [n_slots], at least PLEAT__SCAN_BLOCK. */
+ * caller has found the lane above its budget.  ranks: scratch of PLEAT__SCAN_BLOCK. */
 uint32_t pleat__evict_victim(const pleat__evict_lane *lane, float *ranks);
 
 #endif
