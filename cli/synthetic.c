@@ -27,8 +27,8 @@ typedef struct preset {
 /*   chat           ShareGPT's conversations as vLLM's bench samples them (mean 225 in, 209 out), most of them behind one
  *                  system prompt of 96 tokens, which counts as input: 148 + 0.8 * 96
  *   sharegpt-vllm  the same lengths, 225 in and 209 out, and nothing shared: each factor of the mean is log-normal, its
- *                  logarithm of standard deviation 1, so that the median is 0.61 of the mean and one in a hundred 6.2 times
- *                  as long
+ *                  logarithm of standard deviation 1, so that the median is 0.61 of the mean and one in a hundred 6.2
+ *                  times as long
  *   sharegpt       all of ShareGPT: 161 in, 338 out (Kwon et al. 2023, figure 11)
  *   alpaca         19 in, 58 out (the same)
  *   longdoc        questions about long texts, each asked once
@@ -60,10 +60,10 @@ static int find_preset(const char *name, preset *out) {
     return 0;
 }
 
-/* One "KEY=VALUE".  *given gets the key's bit. */
-static int set_key(const char *word, preset *p, uint32_t *given) {
+/* Of "KEY=VALUE" the key's number, and VALUE; NULL where there is no such key or no value, which is reported. */
+static const char *find_key(const char *word, uint32_t *number) {
     const char *equals = strchr(word, '=');
-    char *key = cli_copy(word, equals ? (size_t)(equals - word) : strlen(word)), *end;
+    char *key = cli_copy(word, equals ? (size_t)(equals - word) : strlen(word));
     const uint32_t k = cli_nearest(key, keys, N_KEYS);
     const int is_known = !strcmp(key, keys[k]);
     char hint[HINT_CAP];
@@ -76,13 +76,22 @@ static int set_key(const char *word, preset *p, uint32_t *given) {
     else if (!equals)
         cli_error("--synthetic: '%s' is no KEY=VALUE", word);
     free(key);
-    if (!is_known || !equals) return 0;
-    double v = strtod(equals + 1, &end);
+    *number = k;
+    return is_known && equals ? equals + 1 : NULL;
+}
+
+/* One "KEY=VALUE".  *given gets the key's bit. */
+static int set_key(const char *word, preset *p, uint32_t *given) {
+    uint32_t k;
+    char *end;
+    const char *value = find_key(word, &k);
+    if (!value) return 0;
+    double v = strtod(value, &end);
     if (*end == '%' && k == SHARE) {
         v /= 100;
         end++;
     }
-    const int is_number = (isdigit((unsigned char)equals[1]) || equals[1] == '.') && !*end;
+    const int is_number = (isdigit((unsigned char)value[0]) || value[0] == '.') && !*end;
     const int is_whole = k == SHAPE || k == SHARE || v == floor(v);
     if (!is_number || !is_whole || !(v >= least[k] && v <= most[k])) {
         cli_error("--synthetic: '%s': %s is a %snumber between %.10g and %.10g", word, keys[k],

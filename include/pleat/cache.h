@@ -82,7 +82,8 @@ typedef struct pleat_cache_options {
 /* Fill *opt with defaults.  n_layers, n_kv_heads, n_q_heads, head_dim and max_tokens are left 0 and must be set. */
 PLEAT_API void pleat_cache_options_default(pleat_cache_options *opt);
 
-/* The least max_tokens that a cache of this spec takes: it has room for what is always kept, and for a budget in tokens. */
+/* The least max_tokens that a cache of this spec takes: it has room for what is always kept, and for a budget in
+ * tokens. */
 PLEAT_API uint32_t pleat_cache_least_tokens(const pleat_spec *spec);
 
 /* Make a cache: all pages and workspace are allocated here.  err may be NULL. */
@@ -175,10 +176,10 @@ typedef enum pleat_level { PLEAT_LEVEL_DROPPED, PLEAT_LEVEL_LOW, PLEAT_LEVEL_HIG
 
 typedef struct pleat_cache_token {
     pleat_level level;
-    float
-        significance; /* mean attention received from later tokens, of the group's heads the largest (leankv, topk) or the
-                         * sum (eviction; snapkv and its kind: from those that count alone); infinite for representatives;
-                         * 0 for the newest token, where nothing is scored, for dropped tokens, and for low ones if al = 0 */
+    /* Mean attention received from later tokens, of the group's heads the largest (leankv, topk) or the sum (eviction;
+     * snapkv and its kind: from those that count alone); infinite for representatives; 0 for the newest token, where
+     * nothing is scored, for dropped tokens, and for low ones if al = 0. */
+    float significance;
 } pleat_cache_token;
 
 /* How the tokens at positions [first, first + n_tokens) of one lane are kept.  For inspection and tests: slow.
@@ -248,12 +249,12 @@ PLEAT_API void pleat_cache_get_times(const pleat_cache *cache, pleat_cache_times
  * opt is as for pleat_cache_create().  0 for options that create would refuse, and for n_tokens > max_tokens. */
 PLEAT_API uint64_t pleat_cache_bytes_for(const pleat_cache_options *opt, uint32_t n_tokens, uint32_t max_tokens);
 
-/* The same once the prompt has been read, sealed tokens apart: with policies that evict in generation and reclaim=reuse or
- * copy no more than their budget; with all others as above. */
+/* The same once the prompt has been read, sealed tokens apart: with policies that evict in generation and reclaim=reuse
+ * or copy no more than their budget; with all others as above. */
 PLEAT_API uint64_t pleat_cache_bytes_kept(const pleat_cache_options *opt, uint32_t n_tokens, uint32_t max_tokens);
 
-/* Bytes of a token that is kept high in one lane, its scores and position with it, without slack and tables; 0 for a spec
- * that no text can name.  n_group: query heads for each KV head. */
+/* Bytes of a token that is kept high in one lane, its scores and position with it, without slack and tables; 0 for a
+ * spec that no text can name.  n_group: query heads for each KV head. */
 PLEAT_API uint64_t pleat_cache_token_bytes(const pleat_spec *spec, uint32_t head_dim, uint32_t n_group);
 
 /* Whether pleat_cache_create() would take the options, but for memory; err says why not. */

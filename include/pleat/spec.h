@@ -41,10 +41,10 @@
  *     adakv       as snapkv, with a layer's budget shared by its heads          at the end of prompts
  *     budget      tokens of a lane (512), a share of the prompt (25%), or bytes of a sequence with all that belongs to
  *                 it (64KiB, 8MiB, 1GiB): as many whole pages a lane as these leave.  Never below sinks + window: a
- *                 share gives that many at least, tokens and bytes are refused.  A prompt is held whole while it is read,
- *                 in parts of more than one token where the policy looks at its last queries; sealed tokens come on top;
- *                 what ends with prompts grows with what is generated; and reclaim=none and block hold dead slots
- *                 beside it, which budgets in bytes do not count
+ *                 share gives that many at least, tokens and bytes are refused.  A prompt is held whole while it is
+ *                 read, in parts of more than one token where the policy looks at its last queries; sealed tokens come
+ *                 on top; what ends with prompts grows with what is generated; and reclaim=none and block hold dead
+ *                 slots beside it, which budgets in bytes do not count
  *     reclaim     what becomes of the slots of dropped tokens (src/reclaim/): reuse: later tokens take them; copy: what
  *                 stays is copied to fresh pages; block: a page goes back when all its slots are dead; none: they stay
  *

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * evict.c: what a policy with a budget drops at the end of a step (policy/evict.h decides), and what becomes of the slots
- * that are left (reclaim/reclaim.h plans).
+ * evict.c: what a policy with a budget drops at the end of a step (policy/evict.h decides), and what becomes of the
+ * slots that are left (reclaim/reclaim.h plans).
  *
  *     begin   the budget of the sequence for this step; with reclaim=copy, fresh pages for what a lane may keep
  *     end     a prompt: layer by layer, since policies weigh a layer's lanes against each other
  *             a single token: lane by lane, at most one token of each
  *
- * The tokens' positions are cleared first, then tokens move as planned, then the row's cells are put in their new order:
- * pages that are needed no more stand behind the others, where pleat__table_trim() finds them.
+ * The tokens' positions are cleared first, then tokens move as planned, then the row's cells are put in their new
+ * order: pages that are needed no more stand behind the others, where pleat__table_trim() finds them.
  */
 #include <assert.h>
 #include <math.h>

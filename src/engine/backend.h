@@ -118,16 +118,16 @@ static inline uint64_t pleat__backend_fresh_pages(const pleat__backend_shape *sh
     return pleat__backend_lane_pages(shape, n_kept < n_tokens ? (uint32_t)n_kept : n_tokens);
 }
 
-/* The most pages that the request holds while its prompt is read, in a step too: all of it, beside what is taken for what
- * will stay. */
+/* The most pages that the request holds while its prompt is read, in a step too: all of it, beside what is taken for
+ * what will stay. */
 static inline uint64_t pleat__backend_prompt_pages(const pleat__backend_shape *shape, const pleat__backend_extent *e) {
     const uint32_t spare = shape->spare_pages > 0 ? shape->spare_pages + 1 : 0;
     const uint64_t n_fresh = pleat__backend_fresh_pages(shape, e, e->n_prompt);
     return shape->n_lanes * (pleat__backend_lane_pages(shape, e->n_prompt) + n_fresh + spare);
 }
 
-/* The most behind its prompt in the step after which it has n_tokens: of lanes that are packed what the prompt has left and
- * what has followed, of bounded ones the budget and the token that comes before another goes.  Never less with more
+/* The most behind its prompt in the step after which it has n_tokens: of lanes that are packed what the prompt has left
+ * and what has followed, of bounded ones the budget and the token that comes before another goes.  Never less with more
  * tokens. */
 static inline uint64_t pleat__backend_grown_pages(const pleat__backend_shape *shape, const pleat__backend_extent *e,
                                                   uint32_t n_tokens) {

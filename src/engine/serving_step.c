@@ -67,8 +67,8 @@ static uint64_t most_own(const pleat_serving *s, const pleat__served *r, pleat__
     return less(pleat__backend_pages_for(&s->backend.shape, &r->extent, n_stored), shared_pages(s, base));
 }
 
-/* What a running request will take beyond its next item and the scheduler is to keep free: all of it where that is known
- * but for one tenant, whose requests are weighed together (weigh); else until its prompt is read. */
+/* What a running request will take beyond its next item and the scheduler is to keep free: all of it where that is
+ * known but for one tenant, whose requests are weighed together (weigh); else until its prompt is read. */
 static uint64_t coming_pages(const pleat_serving *s, const pleat__served *r, uint32_t end) {
     const pleat__backend_shape *shape = &s->backend.shape;
     if (!shape->is_bounded) return end < r->n_prompt ? pleat__backend_pages_behind(shape, end, r->n_prompt - end) : 0;
@@ -142,8 +142,8 @@ typedef struct start {
     pleat__sched_demand demand;
 } start;
 
-/* What it takes: its next item, and until its prompt is read, or to its end where that is known; of prefixes what would no
- * longer be evictable. */
+/* What it takes: its next item, and until its prompt is read, or to its end where that is known; of prefixes what would
+ * no longer be evictable. */
 static pleat__sched_demand demand_of(const pleat_serving *s, const pleat__served *r, pleat__kept_id from) {
     const pleat__backend_shape *shape = &s->backend.shape;
     const pleat__kept *k = &s->kept[from.v];
@@ -168,7 +168,7 @@ static pleat__sched_demand demand_of(const pleat_serving *s, const pleat__served
                                  .coming_pages = rest + pleat__serving_lock_pages(s, from)};
 }
 
-/* ---- what all of them come to hold ------------------------------------------------------------------------------------ */
+/* ---- what all of them come to hold ------------------------------------------------------------------------------- */
 
 /* A request that runs, or would: what it has at some later step. */
 typedef struct course {
@@ -182,7 +182,8 @@ static uint32_t last_step(const course *c) {
     return c->n_stored < c->r->n_prompt ? UINT32_MAX : c->r->extent.n_tokens - 2 - c->n_stored;
 }
 
-/* Pages of its own in the step that comes t steps from now, at most: it takes a token in each, and leaves with its last. */
+/* Pages of its own in the step that comes t steps from now, at most: it takes a token in each, and leaves with its
+ * last. */
 static uint64_t own_at(const pleat__backend_shape *shape, const course *c, uint32_t t) {
     const pleat__backend_extent *e = &c->r->extent;
     if (t > last_step(c)) return 0;

@@ -3,10 +3,10 @@
  * adakv.c: snapkv with a layer's budget shared by its heads (Ada-KV, Feng et al. 2024, section 3).
  *
  * The lanes of a layer have the sum of their middles together.  First each lane gets the best fifth of its own middle,
- * rounded down (their alpha = 0.2); what is left goes to the best of all other candidates of the layer, whichever lane they
- * are in: ties to the lower lane, then the older.  In a lane these are its best in any case, so that only how many they
- * are has to be found.  A lane whose representatives are more than its budget takes from the others; then no lane is
- * guaranteed what the layer has not.
+ * rounded down (their alpha = 0.2); what is left goes to the best of all other candidates of the layer, whichever lane
+ * they are in: ties to the lower lane, then the older.  In a lane these are its best in any case, so that only how many
+ * they are has to be found.  A lane whose representatives are more than its budget takes from the others; then no lane
+ * is guaranteed what the layer has not.
  */
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,8 @@
 #include "policy/evict.h"
 #include "policy/select.h"
 
-/* Of a lane's candidates those with ranks whose bits are at least `least`, or the guaranteed ones where these are more. */
+/* Of a lane's candidates those with ranks whose bits are at least `least`, or the guaranteed ones where these are
+ * more. */
 static int64_t taken(const pleat__evict_layer *layer, float *const *ranks, uint32_t lane, const int64_t *guaranteed,
                      int32_t least) {
     const int64_t n = pleat__count_reach(ranks[lane], layer->lanes[lane].high.n_slots, least);

@@ -2,8 +2,8 @@
  *
  * evict.c: which tokens of a lane go, by its policy's ranks.  See evict.h.
  *
- * Who is a candidate is the same for all policies and said here alone: is_candidate, which block_may_have and sort_out ask.  Loops over
- * blocks of slots have a fixed count and no branch, as in scan.c.
+ * Who is a candidate is the same for all policies and said here alone: is_candidate, which block_may_have and sort_out
+ * ask.  Loops over blocks of slots have a fixed count and no branch, as in scan.c.
  */
 #include "policy/evict.h"
 

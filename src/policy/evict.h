@@ -5,8 +5,8 @@
  *
  * N tokens of the sequence so far, B the budget of a lane.  Of a lane's tokens
  *
- *     protected   positions below `sinks`, positions >= N - window, sealed tokens, and those whose score is infinite (of
- *                 several scores: the first)
+ *     protected   positions below `sinks`, positions >= N - window, sealed tokens, and those whose score is infinite
+ *                 (of several scores: the first)
  *     candidates  all others; each has a rank >= 0
  *     middle      max(0, B - protected tokens): candidates that the lane may keep
  *
@@ -14,8 +14,8 @@
  * between layers (pyramidkv) or between the lanes of a layer (adakv).  With +kvcrush a share of the middle goes to
  * representatives (kvcrush.h); those of earlier prompts that a lane's budget has no room for go, the youngest first.
  *
- * Generation, once a step and lane, where the policy evicts there: if the lane holds more than B tokens, the candidate of
- * the least rank goes, the younger among equals.
+ * Generation, once a step and lane, where the policy evicts there: if the lane holds more than B tokens, the candidate
+ * of the least rank goes, the younger among equals.
  *
  * Ranks depend on positions and scores alone, never on slots: in which slots tokens stand (what reclaim/ decides) does
  * not change what is kept.
@@ -26,9 +26,9 @@
  *     NONE     nothing
  *     MAX      of each later query, the largest over the group                     leankv, topk
  *     SUM      of each later query, summed over the group
- *     WINDOW   the same of the last `window` queries of a prompt alone.  Where its last part has n < window queries, what
- *              the part before gave counts for the other window - n: score = score * (1 - n/window) + received.  Single
- *              tokens give nothing
+ *     WINDOW   the same of the last `window` queries of a prompt alone.  Where its last part has n < window queries,
+ *              what the part before gave counts for the other window - n: score = score * (1 - n/window) + received.
+ *              Single tokens give nothing
  *
  * Pure functions of what they are handed.
  */
@@ -72,8 +72,8 @@ typedef struct pleat__evict_layer {
     const pleat__kv_view *lanes; /* [n_lanes] high: open slots */
 } pleat__evict_layer;
 
-/* Ranks of the PLEAT__SCAN_BLOCK slots from slot `first` of a page on: finite and >= 0; anything for those that are dead
- * or behind the last in use. */
+/* Ranks of the PLEAT__SCAN_BLOCK slots from slot `first` of a page on: finite and >= 0; anything for those that are
+ * dead or behind the last in use. */
 typedef void (*pleat__rank_block_fn)(const pleat__evict_lane *lane, const pleat__tracked *page, uint32_t first,
                                      float *ranks);
 
@@ -99,8 +99,8 @@ const pleat__evictor *pleat__evictor_of(pleat_policy policy);
 pleat__scoring pleat__scoring_of(const pleat_spec *spec);
 uint32_t pleat__n_scores_of(const pleat_spec *spec, uint32_t n_group);
 
-/* B for a prompt of n_prompt tokens.  byte_tokens: what a budget in bytes comes to, in tokens of a lane.  A share stands
- * for a decimal: that its float may be a little above it raises no budget. */
+/* B for a prompt of n_prompt tokens.  byte_tokens: what a budget in bytes comes to, in tokens of a lane.  A share
+ * stands for a decimal: that its float may be a little above it raises no budget. */
 uint32_t pleat__evict_budget(const pleat_spec *spec, uint32_t n_prompt, uint32_t byte_tokens);
 
 /* Whether the token at `position` stays whatever its rank: sinks and window. */

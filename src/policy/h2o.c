@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * h2o.c: heavy hitters (H2O, Zhang et al. 2023): rank = attention received from all later queries, summed over the query
- * heads of the group.  Nothing is divided by a token's age: old tokens have had longer to collect, as in the paper.
+ * h2o.c: heavy hitters (H2O, Zhang et al. 2023): rank = attention received from all later queries, summed over the
+ * query heads of the group.  Nothing is divided by a token's age: old tokens have had longer to collect, as in the
+ * paper.
  */
 #include <math.h>
 

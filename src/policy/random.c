@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * random.c: tokens stay by chance.  rank = the top 24 bits of a hash of (layer, head, position), so that runs agree, and
- * a token's chance is drawn once:
+ * random.c: tokens stay by chance.  rank = the top 24 bits of a hash of (layer, head, position), so that runs agree,
+ * and a token's chance is drawn once:
  *
  *     rank = mix(mix(layer << 16 ^ head ^ 0x9E3779B9) ^ position) >> 8
  *

@@ -10,13 +10,13 @@
 /* The k-th largest of those of x[0..n) that are not negative, of which there are at least k >= 1. */
 float pleat__kth_largest(const float *x, uint32_t n, uint32_t k);
 
-/* How many of x[0..n) have bits that are, as an integer, at least `least`: those that are not negative have the order of
- * their bits, and with least >= 0 no others count. */
+/* How many of x[0..n) have bits that are, as an integer, at least `least`: those that are not negative have the order
+ * of their bits, and with least >= 0 no others count. */
 uint32_t pleat__count_reach(const float *x, uint32_t n, int32_t least);
 
-/* Of the run's slots with ranks[slot] >= 0 (finite) mark the k of the highest rank, ties to the older token; all of them
- * if there are no more than k.  marks[slot] = mark for these, others are left alone.  ranks, scratch, marks: [n_slots];
- * scratch may be ranks, which are lost then.  n_tokens: above every position. */
+/* Of the run's slots with ranks[slot] >= 0 (finite) mark the k of the highest rank, ties to the older token; all of
+ * them if there are no more than k.  marks[slot] = mark for these, others are left alone.  ranks, scratch, marks:
+ * [n_slots]; scratch may be ranks, which are lost then.  n_tokens: above every position. */
 void pleat__select_top(const pleat__kv_run *run, const float *ranks, uint32_t k, uint32_t n_tokens, uint8_t mark,
                        uint8_t *marks, float *scratch);
 

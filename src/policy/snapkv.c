@@ -2,12 +2,12 @@
  *
  * snapkv.c: what the end of a prompt attends to (SnapKV, Li et al. 2024, section 4).
  *
- *     rank(i) = a(i-2) + a(i-1) + a(i) + a(i+1) + a(i+2)      a(i): attention that position i has received from the last
- *                                                             `window` queries, summed over the group
+ *     rank(i) = a(i-2) + a(i-1) + a(i) + a(i+1) + a(i+2)      a(i): attention that position i has received from the
+ *                                                             last `window` queries, summed over the group
  *
- * As in its authors' code a is 0 outside [0, N - window), where their convolution pads, and the sinks are pooled with the
- * others; here it is also 0 where no token stands in the run (dropped or sealed ones), and for representatives.  A sum
- * in place of their mean over 5 positions orders tokens alike.
+ * As in its authors' code a is 0 outside [0, N - window), where their convolution pads, and the sinks are pooled with
+ * the others; here it is also 0 where no token stands in the run (dropped or sealed ones), and for representatives.  A
+ * sum in place of their mean over 5 positions orders tokens alike.
  */
 #include <string.h>
 

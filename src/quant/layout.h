@@ -35,8 +35,8 @@ static inline bool pleat__format_is_quantised(pleat_format format) { return form
 /* 1 if both bits are 32, both 16, or each is 8, 4 or 2. */
 bool pleat__format_is_valid(pleat_format format);
 
-/* Lay out a page of `tokens` slots: tracked with one score, or without positions.  PLEAT_E_ARG for an invalid format, a head_dim that is no multiple of 16 in
- * 16..512, tokens that is no multiple of 16, or a page above 2^31 bytes. */
+/* Lay out a page of `tokens` slots: tracked with one score, or without positions.  PLEAT_E_ARG for an invalid format, a
+ * head_dim that is no multiple of 16 in 16..512, tokens that is no multiple of 16, or a page above 2^31 bytes. */
 pleat_status pleat__page_layout_init(pleat__page_layout *layout, pleat_format format, uint32_t head_dim,
                                      uint32_t tokens, bool tracked);
 

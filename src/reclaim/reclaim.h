@@ -2,12 +2,13 @@
  *
  * reclaim.h: what becomes of a lane's slots when their tokens are dropped.  SpvLLM, sections 1 and 2.
  *
- * Attention is a sum, so the order of slots does not matter to it: a token is known by its position, which stands in its
- * slot; a dead slot's is -1.
+ * Attention is a sum, so the order of slots does not matter to it: a token is known by its position, which stands in
+ * its slot; a dead slot's is -1.
  *
  *     none    dead slots stay where they are, and are read past
  *     block   the same; a page whose slots are all dead leaves the row
- *     copy    what lives is copied, in order, to fresh pages that the step has taken for it; all pages it stood on leave
+ *     copy    what lives is copied, in order, to fresh pages that the step has taken for it; all pages it stood on
+ *             leave
  *     reuse   a single dead slot becomes the lane's hole, which the next token takes; of many (the end of a prompt)
  *             those at the front take the living tokens from the lane's end.  Pages that are left empty leave
  *
@@ -17,8 +18,8 @@
  *     reuse    | a h c | d g   |  2 moves
  *
  * A plan says which tokens move and in which order the row's pages stand afterwards; those behind the last that is
- * needed go back to the pool.  Nothing is changed here.  Runs begin behind a lane's sealed pages and hold pages with one
- * reference alone: a step has copied all others (cache/share.c), so no plan writes a shared page.
+ * needed go back to the pool.  Nothing is changed here.  Runs begin behind a lane's sealed pages and hold pages with
+ * one reference alone: a step has copied all others (cache/share.c), so no plan writes a shared page.
  *
  * Afterwards, with how = reuse or copy, a lane has no dead slot but its hole, and with block no page without a living
  * token; living tokens are the same for all four.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * serving_ways.h: the ways in which a set of requests is served and has to come out as each did alone; and an engine that
- * is driven by hand.
+ * serving_ways.h: the ways in which a set of requests is served and has to come out as each did alone; and an engine
+ * that is driven by hand.
  */
 #ifndef CHECK_SERVING_WAYS_H
 #define CHECK_SERVING_WAYS_H
@@ -63,8 +63,9 @@ static inline pleat_token best_of(const float *logits) {
     return (pleat_token)best;
 }
 
-/* An engine that is driven by hand, as `pleat run` drives it: greedily, the prompt's last item with `flags`.  Before token
- * fork_at, if it comes to that, the sequence is forked, and both go on in the same steps.  out: [1 or 2] of both. */
+/* An engine that is driven by hand, as `pleat run` drives it: greedily, the prompt's last item with `flags`.  Before
+ * token fork_at, if it comes to that, the sequence is forked, and both go on in the same steps.  out: [1 or 2] of
+ * both. */
 static inline void by_hand(const char *spec, const pleat_request *q, uint32_t flags, uint32_t fork_at,
                            pleat_token (*out)[MOST_PREDICT]) {
     pleat_engine *engine = NULL;

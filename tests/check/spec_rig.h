@@ -99,7 +99,7 @@ static void check_unprintable(const pleat_spec *good, const pleat_spec *bad, con
     CHECK(err.text[0] && err.where == PLEAT_NOWHERE);
 }
 
-/* A valid spec is not with another value in one field. */
+/* A valid spec with another value in one field. */
 #define REFUSED(valid, field, value)                                        \
     do {                                                                    \
         pleat_spec bad_ = (valid);                                          \

@@ -3,9 +3,9 @@
  * test_evict.c: the eviction policies against a slow oracle that follows the text of evict.h word by word.
  *
  * Layers of lanes are random: which positions live, in which slots, what they received, how many are sealed, which are
- * marked as representatives.  They stand in plain arrays and are laid out on scattered pages whose unused slots are full of
- * rubbish.  The oracle ranks each token by loops over all others, sorts the candidates, and takes the first.  Sums are
- * added in the same order in both, so verdicts must be equal, not near.
+ * marked as representatives.  They stand in plain arrays and are laid out on scattered pages whose unused slots are
+ * full of rubbish.  The oracle ranks each token by loops over all others, sorts the candidates, and takes the first.
+ * Sums are added in the same order in both, so verdicts must be equal, not near.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -3,12 +3,12 @@
  * test_reclaim.c: plans of reclaim/ are carried out on a small store of pages and compared with a naive oracle.
  *
  * Whatever no plan may look at (free pages, fresh pages, slots behind a run's last) holds junk that reads like a living
- * token, so that a plan which looks at it is found out.  Pages carry references; a lane's run stands behind sealed pages
- * that all lanes share.
+ * token, so that a plan which looks at it is found out.  Pages carry references; a lane's run stands behind sealed
+ * pages that all lanes share.
  *
  *     plans   random lanes, one plan each: every slot afterwards is what the oracle, which works on a plain array, says
- *     lives   a million operations: four lanes, one for each strategy, grow and shrink together; the tokens that live are
- *             always those of a plain set, and what is held is what the strategy promises
+ *     lives   a million operations: four lanes, one for each strategy, grow and shrink together; the tokens that live
+ *             are always those of a plain set, and what is held is what the strategy promises
  */
 #include <stdbool.h>
 #include <stdlib.h>

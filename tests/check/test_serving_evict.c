@@ -3,10 +3,10 @@
  *
  * test_serving_evict.c: serving under eviction policies and strategies of reclamation, with the reference model.
  *
- *     the same tokens      alone, in company, preempted by swap and by being computed again, from kept prefixes, forked,
- *                          by hand
- *     no preemption        reuse and copy in a pool that is far too small for all: nobody gives way, and what is promised
- *                          to those who run stays within the low watermark at every step
+ *     the same tokens      alone, in company, preempted by swap and by being computed again, from kept prefixes,
+ *                          forked, by hand
+ *     no preemption        reuse and copy in a pool that is far too small for all: nobody gives way, and what is
+ *                          promised to those who run stays within the low watermark at every step
  *     fragmentation        the histogram of a single request whose slots can be counted by hand
  */
 #include "serving_ways.h"
@@ -74,7 +74,7 @@ static void test_forks(void) {
         check_forks(evict_specs[i]);
 }
 
-/* ---- no preemption ----------------------------------------------------------------------------------------------------- */
+/* ---- no preemption ----------------------------------------------------------------------------------------------- */
 
 /* Nobody holds more than is known of it, and what the next step takes fits below the low watermark, but for one who is
  * alone. */
@@ -143,12 +143,13 @@ static void test_no_preemption(void) {
     }
 }
 
-/* ---- fragmentation ----------------------------------------------------------------------------------------------------- */
+/* ---- fragmentation ----------------------------------------------------------------------------------------------- */
 
-/* Slots that a lane holds with n tokens, of which it keeps the first 4 and the newest 28, in pages of 16.  With reuse it is
- * a page more while it has a hole. */
+enum { N_PROMPT = 61, N_PREDICT = 100, BUDGET = 32, SINKS = 4, PAGE = 16 };
+
+/* Slots that a lane holds with n tokens, of which it keeps the first 4 and the newest 28, in pages of 16.  With reuse
+ * it is a page more while it has a hole. */
 static uint32_t slots_held(pleat_reclaim reclaim, uint32_t n) {
-    enum { BUDGET = 32, SINKS = 4, PAGE = 16 };
     uint32_t n_pages = 0;
     if (reclaim == PLEAT_RECLAIM_NONE) return (n + PAGE - 1) / PAGE * PAGE;
     if (reclaim == PLEAT_RECLAIM_COPY || reclaim == PLEAT_RECLAIM_REUSE) return BUDGET;
@@ -156,46 +157,51 @@ static uint32_t slots_held(pleat_reclaim reclaim, uint32_t n) {
     return n_pages * PAGE;
 }
 
+/* Serve a request to its end.  expected: how often each percentage of empty slots is to be met. */
+static void step_through(pleat_serving *serving, pleat_reclaim reclaim, uint64_t expected[101]) {
+    outcome out;
+    const pleat_request q = request_of(text, N_PROMPT, N_PREDICT);
+    submit(serving, &q, &out);
+    for (uint32_t n = CHUNK; n < N_PROMPT + N_PREDICT && check_failures() == 0; n = n < N_PROMPT ? N_PROMPT : n + 1) {
+        CHECK_STATUS(pleat_serving_step(serving, NULL), PLEAT_OK);
+        take_events(serving);
+        if (n == N_PROMPT + N_PREDICT - 1) break; /* it has left with its last token, which is not stored */
+        const uint32_t n_held = n < N_PROMPT ? CHUNK : slots_held(reclaim, n);
+        expected[100 * (n_held - BUDGET) / n_held]++;
+    }
+    CHECK_EQ_U64(out.n_tokens, N_PREDICT);
+}
+
+static void check_fragmentation(const char *how) {
+    rig r;
+    char spec[80];
+    snprintf(spec, sizeof spec, "streaming:budget=%u,sinks=4,reclaim=%s", BUDGET, how);
+    check_context("%s", spec);
+    const pleat_engine_options eo = engine_options(spec);
+    pleat_serving_options so = serving_options();
+    so.prefix_tokens = 0;
+    if (!rig_make(&r, &eo, &so, 0)) return;
+    const pleat_reclaim reclaim = eo.spec.reclaim;
+    uint64_t expected[101] = {0};
+    step_through(r.serving, reclaim, expected);
+    pleat_serving_stats s;
+    pleat_serving_get_stats(r.serving, &s);
+    if (reclaim == PLEAT_RECLAIM_REUSE) {
+        CHECK(s.fragmentation[33] > N_PREDICT * 8 / 10 && s.fragmentation[33] < expected[0]);
+        s.fragmentation[0] += s.fragmentation[33];
+        s.fragmentation[33] = 0;
+    }
+    CHECK_EQ_MEM(s.fragmentation, expected, sizeof expected);
+    CHECK_EQ_U64(s.tokens_moved > 0, reclaim == PLEAT_RECLAIM_COPY || reclaim == PLEAT_RECLAIM_REUSE);
+    CHECK_EQ_U64(s.pages_returned > 0, reclaim != PLEAT_RECLAIM_NONE);
+    rig_free(&r);
+}
+
 static void test_fragmentation(void) {
-    enum { N_PROMPT = 61, N_PREDICT = 100, BUDGET = 32 };
-    static const char *const names[] = {"reuse", "copy", "block", "none"};
+    static const char *const hows[] = {"reuse", "copy", "block", "none"};
     if (is_slow()) SKIP("too slow without AVX2");
     if (!load_once()) return;
-    for (int i = 0; i < 4; i++) {
-        rig r;
-        char spec[80];
-        snprintf(spec, sizeof spec, "streaming:budget=%u,sinks=4,reclaim=%s", BUDGET, names[i]);
-        check_context("%s", spec);
-        const pleat_engine_options eo = engine_options(spec);
-        pleat_serving_options so = serving_options();
-        so.prefix_tokens = 0;
-        if (!rig_make(&r, &eo, &so, 0)) return;
-        uint64_t expected[101] = {0};
-        outcome out;
-        const pleat_request q = request_of(text, N_PROMPT, N_PREDICT);
-        submit(r.serving, &q, &out);
-        for (uint32_t n = CHUNK; n < N_PROMPT + N_PREDICT && check_failures() == 0;
-             n = n < N_PROMPT ? N_PROMPT : n + 1) {
-            CHECK_STATUS(pleat_serving_step(r.serving, NULL), PLEAT_OK);
-            take_events(r.serving);
-            if (n == N_PROMPT + N_PREDICT - 1) break; /* it has left with its last token, which is not stored */
-            const uint32_t n_held = n < N_PROMPT ? CHUNK : slots_held(eo.spec.reclaim, n);
-            expected[100 * (n_held - BUDGET) / n_held]++;
-        }
-        pleat_serving_stats s;
-        pleat_serving_get_stats(r.serving, &s);
-        if (eo.spec.reclaim == PLEAT_RECLAIM_REUSE) {
-            CHECK(s.fragmentation[33] > N_PREDICT * 8 / 10 && s.fragmentation[33] < expected[0]);
-            s.fragmentation[0] += s.fragmentation[33];
-            s.fragmentation[33] = 0;
-        }
-        CHECK_EQ_MEM(s.fragmentation, expected, sizeof expected);
-        CHECK_EQ_U64(out.n_tokens, N_PREDICT);
-        CHECK_EQ_U64(s.tokens_moved > 0,
-                     eo.spec.reclaim == PLEAT_RECLAIM_COPY || eo.spec.reclaim == PLEAT_RECLAIM_REUSE);
-        CHECK_EQ_U64(s.pages_returned > 0, eo.spec.reclaim != PLEAT_RECLAIM_NONE);
-        rig_free(&r);
-    }
+    for (size_t i = 0; i < CHECK_COUNT(hows); i++) check_fragmentation(hows[i]);
 }
 
 static const check_test tests[] = {

@@ -55,7 +55,7 @@ static void test_defaults(void) {
     CHECK(s.high.k_bits == 4 && s.high.v_bits == 4 && s.low.k_bits == 0 && s.low.v_bits == 0);
 }
 
-/* Any valid spec of a policy that keeps tokens by what they receive. */
+/* Any valid spec of leankv or topk. */
 static pleat_spec any_spec(void) {
     pleat_spec s = {.high = any_format(), .window = (uint32_t)check_between(1, 1u << check_below(25))};
     if (check_below(2)) {

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# evict.sh: eviction policies through the command: every strategy of reclamation keeps the same tokens and gives the same
-# text, budgets hold in tokens, per cent and bytes, and budgets that cannot be are refused with what may be.
+# evict.sh: eviction policies through the command: every strategy of reclamation keeps the same tokens and gives the
+# same text, budgets hold in tokens, per cent and bytes, and budgets that cannot be are refused with what may be.
 . "$(dirname "$0")/harness.bash"
 
 head -c 1800 "$ROOT/eval/prose.txt" | iconv -c -t utf-8 >"$scratch/long" 2>/dev/null || head -c 1800 "$ROOT/eval/prose.txt" >"$scratch/long"

@@ -4,6 +4,7 @@
 # repository.
 #
 #     try ARGS...                 run the command; leaves $code, $stdout and $stderr
+#     capture COMMAND...          the same with any command
 #     check NAME TEST...          count a pass if the command TEST... succeeds, else say what was seen
 #     says REGEX / prints REGEX   the last try's stderr / stdout holds a line that matches
 #     field KEY                   the value of the first "KEY" in the last try's JSON
@@ -23,10 +24,21 @@ for name in $(env | sed -n 's/^\(PLEAT_[A-Z_]*\)=.*/\1/p'); do
     [ "$name" = PLEAT_CPU_MASK ] || unset "$name"
 done
 
-try() {
-    "$PLEAT" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
+capture() {
+    "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
     code=$?
     stdout=$(cat "$scratch/out") stderr=$(cat "$scratch/err")
+}
+try() { capture "$PLEAT" "$@"; }
+
+# paper NAME OUT ARGS...: have bench/papers/NAME write the page OUT (or the pages below it) with what stands in for the
+# command, $scratch/bin/pleat, and its store in $scratch/store; like try.  $CALLS, where calls are noted, starts empty.
+paper() {
+    local name=$1 out=$2
+    shift 2
+    : >"$CALLS"
+    capture python3 "$ROOT/bench/papers/$name/run.py" --pleat "$scratch/bin/pleat" --store "$scratch/store" \
+        --out "$out" "$@"
 }
 
 check() {

@@ -76,13 +76,7 @@ ln -s ../pleat "$scratch/bin/bench/leankv_observe"
 export CALLS=$scratch/calls
 
 # papers ARGS...: run the script on the stub; like try.
-papers() {
-    : >"$CALLS"
-    python3 "$ROOT/bench/papers/leankv/run.py" --pleat "$scratch/bin/pleat" --store "$scratch/store" \
-        --out "$scratch/page.md" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
-    code=$?
-    stdout=$(cat "$scratch/out") stderr=$(cat "$scratch/err")
-}
+papers() { paper leankv "$scratch/page.md" "$@"; }
 page_has() { grep -Eq -- "$1" "$scratch/page.md"; }
 n_calls() { wc -l <"$CALLS"; }
 

@@ -54,13 +54,7 @@ chmod +x "$scratch/bin/pleat" "$scratch/bin/bench/bench_crush"
 export CALLS=$scratch/calls
 
 # papers ARGS...: run the script on the stubs; like try.
-papers() {
-    : >"$CALLS"
-    python3 "$ROOT/bench/papers/kvcrush/run.py" --pleat "$scratch/bin/pleat" --store "$scratch/store" \
-        --out "$scratch/pages" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null
-    code=$?
-    stdout=$(cat "$scratch/out") stderr=$(cat "$scratch/err")
-}
+papers() { paper kvcrush "$scratch/pages" "$@"; }
 has() { grep -Eq -- "$2" "$scratch/pages/$1.md"; }
 n_evals() { grep -c '^eval' "$CALLS"; }
 

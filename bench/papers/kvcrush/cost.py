@@ -107,11 +107,12 @@ def fig3(bench):
     s.add(table(("", "accuracy, %", "against h2o", "stage, ms a layer", "policy and moves, ms a prompt",
                  "added, % of the prompt", "prompt, ms"), lines))
     times = layers["token mean"]["times"]
-    s.add(f"{4 * n} samples a task at {HALF} % of the tokens for accuracy; a prompt of {PROMPT} tokens at {MIDDLE} % for times. K-means is "
-          "Lloyd's on the same fingerprints (bits), not on keys and values; in C, where the paper's is not described.")
+    s.add(f"{4 * n} samples a task at {HALF} % of the tokens for accuracy; a prompt of {PROMPT} tokens at {MIDDLE} % "
+          "for times. K-means is Lloyd's on the same fingerprints (bits), not on keys and values; in C, where the paper's is not described.")
     s.say(f"K-means takes {times:.1f} times as long as ordering by one anchor (median of {bench.n_turns} turns).",
           agrees(times >= 50, "representatives by one anchor are 50 times cheaper and more"),
           "In accuracy " + ("neither differs from h2o by more than two standard errors."
                             if not any(is_clear(deltas[k]) for k in ("kvcrush", "kmeans"))
-                            else ", ".join(f"{k} is {delta_text(deltas[k])} from h2o" for k in ("kvcrush", "kmeans")) + "."))
+                            else " and ".join(f"{k} is {delta_text(deltas[k])} points from h2o"
+                                              for k in ("kvcrush", "kmeans")) + "."))
     return s

@@ -2,9 +2,9 @@
 """Every policy in one table: at equal tokens and, apart from that, at equal bytes."""
 import math
 
-from accuracy import TASKS, error_of
+from accuracy import TASKS
 from crush import INNER, delta_text, is_clear
-from page import Section, mean, number, percent, table
+from page import Section, number, percent, table
 from rows import REFERENCE, evicting, with_error
 
 POLICIES = ("recent", "streaming", "random", "h2o", "snapkv", "pyramidkv", "adakv", "topk")
@@ -37,8 +37,8 @@ def listed(rows):
 def apart(bench, s, pair, n_blocks):
     """How far the second spec is from the first, in words."""
     delta = bench.rows.difference(s, [pair], n_blocks)
-    return f"{delta_text(delta)} points", ", more than two standard errors." if is_clear(delta) else (
-        ", within two standard errors.")
+    clear = "more than" if is_clear(delta) else "within"
+    return f"{delta_text(delta)} points", f", {clear} two standard errors." if n_blocks > 1 else "."
 
 
 # ---- equal tokens -----------------------------------------------------------------------------------
