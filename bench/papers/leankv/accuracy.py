@@ -375,7 +375,7 @@ def fig10(bench):
     s.add(table(("KV", "accuracy, %", "against f16", "retrieval", "long generation", "bytes, % of f16", "d = 128",
                  "nothing smaller is as accurate", ""), lines))
     s.add("Everything is counted: pages with their unused slots, tables, lane records. d = 128: the same tokens at "
-          "that head dimension, without slack. H2O, SnapKV, Quest and KIVI, the paper's rivals, are not built yet; "
+          "that head dimension, without slack. Of the paper's rivals H2O and SnapKV stand in eviction.md; Quest and KIVI are not built yet; "
           "`topk` stands for pruning with equal budgets. " + noise([rows["f16"]]))
     say_memory(s, rows, choice.spec, same_bytes, [*lean, choice.spec])
     return s
