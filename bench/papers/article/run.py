@@ -15,7 +15,6 @@ under build/papers/article/.
 Pages and measurements are as in ../leankv (page.py, lab.py).  Exit codes: 0 ok, 1 a measurement failed (the page says
 which), 2 wrong usage, 130 interrupted.
 """
-import argparse
 import datetime
 import os
 import sys
@@ -87,14 +86,7 @@ class Bench:
 
 def read_options():
     names = [f.__name__.removeprefix("table_") for f in LIST]
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pleat", default="build/pleat", help="the command (default build/pleat)")
-    parser.add_argument("--model", default="models/pleat-28m-q8_0.gguf", help="default: the reference model")
-    parser.add_argument("--quick", action="store_true", help="an eighth of the pool and of the requests: a try-out")
-    parser.add_argument("--only", default="", help=f"some of {','.join(names)}; the page then holds these alone")
-    parser.add_argument("--out", default="docs/papers/article.md", help="the page (default docs/papers/article.md)")
-    parser.add_argument("--store", default="build/papers/article", help="raw results (default build/papers/article)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    parser = lab.parser_for(__doc__, "article", names, "an eighth of the pool and of the requests")
     options = parser.parse_args()
     lab.check_options(parser, options, names)
     return options

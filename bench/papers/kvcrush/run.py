@@ -15,7 +15,6 @@ where it was); --kept measures nothing and writes the pages from what is there.
 Pages and measurements are as in ../leankv (page.py, lab.py).  Exit codes: 0 ok, 1 a measurement failed or is not there
 (the page says which), 2 wrong usage, 130 interrupted.
 """
-import argparse
 import datetime
 import os
 import sys
@@ -100,16 +99,9 @@ class Bench:
 
 
 def read_options():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pleat", default="build/pleat", help="the command (default build/pleat)")
-    parser.add_argument("--model", default="models/pleat-28m-q8_0.gguf", help="default: the reference model")
+    parser = lab.parser_for(__doc__, "kvcrush", NAMES, "4 samples of each task and shorter sweeps", "docs/papers")
     parser.add_argument("--samples", type=int, default=16, help="of each task, a multiple of 4 up to 64 (default 16)")
-    parser.add_argument("--quick", action="store_true", help="4 samples of each task and shorter sweeps: a try-out")
-    parser.add_argument("--only", default="", help=f"some of {','.join(NAMES)}; the pages then hold these alone")
-    parser.add_argument("--kept", action="store_true", help="measure nothing: pages from what is kept")
-    parser.add_argument("--out", default="docs/papers", help="folder of the pages (default docs/papers)")
-    parser.add_argument("--store", default="build/papers/kvcrush", help="raw results (default build/papers/kvcrush)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    parser.add_argument("--kept", action="store_true", help="measure nothing: pages from what is kept, or exit code 1")
     options = parser.parse_args()
     if options.quick:
         options.samples = 4

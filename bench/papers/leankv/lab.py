@@ -5,6 +5,7 @@ A result lies in STORE/KIND-KEY.json, KEY being the hash of the command line, of
 command line names: what was measured once is not measured again, so an interrupted run goes on where it was, and a
 rebuilt program or another model starts afresh.
 """
+import argparse
 import datetime
 import hashlib
 import json
@@ -147,6 +148,20 @@ class Lab:
         with open(path + ".part", "w") as f:
             json.dump(record, f, indent=1)
         os.replace(path + ".part", path)
+
+
+def parser_for(doc, paper, names, quick, out=None):
+    """The options that all pages have.  quick: what --quick leaves of the work; out: --out, if not one page."""
+    out = out or f"docs/papers/{paper}.md"
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pleat", default="build/pleat", help="the command (default build/pleat)")
+    parser.add_argument("--model", default="models/pleat-28m-q8_0.gguf", help="default: the reference model")
+    parser.add_argument("--quick", action="store_true", help=f"{quick}: a try-out")
+    parser.add_argument("--only", default="", help=f"some of {','.join(names)}; the rest is left out")
+    parser.add_argument("--out", default=out, help=f"where the text goes (default {out})")
+    parser.add_argument("--store", default=f"build/papers/{paper}", help=f"raw results (default build/papers/{paper})")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    return parser
 
 
 def check_options(parser, options, names):

@@ -14,7 +14,6 @@ interrupted run goes on where it was), and writes one page with our figures next
 
 Exit codes: 0 ok, 1 a measurement failed (the page says which), 2 wrong usage, 130 interrupted.
 """
-import argparse
 import collections
 import datetime
 import json
@@ -210,21 +209,15 @@ def write_page(bench, options, sections, version):
 
 
 def read_options():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pleat", default="build/pleat", help="the command (default build/pleat)")
-    parser.add_argument("--model", default="models/pleat-28m-q8_0.gguf", help="default: the reference model")
+    names = [f.__name__ for f in LIST]
+    parser = lab.parser_for(__doc__, "leankv", names, "4 samples of each task and shorter sweeps")
     parser.add_argument("--samples", type=int, default=16, help="of each task, 2 to 32 (default 16)")
-    parser.add_argument("--quick", action="store_true", help="4 samples of each task and shorter sweeps: a try-out")
-    parser.add_argument("--only", default="", help="some of them, as fig8,table1; the page then holds these alone")
-    parser.add_argument("--out", default="docs/papers/leankv.md", help="the page (default docs/papers/leankv.md)")
-    parser.add_argument("--store", default="build/papers/leankv", help="raw results (default build/papers/leankv)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     options = parser.parse_args()
     if options.quick:
         options.samples = 4
     if not 2 <= options.samples <= 32:
         parser.error("--samples: 2 to 32: calibration takes half as many again of the 64 that each task has")
-    lab.check_options(parser, options, [f.__name__ for f in LIST])
+    lab.check_options(parser, options, names)
     return options
 
 

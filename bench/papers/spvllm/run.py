@@ -14,7 +14,6 @@ build/bench/spvllm_steps, and keeps each raw result under build/papers/spvllm/: 
 Pages and measurements are as in ../leankv (page.py, lab.py).  Exit codes: 0 ok, 1 a measurement failed (the page says
 which), 2 wrong usage, 130 interrupted.
 """
-import argparse
 import datetime
 import os
 import statistics
@@ -87,14 +86,7 @@ class Bench:
 
 
 def read_options():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pleat", default="build/pleat", help="the command (default build/pleat)")
-    parser.add_argument("--model", default="models/pleat-28m-q8_0.gguf", help="default: the reference model")
-    parser.add_argument("--quick", action="store_true", help="few requests, one budget, one round: a try-out")
-    parser.add_argument("--only", default="", help=f"some of {','.join(ORDER)}; the page then holds these alone")
-    parser.add_argument("--out", default="docs/papers/spvllm.md", help="the page (default docs/papers/spvllm.md)")
-    parser.add_argument("--store", default="build/papers/spvllm", help="raw results (default build/papers/spvllm)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    parser = lab.parser_for(__doc__, "spvllm", ORDER, "few requests, one budget, one round")
     options = parser.parse_args()
     lab.check_options(parser, options, ORDER)
     return options
