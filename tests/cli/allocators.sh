@@ -127,11 +127,7 @@ refuses 'needs a --max of at least' --max 600 --workload chat
 
 # ---- the page --------------------------------------------------------------------------------------------------------
 
-if ! command -v python3 >/dev/null; then
-    skip "no python3"
-    finish
-    exit
-fi
+needs python3
 # article ARGS...: write the page; like try.
 article() {
     python3 "$ROOT/bench/papers/article/run.py" --pleat "$PLEAT" --store "$scratch/store" --out "$scratch/page.md" \

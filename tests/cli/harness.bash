@@ -59,6 +59,14 @@ skip() {
     echo "skip $1"
 }
 
+# needs PROGRAM: without it the rest of the file is skipped.
+needs() {
+    command -v "$1" >/dev/null && return
+    skip "no $1"
+    finish
+    exit
+}
+
 exits() { [ "$code" = "$1" ]; }
 says() { grep -Eq -- "$1" <<<"$stderr"; }
 prints() { grep -Eq -- "$1" <<<"$stdout"; }

@@ -5,11 +5,7 @@
 # specs on the same samples, budgets searched for equal bytes, nothing measured twice.  Stubs stand in for the command
 # and for bench_crush: no figure is judged here.
 . "$(dirname "$0")/harness.bash"
-if ! command -v python3 >/dev/null; then
-    skip "no python3"
-    finish
-    exit
-fi
+needs python3
 
 mkdir -p "$scratch/bin/bench" "$scratch/store"
 cat >"$scratch/bin/pleat" <<'STUB'

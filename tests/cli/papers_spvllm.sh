@@ -5,11 +5,7 @@
 # page from what the command and spvllm_steps print: medians of rounds, verdicts on what is required, prices.  Stubs
 # stand in for both: no figure is judged here.
 . "$(dirname "$0")/harness.bash"
-if ! command -v python3 >/dev/null; then
-    skip "no python3"
-    finish
-    exit
-fi
+needs python3
 
 mkdir -p "$scratch/bin/bench" "$scratch/store"
 cat >"$scratch/bin/pleat" <<'STUB'

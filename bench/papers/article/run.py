@@ -101,10 +101,7 @@ def write_page(bench, options, sections):
                        date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"))
     text = "\n\n".join([head.rstrip()] + [s.text(None, here) for s in sections]) + "\n"
     text = text.replace(bench.allocators, "build/bench/bench_allocators").replace(options.pleat, "build/pleat")
-    os.makedirs(os.path.dirname(options.out) or ".", exist_ok=True)
-    with open(options.out + ".part", "w", encoding="utf-8") as f:
-        f.write(text)
-    os.replace(options.out + ".part", options.out)
+    lab.write(options.out, text)
 
 
 def main():

@@ -13,6 +13,7 @@ import os
 import statistics
 
 from accuracy import error_of
+from lab import write
 from page import mean
 
 TASK_FILE = "eval/tasks.jsonl"
@@ -27,14 +28,8 @@ def write_blocks(store):
         for line in f:
             sample = json.loads(line)
             groups.setdefault((sample["task"], int(sample["id"].split("-")[1])), []).append(json.dumps(sample) + "\n")
-    os.makedirs(store, exist_ok=True)
-    files = []
-    for b in range(min(map(len, groups.values()))):
-        files.append(os.path.join(store, f"block-{b}.jsonl"))
-        with open(files[-1] + ".part", "w", encoding="utf-8") as f:
-            f.writelines(lines[b] for lines in groups.values())
-        os.replace(files[-1] + ".part", files[-1])
-    return files
+    return [write(os.path.join(store, f"block-{b}.jsonl"), "".join(lines[b] for lines in groups.values()))
+            for b in range(min(map(len, groups.values())))]
 
 
 def evicting(policy, share, form="f16", crush=""):

@@ -120,11 +120,7 @@ def write_page(bench, options, name, sections):
         samples=options.samples, few=4 * bench.n_few, windows=bench.windows, machine=here,
         version=version_of(options.pleat))
     text = "\n\n".join([head.rstrip()] + [s.text(None, here) for s in sections]) + "\n"
-    path = os.path.join(options.out, name)
-    os.makedirs(options.out, exist_ok=True)
-    with open(path + ".part", "w", encoding="utf-8") as f:
-        f.write(text.replace(options.pleat, "build/pleat"))
-    os.replace(path + ".part", path)
+    lab.write(os.path.join(options.out, name), text.replace(options.pleat, "build/pleat"))
 
 
 def main():

@@ -79,6 +79,15 @@ class Progress:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
+def write(path, text):
+    """A file that is seen whole or not at all; its folder is made.  Gives the path."""
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path + ".part", "w", encoding="utf-8") as f:
+        f.write(text)
+    os.replace(path + ".part", path)
+    return path
+
+
 class Lab:
     def __init__(self, program, store, progress):
         self.program, self.store, self.progress = program, store, progress
@@ -139,15 +148,9 @@ class Lab:
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
         record = {"command": command, "program_sha256": self.hash_of(argv[0]), "date": now,
                   "seconds": round(seconds, 2), "machine": machine(), "result": result}
-        self.keep(self.path(kind, key), record)
+        write(self.path(kind, key), json.dumps(record, indent=1))
         self.n_new += 1
         return record
-
-    @staticmethod
-    def keep(path, record):
-        with open(path + ".part", "w") as f:
-            json.dump(record, f, indent=1)
-        os.replace(path + ".part", path)
 
 
 def parser_for(doc, paper, names, quick, out=None):

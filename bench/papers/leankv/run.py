@@ -97,19 +97,12 @@ def spread_out(samples):
     return out
 
 
-def write(path, text):
-    with open(path + ".part", "w", encoding="utf-8") as f:
-        f.write(text)
-    os.replace(path + ".part", path)
-    return path
-
-
 def write_tasks(store, name, samples):
-    return write(os.path.join(store, f"{name}.jsonl"), "".join(json.dumps(s) + "\n" for s in samples))
+    return lab.write(os.path.join(store, f"{name}.jsonl"), "".join(json.dumps(s) + "\n" for s in samples))
 
 
 def write_requests(store, name, texts):
-    return write(os.path.join(store, f"{name}.requests"), "\0".join(texts))
+    return lab.write(os.path.join(store, f"{name}.requests"), "\0".join(texts))
 
 
 def whole_text(sample):
@@ -201,8 +194,7 @@ def write_page(bench, options, sections, version):
     text = "\n\n".join(parts) + "\n"
     shown = os.path.join("build", os.path.basename(options.pleat))
     text = text.replace(bench.observer, "build/bench/leankv_observe").replace(options.pleat, shown)
-    os.makedirs(os.path.dirname(options.out) or ".", exist_ok=True)
-    write(options.out, text)
+    lab.write(options.out, text)
 
 
 # ---- all --------------------------------------------------------------------------------------------

@@ -127,10 +127,7 @@ def write_page(bench, options, sections):
     text = "\n\n".join(parts + [s.text(None, here) for s in sections]) + "\n"
     text = text.replace(bench.steps, "build/bench/spvllm_steps").replace(options.pleat, "build/pleat")
     text = text.replace(options.store, "build/papers/spvllm")
-    os.makedirs(os.path.dirname(options.out) or ".", exist_ok=True)
-    with open(options.out + ".part", "w", encoding="utf-8") as f:
-        f.write(text)
-    os.replace(options.out + ".part", options.out)
+    lab.write(options.out, text)
 
 
 def main():

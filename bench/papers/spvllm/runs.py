@@ -25,10 +25,7 @@ def total(r):
 
 
 def write(path, rows):
-    with open(path + ".part", "w") as f:
-        f.write("".join(json.dumps(r) + "\n" for r in rows))
-    os.replace(path + ".part", path)
-    return path
+    return lab.write(path, "".join(json.dumps(r) + "\n" for r in rows))
 
 
 def draw(bench, seed):
