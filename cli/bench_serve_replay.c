@@ -117,7 +117,7 @@ static void sample_slack(replay *r) {
     pleat_cache_usage usage;
     const pleat_engine *engine = r->target->engine;
     if (!engine || pleat_engine_get_usage(engine, (pleat_seq){0}, &usage) != PLEAT_OK || !usage.slots) return;
-    r->slack += 1 - (double)(usage.tokens_high + usage.tokens_low) / (double)usage.slots;
+    r->slack += cli_fragmentation(&usage);
     r->n_slack++;
 }
 

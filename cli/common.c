@@ -181,3 +181,7 @@ void cli_rng_normal(cli_rng *rng, float *out, size_t n) {
         if (i + 1 < n) out[i + 1] = (float)(radius * sin(angle));
     }
 }
+
+double cli_fragmentation(const pleat_cache_usage *usage) {
+    return usage->slots ? 1 - (double)(usage->tokens_high + usage->tokens_low) / (double)usage->slots : 0;
+}

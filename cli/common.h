@@ -77,4 +77,7 @@ uint32_t cli_rng_next(cli_rng *rng);
 /* Fill out[n] with normal variates of mean 0 and variance 1. */
 void cli_rng_normal(cli_rng *rng, float *out, size_t n);
 
+/* Of the slots of all pages that are held, those without a token; 0 where none are held. */
+double cli_fragmentation(const pleat_cache_usage *usage);
+
 #endif

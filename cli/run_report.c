@@ -82,11 +82,6 @@ static void write_summary(const run *r) {
     if (r->o->kv.spec[0].policy != PLEAT_POLICY_NONE) write_levels(&r->usage);
 }
 
-/* Of the slots of all pages that are held, those without a token. */
-static double fragmentation(const pleat_cache_usage *u) {
-    return u->slots ? 1 - (double)(u->tokens_high + u->tokens_low) / (double)u->slots : 0;
-}
-
 static json_t *kv_json(const run *r) {
     const pleat_cache_usage *u = &r->usage;
     return json_pack("{s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I}", "spec", r->o->kv.text[0],
@@ -94,7 +89,7 @@ static json_t *kv_json(const run *r) {
                      json_number(fraction(r)), "pages_used", (json_int_t)u->pages_used, "pages_own",
                      (json_int_t)u->pages_own, "pages_peak", (json_int_t)u->pages_peak, "tokens_high",
                      (json_int_t)u->tokens_high, "tokens_low", (json_int_t)u->tokens_low, "tokens_dropped",
-                     (json_int_t)u->tokens_dropped, "fragmentation", json_number(fragmentation(u)), "tokens_moved",
+                     (json_int_t)u->tokens_dropped, "fragmentation", json_number(cli_fragmentation(u)), "tokens_moved",
                      (json_int_t)u->tokens_moved, "pages_returned", (json_int_t)u->pages_returned);
 }
 

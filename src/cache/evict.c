@@ -69,7 +69,8 @@ void pleat__cache_plan_eviction(const pleat_cache *c, pleat__step_item *item) {
     item->budget = pleat__evict_budget(spec, item->n_prompt_after, c->byte_tokens);
     const bool is_over = item->n_before + item->n_new > item->budget || c->evictor->budgets;
     const bool may_drop = is_over && (item->compaction == PLEAT__COMPACT_PROMPT || c->evictor->in_generation);
-    if (may_drop) item->n_fresh = pleat__reclaim_fresh(spec->reclaim, most_kept(c, item), c->page_tokens[PLEAT__HIGH]);
+    if (may_drop && spec->reclaim == PLEAT_RECLAIM_COPY) /* what may be kept takes a look at every lane */
+        item->n_fresh = pleat__reclaim_fresh(spec->reclaim, most_kept(c, item), c->page_tokens[PLEAT__HIGH]);
 }
 
 /* Slots of a lane that hold no token of the budget: lanes of lengths of their own waste a page each at most, all others

@@ -25,9 +25,7 @@ static int64_t taken(const pleat__evict_layer *layer, float *const *ranks, uint3
 /* The bits of the highest rank that would take `total` candidates of the layer; total is less than there are. */
 static int32_t find_least(const pleat__evict_layer *layer, float *const *ranks, const int64_t *guaranteed,
                           int64_t total) {
-    const float infinity = INFINITY;
-    int32_t low = 0, high;
-    memcpy(&high, &infinity, sizeof high);
+    int32_t low = 0, high = pleat__rank_bits(INFINITY);
     while (low < high) {
         const int32_t middle = low + (high - low + 1) / 2;
         int64_t n = 0;

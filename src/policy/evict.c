@@ -8,7 +8,6 @@
 #include "policy/evict.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "policy/kvcrush.h"
 #include "policy/select.h"
@@ -43,10 +42,10 @@ uint32_t pleat__n_scores_of(const pleat_spec *spec, uint32_t n_group) {
 }
 
 uint32_t pleat__evict_budget(const pleat_spec *spec, uint32_t n_prompt, uint32_t byte_tokens) {
-    const double value = spec->budget.value, share = value * n_prompt;
+    const double value = spec->budget.value;
     uint32_t budget = byte_tokens;
     if (spec->budget.unit == PLEAT_BUDGET_TOKENS) budget = value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
-    if (spec->budget.unit == PLEAT_BUDGET_SHARE) budget = (uint32_t)ceil(share - share * 0x1p-24);
+    if (spec->budget.unit == PLEAT_BUDGET_SHARE) budget = pleat__share_tokens(value, n_prompt);
     return pleat__max_u32(budget, spec->sinks + spec->window);
 }
 
@@ -98,12 +97,6 @@ static inline int32_t is_candidate(int32_t position, float score, range r) {
     return (position >= r.begin) & (position < r.end) & (score != INFINITY);
 }
 
-static int32_t bits_of(float x) {
-    int32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 /* ---- generation --------------------------------------------------------------------------------------------- */
 
 /* Whoever goes first among the candidates that were looked at.  Ranks by their bits, which have their order. */
@@ -116,7 +109,7 @@ typedef struct victim {
 static bool block_may_have(const float *ranks, const int32_t *positions, const float *scores, range r, int32_t rank) {
     int32_t found = 0;
     for (uint32_t i = 0; i < BLOCK; i++)
-        found |= (is_candidate(positions[i], scores[i], r) & (bits_of(ranks[i]) <= rank)) ? -1 : 0;
+        found |= (is_candidate(positions[i], scores[i], r) & (pleat__rank_bits(ranks[i]) <= rank)) ? -1 : 0;
     return found;
 }
 
@@ -124,7 +117,7 @@ static bool block_may_have(const float *ranks, const int32_t *positions, const f
 static void search_block(const float *ranks, const int32_t *positions, const float *scores, range r, uint32_t n,
                          uint32_t first_slot, victim *v) {
     for (uint32_t i = 0; i < n; i++) {
-        const int32_t rank = bits_of(ranks[i]);
+        const int32_t rank = pleat__rank_bits(ranks[i]);
         if (!is_candidate(positions[i], scores[i], r)) continue;
         if (rank < v->rank || (rank == v->rank && positions[i] > v->position))
             *v = (victim){rank, positions[i], first_slot + i};

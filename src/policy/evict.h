@@ -99,14 +99,8 @@ const pleat__evictor *pleat__evictor_of(pleat_policy policy);
 pleat__scoring pleat__scoring_of(const pleat_spec *spec);
 uint32_t pleat__n_scores_of(const pleat_spec *spec, uint32_t n_group);
 
-/* B for a prompt of n_prompt tokens.  byte_tokens: what a budget in bytes comes to, in tokens of a lane.  A share
- * stands for a decimal: that its float may be a little above it raises no budget. */
+/* B for a prompt of n_prompt tokens.  byte_tokens: what a budget in bytes comes to, in tokens of a lane. */
 uint32_t pleat__evict_budget(const pleat_spec *spec, uint32_t n_prompt, uint32_t byte_tokens);
-
-/* Whether the token at `position` stays whatever its rank: sinks and window. */
-static inline bool pleat__evict_spares(const pleat_spec *spec, uint32_t position, uint32_t n_tokens) {
-    return position < spec->sinks || pleat__in_window(position, n_tokens, spec->window);
-}
 
 /* ---- ranks that policies share --------------------------------------------------------------------- */
 

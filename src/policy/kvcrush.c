@@ -119,11 +119,7 @@ static uint32_t sort_by_sums(const job *j) {
     for (uint32_t u = 0; u < j->n_units; u++)
         if (c->counts[u]) c->order[n++] = u;
     for (uint32_t shift = 0; shift < 32; shift += 8) {
-        for (uint32_t u = 0; u < j->n_units; u++) {
-            uint32_t bits;
-            memcpy(&bits, &c->sums[u], sizeof bits);
-            c->digits[u] = (uint8_t)(~bits >> shift);
-        }
+        for (uint32_t u = 0; u < j->n_units; u++) c->digits[u] = (uint8_t)(~pleat__f32_bits(c->sums[u]) >> shift);
         sort_by_digits(c, n);
     }
     return n;

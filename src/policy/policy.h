@@ -23,6 +23,8 @@
 #ifndef PLEAT_POLICY_POLICY_H
 #define PLEAT_POLICY_POLICY_H
 
+#include <math.h>
+
 #include "core/kv_view.h"
 #include "pleat/cache.h"
 
@@ -35,6 +37,13 @@ typedef struct pleat__scan_dsp pleat__scan_dsp;
 /* 0 <= position < n_tokens. */
 static inline float pleat__significance(float sum, uint32_t position, uint32_t n_tokens) {
     return position + 1 < n_tokens ? sum / (float)(n_tokens - 1 - position) : 0.0f;
+}
+
+/* A share of n tokens, made up to a whole one.  A share stands for a decimal: that the float which it may have been is a
+ * little above it (by 2^-24 of it) takes no more. */
+static inline uint32_t pleat__share_tokens(double share, uint32_t n) {
+    const double exact = share * n;
+    return (uint32_t)ceil(exact - exact * 0x1p-24);
 }
 
 /* Is the position among the newest `window`?  position < n_tokens. */

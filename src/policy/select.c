@@ -7,27 +7,14 @@
 #include "policy/select.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "policy/scan.h"
 
 #define BLOCK 64u
 
-static int32_t bits_of(float x) {
-    int32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static float float_of(int32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 static int32_t block_reach(const float *x, int32_t least) {
     int32_t n_reach = 0;
-    for (uint32_t i = 0; i < BLOCK; i++) n_reach += bits_of(x[i]) >= least ? 1 : 0;
+    for (uint32_t i = 0; i < BLOCK; i++) n_reach += pleat__rank_bits(x[i]) >= least ? 1 : 0;
     return n_reach;
 }
 
@@ -35,13 +22,13 @@ uint32_t pleat__count_reach(const float *x, uint32_t n, int32_t least) {
     int32_t n_reach = 0;
     uint32_t i = 0;
     for (; i + BLOCK <= n; i += BLOCK) n_reach += block_reach(x + i, least);
-    for (; i < n; i++) n_reach += bits_of(x[i]) >= least;
+    for (; i < n; i++) n_reach += pleat__rank_bits(x[i]) >= least;
     return (uint32_t)n_reach;
 }
 
 static int32_t block_least(const float *x, int32_t least, int32_t found) {
     for (uint32_t i = 0; i < BLOCK; i++) {
-        const int32_t bits = bits_of(x[i]) >= least ? bits_of(x[i]) : INT32_MAX;
+        const int32_t bits = pleat__rank_bits(x[i]) >= least ? pleat__rank_bits(x[i]) : INT32_MAX;
         found = bits < found ? bits : found;
     }
     return found;
@@ -53,8 +40,8 @@ static float least_of_reach(const float *x, uint32_t n, int32_t least) {
     uint32_t i = 0;
     for (; i + BLOCK <= n; i += BLOCK) found = block_least(x + i, least, found);
     for (; i < n; i++)
-        if (bits_of(x[i]) >= least && bits_of(x[i]) < found) found = bits_of(x[i]);
-    return float_of(found);
+        if (pleat__rank_bits(x[i]) >= least && pleat__rank_bits(x[i]) < found) found = pleat__rank_bits(x[i]);
+    return pleat__bits_f32((uint32_t)found);
 }
 
 /* Floats that are not negative have the order of their bits.  [low, high] holds the largest that k of them reach:
@@ -62,7 +49,7 @@ static float least_of_reach(const float *x, uint32_t n, int32_t least) {
  * the turns between go where the counts say, as bits are about logarithms.  Mostly some ten find one that exactly k
  * reach. */
 float pleat__kth_largest(const float *x, uint32_t n, uint32_t k) {
-    int32_t low = 0, high = bits_of(INFINITY);
+    int32_t low = 0, high = pleat__rank_bits(INFINITY);
     uint32_t n_low = n, n_high = 0;
     for (bool halves = true; low < high; halves = !halves) {
         const double part = halves ? 0.5 : (double)(n_low - k) / (double)(n_low - n_high);
@@ -77,7 +64,7 @@ float pleat__kth_largest(const float *x, uint32_t n, uint32_t k) {
             n_high = n_reach;
         }
     }
-    return float_of(low);
+    return pleat__bits_f32((uint32_t)low);
 }
 
 /* Only ranks equal to `last` are in doubt: they become their tokens' ages, those above infinite, the rest 0. */
@@ -112,7 +99,7 @@ void pleat__select_top(const pleat__kv_run *run, const float *ranks, uint32_t k,
         return;
     }
     float last = pleat__kth_largest(ranks, n, k);
-    if (pleat__count_reach(ranks, n, bits_of(last)) > k) {
+    if (pleat__count_reach(ranks, n, pleat__rank_bits(last)) > k) {
         rank_by_age(run, ranks, n_tokens, last, scratch);
         last = pleat__kth_largest(scratch, n, k);
         ranks = scratch;

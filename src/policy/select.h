@@ -5,7 +5,11 @@
 #ifndef PLEAT_POLICY_SELECT_H
 #define PLEAT_POLICY_SELECT_H
 
+#include "core/half.h"
 #include "core/kv_view.h"
+
+/* A float's bits as an integer: of floats that are not negative they have the same order. */
+static inline int32_t pleat__rank_bits(float x) { return (int32_t)pleat__f32_bits(x); }
 
 /* The k-th largest of those of x[0..n) that are not negative, of which there are at least k >= 1. */
 float pleat__kth_largest(const float *x, uint32_t n, uint32_t k);

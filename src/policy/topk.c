@@ -10,8 +10,7 @@
 #include "policy/select.h"
 
 uint32_t pleat__topk_budget(const pleat_spec *spec, uint32_t n_tokens) {
-    const double share = (double)spec->keep * n_tokens;
-    return pleat__max_u32(spec->window, (uint32_t)ceil(share - share * 0x1p-24));
+    return pleat__max_u32(spec->window, pleat__share_tokens((double)spec->keep, n_tokens));
 }
 
 /* What the tokens that are not sealed may be. */

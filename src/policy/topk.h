@@ -18,8 +18,7 @@
 
 #include "policy/policy.h"
 
-/* Tokens that a lane may hold.  keep stands for a decimal share: that its float may be a little above it (by 2^-24 of
- * it) raises no budget. */
+/* Tokens that a lane may hold. */
 uint32_t pleat__topk_budget(const pleat_spec *spec, uint32_t n_tokens);
 
 /* policy.h's two questions; for the first n_tokens > spec->window.  ranks: scratch of n_slots floats. */
