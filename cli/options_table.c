@@ -17,7 +17,7 @@
 #define U32_TOP 4294967295.0
 #define CPU_BITS                                                                                                    \
     (PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI | PLEAT_CPU_AVX_VNNI | PLEAT_CPU_NEON | PLEAT_CPU_DOTPROD | \
-     PLEAT_CPU_AMX_INT8)
+     PLEAT_CPU_AMX_INT8 | PLEAT_CPU_VBMI2)
 
 /* clang-format off */
 const option_row option_rows[] = {
@@ -28,7 +28,7 @@ const option_row option_rows[] = {
      CMD_RUN | CMD_BENCH_SERVE, KIND_U32, AT(ctx_size), 1, 16777216},
     {"Model and machine", "batch-size", "b", "N", "most prompt tokens in one step (default 512)",
      CMD_ENGINE, KIND_U32, AT(chunk_tokens), 1, 65536},
-    {"Model and machine", "cpu-mask", NULL, "BITS", "CPU features that may be used, added up: 1 AVX2, 2 AVX-512, 4 its VNNI, 8 AVX-VNNI; 16 NEON, 32 its dot product; 64 AMX",
+    {"Model and machine", "cpu-mask", NULL, "BITS", "CPU features that may be used, added up: 1 AVX2, 2 AVX-512, 4 its VNNI, 8 AVX-VNNI; 16 NEON, 32 its dot product; 64 AMX, 128 AVX-512 VBMI2",
      CMD_ALL, KIND_MASK, AT(cpu_mask), 0, CPU_BITS},
 
     {"Model and machine", "arch", NULL, "NAME", "a known model in place of a file; list: which there are",

@@ -20,6 +20,10 @@
  *                                            eviction: every KV head keeps `budget` tokens at most, the first `sinks`
  *                                            and the newest `window` among them, and drops the others: when a
  *                                            prompt has been read, and from then on where it evicts in generation
+ *     kvcomp:k=0.2,v=0.15,kunit=channel,block=64,buffer=128
+ *                                            cold tokens in blocks, with a bounded error, entropy-coded
+ *     kvcomp:...+pack                        the same with fixed widths inside a block instead of the entropy coder
+ *     kivi:bits=2,buffer=128                 cold tokens in blocks of 32 at 2 or 4 bits
  *     ...+kvcrush:share=25%,anchor=mean,unit=token
  *                                            behind one of these: a share of what the budget leaves beside sinks and
  *                                            window goes to representatives of the tokens that would be dropped
@@ -52,6 +56,15 @@
  *     share       of the budget beside sinks and window, 0 to 100%
  *     anchor      what tokens are ordered by their distance to: mean, random, alternate; kmeans: clusters instead
  *     unit        token, or page: whole pages of tokens are kept or dropped, by policy and representatives alike
+ *
+ * kvcomp, kivi.  A lane keeps its newest tokens in f16 pages.  At the end of a prompt and in generation, when they are more than `buffer`,
+ * whole blocks of the oldest are compressed, as few as bring them down to it, and attention reads the blocks as they are.
+ *     k, v        step of the codes, relative to the range of the values that share one: 1/255 to 1.  Every value is within
+ *                 half a step of what it was.  v's values are one token's; k's by kunit:
+ *     kunit       channel: one dimension of a block's tokens; block: all of them
+ *     block       tokens of a block: 16, 32, 64, 128 or 256
+ *     buffer      tokens that may stay uncompressed, at least 1: 1..2^24
+ *     bits        kivi: 2 or 4.  Keys share a step by dimension and 32 tokens, values by token and 32 dimensions
  *
  * Numbers are decimal, with '.' in every locale; an exponent may follow, without a plus: 1e-7.  keep and share are
  * fractions or, with % behind, hundredths; a budget's share has its %.  The canonical text has ah and al, keep, budget
@@ -111,6 +124,14 @@ typedef struct pleat_budget {
     pleat_budget_unit unit;
 } pleat_budget;
 
+/* What becomes of cold tokens. */
+typedef enum pleat_compressor {
+    PLEAT_COMPRESSOR_NONE,
+    PLEAT_COMPRESSOR_KVCOMP,
+    PLEAT_COMPRESSOR_KIVI
+} pleat_compressor;
+typedef enum pleat_k_unit { PLEAT_K_UNIT_CHANNEL, PLEAT_K_UNIT_BLOCK } pleat_k_unit;
+
 #define PLEAT_PROFILE_CAP 200 /* bytes of a profile's path with its NUL */
 
 /* A parsed spec.  Plain data: copy it, compare pleat_spec_print()'s text.  Fields that a policy does not name are 0;
@@ -131,6 +152,13 @@ typedef struct pleat_spec {
     float share;    /* kvcrush: 0 <= share <= 1 */
     pleat_anchor anchor;
     pleat_crush_unit unit;
+    pleat_compressor compressor;     /* kvcomp, kivi: high is f16, there is no policy */
+    float k, v;                      /* kvcomp: 1/255..1 */
+    pleat_k_unit kunit;              /* kvcomp */
+    uint32_t block;                  /* kvcomp: 16, 32, 64, 128, 256; kivi: 32 */
+    uint32_t buffer;                 /* kvcomp, kivi: 1..2^24 */
+    uint32_t bits;                   /* kivi: 2, 4 */
+    uint32_t pack;                   /* 1: `+pack` stands behind kvcomp */
     char profile[PLEAT_PROFILE_CAP]; /* leankv: where ah, al and the rest come from; "": from this spec.  Whoever parsed
                                       * the spec reads the profile and clears this; a cache refuses it unread */
 } pleat_spec;

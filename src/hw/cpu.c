@@ -48,6 +48,7 @@ static uint32_t detect(void) {
     flags |= PLEAT_CPU_AVX512;
     if (!__builtin_cpu_supports("avx512vnni")) return flags;
     flags |= PLEAT_CPU_VNNI;
+    if (__builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2")) flags |= PLEAT_CPU_VBMI2;
     if (has_amx_int8()) flags |= PLEAT_CPU_AMX_INT8;
     return flags;
 }
@@ -67,7 +68,7 @@ static uint32_t detect(void) { return 0; }
 static uint32_t closed_under_implication(uint32_t flags) {
     if (!(flags & PLEAT_CPU_AVX2)) flags &= ~(uint32_t)(PLEAT_CPU_AVX512 | PLEAT_CPU_AVX_VNNI);
     if (!(flags & PLEAT_CPU_AVX512)) flags &= ~(uint32_t)PLEAT_CPU_VNNI;
-    if (!(flags & PLEAT_CPU_VNNI)) flags &= ~(uint32_t)PLEAT_CPU_AMX_INT8;
+    if (!(flags & PLEAT_CPU_VNNI)) flags &= ~(uint32_t)(PLEAT_CPU_AMX_INT8 | PLEAT_CPU_VBMI2);
     if (!(flags & PLEAT_CPU_NEON)) flags &= ~(uint32_t)PLEAT_CPU_DOTPROD;
     return flags;
 }

@@ -14,8 +14,8 @@ static void describe_cpu(char *text, size_t cap) {
         uint32_t flag;
         const char *word;
     } words[] = {{PLEAT_CPU_AVX2, "avx2"},        {PLEAT_CPU_AVX_VNNI, "avx_vnni"}, {PLEAT_CPU_AVX512, "avx512"},
-                 {PLEAT_CPU_VNNI, "avx512_vnni"}, {PLEAT_CPU_AMX_INT8, "amx_int8"}, {PLEAT_CPU_NEON, "neon"},
-                 {PLEAT_CPU_DOTPROD, "dotprod"}};
+                 {PLEAT_CPU_VNNI, "avx512_vnni"}, {PLEAT_CPU_AMX_INT8, "amx_int8"}, {PLEAT_CPU_VBMI2, "avx512_vbmi2"},
+                 {PLEAT_CPU_NEON, "neon"},        {PLEAT_CPU_DOTPROD, "dotprod"}};
     const uint32_t flags = pleat_cpu_flags();
     size_t used = 0;
     snprintf(text, cap, PLEAT_X86 || PLEAT_ARM ? "scalar" : "scalar (no kernels for this CPU's vectors built)");
@@ -26,8 +26,8 @@ static void describe_cpu(char *text, size_t cap) {
 }
 
 const char *pleat_build_info(void) {
-    static char text[192];
-    char gemm[64], cpu[80];
+    static char text[208];
+    char gemm[64], cpu[96];
     pleat__gemm_describe(gemm, sizeof gemm);
     describe_cpu(cpu, sizeof cpu);
     snprintf(text, sizeof text, "GEMM: %s; cpu: %s; cuda: not in this build", gemm, cpu);

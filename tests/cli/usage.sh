@@ -59,9 +59,9 @@ fails 2 "argument 5, '-c': no such option" bench run -m x -c 512
 fails 2 "argument 3, '-c=4': no such option" bench pages -c=4
 fails 2 "argument 3, '-b': no such option" bench attn -b
 fails 2 "argument 4, 'words': an option was expected" run --prom -c words # an option's value, and an abbreviation
-fails 2 "--cpu-mask: '512' is not BITS: .*1 AVX2, .*32 its dot product; 64 AMX" bench run -m x --cpu-mask 512
-fails 2 "--cpu-mask: '0x81' is not BITS" run -m x -p x --cpu-mask 0x81
-fails 2 "no model: give -m FILE" run -p x --cpu-mask 127
+fails 2 "--cpu-mask: '512' is not BITS: .*1 AVX2, .*32 its dot product; 64 AMX, 128 AVX-512 VBMI2" bench run -m x --cpu-mask 512
+fails 2 "--cpu-mask: '0x101' is not BITS" run -m x -p x --cpu-mask 0x101
+fails 2 "no model: give -m FILE" run -p x --cpu-mask 255
 
 # specs: the position and the nearest word
 fails 2 "--kv: .*'k8v5'.* position 0.*k8v" run -m x -p x --kv k8v5

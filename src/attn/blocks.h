@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * blocks.h: decode attention over blocks of compressed tokens (codec/block.h), fused with their decoding.
+ *
+ * Up to PLEAT__STREAMS blocks at a time, whose streams are decoded side by side, a slice of 16 rows of each at once:
+ *
+ *     keys      for each 16 tokens: decode 4 x 16 x d codes to L1; logit2 = sum q*min + sum (q*step) * code
+ *     softmax   weights of all tokens of the blocks against their maximum
+ *     values    for each 16 dimensions: decode 4 x 16 x T codes to L1; o += sum w*min + sum (w*step) * code
+ *
+ * Nothing is dequantised and nothing but a slice is ever stored.  Steps fold into the query, once a block, and into the
+ * weights.  Where the CPU has an integer dot product both are taken in three 8-bit limbs, 24 bits together, so that the result is what
+ * decoding first and multiplying in f32 would give, to rounding: relative error against float64 on the decoded values <= 1e-6 in norm.
+ * KVComp, section 3.3.2.
+ *
+ * The same bits for the same range of blocks, always.  Ranges begin at multiples of PLEAT__STREAMS blocks.
+ */
+#ifndef PLEAT_ATTN_BLOCKS_H
+#define PLEAT_ATTN_BLOCKS_H
+
+#include "attn/attn.h"
+#include "codec/block.h"
+
+/* Bytes of scratch for a call, a multiple of 64. */
+uint64_t pleat__attn_blocks_scratch_bytes(const pleat__block_format *format, uint32_t n_group);
+
+/* Add blocks [block_from, block_to) of the run to acc, as pleat__attn_decode_fn adds slots.  query->f32 alone is read.  Blocks
+ * were written by this cache: one that does not open (damaged memory) is skipped, and false returned. */
+typedef bool (*pleat__attn_blocks_fn)(const pleat__attn_query *query, const pleat__codec_dsp *codec,
+                                      const pleat__block_run *run, uint32_t block_from, uint32_t block_to,
+                                      pleat__attn_acc *acc, void *scratch);
+
+bool pleat__attn_blocks_ref(const pleat__attn_query *query, const pleat__codec_dsp *codec, const pleat__block_run *run,
+                            uint32_t block_from, uint32_t block_to, pleat__attn_acc *acc, void *scratch);
+/* Needs PLEAT_CPU_VNNI. */
+bool pleat__attn_blocks_vnni(const pleat__attn_query *query, const pleat__codec_dsp *codec, const pleat__block_run *run,
+                             uint32_t block_from, uint32_t block_to, pleat__attn_acc *acc, void *scratch);
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * block.h: a block of one lane's tokens as a payload of bytes.  docs/FORMAT.md is its law.
+ *
+ *     f32 k, v ── quantise ──> codes and units ── count ──> books (entropy/book.h)
+ *                                    └── encode ──> payload ── open ──> reader ── decode ──> codes, slice by slice
+ *
+ *     payload   sum u32 | K section u32 | V section u32 | K mins, K steps | V mins, V steps | order u8[T]? | K section | V section
+ *               sum: XXH32 (seed 0) of all bytes behind it;  section: bytes << 2 | coder;  mins and steps f16
+ *               order: only if the format's coder is PACK: token of the lane's block that stands at each place
+ *
+ * All integers are little endian.  Nothing is aligned.  A section holds one code matrix as vectors of 64 codes:
+ *
+ *     keys      rows = places of tokens, columns = dimensions          T x d
+ *     values    rows = dimensions, columns = places of tokens          d x T
+ *     vector    v = (row / 16) * (columns / 4) + column / 4      byte 4 * (row % 16) + column % 4
+ *
+ * which is what a dot product along the columns reads: 16 rows by 4 columns.  A slice is 16 rows: columns / 4 vectors.
+ *
+ *     RAW       each vector as w bit planes of 8 bytes, plane p holding bit p of code i at bit i; w = bits for levels - 1
+ *     HUFFMAN   one stream (entropy/stream.h) with the layer's book
+ *     PACK      fixed widths after reordering the tokens (PackKV): see pack.c
+ *
+ * A section is stored RAW where its coder comes out no shorter (correction e).  Payloads are at most pleat__block_bound()
+ * bytes, which is less than the block's f16 bytes, 4 * T * d.
+ */
+#ifndef PLEAT_CODEC_BLOCK_H
+#define PLEAT_CODEC_BLOCK_H
+
+#include "core/kv_view.h"
+#include "core/memory.h"
+#include "entropy/stream.h"
+
+typedef enum pleat__block_coder { PLEAT__CODER_RAW, PLEAT__CODER_HUFFMAN, PLEAT__CODER_PACK } pleat__block_coder;
+
+/* How blocks of a cache are made. */
+typedef struct pleat__block_format {
+    uint32_t head_dim; /* d: a multiple of 16, 16..512 */
+    uint32_t tokens;   /* T: 16, 32, 64, 128 or 256 */
+    bool by_channel;   /* keys: a unit is a channel, else the block */
+    uint32_t v_group;  /* values: dimensions of a unit; divides d, a multiple of 16 */
+    float k_rel, v_rel;
+    uint32_t k_levels, v_levels; /* pleat__bounded_levels() of these */
+    pleat__block_coder coder;    /* what sections are tried with */
+} pleat__block_format;
+
+static inline uint32_t pleat__block_k_units(const pleat__block_format *f) { return f->by_channel ? f->head_dim : 1; }
+static inline uint32_t pleat__block_v_units(const pleat__block_format *f) {
+    return f->tokens * (f->head_dim / f->v_group);
+}
+/* Vectors of the keys' matrix and of the values': the same. */
+static inline uint32_t pleat__block_vectors(const pleat__block_format *f) { return f->tokens * f->head_dim / 64; }
+
+/* Most bytes of a payload. */
+size_t pleat__block_bound(const pleat__block_format *format);
+
+/* ---- making payloads ----------------------------------------------------------------------------- */
+
+/* A block's codes and units.  Codes are in the order of vectors. */
+typedef struct pleat__block_codes {
+    uint8_t *k, *v; /* [T * d] */
+    uint16_t *k_mins, *k_steps, *v_mins, *v_steps;
+    uint8_t *order; /* [T] the token at each place: 0, 1, ... unless the coder is PACK */
+    uint8_t *rows;  /* [T * d] scratch */
+} pleat__block_codes;
+
+void pleat__block_codes_carve(const pleat__block_format *format, pleat__block_codes *codes, pleat__arena *arena);
+
+/* Quantise T tokens; k and v are rows of d floats, `stride` apart. */
+void pleat__block_quantise(const pleat__block_format *format, const float *k, const float *v, size_t stride,
+                           pleat__block_codes *codes);
+
+/* Books of one layer. */
+typedef struct pleat__block_books {
+    pleat__book k, v;
+} pleat__block_books;
+
+/* Write the payload; returns its bytes.  `books` may be NULL unless the coder is HUFFMAN.  The same bytes always. */
+size_t pleat__block_encode(const pleat__block_format *format, const pleat__block_books *books,
+                           const pleat__block_codes *codes, uint8_t *out);
+
+/* ---- reading payloads ----------------------------------------------------------------------------- */
+
+/* One matrix being decoded, slice after slice from its first. */
+typedef struct pleat__section {
+    pleat__stream stream; /* HUFFMAN */
+    pleat__block_coder coder;
+    uint32_t n_levels;
+    uint32_t n_columns;
+    uint32_t next;        /* vector that comes next */
+    const uint8_t *bytes; /* RAW, PACK */
+    size_t n_bytes;
+} pleat__section;
+
+typedef struct pleat__block_reader {
+    const uint8_t *k_mins, *k_steps, *v_mins, *v_steps; /* f16, not aligned */
+    const uint8_t *order;                               /* [T]; NULL: as they are */
+    pleat__section k, v;
+} pleat__block_reader;
+
+/* Look at a payload.  PLEAT_E_FORMAT if its parts do not fit n_bytes exactly or a coder is unknown or has no book.  Reads
+ * the header alone; the payload must have PLEAT__STREAM_PAD readable bytes behind it when it is decoded, and must stay. */
+pleat_status pleat__block_open(const pleat__block_format *format, const pleat__block_books *books,
+                               const uint8_t *payload, size_t n_bytes, pleat__block_reader *reader);
+
+/* Does the sum hold?  For payloads from outside; what a cache wrote it trusts. */
+bool pleat__block_is_intact(const uint8_t *payload, size_t n_bytes);
+
+/* Decoders for these CPU flags. */
+typedef struct pleat__codec_dsp {
+    pleat__stream_decode_fn stream;
+    void (*raw)(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out);
+    void (*pack)(pleat__section *section, uint32_t n_vectors, uint8_t *out);
+} pleat__codec_dsp;
+void pleat__codec_dsp_init(pleat__codec_dsp *dsp, uint32_t cpu_flags);
+
+/* Decode the next n_vectors, whole slices, of n sections (1..PLEAT__STREAMS) of one format and one book, to out[i] (aligned to
+ * 64).  Codes are below the levels, whatever the bytes. */
+void pleat__sections_decode(const pleat__codec_dsp *dsp, const pleat__book *book, pleat__section *const *sections,
+                            uint32_t n, uint32_t n_vectors, uint8_t *const *out);
+
+/* After all slices: the section ended where its bytes do. */
+bool pleat__section_is_done(const pleat__section *section);
+
+/* A whole block as f32 tiles, as pleat__quant_load_fn gives them: keys [T/16][d][16 tokens], values [T/16][16 tokens][d];
+ * tokens in their places' order.  Either may be NULL.  `codes` is T*d bytes of scratch, aligned to 64. */
+pleat_status pleat__block_load(const pleat__codec_dsp *dsp, const pleat__block_format *format,
+                               const pleat__block_books *books, pleat__block_reader *reader, uint8_t *codes, float *k,
+                               float *v);
+
+/* ---- blocks in pages ------------------------------------------------------------------------------- */
+
+/* Payloads stand one behind the other in pages, from multiples of this many bytes on, across page ends. */
+#define PLEAT__BLOCK_ALIGN 16u
+
+/* A lane's blocks. */
+typedef struct pleat__block_run {
+    const pleat__block_format *format;
+    const pleat__block_books *books;
+    const uint8_t *base; /* as in pleat__kv_run */
+    uint64_t page_bytes;
+    const pleat__page_id *ids;
+    int32_t step;
+    const uint32_t *ends; /* [n_blocks] where each block ends, in PLEAT__BLOCK_ALIGN from the first page's first byte */
+    uint32_t n_blocks;
+} pleat__block_run;
+
+/* A block's payload: where it stands if it and its pad are inside one page, else copied to `copy`, which has
+ * pleat__block_bound() + PLEAT__BLOCK_ALIGN + PLEAT__STREAM_PAD bytes.  *n_bytes is the payload's (from its header, never more
+ * than there is). */
+const uint8_t *pleat__block_fetch(const pleat__block_run *run, uint32_t block, uint8_t *copy, size_t *n_bytes);
+
+/* Open it. */
+pleat_status pleat__block_run_open(const pleat__block_run *run, uint32_t block, uint8_t *copy,
+                                   pleat__block_reader *reader);
+
+#endif

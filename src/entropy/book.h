@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * book.h: codebooks: how often codes occur, and the length-limited canonical Huffman code that follows.
+ *
+ *     counts ── build ──> book: lengths ──> codes (to encode), table (to decode)
+ *
+ * KVComp (section 3.2) makes one book for the keys and one for the values of a layer, from the histogram of the prompt, and
+ * keeps them.  So every code of the alphabet gets a word, whether it was seen or not: one is added to every count.  An
+ * alphabet of one code has a word of one bit.  Words are at most PLEAT__BOOK_*_BITS long, which is what the decoder's
+ * table is indexed by, and the lengths are optimal under that limit (package-merge).  Words are canonical: by length, then
+ * by symbol, each the one before plus one; they are written from their first (highest) bit on, so codes[] holds them
+ * reversed, for streams that are filled from the lowest bit.
+ *
+ * Three kinds, by the number of levels L (codes are 0..L-1):
+ *
+ *     PAIRS    L <= 8    a symbol is two codes a, b: a | b << 4          words of up to 7 bits
+ *     NARROW   L <= 32   a symbol is one code                            words of up to 8 bits
+ *     WIDE     L <= 256  a symbol is one code                            words of up to 9 bits
+ *
+ * Pairs halve the lookups, and their words waste less: with L <= 8 they are taken unless single codes come out more
+ * than 1 % shorter.
+ */
+#ifndef PLEAT_ENTROPY_BOOK_H
+#define PLEAT_ENTROPY_BOOK_H
+
+#include "core/types.h"
+
+#define PLEAT__BOOK_SYMBOLS 256u
+#define PLEAT__BOOK_LEVELS 256u
+#define PLEAT__BOOK_PAIR_LEVELS 8u
+#define PLEAT__BOOK_NARROW_LEVELS 32u
+#define PLEAT__BOOK_PAIR_BITS 7u
+#define PLEAT__BOOK_NARROW_BITS 8u
+#define PLEAT__BOOK_WIDE_BITS 9u
+
+typedef enum pleat__book_kind { PLEAT__BOOK_PAIRS, PLEAT__BOOK_NARROW, PLEAT__BOOK_WIDE } pleat__book_kind;
+
+/* How often codes occur, and pairs of them where there are at most 8 levels. */
+typedef struct pleat__code_counts {
+    uint64_t single[PLEAT__BOOK_LEVELS];
+    uint64_t pair[PLEAT__BOOK_PAIR_LEVELS * PLEAT__BOOK_PAIR_LEVELS]; /* [b * 8 + a] */
+} pleat__code_counts;
+
+/* Add the codes of n_vectors vectors of 64 (an even number); of two vectors in a row, byte i of the first and of the
+ * second are a pair.  Codes are below n_levels. */
+void pleat__code_counts_add(pleat__code_counts *counts, const uint8_t *codes, uint32_t n_vectors, uint32_t n_levels);
+
+typedef struct pleat__book {
+    uint8_t kind;      /* pleat__book_kind */
+    uint8_t max_bits;  /* of the longest word that there is, 1..9 */
+    uint16_t n_levels; /* 1..256 */
+    /* By symbol; 0 where there is none: */
+    uint8_t bits[PLEAT__BOOK_SYMBOLS];
+    uint16_t words[PLEAT__BOOK_SYMBOLS]; /* reversed: the first bit is the lowest */
+    /* By the next max_bits bits of the stream (the first is the lowest), repeated up to 512 entries.  Where no word fits
+     * (an alphabet of one symbol) the symbol that there is. */
+    uint8_t symbol[1u << PLEAT__BOOK_WIDE_BITS];
+    uint8_t symbol_bits[1u << PLEAT__BOOK_WIDE_BITS];
+} pleat__book;
+
+/* Codes of a symbol: 2 for pairs, else 1. */
+static inline uint32_t pleat__book_codes_per_symbol(const pleat__book *book) {
+    return book->kind == PLEAT__BOOK_PAIRS ? 2 : 1;
+}
+
+/* Build the book of the best kind for these counts.  1 <= n_levels <= 256.  Deterministic. */
+void pleat__book_build(pleat__book *book, const pleat__code_counts *counts, uint32_t n_levels);
+
+/* Optimal lengths of n words, 1 <= n <= 256, none longer than max_bits, 2^max_bits >= n; weights[i] > 0 of all symbols
+ * (build adds the one).  bits[i] >= 1.  n = 1 gives 1 bit.  Ties go to the lower symbol.  (Larmore and Hirschberg 1990:
+ * package-merge.) */
+void pleat__book_lengths(const uint64_t *weights, uint32_t n, uint32_t max_bits, uint8_t *bits);
+
+/* A book from its kind, number of levels and lengths, as a book holds them.  False: they are no complete
+ * prefix code of that kind's alphabet. */
+bool pleat__book_from_bits(pleat__book *book, pleat__book_kind kind, uint32_t n_levels,
+                           const uint8_t bits[PLEAT__BOOK_SYMBOLS]);
+
+/* Bits of these counts in this book's words (of pairs, by pairs). */
+uint64_t pleat__book_cost_bits(const pleat__book *book, const pleat__code_counts *counts);
+
+/* Shannon's bound in bits a code for the single counts: sum of -p log2 p; 0 for no counts. */
+double pleat__code_entropy(const pleat__code_counts *counts, uint32_t n_levels);
+
+#endif
