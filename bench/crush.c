@@ -76,7 +76,12 @@ static void make_rig(const options *o, rig *r) {
     for (uint32_t lane = 0; lane < o->n_lanes; lane++) {
         pleat__page_id *ids = r->ids + (size_t)lane * n_pages;
         for (uint32_t i = 0; i < n_pages; i++) ids[i].v = i * o->n_lanes + lane;
-        r->lanes[lane].high = (pleat__kv_run){&r->layout, pool, page_bytes, ids, 1, o->n_tokens};
+        r->lanes[lane].high = (pleat__kv_run){.layout = &r->layout,
+                                              .base = pool,
+                                              .page_bytes = page_bytes,
+                                              .ids = ids,
+                                              .step = 1,
+                                              .n_slots = o->n_tokens};
         r->ranks[lane] = reserve(r->slots_cap * sizeof(float));
         r->verdicts[lane] = reserve(r->slots_cap);
         r->middle[lane] = o->middle;

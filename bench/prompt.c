@@ -103,8 +103,12 @@ static void tokens_init(tokens *t, const pleat__quant_dsp *quant, uint8_t k_bits
     float *x = get(2 * n_floats * sizeof *x);
     if (pleat__page_layout_init(&t->layout, (pleat_format){k_bits, v_bits}, d, PAGE_TOKENS, false) != PLEAT_OK) exit(1);
     t->ids = get(n_pages * sizeof *t->ids);
-    t->run = (pleat__kv_run){&t->layout, get((size_t)n_pages * t->layout.used_bytes), t->layout.used_bytes, t->ids, 1,
-                             n_slots};
+    t->run = (pleat__kv_run){.layout = &t->layout,
+                             .base = get((size_t)n_pages * t->layout.used_bytes),
+                             .page_bytes = t->layout.used_bytes,
+                             .ids = t->ids,
+                             .step = 1,
+                             .n_slots = n_slots};
     for (uint32_t p = 0; p < n_pages; p++) {
         t->ids[p].v = p;
         for (size_t i = 0; i < 2 * n_floats; i++) x[i] = 4 * pleat__rng_f32(&rng) - 2;

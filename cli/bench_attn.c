@@ -12,12 +12,13 @@
  *     processor's caches (bandwidth.h), each 64 MiB or more, and the bandwidth buffer is read between two turns.  Only
  *     shapes so small that a thousand layers are less stay in a cache.
  *  3. Keys, values and queries are normal variates, never zeros.
- *  4. bytes are those that must move: codes and metadata of the stored tokens of one layer.
+ *  4. bytes are those that must move: codes and metadata of the stored tokens of one layer; of kvcomp and kivi, whose
+ *     blocks have no fixed size, all that the cache says it holds for a layer.
  *  5. max_rel_err is the kernel's error against float64, without that of the format (bench_caches.h).
  *  6. Caches take a quarter of the memory that is free at most.  Specs that do not fit beside each other take turns in
  *     several heats; `x first` compares within the first heat only.  What does not fit by itself is skipped, and said.
  *  7. model ms is a prediction: work counted from the kernels' structure, rates measured with other calls in the same
- *     repetitions (bench_cost.h).
+ *     repetitions (bench_cost.h).  It knows pages, no blocks.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -140,9 +141,12 @@ static json_t *params_json(const bench *b, uint32_t i) {
 
 static void add_row(bench *b, uint32_t i) {
     const contender *c = &b->contenders[i];
-    const uint64_t bytes = bench_layer_bytes(&b->shape, b->o->kv.spec[i]);
+    const uint64_t bytes = c->cache.layer_bytes;
     const double gb_per_s = (double)bytes / (c->spread.median * 1e-3) / 1e9, ratio = b->first_ms / c->spread.median;
-    const double model_ms = bench_cost_predict(&b->shape, b->o->kv.spec[i], pleat_workers_count(b->workers), &b->rates);
+    const double model_ms =
+        b->o->kv.spec[i].compressor != PLEAT_COMPRESSOR_NONE
+            ? NAN
+            : bench_cost_predict(&b->shape, b->o->kv.spec[i], pleat_workers_count(b->workers), &b->rates);
     json_array_append_new(
         b->rows, json_pack("{s:s, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "what", "attn", "params",
                            params_json(b, i), "ms", json_spread(c->spread), "bytes", (json_int_t)bytes, "gb_per_s",
@@ -260,15 +264,12 @@ static int check_options(options *o) {
                   GROUP_MOST);
         return CLI_USAGE;
     }
-    for (uint32_t i = 0; i < o->head_dim.n; i++)
-        if (o->head_dim.v[i] % 16 != 0) {
-            cli_error("--head-dim %u must be a multiple of 16 from 16 to 512", o->head_dim.v[i]);
-            return CLI_USAGE;
-        }
+    if (options_check_head_dims(o) != CLI_OK) return CLI_USAGE;
     if (!o->gqa.n) o->gqa = (number_list){1, {heads / o->kv_heads}};
     for (uint32_t i = 0; i < o->kv.n; i++)
         if (o->kv.spec[i].policy != PLEAT_POLICY_NONE) {
-            cli_error("--kv %s: this measures formats, as f16 or k8v4; `pleat bench run` measures a policy's caches",
+            cli_error("--kv %s: this measures formats, as f16 or k8v4, kvcomp and kivi; `pleat bench run` measures a "
+                      "policy's caches",
                       o->kv.text[i]);
             return CLI_USAGE;
         }

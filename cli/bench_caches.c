@@ -23,8 +23,21 @@ void bench_noise_release(bench_noise *noise) {
     noise->v = NULL;
 }
 
+static double bits_of_step(float rel) { return ceil(log2(round(1 / (double)rel) + 1)); }
+
+/* Of a token that has been compressed: codes, and at most a quarter byte a dimension for minimums and steps (kivi's). */
+static uint64_t compressed_token_bytes(pleat_spec spec, uint32_t head_dim) {
+    const int is_kivi = spec.compressor == PLEAT_COMPRESSOR_KIVI;
+    const double bits = is_kivi ? 2.0 * spec.bits : bits_of_step(spec.k) + bits_of_step(spec.v);
+    return (uint64_t)(bits / 8 * head_dim) + head_dim / 4;
+}
+
 uint64_t bench_layer_bytes(const bench_shape *s, pleat_spec spec) {
-    return (uint64_t)s->ctx * s->batch * s->kv_heads * pleat_format_token_bytes(spec.high, s->head_dim);
+    const uint64_t bytes = pleat_format_token_bytes(spec.high, s->head_dim);
+    uint64_t lane_bytes = bytes * s->ctx;
+    if (spec.compressor != PLEAT_COMPRESSOR_NONE && s->ctx > spec.buffer)
+        lane_bytes = bytes * spec.buffer + compressed_token_bytes(spec, s->head_dim) * (s->ctx - spec.buffer);
+    return lane_bytes * s->batch * s->kv_heads;
 }
 
 uint32_t bench_layers_for(const bench_shape *shape, pleat_spec spec, uint64_t bytes) {
@@ -80,6 +93,17 @@ static int fill(bench_cache *c) {
     return status == PLEAT_OK ? CLI_OK : cli_fail(c->name, status, NULL);
 }
 
+/* What is held is what is read: blocks, tokens that are none yet, codebooks and tables. */
+static int weigh(bench_cache *c) {
+    pleat_cache_usage usage;
+    c->layer_bytes = bench_layer_bytes(&c->shape, c->spec);
+    if (c->spec.compressor == PLEAT_COMPRESSOR_NONE) return CLI_OK;
+    const pleat_status status = pleat_cache_get_usage(c->cache, (pleat_seq){0}, &usage);
+    if (status != PLEAT_OK) return cli_fail(c->name, status, NULL);
+    c->layer_bytes = usage.bytes / c->n_layers;
+    return CLI_OK;
+}
+
 int bench_cache_init(bench_cache *c, const bench_shape *shape, pleat_spec spec, const char *name, uint32_t n_layers,
                      const bench_noise *noise, pleat_workers *workers) {
     const size_t n = (size_t)shape->batch * shape->kv_heads * shape->group * shape->head_dim;
@@ -94,8 +118,9 @@ int bench_cache_init(bench_cache *c, const bench_shape *shape, pleat_spec spec, 
     c->q = cli_alloc(n, sizeof *c->q);
     c->result = cli_alloc(n, sizeof *c->result);
     cli_rng_normal(&rng, c->q, n);
-    const int code = make(c, workers);
-    return code == CLI_OK ? fill(c) : code;
+    int code = make(c, workers);
+    if (code == CLI_OK) code = fill(c);
+    return code == CLI_OK ? weigh(c) : code;
 }
 
 void bench_cache_release(bench_cache *c) {

@@ -4,7 +4,8 @@
  *
  *     init ── fill ──> check (any number) ── time (any number) ──> release
  *
- * Keys, values and queries are normal variates, never zeros; the same for every format.
+ * Keys, values and queries are normal variates, never zeros; the same for every format.  They are stored as prompts are,
+ * some hundred tokens at a time, at whose ends kvcomp and kivi compress what has left their buffer.
  */
 #ifndef PLEAT_CLI_BENCH_CACHES_H
 #define PLEAT_CLI_BENCH_CACHES_H
@@ -33,11 +34,13 @@ typedef struct bench_cache {
     pleat_spec spec;
     uint32_t n_layers;
     pleat_cache *cache;
-    pleat_seq *seqs;   /* [batch] */
-    float *q, *result; /* [batch][kv_heads * group][head_dim] */
+    uint64_t layer_bytes; /* that attention over one layer reads */
+    pleat_seq *seqs;      /* [batch] */
+    float *q, *result;    /* [batch][kv_heads * group][head_dim] */
 } bench_cache;
 
-/* Bytes of codes and metadata of one layer. */
+/* Bytes of codes and metadata of one layer.  kvcomp, kivi: about the most that there can be, as if codes were not coded:
+ * what there are is known when the cache is full. */
 uint64_t bench_layer_bytes(const bench_shape *shape, pleat_spec spec);
 
 /* Layers that are needed for `bytes`, at least one and at most a thousand. */

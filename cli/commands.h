@@ -12,6 +12,7 @@ int command_eval(options *o);
 int command_calibrate(options *o);
 int command_bench_attn(options *o);
 int command_bench_pages(options *o);
+int command_bench_codec(options *o);
 int command_bench_run(options *o);
 int command_bench_serve(options *o);
 int command_inspect(options *o);

@@ -8,7 +8,8 @@
  *     <arch>.attention.key_length   (default: <arch>.embedding_length / head_count)
  *
  * Bytes for a context are those of one sequence opened for just that many tokens: whole pages and tables included.
- * Bytes per token are without them.  With a policy both are the most that can be held: every token kept high.
+ * Bytes per token are without them.  With a policy both are the most that can be held, every token kept high; so they
+ * are with compressed blocks, every token in f16.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -13,6 +13,7 @@
 
 #include "commands.h"
 #include "common.h"
+#include "peer_zstd.h"
 
 typedef struct command_row {
     const char *name;
@@ -33,6 +34,8 @@ static const command_row commands[] = {
      "[--kv SPEC]... [--ctx N,..] [--batch N,..] [--gqa N,..] [--head-dim N,..] [-r N]"},
     {"bench pages", CMD_BENCH_PAGES, command_bench_pages, "time to take and return a page for every lane",
      "[--lanes N]"},
+    {"bench codec", CMD_BENCH_CODEC, command_bench_codec, "speed and bytes of kvcomp's and kivi's codecs, beside zstd",
+     "[--kv SPEC]... [--head-dim N,..] [--ctx N] [-r N]"},
     {"bench run", CMD_BENCH_RUN, command_bench_run, "speed of reading prompts and of generating",
      "-m MODEL [-p N,..] [-n N,..] [-d N,..] [-np N] [-b N] [--kv SPEC]..."},
     {"bench serve", CMD_BENCH_SERVE, command_bench_serve, "many requests from one pool: concurrency, speed, latencies",
@@ -44,7 +47,9 @@ static const command_row commands[] = {
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
-static void print_version(FILE *f) { fprintf(f, "pleat %s\n%s\n", pleat_version(), pleat_build_info()); }
+static void print_version(FILE *f) {
+    fprintf(f, "pleat %s\n%s; %s\n", pleat_version(), pleat_build_info(), peer_describe());
+}
 
 /* One line for each command whose name begins with `start`. */
 static void print_commands(const char *start, FILE *f) {
@@ -84,7 +89,7 @@ static int match(const char *name, int argc, char **argv, int first) {
 }
 
 static void print_bench_help(void) {
-    printf("pleat bench: measure this machine\n\nusage: pleat bench attn|pages|run|serve [OPTIONS]\n\n");
+    printf("pleat bench: measure this machine\n\nusage: pleat bench attn|pages|codec|run|serve [OPTIONS]\n\n");
     print_commands("bench ", stdout);
     printf("\nThe options of one: pleat help bench attn\n");
 }
@@ -102,7 +107,7 @@ static int unknown_command(int argc, char **argv, int first) {
     names[N_COMMANDS] = "help";
     names[N_COMMANDS + 1] = "--version";
     if (!strcmp(argv[first], "bench") && (first + 1 == argc || argv[first + 1][0] == '-')) {
-        cli_error("argument %d, 'bench': needs a second word: attn, pages, run or serve", first);
+        cli_error("argument %d, 'bench': needs a second word: attn, pages, codec, run or serve", first);
         return CLI_USAGE;
     }
     const int two = !strcmp(argv[first], "bench");

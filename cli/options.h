@@ -26,7 +26,8 @@ enum {
     CMD_CALIBRATE = 64,
     CMD_PLAN = 128,
     CMD_BENCH_SERVE = 256,
-    CMD_ALL = 511,
+    CMD_BENCH_CODEC = 512,
+    CMD_ALL = 1023,
 };
 
 typedef enum out_format { FORMAT_TERMINAL, FORMAT_JSON, FORMAT_CSV, FORMAT_MD } out_format;
@@ -107,7 +108,7 @@ typedef struct options {
 
     /* plan */
     const char *arch, *weights;                       /* NULL: not given */
-    uint32_t seq_tokens, n_seqs;                      /* --ctx, 0: the model's; --batch */
+    uint32_t seq_tokens, n_seqs;                      /* --ctx, 0: the model's (bench codec: its own); --batch */
     uint64_t device_bytes, bandwidth, swap_bandwidth; /* bytes, bytes/s; 0: not given */
     float prefill, fraction;                          /* tokens/s; 0: not given */
 
@@ -152,5 +153,8 @@ int options_bytes(const char *text, uint64_t *out);
 
 /* Put the specs of `texts` (NULL-terminated) in o->kv if --kv was not given. */
 void options_default_specs(options *o, const char *const *texts);
+
+/* CLI_OK if all of --head-dim are dimensions that a page can hold, or CLI_USAGE after a message. */
+int options_check_head_dims(const options *o);
 
 #endif

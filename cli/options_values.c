@@ -214,3 +214,12 @@ void options_default_specs(options *o, const char *const *texts) {
     if (o->kv.n) return;
     for (; *texts; texts++) add_spec("--kv", *texts, &o->kv);
 }
+
+int options_check_head_dims(const options *o) {
+    for (uint32_t i = 0; i < o->head_dim.n; i++)
+        if (o->head_dim.v[i] % 16 != 0) {
+            cli_error("--head-dim %u must be a multiple of 16 from 16 to 512", o->head_dim.v[i]);
+            return CLI_USAGE;
+        }
+    return CLI_OK;
+}

@@ -115,10 +115,10 @@ static int take_model(plan *p) {
 
 static int check_specs(const plan *p) {
     const options *o = p->o;
-    int n_policies = 0;
+    int n_varying = 0;
     for (uint32_t i = 0; i < o->kv.n; i++) {
         const pleat_spec *spec = &o->kv.spec[i];
-        n_policies += spec->policy != PLEAT_POLICY_NONE;
+        n_varying += plan_varies(spec);
         if (spec->profile[0]) {
             cli_error("--kv '%s': what a profile saves depends on the text; give --kv leankv and, as --fraction, what "
                       "`pleat eval` measured",
@@ -131,8 +131,9 @@ static int check_specs(const plan *p) {
             return CLI_FAILED;
         }
     }
-    if (o->fraction == 0 || n_policies) return CLI_OK;
-    cli_error("--fraction is for specs that keep what the text earns, as leankv; the bytes of others are known");
+    if (o->fraction == 0 || n_varying) return CLI_OK;
+    cli_error(
+        "--fraction is for specs whose bytes depend on the text, as leankv and kvcomp; those of others are known");
     return CLI_USAGE;
 }
 

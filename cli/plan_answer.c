@@ -4,7 +4,8 @@
  *
  * Two things can make a KV spec worth it: sequences fit that would not, or a step reads less.  Neither helps where the
  * prompts are the work, where the sequences are short or the weights so much larger that the KV hardly counts, or where
- * whole pages of few tokens hold more than f16 would.  What accuracy it costs is for `pleat eval` to say.
+ * whole pages of few tokens hold more than f16 would.  What accuracy it costs is for `pleat eval` to say, and so is
+ * what compressed blocks take.
  */
 #include <stdio.h>
 
@@ -70,7 +71,7 @@ static const char *more_fit(const plan_question *q, const plan_row *r, const pla
 
 static int answer_step(const plan_question *q, const plan_row *r, const plan_row *f16, char *out) {
     const double saved = 1 - step_bytes(r) / step_bytes(f16), share = (double)f16->kv_read / step_bytes(f16);
-    const char *least = r->certainty == PLAN_MOST_OF_POLICY ? "at least " : "";
+    const char *least = r->certainty == PLAN_AT_MOST ? "at least " : "";
     char why[96], more[96];
     if (share < WORTH_A_STEP)
         snprintf(out, PLAN_ANSWER_CAP, "Not worth it: %s: f16's KV is %.1f %% of what a step reads%s.",
@@ -94,7 +95,7 @@ static int answer_device(const plan_question *q, const plan_row *r, const plan_r
         snprintf(out, PLAN_ANSWER_CAP, "No help: the weights alone are larger than the device.");
     else if (r->fits)
         snprintf(out, PLAN_ANSWER_CAP, "Worth it: it fits, and f16 does not: %s of %u tokens%s, %llu in f16.",
-                 sequences(n, count), q->n_tokens, r->certainty == PLAN_MOST_OF_POLICY ? " at least" : "", n_f16);
+                 sequences(n, count), q->n_tokens, r->certainty == PLAN_AT_MOST ? " at least" : "", n_f16);
     else
         snprintf(out, PLAN_ANSWER_CAP, "Not enough: of %s of %u tokens %llu fit, %llu in f16.",
                  sequences(q->n_seqs, count), q->n_tokens, n, n_f16);
@@ -108,11 +109,17 @@ int plan_answer(const plan_question *q, const pleat_spec *spec, const plan_row *
         snprintf(out, PLAN_ANSWER_CAP, "Cannot be said: the weights are not known; give --weights.");
         return -1;
     }
-    if (spec->policy == PLEAT_POLICY_NONE && spec->high.k_bits >= 16) return answer_plain(q, r, out);
+    if (!plan_varies(spec) && spec->high.k_bits >= 16) return answer_plain(q, r, out);
+    if (spec->compressor != PLEAT_COMPRESSOR_NONE && r->certainty == PLAN_AT_MOST) {
+        snprintf(out, PLAN_ANSWER_CAP,
+                 "Cannot be said: what blocks take is known when they are made; --fraction takes what `pleat eval` "
+                 "measured.");
+        return -1;
+    }
     if (r->kv + r->tables >= f16->kv + f16->tables) {
         snprintf(out, PLAN_ANSWER_CAP, "Not worth it: %s holds no less than f16%s.",
-                 r->certainty == PLAN_MOST_OF_POLICY ? "at its most it" : "it",
-                 r->certainty == PLAN_MOST_OF_POLICY ? "; --fraction takes what `pleat eval` measured" : "");
+                 r->certainty == PLAN_AT_MOST ? "at its most it" : "it",
+                 r->certainty == PLAN_AT_MOST ? "; --fraction takes what `pleat eval` measured" : "");
         return 0;
     }
     if (answer_device(q, r, f16, out, &is_worth)) return is_worth;

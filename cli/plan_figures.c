@@ -189,7 +189,7 @@ static void fill_step(const plan_question *q, uint64_t seq_read, plan_row *r) {
 pleat_status plan_fill(const plan_question *q, const pleat_spec *spec, plan_row *out, pleat_error *err) {
     const model_shape *s = &q->shape;
     const int has_policy = spec->policy != PLEAT_POLICY_NONE;
-    plan_row r = {.certainty = !has_policy ? PLAN_EXACT : q->fraction > 0 ? PLAN_BY_FRACTION : PLAN_MOST_OF_POLICY};
+    plan_row r = {.certainty = !plan_varies(spec) ? PLAN_EXACT : q->fraction > 0 ? PLAN_BY_FRACTION : PLAN_AT_MOST};
     const uint64_t lane_token = pleat_cache_token_bytes(spec, s->head_dim, s->n_q_heads / s->n_kv_heads);
     if (has_policy && s->n_windowed > 0 && s->window < q->max_tokens)
         return shape_error(err, PLEAT_E_ARG,

@@ -8,9 +8,9 @@
  *     swapped    the stored tokens' bytes of one sequence
  *
  * KV and tables are pleat_cache_bytes_for()'s: what a cache says of itself afterwards.  Layers with a sliding window
- * hold the newest `window` tokens in as many pages as these take; the others hold all.  With a policy all of this is
- * the most there can be, every token kept in the high format; with a fraction (bytes held over what f16 would hold, as
- * `run` and `eval` measure it) it is that fraction of f16's bytes.
+ * hold the newest `window` tokens in as many pages as these take; the others hold all.  With a policy or compressed
+ * blocks all of this is the most there can be, every token kept in the high format, as while a prompt is read; with a
+ * fraction (bytes held over what f16 would hold, as `run` and `eval` measure it) it is that fraction of f16's bytes.
  *
  * Weights read: all but the rows of an embedding that is no output matrix, and of experts those that a step can reach
  * at most: n_used for each sequence.  Activations and workspace are not counted.
@@ -48,12 +48,17 @@ typedef struct plan_question {
     uint32_t n_seqs;
     uint64_t device_bytes, bytes_per_s, swap_bytes_per_s; /* 0: not said */
     double prompt_tokens_per_s;                           /* 0: not said */
-    double fraction;                                      /* of specs with a policy; 0: not said */
+    double fraction;                                      /* of specs that vary; 0: not said */
     int32_t n_generated;                                  /* by a request; -1: not said */
 } plan_question;
 
-/* What a row's bytes are. */
-typedef enum plan_certainty { PLAN_EXACT, PLAN_MOST_OF_POLICY, PLAN_BY_FRACTION } plan_certainty;
+/* Whether what a spec holds is known only when it has run: a policy drops or demotes, blocks are compressed. */
+static inline int plan_varies(const pleat_spec *spec) {
+    return spec->policy != PLEAT_POLICY_NONE || spec->compressor != PLEAT_COMPRESSOR_NONE;
+}
+
+/* What a row's bytes are: those beside PLAN_EXACT are of specs that vary. */
+typedef enum plan_certainty { PLAN_EXACT, PLAN_AT_MOST, PLAN_BY_FRACTION } plan_certainty;
 
 /* Figures that want something that was not said are 0, times NAN. */
 typedef struct plan_row {

@@ -53,15 +53,25 @@ static int is_crowded(const evaluation *e) {
     return longest > 24 || (longest > 6 && e->o->kv.n > 6);
 }
 
+/* Kinds of specs, and how they are drawn. */
+enum { KIND_PLAIN, KIND_LEANKV, KIND_TOPK, KIND_EVICTION, KIND_BLOCKS, N_KINDS };
+static const char *const kind_tones[N_KINDS] = {"s0", "s1", "s2", "s3", "s4"};
+static const char *const kind_names[N_KINDS] = {"every token in one format", "leankv", "topk", "eviction by budget",
+                                                "cold tokens in compressed blocks"};
+
+static int kind_of(const pleat_spec *spec) {
+    if (spec->compressor != PLEAT_COMPRESSOR_NONE) return KIND_BLOCKS;
+    if (spec->policy >= PLEAT_POLICY_RANDOM) return KIND_EVICTION;
+    if (spec->policy == PLEAT_POLICY_TOPK) return KIND_TOPK;
+    return spec->policy == PLEAT_POLICY_LEANKV ? KIND_LEANKV : KIND_PLAIN;
+}
+
 static void add_point(cloud *c, const eval_row *row, double bytes, double bytes_f16, double y) {
-    static const char *const tones[] = {
-        [PLEAT_POLICY_NONE] = "s0", [PLEAT_POLICY_LEANKV] = "s1", [PLEAT_POLICY_TOPK] = "s2"};
     const uint32_t i = c->n++;
     const double x = 100 * eval_quotient(bytes, bytes_f16);
     snprintf(c->labels[i], sizeof c->labels[i], c->is_numbered ? "%u" : "%u %s", i + 1, row->kv);
     snprintf(c->hints[i], sizeof c->hints[i], "%s: %.4g at %.1f %% of f16's bytes", row->kv, y, x);
-    const char *tone = row->spec.policy >= PLEAT_POLICY_RANDOM ? "s3" : tones[row->spec.policy];
-    c->points[i] = (svg_point){x, y, c->labels[i], c->hints[i], tone};
+    c->points[i] = (svg_point){x, y, c->labels[i], c->hints[i], kind_tones[kind_of(&row->spec)]};
 }
 
 /* The reference's value as a line, if the reference is f16. */
@@ -143,8 +153,6 @@ static void fill_perplexity(const evaluation *e, cloud *c) {
 }
 
 void report_write_memory(FILE *f, const evaluation *e) {
-    static const char *const tones[] = {"s0", "s1", "s2", "s3"};
-    static const char *const kinds[] = {"every token in one format", "leankv", "topk", "eviction by budget"};
     static const double near = 0.05; /* accuracy lost by specs that are worth a closer look */
     const double accuracy = eval_accuracy(e, report_reference(e)), worst = 2 * eval_perplexity(report_reference(e));
     cloud *c = cli_alloc(1, sizeof *c);
@@ -160,7 +168,7 @@ void report_write_memory(FILE *f, const evaluation *e) {
         write_cloud(f, e, c, "perplexity of the text", 3, INFINITY);
     }
     end_figures(f);
-    legend(f, tones, kinds, 4);
+    legend(f, kind_tones, kind_names, N_KINDS);
     if (e->o->text) name_cut(f, e, worst);
     if (is_crowded(e)) name_points(f, e);
     free(c);

@@ -169,12 +169,13 @@ static int fit_context(run *r) {
 
 /* Bytes of pages that several texts can hold together: the prompt's once, and each one's own.  Those are for what it
  * generates and for pages that cannot stay shared: part-filled ones, all that a sliding window moves over, under a
- * policy those of the newest tokens, and under eviction all that have dead slots; copying takes as many again. */
+ * policy those of the newest tokens, of tokens that become blocks later those, and under eviction all that have dead
+ * slots; copying takes as many again. */
 static uint64_t pool_bytes(const run *r, const pleat_engine_options *engine) {
     enum { LARGEST_PAGE = 128 }; /* tokens, of those that a cache chooses itself */
     const pleat_model_info *model = &r->l.info;
-    const int has_policy = engine->spec.policy != PLEAT_POLICY_NONE;
-    const uint32_t unshared = (has_policy ? engine->spec.window : 0) + 3 * LARGEST_PAGE;
+    const uint32_t moved = engine->spec.window + engine->spec.buffer + engine->spec.block; /* those that a spec has */
+    const uint32_t unshared = moved + 3 * LARGEST_PAGE;
     const int evicts = engine->spec.policy >= PLEAT_POLICY_RANDOM;
     const uint32_t own = r->max_new + (model->window || evicts || unshared > r->n_prompt ? r->n_prompt : unshared);
     const uint32_t n_own = evicts && engine->spec.reclaim == PLEAT_RECLAIM_COPY ? 2 * r->n_seqs : r->n_seqs;

@@ -27,14 +27,19 @@ static const char *slack_hint(const run *r, char *buf, size_t cap) {
     return buf;
 }
 
-/* How the policy keeps the tokens; a comma at every thousand. */
-static void write_levels(const pleat_cache_usage *u) {
+/* How tokens are kept where they are not all alike; a comma at every thousand. */
+static void write_levels(const pleat_spec *spec, const pleat_cache_usage *u) {
+    const int has_blocks = spec->compressor != PLEAT_COMPRESSOR_NONE; /* which drop none */
     const struct {
         const char *name;
         uint64_t n;
-    } levels[] = {{"high", u->tokens_high}, {"low", u->tokens_low}, {"dropped", u->tokens_dropped}};
+    } levels[] = {{has_blocks ? "in f16" : "high", u->tokens_high},
+                  {has_blocks ? "in blocks" : "low", u->tokens_low},
+                  {"dropped", u->tokens_dropped}};
+    const size_t n_levels = has_blocks ? 2 : sizeof levels / sizeof levels[0];
+    if (spec->policy == PLEAT_POLICY_NONE && !has_blocks) return;
     fputs("tokens     ", stderr);
-    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+    for (size_t i = 0; i < n_levels; i++) {
         char digits[24];
         const int n = snprintf(digits, sizeof digits, "%llu", (unsigned long long)levels[i].n);
         fprintf(stderr, "%s%s ", i ? ", " : "", levels[i].name);
@@ -79,7 +84,7 @@ static void write_summary(const run *r) {
     fprintf(stderr, "KV cache   %s: %s in %llu pages%s, %.1f %% of f16's %s%s%s\n", r->o->kv.text[0],
             print_bytes(held, u->bytes), (unsigned long long)u->pages_used, shared, 100 * fraction(r),
             print_bytes(f16, u->bytes_f16), r->n_seqs > 1 ? " unshared" : "", slack_hint(r, hint, sizeof hint));
-    if (r->o->kv.spec[0].policy != PLEAT_POLICY_NONE) write_levels(&r->usage);
+    write_levels(&r->o->kv.spec[0], u);
 }
 
 static json_t *kv_json(const run *r) {

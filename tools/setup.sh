@@ -9,7 +9,7 @@
 # dpkg is told of.  Without them the job `arm` of tools/test.sh is skipped, so not getting them is no failure.
 set -euo pipefail
 
-packages="gcc g++ libc6-dev cmake ninja-build libdnnl-dev libpcre2-dev libjansson-dev libxxhash-dev"
+packages="gcc g++ libc6-dev cmake ninja-build libdnnl-dev libpcre2-dev libjansson-dev libxxhash-dev libzstd-dev"
 cross=""
 case ${1:-} in
     run) ;;

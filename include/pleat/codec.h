@@ -5,9 +5,10 @@
  *
  *     create ── train (once) ──> encode (any number) ──> payload ──> decode
  *
- * A block is pleat_codec_block_tokens() tokens of one KV head: keys and values, rows of head_dim floats.  A payload can be decoded by
- * a codec of the same spec and head_dim that was trained with the same tokens.  docs/FORMAT.md says what each byte is.  Quantisation is
- * error-bounded: every value that comes back is within half its unit's step of what went in (KVComp, section 3.1.1).
+ * A block is pleat_codec_block_tokens() tokens of one KV head: keys and values, rows of head_dim floats.  A payload can
+ * be decoded by a codec of the same spec and head_dim that was trained with the same tokens.  docs/FORMAT.md says what
+ * each byte is.  Quantisation is error-bounded: every value that comes back is within half its unit's step of what went
+ * in (KVComp, section 3.1.1).
  *
  * A codec is used by one thread at a time.
  */
@@ -37,15 +38,16 @@ PLEAT_API uint64_t pleat_codec_payload_cap(const pleat_codec *codec);
 PLEAT_API uint64_t pleat_codec_book_bytes(const pleat_codec *codec);
 
 /* Make the codebooks from these blocks: k and v [n_blocks][block tokens][head_dim].  n_blocks may be 0: all codes are as
- * likely.  Values that are not finite are PLEAT_E_RANGE.  Payloads made before cannot be decoded after. */
+ * likely.  Values that are not finite, or of 2^48 or more, are PLEAT_E_RANGE, here and in encode.  Payloads made before
+ * cannot be decoded after. */
 PLEAT_API pleat_status pleat_codec_train(pleat_codec *codec, const float *k, const float *v, uint32_t n_blocks);
 
 /* Compress one block to `payload`.  cap >= pleat_codec_payload_cap(), else PLEAT_E_ARG.  PLEAT_E_STATE before train. */
 PLEAT_API pleat_status pleat_codec_encode(pleat_codec *codec, const float *k, const float *v, void *payload,
                                           uint64_t cap, uint64_t *n_bytes);
 
-/* Decode a payload from anywhere: what is not one, or is damaged, is PLEAT_E_FORMAT.  k and v [block tokens][head_dim]; either
- * may be NULL. */
+/* Decode a payload from anywhere: what is not one, or is damaged, is PLEAT_E_FORMAT.  PLEAT_E_STATE before train.  k and
+ * v [block tokens][head_dim]; either may be NULL. */
 PLEAT_API pleat_status pleat_codec_decode(pleat_codec *codec, const void *payload, uint64_t n_bytes, float *k,
                                           float *v);
 
@@ -56,12 +58,16 @@ typedef struct pleat_codec_parts {
     uint64_t order_bytes;
     uint64_t k_code_bytes, v_code_bytes;
 } pleat_codec_parts;
+
+/* Of a payload that this codec made; the sum is not checked. */
 PLEAT_API pleat_status pleat_codec_get_parts(const pleat_codec *codec, const void *payload, uint64_t n_bytes,
                                              pleat_codec_parts *out);
 
 /* The two halves of encoding and decoding by themselves, for measuring: quantisation codes, keys then values, each
- * block_tokens * head_dim bytes in the order they are coded in (docs/FORMAT.md, vectors).  Decoding takes up to
- * PLEAT_CODEC_AT_ONCE payloads, whose streams are decoded side by side; they must have PLEAT_CODEC_PAD readable bytes behind them. */
+ * block_tokens * head_dim bytes in the order they are coded in (docs/FORMAT.md, vectors).  encode_codes makes a payload of
+ * codes below the levels, with the minimums, steps and order of the block that was quantised last.  Decoding takes up to
+ * PLEAT_CODEC_AT_ONCE payloads, whose streams are decoded side by side; they must have PLEAT_CODEC_PAD readable bytes behind
+ * them, and codes[i] is aligned to 64 bytes.  Sums are not checked. */
 #define PLEAT_CODEC_AT_ONCE 4
 #define PLEAT_CODEC_PAD 64
 PLEAT_API pleat_status pleat_codec_quantise(pleat_codec *codec, const float *k, const float *v, uint8_t *codes);

@@ -20,13 +20,13 @@
  *                                            eviction: every KV head keeps `budget` tokens at most, the first `sinks`
  *                                            and the newest `window` among them, and drops the others: when a
  *                                            prompt has been read, and from then on where it evicts in generation
+ *     ...+kvcrush:share=25%,anchor=mean,unit=token
+ *                                            behind one of these: a share of what the budget leaves beside sinks and
+ *                                            window goes to representatives of the tokens that would be dropped
  *     kvcomp:k=0.2,v=0.15,kunit=channel,block=64,buffer=128
  *                                            cold tokens in blocks, with a bounded error, entropy-coded
  *     kvcomp:...+pack                        the same with fixed widths inside a block instead of the entropy coder
  *     kivi:bits=2,buffer=128                 cold tokens in blocks of 32 at 2 or 4 bits
- *     ...+kvcrush:share=25%,anchor=mean,unit=token
- *                                            behind one of these: a share of what the budget leaves beside sinks and
- *                                            window goes to representatives of the tokens that would be dropped
  *
  * leankv.  With N tokens so far and s the mean attention that a token has received from later ones (largest over the
  * query heads that share the KV head), a token that has left the window is kept high if s >= ah/N, low if s >= al/N,
@@ -57,19 +57,20 @@
  *     anchor      what tokens are ordered by their distance to: mean, random, alternate; kmeans: clusters instead
  *     unit        token, or page: whole pages of tokens are kept or dropped, by policy and representatives alike
  *
- * kvcomp, kivi.  A lane keeps its newest tokens in f16 pages.  At the end of a prompt and in generation, when they are more than `buffer`,
- * whole blocks of the oldest are compressed, as few as bring them down to it, and attention reads the blocks as they are.
- *     k, v        step of the codes, relative to the range of the values that share one: 1/255 to 1.  Every value is within
- *                 half a step of what it was.  v's values are one token's; k's by kunit:
+ * kvcomp, kivi.  A lane keeps its newest tokens in f16 pages.  At the end of a prompt and in generation, when they are
+ * more than `buffer`, whole blocks of the oldest are compressed, as few as bring them down to it, and attention reads the
+ * blocks as they are.
+ *     k, v        step of the codes, relative to the range of the values that share one: 1/255 to 1.  Every value is
+ *                 within half a step of what it was.  v's values are one token's; k's by kunit:
  *     kunit       channel: one dimension of a block's tokens; block: all of them
  *     block       tokens of a block: 16, 32, 64, 128 or 256
  *     buffer      tokens that may stay uncompressed, at least 1: 1..2^24
  *     bits        kivi: 2 or 4.  Keys share a step by dimension and 32 tokens, values by token and 32 dimensions
  *
  * Numbers are decimal, with '.' in every locale; an exponent may follow, without a plus: 1e-7.  keep and share are
- * fractions or, with % behind, hundredths; a budget's share has its %.  The canonical text has ah and al, keep, budget
- * or share, and other keys where they differ from the defaults, which are those above.  Names are lower case.  The text
- * is parsed here and nowhere else; every command's --kv is one.
+ * fractions or, with % behind, hundredths; a budget's share has its %.  The canonical text has ah and al, keep, budget,
+ * share, k and v or bits, and other keys where they differ from the defaults, which are those above.  Names are lower
+ * case.  The text is parsed here and nowhere else; every command's --kv is one.
  */
 #ifndef PLEAT_SPEC_H
 #define PLEAT_SPEC_H
@@ -134,8 +135,8 @@ typedef enum pleat_k_unit { PLEAT_K_UNIT_CHANNEL, PLEAT_K_UNIT_BLOCK } pleat_k_u
 
 #define PLEAT_PROFILE_CAP 200 /* bytes of a profile's path with its NUL */
 
-/* A parsed spec.  Plain data: copy it, compare pleat_spec_print()'s text.  Fields that a policy does not name are 0;
- * beside a profile they hold their defaults. */
+/* A parsed spec.  Plain data: copy it, compare pleat_spec_print()'s text.  Fields that a policy or compressor does not
+ * name are 0; beside a profile they hold their defaults. */
 typedef struct pleat_spec {
     pleat_format high; /* format of the high side; without a policy the only one */
     pleat_format low;  /* leankv: of the low side; takes no more bytes than high */
@@ -152,7 +153,7 @@ typedef struct pleat_spec {
     float share;    /* kvcrush: 0 <= share <= 1 */
     pleat_anchor anchor;
     pleat_crush_unit unit;
-    pleat_compressor compressor;     /* kvcomp, kivi: high is f16, there is no policy */
+    pleat_compressor compressor;     /* NONE, or high is f16 and there is no policy */
     float k, v;                      /* kvcomp: 1/255..1 */
     pleat_k_unit kunit;              /* kvcomp */
     uint32_t block;                  /* kvcomp: 16, 32, 64, 128, 256; kivi: 32 */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "attn/attn.h"
+#include "attn/blocks.h"
 #include "attn/decode.h"
 #include "attn/prompt.h"
 #include "core/half.h"
@@ -150,6 +151,7 @@ void pleat__attn_finish(const pleat__attn_acc *acc, uint32_t n_group, uint32_t h
 
 void pleat__attn_dsp_init(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
     dsp->decode = pleat__attn_decode_ref;
+    dsp->blocks = pleat__attn_blocks_ref;
     dsp->received = pleat__attn_received_ref;
     dsp->prompt = pleat__attn_prompt_ref;
     dsp->given = pleat__attn_given_ref;
@@ -167,6 +169,7 @@ void pleat__attn_dsp_init(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
     dsp->given = pleat__attn_given_avx512;
     if (!(cpu_flags & PLEAT_CPU_VNNI)) return;
     dsp->decode = pleat__attn_decode_vnni;
+    dsp->blocks = cpu_flags & PLEAT_CPU_AMX_INT8 ? pleat__attn_blocks_amx : pleat__attn_blocks_vnni;
 #elif PLEAT_ARM
     if (!(cpu_flags & PLEAT_CPU_NEON)) return;
     dsp->decode = pleat__attn_decode_neon;

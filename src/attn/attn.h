@@ -24,6 +24,7 @@
 #ifndef PLEAT_ATTN_ATTN_H
 #define PLEAT_ATTN_ATTN_H
 
+#include "codec/loader.h"
 #include "quant/quant.h"
 
 /* The group's query vectors of one lane, made ready for the kernels.  Points into caller's memory of
@@ -96,6 +97,7 @@ typedef struct pleat__attn_prompt {
     float *lse2; /* query i, head g at lse2 + i*lse2_stride + g, or NULL */
     size_t lse2_stride;
     const pleat__quant_dsp *quant; /* loads quantised tiles */
+    pleat__block_loader *loader;   /* loads blocks; NULL if the past has none */
     void *scratch;                 /* pleat__attn_prompt_scratch_bytes(), aligned to 64 */
 } pleat__attn_prompt;
 
@@ -129,8 +131,16 @@ typedef struct pleat__attn_given {
 
 typedef void (*pleat__attn_given_fn)(const pleat__attn_given *args);
 
+/* attn/blocks.h: the same for a lane's compressed blocks. */
+struct pleat__codec_dsp;
+struct pleat__block_run;
+typedef bool (*pleat__attn_blocks_fn)(const pleat__attn_query *query, const struct pleat__codec_dsp *codec,
+                                      const struct pleat__block_run *run, uint32_t block_from, uint32_t block_to,
+                                      pleat__attn_acc *acc, void *scratch);
+
 typedef struct pleat__attn_dsp {
     pleat__attn_decode_fn decode;
+    pleat__attn_blocks_fn blocks;
     pleat__attn_received_fn received;
     pleat__attn_prompt_fn prompt;
     pleat__attn_given_fn given;

@@ -61,6 +61,24 @@ uint64_t pleat__prompt_fetch(pleat__prompt_block *b, const pleat__kv_run *run, u
     return alive;
 }
 
+/* The same of a run of blocks.  A block of fewer tokens than are fetched is copied away before the next is loaded. */
+static uint64_t fetch_blocks(pleat__prompt_block *b, const pleat__block_run *run, uint32_t slot, uint32_t n_slots,
+                             pleat__block_loader *loader, float *k, float *v) {
+    const uint32_t n_tokens = run->format->tokens, tile_floats = PLEAT__TILE * run->format->head_dim;
+    b->n_tiles = pleat__div_up_u32(n_slots, PLEAT__TILE);
+    for (uint32_t t = 0; t < b->n_tiles; t++) {
+        const uint32_t first = slot + t * PLEAT__TILE, at = first % n_tokens / PLEAT__TILE * tile_floats;
+        (void)pleat__block_loader_load(loader, run, first / n_tokens);
+        b->k[t] = loader->k + at;
+        b->v[t] = loader->v + at;
+        if (n_tokens >= PLEAT__PROMPT_KEYS) continue;
+        b->k[t] = memcpy(k + t * tile_floats, b->k[t], tile_floats * sizeof *k);
+        b->v[t] = memcpy(v + t * tile_floats, b->v[t], tile_floats * sizeof *v);
+    }
+    for (uint32_t t = b->n_tiles; t < PLEAT__PROMPT_TILES; t++) b->k[t] = b->k[0];
+    return low_bits(n_slots);
+}
+
 void pleat__prompt_set_visible(pleat__prompt_block *b, uint32_t slot, uint64_t alive, uint32_t n_queries, uint32_t seen,
                                uint32_t step) {
     b->row_from = b->n_rows;
@@ -126,7 +144,9 @@ static void attend(walk *w, const pleat__kv_run *run, uint32_t seen, uint32_t st
     const uint32_t n_queries = w->args->n_queries, end = seen + (n_queries - 1) * step;
     for (uint32_t slot = 0; slot < end; slot += PLEAT__PROMPT_KEYS) {
         const uint32_t n_slots = pleat__min_u32(end - slot, PLEAT__PROMPT_KEYS);
-        const uint64_t alive = pleat__prompt_fetch(&w->block, run, slot, n_slots, w->args->quant, w->k, w->v);
+        const uint64_t alive = run->blocks
+                                   ? fetch_blocks(&w->block, run->blocks, slot, n_slots, w->args->loader, w->k, w->v)
+                                   : pleat__prompt_fetch(&w->block, run, slot, n_slots, w->args->quant, w->k, w->v);
         if (alive == 0) continue;
         pleat__prompt_set_visible(&w->block, slot, alive, n_queries, seen, step);
         w->ops->logits(&w->block);

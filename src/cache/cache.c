@@ -24,21 +24,24 @@ pleat__sequence *pleat__cache_seq(const pleat_cache *c, pleat_seq seq) {
 
 pleat_status pleat__cache_open_seq(pleat_cache *c, uint32_t max_tokens, pleat__sequence **out) {
     if (c->n_open == c->opt.max_seqs) return PLEAT_E_LIMIT;
-    pleat__table table;
+    pleat__sequence arrays = {0};
     pleat__arena arena = {0};
-    const uint64_t bytes = pleat__cache_carve_seq(c, max_tokens, &table, &arena);
+    const uint64_t bytes = pleat__cache_carve_seq(c, max_tokens, &arrays, &arena);
     void *block = arena.overflow ? NULL : pleat__alloc(&c->al, 1, bytes);
     if (!block) return PLEAT_E_MEMORY;
     arena = (pleat__arena){.base = block, .cap_bytes = bytes};
-    (void)pleat__cache_carve_seq(c, max_tokens, &table, &arena);
-    pleat__table_init(&table);
+    (void)pleat__cache_carve_seq(c, max_tokens, &arrays, &arena);
+    pleat__table_init(&arrays.table);
     while (c->seqs[c->first_closed].open) c->first_closed++;
     pleat__sequence *seq = &c->seqs[c->first_closed];
     *seq = (pleat__sequence){.open = true,
                              .generation = seq->generation,
                              .max_tokens = max_tokens,
                              .spec = c->opt.spec,
-                             .table = table,
+                             .table = arrays.table,
+                             .books = arrays.books,
+                             .block_ends = arrays.block_ends,
+                             .blocks_cap = arrays.blocks_cap,
                              .block = block,
                              .block_bytes = bytes};
     c->n_open++;

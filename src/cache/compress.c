@@ -34,11 +34,12 @@ pleat_status pleat_cache_compress(pleat_cache *c, pleat_seq handle, float ah, fl
     if (!seq) return PLEAT_E_ARG;
     if (c->in_step) return PLEAT_E_STATE;
     if (!c->two_sided) return PLEAT_E_UNSUPPORTED;
+    const pleat__step_item item = {.seq = seq};
     const bool drops = c->layouts[PLEAT__LOW].tracked;
     if (!(ah >= seq->spec.ah && ah <= AH_MOST && al >= seq->spec.al && al <= ah && (drops || al == seq->spec.al)))
         return PLEAT_E_ARG;
-    if (c->pool.n_free < 2 + pleat__cache_count_copies(c, seq)) return PLEAT_AGAIN;
-    pleat__cache_make_copies(c, seq);
+    if (c->pool.n_free < 2 + pleat__cache_count_copies(c, &item)) return PLEAT_AGAIN;
+    pleat__cache_make_copies(c, &item);
     seq->n_opened++;
     seq->spec.ah = ah;
     seq->spec.al = al;

@@ -49,6 +49,8 @@ uint32_t pleat_cache_least_tokens(const pleat_spec *spec) {
 static pleat_status check_spec_fits(const pleat_cache_options *opt, pleat_error *err) {
     REQUIRE(!pleat__cache_wants_rings(opt) || opt->spec.policy == PLEAT_POLICY_NONE,
             "cache: a policy on layers with a sliding window is not supported: choose a spec without one");
+    REQUIRE(!pleat__cache_wants_rings(opt) || opt->spec.compressor == PLEAT_COMPRESSOR_NONE,
+            "cache: blocks (kvcomp, kivi) on layers with a sliding window are not supported: choose another spec");
     const uint32_t kept = opt->spec.sinks + opt->spec.window;
     REQUIRE(kept <= opt->max_tokens,
             "cache: the spec's window of %u tokens%s is longer than the longest sequence, %u tokens", opt->spec.window,
@@ -144,17 +146,33 @@ static uint32_t choose_page_tokens(pleat_cache *c) {
     return best;
 }
 
+/* Blocks take whole pages.  These are small: half a page of f16 tokens and half a page of payloads are lost a lane, which
+ * with 32 tokens a page is 3.9 % of f16's bytes at 800 tokens. */
+static pleat_status derive_blocks(pleat_cache *c, pleat_error *err) {
+    const uint32_t tokens = c->opt.page_tokens;
+    pleat__block_format_of(&c->opt.spec, c->opt.head_dim, &c->blocks);
+    PLEAT_FAIL_IF(tokens > 0 && c->blocks.tokens % tokens != 0, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "cache: page_tokens %u does not divide the spec's blocks of %u tokens", tokens, c->blocks.tokens);
+    return PLEAT_OK;
+}
+
 static pleat_status derive_pages(pleat_cache *c, pleat_error *err) {
     const pleat_spec *spec = &c->opt.spec;
     c->tracked = spec->policy != PLEAT_POLICY_NONE;
     c->evictor = pleat__evictor_of(spec->policy);
     c->scoring = pleat__scoring_of(spec);
     c->two_sided = spec->policy == PLEAT_POLICY_LEANKV && spec->al < spec->ah;
+    c->has_blocks = spec->compressor != PLEAT_COMPRESSOR_NONE;
     uint32_t tokens = c->opt.page_tokens;
+    if (c->has_blocks) PLEAT_TRY(derive_blocks(c, err));
     if (tokens == 0 && c->two_sided) tokens = choose_page_tokens(c);
-    if (tokens == 0) tokens = c->opt.max_tokens < LONG_PAGE_FROM ? DEFAULT_PAGE_TOKENS : LONG_PAGE_TOKENS;
+    const bool is_long = c->opt.max_tokens >= LONG_PAGE_FROM;
+    if (tokens == 0 && c->has_blocks)
+        tokens = pleat__min_u32(is_long ? LONG_PAGE_TOKENS : PLEAT__TILE, c->blocks.tokens);
+    if (tokens == 0) tokens = is_long ? LONG_PAGE_TOKENS : DEFAULT_PAGE_TOKENS;
     PLEAT_FAIL_IF(lay_out(c, tokens) != PLEAT_OK, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "cache: no page layout for these formats, head_dim %u and %u tokens a page", c->opt.head_dim, tokens);
+    if (c->has_blocks) c->page_tokens[PLEAT__LOW] = (uint32_t)(c->page_bytes / PLEAT__BLOCK_ALIGN);
     const pleat_format f32 = {32, 32};
     return pleat__page_layout_init(&c->stage_layout, f32, c->opt.head_dim, PLEAT__TILE, false);
 }
@@ -223,8 +241,10 @@ void pleat__cache_carve_compact(const pleat_cache *c, pleat__compact_scratch *s,
 static uint64_t scratch_bytes(const pleat_cache *c) {
     pleat__compact_scratch compact;
     pleat__arena arena = {0};
+    pleat__block_scratch blocks;
     if (c->tracked) pleat__cache_carve_compact(c, &compact, &arena);
-    uint64_t most = pleat__attn_prompt_scratch_bytes(c->opt.head_dim);
+    if (c->has_blocks) pleat__cache_carve_blocks(c, &blocks, &arena);
+    uint64_t most = pleat__cache_prompt_scratch_bytes(c);
     if (pleat__cache_decode_scratch_bytes(c) > most) most = pleat__cache_decode_scratch_bytes(c);
     return arena.used_bytes > most ? arena.used_bytes : most;
 }
@@ -276,8 +296,13 @@ pleat_status pleat__cache_derive(pleat_cache *c, const pleat_cache_options *opt,
     return PLEAT_OK;
 }
 
-uint64_t pleat__cache_carve_seq(const pleat_cache *c, uint32_t max_tokens, pleat__table *table, pleat__arena *arena) {
-    pleat__table_carve(table, c->n_lanes, row_len_of(c, max_tokens), arena);
+uint64_t pleat__cache_carve_seq(const pleat_cache *c, uint32_t max_tokens, pleat__sequence *seq, pleat__arena *arena) {
+    pleat__table_carve(&seq->table, c->n_lanes, row_len_of(c, max_tokens), arena);
+    if (c->has_blocks) {
+        seq->blocks_cap = max_tokens / c->blocks.tokens;
+        seq->books = pleat__arena_take(arena, c->opt.n_layers, sizeof *seq->books);
+        seq->block_ends = pleat__arena_take(arena, (uint64_t)c->n_lanes * seq->blocks_cap, sizeof *seq->block_ends);
+    }
     return arena->used_bytes;
 }
 
@@ -344,6 +369,7 @@ pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **ou
     pleat__quant_dsp_init(&c->quant, pleat_cpu_flags());
     pleat__attn_dsp_init(&c->attn, pleat_cpu_flags());
     pleat__scan_dsp_init(&c->scan, pleat_cpu_flags());
+    pleat__codec_dsp_init(&c->codec, pleat_cpu_flags());
     *out = c;
     return PLEAT_OK;
 fail:

@@ -7,6 +7,8 @@
  *     | high slots ... | fill to 16 | low slots ... |
  *     0              n_high      low_from         n_line
  *
+ * Where cold tokens are in blocks these stand in place of the low slots, and splits cut them at whole groups of blocks.
+ *
  * Under a policy the kernels leave the logits of the whole line, and when all splits are merged the attention that each
  * slot received is added to its score.  Logits of a short unsplit lane stay in the worker's scratch.
  */
@@ -20,6 +22,7 @@
 /* One lane in this step. */
 typedef struct lane_line {
     pleat__kv_run high, low;
+    pleat__block_run blocks; /* in place of low */
     uint32_t low_from, n_line;
     uint64_t n_bytes; /* of all its tiles */
     uint32_t n_splits;
@@ -34,20 +37,33 @@ static uint64_t side_bytes(const pleat__page_layout *l, uint32_t n_slots) {
     return (uint64_t)l->used_bytes * whole_tiles(n_slots) / l->tokens;
 }
 
+/* What blocks count as: decoding and attending takes about as long as to read two bytes of f16 pages for each value
+ * (tests and bench/kernels.c, 2026-11). */
+static uint64_t block_bytes(const pleat_cache *c, uint32_t n_tokens) {
+    return (uint64_t)n_tokens * 2 * c->opt.head_dim;
+}
+
 /* Slots on a line of n_tokens may be that, a hole and the fill between the sides. */
 uint32_t pleat__cache_most_splits(const pleat_cache *c, uint32_t n_tokens) {
-    const uint32_t n_slots = n_tokens + (c->tracked ? 2 * PLEAT__TILE : 0);
+    const uint32_t n_slots = n_tokens + (c->tracked || c->has_blocks ? 2 * PLEAT__TILE : 0);
     const uint64_t high = side_bytes(&c->layouts[PLEAT__HIGH], n_slots);
     const uint64_t low = side_bytes(&c->layouts[PLEAT__LOW], n_slots);
     return pleat__attn_ranges(high > low ? high : low, n_slots);
 }
 
+/* The first token of the group of blocks that byte `at` of the blocks is in. */
+static uint32_t block_from(const pleat_cache *c, uint64_t at) {
+    const uint32_t group = c->blocks.tokens * PLEAT__STREAMS;
+    return (uint32_t)(at / block_bytes(c, group)) * group;
+}
+
 /* The slot at which a split begins, a multiple of PLEAT__TILE; the line's end for the one after the last. */
-static uint32_t split_from(const lane_line *line, uint32_t split) {
+static uint32_t split_from(const pleat_cache *c, const lane_line *line, uint32_t split) {
     if (split == line->n_splits) return line->n_line;
     const uint64_t at = line->n_bytes * split / line->n_splits;
     const uint64_t high_bytes = side_bytes(line->high.layout, line->low_from);
     const bool is_high = at < high_bytes;
+    if (!is_high && c->has_blocks) return line->low_from + block_from(c, at - high_bytes);
     const pleat__page_layout *l = is_high ? line->high.layout : line->low.layout;
     const uint64_t tile = (is_high ? at : at - high_bytes) * (l->tokens / PLEAT__TILE) / l->used_bytes;
     return (is_high ? 0 : line->low_from) + (uint32_t)tile * PLEAT__TILE;
@@ -63,9 +79,14 @@ static lane_line line_of(const pleat__layer_job *job, const pleat__step_item *it
     if (item->n_new > 0) line.new_slot = lane.hole ? lane.hole - 1 : n_high++;
     line.high = pleat__cache_run(c, table, lane_idx, PLEAT__HIGH, n_high);
     line.low = pleat__cache_run(c, table, lane_idx, PLEAT__LOW, lane.n_slots[PLEAT__LOW]);
+    if (c->has_blocks) {
+        line.blocks = pleat__cache_block_run(c, item->seq, lane_idx);
+        line.low.n_slots = item->seq->n_classed; /* what is said of slots is of tokens */
+    }
     line.low_from = whole_tiles(n_high);
     line.n_line = line.low.n_slots > 0 ? line.low_from + line.low.n_slots : n_high;
-    line.n_bytes = side_bytes(line.high.layout, n_high) + side_bytes(line.low.layout, line.low.n_slots);
+    line.n_bytes = side_bytes(line.high.layout, n_high) +
+                   (c->has_blocks ? block_bytes(c, line.low.n_slots) : side_bytes(line.low.layout, line.low.n_slots));
     line.n_splits = pleat__attn_ranges(line.n_bytes, line.n_line);
     for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++)
         line.n_sealed[side] = lane.n_sealed[side] * c->page_tokens[side];
@@ -78,12 +99,15 @@ static lane_line line_of(const pleat__layer_job *job, const pleat__step_item *it
 typedef struct decode_scratch {
     void *query;
     void *acc;
+    void *blocks;
     float *logits; /* [n_group][PLEAT__SCRATCH_LINE_SLOTS] */
 } decode_scratch;
 
 static void carve_scratch(const pleat_cache *c, decode_scratch *s, pleat__arena *arena) {
     s->query = pleat__arena_take(arena, pleat__attn_query_bytes(c->n_group, c->opt.head_dim), 1);
     s->acc = pleat__arena_take(arena, c->acc_bytes, 1);
+    s->blocks =
+        c->has_blocks ? pleat__arena_take(arena, pleat__attn_blocks_scratch_bytes(&c->blocks, c->n_group), 1) : NULL;
     const uint64_t n_logits = c->tracked ? (uint64_t)c->n_group * PLEAT__SCRATCH_LINE_SLOTS : 0;
     s->logits = pleat__arena_take(arena, n_logits, sizeof *s->logits);
 }
@@ -197,11 +221,17 @@ static void merge_splits(const pleat__layer_job *job, const pleat__step_item *it
 
 /* Add part [from, to) of the line to acc. */
 static void decode_part(const pleat_cache *c, const lane_line *line, const pleat__attn_query *query, uint32_t from,
-                        uint32_t to, pleat__attn_acc *acc, line_logits logits) {
+                        uint32_t to, pleat__attn_acc *acc, line_logits logits, const decode_scratch *scratch) {
     const uint32_t high_to = pleat__min_u32(to, line->high.n_slots);
     if (from < high_to) c->attn.decode(query, &line->high, from, high_to, acc, logits.data, logits.stride);
     if (to <= line->low_from) return;
     const uint32_t low_from = pleat__max_u32(from, line->low_from) - line->low_from;
+    if (c->has_blocks) {
+        const uint32_t n_tokens = c->blocks.tokens;
+        (void)c->attn.blocks(query, &c->codec, &line->blocks, low_from / n_tokens, (to - line->low_from) / n_tokens,
+                             acc, scratch->blocks);
+        return;
+    }
     c->attn.decode(query, &line->low, low_from, to - line->low_from, acc,
                    logits.data && line->low.layout->tracked ? logits.data + line->low_from : NULL, logits.stride);
 }
@@ -219,12 +249,12 @@ void pleat__cache_decode_unit(const pleat__layer_job *job, const pleat__step_ite
     const pleat_cache *c = job->cache;
     const lane_line line = line_of(job, item, head);
     if (split >= line.n_splits) return; /* other lanes of the item are longer */
-    const uint32_t from = split_from(&line, split), to = split_from(&line, split + 1);
+    const uint32_t from = split_from(c, &line, split), to = split_from(c, &line, split + 1);
     if (line.new_slot >= from && line.new_slot < to) pleat__cache_store_item(job, item, head);
 
     if (from < line.low_from)
         prefetch_start(&line.high, from);
-    else
+    else if (!c->has_blocks)
         prefetch_start(&line.low, from - line.low_from);
     decode_scratch scratch;
     pleat__arena arena = {.base = pleat__cache_scratch(c, worker), .cap_bytes = c->worker_scratch_bytes};
@@ -236,7 +266,7 @@ void pleat__cache_decode_unit(const pleat__layer_job *job, const pleat__step_ite
     const line_logits logits = logits_of(job, item, head, &line, &scratch);
     pleat__attn_acc acc;
     pleat__attn_acc_init(&acc, whole ? scratch.acc : partial_of(c, item, head, split), c->n_group, c->opt.head_dim);
-    if (from < to) decode_part(c, &line, &query, from, to, &acc, logits);
+    if (from < to) decode_part(c, &line, &query, from, to, &acc, logits, &scratch);
     if (whole)
         finish_head(job, item, head, &line, &acc, logits);
     else

@@ -82,9 +82,9 @@ static uint32_t slots_lost(const pleat_cache *c) {
 
 /* Bytes of a sequence beside its pages, and of a page in every lane. */
 static void bytes_of_seq(const pleat_cache *c, double *fixed, double *per_page) {
-    pleat__table table;
+    pleat__sequence seq = {0};
     pleat__arena arena = {0};
-    *fixed = (double)(pleat__cache_carve_seq(c, c->opt.max_tokens, &table, &arena) + sizeof(pleat__sequence));
+    *fixed = (double)(pleat__cache_carve_seq(c, c->opt.max_tokens, &seq, &arena) + sizeof(pleat__sequence));
     *per_page = (double)c->n_lanes * (double)(c->page_bytes + PLEAT__POOL_BYTES_PER_PAGE);
 }
 

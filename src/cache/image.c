@@ -2,7 +2,8 @@
  *
  * image.c: a sequence as bytes in the host's memory, for preemption by swap.
  *
- *     image    header | counts of all lanes | one byte a page: is it here? | the pages that are, whole
+ *     image    header | counts of all lanes | blocks | one byte a page: is it here? | the pages that are, whole
+ *     blocks   only of a cache with blocks, and if there are any: the codebooks of each layer | each lane's ends of blocks
  *
  * Pages go lane by lane, the high side's first.  What is left out are pages that neither the sequence nor `base` will
  * ever write, and that both hold at the same place; so a base that has gone on since still has them.
@@ -36,13 +37,21 @@ typedef struct image_header {
 
 /* Where the parts of an image stand. */
 typedef struct image_parts {
-    uint64_t lanes_at, flags_at, pages_at, n_bytes;
+    uint64_t lanes_at, books_at, ends_at, flags_at, pages_at, n_bytes;
 } image_parts;
 
-static bool parts_of(const pleat_cache *c, uint64_t n_pages, uint64_t n_stored, image_parts *p) {
+/* Blocks of a lane when so many of its tokens are classed. */
+static uint32_t count_blocks(const pleat_cache *c, uint32_t n_classed) {
+    return c->has_blocks ? n_classed / c->blocks.tokens : 0;
+}
+
+static bool parts_of(const pleat_cache *c, uint32_t n_classed, uint64_t n_pages, uint64_t n_stored, image_parts *p) {
+    const uint64_t n_blocks = count_blocks(c, n_classed);
     uint64_t page_bytes;
     *p = (image_parts){.lanes_at = sizeof(image_header)};
-    p->flags_at = p->lanes_at + (uint64_t)c->n_lanes * sizeof(pleat__lane);
+    p->books_at = p->lanes_at + (uint64_t)c->n_lanes * sizeof(pleat__lane);
+    p->ends_at = p->books_at + (n_blocks > 0 ? c->opt.n_layers * sizeof(pleat__block_books) : 0);
+    p->flags_at = p->ends_at + c->n_lanes * n_blocks * sizeof(uint32_t);
     if (n_pages > UINT32_MAX || !pleat__mul_u64(n_stored, c->page_bytes, &page_bytes)) return false;
     p->pages_at = p->flags_at + n_pages;
     return pleat__add_u64(p->pages_at, page_bytes, &p->n_bytes);
@@ -106,7 +115,9 @@ static uint64_t hash_of(const void *image, uint64_t n_bytes) {
 uint64_t pleat_cache_image_bytes(const pleat_cache *c, pleat_seq handle, pleat_seq base) {
     const pleat__sequence *seq = c && !c->in_step ? pleat__cache_seq(c, handle) : NULL;
     image_parts p;
-    if (!seq || !parts_of(c, seq->table.n_pages_all, count_stored(c, seq, pleat__cache_seq(c, base)), &p)) return 0;
+    if (!seq ||
+        !parts_of(c, seq->n_classed, seq->table.n_pages_all, count_stored(c, seq, pleat__cache_seq(c, base)), &p))
+        return 0;
     return p.n_bytes;
 }
 
@@ -117,6 +128,15 @@ static void save_lanes(const pleat__table *table, uint8_t *out) {
     }
 }
 
+static void save_blocks(const pleat_cache *c, const pleat__sequence *seq, uint8_t *books, uint8_t *ends) {
+    const size_t n_blocks = count_blocks(c, seq->n_classed);
+    if (n_blocks == 0) return;
+    memcpy(books, seq->books, c->opt.n_layers * sizeof *seq->books);
+    for (uint32_t lane = 0; lane < c->n_lanes; lane++)
+        memcpy(ends + lane * n_blocks * sizeof(uint32_t), seq->block_ends + (size_t)lane * seq->blocks_cap,
+               n_blocks * sizeof(uint32_t));
+}
+
 pleat_status pleat_cache_save(const pleat_cache *c, pleat_seq handle, pleat_seq base_handle, void *image,
                               uint64_t cap) {
     const pleat__sequence *seq = c ? pleat__cache_seq(c, handle) : NULL;
@@ -125,7 +145,7 @@ pleat_status pleat_cache_save(const pleat_cache *c, pleat_seq handle, pleat_seq 
     if (c->in_step) return PLEAT_E_STATE;
     const uint64_t n_stored = count_stored(c, seq, base);
     image_parts p;
-    if (!parts_of(c, seq->table.n_pages_all, n_stored, &p) || p.n_bytes > cap) return PLEAT_E_ARG;
+    if (!parts_of(c, seq->n_classed, seq->table.n_pages_all, n_stored, &p) || p.n_bytes > cap) return PLEAT_E_ARG;
     uint8_t *out = image;
     const image_header head = {.magic = MAGIC,
                                .n_lanes = c->n_lanes,
@@ -143,6 +163,7 @@ pleat_status pleat_cache_save(const pleat_cache *c, pleat_seq handle, pleat_seq 
                                .al = seq->spec.al};
     memcpy(out, &head, sizeof head);
     save_lanes(&seq->table, out + p.lanes_at);
+    save_blocks(c, seq, out + p.books_at, out + p.ends_at);
     page_walk walk = {.table = &seq->table};
     uint32_t lane, idx;
     pleat__side side;
@@ -170,7 +191,7 @@ static bool read_header(const pleat_cache *c, const void *image, uint64_t n_byte
            head->n_bytes == n_bytes && head->n_stored <= head->n_pages && head->max_tokens >= 1 &&
            head->max_tokens <= c->opt.max_tokens && head->n_tokens <= head->max_tokens &&
            head->n_classed <= head->n_tokens && head->n_prompt <= head->n_tokens &&
-           parts_of(c, head->n_pages, head->n_stored, &p) && p.n_bytes == n_bytes;
+           parts_of(c, head->n_classed, head->n_pages, head->n_stored, &p) && p.n_bytes == n_bytes;
 }
 
 uint64_t pleat_cache_image_pages(const pleat_cache *c, const void *image, uint64_t n_bytes) {
@@ -186,11 +207,12 @@ static bool lane_is_sound(const pleat_cache *c, const pleat__table *table, uint3
     if (l->n_dead > l->n_slots[0] - (l->hole ? 1 : 0)) return false;
     for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
         const uint32_t tokens = c->page_tokens[side];
-        if (l->n_slots[side] > n_tokens + 1 || l->n_pages[side] != pleat__div_up_u32(l->n_slots[side], tokens) ||
+        const uint32_t most = c->has_blocks && side == PLEAT__LOW ? UINT32_MAX - tokens : n_tokens + 1;
+        if (l->n_slots[side] > most || l->n_pages[side] != pleat__div_up_u32(l->n_slots[side], tokens) ||
             (uint64_t)l->n_sealed[side] * tokens > l->n_slots[side])
             return false;
     }
-    return c->tracked || (l->n_slots[PLEAT__HIGH] == n_kept && l->n_slots[PLEAT__LOW] == 0);
+    return c->tracked || c->has_blocks || (l->n_slots[PLEAT__HIGH] == n_kept && l->n_slots[PLEAT__LOW] == 0);
 }
 
 /* Counts of the table, all but its pages.  False: they break its rules. */
@@ -209,6 +231,42 @@ static bool restore_lanes(const pleat_cache *c, const uint8_t *in, const image_h
         table->n_pages_all += (uint64_t)lane.n_pages[0] + lane.n_pages[1];
     }
     return table->n_pages_all == head->n_pages;
+}
+
+/* A lane's blocks end one behind the other, where its low side does; and the high side has the other tokens. */
+static bool ends_are_sound(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, const image_header *head) {
+    const pleat__lane l = pleat__table_lane(&seq->table, lane);
+    const uint32_t *ends = seq->block_ends + (size_t)lane * seq->blocks_cap;
+    const uint32_t n_blocks = count_blocks(c, head->n_classed);
+    uint32_t end = 0;
+    for (uint32_t i = 0; i < n_blocks; i++) {
+        if (ends[i] <= end || ends[i] - end > pleat__block_bound(&c->blocks)) return false;
+        end = ends[i];
+    }
+    return l.n_slots[PLEAT__LOW] == end && l.n_slots[PLEAT__HIGH] == head->n_tokens - head->n_classed;
+}
+
+static bool restore_book(pleat__book *book) {
+    uint8_t bits[PLEAT__BOOK_SYMBOLS];
+    memcpy(bits, book->bits, sizeof bits);
+    return pleat__book_from_bits(book, (pleat__book_kind)book->kind, book->n_levels, bits);
+}
+
+/* Codebooks and ends of blocks.  False: they are not what a cache makes. */
+static bool restore_blocks(const pleat_cache *c, const uint8_t *books, const uint8_t *ends, const image_header *head,
+                           pleat__sequence *seq) {
+    const size_t n_blocks = count_blocks(c, head->n_classed);
+    if (!c->has_blocks) return true;
+    if (head->n_classed % c->blocks.tokens != 0 || n_blocks > seq->blocks_cap) return false;
+    if (n_blocks > 0) memcpy(seq->books, books, c->opt.n_layers * sizeof *seq->books);
+    for (uint32_t i = 0; n_blocks > 0 && c->blocks.coder == PLEAT__CODER_HUFFMAN && i < c->opt.n_layers; i++)
+        if (!restore_book(&seq->books[i].k) || !restore_book(&seq->books[i].v)) return false;
+    for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
+        memcpy(seq->block_ends + (size_t)lane * seq->blocks_cap, ends + lane * n_blocks * sizeof(uint32_t),
+               n_blocks * sizeof(uint32_t));
+        if (!ends_are_sound(c, seq, lane, head)) return false;
+    }
+    return true;
 }
 
 /* Do the flags say what the header says, and does the base hold what is left out? */
@@ -252,8 +310,9 @@ static void restore_pages(pleat_cache *c, const uint8_t *flag, const uint8_t *pa
 static pleat_status restore_into(pleat_cache *c, const uint8_t *in, const image_header *head, pleat__sequence *seq,
                                  const pleat__sequence *base) {
     image_parts p;
-    (void)parts_of(c, head->n_pages, head->n_stored, &p);
+    (void)parts_of(c, head->n_classed, head->n_pages, head->n_stored, &p);
     if (!restore_lanes(c, in + p.lanes_at, head, &seq->table) ||
+        !restore_blocks(c, in + p.books_at, in + p.ends_at, head, seq) ||
         !flags_are_sound(c, in + p.flags_at, head, &seq->table, base))
         return PLEAT_E_FORMAT;
     if (head->n_stored > c->pool.n_free) return PLEAT_AGAIN;

@@ -24,15 +24,21 @@ static uint64_t count_own(const pleat_cache *c, const pleat__table *table) {
     return table->n_pages_all - n_others;
 }
 
+/* Tokens of a lane that are not high. */
+static uint32_t tokens_low(const pleat_cache *c, const pleat__sequence *seq, const pleat__lane *lane) {
+    return c->has_blocks ? seq->n_classed : lane->n_slots[PLEAT__LOW];
+}
+
 static void add_seq_usage(const pleat_cache *c, const pleat__sequence *seq, pleat_cache_usage *u) {
     const uint64_t n_pages = seq->table.n_pages_all;
     for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
         const pleat__lane l = pleat__table_lane(&seq->table, lane);
+        const uint32_t n_low = tokens_low(c, seq, &l);
         u->tokens_high += pleat__lane_live_high(&l);
-        u->tokens_low += l.n_slots[PLEAT__LOW];
-        u->tokens_dropped += seq->n_tokens - pleat__lane_live_high(&l) - l.n_slots[PLEAT__LOW];
-        for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++)
-            u->slots += (uint64_t)l.n_pages[side] * c->page_tokens[side];
+        u->tokens_low += n_low;
+        u->tokens_dropped += seq->n_tokens - pleat__lane_live_high(&l) - n_low;
+        u->slots += (uint64_t)l.n_pages[PLEAT__HIGH] * c->page_tokens[PLEAT__HIGH];
+        u->slots += c->has_blocks ? n_low : (uint64_t)l.n_pages[PLEAT__LOW] * c->page_tokens[PLEAT__LOW];
     }
     u->pages_used += n_pages;
     u->pages_own += count_own(c, &seq->table);
@@ -86,9 +92,9 @@ static uint64_t bytes_for(const pleat_cache_options *opt, uint32_t n_tokens, uin
     pleat_cache c = {0};
     if (!opt || n_tokens > max_tokens || max_tokens > opt->max_tokens) return 0;
     if (pleat__cache_derive(&c, opt, NULL) != PLEAT_OK) return 0;
-    pleat__table table;
+    pleat__sequence seq = {0};
     pleat__arena arena = {0};
-    const uint64_t table_bytes = pleat__cache_carve_seq(&c, max_tokens, &table, &arena);
+    const uint64_t table_bytes = pleat__cache_carve_seq(&c, max_tokens, &seq, &arena);
     const uint32_t n_slots = is_read ? slots_kept(&c, n_tokens) : n_tokens;
     uint64_t n_pages = 0;
     for (uint32_t layer = 0; layer < opt->n_layers; layer++)
@@ -123,17 +129,24 @@ void pleat_cache_get_times(const pleat_cache *c, pleat_cache_times *out) {
 /* ---- tokens ------------------------------------------------------------------------------------ */
 
 /* Where the token at `position` of a lane stands.  page is NULL for a low token of a cache whose low pages have no
- * positions: it is one of them, since nothing is dropped there. */
+ * positions: it is one of them, since nothing is dropped there; and for one in a block. */
 typedef struct token_at {
     pleat_level level;
     uint8_t *page;
-    uint32_t slot; /* in the page */
+    uint32_t slot; /* in the page, or in the block */
+    uint32_t block;
 } token_at;
 
 /* Without a policy tokens stand in the order of their positions. */
 static token_at token_in_order(const pleat_cache *c, const pleat__kv_run *high, uint32_t ring, uint32_t position) {
     const uint32_t page_tokens = c->page_tokens[PLEAT__HIGH], slot = ring ? position % ring : position;
-    return (token_at){PLEAT_LEVEL_HIGH, pleat__kv_page(high, slot / page_tokens), slot % page_tokens};
+    return (token_at){
+        .level = PLEAT_LEVEL_HIGH, .page = pleat__kv_page(high, slot / page_tokens), .slot = slot % page_tokens};
+}
+
+static token_at token_in_block(const pleat_cache *c, uint32_t position) {
+    return (token_at){
+        .level = PLEAT_LEVEL_LOW, .slot = position % c->blocks.tokens, .block = position / c->blocks.tokens};
 }
 
 /* Has the token left the window of its layer? */
@@ -162,6 +175,8 @@ static token_at find_token(const pleat_cache *c, const pleat__sequence *seq, uin
     if (has_left_ring(c, seq, lane, position)) return (token_at){.level = PLEAT_LEVEL_DROPPED};
     const pleat__lane l = pleat__table_lane(table, lane);
     const pleat__kv_run high = pleat__cache_run(c, table, lane, PLEAT__HIGH, l.n_slots[PLEAT__HIGH]);
+    if (c->has_blocks && position < seq->n_classed) return token_in_block(c, position);
+    if (c->has_blocks) return token_in_order(c, &high, 0, position - seq->n_classed);
     if (!c->tracked) return token_in_order(c, &high, pleat__cache_ring(c, lane), position);
     token_at at = {.level = PLEAT_LEVEL_HIGH};
     if (find_in_run(&high, position, &at)) return at;
@@ -212,9 +227,20 @@ pleat_status pleat_cache_tokens(const pleat_cache *c, pleat_seq handle, uint32_t
     const pleat_level others = !c->tracked ? PLEAT_LEVEL_HIGH : low_known ? PLEAT_LEVEL_DROPPED : PLEAT_LEVEL_LOW;
     for (uint32_t i = 0; i < n_tokens; i++)
         out[i] = (pleat_cache_token){.level = has_left_ring(c, seq, lane, first + i) ? PLEAT_LEVEL_DROPPED : others};
+    for (uint32_t i = 0; c->has_blocks && i < n_tokens && first + i < seq->n_classed; i++)
+        out[i].level = PLEAT_LEVEL_LOW;
     if (c->tracked) list_side(c, seq, lane, PLEAT__HIGH, first, n_tokens, out);
     if (low_known) list_side(c, seq, lane, PLEAT__LOW, first, n_tokens, out);
     return PLEAT_OK;
+}
+
+/* The token of the loaded block that came to it in `slot`; either of k and v may be NULL. */
+static void export_from_block(const pleat__block_loader *l, uint32_t slot, uint32_t d, float *k, float *v) {
+    uint32_t place = 0;
+    while (l->order[place] != slot) place++;
+    const size_t tile = (size_t)place / PLEAT__TILE * PLEAT__TILE * d, t = place % PLEAT__TILE;
+    for (uint32_t j = 0; k && j < d; j++) k[j] = l->k[tile + j * PLEAT__TILE + t];
+    if (v) memcpy(v, l->v + tile + t * d, d * sizeof *v);
 }
 
 /* Dequantise one token; either of k and v may be NULL. */
@@ -227,19 +253,22 @@ static void export_token(const pleat_cache *c, token_at at, float *tile, float *
     if (v) memcpy(v, tile + (size_t)t * d, d * sizeof *v);
 }
 
-pleat_status pleat_cache_export(const pleat_cache *c, pleat_seq handle, uint32_t layer, uint32_t kv_head,
-                                uint32_t first, uint32_t n_tokens, float *k, float *v) {
-    pleat_status status;
-    const pleat__sequence *seq = checked_seq(c, handle, layer, kv_head, first, n_tokens, &status);
-    if (!seq) return status;
+/* Tokens of a lane to f32; the loader is there if the cache has blocks. */
+static pleat_status export_tokens(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint32_t first,
+                                  uint32_t n_tokens, pleat__block_loader *loader, float *k, float *v) {
     const size_t d = c->opt.head_dim;
-    const uint32_t lane = pleat__cache_lane_of(c, layer, kv_head);
+    const pleat__block_run blocks = c->has_blocks ? pleat__cache_block_run(c, seq, lane) : (pleat__block_run){0};
     for (uint32_t i = 0; i < n_tokens && !c->layouts[PLEAT__LOW].tracked && c->tracked; i++)
         if (find_token(c, seq, lane, first + i).level == PLEAT_LEVEL_LOW) return PLEAT_E_UNSUPPORTED;
     _Alignas(64) float tile[PLEAT__TILE * PLEAT__MAX_HEAD_DIM];
     for (uint32_t i = 0; i < n_tokens; i++) {
         float *k_row = k ? k + i * d : NULL, *v_row = v ? v + i * d : NULL;
         const token_at at = find_token(c, seq, lane, first + i);
+        if (c->has_blocks && at.level == PLEAT_LEVEL_LOW) {
+            if (!pleat__block_loader_load(loader, &blocks, at.block)) return PLEAT_E_FORMAT;
+            export_from_block(loader, at.slot, c->opt.head_dim, k_row, v_row);
+            continue;
+        }
         if (at.level != PLEAT_LEVEL_DROPPED) {
             export_token(c, at, tile, k_row, v_row);
             continue;
@@ -248,6 +277,26 @@ pleat_status pleat_cache_export(const pleat_cache *c, pleat_seq handle, uint32_t
         if (v_row) memset(v_row, 0, d * sizeof *v_row);
     }
     return PLEAT_OK;
+}
+
+pleat_status pleat_cache_export(const pleat_cache *c, pleat_seq handle, uint32_t layer, uint32_t kv_head,
+                                uint32_t first, uint32_t n_tokens, float *k, float *v) {
+    pleat_status status;
+    const pleat__sequence *seq = checked_seq(c, handle, layer, kv_head, first, n_tokens, &status);
+    if (!seq) return status;
+    const uint32_t lane = pleat__cache_lane_of(c, layer, kv_head);
+    if (!c->has_blocks) return export_tokens(c, seq, lane, first, n_tokens, NULL, k, v);
+    pleat__block_loader loader;
+    pleat__arena arena = {0};
+    pleat__block_loader_carve(&c->blocks, &c->codec, &loader, &arena);
+    const uint64_t n_bytes = arena.used_bytes;
+    void *scratch = pleat__alloc(&c->al, 1, n_bytes);
+    if (!scratch) return PLEAT_E_MEMORY;
+    arena = (pleat__arena){.base = scratch, .cap_bytes = n_bytes};
+    pleat__block_loader_carve(&c->blocks, &c->codec, &loader, &arena);
+    status = export_tokens(c, seq, lane, first, n_tokens, &loader, k, v);
+    pleat__free(&c->al, scratch, 1, n_bytes);
+    return status;
 }
 
 /* ---- validity ---------------------------------------------------------------------------------- */
@@ -302,7 +351,7 @@ static bool lane_is_valid(const pleat_cache *c, const pleat__sequence *seq, uint
         if (c->in_step ? l.n_pages[side] < n_needed : l.n_pages[side] != n_needed) return false;
     }
     if (l.hole > l.n_slots[PLEAT__HIGH] || l.n_dead > l.n_slots[PLEAT__HIGH]) return false;
-    const uint32_t n_live = pleat__lane_live_high(&l) + l.n_slots[PLEAT__LOW], ring = pleat__cache_ring(c, lane);
+    const uint32_t n_live = pleat__lane_live_high(&l) + tokens_low(c, seq, &l), ring = pleat__cache_ring(c, lane);
     if (ring && seq->n_tokens >= ring) return n_live == ring - 1 && l.hole == seq->n_tokens % ring + 1;
     const bool may_drop = c->tracked && c->layouts[PLEAT__LOW].tracked;
     return may_drop ? n_live <= seq->n_tokens : n_live == seq->n_tokens;
@@ -310,6 +359,8 @@ static bool lane_is_valid(const pleat_cache *c, const pleat__sequence *seq, uint
 
 static bool seq_is_valid(const pleat_cache *c, const pleat__sequence *seq, uint8_t *seen) {
     if (seq->n_tokens > seq->max_tokens || seq->n_classed > seq->n_tokens) return false;
+    for (uint32_t lane = 0; c->has_blocks && lane < c->n_lanes; lane++)
+        if (!pleat__cache_blocks_are_valid(c, seq, lane, seen)) return false;
     for (uint32_t lane = 0; lane < c->n_lanes; lane++)
         if (!lane_is_valid(c, seq, lane) || !sharing_is_valid(c, seq, lane) ||
             !lane_tokens_are_valid(c, seq, lane, seen))
@@ -330,9 +381,12 @@ int pleat_cache_is_valid(const pleat_cache *c) {
     if (!c) return 0;
     uint32_t *refs = pleat__alloc_zero(&c->al, c->pool.n_pages, sizeof *refs);
     uint8_t *marks = pleat__alloc(&c->al, c->pool.n_pages, 1);
-    uint8_t *seen = pleat__alloc(&c->al, c->opt.max_tokens, 1);
+    /* of a lane's tokens, or a block that crosses pages */
+    const uint64_t copy_bytes = c->has_blocks ? pleat__block_copy_bytes(&c->blocks) : 0;
+    const uint64_t n_seen = c->opt.max_tokens > copy_bytes ? c->opt.max_tokens : copy_bytes;
+    uint8_t *seen = pleat__alloc(&c->al, n_seen, 1);
     const bool valid = refs && marks && seen && tables_match_pool(c, refs, marks, seen);
-    pleat__free(&c->al, seen, c->opt.max_tokens, 1);
+    pleat__free(&c->al, seen, n_seen, 1);
     pleat__free(&c->al, marks, c->pool.n_pages, 1);
     pleat__free(&c->al, refs, c->pool.n_pages, sizeof *refs);
     return valid;

@@ -12,6 +12,7 @@
  *     compact.c  what leankv and topk decide at the end of a step, done to one lane's tokens and cells
  *     evict.c    what a policy with a budget decides, and what reclaim makes of the slots that are left
  *     ring.c     layers with a sliding window
+ *     blocks.c   cold tokens in compressed blocks: making them at the end of a step, reading them
  *     attend.c   the calls of one layer; prompt.c and decode.c its units: read tables, write page bytes
  *     inspect.c  usage, tokens, exported vectors, validity
  *
@@ -35,6 +36,8 @@
 #include <stdatomic.h>
 
 #include "attn/attn.h"
+#include "attn/blocks.h"
+#include "codec/loader.h"
 #include "page/plan.h"
 #include "pleat/cache.h"
 #include "policy/evict.h"
@@ -57,7 +60,7 @@ typedef struct pleat__sequence {
     uint32_t generation; /* raised by close, so that an old handle is not taken for a new sequence */
     uint32_t n_tokens;
     uint32_t max_tokens;
-    uint32_t n_classed; /* tokens before this position have left the window and been classed */
+    uint32_t n_classed; /* tokens before this position have left the window and been classed, or are in blocks */
     uint32_t n_prompt;  /* tokens there were when the last prompt ended: what budgets in per cent are of */
     bool lost;          /* a cancelled chunk has taken tokens from its rings */
     bool copies_due;    /* pages that it will write may be shared: it was forked since its last step */
@@ -68,7 +71,10 @@ typedef struct pleat__sequence {
     _Atomic uint64_t n_moved; /* tokens, to other slots */
     uint64_t step_id;         /* the last step that named it; tells a sequence that stands twice in one */
     pleat__table table;
-    void *block; /* the table's memory */
+    pleat__block_books *books; /* [n_layers] of a cache with blocks: made with the first of them */
+    uint32_t *block_ends;      /* [n_lanes][blocks_cap] as in pleat__block_run */
+    uint32_t blocks_cap;
+    void *block; /* the memory of these */
     uint64_t block_bytes;
 } pleat__sequence;
 
@@ -104,7 +110,9 @@ struct pleat_cache {
     const pleat__evictor *evictor; /* it evicts by budget; NULL: it does not */
     pleat__scoring scoring;        /* what attention is counted */
     uint32_t byte_tokens;          /* what a budget in bytes comes to */
-    bool two_sided;                /* there is a low side */
+    bool two_sided;                /* there is a low side of tokens */
+    bool has_blocks;               /* cold tokens become blocks: the low side's slots are PLEAT__BLOCK_ALIGN bytes */
+    pleat__block_format blocks;    /* how, then */
     pleat__page_layout layouts[2]; /* [pleat__side]; without a low side both are the high side's */
     uint32_t page_tokens[2];       /* slots of a page of each */
     uint64_t page_bytes;
@@ -117,6 +125,7 @@ struct pleat_cache {
     pleat__quant_dsp quant;
     pleat__attn_dsp attn;
     pleat__scan_dsp scan;
+    pleat__codec_dsp codec;
 
     /* The step. */
     bool in_step;
@@ -172,8 +181,8 @@ typedef struct pleat__layer_job {
 /* Everything that follows from the options without memory. */
 pleat_status pleat__cache_derive(pleat_cache *cache, const pleat_cache_options *opt, pleat_error *err);
 
-/* Lay out the table of a sequence of max_tokens; returns its bytes. */
-uint64_t pleat__cache_carve_seq(const pleat_cache *cache, uint32_t max_tokens, pleat__table *table,
+/* Lay out the arrays of a sequence of max_tokens; returns their bytes. */
+uint64_t pleat__cache_carve_seq(const pleat_cache *cache, uint32_t max_tokens, pleat__sequence *seq,
                                 pleat__arena *arena);
 
 /* Scratch of one lane's compaction, or of a layer's eviction: the most slots that a high side can have decide. */
@@ -244,14 +253,14 @@ void pleat__cache_ring_unit(const pleat__layer_job *job, const pleat__step_item 
 uint32_t pleat__cache_first_written(const pleat_cache *cache, const pleat__table *table, uint32_t lane,
                                     pleat__side side);
 
-/* Pages of the sequence that a step may write and others hold. */
-uint64_t pleat__cache_count_copies(const pleat_cache *cache, const pleat__sequence *seq);
+/* Pages of the item's sequence that its step may write and others hold. */
+uint64_t pleat__cache_count_copies(const pleat_cache *cache, const pleat__step_item *item);
 
 /* The same for all items of the step together: of a page that k of them hold, and others or not, the last keeps it. */
 uint64_t pleat__cache_count_step_copies(pleat_cache *cache);
 
 /* Give the sequence pages of its own in place of these; as many as were counted are free. */
-void pleat__cache_make_copies(pleat_cache *cache, pleat__sequence *seq);
+void pleat__cache_make_copies(pleat_cache *cache, const pleat__step_item *item);
 
 /* Seal full pages whose tokens all stand before position n_final.  Changes the pages' scores from sums to means. */
 void pleat__cache_seal(const pleat_cache *cache, pleat__sequence *seq, uint32_t n_final);
@@ -273,6 +282,38 @@ void pleat__cache_step_lane(const pleat_cache *cache, const pleat__step_item *it
  * pages that no slot needs any more are left to pleat__table_trim(). */
 void pleat__cache_compact_lane(const pleat_cache *cache, const pleat__step_item *item, uint32_t lane,
                                const pleat__compact_scratch *scratch);
+
+/* ---- blocks.c */
+
+/* Tokens that become blocks when n_after tokens are stored, of which the first n_before are in blocks. */
+uint32_t pleat__cache_count_blocked(const pleat_cache *cache, uint32_t n_before, uint32_t n_after);
+
+/* Scratch of one layer's compression. */
+typedef struct pleat__block_scratch {
+    pleat__block_codes codes;
+    pleat__code_counts *counts; /* [2] of keys, of values */
+    float *k_tile, *v_tile;     /* as pleat__compact_scratch */
+    float *k, *v;               /* [block tokens][head_dim] */
+    uint8_t *payload;           /* pleat__block_bound() */
+    pleat__page_id *pages;      /* [row_len] low pages made from high ones */
+    pleat__page_id *left;       /* [row_len] high pages that are left over */
+} pleat__block_scratch;
+void pleat__cache_carve_blocks(const pleat_cache *cache, pleat__block_scratch *scratch, pleat__arena *arena);
+
+/* Compress the item's tokens that are due in all lanes of a layer, whose slots count the step's tokens already.  Takes
+ * no page from the pool, and gives none back: payloads go into the f16 pages that they empty, and what is left of those to
+ * pleat__table_trim(). */
+void pleat__cache_compress_layer(const pleat_cache *cache, const pleat__step_item *item, uint32_t layer,
+                                 pleat__block_scratch *scratch);
+
+/* The blocks of a lane. */
+pleat__block_run pleat__cache_block_run(const pleat_cache *cache, const pleat__sequence *seq, uint32_t lane);
+
+/* Give `to` the blocks that `from` has, but for their pages: to->blocks_cap is enough. */
+void pleat__cache_share_blocks(const pleat_cache *cache, const pleat__sequence *from, pleat__sequence *to);
+
+/* Every block of the lane opens and is undamaged, and the blocks take the low side's slots. */
+bool pleat__cache_blocks_are_valid(const pleat_cache *cache, const pleat__sequence *seq, uint32_t lane, uint8_t *copy);
 
 /* ---- evict.c */
 
@@ -337,6 +378,9 @@ uint32_t pleat__cache_n_given(const pleat__step_item *item);
 void pleat__cache_prompt_store_unit(void *job, uint32_t unit, uint32_t worker);
 void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t block,
                               uint32_t worker);
+/* Bytes of a worker's scratch that these take. */
+uint64_t pleat__cache_prompt_scratch_bytes(const pleat_cache *cache);
+
 void pleat__cache_given_unit(void *job, uint32_t unit, uint32_t worker);
 
 /* The most splits of any lane that holds n_tokens. */

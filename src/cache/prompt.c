@@ -48,6 +48,29 @@ void pleat__cache_prompt_store_unit(void *ctx, uint32_t unit, uint32_t worker) {
 
 uint32_t pleat__cache_block_queries(const pleat_cache *cache) { return PLEAT__PROMPT_ROWS / cache->n_group; }
 
+/* What a unit works in. */
+typedef struct prompt_scratch {
+    void *attn;
+    pleat__block_loader loader;
+} prompt_scratch;
+
+static void carve_scratch(const pleat_cache *c, prompt_scratch *s, pleat__arena *arena) {
+    *s = (prompt_scratch){.attn = pleat__arena_take(arena, pleat__attn_prompt_scratch_bytes(c->opt.head_dim), 1)};
+    if (c->has_blocks) pleat__block_loader_carve(&c->blocks, &c->codec, &s->loader, arena);
+}
+
+uint64_t pleat__cache_prompt_scratch_bytes(const pleat_cache *c) {
+    prompt_scratch s;
+    pleat__arena arena = {0};
+    carve_scratch(c, &s, &arena);
+    return arena.used_bytes;
+}
+
+/* The lane's blocks as the low side of what a prompt sees. */
+static pleat__kv_run blocks_as_run(const pleat__block_run *blocks) {
+    return (pleat__kv_run){.blocks = blocks, .n_slots = blocks->n_blocks * blocks->format->tokens};
+}
+
 void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t block,
                               uint32_t worker) {
     const pleat_cache *c = job->cache;
@@ -59,11 +82,15 @@ void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_ite
     const uint32_t first = (item->n_cuts - 1 - block) * block_queries; /* long blocks first: less waiting at the end */
     const uint32_t lane = pleat__cache_lane_of(c, job->layer, head);
     const bool staged = is_staged(c);
+    const pleat__block_run blocks = c->has_blocks ? pleat__cache_block_run(c, item->seq, lane) : (pleat__block_run){0};
     const pleat__kv_view past = {.high = past_run(job, item, head, PLEAT__HIGH),
-                                 .low = past_run(job, item, head, PLEAT__LOW)};
+                                 .low = c->has_blocks ? blocks_as_run(&blocks) : past_run(job, item, head, PLEAT__LOW)};
     const pleat__kv_run self =
         staged ? stage_run(c, item, head)
                : pleat__cache_run(c, &item->seq->table, lane, PLEAT__HIGH, item->n_before + item->n_new);
+    prompt_scratch scratch;
+    pleat__arena arena = {.base = pleat__cache_scratch(c, worker), .cap_bytes = c->worker_scratch_bytes};
+    carve_scratch(c, &scratch, &arena);
     const size_t row_floats = (size_t)c->opt.n_q_heads * c->opt.head_dim;
     const size_t row_head = pleat__cache_head_at(c, item->row + first, head);
     const pleat__attn_prompt args = {
@@ -81,7 +108,8 @@ void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_ite
         .lse2 = c->tracked ? c->lse2 + row_head : NULL,
         .lse2_stride = c->opt.n_q_heads,
         .quant = &c->quant,
-        .scratch = pleat__cache_scratch(c, worker),
+        .loader = &scratch.loader,
+        .scratch = scratch.attn,
     };
     c->attn.prompt(&args);
 }

@@ -47,6 +47,7 @@ pleat_status pleat_cache_fork(pleat_cache *c, pleat_seq handle, uint32_t max_tok
     share_rows(c, &from->table, &to->table);
     to->n_tokens = from->n_tokens;
     to->n_classed = from->n_classed;
+    if (c->has_blocks) pleat__cache_share_blocks(c, from, to);
     to->n_prompt = from->n_prompt;
     to->n_pages_peak = to->table.n_pages_all;
     to->spec = from->spec;
@@ -60,6 +61,7 @@ pleat_status pleat_cache_fork(pleat_cache *c, pleat_seq handle, uint32_t max_tok
 uint32_t pleat__cache_first_written(const pleat_cache *c, const pleat__table *table, uint32_t lane, pleat__side side) {
     if (c->layouts[side].tracked) return table->n_sealed[side][lane];
     if (pleat__cache_ring(c, lane)) return 0;
+    if (c->has_blocks && side == PLEAT__HIGH) return 0; /* payloads go into pages that their tokens leave */
     return table->n_slots[side][lane] / c->page_tokens[side];
 }
 
@@ -67,17 +69,36 @@ uint32_t pleat__cache_first_written(const pleat_cache *c, const pleat__table *ta
  * `owner` is the cache for visits that change it. */
 typedef uint64_t (*visit_fn)(pleat_cache *owner, pleat__page_id *cell);
 
-static uint64_t visit_copies(const pleat_cache *c, const pleat__sequence *seq, pleat_cache *owner, visit_fn visit) {
+static uint64_t visit_pages(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, pleat__side side,
+                            uint32_t from, uint32_t to, pleat_cache *owner, visit_fn visit) {
     uint64_t n = 0;
-    for (uint32_t lane = 0; seq->copies_due && c->pool.n_shares > 0 && lane < c->n_lanes; lane++)
-        for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
-            uint32_t i = pleat__cache_first_written(c, &seq->table, lane, (pleat__side)side);
-            for (; i < seq->table.n_pages[side][lane]; i++) {
-                pleat__page_id *cell = pleat__table_cell(&seq->table, lane, (pleat__side)side, i);
-                if (pleat__pool_is_shared(&c->pool, *cell)) n += visit(owner, cell);
-            }
-        }
+    for (uint32_t i = from; i < pleat__min_u32(to, seq->table.n_pages[side][lane]); i++) {
+        pleat__page_id *cell = pleat__table_cell(&seq->table, lane, side, i);
+        if (pleat__pool_is_shared(&c->pool, *cell)) n += visit(owner, cell);
+    }
     return n;
+}
+
+/* With blocks: high pages that the step empties, which payloads go into, and what stands behind the last token. */
+static uint64_t visit_copies(const pleat_cache *c, const pleat__sequence *seq, uint32_t n_emptied, pleat_cache *owner,
+                             visit_fn visit) {
+    const pleat__table *table = &seq->table;
+    uint64_t n = 0;
+    for (uint32_t lane = 0; seq->copies_due && c->pool.n_shares > 0 && lane < c->n_lanes; lane++) {
+        uint32_t high = pleat__cache_first_written(c, table, lane, PLEAT__HIGH);
+        if (c->has_blocks)
+            high = pleat__max_u32(n_emptied, table->n_slots[PLEAT__HIGH][lane] / c->page_tokens[PLEAT__HIGH]);
+        n += visit_pages(c, seq, lane, PLEAT__HIGH, 0, n_emptied, owner, visit);
+        n += visit_pages(c, seq, lane, PLEAT__HIGH, high, UINT32_MAX, owner, visit);
+        const uint32_t low = pleat__cache_first_written(c, table, lane, PLEAT__LOW);
+        n += visit_pages(c, seq, lane, PLEAT__LOW, low, UINT32_MAX, owner, visit);
+    }
+    return n;
+}
+
+/* High pages of a lane that the item's step empties. */
+static uint32_t count_emptied(const pleat_cache *c, const pleat__step_item *item) {
+    return c->has_blocks ? (item->n_classed_after - item->seq->n_classed) / c->page_tokens[PLEAT__HIGH] : 0;
 }
 
 static uint64_t count_one(pleat_cache *owner, pleat__page_id *cell) {
@@ -86,8 +107,8 @@ static uint64_t count_one(pleat_cache *owner, pleat__page_id *cell) {
     return 1;
 }
 
-uint64_t pleat__cache_count_copies(const pleat_cache *c, const pleat__sequence *seq) {
-    return visit_copies(c, seq, NULL, count_one);
+uint64_t pleat__cache_count_copies(const pleat_cache *c, const pleat__step_item *item) {
+    return visit_copies(c, item->seq, count_emptied(c, item), NULL, count_one);
 }
 
 /* How many of the step's items hold a page is counted in the upper half of its count of shares, for a moment: both are
@@ -105,11 +126,16 @@ static uint64_t count_holders(pleat_cache *c, pleat__page_id *cell) {
     return pleat__min_u32(n_holders, *shares);
 }
 
-uint64_t pleat__cache_count_step_copies(pleat_cache *c) {
+static uint64_t visit_items(pleat_cache *c, visit_fn visit) {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < c->n_items; i++) (void)visit_copies(c, c->items[i].seq, c, note_holder);
-    for (uint32_t i = 0; i < c->n_items; i++) n += visit_copies(c, c->items[i].seq, c, count_holders);
+    for (uint32_t i = 0; i < c->n_items; i++)
+        n += visit_copies(c, c->items[i].seq, count_emptied(c, &c->items[i]), c, visit);
     return n;
+}
+
+uint64_t pleat__cache_count_step_copies(pleat_cache *c) {
+    (void)visit_items(c, note_holder);
+    return visit_items(c, count_holders);
 }
 
 /* Move the cell to a page of its own with the same bytes. */
@@ -123,9 +149,9 @@ static uint64_t copy_page(pleat_cache *c, pleat__page_id *cell) {
     return 1;
 }
 
-void pleat__cache_make_copies(pleat_cache *c, pleat__sequence *seq) {
-    (void)visit_copies(c, seq, c, copy_page);
-    seq->copies_due = false;
+void pleat__cache_make_copies(pleat_cache *c, const pleat__step_item *item) {
+    (void)visit_copies(c, item->seq, count_emptied(c, item), c, copy_page);
+    item->seq->copies_due &= c->has_blocks; /* what a later step empties may still be shared */
 }
 
 uint64_t pleat_cache_pages_shared(const pleat_cache *c, pleat_seq handle_a, pleat_seq handle_b) {

@@ -12,7 +12,7 @@
 #include "quant/layout.h"
 
 _Static_assert(sizeof(pleat_threshold) == 4 && sizeof(pleat_step_order) == 4 && sizeof(pleat_reclaim) == 4 &&
-                   sizeof(pleat_anchor) == 4 && sizeof(pleat_crush_unit) == 4,
+                   sizeof(pleat_anchor) == 4 && sizeof(pleat_crush_unit) == 4 && sizeof(pleat_k_unit) == 4,
                "KEY_WORD fields are read as uint32_t");
 
 #define AT(field) offsetof(pleat_spec, field)
@@ -20,9 +20,11 @@ _Static_assert(sizeof(pleat_threshold) == 4 && sizeof(pleat_step_order) == 4 && 
 #define A_FORMAT .type = PLEAT__KEY_FORMAT, .allowed = "a format: " PLEAT__FORMAT_NAMES
 
 /* clang-format off */
-#define A_WINDOW {"window", .offset = AT(window), .type = PLEAT__KEY_COUNT, .min = 1, .max = 16777216, \
-                  .allowed = "a whole number from 1 to 16777216"}
+#define TOKENS(name, field) {(name), .offset = AT(field), .type = PLEAT__KEY_COUNT, .min = 1, .max = 16777216, \
+                             .allowed = "a whole number from 1 to 16777216"}
+#define A_WINDOW TOKENS("window", window)
 #define A_FORMAT_OF_ALL {"format", .offset = AT(high), A_FORMAT}
+#define PLAIN(name_of, k_bits, v_bits) {.name = (name_of), .defaults = {.high = {(k_bits), (v_bits)}}}
 
 /* Eviction. */
 #define A_BUDGET {"budget", .offset = AT(budget), .type = PLEAT__KEY_BUDGET, .is_printed = true, \
@@ -33,16 +35,20 @@ _Static_assert(sizeof(pleat_threshold) == 4 && sizeof(pleat_step_order) == 4 && 
                    .words = {"reuse", "copy", "block", "none"}, .allowed = "reuse, copy, block or none"}
 #define EVICTING(which, n_window, n_sinks) \
     {.policy = (which), .budget = {0.25, PLEAT_BUDGET_SHARE}, .window = (n_window), .sinks = (n_sinks), .high = {8, 4}}
+#define CRUSHED .behind = &pleat__spec_behind_stages[0]
 #define RANKING(name, which) \
-    {(name), EVICTING(which, 64, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM}}
+    {(name), EVICTING(which, 64, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM}, CRUSHED}
+
+/* Compressors of cold tokens. */
+#define A_STEP(name, field) {(name), .offset = AT(field), \
+                             NUMBER(1.0f / 255, 1, "a number from 1/255 (0.0039216) to 1"), .is_printed = true}
+#define A_BUFFER TOKENS("buffer", buffer)
 
 const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
-    {"f32", {.high = {32, 32}}, 0, {{0}}},  {"f16", {.high = {16, 16}}, 0, {{0}}},
-    {"k8v8", {.high = {8, 8}}, 0, {{0}}},   {"k8v4", {.high = {8, 4}}, 0, {{0}}},
-    {"k8v2", {.high = {8, 2}}, 0, {{0}}},   {"k4v8", {.high = {4, 8}}, 0, {{0}}},
-    {"k4v4", {.high = {4, 4}}, 0, {{0}}},   {"k4v2", {.high = {4, 2}}, 0, {{0}}},
-    {"k2v8", {.high = {2, 8}}, 0, {{0}}},   {"k2v4", {.high = {2, 4}}, 0, {{0}}},
-    {"k2v2", {.high = {2, 2}}, 0, {{0}}},
+    PLAIN("f32", 32, 32), PLAIN("f16", 16, 16),
+    PLAIN("k8v8", 8, 8), PLAIN("k8v4", 8, 4), PLAIN("k8v2", 8, 2),
+    PLAIN("k4v8", 4, 8), PLAIN("k4v4", 4, 4), PLAIN("k4v2", 4, 2),
+    PLAIN("k2v8", 2, 8), PLAIN("k2v4", 2, 4), PLAIN("k2v2", 2, 2),
     {"leankv",
      {.policy = PLEAT_POLICY_LEANKV, .ah = 3, .al = 0, .window = 64, .high = {8, 4}, .low = {4, 2},
       .threshold = PLEAT_THRESHOLD_LENGTH, .step = PLEAT_STEP_PAPER},
@@ -56,31 +62,54 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
        .allowed = "length or position"},
       {"step", .offset = AT(step), .type = PLEAT__KEY_WORD, .words = {"paper", "code"}, .allowed = "paper or code"},
       {"profile", .offset = AT(profile), .type = PLEAT__KEY_PATH, .is_alone = true,
-       .allowed = "a path of 1 to 199 bytes without ',' and '+'"}}},
+       .allowed = "a path of 1 to 199 bytes without ',' and '+'"}},
+     .behind = NULL},
     {"topk",
      {.policy = PLEAT_POLICY_TOPK, .keep = 0.5f, .window = 64, .high = {8, 4}},
      3,
      {{"keep", .offset = AT(keep), .type = PLEAT__KEY_SHARE, .min = FLT_TRUE_MIN, .max = 1, .is_printed = true,
        .allowed = "a share above 0 and up to 1, as 50% or 0.5"},
-      A_WINDOW, A_FORMAT_OF_ALL}},
+      A_WINDOW, A_FORMAT_OF_ALL},
+     .behind = NULL},
     RANKING("random", PLEAT_POLICY_RANDOM),
-    {"recent", EVICTING(PLEAT_POLICY_RECENT, 1, 0), 3, {A_BUDGET, A_FORMAT_OF_ALL, A_RECLAIM}},
-    {"streaming", EVICTING(PLEAT_POLICY_STREAMING, 1, 4), 4, {A_BUDGET, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM}},
+    {"recent", EVICTING(PLEAT_POLICY_RECENT, 1, 0), 3, {A_BUDGET, A_FORMAT_OF_ALL, A_RECLAIM}, CRUSHED},
+    {"streaming", EVICTING(PLEAT_POLICY_STREAMING, 1, 4), 4, {A_BUDGET, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM}, CRUSHED},
     RANKING("h2o", PLEAT_POLICY_H2O),
     RANKING("snapkv", PLEAT_POLICY_SNAPKV),
     RANKING("pyramidkv", PLEAT_POLICY_PYRAMIDKV),
     RANKING("adakv", PLEAT_POLICY_ADAKV),
+    {"kvcomp",
+     {.compressor = PLEAT_COMPRESSOR_KVCOMP, .high = {16, 16}, .k = 0.2f, .v = 0.15f, .kunit = PLEAT_K_UNIT_CHANNEL,
+      .block = 64, .buffer = 128},
+     5,
+     {A_STEP("k", k),
+      A_STEP("v", v),
+      {"kunit", .offset = AT(kunit), .type = PLEAT__KEY_WORD, .words = {"channel", "block"},
+       .allowed = "channel or block"},
+      {"block", .offset = AT(block), .type = PLEAT__KEY_COUNT, .min = 16, .max = 256, .is_power = true,
+       .allowed = "16, 32, 64, 128 or 256"},
+      A_BUFFER},
+     .behind = &pleat__spec_behind_stages[1]},
+    {"kivi",
+     {.compressor = PLEAT_COMPRESSOR_KIVI, .high = {16, 16}, .block = 32, .buffer = 128, .bits = 2},
+     2,
+     {{"bits", .offset = AT(bits), .type = PLEAT__KEY_COUNT, .min = 2, .max = 4, .is_power = true, .is_printed = true,
+       .allowed = "2 or 4"},
+      A_BUFFER},
+     .behind = NULL},
 };
 
-const pleat__spec_stage pleat__spec_crush = {
-    "kvcrush",
-    {.crush = 1, .share = 0.25f, .anchor = PLEAT_ANCHOR_MEAN, .unit = PLEAT_CRUSH_TOKEN},
-    3,
-    {{"share", .offset = AT(share), .type = PLEAT__KEY_SHARE, .min = 0, .max = 1, .is_printed = true,
-      .allowed = "a share from 0 to 1, as 25% or 0.25"},
-     {"anchor", .offset = AT(anchor), .type = PLEAT__KEY_WORD, .words = {"mean", "random", "alternate", "kmeans"},
-      .allowed = "mean, random, alternate or kmeans"},
-     {"unit", .offset = AT(unit), .type = PLEAT__KEY_WORD, .words = {"token", "page"}, .allowed = "token or page"}}};
+const pleat__spec_stage pleat__spec_behind_stages[PLEAT__N_SPEC_BEHIND] = {
+    {"kvcrush",
+     {.share = 0.25f, .anchor = PLEAT_ANCHOR_MEAN, .unit = PLEAT_CRUSH_TOKEN},
+     3,
+     {{"share", .offset = AT(share), .type = PLEAT__KEY_SHARE, .min = 0, .max = 1, .is_printed = true,
+       .allowed = "a share from 0 to 1, as 25% or 0.25"},
+      {"anchor", .offset = AT(anchor), .type = PLEAT__KEY_WORD, .words = {"mean", "random", "alternate", "kmeans"},
+       .allowed = "mean, random, alternate or kmeans"},
+      {"unit", .offset = AT(unit), .type = PLEAT__KEY_WORD, .words = {"token", "page"}, .allowed = "token or page"}},
+     .flag = AT(crush), .firsts = PLEAT__EVICTION_NAMES, .example = "h2o+kvcrush"},
+    {.name = "pack", .flag = AT(pack), .firsts = "kvcomp", .example = "kvcomp+pack"}};
 
 const pleat__budget_suffix pleat__budget_suffixes[PLEAT__N_BUDGET_SUFFIXES] = {
     {"%", PLEAT_BUDGET_SHARE, -2, 1},       {"GiB", PLEAT_BUDGET_BYTES, 0, 0x1p30},
@@ -102,10 +131,17 @@ const pleat__spec_stage *pleat__spec_format_stage(pleat_format format) {
 }
 
 const pleat__spec_stage *pleat__spec_stage_of(const pleat_spec *spec) {
-    if (spec->policy == PLEAT_POLICY_NONE) return pleat__spec_format_stage(spec->high);
-    for (uint32_t i = PLEAT__N_SPEC_FORMATS; i < PLEAT__N_SPEC_STAGES; i++)
-        if (pleat__spec_stages[i].defaults.policy == spec->policy) return &pleat__spec_stages[i];
+    if (spec->policy == PLEAT_POLICY_NONE && spec->compressor == PLEAT_COMPRESSOR_NONE)
+        return pleat__spec_format_stage(spec->high);
+    for (uint32_t i = PLEAT__N_SPEC_FORMATS; i < PLEAT__N_SPEC_STAGES; i++) {
+        const pleat_spec *row = &pleat__spec_stages[i].defaults;
+        if (row->policy == spec->policy && row->compressor == spec->compressor) return &pleat__spec_stages[i];
+    }
     return NULL;
+}
+
+const pleat__spec_stage *pleat__spec_behind(const pleat__spec_stage *stage, const pleat_spec *spec) {
+    return stage->behind && pleat__field_u32((const char *)spec + stage->behind->flag) ? stage->behind : NULL;
 }
 
 /* ---- one field --------------------------------------------------------------------------------------------------- */
@@ -135,15 +171,18 @@ bool pleat__spec_field_equal(const pleat_spec *a, const pleat_spec *b, const ple
     return false;
 }
 
-static bool is_in_range(const pleat__spec_key *key, double v) { return v >= key->min && v <= key->max; }
+bool pleat__spec_number_is_valid(const pleat__spec_key *key, double v) {
+    if (!(v >= key->min && v <= key->max)) return false;
+    return !key->is_power || ((uint32_t)v & ((uint32_t)v - 1)) == 0;
+}
 
 static bool field_is_valid(const pleat_spec *spec, const pleat__spec_key *key) {
     const void *field = pleat__spec_field_const(spec, key);
     uint32_t n_words = 0;
     switch (key->type) {
         case PLEAT__KEY_NUMBER:
-        case PLEAT__KEY_SHARE: return is_in_range(key, (double)pleat__field_float(field));
-        case PLEAT__KEY_COUNT: return is_in_range(key, pleat__field_u32(field));
+        case PLEAT__KEY_SHARE: return pleat__spec_number_is_valid(key, (double)pleat__field_float(field));
+        case PLEAT__KEY_COUNT: return pleat__spec_number_is_valid(key, pleat__field_u32(field));
         case PLEAT__KEY_FORMAT: return pleat__spec_format_stage(pleat__field_format(field)) != NULL;
         case PLEAT__KEY_WORD:
             while (n_words < PLEAT__KEY_WORDS_CAP && key->words[n_words]) n_words++;
@@ -204,7 +243,9 @@ static bool fields_equal(const pleat_spec *a, const pleat_spec *b) {
            a->policy == b->policy && a->threshold == b->threshold && a->step == b->step && a->window == b->window &&
            a->ah == b->ah && a->al == b->al && a->keep == b->keep && budgets_equal(a->budget, b->budget) &&
            a->sinks == b->sinks && a->reclaim == b->reclaim && a->crush == b->crush && a->share == b->share &&
-           a->anchor == b->anchor && a->unit == b->unit && strcmp(a->profile, b->profile) == 0;
+           a->anchor == b->anchor && a->unit == b->unit && a->compressor == b->compressor && a->k == b->k &&
+           a->v == b->v && a->kunit == b->kunit && a->block == b->block && a->buffer == b->buffer &&
+           a->bits == b->bits && a->pack == b->pack && strcmp(a->profile, b->profile) == 0;
 }
 
 static size_t field_bytes(pleat__key_type type) {
@@ -221,7 +262,7 @@ static void take_key(pleat_spec *to, const pleat__spec_key *key, const pleat_spe
 }
 
 void pleat__spec_take_keys(pleat_spec *to, const pleat__spec_stage *stage, const pleat_spec *from) {
-    if (stage == &pleat__spec_crush) to->crush = 1;
+    if (stage->firsts) memcpy((char *)to + stage->flag, &(uint32_t){1}, sizeof(uint32_t));
     for (uint32_t i = 0; i < stage->n_keys; i++) take_key(to, &stage->keys[i], from);
 }
 
@@ -257,8 +298,8 @@ static pleat_status check_keys(const pleat__spec_stage *stage, const pleat_spec 
 pleat_status pleat__spec_check(const pleat_spec *spec, pleat_error *err) {
     const pleat__spec_stage *stage = pleat__spec_stage_of(spec);
     pleat__spec_excess excess;
-    REQUIRE(stage, "KV spec: there is no policy %d, or no format of %u and %u bits", (int)spec->policy,
-            spec->high.k_bits, spec->high.v_bits);
+    REQUIRE(stage, "KV spec: there is no policy %d with compressor %d, or no format of %u and %u bits",
+            (int)spec->policy, (int)spec->compressor, spec->high.k_bits, spec->high.v_bits);
     REQUIRE(memchr(spec->profile, 0, sizeof spec->profile), "KV spec: the profile's path does not end");
     const pleat__spec_stage *behind = pleat__spec_behind(stage, spec);
     PLEAT_TRY(check_keys(stage, spec, err));

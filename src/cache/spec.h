@@ -6,10 +6,10 @@
  *     spec_parse.c    text to spec
  *     spec_print.c    spec to canonical text
  *
- * A stage's text sets fields of a pleat_spec that starts as the row's defaults; kvcrush, which stands behind others and
- * has no row among them, those that are its own.  A spec is valid if it is the defaults with its stages' keys set to
- * values that they allow, so that every valid spec has a text, and the same one only as an equal spec.  A new policy is
- * a stage with its keys; nothing else here changes.
+ * A stage's text sets fields of a pleat_spec that starts as the row's defaults; kvcrush and pack, which stand behind
+ * others and have no row among them, those that are their own.  A spec is valid if it is the defaults with its stages'
+ * keys set to values that they allow, so that every valid spec has a text, and the same one only as an equal spec.  A
+ * new policy is a stage with its keys; nothing else here changes.
  */
 #ifndef PLEAT_CACHE_SPEC_H
 #define PLEAT_CACHE_SPEC_H
@@ -36,6 +36,7 @@ typedef struct pleat__spec_key {
     pleat__key_type type;
     size_t offset;                           /* of the field in pleat_spec */
     double min, max;                         /* of numbers, shares and counts, both included */
+    bool is_power;                           /* of counts: powers of two alone */
     const char *words[PLEAT__KEY_WORDS_CAP]; /* of KEY_WORD; NULL behind the last */
     const char *allowed;                     /* what a value must be, for messages */
     bool is_printed;                         /* in the canonical text even where it is the default */
@@ -49,29 +50,29 @@ typedef struct pleat__spec_stage {
     pleat_spec defaults;
     uint32_t n_keys;
     pleat__spec_key keys[PLEAT__SPEC_KEYS_CAP];
+    const struct pleat__spec_stage *behind; /* what may stand behind it, or NULL */
+    size_t flag;                            /* of one that stands behind others: the uint32_t that is then 1 */
+    const char *firsts, *example;           /* and those others, and a text with one of them, for messages */
 } pleat__spec_stage;
 
-/* Uniform formats first, then policies. */
+/* Uniform formats first, then policies and compressors. */
 #define PLEAT__N_SPEC_FORMATS 11u
-#define PLEAT__N_SPEC_STAGES 20u
+#define PLEAT__N_SPEC_STAGES 22u
 extern const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES];
-extern const pleat__spec_stage pleat__spec_crush; /* kvcrush: `crush` and its keys' fields alone are its own */
+
+/* Those behind others: the flag and the keys' fields alone are theirs.  What may stand behind a stage is one of them. */
+#define PLEAT__N_SPEC_BEHIND 2u
+extern const pleat__spec_stage pleat__spec_behind_stages[PLEAT__N_SPEC_BEHIND];
 #define PLEAT__FORMAT_NAMES "f32, f16, k8v8, k8v4, k8v2, k4v8, k4v4, k4v2, k2v8, k2v4, k2v2"
 #define PLEAT__EVICTION_NAMES "random, recent, streaming, h2o, snapkv, pyramidkv, adakv"
-#define PLEAT__STAGE_NAMES PLEAT__FORMAT_NAMES ", leankv, topk, " PLEAT__EVICTION_NAMES
+#define PLEAT__STAGE_NAMES PLEAT__FORMAT_NAMES ", leankv, topk, " PLEAT__EVICTION_NAMES ", kvcomp, kivi"
 
-/* The row of a spec: by its policy, or by its format where it has none; NULL if there is no such row. */
+/* The row of a spec: by its policy and compressor, or by its format where it has neither; NULL if there is no such
+ * row. */
 const pleat__spec_stage *pleat__spec_stage_of(const pleat_spec *spec);
 
-/* Whether kvcrush may stand behind a stage. */
-static inline bool pleat__spec_evicts(const pleat__spec_stage *stage) {
-    return stage->defaults.policy >= PLEAT_POLICY_RANDOM;
-}
-
 /* What stands behind a spec's first stage, or NULL. */
-static inline const pleat__spec_stage *pleat__spec_behind(const pleat__spec_stage *stage, const pleat_spec *spec) {
-    return pleat__spec_evicts(stage) && spec->crush ? &pleat__spec_crush : NULL;
-}
+const pleat__spec_stage *pleat__spec_behind(const pleat__spec_stage *stage, const pleat_spec *spec);
 
 /* The row of a format, or NULL. */
 const pleat__spec_stage *pleat__spec_format_stage(pleat_format format);
@@ -106,7 +107,10 @@ static inline pleat_budget pleat__field_budget(const void *field) {
     return v;
 }
 
-/* Set the fields of a stage's keys, and `crush` if it is kvcrush, to those of `from`. */
+/* Whether a number, share or count may be `v`. */
+bool pleat__spec_number_is_valid(const pleat__spec_key *key, double v);
+
+/* Set the fields of a stage's keys to those of `from`, and its flag if it stands behind others. */
 void pleat__spec_take_keys(pleat_spec *to, const pleat__spec_stage *stage, const pleat_spec *from);
 
 /* Units of a budget: its text ends with the suffix, and value = number * 10^shift * factor.  Later ones of bytes are

@@ -97,7 +97,7 @@ static bool read_number(const pleat__spec_key *key, word w, double *v) {
     if (key->type == PLEAT__KEY_COUNT && strspn(w.text, "0123456789") < w.n) return false;
     if (!pleat__spec_number(w.text, w.n - (is_percent ? 1 : 0), is_percent ? -2 : 0, v)) return false;
     if (key->type != PLEAT__KEY_COUNT) *v = (double)(float)*v + 0.0; /* -0 is 0 */
-    return *v >= key->min && *v <= key->max;
+    return pleat__spec_number_is_valid(key, *v);
 }
 
 /* Read a number of tokens, a share or bytes: what the word ends with says which. */
@@ -261,6 +261,13 @@ static pleat_status check_together(const reader *r) {
 
 /* ---- the text ---------------------------------------------------------------------------------------------------- */
 
+/* The stage of that name that stands behind others, or NULL. */
+static const pleat__spec_stage *find_behind(word w) {
+    for (uint32_t i = 0; i < PLEAT__N_SPEC_BEHIND; i++)
+        if (word_is(w, pleat__spec_behind_stages[i].name)) return &pleat__spec_behind_stages[i];
+    return NULL;
+}
+
 static pleat_status find_stage(word w, const pleat__spec_stage **out, pleat_error *err) {
     const char *names[PLEAT__N_SPEC_STAGES];
     for (uint32_t i = 0; i < PLEAT__N_SPEC_STAGES; i++) {
@@ -268,23 +275,26 @@ static pleat_status find_stage(word w, const pleat__spec_stage **out, pleat_erro
         *out = &pleat__spec_stages[i];
         if (word_is(w, names[i])) return PLEAT_OK;
     }
+    const pleat__spec_stage *behind = find_behind(w);
     if (w.n == 0)
         return SYNTAX(err, w.at, "KV spec: a name is missing at position %zu; allowed: %s", w.at, PLEAT__STAGE_NAMES);
-    if (word_is(w, pleat__spec_crush.name))
-        return SYNTAX(err, w.at, "KV spec: '%s' at position %zu must stand behind one of %s, as in h2o+kvcrush",
-                      pleat__spec_crush.name, w.at, PLEAT__EVICTION_NAMES);
+    if (behind)
+        return SYNTAX(err, w.at, "KV spec: '%s' at position %zu must stand behind %s%s, as in %s", behind->name, w.at,
+                      strchr(behind->firsts, ',') ? "one of " : "", behind->firsts, behind->example);
     return SYNTAX(err, w.at, "KV spec: unknown name '%.*s' at position %zu; did you mean '%s'? allowed: %s",
-                  w.n > 24 ? 24 : (int)w.n, w.text, w.at, pleat__nearest_word(w.text, w.n, names, PLEAT__N_SPEC_STAGES),
+                  w.n > 16 ? 16 : (int)w.n, w.text, w.at, pleat__nearest_word(w.text, w.n, names, PLEAT__N_SPEC_STAGES),
                   PLEAT__STAGE_NAMES);
 }
 
-/* What may stand behind a stage: kvcrush behind eviction, nothing else. */
+/* What may stand behind a stage: one other, or nothing. */
 static pleat_status check_behind(const pleat__spec_stage *stage, word w, pleat_error *err) {
-    const bool is_crush = word_is(w, pleat__spec_crush.name);
-    if (is_crush && pleat__spec_evicts(stage)) return PLEAT_OK;
-    return SYNTAX(err, w.at, "KV spec: '%.*s' at position %zu: %s can follow %s%s", shown(w), w.text, w.at,
-                  pleat__spec_evicts(stage) ? "only kvcrush" : "nothing", stage->name,
-                  is_crush && stage != &pleat__spec_crush ? "; kvcrush can follow " PLEAT__EVICTION_NAMES : "");
+    const pleat__spec_stage *named = find_behind(w);
+    if (named && named == stage->behind) return PLEAT_OK;
+    const bool is_elsewhere = named && named != stage;
+    return SYNTAX(err, w.at, "KV spec: '%.*s' at position %zu: %s%s can follow %s%s%s%s%s", shown(w), w.text, w.at,
+                  stage->behind ? "only " : "nothing", stage->behind ? stage->behind->name : "", stage->name,
+                  is_elsewhere ? "; " : "", is_elsewhere ? named->name : "", is_elsewhere ? " can follow " : "",
+                  is_elsewhere ? named->firsts : "");
 }
 
 /* Read the keys behind a stage's name, if any. */
@@ -305,7 +315,7 @@ pleat_status pleat_spec_parse(const char *text, pleat_spec *out, pleat_error *er
     while (text[end] == '+') {
         name = word_until(text, end + 1, ":+");
         PLEAT_TRY(check_behind(r.stage, name, err));
-        r = (reader){.stage = &pleat__spec_crush, .spec = r.spec, .err = err};
+        r = (reader){.stage = r.stage->behind, .spec = r.spec, .err = err};
         pleat__spec_take_keys(&r.spec, r.stage, &r.stage->defaults);
         PLEAT_TRY(read_stage(&r, text, name, &end));
     }

@@ -25,6 +25,10 @@ static void plan_compaction(const pleat_cache *c, pleat__step_item *item, uint32
     item->n_prompt_after = ends_prompt ? n_after : item->seq->n_prompt;
     item->seal = c->tracked ? flags & (PLEAT_ITEM_SEAL | PLEAT_ITEM_SEAL_ALL) : 0;
     item->n_classed_after = item->seq->n_classed;
+    if (c->has_blocks && !(flags & PLEAT_ITEM_MORE)) {
+        item->n_classed_after += pleat__cache_count_blocked(c, item->n_classed_after, n_after);
+        if (item->n_classed_after > item->seq->n_classed) item->compaction = PLEAT__COMPACT_PROMPT;
+    }
     if (!c->tracked || (flags & PLEAT_ITEM_MORE) || n_after <= window + item->n_classed_after) return;
     const uint32_t n_leaving = n_after - window - item->n_classed_after;
     item->compaction = n_leaving == 1 && item->n_new == 1 ? PLEAT__COMPACT_STEP : PLEAT__COMPACT_PROMPT;
@@ -109,7 +113,7 @@ uint64_t pleat__cache_need(const pleat_cache *c, const pleat__step_item *item) {
 uint64_t pleat_cache_pages_needed(const pleat_cache *c, const pleat_cache_item *in) {
     pleat__step_item item;
     if (!c || !in || c->in_step || pleat__cache_read_item(c, in, &item) != PLEAT_OK) return UINT64_MAX;
-    return pleat__cache_need(c, &item) + pleat__cache_count_copies(c, item.seq);
+    return pleat__cache_need(c, &item) + pleat__cache_count_copies(c, &item);
 }
 
 /* A plan that does not fit: waiting helps unless some sequence needs more than the whole pool. */
@@ -135,13 +139,13 @@ pleat_status pleat_cache_begin(pleat_cache *c, const pleat_cache_item *items, ui
     uint64_t n_copies = 0;
     pleat__plan_begin(&c->plan);
     for (uint32_t i = 0; i < n_items; i++) {
-        n_copies += pleat__cache_count_copies(c, c->items[i].seq);
+        n_copies += pleat__cache_count_copies(c, &c->items[i]);
         const pleat__want want = pleat__cache_want(c, &c->items[i]);
         pleat__plan_add(&c->plan, &c->items[i].seq->table, &want);
     }
     if (c->plan.total + n_copies > c->pool.n_free) n_copies = pleat__cache_count_step_copies(c);
     if (c->plan.total + n_copies > c->pool.n_free) return full_or_too_small(c);
-    for (uint32_t i = 0; i < n_items; i++) pleat__cache_make_copies(c, c->items[i].seq);
+    for (uint32_t i = 0; i < n_items; i++) pleat__cache_make_copies(c, &c->items[i]);
     pleat__plan_commit(&c->plan, &c->pool);
     for (uint32_t i = 0; i < n_items && c->plan.total > 0; i++) note_peak(c->items[i].seq);
     const uint64_t end_ns = pleat__clock_ns();
@@ -169,6 +173,7 @@ static void grow_seq(pleat__sequence *seq, uint32_t n_new) {
 
 static uint32_t units_of_item(const pleat_cache *c) {
     const uint32_t n_units = pleat__div_up_u32(c->n_lanes, UNIT_LANES);
+    if (c->has_blocks) return c->opt.n_layers;
     return c->evictor ? pleat__max_u32(n_units, c->opt.n_layers) : n_units;
 }
 
@@ -184,13 +189,19 @@ static void evict_unit(const pleat_cache *c, const pleat__step_item *item, uint3
     if (scratch->n_moved > 0) atomic_fetch_add_explicit(&item->seq->n_moved, scratch->n_moved, memory_order_relaxed);
 }
 
-/* Unit: a few lanes of one item. */
+/* Unit: a few lanes of one item, or one of its layers. */
 static void compact_unit(void *ctx, uint32_t unit, uint32_t worker) {
     const pleat_cache *c = ctx;
     const pleat__step_item *item = &c->items[unit / units_of_item(c)];
     if (item->compaction == PLEAT__COMPACT_NOT) return;
-    pleat__compact_scratch scratch;
     pleat__arena arena = {.base = pleat__cache_scratch(c, worker), .cap_bytes = c->worker_scratch_bytes};
+    if (c->has_blocks) {
+        pleat__block_scratch blocks;
+        pleat__cache_carve_blocks(c, &blocks, &arena);
+        pleat__cache_compress_layer(c, item, unit % units_of_item(c), &blocks);
+        return;
+    }
+    pleat__compact_scratch scratch;
     pleat__cache_carve_compact(c, &scratch, &arena);
     if (c->evictor) {
         evict_unit(c, item, unit % units_of_item(c), &scratch);
@@ -247,7 +258,7 @@ pleat_status pleat_cache_end(pleat_cache *c) {
         grow_seq(c->items[i].seq, c->items[i].n_new);
         if (c->windows) pleat__cache_turn_rings(c, c->items[i].seq);
     }
-    if (c->tracked) {
+    if (c->tracked || c->has_blocks) {
         compact_all(c);
         trim_all(c);
         for (uint32_t i = 0; i < c->n_items; i++) seal(c, &c->items[i]);

@@ -5,9 +5,11 @@
  *     f32 k, v ── quantise ──> codes and units ── count ──> books (entropy/book.h)
  *                                    └── encode ──> payload ── open ──> reader ── decode ──> codes, slice by slice
  *
- *     payload   sum u32 | K section u32 | V section u32 | K mins, K steps | V mins, V steps | order u8[T]? | K section | V section
+ *     payload   sum u32 | K section u32 | V section u32 | K mins, K steps | V mins, V steps | order u8[T]?
+ *                   | K section | V section
  *               sum: XXH32 (seed 0) of all bytes behind it;  section: bytes << 2 | coder;  mins and steps f16
- *               order: only if the format's coder is PACK: token of the lane's block that stands at each place
+ *               order: only if the format's coder is PACK: token of the lane's block that stands at each place; units of
+ *               values stand in the order of places too
  *
  * All integers are little endian.  Nothing is aligned.  A section holds one code matrix as vectors of 64 codes:
  *
@@ -44,6 +46,10 @@ typedef struct pleat__block_format {
     pleat__block_coder coder;    /* what sections are tried with */
 } pleat__block_format;
 
+/* The format of a spec's blocks: kvcomp or kivi, else PLEAT_E_ARG, as for a head_dim that is no multiple of 16 in
+ * 16..512. */
+pleat_status pleat__block_format_of(const pleat_spec *spec, uint32_t head_dim, pleat__block_format *format);
+
 static inline uint32_t pleat__block_k_units(const pleat__block_format *f) { return f->by_channel ? f->head_dim : 1; }
 static inline uint32_t pleat__block_v_units(const pleat__block_format *f) {
     return f->tokens * (f->head_dim / f->v_group);
@@ -60,8 +66,9 @@ size_t pleat__block_bound(const pleat__block_format *format);
 typedef struct pleat__block_codes {
     uint8_t *k, *v; /* [T * d] */
     uint16_t *k_mins, *k_steps, *v_mins, *v_steps;
-    uint8_t *order; /* [T] the token at each place: 0, 1, ... unless the coder is PACK */
-    uint8_t *rows;  /* [T * d] scratch */
+    uint8_t *order;  /* [T] the token at each place: 0, 1, ... unless the coder is PACK */
+    uint8_t *rows;   /* [2 * T * d] scratch of quantise and encode */
+    uint16_t *units; /* [2 * units of V] scratch of quantise */
 } pleat__block_codes;
 
 void pleat__block_codes_carve(const pleat__block_format *format, pleat__block_codes *codes, pleat__arena *arena);
@@ -75,7 +82,8 @@ typedef struct pleat__block_books {
     pleat__book k, v;
 } pleat__block_books;
 
-/* Write the payload; returns its bytes.  `books` may be NULL unless the coder is HUFFMAN.  The same bytes always. */
+/* Write the payload to out [pleat__block_bound()]; returns its bytes.  `books` may be NULL unless the coder is HUFFMAN.
+ * The same bytes always. */
 size_t pleat__block_encode(const pleat__block_format *format, const pleat__block_books *books,
                            const pleat__block_codes *codes, uint8_t *out);
 
@@ -85,11 +93,11 @@ size_t pleat__block_encode(const pleat__block_format *format, const pleat__block
 typedef struct pleat__section {
     pleat__stream stream; /* HUFFMAN */
     pleat__block_coder coder;
+    bool is_values;
     uint32_t n_levels;
     uint32_t n_columns;
-    uint32_t next;        /* vector that comes next */
-    const uint8_t *bytes; /* RAW, PACK */
-    size_t n_bytes;
+    const uint8_t *bytes; /* RAW, PACK: what comes next; NULL: found damaged */
+    size_t n_bytes;       /* that are left */
 } pleat__section;
 
 typedef struct pleat__block_reader {
@@ -98,8 +106,9 @@ typedef struct pleat__block_reader {
     pleat__section k, v;
 } pleat__block_reader;
 
-/* Look at a payload.  PLEAT_E_FORMAT if its parts do not fit n_bytes exactly or a coder is unknown or has no book.  Reads
- * the header alone; the payload must have PLEAT__STREAM_PAD readable bytes behind it when it is decoded, and must stay. */
+/* Look at a payload.  PLEAT_E_FORMAT if its parts do not fit n_bytes exactly, a coder is neither RAW nor the format's or
+ * has no book for its levels, or a section is of no size that its coder gives.  Reads the first 12 bytes alone; the
+ * payload must have PLEAT__STREAM_PAD readable bytes behind it when it is decoded, and must stay. */
 pleat_status pleat__block_open(const pleat__block_format *format, const pleat__block_books *books,
                                const uint8_t *payload, size_t n_bytes, pleat__block_reader *reader);
 
@@ -109,13 +118,13 @@ bool pleat__block_is_intact(const uint8_t *payload, size_t n_bytes);
 /* Decoders for these CPU flags. */
 typedef struct pleat__codec_dsp {
     pleat__stream_decode_fn stream;
-    void (*raw)(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out);
+    void (*raw)(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out); /* n_bits 1..8 */
     void (*pack)(pleat__section *section, uint32_t n_vectors, uint8_t *out);
 } pleat__codec_dsp;
 void pleat__codec_dsp_init(pleat__codec_dsp *dsp, uint32_t cpu_flags);
 
-/* Decode the next n_vectors, whole slices, of n sections (1..PLEAT__STREAMS) of one format and one book, to out[i] (aligned to
- * 64).  Codes are below the levels, whatever the bytes. */
+/* Decode the next n_vectors, whole slices, of n sections (1..PLEAT__STREAMS) of one format and one book, to out[i]
+ * (aligned to 64).  Codes are below the levels, whatever the bytes.  No more vectors than there are. */
 void pleat__sections_decode(const pleat__codec_dsp *dsp, const pleat__book *book, pleat__section *const *sections,
                             uint32_t n, uint32_t n_vectors, uint8_t *const *out);
 
@@ -145,9 +154,13 @@ typedef struct pleat__block_run {
     uint32_t n_blocks;
 } pleat__block_run;
 
-/* A block's payload: where it stands if it and its pad are inside one page, else copied to `copy`, which has
- * pleat__block_bound() + PLEAT__BLOCK_ALIGN + PLEAT__STREAM_PAD bytes.  *n_bytes is the payload's (from its header, never more
- * than there is). */
+/* Bytes that a block is copied to where it crosses pages. */
+static inline size_t pleat__block_copy_bytes(const pleat__block_format *format) {
+    return pleat__block_bound(format) + PLEAT__BLOCK_ALIGN + PLEAT__STREAM_PAD;
+}
+
+/* A block's payload: where it stands if it and its pad are inside one page, else copied to `copy`, of
+ * pleat__block_copy_bytes().  *n_bytes is the payload's (from its header, never more than there is). */
 const uint8_t *pleat__block_fetch(const pleat__block_run *run, uint32_t block, uint8_t *copy, size_t *n_bytes);
 
 /* Open it. */

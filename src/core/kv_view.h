@@ -41,6 +41,8 @@ typedef struct pleat__kv_run {
     const pleat__page_id *ids; /* id of the run's first page */
     int32_t step;              /* from one page's id to the next's */
     uint32_t n_slots;          /* slots in use */
+    /* Not NULL: the slots are the tokens of these blocks (codec/block.h), and base, ids and layout say nothing. */
+    const struct pleat__block_run *blocks;
 } pleat__kv_run;
 
 typedef struct pleat__kv_view {

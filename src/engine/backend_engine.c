@@ -74,16 +74,17 @@ static void real_pages_by_side(void *ctx, pleat_seq seq, uint64_t *high, uint64_
     *high = s ? s->table.n_pages_all - *low : 0;
 }
 
-/* Sums of a table's counts. */
+/* Sums of a table's counts; where cold tokens are in blocks, all of it in the bytes that a slot of theirs has. */
 static void real_slots_of(void *ctx, pleat_seq seq, uint64_t *live, uint64_t *held) {
     const pleat_cache *c = ((real *)ctx)->cache;
     const pleat__sequence *s = pleat__cache_seq(c, seq);
+    const uint64_t high = c->has_blocks ? c->page_tokens[PLEAT__LOW] / c->page_tokens[PLEAT__HIGH] : 1;
     *live = *held = 0;
     for (uint32_t i = 0; s && i < s->table.n_lanes; i++) {
         const pleat__lane lane = pleat__table_lane(&s->table, i);
-        *live += (uint64_t)pleat__lane_live_high(&lane) + lane.n_slots[PLEAT__LOW];
-        for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++)
-            *held += (uint64_t)lane.n_pages[side] * c->page_tokens[side];
+        *live += pleat__lane_live_high(&lane) * high + lane.n_slots[PLEAT__LOW];
+        *held += lane.n_pages[PLEAT__HIGH] * c->page_tokens[PLEAT__HIGH] * high;
+        *held += (uint64_t)lane.n_pages[PLEAT__LOW] * c->page_tokens[PLEAT__LOW];
     }
 }
 

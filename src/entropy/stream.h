@@ -4,23 +4,27 @@
  *
  * Codes come in vectors of 64 bytes.  Lane j = 0..31 codes bytes 2j and 2j+1 of each vector, in its own order:
  *
- *     single codes   symbol s of lane j is byte 2j + s%2 of vector s/2                        n_vectors * 2 symbols a lane
- *     pairs          symbol s of lane j is byte i = 2j + s%2 of vector 2*(s/2), and of the next: n_vectors symbols a lane
- *                    a = the first's, b = the second's: symbol a | b << 4
+ *     single codes   symbol s of lane j is byte 2j + s%2 of vector s/2: 2 * n_vectors symbols a lane
+ *     pairs          symbol s of lane j is a | b << 4: byte 2j + s%2 of vector 2*(s/2), and of the next:
+ *                    n_vectors symbols a lane
  *
- * A lane has a window of bits, empty at first.  For s = 0, 1, ...: each lane in turn, from 0 to 31, that has fewer than
- * book->max_bits bits takes the stream's next byte on top of its window (one is enough: max_bits <= 9); then each lane takes
- * its next symbol's word from the bottom of its window.  So one stream serves all lanes, a vector of 16-bit windows
- * holds them, and which lanes take bytes is known from the windows alone.
+ * A lane has a window of bits, empty at first.  Step s = 0, 1, ...: each lane in turn, from 0 to 31, while it has fewer
+ * than book->max_bits bits, takes the stream's next byte on top of its window (one byte is enough but for words of 9
+ * bits); then each lane takes its next symbol's word from the bottom of its window.  So one stream serves all lanes, a
+ * vector of 16-bit windows holds them, and which lanes take bytes is known from the windows alone.
  *
  *     window   | 0 ........ 0 | bits not used yet |          16 bits; valid <= 16 of them
  *
- * Bytes that would hold no lane's bits are not stored where no byte with bits follows: a reader takes zeros for them.
+ * In the last step a lane takes a byte only while its bits are no whole word: while the length that the table gives for
+ * its window (zeros above its bits) is more than it has.  That saves most of what taking ahead would waste at the end;
+ * a lane may still have taken one byte that none of its words needs: zero.  Such bytes are not stored where no other
+ * byte follows: a lane takes what stands behind the stream, and no code depends on it.
  *
  * Decoding goes on where it stopped, so that a kernel decodes a slice, uses it, and comes back.  It never fails and
- * never reads outside [at, end + PLEAT__STREAM_PAD): whatever the bytes, a step reads at most 32 bytes from a place that is
- * kept at or below `end`.  Bytes from `end` on must be readable; their values matter only to damaged streams, whose
- * codes are some codes below the book's levels.  After all vectors of a sound stream, pleat__stream_is_done() is true.
+ * never reads outside [bytes, bytes + n_bytes + PLEAT__STREAM_PAD): whatever the bytes, a step takes and reads at most
+ * 64 bytes from the place min(n_taken, n_bytes).  Bytes from the end on must be readable; their values matter only to
+ * damaged streams, whose codes are some codes below the book's levels.  After all vectors of a sound stream,
+ * pleat__stream_is_done() is true.
  */
 #ifndef PLEAT_ENTROPY_STREAM_H
 #define PLEAT_ENTROPY_STREAM_H
@@ -36,28 +40,30 @@
 typedef struct pleat__stream {
     _Alignas(64) uint16_t window[PLEAT__STREAM_LANES];
     _Alignas(64) uint16_t valid[PLEAT__STREAM_LANES];
-    const uint8_t *at, *end;
+    const uint8_t *bytes; /* [n_bytes + PLEAT__STREAM_PAD] */
+    uint64_t n_bytes;
     uint64_t n_taken; /* bytes that lanes have taken, those past the end included */
-    uint64_t n_bytes; /* of the stream */
+    uint32_t n_left;  /* vectors not decoded yet */
 } pleat__stream;
 
-void pleat__stream_init(pleat__stream *stream, const uint8_t *bytes, size_t n_bytes);
+/* n_vectors: all that were encoded; the last step has to be known. */
+void pleat__stream_init(pleat__stream *stream, const uint8_t *bytes, size_t n_bytes, uint32_t n_vectors);
 
-/* Lanes have taken all bytes, and no more past the end than the last symbols can have asked for: 32. */
+/* All is decoded, and lanes have taken all bytes and no more past the end than one each. */
 static inline bool pleat__stream_is_done(const pleat__stream *s) {
-    return s->n_taken >= s->n_bytes && s->n_taken - s->n_bytes <= 2 * PLEAT__STREAM_LANES;
+    return s->n_left == 0 && s->n_taken >= s->n_bytes && s->n_taken - s->n_bytes <= PLEAT__STREAM_LANES;
 }
 
-/* Encode n_vectors vectors (an even number) of codes below book->n_levels to `out`; returns the bytes written, at most
- * pleat__stream_bound(n_vectors).  The same bytes always. */
+/* Encode n_vectors vectors (an even number) of codes below book->n_levels to `out`, which has room for
+ * pleat__stream_bound(n_vectors) bytes; returns the stream's bytes.  The same bytes always. */
 size_t pleat__stream_encode(const pleat__book *book, const uint8_t *codes, uint32_t n_vectors, uint8_t *out);
 
 static inline size_t pleat__stream_bound(uint32_t n_vectors) {
     return (size_t)n_vectors * 64 * PLEAT__BOOK_WIDE_BITS / 8 + 2 * PLEAT__STREAM_LANES;
 }
 
-/* Decode the next n_vectors vectors (an even number) of each of n_streams streams, 1..PLEAT__STREAMS, all of one book, to
- * out[i], aligned to 64 bytes. */
+/* Decode the next n_vectors vectors (an even number, at most n_left) of each of n_streams streams, 1..PLEAT__STREAMS,
+ * all of one book, to out[i], aligned to 64 bytes. */
 typedef void (*pleat__stream_decode_fn)(const pleat__book *book, pleat__stream *const *streams, uint32_t n_streams,
                                         uint32_t n_vectors, uint8_t *const *out);
 

@@ -63,6 +63,8 @@ static void check_round_trip(const pleat_spec *a) {
     CHECK(a->low.v_bits == b.low.v_bits && a->threshold == b.threshold && a->step == b.step);
     CHECK(budget_is(&b, a->budget.value, a->budget.unit) && a->sinks == b.sinks && a->reclaim == b.reclaim);
     CHECK(a->crush == b.crush && a->share == b.share && a->anchor == b.anchor && a->unit == b.unit);
+    CHECK(a->compressor == b.compressor && a->k == b.k && a->v == b.v && a->kunit == b.kunit && a->block == b.block);
+    CHECK(a->buffer == b.buffer && a->bits == b.bits && a->pack == b.pack);
     CHECK_STATUS(pleat_spec_print(&b, again, sizeof again), PLEAT_OK);
     CHECK_EQ_STR(again, text);
 }

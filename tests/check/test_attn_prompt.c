@@ -98,7 +98,12 @@ static void side_init(side *s, pleat_format format, uint32_t d, uint32_t tokens,
         s->ids[other].v = p;
     }
     const pleat__page_id *first = step > 0 || s->n_pages == 0 ? s->ids : s->ids + s->n_pages - 1;
-    s->run = (pleat__kv_run){&s->layout, s->pool.p, page_bytes, first, step, n_slots};
+    s->run = (pleat__kv_run){.layout = &s->layout,
+                             .base = s->pool.p,
+                             .page_bytes = page_bytes,
+                             .ids = first,
+                             .step = step,
+                             .n_slots = n_slots};
     s->k = get((size_t)n_slots * d * sizeof(float));
     s->v = get((size_t)n_slots * d * sizeof(float));
     s->alive = get(n_slots);

@@ -294,7 +294,12 @@ typedef struct paged {
 static void put_lane(paged *p, const layer *l, const lane *ln, const pleat__page_id *ids, pleat__kv_view *view) {
     const uint32_t tokens = p->layout.tokens;
     *view = (pleat__kv_view){.n_sealed = ln->n_sealed};
-    view->high = (pleat__kv_run){&p->layout, p->pages.p, p->page_bytes, ids, 1, ln->n_slots};
+    view->high = (pleat__kv_run){.layout = &p->layout,
+                                 .base = p->pages.p,
+                                 .page_bytes = p->page_bytes,
+                                 .ids = ids,
+                                 .step = 1,
+                                 .n_slots = ln->n_slots};
     for (uint32_t i = 0; i < pleat__div_up_u32(ln->n_slots, tokens) * tokens; i++) {
         uint8_t *page = pleat__kv_page(&view->high, i / tokens);
         token t = i < ln->n_slots ? ln->slots[i] : rubbish();

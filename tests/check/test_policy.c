@@ -189,7 +189,8 @@ static token rubbish(const lane *l) {
 
 static pleat__kv_run put_side(paged *p, const lane *l, const side *s, const pleat__page_layout *layout,
                               const pleat__page_id *ids, int32_t step) {
-    const pleat__kv_run run = {layout, p->pages.p, p->page_bytes, ids, step, s->n};
+    const pleat__kv_run run = {
+        .layout = layout, .base = p->pages.p, .page_bytes = p->page_bytes, .ids = ids, .step = step, .n_slots = s->n};
     for (uint32_t i = 0; i < pleat__div_up_u32(s->n, layout->tokens) * layout->tokens; i++) {
         uint8_t *page = pleat__kv_page(&run, i / layout->tokens);
         const token t = i < s->n ? s->slots[i] : rubbish(l);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_spec.c: the KV spec: every name round-trips, every error names its position and the nearest word.  Policies that
- * evict have theirs in test_spec_evict.c.
+ * evict have theirs in test_spec_evict.c, compressors in test_spec_comp.c.
  */
 #include <locale.h>
 
@@ -268,9 +268,18 @@ static void test_print_refuses_nonsense(void) {
     REFUSED(f16, budget.value, 1);
     REFUSED(f16, budget.value, NAN);
     REFUSED(f16, budget.unit, PLEAT_BUDGET_SHARE);
+    REFUSED(f16, k, 0.2f);
+    REFUSED(f16, v, NAN);
+    REFUSED(f16, kunit, PLEAT_K_UNIT_BLOCK);
+    REFUSED(f16, block, 64);
+    REFUSED(f16, buffer, 128);
+    REFUSED(f16, bits, 2);
+    REFUSED(f16, pack, 1);
     REFUSED(top, reclaim, PLEAT_RECLAIM_COPY);
     REFUSED(top, crush, 1);
     REFUSED(lean, crush, 1);
+    REFUSED(lean, compressor, PLEAT_COMPRESSOR_KIVI);
+    REFUSED(top, pack, 1);
     char text[PLEAT_SPEC_TEXT_CAP] = "untouched";
     memset(profile.profile, 'p', sizeof profile.profile); /* no NUL */
     CHECK_STATUS(pleat_spec_print(&profile, text, sizeof text), PLEAT_E_ARG);

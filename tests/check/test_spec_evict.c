@@ -130,7 +130,7 @@ static void test_any_round_trip(void) {
 static void test_errors(void) {
     static const bad_text cases[] = {
         {"h20", 0, "did you mean 'h2o'"},
-        {"pyramid_kv_with_a_name_longer_than_any_word_that_is_allowed", 0, "snapkv, pyramidkv, adakv"},
+        {"pyramid_kv_with_a_name_longer_than_any_word_that_is_allowed", 0, "snapkv, pyramidkv, adakv, kvcomp, kivi"},
         {"h2o:budgt=1", 4, "unknown key 'budgt' at position 4; did you mean 'budget'?"},
         {"h2o:", 4, "a key is missing at position 4; h2o has: budget, window, sinks, format, reclaim"},
         {"recent:sinks=4", 7, "recent has: budget, format, reclaim"},
@@ -224,10 +224,12 @@ static void test_stage_errors(void) {
 /* No message is cut: each ends as its case does. */
 static void test_errors_are_whole(void) {
     static const char *const cases[][2] = {
-        {"pyramid_kv_with_a_name_longer_than_any_word_that_is_allowed", "adakv"},
+        {"pyramid_kv_with_a_name_longer_than_any_word_that_is_allowed", "kivi"},
         {"leankv:profile=a_path_that_is_long_enough_to_move_what_follows_to_a_hundred_and_more_bytes_from_start+"
          "kvcrush",
          "adakv"},
+        {"h2o+kvcrush+kvcrush", ": nothing can follow kvcrush"}, /* which had its place */
+        {"kvcomp+pack+pack", ": nothing can follow pack"},
         {"h2o:budget=1.00000000000000000000000000000000000000000000001KB", "GiB"},
         {"h2o:format=a_word_that_is_longer_than_what_an_error_shows_of_it", "k2v2"},
     };
@@ -273,6 +275,9 @@ static void test_print_refuses_nonsense(void) {
     REFUSED(h2o, share, NAN);
     REFUSED(h2o, anchor, PLEAT_ANCHOR_RANDOM);
     REFUSED(h2o, unit, PLEAT_CRUSH_PAGE);
+    REFUSED(h2o, compressor, PLEAT_COMPRESSOR_KVCOMP);
+    REFUSED(h2o, buffer, 128);
+    REFUSED(crush, pack, 1);
     REFUSED(recent, window, 2);
     REFUSED(recent, window, 0);
     REFUSED(recent, sinks, 4);

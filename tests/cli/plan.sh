@@ -159,7 +159,7 @@ check "opened for $opened tokens: $ran bytes" test "$(of sequence bytes)" = "$ra
 plan -m "$MODEL" --ctx $stored --kv k8v4
 check "for no more than it has: fewer" calc "$(of sequence bytes) < $ran"
 
-for spec in leankv leankv:ah=3,al=0.05 topk:keep=30%; do
+for spec in leankv leankv:ah=3,al=0.05 topk:keep=30% kvcomp kvcomp:block=16,buffer=1+pack kivi:bits=4; do
     held $spec 4000 3
     plan -m "$MODEL" --ctx $stored -c $opened --kv $spec
     check "$spec: what run holds is no more than the most" calc "$ran <= $(of sequence bytes)"
@@ -287,6 +287,10 @@ answers "Not worth it: with 4 tokens to generate, reading the prompts is the wor
 answers "Uncompressed: the KV is" --arch llama3-8b --ctx 4096 --kv f32
 answers "Not worth it: it holds no less than f16" -m "$MODEL" --ctx 4000 --kv leankv --fraction 1.1
 answers "Not worth it: at its most it holds no less than f16; --fraction" -m "$MODEL" --ctx 20 --kv leankv:high=k8v8
+answers "Cannot be said: what blocks take is known when they are made; --fraction" --arch llama3-8b --ctx 4096 --batch 64 --kv kvcomp
+check "nor whether they are worth it" prints '"worth_it": null'
+answers "Worth it: a step reads [0-9.]+ % less than with f16" --arch llama3-8b --ctx 4096 --batch 64 --kv kvcomp --fraction 0.2
+answers "Not worth it: it holds no less than f16" --arch llama3-8b --ctx 4096 --batch 64 --kv kivi --fraction 1.01
 answers "Hardly worth it: a step reads [0-9.]+ % less" --arch llama3-8b --ctx 4096 --batch 4 --kv k8v8
 answers "Worth it: a step reads [0-9.]+ % less than with f16, and [0-9]+ sequences fit in place of [0-9]+" --arch llama3-8b --ctx 4096 --batch 64 --kv k8v4 --device-bytes 80GiB
 answers "Worth it: a step reads at least [0-9.]+ % less" --arch llama3-8b --ctx 4096 --batch 64 --kv leankv
@@ -367,7 +371,9 @@ done
 fails 2 "--weights: 'f32' is none of f16, q8_0, q4_0, nor bytes" plan --arch llama3-8b --weights f32
 fails 1 "--weights q8_0: .* does not say how many parameters" plan --config "$scratch/config.json" --ctx 100 --weights q8_0
 fails 2 "--prefill: '0' is not a number" plan --arch llama3-8b --prefill 0
-fails 2 "--fraction is for specs that keep what the text earns" plan --arch llama3-8b --kv f16 --fraction 0.3
+fails 2 "--fraction is for specs whose bytes depend on the text" plan --arch llama3-8b --kv f16 --fraction 0.3
+fails 1 "a policy on layers with a sliding window .21 of 42 layers, 4096 tokens. is not" plan --arch gemma2-9b --ctx 6000 --kv leankv
+fails 1 "blocks .kvcomp, kivi. on layers with a sliding window are not" plan --arch gemma2-9b --ctx 6000 --kv kvcomp
 fails 2 "what a profile saves depends on the text" plan -m "$MODEL" --kv leankv:profile=x
 fails 1 "window or budget is longer than the model's context" plan --arch llama3-8b --ctx 100 --kv leankv:window=9000
 fails 2 "argument 2, '-t': no such option" plan -t 2 --arch llama3-8b

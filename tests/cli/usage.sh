@@ -12,7 +12,7 @@ check "and lists them" says "^  inspect "
 fails 2 "argument 1, 'generate': no such command; there are:$" generate
 fails 2 "argument 1, 'bench speed': no such command; there are:$" bench speed
 check "and lists the benches" says "^  bench pages "
-check "and nothing else" test "$(wc -l <"$scratch/err")" = 5
+check "and nothing else" test "$(wc -l <"$scratch/err")" = 6
 fails 2 "'bench': needs a second word" bench
 fails 2 "argument 2, '-ngl': no such option; the nearest is '-n'" run -ngl 99
 fails 2 "argument 2, '--zzzzzz': no such option; .pleat run --help. lists all" run --zzzzzz
@@ -81,6 +81,13 @@ fails 2 "--kv: .*'kvcrush' at position 0 must stand behind one of random, .*, ad
 fails 2 "--kv: .*'kvcrush' at position 5: nothing can follow k8v4; kvcrush can follow random" run -m x -p x --kv k8v4+kvcrush
 fails 2 "--kv: .*'snapkv' at position 4: only kvcrush can follow h2o$" run -m x -p x --kv h2o+snapkv
 fails 2 "no model: give -m FILE" run -p x --kv adakv:budget=1.5MiB+kvcrush:unit=page
+fails 2 "--kv: .*unknown name 'kvcmp' at position 0; did you mean 'kvcomp'. .*, kvcomp, kivi$" run -m x -p x --kv kvcmp
+fails 2 "--kv: .*k '2' at position 9: it must be a number from 1/255 .0.0039216. to 1$" run -m x -p x --kv kvcomp:k=2
+fails 2 "--kv: .*block '48' at position 13: it must be 16, 32, 64, 128 or 256$" run -m x -p x --kv kvcomp:block=48
+fails 2 "--kv: .*bits '3' at position 10: it must be 2 or 4$" run -m x -p x --kv kivi:bits=3
+fails 2 "--kv: .*'pack' at position 0 must stand behind kvcomp, as in kvcomp.pack$" run -m x -p x --kv pack
+fails 2 "--kv: .*'pack' at position 5: nothing can follow kivi; pack can follow kvcomp$" run -m x -p x --kv kivi+pack
+fails 2 "no model: give -m FILE" run -p x --kv kvcomp:k=0.05,kunit=block,buffer=64+pack
 fails 2 "--kv may stand once" run -m x -p x --kv f16 --kv f32
 fails 2 "--kv and --cache-type-k" run -m x -p x --kv f16 -ctk f16
 fails 2 "--cache-type-k 'q9', --cache-type-v 'f16': " run -m x -p x -ctk q9

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * blocks.c: the walk over groups of blocks: scratch, opening, prefetching, decoding slice by slice.  See blocks_walk.h.
+ */
+#include "attn/blocks_walk.h"
+#include "core/memory.h"
+
+#define STREAMS PLEAT__STREAMS
+#define ROWS 16u /* of a slice */
+#define LINE 64u
+
+static void carve(pleat__blocks_walk *w, const pleat__block_format *f, uint32_t n_group, pleat__arena *a) {
+    const uint64_t row = (uint64_t)STREAMS * f->tokens, d = f->head_dim;
+    w->heads = pleat__div_up_u32(n_group, PLEAT__BLOCKS_HEADS) * PLEAT__BLOCKS_HEADS;
+    const uint64_t n = w->heads, longer = d > f->tokens ? d : f->tokens;
+    w->codes = pleat__arena_take(a, STREAMS * ROWS * longer + ROWS * PLEAT__BLOCKS_COLUMNS, 1);
+    w->weights = pleat__arena_take(a, n * row, sizeof(float));
+    w->rescale = pleat__arena_take(a, n, sizeof(float));
+    w->share = pleat__arena_take(a, n, sizeof(float));
+    w->query_scale = pleat__arena_take(a, n, sizeof(float));
+    w->query_sum = pleat__arena_take(a, n, sizeof(float));
+    w->key_factors = pleat__arena_take(a, STREAMS * n * (pleat__blocks_padded((uint32_t)d) + 16), sizeof(float));
+    w->value_factors = pleat__arena_take(a, n * (row + 16), sizeof(float));
+    w->key_scale = pleat__arena_take(a, STREAMS * n, sizeof(float));
+    w->key_bias = pleat__arena_take(a, STREAMS * n, sizeof(float));
+    w->value_scale = pleat__arena_take(a, n, sizeof(float));
+    w->value_bias = pleat__arena_take(a, n, sizeof(float));
+    w->value_steps = pleat__arena_take(a, row, sizeof(float));
+    w->value_middles = pleat__arena_take(a, row, sizeof(float));
+    w->scaled = pleat__arena_take(a, PLEAT__BLOCKS_HEADS * row, sizeof(float));
+    w->floats = pleat__arena_take(a, ROWS * longer, sizeof(float));
+    w->copies = pleat__arena_take(a, STREAMS * pleat__block_copy_bytes(f), 1);
+}
+
+uint64_t pleat__attn_blocks_scratch_bytes(const pleat__block_format *format, uint32_t n_group) {
+    pleat__blocks_walk w;
+    pleat__arena arena = {0};
+    carve(&w, format, n_group, &arena);
+    return (arena.used_bytes + PLEAT__ALIGN - 1) / PLEAT__ALIGN * PLEAT__ALIGN;
+}
+
+/* ---- prefetching -------------------------------------------------------------------------------------------------- */
+
+/* Asks for bytes [at, to) of a run, some lines at every step of the group before the one that needs them. */
+typedef struct ahead {
+    const pleat__block_run *run;
+    uint64_t at, to; /* from the first page's first byte */
+    uint32_t lines;  /* of a step */
+} ahead;
+
+/* Where block `block` begins. */
+static uint64_t begin_of(const pleat__block_run *run, uint32_t block) {
+    return block ? (uint64_t)run->ends[block - 1] * PLEAT__BLOCK_ALIGN : 0;
+}
+
+/* Blocks [from, to), in n steps. */
+static void ahead_set(ahead *a, const pleat__block_run *run, uint32_t from, uint32_t to, uint32_t n) {
+    a->run = run;
+    a->at = begin_of(run, from) / LINE * LINE;
+    a->to = from < to ? begin_of(run, to) : a->at;
+    a->lines = (uint32_t)((a->to - a->at) / LINE / n) + 1;
+}
+
+static void ahead_step(ahead *a) {
+    uint32_t left = a->lines;
+    while (left > 0 && a->at < a->to) {
+        const uint64_t page = a->at / a->run->page_bytes, in_page = a->at - page * a->run->page_bytes;
+        const uint64_t most =
+            a->to - a->at < a->run->page_bytes - in_page ? a->to - a->at : a->run->page_bytes - in_page;
+        const uint32_t n = pleat__min_u32(left, (uint32_t)((most + LINE - 1) / LINE));
+        const uint8_t *p = a->run->base + a->run->ids[(int64_t)page * a->run->step].v * a->run->page_bytes + in_page;
+        for (uint32_t i = 0; i < n; i++) __builtin_prefetch(p + (size_t)i * LINE, 0, 2);
+        a->at += (uint64_t)n * LINE;
+        left -= n;
+    }
+}
+
+/* ---- groups -------------------------------------------------------------------------------------------------------- */
+
+/* Open blocks [from, to), those that can be opened. */
+static bool open_group(pleat__blocks_walk *w, const pleat__block_run *run, uint32_t from, uint32_t to) {
+    const size_t bytes = pleat__block_copy_bytes(run->format);
+    w->n_blocks = 0;
+    for (uint32_t block = from; block < to; block++) {
+        uint8_t *copy = w->copies + w->n_blocks * bytes;
+        if (pleat__block_run_open(run, block, copy, &w->readers[w->n_blocks]) == PLEAT_OK) w->n_blocks++;
+    }
+    w->n_tokens = w->n_blocks * run->format->tokens;
+    return w->n_blocks == to - from;
+}
+
+/* One matrix of every block of the group. */
+typedef struct matrices {
+    pleat__section *sections[STREAMS];
+    uint8_t *out[STREAMS];
+    const pleat__book *book;
+    uint32_t n, n_vectors; /* of a slice */
+} matrices;
+
+static void matrices_init(matrices *m, pleat__blocks_walk *w, const pleat__book *book, bool keys) {
+    m->book = book;
+    m->n = w->n_blocks;
+    m->n_vectors = (keys ? w->format->head_dim : w->format->tokens) / 4;
+    for (uint32_t b = 0; b < m->n; b++) {
+        m->sections[b] = keys ? &w->readers[b].k : &w->readers[b].v;
+        m->out[b] = w->codes + (size_t)b * m->n_vectors * 64;
+    }
+}
+
+static bool are_done(const matrices *m) {
+    bool all = true;
+    for (uint32_t b = 0; b < m->n; b++) all = pleat__section_is_done(m->sections[b]) && all;
+    return all;
+}
+
+static bool add_group(const pleat__blocks_steps *steps, pleat__blocks_walk *w, const pleat__codec_dsp *codec,
+                      const pleat__block_run *run, ahead *next) {
+    const pleat__block_format *f = w->format;
+    matrices k, v;
+    matrices_init(&k, w, run->books ? &run->books->k : NULL, true);
+    matrices_init(&v, w, run->books ? &run->books->v : NULL, false);
+    steps->keys_begin(w);
+    for (uint32_t slice = 0; slice < f->tokens / ROWS; slice++) {
+        ahead_step(next);
+        pleat__sections_decode(codec, k.book, k.sections, k.n, k.n_vectors, k.out);
+        ahead_step(next);
+        steps->keys(w, slice);
+    }
+    steps->softmax(w);
+    for (uint32_t slice = 0; slice < f->head_dim / ROWS; slice++) {
+        if (slice * ROWS % f->v_group == 0) steps->values_begin(w, slice * ROWS / f->v_group);
+        ahead_step(next);
+        pleat__sections_decode(codec, v.book, v.sections, v.n, v.n_vectors, v.out);
+        ahead_step(next);
+        steps->values(w, slice);
+    }
+    return are_done(&k) && are_done(&v);
+}
+
+bool pleat__blocks_walk_run(const pleat__blocks_steps *steps, const pleat__attn_query *query,
+                            const pleat__codec_dsp *codec, const pleat__block_run *run, uint32_t block_from,
+                            uint32_t block_to, pleat__attn_acc *acc, void *scratch) {
+    if (block_from >= block_to) return true;
+    const pleat__block_format *f = run->format;
+    pleat__blocks_walk w = {.query = query, .format = f, .acc = acc};
+    pleat__arena arena = {.base = scratch, .cap_bytes = pleat__attn_blocks_scratch_bytes(f, query->n_group)};
+    carve(&w, f, query->n_group, &arena);
+    steps->begin(&w);
+    ahead next;
+    ahead_set(&next, run, block_from, pleat__min_u32(block_from + STREAMS, block_to), 1);
+    ahead_step(&next);
+    bool sound = true;
+    for (uint32_t from = block_from, to; from < block_to; from = to) {
+        to = pleat__min_u32(from + STREAMS, block_to);
+        ahead_set(&next, run, to, pleat__min_u32(to + STREAMS, block_to), 2 * (f->tokens + f->head_dim) / ROWS);
+        sound = open_group(&w, run, from, to) && sound;
+        if (w.n_blocks > 0) sound = add_group(steps, &w, codec, run, &next) && sound;
+    }
+    steps->end(&w);
+    return sound;
+}

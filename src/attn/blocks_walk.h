@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * blocks_walk.h: the walk over groups of blocks that the variants of blocks.h share: blocks.c opens and decodes, a
+ * variant's steps multiply.
+ *
+ *     begin ── for each group: keys_begin ── keys(slice) ... ── softmax ── values_begin(unit) ── values(slice) ... ── end
+ */
+#ifndef PLEAT_ATTN_BLOCKS_WALK_H
+#define PLEAT_ATTN_BLOCKS_WALK_H
+
+#include "attn/blocks.h"
+#include "core/half.h"
+
+/* Heads that kernels take together. */
+#define PLEAT__BLOCKS_HEADS 4u
+
+/* Columns of a matrix that kernels take together: memory of factors is padded to as many. */
+#define PLEAT__BLOCKS_COLUMNS 64u
+
+static inline uint32_t pleat__blocks_padded(uint32_t columns) {
+    return (columns + PLEAT__BLOCKS_COLUMNS - 1) / PLEAT__BLOCKS_COLUMNS * PLEAT__BLOCKS_COLUMNS;
+}
+
+/* Tokens of a group stand behind each other: token i of its block b is b*T + i.  Rows of tokens are 4*T long. */
+typedef struct pleat__blocks_walk {
+    const pleat__attn_query *query;
+    const pleat__block_format *format;
+    pleat__attn_acc *acc;
+
+    uint32_t n_blocks; /* of the group, that opened: 1..PLEAT__STREAMS */
+    uint32_t n_tokens; /* n_blocks * T */
+    pleat__block_reader readers[PLEAT__STREAMS];
+
+    /* A slice's codes, the next block's behind a block's.  PLEAT__BLOCKS_COLUMNS * 16 bytes more can be read. */
+    uint8_t *codes;
+    float *weights;     /* [heads][4*T] logit2, from softmax on the weights against the group's maximum */
+    float *rescale;     /* [heads] 2^(m - m') for what acc->o holds */
+    float *share;       /* [heads] 2^(group's maximum - m') for the group's sums */
+    float *query_scale; /* [heads] the variant's, of the whole call */
+    float *query_sum;   /* [heads] likewise */
+    void *key_factors; /* [PLEAT__STREAMS][heads][padded d] floats' memory, and a vector for each head: the variant's */
+    void *value_factors;  /* [heads][4*T] likewise, and a vector for each head */
+    float *key_scale;     /* [PLEAT__STREAMS][heads] the variant's, and so on */
+    float *key_bias;      /* [PLEAT__STREAMS][heads] */
+    float *value_scale;   /* [heads] */
+    float *value_bias;    /* [heads] */
+    float *value_steps;   /* [4*T] of one unit of dimensions; zeros from n_tokens to the next multiple of 64 */
+    float *value_middles; /* [4*T] likewise */
+    float *scaled;        /* [PLEAT__BLOCKS_HEADS][4*T] the variant's */
+    float *floats;        /* [16][d or T, whichever is more] */
+    uint8_t *copies;      /* [PLEAT__STREAMS] payloads that cross pages */
+    uint32_t heads;       /* the group's, rounded up to PLEAT__BLOCKS_HEADS */
+} pleat__blocks_walk;
+
+static inline uint32_t pleat__blocks_row(const pleat__blocks_walk *w) { return PLEAT__STREAMS * w->format->tokens; }
+
+/* The middle of codes, from which they are counted. */
+static inline float pleat__blocks_middle(uint32_t n_levels) { return 0.5f * (float)(n_levels - 1); }
+
+/* Minimum or step i of those at p. */
+static inline float pleat__blocks_unit(const uint8_t *p, size_t i) {
+    return pleat__f16_to_f32((uint16_t)(p[2 * i] | p[2 * i + 1] << 8));
+}
+
+typedef struct pleat__blocks_steps {
+    void (*begin)(pleat__blocks_walk *w);      /* once a call */
+    void (*keys_begin)(pleat__blocks_walk *w); /* fold steps into the query */
+    /* weights[][b*T + 16*slice ..] = logits, from codes: of each block [d/4] vectors */
+    void (*keys)(pleat__blocks_walk *w, uint32_t slice);
+    void (*softmax)(pleat__blocks_walk *w); /* logits to weights; m and l of acc; rescale, share */
+    /* fold steps of dimensions [unit * v_group, +v_group) into the weights */
+    void (*values_begin)(pleat__blocks_walk *w, uint32_t unit);
+    /* o[][16*slice ..] = o*rescale + share*sums, from codes: of each block [T/4] vectors */
+    void (*values)(pleat__blocks_walk *w, uint32_t slice);
+    void (*end)(pleat__blocks_walk *w); /* once a call */
+} pleat__blocks_steps;
+
+bool pleat__blocks_walk_run(const pleat__blocks_steps *steps, const pleat__attn_query *query,
+                            const pleat__codec_dsp *codec, const pleat__block_run *run, uint32_t block_from,
+                            uint32_t block_to, pleat__attn_acc *acc, void *scratch);
+
+#endif

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * blocks_avx512.c: what happens once a group of blocks: steps folded into queries and weights, cut into limbs, and the
+ * softmax between.  See blocks_avx512.h.
+ */
+#include "attn/x86/blocks_avx512.h"
+
+#include <string.h>
+
+/* ---- four heads at once -------------------------------------------------------------------------------------------- */
+
+/* Element h of each 128 bits of out[i]: element i of those of v[h]. */
+INLINE void transpose_four(const __m512 *v, __m512d *out) {
+    const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(v[0], v[1]));
+    const __m512d b = _mm512_castps_pd(_mm512_unpacklo_ps(v[2], v[3]));
+    const __m512d c = _mm512_castps_pd(_mm512_unpackhi_ps(v[0], v[1]));
+    const __m512d d = _mm512_castps_pd(_mm512_unpackhi_ps(v[2], v[3]));
+    out[0] = _mm512_unpacklo_pd(a, b);
+    out[1] = _mm512_unpackhi_pd(a, b);
+    out[2] = _mm512_unpacklo_pd(c, d);
+    out[3] = _mm512_unpackhi_pd(c, d);
+}
+
+/* Element h of the result: the largest, or the sum, of the elements of v[h]. */
+INLINE __m128 largest_of_each(const __m512 *v) {
+    __m512d t[4];
+    transpose_four(v, t);
+    const __m512 x = _mm512_max_ps(_mm512_max_ps(_mm512_castpd_ps(t[0]), _mm512_castpd_ps(t[1])),
+                                   _mm512_max_ps(_mm512_castpd_ps(t[2]), _mm512_castpd_ps(t[3])));
+    const __m256 y = _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    return _mm_max_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
+}
+INLINE __m128 sum_of_each(const __m512 *v) {
+    __m512d t[4];
+    transpose_four(v, t);
+    const __m512 x = _mm512_add_ps(_mm512_add_ps(_mm512_castpd_ps(t[0]), _mm512_castpd_ps(t[1])),
+                                   _mm512_add_ps(_mm512_castpd_ps(t[2]), _mm512_castpd_ps(t[3])));
+    const __m256 y = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    return _mm_add_ps(_mm256_castps256_ps128(y), _mm256_extractf128_ps(y, 1));
+}
+INLINE __m128 exact_sum_of_each(const __m512i *v) { /* of whole numbers; exact below 2^24 */
+    __m512 x[HEADS];
+    UNROLL
+    for (uint32_t h = 0; h < HEADS; h++) x[h] = _mm512_cvtepi32_ps(v[h]);
+    return sum_of_each(x);
+}
+
+/* ---- limbs --------------------------------------------------------------------------------------------------------- */
+
+/* Largest whole number that is cut: three limbs hold 127*65536 + 127*256 + 127, and scaling may round up. */
+#define LIMB_TOP 8355700.0f
+
+/* What is added before cutting: makes every limb a byte from 0 on, and numbers positive and below 2^24. */
+#define LIMB_BIAS 0x808080
+
+/* Cut 64 columns of one head, whole numbers + LIMB_BIAS: a[v] are columns 16*v and on.  Writes the head's rows. */
+INLINE void cut(const __m512i *numbers, int8_t *out) {
+    const __m512i by_limb = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    const __m512i across = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i flip = _mm512_set1_epi8((char)0x80);
+    __m512i a[4];
+    UNROLL
+    for (int v = 0; v < 4; v++) a[v] = _mm512_shuffle_epi8(numbers[v], by_limb); /* each limb's four side by side */
+    const __m512i low01 = _mm512_unpacklo_epi32(a[0], a[1]), low23 = _mm512_unpacklo_epi32(a[2], a[3]);
+    const __m512i high01 = _mm512_unpackhi_epi32(a[0], a[1]), high23 = _mm512_unpackhi_epi32(a[2], a[3]);
+    const __m512i planes[LIMBS] = {_mm512_unpacklo_epi64(low01, low23), _mm512_unpackhi_epi64(low01, low23),
+                                   _mm512_unpacklo_epi64(high01, high23)};
+    UNROLL
+    for (uint32_t l = 0; l < LIMBS; l++) {
+        const __m512i plane = _mm512_permutexvar_epi32(across, planes[l]);
+        _mm512_store_si512(out + l * HEADS * COLUMNS, _mm512_xor_si512(plane, flip));
+    }
+}
+
+/* Factors of four heads, x [HEADS][stride], n columns, a multiple of 64; of each head |x| <= top.  Writes limbs, and what
+ * they sum up to times c, split in highs and lows.  Returns the heads' units. */
+INLINE __m128 cut_four(uint32_t heads, const float *x, size_t stride, uint32_t n, __m128 top, float c, int8_t *limbs,
+                       float *middles) {
+    top = _mm_max_ps(top, _mm_set1_ps(0x1p-100f)); /* less is as good as zero */
+    const __m128 inverses = _mm_div_ps(_mm_set1_ps(LIMB_TOP), top);
+    float inverse[HEADS] __attribute__((aligned(16)));
+    _mm_store_ps(inverse, inverses);
+    __m512i high[HEADS], low[HEADS]; /* sum = 65536 * high + low */
+    UNROLL
+    for (uint32_t h = 0; h < HEADS; h++) {
+        __m512i total = _mm512_setzero_si512();
+        for (uint32_t i = 0; h < heads && i < n; i += COLUMNS) {
+            __m512i numbers[4];
+            UNROLL
+            for (uint32_t v = 0; v < 4; v++) {
+                const __m512 biased = _mm512_fmadd_ps(_mm512_load_ps(x + h * stride + i + ROWS * v),
+                                                      _mm512_set1_ps(inverse[h]), _mm512_set1_ps(LIMB_BIAS));
+                numbers[v] = _mm512_cvtps_epi32(biased);
+                total = _mm512_add_epi32(total, numbers[v]);
+            }
+            cut(numbers, limbs + i / COLUMNS * LIMB_BYTES + h * COLUMNS);
+        }
+        total = _mm512_sub_epi32(total, _mm512_set1_epi32((int32_t)(n / ROWS) * LIMB_BIAS));
+        high[h] = _mm512_srai_epi32(_mm512_add_epi32(total, _mm512_set1_epi32(32768)), 16);
+        low[h] = _mm512_sub_epi32(total, _mm512_slli_epi32(high[h], 16));
+    }
+    _mm_store_ps(middles, _mm_mul_ps(_mm_set1_ps(c), exact_sum_of_each(low)));
+    _mm_store_ps(middles + HEADS, _mm_mul_ps(_mm_set1_ps(c), exact_sum_of_each(high)));
+    return _mm_div_ps(_mm_set1_ps(1), inverses);
+}
+
+/* ---- keys ---------------------------------------------------------------------------------------------------------- */
+
+/* 16 halves at p, or zeros. */
+INLINE __m512 load_f16_if(bool here, const uint8_t *p) {
+    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(here ? 0xFFFF : 0, p));
+}
+
+/* Limbs of the query of heads [head, head + heads) times steps, and the sum of query times middles; both [padded d]. */
+INLINE void fold_query(uint32_t heads, pleat__blocks_walk *w, uint32_t block, uint32_t head, const float *steps,
+                       const float *middles) {
+    const uint32_t d = w->format->head_dim, padded = pleat__blocks_padded(d), at = block * w->heads + head;
+    const float *q = w->query->f32 + (size_t)head * d;
+    float x[HEADS][PLEAT__MAX_HEAD_DIM] __attribute__((aligned(64)));
+    __m512 most[HEADS], bias[HEADS];
+    UNROLL
+    for (uint32_t h = 0; h < HEADS; h++) most[h] = bias[h] = _mm512_setzero_ps();
+    for (uint32_t i = 0; i < d; i += ROWS) {
+        const __m512 step = _mm512_load_ps(steps + i), middle = _mm512_load_ps(middles + i);
+        UNROLL
+        for (uint32_t h = 0; h < heads; h++) {
+            const __m512 y = _mm512_loadu_ps(q + h * d + i), product = _mm512_mul_ps(y, step);
+            _mm512_store_ps(x[h] + i, product);
+            most[h] = _mm512_range_ps(most[h], product, 0xB); /* the larger magnitude, without its sign */
+            bias[h] = _mm512_fmadd_ps(y, middle, bias[h]);
+        }
+    }
+    for (uint32_t i = d; i < padded; i += ROWS) {
+        for (uint32_t h = 0; h < heads; h++) _mm512_store_ps(x[h] + i, _mm512_setzero_ps());
+    }
+    const __m128 unit = cut_four(heads, x[0], PLEAT__MAX_HEAD_DIM, padded, largest_of_each(most),
+                                 pleat__blocks_middle(w->format->k_levels), pleat__key_limbs(w, block, head),
+                                 pleat__key_middles(w, block, head));
+    _mm_store_ps(w->key_scale + at, unit);
+    _mm_store_ps(w->key_bias + at, sum_of_each(bias));
+}
+
+static void fold_queries(pleat__blocks_walk *w, uint32_t block, const float *steps, const float *middles) {
+    const uint32_t n_group = w->query->n_group;
+    for (uint32_t head = 0; head < n_group; head += HEADS) {
+        switch (n_group - head) {
+            case 1: fold_query(1, w, block, head, steps, middles); break;
+            case 2: fold_query(2, w, block, head, steps, middles); break;
+            case 3: fold_query(3, w, block, head, steps, middles); break;
+            default: fold_query(4, w, block, head, steps, middles); break;
+        }
+    }
+}
+
+/* Where a step is the whole block's, limbs of the query alone serve for all blocks: scale and sum of the query are kept
+ * where the first block's would be. */
+void pleat__blocks_begin_avx512(pleat__blocks_walk *w) {
+    if (w->format->by_channel) return;
+    float ones[PLEAT__MAX_HEAD_DIM] __attribute__((aligned(64)));
+    for (uint32_t i = 0; i < PLEAT__MAX_HEAD_DIM; i++) ones[i] = 1;
+    fold_queries(w, 0, ones, ones);
+    for (uint32_t h = 0; h < w->query->n_group; h++) {
+        w->query_scale[h] = w->key_scale[h];
+        w->query_sum[h] = w->key_bias[h];
+    }
+}
+
+static void scale_query(pleat__blocks_walk *w, uint32_t block) {
+    const pleat__block_reader *r = &w->readers[block];
+    const float step = pleat__blocks_unit(r->k_steps, 0);
+    const float middle = pleat__blocks_unit(r->k_mins, 0) + pleat__blocks_middle(w->format->k_levels) * step;
+    for (uint32_t h = 0; h < w->query->n_group; h++) {
+        w->key_scale[block * w->heads + h] = step * w->query_scale[h];
+        w->key_bias[block * w->heads + h] = middle * w->query_sum[h];
+    }
+}
+
+void pleat__blocks_keys_begin_avx512(pleat__blocks_walk *w) {
+    const uint32_t d = w->format->head_dim;
+    float steps[PLEAT__MAX_HEAD_DIM] __attribute__((aligned(64)));
+    float middles[PLEAT__MAX_HEAD_DIM] __attribute__((aligned(64)));
+    const __m512 c = _mm512_set1_ps(pleat__blocks_middle(w->format->k_levels));
+    for (uint32_t b = 0; b < w->n_blocks; b++) {
+        if (!w->format->by_channel) {
+            scale_query(w, b);
+            continue;
+        }
+        const pleat__block_reader *r = &w->readers[b];
+        for (uint32_t i = 0; i < pleat__blocks_padded(d); i += ROWS) {
+            const __m512 step = load_f16_if(i < d, r->k_steps + (size_t)2 * i);
+            _mm512_store_ps(steps + i, step);
+            _mm512_store_ps(middles + i, _mm512_fmadd_ps(c, step, load_f16_if(i < d, r->k_mins + (size_t)2 * i)));
+        }
+        fold_queries(w, b, steps, middles);
+    }
+}
+
+/* ---- softmax ------------------------------------------------------------------------------------------------------- */
+
+INLINE __m128 exp2_128(__m128 x) { return _mm512_castps512_ps128(exp2_512(_mm512_castps128_ps512(x), 0xF)); }
+
+INLINE void softmax(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
+    const uint32_t n = w->n_tokens, row = pleat__blocks_row(w);
+    const __mmask8 mine = (__mmask8)((1u << heads) - 1);
+    float *x = w->weights + (size_t)head * row;
+    __m512 most[HEADS], sum[HEADS];
+    UNROLL
+    for (uint32_t h = 0; h < HEADS; h++) {
+        most[h] = sum[h] = _mm512_setzero_ps();
+        if (h >= heads) continue;
+        most[h] = _mm512_load_ps(x + h * row);
+        for (uint32_t i = ROWS; i < n; i += ROWS) most[h] = _mm512_max_ps(most[h], _mm512_load_ps(x + h * row + i));
+    }
+    const __m128 u = largest_of_each(most);
+    const __m128 m = _mm_maskz_loadu_ps(mine, w->acc->m + head), raised = _mm_max_ps(m, u);
+    const __m128 rescale = exp2_128(_mm_sub_ps(m, raised)), share = exp2_128(_mm_sub_ps(u, raised));
+    _mm_mask_storeu_ps(w->acc->m + head, mine, raised);
+    _mm_store_ps(w->rescale + head, rescale);
+    _mm_store_ps(w->share + head, share);
+    float top[HEADS] __attribute__((aligned(16)));
+    _mm_store_ps(top, u);
+    UNROLL
+    for (uint32_t h = 0; h < heads; h++) {
+        for (uint32_t i = 0; i < n; i += ROWS) {
+            const __m512 y = _mm512_sub_ps(_mm512_load_ps(x + h * row + i), _mm512_set1_ps(top[h]));
+            const __m512 e = exp2_512(y, 0xFFFF);
+            sum[h] = _mm512_add_ps(sum[h], e);
+            _mm512_store_ps(x + h * row + i, e);
+        }
+        for (uint32_t i = n; i % COLUMNS != 0; i += ROWS) _mm512_store_ps(x + h * row + i, _mm512_setzero_ps());
+    }
+    const __m128 l = _mm_maskz_loadu_ps(mine, w->acc->l + head);
+    _mm_mask_storeu_ps(w->acc->l + head, mine, _mm_fmadd_ps(l, rescale, _mm_mul_ps(sum_of_each(sum), share)));
+}
+
+void pleat__blocks_softmax_avx512(pleat__blocks_walk *w) {
+    for (uint32_t head = 0; head < w->query->n_group; head += HEADS) {
+        switch (w->query->n_group - head) {
+            case 1: softmax(1, w, head); break;
+            case 2: softmax(2, w, head); break;
+            case 3: softmax(3, w, head); break;
+            default: softmax(4, w, head); break;
+        }
+    }
+}
+
+/* ---- values -------------------------------------------------------------------------------------------------------- */
+
+/* Steps and minimums of one unit of 16 tokens, as f32: [token][units] f16. */
+INLINE __m512 load_unit(const uint8_t *p, uint32_t units) {
+    if (units == 1) return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+    uint16_t some[ROWS];
+    for (uint32_t i = 0; i < ROWS; i++) memcpy(&some[i], p + (size_t)2 * units * i, sizeof some[i]);
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)some));
+}
+
+static void load_value_steps(pleat__blocks_walk *w, uint32_t unit) {
+    const uint32_t units = w->format->head_dim / w->format->v_group, tokens = w->format->tokens;
+    const __m512 c = _mm512_set1_ps(pleat__blocks_middle(w->format->v_levels));
+    for (uint32_t b = 0, at = 0; b < w->n_blocks; b++) {
+        const pleat__block_reader *r = &w->readers[b];
+        for (uint32_t i = 0; i < tokens; i += ROWS, at += ROWS) {
+            const size_t first = 2 * ((size_t)i * units + unit);
+            const __m512 step = load_unit(r->v_steps + first, units), min = load_unit(r->v_mins + first, units);
+            _mm512_store_ps(w->value_steps + at, step);
+            _mm512_store_ps(w->value_middles + at, _mm512_fmadd_ps(c, step, min));
+        }
+    }
+    for (uint32_t i = w->n_tokens; i % COLUMNS != 0; i += ROWS) {
+        _mm512_store_ps(w->value_steps + i, _mm512_setzero_ps());
+        _mm512_store_ps(w->value_middles + i, _mm512_setzero_ps());
+    }
+}
+
+/* Limbs of the weights of heads [head, head + heads) times steps, and the sum of weights times middles. */
+INLINE void fold_weights(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
+    const uint32_t padded = pleat__blocks_padded(w->n_tokens), row = pleat__blocks_row(w);
+    const float *weights = w->weights + (size_t)head * row;
+    __m512 most[HEADS], bias[HEADS];
+    UNROLL
+    for (uint32_t h = 0; h < HEADS; h++) most[h] = bias[h] = _mm512_setzero_ps();
+    for (uint32_t i = 0; i < padded; i += ROWS) {
+        const __m512 step = _mm512_load_ps(w->value_steps + i), middle = _mm512_load_ps(w->value_middles + i);
+        UNROLL
+        for (uint32_t h = 0; h < heads; h++) {
+            const __m512 e = _mm512_load_ps(weights + h * row + i), x = _mm512_mul_ps(e, step);
+            _mm512_store_ps(w->scaled + h * row + i, x);
+            most[h] = _mm512_max_ps(most[h], x);
+            bias[h] = _mm512_fmadd_ps(e, middle, bias[h]);
+        }
+    }
+    const __m128 unit =
+        cut_four(heads, w->scaled, row, padded, largest_of_each(most), pleat__blocks_middle(w->format->v_levels),
+                 pleat__value_limbs(w, head), pleat__value_middles(w, head));
+    const __m128 share = _mm_load_ps(w->share + head);
+    _mm_store_ps(w->value_scale + head, _mm_mul_ps(unit, share));
+    _mm_store_ps(w->value_bias + head, _mm_mul_ps(sum_of_each(bias), share));
+}
+
+void pleat__blocks_values_begin_avx512(pleat__blocks_walk *w, uint32_t unit) {
+    load_value_steps(w, unit);
+    for (uint32_t head = 0; head < w->query->n_group; head += HEADS) {
+        switch (w->query->n_group - head) {
+            case 1: fold_weights(1, w, head); break;
+            case 2: fold_weights(2, w, head); break;
+            case 3: fold_weights(3, w, head); break;
+            default: fold_weights(4, w, head); break;
+        }
+    }
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * blocks_avx512.h: what the AVX-512 variants of blocks.h share.  They differ in how they multiply codes with limbs.
+ *
+ *     blocks_avx512.c        steps folded into queries and weights, cut into limbs; softmax
+ *     blocks_vnni_avx512.c   products by VNNI
+ *     blocks_amx.c           products by AMX
+ *
+ * Factors x of a row of columns are whole numbers of a unit of their own, max |x| / 8355700, cut into limbs:
+ *
+ *     x = unit * (65536*l2 + 256*l1 + l0)     limbs in -128..127
+ *
+ * and lie as four heads' limbs of 64 columns: [columns / 64][limb][4 heads][64], 12 rows of 64 bytes at a time, which is
+ * a tile.  Behind the last column they are 0, whatever codes they meet.  Sums of products with codes are exact.
+ */
+#ifndef PLEAT_ATTN_X86_BLOCKS_AVX512_H
+#define PLEAT_ATTN_X86_BLOCKS_AVX512_H
+
+#include "attn/blocks_walk.h"
+#include "attn/x86/vector_avx512.h"
+
+#define HEADS PLEAT__BLOCKS_HEADS
+#define COLUMNS PLEAT__BLOCKS_COLUMNS
+#define LIMBS 3u
+#define LIMB_ROWS (LIMBS * HEADS)
+#define LIMB_BYTES ((size_t)LIMB_ROWS * COLUMNS) /* of 64 columns and four heads */
+#define ROWS 16u                                 /* of a slice */
+#define VECTOR 64u
+
+/* Sums of a slice: of limb l and head h, 16 rows at [l * HEADS + h]. */
+typedef struct pleat__blocks_sums {
+    _Alignas(64) int32_t of[LIMB_ROWS][ROWS];
+} pleat__blocks_sums;
+
+/* Steps of pleat__blocks_steps. */
+void pleat__blocks_begin_avx512(pleat__blocks_walk *w);
+void pleat__blocks_keys_begin_avx512(pleat__blocks_walk *w);
+void pleat__blocks_softmax_avx512(pleat__blocks_walk *w);
+void pleat__blocks_values_begin_avx512(pleat__blocks_walk *w, uint32_t unit);
+
+/* Where limbs of heads [head, head + HEADS) lie, head a multiple of HEADS, ... */
+static inline int8_t *pleat__key_limbs(const pleat__blocks_walk *w, uint32_t block, uint32_t head) {
+    const size_t four_heads = pleat__blocks_padded(w->format->head_dim) / COLUMNS * LIMB_BYTES;
+    const size_t of_block = w->format->by_channel ? (size_t)block * (w->heads / HEADS) : 0;
+    return (int8_t *)w->key_factors + (of_block + head / HEADS) * four_heads;
+}
+static inline int8_t *pleat__value_limbs(const pleat__blocks_walk *w, uint32_t head) {
+    return (int8_t *)w->value_factors + (size_t)(head / HEADS) * (pleat__blocks_row(w) / COLUMNS) * LIMB_BYTES;
+}
+
+/* ... and, behind all limbs, what they sum up to times the middle of codes: lows [HEADS] and highs [HEADS], where the sum is
+ * 65536 * high + low. */
+#define MIDDLES (2 * HEADS)
+static inline float *pleat__key_middles(const pleat__blocks_walk *w, uint32_t block, uint32_t head) {
+    const size_t of_block = w->format->by_channel ? (size_t)block * w->heads : 0;
+    float *all = (float *)(void *)pleat__key_limbs(w, w->format->by_channel ? PLEAT__STREAMS : 0,
+                                                   w->format->by_channel ? 0 : w->heads);
+    return all + (of_block + head) / HEADS * MIDDLES;
+}
+static inline float *pleat__value_middles(const pleat__blocks_walk *w, uint32_t head) {
+    float *all = (float *)(void *)pleat__value_limbs(w, w->heads);
+    return all + (size_t)(head / HEADS) * MIDDLES;
+}
+
+INLINE __m512 sum_of_limb(const pleat__blocks_sums *sums, uint32_t limb, uint32_t h) {
+    return _mm512_cvtepi32_ps(_mm512_load_si512(sums->of[limb * HEADS + h]));
+}
+
+/* Head h's sums of limbs times (code - c), in its limbs' unit. */
+INLINE __m512 sum_of_head(const pleat__blocks_sums *sums, const float *middles, uint32_t h) {
+    const __m512 low = _mm512_sub_ps(sum_of_limb(sums, 0, h), _mm512_set1_ps(middles[h]));
+    const __m512 high = _mm512_sub_ps(sum_of_limb(sums, 2, h), _mm512_set1_ps(middles[HEADS + h]));
+    return _mm512_fmadd_ps(high, _mm512_set1_ps(65536),
+                           _mm512_fmadd_ps(sum_of_limb(sums, 1, h), _mm512_set1_ps(256), low));
+}
+
+/* Logits of heads [head, head + HEADS) and a slice of the tokens of each block, from the blocks' sums. */
+static inline void pleat__blocks_write_logits(const pleat__blocks_walk *w, uint32_t head, uint32_t slice,
+                                              const pleat__blocks_sums *sums) {
+    const uint32_t n_heads = pleat__min_u32(w->query->n_group - head, HEADS);
+    const size_t row = pleat__blocks_row(w);
+    for (uint32_t b = 0; b < w->n_blocks; b++) {
+        const float *middles = pleat__key_middles(w, b, head);
+        float *out = w->weights + head * row + (size_t)b * w->format->tokens + (size_t)slice * ROWS;
+        for (uint32_t h = 0; h < n_heads; h++) {
+            const __m512 scale = _mm512_set1_ps(w->key_scale[b * w->heads + head + h]);
+            const __m512 bias = _mm512_set1_ps(w->key_bias[b * w->heads + head + h]);
+            _mm512_store_ps(out + h * row, _mm512_fmadd_ps(sum_of_head(&sums[b], middles, h), scale, bias));
+        }
+    }
+}
+
+/* A slice of these heads' o, from the sums of all blocks. */
+static inline void pleat__blocks_add_values(const pleat__blocks_walk *w, uint32_t head, uint32_t slice,
+                                            const pleat__blocks_sums *sums) {
+    const uint32_t n_heads = pleat__min_u32(w->query->n_group - head, HEADS);
+    const float *middles = pleat__value_middles(w, head);
+    for (uint32_t h = 0; h < n_heads; h++) {
+        float *o = w->acc->o + (size_t)(head + h) * w->format->head_dim + (size_t)slice * ROWS;
+        const __m512 scale = _mm512_set1_ps(w->value_scale[head + h]);
+        const __m512 bias = _mm512_set1_ps(w->value_bias[head + h]);
+        const __m512 old = _mm512_mul_ps(_mm512_load_ps(o), _mm512_set1_ps(w->rescale[head + h]));
+        _mm512_store_ps(o, _mm512_add_ps(old, _mm512_fmadd_ps(sum_of_head(sums, middles, h), scale, bias)));
+    }
+}
+
+#endif

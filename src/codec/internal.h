@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * internal.h: what the files of codec/ share: the parts of a payload, and the coders.
+ */
+#ifndef PLEAT_CODEC_INTERNAL_H
+#define PLEAT_CODEC_INTERNAL_H
+
+#include <string.h>
+
+#include "codec/block.h"
+
+/* Bytes before the units: sum and the two sections' words. */
+#define PLEAT__BLOCK_HEADER_BYTES 12u
+
+/* Bits that the largest code takes; 1..8 for 2..256 levels. */
+static inline uint32_t pleat__code_bits(uint32_t n_levels) { return 32u - (uint32_t)__builtin_clz(n_levels - 1); }
+
+static inline uint32_t pleat__load_u32(const uint8_t *at) {
+    uint32_t x;
+    memcpy(&x, at, sizeof x);
+    return x;
+}
+static inline uint16_t pleat__load_u16(const uint8_t *at) {
+    uint16_t x;
+    memcpy(&x, at, sizeof x);
+    return x;
+}
+static inline uint64_t pleat__load_u64(const uint8_t *at) {
+    uint64_t x;
+    memcpy(&x, at, sizeof x);
+    return x;
+}
+
+static inline uint32_t pleat__block_order_bytes(const pleat__block_format *f) {
+    return f->coder == PLEAT__CODER_PACK ? f->tokens : 0;
+}
+
+/* What stands before the sections. */
+static inline size_t pleat__block_fixed_bytes(const pleat__block_format *f) {
+    return PLEAT__BLOCK_HEADER_BYTES + 4 * (size_t)(pleat__block_k_units(f) + pleat__block_v_units(f)) +
+           pleat__block_order_bytes(f);
+}
+
+/* ---- RAW (raw.c) ------------------------------------------------------------------------------------ */
+
+static inline size_t pleat__raw_bytes(uint32_t n_bits, uint32_t n_vectors) { return (size_t)8 * n_bits * n_vectors; }
+
+void pleat__raw_encode(const uint8_t *codes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out);
+void pleat__raw_decode_ref(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out);
+void pleat__raw_decode_avx512(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out);
+
+/* ---- PACK (pack.c) ---------------------------------------------------------------------------------- */
+
+#define PLEAT__PACK_CODES 16u
+/* Most packs of a slice: dimensions of a key, places of a row of values. */
+#define PLEAT__SLICE_PACKS 512u
+
+/* Bits of a width, 0 .. code bits. */
+static inline uint32_t pleat__pack_width_bits(uint32_t code_bits) { return pleat__code_bits(code_bits + 1); }
+
+/* Packs of n_vectors. */
+static inline uint32_t pleat__pack_count(uint32_t n_vectors) { return n_vectors * 64 / PLEAT__PACK_CODES; }
+
+/* Encode codes in the order of vectors; returns the bytes, less than 2 for each code. */
+size_t pleat__pack_encode(const uint8_t *codes, uint32_t n_levels, bool is_values, uint32_t n_columns,
+                          uint32_t n_vectors, uint8_t *out);
+
+/* Which token is to stand at which place, from rows of codes [T][d]. */
+void pleat__pack_order(const pleat__block_format *format, const uint8_t *k_rows, const uint8_t *v_rows, uint8_t *order);
+
+/* The widths and minimums of a slice, read and checked: bytes of its fields, with section->bytes moved onto them.  False:
+ * the section is damaged, and marked so. */
+bool pleat__pack_heads(pleat__section *section, uint32_t n_packs, uint8_t *widths, uint8_t *mins,
+                       size_t *n_field_bytes);
+
+void pleat__pack_decode_ref(pleat__section *section, uint32_t n_vectors, uint8_t *out);
+void pleat__pack_decode_vbmi2(pleat__section *section, uint32_t n_vectors, uint8_t *out);
+
+#endif

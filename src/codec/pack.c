@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pack.c: fixed widths, after PackKV by KVComp's authors: 16 places of tokens x one channel are a pack, which has a
+ * minimum and a width; its codes are stored less the minimum, at that width.
+ *
+ *     slice    widths of all packs | minimums of all packs | fields of pack 0 | of pack 1 | ...
+ *     keys     16 places x d dimensions: pack p is dimension p, its code i the slice's place i
+ *     values   16 dimensions x T places: pack p is places 16 (p / 16) .. + 15 of dimension p % 16
+ *
+ * Widths, minimums and fields are numbers of a fixed number of bits, one behind the other from the lowest bit on:
+ * widths of as many as the widest takes, minimums of as many as levels - 1 takes.  A pack of width w has 16 * w bits,
+ * so every pack begins at a byte, and its codes 0..7 and 8..15 take w bytes each: eight fields are one 64-bit load.
+ * Packs are read one slice after the other, without tables.  pack_order.c chooses which tokens stand together.
+ */
+#include "codec/internal.h"
+#include "core/compiler.h"
+
+/* ---- numbers of n_bits = 0..8, eight at a time --------------------------------------------------------- */
+
+static uint8_t *put_eight(uint8_t *at, const uint8_t *x, uint32_t n_bits) {
+    uint64_t bits = 0;
+    for (uint32_t i = 0; i < 8; i++) bits |= (uint64_t)x[i] << (i * n_bits);
+    memcpy(at, &bits, n_bits);
+    return at + n_bits;
+}
+
+static uint8_t *put_numbers(uint8_t *at, const uint8_t *x, uint32_t n, uint32_t n_bits) {
+    for (uint32_t i = 0; i < n; i += 8) at = put_eight(at, x + i, n_bits);
+    return at;
+}
+
+/* Reads 8 bytes, n_bits of which matter. */
+INLINE void get_eight(const uint8_t *at, uint32_t n_bits, uint8_t *x) {
+    const uint64_t bits = pleat__load_u64(at);
+    const uint32_t mask = (1u << n_bits) - 1;
+    for (uint32_t i = 0; i < 8; i++) x[i] = (uint8_t)(bits >> (i * n_bits) & mask);
+}
+
+static void get_numbers(const uint8_t *at, uint32_t n, uint32_t n_bits, uint8_t *x) {
+    for (uint32_t i = 0; i < n; i += 8, at += n_bits) get_eight(at, n_bits, x + i);
+}
+
+/* ---- a slice's vectors -------------------------------------------------- */
+
+/* Byte of code i of pack p of a slice. */
+INLINE uint32_t at(bool is_values, uint32_t p, uint32_t i) {
+    if (!is_values) return p / 4 * 64 + 4 * i + p % 4;
+    return (p / 16 * 4 + i / 4) * 64 + 4 * (p % 16) + i % 4;
+}
+
+/* ---- encode ----------------------------------------------------------------------------------------- */
+
+static uint8_t *encode_slice(const uint8_t *codes, uint32_t n_levels, bool is_values, uint32_t n_packs, uint8_t *out) {
+    const uint32_t code_bits = pleat__code_bits(n_levels);
+    uint8_t widths[PLEAT__SLICE_PACKS], mins[PLEAT__SLICE_PACKS], packs[PLEAT__SLICE_PACKS][PLEAT__PACK_CODES];
+    for (uint32_t p = 0; p < n_packs; p++) {
+        uint8_t min = 255, max = 0;
+        for (uint32_t i = 0; i < PLEAT__PACK_CODES; i++) {
+            const uint8_t code = packs[p][i] = codes[at(is_values, p, i)];
+            min = code < min ? code : min;
+            max = code > max ? code : max;
+        }
+        mins[p] = min;
+        widths[p] = max > min ? (uint8_t)pleat__code_bits(max - min + 1u) : 0;
+        for (uint32_t i = 0; i < PLEAT__PACK_CODES; i++) packs[p][i] -= min;
+    }
+    out = put_numbers(out, widths, n_packs, pleat__pack_width_bits(code_bits));
+    out = put_numbers(out, mins, n_packs, code_bits);
+    for (uint32_t p = 0; p < n_packs; p++) out = put_numbers(out, packs[p], PLEAT__PACK_CODES, widths[p]);
+    return out;
+}
+
+size_t pleat__pack_encode(const uint8_t *codes, uint32_t n_levels, bool is_values, uint32_t n_columns,
+                          uint32_t n_vectors, uint8_t *out) {
+    const uint32_t slice = n_columns / 4;
+    uint8_t *to = out;
+    for (uint32_t v = 0; v < n_vectors; v += slice, codes += (size_t)64 * slice)
+        to = encode_slice(codes, n_levels, is_values, pleat__pack_count(slice), to);
+    return (size_t)(to - out);
+}
+
+/* ---- decode ----------------------------------------------------------------------------------------- */
+
+static bool mark_damaged(pleat__section *s) {
+    s->bytes = NULL;
+    return false;
+}
+
+bool pleat__pack_heads(pleat__section *s, uint32_t n_packs, uint8_t *widths, uint8_t *mins, size_t *n_field_bytes) {
+    const uint32_t code_bits = pleat__code_bits(s->n_levels), width_bits = pleat__pack_width_bits(code_bits);
+    const size_t width_bytes = (size_t)n_packs * width_bits / 8, min_bytes = (size_t)n_packs * code_bits / 8;
+    if (!s->bytes || s->n_bytes < width_bytes + min_bytes) return mark_damaged(s);
+    get_numbers(s->bytes, n_packs, width_bits, widths);
+    get_numbers(s->bytes + width_bytes, n_packs, code_bits, mins);
+    uint32_t sum = 0, widest = 0;
+    for (uint32_t p = 0; p < n_packs; p++) {
+        sum += widths[p];
+        widest = widths[p] > widest ? widths[p] : widest;
+    }
+    *n_field_bytes = (size_t)sum * PLEAT__PACK_CODES / 8;
+    s->n_bytes -= width_bytes + min_bytes;
+    if (widest > code_bits || s->n_bytes < *n_field_bytes) return mark_damaged(s);
+    s->bytes += width_bytes + min_bytes;
+    return true;
+}
+
+static void decode_slice(pleat__section *s, uint32_t n_packs, uint8_t *out) {
+    const uint8_t top = (uint8_t)(s->n_levels - 1);
+    uint8_t widths[PLEAT__SLICE_PACKS], mins[PLEAT__SLICE_PACKS], fields[PLEAT__PACK_CODES];
+    size_t n_field_bytes;
+    if (!pleat__pack_heads(s, n_packs, widths, mins, &n_field_bytes)) {
+        memset(out, 0, (size_t)n_packs * PLEAT__PACK_CODES);
+        return;
+    }
+    for (uint32_t p = 0; p < n_packs; p++) {
+        get_numbers(s->bytes, PLEAT__PACK_CODES, widths[p], fields);
+        s->bytes += 2u * widths[p];
+        for (uint32_t i = 0; i < PLEAT__PACK_CODES; i++) {
+            const uint32_t code = (uint32_t)mins[p] + fields[i];
+            out[at(s->is_values, p, i)] = code < top ? (uint8_t)code : top;
+        }
+    }
+    s->n_bytes -= n_field_bytes;
+}
+
+void pleat__pack_decode_ref(pleat__section *s, uint32_t n_vectors, uint8_t *out) {
+    const uint32_t slice = s->n_columns / 4;
+    for (uint32_t v = 0; v < n_vectors; v += slice, out += (size_t)64 * slice)
+        decode_slice(s, pleat__pack_count(slice), out);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * raw_avx512.c: bit planes are mask registers.
+ */
+#include <immintrin.h>
+
+#include "codec/internal.h"
+#include "core/compiler.h"
+
+INLINE void decode(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out) {
+    for (uint32_t v = 0; v < n_vectors; v++, out += 64) {
+        __m512i codes = _mm512_maskz_set1_epi8(pleat__load_u64(bytes), 1);
+        bytes += 8;
+        for (uint32_t p = 1; p < n_bits; p++, bytes += 8)
+            codes = _mm512_mask_add_epi8(codes, pleat__load_u64(bytes), codes, _mm512_set1_epi8((char)(1u << p)));
+        _mm512_storeu_si512(out, codes);
+    }
+}
+
+/* One loop for each number of bits, so that the planes' loop is unrolled. */
+void pleat__raw_decode_avx512(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out) {
+    switch (n_bits) {
+        case 1: decode(bytes, 1, n_vectors, out); break;
+        case 2: decode(bytes, 2, n_vectors, out); break;
+        case 3: decode(bytes, 3, n_vectors, out); break;
+        case 4: decode(bytes, 4, n_vectors, out); break;
+        case 5: decode(bytes, 5, n_vectors, out); break;
+        default: decode(bytes, n_bits, n_vectors, out); break;
+    }
+}

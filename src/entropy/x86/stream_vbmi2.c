@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * stream_vbmi2.c: decoding of pairs and narrow books in registers: 32 lanes a step, up to four streams at once, whose
+ * windows stay in registers for all vectors of a call.
+ *
+ * A step of a stream: the lanes that lack bits as a mask of bytes; the stream's next bytes spread to those lanes, above
+ * their bits; the symbol and its length looked up by the lowest 6, 7 or 8 bits of each window.  Lookups and the
+ * spreading share one port, so the tables are as small as the book allows, and a narrow book's symbol and length share
+ * a byte:
+ *
+ *     pairs    6 bits   symbols, lengths: 64 bytes each              vpermb x 2
+ *              7 bits   symbols, lengths: 128 bytes each             vpermi2b x 2
+ *     narrow   6 bits   symbol << 3 | bits: 64 bytes                 vpermb
+ *              7 bits   symbol << 3 | bits: 128 bytes                vpermi2b
+ *              8 bits   symbol << 3 | bits - 1: 256 bytes            vpermi2b x 2, and the window's bit 7 chooses
+ *
+ * Lanes are 16 bits wide and a lookup is of bytes: what it says of a window's high byte is masked off.
+ */
+#include <immintrin.h>
+
+#include "core/compiler.h"
+#include "entropy/stream.h"
+
+typedef enum table_shape { PAIRS_6, PAIRS_7, NARROW_6, NARROW_7, NARROW_8 } table_shape;
+
+typedef struct tables {
+    __m512i a[2], b[2]; /* pairs: symbols, lengths; narrow: entries 0..127, entries 128..255 */
+    __m512i short_of;   /* a byte below this in `valid`: the lane takes one */
+} tables;
+
+typedef struct lanes {
+    __m512i window, valid;
+    const uint8_t *bytes;
+    uint64_t n_bytes, n_taken;
+} lanes;
+
+INLINE bool is_pairs(table_shape shape) { return shape == PAIRS_6 || shape == PAIRS_7; }
+
+INLINE __m512i low_bytes(void) { return _mm512_set1_epi16(0x00FF); }
+
+/* 64 entries from i on, as the shape has them. */
+INLINE __m512i narrow_entries(table_shape shape, const pleat__book *book, uint32_t i) {
+    const __m512i symbols = _mm512_loadu_si512(book->symbol + i); /* below 32: no bit leaves its byte */
+    const __m512i bits = _mm512_loadu_si512(book->symbol_bits + i);
+    const __m512i field = shape == NARROW_8 ? _mm512_sub_epi8(bits, _mm512_set1_epi8(1)) : bits;
+    return _mm512_or_si512(_mm512_slli_epi16(symbols, 3), field);
+}
+
+INLINE tables load_tables(table_shape shape, const pleat__book *book) {
+    tables t;
+    t.short_of = _mm512_set1_epi16(book->max_bits); /* nothing is below a high byte's 0 */
+    for (uint32_t i = 0; i < 2; i++) {
+        if (is_pairs(shape)) {
+            t.a[i] = _mm512_loadu_si512(book->symbol + 64 * i);
+            t.b[i] = _mm512_loadu_si512(book->symbol_bits + 64 * i);
+        } else {
+            t.a[i] = narrow_entries(shape, book, 64 * i);
+            t.b[i] = narrow_entries(shape, book, 128 + 64 * i);
+        }
+    }
+    return t;
+}
+
+/* Lanes that have fewer bits than a byte of `need` says take a byte.  At most 32 of the 64 bytes are taken; they are
+ * readable, as the place is not past the end. */
+INLINE void refill(lanes *l, __m512i need) {
+    const __mmask64 takes = _mm512_cmplt_epu8_mask(l->valid, need);
+    const uint64_t at = l->n_taken < l->n_bytes ? l->n_taken : l->n_bytes;
+    const __m512i next = _mm512_maskz_expand_epi8(takes, _mm512_loadu_si512(l->bytes + at));
+    l->window = _mm512_or_si512(l->window, _mm512_sllv_epi16(next, l->valid));
+    l->valid = _mm512_mask_add_epi8(l->valid, takes, l->valid, _mm512_set1_epi8(8));
+    l->n_taken += (uint64_t)_mm_popcnt_u64(takes);
+}
+
+typedef struct looked_up {
+    __m512i symbol; /* in the low byte (narrow: times 8, and with other bits below); the high one is undefined */
+    __m512i bits;   /* of its word, 16 bits wide */
+} looked_up;
+
+INLINE looked_up look_up(table_shape shape, const tables *t, __m512i window) {
+    const __mmask64 low = 0x5555555555555555u;
+    looked_up x;
+    if (shape == PAIRS_6) {
+        x.symbol = _mm512_permutexvar_epi8(window, t->a[0]);
+        x.bits = _mm512_maskz_permutexvar_epi8(low, window, t->b[0]);
+        return x;
+    }
+    if (shape == PAIRS_7) {
+        x.symbol = _mm512_permutex2var_epi8(t->a[0], window, t->a[1]);
+        x.bits = _mm512_maskz_permutex2var_epi8(low, t->b[0], window, t->b[1]);
+        return x;
+    }
+    x.symbol = shape == NARROW_6 ? _mm512_permutexvar_epi8(window, t->a[0])
+                                 : _mm512_permutex2var_epi8(t->a[0], window, t->a[1]);
+    if (shape == NARROW_8) {
+        const __m512i upper = _mm512_permutex2var_epi8(t->b[0], window, t->b[1]);
+        x.symbol = _mm512_mask_mov_epi8(x.symbol, _mm512_movepi8_mask(window), upper);
+    }
+    x.bits = _mm512_and_si512(x.symbol, _mm512_set1_epi16(7));
+    if (shape == NARROW_8) x.bits = _mm512_add_epi16(x.bits, _mm512_set1_epi16(1));
+    return x;
+}
+
+/* The next symbol of each lane, as look_up() has it. */
+INLINE __m512i step(table_shape shape, const tables *t, lanes *l, __m512i need) {
+    refill(l, need);
+    const looked_up x = look_up(shape, t, l->window);
+    l->window = _mm512_srlv_epi16(l->window, x.bits);
+    l->valid = _mm512_sub_epi16(l->valid, x.bits);
+    return x.symbol;
+}
+
+/* What two steps gave: a vector of single codes, or two of pairs. */
+INLINE void store(table_shape shape, __m512i even, __m512i odd, uint8_t *out) {
+    const __m512i both = _mm512_ternarylogic_epi64(low_bytes(), even, _mm512_slli_epi16(odd, 8), 0xCA);
+    if (is_pairs(shape)) {
+        const __m512i mask = _mm512_set1_epi8(15);
+        _mm512_store_si512(out, _mm512_and_si512(both, mask));
+        _mm512_store_si512(out + 64, _mm512_and_si512(_mm512_srli_epi16(both, 4), mask));
+    } else {
+        _mm512_store_si512(out, _mm512_and_si512(_mm512_srli_epi16(both, 3), _mm512_set1_epi8(31)));
+    }
+}
+
+/* The last two steps of a call.  If the stream `ends` there, lanes whose bits are a whole word take nothing more. */
+INLINE void last_two_steps(table_shape shape, const tables *t, lanes *l, bool ends, uint8_t *out) {
+    const __m512i even = step(shape, t, l, t->short_of);
+    const __m512i need = ends ? look_up(shape, t, l->window).bits : t->short_of;
+    const __m512i odd = step(shape, t, l, need);
+    store(shape, even, odd, out);
+}
+
+INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__book *book, pleat__stream *const *streams,
+                   uint32_t n_vectors, uint8_t *const *out) {
+    const tables t = load_tables(shape, book);
+    const uint32_t n_turns = is_pairs(shape) ? n_vectors / 2 : n_vectors;
+    const size_t turn_bytes = is_pairs(shape) ? 128 : 64;
+    lanes l[PLEAT__STREAMS];
+    uint8_t *to[PLEAT__STREAMS];
+    if (n_turns == 0) return;
+    for (uint32_t i = 0; i < n_streams; i++) {
+        const pleat__stream *s = streams[i];
+        l[i] = (lanes){_mm512_load_si512(s->window), _mm512_load_si512(s->valid), s->bytes, s->n_bytes, s->n_taken};
+        to[i] = out[i];
+    }
+    for (uint32_t turn = 1; turn < n_turns; turn++) {
+        __m512i even[PLEAT__STREAMS];
+        UNROLL for (uint32_t i = 0; i < n_streams; i++) even[i] = step(shape, &t, &l[i], t.short_of);
+        UNROLL for (uint32_t i = 0; i < n_streams; i++) {
+            store(shape, even[i], step(shape, &t, &l[i], t.short_of), to[i]);
+            to[i] += turn_bytes;
+        }
+    }
+    for (uint32_t i = 0; i < n_streams; i++) {
+        last_two_steps(shape, &t, &l[i], streams[i]->n_left == n_vectors, to[i]);
+        _mm512_store_si512(streams[i]->window, l[i].window);
+        _mm512_store_si512(streams[i]->valid, l[i].valid);
+        streams[i]->n_taken = l[i].n_taken;
+        streams[i]->n_left -= n_vectors;
+    }
+}
+
+/* Three streams are two and one. */
+INLINE void decode_all(table_shape shape, const pleat__book *book, pleat__stream *const *streams, uint32_t n_streams,
+                       uint32_t n_vectors, uint8_t *const *out) {
+    if (n_streams == 4) {
+        decode(shape, 4, book, streams, n_vectors, out);
+        return;
+    }
+    if (n_streams >= 2) decode(shape, 2, book, streams, n_vectors, out);
+    if (n_streams % 2) decode(shape, 1, book, streams + n_streams - 1, n_vectors, out + n_streams - 1);
+}
+
+#define DECODER(name, shape)                                                                                         \
+    static void name(const pleat__book *book, pleat__stream *const *streams, uint32_t n_streams, uint32_t n_vectors, \
+                     uint8_t *const *out) {                                                                          \
+        decode_all(shape, book, streams, n_streams, n_vectors, out);                                                 \
+    }
+DECODER(pairs_6, PAIRS_6)
+DECODER(pairs_7, PAIRS_7)
+DECODER(narrow_6, NARROW_6)
+DECODER(narrow_7, NARROW_7)
+DECODER(narrow_8, NARROW_8)
+
+static pleat__stream_decode_fn decoder_of(const pleat__book *book) {
+    switch (book->kind) {
+        case PLEAT__BOOK_PAIRS: return book->max_bits <= 6 ? pairs_6 : pairs_7;
+        case PLEAT__BOOK_NARROW: return book->max_bits <= 6 ? narrow_6 : book->max_bits == 7 ? narrow_7 : narrow_8;
+        default: return pleat__stream_decode_ref;
+    }
+}
+
+void pleat__stream_decode_vbmi2(const pleat__book *book, pleat__stream *const *streams, uint32_t n_streams,
+                                uint32_t n_vectors, uint8_t *const *out) {
+    decoder_of(book)(book, streams, n_streams, n_vectors, out);
+}

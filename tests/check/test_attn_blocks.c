@@ -1,0 +1,732 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_attn_blocks.c: decode attention over compressed blocks (attn/blocks.h) against float64.
+ *
+ * A lane's random keys and values are compressed to payloads that stand one behind the other in the pages of a guarded
+ * pool, across page ends, as in a cache; they are decoded by pleat__block_load(), and each variant's result is compared
+ * with what float64 gives on that.  Norms of errors are relative to the norm of the result, or, where inputs are
+ * extreme, to the sum of weight * norm of value.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "attn/blocks.h"
+#include "check.h"
+#include "hw/cpu.h"
+#include "quant/bounded.h"
+#include "quant/variants.h"
+
+#define MAX_TOKENS 1296u
+#define MAX_D 512u
+#define MAX_G 64u
+#define MAX_BLOCKS 16u
+#define MAX_PAGES 16384u
+
+typedef struct variant {
+    const char *name;
+    uint32_t flags;
+} variant;
+
+#define VNNI_FLAGS (PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI)
+static const variant variants[] = {
+    {"ref", 0},
+    {"vnni", VNNI_FLAGS},
+    {"vnni vbmi2", VNNI_FLAGS | PLEAT_CPU_VBMI2},
+    {"amx", VNNI_FLAGS | PLEAT_CPU_AMX_INT8},
+    {"amx vbmi2", VNNI_FLAGS | PLEAT_CPU_AMX_INT8 | PLEAT_CPU_VBMI2},
+    {"neon", PLEAT_CPU_NEON},
+};
+
+/* For each variant that this machine has. */
+#define FOR_EACH_VARIANT(v)                                                      \
+    for (const variant *v = variants; v < variants + CHECK_COUNT(variants); v++) \
+        if (!(v->flags & ~pleat_cpu_flags()))
+
+/* ---- a lane of blocks ---------------------------------------------------------------------------------------------- */
+
+typedef struct lane {
+    pleat__block_format format;
+    pleat__block_books books;
+    pleat__block_run run;
+    pleat__page_id ids[MAX_PAGES];
+    uint32_t ends[MAX_BLOCKS];
+    check_buf pool;
+    uint32_t n_tokens;
+    float scale;
+} lane;
+
+static lane the_lane;
+static float keys[MAX_TOKENS * MAX_D], values[MAX_TOKENS * MAX_D], query_in[MAX_G * MAX_D];
+
+static pleat__block_format format_of(uint32_t d, uint32_t tokens, bool by_channel, uint32_t v_group, float k_rel,
+                                     float v_rel, pleat__block_coder coder) {
+    return (pleat__block_format){.head_dim = d,
+                                 .tokens = tokens,
+                                 .by_channel = by_channel,
+                                 .v_group = v_group,
+                                 .k_rel = k_rel,
+                                 .v_rel = v_rel,
+                                 .k_levels = pleat__bounded_levels(k_rel),
+                                 .v_levels = pleat__bounded_levels(v_rel),
+                                 .coder = coder};
+}
+
+static float random_rel(void) {
+    static const float rels[] = {1,         1 / 3.0f, 0.25f,     0.15f, 1 / 7.0f,  0.1f,
+                                 1 / 15.0f, 0.05f,    1 / 31.0f, 0.01f, 1 / 255.0f};
+    return rels[check_below(CHECK_COUNT(rels))];
+}
+
+static pleat__block_format random_format(void) {
+    static const uint32_t dims[] = {16, 32, 64, 80, 96, 112, 128, 256, 512};
+    const uint32_t d = dims[check_below(CHECK_COUNT(dims))], tokens = 16u << check_below(5);
+    uint32_t v_group = d;
+    while (v_group % 32 == 0 && check_below(3) == 0) v_group /= 2;
+    return format_of(d, tokens, check_below(2) != 0, v_group, random_rel(), random_rel(),
+                     (pleat__block_coder)check_below(3));
+}
+
+/* Payloads of all blocks, by keys and values, one behind the other; returns their bytes. */
+static size_t encode_blocks(lane *a, uint32_t n_blocks, uint8_t *out) {
+    const pleat__block_format *f = &a->format;
+    const size_t of_block = (size_t)f->tokens * f->head_dim;
+    static pleat__block_codes codes[MAX_BLOCKS];
+    pleat__arena arena = {0};
+    pleat__block_codes_carve(f, &codes[0], &arena);
+    const size_t codes_bytes = arena.used_bytes;
+    static pleat__code_counts k_counts, v_counts;
+    memset(&k_counts, 0, sizeof k_counts);
+    memset(&v_counts, 0, sizeof v_counts);
+    check_buf memory[MAX_BLOCKS];
+    for (uint32_t b = 0; b < n_blocks; b++) {
+        memory[b] = check_buf_new(codes_bytes, 64);
+        arena = (pleat__arena){.base = memory[b].p, .cap_bytes = codes_bytes};
+        pleat__block_codes_carve(f, &codes[b], &arena);
+        pleat__block_quantise(f, keys + b * of_block, values + b * of_block, f->head_dim, &codes[b]);
+        pleat__code_counts_add(&k_counts, codes[b].k, pleat__block_vectors(f), f->k_levels);
+        pleat__code_counts_add(&v_counts, codes[b].v, pleat__block_vectors(f), f->v_levels);
+    }
+    pleat__book_build(&a->books.k, &k_counts, f->k_levels);
+    pleat__book_build(&a->books.v, &v_counts, f->v_levels);
+    size_t at = 0;
+    for (uint32_t b = 0; b < n_blocks; b++) {
+        at += pleat__block_encode(f, &a->books, &codes[b], out + at);
+        at = (at + PLEAT__BLOCK_ALIGN - 1) / PLEAT__BLOCK_ALIGN * PLEAT__BLOCK_ALIGN;
+        a->ends[b] = (uint32_t)(at / PLEAT__BLOCK_ALIGN);
+        CHECK(check_buf_is_intact(&memory[b]));
+        check_buf_free(&memory[b]);
+    }
+    return at;
+}
+
+/* Pages for n_bytes, at random places of a pool that has a few more. */
+static void lane_pages(lane *a, const uint8_t *bytes, size_t n_bytes) {
+    uint32_t n_pages = (uint32_t)((n_bytes + a->run.page_bytes - 1) / a->run.page_bytes);
+    const uint32_t n_pool = n_pages + (uint32_t)check_below(3);
+    a->pool = check_buf_new(n_pool * a->run.page_bytes, 64);
+    static uint32_t order[MAX_PAGES];
+    for (uint32_t i = 0; i < n_pool; i++) {
+        const uint32_t j = (uint32_t)check_below(i + 1);
+        order[i] = order[j];
+        order[j] = i;
+    }
+    const bool backwards = check_below(2) != 0;
+    a->run.base = a->pool.p;
+    a->run.step = backwards ? -1 : 1;
+    a->run.ids = backwards ? a->ids + n_pages - 1 : a->ids;
+    for (uint32_t i = 0; i < n_pages; i++) {
+        const size_t from = i * (size_t)a->run.page_bytes, left = n_bytes - from;
+        a->ids[backwards ? n_pages - 1 - i : i].v = order[i];
+        memcpy((uint8_t *)a->pool.p + order[i] * a->run.page_bytes, bytes + from,
+               left < a->run.page_bytes ? left : (size_t)a->run.page_bytes);
+    }
+}
+
+/* Keys and values become what the blocks hold. */
+static void lane_load(lane *a) {
+    const uint32_t d = a->format.head_dim, tokens = a->format.tokens;
+    check_buf codes = check_buf_new((size_t)tokens * d, 64);
+    check_buf k = check_buf_new((size_t)tokens * d * 4, 64), v = check_buf_new((size_t)tokens * d * 4, 64);
+    check_buf copy = check_buf_new(pleat__block_copy_bytes(&a->format), 16);
+    pleat__codec_dsp dsp;
+    pleat__codec_dsp_init(&dsp, 0);
+    for (uint32_t b = 0; b < a->run.n_blocks; b++) {
+        pleat__block_reader reader;
+        if (!CHECK_STATUS(pleat__block_run_open(&a->run, b, copy.p, &reader), PLEAT_OK)) break;
+        CHECK_STATUS(pleat__block_load(&dsp, &a->format, &a->books, &reader, codes.p, k.p, v.p), PLEAT_OK);
+        float *to = keys + (size_t)b * tokens * d;
+        for (uint32_t i = 0; i < tokens * d; i++) to[i] = ((float *)k.p)[(i / d / 16 * d + i % d) * 16 + i / d % 16];
+        memcpy(values + (size_t)b * tokens * d, v.p, (size_t)tokens * d * 4);
+    }
+    check_buf_free(&codes);
+    check_buf_free(&k);
+    check_buf_free(&v);
+    check_buf_free(&copy);
+}
+
+/* Compress keys and values to n_blocks blocks. */
+static lane *lane_new(pleat__block_format format, uint32_t n_blocks) {
+    lane *a = &the_lane;
+    memset(a, 0, sizeof *a);
+    a->format = format;
+    a->n_tokens = n_blocks * format.tokens;
+    a->scale = 1 / sqrtf((float)format.head_dim);
+    static const uint32_t page_sizes[] = {256, 1024, 4160, 16384, 65536};
+    a->run = (pleat__block_run){.format = &a->format,
+                                .books = &a->books,
+                                .page_bytes = page_sizes[check_below(CHECK_COUNT(page_sizes))],
+                                .ends = a->ends,
+                                .n_blocks = n_blocks};
+    uint8_t *bytes = malloc(n_blocks * (pleat__block_bound(&format) + PLEAT__BLOCK_ALIGN));
+    if (!CHECK(bytes)) abort();
+    const size_t n_bytes = encode_blocks(a, n_blocks, bytes);
+    lane_pages(a, bytes, n_bytes);
+    free(bytes);
+    lane_load(a);
+    return a;
+}
+
+static void lane_release(lane *a) {
+    CHECK(check_buf_is_intact(&a->pool));
+    check_buf_free(&a->pool);
+}
+
+static uint32_t random_blocks(const pleat__block_format *f) {
+    return (uint32_t)check_between(1, pleat__min_u32(9, MAX_TOKENS / f->tokens));
+}
+
+/* Keys with channels of their own size and middle, as keys have them. */
+static void fill_plausible(const pleat__block_format *f, uint32_t n_tokens, uint32_t n_group, float q_size) {
+    const uint32_t d = f->head_dim;
+    check_fill_normal(keys, (size_t)n_tokens * d);
+    check_fill_normal(values, (size_t)n_tokens * d);
+    for (uint32_t i = 0; i < d; i++) {
+        const float middle = check_below(4) ? 0 : 4 * check_normal(), size = expf(0.5f * check_normal());
+        for (uint32_t t = 0; t < n_tokens; t++) keys[t * d + i] = keys[t * d + i] * size + middle;
+    }
+    check_fill(query_in, (size_t)n_group * d, 0, q_size);
+}
+
+/* ---- exact attention ----------------------------------------------------------------------------------------------- */
+
+typedef struct exact {
+    double out[MAX_G][MAX_D];
+    double lse2[MAX_G];
+    double norm[MAX_G];   /* of out */
+    double spread[MAX_G]; /* sum of weight * norm of value */
+    double size[MAX_G];   /* largest sum of |q k| */
+} exact;
+
+static exact want;
+
+/* Of tokens [from, to) but those of block `missing`, with the query as kernels read it. */
+static void compute_exact(const float *query, uint32_t d, uint32_t n_group, uint32_t from, uint32_t to,
+                          uint32_t missing_from, uint32_t missing_to) {
+    static double logits[MAX_TOKENS];
+    for (uint32_t g = 0; g < n_group; g++) {
+        double most = -INFINITY, sum = 0, out_norm = 0;
+        want.size[g] = want.spread[g] = 0;
+        memset(want.out[g], 0, sizeof want.out[g]);
+        for (uint32_t t = from; t < to; t++) {
+            double size = 0;
+            logits[t] = t >= missing_from && t < missing_to ? -INFINITY : 0;
+            for (uint32_t i = 0; i < d; i++) {
+                const double x = (double)query[g * d + i] * (double)keys[t * d + i];
+                logits[t] += x;
+                size += fabs(x);
+            }
+            want.size[g] = fmax(want.size[g], size);
+            most = fmax(most, logits[t]);
+        }
+        for (uint32_t t = from; t < to; t++) sum += exp2(logits[t] - most);
+        want.lse2[g] = most + log2(sum);
+        for (uint32_t t = from; t < to && most > -INFINITY; t++) {
+            const double weight = exp2(logits[t] - most) / sum;
+            double norm = 0;
+            for (uint32_t i = 0; i < d; i++) {
+                const double v = (double)values[t * d + i];
+                want.out[g][i] += weight * v;
+                norm += v * v;
+            }
+            want.spread[g] += weight * sqrt(norm);
+        }
+        for (uint32_t i = 0; i < d; i++) out_norm += want.out[g][i] * want.out[g][i];
+        want.norm[g] = sqrt(out_norm);
+    }
+}
+
+/* ---- running a variant --------------------------------------------------------------------------------------------- */
+
+typedef struct result {
+    float out[MAX_G * MAX_D];
+    float lse2[MAX_G];
+} result;
+
+static result got;
+
+typedef struct engine {
+    pleat__attn_dsp dsp;
+    pleat__codec_dsp codec;
+    check_buf query_memory, acc_memory[2], scratch;
+    pleat__attn_query query;
+    pleat__attn_acc acc[2];
+    uint32_t n_group, d;
+} engine;
+
+static void engine_init(engine *e, const variant *v, const lane *a, uint32_t n_group) {
+    e->n_group = n_group;
+    e->d = a->format.head_dim;
+    pleat__attn_dsp_init(&e->dsp, v->flags);
+    pleat__codec_dsp_init(&e->codec, v->flags);
+    e->query_memory = check_buf_new(pleat__attn_query_bytes(n_group, e->d), 64);
+    pleat__attn_query_init(&e->query, e->query_memory.p, query_in, n_group, e->d, a->scale);
+    e->scratch = check_buf_new(pleat__attn_blocks_scratch_bytes(&a->format, n_group), 64);
+    CHECK(e->scratch.bytes % 64 == 0);
+    for (int i = 0; i < 2; i++) {
+        e->acc_memory[i] = check_buf_new(pleat__attn_acc_bytes(n_group, e->d), 64);
+        pleat__attn_acc_init(&e->acc[i], e->acc_memory[i].p, n_group, e->d);
+    }
+}
+
+static void engine_release(engine *e) {
+    check_buf *all[] = {&e->query_memory, &e->scratch, &e->acc_memory[0], &e->acc_memory[1]};
+    for (size_t i = 0; i < CHECK_COUNT(all); i++) {
+        CHECK(check_buf_is_intact(all[i]));
+        check_buf_free(all[i]);
+    }
+}
+
+static bool engine_add(engine *e, const lane *a, int acc, uint32_t from, uint32_t to) {
+    return e->dsp.blocks(&e->query, &e->codec, &a->run, from, to, &e->acc[acc], e->scratch.p);
+}
+
+static void engine_finish(engine *e, result *r) { pleat__attn_finish(&e->acc[0], e->n_group, e->d, r->out, r->lse2); }
+
+/* Blocks [from, to) into `got`. */
+static bool run_variant(const variant *v, const lane *a, uint32_t n_group, uint32_t from, uint32_t to) {
+    engine e;
+    engine_init(&e, v, a, n_group);
+    const bool sound = engine_add(&e, a, 0, from, to);
+    engine_finish(&e, &got);
+    engine_release(&e);
+    return sound;
+}
+
+/* What the variants read as query. */
+static const float *query_read(const lane *a, uint32_t n_group) {
+    static float memory[8 * MAX_G * MAX_D] __attribute__((aligned(64)));
+    pleat__attn_query query;
+    pleat__attn_query_init(&query, memory, query_in, n_group, a->format.head_dim, a->scale);
+    return query.f32;
+}
+
+static void lane_exact(const lane *a, uint32_t n_group, uint32_t block_from, uint32_t block_to) {
+    const uint32_t tokens = a->format.tokens;
+    compute_exact(query_read(a, n_group), a->format.head_dim, n_group, block_from * tokens, block_to * tokens, 0, 0);
+}
+
+static double error_of(uint32_t g, uint32_t d) {
+    double sum = 0;
+    for (uint32_t i = 0; i < d; i++) {
+        const double e = (double)got.out[g * d + i] - want.out[g][i];
+        sum += e * e;
+    }
+    return sqrt(sum);
+}
+
+static void describe(const variant *v, const lane *a, uint32_t n_group, const char *what) {
+    const pleat__block_format *f = &a->format;
+    check_context("%s d %u T %u %s k %u v %u levels v_group %u coder %d G %u blocks %u page %u %s", v->name,
+                  f->head_dim, f->tokens, f->by_channel ? "channel" : "block", f->k_levels, f->v_levels, f->v_group,
+                  f->coder, n_group, a->run.n_blocks, (unsigned)a->run.page_bytes, what);
+}
+
+/* blocks.h's bound, and what the rounding of f32 logits does to weights. */
+static void check_result(uint32_t n_group, uint32_t d) {
+    for (uint32_t g = 0; g < n_group; g++) {
+        CHECK(error_of(g, d) <= (1e-6 + 0x1p-24 * want.size[g]) * want.norm[g]);
+        CHECK_NEAR((double)got.lse2[g], want.lse2[g], 2e-6 * (1 + want.size[g]));
+    }
+}
+
+/* ---- tests --------------------------------------------------------------------------------------------------------- */
+
+static void check_plausible(pleat__block_format format, uint32_t n_group, uint32_t n_blocks) {
+    const float sizes[] = {0.1f, 1, 2, 4};
+    fill_plausible(&format, n_blocks * format.tokens, n_group, sizes[check_below(4)]);
+    lane *a = lane_new(format, n_blocks);
+    const uint32_t from = PLEAT__STREAMS * (uint32_t)check_below(pleat__div_up_u32(n_blocks, PLEAT__STREAMS));
+    const uint32_t to = (uint32_t)check_between(from + 1, n_blocks);
+    lane_exact(a, n_group, from, to);
+    FOR_EACH_VARIANT(v) {
+        describe(v, a, n_group, "");
+        CHECK(run_variant(v, a, n_group, from, to));
+        check_result(n_group, format.head_dim);
+    }
+    lane_release(a);
+}
+
+static void test_plausible(void) {
+    const uint64_t rounds = check_rounds(150, 15);
+    for (uint64_t round = 0; round < rounds && check_failures() < 10; round++) {
+        const pleat__block_format format = random_format();
+        check_plausible(format, (uint32_t)check_between(1, 9), random_blocks(&format));
+    }
+}
+
+/* Every number of tokens with every coder, and one to five blocks: groups of each size. */
+static void test_every_shape(void) {
+    for (uint32_t tokens = 16; tokens <= 256; tokens *= 2) {
+        for (uint32_t coder = 0; coder < 3; coder++) {
+            for (uint32_t n_blocks = 1; n_blocks <= 5 && check_failures() < 10; n_blocks++) {
+                const uint32_t d = 16 * (uint32_t)check_between(1, 9);
+                check_plausible(
+                    format_of(d, tokens, n_blocks % 2, d, random_rel(), random_rel(), (pleat__block_coder)coder),
+                    (uint32_t)check_between(1, 5), n_blocks);
+            }
+        }
+    }
+}
+
+/* The two formats of the issue: kvcomp's default and KIVI's, all heads of a group that models have. */
+static void test_usual_formats(void) {
+    for (uint32_t n_group = 1; n_group <= 8 && check_failures() < 10; n_group++) {
+        for (uint32_t d = 64; d <= 128; d *= 2) {
+            check_plausible(format_of(d, 64, true, d, 0.25f, 0.15f, PLEAT__CODER_HUFFMAN), n_group, 7);
+            check_plausible(format_of(d, 64, false, d, 0.05f, 0.15f, PLEAT__CODER_HUFFMAN), n_group, 6);
+            check_plausible(format_of(d, 32, true, 32, 1 / 3.0f, 1 / 3.0f, PLEAT__CODER_RAW), n_group, 9);
+            check_plausible(format_of(d, 32, true, 32, 1 / 15.0f, 1 / 15.0f, PLEAT__CODER_RAW), n_group, 5);
+        }
+    }
+}
+
+static void test_many_heads(void) {
+    check_plausible(format_of(512, 32, true, 512, 0.25f, 0.15f, PLEAT__CODER_HUFFMAN), 64, 5);
+    check_plausible(format_of(512, 16, false, 16, 0.05f, 0.1f, PLEAT__CODER_HUFFMAN), 63, 3);
+    check_plausible(format_of(16, 256, true, 16, 0.25f, 0.15f, PLEAT__CODER_PACK), 64, 5);
+}
+
+/* Codes of all levels, at their top, of every token: integer sums may not wrap. */
+static void test_largest_sums(void) {
+    for (uint32_t coder = 0; coder < 3; coder++) {
+        const pleat__block_format format =
+            format_of(512, 256, false, 512, 1 / 255.0f, 1 / 255.0f, (pleat__block_coder)coder);
+        for (uint32_t t = 0; t < 1024; t++) {
+            for (uint32_t i = 0; i < 512; i++) keys[t * 512 + i] = values[t * 512 + i] = i == t % 512 ? -1 : 1;
+        }
+        for (uint32_t i = 0; i < 512; i++) query_in[i] = 1;
+        lane *a = lane_new(format, 4);
+        lane_exact(a, 1, 0, 4);
+        FOR_EACH_VARIANT(v) {
+            describe(v, a, 1, "largest sums");
+            CHECK(run_variant(v, a, 1, 0, 4));
+            check_result(1, 512);
+        }
+        lane_release(a);
+    }
+}
+
+static void fill_extreme(float *x, size_t n, uint32_t d) {
+    for (size_t i = 0; i < n; i += d) {
+        const unsigned kind = (unsigned)check_below(CHECK_N_FILLS + 3);
+        if (kind < CHECK_N_FILLS) check_fill(x + i, d, kind, ldexpf(1, (int)check_below(8) - 4));
+        for (uint32_t j = 0; kind >= CHECK_N_FILLS && j < d; j++)
+            x[i + j] = kind == CHECK_N_FILLS       ? (j % 2 ? 65504.0f : -65504.0f)
+                       : kind == CHECK_N_FILLS + 1 ? 3e-7f * check_normal()
+                                                   : ldexpf(check_normal(), (int)check_below(40) - 24);
+    }
+}
+
+/* The error of extreme lanes: relative to the spread, and with what logits that are wrong by a rounding of the largest
+ * do to weights. */
+static void check_extreme_result(uint32_t n_group, uint32_t d) {
+    for (uint32_t g = 0; g < n_group; g++) {
+        const double wrong = 6e-7 * want.size[g] + 1e-30;
+        CHECK(error_of(g, d) <= (1e-6 + expm1(fmin(2 * wrong * 0.6931471805599453, 100))) * want.spread[g] + 1e-30);
+        CHECK_NEAR((double)got.lse2[g], want.lse2[g], 2e-6 + wrong + 2e-7 * fabs(want.lse2[g]));
+    }
+}
+
+/* Any mix of huge, tiny and constant vectors, queries of zeros and of all sizes. */
+static void test_extreme(void) {
+    const uint64_t rounds = check_rounds(150, 15);
+    for (uint64_t round = 0; round < rounds && check_failures() < 10; round++) {
+        const pleat__block_format format = random_format();
+        const uint32_t d = format.head_dim, n_group = (uint32_t)check_between(1, 9), n_blocks = random_blocks(&format);
+        fill_extreme(keys, (size_t)n_blocks * format.tokens * d, d);
+        fill_extreme(values, (size_t)n_blocks * format.tokens * d, d);
+        for (uint32_t g = 0; g < n_group; g++)
+            check_fill(query_in + g * d, d, (unsigned)check_below(CHECK_N_FILLS),
+                       check_below(4)   ? ldexpf(1e-5f, (int)check_below(12))
+                       : check_below(2) ? 0
+                                        : 1e-35f);
+        lane *a = lane_new(format, n_blocks);
+        lane_exact(a, n_group, 0, n_blocks);
+        FOR_EACH_VARIANT(v) {
+            describe(v, a, n_group, "extreme");
+            CHECK(run_variant(v, a, n_group, 0, n_blocks));
+            check_extreme_result(n_group, d);
+        }
+        lane_release(a);
+    }
+}
+
+/* Logits all equal: the mean of the values; one token with all of the weight: its value; queries so large that logits
+ * are near what f32 holds: finite. */
+static void test_extreme_weights(void) {
+    for (uint32_t kind = 0; kind < 3; kind++) {
+        for (uint32_t i = 0; i < 4; i++) {
+            const pleat__block_format format =
+                format_of(64, 64, i % 2, i < 2 ? 64 : 16, 0.25f, 0.15f, PLEAT__CODER_HUFFMAN);
+            const uint32_t n_blocks = 6, n_tokens = 6 * 64, chosen = (uint32_t)check_below(n_tokens);
+            check_fill_normal(values, n_tokens * 64);
+            for (uint32_t t = 0; t < n_tokens; t++) {
+                for (uint32_t j = 0; j < 64; j++) keys[t * 64 + j] = kind == 1 && t == chosen ? 7 : 1;
+            }
+            for (uint32_t j = 0; j < 3 * 64; j++) query_in[j] = kind == 2 ? 1e30f : 20;
+            lane *a = lane_new(format, n_blocks);
+            lane_exact(a, 3, 0, n_blocks);
+            FOR_EACH_VARIANT(v) {
+                describe(v, a, 3, kind == 0 ? "all equal" : kind == 1 ? "one token" : "huge");
+                CHECK(run_variant(v, a, 3, 0, n_blocks));
+                for (uint32_t g = 0; g < 3; g++) {
+                    CHECK(error_of(g, 64) <= 2e-6 * want.spread[g]);
+                    CHECK_NEAR((double)got.lse2[g], want.lse2[g], 1e-6 * fabs(want.lse2[g]));
+                }
+            }
+            lane_release(a);
+        }
+    }
+}
+
+/* The same range in one call or in groups gives the same bits, and so does a second time; accumulators of ranges merged
+ * give the whole; VNNI and AMX give each other's bits, whatever decoded the codes. */
+static void test_same_bits(void) {
+    const uint64_t rounds = check_rounds(40, 5);
+    for (uint64_t round = 0; round < rounds && check_failures() < 10; round++) {
+        const pleat__block_format format = random_format();
+        const uint32_t d = format.head_dim, n_group = (uint32_t)check_between(1, 9), n_blocks = random_blocks(&format);
+        fill_plausible(&format, n_blocks * format.tokens, n_group, 2);
+        lane *a = lane_new(format, n_blocks);
+        lane_exact(a, n_group, 0, n_blocks);
+        static result first, integer;
+        bool has_integer = false;
+        FOR_EACH_VARIANT(v) {
+            describe(v, a, n_group, "same bits");
+            run_variant(v, a, n_group, 0, n_blocks);
+            memcpy(&first, &got, sizeof got);
+            engine e;
+            engine_init(&e, v, a, n_group);
+            for (uint32_t from = 0; from < n_blocks; from += PLEAT__STREAMS) {
+                const uint32_t to = pleat__min_u32(from + PLEAT__STREAMS, n_blocks);
+                CHECK(engine_add(&e, a, 0, from, to));
+                CHECK(engine_add(&e, a, 0, to, to));
+            }
+            engine_finish(&e, &got);
+            CHECK_EQ_MEM(got.out, first.out, n_group * d * sizeof(float));
+            CHECK_EQ_MEM(got.lse2, first.lse2, n_group * sizeof(float));
+            pleat__attn_acc_init(&e.acc[0], e.acc_memory[0].p, n_group, d);
+            engine_add(&e, a, 0, 0, pleat__min_u32(n_blocks, PLEAT__STREAMS));
+            if (n_blocks > PLEAT__STREAMS) engine_add(&e, a, 1, PLEAT__STREAMS, n_blocks);
+            pleat__attn_merge(&e.acc[0], &e.acc[1], n_group, d);
+            engine_finish(&e, &got);
+            check_result(n_group, d);
+            engine_release(&e);
+            if (!(v->flags & PLEAT_CPU_VNNI)) continue;
+            if (has_integer) CHECK_EQ_MEM(first.out, integer.out, n_group * d * sizeof(float));
+            if (has_integer) CHECK_EQ_MEM(first.lse2, integer.lse2, n_group * sizeof(float));
+            memcpy(&integer, &first, sizeof first);
+            has_integer = true;
+        }
+        lane_release(a);
+    }
+}
+
+/* Pages of f32 or f16 that hold tokens [from, to) of keys and values. */
+typedef struct pages {
+    pleat__page_layout layout;
+    pleat__kv_run run;
+    pleat__page_id ids[MAX_TOKENS / 16 + 1];
+    check_buf pool;
+} pages;
+
+static void pages_init(pages *p, uint8_t bits, uint32_t d, uint32_t from, uint32_t to) {
+    memset(p, 0, sizeof *p);
+    const uint32_t n_pages = pleat__div_up_u32(to - from, 16);
+    CHECK_STATUS(pleat__page_layout_init(&p->layout, (pleat_format){bits, bits}, d, 16, false), PLEAT_OK);
+    p->run.page_bytes = (p->layout.used_bytes + 63) / 64 * 64;
+    p->pool = check_buf_new(n_pages * p->run.page_bytes, 64);
+    p->run.layout = &p->layout;
+    p->run.base = p->pool.p;
+    p->run.step = 1;
+    p->run.ids = p->ids;
+    p->run.n_slots = to - from;
+    for (uint32_t i = 0; i < n_pages; i++) {
+        p->ids[i].v = i;
+        const uint32_t at = from + 16 * i;
+        pleat__quant_store_ref(&p->layout, (uint8_t *)p->pool.p + i * p->run.page_bytes, 0, pleat__min_u32(16, to - at),
+                               keys + (size_t)at * d, values + (size_t)at * d, d);
+    }
+}
+
+/* The newest tokens in pages, the others in blocks, into one accumulator. */
+static void test_with_pages(void) {
+    const uint64_t rounds = check_rounds(40, 5);
+    for (uint64_t round = 0; round < rounds && check_failures() < 10; round++) {
+        const pleat__block_format format = random_format();
+        const uint32_t d = format.head_dim, n_group = (uint32_t)check_between(1, 9), n_blocks = random_blocks(&format);
+        const uint32_t n_cold = n_blocks * format.tokens, n_tokens = (uint32_t)check_between(n_cold + 1, n_cold + 16);
+        if (n_tokens > MAX_TOKENS) continue;
+        fill_plausible(&format, n_tokens, n_group, 2);
+        for (uint32_t i = n_cold * d; i < n_tokens * d; i++) { /* f16's values */
+            keys[i] = pleat__f16_to_f32(pleat__f32_to_f16(keys[i]));
+            values[i] = pleat__f16_to_f32(pleat__f32_to_f16(values[i]));
+        }
+        lane *a = lane_new(format, n_blocks);
+        static pages p;
+        pages_init(&p, 16, d, n_cold, n_tokens);
+        compute_exact(query_read(a, n_group), d, n_group, 0, n_tokens, 0, 0);
+        FOR_EACH_VARIANT(v) {
+            describe(v, a, n_group, "with pages");
+            engine e;
+            engine_init(&e, v, a, n_group);
+            const bool pages_first = check_below(2) != 0;
+            if (pages_first) e.dsp.decode(&e.query, &p.run, 0, n_tokens - n_cold, &e.acc[0], NULL, 0);
+            CHECK(engine_add(&e, a, 0, 0, n_blocks));
+            if (!pages_first) e.dsp.decode(&e.query, &p.run, 0, n_tokens - n_cold, &e.acc[0], NULL, 0);
+            engine_finish(&e, &got);
+            for (uint32_t g = 0; g < n_group; g++) /* attn.h's bound for f16 */
+                CHECK(error_of(g, d) <= (2e-6 + 0x1p-24 * want.size[g]) * want.norm[g]);
+            engine_release(&e);
+        }
+        check_buf_free(&p.pool);
+        lane_release(a);
+    }
+}
+
+/* Fused is what decoding to f32 pages and multiplying gives. */
+static void test_fused_is_decoded(void) {
+    const uint64_t rounds = check_rounds(30, 4);
+    for (uint64_t round = 0; round < rounds && check_failures() < 10; round++) {
+        const pleat__block_format format = random_format();
+        const uint32_t d = format.head_dim, n_group = (uint32_t)check_between(1, 5), n_blocks = random_blocks(&format);
+        fill_plausible(&format, n_blocks * format.tokens, n_group, 1);
+        lane *a = lane_new(format, n_blocks);
+        lane_exact(a, n_group, 0, n_blocks);
+        static pages p;
+        pages_init(&p, 32, d, 0, a->n_tokens);
+        FOR_EACH_VARIANT(v) {
+            describe(v, a, n_group, "fused");
+            engine e;
+            static result decoded;
+            engine_init(&e, v, a, n_group);
+            e.dsp.decode(&e.query, &p.run, 0, a->n_tokens, &e.acc[0], NULL, 0);
+            engine_finish(&e, &decoded);
+            engine_release(&e);
+            run_variant(v, a, n_group, 0, n_blocks);
+            for (uint32_t g = 0; g < n_group; g++) {
+                double sum = 0;
+                for (uint32_t i = 0; i < d; i++) {
+                    const double x = (double)got.out[g * d + i] - (double)decoded.out[g * d + i];
+                    sum += x * x;
+                }
+                CHECK(sqrt(sum) <= (2e-6 + 0x1p-23 * want.size[g]) * want.norm[g]);
+            }
+        }
+        check_buf_free(&p.pool);
+        lane_release(a);
+    }
+}
+
+static uint8_t *byte_of(const lane *a, uint64_t at) {
+    const pleat__block_run *r = &a->run;
+    return (uint8_t *)a->pool.p + r->ids[(int64_t)(at / r->page_bytes) * r->step].v * r->page_bytes +
+           at % r->page_bytes;
+}
+
+/* A block whose header is damaged does not count; the others do. */
+static void test_damaged_header(void) {
+    const uint64_t rounds = check_rounds(40, 5);
+    for (uint64_t round = 0; round < rounds && check_failures() < 10; round++) {
+        const pleat__block_format format = random_format();
+        const uint32_t d = format.head_dim, n_group = (uint32_t)check_between(1, 5), n_blocks = random_blocks(&format);
+        fill_plausible(&format, n_blocks * format.tokens, n_group, 1);
+        lane *a = lane_new(format, n_blocks);
+        const uint32_t bad = (uint32_t)check_below(n_blocks);
+        for (uint32_t i = 4; i < 12; i++)
+            *byte_of(a, (bad ? (uint64_t)a->ends[bad - 1] * PLEAT__BLOCK_ALIGN : 0) + i) = 0xFF;
+        compute_exact(query_read(a, n_group), d, n_group, 0, a->n_tokens, bad * format.tokens,
+                      (bad + 1) * format.tokens);
+        FOR_EACH_VARIANT(v) {
+            describe(v, a, n_group, "damaged header");
+            CHECK(!run_variant(v, a, n_group, 0, n_blocks));
+            if (n_blocks > 1)
+                check_result(n_group, d);
+            else
+                CHECK(got.lse2[0] == -INFINITY && got.out[0] == 0.0f);
+        }
+        lane_release(a);
+    }
+}
+
+/* Whatever stands in the pages: nothing outside is read or written (guards, and the sanitizer job), and codes whose end
+ * is missing are noticed. */
+static void test_damaged_bytes(void) {
+    const uint64_t rounds = check_rounds(60, 10);
+    for (uint64_t round = 0; round < rounds && check_failures() < 10; round++) {
+        const pleat__block_format format = random_format();
+        const uint32_t n_group = (uint32_t)check_between(1, 5), n_blocks = random_blocks(&format);
+        fill_plausible(&format, n_blocks * format.tokens, n_group, 1);
+        lane *a = lane_new(format, n_blocks);
+        const uint64_t n_bytes = (uint64_t)a->ends[n_blocks - 1] * PLEAT__BLOCK_ALIGN;
+        const uint64_t spared = check_below(2) ? 12 : 0; /* headers of all blocks, or the damage is found at once */
+        uint32_t block = 0;
+        for (uint64_t at = 0, begin = 0; at < n_bytes; at++) {
+            if (at >= (uint64_t)a->ends[block] * PLEAT__BLOCK_ALIGN)
+                begin = (uint64_t)a->ends[block++] * PLEAT__BLOCK_ALIGN;
+            if (at - begin >= spared && check_below(round % 8 + 1) == 0) *byte_of(a, at) = (uint8_t)check_u64();
+        }
+        FOR_EACH_VARIANT(v) {
+            describe(v, a, n_group, "damaged");
+            run_variant(v, a, n_group, 0, n_blocks);
+        }
+        lane_release(a);
+    }
+}
+
+static void test_choice(void) {
+#if PLEAT_X86
+    static const struct {
+        uint32_t flags;
+        pleat__attn_blocks_fn blocks;
+    } choices[] = {{0, pleat__attn_blocks_ref},
+                   {PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512, pleat__attn_blocks_ref},
+                   {VNNI_FLAGS, pleat__attn_blocks_vnni},
+                   {VNNI_FLAGS | PLEAT_CPU_VBMI2, pleat__attn_blocks_vnni},
+                   {VNNI_FLAGS | PLEAT_CPU_AMX_INT8, pleat__attn_blocks_amx}};
+    for (size_t i = 0; i < CHECK_COUNT(choices); i++) {
+        pleat__attn_dsp dsp;
+        pleat__attn_dsp_init(&dsp, choices[i].flags);
+        check_context("flags 0x%x", choices[i].flags);
+        CHECK(dsp.blocks == choices[i].blocks);
+    }
+#endif
+}
+
+static const check_test tests[] = {
+    {"choice of variants", test_choice},
+    {"plausible lanes", test_plausible},
+    {"every shape", test_every_shape},
+    {"usual formats", test_usual_formats},
+    {"many heads", test_many_heads},
+    {"largest sums", test_largest_sums},
+    {"extreme lanes", test_extreme},
+    {"extreme weights", test_extreme_weights},
+    {"same bits", test_same_bits},
+    {"with pages", test_with_pages},
+    {"fused is decoded", test_fused_is_decoded},
+    {"damaged header", test_damaged_header},
+    {"damaged bytes", test_damaged_bytes},
+};
+
+int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

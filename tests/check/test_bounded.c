@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_bounded.c: error-bounded quantisation (src/quant/bounded.h) against its definition in float64.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "check.h"
+#include "core/half.h"
+#include "quant/bounded.h"
+
+#define MAX_TOKENS 64u
+#define MAX_DIM 512u
+
+static const uint32_t head_dims[] = {16, 32, 48, 64, 80, 128, 256, 512};
+static const float rels[] = {1.0f / 255, 0.01f, 0.05f, 1.0f / 15, 0.15f, 0.2f, 0.3f, 1.0f / 3, 0.4f, 0.5f, 0.7f, 1.0f};
+
+/* Fills beyond check_fill()'s. */
+#define N_FILLS (CHECK_N_FILLS + 9)
+static void fill(float *x, size_t n, unsigned kind) {
+    if (kind < CHECK_N_FILLS) {
+        check_fill(x, n, kind, (float)check_uniform(0.01, 30));
+        return;
+    }
+    const float offset = ldexpf(check_normal(), (int)check_below(12));
+    for (size_t i = 0; i < n; i++) {
+        const float r = check_normal();
+        switch (kind - CHECK_N_FILLS) {
+            case 0: x[i] = i % 3 ? 65504.0f : -65504.0f; break;
+            case 1: x[i] = 1e30f * r; break;
+            case 2: x[i] = 3e-7f * r; break;                            /* subnormal in f16 */
+            case 3: x[i] = 1e-42f * (float)check_below(9); break;       /* subnormal in f32 */
+            case 4: x[i] = ldexpf(r, (int)check_below(60) - 40); break; /* a huge range */
+            case 5: x[i] = 1000.7f + 1e-3f * r; break;                  /* an offset far beyond the range */
+            case 6: x[i] = -30000.0f + 1e-2f * (float)check_below(3); break;
+            case 7: x[i] = offset; break; /* equal, hardly ever an f16 */
+            default: x[i] = i % 2 ? -0.0f : 0.0f; break;
+        }
+    }
+}
+
+static double clamped(float x) { return x > 65504 ? 65504 : x < -65504 ? -65504 : (double)x; }
+
+/* The value comes back within half a step, and rounding of f32. */
+static void check_value(float x, uint8_t code, uint16_t min_f16, uint16_t step_f16, float rel) {
+    const double min = pleat__f16_to_f32(min_f16), step = pleat__f16_to_f32(step_f16), want = clamped(x);
+    const double error = fabs(min + step * code - want), rounding = 4 * 0x1p-24 * (fabs(min) + fabs(want));
+    const double capped = step == 65504 && rel > 0.5f ? 65504 : 0; /* bounded.h: the rest of the range */
+    CHECK(error <= step / 2 + rounding || error <= capped);
+    CHECK(code < pleat__bounded_levels(rel));
+    CHECK(min <= want);
+}
+
+static float x[MAX_TOKENS * (MAX_DIM + 3)];
+static uint8_t codes[MAX_TOKENS * MAX_DIM];
+static uint16_t mins[MAX_TOKENS * MAX_DIM / 16], steps[MAX_TOKENS * MAX_DIM / 16];
+
+/* ---- one unit ----------------------------------------------------------------------------------------- */
+
+static void test_levels(void) {
+    CHECK_EQ_U64(pleat__bounded_levels(1.0f), 2);
+    CHECK_EQ_U64(pleat__bounded_levels(1.0f / 255), 256);
+    CHECK_EQ_U64(pleat__bounded_levels(0.05f), 21);
+    CHECK_EQ_U64(pleat__bounded_levels(0.15f), 8);
+    CHECK_EQ_U64(pleat__bounded_levels(0.25f), 5);
+    for (uint32_t bits = 1; bits <= 8; bits++)
+        CHECK_EQ_U64(pleat__bounded_levels(1.0f / (float)((1u << bits) - 1)), 1u << bits);
+}
+
+/* Minimum and step are the nearest f16 on their side: checked against all of them. */
+static void test_unit_rounds_outwards(void) {
+    for (uint64_t round = check_rounds(2000, 200); round > 0; round--) {
+        float pair[2];
+        fill(pair, 2, (unsigned)check_below(N_FILLS));
+        const float a = (float)clamped(pair[0]), b = (float)clamped(pair[1]);
+        const float low = fminf(a, b), high = fmaxf(a, b), rel = rels[check_below(CHECK_COUNT(rels))];
+        const pleat__bounded unit = pleat__bounded_of(low, high, rel);
+        const double min = pleat__f16_to_f32(unit.min), step = pleat__f16_to_f32(unit.step);
+        double best_min = -INFINITY, best_step = 65504;
+        const double want_step = (double)(rel * (high - (float)min));
+        for (uint32_t h = 0; h < 0x10000; h++) {
+            const double f = pleat__f16_to_f32((uint16_t)h);
+            if (!isfinite(f)) continue;
+            if (f <= low && f > best_min) best_min = f;
+            if (f >= want_step && f < best_step) best_step = f;
+        }
+        check_context("low %a high %a rel %g", (double)low, (double)high, (double)rel);
+        CHECK(min == best_min);
+        CHECK(step == best_step);
+    }
+}
+
+static void test_unit_of_equal_values(void) {
+    const float exact[] = {0.0f, -0.0f, 1.5f, -65504.0f, 65504.0f, 0x1p-24f, -0x1p-24f};
+    for (size_t i = 0; i < CHECK_COUNT(exact); i++) {
+        const pleat__bounded unit = pleat__bounded_of(exact[i], exact[i], 0.1f);
+        CHECK_EQ_U64(unit.step, 0);
+        CHECK(pleat__f16_to_f32(unit.min) == exact[i]);
+    }
+    const pleat__bounded unit = pleat__bounded_of(1.0001f, 1.0001f, 0.1f);
+    CHECK(pleat__f16_to_f32(unit.min) == 1.0f);
+    CHECK(unit.step > 0 && pleat__f16_to_f32(unit.step) < 1.1e-4f);
+    CHECK_EQ_U64(pleat__bounded_of(-0.0f, -0.0f, 1.0f).min, 0);
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------- */
+
+typedef struct shape {
+    uint32_t n, d;
+    size_t stride;
+    float rel;
+} shape;
+
+static shape random_shape(void) {
+    shape s = {.n = (uint32_t)check_between(1, MAX_TOKENS), .d = head_dims[check_below(CHECK_COUNT(head_dims))]};
+    s.stride = s.d + check_below(4);
+    s.rel = check_below(2) ? rels[check_below(CHECK_COUNT(rels))] : (float)check_uniform(1.0 / 255, 1);
+    for (uint32_t t = 0; t < s.n; t++) fill(x + t * s.stride, s.d, (unsigned)check_below(N_FILLS));
+    if (check_below(2)) fill(x, s.n * s.stride, (unsigned)check_below(N_FILLS)); /* all of one kind */
+    check_context("n %u d %u rel %g", s.n, s.d, (double)s.rel);
+    return s;
+}
+
+static void test_keys(void) {
+    for (uint64_t round = check_rounds(300, 30); round > 0; round--) {
+        const shape s = random_shape();
+        const bool by_channel = check_below(2) != 0;
+        pleat__bounded_keys(x, s.stride, s.n, s.d, by_channel, s.rel, mins, steps, codes);
+        for (uint32_t t = 0; t < s.n && check_failures() == 0; t++)
+            for (uint32_t i = 0; i < s.d; i++)
+                check_value(x[t * s.stride + i], codes[t * s.d + i], mins[by_channel ? i : 0],
+                            steps[by_channel ? i : 0], s.rel);
+    }
+}
+
+static void test_values(void) {
+    for (uint64_t round = check_rounds(300, 30); round > 0; round--) {
+        const shape s = random_shape();
+        uint32_t group = 16;
+        while (s.d % (2 * group) == 0 && check_below(2)) group *= 2;
+        if (check_below(3) == 0) group = s.d;
+        pleat__bounded_values(x, s.stride, s.n, s.d, group, s.rel, mins, steps, codes);
+        for (uint32_t t = 0; t < s.n && check_failures() == 0; t++) {
+            for (uint32_t i = 0; i < s.d; i++) {
+                const uint32_t unit = t * (s.d / group) + i / group;
+                check_value(x[t * s.stride + i], codes[t * s.d + i], mins[unit], steps[unit], s.rel);
+            }
+        }
+    }
+}
+
+/* Each unit is the one of its own extremes, so neighbours do not touch it. */
+static void test_units_are_their_own(void) {
+    const shape s = {.n = 32, .d = 64, .stride = 64, .rel = 0.15f};
+    check_fill_normal(x, (size_t)s.n * s.d);
+    pleat__bounded_keys(x, s.stride, s.n, s.d, true, s.rel, mins, steps, codes);
+    for (uint32_t i = 0; i < s.d; i++) {
+        float low = x[i], high = x[i];
+        for (uint32_t t = 0; t < s.n; t++) {
+            low = fminf(low, x[t * s.d + i]);
+            high = fmaxf(high, x[t * s.d + i]);
+        }
+        const pleat__bounded unit = pleat__bounded_of(low, high, s.rel);
+        CHECK_EQ_U64(mins[i], unit.min);
+        CHECK_EQ_U64(steps[i], unit.step);
+    }
+    pleat__bounded_values(x, s.stride, s.n, s.d, 16, s.rel, mins, steps, codes);
+    for (uint32_t u = 0; u < s.n * s.d / 16; u++) {
+        float low = x[u * 16], high = low;
+        for (uint32_t i = 0; i < 16; i++) {
+            low = fminf(low, x[u * 16 + i]);
+            high = fmaxf(high, x[u * 16 + i]);
+        }
+        const pleat__bounded unit = pleat__bounded_of(low, high, s.rel);
+        CHECK_EQ_U64(mins[u], unit.min);
+        CHECK_EQ_U64(steps[u], unit.step);
+    }
+}
+
+/* Values that no caller may hand over still give codes below the levels. */
+static void test_nan_and_infinity(void) {
+    for (uint32_t i = 0; i < 16 * 64; i++) x[i] = i % 5 == 0 ? NAN : i % 7 == 0 ? INFINITY : i % 11 ? -INFINITY : 1.0f;
+    for (uint32_t by_channel = 0; by_channel < 2; by_channel++) {
+        pleat__bounded_keys(x, 64, 16, 64, by_channel != 0, 0.15f, mins, steps, codes);
+        for (uint32_t i = 0; i < 16 * 64; i++) CHECK(codes[i] < 8);
+    }
+    pleat__bounded_values(x, 64, 16, 64, 32, 0.15f, mins, steps, codes);
+    for (uint32_t i = 0; i < 16 * 64; i++) CHECK(codes[i] < 8);
+}
+
+static const check_test tests[] = {
+    {"levels", test_levels},
+    {"unit_rounds_outwards", test_unit_rounds_outwards},
+    {"unit_of_equal_values", test_unit_of_equal_values},
+    {"keys", test_keys},
+    {"values", test_values},
+    {"units_are_their_own", test_units_are_their_own},
+    {"nan_and_infinity", test_nan_and_infinity},
+};
+
+int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

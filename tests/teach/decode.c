@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * decode.c: the payload's format, taught: each part as docs/FORMAT.md tells it, one bit at a time, with no thought of
+ * speed.  Section numbers are the document's.
+ *
+ * Sizes are at most those of the format: T * d <= 256 * 512 codes.
+ */
+#include "decode.h"
+
+#include <math.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#define MAX_CODES (256u * 512u)
+
+enum { RAW, HUFFMAN, PACK };
+
+/* A section and its matrix. */
+typedef struct section {
+    const uint8_t *bytes;
+    size_t n_bytes;
+    unsigned rows, columns, levels;
+    int is_values;
+    uint8_t *codes; /* [rows * columns] in the order of vectors */
+} section;
+
+static unsigned u32_at(const uint8_t *p) { return p[0] | p[1] << 8 | p[2] << 16 | (unsigned)p[3] << 24; }
+
+static float f16_at(const uint8_t *p) {
+    const unsigned h = p[0] | p[1] << 8, exponent = h >> 10 & 31, fraction = h & 1023;
+    const float sign = h >> 15 ? -1.0f : 1.0f;
+    if (exponent == 31) return fraction ? NAN : sign * INFINITY;
+    return sign *
+           (exponent == 0 ? ldexpf((float)fraction, -24) : ldexpf(1024.0f + (float)fraction, (int)exponent - 25));
+}
+
+/* Bits that the number x takes. */
+static unsigned bits_of(unsigned x) { return x < 2 ? x : 1 + bits_of(x / 2); }
+
+/* Number i of those of k bits that begin at p (section 8). */
+static unsigned number_at(const uint8_t *p, size_t i, unsigned k) {
+    unsigned x = 0;
+    for (unsigned bit = 0; bit < k; bit++) x |= (unsigned)(p[(i * k + bit) / 8] >> (i * k + bit) % 8 & 1) << bit;
+    return x;
+}
+
+/* Section 4: where the code of a row and a column stands. */
+static uint8_t *code_at(const section *s, unsigned r, unsigned c) {
+    return s->codes + (r / 16 * (s->columns / 4) + c / 4) * 64 + 4 * (r % 16) + c % 4;
+}
+
+static uint8_t below(unsigned code, unsigned levels) { return (uint8_t)(code < levels ? code : levels - 1); }
+
+/* ---- section 5 --------------------------------------------------------------------------------------- */
+
+static const char *decode_raw(section *s) {
+    const unsigned w = bits_of(s->levels - 1), n = s->rows * s->columns / 64;
+    if (s->n_bytes != (size_t)8 * w * n) return "a RAW section of another size";
+    for (unsigned vector = 0; vector < n; vector++) {
+        for (unsigned i = 0; i < 64; i++) {
+            unsigned code = 0;
+            for (unsigned p = 0; p < w; p++)
+                code |= (unsigned)(s->bytes[(vector * w + p) * 8 + i / 8] >> i % 8 & 1) << p;
+            s->codes[vector * 64 + i] = below(code, s->levels);
+        }
+    }
+    return NULL;
+}
+
+/* ---- sections 6 and 7 ---------------------------------------------------------------------------------- */
+
+typedef struct book {
+    int is_pairs;
+    unsigned longest;
+    unsigned n_symbols;
+    unsigned symbol[256], length[256], word[256]; /* in the order of words; the word's first bit is its highest */
+} book;
+
+static void read_book(book *b, const uint8_t *bytes) {
+    const unsigned levels = bytes[1] + 1u;
+    b->is_pairs = bytes[0] == 0;
+    b->longest = 0;
+    b->n_symbols = b->is_pairs ? levels * levels : levels;
+    unsigned n = 0, word = 0;
+    for (unsigned length = 1; length <= 9; length++) {
+        word <<= 1;
+        for (unsigned i = 0; i < b->n_symbols; i++) {
+            if (bytes[2 + i] != length) continue;
+            b->symbol[n] = b->is_pairs ? i % levels + 16 * (i / levels) : i;
+            b->length[n] = b->longest = length;
+            b->word[n++] = word++;
+        }
+    }
+}
+
+/* Bits of a lane that are not used yet, oldest first. */
+typedef struct window {
+    uint8_t bit[32]; /* behind the n: zeros */
+    unsigned n;
+} window;
+
+/* Which word the window, with zeros behind it, begins with. */
+static unsigned word_in(const window *w, const book *b) {
+    for (unsigned i = 0; i < b->n_symbols; i++) {
+        unsigned start = 0;
+        for (unsigned bit = 0; bit < b->length[i]; bit++) start = 2 * start + w->bit[bit];
+        if (start == b->word[i]) return i;
+    }
+    return 0; /* of no complete book */
+}
+
+static void take(window *w, uint8_t byte) {
+    for (unsigned i = 0; i < 8; i++) w->bit[w->n++] = byte >> i & 1;
+}
+
+static void drop(window *w, unsigned n) {
+    memmove(w->bit, w->bit + n, sizeof w->bit - n);
+    memset(w->bit + sizeof w->bit - n, 0, n);
+    w->n -= n;
+}
+
+static const char *decode_huffman(section *s, const uint8_t *book_bytes) {
+    book b;
+    window windows[32];
+    memset(windows, 0, sizeof windows);
+    read_book(&b, book_bytes);
+    const unsigned n = s->rows * s->columns / 64, n_steps = b.is_pairs ? n : 2 * n;
+    size_t next = 0;
+    for (unsigned step = 0; step < n_steps; step++) {
+        for (unsigned j = 0; j < 32; j++) {
+            window *w = &windows[j];
+            while (w->n < (step == n_steps - 1 ? b.length[word_in(w, &b)] : b.longest)) {
+                take(w, next < s->n_bytes ? s->bytes[next] : 0);
+                next++;
+            }
+        }
+        for (unsigned j = 0; j < 32; j++) {
+            const unsigned i = word_in(&windows[j], &b);
+            uint8_t *code = s->codes + (b.is_pairs ? 2 : 1) * (step / 2) * 64 + 2 * j + step % 2;
+            code[0] = (uint8_t)(b.is_pairs ? b.symbol[i] % 16 : b.symbol[i]);
+            if (b.is_pairs) code[64] = (uint8_t)(b.symbol[i] / 16);
+            drop(&windows[j], b.length[i]);
+        }
+    }
+    return next < s->n_bytes || next > s->n_bytes + 32 ? "a stream of another length" : NULL;
+}
+
+/* ---- section 8 ----------------------------------------------------------------------------------------- */
+
+static const char *decode_pack(section *s) {
+    const unsigned w = bits_of(s->levels - 1), b = bits_of(w), P = s->columns;
+    const uint8_t *at = s->bytes, *end = s->bytes + s->n_bytes;
+    for (unsigned slice = 0; slice < s->rows; slice += 16) {
+        const uint8_t *widths = at, *minimums = at + P * b / 8;
+        if ((size_t)(end - at) < P * b / 8 + P * w / 8) return "a slice that is cut";
+        at = minimums + P * w / 8;
+        for (unsigned p = 0; p < P; p++) {
+            const unsigned width = number_at(widths, p, b), minimum = number_at(minimums, p, w);
+            if (width > w || (size_t)(end - at) < 2 * width) return "a pack that is too wide";
+            for (unsigned i = 0; i < 16; i++) {
+                const unsigned row = slice + (s->is_values ? p % 16 : i), column = s->is_values ? p / 16 * 16 + i : p;
+                *code_at(s, row, column) = below(minimum + number_at(at, i, width), s->levels);
+            }
+            at += 2 * width;
+        }
+    }
+    return at == end ? NULL : "bytes behind the last slice";
+}
+
+/* ---- sections 2 and 3 ----------------------------------------------------------------------------------- */
+
+static const char *decode_section(section *s, unsigned coder, const teach_format *f, const uint8_t *book_bytes) {
+    const size_t raw_bytes = (size_t)s->rows * s->columns / 8 * bits_of(s->levels - 1);
+    if (coder == RAW) return decode_raw(s);
+    if (coder != f->coder || s->n_bytes >= raw_bytes) return "a coder that does not belong here";
+    return coder == HUFFMAN ? decode_huffman(s, book_bytes) : decode_pack(s);
+}
+
+/* The token at each place. */
+static const char *read_order(const uint8_t *order, unsigned T, unsigned *tokens) {
+    uint8_t seen[256] = {0};
+    for (unsigned p = 0; p < T; p++) {
+        tokens[p] = order ? order[p] : p;
+        if (tokens[p] >= T || seen[tokens[p]]++) return "an order that is none";
+    }
+    return NULL;
+}
+
+const char *teach_decode(const teach_format *f, const uint8_t *payload, size_t n_bytes, float *k, float *v) {
+    static uint8_t k_codes[MAX_CODES], v_codes[MAX_CODES];
+    const unsigned T = f->T, d = f->d, u_K = f->by_channel ? d : 1, u_V = T * (d / f->g);
+    const size_t fixed = 12 + 4 * (size_t)(u_K + u_V) + (f->coder == PACK ? T : 0);
+    if (n_bytes < fixed) return "too short";
+    if (u32_at(payload) != XXH32(payload + 4, n_bytes - 4, 0)) return "a sum that does not hold";
+    const uint8_t *k_mins = payload + 12, *k_steps = k_mins + 2 * u_K;
+    const uint8_t *v_mins = k_steps + 2 * u_K, *v_steps = v_mins + 2 * u_V, *order = v_steps + 2 * u_V;
+    section K = {payload + fixed, u32_at(payload + 4) / 4, T, d, f->k_levels, 0, k_codes};
+    section V = {K.bytes + K.n_bytes, u32_at(payload + 8) / 4, d, T, f->v_levels, 1, v_codes};
+    if (K.n_bytes + V.n_bytes != n_bytes - fixed) return "parts that do not add up";
+
+    unsigned tokens[256];
+    const char *wrong = read_order(f->coder == PACK ? order : NULL, T, tokens);
+    if (!wrong) wrong = decode_section(&K, payload[4] & 3, f, f->k_book);
+    if (!wrong) wrong = decode_section(&V, payload[8] & 3, f, f->v_book);
+    if (wrong) return wrong;
+    for (unsigned p = 0; p < T; p++) {
+        for (unsigned i = 0; i < d; i++) {
+            const unsigned k_unit = f->by_channel ? i : 0, v_unit = p * (d / f->g) + i / f->g;
+            k[tokens[p] * d + i] = f16_at(k_mins + 2 * k_unit) + f16_at(k_steps + 2 * k_unit) * *code_at(&K, p, i);
+            v[tokens[p] * d + i] = f16_at(v_mins + 2 * v_unit) + f16_at(v_steps + 2 * v_unit) * *code_at(&V, i, p);
+        }
+    }
+    return NULL;
+}

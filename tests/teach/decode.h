@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * decode.h: a payload to numbers, by docs/FORMAT.md alone.  Nothing of the library is used: its tests compare the two.
+ */
+#ifndef TEACH_DECODE_H
+#define TEACH_DECODE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a reader has to know (section 1). */
+typedef struct teach_format {
+    unsigned T, d, g;
+    int by_channel;
+    unsigned k_levels, v_levels;
+    unsigned coder;                 /* 0 RAW, 1 HUFFMAN, 2 PACK */
+    const uint8_t *k_book, *v_book; /* as they travel (section 6); HUFFMAN */
+} teach_format;
+
+/* Keys and values by token, [T][d].  Returns NULL, or what is wrong with the payload. */
+const char *teach_decode(const teach_format *f, const uint8_t *payload, size_t n_bytes, float *k, float *v);
+
+#endif
