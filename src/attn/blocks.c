@@ -10,24 +10,24 @@
 #define LINE 64u
 
 static void carve(pleat__blocks_walk *w, const pleat__block_format *f, uint32_t n_group, pleat__arena *a) {
-    const uint64_t row = (uint64_t)STREAMS * f->tokens, d = f->head_dim;
+    const uint64_t row = pleat__blocks_row(f), d = f->head_dim;
     w->heads = pleat__div_up_u32(n_group, PLEAT__BLOCKS_HEADS) * PLEAT__BLOCKS_HEADS;
     const uint64_t n = w->heads, longer = d > f->tokens ? d : f->tokens;
     w->codes = pleat__arena_take(a, STREAMS * ROWS * longer + ROWS * PLEAT__BLOCKS_COLUMNS, 1);
     w->weights = pleat__arena_take(a, n * row, sizeof(float));
     w->rescale = pleat__arena_take(a, n, sizeof(float));
     w->share = pleat__arena_take(a, n, sizeof(float));
+    w->queries = pleat__arena_take(a, n * pleat__blocks_padded((uint32_t)d), sizeof(float));
     w->query_scale = pleat__arena_take(a, n, sizeof(float));
     w->query_sum = pleat__arena_take(a, n, sizeof(float));
     w->key_factors = pleat__arena_take(a, STREAMS * n * (pleat__blocks_padded((uint32_t)d) + 16), sizeof(float));
     w->value_factors = pleat__arena_take(a, n * (row + 16), sizeof(float));
     w->key_scale = pleat__arena_take(a, STREAMS * n, sizeof(float));
     w->key_bias = pleat__arena_take(a, STREAMS * n, sizeof(float));
-    w->value_scale = pleat__arena_take(a, n, sizeof(float));
+    w->value_scale = pleat__arena_take(a, STREAMS * n, sizeof(float));
     w->value_bias = pleat__arena_take(a, n, sizeof(float));
     w->value_steps = pleat__arena_take(a, row, sizeof(float));
     w->value_middles = pleat__arena_take(a, row, sizeof(float));
-    w->scaled = pleat__arena_take(a, PLEAT__BLOCKS_HEADS * row, sizeof(float));
     w->floats = pleat__arena_take(a, ROWS * longer, sizeof(float));
     w->copies = pleat__arena_take(a, STREAMS * pleat__block_copy_bytes(f), 1);
 }

@@ -7,6 +7,7 @@
  * factors, over and over; sums of a slice are 64 as well, four for each row, added up at the end.
  */
 #include <math.h>
+#include <string.h>
 
 #include "attn/blocks_walk.h"
 
@@ -14,24 +15,25 @@
 #define VECTOR 64u
 
 /* Codes of n vectors, counted from `middle`. */
-static void to_floats(const uint8_t *codes, uint32_t n_vectors, float middle, float *out) {
-    for (uint32_t i = 0; i < n_vectors * VECTOR; i++) out[i] = (float)(int32_t)codes[i] - middle;
+static void to_floats(const uint8_t *restrict codes, uint32_t n_vectors, float middle, float *restrict out) {
+    const size_t n = (size_t)n_vectors * VECTOR;
+    for (size_t i = 0; i < n; i++) out[i] = (float)(int32_t)codes[i] - middle;
 }
 
 /* sums[4*row + j] += sum over vectors of factors[4*v + j] * x[v][4*row + j], in parts of 16 vectors: long sums round
  * more. */
-static void add_products(const float *x, const float *factors, uint32_t n_vectors, float *sums) {
+static void add_products(const float *restrict x, const float *restrict factors, uint32_t n_vectors,
+                         float *restrict sums) {
     enum { PART = 16 };
     for (uint32_t from = 0; from < n_vectors; from += PART) {
+        const uint32_t n = pleat__min_u32(n_vectors - from, PART);
         float part[VECTOR] = {0};
-        for (uint32_t v = from; v < n_vectors && v < from + PART; v++) {
-            float pattern[ROWS];
-            for (uint32_t i = 0; i < ROWS; i++) pattern[i] = factors[4 * v + i % 4];
-            for (uint32_t k = 0; k < VECTOR; k += ROWS) {
-                for (uint32_t i = 0; i < ROWS; i++) part[k + i] += pattern[i] * x[v * VECTOR + k + i];
-            }
+        for (uint32_t v = 0; v < n; v++, x += VECTOR, factors += 4) {
+            float pattern[VECTOR];
+            for (size_t i = 0; i < VECTOR; i += 4) memcpy(pattern + i, factors, 4 * sizeof *factors);
+            for (size_t i = 0; i < VECTOR; i++) part[i] += pattern[i] * x[i];
         }
-        for (uint32_t i = 0; i < VECTOR; i++) sums[i] += part[i];
+        for (size_t i = 0; i < VECTOR; i++) sums[i] += part[i];
     }
 }
 
@@ -44,7 +46,7 @@ static float *key_factors(const pleat__blocks_walk *w, uint32_t block, uint32_t 
     return (float *)w->key_factors + ((size_t)block * w->heads + head) * w->format->head_dim;
 }
 static float *value_factors(const pleat__blocks_walk *w, uint32_t head) {
-    return (float *)w->value_factors + (size_t)head * pleat__blocks_row(w);
+    return (float *)w->value_factors + (size_t)head * pleat__blocks_row(w->format);
 }
 
 static void nothing(pleat__blocks_walk *w) { (void)w; }
@@ -79,7 +81,7 @@ static void keys(pleat__blocks_walk *w, uint32_t slice) {
         to_floats(w->codes + (size_t)b * n_vectors * VECTOR, n_vectors, middle, w->floats);
         for (uint32_t h = 0; h < w->query->n_group; h++) {
             float sums[VECTOR] = {0};
-            float *out = w->weights + (size_t)h * pleat__blocks_row(w) + b * w->format->tokens + slice * ROWS;
+            float *out = w->weights + (size_t)h * pleat__blocks_row(w->format) + b * w->format->tokens + slice * ROWS;
             add_products(w->floats, key_factors(w, b, h), n_vectors, sums);
             for (uint32_t i = 0; i < ROWS; i++) out[i] = w->key_bias[b * w->heads + h] + sum_of_row(sums, i);
         }
@@ -88,7 +90,7 @@ static void keys(pleat__blocks_walk *w, uint32_t slice) {
 
 static void softmax(pleat__blocks_walk *w) {
     for (uint32_t h = 0; h < w->query->n_group; h++) {
-        float *x = w->weights + (size_t)h * pleat__blocks_row(w), most = -INFINITY;
+        float *x = w->weights + (size_t)h * pleat__blocks_row(w->format), most = -INFINITY;
         double sum = 0;
         for (uint32_t i = 0; i < w->n_tokens; i++) most = x[i] > most ? x[i] : most;
         for (uint32_t i = 0; i < w->n_tokens; i++) {
@@ -113,7 +115,7 @@ static void values_begin(pleat__blocks_walk *w, uint32_t unit) {
         w->value_middles[i] = pleat__blocks_unit(r->v_mins, at) + c * w->value_steps[i];
     }
     for (uint32_t h = 0; h < w->query->n_group; h++) {
-        const float *weights = w->weights + (size_t)h * pleat__blocks_row(w);
+        const float *weights = w->weights + (size_t)h * pleat__blocks_row(w->format);
         float *factors = value_factors(w, h);
         double bias = 0;
         for (uint32_t i = 0; i < w->n_tokens; i++) {

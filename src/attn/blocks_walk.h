@@ -36,23 +36,23 @@ typedef struct pleat__blocks_walk {
     float *weights;     /* [heads][4*T] logit2, from softmax on the weights against the group's maximum */
     float *rescale;     /* [heads] 2^(m - m') for what acc->o holds */
     float *share;       /* [heads] 2^(group's maximum - m') for the group's sums */
+    float *queries;     /* [heads][padded d] the variant's */
     float *query_scale; /* [heads] the variant's, of the whole call */
     float *query_sum;   /* [heads] likewise */
     void *key_factors; /* [PLEAT__STREAMS][heads][padded d] floats' memory, and a vector for each head: the variant's */
-    void *value_factors;  /* [heads][4*T] likewise, and a vector for each head */
+    void *value_factors;  /* [heads][row] likewise, and a vector for each head */
     float *key_scale;     /* [PLEAT__STREAMS][heads] the variant's, and so on */
     float *key_bias;      /* [PLEAT__STREAMS][heads] */
-    float *value_scale;   /* [heads] */
+    float *value_scale;   /* [PLEAT__STREAMS][heads] */
     float *value_bias;    /* [heads] */
     float *value_steps;   /* [4*T] of one unit of dimensions; zeros from n_tokens to the next multiple of 64 */
     float *value_middles; /* [4*T] likewise */
-    float *scaled;        /* [PLEAT__BLOCKS_HEADS][4*T] the variant's */
     float *floats;        /* [16][d or T, whichever is more] */
     uint8_t *copies;      /* [PLEAT__STREAMS] payloads that cross pages */
     uint32_t heads;       /* the group's, rounded up to PLEAT__BLOCKS_HEADS */
 } pleat__blocks_walk;
 
-static inline uint32_t pleat__blocks_row(const pleat__blocks_walk *w) { return PLEAT__STREAMS * w->format->tokens; }
+static inline uint32_t pleat__blocks_row(const pleat__block_format *f) { return PLEAT__STREAMS * f->tokens; }
 
 /* The middle of codes, from which they are counted. */
 static inline float pleat__blocks_middle(uint32_t n_levels) { return 0.5f * (float)(n_levels - 1); }

@@ -154,18 +154,32 @@ void pleat__cache_make_copies(pleat_cache *c, const pleat__step_item *item) {
     item->seq->copies_due &= c->has_blocks; /* what a later step empties may still be shared */
 }
 
+/* Pages of a lane's side that both hold, page `ahead` of b being where a's first would stand. */
+static uint64_t count_both(const pleat__table *a, const pleat__table *b, uint32_t lane, pleat__side side,
+                           uint32_t ahead) {
+    const uint32_t n_a = a->n_pages[side][lane], n_b = b->n_pages[side][lane];
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < n_a && i + ahead < n_b; i++)
+        n += pleat__table_cell(a, lane, side, i)->v == pleat__table_cell(b, lane, side, i + ahead)->v;
+    return n;
+}
+
 uint64_t pleat_cache_pages_shared(const pleat_cache *c, pleat_seq handle_a, pleat_seq handle_b) {
     const pleat__sequence *a = c ? pleat__cache_seq(c, handle_a) : NULL;
     const pleat__sequence *b = c ? pleat__cache_seq(c, handle_b) : NULL;
+    if (!a || !b) return 0;
+    if (a == b) return a->table.n_pages_all;
+    if (a->n_classed < b->n_classed) {
+        const pleat__sequence *other = a;
+        a = b;
+        b = other;
+    }
+    const uint32_t ahead = c->has_blocks ? (a->n_classed - b->n_classed) / c->page_tokens[PLEAT__HIGH] : 0;
     uint64_t n = 0;
-    for (uint32_t lane = 0; a && b && c->pool.n_shares > 0 && lane < c->n_lanes; lane++)
-        for (int s = PLEAT__HIGH; s <= PLEAT__LOW; s++) {
-            const pleat__side side = (pleat__side)s;
-            const uint32_t n_both = pleat__min_u32(a->table.n_pages[side][lane], b->table.n_pages[side][lane]);
-            for (uint32_t i = 0; i < n_both; i++)
-                n += pleat__table_cell(&a->table, lane, side, i)->v == pleat__table_cell(&b->table, lane, side, i)->v;
-        }
-    return a == b && a ? a->table.n_pages_all : n;
+    for (uint32_t lane = 0; c->pool.n_shares > 0 && lane < c->n_lanes; lane++)
+        n += count_both(&a->table, &b->table, lane, PLEAT__HIGH, ahead) +
+             count_both(&a->table, &b->table, lane, PLEAT__LOW, 0);
+    return n;
 }
 
 /* ---- seals --------------------------------------------------------------------------------------- */

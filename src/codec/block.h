@@ -8,8 +8,8 @@
  *     payload   sum u32 | K section u32 | V section u32 | K mins, K steps | V mins, V steps | order u8[T]?
  *                   | K section | V section
  *               sum: XXH32 (seed 0) of all bytes behind it;  section: bytes << 2 | coder;  mins and steps f16
- *               order: only if the format's coder is PACK: token of the lane's block that stands at each place; units of
- *               values stand in the order of places too
+ *               order: only if the format's coder is PACK: token of the lane's block that stands at each place;
+ *               units of values stand in the order of places too
  *
  * All integers are little endian.  Nothing is aligned.  A section holds one code matrix as vectors of 64 codes:
  *
@@ -19,12 +19,13 @@
  *
  * which is what a dot product along the columns reads: 16 rows by 4 columns.  A slice is 16 rows: columns / 4 vectors.
  *
- *     RAW       each vector as w bit planes of 8 bytes, plane p holding bit p of code i at bit i; w = bits for levels - 1
+ *     RAW       each vector as w bit planes of 8 bytes, plane p holding bit p of code i at bit i; w = bits for
+ *               levels - 1
  *     HUFFMAN   one stream (entropy/stream.h) with the layer's book
  *     PACK      fixed widths after reordering the tokens (PackKV): see pack.c
  *
- * A section is stored RAW where its coder comes out no shorter (correction e).  Payloads are at most pleat__block_bound()
- * bytes, which is less than the block's f16 bytes, 4 * T * d.
+ * A section is stored RAW where its coder comes out no shorter (correction e).  Payloads are at most
+ * pleat__block_bound() bytes, which is less than the block's f16 bytes, 4 * T * d.
  */
 #ifndef PLEAT_CODEC_BLOCK_H
 #define PLEAT_CODEC_BLOCK_H
@@ -106,8 +107,8 @@ typedef struct pleat__block_reader {
     pleat__section k, v;
 } pleat__block_reader;
 
-/* Look at a payload.  PLEAT_E_FORMAT if its parts do not fit n_bytes exactly, a coder is neither RAW nor the format's or
- * has no book for its levels, or a section is of no size that its coder gives.  Reads the first 12 bytes alone; the
+/* Look at a payload.  PLEAT_E_FORMAT if its parts do not fit n_bytes exactly, a coder is neither RAW nor the format's
+ * or has no book for its levels, or a section is of no size that its coder gives.  Reads the first 12 bytes alone; the
  * payload must have PLEAT__STREAM_PAD readable bytes behind it when it is decoded, and must stay. */
 pleat_status pleat__block_open(const pleat__block_format *format, const pleat__block_books *books,
                                const uint8_t *payload, size_t n_bytes, pleat__block_reader *reader);
@@ -131,8 +132,9 @@ void pleat__sections_decode(const pleat__codec_dsp *dsp, const pleat__book *book
 /* After all slices: the section ended where its bytes do. */
 bool pleat__section_is_done(const pleat__section *section);
 
-/* A whole block as f32 tiles, as pleat__quant_load_fn gives them: keys [T/16][d][16 tokens], values [T/16][16 tokens][d];
- * tokens in their places' order.  Either may be NULL.  `codes` is T*d bytes of scratch, aligned to 64. */
+/* A whole block as f32 tiles, as pleat__quant_load_fn gives them: keys [T/16][d][16 tokens], values
+ * [T/16][16 tokens][d]; tokens in their places' order.  Either may be NULL.  `codes` is T*d bytes of scratch, aligned
+ * to 64. */
 pleat_status pleat__block_load(const pleat__codec_dsp *dsp, const pleat__block_format *format,
                                const pleat__block_books *books, pleat__block_reader *reader, uint8_t *codes, float *k,
                                float *v);

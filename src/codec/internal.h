@@ -68,8 +68,8 @@ size_t pleat__pack_encode(const uint8_t *codes, uint32_t n_levels, bool is_value
 /* Which token is to stand at which place, from rows of codes [T][d]. */
 void pleat__pack_order(const pleat__block_format *format, const uint8_t *k_rows, const uint8_t *v_rows, uint8_t *order);
 
-/* The widths and minimums of a slice, read and checked: bytes of its fields, with section->bytes moved onto them.  False:
- * the section is damaged, and marked so. */
+/* The widths and minimums of a slice, read and checked: bytes of its fields, with section->bytes moved onto them.
+ * False: the section is damaged, and marked so. */
 bool pleat__pack_heads(pleat__section *section, uint32_t n_packs, uint8_t *widths, uint8_t *mins,
                        size_t *n_field_bytes);
 

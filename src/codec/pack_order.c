@@ -3,14 +3,17 @@
  * pack_order.c: which 16 tokens stand together, so that the ranges of their codes, channel by channel, are narrow.
  *
  * A group begins with the first token that is left and takes, fifteen times, the one of the next WINDOW that are left
- * that makes the sum of all widths, keys' and values', the least (ties: the first).  The block keeps its own order where
- * that comes out no worse.  (PackKV reorders greedily too; which token it takes next is not described bit by bit, so this
- * is ours.)  The cost is 16 * WINDOW rows a group: 30 us for 64 tokens of 128 dimensions (2 GHz and SSE2).
+ * that makes the sum of all widths, keys' and values', the least (ties: the first).  The block keeps its own order
+ * where that comes out no worse.  PackKV reorders greedily too; which token is next is our choice.
+ *
+ * On 75 blocks of 64 tokens of a prompt of the reference model (k=0.25, v=0.15) codes take 4.3 % less: 2.51 -> 2.40 bits
+ * beside widths and minimums; 3.6 % with a window of 32, and no more than 4.3 % with one of 63.  It takes 35 us for 64
+ * tokens of 64 dimensions and 60 us for 128 (2026-11-22, one core, SSE2).
  */
 #include "codec/internal.h"
 #include "core/compiler.h"
 
-#define WINDOW 32u
+#define WINDOW 48u
 #define MAX_TOKENS 256u
 
 /* Extremes of the codes of some tokens, by channel. */
@@ -41,8 +44,8 @@ static uint32_t sum_bytes(const uint8_t *x, uint32_t n) {
     return (uint32_t)(sums * 0x0001000100010001u >> 48);
 }
 
-/* Sum of the widths, at most n_bits each, that a range joined by one more row takes: as many bits as there are of 0, 1, 3,
- * 7, ... below its spread.  One flat loop of bytes: the compiler takes 16 at a time. */
+/* Sum of the widths, at most n_bits each, that a range joined by one more row takes: as many bits as there are of 0, 1,
+ * 3, 7, ... below its spread.  One flat loop of bytes: the compiler takes 16 at a time. */
 INLINE uint32_t sum_widths(const range *r, const uint8_t *row, uint32_t n, uint32_t n_bits) {
     uint8_t widths[PLEAT__MAX_HEAD_DIM];
     n &= ~15u; /* as it is: tell the compiler */

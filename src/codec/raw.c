@@ -8,7 +8,8 @@
 
 #define EACH_BYTE 0x0101010101010101u
 
-/* Bit p of each byte of `codes`: that of byte i becomes bit i.  The factor's term 2^(56-7i) takes it from 8i to 56+i. */
+/* Bit p of each byte of `codes`: that of byte i becomes bit i.  The factor's term 2^(56-7i) moves it from
+ * 8i to 56+i. */
 static uint8_t gather_bits(uint64_t codes, uint32_t p) {
     return (uint8_t)((((codes >> p) & EACH_BYTE) * 0x0102040810204080u) >> 56);
 }

@@ -180,6 +180,7 @@ static pleat_status shape_of(const real *r, pleat__backend_shape *shape) {
         .step_tokens = o.step_tokens,
         .model = pleat_engine_model(r->engine),
         .has_policy = r->cache->tracked,
+        .shares_late = r->cache->has_blocks,
         .can_compress = o.spec.policy == PLEAT_POLICY_LEANKV,
         .ah = o.spec.ah,
         .al = o.spec.al,

@@ -158,6 +158,14 @@ static bool fork_into(pleat_serving *s, const pleat__served *r, pleat__kept *k) 
     return done;
 }
 
+/* Pages that whoever goes on from a kept sequence copies, now or later: (1) of cache/share.c. */
+static uint64_t count_copied(const pleat_serving *s, pleat_seq seq) {
+    void *ctx = s->backend.ctx;
+    uint64_t high = 0, low;
+    if (s->backend.shape.shares_late) s->backend.pages_by_side(ctx, seq, &high, &low);
+    return high + s->backend.pages_needed(ctx, seq, 1, PLEAT_ITEM_MORE);
+}
+
 void pleat__serving_keep(pleat_serving *s, pleat__served *r) {
     const pleat__kept_id id = take_place(s);
     pleat__kept *k = &s->kept[id.v];
@@ -167,13 +175,12 @@ void pleat__serving_keep(pleat_serving *s, pleat__served *r) {
         r->keeps = false;
         return;
     }
-    void *ctx = s->backend.ctx;
     k->entry = r->promise;
     k->parent = r->base;
     k->n_tokens = r->n_stored;
     s->kept[k->parent.v].n_children++;
     k->added_pages = r->own_pages;
-    k->copied_pages = s->backend.pages_needed(ctx, k->seq, 1, PLEAT_ITEM_MORE);
+    k->copied_pages = count_copied(s, k->seq);
     s->own_pages -= r->own_pages;
     s->added_pages += k->added_pages;
     s->evictable_pages += k->added_pages;

@@ -432,7 +432,7 @@ static void take_in(pleat_serving *s, uint32_t i) {
     if (r->n_stored >= r->alone_to) r->alone_to = 0;
     r->was_compressed = false;
     pleat__sched_ran(s->sched, r->sched, n);
-    if (r->own_changes) {
+    if (r->own_changes || (s->backend.shape.shares_late && r->base.v)) {
         pleat__serving_count_own(s, r);
         r->own_changes = false;
     } else {

@@ -70,8 +70,8 @@ INLINE scale put_unit(float min, float max, spacing by, uint16_t *min_out, uint1
     return s;
 }
 
-/* Clamping the code to the unit's extremes clamps the value; NaN is code 0.  Adding 1.5*2^23 rounds to nearest and leaves
- * the integer in the low bits. */
+/* Clamping the code to the unit's extremes clamps the value; NaN is code 0.  Adding 1.5*2^23 rounds to nearest and
+ * leaves the integer in the low bits. */
 INLINE uint8_t code_of(float x, float min, float inverse, float top) {
     float y = (x - min) * inverse;
     y = y > 0 ? y : 0;

@@ -72,8 +72,15 @@ static inline pleat_model *windowed_model(uint32_t window) {
 
 static inline bool is_slow(void) { return !(pleat_cpu_flags() & PLEAT_CPU_AVX2); }
 
-static const char *const specs[] = {"f16",  "leankv:ah=1,al=0.02,window=32", "k8v4", "topk:keep=50%,window=32",
-                                    "k4v2", "leankv:ah=3,al=0,window=32",    "f32",  "k8v8"};
+static const char *const specs[] = {"f16",
+                                    "leankv:ah=1,al=0.02,window=32",
+                                    "k8v4",
+                                    "topk:keep=50%,window=32",
+                                    "k4v2",
+                                    "leankv:ah=3,al=0,window=32",
+                                    "f32",
+                                    "k8v8",
+                                    "kvcomp:k=0.2,v=0.2,block=32,buffer=40"};
 
 /* ---- rig ------------------------------------------------------------------------------------------------------------- */
 

@@ -301,7 +301,8 @@ static void test_fork_shares_payloads(void) {
         n_full += seq->table.n_slots[PLEAT__LOW][lane] / r.cache->page_tokens[PLEAT__LOW];
     for (uint32_t i = 0; i < 70; i++) step(&r, 1, 0);
     CHECK(n_full >= LAYERS * HEADS);
-    CHECK_EQ_U64(pleat_cache_pages_shared(r.cache, r.seq, twin), n_full);
+    const uint64_t n_shared = pleat_cache_pages_shared(r.cache, r.seq, twin); /* and f16 pages that are not due yet */
+    CHECK(n_shared >= n_full && n_shared <= n_full + LAYERS * HEADS * (r.spec->buffer / 16));
     check_values(&r);
     CHECK_STATUS(pleat_cache_close(r.cache, r.seq), PLEAT_OK);
     CHECK(pleat_cache_is_valid(r.cache));

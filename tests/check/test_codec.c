@@ -306,6 +306,29 @@ static void test_states_and_arguments(void) {
     pleat_codec_destroy(&codec);
 }
 
+static void test_formats(void) {
+    pleat_spec spec;
+    pleat__block_format f;
+    CHECK_STATUS(pleat_spec_parse("kvcomp:k=0.05,v=0.15,kunit=block,block=32+pack", &spec, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat__block_format_of(&spec, 80, &f), PLEAT_OK);
+    CHECK(f.head_dim == 80 && f.tokens == 32 && !f.by_channel && f.v_group == 80 && f.coder == PLEAT__CODER_PACK);
+    CHECK(f.k_levels == 21 && f.v_levels == 8);
+    CHECK_STATUS(pleat_spec_parse("kivi:bits=2", &spec, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat__block_format_of(&spec, 64, &f), PLEAT_OK);
+    CHECK(f.tokens == 32 && f.by_channel && f.v_group == 32 && f.coder == PLEAT__CODER_RAW);
+    CHECK(f.k_levels == 4 && f.v_levels == 4);
+    CHECK_STATUS(pleat__block_format_of(&spec, 48, &f), PLEAT_OK);
+    CHECK_EQ_U64(f.v_group, 16);
+    spec.bits = 3;
+    CHECK_STATUS(pleat__block_format_of(&spec, 64, &f), PLEAT_E_ARG);
+    CHECK_STATUS(pleat_spec_parse("kvcomp", &spec, NULL), PLEAT_OK);
+    spec.block = 48;
+    CHECK_STATUS(pleat__block_format_of(&spec, 64, &f), PLEAT_E_ARG);
+    spec.block = 64;
+    spec.k = NAN;
+    CHECK_STATUS(pleat__block_format_of(&spec, 64, &f), PLEAT_E_ARG);
+}
+
 static void test_no_memory(void) {
     pleat_spec spec;
     CHECK_STATUS(pleat_spec_parse(specs[0], &spec, NULL), PLEAT_OK);
@@ -329,6 +352,7 @@ static const check_test tests[] = {
     {"halves", test_halves},
     {"parts", test_parts},
     {"states_and_arguments", test_states_and_arguments},
+    {"formats", test_formats},
     {"no_memory", test_no_memory},
 };
 

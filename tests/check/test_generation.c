@@ -22,7 +22,7 @@
 #define NEIGHBOURS 2u /* sequences that share the steps, in the run that has any */
 
 static const char *const specs[] = {"leankv:ah=30,al=0", "leankv:ah=1,al=0.02", "leankv:ah=2,al=0.1,step=code",
-                                    "topk:keep=25%"};
+                                    "topk:keep=25%", "kvcomp:k=0.2,v=0.2,block=32,buffer=40"};
 
 /* `full` tokens, or `quick` where they would take minutes. */
 static uint32_t tokens_of(uint32_t full, uint32_t quick) {

@@ -13,6 +13,9 @@
 
 /* ---- the same tokens, however they were served ------------------------------------------------------------------------ */
 
+/* Cold tokens in blocks. */
+#define BLOCKS "kvcomp:k=0.2,v=0.2,block=32,buffer=40"
+
 static void test_same_tokens(void) {
     if (!load_once()) return;
     set all = some_requests(), growing = growing_requests();
@@ -64,7 +67,7 @@ static void test_window(void) {
 }
 
 static void test_forks(void) {
-    static const char *const some[] = {"f32", "f16", "leankv:ah=1,al=0.02,window=32"};
+    static const char *const some[] = {"f32", "f16", "leankv:ah=1,al=0.02,window=32", BLOCKS};
     if (is_slow()) SKIP("too slow without AVX2");
     if (!load_once()) return;
     for (size_t i = 0; i < CHECK_COUNT(some); i++) check_forks(some[i]);
@@ -222,8 +225,8 @@ static void test_salts_and_promises(void) {
 
 /* ---- many ---------------------------------------------------------------------------------------------------------------- */
 
-/* A few dozen requests of tenants and priorities for a pool that holds three or four; some are cancelled, in any state. */
-static void oversubscribe(const char *spec, float ah_most) {
+/* A few dozen requests of tenants and priorities for a pool of lane_pages pages a lane, which holds three or four; some are cancelled, in any state. */
+static void oversubscribe(const char *spec, float ah_most, uint32_t lane_pages) {
     static const pleat_tenant tenants[] = {{"a", 0.5, 2}, {"b", 0.1, 1}};
     enum { N = 36 };
     rig r;
@@ -232,7 +235,7 @@ static void oversubscribe(const char *spec, float ah_most) {
     so.tenants = tenants;
     so.n_tenants = 2;
     so.low_watermark = 0.95;
-    if (!rig_make(&r, &eo, &so, 32 * 40)) return;
+    if (!rig_make(&r, &eo, &so, 32 * lane_pages)) return;
     static outcome out[N];
     pleat_request_id ids[N];
     bool is_open[N] = {0};
@@ -272,9 +275,10 @@ static void oversubscribe(const char *spec, float ah_most) {
 static void test_oversubscribed(void) {
     if (is_slow()) SKIP("too slow without AVX2");
     if (!load_once()) return;
-    oversubscribe("k8v4", 0);
-    oversubscribe("leankv:ah=1,al=0.02,window=32", 0);
-    oversubscribe("leankv:ah=1,al=0.02,window=32", 30);
+    oversubscribe("k8v4", 0, 40);
+    oversubscribe(BLOCKS, 0, 20);
+    oversubscribe("leankv:ah=1,al=0.02,window=32", 0, 40);
+    oversubscribe("leankv:ah=1,al=0.02,window=32", 30, 40);
 }
 
 /* Compression takes pages from a request alone: prefixes that only it stands on go first. */

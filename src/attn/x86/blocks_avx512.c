@@ -72,10 +72,10 @@ INLINE void cut(const __m512i *numbers, int8_t *out) {
     }
 }
 
-/* Factors of four heads, x [HEADS][stride], n columns, a multiple of 64; of each head |x| <= top.  Writes limbs, and what
- * they sum up to times c, split in highs and lows.  Returns the heads' units. */
-INLINE __m128 cut_four(uint32_t heads, const float *x, size_t stride, uint32_t n, __m128 top, float c, int8_t *limbs,
-                       float *middles) {
+/* Factors of `heads` heads, x [heads][stride] times y, n columns, a multiple of 64; of each head |x*y| <= top.  Writes
+ * limbs, and what they sum up to times c, in lows and highs.  Returns the heads' units. */
+INLINE __m128 cut_heads(uint32_t heads, const float *x, size_t stride, const float *y, uint32_t n, __m128 top, float c,
+                        int8_t *limbs, float *middles) {
     top = _mm_max_ps(top, _mm_set1_ps(0x1p-100f)); /* less is as good as zero */
     const __m128 inverses = _mm_div_ps(_mm_set1_ps(LIMB_TOP), top);
     float inverse[HEADS] __attribute__((aligned(16)));
@@ -88,8 +88,9 @@ INLINE __m128 cut_four(uint32_t heads, const float *x, size_t stride, uint32_t n
             __m512i numbers[4];
             UNROLL
             for (uint32_t v = 0; v < 4; v++) {
-                const __m512 biased = _mm512_fmadd_ps(_mm512_load_ps(x + h * stride + i + ROWS * v),
-                                                      _mm512_set1_ps(inverse[h]), _mm512_set1_ps(LIMB_BIAS));
+                const uint32_t at = i + ROWS * v;
+                const __m512 factor = _mm512_mul_ps(_mm512_load_ps(x + h * stride + at), _mm512_load_ps(y + at));
+                const __m512 biased = _mm512_fmadd_ps(factor, _mm512_set1_ps(inverse[h]), _mm512_set1_ps(LIMB_BIAS));
                 numbers[v] = _mm512_cvtps_epi32(biased);
                 total = _mm512_add_epi32(total, numbers[v]);
             }
@@ -114,28 +115,23 @@ INLINE __m512 load_f16_if(bool here, const uint8_t *p) {
 /* Limbs of the query of heads [head, head + heads) times steps, and the sum of query times middles; both [padded d]. */
 INLINE void fold_query(uint32_t heads, pleat__blocks_walk *w, uint32_t block, uint32_t head, const float *steps,
                        const float *middles) {
-    const uint32_t d = w->format->head_dim, padded = pleat__blocks_padded(d), at = block * w->heads + head;
-    const float *q = w->query->f32 + (size_t)head * d;
-    float x[HEADS][PLEAT__MAX_HEAD_DIM] __attribute__((aligned(64)));
+    const uint32_t padded = pleat__blocks_padded(w->format->head_dim), at = block * w->heads + head;
+    const float *q = w->queries + (size_t)head * padded;
     __m512 most[HEADS], bias[HEADS];
     UNROLL
     for (uint32_t h = 0; h < HEADS; h++) most[h] = bias[h] = _mm512_setzero_ps();
-    for (uint32_t i = 0; i < d; i += ROWS) {
+    for (uint32_t i = 0; i < padded; i += ROWS) {
         const __m512 step = _mm512_load_ps(steps + i), middle = _mm512_load_ps(middles + i);
         UNROLL
         for (uint32_t h = 0; h < heads; h++) {
-            const __m512 y = _mm512_loadu_ps(q + h * d + i), product = _mm512_mul_ps(y, step);
-            _mm512_store_ps(x[h] + i, product);
-            most[h] = _mm512_range_ps(most[h], product, 0xB); /* the larger magnitude, without its sign */
-            bias[h] = _mm512_fmadd_ps(y, middle, bias[h]);
+            const __m512 x = _mm512_load_ps(q + h * padded + i);
+            most[h] = _mm512_range_ps(most[h], _mm512_mul_ps(x, step), 0xB); /* the larger magnitude */
+            bias[h] = _mm512_fmadd_ps(x, middle, bias[h]);
         }
     }
-    for (uint32_t i = d; i < padded; i += ROWS) {
-        for (uint32_t h = 0; h < heads; h++) _mm512_store_ps(x[h] + i, _mm512_setzero_ps());
-    }
-    const __m128 unit = cut_four(heads, x[0], PLEAT__MAX_HEAD_DIM, padded, largest_of_each(most),
-                                 pleat__blocks_middle(w->format->k_levels), pleat__key_limbs(w, block, head),
-                                 pleat__key_middles(w, block, head));
+    const __m128 unit =
+        cut_heads(heads, q, padded, steps, padded, largest_of_each(most), pleat__blocks_middle(w->format->k_levels),
+                  pleat__key_limbs(w, block, head), pleat__key_middles(w, block, head));
     _mm_store_ps(w->key_scale + at, unit);
     _mm_store_ps(w->key_bias + at, sum_of_each(bias));
 }
@@ -152,9 +148,15 @@ static void fold_queries(pleat__blocks_walk *w, uint32_t block, const float *ste
     }
 }
 
-/* Where a step is the whole block's, limbs of the query alone serve for all blocks: scale and sum of the query are kept
+/* Queries, padded.  Where a step is the whole block's, limbs of the query alone serve for all blocks: scale and sum of the query are kept
  * where the first block's would be. */
 void pleat__blocks_begin_avx512(pleat__blocks_walk *w) {
+    const uint32_t d = w->format->head_dim, padded = pleat__blocks_padded(d);
+    for (uint32_t h = 0; h < w->query->n_group; h++) {
+        float *q = w->queries + (size_t)h * padded;
+        memset(q + d, 0, (padded - d) * sizeof *q);
+        memcpy(q, w->query->f32 + (size_t)h * d, d * sizeof *q);
+    }
     if (w->format->by_channel) return;
     float ones[PLEAT__MAX_HEAD_DIM] __attribute__((aligned(64)));
     for (uint32_t i = 0; i < PLEAT__MAX_HEAD_DIM; i++) ones[i] = 1;
@@ -200,7 +202,7 @@ void pleat__blocks_keys_begin_avx512(pleat__blocks_walk *w) {
 INLINE __m128 exp2_128(__m128 x) { return _mm512_castps512_ps128(exp2_512(_mm512_castps128_ps512(x), 0xF)); }
 
 INLINE void softmax(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
-    const uint32_t n = w->n_tokens, row = pleat__blocks_row(w);
+    const uint32_t n = w->n_tokens, row = pleat__blocks_row(w->format);
     const __mmask8 mine = (__mmask8)((1u << heads) - 1);
     float *x = w->weights + (size_t)head * row;
     __m512 most[HEADS], sum[HEADS];
@@ -272,28 +274,33 @@ static void load_value_steps(pleat__blocks_walk *w, uint32_t unit) {
     }
 }
 
-/* Limbs of the weights of heads [head, head + heads) times steps, and the sum of weights times middles. */
+/* Limbs of the weights of heads [head, head + heads) times steps, part by part, and the sum of weights times middles. */
 INLINE void fold_weights(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
-    const uint32_t padded = pleat__blocks_padded(w->n_tokens), row = pleat__blocks_row(w);
-    const float *weights = w->weights + (size_t)head * row;
-    __m512 most[HEADS], bias[HEADS];
-    UNROLL
-    for (uint32_t h = 0; h < HEADS; h++) most[h] = bias[h] = _mm512_setzero_ps();
-    for (uint32_t i = 0; i < padded; i += ROWS) {
-        const __m512 step = _mm512_load_ps(w->value_steps + i), middle = _mm512_load_ps(w->value_middles + i);
-        UNROLL
-        for (uint32_t h = 0; h < heads; h++) {
-            const __m512 e = _mm512_load_ps(weights + h * row + i), x = _mm512_mul_ps(e, step);
-            _mm512_store_ps(w->scaled + h * row + i, x);
-            most[h] = _mm512_max_ps(most[h], x);
-            bias[h] = _mm512_fmadd_ps(e, middle, bias[h]);
-        }
-    }
-    const __m128 unit =
-        cut_four(heads, w->scaled, row, padded, largest_of_each(most), pleat__blocks_middle(w->format->v_levels),
-                 pleat__value_limbs(w, head), pleat__value_middles(w, head));
+    const uint32_t padded = pleat__blocks_padded(w->n_tokens), row = pleat__blocks_row(w->format);
     const __m128 share = _mm_load_ps(w->share + head);
-    _mm_store_ps(w->value_scale + head, _mm_mul_ps(unit, share));
+    __m512 bias[HEADS];
+    UNROLL
+    for (uint32_t h = 0; h < HEADS; h++) bias[h] = _mm512_setzero_ps();
+    for (uint32_t from = 0, part = 0; from < padded; from += PART_TOKENS, part++) {
+        const uint32_t n = pleat__min_u32(padded - from, PART_TOKENS);
+        const float *weights = w->weights + (size_t)head * row + from, *steps = w->value_steps + from;
+        __m512 most[HEADS];
+        UNROLL
+        for (uint32_t h = 0; h < HEADS; h++) most[h] = _mm512_setzero_ps();
+        for (uint32_t i = 0; i < n; i += ROWS) {
+            const __m512 step = _mm512_load_ps(steps + i), middle = _mm512_load_ps(w->value_middles + from + i);
+            UNROLL
+            for (uint32_t h = 0; h < heads; h++) {
+                const __m512 e = _mm512_load_ps(weights + h * row + i);
+                most[h] = _mm512_max_ps(most[h], _mm512_mul_ps(e, step));
+                bias[h] = _mm512_fmadd_ps(e, middle, bias[h]);
+            }
+        }
+        const __m128 unit =
+            cut_heads(heads, weights, row, steps, n, largest_of_each(most), pleat__blocks_middle(w->format->v_levels),
+                      pleat__value_limbs(w, head) + part * PART_LIMB_BYTES, pleat__value_middles(w, part, head));
+        _mm_store_ps(w->value_scale + part * w->heads + head, _mm_mul_ps(unit, share));
+    }
     _mm_store_ps(w->value_bias + head, _mm_mul_ps(sum_of_each(bias), share));
 }
 

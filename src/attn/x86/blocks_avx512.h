@@ -27,6 +27,12 @@
 #define ROWS 16u                                 /* of a slice */
 #define VECTOR 64u
 
+/* Weights are cut in parts of so many tokens, each in units of its own: with more tokens the rounding of the many small ones
+ * would show, and AMX slows the core down for a while when it multiplies more than some tiles in a row. */
+#define PART_TOKENS 256u
+#define PART_LIMB_BYTES (PART_TOKENS / COLUMNS * LIMB_BYTES)
+#define MOST_PARTS PLEAT__STREAMS /* a block has 256 tokens at most */
+
 /* Sums of a slice: of limb l and head h, 16 rows at [l * HEADS + h]. */
 typedef struct pleat__blocks_sums {
     _Alignas(64) int32_t of[LIMB_ROWS][ROWS];
@@ -45,7 +51,8 @@ static inline int8_t *pleat__key_limbs(const pleat__blocks_walk *w, uint32_t blo
     return (int8_t *)w->key_factors + (of_block + head / HEADS) * four_heads;
 }
 static inline int8_t *pleat__value_limbs(const pleat__blocks_walk *w, uint32_t head) {
-    return (int8_t *)w->value_factors + (size_t)(head / HEADS) * (pleat__blocks_row(w) / COLUMNS) * LIMB_BYTES;
+    return (int8_t *)w->value_factors +
+           (size_t)(head / HEADS) * (PLEAT__STREAMS * w->format->tokens / COLUMNS) * LIMB_BYTES;
 }
 
 /* ... and, behind all limbs, what they sum up to times the middle of codes: lows [HEADS] and highs [HEADS], where the sum is
@@ -57,9 +64,9 @@ static inline float *pleat__key_middles(const pleat__blocks_walk *w, uint32_t bl
                                                    w->format->by_channel ? 0 : w->heads);
     return all + (of_block + head) / HEADS * MIDDLES;
 }
-static inline float *pleat__value_middles(const pleat__blocks_walk *w, uint32_t head) {
+static inline float *pleat__value_middles(const pleat__blocks_walk *w, uint32_t part, uint32_t head) {
     float *all = (float *)(void *)pleat__value_limbs(w, w->heads);
-    return all + (size_t)(head / HEADS) * MIDDLES;
+    return all + ((size_t)part * w->heads + head) / HEADS * MIDDLES;
 }
 
 INLINE __m512 sum_of_limb(const pleat__blocks_sums *sums, uint32_t limb, uint32_t h) {
@@ -78,7 +85,7 @@ INLINE __m512 sum_of_head(const pleat__blocks_sums *sums, const float *middles, 
 static inline void pleat__blocks_write_logits(const pleat__blocks_walk *w, uint32_t head, uint32_t slice,
                                               const pleat__blocks_sums *sums) {
     const uint32_t n_heads = pleat__min_u32(w->query->n_group - head, HEADS);
-    const size_t row = pleat__blocks_row(w);
+    const size_t row = pleat__blocks_row(w->format);
     for (uint32_t b = 0; b < w->n_blocks; b++) {
         const float *middles = pleat__key_middles(w, b, head);
         float *out = w->weights + head * row + (size_t)b * w->format->tokens + (size_t)slice * ROWS;
@@ -90,17 +97,20 @@ static inline void pleat__blocks_write_logits(const pleat__blocks_walk *w, uint3
     }
 }
 
-/* A slice of these heads' o, from the sums of all blocks. */
+/* A slice of these heads' o, from the parts' sums. */
 static inline void pleat__blocks_add_values(const pleat__blocks_walk *w, uint32_t head, uint32_t slice,
                                             const pleat__blocks_sums *sums) {
     const uint32_t n_heads = pleat__min_u32(w->query->n_group - head, HEADS);
-    const float *middles = pleat__value_middles(w, head);
+    const uint32_t n_parts = pleat__div_up_u32(w->n_tokens, PART_TOKENS);
     for (uint32_t h = 0; h < n_heads; h++) {
         float *o = w->acc->o + (size_t)(head + h) * w->format->head_dim + (size_t)slice * ROWS;
-        const __m512 scale = _mm512_set1_ps(w->value_scale[head + h]);
-        const __m512 bias = _mm512_set1_ps(w->value_bias[head + h]);
+        __m512 sum = _mm512_set1_ps(w->value_bias[head + h]);
+        for (uint32_t p = 0; p < n_parts; p++) {
+            const __m512 scale = _mm512_set1_ps(w->value_scale[p * w->heads + head + h]);
+            sum = _mm512_fmadd_ps(sum_of_head(&sums[p], pleat__value_middles(w, p, head), h), scale, sum);
+        }
         const __m512 old = _mm512_mul_ps(_mm512_load_ps(o), _mm512_set1_ps(w->rescale[head + h]));
-        _mm512_store_ps(o, _mm512_add_ps(old, _mm512_fmadd_ps(sum_of_head(sums, middles, h), scale, bias)));
+        _mm512_store_ps(o, _mm512_add_ps(old, sum));
     }
 }
 

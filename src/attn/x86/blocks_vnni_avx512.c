@@ -68,10 +68,13 @@ static void keys(pleat__blocks_walk *w, uint32_t slice) {
 
 static void values(pleat__blocks_walk *w, uint32_t slice) {
     const uint32_t n_group = w->query->n_group;
-    pleat__blocks_sums sums;
+    pleat__blocks_sums sums[MOST_PARTS];
     for (uint32_t head = 0; head < n_group; head += HEADS) {
-        dots(w->codes, w->n_tokens / 4, pleat__value_limbs(w, head), n_group - head, &sums);
-        pleat__blocks_add_values(w, head, slice, &sums);
+        const int8_t *limbs = pleat__value_limbs(w, head);
+        for (uint32_t from = 0, p = 0; from < w->n_tokens; from += PART_TOKENS, p++)
+            dots(w->codes + (size_t)from * ROWS, pleat__min_u32(w->n_tokens - from, PART_TOKENS) / 4,
+                 limbs + p * PART_LIMB_BYTES, n_group - head, &sums[p]);
+        pleat__blocks_add_values(w, head, slice, sums);
     }
 }
 

@@ -2,9 +2,9 @@
  *
  * pack_vbmi2.c: four packs at a time, each in 128 bits of a register.
  *
- * Eight fields of a pack are w consecutive bytes: an expansion puts them into a 64-bit element, a multishift brings each
- * to its byte, and four packs are 64 codes.  Keys' four packs are a vector but for the order of its bytes; values' sixteen
- * are four vectors, 32-bit words transposed.
+ * Eight fields of a pack are w consecutive bytes: an expansion puts them into a 64-bit element, a multishift brings
+ * each to its byte, and four packs are 64 codes.  Keys' four packs are a vector but for the order of its bytes; values'
+ * sixteen are four vectors, 32-bit words transposed.
  */
 #include <immintrin.h>
 

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Reproduces KVComp's evaluation in miniature, and writes docs/papers/kvcomp.md.
+
+    python3 bench/papers/kvcomp/run.py [--samples N | --quick] [--only fig5,ratio] [--kept]
+
+Each raw result is kept under build/papers/kvcomp/ (../leankv/lab.py: an interrupted run goes on where it was); --kept
+measures nothing and writes the page from what is there.
+
+    printed.py   what the paper prints            curves.py   Fig 5 to 7, a recommended setting
+    blocks.c     a model's own blocks             sizes.py    Fig 3 and 8, ratios over KIVI's
+    speed.py     Fig 9 to 11, fixed widths
+
+Pages and measurements are as in ../leankv (page.py, lab.py), samples as in ../kvcrush (rows.py).  Exit codes: 0 ok, 1 a
+measurement failed or is not there (the page says which), 2 wrong usage, 130 interrupted.
+"""
+import datetime
+import os
+import sys
+
+sys.dont_write_bytecode = True  # the tree stays as it was
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, *(os.path.join(os.path.dirname(HERE), paper) for paper in ("leankv", "article", "kvcrush"))]
+import curves
+import lab
+import page
+import printed
+import sizes
+import speed
+from common import version_of
+from rows import Rows, write_blocks
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+# What is timed comes first.
+LIST = (speed.fig9, speed.fig10, speed.fig11, speed.table_pack, curves.table_recommended, sizes.fig3, curves.fig5, curves.fig6,
+        curves.fig7, sizes.table_ratio, sizes.fig8)
+ORDER = ("fig3", "fig5", "fig6", "fig7", "ratio", "fig8", "fig9", "fig10", "fig11", "pack", "recommended")
+GUESS = {"tasks": 6, "blocks": 60, "ways": 40, "attn": 40, "codec": 30}
+
+HEAD = """# KVComp's evaluation in miniature
+
+`{command}` wrote this page on {date}. It runs what the evaluation of *KVComp: A High-Performance,
+LLM-Aware, Lossy Compression Framework for KV Cache* (Jiang et al.) runs, as far as one small model on a CPU can show it, and
+puts what the paper says next to it. "Agrees" and "differs", "met" and "not met" are computed from the tables.
+
+- **What was measured**: {model}, 28 million parameters, 8 layers, 8 query heads and 4 KV heads of 64, context 4096;
+  accuracy on {few} samples a task of eval/tasks.jsonl along curves and on {all} where a claim is made, as many of each of four
+  lengths; bytes on {windows} windows of eval/prose.txt, {contexts} tokens each. The paper has {models}
+  (d = 128), CoQA and GSM8K; only trends compare.
+- **Blocks** of 64 tokens and a buffer of 128 where a spec says no other; the paper does not say what it took. Prompts are
+  read exactly, and compressed when they end; questions, answers and later turns find them compressed.
+- **KIVI** here is `kivi:bits=...`: keys by channel in groups of 32 tokens, values by 32 dimensions of a token, f16 for the
+  newest 128, in the same container.
+- **Where we depart from the paper, and why**: metadata and codebooks count in every ratio (the paper leaves out minimums and
+  steps, half a bit a number at d = 64, and the codebooks); KIVI is compared at equal error and at equal accuracy besides
+  at equal step, and with parts of a bit besides whole ones; where payloads stand follows from a prefix sum, where the paper takes
+  an atomic counter, so the same tokens give the same bytes; every code has a word, seen in the prompt or not (one is added to each
+  count), words are limited to what a table lookup decodes (9 bits), a one-code alphabet still has one bit, and blocks that coding
+  does not shrink are stored raw. A stream serves a whole block, so there are no offsets for rows; minimums and steps are rounded
+  outwards, so that no value is off by more than half a step.
+- **±** is one standard error: of an accuracy binomial, of a difference from f16 over the same samples from blocks of 4
+  samples a task.
+- **Machine**: {machine}, shared with other work: ratios say more than times. Program: {version}.
+"""
+
+
+class KeptLab(lab.Lab):
+    """Measures nothing."""
+
+    def execute(self, kind, key, argv, *more):
+        return lab.Failed(f"not measured yet: {' '.join(argv)}")
+
+
+class Bench:
+    """What the figures need: the programs, the inputs, the sizes."""
+
+    def __init__(self, options, progress):
+        quick = options.quick
+        self.lab = (KeptLab if options.kept else lab.Lab)(options.pleat, options.store, progress)
+        self.pleat, self.model, self.text = options.pleat, options.model, "eval/prose.txt"
+        self.blocks_program, self.codec_program = (os.path.join(os.path.dirname(options.pleat), "bench", name)
+                                                   for name in (sizes.PROGRAM, "bench_codec"))
+        self.n_few = min(options.samples // 4, 2 if quick else 4)
+        self.n_all = options.samples // 4
+        self.windows = 1 if quick else 4
+        self.contexts = (1024,) if quick else (1024, 2048, 4096)
+        self.long = (1024, 4096) if quick else (1024, 2048, 4096, 8192, 16384)
+        self.reps = 7 if quick else 15
+        self.scales = {"k block": (0.02, 0.05, 0.15) if quick else (0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15),
+                       "k channel": (0.1, 0.25, 0.5) if quick else (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5),
+                       "v token": (0.05, 0.2, 0.4) if quick else (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)}
+        self.v_sizes = (0.12, 0.2) if quick else (0.05, 0.08, 0.1, 0.12, 0.15, 0.2, 0.25, 0.3, 0.4)
+        self.factors = (0.5, 1) if quick else (0.5, 0.75, 1, 1.25)
+        self.speed_scales = (("channel", 0.1, 0.1), ("channel", 0.2, 0.15), ("channel", 0.3, 0.2), ("block", 0.05, 0.15))
+        self.timed = (*speed.SPECS, "kivi:bits=2", "kivi:bits=4")
+        self.candidates = ("kvcomp:k=0.15,v=0.25,buffer=80", "kvcomp:k=0.15,v=0.2,buffer=64")
+        self.blocks = write_blocks(options.store)
+        self.rows = Rows(self)
+        self.sizes, self.curves = sizes.Sizes(self), curves.Curves(self)
+
+
+def read_options():
+    parser = lab.parser_for(__doc__, "kvcomp", ORDER, "4 samples of each task and shorter sweeps")
+    parser.add_argument("--samples", type=int, default=64, help="of each task where it counts, a multiple of 4 up to 64 (default)")
+    parser.add_argument("--kept", action="store_true", help="measure nothing: the page from what is kept, or exit code 1")
+    options = parser.parse_args()
+    if options.quick:
+        options.samples = 4
+    if not 4 <= options.samples <= 64 or options.samples % 4:
+        parser.error("--samples: a multiple of 4, up to 64: as many of each of four lengths")
+    lab.check_options(parser, options, ORDER)
+    return options
+
+
+def write_page(bench, options, sections):
+    here = lab.machine()
+    command = "python3 bench/papers/kvcomp/run.py"
+    command += " --quick" if options.quick else f" --samples {options.samples}" if options.samples != 64 else ""
+    head = HEAD.format(command=command, date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+                       model=options.model, few=4 * bench.n_few, all=4 * bench.n_all, windows=bench.windows,
+                       contexts=page.listing(map(str, bench.contexts)), models=printed.MODELS, machine=here,
+                       version=version_of(options.pleat))
+    said = [v for s in sections for v in s.verdict if v.startswith(("Met:", "Not met:"))]
+    parts = [head.rstrip()] + (["## Requirements\n\n" + "\n".join(f"- {v}" for v in said)] if said else [])
+    text = "\n\n".join(parts + [s.text(None, here) for s in sections]) + "\n"
+    text = text.replace(bench.blocks_program, f"build/bench/{sizes.PROGRAM}").replace(options.pleat, "build/pleat")
+    lab.write(options.out, text.replace(options.store, "build/papers/kvcomp"))
+
+
+def main():
+    os.chdir(ROOT)
+    options = read_options()
+    n, few = options.samples // 4, min(options.samples // 4, 4)
+    progress = lab.Progress({"tasks": 40 * few + 20 * n, "blocks": 5, "ways": 2, "attn": 2, "codec": 1}, GUESS, options.quiet)
+    bench = Bench(options, progress)
+    try:
+        sections, n_failed = page.make_all(bench, LIST, options.only)
+    except KeyboardInterrupt:
+        progress.end()
+        print("run.py: interrupted; results are kept, the same command goes on from there", file=sys.stderr)
+        return 130
+    progress.end()
+    write_page(bench, options, sorted(sections, key=lambda s: ORDER.index(s.key)))
+    print(f"{options.out}: {len(sections)} figures and tables, {n_failed} not measured", file=sys.stderr)
+    return 1 if n_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
