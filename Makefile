@@ -39,6 +39,7 @@ check-long:
 bench: all
 	build/pleat bench attn --kv f16 --kv k8v4 --kv k4v2
 	build/pleat bench pages
+	build/pleat bench codec
 	@tools/bench.sh build
 
 papers: all

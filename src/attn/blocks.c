@@ -39,7 +39,7 @@ uint64_t pleat__attn_blocks_scratch_bytes(const pleat__block_format *format, uin
     return (arena.used_bytes + PLEAT__ALIGN - 1) / PLEAT__ALIGN * PLEAT__ALIGN;
 }
 
-/* ---- prefetching -------------------------------------------------------------------------------------------------- */
+/* ---- prefetching ----------------------------------------------------------------------------------------------- */
 
 /* Asks for bytes [at, to) of a run, some lines at every step of the group before the one that needs them. */
 typedef struct ahead {
@@ -75,7 +75,7 @@ static void ahead_step(ahead *a) {
     }
 }
 
-/* ---- groups -------------------------------------------------------------------------------------------------------- */
+/* ---- groups ---------------------------------------------------------------------------------------------------- */
 
 /* Open blocks [from, to), those that can be opened. */
 static bool open_group(pleat__blocks_walk *w, const pleat__block_run *run, uint32_t from, uint32_t to) {

@@ -3,7 +3,7 @@
  * blocks_walk.h: the walk over groups of blocks that the variants of blocks.h share: blocks.c opens and decodes, a
  * variant's steps multiply.
  *
- *     begin ── for each group: keys_begin ── keys(slice) ... ── softmax ── values_begin(unit) ── values(slice) ... ── end
+ *     begin, for each group (keys_begin, keys(slice) ..., softmax, values_begin(unit), values(slice) ...), end
  */
 #ifndef PLEAT_ATTN_BLOCKS_WALK_H
 #define PLEAT_ATTN_BLOCKS_WALK_H

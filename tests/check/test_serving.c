@@ -276,7 +276,7 @@ static void test_oversubscribed(void) {
     if (is_slow()) SKIP("too slow without AVX2");
     if (!load_once()) return;
     oversubscribe("k8v4", 0, 40);
-    oversubscribe(BLOCKS, 0, 20);
+    oversubscribe(BLOCKS, 0, 26);
     oversubscribe("leankv:ah=1,al=0.02,window=32", 0, 40);
     oversubscribe("leankv:ah=1,al=0.02,window=32", 30, 40);
 }

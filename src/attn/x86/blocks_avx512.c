@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* ---- four heads at once -------------------------------------------------------------------------------------------- */
+/* ---- four heads at once ---------------------------------------------------------------------------------------- */
 
 /* Element h of each 128 bits of out[i]: element i of those of v[h]. */
 INLINE void transpose_four(const __m512 *v, __m512d *out) {
@@ -45,7 +45,25 @@ INLINE __m128 exact_sum_of_each(const __m512i *v) { /* of whole numbers; exact b
     return sum_of_each(x);
 }
 
-/* ---- limbs --------------------------------------------------------------------------------------------------------- */
+/* call, with `head` = 0, HEADS, ... and the constant `heads`, how many there are from it on, HEADS at most. */
+#define FOR_FOUR_HEADS(w, call)                                                        \
+    for (uint32_t head = 0, n_left = (w)->query->n_group; n_left > 0; head += HEADS) { \
+        switch (n_left) {                                                              \
+            case 1: WITH_HEADS(1, call);                                               \
+            case 2: WITH_HEADS(2, call);                                               \
+            case 3: WITH_HEADS(3, call);                                               \
+            default: WITH_HEADS(4, call);                                              \
+        }                                                                              \
+        n_left -= pleat__min_u32(n_left, HEADS);                                       \
+    }
+#define WITH_HEADS(n, call)   \
+    {                         \
+        enum { heads = (n) }; \
+        call;                 \
+    }                         \
+    break
+
+/* ---- limbs ----------------------------------------------------------------------------------------------------- */
 
 /* Largest whole number that is cut: three limbs hold 127*65536 + 127*256 + 127, and scaling may round up. */
 #define LIMB_TOP 8355700.0f
@@ -105,7 +123,7 @@ INLINE __m128 cut_heads(uint32_t heads, const float *x, size_t stride, const flo
     return _mm_div_ps(_mm_set1_ps(1), inverses);
 }
 
-/* ---- keys ---------------------------------------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------------------------ */
 
 /* 16 halves at p, or zeros. */
 INLINE __m512 load_f16_if(bool here, const uint8_t *p) {
@@ -137,19 +155,11 @@ INLINE void fold_query(uint32_t heads, pleat__blocks_walk *w, uint32_t block, ui
 }
 
 static void fold_queries(pleat__blocks_walk *w, uint32_t block, const float *steps, const float *middles) {
-    const uint32_t n_group = w->query->n_group;
-    for (uint32_t head = 0; head < n_group; head += HEADS) {
-        switch (n_group - head) {
-            case 1: fold_query(1, w, block, head, steps, middles); break;
-            case 2: fold_query(2, w, block, head, steps, middles); break;
-            case 3: fold_query(3, w, block, head, steps, middles); break;
-            default: fold_query(4, w, block, head, steps, middles); break;
-        }
-    }
+    FOR_FOUR_HEADS(w, fold_query(heads, w, block, head, steps, middles))
 }
 
-/* Queries, padded.  Where a step is the whole block's, limbs of the query alone serve for all blocks: scale and sum of the query are kept
- * where the first block's would be. */
+/* Queries, padded.  Where a step is the whole block's, limbs of the query alone serve for all blocks: scale and sum of
+ * the query are kept where the first block's would be. */
 void pleat__blocks_begin_avx512(pleat__blocks_walk *w) {
     const uint32_t d = w->format->head_dim, padded = pleat__blocks_padded(d);
     for (uint32_t h = 0; h < w->query->n_group; h++) {
@@ -197,7 +207,7 @@ void pleat__blocks_keys_begin_avx512(pleat__blocks_walk *w) {
     }
 }
 
-/* ---- softmax ------------------------------------------------------------------------------------------------------- */
+/* ---- softmax --------------------------------------------------------------------------------------------------- */
 
 INLINE __m128 exp2_128(__m128 x) { return _mm512_castps512_ps128(exp2_512(_mm512_castps128_ps512(x), 0xF)); }
 
@@ -235,18 +245,9 @@ INLINE void softmax(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
     _mm_mask_storeu_ps(w->acc->l + head, mine, _mm_fmadd_ps(l, rescale, _mm_mul_ps(sum_of_each(sum), share)));
 }
 
-void pleat__blocks_softmax_avx512(pleat__blocks_walk *w) {
-    for (uint32_t head = 0; head < w->query->n_group; head += HEADS) {
-        switch (w->query->n_group - head) {
-            case 1: softmax(1, w, head); break;
-            case 2: softmax(2, w, head); break;
-            case 3: softmax(3, w, head); break;
-            default: softmax(4, w, head); break;
-        }
-    }
-}
+void pleat__blocks_softmax_avx512(pleat__blocks_walk *w){FOR_FOUR_HEADS(w, softmax(heads, w, head))}
 
-/* ---- values -------------------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------------------------- */
 
 /* Steps and minimums of one unit of 16 tokens, as f32: [token][units] f16. */
 INLINE __m512 load_unit(const uint8_t *p, uint32_t units) {
@@ -274,7 +275,8 @@ static void load_value_steps(pleat__blocks_walk *w, uint32_t unit) {
     }
 }
 
-/* Limbs of the weights of heads [head, head + heads) times steps, part by part, and the sum of weights times middles. */
+/* Limbs of the weights of heads [head, head + heads) times steps, part by part, and the sum of weights times middles.
+ * */
 INLINE void fold_weights(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
     const uint32_t padded = pleat__blocks_padded(w->n_tokens), row = pleat__blocks_row(w->format);
     const __m128 share = _mm_load_ps(w->share + head);
@@ -306,12 +308,5 @@ INLINE void fold_weights(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
 
 void pleat__blocks_values_begin_avx512(pleat__blocks_walk *w, uint32_t unit) {
     load_value_steps(w, unit);
-    for (uint32_t head = 0; head < w->query->n_group; head += HEADS) {
-        switch (w->query->n_group - head) {
-            case 1: fold_weights(1, w, head); break;
-            case 2: fold_weights(2, w, head); break;
-            case 3: fold_weights(3, w, head); break;
-            default: fold_weights(4, w, head); break;
-        }
-    }
+    FOR_FOUR_HEADS(w, fold_weights(heads, w, head))
 }

@@ -10,8 +10,8 @@
  *
  *     x = unit * (65536*l2 + 256*l1 + l0)     limbs in -128..127
  *
- * and lie as four heads' limbs of 64 columns: [columns / 64][limb][4 heads][64], 12 rows of 64 bytes at a time, which is
- * a tile.  Behind the last column they are 0, whatever codes they meet.  Sums of products with codes are exact.
+ * and lie as four heads' limbs of 64 columns: [columns / 64][limb][4 heads][64], 12 rows of 64 bytes at a time, which
+ * is a tile.  Behind the last column they are 0, whatever codes they meet.  Sums of products with codes are exact.
  */
 #ifndef PLEAT_ATTN_X86_BLOCKS_AVX512_H
 #define PLEAT_ATTN_X86_BLOCKS_AVX512_H
@@ -27,8 +27,9 @@
 #define ROWS 16u                                 /* of a slice */
 #define VECTOR 64u
 
-/* Weights are cut in parts of so many tokens, each in units of its own: with more tokens the rounding of the many small ones
- * would show, and AMX slows the core down for a while when it multiplies more than some tiles in a row. */
+/* Weights are cut in parts of so many tokens, each in units of its own: with more tokens the rounding of many small
+ * ones would show.  With 512 in one go AMX was slower, too, by 14 % of a call (d 128, T 128; Granite Rapids Xeon,
+ * 2026-11). */
 #define PART_TOKENS 256u
 #define PART_LIMB_BYTES (PART_TOKENS / COLUMNS * LIMB_BYTES)
 #define MOST_PARTS PLEAT__STREAMS /* a block has 256 tokens at most */
@@ -55,8 +56,8 @@ static inline int8_t *pleat__value_limbs(const pleat__blocks_walk *w, uint32_t h
            (size_t)(head / HEADS) * (PLEAT__STREAMS * w->format->tokens / COLUMNS) * LIMB_BYTES;
 }
 
-/* ... and, behind all limbs, what they sum up to times the middle of codes: lows [HEADS] and highs [HEADS], where the sum is
- * 65536 * high + low. */
+/* ... and, behind all limbs, what they sum up to times the middle of codes: lows [HEADS] and highs [HEADS], where the
+ * sum is 65536 * high + low. */
 #define MIDDLES (2 * HEADS)
 static inline float *pleat__key_middles(const pleat__blocks_walk *w, uint32_t block, uint32_t head) {
     const size_t of_block = w->format->by_channel ? (size_t)block * w->heads : 0;
