@@ -6,7 +6,8 @@
  *                             never written again      written by every step under a policy, else only its last page
  *
  *   (1) a page that a step writes has one holder: begin copies those that have more (cache.h's head)
- *   (2) only fork makes second holders, so only a sequence that was forked since its last step has copies due
+ *   (2) only fork makes second holders, so only a sequence that was forked since its last step has copies due; with
+ *       blocks one that ever was: f16 pages stay shared until the step that compresses their tokens and writes there
  *   (3) sealed pages are full, hold tokens whose level is final, and instead of sums of attention received hold its mean:
  *       neither depends on how long the sequence has become since
  */

@@ -199,10 +199,12 @@ static void build_kind(pleat__book *book, pleat__book_kind kind, uint32_t max_bi
 static const struct {
     uint16_t max_levels;
     uint8_t kind, max_bits;
-} choices[] = {{PLEAT__BOOK_PAIR_LEVELS, PLEAT__BOOK_PAIRS, PLEAT__BOOK_PAIR_BITS},
-               {PLEAT__BOOK_NARROW_LEVELS, PLEAT__BOOK_NARROW, PLEAT__BOOK_NARROW_BITS - 1},
-               {PLEAT__BOOK_NARROW_LEVELS, PLEAT__BOOK_NARROW, PLEAT__BOOK_NARROW_BITS},
-               {PLEAT__BOOK_LEVELS, PLEAT__BOOK_WIDE, PLEAT__BOOK_WIDE_BITS}};
+} choices[] = {
+    {5, PLEAT__BOOK_PAIRS, PLEAT__BOOK_PAIR_BITS - 1}, /* of more levels too many pairs would have long words */
+    {PLEAT__BOOK_PAIR_LEVELS, PLEAT__BOOK_PAIRS, PLEAT__BOOK_PAIR_BITS},
+    {PLEAT__BOOK_NARROW_LEVELS, PLEAT__BOOK_NARROW, PLEAT__BOOK_NARROW_BITS - 1},
+    {PLEAT__BOOK_NARROW_LEVELS, PLEAT__BOOK_NARROW, PLEAT__BOOK_NARROW_BITS},
+    {PLEAT__BOOK_LEVELS, PLEAT__BOOK_WIDE, PLEAT__BOOK_WIDE_BITS}};
 
 void pleat__book_build(pleat__book *book, const pleat__code_counts *counts, uint32_t n_levels) {
     bool is_first = true;
@@ -211,7 +213,7 @@ void pleat__book_build(pleat__book *book, const pleat__code_counts *counts, uint
         if (choices[i].kind == PLEAT__BOOK_WIDE && !is_first) break;
         pleat__book other;
         build_kind(&other, (pleat__book_kind)choices[i].kind, choices[i].max_bits, counts, n_levels);
-        if (is_first || 100 * pleat__book_cost_bits(&other, counts) < 99 * pleat__book_cost_bits(book, counts))
+        if (is_first || 80 * pleat__book_cost_bits(&other, counts) < 79 * pleat__book_cost_bits(book, counts))
             *book = other;
         is_first = false;
     }

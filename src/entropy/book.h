@@ -17,10 +17,10 @@
  *     NARROW   L <= 32   a symbol is one code                            words of up to 8 bits
  *     WIDE     L <= 256  a symbol is one code                            words of up to 9 bits
  *
- * Pairs halve the lookups, and words of up to 7 bits make smaller tables than words of 8.  So with L <= 8 pairs are
- * taken unless single codes come out more than 1 % shorter, and narrow books have up to 7 bits unless 8 come out more
- * than 1 % shorter.  Pairs, narrow words of 7 bits and of 8 are decoded at 21, 13 and 9 G codes/s (one core of a
- * Granite Rapids, VBMI2, four streams; November 2026).
+ * Pairs halve the lookups, and shorter words make smaller tables.  So the first that the levels allow of: pairs in up to 6
+ * bits (L <= 5) or 7, single codes in up to 7 bits or 8, is taken unless a later one comes out more than 1.25 %
+ * shorter.  Pairs of 7 bits, narrow words of 7 and of 8 are decoded at 21, 13 and 9 G codes/s (one core of a Granite
+ * Rapids, VBMI2, four streams; November 2026).
  */
 #ifndef PLEAT_ENTROPY_BOOK_H
 #define PLEAT_ENTROPY_BOOK_H

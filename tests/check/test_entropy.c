@@ -268,13 +268,15 @@ static void test_build(void) {
         check_context("%u levels, round %u", n_levels, (unsigned)round);
         pleat__book_build(&book, &counts, n_levels);
         check_book(&book);
-        uint64_t best = cost_of(&counts, n_levels <= 8, n_levels, n_levels <= 32 ? 7 : 9);
+        uint64_t best = cost_of(&counts, n_levels <= 8, n_levels, n_levels <= 5 ? 6 : n_levels <= 32 ? 7 : 9);
         pleat__book_kind kind = n_levels <= 8    ? PLEAT__BOOK_PAIRS
                                 : n_levels <= 32 ? PLEAT__BOOK_NARROW
                                                  : PLEAT__BOOK_WIDE;
+        const uint64_t longer = n_levels <= 5 ? cost_of(&counts, true, n_levels, 7) : best;
+        if (80 * longer < 79 * best) best = longer;
         for (uint32_t bits = n_levels <= 8 ? 7 : 8; n_levels <= 32 && bits <= 8; bits++) {
             const uint64_t other = cost_of(&counts, false, n_levels, bits);
-            if (100 * other >= 99 * best) continue;
+            if (80 * other >= 79 * best) continue;
             best = other;
             kind = PLEAT__BOOK_NARROW;
         }
