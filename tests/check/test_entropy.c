@@ -598,7 +598,8 @@ static uint32_t normal_codes(uint8_t *out, uint32_t n, uint32_t unit, float rel)
     return top + 1;
 }
 
-/* Streams of 64 x 64 and 64 x 128 codes are within 4 % of the entropy, with a book made for 64 of them. */
+/* Streams of 64 x 64 and 64 x 128 codes are within 4 % of the entropy where that is 2 bits or more, and within 0.085 bits
+ * below, with a book made for 64 of them. */
 static void test_size(void) {
     static const struct {
         const char *name;
@@ -627,7 +628,8 @@ static void test_size(void) {
         const double entropy = pleat__code_entropy(&counts, n_levels);
         check_context("%s, 64 x %u: %.3f bits stored, entropy %.3f", cases[k].name, n_vectors, stored, entropy);
         CHECK_EQ_U64(n_levels, cases[k].n_levels);
-        CHECK(entropy > 1.9 && stored >= entropy && stored <= 1.04 * entropy);
+        const double most = entropy >= 2 ? 1.04 * entropy : entropy + 0.085;
+        CHECK(entropy > 1.9 && stored >= entropy && stored <= most);
     }
 }
 
