@@ -227,7 +227,8 @@ typedef struct pleat_cache_usage {
     uint64_t tokens_high;
     uint64_t tokens_low;
     uint64_t tokens_dropped;
-    uint64_t slots; /* of all pages held, and tokens in blocks: 1 - (tokens_high + tokens_low) / slots is the fragmentation.  Pages that
+    uint64_t
+        slots; /* of all pages held, and tokens in blocks: 1 - (tokens_high + tokens_low) / slots is the fragmentation.  Pages that
                               * sequences share count in each */
     uint64_t tokens_moved;   /* to other slots, at the ends of steps of eviction policies; since open or create, */
     uint64_t pages_returned; /* as are pages given back at the ends of steps, those taken to work with included */

@@ -198,7 +198,7 @@ bool pleat__cache_blocks_are_valid(const pleat_cache *c, const pleat__sequence *
         size_t n_bytes;
         const uint8_t *payload = pleat__block_fetch(&run, i, copy, &n_bytes);
         if (!pleat__block_is_intact(payload, n_bytes)) return false;
-        if (pleat__block_open(&c->blocks, run.books, payload, n_bytes, &reader) != PLEAT_OK) return false;
+        if (pleat__block_open(&c->blocks, run.books, payload, n_bytes, copy, &reader) != PLEAT_OK) return false;
     }
     return seq->table.n_slots[PLEAT__LOW][lane] == (run.n_blocks > 0 ? run.ends[run.n_blocks - 1] : 0);
 }

@@ -5,9 +5,10 @@
  *     f32 k, v ── quantise ──> codes and units ── count ──> books (entropy/book.h)
  *                                    └── encode ──> payload ── open ──> reader ── decode ──> codes, slice by slice
  *
- *     payload   sum u32 | K section u32 | V section u32 | K mins, K steps | V mins, V steps | order u8[T]?
- *                   | K section | V section
- *               sum: XXH32 (seed 0) of all bytes behind it;  section: bytes << 2 | coder;  mins and steps f16
+ *     payload   sum u32 | K matrix u32 | V matrix u32 | K units | V units | order u8[T]? | K section | V section
+ *               sum: XXH32 (seed 0) of all bytes behind it;  matrix: section's bytes << 3 | units are WIDE << 2 | coder
+ *               units: u16 each, COMPACT: step's f16 bits >> 5 << 6 | z of 6 bits (min = z * step);  WIDE, where some
+ *               unit of the matrix is not on a grid (quant/bounded.h): mins f16 | steps f16
  *               order: only if the format's coder is PACK: token of the lane's block that stands at each place;
  *               units of values stand in the order of places too
  *
@@ -43,13 +44,19 @@ typedef struct pleat__block_format {
     bool by_channel;   /* keys: a unit is a channel, else the block */
     uint32_t v_group;  /* values: dimensions of a unit; divides d, a multiple of 16 */
     float k_rel, v_rel;
-    uint32_t k_levels, v_levels; /* pleat__bounded_levels() of these */
-    pleat__block_coder coder;    /* what sections are tried with */
+    uint32_t k_levels, v_levels; /* of these; of codes on grids where units are tried so first */
+    bool k_on_grids, v_on_grids;
+    pleat__block_coder coder; /* what sections are tried with */
 } pleat__block_format;
 
 /* The format of a spec's blocks: kvcomp or kivi, else PLEAT_E_ARG, as for a head_dim that is no multiple of 16 in
  * 16..512. */
 pleat_status pleat__block_format_of(const pleat_spec *spec, uint32_t head_dim, pleat__block_format *format);
+
+/* Give a format its steps: rels, levels and, if units may be, whether they are tried on grids: where that takes no more
+ * than PLEAT__GRID_LEVELS. */
+#define PLEAT__GRID_LEVELS 64u
+void pleat__block_set_steps(pleat__block_format *format, float k_rel, float v_rel, bool may_be_on_grids);
 
 static inline uint32_t pleat__block_k_units(const pleat__block_format *f) { return f->by_channel ? f->head_dim : 1; }
 static inline uint32_t pleat__block_v_units(const pleat__block_format *f) {
@@ -65,11 +72,12 @@ size_t pleat__block_bound(const pleat__block_format *format);
 
 /* A block's codes and units.  Codes are in the order of vectors. */
 typedef struct pleat__block_codes {
-    uint8_t *k, *v; /* [T * d] */
-    uint16_t *k_mins, *k_steps, *v_mins, *v_steps;
-    uint8_t *order;  /* [T] the token at each place: 0, 1, ... unless the coder is PACK */
-    uint8_t *rows;   /* [2 * T * d] scratch of quantise and encode */
-    uint16_t *units; /* [2 * units of V] scratch of quantise */
+    uint8_t *k, *v;                                /* [T * d] */
+    uint16_t *k_mins, *k_steps, *v_mins, *v_steps; /* f16 */
+    bool k_wide, v_wide;                           /* their units are stored WIDE: not all are on grids */
+    uint8_t *order;                                /* [T] the token at each place: 0, 1, ... unless the coder is PACK */
+    uint8_t *rows;                                 /* [2 * T * d] scratch of quantise and encode */
+    uint16_t *units;                               /* [2 * units of V] scratch of quantise */
 } pleat__block_codes;
 
 void pleat__block_codes_carve(const pleat__block_format *format, pleat__block_codes *codes, pleat__arena *arena);
@@ -103,15 +111,23 @@ typedef struct pleat__section {
 
 typedef struct pleat__block_reader {
     const uint8_t *k_mins, *k_steps, *v_mins, *v_steps; /* f16, not aligned */
+    uint32_t k_unit_bytes, v_unit_bytes;                /* as they are stored */
     const uint8_t *order;                               /* [T]; NULL: as they are */
     pleat__section k, v;
 } pleat__block_reader;
 
+/* Bytes that COMPACT units are made f16 in. */
+static inline size_t pleat__block_units_bytes(const pleat__block_format *f) {
+    const uint32_t n = pleat__block_k_units(f) + 1 + pleat__block_v_units(f); /* they are expanded two at a time */
+    return 4 * (size_t)n;
+}
+
 /* Look at a payload.  PLEAT_E_FORMAT if its parts do not fit n_bytes exactly, a coder is neither RAW nor the format's
- * or has no book for its levels, or a section is of no size that its coder gives.  Reads the first 12 bytes alone; the
- * payload must have PLEAT__STREAM_PAD readable bytes behind it when it is decoded, and must stay. */
+ * or has no book for its levels, a section is of no size that its coder gives, or units are COMPACT that the format has
+ * WIDE alone.  The payload must have PLEAT__STREAM_PAD readable bytes behind it when it is decoded, and must stay, as
+ * `units` must: pleat__block_units_bytes() of scratch for units; NULL: the reader has none that are COMPACT. */
 pleat_status pleat__block_open(const pleat__block_format *format, const pleat__block_books *books,
-                               const uint8_t *payload, size_t n_bytes, pleat__block_reader *reader);
+                               const uint8_t *payload, size_t n_bytes, uint8_t *units, pleat__block_reader *reader);
 
 /* Does the sum hold?  For payloads from outside; what a cache wrote it trusts. */
 bool pleat__block_is_intact(const uint8_t *payload, size_t n_bytes);
@@ -156,16 +172,17 @@ typedef struct pleat__block_run {
     uint32_t n_blocks;
 } pleat__block_run;
 
-/* Bytes that a block is copied to where it crosses pages. */
+/* Bytes for a block's units, and for the block where it crosses pages. */
 static inline size_t pleat__block_copy_bytes(const pleat__block_format *format) {
-    return pleat__block_bound(format) + PLEAT__BLOCK_ALIGN + PLEAT__STREAM_PAD;
+    return pleat__block_units_bytes(format) + pleat__block_bound(format) + PLEAT__BLOCK_ALIGN + PLEAT__STREAM_PAD;
 }
 
-/* A block's payload: where it stands if it and its pad are inside one page, else copied to `copy`, of
- * pleat__block_copy_bytes().  *n_bytes is the payload's (from its header, never more than there is). */
+/* A block's payload: where it stands if it and its pad are inside one page, else copied into `copy`, of
+ * pleat__block_copy_bytes(); the first pleat__block_units_bytes() of that stay free for pleat__block_open().  *n_bytes is
+ * the payload's (from its header, never more than there is). */
 const uint8_t *pleat__block_fetch(const pleat__block_run *run, uint32_t block, uint8_t *copy, size_t *n_bytes);
 
-/* Open it. */
+/* Open it, with its units in `copy` too. */
 pleat_status pleat__block_run_open(const pleat__block_run *run, uint32_t block, uint8_t *copy,
                                    pleat__block_reader *reader);
 

@@ -23,46 +23,60 @@ void pleat__codec_dsp_init(pleat__codec_dsp *dsp, uint32_t cpu_flags) {
 
 /* ---- open ------------------------------------------------------------------------------------------- */
 
-/* What the header says of a section. */
-static uint32_t section_bytes(uint32_t word) { return word >> 2; }
-static uint32_t section_coder(uint32_t word) { return word & 3; }
-
-/* Can a section of this format be so? */
-static bool is_section(const pleat__block_format *f, const pleat__book *book, uint32_t n_levels, uint32_t word) {
+/* Can a matrix of this format be so? */
+static bool is_matrix(const pleat__block_format *f, const pleat__book *book, uint32_t n_levels, bool on_grids,
+                      uint32_t word) {
     const size_t raw_bytes = pleat__raw_bytes(pleat__code_bits(n_levels), pleat__block_vectors(f));
-    if (section_coder(word) == PLEAT__CODER_RAW) return section_bytes(word) == raw_bytes;
-    if (section_coder(word) != (uint32_t)f->coder || section_bytes(word) >= raw_bytes) return false;
+    if (!on_grids && !(word & PLEAT__MATRIX_WIDE)) return false;
+    if (pleat__matrix_coder(word) == PLEAT__CODER_RAW) return pleat__matrix_section_bytes(word) == raw_bytes;
+    if (pleat__matrix_coder(word) != (uint32_t)f->coder || pleat__matrix_section_bytes(word) >= raw_bytes) return false;
     return f->coder != PLEAT__CODER_HUFFMAN || (book && book->n_levels == n_levels);
 }
 
 static void section_init(pleat__section *s, const pleat__block_format *f, bool is_values, const uint8_t *bytes,
                          uint32_t word) {
-    s->coder = (pleat__block_coder)section_coder(word);
+    s->coder = (pleat__block_coder)pleat__matrix_coder(word);
     s->is_values = is_values;
     s->n_levels = is_values ? f->v_levels : f->k_levels;
     s->n_columns = is_values ? f->tokens : f->head_dim;
     s->bytes = bytes;
-    s->n_bytes = section_bytes(word);
+    s->n_bytes = pleat__matrix_section_bytes(word);
     if (s->coder == PLEAT__CODER_HUFFMAN) pleat__stream_init(&s->stream, bytes, s->n_bytes, pleat__block_vectors(f));
 }
 
+/* Units where they stand if they are WIDE, else as f16 in `scratch`, which may be NULL.  Returns their bytes. */
+static uint32_t open_units(uint32_t word, const uint8_t *units, uint32_t n, uint8_t *scratch, const uint8_t **mins,
+                           const uint8_t **steps) {
+    if (word & PLEAT__MATRIX_WIDE) {
+        *mins = units;
+        *steps = units + (size_t)2 * n;
+    } else {
+        uint8_t *behind = scratch ? scratch + (size_t)4 * ((n + 1) / 2) : NULL;
+        *mins = scratch;
+        *steps = behind;
+        if (scratch) pleat__units_expand(units, n, scratch, behind);
+    }
+    return (uint32_t)pleat__matrix_unit_bytes(word, n);
+}
+
 pleat_status pleat__block_open(const pleat__block_format *f, const pleat__block_books *books, const uint8_t *payload,
-                               size_t n_bytes, pleat__block_reader *reader) {
-    const size_t fixed = pleat__block_fixed_bytes(f);
-    if (n_bytes < fixed) return PLEAT_E_FORMAT;
+                               size_t n_bytes, uint8_t *units, pleat__block_reader *reader) {
+    if (n_bytes < PLEAT__BLOCK_HEADER_BYTES) return PLEAT_E_FORMAT;
     const uint32_t k_word = pleat__load_u32(payload + 4), v_word = pleat__load_u32(payload + 8);
-    if (!is_section(f, books ? &books->k : NULL, f->k_levels, k_word) ||
-        !is_section(f, books ? &books->v : NULL, f->v_levels, v_word) ||
-        n_bytes - fixed != (size_t)section_bytes(k_word) + section_bytes(v_word))
+    const size_t fixed = pleat__block_fixed_bytes(f, k_word, v_word);
+    const size_t k_bytes = pleat__matrix_section_bytes(k_word), v_bytes = pleat__matrix_section_bytes(v_word);
+    if (!is_matrix(f, books ? &books->k : NULL, f->k_levels, f->k_on_grids, k_word) ||
+        !is_matrix(f, books ? &books->v : NULL, f->v_levels, f->v_on_grids, v_word) ||
+        n_bytes != fixed + k_bytes + v_bytes)
         return PLEAT_E_FORMAT;
-    const size_t k_units = pleat__block_k_units(f), v_units = pleat__block_v_units(f);
-    reader->k_mins = payload + PLEAT__BLOCK_HEADER_BYTES;
-    reader->k_steps = reader->k_mins + 2 * k_units;
-    reader->v_mins = reader->k_steps + 2 * k_units;
-    reader->v_steps = reader->v_mins + 2 * v_units;
-    reader->order = f->coder == PLEAT__CODER_PACK ? reader->v_steps + 2 * v_units : NULL;
+    const uint32_t k_units = pleat__block_k_units(f), v_units = pleat__block_v_units(f);
+    uint8_t *v_scratch = units ? units + (size_t)4 * (k_units + 1) : NULL;
+    const uint8_t *at = payload + PLEAT__BLOCK_HEADER_BYTES;
+    at += reader->k_unit_bytes = open_units(k_word, at, k_units, units, &reader->k_mins, &reader->k_steps);
+    at += reader->v_unit_bytes = open_units(v_word, at, v_units, v_scratch, &reader->v_mins, &reader->v_steps);
+    reader->order = f->coder == PLEAT__CODER_PACK ? at : NULL;
     section_init(&reader->k, f, false, payload + fixed, k_word);
-    section_init(&reader->v, f, true, payload + fixed + section_bytes(k_word), v_word);
+    section_init(&reader->v, f, true, payload + fixed + k_bytes, v_word);
     return PLEAT_OK;
 }
 
@@ -105,13 +119,6 @@ bool pleat__section_is_done(const pleat__section *s) {
 static void load_f16(const uint8_t *at, uint32_t n, float *out) {
     for (uint32_t i = 0; i < n; i++) out[i] = pleat__f16_to_f32(pleat__load_u16(at + 2 * i));
 }
-
-/* Before a loop of 16: GCC vectorises it only if it has not unrolled it first. */
-#if defined(__clang__)
-#define AS_LOOP
-#else
-#define AS_LOOP _Pragma("GCC unroll 1")
-#endif
 
 /* Byte `column` of each row of a vector as a value. */
 INLINE void load_column(const uint8_t *restrict vector, uint32_t column, float min, float step, float *restrict out) {

@@ -19,23 +19,26 @@ static void copy_out(const pleat__block_run *run, uint64_t at, size_t n, uint8_t
 /* What the payload's header says, at most `span`. */
 static size_t payload_bytes(const pleat__block_format *format, const uint8_t *payload, size_t span) {
     if (span < PLEAT__BLOCK_HEADER_BYTES) return span;
-    const uint64_t said = (uint64_t)pleat__block_fixed_bytes(format) + (pleat__load_u32(payload + 4) >> 2) +
-                          (pleat__load_u32(payload + 8) >> 2);
+    const uint32_t k_word = pleat__load_u32(payload + 4), v_word = pleat__load_u32(payload + 8);
+    const uint64_t said = (uint64_t)pleat__block_fixed_bytes(format, k_word, v_word) +
+                          pleat__matrix_section_bytes(k_word) + pleat__matrix_section_bytes(v_word);
     return said < span ? (size_t)said : span;
 }
 
 const uint8_t *pleat__block_fetch(const pleat__block_run *run, uint32_t block, uint8_t *copy, size_t *n_bytes) {
     const uint64_t at = block == 0 ? 0 : (uint64_t)run->ends[block - 1] * PLEAT__BLOCK_ALIGN;
     const uint64_t end = (uint64_t)run->ends[block] * PLEAT__BLOCK_ALIGN, in_page = at % run->page_bytes;
-    const size_t most = pleat__block_copy_bytes(run->format) - PLEAT__STREAM_PAD;
+    const size_t most = pleat__block_bound(run->format) + PLEAT__BLOCK_ALIGN;
     const size_t span = end <= at ? 0 : end - at < most ? (size_t)(end - at) : most;
-    const uint8_t *payload = copy;
+    const uint8_t *payload;
     if (in_page + span + PLEAT__STREAM_PAD <= run->page_bytes) {
         payload =
             run->base + (uint64_t)run->ids[(int64_t)(at / run->page_bytes) * run->step].v * run->page_bytes + in_page;
     } else {
+        copy += pleat__block_units_bytes(run->format);
         copy_out(run, at, span, copy);
         memset(copy + span, 0, PLEAT__STREAM_PAD);
+        payload = copy;
     }
     *n_bytes = payload_bytes(run->format, payload, span);
     return payload;
@@ -45,5 +48,5 @@ pleat_status pleat__block_run_open(const pleat__block_run *run, uint32_t block, 
                                    pleat__block_reader *reader) {
     size_t n_bytes;
     const uint8_t *payload = pleat__block_fetch(run, block, copy, &n_bytes);
-    return pleat__block_open(run->format, run->books, payload, n_bytes, reader);
+    return pleat__block_open(run->format, run->books, payload, n_bytes, copy, reader);
 }

@@ -27,6 +27,7 @@ struct pleat_codec {
     pleat__code_counts *k_counts, *v_counts; /* of train */
     pleat__block_codes codes;
     uint8_t *payload;         /* [bound + pad] decode's copy */
+    uint8_t *units;           /* of what is decoded */
     float *k_tiles, *v_tiles; /* [T * d] */
     void *memory;             /* all of the above */
     uint64_t memory_bytes;
@@ -42,6 +43,7 @@ static void carve(pleat_codec *c, pleat__arena *arena) {
     c->v_counts = pleat__arena_take(arena, 1, sizeof *c->v_counts);
     pleat__block_codes_carve(f, &c->codes, arena);
     c->payload = pleat__arena_take(arena, pleat__block_bound(f) + PLEAT__STREAM_PAD, 1);
+    c->units = pleat__arena_take(arena, pleat__block_units_bytes(f), 1);
     c->k_tiles = pleat__arena_take(arena, matrix_codes(f), sizeof *c->k_tiles);
     c->v_tiles = pleat__arena_take(arena, matrix_codes(f), sizeof *c->v_tiles);
 }
@@ -154,12 +156,12 @@ pleat_status pleat_codec_decode(pleat_codec *c, const void *payload, uint64_t n_
     if (!c || (!payload && n_bytes > 0)) return PLEAT_E_ARG;
     if (!c->trained) return PLEAT_E_STATE;
     const pleat__block_format *f = &c->format;
-    if (n_bytes > pleat_codec_payload_cap(c) || n_bytes < pleat__block_fixed_bytes(f)) return PLEAT_E_FORMAT;
+    if (n_bytes > pleat_codec_payload_cap(c) || n_bytes < PLEAT__BLOCK_HEADER_BYTES) return PLEAT_E_FORMAT;
     memcpy(c->payload, payload, n_bytes);
     memset(c->payload + n_bytes, 0, PLEAT__STREAM_PAD);
     pleat__block_reader reader;
     if (!pleat__block_is_intact(c->payload, n_bytes)) return PLEAT_E_FORMAT;
-    PLEAT_TRY(pleat__block_open(f, c->books, c->payload, n_bytes, &reader));
+    PLEAT_TRY(pleat__block_open(f, c->books, c->payload, n_bytes, c->units, &reader));
     if (reader.order && !is_order(reader.order, f->tokens)) return PLEAT_E_FORMAT;
     PLEAT_TRY(pleat__block_load(&c->dsp, f, c->books, &reader, c->codes.k, c->k_tiles, c->v_tiles));
     if (k) rows_of_keys(f, c->k_tiles, reader.order, k);
@@ -172,10 +174,10 @@ pleat_status pleat_codec_get_parts(const pleat_codec *c, const void *payload, ui
     if (!c || !payload || !out) return PLEAT_E_ARG;
     if (!c->trained) return PLEAT_E_STATE;
     pleat__block_reader reader;
-    PLEAT_TRY(pleat__block_open(&c->format, c->books, payload, n_bytes, &reader));
+    PLEAT_TRY(pleat__block_open(&c->format, c->books, payload, n_bytes, NULL, &reader));
     *out = (pleat_codec_parts){.header_bytes = PLEAT__BLOCK_HEADER_BYTES,
-                               .k_unit_bytes = 4 * (uint64_t)pleat__block_k_units(&c->format),
-                               .v_unit_bytes = 4 * (uint64_t)pleat__block_v_units(&c->format),
+                               .k_unit_bytes = reader.k_unit_bytes,
+                               .v_unit_bytes = reader.v_unit_bytes,
                                .order_bytes = pleat__block_order_bytes(&c->format),
                                .k_code_bytes = reader.k.n_bytes,
                                .v_code_bytes = reader.v.n_bytes};
@@ -223,7 +225,7 @@ pleat_status pleat_codec_decode_codes(pleat_codec *c, const void *const *payload
     uint8_t *v_codes[PLEAT_CODEC_AT_ONCE];
     for (uint32_t i = 0; i < n; i++) {
         if (!payloads[i] || !codes[i] || (uintptr_t)codes[i] % PLEAT__ALIGN != 0) return PLEAT_E_ARG;
-        PLEAT_TRY(pleat__block_open(f, c->books, payloads[i], n_bytes[i], &readers[i]));
+        PLEAT_TRY(pleat__block_open(f, c->books, payloads[i], n_bytes[i], NULL, &readers[i]));
         keys[i] = &readers[i].k;
         values[i] = &readers[i].v;
         v_codes[i] = codes[i] + matrix_codes(f);

@@ -12,18 +12,13 @@ static pleat__block_format kvcomp_format(const pleat_spec *spec, uint32_t head_d
     return (pleat__block_format){.tokens = spec->block,
                                  .by_channel = spec->kunit == PLEAT_K_UNIT_CHANNEL,
                                  .v_group = head_dim,
-                                 .k_rel = spec->k,
-                                 .v_rel = spec->v,
                                  .coder = spec->pack ? PLEAT__CODER_PACK : PLEAT__CODER_HUFFMAN};
 }
 
-static pleat__block_format kivi_format(const pleat_spec *spec, uint32_t head_dim) {
-    const float rel = 1.0f / (float)((1u << spec->bits) - 1);
+static pleat__block_format kivi_format(uint32_t head_dim) {
     return (pleat__block_format){.tokens = KIVI_TOKENS,
                                  .by_channel = true,
                                  .v_group = head_dim % KIVI_V_GROUP == 0 ? KIVI_V_GROUP : KIVI_V_GROUP / 2,
-                                 .k_rel = rel,
-                                 .v_rel = rel,
                                  .coder = PLEAT__CODER_RAW};
 }
 
@@ -34,16 +29,32 @@ static bool is_kvcomp(const pleat_spec *s) {
            s->block <= 256 && (s->block & (s->block - 1)) == 0;
 }
 
+/* Levels of a relative step, and whether units are tried on grids. */
+static uint32_t levels_of(float rel, bool may_be_on_grids, bool *on_grids) {
+    const uint32_t n = pleat__bounded_grid_levels(rel);
+    *on_grids = may_be_on_grids && n <= PLEAT__GRID_LEVELS;
+    return *on_grids ? n : pleat__bounded_levels(rel);
+}
+
+void pleat__block_set_steps(pleat__block_format *f, float k_rel, float v_rel, bool may_be_on_grids) {
+    f->k_rel = k_rel;
+    f->v_rel = v_rel;
+    f->k_levels = levels_of(k_rel, may_be_on_grids, &f->k_on_grids);
+    f->v_levels = levels_of(v_rel, may_be_on_grids, &f->v_on_grids);
+}
+
 pleat_status pleat__block_format_of(const pleat_spec *spec, uint32_t head_dim, pleat__block_format *format) {
     if (head_dim < 16 || head_dim > PLEAT__MAX_HEAD_DIM || head_dim % 16 != 0) return PLEAT_E_ARG;
-    if (is_kvcomp(spec))
+    if (is_kvcomp(spec)) {
         *format = kvcomp_format(spec, head_dim);
-    else if (spec->compressor == PLEAT_COMPRESSOR_KIVI && (spec->bits == 2 || spec->bits == 4))
-        *format = kivi_format(spec, head_dim);
-    else
+        pleat__block_set_steps(format, spec->k, spec->v, true);
+    } else if (spec->compressor == PLEAT_COMPRESSOR_KIVI && (spec->bits == 2 || spec->bits == 4)) {
+        const float rel = 1.0f / (float)((1u << spec->bits) - 1);
+        *format = kivi_format(head_dim);
+        pleat__block_set_steps(format, rel, rel, false); /* as published: an f16 minimum and step */
+    } else {
         return PLEAT_E_ARG;
+    }
     format->head_dim = head_dim;
-    format->k_levels = pleat__bounded_levels(format->k_rel);
-    format->v_levels = pleat__bounded_levels(format->v_rel);
     return PLEAT_OK;
 }

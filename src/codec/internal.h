@@ -35,11 +35,30 @@ static inline uint32_t pleat__block_order_bytes(const pleat__block_format *f) {
     return f->coder == PLEAT__CODER_PACK ? f->tokens : 0;
 }
 
-/* What stands before the sections. */
-static inline size_t pleat__block_fixed_bytes(const pleat__block_format *f) {
-    return PLEAT__BLOCK_HEADER_BYTES + 4 * (size_t)(pleat__block_k_units(f) + pleat__block_v_units(f)) +
-           pleat__block_order_bytes(f);
+/* The header's word of a matrix. */
+#define PLEAT__MATRIX_WIDE 4u
+static inline uint32_t pleat__matrix_word(size_t section_bytes, bool is_wide, pleat__block_coder coder) {
+    return (uint32_t)section_bytes << 3 | (is_wide ? PLEAT__MATRIX_WIDE : 0) | coder;
 }
+static inline uint32_t pleat__matrix_section_bytes(uint32_t word) { return word >> 3; }
+static inline uint32_t pleat__matrix_coder(uint32_t word) { return word & 3; }
+static inline size_t pleat__matrix_unit_bytes(uint32_t word, uint32_t n_units) {
+    return (size_t)n_units * (word & PLEAT__MATRIX_WIDE ? 4 : 2);
+}
+
+/* What stands before the sections. */
+static inline size_t pleat__block_fixed_bytes(const pleat__block_format *f, uint32_t k_word, uint32_t v_word) {
+    return PLEAT__BLOCK_HEADER_BYTES + pleat__matrix_unit_bytes(k_word, pleat__block_k_units(f)) +
+           pleat__matrix_unit_bytes(v_word, pleat__block_v_units(f)) + pleat__block_order_bytes(f);
+}
+
+/* ---- COMPACT units (units.c) -------------------------------------------------------------------------- */
+
+/* Units on grids as n words of 16 bits at out. */
+void pleat__units_pack(const uint16_t *mins, const uint16_t *steps, uint32_t n, uint8_t *out);
+
+/* And back, two at a time: for an odd n the arrays have room for one more, and so has what is read. */
+void pleat__units_expand(const uint8_t *units, uint32_t n, uint8_t *mins, uint8_t *steps);
 
 /* ---- RAW (raw.c) ------------------------------------------------------------------------------------ */
 

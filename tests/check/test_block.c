@@ -25,6 +25,7 @@ typedef struct rig {
     void *memory;
     float *k, *v;   /* [T][d] */
     check_buf copy; /* the payload, with its pad */
+    check_buf units;
     uint8_t *payload;
     size_t n_bytes;
 } rig;
@@ -36,10 +37,8 @@ static pleat__block_format random_format(pleat__block_coder coder) {
     f.tokens = 16u << check_below(5);
     f.head_dim = head_dims[check_below(f.tokens > 64 ? 6 : 8)];
     f.v_group = check_below(2) ? f.head_dim : 16;
-    f.k_rel = rels[check_below(CHECK_COUNT(rels))];
-    f.v_rel = rels[check_below(CHECK_COUNT(rels))];
-    f.k_levels = pleat__bounded_levels(f.k_rel);
-    f.v_levels = pleat__bounded_levels(f.v_rel);
+    pleat__block_set_steps(&f, rels[check_below(CHECK_COUNT(rels))], rels[check_below(CHECK_COUNT(rels))],
+                           check_below(4) != 0);
     return f;
 }
 
@@ -56,6 +55,7 @@ static rig rig_new(pleat__block_format f) {
     r.k = calloc(n_codes(&r), sizeof *r.k);
     r.v = calloc(n_codes(&r), sizeof *r.v);
     r.payload = malloc(pleat__block_bound(&f));
+    r.units = check_buf_new(pleat__block_units_bytes(&f), 2);
     check_context("T %u d %u by_channel %d group %u levels %u %u coder %d", f.tokens, f.head_dim, f.by_channel,
                   f.v_group, f.k_levels, f.v_levels, (int)f.coder);
     return r;
@@ -63,10 +63,25 @@ static rig rig_new(pleat__block_format f) {
 
 static void rig_free(rig *r) {
     if (r->copy.map) check_buf_free(&r->copy);
+    CHECK(check_buf_is_intact(&r->units));
+    check_buf_free(&r->units);
     free(r->memory);
     free(r->k);
     free(r->v);
     free(r->payload);
+}
+
+/* Units of any kind that the format may have: each z and each step, or any bits. */
+static bool set_units(bool may_be_compact, uint32_t n, uint16_t *mins, uint16_t *steps) {
+    const bool is_wide = !may_be_compact || check_below(3) == 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const int z = (int)check_between(0, 127) - 64;
+        steps[i] = (uint16_t)check_between(0x0800 / 64, 0x67C0 / 64) * 64; /* 32 of it are within f16 */
+        mins[i] = pleat__f32_to_f16((float)z * pleat__f16_to_f32(steps[i]) / 2);
+        if (check_below(9) == 0) mins[i] = steps[i] = 0;
+        if (is_wide) mins[i] = (uint16_t)check_u64(), steps[i] = (uint16_t)check_u64();
+    }
+    return is_wide;
 }
 
 /* Place codes, as tokens would have been quantised to them. */
@@ -74,8 +89,8 @@ static void set_codes(rig *r, void (*next)(uint8_t *codes, size_t n, uint32_t n_
     next(r->codes.k, n_codes(r), r->f.k_levels);
     next(r->codes.v, n_codes(r), r->f.v_levels);
     for (uint32_t i = 0; i < r->f.tokens; i++) r->codes.order[i] = (uint8_t)(r->f.tokens - 1 - i);
-    for (uint32_t i = 0; i < pleat__block_k_units(&r->f); i++) r->codes.k_mins[i] = r->codes.k_steps[i] = (uint16_t)i;
-    for (uint32_t i = 0; i < pleat__block_v_units(&r->f); i++) r->codes.v_mins[i] = r->codes.v_steps[i] = (uint16_t)i;
+    r->codes.k_wide = set_units(r->f.k_on_grids, pleat__block_k_units(&r->f), r->codes.k_mins, r->codes.k_steps);
+    r->codes.v_wide = set_units(r->f.v_on_grids, pleat__block_v_units(&r->f), r->codes.v_mins, r->codes.v_steps);
 }
 
 static void build_books(rig *r) {
@@ -125,7 +140,8 @@ static void check_round_trip(rig *r) {
     const uint8_t *payload = place_payload(r, r->payload, r->n_bytes);
     for (size_t i = 0; i < CHECK_COUNT(variants); i++) {
         pleat__block_reader reader;
-        if (!CHECK_STATUS(pleat__block_open(&r->f, &r->books, payload, r->n_bytes, &reader), PLEAT_OK)) break;
+        if (!CHECK_STATUS(pleat__block_open(&r->f, &r->books, payload, r->n_bytes, r->units.p, &reader), PLEAT_OK))
+            break;
         decode_slices(r, variants[i], &reader, out);
         CHECK_EQ_MEM(out, r->codes.k, n_codes(r));
         CHECK_EQ_MEM(out + n_codes(r), r->codes.v, n_codes(r));
@@ -135,6 +151,8 @@ static void check_round_trip(rig *r) {
         CHECK_EQ_MEM(reader.k_steps, r->codes.k_steps, 2 * pleat__block_k_units(&r->f));
         CHECK_EQ_MEM(reader.v_mins, r->codes.v_mins, 2 * pleat__block_v_units(&r->f));
         CHECK_EQ_MEM(reader.v_steps, r->codes.v_steps, 2 * pleat__block_v_units(&r->f));
+        CHECK_EQ_U64(reader.k_unit_bytes, (r->codes.k_wide ? 4 : 2) * pleat__block_k_units(&r->f));
+        CHECK_EQ_U64(reader.v_unit_bytes, (r->codes.v_wide ? 4 : 2) * pleat__block_v_units(&r->f));
         if (r->f.coder == PLEAT__CODER_PACK)
             CHECK_EQ_MEM(reader.order, r->codes.order, r->f.tokens);
         else
@@ -227,7 +245,7 @@ static void test_sections_together(void) {
             payload[i] = malloc(r.n_bytes + PLEAT__STREAM_PAD);
             memcpy(payload[i], r.payload, r.n_bytes);
             memset(payload[i] + r.n_bytes, 0x5A, PLEAT__STREAM_PAD);
-            CHECK_STATUS(pleat__block_open(&r.f, &r.books, payload[i], r.n_bytes, &readers[i]), PLEAT_OK);
+            CHECK_STATUS(pleat__block_open(&r.f, &r.books, payload[i], r.n_bytes, NULL, &readers[i]), PLEAT_OK);
             sections[i] = &readers[i].v;
             want[i] = malloc(n_codes(&r));
             got[i] = aligned_alloc(64, n_codes(&r));
@@ -258,6 +276,8 @@ static void fill_tokens(rig *r) {
 
 static double f16_at(const uint8_t *units, uint32_t i) { return pleat__f16_to_f32(pleat__load_u16(units + 2 * i)); }
 
+static double clamped(float x) { return fmin(fmax((double)x, -(double)PLEAT__F16_MAX), (double)PLEAT__F16_MAX); }
+
 /* Load gives every token at its place, each value within half its step. */
 static void check_load(rig *r, const pleat__block_reader *at, const float *k, const float *v) {
     const uint32_t d = r->f.head_dim, n_groups = d / r->f.v_group;
@@ -266,7 +286,7 @@ static void check_load(rig *r, const pleat__block_reader *at, const float *k, co
         for (uint32_t i = 0; i < d; i++) {
             const double k_step = f16_at(at->k_steps, r->f.by_channel ? i : 0);
             const double v_step = f16_at(at->v_steps, place * n_groups + i / r->f.v_group);
-            const double k_want = r->k[token * d + i], v_want = r->v[token * d + i];
+            const double k_want = clamped(r->k[token * d + i]), v_want = clamped(r->v[token * d + i]);
             const double k_got = k[(place / 16 * d + i) * 16 + place % 16], v_got = v[place * d + i];
             CHECK(fabs(k_got - k_want) <= k_step / 2 + 1e-6 * (fabs(k_want) + fabs(k_got)));
             CHECK(fabs(v_got - v_want) <= v_step / 2 + 1e-6 * (fabs(v_want) + fabs(v_got)));
@@ -275,24 +295,80 @@ static void check_load(rig *r, const pleat__block_reader *at, const float *k, co
     }
 }
 
+/* Quantise, encode and load the tokens. */
+static void check_tokens(rig *r) {
+    pleat__block_quantise(&r->f, r->k, r->v, r->f.head_dim, &r->codes);
+    build_books(r);
+    check_round_trip(r);
+    float *k = calloc(n_codes(r), sizeof *k), *v = calloc(n_codes(r), sizeof *v);
+    uint8_t *scratch = aligned_alloc(64, n_codes(r));
+    pleat__codec_dsp dsp;
+    pleat__codec_dsp_init(&dsp, pleat_cpu_flags());
+    pleat__block_reader reader;
+    CHECK_STATUS(pleat__block_open(&r->f, &r->books, r->copy.p, r->n_bytes, r->units.p, &reader), PLEAT_OK);
+    CHECK_STATUS(pleat__block_load(&dsp, &r->f, &r->books, &reader, scratch, k, v), PLEAT_OK);
+    check_load(r, &reader, k, v);
+    free(k);
+    free(v);
+    free(scratch);
+}
+
 static void test_load(void) {
     for (uint64_t round = check_rounds(60, 6); round > 0; round--) {
         rig r = rig_new(random_format((pleat__block_coder)check_below(3)));
         fill_tokens(&r);
+        check_tokens(&r);
+        rig_free(&r);
+    }
+}
+
+/* All units that there are, but for steps that overflow, come back from 16 bits; the highest and the lowest too. */
+static void test_units(void) {
+    uint16_t mins[128], steps[128];
+    uint8_t packed[2 * 128], got[2][2 * 128];
+    for (uint32_t h = 0; h < 0x7C00; h += 64) {
+        uint32_t n = 0;
+        for (int z = h == 0 ? 0 : PLEAT__GRID_MIN_Z; z <= (h == 0 ? 0 : PLEAT__GRID_MAX_Z); z++) {
+            const float step = pleat__f16_to_f32((uint16_t)h), min = (float)z * step / 2;
+            if (h > 0 && (h < 0x800 || fabsf(min) > PLEAT__F16_MAX)) continue;
+            steps[n] = (uint16_t)h;
+            mins[n++] = pleat__f32_to_f16(min);
+            CHECK(pleat__f16_to_f32(mins[n - 1]) == min);
+        }
+        pleat__units_pack(mins, steps, n, packed);
+        pleat__units_expand(packed, n, got[0], got[1]);
+        CHECK_EQ_MEM(got[0], mins, 2 * n);
+        CHECK_EQ_MEM(got[1], steps, 2 * n);
+    }
+}
+
+/* What makes units no grid's makes that matrix WIDE and no other, and it comes back. */
+static void make_wide(float *x, size_t n, uint32_t how) {
+    for (size_t i = 0; i < n; i++) {
+        switch (how) {
+            case 0: x[i] = 100 + 0.1f * x[i]; break; /* far from 0 */
+            case 1: x[i] *= 1e-6f; break;            /* steps too small */
+            case 2: x[i] = -300 + 0.1f * x[i]; break;
+            case 3: x[i] = 1.0001f; break;                      /* equal, and no short number */
+            default: x[i] = i % 2 ? 4500.0f : -65504.0f; break; /* a step of 1 is beyond */
+        }
+    }
+}
+
+static void test_wide_fallback(void) {
+    for (uint32_t round = 0; round < 40; round++) {
+        pleat__block_format f = random_format((pleat__block_coder)check_below(3));
+        const float rel = round % 5 == 4 ? 1.0f : 0.15f;
+        const bool keys = round / 5 % 2 != 0;
+        pleat__block_set_steps(&f, rel, rel, true);
+        rig r = rig_new(f);
+        check_fill_normal(r.k, n_codes(&r));
+        check_fill_normal(r.v, n_codes(&r));
         pleat__block_quantise(&r.f, r.k, r.v, r.f.head_dim, &r.codes);
-        build_books(&r);
-        check_round_trip(&r);
-        float *k = calloc(n_codes(&r), sizeof *k), *v = calloc(n_codes(&r), sizeof *v);
-        uint8_t *scratch = aligned_alloc(64, n_codes(&r));
-        pleat__codec_dsp dsp;
-        pleat__codec_dsp_init(&dsp, pleat_cpu_flags());
-        pleat__block_reader reader;
-        CHECK_STATUS(pleat__block_open(&r.f, &r.books, r.copy.p, r.n_bytes, &reader), PLEAT_OK);
-        CHECK_STATUS(pleat__block_load(&dsp, &r.f, &r.books, &reader, scratch, k, v), PLEAT_OK);
-        check_load(&r, &reader, k, v);
-        free(k);
-        free(v);
-        free(scratch);
+        CHECK(!r.codes.k_wide && !r.codes.v_wide);
+        make_wide(keys ? r.k : r.v, n_codes(&r), round % 5);
+        check_tokens(&r);
+        CHECK(r.codes.k_wide == keys && r.codes.v_wide == !keys);
         rig_free(&r);
     }
 }
@@ -350,7 +426,7 @@ static void test_order_narrows_packs(void) {
 static void check_damaged(rig *r, const uint8_t *bytes, size_t n) {
     const uint8_t *payload = place_payload(r, bytes, n);
     pleat__block_reader reader;
-    if (pleat__block_open(&r->f, &r->books, payload, n, &reader) != PLEAT_OK) return;
+    if (pleat__block_open(&r->f, &r->books, payload, n, r->units.p, &reader) != PLEAT_OK) return;
     uint8_t *out = aligned_alloc(64, 4 * n_codes(r));
     for (size_t i = 0; i < CHECK_COUNT(variants); i++) {
         pleat__block_reader again = reader;
@@ -390,7 +466,7 @@ static void test_damage(void) {
         for (size_t n = 0; n <= r.n_bytes; n += n < 100 ? 1 : 1 + check_below(37)) {
             pleat__block_reader reader;
             const uint8_t *payload = place_payload(&r, r.payload, n);
-            CHECK_STATUS(pleat__block_open(&r.f, &r.books, payload, n, &reader),
+            CHECK_STATUS(pleat__block_open(&r.f, &r.books, payload, n, r.units.p, &reader),
                          n == r.n_bytes ? PLEAT_OK : PLEAT_E_FORMAT);
         }
         free(bytes);
@@ -410,9 +486,9 @@ static void test_wrong_headers(void) {
         for (uint32_t i = 0; i < 400; i++) {
             uint32_t words[2] = {pleat__load_u32(r.payload + 4), pleat__load_u32(r.payload + 8)};
             const uint32_t move = (uint32_t)check_below(i < 200 ? 64 : 1u << 30);
-            words[0] += 4 * move;
-            words[1] -= 4 * move;
-            words[check_below(2)] ^= (uint32_t)check_below(4);
+            words[0] += 8 * move;
+            words[1] -= 8 * move;
+            words[check_below(2)] ^= (uint32_t)check_below(8);
             memcpy(bytes, r.payload, r.n_bytes);
             memcpy(bytes + 4, words, 8);
             check_damaged(&r, bytes, r.n_bytes);
@@ -420,9 +496,17 @@ static void test_wrong_headers(void) {
         memcpy(bytes, r.payload, r.n_bytes);
         bytes[4] |= 3; /* no such coder */
         pleat__block_reader reader;
-        CHECK_STATUS(pleat__block_open(&r.f, &r.books, bytes, r.n_bytes, &reader), PLEAT_E_FORMAT);
+        CHECK_STATUS(pleat__block_open(&r.f, &r.books, bytes, r.n_bytes, r.units.p, &reader), PLEAT_E_FORMAT);
+        const uint32_t k_units = pleat__block_k_units(&f), k_word = pleat__load_u32(r.payload + 4);
+        if (!f.k_on_grids) { /* with as many bytes as COMPACT units had */
+            const uint32_t word = k_word & ~PLEAT__MATRIX_WIDE;
+            memcpy(bytes, r.payload, r.n_bytes);
+            memcpy(bytes + 4, &word, sizeof word);
+            CHECK_STATUS(pleat__block_open(&r.f, &r.books, bytes, r.n_bytes - 2 * k_units, r.units.p, &reader),
+                         PLEAT_E_FORMAT);
+        }
         if (coder == PLEAT__CODER_HUFFMAN && k_coder(&r) == PLEAT__CODER_HUFFMAN)
-            CHECK_STATUS(pleat__block_open(&r.f, NULL, r.payload, r.n_bytes, &reader), PLEAT_E_FORMAT);
+            CHECK_STATUS(pleat__block_open(&r.f, NULL, r.payload, r.n_bytes, r.units.p, &reader), PLEAT_E_FORMAT);
         free(bytes);
         rig_free(&r);
     }
@@ -508,6 +592,8 @@ static const check_test tests[] = {
     {"raw_where_coding_does_not_help", test_raw_where_coding_does_not_help},
     {"sections_together", test_sections_together},
     {"load", test_load},
+    {"units", test_units},
+    {"wide_fallback", test_wide_fallback},
     {"encode_is_deterministic", test_encode_is_deterministic},
     {"order_narrows_packs", test_order_narrows_packs},
     {"damage", test_damage},

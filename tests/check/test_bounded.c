@@ -42,13 +42,13 @@ static void fill(float *x, size_t n, unsigned kind) {
 static double clamped(float x) { return x > 65504 ? 65504 : x < -65504 ? -65504 : (double)x; }
 
 /* The value comes back within half a step, and rounding of f32. */
-static void check_value(float x, uint8_t code, uint16_t min_f16, uint16_t step_f16, float rel) {
+static void check_value(float x, uint8_t code, uint16_t min_f16, uint16_t step_f16, float rel, bool on_grid) {
     const double min = pleat__f16_to_f32(min_f16), step = pleat__f16_to_f32(step_f16), want = clamped(x);
     const double error = fabs(min + step * code - want), rounding = 4 * 0x1p-24 * (fabs(min) + fabs(want));
     const double capped = step == 65504 && rel > 0.5f ? 65504 : 0; /* bounded.h: the rest of the range */
     CHECK(error <= step / 2 + rounding || error <= capped);
-    CHECK(code < pleat__bounded_levels(rel));
-    CHECK(min <= want);
+    CHECK(code < (on_grid ? pleat__bounded_grid_levels(rel) : pleat__bounded_levels(rel)));
+    CHECK(min <= want + (on_grid ? step / 2 + rounding : 0));
 }
 
 static float x[MAX_TOKENS * (MAX_DIM + 3)];
@@ -65,6 +65,11 @@ static void test_levels(void) {
     CHECK_EQ_U64(pleat__bounded_levels(0.25f), 5);
     for (uint32_t bits = 1; bits <= 8; bits++)
         CHECK_EQ_U64(pleat__bounded_levels(1.0f / (float)((1u << bits) - 1)), 1u << bits);
+    CHECK_EQ_U64(pleat__bounded_grid_levels(1.0f), 2);
+    CHECK_EQ_U64(pleat__bounded_grid_levels(0.25f), 5);
+    CHECK_EQ_U64(pleat__bounded_grid_levels(0.2f), 6);
+    CHECK_EQ_U64(pleat__bounded_grid_levels(0.15f), 8);
+    CHECK_EQ_U64(pleat__bounded_grid_levels(0.05f), 22);
 }
 
 /* Minimum and step are the nearest f16 on their side: checked against all of them. */
@@ -103,6 +108,56 @@ static void test_unit_of_equal_values(void) {
     CHECK_EQ_U64(pleat__bounded_of(-0.0f, -0.0f, 1.0f).min, 0);
 }
 
+/* Is it a multiple z * step/2 of some step of 5 significant bits? */
+static bool has_grid(double value) {
+    if (value == 0) return true;
+    for (uint32_t h = 0x0800; h < 0x7C00; h += 64)
+        for (int z = -64; z <= 63; z++)
+            if (z * (double)pleat__f16_to_f32((uint16_t)h) == 2 * value) return true;
+    return false;
+}
+
+/* A grid is the definition's, or there is a reason that it is none. */
+static void check_grid(float low, float high, float rel) {
+    pleat__bounded unit;
+    const bool fits = pleat__bounded_on_grid(low, high, rel, &unit);
+    const double wanted = (double)(rel * (high - low));
+    check_context("low %a high %a rel %g", (double)low, (double)high, (double)rel);
+    if (!fits) {
+        const double ratio = (double)low / wanted; /* with a step up to a 17th smaller */
+        const bool far = ratio > 29 || ratio < -30, outside = fabs((double)low) + wanted / 2 >= 65504;
+        CHECK(low == high ? !has_grid(low) : wanted < 0x1p-13 || wanted >= 65536 || far || outside);
+        return;
+    }
+    const double min = pleat__f16_to_f32(unit.min), step = pleat__f16_to_f32(unit.step);
+    CHECK_EQ_U64(unit.step & 0x803F, 0);
+    if (unit.step == 0) {
+        CHECK(low == 0 && high == 0 && unit.min == 0);
+        return;
+    }
+    const double z = 2 * min / step;
+    CHECK(step >= 0x1p-13 && z == nearbyint(z) && z >= PLEAT__GRID_MIN_Z && z <= PLEAT__GRID_MAX_Z);
+    CHECK(low == high ? min == (double)low : step <= wanted && step > wanted * 16 / 17);
+    CHECK(min - (double)low >= -step * 0x1p-16 && min - (double)low < step / 2 * (1 + 0x1p-16));
+}
+
+static void test_grids(void) {
+    for (uint64_t round = check_rounds(4000, 200); round > 0; round--) {
+        float pair[2];
+        fill(pair, 2, (unsigned)check_below(N_FILLS));
+        const float a = (float)clamped(pair[0]), b = (float)clamped(pair[1]);
+        check_grid(fminf(a, b), fmaxf(a, b), rels[check_below(CHECK_COUNT(rels))]);
+        const float z = (float)check_between(0, 80) - 40, step = ldexpf((float)check_between(30, 70), -5);
+        check_grid(z * step, z * step, 0.1f);
+        check_grid(z * step, (z + (float)check_below(9)) * step, 0.25f); /* values half way between codes */
+        check_grid((z - 0.5f) * step, (z + 3.5f) * step, 0.25f);
+    }
+    pleat__bounded unit;
+    CHECK(pleat__bounded_on_grid(-1.5f, -1.5f, 0.1f, &unit));
+    CHECK(pleat__f16_to_f32(unit.step) == 3.0f && pleat__f16_to_f32(unit.min) == -1.5f); /* the largest step */
+    CHECK(!pleat__bounded_on_grid(NAN, NAN, 0.1f, &unit));
+}
+
 /* ---- blocks ------------------------------------------------------------------------------------------- */
 
 typedef struct shape {
@@ -121,31 +176,81 @@ static shape random_shape(void) {
     return s;
 }
 
+/* Where the unit of row t's value i is. */
+typedef struct layout {
+    bool is_values, by_channel;
+    uint32_t group;
+} layout;
+static uint32_t unit_of(const shape *s, layout l, uint32_t t, uint32_t i) {
+    return l.is_values ? t * (s->d / l.group) + i / l.group : l.by_channel ? i : 0;
+}
+
+/* Is every unit, of these extremes, on a grid? */
+static bool all_on_grids(const shape *s, layout l) {
+    static float low[MAX_TOKENS * MAX_DIM / 16], high[MAX_TOKENS * MAX_DIM / 16];
+    const uint32_t n_units = unit_of(s, l, s->n - 1, s->d - 1) + 1;
+    for (uint32_t u = 0; u < n_units; u++) low[u] = 65504, high[u] = -65504;
+    for (uint32_t t = 0; t < s->n; t++) {
+        for (uint32_t i = 0; i < s->d; i++) {
+            const float value = (float)clamped(x[t * s->stride + i]);
+            float *lowest = &low[unit_of(s, l, t, i)], *highest = &high[unit_of(s, l, t, i)];
+            *lowest = fminf(*lowest, value);
+            *highest = fmaxf(*highest, value);
+        }
+    }
+    pleat__bounded unit;
+    for (uint32_t u = 0; u < n_units; u++)
+        if (!pleat__bounded_on_grid(low[u], high[u], s->rel, &unit)) return false;
+    return true;
+}
+
+static void check_codes(const shape *s, layout l, bool on_grid) {
+    for (uint32_t t = 0; t < s->n && check_failures() == 0; t++) {
+        for (uint32_t i = 0; i < s->d; i++) {
+            const uint32_t unit = unit_of(s, l, t, i);
+            check_value(x[t * s->stride + i], codes[t * s->d + i], mins[unit], steps[unit], s->rel, on_grid);
+        }
+    }
+}
+
 static void test_keys(void) {
-    for (uint64_t round = check_rounds(300, 30); round > 0; round--) {
+    for (uint64_t round = check_rounds(600, 60); round > 0; round--) {
         const shape s = random_shape();
-        const bool by_channel = check_below(2) != 0;
-        pleat__bounded_keys(x, s.stride, s.n, s.d, by_channel, s.rel, mins, steps, codes);
-        for (uint32_t t = 0; t < s.n && check_failures() == 0; t++)
-            for (uint32_t i = 0; i < s.d; i++)
-                check_value(x[t * s.stride + i], codes[t * s.d + i], mins[by_channel ? i : 0],
-                            steps[by_channel ? i : 0], s.rel);
+        const layout l = {.by_channel = check_below(2) != 0};
+        const bool on_grid = check_below(2) && pleat__bounded_grid_levels(s.rel) <= 256;
+        const bool fits = pleat__bounded_keys(x, s.stride, s.n, s.d, l.by_channel, on_grid, s.rel, mins, steps, codes);
+        CHECK(fits == (!on_grid || all_on_grids(&s, l)));
+        if (fits) check_codes(&s, l, on_grid);
     }
 }
 
 static void test_values(void) {
-    for (uint64_t round = check_rounds(300, 30); round > 0; round--) {
+    for (uint64_t round = check_rounds(600, 60); round > 0; round--) {
         const shape s = random_shape();
-        uint32_t group = 16;
-        while (s.d % (2 * group) == 0 && check_below(2)) group *= 2;
-        if (check_below(3) == 0) group = s.d;
-        pleat__bounded_values(x, s.stride, s.n, s.d, group, s.rel, mins, steps, codes);
-        for (uint32_t t = 0; t < s.n && check_failures() == 0; t++) {
-            for (uint32_t i = 0; i < s.d; i++) {
-                const uint32_t unit = t * (s.d / group) + i / group;
-                check_value(x[t * s.stride + i], codes[t * s.d + i], mins[unit], steps[unit], s.rel);
-            }
-        }
+        layout l = {.is_values = true, .group = 16};
+        while (s.d % (2 * l.group) == 0 && check_below(2)) l.group *= 2;
+        if (check_below(3) == 0) l.group = s.d;
+        const bool on_grid = check_below(2) && pleat__bounded_grid_levels(s.rel) <= 256;
+        const bool fits = pleat__bounded_values(x, s.stride, s.n, s.d, l.group, on_grid, s.rel, mins, steps, codes);
+        CHECK(fits == (!on_grid || all_on_grids(&s, l)));
+        if (fits) check_codes(&s, l, on_grid);
+    }
+}
+
+/* Values whose codes, wherever the grid's phase is, take all levels and no more. */
+static void test_grid_codes(void) {
+    for (uint64_t round = check_rounds(2000, 200); round > 0; round--) {
+        const float rel = rels[check_between(2, CHECK_COUNT(rels) - 1)];
+        const float low = (float)check_uniform(-6, 5), range = (float)check_uniform(1, 1.1);
+        for (uint32_t i = 0; i < 16; i++) x[i] = low + range * (float)check_uniform(0, 1);
+        x[check_below(8)] = low;
+        x[8 + check_below(8)] = low + range;
+        const shape s = {.n = 1, .d = 16, .stride = 16, .rel = rel};
+        const layout l = {.is_values = true, .group = 16};
+        check_context("low %a range %a rel %g", (double)low, (double)range, (double)rel);
+        const bool fits = pleat__bounded_values(x, 16, 1, 16, 16, true, rel, mins, steps, codes);
+        CHECK(fits == all_on_grids(&s, l));
+        if (fits) check_codes(&s, l, true);
     }
 }
 
@@ -153,7 +258,7 @@ static void test_values(void) {
 static void test_units_are_their_own(void) {
     const shape s = {.n = 32, .d = 64, .stride = 64, .rel = 0.15f};
     check_fill_normal(x, (size_t)s.n * s.d);
-    pleat__bounded_keys(x, s.stride, s.n, s.d, true, s.rel, mins, steps, codes);
+    pleat__bounded_keys(x, s.stride, s.n, s.d, true, false, s.rel, mins, steps, codes);
     for (uint32_t i = 0; i < s.d; i++) {
         float low = x[i], high = x[i];
         for (uint32_t t = 0; t < s.n; t++) {
@@ -164,7 +269,7 @@ static void test_units_are_their_own(void) {
         CHECK_EQ_U64(mins[i], unit.min);
         CHECK_EQ_U64(steps[i], unit.step);
     }
-    pleat__bounded_values(x, s.stride, s.n, s.d, 16, s.rel, mins, steps, codes);
+    pleat__bounded_values(x, s.stride, s.n, s.d, 16, false, s.rel, mins, steps, codes);
     for (uint32_t u = 0; u < s.n * s.d / 16; u++) {
         float low = x[u * 16], high = low;
         for (uint32_t i = 0; i < 16; i++) {
@@ -181,10 +286,12 @@ static void test_units_are_their_own(void) {
 static void test_nan_and_infinity(void) {
     for (uint32_t i = 0; i < 16 * 64; i++) x[i] = i % 5 == 0 ? NAN : i % 7 == 0 ? INFINITY : i % 11 ? -INFINITY : 1.0f;
     for (uint32_t by_channel = 0; by_channel < 2; by_channel++) {
-        pleat__bounded_keys(x, 64, 16, 64, by_channel != 0, 0.15f, mins, steps, codes);
-        for (uint32_t i = 0; i < 16 * 64; i++) CHECK(codes[i] < 8);
+        for (uint32_t on_grid = 0; on_grid < 2; on_grid++) {
+            pleat__bounded_keys(x, 64, 16, 64, by_channel != 0, on_grid != 0, 0.15f, mins, steps, codes);
+            for (uint32_t i = 0; i < 16 * 64; i++) CHECK(codes[i] < 8);
+        }
     }
-    pleat__bounded_values(x, 64, 16, 64, 32, 0.15f, mins, steps, codes);
+    pleat__bounded_values(x, 64, 16, 64, 32, false, 0.15f, mins, steps, codes);
     for (uint32_t i = 0; i < 16 * 64; i++) CHECK(codes[i] < 8);
 }
 
@@ -192,8 +299,10 @@ static const check_test tests[] = {
     {"levels", test_levels},
     {"unit_rounds_outwards", test_unit_rounds_outwards},
     {"unit_of_equal_values", test_unit_of_equal_values},
+    {"grids", test_grids},
     {"keys", test_keys},
     {"values", test_values},
+    {"grid_codes", test_grid_codes},
     {"units_are_their_own", test_units_are_their_own},
     {"nan_and_infinity", test_nan_and_infinity},
 };

@@ -87,6 +87,9 @@ static void train(rig *r) {
 static void fill(rig *r) {
     check_fill(r->k, r->n, check_below(2) ? 0 : (unsigned)check_below(CHECK_N_FILLS), (float)check_uniform(0.1, 9));
     check_fill(r->v, r->n, check_below(2) ? 0 : (unsigned)check_below(CHECK_N_FILLS), (float)check_uniform(0.1, 9));
+    if (check_below(3) > 0) return;
+    float *far = check_below(2) ? r->k : r->v; /* from 0: units are WIDE */
+    for (size_t i = 0; i < r->n; i++) far[i] = 700 + far[i];
 }
 
 static void encode(rig *r) {
@@ -103,6 +106,8 @@ static const char *teach(const rig *r, const uint8_t *payload, size_t n, float *
                             .by_channel = r->f.by_channel,
                             .k_levels = r->f.k_levels,
                             .v_levels = r->f.v_levels,
+                            .k_compact = r->f.k_on_grids,
+                            .v_compact = r->f.v_on_grids,
                             .coder = (unsigned)r->f.coder,
                             .k_book = r->k_book,
                             .v_book = r->v_book};
@@ -133,17 +138,20 @@ static void test_teaching_decoder(void) {
 
 /* The document's example, section 9: the library writes it, and its text is what both decoders read. */
 static void test_documents_example(void) {
+    static const uint8_t k_book[] = {0, 2, 4, 4, 4, 4, 4, 4, 4, 4, 1};
     static const uint8_t v_book[] = {0, 3, 1, 5, 5, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 2};
-    uint8_t payload[144] = {0x9f, 0x6d, 0xed, 0x06, 0x80, 0, 0, 0, 0x81, 0, 0, 0, 0, 0, 0, 0x3c};
-    for (uint32_t i = 0; i < 16; i++) payload[49 + 2 * i] = 0x3c;
-    payload[80] = 1;
-    payload[112] = payload[113] = 0x55;
-    rig r = rig_new("kvcomp:k=1,v=0.3333333,kunit=block,block=16", 16);
-    memset(r.k, 0, 2 * r.n * sizeof *r.k);
-    r.k[0] = 1;
+    uint8_t payload[142] = {0xa2, 0xe8, 0xa1, 0xdb, 0, 2, 0, 0, 1, 1, 0, 0, 0, 0x70};
+    for (uint32_t i = 0; i < 16; i++) payload[15 + 2 * i] = 0x78;
+    payload[54] = 1;
+    payload[110] = payload[111] = 0x55;
+    rig r = rig_new("kvcomp:k=0.5,v=0.35,kunit=block,block=16", 16);
+    memset(r.v, 0, r.n * sizeof *r.v);
     for (uint32_t t = 0; t < 16; t++) r.v[16 * t] = 3;
+    for (size_t i = 0; i < r.n; i++) r.k[i] = i > 0;
     train(&r);
+    for (size_t i = 0; i < r.n; i++) r.k[i] = i == 0;
     encode(&r);
+    CHECK_EQ_MEM(r.k_book, k_book, sizeof k_book);
     CHECK_EQ_MEM(r.v_book, v_book, sizeof v_book);
     CHECK_EQ_U64(r.n_bytes, sizeof payload);
     CHECK_EQ_MEM(r.payload, payload, sizeof payload);
@@ -153,6 +161,14 @@ static void test_documents_example(void) {
 }
 
 /* ---- what the codec promises ---------------------------------------------------------------------------- */
+
+/* rel * range / 2 of a unit, and rounding of f32; a WIDE one's minimum and step are f16: an eleventh of a bit each, and the
+ * smallest step there is. */
+static double most_error(float rel, float low, float high, bool is_wide) {
+    const double range = (double)high - (double)low, size = fmax(fabs((double)low), fabs((double)high));
+    if (!is_wide) return 0.5 * (double)rel * range * (1 + 1e-4);
+    return 0.5 * (double)rel * (range + fabs((double)low) / 1024) * 1.001 + 6e-8 + 1e-6 * size;
+}
 
 static void test_error_bound(void) {
     for (uint64_t round = check_rounds(4, 1); round > 0; round--) {
@@ -173,11 +189,10 @@ static void test_error_bound(void) {
                     v_low = fminf(v_low, r.v[j]);
                     v_high = fmaxf(v_high, r.v[j]);
                 }
-                /* Minimum and step are f16: an eleventh of a bit each, and the smallest step there is. */
-                const double k_tol = 0.5 * r.f.k_rel * (k_high - k_low + fabsf(k_low) / 1024) * 1.001 + 6e-8;
-                const double v_tol = 0.5 * r.f.v_rel * (v_high - v_low + fabsf(v_low) / 1024) * 1.001 + 6e-8;
-                CHECK(fabs((double)r.k_out[at] - (double)r.k[at]) <= k_tol + 1e-6 * fabs((double)r.k[at]));
-                CHECK(fabs((double)r.v_out[at] - (double)r.v[at]) <= v_tol + 1e-6 * fabs((double)r.v[at]));
+                const double k_error = fabs((double)r.k_out[at] - (double)r.k[at]);
+                const double v_error = fabs((double)r.v_out[at] - (double)r.v[at]);
+                CHECK(k_error <= most_error(r.f.k_rel, k_low, k_high, (r.payload[4] & 4) != 0));
+                CHECK(v_error <= most_error(r.f.v_rel, v_low, v_high, (r.payload[8] & 4) != 0));
                 if (!r.f.by_channel && at >= 100) break; /* all units are one */
             }
             CHECK_EQ_U64(T, pleat_codec_block_tokens(r.codec));
@@ -265,7 +280,8 @@ static void test_parts(void) {
         CHECK_EQ_U64(r.n_bytes, p.header_bytes + p.k_unit_bytes + p.v_unit_bytes + p.order_bytes + p.k_code_bytes +
                                     p.v_code_bytes);
         CHECK_EQ_U64(p.order_bytes, r.f.coder == PLEAT__CODER_PACK ? r.f.tokens : 0);
-        CHECK_EQ_U64(p.v_unit_bytes, 4 * r.n / r.f.v_group);
+        CHECK_EQ_U64(p.k_unit_bytes, (r.payload[4] & 4 ? 4 : 2) * (r.f.by_channel ? r.f.head_dim : 1));
+        CHECK_EQ_U64(p.v_unit_bytes, (r.payload[8] & 4 ? 4 : 2) * r.n / r.f.v_group);
         CHECK((pleat_codec_book_bytes(r.codec) > 0) == (r.f.coder == PLEAT__CODER_HUFFMAN));
         pleat_codec_entropy(r.codec, &k_bits, &v_bits);
         CHECK(k_bits >= 0 && k_bits <= log2(r.f.k_levels) + 1e-9);
@@ -312,11 +328,14 @@ static void test_formats(void) {
     CHECK_STATUS(pleat_spec_parse("kvcomp:k=0.05,v=0.15,kunit=block,block=32+pack", &spec, NULL), PLEAT_OK);
     CHECK_STATUS(pleat__block_format_of(&spec, 80, &f), PLEAT_OK);
     CHECK(f.head_dim == 80 && f.tokens == 32 && !f.by_channel && f.v_group == 80 && f.coder == PLEAT__CODER_PACK);
-    CHECK(f.k_levels == 21 && f.v_levels == 8);
+    CHECK(f.k_levels == 22 && f.v_levels == 8 && f.k_on_grids && f.v_on_grids);
+    CHECK_STATUS(pleat_spec_parse("kvcomp:k=0.01,v=0.02", &spec, NULL), PLEAT_OK); /* 107 levels on grids, 54 */
+    CHECK_STATUS(pleat__block_format_of(&spec, 80, &f), PLEAT_OK);
+    CHECK(f.k_levels == 101 && f.v_levels == 54 && !f.k_on_grids && f.v_on_grids);
     CHECK_STATUS(pleat_spec_parse("kivi:bits=2", &spec, NULL), PLEAT_OK);
     CHECK_STATUS(pleat__block_format_of(&spec, 64, &f), PLEAT_OK);
     CHECK(f.tokens == 32 && f.by_channel && f.v_group == 32 && f.coder == PLEAT__CODER_RAW);
-    CHECK(f.k_levels == 4 && f.v_levels == 4);
+    CHECK(f.k_levels == 4 && f.v_levels == 4 && !f.k_on_grids && !f.v_on_grids);
     CHECK_STATUS(pleat__block_format_of(&spec, 48, &f), PLEAT_OK);
     CHECK_EQ_U64(f.v_group, 16);
     spec.bits = 3;

@@ -29,10 +29,7 @@ static pleat__block_format format_of(const uint8_t *head) {
     f.coder = (pleat__block_coder)(head[1] % 3);
     f.by_channel = head[1] / 3 % 2;
     f.v_group = head[1] / 6 % 2 ? 16 : f.head_dim;
-    f.k_rel = rels[head[2] % 8];
-    f.v_rel = rels[head[3] % 8];
-    f.k_levels = pleat__bounded_levels(f.k_rel);
-    f.v_levels = pleat__bounded_levels(f.v_rel);
+    pleat__block_set_steps(&f, rels[head[2] % 8], rels[head[3] % 8], head[1] / 12 % 2);
     return f;
 }
 
@@ -72,7 +69,11 @@ static void try_payload(const pleat__block_format *f, const pleat__block_books *
                         size_t n) {
     pleat__block_reader reader;
     const size_t n_codes = (size_t)f->tokens * f->head_dim;
-    if (pleat__block_open(f, books, payload, n, &reader) != PLEAT_OK) return;
+    uint8_t *units = malloc(pleat__block_units_bytes(f));
+    EXPECT(units);
+    const bool opens = pleat__block_open(f, books, payload, n, units, &reader) == PLEAT_OK;
+    free(units);
+    if (!opens) return;
     EXPECT(n <= pleat__block_bound(f));
     uint8_t *out = aligned_alloc(64, 4 * n_codes);
     EXPECT(out);
@@ -86,16 +87,20 @@ static void try_payload(const pleat__block_format *f, const pleat__block_books *
 
 /* Make the sections' words fit the bytes that there are, if they can: keys as many as the header says, modulo that. */
 static void mend_header(const pleat__block_format *f, uint8_t *payload, size_t n) {
-    const size_t fixed = pleat__block_fixed_bytes(f);
+    if (n < PLEAT__BLOCK_HEADER_BYTES) return;
+    uint32_t words[2] = {pleat__load_u32(payload + 4), pleat__load_u32(payload + 8)};
+    if (!f->k_on_grids) words[0] |= PLEAT__MATRIX_WIDE;
+    if (!f->v_on_grids) words[1] |= PLEAT__MATRIX_WIDE;
+    const size_t fixed = pleat__block_fixed_bytes(f, words[0], words[1]);
     if (n < fixed) return;
     const uint32_t left = (uint32_t)(n - fixed);
-    const uint32_t k_word = pleat__load_u32(payload + 4), v_word = pleat__load_u32(payload + 8);
-    uint32_t k_bytes = (k_word >> 2) % (left + 1);
+    uint32_t k_bytes = pleat__matrix_section_bytes(words[0]) % (left + 1);
     const size_t k_raw = pleat__raw_bytes(pleat__code_bits(f->k_levels), pleat__block_vectors(f));
     const size_t v_raw = pleat__raw_bytes(pleat__code_bits(f->v_levels), pleat__block_vectors(f));
-    if ((k_word & 3) == PLEAT__CODER_RAW && k_raw <= left) k_bytes = (uint32_t)k_raw;
-    if ((v_word & 3) == PLEAT__CODER_RAW && v_raw <= left) k_bytes = left - (uint32_t)v_raw;
-    const uint32_t words[2] = {k_bytes << 2 | (k_word & 3), (left - k_bytes) << 2 | (v_word & 3)};
+    if (pleat__matrix_coder(words[0]) == PLEAT__CODER_RAW && k_raw <= left) k_bytes = (uint32_t)k_raw;
+    if (pleat__matrix_coder(words[1]) == PLEAT__CODER_RAW && v_raw <= left) k_bytes = left - (uint32_t)v_raw;
+    words[0] = k_bytes << 3 | (words[0] & 7);
+    words[1] = (left - k_bytes) << 3 | (words[1] & 7);
     memcpy(payload + 4, words, sizeof words);
 }
 

@@ -171,6 +171,27 @@ static const char *decode_pack(section *s) {
 
 /* ---- sections 2 and 3 ----------------------------------------------------------------------------------- */
 
+/* A header's word of a matrix. */
+typedef struct word {
+    unsigned coder, is_wide, n_bytes;
+} word;
+
+static word word_at(const uint8_t *p) { return (word){p[0] & 3, p[0] >> 2 & 1, u32_at(p) / 8}; }
+
+/* Minimum and step of unit i of n. */
+static void read_unit(const uint8_t *units, int is_wide, size_t i, size_t n, float *minimum, float *step) {
+    if (is_wide) {
+        *minimum = f16_at(units + 2 * i);
+        *step = f16_at(units + 2 * n + 2 * i);
+        return;
+    }
+    const unsigned unit = units[2 * i] | units[2 * i + 1] << 8, h = unit >> 7 << 6;
+    const int z = unit & 64 ? (int)(unit & 127) - 128 : (int)(unit & 127);
+    const uint8_t f16[2] = {h & 255, (uint8_t)(h >> 8)};
+    *step = f16_at(f16);
+    *minimum = (float)z * *step / 2;
+}
+
 static const char *decode_section(section *s, unsigned coder, const teach_format *f, const uint8_t *book_bytes) {
     const size_t raw_bytes = (size_t)s->rows * s->columns / 8 * bits_of(s->levels - 1);
     if (coder == RAW) return decode_raw(s);
@@ -191,25 +212,29 @@ static const char *read_order(const uint8_t *order, unsigned T, unsigned *tokens
 const char *teach_decode(const teach_format *f, const uint8_t *payload, size_t n_bytes, float *k, float *v) {
     static uint8_t k_codes[MAX_CODES], v_codes[MAX_CODES];
     const unsigned T = f->T, d = f->d, u_K = f->by_channel ? d : 1, u_V = T * (d / f->g);
-    const size_t fixed = 12 + 4 * (size_t)(u_K + u_V) + (f->coder == PACK ? T : 0);
-    if (n_bytes < fixed) return "too short";
+    if (n_bytes < 12) return "too short";
     if (u32_at(payload) != XXH32(payload + 4, n_bytes - 4, 0)) return "a sum that does not hold";
-    const uint8_t *k_mins = payload + 12, *k_steps = k_mins + 2 * u_K;
-    const uint8_t *v_mins = k_steps + 2 * u_K, *v_steps = v_mins + 2 * u_V, *order = v_steps + 2 * u_V;
-    section K = {payload + fixed, u32_at(payload + 4) / 4, T, d, f->k_levels, 0, k_codes};
-    section V = {K.bytes + K.n_bytes, u32_at(payload + 8) / 4, d, T, f->v_levels, 1, v_codes};
-    if (K.n_bytes + V.n_bytes != n_bytes - fixed) return "parts that do not add up";
+    const word k_word = word_at(payload + 4), v_word = word_at(payload + 8);
+    if ((k_word.is_wide | f->k_compact) == 0 || (v_word.is_wide | f->v_compact) == 0) return "units that are not there";
+    const uint8_t *k_units = payload + 12, *v_units = k_units + (k_word.is_wide ? 4 : 2) * (size_t)u_K;
+    const uint8_t *order = v_units + (v_word.is_wide ? 4 : 2) * (size_t)u_V;
+    const size_t fixed = (size_t)(order - payload) + (f->coder == PACK ? T : 0);
+    if (n_bytes != fixed + k_word.n_bytes + v_word.n_bytes) return "parts that do not add up";
+    section K = {payload + fixed, k_word.n_bytes, T, d, f->k_levels, 0, k_codes};
+    section V = {K.bytes + K.n_bytes, v_word.n_bytes, d, T, f->v_levels, 1, v_codes};
 
     unsigned tokens[256];
     const char *wrong = read_order(f->coder == PACK ? order : NULL, T, tokens);
-    if (!wrong) wrong = decode_section(&K, payload[4] & 3, f, f->k_book);
-    if (!wrong) wrong = decode_section(&V, payload[8] & 3, f, f->v_book);
+    if (!wrong) wrong = decode_section(&K, k_word.coder, f, f->k_book);
+    if (!wrong) wrong = decode_section(&V, v_word.coder, f, f->v_book);
     if (wrong) return wrong;
     for (unsigned p = 0; p < T; p++) {
         for (unsigned i = 0; i < d; i++) {
-            const unsigned k_unit = f->by_channel ? i : 0, v_unit = p * (d / f->g) + i / f->g;
-            k[tokens[p] * d + i] = f16_at(k_mins + 2 * k_unit) + f16_at(k_steps + 2 * k_unit) * *code_at(&K, p, i);
-            v[tokens[p] * d + i] = f16_at(v_mins + 2 * v_unit) + f16_at(v_steps + 2 * v_unit) * *code_at(&V, i, p);
+            float minimum, step;
+            read_unit(k_units, k_word.is_wide, f->by_channel ? i : 0, u_K, &minimum, &step);
+            k[tokens[p] * d + i] = minimum + step * *code_at(&K, p, i);
+            read_unit(v_units, v_word.is_wide, p * (d / f->g) + i / f->g, u_V, &minimum, &step);
+            v[tokens[p] * d + i] = minimum + step * *code_at(&V, i, p);
         }
     }
     return NULL;

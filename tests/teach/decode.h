@@ -13,6 +13,7 @@ typedef struct teach_format {
     unsigned T, d, g;
     int by_channel;
     unsigned k_levels, v_levels;
+    int k_compact, v_compact;       /* units may be COMPACT */
     unsigned coder;                 /* 0 RAW, 1 HUFFMAN, 2 PACK */
     const uint8_t *k_book, *v_book; /* as they travel (section 6); HUFFMAN */
 } teach_format;
