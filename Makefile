@@ -47,6 +47,7 @@ papers: all
 	python3 bench/papers/article/run.py
 	python3 bench/papers/spvllm/run.py
 	python3 bench/papers/kvcrush/run.py
+	python3 bench/papers/kvcomp/run.py
 
 install: all
 	@tools/install.sh build $(PREFIX)

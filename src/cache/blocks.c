@@ -151,14 +151,15 @@ static void make_books(const pleat_cache *c, const pleat__step_item *item, uint3
 
 void pleat__cache_compress_layer(const pleat_cache *c, const pleat__step_item *item, uint32_t layer,
                                  pleat__block_scratch *s) {
+    const pleat__block_books *books = c->has_books ? &item->seq->books[layer] : NULL;
     const uint32_t n_due = count_due(c, item), first = item->seq->n_classed / c->blocks.tokens;
-    if (first == 0 && c->blocks.coder == PLEAT__CODER_HUFFMAN) make_books(c, item, layer, s);
+    if (first == 0 && c->has_books) make_books(c, item, layer, s);
     for (uint32_t head = 0; head < c->opt.n_kv_heads; head++) {
         work w = work_on(c, item, pleat__cache_lane_of(c, layer, head), s);
         uint32_t *ends = w.seq->block_ends + (size_t)w.lane * w.seq->blocks_cap;
         for (uint32_t i = 0; i < n_due; i++) {
             quantise(&w, i);
-            const size_t n = pleat__block_encode(&c->blocks, &w.seq->books[layer], &s->codes, s->payload);
+            const size_t n = pleat__block_encode(&c->blocks, books, &s->codes, s->payload);
             w.n_empty = (i + 1) * c->blocks.tokens / w.high.layout->tokens;
             append(&w, s->payload, n);
             ends[first + i] = w.low_end;
@@ -171,7 +172,7 @@ void pleat__cache_compress_layer(const pleat_cache *c, const pleat__step_item *i
 
 pleat__block_run pleat__cache_block_run(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane) {
     return (pleat__block_run){.format = &c->blocks,
-                              .books = &seq->books[lane / c->opt.n_kv_heads],
+                              .books = c->has_books ? &seq->books[lane / c->opt.n_kv_heads] : NULL,
                               .base = c->pages,
                               .page_bytes = c->page_bytes,
                               .ids = pleat__table_cell(&seq->table, lane, PLEAT__LOW, 0),
@@ -183,7 +184,7 @@ pleat__block_run pleat__cache_block_run(const pleat_cache *c, const pleat__seque
 void pleat__cache_share_blocks(const pleat_cache *c, const pleat__sequence *from, pleat__sequence *to) {
     const uint32_t n_blocks = from->n_classed / c->blocks.tokens;
     if (n_blocks == 0) return;
-    memcpy(to->books, from->books, c->opt.n_layers * sizeof *to->books);
+    if (c->has_books) memcpy(to->books, from->books, c->opt.n_layers * sizeof *to->books);
     for (size_t lane = 0; lane < c->n_lanes; lane++)
         memcpy(to->block_ends + lane * to->blocks_cap, from->block_ends + lane * from->blocks_cap,
                n_blocks * sizeof *to->block_ends);

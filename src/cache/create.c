@@ -165,6 +165,7 @@ static pleat_status derive_pages(pleat_cache *c, pleat_error *err) {
     c->has_blocks = spec->compressor != PLEAT_COMPRESSOR_NONE;
     uint32_t tokens = c->opt.page_tokens;
     if (c->has_blocks) PLEAT_TRY(derive_blocks(c, err));
+    c->has_books = c->has_blocks && c->blocks.coder == PLEAT__CODER_HUFFMAN;
     if (tokens == 0 && c->two_sided) tokens = choose_page_tokens(c);
     const bool is_long = c->opt.max_tokens >= LONG_PAGE_FROM;
     if (tokens == 0 && c->has_blocks)
@@ -300,7 +301,7 @@ uint64_t pleat__cache_carve_seq(const pleat_cache *c, uint32_t max_tokens, pleat
     pleat__table_carve(&seq->table, c->n_lanes, row_len_of(c, max_tokens), arena);
     if (c->has_blocks) {
         seq->blocks_cap = max_tokens / c->blocks.tokens;
-        seq->books = pleat__arena_take(arena, c->opt.n_layers, sizeof *seq->books);
+        if (c->has_books) seq->books = pleat__arena_take(arena, c->opt.n_layers, sizeof *seq->books);
         seq->block_ends = pleat__arena_take(arena, (uint64_t)c->n_lanes * seq->blocks_cap, sizeof *seq->block_ends);
     }
     return arena->used_bytes;

@@ -27,6 +27,7 @@ typedef struct image_header {
     uint32_t magic;
     uint32_t n_lanes;
     uint64_t page_bytes;
+    uint64_t kind;    /* of the cache: kind_of() */
     uint64_t n_bytes; /* of the whole image */
     uint32_t max_tokens, n_tokens, n_classed, n_prompt;
     uint32_t base; /* handle */
@@ -34,6 +35,13 @@ typedef struct image_header {
     uint64_t n_pages, n_stored;
     float ah, al;
 } image_header;
+
+/* What images of two caches differ in beside counts: a hash of the spec's text, by shapes of pages. */
+static uint64_t kind_of(const pleat_cache *c) {
+    char text[PLEAT_SPEC_TEXT_CAP] = "";
+    (void)pleat_spec_print(&c->opt.spec, text, sizeof text); /* a cache's spec has a text */
+    return XXH3_64bits_withSeed(text, strlen(text), (uint64_t)c->opt.head_dim << 32 | c->page_tokens[PLEAT__HIGH]);
+}
 
 /* Where the parts of an image stand. */
 typedef struct image_parts {
@@ -50,7 +58,7 @@ static bool parts_of(const pleat_cache *c, uint32_t n_classed, uint64_t n_pages,
     uint64_t page_bytes;
     *p = (image_parts){.lanes_at = sizeof(image_header)};
     p->books_at = p->lanes_at + (uint64_t)c->n_lanes * sizeof(pleat__lane);
-    p->ends_at = p->books_at + (n_blocks > 0 ? c->opt.n_layers * sizeof(pleat__block_books) : 0);
+    p->ends_at = p->books_at + (n_blocks > 0 && c->has_books ? c->opt.n_layers * sizeof(pleat__block_books) : 0);
     p->flags_at = p->ends_at + c->n_lanes * n_blocks * sizeof(uint32_t);
     if (n_pages > UINT32_MAX || !pleat__mul_u64(n_stored, c->page_bytes, &page_bytes)) return false;
     p->pages_at = p->flags_at + n_pages;
@@ -131,7 +139,7 @@ static void save_lanes(const pleat__table *table, uint8_t *out) {
 static void save_blocks(const pleat_cache *c, const pleat__sequence *seq, uint8_t *books, uint8_t *ends) {
     const size_t n_blocks = count_blocks(c, seq->n_classed);
     if (n_blocks == 0) return;
-    memcpy(books, seq->books, c->opt.n_layers * sizeof *seq->books);
+    if (c->has_books) memcpy(books, seq->books, c->opt.n_layers * sizeof *seq->books);
     for (uint32_t lane = 0; lane < c->n_lanes; lane++)
         memcpy(ends + lane * n_blocks * sizeof(uint32_t), seq->block_ends + (size_t)lane * seq->blocks_cap,
                n_blocks * sizeof(uint32_t));
@@ -150,6 +158,7 @@ pleat_status pleat_cache_save(const pleat_cache *c, pleat_seq handle, pleat_seq 
     const image_header head = {.magic = MAGIC,
                                .n_lanes = c->n_lanes,
                                .page_bytes = c->page_bytes,
+                               .kind = kind_of(c),
                                .n_bytes = p.n_bytes,
                                .max_tokens = seq->max_tokens,
                                .n_tokens = seq->n_tokens,
@@ -188,8 +197,8 @@ static bool read_header(const pleat_cache *c, const void *image, uint64_t n_byte
     if (!image || n_bytes < sizeof *head) return false;
     memcpy(head, image, sizeof *head);
     return head->magic == MAGIC && head->n_lanes == c->n_lanes && head->page_bytes == c->page_bytes &&
-           head->n_bytes == n_bytes && head->n_stored <= head->n_pages && head->max_tokens >= 1 &&
-           head->max_tokens <= c->opt.max_tokens && head->n_tokens <= head->max_tokens &&
+           head->kind == kind_of(c) && head->n_bytes == n_bytes && head->n_stored <= head->n_pages &&
+           head->max_tokens >= 1 && head->max_tokens <= c->opt.max_tokens && head->n_tokens <= head->max_tokens &&
            head->n_classed <= head->n_tokens && head->n_prompt <= head->n_tokens &&
            parts_of(c, head->n_classed, head->n_pages, head->n_stored, &p) && p.n_bytes == n_bytes;
 }
@@ -205,6 +214,7 @@ static bool lane_is_sound(const pleat_cache *c, const pleat__table *table, uint3
     const uint32_t n_kept = pleat__cache_kept_tokens(&c->opt, lane / c->opt.n_kv_heads, n_tokens);
     if ((uint64_t)l->n_pages[0] + l->n_pages[1] > table->row_len || l->hole > l->n_slots[0]) return false;
     if (l->n_dead > l->n_slots[0] - (l->hole ? 1 : 0)) return false;
+    if (!c->tracked && !pleat__cache_ring(c, lane) && (l->hole || l->n_dead)) return false;
     for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
         const uint32_t tokens = c->page_tokens[side];
         const uint32_t most = c->has_blocks && side == PLEAT__LOW ? UINT32_MAX - tokens : n_tokens + 1;
@@ -246,10 +256,10 @@ static bool ends_are_sound(const pleat_cache *c, const pleat__sequence *seq, uin
     return l.n_slots[PLEAT__LOW] == end && l.n_slots[PLEAT__HIGH] == head->n_tokens - head->n_classed;
 }
 
-static bool restore_book(pleat__book *book) {
+static bool restore_book(pleat__book *book, uint32_t n_levels) {
     uint8_t bits[PLEAT__BOOK_SYMBOLS];
     memcpy(bits, book->bits, sizeof bits);
-    return pleat__book_from_bits(book, (pleat__book_kind)book->kind, book->n_levels, bits);
+    return book->n_levels == n_levels && pleat__book_from_bits(book, (pleat__book_kind)book->kind, n_levels, bits);
 }
 
 /* Codebooks and ends of blocks.  False: they are not what a cache makes. */
@@ -258,9 +268,10 @@ static bool restore_blocks(const pleat_cache *c, const uint8_t *books, const uin
     const size_t n_blocks = count_blocks(c, head->n_classed);
     if (!c->has_blocks) return true;
     if (head->n_classed % c->blocks.tokens != 0 || n_blocks > seq->blocks_cap) return false;
-    if (n_blocks > 0) memcpy(seq->books, books, c->opt.n_layers * sizeof *seq->books);
-    for (uint32_t i = 0; n_blocks > 0 && c->blocks.coder == PLEAT__CODER_HUFFMAN && i < c->opt.n_layers; i++)
-        if (!restore_book(&seq->books[i].k) || !restore_book(&seq->books[i].v)) return false;
+    if (n_blocks > 0 && c->has_books) memcpy(seq->books, books, c->opt.n_layers * sizeof *seq->books);
+    for (uint32_t i = 0; n_blocks > 0 && c->has_books && i < c->opt.n_layers; i++)
+        if (!restore_book(&seq->books[i].k, c->blocks.k_levels) || !restore_book(&seq->books[i].v, c->blocks.v_levels))
+            return false;
     for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
         memcpy(seq->block_ends + (size_t)lane * seq->blocks_cap, ends + lane * n_blocks * sizeof(uint32_t),
                n_blocks * sizeof(uint32_t));

@@ -113,6 +113,7 @@ struct pleat_cache {
     bool two_sided;                /* there is a low side of tokens */
     bool has_blocks;               /* cold tokens become blocks: the low side's slots are PLEAT__BLOCK_ALIGN bytes */
     pleat__block_format blocks;    /* how, then */
+    bool has_books;                /* and their codes have codebooks */
     pleat__page_layout layouts[2]; /* [pleat__side]; without a low side both are the high side's */
     uint32_t page_tokens[2];       /* slots of a page of each */
     uint64_t page_bytes;

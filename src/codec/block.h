@@ -53,8 +53,8 @@ typedef struct pleat__block_format {
  * 16..512. */
 pleat_status pleat__block_format_of(const pleat_spec *spec, uint32_t head_dim, pleat__block_format *format);
 
-/* Give a format its steps: rels, levels and, if units may be, whether they are tried on grids: where that takes no more
- * than PLEAT__GRID_LEVELS. */
+/* Give a format its steps: rels, levels and, if units may be, whether they are tried on grids: where that takes 3 to
+ * PLEAT__GRID_LEVELS. */
 #define PLEAT__GRID_LEVELS 64u
 void pleat__block_set_steps(pleat__block_format *format, float k_rel, float v_rel, bool may_be_on_grids);
 

@@ -80,6 +80,15 @@ pleat_status pleat__block_open(const pleat__block_format *f, const pleat__block_
     return PLEAT_OK;
 }
 
+bool pleat__block_is_order(const uint8_t *order, uint32_t n_tokens) {
+    bool seen[256] = {false};
+    for (uint32_t i = 0; i < n_tokens; i++) {
+        if (order[i] >= n_tokens || seen[order[i]]) return false;
+        seen[order[i]] = true;
+    }
+    return true;
+}
+
 /* ---- decode ----------------------------------------------------------------------------------------- */
 
 static void decode_raw(const pleat__codec_dsp *dsp, pleat__section *s, uint32_t n_vectors, uint8_t *out) {

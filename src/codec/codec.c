@@ -127,16 +127,6 @@ pleat_status pleat_codec_encode(pleat_codec *c, const float *k, const float *v, 
 
 /* ---- reading ----------------------------------------------------------------------------------------- */
 
-/* Is every token at one place? */
-static bool is_order(const uint8_t *order, uint32_t n_tokens) {
-    bool seen[256] = {false};
-    for (uint32_t i = 0; i < n_tokens; i++) {
-        if (order[i] >= n_tokens || seen[order[i]]) return false;
-        seen[order[i]] = true;
-    }
-    return true;
-}
-
 /* Tiles of keys, by place, to rows by token. */
 static void rows_of_keys(const pleat__block_format *f, const float *tiles, const uint8_t *order, float *k) {
     for (uint32_t place = 0; place < f->tokens; place++) {
@@ -162,7 +152,7 @@ pleat_status pleat_codec_decode(pleat_codec *c, const void *payload, uint64_t n_
     pleat__block_reader reader;
     if (!pleat__block_is_intact(c->payload, n_bytes)) return PLEAT_E_FORMAT;
     PLEAT_TRY(pleat__block_open(f, c->books, c->payload, n_bytes, c->units, &reader));
-    if (reader.order && !is_order(reader.order, f->tokens)) return PLEAT_E_FORMAT;
+    if (reader.order && !pleat__block_is_order(reader.order, f->tokens)) return PLEAT_E_FORMAT;
     PLEAT_TRY(pleat__block_load(&c->dsp, f, c->books, &reader, c->codes.k, c->k_tiles, c->v_tiles));
     if (k) rows_of_keys(f, c->k_tiles, reader.order, k);
     if (v) rows_of_values(f, c->v_tiles, reader.order, v);

@@ -29,10 +29,11 @@ static bool is_kvcomp(const pleat_spec *s) {
            s->block <= 256 && (s->block & (s->block - 1)) == 0;
 }
 
-/* Levels of a relative step, and whether units are tried on grids. */
+/* Levels of a relative step, and whether units are tried on grids.  Not with two: most values would be 0, a small
+ * difference of large numbers in attention. */
 static uint32_t levels_of(float rel, bool may_be_on_grids, bool *on_grids) {
     const uint32_t n = pleat__bounded_grid_levels(rel);
-    *on_grids = may_be_on_grids && n <= PLEAT__GRID_LEVELS;
+    *on_grids = may_be_on_grids && n > 2 && n <= PLEAT__GRID_LEVELS;
     return *on_grids ? n : pleat__bounded_levels(rel);
 }
 

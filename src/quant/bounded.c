@@ -111,6 +111,7 @@ bool pleat__bounded_on_grid(float min, float max, float rel, pleat__bounded *uni
 INLINE bool put_unit(float min, float max, spacing by, uint16_t *min_out, uint16_t *step_out, scale *s) {
     min = min > -PLEAT__F16_MAX ? min : -PLEAT__F16_MAX;
     max = max < PLEAT__F16_MAX ? max : PLEAT__F16_MAX;
+    max = max > min ? max : min; /* nothing but NaN: a unit of equal values */
     pleat__bounded unit;
     if (by.on_grid && !pleat__bounded_on_grid(min, max, by.rel, &unit)) return false;
     if (!by.on_grid) unit = pleat__bounded_of(min, max, by.rel);

@@ -37,15 +37,10 @@ static float keys[MAX_TOKENS * MAX_D], values[MAX_TOKENS * MAX_D], query_in[MAX_
 
 static pleat__block_format format_of(uint32_t d, uint32_t tokens, bool by_channel, uint32_t v_group, float k_rel,
                                      float v_rel, pleat__block_coder coder) {
-    return (pleat__block_format){.head_dim = d,
-                                 .tokens = tokens,
-                                 .by_channel = by_channel,
-                                 .v_group = v_group,
-                                 .k_rel = k_rel,
-                                 .v_rel = v_rel,
-                                 .k_levels = pleat__bounded_levels(k_rel),
-                                 .v_levels = pleat__bounded_levels(v_rel),
-                                 .coder = coder};
+    pleat__block_format f = {
+        .head_dim = d, .tokens = tokens, .by_channel = by_channel, .v_group = v_group, .coder = coder};
+    pleat__block_set_steps(&f, k_rel, v_rel, check_below(4) > 0);
+    return f;
 }
 
 static float random_rel(void) {

@@ -73,19 +73,12 @@ bytes. At equal bytes 8 and 4 bits (k8v4) leave room for about 2.4 times the tok
 """}
 
 
-class KeptLab(lab.Lab):
-    """Measures nothing."""
-
-    def execute(self, kind, key, argv, *more):
-        return lab.Failed(f"not measured yet: {' '.join(argv)}")
-
-
 class Bench:
     """What the tables need: the program, the inputs, the sizes."""
 
     def __init__(self, options, progress):
         quick = options.quick
-        self.lab = (KeptLab if options.kept else lab.Lab)(options.pleat, options.store, progress)
+        self.lab = (lab.KeptLab if options.kept else lab.Lab)(options.pleat, options.store, progress)
         self.pleat, self.model, self.text = options.pleat, options.model, "eval/prose.txt"
         self.n_blocks = options.samples // 4
         self.n_few = min(self.n_blocks, max(2, self.n_blocks // 2))  # of sweeps

@@ -153,6 +153,13 @@ class Lab:
         return record
 
 
+class KeptLab(Lab):
+    """Measures nothing."""
+
+    def execute(self, kind, key, argv, *more):
+        return Failed(f"not measured yet: {' '.join(argv)}")
+
+
 def parser_for(doc, paper, names, quick, out=None):
     """The options that all pages have.  quick: what --quick leaves of the work; out: --out, if not one page."""
     out = out or f"docs/papers/{paper}.md"
