@@ -4,8 +4,8 @@
  *
  *     bench_codec [-t THREADS] [-r REPEATS] [SPEC...]        SPEC: kvcomp without +pack
  *
- * One layer of 32 query heads, 8 KV heads, d 128, 8192 tokens, from four layers in turn, whose blocks stand in pages of 16 KiB
- * in random order.  Keys have an offset and a scale for each channel.  Ways:
+ * One layer of 32 query heads, 8 KV heads, d 128, 8192 tokens, from four layers in turn, whose blocks stand in pages of
+ * 16 KiB in random order.  Keys have an offset and a scale for each channel.  Ways:
  *
  *     tree decode    the paper's tree (codec_tree.h): codes of all rows, to a buffer; x4: four rows bit by bit in turn
  *     block decode   pleat: codes of all blocks, four streams at a time, to a buffer

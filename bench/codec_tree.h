@@ -5,11 +5,11 @@
  *     codes ── count ──> tree ── encode rows ──> bits, and how many a row has ── decode a row ──> codes
  *
  * The tree is an array of nodes with the indexes of their two children; 0 is the root.  A row is a token's key or value,
- * d codes, and is decoded by itself, bit by bit and without a branch: the symbol of the node that a bit leads to is always
- * written, the place to write to moves on if the node is a leaf, and so does the node, back to the root.
+ * d codes, and is decoded by itself, bit by bit and without a branch: the symbol of the node that a bit leads to is
+ * always written, the place to write to moves on if the node is a leaf, and so does the node, back to the root.
  *
- * On a GPU each thread has a row.  A CPU's core has to wait for each bit of a row, so it may take four rows bit by bit in turn,
- * which is ours.
+ * On a GPU each thread has a row.  A CPU's core has to wait for each bit of a row, so it may take four rows bit by bit
+ * in turn, which is ours.
  *
  * Attention is fused with it: a row of keys is decoded to a buffer of d codes and multiplied with the queries of the
  * group at once, a row of values with their weights.  Steps and minimums fold in as in attn/blocks.h.
@@ -42,8 +42,8 @@ size_t tree_encode(const tree *t, const uint8_t *codes, uint32_t n_rows, uint32_
 
 #define TREE_ROWS 4u
 
-/* Decode the next n_rows rows, 1 or TREE_ROWS, whose bits begin at bit `at` of `bytes`; returns the bit behind them.  out[i] has one
- * byte more than a row has codes. */
+/* Decode the next n_rows rows, 1 or TREE_ROWS, whose bits begin at bit `at` of `bytes`; returns the bit behind them.
+ * out[i] has one byte more than a row has codes. */
 uint64_t tree_decode(const tree *t, const uint8_t *bytes, uint64_t at, const uint16_t *row_bits, uint32_t n_rows,
                      uint8_t *const *out);
 

@@ -9,12 +9,12 @@
  * Rules
  *  1. Specs and peers run turn and turn about in one run, on one thread; figures are medians.
  *  2. Keys have an offset and a scale for each channel, as keys of models have; values are normal variates.
- *  3. Payloads come from memory or L3: 2 MiB of codes of each matrix by default.  Codes are decoded to buffers that stay in L2,
- *     both the codecs' (64 KiB and less at d = 128) and the peers' (128 KiB): what uses them reads them there.
+ *  3. Payloads come from memory or L3: 2 MiB of codes of each matrix by default.  Codes are decoded to buffers that stay
+ *     in L2, both the codecs' (64 KiB and less at d = 128) and the peers' (128 KiB): what uses them reads them there.
  *  4. A peer gets what is best for it: its own table for the keys and for the values, made of just these codes, the
  *     largest chunks that it takes, and of two Huffman decoders for each matrix the faster one.
- *  5. Bytes are those of payloads, with all that is in them, and of codebooks.  Nothing is timed that was not checked: codes
- *     come back, and every value is within the bound.
+ *  5. Bytes are those of payloads, with all that is in them, and of codebooks.  Nothing is timed that was not checked:
+ *     codes come back, and every value is within the bound.
  */
 #include <math.h>
 #include <stdlib.h>

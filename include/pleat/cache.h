@@ -38,7 +38,7 @@
  * bit.
  *
  * Threads: a cache is driven from one thread; inside, it uses the workers that it was given.
- * No function but create, open, fork, restore and is_valid allocates.
+ * No function but create, open, fork, restore, is_valid and, of tokens in blocks, export allocates.
  */
 #ifndef PLEAT_CACHE_H
 #define PLEAT_CACHE_H
@@ -111,8 +111,8 @@ PLEAT_API uint32_t pleat_cache_max_tokens(const pleat_cache *cache, pleat_seq se
 PLEAT_API uint32_t pleat_cache_page_tokens(const pleat_cache *cache);
 
 /* Flags of an item. */
-#define PLEAT_ITEM_MORE 1u     /* a part of a prompt that goes on in a later step: no token is classed yet */
-#define PLEAT_ITEM_SEAL 2u     /* when the step has ended, the full pages of classed tokens are sealed; not with MORE */
+#define PLEAT_ITEM_MORE 1u /* a part of a prompt that goes on in a later step: no token is classed or compressed yet */
+#define PLEAT_ITEM_SEAL 2u /* when the step has ended, the full pages of classed tokens are sealed; not with MORE */
 #define PLEAT_ITEM_SEAL_ALL 4u /* instead of SEAL: all full pages, those of the window too, whose tokens stay high */
 
 /* One sequence's share of a step. */
@@ -167,11 +167,11 @@ PLEAT_API pleat_status pleat_cache_read(pleat_cache *cache, uint32_t layer, cons
 /* Dequantise the stored tokens [first, first + n_tokens) of one lane into k and v, [n_tokens][head_dim] f32 each;
  * either may be NULL.  Rows of dropped tokens are zeros.  For inspection and tests: slow.  PLEAT_E_STATE inside a
  * step.  PLEAT_E_UNSUPPORTED for a low token of leankv with al = 0: nothing is dropped then, so low pages do not say
- * which of their tokens is which. */
+ * which of their tokens is which.  For tokens in blocks also PLEAT_E_MEMORY, and PLEAT_E_FORMAT for a damaged one. */
 PLEAT_API pleat_status pleat_cache_export(const pleat_cache *cache, pleat_seq seq, uint32_t layer, uint32_t kv_head,
                                           uint32_t first, uint32_t n_tokens, float *k, float *v);
 
-/* How a token is kept. */
+/* How a token is kept.  LOW: in the low format, or in a block. */
 typedef enum pleat_level { PLEAT_LEVEL_DROPPED, PLEAT_LEVEL_LOW, PLEAT_LEVEL_HIGH } pleat_level;
 
 typedef struct pleat_cache_token {
@@ -217,7 +217,7 @@ PLEAT_API pleat_status pleat_cache_compress(pleat_cache *cache, pleat_seq seq, f
 
 /* What a cache or a sequence holds.  Token counts are summed over lanes. */
 typedef struct pleat_cache_usage {
-    uint64_t bytes;       /* everything held: whole pages, tables, lane records */
+    uint64_t bytes;       /* everything held: whole pages, tables, lane records, codebooks and ends of blocks */
     uint64_t bytes_pages; /* of that: pages, their unused slots included */
     uint64_t bytes_f16;   /* what f16 would hold for as many tokens: 4*head_dim per token and lane */
     uint64_t pages_used;
@@ -227,9 +227,8 @@ typedef struct pleat_cache_usage {
     uint64_t tokens_high;
     uint64_t tokens_low;
     uint64_t tokens_dropped;
-    uint64_t
-        slots; /* of all pages held, and tokens in blocks: 1 - (tokens_high + tokens_low) / slots is the fragmentation.  Pages that
-                              * sequences share count in each */
+    uint64_t slots;          /* of all pages held, and tokens in blocks: 1 - (tokens_high + tokens_low) / slots is the
+                              * fragmentation.  Pages that sequences share count in each */
     uint64_t tokens_moved;   /* to other slots, at the ends of steps of eviction policies; since open or create, */
     uint64_t pages_returned; /* as are pages given back at the ends of steps, those taken to work with included */
 } pleat_cache_usage;

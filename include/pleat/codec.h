@@ -7,8 +7,8 @@
  *
  * A block is pleat_codec_block_tokens() tokens of one KV head: keys and values, rows of head_dim floats.  A payload can
  * be decoded by a codec of the same spec and head_dim that was trained with the same tokens.  docs/FORMAT.md says what
- * each byte is.  Quantisation is error-bounded: every value that comes back is within half its unit's step of what went
- * in (KVComp, section 3.1.1).
+ * each byte is.  Quantisation is error-bounded: values are clamped to +-65504, the largest f16, and every one comes
+ * back within half its unit's step of that (KVComp, section 3.1.1).
  *
  * A codec is used by one thread at a time.
  */
@@ -28,7 +28,7 @@ PLEAT_API pleat_status pleat_codec_create(const pleat_spec *spec, uint32_t head_
                                           pleat_codec **out, pleat_error *err);
 PLEAT_API void pleat_codec_destroy(pleat_codec **codec);
 
-/* Tokens of a block. */
+/* Tokens of a block.  These three are 0 without a codec. */
 PLEAT_API uint32_t pleat_codec_block_tokens(const pleat_codec *codec);
 
 /* Most bytes of a payload. */
@@ -76,7 +76,7 @@ PLEAT_API pleat_status pleat_codec_encode_codes(pleat_codec *codec, const uint8_
 PLEAT_API pleat_status pleat_codec_decode_codes(pleat_codec *codec, const void *const *payloads,
                                                 const uint64_t *n_bytes, uint32_t n, uint8_t *const *codes);
 
-/* Shannon's bound for the codes that train() counted, in bits a code. */
+/* Shannon's bound for the codes that train() counted, in bits a code; 0 without a codec. */
 PLEAT_API void pleat_codec_entropy(const pleat_codec *codec, double *k_bits, double *v_bits);
 
 #ifdef __cplusplus

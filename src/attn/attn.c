@@ -149,13 +149,9 @@ void pleat__attn_finish(const pleat__attn_acc *acc, uint32_t n_group, uint32_t h
     }
 }
 
-void pleat__attn_dsp_init(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
-    dsp->decode = pleat__attn_decode_ref;
-    dsp->blocks = pleat__attn_blocks_ref;
-    dsp->received = pleat__attn_received_ref;
-    dsp->prompt = pleat__attn_prompt_ref;
-    dsp->given = pleat__attn_given_ref;
+/* The best that the CPU has of this build's architecture, in place of the scalar ones. */
 #if PLEAT_X86
+static void init_for_cpu(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
     if (!(cpu_flags & PLEAT_CPU_AVX2)) return;
     dsp->decode = pleat__attn_decode_avx2;
     dsp->received = pleat__attn_received_avx2;
@@ -170,7 +166,9 @@ void pleat__attn_dsp_init(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
     if (!(cpu_flags & PLEAT_CPU_VNNI)) return;
     dsp->decode = pleat__attn_decode_vnni;
     dsp->blocks = cpu_flags & PLEAT_CPU_AMX_INT8 ? pleat__attn_blocks_amx : pleat__attn_blocks_vnni;
+}
 #elif PLEAT_ARM
+static void init_for_cpu(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
     if (!(cpu_flags & PLEAT_CPU_NEON)) return;
     dsp->decode = pleat__attn_decode_neon;
     dsp->received = pleat__attn_received_neon;
@@ -178,7 +176,19 @@ void pleat__attn_dsp_init(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
     dsp->given = pleat__attn_given_neon;
     if (!(cpu_flags & PLEAT_CPU_DOTPROD)) return;
     dsp->decode = pleat__attn_decode_dotprod;
+}
 #else
+static void init_for_cpu(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
+    (void)dsp;
     (void)cpu_flags;
+}
 #endif
+
+void pleat__attn_dsp_init(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
+    dsp->decode = pleat__attn_decode_ref;
+    dsp->blocks = pleat__attn_blocks_ref;
+    dsp->received = pleat__attn_received_ref;
+    dsp->prompt = pleat__attn_prompt_ref;
+    dsp->given = pleat__attn_given_ref;
+    init_for_cpu(dsp, cpu_flags);
 }

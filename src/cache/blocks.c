@@ -7,11 +7,12 @@
  *     tokens    | block 0 | block 1 | ... | f16: n_classed, n_classed + 1, ... n_tokens - 1 |
  *     row       | high pages ->                                        <- low pages: payloads, 16 bytes a slot |
  *
- * A block takes whole high pages, block.tokens of them, and its payload is smaller than they are.  So the low pages that payloads need are
- * those that they have emptied, of which at most floor(payload / page) + 1 <= emptied ones are taken, and compressing needs
- * no page from the pool:
+ * A block takes block.tokens / page_tokens whole high pages, and its payload is smaller than they are.  So the low pages
+ * that payloads need are those that they have emptied, of which at most floor(payload / page) + 1 <= emptied ones are
+ * taken, and compressing needs no page from the pool, but for copies of shared ones at begin:
  *
- *     high pages    | taken as low | empty | not compressed |      then      | not compressed | empty |      and trim gives back
+ *     high pages    | taken as low | empty | not compressed |
+ *     then          | not compressed | empty |                    and trim gives back what is empty
  *
  * The first blocks of a sequence make its codebooks: of each layer, from the codes of all its heads (KVComp, section
  * 3.2).  What is decoded does not depend on them, so that a sequence on a shared prefix has the bits that it would have

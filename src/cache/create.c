@@ -146,11 +146,11 @@ static uint32_t choose_page_tokens(pleat_cache *c) {
     return best;
 }
 
-/* Blocks take whole pages.  These are small: half a page of f16 tokens and half a page of payloads are lost a lane, which
- * with 32 tokens a page is 3.9 % of f16's bytes at 800 tokens. */
+/* Blocks take whole pages.  These are small: half a page of f16 tokens and half a page of payloads are lost a lane,
+ * which with 32 tokens a page is 3.9 % of f16's bytes at 800 tokens. */
 static pleat_status derive_blocks(pleat_cache *c, pleat_error *err) {
     const uint32_t tokens = c->opt.page_tokens;
-    pleat__block_format_of(&c->opt.spec, c->opt.head_dim, &c->blocks);
+    PLEAT_TRY(pleat__block_format_of(&c->opt.spec, c->opt.head_dim, &c->blocks));
     PLEAT_FAIL_IF(tokens > 0 && c->blocks.tokens % tokens != 0, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "cache: page_tokens %u does not divide the spec's blocks of %u tokens", tokens, c->blocks.tokens);
     return PLEAT_OK;

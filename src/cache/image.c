@@ -3,13 +3,13 @@
  * image.c: a sequence as bytes in the host's memory, for preemption by swap.
  *
  *     image    header | counts of all lanes | blocks | one byte a page: is it here? | the pages that are, whole
- *     blocks   only of a cache with blocks, and if there are any: the codebooks of each layer | each lane's ends of blocks
+ *     blocks   only of a cache with blocks, and if there are any: the codebooks of each layer | each lane's ends
  *
  * Pages go lane by lane, the high side's first.  What is left out are pages that neither the sequence nor `base` will
  * ever write, and that both hold at the same place; so a base that has gone on since still has them.
  * (But for one whose sealed pages were opened by compression.)
  * An image is for this process and this cache.  Restore knows damage by the hash of all bytes, 64 bits of
- * XXH3, and even so checks every count before it takes a page.
+ * XXH3, and even so checks every count before it takes a page, and every block once its pages are there.
  */
 #include <string.h>
 
@@ -145,6 +145,21 @@ static void save_blocks(const pleat_cache *c, const pleat__sequence *seq, uint8_
                n_blocks * sizeof(uint32_t));
 }
 
+/* All pages but those that are left to the base, and what is here. */
+static void save_pages(const pleat_cache *c, const pleat__sequence *seq, const pleat__sequence *base, uint8_t *flag,
+                       uint8_t *page) {
+    page_walk walk = {.table = &seq->table};
+    uint32_t lane, idx;
+    pleat__side side;
+    while (next_page(&walk, &lane, &side, &idx)) {
+        *flag = !is_left_out(c, seq, base, lane, side, idx);
+        if (!*flag++) continue;
+        const uint64_t id = pleat__table_cell(&seq->table, lane, side, idx)->v;
+        memcpy(page, c->pages + id * c->page_bytes, c->page_bytes);
+        page += c->page_bytes;
+    }
+}
+
 pleat_status pleat_cache_save(const pleat_cache *c, pleat_seq handle, pleat_seq base_handle, void *image,
                               uint64_t cap) {
     const pleat__sequence *seq = c ? pleat__cache_seq(c, handle) : NULL;
@@ -173,17 +188,7 @@ pleat_status pleat_cache_save(const pleat_cache *c, pleat_seq handle, pleat_seq 
     memcpy(out, &head, sizeof head);
     save_lanes(&seq->table, out + p.lanes_at);
     save_blocks(c, seq, out + p.books_at, out + p.ends_at);
-    page_walk walk = {.table = &seq->table};
-    uint32_t lane, idx;
-    pleat__side side;
-    uint8_t *flag = out + p.flags_at, *page = out + p.pages_at;
-    while (next_page(&walk, &lane, &side, &idx)) {
-        *flag = !is_left_out(c, seq, base, lane, side, idx);
-        if (!*flag++) continue;
-        const uint64_t id = pleat__table_cell(&seq->table, lane, side, idx)->v;
-        memcpy(page, c->pages + id * c->page_bytes, c->page_bytes);
-        page += c->page_bytes;
-    }
+    save_pages(c, seq, base, out + p.flags_at, out + p.pages_at);
     const uint64_t hash = hash_of(image, p.n_bytes);
     memcpy(out, &hash, sizeof hash);
     return PLEAT_OK;
@@ -317,16 +322,25 @@ static void restore_pages(pleat_cache *c, const uint8_t *flag, const uint8_t *pa
     pleat__pool_advance(&c->pool, n_taken);
 }
 
-/* Fill an open, empty sequence. */
+/* What payloads are is seen where their pages are.  A worker's scratch has a block's copy: prompts load blocks in it. */
+static bool blocks_are_sound(const pleat_cache *c, const pleat__sequence *seq) {
+    for (uint32_t lane = 0; c->has_blocks && lane < c->n_lanes; lane++)
+        if (!pleat__cache_blocks_are_valid(c, seq, lane, pleat__cache_scratch(c, 0))) return false;
+    return true;
+}
+
+/* Fill an open, empty sequence.  If that fails it may be half filled, but holds the pages that its table says. */
 static pleat_status restore_into(pleat_cache *c, const uint8_t *in, const image_header *head, pleat__sequence *seq,
                                  const pleat__sequence *base) {
     image_parts p;
     (void)parts_of(c, head->n_classed, head->n_pages, head->n_stored, &p);
-    if (!restore_lanes(c, in + p.lanes_at, head, &seq->table) ||
-        !restore_blocks(c, in + p.books_at, in + p.ends_at, head, seq) ||
-        !flags_are_sound(c, in + p.flags_at, head, &seq->table, base))
-        return PLEAT_E_FORMAT;
-    if (head->n_stored > c->pool.n_free) return PLEAT_AGAIN;
+    const bool is_sound = restore_lanes(c, in + p.lanes_at, head, &seq->table) &&
+                          restore_blocks(c, in + p.books_at, in + p.ends_at, head, seq) &&
+                          flags_are_sound(c, in + p.flags_at, head, &seq->table, base);
+    if (!is_sound || head->n_stored > c->pool.n_free) {
+        pleat__table_init(&seq->table); /* it holds no page yet */
+        return is_sound ? PLEAT_AGAIN : PLEAT_E_FORMAT;
+    }
     restore_pages(c, in + p.flags_at, in + p.pages_at, &seq->table, base);
     seq->n_tokens = head->n_tokens;
     seq->n_classed = head->n_classed;
@@ -334,7 +348,7 @@ static pleat_status restore_into(pleat_cache *c, const uint8_t *in, const image_
     seq->n_pages_peak = seq->table.n_pages_all;
     seq->spec.ah = head->ah;
     seq->spec.al = head->al;
-    return PLEAT_OK;
+    return blocks_are_sound(c, seq) ? PLEAT_OK : PLEAT_E_FORMAT;
 }
 
 pleat_status pleat_cache_restore(pleat_cache *c, const void *image, uint64_t n_bytes, pleat_seq base_handle,
@@ -350,7 +364,6 @@ pleat_status pleat_cache_restore(pleat_cache *c, const void *image, uint64_t n_b
     PLEAT_TRY(pleat__cache_open_seq(c, head.max_tokens, &seq));
     const pleat_status status = restore_into(c, image, &head, seq, base);
     if (status != PLEAT_OK) {
-        pleat__table_init(&seq->table); /* it holds no page yet */
         (void)pleat_cache_close(c, pleat__cache_handle(c, seq));
         return status;
     }

@@ -23,8 +23,8 @@
  * A prompt chunk's tokens take the slots after the high side's last; a single token takes the lane's hole if there is
  * one.
  *
- * Work of a step's layer is cut into units by the lengths of sequences and their lanes alone, so that neither the thread
- * count nor the neighbours change a result:
+ * Work of a step's layer is cut into units by the lengths of sequences and their lanes alone, so that neither the
+ * thread count nor the neighbours change a result:
  *
  *     prompt item   (head, block of query positions), after all its heads are staged
  *                   (head, range of slots) for the attention that these received, after that
@@ -250,7 +250,8 @@ void pleat__cache_ring_unit(const pleat__layer_job *job, const pleat__step_item 
 
 /* ---- share.c */
 
-/* The first page of a lane's side that a step may write: those before it are full, and sealed where tokens are scored. */
+/* The first page of a lane's side that a step may write: those before it are full, and sealed where tokens are
+ * scored. */
 uint32_t pleat__cache_first_written(const pleat_cache *cache, const pleat__table *table, uint32_t lane,
                                     pleat__side side);
 
@@ -279,8 +280,8 @@ pleat__policy_step pleat__cache_decide_lane(const pleat_cache *cache, const plea
 void pleat__cache_step_lane(const pleat_cache *cache, const pleat__step_item *item, uint32_t lane,
                             const pleat__policy_step *step, const pleat__compact_scratch *scratch);
 
-/* Do what the policy says at the end of a prompt to one lane, whose slots count the step's tokens already.  Moves no page to or from the pool:
- * pages that no slot needs any more are left to pleat__table_trim(). */
+/* Do what the policy says at the end of a prompt to one lane, whose slots count the step's tokens already.  Moves no
+ * page to or from the pool: pages that no slot needs any more are left to pleat__table_trim(). */
 void pleat__cache_compact_lane(const pleat_cache *cache, const pleat__step_item *item, uint32_t lane,
                                const pleat__compact_scratch *scratch);
 
@@ -302,8 +303,8 @@ typedef struct pleat__block_scratch {
 void pleat__cache_carve_blocks(const pleat_cache *cache, pleat__block_scratch *scratch, pleat__arena *arena);
 
 /* Compress the item's tokens that are due in all lanes of a layer, whose slots count the step's tokens already.  Takes
- * no page from the pool, and gives none back: payloads go into the f16 pages that they empty, and what is left of those to
- * pleat__table_trim(). */
+ * no page from the pool, and gives none back: payloads go into the f16 pages that they empty, and what is left of
+ * those to pleat__table_trim(). */
 void pleat__cache_compress_layer(const pleat_cache *cache, const pleat__step_item *item, uint32_t layer,
                                  pleat__block_scratch *scratch);
 

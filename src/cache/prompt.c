@@ -71,33 +71,14 @@ static pleat__kv_run blocks_as_run(const pleat__block_run *blocks) {
     return (pleat__kv_run){.blocks = blocks, .n_slots = blocks->n_blocks * blocks->format->tokens};
 }
 
-void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t block,
-                              uint32_t worker) {
+/* What the item's queries of a KV head from `first` on attend with; what they see and the scratch are not in it. */
+static pleat__attn_prompt prompt_args(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head,
+                                      uint32_t first) {
     const pleat_cache *c = job->cache;
-    if (pleat__cache_ring(c, pleat__cache_lane_of(c, job->layer, head))) {
-        if (block == 0) pleat__cache_ring_unit(job, item, head, worker);
-        return;
-    }
-    const uint32_t block_queries = pleat__cache_block_queries(c);
-    const uint32_t first = (item->n_cuts - 1 - block) * block_queries; /* long blocks first: less waiting at the end */
-    const uint32_t lane = pleat__cache_lane_of(c, job->layer, head);
-    const bool staged = is_staged(c);
-    const pleat__block_run blocks = c->has_blocks ? pleat__cache_block_run(c, item->seq, lane) : (pleat__block_run){0};
-    const pleat__kv_view past = {.high = past_run(job, item, head, PLEAT__HIGH),
-                                 .low = c->has_blocks ? blocks_as_run(&blocks) : past_run(job, item, head, PLEAT__LOW)};
-    const pleat__kv_run self =
-        staged ? stage_run(c, item, head)
-               : pleat__cache_run(c, &item->seq->table, lane, PLEAT__HIGH, item->n_before + item->n_new);
-    prompt_scratch scratch;
-    pleat__arena arena = {.base = pleat__cache_scratch(c, worker), .cap_bytes = c->worker_scratch_bytes};
-    carve_scratch(c, &scratch, &arena);
     const size_t row_floats = (size_t)c->opt.n_q_heads * c->opt.head_dim;
     const size_t row_head = pleat__cache_head_at(c, item->row + first, head);
-    const pleat__attn_prompt args = {
-        .past = staged && item->n_before > 0 ? &past : NULL,
-        .self = &self,
-        .self_seen = staged ? first : item->n_before + first,
-        .n_queries = pleat__min_u32(block_queries, item->n_new - first),
+    return (pleat__attn_prompt){
+        .n_queries = pleat__min_u32(pleat__cache_block_queries(c), item->n_new - first),
         .n_group = c->n_group,
         .head_dim = c->opt.head_dim,
         .scale = c->scale,
@@ -108,9 +89,35 @@ void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_ite
         .lse2 = c->tracked ? c->lse2 + row_head : NULL,
         .lse2_stride = c->opt.n_q_heads,
         .quant = &c->quant,
-        .loader = &scratch.loader,
-        .scratch = scratch.attn,
     };
+}
+
+void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t block,
+                              uint32_t worker) {
+    const pleat_cache *c = job->cache;
+    const uint32_t lane = pleat__cache_lane_of(c, job->layer, head);
+    if (pleat__cache_ring(c, lane)) {
+        if (block == 0) pleat__cache_ring_unit(job, item, head, worker);
+        return;
+    }
+    /* Long blocks first: less waiting at the end. */
+    const uint32_t first = (item->n_cuts - 1 - block) * pleat__cache_block_queries(c);
+    const bool staged = is_staged(c);
+    const pleat__block_run blocks = c->has_blocks ? pleat__cache_block_run(c, item->seq, lane) : (pleat__block_run){0};
+    const pleat__kv_view past = {.high = past_run(job, item, head, PLEAT__HIGH),
+                                 .low = c->has_blocks ? blocks_as_run(&blocks) : past_run(job, item, head, PLEAT__LOW)};
+    const pleat__kv_run self =
+        staged ? stage_run(c, item, head)
+               : pleat__cache_run(c, &item->seq->table, lane, PLEAT__HIGH, item->n_before + item->n_new);
+    prompt_scratch scratch;
+    pleat__arena arena = {.base = pleat__cache_scratch(c, worker), .cap_bytes = c->worker_scratch_bytes};
+    carve_scratch(c, &scratch, &arena);
+    pleat__attn_prompt args = prompt_args(job, item, head, first);
+    args.past = staged && item->n_before > 0 ? &past : NULL;
+    args.self = &self;
+    args.self_seen = staged ? first : item->n_before + first;
+    args.loader = &scratch.loader;
+    args.scratch = scratch.attn;
     c->attn.prompt(&args);
 }
 

@@ -86,9 +86,9 @@ static uint64_t visit_copies(const pleat_cache *c, const pleat__sequence *seq, u
     const pleat__table *table = &seq->table;
     uint64_t n = 0;
     for (uint32_t lane = 0; seq->copies_due && c->pool.n_shares > 0 && lane < c->n_lanes; lane++) {
-        uint32_t high = pleat__cache_first_written(c, table, lane, PLEAT__HIGH);
-        if (c->has_blocks)
-            high = pleat__max_u32(n_emptied, table->n_slots[PLEAT__HIGH][lane] / c->page_tokens[PLEAT__HIGH]);
+        const uint32_t n_full = table->n_slots[PLEAT__HIGH][lane] / c->page_tokens[PLEAT__HIGH];
+        const uint32_t high =
+            c->has_blocks ? pleat__max_u32(n_emptied, n_full) : pleat__cache_first_written(c, table, lane, PLEAT__HIGH);
         n += visit_pages(c, seq, lane, PLEAT__HIGH, 0, n_emptied, owner, visit);
         n += visit_pages(c, seq, lane, PLEAT__HIGH, high, UINT32_MAX, owner, visit);
         const uint32_t low = pleat__cache_first_written(c, table, lane, PLEAT__LOW);

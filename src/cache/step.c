@@ -4,7 +4,8 @@
  *
  *     begin    check every item against its limits; plan the pages of all lanes of all items, and of copies of those that
  *              others hold too; commit if all fit
- *     end      count the new tokens; let the policy act on each lane (compact.c, lanes in parallel); trim the tables; seal
+ *     end      count the new tokens; let the policy act on each lane (compact.c, lanes in parallel), or compress what is
+ *              due layer by layer (blocks.c, layers in parallel); trim the tables; seal
  *
  * Pages that the policy may need at the end are taken at begin, so that end cannot fail: one low page for a lane whose low
  * side is full when one token leaves the window, two when several do.  What is not needed goes back in the same step.

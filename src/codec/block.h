@@ -7,7 +7,7 @@
  *
  *     payload   sum u32 | K matrix u32 | V matrix u32 | K units | V units | order u8[T]? | K section | V section
  *               sum: XXH32 (seed 0) of all bytes behind it;  matrix: section's bytes << 3 | units are WIDE << 2 | coder
- *               units: u16 each, COMPACT: step's f16 bits >> 5 << 6 | z of 6 bits (min = z * step);  WIDE, where some
+ *               units: u16 each, COMPACT: step's f16 bits 14..6 | z of 7 bits (min = z * step/2);  WIDE, where some
  *               unit of the matrix is not on a grid (quant/bounded.h): mins f16 | steps f16
  *               order: only if the format's coder is PACK: token of the lane's block that stands at each place;
  *               units of values stand in the order of places too
@@ -36,6 +36,9 @@
 #include "entropy/stream.h"
 
 typedef enum pleat__block_coder { PLEAT__CODER_RAW, PLEAT__CODER_HUFFMAN, PLEAT__CODER_PACK } pleat__block_coder;
+
+/* Most tokens of a block: the place of each is a byte of the payload's order. */
+#define PLEAT__BLOCK_TOKENS_MAX 256u
 
 /* How blocks of a cache are made. */
 typedef struct pleat__block_format {
@@ -178,8 +181,8 @@ static inline size_t pleat__block_copy_bytes(const pleat__block_format *format) 
 }
 
 /* A block's payload: where it stands if it and its pad are inside one page, else copied into `copy`, of
- * pleat__block_copy_bytes(); the first pleat__block_units_bytes() of that stay free for pleat__block_open().  *n_bytes is
- * the payload's (from its header, never more than there is). */
+ * pleat__block_copy_bytes(); the first pleat__block_units_bytes() of that stay free for pleat__block_open().  *n_bytes
+ * is the payload's (from its header, never more than there is). */
 const uint8_t *pleat__block_fetch(const pleat__block_run *run, uint32_t block, uint8_t *copy, size_t *n_bytes);
 
 /* Open it, with its units in `copy` too. */

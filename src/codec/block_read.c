@@ -81,7 +81,7 @@ pleat_status pleat__block_open(const pleat__block_format *f, const pleat__block_
 }
 
 bool pleat__block_is_order(const uint8_t *order, uint32_t n_tokens) {
-    bool seen[256] = {false};
+    bool seen[PLEAT__BLOCK_TOKENS_MAX] = {false};
     for (uint32_t i = 0; i < n_tokens; i++) {
         if (order[i] >= n_tokens || seen[order[i]]) return false;
         seen[order[i]] = true;

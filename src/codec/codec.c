@@ -84,9 +84,9 @@ void pleat_codec_destroy(pleat_codec **codec) {
     *codec = NULL;
 }
 
-uint32_t pleat_codec_block_tokens(const pleat_codec *c) { return c->format.tokens; }
-uint64_t pleat_codec_payload_cap(const pleat_codec *c) { return pleat__block_bound(&c->format); }
-uint64_t pleat_codec_book_bytes(const pleat_codec *c) { return c->books ? sizeof *c->books : 0; }
+uint32_t pleat_codec_block_tokens(const pleat_codec *c) { return c ? c->format.tokens : 0; }
+uint64_t pleat_codec_payload_cap(const pleat_codec *c) { return c ? pleat__block_bound(&c->format) : 0; }
+uint64_t pleat_codec_book_bytes(const pleat_codec *c) { return c && c->books ? sizeof *c->books : 0; }
 
 /* ---- making ------------------------------------------------------------------------------------------ */
 
@@ -228,6 +228,6 @@ pleat_status pleat_codec_decode_codes(pleat_codec *c, const void *const *payload
 }
 
 void pleat_codec_entropy(const pleat_codec *c, double *k_bits, double *v_bits) {
-    *k_bits = pleat__code_entropy(c->k_counts, c->format.k_levels);
-    *v_bits = pleat__code_entropy(c->v_counts, c->format.v_levels);
+    *k_bits = c ? pleat__code_entropy(c->k_counts, c->format.k_levels) : 0;
+    *v_bits = c ? pleat__code_entropy(c->v_counts, c->format.v_levels) : 0;
 }

@@ -2,8 +2,12 @@
  *
  * format.c: how a spec's blocks are made.
  */
+#include <assert.h>
+
 #include "codec/block.h"
 #include "quant/bounded.h"
+
+static_assert(PLEAT__BLOCK_TOKENS_MAX - 1 <= UINT8_MAX, "tokens of a block are counted in bytes by its order");
 
 #define KIVI_TOKENS 32u
 #define KIVI_V_GROUP 32u
@@ -26,7 +30,7 @@ static bool is_rel(float rel) { return rel >= 1.0f / 255 && rel <= 1; }
 
 static bool is_kvcomp(const pleat_spec *s) {
     return s->compressor == PLEAT_COMPRESSOR_KVCOMP && is_rel(s->k) && is_rel(s->v) && s->block >= 16 &&
-           s->block <= 256 && (s->block & (s->block - 1)) == 0;
+           s->block <= PLEAT__BLOCK_TOKENS_MAX && (s->block & (s->block - 1)) == 0;
 }
 
 /* Levels of a relative step, and whether units are tried on grids.  Not with two: most values would be 0, a small

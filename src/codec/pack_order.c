@@ -6,15 +6,14 @@
  * that makes the sum of all widths, keys' and values', the least (ties: the first).  The block keeps its own order
  * where that comes out no worse.  PackKV reorders greedily too; which token is next is our choice.
  *
- * On 75 blocks of 64 tokens of a prompt of the reference model (k=0.25, v=0.15) codes take 4.3 % less: 2.51 -> 2.40 bits
- * beside widths and minimums; 3.6 % with a window of 32, and no more than 4.3 % with one of 63.  It takes 35 us for 64
+ * On 75 blocks of 64 tokens of a prompt of the reference model (k=0.25, v=0.15) codes take 4.3 % less: 2.51 -> 2.40
+ * bits beside widths and minimums; 3.6 % with a window of 32, and no more than 4.3 % with one of 63.  It takes 35 us for 64
  * tokens of 64 dimensions and 60 us for 128 (2026-11-22, one core, SSE2).
  */
 #include "codec/internal.h"
 #include "core/compiler.h"
 
 #define WINDOW 48u
-#define MAX_TOKENS 256u
 
 /* Extremes of the codes of some tokens, by channel. */
 typedef struct range {
@@ -127,7 +126,7 @@ static uint32_t order_width(sorter *s, const uint8_t *order, uint32_t n_tokens) 
 }
 
 static void fill_groups(sorter *s, uint32_t n_tokens, uint8_t *order) {
-    uint8_t left[MAX_TOKENS];
+    uint8_t left[PLEAT__BLOCK_TOKENS_MAX];
     uint32_t n_left = n_tokens;
     for (uint32_t i = 0; i < n_tokens; i++) left[i] = (uint8_t)i;
     for (uint32_t i = 0; i < n_tokens; i++, n_left--) {
@@ -145,7 +144,7 @@ void pleat__pack_order(const pleat__block_format *f, const uint8_t *k_rows, cons
                 .head_dim = f->head_dim,
                 .k_bits = pleat__code_bits(f->k_levels),
                 .v_bits = pleat__code_bits(f->v_levels)};
-    uint8_t own[MAX_TOKENS];
+    uint8_t own[PLEAT__BLOCK_TOKENS_MAX];
     for (uint32_t i = 0; i < f->tokens; i++) own[i] = (uint8_t)i;
     fill_groups(&s, f->tokens, order);
     if (order_width(&s, own, f->tokens) <= order_width(&s, order, f->tokens)) memcpy(order, own, f->tokens);

@@ -31,9 +31,8 @@ typedef struct pleat__backend_shape {
     uint32_t max_items, max_seqs, max_tokens, chunk_tokens, step_tokens; /* as of an engine */
     const pleat_model *model; /* NULL: there are no logits, and every id is a token */
     uint32_t n_vocab;
-    bool has_policy; /* a step that was cancelled leaves traces in the scores of its sequences */
-    bool
-        shares_late; /* what a fork shares may still be copied in a later step than its first: f16 tokens before blocks */
+    bool has_policy;   /* a step that was cancelled leaves traces in the scores of its sequences */
+    bool shares_late;  /* f16 tokens before blocks: what a fork shares may still be copied after its first step */
     bool can_compress; /* compress() does something: ah and al are those in force at first */
     float ah, al;
     char key[PLEAT_SPEC_TEXT_CAP]; /* what prefixes depend on beside their tokens */

@@ -158,12 +158,15 @@ static bool fork_into(pleat_serving *s, const pleat__served *r, pleat__kept *k) 
     return done;
 }
 
-/* Pages that whoever goes on from a kept sequence copies, now or later: (1) of cache/share.c. */
+/* Pages that whoever goes on from a kept sequence copies, now or later: (1) of cache/share.c.  Where high ones are
+ * copied later they all are: the one page that each lane needs for a token is one of them, or a new one. */
 static uint64_t count_copied(const pleat_serving *s, pleat_seq seq) {
     void *ctx = s->backend.ctx;
-    uint64_t high = 0, low;
-    if (s->backend.shape.shares_late) s->backend.pages_by_side(ctx, seq, &high, &low);
-    return high + s->backend.pages_needed(ctx, seq, 1, PLEAT_ITEM_MORE);
+    const uint64_t n_now = s->backend.pages_needed(ctx, seq, 1, PLEAT_ITEM_MORE), n_lanes = s->backend.shape.n_lanes;
+    if (!s->backend.shape.shares_late) return n_now;
+    uint64_t n_high, n_low;
+    s->backend.pages_by_side(ctx, seq, &n_high, &n_low);
+    return n_high + (n_now > n_lanes ? n_now - n_lanes : 0);
 }
 
 void pleat__serving_keep(pleat_serving *s, pleat__served *r) {

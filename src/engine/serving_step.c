@@ -54,13 +54,13 @@ static uint32_t largest_chunk(const pleat__backend_shape *shape, uint32_t from, 
     return from < n_prompt ? pleat__min_u32(n_prompt - from, shape->chunk_tokens) : 1;
 }
 
+static uint64_t less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
 /* Pages that a request shares with a prefix that it stands on, whatever comes: the others are copied. */
 static uint64_t shared_pages(const pleat_serving *s, pleat__kept_id base) {
     const pleat__kept *k = &s->kept[base.v];
-    return base.v ? s->backend.pages_of(s->backend.ctx, k->seq) - k->copied_pages : 0;
+    return base.v ? less(s->backend.pages_of(s->backend.ctx, k->seq), k->copied_pages) : 0;
 }
-
-static uint64_t less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
 /* What it will have of its own at most from n_stored tokens on. */
 static uint64_t most_own(const pleat_serving *s, const pleat__served *r, pleat__kept_id base, uint32_t n_stored) {

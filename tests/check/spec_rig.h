@@ -69,6 +69,14 @@ static void check_round_trip(const pleat_spec *a) {
     CHECK_EQ_STR(again, text);
 }
 
+/* Any of these do. */
+static void check_round_trips(pleat_spec (*any)(void)) {
+    for (uint64_t i = check_rounds(10000, 1000); i-- > 0 && check_failures() == 0;) {
+        const pleat_spec spec = any();
+        check_round_trip(&spec);
+    }
+}
+
 /* ---- others ------------------------------------------------------------------------------------------- */
 
 typedef struct bad_text {

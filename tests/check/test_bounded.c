@@ -4,6 +4,7 @@
  */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "check.h"
 #include "core/half.h"
@@ -185,22 +186,34 @@ static uint32_t unit_of(const shape *s, layout l, uint32_t t, uint32_t i) {
     return l.is_values ? t * (s->d / l.group) + i / l.group : l.by_channel ? i : 0;
 }
 
-/* Is every unit, of these extremes, on a grid? */
-static bool all_on_grids(const shape *s, layout l) {
-    static float low[MAX_TOKENS * MAX_DIM / 16], high[MAX_TOKENS * MAX_DIM / 16];
+static bool quantise(const shape *s, layout l, bool on_grid) {
+    if (l.is_values)
+        return pleat__bounded_values(x, s->stride, s->n, s->d, l.group, on_grid, s->rel, mins, steps, codes);
+    return pleat__bounded_keys(x, s->stride, s->n, s->d, l.by_channel, on_grid, s->rel, mins, steps, codes);
+}
+
+static float lows[MAX_TOKENS * MAX_DIM / 16], highs[MAX_TOKENS * MAX_DIM / 16];
+
+/* Extremes of all units to lows and highs; returns how many they are. */
+static uint32_t find_extremes(const shape *s, layout l) {
     const uint32_t n_units = unit_of(s, l, s->n - 1, s->d - 1) + 1;
-    for (uint32_t u = 0; u < n_units; u++) low[u] = 65504, high[u] = -65504;
+    for (uint32_t u = 0; u < n_units; u++) lows[u] = 65504, highs[u] = -65504;
     for (uint32_t t = 0; t < s->n; t++) {
         for (uint32_t i = 0; i < s->d; i++) {
             const float value = (float)clamped(x[t * s->stride + i]);
-            float *lowest = &low[unit_of(s, l, t, i)], *highest = &high[unit_of(s, l, t, i)];
+            float *lowest = &lows[unit_of(s, l, t, i)], *highest = &highs[unit_of(s, l, t, i)];
             *lowest = fminf(*lowest, value);
             *highest = fmaxf(*highest, value);
         }
     }
+    return n_units;
+}
+
+static bool all_on_grids(const shape *s, layout l) {
+    const uint32_t n_units = find_extremes(s, l);
     pleat__bounded unit;
     for (uint32_t u = 0; u < n_units; u++)
-        if (!pleat__bounded_on_grid(low[u], high[u], s->rel, &unit)) return false;
+        if (!pleat__bounded_on_grid(lows[u], highs[u], s->rel, &unit)) return false;
     return true;
 }
 
@@ -213,29 +226,26 @@ static void check_codes(const shape *s, layout l, bool on_grid) {
     }
 }
 
-static void test_keys(void) {
+static layout random_layout(const shape *s, bool is_values) {
+    layout l = {.is_values = is_values, .by_channel = check_below(2) != 0, .group = 16};
+    while (s->d % (2 * l.group) == 0 && check_below(2)) l.group *= 2;
+    if (check_below(3) == 0) l.group = s->d;
+    return l;
+}
+
+static void check_matrices(bool is_values) {
     for (uint64_t round = check_rounds(600, 60); round > 0; round--) {
         const shape s = random_shape();
-        const layout l = {.by_channel = check_below(2) != 0};
+        const layout l = random_layout(&s, is_values);
         const bool on_grid = check_below(2) && pleat__bounded_grid_levels(s.rel) <= 256;
-        const bool fits = pleat__bounded_keys(x, s.stride, s.n, s.d, l.by_channel, on_grid, s.rel, mins, steps, codes);
+        const bool fits = quantise(&s, l, on_grid);
         CHECK(fits == (!on_grid || all_on_grids(&s, l)));
         if (fits) check_codes(&s, l, on_grid);
     }
 }
 
-static void test_values(void) {
-    for (uint64_t round = check_rounds(600, 60); round > 0; round--) {
-        const shape s = random_shape();
-        layout l = {.is_values = true, .group = 16};
-        while (s.d % (2 * l.group) == 0 && check_below(2)) l.group *= 2;
-        if (check_below(3) == 0) l.group = s.d;
-        const bool on_grid = check_below(2) && pleat__bounded_grid_levels(s.rel) <= 256;
-        const bool fits = pleat__bounded_values(x, s.stride, s.n, s.d, l.group, on_grid, s.rel, mins, steps, codes);
-        CHECK(fits == (!on_grid || all_on_grids(&s, l)));
-        if (fits) check_codes(&s, l, on_grid);
-    }
-}
+static void test_keys(void) { check_matrices(false); }
+static void test_values(void) { check_matrices(true); }
 
 /* Values whose codes, wherever the grid's phase is, take all levels and no more. */
 static void test_grid_codes(void) {
@@ -248,7 +258,7 @@ static void test_grid_codes(void) {
         const shape s = {.n = 1, .d = 16, .stride = 16, .rel = rel};
         const layout l = {.is_values = true, .group = 16};
         check_context("low %a range %a rel %g", (double)low, (double)range, (double)rel);
-        const bool fits = pleat__bounded_values(x, 16, 1, 16, 16, true, rel, mins, steps, codes);
+        const bool fits = quantise(&s, l, true);
         CHECK(fits == all_on_grids(&s, l));
         if (fits) check_codes(&s, l, true);
     }
@@ -256,43 +266,40 @@ static void test_grid_codes(void) {
 
 /* Each unit is the one of its own extremes, so neighbours do not touch it. */
 static void test_units_are_their_own(void) {
+    static const layout layouts[] = {{.by_channel = true}, {.is_values = true, .group = 16}};
     const shape s = {.n = 32, .d = 64, .stride = 64, .rel = 0.15f};
     check_fill_normal(x, (size_t)s.n * s.d);
-    pleat__bounded_keys(x, s.stride, s.n, s.d, true, false, s.rel, mins, steps, codes);
-    for (uint32_t i = 0; i < s.d; i++) {
-        float low = x[i], high = x[i];
-        for (uint32_t t = 0; t < s.n; t++) {
-            low = fminf(low, x[t * s.d + i]);
-            high = fmaxf(high, x[t * s.d + i]);
+    for (size_t i = 0; i < CHECK_COUNT(layouts); i++) {
+        CHECK(quantise(&s, layouts[i], false));
+        const uint32_t n_units = find_extremes(&s, layouts[i]);
+        CHECK_EQ_U64(n_units, i == 0 ? s.d : s.n * s.d / 16);
+        for (uint32_t u = 0; u < n_units; u++) {
+            const pleat__bounded unit = pleat__bounded_of(lows[u], highs[u], s.rel);
+            CHECK_EQ_U64(mins[u], unit.min);
+            CHECK_EQ_U64(steps[u], unit.step);
         }
-        const pleat__bounded unit = pleat__bounded_of(low, high, s.rel);
-        CHECK_EQ_U64(mins[i], unit.min);
-        CHECK_EQ_U64(steps[i], unit.step);
-    }
-    pleat__bounded_values(x, s.stride, s.n, s.d, 16, false, s.rel, mins, steps, codes);
-    for (uint32_t u = 0; u < s.n * s.d / 16; u++) {
-        float low = x[u * 16], high = low;
-        for (uint32_t i = 0; i < 16; i++) {
-            low = fminf(low, x[u * 16 + i]);
-            high = fmaxf(high, x[u * 16 + i]);
-        }
-        const pleat__bounded unit = pleat__bounded_of(low, high, s.rel);
-        CHECK_EQ_U64(mins[u], unit.min);
-        CHECK_EQ_U64(steps[u], unit.step);
     }
 }
 
-/* Values that no caller may hand over still give codes below the levels. */
+/* Values that no caller may hand over still give codes below the levels: here and there, and all of a unit. */
 static void test_nan_and_infinity(void) {
-    for (uint32_t i = 0; i < 16 * 64; i++) x[i] = i % 5 == 0 ? NAN : i % 7 == 0 ? INFINITY : i % 11 ? -INFINITY : 1.0f;
-    for (uint32_t by_channel = 0; by_channel < 2; by_channel++) {
-        for (uint32_t on_grid = 0; on_grid < 2; on_grid++) {
-            pleat__bounded_keys(x, 64, 16, 64, by_channel != 0, on_grid != 0, 0.15f, mins, steps, codes);
-            for (uint32_t i = 0; i < 16 * 64; i++) CHECK(codes[i] < 8);
+    static const layout layouts[] = {{.by_channel = false}, {.by_channel = true}, {.is_values = true, .group = 32}};
+    static const float none[] = {NAN, INFINITY, -INFINITY};
+    const shape s = {.n = 16, .d = 64, .stride = 64, .rel = 0.15f};
+    for (uint32_t round = 0; round < 24; round++) {
+        const layout l = layouts[round % 3];
+        const uint32_t kind = round / 3 % 4, unit = unit_of(&s, l, 5, 40); /* all of one kind, or kinds mixed */
+        for (uint32_t i = 0; i < s.n * s.d; i++) {
+            const bool is_one = unit_of(&s, l, i / s.d, i % s.d) == unit;
+            x[i] = check_normal();
+            if (kind < 3 ? is_one : i % 11 > 0) x[i] = none[kind < 3 ? kind : i % 5 == 0 ? 0 : i % 7 == 0 ? 1 : 2];
         }
+        check_context("layout %u, kind %u", round % 3, kind);
+        memset(codes, 0xFF, sizeof codes);
+        const bool fits = quantise(&s, l, round >= 12);
+        CHECK(fits || round >= 12);
+        for (uint32_t i = 0; fits && i < s.n * s.d; i++) CHECK(codes[i] < 8);
     }
-    pleat__bounded_values(x, 64, 16, 64, 32, false, 0.15f, mins, steps, codes);
-    for (uint32_t i = 0; i < 16 * 64; i++) CHECK(codes[i] < 8);
 }
 
 static const check_test tests[] = {

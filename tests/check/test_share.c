@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "check.h"
 #include "pleat/cache.h"
 
@@ -421,6 +424,72 @@ static void test_bad_images(void) {
     pleat_cache_destroy(&cache);
 }
 
+/* Attend to what a sequence holds and have it back, whatever that is; then close it. */
+static void use_and_close(pleat_cache *cache, pleat_seq seq) {
+    static float q[HEADS * GROUP * D], out[HEADS * GROUP * D], k[MAX_TOKENS * D], v[MAX_TOKENS * D];
+    const uint32_t n_tokens = pleat_cache_length(cache, seq);
+    fill(n_tokens, q, HEADS * GROUP * D, 1);
+    for (uint32_t layer = 0; n_tokens > 0 && layer < LAYERS; layer++) {
+        CHECK_STATUS(pleat_cache_read(cache, layer, &seq, 1, q, out, NULL), PLEAT_OK);
+        const pleat_status status = pleat_cache_export(cache, seq, layer, HEADS - 1, 0, n_tokens, k, v);
+        CHECK(status == PLEAT_OK || status == PLEAT_E_FORMAT); /* a book that is one, but another */
+    }
+    CHECK_STATUS(pleat_cache_close(cache, seq), PLEAT_OK);
+}
+
+/* Each byte is another, and the hash does not tell: the image is refused, or what comes of it is valid. */
+static void check_forged(pleat_cache *cache, const uint8_t *image, uint64_t n) {
+    uint8_t *bad = malloc(n);
+    const uint64_t used = whole(cache).pages_used, bytes = whole(cache).bytes, step = check_rounds(1, 7);
+    uint64_t n_taken = 0, n_refused = 0;
+    for (uint64_t at = sizeof(uint64_t) + check_below(step); at < n && check_failures() == 0; at += step) {
+        pleat_seq seq;
+        memcpy(bad, image, n);
+        bad[at] ^= (uint8_t)check_between(1, 255);
+        const uint64_t hash = XXH3_64bits(bad + sizeof hash, n - sizeof hash);
+        memcpy(bad, &hash, sizeof hash);
+        const pleat_status status = pleat_cache_restore(cache, bad, n, (pleat_seq){0}, &seq);
+        n_taken += status == PLEAT_OK;
+        n_refused += status == PLEAT_E_FORMAT;
+        check_context("byte %u of %u: status %d", (unsigned)at, (unsigned)n, (int)status);
+        CHECK(status == PLEAT_E_FORMAT || (status == PLEAT_OK && pleat_cache_is_valid(cache)));
+        if (status == PLEAT_OK) use_and_close(cache, seq);
+        CHECK_EQ_U64(whole(cache).pages_used, used);
+        CHECK_EQ_U64(whole(cache).bytes, bytes);
+    }
+    CHECK(n_taken > 0 && n_refused > 0);
+    CHECK(pleat_cache_is_valid(cache));
+    free(bad);
+}
+
+static void test_forged_images(void) {
+    static const char *const specs[] = {
+        "kvcomp:k=0.25,v=0.15,block=32,buffer=8", "kvcomp:k=0.25,v=0.2,block=32,buffer=8",
+        "kvcomp:k=0.06,v=0.2,kunit=block,block=16,buffer=8+pack", "kivi:bits=2,buffer=8"};
+    static float out[LAYERS * CHUNK * HEADS * GROUP * D];
+    for (size_t i = 0; i < CHECK_COUNT(specs); i++) {
+        pleat_cache *cache = cache_new(specs[i], 2, LAYERS, 0);
+        pleat_seq seq, other;
+        check_context("%s", specs[i]);
+        CHECK_STATUS(pleat_cache_open(cache, MAX_TOKENS, &seq), PLEAT_OK);
+        for (uint64_t step = 0; step < 2; step++)
+            CHECK_STATUS(run_step(cache, seq, &(life_step){.n = 55, .seed = step}, out), PLEAT_OK);
+        const uint64_t n = pleat_cache_image_bytes(cache, seq, (pleat_seq){0});
+        uint8_t *image = malloc(n);
+        CHECK_STATUS(pleat_cache_save(cache, seq, (pleat_seq){0}, image, n), PLEAT_OK);
+        for (size_t j = 0; j < CHECK_COUNT(specs); j++) {
+            pleat_cache *there = cache_new(specs[j], 2, LAYERS, 0);
+            CHECK_STATUS(pleat_cache_restore(there, image, n, (pleat_seq){0}, &other),
+                         i == j ? PLEAT_OK : PLEAT_E_FORMAT);
+            CHECK_EQ_U64(pleat_cache_image_pages(there, image, n) > 0, i == j);
+            pleat_cache_destroy(&there);
+        }
+        check_forged(cache, image, n);
+        free(image);
+        pleat_cache_destroy(&cache);
+    }
+}
+
 /* ---- a million operations ------------------------------------------------------------------------------------ */
 
 /* Pages of one lane, counted the slow way; every lane is alike. */
@@ -558,6 +627,7 @@ static const check_test tests[] = {
     {"prefix_stands_once", test_prefix_stands_once},
     {"last_holder_keeps_the_page", test_last_holder_keeps_the_page},
     {"bad_images", test_bad_images},
+    {"forged_bad_images", test_forged_images},
     {"million", test_million},
 };
 

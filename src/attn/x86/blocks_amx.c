@@ -41,8 +41,10 @@ static void end(pleat__blocks_walk *w) {
     _tile_release();
 }
 
-/* sums = codes of n_columns columns times limbs. */
-static void dots(const uint8_t *codes, uint32_t n_columns, const int8_t *limbs, pleat__blocks_sums *sums) {
+/* Always of four heads: a tile has them anyway. */
+static void dots(const uint8_t *codes, uint32_t n_columns, const int8_t *limbs, uint32_t n_heads,
+                 pleat__blocks_sums *sums) {
+    (void)n_heads;
     MEMORY_IS_READ(codes);
     _tile_zero(SUMS);
     for (uint32_t i = 0; i < n_columns; i += COLUMNS, codes += COLUMNS * ROWS, limbs += LIMB_BYTES) {
@@ -53,34 +55,10 @@ static void dots(const uint8_t *codes, uint32_t n_columns, const int8_t *limbs, 
     _tile_stored(SUMS, sums->of, sizeof sums->of[0]);
 }
 
-static void keys(pleat__blocks_walk *w, uint32_t slice) {
-    const uint32_t d = w->format->head_dim;
-    pleat__blocks_sums sums[PLEAT__STREAMS];
-    for (uint32_t head = 0; head < w->query->n_group; head += HEADS) {
-        for (uint32_t b = 0; b < w->n_blocks; b++)
-            dots(w->codes + (size_t)b * d * ROWS, d, pleat__key_limbs(w, b, head), &sums[b]);
-        pleat__blocks_write_logits(w, head, slice, sums);
-    }
-}
+static void keys(pleat__blocks_walk *w, uint32_t slice) { keys_by(dots, w, slice); }
+static void values(pleat__blocks_walk *w, uint32_t slice) { values_by(dots, w, slice); }
 
-static void values(pleat__blocks_walk *w, uint32_t slice) {
-    pleat__blocks_sums sums[MOST_PARTS];
-    for (uint32_t head = 0; head < w->query->n_group; head += HEADS) {
-        const int8_t *limbs = pleat__value_limbs(w, head);
-        for (uint32_t from = 0, p = 0; from < w->n_tokens; from += PART_TOKENS, p++)
-            dots(w->codes + (size_t)from * ROWS, pleat__min_u32(w->n_tokens - from, PART_TOKENS),
-                 limbs + p * PART_LIMB_BYTES, &sums[p]);
-        pleat__blocks_add_values(w, head, slice, sums);
-    }
-}
-
-static const pleat__blocks_steps steps_amx = {.begin = begin,
-                                              .keys_begin = pleat__blocks_keys_begin_avx512,
-                                              .keys = keys,
-                                              .softmax = pleat__blocks_softmax_avx512,
-                                              .values_begin = pleat__blocks_values_begin_avx512,
-                                              .values = values,
-                                              .end = end};
+static const pleat__blocks_steps steps_amx = BLOCKS_STEPS(begin, keys, values, end);
 
 bool pleat__attn_blocks_amx(const pleat__attn_query *query, const pleat__codec_dsp *codec, const pleat__block_run *run,
                             uint32_t block_from, uint32_t block_to, pleat__attn_acc *acc, void *scratch) {

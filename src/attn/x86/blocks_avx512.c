@@ -211,6 +211,25 @@ void pleat__blocks_keys_begin_avx512(pleat__blocks_walk *w) {
 
 INLINE __m128 exp2_128(__m128 x) { return _mm512_castps512_ps128(exp2_512(_mm512_castps128_ps512(x), 0xF)); }
 
+/* The largest of x[0, n), element by element. */
+INLINE __m512 largest(const float *x, uint32_t n) {
+    __m512 most = _mm512_load_ps(x);
+    for (uint32_t i = ROWS; i < n; i += ROWS) most = _mm512_max_ps(most, _mm512_load_ps(x + i));
+    return most;
+}
+
+/* x[0, n) becomes 2^(x - top), with zeros to the next multiple of 64.  Returns the sums, element by element. */
+INLINE __m512 raise_two(float *x, uint32_t n, float top) {
+    __m512 sum = _mm512_setzero_ps();
+    for (uint32_t i = 0; i < n; i += ROWS) {
+        const __m512 e = exp2_512(_mm512_sub_ps(_mm512_load_ps(x + i), _mm512_set1_ps(top)), 0xFFFF);
+        sum = _mm512_add_ps(sum, e);
+        _mm512_store_ps(x + i, e);
+    }
+    for (uint32_t i = n; i % COLUMNS != 0; i += ROWS) _mm512_store_ps(x + i, _mm512_setzero_ps());
+    return sum;
+}
+
 INLINE void softmax(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
     const uint32_t n = w->n_tokens, row = pleat__blocks_row(w->format);
     const __mmask8 mine = (__mmask8)((1u << heads) - 1);
@@ -218,10 +237,8 @@ INLINE void softmax(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
     __m512 most[HEADS], sum[HEADS];
     UNROLL
     for (uint32_t h = 0; h < HEADS; h++) {
-        most[h] = sum[h] = _mm512_setzero_ps();
-        if (h >= heads) continue;
-        most[h] = _mm512_load_ps(x + h * row);
-        for (uint32_t i = ROWS; i < n; i += ROWS) most[h] = _mm512_max_ps(most[h], _mm512_load_ps(x + h * row + i));
+        sum[h] = _mm512_setzero_ps();
+        most[h] = h < heads ? largest(x + h * row, n) : _mm512_setzero_ps();
     }
     const __m128 u = largest_of_each(most);
     const __m128 m = _mm_maskz_loadu_ps(mine, w->acc->m + head), raised = _mm_max_ps(m, u);
@@ -232,15 +249,7 @@ INLINE void softmax(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
     float top[HEADS] __attribute__((aligned(16)));
     _mm_store_ps(top, u);
     UNROLL
-    for (uint32_t h = 0; h < heads; h++) {
-        for (uint32_t i = 0; i < n; i += ROWS) {
-            const __m512 y = _mm512_sub_ps(_mm512_load_ps(x + h * row + i), _mm512_set1_ps(top[h]));
-            const __m512 e = exp2_512(y, 0xFFFF);
-            sum[h] = _mm512_add_ps(sum[h], e);
-            _mm512_store_ps(x + h * row + i, e);
-        }
-        for (uint32_t i = n; i % COLUMNS != 0; i += ROWS) _mm512_store_ps(x + h * row + i, _mm512_setzero_ps());
-    }
+    for (uint32_t h = 0; h < heads; h++) sum[h] = raise_two(x + h * row, n, top[h]);
     const __m128 l = _mm_maskz_loadu_ps(mine, w->acc->l + head);
     _mm_mask_storeu_ps(w->acc->l + head, mine, _mm_fmadd_ps(l, rescale, _mm_mul_ps(sum_of_each(sum), share)));
 }

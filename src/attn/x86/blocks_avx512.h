@@ -115,4 +115,39 @@ static inline void pleat__blocks_add_values(const pleat__blocks_walk *w, uint32_
     }
 }
 
+/* The variants' steps, by their dot products:
+ * sums = codes of n_columns columns times limbs, of n_heads heads or HEADS if there are more. */
+typedef void (*pleat__blocks_dots_fn)(const uint8_t *codes, uint32_t n_columns, const int8_t *limbs, uint32_t n_heads,
+                                      pleat__blocks_sums *sums);
+
+INLINE void keys_by(pleat__blocks_dots_fn dots, pleat__blocks_walk *w, uint32_t slice) {
+    const uint32_t d = w->format->head_dim, n_group = w->query->n_group;
+    pleat__blocks_sums sums[PLEAT__STREAMS];
+    for (uint32_t head = 0; head < n_group; head += HEADS) {
+        for (uint32_t b = 0; b < w->n_blocks; b++)
+            dots(w->codes + (size_t)b * d * ROWS, d, pleat__key_limbs(w, b, head), n_group - head, &sums[b]);
+        pleat__blocks_write_logits(w, head, slice, sums);
+    }
+}
+
+INLINE void values_by(pleat__blocks_dots_fn dots, pleat__blocks_walk *w, uint32_t slice) {
+    const uint32_t n_group = w->query->n_group;
+    pleat__blocks_sums sums[MOST_PARTS];
+    for (uint32_t head = 0; head < n_group; head += HEADS) {
+        const int8_t *limbs = pleat__value_limbs(w, head);
+        for (uint32_t from = 0, p = 0; from < w->n_tokens; from += PART_TOKENS, p++)
+            dots(w->codes + (size_t)from * ROWS, pleat__min_u32(w->n_tokens - from, PART_TOKENS),
+                 limbs + p * PART_LIMB_BYTES, n_group - head, &sums[p]);
+        pleat__blocks_add_values(w, head, slice, sums);
+    }
+}
+
+/* All steps of a variant: the four that it has of its own, and those that they share. */
+#define BLOCKS_STEPS(begin_, keys_, values_, end_)                                                  \
+    {                                                                                               \
+        .begin = (begin_), .keys_begin = pleat__blocks_keys_begin_avx512, .keys = (keys_),          \
+        .softmax = pleat__blocks_softmax_avx512, .values_begin = pleat__blocks_values_begin_avx512, \
+        .values = (values_), .end = (end_)                                                          \
+    }
+
 #endif

@@ -42,9 +42,9 @@ INLINE void dots_of(uint32_t heads, uint32_t splits, const uint8_t *codes, uint3
     }
 }
 
-/* sums = codes of n_vectors vectors times limbs, of n_heads heads or HEADS if there are more. */
-static void dots(const uint8_t *codes, uint32_t n_vectors, const int8_t *limbs, uint32_t n_heads,
+static void dots(const uint8_t *codes, uint32_t n_columns, const int8_t *limbs, uint32_t n_heads,
                  pleat__blocks_sums *sums) {
+    const uint32_t n_vectors = n_columns / 4;
     if (n_heads == 1)
         dots_of(1, 2, codes, n_vectors, limbs, sums);
     else if (n_heads == 2)
@@ -55,38 +55,11 @@ static void dots(const uint8_t *codes, uint32_t n_vectors, const int8_t *limbs, 
         dots_of(4, 1, codes, n_vectors, limbs, sums);
 }
 
-static void keys(pleat__blocks_walk *w, uint32_t slice) {
-    const uint32_t n_vectors = w->format->head_dim / 4, n_group = w->query->n_group;
-    pleat__blocks_sums sums[PLEAT__STREAMS];
-    for (uint32_t head = 0; head < n_group; head += HEADS) {
-        for (uint32_t b = 0; b < w->n_blocks; b++)
-            dots(w->codes + (size_t)b * n_vectors * VECTOR, n_vectors, pleat__key_limbs(w, b, head), n_group - head,
-                 &sums[b]);
-        pleat__blocks_write_logits(w, head, slice, sums);
-    }
-}
-
-static void values(pleat__blocks_walk *w, uint32_t slice) {
-    const uint32_t n_group = w->query->n_group;
-    pleat__blocks_sums sums[MOST_PARTS];
-    for (uint32_t head = 0; head < n_group; head += HEADS) {
-        const int8_t *limbs = pleat__value_limbs(w, head);
-        for (uint32_t from = 0, p = 0; from < w->n_tokens; from += PART_TOKENS, p++)
-            dots(w->codes + (size_t)from * ROWS, pleat__min_u32(w->n_tokens - from, PART_TOKENS) / 4,
-                 limbs + p * PART_LIMB_BYTES, n_group - head, &sums[p]);
-        pleat__blocks_add_values(w, head, slice, sums);
-    }
-}
-
+static void keys(pleat__blocks_walk *w, uint32_t slice) { keys_by(dots, w, slice); }
+static void values(pleat__blocks_walk *w, uint32_t slice) { values_by(dots, w, slice); }
 static void end(pleat__blocks_walk *w) { (void)w; }
 
-static const pleat__blocks_steps steps_vnni = {.begin = pleat__blocks_begin_avx512,
-                                               .keys_begin = pleat__blocks_keys_begin_avx512,
-                                               .keys = keys,
-                                               .softmax = pleat__blocks_softmax_avx512,
-                                               .values_begin = pleat__blocks_values_begin_avx512,
-                                               .values = values,
-                                               .end = end};
+static const pleat__blocks_steps steps_vnni = BLOCKS_STEPS(pleat__blocks_begin_avx512, keys, values, end);
 
 bool pleat__attn_blocks_vnni(const pleat__attn_query *query, const pleat__codec_dsp *codec, const pleat__block_run *run,
                              uint32_t block_from, uint32_t block_to, pleat__attn_acc *acc, void *scratch) {
