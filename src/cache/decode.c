@@ -37,9 +37,9 @@ static uint64_t side_bytes(const pleat__page_layout *l, uint32_t n_slots) {
     return (uint64_t)l->used_bytes * whole_tiles(n_slots) / l->tokens;
 }
 
-/* What blocks count as: half a byte a value, about what their payloads take.  Long ranges, since a range begins with a group
- * of blocks that is not in cache: with four times as much a value `pleat bench attn --kv kvcomp` takes 7 % longer from
- * memory (8192 tokens, d 128; 2026-11). */
+/* What blocks count as: half a byte a value, about what their payloads take.  Long ranges, since a range begins with a
+ * group of blocks that is not in cache: with four times as much a value `pleat bench attn --kv kvcomp` takes 7 % longer
+ * from memory (8192 tokens, d 128; 2026-11). */
 static uint64_t block_bytes(const pleat_cache *c, uint32_t n_tokens) {
     return (uint64_t)n_tokens * c->opt.head_dim / 2;
 }

@@ -87,7 +87,7 @@ class Bench:
         self.factors = (0.5, 1) if quick else (0.5, 0.75, 1, 1.25)
         self.speed_scales = (("channel", 0.1, 0.1), ("channel", 0.2, 0.15), ("channel", 0.3, 0.2), ("block", 0.05, 0.15))
         self.timed = (*speed.SPECS, "kivi:bits=2", "kivi:bits=4")
-        self.candidates = ("kvcomp:k=0.13,v=0.25,buffer=96", "kvcomp:k=0.12,v=0.25,buffer=80")
+        self.candidates = ("kvcomp:k=0.13,v=0.25,buffer=94", "kvcomp:k=0.13,v=0.25,buffer=96", "kvcomp:k=0.12,v=0.25,buffer=80")
         self.blocks = write_blocks(options.store)
         self.rows = Rows(self)
         self.sizes, self.curves = sizes.Sizes(self), curves.Curves(self)
