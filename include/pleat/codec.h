@@ -10,6 +10,8 @@
  * each byte is.  Quantisation is error-bounded: values are clamped to +-65504, the largest f16, and every one comes
  * back within half its unit's step of that (KVComp, section 3.1.1).
  *
+ * Codebooks are not handed out: who decodes elsewhere trains a codec with the same blocks.
+ *
  * A codec is used by one thread at a time.
  */
 #ifndef PLEAT_CODEC_H
