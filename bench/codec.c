@@ -161,11 +161,15 @@ typedef struct rows {
 
 static void quantise_rows(const bench *b, const float *k, const float *v, const rows *r) {
     const pleat__block_format *f = &b->format;
-    if (!pleat__bounded_keys(k, D, f->tokens, D, f->by_channel, f->k_on_grids, f->k_rel, r->mins[0], r->steps[0],
-                             r->codes[0]) ||
-        !pleat__bounded_values(v, D, f->tokens, D, f->v_group, f->v_on_grids, f->v_rel, r->mins[1], r->steps[1],
-                               r->codes[1]))
-        die("units that are not on grids");
+    bool done[2] = {false, false};
+    for (int on_grid = 1; on_grid >= 0; on_grid--) { /* as pleat__block_quantise() does */
+        if (!done[0] && (!on_grid || f->k_on_grids))
+            done[0] = pleat__bounded_keys(k, D, f->tokens, D, f->by_channel, on_grid, f->k_rel, r->mins[0], r->steps[0],
+                                          r->codes[0]);
+        if (!done[1] && (!on_grid || f->v_on_grids))
+            done[1] = pleat__bounded_values(v, D, f->tokens, D, f->v_group, on_grid, f->v_rel, r->mins[1], r->steps[1],
+                                            r->codes[1]);
+    }
 }
 
 /* Books and trees of the first tokens of a lane. */
