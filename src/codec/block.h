@@ -153,7 +153,7 @@ bool pleat__section_is_done(const pleat__section *section);
 
 /* A whole block as f32 tiles, as pleat__quant_load_fn gives them: keys [T/16][d][16 tokens], values
  * [T/16][16 tokens][d]; tokens in their places' order.  Either may be NULL.  `codes` is T*d bytes of scratch, aligned
- * to 64. */
+ * to 64.  PLEAT_E_FORMAT: the order is no permutation, or a section does not end where its bytes do. */
 pleat_status pleat__block_load(const pleat__codec_dsp *dsp, const pleat__block_format *format,
                                const pleat__block_books *books, pleat__block_reader *reader, uint8_t *codes, float *k,
                                float *v);

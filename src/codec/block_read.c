@@ -80,15 +80,6 @@ pleat_status pleat__block_open(const pleat__block_format *f, const pleat__block_
     return PLEAT_OK;
 }
 
-bool pleat__block_is_order(const uint8_t *order, uint32_t n_tokens) {
-    bool seen[PLEAT__BLOCK_TOKENS_MAX] = {false};
-    for (uint32_t i = 0; i < n_tokens; i++) {
-        if (order[i] >= n_tokens || seen[order[i]]) return false;
-        seen[order[i]] = true;
-    }
-    return true;
-}
-
 /* ---- decode ----------------------------------------------------------------------------------------- */
 
 static void decode_raw(const pleat__codec_dsp *dsp, pleat__section *s, uint32_t n_vectors, uint8_t *out) {
@@ -164,10 +155,21 @@ static void load_values(const pleat__block_format *f, const pleat__block_reader 
     }
 }
 
+/* Is every token at one place? */
+static bool is_order(const uint8_t *order, uint32_t n_tokens) {
+    bool seen[PLEAT__BLOCK_TOKENS_MAX] = {false};
+    for (uint32_t i = 0; i < n_tokens; i++) {
+        if (order[i] >= n_tokens || seen[order[i]]) return false;
+        seen[order[i]] = true;
+    }
+    return true;
+}
+
 pleat_status pleat__block_load(const pleat__codec_dsp *dsp, const pleat__block_format *f,
                                const pleat__block_books *books, pleat__block_reader *reader, uint8_t *codes, float *k,
                                float *v) {
     pleat__section *sections[2] = {&reader->k, &reader->v};
+    if (reader->order && !is_order(reader->order, f->tokens)) return PLEAT_E_FORMAT;
     for (uint32_t i = 0; i < 2; i++) {
         if (!(i == 0 ? k : v)) continue;
         const pleat__book *book = !books ? NULL : i == 0 ? &books->k : &books->v;

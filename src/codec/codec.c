@@ -152,7 +152,6 @@ pleat_status pleat_codec_decode(pleat_codec *c, const void *payload, uint64_t n_
     pleat__block_reader reader;
     if (!pleat__block_is_intact(c->payload, n_bytes)) return PLEAT_E_FORMAT;
     PLEAT_TRY(pleat__block_open(f, c->books, c->payload, n_bytes, c->units, &reader));
-    if (reader.order && !pleat__block_is_order(reader.order, f->tokens)) return PLEAT_E_FORMAT;
     PLEAT_TRY(pleat__block_load(&c->dsp, f, c->books, &reader, c->codes.k, c->k_tiles, c->v_tiles));
     if (k) rows_of_keys(f, c->k_tiles, reader.order, k);
     if (v) rows_of_values(f, c->v_tiles, reader.order, v);

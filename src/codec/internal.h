@@ -60,9 +60,6 @@ void pleat__units_pack(const uint16_t *mins, const uint16_t *steps, uint32_t n, 
 /* And back, two at a time: for an odd n the arrays have room for one more, and so has what is read. */
 void pleat__units_expand(const uint8_t *units, uint32_t n, uint8_t *mins, uint8_t *steps);
 
-/* Is every token at one place? */
-bool pleat__block_is_order(const uint8_t *order, uint32_t n_tokens);
-
 /* ---- RAW (raw.c) ------------------------------------------------------------------------------------ */
 
 static inline size_t pleat__raw_bytes(uint32_t n_bits, uint32_t n_vectors) { return (size_t)8 * n_bits * n_vectors; }

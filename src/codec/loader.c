@@ -4,7 +4,7 @@
  */
 #include "codec/loader.h"
 
-#include "codec/internal.h"
+#include <string.h>
 
 void pleat__block_loader_carve(const pleat__block_format *f, const pleat__codec_dsp *codec, pleat__block_loader *loader,
                                pleat__arena *arena) {
@@ -22,7 +22,6 @@ bool pleat__block_loader_load(pleat__block_loader *l, const pleat__block_run *ru
     if (l->loaded == block + 1) return true;
     pleat__block_reader reader;
     const bool opens = pleat__block_run_open(run, block, l->copy, &reader) == PLEAT_OK &&
-                       (!reader.order || pleat__block_is_order(reader.order, f->tokens)) &&
                        pleat__block_load(l->codec, f, run->books, &reader, l->codes, l->k, l->v) == PLEAT_OK;
     if (!opens) {
         memset(l->k, 0, (size_t)f->tokens * f->head_dim * sizeof *l->k);

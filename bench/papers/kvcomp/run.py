@@ -95,16 +95,8 @@ class Bench:
 
 def read_options():
     parser = lab.parser_for(__doc__, "kvcomp", ORDER, "4 samples of each task and shorter sweeps")
-    parser.add_argument("--samples", type=int, default=32, help="of each task at turning points and where KIVI is as accurate, a "
-                        "multiple of 4 up to 64 (default 32); at most 16 along curves, all for the recommended setting")
-    parser.add_argument("--kept", action="store_true", help="measure nothing: the page from what is kept, or exit code 1")
-    options = parser.parse_args()
-    if options.quick:
-        options.samples = 4
-    if not 4 <= options.samples <= 64 or options.samples % 4:
-        parser.error("--samples: a multiple of 4, up to 64: as many of each of four lengths")
-    lab.check_options(parser, options, ORDER)
-    return options
+    return lab.read_samples(parser, ORDER, 32, " at turning points and where KIVI is as accurate (along curves 16 at most, for the "
+                            "recommended setting all)")
 
 
 def programs(options, sections):

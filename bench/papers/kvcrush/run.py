@@ -93,15 +93,7 @@ class Bench:
 
 def read_options():
     parser = lab.parser_for(__doc__, "kvcrush", NAMES, "4 samples of each task and shorter sweeps", "docs/papers")
-    parser.add_argument("--samples", type=int, default=16, help="of each task, a multiple of 4 up to 64 (default 16)")
-    parser.add_argument("--kept", action="store_true", help="measure nothing: pages from what is kept, or exit code 1")
-    options = parser.parse_args()
-    if options.quick:
-        options.samples = 4
-    if not 4 <= options.samples <= 64 or options.samples % 4:
-        parser.error("--samples: a multiple of 4, up to 64: as many of each of four lengths")
-    lab.check_options(parser, options, NAMES)
-    return options
+    return lab.read_samples(parser, NAMES, 16, "")
 
 
 def write_page(bench, options, name, sections):

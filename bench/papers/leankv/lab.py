@@ -184,3 +184,17 @@ def check_options(parser, options, names):
     unknown = [w for w in options.only if w not in names]
     if unknown:
         parser.error(f"--only {unknown[0]}: not among {', '.join(names)}")
+
+
+def read_samples(parser, names, default, what):
+    """The options of a page that judges by `samples` of each task, which come in four lengths."""
+    parser.add_argument("--samples", type=int, default=default,
+                        help=f"of each task{what}, a multiple of 4 up to 64 (default {default})")
+    parser.add_argument("--kept", action="store_true", help="measure nothing: from what is kept, or exit code 1")
+    options = parser.parse_args()
+    if options.quick:
+        options.samples = 4
+    if not 4 <= options.samples <= 64 or options.samples % 4:
+        parser.error("--samples: a multiple of 4, up to 64: as many of each of four lengths")
+    check_options(parser, options, names)
+    return options
