@@ -7,6 +7,7 @@
  *     codec.h    blocks of keys and values compressed to bytes
  *     spec.h     the KV spec                  engine.h   a model on a cache
  *     cost.h     what attention should take    serving.h  many requests on an engine
+ *     device.h   GPUs
  */
 #ifndef PLEAT_PLEAT_H
 #define PLEAT_PLEAT_H
@@ -15,6 +16,7 @@
 #include "pleat/codec.h"
 #include "pleat/common.h"
 #include "pleat/cost.h"
+#include "pleat/device.h"
 #include "pleat/engine.h"
 #include "pleat/model.h"
 #include "pleat/serving.h"

@@ -36,7 +36,8 @@ enum {
     PLEAT_E_UNSUPPORTED = -21, /* well-formed, but something Pleat does not know */
     PLEAT_E_SYNTAX = -22,      /* a KV spec or a text could not be parsed; error.where says where */
     PLEAT_E_LIMIT = -30,       /* longer than the context, or more than the object was made for */
-    PLEAT_E_RANGE = -31        /* a value is NaN, infinite or too large to compute with */
+    PLEAT_E_RANGE = -31,       /* a value is NaN, infinite or too large to compute with */
+    PLEAT_E_DEVICE = -40       /* no such GPU, a driver too old for it, or it failed */
 };
 
 /* What a loader or parser can say beyond the status.  Filled when the status is not PLEAT_OK.

@@ -31,6 +31,7 @@ const char *pleat_status_str(pleat_status status) {
         case PLEAT_E_SYNTAX: return "syntax error";
         case PLEAT_E_LIMIT: return "over the limit";
         case PLEAT_E_RANGE: return "a value is not finite, or too large";
+        case PLEAT_E_DEVICE: return "no GPU, or it failed";
         default: return "unknown status";
     }
 }

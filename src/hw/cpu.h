@@ -15,5 +15,9 @@
 #ifndef PLEAT_ARM
 #define PLEAT_ARM 0
 #endif
+/* 1 in builds with the CUDA runtime and kernels for GPUs: hw/device.h. */
+#ifndef PLEAT_CUDA
+#define PLEAT_CUDA 0
+#endif
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "hw/cpu.h"
 #include "model/gemm.h"
+#include "pleat/device.h"
 #include "pleat/version.h"
 
 /* The features in use, by the words of /proc/cpuinfo or nearly. */
@@ -25,11 +26,25 @@ static void describe_cpu(char *text, size_t cap) {
     }
 }
 
+/* What there is, or why there is nothing. */
+static void describe_cuda(char *text, size_t cap) {
+    pleat_error err;
+    pleat_device_info info;
+    uint32_t n = 0;
+    if (!PLEAT_CUDA)
+        snprintf(text, cap, "not in this build");
+    else if (pleat_device_count(&n, &err) != PLEAT_OK || pleat_device_get_info(0, &info, &err) != PLEAT_OK)
+        snprintf(text, cap, "%.200s", err.text);
+    else
+        snprintf(text, cap, "%u x %.200s (sm_%u)", n, info.name, info.compute_capability);
+}
+
 const char *pleat_build_info(void) {
-    static char text[208];
-    char gemm[64], cpu[96];
+    static char text[512];
+    char gemm[64], cpu[96], cuda[256];
     pleat__gemm_describe(gemm, sizeof gemm);
     describe_cpu(cpu, sizeof cpu);
-    snprintf(text, sizeof text, "GEMM: %s; cpu: %s; cuda: not in this build", gemm, cpu);
+    describe_cuda(cuda, sizeof cuda);
+    snprintf(text, sizeof text, "GEMM: %s; cpu: %s; cuda: %s", gemm, cpu, cuda);
     return text;
 }

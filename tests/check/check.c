@@ -17,6 +17,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "pleat/device.h"
+
 #define MAX_REPORTS 10u /* failures printed in one test; the rest are counted */
 
 static struct {
@@ -24,8 +26,9 @@ static struct {
     uint64_t seed;  /* CHECK_SEED */
     uint64_t state; /* of the generator */
     uint64_t failures;
-    char skip_reason[160]; /* "": not skipped */
+    char skip_reason[256]; /* "": not skipped */
     char context[256];
+    int device_required; /* --device cuda */
 } now = {.seed = 1};
 
 /* ---- checks ------------------------------------------------------------------------------------ */
@@ -105,6 +108,17 @@ int check_near_all(const float *a, const float *b, size_t n, double tol_abs, dou
 }
 
 void check_skip(const char *reason) { snprintf(now.skip_reason, sizeof now.skip_reason, "%s", reason); }
+
+int check_device(void) {
+    uint32_t n;
+    pleat_error err;
+    if (pleat_device_count(&n, &err) == PLEAT_OK) return 1;
+    if (!now.device_required)
+        check_skip(err.text);
+    else if (fail(__FILE__, __LINE__, "--device cuda"))
+        printf(": %s\n", err.text);
+    return 0;
+}
 
 void check_context(const char *fmt, ...) {
     va_list args;
@@ -196,6 +210,11 @@ static void run_one(const check_test *test) {
 }
 
 int check_main(const check_test *tests, size_t n_tests, int argc, char **argv) {
+    if (argc > 2 && !strcmp(argv[1], "--device") && !strcmp(argv[2], "cuda")) {
+        now.device_required = 1;
+        argc -= 2;
+        argv += 2;
+    }
     const char *filter = argc > 1 ? argv[1] : "";
     int list_only = strcmp(filter, "--list") == 0;
     unsigned passed = 0, failed = 0, skipped = 0;

@@ -13,6 +13,7 @@
  *
  *     check_x            all tests          check_x pool       those with "pool" in their name
  *     check_x --list     names only
+ *     check_x --device cuda       a GPU has to be there: without it tests of its kernels are skipped
  *
  * Environment: CHECK_SEED (default 1) seeds every test's random numbers; CHECK_QUICK, if set and not 0, cuts
  * check_rounds() for slow builds; PLEAT_CPU_MASK is handed to pleat_cpu_mask() before the first test.
@@ -76,6 +77,14 @@ int check_near(double a, double b, double tol, const char *file, int line, const
 int check_near_all(const float *a, const float *b, size_t n, double tol_abs, double tol_rel, const char *file, int line,
                    const char *what);
 void check_skip(const char *reason);
+
+/* Tests of GPU kernels begin with CHECK_DEVICE(): they go on where this build and machine have a GPU, and are skipped, or
+ * have failed under --device cuda, where not. */
+#define CHECK_DEVICE()               \
+    do {                             \
+        if (!check_device()) return; \
+    } while (0)
+int check_device(void);
 
 /* ---- random numbers: the same in every run of a test with the same CHECK_SEED ----------------- */
 

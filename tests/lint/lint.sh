@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 build=$1
 max_lines=700
 
-sources() { find include src cli tests bench -name '*.[ch]' | sort; }
+sources() { find include src cli tests bench -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | sort; }
 scripts() { { find tools tests cmake -name '*.sh' -o -name '*.bash' -o -name '*.txt' -path '*CMakeLists*' -o -name '*.in'; echo Makefile; \
     echo CMakeLists.txt; echo .ci/run; echo pleat.pc.in; } | sort; }
 
@@ -48,9 +48,10 @@ check_include_outside() {
 check_include_foreign() {
     grep -rnE '# *include *<.*(dnnl|pcre2|xxhash)' include src cli | grep -vE '^src/(model/|(cache/image|codec/block_write)\.c.*xxhash)'
     grep -rnE '# *include *<(jansson|zstd)' include src
+    grep -rnE '# *include *<(cub/|cublas)' src
     grep -rnE '# *include *<(immintrin|x86intrin)' include src cli | grep -vE '^src/[a-z]+/x86/'
     grep -rnE '# *include *<arm_neon' include src cli | grep -vE '^src/[a-z]+/arm/'
-    grep -rnE '# *include *<cuda' include src cli | grep -vE '^src/([a-z]+/cuda|hw)/'
+    grep -rnE '# *include *<cuda' include src cli | grep -vE '^(src/[a-z]+|cli)/cuda/'
 }
 
 # ---- headers -----------------------------------------------------------------------------------------------------------

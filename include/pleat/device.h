@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * device.h: GPUs: which there are.  Only builds with CUDA (pleat_build_info() says so) ever find one; every other build,
+ * and every machine without a GPU or with a driver too old for this build, answers PLEAT_E_DEVICE with the reason, and all
+ * of Pleat that runs on the CPU works as ever.
+ *
+ * Thread-safe.
+ */
+#ifndef PLEAT_DEVICE_H
+#define PLEAT_DEVICE_H
+
+#include "pleat/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pleat_device_info {
+    char name[256];
+    uint32_t compute_capability; /* 10 * major + minor: 80, 89, 90, ... */
+    uint32_t n_multiprocessors;
+    uint64_t memory_bytes, free_bytes;
+    uint64_t l2_bytes;
+    uint32_t driver_version, runtime_version; /* of CUDA: 13000 is 13.0 */
+} pleat_device_info;
+
+/* How many GPUs this build can use.  PLEAT_E_DEVICE, and *n_devices = 0: none, and err says why; err may be NULL. */
+PLEAT_API pleat_status pleat_device_count(uint32_t *n_devices, pleat_error *err);
+
+/* What device 0..count-1 is.  PLEAT_E_DEVICE: there is no such device, or it does not answer. */
+PLEAT_API pleat_status pleat_device_get_info(uint32_t device, pleat_device_info *info, pleat_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
