@@ -16,6 +16,7 @@
 
 #include "commands.h"
 #include "common.h"
+#include "devices.h"
 #include "output.h"
 
 enum { KEY_CAP = 256, VALUE_CAP = 4096, TYPES_CAP = 64 };
@@ -324,7 +325,8 @@ static void write_tables(inspection *p) {
 static int open_file(inspection *p, options *o) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     if (!o->operand == !o->model) {
-        cli_error(o->model ? "one file, please: FILE or -m FILE" : "no file: give the path of a GGUF file");
+        cli_error(o->model ? "one file, please: FILE or -m FILE"
+                           : "no file: give the path of a GGUF file, or --devices to list GPUs");
         return CLI_USAGE;
     }
     for (uint32_t i = 0; i < o->kv.n; i++)
@@ -343,6 +345,11 @@ static int open_file(inspection *p, options *o) {
 int command_inspect(options *o) {
     static const char *const default_specs[] = {"f16", "k8v8", "k8v4", "k4v4", "k4v2", NULL};
     static inspection p; /* large, and there is one */
+    if (o->devices && (o->operand || o->model)) {
+        cli_error("--devices lists the GPUs of this machine and takes no file");
+        return CLI_USAGE;
+    }
+    if (o->devices) return devices_print(o);
     p.o = o;
     int code = open_file(&p, o);
     if (code != CLI_OK) return code;

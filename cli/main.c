@@ -41,7 +41,7 @@ static const command_row commands[] = {
     {"bench serve", CMD_BENCH_SERVE, command_bench_serve, "many requests from one pool: concurrency, speed, latencies",
      "-m MODEL (--trace FILE | --synthetic NAME) --pool-bytes B [--rate R] [--simulate] [--kv SPEC]..."},
     {"inspect", CMD_INSPECT, command_inspect, "what a GGUF file holds, and what its KV cache would take",
-     "FILE [--kv SPEC]... [--ctx N,..] [--metadata]"},
+     "FILE [--kv SPEC]... [--ctx N,..] [--metadata] | --devices"},
     {"plan", CMD_PLAN, command_plan, "bytes, bandwidth and preemption of KV specs for a model, before it runs",
      "(-m MODEL | --arch NAME | --config FILE) [--ctx N] [--batch N] [--kv SPEC]... [--device-bytes B]"},
 };

@@ -104,6 +104,7 @@ typedef struct options {
 
     /* inspect */
     int metadata;
+    int devices;         /* list GPUs instead */
     const char *operand; /* the word that is no option: inspect's FILE; NULL: none */
 
     /* plan */

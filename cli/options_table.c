@@ -193,6 +193,7 @@ const option_row option_rows[] = {
      CMD_BENCH_SERVE, KIND_FLOATS, AT(fractions), 1e-3, 1},
 
     {"What to show", "metadata", NULL, NULL, "all metadata entries", CMD_INSPECT, KIND_SWITCH, AT(metadata), 0, 0},
+    {"What to show", "devices", NULL, NULL, "the GPUs of this machine, instead of a file", CMD_INSPECT, KIND_SWITCH, AT(devices), 0, 0},
 
     {"Output", "format", NULL, "FORMAT", "terminal, json, csv or md (default terminal)",
      CMD_ALL, KIND_FORMAT, AT(format), 0, 0},
