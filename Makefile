@@ -6,6 +6,7 @@
 #   make run          generate from the shipped model      make format       clang-format over all sources
 #   make test         every test; see below                make fuzz         FUZZ_SECONDS=60 for each target
 #   make check-long   test, and the full evaluation        make clean        remove build/
+#   make check-device the GPU kernels' tests, on a GPU
 #   make bench        attention, pages, kernels
 #   make papers       docs/papers/: the papers' evaluations on the reference model; an hour or more
 #
@@ -16,7 +17,7 @@ CMAKE_ARGS ?=
 FUZZ_SECONDS ?= 60
 MODEL ?= models/pleat-28m-q8_0.gguf
 
-.PHONY: all setup run test check-long bench papers install format fuzz clean
+.PHONY: all setup run test check-long check-device bench papers install format fuzz clean
 .NOTPARALLEL:
 
 all:
@@ -35,6 +36,9 @@ test:
 check-long:
 	@tools/setup.sh test
 	@tools/test.sh --long
+
+check-device:
+	@tools/test.sh device
 
 bench: all
 	build/pleat bench attn --kv f16 --kv k8v4 --kv k4v2

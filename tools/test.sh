@@ -16,6 +16,8 @@
 #   lint       include edges, headers alone, symbols, forbidden calls, licence lines, lengths, format
 #   install    `make install` elsewhere, and C and C++ programs against it by pkg-config and by CMake
 #   long       only with --long: tests/long/*.sh, the full evaluation
+#   device     only when named: the GPU kernels' tests, which every other job skips where there is no GPU, and then with
+#              fewer rounds under compute-sanitizer's memcheck and racecheck
 #
 # A job prints one line (on a terminal its name while it runs); its log is build/JOB/log.  The last line is "N passed,
 # N failed, N skipped" over all jobs: the sum of the totals that each test program prints last.  A program that ends
@@ -143,6 +145,28 @@ job_long() {
     return $status
 }
 
+# sanitized TOOL PROGRAM: counts its own tests, and one more failure for what the tool finds.
+sanitized() {
+    echo "== compute-sanitizer $1 $(basename "$2")"
+    CHECK_QUICK=1 compute-sanitizer --tool "$1" --error-exitcode 9 "$2" --device cuda
+    [ $? != 9 ] || { echo "FAIL $1 $(basename "$2")"; echo "0 passed, 1 failed"; return 1; }
+}
+
+job_device() {
+    local program tool status=0
+    tools/build.sh build -DPLEAT_CUDA=on || return
+    for program in build/tests/check_device*; do
+        "$program" --device cuda || status=1
+    done
+    command -v compute-sanitizer > /dev/null || { skip_job "compute-sanitizer is not installed"; return $status; }
+    for tool in memcheck racecheck; do
+        for program in build/tests/check_device*; do
+            sanitized $tool "$program" || status=1
+        done
+    done
+    return $status
+}
+
 # ---- counting ----------------------------------------------------------------------------------------------------
 
 # totals LOG STATUS: prints "P F S".  Under ctest, lines begin with the test's number; each test's last totals line
@@ -196,7 +220,7 @@ for arg in "$@"; do
     elif declare -F "job_$arg" > /dev/null; then
         jobs+=" $arg"
     else
-        echo "test.sh: no job \"$arg\"; jobs: $all_jobs long" >&2
+        echo "test.sh: no job \"$arg\"; jobs: $all_jobs long device" >&2
         exit 2
     fi
 done

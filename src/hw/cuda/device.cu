@@ -97,14 +97,20 @@ pleat_status pleat_device_get_info(uint32_t device, pleat_device_info *info, ple
     return PLEAT_OK;
 }
 
+/* Whether the device can run this build's code has been asked when it became the thread's; to ask which one that is costs
+ * next to nothing, to choose it again a microsecond. */
 pleat_status pleat__device_use(uint32_t device, pleat_error *err) {
-    int major = 0, minor = 0;
+    int now = -1, major = 0, minor = 0;
+    static __thread int is_chosen; /* by us, and not as the runtime's default */
+    PLEAT_CUDA_TRY(cudaGetDevice(&now), "asking which GPU is in use", err);
+    if (is_chosen && now == (int)device) return PLEAT_OK;
     PLEAT_CUDA_TRY(cudaSetDevice((int)device), "choosing the GPU", err);
     PLEAT_CUDA_TRY(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, (int)device), "asking the GPU",
                    err);
     PLEAT_CUDA_TRY(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, (int)device), "asking the GPU",
                    err);
     if (10 * major + minor < LEAST_CAPABILITY) return say(cudaErrorNoKernelImageForDevice, "choosing the GPU", err);
+    is_chosen = 1;
     return PLEAT_OK;
 }
 
