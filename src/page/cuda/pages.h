@@ -8,8 +8,21 @@
  *     commit    each lane copies ids between the ring and its row
  *
  * in one launch; which ids a lane gets depends on the order of lanes alone, and they are those that page/plan.h and
- * page/pool.h give for the same input.  A plan that does not fit changes nothing and sets pool->n_refused.
- * LeanKV, section 5.3.
+ * page/pool.h give for the same input.  A plan that does not fit changes nothing, counts in pool->n_refused and leaves
+ * pool->refused set, which the step's later kernels test.  LeanKV, section 5.3.
+ *
+ *     prompt       reserve ... settle      a row's pages taken at once, then parted between its sides
+ *     generation   take, append ... trim   or step, append ...: trim and take in one launch
+ *     end          close
+ *
+ * Rules
+ *  1. Calls only launch kernels: no allocation, no wait, no memory of the host.  All can be recorded in a graph, which
+ *     then sees what the batch (places) and the counts are when it runs.
+ *  2. Work on one set of pages belongs to one stream at a time.
+ *  3. Pool, counts and rows obey pool.h's and table.h's equations between calls; pages.cuh has what kernels of others
+ *     may do to n_slots and hole.
+ *  4. A row has room for what is wanted: the caller sees to it.  Were there none, the plan would count as one that does
+ *     not fit; nothing is ever written outside a row.
  */
 #ifndef PLEAT_PAGE_CUDA_PAGES_H
 #define PLEAT_PAGE_CUDA_PAGES_H
@@ -29,6 +42,8 @@ typedef struct pleat__device_pool {
     uint32_t n_peak;
     uint64_t n_shares;
     uint64_t n_refused; /* plans that did not fit, since the pool was made */
+    uint32_t refused;   /* 1: the last plan (take, step, reserve) did not fit */
+    uint32_t n_faults;  /* rows that settle found with more slots than reserved pages hold: 0, unless a caller errs */
 } pleat__device_pool;
 
 /* Handed to kernels by value; every pointer is device memory.  Rows and cells as core/device_view.h has them. */
@@ -40,12 +55,94 @@ typedef struct pleat__device_pages {
     uint32_t *n_pages[2]; /* [side][n_rows] */
     uint32_t *n_slots[2]; /* [side][n_rows] */
     uint32_t *hole;       /* [n_rows] 1 + the dead slot of the high side that the next token takes; 0: none */
+    uint32_t *drops;      /* [n_pages] scratch of trim where pages are shared; zeros between calls */
+    uint64_t *sync;       /* [PLEAT__DEVICE_SYNC_WORDS] how blocks of one launch find each other */
     uint32_t n_rows, row_len;
     uint32_t page_tokens[2];
     uint32_t rows_per_place; /* n_layers * n_kv_heads */
-    const uint32_t *places;  /* [n_seqs] the batch: lanes are its rows, place by place */
+    const uint32_t *places;  /* [n_seqs] the batch: lanes are its rows, place by place; none stands in it twice */
     uint32_t n_seqs;
 } pleat__device_pages;
+
+/* Words of pages.sync; the last one is the next launch's tag. */
+#define PLEAT__DEVICE_SYNC_WORDS 520u
+#define PLEAT__DEVICE_SYNC_TAG (PLEAT__DEVICE_SYNC_WORDS - 1)
+
+/* What every lane of the batch wants: plan.h's pleat__want. */
+typedef struct pleat__device_want {
+    uint32_t n_new[2]; /* slots, [side] */
+    bool fill_hole;    /* a lane with a hole needs one high slot less */
+    /* Not NULL: [place] in device memory; lanes of places with fewer than low_from tokens want no low slots.  So a low
+     * slot is asked for only where a token leaves the window: low_from = window, n_tokens as before the step. */
+    const uint32_t *n_tokens;
+    uint32_t low_from;
+} pleat__device_want;
+
+/* ---- memory -------------------------------------------------------------------------------------- */
+
+/* Device memory for n_pages pages and all rows of n_places places, in bytes. */
+uint64_t pleat__device_pages_bytes(uint32_t n_pages, uint32_t n_places, uint32_t rows_per_place, uint32_t row_len);
+
+/* Point p's arrays into `block` of so many bytes, aligned to 256, and set its numbers but page_tokens and the batch,
+ * which are the caller's to set, before or after. */
+void pleat__device_pages_carve(pleat__device_pages *p, void *block, uint32_t n_pages, uint32_t n_places,
+                               uint32_t rows_per_place, uint32_t row_len);
+
+/* All pages are free, ids ascending; all rows are empty. */
+pleat_status pleat__device_pages_init(const pleat__device_pages *p, uint32_t n_pages, pleat__device_stream stream,
+                                      pleat_error *err);
+
+/* ---- generation: all lanes of the batch ------------------------------------------------------------ */
+
+/* Plan and commit: append the pages that each lane needs to hold what it wants, high ones before low ones, lanes in
+ * the batch's order.  n_slots and hole stay as they are. */
+pleat_status pleat__device_take(const pleat__device_pages *p, const pleat__device_want *want,
+                                pleat__device_stream stream, pleat_error *err);
+
+/* Give back every page past ceil(n_slots / page_tokens) of a side: pleat__table_trim() place by place. */
+pleat_status pleat__device_trim(const pleat__device_pages *p, pleat__device_stream stream, pleat_error *err);
+
+/* trim, then take, in one launch: the ids are those of the two calls. */
+pleat_status pleat__device_step(const pleat__device_pages *p, const pleat__device_want *want,
+                                pleat__device_stream stream, pleat_error *err);
+
+/* ---- prompts: rows first_row .. first_row + n_rows - 1, of one place or one of its layers --------------- */
+
+/* Take n_each pages for each of these rows, which are empty: high pages 0..n_each-1.  n_each <= row_len; for a prompt
+ * of N tokens with a low side ceil(N / page_tokens[0]) + 1, which is enough for whatever settle is told, else
+ * ceil(N / page_tokens[0]). */
+pleat_status pleat__device_reserve(const pleat__device_pages *p, uint32_t first_row, uint32_t n_rows, uint32_t n_each,
+                                   pleat__device_stream stream, pleat_error *err);
+
+/* n_slots of these rows say what they are to hold, and their reserved pages, all high so far, part:
+ *
+ *     reserved       | p0 p1 p2 p3 p4 p5 p6 p7 |               high keeps the first ceil(high slots / tokens),
+ *     row        | p0 p1 p2 ->           <- p6 p7 |            low gets the last ones, in their order: its page i is p7-i,
+ *                                                              p5 p4 p3 go back, row by row, the last page first
+ *
+ * Codes are written after this, to where pleat__device_slot_at() tells.  Rows whose reserve was refused stay empty and
+ * lose their slots. */
+pleat_status pleat__device_settle(const pleat__device_pages *p, uint32_t first_row, uint32_t n_rows,
+                                  pleat__device_stream stream, pleat_error *err);
+
+/* ---- places ------------------------------------------------------------------------------------------ */
+
+/* Drop all pages of a place, row by row, high side first, the last page first; its rows are empty.  For an empty place
+ * nothing happens. */
+pleat_status pleat__device_close(const pleat__device_pages *p, uint32_t place, pleat__device_stream stream,
+                                 pleat_error *err);
+
+/* Rows of `to`, which is empty, hold what those of `from` hold: each of its pages has one reference more and is
+ * read-only from now on. */
+pleat_status pleat__device_fork(const pleat__device_pages *p, uint32_t from, uint32_t to, pleat__device_stream stream,
+                                pleat_error *err);
+
+/* ---- tests -------------------------------------------------------------------------------------------- */
+
+/* Bring everything to the host and recompute the equations of pool.h and table.h, at rest (n_slots as pages have room
+ * for: no page ahead) or not.  Waits.  *valid is 0 or 1.  PLEAT_E_MEMORY, PLEAT_E_DEVICE. */
+pleat_status pleat__device_pages_check(const pleat__device_pages *p, bool at_rest, pleat__device_stream stream,
+                                       bool *valid, pleat_error *err);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pages.cuh: what kernels of other folders do with rows while they run: find pages and slots, and count tokens.
+ *
+ *     next = pleat__device_next_slot(&p, row, side)     one thread or all of a warp; after take
+ *     ... write the token to page next.page, slot next.slot ...
+ *     pleat__device_grow(&p, row, side)                 one thread, when no other of the row reads counts any more
+ *
+ * Pages are appended and returned by pages.h's launchers alone; kernels change n_slots and hole of rows that they own.
+ * A kernel of a step does nothing where pleat__device_refused() is true.
+ */
+#ifndef PLEAT_PAGE_CUDA_PAGES_CUH
+#define PLEAT_PAGE_CUDA_PAGES_CUH
+
+#include "page/cuda/pages.h"
+
+/* Where a token stands. */
+typedef struct pleat__device_slot {
+    uint32_t page; /* id in the pool */
+    uint32_t slot; /* in the page */
+} pleat__device_slot;
+
+/* Did the last plan not fit?  Then the step's kernels leave everything as it is. */
+static __device__ inline bool pleat__device_refused(const pleat__device_pages *p) { return p->pool->refused != 0; }
+
+/* Row of lane `lane` of the batch. */
+static __device__ inline uint32_t pleat__device_lane_row(const pleat__device_pages *p, uint32_t lane) {
+    const uint32_t seq = lane / p->rows_per_place;
+    return p->places[seq] * p->rows_per_place + (lane - seq * p->rows_per_place);
+}
+
+/* The cell of page `idx` of a row's side. */
+static __device__ inline uint32_t *pleat__device_cell(const pleat__device_pages *p, uint32_t row, int side,
+                                                      uint32_t idx) {
+    return p->ids + (uint64_t)row * p->row_len + (side == 0 ? idx : p->row_len - 1 - idx);
+}
+
+/* Where slot `slot` of a side stands, which has a page for it. */
+static __device__ inline pleat__device_slot pleat__device_slot_at(const pleat__device_pages *p, uint32_t row, int side,
+                                                                  uint32_t slot) {
+    const uint32_t tokens = p->page_tokens[side], idx = slot / tokens;
+    return pleat__device_slot{*pleat__device_cell(p, row, side, idx), slot - idx * tokens};
+}
+
+/* The slot number that the row's next token of a side takes: the hole, on the high side, or the slot behind the last. */
+static __device__ inline uint32_t pleat__device_next_index(const pleat__device_pages *p, uint32_t row, int side) {
+    const uint32_t hole = side == 0 ? p->hole[row] : 0;
+    return hole ? hole - 1 : p->n_slots[side][row];
+}
+
+/* Where it stands. */
+static __device__ inline pleat__device_slot pleat__device_next_slot(const pleat__device_pages *p, uint32_t row,
+                                                                    int side) {
+    return pleat__device_slot_at(p, row, side, pleat__device_next_index(p, row, side));
+}
+
+/* The row's next token of a side is stored: one slot more, or no hole any more. */
+static __device__ inline void pleat__device_grow(const pleat__device_pages *p, uint32_t row, int side) {
+    if (side == 0 && p->hole[row] != 0)
+        p->hole[row] = 0;
+    else
+        p->n_slots[side][row]++;
+}
+
+#endif
