@@ -7,7 +7,7 @@
  *     codec.h    blocks of keys and values compressed to bytes
  *     spec.h     the KV spec                  engine.h   a model on a cache
  *     cost.h     what attention should take    serving.h  many requests on an engine
- *     device.h   GPUs
+ *     device.h   GPUs                         device_cache.h   a cache on one, device_blocks.h   blocks on one
  */
 #ifndef PLEAT_PLEAT_H
 #define PLEAT_PLEAT_H
@@ -17,6 +17,8 @@
 #include "pleat/common.h"
 #include "pleat/cost.h"
 #include "pleat/device.h"
+#include "pleat/device_blocks.h"
+#include "pleat/device_cache.h"
 #include "pleat/engine.h"
 #include "pleat/model.h"
 #include "pleat/serving.h"

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * device_cache.h: cache.h's idea on a GPU: paged f16, quantised and leankv caches in device memory, whose steps never
+ * wait for the host.
+ *
+ *     pleat_device_cache_create                              takes all device memory that it will ever use
+ *         pleat_device_cache_prompt_begin(place, n_tokens)   a sequence's prompt: reserves pages in every lane
+ *             pleat_device_cache_prompt(layer 0, k, v, received)     class, quantise and place one layer's tokens; pages
+ *             ...                                            that they do not need go back; once for each layer
+ *         pleat_device_cache_prompt_end(place)               the place's tokens count
+ *
+ *         pleat_device_cache_set_batch({place, ...})         who takes part in the steps from here on
+ *             pleat_device_cache_begin                       plan + commit: pages for one more token a sequence
+ *                 pleat_device_cache_append(layer 0, k, v)   store the new tokens
+ *                 pleat_device_cache_attend(layer 0, q, out) attend to all; leankv counts the attention received
+ *                 ...                                        once for each layer, in any order
+ *             pleat_device_cache_end                         the policy acts on every lane, pages go back
+ *
+ *         pleat_device_cache_close(place)                    all pages of a sequence go back
+ *     pleat_device_cache_destroy
+ *
+ * A place is where a sequence stands: 0..max_seqs-1; the caller hands them out.  One that holds no sequence is empty:
+ * after create and after close.
+ *
+ * Pages have the layout of the CPU's cache and tokens are quantised to the same bytes.  A lane's levels follow from the
+ * scores as they do on the CPU (src/policy/leankv.h), with one difference: the tokens of a prompt that become low are
+ * quantised from the exact values, not from the high codes.
+ *
+ * Streams and arguments.  k, v, q, out, lse2 and received are device memory; `stream` is a cudaStream_t, NULL the
+ * default stream.  All calls of one cache go to one stream, or are ordered by the caller's events.  Calls return before
+ * their work is done but where it is said that they wait.  set_batch aside, those of a step may be recorded in a CUDA
+ * graph: sizes of launches depend on the number of sequences in the batch alone, everything else is read on the device
+ * when it runs.  A graph may be launched again after set_batch() with as many sequences.
+ *
+ * Out of pages.  Whether a step's pages fit is known on the device alone: if not, the whole step, append and end
+ * included, changes nothing but the counter that pleat_device_cache_wait() reads: PLEAT_AGAIN.  What attend gave in
+ * that step is the attention to what was there before.  Free a place or take one out of the batch, and do the step
+ * again.
+ *
+ * Errors: PLEAT_E_ARG for misuse; PLEAT_E_DEVICE when the GPU fails, and from every call of a build without CUDA;
+ * PLEAT_E_MEMORY from create.  err may be NULL everywhere.  A cache is driven from one thread, whose device it makes
+ * its own (cudaSetDevice).
+ */
+#ifndef PLEAT_DEVICE_CACHE_H
+#define PLEAT_DEVICE_CACHE_H
+
+#include "pleat/spec.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pleat_device_cache pleat_device_cache;
+
+typedef struct pleat_device_cache_options {
+    size_t size_bytes;    /* sizeof(pleat_device_cache_options); set by pleat_device_cache_options_default */
+    pleat_spec spec;      /* f16 (the default), k8v8, k8v4, k4v4, k4v2; leankv of two that attention has kernels for:
+                           * one of these twice, k8v8 and k4v4, or k8v4 and k4v2, which are the default */
+    uint32_t device;      /* which GPU; default 0 */
+    uint32_t n_layers;    /* 1..1024 */
+    uint32_t n_kv_heads;  /* 1..1024 */
+    uint32_t n_q_heads;   /* 1..8 times n_kv_heads */
+    uint32_t head_dim;    /* 64 or 128 */
+    float softmax_scale;  /* factor on q.k; 0, the default: 1/sqrt(head_dim) */
+    uint32_t page_tokens; /* tokens in a page of the high format, a multiple of 16 up to 4096; 0, the default: as
+                           * pleat_cache_options has it */
+    uint32_t max_seqs;    /* places, 1..65535; default 1 */
+    uint32_t max_tokens;  /* most tokens of a sequence, 1..2^24 */
+    uint64_t pool_bytes;  /* device memory for pages; 0: room for max_seqs sequences of max_tokens high tokens */
+    const pleat_allocator *allocator; /* of host memory */
+} pleat_device_cache_options;
+
+/* Fill *opt with defaults.  n_layers, n_kv_heads, n_q_heads, head_dim and max_tokens are left 0 and must be set. */
+PLEAT_API void pleat_device_cache_options_default(pleat_device_cache_options *opt);
+
+/* Make a cache, all places empty.  Waits for the device. */
+PLEAT_API pleat_status pleat_device_cache_create(const pleat_device_cache_options *opt, pleat_device_cache **out,
+                                                 pleat_error *err);
+
+/* Wait for the device, free everything, set *cache to NULL.  NULL and *cache == NULL are fine. */
+PLEAT_API void pleat_device_cache_destroy(pleat_device_cache **cache);
+
+/* ---- prompts ------------------------------------------------------------------------------------- */
+
+/* Begin a prompt of n_tokens (1..max_tokens) tokens in an empty place: every lane takes the pages that it can
+ * need.  Waits.  PLEAT_AGAIN when the pool has too few free pages now, PLEAT_E_LIMIT when all of its pages would be too
+ * few: nothing has changed. */
+PLEAT_API pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *cache, uint32_t place, uint32_t n_tokens,
+                                                       void *stream, pleat_error *err);
+
+/* One layer of it: class the tokens, quantise those that stay and place them.
+ *   k, v      [n_tokens][n_kv_heads][head_dim] f16, positions applied
+ *   received  [n_kv_heads][n_tokens] f32: attention that each token received from later ones, of the group's heads the
+ *             largest, summed over queries; not read, and may be NULL, but for leankv */
+PLEAT_API pleat_status pleat_device_cache_prompt(pleat_device_cache *cache, uint32_t layer, const void *k,
+                                                 const void *v, const float *received, void *stream, pleat_error *err);
+
+/* All layers have been placed: the place's tokens count.  PLEAT_E_STATE while a layer is missing. */
+PLEAT_API pleat_status pleat_device_cache_prompt_end(pleat_device_cache *cache, void *stream, pleat_error *err);
+
+/* Return all pages of a place: it is empty.  Closing an empty place is fine; a prompt under way there is given up. */
+PLEAT_API pleat_status pleat_device_cache_close(pleat_device_cache *cache, uint32_t place, void *stream,
+                                                pleat_error *err);
+
+/* For measurements and tests: in place of a prompt, fill every lane of an empty place with made-up tokens, n_high[lane]
+ * high and n_low[lane] low ones (host memory, lane = layer * n_kv_heads + kv_head; n_low NULL: none), the high ones the
+ * newer.  n_high[lane] >= 1, n_high + n_low <= max_tokens, low ones only with leankv, al < ah.  Depends on `seed`, lane
+ * and slot alone.  The sequence's length is that of its longest lane.  Waits.  PLEAT_AGAIN as prompt_begin. */
+PLEAT_API pleat_status pleat_device_cache_fill(pleat_device_cache *cache, uint32_t place, const uint32_t *n_high,
+                                               const uint32_t *n_low, uint64_t seed, void *stream, pleat_error *err);
+
+/* ---- steps --------------------------------------------------------------------------------------- */
+
+/* The sequences of the steps from here on: places[n_seqs] (host memory), each once, none with a prompt under way.  An
+ * empty place's sequence begins with its first step.  n_seqs 1..max_seqs. */
+PLEAT_API pleat_status pleat_device_cache_set_batch(pleat_device_cache *cache, const uint32_t *places, uint32_t n_seqs,
+                                                    void *stream, pleat_error *err);
+
+/* Begin a step: each lane of the batch takes the pages that one more token can need; attention of all layers is
+ * planned.  A sequence that has max_tokens already refuses the step like a pool without pages. */
+PLEAT_API pleat_status pleat_device_cache_begin(pleat_device_cache *cache, void *stream, pleat_error *err);
+
+/* For measurements: pages of a step alone, outside of steps.  Each lane of the batch returns what it holds beyond its
+ * tokens' pages and takes what begin would, in one launch; no token is counted.  Repeated, it does the same each time.
+ * */
+PLEAT_API pleat_status pleat_device_cache_plan_pages(pleat_device_cache *cache, void *stream, pleat_error *err);
+
+/* Store the new tokens of one layer.  k, v  [n_seqs][n_kv_heads][head_dim] f16, positions applied, in the batch's
+ * order. */
+PLEAT_API pleat_status pleat_device_cache_append(pleat_device_cache *cache, uint32_t layer, const void *k,
+                                                 const void *v, void *stream, pleat_error *err);
+
+/* Attend with one query a sequence to all that is stored, the step's tokens included.  With leankv, in a step, what
+ * each slot received is added to its score.
+ *   q     [n_seqs][n_q_heads][head_dim] f16, aligned to 16
+ *   out   [n_seqs][n_q_heads][head_dim] f32, aligned to 16
+ *   lse2  [n_seqs][n_q_heads] f32: log2 of the sum of exponentials of the scaled logits; may be NULL
+ * Error: <= 1e-3 relative in norm against exact attention over the dequantised values.  Outside a step this only reads;
+ * then pleat_device_cache_plan() comes first whenever lanes or the batch have changed. */
+PLEAT_API pleat_status pleat_device_cache_attend(pleat_device_cache *cache, uint32_t layer, const void *q, float *out,
+                                                 float *lse2, void *stream, pleat_error *err);
+
+/* How the work of attention is cut.  Results differ in rounding. */
+typedef enum pleat_device_schedule {
+    PLEAT_DEVICE_EQUAL_BYTES, /* all multiprocessors read equally many bytes, whatever the lanes' lengths */
+    PLEAT_DEVICE_PER_LANE     /* LeanKV's: a thread block for each lane.  To compare with */
+} pleat_device_schedule;
+
+/* Cut the work of attention for the batch as it stands, in all layers; attend goes by the last plan.  begin does this
+ * for its step, by equal bytes. */
+PLEAT_API pleat_status pleat_device_cache_plan(pleat_device_cache *cache, pleat_device_schedule schedule, void *stream,
+                                               pleat_error *err);
+
+/* End the step: the policy acts on every lane, pages that are not needed go back. */
+PLEAT_API pleat_status pleat_device_cache_end(pleat_device_cache *cache, void *stream, pleat_error *err);
+
+/* Wait for the stream.  PLEAT_AGAIN if a step since the last call, or since create, was refused: see
+ * above.  PLEAT_E_DEVICE if some of its work failed. */
+PLEAT_API pleat_status pleat_device_cache_wait(pleat_device_cache *cache, void *stream, pleat_error *err);
+
+/* ---- what it holds ------------------------------------------------------------------------------- */
+
+typedef struct pleat_device_cache_usage {
+    uint64_t bytes;           /* of pages in use, and of tables: rows, counts, circular list, positions' counters */
+    uint64_t bytes_pages;     /* of that: pages in use, their unused slots included */
+    uint64_t bytes_pool;      /* device memory taken for pages, */
+    uint64_t bytes_tables;    /* for tables, */
+    uint64_t bytes_workspace; /* and to work with */
+    uint64_t bytes_attend;    /* that attending to the batch once reads in all layers together: codes and metadata of
+                               * whole tiles, positions where slots can be dead, page ids */
+    uint64_t bytes_f16; /* what f16 would hold for as many tokens in the open places' lanes, dropped ones counted */
+    uint64_t page_bytes, pages_used, pages_peak, pages_total;
+    uint64_t tokens_high, tokens_low; /* summed over the lanes of all places */
+    uint64_t n_refused;               /* plans that did not fit, since create */
+    uint32_t page_tokens[2];          /* slots of a high page, of a low one */
+} pleat_device_cache_usage;
+
+/* Waits for the stream and downloads the tables. */
+PLEAT_API pleat_status pleat_device_cache_get_usage(pleat_device_cache *cache, pleat_device_cache_usage *out,
+                                                    void *stream, pleat_error *err);
+
+/* Tokens of the sequence in a place, dropped ones included; 0: it is empty.  Waits. */
+PLEAT_API pleat_status pleat_device_cache_length(pleat_device_cache *cache, uint32_t place, uint32_t *n_tokens,
+                                                 void *stream, pleat_error *err);
+
+/* Dequantise the tokens at positions [first, first + n_tokens) of one lane into k and v, [n_tokens][head_dim] f32 host
+ * memory; rows of dropped tokens are zeros.  Slow; waits.  PLEAT_E_UNSUPPORTED where low pages keep no positions
+ * (leankv, al = 0, when the lane has low tokens). */
+PLEAT_API pleat_status pleat_device_cache_export(pleat_device_cache *cache, uint32_t place, uint32_t layer,
+                                                 uint32_t kv_head, uint32_t first, uint32_t n_tokens, float *k,
+                                                 float *v, void *stream, pleat_error *err);
+
+/* Download everything and recompute every invariant of pool and tables.  PLEAT_E_STATE, and err says which, if one does
+ * not hold.  For tests. */
+PLEAT_API pleat_status pleat_device_cache_check(pleat_device_cache *cache, void *stream, pleat_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * decode.cu: what surrounds the kernels of decode attention: which runs for which formats, the schedule that is made on
+ * the device, and the attention received.  See decode.h.
+ *
+ * The schedule of a layer, by one block.  A lane costs its tiles' bytes, what unpacking them takes, and a little more for
+ * its query and output:
+ *
+ *     cost(lane) = sum over tiles of (bytes/32 + TILE_UNITS) + LANE_UNITS      prefix(lane) = sum of those before
+ *     share w    = costs [w*size, (w+1)*size)                                  size = total / shares, rounded up
+ *
+ * and starts with the tile in which w*size falls, or with the next lane, if it falls in a lane's last LANE_UNITS.  A size
+ * of two tiles and two LANE_UNITS at least makes every share start before the next; shares behind the total are empty.
+ *
+ * Where lanes are about equal, and as many for each block cost at most 1/SNAP more than an equal share, every block takes
+ * whole lanes, and its warps equal shares of them: then nothing is merged across blocks.
+ */
+#include "attn/cuda/decode.h"
+#include "attn/cuda/decode_kernel.cuh"
+#include "attn/cuda/decode_table.cuh"
+#include "hw/cuda/cuda.cuh"
+
+/* In units of 32 bytes, from times on an H200: what a quantised tile costs besides its bytes, so that the tiles of two
+ * formats take a warp as long as they cost; and a lane besides its tiles. */
+#define TILE_UNITS 128u
+#define LANE_UNITS 288u
+#define SNAP 24u
+#define SCHEDULE_THREADS 1024u
+#define MOST_LANES (1u << 20)
+#define ALIGN_BYTES 256u
+
+/* ---- the plan ------------------------------------------------------------------------------------------- */
+
+/* Kernel i of all tables, or NULL. */
+static const pleat__decode_kernel *kernel_at(uint32_t i) {
+    typedef const pleat__decode_kernel *(*table_fn)(uint32_t *);
+    static const table_fn tables[] = {pleat__decode_kernels_f16,  pleat__decode_kernels_k8,
+                                      pleat__decode_kernels_k4,   pleat__decode_kernels_mixed,
+                                      pleat__decode_kernels_more, pleat__decode_kernels_rare};
+    for (uint32_t t = 0; t < sizeof tables / sizeof tables[0]; t++) {
+        uint32_t n;
+        const pleat__decode_kernel *rows = tables[t](&n);
+        if (i < n) return rows + i;
+        i -= n;
+    }
+    return NULL;
+}
+
+static bool is_format(pleat_format a, pleat_format b) { return a.k_bits == b.k_bits && a.v_bits == b.v_bits; }
+
+/* Only where the formats differ is there a low side: its counts, or NULL. */
+static const uint32_t *low_slots(const pleat__device_view *v) {
+    return is_format(v->layouts[0].format, v->layouts[1].format) ? NULL : v->n_slots[1];
+}
+
+/* The first that fits; UINT32_MAX: none does. */
+static uint32_t find_kernel(const pleat__device_view *v) {
+    const pleat__page_layout *l = v->layouts;
+    const bool two_sides = low_slots(v) != NULL;
+    if (two_sides && l[0].head_dim != l[1].head_dim) return UINT32_MAX;
+    const pleat__decode_kernel *k;
+    for (uint32_t i = 0; (k = kernel_at(i)) != NULL; i++) {
+        if (k->head_dim == l[0].head_dim && v->n_group <= k->heads && is_format(k->formats[0], l[0].format) &&
+            is_format(k->formats[1], l[two_sides].format))
+            return i;
+    }
+    return UINT32_MAX;
+}
+
+static pleat_status check_shape(const pleat__device_view *v, uint32_t seqs_cap, pleat_error *err) {
+    const pleat__page_layout *l = v->layouts;
+    const uint64_t n_lanes = (uint64_t)seqs_cap * v->n_kv_heads;
+    if (v->n_group < 1 || v->n_group > 8)
+        return pleat__error_set(err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                                "attention on the GPU: %u query heads share a KV head; 1 to 8 can", v->n_group);
+    if (n_lanes == 0 || n_lanes > MOST_LANES || v->n_layers == 0)
+        return pleat__error_set(err, PLEAT_E_ARG, PLEAT_NOWHERE, "attention on the GPU: %llu lanes of %u layers",
+                                (unsigned long long)n_lanes, v->n_layers);
+    if (find_kernel(v) == UINT32_MAX)
+        return pleat__error_set(
+            err, PLEAT_E_ARG, PLEAT_NOWHERE, "attention on the GPU: no kernel for k%uv%u and k%uv%u with head_dim %u",
+            l[0].format.k_bits, l[0].format.v_bits, l[1].format.k_bits, l[1].format.v_bits, l[0].head_dim);
+    return PLEAT_OK;
+}
+
+static uint64_t append(uint64_t *end, uint64_t bytes) {
+    const uint64_t off = *end;
+    *end = (off + bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    return off;
+}
+
+/* Grid, warps and shared memory, and the workspace that follows from them. */
+static void lay_out(pleat__device_attn_plan *p, const pleat__decode_kernel *k, uint32_t n_multiprocessors,
+                    uint32_t most_smem) {
+    const uint64_t lanes_cap = (uint64_t)p->seqs_cap * p->n_kv_heads;
+    p->n_warps = (most_smem / k->resident - 2048) / k->warp_bytes; /* a block takes up to 2 KiB besides */
+    if (p->n_warps > PLEAT__DECODE_WARPS / k->resident) p->n_warps = PLEAT__DECODE_WARPS / k->resident;
+    p->smem_bytes = p->n_warps * k->warp_bytes;
+    p->n_blocks = p->schedule == PLEAT__DEVICE_PER_LANE ? (uint32_t)lanes_cap : n_multiprocessors * k->resident;
+    const uint64_t n_shares = (uint64_t)p->n_blocks * p->n_warps;
+    const uint64_t part_bytes = pleat__part_floats(p->head_dim) * sizeof(float);
+    uint64_t end = 0;
+    p->starts_off = append(&end, p->n_layers * (n_shares + 1) * sizeof(pleat__share_start));
+    p->lanes_off = append(&end, p->n_layers * lanes_cap * sizeof(pleat__device_lane));
+    p->arrivals_off = append(&end, p->n_layers * lanes_cap * sizeof(uint32_t));
+    const bool per_lane = p->schedule == PLEAT__DEVICE_PER_LANE;
+    p->warp_parts_off = append(&end, (per_lane ? p->n_blocks : n_shares) * part_bytes);
+    p->block_parts_off = append(&end, per_lane ? 0 : (uint64_t)p->n_blocks * 2 * part_bytes);
+    p->workspace_bytes = end;
+}
+
+pleat_status pleat__device_attn_plan_init(pleat__device_attn_plan *plan, const pleat__device_view *view,
+                                          uint32_t seqs_cap, pleat__device_schedule_kind schedule, pleat_error *err) {
+    PLEAT_TRY(check_shape(view, seqs_cap, err));
+    pleat__device_attn_plan p = {};
+    p.schedule = schedule;
+    p.head_dim = view->layouts[0].head_dim;
+    p.n_layers = view->n_layers;
+    p.n_kv_heads = view->n_kv_heads;
+    p.n_group = view->n_group;
+    p.seqs_cap = seqs_cap;
+    p.kernel_idx = find_kernel(view);
+    for (int side = 0; side < 2; side++) {
+        const pleat__page_layout *l = &view->layouts[side];
+        const bool meta = l->format.k_bits <= 8;
+        p.tile_units[side] = (l->k_tile_bytes + l->v_tile_bytes + (meta ? 128 : 0) + (l->tracked ? 64 : 0)) / 32 +
+                             (meta ? TILE_UNITS : 0);
+    }
+    int device, n_multiprocessors, most_smem;
+    PLEAT_CUDA_TRY(cudaGetDevice(&device), "attention's plan", err);
+    PLEAT_CUDA_TRY(cudaDeviceGetAttribute(&n_multiprocessors, cudaDevAttrMultiProcessorCount, device),
+                   "attention's plan", err);
+    PLEAT_CUDA_TRY(cudaDeviceGetAttribute(&most_smem, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device),
+                   "attention's plan", err);
+    const pleat__decode_kernel *k = kernel_at(p.kernel_idx);
+    lay_out(&p, k, (uint32_t)n_multiprocessors, (uint32_t)most_smem);
+    PLEAT_CUDA_TRY(
+        cudaFuncSetAttribute((const void *)k->fn, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)p.smem_bytes),
+        "attention's plan", err);
+    *plan = p;
+    return PLEAT_OK;
+}
+
+/* ---- the schedule --------------------------------------------------------------------------------------- */
+
+typedef struct schedule_params {
+    pleat__device_view view;
+    pleat__share_start *starts;
+    pleat__device_lane *lanes;
+    uint32_t *arrivals;
+    uint32_t lanes_cap;
+    uint32_t n_shares, n_warps;
+    uint32_t tile_units[2];
+} schedule_params;
+
+/* Exclusive prefix sum over the block's threads; *total is the sum of all. */
+static __device__ uint32_t prefix_of(uint32_t x, uint32_t *total) {
+    __shared__ uint32_t sums[33];
+    const uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    uint32_t sum = x;
+    for (uint32_t by = 1; by < 32; by *= 2) {
+        const uint32_t other = __shfl_up_sync(FULL_WARP, sum, by);
+        if (lane >= by) sum += other;
+    }
+    if (lane == 31) sums[warp] = sum;
+    __syncthreads();
+    if (warp == 0) {
+        uint32_t of_warp = sums[lane];
+        const uint32_t own = of_warp;
+        for (uint32_t by = 1; by < 32; by *= 2) {
+            const uint32_t other = __shfl_up_sync(FULL_WARP, of_warp, by);
+            if (lane >= by) of_warp += other;
+        }
+        sums[lane] = of_warp - own;
+        if (lane == 31) sums[32] = of_warp;
+    }
+    __syncthreads();
+    *total = sums[32];
+    return sums[warp] + sum - x;
+}
+
+static __device__ pleat__device_lane lane_of(const pleat__device_view &v, uint32_t layer, uint32_t lane) {
+    const uint32_t place = v.places[lane / v.n_kv_heads];
+    pleat__device_lane l = {};
+    l.row = (uint32_t)pleat__device_row(&v, place, layer, lane % v.n_kv_heads);
+    for (int side = 0; side < 2; side++) l.n_slots[side] = v.n_slots[side] ? v.n_slots[side][l.row] : 0;
+    return l;
+}
+
+static __device__ uint32_t tiles_cost(const schedule_params &a, const pleat__device_lane &l) {
+    return tiles_of(l.n_slots[0]) * a.tile_units[0] + tiles_of(l.n_slots[1]) * a.tile_units[1];
+}
+
+/* A share that starts at a tile of a lane. */
+static __device__ pleat__share_start start_of(const pleat__device_lane &l, uint32_t lane, uint32_t tile) {
+    return {lane, tile, l.row, {l.n_slots[0], l.n_slots[1]}, l.first_share, l.last_share, 0};
+}
+
+/* The share that starts at `cost` of a lane's.  lanes: of the layer. */
+static __device__ pleat__share_start start_at(const schedule_params &a, const pleat__device_lane *lanes,
+                                              uint32_t n_lanes, uint32_t lane, uint32_t cost) {
+    const pleat__device_lane l = lanes[lane];
+    const uint32_t n_high = tiles_of(l.n_slots[0]), n = n_high + tiles_of(l.n_slots[1]);
+    const uint32_t of_high = n_high * a.tile_units[0];
+    const uint32_t tile = cost < of_high ? cost / a.tile_units[0] : n_high + (cost - of_high) / a.tile_units[1];
+    if (tile < n || n == 0) return start_of(l, lane, n == 0 ? 0 : tile);
+    pleat__share_start s = {};
+    s.lane = lane + 1;
+    return lane + 1 < n_lanes ? start_of(lanes[lane + 1], lane + 1, 0) : s;
+}
+
+/* What all threads of a schedule know. */
+typedef struct schedule_sums {
+    const pleat__device_lane *lanes; /* of the layer; prefix is set */
+    uint32_t n_lanes, total;
+    uint32_t size, least;     /* of a share; at least */
+    uint32_t lanes_per_block; /* 0: shares of equal size */
+} schedule_sums;
+
+/* Lane and rest of the cost `at` < total, from lane `lane` on. */
+static __device__ pleat__share_start start_from(const schedule_params &a, const schedule_sums &s, uint32_t lane,
+                                                uint32_t at) {
+    while (lane + 1 < s.n_lanes && s.lanes[lane + 1].prefix <= at) lane++;
+    return start_at(a, s.lanes, s.n_lanes, lane, at - s.lanes[lane].prefix);
+}
+
+/* Share w, where blocks take whole lanes. */
+static __device__ pleat__share_start whole_start(const schedule_params &a, const schedule_sums &s, uint32_t w) {
+    const uint32_t first = w / a.n_warps * s.lanes_per_block, next = min(first + s.lanes_per_block, s.n_lanes);
+    pleat__share_start none = {};
+    none.lane = s.n_lanes;
+    if (first >= s.n_lanes || w >= a.n_shares) return none;
+    const uint32_t base = s.lanes[first].prefix, cost = (next < s.n_lanes ? s.lanes[next].prefix : s.total) - base;
+    const uint32_t size = max((cost + a.n_warps - 1) / a.n_warps, s.least), at = w % a.n_warps * size;
+    if (at < cost) return start_from(a, s, first, base + at);
+    return next < s.n_lanes ? start_of(s.lanes[next], next, 0) : none;
+}
+
+/* Share w of equal shares.  prefixes: of every thread's first lane; a thread has `each`. */
+static __device__ pleat__share_start equal_start(const schedule_params &a, const schedule_sums &s, uint32_t w,
+                                                 const uint32_t *prefixes, uint32_t each) {
+    const uint64_t at = (uint64_t)w * s.size;
+    pleat__share_start none = {};
+    none.lane = s.n_lanes;
+    if (at >= s.total) return none;
+    uint32_t low = 0,
+             high = blockDim.x; /* prefixes[low] <= at < prefixes[high]; threads without lanes have the total */
+    while (high - low > 1) {
+        const uint32_t middle = (low + high) / 2;
+        if (prefixes[middle] <= at)
+            low = middle;
+        else
+            high = middle;
+    }
+    return start_from(a, s, low * each, (uint32_t)at);
+}
+
+/* A block a layer.  Every thread takes a stretch of lanes, and then shares in turn. */
+static __global__ void __launch_bounds__(SCHEDULE_THREADS) schedule_bytes(const __grid_constant__ schedule_params a) {
+    __shared__ uint32_t prefixes[SCHEDULE_THREADS], most;
+    const uint32_t layer = blockIdx.x, n_lanes = a.view.n_seqs * a.view.n_kv_heads;
+    pleat__device_lane *lanes = a.lanes + (uint64_t)layer * a.lanes_cap;
+    const uint32_t each = (n_lanes + blockDim.x - 1) / blockDim.x;
+    const uint32_t from = min(threadIdx.x * each, n_lanes), to = min(from + each, n_lanes);
+    uint32_t cost = 0, largest = 0;
+    if (threadIdx.x == 0) most = 0;
+    for (uint32_t lane = from; lane < to; lane++) {
+        pleat__device_lane l = lane_of(a.view, layer, lane);
+        l.prefix = cost; /* in the stretch */
+        lanes[lane] = l;
+        a.arrivals[(uint64_t)layer * a.lanes_cap + lane] = 0;
+        const uint32_t of_lane = tiles_cost(a, l) + LANE_UNITS;
+        largest = max(largest, of_lane);
+        cost += of_lane;
+    }
+    schedule_sums s = {lanes, n_lanes, 0, 0, 2 * (max(a.tile_units[0], a.tile_units[1]) + LANE_UNITS), 0};
+    const uint32_t prefix = prefix_of(cost, &s.total);
+    prefixes[threadIdx.x] = prefix;
+    atomicMax(&most, largest);
+    s.size = max((s.total + a.n_shares - 1) / a.n_shares, s.least);
+    for (uint32_t lane = from; lane < to; lane++) {
+        const pleat__device_lane l = lanes[lane];
+        const uint32_t tiles = tiles_cost(a, l), begin = prefix + l.prefix;
+        const uint32_t first = l.n_slots[0] ? a.tile_units[0] : l.n_slots[1] ? a.tile_units[1] : LANE_UNITS;
+        lanes[lane].prefix = begin;
+        lanes[lane].first_share = (begin + first - 1) / s.size;
+        lanes[lane].last_share = (begin + max(tiles, first) - 1) / s.size;
+    }
+    __syncthreads();
+    const uint32_t n_blocks = a.n_shares / a.n_warps, fair = s.total / n_blocks;
+    const uint32_t whole = (n_lanes + n_blocks - 1) / n_blocks;
+    if ((uint64_t)whole * most <= (uint64_t)fair + fair / SNAP) s.lanes_per_block = whole;
+    for (uint32_t w = threadIdx.x; w <= a.n_shares; w += blockDim.x)
+        a.starts[(uint64_t)layer * (a.n_shares + 1) + w] =
+            s.lanes_per_block ? whole_start(a, s, w) : equal_start(a, s, w, prefixes, each);
+}
+
+/* One block of threads a lane: its warps take equally many tiles; the last may have none. */
+static __global__ void schedule_lanes(const __grid_constant__ schedule_params a) {
+    const uint32_t layer = blockIdx.y, lane = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t n_lanes = a.view.n_seqs * a.view.n_kv_heads, shares = a.n_warps;
+    pleat__share_start *starts = a.starts + (uint64_t)layer * (a.n_shares + 1);
+    pleat__share_start none = {};
+    none.lane = n_lanes;
+    if (lane >= a.lanes_cap) return;
+    if (lane + 1 == a.lanes_cap) starts[a.n_shares] = none;
+    if (lane >= n_lanes) {
+        for (uint32_t w = 0; w < shares; w++) starts[lane * shares + w] = none;
+        return;
+    }
+    pleat__device_lane l = lane_of(a.view, layer, lane), next = l;
+    if (lane + 1 < n_lanes) next = lane_of(a.view, layer, lane + 1);
+    l.first_share = lane * shares;
+    l.last_share = l.first_share + shares - 1;
+    a.lanes[(uint64_t)layer * a.lanes_cap + lane] = l;
+    a.arrivals[(uint64_t)layer * a.lanes_cap + lane] = 0;
+    const uint32_t n = tiles_of(l.n_slots[0]) + tiles_of(l.n_slots[1]), each = (n + shares - 1) / shares;
+    for (uint32_t w = 0; w < shares; w++)
+        starts[lane * shares + w] = w == 0 || w * each < n ? start_of(l, lane, w * each) : start_of(next, lane + 1, 0);
+}
+
+static pleat_status check_view(const pleat__device_attn_plan *p, const pleat__device_view *v, pleat_error *err) {
+    if (v->n_seqs > p->seqs_cap || v->n_layers != p->n_layers || v->n_kv_heads != p->n_kv_heads ||
+        v->n_group != p->n_group || v->layouts[0].head_dim != p->head_dim || find_kernel(v) != p->kernel_idx)
+        return pleat__error_set(err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                                "attention on the GPU: a view that the plan is not for");
+    return PLEAT_OK;
+}
+
+pleat_status pleat__device_attn_schedule(const pleat__device_attn_plan *plan, const pleat__device_view *view,
+                                         void *workspace, pleat__device_stream stream, pleat_error *err) {
+    PLEAT_TRY(check_view(plan, view, err));
+    if (view->n_seqs == 0) return PLEAT_OK;
+    uint8_t *memory = (uint8_t *)workspace;
+    schedule_params a = {};
+    a.view = *view;
+    a.view.n_slots[1] = low_slots(view);
+    a.starts = (pleat__share_start *)(void *)(memory + plan->starts_off);
+    a.lanes = (pleat__device_lane *)(void *)(memory + plan->lanes_off);
+    a.arrivals = (uint32_t *)(void *)(memory + plan->arrivals_off);
+    a.lanes_cap = plan->seqs_cap * plan->n_kv_heads;
+    a.n_shares = plan->n_blocks * plan->n_warps;
+    a.n_warps = plan->n_warps;
+    for (int side = 0; side < 2; side++) a.tile_units[side] = plan->tile_units[side];
+    if (plan->schedule == PLEAT__DEVICE_PER_LANE) {
+        const dim3 grid((a.lanes_cap + 255) / 256, plan->n_layers);
+        schedule_lanes<<<grid, 256, 0, pleat__cuda_stream(stream)>>>(a);
+    } else {
+        schedule_bytes<<<plan->n_layers, SCHEDULE_THREADS, 0, pleat__cuda_stream(stream)>>>(a);
+    }
+    return PLEAT_CUDA_LAUNCHED("attention's schedule", err);
+}
+
+/* ---- attention ------------------------------------------------------------------------------------------- */
+
+pleat_status pleat__device_attn_decode(const pleat__device_attn_plan *plan, const pleat__device_attn_args *args,
+                                       void *workspace, pleat__device_stream stream, pleat_error *err) {
+    PLEAT_TRY(check_view(plan, &args->view, err));
+    if (args->layer >= plan->n_layers || args->logits_stride % 2 != 0)
+        return pleat__error_set(err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                                "attention on the GPU: layer %u of %u, logits_stride %llu", args->layer, plan->n_layers,
+                                (unsigned long long)args->logits_stride);
+    if (args->view.n_seqs == 0) return PLEAT_OK;
+    uint8_t *memory = (uint8_t *)workspace;
+    const uint64_t n_shares = (uint64_t)plan->n_blocks * plan->n_warps;
+    const uint64_t lanes_cap = (uint64_t)plan->seqs_cap * plan->n_kv_heads;
+    pleat__decode_params a = {};
+    a.view = args->view;
+    a.q = args->q;
+    a.scale = args->scale;
+    a.out = args->out;
+    a.lse2 = args->lse2;
+    a.logits = args->logits;
+    a.logits_stride = args->logits_stride;
+    a.starts = (const pleat__share_start *)(void *)(memory + plan->starts_off) + args->layer * (n_shares + 1);
+    a.lanes = (const pleat__device_lane *)(void *)(memory + plan->lanes_off) + args->layer * lanes_cap;
+    a.arrivals = (uint32_t *)(void *)(memory + plan->arrivals_off) + args->layer * lanes_cap;
+    a.warp_parts = (float *)(void *)(memory + plan->warp_parts_off);
+    a.block_parts = (float *)(void *)(memory + plan->block_parts_off);
+    const bool per_lane = plan->schedule == PLEAT__DEVICE_PER_LANE;
+    a.ends_per_block = per_lane ? 1 : plan->n_warps;
+    const uint32_t n_blocks = per_lane ? args->view.n_seqs * plan->n_kv_heads : plan->n_blocks;
+    kernel_at(plan->kernel_idx)->fn<<<n_blocks, plan->n_warps * 32, plan->smem_bytes, pleat__cuda_stream(stream)>>>(a);
+    return PLEAT_CUDA_LAUNCHED("attention", err);
+}
+
+/* ---- the attention received ------------------------------------------------------------------------------ */
+
+typedef struct received_params {
+    pleat__device_view view;
+    uint32_t layer;
+    const float *lse2, *logits;
+    uint64_t logits_stride;
+} received_params;
+
+/* Grid: lanes, and stretches of slots in turn. */
+static __global__ void add_received(const __grid_constant__ received_params a) {
+    const pleat__device_view &v = a.view;
+    const uint32_t lane = blockIdx.x, step = gridDim.y * blockDim.x;
+    const uint64_t row = pleat__device_row(&v, v.places[lane / v.n_kv_heads], a.layer, lane % v.n_kv_heads);
+    const float *logits = a.logits + (uint64_t)lane * v.n_group * a.logits_stride;
+    float lse2[8];
+#pragma unroll
+    for (uint32_t g = 0; g < 8; g++) lse2[g] = g < v.n_group ? a.lse2[(uint64_t)lane * v.n_group + g] : 0;
+    for (uint32_t side = 0; side < 2; side++) {
+        const pleat__page_layout &l = side ? v.layouts[1] : v.layouts[0];
+        const uint32_t n = v.n_slots[side] ? v.n_slots[side][row] : 0;
+        for (uint32_t s = blockIdx.y * blockDim.x + threadIdx.x; l.tracked && l.n_scores == 1 && s < n; s += step) {
+            float most = -INFINITY;
+#pragma unroll
+            for (uint32_t g = 0; g < 8; g++) {
+                if (g >= v.n_group) break;
+                const float x = logits[g * a.logits_stride + s] - lse2[g];
+                most = x > most ? x : most;
+            }
+            const uint32_t i = s / l.tokens;
+            const uint32_t id = v.ids[row * v.row_len + (side ? v.row_len - 1 - i : i)];
+            float *score = (float *)(void *)(v.base + (uint64_t)id * v.page_bytes + l.score_off) + (s - i * l.tokens);
+            *score += power_of_two(most);
+        }
+        logits += tiles_of(n) * 16;
+    }
+}
+
+pleat_status pleat__device_attn_received(const pleat__device_attn_args *args, pleat__device_stream stream,
+                                         pleat_error *err) {
+    if (!args->logits || !args->lse2)
+        return pleat__error_set(err, PLEAT_E_ARG, PLEAT_NOWHERE, "attention received: no logits");
+    if (args->view.n_seqs == 0) return PLEAT_OK;
+    received_params a = {};
+    a.view = args->view;
+    a.view.n_slots[1] = low_slots(&args->view);
+    a.layer = args->layer;
+    a.lse2 = args->lse2;
+    a.logits = args->logits;
+    a.logits_stride = args->logits_stride;
+    const dim3 grid(args->view.n_seqs * args->view.n_kv_heads, 8);
+    add_received<<<grid, 256, 0, pleat__cuda_stream(stream)>>>(a);
+    return PLEAT_CUDA_LAUNCHED("attention received", err);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * decode_f16.cu: kernels of decode attention for lanes of f16, and of f16 high and codes low.  decode_kernel.cuh has the code.
+ */
+#include "attn/cuda/decode_table.cuh"
+
+const pleat__decode_kernel *pleat__decode_kernels_f16(uint32_t *n) {
+    static const pleat__decode_kernel rows[] = {PLEAT__DECODE_ROWS_1(16, 16, 16, 16),
+                                                PLEAT__DECODE_ROWS_1(16, 16, 8, 8), PLEAT__DECODE_ROWS_1(16, 16, 8, 4),
+                                                PLEAT__DECODE_ROWS_1(16, 16, 4, 4), PLEAT__DECODE_ROWS_1(16, 16, 4, 2)};
+    *n = sizeof rows / sizeof rows[0];
+    return rows;
+}

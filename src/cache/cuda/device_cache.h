@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * device_cache.h: the host's side of a device cache.
+ *
+ *     device_create.c    options to sizes, layouts and memory: pages, tables, workspace, an allocation each
+ *     device_cache.c     prompts and steps: which launchers in which order
+ *     device_inspect.c   what it holds, brought to the host
+ *
+ * The host knows which places are open and whether a step or prompt is under way, and nothing else of what is in the
+ * cache: lengths, slots and pages are on the device alone.
+ */
+#ifndef PLEAT_CACHE_CUDA_DEVICE_CACHE_H
+#define PLEAT_CACHE_CUDA_DEVICE_CACHE_H
+
+#include "attn/cuda/decode.h"
+#include "cache/cuda/lanes.h"
+#include "core/memory.h"
+#include "pleat/device_cache.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the host knows of a place.  EMPTY -- prompt_begin --> PROMPT -- prompt_end --> OPEN -- close --> EMPTY; fill and
+ * set_batch lead from EMPTY to OPEN at once, close from PROMPT to EMPTY. */
+typedef enum pleat__place_state { PLEAT__PLACE_EMPTY, PLEAT__PLACE_PROMPT, PLEAT__PLACE_OPEN } pleat__place_state;
+
+struct pleat_device_cache {
+    pleat_allocator al;
+    pleat_device_cache_options opt;
+    uint32_t n_group;
+    uint32_t rows_per_place; /* n_layers * n_kv_heads */
+    uint32_t n_pages;
+    float scale;
+    bool two_sided;
+
+    pleat__device_lanes lanes; /* as kernels are handed it; the batch is lanes.pages.places */
+    pleat__device_view view;   /* the same lanes, as attention is */
+
+    pleat__device_attn_plan plans[2]; /* [pleat_device_schedule] */
+    pleat_device_schedule schedule;   /* of the last plan */
+    uint64_t logits_stride;           /* 0: no scores */
+    void *attn_workspace;             /* of either plan */
+    float *logits;                    /* [max_seqs][n_q_heads][logits_stride] */
+    float *lse2;                      /* [max_seqs][n_q_heads], for callers who want none */
+    uint32_t *places;                 /* [max_seqs] the batch, in device memory */
+
+    void *memory[3]; /* pages, tables, workspace */
+    uint64_t memory_bytes[3];
+
+    uint8_t *place_states; /* [max_seqs] pleat__place_state */
+    uint32_t *batch;       /* [max_seqs] what `places` holds */
+    uint8_t *placed;       /* [n_layers] of the prompt under way */
+    uint8_t *marks;        /* [max_seqs] scratch */
+    void *block;           /* of these */
+    uint64_t block_bytes;
+    bool in_prompt, in_step;
+    uint32_t prompt_place, prompt_tokens;
+    uint64_t n_refused_seen; /* of pool->n_refused + step->n_full */
+};
+
+static inline pleat__device_stream pleat__device_stream_of(void *stream) {
+    const pleat__device_stream of = {stream};
+    return of;
+}
+
+/* Row of the first lane of a place. */
+static inline uint32_t pleat__device_first_row(const pleat_device_cache *c, uint32_t place) {
+    return place * c->rows_per_place;
+}
+
+/* The pool's counters and the step's, after the stream's work is done. */
+typedef struct pleat__device_counters {
+    pleat__device_pool pool;
+    pleat__device_step_state step;
+} pleat__device_counters;
+pleat_status pleat__device_cache_counters(const pleat_device_cache *cache, pleat__device_stream stream,
+                                          pleat__device_counters *out, pleat_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * device_create.c: from options to a device cache: what they may be, the sizes that follow, the memory that these take.
+ *
+ *     pages        [n_pages][page_bytes], never cleared: storing into a tile's first slot clears the tile
+ *     tables       page/cuda's pool and rows; lengths, new tokens, the batch, the step's state
+ *     workspace    attention's, logits of one layer where scores are kept, order of one layer's prompt
+ *
+ * Layouts and page sizes are those of the CPU's cache for the same options (cache/create.c), but that pages are apart
+ * by a multiple of 128 bytes.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "cache/cuda/device_cache.h"
+#include "cache/spec.h"
+#include "core/checked.h"
+#include "core/error.h"
+#include "page/table.h"
+#include "quant/layout.h"
+
+#define DEFAULT_PAGE_TOKENS 32u
+#define LONG_PAGE_TOKENS 64u
+#define LONG_PAGE_FROM 8192u
+#define MAX_SEQS 65535u
+#define MAX_LAYERS 1024u
+#define MAX_KV_HEADS 1024u
+#define MAX_GROUP 8u
+#define MAX_TOKENS (1u << 24)
+#define MAX_SCALE 65536.0f
+#define MAX_ROWS (1u << 28)
+/* Lanes that fill a GPU with a warp each.  With fewer, a warp's loads are too few to hide their latency. */
+#define MANY_LANES 2048u
+#define DEVICE_ALIGN 256u
+#define PAGE_ALIGN 128u
+
+void pleat_device_cache_options_default(pleat_device_cache_options *opt) {
+    if (!opt) return;
+    *opt = (pleat_device_cache_options){.size_bytes = sizeof *opt, .spec = {.high = {16, 16}}, .max_seqs = 1};
+}
+
+/* ---- options ------------------------------------------------------------------------------------- */
+
+#define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
+
+static pleat_status check_spec(const pleat_device_cache_options *opt, pleat_error *err) {
+    const pleat_spec *spec = &opt->spec;
+    PLEAT_TRY(pleat__spec_check(spec, err));
+    const bool known = (spec->policy == PLEAT_POLICY_NONE || spec->policy == PLEAT_POLICY_LEANKV) &&
+                       spec->compressor == PLEAT_COMPRESSOR_NONE && spec->high.k_bits <= 16;
+    PLEAT_FAIL_IF(!known, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "device cache: on a GPU there are f16, k8v8 to k2v2 and leankv of such formats");
+    REQUIRE(spec->profile[0] == 0, "device cache: the spec's profile '%s' has not been read", spec->profile);
+    REQUIRE(spec->window <= opt->max_tokens,
+            "device cache: the spec's window of %u tokens is longer than the longest sequence, %u tokens", spec->window,
+            opt->max_tokens);
+    return PLEAT_OK;
+}
+
+static pleat_status check_options(const pleat_device_cache_options *opt, pleat_error *err) {
+    REQUIRE(opt->size_bytes == sizeof *opt, "device cache: options are not from pleat_device_cache_options_default()");
+    REQUIRE(opt->n_layers >= 1 && opt->n_layers <= MAX_LAYERS, "device cache: n_layers %u is outside 1..%u",
+            opt->n_layers, MAX_LAYERS);
+    REQUIRE(opt->n_kv_heads >= 1 && opt->n_kv_heads <= MAX_KV_HEADS, "device cache: n_kv_heads %u is outside 1..%u",
+            opt->n_kv_heads, MAX_KV_HEADS);
+    REQUIRE(opt->n_q_heads >= 1 && opt->n_q_heads % opt->n_kv_heads == 0 &&
+                opt->n_q_heads / opt->n_kv_heads <= MAX_GROUP,
+            "device cache: n_q_heads %u is not 1..%u times n_kv_heads %u", opt->n_q_heads, MAX_GROUP, opt->n_kv_heads);
+    REQUIRE(opt->head_dim == 64 || opt->head_dim == 128, "device cache: head_dim %u is neither 64 nor 128",
+            opt->head_dim);
+    REQUIRE(opt->softmax_scale >= 0 && opt->softmax_scale <= MAX_SCALE,
+            "device cache: softmax_scale is outside 0..65536");
+    REQUIRE(opt->page_tokens <= 4096 && opt->page_tokens % PLEAT__TILE == 0,
+            "device cache: page_tokens %u is neither 0 nor a multiple of 16 up to 4096", opt->page_tokens);
+    REQUIRE(opt->max_seqs >= 1 && opt->max_seqs <= MAX_SEQS, "device cache: max_seqs %u is outside 1..%u",
+            opt->max_seqs, MAX_SEQS);
+    REQUIRE(opt->max_tokens >= 1 && opt->max_tokens <= MAX_TOKENS, "device cache: max_tokens %u is outside 1..%u",
+            opt->max_tokens, MAX_TOKENS);
+    REQUIRE((uint64_t)opt->max_seqs * opt->n_layers * opt->n_kv_heads <= MAX_ROWS,
+            "device cache: max_seqs %u of %u layers with %u KV heads are more than %u lanes", opt->max_seqs,
+            opt->n_layers, opt->n_kv_heads, MAX_ROWS);
+    return check_spec(opt, err);
+}
+
+#undef REQUIRE
+
+/* ---- pages --------------------------------------------------------------------------------------- */
+
+/* Lay out low's page in page_bytes: as many tiles as fit.  Without positions where no low token is ever dropped. */
+static pleat_status fit_low(const pleat_device_cache *c, uint64_t page_bytes, pleat__page_layout *low) {
+    const pleat_spec *spec = &c->opt.spec;
+    const bool tracked = spec->al > 0;
+    pleat__page_layout next;
+    PLEAT_TRY(pleat__page_layout_init(low, spec->low, c->opt.head_dim, PLEAT__TILE, tracked));
+    if (low->used_bytes > page_bytes) return PLEAT_E_ARG;
+    while (pleat__page_layout_init(&next, spec->low, c->opt.head_dim, low->tokens + PLEAT__TILE, tracked) == PLEAT_OK &&
+           next.used_bytes <= page_bytes)
+        *low = next;
+    return PLEAT_OK;
+}
+
+static uint64_t round_up(uint64_t bytes, uint64_t align) { return (bytes + align - 1) / align * align; }
+
+/* Lay out both sides' pages of `tokens` high tokens. */
+static pleat_status lay_out(pleat_device_cache *c, uint32_t tokens) {
+    pleat__page_layout *high = &c->lanes.layouts[0], *low = &c->lanes.layouts[1];
+    const bool tracked = c->lanes.policy.is_leankv;
+    PLEAT_TRY(pleat__page_layout_init(high, c->opt.spec.high, c->opt.head_dim, tokens, tracked));
+    const uint64_t page_bytes = round_up(high->used_bytes, PLEAT__ALIGN);
+    c->lanes.page_bytes = round_up(page_bytes, PAGE_ALIGN);
+    *low = *high;
+    return c->two_sided ? fit_low(c, page_bytes, low) : PLEAT_OK;
+}
+
+/* As cache/create.c chooses: the size that wastes least in a lane of this many low tokens. */
+#define TYPICAL_LOW_TOKENS 2048u
+#define LEAST_PAGE_TOKENS 32u
+#define MOST_PAGE_TOKENS 128u
+
+static uint32_t choose_page_tokens(pleat_device_cache *c) {
+    uint32_t best = DEFAULT_PAGE_TOKENS;
+    uint64_t best_waste = UINT64_MAX;
+    for (uint32_t tokens = LEAST_PAGE_TOKENS; tokens <= MOST_PAGE_TOKENS; tokens += PLEAT__TILE) {
+        if (lay_out(c, tokens) != PLEAT_OK) continue;
+        const uint64_t page_bytes = round_up(c->lanes.layouts[0].used_bytes, PLEAT__ALIGN);
+        const pleat__page_layout *low = &c->lanes.layouts[1];
+        const uint64_t lost = page_bytes - low->used_bytes + PLEAT__POOL_BYTES_PER_PAGE + sizeof(pleat__page_id);
+        const uint64_t waste = page_bytes + TYPICAL_LOW_TOKENS * lost / low->tokens;
+        if (waste >= best_waste) continue;
+        best_waste = waste;
+        best = tokens;
+    }
+    return best;
+}
+
+static pleat_status derive_pages(pleat_device_cache *c, pleat_error *err) {
+    uint32_t tokens = c->opt.page_tokens;
+    if (tokens == 0 && c->two_sided) tokens = choose_page_tokens(c);
+    if (tokens == 0) tokens = c->opt.max_tokens >= LONG_PAGE_FROM ? LONG_PAGE_TOKENS : DEFAULT_PAGE_TOKENS;
+    PLEAT_FAIL_IF(lay_out(c, tokens) != PLEAT_OK, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "device cache: no page layout for these formats, head_dim %u and %u tokens a page", c->opt.head_dim,
+                  tokens);
+    c->opt.page_tokens = tokens;
+    const uint64_t lane_pages = pleat__div_up_u32(c->opt.max_tokens, tokens) + (c->two_sided ? 1u : 0u);
+    uint64_t n_pages = lane_pages * c->rows_per_place * c->opt.max_seqs;
+    if (c->opt.pool_bytes) n_pages = c->opt.pool_bytes / c->lanes.page_bytes;
+    PLEAT_FAIL_IF(n_pages < 1 || n_pages > UINT32_MAX / 2, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "device cache: %llu pages of %llu bytes: allowed are 1 to %u", (unsigned long long)n_pages,
+                  (unsigned long long)c->lanes.page_bytes, UINT32_MAX / 2);
+    c->n_pages = (uint32_t)n_pages;
+    return PLEAT_OK;
+}
+
+/* Everything that follows from the options without memory. */
+static pleat_status derive(pleat_device_cache *c, pleat_error *err) {
+    const pleat_device_cache_options *opt = &c->opt;
+    const pleat_spec *spec = &opt->spec;
+    c->n_group = opt->n_q_heads / opt->n_kv_heads;
+    c->rows_per_place = opt->n_layers * opt->n_kv_heads;
+    c->scale = opt->softmax_scale > 0 ? opt->softmax_scale : 1.0f / sqrtf((float)opt->head_dim);
+    c->two_sided = spec->policy == PLEAT_POLICY_LEANKV && spec->al < spec->ah;
+    c->lanes.policy = (pleat__device_policy){.is_leankv = spec->policy == PLEAT_POLICY_LEANKV,
+                                             .is_code = spec->step == PLEAT_STEP_CODE,
+                                             .by_position = spec->threshold == PLEAT_THRESHOLD_POSITION,
+                                             .window = spec->window,
+                                             .ah = spec->ah,
+                                             .al = spec->al};
+    c->lanes.n_layers = opt->n_layers;
+    c->lanes.n_kv_heads = opt->n_kv_heads;
+    c->lanes.head_dim = opt->head_dim;
+    c->lanes.max_tokens = opt->max_tokens;
+    c->lanes.many_lanes = MANY_LANES;
+    PLEAT_TRY(derive_pages(c, err));
+    /* A lane's slots are its tokens, a hole, and what fills up the high side's last tile. */
+    if (c->lanes.policy.is_leankv) c->logits_stride = round_up(opt->max_tokens + 1, PLEAT__TILE) + PLEAT__TILE;
+    return PLEAT_OK;
+}
+
+/* ---- memory -------------------------------------------------------------------------------------- */
+
+/* An arena whose parts are aligned as the device has it: `take` of a whole number of units. */
+static void *take(pleat__arena *arena, uint64_t count, uint64_t bytes) {
+    return pleat__arena_take(arena, round_up(count * bytes, DEVICE_ALIGN), 1);
+}
+
+static void carve_tables(pleat_device_cache *c, pleat__arena *arena) {
+    const uint32_t row_len = pleat__table_row_len(c->opt.max_tokens, c->lanes.layouts[0].tokens);
+    const uint64_t n_rows = (uint64_t)c->opt.max_seqs * c->rows_per_place;
+    const uint32_t n_places = c->opt.max_seqs + 1; /* the last stays empty: lanes.h, scored_places */
+    void *pages = take(arena, pleat__device_pages_bytes(c->n_pages, n_places, c->rows_per_place, row_len), 1);
+    c->lanes.n_tokens = take(arena, c->opt.max_seqs, sizeof *c->lanes.n_tokens);
+    c->lanes.fresh = take(arena, n_rows, sizeof *c->lanes.fresh);
+    c->lanes.step = take(arena, 1, sizeof *c->lanes.step);
+    c->places = take(arena, c->opt.max_seqs, sizeof *c->places);
+    c->lanes.scored_places = take(arena, c->opt.max_seqs, sizeof *c->lanes.scored_places);
+    if (!pages) return;
+    pleat__device_pages_carve(&c->lanes.pages, pages, c->n_pages, n_places, c->rows_per_place, row_len);
+    for (int side = 0; side < 2; side++) c->lanes.pages.page_tokens[side] = c->lanes.layouts[side].tokens;
+    c->lanes.pages.places = c->places;
+}
+
+static void carve_workspace(pleat_device_cache *c, pleat__arena *arena) {
+    const uint64_t n_heads = (uint64_t)c->opt.max_seqs * c->opt.n_q_heads;
+    const uint64_t *bytes[2] = {&c->plans[0].workspace_bytes, &c->plans[1].workspace_bytes};
+    c->attn_workspace = take(arena, *bytes[0] > *bytes[1] ? *bytes[0] : *bytes[1], 1);
+    c->logits = take(arena, n_heads * c->logits_stride, sizeof *c->logits);
+    c->lse2 = take(arena, n_heads, sizeof *c->lse2);
+    c->lanes.order = take(arena, (uint64_t)c->opt.n_kv_heads * c->opt.max_tokens, sizeof *c->lanes.order);
+}
+
+static pleat_status take_device(pleat_device_cache *c, void (*carve)(pleat_device_cache *, pleat__arena *), int which,
+                                pleat_error *err) {
+    pleat__arena arena = {0};
+    carve(c, &arena);
+    PLEAT_FAIL_IF(arena.overflow, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "device cache: sizes beyond 64 bits");
+    PLEAT_TRY(pleat__device_alloc(arena.used_bytes, &c->memory[which], err));
+    c->memory_bytes[which] = arena.used_bytes;
+    arena = (pleat__arena){.base = c->memory[which], .cap_bytes = arena.used_bytes};
+    carve(c, &arena);
+    return PLEAT_OK;
+}
+
+/* What attention sees; its pointers only once there are tables. */
+static void make_view(pleat_device_cache *c) {
+    c->view =
+        (pleat__device_view){.base = c->lanes.base,
+                             .page_bytes = c->lanes.page_bytes,
+                             .layouts = {c->lanes.layouts[0], c->lanes.layouts[1]},
+                             .ids = c->lanes.pages.ids,
+                             .n_slots = {c->lanes.pages.n_slots[0], c->two_sided ? c->lanes.pages.n_slots[1] : NULL},
+                             .row_len = c->lanes.pages.row_len,
+                             .n_layers = c->opt.n_layers,
+                             .n_kv_heads = c->opt.n_kv_heads,
+                             .n_group = c->n_group,
+                             .places = c->places};
+}
+
+static pleat_status take_memory(pleat_device_cache *c, pleat_error *err) {
+    c->memory_bytes[0] = (uint64_t)c->n_pages * c->lanes.page_bytes;
+    PLEAT_TRY(pleat__device_alloc(c->memory_bytes[0], &c->memory[0], err));
+    c->lanes.base = c->memory[0];
+    PLEAT_TRY(take_device(c, carve_tables, 1, err));
+    make_view(c);
+    PLEAT_TRY(pleat__device_attn_plan_init(&c->plans[0], &c->view, c->opt.max_seqs, PLEAT__DEVICE_EQUAL_BYTES, err));
+    PLEAT_TRY(pleat__device_attn_plan_init(&c->plans[1], &c->view, c->opt.max_seqs, PLEAT__DEVICE_PER_LANE, err));
+    PLEAT_TRY(take_device(c, carve_workspace, 2, err));
+    const pleat__device_stream stream = {NULL};
+    PLEAT_TRY(pleat__device_fill(c->memory[1], 0, c->memory_bytes[1], stream, err));
+    PLEAT_TRY(pleat__device_fill(c->attn_workspace, 0, c->memory_bytes[2], stream, err));
+    PLEAT_TRY(pleat__device_pages_init(&c->lanes.pages, c->n_pages, stream, err));
+    return pleat__device_wait(stream, err);
+}
+
+/* ---- create and destroy ---------------------------------------------------------------------------- */
+
+/* The object and the host's arrays, in one block. */
+static void carve_host(const pleat_device_cache_options *opt, pleat_device_cache **c, pleat__arena *arena) {
+    pleat_device_cache *at = pleat__arena_take(arena, 1, sizeof *at), none;
+    pleat_device_cache *to = at ? at : &none;
+    to->place_states = pleat__arena_take(arena, opt->max_seqs, 1);
+    to->batch = pleat__arena_take(arena, opt->max_seqs, sizeof *to->batch);
+    to->placed = pleat__arena_take(arena, opt->n_layers, 1);
+    to->marks = pleat__arena_take(arena, opt->max_seqs, 1);
+    *c = at;
+}
+
+pleat_status pleat_device_cache_create(const pleat_device_cache_options *opt, pleat_device_cache **out,
+                                       pleat_error *err) {
+    PLEAT_FAIL_IF(!opt || !out, err, PLEAT_E_ARG, PLEAT_NOWHERE, "device cache: no options, or no place for the cache");
+    PLEAT_TRY(check_options(opt, err));
+    PLEAT_TRY(pleat__device_use(opt->device, err));
+    const pleat_allocator al = pleat__allocator_or_default(opt->allocator);
+    pleat_device_cache *c;
+    pleat__arena arena = {0};
+    carve_host(opt, &c, &arena);
+    const uint64_t bytes = arena.used_bytes;
+    void *block = pleat__alloc_zero(&al, 1, bytes);
+    PLEAT_FAIL_IF(!block, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "device cache: out of memory");
+    arena = (pleat__arena){.base = block, .cap_bytes = bytes};
+    carve_host(opt, &c, &arena);
+    c->al = al;
+    c->opt = *opt;
+    c->block = block;
+    c->block_bytes = bytes;
+    pleat_status status = derive(c, err);
+    if (status == PLEAT_OK) status = take_memory(c, err);
+    if (status != PLEAT_OK) {
+        pleat_device_cache_destroy(&c);
+        return status;
+    }
+    *out = c;
+    return PLEAT_OK;
+}
+
+void pleat_device_cache_destroy(pleat_device_cache **cache) {
+    if (!cache || !*cache) return;
+    pleat_device_cache *c = *cache;
+    *cache = NULL;
+    if (pleat__device_use(c->opt.device, NULL) == PLEAT_OK) /* freeing waits for the device */
+        for (int i = 0; i < 3; i++) pleat__device_free(c->memory[i]);
+    const pleat_allocator al = c->al;
+    pleat__free(&al, c->block, 1, c->block_bytes);
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * device_inspect.c: what a device cache holds, brought to the host: usage, lengths, tokens, invariants.  All of it
+ * waits for the stream; none of it is meant for a hot path.
+ */
+#include <string.h>
+
+#include "cache/cuda/device_cache.h"
+#include "core/error.h"
+#include "quant/quant.h"
+
+static pleat_status check_cache(const pleat_device_cache *c, const void *out, pleat_error *err) {
+    PLEAT_FAIL_IF(!c || !out, err, PLEAT_E_ARG, PLEAT_NOWHERE, "device cache: none given, or no place for the answer");
+    return pleat__device_use(c->opt.device, err);
+}
+
+/* An array of the device in memory of the host, which the caller frees with drop(). */
+static pleat_status bring(const pleat_device_cache *c, const uint32_t *from, uint64_t n, pleat__device_stream stream,
+                          uint32_t **to, pleat_error *err) {
+    *to = pleat__alloc(&c->al, n, sizeof **to);
+    PLEAT_FAIL_IF(!*to, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "device cache: out of memory");
+    PLEAT_TRY(pleat__device_copy(*to, from, n * sizeof **to, stream, err));
+    return pleat__device_wait(stream, err);
+}
+
+static void drop(const pleat_device_cache *c, uint32_t *array, uint64_t n) {
+    pleat__free(&c->al, array, n, sizeof *array);
+}
+
+/* ---- usage --------------------------------------------------------------------------------------- */
+
+/* The tables' counts. */
+typedef struct counts {
+    uint64_t n_rows;
+    uint32_t *n_slots[2], *hole; /* [n_rows] */
+    uint32_t *n_tokens;          /* [max_seqs] */
+} counts;
+
+static void drop_counts(const pleat_device_cache *c, counts *n) {
+    drop(c, n->n_slots[0], n->n_rows);
+    drop(c, n->n_slots[1], n->n_rows);
+    drop(c, n->hole, n->n_rows);
+    drop(c, n->n_tokens, c->opt.max_seqs);
+}
+
+static pleat_status bring_counts(const pleat_device_cache *c, pleat__device_stream stream, counts *n,
+                                 pleat_error *err) {
+    const pleat__device_pages *pages = &c->lanes.pages;
+    *n = (counts){.n_rows = (uint64_t)c->opt.max_seqs * c->rows_per_place};
+    PLEAT_TRY(bring(c, pages->n_slots[0], n->n_rows, stream, &n->n_slots[0], err));
+    PLEAT_TRY(bring(c, pages->n_slots[1], n->n_rows, stream, &n->n_slots[1], err));
+    PLEAT_TRY(bring(c, pages->hole, n->n_rows, stream, &n->hole, err));
+    return bring(c, c->lanes.n_tokens, c->opt.max_seqs, stream, &n->n_tokens, err);
+}
+
+/* What attention reads of n slots of a side. */
+static uint64_t attend_bytes(const pleat__page_layout *l, uint32_t n_slots) {
+    const uint64_t n_tiles = pleat__div_up_u32(n_slots, PLEAT__TILE);
+    uint64_t tile_bytes = (uint64_t)l->k_tile_bytes + l->v_tile_bytes;
+    if (pleat__format_is_quantised(l->format)) tile_bytes += 2 * PLEAT__META_TILE_BYTES;
+    if (l->tracked) tile_bytes += PLEAT__TILE * sizeof(int32_t);
+    return n_tiles * tile_bytes + pleat__div_up_u32(n_slots, l->tokens) * sizeof(uint32_t);
+}
+
+static void add_place(const pleat_device_cache *c, const counts *n, uint32_t place, bool in_batch,
+                      pleat_device_cache_usage *u) {
+    const uint64_t first = (uint64_t)place * c->rows_per_place;
+    u->bytes_f16 += (uint64_t)n->n_tokens[place] * c->rows_per_place * 4 * c->opt.head_dim;
+    for (uint64_t row = first; row < first + c->rows_per_place; row++) {
+        u->tokens_high += n->n_slots[0][row] - (n->hole[row] != 0);
+        u->tokens_low += n->n_slots[1][row];
+        for (int side = 0; side < 2 && in_batch; side++)
+            u->bytes_attend += attend_bytes(&c->lanes.layouts[side], n->n_slots[side][row]);
+    }
+}
+
+static void add_up(const pleat_device_cache *c, const counts *n, const pleat__device_counters *now,
+                   pleat_device_cache_usage *u) {
+    const pleat__device_pool *pool = &now->pool;
+    *u = (pleat_device_cache_usage){.bytes_pool = c->memory_bytes[0],
+                                    .bytes_tables = c->memory_bytes[1],
+                                    .bytes_workspace = c->memory_bytes[2],
+                                    .page_bytes = c->lanes.page_bytes,
+                                    .pages_used = pool->n_pages - pool->n_free,
+                                    .pages_peak = pool->n_peak,
+                                    .pages_total = pool->n_pages,
+                                    .n_refused = pool->n_refused + now->step.n_full,
+                                    .page_tokens = {c->lanes.layouts[0].tokens, c->lanes.layouts[1].tokens}};
+    u->bytes_pages = u->pages_used * u->page_bytes;
+    u->bytes = u->bytes_pages + u->bytes_tables;
+    memset(c->marks, 0, c->opt.max_seqs);
+    for (uint32_t i = 0; i < c->lanes.pages.n_seqs; i++) c->marks[c->batch[i]] = 1;
+    for (uint32_t place = 0; place < c->opt.max_seqs; place++) add_place(c, n, place, c->marks[place], u);
+}
+
+pleat_status pleat_device_cache_get_usage(pleat_device_cache *c, pleat_device_cache_usage *out, void *stream,
+                                          pleat_error *err) {
+    PLEAT_TRY(check_cache(c, out, err));
+    const pleat__device_stream s = pleat__device_stream_of(stream);
+    pleat__device_counters now;
+    counts n = {0};
+    PLEAT_TRY(pleat__device_cache_counters(c, s, &now, err));
+    const pleat_status status = bring_counts(c, s, &n, err);
+    if (status == PLEAT_OK) add_up(c, &n, &now, out);
+    drop_counts(c, &n);
+    return status;
+}
+
+pleat_status pleat_device_cache_length(pleat_device_cache *c, uint32_t place, uint32_t *n_tokens, void *stream,
+                                       pleat_error *err) {
+    PLEAT_TRY(check_cache(c, n_tokens, err));
+    PLEAT_FAIL_IF(place >= c->opt.max_seqs, err, PLEAT_E_ARG, PLEAT_NOWHERE, "device cache: no place %u", place);
+    const pleat__device_stream s = pleat__device_stream_of(stream);
+    uint32_t n;
+    PLEAT_TRY(pleat__device_copy(&n, c->lanes.n_tokens + place, sizeof n, s, err));
+    PLEAT_TRY(pleat__device_wait(s, err));
+    *n_tokens = n;
+    return PLEAT_OK;
+}
+
+/* ---- tokens -------------------------------------------------------------------------------------- */
+
+/* What is asked for. */
+typedef struct request {
+    uint32_t first, n_tokens;
+    float *k, *v;
+} request;
+
+/* Tokens of one page into their rows.  Without positions slots stand for them. */
+static void export_page(const pleat__page_layout *l, uint8_t *page, uint32_t first_slot, uint32_t n,
+                        const request *want) {
+    for (uint32_t slot = 0; slot < n; slot++) {
+        const int64_t position = l->tracked ? pleat__positions(l, page)[slot] : (int64_t)first_slot + slot;
+        const int64_t at = position - want->first;
+        if (position < 0 || at < 0 || at >= want->n_tokens) continue;
+        pleat__quant_load_token(l, page, slot, want->k + at * l->head_dim, want->v + at * l->head_dim);
+    }
+}
+
+static pleat_status export_side(const pleat_device_cache *c, uint32_t row, int side, uint32_t n_slots,
+                                const request *want, pleat__device_stream stream, uint8_t *page, pleat_error *err) {
+    const pleat__device_pages *pages = &c->lanes.pages;
+    const pleat__page_layout *l = &c->lanes.layouts[side];
+    const uint32_t *cells = pages->ids + (uint64_t)row * pages->row_len;
+    for (uint32_t first = 0; first < n_slots; first += l->tokens) {
+        const uint32_t idx = first / l->tokens;
+        uint32_t id;
+        PLEAT_TRY(pleat__device_copy(&id, cells + (side ? pages->row_len - 1 - idx : idx), sizeof id, stream, err));
+        PLEAT_TRY(pleat__device_wait(stream, err));
+        PLEAT_TRY(pleat__device_copy(page, c->lanes.base + id * c->lanes.page_bytes, l->used_bytes, stream, err));
+        PLEAT_TRY(pleat__device_wait(stream, err));
+        export_page(l, page, first, pleat__min_u32(l->tokens, n_slots - first), want);
+    }
+    return PLEAT_OK;
+}
+
+static pleat_status export_row(const pleat_device_cache *c, uint32_t row, const request *want,
+                               pleat__device_stream stream, uint8_t *page, pleat_error *err) {
+    uint32_t n_slots[2];
+    for (int side = 0; side < 2; side++)
+        PLEAT_TRY(pleat__device_copy(&n_slots[side], c->lanes.pages.n_slots[side] + row, sizeof *n_slots, stream, err));
+    PLEAT_TRY(pleat__device_wait(stream, err));
+    PLEAT_FAIL_IF(n_slots[1] > 0 && !c->lanes.layouts[1].tracked, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "device cache: low pages keep no positions where al is 0");
+    for (int side = 0; side < 2; side++) PLEAT_TRY(export_side(c, row, side, n_slots[side], want, stream, page, err));
+    return PLEAT_OK;
+}
+
+pleat_status pleat_device_cache_export(pleat_device_cache *c, uint32_t place, uint32_t layer, uint32_t kv_head,
+                                       uint32_t first, uint32_t n_tokens, float *k, float *v, void *stream,
+                                       pleat_error *err) {
+    uint32_t length;
+    PLEAT_TRY(pleat_device_cache_length(c, place, &length, stream, err));
+    PLEAT_FAIL_IF(!k || !v || layer >= c->opt.n_layers || kv_head >= c->opt.n_kv_heads || first > length ||
+                      n_tokens > length - first,
+                  err, PLEAT_E_ARG, PLEAT_NOWHERE, "device cache: export: no such tokens, or no place for them");
+    uint8_t *page = pleat__alloc(&c->al, 1, c->lanes.page_bytes);
+    PLEAT_FAIL_IF(!page, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "device cache: out of memory");
+    const uint64_t n = (uint64_t)n_tokens * c->opt.head_dim;
+    memset(k, 0, n * sizeof *k);
+    memset(v, 0, n * sizeof *v);
+    const request want = {first, n_tokens, k, v};
+    const uint32_t row = pleat__device_first_row(c, place) + layer * c->opt.n_kv_heads + kv_head;
+    const pleat_status status = export_row(c, row, &want, pleat__device_stream_of(stream), page, err);
+    pleat__free(&c->al, page, 1, c->lanes.page_bytes);
+    return status;
+}
+
+/* ---- invariants ---------------------------------------------------------------------------------- */
+
+/* Each lane's tokens are no more than the sequence's, and all of them where nothing is dropped. */
+static bool lengths_are_valid(const pleat_device_cache *c, const counts *n) {
+    for (uint64_t row = 0; row < n->n_rows; row++) {
+        const uint64_t n_live = (uint64_t)n->n_slots[0][row] - (n->hole[row] != 0) + n->n_slots[1][row];
+        if (n->hole[row] > n->n_slots[0][row] || n_live > n->n_tokens[row / c->rows_per_place]) return false;
+    }
+    return true;
+}
+
+pleat_status pleat_device_cache_check(pleat_device_cache *c, void *stream, pleat_error *err) {
+    PLEAT_TRY(check_cache(c, c, err));
+    const pleat__device_stream s = pleat__device_stream_of(stream);
+    const bool at_rest = !c->in_step && !c->in_prompt && c->lanes.policy.is_leankv; /* others keep a page ahead */
+    bool valid;
+    PLEAT_TRY(pleat__device_pages_check(&c->lanes.pages, at_rest, s, &valid, err));
+    PLEAT_FAIL_IF(!valid, err, PLEAT_E_STATE, PLEAT_NOWHERE, "device cache: pool or tables break their invariants");
+    counts n = {0};
+    const pleat_status status = bring_counts(c, s, &n, err);
+    valid = status != PLEAT_OK || c->in_prompt || lengths_are_valid(c, &n);
+    drop_counts(c, &n);
+    PLEAT_TRY(status);
+    PLEAT_FAIL_IF(!valid, err, PLEAT_E_STATE, PLEAT_NOWHERE,
+                  "device cache: a lane holds more tokens than its sequence");
+    return PLEAT_OK;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * lanes.h: what a device cache does to the tokens of its lanes: the launchers of prompt.cu and step.cu, and the struct
+ * that their kernels are handed.
+ *
+ *     a prompt, layer by layer     class: levels, and which token takes which slot
+ *                                  (page/cuda: settle: each side gets its pages)
+ *                                  place: quantise into pages
+ *     a step                       (page/cuda: take)
+ *                                  grow: each lane has a slot for its new token, which counts from now on
+ *                                  append, layer by layer
+ *                                  end: the policy on every lane (policy/leankv.h), and what it decides is done
+ *                                  (page/cuda: trim)
+ *
+ * A step whose pages do not fit, or one sequence of which has max_tokens already, leaves every lane as it is: grow says
+ * that no lane has a new slot, and what follows goes by that.
+ *
+ * Everything here can be recorded in a graph; nothing waits.
+ */
+#ifndef PLEAT_CACHE_CUDA_LANES_H
+#define PLEAT_CACHE_CUDA_LANES_H
+
+#include "core/device_view.h"
+#include "page/cuda/pages.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where a step's token of a lane stands, made by grow so that append finds it with one load. */
+typedef struct pleat__device_new_token {
+    uint32_t page; /* id */
+    uint32_t at;   /* slot in the page */
+    uint32_t slot; /* of the high side; PLEAT__NEW_SLOT_IS_HOLE: a dead token was there; PLEAT__NO_NEW_SLOT: none */
+    uint32_t position;
+} pleat__device_new_token;
+
+#define PLEAT__NO_NEW_SLOT UINT32_MAX
+#define PLEAT__NEW_SLOT_IS_HOLE 0x80000000u
+
+/* What policy/leankv.h asks of a spec. */
+typedef struct pleat__device_policy {
+    bool is_leankv; /* else every token stays high, and pages keep neither scores nor positions */
+    bool is_code;   /* step=code */
+    bool by_position;
+    uint32_t window;
+    float ah, al;
+} pleat__device_policy;
+
+/* What a step is, in device memory. */
+typedef struct pleat__device_step_state {
+    uint32_t refused;  /* 1: this step changes nothing */
+    uint32_t n_full;   /* steps refused since create because some sequence had max_tokens */
+    uint32_t n_blocks; /* of grow, that are done; 0 between launches */
+} pleat__device_step_state;
+
+/* Handed to kernels by value; pointers are device memory. */
+typedef struct pleat__device_lanes {
+    pleat__device_pages pages; /* the batch is in here */
+    uint8_t *base;             /* the pool's first byte */
+    uint64_t page_bytes;
+    pleat__page_layout layouts[2]; /* [side] */
+    pleat__device_policy policy;
+    uint32_t n_layers, n_kv_heads, head_dim, max_tokens;
+    uint32_t many_lanes; /* from so many in a batch on, end gives each lane a warp, below eight */
+    uint32_t *n_tokens;  /* [max_seqs] stored in the place's sequence, a step's new one included from grow on */
+    pleat__device_new_token *fresh; /* [n_seqs * rows_per_place], lane by lane of the batch */
+    /* [n_seqs] whose scores attention adds to in a step: the batch, or if the step is refused the place behind the last
+     * one, which is always empty. */
+    uint32_t *scored_places;
+    pleat__device_step_state *step;
+    uint32_t *
+        order; /* [n_kv_heads][max_tokens] of one layer's prompt of N tokens: position of the token in high slot i at i,
+                      * of that in low slot i at N - 1 - i */
+} pleat__device_lanes;
+
+/* One layer of a prompt of n_tokens tokens in `place`. */
+typedef struct pleat__device_prompt {
+    uint32_t place, layer, n_tokens;
+    const void *k, *v;     /* [n_tokens][n_kv_heads][head_dim] f16 */
+    const float *received; /* [n_kv_heads][n_tokens]; leankv alone */
+} pleat__device_prompt;
+
+/* Levels of the prompt's tokens: n_slots of the layer's rows, and order. */
+pleat_status pleat__device_lanes_class(const pleat__device_lanes *lanes, const pleat__device_prompt *prompt,
+                                       pleat__device_stream stream, pleat_error *err);
+
+/* Tokens into the pages that settle has left the rows: whole tiles, scores and positions included. */
+pleat_status pleat__device_lanes_place(const pleat__device_lanes *lanes, const pleat__device_prompt *prompt,
+                                       pleat__device_stream stream, pleat_error *err);
+
+/* Made-up tokens in place of k and v and order: n_slots of the layer's rows say how many. */
+pleat_status pleat__device_lanes_make(const pleat__device_lanes *lanes, const pleat__device_prompt *prompt,
+                                      uint64_t seed, pleat__device_stream stream, pleat_error *err);
+
+/* The sequence in `place` has n_tokens tokens. */
+pleat_status pleat__device_lanes_set_length(const pleat__device_lanes *lanes, uint32_t place, uint32_t n_tokens,
+                                            pleat__device_stream stream, pleat_error *err);
+
+pleat_status pleat__device_lanes_grow(const pleat__device_lanes *lanes, pleat__device_stream stream, pleat_error *err);
+
+/* k, v  [n_seqs][n_kv_heads][head_dim] f16 */
+pleat_status pleat__device_lanes_append(const pleat__device_lanes *lanes, uint32_t layer, const void *k, const void *v,
+                                        pleat__device_stream stream, pleat_error *err);
+
+pleat_status pleat__device_lanes_end(const pleat__device_lanes *lanes, pleat__device_stream stream, pleat_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

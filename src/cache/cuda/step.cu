@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * step.cu: one token more in every lane of the batch, and the policy's step after it.
+ *
+ *     grow      a thread for each lane: its slot for the new token, which counts from now on.  The last block to finish
+ *               counts the token in n_tokens, which all others have read
+ *     append    a warp for each lane of a layer: one owner reads, changes and writes the tile's words
+ * end       a warp for each lane, or eight where lanes are few: policy/leankv.c's step, then cache/compact.c's moves,
+ *               in their order:
+ *
+ *         the token that left the window is looked for from the last slot back
+ *         it is low     demoted; the least significant low token is the victim
+ *         it is high    the least significant high token, by one pass over scores and positions
+ *         a token that becomes low takes the low victim's slot, or the next one; a high slot that is left is a hole,
+ *         or the side is shorter by one; a low slot that is left is taken by the last low token
+ *
+ * Searches look at 4 slots a thread, 512 a warp at a time, so that 8 loads of a thread are under way together.  A
+ * thread divides only where sum <= limit * (N - 1 - position) does not rule the slot out (policy/scan.h says why that
+ * misses nothing), and lowers its limit as it finds less.  Of all threads' finds the least wins, ties to the lower
+ * slot.
+ */
+#include "cache/cuda/lanes.cuh"
+
+/* ---- grow -------------------------------------------------------------------------------------------- */
+
+#define GROW_THREADS 256
+
+/* Has some sequence of the batch max_tokens?  The same in all threads of a block. */
+static __device__ inline bool is_full(const pleat__device_lanes &l) {
+    bool full = false;
+    for (uint32_t i = threadIdx.x; i < l.pages.n_seqs; i += GROW_THREADS)
+        full |= l.n_tokens[l.pages.places[i]] >= l.max_tokens;
+    return __syncthreads_or(full);
+}
+
+/* All blocks have read the lengths: the sequences are one token longer. */
+static __device__ inline void count_tokens(const pleat__device_lanes &l, bool fits, bool full) {
+    for (uint32_t i = threadIdx.x; i < l.pages.n_seqs && fits; i += GROW_THREADS) l.n_tokens[l.pages.places[i]]++;
+    if (threadIdx.x > 0) return;
+    l.step->refused = !fits;
+    l.step->n_full += full && !pleat__device_refused(&l.pages);
+    l.step->n_blocks = 0;
+}
+
+/* The lane's slot for its token is in use from now on. */
+static __device__ inline pleat__device_new_token take_slot(const pleat__device_lanes &l, uint32_t row) {
+    const uint32_t hole = l.pages.hole[row], slot = hole ? hole - 1 : l.pages.n_slots[0][row];
+    const pleat__device_slot at = pleat__device_slot_at(&l.pages, row, 0, slot);
+    if (hole)
+        l.pages.hole[row] = 0;
+    else
+        l.pages.n_slots[0][row] = slot + 1;
+    return pleat__device_new_token{at.page, at.slot, hole ? slot | PLEAT__NEW_SLOT_IS_HOLE : slot,
+                                   l.n_tokens[row / l.pages.rows_per_place]};
+}
+
+/* The tables have a place more than there are sequences. */
+static __device__ inline uint32_t empty_place(const pleat__device_lanes &l) {
+    return l.pages.n_rows / l.pages.rows_per_place - 1;
+}
+
+static __global__ void __launch_bounds__(GROW_THREADS) grow(const __grid_constant__ pleat__device_lanes l) {
+    __shared__ bool is_last;
+    const uint32_t lane = blockIdx.x * GROW_THREADS + threadIdx.x;
+    const bool full = is_full(l), fits = !full && !pleat__device_refused(&l.pages);
+    if (lane < l.pages.n_seqs) l.scored_places[lane] = fits ? l.pages.places[lane] : empty_place(l);
+    if (lane < l.pages.n_seqs * l.pages.rows_per_place) {
+        pleat__device_new_token token = {0, 0, PLEAT__NO_NEW_SLOT, 0};
+        if (fits) token = take_slot(l, pleat__device_lane_row(&l.pages, lane));
+        *(uint4 *)(void *)&l.fresh[lane] = make_uint4(token.page, token.at, token.slot, token.position);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        is_last = atomicAdd(&l.step->n_blocks, 1) + 1 == gridDim.x;
+    }
+    __syncthreads();
+    if (is_last) count_tokens(l, fits, full);
+}
+
+/* By one 16-byte load. */
+static __device__ inline pleat__device_new_token token_of(const pleat__device_lanes &l, uint32_t lane) {
+    const uint4 t = *(const uint4 *)(const void *)&l.fresh[lane];
+    return pleat__device_new_token{t.x, t.y, t.z, t.w};
+}
+
+/* ---- append ------------------------------------------------------------------------------------------ */
+
+#define STEP_WARPS 4
+
+/* The threads of the first team of the warp. */
+template <int D> static __device__ inline bool in_first_team(void) { return threadIdx.x % 32 < D / 4; }
+
+template <int D>
+static __global__ void __launch_bounds__(STEP_WARPS * 32)
+    append(const __grid_constant__ pleat__device_lanes l, uint32_t layer, const uint2 *k, const uint2 *v) {
+    const uint32_t unit = blockIdx.x * STEP_WARPS + threadIdx.x / 32, seq = unit / l.n_kv_heads;
+    if (seq >= l.pages.n_seqs) return;
+    const uint64_t from = (uint64_t)unit * (D / 4) + pleat__device_team_thread<D>();
+    const uint2 key_row = k[from], value_row = v[from]; /* on their way while the slot is asked for */
+    const uint32_t lane = seq * l.pages.rows_per_place + layer * l.n_kv_heads + unit % l.n_kv_heads;
+    const pleat__device_new_token to = token_of(l, lane);
+    if (to.slot == PLEAT__NO_NEW_SLOT) return;
+    const pleat__page_layout &layout = l.layouts[0];
+    uint8_t *page = l.base + to.page * l.page_bytes;
+    const bool is_hole = to.slot & PLEAT__NEW_SLOT_IS_HOLE;
+    if (!is_hole && to.at % PLEAT__TILE == 0) pleat__device_clear_tile(layout, page, to.at / PLEAT__TILE);
+    pleat__device_put_value<D>(layout, page, to.at, pleat__device_quad_of(value_row), in_first_team<D>());
+    pleat__device_put_key<D>(layout, page, to.at, pleat__device_quad_of(key_row), in_first_team<D>());
+    if (!layout.tracked || threadIdx.x % 32 != 0) return;
+    if (layout.n_scores) pleat__device_scores(layout, page)[to.at] = 0;
+    pleat__device_positions(layout, page)[to.at] = (int32_t)to.position;
+}
+
+/* ---- searches ---------------------------------------------------------------------------------------- */
+
+#define NO_SLOT UINT32_MAX
+#define MOST_WARPS 8   /* on one lane */
+#define SEARCH_QUADS 4 /* of 4 slots, a thread's under way at once */
+#define SEARCH_SLOTS (SEARCH_QUADS * 128)
+
+/* One side of a lane, as a search sees it. */
+typedef struct side_view {
+    const pleat__page_layout *layout;
+    const uint32_t *ids; /* of the side's first page */
+    int32_t step;        /* from one page's id to the next's */
+    uint8_t *base;
+    uint64_t page_bytes;
+    uint32_t n_slots;
+    uint32_t inverse; /* ceil(2^32 / quads of a page): quad * inverse >> 32 is its page for quads below 2^22 */
+} side_view;
+
+static __device__ inline side_view view_of(const pleat__device_lanes &l, uint32_t row, int side) {
+    side_view v;
+    v.layout = &l.layouts[side];
+    v.ids = pleat__device_cell(&l.pages, row, side, 0);
+    v.step = side ? -1 : 1;
+    v.base = l.base;
+    v.page_bytes = l.page_bytes;
+    v.n_slots = l.pages.n_slots[side][row];
+    v.inverse = UINT32_MAX / (v.layout->tokens / 4) + 1;
+    return v;
+}
+
+/* The page of a slot, and where it stands there. */
+static __device__ inline pleat__device_slot_bytes bytes_at(const side_view &v, uint32_t slot) {
+    const uint32_t idx = __umulhi(slot / 4, v.inverse);
+    return pleat__device_slot_bytes{v.base + v.ids[(int32_t)idx * v.step] * v.page_bytes,
+                                    slot - idx * v.layout->tokens};
+}
+
+/* Positions, and scores, of SEARCH_QUADS quads of slots from `slot` on, 128 apart; -1 behind the side's last. */
+typedef struct found_quads {
+    int4 positions[SEARCH_QUADS];
+    float4 scores[SEARCH_QUADS];
+} found_quads;
+
+template <bool SCORES> static __device__ inline void read_quads(const side_view &v, uint32_t slot, found_quads *q) {
+#pragma unroll
+    for (int i = 0; i < SEARCH_QUADS; i++) {
+        q->positions[i] = make_int4(-1, -1, -1, -1);
+        if (SCORES) q->scores[i] = make_float4(0, 0, 0, 0);
+        if (slot + 128 * i >= v.n_slots) continue;
+        const pleat__device_slot_bytes at = bytes_at(v, slot + 128 * i); /* 4 slots stand in one page */
+        q->positions[i] = *(const int4 *)(const void *)(pleat__device_positions(*v.layout, at.page) + at.slot);
+        if (SCORES) q->scores[i] = *(const float4 *)(const void *)(pleat__device_scores(*v.layout, at.page) + at.slot);
+    }
+}
+
+/* Of quad i, member j. */
+static __device__ inline int32_t position_of(const found_quads &q, int i, int j) {
+    return j == 0 ? q.positions[i].x : j == 1 ? q.positions[i].y : j == 2 ? q.positions[i].z : q.positions[i].w;
+}
+static __device__ inline float score_of(const found_quads &q, int i, int j) {
+    return j == 0 ? q.scores[i].x : j == 1 ? q.scores[i].y : j == 2 ? q.scores[i].z : q.scores[i].w;
+}
+
+/* What W warps of a block, which work on one lane, tell each other. */
+typedef struct shared_finds {
+    uint32_t slots[MOST_WARPS];
+    float significances[MOST_WARPS];
+} shared_finds;
+
+/* The largest of all threads' numbers, in all of them. */
+template <int W> static __device__ inline uint32_t most_of_all(uint32_t mine, shared_finds *shared) {
+    mine = __reduce_max_sync(PLEAT__WARP_ALL, mine);
+    if constexpr (W > 1) {
+        if (threadIdx.x % 32 == 0) shared->slots[threadIdx.x / 32] = mine;
+        __syncthreads();
+        for (int warp = 0; warp < W; warp++) mine = max(mine, shared->slots[warp]);
+        __syncthreads();
+    }
+    return mine;
+}
+
+/* Which of a lane's warps this is. */
+template <int W> static __device__ inline uint32_t warp_of(void) { return W > 1 ? threadIdx.x / 32 : 0; }
+
+/* pleat__scan_find(). */
+template <int W>
+static __device__ inline uint32_t find_position(const side_view &v, uint32_t position, shared_finds *shared) {
+    const int32_t n_rounds = (int32_t)((v.n_slots + SEARCH_SLOTS - 1) / SEARCH_SLOTS);
+    for (int32_t last = n_rounds - 1; last >= 0; last -= W) {
+        const int32_t round = last - (int32_t)warp_of<W>();
+        uint32_t found = 0; /* 1 + slot */
+        if (round >= 0) {
+            const uint32_t first = (uint32_t)round * SEARCH_SLOTS + threadIdx.x % 32 * 4;
+            found_quads q;
+            read_quads<false>(v, first, &q);
+#pragma unroll
+            for (int i = 0; i < SEARCH_QUADS; i++)
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    if (position_of(q, i, j) == (int32_t)position && first + 128 * i + j < v.n_slots)
+                        found = first + 128 * i + j + 1;
+        }
+        found = most_of_all<W>(found, shared);
+        if (found) return found - 1;
+    }
+    return NO_SLOT;
+}
+
+/* The least significance and its slot. */
+typedef struct victim {
+    float significance;
+    uint32_t slot;
+} victim;
+
+/* Look closely at a quad's member. */
+static __device__ inline void consider(const side_view &v, uint32_t slot, int32_t position, float sum,
+                                       uint32_t n_tokens, int32_t end, victim *least) {
+    const float m = (float)((int32_t)(n_tokens - 1) - position);
+    if (!(sum <= __fmul_rn(least->significance, m)) || position >= end) return;
+    if (position < 0 || slot >= v.n_slots) return;
+    const float s = pleat__device_significance(sum, (uint32_t)position, n_tokens);
+    if (s < least->significance) *least = victim{s, slot};
+}
+
+/* The less of two; of equals the one of the lower slot. */
+static __device__ inline victim less_of(victim a, victim b) {
+    if (a.slot == NO_SLOT || b.slot == NO_SLOT) return a.slot == NO_SLOT ? b : a;
+    if (a.significance != b.significance) return a.significance < b.significance ? a : b;
+    return a.slot < b.slot ? a : b;
+}
+
+/* Of all threads' finds the least, in all of them. */
+template <int W> static __device__ inline victim least_of_all(victim mine, shared_finds *shared) {
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2)
+        mine = less_of(mine, victim{__shfl_xor_sync(PLEAT__WARP_ALL, mine.significance, apart),
+                                    __shfl_xor_sync(PLEAT__WARP_ALL, mine.slot, apart)});
+    if constexpr (W > 1) {
+        if (threadIdx.x % 32 == 0) {
+            shared->significances[threadIdx.x / 32] = mine.significance;
+            shared->slots[threadIdx.x / 32] = mine.slot;
+        }
+        __syncthreads();
+        for (int warp = 0; warp < W; warp++)
+            mine = less_of(mine, victim{shared->significances[warp], shared->slots[warp]});
+        __syncthreads();
+    }
+    return mine;
+}
+
+/* pleat__scan_least(). */
+template <int W>
+static __device__ inline victim find_least(const side_view &v, uint32_t n_tokens, uint32_t window, float limit,
+                                           shared_finds *shared) {
+    victim least = {limit, NO_SLOT};
+    const int32_t end = (int32_t)(n_tokens - window);
+    if (!(limit > 0)) return least;
+    for (uint32_t round = warp_of<W>() * SEARCH_SLOTS; round < v.n_slots; round += W * SEARCH_SLOTS) {
+        const uint32_t first = round + threadIdx.x % 32 * 4;
+        found_quads q;
+        read_quads<true>(v, first, &q);
+#pragma unroll
+        for (int i = 0; i < SEARCH_QUADS; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                consider(v, first + 128 * i + j, position_of(q, i, j), score_of(q, i, j), n_tokens, end, &least);
+    }
+    return least_of_all<W>(least, shared);
+}
+
+/* ---- the policy's step --------------------------------------------------------------------------------- */
+
+/* What happens to a lane: pleat__policy_step, with who leaves the high side worked out. */
+typedef struct decision {
+    uint32_t leaver; /* high slot, or NO_SLOT */
+    bool demotes;    /* it becomes low; else it is dropped */
+    uint32_t low_victim;
+} decision;
+
+/* pleat__leankv_step() and compact.c's leaver_of(). */
+template <int W>
+static __device__ inline decision decide(const pleat__device_policy &p, const side_view &high, const side_view &low,
+                                         uint32_t n_tokens, shared_finds *shared) {
+    decision d = {NO_SLOT, false, NO_SLOT};
+    const uint32_t left = n_tokens - 1 - p.window, left_slot = find_position<W>(high, left, shared);
+    if (left_slot == NO_SLOT) return d;
+    const pleat__device_thresholds limits = pleat__device_thresholds_at(p, n_tokens);
+    pleat_level level = PLEAT_LEVEL_HIGH;
+    if (!p.is_code) {
+        const pleat__device_slot_bytes at = bytes_at(high, left_slot);
+        const float sum = pleat__device_scores(*high.layout, at.page)[at.slot];
+        level = pleat__device_level(limits, pleat__device_significance(sum, left, n_tokens));
+    }
+    if (level == PLEAT_LEVEL_HIGH) {
+        const victim v = find_least<W>(high, n_tokens, p.window, limits.ah, shared);
+        d.leaver = v.slot;
+        d.demotes = v.slot != NO_SLOT && v.significance >= limits.al;
+    } else {
+        d.leaver = left_slot;
+        d.demotes = level == PLEAT_LEVEL_LOW;
+    }
+    if (level == PLEAT_LEVEL_LOW || p.is_code)
+        d.low_victim = find_least<W>(low, n_tokens, p.window, limits.al, shared).slot;
+    return d;
+}
+
+/* compact.c's demote(): from the high side into slot `to_slot` of the low side, or behind its last. */
+template <int D>
+static __device__ inline void demote(const pleat__device_lanes &l, uint32_t row, const side_view &high,
+                                     const side_view &low, uint32_t slot, uint32_t to_slot) {
+    const bool is_append = to_slot == NO_SLOT;
+    const pleat__device_slot_bytes from = bytes_at(high, slot), to = bytes_at(low, is_append ? low.n_slots : to_slot);
+    const pleat__device_quad key = pleat__device_load_key<D>(*high.layout, from.page, from.slot);
+    const pleat__device_quad value = pleat__device_load_value<D>(*high.layout, from.page, from.slot);
+    if (is_append && to.slot % PLEAT__TILE == 0) pleat__device_clear_tile(*low.layout, to.page, to.slot / PLEAT__TILE);
+    pleat__device_put_key<D>(*low.layout, to.page, to.slot, key, in_first_team<D>());
+    pleat__device_put_value<D>(*low.layout, to.page, to.slot, value, in_first_team<D>());
+    if (threadIdx.x % 32 != 0) return;
+    if (low.layout->tracked) {
+        pleat__device_scores(*low.layout, to.page)[to.slot] = pleat__device_scores(*high.layout, from.page)[from.slot];
+        pleat__device_positions(*low.layout, to.page)[to.slot] =
+            pleat__device_positions(*high.layout, from.page)[from.slot];
+    }
+    if (is_append) l.pages.n_slots[1][row] = low.n_slots + 1;
+}
+
+/* free_high(), by one thread. */
+static __device__ inline void free_high(const pleat__device_lanes &l, uint32_t row, const side_view &high,
+                                        uint32_t slot) {
+    const pleat__device_slot_bytes at = bytes_at(high, slot);
+    pleat__device_positions(*high.layout, at.page)[at.slot] = -1;
+    if (slot + 1 == high.n_slots)
+        l.pages.n_slots[0][row] = slot;
+    else
+        l.pages.hole[row] = slot + 1;
+}
+
+/* drop_low(). */
+template <int D>
+static __device__ inline void drop_low(const pleat__device_lanes &l, uint32_t row, const side_view &low,
+                                       uint32_t slot) {
+    const uint32_t last = low.n_slots - 1;
+    const pleat__device_slot_bytes to = bytes_at(low, slot), from = bytes_at(low, last);
+    if (slot != last)
+        pleat__device_copy_token<D>(*low.layout, to.page, to.slot, from.page, from.slot, in_first_team<D>());
+    if (threadIdx.x % 32 == 0) l.pages.n_slots[1][row] = last;
+}
+
+/* What was decided, done by one warp. */
+template <int D>
+static __device__ inline void act(const pleat__device_lanes &l, uint32_t row, const side_view &high,
+                                  const side_view &low, const decision &d) {
+    if (d.demotes) demote<D>(l, row, high, low, d.leaver, d.low_victim);
+    __syncwarp();
+    if (d.leaver != NO_SLOT && threadIdx.x % 32 == 0) free_high(l, row, high, d.leaver);
+    if (!d.demotes && d.low_victim != NO_SLOT) drop_low<D>(l, row, low, d.low_victim);
+}
+
+/* W warps a lane: the block's only one, or W = 1 and STEP_WARPS lanes a block. */
+template <int D, int W>
+static __global__ void __launch_bounds__((W > 1 ? W : STEP_WARPS) * 32)
+    end_step(const __grid_constant__ pleat__device_lanes l) {
+    __shared__ shared_finds shared;
+    const uint32_t lane = W > 1 ? blockIdx.x : blockIdx.x * STEP_WARPS + threadIdx.x / 32;
+    if (lane >= l.pages.n_seqs * l.pages.rows_per_place) return;
+    const uint32_t row = pleat__device_lane_row(&l.pages, lane);
+    const pleat__device_new_token fresh = token_of(l, lane);
+    if (fresh.slot == PLEAT__NO_NEW_SLOT) return;
+    if (threadIdx.x % 32 == 0 && warp_of<W>() == 0) /* what the token gave itself does not count */
+        pleat__device_scores(l.layouts[0], l.base + fresh.page * l.page_bytes)[fresh.at] = 0;
+    if (fresh.position < l.policy.window) return;
+    if constexpr (W > 1)
+        __syncthreads();
+    else
+        __syncwarp();
+    const side_view high = view_of(l, row, 0), low = view_of(l, row, 1);
+    const decision d = decide<W>(l.policy, high, low, fresh.position + 1, &shared);
+    if (warp_of<W>() == 0) act<D>(l, row, high, low, d);
+}
+
+/* ---- launchers ----------------------------------------------------------------------------------------- */
+
+static uint32_t blocks_for(uint64_t n, uint32_t each) { return (uint32_t)((n + each - 1) / each); }
+
+extern "C" pleat_status pleat__device_lanes_grow(const pleat__device_lanes *l, pleat__device_stream stream,
+                                                 pleat_error *err) {
+    const uint32_t n_blocks = blocks_for((uint64_t)l->pages.n_seqs * l->pages.rows_per_place, GROW_THREADS);
+    grow<<<n_blocks, GROW_THREADS, 0, pleat__cuda_stream(stream)>>>(*l);
+    return PLEAT_CUDA_LAUNCHED("counting a step's tokens", err);
+}
+
+extern "C" pleat_status pleat__device_lanes_append(const pleat__device_lanes *l, uint32_t layer, const void *k,
+                                                   const void *v, pleat__device_stream stream, pleat_error *err) {
+    const uint32_t n_blocks = blocks_for((uint64_t)l->pages.n_seqs * l->n_kv_heads, STEP_WARPS);
+    const uint2 *keys = (const uint2 *)k, *values = (const uint2 *)v;
+    if (l->head_dim == 128)
+        append<128><<<n_blocks, STEP_WARPS * 32, 0, pleat__cuda_stream(stream)>>>(*l, layer, keys, values);
+    else
+        append<64><<<n_blocks, STEP_WARPS * 32, 0, pleat__cuda_stream(stream)>>>(*l, layer, keys, values);
+    return PLEAT_CUDA_LAUNCHED("storing a step's tokens", err);
+}
+
+template <int D> static void launch_end(const pleat__device_lanes &l, uint32_t n_lanes, cudaStream_t stream) {
+    if (n_lanes < l.many_lanes)
+        end_step<D, MOST_WARPS><<<n_lanes, MOST_WARPS * 32, 0, stream>>>(l);
+    else
+        end_step<D, 1><<<blocks_for(n_lanes, STEP_WARPS), STEP_WARPS * 32, 0, stream>>>(l);
+}
+
+extern "C" pleat_status pleat__device_lanes_end(const pleat__device_lanes *l, pleat__device_stream stream,
+                                                pleat_error *err) {
+    const uint32_t n_lanes = l->pages.n_seqs * l->pages.rows_per_place;
+    if (!l->policy.is_leankv) return PLEAT_OK;
+    if (l->head_dim == 128)
+        launch_end<128>(*l, n_lanes, pleat__cuda_stream(stream));
+    else
+        launch_end<64>(*l, n_lanes, pleat__cuda_stream(stream));
+    return PLEAT_CUDA_LAUNCHED("the policy's step", err);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * device_cache_none.c: device_cache.h in a build without CUDA: there is no device.
+ */
+#include "core/error.h"
+#include "pleat/device_cache.h"
+
+static pleat_status none(pleat_error *err) {
+    return pleat__error_set(err, PLEAT_E_DEVICE, PLEAT_NOWHERE,
+                            "this build has no CUDA: build it where nvcc is, with -DPLEAT_CUDA=on, to use a GPU");
+}
+
+void pleat_device_cache_options_default(pleat_device_cache_options *opt) {
+    if (opt) *opt = (pleat_device_cache_options){.size_bytes = sizeof *opt, .spec = {.high = {16, 16}}, .max_seqs = 1};
+}
+
+pleat_status pleat_device_cache_create(const pleat_device_cache_options *opt, pleat_device_cache **out,
+                                       pleat_error *err) {
+    (void)opt, (void)out;
+    return none(err);
+}
+
+void pleat_device_cache_destroy(pleat_device_cache **cache) { (void)cache; }
+
+pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *cache, uint32_t place, uint32_t n_tokens, void *stream,
+                                             pleat_error *err) {
+    (void)cache, (void)place, (void)n_tokens, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_prompt(pleat_device_cache *cache, uint32_t layer, const void *k, const void *v,
+                                       const float *received, void *stream, pleat_error *err) {
+    (void)cache, (void)layer, (void)k, (void)v, (void)received, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_prompt_end(pleat_device_cache *cache, void *stream, pleat_error *err) {
+    (void)cache, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_close(pleat_device_cache *cache, uint32_t place, void *stream, pleat_error *err) {
+    (void)cache, (void)place, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_fill(pleat_device_cache *cache, uint32_t place, const uint32_t *n_high,
+                                     const uint32_t *n_low, uint64_t seed, void *stream, pleat_error *err) {
+    (void)cache, (void)place, (void)n_high, (void)n_low, (void)seed, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_set_batch(pleat_device_cache *cache, const uint32_t *places, uint32_t n_seqs,
+                                          void *stream, pleat_error *err) {
+    (void)cache, (void)places, (void)n_seqs, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_begin(pleat_device_cache *cache, void *stream, pleat_error *err) {
+    (void)cache, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_plan_pages(pleat_device_cache *cache, void *stream, pleat_error *err) {
+    (void)cache, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_append(pleat_device_cache *cache, uint32_t layer, const void *k, const void *v,
+                                       void *stream, pleat_error *err) {
+    (void)cache, (void)layer, (void)k, (void)v, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_attend(pleat_device_cache *cache, uint32_t layer, const void *q, float *out,
+                                       float *lse2, void *stream, pleat_error *err) {
+    (void)cache, (void)layer, (void)q, (void)out, (void)lse2, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_plan(pleat_device_cache *cache, pleat_device_schedule schedule, void *stream,
+                                     pleat_error *err) {
+    (void)cache, (void)schedule, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_end(pleat_device_cache *cache, void *stream, pleat_error *err) {
+    (void)cache, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_wait(pleat_device_cache *cache, void *stream, pleat_error *err) {
+    (void)cache, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_get_usage(pleat_device_cache *cache, pleat_device_cache_usage *out, void *stream,
+                                          pleat_error *err) {
+    (void)cache, (void)out, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_length(pleat_device_cache *cache, uint32_t place, uint32_t *n_tokens, void *stream,
+                                       pleat_error *err) {
+    (void)cache, (void)place, (void)n_tokens, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_export(pleat_device_cache *cache, uint32_t place, uint32_t layer, uint32_t kv_head,
+                                       uint32_t first, uint32_t n_tokens, float *k, float *v, void *stream,
+                                       pleat_error *err) {
+    (void)cache, (void)place, (void)layer, (void)kv_head, (void)first, (void)n_tokens, (void)k, (void)v, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_check(pleat_device_cache *cache, void *stream, pleat_error *err) {
+    (void)cache, (void)stream;
+    return none(err);
+}
