@@ -28,6 +28,7 @@
 #include "bandwidth.h"
 #include "bench_caches.h"
 #include "bench_cost.h"
+#include "bench_device.h"
 #include "commands.h"
 #include "common.h"
 #include "load.h"
@@ -250,7 +251,8 @@ static int run_shapes(bench *b) {
 /* Give lists their defaults and refuse what no cache can have. */
 static int check_options(options *o) {
     static const char *const default_specs[] = {"f16", "k8v8", "k8v4", "k4v4", "k4v2", NULL};
-    options_default_specs(o, default_specs);
+    static const char *const device_specs[] = {"f16", "k8v8", "k8v4", "k4v4", "k4v2", "leankv:ah=3,al=0.05", NULL};
+    options_default_specs(o, o->device == DEVICE_CPU ? default_specs : device_specs);
     if (!o->ctx.n) o->ctx = (number_list){1, {8192}};
     if (!o->batch.n) o->batch = (number_list){1, {1}};
     if (!o->head_dim.n) o->head_dim = (number_list){1, {128}};
@@ -266,6 +268,11 @@ static int check_options(options *o) {
     }
     if (options_check_head_dims(o) != CLI_OK) return CLI_USAGE;
     if (!o->gqa.n) o->gqa = (number_list){1, {heads / o->kv_heads}};
+    if (o->device != DEVICE_CPU) return CLI_OK;
+    if (o->spread > 1) {
+        cli_error("--spread needs --device cuda");
+        return CLI_USAGE;
+    }
     for (uint32_t i = 0; i < o->kv.n; i++)
         if (o->kv.spec[i].policy != PLEAT_POLICY_NONE) {
             cli_error("--kv %s: this measures formats, as f16 or k8v4, kvcomp and kivi; `pleat bench run` measures a "
@@ -277,12 +284,10 @@ static int check_options(options *o) {
 }
 
 static int prepare(bench *b, options *o) {
-    int code = check_options(o);
-    if (code != CLI_OK) return code;
     b->reps = o->reps ? o->reps : DEFAULT_REPS;
     b->gb_per_s = cli_alloc(b->reps, sizeof *b->gb_per_s);
     bench_noise_init(&b->noise);
-    code = output_open(&b->out, o);
+    int code = output_open(&b->out, o);
     if (code == CLI_OK) code = load_workers(o, &b->workers);
     if (code == CLI_OK) code = bandwidth_init(&b->memory, b->workers);
     if (code == CLI_OK) code = bench_cost_init(&b->cost, &b->noise, b->workers, b->reps);
@@ -292,7 +297,10 @@ static int prepare(bench *b, options *o) {
 
 int command_bench_attn(options *o) {
     bench b = {.o = o};
-    int code = prepare(&b, o);
+    int code = check_options(o);
+    if (code != CLI_OK) return code;
+    if (o->device == DEVICE_CUDA) return bench_device_attn(o);
+    code = prepare(&b, o);
     if (code == CLI_OK) code = run_shapes(&b);
     if (code == CLI_OK) output_rows(&b.out, b.rows, b.skipped, &b.t);
     const int closed = output_close(&b.out);

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench_device.h"
 #include "commands.h"
 #include "common.h"
 #include "output.h"
@@ -68,7 +69,7 @@ typedef struct contender {
 typedef struct bench {
     options *o;
     output out;
-    uint32_t reps, n_tokens;
+    uint32_t reps;
     data data;
     contender contenders[SPECS_CAP];
     table t;
@@ -499,11 +500,11 @@ static void add_row(bench *b, const contender *c) {
 
 /* ---- the command ------------------------------------------------------------------------------- */
 
-static int run_head_dim(bench *b, uint32_t head_dim) {
+static int run_shape(bench *b, uint32_t head_dim, uint32_t n_tokens) {
     const options *o = b->o;
     int code = CLI_OK;
-    snprintf(b->label, sizeof b->label, "head dimension %u", head_dim);
-    data_init(&b->data, b->n_tokens, head_dim);
+    snprintf(b->label, sizeof b->label, "%u tokens, head dimension %u", n_tokens, head_dim);
+    data_init(&b->data, n_tokens, head_dim);
     for (uint32_t i = 0; i < o->kv.n && code == CLI_OK; i++)
         code = make_contender(&b->contenders[i], &b->data, &o->kv.spec[i], o->kv.text[i], b->reps);
     if (code == CLI_OK) code = time_all(b);
@@ -525,7 +526,12 @@ static int check_options(options *o) {
                                                 NULL};
     options_default_specs(o, default_specs);
     if (!o->head_dim.n) o->head_dim = (number_list){2, {64, 128}};
+    if (!o->ctx.n) o->ctx = (number_list){1, {DEFAULT_TOKENS}};
     if (options_check_head_dims(o) != CLI_OK) return CLI_USAGE;
+    if (o->batch.n || o->gqa.n) {
+        cli_error("--batch and --gqa need --device cuda: on the CPU one head's tokens are coded, and nothing else");
+        return CLI_USAGE;
+    }
     for (uint32_t i = 0; i < o->kv.n; i++)
         if (o->kv.spec[i].compressor == PLEAT_COMPRESSOR_NONE) {
             cli_error("--kv %s: this measures kvcomp and kivi; `pleat bench attn` measures formats", o->kv.text[i]);
@@ -549,17 +555,19 @@ static int run_all(bench *b) {
     int code = CLI_OK;
     table_init(&b->t, titles, sizeof titles / sizeof titles[0]);
     b->rows = json_array();
-    progress_begin(b->label, (uint64_t)(b->reps + 1) * o->kv.n * o->head_dim.n, !o->quiet);
-    for (uint32_t i = 0; i < o->head_dim.n && code == CLI_OK; i++) code = run_head_dim(b, o->head_dim.v[i]);
+    const uint32_t n_shapes = o->head_dim.n * o->ctx.n;
+    progress_begin(b->label, (uint64_t)(b->reps + 1) * o->kv.n * n_shapes, !o->quiet);
+    for (uint32_t i = 0; i < n_shapes && code == CLI_OK; i++) /* the context changes fastest */
+        code = run_shape(b, o->head_dim.v[i / o->ctx.n], o->ctx.v[i % o->ctx.n]);
     progress_end();
     return code;
 }
 
 int command_bench_codec(options *o) {
+    if (o->device == DEVICE_CUDA) return bench_device_codec(o);
     bench b = {.o = o};
     int code = check_options(o);
     b.reps = o->reps ? o->reps : DEFAULT_REPS;
-    b.n_tokens = o->seq_tokens ? o->seq_tokens : DEFAULT_TOKENS;
     if (code == CLI_OK) code = output_open(&b.out, o);
     if (code != CLI_OK) return code;
     code = run_all(&b);

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench_device.h"
 #include "commands.h"
 #include "common.h"
 #include "load.h"
@@ -297,6 +298,7 @@ static void write_rows(bench *b) {
 }
 
 int command_bench_pages(options *o) {
+    if (o->device == DEVICE_CUDA) return bench_device_pages(o);
     bench b = {.o = o};
     int code = prepare(&b);
     if (code == CLI_OK) code = run_all(&b);

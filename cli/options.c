@@ -35,6 +35,8 @@ static void options_default(options *o, uint32_t command) {
     o->tolerance = 0.005f;
     o->kv_heads = 8;
     o->lanes = 32768;
+    o->spread = 1;
+    o->low_share = 0.5f;
     o->n_seqs = 1;
     o->max_running = 64;
     o->swap_bytes = serving.swap_bytes;

@@ -51,6 +51,9 @@ typedef struct float_list {
     float v[NUMBERS_CAP];
 } float_list;
 
+/* Where a benchmark runs. */
+typedef enum bench_device_kind { DEVICE_CPU, DEVICE_CUDA } bench_device_kind;
+
 /* What the best of a sweep is. */
 typedef enum calibration_goal { GOAL_BYTES, GOAL_ACCURACY } calibration_goal;
 
@@ -100,6 +103,9 @@ typedef struct options {
     uint32_t kv_heads;
     uint32_t lanes;
     uint32_t reps; /* 0: the benchmark's own default */
+    bench_device_kind device;
+    uint32_t spread; /* longest lane over the shortest; 1: all are as long */
+    float low_share; /* of a leankv lane's tokens, those in the low format */
     number_list n_prompt, n_gen, depth;
 
     /* inspect */
@@ -109,7 +115,7 @@ typedef struct options {
 
     /* plan */
     const char *arch, *weights;                       /* NULL: not given */
-    uint32_t seq_tokens, n_seqs;                      /* --ctx, 0: the model's (bench codec: its own); --batch */
+    uint32_t seq_tokens, n_seqs;                      /* --ctx, 0: the model's; --batch */
     uint64_t device_bytes, bandwidth, swap_bandwidth; /* bytes, bytes/s; 0: not given */
     float prefill, fraction;                          /* tokens/s; 0: not given */
 

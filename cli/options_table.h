@@ -29,6 +29,7 @@ typedef enum option_kind {
     KIND_GOAL,    /* calibration_goal */
     KIND_BYTES,   /* uint64_t, with a unit; min is 0 or 1 */
     KIND_PREEMPT, /* pleat_preemption */
+    KIND_DEVICE,  /* bench_device_kind */
 } option_kind;
 
 typedef struct option_row {

@@ -155,7 +155,9 @@ static int set_word(const char *flag, const char *text, const char *const *words
 static const char *const formats[] = {"terminal", "json", "csv", "md", NULL};
 static const char *const goals[] = {"bytes", "accuracy", NULL};
 static const char *const preemptions[] = {"cheaper", "swap", "recompute", NULL};
-_Static_assert(sizeof(out_format) == 4 && sizeof(calibration_goal) == 4 && sizeof(pleat_preemption) == 4,
+static const char *const devices[] = {"cpu", "cuda", NULL};
+_Static_assert(sizeof(out_format) == 4 && sizeof(calibration_goal) == 4 && sizeof(pleat_preemption) == 4 &&
+                   sizeof(bench_device_kind) == 4,
                "set_word() writes a uint32_t");
 
 int option_set(options *o, const option_row *row, const char *flag, const char *text) {
@@ -182,6 +184,7 @@ int option_set(options *o, const option_row *row, const char *flag, const char *
         case KIND_GOAL: return set_word(flag, text, goals, at);
         case KIND_BYTES: return set_bytes(flag, text, row, at);
         case KIND_PREEMPT: return set_word(flag, text, preemptions, at);
+        case KIND_DEVICE: return set_word(flag, text, devices, at);
     }
     return CLI_USAGE;
 }

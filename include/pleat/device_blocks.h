@@ -34,6 +34,12 @@ PLEAT_API pleat_status pleat_device_blocks_create(const pleat_codec *codec, uint
                                                   const void *const *payloads, const uint64_t *n_bytes,
                                                   const pleat_allocator *allocator, pleat_device_blocks **out,
                                                   pleat_error *err);
+/* Like pleat_device_blocks_create(), but codes are decoded as KVComp's paper has it, a row a thread and bit by bit: what
+ * the other way is measured against. */
+PLEAT_API pleat_status pleat_device_blocks_create_bit_serial(const pleat_codec *codec, uint32_t n_lanes,
+                                                             const uint32_t *n_blocks, const void *const *payloads,
+                                                             const uint64_t *n_bytes, const pleat_allocator *allocator,
+                                                             pleat_device_blocks **out, pleat_error *err);
 /* Waits for the device.  NULL is fine. */
 PLEAT_API void pleat_device_blocks_destroy(pleat_device_blocks **blocks);
 

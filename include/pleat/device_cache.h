@@ -19,8 +19,8 @@
  *         pleat_device_cache_close(place)                    all pages of a sequence go back
  *     pleat_device_cache_destroy
  *
- * A place is where a sequence stands: 0..max_seqs-1; the caller hands them out.  One that holds no sequence is empty:
- * after create and after close.
+ * A place is where a sequence stands: 0..max_seqs-1; the caller hands them out.  It is empty after create and after
+ * close, until a prompt or a batch takes it.
  *
  * Pages have the layout of the CPU's cache and tokens are quantised to the same bytes.  A lane's levels follow from the
  * scores as they do on the CPU (src/policy/leankv.h), with one difference: the tokens of a prompt that become low are
@@ -30,16 +30,18 @@
  * default stream.  All calls of one cache go to one stream, or are ordered by the caller's events.  Calls return before
  * their work is done but where it is said that they wait.  set_batch aside, those of a step may be recorded in a CUDA
  * graph: sizes of launches depend on the number of sequences in the batch alone, everything else is read on the device
- * when it runs.  A graph may be launched again after set_batch() with as many sequences.
+ * when it runs.  A graph may be launched again after set_batch() with as many sequences, while none of their places has
+ * a prompt under way; what was closed since begins anew, as with begin.
  *
  * Out of pages.  Whether a step's pages fit is known on the device alone: if not, the whole step, append and end
- * included, changes nothing but the counter that pleat_device_cache_wait() reads: PLEAT_AGAIN.  What attend gave in
+ * included, changes no token, and pleat_device_cache_wait() tells: PLEAT_AGAIN.  What attend gave in
  * that step is the attention to what was there before.  Free a place or take one out of the batch, and do the step
  * again.
  *
- * Errors: PLEAT_E_ARG for misuse; PLEAT_E_DEVICE when the GPU fails, and from every call of a build without CUDA;
- * PLEAT_E_MEMORY from create.  err may be NULL everywhere.  A cache is driven from one thread, whose device it makes
- * its own (cudaSetDevice).
+ * Errors: PLEAT_E_ARG for arguments that cannot be, PLEAT_E_STATE for a call out of turn: both change nothing.
+ * PLEAT_E_DEVICE when the GPU fails, after which the cache is good for destroy alone, and from every call of a build
+ * without CUDA; PLEAT_E_MEMORY from create, and from calls that bring something to the host.  err may be NULL
+ * everywhere.  A cache is driven from one thread, whose device it makes its own (cudaSetDevice).
  */
 #ifndef PLEAT_DEVICE_CACHE_H
 #define PLEAT_DEVICE_CACHE_H
@@ -73,7 +75,8 @@ typedef struct pleat_device_cache_options {
 /* Fill *opt with defaults.  n_layers, n_kv_heads, n_q_heads, head_dim and max_tokens are left 0 and must be set. */
 PLEAT_API void pleat_device_cache_options_default(pleat_device_cache_options *opt);
 
-/* Make a cache, all places empty.  Waits for the device. */
+/* Make a cache, all places empty.  Waits for the device.  PLEAT_E_UNSUPPORTED for a policy, compressor or f32, which are
+ * the CPU's alone; PLEAT_E_LIMIT for rows of 2^32 page ids in all and more. */
 PLEAT_API pleat_status pleat_device_cache_create(const pleat_device_cache_options *opt, pleat_device_cache **out,
                                                  pleat_error *err);
 
@@ -89,7 +92,7 @@ PLEAT_API pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *cache
                                                        void *stream, pleat_error *err);
 
 /* One layer of it: class the tokens, quantise those that stay and place them.
- *   k, v      [n_tokens][n_kv_heads][head_dim] f16, positions applied
+ *   k, v      [n_tokens][n_kv_heads][head_dim] f16, positions applied, aligned to 8
  *   received  [n_kv_heads][n_tokens] f32: attention that each token received from later ones, of the group's heads the
  *             largest, summed over queries; not read, and may be NULL, but for leankv */
 PLEAT_API pleat_status pleat_device_cache_prompt(pleat_device_cache *cache, uint32_t layer, const void *k,
@@ -104,29 +107,31 @@ PLEAT_API pleat_status pleat_device_cache_close(pleat_device_cache *cache, uint3
 
 /* For measurements and tests: in place of a prompt, fill every lane of an empty place with made-up tokens, n_high[lane]
  * high and n_low[lane] low ones (host memory, lane = layer * n_kv_heads + kv_head; n_low NULL: none), the high ones the
- * newer.  n_high[lane] >= 1, n_high + n_low <= max_tokens, low ones only with leankv, al < ah.  Depends on `seed`, lane
- * and slot alone.  The sequence's length is that of its longest lane.  Waits.  PLEAT_AGAIN as prompt_begin. */
+ * newer.  n_high[lane] >= 1, n_high + n_low <= max_tokens, low ones only with leankv, al < ah.  What a token is depends
+ * on `seed`, place, lane and position alone.  The sequence's length is that of its longest lane.  Waits.  PLEAT_AGAIN
+ * and PLEAT_E_LIMIT as prompt_begin: pages are reserved as if all lanes were as long as the longest. */
 PLEAT_API pleat_status pleat_device_cache_fill(pleat_device_cache *cache, uint32_t place, const uint32_t *n_high,
                                                const uint32_t *n_low, uint64_t seed, void *stream, pleat_error *err);
 
 /* ---- steps --------------------------------------------------------------------------------------- */
 
 /* The sequences of the steps from here on: places[n_seqs] (host memory), each once, none with a prompt under way.  An
- * empty place's sequence begins with its first step.  n_seqs 1..max_seqs. */
+ * empty place is empty no longer, and takes no prompt until it is closed: its sequence begins with its first step.
+ * n_seqs 1..max_seqs. */
 PLEAT_API pleat_status pleat_device_cache_set_batch(pleat_device_cache *cache, const uint32_t *places, uint32_t n_seqs,
                                                     void *stream, pleat_error *err);
 
 /* Begin a step: each lane of the batch takes the pages that one more token can need; attention of all layers is
- * planned.  A sequence that has max_tokens already refuses the step like a pool without pages. */
+ * planned.  A sequence that has max_tokens already refuses the step like a pool without pages.  PLEAT_E_STATE while a
+ * prompt is under way in a place of the batch. */
 PLEAT_API pleat_status pleat_device_cache_begin(pleat_device_cache *cache, void *stream, pleat_error *err);
 
 /* For measurements: pages of a step alone, outside of steps.  Each lane of the batch returns what it holds beyond its
- * tokens' pages and takes what begin would, in one launch; no token is counted.  Repeated, it does the same each time.
- * */
+ * tokens' pages and takes what begin would, in one launch; no token is counted.  Repeated, it does the same each time. */
 PLEAT_API pleat_status pleat_device_cache_plan_pages(pleat_device_cache *cache, void *stream, pleat_error *err);
 
 /* Store the new tokens of one layer.  k, v  [n_seqs][n_kv_heads][head_dim] f16, positions applied, in the batch's
- * order. */
+ * order, aligned to 8. */
 PLEAT_API pleat_status pleat_device_cache_append(pleat_device_cache *cache, uint32_t layer, const void *k,
                                                  const void *v, void *stream, pleat_error *err);
 
@@ -136,7 +141,8 @@ PLEAT_API pleat_status pleat_device_cache_append(pleat_device_cache *cache, uint
  *   out   [n_seqs][n_q_heads][head_dim] f32, aligned to 16
  *   lse2  [n_seqs][n_q_heads] f32: log2 of the sum of exponentials of the scaled logits; may be NULL
  * Error: <= 1e-3 relative in norm against exact attention over the dequantised values.  Outside a step this only reads;
- * then pleat_device_cache_plan() comes first whenever lanes or the batch have changed. */
+ * then pleat_device_cache_plan() comes first whenever lanes or the batch have changed: without it this is PLEAT_E_STATE
+ * after set_batch, and attention to part of what is stored after all else. */
 PLEAT_API pleat_status pleat_device_cache_attend(pleat_device_cache *cache, uint32_t layer, const void *q, float *out,
                                                  float *lse2, void *stream, pleat_error *err);
 

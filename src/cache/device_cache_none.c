@@ -2,13 +2,11 @@
  *
  * device_cache_none.c: device_cache.h in a build without CUDA: there is no device.
  */
-#include "core/error.h"
+#include "hw/device.h"
 #include "pleat/device_cache.h"
 
-static pleat_status none(pleat_error *err) {
-    return pleat__error_set(err, PLEAT_E_DEVICE, PLEAT_NOWHERE,
-                            "this build has no CUDA: build it where nvcc is, with -DPLEAT_CUDA=on, to use a GPU");
-}
+/* In hw/device_none.c's words. */
+static pleat_status none(pleat_error *err) { return pleat__device_use(0, err); }
 
 void pleat_device_cache_options_default(pleat_device_cache_options *opt) {
     if (opt) *opt = (pleat_device_cache_options){.size_bytes = sizeof *opt, .spec = {.high = {16, 16}}, .max_seqs = 1};

@@ -9,6 +9,7 @@
 
 #include <assert.h>
 
+#include "codec/device_blocks.h"
 #include "codec/internal.h"
 #include "core/checked.h"
 #include "core/error.h"
@@ -229,4 +230,28 @@ pleat_status pleat_codec_decode_codes(pleat_codec *c, const void *const *payload
 void pleat_codec_entropy(const pleat_codec *c, double *k_bits, double *v_bits) {
     *k_bits = c ? pleat__code_entropy(c->k_counts, c->format.k_levels) : 0;
     *v_bits = c ? pleat__code_entropy(c->v_counts, c->format.v_levels) : 0;
+}
+
+/* ---- to a device ------------------------------------------------------------------------------------- */
+
+static pleat_status to_device(const pleat_codec *c, const pleat__host_blocks *host, pleat__device_decoder decoder,
+                              const pleat_allocator *allocator, pleat_device_blocks **out, pleat_error *err) {
+    PLEAT_FAIL_IF(!c, err, PLEAT_E_ARG, PLEAT_NOWHERE, "device blocks: no codec");
+    PLEAT_FAIL_IF(!c->trained, err, PLEAT_E_STATE, PLEAT_NOWHERE, "device blocks: the codec has not been trained");
+    return pleat__device_blocks_create(&c->format, c->books, host, decoder, allocator, out, err);
+}
+
+pleat_status pleat_device_blocks_create(const pleat_codec *c, uint32_t n_lanes, const uint32_t *n_blocks,
+                                        const void *const *payloads, const uint64_t *n_bytes,
+                                        const pleat_allocator *allocator, pleat_device_blocks **out, pleat_error *err) {
+    const pleat__host_blocks host = {n_lanes, n_blocks, payloads, n_bytes};
+    return to_device(c, &host, PLEAT__DECODER_TABLE, allocator, out, err);
+}
+
+pleat_status pleat_device_blocks_create_bit_serial(const pleat_codec *c, uint32_t n_lanes, const uint32_t *n_blocks,
+                                                   const void *const *payloads, const uint64_t *n_bytes,
+                                                   const pleat_allocator *allocator, pleat_device_blocks **out,
+                                                   pleat_error *err) {
+    const pleat__host_blocks host = {n_lanes, n_blocks, payloads, n_bytes};
+    return to_device(c, &host, PLEAT__DECODER_BIT_SERIAL, allocator, out, err);
 }

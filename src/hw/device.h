@@ -9,7 +9,8 @@
  * Rules
  *  1. Whatever CUDA reports becomes a named status and one line of text: PLEAT_E_MEMORY where the device has too little
  *     memory, PLEAT_E_DEVICE for all else.  err may be NULL everywhere.
- *  2. Nothing here is kept between calls but what the CUDA runtime keeps: objects are handles that the caller destroys.
+ *  2. Nothing is kept between calls but what the CUDA runtime keeps, and which device each thread chose last: objects
+ *     are handles that the caller destroys.
  *  3. Work of one stream runs in order; calls that take a stream return before it is done, pleat__device_wait() waits.
  *     Stream {NULL} is the device's default stream.  Device pointers are never followed on the host.
  *  4. Calls act on the calling thread's device: pleat__device_use().

@@ -4,8 +4,8 @@
  *
  * A batch of lanes is stored with the CPU's quantiser in pages that stand anywhere in a pool, which is copied to the
  * device as it is; an oracle computes in float64 on the dequantised keys and values.  Error of a head's output: its
- * distance from the oracle's, relative to the norm of that or, where inputs are extreme and outputs cancel, to the sum of
- * |weight| * |value|.  Every case runs twice with the workspace poisoned before: the same bytes must come out.
+ * distance from the oracle's, relative to the norm of that or, where inputs are extreme and outputs cancel, to the sum
+ * of |weight| * |value|.  Every case runs twice with the workspace poisoned before: the same bytes must come out.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -491,6 +491,22 @@ static void test_long_lanes(void) {
     }
 }
 
+/* One head and small steps: little work and little shared memory where many blocks' parts are merged. */
+static void test_one_head(void) {
+    CHECK_DEVICE();
+    for (uint32_t i = 0; i < CHECK_COUNT(pairs); i++) {
+        shape s = some_shape(i, 64);
+        s.n_layers = 1;
+        s.n_kv_heads = 1;
+        s.n_group = 1;
+        s.n_seqs = 2;
+        s.most_slots[0] = 900;
+        s.equal = true;
+        s.schedule = PLEAT__DEVICE_EQUAL_BYTES;
+        try_shape(&s);
+    }
+}
+
 /* As many lanes as blocks and more: equal ones, of which every block takes some, and short ones. */
 static void test_many_lanes(void) {
     CHECK_DEVICE();
@@ -507,10 +523,32 @@ static void test_many_lanes(void) {
     }
 }
 
+/* Shapes without a kernel are refused before a GPU is asked for anything. */
+static void test_refused(void) {
+    const pleat_format k8v8 = {8, 8}, k4v4 = {4, 4};
+    pleat__device_view good = {.n_layers = 1, .n_kv_heads = 2, .n_group = 4}, bad;
+    const uint32_t counts[2] = {0, 0};
+    pleat__device_attn_plan plan;
+    CHECK_STATUS(pleat__page_layout_init(&good.layouts[0], k8v8, 64, 64, false), PLEAT_OK);
+    CHECK_STATUS(pleat__page_layout_init(&good.layouts[1], k4v4, 64, 64, false), PLEAT_OK);
+    good.n_slots[0] = good.n_slots[1] = counts;
+    bad = good;
+    bad.n_group = 9;
+    CHECK_STATUS(pleat__device_attn_plan_init(&plan, &bad, 4, PLEAT__DEVICE_EQUAL_BYTES, NULL), PLEAT_E_ARG);
+    bad = good;
+    bad.layouts[0] = good.layouts[1]; /* fewer bits high than low */
+    bad.layouts[1] = good.layouts[0];
+    CHECK_STATUS(pleat__device_attn_plan_init(&plan, &bad, 4, PLEAT__DEVICE_EQUAL_BYTES, NULL), PLEAT_E_ARG);
+    bad = good;
+    CHECK_STATUS(pleat__page_layout_init(&bad.layouts[0], k8v8, 80, 64, false), PLEAT_OK);
+    CHECK_STATUS(pleat__device_attn_plan_init(&plan, &bad, 4, PLEAT__DEVICE_EQUAL_BYTES, NULL), PLEAT_E_ARG);
+    CHECK_STATUS(pleat__device_attn_plan_init(&plan, &good, 0, PLEAT__DEVICE_EQUAL_BYTES, NULL), PLEAT_E_ARG);
+    CHECK_STATUS(pleat__device_attn_plan_init(&plan, &good, 1u << 20, PLEAT__DEVICE_EQUAL_BYTES, NULL), PLEAT_E_ARG);
+}
+
 int main(int argc, char **argv) {
-    static const check_test tests[] = {{"formats", test_formats},
-                                       {"fills", test_fills},
-                                       {"long lanes", test_long_lanes},
-                                       {"many lanes", test_many_lanes}};
+    static const check_test tests[] = {{"formats", test_formats},       {"fills", test_fills},
+                                       {"long lanes", test_long_lanes}, {"many lanes", test_many_lanes},
+                                       {"one head", test_one_head},     {"refused", test_refused}};
     return check_main(tests, CHECK_COUNT(tests), argc, argv);
 }

@@ -7,7 +7,7 @@
  */
 #include "device_cache_rig.h"
 
-/* ---- steps ------------------------------------------------------------------------------------------------------ */
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
 
 static pleat__kv_run run_of(const rig *r, const image *m, uint32_t row, int side) {
     return (pleat__kv_run){.layout = &r->cache->lanes.layouts[side],
@@ -157,8 +157,7 @@ static bool do_step(rig *r, const uint32_t *batch, uint32_t n_seqs) {
     return CHECK_STATUS(pleat_device_cache_check(r->cache, NULL, NULL), PLEAT_OK);
 }
 
-/* ---- tests --------------------------------------------------------------------------------------------------------
- * */
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
 
 static const struct shape {
     const char *text;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_device_calls.c: device caches as their callers see them: attention against float64 and what it adds to scores, a
- * step in a graph against the same step launched, refusals, what a cache tells of itself, misuse, failures of the
- * runtime.  test_device_cache.c holds what prompts and steps do to pages.
+ * step in a graph against the same step launched, calls out of turn, refusals, what a cache tells of itself, misuse,
+ * failures of the runtime.  test_device_cache.c holds what prompts and steps do to pages.
  */
 #include <math.h>
 
 #include "device_cache_rig.h"
 
-/* ---- attention ------------------------------------------------------------------------------------------------------
- * */
+/* ---- attention --------------------------------------------------------------------------------------------------- */
 
 /* What is live in a lane of `now`, dequantised. */
 typedef struct lane_tokens {
@@ -118,8 +117,7 @@ static void test_attention(void) {
     }
 }
 
-/* ---- graphs ---------------------------------------------------------------------------------------------------------
- * */
+/* ---- graphs ------------------------------------------------------------------------------------------------------ */
 
 static void put_step(rig *r, void *stream) {
     CHECK_STATUS(pleat_device_cache_begin(r->cache, stream, NULL), PLEAT_OK);
@@ -132,71 +130,136 @@ static void put_step(rig *r, void *stream) {
     CHECK_STATUS(pleat_device_cache_end(r->cache, stream, NULL), PLEAT_OK);
 }
 
+/* A side of a row holds the same in both: pages that nobody holds may differ. */
+static void check_same_side(const rig r[2], uint32_t row, int side) {
+    const pleat__page_layout *l = &r[0].cache->lanes.layouts[side];
+    CHECK_EQ_U64(r[0].now.n_slots[side][row], r[1].now.n_slots[side][row]);
+    for (uint32_t i = 0; i < r[0].now.n_pages[side][row]; i++) {
+        const uint32_t a = *cell_of(&r[0], &r[0].now, row, side, i), b = *cell_of(&r[1], &r[1].now, row, side, i);
+        CHECK_EQ_U64(a, b);
+        const uint32_t n = r[0].now.n_slots[side][row] - i * l->tokens;
+        if (n < l->tokens) continue; /* the last page's unused tiles are anything */
+        CHECK_EQ_MEM(r[0].now.pages + a * r[0].cache->lanes.page_bytes,
+                     r[1].now.pages + b * r[1].cache->lanes.page_bytes, l->used_bytes);
+    }
+}
+
+static void check_same(rig r[2], void *stream) {
+    for (int i = 0; i < 2; i++) {
+        CHECK_STATUS(pleat_device_cache_wait(r[i].cache, stream, NULL), PLEAT_OK);
+        CHECK_STATUS(pleat_device_cache_check(r[i].cache, stream, NULL), PLEAT_OK);
+        bring_image(&r[i], &r[i].now);
+    }
+    for (uint32_t row = 0; row < 2 * LANES; row++) {
+        for (int side = 0; side < 2; side++) check_same_side(r, row, side);
+        CHECK_EQ_U64(r[0].now.hole[row], r[1].now.hole[row]);
+    }
+    CHECK_EQ_MEM(r[0].now.n_tokens, r[1].now.n_tokens, sizeof r[0].now.n_tokens);
+}
+
+/* Two places with tokens of both levels, which are the batch. */
+static void fill_two(rig *r, void *stream) {
+    static const uint32_t batch[] = {0, 1}, n_high[LANES] = {300, 20, 60, 1}, n_low[LANES] = {100, 0, 300, 5};
+    for (uint32_t place = 0; place < 2; place++)
+        CHECK_STATUS(pleat_device_cache_fill(r->cache, place, n_high, n_low, 7 + place, stream, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_set_batch(r->cache, batch, 2, stream, NULL), PLEAT_OK);
+}
+
 /* The same steps in two caches, launched and from a graph. */
 static void test_graph(void) {
     CHECK_DEVICE();
     enum { STEPS = 40 };
     const pleat_device_cache_options opt = options_of("leankv:ah=1.5,al=0.6,window=16", 128);
     rig r[2];
-    const uint32_t batch[] = {0, 1};
     pleat__device_stream stream = {NULL};
+    pleat__device_graph graph = {NULL};
     CHECK_STATUS(pleat__device_stream_create(&stream, NULL), PLEAT_OK);
     for (int i = 0; i < 2; i++) {
         if (!rig_init(&r[i], &opt)) return;
-        const uint32_t n_high[LANES] = {300, 20, 60, 1}, n_low[LANES] = {100, 0, 300, 5};
-        for (uint32_t place = 0; place < 2; place++)
-            CHECK_STATUS(pleat_device_cache_fill(r[i].cache, place, n_high, n_low, 7 + place, stream.v, NULL),
-                         PLEAT_OK);
-        CHECK_STATUS(pleat_device_cache_set_batch(r[i].cache, batch, 2, stream.v, NULL), PLEAT_OK);
+        fill_two(&r[i], stream.v);
+        CHECK_STATUS(pleat_device_cache_plan_pages(r[i].cache, stream.v, NULL), PLEAT_OK); /* steps go on as ever */
+        CHECK_STATUS(pleat_device_cache_check(r[i].cache, stream.v, NULL), PLEAT_OK);
     }
     make_rows(&r[0], CAP);
     pleat__device_copy(r[0].device_q, r[0].device_k, 2u * HEADS * GROUP * 128 * 2, default_stream, NULL);
+    pleat__device_copy(r[1].device_q, r[0].device_q, 2u * HEADS * GROUP * 128 * 2, default_stream, NULL);
+    pleat__device_copy(r[1].device_k, r[0].device_k, 2u * HEADS * 128 * 2, default_stream, NULL);
+    pleat__device_copy(r[1].device_v, r[0].device_v, 2u * HEADS * 128 * 2, default_stream, NULL);
     CHECK_STATUS(pleat__device_wait(default_stream, NULL), PLEAT_OK);
-    void *own[] = {r[1].device_k, r[1].device_v, r[1].device_q};
-    r[1].device_k = r[0].device_k;
-    r[1].device_v = r[0].device_v;
-    r[1].device_q = r[0].device_q;
-    CHECK_STATUS(pleat_device_cache_plan_pages(r[0].cache, stream.v, NULL), PLEAT_OK); /* steps go on as ever */
-    CHECK_STATUS(pleat_device_cache_plan_pages(r[1].cache, stream.v, NULL), PLEAT_OK);
     for (int i = 0; i < STEPS; i++) put_step(&r[0], stream.v);
-    pleat__device_graph graph = {NULL};
     CHECK_STATUS(pleat__device_graph_begin(stream, NULL), PLEAT_OK);
     put_step(&r[1], stream.v);
     CHECK_STATUS(pleat__device_graph_end(stream, &graph, NULL), PLEAT_OK);
     for (int i = 0; i < STEPS; i++) CHECK_STATUS(pleat__device_graph_launch(graph, stream, NULL), PLEAT_OK);
-    for (int i = 0; i < 2; i++) {
-        CHECK_STATUS(pleat_device_cache_wait(r[i].cache, stream.v, NULL), PLEAT_OK);
-        CHECK_STATUS(pleat_device_cache_check(r[i].cache, stream.v, NULL), PLEAT_OK);
-        bring_image(&r[i], &r[i].now);
-    }
-    for (uint32_t row = 0; row < 2 * LANES; row++) { /* pages that nobody holds may differ */
-        for (int side = 0; side < 2; side++) {
-            CHECK_EQ_U64(r[0].now.n_slots[side][row], r[1].now.n_slots[side][row]);
-            for (uint32_t i = 0; i < r[0].now.n_pages[side][row]; i++) {
-                const uint32_t a = *cell_of(&r[0], &r[0].now, row, side, i),
-                               b = *cell_of(&r[1], &r[1].now, row, side, i);
-                CHECK_EQ_U64(a, b);
-                const pleat__page_layout *l = &r[0].cache->lanes.layouts[side];
-                const uint32_t n = r[0].now.n_slots[side][row] - i * l->tokens;
-                if (n < l->tokens) continue; /* the last page's unused tiles are anything */
-                CHECK_EQ_MEM(r[0].now.pages + a * r[0].cache->lanes.page_bytes,
-                             r[1].now.pages + b * r[1].cache->lanes.page_bytes, l->used_bytes);
-            }
-        }
-        CHECK_EQ_U64(r[0].now.hole[row], r[1].now.hole[row]);
-    }
+    check_same(r, stream.v);
     CHECK_EQ_U64(r[0].now.n_tokens[0], 400 + STEPS);
-    CHECK_EQ_MEM(r[0].now.n_tokens, r[1].now.n_tokens, sizeof r[0].now.n_tokens);
     pleat__device_graph_destroy(&graph);
-    r[1].device_k = own[0];
-    r[1].device_v = own[1];
-    r[1].device_q = own[2];
     for (int i = 0; i < 2; i++) rig_free(&r[i]);
     pleat__device_stream_destroy(&stream);
 }
 
-/* ---- refusals -------------------------------------------------------------------------------------------------------
- * */
+/* ---- calls out of turn ------------------------------------------------------------------------------------------- */
+
+/* What the host refuses changes nothing: the calls after it go on. */
+static void test_order(void) {
+    CHECK_DEVICE();
+    rig r;
+    const uint32_t batch[] = {0, 1};
+    const pleat_device_cache_options opt = options_of("f16", 64);
+    if (!rig_init(&r, &opt)) return;
+    pleat_device_cache *c = r.cache;
+    const uint16_t *q = r.device_q;
+    CHECK_STATUS(pleat_device_cache_attend(c, 0, q, r.device_out, NULL, NULL, NULL), PLEAT_E_STATE);
+    CHECK_STATUS(pleat_device_cache_set_batch(c, batch, 2, NULL, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_attend(c, 0, q, r.device_out, NULL, NULL, NULL), PLEAT_E_STATE);
+    CHECK_STATUS(pleat_device_cache_plan(c, PLEAT_DEVICE_PER_LANE, NULL, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_attend(c, 0, q, r.device_out, NULL, NULL, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_attend(c, 0, q + 1, r.device_out, NULL, NULL, NULL), PLEAT_E_ARG);
+    CHECK_STATUS(pleat_device_cache_prompt_begin(c, 0, 5, NULL, NULL), PLEAT_E_STATE); /* the batch's */
+    CHECK_STATUS(pleat_device_cache_close(c, 0, NULL, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_prompt_begin(c, 0, 5, NULL, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_begin(c, NULL, NULL), PLEAT_E_STATE);
+    CHECK_STATUS(pleat_device_cache_set_batch(c, batch, 2, NULL, NULL), PLEAT_E_STATE);
+    CHECK_STATUS(pleat_device_cache_close(c, 0, NULL, NULL), PLEAT_OK); /* gives the prompt up */
+    CHECK_STATUS(pleat_device_cache_begin(c, NULL, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_append(c, 0, q + 1, r.device_v, NULL, NULL), PLEAT_E_ARG);
+    CHECK_STATUS(pleat_device_cache_close(c, 1, NULL, NULL), PLEAT_E_STATE);
+    CHECK_STATUS(pleat_device_cache_prompt_begin(c, 2, 5, NULL, NULL), PLEAT_E_STATE);
+    CHECK_STATUS(pleat_device_cache_end(c, NULL, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_prompt_begin(c, 0, 5, NULL, NULL), PLEAT_E_STATE); /* a sequence has begun there */
+    CHECK_STATUS(pleat_device_cache_wait(c, NULL, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_check(c, NULL, NULL), PLEAT_OK);
+    rig_free(&r);
+}
+
+/* A graph's step begins a sequence where one was closed, of which the host hears only from the device. */
+static void test_order_graph(void) {
+    CHECK_DEVICE();
+    rig r;
+    const uint32_t batch[] = {0, 1};
+    pleat__device_stream stream = {NULL};
+    pleat__device_graph graph = {NULL};
+    const pleat_device_cache_options opt = options_of("k8v4", 64);
+    CHECK_STATUS(pleat__device_stream_create(&stream, NULL), PLEAT_OK);
+    if (!rig_init(&r, &opt)) return;
+    CHECK_STATUS(pleat__device_wait(default_stream, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_set_batch(r.cache, batch, 2, stream.v, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat__device_graph_begin(stream, NULL), PLEAT_OK);
+    put_step(&r, stream.v);
+    CHECK_STATUS(pleat__device_graph_end(stream, &graph, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_close(r.cache, 0, stream.v, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat__device_graph_launch(graph, stream, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_prompt_begin(r.cache, 0, 5, stream.v, NULL), PLEAT_E_STATE);
+    CHECK_STATUS(pleat_device_cache_close(r.cache, 0, stream.v, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_prompt_begin(r.cache, 0, 5, stream.v, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_close(r.cache, 0, stream.v, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_check(r.cache, stream.v, NULL), PLEAT_OK);
+    pleat__device_graph_destroy(&graph);
+    rig_free(&r);
+    pleat__device_stream_destroy(&stream);
+}
+
+/* ---- refusals ---------------------------------------------------------------------------------------------------- */
 
 /* Steps until there are no pages; the refused one leaves everything as it was. */
 static void test_refusal(void) {
@@ -236,8 +299,7 @@ static void test_refusal(void) {
     rig_free(&r);
 }
 
-/* ---- what it holds --------------------------------------------------------------------------------------------------
- * */
+/* ---- what it holds ----------------------------------------------------------------------------------------------- */
 
 static void test_export(void) {
     CHECK_DEVICE();
@@ -323,8 +385,8 @@ static void test_failures(void) {
 }
 
 static const check_test tests[] = {
-    {"attention", test_attention}, {"graph", test_graph},   {"refusal", test_refusal},
-    {"export", test_export},       {"misuse", test_misuse}, {"failures", test_failures},
+    {"attention", test_attention}, {"graph", test_graph},   {"order", test_order},   {"order_graph", test_order_graph},
+    {"refusal", test_refusal},     {"export", test_export}, {"misuse", test_misuse}, {"failures", test_failures},
 };
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

@@ -230,7 +230,7 @@ static bool rig_run(rig *r, pleat__device_prompt_way way, pleat__device_graph *g
         CHECK_STATUS(pleat__device_graph_launch(*graph, stream, &err), PLEAT_OK);
     } else {
         const pleat_status st = pleat__device_prompt_attn_run(&r->p, stream, &err);
-        if (st == PLEAT_E_DEVICE && way == PLEAT__PROMPT_WGMMA) return false;
+        if (way == PLEAT__PROMPT_WGMMA && strstr(err.text, "has no wgmma")) return false;
         CHECK_STATUS(st, PLEAT_OK);
     }
     CHECK_STATUS(pleat__device_wait(stream, &err), PLEAT_OK);

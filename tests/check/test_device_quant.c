@@ -8,11 +8,8 @@
 
 #include "check.h"
 #include "core/half.h"
-#include "quant/quant.h"
-
-#if PLEAT_CUDA
-
 #include "quant/cuda/quant.h"
+#include "quant/quant.h"
 
 enum { PAGES = 4, TOKENS = 48, ROWS = 64, OPS = 600, FORMATS = 10 };
 
@@ -183,12 +180,6 @@ static void test_bytes(void) {
         for (r->d = 64; r->d <= 128; r->d += 64) try_formats(r, formats[i], formats[check_below(FORMATS)]);
     free(r);
 }
-
-#else
-
-static void test_bytes(void) { CHECK_DEVICE(); }
-
-#endif
 
 static const check_test tests[] = {{"bytes", test_bytes}};
 

@@ -20,11 +20,12 @@ import sys
 
 sys.dont_write_bytecode = True  # the tree stays as it was
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, *(os.path.join(os.path.dirname(HERE), paper) for paper in ("leankv", "article", "kvcrush"))]
+sys.path[:0] = [HERE, *(os.path.join(os.path.dirname(HERE), paper) for paper in ("leankv", "article", "kvcrush", "gpu"))]
 import curves
 import lab
 import page
 import printed
+import sections as on_gpu
 import sizes
 import speed
 from common import version_of
@@ -117,7 +118,7 @@ def write_page(bench, options, sections):
     parts = [head.rstrip()] + (["## Requirements\n\n" + "\n".join(f"- {v}" for v in said)] if said else [])
     text = "\n\n".join(parts + [s.text(None, here) for s in sections]) + "\n"
     text = text.replace(bench.blocks_program, f"build/bench/{sizes.PROGRAM}").replace(options.pleat, "build/pleat")
-    lab.write(options.out, text.replace(options.store, "build/papers/kvcomp"))
+    lab.write(options.out, text.replace(options.store, "build/papers/kvcomp") + "\n" + on_gpu.sections_of("kvcomp"))
 
 
 def main():

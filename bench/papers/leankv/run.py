@@ -28,6 +28,9 @@ import lab
 import page
 import speed
 
+sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "gpu"))
+import sections as on_gpu
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 TASKS = "eval/tasks.jsonl"
 TEXT = "eval/prose.txt"
@@ -194,7 +197,7 @@ def write_page(bench, options, sections, version):
     text = "\n\n".join(parts) + "\n"
     shown = os.path.join("build", os.path.basename(options.pleat))
     text = text.replace(bench.observer, "build/bench/leankv_observe").replace(options.pleat, shown)
-    lab.write(options.out, text)
+    lab.write(options.out, text + "\n" + on_gpu.sections_of("leankv"))
 
 
 # ---- all --------------------------------------------------------------------------------------------

@@ -3,17 +3,18 @@
  * decode.cu: what surrounds the kernels of decode attention: which runs for which formats, the schedule that is made on
  * the device, and the attention received.  See decode.h.
  *
- * The schedule of a layer, by one block.  A lane costs its tiles' bytes, what unpacking them takes, and a little more for
- * its query and output:
+ * The schedule of a layer, by one block.  A lane costs its tiles' bytes, what unpacking them takes, and a little more
+ * for its query and output:
  *
  *     cost(lane) = sum over tiles of (bytes/32 + TILE_UNITS) + LANE_UNITS      prefix(lane) = sum of those before
  *     share w    = costs [w*size, (w+1)*size)                                  size = total / shares, rounded up
  *
- * and starts with the tile in which w*size falls, or with the next lane, if it falls in a lane's last LANE_UNITS.  A size
- * of two tiles and two LANE_UNITS at least makes every share start before the next; shares behind the total are empty.
+ * and starts with the tile in which w*size falls, or with the next lane, if it falls in a lane's last LANE_UNITS.  A
+ * size of two tiles and two LANE_UNITS at least makes every share start before the next; shares behind the total are
+ * empty.
  *
- * Where lanes are about equal, and as many for each block cost at most 1/SNAP more than an equal share, every block takes
- * whole lanes, and its warps equal shares of them: then nothing is merged across blocks.
+ * Where lanes are about equal, and as many for each block cost at most 1/SNAP more than an equal share, every block
+ * takes whole lanes, and its warps equal shares of them: then nothing is merged across blocks.
  */
 #include "attn/cuda/decode.h"
 #include "attn/cuda/decode_kernel.cuh"

@@ -15,15 +15,15 @@
  *     lane 0 |hhhhhhhhlll|  lane 1 |hhl|  lane 2 |hhhhhhhhhhhhhhhhhllllll|
  *     share    0      |     1        |      2       |      3       |        of a warp; a block has n_warps in a row
  *
- * What a warp adds up of a lane is a part (m, l, o).  A lane that one warp read alone is finished by it; else the
- * block merges its warps' parts, and if other blocks have more, the last of them to arrive merges those.  Parts are
- * always merged in their lane's order: the same input gives the same bytes, whoever comes last.  How a lane is cut, and so
- * its last bits, depends on the batch.  Where lanes are about equal, blocks take whole ones (decode.cu).
+ * What a warp adds up of a lane is a part (m, l, o).  A lane that one warp read alone is finished by it; else the block
+ * merges its warps' parts, and if other blocks have more, the last of them to arrive merges those.  Parts are always
+ * merged in their lane's order: the same input gives the same bytes, whoever comes last.  How a lane is cut, and so its
+ * last bits, depends on the batch.  Where lanes are about equal, blocks take whole ones (decode.cu).
  *
  * Against float64 on the dequantised keys and values k', v':
  *     logits   error <= scale * (1.6e-5 * max|q| * sum|k'| + 1e-6 * sum|q| * max|k'|): q meets codes as 16-bit integers
  *              of its largest (groups of up to 4) or as it is; scale*code and minimum are added in f32
- *     out      relative error in norm <= 1e-3, and usually 3e-4: weights are rounded to f16, all sums are f32; beside that
+ *     out      relative error in norm <= 1e-3, usually 3e-4: weights are rounded to f16, all sums are f32; beside that
  *              what the logits' error makes of it, where they are so large that it counts
  *
  * Formats of one side: f16, k8v8, k8v4, k4v4, k4v2, k8v2, k4v8, k2v8, k2v4, k2v2.  High and low: any two of the first
@@ -44,7 +44,8 @@ typedef enum pleat__device_schedule_kind {
     PLEAT__DEVICE_PER_LANE = 1 /* one thread block a lane, as in LeanKV: what EQUAL_BYTES is measured against */
 } pleat__device_schedule_kind;
 
-/* A cache's shape, and what follows from it.  Filled by plan_init; fixed from then on.  Offsets are into the workspace. */
+/* A cache's shape, and what follows from it.  Filled by plan_init, fixed from then on.  Offsets are into the
+ * workspace. */
 typedef struct pleat__device_attn_plan {
     pleat__device_schedule_kind schedule;
     uint32_t head_dim;
@@ -64,9 +65,9 @@ typedef struct pleat__device_attn_plan {
 } pleat__device_attn_plan;
 
 /* Make the plan for caches like `view`, of batches up to seqs_cap, on the calling thread's device: its layouts, layers,
- * heads and group count, not its pointers, places or n_seqs.  Caches whose layouts have one format are taken to have
- * a high side only; where they have two, n_slots[1] may be NULL all the same.  PLEAT_E_ARG, and err says why: a head_dim other than 64 or 128, a group above 8, a pair of formats without a kernel, no lanes or more
- * than 2^20. */
+ * heads and group count, not its pointers, places or n_seqs.  Caches whose layouts have one format are taken to have a
+ * high side only; where they have two, n_slots[1] may be NULL all the same.  PLEAT_E_ARG, and err says why: a head_dim
+ * other than 64 or 128, a group above 8, a pair of formats without a kernel, no lanes or more than 2^20. */
 pleat_status pleat__device_attn_plan_init(pleat__device_attn_plan *plan, const pleat__device_view *view,
                                           uint32_t seqs_cap, pleat__device_schedule_kind schedule, pleat_error *err);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * decode_f16.cu: kernels of decode attention for lanes of f16, and of f16 high and codes low.  decode_kernel.cuh has the code.
+ * decode_f16.cu: kernels of decode attention for lanes of f16, and of f16 high and codes low.  decode_kernel.cuh has
+ * the code.
  */
 #include "attn/cuda/decode_table.cuh"
 

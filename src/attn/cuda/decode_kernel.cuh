@@ -7,10 +7,11 @@
  *     ring     some steps of shared memory, the warp's own
  *     state    ... while step t is added: no two warps wait for each other before the end
  *
- * A step is T tiles of a page, T = 1 or 2, or one where the page or the run ends.  Parts are [8][D] o, [8] m, [8] l in f32.
- * A lane that goes on behind a warp's share leaves its part in the warp's ring, which is idle by then; one that began before
- * and ends in it, in the workspace: a warp has at most one of each.  A block has at most two lanes that it shares with
- * others: one that began before it (parts slot 2b + 1, whether it ends in it or not), and one that goes on (slot 2b).
+ * A step is T tiles of a page, T = 1 or 2, or one where the page or the run ends.  Parts are [8][D] o, [8] m, [8] l in
+ * f32. A lane that goes on behind a warp's share leaves its part in the warp's ring, which is idle by then; one that
+ * began before and ends in it, in the workspace: a warp has at most one of each.  A block has at most two lanes that it
+ * shares with others: one that began before it (parts slot 2b + 1, whether it ends in it or not), and one that goes on
+ * (slot 2b).
  */
 #ifndef PLEAT_ATTN_CUDA_DECODE_KERNEL_CUH
 #define PLEAT_ATTN_CUDA_DECODE_KERNEL_CUH
@@ -126,8 +127,8 @@ struct feeder {
     const uint8_t *page;
 };
 
-/* What a feeder needs only where a run or 32 pages end: in shared memory, since registers are what the kernel has too few
- * of.  Written by lane 0 of the warp. */
+/* What a feeder needs only where a run or 32 pages end: in shared memory, since registers are what the kernel has too
+ * few of.  Written by lane 0 of the warp. */
 struct feeder_run {
     position end;              /* of the share */
     uint32_t lane, side, from; /* of the lane, the first tile that is the share's */
@@ -327,8 +328,8 @@ static __device__ __forceinline__ float *end_part(const pleat__decode_params &a,
     return a.warp_parts + (uint64_t)slot * part_floats;
 }
 
-/* Merge what the block's warps have of a lane.  If other blocks have read it too, leave the result for the last of them to
- * come. */
+/* Merge what the block's warps have of a lane.  If other blocks have read it too, leave the result for the last of them
+ * to come. */
 template <class C>
 static __device__ __forceinline__ void merge_lane(const shared_lane &s, const pleat__decode_params &a,
                                                   const float *rings) {
@@ -354,48 +355,52 @@ static __device__ __forceinline__ void merge_lane(const shared_lane &s, const pl
     }
 }
 
-/* Merge what blocks first..last have left of a lane, by all threads: groups of them take every n_groups'th part, eight at
- * a time, and meet in shared memory. */
+/* Four elements of what blocks from, from + by, .. last have left of a lane that begins in block `first`; eight parts
+ * are loaded at once. */
+template <int D>
+static __device__ __forceinline__ merged merge_some(const float *parts, uint32_t first, uint32_t last, uint32_t from,
+                                                    uint32_t by, uint32_t element) {
+    merged x = merged_none();
+#pragma unroll 1
+    for (; from <= last; from += 8 * by) {
+        merged y[8];
+#pragma unroll
+        for (uint32_t i = 0; i < 8; i++) {
+            const uint32_t b = min(from + i * by, last);
+            y[i] = load_part<D>(parts + (2 * (uint64_t)b + (b > first)) * pleat__part_floats(D), element);
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < 8; i++)
+            if (from + i * by <= last) merged_add(x, y[i].m, y[i].l, y[i].o);
+    }
+    return x;
+}
+
+/* Merge what blocks first..last have left of a lane, by all threads: where there are more of them than work, groups
+ * take every n_groups'th block and meet in shared memory. */
 template <class C>
 static __device__ __forceinline__ void merge_blocks(const pleat__decode_params &a, uint32_t lane, uint32_t first,
                                                     uint32_t last, float *shared) {
-    const uint32_t items = a.view.n_group * C::d / 4;
-    const uint32_t n_groups = items < blockDim.x ? blockDim.x / items : 1, group = threadIdx.x / items;
-#pragma unroll 1
-    for (uint32_t item = threadIdx.x % items; item<items; item += n_groups> 1 ? items : blockDim.x) {
-        merged x = merged_none();
-        if (n_groups == 1 || group < n_groups) {
-#pragma unroll 1
-            for (uint32_t from = first + (n_groups > 1 ? group : 0); from <= last; from += 8 * n_groups) {
-                merged y[8];
-#pragma unroll
-                for (uint32_t i = 0; i < 8; i++) {
-                    const uint32_t b = min(from + i * n_groups, last);
-                    y[i] = load_part<C::d>(a.block_parts + (2 * (uint64_t)b + (b > first)) * pleat__part_floats(C::d),
-                                           item * 4);
-                }
-#pragma unroll
-                for (uint32_t i = 0; i < 8; i++)
-                    if (from + i * n_groups <= last) merged_add(x, y[i].m, y[i].l, y[i].o);
-            }
-        }
-        if (n_groups == 1) {
-            store_merged<C::d>(x, a, lane, item * 4);
-            continue;
-        }
-        if (group < n_groups) store_part<C::d>(shared + group * pleat__part_floats(C::d), x, item * 4);
+    constexpr uint32_t part_floats = pleat__part_floats(C::d);
+    const uint32_t items = a.view.n_group * C::d / 4, group = threadIdx.x / items;
+    const uint32_t n_groups = min(blockDim.x / items, blockDim.x / 32); /* a part of each fits the rings: one a warp */
+    if (n_groups < 2) {
+        for (uint32_t i = threadIdx.x; i < items; i += blockDim.x)
+            store_merged<C::d>(merge_some<C::d>(a.block_parts, first, last, first, 1, i * 4), a, lane, i * 4);
+        return;
     }
-    if (n_groups == 1) return;
+    const uint32_t element = threadIdx.x % items * 4;
+    if (group < n_groups)
+        store_part<C::d>(shared + group * part_floats,
+                         merge_some<C::d>(a.block_parts, first, last, first + group, n_groups, element), element);
     __syncthreads();
     if (group == 0) {
-        const uint32_t i = threadIdx.x * 4;
         merged x = merged_none();
         for (uint32_t g = 0; g < n_groups; g++) {
-            const float *part = shared + g * pleat__part_floats(C::d);
-            merged_add(x, part[8 * C::d + i / C::d], part[8 * C::d + 8 + i / C::d],
-                       *(const float4 *)(const void *)(part + i));
+            const float *part = shared + g * part_floats, *of_head = part + 8 * C::d + element / C::d;
+            merged_add(x, of_head[0], of_head[8], *(const float4 *)(const void *)(part + element));
         }
-        store_merged<C::d>(x, a, lane, i);
+        store_merged<C::d>(x, a, lane, element);
     }
     __syncthreads();
 }
@@ -450,9 +455,9 @@ template <int D, int KH, int VH, int KL, int VL, int T> struct decode_config {
     static constexpr bool one_format = KH == KL && VH == VL;
     static constexpr int high = step_shape<D, KH, VH, T>::bytes, low = step_shape<D, KL, VL, T>::bytes;
     static constexpr int step_bytes = high > low ? high : low;
-    /* Steps of the ring, one of which is read while the others are on their way, and blocks of a multiprocessor: what was
-     * fastest on an H200, 2026-11-22.  Small steps are many, or memory would wait; of large ones, two leave room for more
-     * warps.  One block begins faster, two hide each other's beginning and end. */
+    /* Steps of the ring, one of which is read while the others are on their way, and blocks of a multiprocessor: what
+     * was fastest on an H200, 2026-11-22.  Small steps are many, or memory would wait; of large ones, two leave room
+     * for more warps.  One block begins faster, two hide each other's beginning and end. */
     static constexpr bool is_k8v4 = one_format && KH == 8 && VH == 4, is_k4v2 = one_format && KH == 4 && VH == 2;
     static constexpr int stages = T == 1 ? (step_bytes > 4000 ? 3 : 4) : is_k8v4 ? 3 : step_bytes > 4000 ? 2 : 4;
     static constexpr int resident = KH == 16 || is_k4v2 ? 1 : 2;
@@ -531,13 +536,14 @@ static __device__ __forceinline__ void add_lane(warp_state<C::d> &st, feeder &f,
     }
 }
 
-/* Start i of the layer; thread 0 of the block's first and one of its last share note what merging needs. */
+/* Start i of the layer. */
 static __device__ __forceinline__ pleat__share_start load_start(const pleat__share_start *starts, uint32_t i) {
     const uint4 x = __ldg((const uint4 *)(const void *)(starts + i));
     const uint4 y = __ldg((const uint4 *)(const void *)(starts + i) + 1);
     return {x.x, x.y, x.z, {x.w, y.x}, y.y, y.z, 0};
 }
 
+/* Which blocks have read the lane at the block's front border (i = 0) or back: the lane in which share s starts. */
 static __device__ __forceinline__ void note_border(block_borders &b, int i, const pleat__share_start &s,
                                                    uint32_t n_warps) {
     b.first[i] = s.first_share / n_warps;

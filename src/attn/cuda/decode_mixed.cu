@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * decode_mixed.cu: kernels of decode attention for lanes whose two sides are one step apart in both bits.  decode_kernel.cuh has the code.
+ * decode_mixed.cu: kernels of decode attention for lanes whose two sides are one step apart in both bits.
+ * decode_kernel.cuh has the code.
  */
 #include "attn/cuda/decode_table.cuh"
 

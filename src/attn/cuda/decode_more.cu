@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * decode_more.cu: kernels of decode attention for lanes whose two sides differ otherwise.  decode_kernel.cuh has the code.
+ * decode_more.cu: kernels of decode attention for lanes whose two sides differ otherwise.  decode_kernel.cuh has the
+ * code.
  */
 #include "attn/cuda/decode_table.cuh"
 

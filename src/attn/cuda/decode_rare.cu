@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * decode_rare.cu: kernels of decode attention for formats that are measured, and seldom used: few bits for values alone, or for keys.  decode_kernel.cuh has the code.
+ * decode_rare.cu: kernels of decode attention for formats that are measured, and seldom used: few bits for values
+ * alone, or for keys.  decode_kernel.cuh has the code.
  */
 #include "attn/cuda/decode_table.cuh"
 

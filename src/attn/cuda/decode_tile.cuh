@@ -1,169 +1,44 @@
 /* SPDX-License-Identifier: MIT
  *
- * decode_tile.cuh: one warp, one tile of 16 tokens and up to 8 query heads, or two tiles and up to 4: from pages to shared
- * memory, from there to logits, weights and the sums of values.  Built on mma.sync m16n8k16 (f16 in, f32 out), with
- * codes unpacked in registers; decode_kernel.cuh walks the tiles.
+ * decode_tile.cuh: one warp, one tile of 16 tokens and up to 8 query heads, or two tiles and up to 4: from pages to
+ * shared memory, from there to logits, weights and the sums of values.  Built on mma.sync m16n8k16 (f16 in, f32 out),
+ * with codes unpacked in registers; decode_kernel.cuh walks the tiles.
  *
  *     S [16 tokens][8 heads] = K q^T       A = K, B = q: one product for 16 dimensions
  *     O [d][8 heads]        += V^T P^T     A = V^T, B = P^T: one product for 16 dimensions
  *
  * Lane 4r + j of a warp (r = 0..7, j = 0..3) holds rows r and r + 8 of A and C, head r of B, heads 2j and 2j+1 of C.
- * Which token or dimension a row or a step of the sum stands for is free as long as both factors agree, and is chosen so
- * that the four bytes of a page's word are what one lane needs:
+ * Which token or dimension a row or a step of the sum stands for is free as long as both factors agree, and is chosen
+ * so that the four bytes of a page's word are what one lane needs:
  *
  *     quantised    S's rows r, r + 8: tokens 2r, 2r + 1        f16    tokens r, r + 8
  *     P^T          k of lane j: tokens 4j, 4j+2 | 4j+1, 4j+3          2j, 2j+1 | 2j+8, 2j+9
  *     O's rows     product 2i + u, rows r, r + 8: dimensions 32i + 4r + 2u, + 1, for all formats
  *
- * A step of two tiles (groups of up to 4 heads) has virtual heads: 0..3 are the first tile's, 4..7 the second's.  Lanes with
- * j < 2 take their logits from the first tile's S, the others from the second's, so softmax costs as much as for one tile;
- * each tile's P^T is zero for the other's heads.  Both halves are merged when the lane of tokens ends.
+ * A step of two tiles (groups of up to 4 heads) has virtual heads: 0..3 are the first tile's, 4..7 the second's.  Lanes
+ * with j < 2 take their logits from the first tile's S, the others from the second's, so softmax costs as much as for
+ * one tile; each tile's P^T is zero for the other's heads.  Both halves are merged when the lane of tokens ends.
  *
- * Unpacking: a code in the low bits of a 16-bit half is an f16: code * 2^-24, subnormal and exact; bit plane p is 2^(bits*p)
- * times that.  One fused multiply-add makes it (code - middle) * 2^-9, exactly: so nothing cancels in long sums.
+ * There keys meet q as bytes (mma.sync m16n8k32, s32 sums, exact): q is 256*hi + lo, hi in B's columns 0..3 and lo in
+ * 4..7, so that both cost what one would, and words of codes need a mask at most.
  *
- *     logit2 = qs*(s*acc + (m + middle*s)*qsum)    qs: softmax scale, log2 e, powers of two;  s, m: the key's scale, minimum
- *     p      = 2^(logit2 - mb)               mb: 9 below the largest logit when it was last raised; raised when p > 2^15
+ * Unpacking to f16: a code in the low bits of a 16-bit half is an f16: code * 2^-24, subnormal and exact; bit plane p
+ * is 2^(bits*p) times that.  One fused multiply-add makes it (code - middle) * 2^-9, exactly: so nothing cancels in
+ * long sums.
+ *
+ *     logit2 = qs*(s*acc + (m + middle*s)*qsum)    qs: softmax scale, log2 e, what q was scaled by;  s, m: of the key
+ *     p      = 2^(logit2 - mb)      mb: 9 below the largest logit when it was last raised, which is when p > 2^15
  *     o      = 512*e * sum of [p*s_v/e](f16) * [(code - middle)/512]   +   sum of p*(m_v + middle*s_v)
  *
  * e is a power of two not below any scale so far, so weights keep f16's full precision for values of any size; both
- * references move rarely, by the vote of the whole warp, and then everything is rescaled.  f16 values are v = 512 * (v/512).
+ * references move rarely, by the vote of the whole warp, and then everything is rescaled.  f16 values are taken as
+ * 512 * (v/512).
  */
 #ifndef PLEAT_ATTN_CUDA_DECODE_TILE_CUH
 #define PLEAT_ATTN_CUDA_DECODE_TILE_CUH
 
-#include <cuda_fp16.h>
-#include <stdint.h>
-
+#include "attn/cuda/decode_ops.cuh"
 #include "core/device_view.h"
-
-#define FULL_WARP 0xFFFFFFFFu
-
-/* ---- instructions --------------------------------------------------------------------------------------- */
-
-static __device__ __forceinline__ void copy_16(uint32_t to_shared, const void *from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to_shared), "l"(from) : "memory");
-}
-
-static __device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-/* Wait until all but the N newest groups of this lane have landed. */
-template <int N> static __device__ __forceinline__ void copies_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-}
-
-static __device__ __forceinline__ uint32_t load_4(uint32_t at) {
-    uint32_t x;
-    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(at) : "memory");
-    return x;
-}
-
-static __device__ __forceinline__ uint2 load_8(uint32_t at) {
-    uint2 x;
-    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(x.x), "=r"(x.y) : "r"(at) : "memory");
-    return x;
-}
-
-static __device__ __forceinline__ uint4 load_16(uint32_t at) {
-    uint4 x;
-    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-                 : "r"(at)
-                 : "memory");
-    return x;
-}
-
-/* Four 8x8 matrices of f16, transposed. */
-static __device__ __forceinline__ void load_matrices(uint32_t a[4], uint32_t at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-                 : "r"(at)
-                 : "memory");
-}
-
-static __device__ __forceinline__ uint32_t transpose_8x8(uint32_t x) {
-    uint32_t y;
-    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
-    return y;
-}
-
-static __device__ __forceinline__ void multiply(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-/* c += a b on bytes: a of codes, unsigned, b signed. */
-static __device__ __forceinline__ void multiply_bytes(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-/* 2^x, to about 2 ulp; 0 below 2^-126. */
-static __device__ __forceinline__ float power_of_two(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-static __device__ __forceinline__ float approximate_inverse(float x) {
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-/* x * y + z on pairs of f16.  In assembly, so that no one folds it; subnormals count. */
-static __device__ __forceinline__ uint32_t fma_halves(uint32_t x, uint32_t y, uint32_t z) {
-    uint32_t r;
-    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(x), "r"(y), "r"(z));
-    return r;
-}
-
-static __device__ __forceinline__ uint32_t multiply_halves(uint32_t x, uint32_t y) {
-    uint32_t r;
-    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y));
-    return r;
-}
-
-static __device__ __forceinline__ float2 halves_to_floats(uint32_t x) {
-    __half2 h;
-    *(uint32_t *)&h = x;
-    return __half22float2(h);
-}
-
-static __device__ __forceinline__ uint32_t floats_to_halves(float low, float high) {
-    uint32_t r;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-    return r;
-}
-
-/* 1/x of a power of two. */
-static __device__ __forceinline__ float inverse_of_power(float x) {
-    return __uint_as_float((254u << 23) - __float_as_uint(x));
-}
-
-/* 2^n twice, -14 <= n <= 15. */
-static __device__ __forceinline__ uint32_t power_halves(int n) { return (uint32_t)(n + 15) * 0x04000400u; }
-
-/* Low halves of two words as one, and high halves. */
-static __device__ __forceinline__ uint32_t low_halves(uint32_t x, uint32_t y) { return __byte_perm(x, y, 0x5410); }
-static __device__ __forceinline__ uint32_t high_halves(uint32_t x, uint32_t y) { return __byte_perm(x, y, 0x7632); }
-
-/* Sum and maximum over r, the lanes with the same j. */
-static __device__ __forceinline__ float sum_over_rows(float x) {
-    x += __shfl_xor_sync(FULL_WARP, x, 4);
-    x += __shfl_xor_sync(FULL_WARP, x, 8);
-    return x + __shfl_xor_sync(FULL_WARP, x, 16);
-}
-
-static __device__ __forceinline__ float max_over_rows(float x) {
-    x = fmaxf(x, __shfl_xor_sync(FULL_WARP, x, 4));
-    x = fmaxf(x, __shfl_xor_sync(FULL_WARP, x, 8));
-    return fmaxf(x, __shfl_xor_sync(FULL_WARP, x, 16));
-}
 
 /* ---- a step in shared memory ---------------------------------------------------------------------------------- */
 
@@ -202,7 +77,8 @@ template <int D, int VB> static __device__ __forceinline__ int v_chunk(int c) {
         if (wanted) copy_16((to) + to_chunk(i * 32 + lane) * 16, (from) + i * 512);                          \
     }
 
-/* Where a lane's 16 bytes of a step's metadata stand in a page, from its tile's 64 bytes on; UINT32_MAX: it copies none. */
+/* Where a lane's 16 bytes of a step's metadata stand in a page, from its tile's 64 bytes on; UINT32_MAX: it copies
+ * none. */
 template <int D, int KB, int VB, int T>
 static __device__ __forceinline__ uint32_t meta_source(const pleat__page_layout &l, int lane) {
     const uint32_t segment = (uint32_t)lane / (4 * T), in_segment = (uint32_t)lane % (4 * T) * 16;
@@ -271,8 +147,8 @@ static __device__ __forceinline__ void load_query(uint32_t b[D / 16][2], const u
     }
 }
 
-/* Make the state ready for keys of format KB.  q: this lane's head (r), or NULL for heads beyond the group.  Queries that
- * meet codes are brought by a power of two f below 2^9: centred codes are small, and nothing leaves f16 or f32. */
+/* Make the state ready for keys of format KB.  q: this lane's head (r), or NULL for heads beyond the group.  Queries
+ * that meet codes are brought by a power of two f below 2^9: centred codes are small, and nothing leaves f16 or f32. */
 template <int D, int KB>
 static __device__ __forceinline__ void state_set_query(warp_state<D> &st, const uint16_t *q, float scale, int lane) {
     const int j = lane & 3;
@@ -306,9 +182,9 @@ static __device__ __forceinline__ void state_set_query(warp_state<D> &st, const 
     }
 }
 
-/* The same for keys that meet bytes (steps of two tiles): q ~= qs*(256*hi + lo), with hi and lo as the two halves of the
- * virtual heads: this lane's B is hi of head r, or lo of head r - 4.  st.q[i / 2][i % 2]: the four dimensions of word
- * 4*(i % n) + j that plane i / n holds, where n words of a tile are a lane's. */
+/* The same for keys that meet bytes (steps of two tiles): q ~= qs*(256*hi + lo), with hi and lo as the two halves of
+ * the virtual heads: this lane's B is hi of head r, or lo of head r - 4.  st.q[i / 2][i % 2]: the four dimensions of
+ * word 4*(i % n) + j that plane i / n holds, where n words of a tile are a lane's. */
 template <int D, int KB>
 static __device__ __forceinline__ void state_set_query_bytes(warp_state<D> &st, const uint16_t *q, float scale,
                                                              int lane) {
@@ -431,8 +307,7 @@ static __device__ __forceinline__ void multiply_key_bytes(int32_t c[4], const wa
 /* The same for both tiles of a step, hi and lo together: c is of this lane's virtual heads. */
 template <int D, int KB>
 static __device__ __forceinline__ void multiply_two_keys(float c[4], const warp_state<D> &st, uint32_t k, int lane) {
-    const bool second =
-        lane & 2; /* has lo of both tiles, and wants the second; its partner has hi, and wants the first */
+    const bool second = lane & 2; /* this lane has lo of both tiles and wants the second; its partner the other way */
     int32_t x[4], y[4];
     multiply_key_bytes<D, KB>(x, st, k, lane);
     multiply_key_bytes<D, KB>(y, st, k + 2 * D * KB, lane);
@@ -576,8 +451,8 @@ static __device__ __forceinline__ void store_logits(const float c[4], const step
     }
 }
 
-/* The key and value metadata of a lane's two tokens: scale and offset, middle*scale + minimum, or the minimum alone where
- * codes are not centred. */
+/* The key and value metadata of a lane's two tokens: scale and offset, middle*scale + minimum, or the minimum alone
+ * where codes are not centred. */
 struct token_pair {
     float2 k_scale, k_offset, v_scale, v_offset;
 };
@@ -644,6 +519,8 @@ static __device__ __forceinline__ void add_step(warp_state<D> &st, const step_co
         st.l[h] += p[h] + p[2 + h];
         if (shape::quantised) st.bias[h] += p[h] * x.v_offset.x + p[2 + h] * x.v_offset.y;
     }
+    /* Weights are rounded to f16; what that adds to sum of code*weight, it adds to the offsets' sum as well, or
+     * outliers, whose tokens have large codes and large offsets of opposite sign, would show it many times over. */
     const float weight[4] = {p[0] * (x.v_scale.x * st.inv_e), p[1] * (x.v_scale.x * st.inv_e),
                              p[2] * (x.v_scale.y * st.inv_e), p[3] * (x.v_scale.y * st.inv_e)};
     const uint32_t rounded[2] = {floats_to_halves(weight[0], weight[1]), floats_to_halves(weight[2], weight[3])};
@@ -670,8 +547,8 @@ static __device__ __forceinline__ void add_step(warp_state<D> &st, const step_co
 
 /* ---- the end of a lane -------------------------------------------------------------------------------------- */
 
-/* Bring the state to plain numbers: o in true units with the bias added, l of the whole warp, virtual heads merged: heads
- * of this lane are then 2j, 2j + 1, for j < 2 alone where T is 2. */
+/* Bring the state to plain numbers: o in true units with the bias added, l of the whole warp, virtual heads merged:
+ * heads of this lane are then 2j, 2j + 1, for j < 2 alone where T is 2. */
 template <int D, int T> static __device__ __forceinline__ void state_settle(warp_state<D> &st) {
     float factor[2];
 #pragma unroll

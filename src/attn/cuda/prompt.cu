@@ -44,22 +44,23 @@ static void plan_turns(const pleat__device_prompt_attn *p, uint32_t turn_heads[2
 static bool is_aligned(const void *p) { return p && (uintptr_t)p % 16 == 0; }
 
 static pleat_status check(const pleat__device_prompt_attn *p, pleat_error *err) {
-    PLEAT_FAIL_IF(p->head_dim != 64 && p->head_dim != 128, err, PLEAT_E_ARG, p->head_dim,
+    PLEAT_FAIL_IF(p->head_dim != 64 && p->head_dim != 128, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "prompt attention on a GPU has head_dim 64 or 128");
     PLEAT_FAIL_IF(p->n_group < 1 || p->n_group > 8 || p->n_kv_heads < 1 || p->n_kv_heads > 1024, err, PLEAT_E_ARG,
-                  p->n_group, "prompt attention on a GPU has 1 to 1024 KV heads of 1 to 8 query heads");
+                  PLEAT_NOWHERE, "prompt attention on a GPU has 1 to 1024 KV heads of 1 to 8 query heads");
     PLEAT_FAIL_IF(p->n_seqs < 1 || p->n_seqs > 65535 || (!p->starts && p->n_seqs != 1) || p->max_tokens < 1 ||
                       p->max_tokens > p->n_tokens || (!p->starts && p->max_tokens != p->n_tokens) ||
                       p->max_tokens > 1u << 20 || p->n_tokens > 1u << 30,
-                  err, PLEAT_E_ARG, p->n_seqs, "prompt attention: the prompts' sizes do not fit together");
-    PLEAT_FAIL_IF(!(p->scale > 0) || p->scale > 1e30f, err, PLEAT_E_ARG, 0, "prompt attention: scale must be positive");
+                  err, PLEAT_E_ARG, PLEAT_NOWHERE, "prompt attention: the prompts' sizes do not fit together");
+    PLEAT_FAIL_IF(!(p->scale > 0) || p->scale > 1e30f, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "prompt attention: scale must be positive");
     const uint64_t width = (uint64_t)p->n_kv_heads * p->head_dim;
     PLEAT_FAIL_IF(p->q_stride < width * p->n_group || p->kv_stride < width || p->out_stride < width * p->n_group, err,
-                  PLEAT_E_ARG, 0, "prompt attention: a stride is shorter than a token");
+                  PLEAT_E_ARG, PLEAT_NOWHERE, "prompt attention: a stride is shorter than a token");
     PLEAT_FAIL_IF(p->q_stride % 8 || p->kv_stride % 8 || p->out_stride % 8 || !is_aligned(p->q) || !is_aligned(p->k) ||
                       !is_aligned(p->v) || !is_aligned(p->out) || !p->lse2 ||
                       (!p->workspace && pleat__device_prompt_attn_workspace(p)),
-                  err, PLEAT_E_ARG, 0, "prompt attention: tensors must be aligned to 16 bytes");
+                  err, PLEAT_E_ARG, PLEAT_NOWHERE, "prompt attention: tensors must be aligned to 16 bytes");
     return PLEAT_OK;
 }
 
@@ -86,7 +87,7 @@ extern "C" pleat_status pleat__device_prompt_attn_run(const pleat__device_prompt
     PLEAT_TRY(check(prompt, err));
     bool by_wgmma = false;
     if (prompt->way != PLEAT__PROMPT_MMA) PLEAT_TRY(pleat__prompt_has_wgmma(&by_wgmma, err));
-    PLEAT_FAIL_IF(prompt->way == PLEAT__PROMPT_WGMMA && !by_wgmma, err, PLEAT_E_DEVICE, 0,
+    PLEAT_FAIL_IF(prompt->way == PLEAT__PROMPT_WGMMA && !by_wgmma, err, PLEAT_E_DEVICE, PLEAT_NOWHERE,
                   "prompt attention: this GPU, or this build, has no wgmma");
     pleat__prompt_args args = {*prompt, prompt->scale * LOG2_E, static_cast<float *>(prompt->workspace), 1, 0, {0, 0}};
     plan_splits(prompt, &args.n_splits, &args.span);

@@ -242,12 +242,13 @@ extern "C" pleat_status pleat__prompt_maps(const pleat__device_prompt_attn *p, p
     cudaDriverEntryPointQueryResult found;
     PLEAT_CUDA_TRY(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &fn, 12000, cudaEnableDefault, &found),
                    "finding the driver's tensor maps", err);
-    PLEAT_FAIL_IF(found != cudaDriverEntryPointSuccess || !fn, err, PLEAT_E_DEVICE, 0, "the driver has no tensor maps");
+    PLEAT_FAIL_IF(found != cudaDriverEntryPointSuccess || !fn, err, PLEAT_E_DEVICE, PLEAT_NOWHERE,
+                  "the driver has no tensor maps");
     const encode_fn make = reinterpret_cast<encode_fn>(fn);
     const uint32_t n_heads = p->n_kv_heads * p->n_group;
     PLEAT_FAIL_IF(!encode(make, &maps->q, p->q, p, n_heads, p->q_stride) ||
                       !encode(make, &maps->k, p->k, p, p->n_kv_heads, p->kv_stride) ||
                       !encode(make, &maps->v, p->v, p, p->n_kv_heads, p->kv_stride),
-                  err, PLEAT_E_DEVICE, 0, "the driver refuses a prompt's tensor map");
+                  err, PLEAT_E_DEVICE, PLEAT_NOWHERE, "the driver refuses a prompt's tensor map");
     return PLEAT_OK;
 }

@@ -27,6 +27,8 @@ static pleat_status check_place(const pleat_device_cache *c, uint32_t place, ple
     return pleat__device_use(c->opt.device, err);
 }
 
+static bool is_aligned(const void *p, uintptr_t align_bytes) { return p && (uintptr_t)p % align_bytes == 0; }
+
 /* ---- counters ------------------------------------------------------------------------------------ */
 
 pleat_status pleat__device_cache_counters(const pleat_device_cache *c, pleat__device_stream stream,
@@ -58,6 +60,9 @@ static pleat_status reserve(pleat_device_cache *c, uint32_t place, uint64_t n_ea
                             pleat_error *err) {
     REQUIRE_STATE(c->place_states[place] == PLEAT__PLACE_EMPTY, "device cache: place %u is not empty", place);
     REQUIRE_STATE(!c->in_step && !c->in_prompt, "device cache: a step or a prompt is under way");
+    uint32_t n_tokens;
+    PLEAT_TRY(pleat_device_cache_length(c, place, &n_tokens, stream.v, err));
+    REQUIRE_STATE(n_tokens == 0, "device cache: place %u is not empty: a graph's steps have been there", place);
     PLEAT_FAIL_IF(n_each * c->rows_per_place > c->n_pages || n_each > c->lanes.pages.row_len, err, PLEAT_E_LIMIT,
                   PLEAT_NOWHERE, "device cache: the tokens need %llu pages of %u",
                   (unsigned long long)(n_each * c->rows_per_place), c->n_pages);
@@ -91,7 +96,8 @@ pleat_status pleat_device_cache_prompt(pleat_device_cache *c, uint32_t layer, co
     PLEAT_TRY(check_place(c, 0, err));
     REQUIRE_STATE(c->in_prompt, "device cache: no prompt is under way");
     REQUIRE(layer < c->opt.n_layers, "device cache: no layer %u: there are %u", layer, c->opt.n_layers);
-    REQUIRE(k && v && (received || !c->lanes.policy.is_leankv), "device cache: no keys, values or attention received");
+    REQUIRE(is_aligned(k, 8) && is_aligned(v, 8) && (received || !c->lanes.policy.is_leankv),
+            "device cache: no keys, values or attention received, or not aligned to 8 bytes");
     REQUIRE_STATE(!c->placed[layer], "device cache: layer %u of the prompt has been placed", layer);
     const pleat__device_stream s = pleat__device_stream_of(stream);
     const pleat__device_prompt prompt = {c->prompt_place, layer, c->prompt_tokens, k, v, received};
@@ -201,6 +207,7 @@ pleat_status pleat_device_cache_set_batch(pleat_device_cache *c, const uint32_t 
     memcpy(c->batch, places, n_seqs * sizeof *places);
     for (uint32_t i = 0; i < n_seqs; i++) c->place_states[places[i]] = PLEAT__PLACE_OPEN;
     c->lanes.pages.n_seqs = c->view.n_seqs = n_seqs;
+    c->is_planned = false; /* a plan for more sequences would write behind `out` */
     return PLEAT_OK;
 }
 
@@ -208,6 +215,16 @@ static pleat_status check_step(const pleat_device_cache *c, bool in_step, pleat_
     PLEAT_TRY(check_place(c, 0, err));
     REQUIRE_STATE(c->lanes.pages.n_seqs > 0, "device cache: no batch has been set");
     REQUIRE_STATE(c->in_step == in_step, "device cache: %s", in_step ? "no step is under way" : "a step is under way");
+    return PLEAT_OK;
+}
+
+/* Places of the batch may have been closed since, and prompts begun there.  What was closed begins anew. */
+static pleat_status open_batch(pleat_device_cache *c, pleat_error *err) {
+    const uint32_t n_seqs = c->lanes.pages.n_seqs;
+    for (uint32_t i = 0; i < n_seqs; i++)
+        REQUIRE_STATE(c->place_states[c->batch[i]] != PLEAT__PLACE_PROMPT,
+                      "device cache: the prompt of place %u has not ended", c->batch[i]);
+    for (uint32_t i = 0; i < n_seqs; i++) c->place_states[c->batch[i]] = PLEAT__PLACE_OPEN;
     return PLEAT_OK;
 }
 
@@ -226,12 +243,15 @@ static pleat__device_want want_of_step(const pleat_device_cache *c) {
 
 pleat_status pleat_device_cache_plan_pages(pleat_device_cache *c, void *stream, pleat_error *err) {
     PLEAT_TRY(check_step(c, false, err));
+    PLEAT_TRY(open_batch(c, err));
     const pleat__device_want want = want_of_step(c);
+    c->keeps_ahead = true;
     return pleat__device_step(&c->lanes.pages, &want, pleat__device_stream_of(stream), err);
 }
 
 pleat_status pleat_device_cache_begin(pleat_device_cache *c, void *stream, pleat_error *err) {
     PLEAT_TRY(check_step(c, false, err));
+    PLEAT_TRY(open_batch(c, err));
     const pleat__device_stream s = pleat__device_stream_of(stream);
     const pleat__device_want want = want_of_step(c);
     PLEAT_TRY(pleat__device_take(&c->lanes.pages, &want, s, err));
@@ -245,7 +265,7 @@ pleat_status pleat_device_cache_append(pleat_device_cache *c, uint32_t layer, co
                                        void *stream, pleat_error *err) {
     PLEAT_TRY(check_step(c, true, err));
     PLEAT_TRY(check_layer(c, layer, err));
-    REQUIRE(k && v, "device cache: no keys or values");
+    REQUIRE(is_aligned(k, 8) && is_aligned(v, 8), "device cache: no keys or values, or not aligned to 8 bytes");
     return pleat__device_lanes_append(&c->lanes, layer, k, v, pleat__device_stream_of(stream), err);
 }
 
@@ -258,6 +278,7 @@ pleat_status pleat_device_cache_plan(pleat_device_cache *c, pleat_device_schedul
     PLEAT_TRY(pleat__device_attn_schedule(&c->plans[schedule], &c->view, c->attn_workspace,
                                           pleat__device_stream_of(stream), err));
     c->schedule = schedule;
+    c->is_planned = true;
     return PLEAT_OK;
 }
 
@@ -265,8 +286,9 @@ pleat_status pleat_device_cache_attend(pleat_device_cache *c, uint32_t layer, co
                                        void *stream, pleat_error *err) {
     PLEAT_TRY(check_place(c, 0, err));
     PLEAT_TRY(check_layer(c, layer, err));
-    REQUIRE_STATE(c->lanes.pages.n_seqs > 0, "device cache: no batch has been set");
-    REQUIRE(q && out, "device cache: no queries, or no place for the result");
+    REQUIRE_STATE(c->is_planned, "device cache: no batch has been set, or attention to it has not been planned");
+    REQUIRE(is_aligned(q, 16) && is_aligned(out, 16),
+            "device cache: no queries or no place for the result, or not aligned to 16 bytes");
     const bool scores = c->lanes.policy.is_leankv && c->in_step;
     pleat__device_attn_args args = {.view = c->view,
                                     .layer = layer,

@@ -7,7 +7,7 @@
  *     device_inspect.c   what it holds, brought to the host
  *
  * The host knows which places are open and whether a step or prompt is under way, and nothing else of what is in the
- * cache: lengths, slots and pages are on the device alone.
+ * cache: lengths, slots and pages are on the device alone.  Of steps that a graph makes it knows nothing at all.
  */
 #ifndef PLEAT_CACHE_CUDA_DEVICE_CACHE_H
 #define PLEAT_CACHE_CUDA_DEVICE_CACHE_H
@@ -21,8 +21,9 @@
 extern "C" {
 #endif
 
-/* What the host knows of a place.  EMPTY -- prompt_begin --> PROMPT -- prompt_end --> OPEN -- close --> EMPTY; fill and
- * set_batch lead from EMPTY to OPEN at once, close from PROMPT to EMPTY. */
+/* What the host knows of a place.  EMPTY -- prompt_begin --> PROMPT -- prompt_end --> OPEN -- close --> EMPTY; fill,
+ * set_batch, and begin where the batch has a place that was closed, lead from EMPTY to OPEN at once, close from PROMPT
+ * to EMPTY. */
 typedef enum pleat__place_state { PLEAT__PLACE_EMPTY, PLEAT__PLACE_PROMPT, PLEAT__PLACE_OPEN } pleat__place_state;
 
 struct pleat_device_cache {
@@ -55,6 +56,8 @@ struct pleat_device_cache {
     void *block;           /* of these */
     uint64_t block_bytes;
     bool in_prompt, in_step;
+    bool is_planned;  /* attention, for this batch */
+    bool keeps_ahead; /* rows may hold pages beyond their slots outside of steps */
     uint32_t prompt_place, prompt_tokens;
     uint64_t n_refused_seen; /* of pool->n_refused + step->n_full */
 };

@@ -7,14 +7,13 @@
  *     workspace    attention's, logits of one layer where scores are kept, order of one layer's prompt
  *
  * Layouts and page sizes are those of the CPU's cache for the same options (cache/create.c), but that pages are apart
- * by a multiple of 128 bytes.
+ * by a multiple of 128 bytes, and a low one has 4096 slots at most.
  */
 #include <math.h>
 #include <string.h>
 
 #include "cache/cuda/device_cache.h"
 #include "cache/spec.h"
-#include "core/checked.h"
 #include "core/error.h"
 #include "page/table.h"
 #include "quant/layout.h"
@@ -27,6 +26,7 @@
 #define MAX_KV_HEADS 1024u
 #define MAX_GROUP 8u
 #define MAX_TOKENS (1u << 24)
+#define MAX_PAGE_TOKENS 4096u /* of either side: step.cu's side_view divides by fewer quads than 2^10 + 1 */
 #define MAX_SCALE 65536.0f
 #define MAX_ROWS (1u << 28)
 /* Lanes that fill a GPU with a warp each.  With fewer, a warp's loads are too few to hide their latency. */
@@ -70,8 +70,9 @@ static pleat_status check_options(const pleat_device_cache_options *opt, pleat_e
             opt->head_dim);
     REQUIRE(opt->softmax_scale >= 0 && opt->softmax_scale <= MAX_SCALE,
             "device cache: softmax_scale is outside 0..65536");
-    REQUIRE(opt->page_tokens <= 4096 && opt->page_tokens % PLEAT__TILE == 0,
-            "device cache: page_tokens %u is neither 0 nor a multiple of 16 up to 4096", opt->page_tokens);
+    REQUIRE(opt->page_tokens <= MAX_PAGE_TOKENS && opt->page_tokens % PLEAT__TILE == 0,
+            "device cache: page_tokens %u is neither 0 nor a multiple of 16 up to %u", opt->page_tokens,
+            MAX_PAGE_TOKENS);
     REQUIRE(opt->max_seqs >= 1 && opt->max_seqs <= MAX_SEQS, "device cache: max_seqs %u is outside 1..%u",
             opt->max_seqs, MAX_SEQS);
     REQUIRE(opt->max_tokens >= 1 && opt->max_tokens <= MAX_TOKENS, "device cache: max_tokens %u is outside 1..%u",
@@ -86,14 +87,16 @@ static pleat_status check_options(const pleat_device_cache_options *opt, pleat_e
 
 /* ---- pages --------------------------------------------------------------------------------------- */
 
-/* Lay out low's page in page_bytes: as many tiles as fit.  Without positions where no low token is ever dropped. */
+/* Lay out low's page in page_bytes: as many tiles as fit, up to MAX_PAGE_TOKENS.  Without positions where no low token
+ * is ever dropped. */
 static pleat_status fit_low(const pleat_device_cache *c, uint64_t page_bytes, pleat__page_layout *low) {
     const pleat_spec *spec = &c->opt.spec;
     const bool tracked = spec->al > 0;
     pleat__page_layout next;
     PLEAT_TRY(pleat__page_layout_init(low, spec->low, c->opt.head_dim, PLEAT__TILE, tracked));
     if (low->used_bytes > page_bytes) return PLEAT_E_ARG;
-    while (pleat__page_layout_init(&next, spec->low, c->opt.head_dim, low->tokens + PLEAT__TILE, tracked) == PLEAT_OK &&
+    while (low->tokens < MAX_PAGE_TOKENS &&
+           pleat__page_layout_init(&next, spec->low, c->opt.head_dim, low->tokens + PLEAT__TILE, tracked) == PLEAT_OK &&
            next.used_bytes <= page_bytes)
         *low = next;
     return PLEAT_OK;
@@ -170,6 +173,7 @@ static pleat_status derive(pleat_device_cache *c, pleat_error *err) {
     c->lanes.head_dim = opt->head_dim;
     c->lanes.max_tokens = opt->max_tokens;
     c->lanes.many_lanes = MANY_LANES;
+    c->keeps_ahead = !c->lanes.policy.is_leankv; /* end trims leankv's rows alone */
     PLEAT_TRY(derive_pages(c, err));
     /* A lane's slots are its tokens, a hole, and what fills up the high side's last tile. */
     if (c->lanes.policy.is_leankv) c->logits_stride = round_up(opt->max_tokens + 1, PLEAT__TILE) + PLEAT__TILE;
@@ -246,7 +250,7 @@ static pleat_status take_memory(pleat_device_cache *c, pleat_error *err) {
     PLEAT_TRY(take_device(c, carve_workspace, 2, err));
     const pleat__device_stream stream = {NULL};
     PLEAT_TRY(pleat__device_fill(c->memory[1], 0, c->memory_bytes[1], stream, err));
-    PLEAT_TRY(pleat__device_fill(c->attn_workspace, 0, c->memory_bytes[2], stream, err));
+    PLEAT_TRY(pleat__device_fill(c->memory[2], 0, c->memory_bytes[2], stream, err));
     PLEAT_TRY(pleat__device_pages_init(&c->lanes.pages, c->n_pages, stream, err));
     return pleat__device_wait(stream, err);
 }

@@ -200,7 +200,7 @@ static bool lengths_are_valid(const pleat_device_cache *c, const counts *n) {
 pleat_status pleat_device_cache_check(pleat_device_cache *c, void *stream, pleat_error *err) {
     PLEAT_TRY(check_cache(c, c, err));
     const pleat__device_stream s = pleat__device_stream_of(stream);
-    const bool at_rest = !c->in_step && !c->in_prompt && c->lanes.policy.is_leankv; /* others keep a page ahead */
+    const bool at_rest = !c->in_step && !c->in_prompt && !c->keeps_ahead;
     bool valid;
     PLEAT_TRY(pleat__device_pages_check(&c->lanes.pages, at_rest, s, &valid, err));
     PLEAT_FAIL_IF(!valid, err, PLEAT_E_STATE, PLEAT_NOWHERE, "device cache: pool or tables break their invariants");

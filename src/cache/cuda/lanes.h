@@ -69,9 +69,9 @@ typedef struct pleat__device_lanes {
      * one, which is always empty. */
     uint32_t *scored_places;
     pleat__device_step_state *step;
-    uint32_t *
-        order; /* [n_kv_heads][max_tokens] of one layer's prompt of N tokens: position of the token in high slot i at i,
-                      * of that in low slot i at N - 1 - i */
+    /* [n_kv_heads][max_tokens] of one layer's prompt of N tokens: position of the token in high slot i at i, of that in
+     * low slot i at N - 1 - i. */
+    uint32_t *order;
 } pleat__device_lanes;
 
 /* One layer of a prompt of n_tokens tokens in `place`. */

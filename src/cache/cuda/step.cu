@@ -5,8 +5,8 @@
  *     grow      a thread for each lane: its slot for the new token, which counts from now on.  The last block to finish
  *               counts the token in n_tokens, which all others have read
  *     append    a warp for each lane of a layer: one owner reads, changes and writes the tile's words
- * end       a warp for each lane, or eight where lanes are few: policy/leankv.c's step, then cache/compact.c's moves,
- *               in their order:
+ *     end       a warp for each lane, or eight where lanes are few: policy/leankv.c's step, then cache/compact.c's
+ *               moves, in their order:
  *
  *         the token that left the window is looked for from the last slot back
  *         it is low     demoted; the least significant low token is the victim
@@ -88,9 +88,6 @@ static __device__ inline pleat__device_new_token token_of(const pleat__device_la
 
 #define STEP_WARPS 4
 
-/* The threads of the first team of the warp. */
-template <int D> static __device__ inline bool in_first_team(void) { return threadIdx.x % 32 < D / 4; }
-
 template <int D>
 static __global__ void __launch_bounds__(STEP_WARPS * 32)
     append(const __grid_constant__ pleat__device_lanes l, uint32_t layer, const uint2 *k, const uint2 *v) {
@@ -105,8 +102,8 @@ static __global__ void __launch_bounds__(STEP_WARPS * 32)
     uint8_t *page = l.base + to.page * l.page_bytes;
     const bool is_hole = to.slot & PLEAT__NEW_SLOT_IS_HOLE;
     if (!is_hole && to.at % PLEAT__TILE == 0) pleat__device_clear_tile(layout, page, to.at / PLEAT__TILE);
-    pleat__device_put_value<D>(layout, page, to.at, pleat__device_quad_of(value_row), in_first_team<D>());
-    pleat__device_put_key<D>(layout, page, to.at, pleat__device_quad_of(key_row), in_first_team<D>());
+    pleat__device_put_value<D>(layout, page, to.at, pleat__device_quad_of(value_row), pleat__device_in_first_team<D>());
+    pleat__device_put_key<D>(layout, page, to.at, pleat__device_quad_of(key_row), pleat__device_in_first_team<D>());
     if (!layout.tracked || threadIdx.x % 32 != 0) return;
     if (layout.n_scores) pleat__device_scores(layout, page)[to.at] = 0;
     pleat__device_positions(layout, page)[to.at] = (int32_t)to.position;
@@ -127,7 +124,8 @@ typedef struct side_view {
     uint8_t *base;
     uint64_t page_bytes;
     uint32_t n_slots;
-    uint32_t inverse; /* ceil(2^32 / quads of a page): quad * inverse >> 32 is its page for quads below 2^22 */
+    uint32_t
+        inverse; /* ceil(2^32 / quads of a page): quad * inverse >> 32 is its page for quads up to 2^22 and 2^10 a page */
 } side_view;
 
 static __device__ inline side_view view_of(const pleat__device_lanes &l, uint32_t row, int side) {
@@ -327,8 +325,8 @@ static __device__ inline void demote(const pleat__device_lanes &l, uint32_t row,
     const pleat__device_quad key = pleat__device_load_key<D>(*high.layout, from.page, from.slot);
     const pleat__device_quad value = pleat__device_load_value<D>(*high.layout, from.page, from.slot);
     if (is_append && to.slot % PLEAT__TILE == 0) pleat__device_clear_tile(*low.layout, to.page, to.slot / PLEAT__TILE);
-    pleat__device_put_key<D>(*low.layout, to.page, to.slot, key, in_first_team<D>());
-    pleat__device_put_value<D>(*low.layout, to.page, to.slot, value, in_first_team<D>());
+    pleat__device_put_key<D>(*low.layout, to.page, to.slot, key, pleat__device_in_first_team<D>());
+    pleat__device_put_value<D>(*low.layout, to.page, to.slot, value, pleat__device_in_first_team<D>());
     if (threadIdx.x % 32 != 0) return;
     if (low.layout->tracked) {
         pleat__device_scores(*low.layout, to.page)[to.slot] = pleat__device_scores(*high.layout, from.page)[from.slot];
@@ -356,7 +354,8 @@ static __device__ inline void drop_low(const pleat__device_lanes &l, uint32_t ro
     const uint32_t last = low.n_slots - 1;
     const pleat__device_slot_bytes to = bytes_at(low, slot), from = bytes_at(low, last);
     if (slot != last)
-        pleat__device_copy_token<D>(*low.layout, to.page, to.slot, from.page, from.slot, in_first_team<D>());
+        pleat__device_copy_token<D>(*low.layout, to.page, to.slot, from.page, from.slot,
+                                    pleat__device_in_first_team<D>());
     if (threadIdx.x % 32 == 0) l.pages.n_slots[1][row] = last;
 }
 

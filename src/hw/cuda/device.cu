@@ -25,7 +25,7 @@ static pleat_status say(cudaError_t code, const char *what, pleat_error *err) {
     (void)cudaGetLastError(); /* else the next launch would report it again */
     switch (code) {
         case cudaErrorMemoryAllocation:
-            return pleat__error_set(err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "%s: the GPU has too little free memory", what);
+            return pleat__error_set(err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "%s: too little free memory", what);
         case cudaErrorNoDevice:
             return pleat__error_set(err, PLEAT_E_DEVICE, PLEAT_NOWHERE,
                                     "no GPU: the CUDA driver answers, but shows none (CUDA_VISIBLE_DEVICES?)");
@@ -71,6 +71,16 @@ pleat_status pleat_device_count(uint32_t *n_devices, pleat_error *err) {
     return PLEAT_OK;
 }
 
+/* The device's memory.  Only the thread's own device tells it: for the while, it is this one. */
+static pleat_status ask_memory(uint32_t device, size_t *free_bytes, size_t *all_bytes, pleat_error *err) {
+    int before = 0;
+    PLEAT_CUDA_TRY(cudaGetDevice(&before), "asking which GPU is in use", err);
+    PLEAT_TRY(pleat__device_use(device, err));
+    const cudaError_t code = cudaMemGetInfo(free_bytes, all_bytes);
+    if (before != (int)device) (void)cudaSetDevice(before);
+    return pleat__cuda_status((int)code, "asking for the GPU's free memory", err);
+}
+
 pleat_status pleat_device_get_info(uint32_t device, pleat_device_info *info, pleat_error *err) {
     uint32_t n;
     cudaDeviceProp p;
@@ -81,8 +91,7 @@ pleat_status pleat_device_get_info(uint32_t device, pleat_device_info *info, ple
     PLEAT_FAIL_IF(device >= n, err, PLEAT_E_DEVICE, PLEAT_NOWHERE, "no GPU %u: there %s %u, counted from 0", device,
                   n == 1 ? "is" : "are", n);
     PLEAT_CUDA_TRY(cudaGetDeviceProperties(&p, (int)device), "asking what the GPU is", err);
-    PLEAT_TRY(pleat__device_use(device, err));
-    PLEAT_CUDA_TRY(cudaMemGetInfo(&free_bytes, &all_bytes), "asking for the GPU's free memory", err);
+    PLEAT_TRY(ask_memory(device, &free_bytes, &all_bytes, err));
     PLEAT_CUDA_TRY(cudaDriverGetVersion(&driver), "asking for the driver's version", err);
     pleat_device_info found = {};
     snprintf(found.name, sizeof found.name, "%s", p.name);
@@ -97,20 +106,20 @@ pleat_status pleat_device_get_info(uint32_t device, pleat_device_info *info, ple
     return PLEAT_OK;
 }
 
-/* Whether the device can run this build's code has been asked when it became the thread's; to ask which one that is costs
- * next to nothing, to choose it again a microsecond. */
+/* Whether the device can run this build's code was asked when it was chosen here; to ask which one is the thread's now
+ * costs next to nothing, to choose it again a microsecond. */
 pleat_status pleat__device_use(uint32_t device, pleat_error *err) {
     int now = -1, major = 0, minor = 0;
-    static __thread int is_chosen; /* by us, and not as the runtime's default */
+    static __thread int chosen = -1; /* the last one chosen here that can, be it the thread's still or not */
     PLEAT_CUDA_TRY(cudaGetDevice(&now), "asking which GPU is in use", err);
-    if (is_chosen && now == (int)device) return PLEAT_OK;
-    PLEAT_CUDA_TRY(cudaSetDevice((int)device), "choosing the GPU", err);
+    if (chosen == (int)device && now == chosen) return PLEAT_OK;
     PLEAT_CUDA_TRY(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, (int)device), "asking the GPU",
                    err);
     PLEAT_CUDA_TRY(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, (int)device), "asking the GPU",
                    err);
     if (10 * major + minor < LEAST_CAPABILITY) return say(cudaErrorNoKernelImageForDevice, "choosing the GPU", err);
-    is_chosen = 1;
+    PLEAT_CUDA_TRY(cudaSetDevice((int)device), "choosing the GPU", err);
+    chosen = (int)device;
     return PLEAT_OK;
 }
 
@@ -119,7 +128,7 @@ pleat_status pleat__device_use(uint32_t device, pleat_error *err) {
 pleat_status pleat__device_alloc(uint64_t bytes, void **p, pleat_error *err) {
     char what[64];
     void *got = NULL;
-    snprintf(what, sizeof what, "taking %llu bytes", (unsigned long long)bytes);
+    snprintf(what, sizeof what, "taking %llu bytes of the GPU's memory", (unsigned long long)bytes);
     const bool fails = fails_now();
     const cudaError_t code = fails ? cudaErrorMemoryAllocation : cudaMalloc(&got, bytes);
     if (code != cudaSuccess) return say(code, what, err);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * pages.cuh: what kernels of other folders do with rows while they run: find pages and slots, and count tokens.
+ * pages.cuh: what kernels of other folders do with rows while they run: find them, their pages and slots.
  *
- *     next = pleat__device_next_slot(&p, row, side)     one thread or all of a warp; after take
- *     ... write the token to page next.page, slot next.slot ...
- *     pleat__device_grow(&p, row, side)                 one thread, when no other of the row reads counts any more
+ *     row = pleat__device_lane_row(&p, lane)
+ *     at = pleat__device_slot_at(&p, row, side, slot)      page at.page, slot at.slot of it
  *
- * Pages are appended and returned by pages.h's launchers alone; kernels change n_slots and hole of rows that they own.
- * A kernel of a step does nothing where pleat__device_refused() is true.
+ * Pages are appended and returned by pages.h's launchers alone; kernels change n_slots and hole of rows that they own: a
+ * row's next token takes the hole of the high side, if there is one, or the slot behind a side's last, for which take
+ * has found a page.  A kernel of a step does nothing where pleat__device_refused() is true.
  */
 #ifndef PLEAT_PAGE_CUDA_PAGES_CUH
 #define PLEAT_PAGE_CUDA_PAGES_CUH
@@ -40,26 +40,6 @@ static __device__ inline pleat__device_slot pleat__device_slot_at(const pleat__d
                                                                   uint32_t slot) {
     const uint32_t tokens = p->page_tokens[side], idx = slot / tokens;
     return pleat__device_slot{*pleat__device_cell(p, row, side, idx), slot - idx * tokens};
-}
-
-/* The slot number that the row's next token of a side takes: the hole, on the high side, or the slot behind the last. */
-static __device__ inline uint32_t pleat__device_next_index(const pleat__device_pages *p, uint32_t row, int side) {
-    const uint32_t hole = side == 0 ? p->hole[row] : 0;
-    return hole ? hole - 1 : p->n_slots[side][row];
-}
-
-/* Where it stands. */
-static __device__ inline pleat__device_slot pleat__device_next_slot(const pleat__device_pages *p, uint32_t row,
-                                                                    int side) {
-    return pleat__device_slot_at(p, row, side, pleat__device_next_index(p, row, side));
-}
-
-/* The row's next token of a side is stored: one slot more, or no hole any more. */
-static __device__ inline void pleat__device_grow(const pleat__device_pages *p, uint32_t row, int side) {
-    if (side == 0 && p->hole[row] != 0)
-        p->hole[row] = 0;
-    else
-        p->n_slots[side][row]++;
 }
 
 #endif

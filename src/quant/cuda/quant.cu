@@ -7,8 +7,6 @@
 #include "hw/cuda/cuda.cuh"
 #include "quant/cuda/tile.cuh"
 
-template <int D> static __device__ inline bool in_first_team(void) { return threadIdx.x < D / 4; }
-
 static __device__ inline uint8_t *page_of(const pleat__device_quant_args &a, const pleat__device_quant_slot &s) {
     return a.base + s.page * a.page_bytes;
 }
@@ -35,8 +33,8 @@ static __device__ inline void put(const pleat__device_quant_args &a, const pleat
                                   bool is_store) {
     const pleat__page_layout &l = a.layouts[to.layout];
     if (is_store && to.slot % PLEAT__TILE == 0) pleat__device_clear_tile(l, page_of(a, to), to.slot / PLEAT__TILE);
-    pleat__device_put_key<D>(l, page_of(a, to), to.slot, x.k, in_first_team<D>());
-    pleat__device_put_value<D>(l, page_of(a, to), to.slot, x.v, in_first_team<D>());
+    pleat__device_put_key<D>(l, page_of(a, to), to.slot, x.k, pleat__device_in_first_team<D>());
+    pleat__device_put_value<D>(l, page_of(a, to), to.slot, x.v, pleat__device_in_first_team<D>());
 }
 
 template <int D>
@@ -59,7 +57,7 @@ static __device__ inline void store_tile(const pleat__device_quant_args &a, cons
 }
 
 template <int D> static __device__ inline void write_out(const pleat__device_quant_args &a, uint32_t row, token x) {
-    if (!in_first_team<D>()) return;
+    if (!pleat__device_in_first_team<D>()) return;
     const uint64_t at = (uint64_t)row * D + 4 * pleat__device_team_thread<D>();
     for (int i = 0; i < 4; i++) {
         a.out_k[at + i] = x.k.x[i];
@@ -75,7 +73,7 @@ template <int D> static __global__ void __launch_bounds__(32) run(const __grid_c
         if (op.kind == PLEAT__DEVICE_STORE_TILE) store_tile<D>(a, op);
         if (op.kind == PLEAT__DEVICE_COPY)
             pleat__device_copy_token<D>(a.layouts[op.to.layout], page_of(a, op.to), op.to.slot, page_of(a, op.from),
-                                        op.from.slot, in_first_team<D>());
+                                        op.from.slot, pleat__device_in_first_team<D>());
         if (op.kind == PLEAT__DEVICE_REQUANTISE) put<D>(a, op.to, load<D>(a, op.from), true);
         if (op.kind == PLEAT__DEVICE_LOAD) write_out<D>(a, op.row, load<D>(a, op.from));
         __syncwarp();

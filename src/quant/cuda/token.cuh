@@ -39,6 +39,9 @@ typedef struct pleat__device_scale {
 
 template <int D> static __device__ inline uint32_t pleat__device_team_thread(void) { return threadIdx.x % (D / 4); }
 
+/* Is the thread of its warp's first team, or only one? */
+template <int D> static __device__ inline bool pleat__device_in_first_team(void) { return threadIdx.x % 32 < D / 4; }
+
 /* ---- quantising -------------------------------------------------------------------------------------- */
 
 /* Clamp like pleat__quant_clamp(): NaN becomes -65504. */

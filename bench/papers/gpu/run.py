@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What LeanKV and KVComp measured on GPUs, measured on one: the sections "On a GPU" of docs/papers/leankv.md and kvcomp.md.
+
+    python3 bench/papers/gpu/run.py --measure     run `pleat bench ... --device cuda` for each of sections.COMMANDS, on a
+                                                  machine with a GPU, and keep what it printed in bench/papers/gpu/results/
+    python3 bench/papers/gpu/run.py               put the sections, made of what is kept, at the end of both pages
+
+The pages' own programs, which need no GPU, end it with these sections (sections.py).
+
+Exit codes: 0 ok, 1 a measurement failed or a result is missing, 2 wrong usage.
+"""
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True  # the tree stays as it was
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+sys.path.insert(0, HERE)
+import sections
+
+
+def measure(pleat, names):
+    n_failed = 0
+    for name in names:
+        argv = [pleat, *sections.COMMANDS[name].split(), "--format", "json", "-q"]
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            print(f"run.py: {name}: `{' '.join(argv)}` ended with {done.returncode}: {last}", file=sys.stderr)
+            n_failed += 1
+            continue
+        now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+        record = {"command": f"build/pleat {sections.COMMANDS[name]} --format json -q", "date": now,
+                  "result": json.loads(done.stdout)}
+        sections.lab.write(sections.path_of(name), json.dumps(record, indent=1) + "\n")
+        print(f"{name}: done", file=sys.stderr)
+    return n_failed
+
+
+def main():
+    os.chdir(ROOT)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--measure", action="store_true", help="on this machine's GPU, instead of writing pages")
+    parser.add_argument("--only", help="these results, e.g. pages-256,codec")
+    parser.add_argument("--pleat", default=os.path.join("build", "pleat"))
+    parser.add_argument("--out", default=os.path.join("docs", "papers"), help="folder of the pages")
+    options = parser.parse_args()
+    names = options.only.split(",") if options.only else list(sections.COMMANDS)
+    unknown = [n for n in names if n not in sections.COMMANDS]
+    if unknown:
+        parser.error(f"--only: no result {unknown[0]!r}; there are {', '.join(sections.COMMANDS)}")
+    if options.measure:
+        return 1 if measure(options.pleat, names) else 0
+    try:
+        for paper in sections.PAGES:
+            sections.splice(os.path.join(options.out, f"{paper}.md"), paper)
+    except KeyError as error:
+        print(f"run.py: {error.args[0]}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * decode_ops.cuh: the instructions that decode attention is made of, by name: copies to shared memory, loads from it,
+ * products of small matrices, arithmetic on pairs of f16, sums over a warp.  All exist from sm_80 on.
+ *
+ * Products are of a warp: lane 4r + j holds rows r and r + 8 of A and C, column r of B, columns 2j and 2j + 1 of C.
+ */
+#ifndef PLEAT_ATTN_CUDA_DECODE_OPS_CUH
+#define PLEAT_ATTN_CUDA_DECODE_OPS_CUH
+
+#include <cuda_fp16.h>
+#include <stdint.h>
+
+#define FULL_WARP 0xFFFFFFFFu
+
+static __device__ __forceinline__ void copy_16(uint32_t to_shared, const void *from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to_shared), "l"(from) : "memory");
+}
+
+static __device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+/* Wait until all but the N newest groups of this lane have landed. */
+template <int N> static __device__ __forceinline__ void copies_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+static __device__ __forceinline__ uint32_t load_4(uint32_t at) {
+    uint32_t x;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(x) : "r"(at) : "memory");
+    return x;
+}
+
+static __device__ __forceinline__ uint2 load_8(uint32_t at) {
+    uint2 x;
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(x.x), "=r"(x.y) : "r"(at) : "memory");
+    return x;
+}
+
+static __device__ __forceinline__ uint4 load_16(uint32_t at) {
+    uint4 x;
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                 : "r"(at)
+                 : "memory");
+    return x;
+}
+
+/* Four 8x8 matrices of f16, transposed. */
+static __device__ __forceinline__ void load_matrices(uint32_t a[4], uint32_t at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+                 : "r"(at)
+                 : "memory");
+}
+
+static __device__ __forceinline__ uint32_t transpose_8x8(uint32_t x) {
+    uint32_t y;
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(y) : "r"(x));
+    return y;
+}
+
+static __device__ __forceinline__ void multiply(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* c += a b on bytes: a of codes, unsigned, b signed. */
+static __device__ __forceinline__ void multiply_bytes(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* 2^x, to about 2 ulp; 0 below 2^-126. */
+static __device__ __forceinline__ float power_of_two(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+static __device__ __forceinline__ float approximate_inverse(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* x * y + z on pairs of f16.  In assembly, so that no one folds it; subnormals count. */
+static __device__ __forceinline__ uint32_t fma_halves(uint32_t x, uint32_t y, uint32_t z) {
+    uint32_t r;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(x), "r"(y), "r"(z));
+    return r;
+}
+
+static __device__ __forceinline__ uint32_t multiply_halves(uint32_t x, uint32_t y) {
+    uint32_t r;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(x), "r"(y));
+    return r;
+}
+
+static __device__ __forceinline__ float2 halves_to_floats(uint32_t x) {
+    __half2 h;
+    *(uint32_t *)&h = x;
+    return __half22float2(h);
+}
+
+static __device__ __forceinline__ uint32_t floats_to_halves(float low, float high) {
+    uint32_t r;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+    return r;
+}
+
+/* 1/x of a power of two. */
+static __device__ __forceinline__ float inverse_of_power(float x) {
+    return __uint_as_float((254u << 23) - __float_as_uint(x));
+}
+
+/* 2^n twice, -14 <= n <= 15. */
+static __device__ __forceinline__ uint32_t power_halves(int n) { return (uint32_t)(n + 15) * 0x04000400u; }
+
+/* Low halves of two words as one, and high halves. */
+static __device__ __forceinline__ uint32_t low_halves(uint32_t x, uint32_t y) { return __byte_perm(x, y, 0x5410); }
+static __device__ __forceinline__ uint32_t high_halves(uint32_t x, uint32_t y) { return __byte_perm(x, y, 0x7632); }
+
+/* Sum and maximum over r, the lanes with the same j. */
+static __device__ __forceinline__ float sum_over_rows(float x) {
+    x += __shfl_xor_sync(FULL_WARP, x, 4);
+    x += __shfl_xor_sync(FULL_WARP, x, 8);
+    return x + __shfl_xor_sync(FULL_WARP, x, 16);
+}
+
+static __device__ __forceinline__ float max_over_rows(float x) {
+    x = fmaxf(x, __shfl_xor_sync(FULL_WARP, x, 4));
+    x = fmaxf(x, __shfl_xor_sync(FULL_WARP, x, 8));
+    return fmaxf(x, __shfl_xor_sync(FULL_WARP, x, 16));
+}
+
+#endif
