@@ -170,6 +170,7 @@ static const struct shape {
     {"leankv:ah=1.5,al=0.6,window=16,step=code", 0},
     {"leankv:ah=0.9,al=0.5,window=5,high=k8v8,low=k4v4", 16},
     {"leankv:ah=1.2,al=0.8,window=7,threshold=position,high=k8v8,low=k4v4", 48},
+    {"leankv:ah=1.5,al=0.6,window=16,high=f16,low=k4v2", 32},
     {"leankv:ah=1,al=1,window=20", 16},
     {"leankv:ah=3,al=0,window=3", 16},
     {"leankv:ah=1.2,al=0.5,window=1,step=code", 64},

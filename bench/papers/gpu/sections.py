@@ -24,9 +24,9 @@ COMMANDS = {
     "spread": f"bench attn --device cuda {KVS} --kv leankv:ah=3,al=0.05 --batch 32 --ctx 8192 {SHAPE} --spread 8",
     "small": f"bench attn --device cuda {KVS} --head-dim 64 --batch 32 --ctx 8192 {SHAPE}",
     **{f"pages-{n}": f"bench pages --device cuda --lanes {n}" for n in LANES},
-    "codec": "bench codec --device cuda --batch 32 --ctx 2048,4096,8192,16384",
-    "scales": "bench codec --device cuda --batch 32 --ctx 8192 --gqa 1 --kv kvcomp:k=0.05,v=0.05 --kv kvcomp:k=0.1,v=0.1 "
-              "--kv kvcomp:k=0.15,v=0.15 --kv kvcomp:k=0.2,v=0.2 --kv kvcomp:k=0.25,v=0.25 --kv kvcomp:k=0.3,v=0.3",
+    "codec": "bench codec --device cuda --batch 32 --ctx 2048,4096,8192,16384 --kv kvcomp:k=0.25,v=0.25",
+    "scales": "bench codec --device cuda --batch 32 --ctx 8192 --gqa 1 --kv kvcomp:k=0.05,v=0.05 --kv kvcomp:k=0.13,v=0.15 "
+              "--kv kvcomp:k=0.25,v=0.25 --kv kvcomp:k=0.3,v=0.3",
 }
 
 

@@ -40,15 +40,15 @@ typedef struct pleat__device_prompt_attn {
     uint32_t q_stride;
     uint32_t kv_stride;
     const uint32_t *starts; /* [n_seqs + 1] prompt i is tokens starts[i] .. starts[i+1]-1; NULL: one prompt */
-    uint32_t n_seqs;
-    uint32_t n_tokens;   /* of all prompts */
-    uint32_t max_tokens; /* of the longest: host and device must agree */
-    uint32_t n_kv_heads;
-    uint32_t n_group;  /* 1..8 */
-    uint32_t head_dim; /* 64 or 128 */
-    float scale;       /* > 0 */
-    bool out_f32;      /* else f16 */
-    void *out;         /* token t, query head h at out + t*out_stride + h*head_dim; may not overlap the inputs */
+    uint32_t n_seqs;        /* 1..65535 */
+    uint32_t n_tokens;      /* of all prompts, 0..2^30 */
+    uint32_t max_tokens;    /* of the longest, 1..2^20: host and device must agree */
+    uint32_t n_kv_heads;    /* 1..1024 */
+    uint32_t n_group;       /* 1..8 */
+    uint32_t head_dim;      /* 64 or 128 */
+    float scale;            /* > 0, 1e30 at most */
+    bool out_f32;           /* else f16 */
+    void *out;              /* token t, query head h at out + t*out_stride + h*head_dim; may not overlap the inputs */
     uint32_t out_stride;
     float *lse2;     /* [n_tokens][n_kv_heads * n_group] log2 of the sum of 2^logit2 */
     float *received; /* [n_kv_heads][n_tokens], overwritten; NULL: pass 2 is left out */
