@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "bench_device_blocks.h"
+#include "load.h"
 #include "progress.h"
 
 enum { DEFAULT_REPS = 15, KV_HEADS = 8, DEFAULT_BATCH = 32, DEFAULT_CTX = 8192, CTX_UNIT = 256, L2_TIMES = 4 };
@@ -38,6 +39,8 @@ typedef struct contender {
     uint32_t spec; /* index */
     device_blocks blocks;
     figures f[N_DECODERS][N_PRODUCTS];
+    pleat_status status; /* of making the blocks */
+    pleat_error err;
 } contender;
 
 typedef struct bench {
@@ -45,10 +48,12 @@ typedef struct bench {
     output out;
     bench_device device;
     gpu_blas *blas; /* NULL: there is none */
+    pleat_workers *workers;
     uint32_t reps;
     uint32_t ctx, batch, head_dim; /* under way */
     device_vectors vectors;
-    contender contenders[SPECS_CAP];
+    contender made[SPECS_CAP];        /* one for each spec, whether it fits or not */
+    contender *contenders[SPECS_CAP]; /* those that do */
     uint32_t n_contenders;
     figures rivals[N_PRODUCTS]; /* cuBLAS's */
     table t;
@@ -103,9 +108,16 @@ static void release_contender(contender *c) {
     for (int i = 0; i < N_DECODERS; i++) figures_release(c->f[i]);
 }
 
-static pleat_status make_contender(bench *b, contender *c, pleat_error *err) {
-    for (int i = 0; i < N_DECODERS; i++) figures_init(b, c->f[i]);
-    pleat_status status = device_blocks_init(&c->blocks, &b->vectors, &b->o->kv.spec[c->spec], err);
+/* Blocks of one spec; specs are made by several threads at once, as putting codes in the device's order takes time. */
+static void make_blocks(void *ctx, uint32_t spec, uint32_t worker) {
+    bench *b = ctx;
+    contender *c = &b->made[spec];
+    (void)worker;
+    c->status = device_blocks_init(&c->blocks, &b->vectors, &b->o->kv.spec[spec], &c->err);
+}
+
+static pleat_status check_all(bench *b, contender *c, pleat_error *err) {
+    pleat_status status = PLEAT_OK;
     for (int i = 0; i < N_DECODERS * N_PRODUCTS && status == PLEAT_OK; i++)
         status = check(b, c, i / N_PRODUCTS, i % N_PRODUCTS, err);
     return status;
@@ -113,20 +125,24 @@ static pleat_status make_contender(bench *b, contender *c, pleat_error *err) {
 
 static int make_contenders(bench *b) {
     const options *o = b->o;
+    int code = CLI_OK;
     for (uint32_t i = 0; i < o->kv.n; i++) {
-        pleat_error err = {0, PLEAT_NOWHERE, ""};
-        contender *c = &b->contenders[b->n_contenders];
-        *c = (contender){.spec = i};
-        const pleat_status status = make_contender(b, c, &err);
-        if (status == PLEAT_OK) {
-            b->n_contenders++;
+        b->made[i] = (contender){.spec = i, .err = {0, PLEAT_NOWHERE, ""}};
+        for (int d = 0; d < N_DECODERS; d++) figures_init(b, b->made[i].f[d]);
+    }
+    pleat_workers_run(b->workers, o->kv.n, make_blocks, b);
+    for (uint32_t i = 0; i < o->kv.n; i++) {
+        contender *c = &b->made[i];
+        if (code == CLI_OK) DEVICE_THEN(c->status, check_all(b, c, &c->err));
+        if (code == CLI_OK && c->status == PLEAT_OK) {
+            b->contenders[b->n_contenders++] = c;
             continue;
         }
+        if (code == CLI_OK && c->status == PLEAT_E_MEMORY) skip(b, o->kv.text[i], &c->err);
+        if (code == CLI_OK && c->status != PLEAT_E_MEMORY) code = cli_fail(o->kv.text[i], c->status, &c->err);
         release_contender(c);
-        if (status != PLEAT_E_MEMORY) return cli_fail(o->kv.text[i], status, &err);
-        skip(b, o->kv.text[i], &err);
     }
-    return CLI_OK;
+    return code;
 }
 
 /* ---- time ----------------------------------------------------------------------------------------------- */
@@ -164,7 +180,7 @@ static int time_all(bench *b) {
     for (int rep = -1; rep < (int)b->reps && status == PLEAT_OK; rep++) {
         for (uint32_t i = 0; i < b->n_contenders; i++)
             for (int d = 0; d < N_DECODERS; d++)
-                DEVICE_THEN(status, time_turn(b, &b->contenders[i], (block_decoder)d, rep, &err));
+                DEVICE_THEN(status, time_turn(b, b->contenders[i], (block_decoder)d, rep, &err));
         if (b->blas) DEVICE_THEN(status, time_turn(b, NULL, DECODER_FUSED, rep, &err));
         DEVICE_THEN(status, bench_device_measure_copy(&b->device, rep, &err));
         progress_update(b->n_done += rep >= 0);
@@ -271,7 +287,7 @@ static void add_rows(bench *b) {
     for (int p = 0; p < N_PRODUCTS; p++)
         for (uint32_t i = 0; i < b->o->gqa.n; i++) {
             for (uint32_t n = 0; n < b->n_contenders * N_DECODERS; n++) {
-                const contender *c = &b->contenders[n / N_DECODERS];
+                const contender *c = b->contenders[n / N_DECODERS];
                 if (!c->f[n % N_DECODERS][p].is_missing[i]) add_row(b, c, (block_product)p, (int)(n % N_DECODERS), i);
             }
             if (b->blas) add_row(b, NULL, (block_product)p, DECODER_FUSED, i);
@@ -304,7 +320,7 @@ static int run_shape(bench *b) {
     } else {
         code = cli_fail(b->device.gpu.info.name, status, &err);
     }
-    for (uint32_t i = 0; i < b->n_contenders; i++) release_contender(&b->contenders[i]);
+    for (uint32_t i = 0; i < b->n_contenders; i++) release_contender(b->contenders[i]);
     b->n_contenders = 0;
     figures_release(b->rivals);
     device_vectors_release(&b->vectors);
@@ -370,12 +386,14 @@ int bench_device_codec(options *o) {
     code = output_open(&b.out, o);
     if (code == CLI_OK) code = bench_device_open(&b.device, b.reps);
     if (code == CLI_OK) code = open_blas(&b);
+    if (code == CLI_OK) code = load_workers(o, &b.workers);
     if (code == CLI_OK) code = run_shapes(&b);
     if (code == CLI_OK) output_rows(&b.out, b.rows, b.skipped, &b.t);
     const int closed = output_close(&b.out);
     json_decref(b.rows);
     json_decref(b.skipped);
     table_release(&b.t);
+    pleat_workers_destroy(&b.workers);
     gpu_blas_close(&b.blas);
     bench_device_close(&b.device);
     return code == CLI_OK ? closed : code;

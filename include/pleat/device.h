@@ -24,10 +24,11 @@ typedef struct pleat_device_info {
     uint32_t driver_version, runtime_version; /* of CUDA: 13000 is 13.0 */
 } pleat_device_info;
 
-/* How many GPUs this build can use.  PLEAT_E_DEVICE, and *n_devices = 0: none, and err says why; err may be NULL. */
+/* How many GPUs the CUDA driver shows.  PLEAT_E_DEVICE, and *n_devices = 0: none, and err says why; err may be NULL. */
 PLEAT_API pleat_status pleat_device_count(uint32_t *n_devices, pleat_error *err);
 
-/* What device 0..count-1 is.  PLEAT_E_DEVICE: there is no such device, or it does not answer. */
+/* What device 0..count-1 is.  PLEAT_E_DEVICE: there is no such device, it does not answer, or it is older than what this
+ * build has code for.  Which device is the calling thread's (cudaSetDevice) stays as it was. */
 PLEAT_API pleat_status pleat_device_get_info(uint32_t device, pleat_device_info *info, pleat_error *err);
 
 #ifdef __cplusplus

@@ -56,8 +56,8 @@ typedef struct pleat_device_cache pleat_device_cache;
 
 typedef struct pleat_device_cache_options {
     size_t size_bytes;    /* sizeof(pleat_device_cache_options); set by pleat_device_cache_options_default */
-    pleat_spec spec;      /* f16 (the default), k8v8, k8v4, k4v4, k4v2; leankv of two that attention has kernels for:
-                           * one of these twice, k8v8 and k4v4, or k8v4 and k4v2, which are the default */
+    pleat_spec spec;      /* f16 (the default) or any format of 8 to 2 bits; leankv of one of these twice, or of two of
+                           * f16, k8v8, k8v4, k4v4 and k4v2 */
     uint32_t device;      /* which GPU; default 0 */
     uint32_t n_layers;    /* 1..1024 */
     uint32_t n_kv_heads;  /* 1..1024 */
