@@ -452,7 +452,7 @@ static double difference(const bench *b, int way) {
             diff += ((double)x[i] - ref[i]) * ((double)x[i] - ref[i]);
             norm += (double)ref[i] * ref[i];
         }
-        if (!(sqrt(diff / norm) <= worst)) worst = sqrt(diff / norm);
+        if (!isnan(worst) && !(sqrt(diff / norm) <= worst)) worst = sqrt(diff / norm);
     }
     return worst;
 }

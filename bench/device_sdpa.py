@@ -83,8 +83,8 @@ def measure(torch, what, batch, ctx, repeat):
             with sdpa_kernel(backend):
                 us = median_us(torch, lambda: scaled_dot_product_attention(q, k, v, is_causal=is_prompt,
                                                                            enable_gqa=True), repeat)
-        except RuntimeError as e:
-            say(**case, failed=str(e).splitlines()[0][:120])
+        except (RuntimeError, TypeError) as e:  # TypeError: before 2.5 there is no enable_gqa
+            say(**case, failed=(str(e).splitlines() or ["no message"])[0][:120])
             continue
         if is_prompt:
             flops = 4 * batch * QUERY_HEADS * HEAD_DIM * ctx * (ctx + 1) / 2

@@ -184,9 +184,7 @@ static pleat_status check_kv_head(bench_cache *c, uint32_t kv_head, double *wors
     for (uint32_t g = 0; g < s->group && status == PLEAT_OK; g += stride) {
         const size_t at = (((size_t)seq * s->kv_heads + kv_head) * s->group + g) * dim;
         attend_exactly(c->q + at, k, v, s->ctx, dim, weight, ref);
-        const double err = relative_error(c->result + at, ref, dim);
-        if (!(err <= *worst)) /* NaN must show */
-            *worst = err;
+        cli_keep_worst(worst, relative_error(c->result + at, ref, dim));
     }
     free(k);
     free(v);

@@ -260,8 +260,7 @@ static pleat_status check_vector(device_blocks *b, block_product product, uint64
     DEVICE_THEN(status, gpu_copy(v->gpu, out, v->out + at * n, n * sizeof *out, err));
     DEVICE_THEN(status, gpu_wait(v->gpu, err));
     DEVICE_THEN(status, multiply_exactly(b, lane, product, x, ref));
-    const double e = relative_error(out, ref, n);
-    if (!(e <= *worst)) *worst = e; /* NaN must show */
+    cli_keep_worst(worst, relative_error(out, ref, n));
     free(x);
     free(out);
     free(ref);

@@ -244,8 +244,7 @@ static pleat_status check_kv_head(device_cache *c, uint32_t kv_head, const uint1
     for (uint32_t g = 0; g < s->group && status == PLEAT_OK; g += stride) {
         const size_t at = (((size_t)place * s->kv_heads + kv_head) * s->group + g) * d;
         attend_exactly(q + at, k, v, n, d, ref);
-        const double e = relative_error(out + at, ref, d);
-        if (!(e <= c->max_rel_err)) c->max_rel_err = e; /* NaN must show */
+        cli_keep_worst(&c->max_rel_err, relative_error(out + at, ref, d));
     }
     free(k);
     free(v);

@@ -6,8 +6,9 @@
  *     codec: encode ──> payloads ── create ──> blocks on the device ── logits, outputs (any number) ── destroy
  *
  * Payloads are the CPU's own bytes.  On the device codes are the same words of the same book in another order, which
- * kernels read faster (src/entropy/cuda/words.h); it takes some 30 bits more for 256 codes.  A lane is a KV head of a sequence; its tokens are those of its blocks, one
- * block behind the other.  Arrays on the device are the caller's, as plain pointers that are not followed on the host.
+ * kernels read faster (src/entropy/cuda/words.h); each of the 32 parts of a block's keys or values takes some 30 bits more.
+ * A lane is a KV head of a sequence; its tokens are those of its blocks, one block behind the other.  Arrays on the device
+ * are the caller's, as plain pointers that are not followed on the host.
  * Calls return before they are done: they run in order in `stream`, a cudaStream_t, and can be captured in a graph.
  *
  * Builds without CUDA answer PLEAT_E_DEVICE.  One object is used by one thread, and outputs() in one stream, at a time.
@@ -52,15 +53,16 @@ PLEAT_API void pleat_device_blocks_get_bytes(const pleat_device_blocks *blocks, 
  *   q       f32 [n_lanes][n_group][head_dim]
  *   logits  f32 [n_lanes][n_group][stride], stride even and no less than the tokens of any lane; others are not
  *           written
- * 1 <= n_group <= PLEAT_DEVICE_BLOCKS_GROUP_MAX; q is aligned to 8.  k' is what pleat_codec_decode() gives; relative error in norm about
- * 3e-5: q times a unit's step is rounded to 16 bits. */
+ * 1 <= n_group <= PLEAT_DEVICE_BLOCKS_GROUP_MAX; q is aligned to 8.  k' is what pleat_codec_decode() gives; relative error
+ * in norm about 3e-5: q times a unit's step is rounded to 16 bits. */
 PLEAT_API pleat_status pleat_device_blocks_logits(const pleat_device_blocks *blocks, const float *q, uint32_t n_group,
                                                   float *logits, uint64_t stride, void *stream, pleat_error *err);
 
 /* out[lane][g][i] = sum over tokens of weights[lane][g][token] * v'[token][i]
- *   weights  f32 [n_lanes][n_group][stride], as logits
+ *   weights  f32 [n_lanes][n_group][stride], as logits; aligned to 8
  *   out      f32 [n_lanes][n_group][head_dim]
- * Likewise.  The same bytes always. */
+ * Likewise.  The same bytes always from the same blocks; where other lanes are created beside them, or on another GPU,
+ * blocks are summed up in other parts, and last bits differ. */
 PLEAT_API pleat_status pleat_device_blocks_outputs(const pleat_device_blocks *blocks, const float *weights,
                                                    uint32_t n_group, uint64_t stride, float *out, void *stream,
                                                    pleat_error *err);

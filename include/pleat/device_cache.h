@@ -56,8 +56,8 @@ typedef struct pleat_device_cache pleat_device_cache;
 
 typedef struct pleat_device_cache_options {
     size_t size_bytes;    /* sizeof(pleat_device_cache_options); set by pleat_device_cache_options_default */
-    pleat_spec spec;      /* f16 (the default) or any format of 8 to 2 bits; leankv of one of these twice, or of two of
-                           * f16, k8v8, k8v4, k4v4 and k4v2 */
+    pleat_spec spec;      /* f16 (the default) or any format of 8 to 2 bits; leankv of one of these where al = ah, else
+                           * of two of f16, k8v8, k8v4, k4v4 and k4v2 */
     uint32_t device;      /* which GPU; default 0 */
     uint32_t n_layers;    /* 1..1024 */
     uint32_t n_kv_heads;  /* 1..1024 */
@@ -76,7 +76,7 @@ typedef struct pleat_device_cache_options {
 PLEAT_API void pleat_device_cache_options_default(pleat_device_cache_options *opt);
 
 /* Make a cache, all places empty.  Waits for the device.  PLEAT_E_UNSUPPORTED for a policy, compressor or f32, which are
- * the CPU's alone; PLEAT_E_LIMIT for rows of 2^32 page ids in all and more. */
+ * the CPU's alone, and for leankv of one format twice with al < ah; PLEAT_E_LIMIT for rows of 2^32 page ids in all and more. */
 PLEAT_API pleat_status pleat_device_cache_create(const pleat_device_cache_options *opt, pleat_device_cache **out,
                                                  pleat_error *err);
 
@@ -146,14 +146,18 @@ PLEAT_API pleat_status pleat_device_cache_append(pleat_device_cache *cache, uint
 PLEAT_API pleat_status pleat_device_cache_attend(pleat_device_cache *cache, uint32_t layer, const void *q, float *out,
                                                  float *lse2, void *stream, pleat_error *err);
 
-/* How the work of attention is cut.  Results differ in rounding. */
+/* How the work of attention is cut.  Results differ in rounding.  The same calls give the same bytes with both; but how
+ * EQUAL_BYTES cuts a sequence, and so the last bits of its results, depends on the lengths of all sequences in the batch
+ * and their order; with leankv so can the level of a token whose score is at a threshold.  PER_LANE's results for a
+ * sequence depend on that sequence alone. */
 typedef enum pleat_device_schedule {
     PLEAT_DEVICE_EQUAL_BYTES, /* all multiprocessors read equally many bytes, whatever the lanes' lengths */
     PLEAT_DEVICE_PER_LANE     /* LeanKV's: a thread block for each lane.  To compare with */
 } pleat_device_schedule;
 
 /* Cut the work of attention for the batch as it stands, in all layers; attend goes by the last plan.  begin does this
- * for its step, by equal bytes. */
+ * for its step, by equal bytes; a plan that is made after begin counts for the rest of that step.  An attend that
+ * was recorded in a graph needs the last plan before it to be of the same schedule as when it was recorded. */
 PLEAT_API pleat_status pleat_device_cache_plan(pleat_device_cache *cache, pleat_device_schedule schedule, void *stream,
                                                pleat_error *err);
 

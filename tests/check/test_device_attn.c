@@ -261,6 +261,11 @@ typedef struct exact {
 
 static float k_tile[16 * MAX_D] __attribute__((aligned(64))), v_tile[16 * MAX_D] __attribute__((aligned(64)));
 
+/* NaN stays. */
+static void keep_larger(double *most, double x) {
+    if (!isnan(*most) && !(x <= *most)) *most = x;
+}
+
 /* Logits: the largest error seen, the same relative to its bound, and the largest sum of |q * k|. */
 static double logit_error, logit_of_bound, logit_size;
 
@@ -280,8 +285,8 @@ static void note_logit(const rig *a, double got, double want, const float *k, co
         size += x * y;
     }
     const double bound = factor * (1.6e-5 * most_q * sum_k + 1e-6 * sum_q * most_k) + 1e-30, e = fabs(got - want);
-    if (!(e <= logit_error)) logit_error = e;
-    if (!(e <= logit_of_bound * bound)) logit_of_bound = e / bound;
+    keep_larger(&logit_error, e);
+    keep_larger(&logit_of_bound, e / bound);
     logit_size = fmax(logit_size, size * factor);
 }
 
@@ -344,14 +349,13 @@ static void compare_head(const rig *a, uint64_t at, const exact *x, errors *e) {
     }
     const double relative = norm > 0 ? sqrt(diff / norm) : sqrt(diff);
     const double of_spread = x->spread > 0 ? sqrt(diff) / x->spread : sqrt(diff);
-    if (!(relative <= e->out)) e->out = relative;
-    if (!(of_spread <= e->of_spread)) e->of_spread = of_spread;
+    keep_larger(&e->out, relative);
+    keep_larger(&e->of_spread, of_spread);
     if (x->lse2 == -INFINITY) {
         CHECK(a->lse2[0][at] == -INFINITY && norm == 0);
         return;
     }
-    const double lse2 = fabs((double)a->lse2[0][at] - x->lse2);
-    if (!(lse2 <= e->lse2)) e->lse2 = lse2;
+    keep_larger(&e->lse2, fabs((double)a->lse2[0][at] - x->lse2));
 }
 
 static uint32_t row_of(const rig *a, uint32_t lane, uint32_t layer) {
@@ -546,9 +550,30 @@ static void test_refused(void) {
     CHECK_STATUS(pleat__device_attn_plan_init(&plan, &good, 1u << 20, PLEAT__DEVICE_EQUAL_BYTES, NULL), PLEAT_E_ARG);
 }
 
+/* A batch of none is nothing to do; one beyond the plan, or a layer that is not there, is refused. */
+static void test_bounds(void) {
+    CHECK_DEVICE();
+    pleat__device_view view = {.n_layers = 1, .n_kv_heads = 2, .n_group = 4};
+    const pleat_format k8v8 = {8, 8};
+    const pleat__device_stream none = {NULL};
+    pleat__device_attn_plan plan;
+    for (uint32_t side = 0; side < 2; side++)
+        CHECK_STATUS(pleat__page_layout_init(&view.layouts[side], k8v8, 64, 64, false), PLEAT_OK);
+    if (!CHECK_STATUS(pleat__device_attn_plan_init(&plan, &view, 4, PLEAT__DEVICE_EQUAL_BYTES, NULL), PLEAT_OK)) return;
+    pleat__device_attn_args args = {.view = view, .scale = 1};
+    CHECK_STATUS(pleat__device_attn_schedule(&plan, &view, NULL, none, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat__device_attn_decode(&plan, &args, NULL, none, NULL), PLEAT_OK);
+    args.layer = 1;
+    CHECK_STATUS(pleat__device_attn_decode(&plan, &args, NULL, none, NULL), PLEAT_E_ARG);
+    CHECK_STATUS(pleat__device_attn_received(&args, none, NULL), PLEAT_E_ARG);
+    view.n_seqs = 5;
+    CHECK_STATUS(pleat__device_attn_schedule(&plan, &view, NULL, none, NULL), PLEAT_E_ARG);
+}
+
 int main(int argc, char **argv) {
     static const check_test tests[] = {{"formats", test_formats},       {"fills", test_fills},
                                        {"long lanes", test_long_lanes}, {"many lanes", test_many_lanes},
-                                       {"one head", test_one_head},     {"refused", test_refused}};
+                                       {"one head", test_one_head},     {"bounds", test_bounds},
+                                       {"refused", test_refused}};
     return check_main(tests, CHECK_COUNT(tests), argc, argv);
 }

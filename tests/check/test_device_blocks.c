@@ -16,7 +16,6 @@
 #include "codec/device_blocks.h"
 #include "core/half.h"
 #include "hw/device.h"
-#include "pleat/device.h"
 
 #define MAX_LANES 5u
 #define MAX_BLOCKS 40u
@@ -35,14 +34,6 @@ typedef struct rig {
     uint64_t n_bytes[MAX_BLOCKS];
     float *k, *v; /* [n_all * tokens][d], as payloads hold them */
 } rig;
-
-static bool has_device(void) {
-    uint32_t n = 0;
-    static pleat_error err; /* what is skipped is printed later */
-    if (pleat_device_count(&n, &err) == PLEAT_OK && n > 0) return true;
-    check_skip(err.text);
-    return false;
-}
 
 /* ---- making payloads ----------------------------------------------------------------------------------- */
 
@@ -291,7 +282,7 @@ static void check_rig(rig *r, uint32_t n_group) {
 /* ---- tests ----------------------------------------------------------------------------------------------- */
 
 static void test_products(void) {
-    if (!has_device()) return;
+    CHECK_DEVICE();
     for (uint32_t i = 0; i < check_rounds(60, 10); i++) {
         const uint32_t n_lanes = (uint32_t)check_between(1, MAX_LANES), n_group = (uint32_t)check_between(1, MAX_GROUP);
         check_rig(rig_new(random_format(), n_lanes, MAX_BLOCKS / MAX_LANES,
@@ -303,7 +294,7 @@ static void test_products(void) {
 /* What the cache is recommended with, and the books beside it, for every number of heads. */
 static void test_usual(void) {
     static const float rels[][2] = {{0.25f, 0.25f}, {0.13f, 0.15f}, {0.05f, 0.05f}};
-    if (!has_device()) return;
+    CHECK_DEVICE();
     for (uint32_t i = 0; i < CHECK_COUNT(rels); i++)
         for (uint32_t g = 1; g <= MAX_GROUP; g++) {
             rig *r = rig_new(format_of(i == 1 ? 64 : 128, 64, g % 2 == 0, rels[i][0], rels[i][1], true), 3, 8, 0);
@@ -314,7 +305,7 @@ static void test_usual(void) {
 
 /* A graph's second launch gives what its first did. */
 static void test_graph(void) {
-    if (!has_device()) return;
+    CHECK_DEVICE();
     rig *r = rig_new(format_of(128, 64, true, 0.25f, 0.25f, true), 4, 8, 0);
     pleat_device_blocks *b = NULL;
     arrays a;
@@ -341,7 +332,7 @@ static void test_graph(void) {
 }
 
 static void test_damage(void) {
-    if (!has_device()) return;
+    CHECK_DEVICE();
     rig *r = rig_new(format_of(64, 32, true, 0.25f, 0.25f, true), 2, 3, 0);
     for (uint32_t i = 0; i < 20; i++) {
         const uint32_t block = (uint32_t)check_below(r->n_all);
@@ -368,7 +359,7 @@ static void seal(rig *r, uint32_t block) {
 /* Payloads whose sums hold and that are noise are refused, or are some numbers; units always are, and no kernel reads
  * outside (run this one under compute-sanitizer). */
 static void test_noise(void) {
-    if (!has_device()) return;
+    CHECK_DEVICE();
     for (uint32_t i = 0; i < check_rounds(16, 6); i++) {
         rig *r = rig_new(random_format(), 2, 4, 0);
         pleat_device_blocks *b = NULL;
@@ -396,7 +387,7 @@ static void test_noise(void) {
 }
 
 static void test_misuse(void) {
-    if (!has_device()) return;
+    CHECK_DEVICE();
     rig *r = rig_new(format_of(64, 32, true, 0.25f, 0.25f, true), 2, 3, 0);
     pleat_device_blocks *b = NULL;
     const uint32_t n_lanes = r->n_lanes;
@@ -421,7 +412,75 @@ static void test_misuse(void) {
     rig_free(r);
 }
 
+static pleat_codec *codec_of(const char *text, uint32_t d) {
+    pleat_spec spec;
+    pleat_codec *codec = NULL;
+    CHECK_STATUS(pleat_spec_parse(text, &spec, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_codec_create(&spec, d, NULL, &codec, NULL), PLEAT_OK);
+    return codec;
+}
+
+/* What a codec without books, or of another coder, is told. */
+static void test_refused(void) {
+    const uint32_t n_blocks = 0;
+    const uint64_t n_bytes = 0;
+    const void *payload = NULL;
+    pleat_device_blocks *b = NULL;
+    pleat_codec *codec = codec_of("kvcomp:k=0.25,v=0.25", 64), *packed = codec_of("kvcomp:k=0.25,v=0.25+pack", 64);
+    CHECK_STATUS(pleat_device_blocks_create(NULL, 1, &n_blocks, &payload, &n_bytes, NULL, &b, NULL), PLEAT_E_ARG);
+    CHECK_STATUS(pleat_device_blocks_create(codec, 1, &n_blocks, &payload, &n_bytes, NULL, &b, NULL), PLEAT_E_STATE);
+    CHECK_STATUS(pleat_codec_train(packed, NULL, NULL, 0), PLEAT_OK);
+    const pleat_status status = pleat_device_blocks_create(packed, 1, &n_blocks, &payload, &n_bytes, NULL, &b, NULL);
+    CHECK(status == PLEAT_E_ARG || status == PLEAT_E_DEVICE); /* of a build without CUDA */
+    CHECK(b == NULL);
+    pleat_codec_destroy(&packed);
+    pleat_codec_destroy(&codec);
+}
+
+/* Logits of one block, against what the codec itself decodes. */
+static void check_codec(pleat_codec *codec, float *k, void *payload, uint64_t cap) {
+    enum { D = 64 };
+    const uint32_t n_tokens = pleat_codec_block_tokens(codec), n_blocks = 1;
+    const void *payloads[] = {payload};
+    uint64_t n_bytes = 0, block_bytes = 0, other_bytes = 0;
+    pleat_device_blocks *b = NULL;
+    arrays a;
+    CHECK_STATUS(pleat_codec_train(codec, k, k, 1), PLEAT_OK);
+    CHECK_STATUS(pleat_codec_encode(codec, k, k, payload, cap, &n_bytes), PLEAT_OK);
+    CHECK_STATUS(pleat_codec_decode(codec, payload, n_bytes, k, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_blocks_create(codec, 1, &n_blocks, payloads, &n_bytes, NULL, &b, NULL), PLEAT_OK);
+    if (b && arrays_init(&a, D, n_tokens)) {
+        pleat_device_blocks_get_bytes(b, &block_bytes, &other_bytes);
+        CHECK(block_bytes > 0 && other_bytes > 0);
+        CHECK_STATUS(pleat_device_blocks_logits(b, a.device_x, 1, a.device_out, n_tokens, NULL, NULL), PLEAT_OK);
+        CHECK_STATUS(pleat__device_copy(a.out, a.device_out, n_tokens * sizeof(float), no_stream, NULL), PLEAT_OK);
+        CHECK_STATUS(pleat__device_wait(no_stream, NULL), PLEAT_OK);
+        for (uint32_t t = 0; t < n_tokens; t++) {
+            double want = 0;
+            for (uint32_t i = 0; i < D; i++) want += (double)a.x[i] * (double)k[t * D + i];
+            CHECK_NEAR((double)a.out[t], want, 1e-2);
+        }
+        arrays_free(&a);
+    }
+    pleat_device_blocks_destroy(&b);
+}
+
+static void test_codec(void) {
+    CHECK_DEVICE();
+    pleat_codec *codec = codec_of("kvcomp:k=0.25,v=0.25", 64);
+    const size_t n = (size_t)pleat_codec_block_tokens(codec) * 64;
+    const uint64_t cap = pleat_codec_payload_cap(codec);
+    float *k = malloc(n * sizeof *k);
+    void *payload = malloc(cap);
+    check_fill_normal(k, n);
+    check_codec(codec, k, payload, cap);
+    free(payload);
+    free(k);
+    pleat_codec_destroy(&codec);
+}
+
 static const check_test tests[] = {{"products", test_products}, {"usual", test_usual}, {"graph", test_graph},
-                                   {"damage", test_damage},     {"noise", test_noise}, {"misuse", test_misuse}};
+                                   {"damage", test_damage},     {"noise", test_noise}, {"misuse", test_misuse},
+                                   {"refused", test_refused},   {"codec", test_codec}};
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

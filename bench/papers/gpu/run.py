@@ -28,7 +28,11 @@ def measure(pleat, names):
     n_failed = 0
     for name in names:
         argv = [pleat, *sections.COMMANDS[name].split(), "--format", "json", "-q"]
-        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        try:
+            done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        except OSError as error:
+            print(f"run.py: {name}: cannot run {pleat}: {error}", file=sys.stderr)
+            return n_failed + 1
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
             print(f"run.py: {name}: `{' '.join(argv)}` ended with {done.returncode}: {last}", file=sys.stderr)

@@ -181,7 +181,7 @@ static void compare(tally *t, uint32_t layer, const float *x, const float *back,
         const double v = (double)x[i], off = fabs((double)back[i] - v);
         t->error[layer] += off * off;
         t->size[layer] += v * v;
-        if (!(off <= t->worst[layer])) t->worst[layer] = off;
+        if (!isnan(t->worst[layer]) && !(off <= t->worst[layer])) t->worst[layer] = off;
         if (fabs(v) > t->largest[layer]) t->largest[layer] = fabs(v);
     }
 }

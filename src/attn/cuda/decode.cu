@@ -9,8 +9,11 @@
  *     cost(lane) = sum over tiles of (bytes/32 + TILE_UNITS) + LANE_UNITS      prefix(lane) = sum of those before
  *     share w    = costs [w*size, (w+1)*size)                                  size = total / shares, rounded up
  *
- * and starts with the tile in which w*size falls, or with the next lane, if it falls in a lane's last LANE_UNITS.  A
- * size of two tiles and two LANE_UNITS at least makes every share start before the next; shares behind the total are
+ * where a unit is 32 bytes, or, in caches whose rows could hold more than 2^31 of them in a layer, as many as it takes:
+ * sums are of 32 bits.
+ *
+ * A share starts with the tile in which w*size falls, or with the next lane, if it falls in a lane's last LANE_UNITS.
+ * A size of two tiles and two LANE_UNITS at least makes every share start before the next; shares behind the total are
  * empty.
  *
  * Where lanes are about equal, and as many for each block cost at most 1/SNAP more than an equal share, every block
@@ -110,6 +113,25 @@ static void lay_out(pleat__device_attn_plan *p, const pleat__decode_kernel *k, u
     p->workspace_bytes = end;
 }
 
+/* Costs of tiles and lanes, in units so large that no layer that fits a GPU costs 2^32, however its rows are filled. */
+static void set_costs(pleat__device_attn_plan *p, const pleat__device_view *view) {
+    uint64_t most = 0; /* of a lane: its tiles */
+    for (int side = 0; side < 2; side++) {
+        const pleat__page_layout *l = &view->layouts[side];
+        const bool meta = l->format.k_bits <= 8;
+        p->tile_units[side] = (l->k_tile_bytes + l->v_tile_bytes + (meta ? 128 : 0) + (l->tracked ? 64 : 0)) / 32 +
+                              (meta ? TILE_UNITS : 0);
+        const uint64_t of_side = (uint64_t)view->row_len * (l->tokens / 16) * p->tile_units[side];
+        if (of_side > most) most = of_side;
+    }
+    const uint64_t total = (uint64_t)p->seqs_cap * p->n_kv_heads * (most + LANE_UNITS);
+    uint32_t shift = 0;
+    while (total >> shift > UINT32_MAX / 2) shift++;
+    const uint32_t up = (1u << shift) - 1; /* no cost is 0 */
+    for (int side = 0; side < 2; side++) p->tile_units[side] = (p->tile_units[side] + up) >> shift;
+    p->lane_units = (LANE_UNITS + up) >> shift;
+}
+
 pleat_status pleat__device_attn_plan_init(pleat__device_attn_plan *plan, const pleat__device_view *view,
                                           uint32_t seqs_cap, pleat__device_schedule_kind schedule, pleat_error *err) {
     PLEAT_TRY(check_shape(view, seqs_cap, err));
@@ -121,12 +143,7 @@ pleat_status pleat__device_attn_plan_init(pleat__device_attn_plan *plan, const p
     p.n_group = view->n_group;
     p.seqs_cap = seqs_cap;
     p.kernel_idx = find_kernel(view);
-    for (int side = 0; side < 2; side++) {
-        const pleat__page_layout *l = &view->layouts[side];
-        const bool meta = l->format.k_bits <= 8;
-        p.tile_units[side] = (l->k_tile_bytes + l->v_tile_bytes + (meta ? 128 : 0) + (l->tracked ? 64 : 0)) / 32 +
-                             (meta ? TILE_UNITS : 0);
-    }
+    set_costs(&p, view);
     int device, n_multiprocessors, most_smem;
     PLEAT_CUDA_TRY(cudaGetDevice(&device), "attention's plan", err);
     PLEAT_CUDA_TRY(cudaDeviceGetAttribute(&n_multiprocessors, cudaDevAttrMultiProcessorCount, device),
@@ -151,7 +168,7 @@ typedef struct schedule_params {
     uint32_t *arrivals;
     uint32_t lanes_cap;
     uint32_t n_shares, n_warps;
-    uint32_t tile_units[2];
+    uint32_t tile_units[2], lane_units;
 } schedule_params;
 
 /* Exclusive prefix sum over the block's threads; *total is the sum of all. */
@@ -270,11 +287,11 @@ static __global__ void __launch_bounds__(SCHEDULE_THREADS) schedule_bytes(const 
         l.prefix = cost; /* in the stretch */
         lanes[lane] = l;
         a.arrivals[(uint64_t)layer * a.lanes_cap + lane] = 0;
-        const uint32_t of_lane = tiles_cost(a, l) + LANE_UNITS;
+        const uint32_t of_lane = tiles_cost(a, l) + a.lane_units;
         largest = max(largest, of_lane);
         cost += of_lane;
     }
-    schedule_sums s = {lanes, n_lanes, 0, 0, 2 * (max(a.tile_units[0], a.tile_units[1]) + LANE_UNITS), 0};
+    schedule_sums s = {lanes, n_lanes, 0, 0, 2 * (max(a.tile_units[0], a.tile_units[1]) + a.lane_units), 0};
     const uint32_t prefix = prefix_of(cost, &s.total);
     prefixes[threadIdx.x] = prefix;
     atomicMax(&most, largest);
@@ -282,7 +299,7 @@ static __global__ void __launch_bounds__(SCHEDULE_THREADS) schedule_bytes(const 
     for (uint32_t lane = from; lane < to; lane++) {
         const pleat__device_lane l = lanes[lane];
         const uint32_t tiles = tiles_cost(a, l), begin = prefix + l.prefix;
-        const uint32_t first = l.n_slots[0] ? a.tile_units[0] : l.n_slots[1] ? a.tile_units[1] : LANE_UNITS;
+        const uint32_t first = l.n_slots[0] ? a.tile_units[0] : l.n_slots[1] ? a.tile_units[1] : a.lane_units;
         lanes[lane].prefix = begin;
         lanes[lane].first_share = (begin + first - 1) / s.size;
         lanes[lane].last_share = (begin + max(tiles, first) - 1) / s.size;
@@ -343,6 +360,7 @@ pleat_status pleat__device_attn_schedule(const pleat__device_attn_plan *plan, co
     a.n_shares = plan->n_blocks * plan->n_warps;
     a.n_warps = plan->n_warps;
     for (int side = 0; side < 2; side++) a.tile_units[side] = plan->tile_units[side];
+    a.lane_units = plan->lane_units;
     if (plan->schedule == PLEAT__DEVICE_PER_LANE) {
         const dim3 grid((a.lanes_cap + 255) / 256, plan->n_layers);
         schedule_lanes<<<grid, 256, 0, pleat__cuda_stream(stream)>>>(a);
@@ -425,8 +443,8 @@ static __global__ void add_received(const __grid_constant__ received_params a) {
 
 pleat_status pleat__device_attn_received(const pleat__device_attn_args *args, pleat__device_stream stream,
                                          pleat_error *err) {
-    if (!args->logits || !args->lse2)
-        return pleat__error_set(err, PLEAT_E_ARG, PLEAT_NOWHERE, "attention received: no logits");
+    if (!args->logits || !args->lse2 || args->layer >= args->view.n_layers)
+        return pleat__error_set(err, PLEAT_E_ARG, PLEAT_NOWHERE, "attention received: no logits, or no such layer");
     if (args->view.n_seqs == 0) return PLEAT_OK;
     received_params a = {};
     a.view = args->view;

@@ -18,7 +18,8 @@
  * What a warp adds up of a lane is a part (m, l, o).  A lane that one warp read alone is finished by it; else the block
  * merges its warps' parts, and if other blocks have more, the last of them to arrive merges those.  Parts are always
  * merged in their lane's order: the same input gives the same bytes, whoever comes last.  How a lane is cut, and so its
- * last bits, depends on the batch.  Where lanes are about equal, blocks take whole ones (decode.cu).
+ * last bits, depends on the whole batch, as on the GPU's size.  PER_LANE cuts a lane by its own length alone: there the
+ * last bits do not depend on the batch.  Where lanes are about equal, blocks take whole ones (decode.cu).
  *
  * Against float64 on the dequantised keys and values k', v':
  *     logits   error <= scale * (1.6e-5 * max|q| * sum|k'| + 1e-6 * sum|q| * max|k'|): q meets codes as 16-bit integers
@@ -55,7 +56,8 @@ typedef struct pleat__device_attn_plan {
     uint32_t n_blocks;        /* grid */
     uint32_t n_warps;         /* of a block */
     uint32_t smem_bytes;      /* of a block */
-    uint32_t tile_units[2];   /* what a tile costs on either side: decode.cu */
+    uint32_t tile_units[2];   /* what a tile costs on either side, */
+    uint32_t lane_units;      /* and a lane besides: decode.cu */
     uint64_t starts_off;      /* [n_layers][n_shares + 1] where each warp's share starts */
     uint64_t lanes_off;       /* [n_layers][lanes_cap] */
     uint64_t arrivals_off;    /* [n_layers][lanes_cap] blocks that have left their part of a lane */
@@ -65,7 +67,7 @@ typedef struct pleat__device_attn_plan {
 } pleat__device_attn_plan;
 
 /* Make the plan for caches like `view`, of batches up to seqs_cap, on the calling thread's device: its layouts, layers,
- * heads and group count, not its pointers, places or n_seqs.  Caches whose layouts have one format are taken to have a
+ * heads, group count and row_len, not its pointers, places or n_seqs.  Caches whose layouts have one format are taken to have a
  * high side only; where they have two, n_slots[1] may be NULL all the same.  PLEAT_E_ARG, and err says why: a head_dim
  * other than 64 or 128, a group above 8, a pair of formats without a kernel, no lanes or more than 2^20. */
 pleat_status pleat__device_attn_plan_init(pleat__device_attn_plan *plan, const pleat__device_view *view,

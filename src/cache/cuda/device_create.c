@@ -50,6 +50,10 @@ static pleat_status check_spec(const pleat_device_cache_options *opt, pleat_erro
                        spec->compressor == PLEAT_COMPRESSOR_NONE && spec->high.k_bits <= 16;
     PLEAT_FAIL_IF(!known, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "device cache: on a GPU there are f16, k8v8 to k2v2 and leankv of such formats");
+    const bool alike = spec->high.k_bits == spec->low.k_bits && spec->high.v_bits == spec->low.v_bits;
+    PLEAT_FAIL_IF(spec->policy == PLEAT_POLICY_LEANKV && spec->al < spec->ah && alike, err, PLEAT_E_UNSUPPORTED,
+                  PLEAT_NOWHERE,
+                  "device cache: leankv of one format is on a GPU only with ah = al, which keeps the same tokens");
     REQUIRE(spec->profile[0] == 0, "device cache: the spec's profile '%s' has not been read", spec->profile);
     REQUIRE(spec->window <= opt->max_tokens,
             "device cache: the spec's window of %u tokens is longer than the longest sequence, %u tokens", spec->window,

@@ -63,8 +63,6 @@ static __host__ __device__ inline shared_plan plan_of(const pleat__device_matric
     return s;
 }
 
-#if defined(__CUDACC__)
-
 /* A lane's own x, in a way that the compiler has to keep, not to make again where it is used. */
 static __device__ __forceinline__ uint32_t kept(uint32_t x) {
     return __shfl_sync(PLEAT__ALL_LANES, x, threadIdx.x % 32);
@@ -521,5 +519,4 @@ static pleat_status launch_kind(const pleat__device_matrices *m, const pleat__de
     return launch<PLEAT__BOOK_WIDE, 2, VALUES, 0>(m, p, shape, stream, err);
 }
 
-#endif
 #endif

@@ -59,7 +59,8 @@ typedef struct builder {
 
 /* ---- tasks ------------------------------------------------------------------------------------------- */
 
-/* One block's each for the bit-serial decoder; else rounded down: all lanes' are not more than the device has room for, but for one each. */
+/* One block's each for the bit-serial decoder; else rounded down: all lanes' are not more than the device has room for,
+ * but for one each. */
 static uint32_t lane_tasks(const builder *m, uint32_t lane) {
     const uint64_t room = 2 * (uint64_t)m->b->shape.n_multiprocessors, n = m->host->n_blocks[lane];
     const uint64_t n_tasks = m->b->is_serial ? n : m->n_blocks ? n * room / m->n_blocks : 0;
@@ -353,7 +354,8 @@ static pleat_status build(builder *m, pleat_error *err) {
         m->n_blocks += n;
         if (n * f->tokens > b->most_tokens) b->most_tokens = n * f->tokens;
     }
-    PLEAT_FAIL_IF(m->n_blocks > UINT32_MAX / 2, err, PLEAT_E_ARG, PLEAT_NOWHERE, "too many blocks");
+    PLEAT_FAIL_IF(m->n_blocks + m->host->n_lanes > INT32_MAX, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "device blocks: too many blocks and lanes"); /* so that tasks are less than a grid's most */
     pleat__codec_dsp_init(&m->dsp, pleat_cpu_flags());
     matrix_init(&b->k, &m->books->k, f->k_levels, f->tokens, f->head_dim);
     matrix_init(&b->v, &m->books->v, f->v_levels, f->head_dim, f->tokens);
