@@ -5,7 +5,7 @@ import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(os.path.dirname(HERE), "leankv"))
+sys.path.append(os.path.join(os.path.dirname(HERE), "leankv"))  # behind the pages' own folders
 import lab
 import page
 
@@ -49,7 +49,7 @@ class Kept:
                 with open(path_of(name), encoding="utf-8") as f:
                     self.records[name] = json.load(f)
             except OSError as error:
-                raise KeyError(f"{name} is not measured: {error}") from error
+                raise KeyError(f"no result \"{name}\"") from error
         return self.records[name]
 
     def rows(self, name, **params):
@@ -66,14 +66,10 @@ class Kept:
         return self.row(name, **params)["us"]["median"]
 
 
-def section(kept, title, says, names):
-    s = page.Section(title, title, says)
+def section(kept, make, says, names):
+    s = page.Section(make.__name__, TITLES[make], says)
     s.used(*({**kept.record(name), "machine": ""} for name in names))
     return s
-
-
-def gpu_of(kept, name):
-    return kept.rows(name)[0]["params"]["gpu"]
 
 
 # ---- LeanKV -----------------------------------------------------------------------------------------
@@ -81,7 +77,7 @@ def gpu_of(kept, name):
 
 def fig11(kept):
     names = [f"pages-{n}" for n in LANES]
-    s = section(kept, "Figure 11 on a GPU: pages for all lanes in one launch",
+    s = section(kept, fig11,
                 "L40, 1024 tokens, several batch sizes: up to three orders of magnitude faster than with several threads on "
                 "the CPU.", names)
     rows, ratios = [], []
@@ -102,7 +98,7 @@ def fig11(kept):
 
 
 def fig12(kept):
-    s = section(kept, "Figure 12 on a GPU: share of a step spent on memory management",
+    s = section(kept, fig12,
                 "Memory management: under 0.9 % of a generation step, the model's own work in it.", ["spread"])
     rows, shares = [], []
     for kv in (*FORMATS, "leankv:ah=3,al=0.05"):
@@ -123,7 +119,7 @@ def fig12(kept):
 
 
 def fig13(kept):
-    s = section(kept, "Figure 13 on a GPU: speed of decode attention over f16",
+    s = section(kept, fig13,
                 "L40: K8V8 reaches 1.7 times FP16's speed, of 2 that its bytes would allow; longer sequences gain more.",
                 ["contexts", "small", "spread"])
     contexts = sorted({r["params"]["ctx"] for r in kept.rows("contexts")})
@@ -161,7 +157,7 @@ def products(kept, name, **params):
 
 
 def fig9(kept):
-    s = section(kept, "Figure 9 on a GPU: fused products over scales",
+    s = section(kept, fig9,
                 "A100 and others of about 1 TB/s: the fused kernel beats decoding, dequantising and multiplying one after the "
                 "other, and is faster for larger scales, whose codes are shorter.", ["scales"])
     rows, by = [], {}
@@ -179,7 +175,7 @@ def fig9(kept):
 
 
 def fig10(kept):
-    s = section(kept, "Figure 10 on a GPU: fused products against cuBLAS over contexts",
+    s = section(kept, fig10,
                 "At short contexts cuBLAS's f16 matrix-vector product is faster, from 8192 tokens on the fused kernels catch up "
                 "and pass.", ["codec"])
     rows = []
@@ -195,7 +191,7 @@ def fig10(kept):
 
 
 def fig11_kvcomp(kept):
-    s = section(kept, "Figure 11 on a GPU: what decoding costs beyond cuBLAS's product",
+    s = section(kept, fig11_kvcomp,
                 "From 8192 tokens on the decompression's own throughput, the time beyond cuBLAS's taken alone, passes 1 TB/s or the "
                 "fused kernel is faster than cuBLAS outright.", ["codec"])
     rows = []
@@ -213,18 +209,41 @@ def fig11_kvcomp(kept):
 # ---- pages ------------------------------------------------------------------------------------------
 
 PAGES = {"leankv": (fig11, fig12, fig13), "kvcomp": (fig9, fig10, fig11_kvcomp)}
+TITLES = {fig11: "Figure 11 on a GPU: pages for all lanes in one launch",
+          fig12: "Figure 12 on a GPU: share of a step spent on memory management",
+          fig13: "Figure 13 on a GPU: speed of decode attention over f16",
+          fig9: "Figure 9 on a GPU: fused products over scales",
+          fig10: "Figure 10 on a GPU: fused products against cuBLAS over contexts",
+          fig11_kvcomp: "Figure 11 on a GPU: what decoding costs beyond cuBLAS's product"}
+
+
+def made(kept, make):
+    """Its section; where a result is missing, one that says so and how to get it."""
+    try:
+        return make(kept), None
+    except KeyError as error:
+        s = page.Section(make.__name__, TITLES[make], "")
+        s.add(f"Not measured yet ({error.args[0]}): on a machine with a GPU, `python3 bench/papers/gpu/run.py --measure`.")
+        return s, error.args[0]
 
 
 def sections_of(paper):
-    """The end of a paper's page."""
+    """The end of a paper's page, and what it lacks."""
     kept = Kept()
-    made = [make(kept) for make in PAGES[paper]]
-    gpu = gpu_of(kept, "pages-256" if paper == "leankv" else "codec")
-    head = [MARK, "# On a GPU", f"Figures of one {gpu}; peaks are device-to-device copies in the same run, read and write counted."]
-    return "\n\n".join(head + [s.text(None, "") for s in made]) + "\n"
+    parts, missing = [], []
+    for make in PAGES[paper]:
+        section_made, lacks = made(kept, make)
+        parts.append(section_made.text(None, ""))
+        missing += [lacks] if lacks else []
+    gpus = sorted({r["params"]["gpu"] for record in kept.records.values() for r in record["result"]["rows"]})
+    said = [f"Figures of one {', '.join(gpus)}; peaks are device-to-device copies in the same run, read and write counted."]
+    return "\n\n".join([MARK, "# On a GPU", *(said if gpus else []), *parts]) + "\n", missing
 
 
 def splice(path, paper):
+    """Put the sections at the end of the page in place of those that are there; gives what they lack."""
     with open(path, encoding="utf-8") as f:
         text = f.read().split(MARK)[0].rstrip()
-    lab.write(path, text + "\n\n" + sections_of(paper))
+    end, missing = sections_of(paper)
+    lab.write(path, text + "\n\n" + end)
+    return missing

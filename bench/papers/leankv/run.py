@@ -197,7 +197,7 @@ def write_page(bench, options, sections, version):
     text = "\n\n".join(parts) + "\n"
     shown = os.path.join("build", os.path.basename(options.pleat))
     text = text.replace(bench.observer, "build/bench/leankv_observe").replace(options.pleat, shown)
-    lab.write(options.out, text + "\n" + on_gpu.sections_of("leankv"))
+    lab.write(options.out, text + "\n" + on_gpu.sections_of("leankv")[0])
 
 
 # ---- all --------------------------------------------------------------------------------------------
