@@ -222,20 +222,15 @@ static int run_shapes(bench *b) {
                                          "ms median", "ms max",   "bytes",   "GB/s",       "peak GB/s", "part of peak",
                                          "x first",   "model ms", "x model", "max rel err"};
     const options *o = b->o;
-    const uint32_t n_shapes = o->head_dim.n * o->gqa.n * o->batch.n * o->ctx.n;
+    const uint32_t n_shapes = bench_shapes_count(o);
     int code = CLI_OK;
     table_init(&b->t, titles, sizeof titles / sizeof titles[0]);
     b->rows = json_array();
     b->skipped = json_array();
     b->n_steps = 2 * (uint64_t)b->reps * n_shapes * o->kv.n;
     progress_begin(b->label, b->n_steps, !o->quiet);
-    for (uint32_t n = 0; n < n_shapes && code == CLI_OK; n++) { /* the context changes fastest */
-        const uint32_t c = n % o->ctx.n, s = n / o->ctx.n % o->batch.n, g = n / o->ctx.n / o->batch.n % o->gqa.n;
-        b->shape = (bench_shape){.ctx = o->ctx.v[c],
-                                 .batch = o->batch.v[s],
-                                 .kv_heads = o->kv_heads,
-                                 .group = o->gqa.v[g],
-                                 .head_dim = o->head_dim.v[n / o->ctx.n / o->batch.n / o->gqa.n]};
+    for (uint32_t n = 0; n < n_shapes && code == CLI_OK; n++) {
+        b->shape = bench_shapes_at(o, n);
         code = run_shape(b);
     }
     progress_end();

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exact.h"
+
 /* A step's keys and values are taken from anywhere in the noise; it stays in the cores' own caches. */
 enum { NOISE_FLOATS = 1 << 19, STEP_FLOATS = NOISE_FLOATS / 4, STEP_TOKENS = 512, MOST_LAYERS = 1000 };
 
@@ -43,6 +45,19 @@ uint64_t bench_layer_bytes(const bench_shape *s, pleat_spec spec) {
 uint32_t bench_layers_for(const bench_shape *shape, pleat_spec spec, uint64_t bytes) {
     const uint64_t layer = bench_layer_bytes(shape, spec), n = (bytes + layer - 1) / layer;
     return n < 1 ? 1 : n < MOST_LAYERS ? (uint32_t)n : MOST_LAYERS;
+}
+
+/* ---- shapes ------------------------------------------------------------------------------------ */
+
+uint32_t bench_shapes_count(const options *o) { return o->head_dim.n * o->gqa.n * o->batch.n * o->ctx.n; }
+
+bench_shape bench_shapes_at(const options *o, uint32_t n) {
+    const uint32_t by_batch = n / o->ctx.n, by_group = by_batch / o->batch.n;
+    return (bench_shape){.ctx = o->ctx.v[n % o->ctx.n],
+                         .batch = o->batch.v[by_batch % o->batch.n],
+                         .kv_heads = o->kv_heads,
+                         .group = o->gqa.v[by_group % o->gqa.n],
+                         .head_dim = o->head_dim.v[by_group / o->gqa.n]};
 }
 
 /* ---- filling ----------------------------------------------------------------------------------- */
@@ -145,50 +160,20 @@ int bench_cache_time(bench_cache *c, uint32_t n_passes, double *ms) {
 
 /* ---- error ------------------------------------------------------------------------------------- */
 
-/* Attention of one query over n tokens in double precision: ref[head_dim].  weight is scratch, [n]. */
-static void attend_exactly(const float *q, const float *k, const float *v, uint32_t n, uint32_t head_dim,
-                           double *weight, double *ref) {
-    const double scale = 1 / sqrt((double)head_dim);
-    double max = -INFINITY, sum = 0;
-    for (uint32_t t = 0; t < n; t++) {
-        double dot = 0;
-        for (uint32_t d = 0; d < head_dim; d++) dot += (double)q[d] * (double)k[(size_t)t * head_dim + d];
-        weight[t] = dot * scale;
-        if (weight[t] > max) max = weight[t];
-    }
-    memset(ref, 0, head_dim * sizeof *ref);
-    for (uint32_t t = 0; t < n; t++) {
-        const double w = exp(weight[t] - max);
-        sum += w;
-        for (uint32_t d = 0; d < head_dim; d++) ref[d] += w * (double)v[(size_t)t * head_dim + d];
-    }
-    for (uint32_t d = 0; d < head_dim; d++) ref[d] /= sum;
-}
-
-static double relative_error(const float *out, const double *ref, uint32_t n) {
-    double diff = 0, norm = 0;
-    for (uint32_t d = 0; d < n; d++) {
-        diff += ((double)out[d] - ref[d]) * ((double)out[d] - ref[d]);
-        norm += ref[d] * ref[d];
-    }
-    return sqrt(diff / norm);
-}
-
 /* Compare the first and last query heads of one KV head of the last sequence with the reference. */
 static pleat_status check_kv_head(bench_cache *c, uint32_t kv_head, double *worst) {
     const bench_shape *s = &c->shape;
     const uint32_t dim = s->head_dim, seq = s->batch - 1, stride = s->group > 1 ? s->group - 1 : 1;
     float *k = cli_alloc((size_t)s->ctx * dim, sizeof *k), *v = cli_alloc((size_t)s->ctx * dim, sizeof *v);
-    double *weight = cli_alloc(s->ctx, sizeof *weight), *ref = cli_alloc(dim, sizeof *ref);
+    double *ref = cli_alloc(dim, sizeof *ref);
     const pleat_status status = pleat_cache_export(c->cache, c->seqs[seq], 0, kv_head, 0, s->ctx, k, v);
     for (uint32_t g = 0; g < s->group && status == PLEAT_OK; g += stride) {
         const size_t at = (((size_t)seq * s->kv_heads + kv_head) * s->group + g) * dim;
-        attend_exactly(c->q + at, k, v, s->ctx, dim, weight, ref);
-        cli_keep_worst(worst, relative_error(c->result + at, ref, dim));
+        exact_attend(c->q + at, k, v, s->ctx, dim, ref);
+        exact_keep_worst(worst, exact_relative_error(c->result + at, ref, dim));
     }
     free(k);
     free(v);
-    free(weight);
     free(ref);
     return status;
 }

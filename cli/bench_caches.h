@@ -11,12 +11,17 @@
 #define PLEAT_CLI_BENCH_CACHES_H
 
 #include "common.h"
+#include "options.h"
 #include "pleat/pleat.h"
 
 /* Shape of one layer. */
 typedef struct bench_shape {
     uint32_t ctx, batch, kv_heads, group, head_dim;
 } bench_shape;
+
+/* The shapes that --head-dim, --gqa, --batch and --ctx span: how many, and the nth; the context changes fastest. */
+uint32_t bench_shapes_count(const options *o);
+bench_shape bench_shapes_at(const options *o, uint32_t n);
 
 /* Where keys, values and queries come from. */
 typedef struct bench_noise {

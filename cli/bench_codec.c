@@ -23,6 +23,7 @@
 #include "bench_device.h"
 #include "commands.h"
 #include "common.h"
+#include "exact.h"
 #include "output.h"
 #include "peer_zstd.h"
 #include "progress.h"
@@ -209,7 +210,7 @@ static double unit_error(const float *x, const float *y, uint32_t d, unit u) {
             const double v = x[(size_t)r * d + i], diff = fabs(v - (double)y[(size_t)r * d + i]);
             if (v < min) min = v;
             if (v > max) max = v;
-            cli_keep_worst(&error, diff);
+            exact_keep_worst(&error, diff);
         }
     const double half = u.rel * (max - min) / 2;
     const double bound =
@@ -224,7 +225,7 @@ static void check_matrix(contender *c, int matrix, uint32_t block) {
     for (uint32_t row = 0; row < c->block_tokens; row += u.rows)
         for (uint32_t column = 0; column < d; column += u.columns) {
             const size_t at = (size_t)row * d + column;
-            cli_keep_worst(&c->worst, unit_error(block_of(c, matrix, block) + at, c->back[matrix] + at, d, u));
+            exact_keep_worst(&c->worst, unit_error(block_of(c, matrix, block) + at, c->back[matrix] + at, d, u));
         }
 }
 

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench_caches.h"
 #include "bench_device_cache.h"
 #include "progress.h"
 
@@ -256,21 +257,15 @@ static int run_shapes(bench *b) {
         "us min",       "us",      "us max",         "plan us",       "bytes",      "GB/s", "peak GB/s",
         "part of peak", "x first", "x block a lane", "time to equal", "max rel err"};
     const options *o = b->o;
-    const uint32_t n_shapes = o->head_dim.n * o->gqa.n * o->batch.n * o->ctx.n;
+    const uint32_t n_shapes = bench_shapes_count(o);
     int code = CLI_OK;
     table_init(&b->t, titles, sizeof titles / sizeof titles[0]);
     b->rows = json_array();
     b->skipped = json_array();
     progress_begin(b->label, (uint64_t)b->reps * n_shapes * o->kv.n * (o->spread > 1 ? 2 : 1), !o->quiet);
-    for (uint32_t n = 0; n < n_shapes && code == CLI_OK; n++) { /* the context changes fastest */
-        const uint32_t c = n % o->ctx.n, s = n / o->ctx.n % o->batch.n, g = n / o->ctx.n / o->batch.n % o->gqa.n;
-        b->shape = (device_shape){.ctx = o->ctx.v[c],
-                                  .batch = o->batch.v[s],
-                                  .kv_heads = o->kv_heads,
-                                  .group = o->gqa.v[g],
-                                  .head_dim = o->head_dim.v[n / o->ctx.n / o->batch.n / o->gqa.n],
-                                  .spread = 1,
-                                  .low_share = o->low_share};
+    for (uint32_t n = 0; n < n_shapes && code == CLI_OK; n++) {
+        const bench_shape s = bench_shapes_at(o, n);
+        b->shape = (device_shape){s.ctx, s.batch, s.kv_heads, s.group, s.head_dim, 1, o->low_share};
         code = run_shape(b);
     }
     progress_end();

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exact.h"
+
 enum { DISTINCT_TOKENS = 16384, TRAIN_TOKENS = 2048 };
 enum { SECTION_BYTES = 16 }; /* what the device finds a block's keys or values by */
 
@@ -240,15 +242,6 @@ static pleat_status multiply_exactly(device_blocks *b, uint32_t lane, block_prod
     return status;
 }
 
-static double relative_error(const float *out, const double *ref, uint32_t n) {
-    double diff = 0, norm = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        diff += (out[i] - ref[i]) * (out[i] - ref[i]);
-        norm += ref[i] * ref[i];
-    }
-    return sqrt(diff / norm);
-}
-
 /* Vector `at` of all lanes', as it lies on the device. */
 static pleat_status check_vector(device_blocks *b, block_product product, uint64_t at, uint32_t lane, double *worst,
                                  pleat_error *err) {
@@ -260,7 +253,7 @@ static pleat_status check_vector(device_blocks *b, block_product product, uint64
     DEVICE_THEN(status, gpu_copy(v->gpu, out, v->out + at * n, n * sizeof *out, err));
     DEVICE_THEN(status, gpu_wait(v->gpu, err));
     DEVICE_THEN(status, multiply_exactly(b, lane, product, x, ref));
-    cli_keep_worst(worst, relative_error(out, ref, n));
+    exact_keep_worst(worst, exact_relative_error(out, ref, n));
     free(x);
     free(out);
     free(ref);

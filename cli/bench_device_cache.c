@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exact.h"
+
 enum { LEAST_LAYERS = 4, MOST_LAYERS = 256, LEAST_CALLS = 8, PLANS_A_GRAPH = 20 };
 enum { PAGE_SLACK = 256 }; /* slots that a side's last page, and a page taken ahead, may leave unused */
 
@@ -188,47 +190,10 @@ static pleat_status record(device_cache *c, pleat_status (*put)(device_cache *, 
 /* ---- error ---------------------------------------------------------------------------------------------- */
 
 /* f16, finite. */
-static double half_value(uint16_t h) {
+static float half_value(uint16_t h) {
     const int exponent = h >> 10 & 31, fraction = h & 1023;
-    const double v = exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
+    const float v = (float)(exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24));
     return h & 0x8000 ? -v : v;
-}
-
-static int is_zero_row(const float *row, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++)
-        if (row[i] != 0) return 0;
-    return 1;
-}
-
-/* Attention of one query in double precision over n rows, of which those of zeros hold no token. */
-static void attend_exactly(const uint16_t *q, const float *k, const float *v, uint32_t n, uint32_t d, double *ref) {
-    double max = -INFINITY, sum = 0, *weight = cli_alloc(n, sizeof *weight);
-    for (uint32_t t = 0; t < n; t++) {
-        const float *key = k + (size_t)t * d;
-        weight[t] = -INFINITY;
-        if (is_zero_row(key, d)) continue;
-        double dot = 0;
-        for (uint32_t i = 0; i < d; i++) dot += half_value(q[i]) * (double)key[i];
-        weight[t] = dot / sqrt((double)d);
-        if (weight[t] > max) max = weight[t];
-    }
-    memset(ref, 0, d * sizeof *ref);
-    for (uint32_t t = 0; t < n; t++) {
-        const double w = exp(weight[t] - max);
-        sum += w;
-        for (uint32_t i = 0; i < d; i++) ref[i] += w * (double)v[(size_t)t * d + i];
-    }
-    for (uint32_t i = 0; i < d; i++) ref[i] /= sum;
-    free(weight);
-}
-
-static double relative_error(const float *out, const double *ref, uint32_t n) {
-    double diff = 0, norm = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        diff += (out[i] - ref[i]) * (out[i] - ref[i]);
-        norm += ref[i] * ref[i];
-    }
-    return sqrt(diff / norm);
 }
 
 /* The first and last query heads of one KV head of the last sequence; q and out as they lie on the device. */
@@ -238,13 +203,15 @@ static pleat_status check_kv_head(device_cache *c, uint32_t kv_head, const uint1
     const uint32_t d = s->head_dim, stride = s->group > 1 ? s->group - 1 : 1, place = s->batch - 1;
     uint32_t n = 0;
     double ref[512];
+    float query[512];
     pleat_status status = pleat_device_cache_length(c->cache, place, &n, c->device->gpu.stream, err);
     float *k = cli_alloc((size_t)n * d, sizeof *k), *v = cli_alloc((size_t)n * d, sizeof *v);
     DEVICE_THEN(status, pleat_device_cache_export(c->cache, place, 0, kv_head, 0, n, k, v, c->device->gpu.stream, err));
     for (uint32_t g = 0; g < s->group && status == PLEAT_OK; g += stride) {
         const size_t at = (((size_t)place * s->kv_heads + kv_head) * s->group + g) * d;
-        attend_exactly(q + at, k, v, n, d, ref);
-        cli_keep_worst(&c->max_rel_err, relative_error(out + at, ref, d));
+        for (uint32_t i = 0; i < d; i++) query[i] = half_value(q[at + i]);
+        exact_attend(query, k, v, n, d, ref);
+        exact_keep_worst(&c->max_rel_err, exact_relative_error(out + at, ref, d));
     }
     free(k);
     free(v);

@@ -80,9 +80,4 @@ void cli_rng_normal(cli_rng *rng, float *out, size_t n);
 /* Of the slots of all pages that are held, those without a token; 0 where none are held. */
 double cli_fragmentation(const pleat_cache_usage *usage);
 
-/* *worst = the larger of both; once it is NaN it stays so. */
-static inline void cli_keep_worst(double *worst, double error) {
-    if (*worst == *worst && !(error <= *worst)) *worst = error;
-}
-
 #endif

@@ -3,23 +3,18 @@
  * create.c: from options to a cache: what they may be, the sizes that follow, the memory that these take.
  *
  * A cache makes two allocations when it is created, its pages and one block for everything else; with a policy and
- * long lanes a third, for logits.  All pages have one size: that of the high format's page_tokens tokens.  The low
- * format's page holds as many tokens as fit, in whole tiles; choose_page_tokens() weighs what is left over.
+ * long lanes a third, for logits.  What pages look like, layouts.h says.
  */
 #include <math.h>
 #include <string.h>
 
 #include "cache/internal.h"
+#include "cache/layouts.h"
 #include "cache/spec.h"
 #include "core/checked.h"
 #include "core/error.h"
 #include "hw/os_memory.h"
 
-#define DEFAULT_PAGE_TOKENS 32u
-/* A whole group of decode's tiles: 5 to 10 % faster from memory (k8v8, d 128; 2026-11), where half a page a lane is below
- * 0.4 % of what a sequence can hold. */
-#define LONG_PAGE_TOKENS 64u
-#define LONG_PAGE_FROM 8192u
 #define DEFAULT_STEP_TOKENS 512u
 #define MAX_SEQS 65535u /* counted in 16 bits: share.c */
 #define MAX_LAYERS 1024u
@@ -92,58 +87,16 @@ static pleat_status check_options(const pleat_cache_options *opt, pleat_error *e
 
 /* ---- pages ------------------------------------------------------------------------------------- */
 
-/* Lay out low's page in page_bytes: as many tiles as fit.  Where no low token can ever be dropped (al = 0) nobody asks
- * for its score and position, and its pages do without. */
-static pleat_status fit_low(const pleat_cache *c, pleat__page_layout *low) {
-    const pleat_spec *spec = &c->opt.spec;
-    const bool tracked = spec->al > 0;
-    pleat__page_layout next;
-    uint32_t tokens = PLEAT__TILE;
-    PLEAT_TRY(pleat__page_layout_init(low, spec->low, c->opt.head_dim, tokens, tracked));
-    for (;;) {
-        tokens += PLEAT__TILE;
-        if (pleat__page_layout_init(&next, spec->low, c->opt.head_dim, tokens, tracked) != PLEAT_OK ||
-            next.used_bytes > c->page_bytes)
-            return low->used_bytes <= c->page_bytes ? PLEAT_OK : PLEAT_E_ARG;
-        *low = next;
-    }
-}
-
 /* Lay out both sides' pages of `tokens` high tokens. */
-static pleat_status lay_out(pleat_cache *c, uint32_t tokens) {
-    const pleat_spec *spec = &c->opt.spec;
-    pleat__page_layout *high = &c->layouts[PLEAT__HIGH], *low = &c->layouts[PLEAT__LOW];
-    const uint32_t n_scores = pleat__n_scores_of(spec, c->n_group);
-    PLEAT_TRY(c->tracked ? pleat__page_layout_init_scored(high, spec->high, c->opt.head_dim, tokens, n_scores)
-                         : pleat__page_layout_init(high, spec->high, c->opt.head_dim, tokens, false));
-    c->page_bytes = ((uint64_t)high->used_bytes + PLEAT__ALIGN - 1) & ~(uint64_t)(PLEAT__ALIGN - 1);
-    *low = *high;
-    if (c->two_sided) PLEAT_TRY(fit_low(c, low));
-    c->page_tokens[PLEAT__HIGH] = high->tokens;
-    c->page_tokens[PLEAT__LOW] = low->tokens;
-    return PLEAT_OK;
-}
-
-/* The size of pages that wastes least in a lane of this many low tokens: each side ends in half a page on average, low
- * pages have a rest that no tile fits in, and each page costs a cell of the table and of the pool.  32 tokens at
- * least: docs/ARCHITECTURE.md, Pages. */
-#define TYPICAL_LOW_TOKENS 2048u
-#define LEAST_PAGE_TOKENS 32u
-#define MOST_PAGE_TOKENS 128u
-
-static uint32_t choose_page_tokens(pleat_cache *c) {
-    uint32_t best = DEFAULT_PAGE_TOKENS;
-    uint64_t best_waste = UINT64_MAX;
-    for (uint32_t tokens = LEAST_PAGE_TOKENS; tokens <= MOST_PAGE_TOKENS; tokens += PLEAT__TILE) {
-        if (lay_out(c, tokens) != PLEAT_OK) continue;
-        const pleat__page_layout *low = &c->layouts[PLEAT__LOW];
-        const uint64_t lost = c->page_bytes - low->used_bytes + PLEAT__POOL_BYTES_PER_PAGE + sizeof(pleat__page_id);
-        const uint64_t waste = c->page_bytes + TYPICAL_LOW_TOKENS * lost / low->tokens;
-        if (waste >= best_waste) continue;
-        best_waste = waste;
-        best = tokens;
+static pleat_status lay_out(pleat_cache *c, const pleat__layouts_of *of, uint32_t tokens) {
+    pleat__layouts l;
+    PLEAT_TRY(pleat__layouts_init(&l, of, tokens));
+    c->page_bytes = l.page_bytes;
+    for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
+        c->layouts[side] = l.side[side];
+        c->page_tokens[side] = l.side[side].tokens;
     }
-    return best;
+    return PLEAT_OK;
 }
 
 /* Blocks take whole pages.  These are small: half a page of f16 tokens and half a page of payloads are lost a lane,
@@ -166,12 +119,13 @@ static pleat_status derive_pages(pleat_cache *c, pleat_error *err) {
     uint32_t tokens = c->opt.page_tokens;
     if (c->has_blocks) PLEAT_TRY(derive_blocks(c, err));
     c->has_books = c->has_blocks && c->blocks.coder == PLEAT__CODER_HUFFMAN;
-    if (tokens == 0 && c->two_sided) tokens = choose_page_tokens(c);
-    const bool is_long = c->opt.max_tokens >= LONG_PAGE_FROM;
+    const pleat__layouts_of of = {spec, c->opt.head_dim, c->n_group, c->two_sided, UINT32_MAX};
+    if (tokens == 0 && c->two_sided) tokens = pleat__layouts_choose(&of);
+    const bool is_long = c->opt.max_tokens >= PLEAT__LONG_PAGE_FROM;
     if (tokens == 0 && c->has_blocks)
-        tokens = pleat__min_u32(is_long ? LONG_PAGE_TOKENS : PLEAT__TILE, c->blocks.tokens);
-    if (tokens == 0) tokens = is_long ? LONG_PAGE_TOKENS : DEFAULT_PAGE_TOKENS;
-    PLEAT_FAIL_IF(lay_out(c, tokens) != PLEAT_OK, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+        tokens = pleat__min_u32(is_long ? PLEAT__LONG_PAGE_TOKENS : PLEAT__TILE, c->blocks.tokens);
+    if (tokens == 0) tokens = is_long ? PLEAT__LONG_PAGE_TOKENS : PLEAT__DEFAULT_PAGE_TOKENS;
+    PLEAT_FAIL_IF(lay_out(c, &of, tokens) != PLEAT_OK, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "cache: no page layout for these formats, head_dim %u and %u tokens a page", c->opt.head_dim, tokens);
     if (c->has_blocks) c->page_tokens[PLEAT__LOW] = (uint32_t)(c->page_bytes / PLEAT__BLOCK_ALIGN);
     const pleat_format f32 = {32, 32};

@@ -3,6 +3,7 @@
  * internal.h: what a cache is made of, shared by the files of src/cache/.
  *
  *     spec*.c    the KV spec: text to struct and back
+ *     layouts.c  what pages look like; the cache on a GPU asks too
  *     create.c   options to sizes, sizes to memory; create and destroy
  *     cache.c    sequences: open, close, lengths
  *     step.c     begin (plan, commit), end, cancel: takes pages and, with close, returns them

@@ -6,21 +6,19 @@
  *     tables       page/cuda's pool and rows; lengths, new tokens, the batch, the step's state
  *     workspace    attention's, logits of one layer where scores are kept, order of one layer's prompt
  *
- * Layouts and page sizes are those of the CPU's cache for the same options (cache/create.c), but that pages are apart
+ * Layouts and page sizes are those of the CPU's cache for the same options (cache/layouts.h), but that pages are apart
  * by a multiple of 128 bytes, and a low one has 4096 slots at most.
  */
 #include <math.h>
 #include <string.h>
 
 #include "cache/cuda/device_cache.h"
+#include "cache/layouts.h"
 #include "cache/spec.h"
 #include "core/error.h"
 #include "page/table.h"
 #include "quant/layout.h"
 
-#define DEFAULT_PAGE_TOKENS 32u
-#define LONG_PAGE_TOKENS 64u
-#define LONG_PAGE_FROM 8192u
 #define MAX_SEQS 65535u
 #define MAX_LAYERS 1024u
 #define MAX_KV_HEADS 1024u
@@ -91,60 +89,24 @@ static pleat_status check_options(const pleat_device_cache_options *opt, pleat_e
 
 /* ---- pages --------------------------------------------------------------------------------------- */
 
-/* Lay out low's page in page_bytes: as many tiles as fit, up to MAX_PAGE_TOKENS.  Without positions where no low token
- * is ever dropped. */
-static pleat_status fit_low(const pleat_device_cache *c, uint64_t page_bytes, pleat__page_layout *low) {
-    const pleat_spec *spec = &c->opt.spec;
-    const bool tracked = spec->al > 0;
-    pleat__page_layout next;
-    PLEAT_TRY(pleat__page_layout_init(low, spec->low, c->opt.head_dim, PLEAT__TILE, tracked));
-    if (low->used_bytes > page_bytes) return PLEAT_E_ARG;
-    while (low->tokens < MAX_PAGE_TOKENS &&
-           pleat__page_layout_init(&next, spec->low, c->opt.head_dim, low->tokens + PLEAT__TILE, tracked) == PLEAT_OK &&
-           next.used_bytes <= page_bytes)
-        *low = next;
-    return PLEAT_OK;
-}
-
 static uint64_t round_up(uint64_t bytes, uint64_t align) { return (bytes + align - 1) / align * align; }
 
 /* Lay out both sides' pages of `tokens` high tokens. */
-static pleat_status lay_out(pleat_device_cache *c, uint32_t tokens) {
-    pleat__page_layout *high = &c->lanes.layouts[0], *low = &c->lanes.layouts[1];
-    const bool tracked = c->lanes.policy.is_leankv;
-    PLEAT_TRY(pleat__page_layout_init(high, c->opt.spec.high, c->opt.head_dim, tokens, tracked));
-    const uint64_t page_bytes = round_up(high->used_bytes, PLEAT__ALIGN);
-    c->lanes.page_bytes = round_up(page_bytes, PAGE_ALIGN);
-    *low = *high;
-    return c->two_sided ? fit_low(c, page_bytes, low) : PLEAT_OK;
-}
-
-/* As cache/create.c chooses: the size that wastes least in a lane of this many low tokens. */
-#define TYPICAL_LOW_TOKENS 2048u
-#define LEAST_PAGE_TOKENS 32u
-#define MOST_PAGE_TOKENS 128u
-
-static uint32_t choose_page_tokens(pleat_device_cache *c) {
-    uint32_t best = DEFAULT_PAGE_TOKENS;
-    uint64_t best_waste = UINT64_MAX;
-    for (uint32_t tokens = LEAST_PAGE_TOKENS; tokens <= MOST_PAGE_TOKENS; tokens += PLEAT__TILE) {
-        if (lay_out(c, tokens) != PLEAT_OK) continue;
-        const uint64_t page_bytes = round_up(c->lanes.layouts[0].used_bytes, PLEAT__ALIGN);
-        const pleat__page_layout *low = &c->lanes.layouts[1];
-        const uint64_t lost = page_bytes - low->used_bytes + PLEAT__POOL_BYTES_PER_PAGE + sizeof(pleat__page_id);
-        const uint64_t waste = page_bytes + TYPICAL_LOW_TOKENS * lost / low->tokens;
-        if (waste >= best_waste) continue;
-        best_waste = waste;
-        best = tokens;
-    }
-    return best;
+static pleat_status lay_out(pleat_device_cache *c, const pleat__layouts_of *of, uint32_t tokens) {
+    pleat__layouts l;
+    PLEAT_TRY(pleat__layouts_init(&l, of, tokens));
+    c->lanes.page_bytes = round_up(l.page_bytes, PAGE_ALIGN);
+    for (int side = 0; side < 2; side++) c->lanes.layouts[side] = l.side[side];
+    return PLEAT_OK;
 }
 
 static pleat_status derive_pages(pleat_device_cache *c, pleat_error *err) {
     uint32_t tokens = c->opt.page_tokens;
-    if (tokens == 0 && c->two_sided) tokens = choose_page_tokens(c);
-    if (tokens == 0) tokens = c->opt.max_tokens >= LONG_PAGE_FROM ? LONG_PAGE_TOKENS : DEFAULT_PAGE_TOKENS;
-    PLEAT_FAIL_IF(lay_out(c, tokens) != PLEAT_OK, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+    const pleat__layouts_of of = {&c->opt.spec, c->opt.head_dim, c->n_group, c->two_sided, MAX_PAGE_TOKENS};
+    const bool is_long = c->opt.max_tokens >= PLEAT__LONG_PAGE_FROM;
+    if (tokens == 0 && c->two_sided) tokens = pleat__layouts_choose(&of);
+    if (tokens == 0) tokens = is_long ? PLEAT__LONG_PAGE_TOKENS : PLEAT__DEFAULT_PAGE_TOKENS;
+    PLEAT_FAIL_IF(lay_out(c, &of, tokens) != PLEAT_OK, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "device cache: no page layout for these formats, head_dim %u and %u tokens a page", c->opt.head_dim,
                   tokens);
     c->opt.page_tokens = tokens;
