@@ -11,7 +11,7 @@
 #   sanitize   ASan and UBSan; every test but those labelled slow, with fewer rounds
 #   threads    ThreadSanitizer: the programs whose workers share caches, engines and requests
 #   fuzz       the fuzz corpora through their targets, under ASan and UBSan
-#   plain      a build without oneDNN and x86 kernels, with assert(); like sanitize
+#   plain      a build without CUDA, oneDNN and x86 kernels, with assert(); like sanitize
 #   arm        the kernels' tests for 64-bit Arm, under qemu-user: with the dot product, then without
 #   lint       include edges, headers alone, symbols, forbidden calls, licence lines, lengths, format
 #   install    `make install` elsewhere, and C and C++ programs against it by pkg-config and by CMake
@@ -109,7 +109,7 @@ job_fuzz() {
 
 job_plain() {
     export CHECK_QUICK=1
-    tools/build.sh build/bare -DPLEAT_ONEDNN=off -DPLEAT_ZSTD=off -DPLEAT_X86=OFF -DPLEAT_ASSERTS=ON && masked_in build/bare -LE 'slow|fuzz'
+    tools/build.sh build/bare -DPLEAT_CUDA=off -DPLEAT_ONEDNN=off -DPLEAT_ZSTD=off -DPLEAT_X86=OFF -DPLEAT_ASSERTS=ON && masked_in build/bare -LE 'slow|fuzz'
 }
 
 # The tests of kernels, and no more is built: qemu takes ten times as long.  Prompts and the quantiser have no dot
