@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What PyTorch's attention takes on this GPU: the line that `pleat bench attn --device cuda` is held against.
+"""What PyTorch's attention takes on this GPU: what decode attention of `pleat bench attn --device cuda` is held against.
 
     python3 bench/device_sdpa.py [--prompt] [--repeat N]
 
@@ -97,7 +97,7 @@ def measure(torch, what, batch, ctx, repeat):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--prompt", action="store_true", help="whole prompts too")
-    parser.add_argument("--repeat", type=int, default=30)
+    parser.add_argument("--repeat", type=int, default=30, help="calls of a case (default 30)")
     args = parser.parse_args()
     torch = load_torch()
     if not torch:

@@ -264,8 +264,8 @@ static int check_options(options *o) {
     if (options_check_head_dims(o) != CLI_OK) return CLI_USAGE;
     if (!o->gqa.n) o->gqa = (number_list){1, {heads / o->kv_heads}};
     if (o->device != DEVICE_CPU) return CLI_OK;
-    if (o->spread > 1) {
-        cli_error("--spread needs --device cuda");
+    if (o->spread > 1 || o->low_share != DEFAULT_LOW_SHARE) {
+        cli_error("--spread and --low-share need --device cuda");
         return CLI_USAGE;
     }
     for (uint32_t i = 0; i < o->kv.n; i++)

@@ -36,7 +36,7 @@ static void options_default(options *o, uint32_t command) {
     o->kv_heads = 8;
     o->lanes = 32768;
     o->spread = 1;
-    o->low_share = 0.5f;
+    o->low_share = DEFAULT_LOW_SHARE;
     o->n_seqs = 1;
     o->max_running = 64;
     o->swap_bytes = serving.swap_bytes;

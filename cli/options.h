@@ -57,6 +57,9 @@ typedef enum bench_device_kind { DEVICE_CPU, DEVICE_CUDA } bench_device_kind;
 /* What the best of a sweep is. */
 typedef enum calibration_goal { GOAL_BYTES, GOAL_ACCURACY } calibration_goal;
 
+/* Share of leankv's tokens that bench attn fills in the low format. */
+#define DEFAULT_LOW_SHARE 0.5f
+
 typedef struct options {
     /* model and machine */
     const char *model;     /* NULL: not given */

@@ -44,7 +44,15 @@ if [ $quiet = 0 ]; then
     build "$@"
 else
     mkdir -p "$dir"
-    if ! build "$@" > "$dir/build.log" 2>&1; then
+    [ -f "$dir/build.ninja" ] || [ -f "$dir/Makefile" ] ||
+        echo "building: some minutes the first time, longer where nvcc is found (CMAKE_ARGS=-DPLEAT_CUDA=off leaves the GPU out)" >&2
+    build "$@" > "$dir/build.log" 2>&1 &
+    while kill -0 $! 2> /dev/null; do
+        [ ! -t 2 ] || printf '\rbuilding %s ' "$(grep -aoE '^\[ *[0-9]+[/%][0-9]*\]' "$dir/build.log" | tail -n 1)" >&2
+        sleep 0.5
+    done
+    [ ! -t 2 ] || printf '\r%24s\r' "" >&2
+    if ! wait $!; then
         cat "$dir/build.log"
         exit 1
     fi

@@ -4,6 +4,10 @@
  * and every machine without a GPU or with a driver too old for this build, answers PLEAT_E_DEVICE with the reason, and all
  * of Pleat that runs on the CPU works as ever.
  *
+ * A build with CUDA holds the CUDA runtime of its toolkit (13 or later) within itself, and needs a driver of that major version when it
+ * runs.  It works in the device's primary context, as every runtime does: memory, streams and events of a program's own CUDA
+ * runtime, or of PyTorch's, are what calls here take and give.
+ *
  * Thread-safe.
  */
 #ifndef PLEAT_DEVICE_H

@@ -5,6 +5,7 @@
  *
  *     pleat_device_cache_create                              takes all device memory that it will ever use
  *         pleat_device_cache_prompt_begin(place, n_tokens)   a sequence's prompt: reserves pages in every lane
+ *             pleat_device_cache_prompt_attend(q, k, v, ...)         one layer's attention, on exact keys and values
  *             pleat_device_cache_prompt(layer 0, k, v, received)     class, quantise and place one layer's tokens; pages
  *             ...                                            that they do not need go back; once for each layer
  *         pleat_device_cache_prompt_end(place)               the place's tokens count
@@ -63,7 +64,7 @@ typedef struct pleat_device_cache_options {
     uint32_t n_kv_heads;  /* 1..1024 */
     uint32_t n_q_heads;   /* 1..8 times n_kv_heads */
     uint32_t head_dim;    /* 64 or 128 */
-    float softmax_scale;  /* factor on q.k; 0, the default: 1/sqrt(head_dim) */
+    float softmax_scale;  /* factor on q.k, up to 65536; 0, the default: 1/sqrt(head_dim) */
     uint32_t page_tokens; /* tokens in a page of the high format, a multiple of 16 up to 4096; 0, the default: as
                            * pleat_cache_options has it */
     uint32_t max_seqs;    /* places, 1..65535; default 1 */
@@ -75,7 +76,9 @@ typedef struct pleat_device_cache_options {
 /* Fill *opt with defaults.  n_layers, n_kv_heads, n_q_heads, head_dim and max_tokens are left 0 and must be set. */
 PLEAT_API void pleat_device_cache_options_default(pleat_device_cache_options *opt);
 
-/* Make a cache, all places empty.  Waits for the device.  PLEAT_E_UNSUPPORTED for a policy, compressor or f32, which are
+/* Make a cache, all places empty.  Waits for the device.  PLEAT_E_ARG for options beyond the limits above, a window longer
+ * than max_tokens, a profile that nobody has read (spec.h), more than 2^28 lanes in all places, or formats that attention has no
+ * kernels for; PLEAT_E_UNSUPPORTED for f32, compressors and policies but leankv, which are
  * the CPU's alone, and for leankv of one format twice with al < ah; PLEAT_E_LIMIT for rows of 2^32 page ids in all and more. */
 PLEAT_API pleat_status pleat_device_cache_create(const pleat_device_cache_options *opt, pleat_device_cache **out,
                                                  pleat_error *err);
@@ -90,6 +93,19 @@ PLEAT_API void pleat_device_cache_destroy(pleat_device_cache **cache);
  * few: nothing has changed. */
 PLEAT_API pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *cache, uint32_t place, uint32_t n_tokens,
                                                        void *stream, pleat_error *err);
+
+/* Most tokens of a prompt that pleat_device_cache_prompt_attend() takes. */
+#define PLEAT_DEVICE_PROMPT_TOKENS 1048576u
+
+/* Causal attention of one layer of it, on the keys and values as handed in.
+ *   q         [n_tokens][n_q_heads][head_dim] f16, as k and v below; all aligned to 16
+ *   out       [n_tokens][n_q_heads][head_dim] f16, aligned to 16; not q
+ *   received  [n_kv_heads][n_tokens] f32, overwritten: what pleat_device_cache_prompt() asks for; NULL: not computed
+ * Error: <= 1e-3 relative in norm, of out and of received.  PLEAT_E_LIMIT: the prompt has more than
+ * PLEAT_DEVICE_PROMPT_TOKENS tokens. */
+PLEAT_API pleat_status pleat_device_cache_prompt_attend(pleat_device_cache *cache, const void *q, const void *k,
+                                                        const void *v, void *out, float *received, void *stream,
+                                                        pleat_error *err);
 
 /* One layer of it: class the tokens, quantise those that stay and place them.
  *   k, v      [n_tokens][n_kv_heads][head_dim] f16, positions applied, aligned to 8

@@ -92,6 +92,103 @@ static void check_attention(rig *r, uint32_t layer, const uint32_t *batch, uint3
     free(out);
 }
 
+/* A prompt's tokens of one KV head, exact, the first n of them. */
+static lane_tokens prompt_tokens(const rig *r, uint32_t head, uint32_t n) {
+    lane_tokens t = {n, must_alloc(n * r->d * 4), must_alloc(n * r->d * 4), NULL};
+    for (uint32_t i = 0; i < n; i++) {
+        row_at(r, r->k, i, head, t.k + i * r->d);
+        row_at(r, r->v, i, head, t.v + i * r->d);
+    }
+    return t;
+}
+
+/* How far query head `head * GROUP + g` of every token is off, and what its weights are: weights[t][i], the largest of
+ * those and these. */
+static void compare_head(const rig *r, const uint16_t *q, const uint16_t *out, uint32_t head, uint32_t g, uint32_t n,
+                         double *weights, double sums[2]) {
+    lane_tokens t = prompt_tokens(r, head, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t at = ((uint64_t)(i * HEADS + head) * GROUP + g) * r->d;
+        float x[128];
+        double want[128];
+        for (uint32_t j = 0; j < r->d; j++) x[j] = pleat__f16_to_f32(q[at + j]);
+        t.n = i + 1;
+        attend_exactly(r, &t, x, want, weights + (uint64_t)i * n);
+        for (uint32_t j = 0; j < r->d; j++) {
+            const double off = (double)pleat__f16_to_f32(out[at + j]) - want[j];
+            sums[0] += off * off;
+            sums[1] += want[j] * want[j];
+        }
+    }
+    free(t.k);
+    free(t.v);
+}
+
+/* What each token received from later ones, in `received`, against the weights. */
+static void compare_received(const float *received, const double *weights, uint32_t n, double sums[2]) {
+    for (uint32_t i = 0; i < n; i++) {
+        double want = 0;
+        for (uint32_t t = i + 1; t < n; t++) want += weights[(uint64_t)t * n + i];
+        sums[0] += ((double)received[i] - want) * ((double)received[i] - want);
+        sums[1] += want * want;
+    }
+}
+
+static void check_prompt_attention(rig *r, uint32_t n) {
+    const uint64_t n_q = (uint64_t)n * HEADS * GROUP * r->d;
+    uint16_t *q = must_alloc(n_q * 2), *out = must_alloc(n_q * 2), *device_q = device_alloc(n_q * 2);
+    uint16_t *device_out = device_alloc(n_q * 2);
+    double off[2] = {0, 0}, received_off[2] = {0, 0};
+    for (uint64_t i = 0; i < n_q; i++) q[i] = pleat__f32_to_f16(check_normal());
+    copy(device_q, q, n_q * 2);
+    make_rows(r, n);
+    CHECK_STATUS(pleat_device_cache_prompt_attend(r->cache, device_q, r->device_k, r->device_v, device_out,
+                                                  r->device_received, NULL, NULL),
+                 PLEAT_OK);
+    copy(out, device_out, n_q * 2);
+    copy(r->received, r->device_received, (uint64_t)n * HEADS * 4);
+    for (uint32_t head = 0; head < HEADS; head++) {
+        double *weights = must_alloc((uint64_t)n * n * sizeof *weights);
+        for (uint32_t g = 0; g < GROUP; g++) compare_head(r, q, out, head, g, n, weights, off);
+        compare_received(r->received + head * n, weights, n, received_off);
+        free(weights);
+    }
+    CHECK_NEAR(sqrt(off[0]), 0, 1e-3 * sqrt(off[1]));
+    CHECK_NEAR(sqrt(received_off[0]), 0, 1e-3 * sqrt(received_off[1]));
+    free(q);
+    free(out);
+    pleat__device_free(device_q);
+    pleat__device_free(device_out);
+}
+
+/* A prompt as an engine reads it: attention gives what its placing asks for. */
+static void test_prompt_attention(void) {
+    CHECK_DEVICE();
+    static const uint32_t lengths[] = {1, 2, 130, 301};
+    for (size_t i = 0; i < CHECK_COUNT(lengths); i++) {
+        rig r;
+        const pleat_device_cache_options opt = options_of("leankv:ah=1.5,al=0.6,window=16", i % 2 ? 64 : 128);
+        if (!rig_init(&r, &opt)) return;
+        CHECK_STATUS(pleat_device_cache_prompt_attend(r.cache, r.device_q, r.device_k, r.device_v, r.device_out, NULL,
+                                                      NULL, NULL),
+                     PLEAT_E_STATE);
+        CHECK_STATUS(pleat_device_cache_prompt_begin(r.cache, 1, lengths[i], NULL, NULL), PLEAT_OK);
+        for (uint32_t layer = 0; layer < LAYERS; layer++) {
+            check_context("%u tokens, layer %u", lengths[i], layer);
+            check_prompt_attention(&r, lengths[i]);
+            CHECK_STATUS(
+                pleat_device_cache_prompt(r.cache, layer, r.device_k, r.device_v, r.device_received, NULL, NULL),
+                PLEAT_OK);
+            bring_image(&r, &r.now);
+            expect_now(&r);
+            for (uint32_t head = 0; head < HEADS; head++) expect_lane(&r, row_of(1, layer, head), head, lengths[i]);
+            CHECK(is_as_expected(&r));
+        }
+        CHECK_STATUS(pleat_device_cache_prompt_end(r.cache, NULL, NULL), PLEAT_OK);
+        rig_free(&r);
+    }
+}
+
 static void test_attention(void) {
     CHECK_DEVICE();
     static const char *const texts[] = {"f16", "k8v8", "leankv:ah=1.5,al=0.6,window=16", "leankv:ah=2,al=0,window=5"};
@@ -385,8 +482,15 @@ static void test_failures(void) {
 }
 
 static const check_test tests[] = {
-    {"attention", test_attention}, {"graph", test_graph},   {"order", test_order},   {"order_graph", test_order_graph},
-    {"refusal", test_refusal},     {"export", test_export}, {"misuse", test_misuse}, {"failures", test_failures},
+    {"attention", test_attention},
+    {"prompt_attention", test_prompt_attention},
+    {"graph", test_graph},
+    {"order", test_order},
+    {"order_graph", test_order_graph},
+    {"refusal", test_refusal},
+    {"export", test_export},
+    {"misuse", test_misuse},
+    {"failures", test_failures},
 };
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

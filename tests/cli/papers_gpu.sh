@@ -75,7 +75,9 @@ gpu --measure --only pages-256,large --pleat "$scratch/pleat"
 check "a command that fails is told" test "$code" = 1
 check "with its last line" says 'pages-256: .* ended with 1: pleat: no such luck'
 unset FAIL
-gpu --only nothing
+gpu --only codec
+check "--only without --measure is wrong usage" test "$code" = 2
+gpu --measure --only nothing
 check "an unknown result is wrong usage" test "$code" = 2
 check "and the known ones are listed" says 'there are contexts, peers'
 gpu --measure --only pages-256 --pleat "$scratch/no-such-program"

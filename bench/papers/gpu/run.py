@@ -39,8 +39,14 @@ def measure(pleat, names):
             n_failed += 1
             continue
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+        try:
+            result = json.loads(done.stdout)
+        except ValueError as error:
+            print(f"run.py: {name}: what was printed cannot be read: {error}", file=sys.stderr)
+            n_failed += 1
+            continue
         record = {"command": f"build/pleat {sections.COMMANDS[name]} --format json -q", "date": now,
-                  "result": json.loads(done.stdout)}
+                  "result": result}
         sections.lab.write(sections.path_of(name), json.dumps(record, indent=1) + "\n")
         print(f"{name}: done", file=sys.stderr)
     return n_failed
@@ -55,6 +61,8 @@ def main():
     parser.add_argument("--results", default=sections.RESULTS, help="folder of what is kept")
     parser.add_argument("--out", default=os.path.join("docs", "papers"), help="folder of the pages")
     options = parser.parse_args()
+    if options.only and not options.measure:
+        parser.error("--only goes with --measure: pages are written whole")
     sections.RESULTS = options.results
     names = options.only.split(",") if options.only else list(sections.COMMANDS)
     unknown = [n for n in names if n not in sections.COMMANDS]
@@ -63,8 +71,12 @@ def main():
     if options.measure:
         return 1 if measure(options.pleat, names) else 0
     missing = []
-    for paper in sections.PAGES:
-        missing += sections.splice(os.path.join(options.out, f"{paper}.md"), paper)
+    try:
+        for paper in sections.PAGES:
+            missing += sections.splice(os.path.join(options.out, f"{paper}.md"), paper)
+    except (OSError, ValueError) as error:
+        print(f"run.py: {error}", file=sys.stderr)
+        return 1
     for what in sorted(set(missing)):
         print(f"run.py: {what}: its figures say so; measure it with --measure on a machine with a GPU", file=sys.stderr)
     return 1 if missing else 0

@@ -50,6 +50,8 @@ class Kept:
                     self.records[name] = json.load(f)
             except OSError as error:
                 raise KeyError(f"no result \"{name}\"") from error
+            except ValueError as error:
+                raise ValueError(f"{path_of(name)} is damaged: {error}") from error
         return self.records[name]
 
     def rows(self, name, **params):

@@ -56,6 +56,10 @@ typedef struct pleat__device_prompt_attn {
     pleat__device_prompt_way way;
 } pleat__device_prompt_attn;
 
+/* Most bytes that pass 2 needs for one prompt, however long: splits * n_kv_heads * n_tokens floats, where splits > 1 only
+ * with fewer than 2048 blocks of 128 keys, and then splits - 1 < 2048 / blocks: less than twice 2048 * 128 floats. */
+#define PLEAT__PROMPT_WORKSPACE_MOST (2u << 20)
+
 /* Bytes that pass 2 needs for prompts of these sizes (other fields are not read); 0 without `received`.  The same on
  * all GPUs. */
 uint64_t pleat__device_prompt_attn_workspace(const pleat__device_prompt_attn *prompt);

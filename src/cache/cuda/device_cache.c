@@ -91,6 +91,34 @@ pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *c, uint32_t pla
     return PLEAT_OK;
 }
 
+pleat_status pleat_device_cache_prompt_attend(pleat_device_cache *c, const void *q, const void *k, const void *v,
+                                              void *out, float *received, void *stream, pleat_error *err) {
+    PLEAT_TRY(check_place(c, 0, err));
+    REQUIRE_STATE(c->in_prompt, "device cache: no prompt is under way");
+    PLEAT_FAIL_IF(c->prompt_tokens > PLEAT_DEVICE_PROMPT_TOKENS, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
+                  "device cache: a prompt of %u tokens is too long to attend to at once: at most %u", c->prompt_tokens,
+                  PLEAT_DEVICE_PROMPT_TOKENS);
+    const uint32_t head_dim = c->opt.head_dim;
+    const pleat__device_prompt_attn prompt = {.q = q,
+                                              .k = k,
+                                              .v = v,
+                                              .q_stride = c->opt.n_q_heads * head_dim,
+                                              .kv_stride = c->opt.n_kv_heads * head_dim,
+                                              .n_seqs = 1,
+                                              .n_tokens = c->prompt_tokens,
+                                              .max_tokens = c->prompt_tokens,
+                                              .n_kv_heads = c->opt.n_kv_heads,
+                                              .n_group = c->n_group,
+                                              .head_dim = head_dim,
+                                              .scale = c->scale,
+                                              .out = out,
+                                              .out_stride = c->opt.n_q_heads * head_dim,
+                                              .lse2 = c->prompt_lse2,
+                                              .received = received,
+                                              .workspace = c->prompt_workspace};
+    return pleat__device_prompt_attn_run(&prompt, pleat__device_stream_of(stream), err);
+}
+
 pleat_status pleat_device_cache_prompt(pleat_device_cache *c, uint32_t layer, const void *k, const void *v,
                                        const float *received, void *stream, pleat_error *err) {
     PLEAT_TRY(check_place(c, 0, err));

@@ -13,6 +13,7 @@
 #define PLEAT_CACHE_CUDA_DEVICE_CACHE_H
 
 #include "attn/cuda/decode.h"
+#include "attn/cuda/prompt.h"
 #include "cache/cuda/lanes.h"
 #include "core/memory.h"
 #include "pleat/device_cache.h"
@@ -44,6 +45,8 @@ struct pleat_device_cache {
     void *attn_workspace;             /* of either plan */
     float *logits;                    /* [max_seqs][n_q_heads][logits_stride] */
     float *lse2;                      /* [max_seqs][n_q_heads], for callers who want none */
+    float *prompt_lse2;               /* [min(max_tokens, PLEAT_DEVICE_PROMPT_TOKENS)][n_q_heads] of a prompt's layer */
+    void *prompt_workspace;           /* PLEAT__PROMPT_WORKSPACE_MOST */
     uint32_t *places;                 /* [max_seqs] the batch, in device memory */
 
     void *memory[3]; /* pages, tables, workspace */

@@ -4,7 +4,7 @@
  *
  *     pages        [n_pages][page_bytes], never cleared: storing into a tile's first slot clears the tile
  *     tables       page/cuda's pool and rows; lengths, new tokens, the batch, the step's state
- *     workspace    attention's, logits of one layer where scores are kept, order of one layer's prompt
+ *     workspace    attention's, logits of one layer where scores are kept, order and logarithms of one layer's prompt
  *
  * Layouts and page sizes are those of the CPU's cache for the same options (cache/layouts.h), but that pages are apart
  * by a multiple of 128 bytes, and a low one has 4096 slots at most.
@@ -175,6 +175,10 @@ static void carve_workspace(pleat_device_cache *c, pleat__arena *arena) {
     c->attn_workspace = take(arena, *bytes[0] > *bytes[1] ? *bytes[0] : *bytes[1], 1);
     c->logits = take(arena, n_heads * c->logits_stride, sizeof *c->logits);
     c->lse2 = take(arena, n_heads, sizeof *c->lse2);
+    c->prompt_lse2 =
+        take(arena, (uint64_t)pleat__min_u32(c->opt.max_tokens, PLEAT_DEVICE_PROMPT_TOKENS) * c->opt.n_q_heads,
+             sizeof *c->prompt_lse2);
+    c->prompt_workspace = take(arena, PLEAT__PROMPT_WORKSPACE_MOST, 1);
     c->lanes.order = take(arena, (uint64_t)c->opt.n_kv_heads * c->opt.max_tokens, sizeof *c->lanes.order);
 }
 

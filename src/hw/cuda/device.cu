@@ -29,6 +29,9 @@ static pleat_status say(cudaError_t code, const char *what, pleat_error *err) {
         case cudaErrorNoDevice:
             return pleat__error_set(err, PLEAT_E_DEVICE, PLEAT_NOWHERE,
                                     "no GPU: the CUDA driver answers, but shows none (CUDA_VISIBLE_DEVICES?)");
+        case cudaErrorStubLibrary:
+            return pleat__error_set(err, PLEAT_E_DEVICE, PLEAT_NOWHERE,
+                                    "no GPU: what was found as the CUDA driver is the toolkit's stub of it");
         case cudaErrorInsufficientDriver: {
             int has = 0;
             (void)cudaDriverGetVersion(&has);
