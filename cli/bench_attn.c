@@ -234,11 +234,7 @@ static int run_shapes(bench *b) {
         code = run_shape(b);
     }
     progress_end();
-    if (code == CLI_OK && !json_array_size(b->rows)) {
-        cli_error("nothing left to measure: no configuration fits in memory");
-        return CLI_FAILED;
-    }
-    return code;
+    return code == CLI_OK ? output_check_rows(b->rows, "no configuration fits in memory") : code;
 }
 
 /* ---- the command ------------------------------------------------------------------------------- */

@@ -346,11 +346,7 @@ static int run_shapes(bench *b) {
         code = run_shape(b);
     }
     progress_end();
-    if (code == CLI_OK && !json_array_size(b->rows)) {
-        cli_error("nothing left to measure: nothing fits in the GPU's memory");
-        return CLI_FAILED;
-    }
-    return code;
+    return code == CLI_OK ? output_check_rows(b->rows, "nothing fits in the GPU's memory") : code;
 }
 
 /* ---- the command ---------------------------------------------------------------------------------------- */

@@ -251,6 +251,12 @@ void table_write(const table *t, output *out) {
         write_terminal(t, out->file);
 }
 
+int output_check_rows(const json_t *rows, const char *why) {
+    if (json_array_size(rows)) return CLI_OK;
+    cli_error("nothing left to measure: %s", why);
+    return CLI_FAILED;
+}
+
 void output_rows(output *out, json_t *rows, json_t *skipped, const table *t) {
     if (out->format == FORMAT_JSON)
         output_json(out, json_pack("{s:O, s:O*}", "rows", rows, "skipped", skipped));

@@ -79,6 +79,9 @@ void output_csv_cell(const char *s, FILE *f);
  * else the table.  The caller keeps all of them. */
 void output_rows(output *out, json_t *rows, json_t *skipped, const table *t);
 
+/* CLI_OK, or CLI_FAILED after a message where a benchmark has no rows: nothing was left to measure, and `why`. */
+int output_check_rows(const json_t *rows, const char *why);
+
 #define BYTES_CAP 32
 /* "13.2 KiB": four figures or fewer and a binary unit. */
 const char *print_bytes(char buf[BYTES_CAP], uint64_t n);
