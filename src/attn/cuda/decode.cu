@@ -16,8 +16,8 @@
  * A size of two tiles and two LANE_UNITS at least makes every share start before the next; shares behind the total are
  * empty.
  *
- * Where lanes are about equal, and as many for each block cost at most 1/SNAP more than an equal share, every block
- * takes whole lanes, and its warps equal shares of them: then nothing is merged across blocks.
+ * Where lanes are about equal, and as many for each block cost no more than an equal share and what merging across blocks
+ * costs, every block takes whole lanes, and its warps equal shares of them: then nothing is merged across blocks.
  */
 #include "attn/cuda/decode.h"
 #include "attn/cuda/decode_kernel.cuh"
@@ -28,7 +28,7 @@
  * formats take a warp as long as they cost; and a lane besides its tiles. */
 #define TILE_UNITS 128u
 #define LANE_UNITS 288u
-#define SNAP 24u
+#define MERGE_LANES 20u /* what merging across blocks costs a block, in LANE_UNITS */
 #define SCHEDULE_THREADS 1024u
 #define MOST_LANES (1u << 20)
 #define ALIGN_BYTES 256u
@@ -97,18 +97,18 @@ static uint64_t append(uint64_t *end, uint64_t bytes) {
 static void lay_out(pleat__device_attn_plan *p, const pleat__decode_kernel *k, uint32_t n_multiprocessors,
                     uint32_t most_smem) {
     const uint64_t lanes_cap = (uint64_t)p->seqs_cap * p->n_kv_heads;
-    p->n_warps = (most_smem / k->resident - 2048) / k->warp_bytes; /* a block takes up to 2 KiB besides */
-    if (p->n_warps > PLEAT__DECODE_WARPS / k->resident) p->n_warps = PLEAT__DECODE_WARPS / k->resident;
-    p->smem_bytes = p->n_warps * k->warp_bytes;
+    const uint32_t part_bytes = pleat__part_floats(p->head_dim, p->n_group) * sizeof(float);
+    const uint32_t warp_bytes = k->warp_bytes + part_bytes;
+    p->n_warps = (most_smem / k->resident - 2048) / warp_bytes; /* a block takes up to 2 KiB besides */
+    if (p->n_warps > k->most_warps) p->n_warps = k->most_warps;
+    p->smem_bytes = p->n_warps * warp_bytes;
     p->n_blocks = p->schedule == PLEAT__DEVICE_PER_LANE ? (uint32_t)lanes_cap : n_multiprocessors * k->resident;
     const uint64_t n_shares = (uint64_t)p->n_blocks * p->n_warps;
-    const uint64_t part_bytes = pleat__part_floats(p->head_dim) * sizeof(float);
     uint64_t end = 0;
     p->starts_off = append(&end, p->n_layers * (n_shares + 1) * sizeof(pleat__share_start));
     p->lanes_off = append(&end, p->n_layers * lanes_cap * sizeof(pleat__device_lane));
     p->arrivals_off = append(&end, p->n_layers * lanes_cap * sizeof(uint32_t));
     const bool per_lane = p->schedule == PLEAT__DEVICE_PER_LANE;
-    p->warp_parts_off = append(&end, (per_lane ? p->n_blocks : n_shares) * part_bytes);
     p->block_parts_off = append(&end, per_lane ? 0 : (uint64_t)p->n_blocks * 2 * part_bytes);
     p->workspace_bytes = end;
 }
@@ -209,9 +209,19 @@ static __device__ uint32_t tiles_cost(const schedule_params &a, const pleat__dev
     return tiles_of(l.n_slots[0]) * a.tile_units[0] + tiles_of(l.n_slots[1]) * a.tile_units[1];
 }
 
+/* The page of a lane's tile, counted through both sides. */
+static __device__ uint32_t page_of(const pleat__device_view &v, const pleat__device_lane &l, uint32_t tile) {
+    const uint32_t n_high = tiles_of(l.n_slots[0]);
+    const uint32_t *row = v.ids + (uint64_t)l.row * v.row_len;
+    if (tile < n_high) return row[tile / (v.layouts[0].tokens / 16)];
+    if (l.n_slots[1] == 0) return PLEAT__NO_PAGE;
+    return row[v.row_len - 1 - (tile - n_high) / (v.layouts[1].tokens / 16)];
+}
+
 /* A share that starts at a tile of a lane. */
-static __device__ pleat__share_start start_of(const pleat__device_lane &l, uint32_t lane, uint32_t tile) {
-    return {lane, tile, l.row, {l.n_slots[0], l.n_slots[1]}, l.first_share, l.last_share, 0};
+static __device__ pleat__share_start start_of(const pleat__device_view &v, const pleat__device_lane &l, uint32_t lane,
+                                              uint32_t tile) {
+    return {lane, tile, l.row, {l.n_slots[0], l.n_slots[1]}, l.first_share, l.last_share, page_of(v, l, tile)};
 }
 
 /* The share that starts at `cost` of a lane's.  lanes: of the layer. */
@@ -221,10 +231,10 @@ static __device__ pleat__share_start start_at(const schedule_params &a, const pl
     const uint32_t n_high = tiles_of(l.n_slots[0]), n = n_high + tiles_of(l.n_slots[1]);
     const uint32_t of_high = n_high * a.tile_units[0];
     const uint32_t tile = cost < of_high ? cost / a.tile_units[0] : n_high + (cost - of_high) / a.tile_units[1];
-    if (tile < n || n == 0) return start_of(l, lane, n == 0 ? 0 : tile);
+    if (tile < n || n == 0) return start_of(a.view, l, lane, n == 0 ? 0 : tile);
     pleat__share_start s = {};
     s.lane = lane + 1;
-    return lane + 1 < n_lanes ? start_of(lanes[lane + 1], lane + 1, 0) : s;
+    return lane + 1 < n_lanes ? start_of(a.view, lanes[lane + 1], lane + 1, 0) : s;
 }
 
 /* What all threads of a schedule know. */
@@ -251,7 +261,7 @@ static __device__ pleat__share_start whole_start(const schedule_params &a, const
     const uint32_t base = s.lanes[first].prefix, cost = (next < s.n_lanes ? s.lanes[next].prefix : s.total) - base;
     const uint32_t size = max((cost + a.n_warps - 1) / a.n_warps, s.least), at = w % a.n_warps * size;
     if (at < cost) return start_from(a, s, first, base + at);
-    return next < s.n_lanes ? start_of(s.lanes[next], next, 0) : none;
+    return next < s.n_lanes ? start_of(a.view, s.lanes[next], next, 0) : none;
 }
 
 /* Share w of equal shares.  prefixes: of every thread's first lane; a thread has `each`. */
@@ -307,7 +317,7 @@ static __global__ void __launch_bounds__(SCHEDULE_THREADS) schedule_bytes(const 
     __syncthreads();
     const uint32_t n_blocks = a.n_shares / a.n_warps, fair = s.total / n_blocks;
     const uint32_t whole = (n_lanes + n_blocks - 1) / n_blocks;
-    if ((uint64_t)whole * most <= (uint64_t)fair + fair / SNAP) s.lanes_per_block = whole;
+    if ((uint64_t)whole * most <= (uint64_t)fair + MERGE_LANES * a.lane_units) s.lanes_per_block = whole;
     for (uint32_t w = threadIdx.x; w <= a.n_shares; w += blockDim.x)
         a.starts[(uint64_t)layer * (a.n_shares + 1) + w] =
             s.lanes_per_block ? whole_start(a, s, w) : equal_start(a, s, w, prefixes, each);
@@ -334,7 +344,8 @@ static __global__ void schedule_lanes(const __grid_constant__ schedule_params a)
     a.arrivals[(uint64_t)layer * a.lanes_cap + lane] = 0;
     const uint32_t n = tiles_of(l.n_slots[0]) + tiles_of(l.n_slots[1]), each = (n + shares - 1) / shares;
     for (uint32_t w = 0; w < shares; w++)
-        starts[lane * shares + w] = w == 0 || w * each < n ? start_of(l, lane, w * each) : start_of(next, lane + 1, 0);
+        starts[lane * shares + w] =
+            w == 0 || w * each < n ? start_of(a.view, l, lane, w * each) : start_of(a.view, next, lane + 1, 0);
 }
 
 static pleat_status check_view(const pleat__device_attn_plan *p, const pleat__device_view *v, pleat_error *err) {
@@ -394,10 +405,8 @@ pleat_status pleat__device_attn_decode(const pleat__device_attn_plan *plan, cons
     a.starts = (const pleat__share_start *)(void *)(memory + plan->starts_off) + args->layer * (n_shares + 1);
     a.lanes = (const pleat__device_lane *)(void *)(memory + plan->lanes_off) + args->layer * lanes_cap;
     a.arrivals = (uint32_t *)(void *)(memory + plan->arrivals_off) + args->layer * lanes_cap;
-    a.warp_parts = (float *)(void *)(memory + plan->warp_parts_off);
     a.block_parts = (float *)(void *)(memory + plan->block_parts_off);
     const bool per_lane = plan->schedule == PLEAT__DEVICE_PER_LANE;
-    a.ends_per_block = per_lane ? 1 : plan->n_warps;
     const uint32_t n_blocks = per_lane ? args->view.n_seqs * plan->n_kv_heads : plan->n_blocks;
     kernel_at(plan->kernel_idx)->fn<<<n_blocks, plan->n_warps * 32, plan->smem_bytes, pleat__cuda_stream(stream)>>>(a);
     return PLEAT_CUDA_LAUNCHED("attention", err);

@@ -61,7 +61,6 @@ typedef struct pleat__device_attn_plan {
     uint64_t starts_off;      /* [n_layers][n_shares + 1] where each warp's share starts */
     uint64_t lanes_off;       /* [n_layers][lanes_cap] */
     uint64_t arrivals_off;    /* [n_layers][lanes_cap] blocks that have left their part of a lane */
-    uint64_t warp_parts_off;  /* [n_shares], or [n_blocks] if PER_LANE */
     uint64_t block_parts_off; /* [n_blocks][2]; none if PER_LANE */
     uint64_t workspace_bytes;
 } pleat__device_attn_plan;

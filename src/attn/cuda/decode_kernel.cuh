@@ -7,11 +7,11 @@
  *     ring     some steps of shared memory, the warp's own
  *     state    ... while step t is added: no two warps wait for each other before the end
  *
- * A step is T tiles of a page, T = 1 or 2, or one where the page or the run ends.  Parts are [8][D] o, [8] m, [8] l in
- * f32. A lane that goes on behind a warp's share leaves its part in the warp's ring, which is idle by then; one that
- * began before and ends in it, in the workspace: a warp has at most one of each.  A block has at most two lanes that it
- * shares with others: one that began before it (parts slot 2b + 1, whether it ends in it or not), and one that goes on
- * (slot 2b).
+ * A step is T tiles of a page, T = 1 or 2, or one where the page or the run ends.  Parts are [8] m, [8] l, [n_group][D] o
+ * in f32.  A lane that goes on behind a warp's share leaves its part in the warp's ring, which is idle by then; one that
+ * began before and ends in it, behind the ring: a warp has at most one of each.  A block has at most two lanes that it
+ * shares with others: one that began before it (slot 2b + 1 of the workspace, whether it ends in it or not), and one that
+ * goes on (slot 2b).
  */
 #ifndef PLEAT_ATTN_CUDA_DECODE_KERNEL_CUH
 #define PLEAT_ATTN_CUDA_DECODE_KERNEL_CUH
@@ -30,15 +30,17 @@ typedef struct pleat__device_lane {
     uint32_t pad[2];
 } pleat__device_lane;
 
-/* Where a share starts: a tile of a lane, counted through both sides; with a copy of that lane, so that a warp need not
- * wait for it. */
+/* Where a share starts: a tile of a lane, counted through both sides; with a copy of that lane and the tile's page, so that
+ * a warp need not wait for them. */
 typedef struct pleat__share_start {
     uint32_t lane, tile;
     uint32_t row;
     uint32_t n_slots[2];
     uint32_t first_share, last_share;
-    uint32_t pad;
+    uint32_t page_id; /* PLEAT__NO_PAGE: the lane has no tile */
 } pleat__share_start;
+
+#define PLEAT__NO_PAGE UINT32_MAX
 
 typedef struct pleat__decode_params {
     pleat__device_view view;
@@ -49,8 +51,7 @@ typedef struct pleat__decode_params {
     const pleat__share_start *starts; /* of the layer, as lanes and arrivals */
     const pleat__device_lane *lanes;
     uint32_t *arrivals;
-    float *warp_parts, *block_parts;
-    uint32_t ends_per_block; /* parts in warp_parts: n_warps, or 1 where a block has one lane */
+    float *block_parts;
 } pleat__decode_params;
 
 typedef void (*pleat__decode_fn)(pleat__decode_params params);
@@ -61,11 +62,16 @@ typedef struct pleat__decode_kernel {
     uint32_t head_dim;
     pleat__decode_fn fn;
     uint32_t heads;      /* most of a group */
-    uint32_t resident;   /* blocks of a multiprocessor, with PLEAT__DECODE_WARPS warps at most together */
-    uint32_t warp_bytes; /* shared memory of a warp */
+    uint32_t resident;   /* blocks of a multiprocessor */
+    uint32_t most_warps; /* of a block, PLEAT__DECODE_WARPS at most */
+    uint32_t warp_bytes; /* shared memory of a warp's ring; a part stands behind it */
 } pleat__decode_kernel;
 
-static __host__ __device__ constexpr uint32_t pleat__part_floats(uint32_t d) { return 8 * d + 16; }
+#define PLEAT__PART_O 16u /* where o begins, behind [8] m and [8] l */
+
+static __host__ __device__ constexpr uint32_t pleat__part_floats(uint32_t d, uint32_t n_group) {
+    return PLEAT__PART_O + n_group * d;
+}
 
 /* ---- shares ------------------------------------------------------------------------------------------------ */
 
@@ -134,6 +140,7 @@ struct feeder_run {
     uint32_t lane, side, from; /* of the lane, the first tile that is the share's */
     uint32_t row;
     uint32_t n_slots[2];
+    uint32_t page_id; /* where the share's first run starts; PLEAT__NO_PAGE from then on */
 };
 
 /* The id of page i of the run, for whichever of 32 pages this lane of the warp holds. */
@@ -143,8 +150,8 @@ static __device__ __forceinline__ uint32_t feeder_load_ids(const feeder &f, cons
     return __ldg(v.ids + (uint64_t)run.row * v.row_len + (run.side ? v.row_len - 1 - page_idx : page_idx));
 }
 
-static __device__ __forceinline__ void feeder_set_page(feeder &f, const pleat__device_view &v) {
-    const uint32_t id = __shfl_sync(FULL_WARP, f.ids, f.page_idx & 31);
+static __device__ __forceinline__ void feeder_set_page(feeder &f, const pleat__device_view &v, uint32_t page_id) {
+    const uint32_t id = page_id != PLEAT__NO_PAGE ? page_id : __shfl_sync(FULL_WARP, f.ids, f.page_idx & 31);
     f.page = v.base + (uint64_t)id * v.page_bytes;
 }
 
@@ -158,7 +165,7 @@ static __device__ __forceinline__ void feeder_begin(feeder &f, const feeder_run 
     f.tile = run.first - f.page_idx * f.page_tiles;
     f.ids = feeder_load_ids(f, at, v, (f.page_idx & ~31u) + warp_lane);
     f.ids_next = feeder_load_ids(f, at, v, (f.page_idx & ~31u) + 32 + warp_lane);
-    feeder_set_page(f, v);
+    feeder_set_page(f, v, at.page_id);
 }
 
 /* Move to the next side that is the share's; false: there is none. */
@@ -196,6 +203,7 @@ static __device__ __forceinline__ bool feeder_next_run(feeder &f, feeder_run *sh
         feeder_begin(f, r, a.view, run, warp_lane);
         f.meta = C::one_format || r.side == 0 ? meta_source<C::d, C::kh, C::vh, C::t>(a.view.layouts[0], warp_lane)
                                               : meta_source<C::d, C::kl, C::vl, C::t>(a.view.layouts[1], warp_lane);
+        r.page_id = PLEAT__NO_PAGE;
         break;
     }
     __syncwarp();
@@ -216,7 +224,7 @@ static __device__ __forceinline__ void feeder_start_step(feeder &f, feeder_run *
                 f.ids = f.ids_next;
                 f.ids_next = feeder_load_ids(f, *run, a.view, f.page_idx + 32 + warp_lane);
             }
-            feeder_set_page(f, a.view);
+            feeder_set_page(f, a.view, PLEAT__NO_PAGE);
         }
         const uint32_t n = C::t == 1 ? 1 : min(min(f.left, f.page_tiles - f.tile), 2u);
         if (C::one_format || f.side == 0)
@@ -226,7 +234,7 @@ static __device__ __forceinline__ void feeder_start_step(feeder &f, feeder_run *
         f.tile += n;
         f.left -= n;
     }
-    copies_commit();
+    pleat__copies_commit();
 }
 
 /* ---- parts ------------------------------------------------------------------------------------------------- */
@@ -265,10 +273,10 @@ static __device__ __forceinline__ void state_leave(const warp_state<D> &st, floa
     for (int h = 0; h < 2; h++) {
         const uint32_t head = 2 * j + h;
         if (head >= n_group) continue;
-        store_head<D>(part + head * D, st, h, 1, r);
+        store_head<D>(part + PLEAT__PART_O + head * D, st, h, 1, r);
         if (r == 0) {
-            part[8 * D + head] = st.mb[h];
-            part[8 * D + 8 + head] = st.l[h];
+            part[head] = st.mb[h];
+            part[8 + head] = st.l[h];
         }
     }
 }
@@ -279,29 +287,40 @@ struct merged {
     float4 o;
 };
 
-static __device__ __forceinline__ void merged_add(merged &x, float m, float l, float4 o) {
-    const float most = fmaxf(x.m, m), mine = power_of_two(x.m - most), theirs = power_of_two(m - most);
-    x.m = most;
-    x.l = x.l * mine + l * theirs;
-    x.o.x = x.o.x * mine + o.x * theirs;
-    x.o.y = x.o.y * mine + o.y * theirs;
-    x.o.z = x.o.z * mine + o.z * theirs;
-    x.o.w = x.o.w * mine + o.w * theirs;
+/* Raise x's reference to `most`, not below x.m. */
+static __device__ __forceinline__ void merged_raise(merged &x, float most) {
+    const float factor = power_of_two(x.m - most);
+    x = {most, x.l * factor, {x.o.x * factor, x.o.y * factor, x.o.z * factor, x.o.w * factor}};
+}
+
+/* Add y, whose m is not above x.m. */
+static __device__ __forceinline__ void merged_add(merged &x, const merged &y) {
+    const float factor = power_of_two(y.m - x.m);
+    x.l += y.l * factor;
+    x.o.x += y.o.x * factor;
+    x.o.y += y.o.y * factor;
+    x.o.z += y.o.z * factor;
+    x.o.w += y.o.w * factor;
 }
 
 static __device__ __forceinline__ merged merged_none() { return {-3.0e38f, 0, {0, 0, 0, 0}}; }
 
+/* Of a part in the workspace. */
 template <int D> static __device__ __forceinline__ merged load_part(const float *part, uint32_t element) {
-    const uint32_t head = element / D;
-    const float4 o = __ldcg((const float4 *)(const void *)(part + element));
-    return {__ldcg(part + 8 * D + head), __ldcg(part + 8 * D + 8 + head), o};
+    const float4 o = __ldcg((const float4 *)(const void *)(part + PLEAT__PART_O + element));
+    return {__ldcg(part + element / D), __ldcg(part + 8 + element / D), o};
+}
+
+/* Of one in shared memory. */
+template <int D> static __device__ __forceinline__ merged part_at(const float *part, uint32_t element) {
+    return {part[element / D], part[8 + element / D], *(const float4 *)(const void *)(part + PLEAT__PART_O + element)};
 }
 
 template <int D> static __device__ __forceinline__ void store_part(float *part, const merged &x, uint32_t element) {
-    *(float4 *)(void *)(part + element) = x.o;
+    *(float4 *)(void *)(part + PLEAT__PART_O + element) = x.o;
     if (element % D == 0) {
-        part[8 * D + element / D] = x.m;
-        part[8 * D + 8 + element / D] = x.l;
+        part[element / D] = x.m;
+        part[8 + element / D] = x.l;
     }
 }
 
@@ -322,32 +341,37 @@ struct shared_lane {
     bool before, after;   /* the lane begins before the block, goes on behind it */
 };
 
-/* Where the part goes of a lane that began before `warp` of this block and ends in it. */
-static __device__ __forceinline__ float *end_part(const pleat__decode_params &a, uint32_t warp, uint32_t part_floats) {
-    const uint32_t slot = blockIdx.x * a.ends_per_block + (a.ends_per_block > 1 ? warp : 0);
-    return a.warp_parts + (uint64_t)slot * part_floats;
-}
+/* A block's shared memory: for each warp its ring, and behind it the part of a lane that began before it and ends in
+ * it. */
+template <class C> struct block_memory {
+    float *rings;
+    uint32_t stride; /* from warp to warp, floats */
 
-/* Merge what the block's warps have of a lane.  If other blocks have read it too, leave the result for the last of them
- * to come. */
+    __device__ __forceinline__ block_memory(uint8_t *memory, uint32_t n_group)
+        : rings((float *)(void *)memory), stride(C::warp_bytes / sizeof(float) + pleat__part_floats(C::d, n_group)) {}
+    __device__ __forceinline__ float *ring(uint32_t warp) const { return rings + warp * stride; }
+    __device__ __forceinline__ float *end_part(uint32_t warp) const {
+        return ring(warp) + C::warp_bytes / sizeof(float);
+    }
+};
+
+/* Merge elements i, i + by, .. of what the block's warps have of a lane.  If other blocks have read it too, leave the
+ * result for the last of them to come. */
 template <class C>
 static __device__ __forceinline__ void merge_lane(const shared_lane &s, const pleat__decode_params &a,
-                                                  const float *rings) {
-    constexpr uint32_t ring = C::warp_bytes / sizeof(float);
+                                                  const block_memory<C> &memory, uint32_t i, uint32_t by) {
     const uint32_t in_rings = s.after ? s.last + 1 : s.last;
-    const float *end = end_part(a, s.last, pleat__part_floats(C::d));
-    float *left = a.block_parts + (2 * (uint64_t)blockIdx.x + s.before) * pleat__part_floats(C::d);
+    float *left = a.block_parts + (2 * (uint64_t)blockIdx.x + s.before) * pleat__part_floats(C::d, a.view.n_group);
 #pragma unroll 1
-    for (uint32_t i = threadIdx.x * 4; i < a.view.n_group * C::d; i += blockDim.x * 4) {
-        merged x = merged_none(), at_end = x;
-        if (!s.after) at_end = load_part<C::d>(end, i);
+    for (; i < a.view.n_group * C::d; i += by) {
+        merged x = merged_none();
+        if (!s.after) x = part_at<C::d>(memory.end_part(s.last), i);
+        float most = x.m;
 #pragma unroll 4
-        for (uint32_t w = s.first; w < in_rings; w++) {
-            const float *part = rings + w * ring;
-            const uint32_t head = i / C::d;
-            merged_add(x, part[8 * C::d + head], part[8 * C::d + 8 + head], *(const float4 *)(const void *)(part + i));
-        }
-        merged_add(x, at_end.m, at_end.l, at_end.o);
+        for (uint32_t w = s.first; w < in_rings; w++) most = fmaxf(most, memory.ring(w)[i / C::d]);
+        merged_raise(x, most);
+#pragma unroll 4
+        for (uint32_t w = s.first; w < in_rings; w++) merged_add(x, part_at<C::d>(memory.ring(w), i));
         if (s.before || s.after)
             store_part<C::d>(left, x, i);
         else
@@ -358,93 +382,129 @@ static __device__ __forceinline__ void merge_lane(const shared_lane &s, const pl
 /* Four elements of what blocks from, from + by, .. last have left of a lane that begins in block `first`; eight parts
  * are loaded at once. */
 template <int D>
-static __device__ __forceinline__ merged merge_some(const float *parts, uint32_t first, uint32_t last, uint32_t from,
-                                                    uint32_t by, uint32_t element) {
+static __device__ __forceinline__ merged merge_some(const pleat__decode_params &a, uint32_t first, uint32_t last,
+                                                    uint32_t from, uint32_t by, uint32_t element) {
     merged x = merged_none();
 #pragma unroll 1
     for (; from <= last; from += 8 * by) {
         merged y[8];
+        float most = x.m;
 #pragma unroll
         for (uint32_t i = 0; i < 8; i++) {
-            const uint32_t b = min(from + i * by, last);
-            y[i] = load_part<D>(parts + (2 * (uint64_t)b + (b > first)) * pleat__part_floats(D), element);
+            const uint32_t b = from + i * by;
+            const uint64_t slot = 2 * (uint64_t)b + (b > first);
+            y[i] = merged_none();
+            if (b <= last) y[i] = load_part<D>(a.block_parts + slot * pleat__part_floats(D, a.view.n_group), element);
         }
 #pragma unroll
-        for (uint32_t i = 0; i < 8; i++)
-            if (from + i * by <= last) merged_add(x, y[i].m, y[i].l, y[i].o);
+        for (uint32_t i = 0; i < 8; i++) most = fmaxf(most, y[i].m);
+        merged_raise(x, most);
+#pragma unroll
+        for (uint32_t i = 0; i < 8; i++) merged_add(x, y[i]);
     }
     return x;
-}
-
-/* Merge what blocks first..last have left of a lane, by all threads: where there are more of them than work, groups
- * take every n_groups'th block and meet in shared memory. */
-template <class C>
-static __device__ __forceinline__ void merge_blocks(const pleat__decode_params &a, uint32_t lane, uint32_t first,
-                                                    uint32_t last, float *shared) {
-    constexpr uint32_t part_floats = pleat__part_floats(C::d);
-    const uint32_t items = a.view.n_group * C::d / 4, group = threadIdx.x / items;
-    const uint32_t n_groups = min(blockDim.x / items, blockDim.x / 32); /* a part of each fits the rings: one a warp */
-    if (n_groups < 2) {
-        for (uint32_t i = threadIdx.x; i < items; i += blockDim.x)
-            store_merged<C::d>(merge_some<C::d>(a.block_parts, first, last, first, 1, i * 4), a, lane, i * 4);
-        return;
-    }
-    const uint32_t element = threadIdx.x % items * 4;
-    if (group < n_groups)
-        store_part<C::d>(shared + group * part_floats,
-                         merge_some<C::d>(a.block_parts, first, last, first + group, n_groups, element), element);
-    __syncthreads();
-    if (group == 0) {
-        merged x = merged_none();
-        for (uint32_t g = 0; g < n_groups; g++) {
-            const float *part = shared + g * part_floats, *of_head = part + 8 * C::d + element / C::d;
-            merged_add(x, of_head[0], of_head[8], *(const float4 *)(const void *)(part + element));
-        }
-        store_merged<C::d>(x, a, lane, element);
-    }
-    __syncthreads();
 }
 
 /* What a block's warps share: where its shares start, and the lanes at its borders, that other blocks have read too:
  * blocks first..last. */
 struct block_borders {
     position starts[PLEAT__DECODE_WARPS + 1];
-    uint32_t first[2], last[2];
+    uint32_t lanes[2], first[2], last[2];
     bool is_last[2]; /* this block came last to the lane at its front border, at its back */
 };
 
-/* Merge every lane that goes across a border of the block's shares. */
+/* Merge what many blocks have left of a lane, by all threads: groups take every n_groups'th block and meet in shared
+ * memory. */
 template <class C>
-static __device__ __forceinline__ void merge_lanes(const pleat__decode_params &a, block_borders &b, float *rings) {
-    const uint32_t n_warps = blockDim.x / 32;
+static __device__ __forceinline__ void merge_many(const pleat__decode_params &a, const block_borders &b, int border,
+                                                  float *shared) {
+    const uint32_t part_floats = pleat__part_floats(C::d, a.view.n_group), items = a.view.n_group * C::d / 4;
+    const uint32_t n_groups = min(blockDim.x / items, blockDim.x / 32); /* a part of each fits the rings: one a warp */
+    const uint32_t group = threadIdx.x / items, element = threadIdx.x % items * 4;
+    if (group < n_groups)
+        store_part<C::d>(
+            shared + group * part_floats,
+            merge_some<C::d>(a, b.first[border], b.last[border], b.first[border] + group, n_groups, element), element);
+    __syncthreads();
+    if (group == 0) {
+        merged x = merged_none();
+        for (uint32_t g = 0; g < n_groups; g++) {
+            const merged y = part_at<C::d>(shared + g * part_floats, element);
+            merged_raise(x, fmaxf(x.m, y.m));
+            merged_add(x, y);
+        }
+        store_merged<C::d>(x, a, b.lanes[border], element);
+    }
+    __syncthreads();
+}
+
+/* Merge what blocks have left of the lanes at this block's borders to which it came last. */
+template <class C>
+static __device__ __forceinline__ void merge_blocks(const pleat__decode_params &a, const block_borders &b,
+                                                    float *shared) {
+    const uint32_t items = a.view.n_group * C::d / 4;
+    const bool has_groups = blockDim.x >= 2 * items;
+    bool is_many[2];
+    for (int i = 0; i < 2; i++) is_many[i] = has_groups && b.last[i] - b.first[i] >= 8;
+    for (uint32_t k = threadIdx.x; k < 2 * items; k += blockDim.x) {
+        const int i = k >= items;
+        const uint32_t element = (i ? k - items : k) * 4;
+        if (b.is_last[i] && !is_many[i])
+            store_merged<C::d>(merge_some<C::d>(a, b.first[i], b.last[i], b.first[i], 1, element), a, b.lanes[i],
+                               element);
+    }
+    for (int i = 0; i < 2; i++)
+        if (b.is_last[i] && is_many[i]) merge_many<C>(a, b, i, shared);
+}
+
+/* Merge what the block's warps have of every lane that goes across a border of their shares: groups of threads take
+ * lanes in turn. */
+template <class C>
+static __device__ __forceinline__ void merge_shared(const pleat__decode_params &a, const block_borders &b,
+                                                    const block_memory<C> &memory) {
+    const uint32_t n_warps = blockDim.x / 32, items = a.view.n_group * C::d / 4;
+    const uint32_t n_groups = max(blockDim.x / items, 1), of_group = min(blockDim.x, items);
+    const uint32_t group = threadIdx.x / of_group, element = threadIdx.x % of_group * 4;
+    uint32_t turn = 0;
     for (uint32_t k = 0; k <= n_warps; k++) {
         if (b.starts[k].tile == 0) continue;
         shared_lane s = {b.starts[k].lane, k > 0 ? k - 1 : 0, k, k == 0, false};
         while (k < n_warps && b.starts[k + 1].lane == s.lane) k++;
         s.after = k == n_warps;
         s.last = s.after ? n_warps - 1 : k;
-        merge_lane<C>(s, a, rings);
+        if (turn++ % n_groups == group) merge_lane<C>(s, a, memory, element, of_group * 4);
     }
+}
+
+/* Count one more block at a lane; how many were there before.  What the block's threads wrote before the barrier that is
+ * before this is seen by whoever comes later, and behind its next barrier by its other threads. */
+static __device__ __forceinline__ uint32_t arrive(uint32_t *counter) {
+    uint32_t before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+    return before;
+}
+
+/* Merge every lane that goes across a border of a share of the block. */
+template <class C>
+static __device__ __forceinline__ void merge_lanes(const pleat__decode_params &a, block_borders &b,
+                                                   const block_memory<C> &memory) {
+    const uint32_t n_warps = blockDim.x / 32;
+    merge_shared<C>(a, b, memory);
     const position front = b.starts[0], back = b.starts[n_warps];
     if (front.tile == 0 && back.tile == 0) return;
     __syncthreads();
     if (threadIdx.x < 2) {
-        __threadfence(); /* for all threads: the barrier is before it */
         const position at = threadIdx.x ? back : front;
         const bool both = front.tile > 0 && front.lane == back.lane; /* one lane, counted once */
         bool is_last = false;
         if (at.tile > 0 && !(threadIdx.x && both)) {
-            is_last = atomicAdd(a.arrivals + at.lane, 1) == b.last[threadIdx.x] - b.first[threadIdx.x];
+            is_last = arrive(a.arrivals + at.lane) == b.last[threadIdx.x] - b.first[threadIdx.x];
             if (is_last) a.arrivals[at.lane] = 0;
         }
         b.is_last[threadIdx.x] = is_last;
     }
     __syncthreads();
-    for (int i = 0; i < 2; i++) {
-        if (!b.is_last[i]) continue;
-        __threadfence();
-        merge_blocks<C>(a, i ? back.lane : front.lane, b.first[i], b.last[i], rings);
-    }
+    merge_blocks<C>(a, b, memory.rings);
 }
 
 /* ---- the kernel -------------------------------------------------------------------------------------------- */
@@ -455,15 +515,17 @@ template <int D, int KH, int VH, int KL, int VL, int T> struct decode_config {
     static constexpr bool one_format = KH == KL && VH == VL;
     static constexpr int high = step_shape<D, KH, VH, T>::bytes, low = step_shape<D, KL, VL, T>::bytes;
     static constexpr int step_bytes = high > low ? high : low;
-    /* Steps of the ring, one of which is read while the others are on their way, and blocks of a multiprocessor: what
-     * was fastest on an H200, 2026-11-22.  Small steps are many, or memory would wait; of large ones, two leave room
-     * for more warps.  One block begins faster, two hide each other's beginning and end. */
-    static constexpr bool is_k8v4 = one_format && KH == 8 && VH == 4, is_k4v2 = one_format && KH == 4 && VH == 2;
-    static constexpr int stages = T == 1 ? (step_bytes > 4000 ? 3 : 4) : is_k8v4 ? 3 : step_bytes > 4000 ? 2 : 4;
+    /* Steps of the ring, one of which is read while the others are on their way, blocks of a multiprocessor, and warps of
+     * a block: what was fastest on an H200, 2026-11-22.  Memory is busy with 100 to 150 KiB on their way to each
+     * multiprocessor, and slower with more.  One block begins faster, two hide each other's beginning and end. */
+    static constexpr int stages = T == 2 ? 2 : step_bytes > 4000 ? 3 : 4;
+    static constexpr bool is_k4v2 = one_format && KH == 4 && VH == 2, is_k8 = one_format && KH == 8 && T == 2;
     static constexpr int resident = KH == 16 || is_k4v2 ? 1 : 2;
-    static constexpr int most_warps = PLEAT__DECODE_WARPS / resident;
+    static constexpr int most_of_128 = KH == 16 ? 8 : is_k8 ? 5 : T == 2 && !one_format ? 6 : 16;
+    static constexpr int most_warps =
+        D == 128 && most_of_128 < PLEAT__DECODE_WARPS / resident ? most_of_128 : PLEAT__DECODE_WARPS / resident;
     static constexpr int warp_bytes = step_bytes * stages;
-    static_assert(warp_bytes >= (int)(pleat__part_floats(D) * sizeof(float)), "a part fits a ring");
+    static_assert(warp_bytes >= (int)(pleat__part_floats(D, 8 / T) * sizeof(float)), "a part fits a ring");
 };
 
 /* Where the warp stands: its ring, and who fills it. */
@@ -485,7 +547,7 @@ static __device__ __forceinline__ void add_run(warp_state<C::d> &st, feeder &f, 
     const uint32_t page_tiles = layout.tokens / 16;
     uint32_t tile = run.first % page_tiles, slots = run.n_slots - run.first * 16;
     for (uint32_t left = run.count; left > 0;) {
-        copies_wait<C::stages - 2>();
+        pleat__copies_wait<C::stages - 2>();
         __syncwarp();
         feeder_start_step<C>(f, ring.run, a, ring.before, warp_lane);
         uint32_t n = 1;
@@ -540,12 +602,13 @@ static __device__ __forceinline__ void add_lane(warp_state<C::d> &st, feeder &f,
 static __device__ __forceinline__ pleat__share_start load_start(const pleat__share_start *starts, uint32_t i) {
     const uint4 x = __ldg((const uint4 *)(const void *)(starts + i));
     const uint4 y = __ldg((const uint4 *)(const void *)(starts + i) + 1);
-    return {x.x, x.y, x.z, {x.w, y.x}, y.y, y.z, 0};
+    return {x.x, x.y, x.z, {x.w, y.x}, y.y, y.z, y.w};
 }
 
 /* Which blocks have read the lane at the block's front border (i = 0) or back: the lane in which share s starts. */
 static __device__ __forceinline__ void note_border(block_borders &b, int i, const pleat__share_start &s,
                                                    uint32_t n_warps) {
+    b.lanes[i] = s.lane;
     b.first[i] = s.first_share / n_warps;
     b.last[i] = s.last_share / n_warps;
 }
@@ -553,7 +616,7 @@ static __device__ __forceinline__ void note_border(block_borders &b, int i, cons
 template <class C>
 static __global__ void __launch_bounds__(C::most_warps * 32, C::resident)
     decode_kernel(const __grid_constant__ pleat__decode_params a) {
-    extern __shared__ __align__(128) uint8_t memory[];
+    extern __shared__ __align__(128) uint8_t shared[];
     __shared__ block_borders borders;
     __shared__ feeder_run runs[C::most_warps];
     const int warp_lane = threadIdx.x & 31;
@@ -570,7 +633,8 @@ static __global__ void __launch_bounds__(C::most_warps * 32, C::resident)
     }
 
     warp_ring ring;
-    ring.start = ring.at = (uint32_t)__cvta_generic_to_shared(memory) + warp * C::warp_bytes;
+    const block_memory<C> memory(shared, a.view.n_group);
+    ring.start = ring.at = pleat__shared_address(memory.ring(warp));
     ring.before = ring.start + (C::stages - 1) * C::step_bytes;
     ring.run = runs + warp;
     feeder f = {};
@@ -579,7 +643,7 @@ static __global__ void __launch_bounds__(C::most_warps * 32, C::resident)
     l.n_slots[0] = first.n_slots[0];
     l.n_slots[1] = first.n_slots[1];
     if (warp_lane == 0) /* the next side is 0 */
-        runs[warp] = {end, start.lane, UINT32_MAX, start.tile, l.row, {l.n_slots[0], l.n_slots[1]}};
+        runs[warp] = {end, start.lane, UINT32_MAX, start.tile, l.row, {l.n_slots[0], l.n_slots[1]}, first.page_id};
     __syncwarp();
     if (is_before(start, end)) {
 #pragma unroll 1
@@ -600,20 +664,20 @@ static __global__ void __launch_bounds__(C::most_warps * 32, C::resident)
             continue;
         }
         __syncwarp(); /* the ring is read */
-        float *part =
-            goes_on ? (float *)(void *)(memory + warp * C::warp_bytes) : end_part(a, warp, pleat__part_floats(C::d));
+        float *part = goes_on ? memory.ring(warp) : memory.end_part(warp);
         state_leave<C::d>(st, part, C::t == 2 && (warp_lane & 2) ? 0 : a.view.n_group, warp_lane);
     }
-    copies_wait<0>();
+    pleat__copies_wait<0>();
     __syncthreads();
-    merge_lanes<C>(a, borders, (float *)(void *)memory);
+    merge_lanes<C>(a, borders, memory);
 }
 
 /* A row of a table: formats, head_dim, tiles of a step. */
-#define PLEAT__DECODE_ROW(d, kh, vh, kl, vl, t)                                                            \
-    {                                                                                                      \
-        {{kh, vh}, {kl, vl}}, d, decode_kernel<decode_config<d, kh, vh, kl, vl, t>>, 8 / (t),              \
-            decode_config<d, kh, vh, kl, vl, t>::resident, decode_config<d, kh, vh, kl, vl, t>::warp_bytes \
+#define PLEAT__DECODE_ROW(d, kh, vh, kl, vl, t)                                                             \
+    {                                                                                                       \
+        {{kh, vh}, {kl, vl}}, d, decode_kernel<decode_config<d, kh, vh, kl, vl, t>>, 8 / (t),               \
+            decode_config<d, kh, vh, kl, vl, t>::resident, decode_config<d, kh, vh, kl, vl, t>::most_warps, \
+            decode_config<d, kh, vh, kl, vl, t>::warp_bytes                                                 \
     }
 /* Both head_dims, one tile a step: for groups of up to 8 heads. */
 #define PLEAT__DECODE_ROWS_1(kh, vh, kl, vl) \

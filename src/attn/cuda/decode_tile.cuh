@@ -37,8 +37,9 @@
 #ifndef PLEAT_ATTN_CUDA_DECODE_TILE_CUH
 #define PLEAT_ATTN_CUDA_DECODE_TILE_CUH
 
-#include "attn/cuda/decode_ops.cuh"
+#include "attn/cuda/ops.cuh"
 #include "core/device_view.h"
+#include "hw/cuda/copy.cuh"
 
 /* ---- a step in shared memory ---------------------------------------------------------------------------------- */
 
@@ -74,7 +75,7 @@ template <int D, int VB> static __device__ __forceinline__ int v_chunk(int c) {
     _Pragma("unroll") for (int i = 0; i < ((T) * (bytes) + 511) / 512; i++) {                                \
         const bool wanted =                                                                                  \
             (bytes) % 512 == 0 ? i * 512 < (bytes) || (n) == (T) : i * 512 + lane * 16 < (int)(n) * (bytes); \
-        if (wanted) copy_16((to) + to_chunk(i * 32 + lane) * 16, (from) + i * 512);                          \
+        if (wanted) pleat__copy_16((to) + to_chunk(i * 32 + lane) * 16, (from) + i * 512);                   \
     }
 
 /* Where a lane's 16 bytes of a step's metadata stand in a page, from its tile's 64 bytes on; UINT32_MAX: it copies
@@ -99,7 +100,7 @@ static __device__ __forceinline__ void copy_step(uint32_t to, const uint8_t *pag
     COPY_PIECES(to + shape::v_off, v, shape::v_bytes, n, T, V_CHUNK)
 #undef V_CHUNK
     if (meta != UINT32_MAX && (T == 1 || lane % (4 * T) < (int)n * 4))
-        copy_16(to + shape::meta_off + lane * 16, page + (meta + tile * 64));
+        pleat__copy_16(to + shape::meta_off + lane * 16, page + (meta + tile * 64));
 }
 
 /* ---- what a warp holds of a lane ---------------------------------------------------------------------------- */
@@ -255,7 +256,7 @@ static __device__ __forceinline__ void multiply_keys(float c[4], const warp_stat
 #pragma unroll
         for (int i = 0; i < D / 16; i++) {
             uint32_t a[4];
-            load_matrices(a, at + i * 512);
+            load_matrices_transposed(a, at + i * 512);
             multiply(i & 1 ? c1 : c, a, st.q[i][0], st.q[i][1]);
         }
     } else {

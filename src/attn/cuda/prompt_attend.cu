@@ -47,8 +47,8 @@ template <int D> static __device__ inline void dot(float (&s)[2][KEYS / 8][4], u
             load_b<KEYS>(b, k_tile, n * 16, k);
 #pragma unroll
             for (uint32_t i = 0; i < 2; i++) {
-                mma(s[i][2 * n], a[i], b[0], b[1]);
-                mma(s[i][2 * n + 1], a[i], b[2], b[3]);
+                multiply(s[i][2 * n], a[i], b[0], b[1]);
+                multiply(s[i][2 * n + 1], a[i], b[2], b[3]);
             }
         }
     }
@@ -78,13 +78,13 @@ template <int D> static __device__ inline void soften(rows_state<D> &r, float (&
             for (uint32_t n = 0; n < KEYS / 8; n++) top = fmaxf(top, fmaxf(s[i][n][2 * h], s[i][n][2 * h + 1]));
             top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
             top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-            const float shrink = pow2((r.m[i][h] - top) * scale2), shift = top * scale2;
+            const float shrink = power_of_two((r.m[i][h] - top) * scale2), shift = top * scale2;
             r.m[i][h] = top;
             float sum = 0;
 #pragma unroll
             for (uint32_t n = 0; n < KEYS / 8; n++) {
-                s[i][n][2 * h] = pow2(fmaf(s[i][n][2 * h], scale2, -shift));
-                s[i][n][2 * h + 1] = pow2(fmaf(s[i][n][2 * h + 1], scale2, -shift));
+                s[i][n][2 * h] = power_of_two(fmaf(s[i][n][2 * h], scale2, -shift));
+                s[i][n][2 * h + 1] = power_of_two(fmaf(s[i][n][2 * h + 1], scale2, -shift));
                 sum += s[i][n][2 * h] + s[i][n][2 * h + 1];
             }
             r.l[i][h] = fmaf(r.l[i][h], shrink, sum);
@@ -106,15 +106,15 @@ static __device__ inline void add_values(rows_state<D> &r, float (&p)[2][KEYS / 
         for (uint32_t i = 0; i < 2; i++)
 #pragma unroll
             for (uint32_t e = 0; e < 4; e++)
-                a[i][e] = pack_f16(p[i][2 * k + e / 2][e % 2 * 2], p[i][2 * k + e / 2][e % 2 * 2 + 1]);
+                a[i][e] = floats_to_halves(p[i][2 * k + e / 2][e % 2 * 2], p[i][2 * k + e / 2][e % 2 * 2 + 1]);
 #pragma unroll
         for (uint32_t n = 0; n < D / 16; n++) {
             uint32_t b[4];
             load_b_transposed<KEYS>(b, v_tile, k * 16, n);
 #pragma unroll
             for (uint32_t i = 0; i < 2; i++) {
-                mma(r.o[i][2 * n], a[i], b[0], b[1]);
-                mma(r.o[i][2 * n + 1], a[i], b[2], b[3]);
+                multiply(r.o[i][2 * n], a[i], b[0], b[1]);
+                multiply(r.o[i][2 * n + 1], a[i], b[2], b[3]);
             }
         }
     }
@@ -168,25 +168,25 @@ template <int D> static __global__ void __launch_bounds__(THREADS, 2) attend(con
     if (first >= seq.n) return;
     const uint16_t *k = p.k + (uint64_t)seq.first * p.kv_stride + head / p.n_group * D;
     const uint16_t *v = p.v + (uint64_t)seq.first * p.kv_stride + head / p.n_group * D;
-    const uint32_t q_tile = shared_address(shared), kv_tiles = q_tile + ROWS * D * 2;
+    const uint32_t q_tile = pleat__shared_address(shared), kv_tiles = q_tile + ROWS * D * 2;
     load_tile<ROWS, D, THREADS>(q_tile, p.q + (uint64_t)seq.first * p.q_stride + head * D, p.q_stride, first, seq.n);
     load_tile<KEYS, D, THREADS>(kv_tiles, k, p.kv_stride, 0, seq.n);
     load_tile<KEYS, D, THREADS>(kv_tiles + tile_bytes, v, p.kv_stride, 0, seq.n);
-    copies_commit();
+    pleat__copies_commit();
 
     const uint32_t row = first + threadIdx.x / 32 * WARP_ROWS; /* the warp's first */
     const uint32_t n_keys = min(first + ROWS, seq.n);
     rows_state<D> r;
     rows_init(r);
     for (uint32_t key = 0, stage = 0; key < n_keys; key += KEYS, stage ^= 1) {
-        copies_wait<0>();
+        pleat__copies_wait<0>();
         __syncthreads(); /* the tile is here, and all are done with the one before */
         const uint32_t k_tile = kv_tiles + stage * 2 * tile_bytes, next = kv_tiles + (stage ^ 1) * 2 * tile_bytes;
         if (key + KEYS < n_keys) {
             load_tile<KEYS, D, THREADS>(next, k, p.kv_stride, key + KEYS, seq.n);
             load_tile<KEYS, D, THREADS>(next + tile_bytes, v, p.kv_stride, key + KEYS, seq.n);
         }
-        copies_commit();
+        pleat__copies_commit();
         if (key > row + WARP_ROWS - 1) continue; /* all masked */
         float s[2][KEYS / 8][4];
         dot<D>(s, q_tile, k_tile);

@@ -119,13 +119,13 @@ template <int D> static __device__ inline void soften(attend_rows<D> &r, float (
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
         const float shift = top * scale2;
-        r.shrink[h] = pow2((r.m[h] - top) * scale2);
+        r.shrink[h] = power_of_two((r.m[h] - top) * scale2);
         r.m[h] = top;
         float sum = 0;
 #pragma unroll
         for (uint32_t i = 2 * h; i < 64; i += 4) {
-            s[i] = pow2(fmaf(s[i], scale2, -shift));
-            s[i + 1] = pow2(fmaf(s[i + 1], scale2, -shift));
+            s[i] = power_of_two(fmaf(s[i], scale2, -shift));
+            s[i + 1] = power_of_two(fmaf(s[i + 1], scale2, -shift));
             sum += s[i] + s[i + 1];
         }
         r.l[h] = fmaf(r.l[h], r.shrink[h], sum);
@@ -134,7 +134,7 @@ template <int D> static __device__ inline void soften(attend_rows<D> &r, float (
 
 template <int D> static __device__ inline void pack(attend_rows<D> &r, const float (&s)[64]) {
 #pragma unroll
-    for (uint32_t i = 0; i < 32; i++) r.p[i / 4][i % 4] = pack_f16(s[2 * i], s[2 * i + 1]);
+    for (uint32_t i = 0; i < 32; i++) r.p[i / 4][i % 4] = floats_to_halves(s[2 * i], s[2 * i + 1]);
 }
 
 /* o += p V, left under way. */
@@ -246,7 +246,7 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     at.first = ((p.max_tokens + TILE_ROWS - 1) / TILE_ROWS - 1 - turn.block) * TILE_ROWS;
     if (at.first >= at.seq.n) return;
     at.n_tiles = at.first / TILE_ROWS + 1;
-    at.q_tile = (shared_address(shared) + 1023) & ~1023u;
+    at.q_tile = (pleat__shared_address(shared) + 1023) & ~1023u;
     at.kv_tiles = at.q_tile + TILE_ROWS * D * 2;
     if (threadIdx.x == 0) init_barriers(&barriers);
     __syncthreads();

@@ -38,7 +38,8 @@ static __device__ inline void fetch(const pleat__device_prompt_attn &p, walk *w,
     if (threadIdx.x < QUERIES) {
         const uint32_t query = w->query + threadIdx.x;
         const bool live = query < w->n_queries;
-        copy_4(lse2_row + threadIdx.x * 4, w->lse2 + (uint64_t)(live ? query : 0) * w->n_heads + w->group, live);
+        pleat__copy_4_or_zeros(lse2_row + threadIdx.x * 4,
+                               w->lse2 + (uint64_t)(live ? query : 0) * w->n_heads + w->group, live);
     }
     if (++w->group == p.n_group) {
         w->group = 0;
@@ -59,8 +60,8 @@ static __device__ inline void meet(float (&x)[2][QUERIES / 8][4], const uint32_t
             load_b<QUERIES>(b, q_tile, n * 16, k);
 #pragma unroll
             for (uint32_t i = 0; i < 2; i++) {
-                mma(s[i][2 * n], a[i][k], b[0], b[1]);
-                mma(s[i][2 * n + 1], a[i][k], b[2], b[3]);
+                multiply(s[i][2 * n], a[i][k], b[0], b[1]);
+                multiply(s[i][2 * n + 1], a[i][k], b[2], b[3]);
             }
         }
     }
@@ -87,7 +88,7 @@ static __device__ inline void add(float (&sum)[2][2], float (&x)[2][QUERIES / 8]
             for (uint32_t e = 0; e < 4; e++) {
                 const uint32_t at = query + n * 8 + (lane & 3) * 2 + (e & 1);
                 const bool gives = all || (at > key + i * 16 + (e >> 1) * 8 + lane / 4 && at < n_queries);
-                sum[i][e >> 1] += gives ? pow2(x[i][n][e]) : 0.0f;
+                sum[i][e >> 1] += gives ? power_of_two(x[i][n][e]) : 0.0f;
                 x[i][n][e] = -INFINITY;
             }
         }
@@ -98,8 +99,8 @@ template <int D>
 static __device__ inline void take_keys(uint32_t (&a)[2][D / 16][4], uint32_t tile, const uint16_t *k, uint32_t stride,
                                         uint32_t first, uint32_t n) {
     load_tile<KEYS, D, THREADS>(tile, k, stride, first, n);
-    copies_commit();
-    copies_wait<0>();
+    pleat__copies_commit();
+    pleat__copies_wait<0>();
     __syncthreads();
 #pragma unroll
     for (uint32_t i = 0; i < 2; i++)
@@ -135,7 +136,7 @@ template <int D> static __global__ void __launch_bounds__(THREADS, 3) give(const
     const uint32_t from = max(first, split * args.span);
     const uint32_t to = min(seq.n, args.span < seq.n - split * args.span ? (split + 1) * args.span : seq.n);
     if (first >= seq.n || split * args.span >= seq.n || from >= to) return;
-    const uint32_t n_heads = p.n_kv_heads * p.n_group, tiles = shared_address(shared);
+    const uint32_t n_heads = p.n_kv_heads * p.n_group, tiles = pleat__shared_address(shared);
     uint32_t a[2][D / 16][4];
     take_keys<D>(a, tiles, p.k + (uint64_t)seq.first * p.kv_stride + head * D, p.kv_stride, first, seq.n);
 
@@ -147,18 +148,18 @@ template <int D> static __global__ void __launch_bounds__(THREADS, 3) give(const
               0};
 #pragma unroll
     for (uint32_t i = 0; i < N_STAGES - 1; i++) {
-        if (w.query < to) fetch<D>(p, &w, tiles + i * tile_bytes, shared_address(lse2[i]));
-        copies_commit();
+        if (w.query < to) fetch<D>(p, &w, tiles + i * tile_bytes, pleat__shared_address(lse2[i]));
+        pleat__copies_commit();
     }
     const uint32_t key = first + threadIdx.x / 32 * WARP_KEYS; /* the warp's first */
     float sum[2][2] = {}, x[2][QUERIES / 8][4];
     add(sum, x, false, key, 0, 0); /* nothing, but x starts */
     for (uint32_t query = from, group = 0, stage = 0; query < to; stage = (stage + 1) % N_STAGES) {
-        copies_wait<N_STAGES - 2>();
+        pleat__copies_wait<N_STAGES - 2>();
         __syncthreads(); /* the tile is here, and all are done with the one before, where the next goes */
         const uint32_t free = (stage + N_STAGES - 1) % N_STAGES;
-        if (w.query < to) fetch<D>(p, &w, tiles + free * tile_bytes, shared_address(lse2[free]));
-        copies_commit();
+        if (w.query < to) fetch<D>(p, &w, tiles + free * tile_bytes, pleat__shared_address(lse2[free]));
+        pleat__copies_commit();
         meet<D>(x, a, tiles + stage * tile_bytes, lse2[stage], args.scale2);
         if (++group < p.n_group) continue;
         add(sum, x, query > key + WARP_KEYS - 1 && query + QUERIES <= to, key, query, to);

@@ -82,7 +82,7 @@ static __device__ inline void add(float (&sum)[2], float (&x)[2][32], bool is_di
         for (uint32_t i = 0; i < 32; i++) {
             const uint32_t query = half * 64 + i / 4 * 8 + column + (i & 1);
             const bool gives = !is_diagonal || query > key + (i >> 1 & 1) * 8;
-            sum[i >> 1 & 1] += gives ? pow2(x[half][i]) : 0.0f;
+            sum[i >> 1 & 1] += gives ? power_of_two(x[half][i]) : 0.0f;
             x[half][i] = -INFINITY;
         }
     }
@@ -176,7 +176,7 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     at.from = max(at.first, split * args.span);
     at.to = min(at.seq.n, (split + 1) * args.span);
     if (at.first >= at.seq.n || at.from >= at.to) return;
-    at.k_tile = (shared_address(shared) + 1023) & ~1023u;
+    at.k_tile = (pleat__shared_address(shared) + 1023) & ~1023u;
     at.q_tiles = at.k_tile + TILE_ROWS * D * 2;
     if (threadIdx.x == 0) {
         barrier_init(&barriers.k_full, 1);

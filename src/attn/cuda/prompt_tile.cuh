@@ -16,9 +16,9 @@
 #ifndef PLEAT_ATTN_CUDA_PROMPT_TILE_CUH
 #define PLEAT_ATTN_CUDA_PROMPT_TILE_CUH
 
-#include <cuda_fp16.h>
-
+#include "attn/cuda/ops.cuh"
 #include "attn/cuda/prompt.h"
+#include "hw/cuda/copy.cuh"
 #include "hw/cuda/cuda.cuh"
 
 /* What kernels see: the caller's prompt with what follows from it. */
@@ -63,28 +63,9 @@ static __device__ inline prompt_turn take_turn(uint32_t turn_heads, uint32_t n_h
     return {blockIdx.x / of_turn * turn_heads + i % turn_heads, i / turn_heads};
 }
 
-static __device__ inline uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
-
 /* Bytes from a tile's start to chunk `chunk` (of 8 elements) of a row. */
 template <int ROWS> static __device__ inline uint32_t chunk_at(uint32_t row, uint32_t chunk) {
     return (chunk >> 3) * (ROWS * 128) + row * 128 + (((chunk ^ row) & 7) << 4);
-}
-
-/* ---- copies ------------------------------------------------------------------------------------- */
-
-/* 16 bytes, or zeros where they are not live (src is not read then, but must be a global address). */
-static __device__ inline void copy_16(uint32_t to, const void *src, bool live) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(src), "r"(live ? 16 : 0) : "memory");
-}
-
-static __device__ inline void copy_4(uint32_t to, const void *src, bool live) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(src), "r"(live ? 4 : 0) : "memory");
-}
-
-static __device__ inline void copies_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-template <int N> static __device__ inline void copies_wait(void) {
-    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
 /* Rows [first, first + ROWS) of `src`, whose rows are `stride` elements apart; from row n on: zeros. */
@@ -97,25 +78,12 @@ static __device__ inline void load_tile(uint32_t tile, const uint16_t *src, uint
     for (uint32_t i = 0; i < ROWS * chunks / THREADS; i++) {
         const uint32_t idx = i * THREADS + threadIdx.x, row = idx / chunks, chunk = idx % chunks;
         const bool live = first + row < n;
-        copy_16(tile + chunk_at<ROWS>(row, chunk), src + (uint64_t)(live ? first + row : 0) * stride + chunk * 8, live);
+        pleat__copy_16_or_zeros(tile + chunk_at<ROWS>(row, chunk),
+                                src + (uint64_t)(live ? first + row : 0) * stride + chunk * 8, live);
     }
 }
 
 /* ---- fragments ---------------------------------------------------------------------------------- */
-
-static __device__ inline void load_matrices(uint32_t (&r)[4], uint32_t at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-}
-
-static __device__ inline void load_matrices_transposed(uint32_t (&r)[4], uint32_t at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-}
 
 /* A: rows row..row+15, elements 16*k.. of a tile. */
 template <int ROWS> static __device__ inline void load_a(uint32_t (&a)[4], uint32_t tile, uint32_t row, uint32_t k) {
@@ -136,32 +104,12 @@ static __device__ inline void load_b_transposed(uint32_t (&b)[4], uint32_t tile,
     load_matrices_transposed(b, tile + chunk_at<ROWS>(row + (lane & 15), 2 * n + (lane >> 4)));
 }
 
-/* c += a b */
-static __device__ inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-/* 2^x to 2 ulp, subnormals as 0: weights that small are below every bound here. */
-static __device__ inline float pow2(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-static __device__ inline uint32_t pack_f16(float low, float high) {
-    const __half2 h = __floats2half2_rn(low, high);
-    return *reinterpret_cast<const uint32_t *>(&h);
-}
-
 /* Two neighbouring elements of a row of the output. */
 static __device__ inline void store_pair(const pleat__device_prompt_attn &p, uint64_t at, float x, float y) {
     if (p.out_f32)
         *reinterpret_cast<float2 *>(static_cast<float *>(p.out) + at) = make_float2(x, y);
     else
-        *reinterpret_cast<uint32_t *>(static_cast<uint16_t *>(p.out) + at) = pack_f16(x, y);
+        *reinterpret_cast<uint32_t *>(static_cast<uint16_t *>(p.out) + at) = floats_to_halves(x, y);
 }
 
 #endif

@@ -41,7 +41,7 @@ typedef struct prompt_maps {
 /* ---- barriers ----------------------------------------------------------------------------------- */
 
 static __device__ inline void barrier_init(uint64_t *b, uint32_t n_arrivals) {
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(n_arrivals) : "memory");
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(pleat__shared_address(b)), "r"(n_arrivals) : "memory");
 }
 
 static __device__ inline void barriers_publish(void) {
@@ -49,16 +49,17 @@ static __device__ inline void barriers_publish(void) {
 }
 
 static __device__ inline void barrier_arrive(uint64_t *b) {
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(pleat__shared_address(b)) : "memory");
 }
 
 static __device__ inline void barrier_expect(uint64_t *b, uint32_t n_bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(b)), "r"(n_bytes) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(pleat__shared_address(b)), "r"(n_bytes)
+                 : "memory");
 }
 
 static __device__ inline void barrier_wait(uint64_t *b, uint32_t parity) {
     asm volatile("{.reg .pred p; again: mbarrier.try_wait.parity.shared.b64 p, [%0], %1; @!p bra again;}" ::"r"(
-                     shared_address(b)),
+                     pleat__shared_address(b)),
                  "r"(parity)
                  : "memory");
 }
@@ -72,7 +73,7 @@ static __device__ inline void copy_tile(uint32_t tile, const CUtensorMap *map, u
         asm volatile(
             "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
             "[%5];" ::"r"(tile + panel * TILE_ROWS * 128),
-            "l"(map), "r"(panel * 64), "r"(head), "r"(token), "r"(shared_address(b))
+            "l"(map), "r"(panel * 64), "r"(head), "r"(token), "r"(pleat__shared_address(b))
             : "memory");
 }
 

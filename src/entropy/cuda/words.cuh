@@ -22,6 +22,7 @@
 #ifndef PLEAT_ENTROPY_CUDA_WORDS_CUH
 #define PLEAT_ENTROPY_CUDA_WORDS_CUH
 
+#include "hw/cuda/copy.cuh"
 #include "hw/cuda/cuda.cuh"
 
 #define PLEAT__ALL_LANES 0xFFFFFFFFu
@@ -65,18 +66,10 @@ static __device__ __forceinline__ bool pleat__warp_any(bool condition) {
     return __any_sync(PLEAT__ALL_LANES, condition);
 }
 
-static __device__ __forceinline__ uint32_t pleat__shared_address(const void *p) {
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-
 static __device__ __forceinline__ uint32_t pleat__load_shared(uint32_t at) {
     uint32_t word;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(at));
     return word;
-}
-
-static __device__ __forceinline__ void pleat__copy_16(uint32_t to, const uint8_t *from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
 /* ---- the ring ------------------------------------------------------------------------------------------ */

@@ -1,28 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * decode_ops.cuh: the instructions that decode attention is made of, by name: copies to shared memory, loads from it,
- * products of small matrices, arithmetic on pairs of f16, sums over a warp.  All exist from sm_80 on.
+ * ops.cuh: the instructions that attention is made of, by name: loads from shared memory, products of small matrices,
+ * arithmetic on pairs of f16, sums over a warp.  All exist from sm_80 on.
  *
  * Products are of a warp: lane 4r + j holds rows r and r + 8 of A and C, column r of B, columns 2j and 2j + 1 of C.
  */
-#ifndef PLEAT_ATTN_CUDA_DECODE_OPS_CUH
-#define PLEAT_ATTN_CUDA_DECODE_OPS_CUH
+#ifndef PLEAT_ATTN_CUDA_OPS_CUH
+#define PLEAT_ATTN_CUDA_OPS_CUH
 
 #include <cuda_fp16.h>
 #include <stdint.h>
 
 #define FULL_WARP 0xFFFFFFFFu
-
-static __device__ __forceinline__ void copy_16(uint32_t to_shared, const void *from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to_shared), "l"(from) : "memory");
-}
-
-static __device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-
-/* Wait until all but the N newest groups of this lane have landed. */
-template <int N> static __device__ __forceinline__ void copies_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-}
 
 static __device__ __forceinline__ uint32_t load_4(uint32_t at) {
     uint32_t x;
@@ -45,8 +34,15 @@ static __device__ __forceinline__ uint4 load_16(uint32_t at) {
     return x;
 }
 
-/* Four 8x8 matrices of f16, transposed. */
+/* Four 8x8 matrices of f16; lanes 8i..8i+7 have the addresses of the rows of the i-th. */
 static __device__ __forceinline__ void load_matrices(uint32_t a[4], uint32_t at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+                 : "r"(at)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void load_matrices_transposed(uint32_t a[4], uint32_t at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
                  : "r"(at)
@@ -59,6 +55,7 @@ static __device__ __forceinline__ uint32_t transpose_8x8(uint32_t x) {
     return y;
 }
 
+/* c += a b */
 static __device__ __forceinline__ void multiply(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
