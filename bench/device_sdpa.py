@@ -12,8 +12,8 @@ are those of K and V:
 
     {"what": "prompt", "backend", "batch", "ctx", "us", "tflops"}
 
-Times are medians by device events, launches not counted.  Each case has new keys and values; its repetitions share
-them, so those that fit in L2 are read from there.
+Times are medians by device events, launches not counted.  Calls of a case go round as many keys and values as are four
+times the level-2 cache, four at least, as `pleat bench` goes round layers: each reads from memory.
 
 Without PyTorch or a GPU, one line {"what": "skipped", "why"} and exit code 0; a backend that refuses a case says so in
 {"what", "backend", "batch", "ctx", "failed"}.
@@ -23,6 +23,7 @@ import json
 import sys
 
 QUERY_HEADS, KV_HEADS, HEAD_DIM = 32, 8, 128
+L2_TIMES, LEAST_SETS = 4, 4
 DECODE = [(1, 8192), (1, 131072), (8, 8192), (32, 2048), (32, 8192), (64, 16384)]
 PROMPT = [(1, 2048), (1, 8192), (1, 32768)]
 
@@ -45,17 +46,17 @@ def load_torch():
     return torch
 
 
-def median_us(torch, call, repeat):
+def median_us(torch, call, sets, repeat):
     """Behind a kernel that does nothing for a while, so that what is timed is queued before it runs."""
-    for _ in range(5):
-        call()
+    for i in range(len(sets)):
+        call(*sets[i])
     torch.cuda.synchronize()
     torch.cuda._sleep(10_000_000 + 200_000 * repeat)  # clocks: 5 ms, and 0.1 ms a call
     events = []
-    for _ in range(repeat):
+    for i in range(repeat):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
-        call()
+        call(*sets[i % len(sets)])
         end.record()
         events.append((start, end))
     torch.cuda.synchronize()
@@ -76,13 +77,15 @@ def measure(torch, what, batch, ctx, repeat):
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
     is_prompt = what == "prompt"
-    q, k, v = tensors(torch, batch, ctx if is_prompt else 1, ctx)
+    l2_bytes, kv_bytes = torch.cuda.get_device_properties(0).L2_cache_size, 2 * batch * KV_HEADS * ctx * HEAD_DIM * 2
+    n_sets = max(LEAST_SETS, -(-L2_TIMES * l2_bytes // kv_bytes))
+    sets = [tensors(torch, batch, ctx if is_prompt else 1, ctx) for _ in range(n_sets)]
     for name, backend in (("cudnn", SDPBackend.CUDNN_ATTENTION), ("flash", SDPBackend.FLASH_ATTENTION)):
         case = {"what": what, "backend": name, "batch": batch, "ctx": ctx}
         try:
             with sdpa_kernel(backend):
-                us = median_us(torch, lambda: scaled_dot_product_attention(q, k, v, is_causal=is_prompt,
-                                                                           enable_gqa=True), repeat)
+                us = median_us(torch, lambda q, k, v: scaled_dot_product_attention(
+                    q, k, v, is_causal=is_prompt, enable_gqa=True), sets, repeat)
         except (RuntimeError, TypeError) as e:  # TypeError: before 2.5 there is no enable_gqa
             say(**case, failed=(str(e).splitlines() or ["no message"])[0][:120])
             continue
@@ -90,8 +93,7 @@ def measure(torch, what, batch, ctx, repeat):
             flops = 4 * batch * QUERY_HEADS * HEAD_DIM * ctx * (ctx + 1) / 2
             say(**case, us=round(us, 1), tflops=round(flops / us * 1e-6, 1))
         else:
-            bytes_read = 2 * batch * KV_HEADS * ctx * HEAD_DIM * 2
-            say(**case, us=round(us, 1), tb_per_s=round(bytes_read / us * 1e-6, 2))
+            say(**case, us=round(us, 1), tb_per_s=round(kv_bytes / us * 1e-6, 2))
 
 
 def main():
