@@ -265,7 +265,7 @@ static void fill_two(rig *r, void *stream) {
 /* The same steps in two caches, launched and from a graph. */
 static void test_graph(void) {
     CHECK_DEVICE();
-    enum { STEPS = 40 };
+    const uint32_t n_steps = (uint32_t)check_rounds(40, 4); /* racecheck takes gigabytes for each launch of a graph */
     const pleat_device_cache_options opt = options_of("leankv:ah=1.5,al=0.6,window=16", 128);
     rig r[2];
     pleat__device_stream stream = {NULL};
@@ -283,13 +283,13 @@ static void test_graph(void) {
     pleat__device_copy(r[1].device_k, r[0].device_k, 2u * HEADS * 128 * 2, default_stream, NULL);
     pleat__device_copy(r[1].device_v, r[0].device_v, 2u * HEADS * 128 * 2, default_stream, NULL);
     CHECK_STATUS(pleat__device_wait(default_stream, NULL), PLEAT_OK);
-    for (int i = 0; i < STEPS; i++) put_step(&r[0], stream.v);
+    for (uint32_t i = 0; i < n_steps; i++) put_step(&r[0], stream.v);
     CHECK_STATUS(pleat__device_graph_begin(stream, NULL), PLEAT_OK);
     put_step(&r[1], stream.v);
     CHECK_STATUS(pleat__device_graph_end(stream, &graph, NULL), PLEAT_OK);
-    for (int i = 0; i < STEPS; i++) CHECK_STATUS(pleat__device_graph_launch(graph, stream, NULL), PLEAT_OK);
+    for (uint32_t i = 0; i < n_steps; i++) CHECK_STATUS(pleat__device_graph_launch(graph, stream, NULL), PLEAT_OK);
     check_same(r, stream.v);
-    CHECK_EQ_U64(r[0].now.n_tokens[0], 400 + STEPS);
+    CHECK_EQ_U64(r[0].now.n_tokens[0], 400 + n_steps);
     pleat__device_graph_destroy(&graph);
     for (int i = 0; i < 2; i++) rig_free(&r[i]);
     pleat__device_stream_destroy(&stream);
