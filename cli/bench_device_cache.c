@@ -14,7 +14,7 @@ enum { LEAST_LAYERS = 4, MOST_LAYERS = 256, LEAST_CALLS = 8, PLANS_A_GRAPH = 20 
 enum { PAGE_SLACK = 256 }; /* slots that a side's last page, and a page taken ahead, may leave unused */
 
 static pleat_device_schedule schedule_of(device_how how) {
-    return how == HOW_LANES ? PLEAT_DEVICE_PER_LANE : PLEAT_DEVICE_EQUAL_BYTES;
+    return how == HOW_LANES ? PLEAT_DEVICE_PER_LANE : PLEAT_DEVICE_EQUAL_SHARES;
 }
 
 /* Tokens that steps may add: one a repetition, and some to warm up. */
@@ -173,7 +173,7 @@ static pleat_status put_step(device_cache *c, pleat_error *err) {
 
 static pleat_status put_plans(device_cache *c, pleat_error *err) {
     pleat_status status = PLEAT_OK;
-    for (int i = 0; i < PLANS_A_GRAPH && status == PLEAT_OK; i++) status = plan(c, PLEAT_DEVICE_EQUAL_BYTES, err);
+    for (int i = 0; i < PLANS_A_GRAPH && status == PLEAT_OK; i++) status = plan(c, PLEAT_DEVICE_EQUAL_SHARES, err);
     return status;
 }
 
@@ -275,7 +275,7 @@ pleat_status device_cache_init(device_cache *c, bench_device *d, const device_sh
     DEVICE_THEN(status, make_data(c, err));
     DEVICE_THEN(status, fill(c, err));
     DEVICE_THEN(status, weigh(c, err));
-    DEVICE_THEN(status, plan(c, PLEAT_DEVICE_EQUAL_BYTES, err));
+    DEVICE_THEN(status, plan(c, PLEAT_DEVICE_EQUAL_SHARES, err));
     DEVICE_THEN(status, check(c, err));
     DEVICE_THEN(status, record(c, put_plans, &c->plan_graph, err));
     DEVICE_THEN(status, record(c, put_calls, &c->calls_graph, err));

@@ -163,16 +163,16 @@ PLEAT_API pleat_status pleat_device_cache_attend(pleat_device_cache *cache, uint
                                                  float *lse2, void *stream, pleat_error *err);
 
 /* How the work of attention is cut.  Results differ in rounding.  The same calls give the same bytes with both; but how
- * EQUAL_BYTES cuts a sequence, and so the last bits of its results, depends on the lengths of all sequences in the batch
+ * EQUAL_SHARES cuts a sequence, and so the last bits of its results, depends on the lengths of all sequences in the batch
  * and their order; with leankv so can the level of a token whose score is at a threshold.  PER_LANE's results for a
  * sequence depend on that sequence alone. */
 typedef enum pleat_device_schedule {
-    PLEAT_DEVICE_EQUAL_BYTES, /* all multiprocessors read equally many bytes, whatever the lanes' lengths */
-    PLEAT_DEVICE_PER_LANE     /* LeanKV's: a thread block for each lane.  To compare with */
+    PLEAT_DEVICE_EQUAL_SHARES, /* every warp gets about as much to do, whatever the lanes' lengths */
+    PLEAT_DEVICE_PER_LANE      /* LeanKV's: a thread block for each lane.  To compare with */
 } pleat_device_schedule;
 
 /* Cut the work of attention for the batch as it stands, in all layers; attend goes by the last plan.  begin does this
- * for its step, by equal bytes; a plan that is made after begin counts for the rest of that step.  An attend that
+ * for its step, by equal shares; a plan that is made after begin counts for the rest of that step.  An attend that
  * was recorded in a graph needs the last plan before it to be of the same schedule as when it was recorded. */
 PLEAT_API pleat_status pleat_device_cache_plan(pleat_device_cache *cache, pleat_device_schedule schedule, void *stream,
                                                pleat_error *err);

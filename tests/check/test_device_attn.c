@@ -447,7 +447,7 @@ static shape some_shape(uint32_t pair, uint32_t head_dim) {
     const bool mixed = memcmp(&s.formats[0], &s.formats[1], sizeof s.formats[0]) != 0;
     s.most_slots[1] = mixed ? 16 + (uint32_t)check_below(300) : 0;
     s.tracked = check_below(2) != 0;
-    s.schedule = check_below(3) == 0 ? PLEAT__DEVICE_PER_LANE : PLEAT__DEVICE_EQUAL_BYTES;
+    s.schedule = check_below(3) == 0 ? PLEAT__DEVICE_PER_LANE : PLEAT__DEVICE_EQUAL_SHARES;
     return s;
 }
 
@@ -490,7 +490,7 @@ static void test_long_lanes(void) {
         s.tokens[1] = 128;
         s.most_slots[0] = 4000;
         s.most_slots[1] = s.most_slots[1] ? 3000 : 0;
-        s.schedule = PLEAT__DEVICE_EQUAL_BYTES;
+        s.schedule = PLEAT__DEVICE_EQUAL_SHARES;
         try_shape(&s);
     }
 }
@@ -506,7 +506,7 @@ static void test_one_head(void) {
         s.n_seqs = 2;
         s.most_slots[0] = 900;
         s.equal = true;
-        s.schedule = PLEAT__DEVICE_EQUAL_BYTES;
+        s.schedule = PLEAT__DEVICE_EQUAL_SHARES;
         try_shape(&s);
     }
 }
@@ -522,7 +522,7 @@ static void test_many_lanes(void) {
         s.n_seqs = i == 1 ? 66 : 33;
         s.most_slots[0] = i == 0 ? 150 : 40;
         s.equal = i < 2;
-        s.schedule = PLEAT__DEVICE_EQUAL_BYTES;
+        s.schedule = PLEAT__DEVICE_EQUAL_SHARES;
         try_shape(&s);
     }
 }
@@ -538,16 +538,16 @@ static void test_refused(void) {
     good.n_slots[0] = good.n_slots[1] = counts;
     bad = good;
     bad.n_group = 9;
-    CHECK_STATUS(pleat__device_attn_plan_init(&plan, &bad, 4, PLEAT__DEVICE_EQUAL_BYTES, NULL), PLEAT_E_ARG);
+    CHECK_STATUS(pleat__device_attn_plan_init(&plan, &bad, 4, PLEAT__DEVICE_EQUAL_SHARES, NULL), PLEAT_E_ARG);
     bad = good;
     bad.layouts[0] = good.layouts[1]; /* fewer bits high than low */
     bad.layouts[1] = good.layouts[0];
-    CHECK_STATUS(pleat__device_attn_plan_init(&plan, &bad, 4, PLEAT__DEVICE_EQUAL_BYTES, NULL), PLEAT_E_ARG);
+    CHECK_STATUS(pleat__device_attn_plan_init(&plan, &bad, 4, PLEAT__DEVICE_EQUAL_SHARES, NULL), PLEAT_E_ARG);
     bad = good;
     CHECK_STATUS(pleat__page_layout_init(&bad.layouts[0], k8v8, 80, 64, false), PLEAT_OK);
-    CHECK_STATUS(pleat__device_attn_plan_init(&plan, &bad, 4, PLEAT__DEVICE_EQUAL_BYTES, NULL), PLEAT_E_ARG);
-    CHECK_STATUS(pleat__device_attn_plan_init(&plan, &good, 0, PLEAT__DEVICE_EQUAL_BYTES, NULL), PLEAT_E_ARG);
-    CHECK_STATUS(pleat__device_attn_plan_init(&plan, &good, 1u << 20, PLEAT__DEVICE_EQUAL_BYTES, NULL), PLEAT_E_ARG);
+    CHECK_STATUS(pleat__device_attn_plan_init(&plan, &bad, 4, PLEAT__DEVICE_EQUAL_SHARES, NULL), PLEAT_E_ARG);
+    CHECK_STATUS(pleat__device_attn_plan_init(&plan, &good, 0, PLEAT__DEVICE_EQUAL_SHARES, NULL), PLEAT_E_ARG);
+    CHECK_STATUS(pleat__device_attn_plan_init(&plan, &good, 1u << 20, PLEAT__DEVICE_EQUAL_SHARES, NULL), PLEAT_E_ARG);
 }
 
 /* A batch of none is nothing to do; one beyond the plan, or a layer that is not there, is refused. */
@@ -559,7 +559,7 @@ static void test_bounds(void) {
     pleat__device_attn_plan plan;
     for (uint32_t side = 0; side < 2; side++)
         CHECK_STATUS(pleat__page_layout_init(&view.layouts[side], k8v8, 64, 64, false), PLEAT_OK);
-    if (!CHECK_STATUS(pleat__device_attn_plan_init(&plan, &view, 4, PLEAT__DEVICE_EQUAL_BYTES, NULL), PLEAT_OK)) return;
+    if (!CHECK_STATUS(pleat__device_attn_plan_init(&plan, &view, 4, PLEAT__DEVICE_EQUAL_SHARES, NULL), PLEAT_OK)) return;
     pleat__device_attn_args args = {.view = view, .scale = 1};
     CHECK_STATUS(pleat__device_attn_schedule(&plan, &view, NULL, none, NULL), PLEAT_OK);
     CHECK_STATUS(pleat__device_attn_decode(&plan, &args, NULL, none, NULL), PLEAT_OK);

@@ -3,8 +3,8 @@
  * decode.cu: what surrounds the kernels of decode attention: which runs for which formats, the schedule that is made on
  * the device, and the attention received.  See decode.h.
  *
- * The schedule of a layer, by one block.  A lane costs its tiles' bytes, what unpacking them takes, and a little more
- * for its query and output:
+ * The schedule of a layer, by one block.  A lane costs its tiles, and a little more for its query and output.  What a
+ * tile takes a warp hardly depends on its bytes: it waits for memory, which all warps share, not for its own bytes alone:
  *
  *     cost(lane) = sum over tiles of (bytes/32 + TILE_UNITS) + LANE_UNITS      prefix(lane) = sum of those before
  *     share w    = costs [w*size, (w+1)*size)                                  size = total / shares, rounded up
@@ -24,11 +24,11 @@
 #include "attn/cuda/decode_table.cuh"
 #include "hw/cuda/cuda.cuh"
 
-/* In units of 32 bytes, from times on an H200: what a quantised tile costs besides its bytes, so that the tiles of two
- * formats take a warp as long as they cost; and a lane besides its tiles. */
-#define TILE_UNITS 128u
-#define LANE_UNITS 288u
-#define MERGE_LANES 20u /* what merging across blocks costs a block, in LANE_UNITS */
+/* In units of 32 bytes, from times of mixed lanes on an H200: what a tile costs besides its bytes, and a lane besides its
+ * tiles.  (By bytes alone a batch of k8v4 and k4v2 took 12 to 25 % longer.) */
+#define TILE_UNITS 1024u
+#define LANE_UNITS 1700u
+#define MERGE_LANES 21u /* what merging across blocks costs a block, in LANE_UNITS */
 #define SCHEDULE_THREADS 1024u
 #define MOST_LANES (1u << 20)
 #define ALIGN_BYTES 256u
@@ -119,8 +119,8 @@ static void set_costs(pleat__device_attn_plan *p, const pleat__device_view *view
     for (int side = 0; side < 2; side++) {
         const pleat__page_layout *l = &view->layouts[side];
         const bool meta = l->format.k_bits <= 8;
-        p->tile_units[side] = (l->k_tile_bytes + l->v_tile_bytes + (meta ? 128 : 0) + (l->tracked ? 64 : 0)) / 32 +
-                              (meta ? TILE_UNITS : 0);
+        p->tile_units[side] =
+            (l->k_tile_bytes + l->v_tile_bytes + (meta ? 128 : 0) + (l->tracked ? 64 : 0)) / 32 + TILE_UNITS;
         const uint64_t of_side = (uint64_t)view->row_len * (l->tokens / 16) * p->tile_units[side];
         if (of_side > most) most = of_side;
     }

@@ -10,7 +10,7 @@
  * Lengths, page ids and places are read on the device and never come to the host, so a step can be captured in a graph
  * and replayed while lanes grow.  Nothing allocates or waits.
  *
- * Work is cut in shares of equal bytes, in units of tiles, high side first, across the borders of lanes:
+ * Work is cut in equal shares, in units of tiles, high side first, across the borders of lanes:
  *
  *     lane 0 |hhhhhhhhlll|  lane 1 |hhl|  lane 2 |hhhhhhhhhhhhhhhhhllllll|
  *     share    0      |     1        |      2       |      3       |        of a warp; a block has n_warps in a row
@@ -41,8 +41,8 @@ extern "C" {
 #endif
 
 typedef enum pleat__device_schedule_kind {
-    PLEAT__DEVICE_EQUAL_BYTES = 0,
-    PLEAT__DEVICE_PER_LANE = 1 /* one thread block a lane, as in LeanKV: what EQUAL_BYTES is measured against */
+    PLEAT__DEVICE_EQUAL_SHARES = 0, /* of tiles; those with more bytes count a little more: decode.cu */
+    PLEAT__DEVICE_PER_LANE = 1 /* one thread block a lane, as in LeanKV: what EQUAL_SHARES is measured against */
 } pleat__device_schedule_kind;
 
 /* A cache's shape, and what follows from it.  Filled by plan_init, fixed from then on.  Offsets are into the

@@ -215,7 +215,7 @@ static pleat_status take_memory(pleat_device_cache *c, pleat_error *err) {
     c->lanes.base = c->memory[0];
     PLEAT_TRY(take_device(c, carve_tables, 1, err));
     make_view(c);
-    PLEAT_TRY(pleat__device_attn_plan_init(&c->plans[0], &c->view, c->opt.max_seqs, PLEAT__DEVICE_EQUAL_BYTES, err));
+    PLEAT_TRY(pleat__device_attn_plan_init(&c->plans[0], &c->view, c->opt.max_seqs, PLEAT__DEVICE_EQUAL_SHARES, err));
     PLEAT_TRY(pleat__device_attn_plan_init(&c->plans[1], &c->view, c->opt.max_seqs, PLEAT__DEVICE_PER_LANE, err));
     PLEAT_TRY(take_device(c, carve_workspace, 2, err));
     const pleat__device_stream stream = {NULL};
