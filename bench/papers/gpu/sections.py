@@ -141,7 +141,7 @@ def fig13(kept):
                page.number(kept.row("spread", kv=kv, how="launched", spread=8)["speed_to_block_a_lane"])]
               for kv in (*FORMATS, "leankv:ah=3,al=0.05")]
     s.add("32 sequences, 32 query heads, 8 KV heads, head dimension 128, calls in a CUDA graph. Lanes whose lengths are spread 8:1, "
-          "at as many tokens, cut into equal bytes or with a thread block a lane, as the paper's kernel has it:")
+          "at as many tokens, cut into equal shares or with a thread block a lane, as the paper's kernel has it:")
     s.add(page.table(["KV", "equally long, us", "spread 8:1, us", "a block a lane, us", "x equally long", "x a block a lane"],
                      spread))
     k8v8 = [kept.row("contexts", kv="k8v8", how="graph", ctx=c)["speed_to_first"] for c in contexts]
