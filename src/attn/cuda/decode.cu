@@ -175,20 +175,11 @@ typedef struct schedule_params {
 static __device__ uint32_t prefix_of(uint32_t x, uint32_t *total) {
     __shared__ uint32_t sums[33];
     const uint32_t lane = threadIdx.x & 31, warp = threadIdx.x / 32;
-    uint32_t sum = x;
-    for (uint32_t by = 1; by < 32; by *= 2) {
-        const uint32_t other = __shfl_up_sync(FULL_WARP, sum, by);
-        if (lane >= by) sum += other;
-    }
+    const uint32_t sum = pleat__warp_prefix(x);
     if (lane == 31) sums[warp] = sum;
     __syncthreads();
     if (warp == 0) {
-        uint32_t of_warp = sums[lane];
-        const uint32_t own = of_warp;
-        for (uint32_t by = 1; by < 32; by *= 2) {
-            const uint32_t other = __shfl_up_sync(FULL_WARP, of_warp, by);
-            if (lane >= by) of_warp += other;
-        }
+        const uint32_t own = sums[lane], of_warp = pleat__warp_prefix(own);
         sums[lane] = of_warp - own;
         if (lane == 31) sums[32] = of_warp;
     }

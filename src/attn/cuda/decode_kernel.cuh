@@ -151,7 +151,7 @@ static __device__ __forceinline__ uint32_t feeder_load_ids(const feeder &f, cons
 }
 
 static __device__ __forceinline__ void feeder_set_page(feeder &f, const pleat__device_view &v, uint32_t page_id) {
-    const uint32_t id = page_id != PLEAT__NO_PAGE ? page_id : __shfl_sync(FULL_WARP, f.ids, f.page_idx & 31);
+    const uint32_t id = page_id != PLEAT__NO_PAGE ? page_id : __shfl_sync(PLEAT__ALL_LANES, f.ids, f.page_idx & 31);
     f.page = v.base + (uint64_t)id * v.page_bytes;
 }
 

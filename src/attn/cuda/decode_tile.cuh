@@ -167,10 +167,10 @@ static __device__ __forceinline__ void state_set_query(warp_state<D> &st, const 
         most = fmaxf(most, fmaxf(fabsf(x.x), fabsf(x.y)));
         sum += x.x + x.y;
     }
-    most = fmaxf(most, __shfl_xor_sync(FULL_WARP, most, 1));
-    most = fmaxf(most, __shfl_xor_sync(FULL_WARP, most, 2));
-    sum += __shfl_xor_sync(FULL_WARP, sum, 1);
-    sum += __shfl_xor_sync(FULL_WARP, sum, 2);
+    most = fmaxf(most, __shfl_xor_sync(PLEAT__ALL_LANES, most, 1));
+    most = fmaxf(most, __shfl_xor_sync(PLEAT__ALL_LANES, most, 2));
+    sum += __shfl_xor_sync(PLEAT__ALL_LANES, sum, 1);
+    sum += __shfl_xor_sync(PLEAT__ALL_LANES, sum, 2);
     /* f = 2^(8 - exponent of most), 2^15 at most */
     const int exponent = min(8 - ((int)(__float_as_uint(most) >> 23) - 127), 15);
 #pragma unroll
@@ -178,8 +178,8 @@ static __device__ __forceinline__ void state_set_query(warp_state<D> &st, const 
     const float unit = __uint_as_float((uint32_t)(exponent - 9 + 127) << 23); /* of the products: f * 2^-9 */
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        st.qsum[h] = __shfl_sync(FULL_WARP, sum * unit, 8 * j + 4 * h);
-        st.qs[h] = __shfl_sync(FULL_WARP, qs * inverse_of_power(unit), 8 * j + 4 * h);
+        st.qsum[h] = __shfl_sync(PLEAT__ALL_LANES, sum * unit, 8 * j + 4 * h);
+        st.qs[h] = __shfl_sync(PLEAT__ALL_LANES, qs * inverse_of_power(unit), 8 * j + 4 * h);
     }
 }
 
@@ -201,8 +201,8 @@ static __device__ __forceinline__ void state_set_query_bytes(warp_state<D> &st, 
         const float2 y = halves_to_floats(x[i].x), z = halves_to_floats(x[i].y);
         most = fmaxf(most, fmaxf(fmaxf(fabsf(y.x), fabsf(y.y)), fmaxf(fabsf(z.x), fabsf(z.y))));
     }
-    most = fmaxf(most, __shfl_xor_sync(FULL_WARP, most, 1));
-    most = fmaxf(most, __shfl_xor_sync(FULL_WARP, most, 2));
+    most = fmaxf(most, __shfl_xor_sync(PLEAT__ALL_LANES, most, 1));
+    most = fmaxf(most, __shfl_xor_sync(PLEAT__ALL_LANES, most, 2));
     const float inverse = most > 0 ? top / most : 0;
     int32_t sum = 0;
 #pragma unroll
@@ -218,13 +218,13 @@ static __device__ __forceinline__ void state_set_query_bytes(warp_state<D> &st, 
         }
         st.q[i / 2][i % 2] = bytes;
     }
-    sum += __shfl_xor_sync(FULL_WARP, sum, 1);
-    sum += __shfl_xor_sync(FULL_WARP, sum, 2);
+    sum += __shfl_xor_sync(PLEAT__ALL_LANES, sum, 1);
+    sum += __shfl_xor_sync(PLEAT__ALL_LANES, sum, 2);
     const float qs = scale * 1.44269504088896340736f * (most / top);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        st.qsum[h] = (float)__shfl_sync(FULL_WARP, sum, 8 * j + 4 * h);
-        st.qs[h] = __shfl_sync(FULL_WARP, qs, 8 * j + 4 * h);
+        st.qsum[h] = (float)__shfl_sync(PLEAT__ALL_LANES, sum, 8 * j + 4 * h);
+        st.qs[h] = __shfl_sync(PLEAT__ALL_LANES, qs, 8 * j + 4 * h);
     }
 }
 
@@ -315,7 +315,7 @@ static __device__ __forceinline__ void multiply_two_keys(float c[4], const warp_
     const int32_t own = second ? 1 : 256, others = second ? 256 : 1;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const int32_t other = __shfl_xor_sync(FULL_WARP, second ? x[i] : y[i], 2);
+        const int32_t other = __shfl_xor_sync(PLEAT__ALL_LANES, second ? x[i] : y[i], 2);
         c[i] = (float)((second ? y[i] : x[i]) * own + other * others);
     }
 }
@@ -375,7 +375,7 @@ static __device__ __forceinline__ void multiply_values(warp_state<D> &st, uint32
 /* Raise the references where this step exceeds them.  c: logit2; most_scale: this lane's largest value scale.  Rare. */
 template <int D>
 static __device__ __forceinline__ void state_raise(warp_state<D> &st, const float c[4], float most_scale) {
-    const float scale = __uint_as_float(__reduce_max_sync(FULL_WARP, __float_as_uint(most_scale)));
+    const float scale = __uint_as_float(__reduce_max_sync(PLEAT__ALL_LANES, __float_as_uint(most_scale)));
     float shrink = 1;
     if (scale > st.e) { /* to 2 to 4 times the scale, a power of two */
         const float e = __uint_as_float(((__float_as_uint(scale) >> 23) + 2) << 23);
@@ -511,7 +511,7 @@ static __device__ __forceinline__ void add_step(warp_state<D> &st, const step_co
     step_logits<D, KB, VB, T>(c, st, t, x, lane);
     const float above = fmaxf(fmaxf(c[0], c[2]) - st.mb[0], fmaxf(c[1], c[3]) - st.mb[1]);
     const float most_scale = fmaxf(x.v_scale.x, x.v_scale.y);
-    if (__any_sync(FULL_WARP, above > 15 || most_scale > st.e)) state_raise<D>(st, c, most_scale);
+    if (__any_sync(PLEAT__ALL_LANES, above > 15 || most_scale > st.e)) state_raise<D>(st, c, most_scale);
     float p[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) p[i] = power_of_two(c[i] - st.mb[i & 1]);
@@ -558,11 +558,11 @@ template <int D, int T> static __device__ __forceinline__ void state_settle(warp
         st.bias[h] = sum_over_rows(st.bias[h]);
         factor[h] = 1;
         if (T == 2) {
-            const float m = fmaxf(st.mb[h], __shfl_xor_sync(FULL_WARP, st.mb[h], 2));
+            const float m = fmaxf(st.mb[h], __shfl_xor_sync(PLEAT__ALL_LANES, st.mb[h], 2));
             factor[h] = power_of_two(st.mb[h] - m);
             st.mb[h] = m;
             st.l[h] *= factor[h];
-            st.l[h] += __shfl_xor_sync(FULL_WARP, st.l[h], 2);
+            st.l[h] += __shfl_xor_sync(PLEAT__ALL_LANES, st.l[h], 2);
         }
     }
     const float unit = 512 * st.e;
@@ -571,7 +571,7 @@ template <int D, int T> static __device__ __forceinline__ void state_settle(warp
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             float o = (st.o[i][k] * unit + st.bias[k & 1]) * factor[k & 1];
-            if (T == 2) o += __shfl_xor_sync(FULL_WARP, o, 2);
+            if (T == 2) o += __shfl_xor_sync(PLEAT__ALL_LANES, o, 2);
             st.o[i][k] = o;
         }
 }

@@ -11,7 +11,7 @@
 #include <cuda_fp16.h>
 #include <stdint.h>
 
-#define FULL_WARP 0xFFFFFFFFu
+#include "hw/cuda/warp.cuh"
 
 static __device__ __forceinline__ uint32_t load_4(uint32_t at) {
     uint32_t x;
@@ -123,15 +123,15 @@ static __device__ __forceinline__ uint32_t high_halves(uint32_t x, uint32_t y) {
 
 /* Sum and maximum over r, the lanes with the same j. */
 static __device__ __forceinline__ float sum_over_rows(float x) {
-    x += __shfl_xor_sync(FULL_WARP, x, 4);
-    x += __shfl_xor_sync(FULL_WARP, x, 8);
-    return x + __shfl_xor_sync(FULL_WARP, x, 16);
+    x += __shfl_xor_sync(PLEAT__ALL_LANES, x, 4);
+    x += __shfl_xor_sync(PLEAT__ALL_LANES, x, 8);
+    return x + __shfl_xor_sync(PLEAT__ALL_LANES, x, 16);
 }
 
 static __device__ __forceinline__ float max_over_rows(float x) {
-    x = fmaxf(x, __shfl_xor_sync(FULL_WARP, x, 4));
-    x = fmaxf(x, __shfl_xor_sync(FULL_WARP, x, 8));
-    return fmaxf(x, __shfl_xor_sync(FULL_WARP, x, 16));
+    x = fmaxf(x, __shfl_xor_sync(PLEAT__ALL_LANES, x, 4));
+    x = fmaxf(x, __shfl_xor_sync(PLEAT__ALL_LANES, x, 8));
+    return fmaxf(x, __shfl_xor_sync(PLEAT__ALL_LANES, x, 16));
 }
 
 #endif

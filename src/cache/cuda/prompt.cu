@@ -46,9 +46,9 @@ static __device__ inline ranks rank_tokens(const uint32_t high[CLASS_ITEMS], con
 #pragma unroll
     for (int i = 0; i < CLASS_ITEMS; i++) {
         const uint32_t n = counts[i][lane];
-        r.before[i] = r.all + __reduce_add_sync(PLEAT__WARP_ALL, lane < warp ? n : 0) +
+        r.before[i] = r.all + __reduce_add_sync(PLEAT__ALL_LANES, lane < warp ? n : 0) +
                       pair_of(__popc(high[i] & below), __popc(low[i] & below));
-        r.all += __reduce_add_sync(PLEAT__WARP_ALL, n);
+        r.all += __reduce_add_sync(PLEAT__ALL_LANES, n);
     }
     return r;
 }
@@ -67,8 +67,8 @@ static __global__ void __launch_bounds__(CLASS_THREADS)
         for (int i = 0; i < CLASS_ITEMS; i++) levels[i] = level_of(l, p, limits, head, first + i * CLASS_THREADS);
 #pragma unroll
         for (int i = 0; i < CLASS_ITEMS; i++) {
-            high[i] = __ballot_sync(PLEAT__WARP_ALL, levels[i] == PLEAT_LEVEL_HIGH);
-            low[i] = __ballot_sync(PLEAT__WARP_ALL, levels[i] == PLEAT_LEVEL_LOW);
+            high[i] = __ballot_sync(PLEAT__ALL_LANES, levels[i] == PLEAT_LEVEL_HIGH);
+            low[i] = __ballot_sync(PLEAT__ALL_LANES, levels[i] == PLEAT_LEVEL_LOW);
             if (threadIdx.x % 32 == 0) counts[i][warp] = pair_of(__popc(high[i]), __popc(low[i]));
         }
         __syncthreads();
@@ -170,7 +170,7 @@ static __device__ inline void read_rows(const pleat__device_lanes &l, const tile
 #pragma unroll
     for (uint32_t i = 0; i < D / 8; i++) {
         const uint32_t token = rows->first + i;
-        const uint32_t position = __shfl_sync(PLEAT__WARP_ALL, w.position, token);
+        const uint32_t position = __shfl_sync(PLEAT__ALL_LANES, w.position, token);
         rows->quads[i] = make_uint2(0, 0);
         if (token >= w.n) continue;
         if (MADE) {

@@ -181,7 +181,7 @@ typedef struct shared_finds {
 
 /* The largest of all threads' numbers, in all of them. */
 template <int W> static __device__ inline uint32_t most_of_all(uint32_t mine, shared_finds *shared) {
-    mine = __reduce_max_sync(PLEAT__WARP_ALL, mine);
+    mine = __reduce_max_sync(PLEAT__ALL_LANES, mine);
     if constexpr (W > 1) {
         if (threadIdx.x % 32 == 0) shared->slots[threadIdx.x / 32] = mine;
         __syncthreads();
@@ -245,8 +245,8 @@ static __device__ inline victim less_of(victim a, victim b) {
 template <int W> static __device__ inline victim least_of_all(victim mine, shared_finds *shared) {
 #pragma unroll
     for (int apart = 16; apart > 0; apart /= 2)
-        mine = less_of(mine, victim{__shfl_xor_sync(PLEAT__WARP_ALL, mine.significance, apart),
-                                    __shfl_xor_sync(PLEAT__WARP_ALL, mine.slot, apart)});
+        mine = less_of(mine, victim{__shfl_xor_sync(PLEAT__ALL_LANES, mine.significance, apart),
+                                    __shfl_xor_sync(PLEAT__ALL_LANES, mine.slot, apart)});
     if constexpr (W > 1) {
         if (threadIdx.x % 32 == 0) {
             shared->significances[threadIdx.x / 32] = mine.significance;

@@ -16,18 +16,13 @@
 
 #include "codec/cuda/blocks.h"
 #include "hw/cuda/cuda.cuh"
+#include "hw/cuda/warp.cuh"
 
 #define MAX_THREADS 512u
-#define ALL_LANES 0xFFFFFFFFu
-
 /* Exclusive sum over the threads; part has room for every warp's. */
 static __device__ uint32_t bits_before(uint32_t n, uint32_t *part) {
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    uint32_t sum = n;
-    for (uint32_t i = 1; i < 32; i *= 2) {
-        const uint32_t below = __shfl_up_sync(ALL_LANES, sum, i);
-        if (lane >= i) sum += below;
-    }
+    uint32_t sum = pleat__warp_prefix(n);
     if (lane == 31) part[warp] = sum;
     __syncthreads();
     sum -= n;
@@ -37,7 +32,7 @@ static __device__ uint32_t bits_before(uint32_t n, uint32_t *part) {
 
 /* Sum over the threads, in one order. */
 static __device__ float sum_of_all(float x, float *part) {
-    for (int i = 16; i > 0; i /= 2) x += __shfl_xor_sync(ALL_LANES, x, i);
+    for (int i = 16; i > 0; i /= 2) x += __shfl_xor_sync(PLEAT__ALL_LANES, x, i);
     __syncthreads(); /* others may still read what was there */
     if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = x;
     __syncthreads();

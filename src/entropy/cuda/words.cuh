@@ -24,8 +24,7 @@
 
 #include "hw/cuda/copy.cuh"
 #include "hw/cuda/cuda.cuh"
-
-#define PLEAT__ALL_LANES 0xFFFFFFFFu
+#include "hw/cuda/warp.cuh"
 
 #define PLEAT__RING_SEGMENT 512u
 #define PLEAT__RING_SEGMENTS 3u

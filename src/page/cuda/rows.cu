@@ -13,11 +13,10 @@
  * another place), so no two blocks have to do with one page.
  */
 #include "hw/cuda/cuda.cuh"
+#include "hw/cuda/warp.cuh"
 #include "page/cuda/pages.cuh"
 
 enum { THREADS = 256, N_WARPS = THREADS / 32 };
-
-#define ALL_LANES 0xFFFFFFFFu
 
 /* Rows first .. first + n - 1 of `pages`. */
 typedef struct rows {
@@ -28,7 +27,7 @@ typedef struct rows {
 /* Sum over the block, known to all its threads. */
 static __device__ uint32_t block_sum(uint32_t x) {
     __shared__ uint32_t of_warp[N_WARPS];
-    x = __reduce_add_sync(ALL_LANES, x);
+    x = __reduce_add_sync(PLEAT__ALL_LANES, x);
     __syncthreads(); /* the last sum has been read */
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;
     __syncthreads();
@@ -40,7 +39,7 @@ static __device__ uint32_t block_sum(uint32_t x) {
 /* Exclusive prefix over the block of a flag, and how many raise it. */
 static __device__ uint32_t block_rank(bool flag, uint32_t *n) {
     __shared__ uint32_t of_warp[N_WARPS];
-    const uint32_t bits = __ballot_sync(ALL_LANES, flag), warp = threadIdx.x / 32;
+    const uint32_t bits = __ballot_sync(PLEAT__ALL_LANES, flag), warp = threadIdx.x / 32;
     __syncthreads();
     if (threadIdx.x % 32 == 0) of_warp[warp] = __popc(bits);
     __syncthreads();

@@ -29,6 +29,7 @@
  * this (2026-11-22).
  */
 #include "hw/cuda/cuda.cuh"
+#include "hw/cuda/warp.cuh"
 #include "page/cuda/pages.cuh"
 
 enum {
@@ -39,8 +40,6 @@ enum {
 };
 static_assert(2 * MAX_BLOCKS * N_MEETINGS <= PLEAT__DEVICE_SYNC_TAG, "two words a block and meeting, and the tag");
 static_assert(MAX_BLOCKS % 32 == 0 && MAX_BLOCKS <= THREADS, "a thread polls a block");
-
-#define ALL_LANES 0xFFFFFFFFu
 
 typedef struct step_args {
     pleat__device_pages pages;
@@ -103,11 +102,11 @@ static __device__ inline void poll(shared_state *s, const uint64_t *words, uint3
         take = (uint32_t)a;
         drop = (uint32_t)b;
     }
-    const bool flag = __any_sync(ALL_LANES, take >> 31), is_before = threadIdx.x < blockIdx.x;
+    const bool flag = __any_sync(PLEAT__ALL_LANES, take >> 31), is_before = threadIdx.x < blockIdx.x;
     take &= 0x7FFFFFFFu;
-    const sums all = {__reduce_add_sync(ALL_LANES, take), __reduce_add_sync(ALL_LANES, drop)};
-    const sums before = {__reduce_add_sync(ALL_LANES, is_before ? take : 0),
-                         __reduce_add_sync(ALL_LANES, is_before ? drop : 0)};
+    const sums all = {__reduce_add_sync(PLEAT__ALL_LANES, take), __reduce_add_sync(PLEAT__ALL_LANES, drop)};
+    const sums before = {__reduce_add_sync(PLEAT__ALL_LANES, is_before ? take : 0),
+                         __reduce_add_sync(PLEAT__ALL_LANES, is_before ? drop : 0)};
     if (threadIdx.x % 32 == 0) {
         s->met_all[threadIdx.x / 32] = all;
         s->met_before[threadIdx.x / 32] = before;
@@ -185,26 +184,16 @@ static __device__ inline lane_plan look(const step_args *a, uint32_t lane) {
 
 static __device__ inline uint32_t n_dropped(const lane_plan *l, int side) { return l->n_found[side] - l->n_kept[side]; }
 
-/* Inclusive prefix over a warp. */
-static __device__ inline uint32_t warp_sums(uint32_t x) {
-#pragma unroll 1
-    for (uint32_t d = 1; d < 32; d *= 2) {
-        const uint32_t left = __shfl_up_sync(ALL_LANES, x, d);
-        if (threadIdx.x % 32 >= d) x += left;
-    }
-    return x;
-}
-
 /* Exclusive prefix over a warp of high + low, and the warp's sum.  Mostly 0 or 1 each. */
 static __device__ inline uint32_t warp_prefix(uint32_t high, uint32_t low, uint32_t *sum) {
-    if (!RARELY(__any_sync(ALL_LANES, (high | low) > 1))) {
+    if (!RARELY(__any_sync(PLEAT__ALL_LANES, (high | low) > 1))) {
         const uint32_t before = (1u << (threadIdx.x % 32)) - 1;
-        const uint32_t highs = __ballot_sync(ALL_LANES, high), lows = __ballot_sync(ALL_LANES, low);
+        const uint32_t highs = __ballot_sync(PLEAT__ALL_LANES, high), lows = __ballot_sync(PLEAT__ALL_LANES, low);
         *sum = __popc(highs) + __popc(lows);
         return __popc(highs & before) + __popc(lows & before);
     }
-    const uint32_t inclusive = warp_sums(high + low);
-    *sum = __shfl_sync(ALL_LANES, inclusive, 31);
+    const uint32_t inclusive = pleat__warp_prefix(high + low);
+    *sum = __shfl_sync(PLEAT__ALL_LANES, inclusive, 31);
     return inclusive - high - low;
 }
 
@@ -220,9 +209,9 @@ static __device__ inline sums block_prefix(shared_state *s, const uint32_t take[
     __syncthreads();
     takes = i < N_WARPS ? s->warp_take[i] : 0;
     drops = i < N_WARPS ? s->warp_drop[i] : 0;
-    *all = sums{__reduce_add_sync(ALL_LANES, takes), __reduce_add_sync(ALL_LANES, drops)};
-    before.take += __reduce_add_sync(ALL_LANES, i < warp ? takes : 0);
-    before.drop += __reduce_add_sync(ALL_LANES, i < warp ? drops : 0);
+    *all = sums{__reduce_add_sync(PLEAT__ALL_LANES, takes), __reduce_add_sync(PLEAT__ALL_LANES, drops)};
+    before.take += __reduce_add_sync(PLEAT__ALL_LANES, i < warp ? takes : 0);
+    before.drop += __reduce_add_sync(PLEAT__ALL_LANES, i < warp ? drops : 0);
     return before;
 }
 
