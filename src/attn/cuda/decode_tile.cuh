@@ -447,8 +447,12 @@ static __device__ __forceinline__ void store_logits(const float c[4], const step
         const uint32_t head = (2 * ((uint32_t)lane & 3) + h) % (8 / T);
         if (head >= t.n_group) continue;
         float *to = t.logits + head * t.logits_stride + own.tile * 16;
-        to[own.first] = c[h];
-        to[own.second] = c[2 + h];
+        if (QUANTISED) { /* neighbours */
+            *(float2 *)(void *)(to + own.first) = make_float2(c[h], c[2 + h]);
+        } else {
+            to[own.first] = c[h];
+            to[own.second] = c[2 + h];
+        }
     }
 }
 
