@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * decode_share.cuh: what the schedule and the kernels of decode attention tell each other: the lanes of a layer, where each
+ * warp's share of them starts, and what else a kernel is called with.  decode.h has the picture, decode.cu the schedule.
+ *
+ *     share w   from starts[w] to starts[w + 1]: the rest of a lane, whole lanes, the beginning of one
+ *     tiles     of a lane are counted through both sides, high first
+ */
+#ifndef PLEAT_ATTN_CUDA_DECODE_SHARE_CUH
+#define PLEAT_ATTN_CUDA_DECODE_SHARE_CUH
+
+#include "core/device_view.h"
+
+/* Most warps of a block. */
+#define PLEAT__DECODE_WARPS 16
+
+/* A lane of a layer, as the schedule found it. */
+typedef struct pleat__device_lane {
+    uint32_t row;
+    uint32_t n_slots[2];
+    uint32_t first_share, last_share;
+    uint32_t prefix; /* the schedule's cost of the lanes before */
+    uint32_t pad[2];
+} pleat__device_lane;
+
+/* Where a share starts: a tile of a lane, counted through both sides; with a copy of that lane and the tile's page, so that
+ * a warp need not wait for them. */
+typedef struct pleat__share_start {
+    uint32_t lane, tile;
+    uint32_t row;
+    uint32_t n_slots[2];
+    uint32_t first_share, last_share;
+    uint32_t page_id; /* PLEAT__NO_PAGE: the lane has no tile */
+} pleat__share_start;
+
+#define PLEAT__NO_PAGE UINT32_MAX
+
+typedef struct pleat__decode_params {
+    pleat__device_view view;
+    const uint16_t *q;
+    float scale;
+    float *out, *lse2, *logits;
+    uint64_t logits_stride;
+    const pleat__share_start *starts; /* of the layer, as lanes and arrivals */
+    const pleat__device_lane *lanes;
+    uint32_t *arrivals;
+    float *block_parts;
+} pleat__decode_params;
+
+typedef void (*pleat__decode_fn)(pleat__decode_params params);
+
+/* A row of the table of kernels. */
+typedef struct pleat__decode_kernel {
+    pleat_format formats[2];
+    uint32_t head_dim;
+    pleat__decode_fn fn;
+    uint32_t heads;      /* most of a group */
+    uint32_t resident;   /* blocks of a multiprocessor */
+    uint32_t most_warps; /* of a block, PLEAT__DECODE_WARPS at most */
+    uint32_t warp_bytes; /* shared memory of a warp's ring; a part stands behind it */
+} pleat__decode_kernel;
+
+#define PLEAT__PART_O 16u /* where o begins, behind [8] m and [8] l */
+
+static __host__ __device__ constexpr uint32_t pleat__part_floats(uint32_t d, uint32_t n_group) {
+    return PLEAT__PART_O + n_group * d;
+}
+
+/* ---- shares ------------------------------------------------------------------------------------------------ */
+
+/* Tile `tile` of lane `lane`. */
+struct position {
+    uint32_t lane, tile;
+};
+
+static __device__ __forceinline__ bool is_before(position a, position b) {
+    return a.lane < b.lane || (a.lane == b.lane && a.tile < b.tile);
+}
+
+/* The tiles of a share on one side of a lane. */
+struct tile_run {
+    uint32_t first, count;
+    uint32_t n_slots; /* of the side */
+};
+
+static __device__ __forceinline__ uint32_t tiles_of(uint32_t n_slots) { return (n_slots + 15) / 16; }
+
+/* Tiles [*from, *to) of the lane, counted through both sides, are the share's. */
+static __device__ __forceinline__ void share_cut(position start, position end, uint32_t lane,
+                                                 const pleat__device_lane &l, uint32_t *from, uint32_t *to) {
+    *from = lane == start.lane ? start.tile : 0;
+    *to = lane == end.lane ? end.tile : tiles_of(l.n_slots[0]) + tiles_of(l.n_slots[1]);
+}
+
+static __device__ __forceinline__ tile_run run_of(const pleat__device_lane &l, int side, uint32_t from, uint32_t to) {
+    const uint32_t n_high = tiles_of(l.n_slots[0]);
+    if (side) {
+        from = max(from, n_high) - n_high;
+        to = max(to, n_high) - n_high;
+    } else {
+        from = min(from, n_high);
+        to = min(to, n_high);
+    }
+    return {from, to - from, side ? l.n_slots[1] : l.n_slots[0]};
+}
+
+static __device__ __forceinline__ pleat__device_lane load_lane(const pleat__device_lane *lanes, uint32_t lane) {
+    const uint4 x = __ldg((const uint4 *)(const void *)(lanes + lane));
+    pleat__device_lane l = {};
+    l.row = x.x;
+    l.n_slots[0] = x.y;
+    l.n_slots[1] = x.z;
+    return l;
+}
+
+/* Start i of the layer. */
+static __device__ __forceinline__ pleat__share_start load_start(const pleat__share_start *starts, uint32_t i) {
+    const uint4 x = __ldg((const uint4 *)(const void *)(starts + i));
+    const uint4 y = __ldg((const uint4 *)(const void *)(starts + i) + 1);
+    return {x.x, x.y, x.z, {x.w, y.x}, y.y, y.z, y.w};
+}
+
+#endif
