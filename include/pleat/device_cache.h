@@ -76,10 +76,11 @@ typedef struct pleat_device_cache_options {
 /* Fill *opt with defaults.  n_layers, n_kv_heads, n_q_heads, head_dim and max_tokens are left 0 and must be set. */
 PLEAT_API void pleat_device_cache_options_default(pleat_device_cache_options *opt);
 
-/* Make a cache, all places empty.  Waits for the device.  PLEAT_E_ARG for options beyond the limits above, a window longer
- * than max_tokens, a profile that nobody has read (spec.h), more than 2^28 lanes in all places, or formats that attention has no
- * kernels for; PLEAT_E_UNSUPPORTED for f32, compressors and policies but leankv, which are
- * the CPU's alone, and for leankv of one format twice with al < ah; PLEAT_E_LIMIT for rows of 2^32 page ids in all and more. */
+/* Make a cache, all places empty.  Waits for the device.  PLEAT_E_ARG for options beyond the limits above, a window
+ * longer than max_tokens, a profile that nobody has read (spec.h), more than 2^28 lanes in all places, or formats that
+ * attention has no kernels for; PLEAT_E_UNSUPPORTED for f32, compressors and policies but leankv, which are
+ * the CPU's alone, and for leankv of one format twice with al < ah; PLEAT_E_LIMIT for rows of 2^32 page ids in all and
+ * more. */
 PLEAT_API pleat_status pleat_device_cache_create(const pleat_device_cache_options *opt, pleat_device_cache **out,
                                                  pleat_error *err);
 
@@ -143,7 +144,8 @@ PLEAT_API pleat_status pleat_device_cache_set_batch(pleat_device_cache *cache, c
 PLEAT_API pleat_status pleat_device_cache_begin(pleat_device_cache *cache, void *stream, pleat_error *err);
 
 /* For measurements: pages of a step alone, outside of steps.  Each lane of the batch returns what it holds beyond its
- * tokens' pages and takes what begin would, in one launch; no token is counted.  Repeated, it does the same each time. */
+ * tokens' pages and takes what begin would, in one launch; no token is counted.  Repeated, it does the same each
+ * time. */
 PLEAT_API pleat_status pleat_device_cache_plan_pages(pleat_device_cache *cache, void *stream, pleat_error *err);
 
 /* Store the new tokens of one layer.  k, v  [n_seqs][n_kv_heads][head_dim] f16, positions applied, in the batch's
@@ -158,22 +160,23 @@ PLEAT_API pleat_status pleat_device_cache_append(pleat_device_cache *cache, uint
  *   lse2  [n_seqs][n_q_heads] f32: log2 of the sum of exponentials of the scaled logits; may be NULL
  * Error: <= 1e-3 relative in norm against exact attention over the dequantised values.  Outside a step this only reads;
  * then pleat_device_cache_plan() comes first whenever lanes or the batch have changed: without it this is PLEAT_E_STATE
- * after set_batch, and attention to part of what is stored after all else. */
+ * after set_batch, and what it gives means nothing after all else. */
 PLEAT_API pleat_status pleat_device_cache_attend(pleat_device_cache *cache, uint32_t layer, const void *q, float *out,
                                                  float *lse2, void *stream, pleat_error *err);
 
 /* How the work of attention is cut.  Results differ in rounding.  The same calls give the same bytes with both; but how
- * EQUAL_SHARES cuts a sequence, and so the last bits of its results, depends on the lengths of all sequences in the batch
- * and their order; with leankv so can the level of a token whose score is at a threshold.  PER_LANE's results for a
- * sequence depend on that sequence alone. */
+ * EQUAL_SHARES cuts a sequence, and so the last bits of its results, depends on the lengths of all sequences in the
+ * batch and their order; with leankv so can the level of a token whose score is at a threshold.  PER_LANE's results for
+ * a sequence depend on that sequence alone. */
 typedef enum pleat_device_schedule {
     PLEAT_DEVICE_EQUAL_SHARES, /* every warp gets about as much to do, whatever the lanes' lengths */
     PLEAT_DEVICE_PER_LANE      /* LeanKV's: a thread block for each lane.  To compare with */
 } pleat_device_schedule;
 
 /* Cut the work of attention for the batch as it stands, in all layers; attend goes by the last plan.  begin does this
- * for its step, by equal shares; a plan that is made after begin counts for the rest of that step.  An attend that
- * was recorded in a graph needs the last plan before it to be of the same schedule as when it was recorded. */
+ * for its step, by equal shares; a plan that is made after begin counts for the rest of that step.  Recorded
+ * or not, an attend needs the last plan or begin before it on the device to be of the schedule that was the host's last
+ * when attend was called. */
 PLEAT_API pleat_status pleat_device_cache_plan(pleat_device_cache *cache, pleat_device_schedule schedule, void *stream,
                                                pleat_error *err);
 

@@ -23,7 +23,8 @@ typedef struct shape {
     uint32_t head_dim, n_group, n_kv_heads, n_layers, n_seqs;
     uint32_t tokens[2]; /* of a page */
     uint32_t most_slots[2];
-    bool equal; /* all lanes have most_slots */
+    bool equal;          /* all lanes have most_slots */
+    uint32_t long_slots; /* of the first lane's high side, where not 0 */
     bool tracked;
     unsigned fill; /* check_fill's */
     float size;    /* of keys and queries; values are size * 3 */
@@ -112,6 +113,7 @@ static void rig_init_host(rig *a) {
         a->n_slots[side] = malloc(a->n_rows * sizeof *a->n_slots[side]);
         for (uint32_t row = 0; row < a->n_rows; row++) {
             a->n_slots[side][row] = s->equal ? s->most_slots[side] : some_slots(s->most_slots[side]);
+            if (side == 0 && row == 0 && s->long_slots) a->n_slots[side][row] = s->long_slots;
             n_pages += pleat__div_up_u32(a->n_slots[side][row], s->tokens[side]);
         }
     }
@@ -161,7 +163,7 @@ static void rig_init(rig *a, const shape *s) {
     if (s->most_slots[1] == 0) a->device.n_slots[1] = NULL;
     a->device.places = to_device(a, a->places, s->n_seqs * sizeof *a->places);
     a->out_floats = (uint64_t)a->n_lanes * s->n_group * s->head_dim;
-    a->logits_stride = (s->most_slots[0] + s->most_slots[1] + 64) / 16 * 16;
+    a->logits_stride = (s->most_slots[0] + s->long_slots + s->most_slots[1] + 64) / 16 * 16;
     for (uint32_t i = 0; i < 2; i++) {
         a->out[i] = malloc(a->out_floats * sizeof(float));
         a->lse2[i] = malloc((uint64_t)a->n_lanes * s->n_group * sizeof(float));
@@ -495,23 +497,26 @@ static void test_long_lanes(void) {
     }
 }
 
-/* One head and small steps: little work and little shared memory where many blocks' parts are merged. */
-static void test_one_head(void) {
+/* Two lanes for all blocks: each lane's parts come from tens of them, more than are merged at once, and those at the
+ * border between the two have both. */
+static void test_two_lanes(void) {
     CHECK_DEVICE();
     for (uint32_t i = 0; i < CHECK_COUNT(pairs); i++) {
-        shape s = some_shape(i, 64);
+        shape s = some_shape(i, i / 2 % 2 ? 64 : 128);
         s.n_layers = 1;
         s.n_kv_heads = 1;
-        s.n_group = 1;
+        s.n_group = 1 + i % 8;
         s.n_seqs = 2;
-        s.most_slots[0] = 900;
+        s.tokens[0] = 128;
+        s.most_slots[0] = 11000 + (uint32_t)check_below(600);
         s.equal = true;
         s.schedule = PLEAT__DEVICE_EQUAL_SHARES;
         try_shape(&s);
     }
 }
 
-/* As many lanes as blocks and more: equal ones, of which every block takes some, and short ones. */
+/* As many lanes as blocks and more: equal ones, of which every block takes some, and short ones, several a share, beside
+ * one that goes across blocks. */
 static void test_many_lanes(void) {
     CHECK_DEVICE();
     for (uint32_t i = 0; i < 3; i++) {
@@ -522,6 +527,7 @@ static void test_many_lanes(void) {
         s.n_seqs = i == 1 ? 66 : 33;
         s.most_slots[0] = i == 0 ? 150 : 40;
         s.equal = i < 2;
+        s.long_slots = i == 2 ? 3000 : 0;
         s.schedule = PLEAT__DEVICE_EQUAL_SHARES;
         try_shape(&s);
     }
@@ -559,7 +565,8 @@ static void test_bounds(void) {
     pleat__device_attn_plan plan;
     for (uint32_t side = 0; side < 2; side++)
         CHECK_STATUS(pleat__page_layout_init(&view.layouts[side], k8v8, 64, 64, false), PLEAT_OK);
-    if (!CHECK_STATUS(pleat__device_attn_plan_init(&plan, &view, 4, PLEAT__DEVICE_EQUAL_SHARES, NULL), PLEAT_OK)) return;
+    if (!CHECK_STATUS(pleat__device_attn_plan_init(&plan, &view, 4, PLEAT__DEVICE_EQUAL_SHARES, NULL), PLEAT_OK))
+        return;
     pleat__device_attn_args args = {.view = view, .scale = 1};
     CHECK_STATUS(pleat__device_attn_schedule(&plan, &view, NULL, none, NULL), PLEAT_OK);
     CHECK_STATUS(pleat__device_attn_decode(&plan, &args, NULL, none, NULL), PLEAT_OK);
@@ -573,7 +580,7 @@ static void test_bounds(void) {
 int main(int argc, char **argv) {
     static const check_test tests[] = {{"formats", test_formats},       {"fills", test_fills},
                                        {"long lanes", test_long_lanes}, {"many lanes", test_many_lanes},
-                                       {"one head", test_one_head},     {"bounds", test_bounds},
+                                       {"two lanes", test_two_lanes},   {"bounds", test_bounds},
                                        {"refused", test_refused}};
     return check_main(tests, CHECK_COUNT(tests), argc, argv);
 }

@@ -4,7 +4,7 @@
  * the device, and the attention received.  See decode.h.
  *
  * The schedule of a layer, by one block.  A lane costs its tiles, and a little more for its query and output.  What a
- * tile takes a warp hardly depends on its bytes: it waits for memory, which all warps share, not for its own bytes alone:
+ * tile takes a warp hardly depends on its bytes: it waits for memory, which all warps share:
  *
  *     cost(lane) = sum over tiles of (bytes/32 + TILE_UNITS) + LANE_UNITS      prefix(lane) = sum of those before
  *     share w    = costs [w*size, (w+1)*size)                                  size = total / shares, rounded up
@@ -16,19 +16,22 @@
  * A size of two tiles and two LANE_UNITS at least makes every share start before the next; shares behind the total are
  * empty.
  *
- * Where lanes are about equal, and as many for each block cost no more than an equal share and what merging across blocks
- * costs, every block takes whole lanes, and its warps equal shares of them: then nothing is merged across blocks.
+ * Where lanes are about equal, and as many for each block cost no more than an equal share and what merging across
+ * blocks costs, every block takes whole lanes, and its warps equal shares of them: then nothing is merged across
+ * blocks.
  */
 #include "attn/cuda/decode.h"
-#include "attn/cuda/decode_kernel.cuh"
+#include "attn/cuda/decode_share.cuh"
 #include "attn/cuda/decode_table.cuh"
+#include "attn/cuda/ops.cuh"
 #include "hw/cuda/cuda.cuh"
 
-/* In units of 32 bytes, from times of mixed lanes on an H200: what a tile costs besides its bytes, and a lane besides its
- * tiles.  (By bytes alone a batch of k8v4 and k4v2 took 12 to 25 % longer.) */
+/* In units of 32 bytes, from times on an H200, 2026-11-22 (docs/PERF.md): what a tile costs besides its bytes, a lane
+ * besides its tiles, and a block merging with others, in LANE_UNITS: between what it gains with k8v4 and k4v2, and with
+ * f16, where 256 equal lanes are dealt out. */
 #define TILE_UNITS 1024u
 #define LANE_UNITS 1700u
-#define MERGE_LANES 21u /* what merging across blocks costs a block, in LANE_UNITS */
+#define MERGE_LANES 21u
 #define SCHEDULE_THREADS 1024u
 #define RECEIVED_THREADS 128u
 #define MOST_LANES (1u << 20)
@@ -153,6 +156,9 @@ pleat_status pleat__device_attn_plan_init(pleat__device_attn_plan *plan, const p
                    "attention's plan", err);
     const pleat__decode_kernel *k = kernel_at(p.kernel_idx);
     lay_out(&p, k, (uint32_t)n_multiprocessors, (uint32_t)most_smem);
+    PLEAT_FAIL_IF(p.n_warps == 0, err, PLEAT_E_DEVICE, PLEAT_NOWHERE,
+                  "attention's plan: a multiprocessor has %d bytes of shared memory, a warp needs %u", most_smem,
+                  k->warp_bytes);
     PLEAT_CUDA_TRY(
         cudaFuncSetAttribute((const void *)k->fn, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)p.smem_bytes),
         "attention's plan", err);
@@ -210,6 +216,11 @@ static __device__ uint32_t page_of(const pleat__device_view &v, const pleat__dev
     return row[v.row_len - 1 - (tile - n_high) / (v.layouts[1].tokens / 16)];
 }
 
+/* A share behind all lanes. */
+static __device__ pleat__share_start no_start(uint32_t n_lanes) {
+    return {n_lanes, 0, 0, {0, 0}, 0, 0, PLEAT__NO_PAGE};
+}
+
 /* A share that starts at a tile of a lane. */
 static __device__ pleat__share_start start_of(const pleat__device_view &v, const pleat__device_lane &l, uint32_t lane,
                                               uint32_t tile) {
@@ -224,9 +235,7 @@ static __device__ pleat__share_start start_at(const schedule_params &a, const pl
     const uint32_t of_high = n_high * a.tile_units[0];
     const uint32_t tile = cost < of_high ? cost / a.tile_units[0] : n_high + (cost - of_high) / a.tile_units[1];
     if (tile < n || n == 0) return start_of(a.view, l, lane, n == 0 ? 0 : tile);
-    pleat__share_start s = {};
-    s.lane = lane + 1;
-    return lane + 1 < n_lanes ? start_of(a.view, lanes[lane + 1], lane + 1, 0) : s;
+    return lane + 1 < n_lanes ? start_of(a.view, lanes[lane + 1], lane + 1, 0) : no_start(n_lanes);
 }
 
 /* What all threads of a schedule know. */
@@ -247,22 +256,18 @@ static __device__ pleat__share_start start_from(const schedule_params &a, const 
 /* Share w, where blocks take whole lanes. */
 static __device__ pleat__share_start whole_start(const schedule_params &a, const schedule_sums &s, uint32_t w) {
     const uint32_t first = w / a.n_warps * s.lanes_per_block, next = min(first + s.lanes_per_block, s.n_lanes);
-    pleat__share_start none = {};
-    none.lane = s.n_lanes;
-    if (first >= s.n_lanes || w >= a.n_shares) return none;
+    if (first >= s.n_lanes || w >= a.n_shares) return no_start(s.n_lanes);
     const uint32_t base = s.lanes[first].prefix, cost = (next < s.n_lanes ? s.lanes[next].prefix : s.total) - base;
     const uint32_t size = max((cost + a.n_warps - 1) / a.n_warps, s.least), at = w % a.n_warps * size;
     if (at < cost) return start_from(a, s, first, base + at);
-    return next < s.n_lanes ? start_of(a.view, s.lanes[next], next, 0) : none;
+    return next < s.n_lanes ? start_of(a.view, s.lanes[next], next, 0) : no_start(s.n_lanes);
 }
 
 /* Share w of equal shares.  prefixes: of every thread's first lane; a thread has `each`. */
 static __device__ pleat__share_start equal_start(const schedule_params &a, const schedule_sums &s, uint32_t w,
                                                  const uint32_t *prefixes, uint32_t each) {
     const uint64_t at = (uint64_t)w * s.size;
-    pleat__share_start none = {};
-    none.lane = s.n_lanes;
-    if (at >= s.total) return none;
+    if (at >= s.total) return no_start(s.n_lanes);
     uint32_t low = 0,
              high = blockDim.x; /* prefixes[low] <= at < prefixes[high]; threads without lanes have the total */
     while (high - low > 1) {
@@ -276,7 +281,7 @@ static __device__ pleat__share_start equal_start(const schedule_params &a, const
 }
 
 /* A block a layer.  Every thread takes a stretch of lanes, and then shares in turn. */
-static __global__ void __launch_bounds__(SCHEDULE_THREADS) schedule_bytes(const __grid_constant__ schedule_params a) {
+static __global__ void __launch_bounds__(SCHEDULE_THREADS) schedule_shares(const __grid_constant__ schedule_params a) {
     __shared__ uint32_t prefixes[SCHEDULE_THREADS], most;
     const uint32_t layer = blockIdx.x, n_lanes = a.view.n_seqs * a.view.n_kv_heads;
     pleat__device_lane *lanes = a.lanes + (uint64_t)layer * a.lanes_cap;
@@ -320,8 +325,7 @@ static __global__ void schedule_lanes(const __grid_constant__ schedule_params a)
     const uint32_t layer = blockIdx.y, lane = blockIdx.x * blockDim.x + threadIdx.x;
     const uint32_t n_lanes = a.view.n_seqs * a.view.n_kv_heads, shares = a.n_warps;
     pleat__share_start *starts = a.starts + (uint64_t)layer * (a.n_shares + 1);
-    pleat__share_start none = {};
-    none.lane = n_lanes;
+    const pleat__share_start none = no_start(n_lanes);
     if (lane >= a.lanes_cap) return;
     if (lane + 1 == a.lanes_cap) starts[a.n_shares] = none;
     if (lane >= n_lanes) {
@@ -368,7 +372,7 @@ pleat_status pleat__device_attn_schedule(const pleat__device_attn_plan *plan, co
         const dim3 grid((a.lanes_cap + 255) / 256, plan->n_layers);
         schedule_lanes<<<grid, 256, 0, pleat__cuda_stream(stream)>>>(a);
     } else {
-        schedule_bytes<<<plan->n_layers, SCHEDULE_THREADS, 0, pleat__cuda_stream(stream)>>>(a);
+        schedule_shares<<<plan->n_layers, SCHEDULE_THREADS, 0, pleat__cuda_stream(stream)>>>(a);
     }
     return PLEAT_CUDA_LAUNCHED("attention's schedule", err);
 }

@@ -17,7 +17,7 @@
  *
  * What a warp adds up of a lane is a part (m, l, o).  A lane that one warp read alone is finished by it; else the block
  * merges its warps' parts, and if other blocks have more, the last of them to arrive merges those.  Parts are always
- * merged in their lane's order: the same input gives the same bytes, whoever comes last.  How a lane is cut, and so its
+ * merged in one order: the same input gives the same bytes, whoever comes last.  How a lane is cut, and so its
  * last bits, depends on the whole batch, as on the GPU's size.  PER_LANE cuts a lane by its own length alone: there the
  * last bits do not depend on the batch.  Where lanes are about equal, blocks take whole ones (decode.cu).
  *
@@ -42,7 +42,7 @@ extern "C" {
 
 typedef enum pleat__device_schedule_kind {
     PLEAT__DEVICE_EQUAL_SHARES = 0, /* of tiles; those with more bytes count a little more: decode.cu */
-    PLEAT__DEVICE_PER_LANE = 1 /* one thread block a lane, as in LeanKV: what EQUAL_SHARES is measured against */
+    PLEAT__DEVICE_PER_LANE = 1      /* one thread block a lane, as in LeanKV: what EQUAL_SHARES is measured against */
 } pleat__device_schedule_kind;
 
 /* A cache's shape, and what follows from it.  Filled by plan_init, fixed from then on.  Offsets are into the
@@ -66,9 +66,9 @@ typedef struct pleat__device_attn_plan {
 } pleat__device_attn_plan;
 
 /* Make the plan for caches like `view`, of batches up to seqs_cap, on the calling thread's device: its layouts, layers,
- * heads, group count and row_len, not its pointers, places or n_seqs.  Caches whose layouts have one format are taken to have a
- * high side only; where they have two, n_slots[1] may be NULL all the same.  PLEAT_E_ARG, and err says why: a head_dim
- * other than 64 or 128, a group above 8, a pair of formats without a kernel, no lanes or more than 2^20. */
+ * heads, group count and row_len, not its pointers, places or n_seqs.  Caches whose layouts have one format are taken
+ * to have a high side only; where they have two, n_slots[1] may be NULL all the same.  PLEAT_E_ARG, and err says why: a
+ * head_dim other than 64 or 128, a group above 8, a pair of formats without a kernel, no lanes or more than 2^20. */
 pleat_status pleat__device_attn_plan_init(pleat__device_attn_plan *plan, const pleat__device_view *view,
                                           uint32_t seqs_cap, pleat__device_schedule_kind schedule, pleat_error *err);
 

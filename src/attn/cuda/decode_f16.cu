@@ -3,6 +3,7 @@
  * decode_f16.cu: kernels of decode attention for lanes of f16, and of f16 high and codes low.  decode_kernel.cuh has
  * the code.
  */
+#include "attn/cuda/decode_kernel.cuh"
 #include "attn/cuda/decode_table.cuh"
 
 const pleat__decode_kernel *pleat__decode_kernels_f16(uint32_t *n) {

@@ -2,6 +2,7 @@
  *
  * decode_k4.cu: kernels of decode attention for lanes of one format with 4-bit keys.  decode_kernel.cuh has the code.
  */
+#include "attn/cuda/decode_kernel.cuh"
 #include "attn/cuda/decode_table.cuh"
 
 const pleat__decode_kernel *pleat__decode_kernels_k4(uint32_t *n) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * decode_kernel.cuh: the kernel of decode attention, for any pair of formats: a warp's walk over its share.  decode.h has
- * the picture; decode_tile.cuh does the arithmetic, decode_merge.cuh what comes after.
+ * decode_kernel.cuh: the kernel of decode attention, for any pair of formats: a warp's walk over its share.  decode.h
+ * has the picture; decode_tile.cuh does the arithmetic, decode_merge.cuh what comes after.
  *
  *     feeder   walks ahead: starts copies of step t + stages - 1 ...           ids 32 to 64 pages ahead, in registers
  *     ring     some steps of shared memory, the warp's own
@@ -139,9 +139,9 @@ template <int D, int KH, int VH, int KL, int VL, int T> struct decode_config {
     static constexpr bool one_format = KH == KL && VH == VL;
     static constexpr int high = step_shape<D, KH, VH, T>::bytes, low = step_shape<D, KL, VL, T>::bytes;
     static constexpr int step_bytes = high > low ? high : low;
-    /* Steps of the ring, one of which is read while the others are on their way, blocks of a multiprocessor, and warps of
-     * a block: what was fastest on an H200, 2026-11-22.  Memory is busy with 100 to 150 KiB on their way to each
-     * multiprocessor, and slower with more.  One block begins faster, two hide each other's beginning and end. */
+    /* Steps of the ring, one of which is read while the others are on their way, blocks of a multiprocessor, and warps
+     * of a block: what was fastest on an H200, 2026-11-22.  With more than 100 to 170 KiB of rings on a multiprocessor
+     * memory becomes slower.  One block begins faster, two hide each other's beginning and end. */
     static constexpr int stages = T == 2 ? 2 : step_bytes > 4000 ? 3 : 4;
     static constexpr bool is_k4v2 = one_format && KH == 4 && VH == 2, is_k8 = one_format && KH == 8 && T == 2;
     static constexpr int resident = KH == 16 || is_k4v2 ? 1 : 2;

@@ -6,10 +6,11 @@
  *     several warps of a block         each leaves a part, the block's threads merge     state_leave(), merge_shared()
  *     several blocks                   each leaves what it merged; the last merges that  arrive(), merge_blocks()
  *
- * Parts are [8] m, [8] l, [n_group][D] o in f32.  A lane that goes on behind a warp's share leaves its part in the warp's
- * ring, which is idle by then; one that began before and ends in it, behind the ring: a warp has at most one of each.  A
- * block has at most two lanes that it shares with others: one that began before it (slot 2b + 1 of the workspace, whether
- * it ends in it or not), and one that goes on (slot 2b).  Parts are merged in their lane's order, whoever does it.
+ * Parts are [8] m, [8] l, [n_group][D] o in f32.  A lane that goes on behind a warp's share leaves its part in the
+ * warp's ring, which is idle by then; one that began before and ends in it, behind the ring: a warp has at most one of
+ * each.  A block has at most two lanes that it shares with others: one that began before it (slot 2b + 1 of the
+ * workspace, whether it ends in it or not), and one that goes on (slot 2b).  Parts are merged in one fixed order,
+ * whoever does it.
  */
 #ifndef PLEAT_ATTN_CUDA_DECODE_MERGE_CUH
 #define PLEAT_ATTN_CUDA_DECODE_MERGE_CUH
@@ -273,8 +274,8 @@ static __device__ __forceinline__ void merge_shared(const pleat__decode_params &
     }
 }
 
-/* Count one more block at a lane; how many were there before.  What the block's threads wrote before the barrier that is
- * before this is seen by whoever comes later, and behind its next barrier by its other threads. */
+/* Count one more block at a lane; how many were there before.  What the block's threads wrote before the barrier that
+ * is before this is seen by whoever comes later, and behind its next barrier by its other threads. */
 static __device__ __forceinline__ uint32_t arrive(uint32_t *counter) {
     uint32_t before;
     asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");

@@ -3,6 +3,7 @@
  * decode_mixed.cu: kernels of decode attention for lanes whose two sides are one step apart in both bits.
  * decode_kernel.cuh has the code.
  */
+#include "attn/cuda/decode_kernel.cuh"
 #include "attn/cuda/decode_table.cuh"
 
 const pleat__decode_kernel *pleat__decode_kernels_mixed(uint32_t *n) {

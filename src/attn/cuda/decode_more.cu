@@ -3,6 +3,7 @@
  * decode_more.cu: kernels of decode attention for lanes whose two sides differ otherwise.  decode_kernel.cuh has the
  * code.
  */
+#include "attn/cuda/decode_kernel.cuh"
 #include "attn/cuda/decode_table.cuh"
 
 const pleat__decode_kernel *pleat__decode_kernels_more(uint32_t *n) {

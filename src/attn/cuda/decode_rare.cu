@@ -3,6 +3,7 @@
  * decode_rare.cu: kernels of decode attention for formats that are measured, and seldom used: few bits for values
  * alone, or for keys.  decode_kernel.cuh has the code.
  */
+#include "attn/cuda/decode_kernel.cuh"
 #include "attn/cuda/decode_table.cuh"
 
 const pleat__decode_kernel *pleat__decode_kernels_rare(uint32_t *n) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * decode_share.cuh: what the schedule and the kernels of decode attention tell each other: the lanes of a layer, where each
- * warp's share of them starts, and what else a kernel is called with.  decode.h has the picture, decode.cu the schedule.
+ * decode_share.cuh: what the schedule and the kernels of decode attention tell each other: the lanes of a layer, where
+ * each warp's share of them starts, and what else a kernel is called with.  decode.h has the picture, decode.cu the
+ * schedule.
  *
  *     share w   from starts[w] to starts[w + 1]: the rest of a lane, whole lanes, the beginning of one
  *     tiles     of a lane are counted through both sides, high first
@@ -23,8 +24,8 @@ typedef struct pleat__device_lane {
     uint32_t pad[2];
 } pleat__device_lane;
 
-/* Where a share starts: a tile of a lane, counted through both sides; with a copy of that lane and the tile's page, so that
- * a warp need not wait for them. */
+/* Where a share starts: a tile of a lane, counted through both sides; with a copy of that lane and the tile's page, so
+ * that a warp need not wait for them. */
 typedef struct pleat__share_start {
     uint32_t lane, tile;
     uint32_t row;

@@ -5,7 +5,7 @@
 #ifndef PLEAT_ATTN_CUDA_DECODE_TABLE_CUH
 #define PLEAT_ATTN_CUDA_DECODE_TABLE_CUH
 
-#include "attn/cuda/decode_kernel.cuh"
+#include "attn/cuda/decode_share.cuh"
 
 extern "C" {
 const pleat__decode_kernel *pleat__decode_kernels_f16(uint32_t *n);

@@ -303,7 +303,7 @@ pleat_status pleat_device_cache_plan(pleat_device_cache *c, pleat_device_schedul
     REQUIRE_STATE(c->lanes.pages.n_seqs > 0, "device cache: no batch has been set");
     REQUIRE(schedule == PLEAT_DEVICE_EQUAL_SHARES || schedule == PLEAT_DEVICE_PER_LANE,
             "device cache: no such schedule");
-    PLEAT_TRY(pleat__device_attn_schedule(&c->plans[schedule], &c->view, c->attn_workspace,
+    PLEAT_TRY(pleat__device_attn_schedule(&c->plans[schedule], &c->view, c->attn_workspaces[schedule],
                                           pleat__device_stream_of(stream), err));
     c->schedule = schedule;
     c->is_planned = true;
@@ -327,7 +327,7 @@ pleat_status pleat_device_cache_attend(pleat_device_cache *c, uint32_t layer, co
                                     .logits = scores ? c->logits : NULL,
                                     .logits_stride = scores ? c->logits_stride : 0};
     const pleat__device_stream s = pleat__device_stream_of(stream);
-    PLEAT_TRY(pleat__device_attn_decode(&c->plans[c->schedule], &args, c->attn_workspace, s, err));
+    PLEAT_TRY(pleat__device_attn_decode(&c->plans[c->schedule], &args, c->attn_workspaces[c->schedule], s, err));
     args.view.places = c->lanes.scored_places;
     return scores ? pleat__device_attn_received(&args, s, err) : PLEAT_OK;
 }

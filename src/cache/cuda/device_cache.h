@@ -42,7 +42,7 @@ struct pleat_device_cache {
     pleat__device_attn_plan plans[2]; /* [pleat_device_schedule] */
     pleat_device_schedule schedule;   /* of the last plan */
     uint64_t logits_stride;           /* 0: no scores */
-    void *attn_workspace;             /* of either plan */
+    void *attn_workspaces[2];         /* of either plan: apart, so that a stale one is not read as the other's */
     float *logits;                    /* [max_seqs][n_q_heads][logits_stride] */
     float *lse2;                      /* [max_seqs][n_q_heads], for callers who want none */
     float *prompt_lse2;               /* [min(max_tokens, PLEAT_DEVICE_PROMPT_TOKENS)][n_q_heads] of a prompt's layer */

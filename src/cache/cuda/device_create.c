@@ -171,8 +171,7 @@ static void carve_tables(pleat_device_cache *c, pleat__arena *arena) {
 
 static void carve_workspace(pleat_device_cache *c, pleat__arena *arena) {
     const uint64_t n_heads = (uint64_t)c->opt.max_seqs * c->opt.n_q_heads;
-    const uint64_t *bytes[2] = {&c->plans[0].workspace_bytes, &c->plans[1].workspace_bytes};
-    c->attn_workspace = take(arena, *bytes[0] > *bytes[1] ? *bytes[0] : *bytes[1], 1);
+    for (int i = 0; i < 2; i++) c->attn_workspaces[i] = take(arena, c->plans[i].workspace_bytes, 1);
     c->logits = take(arena, n_heads * c->logits_stride, sizeof *c->logits);
     c->lse2 = take(arena, n_heads, sizeof *c->lse2);
     c->prompt_lse2 =

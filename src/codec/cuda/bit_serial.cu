@@ -19,6 +19,7 @@
 #include "hw/cuda/warp.cuh"
 
 #define MAX_THREADS 512u
+
 /* Exclusive sum over the threads; part has room for every warp's. */
 static __device__ uint32_t bits_before(uint32_t n, uint32_t *part) {
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;

@@ -5,11 +5,11 @@
  *     pleat__copy_16(to, from); ... pleat__copies_commit();      a group, of this thread's copies since the last one
  *     pleat__copies_wait<N>();                                   until all but the N newest groups have landed
  *
- * What has landed is seen by this thread; a barrier shows it to others.  `to` is an address in shared memory, `from` one
- * in global memory; both are multiples of 16.
+ * What has landed is seen by this thread; a barrier shows it to others.  `to` is an address in shared memory, `from`
+ * one in global memory; both are multiples of 16.
  *
- * Copies pass the level-1 cache by and ask the level-2 cache for whole lines of 128 bytes.  Without that, an H200 reads
- * pages from memory 2 to 3 % slower (938 against 963 us for 4.3 GB); asking for 256 bytes costs 6 %.
+ * Those of 16 bytes pass the level-1 cache by and ask the level-2 cache for whole lines of 128 bytes.  Without that, an
+ * H200 reads pages from memory 1 to 3 % slower (938 against 963 us for 4.3 GB); asking for 256 bytes costs 6 %.
  */
 #ifndef PLEAT_HW_CUDA_COPY_CUH
 #define PLEAT_HW_CUDA_COPY_CUH
