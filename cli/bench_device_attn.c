@@ -48,6 +48,7 @@ typedef struct bench {
     table t;
     json_t *rows, *skipped;
     char label[96];
+    char first_reason[240]; /* why the first configuration was skipped */
     uint64_t n_done;
 } bench;
 
@@ -199,6 +200,7 @@ static void add_rows(bench *b, uint32_t from, uint32_t to) {
 /* ---- the sweep ------------------------------------------------------------------------------------------ */
 
 static void skip(bench *b, const contender *c, const pleat_error *err) {
+    if (!b->first_reason[0]) snprintf(b->first_reason, sizeof b->first_reason, "%s", err->text);
     json_array_append_new(b->skipped,
                           json_pack("{s:o, s:o}", "params", params_json(b, c, NULL), "reason", json_text(err->text)));
     if (!b->o->quiet)
@@ -269,7 +271,7 @@ static int run_shapes(bench *b) {
         code = run_shape(b);
     }
     progress_end();
-    return code == CLI_OK ? output_check_rows(b->rows, "no configuration fits in the GPU's memory") : code;
+    return code == CLI_OK ? output_check_rows(b->rows, b->first_reason) : code;
 }
 
 /* ---- the command ---------------------------------------------------------------------------------------- */

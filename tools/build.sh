@@ -35,7 +35,12 @@ build() {
         fi
         cmake -S . -B "$dir" -G "$generator" "$@"
     elif [ $# -gt 0 ]; then
-        cmake -S . -B "$dir" "$@"
+        cp "$dir/CMakeCache.txt" "$dir/CMakeCache.txt.before"
+        if ! cmake -S . -B "$dir" "$@"; then
+            mv "$dir/CMakeCache.txt.before" "$dir/CMakeCache.txt" # what was refused is not asked for again
+            return 1
+        fi
+        rm "$dir/CMakeCache.txt.before"
     fi
     cmake --build "$dir" --parallel "$(nproc)"
 }

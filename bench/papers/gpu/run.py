@@ -25,7 +25,7 @@ import sections
 
 
 def measure(pleat, names):
-    n_failed = 0
+    n_failed, last = 0, None
     for name in names:
         argv = [pleat, *sections.COMMANDS[name].split(), "--format", "json", "-q"]
         try:
@@ -34,13 +34,17 @@ def measure(pleat, names):
             print(f"run.py: {name}: cannot run {pleat}: {error}", file=sys.stderr)
             return n_failed + 1
         if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+            n_failed, before, last = n_failed + 1, last, (done.stderr.strip().splitlines() or ["no message"])[-1]
             print(f"run.py: {name}: `{' '.join(argv)}` ended with {done.returncode}: {last}", file=sys.stderr)
-            n_failed += 1
+            if last == before:
+                print("run.py: the same twice: not going on", file=sys.stderr)
+                return n_failed
             continue
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
         try:
             result = json.loads(done.stdout)
+            if not sections.has_rows(result):
+                raise ValueError("no rows")
         except ValueError as error:
             print(f"run.py: {name}: what was printed cannot be read: {error}", file=sys.stderr)
             n_failed += 1
@@ -69,7 +73,11 @@ def main():
     if unknown:
         parser.error(f"--only: no result {unknown[0]!r}; there are {', '.join(sections.COMMANDS)}")
     if options.measure:
-        return 1 if measure(options.pleat, names) else 0
+        try:
+            return 1 if measure(options.pleat, names) else 0
+        except OSError as error:
+            print(f"run.py: {error}", file=sys.stderr)
+            return 1
     missing = []
     try:
         for paper in sections.PAGES:
