@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What PyTorch's attention takes on this GPU: what decode attention of `pleat bench attn --device cuda` is held against.
 
-    python3 bench/device_sdpa.py [--prompt] [--repeat N]
+    python3 bench/device_sdpa.py [--prompt] [--repeat N] [--one-by-one]
 
 One JSON object a line.  Decode, one query position a sequence, 32 query heads, 8 KV heads of 128, contiguous f16; bytes
 are those of K and V:
@@ -12,7 +12,8 @@ are those of K and V:
 
     {"what": "prompt", "backend", "batch", "ctx", "us", "tflops"}
 
-Times are medians by device events, launches not counted.  Calls of a case go round as many keys and values as are four
+Times are medians by device events, launches not counted; with --one-by-one each call is issued to an idle GPU, and what
+PyTorch takes to issue it counts.  Calls of a case go round as many keys and values as are four
 times the level-2 cache, four at least, as `pleat bench` goes round layers: each reads from memory.
 
 Without PyTorch or a GPU, one line {"what": "skipped", "why"} and exit code 0; a backend that refuses a case says so in
@@ -46,14 +47,17 @@ def load_torch():
     return torch
 
 
-def median_us(torch, call, sets, repeat):
-    """Behind a kernel that does nothing for a while, so that what is timed is queued before it runs."""
+def median_us(torch, call, sets, repeat, is_queued):
+    """Queued: behind a kernel that does nothing for a while, so that what is timed is there before it runs."""
     for i in range(len(sets)):
         call(*sets[i])
     torch.cuda.synchronize()
-    torch.cuda._sleep(10_000_000 + 200_000 * repeat)  # clocks: 5 ms, and 0.1 ms a call
+    if is_queued:
+        torch.cuda._sleep(10_000_000 + 200_000 * repeat)  # clocks: 5 ms, and 0.1 ms a call
     events = []
     for i in range(repeat):
+        if not is_queued:
+            torch.cuda.synchronize()
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
         call(*sets[i % len(sets)])
@@ -73,7 +77,7 @@ def tensors(torch, batch, n_queries, ctx):
     return heads(QUERY_HEADS, n_queries), heads(KV_HEADS, ctx), heads(KV_HEADS, ctx)
 
 
-def measure(torch, what, batch, ctx, repeat):
+def measure(torch, what, batch, ctx, repeat, is_queued):
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
     is_prompt = what == "prompt"
@@ -85,7 +89,7 @@ def measure(torch, what, batch, ctx, repeat):
         try:
             with sdpa_kernel(backend):
                 us = median_us(torch, lambda q, k, v: scaled_dot_product_attention(
-                    q, k, v, is_causal=is_prompt, enable_gqa=True), sets, repeat)
+                    q, k, v, is_causal=is_prompt, enable_gqa=True), sets, repeat, is_queued)
         except (RuntimeError, TypeError) as e:  # TypeError: before 2.5 there is no enable_gqa
             say(**case, failed=(str(e).splitlines() or ["no message"])[0][:120])
             continue
@@ -99,6 +103,7 @@ def measure(torch, what, batch, ctx, repeat):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--prompt", action="store_true", help="whole prompts too")
+    parser.add_argument("--one-by-one", action="store_true", help="issue each call to an idle GPU, instead of queueing them")
     parser.add_argument("--repeat", type=int, default=30, help="calls of a case (default 30)")
     args = parser.parse_args()
     torch = load_torch()
@@ -108,7 +113,7 @@ def main():
     for what, cases in (("decode", DECODE), ("prompt", PROMPT if args.prompt else [])):
         for batch, ctx in cases:
             try:
-                measure(torch, what, batch, ctx, args.repeat)
+                measure(torch, what, batch, ctx, args.repeat, not args.one_by_one)
             except torch.cuda.OutOfMemoryError:
                 say(what=what, batch=batch, ctx=ctx, failed="out of device memory")
             torch.cuda.empty_cache()
