@@ -24,35 +24,40 @@ sys.path.insert(0, HERE)
 import sections
 
 
+class Failed(Exception):
+    """A measurement that came to nothing, and why."""
+
+
+def measure_one(pleat, name):
+    argv = [pleat, *sections.COMMANDS[name].split(), "--format", "json", "-q"]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise Failed(f"`{' '.join(argv)}` ended with {done.returncode}: {last}")
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    try:
+        result = json.loads(done.stdout)
+        if not sections.has_rows(result):
+            raise ValueError("no rows")
+    except ValueError as error:
+        raise Failed(f"what was printed cannot be read: {error}") from error
+    record = {"command": f"build/pleat {sections.COMMANDS[name]} --format json -q", "date": now, "result": result}
+    sections.lab.write(sections.path_of(name), json.dumps(record, indent=1) + "\n")
+
+
 def measure(pleat, names):
+    """How many failed; two that fail alike end it."""
     n_failed, last = 0, None
     for name in names:
-        argv = [pleat, *sections.COMMANDS[name].split(), "--format", "json", "-q"]
         try:
-            done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-        except OSError as error:
-            print(f"run.py: {name}: cannot run {pleat}: {error}", file=sys.stderr)
-            return n_failed + 1
-        if done.returncode:
-            n_failed, before, last = n_failed + 1, last, (done.stderr.strip().splitlines() or ["no message"])[-1]
-            print(f"run.py: {name}: `{' '.join(argv)}` ended with {done.returncode}: {last}", file=sys.stderr)
+            measure_one(pleat, name)
+            print(f"{name}: done", file=sys.stderr)
+        except Failed as error:
+            print(f"run.py: {name}: {error}", file=sys.stderr)
+            n_failed, before, last = n_failed + 1, last, str(error)
             if last == before:
                 print("run.py: the same twice: not going on", file=sys.stderr)
-                return n_failed
-            continue
-        now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-        try:
-            result = json.loads(done.stdout)
-            if not sections.has_rows(result):
-                raise ValueError("no rows")
-        except ValueError as error:
-            print(f"run.py: {name}: what was printed cannot be read: {error}", file=sys.stderr)
-            n_failed += 1
-            continue
-        record = {"command": f"build/pleat {sections.COMMANDS[name]} --format json -q", "date": now,
-                  "result": result}
-        sections.lab.write(sections.path_of(name), json.dumps(record, indent=1) + "\n")
-        print(f"{name}: done", file=sys.stderr)
+                break
     return n_failed
 
 
@@ -76,7 +81,7 @@ def main():
         try:
             return 1 if measure(options.pleat, names) else 0
         except OSError as error:
-            print(f"run.py: {error}", file=sys.stderr)
+            print(f"run.py: cannot run or write {error.filename}: {error.strerror}", file=sys.stderr)
             return 1
     missing = []
     try:
