@@ -73,7 +73,10 @@ check "writing them again changes nothing" cmp -s "$scratch/leankv.md" "$scratch
 export FAIL=pages
 gpu --measure --only pages-256,large --pleat "$scratch/pleat"
 check "a command that fails is told" test "$code" = 1
-check "with its last line" says 'pages-256: .* ended with 1: pleat: no such luck'
+check "with its last line" says 'pages-256: .*: ended with 1: pleat: no such luck'
+gpu --measure --pleat "$scratch/pleat"
+check "two that fail alike end it" test "$(grep -c 'no such luck' "$scratch/err")" = 2
+check "and it says so" says 'the same twice: not going on'
 unset FAIL
 gpu --only codec
 check "--only without --measure is wrong usage" test "$code" = 2

@@ -33,7 +33,7 @@ def measure_one(pleat, name):
     done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise Failed(f"`{' '.join(argv)}` ended with {done.returncode}: {last}")
+        raise Failed(f"ended with {done.returncode}: {last}")
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     try:
         result = json.loads(done.stdout)
@@ -46,14 +46,14 @@ def measure_one(pleat, name):
 
 
 def measure(pleat, names):
-    """How many failed; two that fail alike end it."""
+    """How many failed; two in a row that fail alike end it."""
     n_failed, last = 0, None
     for name in names:
         try:
             measure_one(pleat, name)
             print(f"{name}: done", file=sys.stderr)
         except Failed as error:
-            print(f"run.py: {name}: {error}", file=sys.stderr)
+            print(f"run.py: {name}: `{pleat} {sections.COMMANDS[name]}`: {error}", file=sys.stderr)
             n_failed, before, last = n_failed + 1, last, str(error)
             if last == before:
                 print("run.py: the same twice: not going on", file=sys.stderr)
