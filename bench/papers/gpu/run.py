@@ -29,8 +29,8 @@ class Failed(Exception):
 
 
 def measure_one(pleat, name):
-    argv = [pleat, *sections.COMMANDS[name].split(), "--format", "json", "-q"]
-    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    command = f"{sections.COMMANDS[name]} --format json -q"
+    done = subprocess.run([pleat, *command.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise Failed(f"ended with {done.returncode}: {last}")
@@ -41,12 +41,12 @@ def measure_one(pleat, name):
             raise ValueError("no rows")
     except ValueError as error:
         raise Failed(f"what was printed cannot be read: {error}") from error
-    record = {"command": f"build/pleat {sections.COMMANDS[name]} --format json -q", "date": now, "result": result}
+    record = {"command": f"build/pleat {command}", "date": now, "result": result}
     sections.lab.write(sections.path_of(name), json.dumps(record, indent=1) + "\n")
 
 
 def measure(pleat, names):
-    """How many failed; two in a row that fail alike end it."""
+    """How many failed; one that fails as the failure before it did ends it."""
     n_failed, last = 0, None
     for name in names:
         try:
@@ -54,10 +54,11 @@ def measure(pleat, names):
             print(f"{name}: done", file=sys.stderr)
         except Failed as error:
             print(f"run.py: {name}: `{pleat} {sections.COMMANDS[name]}`: {error}", file=sys.stderr)
-            n_failed, before, last = n_failed + 1, last, str(error)
-            if last == before:
+            n_failed += 1
+            if str(error) == last:
                 print("run.py: the same twice: not going on", file=sys.stderr)
                 break
+            last = str(error)
     return n_failed
 
 
