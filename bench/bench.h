@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * bench.h: what the programs of bench/ have in common: a clock, medians, memory in huge pages.
+ * bench.h: what the programs of bench/kernels and bench/allocators share: the command's clock and medians
+ * (cli/lib/measure.h), made-up values, and memory in huge pages.  Random numbers are the library's (core/rng.h).
  */
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
@@ -9,25 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <time.h>
 
-static inline double bench_seconds(clockid_t clock) {
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "cli/lib/measure.h"
+#include "core/rng.h"
 
-static inline double now_s(void) { return bench_seconds(CLOCK_MONOTONIC); }
-
-static inline int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Leaves x in order. */
-static inline double median(double *x, size_t n) {
-    qsort(x, n, sizeof *x, by_value);
-    return x[n / 2];
+/* About normal, with mean 0 and deviation 1: a sum of three uniform variates. */
+static inline float bench_noise(pleat__rng *rng) {
+    return 2 * (pleat__rng_f32(rng) + pleat__rng_f32(rng) + pleat__rng_f32(rng)) - 3;
 }
 
 /* Memory that begins at a huge page, or the end of the program. */

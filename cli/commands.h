@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * commands.h: the functions behind the words of `pleat`.  Each returns the process' exit code (common.h).
+ * commands.h: the commands of `pleat`, each defined in its folder beside its code.
  */
 #ifndef PLEAT_CLI_COMMANDS_H
 #define PLEAT_CLI_COMMANDS_H
 
-#include "options.h"
+#include "cli/lib/options.h"
 
-int command_run(options *o);
-int command_eval(options *o);
-int command_calibrate(options *o);
-int command_bench_attn(options *o);
-int command_bench_pages(options *o);
-int command_bench_codec(options *o);
-int command_bench_run(options *o);
-int command_bench_serve(options *o);
-int command_inspect(options *o);
-int command_plan(options *o);
+extern const command run_command;         /* run/options.c */
+extern const command eval_command;        /* eval/eval.c */
+extern const command calibrate_command;   /* calibrate/calibrate.c */
+extern const command bench_attn_command;  /* bench/attn.c */
+extern const command bench_pages_command; /* bench/pages.c */
+extern const command bench_codec_command; /* bench/codec.c */
+extern const command bench_run_command;   /* bench/run.c */
+extern const command bench_serve_command; /* bench/serve/options.c */
+extern const command inspect_command;     /* inspect/inspect.c */
+extern const command plan_command;        /* plan/plan.c */
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * zstd_probe.c: does it link?  With PROBE_PARTS what cli/peer_zstd_parts.h declares, else <zstd.h> alone.
+ * zstd_probe.c: does it link?  With PROBE_PARTS what cli/bench/peer_zstd_parts.h declares, else <zstd.h> alone.
  */
 #include <zstd.h>
 
@@ -8,7 +8,7 @@
 #if ZSTD_VERSION_NUMBER < 10504 || ZSTD_VERSION_NUMBER > 10506
 #error "peer_zstd_parts.h was not compared with this version of zstd"
 #endif
-#include "peer_zstd_parts.h"
+#include "cli/bench/peer_zstd_parts.h"
 
 static void *const parts[] = {
     (void *)HUF_isError,

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# bench.sh DIR: run the kernels' benches that DIR was built with, bench/*.c as bench_NAME.
+# bench.sh DIR: run the benches that DIR was built with, bench/kernels and bench/allocators.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

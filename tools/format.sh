@@ -14,4 +14,4 @@ mode=(-i)
 if [ "${1:-}" = --check ]; then
     mode=(--dry-run -Werror)
 fi
-find include src cli tests bench \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) -print0 | xargs -0 clang-format "${mode[@]}"
+find $(ls -d include src cli tests bench examples 2> /dev/null) \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) -print0 | xargs -0 clang-format "${mode[@]}"

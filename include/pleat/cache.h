@@ -15,30 +15,34 @@
  *     pleat_cache_save, _restore                           a sequence to the host's memory and back: preemption by swap
  *     pleat_cache_compress                                 keep less of a sequence, now
  *
- * A step serves any mix of prompt chunks (n_tokens > 1) and single tokens (n_tokens == 1).
- * The new tokens of a chunk see each other exactly, as handed in, and earlier tokens as stored; a single token is
- * stored first and read back like every other.  Keys come with their positions already applied (RoPE).
+ * A step serves any mix of prompt chunks (n_tokens > 1) and single tokens (n_tokens == 1).  The new tokens of a chunk
+ * see each other exactly, as handed in, and earlier tokens as stored.  A single token is stored first and read back like
+ * every other.  Keys come with their positions already applied (RoPE).
  *
- * With a policy (spec.h) the cache keeps the attention that each token received.  When a step ends, tokens that left
- * the window are kept high, kept low or dropped, and pages that this empties go back to the pool.  A prompt that is
+ * With a policy (spec.h) the cache keeps the attention that each token received.  When a step ends, tokens that left the
+ * window are kept high, kept low or dropped, and pages that become empty are returned to the pool.  A prompt that is
  * read in several steps is classed when its last part ends: PLEAT_ITEM_MORE marks the parts before.
  *
- * A layer with a sliding window keeps no more tokens than its queries see: its lanes are rings, the newest token takes the
- * oldest one's slot.  A chunk's tokens are stored and read back one by one there.
+ * A layer with a sliding window keeps no more tokens than its queries see: its lanes are rings, in which the newest
+ * token takes the oldest one's slot.  A chunk's tokens are stored and read back one by one there.
  *
- * Sequences can share pages.  A page with more than one holder is never written: who has to write it takes a copy of it
- * first, in the begin of that step.  Without a policy only the page behind the last token is ever written.  With one
- * every step writes, since tokens' scores stand in their pages; so a sequence is sealed where others shall share it
- * (PLEAT_ITEM_SEAL): the full pages of the tokens that are classed by then stay as they are from then on, levels and
- * scores too, and only what comes after them is scored, demoted and dropped.  What a sealed prefix holds depends on its
- * own tokens alone, so whoever continues it gets the bits that computing it would have given.
+ * Sequences can share pages.  A page with more than one holder is never written: begin copies it first for the sequence
+ * that has to write it.  Without a policy only the page behind the last token is ever written.  With one every step
+ * writes, since tokens' scores stand in their pages, and a sequence is sealed where others shall share it
+ * (PLEAT_ITEM_SEAL).  From then on the full pages of the tokens that are classed stay as they are, levels and scores
+ * too; only what comes after them is scored, demoted and dropped.  A sealed prefix depends on its own tokens alone, so
+ * continuing it gives the bits that computing it would have given.
  *
- * The output of a sequence depends on its own tokens and on how they were cut into steps (under a policy, steps that
- * were cancelled included: pleat_cache_cancel), and not on the thread count nor on what else shares a step: bit for
- * bit.
+ * Policies that evict seal nothing: a lane keeps its budget whatever it began from.  Whoever goes on from a shared
+ * prefix copies its pages in the first step, a budget's worth of each lane, and may drop any token of them; the prefix
+ * keeps its own.
+ *
+ * A sequence's output depends on its own tokens and on how they were cut into steps, bit for bit.  It depends neither on
+ * the thread count nor on what else shares a step.  Under a policy, steps that were cancelled count as well
+ * (pleat_cache_cancel).
  *
  * Threads: a cache is driven from one thread; inside, it uses the workers that it was given.
- * No function but create, open, fork, restore, is_valid and, of tokens in blocks, export allocates.
+ * Functions that allocate: create, open, fork, restore, is_valid and, of tokens in blocks, export; no other does.
  */
 #ifndef PLEAT_CACHE_H
 #define PLEAT_CACHE_H
@@ -107,10 +111,13 @@ PLEAT_API uint32_t pleat_cache_length(const pleat_cache *cache, pleat_seq seq);
 /* The most tokens that the sequence was opened for; 0 for an unknown sequence. */
 PLEAT_API uint32_t pleat_cache_max_tokens(const pleat_cache *cache, pleat_seq seq);
 
+/* Sequences that are open. */
+PLEAT_API uint32_t pleat_cache_n_open(const pleat_cache *cache);
+
 /* Tokens in a page of the high format: options.page_tokens, or what was chosen for 0. */
 PLEAT_API uint32_t pleat_cache_page_tokens(const pleat_cache *cache);
 
-/* Flags of an item. */
+/* Flags of an item.  Where a policy evicts, SEAL and SEAL_ALL seal nothing: the prompt ends there, for now. */
 #define PLEAT_ITEM_MORE 1u /* a part of a prompt that goes on in a later step: no token is classed or compressed yet */
 #define PLEAT_ITEM_SEAL 2u /* when the step has ended, the full pages of classed tokens are sealed; not with MORE */
 #define PLEAT_ITEM_SEAL_ALL 4u /* instead of SEAL: all full pages, those of the window too, whose tokens stay high */
@@ -122,9 +129,13 @@ typedef struct pleat_cache_item {
     uint32_t flags;    /* PLEAT_ITEM_* */
 } pleat_cache_item;
 
-/* Pages that this item alone would take in a step that began now, copies of shared ones included.  UINT64_MAX for an item
- * that pleat_cache_begin() would refuse whatever the pool has, and inside a step. */
+/* Pages that this item alone would take in a step that began now, copies of shared ones included.  UINT64_MAX for an
+ * item that pleat_cache_begin() would refuse whatever the pool has, and inside a step. */
 PLEAT_API uint64_t pleat_cache_pages_needed(const pleat_cache *cache, const pleat_cache_item *item);
+
+/* Pages that a sequence holds, shared ones included, or for seq.v = 0 that are taken from the pool; 0 for an unknown
+ * sequence.  O(1). */
+PLEAT_API uint64_t pleat_cache_pages_held(const pleat_cache *cache, pleat_seq seq);
 
 /* Pages that both sequences hold at the same places; 0 for an unknown one. */
 PLEAT_API uint64_t pleat_cache_pages_shared(const pleat_cache *cache, pleat_seq a, pleat_seq b);
@@ -148,11 +159,11 @@ PLEAT_API pleat_status pleat_cache_attend(pleat_cache *cache, uint32_t layer, co
 /* Like pleat_cache_attend(), but only stores. */
 PLEAT_API pleat_status pleat_cache_store(pleat_cache *cache, uint32_t layer, const float *k, const float *v);
 
-/* End the step: its tokens count as stored, and each lane's policy has its say.  PLEAT_E_STATE, and the step goes on,
+/* End the step: its tokens count as stored, and each lane's policy decides.  PLEAT_E_STATE, and the step goes on,
  * while a layer has not been stored: its slots would hold what earlier sequences left in the pages. */
 PLEAT_API pleat_status pleat_cache_end(pleat_cache *cache);
 
-/* Give up the step: its pages go back and the sequences are as they were before pleat_cache_begin(), but for two things:
+/* Give up the step: its pages are returned and the sequences are as before pleat_cache_begin(), but for two things:
  * with a policy, attention that layers of the step have computed stays counted in the tokens' scores; and where a chunk
  * had begun to take the place of tokens in a full ring, its sequence is lost: PLEAT_E_STATE from begin, until closed. */
 PLEAT_API pleat_status pleat_cache_cancel(pleat_cache *cache);
@@ -170,9 +181,6 @@ PLEAT_API pleat_status pleat_cache_read(pleat_cache *cache, uint32_t layer, cons
  * which of their tokens is which.  For tokens in blocks also PLEAT_E_MEMORY, and PLEAT_E_FORMAT for a damaged one. */
 PLEAT_API pleat_status pleat_cache_export(const pleat_cache *cache, pleat_seq seq, uint32_t layer, uint32_t kv_head,
                                           uint32_t first, uint32_t n_tokens, float *k, float *v);
-
-/* How a token is kept.  LOW: in the low format, or in a block. */
-typedef enum pleat_level { PLEAT_LEVEL_DROPPED, PLEAT_LEVEL_LOW, PLEAT_LEVEL_HIGH } pleat_level;
 
 typedef struct pleat_cache_token {
     pleat_level level;
@@ -210,18 +218,17 @@ PLEAT_API pleat_status pleat_cache_restore(pleat_cache *cache, const void *image
  * 0) for good, and class all of its tokens outside the window again by them, now.  Sealed pages are opened for this
  * where nobody shares them; a lane that shares some is left alone from its last shared page back, and so is one
  * whose turn finds fewer than two free pages (a lane can take a page more where its first token becomes low).  Outside a
- * step.
- * PLEAT_AGAIN when the pool has not two free pages to work with (and one for each shared page that it would write);
- * PLEAT_E_UNSUPPORTED for specs without a low side. */
+ * step.  PLEAT_AGAIN when the pool has not two free pages to work with (and one for each shared page that it would
+ * write); PLEAT_E_UNSUPPORTED for specs without a low side. */
 PLEAT_API pleat_status pleat_cache_compress(pleat_cache *cache, pleat_seq seq, float ah, float al);
 
 /* What a cache or a sequence holds.  Token counts are summed over lanes. */
 typedef struct pleat_cache_usage {
     uint64_t bytes;       /* everything held: whole pages, tables, lane records, codebooks and ends of blocks */
-    uint64_t bytes_pages; /* of that: pages, their unused slots included */
+    uint64_t bytes_pages; /* pages alone, their unused slots included */
     uint64_t bytes_f16;   /* what f16 would hold for as many tokens: 4*head_dim per token and lane */
     uint64_t pages_used;
-    uint64_t pages_own;   /* of those, held once: what closing the sequence would free */
+    uint64_t pages_own;   /* pages held once: what closing the sequence would free */
     uint64_t pages_peak;  /* most pages used at once since create or open */
     uint64_t pages_total; /* of the pool */
     uint64_t tokens_high;
@@ -229,35 +236,90 @@ typedef struct pleat_cache_usage {
     uint64_t tokens_dropped;
     uint64_t slots;          /* of all pages held, and tokens in blocks: 1 - (tokens_high + tokens_low) / slots is the
                               * fragmentation.  Pages that sequences share count in each */
-    uint64_t tokens_moved;   /* to other slots, at the ends of steps of eviction policies; since open or create, */
-    uint64_t pages_returned; /* as are pages given back at the ends of steps, those taken to work with included */
+    uint64_t tokens_moved;   /* to other slots at the ends of steps since open or create, by eviction policies */
+    uint64_t pages_returned; /* at the ends of steps since open or create, those taken to work with included */
 } pleat_cache_usage;
 
 /* Usage of one sequence, or of the whole cache when seq.v is 0. */
 PLEAT_API pleat_status pleat_cache_get_usage(const pleat_cache *cache, pleat_seq seq, pleat_cache_usage *out);
 
-/* Where the time of steps went, since create.  [0]: steps with an item of two or more tokens; [1]: all others. */
+/* A sequence's pages and slots by side, summed over its lanes.  Where cold tokens are in blocks, slots are counted in
+ * units of a payload's bytes on both sides. */
+typedef struct pleat_cache_sides {
+    uint64_t high_pages;
+    uint64_t low_pages;
+    uint64_t live_slots; /* with a token */
+    uint64_t held_slots; /* of all pages held */
+} pleat_cache_sides;
+
+/* PLEAT_E_ARG for an unknown sequence.  O(lanes). */
+PLEAT_API pleat_status pleat_cache_get_sides(const pleat_cache *cache, pleat_seq seq, pleat_cache_sides *out);
+
+/* Where the time of steps went, since create, and what it was spent on.  [0]: steps with an item of two or more tokens;
+ * [1]: all others. */
 typedef struct pleat_cache_times {
     uint64_t n_steps[2];
     uint64_t pages_ns[2];   /* plan, prefix sum and commit of pages in begin, and their return in end */
     uint64_t compact_ns[2]; /* policy, and moving and requantising tokens */
+    uint64_t tokens_moved;  /* to other slots */
+    uint64_t pages_returned;
 } pleat_cache_times;
 PLEAT_API void pleat_cache_get_times(const pleat_cache *cache, pleat_cache_times *out);
 
+/* ---- how lanes keep their tokens ------------------------------------------------------------------- */
+
+/* What an engine, a scheduler or a planner has to know of how a cache keeps its tokens.  All of it follows from the
+ * options, and none of it changes. */
+typedef struct pleat_cache_traits {
+    size_t size_bytes; /* sizeof(pleat_cache_traits); set by the caller */
+
+    uint64_t n_pages; /* pages of the pool; 0 where there is no cache */
+    uint64_t page_bytes;
+    uint32_t high_page_tokens; /* tokens of a page of the high format */
+    uint32_t low_page_tokens;  /* tokens of a page of the low format, or again of the high one; 0: cold tokens are in
+                                * blocks */
+    uint32_t n_lanes;          /* lanes of a sequence */
+    uint32_t max_slots;        /* slots of a lane where every layer has a sliding window; 0: no such limit */
+    uint32_t spare_pages;      /* pages that a lane may take in a step beyond those of its tokens in the high format */
+    uint32_t window;           /* newest tokens of a lane that the policy spares */
+    uint32_t unshared_tokens;  /* newest tokens of a fork, of a sealed sequence where there is a policy, whose pages do
+                                * not stay shared; UINT32_MAX: all */
+
+    /* 1 or 0. */
+    uint32_t has_policy;   /* ends of steps change lanes; what a cancelled step has counted stays counted */
+    uint32_t is_packed;    /* lanes under a budget hold no dead slots but one, which the next token takes */
+    uint32_t is_bounded;   /* a packed lane that holds its budget loses a token for each that comes */
+    uint32_t takes_fresh;  /* a step in which lanes lose tokens takes pages for all that stays, until it ends */
+    uint32_t shares_late;  /* what a fork shares may still be copied after its first step */
+    uint32_t can_compress; /* pleat_cache_compress() has a low side to move tokens to */
+} pleat_cache_traits;
+
+/* The cache's traits.  PLEAT_E_ARG unless out->size_bytes is sizeof(pleat_cache_traits). */
+PLEAT_API pleat_status pleat_cache_get_traits(const pleat_cache *cache, pleat_cache_traits *out);
+
+/* The traits of a cache that pleat_cache_create() would make, whatever its pool: n_pages is 0.  PLEAT_E_ARG for options
+ * that create would refuse with any pool; err may be NULL. */
+PLEAT_API pleat_status pleat_cache_traits_for(const pleat_cache_options *opt, pleat_cache_traits *out,
+                                              pleat_error *err);
+
+/* The most tokens that a budget leaves a lane when a prompt of n_prompt tokens has been read; UINT32_MAX: the spec has
+ * no budget. */
+PLEAT_API uint32_t pleat_cache_max_kept(const pleat_cache *cache, uint32_t n_prompt);
+
 /* Bytes that `n_tokens` tokens of one sequence opened for max_tokens hold: what pleat_cache_get_usage() would say.
  * With a policy: the most that they can hold between steps, every token being important, as while a prompt is read.
- * opt is as for pleat_cache_create().  0 for options that create would refuse, and for n_tokens > max_tokens. */
+ * opt is as for pleat_cache_create().  0 for options that pleat_cache_check() refuses, and for n_tokens > max_tokens. */
 PLEAT_API uint64_t pleat_cache_bytes_for(const pleat_cache_options *opt, uint32_t n_tokens, uint32_t max_tokens);
 
-/* The same once the prompt has been read, sealed tokens apart: with policies that evict in generation and reclaim=reuse
- * or copy no more than their budget; with all others as above. */
+/* The same once the prompt has been read: with policies that evict in generation and reclaim=reuse or copy no more than
+ * their budget; with all others as above. */
 PLEAT_API uint64_t pleat_cache_bytes_kept(const pleat_cache_options *opt, uint32_t n_tokens, uint32_t max_tokens);
 
 /* Bytes of a token that is kept high in one lane, its scores and position with it, without slack and tables; 0 for a
  * spec that no text can name.  n_group: query heads for each KV head. */
 PLEAT_API uint64_t pleat_cache_token_bytes(const pleat_spec *spec, uint32_t head_dim, uint32_t n_group);
 
-/* Whether pleat_cache_create() would take the options, but for memory; err says why not. */
+/* Whether pleat_cache_create() would take the options, given memory and a pool that holds a page; err says why not. */
 PLEAT_API pleat_status pleat_cache_check(const pleat_cache_options *opt, pleat_error *err);
 
 /* Recompute every invariant of the pool and tables: used + free = total, references exact, rows within

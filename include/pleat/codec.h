@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * codec.h: blocks of keys and values compressed to bytes and back, outside a cache: what `kvcomp` and `kivi` caches do
- * to their cold tokens, for whoever stores or sends them.
+ * codec.h: blocks of keys and values to bytes and back, outside a cache.  This is what `kvcomp` and `kivi` caches do to
+ * their cold tokens, for programs that store or send them.
  *
  *     create ── train (once) ──> encode (any number) ──> payload ──> decode
  *
@@ -37,7 +37,7 @@ PLEAT_API uint32_t pleat_codec_block_tokens(const pleat_codec *codec);
 PLEAT_API uint64_t pleat_codec_payload_cap(const pleat_codec *codec);
 
 /* Bytes of both codebooks as they are held for decoding; 0 where the coder has none. */
-PLEAT_API uint64_t pleat_codec_book_bytes(const pleat_codec *codec);
+PLEAT_API uint64_t pleat_codec_codebook_bytes(const pleat_codec *codec);
 
 /* Make the codebooks from these blocks: k and v [n_blocks][block tokens][head_dim].  n_blocks may be 0: all codes are
  * as likely.  Values that are not finite, or of 2^48 or more, are PLEAT_E_RANGE, here and in encode.  Payloads made
@@ -65,11 +65,11 @@ typedef struct pleat_codec_parts {
 PLEAT_API pleat_status pleat_codec_get_parts(const pleat_codec *codec, const void *payload, uint64_t n_bytes,
                                              pleat_codec_parts *out);
 
-/* The two halves of encoding and decoding by themselves, for measuring: quantisation codes, keys then values, each
- * block_tokens * head_dim bytes in the order they are coded in (docs/FORMAT.md, vectors).  encode_codes makes a payload
- * of codes below the levels, with the minimums, steps and order of the block that was quantised last.  Decoding takes
- * up to PLEAT_CODEC_AT_ONCE payloads, whose streams are decoded side by side; they must have PLEAT_CODEC_PAD readable
- * bytes behind them, and codes[i] is aligned to 64 bytes.  Sums are not checked. */
+/* The two halves of encoding and decoding by themselves, for measuring.  Codes are keys', then values', each
+ * block_tokens * head_dim bytes in the order in which they are coded (docs/FORMAT.md, vectors).  encode_codes makes a
+ * payload of codes below the levels, with the minimums, steps and order of the block that was quantised last.  Decoding
+ * takes up to PLEAT_CODEC_AT_ONCE payloads, whose streams are decoded side by side; they must have PLEAT_CODEC_PAD
+ * readable bytes behind them, and codes[i] is aligned to 64 bytes.  Sums are not checked. */
 #define PLEAT_CODEC_AT_ONCE 4
 #define PLEAT_CODEC_PAD 64
 PLEAT_API pleat_status pleat_codec_quantise(pleat_codec *codec, const float *k, const float *v, uint8_t *codes);

@@ -40,7 +40,7 @@ PLEAT_API pleat_status pleat_workers_create(uint32_t n_threads, const pleat_allo
 /* How many threads the team has, the caller included.  NULL counts as a team of 1. */
 PLEAT_API uint32_t pleat_workers_count(const pleat_workers *workers);
 
-/* Call fn(ctx, unit, worker) once for each unit in 0..n_units-1 and return when all have returned.
+/* Call fn(ctx, unit, worker) once for each unit in 0..n_units-1.  Returns when all have returned.
  * worker is in 0..count-1; no two calls with the same worker overlap.  fn must not call this. */
 PLEAT_API void pleat_workers_run(pleat_workers *workers, uint32_t n_units,
                                  void (*fn)(void *ctx, uint32_t unit, uint32_t worker), void *ctx);

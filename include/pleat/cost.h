@@ -51,7 +51,7 @@ typedef struct pleat_cost_work {
 
 typedef struct pleat_cost_rates {
     double ns[PLEAT_COST_KINDS]; /* each >= 0 */
-    double gb_per_s;             /* that all threads together read plain memory with, > 0; 1e9 bytes */
+    double gb_per_s;             /* speed at which all threads together read plain memory, > 0; 1e9 bytes */
     double exposed;              /* part of the shorter one of compute and memory that the longer does not hide, >= 0 */
     double start_ns;             /* >= 0 */
 } pleat_cost_rates;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * device.h: GPUs: which there are.  Only builds with CUDA (pleat_build_info() says so) ever find one; every other build,
- * and every machine without a GPU or with a driver too old for this build, answers PLEAT_E_DEVICE with the reason, and all
- * of Pleat that runs on the CPU works as ever.
+ * device.h: GPUs: which there are.  Only builds with CUDA (pleat_build_info() says so) ever find one.  Without CUDA,
+ * without a GPU, or with a driver too old for this build, the answer is PLEAT_E_DEVICE with the reason.  All of Pleat
+ * that runs on the CPU works as ever.
  *
- * A build with CUDA holds the CUDA runtime of its toolkit (13 or later) within itself, and needs a driver of that major version when it
- * runs.  It works in the device's primary context, as every runtime does: memory, streams and events of a program's own CUDA
- * runtime, or of PyTorch's, are what calls here take and give.
+ * A build with CUDA holds the CUDA runtime of its toolkit, 13 or later.  When it runs it needs a driver of that major
+ * version.  It works in the device's primary context, as every runtime does: memory, streams and events of a program's
+ * own CUDA runtime, or of PyTorch's, are what calls here take and return.
  *
  * Thread-safe.
  */
@@ -31,8 +31,8 @@ typedef struct pleat_device_info {
 /* How many GPUs the CUDA driver shows.  PLEAT_E_DEVICE, and *n_devices = 0: none, and err says why; err may be NULL. */
 PLEAT_API pleat_status pleat_device_count(uint32_t *n_devices, pleat_error *err);
 
-/* What device 0..count-1 is.  PLEAT_E_DEVICE: there is no such device, it does not answer, or it is older than what this
- * build has code for.  Which device is the calling thread's (cudaSetDevice) stays as it was. */
+/* What device 0..count-1 is.  PLEAT_E_DEVICE: there is no such device, it does not answer, or it is older than what
+ * this build has code for.  Which device is the calling thread's (cudaSetDevice) stays as it was. */
 PLEAT_API pleat_status pleat_device_get_info(uint32_t device, pleat_device_info *info, pleat_error *err);
 
 #ifdef __cplusplus

@@ -4,24 +4,24 @@
  * wait for the host.
  *
  *     pleat_device_cache_create                              takes all device memory that it will ever use
- *         pleat_device_cache_prompt_begin(place, n_tokens)   a sequence's prompt: reserves pages in every lane
+ *         pleat_device_cache_prompt_begin(seq_idx, n_tokens) a sequence's prompt: reserves pages in every lane
  *             pleat_device_cache_prompt_attend(q, k, v, ...)         one layer's attention, on exact keys and values
  *             pleat_device_cache_prompt(layer 0, k, v, received)     class, quantise and place one layer's tokens; pages
  *             ...                                            that they do not need go back; once for each layer
- *         pleat_device_cache_prompt_end(place)               the place's tokens count
+ *         pleat_device_cache_prompt_end()                    the sequence's tokens count
  *
- *         pleat_device_cache_set_batch({place, ...})         who takes part in the steps from here on
+ *         pleat_device_cache_set_batch({seq_idx, ...})       who takes part in the steps from here on
  *             pleat_device_cache_begin                       plan + commit: pages for one more token a sequence
  *                 pleat_device_cache_append(layer 0, k, v)   store the new tokens
  *                 pleat_device_cache_attend(layer 0, q, out) attend to all; leankv counts the attention received
  *                 ...                                        once for each layer, in any order
  *             pleat_device_cache_end                         the policy acts on every lane, pages go back
  *
- *         pleat_device_cache_close(place)                    all pages of a sequence go back
+ *         pleat_device_cache_close(seq_idx)                  all pages of a sequence go back
  *     pleat_device_cache_destroy
  *
- * A place is where a sequence stands: 0..max_seqs-1; the caller hands them out.  It is empty after create and after
- * close, until a prompt or a batch takes it.
+ * A sequence index, 0..max_seqs-1, names one of the sequences that the cache has room for; the caller hands them out. A
+ * sequence is empty after create and after close, until a prompt or a batch takes it.
  *
  * Pages have the layout of the CPU's cache and tokens are quantised to the same bytes.  A lane's levels follow from the
  * scores as they do on the CPU (src/policy/leankv.h), with one difference: the tokens of a prompt that become low are
@@ -29,15 +29,14 @@
  *
  * Streams and arguments.  k, v, q, out, lse2 and received are device memory; `stream` is a cudaStream_t, NULL the
  * default stream.  All calls of one cache go to one stream, or are ordered by the caller's events.  Calls return before
- * their work is done but where it is said that they wait.  set_batch aside, those of a step may be recorded in a CUDA
- * graph: sizes of launches depend on the number of sequences in the batch alone, everything else is read on the device
- * when it runs.  A graph may be launched again after set_batch() with as many sequences, while none of their places has
- * a prompt under way; what was closed since begins anew, as with begin.
+ * their work is done, unless they are said to wait.  All calls of a step but set_batch may be recorded in a CUDA
+ * graph.  Sizes of launches depend on the number of sequences in the batch alone; everything else is read on the device
+ * when it runs.  A graph may be launched again after set_batch() with as many sequences, while none of them has a
+ * prompt under way.  What was closed since begins anew, as with begin.
  *
- * Out of pages.  Whether a step's pages fit is known on the device alone: if not, the whole step, append and end
- * included, changes no token, and pleat_device_cache_wait() tells: PLEAT_AGAIN.  What attend gave in
- * that step is the attention to what was there before.  Free a place or take one out of the batch, and do the step
- * again.
+ * Out of pages.  Whether a step's pages fit is known on the device alone.  If not, the whole step, append and end
+ * included, changes no token, and pleat_device_cache_wait() returns PLEAT_AGAIN.  Attention in that step was over what
+ * was there before.  Close a sequence or take one out of the batch, and do the step again.
  *
  * Errors: PLEAT_E_ARG for arguments that cannot be, PLEAT_E_STATE for a call out of turn: both change nothing.
  * PLEAT_E_DEVICE when the GPU fails, after which the cache is good for destroy alone, and from every call of a build
@@ -56,18 +55,18 @@ extern "C" {
 typedef struct pleat_device_cache pleat_device_cache;
 
 typedef struct pleat_device_cache_options {
-    size_t size_bytes;    /* sizeof(pleat_device_cache_options); set by pleat_device_cache_options_default */
-    pleat_spec spec;      /* f16 (the default) or any format of 8 to 2 bits; leankv of one of these where al = ah, else
+    size_t size_bytes;   /* sizeof(pleat_device_cache_options); set by pleat_device_cache_options_default */
+    pleat_spec spec;     /* f16 (the default), any format of 8 to 2 bits, or leankv: of one of these where al = ah, else
                            * of two of f16, k8v8, k8v4, k4v4 and k4v2 */
-    uint32_t device;      /* which GPU; default 0 */
-    uint32_t n_layers;    /* 1..1024 */
-    uint32_t n_kv_heads;  /* 1..1024 */
-    uint32_t n_q_heads;   /* 1..8 times n_kv_heads */
-    uint32_t head_dim;    /* 64 or 128 */
-    float softmax_scale;  /* factor on q.k, up to 65536; 0, the default: 1/sqrt(head_dim) */
+    uint32_t device;     /* which GPU; default 0 */
+    uint32_t n_layers;   /* 1..1024 */
+    uint32_t n_kv_heads; /* 1..1024 */
+    uint32_t n_q_heads;  /* 1..8 times n_kv_heads */
+    uint32_t head_dim;   /* 64 or 128 */
+    float softmax_scale; /* factor on q.k, up to 65536; 0, the default: 1/sqrt(head_dim) */
     uint32_t page_tokens; /* tokens in a page of the high format, a multiple of 16 up to 4096; 0, the default: as
                            * pleat_cache_options has it */
-    uint32_t max_seqs;    /* places, 1..65535; default 1 */
+    uint32_t max_seqs;    /* sequences that there is room for, 1..65535; default 1 */
     uint32_t max_tokens;  /* most tokens of a sequence, 1..2^24 */
     uint64_t pool_bytes;  /* device memory for pages; 0: room for max_seqs sequences of max_tokens high tokens */
     const pleat_allocator *allocator; /* of host memory */
@@ -76,11 +75,12 @@ typedef struct pleat_device_cache_options {
 /* Fill *opt with defaults.  n_layers, n_kv_heads, n_q_heads, head_dim and max_tokens are left 0 and must be set. */
 PLEAT_API void pleat_device_cache_options_default(pleat_device_cache_options *opt);
 
-/* Make a cache, all places empty.  Waits for the device.  PLEAT_E_ARG for options beyond the limits above, a window
- * longer than max_tokens, a profile that nobody has read (spec.h), more than 2^28 lanes in all places, or formats that
- * attention has no kernels for; PLEAT_E_UNSUPPORTED for f32, compressors and policies but leankv, which are
- * the CPU's alone, and for leankv of one format twice with al < ah; PLEAT_E_LIMIT for rows of 2^32 page ids in all and
- * more. */
+/* Make a cache, all of its sequences empty.  Waits for the device.
+ *   PLEAT_E_ARG           options beyond the limits above, a window longer than max_tokens, a profile that nobody has
+ *                         read (spec.h), more than 2^28 lanes in all, or formats that attention has no kernels for
+ *   PLEAT_E_UNSUPPORTED   f32, compressors and policies but leankv, which are the CPU's alone; leankv of one format
+ *                         twice with al < ah
+ *   PLEAT_E_LIMIT         rows of 2^32 page ids in all and more */
 PLEAT_API pleat_status pleat_device_cache_create(const pleat_device_cache_options *opt, pleat_device_cache **out,
                                                  pleat_error *err);
 
@@ -89,10 +89,10 @@ PLEAT_API void pleat_device_cache_destroy(pleat_device_cache **cache);
 
 /* ---- prompts ------------------------------------------------------------------------------------- */
 
-/* Begin a prompt of n_tokens (1..max_tokens) tokens in an empty place: every lane takes the pages that it can
- * need.  Waits.  PLEAT_AGAIN when the pool has too few free pages now, PLEAT_E_LIMIT when all of its pages would be too
- * few: nothing has changed. */
-PLEAT_API pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *cache, uint32_t place, uint32_t n_tokens,
+/* Begin the prompt (prefill) of an empty sequence, n_tokens (1..max_tokens) tokens: every lane takes the pages that it
+ * can need.  Waits.  PLEAT_AGAIN when the pool has too few free pages now, PLEAT_E_LIMIT when all of its pages would be
+ * too few: nothing has changed. */
+PLEAT_API pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *cache, uint32_t seq_idx, uint32_t n_tokens,
                                                        void *stream, pleat_error *err);
 
 /* Most tokens of a prompt that pleat_device_cache_prompt_attend() takes. */
@@ -115,32 +115,33 @@ PLEAT_API pleat_status pleat_device_cache_prompt_attend(pleat_device_cache *cach
 PLEAT_API pleat_status pleat_device_cache_prompt(pleat_device_cache *cache, uint32_t layer, const void *k,
                                                  const void *v, const float *received, void *stream, pleat_error *err);
 
-/* All layers have been placed: the place's tokens count.  PLEAT_E_STATE while a layer is missing. */
+/* All layers have been placed: the sequence's tokens count.  PLEAT_E_STATE while a layer is missing. */
 PLEAT_API pleat_status pleat_device_cache_prompt_end(pleat_device_cache *cache, void *stream, pleat_error *err);
 
-/* Return all pages of a place: it is empty.  Closing an empty place is fine; a prompt under way there is given up. */
-PLEAT_API pleat_status pleat_device_cache_close(pleat_device_cache *cache, uint32_t place, void *stream,
+/* Return all pages of a sequence: it is empty.  Closing an empty one is fine; a prompt under way in it is abandoned. */
+PLEAT_API pleat_status pleat_device_cache_close(pleat_device_cache *cache, uint32_t seq_idx, void *stream,
                                                 pleat_error *err);
 
-/* For measurements and tests: in place of a prompt, fill every lane of an empty place with made-up tokens, n_high[lane]
- * high and n_low[lane] low ones (host memory, lane = layer * n_kv_heads + kv_head; n_low NULL: none), the high ones the
- * newer.  n_high[lane] >= 1, n_high + n_low <= max_tokens, low ones only with leankv, al < ah.  What a token is depends
- * on `seed`, place, lane and position alone.  The sequence's length is that of its longest lane.  Waits.  PLEAT_AGAIN
- * and PLEAT_E_LIMIT as prompt_begin: pages are reserved as if all lanes were as long as the longest. */
-PLEAT_API pleat_status pleat_device_cache_fill(pleat_device_cache *cache, uint32_t place, const uint32_t *n_high,
+/* For measurements and tests: in place of a prompt, fill an empty sequence with made-up tokens.  Each lane gets
+ * n_high[lane] high and n_low[lane] low ones (host memory, lane = layer * n_kv_heads + kv_head; n_low NULL: none), the
+ * high ones the newer.  n_high[lane] >= 1, n_high + n_low <= max_tokens, low ones only with leankv, al < ah.  What a
+ * token is depends on `seed`, seq_idx, lane and position alone.  The sequence's length is that of its longest lane.
+ * Waits.  PLEAT_AGAIN and PLEAT_E_LIMIT as prompt_begin: pages are reserved as if all lanes were as long as the
+ * longest. */
+PLEAT_API pleat_status pleat_device_cache_fill(pleat_device_cache *cache, uint32_t seq_idx, const uint32_t *n_high,
                                                const uint32_t *n_low, uint64_t seed, void *stream, pleat_error *err);
 
 /* ---- steps --------------------------------------------------------------------------------------- */
 
-/* The sequences of the steps from here on: places[n_seqs] (host memory), each once, none with a prompt under way.  An
- * empty place is empty no longer, and takes no prompt until it is closed: its sequence begins with its first step.
- * n_seqs 1..max_seqs. */
-PLEAT_API pleat_status pleat_device_cache_set_batch(pleat_device_cache *cache, const uint32_t *places, uint32_t n_seqs,
-                                                    void *stream, pleat_error *err);
+/* The sequences of the steps from here on: seq_idxs[n_seqs] (host memory), each once, none with a prompt under way. An
+ * empty sequence is empty no longer, and takes no prompt until it is closed: it begins with its first step. n_seqs
+ * 1..max_seqs. */
+PLEAT_API pleat_status pleat_device_cache_set_batch(pleat_device_cache *cache, const uint32_t *seq_idxs,
+                                                    uint32_t n_seqs, void *stream, pleat_error *err);
 
 /* Begin a step: each lane of the batch takes the pages that one more token can need; attention of all layers is
  * planned.  A sequence that has max_tokens already refuses the step like a pool without pages.  PLEAT_E_STATE while a
- * prompt is under way in a place of the batch. */
+ * prompt is under way in a sequence of the batch. */
 PLEAT_API pleat_status pleat_device_cache_begin(pleat_device_cache *cache, void *stream, pleat_error *err);
 
 /* For measurements: pages of a step alone, outside of steps.  Each lane of the batch returns what it holds beyond its
@@ -159,24 +160,24 @@ PLEAT_API pleat_status pleat_device_cache_append(pleat_device_cache *cache, uint
  *   out   [n_seqs][n_q_heads][head_dim] f32, aligned to 16
  *   lse2  [n_seqs][n_q_heads] f32: log2 of the sum of exponentials of the scaled logits; may be NULL
  * Error: <= 1e-3 relative in norm against exact attention over the dequantised values.  Outside a step this only reads;
- * then pleat_device_cache_plan() comes first whenever lanes or the batch have changed: without it this is PLEAT_E_STATE
- * after set_batch, and what it gives means nothing after all else. */
+ * then pleat_device_cache_plan() comes first whenever lanes or the batch have changed.  Without it this is
+ * PLEAT_E_STATE after set_batch, and after any other change the result means nothing. */
 PLEAT_API pleat_status pleat_device_cache_attend(pleat_device_cache *cache, uint32_t layer, const void *q, float *out,
                                                  float *lse2, void *stream, pleat_error *err);
 
-/* How the work of attention is cut.  Results differ in rounding.  The same calls give the same bytes with both; but how
- * EQUAL_SHARES cuts a sequence, and so the last bits of its results, depends on the lengths of all sequences in the
- * batch and their order; with leankv so can the level of a token whose score is at a threshold.  PER_LANE's results for
- * a sequence depend on that sequence alone. */
+/* How the work of attention is cut.  Results differ in rounding.  The same calls give the same bytes with both.  But
+ * how EQUAL_SHARES cuts a sequence, and so the last bits of its results, depends on the lengths and the order of all
+ * sequences in the batch.  With leankv so can the level of a token whose score is at a threshold.  PER_LANE's results
+ * for a sequence depend on that sequence alone. */
 typedef enum pleat_device_schedule {
     PLEAT_DEVICE_EQUAL_SHARES, /* every warp gets about as much to do, whatever the lanes' lengths */
     PLEAT_DEVICE_PER_LANE      /* LeanKV's: a thread block for each lane.  To compare with */
 } pleat_device_schedule;
 
 /* Cut the work of attention for the batch as it stands, in all layers; attend goes by the last plan.  begin does this
- * for its step, by equal shares; a plan that is made after begin counts for the rest of that step.  Recorded
- * or not, an attend needs the last plan or begin before it on the device to be of the schedule that was the host's last
- * when attend was called. */
+ * for its step, by equal shares; a plan that is made after begin counts for the rest of that step.  Recorded or not, an
+ * attend needs the last plan or begin before it on the device to be of the schedule that was the host's last when
+ * attend was called. */
 PLEAT_API pleat_status pleat_device_cache_plan(pleat_device_cache *cache, pleat_device_schedule schedule, void *stream,
                                                pleat_error *err);
 
@@ -191,15 +192,15 @@ PLEAT_API pleat_status pleat_device_cache_wait(pleat_device_cache *cache, void *
 
 typedef struct pleat_device_cache_usage {
     uint64_t bytes;           /* of pages in use, and of tables: rows, counts, circular list, positions' counters */
-    uint64_t bytes_pages;     /* of that: pages in use, their unused slots included */
-    uint64_t bytes_pool;      /* device memory taken for pages, */
-    uint64_t bytes_tables;    /* for tables, */
-    uint64_t bytes_workspace; /* and to work with */
-    uint64_t bytes_attend;    /* that attending to the batch once reads in all layers together: codes and metadata of
+    uint64_t bytes_pages;     /* of pages in use alone, their unused slots included */
+    uint64_t bytes_pool;      /* device memory taken for pages */
+    uint64_t bytes_tables;    /* device memory taken for tables */
+    uint64_t bytes_workspace; /* device memory taken to work with */
+    uint64_t bytes_attend;    /* what attending to the batch once reads in all layers together: codes and metadata of
                                * whole tiles, positions where slots can be dead, page ids */
-    uint64_t bytes_f16; /* what f16 would hold for as many tokens in the open places' lanes, dropped ones counted */
+    uint64_t bytes_f16; /* what f16 would hold for as many tokens in the open sequences' lanes, dropped ones counted */
     uint64_t page_bytes, pages_used, pages_peak, pages_total;
-    uint64_t tokens_high, tokens_low; /* summed over the lanes of all places */
+    uint64_t tokens_high, tokens_low; /* summed over the lanes of all sequences */
     uint64_t n_refused;               /* plans that did not fit, since create */
     uint32_t page_tokens[2];          /* slots of a high page, of a low one */
 } pleat_device_cache_usage;
@@ -208,14 +209,14 @@ typedef struct pleat_device_cache_usage {
 PLEAT_API pleat_status pleat_device_cache_get_usage(pleat_device_cache *cache, pleat_device_cache_usage *out,
                                                     void *stream, pleat_error *err);
 
-/* Tokens of the sequence in a place, dropped ones included; 0: it is empty.  Waits. */
-PLEAT_API pleat_status pleat_device_cache_length(pleat_device_cache *cache, uint32_t place, uint32_t *n_tokens,
+/* Tokens of a sequence, dropped ones included; 0: it is empty.  Waits. */
+PLEAT_API pleat_status pleat_device_cache_length(pleat_device_cache *cache, uint32_t seq_idx, uint32_t *n_tokens,
                                                  void *stream, pleat_error *err);
 
 /* Dequantise the tokens at positions [first, first + n_tokens) of one lane into k and v, [n_tokens][head_dim] f32 host
  * memory; rows of dropped tokens are zeros.  Slow; waits.  PLEAT_E_UNSUPPORTED where low pages keep no positions
  * (leankv, al = 0, when the lane has low tokens). */
-PLEAT_API pleat_status pleat_device_cache_export(pleat_device_cache *cache, uint32_t place, uint32_t layer,
+PLEAT_API pleat_status pleat_device_cache_export(pleat_device_cache *cache, uint32_t seq_idx, uint32_t layer,
                                                  uint32_t kv_head, uint32_t first, uint32_t n_tokens, float *k,
                                                  float *v, void *stream, pleat_error *err);
 

@@ -8,8 +8,8 @@
  *         pleat_engine_close
  *     pleat_engine_destroy
  *
- * A sequence's logits depend on its own tokens and on how they were cut into steps, not on the thread
- * count nor on what else shares a step: bit for bit.
+ * A sequence's logits depend, bit for bit, on its own tokens and on which step took which of them.  They do not depend on
+ * the thread count nor on what else shares a step.
  *
  * Threads: an engine is driven from one thread at a time.  No function but create, open, fork, restore and is_valid
  * allocates; oneDNN, where prompts over matrices of floats go through it, takes packing buffers of its own in a step.
@@ -31,7 +31,7 @@ typedef struct pleat_engine_options {
     pleat_spec spec;        /* default f16 */
     uint32_t max_seqs;      /* sequences open at once; default 1 */
     uint32_t max_items;     /* sequences in one step; 0: max_seqs */
-    uint32_t max_tokens;    /* most tokens of one sequence; 0: the model's context.  More than that is PLEAT_E_LIMIT */
+    uint32_t max_tokens;    /* most tokens of one sequence; 0: the model's context, beyond which is PLEAT_E_LIMIT */
     uint32_t chunk_tokens;  /* most new tokens of one sequence in one step; default 512 */
     uint32_t step_tokens;   /* most new tokens in one step; 0: the larger of chunk_tokens and max_items */
     uint32_t page_tokens;   /* 0: the cache's default */
@@ -71,11 +71,14 @@ typedef struct pleat_engine_item {
     uint32_t flags;            /* PLEAT_ITEM_*, as for pleat_cache_item */
 } pleat_engine_item;
 
-/* Run one forward pass over the new tokens of all items.  Each sequence may stand in one item.  PLEAT_AGAIN when the
- * pool has too few free pages; PLEAT_E_LIMIT when an item would pass chunk_tokens, the step its step_tokens or a
- * sequence its max_tokens (err says both numbers); PLEAT_E_ARG for a bad token id; PLEAT_E_RANGE when keys or values
- * come out NaN or huge, as from damaged weights.  The sequences are then as they were, but for what
- * pleat_cache_cancel() says. */
+/* Run one forward pass over the new tokens of all items.  Each sequence may stand in one item.  After an error the
+ * sequences are as they were, but for what pleat_cache_cancel() says.
+ *     PLEAT_AGAIN     the pool has too few free pages
+ *     PLEAT_E_LIMIT   an item would pass chunk_tokens, the step its step_tokens or a sequence its max_tokens; err says both
+ *                     numbers
+ *     PLEAT_E_ARG     a bad token id
+ *     PLEAT_E_RANGE   weights are NaN or infinite, and err names their tensor; or keys, values or logits come out NaN or
+ *                     huge */
 PLEAT_API pleat_status pleat_engine_step(pleat_engine *engine, const pleat_engine_item *items, uint32_t n_items,
                                          pleat_error *err);
 

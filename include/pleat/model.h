@@ -6,9 +6,9 @@
  * architecture `llama`, tensors in F32, F16, BF16, Q8_0 or Q4_0, tokenizer `gpt2` with the pre-tokenizer
  * `qwen2` or `llama-bpe`.  Anything else is refused by name, since a guess would change tokens silently.
  *
- * Files are mapped read-only, and stay mapped while the object lives: a file that is shortened meanwhile ends the process
- * (SIGBUS), so replace a model by renaming a new file over it.  All objects here are immutable
- * after creation and may be read from any thread, samplers excepted.
+ * Files are mapped read-only, and stay mapped while the object lives.  A file that is shortened meanwhile ends the
+ * process (SIGBUS), so replace a model by renaming a new file over it.  All objects here are immutable after creation
+ * and may be read from any thread, samplers excepted.
  */
 #ifndef PLEAT_MODEL_H
 #define PLEAT_MODEL_H
@@ -43,9 +43,9 @@ typedef struct pleat_gguf_info {
 } pleat_gguf_info;
 PLEAT_API void pleat_gguf_get_info(const pleat_gguf *gguf, pleat_gguf_info *out);
 
-/* Print metadata entry `i` (0..n_metadata-1) as key and value text: numbers in decimal, strings as they are, arrays
- * as "[8192 strings]" or their elements when few.  Cut to the capacities, always NUL-terminated.
- * PLEAT_E_ARG for i out of range or a cap of 0. */
+/* Print metadata entry `i` (0..n_metadata-1) as key and value text.  Numbers are decimal, strings as they are, arrays
+ * "[8192 strings]" or their elements when few.  Cut to the capacities, always NUL-terminated. PLEAT_E_ARG for i out of
+ * range or a cap of 0. */
 PLEAT_API pleat_status pleat_gguf_metadata(const pleat_gguf *gguf, uint64_t i, char *key, size_t key_cap, char *value,
                                            size_t value_cap);
 
@@ -85,11 +85,11 @@ PLEAT_API pleat_status pleat_model_load(const char *path, const pleat_allocator 
 PLEAT_API void pleat_model_get_info(const pleat_model *model, pleat_model_info *out);
 PLEAT_API void pleat_model_destroy(pleat_model **model);
 
-/* Write 32 hexadecimal digits and a NUL that stand for what the model computes: 128 bits of XXH3 over its shape and
- * constants and, for each tensor in the order of names, the name, type, dimensions, and its first and last 64 KiB.
- * The same on every machine; copies of a file have the same, and so has one with another name, chat template or order
- * of tensors.  Models whose tensors differ only further inside have the same, and so may those that somebody made to.
- * Reads from the file; allocates nothing.  From any thread. */
+/* Write 32 hexadecimal digits and a NUL that stand for what the model computes.  They are 128 bits of XXH3 over its
+ * shape and constants and, for each tensor in the order of names, the name, type, dimensions, and its first and last 64
+ * KiB. The same on every machine; copies of a file have the same, and so has one with another name, chat template or
+ * order of tensors.  Models whose tensors differ only further inside have the same, and so may those that somebody made
+ * to. Reads from the file; allocates nothing.  From any thread. */
 #define PLEAT_FINGERPRINT_CAP 33
 PLEAT_API pleat_status pleat_model_fingerprint(const pleat_model *model, char out[PLEAT_FINGERPRINT_CAP]);
 

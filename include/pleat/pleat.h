@@ -7,6 +7,7 @@
  *     codec.h    blocks of keys and values compressed to bytes
  *     spec.h     the KV spec                  engine.h   a model on a cache
  *     cost.h     what attention should take    serving.h  many requests on an engine
+ *     forecast.h what a sequence would hold, without a cache
  *     device.h   GPUs                         device_cache.h   a cache on one, device_blocks.h   blocks on one
  */
 #ifndef PLEAT_PLEAT_H
@@ -20,6 +21,7 @@
 #include "pleat/device_blocks.h"
 #include "pleat/device_cache.h"
 #include "pleat/engine.h"
+#include "pleat/forecast.h"
 #include "pleat/model.h"
 #include "pleat/serving.h"
 #include "pleat/spec.h"

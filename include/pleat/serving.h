@@ -1,45 +1,46 @@
 /* SPDX-License-Identifier: MIT
  *
- * serving.h: many requests on one engine: who runs in a step, who waits, who gives way, what is shared.
+ * serving.h: many requests on one engine: who runs in a step, who waits, who is preempted, what is shared.
  *
  *     pleat_serving_create(engine, options)        or _create_simulated(): traffic without a model
  *         pleat_serving_submit(request)            at any time between steps
  *         pleat_serving_step                       one step of the engine for whoever is to run
- *             pleat_serving_events                 the tokens that it gave, and who has finished
+ *             pleat_serving_events                 the tokens that it brought, and who has finished
  *         pleat_serving_cancel
  *     pleat_serving_destroy
  *
- *     waiting ──let in──> reading its prompt ──> generating ──> finished
- *        <────────────────── preempted ────────────┘
+ *     waiting ──admitted──> reading its prompt (prefill) ──> generating ──> finished
+ *        <─────────────────── preempted ────────────────────────┘
  *
  * Continuous batching: every step takes a token of each generating request and, with what is left of the step's tokens,
- * chunks of prompts.  How a prompt is cut into chunks depends on the request alone, so a request's tokens are the same
- * alone and in company, bit for bit; likewise when it is preempted, whether by swap or by being computed again, and when
- * it starts from a kept prefix.  (Not after compression that it allowed by ah_most and al_most.)
+ * chunks of prompts.  Where a prompt's chunks end depends on the request alone.  So its tokens are the same alone and in
+ * company, bit for bit; preempted or not, whether by swap or by being computed again; and from a kept prefix or not.
+ * (Not after compression that it allowed by max_ah and max_al.)
  *
- *     cuts of a prompt: every multiple of the engine's chunk_tokens, the request's breakpoints, its end
- *     stops:            every multiple of prefix_tokens, the breakpoints             a stop is a cut
+ *     breakpoints of a prompt:   every multiple of prefix_tokens, and those that the request names
+ *     chunks of a prompt end at: every multiple of the engine's chunk_tokens, the breakpoints, the prompt's end
  *
- * At a stop the cache classes and seals what it holds (cache.h), and the prefix so far is kept for others with the same
- * tokens and salt; one that is being computed is waited for rather than computed twice.  A prefix serves those whose own
- * cuts before its end are the same, since these are part of what the bits depend on: so a conversation's turn names as
- * breakpoints where its prompt ends, to be kept for the next turn, and where each prompt before it ended.  Kept prefixes
- * that nobody uses are evicted when pages are needed, the least recently used leaf of the tree first.
+ * At a breakpoint the cache classes and seals what it holds, or under eviction drops what is above the budget (cache.h).
+ * The prefix so far is kept for others with the same tokens and salt.  One that is being computed is waited for rather than computed twice.  A prefix serves those whose
+ * own chunks before its end are the same, since these are part of what the bits depend on.  So a conversation's turn names
+ * as breakpoints where its prompt ends, to be kept for the next turn, and where each prompt before it ended.  Kept
+ * prefixes that nobody uses are evicted when pages are needed, the least recently used leaf of the tree first.
  *
  * When pages run short: kept prefixes go; then requests that allow it are compressed; then the lowest in rank is
  * preempted.  sched/sched.h (source) has the rules: priorities, watermarks, tenants.  Under a policy that evicts in
  * generation, with reclaim=reuse or copy (spec.h), it is known what a request will hold at most at every step until it
- * leaves: it is let in when that fits with what the others will hold, and nobody gives way later.
+ * leaves.  Then it is admitted when that fits with what the others will hold, and nobody is preempted later.
  *
  * Threads: driven from one thread at a time.
  *
- * Memory: create and submit allocate; step does where a request is let in (a page table, a sampler) or kept for others (a
- * page table, an edge of the tree) and where one is swapped out (its image), and not for each token.
+ * Memory: create and submit allocate, and step does not for each token.  It does where a request is admitted (a page
+ * table, a sampler), a prefix is kept (a page table, an edge of the tree) or a request is swapped out (its image).
  */
 #ifndef PLEAT_SERVING_H
 #define PLEAT_SERVING_H
 
 #include "pleat/engine.h"
+#include "pleat/forecast.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -55,9 +56,9 @@ typedef struct pleat_request_id {
 /* Whose requests share a quota. */
 typedef struct pleat_tenant {
     const char *name; /* distinct; copied */
-    double quota;     /* share of the pool that is the tenant's own, 0..1; all of them add up to 1 at most.  What they
+    double quota;     /* share of the pool that is the tenant's own, 0..1.  All quotas add up to 1 at most; what they
                        * leave is lent to whoever needs more */
-    uint32_t weight;  /* >= 1: share of the service among those who wait */
+    uint32_t weight;  /* share of the service among those who wait, >= 1 */
 } pleat_tenant;
 
 typedef enum pleat_preemption {
@@ -74,8 +75,8 @@ typedef struct pleat_serving_options {
                              * kept and nothing is sealed */
     uint32_t max_prefixes;  /* kept at once; the engine's max_seqs less its max_items at most; 0, the default: that,
                              * and if that is 0 it is as with prefix_tokens = 0 */
-    double low_watermark;   /* of the pool, 0 < low <= high <= 1: requests are let in up to this; default 0.9 */
-    double high_watermark;  /* beyond it requests give way; default 1 */
+    double low_watermark;   /* share of the pool up to which requests are admitted, 0 < low <= high; default 0.9 */
+    double high_watermark;  /* share of the pool beyond which requests are preempted, high <= 1; default 1 */
     pleat_preemption preemption; /* default CHEAPER */
     uint64_t swap_bytes;         /* host memory for images; default 1 GiB; 0: none */
     const pleat_tenant *tenants; /* NULL: one tenant, "", who has everything */
@@ -96,14 +97,17 @@ PLEAT_API pleat_status pleat_serving_create(pleat_engine *engine, const pleat_se
  *     step = fixed_ns + prompt_ns * prompt tokens + token_ns * generated tokens + byte_ns * KV bytes read */
 typedef struct pleat_simulation {
     size_t size_bytes;
-    uint32_t n_lanes;     /* of a sequence: layers * KV heads */
+    uint32_t n_lanes;     /* lanes of a sequence: layers * KV heads */
     uint32_t page_tokens; /* f16 or uniform tokens in a page of one lane */
     uint64_t page_bytes;
-    uint64_t n_pages; /* of the pool */
-    double fraction;  /* of its pages that a sequence keeps after compression, 0 < fraction <= 1 */
-    uint32_t max_items, max_seqs, max_tokens, chunk_tokens, step_tokens; /* as of an engine */
-    double fixed_ns, prompt_ns, token_ns, byte_ns;
-    double swap_bytes_per_s; /* > 0 */
+    uint64_t n_pages; /* pages of the pool */
+    const pleat_forecast
+        *forecast;   /* of the same lanes and pages: what a sequence holds over its life; copied.  NULL: a
+                                     * fraction says it */
+    double fraction; /* without a forecast: part of its tokens that a sequence has slots for, 0 < fraction <= 1 */
+    uint32_t max_items, max_seqs, max_tokens, chunk_tokens, step_tokens; /* limits of an engine (engine.h) */
+    double fixed_ns, prompt_ns, token_ns, byte_ns;                       /* prices of a step's parts */
+    double swap_bytes_per_s;                                             /* > 0 */
 } pleat_simulation;
 
 /* Like pleat_serving_create(), without a model: tokens are not looked at but to compare prefixes, every request runs to
@@ -116,17 +120,17 @@ typedef struct pleat_request {
     size_t size_bytes;
     const pleat_token *prompt; /* [n_prompt], n_prompt >= 1; copied */
     uint32_t n_prompt;
-    uint32_t n_predict;  /* tokens to generate at most, >= 1; n_prompt + n_predict within the engine's max_tokens */
-    const char *tenant;  /* NULL: the first */
-    const char *salt;    /* prefixes are shared among equal salts, of the first 4096; NULL: ""; below 4096 bytes */
-    int32_t priority;    /* the higher goes first; default 0 */
-    uint32_t breakpoint; /* prompt tokens after which a prefix ends that others share; 0: none; <= n_prompt */
-    const uint32_t *breakpoints; /* [n_breakpoints] more of them, ascending, none twice; copied */
+    uint32_t n_predict; /* tokens to generate at most, >= 1; n_prompt + n_predict within the engine's max_tokens */
+    const char *tenant; /* name; NULL: the first tenant */
+    const char *salt;   /* prefixes are shared among equal salts, of the first 4096 salts; NULL: ""; below 4096 bytes */
+    int32_t priority;   /* the higher goes first; default 0 */
+    uint32_t breakpoint;         /* prompt tokens after which a prefix ends that others share, <= n_prompt; 0: none */
+    const uint32_t *breakpoints; /* [n_breakpoints] more such breakpoints, ascending, none twice; copied */
     uint32_t n_breakpoints;
     pleat_sampler_options sampling;
-    int ignores_end;        /* an end-of-generation token is a token like others */
-    float ah_most, al_most; /* leankv: thresholds may be raised up to these when pages run short; 0: not at all */
-    void *user;             /* handed back in events */
+    int ignores_end;      /* an end-of-generation token is a token like others */
+    float max_ah, max_al; /* leankv: limits to which thresholds may be raised when pages run short; 0: not at all */
+    void *user;           /* handed back in events */
 } pleat_request;
 
 /* Greedy, no tenant, 0 elsewhere. */
@@ -134,6 +138,7 @@ PLEAT_API void pleat_request_default(pleat_request *request);
 
 /* Queue a request.  PLEAT_E_ARG: what is outside its range, a token id that the model has not, an unknown tenant;
  * PLEAT_E_LIMIT: it can never fit (context, pool, or its tenant's quota and what can be lent), or max_requests wait.
+ * Lengths are checked first: of a prompt longer than the context no token is read.
  * err says which.  Nothing has changed then; other requests go on. */
 PLEAT_API pleat_status pleat_serving_submit(pleat_serving *serving, const pleat_request *request, pleat_request_id *out,
                                             pleat_error *err);
@@ -168,7 +173,7 @@ typedef struct pleat_serving_event {
     void *user;
     pleat_token token; /* -1 where none came */
     pleat_finish finish;
-    pleat_status status;       /* of FAILED */
+    pleat_status status;       /* why it is FAILED */
     pleat_request_stats stats; /* when it has finished */
 } pleat_serving_event;
 
@@ -177,30 +182,30 @@ PLEAT_API const pleat_serving_event *pleat_serving_events(const pleat_serving *s
 
 typedef struct pleat_serving_stats {
     uint32_t n_waiting, n_running;
-    uint32_t n_swapped; /* waiting with an image */
-    uint32_t n_running_most;
+    uint32_t n_swapped;    /* waiting with an image */
+    uint32_t peak_running; /* most that ran at once */
     uint64_t n_steps;
-    uint64_t n_idle_steps;      /* steps in which nobody took a token though somebody was there */
-    uint64_t n_idle_steps_most; /* in a row */
-    uint64_t prompt_tokens;     /* computed */
-    uint64_t hit_tokens;        /* taken from kept prefixes */
-    uint64_t lookups, hits;     /* of requests that were let in for the first time */
+    uint64_t n_idle_steps;   /* steps in which nobody took a token though somebody was there */
+    uint64_t max_idle_steps; /* most idle steps in a row */
+    uint64_t prompt_tokens;  /* prompt tokens computed for the first time */
+    uint64_t hit_tokens;     /* prompt tokens taken from kept prefixes */
+    uint64_t lookups, hits;  /* searches for a prefix, and finds, of requests that were admitted for the first time */
     uint64_t generated_tokens;
     uint64_t replayed_tokens; /* prompt and generated tokens computed again */
     uint64_t preempted_swap, preempted_recompute, compressed, evicted;
-    uint64_t images_lost;   /* swapped, but computed again since the prefix they stood on had been evicted */
-    uint64_t swapped_bytes; /* in host memory now */
-    uint64_t swapped_bytes_most;
+    uint64_t images_lost; /* requests computed again though swapped, since the prefix that they stood on was evicted */
+    uint64_t swapped_bytes; /* bytes of images in host memory now */
+    uint64_t peak_swapped_bytes;
     uint32_t n_prefixes; /* kept now */
     uint64_t pages_total, pages_used, pages_evictable;
-    uint64_t pages_high, pages_low;        /* by the side that holds them; sequences that share one count it each */
-    uint64_t schedule_ns;                  /* deciding: plans, prefixes, demands, in all */
-    uint64_t manage_ns;                    /* pages and compaction in the engine, forks, copies, swaps */
-    uint64_t compact_ns;                   /* of that: policies, and moving and requantising tokens */
-    uint64_t tokens_moved, pages_returned; /* as in pleat_cache_usage, of the engine's cache */
-    uint64_t fragmentation[101]; /* how often, after a step, a running request's sequence had so many slots of a hundred
-                                  * without a token, of those in its pages: rounded down */
-    uint64_t step_ns;            /* all of it, with the forward passes */
+    uint64_t pages_high, pages_low; /* pages by the side that holds them; a shared page counts for each who shares it */
+    uint64_t schedule_ns;           /* time spent on deciding: plans, prefixes, demands */
+    uint64_t manage_ns;             /* time spent on memory: pages and compaction in the engine, forks, copies, swaps */
+    uint64_t compact_ns;            /* part of manage_ns for policies, and moving and requantising tokens */
+    uint64_t tokens_moved, pages_returned; /* counters of the engine's cache (pleat_cache_usage) */
+    uint64_t fragmentation[101]; /* [k]: how often, after a step, k % of the slots in a running request's pages had no
+                                  * token, rounded down */
+    uint64_t step_ns;            /* time of all steps, with the forward passes */
     double fixed_ns, prompt_ns, token_ns, byte_ns, swap_ns; /* prices as observed so far */
 } pleat_serving_stats;
 PLEAT_API void pleat_serving_get_stats(const pleat_serving *serving, pleat_serving_stats *out);

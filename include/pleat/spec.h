@@ -46,11 +46,12 @@
  *     budget      tokens of a lane (512), a share of the prompt (25%), or bytes of a sequence with all that belongs to
  *                 it (64KiB, 8MiB, 1GiB): as many whole pages a lane as these leave.  Never below sinks + window: a
  *                 share gives that many at least, tokens and bytes are refused.  A prompt is held whole while it is
- *                 read, in parts of more than one token where the policy looks at its last queries; sealed tokens come
- *                 on top; what ends with prompts grows with what is generated; and reclaim=none and block hold dead
- *                 slots beside it, which budgets in bytes do not count
+ *                 read, in parts of more than one token where the policy looks at its last queries; where a part of it
+ *                 ends for others to go on from (serving.h), lanes fall to the budget there.  What ends with prompts
+ *                 grows with what is generated; and reclaim=none and block hold dead slots beside it, which budgets in
+ *                 bytes do not count
  *     reclaim     what becomes of the slots of dropped tokens (src/reclaim/): reuse: later tokens take them; copy: what
- *                 stays is copied to fresh pages; block: a page goes back when all its slots are dead; none: they stay
+ *                 stays is copied to fresh pages; block: a page is returned when all its slots are dead; none: they stay
  *
  * kvcrush.  Tokens are told apart by which query heads attend to them (src/policy/kvcrush.h).
  *     share       of the budget beside sinks and window, 0 to 100%
@@ -58,8 +59,8 @@
  *     unit        token, or page: whole pages of tokens are kept or dropped, by policy and representatives alike
  *
  * kvcomp, kivi.  A lane keeps its newest tokens in f16 pages.  At the end of a prompt and in generation, when they are
- * more than `buffer`, whole blocks of the oldest are compressed, as few as bring them down to it, and attention reads the
- * blocks as they are.
+ * more than `buffer`, whole blocks of the oldest are compressed, as few as bring them down to it, and attention reads
+ * the blocks as they are.
  *     k, v        step of the codes, relative to the range of the values that share one: 1/255 to 1.  Every value is
  *                 within half a step of what it was.  v's values are one token's; k's by kunit:
  *     kunit       channel: one dimension of a block's tokens; block: all of them
@@ -92,7 +93,7 @@ typedef enum pleat_policy {
     PLEAT_POLICY_NONE,   /* every token in the high format */
     PLEAT_POLICY_LEANKV, /* thresholds on significance, per lane */
     PLEAT_POLICY_TOPK,   /* an equal share for every lane */
-    PLEAT_POLICY_RANDOM, /* from here on: eviction */
+    PLEAT_POLICY_RANDOM, /* eviction by a budget: pleat_policy_evicts() */
     PLEAT_POLICY_RECENT,
     PLEAT_POLICY_STREAMING,
     PLEAT_POLICY_H2O,
@@ -100,6 +101,12 @@ typedef enum pleat_policy {
     PLEAT_POLICY_PYRAMIDKV,
     PLEAT_POLICY_ADAKV,
 } pleat_policy;
+
+/* Whether the policy keeps a lane within a budget by dropping tokens: 1 or 0. */
+PLEAT_API int pleat_policy_evicts(pleat_policy policy);
+
+/* How a token is kept.  LOW: in the low format, or in a block. */
+typedef enum pleat_level { PLEAT_LEVEL_DROPPED, PLEAT_LEVEL_LOW, PLEAT_LEVEL_HIGH } pleat_level;
 
 typedef enum pleat_threshold { PLEAT_THRESHOLD_LENGTH, PLEAT_THRESHOLD_POSITION } pleat_threshold;
 typedef enum pleat_step_order { PLEAT_STEP_PAPER, PLEAT_STEP_CODE } pleat_step_order;
@@ -141,18 +148,18 @@ typedef struct pleat_spec {
     pleat_format high; /* format of the high side; without a policy the only one */
     pleat_format low;  /* leankv: of the low side; takes no more bytes than high */
     pleat_policy policy;
-    pleat_threshold threshold; /* leankv */
-    pleat_step_order step;     /* leankv */
-    uint32_t window;           /* newest tokens that stay high; 1..2^24; recent, streaming: 1 */
-    float ah, al;              /* leankv: 0 <= al <= ah <= 1e6 */
-    float keep;                /* topk: share of the tokens, 0 < keep <= 1 */
-    pleat_budget budget;       /* eviction, as those below */
-    uint32_t sinks;            /* first tokens that stay; 0..2^24 */
-    pleat_reclaim reclaim;
-    uint32_t crush; /* 1: kvcrush stands behind the policy; 0: not, and what follows is 0 */
-    float share;    /* kvcrush: 0 <= share <= 1 */
-    pleat_anchor anchor;
-    pleat_crush_unit unit;
+    pleat_threshold threshold;       /* leankv */
+    pleat_step_order step;           /* leankv */
+    uint32_t window;                 /* newest tokens that stay high; 1..2^24; recent, streaming: 1 */
+    float ah, al;                    /* leankv: 0 <= al <= ah <= 1e6 */
+    float keep;                      /* topk: share of the tokens, 0 < keep <= 1 */
+    pleat_budget budget;             /* eviction */
+    uint32_t sinks;                  /* eviction: first tokens that stay; 0..2^24 */
+    pleat_reclaim reclaim;           /* eviction */
+    uint32_t crush;                  /* 1: kvcrush stands behind the policy; 0: not, and share, anchor and unit are 0 */
+    float share;                     /* kvcrush: 0 <= share <= 1 */
+    pleat_anchor anchor;             /* kvcrush */
+    pleat_crush_unit unit;           /* kvcrush */
     pleat_compressor compressor;     /* NONE, or high is f16 and there is no policy */
     float k, v;                      /* kvcomp: 1/255..1 */
     pleat_k_unit kunit;              /* kvcomp */
@@ -178,6 +185,10 @@ PLEAT_API pleat_status pleat_spec_from_cache_types(const char *ctk, const char *
 /* Write the canonical text of `spec`: parsing it gives an equal spec, and equal specs give equal
  * texts.  cap >= PLEAT_SPEC_TEXT_CAP, else PLEAT_E_ARG; also for a spec that no text can name. */
 PLEAT_API pleat_status pleat_spec_print(const pleat_spec *spec, char *buf, size_t cap);
+
+/* Whether what a sequence holds follows from its number of tokens alone: 1 or 0.  Where tokens are dropped, demoted or
+ * compressed it is known only when they have been. */
+PLEAT_API int pleat_spec_is_exact(const pleat_spec *spec);
 
 /* Bytes that one token takes in one lane, without page slack and tables: codes and scale and
  * minimum of key and value.  head_dim > 0.  f16 is 4*head_dim.  0 for an invalid format. */

@@ -121,9 +121,9 @@ void pleat__attn_acc_init(pleat__attn_acc *acc, void *memory, uint32_t n_group, 
 }
 
 uint32_t pleat__attn_ranges(uint64_t n_bytes, uint32_t n_slots) {
-    enum { RANGE_BYTES = 262144, RANGE_SLOTS = 512, MOST_RANGES = 32 };
+    enum { RANGE_BYTES = 262144, RANGE_SLOTS = 512, MAX_RANGES = 32 };
     const uint64_t by_bytes = (n_bytes + RANGE_BYTES - 1) / RANGE_BYTES;
-    const uint32_t by_slots = pleat__min_u32(n_slots / RANGE_SLOTS, MOST_RANGES);
+    const uint32_t by_slots = pleat__min_u32(n_slots / RANGE_SLOTS, MAX_RANGES);
     return pleat__max_u32(1, by_bytes < by_slots ? (uint32_t)by_bytes : by_slots);
 }
 
@@ -154,15 +154,15 @@ void pleat__attn_finish(const pleat__attn_acc *acc, uint32_t n_group, uint32_t h
 static void init_for_cpu(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
     if (!(cpu_flags & PLEAT_CPU_AVX2)) return;
     dsp->decode = pleat__attn_decode_avx2;
-    dsp->received = pleat__attn_received_avx2;
+    dsp->decode_received = pleat__attn_decode_received_avx2;
     dsp->prompt = pleat__attn_prompt_avx2;
-    dsp->given = pleat__attn_given_avx2;
+    dsp->prompt_received = pleat__attn_prompt_received_avx2;
     if (cpu_flags & PLEAT_CPU_AVX_VNNI) dsp->decode = pleat__attn_decode_avxvnni;
     if (!(cpu_flags & PLEAT_CPU_AVX512)) return;
     dsp->decode = cpu_flags & PLEAT_CPU_AVX_VNNI ? pleat__attn_decode_avx512_avxvnni : pleat__attn_decode_avx512;
-    dsp->received = pleat__attn_received_avx512;
+    dsp->decode_received = pleat__attn_decode_received_avx512;
     dsp->prompt = pleat__attn_prompt_avx512;
-    dsp->given = pleat__attn_given_avx512;
+    dsp->prompt_received = pleat__attn_prompt_received_avx512;
     if (!(cpu_flags & PLEAT_CPU_VNNI)) return;
     dsp->decode = pleat__attn_decode_vnni;
     dsp->blocks = cpu_flags & PLEAT_CPU_AMX_INT8 ? pleat__attn_blocks_amx : pleat__attn_blocks_vnni;
@@ -171,9 +171,9 @@ static void init_for_cpu(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
 static void init_for_cpu(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
     if (!(cpu_flags & PLEAT_CPU_NEON)) return;
     dsp->decode = pleat__attn_decode_neon;
-    dsp->received = pleat__attn_received_neon;
+    dsp->decode_received = pleat__attn_decode_received_neon;
     dsp->prompt = pleat__attn_prompt_neon;
-    dsp->given = pleat__attn_given_neon;
+    dsp->prompt_received = pleat__attn_prompt_received_neon;
     if (!(cpu_flags & PLEAT_CPU_DOTPROD)) return;
     dsp->decode = pleat__attn_decode_dotprod;
 }
@@ -187,8 +187,8 @@ static void init_for_cpu(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
 void pleat__attn_dsp_init(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
     dsp->decode = pleat__attn_decode_ref;
     dsp->blocks = pleat__attn_blocks_ref;
-    dsp->received = pleat__attn_received_ref;
+    dsp->decode_received = pleat__attn_decode_received_ref;
     dsp->prompt = pleat__attn_prompt_ref;
-    dsp->given = pleat__attn_given_ref;
+    dsp->prompt_received = pleat__attn_prompt_received_ref;
     init_for_cpu(dsp, cpu_flags);
 }

@@ -16,10 +16,15 @@
  * and empty is m = -infinity, l = 0, o = 0.  Dead slots (position -1 in a tracked page) and slots past n_slots count
  * nothing.
  *
- * Error of decode against float64 on the dequantised k', v': <= 3e-4 relative in norm for quantised formats (queries
- * and attention weights are two 8-bit limbs, 16 bits together), <= 2e-6 for f32 and f16; prompt <= 2e-6 for all (it
- * dequantises), and what its queries give <= 1e-5 of each sum.  Kernels neither allocate nor keep state.  Variants may
- * differ in their last bits; one variant gives the same bits for the same range, always.
+ * Errors are against float64 on the dequantised k', v', relative in norm:
+ *
+ *     decode, quantised     <= 3e-4    queries and attention weights are two 8-bit limbs, 16 bits together
+ *     decode, f32 and f16   <= 2e-6
+ *     prompt, all           <= 2e-6    it dequantises
+ *     received in a prompt  <= 1e-5    of each sum
+ *
+ * Kernels neither allocate nor keep state.  Variants may differ in their last bits; one variant gives the same bits for
+ * the same range, always.
  */
 #ifndef PLEAT_ATTN_ATTN_H
 #define PLEAT_ATTN_ATTN_H
@@ -33,8 +38,8 @@ typedef struct pleat__attn_query {
     uint32_t n_group;  /* G, 1..PLEAT__MAX_GROUP */
     uint32_t head_dim; /* d */
     float *f32;        /* [G][d], times scale*log2(e) */
-    int8_t *hi;        /* [G][d]; f32 ~= step[g] * (256*hi + lo): two limbs that share a step, */
-    int8_t *lo;        /* [G][d]  |hi| <= 127, lo in -128..127 */
+    int8_t *hi;        /* [G][d] high limbs, |hi| <= 127: f32 ~= step[g] * (256*hi + lo) */
+    int8_t *lo;        /* [G][d] low limbs, -128..127 */
     int16_t *both;     /* [G][d] 256*hi + lo, each four in the order 0, 2, 1, 3: for multiplying 16-bit pairs */
     float *step;       /* [G] */
     float *sum;        /* [G] sum over d of step[g]*(256*hi + lo): meets K's minimum */
@@ -59,14 +64,14 @@ void pleat__attn_acc_init(pleat__attn_acc *acc, void *memory, uint32_t n_group,
                           uint32_t head_dim); /* lays out, empties */
 
 /* Add slots [slot_from, slot_to) of `run` to `acc`.  slot_from is a multiple of 16; slot_to is one too or equals
- * run->n_slots.  logits: NULL, or [G][logits_stride], where the logit2 of slot s is written at [g][s]; masked slots
- * get -infinity; entries up to the next multiple of 16 after slot_to may be written (with -infinity). */
+ * run->n_slots.  logits: NULL, or [G][logits_stride], where the logit2 of slot s is written at [g][s].  Masked slots
+ * get -infinity, and so may entries up to the next multiple of 16 after slot_to. */
 typedef void (*pleat__attn_decode_fn)(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
                                       uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride);
 
-/* Ranges of about equal bytes that a lane of n_slots is cut into, whose tiles have n_bytes: as many as bring one down to
- * 256 KiB, but of 512 slots or more on average, and 32 at most.  A range costs one more query preparation and merge,
- * about as much as 64 slots; 32 of them feed 32 threads from a single lane. */
+/* Into how many ranges of about equal bytes a lane is cut that has n_slots and whose tiles have n_bytes.  As many as
+ * bring one down to 256 KiB, but of 512 slots or more on average, and 32 at most.  A range costs one more query
+ * preparation and merge, about as much as 64 slots; 32 of them feed 32 threads from a single lane. */
 uint32_t pleat__attn_ranges(uint64_t n_bytes, uint32_t n_slots);
 
 /* acc = acc merged with `other` (as if other's slots came after). */
@@ -75,11 +80,12 @@ void pleat__attn_merge(pleat__attn_acc *acc, const pleat__attn_acc *other, uint3
 /* out [G][d] = o/l (zeros when l is 0); lse2 [G] = m + log2(l), may be NULL. */
 void pleat__attn_finish(const pleat__attn_acc *acc, uint32_t n_group, uint32_t head_dim, float *out, float *lse2);
 
-/* Attention received in decode: for slots [slot_from, slot_to) of a tracked run, which are as for decode, add max over
- * g of 2^(logits[g][s] - lse2[g]) to the page's score of slot s.  (LeanKV: significance is the mean received, max over
- * the group.) */
-typedef void (*pleat__attn_received_fn)(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to,
-                                        const float *logits, size_t logits_stride, const float *lse2, uint32_t n_group);
+/* Attention received in decode.  For slots [slot_from, slot_to) of a tracked run, as for decode, add the max over g of
+ * 2^(logits[g][s] - lse2[g]) to the page's score of slot s.  (LeanKV: significance is the mean received, max over the
+ * group.) */
+typedef void (*pleat__attn_decode_received_fn)(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to,
+                                               const float *logits, size_t logits_stride, const float *lse2,
+                                               uint32_t n_group);
 
 /* A block of query positions of one lane. */
 typedef struct pleat__attn_prompt {
@@ -92,7 +98,7 @@ typedef struct pleat__attn_prompt {
     float scale;
     const float *q;  /* query i, head g at q + i*q_stride + g*head_dim */
     size_t q_stride; /* floats */
-    float *out;      /* likewise; may be q itself: rows are read before they are written */
+    float *out;      /* query i, head g at out + i*out_stride + g*head_dim; may be q: rows are read first */
     size_t out_stride;
     float *lse2; /* query i, head g at lse2 + i*lse2_stride + g, or NULL */
     size_t lse2_stride;
@@ -110,10 +116,10 @@ typedef void (*pleat__attn_prompt_fn)(const pleat__attn_prompt *args);
 
 /* What a range of slots receives from the queries of a prompt, once their lse2 are known.  Ranges may run at once:
  * each owns its slots and adds up the queries in order, so its sums do not depend on how the slots were cut. */
-typedef struct pleat__attn_given {
+typedef struct pleat__attn_prompt_received {
     const pleat__kv_run *run;
-    bool causal;        /* run is the chunk itself: query i gives to slots [0, self_seen + i), so not to its own */
-    uint32_t self_seen; /* only if causal; otherwise every query gives to every slot */
+    bool causal;        /* run is the chunk itself: slots [0, self_seen + i) receive from query i, so not its own */
+    uint32_t self_seen; /* only if causal; otherwise every slot receives from every query */
     uint32_t slot_from; /* a multiple of PLEAT__TILE * 4 */
     uint32_t slot_to;
     uint32_t n_queries; /* any number */
@@ -127,9 +133,9 @@ typedef struct pleat__attn_given {
     float *received; /* [slot_to - slot_from]: the sum over queries of the max over g of the weight is added */
     const pleat__quant_dsp *quant;
     void *scratch; /* pleat__attn_prompt_scratch_bytes(), aligned to 64 */
-} pleat__attn_given;
+} pleat__attn_prompt_received;
 
-typedef void (*pleat__attn_given_fn)(const pleat__attn_given *args);
+typedef void (*pleat__attn_prompt_received_fn)(const pleat__attn_prompt_received *args);
 
 /* attn/blocks.h: the same for a lane's compressed blocks. */
 struct pleat__codec_dsp;
@@ -141,9 +147,9 @@ typedef bool (*pleat__attn_blocks_fn)(const pleat__attn_query *query, const stru
 typedef struct pleat__attn_dsp {
     pleat__attn_decode_fn decode;
     pleat__attn_blocks_fn blocks;
-    pleat__attn_received_fn received;
+    pleat__attn_decode_received_fn decode_received;
     pleat__attn_prompt_fn prompt;
-    pleat__attn_given_fn given;
+    pleat__attn_prompt_received_fn prompt_received;
 } pleat__attn_dsp;
 
 /* Fill the table with the best variants for these CPU flags. */

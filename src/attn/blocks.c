@@ -93,12 +93,12 @@ static bool open_group(pleat__blocks_walk *w, const pleat__block_run *run, uint3
 typedef struct matrices {
     pleat__section *sections[STREAMS];
     uint8_t *out[STREAMS];
-    const pleat__book *book;
+    const pleat__codebook *codebook;
     uint32_t n, n_vectors; /* of a slice */
 } matrices;
 
-static void matrices_init(matrices *m, pleat__blocks_walk *w, const pleat__book *book, bool keys) {
-    m->book = book;
+static void matrices_init(matrices *m, pleat__blocks_walk *w, const pleat__codebook *codebook, bool keys) {
+    m->codebook = codebook;
     m->n = w->n_blocks;
     m->n_vectors = (keys ? w->format->head_dim : w->format->tokens) / 4;
     for (uint32_t b = 0; b < m->n; b++) {
@@ -117,12 +117,12 @@ static bool add_group(const pleat__blocks_steps *steps, pleat__blocks_walk *w, c
                       const pleat__block_run *run, ahead *next) {
     const pleat__block_format *f = w->format;
     matrices k, v;
-    matrices_init(&k, w, run->books ? &run->books->k : NULL, true);
-    matrices_init(&v, w, run->books ? &run->books->v : NULL, false);
+    matrices_init(&k, w, run->codebooks ? &run->codebooks->k : NULL, true);
+    matrices_init(&v, w, run->codebooks ? &run->codebooks->v : NULL, false);
     steps->keys_begin(w);
     for (uint32_t slice = 0; slice < f->tokens / ROWS; slice++) {
         ahead_step(next);
-        pleat__sections_decode(codec, k.book, k.sections, k.n, k.n_vectors, k.out);
+        pleat__sections_decode(codec, k.codebook, k.sections, k.n, k.n_vectors, k.out);
         ahead_step(next);
         steps->keys(w, slice);
     }
@@ -130,7 +130,7 @@ static bool add_group(const pleat__blocks_steps *steps, pleat__blocks_walk *w, c
     for (uint32_t slice = 0; slice < f->head_dim / ROWS; slice++) {
         if (slice * ROWS % f->v_group == 0) steps->values_begin(w, slice * ROWS / f->v_group);
         ahead_step(next);
-        pleat__sections_decode(codec, v.book, v.sections, v.n, v.n_vectors, v.out);
+        pleat__sections_decode(codec, v.codebook, v.sections, v.n, v.n_vectors, v.out);
         ahead_step(next);
         steps->values(w, slice);
     }

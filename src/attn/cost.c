@@ -51,12 +51,12 @@ uint32_t pleat__attn_head_blocks(uint32_t n_group) {
 
 /* ---- work -------------------------------------------------------------------------------------- */
 
-enum { MOST_TOKENS = 1 << 24 }; /* that a cache takes in a lane */
+enum { MAX_TOKENS = 1 << 24 }; /* tokens that a cache takes in a lane */
 
 pleat_status pleat_cost_work_of(const pleat_cost_shape *s, pleat_cost_work *out) {
     pleat__page_layout tile;
     if (!s || !out || !s->n_group || s->n_group > PLEAT__MAX_GROUP || !s->n_lanes || !s->n_threads) return PLEAT_E_ARG;
-    if (!s->n_tokens || s->n_tokens > MOST_TOKENS) return PLEAT_E_ARG;
+    if (!s->n_tokens || s->n_tokens > MAX_TOKENS) return PLEAT_E_ARG;
     if (pleat__page_layout_init(&tile, s->format, s->head_dim, PLEAT__TILE, false) != PLEAT_OK) return PLEAT_E_ARG;
     const pleat__attn_counts *c = pleat__attn_counts_of(s->cpu_flags, s->format);
     const double d = s->head_dim, heads = s->n_group, blocks = pleat__attn_head_blocks(s->n_group);
@@ -107,11 +107,11 @@ double pleat_cost_ns(const pleat_cost_work *work, const pleat_cost_rates *rates,
 
 /* ---- rates ------------------------------------------------------------------------------------- */
 
-enum { MOST_UNKNOWNS = PLEAT_COST_KINDS };
+enum { MAX_UNKNOWNS = PLEAT_COST_KINDS };
 
 /* Sums of the normal equations: a x = b, upper left n x n. */
 typedef struct normal {
-    double a[MOST_UNKNOWNS][MOST_UNKNOWNS], b[MOST_UNKNOWNS];
+    double a[MAX_UNKNOWNS][MAX_UNKNOWNS], b[MAX_UNKNOWNS];
     uint32_t n;
 } normal;
 
@@ -127,7 +127,7 @@ static void add_equation(normal *s, const double *row, double y) {
  * belongs to an unknown that the others express: it becomes 0 too. */
 static void solve(const normal *s, uint32_t used, double *x) {
     normal m = *s;
-    bool is_pivot[MOST_UNKNOWNS] = {false};
+    bool is_pivot[MAX_UNKNOWNS] = {false};
     for (uint32_t k = 0; k < m.n; k++) {
         is_pivot[k] = (used >> k & 1) && m.a[k][k] > 1e-9 * s->a[k][k];
         for (uint32_t i = 0; i < m.n && is_pivot[k]; i++) {

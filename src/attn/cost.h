@@ -27,7 +27,7 @@ typedef struct pleat__attn_counts {
     double converts;
     double fold;        /* a group's sums into o: for 16 dimensions of one head */
     double weigh_int;   /* logit to weight, for 16 tokens of one head: scale, mask, exp2, sums, two limbs */
-    double weigh_float; /* likewise, no limbs and no scales */
+    double weigh_float; /* logit to weight, for values that are floats: mask, exp2, sums */
     double reduce;      /* the group's largest and sums across a register, for one block of heads */
 } pleat__attn_counts;
 

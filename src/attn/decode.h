@@ -11,9 +11,9 @@
  *
  * Weights that meet integer codes are fixed point, with one step for a head and group:
  *     weight*scale ~= step*p      step = max(weight*scale) / PLEAT__WEIGHT_TOP     p in 0..PLEAT__WEIGHT_TOP
- * Values are taken around the middle of their code, c = 2^(bits-1): the sum of p*(code - c) is exact, and
- * the sum of weight*(minimum + c*scale) needs no codes; it is kept in f32 and added once, at the end of the range.
- * So the rounding of p meets small numbers and nothing cancels.
+ * Values are taken around the middle of their code, c = 2^(bits-1).  The sum of p*(code - c) is exact.  The sum of
+ * weight*(minimum + c*scale) needs no codes; it is kept in f32 and added once, at the end of the range.  So the
+ * rounding of p meets small numbers and nothing cancels.
  *
  * While a group is read, the tiles some KiB ahead are prefetched, line by line, through the page ids.
  */
@@ -47,14 +47,14 @@ void pleat__attn_decode_neon(const pleat__attn_query *query, const pleat__kv_run
 void pleat__attn_decode_dotprod(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
                                 uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride);
 
-void pleat__attn_received_ref(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to, const float *logits,
-                              size_t logits_stride, const float *lse2, uint32_t n_group);
-void pleat__attn_received_avx2(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to, const float *logits,
-                               size_t logits_stride, const float *lse2, uint32_t n_group);
-void pleat__attn_received_avx512(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to, const float *logits,
-                                 size_t logits_stride, const float *lse2, uint32_t n_group);
-void pleat__attn_received_neon(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to, const float *logits,
-                               size_t logits_stride, const float *lse2, uint32_t n_group);
+void pleat__attn_decode_received_ref(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to,
+                                     const float *logits, size_t logits_stride, const float *lse2, uint32_t n_group);
+void pleat__attn_decode_received_avx2(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to,
+                                      const float *logits, size_t logits_stride, const float *lse2, uint32_t n_group);
+void pleat__attn_decode_received_avx512(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to,
+                                        const float *logits, size_t logits_stride, const float *lse2, uint32_t n_group);
+void pleat__attn_decode_received_neon(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to,
+                                      const float *logits, size_t logits_stride, const float *lse2, uint32_t n_group);
 
 /* Tiles in a group.  More would save little: the integer sums are turned to f32 once a group.  64 tokens of 15-bit
  * weights and 8-bit codes stay far below 2^31. */
@@ -64,10 +64,10 @@ void pleat__attn_received_neon(const pleat__kv_run *run, uint32_t slot_from, uin
 /* Weights are signed 16-bit numbers, or 256*hi + lo with hi in 0..127 and lo in -128..127. */
 #define PLEAT__WEIGHT_TOP 32639
 
-/* Most bytes of a group of more than one tile, and how far ahead to prefetch: four tiles of k8v8 at d = 128.  Where memory
- * takes 240 ns to answer, some 48 lines have to be on their way all the time, so the kernels ask for L2, in as many
- * streams as tiles.  Granite Rapids Xeon, one thread, pages in order, 2026-11, against 9216 and 18432 bytes and L1: f16
- * 55 to 48 ns a token and lane, k8v8 31 to 28.5, k4v2 16.5 to 15.2.  Twice as far ahead changes nothing. */
+/* Most bytes of a group of more than one tile, and how far ahead to prefetch: four tiles of k8v8 at d = 128.  Where
+ * memory takes 240 ns to answer, some 48 lines have to be on their way all the time, so the kernels ask for L2, in as
+ * many streams as tiles.  Granite Rapids Xeon, one thread, pages in order, 2026-11, against 9216 and 18432 bytes and
+ * L1: f16 55 to 48 ns a token and lane, k8v8 31 to 28.5, k4v2 16.5 to 15.2.  Twice as far ahead changes nothing. */
 #define PLEAT__DECODE_GROUP_BYTES 16640u
 #define PLEAT__DECODE_AHEAD_BYTES 16640u
 
@@ -214,10 +214,10 @@ static inline void pleat__decode_add_bias(pleat__attn_acc *acc, const float *bia
 }
 
 /* How far ahead to prefetch scores: 16 of them take a few ns, and a miss 100.  Measured with 256 to 2048 slots on a Xeon
- * with AMX, 2026-11, bench/kernels.c -s: all alike; without, scoring takes three times as long for lanes in memory. */
+ * with AMX, 2026-11, bench/kernels/kernels.c -s: all alike; without, scoring takes three times as long for lanes in memory. */
 #define PLEAT__SCORES_AHEAD_SLOTS 512u
 
-/* score[i] += max over g of 2^(logits[g*stride + i] - lse2[g]) for i < n; score is aligned to 64 bytes, and entries up
+/* score[i] += max over g of 2^(logits[g*stride + i] - lse2[g]) for i < n.  score is aligned to 64 bytes, and entries up
  * to the next multiple of 16 may be read and written back. */
 typedef void (*pleat__add_received_fn)(float *score, uint32_t n, const float *logits, size_t stride, const float *lse2,
                                        uint32_t n_group);

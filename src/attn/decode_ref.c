@@ -68,7 +68,7 @@ static void add_received(float *score, uint32_t n, const float *logits, size_t s
     }
 }
 
-void pleat__attn_received_ref(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to, const float *logits,
-                              size_t logits_stride, const float *lse2, uint32_t n_group) {
+void pleat__attn_decode_received_ref(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to,
+                                     const float *logits, size_t logits_stride, const float *lse2, uint32_t n_group) {
     pleat__received_pages(run, slot_from, slot_to, logits, logits_stride, lse2, n_group, add_received);
 }

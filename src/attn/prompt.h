@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * prompt.h: the variants of prompt attention and of the attention given, and the walks they share.
+ * prompt.h: the variants of prompt attention and of the attention received, and the walks they share.
  *
  * A lane is walked in blocks of 64 keys, all rows (query i, head g: row i*G + g) at once:
  *
@@ -14,16 +14,16 @@
  * The attention that a slot receives needs every later query's final lse2, so it is a second walk: the logits again,
  * not the values.  A range of slots is walked by itself, in spans of up to four blocks:
  *
- *     for each span of the range                                     given_blocked.c
+ *     for each span of the range                                     received_blocked.c
  *         K: tiles in place or dequantised, once                     prompt_blocked.c
- *         for each block of rows, in the order of queries            given_blocked.c
- *             for each block of the span that these rows see         given_blocked.c
+ *         for each block of rows, in the order of queries            received_blocked.c
+ *             for each block of the span that these rows see         received_blocked.c
  *                 logits                                             variant
  *                 received += 2^(max over g of (s - lse2))           variant
  *
- * A row's bits depend on its query and the keys it sees alone, not on the rows it shares the call with: blocks start
- * at fixed slots of a run, a logit is a chain of sums over 64 dimensions at a time, each block's values are one chain
- * over its slots, and a hidden slot has weight +0, which changes nothing; so hidden rows and blocks may be skipped.
+ * A row's bits depend on its query and the keys it sees alone, not on the rows it shares the call with.  Blocks start
+ * at fixed slots of a run, a logit is a chain of sums over 64 dimensions at a time, and each block's values are one
+ * chain over its slots.  A hidden slot has weight +0, which changes nothing, so hidden rows and blocks may be skipped.
  * received is summed query by query onto what is there: cutting the slots or a prompt elsewhere keeps its bits too.
  */
 #ifndef PLEAT_ATTN_PROMPT_H
@@ -36,25 +36,25 @@ void pleat__attn_prompt_avx2(const pleat__attn_prompt *args);   /* needs PLEAT_C
 void pleat__attn_prompt_avx512(const pleat__attn_prompt *args); /* needs PLEAT_CPU_AVX512 */
 void pleat__attn_prompt_neon(const pleat__attn_prompt *args);   /* needs PLEAT_CPU_NEON */
 
-void pleat__attn_given_ref(const pleat__attn_given *args);
-void pleat__attn_given_avx2(const pleat__attn_given *args);   /* needs PLEAT_CPU_AVX2 */
-void pleat__attn_given_avx512(const pleat__attn_given *args); /* needs PLEAT_CPU_AVX512 */
-void pleat__attn_given_neon(const pleat__attn_given *args);   /* needs PLEAT_CPU_NEON */
+void pleat__attn_prompt_received_ref(const pleat__attn_prompt_received *args);
+void pleat__attn_prompt_received_avx2(const pleat__attn_prompt_received *args);   /* needs PLEAT_CPU_AVX2 */
+void pleat__attn_prompt_received_avx512(const pleat__attn_prompt_received *args); /* needs PLEAT_CPU_AVX512 */
+void pleat__attn_prompt_received_neon(const pleat__attn_prompt_received *args);   /* needs PLEAT_CPU_NEON */
 
 /* Tiles and keys of a block.  64: one word says which of them a row sees, and a slice of K or V that all rows meet
  * stays in L1. */
 #define PLEAT__PROMPT_TILES 4u
 #define PLEAT__PROMPT_KEYS (PLEAT__PROMPT_TILES * PLEAT__TILE)
 
-/* Dimensions that a logit sums before it adds them to those before: at d = 512 one long chain would lose 2e-6 of
- * the result to rounding, and these of all 64 keys take 16 KiB whatever d is. */
+/* Dimensions that a logit sums before it adds them to those before.  At d = 512 one long chain would lose 2e-6 of the
+ * result to rounding, and these of all 64 keys take 16 KiB whatever d is. */
 #define PLEAT__PROMPT_CHAIN 64u
 
 /* Entries of per-row arrays: kernels may handle 16 rows' maxima at once, from any row on. */
 #define PLEAT__PROMPT_ROW_CAP (PLEAT__PROMPT_ROWS + 16u)
 
-/* A block of keys and the rows that see some of it, row_from .. n_rows-1.  All arrays are aligned to 64 bytes.  Variants
- * write s, o, l, m, rescale and received alone. */
+/* A block of keys and the rows that see some of it, row_from .. n_rows-1.  All arrays are aligned to 64 bytes.
+ * Variants write s, o, l, m, rescale and received alone. */
 typedef struct pleat__prompt_block {
     uint32_t head_dim;
     uint32_t n_group;
@@ -79,8 +79,8 @@ typedef struct pleat__prompt_block {
 uint64_t pleat__prompt_fetch(pleat__prompt_block *b, const pleat__kv_run *run, uint32_t slot, uint32_t n_slots,
                              const pleat__quant_dsp *quant, float *k, float *v);
 
-/* Set row_from and visible: query i of the block, n_queries in all, sees slots [0, seen + i*step) of the run, of which
- * the block has those from `slot` on; `alive` are those that anyone may see.  step is 0 or 1. */
+/* Set row_from and visible.  Query i of the block, n_queries in all, sees slots [0, seen + i*step) of the run, of which
+ * the block has those from `slot` on.  `alive` are those that anyone may see.  step is 0 or 1. */
 void pleat__prompt_set_visible(pleat__prompt_block *b, uint32_t slot, uint64_t alive, uint32_t n_queries, uint32_t seen,
                                uint32_t step);
 
@@ -110,8 +110,8 @@ typedef struct pleat__prompt_ops {
     void (*received)(const pleat__prompt_block *block);
 } pleat__prompt_ops;
 
-/* pleat__attn_prompt_fn and pleat__attn_given_fn for a variant. */
+/* pleat__attn_prompt_fn and pleat__attn_prompt_received_fn for a variant. */
 void pleat__attn_prompt_blocked(const pleat__attn_prompt *args, const pleat__prompt_ops *ops);
-void pleat__attn_given_blocked(const pleat__attn_given *args, const pleat__prompt_ops *ops);
+void pleat__attn_prompt_received_blocked(const pleat__attn_prompt_received *args, const pleat__prompt_ops *ops);
 
 #endif

@@ -27,7 +27,7 @@ uint64_t pleat__attn_prompt_scratch_bytes(uint32_t head_dim) {
                sizeof(float);
 }
 
-/* ---- shared with given_blocked.c ----------------------------------------------------------------------------------- */
+/* ---- shared with received_blocked.c ----------------------------------------------------------------------------------- */
 
 /* The lowest n bits, n <= 64. */
 static uint64_t low_bits(uint32_t n) { return n < 64 ? ((uint64_t)1 << n) - 1 : ~(uint64_t)0; }

@@ -78,4 +78,6 @@ static const pleat__prompt_ops ops = {logits, weights, values, received};
 
 void pleat__attn_prompt_ref(const pleat__attn_prompt *args) { pleat__attn_prompt_blocked(args, &ops); }
 
-void pleat__attn_given_ref(const pleat__attn_given *args) { pleat__attn_given_blocked(args, &ops); }
+void pleat__attn_prompt_received_ref(const pleat__attn_prompt_received *args) {
+    pleat__attn_prompt_received_blocked(args, &ops);
+}

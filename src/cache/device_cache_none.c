@@ -20,9 +20,9 @@ pleat_status pleat_device_cache_create(const pleat_device_cache_options *opt, pl
 
 void pleat_device_cache_destroy(pleat_device_cache **cache) { (void)cache; }
 
-pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *cache, uint32_t place, uint32_t n_tokens, void *stream,
-                                             pleat_error *err) {
-    (void)cache, (void)place, (void)n_tokens, (void)stream;
+pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *cache, uint32_t seq_idx, uint32_t n_tokens,
+                                             void *stream, pleat_error *err) {
+    (void)cache, (void)seq_idx, (void)n_tokens, (void)stream;
     return none(err);
 }
 
@@ -43,20 +43,20 @@ pleat_status pleat_device_cache_prompt_end(pleat_device_cache *cache, void *stre
     return none(err);
 }
 
-pleat_status pleat_device_cache_close(pleat_device_cache *cache, uint32_t place, void *stream, pleat_error *err) {
-    (void)cache, (void)place, (void)stream;
+pleat_status pleat_device_cache_close(pleat_device_cache *cache, uint32_t seq_idx, void *stream, pleat_error *err) {
+    (void)cache, (void)seq_idx, (void)stream;
     return none(err);
 }
 
-pleat_status pleat_device_cache_fill(pleat_device_cache *cache, uint32_t place, const uint32_t *n_high,
+pleat_status pleat_device_cache_fill(pleat_device_cache *cache, uint32_t seq_idx, const uint32_t *n_high,
                                      const uint32_t *n_low, uint64_t seed, void *stream, pleat_error *err) {
-    (void)cache, (void)place, (void)n_high, (void)n_low, (void)seed, (void)stream;
+    (void)cache, (void)seq_idx, (void)n_high, (void)n_low, (void)seed, (void)stream;
     return none(err);
 }
 
-pleat_status pleat_device_cache_set_batch(pleat_device_cache *cache, const uint32_t *places, uint32_t n_seqs,
+pleat_status pleat_device_cache_set_batch(pleat_device_cache *cache, const uint32_t *seq_idxs, uint32_t n_seqs,
                                           void *stream, pleat_error *err) {
-    (void)cache, (void)places, (void)n_seqs, (void)stream;
+    (void)cache, (void)seq_idxs, (void)n_seqs, (void)stream;
     return none(err);
 }
 
@@ -104,16 +104,16 @@ pleat_status pleat_device_cache_get_usage(pleat_device_cache *cache, pleat_devic
     return none(err);
 }
 
-pleat_status pleat_device_cache_length(pleat_device_cache *cache, uint32_t place, uint32_t *n_tokens, void *stream,
+pleat_status pleat_device_cache_length(pleat_device_cache *cache, uint32_t seq_idx, uint32_t *n_tokens, void *stream,
                                        pleat_error *err) {
-    (void)cache, (void)place, (void)n_tokens, (void)stream;
+    (void)cache, (void)seq_idx, (void)n_tokens, (void)stream;
     return none(err);
 }
 
-pleat_status pleat_device_cache_export(pleat_device_cache *cache, uint32_t place, uint32_t layer, uint32_t kv_head,
+pleat_status pleat_device_cache_export(pleat_device_cache *cache, uint32_t seq_idx, uint32_t layer, uint32_t kv_head,
                                        uint32_t first, uint32_t n_tokens, float *k, float *v, void *stream,
                                        pleat_error *err) {
-    (void)cache, (void)place, (void)layer, (void)kv_head, (void)first, (void)n_tokens, (void)k, (void)v, (void)stream;
+    (void)cache, (void)seq_idx, (void)layer, (void)kv_head, (void)first, (void)n_tokens, (void)k, (void)v, (void)stream;
     return none(err);
 }
 

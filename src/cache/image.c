@@ -2,21 +2,21 @@
  *
  * image.c: a sequence as bytes in the host's memory, for preemption by swap.
  *
- *     image    header | counts of all lanes | blocks | one byte a page: is it here? | the pages that are, whole
- *     blocks   only of a cache with blocks, and if there are any: the codebooks of each layer | each lane's ends
+ *     image    header | counts of all lanes | what the kind adds | one byte a page: is it here? | the pages that are,
+ *              whole
  *
  * Pages go lane by lane, the high side's first.  What is left out are pages that neither the sequence nor `base` will
  * ever write, and that both hold at the same place; so a base that has gone on since still has them.
  * (But for one whose sealed pages were opened by compression.)
  * An image is for this process and this cache.  Restore knows damage by the hash of all bytes, 64 bits of
- * XXH3, and even so checks every count before it takes a page, and every block once its pages are there.
+ * XXH3, and even so checks every count before it takes a page, and what the kind can check once its pages are there.
  */
 #include <string.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "cache/internal.h"
+#include "cache/keep/keep.h"
 #include "core/checked.h"
 #include "core/error.h"
 
@@ -45,21 +45,14 @@ static uint64_t kind_of(const pleat_cache *c) {
 
 /* Where the parts of an image stand. */
 typedef struct image_parts {
-    uint64_t lanes_at, books_at, ends_at, flags_at, pages_at, n_bytes;
+    uint64_t lanes_at, kind_at, flags_at, pages_at, n_bytes;
 } image_parts;
 
-/* Blocks of a lane when so many of its tokens are classed. */
-static uint32_t count_blocks(const pleat_cache *c, uint32_t n_classed) {
-    return c->has_blocks ? n_classed / c->blocks.tokens : 0;
-}
-
 static bool parts_of(const pleat_cache *c, uint32_t n_classed, uint64_t n_pages, uint64_t n_stored, image_parts *p) {
-    const uint64_t n_blocks = count_blocks(c, n_classed);
     uint64_t page_bytes;
     *p = (image_parts){.lanes_at = sizeof(image_header)};
-    p->books_at = p->lanes_at + (uint64_t)c->n_lanes * sizeof(pleat__lane);
-    p->ends_at = p->books_at + (n_blocks > 0 && c->has_books ? c->opt.n_layers * sizeof(pleat__block_books) : 0);
-    p->flags_at = p->ends_at + c->n_lanes * n_blocks * sizeof(uint32_t);
+    p->kind_at = p->lanes_at + (uint64_t)c->n_lanes * sizeof(pleat__lane);
+    p->flags_at = p->kind_at + (c->keep->image_bytes ? c->keep->image_bytes(c, n_classed) : 0);
     if (n_pages > UINT32_MAX || !pleat__mul_u64(n_stored, c->page_bytes, &page_bytes)) return false;
     p->pages_at = p->flags_at + n_pages;
     return pleat__add_u64(p->pages_at, page_bytes, &p->n_bytes);
@@ -91,7 +84,7 @@ static bool next_page(page_walk *w, uint32_t *lane, pleat__side *side, uint32_t 
 /* The base's page at this place, if it will not be written; else NULL. */
 static const pleat__page_id *base_page(const pleat_cache *c, const pleat__sequence *base, uint32_t lane,
                                        pleat__side side, uint32_t idx) {
-    if (!base || idx >= pleat__cache_first_written(c, &base->table, lane, side)) return NULL;
+    if (!base || idx >= c->keep->first_written(c, &base->table, lane, side)) return NULL;
     return pleat__table_cell(&base->table, lane, side, idx);
 }
 
@@ -99,7 +92,7 @@ static const pleat__page_id *base_page(const pleat_cache *c, const pleat__sequen
 static bool is_left_out(const pleat_cache *c, const pleat__sequence *seq, const pleat__sequence *base, uint32_t lane,
                         pleat__side side, uint32_t idx) {
     const pleat__page_id *there = base_page(c, base, lane, side, idx);
-    return there && idx < pleat__cache_first_written(c, &seq->table, lane, side) &&
+    return there && idx < c->keep->first_written(c, &seq->table, lane, side) &&
            there->v == pleat__table_cell(&seq->table, lane, side, idx)->v;
 }
 
@@ -121,7 +114,7 @@ static uint64_t hash_of(const void *image, uint64_t n_bytes) {
 /* ---- save ---------------------------------------------------------------------------------------------- */
 
 uint64_t pleat_cache_image_bytes(const pleat_cache *c, pleat_seq handle, pleat_seq base) {
-    const pleat__sequence *seq = c && !c->in_step ? pleat__cache_seq(c, handle) : NULL;
+    const pleat__sequence *seq = c && !c->step.is_open ? pleat__cache_seq(c, handle) : NULL;
     image_parts p;
     if (!seq ||
         !parts_of(c, seq->n_classed, seq->table.n_pages_all, count_stored(c, seq, pleat__cache_seq(c, base)), &p))
@@ -134,15 +127,6 @@ static void save_lanes(const pleat__table *table, uint8_t *out) {
         const pleat__lane lane = pleat__table_lane(table, i);
         memcpy(out, &lane, sizeof lane);
     }
-}
-
-static void save_blocks(const pleat_cache *c, const pleat__sequence *seq, uint8_t *books, uint8_t *ends) {
-    const size_t n_blocks = count_blocks(c, seq->n_classed);
-    if (n_blocks == 0) return;
-    if (c->has_books) memcpy(books, seq->books, c->opt.n_layers * sizeof *seq->books);
-    for (uint32_t lane = 0; lane < c->n_lanes; lane++)
-        memcpy(ends + lane * n_blocks * sizeof(uint32_t), seq->block_ends + (size_t)lane * seq->blocks_cap,
-               n_blocks * sizeof(uint32_t));
 }
 
 /* All pages but those that are left to the base, and what is here. */
@@ -165,7 +149,7 @@ pleat_status pleat_cache_save(const pleat_cache *c, pleat_seq handle, pleat_seq 
     const pleat__sequence *seq = c ? pleat__cache_seq(c, handle) : NULL;
     const pleat__sequence *base = c && base_handle.v ? pleat__cache_seq(c, base_handle) : NULL;
     if (!seq || !image || (base_handle.v && !base)) return PLEAT_E_ARG;
-    if (c->in_step) return PLEAT_E_STATE;
+    if (c->step.is_open) return PLEAT_E_STATE;
     const uint64_t n_stored = count_stored(c, seq, base);
     image_parts p;
     if (!parts_of(c, seq->n_classed, seq->table.n_pages_all, n_stored, &p) || p.n_bytes > cap) return PLEAT_E_ARG;
@@ -187,7 +171,7 @@ pleat_status pleat_cache_save(const pleat_cache *c, pleat_seq handle, pleat_seq 
                                .al = seq->spec.al};
     memcpy(out, &head, sizeof head);
     save_lanes(&seq->table, out + p.lanes_at);
-    save_blocks(c, seq, out + p.books_at, out + p.ends_at);
+    if (c->keep->write_image) c->keep->write_image(c, seq, out + p.kind_at);
     save_pages(c, seq, base, out + p.flags_at, out + p.pages_at);
     const uint64_t hash = hash_of(image, p.n_bytes);
     memcpy(out, &hash, sizeof hash);
@@ -213,29 +197,32 @@ uint64_t pleat_cache_image_pages(const pleat_cache *c, const void *image, uint64
     return c && read_header(c, image, n_bytes, &head) ? head.n_stored : 0;
 }
 
-/* Table's rules (1) to (3) and (5) for one lane. */
+/* Table's rules (1) to (3) and (5) for one lane, and its kind's. */
 static bool lane_is_sound(const pleat_cache *c, const pleat__table *table, uint32_t lane, const pleat__lane *l,
-                          uint32_t n_tokens) {
-    const uint32_t n_kept = pleat__cache_kept_tokens(&c->opt, lane / c->opt.n_kv_heads, n_tokens);
+                          const pleat__image_counts *counts) {
+    if (!c->keep->lane_is_sound(c, lane, l, counts)) return false;
     if ((uint64_t)l->n_pages[0] + l->n_pages[1] > table->row_len || l->hole > l->n_slots[0]) return false;
     if (l->n_dead > l->n_slots[0] - (l->hole ? 1 : 0)) return false;
-    if (!c->tracked && !pleat__cache_ring(c, lane) && (l->hole || l->n_dead)) return false;
     for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
         const uint32_t tokens = c->page_tokens[side];
-        const uint32_t most = c->has_blocks && side == PLEAT__LOW ? UINT32_MAX - tokens : n_tokens + 1;
-        if (l->n_slots[side] > most || l->n_pages[side] != pleat__div_up_u32(l->n_slots[side], tokens) ||
+        if (l->n_pages[side] != pleat__div_up_u32(l->n_slots[side], tokens) ||
             (uint64_t)l->n_sealed[side] * tokens > l->n_slots[side])
             return false;
     }
-    return c->tracked || c->has_blocks || (l->n_slots[PLEAT__HIGH] == n_kept && l->n_slots[PLEAT__LOW] == 0);
+    return true;
+}
+
+static pleat__image_counts counts_of(const image_header *head) {
+    return (pleat__image_counts){.n_tokens = head->n_tokens, .n_classed = head->n_classed};
 }
 
 /* Counts of the table, all but its pages.  False: they break its rules. */
 static bool restore_lanes(const pleat_cache *c, const uint8_t *in, const image_header *head, pleat__table *table) {
+    const pleat__image_counts counts = counts_of(head);
     for (uint32_t i = 0; i < table->n_lanes; i++, in += sizeof(pleat__lane)) {
         pleat__lane lane;
         memcpy(&lane, in, sizeof lane);
-        if (!lane_is_sound(c, table, i, &lane, head->n_tokens)) return false;
+        if (!lane_is_sound(c, table, i, &lane, &counts)) return false;
         for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
             table->n_pages[side][i] = lane.n_pages[side];
             table->n_slots[side][i] = lane.n_slots[side];
@@ -246,43 +233,6 @@ static bool restore_lanes(const pleat_cache *c, const uint8_t *in, const image_h
         table->n_pages_all += (uint64_t)lane.n_pages[0] + lane.n_pages[1];
     }
     return table->n_pages_all == head->n_pages;
-}
-
-/* A lane's blocks end one behind the other, where its low side does; and the high side has the other tokens. */
-static bool ends_are_sound(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, const image_header *head) {
-    const pleat__lane l = pleat__table_lane(&seq->table, lane);
-    const uint32_t *ends = seq->block_ends + (size_t)lane * seq->blocks_cap;
-    const uint32_t n_blocks = count_blocks(c, head->n_classed);
-    uint32_t end = 0;
-    for (uint32_t i = 0; i < n_blocks; i++) {
-        if (ends[i] <= end || ends[i] - end > pleat__block_bound(&c->blocks)) return false;
-        end = ends[i];
-    }
-    return l.n_slots[PLEAT__LOW] == end && l.n_slots[PLEAT__HIGH] == head->n_tokens - head->n_classed;
-}
-
-static bool restore_book(pleat__book *book, uint32_t n_levels) {
-    uint8_t bits[PLEAT__BOOK_SYMBOLS];
-    memcpy(bits, book->bits, sizeof bits);
-    return book->n_levels == n_levels && pleat__book_from_bits(book, (pleat__book_kind)book->kind, n_levels, bits);
-}
-
-/* Codebooks and ends of blocks.  False: they are not what a cache makes. */
-static bool restore_blocks(const pleat_cache *c, const uint8_t *books, const uint8_t *ends, const image_header *head,
-                           pleat__sequence *seq) {
-    const size_t n_blocks = count_blocks(c, head->n_classed);
-    if (!c->has_blocks) return true;
-    if (head->n_classed % c->blocks.tokens != 0 || n_blocks > seq->blocks_cap) return false;
-    if (n_blocks > 0 && c->has_books) memcpy(seq->books, books, c->opt.n_layers * sizeof *seq->books);
-    for (uint32_t i = 0; n_blocks > 0 && c->has_books && i < c->opt.n_layers; i++)
-        if (!restore_book(&seq->books[i].k, c->blocks.k_levels) || !restore_book(&seq->books[i].v, c->blocks.v_levels))
-            return false;
-    for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
-        memcpy(seq->block_ends + (size_t)lane * seq->blocks_cap, ends + lane * n_blocks * sizeof(uint32_t),
-               n_blocks * sizeof(uint32_t));
-        if (!ends_are_sound(c, seq, lane, head)) return false;
-    }
-    return true;
 }
 
 /* Do the flags say what the header says, and does the base hold what is left out? */
@@ -322,10 +272,11 @@ static void restore_pages(pleat_cache *c, const uint8_t *flag, const uint8_t *pa
     pleat__pool_advance(&c->pool, n_taken);
 }
 
-/* What payloads are is seen where their pages are.  A worker's scratch has a block's copy: prompts load blocks in it. */
-static bool blocks_are_sound(const pleat_cache *c, const pleat__sequence *seq) {
-    for (uint32_t lane = 0; c->has_blocks && lane < c->n_lanes; lane++)
-        if (!pleat__cache_blocks_are_valid(c, seq, lane, pleat__cache_scratch(c, 0))) return false;
+/* What pages hold is seen once they are there.  A worker's scratch has room for a copy of a block. */
+static bool pages_are_intact(const pleat_cache *c, const pleat__sequence *seq) {
+    uint8_t *copy = pleat__cache_scratch(c, 0).base;
+    for (uint32_t lane = 0; c->keep->is_intact && lane < c->n_lanes; lane++)
+        if (!c->keep->is_intact(c, seq, lane, copy)) return false;
     return true;
 }
 
@@ -334,8 +285,9 @@ static pleat_status restore_into(pleat_cache *c, const uint8_t *in, const image_
                                  const pleat__sequence *base) {
     image_parts p;
     (void)parts_of(c, head->n_classed, head->n_pages, head->n_stored, &p);
+    const pleat__image_counts counts = counts_of(head);
     const bool is_sound = restore_lanes(c, in + p.lanes_at, head, &seq->table) &&
-                          restore_blocks(c, in + p.books_at, in + p.ends_at, head, seq) &&
+                          (!c->keep->read_image || c->keep->read_image(c, in + p.kind_at, &counts, seq)) &&
                           flags_are_sound(c, in + p.flags_at, head, &seq->table, base);
     if (!is_sound || head->n_stored > c->pool.n_free) {
         pleat__table_init(&seq->table); /* it holds no page yet */
@@ -348,13 +300,13 @@ static pleat_status restore_into(pleat_cache *c, const uint8_t *in, const image_
     seq->n_pages_peak = seq->table.n_pages_all;
     seq->spec.ah = head->ah;
     seq->spec.al = head->al;
-    return blocks_are_sound(c, seq) ? PLEAT_OK : PLEAT_E_FORMAT;
+    return pages_are_intact(c, seq) ? PLEAT_OK : PLEAT_E_FORMAT;
 }
 
 pleat_status pleat_cache_restore(pleat_cache *c, const void *image, uint64_t n_bytes, pleat_seq base_handle,
                                  pleat_seq *out) {
     if (!c || !image || !out) return PLEAT_E_ARG;
-    if (c->in_step) return PLEAT_E_STATE;
+    if (c->step.is_open) return PLEAT_E_STATE;
     image_header head;
     const pleat__sequence *base = base_handle.v ? pleat__cache_seq(c, base_handle) : NULL;
     if (!read_header(c, image, n_bytes, &head) || head.hash != hash_of(image, n_bytes) || head.base != base_handle.v ||

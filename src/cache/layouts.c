@@ -16,7 +16,7 @@ static pleat_status fit_low(const pleat__layouts_of *of, uint64_t page_bytes, pl
     pleat__page_layout next;
     PLEAT_TRY(pleat__page_layout_init(low, of->spec->low, of->head_dim, PLEAT__TILE, tracked));
     if (low->used_bytes > page_bytes) return PLEAT_E_ARG;
-    while (low->tokens < of->most_low_tokens &&
+    while (low->tokens < of->max_low_tokens &&
            pleat__page_layout_init(&next, of->spec->low, of->head_dim, low->tokens + PLEAT__TILE, tracked) ==
                PLEAT_OK &&
            next.used_bytes <= page_bytes)
@@ -39,13 +39,12 @@ pleat_status pleat__layouts_init(pleat__layouts *l, const pleat__layouts_of *of,
 /* In a lane of this many low tokens: each side ends in half a page on average, low pages have a rest that no tile fits
  * in, and each page costs a cell of the table and of the pool.  32 tokens at least: docs/ARCHITECTURE.md, Pages. */
 #define TYPICAL_LOW_TOKENS 2048u
-#define LEAST_PAGE_TOKENS 32u
-#define MOST_PAGE_TOKENS 128u
+#define MIN_PAGE_TOKENS 32u
 
 uint32_t pleat__layouts_choose(const pleat__layouts_of *of) {
     uint32_t best = PLEAT__DEFAULT_PAGE_TOKENS;
     uint64_t best_waste = UINT64_MAX;
-    for (uint32_t tokens = LEAST_PAGE_TOKENS; tokens <= MOST_PAGE_TOKENS; tokens += PLEAT__TILE) {
+    for (uint32_t tokens = MIN_PAGE_TOKENS; tokens <= PLEAT__MAX_CHOSEN_PAGE_TOKENS; tokens += PLEAT__TILE) {
         pleat__layouts l;
         if (pleat__layouts_init(&l, of, tokens) != PLEAT_OK) continue;
         const pleat__page_layout *low = &l.side[1];

@@ -11,18 +11,21 @@
 #include "core/kv_view.h"
 
 #define PLEAT__DEFAULT_PAGE_TOKENS 32u
-/* A whole group of decode's tiles: 5 to 10 % faster from memory (k8v8, d 128; 2026-11), where half a page a lane is below
- * 0.4 % of what a sequence can hold. */
+/* A whole group of decode's tiles: 5 to 10 % faster from memory (k8v8, d 128; 2026-11), where half a page a lane is
+ * below 0.4 % of what a sequence can hold. */
 #define PLEAT__LONG_PAGE_TOKENS 64u
 #define PLEAT__LONG_PAGE_FROM 8192u
+
+/* The largest pages that are ever chosen. */
+#define PLEAT__MAX_CHOSEN_PAGE_TOKENS 128u
 
 /* What they depend on. */
 typedef struct pleat__layouts_of {
     const pleat_spec *spec;
     uint32_t head_dim;
     uint32_t n_group;
-    bool two_sided;           /* there is a low side of tokens */
-    uint32_t most_low_tokens; /* of a low page */
+    bool two_sided;          /* there is a low side of tokens */
+    uint32_t max_low_tokens; /* of a low page */
 } pleat__layouts_of;
 
 typedef struct pleat__layouts {

@@ -5,40 +5,42 @@
  * A chunk sees itself as it is, in f32 tiles, and earlier tokens as stored.  Its own slots in the pages come after the
  * n_slots of the lane, which still are those before the step.
  */
+#include "cache/prompt.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "cache/internal.h"
+#include "cache/keep/keep.h"
 
 /* The staged chunk of one head: f32 tiles in a row. */
 static pleat__kv_run stage_run(const pleat_cache *c, const pleat__step_item *item, uint32_t head) {
     const uint64_t n_tiles = pleat__div_up_u32(item->n_new, PLEAT__TILE);
-    const uint64_t first = (uint64_t)item->stage_tile * c->opt.n_kv_heads + n_tiles * head;
-    return (pleat__kv_run){.layout = &c->stage_layout,
-                           .base = c->stage + first * c->stage_layout.used_bytes,
-                           .page_bytes = c->stage_layout.used_bytes,
-                           .ids = c->stage_ids,
+    const uint64_t first = (uint64_t)item->units.stage_tile * c->opt.n_kv_heads + n_tiles * head;
+    return (pleat__kv_run){.layout = &c->work.stage_layout,
+                           .base = c->work.stage + first * c->work.stage_layout.used_bytes,
+                           .page_bytes = c->work.stage_layout.used_bytes,
+                           .ids = c->work.stage_ids,
                            .step = 1,
                            .n_slots = item->n_new};
 }
 
 /* f32 pages hold the chunk exactly: they are their own staging buffer, unless slots may be dead. */
-static bool is_staged(const pleat_cache *c) { return c->tracked || c->opt.spec.high.k_bits != 32; }
+static bool is_staged(const pleat_cache *c) { return c->layouts[PLEAT__HIGH].tracked || c->opt.spec.high.k_bits != 32; }
 
 /* One side of the lane as it was before the step. */
 static pleat__kv_run past_run(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head,
                               pleat__side side) {
     const uint32_t lane = pleat__cache_lane_of(job->cache, job->layer, head);
-    return pleat__cache_run(job->cache, &item->seq->table, lane, side, item->seq->table.n_slots[side][lane]);
+    return pleat__cache_side(job->cache, &item->seq->table, lane, side);
 }
 
 void pleat__cache_prompt_store_unit(void *ctx, uint32_t unit, uint32_t worker) {
     (void)worker;
     const pleat__layer_job *job = ctx;
     const pleat_cache *c = job->cache;
-    const pleat__step_item *item = &c->items[c->prompt_items[unit / c->opt.n_kv_heads]];
+    const pleat__step_item *item = &c->step.items[c->step.prompt_items[unit / c->opt.n_kv_heads]];
     const uint32_t head = unit % c->opt.n_kv_heads;
-    if (pleat__cache_ring(c, pleat__cache_lane_of(c, job->layer, head))) return; /* stored token by token */
+    if (c->keep->is_read_singly && c->keep->is_read_singly(c, pleat__cache_lane_of(c, job->layer, head))) return;
     pleat__cache_store_item(job, item, head);
     if (!is_staged(c)) return;
     const pleat__kv_run run = stage_run(c, item, head);
@@ -51,24 +53,19 @@ uint32_t pleat__cache_block_queries(const pleat_cache *cache) { return PLEAT__PR
 /* What a unit works in. */
 typedef struct prompt_scratch {
     void *attn;
-    pleat__block_loader loader;
+    pleat__block_loader loader; /* empty where no lane has blocks */
 } prompt_scratch;
 
 static void carve_scratch(const pleat_cache *c, prompt_scratch *s, pleat__arena *arena) {
     *s = (prompt_scratch){.attn = pleat__arena_take(arena, pleat__attn_prompt_scratch_bytes(c->opt.head_dim), 1)};
-    if (c->has_blocks) pleat__block_loader_carve(&c->blocks, &c->codec, &s->loader, arena);
+    if (c->keep->carve_loader) c->keep->carve_loader(c, &s->loader, arena);
 }
 
-uint64_t pleat__cache_prompt_scratch_bytes(const pleat_cache *c) {
+uint64_t pleat__cache_prompt_bytes(const pleat_cache *c) {
     prompt_scratch s;
     pleat__arena arena = {0};
     carve_scratch(c, &s, &arena);
     return arena.used_bytes;
-}
-
-/* The lane's blocks as the low side of what a prompt sees. */
-static pleat__kv_run blocks_as_run(const pleat__block_run *blocks) {
-    return (pleat__kv_run){.blocks = blocks, .n_slots = blocks->n_blocks * blocks->format->tokens};
 }
 
 /* What the item's queries of a KV head from `first` on attend with; what they see and the scratch are not in it. */
@@ -86,7 +83,7 @@ static pleat__attn_prompt prompt_args(const pleat__layer_job *job, const pleat__
         .q_stride = row_floats,
         .out = job->out + row_head * c->opt.head_dim,
         .out_stride = row_floats,
-        .lse2 = c->tracked ? c->lse2 + row_head : NULL,
+        .lse2 = c->counting.of_prompts ? c->work.lse2 + row_head : NULL,
         .lse2_stride = c->opt.n_q_heads,
         .quant = &c->quant,
     };
@@ -96,21 +93,21 @@ void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_ite
                               uint32_t worker) {
     const pleat_cache *c = job->cache;
     const uint32_t lane = pleat__cache_lane_of(c, job->layer, head);
-    if (pleat__cache_ring(c, lane)) {
-        if (block == 0) pleat__cache_ring_unit(job, item, head, worker);
+    pleat__arena arena = pleat__cache_scratch(c, worker);
+    if (c->keep->is_read_singly && c->keep->is_read_singly(c, lane)) {
+        if (block == 0) c->keep->read_chunk(job, item, head, &arena);
         return;
     }
     /* Long blocks first: less waiting at the end. */
-    const uint32_t first = (item->n_cuts - 1 - block) * pleat__cache_block_queries(c);
+    const uint32_t first = (item->units.n_parts - 1 - block) * pleat__cache_block_queries(c);
     const bool staged = is_staged(c);
-    const pleat__block_run blocks = c->has_blocks ? pleat__cache_block_run(c, item->seq, lane) : (pleat__block_run){0};
+    pleat__block_run blocks;
     const pleat__kv_view past = {.high = past_run(job, item, head, PLEAT__HIGH),
-                                 .low = c->has_blocks ? blocks_as_run(&blocks) : past_run(job, item, head, PLEAT__LOW)};
+                                 .low = c->keep->low_run(c, item->seq, lane, &blocks)};
     const pleat__kv_run self =
         staged ? stage_run(c, item, head)
                : pleat__cache_run(c, &item->seq->table, lane, PLEAT__HIGH, item->n_before + item->n_new);
     prompt_scratch scratch;
-    pleat__arena arena = {.base = pleat__cache_scratch(c, worker), .cap_bytes = c->worker_scratch_bytes};
     carve_scratch(c, &scratch, &arena);
     pleat__attn_prompt args = prompt_args(job, item, head, first);
     args.past = staged && item->n_before > 0 ? &past : NULL;
@@ -125,19 +122,19 @@ void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_ite
 
 /* Ranges: those of the chunk itself, then those of the past's high and low slots, which together are at most as many as
  * the tokens and a hole. */
-uint32_t pleat__cache_n_given(const pleat__step_item *item) {
-    const uint32_t n_self = pleat__div_up_u32(item->n_new, PLEAT__GIVEN_SLOTS);
-    return n_self + (item->n_before > 0 ? pleat__div_up_u32(item->n_before + 1, PLEAT__GIVEN_SLOTS) + 1 : 0);
+uint32_t pleat__cache_n_received(const pleat__step_item *item) {
+    const uint32_t n_self = pleat__div_up_u32(item->n_new, PLEAT__RECEIVED_SLOTS);
+    return n_self + (item->n_before > 0 ? pleat__div_up_u32(item->n_before + 1, PLEAT__RECEIVED_SLOTS) + 1 : 0);
 }
 
-/* A range of slots that queries give attention to, and where its scores stand: slot_from of `run` is scored at
+/* A range of slots that queries attend to, and where its scores stand: slot_from of `run` is scored at
  * score_slot of `pages`. */
-typedef struct given_range {
+typedef struct received_range {
     pleat__kv_run run, pages;
     uint32_t slot_from, slot_to, score_slot;
     uint32_t n_sealed; /* slots of `pages` that are scored no more */
     bool causal;
-} given_range;
+} received_range;
 
 static uint32_t sealed_slots(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head,
                              pleat__side side) {
@@ -145,18 +142,18 @@ static uint32_t sealed_slots(const pleat__layer_job *job, const pleat__step_item
     return item->seq->table.n_sealed[side][lane] * job->cache->page_tokens[side];
 }
 
-static void set_range(given_range *r, uint32_t range) {
-    r->slot_from = pleat__min_u32(range * PLEAT__GIVEN_SLOTS, r->run.n_slots);
-    r->slot_to = pleat__min_u32(r->slot_from + PLEAT__GIVEN_SLOTS, r->run.n_slots);
+static void set_range(received_range *r, uint32_t range) {
+    r->slot_from = pleat__min_u32(range * PLEAT__RECEIVED_SLOTS, r->run.n_slots);
+    r->slot_to = pleat__min_u32(r->slot_from + PLEAT__RECEIVED_SLOTS, r->run.n_slots);
     r->score_slot += r->slot_from;
 }
 
-static given_range find_range(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head,
-                              uint32_t range) {
-    const uint32_t n_self = pleat__div_up_u32(item->n_new, PLEAT__GIVEN_SLOTS);
-    given_range r = {.run = past_run(job, item, head, PLEAT__HIGH),
-                     .n_sealed = sealed_slots(job, item, head, PLEAT__HIGH)};
-    const uint32_t n_high = pleat__div_up_u32(r.run.n_slots, PLEAT__GIVEN_SLOTS);
+static received_range find_range(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head,
+                                 uint32_t range) {
+    const uint32_t n_self = pleat__div_up_u32(item->n_new, PLEAT__RECEIVED_SLOTS);
+    received_range r = {.run = past_run(job, item, head, PLEAT__HIGH),
+                        .n_sealed = sealed_slots(job, item, head, PLEAT__HIGH)};
+    const uint32_t n_high = pleat__div_up_u32(r.run.n_slots, PLEAT__RECEIVED_SLOTS);
     r.pages = r.run;
     if (range < n_self) {
         r.score_slot = r.run.n_slots; /* the chunk stands behind the lane's slots */
@@ -174,7 +171,7 @@ static given_range find_range(const pleat__layer_job *job, const pleat__step_ite
 }
 
 /* Score `idx` of each slot becomes a share of what it was, and what the slot has received. */
-static void add_scores(const given_range *r, uint32_t idx, float kept, const float *received) {
+static void add_scores(const received_range *r, uint32_t idx, float kept, const float *received) {
     const uint32_t page_tokens = r->pages.layout->tokens;
     for (uint32_t i = 0; i < r->slot_to - r->slot_from; i++) {
         const uint32_t slot = r->score_slot + i;
@@ -187,69 +184,71 @@ static void add_scores(const given_range *r, uint32_t idx, float kept, const flo
 
 /* The first of the item's queries that count, and what share of earlier scores stays: policy/evict.h. */
 static uint32_t first_query(const pleat_cache *c, const pleat__step_item *item, float *kept) {
-    const uint32_t window = c->opt.spec.window;
+    const uint32_t window = c->counting.n_queries;
     *kept = 1;
-    if (c->scoring != PLEAT__SCORING_WINDOW) return 0;
+    if (window == 0) return 0;
     const uint32_t n = pleat__min_u32(item->n_new, window);
     *kept = (float)(window - n) / (float)window;
     return item->n_new - n;
 }
 
 /* What the range receives from the heads that count together, args->n_group of them from `args->q` on. */
-static void give(const pleat_cache *c, const given_range *r, pleat__attn_given args, uint32_t idx, float kept) {
-    float received[PLEAT__GIVEN_SLOTS] = {0};
+static void receive(const pleat_cache *c, const received_range *r, pleat__attn_prompt_received args, uint32_t idx,
+                    float kept) {
+    float received[PLEAT__RECEIVED_SLOTS] = {0};
     const uint32_t n_heads = c->n_group / args.n_group; /* that add up in one score, one after another */
     const uint32_t n_together = c->layouts[PLEAT__HIGH].n_scores > 1 ? 1 : n_heads;
     args.received = received;
-    for (uint32_t g = 0; g < n_together; g++, args.q += c->opt.head_dim, args.lse2++) c->attn.given(&args);
+    for (uint32_t g = 0; g < n_together; g++, args.q += c->opt.head_dim, args.lse2++) c->attn.prompt_received(&args);
     add_scores(r, idx, kept, received);
 }
 
 /* The prompt item that range `unit` belongs to. */
-static const pleat__step_item *given_item(const pleat_cache *c, uint32_t unit) {
-    uint32_t i = c->n_prompt_items - 1;
-    while (c->items[c->prompt_items[i]].first_given > unit) i--;
-    return &c->items[c->prompt_items[i]];
+static const pleat__step_item *received_item(const pleat_cache *c, uint32_t unit) {
+    uint32_t i = c->step.n_prompt_items - 1;
+    while (c->step.items[c->step.prompt_items[i]].units.first_received > unit) i--;
+    return &c->step.items[c->step.prompt_items[i]];
 }
 
-/* What the queries of a KV head from `first` on give to a range; q and lse2 are those of its first query head. */
-static pleat__attn_given given_args(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head,
-                                    const given_range *r, uint32_t first, uint32_t worker) {
+/* What a range receives from the queries of a KV head from `first` on; q and lse2 are those of its first query head. */
+static pleat__attn_prompt_received received_args(const pleat__layer_job *job, const pleat__step_item *item,
+                                                 uint32_t head, const received_range *r, uint32_t first,
+                                                 uint32_t worker) {
     const pleat_cache *c = job->cache;
     const size_t row_head = pleat__cache_head_at(c, item->row + first, head);
-    return (pleat__attn_given){
+    return (pleat__attn_prompt_received){
         .run = &r->run,
         .causal = r->causal,
         .self_seen = first,
         .slot_from = r->slot_from,
         .slot_to = r->slot_to,
         .n_queries = item->n_new - first,
-        .n_group = c->scoring == PLEAT__SCORING_MAX ? c->n_group : 1,
+        .n_group = c->counting.is_largest ? c->n_group : 1,
         .head_dim = c->opt.head_dim,
         .scale = c->scale,
         .q = job->q + row_head * c->opt.head_dim,
         .q_stride = (size_t)c->opt.n_q_heads * c->opt.head_dim,
-        .lse2 = c->lse2 + row_head,
+        .lse2 = c->work.lse2 + row_head,
         .lse2_stride = c->opt.n_q_heads,
         .quant = &c->quant,
-        .scratch = pleat__cache_scratch(c, worker),
+        .scratch = pleat__cache_scratch(c, worker).base,
     };
 }
 
-void pleat__cache_given_unit(void *ctx, uint32_t unit, uint32_t worker) {
+void pleat__cache_received_unit(void *ctx, uint32_t unit, uint32_t worker) {
     const pleat__layer_job *job = ctx;
     const pleat_cache *c = job->cache;
-    const pleat__step_item *item = given_item(c, unit);
-    const uint32_t local = unit - item->first_given;
+    const pleat__step_item *item = received_item(c, unit);
+    const uint32_t local = unit - item->units.first_received;
     const uint32_t head = local % c->opt.n_kv_heads;
-    const given_range r = find_range(job, item, head, local / c->opt.n_kv_heads);
+    const received_range r = find_range(job, item, head, local / c->opt.n_kv_heads);
     const bool is_sealed = r.score_slot + (r.slot_to - r.slot_from) <= r.n_sealed;
     if (r.slot_from >= r.slot_to || !r.pages.layout->tracked || is_sealed) return;
     float kept;
     const uint32_t first = first_query(c, item, &kept);
-    pleat__attn_given args = given_args(job, item, head, &r, first, worker);
+    pleat__attn_prompt_received args = received_args(job, item, head, &r, first, worker);
     for (uint32_t idx = 0; idx < r.pages.layout->n_scores; idx++) {
-        give(c, &r, args, idx, kept);
+        receive(c, &r, args, idx, kept);
         args.q += c->opt.head_dim;
         args.lse2++;
     }

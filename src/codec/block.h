@@ -2,7 +2,7 @@
  *
  * block.h: a block of one lane's tokens as a payload of bytes.  docs/FORMAT.md is its law.
  *
- *     f32 k, v ── quantise ──> codes and units ── count ──> books (entropy/book.h)
+ *     f32 k, v ── quantise ──> codes and units ── count ──> codebooks (entropy/codebook.h)
  *                                    └── encode ──> payload ── open ──> reader ── decode ──> codes, slice by slice
  *
  *     payload   sum u32 | K matrix u32 | V matrix u32 | K units | V units | order u8[T]? | K section | V section
@@ -22,7 +22,7 @@
  *
  *     RAW       each vector as w bit planes of 8 bytes, plane p holding bit p of code i at bit i; w = bits for
  *               levels - 1
- *     HUFFMAN   one stream (entropy/stream.h) with the layer's book
+ *     HUFFMAN   one stream (entropy/stream.h) with the layer's codebook
  *     PACK      fixed widths after reordering the tokens (PackKV): see pack.c
  *
  * A section is stored RAW where its coder comes out no shorter (correction e).  Payloads are at most
@@ -42,14 +42,14 @@ typedef enum pleat__block_coder { PLEAT__CODER_RAW, PLEAT__CODER_HUFFMAN, PLEAT_
 
 /* How blocks of a cache are made. */
 typedef struct pleat__block_format {
-    uint32_t head_dim; /* d: a multiple of 16, 16..512 */
-    uint32_t tokens;   /* T: 16, 32, 64, 128 or 256 */
-    bool by_channel;   /* keys: a unit is a channel, else the block */
-    uint32_t v_group;  /* values: dimensions of a unit; divides d, a multiple of 16 */
-    float k_rel, v_rel;
-    uint32_t k_levels, v_levels; /* of these; of codes on grids where units are tried so first */
-    bool k_on_grids, v_on_grids;
-    pleat__block_coder coder; /* what sections are tried with */
+    uint32_t head_dim;           /* d: a multiple of 16, 16..512 */
+    uint32_t tokens;             /* T: 16, 32, 64, 128 or 256 */
+    bool by_channel;             /* keys: a unit is a channel, else the block */
+    uint32_t v_group;            /* values: dimensions of a unit; divides d, a multiple of 16 */
+    float k_rel, v_rel;          /* relative step sizes */
+    uint32_t k_levels, v_levels; /* levels of codes; of those on grids, where units are tried so first */
+    bool k_on_grids, v_on_grids; /* units are tried on grids first */
+    pleat__block_coder coder;    /* what sections are tried with */
 } pleat__block_format;
 
 /* The format of a spec's blocks: kvcomp or kivi, else PLEAT_E_ARG, as for a head_dim that is no multiple of 16 in
@@ -89,14 +89,14 @@ void pleat__block_codes_carve(const pleat__block_format *format, pleat__block_co
 void pleat__block_quantise(const pleat__block_format *format, const float *k, const float *v, size_t stride,
                            pleat__block_codes *codes);
 
-/* Books of one layer. */
-typedef struct pleat__block_books {
-    pleat__book k, v;
-} pleat__block_books;
+/* Codebooks of one layer. */
+typedef struct pleat__block_codebooks {
+    pleat__codebook k, v;
+} pleat__block_codebooks;
 
-/* Write the payload to out [pleat__block_bound()]; returns its bytes.  `books` may be NULL unless the coder is HUFFMAN.
- * The same bytes always. */
-size_t pleat__block_encode(const pleat__block_format *format, const pleat__block_books *books,
+/* Write the payload to out [pleat__block_bound()]; returns its bytes.  `codebooks` may be NULL unless the coder is
+ * HUFFMAN.  The same bytes always. */
+size_t pleat__block_encode(const pleat__block_format *format, const pleat__block_codebooks *codebooks,
                            const pleat__block_codes *codes, uint8_t *out);
 
 /* ---- reading payloads ----------------------------------------------------------------------------- */
@@ -109,13 +109,13 @@ typedef struct pleat__section {
     uint32_t n_levels;
     uint32_t n_columns;
     const uint8_t *bytes; /* RAW, PACK: what comes next; NULL: found damaged */
-    size_t n_bytes;       /* that are left */
+    size_t n_bytes;       /* bytes that are left */
 } pleat__section;
 
 typedef struct pleat__block_reader {
     const uint8_t *k_mins, *k_steps, *v_mins, *v_steps; /* f16, not aligned */
-    uint32_t k_unit_bytes, v_unit_bytes;                /* as they are stored */
-    const uint8_t *order;                               /* [T]; NULL: as they are */
+    uint32_t k_unit_bytes, v_unit_bytes;                /* bytes of a unit as it is stored */
+    const uint8_t *order;                               /* [T]; NULL: tokens in their own order */
     pleat__section k, v;
 } pleat__block_reader;
 
@@ -125,11 +125,11 @@ static inline size_t pleat__block_units_bytes(const pleat__block_format *f) {
     return 4 * (size_t)n;
 }
 
-/* Look at a payload.  PLEAT_E_FORMAT if its parts do not fit n_bytes exactly, a coder is neither RAW nor the format's
- * or has no book for its levels, a section is of no size that its coder gives, or units are COMPACT that the format has
- * WIDE alone.  The payload must have PLEAT__STREAM_PAD readable bytes behind it when it is decoded, and must stay, as
- * `units` must: pleat__block_units_bytes() of scratch for units; NULL: the reader has none that are COMPACT. */
-pleat_status pleat__block_open(const pleat__block_format *format, const pleat__block_books *books,
+/* Look at a payload.  PLEAT_E_FORMAT if its parts do not fit n_bytes exactly; a coder is neither RAW nor the format's,
+ * or has no codebook for its levels; a section is of no size that its coder makes; or units are COMPACT that the format
+ * has WIDE alone.  The payload must have PLEAT__STREAM_PAD readable bytes behind it when it is decoded, and must stay,
+ * as `units` must: pleat__block_units_bytes() of scratch for units; NULL: the reader has none that are COMPACT. */
+pleat_status pleat__block_open(const pleat__block_format *format, const pleat__block_codebooks *codebooks,
                                const uint8_t *payload, size_t n_bytes, uint8_t *units, pleat__block_reader *reader);
 
 /* Does the sum hold?  For payloads from outside; what a cache wrote it trusts. */
@@ -143,10 +143,10 @@ typedef struct pleat__codec_dsp {
 } pleat__codec_dsp;
 void pleat__codec_dsp_init(pleat__codec_dsp *dsp, uint32_t cpu_flags);
 
-/* Decode the next n_vectors, whole slices, of n sections (1..PLEAT__STREAMS) of one format and one book, to out[i]
+/* Decode the next n_vectors, whole slices, of n sections (1..PLEAT__STREAMS) of one format and one codebook, to out[i]
  * (aligned to 64).  Codes are below the levels, whatever the bytes.  No more vectors than there are. */
-void pleat__sections_decode(const pleat__codec_dsp *dsp, const pleat__book *book, pleat__section *const *sections,
-                            uint32_t n, uint32_t n_vectors, uint8_t *const *out);
+void pleat__sections_decode(const pleat__codec_dsp *dsp, const pleat__codebook *codebook,
+                            pleat__section *const *sections, uint32_t n, uint32_t n_vectors, uint8_t *const *out);
 
 /* After all slices: the section ended where its bytes do. */
 bool pleat__section_is_done(const pleat__section *section);
@@ -155,8 +155,8 @@ bool pleat__section_is_done(const pleat__section *section);
  * [T/16][16 tokens][d]; tokens in their places' order.  Either may be NULL.  `codes` is T*d bytes of scratch, aligned
  * to 64.  PLEAT_E_FORMAT: the order is no permutation, or a section does not end where its bytes do. */
 pleat_status pleat__block_load(const pleat__codec_dsp *dsp, const pleat__block_format *format,
-                               const pleat__block_books *books, pleat__block_reader *reader, uint8_t *codes, float *k,
-                               float *v);
+                               const pleat__block_codebooks *codebooks, pleat__block_reader *reader, uint8_t *codes,
+                               float *k, float *v);
 
 /* ---- blocks in pages ------------------------------------------------------------------------------- */
 
@@ -166,8 +166,8 @@ pleat_status pleat__block_load(const pleat__codec_dsp *dsp, const pleat__block_f
 /* A lane's blocks. */
 typedef struct pleat__block_run {
     const pleat__block_format *format;
-    const pleat__block_books *books;
-    const uint8_t *base; /* as in pleat__kv_run */
+    const pleat__block_codebooks *codebooks;
+    const uint8_t *base; /* the pool's first byte; with page_bytes, ids and step: core/kv_view.h */
     uint64_t page_bytes;
     const pleat__page_id *ids;
     int32_t step;
@@ -180,7 +180,7 @@ static inline size_t pleat__block_copy_bytes(const pleat__block_format *format) 
     return pleat__block_units_bytes(format) + pleat__block_bound(format) + PLEAT__BLOCK_ALIGN + PLEAT__STREAM_PAD;
 }
 
-/* A block's payload: where it stands if it and its pad are inside one page, else copied into `copy`, of
+/* A block's payload: where it stands if it and its pad are inside one page, else copied into `copy`.  `copy` is of
  * pleat__block_copy_bytes(); the first pleat__block_units_bytes() of that stay free for pleat__block_open().  *n_bytes
  * is the payload's (from its header, never more than there is). */
 const uint8_t *pleat__block_fetch(const pleat__block_run *run, uint32_t block, uint8_t *copy, size_t *n_bytes);

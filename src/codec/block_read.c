@@ -24,13 +24,13 @@ void pleat__codec_dsp_init(pleat__codec_dsp *dsp, uint32_t cpu_flags) {
 /* ---- open ------------------------------------------------------------------------------------------- */
 
 /* Can a matrix of this format be so? */
-static bool is_matrix(const pleat__block_format *f, const pleat__book *book, uint32_t n_levels, bool on_grids,
+static bool is_matrix(const pleat__block_format *f, const pleat__codebook *codebook, uint32_t n_levels, bool on_grids,
                       uint32_t word) {
     const size_t raw_bytes = pleat__raw_bytes(pleat__code_bits(n_levels), pleat__block_vectors(f));
     if (!on_grids && !(word & PLEAT__MATRIX_WIDE)) return false;
     if (pleat__matrix_coder(word) == PLEAT__CODER_RAW) return pleat__matrix_section_bytes(word) == raw_bytes;
     if (pleat__matrix_coder(word) != (uint32_t)f->coder || pleat__matrix_section_bytes(word) >= raw_bytes) return false;
-    return f->coder != PLEAT__CODER_HUFFMAN || (book && book->n_levels == n_levels);
+    return f->coder != PLEAT__CODER_HUFFMAN || (codebook && codebook->n_levels == n_levels);
 }
 
 static void section_init(pleat__section *s, const pleat__block_format *f, bool is_values, const uint8_t *bytes,
@@ -59,14 +59,14 @@ static uint32_t open_units(uint32_t word, const uint8_t *units, uint32_t n, uint
     return (uint32_t)pleat__matrix_unit_bytes(word, n);
 }
 
-pleat_status pleat__block_open(const pleat__block_format *f, const pleat__block_books *books, const uint8_t *payload,
-                               size_t n_bytes, uint8_t *units, pleat__block_reader *reader) {
+pleat_status pleat__block_open(const pleat__block_format *f, const pleat__block_codebooks *codebooks,
+                               const uint8_t *payload, size_t n_bytes, uint8_t *units, pleat__block_reader *reader) {
     if (n_bytes < PLEAT__BLOCK_HEADER_BYTES) return PLEAT_E_FORMAT;
     const uint32_t k_word = pleat__load_u32(payload + 4), v_word = pleat__load_u32(payload + 8);
     const size_t fixed = pleat__block_fixed_bytes(f, k_word, v_word);
     const size_t k_bytes = pleat__matrix_section_bytes(k_word), v_bytes = pleat__matrix_section_bytes(v_word);
-    if (!is_matrix(f, books ? &books->k : NULL, f->k_levels, f->k_on_grids, k_word) ||
-        !is_matrix(f, books ? &books->v : NULL, f->v_levels, f->v_on_grids, v_word) ||
+    if (!is_matrix(f, codebooks ? &codebooks->k : NULL, f->k_levels, f->k_on_grids, k_word) ||
+        !is_matrix(f, codebooks ? &codebooks->v : NULL, f->v_levels, f->v_on_grids, v_word) ||
         n_bytes != fixed + k_bytes + v_bytes)
         return PLEAT_E_FORMAT;
     const uint32_t k_units = pleat__block_k_units(f), v_units = pleat__block_v_units(f);
@@ -92,8 +92,8 @@ static void decode_raw(const pleat__codec_dsp *dsp, pleat__section *s, uint32_t 
     for (uint32_t i = 0; i < n_vectors * 64; i++) out[i] = out[i] < top ? out[i] : top;
 }
 
-void pleat__sections_decode(const pleat__codec_dsp *dsp, const pleat__book *book, pleat__section *const *sections,
-                            uint32_t n, uint32_t n_vectors, uint8_t *const *out) {
+void pleat__sections_decode(const pleat__codec_dsp *dsp, const pleat__codebook *codebook,
+                            pleat__section *const *sections, uint32_t n, uint32_t n_vectors, uint8_t *const *out) {
     pleat__stream *streams[PLEAT__STREAMS];
     uint8_t *stream_out[PLEAT__STREAMS];
     uint32_t n_streams = 0;
@@ -107,7 +107,7 @@ void pleat__sections_decode(const pleat__codec_dsp *dsp, const pleat__book *book
             decode_raw(dsp, sections[i], n_vectors, out[i]);
         }
     }
-    if (n_streams > 0) dsp->stream(book, streams, n_streams, n_vectors, stream_out);
+    if (n_streams > 0) dsp->stream(codebook, streams, n_streams, n_vectors, stream_out);
 }
 
 bool pleat__section_is_done(const pleat__section *s) {
@@ -166,14 +166,14 @@ static bool is_order(const uint8_t *order, uint32_t n_tokens) {
 }
 
 pleat_status pleat__block_load(const pleat__codec_dsp *dsp, const pleat__block_format *f,
-                               const pleat__block_books *books, pleat__block_reader *reader, uint8_t *codes, float *k,
-                               float *v) {
+                               const pleat__block_codebooks *codebooks, pleat__block_reader *reader, uint8_t *codes,
+                               float *k, float *v) {
     pleat__section *sections[2] = {&reader->k, &reader->v};
     if (reader->order && !is_order(reader->order, f->tokens)) return PLEAT_E_FORMAT;
     for (uint32_t i = 0; i < 2; i++) {
         if (!(i == 0 ? k : v)) continue;
-        const pleat__book *book = !books ? NULL : i == 0 ? &books->k : &books->v;
-        pleat__sections_decode(dsp, book, &sections[i], 1, pleat__block_vectors(f), &codes);
+        const pleat__codebook *codebook = !codebooks ? NULL : i == 0 ? &codebooks->k : &codebooks->v;
+        pleat__sections_decode(dsp, codebook, &sections[i], 1, pleat__block_vectors(f), &codes);
         if (!pleat__section_is_done(sections[i])) return PLEAT_E_FORMAT;
         if (i == 0)
             load_keys(f, reader, codes, k);

@@ -48,5 +48,5 @@ pleat_status pleat__block_run_open(const pleat__block_run *run, uint32_t block, 
                                    pleat__block_reader *reader) {
     size_t n_bytes;
     const uint8_t *payload = pleat__block_fetch(run, block, copy, &n_bytes);
-    return pleat__block_open(run->format, run->books, payload, n_bytes, copy, reader);
+    return pleat__block_open(run->format, run->codebooks, payload, n_bytes, copy, reader);
 }

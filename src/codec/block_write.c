@@ -108,13 +108,13 @@ static uint8_t *put_units(uint8_t *at, const uint16_t *mins, const uint16_t *ste
 }
 
 /* One matrix as the format's coder has it, in `scratch`, or RAW if that is no longer.  Returns the matrix's word. */
-static uint32_t put_section(const pleat__block_format *f, const pleat__book *book, bool is_values, bool is_wide,
+static uint32_t put_section(const pleat__block_format *f, const pleat__codebook *codebook, bool is_values, bool is_wide,
                             const uint8_t *codes, uint8_t *scratch, uint8_t **at) {
     const uint32_t n_vectors = pleat__block_vectors(f), n_levels = is_values ? f->v_levels : f->k_levels;
     const uint32_t n_bits = pleat__code_bits(n_levels);
     size_t n_bytes = pleat__raw_bytes(n_bits, n_vectors), n_coded = n_bytes;
     if (f->coder == PLEAT__CODER_HUFFMAN)
-        n_coded = pleat__stream_encode(book, codes, n_vectors, scratch);
+        n_coded = pleat__stream_encode(codebook, codes, n_vectors, scratch);
     else if (f->coder == PLEAT__CODER_PACK)
         n_coded =
             pleat__pack_encode(codes, n_levels, is_values, is_values ? f->tokens : f->head_dim, n_vectors, scratch);
@@ -130,15 +130,16 @@ static uint32_t put_section(const pleat__block_format *f, const pleat__book *boo
     return pleat__matrix_word(n_bytes, is_wide, coder);
 }
 
-size_t pleat__block_encode(const pleat__block_format *f, const pleat__block_books *books,
+size_t pleat__block_encode(const pleat__block_format *f, const pleat__block_codebooks *codebooks,
                            const pleat__block_codes *codes, uint8_t *out) {
     uint8_t *at = out + PLEAT__BLOCK_HEADER_BYTES;
     at = put_units(at, codes->k_mins, codes->k_steps, pleat__block_k_units(f), codes->k_wide);
     at = put_units(at, codes->v_mins, codes->v_steps, pleat__block_v_units(f), codes->v_wide);
     memcpy(at, codes->order, pleat__block_order_bytes(f));
     at += pleat__block_order_bytes(f);
-    put_u32(out + 4, put_section(f, books ? &books->k : NULL, false, codes->k_wide, codes->k, codes->rows, &at));
-    put_u32(out + 8, put_section(f, books ? &books->v : NULL, true, codes->v_wide, codes->v, codes->rows, &at));
+    put_u32(out + 4,
+            put_section(f, codebooks ? &codebooks->k : NULL, false, codes->k_wide, codes->k, codes->rows, &at));
+    put_u32(out + 8, put_section(f, codebooks ? &codebooks->v : NULL, true, codes->v_wide, codes->v, codes->rows, &at));
     put_u32(out, XXH32(out + 4, (size_t)(at - out) - 4, 0));
     return (size_t)(at - out);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * codec.c: the public codec: a format, its books, and the memory for one block on its way in or out.
+ * codec.c: the public codec: a format, its codebooks, and the memory for one block on its way in or out.
  *
  * Payloads come from outside: decode copies one, with the pad that decoders read, checks its sum, and only writes what
  * decoded whole.
@@ -24,7 +24,7 @@ struct pleat_codec {
     pleat__block_format format;
     pleat__codec_dsp dsp;
     bool trained;
-    pleat__block_books *books;               /* HUFFMAN, else NULL */
+    pleat__block_codebooks *codebooks;       /* HUFFMAN, else NULL */
     pleat__code_counts *k_counts, *v_counts; /* of train */
     pleat__block_codes codes;
     uint8_t *payload;         /* [bound + pad] decode's copy */
@@ -39,7 +39,7 @@ static size_t matrix_codes(const pleat__block_format *f) { return (size_t)f->tok
 
 static void carve(pleat_codec *c, pleat__arena *arena) {
     const pleat__block_format *f = &c->format;
-    if (f->coder == PLEAT__CODER_HUFFMAN) c->books = pleat__arena_take(arena, 1, sizeof *c->books);
+    if (f->coder == PLEAT__CODER_HUFFMAN) c->codebooks = pleat__arena_take(arena, 1, sizeof *c->codebooks);
     c->k_counts = pleat__arena_take(arena, 1, sizeof *c->k_counts);
     c->v_counts = pleat__arena_take(arena, 1, sizeof *c->v_counts);
     pleat__block_codes_carve(f, &c->codes, arena);
@@ -87,7 +87,7 @@ void pleat_codec_destroy(pleat_codec **codec) {
 
 uint32_t pleat_codec_block_tokens(const pleat_codec *c) { return c ? c->format.tokens : 0; }
 uint64_t pleat_codec_payload_cap(const pleat_codec *c) { return c ? pleat__block_bound(&c->format) : 0; }
-uint64_t pleat_codec_book_bytes(const pleat_codec *c) { return c && c->books ? sizeof *c->books : 0; }
+uint64_t pleat_codec_codebook_bytes(const pleat_codec *c) { return c && c->codebooks ? sizeof *c->codebooks : 0; }
 
 /* ---- making ------------------------------------------------------------------------------------------ */
 
@@ -108,9 +108,9 @@ pleat_status pleat_codec_train(pleat_codec *c, const float *k, const float *v, u
         pleat__code_counts_add(c->k_counts, c->codes.k, pleat__block_vectors(f), f->k_levels);
         pleat__code_counts_add(c->v_counts, c->codes.v, pleat__block_vectors(f), f->v_levels);
     }
-    if (c->books) {
-        pleat__book_build(&c->books->k, c->k_counts, f->k_levels);
-        pleat__book_build(&c->books->v, c->v_counts, f->v_levels);
+    if (c->codebooks) {
+        pleat__codebook_build(&c->codebooks->k, c->k_counts, f->k_levels);
+        pleat__codebook_build(&c->codebooks->v, c->v_counts, f->v_levels);
     }
     c->trained = true;
     return PLEAT_OK;
@@ -122,7 +122,7 @@ pleat_status pleat_codec_encode(pleat_codec *c, const float *k, const float *v, 
     if (!c->trained) return PLEAT_E_STATE;
     if (!is_finite_block(&c->format, k, v)) return PLEAT_E_RANGE;
     pleat__block_quantise(&c->format, k, v, c->format.head_dim, &c->codes);
-    *n_bytes = pleat__block_encode(&c->format, c->books, &c->codes, payload);
+    *n_bytes = pleat__block_encode(&c->format, c->codebooks, &c->codes, payload);
     return PLEAT_OK;
 }
 
@@ -152,8 +152,8 @@ pleat_status pleat_codec_decode(pleat_codec *c, const void *payload, uint64_t n_
     memset(c->payload + n_bytes, 0, PLEAT__STREAM_PAD);
     pleat__block_reader reader;
     if (!pleat__block_is_intact(c->payload, n_bytes)) return PLEAT_E_FORMAT;
-    PLEAT_TRY(pleat__block_open(f, c->books, c->payload, n_bytes, c->units, &reader));
-    PLEAT_TRY(pleat__block_load(&c->dsp, f, c->books, &reader, c->codes.k, c->k_tiles, c->v_tiles));
+    PLEAT_TRY(pleat__block_open(f, c->codebooks, c->payload, n_bytes, c->units, &reader));
+    PLEAT_TRY(pleat__block_load(&c->dsp, f, c->codebooks, &reader, c->codes.k, c->k_tiles, c->v_tiles));
     if (k) rows_of_keys(f, c->k_tiles, reader.order, k);
     if (v) rows_of_values(f, c->v_tiles, reader.order, v);
     return PLEAT_OK;
@@ -164,7 +164,7 @@ pleat_status pleat_codec_get_parts(const pleat_codec *c, const void *payload, ui
     if (!c || !payload || !out) return PLEAT_E_ARG;
     if (!c->trained) return PLEAT_E_STATE;
     pleat__block_reader reader;
-    PLEAT_TRY(pleat__block_open(&c->format, c->books, payload, n_bytes, NULL, &reader));
+    PLEAT_TRY(pleat__block_open(&c->format, c->codebooks, payload, n_bytes, NULL, &reader));
     *out = (pleat_codec_parts){.header_bytes = PLEAT__BLOCK_HEADER_BYTES,
                                .k_unit_bytes = reader.k_unit_bytes,
                                .v_unit_bytes = reader.v_unit_bytes,
@@ -201,7 +201,7 @@ pleat_status pleat_codec_encode_codes(pleat_codec *c, const uint8_t *codes, void
     if (!are_below(codes, n, f->k_levels) || !are_below(codes + n, n, f->v_levels)) return PLEAT_E_ARG;
     memcpy(c->codes.k, codes, n);
     memcpy(c->codes.v, codes + n, n);
-    *n_bytes = pleat__block_encode(f, c->books, &c->codes, bytes);
+    *n_bytes = pleat__block_encode(f, c->codebooks, &c->codes, bytes);
     return PLEAT_OK;
 }
 
@@ -215,13 +215,14 @@ pleat_status pleat_codec_decode_codes(pleat_codec *c, const void *const *payload
     uint8_t *v_codes[PLEAT_CODEC_AT_ONCE];
     for (uint32_t i = 0; i < n; i++) {
         if (!payloads[i] || !codes[i] || (uintptr_t)codes[i] % PLEAT__ALIGN != 0) return PLEAT_E_ARG;
-        PLEAT_TRY(pleat__block_open(f, c->books, payloads[i], n_bytes[i], NULL, &readers[i]));
+        PLEAT_TRY(pleat__block_open(f, c->codebooks, payloads[i], n_bytes[i], NULL, &readers[i]));
         keys[i] = &readers[i].k;
         values[i] = &readers[i].v;
         v_codes[i] = codes[i] + matrix_codes(f);
     }
-    pleat__sections_decode(&c->dsp, c->books ? &c->books->k : NULL, keys, n, pleat__block_vectors(f), codes);
-    pleat__sections_decode(&c->dsp, c->books ? &c->books->v : NULL, values, n, pleat__block_vectors(f), v_codes);
+    pleat__sections_decode(&c->dsp, c->codebooks ? &c->codebooks->k : NULL, keys, n, pleat__block_vectors(f), codes);
+    pleat__sections_decode(&c->dsp, c->codebooks ? &c->codebooks->v : NULL, values, n, pleat__block_vectors(f),
+                           v_codes);
     for (uint32_t i = 0; i < n; i++)
         if (!pleat__section_is_done(keys[i]) || !pleat__section_is_done(values[i])) return PLEAT_E_FORMAT;
     return PLEAT_OK;
@@ -238,7 +239,7 @@ static pleat_status to_device(const pleat_codec *c, const pleat__host_blocks *ho
                               const pleat_allocator *allocator, pleat_device_blocks **out, pleat_error *err) {
     PLEAT_FAIL_IF(!c, err, PLEAT_E_ARG, PLEAT_NOWHERE, "device blocks: no codec");
     PLEAT_FAIL_IF(!c->trained, err, PLEAT_E_STATE, PLEAT_NOWHERE, "device blocks: the codec has not been trained");
-    return pleat__device_blocks_create(&c->format, c->books, host, decoder, allocator, out, err);
+    return pleat__device_blocks_create(&c->format, c->codebooks, host, decoder, allocator, out, err);
 }
 
 pleat_status pleat_device_blocks_create(const pleat_codec *c, uint32_t n_lanes, const uint32_t *n_blocks,

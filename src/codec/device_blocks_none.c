@@ -10,11 +10,11 @@ static pleat_status none(pleat_error *err) {
                             "this build has no CUDA: build it where nvcc is, with -DPLEAT_CUDA=on, to use a GPU");
 }
 
-pleat_status pleat__device_blocks_create(const pleat__block_format *format, const pleat__block_books *books,
+pleat_status pleat__device_blocks_create(const pleat__block_format *format, const pleat__block_codebooks *codebooks,
                                          const pleat__host_blocks *host, pleat__device_decoder decoder,
                                          const pleat_allocator *allocator, pleat_device_blocks **out,
                                          pleat_error *err) {
-    (void)format, (void)books, (void)host, (void)decoder, (void)allocator, (void)out;
+    (void)format, (void)codebooks, (void)host, (void)decoder, (void)allocator, (void)out;
     return none(err);
 }
 

@@ -22,7 +22,7 @@ bool pleat__block_loader_load(pleat__block_loader *l, const pleat__block_run *ru
     if (l->loaded == block + 1) return true;
     pleat__block_reader reader;
     const bool opens = pleat__block_run_open(run, block, l->copy, &reader) == PLEAT_OK &&
-                       pleat__block_load(l->codec, f, run->books, &reader, l->codes, l->k, l->v) == PLEAT_OK;
+                       pleat__block_load(l->codec, f, run->codebooks, &reader, l->codes, l->k, l->v) == PLEAT_OK;
     if (!opens) {
         memset(l->k, 0, (size_t)f->tokens * f->head_dim * sizeof *l->k);
         memset(l->v, 0, (size_t)f->tokens * f->head_dim * sizeof *l->v);

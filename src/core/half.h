@@ -4,7 +4,7 @@
  *
  * Rounding is to nearest, ties to even.  f16 overflow gives infinity, as the hardware's conversion does; whoever
  * stores values clamps to PLEAT__F16_MAX first.  Bit for bit what VCVTPS2PH and VCVTPH2PS give, NaN included
- * (tests/check/test_core.c).
+ * (tests/check/core/test_core.c).
  */
 #ifndef PLEAT_CORE_HALF_H
 #define PLEAT_CORE_HALF_H

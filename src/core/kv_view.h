@@ -8,8 +8,8 @@
  *
  *     page_of(run, i) = base + ids[i * step] * page_bytes          i = 0 .. ceil(n_slots / layout->tokens) - 1
  *
- * step is positive on the high side, whose ids grow from the left of the table's row, and negative on the low side; how
- * far apart a row's cells are, page/table.h says.
+ * step is positive on the high side, whose ids grow from the left of the table's row, and negative on the low side.
+ * page/table.h says how far apart a row's cells are.
  */
 #ifndef PLEAT_CORE_KV_VIEW_H
 #define PLEAT_CORE_KV_VIEW_H
@@ -21,16 +21,17 @@ typedef struct pleat__page_layout {
     pleat_format format;
     uint32_t head_dim;     /* multiple of 16 */
     uint32_t tokens;       /* slots in a page: a multiple of 16 */
-    bool tracked;          /* has positions; a slot with position -1 is dead */
+    bool tracked;          /* pages have positions; a slot with position -1 is dead */
     uint32_t n_scores;     /* scores of a slot: 0 where not tracked; 1; or one for each query head of the group */
     uint32_t k_tile_bytes; /* K codes of 16 tokens */
     uint32_t v_tile_bytes;
-    uint32_t k_off; /* offsets from the page's first byte; meta offsets are 0 where there is no metadata, */
-    uint32_t k_meta_off;
+    /* Offsets from the page's first byte. */
+    uint32_t k_off;
+    uint32_t k_meta_off; /* 0 where there is no metadata */
     uint32_t v_off;
-    uint32_t v_meta_off;
-    uint32_t score_off; /* 0 where there are none */
-    uint32_t pos_off;
+    uint32_t v_meta_off; /* 0 where there is no metadata */
+    uint32_t score_off;  /* 0 where there are no scores */
+    uint32_t pos_off;    /* 0 where there are no positions */
     uint32_t used_bytes; /* all segments; <= the pool's page_bytes */
 } pleat__page_layout;
 

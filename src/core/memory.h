@@ -17,14 +17,14 @@
 /* *allocator, or the default one when it is NULL. */
 pleat_allocator pleat__allocator_or_default(const pleat_allocator *allocator);
 
-/* `count` elements of `bytes` each, aligned to PLEAT__ALIGN, not cleared (0xD0 in debug builds); NULL when the product
+/* `count` elements of `bytes` each, aligned to PLEAT__ALIGN, not cleared (0xD0 in debug builds).  NULL when the product
  * does not fit or the allocator refuses.  count and bytes may not be 0. */
 void *pleat__alloc(const pleat_allocator *al, uint64_t count, uint64_t bytes);
 
 /* Like pleat__alloc(), but cleared. */
 void *pleat__alloc_zero(const pleat_allocator *al, uint64_t count, uint64_t bytes);
 
-/* Give back what pleat__alloc(al, count, bytes) returned.  NULL is fine. */
+/* Return what pleat__alloc(al, count, bytes) returned.  NULL is fine. */
 void pleat__free(const pleat_allocator *al, void *p, uint64_t count, uint64_t bytes);
 
 /* A block that is carved from its start.  used_bytes <= cap_bytes unless base is NULL; overflow says that a size

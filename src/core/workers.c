@@ -2,14 +2,14 @@
  *
  * workers.c: the team of threads behind pleat_workers.
  *
- * A loop is published by storing its number of units in `open`; whoever is running, helper or caller, takes units from
- * there until none is left.  The loop has ended when all its units have returned: a helper that sleeps, or has lost its
- * CPU to another process, is not waited for unless it holds a unit.
+ * A loop is published by storing its number of work units in `open`.  Whoever is running, helper or caller, takes units
+ * from there until none is left.  The loop has ended when all its units have returned: a helper that sleeps, or has
+ * lost its CPU to another process, is not waited for unless it holds a unit.
  *
  *     helper:  asleep --epoch raised--> taking units --none left--> spinning --SPIN_NS without a new epoch--> asleep
  *
- * A token's forward pass is some forty loops of a few microseconds each, so helpers spin briefly before
- * they sleep on the epoch (a futex wake takes 5-50 us on virtual machines), and idle teams use no CPU.
+ * A token's forward pass is some forty loops of a few microseconds each.  So helpers spin briefly before they sleep on
+ * the epoch (a futex wake takes 5-50 us on virtual machines), and idle teams use no CPU.
  */
 #include <linux/futex.h>
 #include <pthread.h>

@@ -6,7 +6,7 @@
  *              E_ARG, E_LIMIT  AGAIN, E_LIMIT   E_RANGE: cache cancel                 cannot fail
  *
  * The engine owns a cache and a forward pass made for the same step size.  Which requests share a step is the caller's
- * choice (and later the scheduler's).
+ * choice, serving's for example.
  */
 #include <string.h>
 
@@ -24,6 +24,7 @@ struct pleat_engine {
     pleat_engine_options opt; /* zeros replaced */
     pleat_cache *cache;
     pleat__forward *forward;
+    const char *damaged;                /* the model's; a tensor that holds NaN or infinity; NULL: none */
     pleat_cache_item *cache_items;      /* [max_items] */
     pleat__forward_item *forward_items; /* [max_items] */
 };
@@ -90,6 +91,7 @@ static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
 static pleat_status create_parts(pleat_engine *e, pleat_error *err) {
     PLEAT_TRY(create_cache(e, err));
     PLEAT_TRY(pleat__forward_create(e->model, e->opt.step_tokens, e->opt.workers, &e->al, &e->forward, err));
+    e->damaged = pleat__model_damaged_tensor(e->model, e->opt.workers);
     e->cache_items = pleat__alloc(&e->al, e->opt.max_items, sizeof *e->cache_items);
     e->forward_items = pleat__alloc(&e->al, e->opt.max_items, sizeof *e->forward_items);
     PLEAT_FAIL_IF(!e->cache_items || !e->forward_items, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "engine: out of memory");
@@ -212,6 +214,8 @@ static pleat_status explain(const pleat_engine *e, pleat_status status, const pl
 pleat_status pleat_engine_step(pleat_engine *e, const pleat_engine_item *items, uint32_t n_items, pleat_error *err) {
     PLEAT_FAIL_IF(!e || !items || n_items == 0 || n_items > e->opt.max_items, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "step: no engine, no items, or more items than max_items");
+    PLEAT_FAIL_IF(e->damaged, err, PLEAT_E_RANGE, PLEAT_NOWHERE,
+                  "step: tensor '%s' of the model holds weights that are not finite", e->damaged);
     for (uint32_t i = 0; i < n_items; i++) {
         PLEAT_TRY(check_item(e, &items[i], i, err));
         e->cache_items[i] =

@@ -45,15 +45,15 @@ INLINE void append(encoder *e, uint32_t lane, uint64_t bits, uint32_t n_bits) {
 }
 
 /* The words of steps first..first + n - 1. */
-INLINE void make_words(encoder *e, const pleat__book *book, const uint8_t *codes, bool pairs, uint32_t first,
+INLINE void make_words(encoder *e, const pleat__codebook *codebook, const uint8_t *codes, bool pairs, uint32_t first,
                        uint32_t n) {
     for (uint32_t j = 0; j < LANES; j++) {
         uint64_t bits = 0;
         uint32_t n_bits = 0;
         UNROLL for (uint32_t k = 0; k < n; k++) {
             const uint8_t *at = codes + step_at(pairs, first + k) + 2 * j;
-            const uint32_t symbol = pairs ? at[0] | at[64] << 4 : at[0], length = book->bits[symbol];
-            bits |= (uint64_t)book->words[symbol] << n_bits;
+            const uint32_t symbol = pairs ? at[0] | at[64] << 4 : at[0], length = codebook->bits[symbol];
+            bits |= (uint64_t)codebook->words[symbol] << n_bits;
             n_bits += length;
             e->lengths[(first + k) % RING_STEPS][j] = (uint8_t)length;
         }
@@ -109,19 +109,19 @@ static uint32_t trimmed(const encoder *e, uint32_t n) {
 }
 
 /* run: steps whose words are at most 64 bits together. */
-INLINE size_t encode(const pleat__book *book, const uint8_t *codes, uint32_t n_vectors, bool pairs, uint32_t run,
-                     uint8_t *out) {
-    const uint32_t steps = n_steps(pairs, n_vectors), max_bits = book->max_bits;
+INLINE size_t encode(const pleat__codebook *codebook, const uint8_t *codes, uint32_t n_vectors, bool pairs,
+                     uint32_t run, uint8_t *out) {
+    const uint32_t steps = n_steps(pairs, n_vectors), max_bits = codebook->max_bits;
     encoder e;
     memset(&e, 0, sizeof e);
     uint32_t made = 0, next = 0;
     for (uint32_t s = 0; s < steps; s++) {
         while (made < steps && made < s + AHEAD) {
             if (steps - made >= run) {
-                make_words(&e, book, codes, pairs, made, run);
+                make_words(&e, codebook, codes, pairs, made, run);
                 made += run;
             } else {
-                make_words(&e, book, codes, pairs, made, 2);
+                make_words(&e, codebook, codes, pairs, made, 2);
                 made += 2;
             }
         }
@@ -130,10 +130,10 @@ INLINE size_t encode(const pleat__book *book, const uint8_t *codes, uint32_t n_v
     return trimmed(&e, next);
 }
 
-size_t pleat__stream_encode(const pleat__book *book, const uint8_t *codes, uint32_t n_vectors, uint8_t *out) {
-    if (book->kind == PLEAT__BOOK_PAIRS) return encode(book, codes, n_vectors, true, 8, out);
-    if (book->max_bits <= 8) return encode(book, codes, n_vectors, false, 8, out);
-    return encode(book, codes, n_vectors, false, 4, out);
+size_t pleat__stream_encode(const pleat__codebook *codebook, const uint8_t *codes, uint32_t n_vectors, uint8_t *out) {
+    if (codebook->kind == PLEAT__CODEBOOK_PAIRS) return encode(codebook, codes, n_vectors, true, 8, out);
+    if (codebook->max_bits <= 8) return encode(codebook, codes, n_vectors, false, 8, out);
+    return encode(codebook, codes, n_vectors, false, 4, out);
 }
 
 /* ---- decode ----------------------------------------------------------------------------------------- */
@@ -147,20 +147,20 @@ void pleat__stream_init(pleat__stream *stream, const uint8_t *bytes, size_t n_by
 
 /* One step; a lane takes at most n_takes bytes.  What a lane does never depends on others but for the place of its
  * bytes, so it takes them and its symbol in one go, without a branch that nobody could predict. */
-INLINE void decode_step(const pleat__book *book, pleat__stream *stream, bool pairs, uint32_t n_takes, bool is_last,
-                        uint8_t *out) {
-    const uint32_t max_bits = book->max_bits, mask = (1u << max_bits) - 1;
+INLINE void decode_step(const pleat__codebook *codebook, pleat__stream *stream, bool pairs, uint32_t n_takes,
+                        bool is_last, uint8_t *out) {
+    const uint32_t max_bits = codebook->max_bits, mask = (1u << max_bits) - 1;
     const uint8_t *at = stream->bytes + (stream->n_taken < stream->n_bytes ? stream->n_taken : stream->n_bytes);
     uint32_t n = 0;
     for (uint32_t j = 0; j < LANES; j++) {
         uint32_t window = stream->window[j], valid = stream->valid[j];
         for (uint32_t k = 0; k < n_takes; k++) {
-            const uint32_t take = valid < (is_last ? book->symbol_bits[window & mask] : max_bits);
+            const uint32_t take = valid < (is_last ? codebook->symbol_bits[window & mask] : max_bits);
             window |= (at[n] & (0 - take)) << valid;
             valid += 8 * take;
             n += take;
         }
-        const uint32_t symbol = book->symbol[window & mask], bits = book->symbol_bits[window & mask];
+        const uint32_t symbol = codebook->symbol[window & mask], bits = codebook->symbol_bits[window & mask];
         stream->window[j] = (uint16_t)(window >> bits);
         stream->valid[j] = (uint16_t)(valid - bits);
         out[2 * j] = (uint8_t)(pairs ? symbol & 15 : symbol);
@@ -169,22 +169,23 @@ INLINE void decode_step(const pleat__book *book, pleat__stream *stream, bool pai
     stream->n_taken += n;
 }
 
-INLINE void decode_one(const pleat__book *book, pleat__stream *stream, bool pairs, uint32_t n_takes, uint32_t n_vectors,
-                       uint8_t *out) {
+INLINE void decode_one(const pleat__codebook *codebook, pleat__stream *stream, bool pairs, uint32_t n_takes,
+                       uint32_t n_vectors, uint8_t *out) {
     const uint32_t steps = n_steps(pairs, n_vectors), n_plain = n_vectors == stream->n_left ? steps - 1 : steps;
-    for (uint32_t s = 0; s < n_plain; s++) decode_step(book, stream, pairs, n_takes, false, out + step_at(pairs, s));
-    if (n_plain < steps) decode_step(book, stream, pairs, n_takes, true, out + step_at(pairs, steps - 1));
+    for (uint32_t s = 0; s < n_plain; s++)
+        decode_step(codebook, stream, pairs, n_takes, false, out + step_at(pairs, s));
+    if (n_plain < steps) decode_step(codebook, stream, pairs, n_takes, true, out + step_at(pairs, steps - 1));
     stream->n_left -= n_vectors;
 }
 
-void pleat__stream_decode_ref(const pleat__book *book, pleat__stream *const *streams, uint32_t n_streams,
+void pleat__stream_decode_ref(const pleat__codebook *codebook, pleat__stream *const *streams, uint32_t n_streams,
                               uint32_t n_vectors, uint8_t *const *out) {
     if (n_vectors == 0) return;
     for (uint32_t i = 0; i < n_streams; i++) {
-        if (book->kind == PLEAT__BOOK_PAIRS) {
-            decode_one(book, streams[i], true, 1, n_vectors, out[i]);
+        if (codebook->kind == PLEAT__CODEBOOK_PAIRS) {
+            decode_one(codebook, streams[i], true, 1, n_vectors, out[i]);
         } else {
-            decode_one(book, streams[i], false, book->max_bits <= 8 ? 1 : 2, n_vectors, out[i]);
+            decode_one(codebook, streams[i], false, codebook->max_bits <= 8 ? 1 : 2, n_vectors, out[i]);
         }
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * cpu.h: how kernels are chosen.  pleat_cpu_flags() and pleat_cpu_mask() are in pleat/common.h; a dispatch table is
- * filled as a ladder: start with the scalar reference, and for each feature that the flags have, overwrite what has a
+ * cpu.h: how kernels are chosen.  pleat_cpu_flags() and pleat_cpu_mask() are in pleat/common.h.  A dispatch table is
+ * filled as a ladder: it starts with the scalar reference, and each feature that the flags have overwrites what has a
  * better variant.  PLEAT_X86 and PLEAT_ARM are 1 when those variants are compiled in.
  */
 #ifndef PLEAT_HW_CPU_H

@@ -70,8 +70,8 @@ pleat_status pleat__device_graph_end(pleat__device_stream stream, pleat__device_
 pleat_status pleat__device_graph_launch(pleat__device_graph graph, pleat__device_stream stream, pleat_error *err);
 void pleat__device_graph_destroy(pleat__device_graph *graph);
 
-/* For tests: the nth call from now on that reaches the runtime, kernels' launches included, fails as an out-of-memory
- * error where it allocates and as a failed launch else; 0: none does. */
+/* For tests: the nth call from now on that reaches the runtime fails, kernels' launches included; 0: none does.  One
+ * that allocates is out of memory, any other is a failed launch. */
 void pleat__device_fail_at(uint64_t nth);
 
 #ifdef __cplusplus

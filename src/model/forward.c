@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/half.h"
 #include "core/memory.h"
 #include "hw/os_memory.h"
 #include "model/linear.h"
@@ -41,7 +42,7 @@ struct pleat__forward {
     pleat__linear_dsp linear;
     pleat__ops_dsp ops;
     pleat__layer *layers; /* [n_layers] the model's, with packed matrices in place of quantised ones */
-    pleat__matrix output; /* likewise */
+    pleat__matrix output; /* the model's, packed where it is quantised */
     double *frequencies;  /* [rope_dims/2] */
     float **scratch;      /* [workers] of pleat__linear_scratch_bytes() */
 
@@ -373,6 +374,17 @@ static void write_logits(pleat__forward *fw) {
     pleat__linear_run(&output, fw->workers);
 }
 
+/* Weights may be finite and yet too large to compute with. */
+static bool logits_are_finite(const pleat__forward *fw) {
+    uint32_t n_bad = 0;
+    for (uint32_t span = 0; span < fw->n_wanted_spans; span++) {
+        const float *logits = fw->logits[span];
+        const size_t n = (size_t)fw->wanted_spans[span].n_rows * fw->output.rows;
+        for (size_t i = 0; i < n; i++) n_bad |= (pleat__f32_bits(logits[i]) & 0x7F800000u) == 0x7F800000u;
+    }
+    return n_bad == 0;
+}
+
 pleat_status pleat__forward_run(pleat__forward *fw, pleat_cache *cache, const pleat__forward_item *items,
                                 uint32_t n_items) {
     lay_out_step(fw, items, n_items);
@@ -384,5 +396,5 @@ pleat_status pleat__forward_run(pleat__forward *fw, pleat_cache *cache, const pl
         feed_forward(fw, &fw->layers[layer], layer + 1 == n_layers ? job_on_wanted(fw) : job_on_all(fw));
     }
     write_logits(fw);
-    return PLEAT_OK;
+    return logits_are_finite(fw) ? PLEAT_OK : PLEAT_E_RANGE;
 }

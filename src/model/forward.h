@@ -6,8 +6,8 @@
  *     pleat__forward_run     rows of all items, layer by layer; stores and attends through the cache
  *     pleat_cache_end        by the caller; pleat_cache_cancel on an error
  *
- * The logits of an item depend on its tokens, what its sequence has stored and how long the item is; not on the other
- * items, the thread count or n_logits: bit for bit.
+ * The logits of an item depend on its tokens, what its sequence has stored and how long the item is, bit for bit.  They
+ * do not depend on the other items, the thread count or n_logits.
  */
 #ifndef PLEAT_MODEL_FORWARD_H
 #define PLEAT_MODEL_FORWARD_H
@@ -35,7 +35,7 @@ pleat_status pleat__forward_create(const pleat_model *model, uint32_t max_rows, 
                                    const pleat_allocator *allocator, pleat__forward **out, pleat_error *err);
 
 /* Run the step that was begun on `cache` with these items, at most max_rows tokens in all.  An error is the
- * cache's. */
+ * cache's, or PLEAT_E_RANGE where a logit is not finite. */
 pleat_status pleat__forward_run(pleat__forward *fw, pleat_cache *cache, const pleat__forward_item *items,
                                 uint32_t n_items);
 

@@ -57,12 +57,16 @@ struct pleat_model {
     const float *rope_factors; /* [rope_dims/2] divisors of the frequencies (rope_freqs.weight), or NULL */
 
     pleat__matrix embedding; /* [n_vocab][n_embd] */
-    pleat__matrix output;    /* the same when the file has no output.weight */
+    pleat__matrix output;    /* [n_vocab][n_embd]; embedding where the file has no output.weight */
     const float *output_norm;
     pleat__layer *layers; /* [n_layers] */
 
     float *norms; /* the f32 copies behind the norm pointers and rope_factors */
     uint64_t n_norms;
 };
+
+/* The name of the first tensor in the file that holds NaN or infinity, NULL if none does.  Reads the whole file, with the
+ * team (NULL: the caller's thread alone). */
+const char *pleat__model_damaged_tensor(const pleat_model *model, pleat_workers *workers);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * linear.c: a job of linear.h cut into units and run.
  *
- * The strips of a job, 16 output rows each, stand on one line, part after part; with join those of part 0 stand for
- * both.  A unit is an equal stretch of the line:
+ * The strips of a job, 16 output rows each, are counted through, part after part; with join those of part 0 stand for
+ * both.  A work unit is an equal stretch of them:
  *
  *     kernels     UNITS_PER_WORKER units for each thread: a result does not depend on the cut
  *     any GEMM    strips that make at most 256 KB of f32, a part of L2; a stretch then ends with its part, so that the
@@ -183,8 +183,8 @@ static void code_rows(const pleat__linear_job *job, uint32_t n_rows, pleat_worke
 
 typedef struct plan {
     const pleat__linear_job *job;
-    uint32_t n_lines;     /* parts that stand on the line */
-    uint32_t n_strips[3]; /* of each */
+    uint32_t n_counted;   /* parts whose strips count */
+    uint32_t n_strips[3]; /* strips of each part */
     uint32_t unit_strips;
 } plan;
 
@@ -204,7 +204,7 @@ static void run_block(const pleat__linear_job *job, uint32_t part, uint32_t stri
 static void run_unit(void *ctx, uint32_t unit, uint32_t worker) {
     const plan *p = ctx;
     uint32_t from = unit * p->unit_strips, n_left = p->unit_strips;
-    for (uint32_t part = 0; part < p->n_lines && n_left > 0; part++) {
+    for (uint32_t part = 0; part < p->n_counted && n_left > 0; part++) {
         if (from >= p->n_strips[part]) {
             from -= p->n_strips[part];
             continue;
@@ -240,13 +240,13 @@ static uint32_t even_strips(const pleat__linear_job *job, uint32_t n_strips, uin
 void pleat__linear_run(const pleat__linear_job *job, pleat_workers *workers) {
     const uint32_t n_rows = count_rows(job);
     if (n_rows == 0) return;
-    plan p = {.job = job, .n_lines = job->join ? 1 : job->n_parts};
+    plan p = {.job = job, .n_counted = job->join ? 1 : job->n_parts};
     uint32_t n_strips = 0;
-    for (uint32_t part = 0; part < p.n_lines; part++) n_strips += p.n_strips[part] = strips_of(job->parts[part].w);
+    for (uint32_t part = 0; part < p.n_counted; part++) n_strips += p.n_strips[part] = strips_of(job->parts[part].w);
     if (any_takes_gemm(job)) {
         p.unit_strips = gemm_block_strips(job->parts[0].w->cols);
         n_strips = 0;
-        for (uint32_t part = 0; part < p.n_lines; part++) {
+        for (uint32_t part = 0; part < p.n_counted; part++) {
             p.n_strips[part] = pleat__div_up_u32(p.n_strips[part], p.unit_strips) * p.unit_strips;
             n_strips += p.n_strips[part];
         }

@@ -7,7 +7,7 @@
  *     job         up to three matrices that read the same rows: q, k, v in one parallel loop, gate and up in one
  *
  * Matrices of floats are read as the file stores them.  A short span, of at most vector_rows rows, takes the kernels of
- * this table, which turn stored weights into f32 in registers and serve several rows with one pass over them; a longer
+ * this table.  They turn stored weights into f32 in registers and serve several rows with one pass over them.  A longer
  * span takes GEMM (gemm.h) on a block of weights made f32 in scratch, unless the job is vectors_only.
  *
  * Quantised matrices are packed once, into as many bytes as the file gives them, for vectors and prompts alike:
@@ -16,15 +16,16 @@
  *                        Q4_0: [cols/8][16 rows][4] bytes, low nibbles columns 0..3 of the 8, high ones 4..7
  *
  * and multiplied as integers: a step row is coded once for all output rows, in blocks of 32 with a scale each, to 16
- * bits, which byte products take as two limbs.  A block's dot product is exact; what a block adds to a sum is
- * (weights' scale * row's scale) * dot product.  Where the CPU has no instruction for that, spans of more than packed_rows
- * rows take GEMM too.  Measured against f32 products on the file's layout, Q8_0, 28M weights,
- * Granite Rapids, 2026-11: a vector 2.4 times as fast on one thread, 26 of the 29 GB/s of a plain read (10 on 4 KiB pages), and
- * eight vectors 1.15 times the peak of f32 FMAs; AMX with 16 vectors 1.9 times.
+ * bits, which byte products take as two limbs.  A block's dot product is exact; what a block adds to a sum is (weights'
+ * scale * row's scale) * dot product.  Where the CPU has no instruction for that, spans of more than packed_rows rows
+ * take GEMM too.  Measured against f32 products on the file's layout, Q8_0, 28M weights, Granite Rapids, 2026-11: a
+ * vector 2.4 times as fast on one thread, 26 of the 29 GB/s of a plain read (10 on 4 KiB pages), and eight vectors 1.15
+ * times the peak of f32 FMAs; AMX with 16 vectors 1.9 times.
  *
- * Which kernel a span takes depends on the span's own length alone, and a kernel adds the products of one (output row,
- * step row) in one order whatever else shares the call: a result depends neither on the other items nor on the thread
- * count, and not on the span either where the job is vectors_only, or the matrix quantised and packed_rows unlimited.
+ * Which kernel a span takes depends on the span's own length alone.  A kernel adds the products of one (output row,
+ * step row) in one order, whatever else shares the call.  So a result depends neither on the other items nor on the
+ * thread count, and not on the span either where the job is vectors_only, or the matrix quantised and packed_rows
+ * unlimited.
  *
  * Errors, with M(b) the largest magnitude among the 32 activations of block b:
  *     floats      exact as f32; 8 or 16 partial sums:      2^-23 * (cols/8 + 36) * sum |w*x|
@@ -90,7 +91,7 @@ typedef struct pleat__linear_dsp {
 /* Fill the table with the best variants for these CPU flags (pleat_cpu_flags()). */
 void pleat__linear_dsp_init(pleat__linear_dsp *dsp, uint32_t cpu_flags);
 
-/* The variants.  _ref fills the table; the others need the features that they are named after, _packed_avx512 and
+/* The variants.  _ref fills the table.  The others need the features that they are named after, _packed_avx512 and
  * _packed_amx VNNI too, and overwrite what serves quantised types (_packed) or floats. */
 void pleat__linear_fill_ref(pleat__linear_dsp *dsp);
 void pleat__linear_fill_avx2(pleat__linear_dsp *dsp);

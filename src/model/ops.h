@@ -3,7 +3,7 @@
  * ops.h: what stands between the matrix products of a layer, one row at a time: RMSNorm, RoPE, SwiGLU.
  *
  * A row's result depends on that row alone.  Variants differ from the reference by rounding: relative to the largest
- * magnitude in the row at most 1e-6 (tests/check/test_forward.c).
+ * magnitude in the row at most 1e-6 (tests/check/model/test_forward.c).
  */
 #ifndef PLEAT_MODEL_OPS_H
 #define PLEAT_MODEL_OPS_H

@@ -45,7 +45,7 @@ typedef struct pleat__vocab {
 
     pleat__special *specials; /* [n_specials] by first byte, then longest first */
     uint32_t n_specials;
-    uint32_t special_first[257]; /* those that begin with byte b are specials[special_first[b] .. special_first[b+1]) */
+    uint32_t special_first[257]; /* specials[special_first[b] .. special_first[b+1]) begin with byte b */
 } pleat__vocab;
 
 /* Read tokenizer.ggml.tokens and .token_type.  Every token has a text of its own and every byte of UTF-8 a token. */

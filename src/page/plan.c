@@ -2,9 +2,9 @@
  *
  * plan.c: plan, prefix sum, commit, and what goes back.  See plan.h.
  *
- * Few steps move many pages: a step of generation looks at all lanes and gives pages to one in page_tokens.  So planning
- * counts a block of lanes at once and looks at single ones only where some need pages and some do not; commit goes to the
- * lanes whose bits are set, and copies a cache line of ids where a whole block takes pages side by side.
+ * Few steps move many pages: a step of generation looks at all lanes, and one in page_tokens takes a page.  So
+ * planning counts a block of lanes at once and looks at single ones only where some need pages and some do not; commit
+ * goes to the lanes whose bits are set, and copies a cache line of ids where a whole block takes pages side by side.
  *
  * Loops over a block have a fixed count and no branch, so that compilers turn them into vector instructions (gcc 12 at
  * -O2).  What a lane costs then is the reading of its counts, 12 bytes, and of its id: one thread plans and commits
@@ -31,10 +31,10 @@ void pleat__plan_carve(pleat__plan *plan, uint32_t part_cap, uint32_t lane_cap, 
 
 /* ---- plan ---------------------------------------------------------------------------------------------------------- */
 
-/* Nobody can lack more pages of a side than its new slots fill: it had enough before.  Lanes that may have only so many
- * slots are looked at one by one. */
+/* No lane can be short of more pages of a side than its new slots fill: it had enough before.  Lanes that may have only
+ * so many slots are looked at one by one. */
 static inline bool needs_many(const pleat__want *want) {
-    return want->most_slots || want->n_new[PLEAT__HIGH] > want->page_tokens[PLEAT__HIGH] ||
+    return want->max_slots || want->n_new[PLEAT__HIGH] > want->page_tokens[PLEAT__HIGH] ||
            want->n_new[PLEAT__LOW] > want->page_tokens[PLEAT__LOW];
 }
 
@@ -44,52 +44,53 @@ uint32_t pleat__lane_need(const pleat__table *table, uint32_t lane, pleat__side 
     uint64_t n_after = (uint64_t)table->n_slots[side][lane] + want->n_new[side];
     assert(table->n_slots[side][lane] <= n_have);
     if (side == PLEAT__HIGH && want->fill_hole) n_after -= (table->hole[lane] != 0) & (want->n_new[side] > 0);
-    if (side == PLEAT__HIGH && want->most_slots && n_after > want->most_slots[lane]) n_after = want->most_slots[lane];
+    if (side == PLEAT__HIGH && want->max_slots && n_after > want->max_slots[lane]) n_after = want->max_slots[lane];
     return n_after > n_have ? pleat__div_up_u32((uint32_t)(n_after - n_have), tokens) : 0;
 }
 
-/* 1 if lane i lacks a page of a side.  Slots and pages' slots are below 2^31 (a cache's tokens below 2^25), so the sign
- * of their difference is right.  hole is NULL where holes do not count. */
-static inline uint32_t lacks(const uint32_t *n_pages, const uint32_t *n_slots, const uint32_t *hole, uint32_t i,
-                             uint32_t tokens, uint32_t n_new) {
+/* 1 if lane i is short of a page of a side.  Slots and pages' slots are below 2^31 (a cache's tokens below 2^25), so
+ * the sign of their difference is right.  hole is NULL where holes do not count. */
+static inline uint32_t is_short(const uint32_t *n_pages, const uint32_t *n_slots, const uint32_t *hole, uint32_t i,
+                                uint32_t tokens, uint32_t n_new) {
     return (n_pages[i] * tokens + (hole && hole[i] != 0) - n_slots[i] - n_new) >> 31;
 }
 
-/* Bits of who lacks a page, the first of n lanes in the highest, and how many do. */
-typedef struct lack {
+/* The lanes that are short of a page as bits, the first of n lanes in the highest, and how many they are. */
+typedef struct shortfall {
     uint64_t bits;
     uint32_t n;
-} lack;
+} shortfall;
 
-/* Who of n <= BLOCK lanes from `first` on lacks a page of a side. */
-static inline lack lacking(const pleat__table *table, uint32_t first, uint32_t n, pleat__side side,
-                           const uint32_t *hole, const pleat__want *want) {
+/* Which of n <= BLOCK lanes from `first` on are short of a page of a side. */
+static inline shortfall shortfall_of(const pleat__table *table, uint32_t first, uint32_t n, pleat__side side,
+                                     const uint32_t *hole, const pleat__want *want) {
     const uint32_t *n_pages = table->n_pages[side] + first, *n_slots = table->n_slots[side] + first;
     const uint32_t tokens = want->page_tokens[side], n_new = want->n_new[side];
-    lack here = {0, 0};
+    shortfall here = {0, 0};
     if (n == BLOCK) {
-        for (uint32_t i = 0; i < BLOCK; i++) here.n += lacks(n_pages, n_slots, hole, i, tokens, n_new);
+        for (uint32_t i = 0; i < BLOCK; i++) here.n += is_short(n_pages, n_slots, hole, i, tokens, n_new);
         here.bits = here.n == BLOCK ? (1u << BLOCK) - 1 : 0;
         if (here.n == 0 || here.n == BLOCK) return here;
     }
     here.n = 0;
     for (uint32_t i = 0; i < n; i++) {
-        const uint32_t bit = lacks(n_pages, n_slots, hole, i, tokens, n_new);
+        const uint32_t bit = is_short(n_pages, n_slots, hole, i, tokens, n_new);
         here.bits = 2 * here.bits + bit;
         here.n += bit;
     }
     return here;
 }
 
-/* Who of the n <= WORD_LANES lanes from `first` on lacks pages of a side; bits count from the word's highest. */
-static lack plan_word(const pleat__table *table, uint32_t first, uint32_t n, pleat__side side,
-                      const pleat__want *want) {
+/* Which of the n <= WORD_LANES lanes from `first` on are short of pages of a side.  Bits count from the
+ * word's highest. */
+static shortfall plan_word(const pleat__table *table, uint32_t first, uint32_t n, pleat__side side,
+                           const pleat__want *want) {
     const uint32_t *hole = side == PLEAT__HIGH && want->fill_hole ? table->hole + first : NULL;
-    lack sum = {0, 0};
+    shortfall sum = {0, 0};
     for (uint32_t at = 0; at < n; at += BLOCK) {
         const uint32_t n_here = pleat__min_u32(BLOCK, n - at);
-        const lack here = hole ? lacking(table, first + at, n_here, side, hole + at, want)
-                               : lacking(table, first + at, n_here, side, NULL, want);
+        const shortfall here = hole ? shortfall_of(table, first + at, n_here, side, hole + at, want)
+                                    : shortfall_of(table, first + at, n_here, side, NULL, want);
         sum.bits |= here.bits << (WORD_LANES - at - n_here);
         sum.n += here.n;
     }
@@ -112,7 +113,7 @@ void pleat__plan_add(pleat__plan *plan, pleat__table *table, const pleat__want *
         const uint32_t n = pleat__min_u32(WORD_LANES, table->n_lanes - first);
         pleat__plan_word *word = &plan->words[plan->n_words++];
         for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
-            lack here = {0, 0};
+            shortfall here = {0, 0};
             if (want->n_new[side] > 0) here = plan_word(table, first, n, (pleat__side)side, want);
             word->needs[side] = here.bits;
             part->n_pages += here.n;
@@ -195,73 +196,75 @@ void pleat__plan_commit(const pleat__plan *plan, pleat__pool *pool) {
 /* ---- return -------------------------------------------------------------------------------------------------------- */
 
 /* Drop the lane's references to the pages past its first n_keep of a side, the last page first.  How many they were. */
-static inline uint32_t give_back(const pleat__table *table, uint32_t lane, pleat__side side, uint32_t n_keep,
-                                 pleat__pool_giver *giver) {
+static inline uint32_t return_pages(const pleat__table *table, uint32_t lane, pleat__side side, uint32_t n_keep,
+                                    pleat__pool_returns *returns) {
     const uint32_t n = table->n_pages[side][lane];
     if (n <= n_keep) return 0; /* most lanes: no store */
     const pleat__page_id *cell = pleat__table_cell(table, lane, side, n - 1);
     const int32_t step = pleat__table_step(table, lane, side);
-    for (uint32_t i = n_keep; i < n; i++, cell -= step) pleat__pool_give(giver, *cell);
+    for (uint32_t i = n_keep; i < n; i++, cell -= step) pleat__pool_return(returns, *cell);
     table->n_pages[side][lane] = n_keep;
     return n - n_keep;
 }
 
-void pleat__lane_give_back(pleat__table *table, uint32_t lane, pleat__side side, uint32_t n_keep, pleat__pool *pool) {
-    pleat__pool_giver giver = pleat__pool_giver_at_end(pool);
-    table->n_pages_all -= give_back(table, lane, side, n_keep, &giver);
-    pleat__pool_given(pool, &giver);
+void pleat__lane_return_pages(pleat__table *table, uint32_t lane, pleat__side side, uint32_t n_keep,
+                              pleat__pool *pool) {
+    pleat__pool_returns returns = pleat__pool_returns_begin(pool);
+    table->n_pages_all -= return_pages(table, lane, side, n_keep, &returns);
+    pleat__pool_returns_end(pool, &returns);
 }
 
 static inline uint32_t trim_side(const pleat__table *table, uint32_t lane, pleat__side side, uint32_t tokens,
-                                 pleat__pool_giver *giver) {
+                                 pleat__pool_returns *returns) {
     const uint32_t n_slots = table->n_slots[side][lane];
     const uint64_t n_have = (uint64_t)table->n_pages[side][lane] * tokens;
     if (n_have < (uint64_t)n_slots + tokens) return 0; /* the last page is in use, or there is none */
-    return give_back(table, lane, side, pleat__div_up_u32(n_slots, tokens), giver);
+    return return_pages(table, lane, side, pleat__div_up_u32(n_slots, tokens), returns);
 }
 
 /* May one of a whole block's lanes have a page of the side too many? */
 static inline bool may_trim(const pleat__table *table, uint32_t first, pleat__side side, uint32_t tokens) {
     const uint32_t *n_pages = table->n_pages[side] + first, *n_slots = table->n_slots[side] + first;
     uint32_t n_kept = 0;
-    for (uint32_t i = 0; i < BLOCK; i++) n_kept += lacks(n_pages, n_slots, NULL, i, tokens, tokens);
+    for (uint32_t i = 0; i < BLOCK; i++) n_kept += is_short(n_pages, n_slots, NULL, i, tokens, tokens);
     return n_kept < BLOCK;
 }
 
 void pleat__table_trim(pleat__table *table, const uint32_t page_tokens[2], pleat__pool *pool) {
     const uint32_t high = page_tokens[PLEAT__HIGH], low = page_tokens[PLEAT__LOW];
-    pleat__pool_giver giver = pleat__pool_giver_at_end(pool);
+    pleat__pool_returns returns = pleat__pool_returns_begin(pool);
     for (uint32_t first = 0; first < table->n_lanes; first += BLOCK) {
         const uint32_t n = pleat__min_u32(BLOCK, table->n_lanes - first);
         if (n == BLOCK && !may_trim(table, first, PLEAT__HIGH, high) && !may_trim(table, first, PLEAT__LOW, low))
             continue;
         for (uint32_t lane = first; lane < first + n; lane++) {
-            table->n_pages_all -= trim_side(table, lane, PLEAT__HIGH, high, &giver);
-            table->n_pages_all -= trim_side(table, lane, PLEAT__LOW, low, &giver);
+            table->n_pages_all -= trim_side(table, lane, PLEAT__HIGH, high, &returns);
+            table->n_pages_all -= trim_side(table, lane, PLEAT__LOW, low, &returns);
         }
     }
-    pleat__pool_given(pool, &giver);
+    pleat__pool_returns_end(pool, &returns);
 }
 
 /* All pages of a side of a block of n lanes, which stand in one piece where the lanes hold equally many. */
 static void clear_side(const pleat__table *table, uint32_t first, uint32_t n, pleat__side side,
-                       pleat__pool_giver *giver) {
+                       pleat__pool_returns *returns) {
     const uint32_t *n_pages = table->n_pages[side] + first;
     uint32_t differ = 0;
     for (uint32_t i = 0; i < n; i++) differ |= n_pages[i] ^ n_pages[0];
     if (!differ && n_pages[0] == 0) return;
     const uint32_t lowest = side == PLEAT__HIGH ? 0 : n_pages[0] - 1; /* the page whose cells come first */
-    if (!differ && pleat__pool_give_run(giver, pleat__table_cell(table, first, side, lowest), n * n_pages[0])) return;
-    for (uint32_t lane = first; lane < first + n; lane++) give_back(table, lane, side, 0, giver);
+    if (!differ && pleat__pool_return_run(returns, pleat__table_cell(table, first, side, lowest), n * n_pages[0]))
+        return;
+    for (uint32_t lane = first; lane < first + n; lane++) return_pages(table, lane, side, 0, returns);
 }
 
 void pleat__table_clear(pleat__table *table, pleat__pool *pool) {
-    pleat__pool_giver giver = pleat__pool_giver_at_end(pool);
+    pleat__pool_returns returns = pleat__pool_returns_begin(pool);
     for (uint32_t first = 0; first < table->n_lanes; first += BLOCK) {
         const uint32_t n = pleat__min_u32(BLOCK, table->n_lanes - first);
-        clear_side(table, first, n, PLEAT__HIGH, &giver);
-        clear_side(table, first, n, PLEAT__LOW, &giver);
+        clear_side(table, first, n, PLEAT__HIGH, &returns);
+        clear_side(table, first, n, PLEAT__LOW, &returns);
     }
-    pleat__pool_given(pool, &giver);
+    pleat__pool_returns_end(pool, &returns);
     pleat__table_init(table);
 }

@@ -22,10 +22,10 @@
 
 /* What every lane of a table wants: room for n_new more slots on each side, or for as many as it may have. */
 typedef struct pleat__want {
-    uint32_t n_new[2];          /* [pleat__side] */
-    uint32_t page_tokens[2];    /* slots of a page of each side */
-    bool fill_hole;             /* a lane with a hole needs one high slot less */
-    const uint32_t *most_slots; /* [n_lanes] high slots that a lane has at most; NULL: any number */
+    uint32_t n_new[2];         /* [pleat__side] */
+    uint32_t page_tokens[2];   /* slots of a page of each side */
+    bool fill_hole;            /* a lane with a hole needs one high slot less */
+    const uint32_t *max_slots; /* [n_lanes] high slots that a lane has at most; NULL: any number */
 } pleat__want;
 
 /* Pages that the lane's side has too few of to hold want->n_new[side] more slots: (2) and (3) of table.h. */
@@ -35,10 +35,10 @@ uint32_t pleat__lane_need(const pleat__table *table, uint32_t lane, pleat__side 
 typedef struct pleat__plan_part {
     pleat__table *table;
     pleat__want want;
-    uint32_t first_word; /* of its lanes */
+    uint32_t first_word; /* in the plan's words: the one of its first lanes */
     bool many;           /* a lane may need more than one page of a side */
-    uint64_t n_pages;    /* that its lanes take, */
-    uint64_t first;      /* and that the parts before it take */
+    uint64_t n_pages;    /* pages that its lanes take */
+    uint64_t first;      /* pages that the parts before it take */
 } pleat__plan_part;
 
 /* 64 lanes of a table: the first is the highest bit. */
@@ -62,7 +62,8 @@ static inline void pleat__plan_begin(pleat__plan *plan) {
     plan->total = 0;
 }
 
-/* Each lane of `table` wants what `want` says.  The caller has checked that the rows have room and that the caps hold. */
+/* Each lane of `table` wants what `want` says.  The caller has checked that the rows have room and that the
+ * caps hold. */
 void pleat__plan_add(pleat__plan *plan, pleat__table *table, const pleat__want *want);
 
 /* Has the pool enough free pages? */
@@ -75,12 +76,12 @@ void pleat__plan_commit(const pleat__plan *plan, pleat__pool *pool);
 void pleat__plan_commit_part(const pleat__plan *plan, uint32_t part_idx, pleat__pool *pool);
 
 /* Drop the lane's references to the pages past its first n_keep of a side, the last page first. */
-void pleat__lane_give_back(pleat__table *table, uint32_t lane, pleat__side side, uint32_t n_keep, pleat__pool *pool);
+void pleat__lane_return_pages(pleat__table *table, uint32_t lane, pleat__side side, uint32_t n_keep, pleat__pool *pool);
 
-/* Give back every page that no slot needs, lane by lane, high side first: (2) and (3) of table.h hold again. */
+/* Return every page that no slot needs, lane by lane, high side first: (2) and (3) of table.h hold again. */
 void pleat__table_trim(pleat__table *table, const uint32_t page_tokens[2], pleat__pool *pool);
 
-/* Give back every page: every lane is empty.  Their order depends on the tables and on whether any page is shared, never
+/* Return every page: every lane is empty.  Their order depends on the tables and on whether any page is shared, never
  * on threads. */
 void pleat__table_clear(pleat__table *table, pleat__pool *pool);
 

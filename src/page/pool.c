@@ -35,9 +35,9 @@ void pleat__pool_ref(pleat__pool *pool, pleat__page_id id) {
 }
 
 void pleat__pool_unref(pleat__pool *pool, pleat__page_id id) {
-    pleat__pool_giver giver = pleat__pool_giver_at_end(pool);
-    pleat__pool_give(&giver, id);
-    pleat__pool_given(pool, &giver);
+    pleat__pool_returns returns = pleat__pool_returns_begin(pool);
+    pleat__pool_return(&returns, id);
+    pleat__pool_returns_end(pool, &returns);
 }
 
 bool pleat__pool_is_valid(const pleat__pool *pool, const uint32_t *refs, uint8_t *marks) {

@@ -9,9 +9,9 @@
  *     ring  ...  | f f f f f f f |  - - - - - - - ...          f: free id, -: stale (the page is in use)
  *                | <- n_free ->  |
  *
- * So any number of lanes can take pages at once: an exclusive prefix sum over their counts gives each lane its offset
- * from start, and likewise from end for giving back (LeanKV, sections 5.2 and 5.3).  The ids depend on the order of
- * lanes alone.
+ * So any number of lanes can take pages at once.  An exclusive prefix sum over their counts says at which offset from
+ * start each lane takes, and at which offset from end it returns (LeanKV, sections 5.2 and 5.3).  The ids depend on the
+ * order of lanes alone.
  *
  * With refs(id), the number of table cells that hold id:
  *
@@ -96,46 +96,47 @@ static inline bool pleat__pool_is_shared(const pleat__pool *pool, pleat__page_id
 /* Drop a reference; the last one frees the page. */
 void pleat__pool_unref(pleat__pool *pool, pleat__page_id id);
 
-/* The same for many pages; the pool knows of them after pleat__pool_given().  One giver at a time. */
-typedef struct pleat__pool_giver {
+/* Pages on their way back, many at a time; the pool knows of them after pleat__pool_returns_end().  One at a time for a
+ * pool. */
+typedef struct pleat__pool_returns {
     pleat__page_id *ring;
     uint32_t *shares;
     uint64_t n_shares;
     uint32_t at; /* where the next freed page is written */
     uint32_t n_cells;
     uint32_t n_freed;
-} pleat__pool_giver;
+} pleat__pool_returns;
 
-static inline pleat__pool_giver pleat__pool_giver_at_end(const pleat__pool *pool) {
-    return (pleat__pool_giver){
+static inline pleat__pool_returns pleat__pool_returns_begin(const pleat__pool *pool) {
+    return (pleat__pool_returns){
         pool->ring, pool->shares, pool->n_shares, pleat__pool_cell(pool, pool->n_free), pool->n_pages, 0};
 }
-static inline void pleat__pool_give(pleat__pool_giver *g, pleat__page_id id) {
-    if (g->n_shares > 0 && g->shares[id.v] > 0) {
-        g->shares[id.v]--;
-        g->n_shares--;
+static inline void pleat__pool_return(pleat__pool_returns *r, pleat__page_id id) {
+    if (r->n_shares > 0 && r->shares[id.v] > 0) {
+        r->shares[id.v]--;
+        r->n_shares--;
         return;
     }
-    g->ring[g->at] = id;
-    g->at = g->at + 1 == g->n_cells ? 0 : g->at + 1;
-    g->n_freed++;
+    r->ring[r->at] = id;
+    r->at = r->at + 1 == r->n_cells ? 0 : r->at + 1;
+    r->n_freed++;
 }
 
-/* Give n pages; false, and nothing is done, if any page of the pool is shared: then one by one. */
-static inline bool pleat__pool_give_run(pleat__pool_giver *g, const pleat__page_id *ids, uint32_t n) {
-    if (g->n_shares > 0) return false;
-    const uint32_t n_first = pleat__min_u32(n, g->n_cells - g->at);
-    memcpy(g->ring + g->at, ids, n_first * sizeof *ids);
-    memcpy(g->ring, ids + n_first, (n - n_first) * sizeof *ids);
-    g->at = n < g->n_cells - g->at ? g->at + n : n - n_first;
-    g->n_freed += n;
+/* Return n pages; false, and nothing is done, if any page of the pool is shared: then one by one. */
+static inline bool pleat__pool_return_run(pleat__pool_returns *r, const pleat__page_id *ids, uint32_t n) {
+    if (r->n_shares > 0) return false;
+    const uint32_t n_first = pleat__min_u32(n, r->n_cells - r->at);
+    memcpy(r->ring + r->at, ids, n_first * sizeof *ids);
+    memcpy(r->ring, ids + n_first, (n - n_first) * sizeof *ids);
+    r->at = n < r->n_cells - r->at ? r->at + n : n - n_first;
+    r->n_freed += n;
     return true;
 }
 
-static inline void pleat__pool_given(pleat__pool *pool, const pleat__pool_giver *g) {
-    assert(g->n_freed <= pleat__pool_used(pool));
-    pool->n_free += g->n_freed;
-    pool->n_shares = g->n_shares;
+static inline void pleat__pool_returns_end(pleat__pool *pool, const pleat__pool_returns *r) {
+    assert(r->n_freed <= pleat__pool_used(pool));
+    pool->n_free += r->n_freed;
+    pool->n_shares = r->n_shares;
 }
 
 /* Recompute (1) to (4).  refs: counted in all tables, [n_pages].  `marks` is n_pages bytes of scratch. */

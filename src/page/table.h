@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * table.h: which pages hold the tokens of each lane of one sequence.  Integers only.
+ * table.h: the block table of one sequence: which pages hold the tokens of each lane.  Integers only.  ("Block table"
+ * is vLLM's word; its block is our page.)
  *
- * One row per lane.  High pages grow from the left, low pages from the right (LeanKV, section 5.2: one row serves
- * both, since what one side gives up the other may need):
+ * One row per lane.  High pages grow from the left, low pages from the right (LeanKV, section 5.2: one row serves both,
+ * since the other side may need what one side no longer does):
  *
  *     row   | h0 h1 h2 ->            <- l1 l0 |
  *             left = 3                right = 2
@@ -21,12 +22,12 @@
  * row_len is ceil(max_tokens / tokens per high page) plus PLEAT__ROW_SPARE.  The paper's row, without the spare cells,
  * overflows: with 2 high or 4 low tokens a page and 8 tokens, 7 high and 1 low need 4 + 1 pages.  One cell more than
  * the quotient is needed because both sides may end in a part-filled page, one because a hole may stand in the way of
- * filling them, and two are free low pages to write to while a prompt's high pages are read (cache/compact.c).
+ * filling them, and two are free low pages to write to while a prompt's high pages are read (cache/keep/compact.c).
  *
  * A step looks at all lanes, and lanes mostly grow together.  So each kind of count has its own array, which is
- * compared 16 lanes at a time, and rows stand in blocks: the cells of PLEAT__ROW_BLOCK lanes with one index lie side by
- * side and share a cache line.  (Of 32,768 rows of 132 cells each, to write one cell takes 440 us row by row: as many
- * cache misses as rows; 2026-11.)  In a block of w lanes, fewer only in a table's last:
+ * compared 16 lanes at a time, and rows stand in table blocks: the cells of PLEAT__ROW_BLOCK lanes with one index lie
+ * side by side and share a cache line.  (Of 32,768 rows of 132 cells each, to write one cell takes 440 us row by row:
+ * as many cache misses as rows; 2026-11.)  In a table block of w lanes, fewer only in a table's last:
  *
  *     cell i of lane first + j   ids[first*row_len + i*w + j]
  */
@@ -41,18 +42,18 @@ typedef struct pleat__table {
     uint32_t n_lanes;
     uint32_t row_len;
     uint64_t n_pages_all; /* what all rows hold, shared pages included */
-    /* Of each lane, [n_lanes]: */
-    uint32_t *n_pages[2];  /* [pleat__side] left and right */
-    uint32_t *n_slots[2];  /* [pleat__side] slots in use; every page but the side's last is full */
-    uint32_t *n_sealed[2]; /* [pleat__side] pages from the first on that are not written any more */
-    uint32_t *hole;        /* 1 + the dead slot of the high side that the next token takes; 0: none */
-    uint32_t *n_dead;      /* other dead slots of the high side */
-    pleat__page_id *ids;   /* [n_lanes * row_len], in blocks */
+
+    uint32_t *n_pages[2];  /* [pleat__side][n_lanes] left and right */
+    uint32_t *n_slots[2];  /* [pleat__side][n_lanes] slots in use; every page but the side's last is full */
+    uint32_t *n_sealed[2]; /* [pleat__side][n_lanes] pages from the first on that are not written any more */
+    uint32_t *hole;        /* [n_lanes] 1 + the dead slot of the high side that the next token takes; 0: none */
+    uint32_t *n_dead;      /* [n_lanes] other dead slots of the high side */
+    pleat__page_id *ids;   /* [n_lanes * row_len], in table blocks */
 } pleat__table;
 
 /* One lane's counts, read together. */
 typedef struct pleat__lane {
-    uint32_t n_pages[2]; /* as above */
+    uint32_t n_pages[2]; /* [pleat__side], as in pleat__table */
     uint32_t n_slots[2];
     uint32_t n_sealed[2];
     uint32_t hole;
@@ -64,7 +65,7 @@ static inline uint32_t pleat__lane_live_high(const pleat__lane *lane) {
     return lane->n_slots[PLEAT__HIGH] - (lane->hole ? 1 : 0) - lane->n_dead;
 }
 
-/* Lanes of a block: a cache line of ids. */
+/* Lanes of a table block: a cache line of ids. */
 #define PLEAT__ROW_BLOCK 16u
 
 /* Cells of a row beyond ceil(max_tokens / tokens per high page). */

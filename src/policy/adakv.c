@@ -68,5 +68,11 @@ static void budgets(const pleat__evict_layer *layer, float *const *ranks, int64_
     }
 }
 
-const pleat__evictor pleat__evictor_adakv = {PLEAT__SCORING_WINDOW, false, pleat__rank_received, pleat__rank_pooled,
-                                             budgets};
+/* One lane may have what the whole layer has. */
+static uint32_t spread(uint32_t n_lanes) { return n_lanes; }
+
+const pleat__evictor pleat__evictor_adakv = {.scoring = PLEAT__SCORING_WINDOW,
+                                             .rank_block = pleat__rank_received,
+                                             .rank = pleat__rank_pooled,
+                                             .budgets = budgets,
+                                             .budget_spread = spread};

@@ -30,7 +30,7 @@ const pleat__evictor *pleat__evictor_of(pleat_policy policy) {
 }
 
 pleat__scoring pleat__scoring_of(const pleat_spec *spec) {
-    if (spec->policy == PLEAT_POLICY_LEANKV || spec->policy == PLEAT_POLICY_TOPK) return PLEAT__SCORING_MAX;
+    if (pleat__leveler_of(spec->policy)) return PLEAT__SCORING_MAX;
     const pleat__evictor *evictor = pleat__evictor_of(spec->policy);
     if (!evictor) return PLEAT__SCORING_NONE;
     return evictor->scoring == PLEAT__SCORING_NONE && spec->crush ? PLEAT__SCORING_SUM : evictor->scoring;
@@ -47,6 +47,13 @@ uint32_t pleat__evict_budget(const pleat_spec *spec, uint32_t n_prompt, uint32_t
     if (spec->budget.unit == PLEAT_BUDGET_TOKENS) budget = value < UINT32_MAX ? (uint32_t)value : UINT32_MAX;
     if (spec->budget.unit == PLEAT_BUDGET_SHARE) budget = pleat__share_tokens(value, n_prompt);
     return pleat__max_u32(budget, spec->sinks + spec->window);
+}
+
+uint32_t pleat__evict_max_budget(const pleat_spec *spec, uint32_t n_lanes, uint32_t n_prompt, uint32_t byte_tokens) {
+    const pleat__evictor *evictor = pleat__evictor_of(spec->policy);
+    uint64_t most = pleat__evict_budget(spec, n_prompt, byte_tokens);
+    if (evictor && evictor->budget_spread) most *= evictor->budget_spread(n_lanes);
+    return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
 }
 
 /* ---- a lane's slots ----------------------------------------------------------------------------------------- */
@@ -169,11 +176,10 @@ static int64_t rank_lane(const pleat__evict_layer *layer, uint32_t head, float *
     const pleat__kv_run *run = &layer->lanes[head].high;
     const pleat__evict_lane lane = {layer->spec, run, layer->layer, head, layer->n_tokens};
     const range r = range_of(layer->spec, layer->n_tokens);
-    const uint32_t n_pages = pleat__tracked_pages(run);
+    pleat__tracked page;
     uint32_t n_protected = layer->lanes[head].n_sealed;
     rank_run(pleat__evictor_of(layer->spec->policy), &lane, ranks, by_position);
-    for (uint32_t page_idx = 0; page_idx < n_pages; page_idx++) {
-        const pleat__tracked page = pleat__tracked_page(run, page_idx);
+    for (pleat__page_walk walk = pleat__walk_pages(run); pleat__next_page(&walk, &page);) {
         const marks m = marks_of(run, &page);
         for (uint32_t i = 0; i < page.n; i += BLOCK) {
             float *of = ranks + page.first + i;
@@ -190,10 +196,9 @@ static int64_t rank_lane(const pleat__evict_layer *layer, uint32_t head, float *
 /* Of a lane's representatives of before `n_more` are more than its budget has room for: the youngest go. */
 static void thin_out(const pleat__evict_layer *layer, uint32_t head, int64_t n_more, float *ages, uint8_t *verdicts) {
     const pleat__kv_run *run = &layer->lanes[head].high;
-    const uint32_t n_pages = pleat__tracked_pages(run);
+    pleat__tracked page;
     int64_t n_stand = 0;
-    for (uint32_t page_idx = 0; page_idx < n_pages; page_idx++) {
-        const pleat__tracked page = pleat__tracked_page(run, page_idx);
+    for (pleat__page_walk walk = pleat__walk_pages(run); pleat__next_page(&walk, &page);) {
         for (uint32_t i = 0; i < page.n; i++) {
             uint8_t *verdict = &verdicts[page.first + i];
             const bool stands = *verdict == PLEAT__VERDICT_STAND;

@@ -27,8 +27,8 @@
  *     MAX      of each later query, the largest over the group                     leankv, topk
  *     SUM      of each later query, summed over the group
  *     WINDOW   the same of the last `window` queries of a prompt alone.  Where its last part has n < window queries,
- *              what the part before gave counts for the other window - n: score = score * (1 - n/window) + received.
- *              Single tokens give nothing
+ *              what the part before attended to counts for the other window - n: score = score * (1 - n/window) + received.
+ *              What single tokens attend to does not count
  *
  * Pure functions of what they are handed.
  */
@@ -56,7 +56,7 @@ typedef struct pleat__evict_lane {
 
 /* What becomes of a slot's token. */
 typedef enum pleat__verdict {
-    PLEAT__VERDICT_DROP,  /* or the slot is dead */
+    PLEAT__VERDICT_DROP,  /* dropped, or the slot is dead */
     PLEAT__VERDICT_KEEP,  /* may go another time */
     PLEAT__VERDICT_STAND, /* stays for good: a representative */
 } pleat__verdict;
@@ -82,11 +82,13 @@ typedef struct pleat__evictor {
     pleat__scoring scoring;
     bool in_generation; /* rank is NULL: a token's rank is found without the others' */
     pleat__rank_block_fn rank_block;
-    /* ranks[slot] of a whole run, made of what rank_block gives; NULL: it stays.  by_position: scratch, see carve. */
+    /* ranks[slot] of a whole run, made of what rank_block returns; NULL: it stays.  by_position: scratch, see carve. */
     void (*rank)(const pleat__evict_lane *lane, float *ranks, float *by_position);
     /* Change middle[n_lanes], B less a lane's protected tokens, below 0 where these are more; NULL: it stays.
      * ranks[lane][slot] are -1 for slots that are no candidates. */
     void (*budgets)(const pleat__evict_layer *layer, float *const *ranks, int64_t *middle);
+    /* How many times the budget one lane may come to hold where a layer has n_lanes of them; NULL: once. */
+    uint32_t (*budget_spread)(uint32_t n_lanes);
 } pleat__evictor;
 
 extern const pleat__evictor pleat__evictor_random, pleat__evictor_recent, pleat__evictor_streaming, pleat__evictor_h2o,
@@ -101,6 +103,9 @@ uint32_t pleat__n_scores_of(const pleat_spec *spec, uint32_t n_group);
 
 /* B for a prompt of n_prompt tokens.  byte_tokens: what a budget in bytes comes to, in tokens of a lane. */
 uint32_t pleat__evict_budget(const pleat_spec *spec, uint32_t n_prompt, uint32_t byte_tokens);
+
+/* The most tokens that one of a layer's n_lanes lanes may come to hold then: B, or what it may have where budget moves. */
+uint32_t pleat__evict_max_budget(const pleat_spec *spec, uint32_t n_lanes, uint32_t n_prompt, uint32_t byte_tokens);
 
 /* ---- ranks that policies share --------------------------------------------------------------------- */
 

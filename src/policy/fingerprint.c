@@ -6,21 +6,21 @@
 
 #include "hw/cpu.h"
 
-void pleat__fingerprint_distances_ref(const uint64_t *prints, uint32_t n, uint32_t n_words, const uint64_t *anchor,
-                                      uint32_t *distances) {
+void pleat__fingerprint_distances_ref(const uint64_t *fingerprints, uint32_t n, uint32_t n_words,
+                                      const uint64_t *anchor, uint32_t *distances) {
     for (uint32_t i = 0; i < n; i++) {
         uint32_t distance = 0;
         for (uint32_t w = 0; w < n_words; w++)
-            distance += (uint32_t)__builtin_popcountll(prints[(size_t)i * n_words + w] ^ anchor[w]);
+            distance += (uint32_t)__builtin_popcountll(fingerprints[(size_t)i * n_words + w] ^ anchor[w]);
         distances[i] = distance;
     }
 }
 
-void pleat__fingerprint_majority_ref(const uint64_t *prints, uint32_t n, uint32_t n_words, uint64_t *out) {
+void pleat__fingerprint_majority_ref(const uint64_t *fingerprints, uint32_t n, uint32_t n_words, uint64_t *out) {
     for (uint32_t w = 0; w < n_words; w++) {
         uint32_t counts[64] = {0};
         for (uint32_t i = 0; i < n; i++)
-            for (uint32_t b = 0; b < 64; b++) counts[b] += prints[(size_t)i * n_words + w] >> b & 1;
+            for (uint32_t b = 0; b < 64; b++) counts[b] += fingerprints[(size_t)i * n_words + w] >> b & 1;
         out[w] = 0;
         for (uint32_t b = 0; b < 64; b++) out[w] |= (uint64_t)(counts[b] >= n - n / 2) << b;
     }

@@ -19,4 +19,5 @@ void pleat__rank_received(const pleat__evict_lane *lane, const pleat__tracked *p
     for (uint32_t i = 0; i < PLEAT__SCAN_BLOCK; i++) ranks[i] = ((sums[i] > 0) & (sums[i] < INFINITY)) ? sums[i] : 0.0f;
 }
 
-const pleat__evictor pleat__evictor_h2o = {PLEAT__SCORING_SUM, true, pleat__rank_received, NULL, NULL};
+const pleat__evictor pleat__evictor_h2o = {
+    .scoring = PLEAT__SCORING_SUM, .in_generation = true, .rank_block = pleat__rank_received};

@@ -25,21 +25,21 @@ void pleat__kmeans_carve(pleat__kmeans *km, uint64_t n_cap, uint64_t bits_cap, u
     km->n_bits_set = 0;
 }
 
-/* The prints as the steps see them. */
+/* The fingerprints as the steps see them. */
 typedef struct vectors {
-    const uint64_t *prints;
+    const uint64_t *fingerprints;
     uint32_t n, n_words, n_bits;
 } vectors;
 
-/* List the bits of print i. */
+/* List the bits of fingerprint i. */
 static void list_bits(pleat__kmeans *km, const vectors *v, uint32_t i) {
     km->n_bits_set = 0;
     for (uint32_t w = 0; w < v->n_words; w++)
-        for (uint64_t rest = v->prints[(size_t)i * v->n_words + w]; rest; rest &= rest - 1)
+        for (uint64_t rest = v->fingerprints[(size_t)i * v->n_words + w]; rest; rest &= rest - 1)
             km->bits_set[km->n_bits_set++] = w * 64 + (uint32_t)__builtin_ctzll(rest);
 }
 
-/* Of the print whose bits are listed, to centroid j. */
+/* Of the fingerprint whose bits are listed, to centroid j. */
 static double distance_to(const pleat__kmeans *km, const vectors *v, uint32_t j) {
     const uint32_t *sums = km->sums + (size_t)j * v->n_bits;
     uint64_t product = 0;
@@ -124,9 +124,9 @@ static void find_nearest(pleat__kmeans *km, const vectors *v, uint32_t k, uint32
     }
 }
 
-void pleat__kmeans_run(pleat__kmeans *km, const uint64_t *prints, uint32_t n, uint32_t n_bits, uint32_t k,
+void pleat__kmeans_run(pleat__kmeans *km, const uint64_t *fingerprints, uint32_t n, uint32_t n_bits, uint32_t k,
                        uint32_t *nearest) {
-    const vectors v = {prints, n, pleat__div_up_u32(n_bits, 64), n_bits};
+    const vectors v = {fingerprints, n, pleat__div_up_u32(n_bits, 64), n_bits};
     seed(km, &v, k);
     for (uint32_t round = 0; round < PLEAT__KMEANS_ROUNDS; round++) {
         assign(km, &v, k);

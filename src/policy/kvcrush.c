@@ -21,25 +21,25 @@
 /* The stage's memory. */
 typedef struct crush {
     uint32_t n_group, slots_cap;
-    uint64_t *prints;     /* of units, [n_words] each: first of all, then of the rest */
-    uint64_t *sorted;     /* prints of the rest in the buckets' order */
-    uint64_t *anchor;     /* [n_words]; later a bucket's centroid */
-    uint32_t *lane_bits;  /* [slots] of each token, for the lane's heads 0..31, then [slots] for the others */
-    int32_t *positions;   /* [lane][slots_cap]; -1: no candidate */
-    uint32_t *others;     /* [slots] */
-    uint32_t *candidates; /* [lane] how many */
-    float *open_ranks;    /* [slots] of candidates that have been given nothing yet; -1: of others */
-    float *sums;          /* [units] of ranks */
-    uint32_t *counts;     /* [units] tokens that the lane would take with the unit */
-    uint32_t *order;      /* [units] */
-    uint32_t *spare;      /* [units] the order that is being made */
-    uint32_t *lanes;      /* [units] of the first so many lanes each has candidates of it, none of them important */
-    uint32_t *rest;       /* [units] */
-    uint32_t *distances;  /* [units] */
-    uint32_t *nearest;    /* [units] representatives, indexes into rest */
-    uint8_t *digits;      /* [units] what a sort looks at */
-    uint8_t *taken;       /* [units] */
-    pleat__kmeans kmeans; /* for anchor=kmeans */
+    uint64_t *fingerprints; /* of units, [n_words] each: first of all, then of the rest */
+    uint64_t *sorted;       /* fingerprints of the rest in the buckets' order */
+    uint64_t *anchor;       /* [n_words]; later a bucket's centroid */
+    uint32_t *lane_bits;    /* [slots] of each token, for the lane's heads 0..31, then [slots] for the others */
+    int32_t *positions;     /* [lane][slots_cap]; -1: no candidate */
+    uint32_t *others;       /* [slots] */
+    uint32_t *candidates;   /* [lane] how many */
+    float *open_ranks;      /* [slots] of candidates that have been given nothing yet; -1: of others */
+    float *sums;            /* [units] of ranks */
+    uint32_t *counts;       /* [units] tokens that the lane would take with the unit */
+    uint32_t *order;        /* [units] */
+    uint32_t *spare;        /* [units] the order that is being made */
+    uint32_t *lanes;        /* [units] of the first so many lanes each has candidates of it, none of them important */
+    uint32_t *rest;         /* [units] */
+    uint32_t *distances;    /* [units] */
+    uint32_t *nearest;      /* [units] representatives, indexes into rest */
+    uint8_t *digits;        /* [units] what a sort looks at */
+    uint8_t *taken;         /* [units] */
+    pleat__kmeans kmeans;   /* for anchor=kmeans */
 } crush;
 
 /* One layer. */
@@ -51,12 +51,12 @@ typedef struct job {
     crush *c;
     pleat__fingerprint_dsp dsp;
     uint32_t unit_tokens, n_units;
-    uint32_t token_bits, n_bits, n_words; /* of a token's print, of a unit's, words of a unit's */
+    uint32_t token_bits, n_bits, n_words; /* of a token's fingerprint, of a unit's, words of a unit's */
     uint32_t n_rest;
 } job;
 
 /* A unit's tokens are no more than the sequence's, so all units have less than twice the sequence's bits; and each
- * print is filled up to whole words. */
+ * fingerprint is filled up to whole words. */
 void *pleat__crush_carve(const pleat_spec *spec, uint32_t n_lanes, uint32_t n_group, uint32_t slots_cap,
                          uint32_t max_tokens, pleat__arena *arena) {
     const bool by_page = spec->unit == PLEAT_CRUSH_PAGE;
@@ -67,7 +67,7 @@ void *pleat__crush_carve(const pleat_spec *spec, uint32_t n_lanes, uint32_t n_gr
     crush *to = c ? c : &count;
     to->n_group = n_group;
     to->slots_cap = slots_cap;
-    to->prints = pleat__arena_take(arena, n_words, sizeof *to->prints);
+    to->fingerprints = pleat__arena_take(arena, n_words, sizeof *to->fingerprints);
     to->sorted = pleat__arena_take(arena, n_words, sizeof *to->sorted);
     to->anchor = pleat__arena_take(arena, unit_bits / 64 + 1, sizeof *to->anchor);
     to->lane_bits = pleat__arena_take(arena, (n_group > 32 ? 2ull : 1ull) * slots_cap, sizeof *to->lane_bits);
@@ -125,12 +125,12 @@ static uint32_t sort_by_sums(const job *j) {
     return n;
 }
 
-/* c->order: the rest by distance, then print as a number (bit 0 the least), then age. */
-static void sort_by_prints(const job *j) {
+/* c->order: the rest by distance, then fingerprint as a number (bit 0 the least), then age. */
+static void sort_by_fingerprints(const job *j) {
     crush *c = j->c;
     for (uint32_t i = 0; i < j->n_rest; i++) c->order[i] = i;
     for (uint32_t bit = 0; bit < j->n_bits; bit += 8) {
-        const uint64_t *words = c->prints + bit / 64;
+        const uint64_t *words = c->fingerprints + bit / 64;
         for (uint32_t i = 0; i < j->n_rest; i++) c->digits[i] = (uint8_t)(words[(size_t)i * j->n_words] >> bit % 64);
         sort_by_digits(c, j->n_rest);
     }
@@ -149,10 +149,9 @@ static uint32_t n_slots_of(const job *j, uint32_t lane) { return j->layer->lanes
 /* The lane's candidates: c->positions and c->candidates. */
 static void load_positions(const job *j, uint32_t lane) {
     const pleat__kv_run *run = &j->layer->lanes[lane].high;
-    const uint32_t n_pages = pleat__tracked_pages(run);
+    pleat__tracked page;
     uint32_t n_candidates = 0;
-    for (uint32_t page_idx = 0; page_idx < n_pages; page_idx++) {
-        const pleat__tracked page = pleat__tracked_page(run, page_idx);
+    for (pleat__page_walk walk = pleat__walk_pages(run); pleat__next_page(&walk, &page);) {
         const float *ranks = j->scratch->ranks[lane] + page.first;
         int32_t *positions = positions_of(j, lane) + page.first;
         for (uint32_t i = 0; i < page.n; i++) {
@@ -285,8 +284,8 @@ static void put_bits(uint64_t *words, uint32_t at, uint64_t bits, uint32_t n) {
     if (at % 64 + n > 64) words[1] |= bits >> (64 - at % 64);
 }
 
-/* Set the lane's bits in its candidates' prints. */
-static void add_prints(const job *j, uint32_t lane) {
+/* Set the lane's bits in its candidates' fingerprints. */
+static void add_fingerprints(const job *j, uint32_t lane) {
     const crush *c = j->c;
     const uint32_t n = n_slots_of(j, lane), n_group = c->n_group, n_words = j->n_words;
     const int32_t *positions = positions_of(j, lane);
@@ -301,25 +300,25 @@ static void add_prints(const job *j, uint32_t lane) {
         add_bit(x, n, pleat__kth_largest(x, n, k), 1u << head % 32, c->lane_bits + (size_t)(head / 32) * c->slots_cap);
     }
     for (uint32_t slot = 0; slot < n && is_word; slot++)
-        if (positions[slot] >= 0) c->prints[positions[slot]] |= bits_of_slot(c, slot) << lane * n_group;
+        if (positions[slot] >= 0) c->fingerprints[positions[slot]] |= bits_of_slot(c, slot) << lane * n_group;
     for (uint32_t slot = 0; slot < n && !is_word; slot++) {
         if (positions[slot] < 0) continue;
         const uint32_t u = unit_of(j, positions[slot]), token = (uint32_t)positions[slot] - u * j->unit_tokens;
-        put_bits(c->prints + (size_t)u * n_words, token * j->token_bits + lane * n_group, bits_of_slot(c, slot),
+        put_bits(c->fingerprints + (size_t)u * n_words, token * j->token_bits + lane * n_group, bits_of_slot(c, slot),
                  n_group);
     }
 }
 
-/* The rest with their prints: c->rest, c->prints, n_rest. */
+/* The rest with their fingerprints: c->rest, c->fingerprints, n_rest. */
 static void find_rest(job *j) {
     crush *c = j->c;
     const uint32_t n_words = j->n_words;
-    memset(c->prints, 0, (size_t)j->n_units * n_words * sizeof *c->prints);
-    for (uint32_t lane = 0; lane < j->layer->n_lanes; lane++) add_prints(j, lane);
+    memset(c->fingerprints, 0, (size_t)j->n_units * n_words * sizeof *c->fingerprints);
+    for (uint32_t lane = 0; lane < j->layer->n_lanes; lane++) add_fingerprints(j, lane);
     for (uint32_t u = 0; u < j->n_units; u++) {
         if (c->lanes[u] < j->layer->n_lanes) continue;
         for (uint32_t w = 0; w < n_words; w++)
-            c->prints[(size_t)j->n_rest * n_words + w] = c->prints[(size_t)u * n_words + w];
+            c->fingerprints[(size_t)j->n_rest * n_words + w] = c->fingerprints[(size_t)u * n_words + w];
         c->rest[j->n_rest++] = u;
     }
 }
@@ -330,7 +329,7 @@ static void make_anchor(const job *j) {
     uint64_t *anchor = j->c->anchor;
     pleat__rng rng = {.state = j->layer->layer};
     if (j->layer->spec->anchor == PLEAT_ANCHOR_MEAN) {
-        j->dsp.majority(j->c->prints, j->n_rest, j->n_words, anchor);
+        j->dsp.majority(j->c->fingerprints, j->n_rest, j->n_words, anchor);
         return;
     }
     for (uint32_t w = 0; w < j->n_words; w++)
@@ -341,9 +340,9 @@ static void make_anchor(const job *j) {
 /* Of the rest from..end-1 in the buckets' order, the nearest to their centroid. */
 static uint32_t nearest_of(const job *j, uint32_t from, uint32_t end) {
     crush *c = j->c;
-    const uint64_t *prints = c->sorted + (size_t)from * j->n_words;
-    j->dsp.majority(prints, end - from, j->n_words, c->anchor);
-    j->dsp.distances(prints, end - from, j->n_words, c->anchor, c->distances);
+    const uint64_t *fingerprints = c->sorted + (size_t)from * j->n_words;
+    j->dsp.majority(fingerprints, end - from, j->n_words, c->anchor);
+    j->dsp.distances(fingerprints, end - from, j->n_words, c->anchor, c->distances);
     uint32_t best = 0;
     for (uint32_t i = 1; i < end - from; i++)
         if (c->distances[i] < c->distances[best] ||
@@ -356,21 +355,21 @@ static uint32_t nearest_of(const job *j, uint32_t from, uint32_t end) {
 static void find_representatives(const job *j, uint32_t k) {
     crush *c = j->c;
     if (j->layer->spec->anchor == PLEAT_ANCHOR_KMEANS) {
-        pleat__kmeans_run(&c->kmeans, c->prints, j->n_rest, j->n_bits, k, c->nearest);
+        pleat__kmeans_run(&c->kmeans, c->fingerprints, j->n_rest, j->n_bits, k, c->nearest);
         return;
     }
     make_anchor(j);
-    j->dsp.distances(c->prints, j->n_rest, j->n_words, c->anchor, c->distances);
-    sort_by_prints(j);
+    j->dsp.distances(c->fingerprints, j->n_rest, j->n_words, c->anchor, c->distances);
+    sort_by_fingerprints(j);
     for (uint32_t i = 0; i < j->n_rest; i++)
         for (uint32_t w = 0; w < j->n_words; w++)
-            c->sorted[(size_t)i * j->n_words + w] = c->prints[(size_t)c->order[i] * j->n_words + w];
+            c->sorted[(size_t)i * j->n_words + w] = c->fingerprints[(size_t)c->order[i] * j->n_words + w];
     for (uint32_t b = 0; b < k; b++)
         c->nearest[b] =
             nearest_of(j, (uint32_t)((uint64_t)b * j->n_rest / k), (uint32_t)((uint64_t)(b + 1) * j->n_rest / k));
 }
 
-/* STAND for tokens of units that are taken; gives how many candidates stay so far. */
+/* STAND for tokens of units that are taken; returns how many candidates stay so far. */
 INLINE uint32_t stand_and_count(const job *j, uint32_t lane, uint32_t unit_tokens) {
     const int32_t *positions = positions_of(j, lane);
     const uint8_t *taken = j->c->taken;

@@ -57,9 +57,8 @@ pleat__policy_step pleat__leankv_step(const pleat_spec *spec, const pleat__scan_
 
 void pleat__leankv_prompt(const pleat_spec *spec, const pleat__kv_run *high, uint32_t n_tokens, uint32_t classed,
                           uint8_t *levels) {
-    const uint32_t n_pages = pleat__tracked_pages(high);
-    for (uint32_t page_idx = 0; page_idx < n_pages; page_idx++) {
-        const pleat__tracked page = pleat__tracked_page(high, page_idx);
+    pleat__tracked page;
+    for (pleat__page_walk walk = pleat__walk_pages(high); pleat__next_page(&walk, &page);) {
         for (uint32_t i = 0; i < page.n; i++) {
             pleat_level level = PLEAT_LEVEL_DROPPED;
             if (page.positions[i] >= 0) {
@@ -72,3 +71,18 @@ void pleat__leankv_prompt(const pleat_spec *spec, const pleat__kv_run *high, uin
         }
     }
 }
+
+static void prompt(const pleat_spec *spec, const pleat__kv_view *lane, uint32_t n_tokens, uint32_t classed,
+                   uint8_t *levels, float *scratch) {
+    (void)scratch;
+    pleat__leankv_prompt(spec, &lane->high, n_tokens, classed, levels);
+}
+
+static bool has_low_side(const pleat_spec *spec) { return spec->al < spec->ah; }
+
+static bool stays_low(const pleat_spec *spec, float significance, uint32_t position, uint32_t n_tokens) {
+    return pleat__leankv_level(spec, significance, position, n_tokens, false) != PLEAT_LEVEL_DROPPED;
+}
+
+const pleat__leveler pleat__leveler_leankv = {
+    .step = pleat__leankv_step, .prompt = prompt, .has_low_side = has_low_side, .stays_low = stays_low};

@@ -13,11 +13,12 @@
  * another level, at ah = 3 10 %.)
  *
  * A token stays high while i >= N - window.  When several tokens have left the window at once, at the end of a prompt,
- * each is given a level; when one has, in a step of generation, that one is, and other tokens may have to go: victims.
+ * each gets a level; when one has, in a step of generation, that one is, and other tokens may have to go: victims.
  * Among victims ties go to the lower slot.  A victim is found before any token moves, so that the slot that it leaves
  * can be taken at once.
  *
- * leankv.h and topk.h say what each policy decides, policy.c which one is asked, scan.h how lanes are searched.
+ * leankv.h and topk.h say what each policy decides, scan.h how lanes are searched.  A policy is a file with its
+ * pleat__leveler and a row in policy.c's table; policies that keep a budget have rows of their own (evict.h).
  * Everything here is a pure function of what it is handed; scores and positions are read through a kv_view.
  */
 #ifndef PLEAT_POLICY_POLICY_H
@@ -26,7 +27,6 @@
 #include <math.h>
 
 #include "core/kv_view.h"
-#include "pleat/cache.h"
 
 /* How lanes are searched: scan.h. */
 typedef struct pleat__scan_dsp pleat__scan_dsp;
@@ -68,6 +68,26 @@ static inline pleat__policy_step pleat__policy_no_step(void) {
                                 .high_level = PLEAT_LEVEL_HIGH,
                                 .low_victim = PLEAT__NO_SLOT};
 }
+
+/* A policy with levels.  step and prompt are the two questions below, which ask the spec's policy. */
+typedef struct pleat__leveler {
+    pleat__policy_step (*step)(const pleat_spec *spec, const pleat__scan_dsp *scan, const pleat__kv_view *lane,
+                               uint32_t n_tokens);
+    void (*prompt)(const pleat_spec *spec, const pleat__kv_view *lane, uint32_t n_tokens, uint32_t classed,
+                   uint8_t *levels, float *scratch);
+    bool (*has_low_side)(const pleat_spec *spec); /* NULL: no token is ever low */
+    /* Whether a token of the low side stays there, by thresholds that may have been raised; of policies that have
+     * one. */
+    bool (*stays_low)(const pleat_spec *spec, float significance, uint32_t position, uint32_t n_tokens);
+} pleat__leveler;
+
+extern const pleat__leveler pleat__leveler_leankv, pleat__leveler_topk;
+
+/* The policy's row; NULL for those without levels. */
+const pleat__leveler *pleat__leveler_of(pleat_policy policy);
+
+/* Whether lanes have a low side of tokens. */
+bool pleat__policy_has_low_side(const pleat_spec *spec);
 
 /* The step of generation for spec->policy, when exactly one token of the lane has left the window: the one at position
  * n_tokens - 1 - spec->window.  The low side need not be tracked if spec->al is 0. */

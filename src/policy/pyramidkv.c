@@ -43,5 +43,14 @@ static void budgets(const pleat__evict_layer *layer, float *const *ranks, int64_
     for (uint32_t i = 0; i < layer->n_lanes; i++) middle[i] += more;
 }
 
-const pleat__evictor pleat__evictor_pyramidkv = {PLEAT__SCORING_WINDOW, false, pleat__rank_received, pleat__rank_pooled,
-                                                 budgets};
+/* w + m(l) <= w + 2*M < 2*B: the first layers have what the last ones lack. */
+static uint32_t spread(uint32_t n_lanes) {
+    (void)n_lanes;
+    return 2;
+}
+
+const pleat__evictor pleat__evictor_pyramidkv = {.scoring = PLEAT__SCORING_WINDOW,
+                                                 .rank_block = pleat__rank_received,
+                                                 .rank = pleat__rank_pooled,
+                                                 .budgets = budgets,
+                                                 .budget_spread = spread};

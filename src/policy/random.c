@@ -23,4 +23,5 @@ static void rank_block(const pleat__evict_lane *lane, const pleat__tracked *page
         ranks[i] = (float)(int32_t)(mix(seed ^ (uint32_t)positions[i]) >> 8);
 }
 
-const pleat__evictor pleat__evictor_random = {PLEAT__SCORING_NONE, true, rank_block, NULL, NULL};
+const pleat__evictor pleat__evictor_random = {
+    .scoring = PLEAT__SCORING_NONE, .in_generation = true, .rank_block = rank_block};

@@ -12,4 +12,5 @@ void pleat__rank_position(const pleat__evict_lane *lane, const pleat__tracked *p
     for (uint32_t i = 0; i < PLEAT__SCAN_BLOCK; i++) ranks[i] = (float)positions[i];
 }
 
-const pleat__evictor pleat__evictor_recent = {PLEAT__SCORING_NONE, true, pleat__rank_position, NULL, NULL};
+const pleat__evictor pleat__evictor_recent = {
+    .scoring = PLEAT__SCORING_NONE, .in_generation = true, .rank_block = pleat__rank_position};

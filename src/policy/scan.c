@@ -28,7 +28,7 @@ static bool block_may_have(const float *sums, const int32_t *positions, const pl
     int32_t found = 0;
     for (uint32_t i = 0; i < BLOCK; i++) {
         const float m = (float)(int32_t)(bound->newest - (uint32_t)positions[i]);
-        found |= (sums[i] <= bound->limit * m) & (positions[i] < bound->end) ? -1 : 0;
+        found |= ((sums[i] <= bound->limit * m) & (positions[i] < bound->end)) ? -1 : 0;
     }
     return found;
 }
@@ -119,10 +119,9 @@ static uint32_t block_live(const int32_t *positions) {
 }
 
 uint32_t pleat__scan_live(const pleat__kv_run *run) {
-    const uint32_t n_pages = pleat__tracked_pages(run);
+    pleat__tracked page;
     uint32_t n_live = 0;
-    for (uint32_t page_idx = 0; page_idx < n_pages; page_idx++) {
-        const pleat__tracked page = pleat__tracked_page(run, page_idx);
+    for (pleat__page_walk walk = pleat__walk_pages(run); pleat__next_page(&walk, &page);) {
         uint32_t i = 0;
         for (; i + BLOCK <= page.n; i += BLOCK) n_live += block_live(page.positions + i);
         for (; i < page.n; i++) n_live += page.positions[i] >= 0;

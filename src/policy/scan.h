@@ -28,6 +28,24 @@ static inline pleat__tracked pleat__tracked_page(const pleat__kv_run *run, uint3
                             pleat__min_u32(tokens, run->n_slots - first)};
 }
 
+/* The pages of a run from the first to the last:
+ *     pleat__tracked page;
+ *     for (pleat__page_walk walk = pleat__walk_pages(run); pleat__next_page(&walk, &page);) ... */
+typedef struct pleat__page_walk {
+    const pleat__kv_run *run;
+    uint32_t page_idx, n_pages; /* the next page, and how many there are */
+} pleat__page_walk;
+
+static inline pleat__page_walk pleat__walk_pages(const pleat__kv_run *run) {
+    return (pleat__page_walk){run, 0, pleat__tracked_pages(run)};
+}
+
+static inline bool pleat__next_page(pleat__page_walk *walk, pleat__tracked *page) {
+    if (walk->page_idx == walk->n_pages) return false;
+    *page = pleat__tracked_page(walk->run, walk->page_idx++);
+    return true;
+}
+
 /* Slots that a test looks at together.  A page's last block is read to its end: slots that are not in use hold anything,
  * and are left out where it counts. */
 #define PLEAT__SCAN_BLOCK 16u

@@ -69,9 +69,8 @@ float pleat__kth_largest(const float *x, uint32_t n, uint32_t k) {
 
 /* Only ranks equal to `last` are in doubt: they become their tokens' ages, those above infinite, the rest 0. */
 static void rank_by_age(const pleat__kv_run *run, const float *ranks, uint32_t n_tokens, float last, float *ages) {
-    const uint32_t n_pages = pleat__tracked_pages(run);
-    for (uint32_t page_idx = 0; page_idx < n_pages; page_idx++) {
-        const pleat__tracked page = pleat__tracked_page(run, page_idx);
+    pleat__tracked page;
+    for (pleat__page_walk walk = pleat__walk_pages(run); pleat__next_page(&walk, &page);) {
         for (uint32_t i = 0; i < page.n; i++) {
             const float rank = ranks[page.first + i];
             const float age = (float)(n_tokens - (uint32_t)page.positions[i]); /* at least 1 */

@@ -27,18 +27,17 @@ static void pool(float *x, uint32_t n) {
 
 void pleat__rank_pooled(const pleat__evict_lane *lane, float *ranks, float *by_position) {
     const pleat__kv_run *run = lane->run;
-    const uint32_t n_pages = pleat__tracked_pages(run), window = lane->spec->window;
+    const uint32_t window = lane->spec->window;
     const uint32_t end = lane->n_tokens > window ? lane->n_tokens - window : 0;
+    pleat__tracked page;
     memset(by_position, 0, ((size_t)end + 2 * PAD + BLOCK) * sizeof(float));
-    for (uint32_t page_idx = 0; page_idx < n_pages; page_idx++) {
-        const pleat__tracked page = pleat__tracked_page(run, page_idx);
+    for (pleat__page_walk walk = pleat__walk_pages(run); pleat__next_page(&walk, &page);) {
         for (uint32_t i = 0; i < page.n; i++)
             if ((uint32_t)page.positions[i] < end)
                 by_position[(uint32_t)page.positions[i] + PAD] = ranks[page.first + i];
     }
     pool(by_position, end);
-    for (uint32_t page_idx = 0; page_idx < n_pages; page_idx++) {
-        const pleat__tracked page = pleat__tracked_page(run, page_idx);
+    for (pleat__page_walk walk = pleat__walk_pages(run); pleat__next_page(&walk, &page);) {
         for (uint32_t i = 0; i < page.n; i++) {
             const uint32_t position = (uint32_t)page.positions[i];
             ranks[page.first + i] = position < end ? by_position[position] : 0.0f;
@@ -46,5 +45,5 @@ void pleat__rank_pooled(const pleat__evict_lane *lane, float *ranks, float *by_p
     }
 }
 
-const pleat__evictor pleat__evictor_snapkv = {PLEAT__SCORING_WINDOW, false, pleat__rank_received, pleat__rank_pooled,
-                                              NULL};
+const pleat__evictor pleat__evictor_snapkv = {
+    .scoring = PLEAT__SCORING_WINDOW, .rank_block = pleat__rank_received, .rank = pleat__rank_pooled};

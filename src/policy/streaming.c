@@ -5,4 +5,5 @@
  */
 #include "policy/evict.h"
 
-const pleat__evictor pleat__evictor_streaming = {PLEAT__SCORING_NONE, true, pleat__rank_position, NULL, NULL};
+const pleat__evictor pleat__evictor_streaming = {
+    .scoring = PLEAT__SCORING_NONE, .in_generation = true, .rank_block = pleat__rank_position};

@@ -19,17 +19,17 @@ static uint32_t open_budget(const pleat_spec *spec, const pleat__kv_view *lane, 
     return lane->n_sealed + spec->window < budget ? budget - lane->n_sealed : spec->window;
 }
 
-pleat__policy_step pleat__topk_step(const pleat_spec *spec, const pleat__scan_dsp *scan, const pleat__kv_view *lane,
-                                    uint32_t n_tokens) {
-    pleat__policy_step step = pleat__policy_no_step();
+static pleat__policy_step step(const pleat_spec *spec, const pleat__scan_dsp *scan, const pleat__kv_view *lane,
+                               uint32_t n_tokens) {
+    pleat__policy_step out = pleat__policy_no_step();
     const pleat__kv_run *high = &lane->high;
-    step.left_slot = pleat__scan_find(scan, high, n_tokens - 1 - spec->window);
+    out.left_slot = pleat__scan_find(scan, high, n_tokens - 1 - spec->window);
     const uint32_t budget = open_budget(spec, lane, n_tokens);
-    if (step.left_slot == PLEAT__NO_SLOT || high->n_slots <= budget || pleat__scan_live(high) <= budget) return step;
+    if (out.left_slot == PLEAT__NO_SLOT || high->n_slots <= budget || pleat__scan_live(high) <= budget) return out;
     float least;
-    step.high_victim = pleat__scan_least(scan, high, n_tokens, spec->window, INFINITY, &least);
-    if (step.high_victim != PLEAT__NO_SLOT) step.high_level = PLEAT_LEVEL_DROPPED;
-    return step;
+    out.high_victim = pleat__scan_least(scan, high, n_tokens, spec->window, INFINITY, &least);
+    if (out.high_victim != PLEAT__NO_SLOT) out.high_level = PLEAT_LEVEL_DROPPED;
+    return out;
 }
 
 /* ---- the end of a prompt --------------------------------------------------------------------------- */
@@ -38,9 +38,8 @@ pleat__policy_step pleat__topk_step(const pleat_spec *spec, const pleat__scan_ds
  * high; all others are dropped as yet. */
 static void rank_by_significance(const pleat__kv_run *high, uint32_t n_tokens, uint32_t window, uint8_t *levels,
                                  float *ranks) {
-    const uint32_t n_pages = pleat__tracked_pages(high);
-    for (uint32_t page_idx = 0; page_idx < n_pages; page_idx++) {
-        const pleat__tracked page = pleat__tracked_page(high, page_idx);
+    pleat__tracked page;
+    for (pleat__page_walk walk = pleat__walk_pages(high); pleat__next_page(&walk, &page);) {
         for (uint32_t i = 0; i < page.n; i++) {
             const uint32_t slot = page.first + i, position = (uint32_t)page.positions[i];
             const bool is_live = page.positions[i] >= 0;
@@ -51,10 +50,14 @@ static void rank_by_significance(const pleat__kv_run *high, uint32_t n_tokens, u
     }
 }
 
-void pleat__topk_prompt(const pleat_spec *spec, const pleat__kv_view *lane, uint32_t n_tokens, uint8_t *levels,
-                        float *ranks) {
+/* All tokens are judged again, whatever was classed before.  ranks: scratch. */
+static void prompt(const pleat_spec *spec, const pleat__kv_view *lane, uint32_t n_tokens, uint32_t classed,
+                   uint8_t *levels, float *ranks) {
+    (void)classed;
     const pleat__kv_run *high = &lane->high;
     rank_by_significance(high, n_tokens, spec->window, levels, ranks);
     const uint32_t n_stay = open_budget(spec, lane, n_tokens) - spec->window;
     pleat__select_top(high, ranks, n_stay, n_tokens, PLEAT_LEVEL_HIGH, levels, ranks);
 }
+
+const pleat__leveler pleat__leveler_topk = {.step = step, .prompt = prompt};

@@ -8,8 +8,8 @@
  *                  older; the others are dropped
  *     generation:  if a lane holds more than budget(N) tokens, the least significant outside the window is dropped
  *
- * Where n_sealed of a lane's tokens are sealed (kv_view.h), they stay, and the others have what is left of the budget, but
- * not less than the window.
+ * Where n_sealed of a lane's tokens are sealed (kv_view.h), they stay, and the others have what is left of the budget,
+ * but not less than the window.
  *
  * N, window and significance as in policy.h.
  */
@@ -20,11 +20,5 @@
 
 /* Tokens that a lane may hold. */
 uint32_t pleat__topk_budget(const pleat_spec *spec, uint32_t n_tokens);
-
-/* policy.h's two questions; for the first n_tokens > spec->window.  ranks: scratch of n_slots floats. */
-pleat__policy_step pleat__topk_step(const pleat_spec *spec, const pleat__scan_dsp *scan, const pleat__kv_view *lane,
-                                    uint32_t n_tokens);
-void pleat__topk_prompt(const pleat_spec *spec, const pleat__kv_view *lane, uint32_t n_tokens, uint8_t *levels,
-                        float *ranks);
 
 #endif

@@ -88,7 +88,7 @@ pleat_status pleat__radix_create(uint32_t max_entries, uint32_t max_roots, const
     tree->allocator = al;
     tree->own_bytes = tree->bytes = n_bytes;
     for (uint32_t i = 1; i <= max_roots; i++) tree->nodes[i].state = PLEAT__NODE_BARE;
-    for (uint32_t i = tree->n_nodes - 1; i > max_roots; i--) pleat__tree_give_node(tree, i);
+    for (uint32_t i = tree->n_nodes - 1; i > max_roots; i--) pleat__tree_return_node(tree, i);
     *out = tree;
     return PLEAT_OK;
 }

@@ -16,7 +16,7 @@
  *
  *     (1) an entry stands at the end of the edge that leads to it: inserting in the middle of an edge splits it
  *     (2) a node without an entry has at least two children, roots apart: removing merges edges.  Where the memory for
- *         that is refused the node stays, with one child, until it has to give way to a new entry or its turn comes
+ *         that is refused the node stays, with one child, until a new entry takes its place or its turn comes
  *     (3) the heap of leaves holds exactly the entries that are kept, not locked and have no entry below them,
  *         least recently used on top
  *     (4) n_entries counts entries; n_tokens the ids on all edges; bytes is what the allocator has handed out

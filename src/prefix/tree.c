@@ -43,7 +43,7 @@ static uint32_t node_take(pleat__radix *tree) {
     return i;
 }
 
-void pleat__tree_give_node(pleat__radix *tree, uint32_t i) {
+void pleat__tree_return_node(pleat__radix *tree, uint32_t i) {
     tree->nodes[i] = (pleat__node){.state = PLEAT__NODE_FREE, .parent = tree->free};
     tree->free = i;
     tree->n_free++;
@@ -191,7 +191,7 @@ static void merge(pleat__radix *tree, uint32_t i) {
     unlink_child(tree, i);
     move_child(tree, n.children, n.parent, tokens, n.n_edge + child.n_edge);
     pleat__tree_edge_free(tree, n.tokens, n.n_edge);
-    pleat__tree_give_node(tree, i);
+    pleat__tree_return_node(tree, i);
 }
 
 void pleat__tree_tidy(pleat__radix *tree) {
@@ -206,7 +206,7 @@ void pleat__tree_prune(pleat__radix *tree, uint32_t i) {
         unlink_child(tree, i);
         pleat__tree_edge_free(tree, n.tokens, n.n_edge);
         tree->n_tokens -= n.n_edge;
-        pleat__tree_give_node(tree, i);
+        pleat__tree_return_node(tree, i);
         i = n.parent;
     }
     if (i > tree->max_roots && tree->nodes[i].state == PLEAT__NODE_BARE && tree->nodes[i].n_children == 1)

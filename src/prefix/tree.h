@@ -77,7 +77,7 @@ int32_t *pleat__tree_edge_copy(pleat__radix *tree, const int32_t *from, uint32_t
 void pleat__tree_edge_free(pleat__radix *tree, int32_t *tokens, uint32_t n);
 
 /* Node i is free from now on; its edge has been freed, or has gone elsewhere. */
-void pleat__tree_give_node(pleat__radix *tree, uint32_t i);
+void pleat__tree_return_node(pleat__radix *tree, uint32_t i);
 
 /* The child of `parent` whose edge begins with `first`, or 0. */
 uint32_t pleat__tree_child(const pleat__radix *tree, uint32_t parent, int32_t first);

@@ -4,18 +4,17 @@
  *
  * Per token and lane, separately for key and value, with b bits:
  *     m = f16(min x)    s = f16((max x - m) / (2^b - 1))    code = clamp(round((x - m) * (1/s)), 0, 2^b - 1)
- * so codes are made against the rounded m and s that readers will use.  round is to nearest, ties to even; 1/s is an
+ * So codes are made against the rounded m and s that readers will use.  round is to nearest, ties to even; 1/s is an
  * f32 division; a constant vector has s = 0 and every code 0.  Values are clamped to +-65504 first (f32 pages keep
  * them).  Error, for x in that range: |x - x'| <= s/2 + 2^-11*(|m| + (2^b-1)*s) + 2^(b-25), the last for m and s that
- * are subnormal in f16; tests/check/test_quant.c asserts it.  (LeanKV section 4 has the formula; rounding s and m
+ * are subnormal in f16; tests/check/quant/test_quant.c asserts it.  (LeanKV section 4 has the formula; rounding s and m
  * before quantising is ours.)
  *
  * A tile's slots are filled from the first.  Storing into slot 0 of a tile clears the whole tile before, metadata,
- * scores and positions (to -1) included, so the unused rest of a tile holds only finite values (zeros, or
- * tokens that stood there before): kernels may load it and
- * mask afterwards without meeting NaN.
+ * scores and positions (to -1) included.  So the unused rest of a tile holds only finite values, zeros or tokens that
+ * stood there before: kernels may load it and mask afterwards without meeting NaN.
  *
- * All variants give the same bytes.
+ * All variants write the same bytes.
  */
 #ifndef PLEAT_QUANT_QUANT_H
 #define PLEAT_QUANT_QUANT_H
@@ -48,14 +47,13 @@ typedef void (*pleat__quant_store_fn)(const pleat__page_layout *layout, uint8_t 
 /* Dequantise one tile to f32: keys as [head_dim][16 tokens], values as [16 tokens][head_dim]; out is aligned to 64. */
 typedef void (*pleat__quant_load_fn)(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out);
 
-/* Store one token into a slot of a tile that is in use: every other slot keeps its codes and metadata, and no score or
+/* Store one token into a slot of a tile that is in use.  Every other slot keeps its codes and metadata, and no score or
  * position is touched.  k and v are head_dim f32. */
 typedef void (*pleat__quant_replace_fn)(const pleat__page_layout *layout, uint8_t *page, uint32_t slot, const float *k,
                                         const float *v);
 
-/* Copy one token, codes, metadata, score and position, bit for bit, from a slot of a page to a slot of another page
- * (or the same) of the same layout.  Other slots of the target's tile keep their contents; nothing is cleared.  The
- * same code for all CPUs. */
+/* Copy one token, bit for bit, to a slot of another page (or the same) of the same layout: codes, metadata, score and
+ * position.  Other slots of the target's tile keep their contents; nothing is cleared.  The same code for all CPUs. */
 void pleat__quant_copy(const pleat__page_layout *layout, uint8_t *to_page, uint32_t to_slot, const uint8_t *from_page,
                        uint32_t from_slot);
 
@@ -69,7 +67,7 @@ typedef struct pleat__quant_dsp {
     pleat__quant_load_fn load_v;
 } pleat__quant_dsp;
 
-/* Largest magnitude that a cache takes: with it, no logit and no sum of values leaves f32 (2^96 * 512 * the largest
+/* Largest magnitude that a cache takes.  With it, no logit and no sum of values leaves f32 (2^96 * 512 * the largest
  * softmax scale, 2^16), so kernels need not look for infinities. */
 #define PLEAT__VALUE_MAX 0x1p48f
 

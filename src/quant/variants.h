@@ -2,8 +2,8 @@
  *
  * variants.h: the implementations behind pleat__quant_dsp, and what they share.
  *
- * A variant supplies two functions that write one token's key and value into a tile; the walk over slots and the
- * clearing of fresh tiles are here, once.
+ * A variant supplies two functions that write one token's key and value into a tile.  The walk over slots and the
+ * clearing of fresh tiles are here, once; what the functions do with scalars is in pack_word.h.
  *
  * The planes of layout.h as one formula.  With per = 8/bits codes in a byte,
  *     key     byte (dim/(4*per))*64 + token*4 + dim%4        shift bits*((dim/4) % per)

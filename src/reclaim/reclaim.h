@@ -2,7 +2,7 @@
  *
  * reclaim.h: what becomes of a lane's slots when their tokens are dropped.  SpvLLM, sections 1 and 2.
  *
- * Attention is a sum, so the order of slots does not matter to it: a token is known by its position, which stands in
+ * Attention is a sum, so the order of slots does not matter to it.  A token is known by its position, which stands in
  * its slot; a dead slot's is -1.
  *
  *     none    dead slots stay where they are, and are read past
@@ -19,10 +19,10 @@
  *
  * A plan says which tokens move and in which order the row's pages stand afterwards; those behind the last that is
  * needed go back to the pool.  Nothing is changed here.  Runs begin behind a lane's sealed pages and hold pages with
- * one reference alone: a step has copied all others (cache/share.c), so no plan writes a shared page.
+ * one reference alone: a step has copied all others (cache/fork.c), so no plan writes a shared page.
  *
- * Afterwards, with how = reuse or copy, a lane has no dead slot but its hole, and with block no page without a living
- * token; living tokens are the same for all four.
+ * Afterwards a lane has no dead slot but its hole with how = reuse or copy, and no page without a living token with
+ * block.  Living tokens are the same for all four.
  *
  * At the edges.  Slots count from the run's first.  A part-filled last page stays the last when one before it leaves,
  * so that no other page is ever part-filled; if it leaves itself, n_slots ends at a full page.  With none and block the
@@ -51,8 +51,8 @@ typedef struct pleat__reclaim_move {
 typedef struct pleat__reclaim_plan {
     uint32_t n_moves;
     uint32_t n_pages;           /* of the new order: the run's and, for copy, the fresh; 0: they stay in their order */
-    uint32_t n_slots;           /* afterwards, */
-    uint32_t n_dead;            /* and of these dead, the hole included */
+    uint32_t n_slots;           /* slots after the moves */
+    uint32_t n_dead;            /* dead slots after the moves, the hole included */
     uint32_t hole;              /* 1 + the slot that the next token takes, in the new order; 0: behind the last */
     pleat__reclaim_move *moves; /* [slots_cap] */
     uint32_t *pages;            /* [pages_cap] pages[i]: where the page that stands i-th afterwards stood before */

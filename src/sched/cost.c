@@ -2,7 +2,7 @@
  *
  * cost.c: prices of steps and swaps by least squares.  See cost.h.
  *
- * A step that took t is the equation (fixed + p * prompt + g * token + kv * byte) / t = 1: relative deviations are made
+ * A step that took t is the equation (fixed + p * prompt + g * token + kv * byte) / t = 1.  Relative deviations are made
  * small, so that a step during which the machine did something else counts as one step and not as a thousand.
  *
  * Steps often do not tell two prices apart (the same number of generations for minutes on end).  So what is minimised
@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-#define KEEP (63.0 / 64) /* of what was known, with each observation */
+#define KEEP (63.0 / 64) /* part of what was known that stays with each observation */
 #define RIDGE 1e-3
 #define FORGOTTEN 1e-200 /* the square of a column that no step has told of for tens of thousands of steps */
 
@@ -28,7 +28,7 @@ enum {
     SWAP_BYTES = 14,
     SWAP_TIME = 15,
 };
-enum { N_PRICES = 3 }; /* that generation teaches */
+enum { N_PRICES = 3 }; /* prices that generation teaches */
 
 /* ---- three prices ---------------------------------------------------------------------------------- */
 

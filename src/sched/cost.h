@@ -17,9 +17,9 @@
 #include "core/types.h"
 
 typedef struct pleat__serving_cost {
-    double fixed_ns, prompt_ns, token_ns, byte_ns; /* see above; at first the caller's guesses */
-    double swap_ns;                                /* of a byte, one way; likewise */
-    double sums[16];                               /* of the least squares that fit them (cost.c); at first 0 */
+    double fixed_ns, prompt_ns, token_ns, byte_ns; /* prices of a step's parts; at first the caller's guesses */
+    double swap_ns;                                /* price of a byte, one way; at first the caller's guess */
+    double sums[16]; /* sums of the least squares that fit the prices (cost.c); at first 0 */
 } pleat__serving_cost;
 
 /* A step: prompt tokens, generated tokens, KV bytes read by generation, and how long it took.  A time of 0 is no
@@ -34,7 +34,7 @@ double pleat__cost_step_ns(const pleat__serving_cost *cost, uint32_t n_prompt, u
 double pleat__cost_swap_ns(const pleat__serving_cost *cost, uint64_t n_bytes);
 
 /* n_prompt tokens of a prompt in one step, then n_generated single tokens, each of which reads kv_bytes (the mean of
- * them); n_neighbours others share each step: of such a step it is charged its own tokens and its part of what is
+ * them).  n_neighbours others share each step: of such a step it is charged its own tokens and its part of what is
  * fixed. */
 double pleat__cost_recompute_ns(const pleat__serving_cost *cost, uint32_t n_prompt, uint32_t n_generated,
                                 uint32_t n_neighbours, uint64_t kv_bytes);

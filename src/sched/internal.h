@@ -5,7 +5,7 @@
  *     sched.c      create, requests: added, running, preempted, gone; is_valid
  *     waiting.c    each tenant's waiting requests, a heap
  *     tenant.c     pages that tenants hold and borrow, their shares of the service; the split of a pool
- *     plan.c       the step: plan, relief, candidates, admission
+ *     plan.c       the step: plan, making room, candidates, admission
  *     cost.c       by itself: cost.h
  *
  * A request is a cell of one array, and its id is the cell's index; cell 0 is nobody.  A waiting request stands in its
@@ -17,36 +17,36 @@
 
 #include "sched/sched.h"
 
-typedef enum pleat__request_state {
-    PLEAT__REQUEST_FREE, /* in the list of free cells, by `right` */
-    PLEAT__REQUEST_WAITING,
-    PLEAT__REQUEST_DEFERRED,
-    PLEAT__REQUEST_RUNNING,
-} pleat__request_state;
+typedef enum pleat__sched_state {
+    PLEAT__SCHED_FREE, /* in the list of free cells, by `right` */
+    PLEAT__SCHED_WAITING,
+    PLEAT__SCHED_DEFERRED,
+    PLEAT__SCHED_RUNNING,
+} pleat__sched_state;
 
-typedef struct pleat__request {
+typedef struct pleat__sched_request {
     uint64_t arrival;
     pleat__sched_demand demand; /* while it runs */
     int32_t priority;
     uint32_t tenant;
     /* WAITING: the heap of waiting.c.  DEFERRED: left and right are the neighbours in the list. */
     uint32_t left, right, parent, dist;
-    pleat__request_state state;
-} pleat__request;
+    pleat__sched_state state;
+} pleat__sched_request;
 
 typedef struct pleat__tenant {
     uint64_t quota_pages;
-    uint64_t held_pages;   /* of its running requests */
-    uint64_t coming_pages; /* likewise: n_pages + coming_pages of their demands */
+    uint64_t held_pages;   /* pages of its running requests */
+    uint64_t coming_pages; /* n_pages + coming_pages of its running requests' demands */
     uint64_t service;      /* tokens computed */
-    uint64_t counter;      /* the same, lifted after idleness: what fairness compares */
+    uint64_t counter;      /* service, lifted after idleness: what fairness compares */
     uint32_t weight;
     uint32_t heap;       /* the first waiting request, or 0 */
     uint32_t n_requests; /* waiting and running; idle if 0 */
     /* Of the step that is planned. */
     uint64_t step_pages;
     uint64_t step_tokens;
-    bool is_refused; /* none of its requests is let in in this step */
+    bool is_refused; /* none of its requests is admitted in this step */
 } pleat__tenant;
 
 #define PLEAT__NO_TENANT UINT32_MAX
@@ -56,19 +56,19 @@ struct pleat__sched {
     pleat_allocator al;
     uint64_t block_bytes; /* this struct and all arrays */
     uint64_t shared_pages;
-    pleat__request *requests; /* [max_requests + 1] */
-    pleat__tenant *tenants;   /* [n_tenants] */
-    uint32_t *running;        /* [running_cap] in order of rank */
-    pleat__sched_id *run;     /* [running_cap] the plan's */
-    uint32_t running_cap;     /* max_running, but no more than max_requests */
+    pleat__sched_request *requests; /* [max_requests + 1] */
+    pleat__tenant *tenants;         /* [n_tenants] */
+    uint32_t *running;              /* [running_cap] in order of rank */
+    pleat__sched_id *run;           /* [running_cap] the plan's */
+    uint32_t running_cap;           /* max_running, but no more than max_requests */
     uint32_t n_running;
     uint32_t n_waiting;   /* deferred ones too */
-    uint32_t n_touched;   /* cells that were ever used: 1..n_touched */
-    uint32_t free_head;   /* of the list of free cells among those */
-    uint32_t deferred;    /* head of the list */
-    uint32_t last_tenant; /* that became idle */
+    uint32_t n_touched;   /* cells 1..n_touched have ever been used */
+    uint32_t free_head;   /* head of the list of free cells among 1..n_touched */
+    uint32_t deferred;    /* head of the list of deferred requests */
+    uint32_t last_tenant; /* tenant that became idle last */
     uint64_t coming_pages;
-    uint64_t later_tokens; /* of all that run */
+    uint64_t later_tokens; /* sum over running requests */
     bool is_closed;        /* rule (4) */
     /* The step that is planned. */
     uint64_t occupied_pages; /* used - evictable */
@@ -79,11 +79,11 @@ struct pleat__sched {
     bool admits; /* the plan stands, and nobody has been refused for the pool or the step */
 };
 
-static inline pleat__request *pleat__sched_at(const pleat__sched *s, uint32_t v) { return &s->requests[v]; }
+static inline pleat__sched_request *pleat__sched_at(const pleat__sched *s, uint32_t v) { return &s->requests[v]; }
 
 /* Is a of higher rank than b?  A total order: ids decide between equals. */
 static inline bool pleat__sched_before(const pleat__sched *s, uint32_t a, uint32_t b) {
-    const pleat__request *x = &s->requests[a], *y = &s->requests[b];
+    const pleat__sched_request *x = &s->requests[a], *y = &s->requests[b];
     if (x->priority != y->priority) return x->priority > y->priority;
     return x->arrival != y->arrival ? x->arrival < y->arrival : a < b;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * plan.c: the next step: who runs, who gives way, who is let in.  The rules are sched.h's, by their numbers.
+ * plan.c: the next step: who runs, who is preempted, who is admitted.  The rules are sched.h's, by their numbers.
  */
 #include <assert.h>
 
@@ -9,7 +9,7 @@
 /* ---- who runs -------------------------------------------------------------------------------------- */
 
 static void join_step(pleat__sched *s, uint32_t v) {
-    const pleat__request *r = &s->requests[v];
+    const pleat__sched_request *r = &s->requests[v];
     pleat__tenant *t = &s->tenants[r->tenant];
     s->run[s->n_run++].v = v;
     s->step_tokens += r->demand.n_tokens;
@@ -45,16 +45,16 @@ static bool fill_step(pleat__sched *s) {
     return true;
 }
 
-/* ---- who gives way --------------------------------------------------------------------------------- */
+/* ---- who makes room -------------------------------------------------------------------------------- */
 
-/* Pages that somebody has to give up before the step: by (3), or (1) where one is alone, and by (5). */
-static uint64_t shortage(const pleat__sched *s) {
+/* Pages that somebody has to return before the step: by (3), or (1) where one is alone, and by (5). */
+static uint64_t shortfall(const pleat__sched *s) {
     if (s->n_running == 0) return 0;
-    const uint64_t most = s->n_running == 1 ? s->opt.n_pages : s->opt.high_pages;
+    const uint64_t max = s->n_running == 1 ? s->opt.n_pages : s->opt.high_pages;
     const uint64_t after = s->occupied_pages + s->step_pages, borrowed = pleat__tenants_borrow_step(s);
-    const uint64_t beyond_most = after > most ? after - most : 0;
+    const uint64_t beyond_max = after > max ? after - max : 0;
     const uint64_t beyond_shared = borrowed > s->shared_pages ? borrowed - s->shared_pages : 0;
-    return beyond_most > beyond_shared ? beyond_most : beyond_shared;
+    return beyond_max > beyond_shared ? beyond_max : beyond_shared;
 }
 
 static bool somebody_borrows(const pleat__sched *s) {
@@ -65,46 +65,46 @@ static bool somebody_borrows(const pleat__sched *s) {
 
 /* From the lowest rank up, among those who borrow if anybody does (6): the first that can be compressed, else the
  * first. */
-static pleat__relief choose_victim(const pleat__sched *s, pleat__sched_id *victim) {
+static pleat__sched_room choose_victim(const pleat__sched *s, pleat__sched_id *victim) {
     const bool only_borrowers = somebody_borrows(s);
     victim->v = 0;
     for (uint32_t i = s->n_running; i-- > 0;) {
         const uint32_t v = s->running[i];
-        const pleat__request *r = &s->requests[v];
+        const pleat__sched_request *r = &s->requests[v];
         if (only_borrowers && !pleat__tenant_borrows(&s->tenants[r->tenant])) continue;
         if (r->demand.can_compress) {
             victim->v = v;
-            return PLEAT__RELIEF_COMPRESS;
+            return PLEAT__ROOM_COMPRESS;
         }
         if (!victim->v) victim->v = v;
     }
-    return PLEAT__RELIEF_PREEMPT;
+    return PLEAT__ROOM_PREEMPT;
 }
 
 void pleat__sched_plan_step(pleat__sched *sched, pleat__sched_pages pages, pleat__sched_plan *out) {
     begin_step(sched, pages);
     sched->admits = fill_step(sched);
-    *out = (pleat__sched_plan){.relief = PLEAT__RELIEF_NONE, .run = sched->run, .n_run = sched->n_run};
+    *out = (pleat__sched_plan){.room = PLEAT__ROOM_ENOUGH, .run = sched->run, .n_run = sched->n_run};
     out->n_tokens = sched->step_tokens;
-    out->n_short = shortage(sched);
-    if (out->n_short > 0) {
-        out->relief = choose_victim(sched, &out->victim);
+    out->shortfall_pages = shortfall(sched);
+    if (out->shortfall_pages > 0) {
+        out->room = choose_victim(sched, &out->victim);
     } else if (sched->step_pages > pages.n_free) {
-        out->relief = PLEAT__RELIEF_EVICT;
-        out->n_short = sched->step_pages - pages.n_free;
+        out->room = PLEAT__ROOM_EVICT;
+        out->shortfall_pages = sched->step_pages - pages.n_free;
     }
-    if (out->relief != PLEAT__RELIEF_NONE) sched->admits = false;
+    if (out->room != PLEAT__ROOM_ENOUGH) sched->admits = false;
 }
 
-/* ---- who is let in --------------------------------------------------------------------------------- */
+/* ---- who is admitted ------------------------------------------------------------------------------- */
 
-/* Rule (4).  Whoever is alone is let in however full the pool looks: nobody else could empty it. */
+/* Rule (4).  Whoever is alone is admitted however full the pool looks: nobody else could empty it. */
 static bool is_closed(pleat__sched *s) {
     if (s->occupied_pages <= s->opt.low_pages) s->is_closed = false;
     return s->is_closed && s->n_running > 0;
 }
 
-/* Is tenant a's first request to be let in before b's?  Higher priority, less service, earlier arrival. */
+/* Is tenant a's first request to be admitted before b's?  Higher priority, less service, earlier arrival. */
 static bool goes_first(const pleat__sched *s, const pleat__tenant *a, const pleat__tenant *b) {
     const int32_t x = s->requests[a->heap].priority, y = s->requests[b->heap].priority;
     if (x != y) return x > y;
@@ -126,10 +126,10 @@ pleat__sched_id pleat__sched_candidate(pleat__sched *sched) {
 
 /* Rule (2). */
 static bool pool_has_room(const pleat__sched *s, const pleat__sched_demand *demand) {
-    const uint64_t most = s->n_running == 0 ? s->opt.n_pages : s->opt.low_pages;
+    const uint64_t max = s->n_running == 0 ? s->opt.n_pages : s->opt.low_pages;
     const uint64_t taken = s->occupied_pages + s->coming_pages;
-    if (taken > most || demand->n_pages > most - taken) return false;
-    return demand->coming_pages <= most - taken - demand->n_pages;
+    if (taken > max || demand->n_pages > max - taken) return false;
+    return demand->coming_pages <= max - taken - demand->n_pages;
 }
 
 /* In this step and in those that follow. */
@@ -140,8 +140,8 @@ static bool step_has_room(const pleat__sched *s, const pleat__sched_demand *dema
 
 pleat__admission pleat__sched_admit(pleat__sched *sched, pleat__sched_id candidate, const pleat__sched_demand *demand,
                                     pleat__sched_plan *plan) {
-    const pleat__request *r = pleat__sched_at(sched, candidate.v);
-    assert(sched->admits && r->state == PLEAT__REQUEST_WAITING);
+    const pleat__sched_request *r = pleat__sched_at(sched, candidate.v);
+    assert(sched->admits && r->state == PLEAT__SCHED_WAITING);
     const uint64_t pages = demand->held_pages + demand->n_pages + demand->coming_pages;
     if (!pleat__tenant_has_room(sched, r->tenant, pages)) {
         sched->tenants[r->tenant].is_refused = true;

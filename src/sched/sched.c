@@ -11,7 +11,7 @@
 #include "sched/internal.h"
 
 /* sched.h's bound: no sum over millions of running requests wraps. */
-#define MOST_PAGES ((uint64_t)1 << 40)
+#define MAX_PAGES ((uint64_t)1 << 40)
 
 /* ---- create ---------------------------------------------------------------------------------------- */
 
@@ -19,7 +19,7 @@ static pleat_status check_options(const pleat__sched_options *o) {
     if (o->max_requests == 0 || o->max_requests == UINT32_MAX || o->max_running == 0) return PLEAT_E_ARG;
     if (o->step_tokens < o->max_running || o->n_tenants == 0 || !o->tenants) return PLEAT_E_ARG;
     if (o->low_pages == 0 || o->low_pages > o->high_pages || o->high_pages > o->n_pages) return PLEAT_E_ARG;
-    if (o->n_pages > MOST_PAGES || o->n_tenants == PLEAT__NO_TENANT) return PLEAT_E_ARG;
+    if (o->n_pages > MAX_PAGES || o->n_tenants == PLEAT__NO_TENANT) return PLEAT_E_ARG;
     uint64_t rest = o->n_pages;
     for (uint32_t i = 0; i < o->n_tenants; i++) {
         if (o->tenants[i].weight == 0 || o->tenants[i].quota_pages > rest) return PLEAT_E_ARG;
@@ -32,7 +32,7 @@ static pleat_status check_options(const pleat__sched_options *o) {
 static pleat__sched *carve(const pleat__sched_options *o, pleat__arena *arena) {
     const uint32_t running_cap = pleat__min_u32(o->max_running, o->max_requests);
     pleat__sched *s = pleat__arena_take(arena, 1, sizeof *s);
-    pleat__request *requests = pleat__arena_take(arena, (uint64_t)o->max_requests + 1, sizeof *requests);
+    pleat__sched_request *requests = pleat__arena_take(arena, (uint64_t)o->max_requests + 1, sizeof *requests);
     pleat__tenant *tenants = pleat__arena_take(arena, o->n_tenants, sizeof *tenants);
     uint32_t *running = pleat__arena_take(arena, running_cap, sizeof *running);
     pleat__sched_id *run = pleat__arena_take(arena, running_cap, sizeof *run);
@@ -93,7 +93,7 @@ static uint32_t place_of(const pleat__sched *s, uint32_t v) {
     return low;
 }
 
-static void count_demand(pleat__sched *s, const pleat__request *r) {
+static void count_demand(pleat__sched *s, const pleat__sched_request *r) {
     const uint64_t coming = r->demand.n_pages + r->demand.coming_pages;
     s->tenants[r->tenant].held_pages += r->demand.held_pages;
     s->tenants[r->tenant].coming_pages += coming;
@@ -101,7 +101,7 @@ static void count_demand(pleat__sched *s, const pleat__request *r) {
     s->later_tokens += r->demand.later_tokens;
 }
 
-static void uncount_demand(pleat__sched *s, const pleat__request *r) {
+static void uncount_demand(pleat__sched *s, const pleat__sched_request *r) {
     const uint64_t coming = r->demand.n_pages + r->demand.coming_pages;
     s->tenants[r->tenant].held_pages -= r->demand.held_pages;
     s->tenants[r->tenant].coming_pages -= coming;
@@ -112,19 +112,19 @@ static void uncount_demand(pleat__sched *s, const pleat__request *r) {
 static void check_demand(const pleat__sched *s, const pleat__sched_demand *demand) {
     assert(demand->n_tokens >= 1 && demand->n_tokens <= s->opt.step_tokens);
     assert(!demand->generates || demand->n_tokens == 1);
-    assert(demand->n_pages <= MOST_PAGES && demand->held_pages <= MOST_PAGES && demand->coming_pages <= MOST_PAGES);
+    assert(demand->n_pages <= MAX_PAGES && demand->held_pages <= MAX_PAGES && demand->coming_pages <= MAX_PAGES);
     (void)s, (void)demand;
 }
 
 void pleat__running_insert(pleat__sched *s, uint32_t v, const pleat__sched_demand *demand) {
     assert(s->n_running < s->running_cap);
     check_demand(s, demand);
-    pleat__request *r = &s->requests[v];
+    pleat__sched_request *r = &s->requests[v];
     const uint32_t place = place_of(s, v);
     memmove(s->running + place + 1, s->running + place, (s->n_running - place) * sizeof *s->running);
     s->running[place] = v;
     s->n_running++;
-    r->state = PLEAT__REQUEST_RUNNING;
+    r->state = PLEAT__SCHED_RUNNING;
     r->demand = *demand;
     count_demand(s, r);
 }
@@ -139,8 +139,8 @@ void pleat__running_remove(pleat__sched *s, uint32_t v) {
 }
 
 void pleat__sched_demand_set(pleat__sched *sched, pleat__sched_id id, const pleat__sched_demand *demand) {
-    pleat__request *r = pleat__sched_at(sched, id.v);
-    assert(r->state == PLEAT__REQUEST_RUNNING);
+    pleat__sched_request *r = pleat__sched_at(sched, id.v);
+    assert(r->state == PLEAT__SCHED_RUNNING);
     check_demand(sched, demand);
     uncount_demand(sched, r);
     r->demand = *demand;
@@ -148,15 +148,15 @@ void pleat__sched_demand_set(pleat__sched *sched, pleat__sched_id id, const plea
 }
 
 void pleat__sched_preempt(pleat__sched *sched, pleat__sched_id id) {
-    assert(pleat__sched_at(sched, id.v)->state == PLEAT__REQUEST_RUNNING);
+    assert(pleat__sched_at(sched, id.v)->state == PLEAT__SCHED_RUNNING);
     pleat__running_remove(sched, id.v);
     pleat__waiting_push(sched, id.v);
     sched->is_closed = true;
 }
 
 void pleat__sched_ran(pleat__sched *sched, pleat__sched_id id, uint32_t n_tokens) {
-    const pleat__request *r = pleat__sched_at(sched, id.v);
-    assert(r->state == PLEAT__REQUEST_RUNNING);
+    const pleat__sched_request *r = pleat__sched_at(sched, id.v);
+    assert(r->state == PLEAT__SCHED_RUNNING);
     pleat__tenant_served(&sched->tenants[r->tenant], n_tokens);
 }
 
@@ -171,7 +171,7 @@ pleat_status pleat__sched_add(pleat__sched *sched, uint32_t tenant, int32_t prio
         sched->free_head = pleat__sched_at(sched, v)->right;
     else
         v = ++sched->n_touched;
-    *pleat__sched_at(sched, v) = (pleat__request){.arrival = arrival, .priority = priority, .tenant = tenant};
+    *pleat__sched_at(sched, v) = (pleat__sched_request){.arrival = arrival, .priority = priority, .tenant = tenant};
     if (sched->tenants[tenant].n_requests++ == 0) pleat__tenant_wakes(sched, tenant);
     pleat__waiting_push(sched, v);
     out->v = v;
@@ -179,16 +179,16 @@ pleat_status pleat__sched_add(pleat__sched *sched, uint32_t tenant, int32_t prio
 }
 
 void pleat__sched_finish(pleat__sched *sched, pleat__sched_id id) {
-    pleat__request *r = pleat__sched_at(sched, id.v);
-    assert(r->state != PLEAT__REQUEST_FREE);
-    if (r->state == PLEAT__REQUEST_RUNNING)
+    pleat__sched_request *r = pleat__sched_at(sched, id.v);
+    assert(r->state != PLEAT__SCHED_FREE);
+    if (r->state == PLEAT__SCHED_RUNNING)
         pleat__running_remove(sched, id.v);
-    else if (r->state == PLEAT__REQUEST_DEFERRED)
+    else if (r->state == PLEAT__SCHED_DEFERRED)
         pleat__deferred_remove(sched, id.v);
     else
         pleat__waiting_remove(sched, id.v);
     if (--sched->tenants[r->tenant].n_requests == 0) pleat__tenant_sleeps(sched, r->tenant);
-    r->state = PLEAT__REQUEST_FREE;
+    r->state = PLEAT__SCHED_FREE;
     r->right = sched->free_head;
     sched->free_head = id.v;
 }
@@ -201,29 +201,29 @@ uint32_t pleat__sched_n_running(const pleat__sched *sched) { return sched->n_run
 
 /* Each cell stands in exactly one place: all lists together have as many members as there are cells. */
 static bool lists_are_valid(const pleat__sched *s) {
-    uint64_t n_in[PLEAT__REQUEST_RUNNING + 1] = {0}, n_free = 0, n_deferred = 0;
+    uint64_t n_in[PLEAT__SCHED_RUNNING + 1] = {0}, n_free = 0, n_deferred = 0;
     for (uint32_t v = 1; v <= s->n_touched; v++) n_in[s->requests[v].state]++;
     for (uint32_t v = s->free_head; v && n_free <= s->n_touched; v = s->requests[v].right, n_free++)
-        if (s->requests[v].state != PLEAT__REQUEST_FREE) return false;
+        if (s->requests[v].state != PLEAT__SCHED_FREE) return false;
     for (uint32_t v = s->deferred; v && n_deferred <= s->n_touched; v = s->requests[v].right, n_deferred++)
-        if (s->requests[v].state != PLEAT__REQUEST_DEFERRED) return false;
+        if (s->requests[v].state != PLEAT__SCHED_DEFERRED) return false;
     for (uint32_t i = 0; i < s->n_running; i++) {
-        if (s->requests[s->running[i]].state != PLEAT__REQUEST_RUNNING) return false;
+        if (s->requests[s->running[i]].state != PLEAT__SCHED_RUNNING) return false;
         if (i > 0 && !pleat__sched_before(s, s->running[i - 1], s->running[i])) return false;
     }
-    return n_in[PLEAT__REQUEST_FREE] == n_free && n_in[PLEAT__REQUEST_DEFERRED] == n_deferred &&
-           n_in[PLEAT__REQUEST_WAITING] + n_deferred == s->n_waiting && n_in[PLEAT__REQUEST_RUNNING] == s->n_running;
+    return n_in[PLEAT__SCHED_FREE] == n_free && n_in[PLEAT__SCHED_DEFERRED] == n_deferred &&
+           n_in[PLEAT__SCHED_WAITING] + n_deferred == s->n_waiting && n_in[PLEAT__SCHED_RUNNING] == s->n_running;
 }
 
-/* One tenant's sums; gives what it has borrowed. */
+/* One tenant's sums; returns what it has borrowed. */
 static bool sums_are_valid(const pleat__sched *s, uint32_t tenant, uint64_t *borrowed) {
     const pleat__tenant *t = &s->tenants[tenant];
     uint64_t held = 0, coming = 0, n = 0;
     for (uint32_t v = 1; v <= s->n_touched; v++) {
-        const pleat__request *r = &s->requests[v];
-        if (r->tenant != tenant || r->state == PLEAT__REQUEST_FREE) continue;
+        const pleat__sched_request *r = &s->requests[v];
+        if (r->tenant != tenant || r->state == PLEAT__SCHED_FREE) continue;
         n++;
-        if (r->state != PLEAT__REQUEST_RUNNING) continue;
+        if (r->state != PLEAT__SCHED_RUNNING) continue;
         held += r->demand.held_pages;
         coming += r->demand.n_pages + r->demand.coming_pages;
     }

@@ -103,26 +103,26 @@ uint64_t pleat__sched_service(const pleat__sched *sched, uint32_t tenant) {
     return sched->tenants[tenant].service;
 }
 
-uint64_t pleat__sched_most_pages(const pleat__sched *sched, uint32_t tenant) {
+uint64_t pleat__sched_max_pages(const pleat__sched *sched, uint32_t tenant) {
     assert(tenant < sched->opt.n_tenants);
     return sched->tenants[tenant].quota_pages + sched->shared_pages;
 }
 
 /* ---- splitting a pool ---------------------------------------------------------------------------- */
 
-/* What a share would get if pages could be cut; scaled by a power of two, so that no product overflows. */
+/* What a share would get if pages could be split; scaled by a power of two, so that no product overflows. */
 static double exact_part(uint64_t n_pages, double share, double sum, int exponent) {
     return ldexp(share, -exponent) * (double)n_pages / sum;
 }
 
 /* Sum of the shares, divided by 2^exponent, which brings the largest to 1/2..1; 0 if they are no shares. */
 static double sum_shares(const double *shares, uint32_t n, int *exponent) {
-    double most = 0, sum = 0;
+    double largest = 0, sum = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (!(shares[i] >= 0) || isinf(shares[i])) return 0;
-        most = fmax(most, shares[i]);
+        largest = fmax(largest, shares[i]);
     }
-    frexp(most, exponent);
+    frexp(largest, exponent);
     for (uint32_t i = 0; i < n; i++) sum += ldexp(shares[i], -*exponent);
     return sum;
 }
@@ -137,13 +137,13 @@ pleat_status pleat__sched_split(uint64_t n_pages, const double *shares, uint32_t
         pages[i] = part < (double)left ? (uint64_t)part : left; /* beyond 2^53 parts may round up */
         left -= pages[i];
     }
-    for (; left > 0; left--) { /* to whoever lacks most; fewer than n times, rounding apart */
+    for (; left > 0; left--) { /* to the largest shortfall; fewer than n times, rounding apart */
         uint32_t first = 0;
-        double most = -INFINITY;
+        double largest = -INFINITY;
         for (uint32_t i = 0; i < n; i++) {
-            const double lacks = exact_part(n_pages, shares[i], sum, exponent) - (double)pages[i];
-            if (lacks <= most || shares[i] == 0) continue;
-            most = lacks;
+            const double shortfall = exact_part(n_pages, shares[i], sum, exponent) - (double)pages[i];
+            if (shortfall <= largest || shares[i] == 0) continue;
+            largest = shortfall;
             first = i;
         }
         pages[first]++;

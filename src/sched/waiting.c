@@ -3,8 +3,8 @@
  * waiting.c: waiting requests: a leftist heap for each tenant, linked by the requests' own indices, and the list of
  * those that were deferred.
  *
- * Leftist heaps (Crane 1972; Knuth, The Art of Computer Programming 3, 5.2.3) because tenants then share one array, and
- * because a request that is cancelled leaves from the middle: everything costs O(log waiting), in the worst case too.
+ * Leftist heaps (Crane 1972; Knuth, The Art of Computer Programming 3, 5.2.3): tenants then share one array, and a
+ * request that is cancelled leaves from the middle.  Everything costs O(log waiting), in the worst case too.
  *
  *     (1) nobody stands above somebody of higher rank
  *     (2) dist(none) = 0, dist(v) = 1 + dist(right(v)), dist(left(v)) >= dist(right(v)): the way to the right is short
@@ -21,7 +21,7 @@ static void set_parent(pleat__sched *s, uint32_t v, uint32_t parent) {
 
 /* Restore (2) at v, whose children hold it.  Did its dist change? */
 static bool settle(pleat__sched *s, uint32_t v) {
-    pleat__request *r = &s->requests[v];
+    pleat__sched_request *r = &s->requests[v];
     if (dist_of(s, r->left) < dist_of(s, r->right)) {
         const uint32_t left = r->left;
         r->left = r->right;
@@ -48,8 +48,8 @@ static uint32_t merge(pleat__sched *s, uint32_t a, uint32_t b) {
 }
 
 void pleat__waiting_push(pleat__sched *s, uint32_t v) {
-    pleat__request *r = &s->requests[v];
-    r->state = PLEAT__REQUEST_WAITING;
+    pleat__sched_request *r = &s->requests[v];
+    r->state = PLEAT__SCHED_WAITING;
     r->left = r->right = 0;
     r->dist = 1;
     uint32_t *heap = &s->tenants[r->tenant].heap;
@@ -59,8 +59,8 @@ void pleat__waiting_push(pleat__sched *s, uint32_t v) {
 }
 
 void pleat__waiting_remove(pleat__sched *s, uint32_t v) {
-    const pleat__request *r = &s->requests[v];
-    assert(r->state == PLEAT__REQUEST_WAITING);
+    const pleat__sched_request *r = &s->requests[v];
+    assert(r->state == PLEAT__SCHED_WAITING);
     const uint32_t rest = merge(s, r->left, r->right);
     uint32_t above = r->parent;
     set_parent(s, rest, above);
@@ -76,13 +76,13 @@ void pleat__waiting_remove(pleat__sched *s, uint32_t v) {
 }
 
 static bool is_linked(const pleat__sched *s, uint32_t v) {
-    const pleat__request *r = &s->requests[v];
+    const pleat__sched_request *r = &s->requests[v];
     if (r->dist != 1 + dist_of(s, r->right) || dist_of(s, r->left) < dist_of(s, r->right)) return false;
     if (r->left && s->requests[r->left].parent != v) return false;
     if (r->right && s->requests[r->right].parent != v) return false;
     if (!r->parent) return s->tenants[r->tenant].heap == v;
-    const pleat__request *above = &s->requests[r->parent];
-    return above->state == PLEAT__REQUEST_WAITING && above->tenant == r->tenant &&
+    const pleat__sched_request *above = &s->requests[r->parent];
+    return above->state == PLEAT__SCHED_WAITING && above->tenant == r->tenant &&
            (above->left == v || above->right == v) && pleat__sched_before(s, r->parent, v);
 }
 
@@ -90,12 +90,12 @@ static bool is_linked(const pleat__sched *s, uint32_t v) {
  * circles. */
 bool pleat__waiting_is_valid(const pleat__sched *s) {
     for (uint32_t v = 1; v <= s->n_touched; v++)
-        if (s->requests[v].state == PLEAT__REQUEST_WAITING && !is_linked(s, v)) return false;
+        if (s->requests[v].state == PLEAT__SCHED_WAITING && !is_linked(s, v)) return false;
     for (uint32_t t = 0; t < s->opt.n_tenants; t++) {
         const uint32_t top = s->tenants[t].heap;
         if (!top) continue;
-        const pleat__request *r = &s->requests[top];
-        if (r->state != PLEAT__REQUEST_WAITING || r->tenant != t || r->parent) return false;
+        const pleat__sched_request *r = &s->requests[top];
+        if (r->state != PLEAT__SCHED_WAITING || r->tenant != t || r->parent) return false;
     }
     return true;
 }
@@ -103,8 +103,8 @@ bool pleat__waiting_is_valid(const pleat__sched *s) {
 /* ---- deferred ------------------------------------------------------------------------------------ */
 
 void pleat__deferred_push(pleat__sched *s, uint32_t v) {
-    pleat__request *r = &s->requests[v];
-    r->state = PLEAT__REQUEST_DEFERRED;
+    pleat__sched_request *r = &s->requests[v];
+    r->state = PLEAT__SCHED_DEFERRED;
     r->left = 0;
     r->right = s->deferred;
     if (r->right) s->requests[r->right].left = v;
@@ -113,8 +113,8 @@ void pleat__deferred_push(pleat__sched *s, uint32_t v) {
 }
 
 void pleat__deferred_remove(pleat__sched *s, uint32_t v) {
-    const pleat__request *r = &s->requests[v];
-    assert(r->state == PLEAT__REQUEST_DEFERRED);
+    const pleat__sched_request *r = &s->requests[v];
+    assert(r->state == PLEAT__SCHED_DEFERRED);
     if (r->right) s->requests[r->right].left = r->left;
     if (r->left)
         s->requests[r->left].right = r->right;

@@ -72,6 +72,41 @@ check "bench run takes a profile" exits 0
 check "bench run names the spec" prints "\"kv\": \"$chosen\""
 fails 2 "a profile goes with a model that runs" inspect "$MODEL" --kv "leankv:profile=$profile"
 
+# leankv without a key takes the profile beside the model, if it is the model's
+ln -s "$MODEL" "$scratch/near.gguf"
+near=$scratch/near.leankv.json
+bare() { try run -m "$scratch/near.gguf" -p "The sea was calm" -n 2 --format json --kv "${1:-leankv}"; }
+bare
+check "no profile: the defaults" prints '"spec": "leankv:ah=3,al=0"'
+check "and no word of one" test -z "$(grep profile "$scratch/err")"
+python3 - "$profile" "$near" <<'EOF'
+import json, sys
+profile = json.load(open(sys.argv[1]))
+profile["kv"], profile["chosen"] = "leankv:ah=7,al=0", {"ah": 7.0, "al": 0.0}
+json.dump(profile, open(sys.argv[2], "w"), indent=1)
+EOF
+bare
+check "the profile beside the model" prints '"spec": "leankv:ah=7,al=0"'
+check "is named" says "note: --kv leankv is leankv:ah=7,al=0 here, from the model's profile $near; leankv:ah=3,al=0 are"
+bare leankv:ah=3
+check "a key asks for the defaults" prints '"spec": "leankv:ah=3,al=0"'
+check "without a note" test -z "$(grep note: "$scratch/err")"
+try run -m "$scratch/near.gguf" -p x -n 1 --kv leankv -q
+check "-q: no note" test "$code$stderr" = 0
+try bench run -m "$scratch/near.gguf" -p 0 -n 2 -r 1 --kv leankv --format json -q
+check "bench run takes it, too" prints '"kv": "leankv:ah=7,al=0"'
+fails 1 "near.leankv.json" run -m "$scratch/near.gguf" -p x -n 1 --kv leankv -o "$near"
+sed 's/"fingerprint": "..../"fingerprint": "0000/' "$profile" >"$near"
+bare
+check "another model's is not taken" prints '"spec": "leankv:ah=3,al=0"'
+check "and said to be" says "note: --kv leankv is leankv:ah=3,al=0: the profile $near was made for another model"
+sed 's/"complete": true/"complete": false/' "$profile" >"$near"
+bare
+check "nor one that is not complete" says "the profile $near is not complete"
+echo "my notes" >"$near"
+fails 1 "near.leankv.json is no profile" run -m "$scratch/near.gguf" -p x -n 1 --kv leankv
+rm "$near"
+
 # Profiles that do not fit
 refused() { fails 1 "$1" run -m "$MODEL" -p x -n 1 --kv "leankv:profile=$scratch/bad.json"; }
 edit() { sed "$1" "$profile" >"$scratch/bad.json"; }
@@ -88,6 +123,12 @@ edit 's/"accuracy": [0-9.]*/"accuracy": "good"/'
 refused "profile .*bad.json is damaged: its \"f16\" cannot be read"
 edit 's/"kv": "leankv:ah=3,al=0"/"kv": "leankv:ah=3,al=4"/'
 refused "profile .*bad.json is damaged"
+edit '/"chosen"/,/}/s/"ah": [0-9.]*/"ah": 7.5/'
+refused "profile .*bad.json is damaged: its \"chosen\", which is not its \"kv\","
+edit '/"chosen"/,/}/s/"al": [0-9.]*/"al": "none"/'
+refused "profile .*bad.json is damaged: its \"chosen\""
+edit '/"curve"/,/}/s/"ah": [0-9.]*/"ah": 7.5/'
+refused "profile .*bad.json is damaged: its \"curve\" cannot be read"
 edit '/"complete"/d;s/^}//'
 refused "bad.json is no profile: line [0-9]+, column"
 echo '[1, 2]' >"$scratch/bad.json"

@@ -17,11 +17,12 @@ fails 2 "--head-dim 96: with --device cuda it is 64 or 128" bench attn --device 
 fails 2 "16 query heads for a KV head: with --device cuda at most 8" bench attn --device cuda --gqa 4,16
 fails 2 "--low-share: '1' is not a number between 0 and 0.99" bench attn --device cuda --low-share 1
 fails 2 "--spread: '0' is not a whole number between 1 and 64" bench attn --device cuda --spread 0
-fails 2 "--spread and --low-share need --device cuda" bench attn --spread 8
-fails 2 "--spread and --low-share need --device cuda" bench attn --low-share 0.9
+fails 2 "--spread needs --device cuda" bench attn --spread 8
+fails 2 "--low-share needs --device cuda" bench attn --low-share 0.9
 fails 2 "--kv kivi:bits=2: on a GPU there are the blocks of kvcomp without .pack" bench codec --device cuda --kv kivi:bits=2
 fails 2 "--kv kvcomp:.*.pack: on a GPU there are the blocks of kvcomp without .pack" bench codec --device cuda --kv kvcomp+pack
-fails 2 "--batch and --gqa need --device cuda" bench codec --gqa 4
+fails 2 "--gqa needs --device cuda: on the CPU one head" bench codec --gqa 4
+fails 2 "--batch needs --device cuda: on the CPU one head" bench codec --batch 2
 fails 2 "--gqa: '9' is not a whole number between 1 and 8" bench codec --device cuda --gqa 9
 fails 2 "--reps: '3' is not a whole number between 7 and 10000" bench attn --device cuda -r 3
 try help bench attn

@@ -8,6 +8,7 @@
 #     check NAME TEST...          count a pass if the command TEST... succeeds, else say what was seen
 #     says REGEX / prints REGEX   the last try's stderr / stdout holds a line that matches
 #     field KEY                   the value of the first "KEY" in the last try's JSON
+#     calc EXPRESSION             compare numbers; nan, inf, null and nothing are none
 #     finish                      print the counts, fail if any check did
 
 set -u
@@ -41,6 +42,17 @@ paper() {
         --out "$out" "$@"
 }
 
+# unfilled FILE: the page with each paragraph and list item in one line, as greps want it.
+unfilled() {
+    awk '/^```/ { code = !code }
+         { joins = !code && text && !/^(```|$|\||#|<!--|- )/
+           if (NR > 1) printf joins ? " " : "\n"
+           if (joins) sub(/^ +/, "")
+           printf "%s", $0
+           text = !code && !/^(```|$|\||#|<!--)/ }
+         END { print "" }' "$1"
+}
+
 check() {
     local name=$1
     shift
@@ -71,8 +83,45 @@ exits() { [ "$code" = "$1" ]; }
 says() { grep -Eq -- "$1" <<<"$stderr"; }
 prints() { grep -Eq -- "$1" <<<"$stdout"; }
 field() { sed -n "s/^ *\"$1\": *\"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$scratch/out" | head -1; }
-# calc EXPRESSION: true if awk finds it so
-calc() { awk "BEGIN { exit !($1) }"; }
+
+# ---- numbers ---------------------------------------------------------------------------------------------------------
+
+# flaw_of EXPRESSION: print why it must not be believed, or nothing.  Awk takes nan, inf, null and any other word for a
+# variable that is 0, and an expression that has lost an operand may still be one.  So operands and operators have to
+# alternate, operands are finite numbers, and at least one comparison stands among them.  A minus sign touches its number:
+# "- 5" is what is left of "$a - 5" when $a is empty.
+flaw_of() {
+    local number='^([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?' word='^[A-Za-z_][A-Za-z0-9_]*' sign='^[-+][0-9.(A-Za-z]'
+    local operator='^(&&|\|\||[<>=!]=|[-+*/%^<>])' rest=$1 depth=0 compares=0 wants=operand
+    while rest=${rest#"${rest%%[![:space:]]*}"} && [ -n "$rest" ]; do
+        if [ $wants = operand ]; then
+            if [[ $rest =~ $number ]]; then wants=operator
+            elif [[ $rest =~ ^int\( || $rest =~ ^[!]?\( ]]; then depth=$((depth + 1))
+            elif [[ $rest =~ $word ]]; then echo "'${BASH_REMATCH[0]}' is not a number"; return
+            elif [[ $rest =~ $sign ]]; then rest=${rest:1}; continue
+            else echo "an operand is missing before '$rest'"; return; fi
+        else
+            if [[ $rest =~ ^\) ]]; then depth=$((depth - 1))
+            elif [[ $rest =~ $operator ]]; then wants=operand; [[ ${BASH_REMATCH[0]} != [\<\>=!]* ]] || compares=1
+            else echo "an operator is missing before '$rest'"; return; fi
+        fi
+        rest=${rest#"${BASH_REMATCH[0]}"}
+    done
+    if [ $wants = operand ]; then echo "an operand is missing at the end"
+    elif [ $depth != 0 ]; then echo "its parentheses do not match"
+    elif [ $compares = 0 ]; then echo "it compares nothing"; fi
+}
+
+# calc EXPRESSION: true if awk finds it so; fails with a message if a number in it is none, see flaw_of.
+calc() {
+    local flaw
+    flaw=$(flaw_of "$1")
+    if [ -n "$flaw" ]; then
+        echo "  calc: $flaw: $1"
+        return 1
+    fi
+    awk "BEGIN { exit !($1) }"
+}
 
 # fails CODE REGEX ARGS...: the command exits with CODE, says REGEX on stderr and prints nothing.
 fails() {

@@ -34,6 +34,20 @@ printf '{"id": "a", "task": "t", "turns": [{"prompt": "p", "answer": "a"}]}\n{"i
 fails 1 "bad, line 2, column [0-9]+: " eval -m "$MODEL" --tasks "$scratch/bad"
 printf '{"id": "a", "task": "t", "turns": [{"prompt": "p", "anwser": "a"}]}\n' >"$scratch/bad"
 fails 1 "bad, line 1: a turn has no \"answer\"" eval -m "$MODEL" --tasks "$scratch/bad"
+sample='"task": "t", "turns": [{"prompt": "p", "answer": "a"}]}'
+printf '{"id": "a", %s\n{"id": "b", %s\n\n{"id": "a", %s\n' "$sample" "$sample" "$sample" >"$scratch/bad"
+fails 1 "bad, line 4: the id 'a' is line 1's" eval -m "$MODEL" --tasks "$scratch/bad"
+fails 1 "bad, line 4: the id 'a' is line 1's" eval -m "$MODEL" --tasks "$scratch/bad" --samples 1
+printf '{"id": "a\\u001b[2J\\u009bm", %s\n{"id": "a\\u001b[2J\\u009bm", %s\n' "$sample" "$sample" >"$scratch/bad"
+fails 1 'the id .a\\x1b\[2J\\u009bm. is line 1' eval -m "$MODEL" --tasks "$scratch/bad"
+printf '{"id": "a", "task": "t\\u001b[31m|\\r\\u007f\\u0085é", "turns": [{"prompt": "p", "answer": "a"}]}\n' >"$scratch/bad"
+for format in terminal md csv; do
+    try eval -m "$MODEL" --tasks "$scratch/bad" -q --format $format
+    check "a task's name in $format" exits 0
+    check "is escaped" test -z "$(LC_ALL=C tr -dc '\001-\010\013-\037\177' <"$scratch/out" | tr -d '\r')"
+    check "and shown" prints 't\\x1b\[31m'
+    check "all of it" prints '\\x7f\\u0085é'
+done
 printf '\n{"id": "a", "task": "t", "turns": [], "turn": 1}\n' >"$scratch/bad"
 fails 1 "bad, line 2: the line has an unknown \"turn\"; the nearest known is .turns." \
     eval -m "$MODEL" --tasks "$scratch/bad"
@@ -61,6 +75,43 @@ try inspect "$scratch/$(printf 'a\377.gguf')" --format json
 check "a path that is no UTF-8" exits 0
 check_json "inspect of a path that is no UTF-8"
 check "the path is there" prints '^ "file": ".*a.*\.gguf"'
+check "and run takes the file" prints '^ "runs": true'
+check "for which no reason is needed" prints '^ "why_not": null'
+
+# A GGUF of Gemma 3 270M's shape: 15 of its 18 layers see 512 tokens.
+write_gemma() {
+    python3 - "$1" <<'END'
+import struct, sys
+text = lambda s: struct.pack("<Q", len(s)) + s.encode()
+keys = {"block_count": 18, "attention.head_count": 4, "attention.head_count_kv": 1, "attention.key_length": 256,
+        "embedding_length": 640, "context_length": 32768, "attention.sliding_window": 512}
+out = b"GGUF" + struct.pack("<IQQ", 3, 1, len(keys) + 1)
+out += text("general.architecture") + struct.pack("<I", 8) + text("gemma3")
+for key, v in keys.items():
+    out += text("gemma3." + key) + struct.pack("<II", 4, v)
+out += text("token_embd.weight") + struct.pack("<IQIQ", 1, 64, 1, 0)
+out += bytes(-len(out) % 32 + 128)
+open(sys.argv[1], "wb").write(out)
+END
+}
+if command -v python3 >/dev/null; then
+    write_gemma "$scratch/gemma.gguf"
+    try inspect "$scratch/gemma.gguf" --kv f16 --ctx 32768 --format json
+    check_json "inspect --format json of windows"
+    inspected=$(sed -n 's/^ *"bytes": *\([0-9]*\).*/\1/p' "$scratch/out" | tail -1)
+    check "windows are counted" calc "$inspected >= 4 * 256 * (3 * 32768 + 15 * 512) && $inspected < 105 * 1048576"
+    check "and said" prints '^ "windowed_layers": 15'
+    check "run does not take it" prints '^ "runs": false'
+    check "and why not" prints "^ \"why_not\": \"architecture 'gemma3' is not supported; the one that is: llama\""
+    try plan -m "$scratch/gemma.gguf" --kv f16 --ctx 32768 --weights f16 --format json
+    check "as plan counts them" test "$(sed -n '/"sequence"/,/}/s/^ *"bytes": *\([0-9]*\).*/\1/p' "$scratch/out" | head -1)" = "$inspected"
+    try inspect "$scratch/gemma.gguf" --kv f16
+    check "also in words" prints "^sliding window +512 tokens in 15 of 18 layers"
+    check "with the reason" prints "^pleat run +refuses it: architecture 'gemma3' is not supported"
+    fails 1 "h2o:budget=256.*: a policy on layers with a sliding window is not supported" inspect "$scratch/gemma.gguf" --kv h2o:budget=256
+else
+    skip "inspect of windows: no python3 to write a file"
+fi
 
 # bench: the forms, on small shapes
 try bench attn --kv f16 --kv k8v4 --ctx 256 --batch 2 --heads 8 --kv-heads 2 --head-dim 64 --reps 7 --format json

@@ -73,7 +73,7 @@ export CALLS=$scratch/calls
 
 # papers ARGS...: run the script on the stub; like try.
 papers() { paper leankv "$scratch/page.md" "$@"; }
-page_has() { grep -Eq -- "$1" "$scratch/page.md"; }
+page_has() { unfilled "$scratch/page.md" | grep -E -- "$1" >/dev/null; }
 n_calls() { wc -l <"$CALLS"; }
 
 papers --samples 2 --only fig7

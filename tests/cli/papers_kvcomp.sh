@@ -81,7 +81,7 @@ export CALLS=$scratch/calls
 
 # papers ARGS...: run the script on the stubs; like try.
 papers() { paper kvcomp "$scratch/page.md" "$@"; }
-has() { grep -Eq -- "$1" "$scratch/page.md"; }
+has() { unfilled "$scratch/page.md" | grep -E -- "$1" >/dev/null; }
 n_calls() { wc -l <"$CALLS"; }
 
 papers --samples 8 --only fig10 --kept

@@ -51,7 +51,7 @@ export CALLS=$scratch/calls
 
 # papers ARGS...: run the script on the stubs; like try.
 papers() { paper kvcrush "$scratch/pages" "$@"; }
-has() { grep -Eq -- "$2" "$scratch/pages/$1.md"; }
+has() { unfilled "$scratch/pages/$1.md" | grep -E -- "$2" >/dev/null; }
 n_evals() { grep -c '^eval' "$CALLS"; }
 
 papers --samples 8 --only table3 --kept

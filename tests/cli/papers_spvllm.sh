@@ -58,7 +58,7 @@ export CALLS=$scratch/calls
 
 # papers ARGS...: run the script on the stubs; like try.
 papers() { paper spvllm "$scratch/page.md" "$@"; }
-has() { grep -Eq -- "$1" "$scratch/page.md"; }
+has() { unfilled "$scratch/page.md" | grep -E -- "$1" >/dev/null; }
 n_runs() { wc -l <"$CALLS"; }
 
 FAIL=reclaim=copy papers --only fig4

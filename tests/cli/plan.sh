@@ -358,7 +358,9 @@ fails 1 "it is the same file as .*config.json, which is read" plan --config "$sc
 # ---- the command line --------------------------------------------------------------------------------------------------
 
 fails 2 "no model: give -m FILE.gguf, --arch NAME" plan --ctx 100
-fails 2 "-m, --arch and --config exclude each other" plan -m "$MODEL" --arch llama3-8b
+fails 2 "-m and --arch exclude each other: give one model" plan -m "$MODEL" --arch llama3-8b
+fails 2 "--model and --config exclude each other: give one model" plan --model "$MODEL" --config x
+fails 2 "--arch and --config exclude each other: give one model" plan --arch llama3-8b --config x
 fails 2 "no context: give --ctx N" plan --config "$scratch/config.json"
 fails 2 "--ctx: '0' is not a whole number between 1 and 16777216" plan --arch llama3-8b --ctx 0
 fails 2 "--ctx: '16777217' is not" plan --arch llama3-8b --ctx 16777217

@@ -70,6 +70,12 @@ check "and no markup" lacks '<b>'
 check "the page has eval's bytes" in_page "<td>$(sed -n 's/^ *"fraction": \([0-9.]*\),*$/\1/p' "$scratch/out" | tail -1 | awk '{ printf "%.4f", $1 }')</td>"
 check "the page says how it was made" in_page 'command.*--kv</span> k4v4'
 check "a point for each spec" test "$(count 'class="dot ')" -ge 4
+check "a headline" in_page '<h1>.* (answers no less than f16 in [0-9.]+ % of its bytes|ways to keep the KV cache)</h1>'
+check "what was run is listed" in_page 'What was run'
+check "with what kind it is" in_page '<code>k4v4</code> <span class="caption">every token in one format<'
+check "columns without a figure are left out" lacks '<th>(perplexity|kld_mean|same_top1)</th>'
+check "kinds that were not run are not in the legend" lacks '</i>topk<'
+check "a telephone's width has its own rules" in_page 'max-width:640px'
 check "f16's accuracy is a line" in_page 'class="rule".*>f16: [01]\.[0-9]{4}<'
 check "each policy's tokens are shown" test "$(count 'Share of a request|requests</h3>')" = 3
 check "thresholds of 0 keep every token" in_page '<title>0: 100\.0 %, sd 0\.0</title>'
@@ -103,6 +109,19 @@ fails 1 "--report: cannot write $scratch/x: it is the same file as " \
 fails 2 "--report reads the text twice: --text - must be a regular file" \
     eval -m /no/model --text - --report "$scratch/x"
 check "nothing was written" test ! -e "$scratch/x"
+
+# -o and --report appear both or not at all.
+head -1 "$scratch/tasks" >"$scratch/one"
+echo old >"$scratch/rows"
+fails 1 "cannot write /dev/full: No space" \
+    eval -m "$MODEL" --tasks "$scratch/one" --report /dev/full -o "$scratch/rows" -q
+check "a report that cannot be written leaves -o as it was" test "$(<"$scratch/rows")" = old
+fails 1 "cannot write /dev/full: No space" \
+    eval -m "$MODEL" --tasks "$scratch/one" --report "$scratch/page2" -o /dev/full -q
+check "and -o that cannot be written the report" test ! -e "$scratch/page2"
+try eval -m "$MODEL" --tasks "$scratch/one" --report "$scratch/page2" -o "$scratch/rows" -q --format csv
+check "both are written" test "$code $(head -c 3 "$scratch/rows") $(head -c 15 "$scratch/page2")" = "0 kv, <!doctype html>"
+check "and no other file is left" test -z "$(find "$scratch" -name '*.tmp')"
 
 # A run that fails leaves the page that was there.
 before=$(cksum "$page")

@@ -85,6 +85,14 @@ fails 1 "twin: it is the same file as .*prompt, which is read" \
     run -m "$MODEL" -f "$scratch/prompt" -n 1 -o "$scratch/twin"
 check "-o leaves what is read as it is" test -s "$scratch/prompt"
 
+# One token comes with the prompt: none was timed.
+try run -m "$MODEL" -p "One, two," -n 1 --format json
+check "zero tokens timed are null" test "$(field generated) $(field generation_tokens_per_s)" = "1 null"
+check "the prompt's speed is a number" calc "$(field prompt_tokens_per_s) > 0"
+check "and the summary has no speed" says "^generated +1 tokens; finished: length$"
+try run -m "$MODEL" -p "One, two," -n 1 --format csv -q
+check "- in a table" test "$(tail -1 "$scratch/out" | cut -d, -f13)" = -
+
 # A turn ends by itself
 try run -m "$MODEL" --chat -p "Add the numbers 3 4 5 step by step." -n 200 --format json -q
 check "chat stops at the end of the turn" test "$(field finish_reason)" = stop
@@ -216,4 +224,25 @@ for kind in "--temp 1" "--temp 1 --n-best 2" "--beams 4 --n-best 2"; do # the la
     check "Ctrl-C, $kind: it is the finish reason" prints '"finish_reason": "interrupted"'
     check "Ctrl-C, $kind: the texts so far" calc "$(grep -c '"text":' "$scratch/out") == ${kind: -1}"
 done
+# On a terminal the prompt stands dimly before the text, and nowhere else
+if command -v script >/dev/null; then
+    on_terminal() { script -qec "$1 '$PLEAT' run -m '$MODEL' -p 'The sea was' -n 3 $2" /dev/null </dev/null; }
+    dim=$(printf '\033[2mThe sea was\033[0m')
+    check "the prompt is echoed" grep -qF "$dim" <<<"$(on_terminal "" "")"
+    for quiet in "NO_COLOR=1 " " -q" " >'$scratch/text'" " --format json"; do
+        lines=$(on_terminal "${quiet%% *}" "${quiet#* }")
+        check "not with $quiet" test -z "$(grep -F "$dim" <<<"$lines")"
+    done
+fi
+
+# On a terminal eval says how far all of it is
+if command -v script >/dev/null; then
+    grep -E '"id": "(kv_recall-1000|passkey-1500)' "$ROOT/eval/tasks.jsonl" >"$scratch/some"
+    [ -s "$scratch/some" ] || head -n 40 "$ROOT/eval/tasks.jsonl" >"$scratch/some"
+    lines=$(script -qec "'$PLEAT' eval -m '$MODEL' --tasks '$scratch/some' --kv 'f16 k8v4'" /dev/null </dev/null | tr '\r' '\n')
+    check "the first of two specs" grep -q 's left, 1 of 2 ([0-9]*:[0-9][0-9] left in all)' <<<"$lines"
+    check "the second" grep -q 's left, 2 of 2 (' <<<"$lines"
+else
+    skip "progress on a terminal: no script"
+fi
 finish

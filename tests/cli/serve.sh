@@ -15,7 +15,8 @@ counts_add_up() { [ $(($(field completed) + $(field failed) + $(field rejected))
 # ---- wrong command lines -----------------------------------------------------------------------------------------------
 fails 2 "say who serves what: -m MODEL --synthetic chat --pool-bytes" bench serve
 fails 2 "give --trace FILE or --synthetic NAME" bench serve -m x --pool-bytes 1MiB
-fails 2 "give --trace FILE or --synthetic NAME" bench serve -m x --pool-bytes 1MiB --trace x --synthetic chat
+fails 2 "--trace and --synthetic exclude each other: give one of them" \
+    bench serve -m x --pool-bytes 1MiB --trace x --synthetic chat
 fails 2 "give --pool-bytes" bench serve -m x --synthetic chat
 fails 2 "--pool-bytes: '-1' is no number of bytes" bench serve -m x --synthetic chat --pool-bytes -1
 fails 2 "--pool-bytes: '0' is no number of bytes between 1" bench serve -m x --synthetic chat --pool-bytes 0
@@ -29,13 +30,16 @@ fails 1 "--pool-bytes is too small for any request" bench serve -m "$MODEL" --sy
 fails 2 "--rate: 'nan' is not a number" bench serve -m x --synthetic chat --pool-bytes 1MiB --rate nan
 fails 2 "--rate: '0' is not a number" bench serve -m x --synthetic chat --pool-bytes 1MiB --rate 0
 fails 2 "--preempt: 'swop' is none of .* nearest is 'swap'" bench serve --preempt swop
-fails 2 "--watermarks: two numbers" bench serve -m x --synthetic chat --pool-bytes 1MiB --watermarks 0.5
+fails 2 "--watermarks: '0.5' is not 2 numbers, LOW,HIGH: of the pool" bench serve -m x --synthetic chat --pool-bytes 1MiB --watermarks 0.5
 fails 2 "--watermarks: 'nan' is not a number" bench serve --watermarks nan,1
-fails 2 "--arch has no weights" bench serve --arch llama3-8b --synthetic chat --pool-bytes 1MiB
+fails 2 "--arch needs --simulate: it has no weights to run" bench serve --arch llama3-8b --synthetic chat --pool-bytes 1MiB
 fails 2 "--arch needs --prices" bench serve --simulate --arch llama3-8b --synthetic chat --pool-bytes 1MiB
-fails 2 "--prices: four numbers or five" bench serve --simulate -m x --synthetic chat --pool-bytes 1MiB --prices 1,2
-fails 2 "--prices and --fractions need --simulate" \
-    bench serve -m x --synthetic chat --pool-bytes 1MiB --prices 1,2,3,4
+fails 2 "--prices: '1,2' is not 4 to 5 numbers: ns of a step" bench serve --simulate -m x --synthetic chat --pool-bytes 1MiB --prices 1,2
+fails 2 "--prices needs --simulate" bench serve -m x --synthetic chat --pool-bytes 1MiB --prices 1,2,3,4
+fails 2 "--fractions needs --simulate" bench serve -m x --synthetic chat --pool-bytes 1MiB --fractions 0.5
+fails 2 "--arch and -m exclude each other" bench serve -m x --arch llama3-8b --synthetic chat --pool-bytes 1MiB
+fails 2 "--text needs --model: its words become tokens" \
+    bench serve --simulate --arch llama3-8b --prices 1,2,3,4 --synthetic chat --pool-bytes 1MiB --text x
 fails 2 "--arch 'llama3-8': not known; the nearest is 'llama3-8b'" \
     bench serve --simulate --arch llama3-8 --prices 1,2,3,4 --synthetic chat --pool-bytes 1MiB
 made() { fails 2 "$1" bench serve --simulate --arch llama3-8b --prices 1,2,3,4 -c 4096 --pool-bytes 1GiB "${@:2}"; }
@@ -47,20 +51,24 @@ made "'requests=0': that is an option of its own, --requests" --synthetic chat:r
 made "'prompt' is no KEY=VALUE" --synthetic chat:prompt
 made "--watermarks: LOW is above 0 and HIGH no less" --synthetic chat --watermarks 1,0.5
 made "--watermarks: LOW is above 0 and HIGH no less" --synthetic chat --watermarks 0,1
-made "--page-tokens: a multiple of 16" --synthetic chat --page-tokens 17
+made "--page-tokens 17 must be a multiple of 16 from 16 to 4096" --synthetic chat --page-tokens 17
 made "--prices: all are 0" --synthetic chat --prices 0,0,0,0
 made "--prices: '1e15' is not a number between 0 and 1e" --synthetic chat --prices 1e15,1,1,1
 made "--fractions: one for each --kv" --synthetic chat --kv "f16 k8v4" --fractions 0.5
 made "nothing is compressed in a simulation" --synthetic chat --kv leankv --ah-most 4
 fails 2 "--kv leankv:ah=3,al=0 has ah=3 and al=0" bench serve -m "$MODEL" --synthetic chat --pool-bytes 64MiB \
-    --kv leankv --ah-most 2
+    --kv leankv:ah=3 --ah-most 2
 fails 2 "al up to ah at most" bench serve -m "$MODEL" --synthetic chat --pool-bytes 64MiB \
-    --kv leankv --ah-most 5 --al-most 6
+    --kv leankv:ah=3 --ah-most 5 --al-most 6
 fails 1 "--pool-bytes 1: the pool has from [0-9]+ bytes" bench serve --simulate --arch llama3-8b --prices 1,2,3,4 \
     --pool-bytes 1 --synthetic chat
 made "'prompt=2.5': prompt is a whole number between 1" --synthetic chat:prompt=2.5
 made "'share=nan': share is a number between 0 and 1" --synthetic chat:share=nan
 made "prefix=5000 leaves no room for a prompt in a context of 4096" --synthetic chat:prefix=5000
+made "prefix=0, prompt=8000 and output=128 are more than a context of 4096" --synthetic fixed:prompt=8000
+made "prompt=512 and output=3585 are more than a context of 4096" --synthetic fixed:output=3585
+made "prefix=4000, prompt=40 and output=64 are more" --synthetic shared-prefix:prefix=4000
+made "'prompt=9': prompt stands there twice" --synthetic fixed:prompt=8,prompt=9
 made "the quotas add up to 110 %" --synthetic chat --tenants a:50%,b:60%
 made "'a' is not NAME:QUOTA%" --synthetic chat --tenants a
 made "'a:10%:0' is not NAME:QUOTA%" --synthetic chat --tenants a:10%:0
@@ -209,6 +217,10 @@ check "a link stays, what it leads to is new" test "$(readlink "$scratch/to_plai
     "plain <svg"
 try bench serve $args --format md --rate 2
 check "md" prints "^\| successful requests \| 128 \|$"
+echo old >"$scratch/rows"
+simulate --synthetic fixed --requests 2 --series "$scratch/none" --svg /dev/full -o "$scratch/rows"
+check "a figure that cannot be written fails" exits 1
+check "and with it the series and -o" test "$(<"$scratch/rows") $(ls "$scratch/none" 2>/dev/null)" = "old "
 check "the figure's title" grep -q ">llama3-8b (simulated), pool of 8.00 GiB, chat</text>" "$scratch/svg"
 check "no low format, no entry" test -z "$(grep "of these low" "$scratch/svg")"
 simulate --synthetic fixed --requests 2 --tenants a:30%:2 --fractions 0.3 --kv f16
@@ -223,7 +235,23 @@ check "the series has its columns" test "$(head -1 "$scratch/series")" = \
 check "about a thousand points" calc "$(wc -l <"$scratch/series") > 300 && $(wc -l <"$scratch/series") < 1026"
 check "pages: used and free are always the same" test \
     "$(awk -F, 'NR > 1 { print $6 + $8 }' "$scratch/series" | sort -u | wc -l)" = 1
-simulate --synthetic fixed --requests 2 --kv "f16 leankv:ah=3,al=1" --series "$scratch/specs"
+for spec in leankv kvcomp topk:keep=10%; do
+    fails 2 "--kv '$spec.*': what it keeps depends on the text: give -m, .* or --fractions" bench serve --simulate \
+        --arch llama3-8b --prices 1,2,3,4 --pool-bytes 1GiB --synthetic fixed --kv "$spec"
+done
+fails 1 "h2o.* a policy on layers with a sliding window is not supported" bench serve --simulate --arch gemma2-9b \
+    --prices 1,2,3,4 --pool-bytes 4GiB --synthetic fixed --kv h2o:budget=256
+fails 1 "reclaim=block it depends on the text which pages become empty" bench serve --simulate --arch llama3-8b \
+    --prices 1,2,3,4 --pool-bytes 4GiB --synthetic fixed --kv h2o:budget=256,reclaim=block
+many="--synthetic fixed:prompt=1900,output=100 --requests 200 --pool-bytes 4GiB --prefix-tokens 0"
+# shellcheck disable=SC2086
+{
+    simulate $many --kv f16
+    all=$(field mean_concurrency)
+    simulate $many --kv h2o:budget=256,format=f16
+    check "a budget of 256 makes room" calc "$(field mean_concurrency) > 1.5 * $all"
+}
+simulate --synthetic fixed --requests 2 --kv "f16 leankv:ah=3,al=1" --fractions 1,0.4 --series "$scratch/specs"
 check "specs with commas are quoted there, others not" test "$(sed 's/,[0-9.]*\(,[0-9]*\)\{8\}$//' "$scratch/specs" |
     sed 1d | uniq | tr '\n' ' ')" = 'f16 "leankv:ah=3,al=1" '
 if command -v python3 >/dev/null; then
@@ -253,7 +281,7 @@ for how in swap recompute; do
     check "some gave way by $how" calc "$(field preempted_$how) > 0"
 done
 
-# Policies that evict in generation: what requests come to hold is known, so that nobody gives way where slots are used
+# Policies that evict in generation: what requests come to hold is known, so that nobody is preempted where slots are used
 # again.
 declare -A preempted moved returned median
 for how in reuse copy block none; do
@@ -263,7 +291,7 @@ for how in reuse copy block none; do
     preempted[$how]=$(field preempted_recompute) moved[$how]=$(field tokens_moved)
     returned[$how]=$(field pages_returned) median[$how]=$(field median_fragmentation)
 done
-check "reuse, copy: nobody gives way" test "${preempted[reuse]} ${preempted[copy]}" = "0 0"
+check "reuse, copy: nobody is preempted" test "${preempted[reuse]} ${preempted[copy]}" = "0 0"
 check "none: some do" calc "${preempted[none]} > 0"
 check "copy moves what stays in every step, reuse next to nothing" calc "${moved[copy]} > 100 * (${moved[reuse]} + 1)"
 check "block and none move nothing" test "${moved[block]} ${moved[none]}" = "0 0"

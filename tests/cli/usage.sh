@@ -18,7 +18,8 @@ fails 2 "argument 2, '-ngl': no such option; the nearest is '-n'" run -ngl 99
 fails 2 "argument 2, '--zzzzzz': no such option; .pleat run --help. lists all" run --zzzzzz
 fails 2 "--format: 'q' is none of terminal, json, csv, md$" run --format q
 fails 2 "--beams and --top-k exclude each other" run -m x -p x --beams 2 --top-k 5
-fails 2 "--beams and --seed exclude each other" run -m x -p x --beams 2 --seed 5
+fails 2 "--beams and --seed exclude each other: a search draws nothing" run -m x -p x --beams 2 --seed 5
+fails 2 "--beams and -s exclude each other" run -m x -p x --beams 2 -s 5
 fails 2 "argument 4, '--tsaks': no such option; the nearest is '--tasks'" eval -m x --tsaks
 fails 2 "argument 2, '-p': needs TEXT" run -p
 fails 2 "'--chat=1': takes no value" run --chat=1
@@ -54,6 +55,21 @@ fails 2 "--kv may stand once" calibrate -m x --tasks y --kv leankv --kv leankv:a
 fails 2 "--parallel: '0' is not a whole number" bench run -m x -np 0
 fails 2 "nothing to measure: -p and -n are 0" bench run -m x -p 0 -n 0
 
+# names of other programs
+fails 2 "argument 2, '--temperature': no such option; it is '--temp' here" run --temperature 0.8
+fails 2 "argument 4, '--max_tokens=5': no such option; it is '--n-predict' here" run -m x --max_tokens=5
+fails 2 "'--max-new-tokens': no such option; it is '--n-predict' here" run --max-new-tokens 5
+fails 2 "'--kv-cache-dtype': no such option; it is '--kv' here" eval --kv-cache-dtype fp8
+fails 2 "'--json': no such option; it is '--format json' here" plan --json
+fails 2 "'--temperature': no such option; .pleat plan --help. lists all" plan --temperature 1 # it has no --temp
+fails 2 "--kv 'q8_0': k8v8 has 8 bits.*pleat help kv" run -m x -p x --kv q8_0
+fails 2 "--kv 'FP8': k8v8 has 8 bits" run -m x -p x --kv FP8
+fails 2 "--kv 'int4': k4v4 has 4 bits" eval -m x --tasks y --kv int4
+fails 2 "--kv 'turboquant:bits=3': it is not built in" run -m x -p x --kv turboquant:bits=3
+fails 2 "--kv 'float16': f16 is the uncompressed cache" run -m x -p x --kv float16
+fails 2 "argument 2, 'some/model.gguf': a model's file stands behind -m: -m FILE" run some/model.gguf -p x
+fails 2 "argument 2, 'model': an option was expected" run model
+
 # one letter abbreviates nothing, and a mask has known bits only
 fails 2 "argument 5, '-c': no such option" bench run -m x -c 512
 fails 2 "argument 3, '-c=4': no such option" bench pages -c=4
@@ -62,6 +78,19 @@ fails 2 "argument 4, 'words': an option was expected" run --prom -c words # an o
 fails 2 "--cpu-mask: '512' is not BITS: .*1 AVX2, .*32 its dot product; 64 AMX, 128 AVX-512 VBMI2" bench run -m x --cpu-mask 512
 fails 2 "--cpu-mask: '0x101' is not BITS" run -m x -p x --cpu-mask 0x101
 fails 2 "no model: give -m FILE" run -p x --cpu-mask 255
+
+# numbers are decimal, but a mask
+fails 2 "--threads: '0x1' is not a whole number" run -t 0x1
+fails 2 "--head-dim: '0X40' is not a whole number" bench attn --head-dim 0X40
+fails 2 "--top-p: '0x1p-1' is not a number" run --top-p 0x1p-1
+fails 2 "--ah: '-0x1' is not a number" calibrate -m x --ah -0x1
+fails 2 "--ah: '0x1' is not a number" calibrate -m x --ah 1,0x1
+fails 2 "--pool-bytes: '0x40MiB' is no number of bytes" bench serve -m x --synthetic chat --pool-bytes 0x40MiB
+fails 2 "'prompt=0x10': prompt is a whole number" bench serve --simulate --arch llama3-8b --prices 1,2,3,4 \
+    --pool-bytes 1GiB --synthetic fixed:prompt=0x10
+fails 2 "'a:0x10%' is not NAME:QUOTA%" bench serve --simulate --arch llama3-8b --prices 1,2,3,4 \
+    --pool-bytes 1GiB --synthetic fixed --tenants a:0x10%
+fails 2 "no model: give -m FILE" run -p x --cpu-mask 0xff
 
 # specs: the position and the nearest word
 fails 2 "--kv: .*'k8v5'.* position 0.*k8v" run -m x -p x --kv k8v5
@@ -88,8 +117,10 @@ fails 2 "--kv: .*bits '3' at position 10: it must be 2 or 4$" run -m x -p x --kv
 fails 2 "--kv: .*'pack' at position 0 must stand behind kvcomp, as in kvcomp.pack$" run -m x -p x --kv pack
 fails 2 "--kv: .*'pack' at position 5: nothing can follow kivi; pack can follow kvcomp$" run -m x -p x --kv kivi+pack
 fails 2 "no model: give -m FILE" run -p x --kv kvcomp:k=0.05,kunit=block,buffer=64+pack
+fails 2 "--kv: ' ' names no way to keep the cache" run -m x -p x --kv ' '
+fails 2 "--kv: '  ' names no way" eval -m x --tasks y --kv '  ' --kv f16
 fails 2 "--kv may stand once" run -m x -p x --kv f16 --kv f32
-fails 2 "--kv and --cache-type-k" run -m x -p x --kv f16 -ctk f16
+fails 2 "--kv and -ctk exclude each other: --kv alone is enough" run -m x -p x --kv f16 -ctk f16
 fails 2 "--cache-type-k 'q9', --cache-type-v 'f16': " run -m x -p x -ctk q9
 fails 2 "--cache-type-k 'q8_0', --cache-type-v 'f16': " run -m x -p x -ctk q8_0
 
@@ -100,6 +131,29 @@ fails 1 "pleat inspect: /no/model.gguf: " inspect /no/model.gguf
 printf 'this is no model' >"$scratch/bad.gguf"
 fails 1 "bad.gguf: " inspect "$scratch/bad.gguf"
 fails 1 "pleat calibrate: /no/model.gguf: " calibrate -m /no/model.gguf --tasks y
+
+# devices have no end, nor may pipes
+fails 1 "cannot read /dev/zero: it is a device and no file" plan --config /dev/zero
+fails 1 "cannot read /dev/zero: it is a device" run -m "$MODEL" -f /dev/zero
+fails 1 "cannot read /dev/zero: it is a device" eval -m "$MODEL" --tasks /dev/zero -q
+fails 2 "cannot read /dev/zero: it is a device" bench serve --simulate --arch llama3-8b --prices 1,2,3,4 \
+    --pool-bytes 1GiB --trace /dev/zero
+# shellcheck disable=SC2016  # the inner shell's own words
+capture bash -c 'head -c 600M /dev/zero | "$0" plan --config -; echo "pipe ${PIPESTATUS[*]}"' "$PLEAT"
+check "a pipe has a bound: reading stops, the writer is told so by SIGPIPE" prints "^pipe 141 1$"
+check "and the message says which" says "cannot read standard input: it has more than 16 MiB"
+
+# weights that are not finite: an error that names the tensor, and no result
+{ head -c -1024 "$MODEL" && head -c 1024 /dev/zero | tr '\0' '\377'; } >"$scratch/nan.gguf"
+head -1 "$ROOT/eval/tasks.jsonl" >"$scratch/task"
+finite="step: tensor 'blk[.0-9a-z_]*weight' of the model holds weights that are not finite"
+fails 1 "$finite" run -m "$scratch/nan.gguf" -p x -n 1 -q
+fails 1 "$finite" eval -m "$scratch/nan.gguf" --tasks "$scratch/task" -q
+fails 1 "$finite" eval -m "$scratch/nan.gguf" --text "$ROOT/eval/prose.txt" --ctx-window 64 --text-windows 1 -q
+fails 1 "$finite" calibrate -m "$scratch/nan.gguf" --tasks "$scratch/task" -o "$scratch/nan.json" -q
+fails 1 "$finite" bench run -m "$scratch/nan.gguf" -p 8 -n 1 -r 1 -q
+fails 1 "$finite" bench serve -m "$scratch/nan.gguf" --synthetic fixed:prompt=8,output=2 --requests 1 \
+    --pool-bytes 16MiB -q
 
 fails 2 "-o -: the profile .* needs a file" calibrate -m x --tasks y -o -
 
@@ -123,6 +177,43 @@ check "and the link stays" test "$(readlink "$scratch/link")" = old
 ln -s "$scratch/later" "$scratch/dangling"
 plan -o "$scratch/dangling"
 check "also one that led nowhere" test "$(<"$scratch/later")" = "$table"
+# two outputs of one file, or one that is read, whatever the spelling
+serve="bench serve --simulate --arch llama3-8b --prices 1,2,3,4 --pool-bytes 1GiB --synthetic fixed"
+mkdir "$scratch/there"
+ln -s there "$scratch/folder"
+ln -s there/free "$scratch/leads"
+ln -s leads "$scratch/leads_there"
+ln "$scratch/old" "$scratch/hard"
+for pair in "there/free there/../there/free" "there/free folder/free" "leads there/free" "leads leads_there" \
+    "old ./old" "old hard" "old link"; do
+    fails 1 "cannot write .*: it is the same file as .*${pair#* }, which --output writes" \
+        eval -m /no/model --tasks x --report "$scratch/${pair% *}" -o "$scratch/${pair#* }"
+    # shellcheck disable=SC2086
+    fails 1 "it is the same file as .*, which --svg writes" $serve --svg "$scratch/${pair% *}" \
+        --series "$scratch/${pair#* }"
+    # shellcheck disable=SC2086
+    fails 1 "it is the same file as .*, which --series writes" $serve --write-trace "$scratch/${pair% *}" \
+        --series "$scratch/${pair#* }"
+    fails 1 "cannot write .*: it is the same file as .*${pair#* }, which is read" \
+        calibrate -m /no/model --tasks "$scratch/${pair#* }" -o "$scratch/${pair% *}"
+done
+"$PLEAT" plan --config - -o "$scratch/hard" <"$scratch/old" 2>"$scratch/err"
+code=$? stderr=$(<"$scratch/err")
+check "what stdin reads is no output" exits 1
+check "and that is said" says "--output: cannot write .*hard: it is the same file as -, which is read"
+fails 1 "it is the same file as .*old, which is read" calibrate -m x --tasks y --kv "leankv:profile=$scratch/old" \
+    -o "$scratch/hard"
+check "nothing was written" test ! -e "$scratch/there/free"
+# shellcheck disable=SC2086
+"$PLEAT" $serve --series "$scratch/both" >"$scratch/both" 2>"$scratch/err"
+code=$? stderr=$(<"$scratch/err")
+check "stdout is an output too" exits 1
+check "and says so" says "--series: cannot write .*both: it is the same file as standard output"
+try plan --arch llama3-8b -o /dev/null
+check "/dev/null keeps nothing to lose" exits 0
+# shellcheck disable=SC2086
+try $serve --svg /dev/null --series /dev/null -o /dev/null -q
+check "not for many either" exits 0
 mkfifo "$scratch/pipe"
 cat "$scratch/pipe" >"$scratch/piped" &
 plan -o "$scratch/pipe"
@@ -142,13 +233,28 @@ check "who is ended leaves -o as it was" test "$(<"$scratch/old")" = old
 check "nothing is left over" test -z "$(find "$scratch" -name '*.tmp')"
 
 # the environment
+export PLEAT_KV="f16 k8v4" # specs on the command line replace those of the environment, however many
+fails 1 "/no/line.gguf: " run -m /no/line.gguf -p x --kv k8v4
+fails 1 "/no/line.gguf: " run -m /no/line.gguf -p x -ctk f16
+fails 2 "PLEAT_KV may stand once" run -m /no/line.gguf -p x
+unset PLEAT_KV
 export PLEAT_N_PREDICT=many
 fails 2 "PLEAT_N_PREDICT: 'many' is not a whole number" run -m x -p x
 unset PLEAT_N_PREDICT
 export PLEAT_MODEL=/no/twin.gguf
 fails 1 "/no/twin.gguf: " run -p x
 fails 1 "/no/line.gguf: " run -m /no/line.gguf -p x
-unset PLEAT_MODEL
+plan
+check "what the command line excludes is as if it were not in the environment" test "$code $stdout" = "0 $table"
+export PLEAT_ARCH=mistral-7b
+fails 2 "PLEAT_MODEL and PLEAT_ARCH exclude each other" plan
+plan
+check "an option hides its own twin, and those that it excludes" test "$code $stdout" = "0 $table"
+fails 1 "/no/line.gguf: " plan -m /no/line.gguf
+unset PLEAT_ARCH
+export PLEAT_PROMPT=x
+fails 1 "cannot read /no/prompt" run -f /no/prompt
+unset PLEAT_MODEL PLEAT_PROMPT
 
 # help
 try

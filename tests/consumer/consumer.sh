@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # consumer.sh DIR: install the build DIR below a fresh prefix, move that elsewhere, and use it from there as a stranger
-# would: what is installed, pkg-config shared and static, CMake package shared and static, C and C++.
+# would: what is installed, pkg-config shared and static, the examples, CMake package shared and static, C and C++.
 set -uo pipefail
 build=$(realpath "$1")
 cd "$(dirname "$0")"
@@ -36,11 +36,11 @@ files_are_there() {
     for file in include/pleat/pleat.h include/pleat/cache.h bin/pleat; do
         [ -f "$prefix/$file" ] || { echo "missing: $file"; return 1; }
     done
-    [ -L "$lib/libpleat.so" ] && [ -L "$lib/libpleat.so.0" ] && [ -f "$lib/pkgconfig/pleat.pc" ] &&
+    [ -L "$lib/libpleat.so" ] && [ -L "$lib/libpleat.so.1" ] && [ -f "$lib/pkgconfig/pleat.pc" ] &&
         [ -f "$lib/cmake/Pleat/PleatConfig.cmake" ]
 }
 
-soname_is_right() { objdump -p "$(find "$prefix" -name libpleat.so)" | grep -q 'SONAME *libpleat.so.0$'; }
+soname_is_right() { objdump -p "$(find "$prefix" -name libpleat.so)" | grep -q 'SONAME *libpleat.so.1$'; }
 no_paths_inside() { [ -d "$prefix" ] && ! grep -rlF "$build" "$prefix" --include='*.cmake' --include='*.pc' --include='*.h'; }
 command_runs() { "$prefix/bin/pleat" --version; }
 
@@ -52,6 +52,13 @@ pkgconfig_c() {
 }
 pkgconfig_cpp() {
     c++ -Wall -Wextra -Werror consumer.cpp -o "$work/cpp" $(pc --cflags --libs pleat) && with_libs "$work/cpp"
+}
+examples() {
+    local name
+    for name in embed generate many; do
+        cc -Wall -Wextra -Werror "../../examples/$name.c" -o "$work/$name" $(pc --cflags --libs pleat) -lm || return
+    done
+    with_libs "$work/embed"
 }
 pkgconfig_static() {
     # The other libraries may stay shared: Debian has no static oneDNN.
@@ -77,6 +84,7 @@ try command command_runs
 try pkgconfig-c pkgconfig_c
 try pkgconfig-c++ pkgconfig_cpp
 try pkgconfig-static pkgconfig_static
+try examples examples
 try cmake-package cmake_package
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -2,7 +2,7 @@
  *
  * fuzz_block.c: any bytes as a payload.
  *
- *     input   format u8[4] | counts of the books' codes u8[8] | payload
+ *     input   format u8[4] | counts of the codebooks' codes u8[8] | payload
  *
  * Opened and decoded, with and without vectors, nothing outside the payload and its pad is read, codes are below the
  * levels, and both ways give the same.  That is tried with the bytes as they are and with a header that fits them, so
@@ -33,15 +33,15 @@ static pleat__block_format format_of(const uint8_t *head) {
     return f;
 }
 
-/* A book in which code i is as frequent as byte i % 8 of `frequent` says. */
-static void make_book(pleat__book *book, const uint8_t *frequent, uint32_t n_levels) {
+/* A codebook in which code i is as frequent as byte i % 8 of `frequent` says. */
+static void make_codebook(pleat__codebook *codebook, const uint8_t *frequent, uint32_t n_levels) {
     pleat__code_counts counts = {0};
     for (uint32_t i = 0; i < n_levels; i++) {
         counts.single[i] = 1ull << frequent[i % 8] % 20;
         for (uint32_t j = 0; n_levels <= 8 && j < n_levels; j++)
             counts.pair[i * 8 + j] = counts.single[i] * (1ull << frequent[j % 8] % 20);
     }
-    pleat__book_build(book, &counts, n_levels);
+    pleat__codebook_build(codebook, &counts, n_levels);
 }
 
 static void expect_below(const uint8_t *codes, size_t n, uint32_t n_levels) {
@@ -49,7 +49,7 @@ static void expect_below(const uint8_t *codes, size_t n, uint32_t n_levels) {
 }
 
 /* Both matrices, slice by slice: keys one, values three at a time. */
-static void decode(const pleat__block_format *f, const pleat__block_books *books, uint32_t flags,
+static void decode(const pleat__block_format *f, const pleat__block_codebooks *codebooks, uint32_t flags,
                    const pleat__block_reader *opened, uint8_t *out) {
     pleat__block_reader reader = *opened;
     pleat__codec_dsp dsp;
@@ -59,26 +59,26 @@ static void decode(const pleat__block_format *f, const pleat__block_books *books
         const uint32_t slice = s->n_columns / 4, n_vectors = pleat__block_vectors(f);
         for (uint32_t v = 0, n; v < n_vectors; v += n, out += (size_t)64 * n) {
             n = pleat__min_u32(m ? 3 * slice : slice, n_vectors - v);
-            pleat__sections_decode(&dsp, m ? &books->v : &books->k, &s, 1, n, &out);
+            pleat__sections_decode(&dsp, m ? &codebooks->v : &codebooks->k, &s, 1, n, &out);
         }
         (void)pleat__section_is_done(s);
     }
 }
 
-static void try_payload(const pleat__block_format *f, const pleat__block_books *books, const uint8_t *payload,
+static void try_payload(const pleat__block_format *f, const pleat__block_codebooks *codebooks, const uint8_t *payload,
                         size_t n) {
     pleat__block_reader reader;
     const size_t n_codes = (size_t)f->tokens * f->head_dim;
     uint8_t *units = malloc(pleat__block_units_bytes(f));
     EXPECT(units);
-    const bool opens = pleat__block_open(f, books, payload, n, units, &reader) == PLEAT_OK;
+    const bool opens = pleat__block_open(f, codebooks, payload, n, units, &reader) == PLEAT_OK;
     free(units);
     if (!opens) return;
     EXPECT(n <= pleat__block_bound(f));
     uint8_t *out = aligned_alloc(64, 4 * n_codes);
     EXPECT(out);
-    decode(f, books, 0, &reader, out);
-    decode(f, books, pleat_cpu_flags(), &reader, out + 2 * n_codes);
+    decode(f, codebooks, 0, &reader, out);
+    decode(f, codebooks, pleat_cpu_flags(), &reader, out + 2 * n_codes);
     expect_below(out, n_codes, f->k_levels);
     expect_below(out + n_codes, n_codes, f->v_levels);
     EXPECT(memcmp(out, out + 2 * n_codes, 2 * n_codes) == 0);
@@ -129,16 +129,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < HEAD) return 0;
     const pleat__block_format f = format_of(data);
     const size_t n = size - HEAD;
-    pleat__block_books books;
-    make_book(&books.k, data + 4, f.k_levels);
-    make_book(&books.v, data + 4, f.v_levels);
+    pleat__block_codebooks codebooks;
+    make_codebook(&codebooks.k, data + 4, f.k_levels);
+    make_codebook(&codebooks.v, data + 4, f.v_levels);
     uint8_t *payload = malloc(n + PLEAT__STREAM_PAD);
     EXPECT(payload);
     memcpy(payload, data + HEAD, n);
     memset(payload + n, data[0], PLEAT__STREAM_PAD);
-    try_payload(&f, &books, payload, n);
+    try_payload(&f, &codebooks, payload, n);
     mend_header(&f, payload, n);
-    try_payload(&f, &books, payload, n);
+    try_payload(&f, &codebooks, payload, n);
     try_codec(data, payload, n);
     free(payload);
     return 0;

@@ -9,13 +9,13 @@
 
 #include <string.h>
 
-#include "hf_config.h"
+#include "cli/lib/shape/hf_config.h"
 
 static void expect_shape(const model_shape *s) {
     pleat_error err;
-    EXPECT(s->n_layers >= 1 && s->n_layers <= SHAPE_LAYERS_MOST);
-    EXPECT(s->n_kv_heads >= 1 && s->n_kv_heads <= SHAPE_KV_HEADS_MOST);
-    EXPECT(s->head_dim >= 16 && s->head_dim <= SHAPE_HEAD_DIM_MOST);
+    EXPECT(s->n_layers >= 1 && s->n_layers <= SHAPE_LAYERS_MAX);
+    EXPECT(s->n_kv_heads >= 1 && s->n_kv_heads <= SHAPE_KV_HEADS_MAX);
+    EXPECT(s->head_dim >= 16 && s->head_dim <= SHAPE_HEAD_DIM_MAX);
     EXPECT(shape_check(s, &err) == PLEAT_OK);
     EXPECT(s->n_windowed <= s->n_layers);
     EXPECT((s->window > 0) == (s->n_windowed > 0));

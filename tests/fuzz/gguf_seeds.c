@@ -170,6 +170,7 @@ static uint64_t type_bytes(uint32_t type, uint64_t n) {
     }
 }
 
+/* Knuth's MMIX generator, kept here: another would write other seeds than the corpus has. */
 static unsigned next_byte(void) {
     weight_state = weight_state * 6364136223846793005u + 1442695040888963407u;
     return (unsigned)(weight_state >> 56);

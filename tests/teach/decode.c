@@ -71,14 +71,14 @@ static const char *decode_raw(section *s) {
 
 /* ---- sections 6 and 7 ---------------------------------------------------------------------------------- */
 
-typedef struct book {
+typedef struct codebook {
     int is_pairs;
     unsigned longest;
     unsigned n_symbols;
     unsigned symbol[256], length[256], word[256]; /* in the order of words; the word's first bit is its highest */
-} book;
+} codebook;
 
-static void read_book(book *b, const uint8_t *bytes) {
+static void read_codebook(codebook *b, const uint8_t *bytes) {
     const unsigned levels = bytes[1] + 1u;
     b->is_pairs = bytes[0] == 0;
     b->longest = 0;
@@ -102,13 +102,13 @@ typedef struct window {
 } window;
 
 /* Which word the window, with zeros behind it, begins with. */
-static unsigned word_in(const window *w, const book *b) {
+static unsigned word_in(const window *w, const codebook *b) {
     for (unsigned i = 0; i < b->n_symbols; i++) {
         unsigned start = 0;
         for (unsigned bit = 0; bit < b->length[i]; bit++) start = 2 * start + w->bit[bit];
         if (start == b->word[i]) return i;
     }
-    return 0; /* of no complete book */
+    return 0; /* of no complete codebook */
 }
 
 static void take(window *w, uint8_t byte) {
@@ -121,11 +121,11 @@ static void drop(window *w, unsigned n) {
     w->n -= n;
 }
 
-static const char *decode_huffman(section *s, const uint8_t *book_bytes) {
-    book b;
+static const char *decode_huffman(section *s, const uint8_t *codebook_bytes) {
+    codebook b;
     window windows[32];
     memset(windows, 0, sizeof windows);
-    read_book(&b, book_bytes);
+    read_codebook(&b, codebook_bytes);
     const unsigned n = s->rows * s->columns / 64, n_steps = b.is_pairs ? n : 2 * n;
     size_t next = 0;
     for (unsigned step = 0; step < n_steps; step++) {
@@ -192,11 +192,11 @@ static void read_unit(const uint8_t *units, int is_wide, size_t i, size_t n, flo
     *minimum = (float)z * *step / 2;
 }
 
-static const char *decode_section(section *s, unsigned coder, const teach_format *f, const uint8_t *book_bytes) {
+static const char *decode_section(section *s, unsigned coder, const teach_format *f, const uint8_t *codebook_bytes) {
     const size_t raw_bytes = (size_t)s->rows * s->columns / 8 * bits_of(s->levels - 1);
     if (coder == RAW) return decode_raw(s);
     if (coder != f->coder || s->n_bytes >= raw_bytes) return "a coder that does not belong here";
-    return coder == HUFFMAN ? decode_huffman(s, book_bytes) : decode_pack(s);
+    return coder == HUFFMAN ? decode_huffman(s, codebook_bytes) : decode_pack(s);
 }
 
 /* The token at each place. */
@@ -225,8 +225,8 @@ const char *teach_decode(const teach_format *f, const uint8_t *payload, size_t n
 
     unsigned tokens[256];
     const char *wrong = read_order(f->coder == PACK ? order : NULL, T, tokens);
-    if (!wrong) wrong = decode_section(&K, k_word.coder, f, f->k_book);
-    if (!wrong) wrong = decode_section(&V, v_word.coder, f, f->v_book);
+    if (!wrong) wrong = decode_section(&K, k_word.coder, f, f->k_codebook);
+    if (!wrong) wrong = decode_section(&V, v_word.coder, f, f->v_codebook);
     if (wrong) return wrong;
     for (unsigned p = 0; p < T; p++) {
         for (unsigned i = 0; i < d; i++) {

@@ -13,9 +13,9 @@ typedef struct teach_format {
     unsigned T, d, g;
     int by_channel;
     unsigned k_levels, v_levels;
-    int k_compact, v_compact;       /* units may be COMPACT */
-    unsigned coder;                 /* 0 RAW, 1 HUFFMAN, 2 PACK */
-    const uint8_t *k_book, *v_book; /* as they travel (section 6); HUFFMAN */
+    int k_compact, v_compact;               /* units may be COMPACT */
+    unsigned coder;                         /* 0 RAW, 1 HUFFMAN, 2 PACK */
+    const uint8_t *k_codebook, *v_codebook; /* as they travel (section 6); HUFFMAN */
 } teach_format;
 
 /* Keys and values by token, [T][d].  Returns NULL, or what is wrong with the payload. */

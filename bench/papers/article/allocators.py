@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Tables that build/bench/bench_allocators measures: waste, allocators, block sizes."""
-import article
-import lab
-import models
-import page
-from common import Section
+from article import models, printed
+from article.section import Section
+from lab import lab, page
 
 HEADROOM = 0.2  # of the second run: what growing allocators need to work at all
 SHOWN = ("max", "known", "double", "double-best", "step16", "step16-best", "paged1", "paged16", "paged128")
@@ -34,7 +32,7 @@ def table_waste(bench):
                 "average of 32 %, 68 % wasted.")
     s.used(record)
     rows, used = [], []
-    for label, name, mean, longest, said in article.WASTE:
+    for label, name, mean, longest, said in printed.WASTE:
         row, load = rows_of[name]["max"], loads[name]
         used.append(row["utilisation"])
         rows.append((label, f"{mean} / {longest}", said, f"{load['prompt'] + load['output']:.0f}",
@@ -44,15 +42,15 @@ def table_waste(bench):
                      f"{rows_of[name]['paged16']['running'] / row['running']:.1f}x"))
     s.add(page.table(("workload", "mean / longest", "used, %: article", "mean length drawn", "mean of a running one",
                       "used, %: replayed", "wasted", "at once", "at once, paged by 16", "gain"), rows))
-    plain = sum(w[4] for w in article.WASTE) / len(article.WASTE)
+    plain = sum(w[4] for w in printed.WASTE) / len(printed.WASTE)
     s.say("The article's column is mean length over longest, not a measurement. While it runs a request is shorter "
           f"than in the end, but those with long answers run longer: replayed, chats use {page.percent(used[0])} % and "
           f"summaries, whose answers are short, {page.percent(used[3])}. No weights are given for its average; the "
           f"plain mean of its rows is {plain:.0f} %, of ours {page.percent(page.mean(used), 0)} %.")
-    s.formula(f"{bench.n_requests:,} requests a workload with its mean and longest length (log-normal; how they split "
-              f"into prompt and output is ours: bench/allocators.c), a pool of {bench.pool_tokens:,} tokens, "
-              f"{models.kv_gib('llama3-70b', bench.pool_tokens):.0f} GiB of Llama 3 70B; live tokens over held tokens, "
-              "over the steps in which requests wait")
+    s.formula(f"{bench.n_requests:,} requests a workload with its mean and longest length (log-normal), a pool of "
+              f"{bench.pool_tokens:,} tokens, {models.kv_gib('llama3-70b', bench.pool_tokens):.0f} GiB of Llama 3 "
+              "70B. How they split into prompt and output is ours: bench/allocators/allocators.c. Shares are live "
+              "tokens over held tokens, over the steps in which requests wait")
     return s
 
 
@@ -63,7 +61,7 @@ def span(values, digits=0):
 
 def article_rows(rows_of):
     rows = []
-    for label, names, used, external, internal in article.ALLOCATORS:
+    for label, names, used, external, internal in printed.ALLOCATORS:
         found = [rows_of[w][n] for w in rows_of for n in names]
         digits = 0 if label.startswith("Contiguous") else 2
         rows.append((label, used, f"**{span([r['utilisation'] for r in found], digits)}**",
@@ -101,17 +99,17 @@ def judge_pages(s, rows_of):
                       "differ"),
           page.agrees(max(rows_of[w]["paged16"]["internal"] for w in rows_of) < 0.004, "blocks of 16 waste less than "
                                                                                        "0.4 %",
-                      "the article divides 15 tokens by the longest context, but a request holds its own length, and "
-                      "loses half a block in the mean"))
+                      "the article divides 15 tokens by the longest context, but a request holds its own length, "
+                      "and loses half a block on average"))
 
 
 def judge_growing(s, bench, chat, roomy):
     def often(rows, name):
         return f"{rows[name]['preempted'] / bench.n_requests:.1f}"
 
-    s.say(f"Growing pieces need room to move: with 1 % of headroom a chat is thrown out {often(chat, 'double')} times "
-          f"(doubled) or {often(chat, 'step16')} times (by 16), most of it in spite of room, and each token is "
-          f"computed again {chat['double']['again']:.1f} or {chat['step16']['again']:.1f} times. With "
+    s.say(f"Growing pieces need room to move. With 1 % of headroom a chat is thrown out {often(chat, 'double')} "
+          f"times (doubled) or {often(chat, 'step16')} times (by 16), most of it in spite of room. Each token is "
+          f"then computed again {chat['double']['again']:.1f} or {chat['step16']['again']:.1f} times. With "
           f"{100 * HEADROOM:.0f} % it is thrown out {often(roomy, 'double')} and {often(roomy, 'step16')} times, and "
           f"by 16 each token generated still moves {roomy['step16']['moved']:.0f} others.",
           f"1 - largest / free says little by itself: it is {page.percent(chat['known']['external'], 0)} % for the "
@@ -135,9 +133,9 @@ def table_allocators(bench):
           + detail_rows(wide_rows, ("double", "double-best", "step16", "step16-best", "paged16"), "chat"))
     judge_pages(s, rows_of)
     judge_growing(s, bench, rows_of["chat"], wide_rows["chat"])
-    s.formula("the same replay; a piece that cannot grow where it stands moves, and if there is no place the newest "
-              "request is thrown out, to start again from its tokens when it is next admitted; nanoseconds without "
-              "copying")
+    s.formula("the same replay. A piece that cannot grow where it stands moves. If there is no place the newest "
+              "request is thrown out, to start again from its tokens when it is next admitted. Nanoseconds are "
+              "without copying")
     return s
 
 
@@ -148,8 +146,8 @@ def at_once(rows_of, block):
 def table_blocks(bench):
     record, rows_of, _ = run(bench)
     s = Section("blocks", "Block size",
-                "Figure, Llama 3 70B, mixed workload: internal fragmentation from 0 (block 1) over 1.8 (16) to 9 % "
-                "(128), page tables from 8 over 1 to 0.2 %; together least at 8 to 16.")
+                "Figure, Llama 3 70B, mixed workload. Internal fragmentation goes from 0 (block 1) over 1.8 (16) to "
+                "9 % (128), page tables from 8 over 1 to 0.2 %. Together they are least at 8 to 16.")
     s.used(record)
     token = models.kv_bytes("llama3-70b", 1)
     pool = record["result"]["pool_tokens"]
@@ -159,7 +157,7 @@ def table_blocks(bench):
         inside, tables = page.mean(r["internal"] for r in found), page.mean(r["table_share"] for r in found)
         ids = page.mean((1 - r["free"]) / block * 4 / token for r in found)
         totals[block] = inside + tables
-        said = article.BLOCKS.get(block, ("-", "-"))
+        said = printed.BLOCKS.get(block, ("-", "-"))
         rows.append((block, said[0], f"**{page.percent(inside, 2)}**", span([r["internal"] for r in found], 2), said[1],
                      f"**{page.percent(tables, 3)}**", f"{100 * ids:.6f}", f"**{page.percent(inside + tables, 2)}**",
                      f"{at_once(rows_of, block) / at_once(rows_of, 1):.3f}"))
@@ -168,16 +166,16 @@ def table_blocks(bench):
                      rows))
     best = min(totals, key=totals.get)
     s.say("Half a block is lost for each request, so internal fragmentation depends on the lengths more than on "
-          f"anything: blocks of 128 lose {span([rows_of[w]['paged128']['internal'] for w in rows_of], 1)} %. The "
-          f"article's 8 % for tables would be {0.08 * token / 1000:.0f} KB of table for each token of 70B; where one "
+          f"anything. Blocks of 128 lose {span([rows_of[w]['paged128']['internal'] for w in rows_of], 1)} %. The "
+          f"article's 8 % for tables would be {0.08 * token / 1000:.0f} KB of table for each token of 70B. Where one "
           f"id of 4 bytes stands for a block of all layers, as in its own sample, it is {100 * 4 / token:.4f} % at "
           "block 1. Pleat's tables are larger, since every layer and KV head has its own and each is as long as the "
           "longest context: they are what one-token pages would cost. Internal and tables together are least at "
-          f"{best} tokens, by the mean of the workloads. What is left is the kernel's side, which wants larger blocks "
-          "(docs/PERF.md).")
-    s.formula("the same replay, mean over the four workloads; tables: the arrays of src/page for 640 lanes (80 layers, "
-              f"8 KV heads) over {pool:,} tokens of 512 bytes a lane; one id: 4 bytes a block in use over {token:,} "
-              "bytes a token")
+          f"{best} tokens, by the mean of the workloads. What is left is the kernel's side, which wants larger "
+          "blocks (docs/PERF.md).")
+    s.formula("the same replay, mean over the four workloads. Tables are the arrays of src/page for 640 lanes (80 "
+              f"layers, 8 KV heads) over {pool:,} tokens of 512 bytes a lane. One id is 4 bytes a block in use over "
+              f"{token:,} bytes a token")
     return s
 
 

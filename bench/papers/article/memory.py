@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Tables of bytes: they follow from shapes; `pleat plan` has to agree."""
-import article
-import models
-import page
-from common import Section, gib, ratio
+from article import models, printed
+from article.section import Section, gib, ratio
+from lab import page
 
 TOKENS = 4096
 
@@ -15,10 +14,10 @@ def all_gib(row):
 
 def table_models(bench):
     s = Section("models", "KV cache of known models",
-                "Its table has 4.0 GB for Llama 3 8B at batch 32 and 4096 tokens, 10.0 for 70B, 20.0 for 70B at batch "
-                "64; its worked example right above has 80 for the last.")
+                "Its table has 4.0 GB for Llama 3 8B at batch 32 and 4096 tokens, 10.0 for 70B, 20.0 for 70B at "
+                "batch 64. Its worked example right above has 80 for the last.")
     rows, factors = [], set()
-    for label, name, batch, weights, said in article.MODELS:
+    for label, name, batch, weights, said in printed.MODELS:
         is_guess = models.MODELS[name].hidden is None
         record, planned = (None, None) if is_guess else bench.plan(name, TOKENS, batch, "f16")
         s.used(record)
@@ -34,9 +33,9 @@ def table_models(bench):
           "the two bytes of f16, had been left out. The worked example (2 * 80 * 8 * 128 * 4096 * 64 * 2 bytes = "
           f"{gib(models.kv_gib('llama3-70b', TOKENS, 64))} GiB) is right. Shares compare bytes with bytes; the article "
           "sets GiB against GB.")
-    s.formula("2 * layers * KV heads * head_dim * tokens * batch * 2 bytes; weights: 2 bytes a parameter, counted from "
-              "the model's shape (bench/papers/article/models.py); pages and tables are Pleat's, which hold whole "
-              "pages; the last row's shape is the article's estimate")
+    s.formula("2 * layers * KV heads * head_dim * tokens * batch * 2 bytes. Weights are 2 bytes a parameter, "
+              "counted from the model's shape (bench/papers/article/models.py). Pages and tables are Pleat's, which "
+              "hold whole pages; the last row's shape is the article's estimate")
     return s
 
 
@@ -47,7 +46,7 @@ def table_batches(bench):
     s = Section("batches", "KV cache against batch size",
                 "Figure, Llama 3 70B, 4096 tokens: 0.31 GB at batch 1 to 80 GB at 256, \"more than half the weights\".")
     rows = [(batch, gib(said), f"**{gib(one * batch / models.GIB)}**", page.percent(one * batch / 1e9 / weighs, 0))
-            for batch, said in article.BATCHES.items()]
+            for batch, said in printed.BATCHES.items()]
     s.add(page.table(("batch", "GiB: article", "right", "of the weights, %"), rows))
     record, planned = bench.plan(m, TOKENS, 1, "f16")
     s.used(record)
@@ -63,7 +62,7 @@ def table_small(bench):
                 "Llama 3 8B at batch 32 with 512 tokens: 0.5 GB, \"negligible\". Llama 3.2 1B at batch 64 with 4096 "
                 "tokens: 4.3 GB beside about 2 GB of weights, \"still manageable\".")
     rows, words = [], []
-    for label, name, batch, tokens, said, _ in article.SMALL:
+    for label, name, batch, tokens, said, _ in printed.SMALL:
         s.used(bench.plan(name, tokens, batch, "f16")[0])
         right = models.kv_gib(name, tokens, batch)
         share = right * models.GIB / 1e9 / models.weights_gb(name)
@@ -72,7 +71,7 @@ def table_small(bench):
         words.append(f"{page.percent(share, 0)} % of the weights for {label}")
     s.add(page.table(("model", "batch", "tokens", "KV, GiB: article", "right", "factor", "weights, GB",
                       "KV / weights, %"), rows))
-    s.say(f"Both are too small, and the second is no example of a small cache: KV is {page.listing(words)}. That a "
+    s.say(f"Both are too small, and the second is no example of a small cache. KV is {page.listing(words)}. That a "
           "short context needs no pages still holds; that a small model has a small cache does not.")
     s.formula("the same; the 1B model has 16 layers, 8 KV heads of 64")
     return s
@@ -81,7 +80,7 @@ def table_small(bench):
 def table_precisions(bench):
     m, batch = "llama3-70b", 64
     extra = ("k8v4", "k4v2")
-    said = article.PRECISIONS + [("-", None, "-", kv) for kv in extra]
+    said = printed.PRECISIONS + [("-", None, "-", kv) for kv in extra]
     record, planned = bench.plan(m, TOKENS, batch, *(kv for _, _, _, kv in said if kv))
     s = Section("precisions", "Bytes by precision",
                 "Llama 3 70B, batch 64, 4096 tokens: FP16 80 GB, INT8 40 (2x), INT4 20 (4x), INT4 with FP16 outliers "
@@ -113,18 +112,18 @@ def beam_blocks(n_beams, n_tokens, n_different, block):
 
 
 def table_beams(bench):
-    w, n, last = article.BEAMS, article.BEAM_TOKENS, article.BEAM_DIFFERENT
+    w, n, last = printed.BEAMS, printed.BEAM_TOKENS, printed.BEAM_DIFFERENT
     s = Section("beams", "Copy-on-write of beams",
-                f"{w} beams over {n} tokens, of which the last {last} differ, in blocks of {article.BEAM_BLOCK}: 4x "
-                f"without sharing, approximately {article.BEAM_COST}x with copy-on-write.")
+                f"{w} beams over {n} tokens, of which the last {last} differ, in blocks of {printed.BEAM_BLOCK}: 4x "
+                f"without sharing, approximately {printed.BEAM_COST}x with copy-on-write.")
     rows = []
     for block in (1, 8, 16, 32, 64, 128):
         one, shared = -(-n // block), beam_blocks(w, n, last, block)
         rows.append((block, one, w * one, shared, f"**{shared / one:.3f}x**"))
     s.add(page.table(("block", "one sequence", "copied", "shared", "of one sequence"), rows))
-    found = beam_blocks(w, n, last, article.BEAM_BLOCK)
-    one = n // article.BEAM_BLOCK
-    own = (w - 1) * -(-last // article.BEAM_BLOCK)
+    found = beam_blocks(w, n, last, printed.BEAM_BLOCK)
+    one = n // printed.BEAM_BLOCK
+    own = (w - 1) * -(-last // printed.BEAM_BLOCK)
     s.say(f"By the article's own formula it is {one} + {w - 1} * {own // (w - 1)} = {one + own} blocks, "
           f"{(one + own) / one:.3f}x, and counting blocks gives {found}. Its formula is exact where the sequence ends "
           "with a block, as here; else a beam may own one block more.")

@@ -7,51 +7,42 @@
 Tables of bytes follow from formulas; those of allocators from build/bench/bench_allocators, whose raw results are kept
 under build/papers/article/.
 
-    article.py   what the article prints     memory.py      models, batch, precision, beams
+    printed.py   what the article prints     memory.py      models, batch, precision, beams
     models.py    shapes of models            traffic.py     bytes read in a step, swapping
-    common.py    sections                    allocators.py  waste, allocators, block sizes
+    section.py   sections, numbers as text   allocators.py  waste, allocators, block sizes
     serve.py     a whole server
 
-Pages and measurements are as in ../leankv (page.py, lab.py).  Exit codes: 0 ok, 1 a measurement failed (the page says
+Measuring, keeping and writing pages: ../lab.  Exit codes: 0 ok, 1 a measurement failed (the page says
 which), 2 wrong usage, 130 interrupted.
 """
-import datetime
 import os
 import sys
 
 sys.dont_write_bytecode = True  # the tree stays as it was
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "leankv")]
-import allocators
-import lab
-import memory
-import models
-import page
-import serve
-import traffic
-from common import Section, version_of
+sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from article import allocators, memory, models, serve, traffic
+from article.section import Section
+from lab import lab, page
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 LIST = (traffic.table_no_cache, memory.table_models, memory.table_batches, *allocators.LIST, memory.table_beams,
         memory.table_precisions, traffic.table_decode, traffic.table_gain, traffic.table_swap, *serve.serve_tables(),
         memory.table_small)
 
 HEAD = """# An article's tables, computed again
 
-`{command}` wrote this page on {date}. It goes through the tables of
-*KV Cache: The Hidden Memory Giant in LLM Serving* (Inference Optimization Timeline, part 2), puts what follows from a
-formula or from a replay next to what is printed there, and says what was wrong.
+`{command}` wrote this page on {date}. It goes through the tables of *KV Cache: The Hidden Memory Giant in LLM Serving*
+(Inference Optimization Timeline, part 2). What follows from a formula or from a replay stands next to what is printed
+there, and the page says what was wrong.
 
-- **Computed**: sizes and bounds, from the shapes of the models; where `pleat plan` is named it gave the same bytes, or
+- **Computed**: sizes and bounds, from the shapes of the models. Where `pleat plan` is named it gave the same bytes, or
   the table would not be here. GiB are 2^30 bytes, GB 10^9; the article writes GB for both.
 - **Replayed**: allocators, {requests} requests a workload, in build/bench/bench_allocators. It counts memory and
-  allocates for real (the paged ones with the library's own pool and tables); time passes in steps of one token for each
+  allocates for real, the paged ones with the library's own pool and tables. Time passes in steps of one token for each
   running request.
-- **Machine**: {machine}, shared with other work: it matters for
-  nanoseconds alone. Program: {version}.
+- **Machine**: {machine}, shared with other work: it matters for nanoseconds alone. Program: {version}.
 - **Served**: `pleat bench serve` on the reference model, requests from one pool on this machine's cores.
-- **Not here**: times on GPUs; and the quality columns of quantisation and eviction, for which docs/papers/leankv.md has measurements of
-  another kind.
+- **Not here**: times on GPUs, and the quality columns of quantisation and eviction. For the latter
+  docs/papers/leankv.md has measurements of another kind.
 """
 
 
@@ -94,31 +85,17 @@ def read_options():
 
 def write_page(bench, options, sections):
     here = lab.machine()
-    command = "python3 bench/papers/article/run.py"
-    command += " --quick" if options.quick else ""
-    head = HEAD.format(command=command, requests=f"{bench.n_requests:,}", machine=here,
-                       version=version_of(options.pleat),
-                       date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"))
-    text = "\n\n".join([head.rstrip()] + [s.text(None, here) for s in sections]) + "\n"
-    text = text.replace(bench.allocators, "build/bench/bench_allocators").replace(options.pleat, "build/pleat")
-    lab.write(options.out, text)
+    head = HEAD.format(command=lab.command_of("article", options), date=lab.today(),
+                       requests=f"{bench.n_requests:,}", machine=here, version=lab.version_of(options.pleat))
+    parts = [head, *(s.text(None, here) for s in sections)]
+    page.write(options.out, parts, {bench.allocators: "build/bench/bench_allocators", options.pleat: "build/pleat"})
 
 
 def main():
-    os.chdir(ROOT)
+    os.chdir(lab.ROOT)
     options = read_options()
     progress = lab.Progress({"allocators": 2, "plan": 12}, {"allocators": 15, "plan": 0.1}, options.quiet)
-    bench = Bench(options, progress)
-    try:
-        sections, n_failed = page.make_all(bench, LIST, options.only, Section)
-    except KeyboardInterrupt:
-        progress.end()
-        print("run.py: interrupted; results are kept, the same command goes on from there", file=sys.stderr)
-        return 130
-    progress.end()
-    write_page(bench, options, sections)
-    print(f"{options.out}: {len(sections)} tables, {n_failed} not measured", file=sys.stderr)
-    return 1 if n_failed else 0
+    return page.run_page(progress, options, lambda: Bench(options, progress), LIST, write_page, section=Section)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Tables of a whole server, from `pleat bench serve` on the reference model: watermarks, prefixes, tenants, end to end."""
-import article
-import page
-from common import Section, ratio
+from article import printed
+from article.section import Section, ratio
+from lab import page
 
 CHAT = ("--synthetic", "chat", "--rate", "inf", "-c", 2048, "--page-tokens", 16)
 
@@ -21,11 +21,11 @@ def ms(v):
 
 
 def table_watermarks(bench):
-    said = article.WATERMARKS
+    said = printed.WATERMARKS
     s = Section("watermarks", "Watermarks",
-                "Admission up to 70 to 98 % of the memory: 42 to 63 requests, 580 to 790 tokens/s, 0 to 25 preemptions a "
-                "minute, p99 120 to 1200 ms; 80 to 90 % is best. Its code calls the mark below which requests are let "
-                "in \"high\" and the one above which they give way \"low\".")
+                "Admission up to 70 to 98 % of the memory: 42 to 63 requests, 580 to 790 tokens/s. Preemptions are "
+                "0 to 25 a minute, p99 120 to 1200 ms; 80 to 90 % is best. Its code calls the mark below which "
+                "requests are admitted \"high\" and the one above which they are preempted \"low\".")
     rows, preempted = [], {}
     for mark, (batch, speed, often, late) in said.items():
         record = serve(bench, *CHAT, "--requests", bench.n_served, "--pool-bytes", "16MiB", "--kv", "f16", "--watermarks",
@@ -90,10 +90,10 @@ KINDS = {"Paged FP16": ("f16", 0), "Paged INT8": ("k8v8", 0), "Paged INT8 + pref
 
 def table_serving(bench):
     s = Section("serving", "End to end",
-                "Llama 3 70B on 4 A100: contiguous 24 requests and 420 tokens/s, paged f16 58 and 780, INT8 96 and 1050, with "
-                "a prefix cache 1180, INT4 with it 140 and 1420.")
+                "Llama 3 70B on 4 A100. Contiguous serves 24 requests at once and 420 tokens/s, paged f16 58 and "
+                "780, INT8 96 and 1050. With a prefix cache it is 1180, and INT4 with it serves 140 and 1420.")
     rows, found = [], {}
-    for name, most, speed, *_ in article.SERVING:
+    for name, most, speed, *_ in printed.SERVING:
         if name not in KINDS:
             rows.append((name, most, "-", speed, "-", "-", "-"))
             continue
@@ -108,8 +108,9 @@ def table_serving(bench):
                       "p99"), rows))
     more = found["Paged INT8"]["mean_concurrency"] / found["Paged FP16"]["mean_concurrency"]
     faster = found["Paged INT4 + prefix cache"]["output_throughput"] / found["Paged FP16"]["output_throughput"]
-    s.say(f"INT8 serves {ratio(more, 2)} as many at once in the same memory (the article: {ratio(96 / 58, 2)}); from paged f16 to "
-          f"INT4 with prefixes the tokens/s are {ratio(faster, 2)} (the article: {ratio(1420 / 780, 2)}).",
+    s.say(f"INT8 serves {ratio(more, 2)} as many at once in the same memory (the article: {ratio(96 / 58, 2)}). From "
+          f"paged f16 to INT4 with prefixes the tokens/s are {ratio(faster, 2)} (the article: "
+          f"{ratio(1420 / 780, 2)}).",
           "A model of 28 million parameters on two cores is bound by arithmetic from four requests on, so more of them at once "
           "bring less than on a card whose memory is the limit. Contiguous buffers are under Allocators.")
     return s

@@ -18,14 +18,9 @@ import subprocess
 import sys
 
 sys.dont_write_bytecode = True  # the tree stays as it was
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
-sys.path.insert(0, HERE)
-import sections
-
-
-class Failed(Exception):
-    """A measurement that came to nothing, and why."""
+sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from gpu import sections
+from lab import lab
 
 
 def measure_one(pleat, name):
@@ -33,16 +28,16 @@ def measure_one(pleat, name):
     done = subprocess.run([pleat, *command.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise Failed(f"ended with {done.returncode}: {last}")
+        raise lab.Failed(f"ended with {done.returncode}: {last}")
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     try:
         result = json.loads(done.stdout)
         if not sections.has_rows(result):
             raise ValueError("no rows")
     except ValueError as error:
-        raise Failed(f"what was printed cannot be read: {error}") from error
+        raise lab.Failed(f"what was printed cannot be read: {error}") from error
     record = {"command": f"build/pleat {command}", "date": now, "result": result}
-    sections.lab.write(sections.path_of(name), json.dumps(record, indent=1) + "\n")
+    lab.write(sections.path_of(name), json.dumps(record, indent=1) + "\n")
 
 
 def measure(pleat, names):
@@ -52,7 +47,7 @@ def measure(pleat, names):
         try:
             measure_one(pleat, name)
             print(f"{name}: done", file=sys.stderr)
-        except Failed as error:
+        except lab.Failed as error:
             print(f"run.py: {name}: `{pleat} {sections.COMMANDS[name]}`: {error}", file=sys.stderr)
             n_failed += 1
             if str(error) == last:
@@ -63,7 +58,7 @@ def measure(pleat, names):
 
 
 def main():
-    os.chdir(ROOT)
+    os.chdir(lab.ROOT)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--measure", action="store_true", help="on this machine's GPU, instead of writing pages")
     parser.add_argument("--only", help="these results, e.g. pages-256,codec")

@@ -2,14 +2,11 @@
 """The sections: what is kept of each measurement, and the figures' tables and sentences made of it."""
 import json
 import os
-import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(os.path.join(os.path.dirname(HERE), "leankv"))  # behind the pages' own folders
-import lab
-import page
+from lab import lab, page
+from lab.fill import fill
 
-RESULTS = os.path.join(HERE, "results")
+RESULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "results")
 MARK = "<!-- On a GPU: written by bench/papers/gpu/run.py, from here to the end -->"
 FORMATS = ("f16", "k8v8", "k8v4", "k4v4", "k4v2")
 LANES = (256, 1024, 8192, 32768)
@@ -88,8 +85,8 @@ def section(kept, make, says, names):
 def fig11(kept):
     names = [f"pages-{n}" for n in LANES]
     s = section(kept, fig11,
-                "L40, 1024 tokens, several batch sizes: up to three orders of magnitude faster than with several threads on "
-                "the CPU.", names)
+                "L40, 1024 tokens, several batch sizes. It is up to three orders of magnitude faster than with "
+                "several threads on the CPU.", names)
     rows, ratios = [], []
     for n, name in zip(LANES, names):
         us = {(op, how): kept.us(name, op=op, how=how, taking="1/16") for op, how in
@@ -121,9 +118,9 @@ def fig12(kept):
                      page.percent(shares[-1])])
     s.add(page.table(["KV", "layers", "a layer's share of a step, us", "of that attention", "planning attention, once a step, us",
                       "pages, append, scores, policy, %"], rows))
-    s.add("32 sequences of 8192 tokens, 8 KV heads, head dimension 128; a whole step of generation in a CUDA graph, without a "
-          "model: the share is of the cache's own work, and few layers carry what is done once a step.")
-    s.say(f"Without the model's work in the step, the paper's share cannot be read off; what is not attention is "
+    s.add("A whole step of generation in a CUDA graph, without a model: 32 sequences of 8192 tokens, 8 KV heads, "
+          "head dimension 128. The share is of the cache's own work, and few layers carry what is done once a step.")
+    s.say("The paper's share cannot be read off without the model's work in the step. What is not attention is "
           f"{page.percent(min(shares))} to {page.percent(max(shares))} % of the cache's own time.")
     return s
 
@@ -148,8 +145,9 @@ def fig13(kept):
                page.number(kept.row("spread", kv=kv, how="launched", spread=8)["time_to_equal"]),
                page.number(kept.row("spread", kv=kv, how="launched", spread=8)["speed_to_block_a_lane"])]
               for kv in (*FORMATS, "leankv:ah=3,al=0.05")]
-    s.add("32 sequences, 32 query heads, 8 KV heads, head dimension 128, calls in a CUDA graph. Lanes whose lengths are spread 8:1, "
-          "at as many tokens, cut into equal shares or with a thread block a lane, as the paper's kernel has it, launched:")
+    s.add("32 sequences, 32 query heads, 8 KV heads, head dimension 128, calls in a CUDA graph. The second table "
+          "has lanes whose lengths are spread 8:1, at as many tokens: cut into equal shares, or with a thread block "
+          "a lane as in the paper's kernel, launched.")
     s.add(page.table(["KV", "equally long, us", "spread 8:1, us", "a block a lane, us", "x equally long", "x a block a lane"],
                      spread))
     k8v8 = [kept.row("contexts", kv="k8v8", how="graph", ctx=c)["speed_to_first"] for c in contexts]
@@ -168,8 +166,9 @@ def products(kept, name, **params):
 
 def fig9(kept):
     s = section(kept, fig9,
-                "V100 and RTX 4090: the fused kernel beats decoding, dequantising and multiplying one after the other, and is "
-                "faster for larger scales, whose codes are shorter. Over 400 GB/s for keys, 180 GB/s for values.", ["scales"])
+                "V100 and RTX 4090: the fused kernel beats decoding, dequantising and multiplying one after the "
+                "other. It is faster for larger scales, whose codes are shorter. Over 400 GB/s for keys, 180 GB/s "
+                "for values.", ["scales"])
     rows, by = [], {}
     for r in products(kept, "scales"):
         by.setdefault(r["params"]["kv"], {})[r["params"]["product"]] = r
@@ -186,8 +185,8 @@ def fig9(kept):
 
 def fig10(kept):
     s = section(kept, fig10,
-                "Against cuBLAS's matrix-vector product on f16, which decodes nothing: slower at short contexts, faster at long "
-                "ones; throughput grows with the context.", ["codec"])
+                "Against cuBLAS's matrix-vector product on f16, which decodes nothing, it is slower at short "
+                "contexts and faster at long ones. Throughput grows with the context.", ["codec"])
     rows = []
     for r in products(kept, "codec"):
         p = r["params"]
@@ -247,7 +246,7 @@ def sections_of(paper):
         missing += [lacks] if lacks else []
     gpus = sorted({r["params"]["gpu"] for record in kept.records.values() for r in record["result"]["rows"]})
     said = [f"Figures of one {', '.join(gpus)}; peaks are device-to-device copies in the same run, read and write counted."]
-    return "\n\n".join([MARK, "# On a GPU", *(said if gpus else []), *parts]) + "\n", missing
+    return fill("\n\n".join([MARK, "# On a GPU", *(said if gpus else []), *parts]) + "\n"), missing
 
 
 def splice(path, paper):

@@ -6,11 +6,11 @@
  *
  * The first WINDOWS pieces of TEXT, of as many tokens as the longest of CONTEXTS (1024,2048; multiples of 256), are read
  * with an f16 cache; a shorter context is the beginning of each.  What it holds then is compressed as a cache would at
- * the prompt's end: books of each layer from all blocks of its KV heads.  A row for each SPEC (kvcomp or kivi) and context,
- * summed over windows, layers and heads:
+ * the prompt's end: codebooks of each layer from all blocks of its KV heads.  A row for each SPEC (kvcomp or kivi) and
+ * context, summed over windows, layers and heads:
  *
  *     values       numbers in the keys, and as many in the values
- *     blocks, books  payloads; bytes of codebooks as held for decoding, one for keys and one for values a layer and window
+ *     blocks, codebooks  payloads; bytes of codebooks as held for decoding, one for keys and one for values a layer and window
  *     bytes        of payloads by kind (pleat_codec_parts)
  *     k, v         error    rms of what comes back less what went in, over rms of what went in; mean over layers
  *                  worst    largest error of a value over the largest magnitude in its layer
@@ -43,7 +43,7 @@ typedef struct row {
     const char *text;
     pleat_codec *codec;
     uint32_t block_tokens, context;
-    uint64_t n_values, n_blocks, book_bytes;
+    uint64_t n_values, n_blocks, codebook_bytes;
     pleat_codec_parts parts;
     tally t[2];
 } row;
@@ -216,10 +216,10 @@ static void compress_layer(study *s, row *r, uint32_t layer) {
     const size_t n = (size_t)r->block_tokens * s->info.head_dim;
     double bits[2];
     gather(s, layer, r->context);
-    must(pleat_codec_train(r->codec, s->m[KEYS].one, s->m[VALUES].one, n_blocks), "making books");
+    must(pleat_codec_train(r->codec, s->m[KEYS].one, s->m[VALUES].one, n_blocks), "making codebooks");
     pleat_codec_entropy(r->codec, &bits[KEYS], &bits[VALUES]);
     for (int i = 0; i < 2; i++) r->t[i].entropy += bits[i];
-    r->book_bytes += pleat_codec_book_bytes(r->codec);
+    r->codebook_bytes += pleat_codec_codebook_bytes(r->codec);
     for (uint32_t i = 0; i < n_blocks; i++)
         compress_block(s, r, layer, s->m[KEYS].one + i * n, s->m[VALUES].one + i * n);
 }
@@ -249,7 +249,7 @@ static void print_row(const study *s, const row *r) {
     const pleat_codec_parts *p = &r->parts;
     printf("{\"kv\": \"%s\", \"context\": %u, \"block\": %u, \"values\": %llu, \"blocks\": %llu, \"books\": %llu,\n",
            r->text, r->context, r->block_tokens, (unsigned long long)r->n_values, (unsigned long long)r->n_blocks,
-           (unsigned long long)r->book_bytes);
+           (unsigned long long)r->codebook_bytes);
     printf("  \"bytes\": {\"header\": %llu, \"k_units\": %llu, \"v_units\": %llu, \"order\": %llu, ",
            (unsigned long long)p->header_bytes, (unsigned long long)p->k_unit_bytes,
            (unsigned long long)p->v_unit_bytes, (unsigned long long)p->order_bytes);

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Accuracy of the tasks against scales: Figures 5 to 7, KIVI's widths of the same accuracy, and a recommended setting."""
-import lab
-import printed
-import sizes
-from crush import delta_text
-from page import Section, agrees, number, percent, points, table
-from rows import REFERENCE, with_error
-from sizes import both_bits, k_alone, ratio, ratio_with_buffer, step_of, v_alone
+from kvcomp import printed, sizes
+from kvcomp.sizes import both_bits, k_alone, ratio, ratio_with_buffer, step_of, v_alone
+from lab import lab
+from lab.page import Section, agrees, number, percent, points, table
+from lab.samples import REFERENCE, delta_text, with_error
 
 SERIES = {"k block": ("keys, a step for each block", lambda x: k_alone(x, "block")),
           "k channel": ("keys, a step for each channel of a block", k_alone),
@@ -125,13 +123,16 @@ def fig5(bench):
     for key, (title, spec_of) in SERIES.items():
         s.add(f"{title[0].upper()}{title[1:]} (`{spec_of(bench.scales[key][0])}` and so on):\n\n" +
               table(("scale", *HEADS), curve_rows(bench, s, [(f"{x:g}", spec_of(x)) for x in bench.scales[key]])))
-    s.add(f"The other matrix has 256 levels; blocks of 64 tokens, a buffer of {BUFFER}. Turning points are the largest scales up to "
-          "which less than 3 % of f16's accuracy is lost, as the paper has them; the rows next to them are of more samples." +
+    s.add(f"The other matrix has 256 levels; blocks have 64 tokens and the buffer {BUFFER}. Turning points are the "
+          "largest scales up to which less than 3 % of f16's accuracy is lost, as the paper has them. The rows next "
+          "to them have more samples." +
           not_measured(bench, [SERIES[key][1](x) for key in SERIES for x in bench.scales[key]]))
     more = {key: " or more" if found[key] == bench.scales[key][-1] else "" for key in SERIES}
-    s.say("Turning points: " + ", ".join(f"{key} {found[key]:g}{more[key]} (paper: {low:g} to {high:g})"
-                                         for key, (low, high) in printed.TURNING.items()) + ".",
-          *(agrees(low <= found[key] <= high, f"{key} turns at {low:g} to {high:g}", f"{found[key]:g}")
+    s.say("Turning points: " + ", ".join(f"{key} {found[key]:g}{more[key]} ({low:g} to {high:g})"
+                                         for key, (low, high) in printed.TURNING.items()) +
+          ". The paper's stand in brackets.",
+          *(agrees(low <= found[key] <= high, f"{key} turns at {low:g} to {high:g}",
+                   f"it is {found[key]:g}{more[key]}")
             for key, (low, high) in printed.TURNING.items()))
     return s
 
@@ -162,8 +163,8 @@ def fig6(bench):
           for unit, each in shares.items()}
     s.say(*(f"Keys by {unit}: less than 3 % is lost up to {f:g} times the turning points." if f else
             f"Keys by {unit}: all of these lose 3 % and more." for unit, f in at.items()),
-          *(agrees(at[unit] is not None and at[unit] >= 1, f"by {unit} what the turning points of each alone lose together is still "
-                   "less than 3 %") for unit in at if 1 in factors[unit]))
+          *(agrees(at[unit] is not None and at[unit] >= 1, f"by {unit} the two turning points together lose less than 3 %")
+            for unit in at if 1 in factors[unit]))
     return s
 
 
@@ -183,9 +184,10 @@ def fig7(bench):
                       "as without" if "+pack" in spec else percent(row["fraction"])))
     s.add(table(("KV", "accuracy, %", "against f16", "bits of a key's number", "of a value's", "ratio",
                  "ratio, buffer and all", "bytes of the tasks, % of f16"), lines))
-    s.add(f"Bits and ratios of {n} tokens of text, with metadata and codebooks; the last but one with {BUFFER} tokens in f16, the last "
-          f"all that the cache holds at the ends of the samples. {4 * bench.n_few} samples a task where no more were judged before. "
-          "Fixed widths (+pack) come from the same codes, so accuracy is not measured again." +
+    s.add(f"Bits and ratios are of {n} tokens of text, with metadata and codebooks. The last column but one has "
+          f"{BUFFER} tokens in f16; the last has all that the cache holds at the ends of the samples. Accuracy is "
+          f"over {4 * bench.n_few} samples a task where no more were judged before. Fixed widths (+pack) come from "
+          "the same codes, so accuracy is not measured again." +
           not_measured(bench, wanted))
     say_frontier(s, bench, rows, (specs, packs, kivis))
     return s
@@ -230,9 +232,10 @@ def table_recommended(bench):
     base = bench.rows.row(s, REFERENCE, bench.n_all)
     s.add(table(("KV", "accuracy, %", "against f16", "bytes, % of f16", "both"),
                 [("`f16`", with_error(base, 2), "", percent(base["fraction"], 2), ""), *lines]))
-    s.add(f"{4 * bench.n_all} samples a task. Bytes are all that the cache holds at the ends of the samples: blocks, buffer, tables, "
-          "codebooks, the unused rest of pages. The settings were chosen on these very samples, among about 40 tried on the two tasks that lose "
-          "(chain_sum and copy_list); most neighbours lose about a point, so other samples will see less accuracy than the best row says.")
+    s.add(f"{4 * bench.n_all} samples a task. Bytes are all that the cache holds at the ends of the samples: blocks, "
+          "buffer, tables, codebooks, the unused rest of pages. The settings were chosen on these very samples, "
+          "among about 40 tried on the two tasks that lose (chain_sum and copy_list). Most neighbours lose about a "
+          "point, so other samples will see less accuracy than the best row says.")
     if good:
         _, spec, row, delta = max(good, key=lambda g: g[0])
         s.say(f"Met: `{spec}` is within 0.005 of f16 ({delta_text(delta, 2)} points) at {percent(row['fraction'], 1)} % of its bytes.")

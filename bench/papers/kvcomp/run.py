@@ -4,34 +4,26 @@
 
     python3 bench/papers/kvcomp/run.py [--samples N | --quick] [--only fig5,ratio] [--kept]
 
-Each raw result is kept under build/papers/kvcomp/ (../leankv/lab.py: an interrupted run goes on where it was); --kept
+Each raw result is kept under build/papers/kvcomp/ (an interrupted run goes on where it was); --kept
 measures nothing and writes the page from what is there.
 
     printed.py   what the paper prints            curves.py   Fig 5 to 7, a recommended setting
     blocks.c     a model's own blocks             sizes.py    Fig 3 and 8, ratios over KIVI's
     speed.py     Fig 9 to 11, fixed widths
 
-Pages and measurements are as in ../leankv (page.py, lab.py), samples as in ../kvcrush (rows.py).  Exit codes: 0 ok, 1 a
-measurement failed or is not there (the page says which), 2 wrong usage, 130 interrupted.
+Measuring, keeping and writing pages: ../lab.  Exit codes: 0 ok, 1 a measurement failed or is not there (the page says
+which), 2 wrong usage, 130 interrupted.
 """
-import datetime
 import os
 import sys
 
 sys.dont_write_bytecode = True  # the tree stays as it was
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, *(os.path.join(os.path.dirname(HERE), paper) for paper in ("leankv", "article", "kvcrush", "gpu"))]
-import curves
-import lab
-import page
-import printed
-import sections as on_gpu
-import sizes
-import speed
-from common import version_of
-from rows import Rows, write_blocks
+sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from gpu import sections as on_gpu
+from kvcomp import curves, printed, sizes, speed
+from lab import lab, page
+from lab.samples import Rows, write_blocks
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 # What is timed comes first.
 LIST = (speed.fig9, speed.fig10, speed.fig11, speed.table_pack, curves.table_recommended, sizes.fig3, sizes.fig8, curves.fig5,
         sizes.table_ratio, curves.fig7, curves.fig6)
@@ -40,27 +32,32 @@ GUESS = {"tasks": 6, "blocks": 60, "ways": 40, "attn": 40, "codec": 30}
 
 HEAD = """# KVComp's evaluation in miniature
 
-`{command}` wrote this page on {date}. It runs what the evaluation of *KVComp: A High-Performance,
-LLM-Aware, Lossy Compression Framework for KV Cache* (Jiang et al.) runs, as far as one small model on a CPU can show it, and
-puts what the paper says next to it. "Agrees" and "differs", "met" and "not met" are computed from the tables.
+`{command}` wrote this page on {date}. KVComp quantises blocks of older tokens with a bounded error and codes them with
+Huffman's codes (*KVComp: A High-Performance, LLM-Aware, Lossy Compression Framework for KV Cache*, Jiang et al.). The
+page repeats the paper's evaluation as far as one small model on a CPU can show it, and puts what the paper says next
+to it. "Agrees" and "differs", "met" and "not met" are computed from the tables.
 
-- **What was measured**: {model}, 28 million parameters, 8 layers, 8 query heads and 4 KV heads of 64, context 4096;
-  accuracy on {few} samples a task of eval/tasks.jsonl along curves, {sure} at turning points and where KIVI is as accurate, {all}
-  for the recommended setting, as many of each of four lengths; bytes on {windows} windows of eval/prose.txt, {contexts} tokens each. The paper has {models}
-  (d = 128), CoQA and GSM8K; only trends compare.
-- **Blocks** of 64 tokens and a buffer of 128 where a spec says no other; the paper does not say what it took. Prompts are
-  read exactly, and compressed when they end; questions, answers and later turns find them compressed.
-- **KIVI** here is `kivi:bits=...`: keys by channel in groups of 32 tokens, values by 32 dimensions of a token, f16 for the
-  newest 128, in the same container.
-- **Where we depart from the paper, and why**: metadata and codebooks count in every ratio (the paper speaks of offsets of rows
-  alone, and calls them negligible); KIVI is compared at equal error and at equal accuracy besides
-  at equal step, and with parts of a bit besides whole ones; where payloads stand follows from a prefix sum, where the paper takes
-  an atomic counter, so the same tokens give the same bytes; every code has a word, seen in the prompt or not (one is added to each
-  count), words are limited to what a table lookup decodes (7 to 9 bits), a one-code alphabet still has one bit, and blocks that coding
-  does not shrink are stored raw. A stream serves a whole block, so there are no offsets for rows; a minimum and its step are 16 bits together, rounded so
-  that no value is off by more than half a step (docs/FORMAT.md).
-- **±** is one standard error: of an accuracy binomial, of a difference from f16 over the same samples from blocks of 4
-  samples a task.
+- **What was measured**: {model}, 28 million parameters: 8 layers, 8 query heads and 4 KV heads of 64, context 4096. Accuracy is
+  over samples of eval/tasks.jsonl, as many of each of four lengths: {few} a task along curves, {sure} at turning
+  points and where KIVI is as accurate, {all} for the recommended setting. Bytes are over {windows} windows of
+  eval/prose.txt of {contexts} tokens each. The paper has {models} (d = 128), CoQA and GSM8K; only trends compare.
+- **Blocks** have 64 tokens and the buffer 128 where a spec says no other; the paper does not say what it took.
+  Prompts are read exactly, and compressed when they end; questions, answers and later turns find them compressed.
+- **KIVI** here is `kivi:bits=...`, in the same container. Keys are quantised by channel in groups of 32 tokens, values
+  by 32 dimensions of a token; the newest 128 tokens stay f16.
+- **Where we depart from the paper, and why**:
+  - Metadata and codebooks count in every ratio. The paper speaks of offsets of rows alone, and calls them negligible.
+  - KIVI is compared at equal error and at equal accuracy besides at equal step, and with parts of a bit besides whole
+    ones.
+  - Where payloads stand follows from a prefix sum, so the same tokens give the same bytes. The paper takes an atomic
+    counter.
+  - Every code has a word, seen in the prompt or not: one is added to each count. Words are limited to what a table
+    lookup decodes (7 to 9 bits), and a one-code alphabet still has one bit. Blocks that coding does not shrink are
+    stored raw.
+  - A stream serves a whole block, so there are no offsets for rows. A minimum and its step are 16 bits together,
+    rounded so that no value is off by more than half a step (docs/FORMAT.md).
+- **Errors**: the figure after ± is one standard error: binomial for an accuracy. For a difference from f16 it comes
+  from blocks of 4 samples a task, the same samples for both.
 - **Machine**: {machine}, shared with other work: ratios say more than times. Program: {version}.
 """
 
@@ -103,41 +100,35 @@ def read_options():
 def programs(options, sections):
     """What ran, and of how many builds: results may be kept from others."""
     builds = {r["program_sha256"] for s in sections for r in s.records if r["command"].startswith(options.pleat)}
-    return version_of(options.pleat) + (f", {len(builds)} builds" if len(builds) > 1 else "")
+    return lab.version_of(options.pleat) + (f", {len(builds)} builds" if len(builds) > 1 else "")
 
 
 def write_page(bench, options, sections):
+    sections = sorted(sections, key=lambda s: ORDER.index(s.key))
     here = lab.machine()
-    command = "python3 bench/papers/kvcomp/run.py"
-    command += " --quick" if options.quick else f" --samples {options.samples}" if options.samples != 32 else ""
-    head = HEAD.format(command=command, date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+    head = HEAD.format(command=lab.command_of("kvcomp", options, 32), date=lab.today(),
                        model=options.model, few=4 * bench.n_few, sure=4 * bench.n_sure, all=4 * bench.n_all, windows=bench.windows,
                        contexts=page.listing(map(str, bench.contexts)), models=printed.MODELS, machine=here,
                        version=programs(options, sections))
-    said = [v for s in sections for v in s.verdict if v.startswith(("Met:", "Not met:"))]
-    parts = [head.rstrip()] + (["## Requirements\n\n" + "\n".join(f"- {v}" for v in said)] if said else [])
-    text = "\n\n".join(parts + [s.text(None, here) for s in sections]) + "\n"
-    text = text.replace(bench.blocks_program, f"build/bench/{sizes.PROGRAM}").replace(options.pleat, "build/pleat")
-    lab.write(options.out, text.replace(options.store, "build/papers/kvcomp") + "\n" + on_gpu.sections_of("kvcomp")[0])
+    said = page.requirements(sections)
+    parts = [head] + (["## Requirements\n\n" + "\n".join(f"- {v}" for v in said)] if said else [])
+    parts += [s.text(None, here) for s in sections]
+    shown = {bench.blocks_program: f"build/bench/{sizes.PROGRAM}", options.pleat: "build/pleat",
+             options.store: "build/papers/kvcomp"}
+    page.write(options.out, parts, shown, on_gpu.sections_of("kvcomp")[0])
 
 
 def main():
-    os.chdir(ROOT)
+    os.chdir(lab.ROOT)
     options = read_options()
     progress = lab.Progress({}, GUESS, options.quiet)
-    bench = Bench(options, progress)
-    progress.expected = {"tasks": 40 * bench.n_few + 8 * (bench.n_sure - bench.n_few) + 3 * bench.n_all, "blocks": 5,
-                         "ways": 2 * len(bench.speed_scales), "attn": 2, "codec": 1}
-    try:
-        sections, n_failed = page.make_all(bench, LIST, options.only)
-    except KeyboardInterrupt:
-        progress.end()
-        print("run.py: interrupted; results are kept, the same command goes on from there", file=sys.stderr)
-        return 130
-    progress.end()
-    write_page(bench, options, sorted(sections, key=lambda s: ORDER.index(s.key)))
-    print(f"{options.out}: {len(sections)} figures and tables, {n_failed} not measured", file=sys.stderr)
-    return 1 if n_failed else 0
+
+    def make_bench():
+        bench = Bench(options, progress)
+        progress.expected = {"tasks": 40 * bench.n_few + 8 * (bench.n_sure - bench.n_few) + 3 * bench.n_all, "blocks": 5,
+                             "ways": 2 * len(bench.speed_scales), "attn": 2, "codec": 1}
+        return bench
+    return page.run_page(progress, options, make_bench, LIST, write_page, "figures and tables")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 """What blocks of the model's own keys and values take (blocks.c): Figures 3 and 8, and ratios over KIVI's."""
 import math
 
-import printed
-from page import Section, agrees, bar, listing, mean, number, percent, points, table
+from kvcomp import printed
+from lab.page import Section, agrees, bar, listing, mean, number, percent, points, table
 
 PROGRAM = "kvcomp_blocks"
 FINEST = "0.00392157"  # 256 levels: for what is not looked at
@@ -111,7 +111,7 @@ def fig3(bench):
                    "half of them or fewer)", f"it takes {most_within(pooled(c), 0.9)} of {len(pooled(c))}")
             for name, c in (shown[0], shown[2])), "All are bells: coarse steps leave them few levels to be skewed over.",
           "Against codes of equal length, of the logarithm of the levels, entropy saves "
-          f"{listing(f'{v:.2f}' for v in saved)} bits a number; books for each layer rather than for all save "
+          f"{listing(f'{v:.2f}' for v in saved)} bits a number; codebooks for each layer rather than for all save "
           f"{listing(f'{v:.2f}' for v in lost)} bits of that.")
     return s
 
@@ -141,15 +141,16 @@ def fig8(bench):
                       points(gain(up[-1], ours[-1]), 0)))
     s.add(table(("scale", "entropy, bits", *(f"ratio, {n} tokens" for n in bench.contexts), "KIVI's bits of that step",
                  "its ratio", "gain, %", "in whole bits", "its ratio", "gain, %"), lines))
-    s.add("16 bits over all that a number takes: codes, minimum and step of each token, half of the payload's header, codebooks. "
-          "KIVI's: minimum and step of each 32 dimensions; between and beyond the 2 and 4 bits that it has, its bits are "
-          "those plus the difference in width; gains at the longest context.")
-    s.say(f"Over KIVI with the same step as if it had parts of a bit the gain is {points(min(exact), 0)} to "
-          f"{points(max(exact), 0)} %, mean {points(mean(exact), 0)}; in whole bits, as it has to store them (the paper's best scale, "
-          f"0.12, is 3.2 bits: 4), {points(min(whole), 0)} to {points(max(whole), 0)} %, mean "
-          f"{points(mean(whole), 0)} (paper: mean 62, at most 83). Tokens of 128 dimensions, as the paper's, would have half the "
-          f"minimums and steps: with the same codes, computed and not measured, {points(min(wide), 0)} to {points(max(wide), 0)} %, "
-          f"mean {points(mean(wide), 0)}.",
+    s.add("A ratio is 16 bits over all that a number takes: codes, minimum and step of each token, half of the "
+          "payload's header, codebooks. KIVI has a minimum and a step for each 32 dimensions. Between and beyond "
+          "the 2 and 4 bits that it has, its bits are those plus the difference in width. Gains are at the longest "
+          "context.")
+    s.say(f"Over KIVI with the same step, as if it had parts of a bit, the gain is {points(min(exact), 0)} to "
+          f"{points(max(exact), 0)} %, mean {points(mean(exact), 0)}. In whole bits, as it has to store them, it is "
+          f"{points(min(whole), 0)} to {points(max(whole), 0)} %, mean {points(mean(whole), 0)} (paper: mean 62, at "
+          "most 83). The paper's best scale, 0.12, is 3.2 bits: 4 in whole ones. Tokens of 128 dimensions, as the "
+          "paper's, would have half the minimums and steps. With the same codes, computed and not measured, that is "
+          f"{points(min(wide), 0)} to {points(max(wide), 0)} %, mean {points(mean(wide), 0)}.",
           agrees(spread(rows, bench) < 0.06, "the ratio hardly depends on the context (here: by less than 6 %)"))
     return s
 
@@ -197,10 +198,11 @@ def table_ratio(bench):
         s.say(how)
     s.add(table(("", "KV", "tokens", "entropy", "bits", "ratio", "rms error, %", "KIVI, equal step", "bits", "gain, %",
                  "equal error", "bits", "gain, %", "equal accuracy", "bits", "gain, %"), lines))
-    s.add("Bits of a number with all metadata and codebooks, without the f16 buffer. Equal step: 1/(2^b-1) is the scale, of a channel of "
-          "64 tokens here and of 32 there, of 64 dimensions here and of 32 there. Equal error: the b with which what comes back is as "
-          "far from what went in (rms). Equal accuracy: the fewest whole b that lose no more on the tasks, to one standard error. "
-          "Widths that KIVI does not have are its 2 bits and the difference.")
+    s.add("Bits of a number with all metadata and codebooks, without the f16 buffer. Equal step: 1/(2^b-1) is the "
+          "scale, of a channel of 64 tokens here and of 32 there, or of 64 dimensions here and of 32 there. Equal "
+          "error: the b with which what comes back is as far from what went in (rms). Equal accuracy: the fewest "
+          "whole b that lose no more on the tasks, to one standard error. Widths that KIVI does not have are its 2 "
+          "bits and the difference.")
     say_gains(s, gains)
     return s
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The paper's figures of speed, on a CPU: Figures 9 to 11, and fixed widths beside Huffman's codes."""
-import lab
-import printed
-from page import Section, agrees, listing, number, table
+from kvcomp import printed
+from lab import lab
+from lab.page import Section, agrees, listing, number, table
 
 WAYS = ("tree decode", "tree x4 decode", "block decode", "tree fused", "tree x4 fused", "block fused", "block first", "f16")
 THREADS = (1, 2)
@@ -62,14 +62,15 @@ def fig9(bench):
         s.add(f"{n} thread{'s' if n > 1 else ''}, ms a layer:\n\n" +
               table(("KV", "bits a number", "paper's tree, fused", "four rows in turn", "decode first", "fused", "f16",
                      "first / fused", "tree / fused", "f16 / fused", "fused, GB/s of f16"), lines))
-    s.add(f"32 query heads, 8 KV heads, d = 128, {TOKENS} tokens of random numbers that look like keys and values; keys and "
-          "values together, softmax and all. Decode first: all blocks to f32 in memory, then attention over that. GB/s of f16: "
-          "the bytes that f16 would have had to be read, in that time.")
+    s.add(f"32 query heads, 8 KV heads, d = 128, {TOKENS} tokens of random numbers that look like keys and values. "
+          "Times are of keys and values together, softmax and all. \"Decode first\" takes all blocks to f32 in "
+          "memory, then attention over that. \"GB/s of f16\" counts the bytes that f16 would have had to be read, "
+          "in that time.")
     tree = [rows["tree fused"]["ms"] / rows["block fused"]["ms"] for n in THREADS
             for rows in ways(bench, s, n, specs).values()]
-    s.say(f"Fused takes 1/{min(fused_wins):.1f} to 1/{max(fused_wins):.1f} of decoding first, 1/{min(tree):.0f} to 1/{max(tree):.0f} "
-          "of the paper's own way, a bit at a time, on the same core, and is "
-          f"{min(faster):.2f} to {max(faster):.2f} times as fast as f16 without any decoding.",
+    s.say(f"Fused takes 1/{min(fused_wins):.1f} to 1/{max(fused_wins):.1f} of the time of decoding first. Of the "
+          f"paper's own way, a bit at a time on the same core, it takes 1/{min(tree):.0f} to 1/{max(tree):.0f}. It "
+          f"is {min(faster):.2f} to {max(faster):.2f} times as fast as f16 without any decoding.",
           agrees(min(fused_wins) > 1, "the fused kernel is faster in all scenarios"),
           agrees(is_rising(bench, s, specs), "larger scales are faster (here: the largest than the smallest, by channel)"))
     return s
@@ -114,13 +115,14 @@ def fig10(bench):
         s.add(f"{t} thread{'s' if t > 1 else ''}:\n\n" +
               table(("KV", *(f"{n} tokens, ms" for n in bench.long), *(f"x f16, {n}" for n in bench.long),
                      f"GB/s of f16, {bench.long[-1]}"), lines))
-    s.add("One layer, 32 query heads, 8 KV heads, d = 128, random keys and values (which code worse than a model's), the f16 buffer "
-          "with it; f16 is Pleat's own attention over pages, which multiplies and decodes nothing.")
+    s.add("One layer, 32 query heads, 8 KV heads, d = 128, random keys and values (which code worse than a "
+          "model's), the f16 buffer included. Row f16 is Pleat's own attention over pages, which multiplies and "
+          "decodes nothing.")
     main = bench.timed[0]
     s.say(*(f"With {t} thread{'s' if t > 1 else ''} `{main}` is {listing(f'{x:.2f}' for x in speed[t, main])} times as fast as f16 at "
             f"{listing(map(str, bench.long))} tokens." for t in THREADS),
           agrees(all(speed[t, main][-1] > 1 for t in THREADS), "at long contexts fused attention beats f16"),
-          agrees(all(speed[t, main][0] < 1 for t in THREADS), "at short ones it does not"))
+          agrees(all(speed[t, main][0] < 1 for t in THREADS), "at short ones f16 is faster"))
     return s
 
 
@@ -163,12 +165,13 @@ def table_pack(bench):
                       *(number(speed[what]["median"], 2) for what in ("quantise", "code", "decode", "load")), number(ratio[-1], 1)))
     s.add(table(("KV", "bits of a key's code", "of a value's", "order", "quantise, G codes/s", "code", "decode", "to f32",
                  "decode / zstd's Huffman"), lines))
-    s.add("Bits of the model's own keys and values; speeds of one core on random ones, d = 128, medians. After PackKV, by the paper's "
-          "authors: tokens of a block are put into another order so that a channel's 16 neighbours need few bits.")
+    s.add("Bits of the model's own keys and values; speeds of one core on random ones, d = 128, medians. Fixed "
+          "widths follow PackKV, by the paper's authors: tokens of a block are put into another order so that a "
+          "channel's 16 neighbours need few bits.")
     for spec in SPECS:
         (coded, fast), (packed, pack_speed) = cost[spec], cost[spec + "+pack"]
         s.say(f"`{spec}`: fixed widths take {packed - coded:+.2f} bits a number against Huffman's codes and decode at "
               f"{pack_speed / fast:.2f} of their speed.")
-    s.say("Neighbours of a channel share its offset, which a step for the whole block leaves in the codes and a book cannot see: "
-          "there fixed widths can be shorter.")
+    s.say("Neighbours of a channel share its offset, which a step for the whole block leaves in the codes and a "
+          "codebook cannot see: there fixed widths can be shorter.")
     return s

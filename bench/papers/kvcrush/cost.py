@@ -3,10 +3,10 @@
 import os
 import statistics
 
-import printed
-from crush import HALF, MIDDLE, anchor_spec, delta_text, is_clear
-from page import Section, agrees, number, percent, table
-from rows import REFERENCE, evicting, with_error
+from kvcrush import printed
+from kvcrush.crush import HALF, MIDDLE, anchor_spec
+from lab.page import Section, agrees, number, percent, table
+from lab.samples import REFERENCE, delta_text, evicting, is_clear, with_error
 
 PROMPT = 4096
 STEPS = 64
@@ -79,10 +79,10 @@ def fig2(bench):
     added = layers["token mean"]["added"] * bench.n_layers
     base = middle(prompt[plain], 0)
     extra = middle(prompt[crushed], 1) - middle(prompt[plain], 1)
-    s.add(f"The stage alone, `build/bench/bench_crush`: {layers['token mean']['added']:.3f} ms a layer beyond the "
-          f"choice of important tokens, {added:.2f} ms for {bench.n_layers} layers, {percent(added / base, 2)} % of "
-          "that prompt; by pages "
-          f"{layers['page mean']['added']:.3f} ms a layer.")
+    s.add(f"The stage alone (`build/bench/bench_crush`) takes {layers['token mean']['added']:.3f} ms a layer beyond "
+          f"the choice of important tokens. For {bench.n_layers} layers that is {added:.2f} ms, "
+          f"{percent(added / base, 2)} % of that prompt. By pages it takes {layers['page mean']['added']:.3f} ms a "
+          "layer.")
     s.say(f"With representatives a prompt of {PROMPT} tokens spends {extra:.2f} ms more on policy and moves, "
           f"{percent(extra / base, 2)} % of it (paper: about 0.2 %).",
           agrees(extra / base < 0.005 and added / base < 0.005, "KVCrush costs less than 0.5 % of a prompt"),
@@ -108,7 +108,8 @@ def fig3(bench):
                  "added, % of the prompt", "prompt, ms"), lines))
     times = layers["token mean"]["times"]
     s.add(f"{4 * n} samples a task at {HALF} % of the tokens for accuracy; a prompt of {PROMPT} tokens at {MIDDLE} % "
-          "for times. K-means is Lloyd's on the same fingerprints (bits), not on keys and values; in C, where the paper's is not described.")
+          "for times. K-means is Lloyd's on the same fingerprints (bits), not on keys and values. It is in C, where "
+          "the paper's is not described.")
     s.say(f"K-means takes {times:.1f} times as long as ordering by one anchor (median of {bench.n_turns} turns).",
           agrees(times >= 50, "representatives by one anchor are 50 times cheaper and more"),
           "In accuracy " + ("neither differs from h2o by more than two standard errors."

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The paper's tables and figures of accuracy: Tables 2 and 3, Figures 4 to 6."""
-import lab
-import printed
-from accuracy import TASKS
-from page import Section, agrees, percent, points, table
-from rows import REFERENCE, evicting, with_error
+from kvcrush import printed
+from lab import lab
+from lab.page import Section, agrees, percent, table
+from lab.samples import REFERENCE, TASKS, delta_text, evicting, is_clear, with_error
 
 INNER = ("h2o", "snapkv", "pyramidkv")
 ANCHORS = ("random", "mean", "alternate", "kmeans")
@@ -16,23 +15,13 @@ def pair_of(policy, budget, crush="+kvcrush"):
     return evicting(policy, budget), evicting(policy, budget, crush=crush)
 
 
-def delta_text(delta, digits=1):
-    """In points with its error; without one of a single block."""
-    return points(delta[0], digits) + (f" ± {100 * delta[1]:.{digits}f}" if delta[1] == delta[1] else "")
-
-
-def is_clear(delta):
-    """A difference of more than two standard errors."""
-    return abs(delta[0]) > 2 * delta[1] and delta[0] != 0
-
-
 def sized(n_blocks):
     return f"{4 * n_blocks} samples a task, {n_blocks} block{'s' if n_blocks > 1 else ''}"
 
 
 def samples_note(n_blocks):
-    return (f"{sized(n_blocks)}. ± is one standard error: of an accuracy binomial, of a difference from the "
-            "same samples with and without; 0.0 ± 0.0: no count of right answers differs.")
+    return (f"{sized(n_blocks)}. Errors (±) are one standard error: binomial for an accuracy; for a difference, from "
+            "the same samples with and without. With 0.0 ± 0.0 no count of right answers differs.")
 
 
 # ---- Table 2 ----------------------------------------------------------------------------------------
@@ -56,7 +45,7 @@ def table2(bench):
                       *printed.ANCHORS.get(anchor, ("-",) * 6)))
     s.add(table(("anchor", "accuracy, %", "against h2o", "bytes, % of f16",
                  *(f"paper: {h}" for h in printed.ANCHORS_HEAD)), lines))
-    s.add(f"`h2o:budget={HALF}%,format=f16+kvcrush:anchor=...`; {samples_note(n)} kmeans is Figure 3's "
+    s.add(f"`h2o:budget={HALF}%,format=f16+kvcrush:anchor=...`; {samples_note(n)} Row kmeans is Figure 3's "
           "comparison, not an anchor of the paper's table.")
     own = [deltas[a] for a in ANCHORS[:3]]
     s.say(agrees(all(d[0] > 0 for d in own), "every anchor beats h2o alone"),
@@ -116,11 +105,11 @@ def say_table3(bench, s, deltas, pairs):
     each = [f"{p} {delta_text(bench.rows.difference(s, [v for (_, q), v in pairs.items() if q == p], n))}" for p in INNER]
     n_up, n_down = sum(d[0] > 0 for d in deltas.values()), sum(d[0] < 0 for d in deltas.values())
     clear = [f"{p} at {b:g} % ({delta_text(d)})" for (b, p), d in deltas.items() if is_clear(d)]
-    what = ("so on these tasks a quarter of the budget for representatives is, all in all, neither gain nor loss beyond "
-            "noise" if not is_clear(whole) else f"so representatives {'gain' if whole[0] > 0 else 'cost'} accuracy here")
+    what = ("On these tasks a quarter of the budget for representatives is, all in all, neither gain nor loss beyond "
+            "noise" if not is_clear(whole) else f"So representatives {'gain' if whole[0] > 0 else 'cost'} accuracy here")
     s.say(f"Over all {counted(len(deltas), 'pair')} accuracy changes by {delta_text(whole, 2)} points with "
-          f"representatives ({', '.join(each)}; {counted(n_up, 'pair')} better, {n_down} worse; beyond two standard "
-          f"errors: {', '.join(clear) if clear else 'none'}), {what}.")
+          f"representatives: {counted(n_up, 'pair')} better, {n_down} worse. By policy it is {', '.join(each)}. "
+          f"Beyond two standard errors: {', '.join(clear) if clear else 'none'}. {what}.")
 
 
 # ---- Figure 4 ---------------------------------------------------------------------------------------
@@ -159,7 +148,7 @@ def fig4(bench):
     clear = [f"{p} at {share} % ({delta_text(d)})" for (p, share), d in gains.items() if is_clear(d)]
     best = {p: max(shares, key=lambda share, p=p: (gains[p, share][0], -share)) for p in ("h2o", "snapkv")}
     s.say("Best are " + " and ".join(f"{share} % for {p} ({delta_text(gains[p, share])})" for p, share in best.items())
-          + f"; beyond two standard errors from none: {', '.join(clear) if clear else 'nothing'}.",
+          + f". Beyond two standard errors from none: {', '.join(clear) if clear else 'nothing'}.",
           agrees(all(20 <= b <= 50 for b in best.values()), "the best share lies between 20 and 50 %"))
     return s
 
@@ -179,7 +168,7 @@ def fig5(bench):
             lines.append((policy, unit, with_error(without), with_error(crushed), delta_text(deltas[policy, unit]),
                           percent(without["fraction"]), percent(crushed["fraction"])))
     s.add(table(("policy", "unit", "without, %", "with kvcrush, %", "gain", "bytes without", "with"), lines))
-    s.add(f"Budget {MIDDLE} %, format f16; {samples_note(n)} Pages are the cache's, whole pages are kept or "
+    s.add(f"Budget {MIDDLE} %, format f16; {samples_note(n)} Pages are the cache's, and whole pages are kept or "
           "dropped; `share=0%,unit=page` is the paged policy alone.")
     paged = deltas["h2o", "page"]
     clear = [f"{p} by {u} ({delta_text(d)})" for (p, u), d in deltas.items() if is_clear(d)]

@@ -2,10 +2,9 @@
 """Every policy in one table: at equal tokens and, apart from that, at equal bytes."""
 import math
 
-from accuracy import TASKS
-from crush import INNER, delta_text, is_clear
-from page import Section, number, percent, table
-from rows import REFERENCE, evicting, with_error
+from kvcrush.crush import INNER
+from lab.page import Section, listing, number, percent, table
+from lab.samples import REFERENCE, TASKS, delta_text, evicting, is_clear, with_error
 
 POLICIES = ("recent", "streaming", "random", "h2o", "snapkv", "pyramidkv", "adakv", "topk")
 PROFILE = "leankv:profile=models/pleat-28m-q8_0.leankv.json"
@@ -29,9 +28,9 @@ def add_rows(bench, s, specs, n_blocks):
 
 
 def listed(rows):
-    """The rows' names from the most accurate to the least, with their accuracies."""
-    order = sorted(rows, key=lambda k: -rows[k]["accuracy"])
-    return ", ".join(f"{k} {100 * rows[k]['accuracy']:.1f}" for k in order)
+    """The three most accurate of the rows and the least, with their accuracies."""
+    order = [f"{k} ({percent(rows[k]['accuracy'])})" for k in sorted(rows, key=lambda k: -rows[k]["accuracy"])]
+    return f"{listing(order[:3])}, the least {order[-1]}"
 
 
 def apart(bench, s, pair, n_blocks):
@@ -70,9 +69,9 @@ def tokens(bench, share):
     best = max((k for k in rows if k not in ("f16, all", "leankv, calibrated: all tokens")),
                key=lambda k: rows[k]["accuracy"])
     by, clear = apart(bench, s, (evicting("random", share), dict(specs)[best]), n)
-    s.say(f"By accuracy: {listed({k: v for k, v in rows.items() if k in dict(specs[1:-1])})}. The best, {best}, is "
-          f"{by} from random{clear}"
-          f" All tokens in few bits (calibrated leankv, {percent(rows[specs[-1][0]]['fraction'])} % of f16's bytes) give "
+    s.say(f"The most accurate are {listed({k: v for k, v in rows.items() if k in dict(specs[1:-1])})}. The best, "
+          f"{best}, is {by} from random{clear} All tokens in few bits (calibrated leankv, "
+          f"{percent(rows[specs[-1][0]]['fraction'])} % of f16's bytes) give "
           f"{percent(rows[specs[-1][0]]['accuracy'])} %.")
     return s
 
@@ -111,16 +110,16 @@ def bytes_at(bench, percent_of_f16):
              *budgets_at(bench, s, ("h2o", "snapkv"), "f16", target)]
     specs.append(("leankv", leankv_at(bench, s, target)))
     rows = add_rows(bench, s, specs, n)
-    s.add(f"{4 * n} samples a task; {bench.windows} windows of eval/prose.txt. Budgets were searched until the bytes of "
-          "the tasks agree: " + "; ".join(f"{name} `{spec}`" for name, spec in specs[1:]) + ". The text's bytes may "
-          "differ: its samples are longer, and policies that evict in prompts alone grow with what is generated.")
+    s.add(f"{4 * n} samples a task; {bench.windows} windows of eval/prose.txt. The text's bytes may differ: its samples "
+          "are longer, and policies that evict in prompts alone grow with what is generated. Budgets were searched "
+          "until the bytes of the tasks agree:\n\n" + "\n".join(f"- {name} `{spec}`" for name, spec in specs[1:]))
     lean, rest = rows["leankv"], {k: r for k, r in rows.items() if k not in ("f16, all", "leankv")}
     best = max(rest, key=lambda k: rest[k]["accuracy"])
     by, clear = apart(bench, s, (dict(specs)[best], dict(specs)["leankv"]), n)
     off = max(abs(r["fraction"] - target) for k, r in rows.items() if k != "f16, all")
-    s.say(f"By accuracy: leankv {percent(lean['accuracy'])}, {listed(rest)}. leankv is {by} from the "
-          f"best that evicts, {best}{clear}"
-          f" Bytes are within {100 * off:.1f} points of {percent_of_f16} %.")
+    s.say(f"The accuracy of leankv is {percent(lean['accuracy'])} %. Of those that evict the most accurate are "
+          f"{listed(rest)}. Here leankv is {by} from the best that evicts, {best}{clear} Bytes are within "
+          f"{100 * off:.1f} points of {percent_of_f16} %.")
     return s
 
 

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""What the paper prints: KVCrush (Jha, Gobriel, Talamanova, Jain), section 4.  Accuracies in percent; plots as the text has them."""
+"""What the paper prints: KVCrush (Jha, Gobriel, Talamanova, Jain), section 4.  Accuracies in percent; plots as the text
+has them."""
 
 SAYS = {
-    "table2": "GSM8K, a budget of 512 tokens, by the table 128 for H2O and 384 for representatives, by Table 1 a quarter "
-              "for representatives; every anchor beats H2O alone.",
-    "table3": "LongBench, 16 data sets, a budget of 2048 tokens (4x less than the prompts' mean), a quarter of it for "
-              "representatives: KVCrush has the best mean on both models. No standard errors are given.",
-    "fig2": "LongBench microbenchmark on a Xeon Platinum 8470: H2O and H2O+KVCrush hold a quarter of the cache, which "
-            "cuts memory access 3.2 times; KVCrush adds about 0.2 % to the latency (abstract: less than 0.5 %).",
+    "table2": "GSM8K, a budget of 512 tokens. By the table 128 are for H2O and 384 for representatives, by Table 1 "
+              "a quarter is for representatives. Every anchor beats H2O alone.",
+    "table3": "LongBench, 16 data sets, a budget of 2048 tokens (4x less than the prompts' mean), a quarter of it "
+              "for representatives. KVCrush has the best mean on both models. No standard errors are given.",
+    "fig2": "LongBench microbenchmark on a Xeon Platinum 8470. H2O and H2O+KVCrush hold a quarter of the cache, "
+            "which cuts memory access 3.2 times. KVCrush adds about 0.2 % to the latency (abstract: less than 0.5 "
+            "%).",
     "fig3": "GSM8K: k-means on the same vectors is slightly more accurate than KVCrush and adds about 200 % to the "
             "inference latency, KVCrush less than 0.5 %.",
     "fig4": "The share that is best lies between 20 and 50 % for most data sets and reaches 90 % for one "

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The paper's figures and tables of accuracy and memory: Fig 1-4, 7-10, Tables 1-3."""
-import paper
-from page import Section, agrees, bar, listing, mean, number, percent, points, table
+from lab.page import Section, agrees, bar, listing, mean, number, percent, points, table
+from lab.samples import GENERATION, RETRIEVAL, TASKS, error_of
+from leankv import printed
 
-RETRIEVAL = ("passkey", "kv_recall", "two_hop", "code_recall")
-GENERATION = ("word_problem", "chain_sum", "copy_list")
-TASKS = (*RETRIEVAL, "few_shot", *GENERATION)
 UNIFORM = ("k8v8", "k8v4", "k4v8", "k4v4", "k4v2", "k2v4")
 STUDY = "leankv:ah=0,al=0,high=f16,low=f16"
 HEAD_DIM = 64  # of the reference model
@@ -99,13 +97,6 @@ def accuracy_of(row, names):
     return mean(row["tasks"][n]["accuracy"] for n in names)
 
 
-def error_of(row):
-    """Standard error of the mean over tasks, were turns independent."""
-    tasks = row["tasks"].values()
-    total = sum(t["accuracy"] * (1 - t["accuracy"]) / t["total"] for t in tasks)
-    return total**0.5 / len(tasks)
-
-
 def noise(rows):
     worst = max(error_of(r) for r in rows)
     step = max(1 / t["total"] for t in rows[0]["tasks"].values()) / len(rows[0]["tasks"])
@@ -126,7 +117,7 @@ def spread(logs, at, low=0.0, high=1.0):
 
 
 def fig1(bench):
-    s = Section("fig1", "Figure 1: spread of attention scores and of value norms", paper.SAYS["fig1"])
+    s = Section("fig1", "Figure 1: spread of attention scores and of value norms", printed.SAYS["fig1"])
     r = study(bench, s)
     at = r["at"]
     rows = []
@@ -136,8 +127,9 @@ def fig1(bench):
                      number(spread(norm, at), 1)))
     s.add(table(("layer", "score: min", "1 %", "median", "99 %", "max", "**decades**", "norm: min", "median", "max",
                  "**decades**"), rows))
-    s.add(f"Base-10 logarithms of the mean attention that a token received and of its value vector's norm; "
-          f"{r['requests']} windows of {r['tokens']['mean']:.0f} tokens of eval/prose.txt, all KV heads of a layer.")
+    s.add("Base-10 logarithms of the mean attention that a token received, and of its value vector's norm. Over "
+          f"{r['requests']} windows of {r['tokens']['mean']:.0f} tokens of eval/prose.txt and all KV heads of a "
+          "layer.")
     scores = [spread(x, at) for x in r["significance"]]
     norms = [spread(x, at) for x in r["norm"]]
     s.say(f"Scores span {min(scores):.1f} to {max(scores):.1f} decades, norms {min(norms):.1f} to {max(norms):.1f}.",
@@ -148,16 +140,16 @@ def fig1(bench):
 
 
 def fig3(bench):
-    s = Section("fig3", "Figure 3: tokens that receive 95 % of the attention, per layer", paper.SAYS["fig3"])
+    s = Section("fig3", "Figure 3: tokens that receive 95 % of the attention, per layer", printed.SAYS["fig3"])
     r = study(bench, s)
     n = r["tokens"]["mean"]
     s.add(table(("layer", "one query: tokens", "sd over requests", "% of the tokens", "", "all queries: tokens", "sd"),
                 [(i, f"{x['mean']:.0f}", f"{x['sd']:.0f}", percent(x["mean"] / n), bar(x["mean"] / n),
                   f"{y['mean']:.0f}", f"{y['sd']:.0f}")
                  for i, (x, y) in enumerate(zip(r["query"]["layers"], r["all"]["layers"]))]))
-    s.add(f"Mean over a layer's KV heads; {r['requests']} requests of {n:.0f} tokens. One query: of the attention that "
-          "each of the last tokens gives, mean over them; all queries: of what tokens received from all later ones "
-          "together. The paper does not say which it counts.")
+    s.add(f"Mean over a layer's KV heads; {r['requests']} requests of {n:.0f} tokens. \"One query\" counts the "
+          "attention that each of the last tokens pays, on average over them. \"All queries\" counts what tokens "
+          "received from all later ones together. The paper does not say which it counts.")
     means = [x["mean"] for x in r["query"]["layers"]]
     s.say(f"One query needs from {min(means):.0f} to {max(means):.0f} tokens, a factor of "
           f"{max(means) / min(means):.1f}.",
@@ -166,7 +158,7 @@ def fig3(bench):
 
 
 def fig4(bench):
-    s = Section("fig4", "Figure 4: the same per KV head", paper.SAYS["fig4"])
+    s = Section("fig4", "Figure 4: the same per KV head", printed.SAYS["fig4"])
     r = study(bench, s)
     all_heads = r["query"]["heads"]
     n_heads = len(all_heads[0])
@@ -177,7 +169,7 @@ def fig4(bench):
     s.add("Tokens that hold 95 % of one query's attention, mean and deviation over requests.")
     ratios = [max(x["mean"] for x in heads) / min(x["mean"] for x in heads) for heads in all_heads]
     worst = max((x["sd"] / x["mean"] for heads in all_heads for x in heads))
-    s.say(f"Within a layer heads differ by a factor of {min(ratios):.1f} to {max(ratios):.1f}; over requests one "
+    s.say(f"Within a layer heads differ by a factor of {min(ratios):.1f} to {max(ratios):.1f}. Over requests one "
           f"head's need deviates by up to {percent(worst, 0)} % of its mean.",
           agrees(max(ratios) >= 1.5, "some layers' heads differ significantly (here: by half and more)"),
           agrees(worst >= 0.15,
@@ -205,7 +197,7 @@ def pruned(alpha, fmt):
 
 
 def fig2(bench):
-    s = Section("fig2", "Figure 2: 8 bits, pruning, and both", paper.SAYS["fig2"])
+    s = Section("fig2", "Figure 2: 8 bits, pruning, and both", printed.SAYS["fig2"])
     alpha = threshold_for(bench, s, 0.5)
     specs = {"f16": "f16", "8 bits": "k8v8", "half pruned": pruned(alpha, "f16"), "both": pruned(alpha, "k8v8")}
     rows = {name: bench.rows.tasks(s, spec) for name, spec in specs.items()}
@@ -227,7 +219,7 @@ def fig2(bench):
 
 
 def fig8(bench):
-    s = Section("fig8", "Figure 8: thresholds per KV head against an equal share for each", paper.SAYS["fig8"])
+    s = Section("fig8", "Figure 8: thresholds per KV head against an equal share for each", printed.SAYS["fig8"])
     base = bench.rows.tasks(s, "k8v8")
     lines, gaps = [], []
     for target in bench.pruned_shares:
@@ -268,7 +260,7 @@ def rivals(bench, section, kept, ours):
 
 
 def fig7(bench):
-    s = Section("fig7", "Figure 7: bits for keys against bits for values", paper.SAYS["fig7"])
+    s = Section("fig7", "Figure 7: bits for keys against bits for values", printed.SAYS["fig7"])
     specs = ("f16", "k8v4", "k4v8", "k4v2", "k2v4")
     rows = {spec: bench.rows.tasks(s, spec) for spec in specs}
     text = bench.rows.text(s, ["f16", *UNIFORM])
@@ -282,9 +274,9 @@ def fig7(bench):
     s.say(agrees(a["k8v4"] >= a["f16"] - WITHIN, "k8v4 matches f16 (within half a point)"),
           agrees((a["k4v8"], -text["k4v8"]["kld_mean"]) < (a["k8v4"], -text["k8v4"]["kld_mean"]),
                  "its mirror k4v8 loses more (accuracy or, where that is equal, divergence)"),
-          f"k4v8 against k8v4: {points(a['k4v8'] - a['k8v4'])} points, KL {text['k4v8']['kld_mean']:.4f} against "
-          f"{text['k8v4']['kld_mean']:.4f}.",
-          f"k4v2 keeps {percent(a['k4v2'] / a['f16'], 0)} % of f16's accuracy (paper: over 65 %), k2v4 "
+          f"Against k8v4, k4v8 is {points(a['k4v8'] - a['k8v4'])} points off; its divergence (KL) is "
+          f"{text['k4v8']['kld_mean']:.4f} against {text['k8v4']['kld_mean']:.4f}.",
+          f"Of f16's accuracy k4v2 keeps {percent(a['k4v2'] / a['f16'], 0)} % (paper: over 65 %), k2v4 "
           f"{percent(a['k2v4'] / a['f16'], 0)} % (near zero).",
           agrees(a["k4v2"] > a["k2v4"], "k4v2 is better than k2v4"))
     return s
@@ -324,7 +316,7 @@ class Choice:
 
 
 def fig9(bench):
-    s = Section("fig9", "Figure 9: calibration of ah and al", paper.SAYS["fig9"])
+    s = Section("fig9", "Figure 9: calibration of ah and al", printed.SAYS["fig9"])
     choice = bench.choice()
     s.used(choice.record)
     f16 = choice.f16["accuracy"]
@@ -337,7 +329,7 @@ def fig9(bench):
     s.add(f"{bench.n_calibration} samples a task, none of which is in another table. Chosen are the fewest bytes "
           f"within {percent(choice.tolerance)} points of f16 (half a point, or one answer of a task if that is more); "
           "the paper takes the most accurate.")
-    s.add("The paper's choices: " + "; ".join(f"{m} ah={ah:g} al={al:g}" for m, ah, al in paper.CALIBRATED) + ".")
+    s.add("The paper's choices: " + "; ".join(f"{m} ah={ah:g} al={al:g}" for m, ah, al in printed.CALIBRATED) + ".")
     off = [p for p in choice.curve if p["al"] == 0 and p["ah"] <= 5 and p["accuracy"] < f16 - 2 * WITHIN]
     rule = choice.most_accurate()
     s.say(f"Chosen: `{choice.spec}`; the paper's rule would give ah={rule['ah']:g} al={rule['al']:g}.",
@@ -355,7 +347,7 @@ def fig9(bench):
 
 
 def fig10(bench):
-    s = Section("fig10", "Figure 10: accuracy against memory", paper.SAYS["fig10"])
+    s = Section("fig10", "Figure 10: accuracy against memory", printed.SAYS["fig10"])
     choice = bench.choice()
     lean = [f"leankv:ah={ah:g},al=0" for ah in bench.ah_shown]
     others = [choice.spec + ",step=code", choice.spec + ",threshold=position"]
@@ -374,9 +366,9 @@ def fig10(bench):
                       percent(share_at(spec, 128, levels)), "yes" if is_best(spec, rows) else "", note))
     s.add(table(("KV", "accuracy, %", "against f16", "retrieval", "long generation", "bytes, % of f16", "d = 128",
                  "nothing smaller is as accurate", ""), lines))
-    s.add("Everything is counted: pages with their unused slots, tables, lane records. d = 128: the same tokens at "
-          "that head dimension, without slack. Of the paper's rivals H2O and SnapKV stand in eviction.md; Quest and KIVI are not built yet; "
-          "`topk` stands for pruning with equal budgets. " + noise([rows["f16"]]))
+    s.add("Everything is counted: pages with their unused slots, tables, lane records. Column d = 128 has the same "
+          "tokens at that head dimension, without slack. Of the paper's rivals H2O and SnapKV stand in eviction.md "
+          "and KIVI in kvcomp.md; Quest is not built. Pruning with equal budgets is `topk`. " + noise([rows["f16"]]))
     say_memory(s, rows, choice.spec, same_bytes, [*lean, choice.spec])
     return s
 
@@ -414,7 +406,7 @@ def say_memory(s, rows, chosen, same_bytes, lean):
 
 def paper_summary():
     """Mean over Table 1's cells of LeanKV - FP16, in points, and the least and greatest memory."""
-    cells = [(paper.accuracy(c[1]) - c[0], paper.memory(c[1])) for row in paper.TABLE_1.values() for c in row.values()]
+    cells = [(printed.accuracy(c[1]) - c[0], printed.memory(c[1])) for row in printed.TABLE_1.values() for c in row.values()]
     return mean(c[0] for c in cells), min(c[1] for c in cells), max(c[1] for c in cells)
 
 
@@ -425,12 +417,12 @@ def cell(row, name):
 
 def table1(bench):
     s = Section("table1", "Table 1: accuracy and memory by task", None)
-    for model, methods in paper.TABLE_1_METHODS.items():
+    for model, methods in printed.TABLE_1_METHODS.items():
         lines = []
-        for name, row in paper.TABLE_1.items():
-            cells = [f"{paper.accuracy(c)}" + (f" ({paper.memory(c)})" if paper.memory(c) else "") for c in row[model]]
+        for name, row in printed.TABLE_1.items():
+            cells = [f"{printed.accuracy(c)}" + (f" ({printed.memory(c)})" if printed.memory(c) else "") for c in row[model]]
             lines.append((name, *cells))
-        titles = [m if m == "LeanKV" else f"{m} ({paper.TABLE_1_MEMORY[m]})" for m in methods]
+        titles = [m if m == "LeanKV" else f"{m} ({printed.TABLE_1_MEMORY[m]})" for m in methods]
         s.add(f"Paper, {model}:\n\n" + table(("accuracy (memory, %)", *titles), lines))
     choice = bench.choice()
     specs = ["f16", choice.spec, "k4v4", "k4v2", "topk:keep=50%,format=f16", topk_of_bytes(bench, s, choice.spec)]
@@ -445,9 +437,9 @@ def table1(bench):
     ours = rows[choice.spec]
     shares = [t["fraction"] for t in ours["tasks"].values()]
     delta = ours["accuracy"] - rows["f16"]["accuracy"]
-    s.say(f"The paper's LeanKV cells average {loss:+.1f} points at {low} to {high} % of FP16's memory; here "
-          f"{points(delta)} points at {percent(min(shares))} to {percent(max(shares))} %, {percent(ours['fraction'])} "
-          "% over all samples.",
+    s.say(f"The paper's LeanKV cells average {loss:+.1f} points at {low} to {high} % of FP16's memory. Here it is "
+          f"{points(delta)} points at {percent(min(shares))} to {percent(max(shares))} %, "
+          f"{percent(ours['fraction'])} % over all samples.",
           agrees(max(shares) > 1.15 * min(shares), "memory follows the task: some need noticeably more than others"),
           agrees(all(ours["accuracy"] >= rows[x]["accuracy"] for x in specs[2:]),
                  "LeanKV is at least as accurate as every rival in the table",
@@ -457,9 +449,9 @@ def table1(bench):
 
 def table2(bench):
     s = Section("table2", "Table 2: long prompts", None)
-    lines = [(model, method, *row[1:], row[0]) for model, methods in paper.TABLE_2.items()
+    lines = [(model, method, *row[1:], row[0]) for model, methods in printed.TABLE_2.items()
              for method, row in methods.items()]
-    s.add("Paper, LongBench:\n\n" + table(("model", "method", *paper.TABLE_2_TASKS, "memory, %"), lines))
+    s.add("Paper, LongBench:\n\n" + table(("model", "method", *printed.TABLE_2_TASKS, "memory, %"), lines))
     choice = bench.choice()
     specs = ["f16", choice.spec, "k4v2", "topk:keep=25%,format=f16"]
     rows = {spec: bench.rows.tasks(s, spec, "long") for spec in specs}
@@ -469,7 +461,7 @@ def table2(bench):
                 [(f"`{x}`", *(percent(rows[x]["tasks"][n]["accuracy"]) for n in names), percent(rows[x]["accuracy"]),
                   percent(rows[x]["fraction"])) for x in specs]))
     s.add(noise(list(rows.values())))
-    deltas = [mean(a - b for a, b in zip(m["LeanKV"][1:], m["FP16"][1:])) for m in paper.TABLE_2.values()]
+    deltas = [mean(a - b for a, b in zip(m["LeanKV"][1:], m["FP16"][1:])) for m in printed.TABLE_2.values()]
     ours = rows[choice.spec]
     s.say(f"The paper's LeanKV averages {listing(f'{d:+.1f}' for d in deltas)} points against FP16; here "
           f"{points(ours['accuracy'] - rows['f16']['accuracy'])} points at {percent(ours['fraction'])} %.",
@@ -483,9 +475,9 @@ def table2(bench):
 def table3(bench):
     s = Section("table3", "Table 3: long generations", None)
     s.add("Paper, QwQ-32B:\n\n" + table(
-        ("accuracy (memory, %)", *paper.TABLE_3_METHODS),
-        [(n, *(f"{paper.accuracy(c)}" + (f" ({paper.memory(c)})" if paper.memory(c) else "") for c in row))
-         for n, row in paper.TABLE_3.items()]))
+        ("accuracy (memory, %)", *printed.TABLE_3_METHODS),
+        [(n, *(f"{printed.accuracy(c)}" + (f" ({printed.memory(c)})" if printed.memory(c) else "") for c in row))
+         for n, row in printed.TABLE_3.items()]))
     choice = bench.choice()
     specs = ["f16", choice.spec, "k4v4", "k4v2", "topk:keep=50%,format=f16"]
     rows = {spec: bench.rows.tasks(s, spec) for spec in specs}

@@ -135,7 +135,7 @@ static void look_at_query(study *s, pleat_seq seq, uint32_t n, int is_first) {
         read_lane(s, seq, lane, n);
         for (uint32_t i = 0; i < n; i++) {
             const float sum = received(s, i, n), gain = sum - sums[i];
-            s->received[i] = i + 1 < n && gain > 0 ? gain : 0; /* what it gives to itself is not counted anywhere */
+            s->received[i] = i + 1 < n && gain > 0 ? gain : 0; /* what a token pays to itself counts nowhere */
             sums[i] = sum;
         }
         s->needed[lane] = is_first ? 0 : s->needed[lane] + tokens_needed(s, n);

@@ -4,34 +4,28 @@
 
     python3 bench/papers/leankv/run.py [--samples N | --quick] [--only fig8,table1] [--out FILE]
 
-Runs `pleat` for every figure and table that the paper has, keeps each raw result under build/papers/leankv/ (lab.py: an
+Runs `pleat` for every figure and table that the paper has, keeps each raw result under build/papers/leankv/ (an
 interrupted run goes on where it was), and writes one page with our figures next to the paper's.
 
-    paper.py      what the paper prints            accuracy.py   Fig 1-4, 7-10, Tables 1-3
-    lab.py        runs and keeps                   speed.py      Fig 11-14
-    page.py       tables and sentences             observe.c     attention itself, for Fig 1, 3, 4
+    printed.py    what the paper prints            accuracy.py   Fig 1-4, 7-10, Tables 1-3
+    speed.py      Fig 11-14                        observe.c     attention itself, for Fig 1, 3, 4
     remarks.md    what somebody has to add to the computed sentences, by figure
 
-Exit codes: 0 ok, 1 a measurement failed (the page says which), 2 wrong usage, 130 interrupted.
+Measuring, keeping and writing pages: ../lab.  Exit codes: 0 ok, 1 a measurement failed (the page says which), 2 wrong
+usage, 130 interrupted.
 """
 import collections
-import datetime
 import json
 import os
 import re
 import sys
 
 sys.dont_write_bytecode = True  # the tree stays as it was
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import accuracy
-import lab
-import page
-import speed
+sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from gpu import sections as on_gpu
+from lab import lab, page
+from leankv import accuracy, speed
 
-sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "gpu"))
-import sections as on_gpu
-
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 TASKS = "eval/tasks.jsonl"
 TEXT = "eval/prose.txt"
 LONG = 1500  # tokens: prompts above it are long
@@ -154,21 +148,23 @@ def read_remarks():
 
 HEAD = """# LeanKV's evaluation in miniature
 
-`{command}` wrote this page on {date}. It runs what the evaluation of *Unifying KV Cache Compression for Large
-Language Models with LeanKV* (Zhang et al., 2024) runs, as far as one small model on a CPU can show it, and puts the
-paper's figures next to ours. "Agrees" and "differs" are computed from the tables.
+`{command}` wrote this page on {date}. LeanKV keeps the tokens that receive much attention in more bits than the
+others (*Unifying KV Cache Compression for Large Language Models with LeanKV*, Zhang et al., 2024). The page repeats
+the paper's evaluation as far as one small model on a CPU can show it, with the paper's figures next to ours.
+"Agrees" and "differs" are computed from the tables.
 
-- **What was measured**: {model}, 28 million parameters, 8 layers, 8 query heads and 4 KV heads of 64, context 4096;
-  {samples} samples a task of eval/tasks.jsonl ({n} samples of {n_tasks} tasks, lengths alike), {windows} windows of
-  eval/prose.txt. The paper has models of 7 to 70 billion parameters on GPUs: figures of speed are analogues on a CPU,
-  and only trends compare.
+- **What was measured**: {model}, 28 million parameters: 8 layers, 8 query heads and 4 KV heads of 64, context 4096. Accuracy
+  is over {samples} samples a task of eval/tasks.jsonl ({n} samples of {n_tasks} tasks, lengths alike), and
+  perplexity over {windows} windows of eval/prose.txt. The paper has models of 7 to 70 billion parameters on GPUs.
+  Our speeds come from a CPU, so only trends compare.
 - **Machine**: {machine}, shared with other work: ratios say more than times. Program: {version}.
-- **Bytes** are all that a cache holds over 4 * head_dim of f16 per token and KV head. At a head dimension of 64
-  metadata weighs twice what it does at the paper's 128: with score and position k8v4 takes 112 of 256 bytes (43.8 %)
-  here, 208 of 512 (40.6 %) there; k4v2 64 of 256 (25 %) and 112 of 512 (21.9 %), or 56 and 104 where al = 0 and nothing
-  is ever dropped. Columns "d = 128" give the latter. The paper leaves metadata out in places.
-- **Specs** are those of `--kv` (include/pleat/spec.h); `leankv` alone is high=k8v4, low=k4v2, window=64. Where a table
-  has one LeanKV row, its ah and al are those that calibration chose (Figure 9).
+- **Bytes** are everything that a cache holds, over 4 * head_dim of f16 per token and KV head. Metadata weighs twice
+  as much at our head dimension of 64 as at the paper's 128. With score and position k8v4 takes 112 of 256 bytes
+  (43.8 %) here, and 208 of 512 (40.6 %) there. For k4v2 it is 64 of 256 (25 %) and 112 of 512 (21.9 %), or 56 and
+  104 where al = 0 and nothing is ever dropped. Columns "d = 128" have the larger dimension's bytes. The paper leaves
+  metadata out in places.
+- **Specs** are those of `--kv` (include/pleat/spec.h); a bare `leankv` means high=k8v4, low=k4v2, window=64. Where a
+  table has one LeanKV row, its ah and al are those that calibration chose (Figure 9).
 """
 
 
@@ -176,28 +172,23 @@ def head(bench, options, sections, version):
     with open(bench.sets["main"], encoding="utf-8") as f:
         lines = f.readlines()
     n_tasks = len({json.loads(line)["task"] for line in lines})
-    command = "python3 bench/papers/leankv/run.py"
-    command += " --quick" if options.quick else f" --samples {options.samples}" if options.samples != 16 else ""
-    text = HEAD.format(command=command, date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+    text = HEAD.format(command=lab.command_of("leankv", options, 16), date=lab.today(),
                        model=options.model, samples=options.samples, n=len(lines), n_tasks=n_tasks,
                        windows=bench.windows,
                        machine=lab.machine(), version=version)
-    said = {s.title.split(":")[0]: s.verdict for s in sections if s.verdict}
-    differs = [title for title, verdict in said.items() if any(v.startswith("Differs") for v in verdict)]
-    agreed = [title for title in said if title not in differs]
-    return text + (f"- **In short**: nothing contradicts the paper in {page.listing(agreed)}; something differs in "
-                   f"{page.listing(differs)}.\n")
+    agreed, differs = page.verdicts(sections)
+    return text + (f"- **In short**: nothing contradicts the paper in {page.grouped(agreed)}. Something differs in "
+                   f"{page.grouped(differs)}.\n")
 
 
-def write_page(bench, options, sections, version):
+def write_page(bench, options, sections):
     remarks = read_remarks()
     here = lab.machine()
-    parts = [head(bench, options, sections, version).rstrip()]
+    parts = [head(bench, options, sections, lab.version_of(options.pleat))]
     parts += [s.text(remarks.get(s.key), here) for s in sections]
-    text = "\n\n".join(parts) + "\n"
-    shown = os.path.join("build", os.path.basename(options.pleat))
-    text = text.replace(bench.observer, "build/bench/leankv_observe").replace(options.pleat, shown)
-    lab.write(options.out, text + "\n" + on_gpu.sections_of("leankv")[0])
+    shown = {bench.observer: "build/bench/leankv_observe",
+             options.pleat: os.path.join("build", os.path.basename(options.pleat))}
+    page.write(options.out, parts, shown, on_gpu.sections_of("leankv")[0])
 
 
 # ---- all --------------------------------------------------------------------------------------------
@@ -216,29 +207,16 @@ def read_options():
     return options
 
 
-def version_of(pleat):
-    import subprocess
-    done = subprocess.run([pleat, "--version"], stdout=subprocess.PIPE, text=True, check=False)
-    return (done.stdout.splitlines() or ["of unknown version"])[0]
-
-
 def main():
-    os.chdir(ROOT)
+    os.chdir(lab.ROOT)
     options = read_options()
     progress = lab.Progress({}, GUESS, options.quiet)
-    bench = Bench(options, progress)
-    progress.expected = expected(bench)
-    try:
-        sections, n_failed = page.make_all(bench, LIST, options.only)
-    except KeyboardInterrupt:
-        progress.end()
-        print(f"run.py: interrupted; {bench.lab.n_new} results are kept, the same command goes on from there",
-              file=sys.stderr)
-        return 130
-    progress.end()
-    write_page(bench, options, sections, version_of(options.pleat))
-    print(f"{options.out}: {len(sections)} figures and tables, {n_failed} not measured", file=sys.stderr)
-    return 1 if n_failed else 0
+
+    def make_bench():
+        bench = Bench(options, progress)
+        progress.expected = expected(bench)
+        return bench
+    return page.run_page(progress, options, make_bench, LIST, write_page, "figures and tables")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 """The paper's figures of speed: Fig 11-14, on a CPU."""
 import statistics
 
-import paper
-from accuracy import UNIFORM, formats, token_bytes
-from page import Section, agrees, number, percent, table
+from lab.page import Section, agrees, number, percent, table
+from leankv import printed
+from leankv.accuracy import UNIFORM, formats, token_bytes
 
 LLAMA_LANES = 256  # of one sequence of Llama3-8B: 32 layers of 8 KV heads
 MIB = 1 << 20
@@ -20,7 +20,7 @@ def by_how(record):
 
 
 def fig11(bench):
-    s = Section("fig11", "Figure 11: pages for all lanes in parallel against one by one", paper.SAYS["fig11"])
+    s = Section("fig11", "Figure 11: pages for all lanes in parallel against one by one", printed.SAYS["fig11"])
     lines, faster = [], []
     for lanes in bench.lanes:
         record = bench.lab.measure("pages", "bench", "pages", "--lanes", lanes, "-r", 15, "--format", "json", "-q")
@@ -34,9 +34,9 @@ def fig11(bench):
                       number(back["mutex"] / back["step"], 1)))
     s.add(table(("lanes", "take: plan + commit, us", "plain loop", "locked list", "x locked list", "return: close, us",
                  "plain loop", "locked list", "x locked list"), lines))
-    s.add(f"One page for each lane, then all back; medians of 15. A sequence of Llama3-8B has {LLAMA_LANES} lanes. The "
-          "plain loop keeps a stack of free ids; the locked list is the same, with several threads that each take a "
-          "mutex for every lane. Closing also forgets the sequences, which the other two do not.")
+    s.add(f"One page for each lane, then all back; medians of 15. A sequence of Llama3-8B has {LLAMA_LANES} lanes. "
+          "The plain loop keeps a stack of free ids. The locked list is the same, with several threads that each "
+          "take a mutex for every lane. Closing also forgets the sequences, which the other two do not.")
     s.say(f"Planned at once, pages for all lanes take 1/{max(faster):.1f} to 1/{min(faster):.1f} of the locked list's "
           "time.",
           agrees(min(faster) > 1, "planning for all lanes together is faster than one by one"),
@@ -53,7 +53,7 @@ def managed(row):
 
 
 def fig12(bench):
-    s = Section("fig12", "Figure 12: share of a step spent on memory management", paper.SAYS["fig12"])
+    s = Section("fig12", "Figure 12: share of a step spent on memory management", printed.SAYS["fig12"])
     spec = bench.choice().spec
     lines, worst = [], {"prompt": 0.0, "generation": 0.0}
     for batch in bench.batches:
@@ -84,7 +84,7 @@ def fig12(bench):
 
 
 def fig13(bench):
-    s = Section("fig13", "Figure 13: speed of decode attention over f16", paper.SAYS["fig13"])
+    s = Section("fig13", "Figure 13: speed of decode attention over f16", printed.SAYS["fig13"])
     specs = ["f16", *(k for k in UNIFORM if k in ("k8v8", "k8v4", "k4v4", "k4v2"))]
     kvs = [word for k in specs for word in ("--kv", k)]
     contexts = ",".join(map(str, bench.contexts))
@@ -132,7 +132,7 @@ def held_by(bench, s, specs):
 
 
 def fig14(bench):
-    s = Section("fig14", "Figure 14: throughput and batch at a fixed KV memory", paper.SAYS["fig14"])
+    s = Section("fig14", "Figure 14: throughput and batch at a fixed KV memory", printed.SAYS["fig14"])
     lean = bench.choice().spec
     specs = ["f16", "k8v4", "k4v2", lean]
     held = held_by(bench, s, specs)
@@ -152,9 +152,9 @@ def fig14(bench):
               number(turns[k][0]["bytes_per_sequence"] / MIB, 2)) for k in specs]
     s.add(table(("KV", "MiB a sequence, text", "batch in 64 MiB", "tokens/s, all sequences", "x f16",
                  "MiB a sequence, as timed"), lines))
-    s.add(f"Sequences of {FIXED_TOKENS} tokens. The batch follows from what they hold of eval/prose.txt; generation is "
-          f"timed on the last 100 tokens of random ones, of which LeanKV keeps another share than of text; medians of "
-          f"{TURNS} runs, turn and turn about.")
+    s.add(f"Sequences of {FIXED_TOKENS} tokens. The batch follows from what they hold of eval/prose.txt. Generation "
+          "is timed on the last 100 tokens of random ones, of which LeanKV keeps another share than of text. "
+          f"Medians of {TURNS} runs, turn and turn about.")
     s.say(f"`{lean}` fits {batch[lean] / batch['f16']:.1f} times f16's batch and generates "
           f"{speed[lean] / speed['f16']:.2f} times as fast (paper: up to 5.9 and 1.9 to 5.4 times).",
           agrees(speed[lean] > max(speed[k] for k in ("f16", "k8v4")),

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The paper's figures of memory: Fig 2, Fig 3, Table 1, and the same for other policies."""
-import paper
-import runs
-from page import Section, agrees, number, table
+from lab.page import Section, agrees, number, table
+from spvllm import printed, runs
 
 SPARKS = "▁▂▃▄▅▆▇█"
 LONG_POOL = 64  # MiB: one sequence
@@ -27,7 +26,7 @@ def rows_of(bench):
 
 
 def fig2(bench):
-    s = Section("fig2", "Figure 2: fragmentation over the steps", paper.SAYS["steps"])
+    s = Section("fig2", "Figure 2: fragmentation over the steps", printed.SAYS["steps"])
     found = {kv: bench.runs.counted(s, kv, LONG_POOL, bench.runs.one) for _, _, kv in rows_of(bench)}
     places = [i for i in range(0, (bench.n_long - 225) // 100, 2)]
     rows = []
@@ -53,8 +52,9 @@ def judge_steps(s, bench, medians):
           agrees(max(of["reuse"]) - min(of["reuse"]) <= 2, f"reuse is flat ({min(of['reuse'])} to {max(of['reuse'])} %)"),
           agrees(max(of["copy"]) <= max(medians[runs.FULL]) + 2, "copy is as without sparsification"),
           agrees(of["none"][-1] - of["block"][-1] >= 10,
-                 "free-block stays well below no-op", f"{of['block'][-1]} against {of['none'][-1]} % at the end: with h2o "
-                 "what is kept lies scattered, and few pages lose all of their sixteen tokens"),
+                 "free-block stays well below no-op",
+                 f"it has {of['block'][-1]} against {of['none'][-1]} % at the end. With h2o what is kept lies scattered, "
+                 "and few pages lose all of their sixteen tokens"),
           "With reuse a lane holds a page that its open hole keeps: one in seventeen at 256 tokens of 16.")
 
 
@@ -63,7 +63,7 @@ def p99_of(bench, s):
 
 
 def fig3(bench):
-    s = Section("fig3", "Figure 3: fragmentation at p99", paper.SAYS["p99"])
+    s = Section("fig3", "Figure 3: fragmentation at p99", printed.SAYS["p99"])
     p99 = p99_of(bench, s)
     rows = [(budget, p99[runs.FULL], *(p99[runs.spec_of(budget, how)] for how in runs.HOWS)) for budget in bench.budgets]
     s.add("Of one running request after one step, over all of both, in % (rounded down), not divided by anything:\n\n" +
@@ -76,8 +76,8 @@ def fig3(bench):
           met(none - reuse >= 45, "it is at least 45 points below no-op", f"{reuse - none:+d}; paper -55.7"),
           agrees(all(a[i] >= b[i] for a, b in zip(rows, rows[1:]) for i in (4, 5)),
                  "free-block and no-op lose less with larger budgets"))
-    s.add("What is left to reuse is that of any paged cache: a request's first tokens in pages of 16. Long requests weigh "
-          "more, since they run for more steps.")
+    s.add("What is left with reuse is what any paged cache has: a request's first tokens in pages of 16. Long "
+          "requests weigh more, since they run for more steps.")
     return s
 
 
@@ -96,16 +96,17 @@ def table_policies(bench):
                   ("preempted", lambda r: r["preempted"]))]
     s.add(table(("budget 256", "", *(runs.NAMES[h] for h in runs.HOWS)), rows))
     block = {row[0]: row[4] for row in rows if row[1] == "p99, %"}
-    s.say(f"What free-block can do depends on where a policy drops: streaming drops the oldest, page after page "
-          f"({block['streaming']} %), h2o and random anywhere ({block['h2o']} and {block['random']} %). reuse does not care.")
+    s.say("What free-block can do depends on where a policy drops. With streaming the oldest go, page after page "
+          f"({block['streaming']} %); h2o and random drop anywhere ({block['h2o']} and {block['random']} %). To "
+          "reuse it makes no difference.")
     return s
 
 
 def table1(bench):
-    s = Section("table1", "Table 1: copying", paper.SAYS["copies"])
+    s = Section("table1", "Table 1: copying", printed.SAYS["copies"])
     rows, shares = [], []
     timed = bench.runs.served(s, bench.kvs, bench.pool)
-    for budget, (said_n, said_ms) in zip(bench.budgets, paper.COPIES.values()):
+    for budget, (said_n, said_ms) in zip(bench.budgets, printed.COPIES.values()):
         copy, reuse = (timed[runs.spec_of(budget, how)] for how in ("copy", "reuse"))
         run = bench.runs.counted(s, runs.spec_of(budget, "copy"), bench.pool)
         ms = copy["compaction_ms"] - reuse["compaction_ms"]  # without the search for victims, the same in both

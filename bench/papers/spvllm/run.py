@@ -7,30 +7,22 @@
 Serves one trace with `pleat bench serve` under every strategy and budget, counts the same steps with
 build/bench/spvllm_steps, and keeps each raw result under build/papers/spvllm/: an interrupted run goes on where it was.
 
-    paper.py     what the paper prints         memory.py   Fig 2, Fig 3, Table 1, other policies
+    printed.py   what the paper prints         memory.py   Fig 2, Fig 3, Table 1, other policies
     runs.py      trace, specs, runs, prices    speed.py    Fig 4 to 6, preemptions, pools
     steps.c      what each step does and holds
 
-Pages and measurements are as in ../leankv (page.py, lab.py).  Exit codes: 0 ok, 1 a measurement failed (the page says
+Measuring, keeping and writing pages: ../lab.  Exit codes: 0 ok, 1 a measurement failed (the page says
 which), 2 wrong usage, 130 interrupted.
 """
-import datetime
 import os
 import statistics
 import sys
 
 sys.dont_write_bytecode = True  # the tree stays as it was
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, *(os.path.join(os.path.dirname(HERE), d) for d in ("leankv", "article"))]
-import lab
-import memory
-import page
-import paper
-import runs
-import speed
-from common import version_of
+sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from lab import lab, page
+from spvllm import memory, printed, runs, speed
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 # In the order in which they are measured: what is timed comes first.
 LIST = (speed.fig4, speed.fig6, speed.table_preemptions, memory.fig2, memory.fig3, memory.table1, memory.table_policies,
         speed.table_pools, speed.table_priced, speed.table_formats)
@@ -38,28 +30,31 @@ ORDER = ("fig2", "fig3", "policies", "table1", "fig4", "fig6", "preemptions", "p
 
 HEAD = """# SpvLLM's evaluation in miniature
 
-`{command}` wrote this page on {date}. It runs what the evaluation of *SpvLLM: Efficient KV Cache
-Sparsification in vLLM* (Xiao and Gebrie) runs, as far as one small model on a CPU can show it, and puts the paper's
-figures next to ours. "Agrees" and "differs", "met" and "not met" are computed from the tables.
+`{command}` wrote this page on {date}. SpvLLM gives the slots of dropped tokens to new ones, so that dropping tokens
+frees memory in a paged cache (*SpvLLM: Efficient KV Cache Sparsification in vLLM*, Xiao and Gebrie). The page repeats
+the paper's evaluation as far as one small model on a CPU can show it, with the paper's figures next to ours.
+"Agrees" and "differs", "met" and "not met" are computed from the tables.
 
-- **Requests**: {n}, all there from the start, {mean_in:.1f} tokens in and {mean_out:.1f} out in the mean (paper: {paper_in}
-  and {paper_out}, of 1000), the longest {longest}; lengths are made up (log-normal, seed {seed}: the first whose means are so
-  near) and those left out that vLLM's sampler leaves out, prompts above {longest_prompt} tokens and sums above {context}.
-  Prompts are cut from eval/prose.txt, answers run to their lengths.
-- **Model**: {model}, 28 million parameters, 8 layers, 8 query heads and 4 KV heads of 64; the paper does not name its
-  own. f16, pages of 16 tokens as vLLM's, h2o with 4 sinks and a window of 64.
-- **Evictions**: one for each lane and step of generation. The paper's requests keep their prompts; here h2o also cuts a
-  prompt down to its budget when it has been read: pages that this empties go back at once, and slots that stay dead
-  count as fragmentation. All four strategies keep the same tokens and attend to those alone; the paper's own version of
-  reuse did not compute what it should, by its own words.
-- **Pool**: {pool} MiB, {pool_tokens:.0f} tokens of f16: {pool_longest:.1f} of the longest allowed request, {pool_mean:.1f} of the
-  mean one. It is small because two cores are soon busy: {alone}
-  (`pleat bench run -p 0 -n 64 -d 200 -np N`); with a pool for many, memory limits nothing. How the paper's T4 compares cannot be told without its model; 2007 steps for 1000 * 209
-  tokens would be 104 requests at once.
-- **Service**: a request is let in as long as a hundredth of the pool is left (vLLM's watermark); preempted ones are
-  computed again, as in the paper; no prefix is kept; chunks of 512 prompt tokens stand in one step with everybody's next
-  token, where the paper's vLLM 0.6.2 reads prompts in steps of their own unless told otherwise.
-- **Machine**: {machine}, shared with other work: specs take turns, {rounds} rounds, medians; ratios say more than
+- **Requests**: {n}, all there from the start, with {mean_in:.1f} tokens in and {mean_out:.1f} out on average. The
+  paper has {paper_in} and {paper_out}, over 1000 requests. The longest here has {longest}. Lengths are made up:
+  log-normal, with seed {seed}, the first whose means are so near. Those that vLLM's sampler leaves out are left out:
+  prompts above {longest_prompt} tokens and sums above {context}. Prompts are cut from eval/prose.txt, and answers run
+  to their lengths.
+- **Model**: {model}, 28 million parameters: 8 layers, 8 query heads and 4 KV heads of 64. The paper does not name its
+  own. Caches are f16 in pages of 16 tokens as vLLM's; h2o has 4 sinks and a window of 64.
+- **Evictions**: one for each lane and step of generation. The paper's requests keep their prompts. Here h2o also cuts
+  a prompt down to its budget when it has been read. Pages that this empties are returned at once, and slots that stay
+  dead count as fragmentation. All four strategies keep the same tokens and attend to those alone. The paper's own
+  version of reuse did not compute what it should, by its own words.
+- **Pool**: {pool} MiB, {pool_tokens:.0f} tokens of f16: {pool_longest:.1f} of the longest allowed request,
+  {pool_mean:.1f} of the mean one. It is small because two cores are soon busy: {alone}
+  (`pleat bench run -p 0 -n 64 -d 200 -np N`). With a pool for many requests, memory would limit nothing. How the
+  paper's T4 compares cannot be told without its model. Its 2007 steps for 1000 * 209 tokens would be 104 requests at
+  once.
+- **Service**: a request is admitted as long as a hundredth of the pool is left (vLLM's watermark). Preempted ones are
+  computed again, as in the paper, and no prefix is kept. Chunks of 512 prompt tokens stand in one step with
+  everybody's next token. The paper's vLLM 0.6.2 reads prompts in steps of their own unless told otherwise.
+- **Machine**: {machine}, shared with other work. Specs take turns, {rounds} rounds, medians; ratios say more than
   times. Program: {version}.
 """
 
@@ -74,7 +69,7 @@ class Bench:
         self.steps = os.path.join(os.path.dirname(options.pleat), "bench", "spvllm_steps")
         self.n_requests, self.n_long, self.off = (12, 825, 60) if quick else (120, 2048, 4)
         self.drawn = (265, 230)  # means before those that are too long are left out
-        self.budgets = paper.BUDGETS[:1] if quick else paper.BUDGETS
+        self.budgets = printed.BUDGETS[:1] if quick else printed.BUDGETS
         self.rounds = 1 if quick else 3
         self.pools = (20, 40)
         self.pool = self.pools[0]
@@ -106,49 +101,33 @@ def head(bench, options):
     requests = bench.runs.requests
     mean = {k: statistics.mean(r[k] for r in requests) for k in ("prompt_tokens", "output_tokens")}
     pool_tokens = bench.pool * runs.MIB / runs.TOKEN_BYTES
-    return HEAD.format(command="python3 bench/papers/spvllm/run.py" + (" --quick" if options.quick else ""),
-                       date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"), n=len(requests),
-                       mean_in=mean["prompt_tokens"], mean_out=mean["output_tokens"], paper_in=paper.MEAN_INPUT,
-                       paper_out=paper.MEAN_OUTPUT, longest=max(map(runs.total, requests)), seed=bench.runs.seed,
+    return HEAD.format(command=lab.command_of("spvllm", options), date=lab.today(), n=len(requests),
+                       mean_in=mean["prompt_tokens"], mean_out=mean["output_tokens"], paper_in=printed.MEAN_INPUT,
+                       paper_out=printed.MEAN_OUTPUT, longest=max(map(runs.total, requests)), seed=bench.runs.seed,
                        longest_prompt=runs.LONGEST_PROMPT, context=runs.CONTEXT, model=bench.model, pool=bench.pool,
                        pool_tokens=pool_tokens, pool_longest=pool_tokens / runs.CONTEXT, alone=alone(bench),
                        pool_mean=pool_tokens / sum(mean.values()), rounds=bench.rounds, machine=lab.machine(),
-                       version=version_of(options.pleat))
+                       version=lab.version_of(options.pleat))
 
 
 def summary(sections):
-    said = [v.split(":", 1) for s in sections for v in s.verdict if v.startswith(("Met:", "Not met:"))]
+    said = [v.split(":", 1) for v in page.requirements(sections)]
     return "\n".join(f"- **{verdict}**:{what}" for verdict, what in said)
 
 
 def write_page(bench, options, sections):
+    sections = sorted(sections, key=lambda s: ORDER.index(s.key))
     here = lab.machine()
-    parts = [head(bench, options).rstrip(), "## Requirements\n\n" + summary(sections)]
-    text = "\n\n".join(parts + [s.text(None, here) for s in sections]) + "\n"
-    text = text.replace(bench.steps, "build/bench/spvllm_steps").replace(options.pleat, "build/pleat")
-    text = text.replace(options.store, "build/papers/spvllm")
-    lab.write(options.out, text)
+    parts = [head(bench, options), "## Requirements\n\n" + summary(sections), *(s.text(None, here) for s in sections)]
+    shown = {bench.steps: "build/bench/spvllm_steps", options.pleat: "build/pleat", options.store: "build/papers/spvllm"}
+    page.write(options.out, parts, shown)
 
 
 def main():
-    os.chdir(ROOT)
+    os.chdir(lab.ROOT)
     options = read_options()
     progress = lab.Progress({"serve": 70, "steps": 45}, {"serve": 12, "steps": 8}, options.quiet)
-    try:
-        bench = Bench(options, progress)
-        sections, n_failed = page.make_all(bench, LIST, options.only)
-        write_page(bench, options, sorted(sections, key=lambda s: ORDER.index(s.key)))
-    except KeyboardInterrupt:
-        progress.end()
-        print("run.py: interrupted; results are kept, the same command goes on from there", file=sys.stderr)
-        return 130
-    except lab.Failed as failure:  # no trace, or nothing for the page's head
-        progress.end()
-        print(f"run.py: {failure}", file=sys.stderr)
-        return 1
-    progress.end()
-    print(f"{options.out}: {len(sections)} tables, {n_failed} not measured", file=sys.stderr)
-    return 1 if n_failed else 0
+    return page.run_page(progress, options, lambda: Bench(options, progress), LIST, write_page)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ import os
 import statistics
 import subprocess
 
-import lab
-import paper
+from lab import lab
+from spvllm import printed
 
 CONTEXT, LONGEST_PROMPT = 2048, 1024  # of vLLM 0.6.2's sampler of ShareGPT, which leaves out what is longer
 MIB = 1 << 20
@@ -47,7 +47,7 @@ def make_trace(bench):
     for seed in range(1, 400):
         rows = draw(bench, seed)
         means = [statistics.mean(r[k] for r in rows) for k in ("prompt_tokens", "output_tokens")]
-        if max(abs(means[0] - paper.MEAN_INPUT), abs(means[1] - paper.MEAN_OUTPUT)) <= bench.off:
+        if max(abs(means[0] - printed.MEAN_INPUT), abs(means[1] - printed.MEAN_OUTPUT)) <= bench.off:
             return write(os.path.join(bench.store, "trace.jsonl"), rows), rows, seed
     raise lab.Failed("no seed gives the paper's mean lengths")
 

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: MIT
 """The paper's figures of speed: Fig 4 to 6, preemptions; other pools, and a machine whose memory is the limit."""
-import paper
-import runs
-from memory import met, rows_of
-from page import Section, agrees, listing, number, percent, table
+from lab.page import Section, agrees, listing, number, percent, table
+from spvllm import printed, runs
+from spvllm.memory import met, rows_of
 
 LONG_READ = 256  # prompt tokens of a step: the time of about a dozen steps without
 
 
 def fig4(bench):
-    s = Section("fig4", "Figures 4 and 5: throughput", paper.SAYS["throughput"])
+    s = Section("fig4", "Figures 4 and 5: throughput", printed.SAYS["throughput"])
     timed = bench.runs.served(s, bench.kvs, bench.pool)
     full = timed[runs.FULL]
     rows = [(budget or "-", name, number(r["request_throughput"]), f"{r['output_throughput']:.0f}",
@@ -23,7 +22,7 @@ def fig4(bench):
     speed = {how: timed[runs.spec_of(least, how)]["request_throughput"] for how in runs.HOWS}
     gain = speed["reuse"] / full["request_throughput"]
     s.say(met(gain >= 2.2, f"with budget {least} reuse serves 2.2 times the requests of no sparsification",
-              f"{gain:.2f}; paper {paper.THROUGHPUT}"),
+              f"{gain:.2f}; paper {printed.THROUGHPUT}"),
           met(max(speed, key=speed.get) == "reuse", "reuse is first of the four",
               ", ".join(f"{how} {v:.2f}" for how, v in speed.items())),
           *why(bench, timed, gain))
@@ -35,8 +34,8 @@ def why(bench, timed, gain):
     least, most = bench.budgets[0], bench.budgets[-1]
     full, reuse = timed[runs.FULL], timed[runs.spec_of(least, "reuse")]
     bound = runs.most_gain(bench.runs.requests, least)
-    yield (f"While it generates a request of this trace holds {bound:.2f} times the tokens that a budget of {least} leaves "
-           "it: so many more can run in the same memory, whatever the strategy. "
+    yield (f"While it generates, a request of this trace holds {bound:.2f} times the tokens that a budget of {least} "
+           "leaves it. So many more can run in the same memory, whatever the strategy. "
            f"{reuse['mean_concurrency'] / full['mean_concurrency']:.2f} times as many did, which took "
            f"{full['steps'] / reuse['steps']:.2f} times fewer steps.")
     if gain < bound:
@@ -44,12 +43,13 @@ def why(bench, timed, gain):
                "arithmetic beyond.")
     if most > least and timed[runs.spec_of(most, "reuse")]["preempted_recompute"] < full["preempted_recompute"]:
         share = timed[runs.spec_of(most, "reuse")]["request_throughput"] / full["request_throughput"]
-        yield (f"Part of it is not fewer tokens: {share:.2f} with budget {most}, which few requests reach, comes of nothing "
-               "being computed again, since what a request can hold at most is known when it is let in.")
+        yield (f"Part of the gain does not come from fewer tokens. With budget {most}, which few requests reach, it "
+               f"is {share:.2f}: nothing is computed again, since what a request can hold at most is known when it "
+               "is admitted.")
 
 
 def fig6(bench):
-    s = Section("fig6", "Figure 6: latency at p99", paper.SAYS["latency"])
+    s = Section("fig6", "Figure 6: latency at p99", printed.SAYS["latency"])
     timed = bench.runs.served(s, bench.kvs, bench.pool)
     keys = ("p99_ttft_ms", "p99_tpot_ms", "p99_itl_ms", "median_itl_ms")
     rows = [(budget or "-", name, *(number(timed[kv][k], 0 if k == keys[0] else 1) for k in keys))
@@ -69,19 +69,20 @@ def judge_latency(bench, s, timed):
     kv = runs.spec_of(bench.budgets[0], "reuse")
     itl, tpot, ttft = (less(timed, kv, f"p99_{k}_ms") for k in ("itl", "tpot", "ttft"))
     yield met(itl >= 0.4, f"with budget {bench.budgets[0]} reuse has 40 % less between tokens at p99",
-              f"{percent(itl)} %; paper {percent(paper.ITL)}")
+              f"{percent(itl)} %; paper {percent(printed.ITL)}")
     others = {b: less(timed, runs.spec_of(b, "reuse"), "p99_itl_ms") for b in bench.budgets[1:]}
     if others:
         yield "With " + listing(f"{b} it is {percent(v)} % less" for b, v in others.items()) + "."
-    yield f"Per output token it is {percent(tpot)} % less (paper: {percent(paper.TPOT)})."
+    yield f"Per output token it is {percent(tpot)} % less (paper: {percent(printed.TPOT)})."
     yield agrees(abs(ttft) < 0.1, "time to the first token hardly differs",
-                 f"{percent(ttft)} % less, since requests wait less where more run at once")
+                 f"it is {percent(ttft)} % less, since requests wait less where more run at once")
     if itl < 0.4:
         with_it, without = (beside_prompts(bench.runs.counted(s, k, bench.pool)) for k in (kv, runs.FULL))
-        yield (f"What one token in a hundred waits for is a step that also reads a chunk of somebody's prompt, of up to 512 "
-               f"tokens, and that takes as long with a budget as without. The same prompts are read in fewer steps then, "
-               f"so more tokens wait for one: {percent(with_it, 2)} % of the intervals have one with {LONG_READ} prompt "
-               f"tokens or more, and {percent(without, 2)} % without sparsification, what is computed again included.")
+        yield ("One token in a hundred waits for a step that also reads a chunk of somebody's prompt, of up to 512 "
+               "tokens. That takes as long with a budget as without. The same prompts are read in fewer steps then, "
+               f"so more tokens wait for one: {percent(with_it, 2)} % of the intervals have one with {LONG_READ} "
+               f"prompt tokens or more, and {percent(without, 2)} % without sparsification, what is computed again "
+               "included.")
 
 
 def beside_prompts(run):
@@ -91,7 +92,7 @@ def beside_prompts(run):
 
 
 def table_preemptions(bench):
-    s = Section("preemptions", "Preemptions", paper.SAYS["preemptions"])
+    s = Section("preemptions", "Preemptions", printed.SAYS["preemptions"])
     timed = bench.runs.served(s, bench.kvs, bench.pool)
     swapped = bench.runs.served(s, bench.swap_kvs, bench.pool, "swap")
     n = len(bench.runs.requests)
@@ -108,8 +109,9 @@ def table_preemptions(bench):
     for how in ("reuse", "copy"):
         v = [timed[runs.spec_of(b, how)]["preempted_recompute"] for b in bench.budgets]
         s.say(met(max(v) == 0, f"no preemption with {how}", listing(f"{x:.0f}" for x in v)))
-    s.say("What a request with a budget holds at most is known when it is let in, copies' destinations included, and is "
-          "kept for it. With none and block it may hold all of its tokens in the end, as without sparsification.")
+    s.say("What a request with a budget holds at most is known when it is admitted, copies' destinations included, "
+          "and is kept for it. With none and block it may hold all of its tokens in the end, as without "
+          "sparsification.")
     return s
 
 
@@ -160,19 +162,20 @@ def table_priced(bench):
                   *(f"{r[k]:.0f}" for k in ("p99_ttft_ms", "p99_tpot_ms", "p99_itl_ms")))
                  for name, r in zip(names_of(least), (found[pool, kv] for kv in kvs))]
     pool_tokens = bench.pool * runs.MIB / runs.TOKEN_BYTES
-    s.add("Who runs in which step does not depend on how long steps take, since all requests are there from the start. So "
-          "the steps, counted one by one (bench/papers/spvllm/steps.c), are given the least time that they take with "
-          "OPT-6.7B in f16 on the paper's T4: the longer of reading "
-          f"{runs.WEIGHTS_BYTES / 1e9:.1f} GB of weights and all pages in use ({runs.KV_TOKEN_BYTES:,} bytes a token) at "
-          f"320 GB/s, and of computing at 65 TFLOP/s. A pool of {bench.pool} MiB here has {pool_tokens:.0f} tokens, there "
-          f"{pool_tokens * runs.KV_TOKEN_BYTES / 1e9:.2f} GB: it fits beside the weights. `--simulate` itself cannot be told "
-          "about budgets: a simulated request keeps one share of its pages, whatever its length.\n\n" +
+    s.add("Who runs in which step does not depend on how long steps take, since all requests are there from the "
+          "start. So the steps are counted one by one (bench/papers/spvllm/steps.c), and each counts for the least "
+          "time that it takes with OPT-6.7B in f16 on the paper's T4. That is the longer of two times: of reading "
+          f"{runs.WEIGHTS_BYTES / 1e9:.1f} GB of weights and all pages in use ({runs.KV_TOKEN_BYTES:,} bytes a "
+          f"token) at 320 GB/s, and of computing at 65 TFLOP/s. A pool of {bench.pool} MiB here has "
+          f"{pool_tokens:.0f} tokens, there {pool_tokens * runs.KV_TOKEN_BYTES / 1e9:.2f} GB: it fits beside the "
+          "weights. `--simulate` itself cannot be told about budgets: a simulated request keeps one share of its "
+          "pages, whatever its length.\n\n" +
           table(("pool, MiB", "budget, strategy", "requests/s", "to no sparsification", "steps", "at once, mean",
                  "to the first token, p99 ms", "per output token", "between tokens"), rows))
     reuse, full = found[bench.pool, kvs[1]], found[bench.pool, runs.FULL]
     gain = reuse["request_throughput"] / full["request_throughput"]
     itl = 1 - reuse["p99_itl_ms"] / full["p99_itl_ms"]
-    s.say(f"Where a step of generation takes what reading the weights does, reuse serves {gain:.2f} times the requests at "
-          f"{bench.pool} MiB, with {full['steps'] / reuse['steps']:.2f} times fewer steps, and p99 between tokens is "
-          f"{percent(abs(itl))} % {'lower' if itl > 0 else 'higher'}.")
+    s.say(f"Where a step of generation takes what reading the weights does, reuse serves {gain:.2f} times the "
+          f"requests at {bench.pool} MiB. It takes {full['steps'] / reuse['steps']:.2f} times fewer steps, and p99 "
+          f"between tokens is {percent(abs(itl))} % {'lower' if itl > 0 else 'higher'}.")
     return s

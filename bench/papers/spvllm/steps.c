@@ -121,7 +121,7 @@ static void make_serving(study *s) {
     pleat_serving_options opt;
     pleat_serving_options_default(&opt);
     opt.prefix_tokens = 0;
-    opt.low_watermark = 0.99; /* as vLLM's: a hundredth of the blocks is left when a request is let in */
+    opt.low_watermark = 0.99; /* as vLLM's: a hundredth of the blocks is left when a request is admitted */
     opt.preemption = PLEAT_PREEMPT_RECOMPUTE;
     const pleat_status status = pleat_serving_create(s->engine, &opt, &s->serving, &err);
     if (status != PLEAT_OK) die("serving", status, &err);

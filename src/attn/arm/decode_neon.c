@@ -215,7 +215,7 @@ INLINE void add_received(float *score, uint32_t n, const float *logits, size_t s
         const float *x = logits + i;
         float32x4_t most[QUARTERS];
         for (uint32_t j = 0; j < QUARTERS; j++) most[j] = vdupq_n_f32(-__builtin_inff());
-        for (uint32_t g = 0; g < n_group; g++, x += stride) { /* logit2 - lse2; a NaN gives way */
+        for (uint32_t g = 0; g < n_group; g++, x += stride) { /* logit2 - lse2; a NaN is not taken */
             const float32x4_t y = vdupq_n_f32(lse2[g]);
             for (uint32_t j = 0; j < QUARTERS; j++)
                 most[j] = vmaxnmq_f32(vsubq_f32(vld1q_f32(x + LANES * j), y), most[j]);
@@ -229,7 +229,7 @@ INLINE void add_received(float *score, uint32_t n, const float *logits, size_t s
     }
 }
 
-void pleat__attn_received_neon(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to, const float *logits,
-                               size_t logits_stride, const float *lse2, uint32_t n_group) {
+void pleat__attn_decode_received_neon(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to,
+                                      const float *logits, size_t logits_stride, const float *lse2, uint32_t n_group) {
     pleat__received_pages(run, slot_from, slot_to, logits, logits_stride, lse2, n_group, add_received);
 }

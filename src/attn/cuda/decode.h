@@ -7,8 +7,8 @@
  *     pleat__device_attn_decode       device  once a layer: attention, merged
  *     pleat__device_attn_received     device  once a layer where scores are kept: what each slot received
  *
- * Lengths, page ids and places are read on the device and never come to the host, so a step can be captured in a graph
- * and replayed while lanes grow.  Nothing allocates or waits.
+ * Lengths, page ids and sequence indexes are read on the device and never come to the host, so a step can be captured
+ * in a graph and replayed while lanes grow.  Nothing allocates or waits.
  *
  * Work is cut in equal shares, in units of tiles, high side first, across the borders of lanes:
  *
@@ -19,7 +19,7 @@
  * merges its warps' parts, and if other blocks have more, the last of them to arrive merges those.  Parts are always
  * merged in one order: the same input gives the same bytes, whoever comes last.  How a lane is cut, and so its
  * last bits, depends on the whole batch, as on the GPU's size.  PER_LANE cuts a lane by its own length alone: there the
- * last bits do not depend on the batch.  Where lanes are about equal, blocks take whole ones (decode.cu).
+ * last bits do not depend on the batch.  Where lanes are about equal, blocks take whole ones (decode_schedule.cu).
  *
  * Against float64 on the dequantised keys and values k', v':
  *     logits   error <= scale * (1.6e-5 * max|q| * sum|k'| + 1e-6 * sum|q| * max|k'|): q meets codes as 16-bit integers
@@ -41,7 +41,7 @@ extern "C" {
 #endif
 
 typedef enum pleat__device_schedule_kind {
-    PLEAT__DEVICE_EQUAL_SHARES = 0, /* of tiles; those with more bytes count a little more: decode.cu */
+    PLEAT__DEVICE_EQUAL_SHARES = 0, /* of tiles; those with more bytes count a little more: decode_schedule.cu */
     PLEAT__DEVICE_PER_LANE = 1      /* one thread block a lane, as in LeanKV: what EQUAL_SHARES is measured against */
 } pleat__device_schedule_kind;
 
@@ -56,8 +56,8 @@ typedef struct pleat__device_attn_plan {
     uint32_t n_blocks;        /* grid */
     uint32_t n_warps;         /* of a block */
     uint32_t smem_bytes;      /* of a block */
-    uint32_t tile_units[2];   /* what a tile costs on either side, */
-    uint32_t lane_units;      /* and a lane besides: decode.cu */
+    uint32_t tile_units[2];   /* what a tile costs on either side: decode_schedule.cu */
+    uint32_t lane_units;      /* what a lane costs besides its tiles */
     uint64_t starts_off;      /* [n_layers][n_shares + 1] where each warp's share starts */
     uint64_t lanes_off;       /* [n_layers][lanes_cap] */
     uint64_t arrivals_off;    /* [n_layers][lanes_cap] blocks that have left their part of a lane */
@@ -66,9 +66,10 @@ typedef struct pleat__device_attn_plan {
 } pleat__device_attn_plan;
 
 /* Make the plan for caches like `view`, of batches up to seqs_cap, on the calling thread's device: its layouts, layers,
- * heads, group count and row_len, not its pointers, places or n_seqs.  Caches whose layouts have one format are taken
- * to have a high side only; where they have two, n_slots[1] may be NULL all the same.  PLEAT_E_ARG, and err says why: a
- * head_dim other than 64 or 128, a group above 8, a pair of formats without a kernel, no lanes or more than 2^20. */
+ * heads, group count and row_len, not its pointers, sequence indexes or n_seqs.  Caches whose layouts have one format
+ * are taken to have a high side only; where they have two, n_slots[1] may be NULL all the same.  PLEAT_E_ARG, and err
+ * says why: a head_dim other than 64 or 128, a group above 8, a pair of formats without a kernel, no lanes or more than
+ * 2^20. */
 pleat_status pleat__device_attn_plan_init(pleat__device_attn_plan *plan, const pleat__device_view *view,
                                           uint32_t seqs_cap, pleat__device_schedule_kind schedule, pleat_error *err);
 
@@ -81,12 +82,14 @@ pleat_status pleat__device_attn_schedule(const pleat__device_attn_plan *plan, co
 typedef struct pleat__device_attn_args {
     pleat__device_view view; /* as it was when the schedule was made, lengths included */
     uint32_t layer;
-    const uint16_t *q;      /* f16 [n_seqs][n_kv_heads * n_group][head_dim], aligned to 16 */
-    float scale;            /* softmax scale, > 0 */
-    float *out;             /* [n_seqs][n_kv_heads * n_group][head_dim], aligned to 16; a lane without live slots: 0 */
-    float *lse2;            /* [n_seqs][n_kv_heads * n_group] log2 of the sum of 2^logit2, or NULL */
-    float *logits;          /* NULL, or [n_seqs][n_kv_heads * n_group][logits_stride]: logit2 of each slot, -infinity */
-    uint64_t logits_stride; /* where dead; the low side's from the high side's count rounded up to 16.  Even. */
+    const uint16_t *q; /* f16 [n_seqs][n_kv_heads * n_group][head_dim], aligned to 16 */
+    float scale;       /* softmax scale, > 0 */
+    float *out;        /* [n_seqs][n_kv_heads * n_group][head_dim], aligned to 16; a lane without live slots: 0 */
+    float *lse2;       /* [n_seqs][n_kv_heads * n_group] log2 of the sum of 2^logit2, or NULL */
+    /* NULL, or [n_seqs][n_kv_heads * n_group][logits_stride]: logit2 of each slot, -infinity where it is dead.  The low
+     * side's begin at the high side's count rounded up to 16. */
+    float *logits;
+    uint64_t logits_stride; /* even */
 } pleat__device_attn_args;
 
 pleat_status pleat__device_attn_decode(const pleat__device_attn_plan *plan, const pleat__device_attn_args *args,

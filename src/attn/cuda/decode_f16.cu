@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * decode_f16.cu: kernels of decode attention for lanes of f16, and of f16 high and codes low.  decode_kernel.cuh has
- * the code.
+ * decode_f16.cu: kernels of decode attention for lanes of f16 alone, and of f16 high and k8v8, k8v4, k4v4 or k4v2 low.
+ * decode_kernel.cuh has the code.
  */
 #include "attn/cuda/decode_kernel.cuh"
 #include "attn/cuda/decode_table.cuh"

@@ -34,30 +34,29 @@ static __device__ __forceinline__ void store_head(float *to, const warp_state<D>
 /* The lane is done: its output.  lane: index of (sequence, KV head). */
 template <int D>
 static __device__ __forceinline__ void state_finish(const warp_state<D> &st, const pleat__decode_params &a,
-                                                    uint32_t lane, int warp_lane) {
-    const int r = warp_lane >> 2, j = warp_lane & 3;
+                                                    uint32_t lane, int thread) {
+    const int r = thread >> 2, j = thread & 3;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         const uint32_t head = 2 * j + h;
         if (head >= a.view.n_group) continue;
         const uint64_t at = (uint64_t)lane * a.view.n_group + head;
-        store_head<D>(a.out + at * D, st, h, st.l[h] > 0 ? 1 / st.l[h] : 0, r);
-        if (a.lse2 && r == 0) a.lse2[at] = st.mb[h] + log2f(st.l[h]);
+        store_head<D>(a.out + at * D, st, h, st.weight_sum[h] > 0 ? 1 / st.weight_sum[h] : 0, r);
+        if (a.lse2 && r == 0) a.lse2[at] = st.m_ref[h] + log2f(st.weight_sum[h]);
     }
 }
 
 template <int D>
-static __device__ __forceinline__ void state_leave(const warp_state<D> &st, float *part, uint32_t n_group,
-                                                   int warp_lane) {
-    const int r = warp_lane >> 2, j = warp_lane & 3;
+static __device__ __forceinline__ void state_leave(const warp_state<D> &st, float *part, uint32_t n_group, int thread) {
+    const int r = thread >> 2, j = thread & 3;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         const uint32_t head = 2 * j + h;
         if (head >= n_group) continue;
         store_head<D>(part + PLEAT__PART_O + head * D, st, h, 1, r);
         if (r == 0) {
-            part[head] = st.mb[h];
-            part[8 + head] = st.l[h];
+            part[head] = st.m_ref[h];
+            part[8 + head] = st.weight_sum[h];
         }
     }
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * decode_share.cuh: what the schedule and the kernels of decode attention tell each other: the lanes of a layer, where
- * each warp's share of them starts, and what else a kernel is called with.  decode.h has the picture, decode.cu the
- * schedule.
+ * each warp's share of them starts, and what else a kernel is called with.  decode.h has the picture,
+ * decode_schedule.cu the schedule.
  *
  *     share w   from starts[w] to starts[w + 1]: the rest of a lane, whole lanes, the beginning of one
  *     tiles     of a lane are counted through both sides, high first
@@ -10,6 +10,7 @@
 #ifndef PLEAT_ATTN_CUDA_DECODE_SHARE_CUH
 #define PLEAT_ATTN_CUDA_DECODE_SHARE_CUH
 
+#include "attn/cuda/decode.h"
 #include "core/device_view.h"
 
 /* Most warps of a block. */
@@ -42,10 +43,10 @@ typedef struct pleat__decode_params {
     float scale;
     float *out, *lse2, *logits;
     uint64_t logits_stride;
-    const pleat__share_start *starts; /* of the layer, as lanes and arrivals */
-    const pleat__device_lane *lanes;
-    uint32_t *arrivals;
-    float *block_parts;
+    const pleat__share_start *starts; /* [n_shares + 1] of the layer */
+    const pleat__device_lane *lanes;  /* [lanes] of the layer */
+    uint32_t *arrivals;               /* [lanes] of the layer: blocks that have left their part */
+    float *block_parts;               /* [n_blocks][2] */
 } pleat__decode_params;
 
 typedef void (*pleat__decode_fn)(pleat__decode_params params);
@@ -55,9 +56,9 @@ typedef struct pleat__decode_kernel {
     pleat_format formats[2];
     uint32_t head_dim;
     pleat__decode_fn fn;
-    uint32_t heads;      /* most of a group */
+    uint32_t heads;      /* of a group, at most */
     uint32_t resident;   /* blocks of a multiprocessor */
-    uint32_t most_warps; /* of a block, PLEAT__DECODE_WARPS at most */
+    uint32_t max_warps;  /* of a block, PLEAT__DECODE_WARPS at most */
     uint32_t warp_bytes; /* shared memory of a warp's ring; a part stands behind it */
 } pleat__decode_kernel;
 
@@ -66,6 +67,21 @@ typedef struct pleat__decode_kernel {
 static __host__ __device__ constexpr uint32_t pleat__part_floats(uint32_t d, uint32_t n_group) {
     return PLEAT__PART_O + n_group * d;
 }
+
+/* ---- views ----------------------------------------------------------------------------------------------- */
+
+static inline bool pleat__is_format(pleat_format a, pleat_format b) {
+    return a.k_bits == b.k_bits && a.v_bits == b.v_bits;
+}
+
+/* Only where the formats differ is there a low side: its counts, or NULL. */
+static inline const uint32_t *pleat__low_slots(const pleat__device_view *v) {
+    return pleat__is_format(v->layouts[0].format, v->layouts[1].format) ? NULL : v->n_slots[1];
+}
+
+/* Is the view one that the plan is for?  Else PLEAT_E_ARG. */
+pleat_status pleat__device_attn_check_view(const pleat__device_attn_plan *plan, const pleat__device_view *view,
+                                           pleat_error *err);
 
 /* ---- shares ------------------------------------------------------------------------------------------------ */
 

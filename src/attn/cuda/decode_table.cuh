@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * decode_table.cuh: where decode_*.cu list their kernels.  Several files, so that each compiles in seconds.
+ * decode_table.cuh: where decode_f16.cu, decode_one_*.cu and decode_two_*.cu list their kernels: for lanes of one
+ * format, and of two.  Several files, so that each compiles in seconds.
  */
 #ifndef PLEAT_ATTN_CUDA_DECODE_TABLE_CUH
 #define PLEAT_ATTN_CUDA_DECODE_TABLE_CUH
@@ -9,11 +10,11 @@
 
 extern "C" {
 const pleat__decode_kernel *pleat__decode_kernels_f16(uint32_t *n);
-const pleat__decode_kernel *pleat__decode_kernels_k8(uint32_t *n);
-const pleat__decode_kernel *pleat__decode_kernels_k4(uint32_t *n);
-const pleat__decode_kernel *pleat__decode_kernels_mixed(uint32_t *n);
-const pleat__decode_kernel *pleat__decode_kernels_more(uint32_t *n);
-const pleat__decode_kernel *pleat__decode_kernels_rare(uint32_t *n);
+const pleat__decode_kernel *pleat__decode_kernels_one_k8(uint32_t *n);
+const pleat__decode_kernel *pleat__decode_kernels_one_k4(uint32_t *n);
+const pleat__decode_kernel *pleat__decode_kernels_two_k8v8(uint32_t *n);
+const pleat__decode_kernel *pleat__decode_kernels_two_v4(uint32_t *n);
+const pleat__decode_kernel *pleat__decode_kernels_one_k2(uint32_t *n);
 }
 
 #endif

@@ -3,7 +3,7 @@
  * ops.cuh: the instructions that attention is made of, by name: loads from shared memory, products of small matrices,
  * arithmetic on pairs of f16, sums over a warp.  All exist from sm_80 on.
  *
- * Products are of a warp: lane 4r + j holds rows r and r + 8 of A and C, column r of B, columns 2j and 2j + 1 of C.
+ * Products are of a warp: thread 4r + j holds rows r and r + 8 of A and C, column r of B, columns 2j and 2j + 1 of C.
  */
 #ifndef PLEAT_ATTN_CUDA_OPS_CUH
 #define PLEAT_ATTN_CUDA_OPS_CUH
@@ -34,7 +34,7 @@ static __device__ __forceinline__ uint4 load_16(uint32_t at) {
     return x;
 }
 
-/* Four 8x8 matrices of f16; lanes 8i..8i+7 have the addresses of the rows of the i-th. */
+/* Four 8x8 matrices of f16; threads 8i..8i+7 have the addresses of the rows of the i-th. */
 static __device__ __forceinline__ void load_matrices(uint32_t a[4], uint32_t at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
@@ -121,17 +121,17 @@ static __device__ __forceinline__ uint32_t power_halves(int n) { return (uint32_
 static __device__ __forceinline__ uint32_t low_halves(uint32_t x, uint32_t y) { return __byte_perm(x, y, 0x5410); }
 static __device__ __forceinline__ uint32_t high_halves(uint32_t x, uint32_t y) { return __byte_perm(x, y, 0x7632); }
 
-/* Sum and maximum over r, the lanes with the same j. */
+/* Sum and maximum over r, the threads with the same j. */
 static __device__ __forceinline__ float sum_over_rows(float x) {
-    x += __shfl_xor_sync(PLEAT__ALL_LANES, x, 4);
-    x += __shfl_xor_sync(PLEAT__ALL_LANES, x, 8);
-    return x + __shfl_xor_sync(PLEAT__ALL_LANES, x, 16);
+    x += __shfl_xor_sync(PLEAT__ALL_THREADS, x, 4);
+    x += __shfl_xor_sync(PLEAT__ALL_THREADS, x, 8);
+    return x + __shfl_xor_sync(PLEAT__ALL_THREADS, x, 16);
 }
 
 static __device__ __forceinline__ float max_over_rows(float x) {
-    x = fmaxf(x, __shfl_xor_sync(PLEAT__ALL_LANES, x, 4));
-    x = fmaxf(x, __shfl_xor_sync(PLEAT__ALL_LANES, x, 8));
-    return fmaxf(x, __shfl_xor_sync(PLEAT__ALL_LANES, x, 16));
+    x = fmaxf(x, __shfl_xor_sync(PLEAT__ALL_THREADS, x, 4));
+    x = fmaxf(x, __shfl_xor_sync(PLEAT__ALL_THREADS, x, 8));
+    return fmaxf(x, __shfl_xor_sync(PLEAT__ALL_THREADS, x, 16));
 }
 
 #endif

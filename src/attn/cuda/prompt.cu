@@ -75,9 +75,9 @@ static pleat_status run(const pleat__prompt_args *args, bool by_wgmma, pleat__de
     }
     if (!args->p.received) return PLEAT_OK;
     if (by_wgmma)
-        PLEAT_TRY(pleat__prompt_give_wgmma(args, &maps, stream, err));
+        PLEAT_TRY(pleat__prompt_received_wgmma(args, &maps, stream, err));
     else
-        PLEAT_TRY(pleat__prompt_give_mma(args, stream, err));
+        PLEAT_TRY(pleat__prompt_received_mma(args, stream, err));
     return args->n_splits == 1 ? PLEAT_OK : pleat__prompt_add_up(args, stream, err);
 }
 
@@ -86,8 +86,8 @@ extern "C" pleat_status pleat__device_prompt_attn_run(const pleat__device_prompt
     if (prompt->n_tokens == 0) return PLEAT_OK;
     PLEAT_TRY(check(prompt, err));
     bool by_wgmma = false;
-    if (prompt->way != PLEAT__PROMPT_MMA) PLEAT_TRY(pleat__prompt_has_wgmma(&by_wgmma, err));
-    PLEAT_FAIL_IF(prompt->way == PLEAT__PROMPT_WGMMA && !by_wgmma, err, PLEAT_E_DEVICE, PLEAT_NOWHERE,
+    if (prompt->kernel != PLEAT__PROMPT_MMA) PLEAT_TRY(pleat__prompt_has_wgmma(&by_wgmma, err));
+    PLEAT_FAIL_IF(prompt->kernel == PLEAT__PROMPT_WGMMA && !by_wgmma, err, PLEAT_E_DEVICE, PLEAT_NOWHERE,
                   "prompt attention: this GPU, or this build, has no wgmma");
     pleat__prompt_args args = {*prompt, prompt->scale * LOG2_E, static_cast<float *>(prompt->workspace), 1, 0, {0, 0}};
     plan_splits(prompt, &args.n_splits, &args.span);

@@ -3,14 +3,14 @@
  * prompt.h: attention of whole prompts on a GPU, and what every key receives in it.
  *
  *     q, k, v ── attend ──> out, lse2                      pass 1: softmax(scale * q.k) v, causal
- *     q, k, lse2 ── give ──> sums ── add up ──> received   pass 2: sum over later queries of the max over the group
+ *     q, k, lse2 ── receive ──> sums ── add up ──> received   pass 2: sum over later queries of the max over the group
  *
  * Rules
- *  1. Prompts stand one after the other in q, k, v, out and lse2; query i of one sees its keys 0..i and gives to
- *     0..i-1: a weight on itself is not received (attn/attn.h, pleat__attn_given, with self_seen 0).
+ *  1. Prompts stand one after the other in q, k, v, out and lse2; query i of one sees its keys 0..i and adds to
+ *     0..i-1: a weight on itself is not received (attn/attn.h, pleat__attn_prompt_received, with self_seen 0).
  *  2. Keys and values are exact f16: quantising comes after (quant/cuda).  Sums are f32; weights meet values as f16.
  *     Error against float64 on the same inputs, relative in norm: out and received <= 1e-3.
- *  3. Every sum has one order that depends on the sizes and the way alone: the same bytes on every run.  No atomics.
+ *  3. Every sum has one order that depends on the sizes and the kernel alone: the same bytes on every run.  No atomics.
  *  4. Launchers neither allocate nor wait; they can be captured in a graph.
  *
  * Two ways, which differ in last bits: mma.sync, for every GPU from sm_80 on, and wgmma with bulk tensor copies for
@@ -25,11 +25,11 @@
 extern "C" {
 #endif
 
-typedef enum pleat__device_prompt_way {
+typedef enum pleat__device_prompt_kernel {
     PLEAT__PROMPT_BEST = 0, /* wgmma where the GPU and this build have it */
     PLEAT__PROMPT_MMA = 1,
     PLEAT__PROMPT_WGMMA = 2, /* PLEAT_E_DEVICE where there is none: for tests and benchmarks */
-} pleat__device_prompt_way;
+} pleat__device_prompt_kernel;
 
 /* All pointers but the struct's own are device memory.  Strides are elements from one token to the next and multiples
  * of 8; q, k, v and out are aligned to 16. */
@@ -53,12 +53,13 @@ typedef struct pleat__device_prompt_attn {
     float *lse2;     /* [n_tokens][n_kv_heads * n_group] log2 of the sum of 2^logit2 */
     float *received; /* [n_kv_heads][n_tokens], overwritten; NULL: pass 2 is left out */
     void *workspace; /* pleat__device_prompt_attn_workspace() bytes, aligned to 16; may be NULL where that is 0 */
-    pleat__device_prompt_way way;
+    pleat__device_prompt_kernel kernel;
 } pleat__device_prompt_attn;
 
-/* Most bytes that pass 2 needs for one prompt, however long: splits * n_kv_heads * n_tokens floats, where splits > 1 only
- * with fewer than 2048 blocks of 128 keys, and then splits - 1 < 2048 / blocks: less than twice 2048 * 128 floats. */
-#define PLEAT__PROMPT_WORKSPACE_MOST (2u << 20)
+/* Most bytes that pass 2 needs for one prompt, however long.  It takes splits * n_kv_heads * n_tokens floats.  splits >
+ * 1 only with fewer than 2048 blocks of 128 keys, and then splits - 1 < 2048 / blocks: less than twice 2048 * 128
+ * floats. */
+#define PLEAT__PROMPT_WORKSPACE_MAX (2u << 20)
 
 /* Bytes that pass 2 needs for prompts of these sizes (other fields are not read); 0 without `received`.  The same on
  * all GPUs. */

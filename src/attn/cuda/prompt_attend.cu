@@ -3,7 +3,7 @@
  * prompt_attend.cu: pass 1 by mma.sync: out and lse2 of 128 queries of one head per block, one pass over
  * the keys they see.
  *
- *     warp w      rows 32w .. 32w+31 of the queries, two m16 each; o, m and l of a row live in the four lanes of it
+ *     warp w      rows 32w .. 32w+31 of the queries, two m16 each; o, m and l of a row live in the four threads of it
  *     keys        64 at a time, K and V double buffered by cp.async; the next tile is on its way while one is used
  *     a tile      s = q.k  ->  m rises, o and l shrink by 2^(m - m')  ->  p = 2^(s*scale2 - m') -> o += p v, l += p
  *
@@ -21,11 +21,11 @@
 
 static_assert(ROWS == THREADS / 32 * WARP_ROWS, "every row has a warp");
 
-/* What a thread holds of its warp's rows: row (i, h) is 16*i + 8*h + lane/4. */
+/* What a thread holds of its warp's rows: row (i, h) is 16*i + 8*h + thread/4. */
 template <int D> struct rows_state {
     float o[2][D / 8][4];
     float m[2][2]; /* max of q.k so far */
-    float l[2][2]; /* of this lane's columns only, until the end */
+    float l[2][2]; /* of this thread's columns only, until the end */
 };
 
 template <int D> static __device__ inline void dot(float (&s)[2][KEYS / 8][4], uint32_t q_tile, uint32_t k_tile) {
@@ -56,14 +56,14 @@ template <int D> static __device__ inline void dot(float (&s)[2][KEYS / 8][4], u
 
 /* Column 0 of the tile is key `key`; query `row` sees keys 0..row. */
 static __device__ inline void mask(float (&s)[2][KEYS / 8][4], uint32_t row, uint32_t key) {
-    const uint32_t lane = threadIdx.x & 31;
+    const uint32_t thread = threadIdx.x & 31;
 #pragma unroll
     for (uint32_t i = 0; i < 2; i++)
 #pragma unroll
         for (uint32_t n = 0; n < KEYS / 8; n++)
 #pragma unroll
             for (uint32_t e = 0; e < 4; e++)
-                if (key + n * 8 + (lane & 3) * 2 + (e & 1) > row + i * 16 + (e >> 1) * 8 + lane / 4)
+                if (key + n * 8 + (thread & 3) * 2 + (e & 1) > row + i * 16 + (e >> 1) * 8 + thread / 4)
                     s[i][n][e] = -INFINITY;
 }
 
@@ -124,7 +124,7 @@ static __device__ inline void add_values(rows_state<D> &r, float (&p)[2][KEYS / 
 template <int D>
 static __device__ inline void store_rows(const pleat__prompt_args &args, rows_state<D> &r, prompt_seq seq, uint32_t row,
                                          uint32_t head) {
-    const uint32_t lane = threadIdx.x & 31, n_heads = args.p.n_kv_heads * args.p.n_group;
+    const uint32_t thread = threadIdx.x & 31, n_heads = args.p.n_kv_heads * args.p.n_group;
 #pragma unroll
     for (uint32_t i = 0; i < 2; i++) {
 #pragma unroll
@@ -132,14 +132,14 @@ static __device__ inline void store_rows(const pleat__prompt_args &args, rows_st
             float l = r.l[i][h];
             l += __shfl_xor_sync(~0u, l, 1);
             l += __shfl_xor_sync(~0u, l, 2);
-            const uint32_t query = row + i * 16 + h * 8 + lane / 4;
+            const uint32_t query = row + i * 16 + h * 8 + thread / 4;
             if (query >= seq.n) continue;
             const uint64_t token = seq.first + query;
             const float one = 1 / l;
-            if ((lane & 3) == 0) args.p.lse2[token * n_heads + head] = fmaf(r.m[i][h], args.scale2, log2f(l));
+            if ((thread & 3) == 0) args.p.lse2[token * n_heads + head] = fmaf(r.m[i][h], args.scale2, log2f(l));
 #pragma unroll
             for (uint32_t n = 0; n < D / 8; n++)
-                store_pair(args.p, token * args.p.out_stride + head * D + n * 8 + (lane & 3) * 2,
+                store_pair(args.p, token * args.p.out_stride + head * D + n * 8 + (thread & 3) * 2,
                            r.o[i][n][2 * h] * one, r.o[i][n][2 * h + 1] * one);
         }
     }

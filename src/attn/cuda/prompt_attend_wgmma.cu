@@ -94,7 +94,7 @@ static __device__ inline void wait_values(const attend_place &at, attend_barrier
     if (i == 0 && is_ragged(at)) barrier_wait(&b->v_clear, 0);
 }
 
-/* What a thread holds of its two rows, lane/4 and 8 more. */
+/* What a thread holds of its two rows, thread/4 and 8 more. */
 template <int D> struct attend_rows {
     float o[D / 2];
     float m[2], l[2], shrink[2];
@@ -200,7 +200,7 @@ static __device__ inline void consume(attend_rows<D> &r, const attend_place &at,
 template <int D>
 static __device__ inline void store_rows(const pleat__prompt_args &args, const attend_rows<D> &r,
                                          const attend_place &at, uint32_t row) {
-    const uint32_t lane = threadIdx.x & 31, n_heads = args.p.n_kv_heads * args.p.n_group;
+    const uint32_t thread = threadIdx.x & 31, n_heads = args.p.n_kv_heads * args.p.n_group;
 #pragma unroll
     for (uint32_t h = 0; h < 2; h++) {
         float l = r.l[h];
@@ -210,10 +210,10 @@ static __device__ inline void store_rows(const pleat__prompt_args &args, const a
         if (query >= at.seq.n) continue;
         const uint64_t token = at.seq.first + query;
         const float one = 1 / l;
-        if ((lane & 3) == 0) args.p.lse2[token * n_heads + at.head] = fmaf(r.m[h], args.scale2, log2f(l));
+        if ((thread & 3) == 0) args.p.lse2[token * n_heads + at.head] = fmaf(r.m[h], args.scale2, log2f(l));
 #pragma unroll
         for (uint32_t n = 0; n < D / 8; n++)
-            store_pair(args.p, token * args.p.out_stride + at.head * D + n * 8 + (lane & 3) * 2,
+            store_pair(args.p, token * args.p.out_stride + at.head * D + n * 8 + (thread & 3) * 2,
                        r.o[n * 4 + 2 * h] * one, r.o[n * 4 + 2 * h + 1] * one);
     }
 }

@@ -10,7 +10,7 @@
  *               row 1   c1 c0 c3 c2 c5 c4 c7 c6
  *               row 2   c2 c3 c0 c1 c6 c7 c4 c5
  *
- * Fragments of mma.m16n8k16 (lane = 4*r + t): A and C hold rows r and r+8, columns 2t, 2t+1 (A: and 8 more); B holds
+ * Fragments of mma.m16n8k16 (thread = 4*r + t): A and C hold rows r and r+8, columns 2t, 2t+1 (A: and 8 more); B holds
  * column r, rows 2t, 2t+1 and 8 more.
  */
 #ifndef PLEAT_ATTN_CUDA_PROMPT_TILE_CUH
@@ -34,8 +34,8 @@ typedef struct pleat__prompt_args {
 /* Pass 1, pass 2, and what adds up the splits of either way's pass 2. */
 extern "C" pleat_status pleat__prompt_attend_mma(const pleat__prompt_args *args, pleat__device_stream stream,
                                                  pleat_error *err);
-extern "C" pleat_status pleat__prompt_give_mma(const pleat__prompt_args *args, pleat__device_stream stream,
-                                               pleat_error *err);
+extern "C" pleat_status pleat__prompt_received_mma(const pleat__prompt_args *args, pleat__device_stream stream,
+                                                   pleat_error *err);
 extern "C" pleat_status pleat__prompt_add_up(const pleat__prompt_args *args, pleat__device_stream stream,
                                              pleat_error *err);
 
@@ -87,21 +87,21 @@ static __device__ inline void load_tile(uint32_t tile, const uint16_t *src, uint
 
 /* A: rows row..row+15, elements 16*k.. of a tile. */
 template <int ROWS> static __device__ inline void load_a(uint32_t (&a)[4], uint32_t tile, uint32_t row, uint32_t k) {
-    const uint32_t lane = threadIdx.x & 31;
-    load_matrices(a, tile + chunk_at<ROWS>(row + (lane & 15), 2 * k + (lane >> 4)));
+    const uint32_t thread = threadIdx.x & 31;
+    load_matrices(a, tile + chunk_at<ROWS>(row + (thread & 15), 2 * k + (thread >> 4)));
 }
 
 /* B of two neighbouring n8: columns are the tile's rows row..row+15, its k are elements 16*k.. */
 template <int ROWS> static __device__ inline void load_b(uint32_t (&b)[4], uint32_t tile, uint32_t row, uint32_t k) {
-    const uint32_t lane = threadIdx.x & 31;
-    load_matrices(b, tile + chunk_at<ROWS>(row + (lane & 7) + (lane >> 4) * 8, 2 * k + (lane >> 3 & 1)));
+    const uint32_t thread = threadIdx.x & 31;
+    load_matrices(b, tile + chunk_at<ROWS>(row + (thread & 7) + (thread >> 4) * 8, 2 * k + (thread >> 3 & 1)));
 }
 
 /* The same of the transpose: columns are elements 16*n.., its k are the tile's rows row..row+15. */
 template <int ROWS>
 static __device__ inline void load_b_transposed(uint32_t (&b)[4], uint32_t tile, uint32_t row, uint32_t n) {
-    const uint32_t lane = threadIdx.x & 31;
-    load_matrices_transposed(b, tile + chunk_at<ROWS>(row + (lane & 15), 2 * n + (lane >> 4)));
+    const uint32_t thread = threadIdx.x & 31;
+    load_matrices_transposed(b, tile + chunk_at<ROWS>(row + (thread & 15), 2 * n + (thread >> 4)));
 }
 
 /* Two neighbouring elements of a row of the output. */

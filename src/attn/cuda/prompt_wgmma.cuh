@@ -87,7 +87,7 @@ template <int N> static __device__ inline void registers_take(void) {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-/* A descriptor's low half: where, and `lead` bytes to the next panel where rows are summed over.  From lane 0, so
+/* A descriptor's low half: where, and `lead` bytes to the next panel where rows are summed over.  From thread 0, so
  * that the compiler keeps it, and what is added to it, in uniform registers: wgmma reads it there. */
 static __device__ inline uint32_t describe(uint32_t at, uint32_t lead) {
     return __shfl_sync(~0u, (lead >> 4) << 16 | (at & 0x3FFFFu) >> 4, 0);
@@ -122,7 +122,7 @@ template <int N> static __device__ inline void settle(float (&c)[N]) {
     "+f"((c)[i]), "+f"((c)[(i) + 1]), "+f"((c)[(i) + 2]), "+f"((c)[(i) + 3]), "+f"((c)[(i) + 4]), "+f"((c)[(i) + 5]), \
         "+f"((c)[(i) + 6]), "+f"((c)[(i) + 7])
 
-/* c = a b^T (+ c): both described.  Element 4*n + e of c is row lane/4 + 8*(e/2), column 8*n + 2*(lane%4) + e%2. */
+/* c = a b^T (+ c): both described.  Element 4*n + e of c is row thread/4 + 8*(e/2), column 8*n + 2*(thread%4) + e%2. */
 static __device__ inline void wgmma(float (&c)[64], uint64_t a, uint64_t b, bool add) {
     asm volatile("{.reg .pred p; setp.ne.b32 p, %66, 0; "
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
@@ -188,8 +188,8 @@ extern "C" pleat_status pleat__prompt_maps(const pleat__device_prompt_attn *p, p
 
 extern "C" pleat_status pleat__prompt_attend_wgmma(const pleat__prompt_args *args, const prompt_maps *maps,
                                                    pleat__device_stream stream, pleat_error *err);
-extern "C" pleat_status pleat__prompt_give_wgmma(const pleat__prompt_args *args, const prompt_maps *maps,
-                                                 pleat__device_stream stream, pleat_error *err);
+extern "C" pleat_status pleat__prompt_received_wgmma(const pleat__prompt_args *args, const prompt_maps *maps,
+                                                     pleat__device_stream stream, pleat_error *err);
 
 /* Whether the running GPU's code has wgmma. */
 extern "C" pleat_status pleat__prompt_has_wgmma(bool *has, pleat_error *err);

@@ -32,7 +32,7 @@
  * 2026-11). */
 #define PART_TOKENS 256u
 #define PART_LIMB_BYTES (PART_TOKENS / COLUMNS * LIMB_BYTES)
-#define MOST_PARTS PLEAT__STREAMS /* a block has 256 tokens at most */
+#define MAX_PARTS PLEAT__STREAMS /* a block has 256 tokens at most */
 
 /* Sums of a slice: of limb l and head h, 16 rows at [l * HEADS + h]. */
 typedef struct pleat__blocks_sums {
@@ -132,7 +132,7 @@ INLINE void keys_by(pleat__blocks_dots_fn dots, pleat__blocks_walk *w, uint32_t 
 
 INLINE void values_by(pleat__blocks_dots_fn dots, pleat__blocks_walk *w, uint32_t slice) {
     const uint32_t n_group = w->query->n_group;
-    pleat__blocks_sums sums[MOST_PARTS];
+    pleat__blocks_sums sums[MAX_PARTS];
     for (uint32_t head = 0; head < n_group; head += HEADS) {
         const int8_t *limbs = pleat__value_limbs(w, head);
         for (uint32_t from = 0, p = 0; from < w->n_tokens; from += PART_TOKENS, p++)

@@ -97,7 +97,7 @@ INLINE __m128 largest_logits(uint32_t heads, const pleat__tile_group *g, float (
     return max_of_four(most);
 }
 
-/* Weights of float values; gives the sums of e. */
+/* Weights of float values; returns the sums of e. */
 INLINE __m128 weigh_float(uint32_t heads, const pleat__tile_group *g, float (*logits)[TILES][PLEAT__TILE],
                           const float *group_max, const float *share, pleat__weights_avx2 *w) {
     __m256 sum[HEADS];
@@ -114,7 +114,7 @@ INLINE __m128 weigh_float(uint32_t heads, const pleat__tile_group *g, float (*lo
     return sum_of_four(sum);
 }
 
-/* 32-bit weights of a head to 16 bits, each four in the order 0, 2, 1, 3; gives their sums. */
+/* 32-bit weights of a head to 16 bits, each four in the order 0, 2, 1, 3; returns their sums. */
 INLINE __m256 store_fixed(const pleat__tile_group *g, const __m256 (*scaled)[2], __m256 to_fixed,
                           int16_t (*out)[PLEAT__TILE]) {
     const __m256i order = _mm256_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15, 0, 1, 4, 5, 2, 3, 6, 7,
@@ -259,7 +259,7 @@ INLINE void add_received(float *score, uint32_t n, const float *logits, size_t s
     for (uint32_t i = 0; i < n; i += PLEAT__TILE) {
         const float *x = logits + i;
         __m256 most[2] = {_mm256_set1_ps(-__builtin_inff()), _mm256_set1_ps(-__builtin_inff())};
-        for (uint32_t g = 0; g < n_group; g++, x += stride) { /* logit2 - lse2; a NaN gives way */
+        for (uint32_t g = 0; g < n_group; g++, x += stride) { /* logit2 - lse2; a NaN is not taken */
             const __m256 y = _mm256_broadcast_ss(lse2 + g);
             most[0] = _mm256_max_ps(_mm256_sub_ps(_mm256_loadu_ps(x), y), most[0]);
             most[1] = _mm256_max_ps(_mm256_sub_ps(_mm256_loadu_ps(x + 8), y), most[1]);
@@ -273,7 +273,7 @@ INLINE void add_received(float *score, uint32_t n, const float *logits, size_t s
     }
 }
 
-void pleat__attn_received_avx2(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to, const float *logits,
-                               size_t logits_stride, const float *lse2, uint32_t n_group) {
+void pleat__attn_decode_received_avx2(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to,
+                                      const float *logits, size_t logits_stride, const float *lse2, uint32_t n_group) {
     pleat__received_pages(run, slot_from, slot_to, logits, logits_stride, lse2, n_group, add_received);
 }

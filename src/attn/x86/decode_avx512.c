@@ -229,14 +229,15 @@ INLINE void add_received(float *score, uint32_t n, const float *logits, size_t s
     for (uint32_t i = 0; i < n; i += PLEAT__TILE) {
         const float *x = logits + i;
         __m512 most = _mm512_set1_ps(-__builtin_inff());
-        for (uint32_t g = 0; g < n_group; g++, x += stride) /* logit2 - lse2; a NaN gives way */
+        for (uint32_t g = 0; g < n_group; g++, x += stride) /* logit2 - lse2; a NaN is not taken */
             most = _mm512_max_ps(_mm512_sub_ps(_mm512_loadu_ps(x), _mm512_set1_ps(lse2[g])), most);
         const uint32_t here = n - i < PLEAT__TILE ? (1u << (n - i)) - 1 : 0xFFFF;
         _mm512_store_ps(score + i, _mm512_add_ps(_mm512_load_ps(score + i), exp2_512(most, (__mmask16)here)));
     }
 }
 
-void pleat__attn_received_avx512(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to, const float *logits,
-                                 size_t logits_stride, const float *lse2, uint32_t n_group) {
+void pleat__attn_decode_received_avx512(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to,
+                                        const float *logits, size_t logits_stride, const float *lse2,
+                                        uint32_t n_group) {
     pleat__received_pages(run, slot_from, slot_to, logits, logits_stride, lse2, n_group, add_received);
 }

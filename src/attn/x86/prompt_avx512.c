@@ -151,4 +151,6 @@ static const pleat__prompt_ops ops = {logits, weights, values, received};
 
 void pleat__attn_prompt_avx512(const pleat__attn_prompt *args) { pleat__attn_prompt_blocked(args, &ops); }
 
-void pleat__attn_given_avx512(const pleat__attn_given *args) { pleat__attn_given_blocked(args, &ops); }
+void pleat__attn_prompt_received_avx512(const pleat__attn_prompt_received *args) {
+    pleat__attn_prompt_received_blocked(args, &ops);
+}

@@ -21,9 +21,9 @@
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
 #define REQUIRE_STATE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_STATE, PLEAT_NOWHERE, __VA_ARGS__)
 
-static pleat_status check_place(const pleat_device_cache *c, uint32_t place, pleat_error *err) {
+static pleat_status check_seq(const pleat_device_cache *c, uint32_t seq_idx, pleat_error *err) {
     REQUIRE(c, "device cache: none given");
-    REQUIRE(place < c->opt.max_seqs, "device cache: no place %u: there are %u", place, c->opt.max_seqs);
+    REQUIRE(seq_idx < c->opt.max_seqs, "device cache: no sequence %u: there are %u", seq_idx, c->opt.max_seqs);
     return pleat__device_use(c->opt.device, err);
 }
 
@@ -43,7 +43,7 @@ pleat_status pleat__device_cache_counters(const pleat_device_cache *c, pleat__de
 
 pleat_status pleat_device_cache_wait(pleat_device_cache *c, void *stream, pleat_error *err) {
     pleat__device_counters now;
-    PLEAT_TRY(check_place(c, 0, err));
+    PLEAT_TRY(check_seq(c, 0, err));
     PLEAT_TRY(pleat__device_cache_counters(c, pleat__device_stream_of(stream), &now, err));
     const uint64_t n_refused = now.pool.n_refused + now.step.n_full, n_seen = c->n_refused_seen;
     c->n_refused_seen = n_refused;
@@ -55,45 +55,45 @@ pleat_status pleat_device_cache_wait(pleat_device_cache *c, void *stream, pleat_
 
 /* ---- prompts ------------------------------------------------------------------------------------- */
 
-/* Every row of an empty place takes n_each pages, or PLEAT_AGAIN.  Waits. */
-static pleat_status reserve(pleat_device_cache *c, uint32_t place, uint64_t n_each, pleat__device_stream stream,
+/* Every row of an empty sequence takes n_each pages, or PLEAT_AGAIN.  Waits. */
+static pleat_status reserve(pleat_device_cache *c, uint32_t seq_idx, uint64_t n_each, pleat__device_stream stream,
                             pleat_error *err) {
-    REQUIRE_STATE(c->place_states[place] == PLEAT__PLACE_EMPTY, "device cache: place %u is not empty", place);
+    REQUIRE_STATE(c->seq_states[seq_idx] == PLEAT__SEQ_EMPTY, "device cache: sequence %u is not empty", seq_idx);
     REQUIRE_STATE(!c->in_step && !c->in_prompt, "device cache: a step or a prompt is under way");
     uint32_t n_tokens;
-    PLEAT_TRY(pleat_device_cache_length(c, place, &n_tokens, stream.v, err));
-    REQUIRE_STATE(n_tokens == 0, "device cache: place %u is not empty: a graph's steps have been there", place);
-    PLEAT_FAIL_IF(n_each * c->rows_per_place > c->n_pages || n_each > c->lanes.pages.row_len, err, PLEAT_E_LIMIT,
+    PLEAT_TRY(pleat_device_cache_length(c, seq_idx, &n_tokens, stream.v, err));
+    REQUIRE_STATE(n_tokens == 0, "device cache: sequence %u is not empty: a graph's steps have been there", seq_idx);
+    PLEAT_FAIL_IF(n_each * c->rows_per_seq > c->n_pages || n_each > c->lanes.pages.row_len, err, PLEAT_E_LIMIT,
                   PLEAT_NOWHERE, "device cache: the tokens need %llu pages of %u",
-                  (unsigned long long)(n_each * c->rows_per_place), c->n_pages);
-    PLEAT_TRY(pleat__device_reserve(&c->lanes.pages, pleat__device_first_row(c, place), c->rows_per_place,
+                  (unsigned long long)(n_each * c->rows_per_seq), c->n_pages);
+    PLEAT_TRY(pleat__device_reserve(&c->lanes.pages, pleat__device_first_row(c, seq_idx), c->rows_per_seq,
                                     (uint32_t)n_each, stream, err));
     pleat__device_counters now;
     PLEAT_TRY(pleat__device_cache_counters(c, stream, &now, err));
     if (!now.pool.refused) return PLEAT_OK;
     c->n_refused_seen++; /* told of here, so not by wait */
     return pleat__error_set(err, PLEAT_AGAIN, PLEAT_NOWHERE, "device cache: %u pages are free, %llu are needed",
-                            now.pool.n_free, (unsigned long long)(n_each * c->rows_per_place));
+                            now.pool.n_free, (unsigned long long)(n_each * c->rows_per_seq));
 }
 
-pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *c, uint32_t place, uint32_t n_tokens, void *stream,
+pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *c, uint32_t seq_idx, uint32_t n_tokens, void *stream,
                                              pleat_error *err) {
-    PLEAT_TRY(check_place(c, place, err));
+    PLEAT_TRY(check_seq(c, seq_idx, err));
     REQUIRE(n_tokens >= 1 && n_tokens <= c->opt.max_tokens, "device cache: a prompt of %u tokens: allowed are 1 to %u",
             n_tokens, c->opt.max_tokens);
     const uint32_t n_each = pleat__div_up_u32(n_tokens, c->lanes.layouts[0].tokens) + (c->two_sided ? 1 : 0);
-    PLEAT_TRY(reserve(c, place, n_each, pleat__device_stream_of(stream), err));
+    PLEAT_TRY(reserve(c, seq_idx, n_each, pleat__device_stream_of(stream), err));
     memset(c->placed, 0, c->opt.n_layers);
-    c->place_states[place] = PLEAT__PLACE_PROMPT;
+    c->seq_states[seq_idx] = PLEAT__SEQ_PROMPT;
     c->in_prompt = true;
-    c->prompt_place = place;
+    c->prompt_seq = seq_idx;
     c->prompt_tokens = n_tokens;
     return PLEAT_OK;
 }
 
 pleat_status pleat_device_cache_prompt_attend(pleat_device_cache *c, const void *q, const void *k, const void *v,
                                               void *out, float *received, void *stream, pleat_error *err) {
-    PLEAT_TRY(check_place(c, 0, err));
+    PLEAT_TRY(check_seq(c, 0, err));
     REQUIRE_STATE(c->in_prompt, "device cache: no prompt is under way");
     PLEAT_FAIL_IF(c->prompt_tokens > PLEAT_DEVICE_PROMPT_TOKENS, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
                   "device cache: a prompt of %u tokens is too long to attend to at once: at most %u", c->prompt_tokens,
@@ -121,15 +121,15 @@ pleat_status pleat_device_cache_prompt_attend(pleat_device_cache *c, const void 
 
 pleat_status pleat_device_cache_prompt(pleat_device_cache *c, uint32_t layer, const void *k, const void *v,
                                        const float *received, void *stream, pleat_error *err) {
-    PLEAT_TRY(check_place(c, 0, err));
+    PLEAT_TRY(check_seq(c, 0, err));
     REQUIRE_STATE(c->in_prompt, "device cache: no prompt is under way");
     REQUIRE(layer < c->opt.n_layers, "device cache: no layer %u: there are %u", layer, c->opt.n_layers);
     REQUIRE(is_aligned(k, 8) && is_aligned(v, 8) && (received || !c->lanes.policy.is_leankv),
             "device cache: no keys, values or attention received, or not aligned to 8 bytes");
     REQUIRE_STATE(!c->placed[layer], "device cache: layer %u of the prompt has been placed", layer);
     const pleat__device_stream s = pleat__device_stream_of(stream);
-    const pleat__device_prompt prompt = {c->prompt_place, layer, c->prompt_tokens, k, v, received};
-    const uint32_t row = pleat__device_first_row(c, c->prompt_place) + layer * c->opt.n_kv_heads;
+    const pleat__device_prompt prompt = {c->prompt_seq, layer, c->prompt_tokens, k, v, received};
+    const uint32_t row = pleat__device_first_row(c, c->prompt_seq) + layer * c->opt.n_kv_heads;
     PLEAT_TRY(pleat__device_lanes_class(&c->lanes, &prompt, s, err));
     PLEAT_TRY(pleat__device_settle(&c->lanes.pages, row, c->opt.n_kv_heads, s, err));
     PLEAT_TRY(pleat__device_lanes_place(&c->lanes, &prompt, s, err));
@@ -138,32 +138,32 @@ pleat_status pleat_device_cache_prompt(pleat_device_cache *c, uint32_t layer, co
 }
 
 pleat_status pleat_device_cache_prompt_end(pleat_device_cache *c, void *stream, pleat_error *err) {
-    PLEAT_TRY(check_place(c, 0, err));
+    PLEAT_TRY(check_seq(c, 0, err));
     REQUIRE_STATE(c->in_prompt && !memchr(c->placed, 0, c->opt.n_layers),
                   "device cache: no prompt is under way, or a layer of it is missing");
-    PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, c->prompt_place, c->prompt_tokens,
+    PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, c->prompt_seq, c->prompt_tokens,
                                              pleat__device_stream_of(stream), err));
-    c->place_states[c->prompt_place] = PLEAT__PLACE_OPEN;
+    c->seq_states[c->prompt_seq] = PLEAT__SEQ_OPEN;
     c->in_prompt = false;
     return PLEAT_OK;
 }
 
-pleat_status pleat_device_cache_close(pleat_device_cache *c, uint32_t place, void *stream, pleat_error *err) {
-    PLEAT_TRY(check_place(c, place, err));
+pleat_status pleat_device_cache_close(pleat_device_cache *c, uint32_t seq_idx, void *stream, pleat_error *err) {
+    PLEAT_TRY(check_seq(c, seq_idx, err));
     REQUIRE_STATE(!c->in_step, "device cache: a step is under way");
     const pleat__device_stream s = pleat__device_stream_of(stream);
-    PLEAT_TRY(pleat__device_close(&c->lanes.pages, place, s, err));
-    PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, place, 0, s, err));
-    if (c->place_states[place] == PLEAT__PLACE_PROMPT) c->in_prompt = false;
-    c->place_states[place] = PLEAT__PLACE_EMPTY;
+    PLEAT_TRY(pleat__device_close(&c->lanes.pages, seq_idx, s, err));
+    PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, seq_idx, 0, s, err));
+    if (c->seq_states[seq_idx] == PLEAT__SEQ_PROMPT) c->in_prompt = false;
+    c->seq_states[seq_idx] = PLEAT__SEQ_EMPTY;
     return PLEAT_OK;
 }
 
 /* ---- made-up tokens -------------------------------------------------------------------------------- */
 
-/* What a place's lanes are filled with. */
+/* What a sequence's lanes are filled with. */
 typedef struct filling {
-    const uint32_t *n_high, *n_low; /* [rows_per_place] */
+    const uint32_t *n_high, *n_low; /* [rows_per_seq] */
     uint32_t n_each;                /* pages that the hungriest lane takes */
     uint32_t n_tokens;              /* of the longest lane */
 } filling;
@@ -171,7 +171,7 @@ typedef struct filling {
 static uint32_t low_of(const filling *f, uint32_t lane) { return f->n_low ? f->n_low[lane] : 0; }
 
 static pleat_status measure(const pleat_device_cache *c, filling *f, pleat_error *err) {
-    for (uint32_t lane = 0; lane < c->rows_per_place; lane++) {
+    for (uint32_t lane = 0; lane < c->rows_per_seq; lane++) {
         const uint32_t n_high = f->n_high[lane], n_low = low_of(f, lane);
         REQUIRE(n_high >= 1 && (n_low == 0 || c->two_sided) && (uint64_t)n_high + n_low <= c->opt.max_tokens,
                 "device cache: lane %u cannot hold %u high and %u low tokens", lane, n_high, n_low);
@@ -183,64 +183,65 @@ static pleat_status measure(const pleat_device_cache *c, filling *f, pleat_error
     return PLEAT_OK;
 }
 
-static pleat_status make_tokens(const pleat_device_cache *c, uint32_t place, const filling *f, uint64_t seed,
+static pleat_status make_tokens(const pleat_device_cache *c, uint32_t seq_idx, const filling *f, uint64_t seed,
                                 pleat__device_stream stream, pleat_error *err) {
-    const uint32_t row = pleat__device_first_row(c, place);
-    const uint64_t bytes = c->rows_per_place * sizeof(uint32_t);
+    const uint32_t row = pleat__device_first_row(c, seq_idx);
+    const uint64_t bytes = c->rows_per_seq * sizeof(uint32_t);
     PLEAT_TRY(pleat__device_copy(c->lanes.pages.n_slots[0] + row, f->n_high, bytes, stream, err));
     if (f->n_low) PLEAT_TRY(pleat__device_copy(c->lanes.pages.n_slots[1] + row, f->n_low, bytes, stream, err));
-    PLEAT_TRY(pleat__device_settle(&c->lanes.pages, row, c->rows_per_place, stream, err));
+    PLEAT_TRY(pleat__device_settle(&c->lanes.pages, row, c->rows_per_seq, stream, err));
     for (uint32_t layer = 0; layer < c->opt.n_layers; layer++) {
-        const pleat__device_prompt prompt = {.place = place, .layer = layer, .n_tokens = f->n_tokens};
+        const pleat__device_prompt prompt = {.seq_idx = seq_idx, .layer = layer, .n_tokens = f->n_tokens};
         PLEAT_TRY(pleat__device_lanes_make(&c->lanes, &prompt, seed, stream, err));
     }
-    PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, place, f->n_tokens, stream, err));
+    PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, seq_idx, f->n_tokens, stream, err));
     return pleat__device_wait(stream, err);
 }
 
-pleat_status pleat_device_cache_fill(pleat_device_cache *c, uint32_t place, const uint32_t *n_high,
+pleat_status pleat_device_cache_fill(pleat_device_cache *c, uint32_t seq_idx, const uint32_t *n_high,
                                      const uint32_t *n_low, uint64_t seed, void *stream, pleat_error *err) {
-    PLEAT_TRY(check_place(c, place, err));
+    PLEAT_TRY(check_seq(c, seq_idx, err));
     REQUIRE(n_high, "device cache: fill: no counts given");
     filling f = {.n_high = n_high, .n_low = n_low};
     PLEAT_TRY(measure(c, &f, err));
-    PLEAT_TRY(reserve(c, place, f.n_each, pleat__device_stream_of(stream), err));
-    c->place_states[place] = PLEAT__PLACE_OPEN;
-    return make_tokens(c, place, &f, seed, pleat__device_stream_of(stream), err);
+    PLEAT_TRY(reserve(c, seq_idx, f.n_each, pleat__device_stream_of(stream), err));
+    c->seq_states[seq_idx] = PLEAT__SEQ_OPEN;
+    return make_tokens(c, seq_idx, &f, seed, pleat__device_stream_of(stream), err);
 }
 
 /* ---- steps --------------------------------------------------------------------------------------- */
 
 /* Places are in range, each stands once, and none has a prompt under way. */
-static pleat_status check_batch(pleat_device_cache *c, const uint32_t *places, uint32_t n_seqs, pleat_error *err) {
+static pleat_status check_batch(pleat_device_cache *c, const uint32_t *seq_idxs, uint32_t n_seqs, pleat_error *err) {
     memset(c->marks, 0, c->opt.max_seqs);
     for (uint32_t i = 0; i < n_seqs; i++) {
-        REQUIRE(places[i] < c->opt.max_seqs && !c->marks[places[i]],
-                "device cache: place %u of the batch is none of %u, or stands twice", places[i], c->opt.max_seqs);
-        REQUIRE_STATE(c->place_states[places[i]] != PLEAT__PLACE_PROMPT,
-                      "device cache: the prompt of place %u has not ended", places[i]);
-        c->marks[places[i]] = 1;
+        REQUIRE(seq_idxs[i] < c->opt.max_seqs && !c->marks[seq_idxs[i]],
+                "device cache: sequence %u of the batch is none of %u, or stands twice", seq_idxs[i], c->opt.max_seqs);
+        REQUIRE_STATE(c->seq_states[seq_idxs[i]] != PLEAT__SEQ_PROMPT,
+                      "device cache: the prompt of sequence %u has not ended", seq_idxs[i]);
+        c->marks[seq_idxs[i]] = 1;
     }
     return PLEAT_OK;
 }
 
-pleat_status pleat_device_cache_set_batch(pleat_device_cache *c, const uint32_t *places, uint32_t n_seqs, void *stream,
-                                          pleat_error *err) {
-    PLEAT_TRY(check_place(c, 0, err));
-    REQUIRE(places && n_seqs >= 1 && n_seqs <= c->opt.max_seqs, "device cache: a batch of %u: allowed are 1 to %u",
+pleat_status pleat_device_cache_set_batch(pleat_device_cache *c, const uint32_t *seq_idxs, uint32_t n_seqs,
+                                          void *stream, pleat_error *err) {
+    PLEAT_TRY(check_seq(c, 0, err));
+    REQUIRE(seq_idxs && n_seqs >= 1 && n_seqs <= c->opt.max_seqs, "device cache: a batch of %u: allowed are 1 to %u",
             n_seqs, c->opt.max_seqs);
-    PLEAT_TRY(check_batch(c, places, n_seqs, err));
+    PLEAT_TRY(check_batch(c, seq_idxs, n_seqs, err));
     REQUIRE_STATE(!c->in_step, "device cache: a step is under way");
-    PLEAT_TRY(pleat__device_copy(c->places, places, n_seqs * sizeof *places, pleat__device_stream_of(stream), err));
-    memcpy(c->batch, places, n_seqs * sizeof *places);
-    for (uint32_t i = 0; i < n_seqs; i++) c->place_states[places[i]] = PLEAT__PLACE_OPEN;
+    PLEAT_TRY(
+        pleat__device_copy(c->seq_idxs, seq_idxs, n_seqs * sizeof *seq_idxs, pleat__device_stream_of(stream), err));
+    memcpy(c->batch, seq_idxs, n_seqs * sizeof *seq_idxs);
+    for (uint32_t i = 0; i < n_seqs; i++) c->seq_states[seq_idxs[i]] = PLEAT__SEQ_OPEN;
     c->lanes.pages.n_seqs = c->view.n_seqs = n_seqs;
     c->is_planned = false; /* a plan for more sequences would write behind `out` */
     return PLEAT_OK;
 }
 
 static pleat_status check_step(const pleat_device_cache *c, bool in_step, pleat_error *err) {
-    PLEAT_TRY(check_place(c, 0, err));
+    PLEAT_TRY(check_seq(c, 0, err));
     REQUIRE_STATE(c->lanes.pages.n_seqs > 0, "device cache: no batch has been set");
     REQUIRE_STATE(c->in_step == in_step, "device cache: %s", in_step ? "no step is under way" : "a step is under way");
     return PLEAT_OK;
@@ -250,9 +251,9 @@ static pleat_status check_step(const pleat_device_cache *c, bool in_step, pleat_
 static pleat_status open_batch(pleat_device_cache *c, pleat_error *err) {
     const uint32_t n_seqs = c->lanes.pages.n_seqs;
     for (uint32_t i = 0; i < n_seqs; i++)
-        REQUIRE_STATE(c->place_states[c->batch[i]] != PLEAT__PLACE_PROMPT,
-                      "device cache: the prompt of place %u has not ended", c->batch[i]);
-    for (uint32_t i = 0; i < n_seqs; i++) c->place_states[c->batch[i]] = PLEAT__PLACE_OPEN;
+        REQUIRE_STATE(c->seq_states[c->batch[i]] != PLEAT__SEQ_PROMPT,
+                      "device cache: the prompt of sequence %u has not ended", c->batch[i]);
+    for (uint32_t i = 0; i < n_seqs; i++) c->seq_states[c->batch[i]] = PLEAT__SEQ_OPEN;
     return PLEAT_OK;
 }
 
@@ -299,7 +300,7 @@ pleat_status pleat_device_cache_append(pleat_device_cache *c, uint32_t layer, co
 
 pleat_status pleat_device_cache_plan(pleat_device_cache *c, pleat_device_schedule schedule, void *stream,
                                      pleat_error *err) {
-    PLEAT_TRY(check_place(c, 0, err));
+    PLEAT_TRY(check_seq(c, 0, err));
     REQUIRE_STATE(c->lanes.pages.n_seqs > 0, "device cache: no batch has been set");
     REQUIRE(schedule == PLEAT_DEVICE_EQUAL_SHARES || schedule == PLEAT_DEVICE_PER_LANE,
             "device cache: no such schedule");
@@ -312,7 +313,7 @@ pleat_status pleat_device_cache_plan(pleat_device_cache *c, pleat_device_schedul
 
 pleat_status pleat_device_cache_attend(pleat_device_cache *c, uint32_t layer, const void *q, float *out, float *lse2,
                                        void *stream, pleat_error *err) {
-    PLEAT_TRY(check_place(c, 0, err));
+    PLEAT_TRY(check_seq(c, 0, err));
     PLEAT_TRY(check_layer(c, layer, err));
     REQUIRE_STATE(c->is_planned, "device cache: no batch has been set, or attention to it has not been planned");
     REQUIRE(is_aligned(q, 16) && is_aligned(out, 16),
@@ -328,7 +329,7 @@ pleat_status pleat_device_cache_attend(pleat_device_cache *c, uint32_t layer, co
                                     .logits_stride = scores ? c->logits_stride : 0};
     const pleat__device_stream s = pleat__device_stream_of(stream);
     PLEAT_TRY(pleat__device_attn_decode(&c->plans[c->schedule], &args, c->attn_workspaces[c->schedule], s, err));
-    args.view.places = c->lanes.scored_places;
+    args.view.seq_idxs = c->lanes.scored_seqs;
     return scores ? pleat__device_attn_received(&args, s, err) : PLEAT_OK;
 }
 

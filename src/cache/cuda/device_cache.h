@@ -6,7 +6,7 @@
  *     device_cache.c     prompts and steps: which launchers in which order
  *     device_inspect.c   what it holds, brought to the host
  *
- * The host knows which places are open and whether a step or prompt is under way, and nothing else of what is in the
+ * The host knows which sequences are open and whether a step or prompt is under way, and nothing else of what is in the
  * cache: lengths, slots and pages are on the device alone.  Of steps that a graph makes it knows nothing at all.
  */
 #ifndef PLEAT_CACHE_CUDA_DEVICE_CACHE_H
@@ -22,22 +22,22 @@
 extern "C" {
 #endif
 
-/* What the host knows of a place.  EMPTY -- prompt_begin --> PROMPT -- prompt_end --> OPEN -- close --> EMPTY; fill,
- * set_batch, and begin where the batch has a place that was closed, lead from EMPTY to OPEN at once, close from PROMPT
+/* What the host knows of a sequence.  EMPTY -- prompt_begin --> PROMPT -- prompt_end --> OPEN -- close --> EMPTY; fill,
+ * set_batch, and begin where the batch has a sequence that was closed, lead from EMPTY to OPEN at once, close from PROMPT
  * to EMPTY. */
-typedef enum pleat__place_state { PLEAT__PLACE_EMPTY, PLEAT__PLACE_PROMPT, PLEAT__PLACE_OPEN } pleat__place_state;
+typedef enum pleat__seq_state { PLEAT__SEQ_EMPTY, PLEAT__SEQ_PROMPT, PLEAT__SEQ_OPEN } pleat__seq_state;
 
 struct pleat_device_cache {
     pleat_allocator al;
     pleat_device_cache_options opt;
     uint32_t n_group;
-    uint32_t rows_per_place; /* n_layers * n_kv_heads */
+    uint32_t rows_per_seq; /* n_layers * n_kv_heads */
     uint32_t n_pages;
     float scale;
     bool two_sided;
 
-    pleat__device_lanes lanes; /* as kernels are handed it; the batch is lanes.pages.places */
-    pleat__device_view view;   /* the same lanes, as attention is */
+    pleat__device_lanes lanes; /* as kernels are handed it; the batch is lanes.pages.seq_idxs */
+    pleat__device_view view;   /* the lanes as attention is handed them */
 
     pleat__device_attn_plan plans[2]; /* [pleat_device_schedule] */
     pleat_device_schedule schedule;   /* of the last plan */
@@ -46,22 +46,22 @@ struct pleat_device_cache {
     float *logits;                    /* [max_seqs][n_q_heads][logits_stride] */
     float *lse2;                      /* [max_seqs][n_q_heads], for callers who want none */
     float *prompt_lse2;               /* [min(max_tokens, PLEAT_DEVICE_PROMPT_TOKENS)][n_q_heads] of a prompt's layer */
-    void *prompt_workspace;           /* PLEAT__PROMPT_WORKSPACE_MOST */
-    uint32_t *places;                 /* [max_seqs] the batch, in device memory */
+    void *prompt_workspace;           /* PLEAT__PROMPT_WORKSPACE_MAX */
+    uint32_t *seq_idxs;               /* [max_seqs] the batch, in device memory */
 
     void *memory[3]; /* pages, tables, workspace */
     uint64_t memory_bytes[3];
 
-    uint8_t *place_states; /* [max_seqs] pleat__place_state */
-    uint32_t *batch;       /* [max_seqs] what `places` holds */
-    uint8_t *placed;       /* [n_layers] of the prompt under way */
-    uint8_t *marks;        /* [max_seqs] scratch */
-    void *block;           /* of these */
+    uint8_t *seq_states; /* [max_seqs] pleat__seq_state */
+    uint32_t *batch;     /* [max_seqs] what `seq_idxs` holds */
+    uint8_t *placed;     /* [n_layers] of the prompt under way */
+    uint8_t *marks;      /* [max_seqs] scratch */
+    void *block;         /* the memory of seq_states, batch, placed and marks */
     uint64_t block_bytes;
     bool in_prompt, in_step;
     bool is_planned;  /* attention, for this batch */
     bool keeps_ahead; /* rows may hold pages beyond their slots outside of steps */
-    uint32_t prompt_place, prompt_tokens;
+    uint32_t prompt_seq, prompt_tokens;
     uint64_t n_refused_seen; /* of pool->n_refused + step->n_full */
 };
 
@@ -70,9 +70,9 @@ static inline pleat__device_stream pleat__device_stream_of(void *stream) {
     return of;
 }
 
-/* Row of the first lane of a place. */
-static inline uint32_t pleat__device_first_row(const pleat_device_cache *c, uint32_t place) {
-    return place * c->rows_per_place;
+/* Row of the first lane of a sequence. */
+static inline uint32_t pleat__device_first_row(const pleat_device_cache *c, uint32_t seq_idx) {
+    return seq_idx * c->rows_per_seq;
 }
 
 /* The pool's counters and the step's, after the stream's work is done. */

@@ -14,10 +14,11 @@
 
 #include "cache/cuda/device_cache.h"
 #include "cache/layouts.h"
-#include "cache/spec.h"
 #include "core/error.h"
 #include "page/table.h"
+#include "policy/policy.h"
 #include "quant/layout.h"
+#include "spec/spec.h"
 
 #define MAX_SEQS 65535u
 #define MAX_LAYERS 1024u
@@ -49,8 +50,7 @@ static pleat_status check_spec(const pleat_device_cache_options *opt, pleat_erro
     PLEAT_FAIL_IF(!known, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "device cache: on a GPU there are f16, k8v8 to k2v2 and leankv of such formats");
     const bool alike = spec->high.k_bits == spec->low.k_bits && spec->high.v_bits == spec->low.v_bits;
-    PLEAT_FAIL_IF(spec->policy == PLEAT_POLICY_LEANKV && spec->al < spec->ah && alike, err, PLEAT_E_UNSUPPORTED,
-                  PLEAT_NOWHERE,
+    PLEAT_FAIL_IF(pleat__policy_has_low_side(spec) && alike, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "device cache: leankv of one format is on a GPU only with ah = al, which keeps the same tokens");
     REQUIRE(spec->profile[0] == 0, "device cache: the spec's profile '%s' has not been read", spec->profile);
     REQUIRE(spec->window <= opt->max_tokens,
@@ -111,7 +111,7 @@ static pleat_status derive_pages(pleat_device_cache *c, pleat_error *err) {
                   tokens);
     c->opt.page_tokens = tokens;
     const uint64_t lane_pages = pleat__div_up_u32(c->opt.max_tokens, tokens) + (c->two_sided ? 1u : 0u);
-    uint64_t n_pages = lane_pages * c->rows_per_place * c->opt.max_seqs;
+    uint64_t n_pages = lane_pages * c->rows_per_seq * c->opt.max_seqs;
     if (c->opt.pool_bytes) n_pages = c->opt.pool_bytes / c->lanes.page_bytes;
     PLEAT_FAIL_IF(n_pages < 1 || n_pages > UINT32_MAX / 2, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "device cache: %llu pages of %llu bytes: allowed are 1 to %u", (unsigned long long)n_pages,
@@ -125,9 +125,9 @@ static pleat_status derive(pleat_device_cache *c, pleat_error *err) {
     const pleat_device_cache_options *opt = &c->opt;
     const pleat_spec *spec = &opt->spec;
     c->n_group = opt->n_q_heads / opt->n_kv_heads;
-    c->rows_per_place = opt->n_layers * opt->n_kv_heads;
+    c->rows_per_seq = opt->n_layers * opt->n_kv_heads;
     c->scale = opt->softmax_scale > 0 ? opt->softmax_scale : 1.0f / sqrtf((float)opt->head_dim);
-    c->two_sided = spec->policy == PLEAT_POLICY_LEANKV && spec->al < spec->ah;
+    c->two_sided = pleat__policy_has_low_side(spec);
     c->lanes.policy = (pleat__device_policy){.is_leankv = spec->policy == PLEAT_POLICY_LEANKV,
                                              .is_code = spec->step == PLEAT_STEP_CODE,
                                              .by_position = spec->threshold == PLEAT_THRESHOLD_POSITION,
@@ -155,18 +155,18 @@ static void *take(pleat__arena *arena, uint64_t count, uint64_t bytes) {
 
 static void carve_tables(pleat_device_cache *c, pleat__arena *arena) {
     const uint32_t row_len = pleat__table_row_len(c->opt.max_tokens, c->lanes.layouts[0].tokens);
-    const uint64_t n_rows = (uint64_t)c->opt.max_seqs * c->rows_per_place;
-    const uint32_t n_places = c->opt.max_seqs + 1; /* the last stays empty: lanes.h, scored_places */
-    void *pages = take(arena, pleat__device_pages_bytes(c->n_pages, n_places, c->rows_per_place, row_len), 1);
+    const uint64_t n_rows = (uint64_t)c->opt.max_seqs * c->rows_per_seq;
+    const uint32_t seqs_cap = c->opt.max_seqs + 1; /* the last stays empty: lanes.h, scored_seqs */
+    void *pages = take(arena, pleat__device_pages_bytes(c->n_pages, seqs_cap, c->rows_per_seq, row_len), 1);
     c->lanes.n_tokens = take(arena, c->opt.max_seqs, sizeof *c->lanes.n_tokens);
     c->lanes.fresh = take(arena, n_rows, sizeof *c->lanes.fresh);
     c->lanes.step = take(arena, 1, sizeof *c->lanes.step);
-    c->places = take(arena, c->opt.max_seqs, sizeof *c->places);
-    c->lanes.scored_places = take(arena, c->opt.max_seqs, sizeof *c->lanes.scored_places);
+    c->seq_idxs = take(arena, c->opt.max_seqs, sizeof *c->seq_idxs);
+    c->lanes.scored_seqs = take(arena, c->opt.max_seqs, sizeof *c->lanes.scored_seqs);
     if (!pages) return;
-    pleat__device_pages_carve(&c->lanes.pages, pages, c->n_pages, n_places, c->rows_per_place, row_len);
+    pleat__device_pages_carve(&c->lanes.pages, pages, c->n_pages, seqs_cap, c->rows_per_seq, row_len);
     for (int side = 0; side < 2; side++) c->lanes.pages.page_tokens[side] = c->lanes.layouts[side].tokens;
-    c->lanes.pages.places = c->places;
+    c->lanes.pages.seq_idxs = c->seq_idxs;
 }
 
 static void carve_workspace(pleat_device_cache *c, pleat__arena *arena) {
@@ -177,7 +177,7 @@ static void carve_workspace(pleat_device_cache *c, pleat__arena *arena) {
     c->prompt_lse2 =
         take(arena, (uint64_t)pleat__min_u32(c->opt.max_tokens, PLEAT_DEVICE_PROMPT_TOKENS) * c->opt.n_q_heads,
              sizeof *c->prompt_lse2);
-    c->prompt_workspace = take(arena, PLEAT__PROMPT_WORKSPACE_MOST, 1);
+    c->prompt_workspace = take(arena, PLEAT__PROMPT_WORKSPACE_MAX, 1);
     c->lanes.order = take(arena, (uint64_t)c->opt.n_kv_heads * c->opt.max_tokens, sizeof *c->lanes.order);
 }
 
@@ -205,7 +205,7 @@ static void make_view(pleat_device_cache *c) {
                              .n_layers = c->opt.n_layers,
                              .n_kv_heads = c->opt.n_kv_heads,
                              .n_group = c->n_group,
-                             .places = c->places};
+                             .seq_idxs = c->seq_idxs};
 }
 
 static pleat_status take_memory(pleat_device_cache *c, pleat_error *err) {
@@ -230,7 +230,7 @@ static pleat_status take_memory(pleat_device_cache *c, pleat_error *err) {
 static void carve_host(const pleat_device_cache_options *opt, pleat_device_cache **c, pleat__arena *arena) {
     pleat_device_cache *at = pleat__arena_take(arena, 1, sizeof *at), none;
     pleat_device_cache *to = at ? at : &none;
-    to->place_states = pleat__arena_take(arena, opt->max_seqs, 1);
+    to->seq_states = pleat__arena_take(arena, opt->max_seqs, 1);
     to->batch = pleat__arena_take(arena, opt->max_seqs, sizeof *to->batch);
     to->placed = pleat__arena_take(arena, opt->n_layers, 1);
     to->marks = pleat__arena_take(arena, opt->max_seqs, 1);

@@ -46,7 +46,7 @@ static void drop_counts(const pleat_device_cache *c, counts *n) {
 static pleat_status bring_counts(const pleat_device_cache *c, pleat__device_stream stream, counts *n,
                                  pleat_error *err) {
     const pleat__device_pages *pages = &c->lanes.pages;
-    *n = (counts){.n_rows = (uint64_t)c->opt.max_seqs * c->rows_per_place};
+    *n = (counts){.n_rows = (uint64_t)c->opt.max_seqs * c->rows_per_seq};
     PLEAT_TRY(bring(c, pages->n_slots[0], n->n_rows, stream, &n->n_slots[0], err));
     PLEAT_TRY(bring(c, pages->n_slots[1], n->n_rows, stream, &n->n_slots[1], err));
     PLEAT_TRY(bring(c, pages->hole, n->n_rows, stream, &n->hole, err));
@@ -62,11 +62,11 @@ static uint64_t attend_bytes(const pleat__page_layout *l, uint32_t n_slots) {
     return n_tiles * tile_bytes + pleat__div_up_u32(n_slots, l->tokens) * sizeof(uint32_t);
 }
 
-static void add_place(const pleat_device_cache *c, const counts *n, uint32_t place, bool in_batch,
-                      pleat_device_cache_usage *u) {
-    const uint64_t first = (uint64_t)place * c->rows_per_place;
-    u->bytes_f16 += (uint64_t)n->n_tokens[place] * c->rows_per_place * 4 * c->opt.head_dim;
-    for (uint64_t row = first; row < first + c->rows_per_place; row++) {
+static void add_seq(const pleat_device_cache *c, const counts *n, uint32_t seq_idx, bool in_batch,
+                    pleat_device_cache_usage *u) {
+    const uint64_t first = (uint64_t)seq_idx * c->rows_per_seq;
+    u->bytes_f16 += (uint64_t)n->n_tokens[seq_idx] * c->rows_per_seq * 4 * c->opt.head_dim;
+    for (uint64_t row = first; row < first + c->rows_per_seq; row++) {
         u->tokens_high += n->n_slots[0][row] - (n->hole[row] != 0);
         u->tokens_low += n->n_slots[1][row];
         for (int side = 0; side < 2 && in_batch; side++)
@@ -90,7 +90,7 @@ static void add_up(const pleat_device_cache *c, const counts *n, const pleat__de
     u->bytes = u->bytes_pages + u->bytes_tables;
     memset(c->marks, 0, c->opt.max_seqs);
     for (uint32_t i = 0; i < c->lanes.pages.n_seqs; i++) c->marks[c->batch[i]] = 1;
-    for (uint32_t place = 0; place < c->opt.max_seqs; place++) add_place(c, n, place, c->marks[place], u);
+    for (uint32_t seq_idx = 0; seq_idx < c->opt.max_seqs; seq_idx++) add_seq(c, n, seq_idx, c->marks[seq_idx], u);
 }
 
 pleat_status pleat_device_cache_get_usage(pleat_device_cache *c, pleat_device_cache_usage *out, void *stream,
@@ -106,13 +106,13 @@ pleat_status pleat_device_cache_get_usage(pleat_device_cache *c, pleat_device_ca
     return status;
 }
 
-pleat_status pleat_device_cache_length(pleat_device_cache *c, uint32_t place, uint32_t *n_tokens, void *stream,
+pleat_status pleat_device_cache_length(pleat_device_cache *c, uint32_t seq_idx, uint32_t *n_tokens, void *stream,
                                        pleat_error *err) {
     PLEAT_TRY(check_cache(c, n_tokens, err));
-    PLEAT_FAIL_IF(place >= c->opt.max_seqs, err, PLEAT_E_ARG, PLEAT_NOWHERE, "device cache: no place %u", place);
+    PLEAT_FAIL_IF(seq_idx >= c->opt.max_seqs, err, PLEAT_E_ARG, PLEAT_NOWHERE, "device cache: no sequence %u", seq_idx);
     const pleat__device_stream s = pleat__device_stream_of(stream);
     uint32_t n;
-    PLEAT_TRY(pleat__device_copy(&n, c->lanes.n_tokens + place, sizeof n, s, err));
+    PLEAT_TRY(pleat__device_copy(&n, c->lanes.n_tokens + seq_idx, sizeof n, s, err));
     PLEAT_TRY(pleat__device_wait(s, err));
     *n_tokens = n;
     return PLEAT_OK;
@@ -166,11 +166,11 @@ static pleat_status export_row(const pleat_device_cache *c, uint32_t row, const 
     return PLEAT_OK;
 }
 
-pleat_status pleat_device_cache_export(pleat_device_cache *c, uint32_t place, uint32_t layer, uint32_t kv_head,
+pleat_status pleat_device_cache_export(pleat_device_cache *c, uint32_t seq_idx, uint32_t layer, uint32_t kv_head,
                                        uint32_t first, uint32_t n_tokens, float *k, float *v, void *stream,
                                        pleat_error *err) {
     uint32_t length;
-    PLEAT_TRY(pleat_device_cache_length(c, place, &length, stream, err));
+    PLEAT_TRY(pleat_device_cache_length(c, seq_idx, &length, stream, err));
     PLEAT_FAIL_IF(!k || !v || layer >= c->opt.n_layers || kv_head >= c->opt.n_kv_heads || first > length ||
                       n_tokens > length - first,
                   err, PLEAT_E_ARG, PLEAT_NOWHERE, "device cache: export: no such tokens, or no place for them");
@@ -180,7 +180,7 @@ pleat_status pleat_device_cache_export(pleat_device_cache *c, uint32_t place, ui
     memset(k, 0, n * sizeof *k);
     memset(v, 0, n * sizeof *v);
     const request want = {first, n_tokens, k, v};
-    const uint32_t row = pleat__device_first_row(c, place) + layer * c->opt.n_kv_heads + kv_head;
+    const uint32_t row = pleat__device_first_row(c, seq_idx) + layer * c->opt.n_kv_heads + kv_head;
     const pleat_status status = export_row(c, row, &want, pleat__device_stream_of(stream), page, err);
     pleat__free(&c->al, page, 1, c->lanes.page_bytes);
     return status;
@@ -192,7 +192,7 @@ pleat_status pleat_device_cache_export(pleat_device_cache *c, uint32_t place, ui
 static bool lengths_are_valid(const pleat_device_cache *c, const counts *n) {
     for (uint64_t row = 0; row < n->n_rows; row++) {
         const uint64_t n_live = (uint64_t)n->n_slots[0][row] - (n->hole[row] != 0) + n->n_slots[1][row];
-        if (n->hole[row] > n->n_slots[0][row] || n_live > n->n_tokens[row / c->rows_per_place]) return false;
+        if (n->hole[row] > n->n_slots[0][row] || n_live > n->n_tokens[row / c->rows_per_seq]) return false;
     }
     return true;
 }

@@ -24,10 +24,10 @@ static __device__ inline pleat__device_slot_bytes pleat__device_bytes_of(const p
     return pleat__device_slot_bytes{l.base + at.page * l.page_bytes, at.slot};
 }
 
-/* Row of a layer's KV head in a place. */
-static __device__ inline uint32_t pleat__device_row_at(const pleat__device_lanes &l, uint32_t place, uint32_t layer,
+/* Row of a layer's KV head in a sequence. */
+static __device__ inline uint32_t pleat__device_row_at(const pleat__device_lanes &l, uint32_t seq_idx, uint32_t layer,
                                                        uint32_t head) {
-    return (place * l.n_layers + layer) * l.n_kv_heads + head;
+    return (seq_idx * l.n_layers + layer) * l.n_kv_heads + head;
 }
 
 /* pleat__significance(). */

@@ -62,21 +62,21 @@ typedef struct pleat__device_lanes {
     pleat__page_layout layouts[2]; /* [side] */
     pleat__device_policy policy;
     uint32_t n_layers, n_kv_heads, head_dim, max_tokens;
-    uint32_t many_lanes; /* from so many in a batch on, end gives each lane a warp, below eight */
-    uint32_t *n_tokens;  /* [max_seqs] stored in the place's sequence, a step's new one included from grow on */
-    pleat__device_new_token *fresh; /* [n_seqs * rows_per_place], lane by lane of the batch */
-    /* [n_seqs] whose scores attention adds to in a step: the batch, or if the step is refused the place behind the last
+    uint32_t many_lanes;            /* from so many in a batch on, end gives each lane a warp, below eight */
+    uint32_t *n_tokens;             /* [max_seqs] stored in the sequence, a step's new one included from grow on */
+    pleat__device_new_token *fresh; /* [n_seqs * rows_per_seq], lane by lane of the batch */
+    /* [n_seqs] whose scores attention adds to in a step: the batch, or if the step is refused the row behind the last
      * one, which is always empty. */
-    uint32_t *scored_places;
+    uint32_t *scored_seqs;
     pleat__device_step_state *step;
     /* [n_kv_heads][max_tokens] of one layer's prompt of N tokens: position of the token in high slot i at i, of that in
      * low slot i at N - 1 - i. */
     uint32_t *order;
 } pleat__device_lanes;
 
-/* One layer of a prompt of n_tokens tokens in `place`. */
+/* One layer of a prompt of n_tokens tokens in sequence seq_idx. */
 typedef struct pleat__device_prompt {
-    uint32_t place, layer, n_tokens;
+    uint32_t seq_idx, layer, n_tokens;
     const void *k, *v;     /* [n_tokens][n_kv_heads][head_dim] f16 */
     const float *received; /* [n_kv_heads][n_tokens]; leankv alone */
 } pleat__device_prompt;
@@ -93,8 +93,8 @@ pleat_status pleat__device_lanes_place(const pleat__device_lanes *lanes, const p
 pleat_status pleat__device_lanes_make(const pleat__device_lanes *lanes, const pleat__device_prompt *prompt,
                                       uint64_t seed, pleat__device_stream stream, pleat_error *err);
 
-/* The sequence in `place` has n_tokens tokens. */
-pleat_status pleat__device_lanes_set_length(const pleat__device_lanes *lanes, uint32_t place, uint32_t n_tokens,
+/* Sequence seq_idx has n_tokens tokens. */
+pleat_status pleat__device_lanes_set_length(const pleat__device_lanes *lanes, uint32_t seq_idx, uint32_t n_tokens,
                                             pleat__device_stream stream, pleat_error *err);
 
 pleat_status pleat__device_lanes_grow(const pleat__device_lanes *lanes, pleat__device_stream stream, pleat_error *err);

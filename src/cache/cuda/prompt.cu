@@ -41,14 +41,14 @@ typedef struct ranks {
 /* high[i], low[i]: which of the warp's i-th tokens are that; counts[i][warp]: how many, of all warps, as pairs. */
 static __device__ inline ranks rank_tokens(const uint32_t high[CLASS_ITEMS], const uint32_t low[CLASS_ITEMS],
                                            const uint32_t counts[CLASS_ITEMS][CLASS_WARPS]) {
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, below = (1u << lane) - 1;
+    const uint32_t thread = threadIdx.x % 32, warp = threadIdx.x / 32, below = (1u << thread) - 1;
     ranks r = {{0}, 0};
 #pragma unroll
     for (int i = 0; i < CLASS_ITEMS; i++) {
-        const uint32_t n = counts[i][lane];
-        r.before[i] = r.all + __reduce_add_sync(PLEAT__ALL_LANES, lane < warp ? n : 0) +
+        const uint32_t n = counts[i][thread];
+        r.before[i] = r.all + __reduce_add_sync(PLEAT__ALL_THREADS, thread < warp ? n : 0) +
                       pair_of(__popc(high[i] & below), __popc(low[i] & below));
-        r.all += __reduce_add_sync(PLEAT__ALL_LANES, n);
+        r.all += __reduce_add_sync(PLEAT__ALL_THREADS, n);
     }
     return r;
 }
@@ -67,8 +67,8 @@ static __global__ void __launch_bounds__(CLASS_THREADS)
         for (int i = 0; i < CLASS_ITEMS; i++) levels[i] = level_of(l, p, limits, head, first + i * CLASS_THREADS);
 #pragma unroll
         for (int i = 0; i < CLASS_ITEMS; i++) {
-            high[i] = __ballot_sync(PLEAT__ALL_LANES, levels[i] == PLEAT_LEVEL_HIGH);
-            low[i] = __ballot_sync(PLEAT__ALL_LANES, levels[i] == PLEAT_LEVEL_LOW);
+            high[i] = __ballot_sync(PLEAT__ALL_THREADS, levels[i] == PLEAT_LEVEL_HIGH);
+            low[i] = __ballot_sync(PLEAT__ALL_THREADS, levels[i] == PLEAT_LEVEL_LOW);
             if (threadIdx.x % 32 == 0) counts[i][warp] = pair_of(__popc(high[i]), __popc(low[i]));
         }
         __syncthreads();
@@ -84,7 +84,7 @@ static __global__ void __launch_bounds__(CLASS_THREADS)
         __syncthreads();
     }
     if (threadIdx.x > 0) return;
-    const uint32_t row = pleat__device_row_at(l, p.place, p.layer, head);
+    const uint32_t row = pleat__device_row_at(l, p.seq_idx, p.layer, head);
     l.pages.n_slots[0][row] = n_high;
     l.pages.n_slots[1][row] = n_low;
 }
@@ -138,19 +138,19 @@ typedef struct tile_work {
 static __device__ inline bool find_work(const pleat__device_lanes &l, const pleat__device_prompt &p, bool made,
                                         tile_work *w) {
     w->head = blockIdx.x % l.n_kv_heads;
-    w->row = pleat__device_row_at(l, p.place, p.layer, w->head);
+    w->row = pleat__device_row_at(l, p.seq_idx, p.layer, w->head);
     const uint32_t n_high = l.pages.n_slots[0][w->row], n_low = l.pages.n_slots[1][w->row];
     const uint32_t unit = blockIdx.x / l.n_kv_heads * PLACE_WARPS + threadIdx.x / 32, n_high_tiles = (n_high + 15) / 16;
     w->side = unit >= n_high_tiles;
     w->first = 16 * (w->side ? unit - n_high_tiles : unit);
-    const uint32_t n_side = w->side ? n_low : n_high, lane = threadIdx.x % 32;
+    const uint32_t n_side = w->side ? n_low : n_high, thread = threadIdx.x % 32;
     if (w->first >= n_side) return false;
     w->n = min(16u, n_side - w->first);
     w->n_tokens = made ? n_high + n_low : p.n_tokens;
-    const uint32_t slot = w->first + lane;
+    const uint32_t slot = w->first + thread;
     w->position = 0;
-    if (lane < w->n && made) w->position = w->side ? slot : n_low + slot;
-    if (lane < w->n && !made) {
+    if (thread < w->n && made) w->position = w->side ? slot : n_low + slot;
+    if (thread < w->n && !made) {
         const uint32_t *order = l.order + (uint64_t)w->head * l.max_tokens;
         w->position = order[w->side ? p.n_tokens - 1 - slot : slot];
     }
@@ -170,7 +170,7 @@ static __device__ inline void read_rows(const pleat__device_lanes &l, const tile
 #pragma unroll
     for (uint32_t i = 0; i < D / 8; i++) {
         const uint32_t token = rows->first + i;
-        const uint32_t position = __shfl_sync(PLEAT__ALL_LANES, w.position, token);
+        const uint32_t position = __shfl_sync(PLEAT__ALL_THREADS, w.position, token);
         rows->quads[i] = make_uint2(0, 0);
         if (token >= w.n) continue;
         if (MADE) {
@@ -192,10 +192,10 @@ template <int D> static __device__ inline void clamp_rows(pleat__device_rows<D> 
 static __device__ inline void write_tracked(const pleat__device_lanes &l, const pleat__device_prompt &p,
                                             const pleat__page_layout &layout, const tile_work &w, bool made,
                                             uint64_t seed) {
-    const uint32_t lane = threadIdx.x % 32;
-    if (!layout.tracked || lane >= PLEAT__TILE) return;
-    const uint32_t slot = w.tile * PLEAT__TILE + lane;
-    const bool is_there = lane < w.n;
+    const uint32_t thread = threadIdx.x % 32;
+    if (!layout.tracked || thread >= PLEAT__TILE) return;
+    const uint32_t slot = w.tile * PLEAT__TILE + thread;
+    const bool is_there = thread < w.n;
     float score = 0;
     if (is_there)
         score = made ? made_score(l, seed + ((uint64_t)w.row << 32 | w.position), w.position, w.n_tokens)
@@ -254,8 +254,9 @@ extern "C" pleat_status pleat__device_lanes_make(const pleat__device_lanes *l, c
     return launch_place<true>(l, p, seed * 0x9E3779B97F4A7C15u, stream, err);
 }
 
-extern "C" pleat_status pleat__device_lanes_set_length(const pleat__device_lanes *l, uint32_t place, uint32_t n_tokens,
-                                                       pleat__device_stream stream, pleat_error *err) {
-    set_length<<<1, 1, 0, pleat__cuda_stream(stream)>>>(l->n_tokens + place, n_tokens);
+extern "C" pleat_status pleat__device_lanes_set_length(const pleat__device_lanes *l, uint32_t seq_idx,
+                                                       uint32_t n_tokens, pleat__device_stream stream,
+                                                       pleat_error *err) {
+    set_length<<<1, 1, 0, pleat__cuda_stream(stream)>>>(l->n_tokens + seq_idx, n_tokens);
     return PLEAT_CUDA_LAUNCHED("setting a sequence's length", err);
 }

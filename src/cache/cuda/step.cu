@@ -5,7 +5,7 @@
  *     grow      a thread for each lane: its slot for the new token, which counts from now on.  The last block to finish
  *               counts the token in n_tokens, which all others have read
  *     append    a warp for each lane of a layer: one owner reads, changes and writes the tile's words
- *     end       a warp for each lane, or eight where lanes are few: policy/leankv.c's step, then cache/compact.c's
+ *     end       a warp for each lane, or eight where lanes are few: policy/leankv.c's step, then cache/keep/compact.c's
  *               moves, in their order:
  *
  *         the token that left the window is looked for from the last slot back
@@ -29,13 +29,13 @@
 static __device__ inline bool is_full(const pleat__device_lanes &l) {
     bool full = false;
     for (uint32_t i = threadIdx.x; i < l.pages.n_seqs; i += GROW_THREADS)
-        full |= l.n_tokens[l.pages.places[i]] >= l.max_tokens;
+        full |= l.n_tokens[l.pages.seq_idxs[i]] >= l.max_tokens;
     return __syncthreads_or(full);
 }
 
 /* All blocks have read the lengths: the sequences are one token longer. */
 static __device__ inline void count_tokens(const pleat__device_lanes &l, bool fits, bool full) {
-    for (uint32_t i = threadIdx.x; i < l.pages.n_seqs && fits; i += GROW_THREADS) l.n_tokens[l.pages.places[i]]++;
+    for (uint32_t i = threadIdx.x; i < l.pages.n_seqs && fits; i += GROW_THREADS) l.n_tokens[l.pages.seq_idxs[i]]++;
     if (threadIdx.x > 0) return;
     l.step->refused = !fits;
     l.step->n_full += full && !pleat__device_refused(&l.pages);
@@ -51,20 +51,20 @@ static __device__ inline pleat__device_new_token take_slot(const pleat__device_l
     else
         l.pages.n_slots[0][row] = slot + 1;
     return pleat__device_new_token{at.page, at.slot, hole ? slot | PLEAT__NEW_SLOT_IS_HOLE : slot,
-                                   l.n_tokens[row / l.pages.rows_per_place]};
+                                   l.n_tokens[row / l.pages.rows_per_seq]};
 }
 
-/* The tables have a place more than there are sequences. */
-static __device__ inline uint32_t empty_place(const pleat__device_lanes &l) {
-    return l.pages.n_rows / l.pages.rows_per_place - 1;
+/* The tables have a row more than there are sequences. */
+static __device__ inline uint32_t empty_seq(const pleat__device_lanes &l) {
+    return l.pages.n_rows / l.pages.rows_per_seq - 1;
 }
 
 static __global__ void __launch_bounds__(GROW_THREADS) grow(const __grid_constant__ pleat__device_lanes l) {
     __shared__ bool is_last;
     const uint32_t lane = blockIdx.x * GROW_THREADS + threadIdx.x;
     const bool full = is_full(l), fits = !full && !pleat__device_refused(&l.pages);
-    if (lane < l.pages.n_seqs) l.scored_places[lane] = fits ? l.pages.places[lane] : empty_place(l);
-    if (lane < l.pages.n_seqs * l.pages.rows_per_place) {
+    if (lane < l.pages.n_seqs) l.scored_seqs[lane] = fits ? l.pages.seq_idxs[lane] : empty_seq(l);
+    if (lane < l.pages.n_seqs * l.pages.rows_per_seq) {
         pleat__device_new_token token = {0, 0, PLEAT__NO_NEW_SLOT, 0};
         if (fits) token = take_slot(l, pleat__device_lane_row(&l.pages, lane));
         *(uint4 *)(void *)&l.fresh[lane] = make_uint4(token.page, token.at, token.slot, token.position);
@@ -95,7 +95,7 @@ static __global__ void __launch_bounds__(STEP_WARPS * 32)
     if (seq >= l.pages.n_seqs) return;
     const uint64_t from = (uint64_t)unit * (D / 4) + pleat__device_team_thread<D>();
     const uint2 key_row = k[from], value_row = v[from]; /* on their way while the slot is asked for */
-    const uint32_t lane = seq * l.pages.rows_per_place + layer * l.n_kv_heads + unit % l.n_kv_heads;
+    const uint32_t lane = seq * l.pages.rows_per_seq + layer * l.n_kv_heads + unit % l.n_kv_heads;
     const pleat__device_new_token to = token_of(l, lane);
     if (to.slot == PLEAT__NO_NEW_SLOT) return;
     const pleat__page_layout &layout = l.layouts[0];
@@ -112,7 +112,7 @@ static __global__ void __launch_bounds__(STEP_WARPS * 32)
 /* ---- searches ---------------------------------------------------------------------------------------- */
 
 #define NO_SLOT UINT32_MAX
-#define MOST_WARPS 8   /* on one lane */
+#define MAX_WARPS 8    /* on one lane */
 #define SEARCH_QUADS 4 /* of 4 slots, a thread's under way at once */
 #define SEARCH_SLOTS (SEARCH_QUADS * 128)
 
@@ -175,13 +175,13 @@ static __device__ inline float score_of(const found_quads &q, int i, int j) {
 
 /* What W warps of a block, which work on one lane, tell each other. */
 typedef struct shared_finds {
-    uint32_t slots[MOST_WARPS];
-    float significances[MOST_WARPS];
+    uint32_t slots[MAX_WARPS];
+    float significances[MAX_WARPS];
 } shared_finds;
 
 /* The largest of all threads' numbers, in all of them. */
-template <int W> static __device__ inline uint32_t most_of_all(uint32_t mine, shared_finds *shared) {
-    mine = __reduce_max_sync(PLEAT__ALL_LANES, mine);
+template <int W> static __device__ inline uint32_t max_of_all(uint32_t mine, shared_finds *shared) {
+    mine = __reduce_max_sync(PLEAT__ALL_THREADS, mine);
     if constexpr (W > 1) {
         if (threadIdx.x % 32 == 0) shared->slots[threadIdx.x / 32] = mine;
         __syncthreads();
@@ -212,7 +212,7 @@ static __device__ inline uint32_t find_position(const side_view &v, uint32_t pos
                     if (position_of(q, i, j) == (int32_t)position && first + 128 * i + j < v.n_slots)
                         found = first + 128 * i + j + 1;
         }
-        found = most_of_all<W>(found, shared);
+        found = max_of_all<W>(found, shared);
         if (found) return found - 1;
     }
     return NO_SLOT;
@@ -245,8 +245,8 @@ static __device__ inline victim less_of(victim a, victim b) {
 template <int W> static __device__ inline victim least_of_all(victim mine, shared_finds *shared) {
 #pragma unroll
     for (int apart = 16; apart > 0; apart /= 2)
-        mine = less_of(mine, victim{__shfl_xor_sync(PLEAT__ALL_LANES, mine.significance, apart),
-                                    __shfl_xor_sync(PLEAT__ALL_LANES, mine.slot, apart)});
+        mine = less_of(mine, victim{__shfl_xor_sync(PLEAT__ALL_THREADS, mine.significance, apart),
+                                    __shfl_xor_sync(PLEAT__ALL_THREADS, mine.slot, apart)});
     if constexpr (W > 1) {
         if (threadIdx.x % 32 == 0) {
             shared->significances[threadIdx.x / 32] = mine.significance;
@@ -375,11 +375,11 @@ static __global__ void __launch_bounds__((W > 1 ? W : STEP_WARPS) * 32)
     end_step(const __grid_constant__ pleat__device_lanes l) {
     __shared__ shared_finds shared;
     const uint32_t lane = W > 1 ? blockIdx.x : blockIdx.x * STEP_WARPS + threadIdx.x / 32;
-    if (lane >= l.pages.n_seqs * l.pages.rows_per_place) return;
+    if (lane >= l.pages.n_seqs * l.pages.rows_per_seq) return;
     const uint32_t row = pleat__device_lane_row(&l.pages, lane);
     const pleat__device_new_token fresh = token_of(l, lane);
     if (fresh.slot == PLEAT__NO_NEW_SLOT) return;
-    if (threadIdx.x % 32 == 0 && warp_of<W>() == 0) /* what the token gave itself does not count */
+    if (threadIdx.x % 32 == 0 && warp_of<W>() == 0) /* what the token received from itself does not count */
         pleat__device_scores(l.layouts[0], l.base + fresh.page * l.page_bytes)[fresh.at] = 0;
     if (fresh.position < l.policy.window) return;
     if constexpr (W > 1)
@@ -397,7 +397,7 @@ static uint32_t blocks_for(uint64_t n, uint32_t each) { return (uint32_t)((n + e
 
 extern "C" pleat_status pleat__device_lanes_grow(const pleat__device_lanes *l, pleat__device_stream stream,
                                                  pleat_error *err) {
-    const uint32_t n_blocks = blocks_for((uint64_t)l->pages.n_seqs * l->pages.rows_per_place, GROW_THREADS);
+    const uint32_t n_blocks = blocks_for((uint64_t)l->pages.n_seqs * l->pages.rows_per_seq, GROW_THREADS);
     grow<<<n_blocks, GROW_THREADS, 0, pleat__cuda_stream(stream)>>>(*l);
     return PLEAT_CUDA_LAUNCHED("counting a step's tokens", err);
 }
@@ -415,14 +415,14 @@ extern "C" pleat_status pleat__device_lanes_append(const pleat__device_lanes *l,
 
 template <int D> static void launch_end(const pleat__device_lanes &l, uint32_t n_lanes, cudaStream_t stream) {
     if (n_lanes < l.many_lanes)
-        end_step<D, MOST_WARPS><<<n_lanes, MOST_WARPS * 32, 0, stream>>>(l);
+        end_step<D, MAX_WARPS><<<n_lanes, MAX_WARPS * 32, 0, stream>>>(l);
     else
         end_step<D, 1><<<blocks_for(n_lanes, STEP_WARPS), STEP_WARPS * 32, 0, stream>>>(l);
 }
 
 extern "C" pleat_status pleat__device_lanes_end(const pleat__device_lanes *l, pleat__device_stream stream,
                                                 pleat_error *err) {
-    const uint32_t n_lanes = l->pages.n_seqs * l->pages.rows_per_place;
+    const uint32_t n_lanes = l->pages.n_seqs * l->pages.rows_per_seq;
     if (!l->policy.is_leankv) return PLEAT_OK;
     if (l->head_dim == 128)
         launch_end<128>(*l, n_lanes, pleat__cuda_stream(stream));

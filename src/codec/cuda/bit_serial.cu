@@ -7,8 +7,8 @@
  *     bit ── branch ──┬─ inside: on from there
  *                     └─ leaf: the row's sum grows by weight * code, on from the root
  *
- * One bit an iteration, and no branch but the loop's: a node inside adds zero.  Where a row begins is the sum of the rows'
- * bits before it.  Steps and minimums fold into the vector, once a block, as in blocks.cuh.
+ * One bit an iteration, and no branch but the loop's: a node inside adds zero.  Where a row begins is the sum of the
+ * rows' bits before it.  Steps and minimums fold into the vector, once a block, as in blocks.cuh.
  *
  *     shared memory   the block's words | the tree | x*step
  */
@@ -22,9 +22,9 @@
 
 /* Exclusive sum over the threads; part has room for every warp's. */
 static __device__ uint32_t bits_before(uint32_t n, uint32_t *part) {
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const uint32_t thread = threadIdx.x % 32, warp = threadIdx.x / 32;
     uint32_t sum = pleat__warp_prefix(n);
-    if (lane == 31) part[warp] = sum;
+    if (thread == 31) part[warp] = sum;
     __syncthreads();
     sum -= n;
     for (uint32_t i = 0; i < warp; i++) sum += part[i];
@@ -33,7 +33,7 @@ static __device__ uint32_t bits_before(uint32_t n, uint32_t *part) {
 
 /* Sum over the threads, in one order. */
 static __device__ float sum_of_all(float x, float *part) {
-    for (int i = 16; i > 0; i /= 2) x += __shfl_xor_sync(PLEAT__ALL_LANES, x, i);
+    for (int i = 16; i > 0; i /= 2) x += __shfl_xor_sync(PLEAT__ALL_THREADS, x, i);
     __syncthreads(); /* others may still read what was there */
     if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = x;
     __syncthreads();
@@ -81,7 +81,7 @@ static __global__ void __launch_bounds__(MAX_THREADS)
     const pleat__device_task task = m.tasks[blockIdx.x]; /* of one block, or none */
     const pleat__device_section section = m.sections[task.first];
     const uint32_t n_words = task.n_blocks ? (uint32_t)(m.sections[task.first + 1].words - section.words) : 0;
-    uint32_t *words = shared, *tree = words + rows.most_words + 1;
+    uint32_t *words = shared, *tree = words + rows.max_words + 1;
     float *x = (float *)(tree + rows.n_branches);
     const uint32_t *from = (const uint32_t *)m.words + section.words;
     for (uint32_t i = threadIdx.x; i < n_words; i += blockDim.x) words[i] = from[i];
@@ -114,7 +114,7 @@ static __global__ void __launch_bounds__(MAX_THREADS)
 template <int GROUP, bool VALUES>
 static pleat_status launch(const pleat__device_matrices *m, const pleat__device_rows *rows,
                            const pleat__device_product *p, pleat__device_stream stream, pleat_error *err) {
-    const uint32_t shared_bytes = 4 * (rows->most_words + 1 + rows->n_branches + GROUP * m->columns);
+    const uint32_t shared_bytes = 4 * (rows->max_words + 1 + rows->n_branches + GROUP * m->columns);
     PLEAT_CUDA_TRY(cudaFuncSetAttribute(bit_serial_kernel<GROUP, VALUES>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         (int)shared_bytes),
                    "shared memory of the bit-serial product", err);

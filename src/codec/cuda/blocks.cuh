@@ -4,17 +4,18 @@
  *
  *     shared memory   table | zeros | for each warp: ring, weights, heads' scale and middle, sums of values
  *
- * A warp decodes 16 columns of 16 rows at a time, a *square*: 4 symbols of two codes a lane, or 8 of one.  A lane's 8
- * codes are of one row, lane / 2, so those of 4 lanes are two half rows.  For the tensor cores they are one column of B,
- * and each of the two gets a row of weights in A for itself, which is zero where the other's codes are:
+ * A warp decodes 16 columns of 16 rows at a time, a *square*: 4 symbols of two codes a thread, or 8 of one.  A thread's
+ * 8 codes are of one row, thread / 2, so those of 4 threads are two half rows.  For the tensor cores they are one
+ * column of B.  Each of the two gets a row of weights in A for itself (blocks_weights.cuh), which is zero where the
+ * other's codes are:
  *
- *     A  row i        high (i < 8) or low limb of head i % 4, for the first (i / 4 even) or second of the two rows
- *     B  column n     codes of lanes 4n, 4n+1 (row 2n) and 4n+2, 4n+3 (row 2n+1)
- *     C  of a lane    both limbs of head lane/4 % 4 in rows 4*(lane%4) + lane/16 and 2 more
+ *     A  row i         high (i < 8) or low limb of head i % 4, for the first (i / 4 even) or second of the two rows
+ *     B  column n      codes of threads 4n, 4n+1 (row 2n) and 4n+2, 4n+3 (row 2n+1)
+ *     C  of a thread   both limbs of head thread/4 % 4 in rows 4*(thread%4) + thread/16 and 2 more
  *
  * So m16n8k32 takes a square and four heads: there is a kernel for 4 heads, and one for 8 that takes two.  The order of
- * codes along k is the lanes' own: their bytes are, with c = 2 * (lane % 2), columns c, c+4, c+1, c+5, and 8 more for the
- * second half of a square.  Weights are put in the same order.
+ * codes along k is the threads' own: their bytes are, with c = 2 * (thread % 2), columns c, c+4, c+1, c+5, and 8 more
+ * for the second half of a square.  Weights are put in the same order.
  *
  * Issue slots are what it takes: of about 1500 instructions that a block of 64 tokens has a warp (d 128, pairs), 950
  * decode and multiply.  32 x 8 lanes of 8192 tokens, d 128, 5 levels, one head, take 82 us (keys) and 86 (values) on an
@@ -23,13 +24,7 @@
 #ifndef PLEAT_CODEC_CUDA_BLOCKS_CUH
 #define PLEAT_CODEC_CUDA_BLOCKS_CUH
 
-#include <cuda_fp16.h>
-
-#include "codec/cuda/blocks.h"
-#include "entropy/cuda/words.cuh"
-extern "C" {
-#include "entropy/cuda/words.h"
-}
+#include "codec/cuda/blocks_weights.cuh"
 
 /* Two thread blocks a multiprocessor, with all the threads that it has. */
 #define BLOCKS_AN_SM 2
@@ -39,9 +34,6 @@ extern "C" {
 #define MAX_THREADS 1024u
 #endif
 #define HEADS_BYTES (2 * 4 * PLEAT__BLOCK_GROUP_MAX)
-
-/* Weights of 16 columns: [QUADS of heads][4 heads][2 c][2 halves][2 limbs] of 4 bytes. */
-#define QUAD_BYTES 128u
 
 /* ---- shared memory ----------------------------------------------------------------------------------- */
 
@@ -61,212 +53,6 @@ static __host__ __device__ inline shared_plan plan_of(const pleat__device_matric
     s.sums_at = s.heads_at + HEADS_BYTES;
     s.warp_bytes = s.sums_at + (is_values ? 4 * m.rows * n_group : 0);
     return s;
-}
-
-/* A lane's own x, in a way that the compiler has to keep, not to make again where it is used. */
-static __device__ __forceinline__ uint32_t kept(uint32_t x) {
-    return __shfl_sync(PLEAT__ALL_LANES, x, threadIdx.x % 32);
-}
-
-/* ---- weights ------------------------------------------------------------------------------------------- */
-
-/* A kernel is made for a number of columns that is usual, or for any: 0. */
-template <int COLUMNS> static __device__ __forceinline__ uint32_t columns_of(const pleat__device_matrices &m) {
-    return COLUMNS ? COLUMNS : m.columns;
-}
-
-/* Four columns of a block: those of one word of weights, in its order. */
-typedef struct quad_units {
-    float step[4], middle[4];
-} quad_units;
-
-/* A word's first column; the others are 4, 1 and 5 further on. */
-static __device__ __forceinline__ uint32_t quad_column(uint32_t word) {
-    return word / 4 * 16 + word / 2 % 2 * 8 + word % 2 * 2;
-}
-
-/* Two COMPACT units (codec/units.c), those of words' bytes `at` and at + 2.  z + 64 is made a float by what stands above
- * it, and what that adds is taken off again. */
-static __device__ __forceinline__ void compact_units(uint32_t two, float centre, quad_units *u, uint32_t at) {
-    const uint32_t steps = two >> 1 & 0x7FC07FC0u;
-    const float2 step = __half22float2(*(const __half2 *)&steps);
-    const float first = __uint_as_float((two & 0x7F) ^ 0x4B000040u);
-    const float second = __uint_as_float((two >> 16 & 0x7F) ^ 0x4B000040u);
-    u->step[at] = step.x;
-    u->step[at + 2] = step.y;
-    u->middle[at] = step.x * fmaf(first, 0.5f, centre - 4194336.0f);
-    u->middle[at + 2] = step.y * fmaf(second, 0.5f, centre - 4194336.0f);
-}
-
-static __device__ __forceinline__ void wide_units(uint32_t mins, uint32_t steps, float centre, quad_units *u,
-                                                  uint32_t at) {
-    const float2 min = __half22float2(*(const __half2 *)&mins), step = __half22float2(*(const __half2 *)&steps);
-    u->step[at] = step.x;
-    u->step[at + 2] = step.y;
-    u->middle[at] = min.x + step.x * centre;
-    u->middle[at + 2] = min.y + step.y * centre;
-}
-
-/* Those of a word, from the units of a block. */
-static __device__ __forceinline__ quad_units load_units(const pleat__device_matrices &m, const uint8_t *units,
-                                                        bool is_wide, uint32_t word) {
-    const float centre = (float)PLEAT__TABLE_CENTRE(m.n_levels);
-    quad_units u;
-    if (m.has_column_units) {
-        const uint32_t *two = (const uint32_t *)units + quad_column(word) / 2;
-        const uint32_t first = __ldg(two), second = __ldg(two + 2);
-        if (is_wide) {
-            wide_units(first, __ldg(two + m.columns / 2), centre, &u, 0);
-            wide_units(second, __ldg(two + m.columns / 2 + 2), centre, &u, 1);
-        } else {
-            compact_units(first, centre, &u, 0);
-            compact_units(second, centre, &u, 1);
-        }
-    } else { /* one for all: twice */
-        const uint32_t bits = __ldg((const uint32_t *)units);
-        const uint32_t first = __byte_perm(bits, 0, 0x1010), second = __byte_perm(bits, 0, 0x3232);
-        for (uint32_t i = 0; i < 2; i++) {
-            if (is_wide) {
-                wide_units(first, second, centre, &u, i);
-            } else {
-                compact_units(first, centre, &u, i);
-            }
-        }
-    }
-    return u;
-}
-
-/* x*step of a word's columns; adds their x*middle. */
-static __device__ __forceinline__ void fold(const float *x, const quad_units &u, float *folded, float *middle) {
-    const float2 first = __ldg((const float2 *)x), second = __ldg((const float2 *)(x + 4));
-    const float value[4] = {first.x, second.x, first.y, second.y};
-#pragma unroll
-    for (uint32_t i = 0; i < 4; i++) {
-        folded[i] = value[i] * u.step[i];
-        *middle += value[i] * u.middle[i];
-    }
-}
-
-static __device__ __forceinline__ float most_of(const float *folded) {
-    return fmaxf(fmaxf(fabsf(folded[0]), fabsf(folded[1])), fmaxf(fabsf(folded[2]), fabsf(folded[3])));
-}
-
-/* Both limbs of 4 weights.  Adding 1.5 * 2^23 leaves a sum's whole number in the lowest bits of the float; 128 more, and
- * the high limb is rounded, and the low one's highest bit turned. */
-static __device__ __forceinline__ void limbs(const float *folded, float inverse, uint32_t *high, uint32_t *low) {
-    uint32_t n[4];
-#pragma unroll
-    for (uint32_t i = 0; i < 4; i++) n[i] = __float_as_uint(fmaf(folded[i], inverse, 12582912.0f + 128.0f));
-    const uint32_t first = __byte_perm(n[0], n[1], 0x5140), second = __byte_perm(n[2], n[3], 0x5140);
-    *low = __byte_perm(first, second, 0x5410) ^ 0x80808080u;
-    *high = __byte_perm(first, second, 0x7632);
-}
-
-static __device__ __forceinline__ void put_weights(uint32_t at, uint32_t high, uint32_t low) {
-    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(at), "r"(high), "r"(low) : "memory");
-}
-
-/* The largest and the sum over 32 lanes, or over halves of 16. */
-static __device__ __forceinline__ void reduce(float *most, float *sum, bool is_half) {
-#pragma unroll
-    for (int i = 8; i > 0; i /= 2) {
-        *most = fmaxf(*most, __shfl_xor_sync(PLEAT__ALL_LANES, *most, i));
-        *sum += __shfl_xor_sync(PLEAT__ALL_LANES, *sum, i);
-    }
-    if (is_half) return;
-    *most = fmaxf(*most, __shfl_xor_sync(PLEAT__ALL_LANES, *most, 16));
-    *sum += __shfl_xor_sync(PLEAT__ALL_LANES, *sum, 16);
-}
-
-/* Nearly 32512 / most: all that its error does is to round weights a little elsewhere, the same ones always. */
-static __device__ __forceinline__ float inverse_of(float most) {
-    float inverse;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(most));
-    return most > 1e-30f ? 32511.0f * inverse : 0;
-}
-
-/* A head's scale; and its sum of x*middle, which of values are added up over blocks: they are the same for all rows. */
-template <bool VALUES>
-static __device__ __forceinline__ void put_head(uint32_t heads, uint32_t head, float most, float middle) {
-    const uint32_t at = heads + 8 * head;
-    float before = 0;
-    if (VALUES) asm volatile("ld.shared.f32 %0, [%1+4];" : "=f"(before) : "r"(at));
-    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(most * (1 / 32511.0f)), "f"(before + middle)
-                 : "memory");
-}
-
-/* Where a lane's word of weights is made, of up to 128 columns: a word is a lane's; where 16 lanes are enough for all,
- * two heads are made at once. */
-typedef struct word_place {
-    uint32_t word;    /* it has none if there are fewer */
-    uint32_t at;      /* address in shared memory, for the first head */
-    uint32_t is_half; /* 16 lanes */
-    uint32_t second;  /* 1: of the second of two heads */
-} word_place;
-
-template <int QUADS, int COLUMNS>
-static __device__ __forceinline__ word_place place_word(const pleat__device_matrices &m, uint32_t weights) {
-    const uint32_t lane = threadIdx.x % 32;
-    word_place w;
-    w.is_half = columns_of<COLUMNS>(m) <= 64;
-    w.second = kept(w.is_half ? lane / 16 : 0);
-    w.word = kept(w.is_half ? lane % 16 : lane);
-    w.at = kept(weights + w.word / 4 * (QUADS * QUAD_BYTES) + w.word % 2 * 16 + w.word / 2 % 2 * 8);
-    return w;
-}
-
-/* Weights of a block for all heads.  x: the lane's, from the block's first column on. */
-template <int QUADS, bool VALUES, int COLUMNS>
-static __device__ __forceinline__ void make_weights(const pleat__device_matrices &m, uint32_t n_group, const float *x,
-                                                    uint64_t x_stride, const uint8_t *units, bool is_wide,
-                                                    const word_place &w, uint32_t heads) {
-    const bool has_word = COLUMNS != 0 || w.word < m.columns / 4; /* the usual numbers have one for each lane */
-    const uint32_t step = w.is_half ? 2 : 1;
-    quad_units u = {};
-    if (has_word) u = load_units(m, units, is_wide, w.word);
-    x += quad_column(w.word) + w.second * x_stride;
-#pragma unroll 1
-    for (uint32_t head = w.second; pleat__warp_any(head < n_group); head += step, x += step * x_stride) {
-        const bool is_active = has_word && head < n_group;
-        float folded[4] = {0, 0, 0, 0}, middle = 0;
-        if (is_active) fold(x, u, folded, &middle);
-        float most = most_of(folded);
-        reduce(&most, &middle, w.is_half);
-        uint32_t high, low;
-        limbs(folded, inverse_of(most), &high, &low);
-        if (is_active) put_weights(w.at + head / 4 * QUAD_BYTES + head % 4 * 32, high, low);
-        if (is_active && w.word == 0) put_head<VALUES>(heads, head, most, middle);
-    }
-    __syncwarp();
-}
-
-/* The same for more than 128 columns: a lane has several words, twice each head. */
-template <int QUADS, bool VALUES>
-static __device__ __forceinline__ void make_many_weights(const pleat__device_matrices &m, uint32_t n_group,
-                                                         const float *x, uint64_t x_stride, const uint8_t *units,
-                                                         bool is_wide, uint32_t weights, uint32_t heads) {
-    const uint32_t lane = threadIdx.x % 32, n_words = m.columns / 4;
-#pragma unroll 1
-    for (uint32_t head = 0; head < n_group; head++, x += x_stride) {
-        float folded[4], middle = 0, most = 0, unused = 0;
-#pragma unroll 1
-        for (uint32_t word = lane; word < n_words; word += 32) {
-            fold(x + quad_column(word), load_units(m, units, is_wide, word), folded, &middle);
-            most = fmaxf(most, most_of(folded));
-        }
-        reduce(&most, &middle, false);
-#pragma unroll 1
-        for (uint32_t word = lane; word < n_words; word += 32) {
-            uint32_t high, low;
-            fold(x + quad_column(word), load_units(m, units, is_wide, word), folded, &unused);
-            limbs(folded, inverse_of(most), &high, &low);
-            put_weights(weights + (word / 4 * QUADS + head / 4) * QUAD_BYTES + head % 4 * 32 + word % 2 * 16 +
-                            word / 2 % 2 * 8,
-                        high, low);
-        }
-        if (lane == 0) put_head<VALUES>(heads, head, most, middle);
-    }
-    __syncwarp();
 }
 
 /* ---- squares ------------------------------------------------------------------------------------------- */
@@ -290,14 +76,14 @@ static __device__ __forceinline__ void multiply_square(const uint32_t *codes, ui
 /* The next square of a stream. */
 template <int KIND> static __device__ __forceinline__ void decode_square(pleat__warp_words *s, uint32_t *codes) {
     uint32_t e[4];
-    if constexpr (KIND == PLEAT__BOOK_PAIRS) {
+    if constexpr (KIND == PLEAT__CODEBOOK_PAIRS) {
         pleat__warp_group_4(s, e);
         codes[0] = __byte_perm(e[0], e[1], 0x7632);
         codes[1] = __byte_perm(e[2], e[3], 0x7632);
     } else {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            if (KIND == PLEAT__BOOK_NARROW) {
+            if (KIND == PLEAT__CODEBOOK_NARROW) {
                 pleat__warp_group_4(s, e);
             } else {
                 pleat__warp_group_2(s, e);
@@ -309,14 +95,14 @@ template <int KIND> static __device__ __forceinline__ void decode_square(pleat__
     }
 }
 
-/* What a block's codes are multiplied with, and where its rows' sums go: a lane's two rows of every slice of 16, and its
- * heads, QUADS of them.  Addresses are in shared memory. */
+/* What a block's codes are multiplied with, and where its rows' sums go: a thread's two rows of every slice of 16, and
+ * its heads, QUADS of them.  Addresses are in shared memory. */
 typedef struct block_rows {
-    uint32_t weights; /* this lane's of the first square */
-    uint32_t head;    /* the lane's first; the second is 4 more */
+    uint32_t weights; /* this thread's of the first square */
+    uint32_t head;    /* the thread's first; the second is 4 more */
     uint32_t scales;  /* address of the first head's scale and middle */
     uint32_t sums;    /* values: of the first slice's first row and first head; the second row is 2 more */
-    float *out;       /* keys: likewise */
+    float *out;       /* keys: of the first row and first head */
 } block_rows;
 
 static __device__ __forceinline__ void add_shared(uint32_t at, float x) {
@@ -348,7 +134,7 @@ static __device__ __forceinline__ void end_slice(const pleat__device_product &p,
     }
 }
 
-/* N squares, and what they do to `weights`, this lane's of the first. */
+/* N squares, and what they do to `weights`, this thread's of the first. */
 template <int KIND, int QUADS, int N>
 static __device__ __forceinline__ void add_squares(pleat__warp_words *s, uint32_t *weights, int (*sums)[4]) {
 #pragma unroll
@@ -364,7 +150,7 @@ static __device__ __forceinline__ void add_squares(pleat__warp_words *s, uint32_
 template <int KIND, int QUADS, bool VALUES, int COLUMNS>
 static __device__ __forceinline__ void decode_rows(const pleat__device_matrices &m, const pleat__device_product &p,
                                                    pleat__warp_words *s, const block_rows &r) {
-    constexpr int N = KIND == PLEAT__BOOK_PAIRS ? 2 : 1; /* from check to check */
+    constexpr int N = KIND == PLEAT__CODEBOOK_PAIRS ? 2 : 1; /* from check to check */
     int sums[QUADS][4] = {};
     uint32_t sums_at = r.sums;
     float *out = r.out;
@@ -415,18 +201,18 @@ static __global__ void __launch_bounds__(MAX_THREADS, BLOCKS_AN_SM)
     product_kernel(const __grid_constant__ pleat__device_matrices m, const __grid_constant__ pleat__device_product p) {
     extern __shared__ __align__(1024) uint8_t shared[];
     const shared_plan plan = plan_of(m, QUADS, p.n_group, VALUES);
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const uint32_t thread = threadIdx.x % 32, warp = threadIdx.x / 32;
     uint8_t *mine = shared + plan.warps_at + warp * plan.warp_bytes;
     const pleat__device_task task = m.tasks[blockIdx.x];
     pleat__warp_words s;
     pleat__warp_words_init(&s, (const uint32_t *)shared, m.max_bits, m.one, m.words);
     const uint32_t base = pleat__shared_address(mine);
     block_rows r;
-    r.head = lane / 4 % 4;
-    const uint32_t bank = (r.head * 2 + lane % 2) * 16; /* zeros are read from others */
-    r.weights = kept(lane / 2 % 2 == lane / 16 ? base + plan.weights_at + bank
-                                               : pleat__shared_address(shared) + plan.zeros_at + (bank ^ 64));
-    const uint32_t first_row = lane % 4 * 4 + lane / 16;
+    r.head = thread / 4 % 4;
+    const uint32_t bank = (r.head * 2 + thread % 2) * 16; /* zeros are read from others */
+    r.weights = kept(thread / 2 % 2 == thread / 16 ? base + plan.weights_at + bank
+                                                   : pleat__shared_address(shared) + plan.zeros_at + (bank ^ 64));
+    const uint32_t first_row = thread % 4 * 4 + thread / 16;
     r.sums = kept(base + plan.sums_at + r.head * 64 + first_row * 4);
     r.scales = kept(base + plan.heads_at + 8 * r.head);
     r.head = kept(r.head);
@@ -514,9 +300,11 @@ static pleat_status launch_group(const pleat__device_matrices *m, const pleat__d
 template <bool VALUES>
 static pleat_status launch_kind(const pleat__device_matrices *m, const pleat__device_product *p,
                                 const pleat__device_shape *shape, pleat__device_stream stream, pleat_error *err) {
-    if (m->book_kind == PLEAT__BOOK_PAIRS) return launch_group<PLEAT__BOOK_PAIRS, VALUES>(m, p, shape, stream, err);
-    if (m->book_kind == PLEAT__BOOK_NARROW) return launch_group<PLEAT__BOOK_NARROW, VALUES>(m, p, shape, stream, err);
-    return launch<PLEAT__BOOK_WIDE, 2, VALUES, 0>(m, p, shape, stream, err);
+    if (m->codebook_kind == PLEAT__CODEBOOK_PAIRS)
+        return launch_group<PLEAT__CODEBOOK_PAIRS, VALUES>(m, p, shape, stream, err);
+    if (m->codebook_kind == PLEAT__CODEBOOK_NARROW)
+        return launch_group<PLEAT__CODEBOOK_NARROW, VALUES>(m, p, shape, stream, err);
+    return launch<PLEAT__CODEBOOK_WIDE, 2, VALUES, 0>(m, p, shape, stream, err);
 }
 
 #endif

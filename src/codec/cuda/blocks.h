@@ -15,8 +15,8 @@
  *
  *     lane's blocks ── cut in tasks ──> a task is a thread block's ── block i is warp i modulo its warps'
  *
- * Sums of values over a task's blocks, then over a lane's tasks, are made in one order: the same bytes always.  Launchers
- * can be captured in a graph.
+ * Sums of values over a task's blocks, then over a lane's tasks, are made in one order: the same bytes always.
+ * Launchers can be captured in a graph.
  */
 #ifndef PLEAT_CODEC_CUDA_BLOCKS_H
 #define PLEAT_CODEC_CUDA_BLOCKS_H
@@ -35,14 +35,14 @@ extern "C" {
 typedef struct pleat__device_section {
     uint64_t words;   /* place of its codes (entropy/cuda/words.h), in 4 bytes: those of a lane's next block follow */
     uint32_t units;   /* place of its units, as payloads have them (docs/FORMAT.md, section 2), in 16 bytes */
-    uint32_t is_wide; /* units are */
+    uint32_t is_wide; /* units are WIDE: docs/FORMAT.md */
 } pleat__device_section;
 
 /* What a thread block does. */
 typedef struct pleat__device_task {
     uint32_t lane;
-    uint32_t first;    /* block, of all lanes' */
-    uint32_t index;    /* the same in its lane */
+    uint32_t first;    /* the task's first block, counted through all lanes */
+    uint32_t index;    /* the task's first block, counted in its lane */
     uint32_t n_blocks; /* may be 0 */
 } pleat__device_task;
 
@@ -58,8 +58,8 @@ typedef struct pleat__device_matrices {
     uint32_t rows, columns; /* of a block: tokens x dimensions, or the other way round; multiples of 16 */
     uint32_t n_levels;
     uint32_t one;             /* 1: entropy/cuda/words.cuh */
-    uint8_t book_kind;        /* pleat__book_kind */
-    uint8_t max_bits;         /* of the book */
+    uint8_t codebook_kind;    /* pleat__codebook_kind */
+    uint8_t max_bits;         /* of the codebook */
     uint8_t has_column_units; /* a unit for each column, else one for all */
 } pleat__device_matrices;
 
@@ -100,7 +100,7 @@ typedef struct pleat__device_rows {
     const uint16_t *row_bits; /* [n_blocks][rows] */
     const pleat__bit_branch *tree;
     uint32_t n_branches;
-    uint32_t most_words; /* of a block */
+    uint32_t max_words; /* of a block */
 } pleat__device_rows;
 
 /* The same products, decoded bit by bit. */

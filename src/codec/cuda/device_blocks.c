@@ -6,7 +6,7 @@
  *     values | tasks | lanes' tasks | tables | parts of outputs
  *
  * in one piece of device memory, planned by carving it twice.  So nothing that a payload says gets to a kernel but codes
- * below its levels, and units.  A section that is RAW is coded with the book like others.
+ * below its levels, and units.  A section that is RAW is coded with the codebook like others.
  *
  * A lane's blocks are cut in as many tasks as make all lanes' together fill the device just once, two thread blocks on
  * each multiprocessor: every warp then has about the same number of blocks, and none comes late.
@@ -45,7 +45,7 @@ typedef struct parts {
 /* What is made on the host, and where it goes. */
 typedef struct builder {
     const pleat__block_format *format;
-    const pleat__block_books *books;
+    const pleat__block_codebooks *codebooks;
     const pleat__host_blocks *host;
     pleat_device_blocks *b;
     uint64_t n_blocks;
@@ -111,16 +111,16 @@ static bool make_room(const builder *m, parts *p, uint64_t n_bytes) {
 
 /* A matrix of all blocks: what it is coded with here, and there. */
 typedef struct coding {
-    const pleat__book *book;
+    const pleat__codebook *codebook;
     pleat__bit_tree tree; /* bit-serial */
     parts words, row_bits;
-    uint64_t most_words; /* of a block */
+    uint64_t max_words; /* of a block */
     uint32_t rows, columns;
 } coding;
 
 /* Codes of a matrix to m->codes. */
-static bool decode(builder *m, pleat__section *section, const pleat__book *book) {
-    pleat__sections_decode(&m->dsp, book, &section, 1, pleat__block_vectors(m->format), &m->codes);
+static bool decode(builder *m, pleat__section *section, const pleat__codebook *codebook) {
+    pleat__sections_decode(&m->dsp, codebook, &section, 1, pleat__block_vectors(m->format), &m->codes);
     return pleat__section_is_done(section);
 }
 
@@ -132,16 +132,16 @@ static void add_codes(builder *m, coding *c) {
         n = pleat__bit_tree_encode(&c->tree, m->codes, c->rows, c->columns, row_bits, out);
         c->row_bits.used_bytes += c->rows * sizeof *row_bits;
     } else {
-        n = pleat__words_encode(c->book, m->codes, pleat__block_vectors(m->format), out);
+        n = pleat__words_encode(c->codebook, m->codes, pleat__block_vectors(m->format), out);
     }
     c->words.used_bytes += 4 * n;
-    if (n > c->most_words) c->most_words = n;
+    if (n > c->max_words) c->max_words = n;
 }
 
 /* Decode a matrix and put it to the others: its units as they are, its codes as words. */
 static bool add_section(builder *m, pleat__section *section, coding *c, const uint8_t *units, uint32_t unit_bytes,
                         uint32_t word, pleat__device_section *out) {
-    if (!decode(m, section, c->book)) return false;
+    if (!decode(m, section, c->codebook)) return false;
     parts *u = &m->units;
     memcpy(u->bytes + u->used_bytes, units, unit_bytes);
     memset(u->bytes + u->used_bytes + unit_bytes, 0, aligned(unit_bytes) - unit_bytes);
@@ -160,7 +160,7 @@ static bool open_payload(builder *m, uint64_t block, pleat__block_reader *r) {
         !pleat__block_is_intact(m->host->payloads[block], n_bytes))
         return false;
     memcpy(m->payload, m->host->payloads[block], n_bytes);
-    return pleat__block_open(m->format, m->books, m->payload, n_bytes, NULL, r) == PLEAT_OK;
+    return pleat__block_open(m->format, m->codebooks, m->payload, n_bytes, NULL, r) == PLEAT_OK;
 }
 
 static bool add_payload(builder *m, uint64_t block, pleat__device_section *k, pleat__device_section *v) {
@@ -183,13 +183,13 @@ static bool make_block_room(builder *m) {
 /* Trees from the codes of the first blocks; those that are damaged are found later. */
 #define TREE_BLOCKS 64u
 static void build_trees(builder *m) {
-    uint64_t counts[2][PLEAT__BOOK_SYMBOLS] = {{0}};
+    uint64_t counts[2][PLEAT__CODEBOOK_SYMBOLS] = {{0}};
     const size_t n_codes = (size_t)m->format->tokens * m->format->head_dim;
     for (uint64_t block = 0; block < m->n_blocks && block < TREE_BLOCKS; block++) {
         pleat__block_reader r;
         if (!open_payload(m, block, &r)) continue;
         for (uint32_t i = 0; i < 2; i++) {
-            if (!decode(m, i ? &r.v : &r.k, i ? m->v->book : m->k->book)) continue;
+            if (!decode(m, i ? &r.v : &r.k, i ? m->v->codebook : m->k->codebook)) continue;
             for (size_t k = 0; k < n_codes; k++) counts[i][m->codes[k]]++;
         }
     }
@@ -259,23 +259,23 @@ static pleat_status send(const void *to, const void *from, uint64_t n_bytes, ple
 
 /* ---- create ---------------------------------------------------------------------------------------------- */
 
-static void matrix_init(pleat__device_matrices *m, const pleat__book *book, uint32_t n_levels, uint32_t rows,
+static void matrix_init(pleat__device_matrices *m, const pleat__codebook *codebook, uint32_t n_levels, uint32_t rows,
                         uint32_t columns) {
     m->n_levels = n_levels;
     m->rows = rows;
     m->columns = columns;
     m->one = 1;
-    m->book_kind = book->kind;
-    m->max_bits = book->max_bits;
+    m->codebook_kind = codebook->kind;
+    m->max_bits = codebook->max_bits;
 }
 
 /* Codes, and what they are decoded with. */
 static pleat_status send_coding(const pleat__device_matrices *m, pleat__device_rows *rows, const coding *c,
                                 pleat_error *err) {
     uint32_t table[PLEAT__TABLE_CAP];
-    const uint32_t n = pleat__words_table(c->book, table);
+    const uint32_t n = pleat__words_table(c->codebook, table);
     rows->n_branches = c->tree.n_branches;
-    rows->most_words = (uint32_t)c->most_words;
+    rows->max_words = (uint32_t)c->max_words;
     PLEAT_TRY(send(m->words, c->words.bytes, c->words.used_bytes, err));
     PLEAT_TRY(send(m->table, table, n * sizeof *table, err));
     PLEAT_TRY(send(rows->row_bits, c->row_bits.bytes, c->row_bits.used_bytes, err));
@@ -330,8 +330,8 @@ static pleat_status fill(builder *m, pleat_error *err) {
     PLEAT_FAIL_IF(!memory, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "device blocks: out of memory");
     arena = (pleat__arena){.base = memory, .cap_bytes = n_bytes};
     carve_host(m, &arena, &a);
-    *m->k = (coding){.book = &m->books->k, .rows = m->b->k.rows, .columns = m->b->k.columns};
-    *m->v = (coding){.book = &m->books->v, .rows = m->b->v.rows, .columns = m->b->v.columns};
+    *m->k = (coding){.codebook = &m->codebooks->k, .rows = m->b->k.rows, .columns = m->b->k.columns};
+    *m->v = (coding){.codebook = &m->codebooks->v, .rows = m->b->v.rows, .columns = m->b->v.columns};
     if (m->b->is_serial) build_trees(m);
     pleat_status status = add_payloads(m, a.sections, err);
     if (status == PLEAT_OK) {
@@ -357,8 +357,8 @@ static pleat_status build(builder *m, pleat_error *err) {
     PLEAT_FAIL_IF(m->n_blocks + m->host->n_lanes > INT32_MAX, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "device blocks: too many blocks and lanes"); /* so that tasks are less than a grid's most */
     pleat__codec_dsp_init(&m->dsp, pleat_cpu_flags());
-    matrix_init(&b->k, &m->books->k, f->k_levels, f->tokens, f->head_dim);
-    matrix_init(&b->v, &m->books->v, f->v_levels, f->head_dim, f->tokens);
+    matrix_init(&b->k, &m->codebooks->k, f->k_levels, f->tokens, f->head_dim);
+    matrix_init(&b->v, &m->codebooks->v, f->v_levels, f->head_dim, f->tokens);
     b->k.has_column_units = f->by_channel;
     b->v.has_column_units = true;
     b->k.n_lanes = b->v.n_lanes = m->host->n_lanes;
@@ -367,7 +367,7 @@ static pleat_status build(builder *m, pleat_error *err) {
     return fill(m, err);
 }
 
-pleat_status pleat__device_blocks_create(const pleat__block_format *format, const pleat__block_books *books,
+pleat_status pleat__device_blocks_create(const pleat__block_format *format, const pleat__block_codebooks *codebooks,
                                          const pleat__host_blocks *host, pleat__device_decoder decoder,
                                          const pleat_allocator *allocator, pleat_device_blocks **out,
                                          pleat_error *err) {
@@ -376,9 +376,9 @@ pleat_status pleat__device_blocks_create(const pleat__block_format *format, cons
                   err, PLEAT_E_ARG, PLEAT_NOWHERE, "device blocks: no lanes, or no place for the result");
     PLEAT_FAIL_IF(format->coder != PLEAT__CODER_HUFFMAN || format->v_group != format->head_dim, err, PLEAT_E_ARG,
                   PLEAT_NOWHERE, "device blocks: only kvcomp, without +pack, has kernels for GPUs");
-    PLEAT_FAIL_IF(!books, err, PLEAT_E_STATE, PLEAT_NOWHERE, "device blocks: the codec has not been trained");
+    PLEAT_FAIL_IF(!codebooks, err, PLEAT_E_STATE, PLEAT_NOWHERE, "device blocks: the codec has not been trained");
     const pleat_allocator al = pleat__allocator_or_default(allocator);
-    builder m = {.format = format, .books = books, .host = host};
+    builder m = {.format = format, .codebooks = codebooks, .host = host};
     m.b = pleat__alloc_zero(&al, 1, sizeof *m.b);
     PLEAT_FAIL_IF(!m.b, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "device blocks: out of memory");
     m.b->al = al;

@@ -22,12 +22,12 @@ static void add_word(pleat__bit_tree *tree, uint32_t code) {
 }
 
 void pleat__bit_tree_build(pleat__bit_tree *tree, const uint64_t *counts, uint32_t n_levels) {
-    uint64_t weights[PLEAT__BOOK_SYMBOLS] = {0};
+    uint64_t weights[PLEAT__CODEBOOK_SYMBOLS] = {0};
     memset(tree, 0, sizeof *tree);
     for (uint32_t i = 0; i < n_levels; i++) weights[i] = counts[i] + 1;
-    pleat__book_lengths(weights, n_levels, PLEAT__BOOK_WIDE_BITS, tree->bits);
+    pleat__codebook_lengths(weights, n_levels, PLEAT__CODEBOOK_WIDE_BITS, tree->bits);
     uint32_t word = 0;
-    for (uint32_t length = 1; length <= PLEAT__BOOK_WIDE_BITS; length++, word <<= 1)
+    for (uint32_t length = 1; length <= PLEAT__CODEBOOK_WIDE_BITS; length++, word <<= 1)
         for (uint32_t code = 0; code < n_levels; code++)
             if (tree->bits[code] == length) tree->words[code] = (uint16_t)word++;
     tree->n_branches = 2;

@@ -10,7 +10,7 @@
 #ifndef PLEAT_ENTROPY_CUDA_BIT_TREE_H
 #define PLEAT_ENTROPY_CUDA_BIT_TREE_H
 
-#include "entropy/book.h"
+#include "entropy/codebook.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,10 +24,10 @@ typedef struct pleat__bit_branch {
 } pleat__bit_branch;
 
 typedef struct pleat__bit_tree {
-    pleat__bit_branch branches[2 * PLEAT__BOOK_SYMBOLS];
+    pleat__bit_branch branches[2 * PLEAT__CODEBOOK_SYMBOLS];
     uint32_t n_branches;
-    uint16_t words[PLEAT__BOOK_SYMBOLS]; /* the first bit is the highest of bits[] */
-    uint8_t bits[PLEAT__BOOK_SYMBOLS];
+    uint16_t words[PLEAT__CODEBOOK_SYMBOLS]; /* the first bit is the highest of bits[] */
+    uint8_t bits[PLEAT__CODEBOOK_SYMBOLS];
 } pleat__bit_tree;
 
 /* The tree for codes that occur so often; one is added to each count.  2 <= n_levels <= 256; words of up to 9 bits. */

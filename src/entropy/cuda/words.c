@@ -11,11 +11,11 @@
 
 #define LANES PLEAT__WORDS_LANES
 
-uint32_t pleat__words_table(const pleat__book *book, uint32_t table[PLEAT__TABLE_CAP]) {
-    const uint32_t centre = PLEAT__TABLE_CENTRE(book->n_levels), n = 1u << book->max_bits;
+uint32_t pleat__words_table(const pleat__codebook *codebook, uint32_t table[PLEAT__TABLE_CAP]) {
+    const uint32_t centre = PLEAT__TABLE_CENTRE(codebook->n_levels), n = 1u << codebook->max_bits;
     for (uint32_t i = 0; i < n; i++) {
-        const uint32_t symbol = book->symbol[i], bits = book->symbol_bits[i];
-        table[i] = book->kind == PLEAT__BOOK_PAIRS
+        const uint32_t symbol = codebook->symbol[i], bits = codebook->symbol_bits[i];
+        table[i] = codebook->kind == PLEAT__CODEBOOK_PAIRS
                        ? bits | (((symbol & 15) - centre) & 255) << 16 | ((symbol >> 4) - centre) << 24
                        : bits | ((symbol - centre) & 255) << 16;
     }
@@ -36,13 +36,13 @@ static uint32_t symbol_of(const uint8_t *codes, bool pairs, uint32_t lane, uint3
 }
 
 /* Reads a lane's bits ahead of its reader: the next 32, from symbol *next on. */
-static uint32_t next_word(const pleat__book *book, const uint8_t *codes, uint32_t lane, uint32_t n_steps,
+static uint32_t next_word(const pleat__codebook *codebook, const uint8_t *codes, uint32_t lane, uint32_t n_steps,
                           uint32_t *next, lane_state *state) {
-    const bool pairs = book->kind == PLEAT__BOOK_PAIRS;
+    const bool pairs = codebook->kind == PLEAT__CODEBOOK_PAIRS;
     for (; state->n_bits < 32 && *next < n_steps; ++*next) {
         const uint32_t symbol = symbol_of(codes, pairs, lane, *next);
-        state->bits |= (uint64_t)book->words[symbol] << state->n_bits;
-        state->n_bits += book->bits[symbol];
+        state->bits |= (uint64_t)codebook->words[symbol] << state->n_bits;
+        state->n_bits += codebook->bits[symbol];
     }
     const uint32_t word = (uint32_t)state->bits;
     state->bits >>= 32;
@@ -50,21 +50,21 @@ static uint32_t next_word(const pleat__book *book, const uint8_t *codes, uint32_
     return word;
 }
 
-size_t pleat__words_encode(const pleat__book *book, const uint8_t *codes, uint32_t n_vectors, uint32_t *out) {
-    const bool pairs = book->kind == PLEAT__BOOK_PAIRS;
-    const uint32_t n_steps = pairs ? n_vectors : 2 * n_vectors, n_group = PLEAT__WORDS_GROUP(book->kind);
+size_t pleat__words_encode(const pleat__codebook *codebook, const uint8_t *codes, uint32_t n_vectors, uint32_t *out) {
+    const bool pairs = codebook->kind == PLEAT__CODEBOOK_PAIRS;
+    const uint32_t n_steps = pairs ? n_vectors : 2 * n_vectors, n_group = PLEAT__WORDS_GROUP(codebook->kind);
     lane_state lanes[LANES];
     uint32_t next[LANES] = {0};
     size_t n = 0;
     memset(lanes, 0, sizeof lanes);
     for (uint32_t i = 0; i < 2; i++)
-        for (uint32_t j = 0; j < LANES; j++) out[n++] = next_word(book, codes, j, n_steps, &next[j], &lanes[j]);
+        for (uint32_t j = 0; j < LANES; j++) out[n++] = next_word(codebook, codes, j, n_steps, &next[j], &lanes[j]);
     for (uint32_t s = 0; s + n_group < n_steps; s += n_group) {
         for (uint32_t j = 0; j < LANES; j++) {
-            for (uint32_t k = 0; k < n_group; k++) lanes[j].used += book->bits[symbol_of(codes, pairs, j, s + k)];
+            for (uint32_t k = 0; k < n_group; k++) lanes[j].used += codebook->bits[symbol_of(codes, pairs, j, s + k)];
             if (lanes[j].used < 32) continue;
             lanes[j].used -= 32;
-            out[n++] = next_word(book, codes, j, n_steps, &next[j], &lanes[j]);
+            out[n++] = next_word(codebook, codes, j, n_steps, &next[j], &lanes[j]);
         }
     }
     return n;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * words.cuh: one warp decodes one stream of words.h, whose 32 lanes are its own.
+ * words.cuh: one warp decodes one stream of words.h: each thread has one of its 32 stream lanes.
  *
- *     global memory ── cp.async, 512 bytes at a time ──> ring in shared memory ── 32 bits ──> a lane's 64 bits
+ *     global memory ── cp.async, 512 bytes at a time ──> ring in shared memory ── 32 bits ──> a thread's 64 bits
  *     64 bits ── next bits ── table ──> entry: a word's length and its codes
  *
- * Lanes take their bits in turn, so a lane's place is what was taken before.  Those of the group at hand are a ballot, of
- * which lanes below count; those of the group before count for lanes from this on.  So a lane's place moves on by the
- * ones of one number, put together of two ballots:
+ * Threads take their bits in turn, so a thread's place is what was taken before.  Those of the group at hand are a
+ * ballot, of which threads below count; those of the group before count for threads from this on.  So a thread's place
+ * moves on by the ones of one number, put together of two ballots:
  *
  *     place += 4 * popc(ballot & below  |  ballot of the group before & ~below)
  *
- * The table has a copy for every lane, free of bank conflicts: an entry is 128 bytes, so bits index it from bit 7 on.
+ * The table has a copy for every thread, free of bank conflicts: an entry is 128 bytes, so bits index it from bit 7 on.
  *
  *     ring      | segment | segment | segment | the first MARGIN bytes of the first, again |
  *
@@ -29,7 +29,8 @@
 #define PLEAT__RING_SEGMENT 512u
 #define PLEAT__RING_SEGMENTS 3u
 #define PLEAT__RING_END (PLEAT__RING_SEGMENT * PLEAT__RING_SEGMENTS)
-/* Most that is taken from one check to the next, 2 * 128 bytes, and by the lanes above the lowest in the group before. */
+/* Most that is taken from one check to the next, 2 * 128 bytes, and by the threads above the lowest in the group
+ * before. */
 #define PLEAT__RING_MARGIN 384u
 #define PLEAT__RING_BYTES (PLEAT__RING_END + PLEAT__RING_MARGIN)
 
@@ -38,31 +39,31 @@
 
 #define PLEAT__ENTRY_SHIFT 7u
 
-/* The same in all lanes, but for `copy`, `below`, `from` and what a group changes. */
+/* The same in all threads, but for `copy`, `below`, `from` and what a group changes. */
 typedef struct pleat__warp_words {
     uint32_t low, high;  /* 64 bits */
     uint32_t used;       /* of them, in bits 0..5; others are dust */
-    uint32_t place;      /* address in shared memory of what the lane takes, were it to take */
+    uint32_t place;      /* address in shared memory of what the thread takes, were it to take */
     uint32_t took;       /* ballot of the group before */
     uint32_t limit;      /* where pleat__ring_check() has something to do */
     uint32_t phase;      /* what: 0..2 segments to wait for and to copy, 3 back to the ring's beginning */
-    uint32_t from;       /* this lane's part of the next segment, in 16 bytes */
-    uint32_t below;      /* lanes below this one */
-    uint32_t copy;       /* 4 * lane: its word of a table's entry */
+    uint32_t from;       /* this thread's part of the next segment, in 16 bytes */
+    uint32_t below;      /* threads below this one */
+    uint32_t copy;       /* 4 * thread: its word of a table's entry */
     uint32_t mask;       /* of what indexes the table */
     uint32_t table;      /* address in shared memory */
     uint32_t one;        /* 1, but the compiler does not know */
     const uint8_t *base; /* what streams are in, aligned to 128 */
 } pleat__warp_words;
 
-/* A condition that is the same in all lanes, so that the compiler knows it: around branches that it thinks lanes may part
- * at, every ballot costs two instructions more. */
+/* A condition that is the same in all threads, so that the compiler knows it: around branches that it thinks threads
+ * may part at, every ballot costs two instructions more. */
 static __device__ __forceinline__ bool pleat__warp_all(bool condition) {
-    return __all_sync(PLEAT__ALL_LANES, condition);
+    return __all_sync(PLEAT__ALL_THREADS, condition);
 }
 
 static __device__ __forceinline__ bool pleat__warp_any(bool condition) {
-    return __any_sync(PLEAT__ALL_LANES, condition);
+    return __any_sync(PLEAT__ALL_THREADS, condition);
 }
 
 static __device__ __forceinline__ uint32_t pleat__load_shared(uint32_t at) {
@@ -87,8 +88,8 @@ static __device__ __forceinline__ void pleat__ring_wait(void) {
     __syncwarp();
 }
 
-/* Limits of the phases are MARGIN before the ends of segments, and the ring's end.  A segment is copied to the slot that
- * was left when the one at hand was begun. */
+/* Limits of the phases are MARGIN before the ends of segments, and the ring's end.  A segment is copied to the slot
+ * that was left when the one at hand was begun. */
 static __device__ __forceinline__ void pleat__ring_turn(pleat__warp_words *s) {
     if (s->phase == 3) {
         s->place -= PLEAT__RING_END;
@@ -110,21 +111,21 @@ static __device__ __forceinline__ void pleat__ring_check(pleat__warp_words *s) {
 
 /* ---- streams --------------------------------------------------------------------------------------------- */
 
-/* Set up what stays the same for all streams of a warp.  Shuffled, so that the compiler keeps what it would else ask the
- * hardware for again in every group. */
+/* Set up what stays the same for all streams of a warp.  Shuffled, so that the compiler keeps what it would else ask
+ * the hardware for again in every group. */
 static __device__ __forceinline__ void pleat__warp_words_init(pleat__warp_words *s, const uint32_t *table,
                                                               uint32_t max_bits, uint32_t one, const uint8_t *base) {
-    const uint32_t lane = threadIdx.x % 32;
+    const uint32_t thread = threadIdx.x % 32;
     s->one = one;
-    s->below = __shfl_sync(PLEAT__ALL_LANES, (1u << lane) - 1, lane);
-    s->copy = __shfl_sync(PLEAT__ALL_LANES, 4 * lane, lane);
+    s->below = __shfl_sync(PLEAT__ALL_THREADS, (1u << thread) - 1, thread);
+    s->copy = __shfl_sync(PLEAT__ALL_THREADS, 4 * thread, thread);
     s->mask = ((1u << max_bits) - 1) << PLEAT__ENTRY_SHIFT;
     s->table = pleat__shared_address(table);
     s->base = base;
 }
 
-/* Have the first segments of streams, one behind the other from base + at on, a multiple of 4, copied to the warp's ring:
- * pleat__ring_wait() before the first one starts.  Up to PLEAT__RING_BEHIND bytes are read behind them. */
+/* Have the first segments of streams, one behind the other from base + at on, a multiple of 4, copied to the warp's
+ * ring: pleat__ring_wait() before the first one starts.  Up to PLEAT__RING_BEHIND bytes are read behind them. */
 static __device__ __forceinline__ void pleat__warp_words_begin(pleat__warp_words *s, uint64_t at, uint32_t ring) {
     const uint32_t skip = (uint32_t)at % 128; /* whole lines */
     s->from = (uint32_t)(at / 128 * 8) + s->copy / 4;
@@ -135,10 +136,10 @@ static __device__ __forceinline__ void pleat__warp_words_begin(pleat__warp_words
     pleat__ring_load(s, ring + PLEAT__RING_SEGMENT, false);
 }
 
-/* The next stream: take each lane's first 64 bits.  What lanes took after the last group of the stream before was of
- * this one, and does not count: it begins at the lowest lane's place. */
+/* The next stream: take each thread's first 64 bits.  What threads took after the last group of the stream before was
+ * of this one, and does not count: it begins at the lowest thread's place. */
 static __device__ __forceinline__ void pleat__warp_words_start(pleat__warp_words *s) {
-    s->place = __shfl_sync(PLEAT__ALL_LANES, s->place, 0);
+    s->place = __shfl_sync(PLEAT__ALL_THREADS, s->place, 0);
     pleat__ring_check(s);
     s->low = pleat__load_shared(s->place + s->copy);
     s->high = pleat__load_shared(s->place + 128 + s->copy);
@@ -155,8 +156,9 @@ static __device__ __forceinline__ uint32_t pleat__table_entry(const pleat__warp_
     return pleat__load_shared(at + s->table);
 }
 
-/* Lanes that have used 32 bits take 32 more.  In assembly, so that one predicate serves the ballot and what follows; and
- * with multiplications by one, since the pipe for logic and sums is the busiest of all, and that for products has time. */
+/* Threads that have used 32 bits take 32 more.  In assembly, so that one predicate serves the ballot and what follows;
+ * and with multiplications by one, since the pipe for logic and sums is the busiest of all, and that for products has
+ * time. */
 static __device__ __forceinline__ void pleat__take_bits(pleat__warp_words *s) {
     uint32_t took;
     asm volatile("{\n"
@@ -177,8 +179,8 @@ static __device__ __forceinline__ void pleat__take_bits(pleat__warp_words *s) {
     s->took = took;
 }
 
-/* The next group of every lane, as its table's entries.  Shifts are by their lowest 5 bits, so entries, with the lengths
- * there, are shifted by and added up as they are.  Three words are at most 24 bits, which fit above bit 7. */
+/* The next group of every thread, as its table's entries.  Shifts are by their lowest 5 bits, so entries, with the
+ * lengths there, are shifted by and added up as they are.  Three words are at most 24 bits, which fit above bit 7. */
 static __device__ __forceinline__ void pleat__warp_group_4(pleat__warp_words *s, uint32_t *entries) {
     const uint32_t bits = __funnelshift_r(s->low, s->high, s->used);
     uint32_t window = bits << PLEAT__ENTRY_SHIFT;

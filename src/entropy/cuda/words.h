@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * words.h: how codes stand in a GPU's memory: the words of a book as entropy/stream.h has them, taken 32 bits at a time
+ * words.h: how codes stand in a GPU's memory: the words of a codebook as entropy/stream.h has them, taken 32 bits at a time
  * instead of a byte.
  *
  * A CPU's lanes have 16 bits and take a byte before every symbol, if they need it.  A warp that does so decodes 32 lanes
  * in 12 instructions a step; half of them see to bytes.  Here lanes have 64 bits, and see to them once in a *group* of
- * symbols: 4, or 2 of a WIDE book.  So streams are made anew when they are copied to a device, of the same
- * codes with the same book, which costs a lane about 30 bits at its end.
+ * symbols: 4, or 2 of a WIDE codebook.  So streams are made anew when they are copied to a device, of the same
+ * codes with the same codebook, which costs a lane about 30 bits at its end.
  *
  *     codes       as in stream.h: lane j = 0..31 has bytes 2j and 2j+1 of each vector of 64, in the same order
  *     lane        its symbols' words one behind the other from bit 0 of its first 32 bits on, zeros at the end
@@ -26,7 +26,7 @@
 #ifndef PLEAT_ENTROPY_CUDA_WORDS_H
 #define PLEAT_ENTROPY_CUDA_WORDS_H
 
-#include "entropy/book.h"
+#include "entropy/codebook.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -34,21 +34,21 @@ extern "C" {
 
 #define PLEAT__TABLE_CENTRE(n_levels) ((n_levels) / 2)
 #define PLEAT__WORDS_LANES 32u
-#define PLEAT__TABLE_CAP (1u << PLEAT__BOOK_WIDE_BITS)
+#define PLEAT__TABLE_CAP (1u << PLEAT__CODEBOOK_WIDE_BITS)
 
 /* Symbols of a group. */
-#define PLEAT__WORDS_GROUP(kind) ((kind) == PLEAT__BOOK_WIDE ? 2u : 4u)
+#define PLEAT__WORDS_GROUP(kind) ((kind) == PLEAT__CODEBOOK_WIDE ? 2u : 4u)
 
-/* The entries, 1 << book->max_bits of them; returns that number. */
-uint32_t pleat__words_table(const pleat__book *book, uint32_t table[PLEAT__TABLE_CAP]);
+/* The entries, 1 << codebook->max_bits of them; returns that number. */
+uint32_t pleat__words_table(const pleat__codebook *codebook, uint32_t table[PLEAT__TABLE_CAP]);
 
 /* Most 32-bit words of a stream. */
 static inline size_t pleat__words_cap(uint32_t n_vectors) {
-    return PLEAT__WORDS_LANES * (2 + (size_t)n_vectors * 2 * PLEAT__BOOK_WIDE_BITS / 32 + 1);
+    return PLEAT__WORDS_LANES * (2 + (size_t)n_vectors * 2 * PLEAT__CODEBOOK_WIDE_BITS / 32 + 1);
 }
 
-/* Encode n_vectors vectors, a multiple of 4, of codes below book->n_levels; returns the 32-bit words. */
-size_t pleat__words_encode(const pleat__book *book, const uint8_t *codes, uint32_t n_vectors, uint32_t *out);
+/* Encode n_vectors vectors, a multiple of 4, of codes below codebook->n_levels; returns the 32-bit words. */
+size_t pleat__words_encode(const pleat__codebook *codebook, const uint8_t *codes, uint32_t n_vectors, uint32_t *out);
 
 #ifdef __cplusplus
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * stream_vbmi2.c: decoding of pairs and narrow books in registers: 32 lanes a step, up to four streams at once, whose
+ * stream_vbmi2.c: decoding of pairs and narrow codebooks in registers: 32 lanes a step, up to four streams at once, whose
  * windows stay in registers for all vectors of a call.
  *
  * A step of a stream: the lanes that lack bits as a mask of bytes; the stream's next bytes spread to those lanes, above
  * their bits; the symbol and its length looked up by the lowest 6, 7 or 8 bits of each window.  Lookups and the
- * spreading share one port, so the tables are as small as the book allows, and a narrow book's symbol and length share
+ * spreading share one port, so the tables are as small as the codebook allows, and a narrow codebook's symbol and length share
  * a byte:
  *
  *     pairs    6 bits   symbols, lengths: 64 bytes each              vpermb x 2
@@ -39,23 +39,23 @@ INLINE bool is_pairs(table_shape shape) { return shape == PAIRS_6 || shape == PA
 INLINE __m512i low_bytes(void) { return _mm512_set1_epi16(0x00FF); }
 
 /* 64 entries from i on, as the shape has them. */
-INLINE __m512i narrow_entries(table_shape shape, const pleat__book *book, uint32_t i) {
-    const __m512i symbols = _mm512_loadu_si512(book->symbol + i); /* below 32: no bit leaves its byte */
-    const __m512i bits = _mm512_loadu_si512(book->symbol_bits + i);
+INLINE __m512i narrow_entries(table_shape shape, const pleat__codebook *codebook, uint32_t i) {
+    const __m512i symbols = _mm512_loadu_si512(codebook->symbol + i); /* below 32: no bit leaves its byte */
+    const __m512i bits = _mm512_loadu_si512(codebook->symbol_bits + i);
     const __m512i field = shape == NARROW_8 ? _mm512_sub_epi8(bits, _mm512_set1_epi8(1)) : bits;
     return _mm512_or_si512(_mm512_slli_epi16(symbols, 3), field);
 }
 
-INLINE tables load_tables(table_shape shape, const pleat__book *book) {
+INLINE tables load_tables(table_shape shape, const pleat__codebook *codebook) {
     tables t;
-    t.short_of = _mm512_set1_epi16(book->max_bits); /* nothing is below a high byte's 0 */
+    t.short_of = _mm512_set1_epi16(codebook->max_bits); /* nothing is below a high byte's 0 */
     for (uint32_t i = 0; i < 2; i++) {
         if (is_pairs(shape)) {
-            t.a[i] = _mm512_loadu_si512(book->symbol + 64 * i);
-            t.b[i] = _mm512_loadu_si512(book->symbol_bits + 64 * i);
+            t.a[i] = _mm512_loadu_si512(codebook->symbol + 64 * i);
+            t.b[i] = _mm512_loadu_si512(codebook->symbol_bits + 64 * i);
         } else {
-            t.a[i] = narrow_entries(shape, book, 64 * i);
-            t.b[i] = narrow_entries(shape, book, 128 + 64 * i);
+            t.a[i] = narrow_entries(shape, codebook, 64 * i);
+            t.b[i] = narrow_entries(shape, codebook, 128 + 64 * i);
         }
     }
     return t;
@@ -130,9 +130,9 @@ INLINE void last_two_steps(table_shape shape, const tables *t, lanes *l, bool en
     store(shape, even, odd, out);
 }
 
-INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__book *book, pleat__stream *const *streams,
-                   uint32_t n_vectors, uint8_t *const *out) {
-    const tables t = load_tables(shape, book);
+INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__codebook *codebook,
+                   pleat__stream *const *streams, uint32_t n_vectors, uint8_t *const *out) {
+    const tables t = load_tables(shape, codebook);
     const uint32_t n_turns = is_pairs(shape) ? n_vectors / 2 : n_vectors;
     const size_t turn_bytes = is_pairs(shape) ? 128 : 64;
     lanes l[PLEAT__STREAMS];
@@ -161,20 +161,20 @@ INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__book *boo
 }
 
 /* Three streams are two and one. */
-INLINE void decode_all(table_shape shape, const pleat__book *book, pleat__stream *const *streams, uint32_t n_streams,
-                       uint32_t n_vectors, uint8_t *const *out) {
+INLINE void decode_all(table_shape shape, const pleat__codebook *codebook, pleat__stream *const *streams,
+                       uint32_t n_streams, uint32_t n_vectors, uint8_t *const *out) {
     if (n_streams == 4) {
-        decode(shape, 4, book, streams, n_vectors, out);
+        decode(shape, 4, codebook, streams, n_vectors, out);
         return;
     }
-    if (n_streams >= 2) decode(shape, 2, book, streams, n_vectors, out);
-    if (n_streams % 2) decode(shape, 1, book, streams + n_streams - 1, n_vectors, out + n_streams - 1);
+    if (n_streams >= 2) decode(shape, 2, codebook, streams, n_vectors, out);
+    if (n_streams % 2) decode(shape, 1, codebook, streams + n_streams - 1, n_vectors, out + n_streams - 1);
 }
 
-#define DECODER(name, shape)                                                                                         \
-    static void name(const pleat__book *book, pleat__stream *const *streams, uint32_t n_streams, uint32_t n_vectors, \
-                     uint8_t *const *out) {                                                                          \
-        decode_all(shape, book, streams, n_streams, n_vectors, out);                                                 \
+#define DECODER(name, shape)                                                                             \
+    static void name(const pleat__codebook *codebook, pleat__stream *const *streams, uint32_t n_streams, \
+                     uint32_t n_vectors, uint8_t *const *out) {                                          \
+        decode_all(shape, codebook, streams, n_streams, n_vectors, out);                                 \
     }
 DECODER(pairs_6, PAIRS_6)
 DECODER(pairs_7, PAIRS_7)
@@ -182,15 +182,16 @@ DECODER(narrow_6, NARROW_6)
 DECODER(narrow_7, NARROW_7)
 DECODER(narrow_8, NARROW_8)
 
-static pleat__stream_decode_fn decoder_of(const pleat__book *book) {
-    switch (book->kind) {
-        case PLEAT__BOOK_PAIRS: return book->max_bits <= 6 ? pairs_6 : pairs_7;
-        case PLEAT__BOOK_NARROW: return book->max_bits <= 6 ? narrow_6 : book->max_bits == 7 ? narrow_7 : narrow_8;
+static pleat__stream_decode_fn decoder_of(const pleat__codebook *codebook) {
+    switch (codebook->kind) {
+        case PLEAT__CODEBOOK_PAIRS: return codebook->max_bits <= 6 ? pairs_6 : pairs_7;
+        case PLEAT__CODEBOOK_NARROW:
+            return codebook->max_bits <= 6 ? narrow_6 : codebook->max_bits == 7 ? narrow_7 : narrow_8;
         default: return pleat__stream_decode_ref;
     }
 }
 
-void pleat__stream_decode_vbmi2(const pleat__book *book, pleat__stream *const *streams, uint32_t n_streams,
+void pleat__stream_decode_vbmi2(const pleat__codebook *codebook, pleat__stream *const *streams, uint32_t n_streams,
                                 uint32_t n_vectors, uint8_t *const *out) {
-    decoder_of(book)(book, streams, n_streams, n_vectors, out);
+    decoder_of(codebook)(codebook, streams, n_streams, n_vectors, out);
 }

@@ -6,7 +6,7 @@
  *     my_kernel<<<grid, block, smem, pleat__cuda_stream(stream)>>>(args);
  *     return PLEAT_CUDA_LAUNCHED("my kernel", err);
  *
- * Kernels are static, so that the library's symbols keep their prefix; what launches them is extern "C", takes POD
+ * Kernels are static, so that the library's symbols keep their prefix.  What launches them is extern "C", takes POD
  * structs and a pleat__device_stream, and returns a status.
  */
 #ifndef PLEAT_HW_CUDA_CUH

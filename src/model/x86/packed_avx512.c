@@ -160,6 +160,14 @@ INLINE __m512i code16(__m512 x, __m512 inverse, int8_t *high, int8_t *low) {
     return codes;
 }
 
+/* The sum of 32-bit elements modulo 2^32: what infinite activations were coded to may pass int. */
+static inline uint32_t wrapping_sum(__m512i x) {
+    const __m256i a = _mm256_add_epi32(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
+    const __m128i b = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    const __m128i c = _mm_add_epi32(b, _mm_shuffle_epi32(b, 0x4E));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_add_epi32(c, _mm_shuffle_epi32(c, 0xB1)));
+}
+
 /* As integers, infinity and NaN are above all other magnitudes: a block with one of them gets no finite scale. */
 static void code(const float *x, uint32_t cols, pleat__coded *out) {
     const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
@@ -173,7 +181,7 @@ static void code(const float *x, uint32_t cols, pleat__coded *out) {
         const __m512 inverse = _mm512_maskz_div_ps(live, code_max, max);
         const __m512i c0 = code16(x0, inverse, out->codes.limbs.high, out->codes.limbs.low);
         const __m512i c1 = code16(x1, inverse, out->codes.limbs.high + 16, out->codes.limbs.low + 16);
-        const uint32_t sum = (uint32_t)_mm512_reduce_add_epi32(_mm512_add_epi32(c0, c1));
+        const uint32_t sum = wrapping_sum(_mm512_add_epi32(c0, c1));
         out->scale = _mm512_cvtss_f32(_mm512_maskz_div_ps(live, max, code_max));
         out->offset[0] = (int32_t)(0 - 128 * sum);
         out->offset[1] = (int32_t)(0 - 8 * sum);

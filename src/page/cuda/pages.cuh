@@ -5,8 +5,8 @@
  *     row = pleat__device_lane_row(&p, lane)
  *     at = pleat__device_slot_at(&p, row, side, slot)      page at.page, slot at.slot of it
  *
- * Pages are appended and returned by pages.h's launchers alone; kernels change n_slots and hole of rows that they own: a
- * row's next token takes the hole of the high side, if there is one, or the slot behind a side's last, for which take
+ * Pages are appended and returned by pages.h's launchers alone.  Kernels change n_slots and hole of rows that they own:
+ * a row's next token takes the hole of the high side, if there is one, or the slot behind a side's last, for which take
  * has found a page.  A kernel of a step does nothing where pleat__device_refused() is true.
  */
 #ifndef PLEAT_PAGE_CUDA_PAGES_CUH
@@ -25,8 +25,8 @@ static __device__ inline bool pleat__device_refused(const pleat__device_pages *p
 
 /* Row of lane `lane` of the batch. */
 static __device__ inline uint32_t pleat__device_lane_row(const pleat__device_pages *p, uint32_t lane) {
-    const uint32_t seq = lane / p->rows_per_place;
-    return p->places[seq] * p->rows_per_place + (lane - seq * p->rows_per_place);
+    const uint32_t item = lane / p->rows_per_seq;
+    return p->seq_idxs[item] * p->rows_per_seq + (lane - item * p->rows_per_seq);
 }
 
 /* The cell of page `idx` of a row's side. */

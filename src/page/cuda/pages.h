@@ -17,7 +17,7 @@
  *
  * Rules
  *  1. Calls only launch kernels: no allocation, no wait, no memory of the host.  All can be recorded in a graph, which
- *     then sees what the batch (places) and the counts are when it runs.
+ *     then sees what the batch (seq_idxs) and the counts are when it runs.
  *  2. Work on one set of pages belongs to one stream at a time.
  *  3. Pool, counts and rows obey pool.h's and table.h's equations between calls; pages.cuh has what kernels of others
  *     may do to n_slots and hole.
@@ -59,8 +59,9 @@ typedef struct pleat__device_pages {
     uint64_t *sync;       /* [PLEAT__DEVICE_SYNC_WORDS] how blocks of one launch find each other */
     uint32_t n_rows, row_len;
     uint32_t page_tokens[2];
-    uint32_t rows_per_place; /* n_layers * n_kv_heads */
-    const uint32_t *places;  /* [n_seqs] the batch: lanes are its rows, place by place; none stands in it twice */
+    uint32_t rows_per_seq; /* n_layers * n_kv_heads */
+    const uint32_t
+        *seq_idxs; /* [n_seqs] the batch: lanes are its rows, sequence by sequence; none stands in it twice */
     uint32_t n_seqs;
 } pleat__device_pages;
 
@@ -72,21 +73,21 @@ typedef struct pleat__device_pages {
 typedef struct pleat__device_want {
     uint32_t n_new[2]; /* slots, [side] */
     bool fill_hole;    /* a lane with a hole needs one high slot less */
-    /* Not NULL: [place] in device memory; lanes of places with fewer than low_from tokens want no low slots.  So a low
-     * slot is asked for only where a token leaves the window: low_from = window, n_tokens as before the step. */
+    /* Not NULL: [seq_idx] in device memory; lanes of sequences with fewer than low_from tokens want no low slots.  So a
+     * low slot is asked for only where a token leaves the window: low_from = window, n_tokens as before the step. */
     const uint32_t *n_tokens;
     uint32_t low_from;
 } pleat__device_want;
 
 /* ---- memory -------------------------------------------------------------------------------------- */
 
-/* Device memory for n_pages pages and all rows of n_places places, in bytes. */
-uint64_t pleat__device_pages_bytes(uint32_t n_pages, uint32_t n_places, uint32_t rows_per_place, uint32_t row_len);
+/* Device memory for n_pages pages and all rows of seqs_cap sequences, in bytes. */
+uint64_t pleat__device_pages_bytes(uint32_t n_pages, uint32_t seqs_cap, uint32_t rows_per_seq, uint32_t row_len);
 
 /* Point p's arrays into `block` of so many bytes, aligned to 256, and set its numbers but page_tokens and the batch,
  * which are the caller's to set, before or after. */
-void pleat__device_pages_carve(pleat__device_pages *p, void *block, uint32_t n_pages, uint32_t n_places,
-                               uint32_t rows_per_place, uint32_t row_len);
+void pleat__device_pages_carve(pleat__device_pages *p, void *block, uint32_t n_pages, uint32_t seqs_cap,
+                               uint32_t rows_per_seq, uint32_t row_len);
 
 /* All pages are free, ids ascending; all rows are empty. */
 pleat_status pleat__device_pages_init(const pleat__device_pages *p, uint32_t n_pages, pleat__device_stream stream,
@@ -99,18 +100,18 @@ pleat_status pleat__device_pages_init(const pleat__device_pages *p, uint32_t n_p
 pleat_status pleat__device_take(const pleat__device_pages *p, const pleat__device_want *want,
                                 pleat__device_stream stream, pleat_error *err);
 
-/* Give back every page past ceil(n_slots / page_tokens) of a side: pleat__table_trim() place by place. */
+/* Return every page past ceil(n_slots / page_tokens) of a side: pleat__table_trim() sequence by sequence. */
 pleat_status pleat__device_trim(const pleat__device_pages *p, pleat__device_stream stream, pleat_error *err);
 
 /* trim, then take, in one launch: the ids are those of the two calls. */
 pleat_status pleat__device_step(const pleat__device_pages *p, const pleat__device_want *want,
                                 pleat__device_stream stream, pleat_error *err);
 
-/* ---- prompts: rows first_row .. first_row + n_rows - 1, of one place or one of its layers --------------- */
+/* ---- prompts: rows first_row .. first_row + n_rows - 1, of one sequence or one of its layers ------------ */
 
-/* Take n_each pages for each of these rows, which are empty: high pages 0..n_each-1.  n_each <= row_len; for a prompt
- * of N tokens with a low side ceil(N / page_tokens[0]) + 1, which is enough for whatever settle is told, else
- * ceil(N / page_tokens[0]). */
+/* Take n_each pages for each of these rows, which are empty: high pages 0..n_each-1.  n_each <= row_len.  A prompt of N
+ * tokens takes ceil(N / page_tokens[0]), and one more where there is a low side, which is enough for whatever settle is
+ * told. */
 pleat_status pleat__device_reserve(const pleat__device_pages *p, uint32_t first_row, uint32_t n_rows, uint32_t n_each,
                                    pleat__device_stream stream, pleat_error *err);
 
@@ -125,14 +126,14 @@ pleat_status pleat__device_reserve(const pleat__device_pages *p, uint32_t first_
 pleat_status pleat__device_settle(const pleat__device_pages *p, uint32_t first_row, uint32_t n_rows,
                                   pleat__device_stream stream, pleat_error *err);
 
-/* ---- places ------------------------------------------------------------------------------------------ */
+/* ---- sequences --------------------------------------------------------------------------------------- */
 
-/* Drop all pages of a place, row by row, high side first, the last page first; its rows are empty.  For an empty place
+/* Drop all pages of a sequence, row by row, high side first, the last page first; its rows are empty.  For an empty one
  * nothing happens. */
-pleat_status pleat__device_close(const pleat__device_pages *p, uint32_t place, pleat__device_stream stream,
+pleat_status pleat__device_close(const pleat__device_pages *p, uint32_t seq_idx, pleat__device_stream stream,
                                  pleat_error *err);
 
-/* Rows of `to`, which is empty, hold what those of `from` hold: each of its pages has one reference more and is
+/* Rows of `to`, which is empty, hold what those of `from` hold.  Each of these pages has one reference more and is
  * read-only from now on. */
 pleat_status pleat__device_fork(const pleat__device_pages *p, uint32_t from, uint32_t to, pleat__device_stream stream,
                                 pleat_error *err);

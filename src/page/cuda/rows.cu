@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * rows.cu: pages.h's launchers for the rows of one place: memory, reserve and settle of a prompt, close, fork.
+ * rows.cu: pages.h's launchers for the rows of one sequence: memory, reserve and settle of a prompt, close, fork.
  *
- * These are rare and move many pages, so a block has a row and copies its cells side by side; a last kernel of one block
- * changes the counts and the pool, which the blocks before read:
+ * These are rare and move many pages, so a block has a row and copies its cells side by side; a last kernel of one
+ * block changes the counts and the pool, which the blocks before read:
  *
  *     rows kernel      <<<n_rows>>>   reads pool and counts, writes cells, ring, shares
  *     finish kernel    <<<1>>>        writes counts and pool
  *
  * Where a row's pages go in the ring depends on what the rows before it give: each block adds that up itself, from the
- * counts, which is cheaper than to meet.  Pages of one place are distinct (fork gives a page's second reference to
- * another place), so no two blocks have to do with one page.
+ * counts, which is cheaper than to meet.  Pages of one sequence are distinct (a forked page's second reference is
+ * another sequence's), so no two blocks have to do with one page.
  */
 #include "hw/cuda/cuda.cuh"
 #include "hw/cuda/warp.cuh"
@@ -27,7 +27,7 @@ typedef struct rows {
 /* Sum over the block, known to all its threads. */
 static __device__ uint32_t block_sum(uint32_t x) {
     __shared__ uint32_t of_warp[N_WARPS];
-    x = __reduce_add_sync(PLEAT__ALL_LANES, x);
+    x = __reduce_add_sync(PLEAT__ALL_THREADS, x);
     __syncthreads(); /* the last sum has been read */
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;
     __syncthreads();
@@ -39,7 +39,7 @@ static __device__ uint32_t block_sum(uint32_t x) {
 /* Exclusive prefix over the block of a flag, and how many raise it. */
 static __device__ uint32_t block_rank(bool flag, uint32_t *n) {
     __shared__ uint32_t of_warp[N_WARPS];
-    const uint32_t bits = __ballot_sync(PLEAT__ALL_LANES, flag), warp = threadIdx.x / 32;
+    const uint32_t bits = __ballot_sync(PLEAT__ALL_THREADS, flag), warp = threadIdx.x / 32;
     __syncthreads();
     if (threadIdx.x % 32 == 0) of_warp[warp] = __popc(bits);
     __syncthreads();
@@ -228,7 +228,7 @@ static __global__ void __launch_bounds__(THREADS) close_finish(const __grid_cons
 
 /* ---- fork --------------------------------------------------------------------------------------------------- */
 
-/* first: of the place that is forked; `to`: of the new one. */
+/* first: of the sequence that is forked; `to`: of the new one. */
 static __global__ void __launch_bounds__(THREADS) fork_rows(const __grid_constant__ rows r, uint32_t to) {
     const pleat__device_pages *p = &r.pages;
     const uint32_t row = r.first + blockIdx.x, new_row = to + blockIdx.x;
@@ -254,15 +254,15 @@ static __global__ void __launch_bounds__(THREADS) fork_finish(const __grid_const
 
 /* ---- memory ------------------------------------------------------------------------------------------------- */
 
-/* The next array of n words of `bytes` each, or only its place where base is 0. */
+/* The next array of n words of `bytes` each, or only its end where base is 0. */
 static void *carve(uint64_t base, uint64_t *used_bytes, uint64_t n, uint64_t bytes) {
     const uint64_t at = *used_bytes;
     *used_bytes += (n * bytes + 255) / 256 * 256;
     return (void *)(uintptr_t)(base + at);
 }
 
-static uint64_t carve_all(pleat__device_pages *p, uint64_t base, uint32_t n_pages, uint32_t n_places) {
-    const uint64_t n_rows = (uint64_t)n_places * p->rows_per_place;
+static uint64_t carve_all(pleat__device_pages *p, uint64_t base, uint32_t n_pages, uint32_t seqs_cap) {
+    const uint64_t n_rows = (uint64_t)seqs_cap * p->rows_per_seq;
     uint64_t used_bytes = 0;
     p->n_rows = (uint32_t)n_rows;
     p->pool = (pleat__device_pool *)carve(base, &used_bytes, 1, sizeof *p->pool);
@@ -279,18 +279,18 @@ static uint64_t carve_all(pleat__device_pages *p, uint64_t base, uint32_t n_page
     return used_bytes;
 }
 
-uint64_t pleat__device_pages_bytes(uint32_t n_pages, uint32_t n_places, uint32_t rows_per_place, uint32_t row_len) {
+uint64_t pleat__device_pages_bytes(uint32_t n_pages, uint32_t seqs_cap, uint32_t rows_per_seq, uint32_t row_len) {
     pleat__device_pages p = {};
-    p.rows_per_place = rows_per_place;
+    p.rows_per_seq = rows_per_seq;
     p.row_len = row_len;
-    return carve_all(&p, 0, n_pages, n_places);
+    return carve_all(&p, 0, n_pages, seqs_cap);
 }
 
-void pleat__device_pages_carve(pleat__device_pages *p, void *block, uint32_t n_pages, uint32_t n_places,
-                               uint32_t rows_per_place, uint32_t row_len) {
-    p->rows_per_place = rows_per_place;
+void pleat__device_pages_carve(pleat__device_pages *p, void *block, uint32_t n_pages, uint32_t seqs_cap,
+                               uint32_t rows_per_seq, uint32_t row_len) {
+    p->rows_per_seq = rows_per_seq;
     p->row_len = row_len;
-    (void)carve_all(p, (uint64_t)(uintptr_t)block, n_pages, n_places);
+    (void)carve_all(p, (uint64_t)(uintptr_t)block, n_pages, seqs_cap);
 }
 
 static __global__ void __launch_bounds__(THREADS)
@@ -331,9 +331,9 @@ static pleat_status rows_of(const pleat__device_pages *p, uint32_t first, uint32
     return PLEAT_OK;
 }
 
-static pleat_status rows_of_place(const pleat__device_pages *p, uint32_t place, rows *r, pleat_error *err) {
-    const uint64_t first = (uint64_t)place * p->rows_per_place;
-    return rows_of(p, first > p->n_rows ? p->n_rows : (uint32_t)first, p->rows_per_place, r, err);
+static pleat_status rows_of_seq(const pleat__device_pages *p, uint32_t seq_idx, rows *r, pleat_error *err) {
+    const uint64_t first = (uint64_t)seq_idx * p->rows_per_seq;
+    return rows_of(p, first > p->n_rows ? p->n_rows : (uint32_t)first, p->rows_per_seq, r, err);
 }
 
 pleat_status pleat__device_reserve(const pleat__device_pages *p, uint32_t first_row, uint32_t n_rows, uint32_t n_each,
@@ -358,26 +358,26 @@ pleat_status pleat__device_settle(const pleat__device_pages *p, uint32_t first_r
     return PLEAT_CUDA_LAUNCHED("parting a prompt's pages", err);
 }
 
-pleat_status pleat__device_close(const pleat__device_pages *p, uint32_t place, pleat__device_stream stream,
+pleat_status pleat__device_close(const pleat__device_pages *p, uint32_t seq_idx, pleat__device_stream stream,
                                  pleat_error *err) {
     rows r;
-    PLEAT_TRY(rows_of_place(p, place, &r, err));
+    PLEAT_TRY(rows_of_seq(p, seq_idx, &r, err));
     close_count<<<r.n, THREADS, 0, pleat__cuda_stream(stream)>>>(r);
-    PLEAT_TRY(PLEAT_CUDA_LAUNCHED("closing a place", err));
+    PLEAT_TRY(PLEAT_CUDA_LAUNCHED("closing a sequence", err));
     close_rows<<<r.n, THREADS, 0, pleat__cuda_stream(stream)>>>(r);
-    PLEAT_TRY(PLEAT_CUDA_LAUNCHED("closing a place", err));
+    PLEAT_TRY(PLEAT_CUDA_LAUNCHED("closing a sequence", err));
     close_finish<<<1, THREADS, 0, pleat__cuda_stream(stream)>>>(r);
-    return PLEAT_CUDA_LAUNCHED("closing a place", err);
+    return PLEAT_CUDA_LAUNCHED("closing a sequence", err);
 }
 
 pleat_status pleat__device_fork(const pleat__device_pages *p, uint32_t from, uint32_t to, pleat__device_stream stream,
                                 pleat_error *err) {
     rows r = {}, r_to = {};
-    PLEAT_TRY(rows_of_place(p, from, &r, err));
-    PLEAT_TRY(rows_of_place(p, to, &r_to, err));
-    PLEAT_FAIL_IF(from == to, err, PLEAT_E_ARG, PLEAT_NOWHERE, "forking place %u into itself", from);
+    PLEAT_TRY(rows_of_seq(p, from, &r, err));
+    PLEAT_TRY(rows_of_seq(p, to, &r_to, err));
+    PLEAT_FAIL_IF(from == to, err, PLEAT_E_ARG, PLEAT_NOWHERE, "forking sequence %u into itself", from);
     fork_rows<<<r.n, THREADS, 0, pleat__cuda_stream(stream)>>>(r, r_to.first);
-    PLEAT_TRY(PLEAT_CUDA_LAUNCHED("forking a place", err));
+    PLEAT_TRY(PLEAT_CUDA_LAUNCHED("forking a sequence", err));
     fork_finish<<<1, THREADS, 0, pleat__cuda_stream(stream)>>>(r);
-    return PLEAT_CUDA_LAUNCHED("forking a place", err);
+    return PLEAT_CUDA_LAUNCHED("forking a sequence", err);
 }

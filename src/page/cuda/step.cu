@@ -9,9 +9,9 @@
  *     commit             commit               ...   with offsets of its own; block 0 also advances the pool
  *
  * A block has a contiguous part of the lanes, mostly one lane a thread.  All blocks are resident together: there are at
- * most half as many as multiprocessors.  To meet, each writes its two sums with the launch's tag beside them, and two warps
- * poll what the others wrote: no counter to reset, no second launch, and an integer sum in a fixed order.  Each block knows
- * the total too, so all agree whether the plan fits before anything is changed.
+ * most half as many as multiprocessors.  To meet, each writes its two sums with the launch's tag beside them, and two
+ * warps poll what the others wrote: no counter to reset, no second launch, and an integer sum in a fixed order.  Each
+ * block knows the total too, so all agree whether the plan fits before anything is changed.
  *
  * Two things are rare and cost further meetings:
  *
@@ -21,12 +21,12 @@
  *     fewer free pages than    pages that this launch frees are taken again, so all of the ring is written before any
  *     are taken                of it is read
  *
- * Time: a launch is mostly latency: parameters and code that the processor has to fetch, two dependent reads, the meeting,
- * two more.  32,768 lanes on an H200 inside a graph: 3.4 us where nothing moves and 4.4 us where every lane returns a page
- * and takes one, of which an empty kernel is 0.8; 4.3 and 5.3 launched one by one.  CUB's scan of given counts and a scatter
- * are 5.2 and 12 to 15 us, copying the counts to the host, a loop there and copying ids back 120 us and more.  1024 threads
- * a block took 7.5 us, one cluster of 16 blocks 14 us (few processors do all the work); 128 blocks of 256 are as good as
- * this (2026-11-22).
+ * Time: a launch is mostly latency: parameters and code that the processor has to fetch, two dependent reads, the
+ * meeting, two more.  32,768 lanes on an H200 inside a graph: 3.4 us where nothing moves and 4.4 us where every lane
+ * returns a page and takes one, of which an empty kernel is 0.8; 4.3 and 5.3 launched one by one.  CUB's scan of given
+ * counts and a scatter are 5.2 and 12 to 15 us, copying the counts to the host, a loop there and copying ids back 120
+ * us and more.  1024 threads a block took 7.5 us, one cluster of 16 blocks 14 us (few processors do all the work); 128
+ * blocks of 256 are as good as this (2026-11-22).
  */
 #include "hw/cuda/cuda.cuh"
 #include "hw/cuda/warp.cuh"
@@ -102,11 +102,11 @@ static __device__ inline void poll(shared_state *s, const uint64_t *words, uint3
         take = (uint32_t)a;
         drop = (uint32_t)b;
     }
-    const bool flag = __any_sync(PLEAT__ALL_LANES, take >> 31), is_before = threadIdx.x < blockIdx.x;
+    const bool flag = __any_sync(PLEAT__ALL_THREADS, take >> 31), is_before = threadIdx.x < blockIdx.x;
     take &= 0x7FFFFFFFu;
-    const sums all = {__reduce_add_sync(PLEAT__ALL_LANES, take), __reduce_add_sync(PLEAT__ALL_LANES, drop)};
-    const sums before = {__reduce_add_sync(PLEAT__ALL_LANES, is_before ? take : 0),
-                         __reduce_add_sync(PLEAT__ALL_LANES, is_before ? drop : 0)};
+    const sums all = {__reduce_add_sync(PLEAT__ALL_THREADS, take), __reduce_add_sync(PLEAT__ALL_THREADS, drop)};
+    const sums before = {__reduce_add_sync(PLEAT__ALL_THREADS, is_before ? take : 0),
+                         __reduce_add_sync(PLEAT__ALL_THREADS, is_before ? drop : 0)};
     if (threadIdx.x % 32 == 0) {
         s->met_all[threadIdx.x / 32] = all;
         s->met_before[threadIdx.x / 32] = before;
@@ -114,8 +114,8 @@ static __device__ inline void poll(shared_state *s, const uint64_t *words, uint3
     }
 }
 
-/* Meet the `nth` time in this launch.  `ordered`: what blocks wrote before they all see after; the first meeting, before
- * which nothing is written, does without.  mine.take < 2^31. */
+/* Meet the `nth` time in this launch.  `ordered`: what blocks wrote before they all see after; the first meeting,
+ * before which nothing is written, does without.  mine.take < 2^31. */
 static __device__ inline meeting meet(const step_args *a, shared_state *s, uint32_t tag, uint32_t nth, sums mine,
                                       bool flag, bool ordered) {
     uint64_t *words = a->pages.sync + 2 * MAX_BLOCKS * nth;
@@ -153,7 +153,7 @@ static __device__ inline uint32_t keep_of(uint32_t n_found, uint32_t n_slots, ui
     return n_found;
 }
 
-/* Pages that a side with n_kept lacks to hold n_after slots. */
+/* Pages that a side with n_kept is short of to hold n_after slots. */
 static __device__ inline uint32_t need_of(uint32_t n_kept, uint32_t n_after, uint32_t tokens) {
     uint32_t n = 0;
 #pragma unroll 1
@@ -164,14 +164,14 @@ static __device__ inline uint32_t need_of(uint32_t n_kept, uint32_t n_after, uin
 /* Slots are below 2^31, as plan.c has it. */
 static __device__ inline lane_plan look(const step_args *a, uint32_t lane) {
     const pleat__device_pages *p = &a->pages;
-    const uint32_t seq = lane / p->rows_per_place, place = p->places[seq];
-    const uint32_t row = place * p->rows_per_place + (lane - seq * p->rows_per_place);
+    const uint32_t item = lane / p->rows_per_seq, seq_idx = p->seq_idxs[item];
+    const uint32_t row = seq_idx * p->rows_per_seq + (lane - item * p->rows_per_seq);
     const uint32_t *tokens = p->page_tokens;
     const uint32_t n_slots[2] = {p->n_slots[0][row], p->n_slots[1][row]};
     lane_plan l = {row, {p->n_pages[0][row], p->n_pages[1][row]}, {0, 0}, {0, 0}, false};
     uint32_t n_new[2] = {a->want.n_new[0], a->want.n_new[1]};
     if (a->takes && a->want.fill_hole && n_new[0] > 0) n_new[0] -= p->hole[row] != 0;
-    if (a->takes && a->want.n_tokens && a->want.n_tokens[place] < a->want.low_from) n_new[1] = 0;
+    if (a->takes && a->want.n_tokens && a->want.n_tokens[seq_idx] < a->want.low_from) n_new[1] = 0;
     for (int side = 0; side < 2; side++) {
         l.n_kept[side] = a->trims ? keep_of(l.n_found[side], n_slots[side], tokens[side]) : l.n_found[side];
         if (a->takes) l.n_take[side] = need_of(l.n_kept[side], n_slots[side] + n_new[side], tokens[side]);
@@ -186,14 +186,14 @@ static __device__ inline uint32_t n_dropped(const lane_plan *l, int side) { retu
 
 /* Exclusive prefix over a warp of high + low, and the warp's sum.  Mostly 0 or 1 each. */
 static __device__ inline uint32_t warp_prefix(uint32_t high, uint32_t low, uint32_t *sum) {
-    if (!RARELY(__any_sync(PLEAT__ALL_LANES, (high | low) > 1))) {
+    if (!RARELY(__any_sync(PLEAT__ALL_THREADS, (high | low) > 1))) {
         const uint32_t before = (1u << (threadIdx.x % 32)) - 1;
-        const uint32_t highs = __ballot_sync(PLEAT__ALL_LANES, high), lows = __ballot_sync(PLEAT__ALL_LANES, low);
+        const uint32_t highs = __ballot_sync(PLEAT__ALL_THREADS, high), lows = __ballot_sync(PLEAT__ALL_THREADS, low);
         *sum = __popc(highs) + __popc(lows);
         return __popc(highs & before) + __popc(lows & before);
     }
     const uint32_t inclusive = pleat__warp_prefix(high + low);
-    *sum = __shfl_sync(PLEAT__ALL_LANES, inclusive, 31);
+    *sum = __shfl_sync(PLEAT__ALL_THREADS, inclusive, 31);
     return inclusive - high - low;
 }
 
@@ -209,9 +209,9 @@ static __device__ inline sums block_prefix(shared_state *s, const uint32_t take[
     __syncthreads();
     takes = i < N_WARPS ? s->warp_take[i] : 0;
     drops = i < N_WARPS ? s->warp_drop[i] : 0;
-    *all = sums{__reduce_add_sync(PLEAT__ALL_LANES, takes), __reduce_add_sync(PLEAT__ALL_LANES, drops)};
-    before.take += __reduce_add_sync(PLEAT__ALL_LANES, i < warp ? takes : 0);
-    before.drop += __reduce_add_sync(PLEAT__ALL_LANES, i < warp ? drops : 0);
+    *all = sums{__reduce_add_sync(PLEAT__ALL_THREADS, takes), __reduce_add_sync(PLEAT__ALL_THREADS, drops)};
+    before.take += __reduce_add_sync(PLEAT__ALL_THREADS, i < warp ? takes : 0);
+    before.drop += __reduce_add_sync(PLEAT__ALL_THREADS, i < warp ? drops : 0);
     return before;
 }
 
@@ -254,7 +254,7 @@ static __device__ inline void append(const step_args *a, const found *f, const l
 }
 
 /* Put back what the lane drops, no page of which is shared, from the cell `offset` after end on. */
-static __device__ inline void give_back(const step_args *a, const found *f, const lane_plan *l, uint32_t offset) {
+static __device__ inline void return_pages(const step_args *a, const found *f, const lane_plan *l, uint32_t offset) {
     const pleat__device_pages *p = &a->pages;
     offset += f->n_free;
     for (int side = 0; side < 2; side++) {
@@ -291,8 +291,8 @@ static __device__ inline uint32_t count_freed(const step_args *a, const lane_pla
 }
 
 /* ... and frees it.  The counts are as they were between calls. */
-static __device__ inline void give_back_shared(const step_args *a, const found *f, const lane_plan *l, uint32_t rank,
-                                               uint32_t offset) {
+static __device__ inline void return_shared(const step_args *a, const found *f, const lane_plan *l, uint32_t rank,
+                                            uint32_t offset) {
     const pleat__device_pages *p = &a->pages;
     offset += f->n_free;
     for (int side = 0; side < 2; side++) {
@@ -337,7 +337,7 @@ static __device__ inline uint32_t trim_shared(const step_args *a, const found *f
         const uint32_t n_freed[2] = {count_freed(a, &l, rank), 0};
         __syncthreads();
         const uint32_t mine = block_prefix(s, none, n_freed, &all).drop;
-        give_back_shared(a, f, &l, rank, offset + mine);
+        return_shared(a, f, &l, rank, offset + mine);
         offset += all.drop;
     }
     __syncthreads(); /* the next look's */
@@ -386,7 +386,7 @@ static __device__ __noinline__ void commit_slowly(const step_args *a, shared_sta
         for (uint32_t chunk = 0; chunk < a->n_chunks; chunk++) {
             lane_plan l;
             const sums at = look_at_chunk(a, s, chunk, &l, &running);
-            if (gives) give_back(a, &f, &l, at.drop);
+            if (gives) return_pages(a, &f, &l, at.drop);
             if (pass == 1 && !refused) append(a, &f, &l, at.take);
         }
         if (pass == 0) (void)meet(a, s, f.tag, 3, sums{0, 0}, false, true);
@@ -414,7 +414,7 @@ static __global__ void __launch_bounds__(THREADS) step_kernel(const __grid_const
         commit_slowly(&a, &s, f, m);
         return;
     }
-    give_back(&a, &f, &l, m.before.drop + before.drop);
+    return_pages(&a, &f, &l, m.before.drop + before.drop);
     if (!refused) append(&a, &f, &l, m.before.take + before.take);
     if (blockIdx.x == 0 && threadIdx.x == 0) advance(&a, &f, n_taken, m.all.drop, m.all.drop, refused);
 }
@@ -422,7 +422,7 @@ static __global__ void __launch_bounds__(THREADS) step_kernel(const __grid_const
 /* ---- launchers ------------------------------------------------------------------------------------------------ */
 
 /* All blocks of two such launches fit on the device at once. */
-static pleat_status most_blocks(uint32_t *n, pleat_error *err) {
+static pleat_status max_blocks(uint32_t *n, pleat_error *err) {
     int device, n_processors;
     PLEAT_CUDA_TRY(cudaGetDevice(&device), "asking which GPU", err);
     PLEAT_CUDA_TRY(cudaDeviceGetAttribute(&n_processors, cudaDevAttrMultiProcessorCount, device),
@@ -434,14 +434,14 @@ static pleat_status most_blocks(uint32_t *n, pleat_error *err) {
 
 static pleat_status launch(step_args *a, const char *what, pleat__device_stream stream, pleat_error *err) {
     const pleat__device_pages *p = &a->pages;
-    PLEAT_FAIL_IF(p->page_tokens[0] == 0 || p->page_tokens[1] == 0 || p->rows_per_place == 0, err, PLEAT_E_ARG,
-                  PLEAT_NOWHERE, "%s: a page of no tokens, or a place of no rows", what);
-    a->n_lanes = p->n_seqs * p->rows_per_place;
+    PLEAT_FAIL_IF(p->page_tokens[0] == 0 || p->page_tokens[1] == 0 || p->rows_per_seq == 0, err, PLEAT_E_ARG,
+                  PLEAT_NOWHERE, "%s: a page of no tokens, or a sequence of no rows", what);
+    a->n_lanes = p->n_seqs * p->rows_per_seq;
     if (a->n_lanes == 0) return PLEAT_OK;
-    uint32_t n_most;
-    PLEAT_TRY(most_blocks(&n_most, err));
+    uint32_t n_max;
+    PLEAT_TRY(max_blocks(&n_max, err));
     const uint32_t n_chunks = (a->n_lanes + THREADS - 1) / THREADS;
-    a->n_chunks = (n_chunks + n_most - 1) / n_most;
+    a->n_chunks = (n_chunks + n_max - 1) / n_max;
     const uint32_t n_blocks = (n_chunks + a->n_chunks - 1) / a->n_chunks;
     if (a->n_chunks == 1)
         step_kernel<true><<<n_blocks, THREADS, 0, pleat__cuda_stream(stream)>>>(*a);

@@ -22,25 +22,25 @@ static inline __m256i load(const uint64_t *words, uint32_t n) {
     return _mm256_maskload_epi64((const long long *)(const void *)words, used);
 }
 
-static uint32_t distance_of(const uint64_t *print, const uint64_t *anchor, uint32_t n_words) {
+static uint32_t distance_of(const uint64_t *fingerprint, const uint64_t *anchor, uint32_t n_words) {
     __m256i sum = _mm256_setzero_si256();
     for (uint32_t w = 0; w < n_words; w += 4)
-        sum = _mm256_add_epi64(sum,
-                               popcount(_mm256_xor_si256(load(print + w, n_words - w), load(anchor + w, n_words - w))));
+        sum = _mm256_add_epi64(
+            sum, popcount(_mm256_xor_si256(load(fingerprint + w, n_words - w), load(anchor + w, n_words - w))));
     const __m128i half = _mm_add_epi64(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
     return (uint32_t)(_mm_cvtsi128_si64(half) + _mm_extract_epi64(half, 1));
 }
 
-void pleat__fingerprint_distances_avx2(const uint64_t *prints, uint32_t n, uint32_t n_words, const uint64_t *anchor,
-                                       uint32_t *distances) {
+void pleat__fingerprint_distances_avx2(const uint64_t *fingerprints, uint32_t n, uint32_t n_words,
+                                       const uint64_t *anchor, uint32_t *distances) {
     uint32_t i = 0;
     const __m256i even = _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6), one = _mm256_set1_epi64x((long long)anchor[0]);
     for (; n_words == 1 && i + 4 <= n; i += 4) {
-        const __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)(prints + i));
+        const __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)(fingerprints + i));
         const __m256i four = _mm256_permutevar8x32_epi32(popcount(_mm256_xor_si256(x, one)), even);
         _mm_storeu_si128((__m128i *)(void *)(distances + i), _mm256_castsi256_si128(four));
     }
-    for (; i < n; i++) distances[i] = distance_of(prints + (size_t)i * n_words, anchor, n_words);
+    for (; i < n; i++) distances[i] = distance_of(fingerprints + (size_t)i * n_words, anchor, n_words);
 }
 
 /* counts[b] -= bit b of the half word, in bytes. */
@@ -87,6 +87,6 @@ static uint64_t majority_of(const uint64_t *words, uint32_t n, uint32_t stride) 
     return out;
 }
 
-void pleat__fingerprint_majority_avx2(const uint64_t *prints, uint32_t n, uint32_t n_words, uint64_t *out) {
-    for (uint32_t w = 0; w < n_words; w++) out[w] = majority_of(prints + w, n, n_words);
+void pleat__fingerprint_majority_avx2(const uint64_t *fingerprints, uint32_t n, uint32_t n_words, uint64_t *out) {
+    for (uint32_t w = 0; w < n_words; w++) out[w] = majority_of(fingerprints + w, n, n_words);
 }

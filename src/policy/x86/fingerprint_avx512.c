@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * fingerprint_avx512.c: fingerprint.h for AVX-512 F and BW, which have no instruction that counts bits; nibbles are
- * looked up.  A print's word is the mask under which its 64 counters go up by one.
+ * looked up.  A fingerprint's word is the mask under which its 64 counters go up by one.
  */
 #include <immintrin.h>
 
@@ -19,26 +19,27 @@ static inline __m512i popcount(__m512i x) {
 /* Mask of the first n of eight. */
 static inline __mmask8 first(uint32_t n) { return n >= 8 ? 0xff : (__mmask8)((1u << n) - 1); }
 
-static uint32_t distance_of(const uint64_t *print, const uint64_t *anchor, uint32_t n_words) {
+static uint32_t distance_of(const uint64_t *fingerprint, const uint64_t *anchor, uint32_t n_words) {
     __m512i sum = _mm512_setzero_si512();
     for (uint32_t w = 0; w < n_words; w += 8) {
         const __mmask8 used = first(n_words - w);
-        const __m512i x = _mm512_maskz_loadu_epi64(used, print + w), y = _mm512_maskz_loadu_epi64(used, anchor + w);
+        const __m512i x = _mm512_maskz_loadu_epi64(used, fingerprint + w),
+                      y = _mm512_maskz_loadu_epi64(used, anchor + w);
         sum = _mm512_add_epi64(sum, popcount(_mm512_xor_si512(x, y)));
     }
     return (uint32_t)_mm512_reduce_add_epi64(sum);
 }
 
-void pleat__fingerprint_distances_avx512(const uint64_t *prints, uint32_t n, uint32_t n_words, const uint64_t *anchor,
-                                         uint32_t *distances) {
+void pleat__fingerprint_distances_avx512(const uint64_t *fingerprints, uint32_t n, uint32_t n_words,
+                                         const uint64_t *anchor, uint32_t *distances) {
     const __m512i one = _mm512_set1_epi64((long long)anchor[0]);
     for (uint32_t i = 0; n_words == 1 && i < n; i += 8) {
         const __mmask8 used = first(n - i);
-        const __m512i x = _mm512_maskz_loadu_epi64(used, prints + i);
+        const __m512i x = _mm512_maskz_loadu_epi64(used, fingerprints + i);
         _mm512_mask_cvtepi64_storeu_epi32(distances + i, used, popcount(_mm512_xor_si512(x, one)));
     }
     for (uint32_t i = 0; n_words > 1 && i < n; i++)
-        distances[i] = distance_of(prints + (size_t)i * n_words, anchor, n_words);
+        distances[i] = distance_of(fingerprints + (size_t)i * n_words, anchor, n_words);
 }
 
 /* Up to 255 words, `stride` apart: how many have each bit. */
@@ -63,6 +64,6 @@ static uint64_t majority_of(const uint64_t *words, uint32_t n, uint32_t stride) 
     return out;
 }
 
-void pleat__fingerprint_majority_avx512(const uint64_t *prints, uint32_t n, uint32_t n_words, uint64_t *out) {
-    for (uint32_t w = 0; w < n_words; w++) out[w] = majority_of(prints + w, n, n_words);
+void pleat__fingerprint_majority_avx512(const uint64_t *fingerprints, uint32_t n, uint32_t n_words, uint64_t *out) {
+    for (uint32_t w = 0; w < n_words; w++) out[w] = majority_of(fingerprints + w, n, n_words);
 }

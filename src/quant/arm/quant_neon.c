@@ -6,7 +6,7 @@
  */
 #include <arm_neon.h>
 
-#include "quant/variants.h"
+#include "quant/pack_word.h"
 
 #define LANES 4u
 
@@ -77,8 +77,7 @@ static inline void put_words(uint32_t *out, uint32_t bits, uint8x16_t codes) {
 static inline void put_key(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_t head_dim, uint32_t token,
                            const float *x) {
     if (bits == 32) {
-        float *out = (float *)(void *)tile + token;
-        for (uint32_t i = 0; i < head_dim; i++) out[i * PLEAT__TILE] = x[i];
+        pleat__put_key_f32(tile, head_dim, token, x);
         return;
     }
     if (bits == 16) {
@@ -94,7 +93,7 @@ static inline void put_key(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_
 static inline void put_value(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_t head_dim, uint32_t token,
                              const float *x) {
     if (bits == 32) {
-        memcpy((float *)(void *)tile + (size_t)token * head_dim, x, head_dim * sizeof *x);
+        pleat__put_value_f32(tile, head_dim, token, x);
         return;
     }
     if (bits == 16) {

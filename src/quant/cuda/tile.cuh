@@ -63,10 +63,10 @@ template <int D> static __device__ inline uint32_t pleat__device_reduce_ends(uin
 #pragma unroll
         for (int i = 0; i < n; i++) {
             const uint32_t mine = is_upper ? ends[n + i] : ends[i], other = is_upper ? ends[i] : ends[n + i];
-            ends[i] = pleat__device_join_ends(mine, __shfl_xor_sync(PLEAT__ALL_LANES, other, apart));
+            ends[i] = pleat__device_join_ends(mine, __shfl_xor_sync(PLEAT__ALL_THREADS, other, apart));
         }
     }
-    return pleat__device_join_ends(ends[0], __shfl_xor_sync(PLEAT__ALL_LANES, ends[0], 1));
+    return pleat__device_join_ends(ends[0], __shfl_xor_sync(PLEAT__ALL_THREADS, ends[0], 1));
 }
 
 /* Scale and minimum of the team's token t/2, which are written: 0 where there is no token. */
@@ -91,8 +91,8 @@ static __device__ inline void pleat__device_code_rows(const pleat__device_rows<D
     const pleat__device_scale s = pleat__device_scale_rows<D>(rows, bits, meta);
 #pragma unroll
     for (uint32_t i = 0; i < D / 8; i++) {
-        const float min = __shfl_sync(PLEAT__ALL_LANES, s.min, 2 * i, D / 4);
-        const float inverse = __shfl_sync(PLEAT__ALL_LANES, s.inverse, 2 * i, D / 4);
+        const float min = __shfl_sync(PLEAT__ALL_THREADS, s.min, 2 * i, D / 4);
+        const float inverse = __shfl_sync(PLEAT__ALL_THREADS, s.inverse, 2 * i, D / 4);
         const pleat__device_quad q = pleat__device_quad_of(rows.quads[i]);
         words[i] = rows.first + i < rows.n ? pleat__device_codes(min, inverse, bits, q) ^ flip : 0;
     }
@@ -145,7 +145,7 @@ static __device__ inline void pleat__device_join_halves(uint32_t *words, uint32_
 #pragma unroll
     for (int i = 0; i < N / 2; i++) {
         const uint32_t mine = is_upper ? words[N / 2 + i] : words[i];
-        const uint32_t theirs = __shfl_xor_sync(PLEAT__ALL_LANES, is_upper ? words[i] : words[N / 2 + i], apart);
+        const uint32_t theirs = __shfl_xor_sync(PLEAT__ALL_THREADS, is_upper ? words[i] : words[N / 2 + i], apart);
         words[i] = is_upper ? theirs | mine << shift : mine | theirs << shift;
     }
 }
@@ -213,7 +213,7 @@ static __device__ inline void pleat__device_store_values(const pleat__page_layou
     if (bits == 4) return;
 #pragma unroll
     for (int j = 0; j < 4; j++) /* the other 8 are in this thread or in the other team's */
-        w[j] |= D == 128 ? w[(j + 8) % (D / 8)] << 4 : __shfl_xor_sync(PLEAT__ALL_LANES, w[j], 16) << 4;
+        w[j] |= D == 128 ? w[(j + 8) % (D / 8)] << 4 : __shfl_xor_sync(PLEAT__ALL_THREADS, w[j], 16) << 4;
     if (rows.first == 0) *to = pleat__device_transpose(w[0], w[1], w[2], w[3]);
 }
 

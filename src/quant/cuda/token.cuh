@@ -86,8 +86,8 @@ static __device__ inline pleat__device_scale pleat__device_scale_of(pleat__devic
     float max = fmaxf(fmaxf(q.x[0], q.x[1]), fmaxf(q.x[2], q.x[3]));
 #pragma unroll
     for (int apart = D / 8; apart > 0; apart /= 2) {
-        min = fminf(min, __shfl_xor_sync(PLEAT__ALL_LANES, min, apart));
-        max = fmaxf(max, __shfl_xor_sync(PLEAT__ALL_LANES, max, apart));
+        min = fminf(min, __shfl_xor_sync(PLEAT__ALL_THREADS, min, apart));
+        max = fmaxf(max, __shfl_xor_sync(PLEAT__ALL_THREADS, max, apart));
     }
     return pleat__device_scale_between(min, max, bits);
 }
@@ -146,8 +146,8 @@ static __device__ inline void pleat__device_put_key(const pleat__page_layout &l,
     }
     const pleat__device_scale s = pleat__device_scale_of<D>(q, bits);
     uint32_t word = pleat__device_codes(s.min, s.inverse, bits, q);
-    if (bits < 8) word |= __shfl_down_sync(PLEAT__ALL_LANES, word, 1, D / 4) << bits;
-    if (bits < 4) word |= __shfl_down_sync(PLEAT__ALL_LANES, word, 2, D / 4) << (2 * bits);
+    if (bits < 8) word |= __shfl_down_sync(PLEAT__ALL_THREADS, word, 1, D / 4) << bits;
+    if (bits < 4) word |= __shfl_down_sync(PLEAT__ALL_THREADS, word, 2, D / 4) << (2 * bits);
     if (!writes) return;
     if (t % (8 / bits) == 0) *pleat__device_key_word(tile, bits, t, token) = word;
     uint16_t *meta = pleat__device_k_meta(l, page, slot / PLEAT__TILE);

@@ -4,7 +4,7 @@
  */
 #include <immintrin.h>
 
-#include "quant/variants.h"
+#include "quant/pack_word.h"
 
 static inline __m256 load_clamped(const float *x) {
     const __m256 low = _mm256_set1_ps(-PLEAT__F16_MAX), high = _mm256_set1_ps(PLEAT__F16_MAX);
@@ -47,8 +47,7 @@ static inline __m256i codes_of(const float *x, __m256 min, __m256 inverse, __m25
 static inline void put_key(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_t head_dim, uint32_t token,
                            const float *x) {
     if (bits == 32) {
-        float *out = (float *)(void *)tile + token;
-        for (uint32_t i = 0; i < head_dim; i++) out[i * PLEAT__TILE] = x[i];
+        pleat__put_key_f32(tile, head_dim, token, x);
         return;
     }
     if (bits == 16) {
@@ -70,21 +69,14 @@ static inline void put_key(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_
         uint32_t w[4]; /* four dimensions a word */
         _mm_storeu_si128((__m128i *)(void *)w,
                          _mm_packus_epi16(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1)));
-        if (bits == 8) {
-            for (uint32_t j = 0; j < 4; j++) out[(i / 4 + j) * PLEAT__TILE] = w[j];
-        } else if (bits == 4) {
-            out[i / 8 * PLEAT__TILE] = w[0] | w[1] << 4;
-            out[(i / 8 + 1) * PLEAT__TILE] = w[2] | w[3] << 4;
-        } else {
-            out[i / 16 * PLEAT__TILE] = w[0] | w[1] << 2 | w[2] << 4 | w[3] << 6;
-        }
+        pleat__pack_key(out, bits, i, w);
     }
 }
 
 static inline void put_value(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_t head_dim, uint32_t token,
                              const float *x) {
     if (bits == 32) {
-        memcpy((float *)(void *)tile + (size_t)token * head_dim, x, head_dim * sizeof *x);
+        pleat__put_value_f32(tile, head_dim, token, x);
         return;
     }
     if (bits == 16) {

@@ -7,7 +7,7 @@
  */
 #include <immintrin.h>
 
-#include "quant/variants.h"
+#include "quant/pack_word.h"
 
 static inline __m512 clamp(__m512 x) {
     return _mm512_min_ps(_mm512_max_ps(x, _mm512_set1_ps(-PLEAT__F16_MAX)), _mm512_set1_ps(PLEAT__F16_MAX));
@@ -39,8 +39,7 @@ static inline __m512i codes_of(const float *x, __m512 min, __m512 inverse, __m51
 static inline void put_key(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_t head_dim, uint32_t token,
                            const float *x) {
     if (bits == 32) {
-        float *out = (float *)(void *)tile + token;
-        for (uint32_t i = 0; i < head_dim; i++) out[i * PLEAT__TILE] = x[i];
+        pleat__put_key_f32(tile, head_dim, token, x);
         return;
     }
     if (bits == 16) {
@@ -59,21 +58,14 @@ static inline void put_key(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_
     for (uint32_t i = 0; i < head_dim; i += 16) {
         uint32_t w[4]; /* four dimensions a word */
         _mm_storeu_si128((__m128i *)(void *)w, _mm512_cvtepi32_epi8(codes_of(x + i, min, inverse, top)));
-        if (bits == 8) {
-            for (uint32_t j = 0; j < 4; j++) out[(i / 4 + j) * PLEAT__TILE] = w[j];
-        } else if (bits == 4) {
-            out[i / 8 * PLEAT__TILE] = w[0] | w[1] << 4;
-            out[(i / 8 + 1) * PLEAT__TILE] = w[2] | w[3] << 4;
-        } else {
-            out[i / 16 * PLEAT__TILE] = w[0] | w[1] << 2 | w[2] << 4 | w[3] << 6;
-        }
+        pleat__pack_key(out, bits, i, w);
     }
 }
 
 static inline void put_value(uint8_t *tile, uint16_t *meta, uint32_t bits, uint32_t head_dim, uint32_t token,
                              const float *x) {
     if (bits == 32) {
-        memcpy((float *)(void *)tile + (size_t)token * head_dim, x, head_dim * sizeof *x);
+        pleat__put_value_f32(tile, head_dim, token, x);
         return;
     }
     if (bits == 16) {

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * replay.c: a trace against a serving: requests go in at their times, tokens come out, and what users see of
+ * it is measured, by the serving's own clock, so that a simulated one is measured alike.
+ *
+ *     arrival ──────── first token ── .. ── last token       TTFT   first token - arrival
+ *        wait, prompt        ITL, between any two            E2EL   last token - arrival
+ *                                                            TPOT   (last - first) / (tokens - 1)
+ *
+ * These are the terms of vLLM's `bench serve`; a request arrives when the trace says so, even if the step that runs just
+ * then keeps it waiting.  Percentiles are those between neighbours in rank; intervals between tokens are too many to
+ * keep and are counted in classes of a thousandth's width.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/lib/common.h"
+#include "cli/lib/measure.h"
+#include "cli/lib/progress.h"
+#include "serve.h"
+
+/* Intervals by the upper bits of their double: 2^10 classes for each power of two up to 2^62 ns. */
+enum { CLASS_BITS = 10, N_CLASSES = 63 << CLASS_BITS };
+
+typedef struct intervals {
+    uint64_t *n_of; /* [N_CLASSES] */
+    uint64_t n;
+    double sum_ns;
+} intervals;
+
+typedef struct replay {
+    const serve_setup *setup;
+    const trace *t;
+    const token_source *tokens;
+    serve_target *target;
+    serve_result *out;
+    uint64_t start_ns, done;
+    double *first_s, *last_s;   /* [n] times of a request's tokens */
+    double *ttft, *tpot, *e2el; /* ms, of completed requests */
+    uint32_t n_tpot;
+    intervals itl;
+    pleat_token *prompt;   /* [longest] */
+    double before_s;       /* the last time that was accounted for */
+    double last_token_s;   /* of all requests */
+    double running_s;      /* requests times seconds */
+    double used_s, live_s; /* pages times seconds */
+    double slack;          /* fragmentation, summed over n_slack samples */
+    uint32_t n_slack;
+    uint64_t n_accounts, n_steps; /* of the latter, those since the last account */
+} replay;
+
+/* ---- figures ----------------------------------------------------------------------------------- */
+
+static uint32_t class_of(double ns) {
+    uint64_t bits;
+    if (!(ns >= 1)) return 0;
+    memcpy(&bits, &ns, sizeof bits);
+    const uint64_t bucket = (bits >> (52 - CLASS_BITS)) - (1023ull << CLASS_BITS);
+    return bucket < N_CLASSES ? (uint32_t)bucket : N_CLASSES - 1;
+}
+
+/* The middle of a bucket, ns. */
+static double class_middle(uint32_t bucket) {
+    const uint64_t bits = ((uint64_t)bucket + (1023ull << CLASS_BITS)) << (52 - CLASS_BITS);
+    double low;
+    memcpy(&low, &bits, sizeof low);
+    return low * (1 + ldexp(1, -CLASS_BITS - 1));
+}
+
+static void add_interval(intervals *v, double ns) {
+    v->n_of[class_of(ns)]++;
+    v->n++;
+    v->sum_ns += ns;
+}
+
+static double interval_at(const intervals *v, double share) {
+    const double rank = share * (double)(v->n - 1);
+    uint64_t below = 0;
+    uint32_t bucket = 0;
+    while (bucket + 1 < N_CLASSES && (double)(below + v->n_of[bucket]) <= rank) below += v->n_of[bucket++];
+    return class_middle(bucket);
+}
+
+static serve_latency latency_of_intervals(const intervals *v) {
+    if (!v->n) return (serve_latency){NAN, NAN, NAN};
+    return (serve_latency){1e-6 * v->sum_ns / (double)v->n, 1e-6 * interval_at(v, 0.5), 1e-6 * interval_at(v, 0.99)};
+}
+
+/* As numpy.percentile() has it; of sorted values. */
+static double value_at(const double *v, uint32_t n, double share) {
+    const double rank = share * (n - 1);
+    const uint32_t i = (uint32_t)rank;
+    return i + 1 < n ? v[i] + (rank - i) * (v[i + 1] - v[i]) : v[n - 1];
+}
+
+/* Sorts them. */
+static serve_latency latency_of(double *v, uint32_t n) {
+    double sum = 0;
+    if (!n) return (serve_latency){NAN, NAN, NAN};
+    const double median = measure_median(v, n);
+    for (uint32_t i = 0; i < n; i++) sum += v[i];
+    return (serve_latency){sum / n, median, value_at(v, n, 0.99)};
+}
+
+/* ---- samples ----------------------------------------------------------------------------------- */
+
+/* Every second goes.  The first stays. */
+static void thin(serve_series *s) {
+    for (uint32_t i = 0; 2 * i < s->n; i++) s->v[i] = s->v[2 * i];
+    s->n = (s->n + 1) / 2;
+    s->interval_s *= 2;
+}
+
+/* Slots without a token; the cache counts what is shared for each who has it. */
+static void sample_slack(replay *r) {
+    pleat_cache_usage usage;
+    const pleat_engine *engine = r->target->engine;
+    if (!engine || pleat_engine_get_usage(engine, (pleat_seq){0}, &usage) != PLEAT_OK || !usage.slots) return;
+    r->slack += cli_fragmentation(&usage);
+    r->n_slack++;
+}
+
+static void sample(replay *r, const pleat_serving_stats *stats, double now_s) {
+    serve_series *s = &r->out->series;
+    if (now_s < s->next_s) return;
+    if (s->n == SERVE_SAMPLES_CAP) thin(s);
+    s->next_s = now_s + s->interval_s;
+    s->v[s->n++] = (serve_sample){now_s,
+                                  stats->n_waiting,
+                                  stats->n_running,
+                                  stats->n_swapped,
+                                  stats->pages_used,
+                                  stats->pages_evictable,
+                                  stats->pages_total - stats->pages_used,
+                                  stats->pages_high,
+                                  stats->pages_low};
+    sample_slack(r);
+}
+
+/* What has been so since the last time ends now; n_ended requests more than run now took part in the last step. */
+static void account(replay *r, uint32_t n_ended, double now_s) {
+    pleat_serving_stats *stats = &r->out->stats;
+    pleat_serving_get_stats(r->target->serving, stats);
+    const double dt = now_s - r->before_s, used = (double)stats->pages_used;
+    r->running_s += dt * (stats->n_running + n_ended);
+    r->used_s += dt * used;
+    r->live_s += dt * (used - (double)stats->pages_evictable);
+    r->before_s = now_s;
+    r->n_accounts++;
+    r->n_steps = 0;
+    if (used > r->out->used_max) r->out->used_max = used;
+    sample(r, stats, now_s);
+}
+
+/* A look costs as much as there are sequences: long replays get one in 64 steps. */
+static int is_account_due(replay *r) {
+    const uint64_t doublings = r->n_accounts / 256;
+    return ++r->n_steps >= 1ull << (doublings < 6 ? doublings : 6);
+}
+
+/* ---- requests ---------------------------------------------------------------------------------- */
+
+static double now_of(const replay *r) {
+    return 1e-9 * (double)(pleat_serving_clock_ns(r->target->serving) - r->start_ns);
+}
+
+/* Counts what is refused; CLI_FAILED where that is no fault of the request. */
+static int submit(replay *r, uint32_t i) {
+    const trace_request *from = &r->t->requests[i];
+    const tenant_list *tenants = &r->setup->tenants;
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    pleat_request request;
+    pleat_request_id id;
+    pleat_request_default(&request);
+    trace_prompt(r->t, i, r->tokens, r->prompt);
+    request.prompt = r->prompt;
+    request.n_prompt = from->n_prompt;
+    request.n_predict = from->n_output;
+    request.breakpoint = from->n_prefix;
+    request.tenant = tenants->n ? tenants->v[from->tenant].name : NULL;
+    request.salt = from->salt;
+    request.priority = from->priority;
+    request.ignores_end = 1;
+    request.max_ah = r->setup->o->ah_most;
+    request.max_al = r->setup->o->al_most;
+    request.user = &r->first_s[i];
+    const pleat_status status = pleat_serving_submit(r->target->serving, &request, &id, &err);
+    if (status == PLEAT_OK) return CLI_OK;
+    if (status == PLEAT_E_MEMORY) return cli_fail("cannot take a request", status, &err);
+    trace_reject(r->t, from->line, &r->out->n_rejected, "%s", err.text[0] ? err.text : pleat_status_str(status));
+    r->out->n_ended++;
+    return CLI_OK;
+}
+
+static int submit_due(replay *r, double now_s) {
+    int code = CLI_OK;
+    for (uint32_t *i = &r->out->n_submitted; code == CLI_OK && *i < r->t->n; (*i)++) {
+        if (r->t->requests[*i].arrival_s > now_s) break;
+        code = submit(r, *i);
+    }
+    return code;
+}
+
+static void complete(replay *r, uint32_t i, const pleat_request_stats *stats) {
+    serve_result *out = r->out;
+    const double arrival_s = r->t->requests[i].arrival_s, first_s = r->first_s[i], last_s = r->last_s[i];
+    if (stats->n_generated > 1) r->tpot[r->n_tpot++] = 1e3 * (last_s - first_s) / (stats->n_generated - 1);
+    r->ttft[out->n_completed] = 1e3 * (first_s - arrival_s);
+    r->e2el[out->n_completed] = 1e3 * (last_s - arrival_s);
+    out->n_completed++;
+    out->input_tokens += stats->n_prompt;
+    out->output_tokens += stats->n_generated;
+    out->hit_tokens += stats->n_hit;
+}
+
+static void take_event(replay *r, const pleat_serving_event *event, double now_s) {
+    const uint32_t i = (uint32_t)((double *)event->user - r->first_s);
+    if (event->token >= 0) {
+        if (r->last_s[i] >= 0)
+            add_interval(&r->itl, 1e9 * (now_s - r->last_s[i]));
+        else
+            r->first_s[i] = now_s;
+        r->last_s[i] = r->last_token_s = now_s;
+    }
+    if (event->finish == PLEAT_FINISH_NOT) return;
+    r->out->n_ended++;
+    if (event->stats.n_stalled > r->out->stalled_max) r->out->stalled_max = event->stats.n_stalled;
+    if (event->finish == PLEAT_FINISH_FAILED) {
+        r->out->n_failed++;
+        cli_error("request %u failed: %s", r->t->requests[i].line, pleat_status_str(event->status));
+    } else {
+        complete(r, i, &event->stats);
+    }
+}
+
+static void take_events(replay *r) {
+    uint32_t n_events;
+    const pleat_serving_event *events = pleat_serving_events(r->target->serving, &n_events);
+    const double now_s = now_of(r);
+    const uint32_t n_before = r->out->n_ended;
+    for (uint32_t i = 0; i < n_events; i++) take_event(r, &events[i], now_s);
+    if (is_account_due(r)) account(r, r->out->n_ended - n_before, now_s);
+    progress_update(r->done + r->out->n_ended);
+}
+
+/* Nobody is there: let time pass until the next request comes. */
+static void wait_for_next(replay *r, double now_s) {
+    const double gap_s = r->t->requests[r->out->n_submitted].arrival_s - now_s;
+    if (!r->target->engine) {
+        pleat_serving_clock_advance(r->target->serving, (uint64_t)ceil(1e9 * gap_s) + 1);
+    } else if (gap_s > 0) {
+        const double sleep_s = gap_s < 0.1 ? gap_s : 0.1;
+        nanosleep(&(struct timespec){0, (long)(1e9 * sleep_s)}, NULL);
+    }
+    account(r, 0, now_of(r));
+}
+
+static int run(replay *r) {
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    for (;;) {
+        const double now_s = now_of(r);
+        if (submit_due(r, now_s) != CLI_OK) return CLI_FAILED;
+        if (r->out->n_ended == r->t->n) return CLI_OK;
+        const pleat_status status = pleat_serving_step(r->target->serving, &err);
+        if (status == PLEAT_OK) {
+            take_events(r);
+        } else if (status != PLEAT_AGAIN) {
+            return cli_fail("a step failed", status, &err);
+        } else if (r->out->n_submitted < r->t->n) {
+            wait_for_next(r, now_s);
+        } else {
+            cli_error("%u requests were lost", r->t->n - r->out->n_ended);
+            return CLI_FAILED;
+        }
+    }
+}
+
+/* Most pages in use at any time, also within steps, where the engine knows; else of those seen. */
+static double pages_max(const replay *r) {
+    pleat_cache_usage usage;
+    const pleat_engine *engine = r->target->engine;
+    if (engine && pleat_engine_get_usage(engine, (pleat_seq){0}, &usage) == PLEAT_OK) return (double)usage.pages_peak;
+    return r->out->used_max;
+}
+
+static void sum_up(replay *r) {
+    serve_result *out = r->out;
+    account(r, 0, fmax(r->before_s, r->last_token_s));
+    const double pool_s = (double)out->stats.pages_total * r->before_s;
+    out->duration_s = r->before_s;
+    out->ttft = latency_of(r->ttft, out->n_completed);
+    out->tpot = latency_of(r->tpot, r->n_tpot);
+    out->e2el = latency_of(r->e2el, out->n_completed);
+    out->itl = latency_of_intervals(&r->itl);
+    out->running_mean = r->before_s > 0 ? r->running_s / r->before_s : NAN;
+    out->used_mean = pool_s > 0 ? r->used_s / pool_s : NAN;
+    out->live_mean = pool_s > 0 ? r->live_s / pool_s : NAN;
+    out->used_max = pages_max(r) / (double)out->stats.pages_total;
+    out->fragmentation = r->n_slack ? r->slack / r->n_slack : NAN;
+    out->n_requests = r->t->n + r->t->n_rejected;
+    out->n_rejected += r->t->n_rejected;
+    out->page_tokens = r->target->engine ? pleat_cache_page_tokens(pleat_engine_cache(r->target->engine))
+                                         : r->target->simulation.page_tokens;
+}
+
+static int count_pages_left(replay *r) {
+    pleat_serving_stats stats;
+    pleat_serving_forget_prefixes(r->target->serving);
+    pleat_serving_get_stats(r->target->serving, &stats);
+    r->out->pages_left = stats.pages_used;
+    if (stats.pages_used == 0) return CLI_OK;
+    cli_error("%llu pages were lost", (unsigned long long)stats.pages_used);
+    return CLI_FAILED;
+}
+
+static uint32_t longest_prompt(const trace *t) {
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < t->n; i++)
+        if (t->requests[i].n_prompt > most) most = t->requests[i].n_prompt;
+    return most;
+}
+
+int serve_replay(const serve_setup *setup, const trace *t, const token_source *tokens, serve_target *target,
+                 uint64_t done, serve_result *out) {
+    replay r = {.setup = setup, .t = t, .tokens = tokens, .target = target, .out = out, .done = done};
+    *out = (serve_result){.series = {.interval_s = 1e-3}};
+    double *times = cli_alloc(5 * (size_t)t->n, sizeof *times);
+    r.first_s = times;
+    r.last_s = r.first_s + t->n;
+    r.ttft = r.last_s + t->n;
+    r.tpot = r.ttft + t->n;
+    r.e2el = r.tpot + t->n;
+    for (uint32_t i = 0; i < t->n; i++) r.last_s[i] = -1;
+    r.itl.n_of = cli_alloc(N_CLASSES, sizeof *r.itl.n_of);
+    r.prompt = cli_alloc(longest_prompt(t), sizeof *r.prompt);
+    r.start_ns = pleat_serving_clock_ns(target->serving);
+    int code = run(&r);
+    if (code == CLI_OK) sum_up(&r);
+    if (code == CLI_OK) code = count_pages_left(&r);
+    free(times);
+    free(r.itl.n_of);
+    free(r.prompt);
+    return code;
+}

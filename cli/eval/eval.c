@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * eval.c: `pleat eval`: one row per KV spec: task accuracy, perplexity, divergence from the first spec, bytes.
+ *
+ *     accuracy    of a task: turns answered right / turns; of a row: the mean over tasks
+ *     fraction    bytes held at the ends of the samples over what f16 would hold, summed over the samples; without
+ *                 --tasks, the same over the windows of the text
+ *     kld_mean    mean over scored positions of KL(first spec's prediction || this spec's), nats
+ *     same_top1   share of them where both find the same token likeliest
+ *     seconds     in steps of tasks and text
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/eval/report/report.h"
+#include "cli/lib/common.h"
+#include "cli/lib/progress.h"
+#include "cli/lib/score/score.h"
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+typedef struct eval_options {
+    score_options score;
+    const char *report; /* HTML page to write; NULL: none */
+} eval_options;
+_Static_assert(offsetof(eval_options, score) == 0 && offsetof(score_options, common) == 0, "common_options come first");
+
+/* clang-format off */
+static const option_row rows[] = {
+    LOAD_ROWS(eval_options, score.load),
+    CPU_MASK_ROW(score_options),
+    {GROUP_CACHE, "kv", NULL, "SPEC", "how the cache is kept: f16, k8v4, leankv, h2o, kvcomp, ...; repeat to compare (default f16)",
+     KIND_SPECS, .offset = offsetof(eval_options, score.load.kv), .words = option_spec_names},
+    SCORE_ROWS(eval_options, score),
+    TEXT_WINDOWS_ROW(eval_options, score, "the first N windows of the text (default: all)"),
+    {GROUP_OUTPUT, "report", NULL, "FILE", "write a page with charts of accuracy, memory and tokens kept (HTML, no scripts)",
+     KIND_OUTPUT, .offset = offsetof(eval_options, report)},
+    COMMON_ROWS(score_options),
+};
+/* clang-format on */
+
+static const option_demand demands[] = {
+    NO_MODEL,
+    {"tasks text", "nothing to evaluate: give --tasks FILE or --text FILE, as eval/tasks.jsonl and eval/prose.txt"},
+};
+
+static void set_defaults(void *opts) {
+    eval_options *o = opts;
+    score_defaults(&o->score);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static json_t *tasks_json(const evaluation *e, const score_row *row) {
+    json_t *tasks = json_object();
+    for (uint32_t t = 0; t < e->set.n_tasks; t++) {
+        const task_score *s = &row->score[t];
+        json_object_set_new(tasks, e->set.names[t],
+                            json_pack("{s:i, s:i, s:o, s:o}", "correct", (int)s->correct, "total", (int)s->total,
+                                      "accuracy", json_number(score_task_accuracy(row, t)), "fraction",
+                                      json_number(score_quotient((double)s->bytes, (double)s->bytes_f16))));
+    }
+    return tasks;
+}
+
+static json_t *row_json(const evaluation *e, const score_row *row) {
+    const double n = (double)row->n_scored;
+    uint64_t bytes, bytes_f16;
+    score_bytes(e, row, &bytes, &bytes_f16);
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:f}", "kv", row->kv, "tasks", tasks_json(e, row),
+                     "accuracy", json_number(score_accuracy(e, row)), "perplexity", json_number(score_perplexity(row)),
+                     "kld_mean", json_number(score_quotient(row->kld_sum, n)), "same_top1",
+                     json_number(score_quotient((double)row->n_same_top1, n)), "fraction",
+                     json_number(score_quotient((double)bytes, (double)bytes_f16)), "bytes", (json_int_t)bytes,
+                     "bytes_f16", (json_int_t)bytes_f16, "seconds", row->seconds);
+}
+
+static void write_json(const evaluation *e, output *out) {
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < e->o->load.kv.n; i++) json_array_append_new(list, row_json(e, &e->rows[i]));
+    output_json(out, json_pack("{s:o, s:i, s:I, s:o}", "model", json_text(e->o->load.model), "samples",
+                               (int)e->set.n_samples, "scored_tokens", (json_int_t)e->rows[0].n_scored, "rows", list));
+}
+
+static void write_table(evaluation *e, output *out) {
+    table t;
+    score_table(e, &t);
+    table_write(&t, out);
+    table_release(&t);
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static int prepare(evaluation *e, score_options *o, const char *report) {
+    static const char *const default_specs[] = {"f16", NULL};
+    options_default_specs(&o->load.kv, default_specs);
+    int code = report ? report_check(o, report) : CLI_OK;
+    if (code == CLI_OK) code = load_model(&o->load, &o->common, &e->l);
+    e->rows = cli_alloc(o->load.kv.n, sizeof *e->rows);
+    for (uint32_t i = 0; i < o->load.kv.n;
+         i++) { /* load_model() has put what a profile says in the place of its name */
+        e->rows[i].spec = o->load.kv.spec[i];
+        e->rows[i].kv = o->load.kv.text[i];
+    }
+    if (code == CLI_OK && o->tasks) code = tasks_load(&e->set, &e->l, o->tasks, o->samples);
+    return code;
+}
+
+/* Run all the rows that were asked for. */
+static int evaluate(evaluation *e, int has_report) {
+    const score_options *o = e->o;
+    const uint32_t n_parts = (o->tasks ? o->load.kv.n : 0) + (o->text != NULL);
+    int code = CLI_OK;
+    for (uint32_t i = 0; o->tasks && i < o->load.kv.n && code == CLI_OK; i++) {
+        progress_part(i, n_parts);
+        code = score_tasks(o, &e->l, &e->set, &e->rows[i]);
+    }
+    if (o->text) progress_part(n_parts - 1, n_parts);
+    if (o->tasks && has_report) report_unwatch(e); /* its requests are the samples alone */
+    if (code == CLI_OK && o->text) code = score_text(o, &e->l, o->text, e->rows, o->load.kv.n);
+    return code;
+}
+
+static int run(void *opts) {
+    eval_options *own = opts;
+    score_options *o = &own->score;
+    evaluation e = {.o = o};
+    output out = {.file = NULL};
+    int code = prepare(&e, o, own->report);
+    if (code == CLI_OK) code = output_open(&out, &o->common);
+    report_data *report = code == CLI_OK && own->report ? report_begin(&e, own->report) : NULL;
+    if (code == CLI_OK) code = evaluate(&e, report != NULL);
+    if (code == CLI_OK && o->common.format == FORMAT_JSON)
+        write_json(&e, &out);
+    else if (code == CLI_OK)
+        write_table(&e, &out);
+    whole_file_hold();
+    const int closed = output_close(&out); /* first: should the report fail, stdout has the rows */
+    if (code == CLI_OK) code = closed;
+    progress_part(0, 0);
+    if (code == CLI_OK && report) code = report_finish(report, &e);
+    code = whole_file_commit(code);
+    report_release(&report);
+    tasks_release(&e.set);
+    load_release(&e.l);
+    free(e.rows);
+    return code;
+}
+
+const command eval_command = {
+    .name = "eval",
+    .help = "compare KV specs: task accuracy, perplexity, divergence, bytes",
+    .usage = "-m MODEL [--tasks FILE] [--text FILE] [--kv SPEC]...",
+    .about =
+        "Answers the samples of a task file and predicts a text with the model's cache kept as each spec says, and "
+        "prints a row for each: accuracy, perplexity, divergence from the first spec, and the bytes held.",
+    ROWS_OF(rows),
+    DEMANDS_OF(demands),
+    .options_bytes = sizeof(eval_options),
+    .set_defaults = set_defaults,
+    .run = run,
+};

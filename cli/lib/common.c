@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * common.c: see common.h.
+ */
+#include "common.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "progress.h"
+#include "utf8.h"
+
+static const char *command_name = "";
+
+void cli_set_command(const char *name) { command_name = name; }
+
+/* Names and texts of files may hold what a terminal obeys.  Without memory they are printed as they are. */
+static void print_escaped(const char *fmt, va_list args) {
+    va_list again;
+    va_copy(again, args);
+    const int n = vsnprintf(NULL, 0, fmt, again);
+    va_end(again);
+    char *text = n >= 0 ? malloc((size_t)n + 1 + UTF8_ESCAPED_CAP((size_t)n)) : NULL;
+    if (text) {
+        vsnprintf(text, (size_t)n + 1, fmt, args);
+        fputs(utf8_escape(text, "\n\t", text + n + 1), stderr);
+    } else {
+        vfprintf(stderr, fmt, args);
+    }
+    free(text);
+}
+
+static void print_message(const char *kind, const char *fmt, va_list args) {
+    progress_clear();
+    fprintf(stderr, "pleat%s%s: %s", command_name[0] ? " " : "", command_name, kind);
+    print_escaped(fmt, args);
+    fputc('\n', stderr);
+}
+
+void cli_error(const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    print_message("", fmt, args);
+    va_end(args);
+}
+
+void cli_note(const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    print_message("note: ", fmt, args);
+    va_end(args);
+}
+
+int cli_fail(const char *what, pleat_status status, const pleat_error *err) {
+    const char *text = err && err->text[0] ? err->text : pleat_status_str(status);
+    if (err && err->text[0] && err->where != PLEAT_NOWHERE)
+        cli_error("%s: %s (at byte %llu)", what, text, (unsigned long long)err->where);
+    else
+        cli_error("%s: %s", what, text);
+    return CLI_FAILED;
+}
+
+void *cli_alloc(size_t n, size_t size) {
+    void *p = calloc(n ? n : 1, size);
+    if (!p) {
+        cli_error("out of memory: %zu x %zu bytes", n, size);
+        exit(CLI_FAILED);
+    }
+    return p;
+}
+
+char *cli_copy(const char *text, size_t n) {
+    char *copy = cli_alloc(n + 1, 1);
+    if (n) memcpy(copy, text, n);
+    return copy;
+}
+
+/* Read f to its end, or to one byte more than max_bytes.  Works on pipes, where no size is known beforehand. */
+static int read_stream(FILE *f, size_t max_bytes, char **text, size_t *n_bytes) {
+    size_t cap = 1 << 16, n = 0;
+    char *buf = cli_alloc(cap, 1);
+    for (;;) {
+        n += fread(buf + n, 1, cap - 1 - n, f);
+        if (n < cap - 1 || n > max_bytes) break;
+        char *grown = realloc(buf, cap * 2);
+        if (!grown) {
+            free(buf);
+            errno = ENOMEM;
+            return -1;
+        }
+        buf = grown;
+        cap *= 2;
+    }
+    if (ferror(f)) {
+        free(buf);
+        return -1;
+    }
+    buf[n] = 0;
+    *text = buf;
+    *n_bytes = n;
+    return 0;
+}
+
+/* A device may have no end.  A message says so. */
+static int is_device(const char *path) {
+    struct stat info;
+    if (stat(path, &info) != 0 || !(S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode))) return 0;
+    cli_error("cannot read %s: it is a device and no file", path);
+    return 1;
+}
+
+static int read_file(const char *path, size_t max_bytes, char **text, size_t *n_bytes) {
+    const int is_stdin = strcmp(path, "-") == 0;
+    const char *name = is_stdin ? "standard input" : path;
+    if (!is_stdin && is_device(path)) return CLI_FAILED;
+    FILE *f = is_stdin ? stdin : fopen(path, "rb");
+    int bad = !f || read_stream(f, max_bytes, text, n_bytes) != 0;
+    if (bad) cli_error("cannot read %s: %s", name, strerror(errno));
+    if (!bad && *n_bytes > max_bytes) {
+        cli_error("cannot read %s: it has more than %zu MiB", name, max_bytes >> 20);
+        free(*text);
+        bad = 1;
+    }
+    if (f && !is_stdin) fclose(f);
+    return bad ? CLI_FAILED : CLI_OK;
+}
+
+int cli_read_file(const char *path, char **text, size_t *n_bytes) {
+    return read_file(path, (size_t)1 << 30, text, n_bytes);
+}
+
+int cli_read_small_file(const char *path, char **text, size_t *n_bytes) {
+    return read_file(path, (size_t)16 << 20, text, n_bytes);
+}
+
+/* Levenshtein distance; words longer than 63 bytes are compared by their first 63. */
+static uint32_t edit_distance(const char *a, const char *b) {
+    enum { CAP = 64 };
+    uint32_t row[CAP];
+    const size_t na = strnlen(a, CAP - 1), nb = strnlen(b, CAP - 1);
+    for (size_t j = 0; j <= nb; j++) row[j] = (uint32_t)j;
+    for (size_t i = 1; i <= na; i++) {
+        uint32_t diagonal = row[0];
+        row[0] = (uint32_t)i;
+        for (size_t j = 1; j <= nb; j++) {
+            const uint32_t above = row[j];
+            uint32_t best = diagonal + (a[i - 1] != b[j - 1]);
+            if (above + 1 < best) best = above + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            row[j] = best;
+            diagonal = above;
+        }
+    }
+    return row[nb];
+}
+
+uint32_t cli_nearest(const char *word, const char *const *words, uint32_t n) {
+    uint32_t best = 0;
+    size_t best_distance = 1, best_length = 0; /* infinite */
+    for (uint32_t i = 0; i < n; i++) {
+        const size_t d = edit_distance(word, words[i]), na = strlen(word), nb = strlen(words[i]);
+        const size_t length = na > nb ? na : nb;
+        if (d * best_length < best_distance * length || i == 0) {
+            best = i;
+            best_distance = d;
+            best_length = length;
+        }
+    }
+    return best;
+}
+
+int cli_is_near(const char *word, const char *meant) {
+    const size_t na = strlen(word), nb = strlen(meant);
+    const size_t d = edit_distance(word, meant), longer = na > nb ? na : nb;
+    return d == 0 || (d < longer && (d <= 2 || 2 * d <= longer));
+}
+
+const char *cli_hint(char buf[HINT_CAP], const char *kind, const char *word, const char *meant) {
+    buf[0] = 0;
+    if (cli_is_near(word, meant)) snprintf(buf, HINT_CAP, "; the nearest%s is '%.40s'", kind, meant);
+    return buf;
+}
+
+double cli_fragmentation(const pleat_cache_usage *usage) {
+    return usage->slots ? 1 - (double)(usage->tokens_high + usage->tokens_low) / (double)usage->slots : 0;
+}

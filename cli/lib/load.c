@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * load.c: see load.h.
+ */
+#include "load.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common.h"
+#include "measure.h"
+#include "output.h"
+#include "profile.h"
+
+/* CPUs that this process may run on; 0 if the system does not say. */
+static uint32_t count_cpus(void) {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 0;
+}
+
+int load_workers(uint32_t threads, int is_quiet, pleat_workers **workers) {
+    const uint32_t n_cpus = count_cpus();
+    if (n_cpus && threads > n_cpus && !is_quiet)
+        cli_note("--threads %u is more than the %u CPUs here: threads will wait for each other", threads, n_cpus);
+    const pleat_status status = pleat_workers_create(threads, NULL, workers);
+    return status == PLEAT_OK ? CLI_OK : cli_fail("cannot start the threads", status, NULL);
+}
+
+/* Replace every spec that names a profile by what the profile says. */
+static int resolve_profiles(load_options *o, common_options *common, const loaded *l) {
+    int code = CLI_OK;
+    for (uint32_t i = 0; i < o->kv.n && code == CLI_OK; i++) {
+        memcpy(o->profiles[i], o->kv.spec[i].profile, sizeof o->profiles[i]);
+        options_add_input(common, o->profiles[i]);
+        code = profile_resolve(l->model, l->info.name, &o->kv.spec[i]);
+        if (code == CLI_OK) pleat_spec_print(&o->kv.spec[i], o->kv.text[i], PLEAT_SPEC_TEXT_CAP);
+    }
+    return code;
+}
+
+/* Replace every leankv without a key by what the profile beside the model says, if there is one for it. */
+static int take_shipped(load_options *o, common_options *common, loaded *l) {
+    int code = CLI_OK;
+    for (uint32_t i = 0; i < o->kv.n && code == CLI_OK; i++) {
+        pleat_spec *spec = &o->kv.spec[i];
+        if (o->ignores_shipped || !o->kv.is_bare[i] || spec->policy != PLEAT_POLICY_LEANKV) continue;
+        if (!l->shipped) l->shipped = profile_path_beside(o->model);
+        const int is_taken = profile_take_shipped(l->shipped, l->model, common->quiet, spec, &code);
+        if (!is_taken) continue;
+        options_add_input(common, l->shipped); /* a file more that no output may be */
+        code = output_check_names(common);
+        pleat_spec_print(spec, o->kv.text[i], PLEAT_SPEC_TEXT_CAP);
+    }
+    return code;
+}
+
+int load_model(load_options *o, common_options *common, loaded *l) {
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    memset(l, 0, sizeof *l);
+    const double start_s = measure_now_s();
+    const pleat_status status = pleat_model_load(o->model, NULL, &l->model, &err);
+    if (status != PLEAT_OK) return cli_fail(o->model, status, &err);
+    l->load_ms = (measure_now_s() - start_s) * 1e3;
+    pleat_model_get_info(l->model, &l->info);
+    int code = take_shipped(o, common, l);
+    if (code == CLI_OK) code = resolve_profiles(o, common, l);
+    if (code == CLI_OK) code = load_workers(o->threads, common->quiet, &l->workers);
+    if (code != CLI_OK) load_release(l);
+    return code;
+}
+
+void load_release(loaded *l) {
+    pleat_workers_destroy(&l->workers);
+    free(l->shipped);
+    l->shipped = NULL;
+    pleat_model_destroy(&l->model);
+}
+
+pleat_engine_options load_engine_options(const load_options *o, const loaded *l, pleat_spec spec, uint32_t max_seqs,
+                                         uint32_t max_tokens, uint32_t step_tokens) {
+    pleat_engine_options opt;
+    pleat_engine_options_default(&opt);
+    opt.spec = spec;
+    opt.max_seqs = max_seqs;
+    opt.max_tokens = max_tokens;
+    const uint32_t least = pleat_cache_least_tokens(&spec);
+    if (max_tokens && max_tokens < least) /* a cache holds what its spec keeps at least, if the model does */
+        opt.max_tokens = least < l->info.n_ctx ? least : l->info.n_ctx;
+    opt.chunk_tokens = o->chunk_tokens;
+    opt.step_tokens = step_tokens;
+    opt.workers = l->workers;
+    return opt;
+}
+
+int load_engine_with(const loaded *l, const pleat_engine_options *opt, pleat_engine **out) {
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    const pleat_status status = pleat_engine_create(l->model, opt, out, &err);
+    return status == PLEAT_OK ? CLI_OK : cli_fail("cannot make the engine", status, &err);
+}
+
+int load_engine(const load_options *o, const loaded *l, pleat_spec spec, uint32_t max_seqs, uint32_t max_tokens,
+                uint32_t step_tokens, pleat_engine **out) {
+    const pleat_engine_options opt = load_engine_options(o, l, spec, max_seqs, max_tokens, step_tokens);
+    return load_engine_with(l, &opt, out);
+}
+
+int load_tokens(const loaded *l, const char *what, const char *text, size_t n_bytes, uint32_t flags, pleat_token **ids,
+                uint32_t *n_tokens) {
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    uint32_t cap = (uint32_t)(n_bytes / 2 + 16); /* a guess: text has about four bytes a token */
+    *ids = cli_alloc(cap, sizeof **ids);
+    *n_tokens = 0; /* limits other than cap leave it */
+    pleat_status status = pleat_model_tokenize(l->model, text, n_bytes, flags, *ids, cap, n_tokens, &err);
+    if (status == PLEAT_E_LIMIT) {
+        free(*ids);
+        cap = *n_tokens;
+        *ids = cli_alloc(cap, sizeof **ids);
+        status = pleat_model_tokenize(l->model, text, n_bytes, flags, *ids, cap, n_tokens, &err);
+    }
+    if (status == PLEAT_OK) return CLI_OK;
+    free(*ids);
+    *ids = NULL;
+    return cli_fail(what, status, &err);
+}
+
+pleat_token greedy_token(const float *logits, uint32_t n_vocab) {
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < n_vocab; i++)
+        if (logits[i] > logits[best]) best = i;
+    return (pleat_token)best;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * load.h: a model and its team of threads, as every command that computes needs them.
+ */
+#ifndef PLEAT_CLI_LOAD_H
+#define PLEAT_CLI_LOAD_H
+
+#include "options.h"
+
+/* What every command takes that runs a model. */
+typedef struct load_options {
+    const char *model;     /* NULL: not given */
+    uint32_t threads;      /* 0: one for each CPU */
+    uint32_t chunk_tokens; /* most prompt tokens in one step */
+    spec_list kv;          /* what a profile says in the place of its name, once a model is loaded */
+    int ignores_shipped;   /* a bare leankv is its defaults, whatever profile stands beside the model */
+    char profiles[SPECS_CAP][PLEAT_PROFILE_CAP]; /* paths of those that were read; "": none */
+} load_options;
+
+#define DEFAULT_CHUNK_TOKENS 512
+
+/* clang-format off */
+/* Their rows but for --kv, whose default is the command's own.  `type` has the load_options as `member`. */
+#define MODEL_ROW(type, member)                                                                                        \
+    {GROUP_MACHINE, "model", "m", "FILE", "GGUF model", KIND_INPUT, .offset = offsetof(type, member)}
+#define THREADS_ROW(type, member)                                                                                      \
+    {GROUP_MACHINE, "threads", "t", "N", "threads (default: one for each CPU)", KIND_U32,                              \
+     .offset = offsetof(type, member), 1, 256}
+#define LOAD_ROWS(type, member)                                                                                        \
+    MODEL_ROW(type, member.model),                                                                                     \
+    THREADS_ROW(type, member.threads),                                                                                 \
+    {GROUP_MACHINE, "batch-size", "b", "N", "most prompt tokens in one step (default 512)", KIND_U32,                  \
+     .offset = offsetof(type, member.chunk_tokens), 1, 65536}
+/* clang-format on */
+
+#define NO_MODEL \
+    { "model", "no model: give -m FILE, a GGUF file" }
+
+typedef struct loaded {
+    pleat_model *model;
+    pleat_model_info info;
+    pleat_workers *workers;
+    double load_ms;
+    char *shipped; /* path of a profile beside the model, if a bare leankv was asked for; else NULL */
+} loaded;
+
+/* Start the threads that -t asks for.  CLI_OK, or CLI_FAILED after a message. */
+int load_workers(uint32_t threads, int is_quiet, pleat_workers **workers);
+
+/* Load -m, read the profiles that the specs name (the specs and their texts are then what the profiles say), and start
+ * the threads.  `--kv leankv` alone names the profile that stands beside the model, if it was made for it.  CLI_OK, or an exit code after a message; *l then holds nothing. */
+int load_model(load_options *o, common_options *common, loaded *l);
+void load_release(loaded *l);
+
+/* What load_engine() makes an engine with. */
+pleat_engine_options load_engine_options(const load_options *o, const loaded *l, pleat_spec spec, uint32_t max_seqs,
+                                         uint32_t max_tokens, uint32_t step_tokens);
+
+/* Make an engine on l's model and threads with o's chunk size; step_tokens 0 means the engine's default.  Sequences may
+ * be shorter than the spec's window, the model's context may not.  CLI_OK, or CLI_FAILED after a message. */
+int load_engine(const load_options *o, const loaded *l, pleat_spec spec, uint32_t max_seqs, uint32_t max_tokens,
+                uint32_t step_tokens, pleat_engine **out);
+int load_engine_with(const loaded *l, const pleat_engine_options *opt, pleat_engine **out);
+
+/* Tokens of a text; *ids is allocated, the caller frees it.  `what` names the text in a message. */
+int load_tokens(const loaded *l, const char *what, const char *text, size_t n_bytes, uint32_t flags, pleat_token **ids,
+                uint32_t *n_tokens);
+
+/* The id of the likeliest token; the lowest among equals, as greedy sampling takes it. */
+pleat_token greedy_token(const float *logits, uint32_t n_vocab);
+
+#endif

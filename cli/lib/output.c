@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * output.c: see output.h.
+ */
+#include "output.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "measure.h"
+#include "utf8.h"
+
+static int is_regular(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+/* The file that the command reads and `path` names too, or NULL. */
+static const char *hit_input(const common_options *common, const char *path) {
+    for (uint32_t i = 0; i < common->n_inputs; i++) {
+        const char *input = common->inputs[i];
+        if (whole_file_is_same(path, strcmp(input, "-") != 0 ? input : "/dev/stdin")) return input;
+    }
+    return NULL;
+}
+
+/* Whether output `i` shares its file with one of those behind it, or with stdout; a message says so. */
+static int hits_output(const common_options *common, uint32_t i) {
+    const output_name *out = common->outputs;
+    for (uint32_t other = i + 1; other < common->n_outputs; other++)
+        if (whole_file_is_same(out[i].path, out[other].path)) {
+            cli_error("--%s: cannot write %s: it is the same file as %s, which --%s writes", out[i].option, out[i].path,
+                      out[other].path, out[other].option);
+            return 1;
+        }
+    const int has_stdout = !common->output || strcmp(common->output, "-") == 0;
+    if (!has_stdout || !is_regular("/dev/stdout") || !whole_file_is_same(out[i].path, "/dev/stdout")) return 0;
+    cli_error("--%s: cannot write %s: it is the same file as standard output", out[i].option, out[i].path);
+    return 1;
+}
+
+int output_check_names(const common_options *common) {
+    for (uint32_t i = 0; i < common->n_outputs; i++) {
+        const output_name *out = &common->outputs[i];
+        const char *input = hit_input(common, out->path);
+        if (input)
+            cli_error("--%s: cannot write %s: it is the same file as %s, which is read", out->option, out->path, input);
+        if (input || hits_output(common, i)) return CLI_FAILED;
+    }
+    return CLI_OK;
+}
+
+int output_open(output *out, const common_options *common) {
+    const char *path = common->output && strcmp(common->output, "-") != 0 ? common->output : NULL;
+    *out = (output){.file = stdout, .path = path, .format = common->format};
+    if (!path) return CLI_OK;
+    out->file = NULL;
+    const int is_special = whole_file_is_special(path);
+    const int code = is_special ? whole_file_open(&out->whole, path) : whole_file_check(path);
+    if (code != CLI_OK) return code;
+    out->file = is_special ? out->whole.file : open_memstream(&out->text, &out->n_text);
+    if (out->file) return CLI_OK;
+    cli_error("cannot write %s: %s", path, strerror(errno));
+    return CLI_FAILED;
+}
+
+static int close_stdout(void) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return CLI_OK;
+    cli_error("cannot write standard output: %s", strerror(errno));
+    return CLI_FAILED;
+}
+
+/* What was printed, if all of it is there, becomes the file. */
+static int write_text(output *out) {
+    const int bad = fflush(out->file) != 0 || ferror(out->file);
+    const int bad_close = fclose(out->file) != 0;
+    int code = CLI_OK;
+    if (bad || bad_close) {
+        cli_error("cannot write %s: out of memory", out->path);
+        code = CLI_FAILED;
+    } else if (out->n_text || out->is_done) {
+        code = whole_file_open(&out->whole, out->path);
+        if (code == CLI_OK) {
+            fwrite(out->text, 1, out->n_text, out->whole.file);
+            code = whole_file_close(&out->whole);
+        }
+    }
+    free(out->text);
+    return code;
+}
+
+int output_close(output *out) {
+    int code = CLI_OK;
+    if (!out->file) return CLI_OK;
+    if (!out->path)
+        code = close_stdout();
+    else
+        code = out->whole.file ? whole_file_close(&out->whole) : write_text(out);
+    out->file = NULL;
+    return code == CLI_OK && out->is_incomplete ? CLI_FAILED : code;
+}
+
+void output_json(output *out, json_t *root) {
+    if (!root) {
+        cli_error("cannot put the result into JSON");
+        out->is_incomplete = 1;
+        return;
+    }
+    json_dumpf(root, out->file, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    fputc('\n', out->file);
+    json_decref(root);
+}
+
+json_t *json_text(const char *text) {
+    const size_t n = strlen(text);
+    utf8_stream stream = {.n_held = 0};
+    char *valid = cli_alloc(UTF8_STREAM_CAP(n), 1);
+    size_t n_valid = utf8_stream_put(&stream, text, n, valid);
+    n_valid += utf8_stream_end(&stream, valid + n_valid);
+    json_t *s = json_stringn(valid, n_valid);
+    free(valid);
+    return s;
+}
+
+json_t *json_number(double v) { return isfinite(v) ? json_real(v) : json_null(); }
+
+json_t *json_spread(measure_spread s) {
+    return json_pack("{s:f, s:f, s:f}", "min", s.min, "median", s.median, "max", s.max);
+}
+
+/* ---- tables ------------------------------------------------------------------------------------ */
+
+/* Text of files may hold escape sequences: none of them reaches a terminal. */
+static char *shown(const char *text) {
+    char *out = cli_alloc(UTF8_ESCAPED_CAP(strlen(text)), 1);
+    return utf8_escape(text, "\n\r\t", out);
+}
+
+void table_init(table *t, const char *const *titles, uint32_t n_cols) {
+    *t = (table){.titles = cli_alloc(n_cols, sizeof *t->titles), .n_cols = n_cols};
+    for (uint32_t i = 0; i < n_cols; i++) t->titles[i] = shown(titles[i]);
+}
+
+void table_put_text(table *t, const char *text) {
+    if (t->n_cells == t->cap) {
+        const uint32_t cap = t->cap ? t->cap * 2 : 64;
+        char **grown = cli_alloc(cap, sizeof *grown);
+        if (t->n_cells) memcpy(grown, t->cells, t->n_cells * sizeof *grown);
+        free(t->cells);
+        t->cells = grown;
+        t->cap = cap;
+    }
+    t->cells[t->n_cells++] = shown(text);
+}
+
+void table_put(table *t, const char *fmt, ...) {
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    table_put_text(t, text);
+}
+
+void table_put_number(table *t, int decimals, double v) {
+    if (isfinite(v))
+        table_put(t, "%.*f", decimals, v);
+    else
+        table_put_text(t, "-");
+}
+
+void table_release(table *t) {
+    for (uint32_t i = 0; i < t->n_cells; i++) free(t->cells[i]);
+    for (uint32_t i = 0; i < t->n_cols; i++) free(t->titles[i]);
+    free(t->cells);
+    free(t->titles);
+    *t = (table){0};
+}
+
+/* Row 0 is the titles. */
+static const char *cell(const table *t, uint32_t row, uint32_t col) {
+    return row ? t->cells[(row - 1) * t->n_cols + col] : t->titles[col];
+}
+
+static uint32_t n_rows(const table *t) { return 1 + t->n_cells / t->n_cols; }
+
+/* Columns to the eye: continuation bytes of UTF-8 take none. */
+static int width_of(const char *s) {
+    int n = 0;
+    for (; *s; s++) n += ((unsigned char)*s & 0xC0) != 0x80;
+    return n;
+}
+
+/* A column of figures stands to the right. */
+static int is_figures(const table *t, uint32_t col) {
+    for (uint32_t row = 1; row < n_rows(t); row++) {
+        const char *s = cell(t, row, col);
+        if (!isdigit((unsigned char)s[0]) && s[0] != '-') return 0;
+    }
+    return n_rows(t) > 1;
+}
+
+/* Other control characters have been escaped: shown(). */
+static int is_space(char c) { return c == '\n' || c == '\r' || c == '\t'; }
+
+static void write_terminal_cell(const char *s, FILE *f) {
+    for (; *s; s++) fputc(is_space(*s) ? ' ' : *s, f);
+}
+
+static void write_terminal(const table *t, FILE *f) {
+    for (uint32_t row = 0; row < n_rows(t); row++) {
+        for (uint32_t col = 0; col < t->n_cols; col++) {
+            int width = 0;
+            for (uint32_t r = 0; r < n_rows(t); r++)
+                if (width_of(cell(t, r, col)) > width) width = width_of(cell(t, r, col));
+            const char *s = cell(t, row, col);
+            const int pad = width - width_of(s), right = is_figures(t, col), last = col + 1 == t->n_cols;
+            fprintf(f, "%s%*s", col ? "  " : "", right ? pad : 0, "");
+            write_terminal_cell(s, f);
+            fprintf(f, "%*s", right || last ? 0 : pad, "");
+        }
+        fputc('\n', f);
+    }
+}
+
+void output_csv_cell(const char *s, FILE *f) {
+    if (!strpbrk(s, ",\"\r\n")) {
+        fputs(s, f);
+        return;
+    }
+    fputc('"', f);
+    for (; *s; s++) {
+        if (*s == '"') fputc('"', f);
+        fputc(*s, f);
+    }
+    fputc('"', f);
+}
+
+static void write_md_cell(const char *s, FILE *f) {
+    for (; *s; s++) {
+        if (*s == '|')
+            fputs("\\|", f);
+        else if (*s == '\n')
+            fputs("<br>", f);
+        else
+            fputc(is_space(*s) ? ' ' : *s, f);
+    }
+}
+
+static void write_csv(const table *t, FILE *f) {
+    for (uint32_t row = 0; row < n_rows(t); row++)
+        for (uint32_t col = 0; col < t->n_cols; col++) {
+            output_csv_cell(cell(t, row, col), f);
+            fputc(col + 1 == t->n_cols ? '\n' : ',', f);
+        }
+}
+
+static void write_md(const table *t, FILE *f) {
+    for (uint32_t row = 0; row < n_rows(t); row++) {
+        for (uint32_t col = 0; col < t->n_cols; col++) {
+            fputs(col ? " | " : "| ", f);
+            write_md_cell(cell(t, row, col), f);
+        }
+        fputs(" |\n", f);
+        for (uint32_t col = 0; row == 0 && col < t->n_cols; col++)
+            fprintf(f, "|%s%s", is_figures(t, col) ? "---:" : "---", col + 1 == t->n_cols ? "|\n" : "");
+    }
+}
+
+void table_write(const table *t, output *out) {
+    if (out->format == FORMAT_CSV)
+        write_csv(t, out->file);
+    else if (out->format == FORMAT_MD)
+        write_md(t, out->file);
+    else
+        write_terminal(t, out->file);
+}
+
+int output_check_rows(const json_t *rows, const char *why) {
+    if (json_array_size(rows)) return CLI_OK;
+    cli_error("nothing left to measure: %s", why);
+    return CLI_FAILED;
+}
+
+void output_rows(output *out, json_t *rows, json_t *skipped, const table *t) {
+    if (out->format == FORMAT_JSON)
+        output_json(out, json_pack("{s:O, s:O*}", "rows", rows, "skipped", skipped));
+    else
+        table_write(t, out);
+}
+
+const char *print_bytes(char buf[BYTES_CAP], uint64_t n) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double v = (double)n;
+    int unit = 0;
+    while (v >= 1024 && unit < 6) {
+        v /= 1024;
+        unit++;
+    }
+    snprintf(buf, BYTES_CAP,
+             unit == 0 ? "%.0f %s"
+             : v < 10  ? "%.2f %s"
+             : v < 100 ? "%.1f %s"
+                       : "%.0f %s",
+             v, units[unit]);
+    return buf;
+}

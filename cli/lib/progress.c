@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * progress.c: see progress.h.
+ *
+ *     reading the prompt [=========>          ] 1536/3400  2 s left
+ */
+#include "progress.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "measure.h"
+
+static const double draw_every_s = 0.1;
+static const double look_after_s = 0.2; /* enough work to foretell the rest from */
+static const double short_work_s = 1.0; /* work that is expected to take less draws nothing */
+
+static struct {
+    const char *label; /* NULL: no line, or none wanted */
+    uint64_t total;
+    double start_s, drawn_s;
+    int is_drawn;
+} line;
+
+static struct {
+    uint32_t part, n_parts;
+    double start_s; /* of part 0, or of the first that was named */
+    uint32_t first;
+} whole;
+
+void progress_part(uint32_t part, uint32_t n_parts) {
+    if (whole.n_parts != n_parts || part < whole.part) {
+        whole.start_s = measure_now_s();
+        whole.first = part;
+    }
+    whole.part = part;
+    whole.n_parts = n_parts;
+}
+
+/* ", 2 of 5 (3:20 left in all)", or "". */
+static void say_whole(uint64_t done) {
+    if (whole.n_parts < 2) return;
+    const double parts = (double)(whole.part - whole.first) + (double)done / (double)line.total;
+    const double spent_s = measure_now_s() - whole.start_s;
+    const double left_s = spent_s / parts * ((double)(whole.n_parts - whole.first) - parts);
+    const unsigned long left = left_s > 0 ? (unsigned long)left_s : 0;
+    fprintf(stderr, ", %u of %u (%lu:%02lu left in all)", whole.part + 1, whole.n_parts, left / 60, left % 60);
+}
+
+void progress_begin(const char *label, uint64_t total, int show) {
+    memset(&line, 0, sizeof line);
+    if (!show || !total || !isatty(STDERR_FILENO)) return;
+    line.label = label;
+    line.total = total;
+    line.start_s = measure_now_s();
+}
+
+static void draw(uint64_t done, double left_s) {
+    enum { WIDTH = 24 };
+    char bar[WIDTH + 1];
+    const uint64_t filled = done >= line.total ? WIDTH : done * WIDTH / line.total;
+    for (uint64_t i = 0; i < WIDTH; i++) bar[i] = i < filled ? '=' : i == filled ? '>' : ' ';
+    bar[WIDTH] = 0;
+    fprintf(stderr, "\r%s [%s] %llu/%llu  %.0f s left", line.label, bar, (unsigned long long)done,
+            (unsigned long long)line.total, left_s);
+    say_whole(done);
+    fputs("\033[K", stderr);
+    fflush(stderr);
+    line.is_drawn = 1;
+}
+
+void progress_update(uint64_t done) {
+    if (!line.label || !done) return;
+    const double now_s = measure_now_s(), spent_s = now_s - line.start_s;
+    const double left_s = done >= line.total ? 0 : spent_s * (double)(line.total - done) / (double)done;
+    if (spent_s < look_after_s || (whole.n_parts < 2 && spent_s + left_s < short_work_s) ||
+        now_s - line.drawn_s < draw_every_s)
+        return;
+    line.drawn_s = now_s;
+    draw(done, left_s);
+}
+
+void progress_clear(void) {
+    if (!line.is_drawn) return;
+    fputs("\r\033[K", stderr);
+    fflush(stderr);
+    line.is_drawn = 0;
+}
+
+void progress_end(void) {
+    progress_clear();
+    line.label = NULL;
+}

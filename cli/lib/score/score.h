@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * score.h: how good a model is with its cache kept as a KV spec says: tasks, a text, and the figures made of both.  For
+ * `pleat eval` and `pleat calibrate`.
+ *
+ *     score_tasks.c   answers the samples of a task file
+ *     score_text.c    predicts a text
+ *     score.c         figures and a table of the rows
+ *
+ * A request is a sample of the tasks, or a window of the text.
+ */
+#ifndef PLEAT_CLI_SCORE_H
+#define PLEAT_CLI_SCORE_H
+
+#include "cli/lib/load.h"
+#include "cli/lib/output.h"
+#include "tasks.h"
+
+#define GROUP_SCORE "What to evaluate"
+typedef struct score_options {
+    common_options common;
+    load_options load;
+    const char *tasks, *text; /* NULL: not given */
+    uint32_t samples;         /* of each task; 0: all */
+    uint32_t text_windows;    /* 0: all */
+    uint32_t ctx_window;      /* tokens in a window of the text */
+    uint32_t parallel;        /* sequences in flight */
+} score_options;
+
+/* clang-format off */
+/* Their rows, but for --kv and --text-windows; `type` has the score_options as `member`, or is the same. */
+#define SCORE_ROWS(type, member)                                                                                       \
+    {GROUP_SCORE, "tasks", NULL, "FILE", "samples with exact answers, one JSON object a line", KIND_INPUT,             \
+     .offset = offsetof(type, member.tasks)},                                                                          \
+    {GROUP_SCORE, "samples", NULL, "N", "the first N samples of each task (default: all)", KIND_U32,                   \
+     .offset = offsetof(type, member.samples), 1, UINT32_MAX},                                                         \
+    {GROUP_SCORE, "text", NULL, "FILE", "text for perplexity", KIND_INPUT, .offset = offsetof(type, member.text)},     \
+    {GROUP_SCORE, "ctx-window", NULL, "N", "tokens in a window; its second half is scored (default 2048)",             \
+     KIND_U32, .offset = offsetof(type, member.ctx_window), 4, 16777216},                                              \
+    {GROUP_SCORE, "parallel", "np", "N", "sequences in flight (default 16); results do not depend on it", KIND_U32,    \
+     .offset = offsetof(type, member.parallel), 1, 1024}
+#define TEXT_WINDOWS_ROW(type, member, text)                                                                           \
+    {GROUP_SCORE, "text-windows", NULL, "N", text, KIND_U32, .offset = offsetof(type, member.text_windows), 1, UINT32_MAX}
+/* clang-format on */
+
+void score_defaults(score_options *o);
+
+typedef struct task_score {
+    uint32_t correct, total;   /* turns */
+    uint64_t bytes, bytes_f16; /* held at the ends of the samples, summed */
+} task_score;
+
+/* Somebody who looks at each request's cache at its end, before it is closed. */
+typedef struct score_watch {
+    int (*request_ended)(void *ctx, const pleat_cache *cache, pleat_seq seq); /* CLI_OK, or a code after a message */
+    void *ctx;
+} score_watch;
+
+/* One spec's results.  Sums; the figures that are shown are quotients of them. */
+typedef struct score_row {
+    pleat_spec spec;
+    const char *kv; /* the spec's canonical text, not owned */
+    task_score score[TASKS_CAP];
+    uint64_t n_scored;         /* tokens of the text that were predicted */
+    double nll_sum;            /* of their negative log-likelihoods, nats */
+    double kld_sum;            /* of KL(first spec's prediction || this one's), nats */
+    uint64_t n_same_top1;      /* positions where the likeliest token is the first spec's */
+    uint64_t bytes, bytes_f16; /* held at the ends of the windows, summed */
+    double seconds;            /* in steps */
+    score_watch watch;         /* request_ended NULL: nobody */
+    double watch_seconds;      /* spent in the watch; not among `seconds` */
+} score_row;
+
+/* Answer every sample with row->spec. */
+int score_tasks(const score_options *o, const loaded *l, const task_set *set, score_row *row);
+
+/* Predict the text at `path` with every row's spec, the first being the reference. */
+int score_text(const score_options *o, const loaded *l, const char *path, score_row *rows, uint32_t n_rows);
+
+/* For both: the request `what` is over.  Add what it holds to *bytes and *bytes_f16, let the watch look, close it. */
+int score_close(score_row *row, const char *what, pleat_engine *engine, pleat_seq seq, uint64_t *bytes,
+                uint64_t *bytes_f16);
+
+/* ---- the whole --------------------------------------------------------------------------------- */
+
+#define SCORE_COLUMNS_CAP (TASKS_CAP + 8)
+typedef struct evaluation {
+    const score_options *o;
+    loaded l;
+    task_set set;                          /* empty without --tasks */
+    score_row *rows;                       /* [o->load.kv.n] */
+    const char *titles[SCORE_COLUMNS_CAP]; /* of score_table() */
+} evaluation;
+
+/* a/b, NAN when b is not positive. */
+double score_quotient(double a, double b);
+
+/* NAN where there is nothing to divide by. */
+double score_task_accuracy(const score_row *row, uint32_t task);
+double score_accuracy(const evaluation *e, const score_row *row);
+double score_perplexity(const score_row *row);
+
+/* Bytes held at the ends of the samples, or of the windows if there were no samples. */
+void score_bytes(const evaluation *e, const score_row *row, uint64_t *bytes, uint64_t *bytes_f16);
+
+/* All rows as a table; its titles live in *e.  The caller releases it. */
+void score_table(evaluation *e, table *t);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * figures.h: the arithmetic of `pleat plan`: what a KV spec costs a model, before anything runs.
+ *
+ *     held       weights + sequences * (KV + tables)
+ *                KV: whole pages, slack included, and the pool's cells for them; tables: page tables and records
+ *     read       in a step that generates one token in each sequence: weights, and every stored token's bytes
+ *     swapped    the stored tokens' bytes of one sequence
+ *
+ * KV and tables are pleat_cache_bytes_for()'s: what a cache says of itself afterwards.  Layers with a sliding window
+ * hold the newest `window` tokens in as many pages as these take; the others hold all.  With a policy or compressed
+ * blocks all of this is the most there can be, every token kept in the high format, as while a prompt is read; with a
+ * fraction (bytes held over what f16 would hold, as `run` and `eval` measure it) it is that fraction of f16's bytes.
+ *
+ * Weights read: all but the rows of an embedding that is no output matrix, and of experts those that a step can reach
+ * at most: n_used for each sequence.  Activations and workspace are not counted.
+ */
+#ifndef PLEAT_CLI_PLAN_FIGURES_H
+#define PLEAT_CLI_PLAN_FIGURES_H
+
+#include "cli/lib/shape/gguf_shape.h"
+#include "cli/lib/shape/shape.h"
+#include "pleat/pleat.h"
+
+/* No figure goes beyond: what JSON's integers hold.  Sums that would stand here. */
+#define PLAN_MAX ((uint64_t)INT64_MAX)
+
+typedef struct plan_weights {
+    uint64_t bytes;  /* 0: not known */
+    uint64_t lookup; /* bytes of an embedding read by rows, among them */
+    uint64_t expert; /* bytes of one expert of every layer, among them */
+    uint32_t n_experts, n_experts_used;
+    char what[32]; /* in which format, or whose */
+} plan_weights;
+
+/* Weights of a shape whose parameters are counted.  format: "f16", "q8_0", "q4_0", or "" for what is published.  0 if
+ * there is no such format. */
+int plan_weigh(const model_shape *shape, const char *format, plan_weights *out);
+
+/* Weights of `bytes` in all, shared out as `like` is, or if that is empty as the parameters are. */
+void plan_weigh_as(const model_shape *shape, uint64_t bytes, const plan_weights *like, plan_weights *out);
+
+typedef struct plan_question {
+    model_shape shape;
+    plan_weights weights;
+    uint32_t n_tokens;   /* stored in each sequence */
+    uint32_t max_tokens; /* tokens that a sequence is opened for; at least n_tokens */
+    uint32_t n_seqs;
+    uint64_t device_bytes, bytes_per_s, swap_bytes_per_s; /* 0: not said */
+    double prompt_tokens_per_s;                           /* 0: not said */
+    double fraction;                                      /* of specs that vary; 0: not said */
+    int32_t n_generated;                                  /* by a request; -1: not said */
+} plan_question;
+
+/* What a row's bytes are: those beside PLAN_EXACT are of specs that vary. */
+typedef enum plan_certainty { PLAN_EXACT, PLAN_AT_MOST, PLAN_BY_FRACTION } plan_certainty;
+
+/* Figures that want something that was not said are 0, times NAN. */
+typedef struct plan_row {
+    plan_certainty certainty;
+    uint64_t token_bytes;           /* one token in all layers, without slack and tables */
+    uint64_t seq_kv, seq_tables;    /* of one sequence */
+    uint64_t kv, tables, total;     /* of all, total with the weights */
+    uint64_t f16_bytes;             /* f16 tokens of all sequences, bare */
+    uint64_t max_seqs, most_tokens; /* what fits the device: sequences of n_tokens; tokens in each of n_seqs */
+    int fits;                       /* the question's fit; 0 without device_bytes */
+    uint64_t weights_read, kv_read; /* of a step */
+    uint64_t crossing;              /* the fewest sequences whose KV is more to read than the weights */
+    double step_ms, tokens_per_s;   /* bounds: no step is faster */
+    uint64_t swap_bytes;
+    double swap_ms; /* one way */
+    double prompt_ms;
+} plan_row;
+
+/* PLEAT_E_ARG when no page holds such heads in such formats, PLEAT_E_LIMIT when a figure passes PLAN_MAX; err says. */
+pleat_status plan_fill(const plan_question *question, const pleat_spec *spec, plan_row *out, pleat_error *err);
+
+/* Whether the spec is worth it beside f16 (1, 0, or -1: cannot be said), in one or two sentences. */
+#define PLAN_ANSWER_CAP 320
+int plan_answer(const plan_question *question, const pleat_spec *spec, const plan_row *row, const plan_row *f16,
+                char out[PLAN_ANSWER_CAP]);
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * run.c: `pleat run`: a prompt, the texts that go on from it, and what the cache held for them.
+ *
+ *     prompt ----> chunks of -b tokens ----> one token at a time ----> end token, -n, full context or Ctrl-C
+ *     (checked)    progress on stderr   |    text on stdout as it comes
+ *                                       `--> forked: --n-best texts drawn, or --beams searched; printed when done
+ *
+ * Rules
+ *  1. A prompt is never cut: one that leaves no room for a token is refused with both numbers.
+ *  2. In the terminal form stdout carries the generated text and nothing else, always as valid UTF-8; several texts
+ *     have a line in front of each.
+ *  3. The last token generated is never stored, since nothing reads it.
+ *  4. The end token counts as no token and stands in no text.
+ */
+#include "run.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/lib/common.h"
+#include "cli/lib/measure.h"
+#include "cli/lib/progress.h"
+
+/* ---- the prompt -------------------------------------------------------------------------------- */
+
+static int read_prompt(const run_options *o, char **text, size_t *n) {
+    if (o->prompt) {
+        *n = strlen(o->prompt);
+        *text = cli_copy(o->prompt, *n);
+        return CLI_OK;
+    }
+    if (cli_read_file(o->file, text, n) != CLI_OK) return CLI_FAILED;
+    if (*n && (*text)[*n - 1] == '\n') (*text)[--*n] = 0;
+    return CLI_OK;
+}
+
+static int check_prompt(const run_options *o, const char *text, size_t n) {
+    const size_t bad = utf8_first_invalid(text, n);
+    if (bad < n) {
+        cli_error("the prompt is not valid UTF-8: byte 0x%02x at offset %zu", (unsigned char)text[bad], bad);
+        return CLI_FAILED;
+    }
+    const char *nul = memchr(text, 0, n);
+    if (o->chat && nul) {
+        cli_error("the prompt holds a NUL byte at offset %zu, which --chat cannot pass on", (size_t)(nul - text));
+        return CLI_FAILED;
+    }
+    return CLI_OK;
+}
+
+/* Replace *text by the conversation that asks it. */
+static int wrap_chat(const run *r, char **text, size_t *n) {
+    const pleat_chat_message message = {"user", *text};
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    const size_t cap = *n + 256; /* ChatML adds about 50 bytes to a turn */
+    char *wrapped = cli_alloc(cap, 1);
+    const pleat_status status = pleat_model_chat(r->l.model, &message, 1, wrapped, cap, n, &err);
+    if (status != PLEAT_OK) {
+        free(wrapped);
+        return cli_fail("--chat", status, &err);
+    }
+    free(*text);
+    *text = wrapped;
+    return CLI_OK;
+}
+
+/* Turn *text into r->prompt. */
+static int tokenize_prompt(run *r, char **text, size_t n) {
+    const run_options *o = r->o;
+    const uint32_t flags = PLEAT_TOKENIZE_ADD_BOS | (o->chat || o->special ? PLEAT_TOKENIZE_SPECIAL : 0);
+    const int is_empty = n == 0 && !o->chat; /* --chat asks an empty turn */
+    int code = o->chat ? wrap_chat(r, text, &n) : CLI_OK;
+    if (code == CLI_OK) code = load_tokens(&r->l, "the prompt", *text, n, flags, &r->prompt, &r->n_prompt);
+    if (code == CLI_OK && r->n_prompt == 0) {
+        cli_error("the prompt is empty, and this model puts no token in front of a text");
+        return CLI_FAILED;
+    }
+    if (code == CLI_OK && is_empty && !o->common.quiet)
+        cli_note("the prompt is empty: generation starts from the beginning-of-text token");
+    return code;
+}
+
+/* The spec that --kv, or -ctk and -ctv, or else the default names. */
+static int take_spec(run_options *o) {
+    static const char *const default_specs[] = {"k8v4", NULL};
+    spec_list *kv = &o->load.kv;
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    if (!o->cache_type_k && !o->cache_type_v) {
+        options_default_specs(kv, default_specs);
+        return CLI_OK;
+    }
+    const char *k = o->cache_type_k ? o->cache_type_k : "f16", *v = o->cache_type_v ? o->cache_type_v : "f16";
+    if (pleat_spec_from_cache_types(k, v, &kv->spec[0], &err) != PLEAT_OK) {
+        cli_error("--cache-type-k '%s', --cache-type-v '%s': %s", k, v, err.text);
+        return CLI_USAGE;
+    }
+    pleat_spec_print(&kv->spec[0], kv->text[0], PLEAT_SPEC_TEXT_CAP);
+    kv->n = 1;
+    return CLI_OK;
+}
+
+/* Do --n-best, --beams and --temp go together? */
+static int check_texts(const run_options *o) {
+    if (o->n_beams && o->n_best > o->n_beams)
+        cli_error("--n-best %u is more than --beams %u can find", o->n_best, o->n_beams);
+    else if (!o->n_beams && o->n_best > 1 && !(o->temp > 0))
+        cli_error("--n-best %u needs --temp above 0: greedy texts would all be the same; --beams finds different ones",
+                  o->n_best);
+    else
+        return CLI_OK;
+    return CLI_USAGE;
+}
+
+/* The command line, the prompt and the model, in this order: what is cheap to refuse comes first. */
+static int load(run *r, run_options *o) {
+    char *text = NULL;
+    size_t n = 0;
+    int code = take_spec(o);
+    if (code == CLI_OK) code = check_texts(o);
+    if (code == CLI_OK) code = read_prompt(o, &text, &n);
+    if (code == CLI_OK) code = check_prompt(o, text, n);
+    if (code == CLI_OK) code = load_model(&o->load, &o->common, &r->l);
+    if (code == CLI_OK) r->asked = cli_copy(text, n);
+    if (code == CLI_OK) code = tokenize_prompt(r, &text, n);
+    free(text);
+    return code;
+}
+
+/* Settle how many tokens there may be. */
+static int fit_context(run *r) {
+    const uint32_t n_train = r->l.info.n_ctx, wanted = r->o->ctx_size;
+    r->n_ctx = wanted ? wanted : n_train;
+    if (wanted > n_train) {
+        cli_error("--ctx-size %u: the model's context is %u tokens", wanted, n_train);
+        return CLI_FAILED;
+    }
+    if (r->n_prompt >= r->n_ctx) {
+        cli_error("the prompt is too long: it has %u tokens, and the context of %u has room for %u and a token to "
+                  "generate",
+                  r->n_prompt, r->n_ctx, r->n_ctx - 1);
+        return CLI_FAILED;
+    }
+    const uint32_t room = r->n_ctx - r->n_prompt;
+    r->is_bound_by_ctx = r->o->n_predict < 0 || (uint32_t)r->o->n_predict > room;
+    r->max_new = r->is_bound_by_ctx ? room : (uint32_t)r->o->n_predict;
+    return CLI_OK;
+}
+
+/* ---- the engine -------------------------------------------------------------------------------- */
+
+/* Bytes of pages that several texts can hold together: the prompt's once, and each one's own.  Those are for what it
+ * generates and for pages of the prompt that do not stay shared; where a step takes fresh pages for all that stays, for
+ * as many again. */
+static uint64_t pool_bytes(const run *r, const pleat_engine_options *engine) {
+    const pleat_model_info *model = &r->l.info;
+    pleat_cache_traits traits = {.size_bytes = sizeof traits, .unshared_tokens = UINT32_MAX};
+    pleat_cache_options cache;
+    pleat_cache_options_default(&cache);
+    cache.spec = engine->spec;
+    cache.n_layers = model->n_layers;
+    cache.n_kv_heads = model->n_kv_heads;
+    cache.n_q_heads = model->n_q_heads;
+    cache.head_dim = model->head_dim;
+    cache.max_tokens = engine->max_tokens;
+    (void)pleat_cache_traits_for(&cache, &traits, NULL); /* the engine will say what is wrong with the options */
+    const int is_shared = !model->window && traits.unshared_tokens <= r->n_prompt;
+    const uint32_t own = r->max_new + (is_shared ? traits.unshared_tokens : r->n_prompt);
+    const uint32_t n_own = traits.takes_fresh ? 2 * r->n_seqs : r->n_seqs;
+    return pleat_cache_bytes_for(&cache, r->n_prompt, engine->max_tokens) +
+           n_own * pleat_cache_bytes_for(&cache, own, engine->max_tokens);
+}
+
+static int make_engine(run *r) {
+    const run_options *o = r->o;
+    const uint32_t n_tokens = r->n_prompt + r->max_new;
+    r->n_seqs = o->n_beams ? o->n_beams : o->n_best;
+    pleat_engine_options opt = load_engine_options(&o->load, &r->l, o->load.kv.spec[0], r->n_seqs, n_tokens, 0);
+    if (r->n_seqs > 1) opt.pool_bytes = pool_bytes(r, &opt);
+    if (load_engine_with(&r->l, &opt, &r->engine) != CLI_OK) return CLI_FAILED;
+    const pleat_status status = pleat_engine_open(r->engine, n_tokens, &r->seqs[0]);
+    if (status != PLEAT_OK) return cli_fail("cannot open a sequence", status, NULL);
+    r->logits = cli_alloc((size_t)r->n_seqs * r->l.info.n_vocab, sizeof *r->logits);
+    return CLI_OK;
+}
+
+/* Where the prompt is to be forked it is sealed, so that a policy leaves its pages as they are. */
+static int feed_prompt(run *r) {
+    const uint32_t chunk = r->o->load.chunk_tokens, last_flags = r->n_seqs > 1 ? PLEAT_ITEM_SEAL_ALL : 0;
+    const double start_s = measure_now_s();
+    int code = CLI_OK;
+    progress_begin("reading the prompt", r->n_prompt, !r->o->common.quiet);
+    while (r->n_fed < r->n_prompt && code == CLI_OK && !run_is_interrupted()) {
+        const uint32_t left = r->n_prompt - r->n_fed, n = left < chunk ? left : chunk;
+        const run_share share = {0, n, r->prompt + r->n_fed};
+        code = run_step_code(r, run_step(r, &share, 1, n < left ? PLEAT_ITEM_MORE : last_flags));
+        r->n_fed += n;
+        progress_update(r->n_fed);
+    }
+    progress_end();
+    r->prompt_s = measure_now_s() - start_s;
+    return code;
+}
+
+/* On a terminal the prompt's end, dimly, before the text that goes on from it.  NO_COLOR: nothing, since what is not dim
+ * would pass for generated. */
+static void echo_prompt(const run *r, const char *text) {
+    enum { MOST = 400 };
+    const char *no_color = getenv("NO_COLOR");
+    if (r->o->common.quiet || r->o->common.output || !run_streams(r) || (no_color && no_color[0])) return;
+    if (!isatty(STDOUT_FILENO) || !isatty(STDERR_FILENO)) return;
+    const size_t n = strlen(text);
+    const char *at = n > MOST ? text + n - MOST : text;
+    while (((unsigned char)*at & 0xC0) == 0x80) at++; /* amid a character of UTF-8 */
+    fprintf(stderr, "\033[2m%s", at > text ? "... " : "");
+    for (; *at; at++) fputc(*at != '\n' && iscntrl((unsigned char)*at) ? '?' : *at, stderr);
+    fputs(r->o->chat ? "\033[0m\n" : "\033[0m", stderr);
+}
+
+static void release(run *r) {
+    for (uint32_t i = 0; i < SEARCH_MAX; i++) {
+        pleat_sampler_destroy(&r->texts[i].sampler);
+        free(r->texts[i].bytes);
+    }
+    pleat_engine_destroy(&r->engine);
+    load_release(&r->l);
+    free(r->prompt);
+    free(r->asked);
+    free(r->logits);
+}
+
+int run_main(void *opts) {
+    run_options *o = opts;
+    run r = {.o = o};
+    int code = load(&r, o);
+    if (code == CLI_OK) code = fit_context(&r);
+    if (code == CLI_OK) code = output_open(&r.out, &o->common);
+    if (code == CLI_OK) code = make_engine(&r);
+    if (code == CLI_OK) {
+        run_catch_interrupt();
+        code = feed_prompt(&r);
+    }
+    if (code == CLI_OK) echo_prompt(&r, r.asked);
+    if (code == CLI_OK) code = run_generate(&r);
+    if (code == CLI_OK) code = run_report(&r);
+    const int closed = output_close(&r.out);
+    release(&r);
+    return code == CLI_OK ? closed : code;
+}

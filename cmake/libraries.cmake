@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: MIT
+#
+# libraries.cmake: what others made and we link.  PCRE2, Jansson and xxHash's header have to be there; have_onednn and
+# have_zstd say whether oneDNN and zstd are.
+
+# pleat_find(VAR header library package): VAR_INCLUDE and VAR_LIBRARY, or an end that names the Debian package.
+function(pleat_find var header library package)
+    find_path(${var}_INCLUDE ${header})
+    find_library(${var}_LIBRARY ${library})
+    if(NOT ${var}_INCLUDE OR NOT ${var}_LIBRARY)
+        message(FATAL_ERROR "lib${library} with <${header}> is missing: Debian package ${package}")
+    endif()
+endfunction()
+
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+pleat_find(PCRE2 pcre2.h pcre2-8 libpcre2-dev)
+pleat_find(JANSSON jansson.h jansson libjansson-dev)
+find_path(XXHASH_INCLUDE xxhash.h) # used inline: there is nothing to link
+if(NOT XXHASH_INCLUDE)
+    message(FATAL_ERROR "<xxhash.h> is missing: Debian package libxxhash-dev")
+endif()
+
+# ---- oneDNN ---------------------------------------------------------------------------------------------------------
+
+pleat_three_way(PLEAT_ONEDNN)
+string(TOLOWER ${PLEAT_ONEDNN} onednn)
+find_path(ONEDNN_INCLUDE oneapi/dnnl/dnnl.h)
+find_library(ONEDNN_LIBRARY dnnl)
+set(have_onednn OFF)
+if(onednn STREQUAL on OR (onednn STREQUAL auto AND ONEDNN_INCLUDE AND ONEDNN_LIBRARY))
+    pleat_find(ONEDNN oneapi/dnnl/dnnl.h dnnl libdnnl-dev)
+    set(have_onednn ON)
+endif()
+
+# ---- zstd -----------------------------------------------------------------------------------------------------------
+
+# pleat_probe_zstd(VAR FLAG...): does cmake/zstd_probe.c link?
+function(pleat_probe_zstd var)
+    try_compile(${var} SOURCES ${PROJECT_SOURCE_DIR}/cmake/zstd_probe.c
+                CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${ZSTD_INCLUDE};${PROJECT_SOURCE_DIR};${PROJECT_SOURCE_DIR}"
+                COMPILE_DEFINITIONS ${ARGN} LINK_LIBRARIES ${ZSTD_LIBRARY})
+    set(${var} ${${var}} PARENT_SCOPE)
+endfunction()
+
+# have_zstd: 0 none, 1 zstd, 2 also the coders inside of it, which only its static library has.
+pleat_three_way(PLEAT_ZSTD)
+string(TOLOWER ${PLEAT_ZSTD} zstd)
+find_path(ZSTD_INCLUDE zstd.h)
+find_library(ZSTD_LIBRARY NAMES libzstd.a zstd)
+set(have_zstd 0)
+if(zstd STREQUAL on OR (zstd STREQUAL auto AND ZSTD_INCLUDE AND ZSTD_LIBRARY))
+    pleat_find(ZSTD zstd.h zstd libzstd-dev)
+    pleat_probe_zstd(zstd_links)
+    pleat_probe_zstd(zstd_has_parts -DPROBE_PARTS)
+    if(zstd_has_parts)
+        set(have_zstd 2)
+    elseif(zstd_links)
+        set(have_zstd 1)
+    elseif(zstd STREQUAL on)
+        message(FATAL_ERROR "a program with ${ZSTD_LIBRARY} and ${ZSTD_INCLUDE}/zstd.h does not link")
+    endif()
+endif()

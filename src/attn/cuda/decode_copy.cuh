@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * decode_copy.cuh: a step of decode attention on its way from a page to a warp's shared memory.
+ */
+#ifndef PLEAT_ATTN_CUDA_DECODE_COPY_CUH
+#define PLEAT_ATTN_CUDA_DECODE_COPY_CUH
+
+#include "core/device_view.h"
+#include "hw/cuda/copy.cuh"
+
+/* Where a step's parts stand: K codes | V codes | K metadata | V metadata | positions, each of T tiles.  Chunks of 16
+ * bytes stand where reading them meets all banks. */
+template <int D, int KB, int VB, int T> struct step_shape {
+    static constexpr bool quantised = KB <= 8;
+    static constexpr int k_bytes = 2 * D * KB, v_bytes = 2 * D * VB; /* codes of a tile */
+    static constexpr int v_off = T * k_bytes, meta_off = T * (k_bytes + v_bytes), pos_off = meta_off + T * 128;
+    static constexpr int bytes = pos_off + T * 64;
+};
+
+/* Where chunk c of K tiles goes. */
+template <int KB> static __device__ __forceinline__ int k_chunk(int c) {
+    return KB == 16 ? c ^ (c >> 3 & 1) : c ^ (c >> 3 & 1) << 1;
+}
+
+/* Where chunk c of V tiles goes. */
+template <int D, int VB> static __device__ __forceinline__ int v_chunk(int c) {
+    if (VB == 16) return c ^ (c / (D / 8) >> 1 & 3) << 1;
+    if (VB == 8) return c ^ (c / (D / 4) & 3) << 1;
+    if (VB == 4) return c ^ (c / (D / 4) & 1) << 2;
+    return c;
+}
+
+/* Copy n of T pieces of BYTES each, one behind the other in the page as here; to_chunk() says where chunks go. */
+template <int BYTES, int T, class F>
+static __device__ __forceinline__ void copy_pieces(uint32_t to, const uint8_t *from, uint32_t n, int thread,
+                                                   F to_chunk) {
+#pragma unroll
+    for (int i = 0; i < (T * BYTES + 511) / 512; i++) {
+        const bool wanted = BYTES % 512 == 0 ? i * 512 < BYTES || n == T : i * 512 + thread * 16 < (int)n * BYTES;
+        if (wanted) pleat__copy_16(to + to_chunk(i * 32 + thread) * 16, from + i * 512);
+    }
+}
+
+/* Where a thread's 16 bytes of a step's metadata stand in a page, from its tile's 64 bytes on; UINT32_MAX: it copies
+ * none. */
+template <int D, int KB, int VB, int T>
+static __device__ __forceinline__ uint32_t meta_source(const pleat__page_layout &l, int thread) {
+    const uint32_t segment = (uint32_t)thread / (4 * T), in_segment = (uint32_t)thread % (4 * T) * 16;
+    if (segment < 2 && step_shape<D, KB, VB, T>::quantised)
+        return (segment == 0 ? l.k_meta_off : l.v_meta_off) + in_segment;
+    return segment == 2 && l.tracked ? l.pos_off + in_segment : UINT32_MAX;
+}
+
+/* Start copying tiles tile .. tile + n - 1 of a page to shared memory, n in 1..T. */
+template <int D, int KB, int VB, int T>
+static __device__ __forceinline__ void copy_step(uint32_t to, const uint8_t *page, const pleat__page_layout &l,
+                                                 uint32_t meta, uint32_t tile, uint32_t n, int thread) {
+    using shape = step_shape<D, KB, VB, T>;
+    const uint8_t *k = page + (l.k_off + tile * shape::k_bytes + thread * 16);
+    copy_pieces<shape::k_bytes, T>(to, k, n, thread, k_chunk<KB>);
+    const uint8_t *v = page + (l.v_off + tile * shape::v_bytes + thread * 16);
+    copy_pieces<shape::v_bytes, T>(to + shape::v_off, v, n, thread, v_chunk<D, VB>);
+    if (meta != UINT32_MAX && (T == 1 || thread % (4 * T) < (int)n * 4))
+        pleat__copy_16(to + shape::meta_off + thread * 16, page + (meta + tile * 64));
+}
+
+#endif

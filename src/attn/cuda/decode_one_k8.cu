@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * decode_one_k8.cu: kernels of decode attention for lanes of one format with 8-bit keys: k8v8, k8v4, k8v2.
+ * decode_kernel.cuh has the code.
+ */
+#include "attn/cuda/decode_kernel.cuh"
+#include "attn/cuda/decode_table.cuh"
+
+const pleat__decode_kernel *pleat__decode_kernels_one_k8(uint32_t *n) {
+    static const pleat__decode_kernel rows[] = {PLEAT__DECODE_ROWS(8, 8, 8, 8), PLEAT__DECODE_ROWS(8, 4, 8, 4),
+                                                PLEAT__DECODE_ROWS(8, 2, 8, 2)};
+    *n = sizeof rows / sizeof rows[0];
+    return rows;
+}

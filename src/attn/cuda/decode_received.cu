@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * decode_received.cu: the attention that slots received in decode, added to their scores.  See decode.h.
+ */
+#include "attn/cuda/decode.h"
+#include "attn/cuda/decode_share.cuh"
+#include "attn/cuda/ops.cuh"
+#include "hw/cuda/cuda.cuh"
+
+#define RECEIVED_THREADS 128u
+
+typedef struct received_params {
+    pleat__device_view view;
+    uint32_t layer;
+    const float *lse2, *logits;
+    uint64_t logits_stride;
+} received_params;
+
+/* What four slots from `s` on received, by the logits' count: the largest over the group. */
+static __device__ float4 received_by(const received_params &a, const float *logits, const float lse2[8], uint32_t s) {
+    float most[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+#pragma unroll
+    for (uint32_t g = 0; g < 8; g++) {
+        if (g >= a.view.n_group) break;
+        const float2 *at = (const float2 *)(const void *)(logits + g * a.logits_stride + s);
+        const float2 x = at[0], y = at[1];
+        const float of[4] = {x.x, x.y, y.x, y.y};
+#pragma unroll
+        for (int i = 0; i < 4; i++) most[i] = of[i] - lse2[g] > most[i] ? of[i] - lse2[g] : most[i];
+    }
+    return make_float4(power_of_two(most[0]), power_of_two(most[1]), power_of_two(most[2]), power_of_two(most[3]));
+}
+
+/* Add them to the scores of slots s..s+3 of a side, as far as they are in use. */
+static __device__ void add_to_scores(const pleat__device_view &v, uint64_t row, uint32_t side, uint32_t s, uint32_t n,
+                                     float4 received) {
+    const pleat__page_layout &l = side ? v.layouts[1] : v.layouts[0];
+    const uint32_t i = s / l.tokens, id = v.ids[row * v.row_len + (side ? v.row_len - 1 - i : i)];
+    float *scores = (float *)(void *)(v.base + (uint64_t)id * v.page_bytes + l.score_off) + (s - i * l.tokens);
+    const float of[4] = {received.x, received.y, received.z, received.w};
+    if (s + 4 <= n) {
+        float4 *four = (float4 *)(void *)scores, x = *four;
+        *four = make_float4(x.x + of[0], x.y + of[1], x.z + of[2], x.w + of[3]);
+        return;
+    }
+    for (uint32_t k = 0; k < n - s; k++) scores[k] += of[k];
+}
+
+/* Grid: lanes, and stretches of slots in turn, four a thread, of both sides as the logits have them. */
+static __global__ void __launch_bounds__(RECEIVED_THREADS) add_received(const __grid_constant__ received_params a) {
+    const pleat__device_view &v = a.view;
+    const uint32_t lane = blockIdx.x, step = gridDim.y * RECEIVED_THREADS * 4;
+    const uint64_t row = pleat__device_row(&v, v.seq_idxs[lane / v.n_kv_heads], a.layer, lane % v.n_kv_heads);
+    const float *logits = a.logits + (uint64_t)lane * v.n_group * a.logits_stride;
+    const uint32_t n_high = v.n_slots[0][row], n_low = v.n_slots[1] ? v.n_slots[1][row] : 0;
+    const uint32_t low_from = tiles_of(n_high) * 16;
+    float lse2[8];
+#pragma unroll
+    for (uint32_t g = 0; g < 8; g++) lse2[g] = g < v.n_group ? a.lse2[(uint64_t)lane * v.n_group + g] : 0;
+    for (uint32_t s = (blockIdx.y * RECEIVED_THREADS + threadIdx.x) * 4; s < low_from + n_low; s += step) {
+        const uint32_t side = s >= low_from, slot = side ? s - low_from : s, n = side ? n_low : n_high;
+        const pleat__page_layout &l = side ? v.layouts[1] : v.layouts[0];
+        if (slot >= n || !l.tracked || l.n_scores != 1) continue;
+        add_to_scores(v, row, side, slot, n, received_by(a, logits, lse2, s));
+    }
+}
+
+pleat_status pleat__device_attn_received(const pleat__device_attn_args *args, pleat__device_stream stream,
+                                         pleat_error *err) {
+    if (!args->logits || !args->lse2 || args->layer >= args->view.n_layers)
+        return pleat__error_set(err, PLEAT_E_ARG, PLEAT_NOWHERE, "attention received: no logits, or no such layer");
+    if (args->view.n_seqs == 0) return PLEAT_OK;
+    received_params a = {};
+    a.view = args->view;
+    a.view.n_slots[1] = pleat__low_slots(&args->view);
+    a.layer = args->layer;
+    a.lse2 = args->lse2;
+    a.logits = args->logits;
+    a.logits_stride = args->logits_stride;
+    const dim3 grid(args->view.n_seqs * args->view.n_kv_heads, 8);
+    add_received<<<grid, RECEIVED_THREADS, 0, pleat__cuda_stream(stream)>>>(a);
+    return PLEAT_CUDA_LAUNCHED("attention received", err);
+}

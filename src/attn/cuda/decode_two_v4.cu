@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * decode_two_v4.cu: kernels of decode attention for lanes of two formats: k8v4 high and k4v4 or k4v2 low, and k4v4
+ * high and k4v2 low.  decode_kernel.cuh has the code.
+ */
+#include "attn/cuda/decode_kernel.cuh"
+#include "attn/cuda/decode_table.cuh"
+
+const pleat__decode_kernel *pleat__decode_kernels_two_v4(uint32_t *n) {
+    static const pleat__decode_kernel rows[] = {PLEAT__DECODE_ROWS(8, 4, 4, 4), PLEAT__DECODE_ROWS(8, 4, 4, 2),
+                                                PLEAT__DECODE_ROWS(4, 4, 4, 2)};
+    *n = sizeof rows / sizeof rows[0];
+    return rows;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cache.h: what a cache is made of; the files of src/cache from the ground up.
+ *
+ *     layouts.c    what pages look like; the cache on a GPU asks too
+ *     lane.c       one lane's slots: runs, storing tokens
+ *     scratch.c    memory by size: every array that units and ends of steps work in
+ *     keep/        how a lane keeps its tokens: a row of functions and traits for each kind (keep/keep.h)
+ *     sequence.c   open, close, handles, lengths
+ *     fork.c       sequences on the same pages, and the copies that begin makes of shared ones
+ *     image.c      save and restore
+ *     compress.c   higher thresholds for one sequence
+ *     prompt.c     units of prompt chunks
+ *     decode.c     units of single tokens
+ *     step.c       begin (plan, commit), end, cancel
+ *     attend.c     the calls of one layer
+ *     create.c     options to sizes, sizes to memory; create and destroy
+ *     inspect.c    usage, tokens, exported vectors, validity
+ *     traits.c     what engines and planners ask
+ *     forecast.c   what a sequence would hold
+ *
+ * A file calls those above it in this list, never one below, and the kinds only by their rows.
+ *
+ * Pages are taken from the pool in four places and nowhere else, each after it has counted what is free: by begin's
+ * plan (step.c), for begin's copies (fork.c), by restore (image.c) and by compress (compress.c).  They are returned by
+ * the ends of steps, cancel, compress, close, and restore where it fails.
+ */
+#ifndef PLEAT_CACHE_CACHE_H
+#define PLEAT_CACHE_CACHE_H
+
+#include "attn/attn.h"
+#include "cache/keep/state.h"
+#include "cache/step.h"
+#include "policy/scan.h"
+
+/* Memory that attention works in, taken at create. */
+typedef struct pleat__workspace {
+    pleat__page_layout stage_layout; /* f32, one tile a page */
+    uint8_t *stage;                  /* prompt chunks of one layer: for each item, head by head */
+    pleat__page_id *stage_ids;       /* 0, 1, 2, ... */
+    float *lse2;                     /* [step_tokens][n_q_heads] of a layer's chunks, where prompts are counted */
+    float *q_kept;                   /* [step_tokens][n_q_heads][head_dim] copies of q, for when out is q */
+    uint8_t *worker;                 /* [workers][worker_bytes] */
+    uint64_t worker_bytes;
+    uint8_t *partials; /* accumulators of split lanes: [max_items][n_kv_heads][max_splits][acc_bytes] */
+    uint64_t acc_bytes;
+    uint32_t max_splits;
+    uint64_t blocks_bytes;     /* of a single token's unit, for blocks */
+    _Atomic uint32_t *pending; /* [max_items][n_kv_heads] splits that are not done */
+    uint64_t logits_cap;       /* slots of the longest lane, tiles filled up */
+    float *logits;             /* [max_items][n_kv_heads][n_group][logits_cap], where single tokens are counted and
+                                * lanes can be split or long; its own allocation, never cleared, so that only what long
+                                * lanes use becomes resident */
+    uint64_t logits_bytes;
+} pleat__workspace;
+
+struct pleat_cache {
+    /* Fixed at create. */
+    pleat_allocator al;
+    pleat_cache_options opt; /* as given, max_items resolved */
+    uint32_t n_group;        /* query heads per KV head */
+    float scale;
+    uint32_t n_lanes; /* of a sequence: n_layers * n_kv_heads; lane = layer * n_kv_heads + head */
+
+    /* How lanes keep their tokens. */
+    const struct pleat__keep *keep;
+    pleat__kept kept; /* what the row has derived; only src/cache/keep reads it */
+    pleat_cache_traits traits;
+    pleat__counting counting;
+    const uint32_t *max_slots; /* [n_lanes] high slots of a lane; NULL: no lane has fewer than tokens */
+    uint32_t high_weight;      /* low slots that a high slot's bytes come to where low slots hold no tokens; else 1 */
+
+    /* Pages. */
+    pleat__page_layout layouts[2]; /* [pleat__side]; without a low side both are the high side's */
+    uint32_t page_tokens[2];       /* [pleat__side] slots of a page */
+    uint64_t page_bytes;
+    uint8_t *pages; /* [pool.n_pages][page_bytes] */
+    uint64_t pages_bytes;
+    pleat__pool pool;
+
+    /* Sequences. */
+    pleat__sequence *seqs; /* [max_seqs] */
+    uint32_t n_open;
+    uint32_t first_closed; /* every place before it is open */
+
+    /* Kernels for this CPU. */
+    pleat__quant_dsp quant;
+    pleat__attn_dsp attn;
+    pleat__scan_dsp scan;
+    pleat__codec_dsp codec;
+
+    pleat__step step;
+    pleat__workspace work;
+    pleat_cache_times times; /* where time went since create, in all sequences */
+
+    void *block; /* all arrays but pages and logits */
+    uint64_t block_bytes;
+};
+
+static inline uint32_t pleat__cache_lane_of(const pleat_cache *c, uint32_t layer, uint32_t head) {
+    return layer * c->opt.n_kv_heads + head;
+}
+
+/* A worker's scratch, empty. */
+static inline pleat__arena pleat__cache_scratch(const pleat_cache *c, uint32_t worker) {
+    return (pleat__arena){.base = c->work.worker + worker * c->work.worker_bytes, .cap_bytes = c->work.worker_bytes};
+}
+
+/* Index of a row's head in q, out and (without head_dim) lse. */
+static inline size_t pleat__cache_head_at(const pleat_cache *c, uint32_t row, uint32_t kv_head) {
+    return (size_t)row * c->opt.n_q_heads + (size_t)kv_head * c->n_group;
+}
+
+#endif

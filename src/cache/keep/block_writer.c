@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * block_writer.c: cold tokens of a lane become compressed blocks at the end of a step; blocks.c has the picture of a
+ * row.
+ *
+ * A block takes block.tokens / page_tokens whole high pages, and its payload is smaller than they are.  So the low pages
+ * that payloads need are those that they have emptied, of which at most floor(payload / page) + 1 <= emptied ones are
+ * taken, and compressing needs no page from the pool, but for copies of shared ones at begin:
+ *
+ *     high pages    | taken as low | empty | not compressed |
+ *     then          | not compressed | empty |                    and trim returns what is empty
+ *
+ * The first blocks of a sequence make its codebooks: of each layer, from the codes of all its heads (KVComp, section
+ * 3.2).  What is decoded does not depend on them, so that a sequence on a shared prefix has the bits that it would have
+ * alone.
+ */
+#include "cache/keep/block_writer.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* One lane being compressed. */
+typedef struct work {
+    const pleat_cache *c;
+    pleat__sequence *seq;
+    uint32_t lane;
+    pleat__block_scratch *s;
+    pleat__kv_run high; /* as the step left it */
+    uint32_t n_empty;   /* high pages from the first on that are compressed */
+    uint32_t n_taken;   /* emptied pages that are low now: their ids are in s->pages */
+    uint32_t low_end;   /* slots of the low side */
+} work;
+
+static work work_on(const pleat_cache *c, const pleat__step_item *item, uint32_t lane, pleat__block_scratch *s) {
+    const pleat__table *table = &item->seq->table;
+    return (work){.c = c,
+                  .seq = item->seq,
+                  .lane = lane,
+                  .s = s,
+                  .high = pleat__cache_run(c, table, lane, PLEAT__HIGH, table->n_slots[PLEAT__HIGH][lane]),
+                  .low_end = table->n_slots[PLEAT__LOW][lane]};
+}
+
+/* Quantise block `idx` of those that are due. */
+static void quantise(const work *w, uint32_t idx) {
+    const pleat_cache *c = w->c;
+    const uint32_t d = c->opt.head_dim, page_tokens = w->high.layout->tokens;
+    for (uint32_t at = 0; at < c->kept.blocks.format.tokens; at += PLEAT__TILE) {
+        const uint32_t slot = idx * c->kept.blocks.format.tokens + at, tile = slot % page_tokens / PLEAT__TILE;
+        const uint8_t *page = pleat__kv_page(&w->high, slot / page_tokens);
+        c->quant.load_k(w->high.layout, page, tile, w->s->k_tile);
+        c->quant.load_v(w->high.layout, page, tile, w->s->v_tile);
+        for (uint32_t t = 0; t < PLEAT__TILE; t++)
+            for (uint32_t i = 0; i < d; i++) w->s->k[(size_t)(at + t) * d + i] = w->s->k_tile[i * PLEAT__TILE + t];
+        memcpy(w->s->v + (size_t)at * d, w->s->v_tile, PLEAT__TILE * d * sizeof(float));
+    }
+    pleat__block_quantise(&c->kept.blocks.format, w->s->k, w->s->v, d, &w->s->codes);
+}
+
+/* The page of the low side's page `idx`: one of the row's, or one that was high. */
+static uint8_t *low_page(work *w, uint32_t idx) {
+    const pleat__table *table = &w->seq->table;
+    const uint32_t n_own = table->n_pages[PLEAT__LOW][w->lane];
+    if (idx < n_own) return w->c->pages + pleat__table_cell(table, w->lane, PLEAT__LOW, idx)->v * w->c->page_bytes;
+    if (idx - n_own == w->n_taken) {
+        assert(w->n_taken < w->n_empty);
+        w->s->pages[w->n_taken] = *pleat__table_cell(table, w->lane, PLEAT__HIGH, w->n_taken);
+        w->n_taken++;
+    }
+    return w->c->pages + w->s->pages[idx - n_own].v * w->c->page_bytes;
+}
+
+/* Write n bytes behind the low side's. */
+static void append(work *w, const uint8_t *bytes, size_t n) {
+    uint64_t at = (uint64_t)w->low_end * PLEAT__BLOCK_ALIGN;
+    w->low_end += (uint32_t)((n + PLEAT__BLOCK_ALIGN - 1) / PLEAT__BLOCK_ALIGN);
+    while (n > 0) {
+        const uint64_t in_page = at % w->c->page_bytes, room = w->c->page_bytes - in_page;
+        const size_t n_here = n < room ? n : (size_t)room;
+        memcpy(low_page(w, (uint32_t)(at / w->c->page_bytes)) + in_page, bytes, n_here);
+        at += n_here;
+        bytes += n_here;
+        n -= n_here;
+    }
+}
+
+/* The row without the pages that are empty; what is left of these stands behind, for trim to return. */
+static void close_row(work *w) {
+    pleat__table *table = &w->seq->table;
+    const uint32_t n_high = table->n_pages[PLEAT__HIGH][w->lane], n_left = w->n_empty - w->n_taken;
+    for (uint32_t i = 0; i < n_left; i++)
+        w->s->left[i] = *pleat__table_cell(table, w->lane, PLEAT__HIGH, w->n_taken + i);
+    for (uint32_t i = w->n_empty; i < n_high; i++)
+        *pleat__table_cell(table, w->lane, PLEAT__HIGH, i - w->n_empty) =
+            *pleat__table_cell(table, w->lane, PLEAT__HIGH, i);
+    for (uint32_t i = 0; i < n_left; i++)
+        *pleat__table_cell(table, w->lane, PLEAT__HIGH, n_high - w->n_empty + i) = w->s->left[i];
+    table->n_pages[PLEAT__HIGH][w->lane] = n_high - w->n_taken;
+    for (uint32_t i = 0; i < w->n_taken; i++)
+        *pleat__table_cell(table, w->lane, PLEAT__LOW, table->n_pages[PLEAT__LOW][w->lane]++) = w->s->pages[i];
+    table->n_slots[PLEAT__HIGH][w->lane] -= w->n_empty * w->high.layout->tokens;
+    table->n_slots[PLEAT__LOW][w->lane] = w->low_end;
+}
+
+/* Blocks of the item's sequence that are due. */
+static uint32_t count_due(const pleat_cache *c, const pleat__step_item *item) {
+    return (item->end.n_classed - item->seq->n_classed) / c->kept.blocks.format.tokens;
+}
+
+/* Codebooks from all blocks that are due in the layer. */
+static void make_codebooks(const pleat_cache *c, const pleat__step_item *item, uint32_t layer,
+                           pleat__block_scratch *s) {
+    const uint32_t n_vectors = pleat__block_vectors(&c->kept.blocks.format);
+    memset(s->counts, 0, 2 * sizeof *s->counts);
+    for (uint32_t head = 0; head < c->opt.n_kv_heads; head++) {
+        const work w = work_on(c, item, pleat__cache_lane_of(c, layer, head), s);
+        for (uint32_t i = 0; i < count_due(c, item); i++) {
+            quantise(&w, i);
+            pleat__code_counts_add(&s->counts[0], s->codes.k, n_vectors, c->kept.blocks.format.k_levels);
+            pleat__code_counts_add(&s->counts[1], s->codes.v, n_vectors, c->kept.blocks.format.v_levels);
+        }
+    }
+    pleat__codebook_build(&item->seq->blocks.codebooks[layer].k, &s->counts[0], c->kept.blocks.format.k_levels);
+    pleat__codebook_build(&item->seq->blocks.codebooks[layer].v, &s->counts[1], c->kept.blocks.format.v_levels);
+}
+
+void pleat__write_blocks(const pleat_cache *c, const pleat__step_item *item, uint32_t layer, pleat__block_scratch *s) {
+    const pleat__block_codebooks *codebooks = c->kept.blocks.has_codebooks ? &item->seq->blocks.codebooks[layer] : NULL;
+    const uint32_t n_due = count_due(c, item), first = item->seq->n_classed / c->kept.blocks.format.tokens;
+    if (first == 0 && c->kept.blocks.has_codebooks) make_codebooks(c, item, layer, s);
+    for (uint32_t head = 0; head < c->opt.n_kv_heads; head++) {
+        work w = work_on(c, item, pleat__cache_lane_of(c, layer, head), s);
+        uint32_t *ends = w.seq->blocks.ends + (size_t)w.lane * w.seq->blocks.cap;
+        for (uint32_t i = 0; i < n_due; i++) {
+            quantise(&w, i);
+            const size_t n = pleat__block_encode(&c->kept.blocks.format, codebooks, &s->codes, s->payload);
+            w.n_empty = (i + 1) * c->kept.blocks.format.tokens / w.high.layout->tokens;
+            append(&w, s->payload, n);
+            ends[first + i] = w.low_end;
+        }
+        close_row(&w);
+    }
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * blocks.c: lanes that keep their newest tokens in f16 pages, and cold ones in compressed blocks (codec/block.h).
+ *
+ * All lanes of a sequence have the same tokens in blocks, the first n_classed.  The high side holds the others, in f16:
+ *
+ *     tokens    | block 0 | block 1 | ... | f16: n_classed, n_classed + 1, ... n_tokens - 1 |
+ *     row       | high pages ->                                        <- low pages: payloads, 16 bytes a slot |
+ *
+ * Blocks are written at the end of a step (block_writer.c); here is what they are to the rest of the cache: when tokens
+ * are due, which pages a step writes, what attention reads, what forks and images carry.
+ */
+#include "cache/keep/blocks.h"
+
+#include <string.h>
+
+#include "attn/blocks.h"
+#include "cache/keep/block_writer.h"
+#include "cache/keep/plain.h"
+#include "core/error.h"
+
+static const pleat__block_format *format_of(const pleat_cache *c) { return &c->kept.blocks.format; }
+static bool has_codebooks(const pleat_cache *c) { return c->kept.blocks.has_codebooks; }
+
+/* Blocks of a lane when so many of its tokens are in blocks. */
+static uint32_t count_blocks(const pleat_cache *c, uint32_t n_classed) { return n_classed / format_of(c)->tokens; }
+
+/* ---- create -------------------------------------------------------------------------------------- */
+
+/* Blocks take whole pages.  These are small: half a page of f16 tokens and half a page of payloads are lost a lane,
+ * which with 32 tokens a page is 3.9 % of f16's bytes at 800 tokens. */
+static uint32_t choose_page_tokens(const pleat_cache *c) {
+    const bool is_long = c->opt.max_tokens >= PLEAT__LONG_PAGE_FROM;
+    return pleat__min_u32(is_long ? PLEAT__LONG_PAGE_TOKENS : PLEAT__TILE, format_of(c)->tokens);
+}
+
+static pleat_status derive(pleat_cache *c, pleat_error *err) {
+    const uint32_t tokens = c->opt.page_tokens;
+    pleat__block_format *format = &c->kept.blocks.format;
+    PLEAT_TRY(pleat__block_format_of(&c->opt.spec, c->opt.head_dim, format));
+    PLEAT_FAIL_IF(tokens > 0 && format->tokens % tokens != 0, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "cache: page_tokens %u does not divide the spec's blocks of %u tokens", tokens, format->tokens);
+    c->kept.blocks.has_codebooks = format->coder == PLEAT__CODER_HUFFMAN;
+    const pleat__layouts_of of = pleat__plain_layouts(c, false);
+    PLEAT_TRY(pleat__plain_lay_out(c, &of, tokens > 0 ? tokens : choose_page_tokens(c), err));
+    c->page_tokens[PLEAT__LOW] = (uint32_t)(c->page_bytes / PLEAT__BLOCK_ALIGN);
+    c->traits.low_page_tokens = 0;
+    c->high_weight = c->page_tokens[PLEAT__LOW] / c->page_tokens[PLEAT__HIGH];
+    c->work.blocks_bytes = pleat__attn_blocks_scratch_bytes(format, c->n_group);
+    return PLEAT_OK;
+}
+
+static void carve_seq(const pleat_cache *c, uint32_t max_tokens, pleat__sequence *seq, pleat__arena *arena) {
+    pleat__seq_blocks *b = &seq->blocks;
+    b->cap = count_blocks(c, max_tokens);
+    if (has_codebooks(c)) b->codebooks = pleat__arena_take(arena, c->opt.n_layers, sizeof *b->codebooks);
+    b->ends = pleat__arena_take(arena, (uint64_t)c->n_lanes * b->cap, sizeof *b->ends);
+}
+
+static uint64_t end_bytes(const pleat_cache *c) {
+    pleat__block_scratch scratch;
+    pleat__arena arena = {0};
+    pleat__cache_carve_blocks(c, format_of(c), &scratch, &arena);
+    return arena.used_bytes;
+}
+
+static void forecast(const pleat_cache *c, pleat_forecast *out) {
+    out->kind = PLEAT_LANES_BLOCKS;
+    out->low_slots = c->page_tokens[PLEAT__LOW];
+    out->block_tokens = format_of(c)->tokens;
+}
+
+/* ---- a step -------------------------------------------------------------------------------------- */
+
+/* Tokens that become blocks when n_after tokens are stored, of which the first n_before are in blocks. */
+static uint32_t count_due(const pleat_cache *c, uint32_t n_before, uint32_t n_after) {
+    const uint32_t buffer = c->opt.spec.buffer, n_tokens = format_of(c)->tokens, n_warm = n_after - n_before;
+    if (n_warm <= buffer) return 0;
+    return pleat__min_u32(pleat__div_up_u32(n_warm - buffer, n_tokens), n_warm / n_tokens) * n_tokens;
+}
+
+static void plan(const pleat_cache *c, pleat__step_item *item, uint32_t flags) {
+    if (flags & PLEAT_ITEM_MORE) return;
+    const uint32_t n_due = count_due(c, item->end.n_classed, item->n_before + item->n_new);
+    item->end.n_classed += n_due;
+    if (n_due > 0) item->end.compaction = PLEAT__COMPACT_PROMPT;
+}
+
+/* Payloads go into high pages that their tokens leave. */
+static uint32_t first_written(const pleat_cache *c, const pleat__table *table, uint32_t lane, pleat__side side) {
+    return side == PLEAT__HIGH ? 0 : pleat__plain_first_written(c, table, lane, side);
+}
+
+/* High pages that the step empties, and what stands behind the last token. */
+static pleat__written written(const pleat_cache *c, const pleat__step_item *item, uint32_t lane) {
+    const pleat__table *table = &item->seq->table;
+    const uint32_t n_emptied = (item->end.n_classed - item->seq->n_classed) / c->page_tokens[PLEAT__HIGH];
+    const uint32_t n_full = table->n_slots[PLEAT__HIGH][lane] / c->page_tokens[PLEAT__HIGH];
+    return (pleat__written){
+        .n_emptied = n_emptied,
+        .from = {pleat__max_u32(n_emptied, n_full), pleat__plain_first_written(c, table, lane, PLEAT__LOW)}};
+}
+
+static uint32_t end_units(const pleat_cache *c) { return c->opt.n_layers; }
+
+static void end_unit(const pleat_cache *c, const pleat__step_item *item, uint32_t layer, pleat__arena *arena) {
+    pleat__block_scratch scratch;
+    pleat__cache_carve_blocks(c, format_of(c), &scratch, arena);
+    pleat__write_blocks(c, item, layer, &scratch);
+}
+
+/* ---- reading ------------------------------------------------------------------------------------- */
+
+pleat__block_run pleat__cache_block_run(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane) {
+    const pleat__seq_blocks *b = &seq->blocks;
+    return (pleat__block_run){.format = format_of(c),
+                              .codebooks = has_codebooks(c) ? &b->codebooks[lane / c->opt.n_kv_heads] : NULL,
+                              .base = c->pages,
+                              .page_bytes = c->page_bytes,
+                              .ids = pleat__table_cell(&seq->table, lane, PLEAT__LOW, 0),
+                              .step = pleat__table_step(&seq->table, lane, PLEAT__LOW),
+                              .ends = b->ends + (size_t)lane * b->cap,
+                              .n_blocks = count_blocks(c, seq->n_classed)};
+}
+
+static pleat__kv_run low_run(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane,
+                             pleat__block_run *blocks) {
+    *blocks = pleat__cache_block_run(c, seq, lane);
+    return (pleat__kv_run){.blocks = blocks, .n_slots = seq->n_classed};
+}
+
+static void carve_loader(const pleat_cache *c, pleat__block_loader *loader, pleat__arena *arena) {
+    pleat__block_loader_carve(format_of(c), &c->codec, loader, arena);
+}
+
+/* ---- forks and images ------------------------------------------------------------------------------ */
+
+static uint32_t pages_left(const pleat_cache *c, const pleat__sequence *seq) {
+    return seq->n_classed / c->page_tokens[PLEAT__HIGH];
+}
+
+static size_t codebooks_bytes(const pleat_cache *c, uint32_t n_blocks) {
+    return n_blocks > 0 && has_codebooks(c) ? c->opt.n_layers * sizeof(pleat__block_codebooks) : 0;
+}
+
+static void share(const pleat_cache *c, const pleat__sequence *from, pleat__sequence *to) {
+    const uint32_t n_blocks = count_blocks(c, from->n_classed);
+    if (n_blocks == 0) return;
+    if (has_codebooks(c)) memcpy(to->blocks.codebooks, from->blocks.codebooks, codebooks_bytes(c, n_blocks));
+    for (size_t lane = 0; lane < c->n_lanes; lane++)
+        memcpy(to->blocks.ends + lane * to->blocks.cap, from->blocks.ends + lane * from->blocks.cap,
+               n_blocks * sizeof *to->blocks.ends);
+}
+
+/* The codebooks of each layer, then each lane's ends. */
+static uint64_t image_bytes(const pleat_cache *c, uint32_t n_classed) {
+    const uint64_t n_blocks = count_blocks(c, n_classed);
+    return codebooks_bytes(c, (uint32_t)n_blocks) + c->n_lanes * n_blocks * sizeof(uint32_t);
+}
+
+static void write_image(const pleat_cache *c, const pleat__sequence *seq, uint8_t *out) {
+    const uint32_t n_blocks = count_blocks(c, seq->n_classed);
+    const size_t lane_bytes = n_blocks * sizeof *seq->blocks.ends;
+    if (n_blocks == 0) return;
+    if (has_codebooks(c)) memcpy(out, seq->blocks.codebooks, codebooks_bytes(c, n_blocks));
+    out += codebooks_bytes(c, n_blocks);
+    for (size_t lane = 0; lane < c->n_lanes; lane++)
+        memcpy(out + lane * lane_bytes, seq->blocks.ends + lane * seq->blocks.cap, lane_bytes);
+}
+
+static bool read_codebook(pleat__codebook *codebook, uint32_t n_levels) {
+    uint8_t bits[PLEAT__CODEBOOK_SYMBOLS];
+    memcpy(bits, codebook->bits, sizeof bits);
+    return codebook->n_levels == n_levels &&
+           pleat__codebook_from_bits(codebook, (pleat__codebook_kind)codebook->kind, n_levels, bits);
+}
+
+static bool read_codebooks(const pleat_cache *c, const uint8_t *in, pleat__block_codebooks *codebooks) {
+    const pleat__block_format *format = format_of(c);
+    memcpy(codebooks, in, c->opt.n_layers * sizeof *codebooks);
+    for (uint32_t i = 0; i < c->opt.n_layers; i++)
+        if (!read_codebook(&codebooks[i].k, format->k_levels) || !read_codebook(&codebooks[i].v, format->v_levels))
+            return false;
+    return true;
+}
+
+/* A lane's blocks end one behind the other, where its low side does; and the high side has the other tokens. */
+static bool ends_are_sound(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane,
+                           const pleat__image_counts *counts) {
+    const pleat__lane l = pleat__table_lane(&seq->table, lane);
+    const uint32_t *ends = seq->blocks.ends + (size_t)lane * seq->blocks.cap;
+    uint32_t end = 0;
+    for (uint32_t i = 0; i < count_blocks(c, counts->n_classed); i++) {
+        if (ends[i] <= end || ends[i] - end > pleat__block_bound(format_of(c))) return false;
+        end = ends[i];
+    }
+    return l.n_slots[PLEAT__LOW] == end && l.n_slots[PLEAT__HIGH] == counts->n_tokens - counts->n_classed;
+}
+
+static bool read_image(const pleat_cache *c, const uint8_t *in, const pleat__image_counts *counts,
+                       pleat__sequence *seq) {
+    const uint32_t n_blocks = count_blocks(c, counts->n_classed);
+    const size_t lane_bytes = n_blocks * sizeof *seq->blocks.ends;
+    if (counts->n_classed % format_of(c)->tokens != 0 || n_blocks > seq->blocks.cap) return false;
+    if (codebooks_bytes(c, n_blocks) > 0 && !read_codebooks(c, in, seq->blocks.codebooks)) return false;
+    in += codebooks_bytes(c, n_blocks);
+    for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
+        memcpy(seq->blocks.ends + (size_t)lane * seq->blocks.cap, in + lane * lane_bytes, lane_bytes);
+        if (!ends_are_sound(c, seq, lane, counts)) return false;
+    }
+    return true;
+}
+
+static bool lane_is_sound(const pleat_cache *c, uint32_t lane_idx, const pleat__lane *lane,
+                          const pleat__image_counts *counts) {
+    (void)lane_idx;
+    return lane->hole == 0 && lane->n_dead == 0 && lane->n_slots[PLEAT__HIGH] <= counts->n_tokens + 1 &&
+           lane->n_slots[PLEAT__LOW] <= UINT32_MAX - c->page_tokens[PLEAT__LOW];
+}
+
+/* Every block of the lane opens and is undamaged, and the blocks take the low side's slots. */
+static bool is_intact(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint8_t *copy) {
+    const pleat__block_run run = pleat__cache_block_run(c, seq, lane);
+    if (seq->n_classed % format_of(c)->tokens != 0) return false;
+    for (uint32_t i = 0; i < run.n_blocks; i++) {
+        if (run.ends[i] <= (i > 0 ? run.ends[i - 1] : 0)) return false;
+        pleat__block_reader reader;
+        size_t n_bytes;
+        const uint8_t *payload = pleat__block_fetch(&run, i, copy, &n_bytes);
+        if (!pleat__block_is_intact(payload, n_bytes)) return false;
+        if (pleat__block_open(run.format, run.codebooks, payload, n_bytes, copy, &reader) != PLEAT_OK) return false;
+    }
+    return seq->table.n_slots[PLEAT__LOW][lane] == (run.n_blocks > 0 ? run.ends[run.n_blocks - 1] : 0);
+}
+
+/* ---- inspection ---------------------------------------------------------------------------------- */
+
+static void count_low(const pleat_cache *c, const pleat__sequence *seq, const pleat__lane *lane, uint32_t *n_tokens,
+                      uint64_t *n_slots) {
+    (void)c, (void)lane;
+    *n_tokens = seq->n_classed;
+    *n_slots = seq->n_classed;
+}
+
+static pleat__token_at find(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint32_t position) {
+    const uint32_t tokens = format_of(c)->tokens;
+    if (position >= seq->n_classed) return pleat__plain_token(c, seq, lane, position - seq->n_classed);
+    return (pleat__token_at){
+        .level = PLEAT_LEVEL_LOW, .is_in_block = true, .slot = position % tokens, .block = position / tokens};
+}
+
+static void list(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint32_t first, uint32_t n_tokens,
+                 pleat_cache_token *out) {
+    (void)c, (void)lane;
+    for (uint32_t i = 0; i < n_tokens; i++)
+        out[i] = (pleat_cache_token){.level = first + i < seq->n_classed ? PLEAT_LEVEL_LOW : PLEAT_LEVEL_HIGH};
+}
+
+static uint64_t check_bytes(const pleat_cache *c) { return pleat__block_copy_bytes(format_of(c)); }
+
+static bool is_valid(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint8_t *copy) {
+    const pleat__lane l = pleat__table_lane(&seq->table, lane);
+    return pleat__lane_live_high(&l) + seq->n_classed == seq->n_tokens && is_intact(c, seq, lane, copy);
+}
+
+const pleat__keep pleat__keep_blocks = {
+    .traits = {.shares_late = 1},
+    .has_equal_lanes = true,
+    .span_slack = 2 * PLEAT__TILE,
+    .derive = derive,
+    .carve_seq = carve_seq,
+    .end_bytes = end_bytes,
+    .lane_slots = pleat__plain_lane_slots,
+    .lane_pages = pleat__plain_lane_pages,
+    .forecast = forecast,
+    .plan = plan,
+    .first_written = first_written,
+    .written = written,
+    .end_units = end_units,
+    .end_unit = end_unit,
+    .low_run = low_run,
+    .carve_loader = carve_loader,
+    .pages_left = pages_left,
+    .fork = share,
+    .image_bytes = image_bytes,
+    .write_image = write_image,
+    .read_image = read_image,
+    .lane_is_sound = lane_is_sound,
+    .is_intact = is_intact,
+    .count_low = count_low,
+    .find = find,
+    .list = list,
+    .is_valid = is_valid,
+    .check_bytes = check_bytes,
+};

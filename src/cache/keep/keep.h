@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * keep.h: how a lane keeps its tokens: one row of functions and traits a kind, one file a row.
+ *
+ *     all.c      every token, in one format, in the order of positions
+ *     ring.c     layers with a sliding window keep its newest tokens; other layers keep all
+ *     levels.c   a policy keeps each token high, low or not at all (leankv, topk)
+ *     budget.c   a policy keeps so many tokens of each lane (eviction)
+ *     blocks.c   the newest tokens in f16 pages, cold ones in compressed blocks (kvcomp, kivi)
+ *
+ * Three rows are the upper half of a kind: levels.c over compact.c, budget.c over evict.c, blocks.c over block_writer.c.
+ * What several kinds do alike stands in plain.h (lanes without scores) and scored.h.
+ *
+ * A step asks c->keep a few times a unit of work, never in a loop over slots; kernels know nothing of it.  A row has no
+ * state of its own: what derive finds out stands in the cache, its own part in c->kept.  Of the other files of src/cache
+ * rows call lane.c, scratch.c and layouts.c alone.
+ *
+ * A new kind is a file with a row, an entry in pleat__keep_of(), and its tests.
+ */
+#ifndef PLEAT_CACHE_KEEP_KEEP_H
+#define PLEAT_CACHE_KEEP_KEEP_H
+
+#include "cache/lane.h"
+#include "cache/scratch.h"
+#include "pleat/forecast.h"
+
+/* Pages of a lane that a step writes: its first high ones, and those of each side from some page on. */
+typedef struct pleat__written {
+    uint32_t n_emptied; /* high pages whose tokens leave them */
+    uint32_t from[2];   /* [pleat__side] */
+} pleat__written;
+
+/* Where a token of a lane stands. */
+typedef struct pleat__token_at {
+    pleat_level level;
+    bool is_in_block;
+    uint8_t *page;  /* NULL: dropped, in a block, or a low token in a page that has no positions */
+    uint32_t slot;  /* in the page, or in the block */
+    uint32_t block; /* of the lane */
+} pleat__token_at;
+
+/* Counts of an image that is being restored. */
+typedef struct pleat__image_counts {
+    uint32_t n_tokens, n_classed;
+} pleat__image_counts;
+
+typedef struct pleat__keep {
+    pleat_cache_traits traits; /* of every cache of the kind; derive adds what depends on the options */
+    bool has_equal_lanes;      /* all lanes of a sequence hold as many high pages */
+    uint32_t span_slack;       /* slots of a lane's span in decode beyond its tokens, at most */
+
+    /* ---- create */
+
+    /* Layouts, traits, counting, and kept's part of the kind, from the options alone.  PLEAT_E_ARG, saying why. */
+    pleat_status (*derive)(pleat_cache *c, pleat_error *err);
+    /* Arrays of the cache that are the kind's own; then their contents, of the caller's options.  NULL: none. */
+    void (*carve)(pleat_cache *c, pleat__arena *arena);
+    void (*init)(pleat_cache *c);
+    /* Arrays of a sequence beside its table.  NULL: none. */
+    void (*carve_seq)(const pleat_cache *c, uint32_t max_tokens, pleat__sequence *seq, pleat__arena *arena);
+    /* Bytes of a worker's scratch that end_unit takes.  NULL: none. */
+    uint64_t (*end_bytes)(const pleat_cache *c);
+    /* High slots that a lane of n_tokens tokens holds at most; is_read: once its prompt has been read. */
+    uint32_t (*lane_slots)(const pleat_cache *c, uint32_t layer, uint32_t n_tokens, bool is_read);
+    /* Pages that a lane of n_slots > 0 such slots holds at most: in a step, or between steps. */
+    uint64_t (*lane_pages)(const pleat_cache *c, uint32_t n_slots, bool in_step);
+    /* Tokens of a lane that stay at most when a prompt of n_prompt tokens has ended.  NULL: no budget. */
+    uint32_t (*max_kept)(const pleat_cache *c, uint32_t n_prompt);
+    /* What a forecast has to know of the kind.  NULL: its lanes are whole. */
+    void (*forecast)(const pleat_cache *c, pleat_forecast *out);
+
+    /* ---- a step */
+
+    /* What the end of the step does to the item: item->end, whose n_prompt is known.  NULL: nothing. */
+    void (*plan)(const pleat_cache *c, pleat__step_item *item, uint32_t flags);
+    /* Low slots that each lane needs free at the end.  NULL: none. */
+    uint32_t (*low_wanted)(const pleat_cache *c, const pleat__step_item *item);
+    /* The first page of a lane's side that a step may write: those before it are full, and sealed where tokens are
+     * scored. */
+    uint32_t (*first_written)(const pleat_cache *c, const pleat__table *table, uint32_t lane, pleat__side side);
+    /* The pages of a lane that the item's step writes.  NULL: those from first_written on. */
+    pleat__written (*written)(const pleat_cache *c, const pleat__step_item *item, uint32_t lane);
+    /* The step's tokens count from now on.  NULL: nothing follows. */
+    void (*grown)(const pleat_cache *c, pleat__sequence *seq);
+    /* Units of an item's end, which run in parallel, and one of them.  NULL: the end changes no page. */
+    uint32_t (*end_units)(const pleat_cache *c);
+    void (*end_unit)(const pleat_cache *c, const pleat__step_item *item, uint32_t unit, pleat__arena *scratch);
+    /* Seal full pages whose tokens all stand before position n_final.  NULL: there are no seals. */
+    void (*seal)(const pleat_cache *c, pleat__sequence *seq, uint32_t n_final);
+    /* The step is given up: undo what storing has done to the item's lanes.  NULL: nothing to undo. */
+    void (*cancel)(const pleat_cache *c, const pleat__step_item *item);
+
+    /* ---- attention */
+
+    /* Is the lane's chunk stored and read token by token, by read_chunk?  NULL: in no lane. */
+    bool (*is_read_singly)(const pleat_cache *c, uint32_t lane);
+    /* Store a chunk's tokens of one head one by one and, if job->q is not NULL, attend with each. */
+    void (*read_chunk)(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, pleat__arena *scratch);
+    /* What is read beside the high side.  Where these are blocks, run.blocks is `blocks`, which is filled. */
+    pleat__kv_run (*low_run)(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, pleat__block_run *blocks);
+    /* What dequantises blocks for prompts and export.  NULL: there are none. */
+    void (*carve_loader)(const pleat_cache *c, pleat__block_loader *loader, pleat__arena *arena);
+
+    /* ---- fork, image, compress */
+
+    /* High pages that the sequence's tokens have left for good.  NULL: none. */
+    uint32_t (*pages_left)(const pleat_cache *c, const pleat__sequence *seq);
+    /* Copy what a fork does not share by its table.  NULL: nothing. */
+    void (*fork)(const pleat_cache *c, const pleat__sequence *from, pleat__sequence *to);
+    /* What an image holds beside tables and pages: bytes, writing, reading.  read: false if no cache writes such a
+     * thing; the sequence's table is filled.  NULL: nothing. */
+    uint64_t (*image_bytes)(const pleat_cache *c, uint32_t n_classed);
+    void (*write_image)(const pleat_cache *c, const pleat__sequence *seq, uint8_t *out);
+    bool (*read_image)(const pleat_cache *c, const uint8_t *in, const pleat__image_counts *counts,
+                       pleat__sequence *seq);
+    /* May a lane have these slots?  Asked before they are believed. */
+    bool (*lane_is_sound)(const pleat_cache *c, uint32_t lane_idx, const pleat__lane *lane,
+                          const pleat__image_counts *counts);
+    /* Do the restored pages of the lane hold what can be read?  copy: of a worker's scratch.  NULL: always. */
+    bool (*is_intact)(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint8_t *copy);
+    /* Open the lane's sealed pages again, back to the last shared one.  NULL: there are no seals. */
+    void (*unseal)(const pleat_cache *c, pleat__sequence *seq, uint32_t lane);
+    /* Class a lane's open tokens again by seq->spec; two low pages of its row are free.  Asked where
+     * traits.can_compress. */
+    void (*reclass)(const pleat_cache *c, pleat__sequence *seq, uint32_t lane, pleat__arena *scratch);
+
+    /* ---- inspection */
+
+    /* Tokens of a lane that are not high, and the slots that are held for them.  NULL: those of the low side. */
+    void (*count_low)(const pleat_cache *c, const pleat__sequence *seq, const pleat__lane *lane, uint32_t *n_tokens,
+                      uint64_t *n_slots);
+    pleat__token_at (*find)(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint32_t position);
+    /* How the tokens at [first, first + n_tokens) are kept. */
+    void (*list)(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint32_t first, uint32_t n_tokens,
+                 pleat_cache_token *out);
+    /* Whether the lane's slots and pages hold what they must.  scratch: check_bytes(), max_tokens where that is NULL. */
+    bool (*is_valid)(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint8_t *scratch);
+    uint64_t (*check_bytes)(const pleat_cache *c);
+} pleat__keep;
+
+extern const pleat__keep pleat__keep_all, pleat__keep_ring, pleat__keep_levels, pleat__keep_budget, pleat__keep_blocks;
+
+/* Whether there is a row for such options, whose spec is valid.  PLEAT_E_ARG, saying what does not go together. */
+pleat_status pleat__keep_check(const pleat_cache_options *opt, pleat_error *err);
+
+/* The row for such options, which pleat__keep_check() takes. */
+const pleat__keep *pleat__keep_of(const pleat_cache_options *opt);
+
+#endif

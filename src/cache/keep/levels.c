@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * levels.c: lanes of which a policy keeps each token high, low or not at all: leankv, and topk, which knows no low
+ * side.
+ *
+ * When a step ends, tokens that left the window are classed (compact.c), lane by lane.  Where leankv has a low side
+ * (al < ah), pages that the end may need are taken at begin, so that the end cannot fail: one low page for a lane whose
+ * low side is full when one token leaves the window, two when several do.  What is not needed is returned in the same
+ * step.
+ */
+#include "cache/keep/compact.h"
+#include "cache/keep/plain.h"
+#include "cache/keep/scored.h"
+
+/* Lanes of a unit: their memory's latencies overlap. */
+#define UNIT_LANES 8u
+
+/* Pages beyond those of a lane's tokens in the high format that a step may take: of a lane with two sides the low
+ * side's last page, which may be part-filled, and two that the end works with; of one with a high side alone a hole's. */
+#define SPARE_PAGES_TWO_SIDED 3u
+#define SPARE_PAGES_HIGH_ALONE 1u
+
+static pleat_status derive(pleat_cache *c, pleat_error *err) {
+    const bool is_two_sided = pleat__policy_has_low_side(&c->opt.spec);
+    const pleat__layouts_of of = pleat__plain_layouts(c, is_two_sided);
+    const bool chooses = is_two_sided && c->opt.page_tokens == 0;
+    pleat__scored_derive(c);
+    c->kept.levels.is_two_sided = is_two_sided;
+    c->traits.spare_pages = is_two_sided ? SPARE_PAGES_TWO_SIDED : SPARE_PAGES_HIGH_ALONE;
+    c->traits.can_compress = is_two_sided;
+    return pleat__plain_lay_out(c, &of, chooses ? pleat__layouts_choose(&of) : pleat__plain_page_tokens(&c->opt), err);
+}
+
+/* With two sides, between steps: high and low slots together are at most the tokens and a hole, both sides end in a
+ * part-filled page, and no low page holds fewer tokens than a high one. */
+static uint64_t lane_pages(const pleat_cache *c, uint32_t n_slots, bool in_step) {
+    const uint32_t tokens = c->page_tokens[PLEAT__HIGH];
+    if (!c->kept.levels.is_two_sided) return pleat__plain_lane_pages(c, n_slots, in_step);
+    if (in_step) return (uint64_t)pleat__div_up_u32(n_slots, tokens) + PLEAT__ROW_SPARE;
+    return (uint64_t)pleat__div_up_u32(n_slots + 1, tokens) + 1;
+}
+
+static void forecast(const pleat_cache *c, pleat_forecast *out) {
+    out->kind = PLEAT_LANES_LEVELS;
+    out->low_slots = c->kept.levels.is_two_sided ? c->page_tokens[PLEAT__LOW] : 0;
+}
+
+/* ---- a step -------------------------------------------------------------------------------------- */
+
+static void plan(const pleat_cache *c, pleat__step_item *item, uint32_t flags) {
+    (void)pleat__scored_plan(c, item, flags);
+}
+
+static uint32_t low_wanted(const pleat_cache *c, const pleat__step_item *item) {
+    if (!c->kept.levels.is_two_sided || item->end.compaction == PLEAT__COMPACT_NOT) return 0;
+    return item->end.compaction == PLEAT__COMPACT_STEP ? 1 : 2 * c->page_tokens[PLEAT__LOW];
+}
+
+static uint64_t end_bytes(const pleat_cache *c) {
+    pleat__compact_scratch scratch;
+    pleat__arena arena = {0};
+    pleat__cache_carve_compact(c, &scratch, &arena);
+    return arena.used_bytes;
+}
+
+static uint32_t end_units(const pleat_cache *c) { return pleat__div_up_u32(c->n_lanes, UNIT_LANES); }
+
+/* A few lanes of one item. */
+static void end_unit(const pleat_cache *c, const pleat__step_item *item, uint32_t unit, pleat__arena *arena) {
+    const uint32_t first = unit * UNIT_LANES, n = pleat__min_u32(UNIT_LANES, c->n_lanes - first);
+    pleat__compact_scratch scratch;
+    pleat__cache_carve_compact(c, &scratch, arena);
+    if (item->end.compaction == PLEAT__COMPACT_PROMPT) {
+        for (uint32_t i = 0; i < n; i++) pleat__compact_prompt(c, item, first + i, &scratch);
+        return;
+    }
+    pleat__policy_step steps[UNIT_LANES];
+    for (uint32_t i = 0; i < n; i++) steps[i] = pleat__compact_decide(c, item, first + i);
+    for (uint32_t i = 0; i < n; i++) pleat__compact_step(c, item, first + i, &steps[i], &scratch);
+}
+
+static void reclass(const pleat_cache *c, pleat__sequence *seq, uint32_t lane, pleat__arena *arena) {
+    pleat__compact_scratch scratch;
+    pleat__cache_carve_compact(c, &scratch, arena);
+    pleat__compact_again(c, seq, lane, &scratch);
+}
+
+const pleat__keep pleat__keep_levels = {
+    .traits = {.has_policy = 1},
+    .span_slack = 2 * PLEAT__TILE,
+    .derive = derive,
+    .end_bytes = end_bytes,
+    .lane_slots = pleat__plain_lane_slots,
+    .lane_pages = lane_pages,
+    .forecast = forecast,
+    .plan = plan,
+    .low_wanted = low_wanted,
+    .first_written = pleat__scored_first_written,
+    .end_units = end_units,
+    .end_unit = end_unit,
+    .seal = pleat__scored_seal,
+    .cancel = pleat__scored_cancel,
+    .low_run = pleat__plain_low_run,
+    .lane_is_sound = pleat__scored_lane_is_sound,
+    .unseal = pleat__scored_unseal,
+    .reclass = reclass,
+    .find = pleat__scored_find,
+    .list = pleat__scored_list,
+    .is_valid = pleat__scored_is_valid,
+};

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * ring.c: layers whose queries see the newest W tokens alone; the cache's other layers keep all (plain.h).
+ *
+ *     slots of a lane   | 8 | 9 | 10 | 3 | 4 | 5 | 6 | 7 |     W = 8, 11 tokens: token p stands in slot p mod W
+ *                                      ^ hole: token 11 takes the place of token 3, which it does not see
+ *
+ * The order of slots does not matter to attention, so a lane is read as any other.  Between steps a full ring's oldest
+ * token is out of sight of whoever comes next: its slot is the lane's hole, which a single token fills as everywhere.
+ * A chunk's tokens come one after another: each is stored, then looks at the ring as it stands.  So a chunk here costs
+ * as many decode passes as it has tokens; the heads share the work.
+ */
+#include "cache/keep/plain.h"
+
+/* Slots of a lane's ring, 0 if it is none. */
+static uint32_t ring_of(const pleat_cache *c, uint32_t lane) { return c->kept.ring.windows[lane / c->opt.n_kv_heads]; }
+
+/* ---- create -------------------------------------------------------------------------------------- */
+
+static uint32_t lane_slots(const pleat_cache *c, uint32_t layer, uint32_t n_tokens, bool is_read) {
+    (void)is_read;
+    const uint32_t window = c->opt.windows[layer];
+    return window > 0 && window < n_tokens ? window : n_tokens;
+}
+
+static pleat_status derive(pleat_cache *c, pleat_error *err) {
+    uint32_t max_slots = 0;
+    for (uint32_t layer = 0; layer < c->opt.n_layers; layer++)
+        max_slots = pleat__max_u32(max_slots, lane_slots(c, layer, c->opt.max_tokens, false));
+    c->traits.max_slots = max_slots < c->opt.max_tokens ? max_slots : 0;
+    return pleat__plain_derive(c, err);
+}
+
+static void carve(pleat_cache *c, pleat__arena *arena) {
+    c->kept.ring.windows = pleat__arena_take(arena, c->opt.n_layers, sizeof *c->kept.ring.windows);
+    c->kept.ring.max_slots = pleat__arena_take(arena, c->n_lanes, sizeof *c->kept.ring.max_slots);
+}
+
+static void init(pleat_cache *c) {
+    for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
+        const uint32_t layer = lane / c->opt.n_kv_heads, n_kept = lane_slots(c, layer, c->opt.max_tokens, false);
+        c->kept.ring.windows[layer] = n_kept < c->opt.max_tokens ? n_kept : 0;
+        c->kept.ring.max_slots[lane] = n_kept;
+    }
+    c->opt.windows = c->kept.ring.windows;
+    c->max_slots = c->kept.ring.max_slots;
+}
+
+/* ---- a step -------------------------------------------------------------------------------------- */
+
+/* A full ring's oldest token's slot is its hole. */
+static void grown(const pleat_cache *c, pleat__sequence *seq) {
+    for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
+        const uint32_t ring = ring_of(c, lane);
+        if (!ring || seq->n_tokens < ring) continue;
+        seq->table.n_slots[PLEAT__HIGH][lane] = ring;
+        seq->table.hole[lane] = seq->n_tokens % ring + 1;
+    }
+}
+
+/* A chunk may have written over tokens that the sequence had in sight. */
+static void cancel(const pleat_cache *c, const pleat__step_item *item) {
+    for (uint32_t layer = 0; item->n_new > 1 && layer < c->opt.n_layers; layer++) {
+        const uint32_t window = c->kept.ring.windows[layer];
+        item->seq->lost |= c->step.stored[layer] && window && item->n_before + item->n_new > window;
+    }
+}
+
+/* Any page of a ring may be written. */
+static uint32_t first_written(const pleat_cache *c, const pleat__table *table, uint32_t lane, pleat__side side) {
+    return ring_of(c, lane) ? 0 : pleat__plain_first_written(c, table, lane, side);
+}
+
+/* ---- chunks -------------------------------------------------------------------------------------- */
+
+static bool is_read_singly(const pleat_cache *c, uint32_t lane) { return ring_of(c, lane) > 0; }
+
+/* Put one token into its slot of the ring, which has never been used or holds one out of sight. */
+static void put(const pleat_cache *c, const pleat__kv_run *run, uint32_t ring, uint32_t position, const float *k,
+                const float *v) {
+    const uint32_t slot = position % ring, tokens = run->layout->tokens;
+    uint8_t *page = pleat__kv_page(run, slot / tokens);
+    if (position < ring)
+        c->quant.store(run->layout, page, slot % tokens, 1, k, v, c->opt.head_dim);
+    else
+        c->quant.replace(run->layout, page, slot % tokens, k, v);
+}
+
+static void look(const pleat__layer_job *job, uint32_t row, uint32_t head, const pleat__kv_run *run,
+                 const pleat__decode_scratch *scratch) {
+    const pleat_cache *c = job->cache;
+    const size_t at = pleat__cache_head_at(c, row, head) * c->opt.head_dim;
+    pleat__attn_query query;
+    pleat__attn_acc acc;
+    pleat__attn_query_init(&query, scratch->query, job->q + at, c->n_group, c->opt.head_dim, c->scale);
+    pleat__attn_acc_init(&acc, scratch->acc, c->n_group, c->opt.head_dim);
+    c->attn.decode(&query, run, 0, run->n_slots, &acc, NULL, 0);
+    pleat__attn_finish(&acc, c->n_group, c->opt.head_dim, job->out + at, NULL);
+}
+
+static void read_chunk(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, pleat__arena *arena) {
+    const pleat_cache *c = job->cache;
+    const uint32_t lane = pleat__cache_lane_of(c, job->layer, head), ring = ring_of(c, lane);
+    pleat__decode_scratch scratch;
+    pleat__cache_carve_decode(c, &scratch, arena);
+    for (uint32_t t = 0; t < item->n_new; t++) {
+        const uint32_t position = item->n_before + t;
+        const size_t at = ((size_t)(item->row + t) * c->opt.n_kv_heads + head) * c->opt.head_dim;
+        const pleat__kv_run run =
+            pleat__cache_run(c, &item->seq->table, lane, PLEAT__HIGH, pleat__min_u32(position + 1, ring));
+        put(c, &run, ring, position, job->k + at, job->v + at);
+        if (job->q) look(job, item->row + t, head, &run, &scratch);
+    }
+}
+
+/* ---- tokens -------------------------------------------------------------------------------------- */
+
+/* Has the token left the window of its layer? */
+static bool has_left(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint32_t position) {
+    const uint32_t ring = ring_of(c, lane);
+    return ring && seq->n_tokens - position >= ring;
+}
+
+static pleat__token_at find(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint32_t position) {
+    const uint32_t ring = ring_of(c, lane);
+    if (has_left(c, seq, lane, position)) return (pleat__token_at){.level = PLEAT_LEVEL_DROPPED};
+    return pleat__plain_token(c, seq, lane, ring ? position % ring : position);
+}
+
+static void list(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint32_t first, uint32_t n_tokens,
+                 pleat_cache_token *out) {
+    for (uint32_t i = 0; i < n_tokens; i++)
+        out[i] =
+            (pleat_cache_token){.level = has_left(c, seq, lane, first + i) ? PLEAT_LEVEL_DROPPED : PLEAT_LEVEL_HIGH};
+}
+
+static bool lane_is_sound(const pleat_cache *c, uint32_t lane_idx, const pleat__lane *lane,
+                          const pleat__image_counts *counts) {
+    if (!ring_of(c, lane_idx)) return pleat__plain_lane_is_sound(c, lane_idx, lane, counts);
+    const uint32_t n_kept = lane_slots(c, lane_idx / c->opt.n_kv_heads, counts->n_tokens, false);
+    return lane->n_slots[PLEAT__HIGH] == n_kept && lane->n_slots[PLEAT__LOW] == 0;
+}
+
+static bool is_valid(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint8_t *scratch) {
+    const uint32_t ring = ring_of(c, lane);
+    if (!ring || seq->n_tokens < ring) return pleat__plain_is_valid(c, seq, lane, scratch);
+    const pleat__lane l = pleat__table_lane(&seq->table, lane);
+    return pleat__lane_live_high(&l) == ring - 1 && l.hole == seq->n_tokens % ring + 1;
+}
+
+const pleat__keep pleat__keep_ring = {
+    .traits = {.unshared_tokens = UINT32_MAX},
+    .derive = derive,
+    .carve = carve,
+    .init = init,
+    .lane_slots = lane_slots,
+    .lane_pages = pleat__plain_lane_pages,
+    .grown = grown,
+    .cancel = cancel,
+    .first_written = first_written,
+    .is_read_singly = is_read_singly,
+    .read_chunk = read_chunk,
+    .low_run = pleat__plain_low_run,
+    .lane_is_sound = lane_is_sound,
+    .find = find,
+    .list = list,
+    .is_valid = is_valid,
+};

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * state.h: what the kinds of lanes leave in a cache: their own derived sizes, and how attention received is counted.
+ */
+#ifndef PLEAT_CACHE_KEEP_STATE_H
+#define PLEAT_CACHE_KEEP_STATE_H
+
+#include "codec/block.h"
+#include "policy/evict.h"
+
+/* Which attention received is counted in the slots' scores: prompt.c and decode.c do the counting.  All zero: none. */
+typedef struct pleat__counting {
+    bool of_prompts;    /* what prompt chunks attend to */
+    bool of_steps;      /* what single tokens attend to */
+    bool is_largest;    /* the largest weight over the group's heads; else their sum, or a score for each head */
+    uint32_t n_queries; /* only so many last queries of a prompt count; 0: all */
+} pleat__counting;
+
+/* What a row's derive and init have found out.  Only the file of a part's kind reads it. */
+typedef struct pleat__kept {
+    struct {
+        uint32_t *windows;   /* [n_layers] 0: the layer's lanes are no rings */
+        uint32_t *max_slots; /* [n_lanes] high slots of a lane */
+    } ring;
+    struct {
+        bool is_two_sided; /* there is a low side of tokens */
+    } levels;
+    struct {
+        const pleat__evictor *evictor;
+        uint32_t byte_tokens; /* what a budget in bytes comes to */
+    } budget;
+    struct {
+        pleat__block_format format;
+        bool has_codebooks;
+    } blocks;
+} pleat__kept;
+
+#endif

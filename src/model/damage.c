@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * damage.c: weights that are NaN or infinite.  One of them may pass unseen, or make every result NaN; so all are looked
+ * at, a tensor a unit: floats one by one, of quantised blocks the scale.  Codes cannot be anything but finite.
+ */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "model/gguf.h"
+#include "model/internal.h"
+#include "model/linear.h"
+
+/* Whether one of n u16, a stride of bytes apart, has all the bits of `exponent`: f16's, or bf16's. */
+static bool has_exponent(const uint8_t *p, uint64_t n, size_t stride, uint16_t exponent) {
+    uint32_t n_bad = 0;
+    for (uint64_t i = 0; i < n; i++, p += stride) {
+        uint16_t half;
+        memcpy(&half, p, sizeof half);
+        n_bad |= (half & exponent) == exponent;
+    }
+    return n_bad != 0;
+}
+
+static bool is_damaged(const uint8_t *p, uint32_t type, uint64_t n) {
+    enum { F16_EXPONENT = 0x7C00, F32_EXPONENT = 0x7F80 }; /* of an f32 in its upper half, which is a bf16 */
+    switch (type) {
+        case PLEAT__GGML_F32: return has_exponent(p + 2, n, 4, F32_EXPONENT);
+        case PLEAT__GGML_F16: return has_exponent(p, n, 2, F16_EXPONENT);
+        case PLEAT__GGML_BF16: return has_exponent(p, n, 2, F32_EXPONENT);
+        case PLEAT__GGML_Q8_0: return has_exponent(p, n / PLEAT__WEIGHT_BLOCK, PLEAT__Q8_0_BYTES, F16_EXPONENT);
+        case PLEAT__GGML_Q4_0: return has_exponent(p, n / PLEAT__WEIGHT_BLOCK, PLEAT__Q4_0_BYTES, F16_EXPONENT);
+        default: return false;
+    }
+}
+
+typedef struct search {
+    const pleat_gguf *gguf;
+    _Atomic uint64_t first; /* the first damaged tensor so far; n_tensors: none */
+} search;
+
+static void search_unit(void *ctx, uint32_t unit, uint32_t worker) {
+    search *s = ctx;
+    const pleat__gguf_tensor *t = &s->gguf->tensors[unit];
+    uint64_t first = s->first;
+    (void)worker;
+    if (unit >= first || !is_damaged(s->gguf->bytes + t->offset, t->type, t->n_elements)) return;
+    while (unit < first && !atomic_compare_exchange_weak(&s->first, &first, unit)) continue;
+}
+
+const char *pleat__model_damaged_tensor(const pleat_model *model, pleat_workers *workers) {
+    const uint64_t n = model->gguf->info.n_tensors;
+    search s = {.gguf = model->gguf, .first = n};
+    pleat_workers_run(workers, (uint32_t)n, search_unit, &s);
+    return s.first < n ? s.gguf->tensors[s.first].name : NULL;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pack_word.h: what every variant of put_key and put_value does with scalars: floats as they are, and a key's codes
+ * packed into the words of a tile.  variants.h has the formula.
+ */
+#ifndef PLEAT_QUANT_PACK_WORD_H
+#define PLEAT_QUANT_PACK_WORD_H
+
+#include "quant/variants.h"
+
+static inline void pleat__put_key_f32(uint8_t *tile, uint32_t head_dim, uint32_t token, const float *x) {
+    float *out = (float *)(void *)tile + token;
+    for (uint32_t i = 0; i < head_dim; i++) out[i * PLEAT__TILE] = x[i];
+}
+
+static inline void pleat__put_value_f32(uint8_t *tile, uint32_t head_dim, uint32_t token, const float *x) {
+    memcpy((float *)(void *)tile + (size_t)token * head_dim, x, head_dim * sizeof *x);
+}
+
+/* Codes of dimensions dim .. dim + 15, a byte each and so four a word, to a tile whose first word of the token is out. */
+static inline void pleat__pack_key(uint32_t *out, uint32_t bits, uint32_t dim, const uint32_t w[4]) {
+    if (bits == 8) {
+        for (uint32_t j = 0; j < 4; j++) out[(dim / 4 + j) * PLEAT__TILE] = w[j];
+    } else if (bits == 4) {
+        out[dim / 8 * PLEAT__TILE] = w[0] | w[1] << 4;
+        out[(dim / 8 + 1) * PLEAT__TILE] = w[2] | w[3] << 4;
+    } else {
+        out[dim / 16 * PLEAT__TILE] = w[0] | w[1] << 2 | w[2] << 4 | w[3] << 6;
+    }
+}
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * backend_engine.c: an engine as serving's backend.
+ *
+ * It hands on: how pages are taken and returned is the cache's traits (pleat/cache.h).
+ */
+#include <string.h>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/memory.h"
+#include "serving/backend.h"
+
+typedef struct engine_backend {
+    pleat_allocator al;
+    pleat_engine *engine;
+    const pleat_cache *cache;
+    uint64_t start_ns;
+} engine_backend;
+
+/* ---- sequences and steps --------------------------------------------------------------------------- */
+
+static pleat_status backend_open(void *ctx, uint32_t max_tokens, pleat_seq *out) {
+    return pleat_engine_open(((engine_backend *)ctx)->engine, max_tokens, out);
+}
+
+static pleat_status backend_fork(void *ctx, pleat_seq seq, uint32_t max_tokens, pleat_seq *out) {
+    return pleat_engine_fork(((engine_backend *)ctx)->engine, seq, max_tokens, out);
+}
+
+static void backend_close(void *ctx, pleat_seq seq) { (void)pleat_engine_close(((engine_backend *)ctx)->engine, seq); }
+
+static pleat_status backend_run(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_error *err) {
+    return pleat_engine_step(((engine_backend *)ctx)->engine, items, n_items, err);
+}
+
+static pleat_status backend_compress(void *ctx, pleat_seq seq, float ah, float al) {
+    return pleat_engine_compress(((engine_backend *)ctx)->engine, seq, ah, al);
+}
+
+/* ---- pages ----------------------------------------------------------------------------------------- */
+
+static uint32_t backend_budget(void *ctx, uint32_t n_prompt) {
+    return pleat_cache_max_kept(((engine_backend *)ctx)->cache, n_prompt);
+}
+
+static uint64_t backend_pages_needed(void *ctx, pleat_seq seq, uint32_t n_tokens, uint32_t flags) {
+    const pleat_cache_item item = {.seq = seq, .n_tokens = n_tokens, .flags = flags};
+    return pleat_cache_pages_needed(((engine_backend *)ctx)->cache, &item);
+}
+
+static uint64_t backend_pages_of(void *ctx, pleat_seq seq) {
+    return seq.v ? pleat_cache_pages_held(((engine_backend *)ctx)->cache, seq) : 0;
+}
+
+static uint64_t backend_pages_shared(void *ctx, pleat_seq a, pleat_seq b) {
+    return pleat_cache_pages_shared(((engine_backend *)ctx)->cache, a, b);
+}
+
+static uint64_t backend_pages_used(void *ctx) {
+    return pleat_cache_pages_held(((engine_backend *)ctx)->cache, (pleat_seq){0});
+}
+
+static void backend_pages_by_side(void *ctx, pleat_seq seq, uint64_t *high, uint64_t *low) {
+    pleat_cache_sides sides = {0};
+    (void)pleat_cache_get_sides(((engine_backend *)ctx)->cache, seq, &sides);
+    *high = sides.high_pages;
+    *low = sides.low_pages;
+}
+
+static void backend_slots_of(void *ctx, pleat_seq seq, uint64_t *live, uint64_t *held) {
+    pleat_cache_sides sides = {0};
+    (void)pleat_cache_get_sides(((engine_backend *)ctx)->cache, seq, &sides);
+    *live = sides.live_slots;
+    *held = sides.held_slots;
+}
+
+/* ---- images ---------------------------------------------------------------------------------------- */
+
+static uint64_t backend_image_bytes(void *ctx, pleat_seq seq, pleat_seq base) {
+    return pleat_cache_image_bytes(((engine_backend *)ctx)->cache, seq, base);
+}
+
+static pleat_status backend_save(void *ctx, pleat_seq seq, pleat_seq base, pleat__image *out) {
+    const engine_backend *b = ctx;
+    pleat__image image = {.n_bytes = pleat_cache_image_bytes(b->cache, seq, base)};
+    if (image.n_bytes == 0) return PLEAT_E_ARG;
+    image.data_bytes = image.n_bytes;
+    image.data = pleat__alloc(&b->al, 1, image.data_bytes);
+    if (!image.data) return PLEAT_E_MEMORY;
+    const pleat_status status = pleat_cache_save(b->cache, seq, base, image.data, image.n_bytes);
+    if (status != PLEAT_OK) {
+        pleat__free(&b->al, image.data, 1, image.data_bytes);
+        return status;
+    }
+    image.n_pages = pleat_cache_image_pages(b->cache, image.data, image.n_bytes);
+    *out = image;
+    return PLEAT_OK;
+}
+
+static pleat_status backend_restore(void *ctx, const pleat__image *image, pleat_seq base, pleat_seq *out) {
+    return pleat_engine_restore(((engine_backend *)ctx)->engine, image->data, image->n_bytes, base, out);
+}
+
+static void backend_drop(void *ctx, pleat__image *image) {
+    pleat__free(&((engine_backend *)ctx)->al, image->data, 1, image->data_bytes);
+    *image = (pleat__image){0};
+}
+
+/* ---- the rest -------------------------------------------------------------------------------------- */
+
+static uint64_t backend_clock_ns(void *ctx) { return pleat__clock_ns() - ((engine_backend *)ctx)->start_ns; }
+
+static void backend_advance(void *ctx, uint64_t ns) { (void)ctx, (void)ns; } /* it passes by itself */
+
+static void backend_work(void *ctx, pleat__backend_work *out) {
+    pleat_cache_times t;
+    pleat_cache_get_times(((engine_backend *)ctx)->cache, &t);
+    *out = (pleat__backend_work){.pages_ns = t.pages_ns[0] + t.pages_ns[1],
+                                 .compact_ns = t.compact_ns[0] + t.compact_ns[1],
+                                 .tokens_moved = t.tokens_moved,
+                                 .pages_returned = t.pages_returned};
+}
+
+static bool backend_is_valid(void *ctx) { return pleat_engine_is_valid(((engine_backend *)ctx)->engine) != 0; }
+
+static void backend_destroy(void *ctx) {
+    const pleat_allocator al = ((engine_backend *)ctx)->al;
+    pleat__free(&al, ctx, 1, sizeof(engine_backend));
+}
+
+/* How pages are taken and returned. */
+static pleat_status set_pages(const pleat_cache *c, pleat__backend_shape *shape) {
+    pleat_cache_traits t = {.size_bytes = sizeof t};
+    PLEAT_TRY(pleat_cache_get_traits(c, &t));
+    shape->n_pages = t.n_pages;
+    shape->page_bytes = t.page_bytes;
+    shape->n_lanes = t.n_lanes;
+    shape->page_tokens = t.high_page_tokens;
+    shape->spare_pages = t.spare_pages;
+    shape->max_slots = t.max_slots;
+    shape->window = t.window;
+    shape->is_packed = t.is_packed;
+    shape->is_bounded = t.is_bounded;
+    shape->takes_fresh = t.takes_fresh;
+    shape->has_policy = t.has_policy;
+    shape->shares_late = t.shares_late;
+    shape->can_compress = t.can_compress;
+    return PLEAT_OK;
+}
+
+static pleat_status shape_of(const engine_backend *b, pleat__backend_shape *shape) {
+    pleat_engine_options o;
+    pleat_engine_get_options(b->engine, &o);
+    *shape = (pleat__backend_shape){
+        .fraction = 1,
+        .max_items = o.max_items,
+        .max_seqs = o.max_seqs,
+        .max_tokens = o.max_tokens,
+        .chunk_tokens = o.chunk_tokens,
+        .step_tokens = o.step_tokens,
+        .model = pleat_engine_model(b->engine),
+        .ah = o.spec.ah,
+        .al = o.spec.al,
+    };
+    PLEAT_TRY(set_pages(b->cache, shape));
+    pleat_model_info info;
+    pleat_model_get_info(shape->model, &info);
+    shape->n_vocab = info.n_vocab;
+    return pleat_spec_print(&o.spec, shape->key, sizeof shape->key);
+}
+
+pleat_status pleat__backend_on_engine(pleat_engine *engine, const pleat_allocator *allocator, pleat__backend *out,
+                                      pleat_error *err) {
+    PLEAT_FAIL_IF(!engine, err, PLEAT_E_ARG, PLEAT_NOWHERE, "serving: no engine");
+    const pleat_cache *cache = pleat_engine_cache(engine);
+    PLEAT_FAIL_IF(pleat_cache_n_open(cache) > 0, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "serving: the engine has %u open sequences", pleat_cache_n_open(cache));
+    const pleat_allocator al = pleat__allocator_or_default(allocator);
+    engine_backend *b = pleat__alloc(&al, 1, sizeof *b);
+    PLEAT_FAIL_IF(!b, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "serving: out of memory");
+    *b = (engine_backend){.al = al, .engine = engine, .cache = cache, .start_ns = pleat__clock_ns()};
+    *out = (pleat__backend){
+        .ctx = b,
+        .open = backend_open,
+        .fork = backend_fork,
+        .close = backend_close,
+        .run = backend_run,
+        .budget = backend_budget,
+        .pages_needed = backend_pages_needed,
+        .pages_of = backend_pages_of,
+        .pages_shared = backend_pages_shared,
+        .pages_used = backend_pages_used,
+        .pages_by_side = backend_pages_by_side,
+        .slots_of = backend_slots_of,
+        .image_bytes = backend_image_bytes,
+        .save = backend_save,
+        .restore = backend_restore,
+        .drop = backend_drop,
+        .compress = backend_compress,
+        .clock_ns = backend_clock_ns,
+        .advance = backend_advance,
+        .work = backend_work,
+        .is_valid = backend_is_valid,
+        .destroy = backend_destroy,
+    };
+    const pleat_status status = shape_of(b, &out->shape);
+    if (status != PLEAT_OK) backend_destroy(b);
+    return status;
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * internal.h: what serving is made of, shared by the files of src/serving.
+ *
+ *     serving.c    create, destroy
+ *     submit.c     requests come, or are cancelled
+ *     inspect.c    what can be asked
+ *     step.c       the step: plan, make room, admit, run, what became of it
+ *     admit.c      waiting requests start: from a prefix, from their image, or empty
+ *     demand.c     pages that a request takes: what the scheduler hears
+ *     preempt.c    running requests wait again, are compressed, finish
+ *     prefix.c     prefixes found, promised, kept, evicted; pages of those who stand on them
+ *     image.c      swapped requests' images
+ *     chunks.c     where a prompt's chunks end
+ *     backend*.c   who computes
+ *     request.h    a request and its states
+ *
+ * Calls go down this list, never in a circle (tests/lint/serving.bash holds it):
+ *
+ *     step ──> admit ──> demand ──> preempt ──> prefix ──> image ──> backend
+ *     submit, inspect ──> serving ──> preempt      └─────> chunks
+ *
+ * Who knows what.  The scheduler (sched/) knows requests as numbers; their cells in its array index `requests` here.
+ * The tree (prefix/) knows prefixes as tokens; the value that stands behind an entry indexes `kept` here.  The backend
+ * knows sequences.  Nothing below is about one of them alone: this is where they meet.
+ *
+ * Pages.  Sequences that fork form a tree, kept prefixes inside and running requests at its leaves; a page has one
+ * holder that brought it in, and those below.  With shared(a, b) the pages that both hold:
+ *
+ *     (4) kept[i].added_pages = pages(i) - shared(i, parent(i))       constant: a kept sequence is not run any more
+ *     (5) r->own_pages        = pages(r) - shared(r, base of r)       base: the kept prefix that it stands on
+ *     (6) pages used = sum of (4) + sum of (5)
+ *     (7) kept[i].n_users counts locks on it and on all below; evictable_pages is the sum of (4) where it is 0
+ *
+ * For (7) to be what eviction can really free, leaf by leaf, the parent is the nearest kept prefix above in the tree of
+ * tokens too.  So a request promises its breakpoints one after the other from its base on, until it cannot.  Who shares
+ * no page with its base leaves it (under eviction after one step); then the parent of its next prefix is looked up, and
+ * its promise is forgotten where that alone keeps a prefix above from going.
+ */
+#ifndef PLEAT_SERVING_INTERNAL_H
+#define PLEAT_SERVING_INTERNAL_H
+
+#include "core/clock.h"
+#include "core/memory.h"
+#include "sched/cost.h"
+#include "serving/request.h"
+
+/* A kept prefix. */
+typedef struct pleat__kept {
+    pleat_seq seq; /* 0: this cell is free, and n_users the next free one's index */
+    pleat__kept_id parent;
+    uint32_t n_tokens;
+    uint32_t n_users;      /* (7) */
+    uint32_t n_children;   /* kept prefixes whose parent it is */
+    uint64_t n_hits;       /* requests that started from it */
+    uint64_t added_pages;  /* (4) */
+    uint64_t copied_pages; /* pages that whoever goes on from it copies first, at most */
+    pleat__prefix entry;
+} pleat__kept;
+
+/* The kept prefixes. */
+typedef struct pleat__prefixes {
+    pleat__radix *tree;       /* NULL: no prefix is kept */
+    pleat__kept *kept;        /* [max_prefixes + 1] */
+    uint32_t free_head;       /* of the list of free cells in kept */
+    uint32_t n_kept;          /* kept now */
+    uint64_t added_pages;     /* sum of (4) */
+    uint64_t evictable_pages; /* (7) */
+    uint64_t version;         /* >= 1; changes when a promise is kept or forgotten */
+    int32_t *path;            /* [2 * max_tokens] scratch: a prompt with its marks */
+} pleat__prefixes;
+
+/* The step under way, and what the last one brought. */
+typedef struct pleat__serving_step {
+    pleat_engine_item *items;    /* [max_running] */
+    pleat__request **requests;   /* [max_running] whose the items are */
+    pleat_status *statuses;      /* [max_running] results of items that are run one by one */
+    float *logits;               /* [max_running][n_vocab] */
+    pleat_serving_event *events; /* [2 * max_running] of those who ran before the step, and of those admitted by it */
+    uint32_t n_events;
+    uint64_t occupied_pages; /* pages that were used and not evictable when the step was planned */
+    uint64_t elsewhere_ns;   /* time of this step in the backend and the sampler */
+    uint64_t n_idle_in_row;  /* idle steps in a row up to now */
+} pleat__serving_step;
+
+/* The tenants' names. */
+typedef struct pleat__tenant_names {
+    char *text;       /* one behind the other, each with its NUL */
+    uint64_t n_bytes; /* of text */
+} pleat__tenant_names;
+
+struct pleat_serving {
+    /* What it was made with: constant. */
+    pleat_allocator al;
+    pleat_serving_options opt; /* zeros replaced; tenants is NULL */
+    pleat__backend backend;
+    bool has_backend;
+    uint32_t max_running;
+    pleat__tenant_names tenants;
+    pleat_sampler *greedy;
+    void *block; /* one allocation for all arrays */
+    uint64_t block_bytes;
+
+    /* Who is here. */
+    pleat__sched *sched;
+    uint64_t n_submitted;      /* requests so far */
+    pleat__request **requests; /* [max_requests + 1] by the scheduler's id */
+    pleat__request **running;  /* [max_running] */
+    uint32_t n_running;
+    pleat__request *swapped; /* head of the list */
+    uint64_t own_pages;      /* sum of (5) */
+
+    pleat__prefixes prefixes;
+    pleat__serving_step step;
+    pleat__serving_cost cost;
+    pleat_serving_stats stats; /* counters; the rest is filled in when asked for */
+};
+
+static inline uint64_t pleat__serving_free_pages(const pleat_serving *s) {
+    return s->backend.shape.n_pages - s->own_pages - s->prefixes.added_pages;
+}
+
+/* a - b, or 0. */
+static inline uint64_t pleat__less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
+/* The clock of the scheduling itself stands still from pause to resume, while the backend or the sampler work.  manages:
+ * that time is memory's. */
+static inline uint64_t pleat__serving_pause(void) { return pleat__clock_ns(); }
+
+static inline void pleat__serving_resume(pleat_serving *s, uint64_t paused_ns, bool manages) {
+    const uint64_t ns = pleat__clock_ns() - paused_ns;
+    s->step.elsewhere_ns += ns;
+    if (manages) s->stats.manage_ns += ns;
+}
+
+/* ---- serving.c */
+
+/* Like pleat_serving_create(), on any backend, which the serving owns from here on whatever comes: for tests. */
+pleat_status pleat__serving_create_on(const pleat__backend *backend, const pleat_serving_options *opt,
+                                      pleat_serving **out, pleat_error *err);
+
+/* Index of a tenant; n_tenants if there is none of this name.  NULL is the first. */
+uint32_t pleat__serving_tenant(const pleat_serving *s, const char *name);
+
+/* ---- chunks.c */
+
+/* A request's next item. */
+typedef struct pleat__portion {
+    uint32_t n_tokens;
+    uint32_t flags;
+    bool generates;
+} pleat__portion;
+pleat__portion pleat__serving_portion(const pleat_serving *s, const pleat__request *r, uint32_t n_stored);
+
+/* Where the chunk ends that begins at n. */
+uint32_t pleat__serving_chunk_end(const pleat_serving *s, const pleat__request *r, uint32_t n);
+
+/* The flag with which a chunk ends at n if that is a breakpoint, else 0. */
+uint32_t pleat__serving_seal_flag(const pleat_serving *s, const pleat__request *r, uint32_t n);
+
+/* The first breakpoint beyond n; may be beyond the prompt. */
+uint32_t pleat__serving_next_breakpoint(const pleat_serving *s, const pleat__request *r, uint32_t n);
+
+/* Write the path of the request's first n >= 1 tokens into prefixes.path, the mark of a breakpoint at n included; returns
+ * its length. */
+uint32_t pleat__serving_path(pleat_serving *s, const pleat__request *r, uint32_t n);
+
+/* ---- image.c */
+
+/* Save a running request's sequence if that is the way to preempt it, into an image that stands on `base`.  False: it is
+ * not, or it cannot be done.  The request runs on. */
+bool pleat__serving_save_image(pleat_serving *s, const pleat__request *r, pleat__kept_id base, pleat__image *out);
+
+/* A request that has just been stopped holds this image: it is SWAPPED. */
+void pleat__serving_hold_image(pleat_serving *s, pleat__request *r, const pleat__swapped_part *part);
+
+/* Forget the image of a swapped request: it is WAITING, and computes everything again unless it was restored. */
+void pleat__serving_drop_image(pleat_serving *s, pleat__request *r);
+
+/* Drop the images that stand on a prefix which is going. */
+void pleat__serving_lose_images(pleat_serving *s, pleat__kept_id kept);
+
+/* ---- prefix.c */
+
+/* Count the pages of a running request anew. */
+void pleat__serving_count_own(pleat_serving *s, pleat__request *r);
+
+/* The longest kept prefix that the request can start from, or none; *waits: a longer one is being computed. */
+pleat__kept_id pleat__serving_find(pleat_serving *s, const pleat__request *r, bool *waits);
+
+/* Pages of the prefix and those above it that are evictable now, and would not be if it were used. */
+uint64_t pleat__serving_lock_pages(const pleat_serving *s, pleat__kept_id kept);
+
+/* Stand on a prefix; 0 is fine. */
+void pleat__serving_use(pleat_serving *s, pleat__kept_id kept);
+
+/* Stand on it no longer; 0 is fine. */
+void pleat__serving_unuse(pleat_serving *s, pleat__kept_id kept);
+
+/* Promise a running request's next breakpoint, if it promises any. */
+void pleat__serving_promise(pleat_serving *s, pleat__request *r);
+
+/* Forget its promise. */
+void pleat__serving_forget(pleat_serving *s, pleat__request *r);
+
+/* A running request stands at the breakpoint that it promised: keep the prefix, and promise the next. */
+void pleat__serving_keep(pleat_serving *s, pleat__request *r);
+
+/* Remove prefixes under a running request that nobody else uses or has started from, the last one first.  What it shares
+ * with them is its own again, and what it had to copy is free.  all: every one of them, so that nothing of it is shared;
+ * else down to the first that would free nothing.  False: no page is free by it, and nothing has changed unless all. */
+bool pleat__serving_leave_base(pleat_serving *s, pleat__request *r, bool all);
+
+/* Leave the prefix that the request stands on if it shares none of its pages any more; own pages have been counted. */
+void pleat__serving_leave_unshared(pleat_serving *s, pleat__request *r);
+
+/* Evict the least recently used prefix that nobody uses.  False: there is none. */
+bool pleat__serving_evict(pleat_serving *s);
+
+/* Evict until n_pages are free.  False: nothing is left to evict, and they are not. */
+bool pleat__serving_evict_until(pleat_serving *s, uint64_t n_pages);
+
+/* ---- preempt.c */
+
+/* A running request waits again.  for_pages: they are short; else its sequence is not to be trusted, so it is not
+ * swapped.  One that had the whole pool to itself and needs more has finished then. */
+void pleat__serving_preempt(pleat_serving *s, pleat__request *r, bool for_pages);
+
+/* Return all that a request holds and forget it, whatever its state. */
+void pleat__serving_release(pleat_serving *s, pleat__request *r);
+
+/* It is done: release it, with an event. */
+void pleat__serving_finish(pleat_serving *s, pleat__request *r, pleat_token token, pleat_finish finish,
+                           pleat_status status);
+
+/* Compress a running request by one stage; its demand has changed then. */
+void pleat__serving_compress(pleat_serving *s, pleat__request *r);
+bool pleat__serving_can_compress(const pleat_serving *s, const pleat__request *r);
+
+/* ---- demand.c */
+
+/* Tell the scheduler what a running request takes next. */
+void pleat__serving_demand(pleat_serving *s, pleat__request *r);
+
+/* Pages that a running request's next item takes. */
+uint64_t pleat__serving_next_pages(const pleat_serving *s, const pleat__request *r);
+
+/* What a request that does not run would take if it started from a prefix, or from its image on that prefix. */
+pleat__sched_demand pleat__serving_start_demand(const pleat_serving *s, const pleat__request *r, pleat__kept_id from);
+
+/* Where it is known what all requests come to hold, one more is admitted if they fit together at every step to come.  Its
+ * demand becomes the shortfall to that; elsewhere it stays. */
+void pleat__serving_fit_demand(const pleat_serving *s, const pleat__request *r, pleat__kept_id from,
+                               pleat__sched_demand *demand);
+
+/* ---- admit.c */
+
+/* Admit candidates as long as there is room; they join the plan. */
+pleat_status pleat__serving_admit(pleat_serving *s, pleat__sched_plan *plan);
+
+#endif

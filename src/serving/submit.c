@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * submit.c: requests come, or are cancelled.
+ *
+ * A request is one allocation: its record and its tokens, room for those to come included.  Its id tells its place:
+ *
+ *     id = serial * (max_requests + 1) + cell in the scheduler           serial counts requests, from 1
+ */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "serving/internal.h"
+
+#define SALT_CAP 4096u
+
+#define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, "request: " __VA_ARGS__)
+
+static pleat_status no_memory(pleat_error *err) {
+    return pleat__error_set(err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "serving: out of memory");
+}
+
+/* ---- checks ---------------------------------------------------------------------------------------------------------- */
+
+/* Before any token is looked at: a length that no sequence has may be that of no array either. */
+static pleat_status check_lengths(const pleat__backend_shape *b, const pleat_request *q, pleat_error *err) {
+    REQUIRE(q->prompt && q->n_prompt >= 1, "no prompt");
+    REQUIRE(q->n_predict >= 1, "n_predict is 0");
+    PLEAT_FAIL_IF((uint64_t)q->n_prompt + q->n_predict > b->max_tokens, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
+                  "request: a prompt of %u tokens and %u to generate are more than the %u of a sequence", q->n_prompt,
+                  q->n_predict, b->max_tokens);
+    return PLEAT_OK;
+}
+
+static pleat_status check_tokens(const pleat__backend_shape *b, const pleat_request *q, pleat_error *err) {
+    for (uint32_t i = 0; i < q->n_prompt; i++)
+        REQUIRE(q->prompt[i] >= 0 && (!b->model || (uint32_t)q->prompt[i] < b->n_vocab),
+                "token %u of the prompt is %d, which the model has not", i, q->prompt[i]);
+    return PLEAT_OK;
+}
+
+static pleat_status check_breakpoints(const pleat_request *q, pleat_error *err) {
+    REQUIRE(q->breakpoint <= q->n_prompt, "a breakpoint at %u behind the prompt of %u tokens", q->breakpoint,
+            q->n_prompt);
+    REQUIRE(q->n_breakpoints == 0 || q->breakpoints, "no breakpoints, but a number of them");
+    for (uint32_t i = 0; i < q->n_breakpoints; i++) {
+        REQUIRE(q->breakpoints[i] >= 1 && q->breakpoints[i] <= q->n_prompt,
+                "a breakpoint at %u, not in the prompt of %u tokens", q->breakpoints[i], q->n_prompt);
+        REQUIRE(i == 0 || q->breakpoints[i] > q->breakpoints[i - 1], "breakpoints %u and %u are not ascending",
+                q->breakpoints[i > 0 ? i - 1 : 0], q->breakpoints[i]);
+    }
+    return PLEAT_OK;
+}
+
+static pleat_status check_rest(const pleat_serving *s, const pleat_request *q, pleat_error *err) {
+    REQUIRE(q->max_ah >= 0 && q->max_al >= 0 && isfinite(q->max_ah) && isfinite(q->max_al),
+            "max_ah %g or max_al %g is negative or no number", (double)q->max_ah, (double)q->max_al);
+    REQUIRE(!q->salt || strlen(q->salt) < SALT_CAP, "a salt of %u bytes or more", SALT_CAP);
+    pleat_sampler *sampler = NULL; /* to have its options checked; its own is made when it starts */
+    PLEAT_TRY(pleat_sampler_create(&q->sampling, 1, &s->al, &sampler, err));
+    pleat_sampler_destroy(&sampler);
+    return PLEAT_OK;
+}
+
+/* Of a request within the context. */
+static pleat__backend_extent extent_of(const pleat_serving *s, const pleat_request *q) {
+    return (pleat__backend_extent){.n_prompt = q->n_prompt,
+                                   .n_tokens = q->n_prompt + q->n_predict,
+                                   .budget = s->backend.budget(s->backend.ctx, q->n_prompt)};
+}
+
+/* Are there pages and a place for it, now or ever? */
+static pleat_status check_size(const pleat_serving *s, const pleat_request *q, uint32_t tenant, pleat_error *err) {
+    const pleat__backend_shape *b = &s->backend.shape;
+    const uint64_t n_tokens = (uint64_t)q->n_prompt + q->n_predict;
+    const pleat__backend_extent extent = extent_of(s, q);
+    const uint64_t need = pleat__backend_pages_for(b, &extent, 0);
+    const uint64_t max = pleat__sched_max_pages(s->sched, tenant);
+    const double mib = (double)b->page_bytes / (1 << 20);
+    const char *name = q->tenant ? q->tenant : s->tenants.text;
+    PLEAT_FAIL_IF(need > max, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
+                  "request: %llu tokens may need %.4g MiB (%llu pages); %s%s%s has %.4g MiB (%llu)",
+                  (unsigned long long)n_tokens, (double)need * mib, (unsigned long long)need,
+                  name[0] ? "tenant '" : "the pool", name, name[0] ? "'" : "", (double)max * mib,
+                  (unsigned long long)max);
+    const uint32_t n_now = pleat__sched_n_waiting(s->sched) + pleat__sched_n_running(s->sched);
+    PLEAT_FAIL_IF(n_now >= s->opt.max_requests, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
+                  "request: %u requests are waiting or running, as many as there may be", n_now);
+    return PLEAT_OK;
+}
+
+/* ---- a record --------------------------------------------------------------------------------------------------------- */
+
+/* The tree's root for this salt: the spec's text, a NUL, the salt. */
+static pleat_status find_root(pleat_serving *s, const char *salt, uint32_t *root) {
+    char key[PLEAT_SPEC_TEXT_CAP + SALT_CAP];
+    const size_t n_key = strlen(s->backend.shape.key) + 1, n_salt = salt ? strlen(salt) : 0;
+    *root = PLEAT__NO_ROOT;
+    if (!s->prefixes.tree) return PLEAT_OK;
+    memcpy(key, s->backend.shape.key, n_key);
+    if (n_salt > 0) memcpy(key + n_key, salt, n_salt);
+    const pleat_status status = pleat__radix_root(s->prefixes.tree, key, (uint32_t)(n_key + n_salt), root);
+    if (status == PLEAT_E_LIMIT) *root = PLEAT__NO_ROOT;
+    return status == PLEAT_E_LIMIT ? PLEAT_OK : status;
+}
+
+/* breakpoint among breakpoints, each once. */
+static void merge_breakpoints(const pleat_request *q, pleat__request *r) {
+    bool is_due = q->breakpoint > 0;
+    for (uint32_t i = 0; i < q->n_breakpoints; i++) {
+        if (is_due && q->breakpoint < q->breakpoints[i]) r->breakpoints[r->n_breakpoints++] = q->breakpoint;
+        is_due &= q->breakpoint > q->breakpoints[i];
+        r->breakpoints[r->n_breakpoints++] = q->breakpoints[i];
+    }
+    if (is_due) r->breakpoints[r->n_breakpoints++] = q->breakpoint;
+}
+
+static pleat__request *new_request(const pleat_serving *s, const pleat_request *q, uint32_t tenant, uint32_t root) {
+    const uint64_t n_tokens = (uint64_t)q->n_prompt + q->n_predict;
+    const uint64_t n_breakpoints = (uint64_t)q->n_breakpoints + 1;
+    const uint64_t n_bytes = sizeof(pleat__request) + n_tokens * sizeof(pleat_token) + n_breakpoints * sizeof(uint32_t);
+    pleat__request *r = pleat__alloc(&s->al, 1, n_bytes);
+    if (!r) return NULL;
+    *r = (pleat__request){.user = q->user,
+                          .n_prompt = q->n_prompt,
+                          .n_predict = q->n_predict,
+                          .extent = extent_of(s, q),
+                          .root = root,
+                          .tenant = tenant,
+                          .priority = q->priority,
+                          .arrival = s->n_submitted + 1,
+                          .ignores_end = q->ignores_end != 0,
+                          .max_ah = q->max_ah,
+                          .max_al = q->max_al,
+                          .sampling = q->sampling,
+                          .stats = {.n_prompt = q->n_prompt},
+                          .block_bytes = n_bytes};
+    memcpy(r->tokens, q->prompt, q->n_prompt * sizeof *r->tokens);
+    r->breakpoints = (uint32_t *)(r->tokens + n_tokens);
+    merge_breakpoints(q, r);
+    return r;
+}
+
+/* ---- coming and going --------------------------------------------------------------------------------------------------- */
+
+pleat_status pleat_serving_submit(pleat_serving *s, const pleat_request *q, pleat_request_id *out, pleat_error *err) {
+    REQUIRE(s && q && out && q->size_bytes == sizeof *q,
+            "no serving, no place for the id, or a request that is not from "
+            "pleat_request_default()");
+    const uint32_t tenant = pleat__serving_tenant(s, q->tenant);
+    REQUIRE(tenant < s->opt.n_tenants, "unknown tenant '%s'", q->tenant);
+    PLEAT_TRY(check_lengths(&s->backend.shape, q, err));
+    PLEAT_TRY(check_tokens(&s->backend.shape, q, err));
+    PLEAT_TRY(check_breakpoints(q, err));
+    PLEAT_TRY(check_rest(s, q, err));
+    PLEAT_TRY(check_size(s, q, tenant, err));
+    uint32_t root;
+    if (find_root(s, q->salt, &root) != PLEAT_OK) return no_memory(err);
+    pleat__request *r = new_request(s, q, tenant, root);
+    if (!r) return no_memory(err);
+    const pleat_status status = pleat__sched_add(s->sched, tenant, q->priority, r->arrival, &r->sched);
+    assert(status == PLEAT_OK); /* there is room: check_size() */
+    (void)status;
+    r->id.v = ++s->n_submitted * ((uint64_t)s->opt.max_requests + 1) + r->sched.v;
+    s->requests[r->sched.v] = r;
+    *out = r->id;
+    return PLEAT_OK;
+}
+
+pleat_status pleat_serving_cancel(pleat_serving *s, pleat_request_id id) {
+    if (!s) return PLEAT_E_ARG;
+    pleat__request *r = s->requests[id.v % ((uint64_t)s->opt.max_requests + 1)];
+    if (!r || r->id.v != id.v) return PLEAT_E_ARG;
+    pleat__serving_release(s, r);
+    return PLEAT_OK;
+}

@@ -1,0 +1,673 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_attn_prompt.c: every variant of prompt attention and of the attention received against float64.
+ *
+ * A case is a lane: a past of two tracked or plain runs of any format, and the chunk's own run; pages of odd sizes in
+ * random order, each pool ending at an unreadable page.  The oracle dequantises with the scalar loads and computes
+ * softmax directly, in double.  Two tolerances:
+ *
+ *     usual data     2e-6 of the output's norm: the promise of attn.h
+ *     extremes       the same of sum p|v|, plus what the worst rounding of the logits' sums does to the weights
+ */
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attn/prompt.h"
+#include "attn_variants.h"
+#include "check.h"
+#include "quant/variants.h"
+
+#define LOG2_E 1.44269504088896341
+#define GAP 5u      /* floats between the rows of padded arrays */
+#define LSE_GAP 2u  /* and of lse2 */
+#define CANARY 7.5f /* what they hold */
+
+static const pleat_format formats[] = {{32, 32}, {16, 16}, {8, 8}, {8, 4}, {8, 2}, {4, 8},
+                                       {4, 4},   {4, 2},   {2, 8}, {2, 4}, {2, 2}};
+static const uint32_t dims[] = {16, 32, 48, 64, 80, 96, 112, 128, 256, 512};
+
+/* ---- lanes -------------------------------------------------------------------------------------- */
+
+typedef struct side {
+    pleat__page_layout layout;
+    pleat__kv_run run;
+    check_buf pool;
+    pleat__page_id *ids;
+    uint32_t n_pages;
+    float *k; /* [n_slots][d] as kernels will read them */
+    float *v;
+    uint8_t *alive; /* [n_slots] */
+} side;
+
+typedef struct data {
+    unsigned kind; /* of check_fill() */
+    float k_size, v_size, v_mean;
+} data;
+
+static void *get(size_t bytes) {
+    void *p = aligned_alloc(PLEAT__ALIGN, (bytes + PLEAT__ALIGN) / PLEAT__ALIGN * PLEAT__ALIGN);
+    if (!p) abort();
+    return p;
+}
+
+static void fill_pages(side *s, const data *x) {
+    const uint32_t d = s->layout.head_dim, tokens = s->layout.tokens;
+    float *kv = get(2 * (size_t)tokens * d * sizeof *kv);
+    for (uint32_t p = 0; p < s->n_pages; p++) {
+        const uint32_t n = pleat__min_u32(tokens, s->run.n_slots - p * tokens);
+        float *v = kv + tokens * d;
+        for (uint32_t i = 0; i < n; i++) {
+            check_fill(kv + i * d, d, x->kind, x->k_size);
+            check_fill(v + i * d, d, x->kind, x->v_size);
+        }
+        for (uint32_t i = 0; i < n * d; i++) v[i] += x->v_mean;
+        pleat__quant_store_ref(&s->layout, pleat__kv_page(&s->run, p), 0, n, kv, v, d);
+    }
+    free(kv);
+}
+
+/* Mark slots as dead with this probability, and note the rest and the dequantised tokens for the oracle. */
+static void read_back(side *s, double dead) {
+    const uint32_t d = s->layout.head_dim, tokens = s->layout.tokens;
+    float *tile = get(PLEAT__TILE * d * sizeof *tile);
+    for (uint32_t slot = 0; slot < s->run.n_slots; slot++) {
+        uint8_t *page = pleat__kv_page(&s->run, slot / tokens);
+        const uint32_t t = slot % tokens / PLEAT__TILE, j = slot % PLEAT__TILE;
+        pleat__quant_load_k_ref(&s->layout, page, t, tile);
+        for (uint32_t c = 0; c < d; c++) s->k[slot * d + c] = tile[c * PLEAT__TILE + j];
+        pleat__quant_load_v_ref(&s->layout, page, t, tile);
+        memcpy(s->v + slot * d, tile + j * d, d * sizeof *tile);
+        s->alive[slot] = !s->layout.tracked || check_uniform(0, 1) >= dead;
+        if (s->layout.tracked) pleat__positions(&s->layout, page)[slot % tokens] = s->alive[slot] ? (int32_t)slot : -1;
+    }
+    free(tile);
+}
+
+static void side_init(side *s, pleat_format format, uint32_t d, uint32_t tokens, bool tracked, int32_t step,
+                      uint32_t n_slots, double dead, const data *x) {
+    memset(s, 0, sizeof *s);
+    CHECK_STATUS(pleat__page_layout_init(&s->layout, format, d, tokens, tracked), PLEAT_OK);
+    s->n_pages = pleat__div_up_u32(n_slots, tokens);
+    const uint64_t page_bytes = (s->layout.used_bytes + PLEAT__ALIGN - 1) / PLEAT__ALIGN * PLEAT__ALIGN;
+    s->pool = check_buf_new(s->n_pages * page_bytes, PLEAT__ALIGN);
+    s->ids = get(s->n_pages * sizeof *s->ids);
+    for (uint32_t p = 0; p < s->n_pages; p++) { /* shuffled as it grows */
+        const uint32_t other = (uint32_t)check_below(p + 1);
+        s->ids[p] = s->ids[other];
+        s->ids[other].v = p;
+    }
+    const pleat__page_id *first = step > 0 || s->n_pages == 0 ? s->ids : s->ids + s->n_pages - 1;
+    s->run = (pleat__kv_run){.layout = &s->layout,
+                             .base = s->pool.p,
+                             .page_bytes = page_bytes,
+                             .ids = first,
+                             .step = step,
+                             .n_slots = n_slots};
+    s->k = get((size_t)n_slots * d * sizeof(float));
+    s->v = get((size_t)n_slots * d * sizeof(float));
+    s->alive = get(n_slots);
+    fill_pages(s, x);
+    read_back(s, dead);
+}
+
+static void side_release(side *s) {
+    CHECK(check_buf_is_intact(&s->pool));
+    check_buf_free(&s->pool);
+    free(s->ids);
+    free(s->k);
+    free(s->v);
+    free(s->alive);
+}
+
+/* ---- cases and their oracle ------------------------------------------------------------------------ */
+
+enum { HIGH, LOW, SELF, N_SIDES };
+
+/* Results of a call, between guards; also the oracle's. */
+typedef struct results {
+    check_buf out; /* [n_queries][stride] */
+    check_buf lse2;
+    check_buf received[N_SIDES];
+} results;
+
+typedef struct attn_case {
+    uint32_t d, n_group, n_queries, self_seen;
+    float scale;
+    bool has_past;
+    size_t stride;
+    float *q;
+    side sides[N_SIDES];
+    pleat__kv_view view;
+    /* oracle */
+    double *out;    /* [rows][d] */
+    double *size;   /* [rows][d] sum of p*|v| */
+    double *lse2;   /* [rows] */
+    double *wobble; /* [rows] bound on a logit2's error: roundings on the way of a product into the sum */
+    double *received[N_SIDES];
+} attn_case;
+
+static uint32_t n_rows(const attn_case *c) { return c->n_queries * c->n_group; }
+
+static bool sees(const attn_case *c, int which, uint32_t query, uint32_t slot) {
+    const side *s = &c->sides[which];
+    return s->alive[slot] && (which == SELF ? slot <= c->self_seen + query : c->has_past);
+}
+
+static double logit2(const attn_case *c, const side *s, const float *q, uint32_t slot, double *wobble) {
+    double dot = 0;
+    const double n_roundings = 4 + PLEAT__PROMPT_CHAIN + c->d / PLEAT__PROMPT_CHAIN;
+    *wobble = 0;
+    for (uint32_t i = 0; i < c->d; i++) {
+        const double x = (double)q[i] * s->k[slot * c->d + i];
+        dot += x;
+        *wobble += fabs(x);
+    }
+    *wobble *= fabs(c->scale) * LOG2_E * n_roundings * FLT_EPSILON / 2;
+    return dot * c->scale * LOG2_E;
+}
+
+/* One row; weights [side][slot] are left behind. */
+static void oracle_row(attn_case *c, uint32_t query, uint32_t head, double **weights) {
+    const uint32_t row = query * c->n_group + head;
+    const float *q = c->q + query * c->stride + head * c->d;
+    double most = -INFINITY, sum = 0, wobble;
+    for (int w = 0; w < N_SIDES; w++)
+        for (uint32_t j = 0; j < c->sides[w].run.n_slots; j++) {
+            weights[w][j] = -INFINITY;
+            if (!sees(c, w, query, j)) continue;
+            weights[w][j] = logit2(c, &c->sides[w], q, j, &wobble);
+            c->wobble[row] = fmax(c->wobble[row], wobble);
+            most = fmax(most, weights[w][j]);
+        }
+    for (int w = 0; w < N_SIDES; w++)
+        for (uint32_t j = 0; j < c->sides[w].run.n_slots; j++) sum += weights[w][j] = exp2(weights[w][j] - most);
+    c->lse2[row] = most + log2(sum);
+    for (int w = 0; w < N_SIDES; w++)
+        for (uint32_t j = 0; j < c->sides[w].run.n_slots; j++) {
+            weights[w][j] /= sum;
+            for (uint32_t i = 0; i < c->d; i++) {
+                const double x = weights[w][j] * c->sides[w].v[j * c->d + i];
+                c->out[row * c->d + i] += x;
+                c->size[row * c->d + i] += fabs(x);
+            }
+        }
+}
+
+static void oracle(attn_case *c) {
+    double *weights[N_SIDES], *most[N_SIDES];
+    c->out = calloc((size_t)n_rows(c) * c->d, sizeof(double));
+    c->size = calloc((size_t)n_rows(c) * c->d, sizeof(double));
+    c->lse2 = calloc(n_rows(c), sizeof(double));
+    c->wobble = calloc(n_rows(c), sizeof(double));
+    for (int w = 0; w < N_SIDES; w++) {
+        const size_t n = c->sides[w].run.n_slots + 1;
+        weights[w] = calloc(n, sizeof(double));
+        most[w] = calloc(n, sizeof(double));
+        c->received[w] = calloc(n, sizeof(double));
+    }
+    for (uint32_t i = 0; i < c->n_queries; i++) {
+        for (uint32_t g = 0; g < c->n_group; g++) {
+            oracle_row(c, i, g, weights);
+            for (int w = 0; w < N_SIDES; w++)
+                for (uint32_t j = 0; j < c->sides[w].run.n_slots; j++)
+                    most[w][j] = g == 0 ? weights[w][j] : fmax(most[w][j], weights[w][j]);
+        }
+        for (int w = 0; w < N_SIDES; w++)
+            for (uint32_t j = 0; j < c->sides[w].run.n_slots; j++)
+                if (w != SELF || j != c->self_seen + i) c->received[w][j] += most[w][j];
+    }
+    for (int w = 0; w < N_SIDES; w++) {
+        free(weights[w]);
+        free(most[w]);
+    }
+}
+
+static void case_release(attn_case *c) {
+    for (int w = 0; w < N_SIDES; w++) {
+        side_release(&c->sides[w]);
+        free(c->received[w]);
+    }
+    free(c->q);
+    free(c->out);
+    free(c->size);
+    free(c->lse2);
+    free(c->wobble);
+}
+
+/* Queries, the view and the oracle, once d, n_group, n_queries, self_seen, scale, has_past and sides are set. */
+static void case_finish(attn_case *c, unsigned kind, float q_size) {
+    c->stride = c->n_group * c->d + GAP;
+    c->q = get(c->n_queries * c->stride * sizeof *c->q);
+    for (uint32_t i = 0; i < c->n_queries; i++) check_fill(c->q + i * c->stride, c->stride, kind, q_size);
+    c->view = (pleat__kv_view){.high = c->sides[HIGH].run, .low = c->sides[LOW].run};
+    oracle(c);
+}
+
+/* ---- running a variant --------------------------------------------------------------------------------- */
+
+static size_t lse2_stride(const attn_case *c) { return c->n_group + LSE_GAP; }
+
+static void results_init(results *r, const attn_case *c) {
+    r->out = check_buf_new(c->n_queries * c->stride * sizeof(float), 4);
+    float *out = r->out.p;
+    for (size_t i = 0; i < c->n_queries * c->stride; i++) out[i] = CANARY;
+    r->lse2 = check_buf_new(c->n_queries * lse2_stride(c) * sizeof(float), 4);
+    float *lse2 = r->lse2.p;
+    for (size_t i = 0; i < c->n_queries * lse2_stride(c); i++) lse2[i] = CANARY;
+    for (int w = 0; w < N_SIDES; w++) {
+        r->received[w] = check_buf_new(c->sides[w].run.n_slots * sizeof(float), 4);
+        float *received = r->received[w].p;
+        for (uint32_t j = 0; j < c->sides[w].run.n_slots; j++) received[j] = (float)(j % 3);
+    }
+}
+
+static void results_release(results *r) {
+    CHECK(check_buf_is_intact(&r->out));
+    CHECK(check_buf_is_intact(&r->lse2));
+    check_buf_free(&r->out);
+    check_buf_free(&r->lse2);
+    for (int w = 0; w < N_SIDES; w++) {
+        CHECK(check_buf_is_intact(&r->received[w]));
+        check_buf_free(&r->received[w]);
+    }
+}
+
+static check_buf new_scratch(const attn_case *c) {
+    check_buf scratch = check_buf_new(pleat__attn_prompt_scratch_bytes(c->d), 64);
+    float *x = scratch.p; /* it holds anything */
+    for (size_t i = 0; i < scratch.bytes / sizeof *x; i++) x[i] = NAN;
+    return scratch;
+}
+
+/* Let queries [from, to) give to slots [slot_from, slot_to) of a run; needs their lse2 in r. */
+static void run_received(const attn_case *c, const prompt_variant *v, results *r, int which, uint32_t from, uint32_t to,
+                         uint32_t slot_from, uint32_t slot_to) {
+    pleat__quant_dsp quant;
+    pleat__quant_dsp_init(&quant, pleat_cpu_flags());
+    check_buf scratch = new_scratch(c);
+    const pleat__attn_prompt_received args = {.run = &c->sides[which].run,
+                                              .causal = which == SELF,
+                                              .self_seen = which == SELF ? c->self_seen + from : 12345,
+                                              .slot_from = slot_from,
+                                              .slot_to = slot_to,
+                                              .n_queries = to - from,
+                                              .n_group = c->n_group,
+                                              .head_dim = c->d,
+                                              .scale = c->scale,
+                                              .q = c->q + from * c->stride,
+                                              .q_stride = c->stride,
+                                              .lse2 = (const float *)r->lse2.p + from * lse2_stride(c),
+                                              .lse2_stride = lse2_stride(c),
+                                              .received = (float *)r->received[which].p + slot_from,
+                                              .quant = &quant,
+                                              .scratch = scratch.p};
+    v->received(&args);
+    CHECK(check_buf_is_intact(&scratch));
+    check_buf_free(&scratch);
+}
+
+/* All queries to all slots. */
+static void run_all_received(const attn_case *c, const prompt_variant *v, results *r) {
+    for (int w = c->has_past ? HIGH : SELF; w < N_SIDES; w++)
+        run_received(c, v, r, w, 0, c->n_queries, 0, c->sides[w].run.n_slots);
+}
+
+/* Run queries [from, to) of the case. */
+static void run_part(const attn_case *c, const prompt_variant *v, results *r, uint32_t from, uint32_t to,
+                     const float *q) {
+    pleat__quant_dsp quant;
+    pleat__quant_dsp_init(&quant, pleat_cpu_flags());
+    check_buf scratch = new_scratch(c);
+    const pleat__attn_prompt args = {.past = c->has_past ? &c->view : NULL,
+                                     .self = &c->sides[SELF].run,
+                                     .self_seen = c->self_seen + from,
+                                     .n_queries = to - from,
+                                     .n_group = c->n_group,
+                                     .head_dim = c->d,
+                                     .scale = c->scale,
+                                     .q = q + from * c->stride,
+                                     .q_stride = c->stride,
+                                     .out = (float *)r->out.p + from * c->stride,
+                                     .out_stride = c->stride,
+                                     .lse2 = (float *)r->lse2.p + from * lse2_stride(c),
+                                     .lse2_stride = lse2_stride(c),
+                                     .quant = &quant,
+                                     .scratch = scratch.p};
+    v->fn(&args);
+    CHECK(check_buf_is_intact(&scratch));
+    check_buf_free(&scratch);
+}
+
+/* Relative change of a weight when logits move by up to `wobble`: both the weight's and those of the sum. */
+static double weight_change(double wobble) { return expm1(2 * fmin(wobble, 20) / LOG2_E); }
+
+static void check_row(const attn_case *c, const results *r, uint32_t query, uint32_t head, bool usual) {
+    const uint32_t row = query * c->n_group + head;
+    const float *out = (const float *)r->out.p + query * c->stride + head * c->d;
+    const double *want = c->out + row * c->d, *size = c->size + row * c->d;
+    double error = 0, norm = 0;
+    for (uint32_t i = 0; i < c->d; i++) {
+        error += (out[i] - want[i]) * (out[i] - want[i]);
+        norm += usual ? want[i] * want[i] : size[i] * size[i];
+    }
+    const double tol = usual ? 2e-6 : 2e-6 + weight_change(c->wobble[row]);
+    CHECK_NEAR(sqrt(error), 0, tol * sqrt(norm) + 1e-37);
+    const float lse2 = ((const float *)r->lse2.p)[query * lse2_stride(c) + head];
+    CHECK_NEAR(lse2, c->lse2[row], 2e-6 + c->wobble[row] + 2e-7 * fabs(c->lse2[row]));
+}
+
+static void check_results(const attn_case *c, const results *r, bool usual) {
+    double wobble = 0;
+    for (uint32_t row = 0; row < n_rows(c); row++) wobble = fmax(wobble, c->wobble[row]);
+    for (uint32_t i = 0; i < c->n_queries; i++) {
+        for (uint32_t g = 0; g < c->n_group; g++) check_row(c, r, i, g, usual);
+        const float *gap = (const float *)r->out.p + i * c->stride + c->n_group * c->d;
+        for (uint32_t j = 0; j < GAP; j++) CHECK(gap[j] == CANARY);
+        const float *lse2_gap = (const float *)r->lse2.p + i * lse2_stride(c) + c->n_group;
+        for (uint32_t j = 0; j < LSE_GAP; j++) CHECK(lse2_gap[j] == CANARY);
+    }
+    for (int w = 0; w < N_SIDES; w++) {
+        const float *received = r->received[w].p;
+        for (uint32_t j = 0; j < c->sides[w].run.n_slots; j++) {
+            const double want = j % 3 + c->received[w][j];
+            CHECK_NEAR(received[j], want, (1e-5 + (usual ? 0 : weight_change(wobble))) * want + 1e-30);
+        }
+    }
+}
+
+static bool is_here(const prompt_variant *v) { return (pleat_cpu_flags() & v->needs) == v->needs; }
+
+static void check_case(const attn_case *c, bool usual) {
+    for (size_t n = 0; n < CHECK_COUNT(prompt_variants); n++) {
+        const prompt_variant *v = &prompt_variants[n];
+        if (!is_here(v)) continue;
+        check_context(
+            "%s: d %u, group %u, queries %u, seen %u, past %d: high k%uv%u %u, low k%uv%u %u, self k%uv%u %u", v->name,
+            c->d, c->n_group, c->n_queries, c->self_seen, c->has_past, c->sides[HIGH].layout.format.k_bits,
+            c->sides[HIGH].layout.format.v_bits, c->sides[HIGH].run.n_slots, c->sides[LOW].layout.format.k_bits,
+            c->sides[LOW].layout.format.v_bits, c->sides[LOW].run.n_slots, c->sides[SELF].layout.format.k_bits,
+            c->sides[SELF].layout.format.v_bits, c->sides[SELF].run.n_slots);
+        results r;
+        results_init(&r, c);
+        run_part(c, v, &r, 0, c->n_queries, c->q);
+        run_all_received(c, v, &r);
+        check_results(c, &r, usual);
+        results_release(&r);
+    }
+}
+
+/* ---- tests ------------------------------------------------------------------------------------------------ */
+
+static pleat_format random_format(void) { return formats[check_below(CHECK_COUNT(formats))]; }
+static uint32_t random_tokens(void) { return PLEAT__TILE * (uint32_t)check_between(1, 7); }
+
+/* Sizes, formats and runs at random; `longest` bounds the runs. */
+static void random_case(attn_case *c, const data *x, float q_size, uint32_t longest) {
+    static const uint32_t groups[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 64};
+    memset(c, 0, sizeof *c);
+    c->d = dims[check_below(CHECK_COUNT(dims))];
+    c->n_group = groups[check_below(CHECK_COUNT(groups))];
+    c->n_queries = (uint32_t)check_between(1, PLEAT__PROMPT_ROWS / c->n_group);
+    if (check_below(4) == 0) c->n_queries = 1;
+    c->self_seen = check_below(2) ? 0 : (uint32_t)check_below(longest);
+    c->scale = 1 / sqrtf((float)c->d);
+    c->has_past = check_below(4) != 0;
+    const bool tracked = check_below(2);
+    const double dead = check_below(8) == 0 ? 1 : check_uniform(0, 0.5); /* 1: all */
+    const uint32_t n_low = check_below(2) ? 0 : (uint32_t)check_below(longest);
+    const uint32_t n_self = c->self_seen + c->n_queries + (uint32_t)check_below(40);
+    side_init(&c->sides[HIGH], random_format(), c->d, random_tokens(), tracked, 1, (uint32_t)check_below(longest), dead,
+              x);
+    side_init(&c->sides[LOW], random_format(), c->d, random_tokens(), tracked, -1, n_low, dead, x);
+    side_init(&c->sides[SELF], check_below(2) ? formats[0] : random_format(), c->d, random_tokens(), false,
+              check_below(2) ? 1 : -1, n_self, 0, x);
+    case_finish(c, x->kind, q_size);
+}
+
+static void test_random(void) {
+    for (uint64_t n = check_rounds(150, 20); n-- > 0 && check_failures() == 0;) {
+        const data x = {.kind = 0, .k_size = 1, .v_size = 1, .v_mean = check_below(2) ? 3 : 0};
+        attn_case c;
+        random_case(&c, &x, 1, 200);
+        check_case(&c, true);
+        case_release(&c);
+    }
+}
+
+static void test_extremes(void) {
+    static const float sizes[] = {1e-20f, 1e-3f, 1, 30, 1000};
+    for (uint64_t n = check_rounds(150, 20); n-- > 0 && check_failures() == 0;) {
+        const data x = {.kind = (unsigned)check_below(CHECK_N_FILLS),
+                        .k_size = sizes[check_below(CHECK_COUNT(sizes))],
+                        .v_size = check_below(4) ? sizes[check_below(CHECK_COUNT(sizes))] : PLEAT__F16_MAX};
+        attn_case c;
+        random_case(&c, &x, sizes[check_below(CHECK_COUNT(sizes))], 100);
+        check_case(&c, false);
+        case_release(&c);
+    }
+}
+
+/* Every format, past and self, at every tail of a block. */
+static void test_tails(void) {
+    const data x = {.kind = 0, .k_size = 1, .v_size = 1};
+    for (size_t f = 0; f < CHECK_COUNT(formats); f++)
+        for (uint32_t n = 1; n <= 130 && check_failures() == 0; n += n < 20 || n > 60 ? 1 : 9) {
+            attn_case c = {
+                .d = 48, .n_group = 3, .n_queries = n % 7 + 1, .self_seen = n - 1, .scale = 0.15f, .has_past = true};
+            side_init(&c.sides[HIGH], formats[f], c.d, 48, f % 2 == 0, 1, n, 0.1, &x);
+            side_init(&c.sides[LOW], formats[(f + 1) % CHECK_COUNT(formats)], c.d, 80, true, -1, 131 - n, 0.1, &x);
+            side_init(&c.sides[SELF], formats[f], c.d, 16, false, 1, c.self_seen + c.n_queries, 0, &x);
+            case_finish(&c, 0, 1);
+            check_case(&c, true);
+            case_release(&c);
+        }
+}
+
+/* Sums over many keys, with values whose mean is not 0, keep the promise. */
+static void test_long(void) {
+    const data x = {.kind = 0, .k_size = 1, .v_size = 1, .v_mean = 2};
+    for (uint32_t d = 64; d <= 128; d += 64) {
+        attn_case c = {
+            .d = d, .n_group = 2, .n_queries = 8, .self_seen = 4000, .scale = 1 / sqrtf((float)d), .has_past = true};
+        side_init(&c.sides[HIGH], formats[3], d, 64, true, 1, 1500, 0.1, &x);
+        side_init(&c.sides[LOW], formats[7], d, 96, true, -1, 3000, 0.1, &x);
+        side_init(&c.sides[SELF], formats[0], d, 64, false, 1, c.self_seen + c.n_queries, 0, &x);
+        case_finish(&c, 0, 1);
+        check_case(&c, true);
+        case_release(&c);
+    }
+}
+
+static void check_same(const attn_case *c, const results *a, const results *b) {
+    CHECK_EQ_MEM(a->out.p, b->out.p, a->out.bytes);
+    CHECK_EQ_MEM(a->lse2.p, b->lse2.p, a->lse2.bytes);
+    for (int w = 0; w < N_SIDES; w++)
+        CHECK_EQ_MEM(a->received[w].p, b->received[w].p, c->sides[w].run.n_slots * sizeof(float));
+}
+
+/* Give in pieces: any cut of the slots at a multiple of 64, in any order, and of the queries in theirs. */
+static void receive_in_pieces(const attn_case *c, const prompt_variant *v, results *r, int which) {
+    const uint32_t n_slots = c->sides[which].run.n_slots, n_blocks = pleat__div_up_u32(n_slots, PLEAT__PROMPT_KEYS);
+    for (uint32_t to = n_blocks, from; to > 0; to = from) {
+        from = (uint32_t)check_below(to);
+        for (uint32_t i = 0, end; i < c->n_queries; i = end) {
+            end = i + 1 + (uint32_t)check_below(c->n_queries - i);
+            run_received(c, v, r, which, i, end, from * PLEAT__PROMPT_KEYS,
+                         pleat__min_u32(n_slots, to * PLEAT__PROMPT_KEYS));
+        }
+    }
+}
+
+/* Rows and slots do not know each other: any cut of the queries or slots into calls gives the same bits. */
+static void test_cut_anywhere(void) {
+    for (uint64_t n = check_rounds(60, 10); n-- > 0 && check_failures() == 0;) {
+        const data x = {.kind = 0, .k_size = (float)check_uniform(0.1, 8), .v_size = 1};
+        attn_case c;
+        random_case(&c, &x, 1, 150);
+        for (size_t k = 0; k < CHECK_COUNT(prompt_variants); k++) {
+            if (!is_here(&prompt_variants[k])) continue;
+            check_context("%s: d %u, group %u, queries %u", prompt_variants[k].name, c.d, c.n_group, c.n_queries);
+            results whole, parts;
+            results_init(&whole, &c);
+            results_init(&parts, &c);
+            run_part(&c, &prompt_variants[k], &whole, 0, c.n_queries, c.q);
+            run_all_received(&c, &prompt_variants[k], &whole);
+            for (uint32_t from = 0, to; from < c.n_queries; from = to) {
+                to = from + 1 + (uint32_t)check_below(c.n_queries - from);
+                run_part(&c, &prompt_variants[k], &parts, from, to, c.q);
+            }
+            for (int w = c.has_past ? HIGH : SELF; w < N_SIDES; w++)
+                receive_in_pieces(&c, &prompt_variants[k], &parts, w);
+            check_same(&c, &whole, &parts);
+            results_release(&whole);
+            results_release(&parts);
+        }
+        case_release(&c);
+    }
+}
+
+/* out may be q. */
+static void test_in_place(void) {
+    for (uint64_t n = check_rounds(30, 10); n-- > 0 && check_failures() == 0;) {
+        const data x = {.kind = 0, .k_size = 1, .v_size = 1};
+        attn_case c;
+        random_case(&c, &x, 1, 100);
+        for (size_t k = 0; k < CHECK_COUNT(prompt_variants); k++) {
+            if (!is_here(&prompt_variants[k])) continue;
+            check_context("%s: d %u, group %u, queries %u", prompt_variants[k].name, c.d, c.n_group, c.n_queries);
+            results apart, in_place;
+            results_init(&apart, &c);
+            results_init(&in_place, &c);
+            run_part(&c, &prompt_variants[k], &apart, 0, c.n_queries, c.q);
+            float *q = in_place.out.p;
+            for (uint32_t i = 0; i < c.n_queries; i++)
+                memcpy(q + i * c.stride, c.q + i * c.stride, c.n_group * c.d * sizeof *q);
+            run_part(&c, &prompt_variants[k], &in_place, 0, c.n_queries, q);
+            check_same(&c, &apart, &in_place);
+            results_release(&apart);
+            results_release(&in_place);
+        }
+        case_release(&c);
+    }
+}
+
+/* More queries than one block of rows holds, with ranges longer than a span: against float64 and in pieces. */
+static void test_many_queries(void) {
+    const data x = {.kind = 0, .k_size = 1, .v_size = 1};
+    attn_case c = {.d = 64, .n_group = 3, .n_queries = 100, .self_seen = 30, .scale = 0.125f, .has_past = true};
+    side_init(&c.sides[HIGH], formats[3], c.d, 48, true, 1, 700, 0.3, &x);
+    side_init(&c.sides[LOW], formats[7], c.d, 80, true, -1, 333, 0.3, &x);
+    side_init(&c.sides[SELF], formats[0], c.d, 32, false, 1, 140, 0, &x);
+    case_finish(&c, 0, 1);
+    for (size_t k = 0; k < CHECK_COUNT(prompt_variants); k++) {
+        const prompt_variant *v = &prompt_variants[k];
+        if (!is_here(v)) continue;
+        check_context("%s", v->name);
+        results whole, parts;
+        results_init(&whole, &c);
+        results_init(&parts, &c);
+        for (uint32_t from = 0; from < c.n_queries; from += 40) {
+            const uint32_t to = pleat__min_u32(c.n_queries, from + 40);
+            run_part(&c, v, &whole, from, to, c.q);
+            run_part(&c, v, &parts, from, to, c.q);
+        }
+        run_all_received(&c, v, &whole);
+        check_results(&c, &whole, true);
+        for (int w = HIGH; w < N_SIDES; w++) receive_in_pieces(&c, v, &parts, w);
+        check_same(&c, &whole, &parts);
+        results_release(&whole);
+        results_release(&parts);
+    }
+    case_release(&c);
+}
+
+/* Dead slots, and those that no query of a causal chunk has before it, receive nothing: not even a changed zero. */
+static void test_received_by_nobody(void) {
+    const data x = {.kind = 0, .k_size = 1, .v_size = 1};
+    attn_case c = {.d = 32, .n_group = 2, .n_queries = 20, .self_seen = 70, .scale = 0.2f, .has_past = true};
+    side_init(&c.sides[HIGH], formats[4], c.d, 48, true, 1, 300, 0.6, &x);
+    side_init(&c.sides[LOW], formats[6], c.d, 80, true, -1, 200, 1, &x);
+    side_init(&c.sides[SELF], formats[0], c.d, 32, false, 1, 150, 0, &x);
+    case_finish(&c, 0, 1);
+    for (size_t k = 0; k < CHECK_COUNT(prompt_variants); k++) {
+        if (!is_here(&prompt_variants[k])) continue;
+        check_context("%s", prompt_variants[k].name);
+        results r;
+        results_init(&r, &c);
+        run_part(&c, &prompt_variants[k], &r, 0, c.n_queries, c.q);
+        run_all_received(&c, &prompt_variants[k], &r);
+        for (int w = HIGH; w < N_SIDES; w++)
+            for (uint32_t j = 0; j < c.sides[w].run.n_slots; j++) {
+                const bool gets = c.sides[w].alive[j] && (w != SELF || j + 1 < c.self_seen + c.n_queries);
+                const float got = ((const float *)r.received[w].p)[j];
+                CHECK(gets ? got > (float)(j % 3) : got == (float)(j % 3));
+            }
+        results_release(&r);
+    }
+    case_release(&c);
+}
+
+/* The optional outputs may be left out, and then nothing changes in the rest. */
+static void test_without_extras(void) {
+    const data x = {.kind = 0, .k_size = 1, .v_size = 1};
+    attn_case c;
+    random_case(&c, &x, 1, 100);
+    for (size_t k = 0; k < CHECK_COUNT(prompt_variants); k++) {
+        if (!is_here(&prompt_variants[k])) continue;
+        check_context("%s", prompt_variants[k].name);
+        results with, without;
+        results_init(&with, &c);
+        results_init(&without, &c);
+        run_part(&c, &prompt_variants[k], &with, 0, c.n_queries, c.q);
+        pleat__quant_dsp quant;
+        pleat__quant_dsp_init(&quant, pleat_cpu_flags());
+        void *scratch = get(pleat__attn_prompt_scratch_bytes(c.d));
+        const pleat__attn_prompt args = {.past = c.has_past ? &c.view : NULL,
+                                         .self = &c.sides[SELF].run,
+                                         .self_seen = c.self_seen,
+                                         .n_queries = c.n_queries,
+                                         .n_group = c.n_group,
+                                         .head_dim = c.d,
+                                         .scale = c.scale,
+                                         .q = c.q,
+                                         .q_stride = c.stride,
+                                         .out = without.out.p,
+                                         .out_stride = c.stride,
+                                         .quant = &quant,
+                                         .scratch = scratch};
+        prompt_variants[k].fn(&args);
+        CHECK_EQ_MEM(with.out.p, without.out.p, with.out.bytes);
+        free(scratch);
+        results_release(&with);
+        results_release(&without);
+    }
+    case_release(&c);
+}
+
+/* The table has the variants of this list, each where the CPU has what the ones before need too. */
+static void test_table(void) {
+    uint32_t flags = 0;
+    for (size_t k = 0; k < CHECK_COUNT(prompt_variants); k++) {
+        pleat__attn_dsp dsp;
+        flags |= prompt_variants[k].needs;
+        pleat__attn_dsp_init(&dsp, flags);
+        CHECK(dsp.prompt == prompt_variants[k].fn && dsp.prompt_received == prompt_variants[k].received);
+    }
+}
+
+int main(int argc, char **argv) {
+    static const check_test tests[] = {
+        {"random", test_random},
+        {"extremes", test_extremes},
+        {"tails", test_tails},
+        {"long", test_long},
+        {"cut_anywhere", test_cut_anywhere},
+        {"in_place", test_in_place},
+        {"many_queries", test_many_queries},
+        {"received_by_nobody", test_received_by_nobody},
+        {"without_extras", test_without_extras},
+        {"table", test_table},
+    };
+    return check_main(tests, CHECK_COUNT(tests), argc, argv);
+}

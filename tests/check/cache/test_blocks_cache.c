@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_blocks_cache.c: caches whose cold tokens are in compressed blocks (kvcomp, kivi), as a whole.
+ *
+ * The oracle knows every key and value as f16 pages hold it, counts by itself which tokens are due, and computes in double
+ * precision: what comes back of a token is within half a step of what went in, and attention is that over what comes
+ * back.  Sharing, images and random lives are in test_share.c, payloads in test_block.c.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/keep/blocks.h"
+#include "cache_rig.h"
+#include "core/half.h"
+
+enum { LAYERS = 2, HEADS = 2, GROUP = 3, D = 32, CAP = 700, STEP = 200, ROW = HEADS * GROUP * D, KV_ROW = HEADS * D };
+
+static const struct block_spec {
+    const char *text;
+    uint32_t block, buffer, group; /* group: dimensions of a value's unit */
+    double k_rel, v_rel;
+    bool by_channel;
+} block_specs[] = {
+    {"kvcomp:k=0.25,v=0.15,block=64,buffer=128", 64, 128, D, 0.25, 0.15, true},
+    {"kvcomp:k=0.05,v=0.15,kunit=block,block=32,buffer=40", 32, 40, D, 0.05, 0.15, false},
+    {"kvcomp:k=0.02,v=0.01,kunit=block,block=16,buffer=1", 16, 1, D, 0.02, 0.01, false},
+    {"kvcomp:k=0.3,v=0.2,block=128,buffer=30", 128, 30, D, 0.3, 0.2, true},
+    {"kvcomp:k=1,v=1,block=16,buffer=16", 16, 16, D, 1, 1, true},
+    {"kvcomp:k=0.25,v=0.15,block=64,buffer=64+pack", 64, 64, D, 0.25, 0.15, true},
+    {"kivi:bits=2,buffer=64", 32, 64, 32, 1.0 / 3, 1.0 / 3, true},
+    {"kivi:bits=4", 32, 128, 32, 1.0 / 15, 1.0 / 15, true},
+};
+
+typedef struct rig {
+    const struct block_spec *spec;
+    pleat_cache *cache;
+    pleat_seq seq;
+    uint32_t n_tokens, n_cold; /* n_cold: in blocks, as the oracle counts */
+    float *q, *k, *v;          /* [LAYERS][CAP][ROW or KV_ROW]; k and v as f16 pages hold them */
+    float *k_back, *v_back;    /* [CAP][D] of one lane, as exported */
+    float *out, *lse;
+} rig;
+
+/* ---- what goes in ---------------------------------------------------------------------------------------- */
+
+static float in_f16(float x) { return pleat__f16_to_f32(pleat__f32_to_f16(x)); }
+
+/* Keys have channels of their own sizes and offsets, as a model's have; some tokens are constant. */
+static void fill_token(rig *r, uint32_t layer, uint32_t position) {
+    float *k = r->k + ((size_t)layer * CAP + position) * KV_ROW, *v = r->v + ((size_t)layer * CAP + position) * KV_ROW;
+    for (uint32_t i = 0; i < KV_ROW; i++) {
+        const float size = i % 7 == 0 ? 4.0f : 1.0f, offset = i % 11 == 0 ? -8.0f : 0.0f;
+        k[i] = in_f16(offset + size * check_normal());
+        v[i] = in_f16(position % 37 == 5 ? 3.25f : check_normal());
+    }
+    for (uint32_t i = 0; i < ROW; i++) r->q[((size_t)layer * CAP + position) * ROW + i] = check_normal();
+}
+
+static rig rig_new(const struct block_spec *spec, uint32_t page_tokens, pleat_workers *workers) {
+    rig r = {.spec = spec};
+    const cache_shape shape = {.n_layers = LAYERS,
+                               .n_kv_heads = HEADS,
+                               .head_dim = D,
+                               .group = GROUP,
+                               .page_tokens = page_tokens,
+                               .max_seqs = 3,
+                               .max_tokens = CAP,
+                               .step_tokens = STEP,
+                               .workers = workers};
+    r.cache = cache_of(spec->text, &shape);
+    if (!r.cache) return r;
+    r.seq = cache_seq(r.cache, CAP);
+    r.q = calloc((size_t)LAYERS * CAP * ROW, sizeof *r.q);
+    r.k = calloc((size_t)LAYERS * CAP * KV_ROW, sizeof *r.k);
+    r.v = calloc((size_t)LAYERS * CAP * KV_ROW, sizeof *r.v);
+    r.k_back = calloc((size_t)CAP * D, sizeof *r.k_back);
+    r.v_back = calloc((size_t)CAP * D, sizeof *r.v_back);
+    r.out = calloc((size_t)STEP * ROW, sizeof *r.out);
+    r.lse = calloc(HEADS * GROUP, sizeof *r.lse);
+    return r;
+}
+
+static void rig_free(rig *r) {
+    free(r->q);
+    free(r->k);
+    free(r->v);
+    free(r->k_back);
+    free(r->v_back);
+    free(r->out);
+    free(r->lse);
+    pleat_cache_destroy(&r->cache);
+}
+
+/* Whole blocks of the oldest go as long as more than the buffer are left and there is a block of them. */
+static void count_cold(rig *r) {
+    while (r->n_tokens - r->n_cold > r->spec->buffer && r->n_tokens - r->n_cold >= r->spec->block)
+        r->n_cold += r->spec->block;
+}
+
+/* ---- attention in double precision ------------------------------------------------------------------------- */
+
+/* What one query head gets, and what each sum would be were all its terms positive. */
+typedef struct expected {
+    double out[D], size[D], lse;
+} expected;
+
+/* One query head of layer and position over the first n tokens, the first n_stored of which are as exported. */
+static void attend(const rig *r, uint32_t layer, uint32_t q_head, uint32_t position, uint32_t n, uint32_t n_stored,
+                   expected *out) {
+    static double weight[CAP];
+    const float *q = r->q + ((size_t)layer * CAP + position) * ROW + q_head * D;
+    double most = -INFINITY, total = 0;
+    *out = (expected){0};
+    for (uint32_t pass = 0; pass < 2; pass++)
+        for (uint32_t j = 0; j < n; j++) {
+            const size_t at = ((size_t)layer * CAP + j) * KV_ROW + q_head / GROUP * D;
+            const float *k = j < n_stored ? r->k_back + (size_t)j * D : r->k + at;
+            const float *v = j < n_stored ? r->v_back + (size_t)j * D : r->v + at;
+            double dot = 0;
+            for (int i = 0; pass == 0 && i < D; i++) dot += (double)q[i] * k[i];
+            if (pass == 0) weight[j] = dot / sqrt(D);
+            if (pass == 0) most = fmax(most, weight[j]);
+            if (pass == 0) continue;
+            const double w = exp(weight[j] - most);
+            total += w;
+            for (int i = 0; i < D; i++) out->out[i] += w * v[i];
+            for (int i = 0; i < D; i++) out->size[i] += w * fabs((double)v[i]);
+        }
+    for (int i = 0; i < D; i++) out->out[i] /= total;
+    for (int i = 0; i < D; i++) out->size[i] /= total;
+    out->lse = most + log(total);
+}
+
+static double distance(const expected *want, const float *got) {
+    double diff = 0, norm = 0;
+    for (int i = 0; i < D; i++) {
+        diff += (got[i] - want->out[i]) * (got[i] - want->out[i]);
+        norm += want->size[i] * want->size[i];
+    }
+    return sqrt(diff / norm);
+}
+
+/* A step of n tokens; its output over what was stored before it. */
+static void step(rig *r, uint32_t n, uint32_t flags) {
+    expected want;
+    CHECK_STATUS(pleat_cache_begin(r->cache, &(pleat_cache_item){r->seq, n, flags}, 1), PLEAT_OK);
+    for (uint32_t layer = 0; layer < LAYERS; layer++) {
+        for (uint32_t t = 0; t < n; t++) fill_token(r, layer, r->n_tokens + t);
+        const size_t at = (size_t)layer * CAP + r->n_tokens;
+        const pleat_status status =
+            pleat_cache_attend(r->cache, layer, r->q + at * ROW, r->k + at * KV_ROW, r->v + at * KV_ROW, r->out);
+        if (!CHECK_STATUS(status, PLEAT_OK)) return;
+        if (layer != (r->n_tokens + n) % LAYERS) continue;
+        CHECK_STATUS(pleat_cache_cancel(r->cache), PLEAT_OK); /* to look at what there was; then the same again */
+        const uint32_t t = (uint32_t)check_below(n), head = (uint32_t)check_below(HEADS * GROUP);
+        CHECK_STATUS(pleat_cache_export(r->cache, r->seq, layer, head / GROUP, 0, r->n_tokens, r->k_back, r->v_back),
+                     PLEAT_OK);
+        attend(r, layer, head, r->n_tokens + t, r->n_tokens + t + 1, r->n_tokens, &want);
+        CHECK_NEAR(distance(&want, r->out + (size_t)t * ROW + head * D), 0, 2e-6);
+        CHECK_STATUS(pleat_cache_begin(r->cache, &(pleat_cache_item){r->seq, n, flags}, 1), PLEAT_OK);
+        for (uint32_t l = 0; l <= layer; l++) {
+            const size_t from = (size_t)l * CAP + r->n_tokens;
+            CHECK_STATUS(pleat_cache_store(r->cache, l, r->k + from * KV_ROW, r->v + from * KV_ROW), PLEAT_OK);
+        }
+    }
+    CHECK_STATUS(pleat_cache_end(r->cache), PLEAT_OK);
+    r->n_tokens += n;
+    if (!(flags & PLEAT_ITEM_MORE)) count_cold(r);
+}
+
+/* ---- what is held -------------------------------------------------------------------------------------------- */
+
+/* Half a step of the unit that value i of a token is in, from the values themselves. */
+static double half_step(const rig *r, const float *x, uint32_t position, uint32_t i, bool is_key) {
+    const uint32_t first = position - position % r->spec->block, T = r->spec->block;
+    double low = INFINITY, high = -INFINITY;
+    for (uint32_t t = 0; t < T; t++)
+        for (uint32_t j = 0; j < D; j++) {
+            const bool same = is_key ? !r->spec->by_channel || j == i
+                                     : first + t == position && j / r->spec->group == i / r->spec->group;
+            const float value = x[(size_t)(first + t) * KV_ROW + j];
+            if (!same) continue;
+            low = fmin(low, value);
+            high = fmax(high, value);
+        }
+    return (is_key ? r->spec->k_rel : r->spec->v_rel) * (high - low) / 2;
+}
+
+/* f16 rounds a step up by at most 2^-10 of it, and f32 arithmetic a value by less than 2^-22. */
+static void check_value(const rig *r, const float *x, float got, uint32_t position, uint32_t i, bool is_key) {
+    const double value = x[(size_t)position * KV_ROW + i];
+    if (position >= r->n_cold) {
+        CHECK_NEAR(got, value, 0);
+        return;
+    }
+    const double half = half_step(r, x, position, i, is_key);
+    CHECK_NEAR(got, value, half * (1 + 0x1p-10) + 0x1p-24 + (fabs(value) + half) * 0x1p-22);
+}
+
+static void check_values(rig *r) {
+    for (uint32_t lane = 0; lane < LAYERS * HEADS; lane++) {
+        const uint32_t layer = lane / HEADS, head = lane % HEADS;
+        const size_t at = (size_t)layer * CAP * KV_ROW + head * D;
+        pleat_cache_token kept[CAP];
+        CHECK_STATUS(pleat_cache_tokens(r->cache, r->seq, layer, head, 0, r->n_tokens, kept), PLEAT_OK);
+        CHECK_STATUS(pleat_cache_export(r->cache, r->seq, layer, head, 0, r->n_tokens, r->k_back, r->v_back), PLEAT_OK);
+        for (uint32_t j = 0; j < r->n_tokens; j++) {
+            CHECK(kept[j].level == (j < r->n_cold ? PLEAT_LEVEL_LOW : PLEAT_LEVEL_HIGH));
+            const uint32_t i = (uint32_t)check_below(D);
+            check_value(r, r->k + at, r->k_back[(size_t)j * D + i], j, i, true);
+            check_value(r, r->v + at, r->v_back[(size_t)j * D + i], j, i, false);
+        }
+    }
+}
+
+/* Reading attends to what is exported, over all splits. */
+static void check_read(rig *r) {
+    expected want;
+    for (uint32_t layer = 0; layer < LAYERS; layer++) {
+        const float *q = r->q + ((size_t)layer * CAP + r->n_tokens - 1) * ROW;
+        CHECK_STATUS(pleat_cache_read(r->cache, layer, &r->seq, 1, q, r->out, r->lse), PLEAT_OK);
+        for (uint32_t head = 0; head < HEADS * GROUP; head++) {
+            CHECK_STATUS(
+                pleat_cache_export(r->cache, r->seq, layer, head / GROUP, 0, r->n_tokens, r->k_back, r->v_back),
+                PLEAT_OK);
+            attend(r, layer, head, r->n_tokens - 1, r->n_tokens, r->n_tokens, &want);
+            CHECK_NEAR(distance(&want, r->out + head * D), 0, 2e-6);
+            CHECK_NEAR(r->lse[head], want.lse, 1e-5);
+        }
+    }
+}
+
+/* Counts, and no page more than tokens and payloads fill. */
+static void check_counts(const rig *r) {
+    pleat_cache_usage u;
+    const uint64_t n_lanes = LAYERS * HEADS;
+    CHECK_STATUS(pleat_cache_get_usage(r->cache, r->seq, &u), PLEAT_OK);
+    CHECK_EQ_U64(u.tokens_low, n_lanes * r->n_cold);
+    CHECK_EQ_U64(u.tokens_high, n_lanes * (r->n_tokens - r->n_cold));
+    CHECK_EQ_U64(u.tokens_dropped, 0);
+    const pleat__sequence *seq = pleat__cache_seq(r->cache, r->seq);
+    uint64_t n_pages = 0;
+    for (uint32_t lane = 0; lane < n_lanes; lane++) {
+        const pleat__block_run run = pleat__cache_block_run(r->cache, seq, lane);
+        const uint64_t n_bytes = run.n_blocks ? (uint64_t)run.ends[run.n_blocks - 1] * PLEAT__BLOCK_ALIGN : 0;
+        n_pages += pleat__div_up_u32(r->n_tokens - r->n_cold, r->cache->page_tokens[PLEAT__HIGH]);
+        n_pages += (n_bytes + r->cache->page_bytes - 1) / r->cache->page_bytes;
+    }
+    CHECK_EQ_U64(u.pages_used, n_pages);
+    CHECK(pleat_cache_is_valid(r->cache));
+}
+
+/* ---- tests ----------------------------------------------------------------------------------------------------- */
+
+static void live(const struct block_spec *spec, uint32_t page_tokens, pleat_workers *workers) {
+    check_context("%s, pages of %u", spec->text, page_tokens);
+    rig r = rig_new(spec, page_tokens, workers);
+    if (!r.q) return;
+    while (r.n_tokens < CAP - 1 && check_failures() == 0) {
+        const bool one = check_below(4) != 0;
+        uint32_t n = one ? 1 : (uint32_t)check_between(2, STEP);
+        if (n > CAP - r.n_tokens) n = CAP - r.n_tokens;
+        const uint32_t n_again = one ? (uint32_t)check_below(30) : 1;
+        for (uint32_t i = 0; i < n_again && r.n_tokens + n <= CAP; i++)
+            step(&r, n, n > 1 && check_below(4) == 0 ? PLEAT_ITEM_MORE : 0);
+        check_counts(&r);
+        check_values(&r);
+        if (check_below(2)) check_read(&r);
+    }
+    CHECK_STATUS(pleat_cache_close(r.cache, r.seq), PLEAT_OK);
+    pleat_cache_usage u;
+    CHECK_STATUS(pleat_cache_get_usage(r.cache, (pleat_seq){0}, &u), PLEAT_OK);
+    CHECK_EQ_U64(u.pages_used, 0);
+    rig_free(&r);
+}
+
+static void test_lives(void) {
+    for (size_t i = 0; i < CHECK_COUNT(block_specs); i++) {
+        pleat_workers *workers = NULL;
+        if (i % 2) CHECK_STATUS(pleat_workers_create(3, NULL, &workers), PLEAT_OK);
+        live(&block_specs[i], i % 3 == 0 ? 16 : 0, workers);
+        pleat_workers_destroy(&workers);
+    }
+}
+
+/* A fork shares the pages that payloads fill, and each goes its own way. */
+static void test_fork_shares_payloads(void) {
+    rig r = rig_new(&block_specs[0], 16, NULL);
+    if (!r.q) return;
+    step(&r, STEP, PLEAT_ITEM_MORE);
+    step(&r, STEP, PLEAT_ITEM_MORE);
+    step(&r, STEP, 0);
+    pleat_seq twin;
+    CHECK_STATUS(pleat_cache_fork(r.cache, r.seq, CAP, &twin), PLEAT_OK);
+    const pleat__sequence *seq = pleat__cache_seq(r.cache, r.seq);
+    uint64_t n_full = 0;
+    for (uint32_t lane = 0; lane < LAYERS * HEADS; lane++)
+        n_full += seq->table.n_slots[PLEAT__LOW][lane] / r.cache->page_tokens[PLEAT__LOW];
+    for (uint32_t i = 0; i < 70; i++) step(&r, 1, 0);
+    CHECK(n_full >= LAYERS * HEADS);
+    const uint64_t n_shared = pleat_cache_pages_shared(r.cache, r.seq, twin); /* and f16 pages that are not due yet */
+    CHECK(n_shared >= n_full && n_shared <= n_full + LAYERS * HEADS * (r.spec->buffer / 16));
+    check_values(&r);
+    CHECK_STATUS(pleat_cache_close(r.cache, r.seq), PLEAT_OK);
+    CHECK(pleat_cache_is_valid(r.cache));
+    r.seq = twin;
+    r.n_tokens = 3 * STEP;
+    r.n_cold = 0;
+    count_cold(&r);
+    check_counts(&r);
+    check_values(&r);
+    rig_free(&r);
+}
+
+/* What a cache refuses. */
+static void test_options(void) {
+    const cache_shape shape = {
+        .n_layers = 1, .n_kv_heads = 1, .head_dim = D, .group = 1, .page_tokens = 48, .max_tokens = CAP};
+    pleat_cache_options opt = cache_options_of("kvcomp:k=0.2,v=0.2,block=32", &shape);
+    pleat_error err;
+    pleat_cache *cache = NULL;
+    CHECK_STATUS(pleat_cache_create(&opt, &cache, &err), PLEAT_E_ARG);
+    CHECK(strstr(err.text, "page_tokens 48 does not divide"));
+    const uint32_t window = 64;
+    opt.page_tokens = 0;
+    opt.windows = &window;
+    CHECK_STATUS(pleat_cache_create(&opt, &cache, &err), PLEAT_E_ARG);
+    CHECK(strstr(err.text, "sliding window"));
+}
+
+static const check_test tests[] = {
+    {"lives", test_lives}, {"fork_shares_payloads", test_fork_shares_payloads}, {"options", test_options}};
+
+int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

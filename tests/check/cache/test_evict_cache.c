@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_evict_cache.c: caches under eviction policies, as a whole, against a shadow in double precision that knows every
+ * key, value and attention weight. The four strategies of reclamation run side by side: they keep the same tokens and
+ * give the same attention. test_evict.c tests the policies alone, test_reclaim.c the strategies alone.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/lane.h"
+#include "check.h"
+#include "policy_rig.h"
+
+enum { LANES = LAYERS * HEADS, STRATEGIES = 4 };
+static const char *const strategies[STRATEGIES] = {"none", "block", "copy", "reuse"};
+
+static const struct evict_spec {
+    const char *text, *stage;
+    bool by_rank; /* the shadow knows what is ranked */
+    bool equal;   /* every lane holds the budget */
+} evict_specs[] = {
+    {"h2o:budget=40,window=8,sinks=2", "", true, true},
+    {"h2o:budget=25%,window=16,sinks=0", "", true, true},
+    {"streaming:budget=37,sinks=3", "", true, true},
+    {"recent:budget=33", "", true, true},
+    {"random:budget=48,window=4,sinks=1", "", false, true},
+    {"snapkv:budget=40,window=16,sinks=4", "", true, true},
+    {"snapkv:budget=30%,window=7,sinks=0", "", true, true},
+    {"pyramidkv:budget=64,window=8,sinks=2", "", false, false},
+    {"adakv:budget=50,window=12,sinks=4", "", false, false},
+    {"h2o:budget=60,window=8,sinks=2", "+kvcrush:share=40%", false, true},
+    {"snapkv:budget=50,window=8,sinks=2", "+kvcrush:share=30%,anchor=alternate", false, true},
+    {"streaming:budget=64,sinks=2", "+kvcrush:share=50%,unit=page", false, false},
+};
+
+/* ---- the shadow -------------------------------------------------------------------------------------- */
+
+typedef struct shadow {
+    pleat_spec spec;
+    uint32_t n_tokens, n_prompt;
+    bool alive[LANES][CAP];
+    double score[LANES][CAP];
+    double by_head[LANES][GROUP][CAP]; /* the same, of each query head */
+    bool stands[LANES][CAP];           /* representatives */
+    double *out;                       /* [rows][ROW] of the last layer step */
+} shadow;
+
+static double dot(const float *a, const float *b) {
+    double sum = 0;
+    for (int i = 0; i < D; i++) sum += (double)a[i] * b[i];
+    return sum;
+}
+
+/* Query `row` of the step, one query head: weights of all keys that it sees, and the output. */
+static void look(const shadow *s, uint32_t lane, uint32_t layer, uint32_t position, uint32_t first_new, uint32_t q_head,
+                 double *weight, double *out) {
+    static float q[ROW], k[KV_ROW], v[KV_ROW];
+    float mine[D];
+    double total = 0, most = -INFINITY;
+    rig_token(0, layer, position, q, k, v);
+    memcpy(mine, q + q_head * D, sizeof mine);
+    for (uint32_t j = 0; j <= position; j++) {
+        weight[j] = -INFINITY;
+        if (j < first_new && !s->alive[lane][j]) continue;
+        rig_token(0, layer, j, q, k, v);
+        weight[j] = dot(mine, k + lane % HEADS * D) / sqrt(D);
+        most = fmax(most, weight[j]);
+    }
+    for (uint32_t j = 0; j <= position; j++) total += exp(weight[j] - most);
+    memset(out, 0, D * sizeof *out);
+    for (uint32_t j = 0; j <= position; j++) {
+        weight[j] = exp(weight[j] - most) / total;
+        rig_token(0, layer, j, q, k, v);
+        for (int i = 0; i < D; i++) out[i] += weight[j] * (double)v[lane % HEADS * D + i];
+    }
+}
+
+static bool counts_window(const shadow *s) { return s->spec.policy >= PLEAT_POLICY_SNAPKV; }
+static bool counts_sum(const shadow *s) { return s->spec.policy == PLEAT_POLICY_H2O; }
+static bool counts(const shadow *s) { return counts_window(s) || counts_sum(s); }
+
+/* One layer of a step of n tokens: s->out, and what every key has received. */
+static void shadow_layer(shadow *s, uint32_t layer, uint32_t n) {
+    double weight[CAP];
+    for (uint32_t head = 0; head < HEADS; head++) {
+        const uint32_t lane = layer * HEADS + head, last = n < s->spec.window ? n : s->spec.window;
+        for (uint32_t j = 0; counts_window(s) && n > 1 && j < s->n_tokens; j++) {
+            s->score[lane][j] *= 1 - (double)last / s->spec.window;
+            for (uint32_t g = 0; g < GROUP; g++) s->by_head[lane][g][j] *= 1 - (double)last / s->spec.window;
+        }
+        for (uint32_t t = 0; t < n; t++)
+            for (uint32_t g = 0; g < GROUP; g++) {
+                const uint32_t q_head = head * GROUP + g, position = s->n_tokens + t;
+                look(s, lane, layer, position, s->n_tokens, q_head, weight, s->out + (size_t)t * ROW + q_head * D);
+                const bool is_counted = counts_sum(s) || (counts_window(s) && n > 1 && t >= n - last);
+                for (uint32_t j = 0; is_counted && j < position; j++) {
+                    s->score[lane][j] += weight[j];
+                    s->by_head[lane][g][j] += weight[j];
+                }
+            }
+    }
+}
+
+static double rank_of(const shadow *s, uint32_t lane, uint32_t position) {
+    double sum = 0;
+    if (s->spec.policy == PLEAT_POLICY_RECENT || s->spec.policy == PLEAT_POLICY_STREAMING) return position;
+    if (!counts_window(s)) return s->score[lane][position];
+    for (uint32_t j = position < 2 ? 0 : position - 2; j <= position + 2 && j < s->n_tokens - s->spec.window; j++)
+        if (s->alive[lane][j]) sum += s->score[lane][j];
+    return sum / 5;
+}
+
+static uint32_t budget_of(const shadow *s) {
+    const uint32_t least = s->spec.sinks + s->spec.window;
+    const double b = s->spec.budget.unit == PLEAT_BUDGET_SHARE ? ceil(s->spec.budget.value * s->n_prompt - 1e-4)
+                                                               : s->spec.budget.value;
+    return b < least ? least : (uint32_t)b;
+}
+
+static bool spares(const shadow *s, uint32_t position) {
+    return position < s->spec.sinks || position + s->spec.window >= s->n_tokens;
+}
+
+/* The attention that a token is said to have received; a representative's is infinite. */
+static void check_score(const shadow *s, uint32_t lane, uint32_t position, float significance) {
+    const double score = s->score[lane][position];
+    if (!counts(s) || (s->spec.crush && isinf(significance))) return;
+    CHECK_NEAR(significance * (float)(s->n_tokens - 1 - position), score, 1e-5 + 1e-5 * score);
+}
+
+/* What `tokens` says is kept of a lane is right, and becomes what is alive. */
+static void take_over(shadow *s, uint32_t lane, const pleat_cache_token *tokens, const struct evict_spec *spec,
+                      bool evicted) {
+    double least_kept = INFINITY, max_gone = -INFINITY;
+    uint32_t n_live = 0, n_before = 0, n_stand = 0;
+    bool now[CAP];
+    for (uint32_t j = 0; j < s->n_tokens; j++) {
+        now[j] = tokens[j].level != PLEAT_LEVEL_DROPPED;
+        n_live += now[j];
+        n_before += s->alive[lane][j];
+        CHECK(s->alive[lane][j] || !now[j]);
+        CHECK(now[j] || !s->stands[lane][j] || s->spec.policy == PLEAT_POLICY_PYRAMIDKV); /* its budgets fall */
+        s->stands[lane][j] = now[j] && isinf(tokens[j].significance);
+        n_stand += s->stands[lane][j];
+        if (!s->alive[lane][j]) continue;
+        if (spares(s, j)) {
+            CHECK(now[j]);
+            continue;
+        }
+        const double rank = rank_of(s, lane, j);
+        if (now[j]) least_kept = fmin(least_kept, rank);
+        if (!now[j]) max_gone = fmax(max_gone, rank);
+        if (now[j]) check_score(s, lane, j, tokens[j].significance);
+    }
+    if (spec->by_rank) CHECK(max_gone <= least_kept + 1e-5);
+    if (spec->equal) CHECK_EQ_U64(n_live, evicted && n_before > budget_of(s) ? budget_of(s) : n_before);
+    CHECK(n_stand == 0 || s->spec.crush);
+    if (spec->equal && s->spec.crush && s->n_prompt > 0) CHECK(n_stand > 0);
+    memcpy(s->alive[lane], now, s->n_tokens * sizeof *now);
+}
+
+/* ---- four caches side by side ------------------------------------------------------------------------- */
+
+typedef struct quartet {
+    rig rigs[STRATEGIES];
+    shadow s;
+    const struct evict_spec *spec;
+} quartet;
+
+static void attend_all(quartet *t, const share *mine) {
+    static float q[CAP * ROW], k[CAP * KV_ROW], v[CAP * KV_ROW], out[CAP * ROW];
+    for (uint32_t i = 0; i < STRATEGIES; i++) CHECK_STATUS(rig_begin(&t->rigs[i], mine, 1), PLEAT_OK);
+    for (uint32_t layer = 0; layer < LAYERS; layer++) {
+        shadow_layer(&t->s, layer, mine->n);
+        rig_rows(&t->rigs[0], mine, 1, layer, q, k, v);
+        for (uint32_t i = 0; i < STRATEGIES; i++) {
+            CHECK_STATUS(pleat_cache_attend(t->rigs[i].cache, layer, q, k, v, out), PLEAT_OK);
+            double far = 0, norm = 0;
+            for (size_t x = 0; x < (size_t)mine->n * ROW; x++) {
+                far += (out[x] - t->s.out[x]) * (out[x] - t->s.out[x]);
+                norm += t->s.out[x] * t->s.out[x];
+            }
+            CHECK_NEAR(sqrt(far / norm), 0, 1e-6);
+        }
+    }
+}
+
+static void compare_tokens(quartet *t, bool evicts) {
+    static pleat_cache_token tokens[CAP], others[CAP];
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        const uint32_t layer = lane / HEADS, head = lane % HEADS, n = t->s.n_tokens;
+        CHECK_STATUS(pleat_cache_tokens(t->rigs[0].cache, t->rigs[0].seqs[0], layer, head, 0, n, tokens), PLEAT_OK);
+        for (uint32_t i = 1; i < STRATEGIES; i++) {
+            CHECK_STATUS(pleat_cache_tokens(t->rigs[i].cache, t->rigs[i].seqs[0], layer, head, 0, n, others), PLEAT_OK);
+            for (uint32_t j = 0; j < n; j++) CHECK(tokens[j].level == others[j].level);
+        }
+        take_over(&t->s, lane, tokens, t->spec, evicts);
+    }
+}
+
+/* Where query heads are told apart, each has its own score in the page. */
+static void compare_heads(const quartet *t, uint32_t i) {
+    const pleat_cache *c = t->rigs[i].cache;
+    const pleat__sequence *seq = pleat__cache_seq(c, t->rigs[i].seqs[0]);
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        const pleat__kv_run run = pleat__cache_open_run(c, &seq->table, lane, PLEAT__HIGH);
+        CHECK_EQ_U64(run.layout->n_scores, GROUP);
+        for (uint32_t slot = 0; slot < run.n_slots; slot++) {
+            uint8_t *page = pleat__kv_page(&run, slot / run.layout->tokens);
+            const uint32_t at = slot % run.layout->tokens;
+            const int32_t position = pleat__positions(run.layout, page)[at];
+            for (uint32_t g = 0; position >= 0 && !t->s.stands[lane][position] && g < GROUP; g++)
+                CHECK_NEAR(pleat__head_scores(run.layout, page, g)[at], t->s.by_head[lane][g][position],
+                           1e-5 + 1e-5 * t->s.by_head[lane][g][position]);
+        }
+    }
+}
+
+static void compare_slots(quartet *t) {
+    pleat_cache_usage u[STRATEGIES];
+    for (uint32_t i = 0; i < STRATEGIES; i++) {
+        CHECK_STATUS(pleat_cache_get_usage(t->rigs[i].cache, t->rigs[i].seqs[0], &u[i]), PLEAT_OK);
+        CHECK(pleat_cache_is_valid(t->rigs[i].cache));
+        CHECK_EQ_U64(u[i].tokens_high, u[0].tokens_high);
+        CHECK_EQ_U64(u[i].slots, u[i].pages_used * t->rigs[i].page_tokens[0]);
+    }
+    const uint64_t least = u[0].tokens_high;
+    CHECK(u[2].slots <= u[3].slots && u[3].slots <= u[1].slots && u[1].slots <= u[0].slots);
+    CHECK(u[3].slots < least + (uint64_t)LANES * (t->rigs[0].page_tokens[0] + 1)); /* a part-filled page, and a hole */
+    CHECK(u[0].tokens_moved == 0 && u[1].tokens_moved == 0 && u[0].pages_returned == 0);
+}
+
+static void step(quartet *t, uint32_t n, bool more) {
+    const share mine = {0, n, more};
+    attend_all(t, &mine);
+    for (uint32_t i = 0; i < STRATEGIES; i++) CHECK_STATUS(pleat_cache_end(t->rigs[i].cache), PLEAT_OK);
+    for (uint32_t lane = 0; lane < LANES; lane++)
+        for (uint32_t j = 0; j < n; j++) t->s.alive[lane][t->s.n_tokens + j] = true;
+    t->s.n_tokens += n;
+    const bool ends_prompt = !more && (n > 1 || t->s.n_prompt == 0); /* its last part may be one token */
+    if (ends_prompt) t->s.n_prompt = t->s.n_tokens;
+    for (uint32_t i = 0; i < STRATEGIES; i++) t->rigs[i].n_tokens[0] = t->s.n_tokens;
+    compare_tokens(t, ends_prompt || (!more && t->s.spec.policy < PLEAT_POLICY_SNAPKV));
+    compare_slots(t);
+    for (uint32_t i = 0; t->s.spec.crush && counts(&t->s) && i < STRATEGIES; i++) compare_heads(t, i);
+}
+
+static quartet *quartet_new(const struct evict_spec *spec) {
+    quartet *t = calloc(1, sizeof *t);
+    char text[160];
+    t->spec = spec;
+    for (uint32_t i = 0; i < STRATEGIES; i++) {
+        snprintf(text, sizeof text, "%s,format=f32,reclaim=%s%s", spec->text, strategies[i], spec->stage);
+        pleat_cache_options opt = rig_options(text, NULL);
+        opt.page_tokens = 16;
+        t->rigs[i] = rig_new(&opt, 1);
+        t->s.spec = opt.spec;
+    }
+    t->s.out = calloc((size_t)CAP * ROW, sizeof *t->s.out);
+    return t;
+}
+
+static void quartet_free(quartet *t) {
+    for (uint32_t i = 0; i < STRATEGIES; i++) rig_free(&t->rigs[i]);
+    free(t->s.out);
+    free(t);
+}
+
+/* A prompt in parts, generation, a later turn, generation. */
+static void test_strategies_against_shadow(void) {
+    const uint32_t n_generated = (uint32_t)check_rounds(60, 20);
+    for (size_t i = 0; i < CHECK_COUNT(evict_specs); i++) {
+        check_context("%s%s", evict_specs[i].text, evict_specs[i].stage);
+        quartet *t = quartet_new(&evict_specs[i]);
+        step(t, 70, true);
+        step(t, 75, false);
+        for (uint32_t n = 0; n < n_generated; n++) step(t, 1, false);
+        step(t, 90, false);
+        for (uint32_t n = 0; n < n_generated / 2; n++) step(t, 1, false);
+        quartet_free(t);
+    }
+}
+
+/* A prompt whose last part is a single token ends there. */
+static void test_a_prompt_ends_in_one_token(void) {
+    for (size_t i = 0; i < CHECK_COUNT(evict_specs); i++) {
+        check_context("%s%s", evict_specs[i].text, evict_specs[i].stage);
+        quartet *t = quartet_new(&evict_specs[i]);
+        step(t, 130, true);
+        for (uint32_t n = 0; n < 12; n++) step(t, 1, false);
+        quartet_free(t);
+    }
+}
+
+/* Representatives of earlier turns stay, yet no layer passes its budget: many turns, whatever gives lanes their own. */
+static void test_turns_keep_budgets(void) {
+    static const struct evict_spec specs[] = {
+        {"adakv:budget=60,window=1,sinks=0", "+kvcrush:share=100%", false, false},
+        {"adakv:budget=48,window=8,sinks=2", "+kvcrush:share=50%,anchor=random", false, false},
+        {"pyramidkv:budget=60,window=1,sinks=0", "+kvcrush:share=25%", false, false},
+        {"pyramidkv:budget=40,window=6,sinks=2", "+kvcrush:share=100%", false, false},
+        {"adakv:budget=50,window=6,sinks=2", "", false, false},
+        {"pyramidkv:budget=50,window=6,sinks=2", "", false, false},
+    };
+    for (size_t i = 0; i < CHECK_COUNT(specs); i++) {
+        quartet *t = quartet_new(&specs[i]);
+        for (uint32_t turn = 0; turn < 12 && check_failures() == 0; turn++) {
+            pleat_cache_usage u;
+            check_context("%s%s turn %u", specs[i].text, specs[i].stage, turn);
+            step(t, turn == 0 ? 62 : 10 + turn, false);
+            CHECK_STATUS(pleat_cache_get_usage(t->rigs[3].cache, t->rigs[3].seqs[0], &u), PLEAT_OK);
+            CHECK(u.tokens_high <= (uint64_t)budget_of(&t->s) * LANES);
+            step(t, 1, false);
+        }
+        quartet_free(t);
+    }
+}
+
+static const check_test tests[] = {
+    {"turns_keep_budgets", test_turns_keep_budgets},
+    {"a_prompt_ends_in_one_token", test_a_prompt_ends_in_one_token},
+    {"strategies_against_shadow", test_strategies_against_shadow},
+};
+
+int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

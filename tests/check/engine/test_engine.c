@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_engine.c: the engine through its public interface: limits in words, flow control, mixed steps, weights that
+ * give no finite numbers, and every allocation failing once.  What it computes is checked by test_golden.c.
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "model/gguf.h"
+#include "model_rig.h"
+
+static pleat_engine_options options_of(const char *spec, uint32_t max_seqs, uint32_t max_tokens) {
+    pleat_engine_options opt = engine_options_of(spec);
+    opt.max_seqs = max_seqs;
+    opt.max_tokens = max_tokens;
+    opt.chunk_tokens = 16;
+    return opt;
+}
+
+static void test_limits_name_both_numbers(void) {
+    pleat_model *model = model_of(REFERENCE_MODEL);
+    pleat_engine_options opt = options_of("f16", 2, 40);
+    opt.step_tokens = 20;
+    pleat_engine *engine = NULL;
+    pleat_error err = {0};
+    pleat_seq a, b;
+    const pleat_token tokens[32] = {0};
+    if (!CHECK_STATUS(pleat_engine_create(model, &opt, &engine, &err), PLEAT_OK)) return;
+    pleat_engine_get_options(engine, &opt);
+    CHECK_EQ_U64(opt.page_tokens, 32); /* the default below 8192 tokens */
+    CHECK(opt.allocator != NULL);
+    CHECK_STATUS(pleat_engine_open(engine, 10, &a), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_open(engine, 41, &b), PLEAT_E_ARG);
+    CHECK_STATUS(pleat_engine_open(engine, 40, &b), PLEAT_OK);
+
+    const pleat_engine_item long_a = {.seq = a, .tokens = tokens, .n_tokens = 11};
+    CHECK_STATUS(pleat_engine_step(engine, &long_a, 1, &err), PLEAT_E_LIMIT);
+    CHECK(strstr(err.text, "11") && strstr(err.text, "10"));
+    const pleat_engine_item chunk = {.seq = b, .tokens = tokens, .n_tokens = 17};
+    CHECK_STATUS(pleat_engine_step(engine, &chunk, 1, &err), PLEAT_E_LIMIT);
+    CHECK(strstr(err.text, "17") && strstr(err.text, "16"));
+    const pleat_engine_item both[] = {{.seq = b, .tokens = tokens, .n_tokens = 16},
+                                      {.seq = a, .tokens = tokens, .n_tokens = 5}};
+    CHECK_STATUS(pleat_engine_step(engine, both, 2, &err), PLEAT_E_LIMIT);
+    CHECK(strstr(err.text, "20") != NULL);
+    CHECK_EQ_U64(pleat_engine_length(engine, a) + pleat_engine_length(engine, b), 0);
+    CHECK(pleat_engine_is_valid(engine));
+    pleat_engine_destroy(&engine);
+    CHECK(engine == NULL);
+    opt = options_of("f16", 1, 4097);
+    CHECK_STATUS(pleat_engine_create(model, &opt, &engine, &err), PLEAT_E_LIMIT);
+    CHECK(strstr(err.text, "4097") && strstr(err.text, "4096") && engine == NULL);
+    pleat_model_destroy(&model);
+}
+
+/* Misuse is refused and changes nothing: the same sequence then takes a good step. */
+static void test_misuse(void) {
+    pleat_model *model = model_of(REFERENCE_MODEL);
+    const pleat_engine_options opt = options_of("f16", 2, 40);
+    pleat_engine *engine = NULL;
+    pleat_error err = {0};
+    pleat_seq a;
+    pleat_token tokens[10] = {0};
+    float *logits = malloc(2 * 8192 * sizeof *logits);
+    if (!CHECK_STATUS(pleat_engine_create(model, &opt, &engine, &err), PLEAT_OK)) return;
+    CHECK_STATUS(pleat_engine_open(engine, 10, &a), PLEAT_OK);
+    const pleat_engine_item twice[] = {{.seq = a, .tokens = tokens, .n_tokens = 1},
+                                       {.seq = a, .tokens = tokens, .n_tokens = 1}};
+    CHECK_STATUS(pleat_engine_step(engine, twice, 2, &err), PLEAT_E_ARG);
+    CHECK_STATUS(pleat_engine_step(engine, twice, 3, &err), PLEAT_E_ARG);
+    tokens[1] = 8192;
+    const pleat_engine_item bad = {.seq = a, .tokens = tokens, .n_tokens = 2};
+    CHECK_STATUS(pleat_engine_step(engine, &bad, 1, &err), PLEAT_E_ARG);
+    CHECK(strstr(err.text, "8192") != NULL);
+    tokens[1] = -1;
+    CHECK_STATUS(pleat_engine_step(engine, &bad, 1, &err), PLEAT_E_ARG);
+    tokens[1] = 0;
+    const pleat_engine_item greedy = {.seq = a, .tokens = tokens, .n_tokens = 1, .n_logits = 2, .logits = logits};
+    CHECK_STATUS(pleat_engine_step(engine, &greedy, 1, &err), PLEAT_E_ARG);
+    const pleat_engine_item nowhere = {.seq = a, .tokens = tokens, .n_tokens = 1, .n_logits = 1};
+    CHECK_STATUS(pleat_engine_step(engine, &nowhere, 1, &err), PLEAT_E_ARG);
+    CHECK_EQ_U64(pleat_engine_length(engine, a), 0);
+    CHECK(pleat_engine_is_valid(engine));
+    const pleat_engine_item good = {.seq = a, .tokens = tokens, .n_tokens = 10, .n_logits = 2, .logits = logits};
+    CHECK_STATUS(pleat_engine_step(engine, &good, 1, &err), PLEAT_OK);
+    CHECK_EQ_U64(pleat_engine_length(engine, a), 10);
+    pleat_engine_destroy(&engine);
+    pleat_model_destroy(&model);
+    free(logits);
+}
+
+static void test_full_pool_is_flow_control(void) {
+    pleat_model *model = model_of(REFERENCE_MODEL);
+    pleat_engine_options opt = options_of("k8v4", 2, 64);
+    opt.pool_bytes = (uint64_t)8 * 4 * 32 * 104; /* one page a lane */
+    pleat_engine *engine = NULL;
+    pleat_error err = {0};
+    pleat_seq a, b;
+    const pleat_token tokens[16] = {0};
+    CHECK_STATUS(pleat_engine_create(model, &opt, &engine, &err), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_open(engine, 64, &a), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_open(engine, 64, &b), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_step(engine, &(pleat_engine_item){.seq = a, .tokens = tokens, .n_tokens = 16}, 1, &err),
+                 PLEAT_OK);
+    CHECK_STATUS(pleat_engine_step(engine, &(pleat_engine_item){.seq = b, .tokens = tokens, .n_tokens = 1}, 1, &err),
+                 PLEAT_AGAIN);
+    CHECK(strstr(err.text, "32 of 32") != NULL);
+    CHECK_STATUS(pleat_engine_close(engine, a), PLEAT_OK);
+    const pleat_engine_item half = {.seq = b, .tokens = tokens, .n_tokens = 16};
+    for (int i = 0; i < 2; i++) CHECK_STATUS(pleat_engine_step(engine, &half, 1, &err), PLEAT_OK);
+    CHECK_EQ_U64(pleat_engine_length(engine, b), 32);
+    CHECK_STATUS(pleat_engine_step(engine, &(pleat_engine_item){.seq = b, .tokens = tokens, .n_tokens = 1}, 1, &err),
+                 PLEAT_E_LIMIT); /* no pool of this size can hold it */
+    CHECK(strstr(err.text, "32 pages") != NULL);
+    CHECK(pleat_engine_is_valid(engine));
+    pleat_engine_destroy(&engine);
+    pleat_model_destroy(&model);
+}
+
+/* A model whose weights give NaN: an error, and the sequence is as it was. */
+static void test_damaged_weights(void) {
+    size_t n_bytes;
+    unsigned char *file = check_read_file(REFERENCE_MODEL, &n_bytes);
+    if (!CHECK(file != NULL)) return;
+    /* The second half of the data: scales of every layer's matrices become f16 NaN here and there. */
+    for (size_t i = n_bytes / 2; i + 1 < n_bytes; i += 997) file[i] = file[i + 1] = 0xFF;
+    char path[256];
+    pleat_model *model = NULL;
+    if (CHECK(check_write_temp(file, n_bytes, path, sizeof path))) {
+        model = model_of(path);
+        unlink(path);
+    }
+    free(file);
+    if (!model) return;
+    pleat_engine_options opt = options_of("k8v4", 1, 64);
+    pleat_engine *engine = NULL;
+    pleat_error err = {0};
+    pleat_seq a;
+    const pleat_token tokens[16] = {1, 2, 3};
+    CHECK_STATUS(pleat_engine_create(model, &opt, &engine, &err), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_open(engine, 64, &a), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_step(engine, &(pleat_engine_item){.seq = a, .tokens = tokens, .n_tokens = 16}, 1, &err),
+                 PLEAT_E_RANGE);
+    CHECK(strstr(err.text, "finite") != NULL);
+    CHECK_EQ_U64(pleat_engine_length(engine, a), 0);
+    pleat_cache_usage u;
+    CHECK_STATUS(pleat_engine_get_usage(engine, a, &u), PLEAT_OK);
+    CHECK_EQ_U64(u.pages_used, 0);
+    CHECK(pleat_engine_is_valid(engine));
+    pleat_engine_destroy(&engine);
+    pleat_model_destroy(&model);
+}
+
+/* A tensor's place in the file's bytes. */
+static uint64_t tensor_offset(const unsigned char *file, size_t n_bytes, const char *name) {
+    pleat_gguf *gguf = NULL;
+    uint64_t at = 0;
+    if (!CHECK_STATUS(pleat_gguf_open_memory(file, n_bytes, NULL, &gguf, NULL), PLEAT_OK)) return 0;
+    const pleat__gguf_tensor *t = pleat__gguf_find_tensor(gguf, name);
+    if (CHECK(t != NULL)) at = t->offset;
+    pleat_gguf_close(&gguf);
+    return at;
+}
+
+/* The status of two steps, with logits and without, on the reference model with `bytes` at the start of a tensor. */
+static void check_damage(unsigned char *file, size_t n_bytes, const char *name, const unsigned char *bytes, size_t n,
+                         const char *text) {
+    char path[256];
+    unsigned char old[4];
+    const uint64_t at = tensor_offset(file, n_bytes, name);
+    memcpy(old, file + at, n);
+    memcpy(file + at, bytes, n);
+    const bool is_written = CHECK(check_write_temp(file, n_bytes, path, sizeof path));
+    memcpy(file + at, old, n);
+    pleat_model *model = is_written ? model_of(path) : NULL;
+    if (is_written) unlink(path);
+    if (!model) return;
+    pleat_engine_options opt = options_of("f16", 1, 64);
+    pleat_engine *engine = engine_made(model, &opt);
+    pleat_error err = {0};
+    pleat_seq a;
+    const pleat_token tokens[3] = {5, 6, 7};
+    float *logits = malloc(8192 * sizeof *logits);
+    CHECK_STATUS(pleat_engine_open(engine, 64, &a), PLEAT_OK);
+    const pleat_engine_item item = {.seq = a, .tokens = tokens, .n_tokens = 3, .n_logits = 1, .logits = logits};
+    check_context("%s", name);
+    CHECK_STATUS(pleat_engine_step(engine, &item, 1, &err), PLEAT_E_RANGE);
+    CHECK(strstr(err.text, text) != NULL);
+    CHECK_EQ_U64(pleat_engine_length(engine, a), 0);
+    CHECK(pleat_engine_is_valid(engine));
+    free(logits);
+    pleat_engine_destroy(&engine);
+    pleat_model_destroy(&model);
+}
+
+/* A single weight that is not finite is found wherever it stands, also where keys, values and even logits do not show
+ * it; finite weights that are too large are found by what comes out. */
+static void test_weights_that_are_not_finite(void) {
+    static const unsigned char nan16[] = {0x01, 0xFE}, inf16[] = {0x00, 0x7C}, minus_inf16[] = {0x00, 0xFC},
+                               inf32[] = {0, 0, 0x80, 0x7F}, huge32[] = {0, 0, 0x7F, 0x7F};
+    size_t n_bytes;
+    unsigned char *file = check_read_file(REFERENCE_MODEL, &n_bytes);
+    if (!CHECK(file != NULL)) return;
+    check_damage(file, n_bytes, "token_embd.weight", inf16, 2, "'token_embd.weight'");
+    check_damage(file, n_bytes, "output_norm.weight", inf32, 4, "'output_norm.weight'");
+    check_damage(file, n_bytes, "blk.7.ffn_down.weight", nan16, 2, "'blk.7.ffn_down.weight'");
+    check_damage(file, n_bytes, "blk.7.ffn_gate.weight", minus_inf16, 2, "'blk.7.ffn_gate.weight'");
+    check_damage(file, n_bytes, "blk.0.attn_q.weight", minus_inf16, 2, "'blk.0.attn_q.weight'");
+    check_damage(file, n_bytes, "blk.7.ffn_norm.weight", huge32, 4, "finite");
+    free(file);
+}
+
+/* Load, create and open with the nth allocation failing; one that only costs the tokenizer its JIT may succeed. */
+static pleat_status run_all(check_alloc *ca, pleat_model **model, pleat_engine **engine, pleat_seq *seq) {
+    pleat_status st = pleat_model_load(REFERENCE_MODEL, &ca->a, model, NULL);
+    if (st != PLEAT_OK) return st;
+    pleat_engine_options opt = options_of("k8v4", 1, 64);
+    opt.allocator = &ca->a;
+    st = pleat_engine_create(*model, &opt, engine, NULL);
+    if (st != PLEAT_OK) return st;
+    return pleat_engine_open(*engine, 64, seq);
+}
+
+static void test_allocation_failure(void) {
+    for (uint64_t nth = 1; nth < 1000; nth++) {
+        check_alloc ca;
+        check_alloc_init(&ca, nth, 0);
+        pleat_model *model = NULL;
+        pleat_engine *engine = NULL;
+        pleat_seq seq = {0};
+        const pleat_status st = run_all(&ca, &model, &engine, &seq);
+        const bool done = ca.count < nth; /* none failed */
+        if (st != PLEAT_OK) {
+            CHECK_STATUS(st, PLEAT_E_MEMORY);
+            CHECK_EQ_U64(seq.v, 0);
+        } else {
+            const uint64_t count = ca.count;
+            const pleat_token tokens[3] = {0, 5, 6};
+            float *logits = malloc(8192 * sizeof *logits);
+            const pleat_engine_item item = {
+                .seq = seq, .tokens = tokens, .n_tokens = 3, .n_logits = 1, .logits = logits};
+            CHECK_STATUS(pleat_engine_step(engine, &item, 1, NULL), PLEAT_OK);
+            CHECK_EQ_U64(ca.count, count); /* a step allocates nothing */
+            free(logits);
+        }
+        pleat_engine_destroy(&engine);
+        pleat_model_destroy(&model);
+        CHECK_EQ_U64(ca.live, 0);
+        if (!done) continue;
+        CHECK_STATUS(st, PLEAT_OK);
+        CHECK(nth > 10);
+        return;
+    }
+    CHECK(!"an end");
+}
+
+static const check_test tests[] = {
+    {"limits_name_both_numbers", test_limits_name_both_numbers},       {"misuse", test_misuse},
+    {"full_pool_is_flow_control", test_full_pool_is_flow_control},     {"damaged_weights", test_damaged_weights},
+    {"weights_that_are_not_finite", test_weights_that_are_not_finite}, {"allocation_failure", test_allocation_failure},
+};
+
+int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_forward.c: the forward pass (src/model/forward.h) and what stands between its products (ops.h).
+ *
+ * Small models of random shapes and stored types are made in memory and run on an f32 cache; the oracle is a second
+ * forward pass, one sequence at once, in float64 without a cache.  Then bits: n_logits, other items, and the thread
+ * count change nothing.  And once made, neither the cache nor the pass takes memory for a step.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache_rig.h"
+#include "core/half.h"
+#include "model/forward.h"
+#include "model/linear.h"
+#include "model/ops.h"
+
+/* ---- ops ---------------------------------------------------------------------------------------------- */
+
+static const uint32_t ops_flags[] = {0, PLEAT_CPU_AVX2, PLEAT_CPU_NEON};
+
+static bool has(uint32_t flags) { return (pleat_cpu_flags() & flags) == flags; }
+
+static void try_rmsnorm(const pleat__ops_dsp *ops, uint32_t n, unsigned fill) {
+    check_buf x = check_buf_new(n * sizeof(float), 4), w = check_buf_new(n * sizeof(float), 4);
+    check_buf out = check_buf_new(n * sizeof(float), 4);
+    const float *xs = x.p, *ws = w.p, *got = out.p;
+    check_fill(x.p, n, fill, 20.0f);
+    check_fill_normal(w.p, n);
+    ops->rmsnorm(xs, ws, n, 1e-5f, out.p);
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) sum += (double)xs[i] * (double)xs[i];
+    const double factor = 1 / sqrt(sum / n + 1e-5);
+    for (uint32_t i = 0; i < n; i++) {
+        const double want = (double)xs[i] * factor * (double)ws[i];
+        if (!CHECK_NEAR((double)got[i], want, 1e-6 * fabs(want) + 1e-30)) break;
+    }
+    ops->rmsnorm(xs, ws, n, 1e-5f, x.p);
+    CHECK_EQ_MEM(x.p, out.p, n * sizeof(float));
+    CHECK(check_buf_is_intact(&out));
+    check_buf_free(&x), check_buf_free(&w), check_buf_free(&out);
+}
+
+static void try_swiglu(const pleat__ops_dsp *ops, uint32_t n, unsigned fill, float size) {
+    check_buf a = check_buf_new(n * sizeof(float), 4), b = check_buf_new(n * sizeof(float), 4);
+    float *gate = malloc(n * sizeof(float)), *as = a.p, *bs = b.p;
+    check_fill(as, n, fill, size);
+    check_fill_normal(bs, n);
+    memcpy(gate, as, n * sizeof(float));
+    ops->swiglu(as, bs, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const double z = (double)gate[i], want = z / (1 + exp(-z)) * (double)bs[i];
+        if (!CHECK_NEAR((double)as[i], want, 1e-6 * fabs(want) + 1e-30)) break;
+    }
+    CHECK(check_buf_is_intact(&a));
+    check_buf_free(&a), check_buf_free(&b);
+    free(gate);
+}
+
+static void try_rope(const pleat__ops_dsp *ops, uint32_t n_heads, uint32_t head_dim, uint32_t n_dims) {
+    const uint32_t n = n_heads * head_dim, position = (uint32_t)check_below(200000);
+    check_buf x = check_buf_new(n * sizeof(float), 4), turn = check_buf_new(2 * n_dims * sizeof(float), 4);
+    float *before = malloc(n * sizeof(float)), *xs = x.p;
+    double *frequencies = malloc((n_dims / 2 + 1) * sizeof(double));
+    float *factors = malloc((n_dims / 2 + 1) * sizeof(float));
+    for (uint32_t i = 0; i < n_dims / 2; i++) factors[i] = (float)check_uniform(1, 8);
+    check_fill_normal(xs, n);
+    memcpy(before, xs, n * sizeof(float));
+    pleat__rope_frequencies(1e5, factors, n_dims, frequencies);
+    pleat__rope_turn(position, frequencies, n_dims, turn.p);
+    ops->rope(xs, n_heads, head_dim, turn.p, n_dims);
+    for (uint32_t i = 0; i < n; i += 2) {
+        const uint32_t j = i % head_dim;
+        if (j >= n_dims) {
+            CHECK(xs[i] == before[i] && xs[i + 1] == before[i + 1]);
+            continue;
+        }
+        const double angle = position * pow(1e5, -(double)j / n_dims) / (double)factors[j / 2];
+        const double a = (double)before[i], b = (double)before[i + 1];
+        CHECK_NEAR((double)xs[i], a * cos(angle) - b * sin(angle), 1e-6 * (fabs(a) + fabs(b)));
+        CHECK_NEAR((double)xs[i + 1], a * sin(angle) + b * cos(angle), 1e-6 * (fabs(a) + fabs(b)));
+    }
+    CHECK(check_buf_is_intact(&x));
+    check_buf_free(&x), check_buf_free(&turn);
+    free(before), free(frequencies), free(factors);
+}
+
+static void test_ops(void) {
+    for (size_t i = 0; i < CHECK_COUNT(ops_flags); i++) {
+        if (!has(ops_flags[i])) continue;
+        pleat__ops_dsp ops;
+        pleat__ops_dsp_init(&ops, ops_flags[i]);
+        for (uint32_t round = 0; round < 100; round++) {
+            const uint32_t n = (uint32_t)check_between(1, 150);
+            const unsigned fill = (unsigned)check_below(CHECK_N_FILLS);
+            check_context("cpu flags %x, n %u, fill %u", ops_flags[i], n, fill);
+            try_rmsnorm(&ops, n, fill);
+            try_swiglu(&ops, n, fill, 10.0f);
+            const uint32_t head_dim = 16 * (uint32_t)check_between(1, 5);
+            try_rope(&ops, (uint32_t)check_between(1, 4), head_dim, 2 * (uint32_t)check_between(1, head_dim / 2));
+        }
+    }
+}
+
+/* Gates so large that e^-z overflows or vanishes. */
+static void test_swiglu_extremes(void) {
+    for (size_t i = 0; i < CHECK_COUNT(ops_flags); i++) {
+        if (!has(ops_flags[i])) continue;
+        pleat__ops_dsp ops;
+        pleat__ops_dsp_init(&ops, ops_flags[i]);
+        float a[] = {-1e30f, -1000, -100, -88, 0, 88, 100, 1000, 1e30f}, b[] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
+        const float gate[] = {-1e30f, -1000, -100, -88, 0, 88, 100, 1000, 1e30f};
+        ops.swiglu(a, b, 9);
+        for (uint32_t j = 1; j < 9; j++)
+            CHECK_NEAR((double)a[j], gate[j] > 0 ? (double)gate[j] : 0, 1e-6 * fabs((double)gate[j]));
+        CHECK(fabsf(a[0]) <= 1e-6f * 1e30f);
+    }
+}
+
+/* ---- a random model and its oracle ---------------------------------------------------------------------- */
+
+#define N_VOCAB 70u
+#define N_LAYERS 3u
+
+typedef struct toy {
+    struct pleat_model model;
+    pleat__layer layers[N_LAYERS];
+    void *owned[64];
+    uint32_t n_owned;
+    bool is_quantised; /* some matrix is */
+} toy;
+
+static void *toy_alloc(toy *t, size_t bytes) { return t->owned[t->n_owned++] = malloc(bytes); }
+
+static float *toy_norm(toy *t, uint32_t n) {
+    float *norm = toy_alloc(t, n * sizeof(float));
+    for (uint32_t i = 0; i < n; i++) norm[i] = (float)check_uniform(0.5, 1.5);
+    return norm;
+}
+
+static void store_weight(const pleat__matrix *m, uint8_t *row, uint32_t col, float value) {
+    const uint16_t half = pleat__f32_to_f16(value);
+    const uint16_t brain = (uint16_t)(pleat__f32_bits(value) >> 16);
+    if (m->type == PLEAT__W_F32) memcpy(row + 4 * col, &value, 4);
+    if (m->type == PLEAT__W_F16) memcpy(row + 2 * col, &half, 2);
+    if (m->type == PLEAT__W_BF16) memcpy(row + 2 * col, &brain, 2);
+}
+
+/* Random bytes are good codes; scales are set so that weights have a size of about 1/sqrt(cols). */
+static pleat__matrix toy_matrix(toy *t, uint32_t rows, uint32_t cols) {
+    const float size = 1.0f / sqrtf((float)cols);
+    const uint32_t n_types = cols % 32 == 0 ? PLEAT__N_WEIGHT_TYPES : PLEAT__W_Q8_0;
+    pleat__matrix m = {.type = (pleat__weight_type)check_below(n_types), .rows = rows, .cols = cols};
+    static const uint32_t bytes_of_32[] = {128, 64, 64, PLEAT__Q8_0_BYTES, PLEAT__Q4_0_BYTES};
+    m.row_bytes = (uint64_t)cols * bytes_of_32[m.type] / 32;
+    t->is_quantised |= pleat__is_quantised(m.type);
+    uint8_t *data = toy_alloc(t, m.row_bytes * rows);
+    for (size_t i = 0; i < m.row_bytes * rows; i++) data[i] = (uint8_t)check_u64();
+    for (uint32_t r = 0; r < rows; r++) {
+        uint8_t *row = data + r * m.row_bytes;
+        const uint16_t scale = pleat__f32_to_f16(m.type == PLEAT__W_Q8_0 ? size / 70 : size / 5);
+        for (uint32_t col = 0; col < cols; col++) {
+            if (pleat__is_quantised(m.type))
+                memcpy(row + (size_t)(col / 32) * bytes_of_32[m.type], &scale, 2);
+            else
+                store_weight(&m, row, col, check_normal() * size);
+        }
+    }
+    m.data = data;
+    return m;
+}
+
+static void toy_make(toy *t) {
+    *t = (toy){0};
+    struct pleat_model *m = &t->model;
+    pleat_model_info *info = &m->info;
+    info->n_layers = N_LAYERS;
+    info->n_embd = check_below(2) ? 64 : (uint32_t)check_between(20, 100);
+    info->n_ff = check_below(2) ? 96 : (uint32_t)check_between(20, 200);
+    info->n_vocab = N_VOCAB;
+    info->n_kv_heads = (uint32_t)check_between(1, 3);
+    info->n_q_heads = info->n_kv_heads * (uint32_t)check_between(1, 3);
+    info->head_dim = 16 * (uint32_t)check_between(1, 3);
+    info->n_ctx = 4096;
+    m->rms_eps = 1e-5f;
+    m->rope_base = 10000;
+    m->rope_dims = check_below(2) ? info->head_dim : info->head_dim / 2;
+    if (check_below(2)) m->rope_factors = toy_norm(t, m->rope_dims / 2);
+    m->embedding = toy_matrix(t, N_VOCAB, info->n_embd);
+    m->output = check_below(2) ? m->embedding : toy_matrix(t, N_VOCAB, info->n_embd);
+    m->output_norm = toy_norm(t, info->n_embd);
+    m->layers = t->layers;
+    for (uint32_t i = 0; i < N_LAYERS; i++) {
+        pleat__layer *layer = &t->layers[i];
+        layer->attn_norm = toy_norm(t, info->n_embd);
+        layer->ffn_norm = toy_norm(t, info->n_embd);
+        layer->q = toy_matrix(t, info->n_q_heads * info->head_dim, info->n_embd);
+        layer->k = toy_matrix(t, info->n_kv_heads * info->head_dim, info->n_embd);
+        layer->v = toy_matrix(t, info->n_kv_heads * info->head_dim, info->n_embd);
+        layer->o = toy_matrix(t, info->n_embd, info->n_q_heads * info->head_dim);
+        layer->gate = toy_matrix(t, info->n_ff, info->n_embd);
+        layer->up = toy_matrix(t, info->n_ff, info->n_embd);
+        layer->down = toy_matrix(t, info->n_embd, info->n_ff);
+    }
+}
+
+static void toy_free(toy *t) {
+    for (uint32_t i = 0; i < t->n_owned; i++) free(t->owned[i]);
+}
+
+#define MAX_WIDTH 512u
+
+static void f64_mul(const pleat__matrix *m, const double *x, double *y) {
+    pleat__linear_dsp dsp;
+    float row[MAX_WIDTH];
+    pleat__linear_fill_ref(&dsp);
+    for (uint32_t r = 0; r < m->rows; r++) {
+        dsp.load[m->type](m, r, r + 1, row);
+        y[r] = 0;
+        for (uint32_t c = 0; c < m->cols; c++) y[r] += (double)row[c] * x[c];
+    }
+}
+
+static void f64_norm(const double *x, const float *weight, uint32_t n, double *out) {
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) sum += x[i] * x[i];
+    for (uint32_t i = 0; i < n; i++) out[i] = x[i] / sqrt(sum / n + 1e-5) * (double)weight[i];
+}
+
+static void f64_rope(const struct pleat_model *m, double *x, uint32_t n_heads, uint32_t position) {
+    for (uint32_t h = 0; h < n_heads; h++, x += m->info.head_dim)
+        for (uint32_t j = 0; j < m->rope_dims; j += 2) {
+            const double factor = m->rope_factors ? (double)m->rope_factors[j / 2] : 1;
+            const double angle = position * pow((double)m->rope_base, -(double)j / m->rope_dims) / factor;
+            const double a = x[j], b = x[j + 1];
+            x[j] = a * cos(angle) - b * sin(angle);
+            x[j + 1] = a * sin(angle) + b * cos(angle);
+        }
+}
+
+/* Attention of one position over keys and values [n][n_kv_heads][head_dim]. */
+static void f64_attend(const pleat_model_info *info, const double *q, const double *k, const double *v, uint32_t n,
+                       double *out) {
+    const uint32_t d = info->head_dim, stride = info->n_kv_heads * d;
+    double *weights = malloc(n * sizeof(double));
+    for (uint32_t h = 0; h < info->n_q_heads; h++) {
+        const uint32_t kv = h / (info->n_q_heads / info->n_kv_heads) * d;
+        double max = -1e300, sum = 0;
+        for (uint32_t t = 0; t < n; t++) {
+            weights[t] = 0;
+            for (uint32_t i = 0; i < d; i++) weights[t] += q[h * d + i] * k[(size_t)t * stride + kv + i] / sqrt(d);
+            if (weights[t] > max) max = weights[t];
+        }
+        for (uint32_t t = 0; t < n; t++) sum += weights[t] = exp(weights[t] - max);
+        for (uint32_t i = 0; i < d; i++) {
+            out[h * d + i] = 0;
+            for (uint32_t t = 0; t < n; t++) out[h * d + i] += weights[t] / sum * v[(size_t)t * stride + kv + i];
+        }
+    }
+    free(weights);
+}
+
+static void f64_feed_forward(const struct pleat_model *m, const pleat__layer *layer, double *x) {
+    double normed[MAX_WIDTH], gate[MAX_WIDTH], up[MAX_WIDTH], down[MAX_WIDTH];
+    f64_norm(x, layer->ffn_norm, m->info.n_embd, normed);
+    f64_mul(&layer->gate, normed, gate);
+    f64_mul(&layer->up, normed, up);
+    for (uint32_t i = 0; i < m->info.n_ff; i++) gate[i] = gate[i] / (1 + exp(-gate[i])) * up[i];
+    f64_mul(&layer->down, gate, down);
+    for (uint32_t i = 0; i < m->info.n_embd; i++) x[i] += down[i];
+}
+
+/* logits [n][N_VOCAB] of all positions. */
+static void f64_forward(const struct pleat_model *m, const pleat_token *tokens, uint32_t n, double *logits) {
+    const pleat_model_info *info = &m->info;
+    const uint32_t kv_width = info->n_kv_heads * info->head_dim;
+    double *k = malloc(sizeof(double) * N_LAYERS * n * kv_width), *v = malloc(sizeof(double) * N_LAYERS * n * kv_width);
+    pleat__linear_dsp dsp;
+    pleat__linear_fill_ref(&dsp);
+    for (uint32_t t = 0; t < n; t++) {
+        double x[MAX_WIDTH], normed[MAX_WIDTH], q[MAX_WIDTH], a[MAX_WIDTH];
+        float row[MAX_WIDTH];
+        dsp.load[m->embedding.type](&m->embedding, (uint32_t)tokens[t], (uint32_t)tokens[t] + 1, row);
+        for (uint32_t i = 0; i < info->n_embd; i++) x[i] = (double)row[i];
+        for (uint32_t l = 0; l < N_LAYERS; l++) {
+            double *keys = k + (size_t)l * n * kv_width, *values = v + (size_t)l * n * kv_width;
+            f64_norm(x, m->layers[l].attn_norm, info->n_embd, normed);
+            f64_mul(&m->layers[l].q, normed, q);
+            f64_mul(&m->layers[l].k, normed, keys + (size_t)t * kv_width);
+            f64_mul(&m->layers[l].v, normed, values + (size_t)t * kv_width);
+            f64_rope(m, q, info->n_q_heads, t);
+            f64_rope(m, keys + (size_t)t * kv_width, info->n_kv_heads, t);
+            f64_attend(info, q, keys, values, t + 1, a);
+            f64_mul(&m->layers[l].o, a, normed);
+            for (uint32_t i = 0; i < info->n_embd; i++) x[i] += normed[i];
+            f64_feed_forward(m, &m->layers[l], x);
+        }
+        f64_norm(x, m->output_norm, info->n_embd, normed);
+        f64_mul(&m->output, normed, logits + (size_t)t * N_VOCAB);
+    }
+    free(k), free(v);
+}
+
+/* ---- a model on a cache ----------------------------------------------------------------------------------- */
+
+#define MAX_SEQS 4u
+#define SEQ_TOKENS 100u
+
+typedef struct rig {
+    pleat_workers *workers;
+    pleat_cache *cache;
+    pleat__forward *fw;
+    pleat_seq seqs[MAX_SEQS];
+} rig;
+
+/* `al` may be NULL. */
+static void rig_make(rig *r, const toy *t, const char *spec, uint32_t n_threads, const pleat_allocator *al) {
+    const pleat_model_info *info = &t->model.info;
+    CHECK_STATUS(pleat_workers_create(n_threads, al, &r->workers), PLEAT_OK);
+    const cache_shape shape = {.n_layers = info->n_layers,
+                               .n_kv_heads = info->n_kv_heads,
+                               .head_dim = info->head_dim,
+                               .group = info->n_q_heads / info->n_kv_heads,
+                               .max_seqs = MAX_SEQS,
+                               .max_tokens = SEQ_TOKENS,
+                               .step_tokens = MAX_SEQS * SEQ_TOKENS,
+                               .workers = r->workers};
+    pleat_cache_options opt = cache_options_of(spec, &shape);
+    opt.allocator = al;
+    r->cache = cache_made(&opt);
+    CHECK_STATUS(pleat__forward_create(&t->model, opt.step_tokens, r->workers, al, &r->fw, NULL), PLEAT_OK);
+    for (uint32_t s = 0; s < MAX_SEQS; s++) r->seqs[s] = cache_seq(r->cache, SEQ_TOKENS);
+}
+
+static void rig_free(rig *r) {
+    pleat__forward_destroy(&r->fw);
+    pleat_cache_destroy(&r->cache);
+    pleat_workers_destroy(&r->workers);
+}
+
+/* One step: the next n_tokens[s] tokens of each sequence that has any, with logits of the last n_logits[s]. */
+static void rig_step(rig *r, pleat_token tokens[MAX_SEQS][SEQ_TOKENS], const uint32_t *n_tokens,
+                     const uint32_t *n_logits, float *logits[MAX_SEQS]) {
+    pleat_cache_item cache_items[MAX_SEQS];
+    pleat__forward_item items[MAX_SEQS];
+    uint32_t n_items = 0;
+    for (uint32_t s = 0; s < MAX_SEQS; s++) {
+        if (n_tokens[s] == 0) continue;
+        const uint32_t from = pleat_cache_length(r->cache, r->seqs[s]);
+        cache_items[n_items] = (pleat_cache_item){r->seqs[s], n_tokens[s], 0};
+        items[n_items++] = (pleat__forward_item){tokens[s] + from, n_tokens[s], from, n_logits[s], logits[s]};
+    }
+    CHECK_STATUS(pleat_cache_begin(r->cache, cache_items, n_items), PLEAT_OK);
+    CHECK_STATUS(pleat__forward_run(r->fw, r->cache, items, n_items), PLEAT_OK);
+    CHECK_STATUS(pleat_cache_end(r->cache), PLEAT_OK);
+}
+
+static void random_tokens(pleat_token tokens[MAX_SEQS][SEQ_TOKENS]) {
+    for (uint32_t s = 0; s < MAX_SEQS; s++)
+        for (uint32_t i = 0; i < SEQ_TOKENS; i++) tokens[s][i] = (pleat_token)check_below(N_VOCAB);
+}
+
+/* Sequences advance by random chunks, together; every logit is near the oracle's. */
+static void try_oracle(void) {
+    toy t;
+    rig r;
+    pleat_token tokens[MAX_SEQS][SEQ_TOKENS];
+    float *logits[MAX_SEQS];
+    double *want = malloc(sizeof(double) * SEQ_TOKENS * N_VOCAB);
+    toy_make(&t);
+    rig_make(&r, &t, "f32", 2, NULL);
+    random_tokens(tokens);
+    for (uint32_t s = 0; s < MAX_SEQS; s++) logits[s] = malloc(sizeof(float) * SEQ_TOKENS * N_VOCAB);
+    for (;;) {
+        uint32_t n_tokens[MAX_SEQS], n_total = 0;
+        float *to[MAX_SEQS];
+        for (uint32_t s = 0; s < MAX_SEQS; s++) {
+            const uint32_t from = pleat_cache_length(r.cache, r.seqs[s]), left = SEQ_TOKENS - from;
+            const uint32_t chunk = (uint32_t)(check_below(2) ? 1 : check_between(0, 80));
+            n_total += n_tokens[s] = chunk < left ? chunk : left;
+            to[s] = logits[s] + (size_t)from * N_VOCAB;
+        }
+        if (n_total > 0) rig_step(&r, tokens, n_tokens, n_tokens, to);
+        uint32_t n_done = 0;
+        for (uint32_t s = 0; s < MAX_SEQS; s++) n_done += pleat_cache_length(r.cache, r.seqs[s]) == SEQ_TOKENS;
+        if (n_done == MAX_SEQS) break;
+    }
+    for (uint32_t s = 0; s < MAX_SEQS; s++) {
+        check_context("sequence %u, n_embd %u, n_ff %u, heads %u/%u x %u", s, t.model.info.n_embd, t.model.info.n_ff,
+                      t.model.info.n_q_heads, t.model.info.n_kv_heads, t.model.info.head_dim);
+        f64_forward(&t.model, tokens[s], SEQ_TOKENS, want);
+        const double tol = t.is_quantised ? 1.5e-3 : 3e-5; /* a row of a quantised product is coded to 16 bits */
+        for (uint32_t i = 0; i < SEQ_TOKENS * N_VOCAB; i++)
+            if (!CHECK_NEAR((double)logits[s][i], want[i], tol)) break;
+        free(logits[s]);
+    }
+    free(want);
+    rig_free(&r);
+    toy_free(&t);
+}
+
+static void test_oracle(void) {
+    for (uint64_t round = check_rounds(8, 2); round > 0; round--) try_oracle();
+}
+
+/* Logits of a prompt and then of single tokens: the last position's alone on one thread, all in company on two. */
+static void test_bits(void) {
+    toy t;
+    rig alone, shared;
+    pleat_token tokens[MAX_SEQS][SEQ_TOKENS];
+    static const uint32_t prompts[MAX_SEQS] = {90, 5, 33, 70}, ones[MAX_SEQS] = {1, 1, 1, 1};
+    toy_make(&t);
+    rig_make(&alone, &t, "f32", 1, NULL);
+    rig_make(&shared, &t, "f32", 2, NULL);
+    random_tokens(tokens);
+    float *all[MAX_SEQS], *last[MAX_SEQS];
+    for (uint32_t s = 0; s < MAX_SEQS; s++) {
+        all[s] = malloc(sizeof(float) * SEQ_TOKENS * N_VOCAB);
+        last[s] = malloc(sizeof(float) * N_VOCAB);
+    }
+    for (uint32_t pass = 0; pass < 3; pass++) {
+        const uint32_t *n = pass == 0 ? prompts : ones;
+        rig_step(&shared, tokens, n, n, all);
+        for (uint32_t s = 0; s < MAX_SEQS; s++) {
+            uint32_t n_tokens[MAX_SEQS] = {0};
+            n_tokens[s] = n[s];
+            rig_step(&alone, tokens, n_tokens, ones, last);
+            check_context("pass %u, sequence %u", pass, s);
+            CHECK_EQ_MEM(last[s], all[s] + (size_t)(n[s] - 1) * N_VOCAB, N_VOCAB * sizeof(float));
+        }
+    }
+    for (uint32_t s = 0; s < MAX_SEQS; s++) free(all[s]), free(last[s]);
+    rig_free(&alone);
+    rig_free(&shared);
+    toy_free(&t);
+}
+
+/* Prompts and generated tokens, with a policy that moves some and without, take no memory. */
+static void test_no_allocation(void) {
+    static const char *const specs[] = {"f16", "k8v4", "leankv:ah=1.5,al=0.6,window=16"};
+    for (size_t i = 0; i < CHECK_COUNT(specs); i++) {
+        toy t;
+        rig r;
+        check_alloc ca;
+        pleat_token tokens[MAX_SEQS][SEQ_TOKENS];
+        float *logits[MAX_SEQS];
+        check_context("%s", specs[i]);
+        check_alloc_init(&ca, 0, 0);
+        toy_make(&t);
+        rig_make(&r, &t, specs[i], 2, &ca.a);
+        random_tokens(tokens);
+        for (uint32_t s = 0; s < MAX_SEQS; s++) logits[s] = malloc(sizeof(float) * N_VOCAB);
+        const uint64_t n_made = ca.count;
+        CHECK(n_made > 0);
+        static const uint32_t prompts[MAX_SEQS] = {40, 1, 33, 7}, ones[MAX_SEQS] = {1, 1, 1, 1};
+        for (uint32_t step = 0; step < SEQ_TOKENS - 40; step++) {
+            rig_step(&r, tokens, step == 0 ? prompts : ones, ones, logits);
+            CHECK_EQ_U64(ca.count, n_made);
+        }
+        for (uint32_t s = 0; s < MAX_SEQS; s++) free(logits[s]);
+        rig_free(&r);
+        CHECK_EQ_U64(ca.live, 0);
+        toy_free(&t);
+    }
+}
+
+static void test_create(void) {
+    toy t;
+    toy_make(&t);
+    pleat__forward *fw = NULL;
+    pleat_error err;
+    CHECK_STATUS(pleat__forward_create(&t.model, 0, NULL, NULL, &fw, &err), PLEAT_E_ARG);
+    CHECK_STATUS(pleat__forward_create(NULL, 1, NULL, NULL, &fw, NULL), PLEAT_E_ARG);
+    check_alloc ca;
+    for (uint64_t nth = 1;; nth++) {
+        check_alloc_init(&ca, nth, 0);
+        const pleat_status status = pleat__forward_create(&t.model, 100, NULL, &ca.a, &fw, &err);
+        if (status == PLEAT_OK) break;
+        CHECK_STATUS(status, PLEAT_E_MEMORY);
+        CHECK_EQ_U64(ca.live, 0);
+        CHECK(fw == NULL);
+    }
+    CHECK_EQ_U64(ca.live_bytes, pleat__forward_bytes(&t.model, 100, NULL));
+    pleat__forward_destroy(&fw);
+    pleat__forward_destroy(&fw);
+    pleat__forward_destroy(NULL);
+    CHECK_EQ_U64(ca.live, 0);
+    toy_free(&t);
+}
+
+int main(int argc, char **argv) {
+    static const check_test tests[] = {
+        {"ops", test_ops},   {"swiglu_extremes", test_swiglu_extremes}, {"oracle", test_oracle},
+        {"bits", test_bits}, {"no_allocation", test_no_allocation},     {"create", test_create},
+    };
+    return check_main(tests, CHECK_COUNT(tests), argc, argv);
+}

@@ -1,0 +1,184 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# help.sh: help, man pages and completion say every option of every command; shells and readers of man pages take them.
+. "$(dirname "$0")/harness.bash"
+
+pages=$scratch/man
+mkdir "$pages"
+try help --man-to "$pages"
+check "man pages are written" exits 0
+for shell in bash zsh fish; do
+    try completion $shell
+    check "completion $shell" exits 0
+    check "completion $shell prints" prints "made by .pleat completion $shell."
+    cp "$scratch/out" "$scratch/pleat.$shell"
+done
+
+# commands: those that `pleat help` lists, but for help and completion themselves
+try help
+mapfile -t commands < <(sed -n 's/^  \([a-z][a-z ]*[a-z]\)  .*/\1/p' "$scratch/out" | grep -vxE 'help|completion')
+check "there are ten commands" test ${#commands[@]} = 10
+check "help lists itself" prints "^  help "
+check "help lists completion" prints "^  completion "
+
+# rows COMMAND: the options of its help, a line "LONG SHORT ARG" each, with - for what there is not
+rows() {
+    # shellcheck disable=SC2086
+    "$PLEAT" help $1 | sed -nE 's/^  ((-[a-z]+), )?--([a-z-]+)( ([A-Z][^ ]*))? .*/\3 \2- \5-/p'
+}
+# whether docs/CLI.md has the option, long or short
+in_document() { grep -qE -- "--$1([^a-z-]|\$)" "$ROOT/docs/CLI.md" || { [ "$2" != - ] && grep -qE -- "(^|[ \`(])$2([^a-z]|\$)" "$ROOT/docs/CLI.md"; }; }
+of_bash() { grep -A1 -F "        '$1')" "$scratch/pleat.bash" | grep -F "options=" | grep -qE -- " $2( |')"; }
+of_zsh() { sed -n "/^        '$1')/,/;;/p" "$scratch/pleat.zsh" | grep -qE -- "^ *'?[^[]*$2[^a-z-]"; }
+of_fish() { grep -qE -- "__pleat_in $1' -l $2 " "$scratch/pleat.fish"; }
+in_page() { grep -qF -- "\\fB$2\\fR" "$1"; }
+n_rows=0
+for command in "${commands[@]}"; do
+    page=$pages/pleat-${command// /-}.1
+    check "$command has a man page" test -s "$page"
+    check "$command's page names it" grep -q "^\\\\fBpleat $command" "$page"
+    check "pleat.1 names $command" grep -qF "\\fBpleat $command\\fR" "$pages/pleat.1"
+    while read -r long short arg; do
+        n_rows=$((n_rows + 1))
+        roff=--$long
+        roff=${roff//-/\\-}
+        check "$command --$long is in its man page" in_page "$page" "$roff"
+        check "$command --$long is in docs/CLI.md" in_document "$long" "${short%-}"
+        check "$command --$long is completed by bash" of_bash "$command" "--$long"
+        check "$command --$long is completed by zsh" of_zsh "$command" "--$long"
+        check "$command --$long is completed by fish" of_fish "$command" "$long"
+        if [ "$short" != - ]; then
+            short=${short%-}
+            check "$command $short is in its man page" in_page "$page" "${short/-/\\-}"
+            check "$command $short is completed by bash" of_bash "$command" "$short"
+        fi
+        [ "$arg" = - ] || check "$command --$long has a value in bash" grep -q "'$command --$long'" "$scratch/pleat.bash"
+        [ "$long" = help ] ||
+            check "$command --$long has its twin in the page" grep -qF "PLEAT_$(tr a-z- A-Z_ <<<"$long")" "$page"
+    done < <(rows "$command")
+    # what an option needs or excludes is an option, too, and a value one of its words
+    while read -r other word; do
+        row=$(grep -n -E "^(\\\\fB.*, )?\\\\fB$(sed 's/\\/\\\\/g' <<<"$other")\\\\fR" "$page")
+        check "$command has $other, which another option names" test -n "$row"
+        [ -z "$word" ] || check "$other has the value $word" grep -qF "\\fB$word\\fR" "$page"
+    done < <(sed -nE '/^(Needs|Excludes) /s/^[A-Za-z]+ (.*)\.$/\1/p' "$page" | tr ',' '\n' |
+        sed -E 's/^ *\\fB([^ ]*)( [a-z]+)?\\fR$/\1\2/' | sort -u)
+done
+check "rows were found" test "$n_rows" -ge 120
+
+# one page by itself is the same page
+for command in run "bench serve"; do
+    # shellcheck disable=SC2086
+    try help --man $command
+    check "help --man $command" cmp -s "$scratch/out" "$pages/pleat-${command// /-}.1"
+done
+try help --man
+check "help --man" cmp -s "$scratch/out" "$pages/pleat.1"
+fails 2 "no such command; the nearest is 'pleat run'" help --man rnu
+fails 2 "needs a folder" help --man-to
+fails 1 "cannot write /no/dir/pleat.1" help --man-to /no/dir
+fails 2 "completion: 'bsh' is none of bash, zsh, fish; the nearest is 'bash'" completion bsh
+fails 2 "completion: name a shell" completion
+for args in "help help" "help --help" "help completion" "completion --help"; do
+    # shellcheck disable=SC2086
+    try $args
+    check "pleat $args" prints "^usage: pleat (help|completion) "
+done
+
+# what --kv takes: on one screen, every name that there is, and nothing that is refused
+try help kv
+kv=$stdout
+check "help kv" exits 0
+check "it fits 80 columns" test "$(wc -L <"$scratch/out")" -le 80
+check "and a screen" test "$(wc -l <"$scratch/out")" -le 30
+sed -nE 's/^  ([a-z][a-z0-9=%:+,.]*)( .*)?$/\1/p' "$scratch/out" | grep -vx pleat >"$scratch/specs"
+check "it has examples of specs" test "$(wc -l <"$scratch/specs")" -ge 10
+while read -r spec; do fails 2 "no model: give -m FILE" run -p x --kv "${spec/FILE/x}"; done <"$scratch/specs"
+for name in $(fails_with=$("$PLEAT" run -m x -p x --kv nothing 2>&1); sed 's/.*allowed: //; s/,//g' <<<"$fails_with"); do
+    [[ $name == k[842]v[842] ]] || check "help kv names $name" grep -qw "$name" <<<"$kv"
+done
+try help specs
+check "help specs is the same" test "$stdout" = "$kv"
+
+# the names of known models, which are offered, are those that there are
+try plan --arch list --format csv
+sed -n '2,$s/,.*//p' "$scratch/out" | sort >"$scratch/archs"
+grep -A1 "'plan --arch'" "$scratch/pleat.bash" | sed -n "s/.*compgen -W '\([^']*\)'.*/\1/p" | tr ' ' '\n' | grep -vx list |
+    sort >"$scratch/offered"
+check "--arch offers the known models" cmp -s "$scratch/archs" "$scratch/offered"
+
+# readers of man pages find nothing to warn of
+reads_page() { [ -z "$("$@" 2>&1 >/dev/null)" ]; }
+for tool in groff mandoc man; do
+    if ! command -v $tool >/dev/null; then
+        skip "man pages by $tool: it is not installed"
+        continue
+    fi
+    for page in "$pages"/*.1; do
+        case $tool in
+            groff) check "groff reads ${page##*/}" reads_page groff -man -ww -Tascii "$page" ;;
+            mandoc) check "mandoc reads ${page##*/}" test -z "$(mandoc -T lint -W warning "$page")" ;;
+            man) check "man reads ${page##*/}" reads_page man --warnings -l "$page" ;;
+        esac
+    done
+done
+
+# bash: what a user is offered behind some words, the last being what has been typed of the next one
+# shellcheck source=/dev/null
+. "$scratch/pleat.bash"
+offers() {
+    COMP_WORDS=(pleat "${@:2}")
+    COMP_CWORD=$(($# - 1))
+    COMPREPLY=()
+    _pleat
+    check "bash offers '$1' behind: pleat ${*:2}" test "${COMPREPLY[*]}" = "$1"
+}
+offers "run" r
+offers "completion" co
+offers "--version" --ver
+offers "attn pages codec run serve" bench ""
+offers "serve" bench s
+offers "--kv --kv-heads" bench attn --kv
+offers "" bench pages --kv
+offers "leankv" run -m x --kv le
+offers "cpu cuda" bench attn --device ""
+offers "json" plan --format j
+offers "cheaper swap recompute" bench serve --preempt ""
+offers "f32 f16 q8_0 q4_0" run -ctk ""
+offers "gpt-oss-20b gpt-oss-120b" plan --arch gpt
+offers "" run -n ""
+offers "run" help r
+offers "--man" help --m
+offers "kv" help k
+offers "eval" help --man e
+offers "codec" help bench c
+offers "" help run --
+offers "bash" completion b
+cd "$scratch" || exit 1
+touch "a model.gguf" a.json
+offers "a model.gguf" run -m "a "
+offers "a model.gguf" inspect "a "
+offers "a.json" plan --config a.
+offers "--metadata" inspect --m x --meta
+cd "$ROOT" || exit 1
+
+# the other shells
+if command -v zsh >/dev/null; then
+    capture zsh -n "$scratch/pleat.zsh"
+    check "zsh reads its script" test "$code$stderr" = 0
+else
+    skip "zsh's script: zsh is not installed"
+fi
+if command -v fish >/dev/null; then
+    capture fish -n "$scratch/pleat.fish"
+    check "fish reads its script" test "$code$stderr" = 0
+    by_fish() { HOME=$scratch fish -c "source $scratch/pleat.fish; complete -C '$1'" | cut -f1 | paste -sd' '; }
+    check "fish offers specs" test "$(by_fish 'pleat run --kv lea')" = leankv
+    check "fish offers the benches" test "$(by_fish 'pleat bench ')" = "attn codec pages run serve"
+    check "fish offers a command's options" test "$(by_fish 'pleat bench attn --kv-')" = --kv-heads
+    check "and no other's" test -z "$(by_fish 'pleat bench pages --kv')"
+else
+    skip "fish's script: fish is not installed"
+fi
+finish

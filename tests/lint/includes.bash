@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: MIT
+#
+# includes.bash: who may include whom.
+
+# Edges between the folders of src, by the table in tests/lint/edges.
+check_include_edges() {
+    local noun allowed file target
+    for noun in src/*/; do
+        noun=$(basename "$noun")
+        allowed=$(sed -n "s/^$noun://p" tests/lint/edges)
+        grep -q "^$noun:" tests/lint/edges || echo "src/$noun: not in tests/lint/edges"
+        grep -rnE '^ *# *include *"' "src/$noun" | while IFS=: read -r file line text; do
+            target=$(sed -E 's/.*"([^"]*)".*/\1/' <<< "$text")
+            case " pleat $noun $allowed " in
+                *" ${target%%/*} "*) ;;
+                *) echo "$file:$line: $noun may not include \"$target\"" ;;
+            esac
+        done
+    done
+}
+
+# No source includes a source.
+check_include_sources() { grep -nE '^ *# *include *["<].*\.c[">]' $(sources); }
+
+# A library from elsewhere stays in the folder that needs it, and intrinsics in the files that are compiled for them.
+check_include_foreign() {
+    grep -rnE '# *include *<.*(dnnl|pcre2|xxhash)' include src cli | grep -vE '^src/(model/|(cache/image|codec/block_write)\.c.*xxhash)'
+    grep -rnE '# *include *<(jansson|zstd)' include src
+    grep -rnE '# *include *<(cub/|cublas)' src
+    grep -rnE '# *include *<(immintrin|x86intrin)' include src cli | grep -vE '^src/[a-z]+/x86/'
+    grep -rnE '# *include *<arm_neon' include src cli | grep -vE '^src/[a-z]+/arm/'
+    grep -rnE '# *include *<cuda' include src cli | grep -vE '^(src/[a-z]+|cli/bench/device)/cuda/'
+}

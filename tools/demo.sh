@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# demo.sh [-m MODEL] [SPEC...]: what ways to keep the KV cache answer, hold and bring; a line each, as it is measured.
+#
+#     answer     of `pleat run` to eval/demo.txt, which hides a number in pages of a novel and asks for it
+#     bytes      of the cache at the end of that answer
+#     tokens/s   of `pleat bench run`: 64 tokens generated behind as long a prompt, three times
+#
+# PLEAT is the command, build/pleat by default.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+pleat=${PLEAT:-build/pleat} model=models/pleat-28m-q8_0.gguf prompt=eval/demo.txt
+if [ "${1:-}" = -m ]; then
+    model=${2:?demo: -m needs a model}
+    shift 2
+fi
+[ $# -gt 0 ] || set -- f16 k8v4 leankv h2o:budget=25%
+number=$(sed -nE 's/.*The pass key is ([0-9]+)\..*/\1/p' "$prompt" | head -n 1)
+
+# field KEY: its value in the JSON on stdin
+field() { sed -nE "s/^ *\"$1\": \"?([^\",]*)\"?,?\$/\1/p" | head -n 1; }
+
+# measure SPEC: the line of the spec
+measure() {
+    local json answer tokens speed verdict
+    json=$("$pleat" run -m "$model" --chat -f "$prompt" -n 64 --kv "$1" --format json -q)
+    tokens=$(field prompt <<< "$json")
+    speed=$("$pleat" bench run -m "$model" -p 0 -n 64 -d "$tokens" -r 3 --kv "$1" --format json -q)
+    answer=$(field text <<< "$json")
+    [ "$answer" = "$number" ] && verdict=right || verdict=wrong
+    awk -v answer="$answer" -v verdict="$verdict" -v bytes="$(field bytes <<< "$json")" \
+        -v fraction="$(field fraction <<< "$json")" -v speed="$(field 'tokens_per_s' <<< "$speed")" \
+        'BEGIN { printf "%-8.8s %-6s %7.2f MiB %8.1f %% %10.0f\n", answer, verdict, bytes / 1048576, 100 * fraction, speed }'
+}
+
+echo "The number to find is $number."
+echo
+printf '%-30s %-15s %11s %10s %10s\n' "--kv" answer "cache" "of f16's" tokens/s
+for spec in "$@"; do
+    printf '%-30s ' "$spec"
+    measure "$spec"
+done

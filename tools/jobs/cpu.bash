@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: MIT
+#
+# cpu.bash: the release build, with all that this CPU has and with less, and builds for other CPUs.
+
+# Everything is built here, benches too: nothing of the tree may stop compiling.
+job_release() {
+    cpu_has amx_int8 || echo "skip $job: this CPU has no AMX"
+    tools/build.sh build -t "all test_programs bench_programs example_programs" && ctest_in build
+}
+
+# Programs in which a CPU's features change nothing, so that job release has said it all.  The first row runs the
+# command against stand-ins or reads what it prints; in the second, who runs when is not the kernels' work, and scalar
+# kernels make the programs long; the third meets no kernel.
+no_kernels='cli_(usage|help|harness_test|examples|papers.*|plan|device|devices)'
+no_kernels+='|cli_(measure|peers|allocators|serve|evict)|check_serving(_evict)?'
+no_kernels+='|check_(page|prefix|sched.*|cost|gguf|tokenizer|spec.*|load|search|device.*)'
+
+# masked_in DIR MASK [CTEST_ARG...]
+masked_in() {
+    local dir=$1 mask=$2
+    shift 2
+    fewer_rounds
+    PLEAT_CPU_MASK=$mask tests_in "$dir" -E "^($no_kernels)\$" "$@"
+}
+
+job_scalar() { configure build && masked_in build 0; }
+
+job_avx2() {
+    cpu_has avx2 fma f16c || { skip_job "this CPU has no AVX2"; return; }
+    cpu_has avx512f || { skip_job "this CPU has no more than AVX2: it is job release"; return; }
+    configure build && masked_in build 1
+}
+
+job_avxvnni() {
+    cpu_has avx2 fma f16c avx_vnni || { skip_job "this CPU has no AVX-VNNI"; return; }
+    configure build && PLEAT_CPU_MASK=9 tests_in build -R '^check_(attn_decode|cache|forward|golden|leankv|linear)$'
+}
+
+job_avx512() {
+    cpu_has avx512f avx512bw avx512dq avx512vl || { skip_job "this CPU has no AVX-512"; return; }
+    cpu_has avx512_vnni || { skip_job "this CPU has no VNNI: it is job release"; return; }
+    configure build && masked_in build 3
+}
+
+job_plain() {
+    configure build/bare -DPLEAT_CUDA=off -DPLEAT_ONEDNN=off -DPLEAT_ZSTD=off -DPLEAT_X86=OFF -DPLEAT_ASSERTS=ON || return
+    export CHECK_QUICK=1
+    tests_in build/bare -LE 'slow|fuzz' -E '^(cli_(measure|peers|allocators|serve|evict)|check_serving(_evict)?)$'
+}
+
+# The tests of kernels, and no more is built: qemu takes ten times as long.  Prompts and the quantiser have no dot
+# product to do without.  The second run's test numbers get a 9 in front, so that totals() counts both.
+job_arm() {
+    local need status=0
+    for need in aarch64-linux-gnu-gcc qemu-aarch64; do
+        command -v $need > /dev/null || { skip_job "there is no $need; tools/setup.sh arm installs it"; return; }
+    done
+    for need in libpcre2-8.so.0 libjansson.so.4; do
+        [ -e /usr/lib/aarch64-linux-gnu/$need ] || { skip_job "there is no $need of arm64; tools/setup.sh arm installs it"; return; }
+    done
+    export CHECK_QUICK=1
+    configure build/arm -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64-linux-gnu.cmake -DPLEAT_ONEDNN=off || return
+    tests_in build/arm -R '^check_(attn_decode|attn_prompt|quant|linear|forward|core)$' || status=1
+    PLEAT_CPU_MASK=16 ctest_in build/arm -R '^check_(attn_decode|linear|forward|core)$' |
+        sed -E 's/^([0-9]+: )/9\1/; s/(Test +#)/\19/' || status=1
+    return $status
+}

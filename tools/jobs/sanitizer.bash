@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: MIT
+#
+# sanitizer.bash: builds that watch memory and threads, and the fuzzers.
+
+# oneDNN and the OpenMP under it keep some memory until the end; what is ours has to be free.
+sanitizer_env() {
+    # Not detect_stack_use_after_return: gcc 12's stack frames for it are aligned to 32, and AVX-512 code faults on them.
+    export ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=0
+    export UBSAN_OPTIONS=print_stacktrace=1
+    export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0
+    export CHECK_QUICK=1
+}
+
+# What reads bytes of strangers, or hands out memory and takes it back.
+memory_tests='check_(gguf|tokenizer|spec.*|load|bounded|entropy|block|codec|core|page|prefix|reclaim)'
+memory_tests+='|check_(cache|share|ring|blocks_cache|evict|evict_cache|policy_cache|engine|serving_failures)|replay_.*'
+
+job_memory() {
+    sanitizer_env
+    configure build/asan -DPLEAT_SANITIZE=address && tests_in build/asan -R "^($memory_tests)\$"
+}
+
+job_sanitize() {
+    sanitizer_env
+    configure build/asan -DPLEAT_SANITIZE=address && tests_in build/asan -LE slow -E "^($memory_tests)\$"
+}
+
+# Without oneDNN, whose OpenMP it does not understand.
+job_threads() {
+    export CHECK_QUICK=1 TSAN_OPTIONS=halt_on_error=0
+    configure build/tsan -DPLEAT_SANITIZE=thread -DPLEAT_ONEDNN=off && tools/build.sh build/tsan -t check_serving &&
+        tests_in build/tsan -R '^check_(cache|policy_cache|leankv|share|ring|forward|engine)$' &&
+        build/tsan/tests/check_serving shared_prefix && build/tsan/tests/check_serving conversation
+}
+
+job_fuzz() {
+    command -v clang > /dev/null || { skip_job "there is no clang; tools/setup.sh fuzz installs it"; return; }
+    tools/fuzz.sh "${FUZZ_SECONDS:-10}"
+}
