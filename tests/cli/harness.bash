@@ -8,6 +8,7 @@
 #     check NAME TEST...          count a pass if the command TEST... succeeds, else say what was seen
 #     says REGEX / prints REGEX   the last try's stderr / stdout holds a line that matches
 #     field KEY                   the value of the first "KEY" in the last try's JSON
+#     has_terminal WHAT           can a terminal be had? else WHAT is skipped
 #     calc EXPRESSION             compare numbers; nan, inf, null and nothing are none
 #     finish                      print the counts, fail if any check did
 
@@ -77,6 +78,13 @@ needs() {
     skip "no $1"
     finish
     exit
+}
+
+# has_terminal WHAT: can a terminal be had?  Says that WHAT is skipped where `script` is not there, or gets none.
+has_terminal() {
+    script -qec true /dev/null >/dev/null 2>&1 </dev/null && return
+    skip "$1: no terminal can be had (script, and a mounted /dev/pts)"
+    return 1
 }
 
 exits() { [ "$code" = "$1" ]; }

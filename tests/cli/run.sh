@@ -224,8 +224,9 @@ for kind in "--temp 1" "--temp 1 --n-best 2" "--beams 4 --n-best 2"; do # the la
     check "Ctrl-C, $kind: it is the finish reason" prints '"finish_reason": "interrupted"'
     check "Ctrl-C, $kind: the texts so far" calc "$(grep -c '"text":' "$scratch/out") == ${kind: -1}"
 done
+
 # On a terminal the prompt stands dimly before the text, and nowhere else
-if command -v script >/dev/null; then
+if has_terminal "the prompt on a terminal"; then
     on_terminal() { script -qec "$1 '$PLEAT' run -m '$MODEL' -p 'The sea was' -n 3 $2" /dev/null </dev/null; }
     dim=$(printf '\033[2mThe sea was\033[0m')
     check "the prompt is echoed" grep -qF "$dim" <<<"$(on_terminal "" "")"
@@ -236,13 +237,11 @@ if command -v script >/dev/null; then
 fi
 
 # On a terminal eval says how far all of it is
-if command -v script >/dev/null; then
+if has_terminal "progress on a terminal"; then
     grep -E '"id": "(kv_recall-1000|passkey-1500)' "$ROOT/eval/tasks.jsonl" >"$scratch/some"
     [ -s "$scratch/some" ] || head -n 40 "$ROOT/eval/tasks.jsonl" >"$scratch/some"
     lines=$(script -qec "'$PLEAT' eval -m '$MODEL' --tasks '$scratch/some' --kv 'f16 k8v4'" /dev/null </dev/null | tr '\r' '\n')
     check "the first of two specs" grep -q 's left, 1 of 2 ([0-9]*:[0-9][0-9] left in all)' <<<"$lines"
     check "the second" grep -q 's left, 2 of 2 (' <<<"$lines"
-else
-    skip "progress on a terminal: no script"
 fi
 finish
