@@ -178,8 +178,7 @@ static void make_codebooks(bench *b, const float *k, const float *v, pleat__bloc
         pleat__code_counts_add(&counts[0], codes->k, pleat__block_vectors(f), f->k_levels);
         pleat__code_counts_add(&counts[1], codes->v, pleat__block_vectors(f), f->v_levels);
     }
-    pleat__codebook_build(&b->codebooks.k, &counts[0], f->k_levels);
-    pleat__codebook_build(&b->codebooks.v, &counts[1], f->v_levels);
+    pleat__block_codebooks_build(f, &counts[0], &counts[1], &b->codebooks);
     tree_build(&b->trees[0], counts[0].single, f->k_levels);
     tree_build(&b->trees[1], counts[1].single, f->v_levels);
     b->tree_format = (tree_format){&b->trees[0], &b->trees[1], D, f->tokens, f->by_channel, 1};

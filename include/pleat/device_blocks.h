@@ -29,8 +29,9 @@ typedef struct pleat_device_blocks pleat_device_blocks;
 
 /* Copy payloads to the calling thread's device and prepare them.  n_blocks [n_lanes], each may be 0; payloads and
  * n_bytes are those of all lanes, one lane behind the other.  The codec's spec is kvcomp without +pack.  The codec and
- * the payloads are not needed afterwards.  allocator may be NULL.  PLEAT_E_ARG; PLEAT_E_STATE before train;
- * PLEAT_E_FORMAT: a payload is damaged (err->where is its index); PLEAT_E_MEMORY, PLEAT_E_DEVICE. */
+ * the payloads are not needed afterwards.  allocator may be NULL.  PLEAT_E_ARG; PLEAT_E_STATE where the codec was
+ * neither trained nor took codebooks; PLEAT_E_FORMAT: a payload is damaged, or of other codebooks (err->where is its
+ * index); PLEAT_E_MEMORY, PLEAT_E_DEVICE. */
 PLEAT_API pleat_status pleat_device_blocks_create(const pleat_codec *codec, uint32_t n_lanes, const uint32_t *n_blocks,
                                                   const void *const *payloads, const uint64_t *n_bytes,
                                                   const pleat_allocator *allocator, pleat_device_blocks **out,

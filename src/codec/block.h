@@ -6,7 +6,9 @@
  *                                    └── encode ──> payload ── open ──> reader ── decode ──> codes, slice by slice
  *
  *     payload   sum u32 | K matrix u32 | V matrix u32 | K units | V units | order u8[T]? | K section | V section
- *               sum: XXH32 (seed 0) of all bytes behind it;  matrix: section's bytes << 3 | units are WIDE << 2 | coder
+ *               sum: XXH32 of all bytes behind it, seeded with the sum of the codebooks as bytes (codebooks.c), which
+ *               tells payloads of other codebooks and formats apart
+ *               matrix: section's bytes << 3 | units are WIDE << 2 | coder
  *               units: u16 each, COMPACT: step's f16 bits 14..6 | z of 7 bits (min = z * step/2);  WIDE, where some
  *               unit of the matrix is not on a grid (quant/bounded.h): mins f16 | steps f16
  *               order: only if the format's coder is PACK: token of the lane's block that stands at each place;
@@ -92,7 +94,25 @@ void pleat__block_quantise(const pleat__block_format *format, const float *k, co
 /* Codebooks of one layer. */
 typedef struct pleat__block_codebooks {
     pleat__codebook k, v;
+    uint32_t sum; /* the end of k and v as bytes, and the seed of their payloads' sums */
 } pleat__block_codebooks;
+
+/* For these counts. */
+void pleat__block_codebooks_build(const pleat__block_format *format, const pleat__code_counts *k_counts,
+                                  const pleat__code_counts *v_counts, pleat__block_codebooks *codebooks);
+
+/* Set the sum, once k and v are there. */
+void pleat__block_codebooks_seal(const pleat__block_format *format, pleat__block_codebooks *codebooks);
+
+/* A format and its codebooks as bytes: docs/FORMAT.md, section 9.  `codebooks` may be NULL unless the coder is
+ * HUFFMAN.  write() takes room for the cap, and returns the bytes. */
+size_t pleat__block_codebooks_cap(const pleat__block_format *format);
+size_t pleat__block_codebooks_write(const pleat__block_format *format, const pleat__block_codebooks *codebooks,
+                                    uint8_t *out);
+/* From bytes from anywhere.  PLEAT_E_FORMAT, with the offset and what is wrong there: they are no codebooks, or those
+ * of another format; *codebooks is as it was. */
+pleat_status pleat__block_codebooks_read(const pleat__block_format *format, const uint8_t *bytes, size_t n_bytes,
+                                         pleat__block_codebooks *codebooks, pleat_error *err);
 
 /* Write the payload to out [pleat__block_bound()]; returns its bytes.  `codebooks` may be NULL unless the coder is
  * HUFFMAN.  The same bytes always. */
@@ -132,8 +152,10 @@ static inline size_t pleat__block_units_bytes(const pleat__block_format *f) {
 pleat_status pleat__block_open(const pleat__block_format *format, const pleat__block_codebooks *codebooks,
                                const uint8_t *payload, size_t n_bytes, uint8_t *units, pleat__block_reader *reader);
 
-/* Does the sum hold?  For payloads from outside; what a cache wrote it trusts. */
-bool pleat__block_is_intact(const uint8_t *payload, size_t n_bytes);
+/* Does the sum hold?  If not the payload is damaged, or of other codebooks or another format.  For payloads from
+ * outside; what a cache wrote it trusts. */
+bool pleat__block_is_intact(const pleat__block_format *format, const pleat__block_codebooks *codebooks,
+                            const uint8_t *payload, size_t n_bytes);
 
 /* Decoders for these CPU flags. */
 typedef struct pleat__codec_dsp {

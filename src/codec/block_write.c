@@ -140,10 +140,12 @@ size_t pleat__block_encode(const pleat__block_format *f, const pleat__block_code
     put_u32(out + 4,
             put_section(f, codebooks ? &codebooks->k : NULL, false, codes->k_wide, codes->k, codes->rows, &at));
     put_u32(out + 8, put_section(f, codebooks ? &codebooks->v : NULL, true, codes->v_wide, codes->v, codes->rows, &at));
-    put_u32(out, XXH32(out + 4, (size_t)(at - out) - 4, 0));
+    put_u32(out, XXH32(out + 4, (size_t)(at - out) - 4, pleat__block_seed(f, codebooks)));
     return (size_t)(at - out);
 }
 
-bool pleat__block_is_intact(const uint8_t *payload, size_t n_bytes) {
-    return n_bytes >= PLEAT__BLOCK_HEADER_BYTES && pleat__load_u32(payload) == XXH32(payload + 4, n_bytes - 4, 0);
+bool pleat__block_is_intact(const pleat__block_format *f, const pleat__block_codebooks *codebooks,
+                            const uint8_t *payload, size_t n_bytes) {
+    return n_bytes >= PLEAT__BLOCK_HEADER_BYTES &&
+           pleat__load_u32(payload) == XXH32(payload + 4, n_bytes - 4, pleat__block_seed(f, codebooks));
 }

@@ -3,7 +3,7 @@
  * codec.c: the public codec: a format, its codebooks, and the memory for one block on its way in or out.
  *
  * Payloads come from outside: decode copies one, with the pad that decoders read, checks its sum, and only writes what
- * decoded whole.
+ * decoded whole.  Codebooks may come from outside too: codebooks.c checks them.
  */
 #include "pleat/codec.h"
 
@@ -23,7 +23,7 @@ struct pleat_codec {
     pleat_allocator al;
     pleat__block_format format;
     pleat__codec_dsp dsp;
-    bool trained;
+    bool has_codebooks;                      /* trained, or they were set; where the coder has none too */
     pleat__block_codebooks *codebooks;       /* HUFFMAN, else NULL */
     pleat__code_counts *k_counts, *v_counts; /* of train */
     pleat__block_codes codes;
@@ -89,7 +89,7 @@ uint32_t pleat_codec_block_tokens(const pleat_codec *c) { return c ? c->format.t
 uint64_t pleat_codec_payload_cap(const pleat_codec *c) { return c ? pleat__block_bound(&c->format) : 0; }
 uint64_t pleat_codec_codebook_bytes(const pleat_codec *c) { return c && c->codebooks ? sizeof *c->codebooks : 0; }
 
-/* ---- making ------------------------------------------------------------------------------------------ */
+/* ---- codebooks --------------------------------------------------------------------------------------- */
 
 static bool is_finite_block(const pleat__block_format *f, const float *k, const float *v) {
     return pleat__values_in_range(k, matrix_codes(f)) && pleat__values_in_range(v, matrix_codes(f));
@@ -108,18 +108,35 @@ pleat_status pleat_codec_train(pleat_codec *c, const float *k, const float *v, u
         pleat__code_counts_add(c->k_counts, c->codes.k, pleat__block_vectors(f), f->k_levels);
         pleat__code_counts_add(c->v_counts, c->codes.v, pleat__block_vectors(f), f->v_levels);
     }
-    if (c->codebooks) {
-        pleat__codebook_build(&c->codebooks->k, c->k_counts, f->k_levels);
-        pleat__codebook_build(&c->codebooks->v, c->v_counts, f->v_levels);
-    }
-    c->trained = true;
+    if (c->codebooks) pleat__block_codebooks_build(f, c->k_counts, c->v_counts, c->codebooks);
+    c->has_codebooks = true;
     return PLEAT_OK;
 }
+
+uint64_t pleat_codec_codebooks_cap(const pleat_codec *c) { return c ? pleat__block_codebooks_cap(&c->format) : 0; }
+
+pleat_status pleat_codec_get_codebooks(const pleat_codec *c, void *bytes, uint64_t cap, uint64_t *n_bytes) {
+    if (!c || !bytes || !n_bytes || cap < pleat_codec_codebooks_cap(c)) return PLEAT_E_ARG;
+    if (!c->has_codebooks) return PLEAT_E_STATE;
+    *n_bytes = pleat__block_codebooks_write(&c->format, c->codebooks, bytes);
+    return PLEAT_OK;
+}
+
+pleat_status pleat_codec_set_codebooks(pleat_codec *c, const void *bytes, uint64_t n_bytes, pleat_error *err) {
+    PLEAT_FAIL_IF(!c || (!bytes && n_bytes > 0), err, PLEAT_E_ARG, PLEAT_NOWHERE, "codebooks: no codec, or no bytes");
+    PLEAT_TRY(pleat__block_codebooks_read(&c->format, bytes, n_bytes, c->codebooks, err));
+    memset(c->k_counts, 0, sizeof *c->k_counts);
+    memset(c->v_counts, 0, sizeof *c->v_counts);
+    c->has_codebooks = true;
+    return PLEAT_OK;
+}
+
+/* ---- making ------------------------------------------------------------------------------------------ */
 
 pleat_status pleat_codec_encode(pleat_codec *c, const float *k, const float *v, void *payload, uint64_t cap,
                                 uint64_t *n_bytes) {
     if (!c || !k || !v || !payload || !n_bytes || cap < pleat_codec_payload_cap(c)) return PLEAT_E_ARG;
-    if (!c->trained) return PLEAT_E_STATE;
+    if (!c->has_codebooks) return PLEAT_E_STATE;
     if (!is_finite_block(&c->format, k, v)) return PLEAT_E_RANGE;
     pleat__block_quantise(&c->format, k, v, c->format.head_dim, &c->codes);
     *n_bytes = pleat__block_encode(&c->format, c->codebooks, &c->codes, payload);
@@ -145,13 +162,13 @@ static void rows_of_values(const pleat__block_format *f, const float *tiles, con
 
 pleat_status pleat_codec_decode(pleat_codec *c, const void *payload, uint64_t n_bytes, float *k, float *v) {
     if (!c || (!payload && n_bytes > 0)) return PLEAT_E_ARG;
-    if (!c->trained) return PLEAT_E_STATE;
+    if (!c->has_codebooks) return PLEAT_E_STATE;
     const pleat__block_format *f = &c->format;
     if (n_bytes > pleat_codec_payload_cap(c) || n_bytes < PLEAT__BLOCK_HEADER_BYTES) return PLEAT_E_FORMAT;
     memcpy(c->payload, payload, n_bytes);
     memset(c->payload + n_bytes, 0, PLEAT__STREAM_PAD);
     pleat__block_reader reader;
-    if (!pleat__block_is_intact(c->payload, n_bytes)) return PLEAT_E_FORMAT;
+    if (!pleat__block_is_intact(f, c->codebooks, c->payload, n_bytes)) return PLEAT_E_FORMAT;
     PLEAT_TRY(pleat__block_open(f, c->codebooks, c->payload, n_bytes, c->units, &reader));
     PLEAT_TRY(pleat__block_load(&c->dsp, f, c->codebooks, &reader, c->codes.k, c->k_tiles, c->v_tiles));
     if (k) rows_of_keys(f, c->k_tiles, reader.order, k);
@@ -162,7 +179,7 @@ pleat_status pleat_codec_decode(pleat_codec *c, const void *payload, uint64_t n_
 pleat_status pleat_codec_get_parts(const pleat_codec *c, const void *payload, uint64_t n_bytes,
                                    pleat_codec_parts *out) {
     if (!c || !payload || !out) return PLEAT_E_ARG;
-    if (!c->trained) return PLEAT_E_STATE;
+    if (!c->has_codebooks) return PLEAT_E_STATE;
     pleat__block_reader reader;
     PLEAT_TRY(pleat__block_open(&c->format, c->codebooks, payload, n_bytes, NULL, &reader));
     *out = (pleat_codec_parts){.header_bytes = PLEAT__BLOCK_HEADER_BYTES,
@@ -195,7 +212,7 @@ static bool are_below(const uint8_t *codes, size_t n, uint32_t n_levels) {
 pleat_status pleat_codec_encode_codes(pleat_codec *c, const uint8_t *codes, void *bytes, uint64_t cap,
                                       uint64_t *n_bytes) {
     if (!c || !codes || !bytes || !n_bytes || cap < pleat_codec_payload_cap(c)) return PLEAT_E_ARG;
-    if (!c->trained) return PLEAT_E_STATE;
+    if (!c->has_codebooks) return PLEAT_E_STATE;
     const pleat__block_format *f = &c->format;
     const size_t n = matrix_codes(f);
     if (!are_below(codes, n, f->k_levels) || !are_below(codes + n, n, f->v_levels)) return PLEAT_E_ARG;
@@ -208,7 +225,7 @@ pleat_status pleat_codec_encode_codes(pleat_codec *c, const uint8_t *codes, void
 pleat_status pleat_codec_decode_codes(pleat_codec *c, const void *const *payloads, const uint64_t *n_bytes, uint32_t n,
                                       uint8_t *const *codes) {
     if (!c || !payloads || !n_bytes || !codes || n == 0 || n > PLEAT_CODEC_AT_ONCE) return PLEAT_E_ARG;
-    if (!c->trained) return PLEAT_E_STATE;
+    if (!c->has_codebooks) return PLEAT_E_STATE;
     const pleat__block_format *f = &c->format;
     pleat__block_reader readers[PLEAT_CODEC_AT_ONCE];
     pleat__section *keys[PLEAT_CODEC_AT_ONCE], *values[PLEAT_CODEC_AT_ONCE];
@@ -238,7 +255,8 @@ void pleat_codec_entropy(const pleat_codec *c, double *k_bits, double *v_bits) {
 static pleat_status to_device(const pleat_codec *c, const pleat__host_blocks *host, pleat__device_decoder decoder,
                               const pleat_allocator *allocator, pleat_device_blocks **out, pleat_error *err) {
     PLEAT_FAIL_IF(!c, err, PLEAT_E_ARG, PLEAT_NOWHERE, "device blocks: no codec");
-    PLEAT_FAIL_IF(!c->trained, err, PLEAT_E_STATE, PLEAT_NOWHERE, "device blocks: the codec has not been trained");
+    PLEAT_FAIL_IF(!c->has_codebooks, err, PLEAT_E_STATE, PLEAT_NOWHERE,
+                  "device blocks: the codec has no codebooks yet");
     return pleat__device_blocks_create(&c->format, c->codebooks, host, decoder, allocator, out, err);
 }
 

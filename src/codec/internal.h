@@ -52,6 +52,11 @@ static inline size_t pleat__block_fixed_bytes(const pleat__block_format *f, uint
            pleat__matrix_unit_bytes(v_word, pleat__block_v_units(f)) + pleat__block_order_bytes(f);
 }
 
+/* ---- sums (codebooks.c) ------------------------------------------------------------------------------ */
+
+/* What a payload's sum begins with. */
+uint32_t pleat__block_seed(const pleat__block_format *format, const pleat__block_codebooks *codebooks);
+
 /* ---- COMPACT units (units.c) -------------------------------------------------------------------------- */
 
 /* Units on grids as n words of 16 bits at out. */

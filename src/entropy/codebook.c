@@ -183,6 +183,37 @@ bool pleat__codebook_from_bits(pleat__codebook *codebook, pleat__codebook_kind k
     return true;
 }
 
+/* ---- as bytes --------------------------------------------------------------------------------------- */
+
+uint32_t pleat__codebook_bytes_cap(uint32_t n_levels) {
+    const uint32_t n_pairs = n_levels <= PLEAT__CODEBOOK_PAIR_LEVELS ? n_levels * n_levels : 0;
+    return PLEAT__CODEBOOK_HEAD_BYTES + (n_pairs > n_levels ? n_pairs : n_levels);
+}
+
+size_t pleat__codebook_write(const pleat__codebook *codebook, uint8_t *out) {
+    const pleat__codebook_kind kind = (pleat__codebook_kind)codebook->kind;
+    const uint32_t n = alphabet_size(kind, codebook->n_levels);
+    out[0] = codebook->kind;
+    out[1] = (uint8_t)(codebook->n_levels - 1);
+    for (uint32_t i = 0; i < n; i++)
+        out[PLEAT__CODEBOOK_HEAD_BYTES + i] = codebook->bits[symbol_at(kind, codebook->n_levels, i)];
+    return PLEAT__CODEBOOK_HEAD_BYTES + n;
+}
+
+size_t pleat__codebook_read(pleat__codebook *codebook, const uint8_t *bytes, size_t n_bytes) {
+    uint8_t bits[PLEAT__CODEBOOK_SYMBOLS] = {0};
+    if (n_bytes < PLEAT__CODEBOOK_HEAD_BYTES || bytes[0] > PLEAT__CODEBOOK_WIDE) return 0;
+    const pleat__codebook_kind kind = (pleat__codebook_kind)bytes[0];
+    const uint32_t n_levels = bytes[1] + 1u;
+    if (n_levels > kind_levels(kind)) return 0; /* symbols are below 256 */
+    const uint32_t n = alphabet_size(kind, n_levels);
+    if (n_bytes - PLEAT__CODEBOOK_HEAD_BYTES < n) return 0;
+    for (uint32_t i = 0; i < n; i++) bits[symbol_at(kind, n_levels, i)] = bytes[PLEAT__CODEBOOK_HEAD_BYTES + i];
+    return pleat__codebook_from_bits(codebook, kind, n_levels, bits) ? PLEAT__CODEBOOK_HEAD_BYTES + n : 0;
+}
+
+/* ---- building --------------------------------------------------------------------------------------- */
+
 /* The best of a kind with words of at most max_bits. */
 static void build_kind(pleat__codebook *codebook, pleat__codebook_kind kind, uint32_t max_bits,
                        const pleat__code_counts *counts, uint32_t n_levels) {

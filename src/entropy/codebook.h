@@ -82,6 +82,16 @@ void pleat__codebook_lengths(const uint64_t *weights, uint32_t n, uint32_t max_b
 bool pleat__codebook_from_bits(pleat__codebook *codebook, pleat__codebook_kind kind, uint32_t n_levels,
                                const uint8_t bits[PLEAT__CODEBOOK_SYMBOLS]);
 
+/* A codebook as bytes: kind, levels less one, lengths (docs/FORMAT.md, section 6). */
+#define PLEAT__CODEBOOK_HEAD_BYTES 2u
+/* Most bytes of one with so many levels, whatever its kind. */
+uint32_t pleat__codebook_bytes_cap(uint32_t n_levels);
+/* Returns the bytes. */
+size_t pleat__codebook_write(const pleat__codebook *codebook, uint8_t *out);
+/* From bytes from anywhere, which may go on behind it.  Returns its bytes; 0: they begin with no codebook, and
+ * *codebook is as it was. */
+size_t pleat__codebook_read(pleat__codebook *codebook, const uint8_t *bytes, size_t n_bytes);
+
 /* Bits of these counts in this codebook's words (of pairs, by pairs). */
 uint64_t pleat__codebook_cost_bits(const pleat__codebook *codebook, const pleat__code_counts *counts);
 

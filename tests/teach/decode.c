@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * decode.c: the payload's format, taught: each part as docs/FORMAT.md tells it, one bit at a time, with no thought of
- * speed.  Section numbers are the document's.
+ * decode.c: the formats of codebooks and payloads, taught: each part as docs/FORMAT.md tells it, one bit at a time,
+ * with no thought of speed.  Section numbers are the document's.
  *
  * Sizes are at most those of the format: T * d <= 256 * 512 codes.
  */
@@ -26,6 +26,7 @@ typedef struct section {
     uint8_t *codes; /* [rows * columns] in the order of vectors */
 } section;
 
+static unsigned u16_at(const uint8_t *p) { return p[0] | (unsigned)p[1] << 8; }
 static unsigned u32_at(const uint8_t *p) { return p[0] | p[1] << 8 | p[2] << 16 | (unsigned)p[3] << 24; }
 
 static float f16_at(const uint8_t *p) {
@@ -147,6 +148,23 @@ static const char *decode_huffman(section *s, const uint8_t *codebook_bytes) {
     return next < s->n_bytes || next > s->n_bytes + 32 ? "a stream of another length" : NULL;
 }
 
+/* Moves *bytes behind a codebook of so many levels. */
+static const char *check_codebook(const uint8_t **bytes, const uint8_t *end, unsigned levels) {
+    static const unsigned most_levels[] = {8, 32, 256}, longest[] = {7, 8, 9};
+    const uint8_t *b = *bytes;
+    if (end - b < 2 || b[0] > 2 || b[1] + 1u != levels || levels > most_levels[b[0]])
+        return "a codebook of another kind";
+    const unsigned n_symbols = b[0] == 0 ? levels * levels : levels;
+    if ((size_t)(end - b) < 2 + n_symbols) return "a codebook that is cut";
+    unsigned sum = 0; /* of 2^-length, in 512ths */
+    for (unsigned i = 0; i < n_symbols; i++) {
+        if (b[2 + i] < 1 || b[2 + i] > longest[b[0]]) return "a word of another length";
+        sum += 512u >> b[2 + i];
+    }
+    *bytes += 2 + n_symbols;
+    return sum == 512 ? NULL : "words that are no codebook";
+}
+
 /* ---- section 8 ----------------------------------------------------------------------------------------- */
 
 static const char *decode_pack(section *s) {
@@ -213,7 +231,7 @@ const char *teach_decode(const teach_format *f, const uint8_t *payload, size_t n
     static uint8_t k_codes[MAX_CODES], v_codes[MAX_CODES];
     const unsigned T = f->T, d = f->d, u_K = f->by_channel ? d : 1, u_V = T * (d / f->g);
     if (n_bytes < 12) return "too short";
-    if (u32_at(payload) != XXH32(payload + 4, n_bytes - 4, 0)) return "a sum that does not hold";
+    if (u32_at(payload) != XXH32(payload + 4, n_bytes - 4, f->sum)) return "a sum that does not hold";
     const word k_word = word_at(payload + 4), v_word = word_at(payload + 8);
     if ((k_word.is_wide | f->k_compact) == 0 || (v_word.is_wide | f->v_compact) == 0) return "units that are not there";
     const uint8_t *k_units = payload + 12, *v_units = k_units + (k_word.is_wide ? 4 : 2) * (size_t)u_K;
@@ -238,4 +256,42 @@ const char *teach_decode(const teach_format *f, const uint8_t *payload, size_t n
         }
     }
     return NULL;
+}
+
+/* ---- section 9 ------------------------------------------------------------------------------------------ */
+
+/* Section 1: are these numbers of a format? */
+static int is_format(const teach_format *f) {
+    const int is_T = f->T == 16 || f->T == 32 || f->T == 64 || f->T == 128 || f->T == 256;
+    const int is_d = f->d >= 16 && f->d <= 512 && f->d % 16 == 0;
+    return is_T && is_d && f->g >= 16 && f->g % 16 == 0 && f->d % f->g == 0 && f->k_levels >= 2 && f->v_levels >= 2;
+}
+
+const char *teach_codebooks(teach_format *f, const uint8_t *bytes, size_t n_bytes) {
+    if (n_bytes < 20) return "too short";
+    const uint8_t *at = bytes + 16, *end = bytes + n_bytes - 4;
+    if (memcmp(bytes, "PLCB", 4) != 0 || bytes[4] != 1) return "no codebooks of version 1";
+    if (u32_at(end) != XXH32(bytes, n_bytes - 4, 0)) return "a sum that does not hold";
+    if (bytes[5] > PACK || bytes[6] > 7 || bytes[7] != 0) return "another coder, or other units";
+    memset(f, 0, sizeof *f);
+    f->sum = u32_at(end);
+    f->coder = bytes[5];
+    f->by_channel = bytes[6] & 1;
+    f->k_compact = bytes[6] >> 1 & 1;
+    f->v_compact = bytes[6] >> 2 & 1;
+    f->T = u16_at(bytes + 8);
+    f->d = u16_at(bytes + 10);
+    f->g = u16_at(bytes + 12);
+    f->k_levels = bytes[14] + 1u;
+    f->v_levels = bytes[15] + 1u;
+    if (!is_format(f)) return "numbers of no format";
+    const char *wrong = NULL;
+    if (f->coder == HUFFMAN) {
+        f->k_codebook = at;
+        wrong = check_codebook(&at, end, f->k_levels);
+        f->v_codebook = at;
+        if (!wrong) wrong = check_codebook(&at, end, f->v_levels);
+    }
+    if (!wrong && at != end) wrong = "bytes behind the codebooks";
+    return wrong;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * decode.h: a payload to numbers, by docs/FORMAT.md alone.  Nothing of the library is used: its tests compare the two.
+ * decode.h: codebooks as bytes and a payload to numbers, by docs/FORMAT.md alone.  Nothing of the library is used: its
+ * tests compare the two.  program.c makes a program of it.
  */
 #ifndef TEACH_DECODE_H
 #define TEACH_DECODE_H
@@ -15,10 +16,14 @@ typedef struct teach_format {
     unsigned k_levels, v_levels;
     int k_compact, v_compact;               /* units may be COMPACT */
     unsigned coder;                         /* 0 RAW, 1 HUFFMAN, 2 PACK */
-    const uint8_t *k_codebook, *v_codebook; /* as they travel (section 6); HUFFMAN */
+    const uint8_t *k_codebook, *v_codebook; /* as bytes (section 6); HUFFMAN */
+    unsigned sum;                           /* of section 9 */
 } teach_format;
 
-/* Keys and values by token, [T][d].  Returns NULL, or what is wrong with the payload. */
+/* Section 9: what its bytes say.  Codebooks are not copied.  Returns NULL, or what is wrong with the bytes. */
+const char *teach_codebooks(teach_format *f, const uint8_t *bytes, size_t n_bytes);
+
+/* A payload's keys and values by token, [T][d].  Returns NULL, or what is wrong with the payload. */
 const char *teach_decode(const teach_format *f, const uint8_t *payload, size_t n_bytes, float *k, float *v);
 
 #endif

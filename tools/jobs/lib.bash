@@ -18,6 +18,7 @@ targets_of() {
     for name in "$@"; do
         case $name in
             check_* | replay_*) echo "$name" ;;
+            teach_files) echo codec_store teach_decode ;;
             cli_*) echo pleat bench_programs example_programs ;;
             *) echo all test_programs bench_programs example_programs ;;
         esac

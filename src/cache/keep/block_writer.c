@@ -120,8 +120,8 @@ static void make_codebooks(const pleat_cache *c, const pleat__step_item *item, u
             pleat__code_counts_add(&s->counts[1], s->codes.v, n_vectors, c->kept.blocks.format.v_levels);
         }
     }
-    pleat__codebook_build(&item->seq->blocks.codebooks[layer].k, &s->counts[0], c->kept.blocks.format.k_levels);
-    pleat__codebook_build(&item->seq->blocks.codebooks[layer].v, &s->counts[1], c->kept.blocks.format.v_levels);
+    pleat__block_codebooks_build(&c->kept.blocks.format, &s->counts[0], &s->counts[1],
+                                 &item->seq->blocks.codebooks[layer]);
 }
 
 void pleat__write_blocks(const pleat_cache *c, const pleat__step_item *item, uint32_t layer, pleat__block_scratch *s) {

@@ -178,9 +178,11 @@ static bool read_codebook(pleat__codebook *codebook, uint32_t n_levels) {
 static bool read_codebooks(const pleat_cache *c, const uint8_t *in, pleat__block_codebooks *codebooks) {
     const pleat__block_format *format = format_of(c);
     memcpy(codebooks, in, c->opt.n_layers * sizeof *codebooks);
-    for (uint32_t i = 0; i < c->opt.n_layers; i++)
+    for (uint32_t i = 0; i < c->opt.n_layers; i++) {
         if (!read_codebook(&codebooks[i].k, format->k_levels) || !read_codebook(&codebooks[i].v, format->v_levels))
             return false;
+        pleat__block_codebooks_seal(format, &codebooks[i]);
+    }
     return true;
 }
 
@@ -227,7 +229,7 @@ static bool is_intact(const pleat_cache *c, const pleat__sequence *seq, uint32_t
         pleat__block_reader reader;
         size_t n_bytes;
         const uint8_t *payload = pleat__block_fetch(&run, i, copy, &n_bytes);
-        if (!pleat__block_is_intact(payload, n_bytes)) return false;
+        if (!pleat__block_is_intact(run.format, run.codebooks, payload, n_bytes)) return false;
         if (pleat__block_open(run.format, run.codebooks, payload, n_bytes, copy, &reader) != PLEAT_OK) return false;
     }
     return seq->table.n_slots[PLEAT__LOW][lane] == (run.n_blocks > 0 ? run.ends[run.n_blocks - 1] : 0);

@@ -157,7 +157,7 @@ static bool add_section(builder *m, pleat__section *section, coding *c, const ui
 static bool open_payload(builder *m, uint64_t block, pleat__block_reader *r) {
     const uint64_t n_bytes = m->host->n_bytes[block];
     if (!m->host->payloads[block] || n_bytes > pleat__block_bound(m->format) || n_bytes < PLEAT__BLOCK_HEADER_BYTES ||
-        !pleat__block_is_intact(m->host->payloads[block], n_bytes))
+        !pleat__block_is_intact(m->format, m->codebooks, m->host->payloads[block], n_bytes))
         return false;
     memcpy(m->payload, m->host->payloads[block], n_bytes);
     return pleat__block_open(m->format, m->codebooks, m->payload, n_bytes, NULL, r) == PLEAT_OK;
@@ -202,7 +202,7 @@ static pleat_status add_payloads(builder *m, pleat__device_section *sections, pl
     for (uint64_t i = 0; i < m->n_blocks; i++) {
         PLEAT_FAIL_IF(!make_block_room(m), err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "device blocks: out of memory");
         PLEAT_FAIL_IF(!add_payload(m, i, &sections[i], &sections[m->n_blocks + 1 + i]), err, PLEAT_E_FORMAT, i,
-                      "payload %llu is damaged, or of another codec", (unsigned long long)i);
+                      "payload %llu is damaged, or of other codebooks or another format", (unsigned long long)i);
     }
     const uint64_t most = (uint64_t)UINT32_MAX * PLEAT__BLOCK_ALIGN;
     PLEAT_FAIL_IF(m->units.used_bytes > most || m->k->words.used_bytes > most || m->v->words.used_bytes > most, err,
@@ -376,7 +376,7 @@ pleat_status pleat__device_blocks_create(const pleat__block_format *format, cons
                   err, PLEAT_E_ARG, PLEAT_NOWHERE, "device blocks: no lanes, or no place for the result");
     PLEAT_FAIL_IF(format->coder != PLEAT__CODER_HUFFMAN || format->v_group != format->head_dim, err, PLEAT_E_ARG,
                   PLEAT_NOWHERE, "device blocks: only kvcomp, without +pack, has kernels for GPUs");
-    PLEAT_FAIL_IF(!codebooks, err, PLEAT_E_STATE, PLEAT_NOWHERE, "device blocks: the codec has not been trained");
+    PLEAT_FAIL_IF(!codebooks, err, PLEAT_E_STATE, PLEAT_NOWHERE, "device blocks: the codec has no codebooks yet");
     const pleat_allocator al = pleat__allocator_or_default(allocator);
     builder m = {.format = format, .codebooks = codebooks, .host = host};
     m.b = pleat__alloc_zero(&al, 1, sizeof *m.b);

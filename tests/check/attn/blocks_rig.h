@@ -78,8 +78,7 @@ static size_t encode_blocks(lane *a, uint32_t n_blocks, uint8_t *out) {
         pleat__code_counts_add(&k_counts, codes[b].k, pleat__block_vectors(f), f->k_levels);
         pleat__code_counts_add(&v_counts, codes[b].v, pleat__block_vectors(f), f->v_levels);
     }
-    pleat__codebook_build(&a->codebooks.k, &k_counts, f->k_levels);
-    pleat__codebook_build(&a->codebooks.v, &v_counts, f->v_levels);
+    pleat__block_codebooks_build(f, &k_counts, &v_counts, &a->codebooks);
     size_t at = 0;
     for (uint32_t b = 0; b < n_blocks; b++) {
         at += pleat__block_encode(f, &a->codebooks, &codes[b], out + at);

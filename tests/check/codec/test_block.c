@@ -97,8 +97,7 @@ static void build_codebooks(rig *r) {
     pleat__code_counts *counts = calloc(2, sizeof *counts);
     pleat__code_counts_add(&counts[0], r->codes.k, pleat__block_vectors(&r->f), r->f.k_levels);
     pleat__code_counts_add(&counts[1], r->codes.v, pleat__block_vectors(&r->f), r->f.v_levels);
-    pleat__codebook_build(&r->codebooks.k, &counts[0], r->f.k_levels);
-    pleat__codebook_build(&r->codebooks.v, &counts[1], r->f.v_levels);
+    pleat__block_codebooks_build(&r->f, &counts[0], &counts[1], &r->codebooks);
     free(counts);
 }
 
@@ -116,7 +115,7 @@ static void encode(rig *r) {
     r->n_bytes = pleat__block_encode(&r->f, &r->codebooks, &r->codes, r->payload);
     CHECK(r->n_bytes <= pleat__block_bound(&r->f));
     CHECK(pleat__block_bound(&r->f) < (size_t)4 * r->f.tokens * r->f.head_dim);
-    CHECK(pleat__block_is_intact(r->payload, r->n_bytes));
+    CHECK(pleat__block_is_intact(&r->f, &r->codebooks, r->payload, r->n_bytes));
 }
 
 /* Decode both matrices of a reader in random runs of slices.  [2][T * d] */
@@ -456,7 +455,8 @@ static void test_damage(void) {
             memcpy(bytes, r.payload, r.n_bytes);
             const uint32_t n_flips = 1 + (uint32_t)check_below(i % 2 ? 1 : 200);
             for (uint32_t j = 0; j < n_flips; j++) bytes[12 + check_below(r.n_bytes - 12)] ^= (uint8_t)check_u64();
-            CHECK(!pleat__block_is_intact(bytes, r.n_bytes) || memcmp(bytes, r.payload, r.n_bytes) == 0);
+            CHECK(!pleat__block_is_intact(&r.f, &r.codebooks, bytes, r.n_bytes) ||
+                  memcmp(bytes, r.payload, r.n_bytes) == 0);
             check_damaged(&r, bytes, r.n_bytes);
         }
         for (size_t i = 0; i < r.n_bytes; i++) bytes[i] = i < 12 ? r.payload[i] : (uint8_t)check_u64();

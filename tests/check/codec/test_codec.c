@@ -1,125 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_codec.c: the public codec (pleat/codec.h), and every payload against the teaching decoder of docs/FORMAT.md.
+ * test_codebooks.c has its codebooks as bytes.
  */
-#include <stdlib.h>
-#include <string.h>
-
-#include "../../teach/decode.h"
-#include "check.h"
-#include "codec/internal.h"
-#include "core/half.h"
-#include "pleat/codec.h"
-
-static const char *const specs[] = {
-    "kvcomp:k=0.25,v=0.15,kunit=channel,block=64",
-    "kvcomp:k=0.05,v=0.15,kunit=block,block=16",
-    "kvcomp:k=0.01,v=1,kunit=block,block=32",
-    "kvcomp:k=1,v=0.004,kunit=channel,block=128",
-    "kvcomp:k=0.25,v=0.15,block=64+pack",
-    "kvcomp:k=0.05,v=0.01,kunit=block,block=32+pack",
-    "kvcomp:k=1,v=0.4,block=256+pack",
-    "kivi:bits=2",
-    "kivi:bits=4",
-};
-
-/* A codec, a block of tokens, and their payload. */
-typedef struct rig {
-    pleat_codec *codec;
-    pleat__block_format f;
-    size_t n; /* numbers of the keys, and of the values */
-    float *k, *v, *k_out, *v_out;
-    uint8_t *payload; /* [cap + pad] */
-    uint64_t cap, n_bytes;
-    uint8_t k_codebook[2 + 256], v_codebook[2 + 256]; /* as they travel */
-} rig;
-
-static rig rig_new(const char *text, uint32_t d) {
-    rig r = {0};
-    pleat_spec spec;
-    check_context("%s d %u", text, d);
-    CHECK_STATUS(pleat_spec_parse(text, &spec, NULL), PLEAT_OK);
-    CHECK_STATUS(pleat__block_format_of(&spec, d, &r.f), PLEAT_OK);
-    CHECK_STATUS(pleat_codec_create(&spec, d, NULL, &r.codec, NULL), PLEAT_OK);
-    r.n = (size_t)r.f.tokens * d;
-    r.k = malloc(4 * r.n * sizeof *r.k);
-    r.v = r.k + r.n;
-    r.k_out = r.v + r.n;
-    r.v_out = r.k_out + r.n;
-    r.cap = pleat_codec_payload_cap(r.codec);
-    r.payload = malloc(r.cap + PLEAT_CODEC_PAD);
-    memset(r.payload, 0xD0, r.cap + PLEAT_CODEC_PAD);
-    return r;
-}
-
-static void rig_free(rig *r) {
-    pleat_codec_destroy(&r->codec);
-    CHECK(r->codec == NULL);
-    free(r->k);
-    free(r->payload);
-}
-
-static void write_codebook(const pleat__codebook *codebook, uint8_t *out) {
-    *out++ = codebook->kind;
-    *out++ = (uint8_t)(codebook->n_levels - 1);
-    for (uint32_t i = 0; i < 256; i++)
-        if (codebook->bits[i] > 0) *out++ = codebook->bits[i];
-}
-
-/* Train on the block, and once more beside the codec, which keeps its codebooks to itself. */
-static void train(rig *r) {
-    uint8_t *codes = malloc(2 * r->n);
-    pleat__code_counts *counts = calloc(1, sizeof *counts);
-    pleat__codebook codebook;
-    CHECK_STATUS(pleat_codec_train(r->codec, r->k, r->v, 1), PLEAT_OK);
-    CHECK_STATUS(pleat_codec_quantise(r->codec, r->k, r->v, codes), PLEAT_OK);
-    pleat__code_counts_add(counts, codes, pleat__block_vectors(&r->f), r->f.k_levels);
-    pleat__codebook_build(&codebook, counts, r->f.k_levels);
-    write_codebook(&codebook, r->k_codebook);
-    memset(counts, 0, sizeof *counts);
-    pleat__code_counts_add(counts, codes + r->n, pleat__block_vectors(&r->f), r->f.v_levels);
-    pleat__codebook_build(&codebook, counts, r->f.v_levels);
-    write_codebook(&codebook, r->v_codebook);
-    free(counts);
-    free(codes);
-}
-
-static void fill(rig *r) {
-    check_fill(r->k, r->n, check_below(2) ? 0 : (unsigned)check_below(CHECK_N_FILLS), (float)check_uniform(0.1, 9));
-    check_fill(r->v, r->n, check_below(2) ? 0 : (unsigned)check_below(CHECK_N_FILLS), (float)check_uniform(0.1, 9));
-    if (check_below(3) > 0) return;
-    float *far = check_below(2) ? r->k : r->v; /* from 0: units are WIDE */
-    for (size_t i = 0; i < r->n; i++) far[i] = 700 + far[i];
-}
-
-static void encode(rig *r) {
-    CHECK_STATUS(pleat_codec_encode(r->codec, r->k, r->v, r->payload, r->cap, &r->n_bytes), PLEAT_OK);
-    CHECK(r->n_bytes <= r->cap && r->cap < 4 * r->n);
-}
+#include "codec_rig.h"
 
 /* ---- the document ------------------------------------------------------------------------------------- */
-
-static const char *teach(const rig *r, const uint8_t *payload, size_t n, float *k, float *v) {
-    const teach_format f = {.T = r->f.tokens,
-                            .d = r->f.head_dim,
-                            .g = r->f.v_group,
-                            .by_channel = r->f.by_channel,
-                            .k_levels = r->f.k_levels,
-                            .v_levels = r->f.v_levels,
-                            .k_compact = r->f.k_on_grids,
-                            .v_compact = r->f.v_on_grids,
-                            .coder = (unsigned)r->f.coder,
-                            .k_codebook = r->k_codebook,
-                            .v_codebook = r->v_codebook};
-    return teach_decode(&f, payload, n, k, v);
-}
 
 /* The library and the document's decoder read the same numbers, bit for bit. */
 static void test_teaching_decoder(void) {
     static const uint32_t head_dims[] = {16, 48, 64, 80, 128};
     for (uint64_t round = check_rounds(8, 1); round > 0; round--) {
-        for (size_t i = 0; i < CHECK_COUNT(specs); i++) {
-            rig r = rig_new(specs[i], head_dims[check_below(CHECK_COUNT(head_dims))]);
+        for (size_t i = 0; i < CHECK_COUNT(codec_specs); i++) {
+            rig r = rig_new(codec_specs[i], head_dims[check_below(CHECK_COUNT(head_dims))]);
             fill(&r);
             train(&r);
             if (check_below(2)) fill(&r); /* not what the codebooks were made for */
@@ -136,11 +29,13 @@ static void test_teaching_decoder(void) {
     }
 }
 
-/* The document's example, section 9: the library writes it, and its text is what both decoders read. */
+/* The document's example, section 10: the library writes it, and its text is what both decoders read. */
 static void test_documents_example(void) {
-    static const uint8_t k_codebook[] = {0, 2, 4, 4, 4, 4, 4, 4, 4, 4, 1};
-    static const uint8_t v_codebook[] = {0, 3, 1, 5, 5, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 2};
-    uint8_t payload[142] = {0xa2, 0xe8, 0xa1, 0xdb, 0, 2, 0, 0, 1, 1, 0, 0, 0, 0x70};
+    static const uint8_t codebooks[49] = {
+        0x50, 0x4c, 0x43, 0x42, 1, 1, 6, 0, 16, 0, 16, 0, 16, 0, 2, 3, /* the format */
+        0,    2,    4,    4,    4, 4, 4, 4, 4,  4, 1,                  /* K */
+        0,    3,    1,    5,    5, 6, 6, 6, 6,  6, 6,  6, 6,  6, 6, 6, 6, 2, 0xf5, 0xd6, 0xe6, 0xbe};
+    uint8_t payload[142] = {0xe3, 0x00, 0xc1, 0x90, 0, 2, 0, 0, 1, 1, 0, 0, 0, 0x70};
     for (uint32_t i = 0; i < 16; i++) payload[15 + 2 * i] = 0x78;
     payload[54] = 1;
     payload[110] = payload[111] = 0x55;
@@ -151,8 +46,8 @@ static void test_documents_example(void) {
     train(&r);
     for (size_t i = 0; i < r.n; i++) r.k[i] = i == 0;
     encode(&r);
-    CHECK_EQ_MEM(r.k_codebook, k_codebook, sizeof k_codebook);
-    CHECK_EQ_MEM(r.v_codebook, v_codebook, sizeof v_codebook);
+    CHECK_EQ_U64(r.n_codebooks, sizeof codebooks);
+    CHECK_EQ_MEM(r.codebooks, codebooks, sizeof codebooks);
     CHECK_EQ_U64(r.n_bytes, sizeof payload);
     CHECK_EQ_MEM(r.payload, payload, sizeof payload);
     CHECK(teach(&r, payload, sizeof payload, r.k_out, r.v_out) == NULL);
@@ -172,8 +67,8 @@ static double max_error(float rel, float low, float high, bool is_wide) {
 
 static void test_error_bound(void) {
     for (uint64_t round = check_rounds(4, 1); round > 0; round--) {
-        for (size_t i = 0; i < CHECK_COUNT(specs); i++) {
-            rig r = rig_new(specs[i], 64);
+        for (size_t i = 0; i < CHECK_COUNT(codec_specs); i++) {
+            rig r = rig_new(codec_specs[i], 64);
             const uint32_t d = r.f.head_dim, T = r.f.tokens, g = r.f.v_group;
             fill(&r);
             CHECK_STATUS(pleat_codec_train(r.codec, NULL, NULL, 0), PLEAT_OK);
@@ -203,8 +98,8 @@ static void test_error_bound(void) {
 
 /* Every changed byte and every beginning is refused, and nothing is written. */
 static void test_damage(void) {
-    for (size_t i = 0; i < CHECK_COUNT(specs); i++) {
-        rig r = rig_new(specs[i], 16);
+    for (size_t i = 0; i < CHECK_COUNT(codec_specs); i++) {
+        rig r = rig_new(codec_specs[i], 16);
         fill(&r);
         train(&r);
         encode(&r);
@@ -234,8 +129,8 @@ static void test_damage(void) {
 
 /* The halves give what the whole does, one to four payloads at a time. */
 static void test_halves(void) {
-    for (size_t i = 0; i < CHECK_COUNT(specs); i++) {
-        rig r = rig_new(specs[i], 64);
+    for (size_t i = 0; i < CHECK_COUNT(codec_specs); i++) {
+        rig r = rig_new(codec_specs[i], 64);
         uint8_t *codes[4], *out[4], *payloads[4];
         uint64_t n_bytes[4];
         for (uint32_t j = 0; j < 4; j++) {
@@ -269,8 +164,8 @@ static void test_halves(void) {
 }
 
 static void test_parts(void) {
-    for (size_t i = 0; i < CHECK_COUNT(specs); i++) {
-        rig r = rig_new(specs[i], 64);
+    for (size_t i = 0; i < CHECK_COUNT(codec_specs); i++) {
+        rig r = rig_new(codec_specs[i], 64);
         pleat_codec_parts p;
         double k_bits, v_bits;
         fill(&r);
@@ -291,7 +186,7 @@ static void test_parts(void) {
 }
 
 static void test_states_and_arguments(void) {
-    rig r = rig_new(specs[0], 32);
+    rig r = rig_new(codec_specs[0], 32);
     uint64_t n;
     fill(&r);
     CHECK_STATUS(pleat_codec_encode(r.codec, r.k, r.v, r.payload, r.cap, &n), PLEAT_E_STATE);
@@ -313,7 +208,7 @@ static void test_states_and_arguments(void) {
     pleat_error err;
     CHECK_STATUS(pleat_spec_parse("f16", &spec, NULL), PLEAT_OK);
     CHECK_STATUS(pleat_codec_create(&spec, 64, NULL, &codec, &err), PLEAT_E_ARG);
-    CHECK_STATUS(pleat_spec_parse(specs[0], &spec, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_spec_parse(codec_specs[0], &spec, NULL), PLEAT_OK);
     CHECK_STATUS(pleat_codec_create(&spec, 24, NULL, &codec, &err), PLEAT_E_ARG);
     CHECK_STATUS(pleat_codec_create(&spec, 528, NULL, &codec, &err), PLEAT_E_ARG);
     CHECK_STATUS(pleat_codec_create(&spec, 0, NULL, &codec, NULL), PLEAT_E_ARG);
@@ -351,7 +246,7 @@ static void test_formats(void) {
 
 static void test_no_memory(void) {
     pleat_spec spec;
-    CHECK_STATUS(pleat_spec_parse(specs[0], &spec, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_spec_parse(codec_specs[0], &spec, NULL), PLEAT_OK);
     for (uint64_t nth = 1;; nth++) {
         check_alloc ca;
         pleat_codec *codec = NULL;

@@ -85,8 +85,7 @@ static void encode(rig *r) {
         pleat__code_counts_add(&counts[0], codes[i].k, pleat__block_vectors(f), f->k_levels);
         pleat__code_counts_add(&counts[1], codes[i].v, pleat__block_vectors(f), f->v_levels);
     }
-    pleat__codebook_build(&r->codebooks.k, &counts[0], f->k_levels);
-    pleat__codebook_build(&r->codebooks.v, &counts[1], f->v_levels);
+    pleat__block_codebooks_build(f, &counts[0], &counts[1], &r->codebooks);
     r->bytes = calloc(r->n_all + 1, pleat__block_bound(f) + PLEAT__STREAM_PAD);
     uint8_t *at = r->bytes;
     for (uint32_t i = 0; i < r->n_all; i++) {
@@ -437,8 +436,23 @@ static void test_refused(void) {
     pleat_codec_destroy(&codec);
 }
 
-/* Logits of one block, against what the codec itself decodes. */
-static void check_codec(pleat_codec *codec, float *k, void *payload, uint64_t cap) {
+/* Other codebooks than the payload's refuse it; `reader` then has them from their bytes, as in another process. */
+static void check_other_codebooks(pleat_codec *codec, pleat_codec *reader, const void *const *payloads,
+                                  const uint64_t *n_payload_bytes) {
+    const uint32_t n_blocks = 1;
+    uint8_t codebooks[600];
+    uint64_t n_bytes = 0;
+    pleat_device_blocks *b = NULL;
+    CHECK_STATUS(pleat_codec_train(reader, NULL, NULL, 0), PLEAT_OK);
+    CHECK_STATUS(pleat_device_blocks_create(reader, 1, &n_blocks, payloads, n_payload_bytes, NULL, &b, NULL),
+                 PLEAT_E_FORMAT);
+    CHECK(b == NULL);
+    CHECK_STATUS(pleat_codec_get_codebooks(codec, codebooks, sizeof codebooks, &n_bytes), PLEAT_OK);
+    CHECK_STATUS(pleat_codec_set_codebooks(reader, codebooks, n_bytes, NULL), PLEAT_OK);
+}
+
+/* Logits of one block that `codec` made and `reader` uploads, against what the codec itself decodes. */
+static void check_codec(pleat_codec *codec, pleat_codec *reader, float *k, void *payload, uint64_t cap) {
     enum { D = 64 };
     const uint32_t n_tokens = pleat_codec_block_tokens(codec), n_blocks = 1;
     const void *payloads[] = {payload};
@@ -448,7 +462,8 @@ static void check_codec(pleat_codec *codec, float *k, void *payload, uint64_t ca
     CHECK_STATUS(pleat_codec_train(codec, k, k, 1), PLEAT_OK);
     CHECK_STATUS(pleat_codec_encode(codec, k, k, payload, cap, &n_bytes), PLEAT_OK);
     CHECK_STATUS(pleat_codec_decode(codec, payload, n_bytes, k, NULL), PLEAT_OK);
-    CHECK_STATUS(pleat_device_blocks_create(codec, 1, &n_blocks, payloads, &n_bytes, NULL, &b, NULL), PLEAT_OK);
+    check_other_codebooks(codec, reader, payloads, &n_bytes);
+    CHECK_STATUS(pleat_device_blocks_create(reader, 1, &n_blocks, payloads, &n_bytes, NULL, &b, NULL), PLEAT_OK);
     if (b && arrays_init(&a, D, n_tokens)) {
         pleat_device_blocks_get_bytes(b, &block_bytes, &other_bytes);
         CHECK(block_bytes > 0 && other_bytes > 0);
@@ -467,15 +482,16 @@ static void check_codec(pleat_codec *codec, float *k, void *payload, uint64_t ca
 
 static void test_codec(void) {
     CHECK_DEVICE();
-    pleat_codec *codec = codec_of("kvcomp:k=0.25,v=0.25", 64);
+    pleat_codec *codec = codec_of("kvcomp:k=0.25,v=0.25", 64), *reader = codec_of("kvcomp:k=0.25,v=0.25", 64);
     const size_t n = (size_t)pleat_codec_block_tokens(codec) * 64;
     const uint64_t cap = pleat_codec_payload_cap(codec);
     float *k = malloc(n * sizeof *k);
     void *payload = malloc(cap);
     check_fill_normal(k, n);
-    check_codec(codec, k, payload, cap);
+    check_codec(codec, reader, k, payload, cap);
     free(payload);
     free(k);
+    pleat_codec_destroy(&reader);
     pleat_codec_destroy(&codec);
 }
 
