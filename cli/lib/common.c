@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include "progress.h"
+#include "terminal.h"
 #include "utf8.h"
 
 static const char *command_name = "";
@@ -36,9 +37,10 @@ static void print_escaped(const char *fmt, va_list args) {
     free(text);
 }
 
-static void print_message(const char *kind, const char *fmt, va_list args) {
+static void print_message(terminal_style style, const char *kind, const char *fmt, va_list args) {
     progress_clear();
-    fprintf(stderr, "pleat%s%s: %s", command_name[0] ? " " : "", command_name, kind);
+    fprintf(stderr, "%spleat%s%s:%s%s ", terminal_begin(stderr, style), command_name[0] ? " " : "", command_name, kind,
+            terminal_end(stderr));
     print_escaped(fmt, args);
     fputc('\n', stderr);
 }
@@ -46,14 +48,14 @@ static void print_message(const char *kind, const char *fmt, va_list args) {
 void cli_error(const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
-    print_message("", fmt, args);
+    print_message(STYLE_ERROR, "", fmt, args);
     va_end(args);
 }
 
 void cli_note(const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
-    print_message("note: ", fmt, args);
+    print_message(STYLE_NOTE, " note:", fmt, args);
     va_end(args);
 }
 

@@ -8,9 +8,9 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "measure.h"
+#include "terminal.h"
 
 static const double draw_every_s = 0.1;
 static const double look_after_s = 0.2; /* enough work to foretell the rest from */
@@ -50,7 +50,7 @@ static void say_whole(uint64_t done) {
 
 void progress_begin(const char *label, uint64_t total, int show) {
     memset(&line, 0, sizeof line);
-    if (!show || !total || !isatty(STDERR_FILENO)) return;
+    if (!show || !total || !terminal_can_redraw(stderr)) return;
     line.label = label;
     line.total = total;
     line.start_s = measure_now_s();
