@@ -154,7 +154,7 @@ static int fits_with_titles(sheet *s, part p, uint32_t lines) {
 }
 
 /* The least that a column of text takes: a piece, and half of its cells or a third of the line, so that none becomes a
- * ribbon.  Figures do not give way. */
+ * ribbon.  Columns of figures stay as wide as they are. */
 static uint32_t least_width(const sheet *s, uint32_t col) {
     if (s->is_figures[col]) return UINT32_MAX;
     const uint32_t natural = cells_width(s, col, text_width);
@@ -172,6 +172,19 @@ static uint32_t widest_to_spare(const sheet *s, part p) {
     return widest;
 }
 
+/* Columns of the longest line that a column of the sheet has now. */
+static uint32_t longest_line(const sheet *s, uint32_t col) {
+    uint32_t most = 0;
+    for (uint32_t row = 0; row < s->n_rows; row++) {
+        const char *text = cell(s, row, col);
+        for (size_t at = skip_spaces(text, 0), n; text[at]; at = skip_spaces(text, at + n)) {
+            n = line_length(text + at, s->width[col]);
+            most = max_u32(most, terminal_width(text + at, n));
+        }
+    }
+    return most;
+}
+
 /* Set the widths of a part: titles in one line or more, then less for the widest column of text until it fits, or none
  * has any more to spare. */
 static int fits(sheet *s, part p) {
@@ -183,6 +196,7 @@ static int fits(sheet *s, part p) {
         if (widest == s->n_cols) return 0;
         s->width[widest]--;
     }
+    for (uint32_t i = 0; i < part_columns(p); i++) s->width[column_of(p, i)] = longest_line(s, column_of(p, i));
     return 1;
 }
 

@@ -14,7 +14,7 @@
 
 typedef enum terminal_style {
     STYLE_DIM,     /* what is not the result: the prompt before the text */
-    STYLE_HEADING, /* of a table's columns */
+    STYLE_HEADING, /* of a table's columns, of groups of options */
     STYLE_ERROR,   /* in front of a message that ends the work */
     STYLE_NOTE,    /* in front of one that does not */
 } terminal_style;
