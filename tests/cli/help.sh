@@ -251,6 +251,9 @@ if command -v fish >/dev/null; then
     check "fish reads its script" test "$code$stderr" = 0
     by_fish() { HOME=$scratch fish -c "source $scratch/pleat.fish; complete -C '$1'" | cut -f1 | paste -sd' '; }
     check "fish offers specs" test "$(by_fish 'pleat run --kv lea')" = leankv
+    check "fish offers keys" test "$(by_fish 'pleat run --kv leankv:ah=3,wi')" = leankv:ah=3,window=
+    check "and their words" test "$(by_fish 'pleat run --kv=h2o:reclaim=b')" = --kv=h2o:reclaim=block
+    check "and what may follow" test "$(by_fish 'pleat eval --kv kvcomp:k=0.2+')" = kvcomp:k=0.2+pack
     check "fish offers the benches" test "$(by_fish 'pleat bench ')" = "attn codec pages run serve"
     check "fish offers a command's options" test "$(by_fish 'pleat bench attn --kv-')" = --kv-heads
     check "and no other's" test -z "$(by_fish 'pleat bench pages --kv')"
