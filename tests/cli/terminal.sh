@@ -135,6 +135,12 @@ check "a pipe gets none" lacks "$escape"
 on_terminal "TERM=dumb" "eval -m '$MODEL' --tasks '$scratch/tasks' --kv 'f16 k8v4'"
 check "no line is drawn over where it cannot be" lacks "$escape"
 
+head -n 8 "$ROOT/eval/tasks.jsonl" >"$scratch/some"
+script -qec "stty cols 60; '$PLEAT' eval -m '$MODEL' --tasks '$scratch/some' --kv 'f16 leankv:ah=30,al=0.05,window=128,low=k2v2'" \
+    /dev/null </dev/null | tr '\r' '\n' | sed "s/$escape\[[0-9;]*[mK]//g" >"$scratch/out"
+check "a line is drawn" grep -qE '^tasks .*[0-9]+/[0-9]+ .* s left, [12] of 2 \(' "$scratch/out"
+check "and none is longer than the terminal" calc "$(wc -L <"$scratch/out") <= 60"
+
 # the demo
 demo() { script -qec "$1 PLEAT='$PLEAT' '$ROOT/tools/demo.sh' k8v4 h2o:budget=128" /dev/null </dev/null >"$scratch/out"; }
 demo ""
