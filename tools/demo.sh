@@ -7,7 +7,7 @@
 #     bytes      of the cache at the end of that answer
 #     tokens/s   of `pleat bench run`: 64 tokens generated behind as long a prompt, three times
 #
-# PLEAT is the command, build/pleat by default.
+# PLEAT is the command, build/pleat by default.  On a terminal right and wrong are coloured, unless NO_COLOR is set.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 pleat=${PLEAT:-build/pleat} model=models/pleat-28m-q8_0.gguf prompt=eval/demo.txt
@@ -18,25 +18,31 @@ fi
 [ $# -gt 0 ] || set -- f16 k8v4 leankv h2o:budget=25%
 number=$(sed -nE 's/.*The pass key is ([0-9]+)\..*/\1/p' "$prompt" | head -n 1)
 
+bold='' good='' bad='' plain=''
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ] && [ "${TERM:-dumb}" != dumb ]; then
+    bold=$'\e[1m' good=$'\e[32m' bad=$'\e[31m' plain=$'\e[0m'
+fi
+
 # field KEY: its value in the JSON on stdin
 field() { sed -nE "s/^ *\"$1\": \"?([^\",]*)\"?,?\$/\1/p" | head -n 1; }
 
 # measure SPEC: the line of the spec
 measure() {
-    local json answer tokens speed verdict
+    local json answer tokens speed verdict=wrong colour=$bad
     json=$("$pleat" run -m "$model" --chat -f "$prompt" -n 64 --kv "$1" --format json -q)
     tokens=$(field prompt <<< "$json")
     speed=$("$pleat" bench run -m "$model" -p 0 -n 64 -d "$tokens" -r 3 --kv "$1" --format json -q)
     answer=$(field text <<< "$json")
-    [ "$answer" = "$number" ] && verdict=right || verdict=wrong
-    awk -v answer="$answer" -v verdict="$verdict" -v bytes="$(field bytes <<< "$json")" \
-        -v fraction="$(field fraction <<< "$json")" -v speed="$(field 'tokens_per_s' <<< "$speed")" \
-        'BEGIN { printf "%-8.8s %-6s %7.2f MiB %8.1f %% %10.0f\n", answer, verdict, bytes / 1048576, 100 * fraction, speed }'
+    if [ "$answer" = "$number" ]; then verdict=right colour=$good; fi
+    printf '%-8.8s %s%-6s%s' "$answer" "$colour" "$verdict" "$plain"
+    awk -v bytes="$(field bytes <<< "$json")" -v fraction="$(field fraction <<< "$json")" \
+        -v speed="$(field 'tokens_per_s' <<< "$speed")" \
+        'BEGIN { printf " %7.2f MiB %8.1f %% %10.0f\n", bytes / 1048576, 100 * fraction, speed }'
 }
 
 echo "The number to find is $number."
 echo
-printf '%-30s %-15s %11s %10s %10s\n' "--kv" answer "cache" "of f16's" tokens/s
+printf '%s%-30s %-15s %11s %10s %10s%s\n' "$bold" "--kv" answer "cache" "of f16's" tokens/s "$plain"
 for spec in "$@"; do
     printf '%-30s ' "$spec"
     measure "$spec"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# uninstall.sh DIR [PREFIX]: remove what install.sh installed last from the build DIR, file by file of the manifest DIR/installed,
-# and the folders that are ours and empty then.  Files that are gone already are no failure; without a manifest it refuses
-# and removes nothing, and so it does where PREFIX is named and is another.
+# uninstall.sh DIR [PREFIX]: remove what install.sh installed last from the build DIR, file by file of the manifest
+# DIR/installed, and the folders that install.sh made and that are empty then.  Files that are gone already are no failure;
+# without a manifest it refuses and removes nothing, and so it does where PREFIX is named and is another.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,11 +22,13 @@ while IFS= read -r file; do
     rm -- "$file"
     n=$((n + 1))
 done < "$manifest"
-sed -nE 's,^(.*/(include/pleat|cmake/Pleat))/[^/]*$,\1,p' "$manifest" | sort -u | while IFS= read -r folder; do
-    rmdir --ignore-fail-on-non-empty -- "$folder" 2> /dev/null || true
-done
+if [ -f "$1/installed-folders" ]; then
+    LC_ALL=C sort -r "$1/installed-folders" | while IFS= read -r folder; do # what stands in another comes first
+        rmdir --ignore-fail-on-non-empty -- "$folder" 2> /dev/null || true
+    done
+fi
 if [ "$(id -u)" = 0 ] && grep -qE '^/usr/(local/)?lib/.*libpleat\.so$' "$manifest"; then
     PATH=$PATH:/usr/sbin:/sbin ldconfig
 fi
-rm "$manifest"
+rm -f "$manifest" "$1/installed-folders"
 echo "uninstall: removed $n files"

@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 
 #include "cli/lib/common.h"
+#include "cli/lib/interrupt.h"
 #include "cli/lib/output.h"
 #include "cli/lib/profile.h"
 #include "cli/lib/progress.h"
@@ -410,13 +411,25 @@ static void report(calibration *c) {
     fprintf(stderr, "\nchosen     %s\nprofile    %s, for --kv leankv:profile=%s\n", c->p.kv, c->path, c->path);
 }
 
+/* Ctrl-C: what is kept, and how to go on. */
+static void say_interrupted(const calibration *c) {
+    const uint32_t n = c->p.n_points + (c->p.has_f16 ? 1 : 0);
+    if (n)
+        cli_error("interrupted: %s keeps the %u point%s measured so far; the same command goes on from there", c->path,
+                  n, n == 1 ? "" : "s");
+    else
+        cli_error("interrupted before the first point was measured; the same command begins again");
+}
+
 static int run(void *opts) {
     calibration *c = cli_alloc(1, sizeof *c);
     c->own = opts;
     c->o = &c->own->score;
     c->e.o = c->o;
     int code = prepare(c);
+    interrupt_catch();
     if (code == CLI_OK) code = sweep(c);
+    if (code == CLI_INTERRUPTED) say_interrupted(c);
     if (code == CLI_OK) report(c);
     const int closed = output_close(&c->out);
     tasks_release(&c->e.set);

@@ -14,6 +14,7 @@
 
 #include "cli/eval/report/report.h"
 #include "cli/lib/common.h"
+#include "cli/lib/interrupt.h"
 #include "cli/lib/progress.h"
 #include "cli/lib/score/score.h"
 
@@ -121,6 +122,15 @@ static int evaluate(evaluation *e, int has_report) {
     return code;
 }
 
+/* Ctrl-C; `has_rows`: they stand on stdout, and the report was under way. */
+static void say_interrupted(const score_options *o, int has_rows) {
+    if (has_rows && !o->common.output)
+        cli_error("interrupted: the rows are printed; the report was not written");
+    else
+        cli_error("interrupted: nothing is kept, since the rows of all specs appear together at the end; --samples N "
+                  "and --text-windows N take less time");
+}
+
 static int run(void *opts) {
     eval_options *own = opts;
     score_options *o = &own->score;
@@ -129,7 +139,9 @@ static int run(void *opts) {
     int code = prepare(&e, o, own->report);
     if (code == CLI_OK) code = output_open(&out, &o->common);
     report_data *report = code == CLI_OK && own->report ? report_begin(&e, own->report) : NULL;
+    interrupt_catch();
     if (code == CLI_OK) code = evaluate(&e, report != NULL);
+    const int has_rows = code == CLI_OK;
     if (code == CLI_OK && o->common.format == FORMAT_JSON)
         write_json(&e, &out);
     else if (code == CLI_OK)
@@ -139,6 +151,7 @@ static int run(void *opts) {
     if (code == CLI_OK) code = closed;
     progress_part(0, 0);
     if (code == CLI_OK && report) code = report_finish(report, &e);
+    if (code == CLI_INTERRUPTED) say_interrupted(o, has_rows);
     code = whole_file_commit(code);
     report_release(&report);
     tasks_release(&e.set);

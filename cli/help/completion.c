@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/lib/common.h"
+#include "completion_specs.h"
 #include "help.h"
 
 static const char *const shells[] = {"bash", "zsh", "fish", NULL};
@@ -83,6 +84,8 @@ static void bash_option(FILE *f, const command *c, const option_row *row) {
     fputs(")\n            ", f);
     if (is_file(row))
         fputs("mapfile -t COMPREPLY < <(compgen -f -- \"$current\")", f);
+    else if (row->kind == KIND_SPECS)
+        fputs("_pleat_spec", f);
     else
         bash_offer(f, row->words);
     fputs("\n            return\n            ;;\n", f);
@@ -103,17 +106,50 @@ static void bash_group(FILE *f, const command_list *list, const char *group) {
             bash_words);
     put_names(f, list, group);
     fputs("' -- \"$current\")\n            return\n        fi\n"
-          "        command+=\" ${COMP_WORDS[first + 1]}\"\n    fi\n",
+          "        command+=\" ${words[first + 1]}\"\n    fi\n",
+          f);
+}
+
+/* bash cuts words at the marks of COMP_WORDBREAKS, : and = among them, and replaces what stands behind the last one.  So
+ * words are put together again as they stand in the line, and from what is offered that is taken which stays. */
+static void bash_words_as_typed(FILE *f) {
+    fputs("# bash completion for pleat, made by `pleat completion bash`\n\n"
+          "# _pleat_join: into `words` what COMP_WORDS has, but parted at spaces alone\n"
+          "_pleat_join() {\n"
+          "    local rest=$COMP_LINE gap i\n"
+          "    for ((i = 0; i <= COMP_CWORD; i++)); do\n"
+          "        gap=${rest%%[![:space:]]*}\n"
+          "        rest=${rest#\"$gap\"}\n"
+          "        if ((i == 0)) || [[ -n $gap ]]; then words+=(''); fi\n"
+          "        words[${#words[@]} - 1]+=${COMP_WORDS[i]}\n"
+          "        rest=${rest#\"${COMP_WORDS[i]}\"}\n"
+          "    done\n}\n\n"
+          "# _pleat: offers for the word in front of the cursor, without what bash leaves as it is\n"
+          "_pleat() {\n"
+          "    local words=() at current previous kept='' marks=${COMP_WORDBREAKS//[^:=]/}\n"
+          "    COMPREPLY=()\n"
+          "    _pleat_join\n"
+          "    at=$((${#words[@]} - 1)) current=${words[-1]} previous=${words[-2]}\n"
+          "    if [[ $current == -*=* ]]; then\n"
+          "        kept=${current%%=*}= previous=${current%%=*} current=${current#*=}\n"
+          "    fi\n"
+          "    _pleat_offer\n"
+          "    COMPREPLY=(\"${COMPREPLY[@]/#/$kept}\")\n"
+          "    if [[ -n $marks ]]; then\n"
+          "        kept+=$current\n"
+          "        COMPREPLY=(\"${COMPREPLY[@]#\"${kept%\"${kept##*[$marks]}\"}\"}\")\n"
+          "    fi\n}\n\n",
           f);
 }
 
 /* Words in front of a command's name, and the name itself. */
 static void bash_head(FILE *f, const command_list *list) {
-    fputs("# bash completion for pleat, made by `pleat completion bash`\n\n_pleat() {\n"
-          "    local at=$COMP_CWORD current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}\n"
-          "    local first=1 command names options='' files=''\n    COMPREPLY=()\n"
-          "    while ((first < at)) && [[ ${COMP_WORDS[first]} == help || ${COMP_WORDS[first]} == --man ]]; do\n"
-          "        first=$((first + 1))\n    done\n    command=${COMP_WORDS[first]}\n"
+    bash_words_as_typed(f);
+    completion_specs_bash(f);
+    fputs("_pleat_offer() {\n"
+          "    local first=1 command names options='' files=''\n"
+          "    while ((first < at)) && [[ ${words[first]} == help || ${words[first]} == --man ]]; do\n"
+          "        first=$((first + 1))\n    done\n    command=${words[first]}\n"
           "    if ((at == first)); then\n        names='",
           f);
     put_names(f, list, "");
@@ -166,7 +202,8 @@ static void zsh_option(FILE *f, const option_row *row) {
         fputc(':', f);
     }
     if (is_file(row)) fputs("_files", f);
-    if (row->arg && row->words && !is_file(row)) {
+    if (row->kind == KIND_SPECS) fputs("_pleat_spec", f);
+    if (row->arg && row->words && !is_file(row) && row->kind != KIND_SPECS) {
         fputc('(', f);
         put_words(f, row->words);
         fputc(')', f);
@@ -193,7 +230,9 @@ static void zsh_group(FILE *f, const command_list *list, const char *group) {
 }
 
 static void put_zsh(FILE *f, const command_list *list) {
-    fputs("#compdef pleat\n# zsh completion for pleat, made by `pleat completion zsh`\n\n_pleat() {\n"
+    fputs("#compdef pleat\n# zsh completion for pleat, made by `pleat completion zsh`\n\n", f);
+    completion_specs_zsh(f);
+    fputs("_pleat() {\n"
           "    local command=$words[2]\n    local -a names\n    integer skip=1\n    names=(\n",
           f);
     for (uint32_t i = 0; i < list->n; i++)
@@ -235,7 +274,8 @@ static void fish_option(FILE *f, const command *c, const option_row *row) {
         fputs(" -r -F", f);
     else if (row->arg)
         fputs(" -x", f);
-    if (row->arg && row->words && !is_file(row)) {
+    if (row->kind == KIND_SPECS) fputs(" -a '(__pleat_spec)'", f);
+    if (row->arg && row->words && !is_file(row) && row->kind != KIND_SPECS) {
         fputs(" -a '", f);
         put_words(f, row->words);
         fputc('\'', f);
@@ -272,8 +312,10 @@ static void put_fish(FILE *f, const command_list *list) {
           f);
     for_groups(f, list, fish_group_word);
     fputs("; and test (count $names) -lt 2; and continue\n        break\n    end\n"
-          "    test \"$names\" = \"$argv\"\nend\n\ncomplete -c pleat -f\n",
+          "    test \"$names\" = \"$argv\"\nend\n\n",
           f);
+    completion_specs_fish(f);
+    fputs("complete -c pleat -f\n", f);
     for (uint32_t i = 0; i < list->n; i++)
         if (!strchr(list->v[i]->name, ' ')) fish_name(f, list->v[i]->name, list->v[i]->help);
     for_groups(f, list, fish_group);

@@ -5,7 +5,7 @@
  *     help.c         the texts of `pleat help`, and which command was meant
  *     specs.c        `pleat help kv`: what may stand behind --kv
  *     man.c          man pages: `pleat help --man [COMMAND]`
- *     completion.c   what shells complete: `pleat completion bash|zsh|fish`
+ *     completion.c   what shells complete: `pleat completion bash|zsh|fish`; completion_specs.c: inside a KV spec
  */
 #ifndef PLEAT_CLI_HELP_H
 #define PLEAT_CLI_HELP_H

@@ -9,6 +9,7 @@
 
 #include <ctype.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 typedef struct borrowed_name {
@@ -100,6 +101,11 @@ static const borrowed_name specs[] = {
     {"ada-snapkv", "its name here is adakv"},
 };
 
+static const borrowed_name values[] = {
+    {"gpu", "cuda"},       {"nvidia", "cuda"},   {"host", "cpu"},       {"markdown", "md"},
+    {"table", "terminal"}, {"text", "terminal"}, {"plain", "terminal"},
+};
+
 static int lower(char c) { return c == '_' ? '-' : tolower((unsigned char)c); }
 
 /* Whether the first n bytes of text are the name. */
@@ -122,4 +128,11 @@ const char *borrowed_option(const char *name) {
 
 const char *borrowed_spec(const char *text) {
     return find(specs, sizeof specs / sizeof specs[0], text, strcspn(text, ":,+"));
+}
+
+const char *borrowed_word(const char *text, const char *const *words) {
+    const char *here = find(values, sizeof values / sizeof values[0], text, strlen(text));
+    for (uint32_t i = 0; here && words[i]; i++)
+        if (!strcmp(words[i], here)) return here;
+    return NULL;
 }

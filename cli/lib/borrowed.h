@@ -14,4 +14,8 @@ const char *borrowed_option(const char *name);
  * is known.  `text` is all that stood behind --kv. */
 const char *borrowed_spec(const char *text);
 
+/* What another program's word for an option's value is called here, if it is one of `words` (NULL behind the last), else
+ * NULL: "cuda" for "gpu". */
+const char *borrowed_word(const char *text, const char *const *words);
+
 #endif

@@ -50,12 +50,12 @@ int cli_read_file(const char *path, char **text, size_t *n_bytes);
 /* Like cli_read_file(), but 16 MiB at most: a config.json or a profile, which have some KiB. */
 int cli_read_small_file(const char *path, char **text, size_t *n_bytes);
 
-/* The index of the word nearest to `word`, the first among equals; n >= 1.  Nearest is the least edit distance for the
- * length of the longer: by distance alone every short word would be near. */
+/* The index of the word that `word` is likeliest a slip for, the first among equals; 0 where cli_is_near() says of none
+ * that it is; n >= 1. */
 uint32_t cli_nearest(const char *word, const char *const *words, uint32_t n);
 
-/* Whether `word` is likely a slip for `meant`: two edits away at most, or half the length of the longer; and not another
- * word throughout. */
+/* Whether `word` is likely a slip for `meant`, by the rule of src/core/nearest.h: few edits for the longer's length, or
+ * its first letters. */
 int cli_is_near(const char *word, const char *meant);
 
 #define HINT_CAP 96

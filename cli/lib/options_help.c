@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "options_internal.h"
+#include "terminal.h"
 
 const char *options_env_name(const option_row *row, char out[OPTION_ENV_CAP]) {
     out[0] = 0;
@@ -30,7 +31,8 @@ static void help_row(const option_row *row, FILE *f) {
 void options_help(const command *c, FILE *f) {
     const char *group = "";
     for (uint32_t i = 0; i < c->n_rows; i++) {
-        if (strcmp(group, c->rows[i].group) != 0) fprintf(f, "\n%s\n", c->rows[i].group);
+        if (strcmp(group, c->rows[i].group) != 0)
+            fprintf(f, "\n%s%s%s\n", terminal_begin(f, STYLE_HEADING), c->rows[i].group, terminal_end(f));
         group = c->rows[i].group;
         help_row(&c->rows[i], f);
     }

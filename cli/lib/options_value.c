@@ -212,7 +212,11 @@ static int set_word(const char *flag, const char *text, const char *const *words
     const uint32_t nearest = cli_nearest(text, words, n);
     if (strcmp(words[nearest], text) != 0) {
         char hint[HINT_CAP];
-        cli_error("%s: '%s' is none of %s%s", flag, text, list, cli_hint(hint, "", text, words[nearest]));
+        const char *here = borrowed_word(text, words);
+        if (here)
+            cli_error("%s: '%s' is none of %s; it is '%s' here", flag, text, list, here);
+        else
+            cli_error("%s: '%s' is none of %s%s", flag, text, list, cli_hint(hint, "", text, words[nearest]));
         return CLI_USAGE;
     }
     memcpy(out, &nearest, sizeof nearest);

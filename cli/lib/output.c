@@ -4,15 +4,14 @@
  */
 #include "output.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "measure.h"
+#include "terminal.h"
 #include "utf8.h"
 
 static int is_regular(const char *path) {
@@ -133,152 +132,13 @@ json_t *json_spread(measure_spread s) {
     return json_pack("{s:f, s:f, s:f}", "min", s.min, "median", s.median, "max", s.max);
 }
 
-/* ---- tables ------------------------------------------------------------------------------------ */
-
-/* Text of files may hold escape sequences: none of them reaches a terminal. */
-static char *shown(const char *text) {
-    char *out = cli_alloc(UTF8_ESCAPED_CAP(strlen(text)), 1);
-    return utf8_escape(text, "\n\r\t", out);
-}
-
-void table_init(table *t, const char *const *titles, uint32_t n_cols) {
-    *t = (table){.titles = cli_alloc(n_cols, sizeof *t->titles), .n_cols = n_cols};
-    for (uint32_t i = 0; i < n_cols; i++) t->titles[i] = shown(titles[i]);
-}
-
-void table_put_text(table *t, const char *text) {
-    if (t->n_cells == t->cap) {
-        const uint32_t cap = t->cap ? t->cap * 2 : 64;
-        char **grown = cli_alloc(cap, sizeof *grown);
-        if (t->n_cells) memcpy(grown, t->cells, t->n_cells * sizeof *grown);
-        free(t->cells);
-        t->cells = grown;
-        t->cap = cap;
-    }
-    t->cells[t->n_cells++] = shown(text);
-}
-
-void table_put(table *t, const char *fmt, ...) {
-    char text[512];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    table_put_text(t, text);
-}
-
-void table_put_number(table *t, int decimals, double v) {
-    if (isfinite(v))
-        table_put(t, "%.*f", decimals, v);
-    else
-        table_put_text(t, "-");
-}
-
-void table_release(table *t) {
-    for (uint32_t i = 0; i < t->n_cells; i++) free(t->cells[i]);
-    for (uint32_t i = 0; i < t->n_cols; i++) free(t->titles[i]);
-    free(t->cells);
-    free(t->titles);
-    *t = (table){0};
-}
-
-/* Row 0 is the titles. */
-static const char *cell(const table *t, uint32_t row, uint32_t col) {
-    return row ? t->cells[(row - 1) * t->n_cols + col] : t->titles[col];
-}
-
-static uint32_t n_rows(const table *t) { return 1 + t->n_cells / t->n_cols; }
-
-/* Columns to the eye: continuation bytes of UTF-8 take none. */
-static int width_of(const char *s) {
-    int n = 0;
-    for (; *s; s++) n += ((unsigned char)*s & 0xC0) != 0x80;
-    return n;
-}
-
-/* A column of figures stands to the right. */
-static int is_figures(const table *t, uint32_t col) {
-    for (uint32_t row = 1; row < n_rows(t); row++) {
-        const char *s = cell(t, row, col);
-        if (!isdigit((unsigned char)s[0]) && s[0] != '-') return 0;
-    }
-    return n_rows(t) > 1;
-}
-
-/* Other control characters have been escaped: shown(). */
-static int is_space(char c) { return c == '\n' || c == '\r' || c == '\t'; }
-
-static void write_terminal_cell(const char *s, FILE *f) {
-    for (; *s; s++) fputc(is_space(*s) ? ' ' : *s, f);
-}
-
-static void write_terminal(const table *t, FILE *f) {
-    for (uint32_t row = 0; row < n_rows(t); row++) {
-        for (uint32_t col = 0; col < t->n_cols; col++) {
-            int width = 0;
-            for (uint32_t r = 0; r < n_rows(t); r++)
-                if (width_of(cell(t, r, col)) > width) width = width_of(cell(t, r, col));
-            const char *s = cell(t, row, col);
-            const int pad = width - width_of(s), right = is_figures(t, col), last = col + 1 == t->n_cols;
-            fprintf(f, "%s%*s", col ? "  " : "", right ? pad : 0, "");
-            write_terminal_cell(s, f);
-            fprintf(f, "%*s", right || last ? 0 : pad, "");
-        }
-        fputc('\n', f);
-    }
-}
-
-void output_csv_cell(const char *s, FILE *f) {
-    if (!strpbrk(s, ",\"\r\n")) {
-        fputs(s, f);
-        return;
-    }
-    fputc('"', f);
-    for (; *s; s++) {
-        if (*s == '"') fputc('"', f);
-        fputc(*s, f);
-    }
-    fputc('"', f);
-}
-
-static void write_md_cell(const char *s, FILE *f) {
-    for (; *s; s++) {
-        if (*s == '|')
-            fputs("\\|", f);
-        else if (*s == '\n')
-            fputs("<br>", f);
-        else
-            fputc(is_space(*s) ? ' ' : *s, f);
-    }
-}
-
-static void write_csv(const table *t, FILE *f) {
-    for (uint32_t row = 0; row < n_rows(t); row++)
-        for (uint32_t col = 0; col < t->n_cols; col++) {
-            output_csv_cell(cell(t, row, col), f);
-            fputc(col + 1 == t->n_cols ? '\n' : ',', f);
-        }
-}
-
-static void write_md(const table *t, FILE *f) {
-    for (uint32_t row = 0; row < n_rows(t); row++) {
-        for (uint32_t col = 0; col < t->n_cols; col++) {
-            fputs(col ? " | " : "| ", f);
-            write_md_cell(cell(t, row, col), f);
-        }
-        fputs(" |\n", f);
-        for (uint32_t col = 0; row == 0 && col < t->n_cols; col++)
-            fprintf(f, "|%s%s", is_figures(t, col) ? "---:" : "---", col + 1 == t->n_cols ? "|\n" : "");
-    }
-}
-
 void table_write(const table *t, output *out) {
     if (out->format == FORMAT_CSV)
-        write_csv(t, out->file);
+        table_print_csv(t, out->file);
     else if (out->format == FORMAT_MD)
-        write_md(t, out->file);
+        table_print_md(t, out->file);
     else
-        write_terminal(t, out->file);
+        table_print_aligned(t, out->file, terminal_columns(out->file));
 }
 
 int output_check_rows(const json_t *rows, const char *why) {

@@ -2,8 +2,7 @@
  *
  * output.h: where results go (stdout or -o FILE) and the forms they take (a table, or JSON).
  *
- * A table is columns and rows of text; it prints itself aligned for a terminal, as CSV (RFC 4180, with \n) or as
- * Markdown.  JSON is built by each command with jansson and printed here.
+ * Tables are table.h's.  JSON is built by each command with jansson and printed here.
  */
 #ifndef PLEAT_CLI_OUTPUT_H
 #define PLEAT_CLI_OUTPUT_H
@@ -14,6 +13,7 @@
 #include "common.h"
 #include "measure.h"
 #include "options.h"
+#include "table.h"
 #include "whole_file.h"
 
 typedef struct output {
@@ -52,32 +52,8 @@ json_t *json_number(double v);
 /* {"min", "median", "max"} */
 json_t *json_spread(measure_spread s);
 
-/* The words of a table's cells, row by row. */
-typedef struct table {
-    char **titles; /* [n_cols] */
-    uint32_t n_cols;
-    uint32_t n_cells, cap;
-    char **cells; /* [n_cells]; the last row may be growing */
-} table;
-
-/* The titles are copied. */
-void table_init(table *t, const char *const *titles, uint32_t n_cols);
-
-/* Put the next cell, control characters but line ends and tabs escaped; after n_cols cells a new row begins. */
-void table_put(table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-/* Like table_put(), for text that may be longer than a line. */
-void table_put_text(table *t, const char *text);
-
-/* Put v with that many decimals, or "-" when it is not finite. */
-void table_put_number(table *t, int decimals, double v);
-
-/* Print as out->format says; JSON is no table. */
+/* Print the table as out->format says; JSON is no table. */
 void table_write(const table *t, output *out);
-void table_release(table *t);
-
-/* Print a cell of CSV, in quotes if it needs them. */
-void output_csv_cell(const char *s, FILE *f);
 
 /* Print rows that exist in both forms: {"rows": rows, "skipped": skipped} as JSON, without the latter where it is NULL, or
  * else the table.  The caller keeps all of them. */

@@ -3,14 +3,16 @@
  * progress.c: see progress.h.
  *
  *     reading the prompt [=========>          ] 1536/3400  2 s left
+ *
+ * Labels are ASCII: a byte is a column.
  */
 #include "progress.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "measure.h"
+#include "terminal.h"
 
 static const double draw_every_s = 0.1;
 static const double look_after_s = 0.2; /* enough work to foretell the rest from */
@@ -39,33 +41,38 @@ void progress_part(uint32_t part, uint32_t n_parts) {
 }
 
 /* ", 2 of 5 (3:20 left in all)", or "". */
-static void say_whole(uint64_t done) {
+static void say_whole(char *out, size_t cap, uint64_t done) {
+    out[0] = 0;
     if (whole.n_parts < 2) return;
     const double parts = (double)(whole.part - whole.first) + (double)done / (double)line.total;
     const double spent_s = measure_now_s() - whole.start_s;
     const double left_s = spent_s / parts * ((double)(whole.n_parts - whole.first) - parts);
     const unsigned long left = left_s > 0 ? (unsigned long)left_s : 0;
-    fprintf(stderr, ", %u of %u (%lu:%02lu left in all)", whole.part + 1, whole.n_parts, left / 60, left % 60);
+    snprintf(out, cap, ", %u of %u (%lu:%02lu left in all)", whole.part + 1, whole.n_parts, left / 60, left % 60);
 }
 
 void progress_begin(const char *label, uint64_t total, int show) {
     memset(&line, 0, sizeof line);
-    if (!show || !total || !isatty(STDERR_FILENO)) return;
+    if (!show || !total || !terminal_can_redraw(stderr)) return;
     line.label = label;
     line.total = total;
     line.start_s = measure_now_s();
 }
 
+/* A line that is longer than the terminal cannot be drawn over: the bar goes first, then the label's end. */
 static void draw(uint64_t done, double left_s) {
     enum { WIDTH = 24 };
-    char bar[WIDTH + 1];
+    char bar[] = " [                        ]", all[80], left[160];
     const uint64_t filled = done >= line.total ? WIDTH : done * WIDTH / line.total;
-    for (uint64_t i = 0; i < WIDTH; i++) bar[i] = i < filled ? '=' : i == filled ? '>' : ' ';
-    bar[WIDTH] = 0;
-    fprintf(stderr, "\r%s [%s] %llu/%llu  %.0f s left", line.label, bar, (unsigned long long)done,
-            (unsigned long long)line.total, left_s);
-    say_whole(done);
-    fputs("\033[K", stderr);
+    for (uint64_t i = 0; i < WIDTH; i++) bar[2 + i] = i < filled ? '=' : i == filled ? '>' : ' ';
+    say_whole(all, sizeof all, done);
+    snprintf(left, sizeof left, " %llu/%llu  %.0f s left%s", (unsigned long long)done, (unsigned long long)line.total,
+             left_s, all);
+    const uint32_t columns = terminal_columns(stderr) - 1;
+    size_t n_label = strlen(line.label);
+    if (n_label + strlen(bar) + strlen(left) > columns) bar[0] = 0;
+    while (n_label && n_label + strlen(bar) + strlen(left) > columns) n_label--;
+    fprintf(stderr, "\r%.*s%s%s\033[K", (int)n_label, line.label, bar, left);
     fflush(stderr);
     line.is_drawn = 1;
 }

@@ -43,6 +43,17 @@ size_t utf8_first_invalid(const char *text, size_t n) {
     return i;
 }
 
+size_t utf8_decode(const char *text, size_t n, uint32_t *out) {
+    static const unsigned char first_bits[] = {0, 0x7F, 0x1F, 0x0F, 0x07}; /* by length */
+    const unsigned char *s = (const unsigned char *)text;
+    const int length = character(s, n);
+    *out = 0xFFFD;
+    if (length <= 0) return 1;
+    *out = s[0] & first_bits[length];
+    for (int i = 1; i < length; i++) *out = *out << 6 | (s[i] & 0x3F);
+    return (size_t)length;
+}
+
 static size_t put_replacement(char *out) {
     memcpy(out, "\xEF\xBF\xBD", 3);
     return 3;

@@ -10,9 +10,13 @@
 #define PLEAT_CLI_UTF8_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* Offset of the first byte that is not part of valid UTF-8 (Unicode 15, table 3-7), or n if there is none. */
 size_t utf8_first_invalid(const char *text, size_t n);
+
+/* The length of the character at text[0..n), n >= 1, and which it is; 1 and U+FFFD where no valid one stands there. */
+size_t utf8_decode(const char *text, size_t n, uint32_t *character);
 
 typedef struct utf8_stream {
     char held[4]; /* head of an unfinished character */

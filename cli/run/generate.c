@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "cli/lib/common.h"
+#include "cli/lib/interrupt.h"
 #include "cli/lib/measure.h"
 #include "cli/lib/progress.h"
 #include "run.h"
@@ -110,7 +111,7 @@ static int begin_texts(run *r) {
 
 /* What ends a text that may still go on; NULL: nothing. */
 static const char *outer_end(const run *r, const run_text *t) {
-    return run_is_interrupted() ? "interrupted" : t->n_tokens == r->max_new ? "length" : NULL;
+    return interrupt_came() ? "interrupted" : t->n_tokens == r->max_new ? "length" : NULL;
 }
 
 /* Draw the next token of text i.  Says in its finish if that is the end. */
@@ -159,7 +160,7 @@ static int slot_is_end(void *self, pleat_token token) {
 
 static int is_interrupted(void *self) {
     (void)self;
-    return run_is_interrupted();
+    return interrupt_came();
 }
 
 static pleat_status slot_fork(void *self, uint32_t from, uint32_t to) { return fork_seq(self, from, to); }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/lib/common.h"
+#include "cli/lib/interrupt.h"
 #include "run.h"
 
 #define SPEED_CAP 48
@@ -208,5 +209,5 @@ int run_report(run *r) {
     r->out.is_done = 1;  /* without a token too */
     fflush(r->out.file); /* before the summary on stderr */
     if (!r->o->common.quiet) write_summary(r);
-    return run_is_interrupted() ? CLI_INTERRUPTED : CLI_OK;
+    return interrupt_code();
 }

@@ -21,8 +21,10 @@
 #include <unistd.h>
 
 #include "cli/lib/common.h"
+#include "cli/lib/interrupt.h"
 #include "cli/lib/measure.h"
 #include "cli/lib/progress.h"
+#include "cli/lib/terminal.h"
 
 /* ---- the prompt -------------------------------------------------------------------------------- */
 
@@ -192,7 +194,7 @@ static int feed_prompt(run *r) {
     const double start_s = measure_now_s();
     int code = CLI_OK;
     progress_begin("reading the prompt", r->n_prompt, !r->o->common.quiet);
-    while (r->n_fed < r->n_prompt && code == CLI_OK && !run_is_interrupted()) {
+    while (r->n_fed < r->n_prompt && code == CLI_OK && !interrupt_came()) {
         const uint32_t left = r->n_prompt - r->n_fed, n = left < chunk ? left : chunk;
         const run_share share = {0, n, r->prompt + r->n_fed};
         code = run_step_code(r, run_step(r, &share, 1, n < left ? PLEAT_ITEM_MORE : last_flags));
@@ -204,19 +206,18 @@ static int feed_prompt(run *r) {
     return code;
 }
 
-/* On a terminal the prompt's end, dimly, before the text that goes on from it.  NO_COLOR: nothing, since what is not dim
- * would pass for generated. */
+/* On a terminal the prompt's end, dimly, before the text that goes on from it.  Where styles do not show: nothing, since
+ * what is not dim would pass for generated. */
 static void echo_prompt(const run *r, const char *text) {
     enum { MOST = 400 };
-    const char *no_color = getenv("NO_COLOR");
-    if (r->o->common.quiet || r->o->common.output || !run_streams(r) || (no_color && no_color[0])) return;
-    if (!isatty(STDOUT_FILENO) || !isatty(STDERR_FILENO)) return;
+    if (r->o->common.quiet || r->o->common.output || !run_streams(r)) return;
+    if (!isatty(STDOUT_FILENO) || !terminal_has_styles(stderr)) return;
     const size_t n = strlen(text);
     const char *at = n > MOST ? text + n - MOST : text;
     while (((unsigned char)*at & 0xC0) == 0x80) at++; /* amid a character of UTF-8 */
-    fprintf(stderr, "\033[2m%s", at > text ? "... " : "");
+    fprintf(stderr, "%s%s", terminal_begin(stderr, STYLE_DIM), at > text ? "... " : "");
     for (; *at; at++) fputc(*at != '\n' && iscntrl((unsigned char)*at) ? '?' : *at, stderr);
-    fputs(r->o->chat ? "\033[0m\n" : "\033[0m", stderr);
+    fprintf(stderr, "%s%s", terminal_end(stderr), r->o->chat ? "\n" : "");
 }
 
 static void release(run *r) {
@@ -239,7 +240,7 @@ int run_main(void *opts) {
     if (code == CLI_OK) code = output_open(&r.out, &o->common);
     if (code == CLI_OK) code = make_engine(&r);
     if (code == CLI_OK) {
-        run_catch_interrupt();
+        interrupt_catch();
         code = feed_prompt(&r);
     }
     if (code == CLI_OK) echo_prompt(&r, r.asked);

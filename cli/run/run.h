@@ -78,12 +78,6 @@ static inline int run_streams(const run *r) {
 
 /* ---- step.c ---------------------------------------------------------------------------------- */
 
-/* From here on the first Ctrl-C ends the text in good order; a second one ends the process. */
-void run_catch_interrupt(void);
-
-/* Whether Ctrl-C was pressed. */
-int run_is_interrupted(void);
-
 /* Append tokens to sequences in one step.  With PLEAT_ITEM_MORE in `flags` a prompt goes on; else the last token's
  * logits go to r->logits. */
 typedef struct run_share {

@@ -1,29 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * step.c: a step of the engine on sequences of `pleat run`, and Ctrl-C between two of them.
+ * step.c: a step of the engine on sequences of `pleat run`.
  */
-#include <signal.h>
-#include <string.h>
-
 #include "cli/lib/common.h"
 #include "run.h"
-
-static volatile sig_atomic_t is_interrupted;
-
-static void on_interrupt(int signal_number) {
-    (void)signal_number;
-    is_interrupted = 1;
-}
-
-int run_is_interrupted(void) { return is_interrupted; }
-
-void run_catch_interrupt(void) {
-    struct sigaction action;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = on_interrupt;
-    action.sa_flags = (int)(SA_RESETHAND | SA_RESTART); /* a write that is interrupted would lose text */
-    sigaction(SIGINT, &action, NULL);
-}
 
 pleat_status run_step(run *r, const run_share *shares, uint32_t n_shares, uint32_t flags) {
     pleat_engine_item items[SEARCH_MAX];

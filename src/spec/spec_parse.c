@@ -124,6 +124,14 @@ static size_t list_words(const pleat__spec_key *key, const char *names[PLEAT__N_
     return n;
 }
 
+#define MEANT_CAP 64
+/* "; did you mean 'WORD'?", or `end` where no word is near. */
+static const char *meant(char buf[MEANT_CAP], word w, const char *const *words, size_t n_words, const char *end) {
+    const char *near = pleat__nearest_word(w.text, w.n, words, n_words);
+    snprintf(buf, MEANT_CAP, near ? "; did you mean '%s'?" : "%s", near ? near : end);
+    return buf;
+}
+
 /* Why a value that looks right is wrong, to stand behind the message; "" as a rule. */
 static const char *hint_for(const pleat__spec_key *key, word w) {
     double v;
@@ -134,10 +142,11 @@ static const char *hint_for(const pleat__spec_key *key, word w) {
 
 static pleat_status bad_value(const reader *r, const pleat__spec_key *key, word w) {
     const char *names[PLEAT__N_SPEC_STAGES];
+    char hint[MEANT_CAP];
     const size_t n = list_words(key, names);
     if (n > 0 && w.n > 0)
-        return SYNTAX(r->err, w.at, "KV spec: %s '%.*s' at position %zu; did you mean '%s'? it must be %s", key->name,
-                      shown(w), w.text, w.at, pleat__nearest_word(w.text, w.n, names, n), key->allowed);
+        return SYNTAX(r->err, w.at, "KV spec: %s '%.*s' at position %zu%s it must be %s", key->name, shown(w), w.text,
+                      w.at, meant(hint, w, names, n, ":"), key->allowed);
     return SYNTAX(r->err, w.at, "KV spec: %s %s%.*s%s at position %zu: it must be %s%s", key->name,
                   w.n ? "'" : "has no value", shown(w), w.text, w.n ? "'" : "", w.at, key->allowed, hint_for(key, w));
 }
@@ -190,7 +199,7 @@ static pleat_status read_value(reader *r, const pleat__spec_key *key, word w) {
 static pleat_status unknown_key(const reader *r, word w) {
     const pleat__spec_stage *stage = r->stage;
     const char *names[PLEAT__SPEC_KEYS_CAP];
-    char list[96];
+    char list[96], hint[MEANT_CAP];
     size_t n = 0;
     if (stage->n_keys == 0)
         return SYNTAX(r->err, w.at, "KV spec: '%.*s' at position %zu: %s takes no options", shown(w), w.text, w.at,
@@ -201,8 +210,8 @@ static pleat_status unknown_key(const reader *r, word w) {
     }
     if (w.n == 0)
         return SYNTAX(r->err, w.at, "KV spec: a key is missing at position %zu; %s has: %s", w.at, stage->name, list);
-    return SYNTAX(r->err, w.at, "KV spec: unknown key '%.*s' at position %zu; did you mean '%s'? %s has: %s", shown(w),
-                  w.text, w.at, pleat__nearest_word(w.text, w.n, names, stage->n_keys), stage->name, list);
+    return SYNTAX(r->err, w.at, "KV spec: unknown key '%.*s' at position %zu%s %s has: %s", shown(w), w.text, w.at,
+                  meant(hint, w, names, stage->n_keys, ";"), stage->name, list);
 }
 
 /* Read the key at `at` and its value; *end is behind it. */
@@ -270,6 +279,7 @@ static const pleat__spec_stage *find_behind(word w) {
 
 static pleat_status find_stage(word w, const pleat__spec_stage **out, pleat_error *err) {
     const char *names[PLEAT__N_SPEC_STAGES];
+    char hint[MEANT_CAP];
     for (uint32_t i = 0; i < PLEAT__N_SPEC_STAGES; i++) {
         names[i] = pleat__spec_stages[i].name;
         *out = &pleat__spec_stages[i];
@@ -281,9 +291,8 @@ static pleat_status find_stage(word w, const pleat__spec_stage **out, pleat_erro
     if (behind)
         return SYNTAX(err, w.at, "KV spec: '%s' at position %zu must stand behind %s%s, as in %s", behind->name, w.at,
                       strchr(behind->firsts, ',') ? "one of " : "", behind->firsts, behind->example);
-    return SYNTAX(err, w.at, "KV spec: unknown name '%.*s' at position %zu; did you mean '%s'? allowed: %s",
-                  w.n > 16 ? 16 : (int)w.n, w.text, w.at, pleat__nearest_word(w.text, w.n, names, PLEAT__N_SPEC_STAGES),
-                  PLEAT__STAGE_NAMES);
+    return SYNTAX(err, w.at, "KV spec: unknown name '%.*s' at position %zu%s allowed: %s", w.n > 16 ? 16 : (int)w.n,
+                  w.text, w.at, meant(hint, w, names, PLEAT__N_SPEC_STAGES, ";"), PLEAT__STAGE_NAMES);
 }
 
 /* What may stand behind a stage: one other, or nothing. */

@@ -25,6 +25,8 @@ passed=0 failed=0 skipped=0
 for name in $(env | sed -n 's/^\(PLEAT_[A-Z_]*\)=.*/\1/p'); do
     [ "$name" = PLEAT_CPU_MASK ] || unset "$name"
 done
+unset NO_COLOR COLUMNS
+export TERM=xterm
 
 capture() {
     "$@" >"$scratch/out" 2>"$scratch/err" </dev/null

@@ -124,12 +124,28 @@ for tool in groff mandoc man; do
     done
 done
 
-# bash: what a user is offered behind some words, the last being what has been typed of the next one
+# bash: what a user is offered behind some words, the last being what has been typed of the next one.  Words are cut at :
+# and = as bash does; where the cut is, the offers begin.
 # shellcheck source=/dev/null
 . "$scratch/pleat.bash"
+COMP_WORDBREAKS=$' \t\n"\'><=;|&(:'
+cut_words() {
+    local word rest n
+    COMP_WORDS=()
+    for word in "$@"; do
+        rest=$word n=${#COMP_WORDS[@]}
+        while [[ $rest =~ ^([^:=]*)([:=]+)(.*)$ && $COMP_WORDBREAKS == *:* ]]; do
+            [ -z "${BASH_REMATCH[1]}" ] || COMP_WORDS+=("${BASH_REMATCH[1]}")
+            COMP_WORDS+=("${BASH_REMATCH[2]}")
+            rest=${BASH_REMATCH[3]}
+        done
+        if [ -n "$rest" ] || [ "$n" = ${#COMP_WORDS[@]} ]; then COMP_WORDS+=("$rest"); fi
+    done
+}
 offers() {
-    COMP_WORDS=(pleat "${@:2}")
-    COMP_CWORD=$(($# - 1))
+    COMP_LINE="pleat ${*:2}"
+    cut_words pleat "${@:2}"
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
     COMPREPLY=()
     _pleat
     check "bash offers '$1' behind: pleat ${*:2}" test "${COMPREPLY[*]}" = "$1"
@@ -162,6 +178,66 @@ offers "a model.gguf" inspect "a "
 offers "a.json" plan --config a.
 offers "--metadata" inspect --m x --meta
 cd "$ROOT" || exit 1
+offers "leankv" run -m x --kv=le
+offers "--kv" run --kv -m x --kv
+offers "ah= al= window= high= low= threshold= step= profile=" run -m x --kv leankv:
+offers "ah= al=" run -m x --kv leankv:a
+offers "3,al=" run -m x --kv leankv:ah=3,a
+offers "3,al=" bench serve --kv=leankv:ah=3,a
+offers "" run -m x --kv leankv:ah=
+offers "k8v8 k8v4 k8v2" eval --kv f16 --kv leankv:high=k8
+offers "" run --kv k8v4:
+offers "25%+kvcrush" run --kv h2o:budget=25%+
+offers "h2o+kvcrush" run --kv h2o+kv
+offers "kvcomp+pack" run --kv kvcomp+
+offers "share=" run --kv h2o:budget=25%+kvcrush:sh
+offers "" run --kv leankv+
+COMP_WORDBREAKS=$' \t\n"\'><;|&(' # as some set it
+offers "leankv:ah=3,al=" run -m x --kv leankv:ah=3,a
+offers "--kv=leankv:ah=3,al=" run -m x --kv=leankv:ah=3,a
+
+# the keys are those that the library names, and the words those that it takes
+mapfile -t spec_names < <(sed -nE "s/^ +offers='(f32 f16 .*kivi)'\$/\1/p" "$scratch/pleat.bash" | tr ' ' '\n')
+check "names are completed" test ${#spec_names[@]} -ge 15
+for name in "${spec_names[@]}" k2v2 h2o+kvcrush; do
+    keys=$("$PLEAT" run -p x --kv "$name:" 2>&1 | sed -nE 's/.* has: (.*)$/\1/p')
+    want=''
+    for key in ${keys//,/}; do want+=" $name:$key="; done
+    offers "${want# }" run --kv "$name:"
+done
+n_words=0
+for key in leankv:threshold leankv:step topk:format h2o:reclaim h2o+kvcrush:anchor h2o+kvcrush:unit kvcomp:kunit \
+    kvcomp:block kivi:bits; do
+    COMP_LINE="pleat run --kv $key=" COMP_WORDS=(pleat run --kv "$key=") COMP_CWORD=3
+    _pleat
+    for spec in "${COMPREPLY[@]}"; do
+        n_words=$((n_words + 1))
+        fails 2 "no model: give -m FILE" run -p x --kv "$spec"
+    done
+done
+check "words were offered" test $n_words = 34
+COMP_WORDBREAKS+='=:'
+
+# bash itself, at a terminal, with a command that shows its words
+if command -v script >/dev/null; then
+    cat >"$scratch/rc" <<RC
+PS1='ready '
+. $scratch/pleat.bash
+pleat() { printf '<%s>' "\$@"; }
+bind 'set enable-bracketed-paste off'
+RC
+    # typed KEYS: what the line has become when it is entered
+    typed() { printf '%b\nexit\n' "$1" |
+        script -qec "bash --noprofile --rcfile '$scratch/rc' -i" /dev/null | grep -o '<run>.*>' | tail -1; }
+    is_typed() { test "$(typed "$2")" = "$1"; }
+    check "bash completes a key" is_typed '<run><--kv><leankv:window=64>' 'pleat run --kv leankv:wi\t64'
+    check "behind another" is_typed '<run><--kv><leankv:ah=3,high=k4v4>' 'pleat run --kv leankv:ah=3,hi\tk4v4'
+    check "and its word" is_typed '<run><--kv><h2o:reclaim=block><-n>' 'pleat run --kv h2o:rec\tbl\t-n'
+    check "behind --kv=" is_typed '<run><--kv=snapkv:sinks=4>' 'pleat run --kv=snapkv:si\t4'
+    check "what may follow" is_typed '<run><--kv><h2o:budget=25%+kvcrush:share=1>' 'pleat run --kv h2o:budget=25%+kvcrush:sh\t1'
+else
+    skip "bash at a terminal: no script"
+fi
 
 # the other shells
 if command -v zsh >/dev/null; then
@@ -175,6 +251,9 @@ if command -v fish >/dev/null; then
     check "fish reads its script" test "$code$stderr" = 0
     by_fish() { HOME=$scratch fish -c "source $scratch/pleat.fish; complete -C '$1'" | cut -f1 | paste -sd' '; }
     check "fish offers specs" test "$(by_fish 'pleat run --kv lea')" = leankv
+    check "fish offers keys" test "$(by_fish 'pleat run --kv leankv:ah=3,wi')" = leankv:ah=3,window=
+    check "and their words" test "$(by_fish 'pleat run --kv=h2o:reclaim=b')" = --kv=h2o:reclaim=block
+    check "and what may follow" test "$(by_fish 'pleat eval --kv kvcomp:k=0.2+')" = kvcomp:k=0.2+pack
     check "fish offers the benches" test "$(by_fish 'pleat bench ')" = "attn codec pages run serve"
     check "fish offers a command's options" test "$(by_fish 'pleat bench attn --kv-')" = --kv-heads
     check "and no other's" test -z "$(by_fish 'pleat bench pages --kv')"

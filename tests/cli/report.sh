@@ -23,7 +23,7 @@ class Checker(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.open, self.bad = [], []
     def handle_starttag(self, tag, attrs):
-        if tag != "meta":
+        if tag not in ("meta", "wbr"):
             self.open.append(tag)
         if tag in ("script", "link", "img", "iframe", "object", "embed", "base", "form"):
             self.bad.append(tag)
@@ -76,6 +76,8 @@ check "with what kind it is" in_page '<code>k4v4</code> <span class="caption">ev
 check "columns without a figure are left out" lacks '<th>(perplexity|kld_mean|same_top1)</th>'
 check "kinds that were not run are not in the legend" lacks '</i>topk<'
 check "a telephone's width has its own rules" in_page 'max-width:640px'
+check "where all figures are as wide as it" lacks 'overflow-x:auto}.*figures svg|flex-wrap:nowrap'
+check "a spec is parted behind its marks" in_page '<td class="text">leankv:<wbr>ah=0,<wbr>al=0,<wbr>window=16,'
 check "f16's accuracy is a line" in_page 'class="rule".*>f16: [01]\.[0-9]{4}<'
 check "each policy's tokens are shown" test "$(count 'Share of a request|requests</h3>')" = 3
 check "thresholds of 0 keep every token" in_page '<title>0: 100\.0 %, sd 0\.0</title>'

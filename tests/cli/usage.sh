@@ -14,9 +14,19 @@ fails 2 "argument 1, 'bench speed': no such command; there are:$" bench speed
 check "and lists the benches" says "^  bench pages "
 check "and nothing else" test "$(wc -l <"$scratch/err")" = 6
 fails 2 "'bench': needs a second word" bench
-fails 2 "argument 2, '-ngl': no such option; the nearest is '-n'" run -ngl 99
+fails 2 "argument 2, '-ngl': no such option; .pleat run --help. lists all" run -ngl 99
 fails 2 "argument 2, '--zzzzzz': no such option; .pleat run --help. lists all" run --zzzzzz
 fails 2 "--format: 'q' is none of terminal, json, csv, md$" run --format q
+fails 2 "--format: 'cvs' is none of terminal, json, csv, md; the nearest is 'csv'" run --format cvs
+fails 2 "--format: 'term' is none of .*; the nearest is 'terminal'" run --format term
+fails 2 "--format: 'table' is none of .*; it is 'terminal' here" run --format table
+fails 2 "--device: 'gpu' is none of cpu, cuda; it is 'cuda' here" bench attn --device gpu
+fails 2 "--device: 'tpu' is none of cpu, cuda$" bench attn --device tpu
+fails 2 "--preempt: 'swpa' is none of .*; the nearest is 'swap'" bench serve --preempt swpa
+fails 2 "--arch 'llama-3-8b': no such model is known; the nearest is 'llama3-8b' " plan --arch llama-3-8b
+fails 2 "--arch 'opt': no such model is known \(.pleat plan --arch list. shows all" plan --arch opt
+fails 2 "--synthetic: 'chta' is none of .*; the nearest is 'chat'" bench serve -m "$MODEL" --synthetic chta --pool-bytes 1MiB
+fails 2 "--synthetic: 'bursts' is none of .*, fixed$" bench serve -m "$MODEL" --synthetic bursts --pool-bytes 1MiB
 fails 2 "--beams and --top-k exclude each other" run -m x -p x --beams 2 --top-k 5
 fails 2 "--beams and --seed exclude each other: a search draws nothing" run -m x -p x --beams 2 --seed 5
 fails 2 "--beams and -s exclude each other" run -m x -p x --beams 2 -s 5

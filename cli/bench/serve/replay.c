@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "cli/lib/common.h"
+#include "cli/lib/interrupt.h"
 #include "cli/lib/measure.h"
 #include "cli/lib/progress.h"
 #include "serve.h"
@@ -261,6 +262,7 @@ static int run(replay *r) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     for (;;) {
         const double now_s = now_of(r);
+        if (interrupt_came()) return CLI_INTERRUPTED;
         if (submit_due(r, now_s) != CLI_OK) return CLI_FAILED;
         if (r->out->n_ended == r->t->n) return CLI_OK;
         const pleat_status status = pleat_serving_step(r->target->serving, &err);

@@ -59,7 +59,7 @@ int serve_write_series(const serve_setup *setup, const serve_result *results, co
     for (uint32_t spec = 0; spec < setup->o->load.kv.n; spec++)
         for (uint32_t i = 0; i < results[spec].series.n; i++) {
             const serve_sample *s = &results[spec].series.v[i];
-            output_csv_cell(setup->o->load.kv.text[spec], w.file);
+            table_csv_cell(setup->o->load.kv.text[spec], w.file);
             fprintf(w.file, ",%.6f,%u,%u,%u,%llu,%llu,%llu,%llu,%llu\n", s->time_s, s->waiting, s->running, s->swapped,
                     (unsigned long long)s->pages_used, (unsigned long long)s->pages_evictable,
                     (unsigned long long)s->pages_free, (unsigned long long)s->pages_high,

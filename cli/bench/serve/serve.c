@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "cli/lib/common.h"
+#include "cli/lib/interrupt.h"
 #include "cli/lib/measure.h"
 #include "cli/lib/progress.h"
 #include "cli/lib/shape/archs.h"
@@ -231,6 +232,15 @@ static void note_speed(const bench *b, const serve_result *r, double seconds) {
              is_long ? "days" : "seconds", seconds);
 }
 
+/* Ctrl-C: all figures are of whole replays. */
+static void say_interrupted(const bench *b, uint32_t spec) {
+    const serve_options *o = b->setup.o;
+    cli_error("interrupted after %u of %u requests under %s: nothing is kept, since figures are of whole runs; "
+              "--requests N serves fewer%s%s%s",
+              b->results[spec].n_ended, b->t.n, o->load.kv.text[spec], o->write_trace ? "; " : "",
+              o->write_trace ? o->write_trace : "", o->write_trace ? " has the requests, for --trace" : "");
+}
+
 static int serve_spec(bench *b, uint32_t spec) {
     serve_target target;
     serve_result *r = &b->results[spec];
@@ -238,6 +248,7 @@ static int serve_spec(bench *b, uint32_t spec) {
     const double start_s = measure_now_s();
     if (code == CLI_OK) code = serve_replay(&b->setup, &b->t, &b->tokens, &target, (uint64_t)spec * b->t.n, r);
     if (code == CLI_OK) note_speed(b, r, measure_now_s() - start_s);
+    if (code == CLI_INTERRUPTED) say_interrupted(b, spec);
     serve_target_release(&target);
     return code;
 }
@@ -259,6 +270,7 @@ static int serve_all(bench *b) {
     const serve_options *o = b->setup.o;
     uint64_t n_completed = 0;
     int code = CLI_OK;
+    interrupt_catch();
     progress_begin("bench serve", (uint64_t)b->t.n * o->load.kv.n, !o->common.quiet);
     for (uint32_t spec = 0; spec < o->load.kv.n && code == CLI_OK; spec++) {
         code = serve_spec(b, spec);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "cli/lib/common.h"
+#include "cli/lib/interrupt.h"
 #include "cli/lib/progress.h"
 
 /* Every token is scored, all stay, and stay as precise: thresholds of 0 and one format on both sides. */
@@ -246,6 +247,7 @@ typedef struct tracer {
 static int trace_step(tracer *t, const pleat_token *tokens, uint32_t n, uint32_t flags) {
     const pleat_engine_item item = {t->seq, tokens, n, 0, NULL, flags};
     pleat_error err = {0, PLEAT_NOWHERE, ""};
+    if (interrupt_came()) return CLI_INTERRUPTED;
     pleat_status status = pleat_engine_step(t->engine, &item, 1, &err);
     if (status != PLEAT_OK) return cli_fail("a step failed", status, &err);
     trace_point *point = &t->trace->points[t->trace->n_points++];

@@ -237,10 +237,14 @@ void report_write_kept(FILE *f, const report_data *d, uint32_t row) {
     const kept_shares *k = &d->kept[row];
     const uint32_t n_lanes = d->n_layers * d->n_heads;
     bar *layers = cli_alloc(d->n_layers, sizeof *layers), *lanes = cli_alloc(n_lanes, sizeof *lanes);
-    for (uint32_t i = 0; i < d->n_layers; i++) layers[i] = bar_of(&k->layers[i]);
+    int has_low = 0;
+    for (uint32_t i = 0; i < d->n_layers; i++) {
+        layers[i] = bar_of(&k->layers[i]);
+        has_low |= layers[i].kept - layers[i].high > 1e-6;
+    }
     for (uint32_t i = 0; i < n_lanes; i++) lanes[i] = bar_of(&k->lanes[i]);
     write_places(f, d, layers, lanes, 100); /* one scale for all specs */
-    legend(f, tones, names, 2);
+    legend(f, tones, names, has_low ? 2 : 1);
     free(layers);
     free(lanes);
 }

@@ -24,7 +24,8 @@ static const char style[] =
     "--drop:#3b434c;--heat:224,100,52}}\n"
     "body{margin:0;background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif}\n"
     "main{max-width:1160px;margin:0 auto;padding:24px 20px 60px}\n"
-    "h1{font-size:1.6em;margin:0 0 .4em}h2{font-size:1.2em;margin:2.2em 0 .3em;border-bottom:1px solid var(--grid)}\n"
+    "h1{font-size:1.6em;margin:0 0 .4em;overflow-wrap:break-word}h2{font-size:1.2em;margin:2.2em 0 "
+    ".3em;border-bottom:1px solid var(--grid)}\n"
     "h3{font-size:1em;margin:1.4em 0 .2em}p{max-width:76ch;margin:.4em 0}code{font:.9em ui-monospace,monospace;"
     "overflow-wrap:anywhere}\n"
     "dl{display:grid;grid-template-columns:max-content 1fr;gap:.15em 1.2em;margin:0}dt{color:var(--mute)}dd{margin:0}\n"
@@ -32,7 +33,8 @@ static const char style[] =
     "font-variant-numeric:tabular-nums}\n"
     "th,td{padding:.2em .5em;text-align:right;border-bottom:1px solid var(--grid)}th{color:var(--mute);"
     "font-weight:500;vertical-align:bottom}\n"
-    "th.text,td.text{text-align:left}td.text{min-width:14em;max-width:34em;overflow-wrap:anywhere}.flag,td:not(.text){"
+    "th.text,td.text{text-align:left}td.text{min-width:14em;max-width:34em;overflow-wrap:break-word}.flag,td:not(.text)"
+    "{"
     "white-space:"
     "nowrap}\n"
     "td.heat{background:rgba(var(--heat),var(--loss))}\n"
@@ -53,14 +55,27 @@ static const char style[] =
     ".tick,.name,.note{fill:var(--mute)}.tick{font-size:11px}.note{font-size:11px}.label{fill:var(--fg)}"
     ".note,.label{paint-order:stroke;stroke:var(--bg);stroke-width:3px}\n"
     "@media(max-width:640px){main{padding:16px 12px 40px}dl{grid-template-columns:1fr}dd{margin-bottom:.4em}"
-    ".names{columns:1}td.text{min-width:8em;max-width:11em}.figures{flex-wrap:nowrap;overflow-x:auto}"
-    ".figures svg{max-width:none;flex:none}.legend span{white-space:normal}}\n"
+    ".names{columns:1}td.text{min-width:8em;max-width:11em}svg{font-size:13px}.tick,.note{font-size:12px}"
+    "svg[width='220']{width:calc(50% - 8px)}.legend span{white-space:normal}}\n"
     "@media "
     "print{main{max-width:none;padding:0}table{font-size:.6em}.figures,table{break-inside:avoid}h2,h3{break-after:"
     "avoid}}\n";
 
 static void section(FILE *f, const char *title, const char *text) {
     fprintf(f, "<h2>%s</h2>\n<p>%s</p>\n", title, text);
+}
+
+/* A spec may be parted behind its marks, and within no number. */
+static void put_text(FILE *f, const char *text) {
+    while (*text) {
+        const size_t n = strcspn(text, ",:+") + 1, n_left = strlen(text);
+        char *part = cli_copy(text, n < n_left ? n : n_left);
+        svg_text(f, part);
+        free(part);
+        if (n >= n_left) return;
+        fputs("<wbr>", f);
+        text += n;
+    }
 }
 
 /* ---- head -------------------------------------------------------------------------------------- */
@@ -151,9 +166,9 @@ static void put_headline(FILE *f, const evaluation *e) {
     }
     score_bytes(e, best, &bytes, &bytes_f16);
     score_bytes(e, ref, &bytes_ref, &bytes_f16);
-    svg_text(f, best->kv);
+    put_text(f, best->kv);
     fputs(" answers no less than ", f);
-    svg_text(f, ref->kv);
+    put_text(f, ref->kv);
     fprintf(f,
             " in %.1f %% of its bytes</h1>\n<p>Of what was run, the fewest bytes at an accuracy of %.4f or more; %u "
             "samples.</p>\n",
@@ -176,7 +191,7 @@ static void write_head(FILE *f, const evaluation *e, const report_data *d) {
     put_model(f, e);
     if (o->tasks) {
         put_entry(f, "tasks", o->tasks);
-        fprintf(f, "<dt>samples</dt><dd>%u of %u tasks</dd>\n", e->set.n_samples, e->set.n_tasks);
+        fprintf(f, "<dt>samples</dt><dd>%u, of %u tasks</dd>\n", e->set.n_samples, e->set.n_tasks);
     }
     if (o->text) {
         put_entry(f, "text", o->text);
@@ -193,7 +208,7 @@ static void write_head(FILE *f, const evaluation *e, const report_data *d) {
 
 static void put_cell(FILE *f, const char *tag, int is_text, const char *text) {
     fprintf(f, "<%s%s>", tag, is_text ? " class=\"text\"" : "");
-    svg_text(f, text);
+    (is_text ? put_text : svg_text)(f, text);
     fprintf(f, "</%s>", tag);
 }
 

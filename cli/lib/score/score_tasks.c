@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "cli/lib/common.h"
+#include "cli/lib/interrupt.h"
 #include "cli/lib/measure.h"
 #include "cli/lib/progress.h"
 #include "score.h"
@@ -133,7 +134,7 @@ static int advance(game *g, player *p) {
 
 static int play_step(game *g) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
-    int code = CLI_OK;
+    int code = interrupt_code();
     for (uint32_t i = 0; i < g->o->parallel && code == CLI_OK; i++) code = take_sample(g, &g->players[i]);
     if (code != CLI_OK) return code;
     const pleat_status status = pleat_engine_step(g->engine, g->items, gather(g), &err);

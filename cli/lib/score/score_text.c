@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "cli/lib/common.h"
+#include "cli/lib/interrupt.h"
 #include "cli/lib/measure.h"
 #include "cli/lib/progress.h"
 #include "score.h"
@@ -116,6 +117,7 @@ static void score_step(march *m) {
 
 static int timed_step(march *m, uint32_t row, uint32_t n_items) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
+    if (interrupt_came()) return CLI_INTERRUPTED;
     const double start_s = measure_now_s();
     const pleat_status status = pleat_engine_step(m->contenders[row].engine, m->items, n_items, &err);
     m->rows[row].seconds += measure_now_s() - start_s;
@@ -134,7 +136,8 @@ static int feed_half(march *m, uint32_t row, uint32_t i) {
                                           is_last ? 1 : 0,
                                           is_last ? window_logits(m, row, i) : NULL,
                                           is_last ? 0 : PLEAT_ITEM_MORE};
-        if (timed_step(m, row, 1) != CLI_OK) return CLI_FAILED;
+        const int code = timed_step(m, row, 1);
+        if (code != CLI_OK) return code;
         done += n;
     }
     return CLI_OK;

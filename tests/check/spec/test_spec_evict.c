@@ -186,7 +186,7 @@ static void test_errors(void) {
         {"h2o:sinks=-1", 10, "sinks '-1' at position 10: it must be a whole number from 0 to 16777216"},
         {"h2o:sinks=16777217", 10, "a whole number from 0 to 16777216"},
         {"h2o:window=0", 11, "a whole number from 1 to 16777216"},
-        {"h2o:format=k9v9", 11, "format 'k9v9' at position 11; did you mean"},
+        {"h2o:format=k9v9", 11, "format 'k9v9' at position 11: it must be a format"},
         {"h2o:reclaim=resue", 12, "did you mean 'reuse'? it must be reuse, copy, block or none"},
         {"h2o:high=f16", 4, "unknown key 'high'"},
     };

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * interrupt.h: Ctrl-C ends long work between two of its steps, so that the command can say what is kept and what is lost.
+ * A second one ends the process.
+ */
+#ifndef PLEAT_CLI_INTERRUPT_H
+#define PLEAT_CLI_INTERRUPT_H
+
+/* From here on. */
+void interrupt_catch(void);
+
+/* Whether Ctrl-C was pressed since. */
+int interrupt_came(void);
+
+/* The same as an exit code, for a loop over steps: CLI_OK, or CLI_INTERRUPTED. */
+int interrupt_code(void);
+
+#endif
