@@ -351,9 +351,12 @@ static void sim_slots_of(void *ctx, pleat_seq seq, uint64_t *live, uint64_t *hel
 
 /* ---- images ---------------------------------------------------------------------------------------- */
 
-/* Columns that the base keeps for the sequence, which has gone on from it. */
+/* Columns that the base keeps for the sequence, which has gone on from it: of pages that neither will ever write, as those
+ * of tokens that become blocks are. */
 static sim_common left_out(simulated *s, const sim_seq *q, pleat_seq base) {
-    return base.v ? common_of(q, seq_of(s, base)) : (sim_common){0};
+    sim_common c = base.v ? common_of(q, seq_of(s, base)) : (sim_common){0};
+    if (s->forecast.block_tokens) c.n_tokens = 0;
+    return c;
 }
 
 static uint64_t image_pages(const simulated *s, const sim_seq *q, sim_common shared) {
