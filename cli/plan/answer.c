@@ -4,8 +4,7 @@
  *
  * Two things can make a KV spec worth it: sequences fit that would not, or a step reads less.  Neither helps where the
  * prompts are the work, where the sequences are short or the weights so much larger that the KV hardly counts, or where
- * whole pages of few tokens hold more than f16 would.  What accuracy it costs is for `pleat eval` to say, and so is
- * what compressed blocks take.
+ * whole pages of few tokens hold more than f16 would.  What accuracy it costs is for `pleat eval` to say.
  */
 #include <stdio.h>
 
@@ -71,16 +70,15 @@ static const char *more_fit(const plan_question *q, const plan_row *r, const pla
 
 static int answer_step(const plan_question *q, const plan_row *r, const plan_row *f16, char *out) {
     const double saved = 1 - step_bytes(r) / step_bytes(f16), share = (double)f16->kv_read / step_bytes(f16);
-    const char *least = r->certainty == PLAN_AT_MOST ? "at least " : "";
     char why[96], more[96];
     if (share < WORTH_A_STEP)
         snprintf(out, PLAN_ANSWER_CAP, "Not worth it: %s: f16's KV is %.1f %% of what a step reads%s.",
                  why_small(q, why, sizeof why), 100 * share, f16_too(q));
     else if (!(saved >= WORTH_A_STEP))
-        snprintf(out, PLAN_ANSWER_CAP, "Hardly worth it: a step reads %s%.1f %% less than with f16%s.", least,
-                 100 * saved, f16_too(q));
+        snprintf(out, PLAN_ANSWER_CAP, "Hardly worth it: a step reads %.1f %% less than with f16%s.", 100 * saved,
+                 f16_too(q));
     else
-        snprintf(out, PLAN_ANSWER_CAP, "Worth it: a step reads %s%.1f %% less than with f16%s.", least, 100 * saved,
+        snprintf(out, PLAN_ANSWER_CAP, "Worth it: a step reads %.1f %% less than with f16%s.", 100 * saved,
                  more_fit(q, r, f16, more, sizeof more));
     return share >= WORTH_A_STEP && saved >= WORTH_A_STEP;
 }
@@ -94,8 +92,8 @@ static int answer_device(const plan_question *q, const plan_row *r, const plan_r
     if (q->weights.bytes > q->device_bytes)
         snprintf(out, PLAN_ANSWER_CAP, "No help: the weights alone are larger than the device.");
     else if (r->fits)
-        snprintf(out, PLAN_ANSWER_CAP, "Worth it: it fits, and f16 does not: %s of %u tokens%s, %llu in f16.",
-                 sequences(n, count), q->n_tokens, r->certainty == PLAN_AT_MOST ? " at least" : "", n_f16);
+        snprintf(out, PLAN_ANSWER_CAP, "Worth it: it fits, and f16 does not: %s of %u tokens, %llu in f16.",
+                 sequences(n, count), q->n_tokens, n_f16);
     else
         snprintf(out, PLAN_ANSWER_CAP, "Not enough: of %s of %u tokens %llu fit, %llu in f16.",
                  sequences(q->n_seqs, count), q->n_tokens, n, n_f16);
@@ -110,16 +108,8 @@ int plan_answer(const plan_question *q, const pleat_spec *spec, const plan_row *
         return -1;
     }
     if (pleat_spec_is_exact(spec) && spec->high.k_bits >= 16) return answer_plain(q, r, out);
-    if (spec->compressor != PLEAT_COMPRESSOR_NONE && r->certainty == PLAN_AT_MOST) {
-        snprintf(out, PLAN_ANSWER_CAP,
-                 "Cannot be said: what blocks take is known when they are made; --fraction takes what `pleat eval` "
-                 "measured.");
-        return -1;
-    }
     if (r->kv + r->tables >= f16->kv + f16->tables) {
-        snprintf(out, PLAN_ANSWER_CAP, "Not worth it: %s holds no less than f16%s.",
-                 r->certainty == PLAN_AT_MOST ? "at its most it" : "it",
-                 r->certainty == PLAN_AT_MOST ? "; --fraction takes what `pleat eval` measured" : "");
+        snprintf(out, PLAN_ANSWER_CAP, "Not worth it: it holds no less than f16.");
         return 0;
     }
     if (answer_device(q, r, f16, out, &is_worth)) return is_worth;

@@ -70,10 +70,6 @@ static uint64_t weights_read(const plan_weights *w, uint64_t n_seqs) {
 
 /* ---- a sequence -------------------------------------------------------------------------------- */
 
-typedef struct seq_bytes {
-    uint64_t kv, tables;
-} seq_bytes;
-
 static uint64_t f16_of(const model_shape *s, uint32_t n_tokens) {
     return shape_layer_tokens(s, n_tokens) * s->n_kv_heads * 4 * s->head_dim;
 }
@@ -98,38 +94,116 @@ static pleat_cache_options cache_for(const plan_question *q, const pleat_spec *s
     return opt;
 }
 
-/* What a cache says of a sequence of n_tokens. */
-static seq_bytes bytes_of(const plan_question *q, const pleat_spec *spec, plan_certainty certainty, uint32_t n_tokens) {
-    const model_shape *s = &q->shape;
-    const uint32_t opened = n_tokens > q->max_tokens ? n_tokens : q->max_tokens;
+pleat_status plan_forecast(const plan_question *q, const pleat_spec *spec, uint32_t n_tokens, pleat_forecast *out,
+                           pleat_error *err) {
     uint32_t windows[SHAPE_LAYERS_MAX];
     const pleat_cache_options opt = cache_for(q, spec, n_tokens, windows);
+    return pleat_forecast_for(&opt, out, err);
+}
+
+int plan_wants_text(const plan_question *q, const pleat_spec *spec) {
+    pleat_forecast f;
+    const pleat_status status = plan_forecast(q, spec, q->n_tokens, &f, NULL);
+    return status == PLEAT_E_UNSUPPORTED || (status == PLEAT_OK && !f.is_measured);
+}
+
+/* A sequence from its first token to its last. */
+typedef struct life {
+    pleat_forecast_seq prefix, end;
+    uint64_t shared_pages; /* of end's, those that the prefix still holds */
+    uint64_t most_pages;   /* in any of its steps */
+} life;
+
+static void live_on(const pleat_forecast *f, uint32_t n, uint32_t flags, life *l) {
+    if (n == 0) return;
+    l->end = pleat_forecast_step(f, &l->end, n, flags);
+    if (l->end.step_pages > l->most_pages) l->most_pages = l->end.step_pages;
+}
+
+/* n_tokens stored, of which the last were generated: all that a request generates but its last. */
+static life live(const plan_question *q, const pleat_forecast *f, uint32_t n_tokens) {
+    const uint32_t n_stored = q->n_generated > 0 ? (uint32_t)q->n_generated - 1 : 0;
+    const uint32_t n_single = n_stored < n_tokens ? n_stored : n_tokens - 1, n_prompt = n_tokens - n_single;
+    const uint32_t n_shared = q->n_shared < n_prompt ? q->n_shared : n_prompt - 1;
+    life l = {.most_pages = 0};
+    live_on(f, n_shared, PLEAT_ITEM_SEAL_ALL, &l);
+    l.prefix = l.end;
+    live_on(f, n_prompt - n_shared, 0, &l);
+    for (uint32_t i = 0; i < n_single; i++) live_on(f, 1, 0, &l);
+    l.shared_pages = l.end.n_classed == l.prefix.n_classed ? l.prefix.still_pages : l.prefix.final_pages;
+    return l;
+}
+
+/* How a spec's bytes are known, and its samples. */
+typedef struct pricing {
+    const pleat_spec *spec;
+    const pleat_forecast *samples;
+    plan_certainty certainty;
+} pricing;
+
+/* Bytes of a sequence of n_tokens. */
+typedef struct seq_bytes {
+    uint64_t kv, tables, most, prefix; /* as in plan_row */
+    uint64_t read;
+} seq_bytes;
+
+/* Slots in use, without slack: of tokens where there is one format, of whatever fills pages elsewhere. */
+static uint64_t bytes_in_use(const plan_question *q, const pricing *p, const pleat_forecast *f, double full_pages) {
+    const uint64_t token =
+        pleat_cache_token_bytes(p->spec, q->shape.head_dim, q->shape.n_q_heads / q->shape.n_kv_heads);
+    const double bytes = f->low_slots ? full_pages * (double)f->traits.page_bytes
+                                      : round(full_pages * f->traits.high_page_tokens) * (double)token;
+    return bytes < (double)PLAN_MAX ? (uint64_t)bytes : PLAN_MAX;
+}
+
+static void price_fraction(const plan_question *q, uint32_t n_tokens, seq_bytes *b) {
+    const double held = q->fraction * (double)f16_of(&q->shape, n_tokens);
+    const uint64_t all = held < (double)PLAN_MAX ? (uint64_t)(held + 0.5) : PLAN_MAX;
+    b->kv = b->read = all > b->tables ? all - b->tables : 0;
+    b->most = b->kv;
+}
+
+static seq_bytes bytes_of(const plan_question *q, const pricing *p, uint32_t n_tokens) {
+    const uint32_t opened = n_tokens > q->max_tokens ? n_tokens : q->max_tokens;
+    uint32_t windows[SHAPE_LAYERS_MAX];
+    const pleat_cache_options opt = cache_for(q, p->spec, n_tokens, windows);
     seq_bytes b = {.tables = pleat_cache_bytes_for(&opt, 0, opened)};
-    b.kv = pleat_cache_bytes_kept(&opt, n_tokens, opened) - b.tables;
-    if (certainty == PLAN_BY_FRACTION) {
-        const double held = q->fraction * (double)f16_of(s, n_tokens);
-        const uint64_t all = held < (double)PLAN_MAX ? (uint64_t)(held + 0.5) : PLAN_MAX;
-        b.kv = all > b.tables ? all - b.tables : 0;
+    pleat_forecast f;
+    if (p->certainty == PLAN_BY_FRACTION) {
+        price_fraction(q, n_tokens, &b);
+        return b;
     }
+    if (pleat_forecast_for(&opt, &f, NULL) != PLEAT_OK) return (seq_bytes){PLAN_MAX, PLAN_MAX, PLAN_MAX, 0, PLAN_MAX};
+    if (p->samples) {
+        f.n_samples = p->samples->n_samples;
+        memcpy(f.samples, p->samples->samples, sizeof f.samples);
+    }
+    const life l = live(q, &f, n_tokens);
+    b.kv = pleat_forecast_bytes(&f, l.end.n_pages - l.shared_pages);
+    b.most = pleat_forecast_bytes(&f, l.most_pages);
+    b.read = bytes_in_use(q, p, &f, l.end.full_pages);
+    if (l.prefix.n_tokens > 0)
+        b.prefix = add(pleat_forecast_bytes(&f, l.prefix.n_pages), pleat_cache_bytes_for(&opt, 0, l.prefix.n_tokens));
     return b;
 }
 
 /* ---- the device -------------------------------------------------------------------------------- */
 
-static int fits(const plan_question *q, const pleat_spec *spec, plan_certainty certainty, uint32_t n_tokens) {
-    const seq_bytes b = bytes_of(q, spec, certainty, n_tokens);
-    return add(q->weights.bytes, mul(add(b.kv, b.tables), q->n_seqs)) <= q->device_bytes;
+static int fits(const plan_question *q, const pricing *p, uint32_t n_tokens) {
+    const seq_bytes b = bytes_of(q, p, n_tokens);
+    const uint64_t seqs = add(b.prefix, mul(add(b.kv, b.tables), q->n_seqs));
+    return add(q->weights.bytes, seqs) <= q->device_bytes;
 }
 
 /* The longest sequences that fit, 0 if none do.  Bytes grow with the tokens but where longer pages come into use, which
  * is at a power of two: so the highest power that fits is the foot of the right stretch. */
-static uint32_t most_tokens(const plan_question *q, const pleat_spec *spec, plan_certainty certainty) {
+static uint32_t most_tokens(const plan_question *q, const pricing *p) {
     uint32_t low = 1u << 24;
-    while (low && !fits(q, spec, certainty, low)) low /= 2;
+    while (low && !fits(q, p, low)) low /= 2;
     if (low == 0 || low == 1u << 24) return low;
     for (uint32_t high = 2 * low; high - low > 1;) {
         const uint32_t middle = low + (high - low) / 2;
-        if (fits(q, spec, certainty, middle))
+        if (fits(q, p, middle))
             low = middle;
         else
             high = middle;
@@ -137,11 +211,11 @@ static uint32_t most_tokens(const plan_question *q, const pleat_spec *spec, plan
     return low;
 }
 
-static void fill_device(const plan_question *q, const pleat_spec *spec, plan_row *r) {
-    const uint64_t seq = add(r->seq_kv, r->seq_tables);
+static void fill_device(const plan_question *q, const pricing *p, plan_row *r) {
+    const uint64_t seq = add(r->seq_kv, r->seq_tables), once = add(q->weights.bytes, r->prefix);
     if (!q->device_bytes || !q->weights.bytes) return;
-    if (q->device_bytes > q->weights.bytes) r->max_seqs = (q->device_bytes - q->weights.bytes) / seq;
-    r->most_tokens = most_tokens(q, spec, r->certainty);
+    if (q->device_bytes > once) r->max_seqs = (q->device_bytes - once) / seq;
+    r->most_tokens = most_tokens(q, p);
     r->fits = r->total <= q->device_bytes;
 }
 
@@ -178,34 +252,62 @@ static void fill_step(const plan_question *q, uint64_t seq_read, plan_row *r) {
     r->prompt_ms = ms_for(q->n_tokens, q->prompt_tokens_per_s);
 }
 
-pleat_status plan_fill(const plan_question *q, const pleat_spec *spec, plan_row *out, pleat_error *err) {
+/* How the spec's bytes are known, if at all. */
+static pleat_status price(const plan_question *q, pricing *p, pleat_error *err) {
+    pleat_forecast f;
+    const pleat_status status = plan_forecast(q, p->spec, q->n_tokens, &f, err);
+    const int is_forecast = status == PLEAT_OK && f.is_measured;
+    if (status == PLEAT_E_UNSUPPORTED && q->fraction == 0)
+        return shape_error(err, status,
+                           "what it keeps cannot be forecast with reclaim=block: give --fraction, the part "
+                           "of f16's bytes that `pleat eval` or `run` measured, or reclaim=reuse");
+    if (status != PLEAT_OK && status != PLEAT_E_UNSUPPORTED) return status;
+    p->certainty = pleat_spec_is_exact(p->spec)       ? PLAN_EXACT
+                   : is_forecast                      ? PLAN_FORECAST
+                   : p->samples && status == PLEAT_OK ? PLAN_MEASURED
+                                                      : PLAN_BY_FRACTION;
+    if (is_forecast) p->samples = NULL;
+    if (p->certainty != PLAN_BY_FRACTION) return PLEAT_OK;
+    if (q->fraction == 0)
+        return shape_error(
+            err, PLEAT_E_UNSUPPORTED,
+            "what it keeps depends on the text: give --fraction, the part of f16's bytes that `pleat eval` "
+            "or `run` measured, or a text to measure it on: -m FILE --text FILE");
+    if (q->n_shared > 0)
+        return shape_error(err, PLEAT_E_UNSUPPORTED,
+                           "--fraction does not say what sequences share: --shared has to go");
+    return PLEAT_OK;
+}
+
+static void fill_bytes(const plan_question *q, const seq_bytes *b, plan_row *r) {
+    r->seq_kv = b->kv;
+    r->seq_tables = b->tables;
+    r->seq_most = b->most;
+    r->prefix = b->prefix;
+    r->kv = add(b->prefix, mul(b->kv, q->n_seqs));
+    r->tables = mul(b->tables, q->n_seqs);
+    r->total = add(q->weights.bytes, add(r->kv, r->tables));
+    r->f16_bytes = mul(f16_of(&q->shape, q->n_tokens), q->n_seqs);
+}
+
+pleat_status plan_fill(const plan_question *q, const pleat_spec *spec, const pleat_forecast *samples, plan_row *out,
+                       pleat_error *err) {
     const model_shape *s = &q->shape;
-    const int has_policy = spec->policy != PLEAT_POLICY_NONE;
-    plan_row r = {.certainty = pleat_spec_is_exact(spec) ? PLAN_EXACT
-                               : q->fraction > 0         ? PLAN_BY_FRACTION
-                                                         : PLAN_AT_MOST};
-    const uint64_t lane_token = pleat_cache_token_bytes(spec, s->head_dim, s->n_q_heads / s->n_kv_heads);
-    if (has_policy && s->n_windowed > 0 && s->window < q->max_tokens)
+    if (spec->policy != PLEAT_POLICY_NONE && s->n_windowed > 0 && s->window < q->max_tokens)
         return shape_error(err, PLEAT_E_ARG,
                            "a policy on layers with a sliding window (%u of %u layers, %u tokens) is not supported: "
                            "choose a spec without one",
                            s->n_windowed, s->n_layers, s->window);
-    uint32_t windows[SHAPE_LAYERS_MAX];
-    const pleat_cache_options opt = cache_for(q, spec, q->n_tokens, windows);
-    const pleat_status status = pleat_cache_check(&opt, err);
+    pricing p = {.spec = spec, .samples = samples};
+    const pleat_status status = price(q, &p, err);
     if (status != PLEAT_OK) return status;
-    const seq_bytes b = bytes_of(q, spec, r.certainty, q->n_tokens);
-    r.token_bytes = lane_token * s->n_kv_heads * s->n_layers;
-    r.seq_kv = b.kv;
-    r.seq_tables = b.tables;
-    r.kv = mul(b.kv, q->n_seqs);
-    r.tables = mul(b.tables, q->n_seqs);
-    r.total = add(q->weights.bytes, add(r.kv, r.tables));
-    r.f16_bytes = mul(f16_of(s, q->n_tokens), q->n_seqs);
-    fill_device(q, spec, &r);
-    const uint64_t all = shape_layer_tokens(s, q->n_tokens) * s->n_kv_heads * lane_token;
-    const uint64_t stored = all < b.kv ? all : b.kv; /* a budget holds fewer than all tokens */
-    fill_step(q, r.certainty == PLAN_BY_FRACTION ? (b.kv ? b.kv : 1) : stored, &r);
+    plan_row r = {.certainty = p.certainty};
+    const seq_bytes b = bytes_of(q, &p, q->n_tokens);
+    r.token_bytes =
+        pleat_cache_token_bytes(spec, s->head_dim, s->n_q_heads / s->n_kv_heads) * s->n_kv_heads * s->n_layers;
+    fill_bytes(q, &b, &r);
+    fill_device(q, &p, &r);
+    fill_step(q, b.read ? b.read : 1, &r);
     if (r.total == PLAN_MAX || r.kv_read == PLAN_MAX || r.f16_bytes == PLAN_MAX)
         return shape_error(err, PLEAT_E_LIMIT, "%u sequences of %u tokens take more bytes than 2^63", q->n_seqs,
                            q->n_tokens);

@@ -3,10 +3,11 @@
  * plan.c: `pleat plan`: what each KV spec would take and read, before anything runs.
  *
  *     -m GGUF | --arch NAME | --config FILE ──> shape, weights ──┐
+ *     --text ──> samples.c ──────────────────────────────────────┤
  *     --ctx, --batch, --kv, what the device is ──────────────────┴──> figures.c ──> rows, answer.c ──> words
  *
- * Nothing is measured and nothing is guessed: a figure that wants a number which was not given is null, and the option
- * that gives it is named.
+ * Nothing is guessed, and nothing but --text is measured: a figure that wants a number which was not given is null, and
+ * the option that gives it is named.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "cli/lib/shape/archs.h"
 #include "cli/lib/shape/hf_config.h"
 #include "print.h"
+#include "samples.h"
 
 /* ---- options ----------------------------------------------------------------------------------- */
 
@@ -41,14 +43,18 @@ static const option_row rows[] = {
      KIND_F32, AT(prefill), 1e-3, 1e9},
     {GROUP_CACHE, "kv", NULL, "SPEC", "how the cache is kept; repeat to compare (default \"f16 k8v8 k8v4 k4v4 k4v2\")",
      KIND_SPECS, AT(kv), .words = option_spec_names},
-    {GROUP_CACHE, "fraction", NULL, "X", "part of f16's bytes that a policy or kvcomp holds, as eval measured it (default: the most)",
-     KIND_F32, AT(fraction), 1e-6, 1e3},
+    {GROUP_CACHE, "fraction", NULL, "X", "part of f16's bytes that leankv, topk or kvcomp holds, as eval measured it",
+     KIND_F32, AT(fraction), 1e-6, 1e3, .excludes = "text", .because = "both say what the text decides"},
+    {GROUP_CACHE, "text", NULL, "FILE", "text to measure on the model what leankv, topk or kvcomp holds of it",
+     KIND_INPUT, AT(text), .needs = "model", .because = "it is the model that is run on it"},
     {GROUP_SHAPE, "ctx", NULL, "N", "tokens stored in each sequence (default: the model's context)",
      KIND_U32, AT(ctx), 1, 16777216},
     {GROUP_SHAPE, "ctx-size", "c", "N", "tokens that a sequence is opened for (default: --ctx)",
      KIND_U32, AT(ctx_size), 1, 16777216},
     {GROUP_SHAPE, "batch", NULL, "N", "sequences at once (default 1)", KIND_U32, AT(n_seqs), 1, 65536},
-    {GROUP_SHAPE, "n-predict", "n", "N", "tokens that a request generates (default: not said)",
+    {GROUP_SHAPE, "shared", NULL, "N", "first tokens of all sequences that a kept prefix holds once (default 0)",
+     KIND_U32, AT(n_shared), 0, 16777215},
+    {GROUP_SHAPE, "n-predict", "n", "N", "of --ctx tokens, those that a request generates (default: not said)",
      KIND_I32, AT(n_predict), 0, 16777216},
     COMMON_ROWS(plan_options),
 };
@@ -159,11 +165,12 @@ static int check_specs(const plan *p) {
     int n_varying = 0;
     for (uint32_t i = 0; i < o->kv.n; i++) {
         const pleat_spec *spec = &o->kv.spec[i];
-        n_varying += !pleat_spec_is_exact(spec);
+        n_varying += plan_wants_text(&p->q, spec);
         if (spec->profile[0]) {
-            cli_error("--kv '%s': what a profile saves depends on the text; give --kv leankv and, as --fraction, what "
-                      "`pleat eval` measured",
-                      o->kv.text[i]);
+            cli_error(
+                "--kv '%s': what a profile saves depends on the text; give -m FILE and --text FILE to measure it, "
+                "or --kv leankv and, as --fraction, what `pleat eval` measured",
+                o->kv.text[i]);
             return CLI_USAGE;
         }
         if (p->q.shape.n_ctx && pleat_cache_least_tokens(spec) > p->q.shape.n_ctx) {
@@ -184,6 +191,7 @@ static int take_question(plan *p) {
     q->n_tokens = o->ctx ? o->ctx : q->shape.n_ctx;
     q->max_tokens = o->ctx_size ? o->ctx_size : q->n_tokens;
     q->n_seqs = o->n_seqs;
+    q->n_shared = o->n_shared;
     q->device_bytes = o->device_bytes;
     q->bytes_per_s = o->bandwidth;
     q->swap_bytes_per_s = o->swap_bandwidth;
@@ -202,6 +210,12 @@ static int take_question(plan *p) {
         cli_error("--n-predict %d are more tokens than --ctx %u", q->n_generated, q->n_tokens);
         return CLI_USAGE;
     }
+    const uint32_t n_stored = q->n_generated > 0 ? (uint32_t)q->n_generated - 1 : 0; /* all but the last */
+    if (q->n_shared > 0 && q->n_shared + 1 + n_stored > q->n_tokens) {
+        cli_error("--shared %u leaves nothing of a prompt of --ctx %u tokens%s", q->n_shared, q->n_tokens,
+                  n_stored ? " less --n-predict" : "");
+        return CLI_USAGE;
+    }
     if (q->shape.n_ctx && q->max_tokens > q->shape.n_ctx && !o->common.quiet)
         cli_note("%u tokens are more than the model's context of %u", q->max_tokens, q->shape.n_ctx);
     return CLI_OK;
@@ -211,11 +225,13 @@ static int fill_rows(plan *p) {
     const pleat_spec plain = {.high = {16, 16}};
     plan_row f16;
     pleat_error err = {0, PLEAT_NOWHERE, ""};
-    pleat_status status = plan_fill(&p->q, &plain, &f16, &err);
+    pleat_status status = plan_fill(&p->q, &plain, NULL, &f16, &err);
     if (status != PLEAT_OK) return cli_fail(p->source, status, &err);
     for (uint32_t i = 0; i < p->o->kv.n; i++) {
         const pleat_spec *spec = &p->o->kv.spec[i];
-        status = plan_fill(&p->q, spec, &p->rows[i], &err);
+        status = plan_fill(&p->q, spec, p->o->text ? &p->samples[i] : NULL, &p->rows[i], &err);
+        if (status == PLEAT_E_UNSUPPORTED) cli_error("--kv '%s': %s", p->o->kv.text[i], err.text);
+        if (status == PLEAT_E_UNSUPPORTED) return CLI_USAGE;
         if (status != PLEAT_OK) return cli_fail(p->o->kv.text[i], status, &err);
         p->is_worth[i] = plan_answer(&p->q, spec, &p->rows[i], &f16, p->answers[i]);
     }
@@ -232,6 +248,7 @@ static int run(void *opts) {
     p.o = o;
     int code = take_model(&p);
     if (code == CLI_OK) code = take_question(&p);
+    if (code == CLI_OK && o->text) code = plan_measure(o, &p.q, p.samples);
     if (code == CLI_OK) code = check_specs(&p);
     if (code == CLI_OK) code = fill_rows(&p);
     return code == CLI_OK ? plan_print(&p) : code;
@@ -242,7 +259,8 @@ const command plan_command = {
     .help = "bytes, bandwidth and preemption of KV specs for a model, before it runs",
     .usage = "(-m MODEL | --arch NAME | --config FILE) [--ctx N] [--batch N] [--kv SPEC]... [--device-bytes B]",
     .about = "Reckons what KV specs would hold and read for a model and a load, whether they fit a device, what "
-             "preemption would cost, and whether a spec is worth it.  Nothing is measured and nothing guessed.",
+             "preemption would cost, and whether a spec is worth it.  Nothing is guessed, and what the text decides is "
+             "measured on one, taken from --fraction, or refused.",
     ROWS_OF(rows),
     DEMANDS_OF(demands),
     .options_bytes = sizeof(plan_options),

@@ -36,7 +36,7 @@ static const char *cheaper(const plan_row *r) {
 }
 
 static const char *certainty_name(const plan_row *r) {
-    static const char *const names[] = {"exact", "at most", "by --fraction"};
+    static const char *const names[] = {"exact", "forecast", "measured", "by --fraction"};
     return names[r->certainty];
 }
 
@@ -73,13 +73,14 @@ static json_t *step_json(const plan *p, const plan_row *r) {
 static json_t *row_json(const plan *p, uint32_t i) {
     const plan_row *r = &p->rows[i];
     const int device = has_device(p);
-    json_t *row = json_pack("{s:s, s:s, s:I, s:{s:I, s:I, s:I}, s:{s:o, s:I, s:I, s:o}, s:I, s:o}", "kv",
-                            p->o->kv.text[i], "certainty", certainty_name(r), "bytes_per_token",
-                            (json_int_t)r->token_bytes, "sequence", "kv", (json_int_t)r->seq_kv, "tables",
-                            (json_int_t)r->seq_tables, "bytes", (json_int_t)(r->seq_kv + r->seq_tables), "bytes",
-                            "weights", int_or_null(has_weights(p), p->q.weights.bytes), "kv", (json_int_t)r->kv,
-                            "tables", (json_int_t)r->tables, "total", int_or_null(has_weights(p), r->total),
-                            "bytes_f16", (json_int_t)r->f16_bytes, "fraction", json_number(fraction_of(r)));
+    json_t *row =
+        json_pack("{s:s, s:s, s:I, s:{s:I, s:I, s:I, s:I}, s:{s:o, s:I, s:I, s:I, s:o}, s:I, s:o}", "kv",
+                  p->o->kv.text[i], "certainty", certainty_name(r), "bytes_per_token", (json_int_t)r->token_bytes,
+                  "sequence", "kv", (json_int_t)r->seq_kv, "tables", (json_int_t)r->seq_tables, "bytes",
+                  (json_int_t)(r->seq_kv + r->seq_tables), "most", (json_int_t)r->seq_most, "bytes", "weights",
+                  int_or_null(has_weights(p), p->q.weights.bytes), "prefix", (json_int_t)r->prefix, "kv",
+                  (json_int_t)r->kv, "tables", (json_int_t)r->tables, "total", int_or_null(has_weights(p), r->total),
+                  "bytes_f16", (json_int_t)r->f16_bytes, "fraction", json_number(fraction_of(r)));
     json_object_set_new(row, "fits", device ? json_boolean(r->fits) : json_null());
     json_object_set_new(row, "most_sequences", int_or_null(device, r->max_seqs));
     json_object_set_new(row, "most_tokens", int_or_null(device, r->most_tokens));
@@ -100,8 +101,9 @@ static json_t *plan_json(const plan *p) {
     json_t *rows = json_array(), *unknown = json_array();
     for (uint32_t i = 0; i < p->o->kv.n; i++) json_array_append_new(rows, row_json(p, i));
     for (uint32_t i = 0; i < n_missing; i++) json_array_append_new(unknown, json_string(missing[i]));
-    return json_pack("{s:o, s:I, s:I, s:I, s:o, s:o, s:o}", "model", model_json(p), "ctx", (json_int_t)p->q.n_tokens,
-                     "ctx_size", (json_int_t)p->q.max_tokens, "batch", (json_int_t)p->q.n_seqs, "device_bytes",
+    return json_pack("{s:o, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "model", model_json(p), "ctx",
+                     (json_int_t)p->q.n_tokens, "ctx_size", (json_int_t)p->q.max_tokens, "batch",
+                     (json_int_t)p->q.n_seqs, "shared", (json_int_t)p->q.n_shared, "device_bytes",
                      int_or_null(p->q.device_bytes > 0, p->q.device_bytes), "rows", rows, "unknown", unknown);
 }
 
@@ -132,6 +134,7 @@ static void put_memory(const plan *p, table *t, const plan_row *r) {
     put_count(t, 1, r->token_bytes);
     put_bytes(p, t, has_weights(p), p->q.weights.bytes);
     put_bytes(p, t, 1, r->kv);
+    put_bytes(p, t, 1, r->seq_most);
     put_bytes(p, t, 1, r->tables);
     put_bytes(p, t, has_weights(p), r->total);
     table_put(t, "%.4f", fraction_of(r));
@@ -157,7 +160,8 @@ static void put_preempt(const plan *p, table *t, const plan_row *r) {
 }
 
 /* The columns of each part; "kv" stands in front of all. */
-#define MEMORY_TITLES "bytes/token", "weights", "KV", "tables", "total", "part of f16", "most sequences", "most tokens"
+#define MEMORY_TITLES \
+    "bytes/token", "weights", "KV", "one's most", "tables", "total", "part of f16", "most sequences", "most tokens"
 #define STEP_TITLES "weights read", "KV read", "ms at least", "tokens/s at most", "KV passes weights at"
 #define PREEMPT_TITLES "swap", "ms out", "ms out and in", "recompute ms", "sooner"
 
@@ -222,7 +226,10 @@ static void write_model(const plan *p, output *out) {
     else
         table_put(&t, "unknown");
     table_put(&t, "sequences");
-    table_put(&t, "%u of %u tokens", p->q.n_seqs, p->q.n_tokens);
+    if (p->q.n_shared)
+        table_put(&t, "%u of %u tokens, the first %u of a kept prefix", p->q.n_seqs, p->q.n_tokens, p->q.n_shared);
+    else
+        table_put(&t, "%u of %u tokens", p->q.n_seqs, p->q.n_tokens);
     if (p->q.device_bytes) {
         table_put(&t, "device");
         table_put(&t, "%s", print_bytes(bytes, p->q.device_bytes));

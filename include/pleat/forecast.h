@@ -6,6 +6,7 @@
  *     pleat_forecast_for(options)            what the spec keeps of a lane's tokens, and when
  *     pleat_forecast_measure(cache, seq)     a sample: how many were kept high, what blocks took (levels, blocks)
  *     pleat_forecast_step(before, n, flags)  what a sequence holds after a step, and in it
+ *     pleat_forecast_bytes(pages)            of that in bytes
  *
  * Budgets, windows and uniform formats need no sample.  How many tokens leankv and topk keep, and what compressed blocks
  * take, is known when they are made: a forecast of these is_measured when a sequence that was has been looked at.
@@ -27,7 +28,8 @@ extern "C" {
 
 /* How lanes keep their tokens. */
 typedef enum pleat_lane_kind {
-    PLEAT_LANES_WHOLE = 0, /* all tokens, or the newest of a window, in one format */
+    PLEAT_LANES_WHOLE = 0, /* all tokens in one format, or a fraction of them */
+    PLEAT_LANES_RING,      /* the newest tokens of a window in some layers, all in others */
     PLEAT_LANES_BUDGET,    /* a number of tokens in one format */
     PLEAT_LANES_LEVELS,    /* tokens high, low or dropped */
     PLEAT_LANES_BLOCKS     /* the newest tokens in f16, the others in blocks */
@@ -48,14 +50,14 @@ typedef struct pleat_forecast {
     pleat_lane_kind kind;
     pleat_spec spec;
     uint32_t n_kv_heads;
-    uint32_t byte_tokens;   /* tokens of a lane that a budget in bytes comes to */
-    uint32_t evicts_always; /* 1: a policy that evicts in generation */
-    uint32_t has_shares;    /* 1: budgets differ between lanes */
-    uint32_t n_ring_lanes, ring_slots;
-    uint32_t low_slots;    /* of a low page; 0: there is no low side */
-    uint32_t block_tokens; /* of a block */
-    double fraction;       /* part of its tokens that a lane of PLEAT_LANES_WHOLE has slots for */
-    uint32_t is_measured;  /* 1: no sample is wanting */
+    uint32_t byte_tokens;              /* tokens of a lane that a budget in bytes comes to */
+    uint32_t n_ring_lanes, ring_slots; /* lanes of layers with a window, and tokens of it */
+    uint32_t low_slots;                /* of a low page; 0: there is no low side */
+    uint32_t block_tokens;             /* of a block; 0: there are none */
+    double fraction;                   /* part of its tokens that a lane of PLEAT_LANES_WHOLE has slots for */
+    float most_high, most_low;         /* slots for a classed token as long as there is no sample */
+    uint32_t wants_samples;            /* 1: what lanes keep depends on the text, and each keeps another part */
+    uint32_t is_measured;              /* 1: no sample is wanting */
     uint32_t n_samples;
     pleat_forecast_sample samples[PLEAT_FORECAST_SAMPLES]; /* ascending by n_classed */
 } pleat_forecast;
@@ -84,8 +86,10 @@ PLEAT_API pleat_status pleat_forecast_for(const pleat_cache_options *opt, pleat_
 PLEAT_API pleat_forecast pleat_forecast_of_fraction(uint32_t n_lanes, uint32_t page_tokens, uint64_t page_bytes,
                                                     double fraction);
 
-/* Take a sample from a sequence whose prompt has been read, in a cache of the same spec and page size; longer ones after
- * shorter ones.  PLEAT_E_LIMIT when there are PLEAT_FORECAST_SAMPLES already. */
+/* Take a sample from a sequence whose prompt has been read, in a cache of the same spec; longer ones after shorter ones.
+ * Nothing is taken where no sample is wanted.  PLEAT_E_LIMIT when there are PLEAT_FORECAST_SAMPLES already, PLEAT_E_ARG for
+ * a cache of another kind of lanes or one in a step.  Samples are per token: those of one forecast may be copied to
+ * another of the same spec, whatever its pages hold. */
 PLEAT_API pleat_status pleat_forecast_measure(pleat_forecast *forecast, const pleat_cache *cache, pleat_seq seq);
 
 /* The most tokens that a lane keeps when a prompt of n_prompt tokens has been read; UINT32_MAX: all. */
@@ -94,6 +98,10 @@ PLEAT_API uint32_t pleat_forecast_max_kept(const pleat_forecast *forecast, uint3
 /* What `before` holds after a step with n_new >= 1 tokens and flags PLEAT_ITEM_*. */
 PLEAT_API pleat_forecast_seq pleat_forecast_step(const pleat_forecast *forecast, const pleat_forecast_seq *before,
                                                  uint32_t n_new, uint32_t flags);
+
+/* Bytes of so many pages, with the pool's for each, as pleat_cache_usage counts them.  A sequence's tables are
+ * pleat_cache_bytes_for() for no token. */
+PLEAT_API uint64_t pleat_forecast_bytes(const pleat_forecast *forecast, uint64_t n_pages);
 
 #ifdef __cplusplus
 }

@@ -29,7 +29,8 @@
  * When pages run short: kept prefixes go; then requests that allow it are compressed; then the lowest in rank is
  * preempted.  sched/sched.h (source) has the rules: priorities, watermarks, tenants.  Under a policy that evicts in
  * generation, with reclaim=reuse or copy (spec.h), it is known what a request will hold at most at every step until it
- * leaves.  Then it is admitted when that fits with what the others will hold, and nobody is preempted later.
+ * leaves.  Then it is admitted when that fits with what the others will hold, and nobody is preempted later.  Where
+ * prefixes are kept that is less than its whole prompt: what stays at a breakpoint, and the part up to the next.
  *
  * Threads: driven from one thread at a time.
  *

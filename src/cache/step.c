@@ -21,15 +21,13 @@
 
 /* What will have to be done when this item's tokens are stored. */
 static void plan_end(const pleat_cache *c, pleat__step_item *item, uint32_t flags) {
-    const pleat__sequence *seq = item->seq;
-    const uint32_t n_after = item->n_before + item->n_new;
-    /* Its last part may be a single token. */
-    const bool ends_prompt = !(flags & PLEAT_ITEM_MORE) && (item->n_new > 1 || seq->n_prompt == 0 ||
-                                                            n_after > c->opt.spec.window + seq->n_classed + 1);
-    item->end = (pleat__item_end){.compaction = PLEAT__COMPACT_NOT,
-                                  .n_classed = seq->n_classed,
-                                  .n_prompt = ends_prompt ? n_after : seq->n_prompt};
-    if (c->keep->plan) c->keep->plan(c, item, flags);
+    const pleat__item_counts n = {.n_before = item->n_before,
+                                  .n_new = item->n_new,
+                                  .n_classed = item->seq->n_classed,
+                                  .n_prompt = item->seq->n_prompt,
+                                  .flags = flags};
+    item->end = pleat__item_end_at(&n, c->opt.spec.window);
+    if (c->keep->plan) c->keep->plan(c, &n, &item->end);
 }
 
 /* What a step with this item would do, without beginning it. */
@@ -159,8 +157,7 @@ pleat_status pleat_cache_begin(pleat_cache *c, const pleat_cache_item *items, ui
 static void grow_seq(pleat__sequence *seq, uint32_t n_new) {
     const uint32_t n_lanes = seq->table.n_lanes;
     uint32_t *n_slots = seq->table.n_slots[PLEAT__HIGH], *hole = seq->table.hole;
-    for (uint32_t i = 0; i < n_lanes && n_new == 1; i++) n_slots[i] -= hole[i] != 0; /* the token takes the hole */
-    for (uint32_t i = 0; i < n_lanes; i++) n_slots[i] += n_new;
+    for (uint32_t i = 0; i < n_lanes; i++) n_slots[i] = pleat__slots_grown(n_slots[i], hole[i] != 0, n_new);
     if (n_new == 1) memset(hole, 0, n_lanes * sizeof *hole);
     seq->n_tokens += n_new;
 }

@@ -29,6 +29,14 @@ typedef enum pleat__compaction {
     PLEAT__COMPACT_PROMPT, /* several did, or blocks are due */
 } pleat__compaction;
 
+/* One sequence's step in numbers: with the options all that the plan of its end depends on.  The step that is under way
+ * and a forecast (pleat/forecast.h) hand the same ones to the same functions. */
+typedef struct pleat__item_counts {
+    uint32_t n_before, n_new;     /* tokens stored before the step, and of the step */
+    uint32_t n_classed, n_prompt; /* of the sequence, before the step */
+    uint32_t flags;               /* PLEAT_ITEM_* */
+} pleat__item_counts;
+
 /* The end of a step as begin has planned it for one item. */
 typedef struct pleat__item_end {
     pleat__compaction compaction;
@@ -38,6 +46,20 @@ typedef struct pleat__item_end {
     uint32_t budget;    /* eviction: tokens that a lane may keep */
     uint32_t n_fresh;   /* pages that each lane takes for what is copied (reclaim=copy) */
 } pleat__item_end;
+
+/* The end that changes no lane.  A prompt's last part may be a single token: then more than one leaves the window. */
+static inline pleat__item_end pleat__item_end_at(const pleat__item_counts *n, uint32_t window) {
+    const uint32_t n_after = n->n_before + n->n_new;
+    const bool ends_prompt =
+        !(n->flags & PLEAT_ITEM_MORE) && (n->n_new > 1 || n->n_prompt == 0 || n_after > window + n->n_classed + 1);
+    return (pleat__item_end){
+        .compaction = PLEAT__COMPACT_NOT, .n_classed = n->n_classed, .n_prompt = ends_prompt ? n_after : n->n_prompt};
+}
+
+/* Slots of a lane when n_new tokens are stored behind n_slots: a single one takes the hole. */
+static inline uint32_t pleat__slots_grown(uint32_t n_slots, bool has_hole, uint32_t n_new) {
+    return n_slots + n_new - (n_new == 1 && has_hole);
+}
 
 /* Where an item's units stand among those of the step. */
 typedef struct pleat__item_units {

@@ -107,6 +107,7 @@ static inline uint64_t pleat__backend_lane_pages(const pleat__backend_shape *sha
 typedef struct pleat__backend_extent {
     uint32_t n_prompt;
     uint32_t n_tokens; /* prompt and all that it generates */
+    uint32_t n_read;   /* slots of a lane that its prompt takes at most while it is read (chunks.c) */
     uint32_t budget;   /* tokens of a lane that stay, by the backend's budget() */
 } pleat__backend_extent;
 
@@ -117,12 +118,12 @@ static inline uint64_t pleat__backend_fresh_pages(const pleat__backend_shape *sh
     return pleat__backend_lane_pages(shape, e->budget < n_tokens ? e->budget : n_tokens);
 }
 
-/* The most pages that the request holds while its prompt is read, in a step too: all of it, beside what is taken for
- * what will stay. */
+/* The most pages that the request holds while its prompt is read, in a step too: what is stored of it, beside what is
+ * taken for what will stay. */
 static inline uint64_t pleat__backend_prompt_pages(const pleat__backend_shape *shape, const pleat__backend_extent *e) {
     const uint32_t spare = shape->spare_pages > 0 ? shape->spare_pages + 1 : 0;
     const uint64_t n_fresh = pleat__backend_fresh_pages(shape, e, e->n_prompt);
-    return shape->n_lanes * (pleat__backend_lane_pages(shape, e->n_prompt) + n_fresh + spare);
+    return shape->n_lanes * (pleat__backend_lane_pages(shape, e->n_read) + n_fresh + spare);
 }
 
 /* The most pages behind its prompt, in the step after which it has n_tokens.  Packed lanes hold what the prompt has left

@@ -147,7 +147,7 @@ static uint32_t n_common(const sim_seq *a, const sim_seq *b) {
 /* Columns that a sequence has at most: of full pages, on both sides. */
 static uint32_t most_cols(const simulated *s, uint32_t max_tokens) {
     const uint32_t n = (max_tokens / s->opt.page_tokens + 1) * (s->opt.n_lanes / s->col_pages + 1);
-    return s->forecast.kind == PLEAT_LANES_WHOLE ? n : 2 * n;
+    return s->forecast.low_slots ? 2 * n : n;
 }
 
 static pleat_status open_row(simulated *s, uint32_t max_tokens, pleat_seq *out) {
@@ -213,7 +213,7 @@ typedef struct sim_step {
 } sim_step;
 
 static uint32_t cols_of_payload(const simulated *s, const pleat_forecast_seq *held) {
-    return s->forecast.kind == PLEAT_LANES_BLOCKS ? (uint32_t)(held->final_pages / s->col_pages) : 0;
+    return s->forecast.block_tokens ? (uint32_t)(held->final_pages / s->col_pages) : 0;
 }
 
 static uint32_t cols_of(const simulated *s, const pleat_forecast_seq *held) {
@@ -223,7 +223,7 @@ static uint32_t cols_of(const simulated *s, const pleat_forecast_seq *held) {
 
 /* Columns whose tokens become blocks; at least what there is no room for behind the payloads' columns. */
 static uint32_t count_emptied(const simulated *s, const sim_seq *q, const pleat_forecast_seq *after) {
-    if (s->forecast.kind != PLEAT_LANES_BLOCKS || after->n_classed == q->held.n_classed) return 0;
+    if (!s->forecast.block_tokens || after->n_classed == q->held.n_classed) return 0;
     const uint64_t n_pages = (uint64_t)(after->n_classed - q->held.n_classed) / s->opt.page_tokens * s->opt.n_lanes;
     const uint32_t n_cols = (uint32_t)((n_pages + s->col_pages - 1) / s->col_pages),
                    n_high = q->n_cols - q->n_payload_cols;
@@ -351,9 +351,12 @@ static void sim_slots_of(void *ctx, pleat_seq seq, uint64_t *live, uint64_t *hel
 
 /* ---- images ---------------------------------------------------------------------------------------- */
 
-/* Columns that the base keeps for the sequence, which has gone on from it. */
+/* Columns that the base keeps for the sequence, which has gone on from it: of pages that neither will ever write, as those
+ * of tokens that become blocks are. */
 static sim_common left_out(simulated *s, const sim_seq *q, pleat_seq base) {
-    return base.v ? common_of(q, seq_of(s, base)) : (sim_common){0};
+    sim_common c = base.v ? common_of(q, seq_of(s, base)) : (sim_common){0};
+    if (s->forecast.block_tokens) c.n_tokens = 0;
+    return c;
 }
 
 static uint64_t image_pages(const simulated *s, const sim_seq *q, sim_common shared) {
@@ -537,8 +540,7 @@ static pleat__backend_shape shape_of(const pleat_simulation *o, const pleat_fore
 
 /* Lanes that differ have full pages at different times. */
 static uint32_t col_pages_of(const pleat_forecast *f) {
-    const bool are_equal = f->kind == PLEAT_LANES_WHOLE || f->kind == PLEAT_LANES_BUDGET;
-    const uint32_t n_lanes = f->traits.n_lanes, n_groups = are_equal ? 1 : PLEAT_FORECAST_GROUPS;
+    const uint32_t n_lanes = f->traits.n_lanes, n_groups = f->wants_samples ? PLEAT_FORECAST_GROUPS : 1;
     return n_lanes > n_groups ? n_lanes / n_groups : 1;
 }
 

@@ -20,6 +20,9 @@
  * and both sides' last ones stand twice from then on, and what is sealed is not compressed any further; under eviction
  * all pages stand twice.
  *
+ * So under eviction a prompt never stands in its pages whole, where dead slots leave them: a lane holds what stayed of
+ * the part before a breakpoint, and the part up to the next.
+ *
  * At a named breakpoint all full pages are sealed, those of the window too, since others are expected to begin there.  At
  * a multiple those of classed tokens alone are, since most are never used by anybody else.
  */
@@ -64,6 +67,27 @@ pleat__portion pleat__serving_portion(const pleat_serving *s, const pleat__reque
     uint32_t flags = pleat__serving_seal_flag(s, r, end);
     if (flags == 0 && end < r->n_prompt) flags = PLEAT_ITEM_MORE;
     return (pleat__portion){.n_tokens = end - n_stored, .flags = flags};
+}
+
+/* What stays of n slots when a part of one or more tokens has ended behind `end` tokens, and a hole.  A part of one token
+ * may drop one of a bounded lane, and none of others. */
+static uint32_t slots_left(const pleat_serving *s, uint32_t n, uint32_t end, bool is_single) {
+    const uint32_t budget = s->backend.budget(s->backend.ctx, end);
+    if (is_single && !s->backend.shape.is_bounded) return n;
+    return budget < n ? budget + 1 : n;
+}
+
+uint32_t pleat__serving_read_slots(const pleat_serving *s, const pleat__request *r) {
+    if (!s->backend.shape.is_packed || s->opt.prefix_tokens == 0) return r->n_prompt;
+    uint32_t most = 0, n = 0;
+    for (uint32_t at = 0; at < r->n_prompt;) {
+        const uint32_t end = pleat__min_u32(pleat__serving_next_breakpoint(s, r, at), r->n_prompt);
+        n += end - at;
+        most = pleat__max_u32(most, n);
+        n = slots_left(s, n, end, end - at == 1);
+        at = end;
+    }
+    return pleat__min_u32(most, r->n_prompt);
 }
 
 uint32_t pleat__serving_path(pleat_serving *s, const pleat__request *r, uint32_t n) {

@@ -40,9 +40,13 @@ uint64_t pleat__serving_next_pages(const pleat_serving *s, const pleat__request 
 static uint64_t coming_pages(const pleat_serving *s, const pleat__request *r, uint32_t end) {
     const pleat__backend_shape *shape = &s->backend.shape;
     const pleat__running_part *run = PLEAT__RUNNING(r);
-    if (!shape->is_bounded) return end < r->n_prompt ? pleat__backend_pages_behind(shape, end, r->n_prompt - end) : 0;
-    if (s->opt.n_tenants == 1) return 0;
-    return pleat__less(max_own(s, r, run->base, run->n_stored), run->own_pages + run->step_pages);
+    const uint64_t known = run->own_pages + run->step_pages;
+    if (shape->is_bounded && s->opt.n_tenants == 1) return 0;
+    if (shape->is_bounded) return pleat__less(max_own(s, r, run->base, run->n_stored), known);
+    if (end >= r->n_prompt) return 0;
+    const uint64_t n = pleat__backend_pages_behind(shape, end, r->n_prompt - end);
+    const uint64_t most = pleat__less(pleat__backend_prompt_pages(shape, &r->extent), known);
+    return shape->is_packed && n > most ? most : n;
 }
 
 void pleat__serving_demand(pleat_serving *s, pleat__request *r) {
@@ -83,7 +87,7 @@ pleat__sched_demand pleat__serving_start_demand(const pleat_serving *s, const pl
     const uint32_t end = at + p.n_tokens;
     uint64_t rest = shape->n_lanes; /* a page a lane of headroom */
     if (end < r->n_prompt) rest += pleat__backend_pages_behind(shape, end, r->n_prompt - end);
-    if (shape->is_bounded || !from.v) {
+    if (shape->is_packed || !from.v) {
         const uint64_t max = max_own(s, r, from, at);
         if (first > max) first = max;
         if (shape->is_bounded || rest > max - first) rest = max - first;

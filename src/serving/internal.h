@@ -161,6 +161,9 @@ uint32_t pleat__serving_seal_flag(const pleat_serving *s, const pleat__request *
 /* The first breakpoint beyond n; may be beyond the prompt. */
 uint32_t pleat__serving_next_breakpoint(const pleat_serving *s, const pleat__request *r, uint32_t n);
 
+/* Slots of a lane that the prompt takes at most while it is read. */
+uint32_t pleat__serving_read_slots(const pleat_serving *s, const pleat__request *r);
+
 /* Write the path of the request's first n >= 1 tokens into prefixes.path, the mark of a breakpoint at n included; returns
  * its length. */
 uint32_t pleat__serving_path(pleat_serving *s, const pleat__request *r, uint32_t n);

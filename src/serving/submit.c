@@ -63,19 +63,12 @@ static pleat_status check_rest(const pleat_serving *s, const pleat_request *q, p
     return PLEAT_OK;
 }
 
-/* Of a request within the context. */
-static pleat__backend_extent extent_of(const pleat_serving *s, const pleat_request *q) {
-    return (pleat__backend_extent){.n_prompt = q->n_prompt,
-                                   .n_tokens = q->n_prompt + q->n_predict,
-                                   .budget = s->backend.budget(s->backend.ctx, q->n_prompt)};
-}
-
-/* Are there pages and a place for it, now or ever? */
-static pleat_status check_size(const pleat_serving *s, const pleat_request *q, uint32_t tenant, pleat_error *err) {
+/* Are there pages and a place for the record, now or ever? */
+static pleat_status check_size(const pleat_serving *s, const pleat_request *q, const pleat__request *r, uint32_t tenant,
+                               pleat_error *err) {
     const pleat__backend_shape *b = &s->backend.shape;
     const uint64_t n_tokens = (uint64_t)q->n_prompt + q->n_predict;
-    const pleat__backend_extent extent = extent_of(s, q);
-    const uint64_t need = pleat__backend_pages_for(b, &extent, 0);
+    const uint64_t need = pleat__backend_pages_for(b, &r->extent, 0);
     const uint64_t max = pleat__sched_max_pages(s->sched, tenant);
     const double mib = (double)b->page_bytes / (1 << 20);
     const char *name = q->tenant ? q->tenant : s->tenants.text;
@@ -116,7 +109,7 @@ static void merge_breakpoints(const pleat_request *q, pleat__request *r) {
     if (is_due) r->breakpoints[r->n_breakpoints++] = q->breakpoint;
 }
 
-static pleat__request *new_request(const pleat_serving *s, const pleat_request *q, uint32_t tenant, uint32_t root) {
+static pleat__request *new_request(const pleat_serving *s, const pleat_request *q, uint32_t tenant) {
     const uint64_t n_tokens = (uint64_t)q->n_prompt + q->n_predict;
     const uint64_t n_breakpoints = (uint64_t)q->n_breakpoints + 1;
     const uint64_t n_bytes = sizeof(pleat__request) + n_tokens * sizeof(pleat_token) + n_breakpoints * sizeof(uint32_t);
@@ -125,8 +118,6 @@ static pleat__request *new_request(const pleat_serving *s, const pleat_request *
     *r = (pleat__request){.user = q->user,
                           .n_prompt = q->n_prompt,
                           .n_predict = q->n_predict,
-                          .extent = extent_of(s, q),
-                          .root = root,
                           .tenant = tenant,
                           .priority = q->priority,
                           .arrival = s->n_submitted + 1,
@@ -139,6 +130,10 @@ static pleat__request *new_request(const pleat_serving *s, const pleat_request *
     memcpy(r->tokens, q->prompt, q->n_prompt * sizeof *r->tokens);
     r->breakpoints = (uint32_t *)(r->tokens + n_tokens);
     merge_breakpoints(q, r);
+    r->extent = (pleat__backend_extent){.n_prompt = q->n_prompt,
+                                        .n_tokens = q->n_prompt + q->n_predict,
+                                        .n_read = pleat__serving_read_slots(s, r),
+                                        .budget = s->backend.budget(s->backend.ctx, q->n_prompt)};
     return r;
 }
 
@@ -154,12 +149,15 @@ pleat_status pleat_serving_submit(pleat_serving *s, const pleat_request *q, plea
     PLEAT_TRY(check_tokens(&s->backend.shape, q, err));
     PLEAT_TRY(check_breakpoints(q, err));
     PLEAT_TRY(check_rest(s, q, err));
-    PLEAT_TRY(check_size(s, q, tenant, err));
-    uint32_t root;
-    if (find_root(s, q->salt, &root) != PLEAT_OK) return no_memory(err);
-    pleat__request *r = new_request(s, q, tenant, root);
+    pleat__request *r = new_request(s, q, tenant);
     if (!r) return no_memory(err);
-    const pleat_status status = pleat__sched_add(s->sched, tenant, q->priority, r->arrival, &r->sched);
+    pleat_status status = check_size(s, q, r, tenant, err);
+    if (status == PLEAT_OK && find_root(s, q->salt, &r->root) != PLEAT_OK) status = no_memory(err);
+    if (status != PLEAT_OK) {
+        pleat__free(&s->al, r, 1, r->block_bytes);
+        return status;
+    }
+    status = pleat__sched_add(s->sched, tenant, q->priority, r->arrival, &r->sched);
     assert(status == PLEAT_OK); /* there is room: check_size() */
     (void)status;
     r->id.v = ++s->n_submitted * ((uint64_t)s->opt.max_requests + 1) + r->sched.v;

@@ -97,8 +97,45 @@ all=$(of sequence kv)
 plan --arch phi-3-mini --ctx 2047 --kv k8v4
 check "phi-3-mini holds 2047 tokens in all layers" test "$(of sequence kv)" = "$all"
 
-plan --arch llama3-8b --ctx 100 --kv leankv
+plan --arch llama3-8b --ctx 100 --kv leankv --fraction 0.5
 check "a token under a policy has a score and a position" test "$(field bytes_per_token)" = $(((128 + 64 + 8 + 8) * 256))
+
+# ---- what specs do -----------------------------------------------------------------------------------------------------
+
+# budgets SPEC TOKENS ARGS...: a lane of llama3-70b holds TOKENS, in whole pages of 64.
+budgets() {
+    local spec=$1 tokens=$2
+    shift 2
+    plan --arch llama3-70b --ctx 8192 --kv "$spec" "$@"
+    check "$spec $*: a step reads $tokens tokens a lane" test "$(of step kv)" = $((tokens * $(field bytes_per_token)))
+    check "$spec $*: whole pages of them" calc \
+        "$(of sequence kv) / ($(field bytes_per_token) * 64 * int(($tokens + 63) / 64)) < 1.01 && $(of sequence kv) >= $(of step kv)"
+    check "$spec $*: that is a forecast" test "$(field certainty)" = forecast
+}
+budgets h2o:budget=256 256
+check "while a prompt is read it stands whole" calc "$(of sequence most) / (8192 * $(field bytes_per_token)) < 1.01 && $(of sequence most) >= 8192 * $(field bytes_per_token)"
+budgets h2o:budget=250 250 -n 100 # a hole more
+budgets h2o:budget=25% 2048
+budgets streaming:budget=200 200
+budgets snapkv:budget=256 256
+budgets snapkv:budget=256 355 -n 100 # what follows the prompt stays; the last token is not stored
+budgets snapkv:budget=25% $((2024 + 99)) -n 100
+plan --arch llama3-70b --ctx 8192 --kv h2o:budget=8192
+check "a budget of the whole context keeps all" test "$(of step kv)" = $((8192 * $(field bytes_per_token)))
+for spec in pyramidkv:budget=256 adakv:budget=256; do
+    plan --arch llama3-70b --ctx 8192 --kv $spec
+    check "$spec: 256 tokens a lane and half a page" calc "$(of sequence kv) / ($(field bytes_per_token) * (256 + 32)) < 1.01 && $(of sequence kv) / ($(field bytes_per_token) * (256 + 32)) > 0.99"
+done
+
+# A prefix that all share is held once; under eviction by each.
+plan --arch llama3-8b --ctx 4096 --batch 32 --kv f16 --shared 2048
+check "32 sequences on a prefix of 2048 tokens" calc "$(of bytes kv) / (33 * 2048 * $(field bytes_per_token)) < 1.01 && $(of bytes kv) >= 33 * 2048 * $(field bytes_per_token)"
+check "of which it takes" calc "$(of bytes prefix) / (2048 * $(field bytes_per_token)) < 1.01 && $(of bytes prefix) >= 2048 * $(field bytes_per_token)"
+check "a step reads all of them for each" test "$(of step kv)" = $((32 * 4096 * $(field bytes_per_token)))
+plan --arch llama3-8b --ctx 4096 --batch 32 --kv h2o:budget=256 --shared 2048
+check "under eviction each has its own" calc "$(of bytes kv) / (33 * 256 * $(field bytes_per_token)) < 1.01 && $(of bytes kv) >= 33 * 256 * $(field bytes_per_token)"
+plan --arch gemma2-27b --ctx 8192 --batch 4 --kv f16 --shared 4096
+check "windows are each one's own" calc "$(of bytes kv) / (23 * 16 * 512 * (5 * 4096 + 5 * 4096)) < 1.01 && $(of bytes kv) >= 23 * 16 * 512 * (5 * 4096 + 5 * 4096)"
 
 # ---- what fits, to the last one ----------------------------------------------------------------------------------------
 
@@ -121,7 +158,9 @@ fits_to_the_last() {
     check "and not before: $*" calc "$(of step kv) <= $(of step weights)"
 }
 fits_to_the_last --arch llama3-8b --ctx 2000 --batch 3 --kv k8v4
-fits_to_the_last --arch llama3-8b --ctx 100 --batch 7 --kv leankv:al=0.02
+fits_to_the_last --arch llama3-8b --ctx 100 --batch 7 --kv leankv:al=0.02 --fraction 0.4
+fits_to_the_last --arch llama3-8b --ctx 3000 --batch 3 --kv snapkv:budget=25% -n 200
+fits_to_the_last --arch llama3-8b --ctx 3000 --batch 3 --kv k8v4 --shared 1000
 fits_to_the_last --arch gemma2-9b --ctx 6000 --batch 2 --kv f16
 fits_to_the_last --arch gpt-oss-20b --ctx 9000 --batch 2 --kv k4v2 --weights 13GB
 plan --config "$ROOT/tests/fuzz/corpus/hf_config/heads-alone.json" --ctx 1 --kv f16 --weights $((10 * 80 * 64 * 512))
@@ -140,7 +179,7 @@ held() {
     ran=$(field bytes) fraction=$(field fraction)
     stored=$(($(field prompt) + $(field generated) - 1)) opened=$(($(field prompt) + $3))
 }
-for spec in f16 k8v8 k8v4 k4v2 leankv:ah=0; do
+for spec in f16 k8v8 k8v4 k4v2; do
     for size in 900 4000; do
         held $spec $size 3
         plan -m "$MODEL" --ctx $stored -c $opened --kv $spec
@@ -159,11 +198,18 @@ check "opened for $opened tokens: $ran bytes" test "$(of sequence bytes)" = "$ra
 plan -m "$MODEL" --ctx $stored --kv k8v4
 check "for no more than it has: fewer" calc "$(of sequence bytes) < $ran"
 
-for spec in leankv leankv:ah=3,al=0.05 topk:keep=30% kvcomp kvcomp:block=16,buffer=1+pack kivi:bits=4; do
+for spec in h2o:budget=72 h2o:budget=20%,reclaim=copy streaming:budget=70,reclaim=none snapkv:budget=72 random:budget=72; do
+    held $spec 4000 30
+    plan -m "$MODEL" --ctx $stored -c $opened -n 30 --kv $spec
+    check "$spec, $stored tokens: $ran bytes as run says" test "$(of sequence bytes)" = "$ran"
+done
+for spec in leankv:ah=0 leankv:ah=3,al=0.05 leankv topk:keep=30% kvcomp kvcomp:block=16,buffer=1+pack kivi:bits=4; do
     held $spec 4000 3
-    plan -m "$MODEL" --ctx $stored -c $opened --kv $spec
-    check "$spec: what run holds is no more than the most" calc "$ran <= $(of sequence bytes)"
-    check "$spec: and that is called so" test "$(field certainty)" = "at most"
+    plan -m "$MODEL" --ctx $stored -c $opened -n 3 --kv $spec --text "$scratch/text"
+    check "$spec, measured: run's bytes within 2 %" calc "$(of sequence bytes) / $ran < 1.02 && $(of sequence bytes) / $ran > 0.98"
+    check "$spec: and that is called so" test "$(field certainty)" = measured
+    fails 2 "'${spec%%[:+]*}.*': what it keeps depends on the text: give --fraction, .* -m FILE --text FILE" \
+        plan -m "$MODEL" --ctx $stored --kv $spec
     plan -m "$MODEL" --ctx $stored -c $opened --kv $spec --fraction "$fraction"
     check "$spec: with run's fraction, run's bytes" calc "$(of sequence bytes) / $ran < 1.001 && $(of sequence bytes) / $ran > 0.999"
     check "$spec: and that is called so" test "$(field certainty)" = "by --fraction"
@@ -286,14 +332,12 @@ answers "Not worth it: 1 sequence of 2048 tokens is far below the weights: f16's
 answers "Not worth it: with 4 tokens to generate, reading the prompts is the work" --arch llama3-8b --ctx 8000 --batch 64 --kv k8v4 -n 4
 answers "Uncompressed: the KV is" --arch llama3-8b --ctx 4096 --kv f32
 answers "Not worth it: it holds no less than f16" -m "$MODEL" --ctx 4000 --kv leankv --fraction 1.1
-answers "Not worth it: at its most it holds no less than f16; --fraction" -m "$MODEL" --ctx 20 --kv leankv:high=k8v8
-answers "Cannot be said: what blocks take is known when they are made; --fraction" --arch llama3-8b --ctx 4096 --batch 64 --kv kvcomp
-check "nor whether they are worth it" prints '"worth_it": null'
 answers "Worth it: a step reads [0-9.]+ % less than with f16" --arch llama3-8b --ctx 4096 --batch 64 --kv kvcomp --fraction 0.2
 answers "Not worth it: it holds no less than f16" --arch llama3-8b --ctx 4096 --batch 64 --kv kivi --fraction 1.01
 answers "Hardly worth it: a step reads [0-9.]+ % less" --arch llama3-8b --ctx 4096 --batch 4 --kv k8v8
 answers "Worth it: a step reads [0-9.]+ % less than with f16, and [0-9]+ sequences fit in place of [0-9]+" --arch llama3-8b --ctx 4096 --batch 64 --kv k8v4 --device-bytes 80GiB
-answers "Worth it: a step reads at least [0-9.]+ % less" --arch llama3-8b --ctx 4096 --batch 64 --kv leankv
+answers "Worth it: a step reads [0-9.]+ % less" --arch llama3-8b --ctx 4096 --batch 64 --kv h2o:budget=512
+answers "Not worth it: with 4 tokens to generate" --arch llama3-8b --ctx 4096 --batch 64 --kv h2o:budget=512 -n 4
 answers "Worth it: a step reads 6" --arch llama3.2-1b --ctx 4096 --batch 64 --kv k4v2 # KV of a small model can be most of it
 
 # ---- config.json -------------------------------------------------------------------------------------------------------
@@ -374,6 +418,18 @@ fails 2 "--weights: 'f32' is none of f16, q8_0, q4_0, nor bytes" plan --arch lla
 fails 1 "--weights q8_0: .* does not say how many parameters" plan --config "$scratch/config.json" --ctx 100 --weights q8_0
 fails 2 "--prefill: '0' is not a number" plan --arch llama3-8b --prefill 0
 fails 2 "--fraction is for specs whose bytes depend on the text" plan --arch llama3-8b --kv f16 --fraction 0.3
+fails 2 "--fraction is for specs whose bytes depend on the text" plan --arch llama3-8b --kv h2o:budget=256 --fraction 0.3
+fails 2 "'kvcomp.*': what it keeps depends on the text: give --fraction" plan --arch llama3-8b --kv f16 --kv kvcomp
+fails 2 "what it keeps cannot be forecast with reclaim=block: give --fraction" plan --arch llama3-8b --kv h2o:budget=256,reclaim=block
+plan --arch llama3-8b --kv h2o:budget=256,reclaim=block --fraction 0.1
+check "with --fraction it is taken" test "$(field certainty)" = "by --fraction"
+fails 2 "--fraction does not say what sequences share: --shared has to go" plan --arch llama3-8b --kv leankv --fraction 0.4 --shared 100
+fails 2 "--text needs --model: it is the model that is run on it" plan --arch llama3-8b --kv leankv --text "$scratch/text"
+fails 2 "--fraction and --text exclude each other" plan -m "$MODEL" --kv leankv --text "$scratch/text" --fraction 0.4
+fails 2 "--shared 100 leaves nothing of a prompt of --ctx 100 tokens" plan --arch llama3-8b --ctx 100 --shared 100
+fails 2 "--shared 90 leaves nothing of a prompt of --ctx 100 tokens less --n-predict" plan --arch llama3-8b --ctx 100 --shared 90 -n 11
+printf 'too short' >"$scratch/short"
+fails 1 "tokens are too few to measure --kv 'kvcomp" plan -m "$MODEL" --kv kvcomp --text "$scratch/short"
 fails 1 "a policy on layers with a sliding window .21 of 42 layers, 4096 tokens. is not" plan --arch gemma2-9b --ctx 6000 --kv leankv
 fails 1 "blocks .kvcomp, kivi. on layers with a sliding window are not" plan --arch gemma2-9b --ctx 6000 --kv kvcomp
 fails 2 "what a profile saves depends on the text" plan -m "$MODEL" --kv leankv:profile=x

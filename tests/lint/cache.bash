@@ -9,6 +9,9 @@ check_cache_kinds() {
     grep -nE '\b(c|cache)(->|\.)(is_|has_)?(two_sided|blocks|books|codebooks|evictor|tracked|windows|scoring)\b' \
         src/cache/*.c src/cache/*.h
     grep -nE '\bpleat__keep_(all|ring|levels|budget|blocks)\b' src/cache/*.[ch]
+    # A forecast names its kind for whoever looks at it; what follows from that is the row's, and other fields say it.
+    grep -rnE '\bPLEAT_LANES_[A-Z]+\b|\bforecast(->|\.)kind\b' $(folders src cli bench examples) --include='*.c' --include='*.h' |
+        grep -v '^src/cache/keep/'
     grep -nE '\bPLEAT_(POLICY|COMPRESSOR)_[A-Z0-9]+' src/cache/*.[ch] src/cache/keep/*.[ch] | grep -vE '_NONE\b'
 }
 

@@ -15,6 +15,7 @@
 
 #include "cli/lib/common.h"
 #include "cli/lib/measure.h"
+#include "cli/lib/sample.h"
 #include "serve.h"
 
 enum {
@@ -85,18 +86,6 @@ static int make_engine(const serve_setup *setup, pleat_spec spec, uint32_t max_r
     return status == PLEAT_OK ? CLI_OK : cli_fail("cannot make the engine", status, &err);
 }
 
-/* Feed `n` tokens to a sequence as a prompt. */
-static pleat_status feed(pleat_engine *engine, pleat_seq seq, const pleat_token *tokens, uint32_t n, uint32_t chunk,
-                         pleat_error *err) {
-    pleat_status status = PLEAT_OK;
-    for (uint32_t done = 0, now; done < n && status == PLEAT_OK; done += now) {
-        now = least_u32(n - done, chunk);
-        const uint32_t flags = done + now < n ? PLEAT_ITEM_MORE : 0;
-        status = pleat_engine_step(engine, &(pleat_engine_item){seq, tokens + done, now, 0, NULL, flags}, 1, err);
-    }
-    return status;
-}
-
 /* A step that wakes the threads and touches the weights. */
 static int warm_up(const serve_setup *setup, pleat_engine *engine) {
     pleat_token tokens[WARM_UP_TOKENS];
@@ -106,7 +95,7 @@ static int warm_up(const serve_setup *setup, pleat_engine *engine) {
     fill_tokens(setup, 1, n, tokens);
     pleat_status status = pleat_engine_open(engine, n, &seq);
     if (status != PLEAT_OK) return cli_fail("cannot open a sequence", status, NULL);
-    status = feed(engine, seq, tokens, n, n, &err);
+    status = sample_feed(engine, seq, tokens, n, n, &err);
     pleat_engine_close(engine, seq);
     if (status == PLEAT_AGAIN || status == PLEAT_E_LIMIT)
         return cli_fail("--pool-bytes is too small for any request", status, status == PLEAT_AGAIN ? NULL : &err);
@@ -148,7 +137,7 @@ static pleat_status measure_sequence(const serve_setup *setup, pleat_engine *eng
                                      uint32_t n_tokens, pleat_simulation *s, pleat_forecast *f, pleat_error *err) {
     pleat_seq seq;
     pleat_status status = pleat_engine_open(engine, n_tokens, &seq);
-    if (status == PLEAT_OK) status = feed(engine, seq, tokens, n_tokens, setup->o->load.chunk_tokens, err);
+    if (status == PLEAT_OK) status = sample_feed(engine, seq, tokens, n_tokens, setup->o->load.chunk_tokens, err);
     if (status == PLEAT_OK) status = measure_swap(engine, seq, s);
     if (status == PLEAT_OK) status = pleat_forecast_measure(f, pleat_engine_cache(engine), seq);
     return status == PLEAT_OK ? pleat_engine_close(engine, seq) : status;
@@ -161,7 +150,7 @@ static int measure_shape(const serve_setup *setup, pleat_engine *engine, uint32_
     pleat_status status = PLEAT_OK;
     pleat_token *tokens = cli_alloc(max_tokens, sizeof *tokens);
     for (uint32_t i = 0; i < PLEAT_FORECAST_SAMPLES && status == PLEAT_OK; i++) {
-        const uint32_t n = most_u32(1, max_tokens >> (PLEAT_FORECAST_SAMPLES - 1 - i));
+        const uint32_t n = sample_length(max_tokens, i);
         fill_tokens(setup, 2 + i, n, tokens);
         status = measure_sequence(setup, engine, tokens, n, s, f, &err);
     }

@@ -6,11 +6,24 @@
  */
 #include "cache/keep/plain.h"
 
+#include <math.h>
+
+/* A slot for each token, or for a fraction of them. */
+static void forecast_step(const pleat_forecast *f, const pleat__item_counts *n, pleat__item_end end,
+                          pleat_forecast_seq *q) {
+    (void)n, (void)end;
+    q->n_pages = q->final_pages = 0;
+    q->full_pages = 0;
+    pleat__plain_forecast(f, f->traits.n_lanes, (uint64_t)ceil(q->n_tokens * f->fraction), true, q);
+}
+
 const pleat__keep pleat__keep_all = {
+    .kind = PLEAT_LANES_WHOLE,
     .has_equal_lanes = true,
     .derive = pleat__plain_derive,
     .lane_slots = pleat__plain_lane_slots,
     .lane_pages = pleat__plain_lane_pages,
+    .forecast_step = forecast_step,
     .first_written = pleat__plain_first_written,
     .low_run = pleat__plain_low_run,
     .lane_is_sound = pleat__plain_lane_is_sound,

@@ -16,6 +16,7 @@
 
 #include "attn/blocks.h"
 #include "cache/keep/block_writer.h"
+#include "cache/keep/groups.h"
 #include "cache/keep/plain.h"
 #include "core/error.h"
 
@@ -64,26 +65,24 @@ static uint64_t end_bytes(const pleat_cache *c) {
     return arena.used_bytes;
 }
 
-static void forecast(const pleat_cache *c, pleat_forecast *out) {
-    out->kind = PLEAT_LANES_BLOCKS;
-    out->low_slots = c->page_tokens[PLEAT__LOW];
-    out->block_tokens = format_of(c)->tokens;
-}
-
 /* ---- a step -------------------------------------------------------------------------------------- */
 
-/* Tokens that become blocks when n_after tokens are stored, of which the first n_before are in blocks. */
-static uint32_t count_due(const pleat_cache *c, uint32_t n_before, uint32_t n_after) {
-    const uint32_t buffer = c->opt.spec.buffer, n_tokens = format_of(c)->tokens, n_warm = n_after - n_before;
+/* Of n_warm tokens that are in no block those that become blocks of block_tokens: so many that `buffer` are left at most,
+ * or a part of a block. */
+static uint32_t count_due(uint32_t n_warm, uint32_t buffer, uint32_t block_tokens) {
     if (n_warm <= buffer) return 0;
-    return pleat__min_u32(pleat__div_up_u32(n_warm - buffer, n_tokens), n_warm / n_tokens) * n_tokens;
+    return pleat__min_u32(pleat__div_up_u32(n_warm - buffer, block_tokens), n_warm / block_tokens) * block_tokens;
 }
 
-static void plan(const pleat_cache *c, pleat__step_item *item, uint32_t flags) {
-    if (flags & PLEAT_ITEM_MORE) return;
-    const uint32_t n_due = count_due(c, item->end.n_classed, item->n_before + item->n_new);
-    item->end.n_classed += n_due;
-    if (n_due > 0) item->end.compaction = PLEAT__COMPACT_PROMPT;
+static void end_at(const pleat__item_counts *n, uint32_t buffer, uint32_t block_tokens, pleat__item_end *end) {
+    if (n->flags & PLEAT_ITEM_MORE) return;
+    const uint32_t n_due = count_due(n->n_before + n->n_new - n->n_classed, buffer, block_tokens);
+    end->n_classed += n_due;
+    if (n_due > 0) end->compaction = PLEAT__COMPACT_PROMPT;
+}
+
+static void plan(const pleat_cache *c, const pleat__item_counts *n, pleat__item_end *end) {
+    end_at(n, c->opt.spec.buffer, format_of(c)->tokens, end);
 }
 
 /* Payloads go into high pages that their tokens leave. */
@@ -107,6 +106,35 @@ static void end_unit(const pleat_cache *c, const pleat__step_item *item, uint32_
     pleat__block_scratch scratch;
     pleat__cache_carve_blocks(c, format_of(c), &scratch, arena);
     pleat__write_blocks(c, item, layer, &scratch);
+}
+
+/* ---- forecasts --------------------------------------------------------------------------------- */
+
+/* Without a sample payloads are as large as the pages that their tokens leave. */
+static void forecast(const pleat_cache *c, pleat_forecast *out) {
+    out->low_slots = c->page_tokens[PLEAT__LOW];
+    out->block_tokens = format_of(c)->tokens;
+    out->most_low = (float)c->page_tokens[PLEAT__LOW] / (float)c->page_tokens[PLEAT__HIGH];
+}
+
+static float sample_high(const pleat__lane *lane, uint32_t n_warm, uint32_t n_classed) {
+    (void)lane, (void)n_warm, (void)n_classed;
+    return 0;
+}
+
+static void forecast_step(const pleat_forecast *f, const pleat__item_counts *n, pleat__item_end end,
+                          pleat_forecast_seq *q) {
+    const pleat__group_pages open = pleat__groups_count(f, n->n_classed, q->n_tokens - n->n_classed, 0);
+    end_at(n, f->spec.buffer, f->block_tokens, &end);
+    q->n_classed = end.n_classed;
+    const uint32_t n_warm = q->n_tokens - q->n_classed;
+    const pleat__group_pages left = pleat__groups_count(f, q->n_classed, n_warm, 0);
+    q->high_pages = left.high;
+    q->n_pages = left.high + left.low;
+    q->full_pages = left.full;
+    q->step_pages = open.high + open.low;
+    q->final_pages = left.full_old;
+    q->still_pages = q->final_pages + f->traits.n_lanes * (uint64_t)(n_warm / f->traits.high_page_tokens);
 }
 
 /* ---- reading ------------------------------------------------------------------------------------- */
@@ -266,6 +294,7 @@ static bool is_valid(const pleat_cache *c, const pleat__sequence *seq, uint32_t 
 }
 
 const pleat__keep pleat__keep_blocks = {
+    .kind = PLEAT_LANES_BLOCKS,
     .traits = {.shares_late = 1},
     .has_equal_lanes = true,
     .span_slack = 2 * PLEAT__TILE,
@@ -275,6 +304,8 @@ const pleat__keep pleat__keep_blocks = {
     .lane_slots = pleat__plain_lane_slots,
     .lane_pages = pleat__plain_lane_pages,
     .forecast = forecast,
+    .forecast_step = forecast_step,
+    .sample_high = sample_high,
     .plan = plan,
     .first_written = first_written,
     .written = written,

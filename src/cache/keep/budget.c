@@ -90,34 +90,46 @@ static uint32_t lane_slots(const pleat_cache *c, uint32_t layer, uint32_t n_toke
     return pleat__min_u32(n_tokens, budget + 1); /* and a hole */
 }
 
-static uint32_t max_kept(const pleat_cache *c, uint32_t n_prompt) {
-    return pleat__evict_max_budget(&c->opt.spec, c->opt.n_kv_heads, n_prompt, c->kept.budget.byte_tokens);
-}
-
-static void forecast(const pleat_cache *c, pleat_forecast *out) {
-    out->kind = PLEAT_LANES_BUDGET;
-    out->byte_tokens = c->kept.budget.byte_tokens;
-    out->evicts_always = evictor_of(c)->in_generation;
-    out->has_shares = evictor_of(c)->budgets != NULL;
-}
-
 /* ---- begin --------------------------------------------------------------------------------------- */
 
-/* The most that a lane of the item holds after the step. */
-static uint32_t max_kept_of(const pleat_cache *c, const pleat__step_item *item) {
-    return pleat__min_u32(max_kept(c, item->end.n_prompt), item->n_before + item->n_new);
+/* What the end of a step depends on beside its counts. */
+typedef struct rule {
+    const pleat_spec *spec;
+    const pleat__evictor *evictor;
+    uint32_t n_kv_heads, page_tokens;
+    uint32_t byte_tokens;
+} rule;
+
+static rule rule_of(const pleat_cache *c) {
+    return (rule){&c->opt.spec, evictor_of(c), c->opt.n_kv_heads, c->page_tokens[PLEAT__HIGH],
+                  c->kept.budget.byte_tokens};
 }
 
-static void plan(const pleat_cache *c, pleat__step_item *item, uint32_t flags) {
-    const pleat__evictor *evictor = evictor_of(c);
-    const bool is_due = pleat__scored_plan(c, item, flags);
-    item->end.seal = 0; /* file's head */
+static uint32_t most_of(const rule *r, uint32_t n_prompt) {
+    return pleat__evict_max_budget(r->spec, r->n_kv_heads, n_prompt, r->byte_tokens);
+}
+
+static uint32_t max_kept(const pleat_cache *c, uint32_t n_prompt) {
+    const rule r = rule_of(c);
+    return most_of(&r, n_prompt);
+}
+
+static void end_at(const rule *r, const pleat__item_counts *n, pleat__item_end *end) {
+    const bool is_due = pleat__scored_end(n, r->spec->window, end);
+    const uint32_t n_after = n->n_before + n->n_new;
+    end->seal = 0; /* file's head */
     if (!is_due) return;
-    item->end.budget = pleat__evict_budget(&c->opt.spec, item->end.n_prompt, c->kept.budget.byte_tokens);
-    const bool is_over = item->n_before + item->n_new > item->end.budget || evictor->budgets;
-    const bool may_drop = is_over && (item->end.compaction == PLEAT__COMPACT_PROMPT || evictor->in_generation);
-    if (may_drop && c->traits.takes_fresh) /* what may be kept takes a look at every lane */
-        item->end.n_fresh = pleat__cache_fresh_pages(c, max_kept_of(c, item));
+    end->budget = pleat__evict_budget(r->spec, end->n_prompt, r->byte_tokens);
+    const bool drops = end->compaction == PLEAT__COMPACT_PROMPT || r->evictor->in_generation;
+    if (drops &&
+        (n_after > end->budget || r->evictor->budgets)) /* copying: what may be kept takes a look at every lane */
+        end->n_fresh =
+            pleat__reclaim_fresh(r->spec->reclaim, pleat__min_u32(most_of(r, end->n_prompt), n_after), r->page_tokens);
+}
+
+static void plan(const pleat_cache *c, const pleat__item_counts *n, pleat__item_end *end) {
+    const rule r = rule_of(c);
+    end_at(&r, n, end);
 }
 
 /* ---- end ----------------------------------------------------------------------------------------- */
@@ -146,7 +158,58 @@ static void end_unit(const pleat_cache *c, const pleat__step_item *item, uint32_
     if (scratch.n_moved > 0) atomic_fetch_add_explicit(&item->seq->n_moved, scratch.n_moved, memory_order_relaxed);
 }
 
+/* ---- forecasts --------------------------------------------------------------------------------- */
+
+static void forecast(const pleat_cache *c, pleat_forecast *out) { out->byte_tokens = c->kept.budget.byte_tokens; }
+
+static rule rule_of_forecast(const pleat_forecast *f) {
+    return (rule){&f->spec, pleat__evictor_of(f->spec.policy), f->n_kv_heads, f->traits.high_page_tokens,
+                  f->byte_tokens};
+}
+
+static uint32_t forecast_kept(const pleat_forecast *f, uint32_t n_prompt) {
+    const rule r = rule_of_forecast(f);
+    return most_of(&r, n_prompt);
+}
+
+/* Where a layer's budget moves between its lanes, which have lost tokens, the last page is half full on average. */
+static uint64_t pages_of(const pleat_forecast *f, const rule *r, const pleat_forecast_seq *q, bool has_lost) {
+    if (!r->evictor->budgets || !has_lost)
+        return (uint64_t)f->traits.n_lanes * pleat__div_up_u32(q->n_slots, r->page_tokens);
+    return (uint64_t)(f->traits.n_lanes * ((double)q->n_slots / r->page_tokens + 0.5));
+}
+
+/* What drop_layer or drop_one leave of a lane whose last slot does not die. */
+static void drop(const pleat_forecast *f, const rule *r, const pleat__item_end *end, pleat_forecast_seq *q) {
+    if (end->compaction == PLEAT__COMPACT_PROMPT) {
+        q->n_live = pleat__min_u32(q->n_live, end->budget);
+        if (f->traits.is_packed) q->n_slots = q->n_live;
+        if (f->traits.is_packed) q->has_hole = 0;
+    } else if (end->compaction == PLEAT__COMPACT_STEP && r->evictor->in_generation &&
+               pleat__drop_is_due(q->n_live, end->budget)) {
+        q->n_live--;
+        q->has_hole = f->traits.is_packed && !f->traits.takes_fresh;
+        if (f->traits.takes_fresh) q->n_slots = q->n_live;
+    }
+}
+
+static void forecast_step(const pleat_forecast *f, const pleat__item_counts *n, pleat__item_end end,
+                          pleat_forecast_seq *q) {
+    const rule r = rule_of_forecast(f);
+    const bool has_lost = q->n_live < n->n_before;
+    end_at(&r, n, &end);
+    q->n_classed = end.n_classed;
+    q->n_live += n->n_new;
+    q->n_slots = pleat__slots_grown(q->n_slots, q->has_hole, n->n_new);
+    q->has_hole &= n->n_new > 1;
+    q->step_pages = pages_of(f, &r, q, has_lost) + (uint64_t)f->traits.n_lanes * end.n_fresh;
+    drop(f, &r, &end, q);
+    q->n_pages = q->high_pages = pages_of(f, &r, q, q->n_live < q->n_tokens);
+    q->full_pages = (double)f->traits.n_lanes * q->n_live / r.page_tokens;
+}
+
 const pleat__keep pleat__keep_budget = {
+    .kind = PLEAT_LANES_BUDGET,
     .traits = {.has_policy = 1, .unshared_tokens = UINT32_MAX},
     .span_slack = 2 * PLEAT__TILE,
     .derive = derive,
@@ -155,6 +218,8 @@ const pleat__keep pleat__keep_budget = {
     .lane_pages = pleat__plain_lane_pages,
     .max_kept = max_kept,
     .forecast = forecast,
+    .forecast_step = forecast_step,
+    .forecast_kept = forecast_kept,
     .plan = plan,
     .first_written = pleat__scored_first_written,
     .end_units = end_units,

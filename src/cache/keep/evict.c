@@ -131,7 +131,7 @@ void pleat__drop_layer(const pleat_cache *c, const pleat__step_item *item, uint3
 
 void pleat__drop_one(const pleat_cache *c, const pleat__step_item *item, uint32_t lane, pleat__drop_scratch *s) {
     const pleat__lane counts = pleat__table_lane(&item->seq->table, lane);
-    if (pleat__lane_live_high(&counts) <= item->end.budget) return;
+    if (!pleat__drop_is_due(pleat__lane_live_high(&counts), item->end.budget)) return;
     const open_lane l = open_lane_of(c, item->seq, lane);
     const pleat__evict_lane args = {.spec = &item->seq->spec,
                                     .run = &l.run,

@@ -8,6 +8,9 @@
 
 #include "cache/keep/keep.h"
 
+/* Does a lane of n_live tokens lose one in generation? */
+static inline bool pleat__drop_is_due(uint32_t n_live, uint32_t budget) { return n_live > budget; }
+
 /* Drop what the policy drops of one layer at the end of a prompt, or of one lane when one token has left the window. */
 void pleat__drop_layer(const pleat_cache *cache, const pleat__step_item *item, uint32_t layer,
                        pleat__drop_scratch *scratch);

@@ -24,6 +24,14 @@ pleat_status pleat__keep_check(const pleat_cache_options *opt, pleat_error *err)
     return PLEAT_OK;
 }
 
+const pleat__keep *pleat__keep_of_kind(pleat_lane_kind kind) {
+    static const pleat__keep *const rows[] = {&pleat__keep_all, &pleat__keep_ring, &pleat__keep_levels,
+                                              &pleat__keep_budget, &pleat__keep_blocks};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i]->kind == kind) return rows[i];
+    return &pleat__keep_all;
+}
+
 const pleat__keep *pleat__keep_of(const pleat_cache_options *opt) {
     if (opt->spec.compressor != PLEAT_COMPRESSOR_NONE) return &pleat__keep_blocks;
     if (pleat_policy_evicts(opt->spec.policy)) return &pleat__keep_budget;

@@ -9,7 +9,8 @@
  *     blocks.c   the newest tokens in f16 pages, cold ones in compressed blocks (kvcomp, kivi)
  *
  * Three rows are the upper half of a kind: levels.c over compact.c, budget.c over evict.c, blocks.c over block_writer.c.
- * What several kinds do alike stands in plain.h (lanes without scores) and scored.h.
+ * What several kinds do alike stands in plain.h (lanes without scores), scored.h, and groups.h (lanes whose lengths
+ * depend on the text, counted without a cache).
  *
  * A step asks c->keep a few times a unit of work, never in a loop over slots; kernels know nothing of it.  A row has no
  * state of its own: what derive finds out stands in the cache, its own part in c->kept.  Of the other files of src/cache
@@ -66,13 +67,27 @@ typedef struct pleat__keep {
     uint64_t (*lane_pages)(const pleat_cache *c, uint32_t n_slots, bool in_step);
     /* Tokens of a lane that stay at most when a prompt of n_prompt tokens has ended.  NULL: no budget. */
     uint32_t (*max_kept)(const pleat_cache *c, uint32_t n_prompt);
-    /* What a forecast has to know of the kind.  NULL: its lanes are whole. */
+
+    /* ---- forecasts: what a step does, in numbers and without a cache; by the functions that plan, lane_slots and
+     * low_wanted call, too */
+
+    pleat_lane_kind kind; /* the row's name in a forecast */
+    /* What a forecast has to know of the options.  NULL: nothing. */
     void (*forecast)(const pleat_cache *c, pleat_forecast *out);
+    /* *q, which holds what there was before, becomes what there is after a step with the counts n.  end: the one that
+     * changes no lane.  Of *q n_tokens and n_prompt are the caller's. */
+    void (*forecast_step)(const pleat_forecast *f, const pleat__item_counts *n, pleat__item_end end,
+                          pleat_forecast_seq *q);
+    /* As max_kept.  NULL: no budget. */
+    uint32_t (*forecast_kept)(const pleat_forecast *f, uint32_t n_prompt);
+    /* Of a lane that was looked at, its high slots for a classed token.  n_warm: tokens that are not classed.  NULL: no
+     * sample is wanted, since nothing depends on the text. */
+    float (*sample_high)(const pleat__lane *lane, uint32_t n_warm, uint32_t n_classed);
 
     /* ---- a step */
 
-    /* What the end of the step does to the item: item->end, whose n_prompt is known.  NULL: nothing. */
-    void (*plan)(const pleat_cache *c, pleat__step_item *item, uint32_t flags);
+    /* What the end of a step with the counts n does: *end, which changes no lane.  NULL: nothing. */
+    void (*plan)(const pleat_cache *c, const pleat__item_counts *n, pleat__item_end *end);
     /* Low slots that each lane needs free at the end.  NULL: none. */
     uint32_t (*low_wanted)(const pleat_cache *c, const pleat__step_item *item);
     /* The first page of a lane's side that a step may write: those before it are full, and sealed where tokens are
@@ -145,5 +160,8 @@ pleat_status pleat__keep_check(const pleat_cache_options *opt, pleat_error *err)
 
 /* The row for such options, which pleat__keep_check() takes. */
 const pleat__keep *pleat__keep_of(const pleat_cache_options *opt);
+
+/* The row that a forecast is of. */
+const pleat__keep *pleat__keep_of_kind(pleat_lane_kind kind);
 
 #endif

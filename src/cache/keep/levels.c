@@ -9,6 +9,7 @@
  * step.
  */
 #include "cache/keep/compact.h"
+#include "cache/keep/groups.h"
 #include "cache/keep/plain.h"
 #include "cache/keep/scored.h"
 
@@ -40,20 +41,24 @@ static uint64_t lane_pages(const pleat_cache *c, uint32_t n_slots, bool in_step)
     return (uint64_t)pleat__div_up_u32(n_slots + 1, tokens) + 1;
 }
 
-static void forecast(const pleat_cache *c, pleat_forecast *out) {
-    out->kind = PLEAT_LANES_LEVELS;
-    out->low_slots = c->kept.levels.is_two_sided ? c->page_tokens[PLEAT__LOW] : 0;
-}
-
 /* ---- a step -------------------------------------------------------------------------------------- */
 
-static void plan(const pleat_cache *c, pleat__step_item *item, uint32_t flags) {
-    (void)pleat__scored_plan(c, item, flags);
+static void plan(const pleat_cache *c, const pleat__item_counts *n, pleat__item_end *end) {
+    (void)pleat__scored_end(n, c->opt.spec.window, end);
+}
+
+/* low_slots: of a page; 0: there is no low side. */
+static uint32_t low_wanted_of(pleat__compaction compaction, uint32_t low_slots) {
+    if (low_slots == 0 || compaction == PLEAT__COMPACT_NOT) return 0;
+    return compaction == PLEAT__COMPACT_STEP ? 1 : 2 * low_slots;
+}
+
+static uint32_t low_slots_of(const pleat_cache *c) {
+    return c->kept.levels.is_two_sided ? c->page_tokens[PLEAT__LOW] : 0;
 }
 
 static uint32_t low_wanted(const pleat_cache *c, const pleat__step_item *item) {
-    if (!c->kept.levels.is_two_sided || item->end.compaction == PLEAT__COMPACT_NOT) return 0;
-    return item->end.compaction == PLEAT__COMPACT_STEP ? 1 : 2 * c->page_tokens[PLEAT__LOW];
+    return low_wanted_of(item->end.compaction, low_slots_of(c));
 }
 
 static uint64_t end_bytes(const pleat_cache *c) {
@@ -79,6 +84,41 @@ static void end_unit(const pleat_cache *c, const pleat__step_item *item, uint32_
     for (uint32_t i = 0; i < n; i++) pleat__compact_step(c, item, first + i, &steps[i], &scratch);
 }
 
+/* ---- forecasts --------------------------------------------------------------------------------- */
+
+static void forecast(const pleat_cache *c, pleat_forecast *out) {
+    out->low_slots = low_slots_of(c);
+    out->most_high = 1;
+}
+
+static float sample_high(const pleat__lane *lane, uint32_t n_warm, uint32_t n_classed) {
+    const uint32_t n_live = pleat__lane_live_high(lane);
+    return (float)(n_live > n_warm ? n_live - n_warm : 0) / (float)n_classed;
+}
+
+static void forecast_step(const pleat_forecast *f, const pleat__item_counts *n, pleat__item_end end,
+                          pleat_forecast_seq *q) {
+    (void)pleat__scored_end(n, f->spec.window, &end);
+    const uint32_t n_slots = n->n_before - n->n_classed + q->has_hole,
+                   low = low_wanted_of(end.compaction, f->low_slots);
+    const pleat__group_pages open =
+        pleat__groups_count(f, n->n_classed, pleat__slots_grown(n_slots, q->has_hole, n->n_new), low);
+    q->has_hole &= n->n_new > 1;
+    if (end.compaction != PLEAT__COMPACT_NOT) q->has_hole = end.compaction == PLEAT__COMPACT_STEP;
+    q->n_classed = end.n_classed;
+    const pleat__group_pages left = pleat__groups_count(f, q->n_classed, q->n_tokens - q->n_classed + q->has_hole, 0);
+    q->high_pages = left.high;
+    q->n_pages = left.high + left.low;
+    q->full_pages = left.full;
+    q->step_pages = open.high + open.low > q->n_pages ? open.high + open.low : q->n_pages;
+    uint64_t n_sealed = end.seal ? left.full_old : 0;
+    if (end.seal == PLEAT_ITEM_SEAL_ALL) n_sealed = left.full_high + left.full_low;
+    if (q->sealed_pages < n_sealed) q->sealed_pages = n_sealed;
+    q->final_pages = q->still_pages = q->sealed_pages < q->n_pages ? q->sealed_pages : q->n_pages;
+}
+
+/* ---- pages that are opened again ------------------------------------------------------------------ */
+
 static void reclass(const pleat_cache *c, pleat__sequence *seq, uint32_t lane, pleat__arena *arena) {
     pleat__compact_scratch scratch;
     pleat__cache_carve_compact(c, &scratch, arena);
@@ -86,6 +126,7 @@ static void reclass(const pleat_cache *c, pleat__sequence *seq, uint32_t lane, p
 }
 
 const pleat__keep pleat__keep_levels = {
+    .kind = PLEAT_LANES_LEVELS,
     .traits = {.has_policy = 1},
     .span_slack = 2 * PLEAT__TILE,
     .derive = derive,
@@ -93,6 +134,8 @@ const pleat__keep pleat__keep_levels = {
     .lane_slots = pleat__plain_lane_slots,
     .lane_pages = lane_pages,
     .forecast = forecast,
+    .forecast_step = forecast_step,
+    .sample_high = sample_high,
     .plan = plan,
     .low_wanted = low_wanted,
     .first_written = pleat__scored_first_written,

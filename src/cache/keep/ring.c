@@ -17,10 +17,13 @@ static uint32_t ring_of(const pleat_cache *c, uint32_t lane) { return c->kept.ri
 
 /* ---- create -------------------------------------------------------------------------------------- */
 
+static uint32_t slots_of(uint32_t window, uint32_t n_tokens) {
+    return window > 0 && window < n_tokens ? window : n_tokens;
+}
+
 static uint32_t lane_slots(const pleat_cache *c, uint32_t layer, uint32_t n_tokens, bool is_read) {
     (void)is_read;
-    const uint32_t window = c->opt.windows[layer];
-    return window > 0 && window < n_tokens ? window : n_tokens;
+    return slots_of(c->opt.windows[layer], n_tokens);
 }
 
 static pleat_status derive(pleat_cache *c, pleat_error *err) {
@@ -44,6 +47,16 @@ static void init(pleat_cache *c) {
     }
     c->opt.windows = c->kept.ring.windows;
     c->max_slots = c->kept.ring.max_slots;
+}
+
+/* Any page of a ring may be written again. */
+static void forecast_step(const pleat_forecast *f, const pleat__item_counts *n, pleat__item_end end,
+                          pleat_forecast_seq *q) {
+    (void)n, (void)end;
+    q->n_pages = q->final_pages = 0;
+    q->full_pages = 0;
+    pleat__plain_forecast(f, f->traits.n_lanes - f->n_ring_lanes, q->n_tokens, true, q);
+    pleat__plain_forecast(f, f->n_ring_lanes, slots_of(f->ring_slots, q->n_tokens), false, q);
 }
 
 /* ---- a step -------------------------------------------------------------------------------------- */
@@ -149,12 +162,14 @@ static bool is_valid(const pleat_cache *c, const pleat__sequence *seq, uint32_t 
 }
 
 const pleat__keep pleat__keep_ring = {
+    .kind = PLEAT_LANES_RING,
     .traits = {.unshared_tokens = UINT32_MAX},
     .derive = derive,
     .carve = carve,
     .init = init,
     .lane_slots = lane_slots,
     .lane_pages = pleat__plain_lane_pages,
+    .forecast_step = forecast_step,
     .grown = grown,
     .cancel = cancel,
     .first_written = first_written,

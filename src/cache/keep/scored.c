@@ -18,13 +18,12 @@ void pleat__scored_derive(pleat_cache *c) {
 
 /* ---- a step -------------------------------------------------------------------------------------- */
 
-bool pleat__scored_plan(const pleat_cache *c, pleat__step_item *item, uint32_t flags) {
-    const uint32_t n_after = item->n_before + item->n_new, window = c->opt.spec.window;
-    pleat__item_end *end = &item->end;
-    end->seal = flags & (PLEAT_ITEM_SEAL | PLEAT_ITEM_SEAL_ALL);
-    if ((flags & PLEAT_ITEM_MORE) || n_after <= window + end->n_classed) return false;
+bool pleat__scored_end(const pleat__item_counts *n, uint32_t window, pleat__item_end *end) {
+    const uint32_t n_after = n->n_before + n->n_new;
+    end->seal = n->flags & (PLEAT_ITEM_SEAL | PLEAT_ITEM_SEAL_ALL);
+    if ((n->flags & PLEAT_ITEM_MORE) || n_after <= window + end->n_classed) return false;
     const uint32_t n_leaving = n_after - window - end->n_classed;
-    end->compaction = n_leaving == 1 && item->n_new == 1 ? PLEAT__COMPACT_STEP : PLEAT__COMPACT_PROMPT;
+    end->compaction = n_leaving == 1 && n->n_new == 1 ? PLEAT__COMPACT_STEP : PLEAT__COMPACT_PROMPT;
     end->n_classed = n_after - window;
     return true;
 }

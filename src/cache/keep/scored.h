@@ -14,8 +14,8 @@
 /* Set cache->counting to what the spec's policy counts. */
 void pleat__scored_derive(pleat_cache *cache);
 
-/* Plan the item's end but for budgets.  False: no lane changes. */
-bool pleat__scored_plan(const pleat_cache *cache, pleat__step_item *item, uint32_t flags);
+/* Plan the end of a step but for budgets.  False: no lane changes. */
+bool pleat__scored_end(const pleat__item_counts *n, uint32_t window, pleat__item_end *end);
 
 uint32_t pleat__scored_first_written(const pleat_cache *cache, const pleat__table *table, uint32_t lane,
                                      pleat__side side);

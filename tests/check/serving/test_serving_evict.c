@@ -9,6 +9,8 @@
  *                          prefixes kept every 512; and the same tokens in every way of these too
  *     no preemption        reuse and copy in a pool that is far too small for all: nobody is preempted, and what is
  *                          promised to those who run stays within the low watermark at every step
+ *     long prompts         with prefixes kept a prompt never stands in its pages whole: it is taken into a pool that it
+ *                          would not fit, and holds what was counted for it at every step
  *     fragmentation        the histogram of a single request whose slots can be counted by hand
  */
 #include "serving_ways.h"
@@ -206,8 +208,7 @@ static void test_budgets_hold(void) {
 
 /* ---- no preemption ----------------------------------------------------------------------------------------------- */
 
-/* Nobody holds more than is known of it, and what the next step takes fits below the low watermark, but for one who is
- * alone. */
+/* Nobody holds more than is known of it, and what the next step takes fits below low_pages, but for one who is alone. */
 static void check_promises(const pleat_serving *s, uint64_t low_pages) {
     const pleat__backend_shape *shape = &s->backend.shape;
     uint64_t sum = 0;
@@ -220,7 +221,7 @@ static void check_promises(const pleat_serving *s, uint64_t low_pages) {
         CHECK(run->own_pages + run->step_pages <= most);
         sum += run->own_pages + run->step_pages;
     }
-    CHECK(sum <= (s->n_running > 1 ? low_pages : shape->n_pages));
+    CHECK(sum <= (s->n_running > 1 || low_pages == UINT64_MAX ? low_pages : shape->n_pages));
 }
 
 /* n requests of all lengths at once. */
@@ -245,7 +246,7 @@ static void crowd(const char *spec, uint32_t n_pages_a_lane, uint32_t prefix_tok
         take_events(r.serving);
         n_seen += r.serving->n_running;
         n_short += pleat__sched_n_waiting(r.serving->sched) > 0 && r.serving->n_running < MAX_ITEMS - 1;
-        if (prefix_tokens == 0) check_promises(r.serving, low_pages);
+        check_promises(r.serving, prefix_tokens == 0 ? low_pages : UINT64_MAX);
     }
     pleat_serving_stats s;
     pleat_serving_get_stats(r.serving, &s);
@@ -271,6 +272,95 @@ static void test_no_preemption(void) {
         const uint32_t n_pages = spec.reclaim == PLEAT_RECLAIM_REUSE ? 14 + 2 * n_kept : 20 + 5 * n_kept;
         crowd(evict_specs[i], n_pages, 0);
         crowd(evict_specs[i], n_pages, PREFIX);
+    }
+}
+
+/* ---- long prompts -------------------------------------------------------------------------------------------------- */
+
+enum { LONG_STOP = 512, N_LONG_PAGES = 26 };
+
+/* Slots of a lane that a prompt of LONG tokens takes at most, worked out for multiples of LONG_STOP: what stays of one part
+ * and its hole, and the next. */
+static uint32_t read_slots(uint32_t n_kept) { return n_kept + 1 + LONG_STOP; }
+
+/* Two prompts of 60 pages a lane, in a pool of 26. */
+static void check_long(const char *policy, uint32_t budget, bool is_in_generation) {
+    const pleat_engine_options eo = long_options(policy, budget);
+    pleat_serving_options so = serving_options();
+    so.prefix_tokens = LONG_STOP;
+    so.preemption = PLEAT_PREEMPT_RECOMPUTE;
+    outcome out[2];
+    rig r;
+    if (!rig_make(&r, &eo, &so, (uint64_t)N_LONG_PAGES * 32)) return;
+    for (uint32_t i = 0; i < 2; i++) {
+        const pleat_request q = request_of(text + 100 * i, LONG, LONG_ANSWER);
+        submit(r.serving, &q, &out[i]);
+    }
+    const pleat__backend_shape *shape = &r.serving->backend.shape;
+    uint64_t most_seen = 0;
+    while (check_failures() == 0 && pleat_serving_step(r.serving, NULL) == PLEAT_OK) {
+        take_events(r.serving);
+        for (uint32_t i = 0; i < r.serving->n_running; i++) {
+            const pleat__request *q = r.serving->running[i];
+            const pleat__running_part *run = PLEAT__RUNNING(q);
+            CHECK_EQ_U64(q->extent.n_read, read_slots(budget));
+            if (run->n_stored >= q->n_prompt) continue;
+            CHECK(run->own_pages + run->step_pages <= pleat__backend_prompt_pages(shape, &q->extent));
+            if (most_seen < run->own_pages + run->step_pages) most_seen = run->own_pages + run->step_pages;
+        }
+    }
+    CHECK(most_seen + 2 * shape->n_lanes >= shape->n_lanes * pleat__div_up_u32(read_slots(budget), LONG_PAGE));
+    pleat_serving_stats s;
+    pleat_serving_get_stats(r.serving, &s);
+    CHECK(!is_in_generation || s.preempted_swap + s.preempted_recompute == 0);
+    for (uint32_t i = 0; i < 2; i++) CHECK(out[i].finish == PLEAT_FINISH_LENGTH);
+    rig_free(&r);
+}
+
+static void test_long_prompts(void) {
+    if (is_slow()) SKIP("too slow without AVX2");
+    if (!load_once()) return;
+    check_long("h2o", 128, true);
+    check_long("streaming", 200, true);
+    check_long("snapkv", 128, false);
+}
+
+/* Named breakpoints, also of parts of one token; without prefixes, or with dead slots in the row, all of the prompt. */
+static void test_read_slots(void) {
+    static const uint32_t stops[] = {510, 511};
+    static const struct {
+        const char *spec;
+        uint32_t prefix_tokens, n_stops, n_read;
+    } cases[] = {
+        {"h2o:budget=128", 512, 0, 129 + 512},
+        {"h2o:budget=128", 0, 0, LONG},
+        {"h2o:budget=128", 0, 2, LONG},
+        {"h2o:budget=80", 512, 2, 81 + 512},
+        {"snapkv:budget=80", 512, 2, 81 + 1 + 1 + 512}, /* nothing goes where a single token has come */
+        {"h2o:budget=80", 1024, 2, 81 + LONG - 1024},
+        {"h2o:budget=1500", 512, 0, 1501 + LONG - 1536},
+        {"h2o:budget=50%", 1024, 0, 513 + LONG - 1024},
+        {"h2o:budget=128,reclaim=none", 512, 0, LONG},
+        {"f16", 512, 0, LONG},
+    };
+    if (is_slow()) SKIP("too slow without AVX2");
+    if (!load_once()) return;
+    for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
+        pleat_engine_options eo = long_options("h2o", 128);
+        pleat_serving_options so = serving_options();
+        outcome out;
+        rig r;
+        CHECK_STATUS(pleat_spec_parse(cases[i].spec, &eo.spec, NULL), PLEAT_OK);
+        so.prefix_tokens = cases[i].prefix_tokens;
+        check_context("%s, prefixes of %u", cases[i].spec, so.prefix_tokens);
+        if (!rig_make(&r, &eo, &so, 0)) continue;
+        pleat_request q = request_of(text, LONG, LONG_ANSWER);
+        q.breakpoints = stops;
+        q.n_breakpoints = cases[i].n_stops;
+        submit(r.serving, &q, &out);
+        for (uint32_t id = 0; id <= r.serving->opt.max_requests; id++)
+            if (r.serving->requests[id]) CHECK_EQ_U64(r.serving->requests[id]->extent.n_read, cases[i].n_read);
+        rig_free(&r);
     }
 }
 
@@ -337,7 +427,8 @@ static void test_fragmentation(void) {
 
 static const check_test tests[] = {
     {"same_tokens", test_same_tokens},   {"as_by_hand", test_as_by_hand},       {"forks", test_forks},
-    {"budgets_hold", test_budgets_hold}, {"no_preemption", test_no_preemption}, {"fragmentation", test_fragmentation},
+    {"budgets_hold", test_budgets_hold}, {"no_preemption", test_no_preemption}, {"long_prompts", test_long_prompts},
+    {"read_slots", test_read_slots},     {"fragmentation", test_fragmentation},
 };
 
 int main(int argc, char **argv) {
