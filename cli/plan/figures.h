@@ -9,7 +9,7 @@
  *
  * KV and tables are pleat_cache_bytes_for()'s: what a cache says of itself afterwards.  Layers with a sliding window
  * hold the newest `window` tokens in as many pages as these take; the others hold all.  With a policy or compressed
- * blocks all of this is the most there can be, every token kept in the high format, as while a prompt is read; with a
+ * blocks all of this is the most there can be: every token kept in the high format, as while a prompt is read.  With a
  * fraction (bytes held over what f16 would hold, as `run` and `eval` measure it) it is that fraction of f16's bytes.
  *
  * Weights read: all but the rows of an embedding that is no output matrix, and of experts those that a step can reach
