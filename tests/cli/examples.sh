@@ -76,6 +76,10 @@ check "which is the command's text" grep -qxF "$prompt ...$stdout" <<<"$together
 example many "$MODEL" k8v4
 check "no prompt: exit 2" exits 2
 check "and how it is called" says "^usage: many MODEL"
+# shellcheck disable=SC2046  # one word a prompt
+example many "$MODEL" k8v4 $(seq 257)
+check "more prompts than it has room for: exit 2" exits 2
+check "and how many it takes" says "256 at most"
 example many "$MODEL" k3v3 "$prompt"
 check "an unknown spec fails" exits 1
 check "by its name" says "unknown name 'k3v3'"
