@@ -136,12 +136,32 @@ fails 1 "pleat calibrate: /no/model.gguf: " calibrate -m /no/model.gguf --tasks 
 fails 1 "cannot read /dev/zero: it is a device and no file" plan --config /dev/zero
 fails 1 "cannot read /dev/zero: it is a device" run -m "$MODEL" -f /dev/zero
 fails 1 "cannot read /dev/zero: it is a device" eval -m "$MODEL" --tasks /dev/zero -q
-fails 2 "cannot read /dev/zero: it is a device" bench serve --simulate --arch llama3-8b --prices 1,2,3,4 \
-    --pool-bytes 1GiB --trace /dev/zero
-# shellcheck disable=SC2016  # the inner shell's own words
-capture bash -c 'head -c 600M /dev/zero | "$0" plan --config -; echo "pipe ${PIPESTATUS[*]}"' "$PLEAT"
-check "a pipe has a bound: reading stops, the writer is told so by SIGPIPE" prints "^pipe 141 1$"
-check "and the message says which" says "cannot read standard input: it has more than 16 MiB"
+simulate="bench serve --simulate --arch llama3-8b --prices 1,2,3,4 --pool-bytes 1GiB"
+# shellcheck disable=SC2086
+fails 2 "cannot read /dev/zero: it is a device" $simulate --trace /dev/zero
+
+# endless CODE MIB WHAT ARGS...: of a pipe that brings 8 MiB more than WHAT may have the rest is not read, which SIGPIPE
+# tells the writer.
+endless() {
+    local want=$1 mib=$2 what=$3
+    shift 3
+    # shellcheck disable=SC2016  # the inner shell's own words
+    capture bash -c 'head -c "$1" /dev/zero | "${@:2}"; echo "pipe ${PIPESTATUS[*]}"' - $((mib + 8))M "$PLEAT" "$@"
+    check "$what has a bound: reading stops" prints "^pipe 141 $want$"
+    check "and the message says which" says "cannot read standard input: it has more than $mib MiB, the most for $what$"
+}
+# shellcheck disable=SC2086
+{
+    endless 1 64 "a prompt" run -m "$MODEL" -f -
+    endless 1 256 "a task file" eval -m "$MODEL" --tasks - -q
+    endless 1 256 "a text" eval -m "$MODEL" --text - -q
+    endless 1 256 "a text" bench serve -m "$MODEL" --pool-bytes 16MiB --synthetic fixed --text - -q
+    endless 2 1024 "a trace" $simulate --trace -
+    endless 1 16 "a config.json" plan --config -
+}
+truncate -s 17M "$scratch/profile"
+fails 1 "cannot read .*profile: it has more than 16 MiB, the most for a profile$" \
+    run -m "$MODEL" -p x --kv "leankv:profile=$scratch/profile"
 
 # weights that are not finite: an error that names the tensor, and no result
 { head -c -1024 "$MODEL" && head -c 1024 /dev/zero | tr '\0' '\377'; } >"$scratch/nan.gguf"
@@ -178,7 +198,7 @@ ln -s "$scratch/later" "$scratch/dangling"
 plan -o "$scratch/dangling"
 check "also one that led nowhere" test "$(<"$scratch/later")" = "$table"
 # two outputs of one file, or one that is read, whatever the spelling
-serve="bench serve --simulate --arch llama3-8b --prices 1,2,3,4 --pool-bytes 1GiB --synthetic fixed"
+serve="$simulate --synthetic fixed"
 mkdir "$scratch/there"
 ln -s there "$scratch/folder"
 ln -s there/free "$scratch/leads"

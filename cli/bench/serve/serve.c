@@ -162,7 +162,7 @@ static int make_source(bench *b) {
     if (!o->text) return CLI_OK;
     char *text;
     size_t n_bytes;
-    int code = cli_read_file(o->text, &text, &n_bytes);
+    int code = cli_read_file(CONTENT_TEXT, o->text, &text, &n_bytes);
     if (code != CLI_OK) return code;
     code = load_tokens(&b->setup.l, o->text, text, n_bytes, 0, &b->text, &b->tokens.n_text);
     free(text);
