@@ -359,13 +359,13 @@ static int check_usage(calibration *c) {
 static int prepare(calibration *c) {
     score_options *o = c->o;
     int code = check_usage(c);
-    if (code == CLI_OK) code = load_model(&o->load, &o->common, &c->e.l);
     if (code != CLI_OK) return code;
-    c->base = o->load.kv.spec[0];
     c->path = profile_path(o);
     o->common.output = NULL; /* the table goes to stdout */
     if (!o->common.n_outputs) options_add_output(&o->common, "output", c->path);
     code = output_check_names(&o->common);
+    if (code == CLI_OK) code = load_model(&o->load, &o->common, &c->e.l);
+    c->base = o->load.kv.spec[0]; /* without the profile's name, if it had one */
     if (code == CLI_OK) code = describe(c, &c->p);
     if (code == CLI_OK) code = resume(c);
     if (code == CLI_OK) code = tasks_load(&c->e.set, &c->e.l, o->tasks, o->samples);

@@ -127,6 +127,19 @@ try bench serve --simulate --arch llama3-8b --prices 1,2,3,4 -c 4096 --pool-byte
 check "requests larger than the pool: nothing is served" exits 1
 check "and each is told" says "request 1: rejected: "
 check "but not without end" test "$(wc -l <"$scratch/err")" -le 23
+# what one command writes appears together or not at all, the trace too
+outputs=(--write-trace "$scratch/out_trace" --svg "$scratch/out_svg" -o "$scratch/out_rows")
+absent() { [ -z "$(find "$scratch" -name 'out_*')" ]; }
+try bench serve --simulate --arch llama3-8b --prices 1,2,3,4 -c 4096 --pool-bytes 8MiB --synthetic fixed -q \
+    "${outputs[@]}"
+check "nothing is served: exit 1" exits 1
+check "and nothing is written" absent
+simulate --synthetic fixed --requests 4 "${outputs[@]}" --series /dev/full
+check "an output that cannot be written: exit 1" exits 1
+check "and is named" says "cannot write /dev/full: No space left"
+check "and the others do not appear" absent
+simulate --synthetic fixed --requests 4 "${outputs[@]}"
+check "all of them appear" test "$code $(find "$scratch" -name 'out_*' | wc -l)" = "0 3"
 ln "$scratch/bad" "$scratch/twin"
 fails 1 "cannot write .*twin: it is the same file" bench serve --simulate --arch llama3-8b --prices 1,2,3,4 \
     --pool-bytes 1GiB --trace "$scratch/bad" --write-trace "$scratch/twin"

@@ -224,6 +224,18 @@ check "and that is said" says "--output: cannot write .*hard: it is the same fil
 fails 1 "it is the same file as .*old, which is read" calibrate -m x --tasks y --kv "leankv:profile=$scratch/old" \
     -o "$scratch/hard"
 check "nothing was written" test ! -e "$scratch/there/free"
+# the profile beside a model is read where leankv has no keys, and that is known before the model is looked at
+cp "$scratch/bad.gguf" "$scratch/beside.gguf"
+echo old >"$scratch/beside.leankv.json"
+for command in "run -p x" "eval --tasks x" "bench run"; do
+    # shellcheck disable=SC2086
+    fails 1 "it is the same file as .*beside.leankv.json, which is read" \
+        $command -m "$scratch/beside.gguf" --kv leankv -o "$scratch/there/../beside.leankv.json"
+done
+fails 1 "beside.gguf: " run -p x -m "$scratch/beside.gguf" --kv leankv:ah=3 -o "$scratch/beside.leankv.json"
+fails 1 "it is the same file as .*beside.leankv.json, which is read" \
+    calibrate -m "$scratch/beside.gguf" --tasks "$scratch/beside.leankv.json" # its own output, by default
+check "and is as it was" test "$(<"$scratch/beside.leankv.json")" = old
 # shellcheck disable=SC2086
 "$PLEAT" $serve --series "$scratch/both" >"$scratch/both" 2>"$scratch/err"
 code=$? stderr=$(<"$scratch/err")
