@@ -4,8 +4,7 @@
  *
  *     many MODEL.gguf KV-SPEC PROMPT...
  *
- * Submits every prompt as a request, then runs steps, each a token of every running request, until all have finished.
- * Prints a request's text when it is done: the same text that it would get alone.
+ * Submits every prompt, then runs steps until all requests have finished.  Each gets the text that it would get alone.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,14 +12,13 @@
 
 #include <pleat/pleat.h>
 
-enum { MAX_RUNNING = 4, GENERATED = 24, MAX_PROMPT = 2048 };
+enum { MAX_REQUESTS = 256, MAX_RUNNING = 4, GENERATED = 24, MAX_PROMPT = 2048 };
 
-typedef struct answer {
+static struct answer {
     const char *prompt;
     uint32_t n_tokens;
     pleat_token tokens[GENERATED];
-} answer;
-
+} answers[MAX_REQUESTS];
 static pleat_error err; /* says what is wrong where a status alone does not */
 
 static void must(pleat_status status) {
@@ -29,15 +27,15 @@ static void must(pleat_status status) {
     exit(1);
 }
 
-static void submit(pleat_serving *serving, const pleat_model *model, const char *text, answer *a) {
-    pleat_token prompt[MAX_PROMPT]; /* submit copies it */
+static void submit(pleat_serving *serving, const pleat_model *model, const char *text, struct answer *a) {
+    pleat_token ids[MAX_PROMPT]; /* submit copies them */
     pleat_request request;
     pleat_request_id id; /* for pleat_serving_cancel() */
     pleat_request_default(&request);
-    must(pleat_model_tokenize(model, text, strlen(text), PLEAT_TOKENIZE_ADD_BOS, prompt, MAX_PROMPT, &request.n_prompt,
+    must(pleat_model_tokenize(model, text, strlen(text), PLEAT_TOKENIZE_ADD_BOS, ids, MAX_PROMPT, &request.n_prompt,
                               &err));
     a->prompt = text;
-    request.prompt = prompt;
+    request.prompt = ids;
     request.n_predict = GENERATED;
     request.user = a; /* events bring it back */
     must(pleat_serving_submit(serving, &request, &id, &err));
@@ -45,7 +43,7 @@ static void submit(pleat_serving *serving, const pleat_model *model, const char 
 
 /* Take what a step brought to a request.  1 if it has finished, else 0. */
 static uint32_t take_event(const pleat_model *model, const pleat_serving_event *event) {
-    answer *a = event->user;
+    struct answer *a = event->user;
     if (event->token >= 0) a->tokens[a->n_tokens++] = event->token;
     if (event->finish == PLEAT_FINISH_NOT) return 0;
     if (event->finish == PLEAT_FINISH_FAILED) must(event->status);
@@ -65,8 +63,9 @@ int main(int argc, char **argv) {
     pleat_engine_options options;
     pleat_serving *serving = NULL;
     pleat_serving_options serving_options;
-    if (argc < 4) {
-        fprintf(stderr, "usage: many MODEL.gguf KV-SPEC PROMPT...\n");
+    const uint32_t n_requests = argc > 3 ? (uint32_t)argc - 3 : 0;
+    if (n_requests < 1 || n_requests > MAX_REQUESTS) {
+        fprintf(stderr, "usage: many MODEL.gguf KV-SPEC PROMPT... (%d at most)\n", MAX_REQUESTS);
         return 2;
     }
     must(pleat_model_load(argv[1], NULL, &model, &err));
@@ -78,10 +77,6 @@ int main(int argc, char **argv) {
     must(pleat_engine_create(model, &options, &engine, &err));
     pleat_serving_options_default(&serving_options);
     must(pleat_serving_create(engine, &serving_options, &serving, &err));
-
-    const uint32_t n_requests = (uint32_t)argc - 3;
-    answer *answers = calloc(n_requests, sizeof *answers);
-    must(answers ? PLEAT_OK : PLEAT_E_MEMORY);
     for (uint32_t i = 0; i < n_requests; i++) submit(serving, model, argv[3 + i], &answers[i]);
     for (uint32_t n_done = 0, n_events; n_done < n_requests;) { /* more may be submitted between steps */
         must(pleat_serving_step(serving, &err));
@@ -91,6 +86,5 @@ int main(int argc, char **argv) {
     pleat_serving_destroy(&serving);
     pleat_engine_destroy(&engine);
     pleat_model_destroy(&model);
-    free(answers);
     return 0;
 }

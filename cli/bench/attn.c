@@ -324,17 +324,13 @@ static int run(void *opts) {
     if (o->device == DEVICE_CUDA) return bench_device_attn(o);
     code = prepare(&b, o);
     if (code == CLI_OK) code = run_shapes(&b);
-    if (code == CLI_OK) output_rows(&b.out, b.rows, b.skipped, &b.t);
-    const int closed = output_close(&b.out);
-    json_decref(b.rows);
-    json_decref(b.skipped);
-    table_release(&b.t);
+    code = output_end_rows(&b.out, code, b.rows, b.skipped, &b.t);
     bench_cost_release(&b.cost);
     bench_noise_release(&b.noise);
     bandwidth_release(&b.memory);
     pleat_workers_destroy(&b.workers);
     free(b.gb_per_s);
-    return code == CLI_OK ? closed : code;
+    return code;
 }
 
 const command bench_attn_command = {

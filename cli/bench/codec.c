@@ -599,11 +599,7 @@ static int run(void *opts) {
     if (code == CLI_OK) code = output_open(&b.out, &o->common);
     if (code != CLI_OK) return code;
     code = run_all(&b);
-    if (code == CLI_OK) output_rows(&b.out, b.rows, NULL, &b.t);
-    const int closed = output_close(&b.out);
-    json_decref(b.rows);
-    table_release(&b.t);
-    return code == CLI_OK ? closed : code;
+    return output_end_rows(&b.out, code, b.rows, NULL, &b.t);
 }
 
 const command bench_codec_command = {

@@ -2,9 +2,9 @@
  *
  * cost.h: the rates of include/pleat/cost.h, measured turn and turn about with what they are to predict.
  *
- * A few calls of one format, k8v8, are timed: some with everything in the cores' own caches, from which the rates of
- * work come, and some from memory, from which comes how much of the shorter of reading and computing stays visible.
- * Other formats and shapes are then predictions.
+ * A few calls of one format, k8v8, are timed.  Some have everything in the cores' own caches: from these come the rates
+ * of work.  Others read from memory: they show how much of the shorter of reading and computing stays visible.  Other
+ * formats and shapes are then predictions.
  */
 #ifndef PLEAT_CLI_BENCH_COST_H
 #define PLEAT_CLI_BENCH_COST_H

@@ -404,11 +404,7 @@ static int run(void *opts) {
     bench b = {.o = o};
     int code = prepare(&b, o);
     if (code == CLI_OK) code = run_shapes(&b);
-    if (code == CLI_OK) output_rows(&b.out, b.rows, b.skipped, &b.t);
-    const int closed = output_close(&b.out);
-    json_decref(b.rows);
-    json_decref(b.skipped);
-    table_release(&b.t);
+    code = output_end_rows(&b.out, code, b.rows, b.skipped, &b.t);
     for (uint32_t i = 0; i < o->load.kv.n; i++) {
         pleat_engine_destroy(&b.engines[i]);
         free(b.tallies[i].speed);
@@ -418,7 +414,7 @@ static int run(void *opts) {
     free(b.logits);
     free(b.seqs);
     free(b.items);
-    return code == CLI_OK ? closed : code;
+    return code;
 }
 
 const command bench_run_command = {

@@ -11,8 +11,8 @@
  * Bytes are the fraction of `pleat eval`.
  *
  * The profile is written after every point.  Run again with the same model, tasks, text, samples and formats, the
- * command goes on where it was: points that the profile has are not measured again, also those of other --ah and --al,
- * which take part in the choice.  A profile of anything else is left alone.
+ * command goes on where it was.  Points that the profile has are not measured again.  Those of other --ah and --al are
+ * none the less taken over, and take part in the choice.  A profile of anything else is left alone.
  */
 #include <errno.h>
 #include <math.h>
@@ -360,13 +360,13 @@ static int check_usage(calibration *c) {
 static int prepare(calibration *c) {
     score_options *o = c->o;
     int code = check_usage(c);
-    if (code == CLI_OK) code = load_model(&o->load, &o->common, &c->e.l);
     if (code != CLI_OK) return code;
-    c->base = o->load.kv.spec[0];
     c->path = profile_path(o);
     o->common.output = NULL; /* the table goes to stdout */
     if (!o->common.n_outputs) options_add_output(&o->common, "output", c->path);
     code = output_check_names(&o->common);
+    if (code == CLI_OK) code = load_model(&o->load, &o->common, &c->e.l);
+    c->base = o->load.kv.spec[0]; /* without the profile's name, if it had one */
     if (code == CLI_OK) code = describe(c, &c->p);
     if (code == CLI_OK) code = resume(c);
     if (code == CLI_OK) code = tasks_load(&c->e.set, &c->e.l, o->tasks, o->samples);

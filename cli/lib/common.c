@@ -83,21 +83,34 @@ char *cli_copy(const char *text, size_t n) {
     return copy;
 }
 
+/* In the order of cli_content. */
+static const struct {
+    const char *name;
+    size_t max_bytes;
+} contents[] = {
+    {"a prompt", (size_t)64 << 20}, /* 2^24 tokens of four bytes: more than any context */
+    {"a task file", (size_t)256 << 20},  {"a text", (size_t)256 << 20},
+    {"a trace", (size_t)1 << 30},        /* ten million requests by their lengths */
+    {"a config.json", (size_t)16 << 20}, /* they have some KiB */
+    {"a profile", (size_t)16 << 20},
+};
+
 /* Read f to its end, or to one byte more than max_bytes.  Works on pipes, where no size is known beforehand. */
 static int read_stream(FILE *f, size_t max_bytes, char **text, size_t *n_bytes) {
+    const size_t most = max_bytes + 2; /* a byte too many, and the NUL */
     size_t cap = 1 << 16, n = 0;
     char *buf = cli_alloc(cap, 1);
     for (;;) {
         n += fread(buf + n, 1, cap - 1 - n, f);
         if (n < cap - 1 || n > max_bytes) break;
-        char *grown = realloc(buf, cap * 2);
+        cap = cap * 2 < most ? cap * 2 : most;
+        char *grown = realloc(buf, cap);
         if (!grown) {
             free(buf);
             errno = ENOMEM;
             return -1;
         }
         buf = grown;
-        cap *= 2;
     }
     if (ferror(f)) {
         free(buf);
@@ -117,7 +130,8 @@ static int is_device(const char *path) {
     return 1;
 }
 
-static int read_file(const char *path, size_t max_bytes, char **text, size_t *n_bytes) {
+int cli_read_file(cli_content content, const char *path, char **text, size_t *n_bytes) {
+    const size_t max_bytes = contents[content].max_bytes;
     const int is_stdin = strcmp(path, "-") == 0;
     const char *name = is_stdin ? "standard input" : path;
     if (!is_stdin && is_device(path)) return CLI_FAILED;
@@ -125,20 +139,14 @@ static int read_file(const char *path, size_t max_bytes, char **text, size_t *n_
     int bad = !f || read_stream(f, max_bytes, text, n_bytes) != 0;
     if (bad) cli_error("cannot read %s: %s", name, strerror(errno));
     if (!bad && *n_bytes > max_bytes) {
-        cli_error("cannot read %s: it has more than %zu MiB", name, max_bytes >> 20);
+        cli_error("cannot read %s: it has more than %zu MiB, the most for %s", name, max_bytes >> 20,
+                  contents[content].name);
         free(*text);
+        *text = NULL; /* a caller may free it */
         bad = 1;
     }
     if (f && !is_stdin) fclose(f);
     return bad ? CLI_FAILED : CLI_OK;
-}
-
-int cli_read_file(const char *path, char **text, size_t *n_bytes) {
-    return read_file(path, (size_t)1 << 30, text, n_bytes);
-}
-
-int cli_read_small_file(const char *path, char **text, size_t *n_bytes) {
-    return read_file(path, (size_t)16 << 20, text, n_bytes);
 }
 
 /* ---- words that were meant --------------------------------------------------------------------- */

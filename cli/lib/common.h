@@ -43,12 +43,19 @@ void *cli_alloc(size_t n, size_t size);
 /* A copy of the n bytes at `text` with a NUL behind. */
 char *cli_copy(const char *text, size_t n);
 
-/* Read the whole of `path` ("-": stdin) into *text, n_bytes long with a NUL behind; the caller frees it.  A file or a
- * pipe, no device, of 1 GiB at most.  CLI_OK, or CLI_FAILED after a message. */
-int cli_read_file(const char *path, char **text, size_t *n_bytes);
+/* What is read whole.  common.c has the most bytes of each, docs/CLI.md their list. */
+typedef enum cli_content {
+    CONTENT_PROMPT,
+    CONTENT_TASKS,
+    CONTENT_TEXT,
+    CONTENT_TRACE,
+    CONTENT_CONFIG,
+    CONTENT_PROFILE
+} cli_content;
 
-/* Like cli_read_file(), but 16 MiB at most: a config.json or a profile, which have some KiB. */
-int cli_read_small_file(const char *path, char **text, size_t *n_bytes);
+/* Read the whole of `path` ("-": stdin) into *text, n_bytes long with a NUL behind; the caller frees it.  A file or a
+ * pipe, no device, no larger than such content may be.  CLI_OK, or CLI_FAILED after a message, with nothing to free. */
+int cli_read_file(cli_content content, const char *path, char **text, size_t *n_bytes);
 
 /* The index of the word that `word` is likeliest a slip for, the first among equals; 0 where cli_is_near() says of none
  * that it is; n >= 1. */

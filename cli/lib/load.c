@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common.h"
 #include "measure.h"
@@ -39,31 +40,47 @@ static int resolve_profiles(load_options *o, common_options *common, const loade
     return code;
 }
 
+/* Whether spec i is a leankv without a key, which takes the profile beside the model. */
+static int is_shipped(const load_options *o, uint32_t i) {
+    return !o->ignores_shipped && o->kv.is_bare[i] && o->kv.spec[i].policy == PLEAT_POLICY_LEANKV;
+}
+
+/* Before anything is loaded: the profile beside the model, where one is going to be read, is a file more that no output
+ * may be. */
+static int note_shipped(const load_options *o, common_options *common, loaded *l) {
+    for (uint32_t i = 0; i < o->kv.n && !l->shipped; i++)
+        if (is_shipped(o, i)) l->shipped = profile_path_beside(o->model);
+    if (!l->shipped || access(l->shipped, F_OK) != 0) return CLI_OK;
+    options_add_input(common, l->shipped);
+    return output_check_names(common);
+}
+
 /* Replace every leankv without a key by what the profile beside the model says, if there is one for it. */
-static int take_shipped(load_options *o, common_options *common, loaded *l) {
+static int take_shipped(load_options *o, const common_options *common, const loaded *l) {
     int code = CLI_OK;
     for (uint32_t i = 0; i < o->kv.n && code == CLI_OK; i++) {
         pleat_spec *spec = &o->kv.spec[i];
-        if (o->ignores_shipped || !o->kv.is_bare[i] || spec->policy != PLEAT_POLICY_LEANKV) continue;
-        if (!l->shipped) l->shipped = profile_path_beside(o->model);
-        const int is_taken = profile_take_shipped(l->shipped, l->model, common->quiet, spec, &code);
-        if (!is_taken) continue;
-        options_add_input(common, l->shipped); /* a file more that no output may be */
-        code = output_check_names(common);
-        pleat_spec_print(spec, o->kv.text[i], PLEAT_SPEC_TEXT_CAP);
+        if (is_shipped(o, i) && profile_take_shipped(l->shipped, l->model, common->quiet, spec, &code))
+            pleat_spec_print(spec, o->kv.text[i], PLEAT_SPEC_TEXT_CAP);
     }
     return code;
 }
 
-int load_model(load_options *o, common_options *common, loaded *l) {
+static int open_model(const load_options *o, loaded *l) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
-    memset(l, 0, sizeof *l);
     const double start_s = measure_now_s();
     const pleat_status status = pleat_model_load(o->model, NULL, &l->model, &err);
     if (status != PLEAT_OK) return cli_fail(o->model, status, &err);
     l->load_ms = (measure_now_s() - start_s) * 1e3;
     pleat_model_get_info(l->model, &l->info);
-    int code = take_shipped(o, common, l);
+    return CLI_OK;
+}
+
+int load_model(load_options *o, common_options *common, loaded *l) {
+    memset(l, 0, sizeof *l);
+    int code = note_shipped(o, common, l);
+    if (code == CLI_OK) code = open_model(o, l);
+    if (code == CLI_OK) code = take_shipped(o, common, l);
     if (code == CLI_OK) code = resolve_profiles(o, common, l);
     if (code == CLI_OK) code = load_workers(o->threads, common->quiet, &l->workers);
     if (code != CLI_OK) load_release(l);

@@ -48,7 +48,9 @@ typedef struct loaded {
 int load_workers(uint32_t threads, int is_quiet, pleat_workers **workers);
 
 /* Load -m, read the profiles that the specs name (the specs and their texts are then what the profiles say), and start
- * the threads.  `--kv leankv` alone names the profile that stands beside the model, if it was made for it.  CLI_OK, or an exit code after a message; *l then holds nothing. */
+ * the threads.  `--kv leankv` alone names the profile that stands beside the model, if it was made for it.  That no
+ * output is that file is checked before anything is loaded.  CLI_OK, or an exit code after a message; *l then holds
+ * nothing. */
 int load_model(load_options *o, common_options *common, loaded *l);
 void load_release(loaded *l);
 

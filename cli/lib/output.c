@@ -154,6 +154,15 @@ void output_rows(output *out, json_t *rows, json_t *skipped, const table *t) {
         table_write(t, out);
 }
 
+int output_end_rows(output *out, int code, json_t *rows, json_t *skipped, table *t) {
+    if (code == CLI_OK) output_rows(out, rows, skipped, t);
+    const int closed = output_close(out);
+    json_decref(rows);
+    json_decref(skipped);
+    table_release(t);
+    return code == CLI_OK ? closed : code;
+}
+
 const char *print_bytes(char buf[BYTES_CAP], uint64_t n) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double v = (double)n;

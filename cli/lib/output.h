@@ -59,6 +59,10 @@ void table_write(const table *t, output *out);
  * else the table.  The caller keeps all of them. */
 void output_rows(output *out, json_t *rows, json_t *skipped, const table *t);
 
+/* The end of a command that makes such rows: print them if `code` is CLI_OK, close, and let go of all three.  `code`, or
+ * what output_close() says. */
+int output_end_rows(output *out, int code, json_t *rows, json_t *skipped, table *t);
+
 /* CLI_OK, or CLI_FAILED after a message where a benchmark has no rows: nothing was left to measure, and `why`. */
 int output_check_rows(const json_t *rows, const char *why);
 

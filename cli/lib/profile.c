@@ -192,7 +192,7 @@ int profile_read(const char *path, profile *out) {
         cli_error("profile %s is no regular file", path);
         return CLI_FAILED;
     }
-    if (cli_read_small_file(path, &text, &n) != CLI_OK) return CLI_FAILED;
+    if (cli_read_file(CONTENT_PROFILE, path, &text, &n) != CLI_OK) return CLI_FAILED;
     json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &err);
     json_t *version = json_object_get(root, "pleat_profile");
     memset(out, 0, sizeof *out);

@@ -97,7 +97,7 @@ static int take_config(plan *p, const char *path) {
     char *text = NULL;
     size_t n = 0;
     p->source = path;
-    if (cli_read_small_file(path, &text, &n) != CLI_OK) return CLI_FAILED;
+    if (cli_read_file(CONTENT_CONFIG, path, &text, &n) != CLI_OK) return CLI_FAILED;
     const pleat_status status = hf_config_parse(text, n, &p->q.shape, &err);
     free(text);
     return status == PLEAT_OK ? CLI_OK : cli_fail(path, status, &err);

@@ -302,9 +302,5 @@ int plan_print_archs(const common_options *common) {
         for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) put_count(&t, sizes[k] > 0, sizes[k]);
         table_put(&t, "%s%s", a[i].source, a[i].why_not ? ": not supported" : "");
     }
-    if (code == CLI_OK) output_rows(&out, rows, NULL, &t);
-    json_decref(rows);
-    table_release(&t);
-    const int closed = output_close(&out);
-    return code == CLI_OK ? closed : code;
+    return output_end_rows(&out, code, rows, NULL, &t);
 }

@@ -34,7 +34,7 @@ static int read_prompt(const run_options *o, char **text, size_t *n) {
         *text = cli_copy(o->prompt, *n);
         return CLI_OK;
     }
-    if (cli_read_file(o->file, text, n) != CLI_OK) return CLI_FAILED;
+    if (cli_read_file(CONTENT_PROMPT, o->file, text, n) != CLI_OK) return CLI_FAILED;
     if (*n && (*text)[*n - 1] == '\n') (*text)[--*n] = 0;
     return CLI_OK;
 }

@@ -140,10 +140,10 @@ PLEAT_API uint64_t pleat_cache_pages_held(const pleat_cache *cache, pleat_seq se
 /* Pages that both sequences hold at the same places; 0 for an unknown one. */
 PLEAT_API uint64_t pleat_cache_pages_shared(const pleat_cache *cache, pleat_seq a, pleat_seq b);
 
-/* Begin a step: take the pages that the new tokens of all items need in every lane.  Each sequence may stand
- * in one item.  Returns PLEAT_AGAIN when the pool has too few free pages now, and PLEAT_E_LIMIT when a
- * sequence would pass its max_tokens, the step its step_tokens, or when one sequence would need more pages than the
- * pool has; either way nothing has changed. */
+/* Begin a step: take the pages that the new tokens of all items need in every lane.  Each sequence may stand in one
+ * item.  Returns PLEAT_AGAIN when the pool has too few free pages now.  Returns PLEAT_E_LIMIT when a sequence would
+ * pass its max_tokens, the step its step_tokens, or when one sequence would need more pages than the pool has.  Either
+ * way nothing has changed. */
 PLEAT_API pleat_status pleat_cache_begin(pleat_cache *cache, const pleat_cache_item *items, uint32_t n_items);
 
 /* Store the new tokens' keys and values of one layer and attend to everything before and among them.
@@ -163,9 +163,10 @@ PLEAT_API pleat_status pleat_cache_store(pleat_cache *cache, uint32_t layer, con
  * while a layer has not been stored: its slots would hold what earlier sequences left in the pages. */
 PLEAT_API pleat_status pleat_cache_end(pleat_cache *cache);
 
-/* Give up the step: its pages are returned and the sequences are as before pleat_cache_begin(), but for two things:
- * with a policy, attention that layers of the step have computed stays counted in the tokens' scores; and where a chunk
- * had begun to take the place of tokens in a full ring, its sequence is lost: PLEAT_E_STATE from begin, until closed. */
+/* Give up the step: its pages are returned and the sequences are as before pleat_cache_begin(), but for two things.
+ * With a policy, attention that layers of the step have computed stays counted in the tokens' scores.  Where a chunk
+ * had begun to take the place of tokens in a full ring, its sequence is lost: PLEAT_E_STATE from begin, until
+ * closed. */
 PLEAT_API pleat_status pleat_cache_cancel(pleat_cache *cache);
 
 /* Attend with one query position per sequence to all that is stored, and store nothing.  Outside a step.
@@ -184,8 +185,8 @@ PLEAT_API pleat_status pleat_cache_export(const pleat_cache *cache, pleat_seq se
 
 typedef struct pleat_cache_token {
     pleat_level level;
-    /* Mean attention received from later tokens, of the group's heads the largest (leankv, topk) or the sum (eviction;
-     * snapkv and its kind: from those that count alone); infinite for representatives; 0 for the newest token, where
+    /* Mean attention received from later tokens: of the group's heads the largest (leankv, topk) or the sum (eviction;
+     * snapkv and its kind: from those that count alone).  Infinite for representatives.  0 for the newest token, where
      * nothing is scored, for dropped tokens, and for low ones if al = 0. */
     float significance;
 } pleat_cache_token;
@@ -216,8 +217,8 @@ PLEAT_API pleat_status pleat_cache_restore(pleat_cache *cache, const void *image
 
 /* Raise the sequence's thresholds (leankv; ah and al at least those in force, al <= ah; al as in the spec where that is
  * 0) for good, and class all of its tokens outside the window again by them, now.  Sealed pages are opened for this
- * where nobody shares them; a lane that shares some is left alone from its last shared page back, and so is one
- * whose turn finds fewer than two free pages (a lane can take a page more where its first token becomes low).  Outside a
+ * where nobody shares them.  A lane that shares some is left alone from its last shared page back.  So is one whose
+ * turn finds fewer than two free pages (a lane can take a page more where its first token becomes low).  Outside a
  * step.  PLEAT_AGAIN when the pool has not two free pages to work with (and one for each shared page that it would
  * write); PLEAT_E_UNSUPPORTED for specs without a low side. */
 PLEAT_API pleat_status pleat_cache_compress(pleat_cache *cache, pleat_seq seq, float ah, float al);

@@ -99,7 +99,7 @@ PLEAT_API pleat_status pleat_model_fingerprint(const pleat_model *model, char ou
 #define PLEAT_TOKENIZE_SPECIAL 0x2u /* read special tokens spelled out in the text, as <|im_end|> */
 
 /* Text (n_bytes of UTF-8) to tokens.  Writes at most `cap` ids and sets *n_tokens to the number that the whole text
- * has; when that is more than cap, returns PLEAT_E_LIMIT with *n_tokens set and ids[0..cap) written, so cap = 0 with
+ * has.  When that is more than cap, returns PLEAT_E_LIMIT with *n_tokens set and ids[0..cap) written, so cap = 0 with
  * ids = NULL asks for the count.  Invalid UTF-8 is PLEAT_E_SYNTAX, err->where its offset; after other errors what ids
  * holds is unspecified.  There is no normalisation: the tokens' bytes, joined, are the text again.  Special tokens are
  * found from left to right, the longest at each place; user-defined ones even without PLEAT_TOKENIZE_SPECIAL.

@@ -28,10 +28,10 @@
  *     kvcomp:...+pack                        the same with fixed widths inside a block instead of the entropy coder
  *     kivi:bits=2,buffer=128                 cold tokens in blocks of 32 at 2 or 4 bits
  *
- * leankv.  With N tokens so far and s the mean attention that a token has received from later ones (largest over the
- * query heads that share the KV head), a token that has left the window is kept high if s >= ah/N, low if s >= al/N,
- * and dropped otherwise.  ah = al keeps two levels: high or dropped; al = 0 drops none.  (LeanKV, sections 4 and 7.2.)
- * The defaults are what the paper chose for three of its five models.
+ * leankv.  There are N tokens so far, and s is the mean attention that a token has received from later ones (largest
+ * over the query heads that share the KV head).  A token that has left the window is kept high if s >= ah/N, low if
+ * s >= al/N, and dropped otherwise.  ah = al keeps two levels: high or dropped; al = 0 drops none.  (LeanKV, sections 4
+ * and 7.2.)  The defaults are what the paper chose for three of its five models.
  *     threshold   length: N as above; position: the token's own position in place of N, for the tokens of a prompt
  *     step        paper: Algorithm 1; code: the order of its authors' code (src/policy/leankv.h has both)
  *

@@ -5,10 +5,11 @@
  * Rates are found by least squares of relative deviations under x >= 0: a rate that comes out negative is set to 0 and
  * the others are solved again, until none is.
  *
- * Why time is the longer of compute and memory and a part of the shorter: two threads of a Xeon with AMX (2026-11,
- * when kernels prefetched two groups ahead), 90 shapes of five formats from memory, d 64 to 256, 1 to 8 heads, 512 and
- * 8192 tokens.  The longer alone came within 0.34 to 1.02 of the measured time, the sum of both within 0.65 to 1.29:
- * little is hidden.  With `starts`, and all rates fitted to k8v8 alone (exposed 0.95), all 90 came within 0.72 to 1.22.
+ * Why time is the longer of compute and memory and a part of the shorter.  Measured on two threads of a Xeon with AMX
+ * (2026-11, when kernels prefetched two groups ahead): 90 shapes of five formats from memory, d 64 to 256, 1 to 8
+ * heads, 512 and 8192 tokens.  The longer alone came within 0.34 to 1.02 of the measured time, the sum of both within
+ * 0.65 to 1.29: little is hidden.  With `starts`, and all rates fitted to k8v8 alone (exposed 0.95), all 90 came within
+ * 0.72 to 1.22.
  */
 #include "attn/cost.h"
 

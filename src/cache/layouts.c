@@ -36,8 +36,9 @@ pleat_status pleat__layouts_init(pleat__layouts *l, const pleat__layouts_of *of,
     return of->two_sided ? fit_low(of, l->page_bytes, low) : PLEAT_OK;
 }
 
-/* In a lane of this many low tokens: each side ends in half a page on average, low pages have a rest that no tile fits
- * in, and each page costs a cell of the table and of the pool.  32 tokens at least: docs/ARCHITECTURE.md, Pages. */
+/* Sizes are compared by a lane of this many low tokens.  Each side ends in half a page on average, low pages have a
+ * rest that no tile fits in, and each page costs a cell of the table and of the pool.  32 tokens at least:
+ * docs/ARCHITECTURE.md, Pages. */
 #define TYPICAL_LOW_TOKENS 2048u
 #define MIN_PAGE_TOKENS 32u
 

@@ -145,10 +145,11 @@ static inline size_t pleat__block_units_bytes(const pleat__block_format *f) {
     return 4 * (size_t)n;
 }
 
-/* Look at a payload.  PLEAT_E_FORMAT if its parts do not fit n_bytes exactly; a coder is neither RAW nor the format's,
- * or has no codebook for its levels; a section is of no size that its coder makes; or units are COMPACT that the format
- * has WIDE alone.  The payload must have PLEAT__STREAM_PAD readable bytes behind it when it is decoded, and must stay,
- * as `units` must: pleat__block_units_bytes() of scratch for units; NULL: the reader has none that are COMPACT. */
+/* Look at a payload.  PLEAT_E_FORMAT if its parts do not fit n_bytes exactly; if a coder is neither RAW nor the
+ * format's, or has no codebook for its levels.  Also if a section is of no size that its coder makes, or if units are
+ * COMPACT that the format has WIDE alone.  The payload must have PLEAT__STREAM_PAD readable bytes behind it when it is
+ * decoded, and must stay, as `units` must: pleat__block_units_bytes() of scratch for units; NULL: the reader has none
+ * that are COMPACT. */
 pleat_status pleat__block_open(const pleat__block_format *format, const pleat__block_codebooks *codebooks,
                                const uint8_t *payload, size_t n_bytes, uint8_t *units, pleat__block_reader *reader);
 

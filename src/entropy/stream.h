@@ -9,8 +9,8 @@
  *                    n_vectors symbols a lane
  *
  * A lane has a window of bits, empty at first.  In step s = 0, 1, ..., each lane in turn, from 0 to 31, takes the
- * stream's next byte on top of its window while it has fewer than codebook->max_bits bits (one byte is enough but for
- * words of 9 bits).  Then each lane takes its next symbol's word from the bottom of its window.  So one stream serves
+ * stream's next byte on top of its window while it has fewer than codebook->max_bits bits.  One byte is enough but for
+ * words of 9 bits.  Then each lane takes its next symbol's word from the bottom of its window.  So one stream serves
  * all lanes, a vector of 16-bit windows holds them, and which lanes take bytes is known from the windows alone.
  *
  *     window   | 0 ........ 0 | bits not used yet |          16 bits; valid <= 16 of them

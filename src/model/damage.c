@@ -2,6 +2,12 @@
  *
  * damage.c: weights that are NaN or infinite.  One of them may pass unseen, or make every result NaN; so all are looked
  * at, a tensor a unit: floats one by one, of quantised blocks the scale.  Codes cannot be anything but finite.
+ *
+ * Why not while matrices are packed: embeddings, vectors and matrices of floats are not, so that a pass by itself would
+ * stay, and packing by strips knows no tensors.  It costs little beside packing: of the 93.6 million instructions of an
+ * engine's creation on the reference model in Q8_0 (28M weights) 2.3 million are these, 2.5 %.  In f16, where nothing
+ * is packed, it is 1.1 instructions a weight, and the file's first reading.  (gcc 12 -O3, SSE2, callgrind, 2026-11-23:
+ * `pleat run -p x -n 1 -t 1`.)
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -12,13 +18,13 @@
 
 /* Whether one of n u16, a stride of bytes apart, has all the bits of `exponent`: f16's, or bf16's. */
 static bool has_exponent(const uint8_t *p, uint64_t n, size_t stride, uint16_t exponent) {
-    uint32_t n_bad = 0;
+    uint16_t is_bad = 0; /* as wide as the halves: 8 to an SSE2 register */
     for (uint64_t i = 0; i < n; i++, p += stride) {
         uint16_t half;
         memcpy(&half, p, sizeof half);
-        n_bad |= (half & exponent) == exponent;
+        is_bad |= (half & exponent) == exponent ? 0xFFFF : 0;
     }
-    return n_bad != 0;
+    return is_bad != 0;
 }
 
 static bool is_damaged(const uint8_t *p, uint32_t type, uint64_t n) {

@@ -15,8 +15,8 @@
  * matrices, packed (linear.h): as many bytes as the file's, which are not read again but for the embeddings of tokens.
  * With 4 KiB pages, as the mapped file has, a token would take twice as long (28M parameters, Granite Rapids).
  *
- * Loops: matrix products as in linear.h, q and k turned by the units that make them; what is between them in units of
- * ROW_UNIT rows, so that a token or a few run on the caller's thread without waking the team.
+ * Loops: matrix products as in linear.h, q and k turned by the units that make them.  What is between them goes in
+ * units of ROW_UNIT rows, so that a token or a few run on the caller's thread without waking the team.
  */
 #include "model/forward.h"
 

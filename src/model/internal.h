@@ -6,9 +6,9 @@
  *                  ├─ tokenizer
  *                  └─ layers[n_layers] ── matrices (stored type, as in the file) and norms (f32 copies)
  *
- * A matrix is [rows][cols], row-major, y = W x with x [cols], y [rows]; its rows are blocks of 32 weights where
- * quantised (GGUF's Q8_0: f16 scale, 32 s8; Q4_0: f16 scale, 16 bytes: low nibbles weights 0..15, high 16..31, minus 8).
- * Mapped data has no alignment beyond a byte.
+ * A matrix is [rows][cols], row-major, y = W x with x [cols], y [rows].  Its rows are blocks of 32 weights where
+ * quantised.  Of GGUF's Q8_0: f16 scale, 32 s8.  Of Q4_0: f16 scale, 16 bytes: low nibbles weights 0..15, high 16..31,
+ * minus 8.  Mapped data has no alignment beyond a byte.
  */
 #ifndef PLEAT_MODEL_INTERNAL_H
 #define PLEAT_MODEL_INTERNAL_H

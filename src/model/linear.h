@@ -19,8 +19,8 @@
  * bits, which byte products take as two limbs.  A block's dot product is exact; what a block adds to a sum is (weights'
  * scale * row's scale) * dot product.  Where the CPU has no instruction for that, spans of more than packed_rows rows
  * take GEMM too.  Measured against f32 products on the file's layout, Q8_0, 28M weights, Granite Rapids, 2026-11: a
- * vector 2.4 times as fast on one thread, 26 of the 29 GB/s of a plain read (10 on 4 KiB pages), and eight vectors 1.15
- * times the peak of f32 FMAs; AMX with 16 vectors 1.9 times.
+ * vector 2.4 times as fast on one thread, 26 of the 29 GB/s of a plain read (10 on 4 KiB pages).  Eight vectors reach
+ * 1.15 times the peak of f32 FMAs, AMX with 16 vectors 1.9 times.
  *
  * Which kernel a span takes depends on the span's own length alone.  A kernel adds the products of one (output row,
  * step row) in one order, whatever else shares the call.  So a result depends neither on the other items nor on the

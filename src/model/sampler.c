@@ -7,7 +7,7 @@
  * top_p and min_p both keep a run of the likeliest, so they commute as long as top_p's sum is taken over all that top_k
  * left: min_p goes first here and leaves little to sort.
  *
- * The same logits and seed give the same tokens on every machine: sums and products are IEEE doubles in a fixed order,
+ * The same logits and seed give the same tokens on every machine.  Sums and products are IEEE doubles in a fixed order,
  * exp is our own (the C library's differ in the last bit), and ties fall to the lower id.
  */
 #include <math.h>

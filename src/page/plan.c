@@ -2,15 +2,15 @@
  *
  * plan.c: plan, prefix sum, commit, and what goes back.  See plan.h.
  *
- * Few steps move many pages: a step of generation looks at all lanes, and one in page_tokens takes a page.  So
- * planning counts a block of lanes at once and looks at single ones only where some need pages and some do not; commit
- * goes to the lanes whose bits are set, and copies a cache line of ids where a whole block takes pages side by side.
+ * Few steps move many pages: a step of generation looks at all lanes, and one in page_tokens takes a page.  So planning
+ * counts a block of lanes at once and looks at single ones only where some need pages and some do not.  Commit goes to
+ * the lanes whose bits are set, and copies a cache line of ids where a whole block takes pages side by side.
  *
  * Loops over a block have a fixed count and no branch, so that compilers turn them into vector instructions (gcc 12 at
- * -O2).  What a lane costs then is the reading of its counts, 12 bytes, and of its id: one thread plans and commits
- * 32,768 lanes that all take a page in 41 us when their counts are in its L2 cache and in 60 when they are not (102 and
- * 128 before: a record for each lane, cells row by row).  A second thread, which first has to fetch the counts from the
- * first one's cache, made it no faster (2026-11).
+ * -O2).  What a lane costs then is the reading of its counts, 12 bytes, and of its id.  One thread plans and commits
+ * 32,768 lanes that all take a page in 41 us when their counts are in its L2 cache and in 60 when they are not.  (It
+ * took 102 and 128 before: a record for each lane, cells row by row.)  A second thread, which first has to fetch the
+ * counts from the first one's cache, made it no faster (2026-11).
  */
 #include "page/plan.h"
 

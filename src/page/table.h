@@ -21,13 +21,13 @@
  *
  * row_len is ceil(max_tokens / tokens per high page) plus PLEAT__ROW_SPARE.  The paper's row, without the spare cells,
  * overflows: with 2 high or 4 low tokens a page and 8 tokens, 7 high and 1 low need 4 + 1 pages.  One cell more than
- * the quotient is needed because both sides may end in a part-filled page, one because a hole may stand in the way of
- * filling them, and two are free low pages to write to while a prompt's high pages are read (cache/keep/compact.c).
+ * the quotient is needed because both sides may end in a part-filled page, and one because a hole may stand in the way
+ * of filling them.  Two are free low pages to write to while a prompt's high pages are read (cache/keep/compact.c).
  *
  * A step looks at all lanes, and lanes mostly grow together.  So each kind of count has its own array, which is
- * compared 16 lanes at a time, and rows stand in table blocks: the cells of PLEAT__ROW_BLOCK lanes with one index lie
- * side by side and share a cache line.  (Of 32,768 rows of 132 cells each, to write one cell takes 440 us row by row:
- * as many cache misses as rows; 2026-11.)  In a table block of w lanes, fewer only in a table's last:
+ * compared 16 lanes at a time.  Rows stand in table blocks: the cells of PLEAT__ROW_BLOCK lanes with one index lie side
+ * by side and share a cache line.  (Of 32,768 rows of 132 cells each, to write one cell takes 440 us row by row: as
+ * many cache misses as rows; 2026-11.)  In a table block of w lanes, fewer only in a table's last:
  *
  *     cell i of lane first + j   ids[first*row_len + i*w + j]
  */

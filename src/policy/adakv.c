@@ -3,7 +3,7 @@
  * adakv.c: snapkv with a layer's budget shared by its heads (Ada-KV, Feng et al. 2024, section 3).
  *
  * The lanes of a layer have the sum of their middles together.  First each lane gets the best fifth of its own middle,
- * rounded down (their alpha = 0.2); what is left goes to the best of all other candidates of the layer, whichever lane
+ * rounded down (their alpha = 0.2).  What is left goes to the best of all other candidates of the layer, whichever lane
  * they are in: ties to the lower lane, then the older.  In a lane these are its best in any case, so that only how many
  * they are has to be found.  A lane whose representatives are more than its budget takes from the others; then no lane
  * is guaranteed what the layer has not.

@@ -4,9 +4,9 @@
  * corrected where its formulas do not say what its text does.
  *
  * Fingerprint of a token in a layer: bit h, over all query heads, is set if the attention that it received in head h is
- * among the highest of that head's candidates: score >= theta_h, the score of rank `middle` (of rank 1 if that is 0, of
- * the last if they are fewer).  (The paper averages a row of the softmax, which is the constant 1/S; meant is the
- * column.)
+ * among the highest of that head's candidates.  That is score >= theta_h, the score of rank `middle` (of rank 1 if that
+ * is 0, of the last if they are fewer).  (The paper averages a row of the softmax, which is the constant 1/S; meant is
+ * the column.)
  *
  *     n_rep            floor(share * (middle + before)) - before, not below 0.  middle is the layer's mean where lanes
  *                      have budgets of their own; before: representatives that stand already (verdict STAND), which

@@ -2,15 +2,15 @@
  *
  * policy.h: which tokens of a lane are kept, and how well: what the cache asks whichever policy its spec names.
  *
- * N is the number of tokens of the sequence so far, i a token's position, sum(i) the attention it has received from the
- * tokens after it: the sum over later queries of the largest weight that a query head of the group gave it.
+ * N is the number of tokens of the sequence so far, i a token's position.  sum(i) is the attention it has received from
+ * the tokens after it: the sum over later queries of the largest weight that a query head of the group gave it.
  *
  *     significance(i) = sum(i) / (N - 1 - i)        mean over the later queries; 0 for the newest token
  *
- * (The paper takes for each head the mean, then the largest over the group; one sum a token serves if each query adds
- * its largest, which is never less: 1.23 times at the median, 1.51 at the 90th percentile on 1479 tokens of prose with
- * the reference model, G = 2, 2026-11.  An ah a quarter higher takes about as many; at ah = 30 0.2 % of the tokens have
- * another level, at ah = 3 10 %.)
+ * (The paper takes for each head the mean, then the largest over the group.  One sum a token serves if each query adds
+ * its largest, which is never less.  It is 1.23 times that at the median, 1.51 at the 90th percentile on 1479 tokens of
+ * prose with the reference model, G = 2, 2026-11.  An ah a quarter higher takes about as many; at ah = 30 0.2 % of the
+ * tokens have another level, at ah = 3 10 %.)
  *
  * A token stays high while i >= N - window.  When several tokens have left the window at once, at the end of a prompt,
  * each gets a level; when one has, in a step of generation, that one is, and other tokens may have to go: victims.

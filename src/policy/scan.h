@@ -60,7 +60,7 @@ typedef struct pleat__scan_bound {
 
 /* The first slot of the first block, from the block at slot `from` on, in which a token may be within the bound, or a
  * slot >= page->n.  It may be if, for some slot of the block, sum <= limit * m and position < end, with
- * m = newest - position in 32 bits as f32: exact up to 2^24, so nothing is missed: if sum/m rounds to less than limit,
+ * m = newest - position in 32 bits as f32, exact up to 2^24.  So nothing is missed: if sum/m rounds to less than limit,
  * then sum < limit * m, and as rounding keeps order and sum is a float, sum <= limit * m rounded. */
 typedef uint32_t (*pleat__scan_below_fn)(const pleat__tracked *page, uint32_t from, const pleat__scan_bound *bound);
 

@@ -6,7 +6,7 @@
  *                                                             last `window` queries, summed over the group
  *
  * As in its authors' code a is 0 outside [0, N - window), where their convolution pads, and the sinks are pooled with
- * the others; here it is also 0 where no token stands in the run (dropped or sealed ones), and for representatives.  A
+ * the others.  Here it is also 0 where no token stands in the run (dropped or sealed ones), and for representatives.  A
  * sum in place of their mean over 5 positions orders tokens alike.
  */
 #include <string.h>

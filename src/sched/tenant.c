@@ -4,7 +4,7 @@
  *
  * A tenant's counter is the tokens computed for it; counter / weight is compared as a whole number and a fraction, so
  * exactly.  A tenant that was idle starts from the least of those who were not, or, when everybody was, from the one
- * who was busy last: else its idleness would be a credit against whoever comes back at the same time.
+ * who was busy last.  Else its idleness would be a credit against whoever comes back at the same time.
  */
 #include <assert.h>
 #include <math.h>

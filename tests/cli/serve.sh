@@ -127,6 +127,19 @@ try bench serve --simulate --arch llama3-8b --prices 1,2,3,4 -c 4096 --pool-byte
 check "requests larger than the pool: nothing is served" exits 1
 check "and each is told" says "request 1: rejected: "
 check "but not without end" test "$(wc -l <"$scratch/err")" -le 23
+# what one command writes appears together or not at all, the trace too
+outputs=(--write-trace "$scratch/out_trace" --svg "$scratch/out_svg" -o "$scratch/out_rows")
+absent() { [ -z "$(find "$scratch" -name 'out_*')" ]; }
+try bench serve --simulate --arch llama3-8b --prices 1,2,3,4 -c 4096 --pool-bytes 8MiB --synthetic fixed -q \
+    "${outputs[@]}"
+check "nothing is served: exit 1" exits 1
+check "and nothing is written" absent
+simulate --synthetic fixed --requests 4 "${outputs[@]}" --series /dev/full
+check "an output that cannot be written: exit 1" exits 1
+check "and is named" says "cannot write /dev/full: No space left"
+check "and the others do not appear" absent
+simulate --synthetic fixed --requests 4 "${outputs[@]}"
+check "all of them appear" test "$code $(find "$scratch" -name 'out_*' | wc -l)" = "0 3"
 ln "$scratch/bad" "$scratch/twin"
 fails 1 "cannot write .*twin: it is the same file" bench serve --simulate --arch llama3-8b --prices 1,2,3,4 \
     --pool-bytes 1GiB --trace "$scratch/bad" --write-trace "$scratch/twin"
@@ -140,17 +153,17 @@ busy="--synthetic chat:priorities=3 --requests 300 --rate 40 --tenants a:30%:2,b
     check "counts add up" counts_add_up
     once=$stdout figures=$(figures)
     simulate $busy --pool-bytes 2GiB --kv "f16 k8v4"
-    check "the same twice" test "$stdout" = "$once"
+    check "the same twice" same "$stdout" "$once"
     simulate --trace "$scratch/trace" --tenants a:30%:2,b:20% --max-running 200 --pool-bytes 2GiB --kv "f16 k8v4"
-    check "the trace as written gives the same" test "$(figures)" = "$figures"
+    check "the trace as written gives the same" same "$(figures)" "$figures"
     simulate $busy --pool-bytes 2GiB --kv "f16 k8v4" --seed 2
     check "another seed gives another" test "$(figures)" != "$figures"
 }
 check "f16 had no room for all" calc "$(field pool_used_max) > 0.8"
 sum() { sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p" "$scratch/trace" | awk '{ n += $1 } END { print n }'; }
 simulate --trace "$scratch/trace" --tenants a:30%,b:20%
-check "input tokens are the trace's" test "$(field total_input_tokens)" = "$(sum prompt_tokens)"
-check "output tokens are the trace's" test "$(field total_output_tokens)" = "$(sum output_tokens)"
+check "input tokens are the trace's" same "$(field total_input_tokens)" "$(sum prompt_tokens)"
+check "output tokens are the trace's" same "$(field total_output_tokens)" "$(sum output_tokens)"
 check "chat has 225 tokens in" calc "$(sum prompt_tokens) / 300 > 215 && $(sum prompt_tokens) / 300 < 235"
 check "and 209 out" calc "$(sum output_tokens) / 300 > 205 && $(sum output_tokens) / 300 < 211"
 simulate --trace "$scratch/trace" --tenants a:30%,b:20% --rate inf

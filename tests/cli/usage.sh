@@ -146,12 +146,32 @@ fails 1 "pleat calibrate: /no/model.gguf: " calibrate -m /no/model.gguf --tasks 
 fails 1 "cannot read /dev/zero: it is a device and no file" plan --config /dev/zero
 fails 1 "cannot read /dev/zero: it is a device" run -m "$MODEL" -f /dev/zero
 fails 1 "cannot read /dev/zero: it is a device" eval -m "$MODEL" --tasks /dev/zero -q
-fails 2 "cannot read /dev/zero: it is a device" bench serve --simulate --arch llama3-8b --prices 1,2,3,4 \
-    --pool-bytes 1GiB --trace /dev/zero
-# shellcheck disable=SC2016  # the inner shell's own words
-capture bash -c 'head -c 600M /dev/zero | "$0" plan --config -; echo "pipe ${PIPESTATUS[*]}"' "$PLEAT"
-check "a pipe has a bound: reading stops, the writer is told so by SIGPIPE" prints "^pipe 141 1$"
-check "and the message says which" says "cannot read standard input: it has more than 16 MiB"
+simulate="bench serve --simulate --arch llama3-8b --prices 1,2,3,4 --pool-bytes 1GiB"
+# shellcheck disable=SC2086
+fails 2 "cannot read /dev/zero: it is a device" $simulate --trace /dev/zero
+
+# endless CODE MIB WHAT ARGS...: of a pipe that brings 8 MiB more than WHAT may have the rest is not read, which SIGPIPE
+# tells the writer.
+endless() {
+    local want=$1 mib=$2 what=$3
+    shift 3
+    # shellcheck disable=SC2016  # the inner shell's own words
+    capture bash -c 'head -c "$1" /dev/zero | "${@:2}"; echo "pipe ${PIPESTATUS[*]}"' - $((mib + 8))M "$PLEAT" "$@"
+    check "$what has a bound: reading stops" prints "^pipe 141 $want$"
+    check "and the message says which" says "cannot read standard input: it has more than $mib MiB, the most for $what$"
+}
+# shellcheck disable=SC2086
+{
+    endless 1 64 "a prompt" run -m "$MODEL" -f -
+    endless 1 256 "a task file" eval -m "$MODEL" --tasks - -q
+    endless 1 256 "a text" eval -m "$MODEL" --text - -q
+    endless 1 256 "a text" bench serve -m "$MODEL" --pool-bytes 16MiB --synthetic fixed --text - -q
+    endless 2 1024 "a trace" $simulate --trace -
+    endless 1 16 "a config.json" plan --config -
+}
+truncate -s 17M "$scratch/profile"
+fails 1 "cannot read .*profile: it has more than 16 MiB, the most for a profile$" \
+    run -m "$MODEL" -p x --kv "leankv:profile=$scratch/profile"
 
 # weights that are not finite: an error that names the tensor, and no result
 { head -c -1024 "$MODEL" && head -c 1024 /dev/zero | tr '\0' '\377'; } >"$scratch/nan.gguf"
@@ -172,7 +192,7 @@ plan() { try plan --arch llama3-8b --format csv "$@"; }
 plan
 table=$stdout
 plan -o -
-check "-o -: stdout" test "$stdout" = "$table"
+check "-o -: stdout" same "$stdout" "$table"
 plan -o "$scratch/new"
 check "-o: a new file" test "$code $(<"$scratch/new")" = "0 $table"
 echo old >"$scratch/old"
@@ -181,14 +201,14 @@ try plan -m "$scratch/bad.gguf" -o "$scratch/old"
 check "a failure leaves -o as it was" test "$code $(<"$scratch/old")" = "1 old"
 ln -s old "$scratch/link"
 plan -o "$scratch/link"
-check "a link's target is written" test "$(<"$scratch/old")" = "$table"
+check "a link's target is written" same "$(<"$scratch/old")" "$table"
 check "with its mode" test "$(stat -c %a "$scratch/old")" = 600
 check "and the link stays" test "$(readlink "$scratch/link")" = old
 ln -s "$scratch/later" "$scratch/dangling"
 plan -o "$scratch/dangling"
-check "also one that led nowhere" test "$(<"$scratch/later")" = "$table"
+check "also one that led nowhere" same "$(<"$scratch/later")" "$table"
 # two outputs of one file, or one that is read, whatever the spelling
-serve="bench serve --simulate --arch llama3-8b --prices 1,2,3,4 --pool-bytes 1GiB --synthetic fixed"
+serve="$simulate --synthetic fixed"
 mkdir "$scratch/there"
 ln -s there "$scratch/folder"
 ln -s there/free "$scratch/leads"
@@ -214,6 +234,18 @@ check "and that is said" says "--output: cannot write .*hard: it is the same fil
 fails 1 "it is the same file as .*old, which is read" calibrate -m x --tasks y --kv "leankv:profile=$scratch/old" \
     -o "$scratch/hard"
 check "nothing was written" test ! -e "$scratch/there/free"
+# the profile beside a model is read where leankv has no keys, and that is known before the model is looked at
+cp "$scratch/bad.gguf" "$scratch/beside.gguf"
+echo old >"$scratch/beside.leankv.json"
+for command in "run -p x" "eval --tasks x" "bench run"; do
+    # shellcheck disable=SC2086
+    fails 1 "it is the same file as .*beside.leankv.json, which is read" \
+        $command -m "$scratch/beside.gguf" --kv leankv -o "$scratch/there/../beside.leankv.json"
+done
+fails 1 "beside.gguf: " run -p x -m "$scratch/beside.gguf" --kv leankv:ah=3 -o "$scratch/beside.leankv.json"
+fails 1 "it is the same file as .*beside.leankv.json, which is read" \
+    calibrate -m "$scratch/beside.gguf" --tasks "$scratch/beside.leankv.json" # its own output, by default
+check "and is as it was" test "$(<"$scratch/beside.leankv.json")" = old
 # shellcheck disable=SC2086
 "$PLEAT" $serve --series "$scratch/both" >"$scratch/both" 2>"$scratch/err"
 code=$? stderr=$(<"$scratch/err")
@@ -231,7 +263,7 @@ wait $!
 check "a pipe gets the result" test "$code $(<"$scratch/piped")" = "0 $table"
 check "and stays one" test -p "$scratch/pipe"
 "$PLEAT" plan --arch llama3-8b --format csv -o /dev/stdout >"$scratch/out"
-check "-o /dev/stdout" test "$(<"$scratch/out")" = "$table"
+check "-o /dev/stdout" same "$(<"$scratch/out")" "$table"
 fails 1 "cannot write $scratch: Is a directory" plan --arch llama3-8b -o "$scratch"
 fails 1 "cannot write /no/dir/x: No such file" plan --arch llama3-8b -o /no/dir/x
 echo old >"$scratch/old"

@@ -11,6 +11,11 @@ check_prose_lines() { prose_documents | xargs python3 tests/lint/prose.py lines;
 
 check_prose_sentences() { prose_documents | xargs python3 tests/lint/prose.py sentences; }
 
+check_prose_comments() {
+    find src include cli bench tests/check examples \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) | sort |
+        xargs python3 tests/lint/prose.py comments
+}
+
 check_prose_fields() { find include src -name '*.h' | sort | xargs python3 tests/lint/prose.py fields; }
 
 # The picture is what its script draws from the rows that are kept.

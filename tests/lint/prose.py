@@ -4,12 +4,14 @@
 
     lines       .md   a line has at most 110 columns; code, tables and a single word too long to break apart
     sentences   .md   a sentence has fewer than 40 words, the first one of a paragraph or list item fewer than 25
+    comments    .c    a sentence in a block comment (of .h, .cu and .cuh too) has fewer than 40 words
     fields      .h    the comment behind a struct field or enum value stands alone: it neither begins with words that
                       lean on the line above nor ends in a comma that leads to the line below
     self-test         each rule finds what it has to find in a few lines of bad prose, and nothing in good prose
 
 Prints one line for each breach.  Code between backquotes is one word, a link is its text, and what holds no letter
-or digit is no word.  A table's cells have to keep the rule of 40 words, not that of 25."""
+or digit is no word.  A table's cells have to keep the rule of 40 words, not that of 25.  In a comment, lines that are set
+in by two columns or more are pictures, formulas, tables or code: they end the sentence before them and count no words."""
 import re
 import sys
 
@@ -22,6 +24,7 @@ ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|et al|vs|cf|ca|[Ff]igs?|[Ss]ec|[Tt]ab
 LEANING = re.compile(
     r"(likewise|as (above|before|below|are|is)|the same|of (these|those|them|it|that|both)|and|or|but|nor|also|ditto|then|"
     r"that|those|these|its others|so many)\b", re.IGNORECASE)
+C_TOKEN = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL)
 FIELD = re.compile(r"^\s*[\w*].*[;,]\s*/\*\s*(?P<text>.*)$")
 
 
@@ -117,6 +120,41 @@ def rule_sentences(lines):
                 yield number, f"a sentence has {n} words, not below {MAX_WORDS}: {begin} ..."
 
 
+def comment_lines(comment):
+    """The text of a block comment line by line, without what marks it as one."""
+    first, *rest = comment[2:-2].split("\n")
+    yield first.strip("* ")
+    for line in rest:
+        yield re.sub(r"^\s*\*? ?", "", line).rstrip()
+
+
+def comment_paragraphs(lines):
+    """Yield (first line's number, text) of what a file's block comments say in prose."""
+    source = "\n".join(lines)
+    for token in C_TOKEN.finditer(source):
+        if not token.group().startswith("/*"):
+            continue
+        paragraph, first = [], 0
+        number = source.count("\n", 0, token.start())
+        for number, text in enumerate([*comment_lines(token.group()), ""], number + 1):
+            is_prose = bool(text) and not text.startswith("  ")
+            if paragraph and (not is_prose or ITEM.match(text)):
+                yield first, " ".join(paragraph)
+                paragraph = []
+            if is_prose:
+                first = first if paragraph else number
+                paragraph.append(text)
+
+
+def rule_comments(lines):
+    for number, text in comment_paragraphs(lines):
+        for sentence in sentences(text):
+            n = n_words(sentence)
+            if n >= MAX_WORDS:
+                begin = " ".join(sentence.split()[:6])
+                yield number, f"a comment's sentence has {n} words, not below {MAX_WORDS}: {begin} ..."
+
+
 def rule_fields(lines):
     in_comment, of_field, last = False, False, ""
     for number, line in enumerate(lines, 1):
@@ -137,7 +175,7 @@ def rule_fields(lines):
             yield number, "a field's comment ends in a comma; it has to stand alone"
 
 
-RULES = {"lines": rule_lines, "sentences": rule_sentences, "fields": rule_fields}
+RULES = {"lines": rule_lines, "sentences": rule_sentences, "comments": rule_comments, "fields": rule_fields}
 
 
 # ---- self test -----------------------------------------------------------------------------------------------------------
@@ -156,6 +194,11 @@ def self_test():
         ("sentences", ["`a b c d e f g h i j k` = + - " * 8 + w24[:50]], 0),
         ("sentences", ["Sheng et al. found it, e.g. " + w24], 1),
         ("sentences", ["Four for V. " + w24, "- two"], 0),
+        ("comments", ["/* " + w39 + "  " + w39 + " */"], 0), ("comments", ["/* word " + w39 + " */"], 1),
+        ("comments", ["int a; /* word", "        * " + w39 + " */", "/* word", w39 + " */"], 2),
+        ("comments", ["/* word", " *", " * " + w39, " *     word " + w39, " */"], 0),
+        ("comments", ["/* word:", " *     x = y", " * " + w39, " * - " + w39, " */"], 0),
+        ("comments", ["// word " + w39, 'x = "/* word ' + w39 + ' */";', "/* word */ int a; /* " + w39 + " */"], 0),
         ("fields", ["int a; /* bytes, */"], 1), ("fields", ["int a; /* and so on */"], 1),
         ("fields", ["int a; /* Likewise */", "A, /* that of b */", "B, /* thatched */"], 2),
         ("fields", ["int a; /* bytes,", "        * of a page, */", "int b; /* android */"], 1),

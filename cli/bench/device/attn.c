@@ -307,11 +307,7 @@ int bench_device_attn(const attn_options *o) {
     code = output_open(&b.out, &o->common);
     if (code == CLI_OK) code = bench_device_open(&b.device, b.reps);
     if (code == CLI_OK) code = run_shapes(&b);
-    if (code == CLI_OK) output_rows(&b.out, b.rows, b.skipped, &b.t);
-    const int closed = output_close(&b.out);
-    json_decref(b.rows);
-    json_decref(b.skipped);
-    table_release(&b.t);
+    code = output_end_rows(&b.out, code, b.rows, b.skipped, &b.t);
     bench_device_close(&b.device);
-    return code == CLI_OK ? closed : code;
+    return code;
 }

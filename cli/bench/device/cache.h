@@ -4,9 +4,9 @@
  *
  *     init ── (plan | calls | step), any number, in any order ──> release
  *
- * Lanes hold as many tokens each, or lengths spread evenly between the shortest and `spread` times that, dealt out to
- * the lanes of every layer at random; then a layer holds as many tokens as if all were equally long.  Of a leankv
- * lane's tokens a share is in the low format.
+ * Lanes hold as many tokens each, or lengths are spread evenly between the shortest and `spread` times that.  These are
+ * dealt out to the lanes of every layer at random; a layer then holds as many tokens as if all were equally long.  Of a
+ * leankv lane's tokens a share is in the low format.
  */
 #ifndef PLEAT_CLI_BENCH_DEVICE_CACHE_H
 #define PLEAT_CLI_BENCH_DEVICE_CACHE_H
@@ -51,11 +51,11 @@ uint64_t device_layer_bytes(const device_shape *shape, const pleat_spec *spec);
 /* Layers that are needed for `bytes`: 4 to 256. */
 uint32_t device_layers_for(const device_shape *shape, const pleat_spec *spec, uint64_t bytes);
 
-/* Make the cache, fill it and compare its attention with float64: |out - ref| / |ref| (L2, one query head), the worst
- * of the first and last heads of the first and last KV head of the last sequence, in the first layer; NAN where tokens
- * cannot be had back (leankv with al = 0).  PLEAT_E_MEMORY: it does not fit; PLEAT_E_UNSUPPORTED, PLEAT_E_ARG,
- * PLEAT_E_LIMIT: there is no such cache on a GPU, or none as large; PLEAT_E_STATE: attention is wrong.  Release it in
- * any case. */
+/* Make the cache, fill it and compare its attention with float64: |out - ref| / |ref| (L2, one query head).  The error
+ * is the worst of the first and last heads of the first and last KV head of the last sequence, in the first layer.  It
+ * is NAN where tokens cannot be had back (leankv with al = 0).  PLEAT_E_MEMORY: it does not fit; PLEAT_E_UNSUPPORTED,
+ * PLEAT_E_ARG, PLEAT_E_LIMIT: there is no such cache on a GPU, or none as large; PLEAT_E_STATE: attention is wrong.
+ * Release it in any case. */
 pleat_status device_cache_init(device_cache *c, bench_device *d, const device_shape *shape, const pleat_spec *spec,
                                const char *name, uint32_t n_layers, pleat_error *err);
 void device_cache_release(device_cache *c);

@@ -385,13 +385,9 @@ int bench_device_codec(codec_options *o) {
     if (code == CLI_OK) code = open_blas(&b);
     if (code == CLI_OK) code = load_workers(0, o->common.quiet, &b.workers);
     if (code == CLI_OK) code = run_shapes(&b);
-    if (code == CLI_OK) output_rows(&b.out, b.rows, b.skipped, &b.t);
-    const int closed = output_close(&b.out);
-    json_decref(b.rows);
-    json_decref(b.skipped);
-    table_release(&b.t);
+    code = output_end_rows(&b.out, code, b.rows, b.skipped, &b.t);
     pleat_workers_destroy(&b.workers);
     gpu_blas_close(&b.blas);
     bench_device_close(&b.device);
-    return code == CLI_OK ? closed : code;
+    return code;
 }

@@ -163,7 +163,7 @@ static int make_source(bench *b) {
     if (!o->text) return CLI_OK;
     char *text;
     size_t n_bytes;
-    int code = cli_read_file(o->text, &text, &n_bytes);
+    int code = cli_read_file(CONTENT_TEXT, o->text, &text, &n_bytes);
     if (code != CLI_OK) return code;
     code = load_tokens(&b->setup.l, o->text, text, n_bytes, 0, &b->text, &b->tokens.n_text);
     free(text);
@@ -183,8 +183,7 @@ static int make_trace(bench *b) {
                         : synthetic_make(&b->t, o->synthetic, o->requests, b->setup.max_tokens, tenants->n, o->seed);
     if (code != CLI_OK) return code;
     if (o->rate > 0) trace_arrivals(&b->t, (double)o->rate, o->seed);
-    if (o->write_trace) code = trace_write(&b->t, tenants, o->write_trace);
-    if (code == CLI_OK && !b->t.n) {
+    if (!b->t.n) {
         cli_error("no request to serve");
         code = CLI_FAILED;
     }
@@ -292,6 +291,7 @@ int serve_main(void *opts) {
     if (code == CLI_OK) code = serve_all(&b);
     whole_file_hold();
     if (code == CLI_OK) serve_write_rows(&b.setup, &b.t, b.results, &b.out);
+    if (code == CLI_OK && o->write_trace) code = trace_write(&b.t, &b.setup.tenants, o->write_trace);
     if (code == CLI_OK && o->series) code = serve_write_series(&b.setup, b.results, o->series);
     if (code == CLI_OK && o->svg) code = serve_write_figure(&b.setup, b.results, o->svg);
     const int closed = output_close(&b.out);

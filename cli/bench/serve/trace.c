@@ -267,7 +267,7 @@ int trace_load(trace *t, const char *path, const loaded *l, const tenant_list *t
     char *text;
     size_t n_bytes;
     *t = (trace){.path = path};
-    if (cli_read_file(path, &text, &n_bytes) != CLI_OK) return CLI_USAGE;
+    if (cli_read_file(CONTENT_TRACE, path, &text, &n_bytes) != CLI_OK) return CLI_USAGE;
     for (size_t at = 0; at < n_bytes && !(most && t->n == most);) {
         const char *newline = memchr(text + at, '\n', n_bytes - at);
         const size_t end = newline ? (size_t)(newline - text) : n_bytes;

@@ -217,7 +217,7 @@ static int cut_windows(const evaluation *e, task_set *set) {
     char *text;
     size_t n_bytes;
     memset(set, 0, sizeof *set);
-    if (cli_read_file(e->o->text, &text, &n_bytes) != CLI_OK) return CLI_FAILED;
+    if (cli_read_file(CONTENT_TEXT, e->o->text, &text, &n_bytes) != CLI_OK) return CLI_FAILED;
     const int code = load_tokens(l, e->o->text, text, n_bytes, 0, &tokens, &n_tokens);
     free(text);
     if (code != CLI_OK) return code;

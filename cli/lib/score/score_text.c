@@ -211,7 +211,7 @@ static int march_all(march *m) {
 static int cut_text(march *m, const char *path) {
     char *text;
     size_t n_bytes;
-    if (cli_read_file(path, &text, &n_bytes) != CLI_OK) return CLI_FAILED;
+    if (cli_read_file(CONTENT_TEXT, path, &text, &n_bytes) != CLI_OK) return CLI_FAILED;
     const int code = load_tokens(m->l, path, text, n_bytes, 0, &m->text, &m->n_text);
     free(text);
     if (code != CLI_OK) return code;

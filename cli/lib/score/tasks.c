@@ -171,7 +171,7 @@ int tasks_load(task_set *set, const loaded *l, const char *path, uint32_t per_ta
     char *text;
     size_t n_bytes;
     memset(set, 0, sizeof *set);
-    if (cli_read_file(path, &text, &n_bytes) != CLI_OK) return CLI_FAILED;
+    if (cli_read_file(CONTENT_TASKS, path, &text, &n_bytes) != CLI_OK) return CLI_FAILED;
     set->end = find_end(l);
     json_t *ids = json_object(); /* each with its line */
     int ok = 1;

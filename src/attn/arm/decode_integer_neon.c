@@ -4,8 +4,8 @@
  *
  * LD4 splits a quad into the first, second, third and fourth bytes of its 16 elements.  Codes are widened to 16 bits
  * and multiplied by one lane of a register of multipliers (SMLAL), four products to an instruction, each onto its
- * element's own sum: so queries and weights are 16-bit numbers and nothing is added across a register.  Four heads take
- * 16 sums, 4 registers of multipliers, 4 of bytes and 2 of codes.
+ * element's own sum.  So queries and weights are 16-bit numbers and nothing is added across a register.  Four heads
+ * take 16 sums, 4 registers of multipliers, 4 of bytes and 2 of codes.
  */
 #include "attn/arm/decode_neon.h"
 #include "core/arm/lanes_neon.h"

@@ -8,8 +8,8 @@
  *     decode_integer_dotprod.c   the same by 8-bit dot products, which not every CPU has
  *
  * Integer keys and values have one shape.  A quad is 64 bytes: 16 elements (keys: the tokens of a tile; values: as many
- * dimensions) of four bytes, and each plane of a byte meets one multiplier (keys: of the query; values: the weight of a
- * token), so that with planes = 8/bits a quad meets 4*planes multipliers:
+ * dimensions) of four bytes.  Each plane of a byte meets one multiplier (keys: of the query; values: the weight of a
+ * token).  So with planes = 8/bits a quad meets 4*planes multipliers:
  *
  *     keys      quads follow each other       multipliers 4*planes*i on of the query for quad i
  *     values    quads are 4*d bytes apart     multipliers 4*planes*r on of the tile's weights for quad r

@@ -7,10 +7,10 @@
  *     several blocks                   each leaves what it merged; the last merges that  arrive(), merge_blocks()
  *
  * Parts are [8] m, [8] l, [n_group][D] o in f32.  A lane that goes on behind a warp's share leaves its part in the
- * warp's ring, which is idle by then; one that began before and ends in it, behind the ring: a warp has at most one of
- * each.  A block has at most two lanes that it shares with others: one that began before it (slot 2b + 1 of the
- * workspace, whether it ends in it or not), and one that goes on (slot 2b).  Parts are merged in one fixed order,
- * whoever does it.
+ * warp's ring, which is idle by then.  One that began before and ends in it leaves its part behind the ring.  A warp
+ * has at most one of each.  A block has at most two lanes that it shares with others: one that began before it (slot
+ * 2b + 1 of the workspace, whether it ends in it or not), and one that goes on (slot 2b).  Parts are merged in one
+ * fixed order, whoever does it.
  */
 #ifndef PLEAT_ATTN_CUDA_DECODE_MERGE_CUH
 #define PLEAT_ATTN_CUDA_DECODE_MERGE_CUH

@@ -16,9 +16,9 @@
  * A size of two tiles and two LANE_UNITS at least makes every share start before the next; shares behind the total are
  * empty.
  *
- * Where lanes are about equal, and as many for each block cost no more than an equal share and what merging across
- * blocks costs, every block takes whole lanes, and its warps equal shares of them: then nothing is merged across
- * blocks.
+ * Where lanes are about equal, every block may take whole lanes, and its warps equal shares of them: then nothing is
+ * merged across blocks.  It does if as many for each block cost no more than an equal share and what merging across
+ * blocks costs.
  */
 #include "attn/cuda/decode.h"
 #include "attn/cuda/decode_share.cuh"

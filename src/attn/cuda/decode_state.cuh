@@ -89,9 +89,9 @@ static __device__ __forceinline__ void state_set_query(warp_state<D> &st, const 
     }
 }
 
-/* The same for keys that meet bytes (steps of two tiles): q ~= q_scale*(256*hi + lo), with hi and lo as the two halves
- * of the virtual heads: this thread's B is hi of head r, or lo of head r - 4.  st.q[i / 2][i % 2]: the four dimensions
- * of word 4*(i % n) + j that plane i / n holds, where n words of a tile are a thread's. */
+/* The same for keys that meet bytes (steps of two tiles): q ~= q_scale*(256*hi + lo).  hi and lo are the two halves of
+ * the virtual heads: this thread's B is hi of head r, or lo of head r - 4.  st.q[i / 2][i % 2]: the four dimensions of
+ * word 4*(i % n) + j that plane i / n holds, where n words of a tile are a thread's. */
 template <int D, int KB>
 static __device__ __forceinline__ void state_set_query_bytes(warp_state<D> &st, const uint16_t *q, float scale,
                                                              int thread) {

@@ -19,8 +19,8 @@
  * Threads with j < 2 take their logits from the first tile's S, the others from the second's, so softmax costs as much
  * as for one tile; each tile's P^T is zero for the other's heads.  Both halves are merged when the lane ends.
  *
- * There keys meet q as bytes (mma.sync m16n8k32, s32 sums, exact): q is 256*hi + lo, hi in B's columns 0..3 and lo in
- * 4..7, so that both cost what one would, and words of codes need a mask at most.
+ * There keys meet q as bytes (mma.sync m16n8k32, s32 sums, exact).  q is 256*hi + lo, hi in B's columns 0..3 and lo in
+ * 4..7.  So both cost what one would, and words of codes need a mask at most.
  *
  * Unpacking to f16: a code in the low bits of a 16-bit half is an f16: code * 2^-24, subnormal and exact; bit plane p
  * is 2^(bits*p) times that.  One fused multiply-add makes it (code - middle) * 2^-9, exactly: so nothing cancels in

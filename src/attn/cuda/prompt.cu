@@ -3,9 +3,9 @@
  * prompt.cu: checks a prompt, plans the splits of pass 2, and launches both passes.  See prompt.h.
  *
  * Splits: a block of pass 2 owns 128 keys of a KV head and walks all later queries, so the first keys' blocks walk
- * longest.  Where there are many blocks that does not matter, as the longest start first; where there are few, the
- * queries are cut in spans, so that about TARGET_UNITS units of work come about and none is much longer than the
- * rest.  The plan depends on sizes alone, never on the GPU: sums have one order.
+ * longest.  Where there are many blocks that does not matter, as the longest start first.  Where there are few, the
+ * queries are cut in spans, so that about TARGET_UNITS units of work come about and none is much longer than the rest.
+ * The plan depends on sizes alone, never on the GPU: sums have one order.
  */
 #include "attn/cuda/prompt_wgmma.cuh"
 

@@ -3,7 +3,7 @@
  * compact.c: what the policy decides about one lane at the end of a step, done to its tokens.
  *
  * One token left the window (generation): at most one token goes from the high side to the low one or is dropped, and
- * at most one low token is dropped.  A high slot that is left becomes the lane's hole, which the next token takes; a
+ * at most one low token is dropped.  A high slot that is left becomes the lane's hole, which the next token takes.  A
  * low slot that is left is taken by the token that comes from the high side, or else by the last of the low side.
  *
  * Several did (the end of a prompt): one pass over the high side from its first slot.  What stays high moves to the

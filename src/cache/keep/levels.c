@@ -4,9 +4,9 @@
  * side.
  *
  * When a step ends, tokens that left the window are classed (compact.c), lane by lane.  Where leankv has a low side
- * (al < ah), pages that the end may need are taken at begin, so that the end cannot fail: one low page for a lane whose
- * low side is full when one token leaves the window, two when several do.  What is not needed is returned in the same
- * step.
+ * (al < ah), pages that the end may need are taken at begin, so that the end cannot fail.  That is one low page for a
+ * lane whose low side is full when one token leaves the window, two when several do.  What is not needed is returned in
+ * the same step.
  */
 #include "cache/keep/compact.h"
 #include "cache/keep/groups.h"
@@ -16,8 +16,9 @@
 /* Lanes of a unit: their memory's latencies overlap. */
 #define UNIT_LANES 8u
 
-/* Pages beyond those of a lane's tokens in the high format that a step may take: of a lane with two sides the low
- * side's last page, which may be part-filled, and two that the end works with; of one with a high side alone a hole's. */
+/* Pages beyond those of a lane's tokens in the high format that a step may take.  Of a lane with two sides: the low
+ * side's last page, which may be part-filled, and two that the end works with.  Of one with a high side alone: a
+ * hole's. */
 #define SPARE_PAGES_TWO_SIDED 3u
 #define SPARE_PAGES_HIGH_ALONE 1u
 

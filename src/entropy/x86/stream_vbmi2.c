@@ -3,10 +3,10 @@
  * stream_vbmi2.c: decoding of pairs and narrow codebooks in registers: 32 lanes a step, up to four streams at once, whose
  * windows stay in registers for all vectors of a call.
  *
- * A step of a stream: the lanes that lack bits as a mask of bytes; the stream's next bytes spread to those lanes, above
- * their bits; the symbol and its length looked up by the lowest 6, 7 or 8 bits of each window.  Lookups and the
- * spreading share one port, so the tables are as small as the codebook allows, and a narrow codebook's symbol and length share
- * a byte:
+ * A step of a stream.  The lanes that lack bits are a mask of bytes.  The stream's next bytes are spread to those
+ * lanes, above their bits.  The symbol and its length are looked up by the lowest 6, 7 or 8 bits of each window.
+ * Lookups and the spreading share one port, so the tables are as small as the codebook allows, and a narrow codebook's
+ * symbol and length share a byte:
  *
  *     pairs    6 bits   symbols, lengths: 64 bytes each              vpermb x 2
  *              7 bits   symbols, lengths: 128 bytes each             vpermi2b x 2

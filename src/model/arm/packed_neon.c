@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * packed_neon.c: linear.h's kernels for packed matrices without a dot product: LD4 splits 16 rows by 4 columns into
- * four columns of 16 rows, which are widened and multiplied by one lane of a register of a step row's 16-bit codes.
+ * packed_neon.c: linear.h's kernels for packed matrices without a dot product.  LD4 splits 16 rows by 4 columns into
+ * four columns of 16 rows.  These are widened and multiplied by one lane of a register of a step row's 16-bit codes.
  */
 #include "model/arm/packed_neon.h"
 #include "core/arm/lanes_neon.h"

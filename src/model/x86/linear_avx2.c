@@ -2,10 +2,10 @@
  *
  * linear_avx2.c: linear.h's kernels for matrices of floats with AVX2, FMA and F16C.
  *
- * A tile is R output rows by C vectors, one 8-lane accumulator each, 32 columns at a time: R = 8 for one vector (eight
- * independent chains), else R = 4 and C up to 3: 12 accumulators of the 16 registers.  What is left of a row of
- * floats after the last 32 columns is added one by one to the accumulator's sum.  A (row, vector) pair adds in one
- * order in every tile shape: its bits are the same in all.
+ * A tile is R output rows by C vectors, one 8-lane accumulator each, 32 columns at a time.  R = 8 for one vector (eight
+ * independent chains), else R = 4 and C up to 3: 12 accumulators of the 16 registers.  What is left of a row of floats
+ * after the last 32 columns is added one by one to the accumulator's sum.  A (row, vector) pair adds in one order in
+ * every tile shape: its bits are the same in all.
  */
 #include <immintrin.h>
 #include <string.h>

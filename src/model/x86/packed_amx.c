@@ -11,9 +11,10 @@
  *
  * Sums are exact and an acc adds what packed_avx512.c's adds, in its order: the bits are the same.
  *
- * Measured in L2, Q8_0, Granite Rapids, one core, 2026-11: a block of 16 step rows takes 39 ns (VNNI 70): 23 the tiles,
- * of which the products are 10, and 15 adding up; they hardly overlap, in whatever order the instructions stand.
- * A tile of few rows takes as long to store as a full one.  Two strips for 8 step rows, which read fewer bytes, are slower.
+ * Measured in L2, Q8_0, Granite Rapids, one core, 2026-11: a block of 16 step rows takes 39 ns (VNNI 70).  23 of these
+ * are the tiles, of which the products are 10, and 15 adding up; they hardly overlap, in whatever order the
+ * instructions stand.  A tile of few rows takes as long to store as a full one.  Two strips for 8 step rows, which read
+ * fewer bytes, are slower.
  */
 #include <immintrin.h>
 #include <string.h>

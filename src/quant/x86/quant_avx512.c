@@ -2,8 +2,8 @@
  *
  * quant_avx512.c: quant.h with registers of 16 elements.
  *
- * One token at a time, also for whole tiles: a row of codes is made in registers, then keys are spread over the tile as
- * 32-bit words, one for each 64-byte line, and values are merged into 32-bit words of 16 dimensions.
+ * One token at a time, also for whole tiles: a row of codes is made in registers.  Then keys are spread over the tile
+ * as 32-bit words, one for each 64-byte line, and values are merged into 32-bit words of 16 dimensions.
  */
 #include <immintrin.h>
 

@@ -3,9 +3,9 @@
  * test_attn_blocks.c: decode attention over compressed blocks (attn/blocks.h) against float64.
  *
  * A lane's random keys and values are compressed to payloads that stand one behind the other in the pages of a guarded
- * pool, across page ends, as in a cache; they are decoded by pleat__block_load(), and each variant's result is compared
- * with what float64 gives on that.  Norms of errors are relative to the norm of the result, or, where inputs are
- * extreme, to the sum of weight * norm of value.
+ * pool, across page ends, as in a cache.  They are decoded by pleat__block_load(), and each variant's result is
+ * compared with what float64 gives on that.  Norms of errors are relative to the norm of the result, or, where inputs
+ * are extreme, to the sum of weight * norm of value.
  */
 #include <string.h>
 

@@ -2,9 +2,9 @@
  *
  * test_blocks_cache.c: caches whose cold tokens are in compressed blocks (kvcomp, kivi), as a whole.
  *
- * The oracle knows every key and value as f16 pages hold it, counts by itself which tokens are due, and computes in double
- * precision: what comes back of a token is within half a step of what went in, and attention is that over what comes
- * back.  Sharing, images and random lives are in test_share.c, payloads in test_block.c.
+ * The oracle knows every key and value as f16 pages hold it, counts by itself which tokens are due, and computes in
+ * double precision.  What comes back of a token is within half a step of what went in, and attention is that over what
+ * comes back.  Sharing, images and random lives are in test_share.c, payloads in test_block.c.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * device_cache_rig.h: device caches for tests, their contents on the host, and prompts that are held against the CPU's
  * functions.
  *
- * An image is everything in a cache: pages, tables, lengths.  `now` is what the device has, `want` what it has to have:
- * a call is made, what it had to do is done to `want` with quant.h and policy/leankv.h, and then the whole pool has to
+ * An image is everything in a cache: pages, tables, lengths.  `now` is what the device has, `want` what it has to have.
+ * A call is made, what it had to do is done to `want` with quant.h and policy/leankv.h, and then the whole pool has to
  * be the same, byte for byte.
  */
 #ifndef CHECK_DEVICE_CACHE_RIG_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_device_calls.c: device caches as their callers see them: attention against float64 and what it adds to scores, a
- * step in a graph against the same step launched, calls out of turn, refusals, what a cache tells of itself, misuse,
+ * test_device_calls.c: device caches as their callers see them.  Attention against float64 and what it adds to scores,
+ * a step in a graph against the same step launched, calls out of turn, refusals, what a cache tells of itself, misuse,
  * failures of the runtime.  test_device_cache.c holds what prompts and steps do to pages.
  */
 #include <math.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  * ctest-labels: slow
  *
- * test_generation.c: long generation of the reference model on a cache with a policy: 2000 tokens after a prompt of 500
- * with the first spec, 200 with the others (60 after 200, two specs, where CHECK_QUICK is set or there is no AVX2).
+ * test_generation.c: long generation of the reference model on a cache with a policy.  2000 tokens after a prompt of
+ * 500 with the first spec, 200 with the others (60 after 200, two specs, where CHECK_QUICK is set or there is no AVX2).
  *
  * At every step the bytes held are exactly those of the pages that the lanes' tokens need, and within
  * pleat_cache_bytes_for(), the policy's bound; at the end every page is back.  The text is the same for one thread and for

@@ -2,9 +2,9 @@
  *
  * test_entropy.c: codebooks and streams (src/entropy).
  *
- * Lengths of words are held against a search over all complete codes; streams against a reader that follows stream.h's
- * text bit by bit, with the words alone; the decoders of other CPUs against the scalar one, states of streams
- * included.  Streams end PLEAT__STREAM_PAD bytes before an unreadable page.
+ * Lengths of words are held against a search over all complete codes.  Streams are held against a reader that follows
+ * stream.h's text bit by bit, with the words alone, the decoders of other CPUs against the scalar one, states of
+ * streams included.  Streams end PLEAT__STREAM_PAD bytes before an unreadable page.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -542,7 +542,7 @@ static void test_damage_is_seen(void) {
 }
 
 /* Tables of many lanes in one plan, from a pool that holds exactly what they need, one page more or one less, and whose
- * ring wraps within a block: all or nothing, and ids in lane order in whatever order the tables commit. */
+ * ring wraps within a block.  All or nothing, and ids in lane order in whatever order the tables commit. */
 enum { MANY_TABLES = 7, MANY_LANES = 83, MANY_PAGES = MANY_TABLES * MANY_LANES };
 
 static void test_exact_fit(void) {

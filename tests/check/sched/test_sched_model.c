@@ -2,11 +2,11 @@
  *
  * test_sched_model.c: the scheduler under random traffic against a slow oracle.
  *
- * A world is a pool, its tenants and up to 48 requests that read a prompt in chunks, generate token by token, take a
+ * A world is a pool, its tenants and up to 48 requests.  These read a prompt in chunks, generate token by token, take a
  * page whenever one is full, use kept prefixes and leave some behind, are compressed, preempted (swapped out, or to be
  * computed again), deferred and cancelled.  Each call's answer is compared with the oracle's, which keeps no state but
- * the world's own: it sorts and sums everything each time.  Millions of calls in many worlds; at the end of
- * each world nobody comes any more and everybody has to finish.
+ * the world's own: it sorts and sums everything each time.  Millions of calls in many worlds; at the end of each world
+ * nobody comes any more and everybody has to finish.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -4,10 +4,10 @@
  * test_serving.c: serving with the reference model: what comes out is what came out alone, to the token.
  *
  * A set of greedy and sampled requests is run alone first.  Then it is run in company, preempted by swap and by being
- * computed again (at random steps, and for want of pages), and started from kept prefixes, for specs of every kind; each
- * way has to have happened, which the statistics tell.  Further: a model with a sliding window, forks, what a shared
- * prefix takes, conversations, tenants and priorities in a pool that is too small, compression.  Where there is no AVX2 a
- * part of it has to do.
+ * computed again (at random steps, and for want of pages), and started from kept prefixes, for specs of every kind.
+ * Each way has to have happened, which the statistics tell.  Further: a model with a sliding window, forks, what a
+ * shared prefix takes, conversations, tenants and priorities in a pool that is too small, compression.  Where there is
+ * no AVX2 a part of it has to do.
  */
 #include "serving_ways.h"
 
