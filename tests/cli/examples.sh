@@ -41,14 +41,14 @@ check "the sequence holds the prompt's 7 tokens and 40 more" prints '^\[k8v4: 47
 check "in less than half of f16's bytes" calc "$(number 'tokens in ([0-9]+) bytes') < 0.5 * $held"
 text=$(head -n -1 <<<"$stdout")
 try run -m "$MODEL" --kv k8v4 -n 40 -p "$prompt"
-check "the text is the command's" test "$text" = "$stdout"
+check "the text is the command's" same "$text" "$stdout"
 
 long=$(head -c 3000 "$ROOT/eval/prose.txt" | tr '\n' ' ')
 example generate "$MODEL" leankv "$long"
 check "a prompt of several chunks is read" exits 0
 text=$(head -n -1 <<<"$stdout")
 try run -m "$MODEL" --kv leankv:ah=3 -n 40 -p "$long"
-check "as the command reads it" test "$text" = "$stdout"
+check "as the command reads it" same "$text" "$stdout"
 
 example generate
 check "no arguments: exit 2" exits 2

@@ -7,6 +7,7 @@
 #     capture COMMAND...          the same with any command
 #     check NAME TEST...          count a pass if the command TEST... succeeds, else say what was seen
 #     says REGEX / prints REGEX   the last try's stderr / stdout holds a line that matches
+#     same A B                    two results are equal, and something
 #     field KEY                   the value of the first "KEY" in the last try's JSON
 #     calc EXPRESSION             compare numbers; nan, inf, null and nothing are none
 #     finish                      print the counts, fail if any check did
@@ -81,6 +82,7 @@ needs() {
 
 exits() { [ "$code" = "$1" ]; }
 says() { grep -Eq -- "$1" <<<"$stderr"; }
+same() { [ -n "$1" ] && [ "$1" = "$2" ]; }
 prints() { grep -Eq -- "$1" <<<"$stdout"; }
 field() { sed -n "s/^ *\"$1\": *\"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$scratch/out" | head -1; }
 

@@ -49,6 +49,14 @@ refuses "an operator is missing before '7 < 8'" "6 7 < 8"
 refuses "it compares nothing" "1" " 1" "3 + 4" "1 && 1"
 refuses "its parentheses do not match" "(1 < 2" "1 < 2)" "(1 + 2 == 3"
 
+# ---- texts -----------------------------------------------------------------------------------------------------------
+
+check "equal texts are the same" same "a b" "a b"
+for args in "a b" "'' ''" "a ''" "'' a"; do
+    probe "same $args"
+    check "not the same: $args" exits 1
+done
+
 # ---- counts ----------------------------------------------------------------------------------------------------------
 
 probe "check one true; check two true; finish"

@@ -99,7 +99,7 @@ for name in $(fails_with=$("$PLEAT" run -m x -p x --kv nothing 2>&1); sed 's/.*a
     [[ $name == k[842]v[842] ]] || check "help kv names $name" grep -qw "$name" <<<"$kv"
 done
 try help specs
-check "help specs is the same" test "$stdout" = "$kv"
+check "help specs is the same" same "$stdout" "$kv"
 
 # the names of known models, which are offered, are those that there are
 try plan --arch list --format csv

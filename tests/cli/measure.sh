@@ -17,7 +17,7 @@ done
 check "eval finds the answers" calc "$(sed -n 's/^   "accuracy": \([0-9.]*\).*/\1/p' "$scratch/out" | head -1) >= 0.75"
 sums=$(grep -E '"(correct|total|bytes)"' "$scratch/out")
 try eval -m "$MODEL" --tasks "$scratch/tasks" --samples 1 --kv f16 --kv k8v4 --format json -np 1 -t 1
-check "eval's results depend neither on -np nor on -t" test "$(grep -E '"(correct|total|bytes)"' "$scratch/out")" = "$sums"
+check "eval's results depend neither on -np nor on -t" same "$(grep -E '"(correct|total|bytes)"' "$scratch/out")" "$sums"
 
 # eval --text
 head -c 6000 "$ROOT/eval/prose.txt" | iconv -f utf-8 -t utf-8 -c >"$scratch/text" 2>/dev/null
@@ -104,7 +104,7 @@ if command -v python3 >/dev/null; then
     check "run does not take it" prints '^ "runs": false'
     check "and why not" prints "^ \"why_not\": \"architecture 'gemma3' is not supported; the one that is: llama\""
     try plan -m "$scratch/gemma.gguf" --kv f16 --ctx 32768 --weights f16 --format json
-    check "as plan counts them" test "$(sed -n '/"sequence"/,/}/s/^ *"bytes": *\([0-9]*\).*/\1/p' "$scratch/out" | head -1)" = "$inspected"
+    check "as plan counts them" same "$(sed -n '/"sequence"/,/}/s/^ *"bytes": *\([0-9]*\).*/\1/p' "$scratch/out" | head -1)" "$inspected"
     try inspect "$scratch/gemma.gguf" --kv f16
     check "also in words" prints "^sliding window +512 tokens in 15 of 18 layers"
     check "with the reason" prints "^pleat run +refuses it: architecture 'gemma3' is not supported"

@@ -95,7 +95,7 @@ check "rows of a table are of one length, windows or not" calc "$(of sequence ta
 plan --arch phi-3-mini --ctx 4096 --kv k8v4
 all=$(of sequence kv)
 plan --arch phi-3-mini --ctx 2047 --kv k8v4
-check "phi-3-mini holds 2047 tokens in all layers" test "$(of sequence kv)" = "$all"
+check "phi-3-mini holds 2047 tokens in all layers" same "$(of sequence kv)" "$all"
 
 plan --arch llama3-8b --ctx 100 --kv leankv
 check "a token under a policy has a score and a position" test "$(field bytes_per_token)" = $(((128 + 64 + 8 + 8) * 256))
@@ -144,7 +144,7 @@ for spec in f16 k8v8 k8v4 k4v2 leankv:ah=0; do
     for size in 900 4000; do
         held $spec $size 3
         plan -m "$MODEL" --ctx $stored -c $opened --kv $spec
-        check "$spec, $stored tokens: $ran bytes as run says" test "$(of sequence bytes)" = "$ran"
+        check "$spec, $stored tokens: $ran bytes as run says" same "$(of sequence bytes)" "$ran"
         plan -m "$MODEL" --ctx $stored --kv $spec
         check "$spec, $stored tokens: within 1 % without -c" calc "$(of sequence bytes) / $ran < 1.01 && $(of sequence bytes) / $ran > 0.99"
     done
@@ -155,7 +155,7 @@ try run -m "$MODEL" --special -p "$question" -n 3000 --kv k8v4 --format json -q
 ran=$(field bytes) stored=$(($(field prompt) + $(field generated) - 1)) opened=$(($(field prompt) + 3000))
 check "a text that ends" test "$(field finish_reason)" = stop
 plan -m "$MODEL" --ctx $stored -c $opened --kv k8v4
-check "opened for $opened tokens: $ran bytes" test "$(of sequence bytes)" = "$ran"
+check "opened for $opened tokens: $ran bytes" same "$(of sequence bytes)" "$ran"
 plan -m "$MODEL" --ctx $stored --kv k8v4
 check "for no more than it has: fewer" calc "$(of sequence bytes) < $ran"
 
@@ -170,7 +170,7 @@ for spec in leankv leankv:ah=3,al=0.05 topk:keep=30% kvcomp kvcomp:block=16,buff
 done
 plan -m "$MODEL" --kv f16
 check "without --ctx the model's context" test "$(field ctx)" = 4096
-check "parameters of the file" test "$(field params)" = "$("$PLEAT" inspect "$MODEL" --format json | sed -n 's/^ *"params": *\([0-9]*\).*/\1/p' | head -1)"
+check "parameters of the file" same "$(field params)" "$("$PLEAT" inspect "$MODEL" --format json | sed -n 's/^ *"params": *\([0-9]*\).*/\1/p' | head -1)"
 
 # with_u32 FILE KEY VALUE: the model with one more entry of metadata.
 with_u32() {
@@ -212,7 +212,7 @@ if command -v python3 >/dev/null; then
     for spec in f16 k8v4; do
         MODEL=$scratch/windowed.gguf held $spec 4000 3
         plan -m "$scratch/windowed.gguf" --ctx $stored -c $opened --kv $spec
-        check "$spec, a window of 64 in all layers: $ran bytes as run says" test "$(of sequence bytes)" = "$ran"
+        check "$spec, a window of 64 in all layers: $ran bytes as run says" same "$(of sequence bytes)" "$ran"
         check "$spec, as 64 tokens" calc "$(of step kv) == 64 * $(field bytes_per_token)"
     done
 else

@@ -12,24 +12,24 @@ check "run" exits 0
 check "run prints a text" test -n "$one"
 check "run sums up on stderr" says "KV cache +k8v4: .* in [0-9]+ pages, [0-9.]+ % of f16's"
 try run -m "$MODEL" -p "The sea was calm and" -n 24 -t 2 --kv k8v4
-check "the same text from two threads" test "$stdout" = "$one"
+check "the same text from two threads" same "$stdout" "$one"
 try run -m "$MODEL" -p "The sea was calm and" -n 24 --kv k8v4 -q
 check "-q is quiet" test -z "$stderr"
-check "-q gives the same text" test "$stdout" = "$one"
+check "-q gives the same text" same "$stdout" "$one"
 
 # The prompt from a file and from stdin
 printf 'The sea was calm and\n' >"$scratch/prompt"
 try run -m "$MODEL" -f "$scratch/prompt" -n 24 --kv k8v4
-check "-f gives the same text" test "$stdout" = "$one"
+check "-f gives the same text" same "$stdout" "$one"
 stdout=$("$PLEAT" run -m "$MODEL" -f - -n 24 --kv k8v4 -q <"$scratch/prompt")
-check "-f - gives the same text" test "$stdout" = "$one"
+check "-f - gives the same text" same "$stdout" "$one"
 
 # Chunks do not matter at f32
 head -c 1500 "$ROOT/eval/prose.txt" | iconv -c -t utf-8 >"$scratch/long" 2>/dev/null || head -c 1500 "$ROOT/eval/prose.txt" >"$scratch/long"
 try run -m "$MODEL" -f "$scratch/long" -n 16 --kv f32 -q
 whole=$stdout
 try run -m "$MODEL" -f "$scratch/long" -n 16 --kv f32 -q -b 37
-check "the same text for a prompt in chunks" test "$stdout" = "$whole"
+check "the same text for a prompt in chunks" same "$stdout" "$whole"
 
 # JSON
 try run -m "$MODEL" -f "$scratch/long" -n 16 --kv k8v4 --format json -q
@@ -58,7 +58,7 @@ for threads in 1 2; do
     check "the summary counts the levels" says "^tokens +high [0-9,]+, low [0-9,]+, dropped [0-9,]+; summed over"
     [ $threads = 1 ] && one=$stdout
 done
-check "the same text from two threads" test "$stdout" = "$one"
+check "the same text from two threads" same "$stdout" "$one"
 try run -m "$MODEL" -f "$scratch/long" -n 60 --kv $lean --format json -q
 check "leankv, json" exits 0
 check "every token is counted once" calc "$(sum_tokens) == 32 * ($(field prompt) + 59)"
@@ -132,7 +132,7 @@ fails 1 "not valid UTF-8: byte 0xc3 at offset 3" run -m "$MODEL" -f "$scratch/by
 try run -m "$MODEL" -p "The sea" -n 16 --temp 1 --seed 7 -q
 seven=$stdout
 try run -m "$MODEL" -p "The sea" -n 16 --temp 1 --seed 7 -q
-check "the same seed gives the same text" test "$stdout" = "$seven"
+check "the same seed gives the same text" same "$stdout" "$seven"
 try run -m "$MODEL" -p "The sea" -n 16 --temp 1 --seed 8 -q
 check "another seed gives another text" test "$stdout" != "$seven"
 
@@ -151,7 +151,7 @@ check "the summary counts texts" says "^generated +[0-9]+ tokens in 3 texts"
 check "and shared pages" says "in [0-9]+ pages \([1-9][0-9]* of them shared\), .* unshared"
 try run -m "$MODEL" -f "$scratch/long" -n 16 --temp 1 --format json -q
 held_by_one=$(field pages_used)
-check "alone, all pages are its own" test "$(field pages_own)" = "$held_by_one"
+check "alone, all pages are its own" same "$(field pages_own)" "$held_by_one"
 try run -m "$MODEL" -f "$scratch/long" -n 16 --temp 1 --n-best 4 --format json -q
 check_json "run --n-best --format json"
 for key in choices text tokens finish_reason logprob seed pages_used pages_own; do
@@ -174,7 +174,7 @@ done
 try run -m "$MODEL" -p "The sea was calm and" -n 24 -q
 greedy=$stdout
 try run -m "$MODEL" -p "The sea was calm and" -n 24 -q --beams 1
-check "one beam is greedy" test "$stdout" = "$greedy"
+check "one beam is greedy" same "$stdout" "$greedy"
 try run -m "$MODEL" -p "The sea was calm and" -n 24 --beams 1 --format json -q
 one=$(field score)
 try run -m "$MODEL" -p "The sea was calm and" -n 24 --beams 6 --n-best 4 --format json -q
@@ -190,9 +190,11 @@ check "two of six" prints "^== 2: score -[0-9.]+, 24 tokens, length ==\$"
 check "the summary counts beams" says "^generated +48 tokens in the 2 best of 6 beams"
 several=$stdout
 try run -m "$MODEL" -p "The sea was calm and" -n 24 --beams 6 --n-best 2 -t 2
-check "the same from two threads" test "$stdout" = "$several"
+check "the same from two threads" same "$stdout" "$several"
 try run -m "$MODEL" -p "The sea was calm and" -n 0 --beams 3 --n-best 2 --format json -q
-check "no tokens to search: one empty text" test "$(field text):$(field finish_reason):$(field score)" = ":length:0.0"
+check "no tokens to search: one text" test "$(grep -c '"text":' "$scratch/out")" = 1
+check "which is empty" prints '^ *"text": "",$'
+check "and says why" test "$(field finish_reason):$(field score)" = length:0.0
 try run -m "$MODEL" --chat -p "Add the numbers 3 4 5 step by step." -n 100 --beams 3 --kv $lean --format json -q
 check "beams end by themselves" test "$(field finish_reason)" = stop
 

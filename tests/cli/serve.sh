@@ -153,17 +153,17 @@ busy="--synthetic chat:priorities=3 --requests 300 --rate 40 --tenants a:30%:2,b
     check "counts add up" counts_add_up
     once=$stdout figures=$(figures)
     simulate $busy --pool-bytes 2GiB --kv "f16 k8v4"
-    check "the same twice" test "$stdout" = "$once"
+    check "the same twice" same "$stdout" "$once"
     simulate --trace "$scratch/trace" --tenants a:30%:2,b:20% --max-running 200 --pool-bytes 2GiB --kv "f16 k8v4"
-    check "the trace as written gives the same" test "$(figures)" = "$figures"
+    check "the trace as written gives the same" same "$(figures)" "$figures"
     simulate $busy --pool-bytes 2GiB --kv "f16 k8v4" --seed 2
     check "another seed gives another" test "$(figures)" != "$figures"
 }
 check "f16 had no room for all" calc "$(field pool_used_max) > 0.8"
 sum() { sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p" "$scratch/trace" | awk '{ n += $1 } END { print n }'; }
 simulate --trace "$scratch/trace" --tenants a:30%,b:20%
-check "input tokens are the trace's" test "$(field total_input_tokens)" = "$(sum prompt_tokens)"
-check "output tokens are the trace's" test "$(field total_output_tokens)" = "$(sum output_tokens)"
+check "input tokens are the trace's" same "$(field total_input_tokens)" "$(sum prompt_tokens)"
+check "output tokens are the trace's" same "$(field total_output_tokens)" "$(sum output_tokens)"
 check "chat has 225 tokens in" calc "$(sum prompt_tokens) / 300 > 215 && $(sum prompt_tokens) / 300 < 235"
 check "and 209 out" calc "$(sum output_tokens) / 300 > 205 && $(sum output_tokens) / 300 < 211"
 simulate --trace "$scratch/trace" --tenants a:30%,b:20% --rate inf

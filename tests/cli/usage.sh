@@ -182,7 +182,7 @@ plan() { try plan --arch llama3-8b --format csv "$@"; }
 plan
 table=$stdout
 plan -o -
-check "-o -: stdout" test "$stdout" = "$table"
+check "-o -: stdout" same "$stdout" "$table"
 plan -o "$scratch/new"
 check "-o: a new file" test "$code $(<"$scratch/new")" = "0 $table"
 echo old >"$scratch/old"
@@ -191,12 +191,12 @@ try plan -m "$scratch/bad.gguf" -o "$scratch/old"
 check "a failure leaves -o as it was" test "$code $(<"$scratch/old")" = "1 old"
 ln -s old "$scratch/link"
 plan -o "$scratch/link"
-check "a link's target is written" test "$(<"$scratch/old")" = "$table"
+check "a link's target is written" same "$(<"$scratch/old")" "$table"
 check "with its mode" test "$(stat -c %a "$scratch/old")" = 600
 check "and the link stays" test "$(readlink "$scratch/link")" = old
 ln -s "$scratch/later" "$scratch/dangling"
 plan -o "$scratch/dangling"
-check "also one that led nowhere" test "$(<"$scratch/later")" = "$table"
+check "also one that led nowhere" same "$(<"$scratch/later")" "$table"
 # two outputs of one file, or one that is read, whatever the spelling
 serve="$simulate --synthetic fixed"
 mkdir "$scratch/there"
@@ -253,7 +253,7 @@ wait $!
 check "a pipe gets the result" test "$code $(<"$scratch/piped")" = "0 $table"
 check "and stays one" test -p "$scratch/pipe"
 "$PLEAT" plan --arch llama3-8b --format csv -o /dev/stdout >"$scratch/out"
-check "-o /dev/stdout" test "$(<"$scratch/out")" = "$table"
+check "-o /dev/stdout" same "$(<"$scratch/out")" "$table"
 fails 1 "cannot write $scratch: Is a directory" plan --arch llama3-8b -o "$scratch"
 fails 1 "cannot write /no/dir/x: No such file" plan --arch llama3-8b -o /no/dir/x
 echo old >"$scratch/old"
