@@ -24,7 +24,7 @@ typedef struct reading {
 static int read_text(reading *r, const char *path) {
     char *text = NULL;
     size_t n_bytes = 0;
-    if (cli_read_file(path, &text, &n_bytes) != CLI_OK) return CLI_FAILED;
+    if (cli_read_file(CONTENT_TEXT, path, &text, &n_bytes) != CLI_OK) return CLI_FAILED;
     const int code = load_tokens(&r->l, path, text, n_bytes, PLEAT_TOKENIZE_ADD_BOS, &r->tokens, &r->n_tokens);
     free(text);
     if (code != CLI_OK) return code;
