@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * blocks.c: lanes that keep their newest tokens in f16 pages, and cold ones in compressed blocks (codec/block.h).
+ * blocks.c: lanes that keep their newest tokens in pages, the buffer, and cold ones in compressed blocks
+ * (codec/block.h).
  *
- * All lanes of a sequence have the same tokens in blocks, the first n_classed.  The high side holds the others, in f16:
+ * All lanes of a sequence have the same tokens in blocks, the first n_classed.  The high side holds the others, in the
+ * spec's high format:
  *
- *     tokens    | block 0 | block 1 | ... | f16: n_classed, n_classed + 1, ... n_tokens - 1 |
+ *     tokens    | block 0 | block 1 | ... | buffer: n_classed, n_classed + 1, ... n_tokens - 1 |
  *     row       | high pages ->                                        <- low pages: payloads, 16 bytes a slot |
  *
  * Blocks are written at the end of a step (block_writer.c); here is what they are to the rest of the cache: when tokens
@@ -27,11 +29,23 @@ static uint32_t count_blocks(const pleat_cache *c, uint32_t n_classed) { return 
 
 /* ---- create -------------------------------------------------------------------------------------- */
 
-/* Blocks take whole pages.  These are small: half a page of f16 tokens and half a page of payloads are lost a lane,
- * which with 32 tokens a page is 3.9 % of f16's bytes at 800 tokens. */
+/* Blocks take whole pages.  These are small: half a page of tokens and half a page of payloads are lost a lane, which
+ * with 32 f16 tokens a page is 3.9 % of f16's bytes at 800 tokens. */
 static uint32_t choose_page_tokens(const pleat_cache *c) {
     const bool is_long = c->opt.max_tokens >= PLEAT__LONG_PAGE_FROM;
     return pleat__min_u32(is_long ? PLEAT__LONG_PAGE_TOKENS : PLEAT__TILE, format_of(c)->tokens);
+}
+
+/* A payload goes into the pages that its tokens leave. */
+static pleat_status check_room(const pleat_cache *c, pleat_error *err) {
+    const uint64_t most =
+        (pleat__block_bound(format_of(c)) + PLEAT__BLOCK_ALIGN - 1) & ~(uint64_t)(PLEAT__BLOCK_ALIGN - 1);
+    const uint64_t room = format_of(c)->tokens / c->page_tokens[PLEAT__HIGH] * c->page_bytes;
+    PLEAT_FAIL_IF(most > room, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "cache: a block of %u tokens may take %llu bytes, more than the %llu that they take in the buffer: "
+                  "give the spec's high more bits, or its steps more width",
+                  format_of(c)->tokens, (unsigned long long)most, (unsigned long long)room);
+    return PLEAT_OK;
 }
 
 static pleat_status derive(pleat_cache *c, pleat_error *err) {
@@ -43,6 +57,7 @@ static pleat_status derive(pleat_cache *c, pleat_error *err) {
     c->kept.blocks.has_codebooks = format->coder == PLEAT__CODER_HUFFMAN;
     const pleat__layouts_of of = pleat__plain_layouts(c, false);
     PLEAT_TRY(pleat__plain_lay_out(c, &of, tokens > 0 ? tokens : choose_page_tokens(c), err));
+    PLEAT_TRY(check_room(c, err));
     c->page_tokens[PLEAT__LOW] = (uint32_t)(c->page_bytes / PLEAT__BLOCK_ALIGN);
     c->traits.low_page_tokens = 0;
     c->high_weight = c->page_tokens[PLEAT__LOW] / c->page_tokens[PLEAT__HIGH];

@@ -6,7 +6,7 @@
  *     ring.c     layers with a sliding window keep its newest tokens; other layers keep all
  *     levels.c   a policy keeps each token high, low or not at all (leankv, topk)
  *     budget.c   a policy keeps so many tokens of each lane (eviction)
- *     blocks.c   the newest tokens in f16 pages, cold ones in compressed blocks (kvcomp, kivi)
+ *     blocks.c   the newest tokens in pages of one format, cold ones in compressed blocks (kvcomp, kivi)
  *
  * Three rows are the upper half of a kind: levels.c over compact.c, budget.c over evict.c, blocks.c over block_writer.c.
  * What several kinds do alike stands in plain.h (lanes without scores) and scored.h.
