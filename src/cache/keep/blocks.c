@@ -68,7 +68,6 @@ static pleat_status derive(pleat_cache *c, pleat_error *err) {
 static void carve_seq(const pleat_cache *c, uint32_t max_tokens, pleat__sequence *seq, pleat__arena *arena) {
     pleat__seq_blocks *b = &seq->blocks;
     b->cap = count_blocks(c, max_tokens);
-    if (has_codebooks(c)) b->codebooks = pleat__arena_take(arena, c->opt.n_layers, sizeof *b->codebooks);
     b->ends = pleat__arena_take(arena, (uint64_t)c->n_lanes * b->cap, sizeof *b->ends);
 }
 
@@ -85,6 +84,31 @@ static void forecast(const pleat_cache *c, pleat_forecast *out) {
     out->block_tokens = format_of(c)->tokens;
 }
 
+/* ---- codebooks ----------------------------------------------------------------------------------- */
+
+static size_t codebooks_bytes(const pleat_cache *c, uint32_t n_blocks) {
+    return n_blocks > 0 && has_codebooks(c) ? c->opt.n_layers * sizeof(pleat__block_codebooks) : 0;
+}
+
+/* Codebooks are there from the first blocks on: of a prompt of 100 tokens they would be 3.5 % of f16's bytes (8 layers
+ * of 4 KV heads, d 64). */
+static pleat_status reserve(pleat_cache *c, pleat__sequence *seq, uint32_t n_classed) {
+    const size_t n_bytes = codebooks_bytes(c, count_blocks(c, n_classed));
+    if (n_bytes == 0 || seq->blocks.codebooks) return PLEAT_OK;
+    seq->blocks.codebooks = pleat__alloc(&c->al, 1, n_bytes);
+    if (!seq->blocks.codebooks) return PLEAT_E_MEMORY;
+    seq->blocks.codebooks_bytes = n_bytes;
+    return PLEAT_OK;
+}
+
+static void cancel(const pleat_cache *c, const pleat__step_item *item) {
+    pleat__seq_blocks *b = &item->seq->blocks;
+    if (item->seq->n_classed > 0) return;
+    pleat__free(&c->al, b->codebooks, 1, b->codebooks_bytes);
+    b->codebooks = NULL;
+    b->codebooks_bytes = 0;
+}
+
 /* ---- a step -------------------------------------------------------------------------------------- */
 
 /* Tokens that become blocks when n_after tokens are stored, of which the first n_before are in blocks. */
@@ -92,6 +116,10 @@ static uint32_t count_due(const pleat_cache *c, uint32_t n_before, uint32_t n_af
     const uint32_t buffer = c->opt.spec.buffer, n_tokens = format_of(c)->tokens, n_warm = n_after - n_before;
     if (n_warm <= buffer) return 0;
     return pleat__min_u32(pleat__div_up_u32(n_warm - buffer, n_tokens), n_warm / n_tokens) * n_tokens;
+}
+
+static uint64_t reserved_bytes(const pleat_cache *c, uint32_t n_tokens) {
+    return codebooks_bytes(c, count_blocks(c, count_due(c, 0, n_tokens)));
 }
 
 static void plan(const pleat_cache *c, pleat__step_item *item, uint32_t flags) {
@@ -129,7 +157,7 @@ static void end_unit(const pleat_cache *c, const pleat__step_item *item, uint32_
 pleat__block_run pleat__cache_block_run(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane) {
     const pleat__seq_blocks *b = &seq->blocks;
     return (pleat__block_run){.format = format_of(c),
-                              .codebooks = has_codebooks(c) ? &b->codebooks[lane / c->opt.n_kv_heads] : NULL,
+                              .codebooks = b->codebooks ? &b->codebooks[lane / c->opt.n_kv_heads] : NULL,
                               .base = c->pages,
                               .page_bytes = c->page_bytes,
                               .ids = pleat__table_cell(&seq->table, lane, PLEAT__LOW, 0),
@@ -152,10 +180,6 @@ static void carve_loader(const pleat_cache *c, pleat__block_loader *loader, plea
 
 static uint32_t pages_left(const pleat_cache *c, const pleat__sequence *seq) {
     return seq->n_classed / c->page_tokens[PLEAT__HIGH];
-}
-
-static size_t codebooks_bytes(const pleat_cache *c, uint32_t n_blocks) {
-    return n_blocks > 0 && has_codebooks(c) ? c->opt.n_layers * sizeof(pleat__block_codebooks) : 0;
 }
 
 static void share(const pleat_cache *c, const pleat__sequence *from, pleat__sequence *to) {
@@ -284,6 +308,8 @@ const pleat__keep pleat__keep_blocks = {
     .span_slack = 2 * PLEAT__TILE,
     .derive = derive,
     .carve_seq = carve_seq,
+    .reserve = reserve,
+    .reserved_bytes = reserved_bytes,
     .end_bytes = end_bytes,
     .lane_slots = pleat__plain_lane_slots,
     .lane_pages = pleat__plain_lane_pages,
@@ -293,6 +319,7 @@ const pleat__keep pleat__keep_blocks = {
     .written = written,
     .end_units = end_units,
     .end_unit = end_unit,
+    .cancel = cancel,
     .low_run = low_run,
     .carve_loader = carve_loader,
     .pages_left = pages_left,

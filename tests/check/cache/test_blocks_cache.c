@@ -378,6 +378,102 @@ static void test_rounds_twice(void) {
     rig_free(&r);
 }
 
+/* ---- codebooks -------------------------------------------------------------------------------------------------- */
+
+static const cache_shape small = {.n_layers = LAYERS,
+                                  .n_kv_heads = HEADS,
+                                  .head_dim = D,
+                                  .group = GROUP,
+                                  .max_seqs = 3,
+                                  .max_tokens = CAP,
+                                  .step_tokens = STEP};
+
+/* The step's tokens, in all layers. */
+static void store_all(pleat_cache *cache, uint32_t n) {
+    static float kv[STEP * KV_ROW];
+    for (uint32_t layer = 0; layer < LAYERS; layer++) {
+        check_fill_normal(kv, (size_t)n * KV_ROW);
+        CHECK_STATUS(pleat_cache_store(cache, layer, kv, kv), PLEAT_OK);
+    }
+}
+
+static pleat_cache_usage usage_of(const pleat_cache *cache) {
+    pleat_cache_usage u = {0};
+    CHECK_STATUS(pleat_cache_get_usage(cache, (pleat_seq){0}, &u), PLEAT_OK);
+    return u;
+}
+
+/* The step that makes the first blocks takes memory for codebooks; without any it does not begin. */
+static void begin_without_memory(pleat_cache *cache, check_alloc *ca, pleat_seq seq) {
+    const pleat_cache_item item = {seq, 100, 0};
+    const pleat_cache_usage before = usage_of(cache);
+    const uint64_t live = ca->live;
+    ca->fail_at = ca->count + 1;
+    CHECK_STATUS(pleat_cache_begin(cache, &item, 1), PLEAT_E_MEMORY);
+    const pleat_cache_usage refused = usage_of(cache);
+    CHECK_EQ_MEM(&refused, &before, sizeof before);
+    CHECK_STATUS(pleat_cache_begin(cache, &item, 1), PLEAT_OK);
+    CHECK_EQ_U64(ca->live, live + 1);
+    CHECK_STATUS(pleat_cache_cancel(cache), PLEAT_OK);
+    CHECK_EQ_U64(ca->live, live);
+    CHECK_EQ_U64(usage_of(cache).bytes, before.bytes);
+    CHECK(pleat_cache_is_valid(cache));
+    CHECK_STATUS(pleat_cache_begin(cache, &item, 1), PLEAT_OK);
+    store_all(cache, 100);
+    CHECK_STATUS(pleat_cache_end(cache), PLEAT_OK);
+    CHECK_EQ_U64(ca->live, live + 1);
+    CHECK(usage_of(cache).tokens_low > 0);
+}
+
+/* A fork and a restored sequence take theirs when they are made, or are not made. */
+static void copy_without_memory(pleat_cache *cache, check_alloc *ca, pleat_seq seq) {
+    const uint64_t live = ca->live, n = pleat_cache_image_bytes(cache, seq, (pleat_seq){0});
+    uint8_t *image = malloc(n);
+    pleat_seq twin = {0};
+    CHECK_STATUS(pleat_cache_save(cache, seq, (pleat_seq){0}, image, n), PLEAT_OK);
+    for (int fork = 0; fork < 2; fork++) {
+        ca->fail_at = ca->count + 2;
+        for (int again = 0; again < 2; again++)
+            CHECK_STATUS(fork ? pleat_cache_fork(cache, seq, CAP, &twin)
+                              : pleat_cache_restore(cache, image, n, (pleat_seq){0}, &twin),
+                         again ? PLEAT_OK : PLEAT_E_MEMORY);
+        CHECK_EQ_U64(pleat_cache_n_open(cache), 2);
+        CHECK_EQ_U64(ca->live, live + 2);
+        CHECK(pleat_cache_is_valid(cache));
+        CHECK_STATUS(pleat_cache_close(cache, twin), PLEAT_OK);
+        CHECK_EQ_U64(ca->live, live);
+    }
+    free(image);
+}
+
+static void test_codebooks_come_with_blocks(void) {
+    static const char *const specs[] = {"kvcomp:k=0.25,v=0.15,buffer=64", "kvcomp:k=0.13,v=0.25,buffer=64,high=k8v8"};
+    for (size_t i = 0; i < CHECK_COUNT(specs); i++) {
+        check_alloc ca;
+        check_alloc_init(&ca, 0, 0);
+        pleat_cache_options opt = cache_options_of(specs[i], &small);
+        opt.allocator = &ca.a;
+        pleat_cache *cache = cache_made(&opt);
+        if (!cache) return;
+        const pleat_seq seq = cache_seq(cache, CAP);
+        const uint64_t count = ca.count;
+        CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){seq, 60, 0}, 1), PLEAT_OK);
+        store_all(cache, 60);
+        CHECK_STATUS(pleat_cache_end(cache), PLEAT_OK);
+        CHECK_EQ_U64(ca.count, count);
+        CHECK_EQ_U64(usage_of(cache).bytes, pleat_cache_bytes_for(&opt, 60, CAP));
+        begin_without_memory(cache, &ca, seq);
+        CHECK(usage_of(cache).bytes <= pleat_cache_bytes_for(&opt, 160, CAP));
+        CHECK_EQ_U64(pleat_cache_bytes_for(&opt, 65, CAP) - pleat_cache_bytes_for(&opt, 64, CAP),
+                     LAYERS * sizeof(pleat__block_codebooks) + LAYERS * HEADS * (cache->page_bytes + 8));
+        copy_without_memory(cache, &ca, seq);
+        pleat_cache_destroy(&cache);
+        CHECK_EQ_U64(ca.live, 0);
+    }
+}
+
+/* ---- options ---------------------------------------------------------------------------------------------------- */
+
 /* What a cache refuses. */
 static void test_options(void) {
     const cache_shape shape = {
@@ -415,6 +511,7 @@ static const check_test tests[] = {
     {"lives", test_lives},
     {"fork_shares_payloads", test_fork_shares_payloads},
     {"rounds_twice", test_rounds_twice},
+    {"codebooks_come_with_blocks", test_codebooks_come_with_blocks},
     {"options", test_options},
 };
 
