@@ -59,8 +59,8 @@
  *     unit        token, or page: whole pages of tokens are kept or dropped, by policy and representatives alike
  *
  * kvcomp, kivi.  A lane keeps its newest tokens in pages of the high format.  At the end of a prompt and in generation,
- * when they are more than `buffer`, whole blocks of the oldest are compressed, as few as bring them down to it, and
- * attention reads the blocks as they are.
+ * when they are more than `buffer`, whole blocks of the oldest are compressed, as few as bring them down to it.  kvcomp
+ * without keys, alone or before +pack, is what is recommended: kvcomp:k=0.1,v=0.2,buffer=94,high=k8v8.
  *     k, v        step of the codes, relative to the range of the values that share one: 1/255 to 1.  Every value is
  *                 within half a step of what the buffer held.  v's values are one token's; k's by kunit:
  *     kunit       channel: one dimension of a block's tokens; block: all of them

@@ -2,7 +2,11 @@
  *
  * test_spec_comp.c: the KV spec of compressors of cold tokens, and the stage behind kvcomp.
  */
+#include <stdio.h>
+
 #include "spec_rig.h"
+
+#define RECOMMENDED "kvcomp:k=0.1,v=0.2,buffer=94,high=k8v8"
 
 /* ---- what is valid -------------------------------------------------------------------------------------- */
 
@@ -19,17 +23,33 @@ static void check_rest(const pleat_spec *s) { check_rest_of(s, 16, 16); }
 
 static void test_defaults(void) {
     pleat_spec s;
-    CHECK_STATUS(pleat_spec_parse("kvcomp", &s, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_spec_parse("kvcomp:k=0.2", &s, NULL), PLEAT_OK);
     check_rest(&s);
     CHECK(s.compressor == PLEAT_COMPRESSOR_KVCOMP && s.k == 0.2f && s.v == 0.15f && s.kunit == PLEAT_K_UNIT_CHANNEL);
     CHECK(s.block == 64 && s.buffer == 128 && s.bits == 0 && s.pack == 0);
-    CHECK_STATUS(pleat_spec_parse("kvcomp+pack", &s, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_spec_parse("kvcomp:k=0.2+pack", &s, NULL), PLEAT_OK);
     check_rest(&s);
     CHECK(s.compressor == PLEAT_COMPRESSOR_KVCOMP && s.k == 0.2f && s.v == 0.15f && s.pack == 1);
     CHECK_STATUS(pleat_spec_parse("kivi", &s, NULL), PLEAT_OK);
     check_rest(&s);
     CHECK(s.compressor == PLEAT_COMPRESSOR_KIVI && s.bits == 2 && s.block == 32 && s.buffer == 128);
     CHECK(s.k == 0 && s.v == 0 && s.kunit == 0 && s.pack == 0);
+}
+
+/* A name without keys is the recommended setting, with pack behind it too. */
+static void test_bare(void) {
+    static const char *const names[] = {"kvcomp", "kvcomp+pack"};
+    for (uint32_t i = 0; i < 2; i++) {
+        pleat_spec bare, named;
+        char text[PLEAT_SPEC_TEXT_CAP];
+        snprintf(text, sizeof text, "%s%s", RECOMMENDED, i ? "+pack" : "");
+        CHECK_STATUS(pleat_spec_parse(names[i], &bare, NULL), PLEAT_OK);
+        CHECK_STATUS(pleat_spec_parse(text, &named, NULL), PLEAT_OK);
+        CHECK(bare.k == named.k && bare.v == named.v && bare.buffer == named.buffer && bare.block == named.block);
+        check_rest_of(&bare, named.high.k_bits, named.high.v_bits);
+        check_round_trip(&bare);
+        CHECK_EQ_U64(bare.pack, i);
+    }
 }
 
 static void test_fields(void) {
@@ -52,7 +72,7 @@ static void test_fields(void) {
 
 static void test_canonical(void) {
     static const text_pair cases[] = {
-        {"kvcomp", "kvcomp:k=0.2,v=0.15"},
+        {"kvcomp", RECOMMENDED},
         {"kvcomp:v=0.15,k=0.2,kunit=channel,block=64,buffer=128", "kvcomp:k=0.2,v=0.15"},
         {"kvcomp:k=5e-2", "kvcomp:k=0.05,v=0.15"},
         {"kvcomp:v=.3", "kvcomp:k=0.2,v=0.3"},
@@ -64,7 +84,8 @@ static void test_canonical(void) {
         {"kvcomp:block=256,buffer=1", "kvcomp:k=0.2,v=0.15,block=256,buffer=1"},
         {"kvcomp:high=f16", "kvcomp:k=0.2,v=0.15"},
         {"kvcomp:high=k8v8,buffer=9", "kvcomp:k=0.2,v=0.15,buffer=9,high=k8v8"},
-        {"kvcomp+pack", "kvcomp:k=0.2,v=0.15+pack"},
+        {"kvcomp+pack", RECOMMENDED "+pack"},
+        {"kvcomp:buffer=128+pack", "kvcomp:k=0.2,v=0.15+pack"},
         {"kvcomp:kunit=block+pack", "kvcomp:k=0.2,v=0.15,kunit=block+pack"},
         {"kivi", "kivi:bits=2"},
         {"kivi:buffer=128,bits=2", "kivi:bits=2"},
@@ -237,6 +258,7 @@ static void test_print_refuses_nonsense(void) {
 
 static const check_test tests[] = {
     {"defaults", test_defaults},
+    {"bare", test_bare},
     {"fields", test_fields},
     {"canonical", test_canonical},
     {"any_round_trip", test_any_round_trip},
