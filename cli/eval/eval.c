@@ -4,7 +4,7 @@
  *
  *     accuracy    of a task: turns answered right / turns; of a row: the mean over tasks
  *     fraction    bytes held at the ends of the samples over what f16 would hold, summed over the samples; without
- *                 --tasks, the same over the windows of the text
+ *                 --tasks, the same over the windows of the text; fraction_short: of those of fewer than 300 tokens
  *     kld_mean    mean over scored positions of KL(first spec's prediction || this spec's), nats
  *     same_top1   share of them where both find the same token likeliest
  *     seconds     in steps of tasks and text
@@ -68,12 +68,13 @@ static json_t *row_json(const evaluation *e, const score_row *row) {
     const double n = (double)row->n_scored;
     uint64_t bytes, bytes_f16;
     score_bytes(e, row, &bytes, &bytes_f16);
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:f}", "kv", row->kv, "tasks", tasks_json(e, row),
-                     "accuracy", json_number(score_accuracy(e, row)), "perplexity", json_number(score_perplexity(row)),
-                     "kld_mean", json_number(score_quotient(row->kld_sum, n)), "same_top1",
-                     json_number(score_quotient((double)row->n_same_top1, n)), "fraction",
-                     json_number(score_quotient((double)bytes, (double)bytes_f16)), "bytes", (json_int_t)bytes,
-                     "bytes_f16", (json_int_t)bytes_f16, "seconds", row->seconds);
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:f}", "kv", row->kv, "tasks",
+                     tasks_json(e, row), "accuracy", json_number(score_accuracy(e, row)), "perplexity",
+                     json_number(score_perplexity(row)), "kld_mean", json_number(score_quotient(row->kld_sum, n)),
+                     "same_top1", json_number(score_quotient((double)row->n_same_top1, n)), "fraction",
+                     json_number(score_quotient((double)bytes, (double)bytes_f16)), "fraction_short",
+                     json_number(score_fraction_short(e, row)), "bytes", (json_int_t)bytes, "bytes_f16",
+                     (json_int_t)bytes_f16, "seconds", row->seconds);
 }
 
 static void write_json(const evaluation *e, output *out) {

@@ -7,7 +7,7 @@
  *
  * Bytes for a context are those of one sequence opened for just that many tokens: whole pages and tables included.
  * Bytes per token are without them.  With a policy both are the most that can be held, every token kept high; so they
- * are with compressed blocks, every token in f16.
+ * are with compressed blocks, every token in the buffer.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -44,7 +44,7 @@ static void write_levels(const pleat_spec *spec, const pleat_cache_usage *u) {
     const struct {
         const char *name;
         uint64_t n;
-    } levels[] = {{in_blocks ? "in f16" : "high", u->tokens_high},
+    } levels[] = {{in_blocks ? "in the buffer" : "high", u->tokens_high},
                   {in_blocks ? "in blocks" : "low", u->tokens_low},
                   {"dropped", u->tokens_dropped}};
     const size_t n_levels = in_blocks ? 2 : sizeof levels / sizeof levels[0];

@@ -101,8 +101,8 @@ PLEAT_API pleat_status pleat_cache_open(pleat_cache *cache, uint32_t max_tokens,
 PLEAT_API pleat_status pleat_cache_close(pleat_cache *cache, pleat_seq seq);
 
 /* Open a sequence that holds what `seq` holds, on the same pages, for at most max_tokens (>= its length) tokens.  From
- * here on both go their own ways; each page that one of them writes is copied then.  Allocates a page table; takes no
- * page.  PLEAT_E_LIMIT when max_seqs are open already, PLEAT_E_STATE inside a step. */
+ * here on both go their own ways; each page that one of them writes is copied then.  Allocates a page table, and codebooks
+ * where there are; takes no page.  PLEAT_E_LIMIT when max_seqs are open already, PLEAT_E_STATE inside a step. */
 PLEAT_API pleat_status pleat_cache_fork(pleat_cache *cache, pleat_seq seq, uint32_t max_tokens, pleat_seq *out);
 
 /* Tokens that have been stored in the sequence since it was opened; 0 for an unknown sequence. */
@@ -142,8 +142,9 @@ PLEAT_API uint64_t pleat_cache_pages_shared(const pleat_cache *cache, pleat_seq 
 
 /* Begin a step: take the pages that the new tokens of all items need in every lane.  Each sequence may stand in one
  * item.  Returns PLEAT_AGAIN when the pool has too few free pages now.  Returns PLEAT_E_LIMIT when a sequence would
- * pass its max_tokens, the step its step_tokens, or when one sequence would need more pages than the pool has.  Either
- * way nothing has changed. */
+ * pass its max_tokens, the step its step_tokens, or when one sequence would need more pages than the pool has.  Returns
+ * PLEAT_E_MEMORY when there is none for the codebooks of a sequence's first blocks (kvcomp).  In each case nothing has
+ * changed. */
 PLEAT_API pleat_status pleat_cache_begin(pleat_cache *cache, const pleat_cache_item *items, uint32_t n_items);
 
 /* Store the new tokens' keys and values of one layer and attend to everything before and among them.

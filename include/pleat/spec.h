@@ -23,10 +23,10 @@
  *     ...+kvcrush:share=25%,anchor=mean,unit=token
  *                                            behind one of these: a share of what the budget leaves beside sinks and
  *                                            window goes to representatives of the tokens that would be dropped
- *     kvcomp:k=0.2,v=0.15,kunit=channel,block=64,buffer=128
+ *     kvcomp:k=0.2,v=0.15,kunit=channel,block=64,buffer=128,high=f16
  *                                            cold tokens in blocks, with a bounded error, entropy-coded
  *     kvcomp:...+pack                        the same with fixed widths inside a block instead of the entropy coder
- *     kivi:bits=2,buffer=128                 cold tokens in blocks of 32 at 2 or 4 bits
+ *     kivi:bits=2,buffer=128,high=f16        cold tokens in blocks of 32 at 2 or 4 bits
  *
  * leankv.  There are N tokens so far, and s is the mean attention that a token has received from later ones (largest
  * over the query heads that share the KV head).  A token that has left the window is kept high if s >= ah/N, low if
@@ -58,14 +58,15 @@
  *     anchor      what tokens are ordered by their distance to: mean, random, alternate; kmeans: clusters instead
  *     unit        token, or page: whole pages of tokens are kept or dropped, by policy and representatives alike
  *
- * kvcomp, kivi.  A lane keeps its newest tokens in f16 pages.  At the end of a prompt and in generation, when they are
- * more than `buffer`, whole blocks of the oldest are compressed, as few as bring them down to it, and attention reads
- * the blocks as they are.
+ * kvcomp, kivi.  A lane keeps its newest tokens in pages of the high format.  At the end of a prompt and in generation,
+ * when they are more than `buffer`, whole blocks of the oldest are compressed, as few as bring them down to it.  kvcomp
+ * without keys, alone or before +pack, is what is recommended: kvcomp:k=0.1,v=0.2,buffer=94,high=k8v8.
  *     k, v        step of the codes, relative to the range of the values that share one: 1/255 to 1.  Every value is
- *                 within half a step of what it was.  v's values are one token's; k's by kunit:
+ *                 within half a step of what the buffer held.  v's values are one token's; k's by kunit:
  *     kunit       channel: one dimension of a block's tokens; block: all of them
  *     block       tokens of a block: 16, 32, 64, 128 or 256
- *     buffer      tokens that may stay uncompressed, at least 1: 1..2^24
+ *     buffer      tokens that may stay outside blocks, at least 1: 1..2^24
+ *     high        the buffer's format.  A cache refuses one whose pages are smaller than the blocks made of them can be
  *     bits        kivi: 2 or 4.  Keys share a step by dimension and 32 tokens, values by token and 32 dimensions
  *
  * Numbers are decimal, with '.' in every locale; an exponent may follow, without a plus: 1e-7.  keep and share are
@@ -145,7 +146,7 @@ typedef enum pleat_k_unit { PLEAT_K_UNIT_CHANNEL, PLEAT_K_UNIT_BLOCK } pleat_k_u
 /* A parsed spec.  Plain data: copy it, compare pleat_spec_print()'s text.  Fields that a policy or compressor does not
  * name are 0; beside a profile they hold their defaults. */
 typedef struct pleat_spec {
-    pleat_format high; /* format of the high side; without a policy the only one */
+    pleat_format high; /* format of the high side or the buffer; without a policy or compressor the only one */
     pleat_format low;  /* leankv: of the low side; takes no more bytes than high */
     pleat_policy policy;
     pleat_threshold threshold;       /* leankv */
@@ -160,7 +161,7 @@ typedef struct pleat_spec {
     float share;                     /* kvcrush: 0 <= share <= 1 */
     pleat_anchor anchor;             /* kvcrush */
     pleat_crush_unit unit;           /* kvcrush */
-    pleat_compressor compressor;     /* NONE, or high is f16 and there is no policy */
+    pleat_compressor compressor;     /* NONE, or there is no policy */
     float k, v;                      /* kvcomp: 1/255..1 */
     pleat_k_unit kunit;              /* kvcomp */
     uint32_t block;                  /* kvcomp: 16, 32, 64, 128, 256; kivi: 32 */

@@ -43,6 +43,11 @@ pleat_status pleat_cache_fork(pleat_cache *c, pleat_seq handle, uint32_t max_tok
     if (c->step.is_open) return PLEAT_E_STATE;
     pleat__sequence *to;
     PLEAT_TRY(pleat__cache_open_seq(c, max_tokens, &to));
+    const pleat_status status = c->keep->reserve ? c->keep->reserve(c, to, from->n_classed) : PLEAT_OK;
+    if (status != PLEAT_OK) {
+        (void)pleat_cache_close(c, pleat__cache_handle(c, to));
+        return status;
+    }
     share_rows(c, &from->table, &to->table);
     to->n_tokens = from->n_tokens;
     to->n_classed = from->n_classed;

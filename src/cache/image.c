@@ -285,6 +285,7 @@ static pleat_status restore_into(pleat_cache *c, const uint8_t *in, const image_
                                  const pleat__sequence *base) {
     image_parts p;
     (void)parts_of(c, head->n_classed, head->n_pages, head->n_stored, &p);
+    if (c->keep->reserve) PLEAT_TRY(c->keep->reserve(c, seq, head->n_classed));
     const pleat__image_counts counts = counts_of(head);
     const bool is_sound = restore_lanes(c, in + p.lanes_at, head, &seq->table) &&
                           (!c->keep->read_image || c->keep->read_image(c, in + p.kind_at, &counts, seq)) &&

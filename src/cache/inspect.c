@@ -53,7 +53,7 @@ static void add_seq_usage(const pleat_cache *c, const pleat__sequence *seq, plea
     u->pages_returned += seq->n_returned;
     u->tokens_moved += seq->n_moved;
     u->bytes_pages += n_pages * c->page_bytes;
-    u->bytes += bytes_of_pages(c, n_pages) + seq->memory_bytes + sizeof *seq;
+    u->bytes += bytes_of_pages(c, n_pages) + seq->memory_bytes + seq->blocks.codebooks_bytes + sizeof *seq;
     u->bytes_f16 += (uint64_t)seq->n_tokens * c->n_lanes * 4 * c->opt.head_dim;
 }
 
@@ -90,7 +90,8 @@ static uint64_t bytes_for(const pleat_cache_options *opt, uint32_t n_tokens, uin
         const uint32_t n_slots = c.keep->lane_slots(&c, layer, n_tokens, is_read);
         if (n_slots > 0) n_pages += c.keep->lane_pages(&c, n_slots, false) * opt->n_kv_heads;
     }
-    return bytes_of_pages(&c, n_pages) + table_bytes + sizeof(pleat__sequence);
+    const uint64_t reserved_bytes = c.keep->reserved_bytes ? c.keep->reserved_bytes(&c, n_tokens) : 0;
+    return bytes_of_pages(&c, n_pages) + table_bytes + reserved_bytes + sizeof(pleat__sequence);
 }
 
 uint64_t pleat_cache_bytes_for(const pleat_cache_options *opt, uint32_t n_tokens, uint32_t max_tokens) {

@@ -24,8 +24,11 @@ static pleat__kv_run stage_run(const pleat_cache *c, const pleat__step_item *ite
                            .n_slots = item->n_new};
 }
 
-/* f32 pages hold the chunk exactly: they are their own staging buffer, unless slots may be dead. */
-static bool is_staged(const pleat_cache *c) { return c->layouts[PLEAT__HIGH].tracked || c->opt.spec.high.k_bits != 32; }
+/* f32 pages hold the chunk exactly: they are their own staging buffer, unless slots may be dead or cold tokens are in
+ * blocks. */
+static bool is_staged(const pleat_cache *c) {
+    return c->layouts[PLEAT__HIGH].tracked || c->opt.spec.high.k_bits != 32 || c->keep->carve_loader;
+}
 
 /* One side of the lane as it was before the step. */
 static pleat__kv_run past_run(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head,

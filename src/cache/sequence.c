@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * sequence.c: the sequences of a cache: handles, open, close, lengths.  Opening one makes one allocation, for its block
- * table.
+ * table; blocks.c may make another.
  */
 #include "cache/sequence.h"
 
@@ -11,6 +11,7 @@
 #define SEQ_IDX_BITS 17 /* holds 1..65,535 sequences; the rest of the handle is the generation */
 
 void pleat__cache_release_seq(pleat_cache *c, pleat__sequence *seq) {
+    pleat__free(&c->al, seq->blocks.codebooks, 1, seq->blocks.codebooks_bytes);
     pleat__free(&c->al, seq->memory, 1, seq->memory_bytes);
     *seq = (pleat__sequence){.generation = seq->generation + 1};
 }

@@ -4,7 +4,8 @@
  *
  *     closed ──open, fork, restore──> open ──close──> closed        the generation rises, so that old handles are refused
  *
- * A sequence owns one allocation: its block table (page/table.h) and what its kind of lanes keeps beside that.
+ * A sequence owns one allocation: its block table (page/table.h) and what its kind of lanes keeps beside that.  With
+ * codebooks a second one, from its first blocks on.
  */
 #ifndef PLEAT_CACHE_SEQUENCE_H
 #define PLEAT_CACHE_SEQUENCE_H
@@ -17,7 +18,8 @@
 
 /* Cold tokens in blocks: keep/blocks.c fills it, other kinds leave it empty. */
 typedef struct pleat__seq_blocks {
-    pleat__block_codebooks *codebooks; /* [n_layers] made with the sequence's first blocks; NULL: codes need none */
+    pleat__block_codebooks *codebooks; /* [n_layers] made with the sequence's first blocks; NULL: no block needs them */
+    uint64_t codebooks_bytes;          /* of their allocation */
     uint32_t *ends;                    /* [n_lanes][cap] as in pleat__block_run */
     uint32_t cap;                      /* blocks of a lane that there is room for */
 } pleat__seq_blocks;

@@ -126,6 +126,15 @@ static void note_peak(pleat__sequence *seq) {
     if (seq->table.n_pages_all > seq->n_pages_peak) seq->n_pages_peak = seq->table.n_pages_all;
 }
 
+/* Memory beside pages that the ends of the items need. */
+static pleat_status reserve_all(pleat_cache *c) {
+    pleat_status status = PLEAT_OK;
+    for (uint32_t i = 0; c->keep->reserve && i < c->step.n_items && status == PLEAT_OK; i++)
+        status = c->keep->reserve(c, c->step.items[i].seq, c->step.items[i].end.n_classed);
+    for (uint32_t i = 0; status != PLEAT_OK && i < c->step.n_items; i++) c->keep->cancel(c, &c->step.items[i]);
+    return status;
+}
+
 pleat_status pleat_cache_begin(pleat_cache *c, const pleat_cache_item *items, uint32_t n_items) {
     if (!c || !items || n_items == 0 || n_items > c->opt.max_items) return PLEAT_E_ARG;
     if (c->step.is_open) return PLEAT_E_STATE;
@@ -140,6 +149,7 @@ pleat_status pleat_cache_begin(pleat_cache *c, const pleat_cache_item *items, ui
     }
     if (c->step.plan.total + n_copies > c->pool.n_free) n_copies = pleat__cache_count_step_copies(c);
     if (c->step.plan.total + n_copies > c->pool.n_free) return full_or_too_small(c);
+    PLEAT_TRY(reserve_all(c));
     for (uint32_t i = 0; i < n_items; i++) pleat__cache_make_copies(c, &c->step.items[i]);
     pleat__plan_commit(&c->step.plan, &c->pool);
     for (uint32_t i = 0; i < n_items && c->step.plan.total > 0; i++) note_peak(c->step.items[i].seq);

@@ -28,7 +28,8 @@
  *     PACK      fixed widths after reordering the tokens (PackKV): see pack.c
  *
  * A section is stored RAW where its coder comes out no shorter (correction e).  Payloads are at most
- * pleat__block_bound() bytes, which is less than the block's f16 bytes, 4 * T * d.
+ * pleat__block_bound() bytes, which is less than the block's f16 bytes, 4 * T * d.  Caches whose buffer is smaller look
+ * whether it is enough.
  */
 #ifndef PLEAT_CODEC_BLOCK_H
 #define PLEAT_CODEC_BLOCK_H

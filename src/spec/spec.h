@@ -6,10 +6,10 @@
  *     spec_parse.c    text to spec
  *     spec_print.c    spec to canonical text
  *
- * A stage's text sets fields of a pleat_spec that starts as the row's defaults; kvcrush and pack, which stand behind
- * others and have no row among them, those that are their own.  A spec is valid if it is the defaults with its stages'
- * keys set to values that they allow, so that every valid spec has a text, and the same one only as an equal spec.  A
- * new policy is a stage with its keys; nothing else here changes.
+ * A stage's text sets fields of a pleat_spec that starts as the row's defaults, or as its `bare` where the name has no
+ * keys; kvcrush and pack, which stand behind others and have no row among them, those that are their own.  A spec is
+ * valid if it is the defaults with its stages' keys set to values that they allow, so that every valid spec has a text,
+ * and the same one only as an equal spec.  A new policy is a stage with its keys; nothing else here changes.
  */
 #ifndef PLEAT_SPEC_SPEC_H
 #define PLEAT_SPEC_SPEC_H
@@ -53,6 +53,7 @@ typedef struct pleat__spec_stage {
     const struct pleat__spec_stage *behind; /* what may stand behind it, or NULL */
     size_t flag;                            /* of one that stands behind others: the uint32_t that is then 1 */
     const char *firsts, *example; /* for messages: names of stages that it may stand behind, and a text with one */
+    const pleat_spec *bare;       /* what the name without keys stands for; NULL: the defaults */
 } pleat__spec_stage;
 
 /* Uniform formats first, then policies and compressors. */

@@ -318,7 +318,7 @@ pleat_status pleat_spec_parse(const char *text, pleat_spec *out, pleat_error *er
     reader r = {.err = err};
     word name = word_until(text, 0, ":+");
     PLEAT_TRY(find_stage(name, &r.stage, err));
-    r.spec = r.stage->defaults;
+    r.spec = text[name.n] != ':' && r.stage->bare ? *r.stage->bare : r.stage->defaults;
     size_t end;
     PLEAT_TRY(read_stage(&r, text, name, &end));
     while (text[end] == '+') {

@@ -11,7 +11,7 @@ printf '\r\n  \n' >>"$scratch/tasks" # blank lines are no samples
 try eval -m "$MODEL" --tasks "$scratch/tasks" --samples 1 --kv f16 --kv k8v4 --format json
 check "eval" exits 0
 check_json "eval --format json"
-for key in model rows kv tasks correct total accuracy perplexity kld_mean same_top1 fraction seconds bytes; do
+for key in model rows kv tasks correct total accuracy perplexity kld_mean same_top1 fraction fraction_short seconds bytes; do
     check "eval json has $key" prints "\"$key\":"
 done
 check "eval finds the answers" calc "$(sed -n 's/^   "accuracy": \([0-9.]*\).*/\1/p' "$scratch/out" | head -1) >= 0.75"
@@ -19,15 +19,32 @@ sums=$(grep -E '"(correct|total|bytes)"' "$scratch/out")
 try eval -m "$MODEL" --tasks "$scratch/tasks" --samples 1 --kv f16 --kv k8v4 --format json -np 1 -t 1
 check "eval's results depend neither on -np nor on -t" same "$(grep -E '"(correct|total|bytes)"' "$scratch/out")" "$sums"
 
+# Short samples, and long ones: of which a fraction is.
+short_of() { sed -n 's/^ *"fraction_short": \([0-9.nul]*\),*$/\1/p' "$scratch/out"; }
+fraction_of() { sed -n 's/^   "fraction": \([0-9.]*\),*$/\1/p' "$scratch/out"; }
+both() {
+    grep -E "\"id\": \"$1\"" "$TASKS" >"$scratch/lengths"
+    try eval -m "$MODEL" --tasks "$scratch/lengths" --kv k8v8 --format json -q
+}
+both '(copy_list-300-00|chain_sum-300-01)'
+short=$(short_of)
+check "short samples alone: both fractions are one" test "$short" = "$(fraction_of)"
+both 'passkey-400-00'
+check "no short sample: null" test "$(short_of)" = null
+both '(copy_list-300-00|passkey-400-00|chain_sum-300-01)'
+check "both: that of the short ones" test "$(short_of)" = "$short"
+check "and it is above that of all" calc "$(short_of) > $(fraction_of)"
+
 # eval --text
 head -c 6000 "$ROOT/eval/prose.txt" | iconv -f utf-8 -t utf-8 -c >"$scratch/text" 2>/dev/null
 try eval -m "$MODEL" --text "$scratch/text" --ctx-window 256 --text-windows 3 --kv f32 --kv k8v8 --kv k2v2 --format csv
 check "eval --text" exits 0
-check "eval --text has a header" prints "^kv,accuracy,perplexity,kld_mean,same_top1,fraction,bytes,seconds"
+check "eval --text has a header" prints "^kv,accuracy,perplexity,kld_mean,same_top1,fraction,fraction_short,bytes,seconds"
 nth() { awk -F, -v kv="$1" -v n="$2" '$1 == kv { print $n }' "$scratch/out"; }
 check "the reference diverges by nothing" calc "$(nth f32 4) == 0 && $(nth f32 5) == 1"
 check "a text has a perplexity" calc "$(nth f32 3) > 3 && $(nth f32 3) < 300"
 check "k8v8 is nearer to f32 than k2v2" calc "$(nth k8v8 4) < $(nth k2v2 4)"
+check "windows of 256 tokens are short" test "$(nth k8v8 7)" = "$(nth k8v8 6)"
 
 # eval: bad task files
 printf '{"id": "a", "task": "t", "turns": [{"prompt": "p", "answer": "a"}]}\n{"id": "b"\n' >"$scratch/bad"

@@ -328,7 +328,7 @@ static void write_study(FILE *f, const report_data *d) {
 #define RESULTS_TEXT                                                                                                \
     "accuracy: turns answered right, mean over tasks.  fraction: bytes held at the ends of the requests over what " \
     "f16 "                                                                                                          \
-    "holds for as many tokens, everything counted."
+    "holds for as many tokens, everything counted; fraction_short: the same over requests of fewer than 300 tokens."
 
 void report_write_page(FILE *f, evaluation *e, const report_data *d) {
     write_head(f, e, d);

@@ -45,9 +45,19 @@ typedef struct score_options {
 
 void score_defaults(score_options *o);
 
+/* Requests of fewer tokens, prompts and answers together, are short: pages' unused ends weigh most there, and nothing
+ * that keeps the newest tokens better has old ones yet. */
+#define SCORE_SHORT_TOKENS 300u
+
+/* Of short requests alone. */
+typedef struct score_short {
+    uint64_t bytes, bytes_f16; /* held at their ends, summed */
+} score_short;
+
 typedef struct task_score {
     uint32_t correct, total;   /* turns */
     uint64_t bytes, bytes_f16; /* held at the ends of the samples, summed */
+    score_short of_short;
 } task_score;
 
 /* Somebody who looks at each request's cache at its end, before it is closed. */
@@ -66,6 +76,7 @@ typedef struct score_row {
     double kld_sum;            /* of KL(first spec's prediction || this one's), nats */
     uint64_t n_same_top1;      /* positions where the likeliest token is the first spec's */
     uint64_t bytes, bytes_f16; /* held at the ends of the windows, summed */
+    score_short of_short;      /* windows */
     double seconds;            /* in steps */
     score_watch watch;         /* request_ended NULL: nobody */
     double watch_seconds;      /* spent in the watch; not among `seconds` */
@@ -77,13 +88,19 @@ int score_tasks(const score_options *o, const loaded *l, const task_set *set, sc
 /* Predict the text at `path` with every row's spec, the first being the reference. */
 int score_text(const score_options *o, const loaded *l, const char *path, score_row *rows, uint32_t n_rows);
 
-/* For both: the request `what` is over.  Add what it holds to *bytes and *bytes_f16, let the watch look, close it. */
-int score_close(score_row *row, const char *what, pleat_engine *engine, pleat_seq seq, uint64_t *bytes,
-                uint64_t *bytes_f16);
+/* For both: the request `what`, of n_tokens in all, is over.  Add what it holds to *bytes and *bytes_f16, and to
+ * *of_short if it is short; let the watch look; close it. */
+typedef struct score_request {
+    const char *what;
+    uint32_t n_tokens;
+    pleat_seq seq;
+} score_request;
+int score_close(score_row *row, pleat_engine *engine, const score_request *request, uint64_t *bytes,
+                uint64_t *bytes_f16, score_short *of_short);
 
 /* ---- the whole --------------------------------------------------------------------------------- */
 
-#define SCORE_COLUMNS_CAP (TASKS_CAP + 8)
+#define SCORE_COLUMNS_CAP (TASKS_CAP + 9)
 typedef struct evaluation {
     const score_options *o;
     loaded l;
@@ -102,6 +119,9 @@ double score_perplexity(const score_row *row);
 
 /* Bytes held at the ends of the samples, or of the windows if there were no samples. */
 void score_bytes(const evaluation *e, const score_row *row, uint64_t *bytes, uint64_t *bytes_f16);
+
+/* Their bytes over f16's for short requests alone; NAN where there is none. */
+double score_fraction_short(const evaluation *e, const score_row *row);
 
 /* All rows as a table; its titles live in *e.  The caller releases it. */
 void score_table(evaluation *e, table *t);

@@ -99,7 +99,8 @@ static uint32_t gather(game *g) {
 
 static int finish_sample(game *g, player *p) {
     task_score *score = &g->row->score[p->s->task];
-    const int code = score_close(g->row, p->s->id, g->engine, p->seq, &score->bytes, &score->bytes_f16);
+    const score_request request = {p->s->id, p->s->n_tokens, p->seq};
+    const int code = score_close(g->row, g->engine, &request, &score->bytes, &score->bytes_f16, &score->of_short);
     p->s = NULL;
     return code;
 }

@@ -166,7 +166,8 @@ static int close_windows(march *m, uint32_t row) {
     score_row *r = &m->rows[row];
     int code = CLI_OK;
     for (uint32_t i = 0; i < m->n_now && code == CLI_OK; i++)
-        code = score_close(r, r->kv, c->engine, c->seqs[i], &r->bytes, &r->bytes_f16);
+        code = score_close(r, c->engine, &(score_request){r->kv, m->window, c->seqs[i]}, &r->bytes, &r->bytes_f16,
+                           &r->of_short);
     return code;
 }
 

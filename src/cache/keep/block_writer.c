@@ -3,9 +3,9 @@
  * block_writer.c: cold tokens of a lane become compressed blocks at the end of a step; blocks.c has the picture of a
  * row.
  *
- * A block takes block.tokens / page_tokens whole high pages, and its payload is smaller than they are.  So the low
- * pages that payloads need are those that they have emptied, of which at most floor(payload / page) + 1 <= emptied ones
- * are taken.  Compressing needs no page from the pool, but for copies of shared ones at begin:
+ * A block takes block.tokens / page_tokens whole high pages, and its payload is no larger than they are, which derive
+ * has checked.  So the low pages that payloads need are those that they have emptied: ceil(payloads / page) <= emptied
+ * ones.  Compressing needs no page from the pool, but for copies of shared ones at begin:
  *
  *     high pages    | taken as low | empty | not compressed |
  *     then          | not compressed | empty |                    and trim returns what is empty

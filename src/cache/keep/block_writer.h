@@ -8,7 +8,7 @@
 #include "cache/keep/keep.h"
 
 /* Compress the item's tokens that are due in all lanes of a layer, whose slots count the step's tokens already.  Takes
- * no page from the pool, and returns none: payloads go into the f16 pages that they empty, and what is left of those to
+ * no page from the pool, and returns none: payloads go into the high pages that they empty, and what is left of those to
  * pleat__table_trim(). */
 void pleat__write_blocks(const pleat_cache *cache, const pleat__step_item *item, uint32_t layer,
                          pleat__block_scratch *scratch);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * blocks.c: lanes that keep their newest tokens in f16 pages, and cold ones in compressed blocks (codec/block.h).
+ * blocks.c: lanes that keep their newest tokens in pages, the buffer, and cold ones in compressed blocks
+ * (codec/block.h).
  *
- * All lanes of a sequence have the same tokens in blocks, the first n_classed.  The high side holds the others, in f16:
+ * All lanes of a sequence have the same tokens in blocks, the first n_classed.  The high side holds the others, in the
+ * spec's high format:
  *
- *     tokens    | block 0 | block 1 | ... | f16: n_classed, n_classed + 1, ... n_tokens - 1 |
+ *     tokens    | block 0 | block 1 | ... | buffer: n_classed, n_classed + 1, ... n_tokens - 1 |
  *     row       | high pages ->                                        <- low pages: payloads, 16 bytes a slot |
  *
  * Blocks are written at the end of a step (block_writer.c); here is what they are to the rest of the cache: when tokens
@@ -28,11 +30,23 @@ static uint32_t count_blocks(const pleat_cache *c, uint32_t n_classed) { return 
 
 /* ---- create -------------------------------------------------------------------------------------- */
 
-/* Blocks take whole pages.  These are small: half a page of f16 tokens and half a page of payloads are lost a lane,
- * which with 32 tokens a page is 3.9 % of f16's bytes at 800 tokens. */
+/* Blocks take whole pages.  These are small: half a page of tokens and half a page of payloads are lost a lane, which
+ * with 32 f16 tokens a page is 3.9 % of f16's bytes at 800 tokens. */
 static uint32_t choose_page_tokens(const pleat_cache *c) {
     const bool is_long = c->opt.max_tokens >= PLEAT__LONG_PAGE_FROM;
     return pleat__min_u32(is_long ? PLEAT__LONG_PAGE_TOKENS : PLEAT__TILE, format_of(c)->tokens);
+}
+
+/* A payload goes into the pages that its tokens leave. */
+static pleat_status check_room(const pleat_cache *c, pleat_error *err) {
+    const uint64_t most =
+        (pleat__block_bound(format_of(c)) + PLEAT__BLOCK_ALIGN - 1) & ~(uint64_t)(PLEAT__BLOCK_ALIGN - 1);
+    const uint64_t room = format_of(c)->tokens / c->page_tokens[PLEAT__HIGH] * c->page_bytes;
+    PLEAT_FAIL_IF(most > room, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "cache: a block of %u tokens may take %llu bytes, more than the %llu that they take in the buffer: "
+                  "give the spec's high more bits, or its steps more width",
+                  format_of(c)->tokens, (unsigned long long)most, (unsigned long long)room);
+    return PLEAT_OK;
 }
 
 static pleat_status derive(pleat_cache *c, pleat_error *err) {
@@ -44,6 +58,7 @@ static pleat_status derive(pleat_cache *c, pleat_error *err) {
     c->kept.blocks.has_codebooks = format->coder == PLEAT__CODER_HUFFMAN;
     const pleat__layouts_of of = pleat__plain_layouts(c, false);
     PLEAT_TRY(pleat__plain_lay_out(c, &of, tokens > 0 ? tokens : choose_page_tokens(c), err));
+    PLEAT_TRY(check_room(c, err));
     c->page_tokens[PLEAT__LOW] = (uint32_t)(c->page_bytes / PLEAT__BLOCK_ALIGN);
     c->traits.low_page_tokens = 0;
     c->high_weight = c->page_tokens[PLEAT__LOW] / c->page_tokens[PLEAT__HIGH];
@@ -54,7 +69,6 @@ static pleat_status derive(pleat_cache *c, pleat_error *err) {
 static void carve_seq(const pleat_cache *c, uint32_t max_tokens, pleat__sequence *seq, pleat__arena *arena) {
     pleat__seq_blocks *b = &seq->blocks;
     b->cap = count_blocks(c, max_tokens);
-    if (has_codebooks(c)) b->codebooks = pleat__arena_take(arena, c->opt.n_layers, sizeof *b->codebooks);
     b->ends = pleat__arena_take(arena, (uint64_t)c->n_lanes * b->cap, sizeof *b->ends);
 }
 
@@ -63,6 +77,31 @@ static uint64_t end_bytes(const pleat_cache *c) {
     pleat__arena arena = {0};
     pleat__cache_carve_blocks(c, format_of(c), &scratch, &arena);
     return arena.used_bytes;
+}
+
+/* ---- codebooks ----------------------------------------------------------------------------------- */
+
+static size_t codebooks_bytes(const pleat_cache *c, uint32_t n_blocks) {
+    return n_blocks > 0 && has_codebooks(c) ? c->opt.n_layers * sizeof(pleat__block_codebooks) : 0;
+}
+
+/* Codebooks are there from the first blocks on: of a prompt of 100 tokens they would be 3.5 % of f16's bytes (8 layers
+ * of 4 KV heads, d 64). */
+static pleat_status reserve(pleat_cache *c, pleat__sequence *seq, uint32_t n_classed) {
+    const size_t n_bytes = codebooks_bytes(c, count_blocks(c, n_classed));
+    if (n_bytes == 0 || seq->blocks.codebooks) return PLEAT_OK;
+    seq->blocks.codebooks = pleat__alloc(&c->al, 1, n_bytes);
+    if (!seq->blocks.codebooks) return PLEAT_E_MEMORY;
+    seq->blocks.codebooks_bytes = n_bytes;
+    return PLEAT_OK;
+}
+
+static void cancel(const pleat_cache *c, const pleat__step_item *item) {
+    pleat__seq_blocks *b = &item->seq->blocks;
+    if (item->seq->n_classed > 0) return;
+    pleat__free(&c->al, b->codebooks, 1, b->codebooks_bytes);
+    b->codebooks = NULL;
+    b->codebooks_bytes = 0;
 }
 
 /* ---- a step -------------------------------------------------------------------------------------- */
@@ -79,6 +118,11 @@ static void end_at(const pleat__item_counts *n, uint32_t buffer, uint32_t block_
     const uint32_t n_due = count_due(n->n_before + n->n_new - n->n_classed, buffer, block_tokens);
     end->n_classed += n_due;
     if (n_due > 0) end->compaction = PLEAT__COMPACT_PROMPT;
+}
+
+static uint64_t reserved_bytes(const pleat_cache *c, uint32_t n_tokens) {
+    const uint32_t n_due = count_due(n_tokens, c->opt.spec.buffer, format_of(c)->tokens);
+    return codebooks_bytes(c, count_blocks(c, n_due));
 }
 
 static void plan(const pleat_cache *c, const pleat__item_counts *n, pleat__item_end *end) {
@@ -142,7 +186,7 @@ static void forecast_step(const pleat_forecast *f, const pleat__item_counts *n, 
 pleat__block_run pleat__cache_block_run(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane) {
     const pleat__seq_blocks *b = &seq->blocks;
     return (pleat__block_run){.format = format_of(c),
-                              .codebooks = has_codebooks(c) ? &b->codebooks[lane / c->opt.n_kv_heads] : NULL,
+                              .codebooks = b->codebooks ? &b->codebooks[lane / c->opt.n_kv_heads] : NULL,
                               .base = c->pages,
                               .page_bytes = c->page_bytes,
                               .ids = pleat__table_cell(&seq->table, lane, PLEAT__LOW, 0),
@@ -165,10 +209,6 @@ static void carve_loader(const pleat_cache *c, pleat__block_loader *loader, plea
 
 static uint32_t pages_left(const pleat_cache *c, const pleat__sequence *seq) {
     return seq->n_classed / c->page_tokens[PLEAT__HIGH];
-}
-
-static size_t codebooks_bytes(const pleat_cache *c, uint32_t n_blocks) {
-    return n_blocks > 0 && has_codebooks(c) ? c->opt.n_layers * sizeof(pleat__block_codebooks) : 0;
 }
 
 static void share(const pleat_cache *c, const pleat__sequence *from, pleat__sequence *to) {
@@ -300,6 +340,8 @@ const pleat__keep pleat__keep_blocks = {
     .span_slack = 2 * PLEAT__TILE,
     .derive = derive,
     .carve_seq = carve_seq,
+    .reserve = reserve,
+    .reserved_bytes = reserved_bytes,
     .end_bytes = end_bytes,
     .lane_slots = pleat__plain_lane_slots,
     .lane_pages = pleat__plain_lane_pages,
@@ -311,6 +353,7 @@ const pleat__keep pleat__keep_blocks = {
     .written = written,
     .end_units = end_units,
     .end_unit = end_unit,
+    .cancel = cancel,
     .low_run = low_run,
     .carve_loader = carve_loader,
     .pages_left = pages_left,

@@ -6,7 +6,7 @@
  *     ring.c     layers with a sliding window keep its newest tokens; other layers keep all
  *     levels.c   a policy keeps each token high, low or not at all (leankv, topk)
  *     budget.c   a policy keeps so many tokens of each lane (eviction)
- *     blocks.c   the newest tokens in f16 pages, cold ones in compressed blocks (kvcomp, kivi)
+ *     blocks.c   the newest tokens in pages of one format, cold ones in compressed blocks (kvcomp, kivi)
  *
  * Three rows are the upper half of a kind: levels.c over compact.c, budget.c over evict.c, blocks.c over block_writer.c.
  * What several kinds do alike stands in plain.h (lanes without scores), scored.h, and groups.h (lanes whose lengths
@@ -59,6 +59,11 @@ typedef struct pleat__keep {
     void (*init)(pleat_cache *c);
     /* Arrays of a sequence beside its table.  NULL: none. */
     void (*carve_seq)(const pleat_cache *c, uint32_t max_tokens, pleat__sequence *seq, pleat__arena *arena);
+    /* Take the memory beside these arrays that a sequence with so many classed tokens needs, if it has not got it.
+     * PLEAT_E_MEMORY: nothing has changed.  NULL: none. */
+    pleat_status (*reserve)(pleat_cache *c, pleat__sequence *seq, uint32_t n_classed);
+    /* Bytes of it at n_tokens tokens.  NULL: none. */
+    uint64_t (*reserved_bytes)(const pleat_cache *c, uint32_t n_tokens);
     /* Bytes of a worker's scratch that end_unit takes.  NULL: none. */
     uint64_t (*end_bytes)(const pleat_cache *c);
     /* High slots that a lane of n_tokens tokens holds at most; is_read: once its prompt has been read. */
@@ -102,7 +107,8 @@ typedef struct pleat__keep {
     void (*end_unit)(const pleat_cache *c, const pleat__step_item *item, uint32_t unit, pleat__arena *scratch);
     /* Seal full pages whose tokens all stand before position n_final.  NULL: there are no seals. */
     void (*seal)(const pleat_cache *c, pleat__sequence *seq, uint32_t n_final);
-    /* The step is given up: undo what storing has done to the item's lanes.  NULL: nothing to undo. */
+    /* The step is given up, or does not begin: undo what storing has done to the item's lanes, and return what was
+     * reserved for it alone.  NULL: nothing to undo. */
     void (*cancel)(const pleat_cache *c, const pleat__step_item *item);
 
     /* ---- attention */

@@ -287,7 +287,9 @@ static void test_lives(void) {
                                         "random:budget=30,window=4,sinks=1,reclaim=none",
                                         "kvcomp:k=0.25,v=0.15,block=32,buffer=40",
                                         "kvcomp:k=0.06,v=0.2,kunit=block,block=16,buffer=8+pack",
-                                        "kivi:bits=2,buffer=30"};
+                                        "kvcomp:k=0.13,v=0.25,block=32,buffer=24,high=k8v8",
+                                        "kivi:bits=2,buffer=30",
+                                        "kivi:bits=2,buffer=30,high=k8v8"};
     uint64_t n_done[8] = {0};
     CHECK_STATUS(pleat_workers_create(3, NULL, &workers), PLEAT_OK);
     for (size_t i = 0; i < CHECK_COUNT(specs); i++) {
@@ -444,7 +446,8 @@ static void check_forged(pleat_cache *cache, const uint8_t *image, uint64_t n) {
 static void test_forged_images(void) {
     static const char *const specs[] = {
         "kvcomp:k=0.25,v=0.15,block=32,buffer=8", "kvcomp:k=0.25,v=0.2,block=32,buffer=8",
-        "kvcomp:k=0.06,v=0.2,kunit=block,block=16,buffer=8+pack", "kivi:bits=2,buffer=8"};
+        "kvcomp:k=0.25,v=0.15,block=32,buffer=8,high=k8v8", "kvcomp:k=0.06,v=0.2,kunit=block,block=16,buffer=8+pack",
+        "kivi:bits=2,buffer=8"};
     static float out[LAYERS * CHUNK * HEADS * GROUP * D];
     for (size_t i = 0; i < CHECK_COUNT(specs); i++) {
         pleat_cache *cache = cache_new(specs[i], 2, LAYERS, 0);
