@@ -8,6 +8,8 @@
  *     kld_mean    mean over scored positions of KL(first spec's prediction || this spec's), nats
  *     same_top1   share of them where both find the same token likeliest
  *     seconds     in steps of tasks and text
+ *
+ * With --serve the tasks are requests of one serving, and rows say what that did in place of what a text says.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +24,10 @@
 
 typedef struct eval_options {
     score_options score;
-    const char *report; /* HTML page to write; NULL: none */
+    service_options service;
+    int serve;
+    const char *report;  /* HTML page to write; NULL: none */
+    const char *answers; /* file of answers to write; NULL: none */
 } eval_options;
 _Static_assert(offsetof(eval_options, score) == 0 && offsetof(score_options, common) == 0, "common_options come first");
 
@@ -34,8 +39,16 @@ static const option_row rows[] = {
      KIND_SPECS, .offset = offsetof(eval_options, score.load.kv), .words = option_spec_names},
     SCORE_ROWS(eval_options, score),
     TEXT_WINDOWS_ROW(eval_options, score, "the first N windows of the text (default: all)"),
+    {GROUP_SERVICE, "serve", NULL, NULL, "ask the samples as requests of one serving, with kept prefixes, as bench serve does",
+     KIND_SWITCH, .offset = offsetof(eval_options, serve), .needs = "tasks", .excludes = "text",
+     .because = "requests are the samples of the tasks; a text is predicted, and asks nothing"},
+    POOL_ROW(eval_options, service, "the pool of pages, as 64MiB (default: room for one request more than -np)", "serve"),
+    SERVICE_ROWS(eval_options, service, "serve"),
+    {GROUP_OUTPUT, "answers", NULL, "FILE", "write what was answered to each turn, one JSON object a line", KIND_OUTPUT,
+     .offset = offsetof(eval_options, answers), .needs = "tasks"},
     {GROUP_OUTPUT, "report", NULL, "FILE", "write a page with charts of accuracy, memory and tokens kept (HTML, no scripts)",
-     KIND_OUTPUT, .offset = offsetof(eval_options, report)},
+     KIND_OUTPUT, .offset = offsetof(eval_options, report), .excludes = "serve",
+     .because = "the page is about sequences that share nothing"},
     COMMON_ROWS(score_options),
 };
 /* clang-format on */
@@ -48,6 +61,7 @@ static const option_demand demands[] = {
 static void set_defaults(void *opts) {
     eval_options *o = opts;
     score_defaults(&o->score);
+    service_defaults(&o->service);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -68,13 +82,13 @@ static json_t *row_json(const evaluation *e, const score_row *row) {
     const double n = (double)row->n_scored;
     uint64_t bytes, bytes_f16;
     score_bytes(e, row, &bytes, &bytes_f16);
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:f}", "kv", row->kv, "tasks",
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:f, s:o}", "kv", row->kv, "tasks",
                      tasks_json(e, row), "accuracy", json_number(score_accuracy(e, row)), "perplexity",
                      json_number(score_perplexity(row)), "kld_mean", json_number(score_quotient(row->kld_sum, n)),
                      "same_top1", json_number(score_quotient((double)row->n_same_top1, n)), "fraction",
                      json_number(score_quotient((double)bytes, (double)bytes_f16)), "fraction_short",
                      json_number(score_fraction_short(e, row)), "bytes", (json_int_t)bytes, "bytes_f16",
-                     (json_int_t)bytes_f16, "seconds", row->seconds);
+                     (json_int_t)bytes_f16, "seconds", row->seconds, "served", score_served_json(row));
 }
 
 static void write_json(const evaluation *e, output *out) {
@@ -93,10 +107,18 @@ static void write_table(evaluation *e, output *out) {
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-static int prepare(evaluation *e, score_options *o, const char *report) {
+/* Files that cannot be written are refused before the work and not after it. */
+static int check_files(const eval_options *own) {
+    const int code = own->report ? report_check(&own->score, own->report) : CLI_OK;
+    return code == CLI_OK && own->answers ? whole_file_check(own->answers) : code;
+}
+
+static int prepare(evaluation *e, eval_options *own) {
     static const char *const default_specs[] = {"f16", NULL};
+    score_options *o = &own->score;
     options_default_specs(&o->load.kv, default_specs);
-    int code = report ? report_check(o, report) : CLI_OK;
+    int code = service_check(&own->service);
+    if (code == CLI_OK) code = check_files(own);
     if (code == CLI_OK) code = load_model(&o->load, &o->common, &e->l);
     e->rows = cli_alloc(o->load.kv.n, sizeof *e->rows);
     for (uint32_t i = 0; i < o->load.kv.n;
@@ -105,17 +127,20 @@ static int prepare(evaluation *e, score_options *o, const char *report) {
         e->rows[i].kv = o->load.kv.text[i];
     }
     if (code == CLI_OK && o->tasks) code = tasks_load(&e->set, &e->l, o->tasks, o->samples);
+    for (uint32_t i = 0; code == CLI_OK && own->answers && i < o->load.kv.n; i++)
+        score_note_answers(&e->rows[i], &e->set);
     return code;
 }
 
 /* Run all the rows that were asked for. */
-static int evaluate(evaluation *e, int has_report) {
+static int evaluate(evaluation *e, const eval_options *own, int has_report) {
     const score_options *o = e->o;
     const uint32_t n_parts = (o->tasks ? o->load.kv.n : 0) + (o->text != NULL);
     int code = CLI_OK;
     for (uint32_t i = 0; o->tasks && i < o->load.kv.n && code == CLI_OK; i++) {
         progress_part(i, n_parts);
-        code = score_tasks(o, &e->l, &e->set, &e->rows[i]);
+        code = e->is_served ? score_tasks_served(o, &own->service, &e->l, &e->set, &e->rows[i])
+                            : score_tasks(o, &e->l, &e->set, &e->rows[i]);
     }
     if (o->text) progress_part(n_parts - 1, n_parts);
     if (o->tasks && has_report) report_unwatch(e); /* its requests are the samples alone */
@@ -132,16 +157,21 @@ static void say_interrupted(const score_options *o, int has_rows) {
                   "and --text-windows N take less time");
 }
 
+static void release_rows(evaluation *e) {
+    for (uint32_t i = 0; e->rows && i < e->o->load.kv.n; i++) score_forget_answers(&e->rows[i]);
+    free(e->rows);
+}
+
 static int run(void *opts) {
     eval_options *own = opts;
     score_options *o = &own->score;
-    evaluation e = {.o = o};
+    evaluation e = {.o = o, .is_served = own->serve};
     output out = {.file = NULL};
-    int code = prepare(&e, o, own->report);
+    int code = prepare(&e, own);
     if (code == CLI_OK) code = output_open(&out, &o->common);
     report_data *report = code == CLI_OK && own->report ? report_begin(&e, own->report) : NULL;
     interrupt_catch();
-    if (code == CLI_OK) code = evaluate(&e, report != NULL);
+    if (code == CLI_OK) code = evaluate(&e, own, report != NULL);
     const int has_rows = code == CLI_OK;
     if (code == CLI_OK && o->common.format == FORMAT_JSON)
         write_json(&e, &out);
@@ -150,6 +180,7 @@ static int run(void *opts) {
     whole_file_hold();
     const int closed = output_close(&out); /* first: should the report fail, stdout has the rows */
     if (code == CLI_OK) code = closed;
+    if (code == CLI_OK && own->answers) code = score_write_answers(&e, own->answers);
     progress_part(0, 0);
     if (code == CLI_OK && report) code = report_finish(report, &e);
     if (code == CLI_INTERRUPTED) say_interrupted(o, has_rows);
@@ -157,17 +188,19 @@ static int run(void *opts) {
     report_release(&report);
     tasks_release(&e.set);
     load_release(&e.l);
-    free(e.rows);
+    release_rows(&e);
     return code;
 }
 
 const command eval_command = {
     .name = "eval",
     .help = "compare KV specs: task accuracy, perplexity, divergence, bytes",
-    .usage = "-m MODEL [--tasks FILE] [--text FILE] [--kv SPEC]...",
+    .usage = "-m MODEL [--tasks FILE [--serve]] [--text FILE] [--kv SPEC]...",
     .about =
         "Answers the samples of a task file and predicts a text with the model's cache kept as each spec says, and "
-        "prints a row for each: accuracy, perplexity, divergence from the first spec, and the bytes held.",
+        "prints a row for each: accuracy, perplexity, divergence from the first spec, and the bytes held.  --serve "
+        "asks the "
+        "samples as many users would: as requests of one serving, whose later turns go on from kept prefixes.",
     ROWS_OF(rows),
     DEMANDS_OF(demands),
     .options_bytes = sizeof(eval_options),

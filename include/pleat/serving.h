@@ -147,6 +147,11 @@ PLEAT_API pleat_status pleat_serving_submit(pleat_serving *serving, const pleat_
 /* Forget a request; no event follows.  PLEAT_E_ARG for one that is unknown or has finished. */
 PLEAT_API pleat_status pleat_serving_cancel(pleat_serving *serving, pleat_request_id id);
 
+/* The sequence of a request that runs, for the calls of engine.h and cache.h that take a const engine or cache: what it holds,
+ * and how its tokens are kept.  It is the serving's own, valid until the next step, cancel or destroy.  seq.v is 0 where there
+ * is none: the request waits, is unknown or has finished, or there is no engine.  O(1). */
+PLEAT_API pleat_seq pleat_serving_sequence(const pleat_serving *serving, pleat_request_id id);
+
 /* Run one step.  PLEAT_AGAIN: there is no request.  Requests that fail (their keys or values are no numbers) finish with
  * an event, the others go on; an error is one of the whole: PLEAT_E_MEMORY.  Under a policy, and in models with a sliding
  * window, those who shared the step with one that failed may have to be computed again. */

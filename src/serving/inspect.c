@@ -11,6 +11,12 @@ const pleat_serving_event *pleat_serving_events(const pleat_serving *s, uint32_t
     return s ? s->step.events : NULL;
 }
 
+pleat_seq pleat_serving_sequence(const pleat_serving *s, pleat_request_id id) {
+    const pleat__request *r = s ? pleat__serving_request(s, id) : NULL;
+    if (!r || !pleat__request_runs(r) || !s->backend.shape.model) return (pleat_seq){0};
+    return PLEAT__RUNNING(r)->seq;
+}
+
 static void add_sides(const pleat_serving *s, pleat_seq seq, pleat_serving_stats *out) {
     uint64_t high, low;
     s->backend.pages_by_side(s->backend.ctx, seq, &high, &low);

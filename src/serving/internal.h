@@ -120,6 +120,12 @@ static inline uint64_t pleat__serving_free_pages(const pleat_serving *s) {
     return s->backend.shape.n_pages - s->own_pages - s->prefixes.added_pages;
 }
 
+/* The request of this id; NULL if there is none. */
+static inline pleat__request *pleat__serving_request(const pleat_serving *s, pleat_request_id id) {
+    pleat__request *r = s->requests[id.v % ((uint64_t)s->opt.max_requests + 1)];
+    return r && r->id.v == id.v ? r : NULL;
+}
+
 /* a - b, or 0. */
 static inline uint64_t pleat__less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 

@@ -167,9 +167,8 @@ pleat_status pleat_serving_submit(pleat_serving *s, const pleat_request *q, plea
 }
 
 pleat_status pleat_serving_cancel(pleat_serving *s, pleat_request_id id) {
-    if (!s) return PLEAT_E_ARG;
-    pleat__request *r = s->requests[id.v % ((uint64_t)s->opt.max_requests + 1)];
-    if (!r || r->id.v != id.v) return PLEAT_E_ARG;
+    pleat__request *r = s ? pleat__serving_request(s, id) : NULL;
+    if (!r) return PLEAT_E_ARG;
     pleat__serving_release(s, r);
     return PLEAT_OK;
 }

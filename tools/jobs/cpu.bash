@@ -12,7 +12,7 @@ job_release() {
 # command against stand-ins or reads what it prints; in the second, who runs when is not the kernels' work, and scalar
 # kernels make the programs long; the third meets no kernel.
 no_kernels='cli_(usage|help|harness_test|examples|papers.*|plan|device|devices)'
-no_kernels+='|cli_(measure|peers|allocators|serve|evict)|check_serving(_evict)?'
+no_kernels+='|cli_(measure|peers|allocators|serve|eval_served|evict)|check_serving(_evict)?'
 no_kernels+='|check_(page|prefix|sched.*|cost|gguf|tokenizer|spec.*|load|search|device.*)'
 
 # masked_in DIR MASK [CTEST_ARG...]

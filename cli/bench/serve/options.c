@@ -8,12 +8,9 @@
 #include "serve.h"
 
 #define GROUP_REQUESTS "Requests"
-#define GROUP_SERVICE "Service"
 #define GROUP_SIMULATION "Simulation"
 #define AT(field) .offset = offsetof(serve_options, field)
 
-static const char *const preemptions[] = {"cheaper", "swap", "recompute", NULL};
-_Static_assert(sizeof(pleat_preemption) == sizeof(uint32_t), "KIND_WORD writes a uint32_t");
 static const char *const synthetic_names[] = {"chat",    "sharegpt",      "sharegpt-vllm", "alpaca",
                                               "longdoc", "shared-prefix", "fixed",         NULL};
 
@@ -41,20 +38,11 @@ static const option_row rows[] = {
     {GROUP_REQUESTS, "seed", "s", "N", "seed of all that is made up (default 1)", KIND_U64, AT(seed)},
     {GROUP_REQUESTS, "write-trace", NULL, "FILE", "write the requests, as --trace reads them", KIND_OUTPUT, AT(write_trace)},
 
-    {GROUP_SERVICE, "pool-bytes", NULL, "BYTES", "the pool of pages, as 64MiB; the same for every spec",
-     KIND_BYTES, AT(pool_bytes), 1, 0x1p62},
+    POOL_ROW(serve_options, service, "the pool of pages, as 64MiB; the same for every spec", NULL),
     {GROUP_SERVICE, "max-running", NULL, "N", "requests in one step (default 64)", KIND_U32, AT(max_running), 1, 4096},
     {GROUP_SERVICE, "tenants", NULL, "T,..", "whose the pool is: NAME:QUOTA%[:WEIGHT]; the rest can be borrowed",
      KIND_TEXT, AT(tenants)},
-    {GROUP_SERVICE, "preempt", NULL, "HOW", "cheaper, swap or recompute (default cheaper)", KIND_WORD, AT(preempt), .words = preemptions},
-    {GROUP_SERVICE, "swap-bytes", NULL, "BYTES", "host memory for those that are preempted; 0: none (default 1GiB)",
-     KIND_BYTES, AT(swap_bytes), 0, 0x1p62},
-    {GROUP_SERVICE, "watermarks", NULL, "LOW,HIGH", "of the pool: admit up to LOW, preempt above HIGH (default 0.9,1)",
-     KIND_FLOATS, AT(watermarks), 0, 1, .min_n = 2, .max_n = 2},
-    {GROUP_SERVICE, "prefix-tokens", NULL, "N", "keep prefixes at multiples of N, one of -b's; 0: none (default: the first from 512)",
-     KIND_U32, AT(prefix_tokens), 0, 16777216},
-    {GROUP_SERVICE, "page-tokens", NULL, "N", "tokens in a page, a multiple of 16 (default: the cache's choice)",
-     KIND_U32, AT(page_tokens), 16, 4096, .multiple = 16},
+    SERVICE_ROWS(serve_options, service, NULL),
     {GROUP_SERVICE, "ah-most", NULL, "X", "leankv: raise ah up to this before anybody is preempted (default: not at all)",
      KIND_F32, AT(ah_most), 0, 1e6, .excludes = "simulate", .because = "nothing is compressed in a simulation"},
     {GROUP_SERVICE, "al-most", NULL, "X", "the same of al",
@@ -84,14 +72,11 @@ static const option_demand demands[] = {
 static void set_defaults(void *opts) {
     serve_options *o = opts;
     pleat_sampler_options sampling;
-    pleat_serving_options serving;
     pleat_sampler_options_default(&sampling);
-    pleat_serving_options_default(&serving);
+    service_defaults(&o->service);
     o->load.chunk_tokens = DEFAULT_CHUNK_TOKENS;
     o->seed = sampling.seed;
     o->max_running = 64;
-    o->swap_bytes = serving.swap_bytes;
-    o->prefix_tokens = UINT32_MAX;
 }
 
 const command bench_serve_command = {

@@ -195,18 +195,17 @@ static void put_given(json_t *params, const serve_setup *setup) {
 
 static json_t *params_json(const serve_setup *setup, const trace *t, const serve_result *r, uint32_t spec) {
     const serve_options *o = setup->o;
-    static const char *const preemptions[] = {"cheaper", "swap", "recompute"};
     json_t *params = json_pack(
         "{s:s, s:o*, s:o*, s:o*, s:o*, s:b, s:i, s:o*, s:I, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:s, s:I, s:I, s:o*}",
         "kv", o->load.kv.text[spec], "model", o->load.model ? json_text(o->load.model) : NULL, "arch",
         setup->l.model ? NULL : json_text(o->arch), "trace", t->path ? json_text(t->path) : NULL, "synthetic",
         t->path ? NULL : json_text(o->synthetic), "simulated", o->simulate, "requests", (int)r->n_requests, "rate",
-        rate_json(o), "pool_bytes", (json_int_t)o->pool_bytes, "max_running", (int)o->max_running, "max_tokens",
+        rate_json(o), "pool_bytes", (json_int_t)o->service.pool_bytes, "max_running", (int)o->max_running, "max_tokens",
         (int)setup->max_tokens, "chunk_tokens", (int)o->load.chunk_tokens, "prefix_tokens", (int)setup->prefix_tokens,
-        "page_tokens", (int)r->page_tokens, "low_watermark", json_number(setup->low_watermark), "high_watermark",
-        json_number(setup->high_watermark), "preempt", preemptions[o->preempt], "swap_bytes", (json_int_t)o->swap_bytes,
-        "seed", (json_int_t)o->seed, "threads",
-        setup->l.model ? json_integer(pleat_workers_count(setup->l.workers)) : NULL);
+        "page_tokens", (int)r->page_tokens, "low_watermark", json_number(setup->serving.low_watermark),
+        "high_watermark", json_number(setup->serving.high_watermark), "preempt",
+        service_preemptions[o->service.preempt], "swap_bytes", (json_int_t)o->service.swap_bytes, "seed",
+        (json_int_t)o->seed, "threads", setup->l.model ? json_integer(pleat_workers_count(setup->l.workers)) : NULL);
     put_given(params, setup);
     return params;
 }

@@ -154,7 +154,7 @@ static void put_title(FILE *f, const serve_options *o) {
     char pool[BYTES_CAP];
     fprintf(f, "<text class=\"title\" x=\"%d\" y=\"%d\">", MARGIN, MARGIN + 14);
     svg_text(f, o->load.model ? o->load.model : o->arch);
-    fprintf(f, "%s, pool of %s, ", o->simulate ? " (simulated)" : "", print_bytes(pool, o->pool_bytes));
+    fprintf(f, "%s, pool of %s, ", o->simulate ? " (simulated)" : "", print_bytes(pool, o->service.pool_bytes));
     svg_text(f, o->trace ? o->trace : o->synthetic);
     fputs("</text>\n", f);
 }

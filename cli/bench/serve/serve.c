@@ -21,7 +21,7 @@
 #include "serve.h"
 #include "synthetic.h"
 
-enum { SIMULATED_VOCAB = 32768, PREFIX_TOKENS = 512 };
+enum { SIMULATED_VOCAB = 32768 };
 
 typedef struct bench {
     serve_setup setup;
@@ -47,9 +47,8 @@ static int has_thresholds(const serve_options *o) {
 
 /* What no row can say. */
 static int check_options(const serve_options *o) {
-    const float *low_high = o->watermarks.v, *price = o->prices.v;
-    if (o->watermarks.n && !(low_high[0] > 0 && low_high[0] <= low_high[1]))
-        return usage_error("--watermarks: LOW is above 0 and HIGH no less than LOW");
+    const float *price = o->prices.v;
+    if (service_check(&o->service) != CLI_OK) return CLI_USAGE;
     if (o->prices.n && !(price[0] + price[1] + price[2] + price[3] > 0))
         return usage_error("--prices: all are 0, so that time would stand still");
     if (o->fractions.n && o->fractions.n != o->load.kv.n) return usage_error("--fractions: one for each --kv");
@@ -129,27 +128,13 @@ static int limit_context(serve_setup *setup) {
     return CLI_OK;
 }
 
-/* A decimal as it was written, not as a float has it: 0.6f is 0.600000024. */
-static double decimal(float v) { return round((double)v * 1e6) / 1e6; }
-
-static void set_watermarks(serve_setup *setup) {
-    const float_list *given = &setup->o->watermarks;
-    pleat_serving_options opt;
-    pleat_serving_options_default(&opt);
-    setup->low_watermark = given->n ? decimal(given->v[0]) : opt.low_watermark;
-    setup->high_watermark = given->n ? decimal(given->v[1]) : opt.high_watermark;
-}
-
-/* Where nobody says: the least multiple of the chunk, which is no longer than the context, from PREFIX_TOKENS on. */
-static int set_prefix_tokens(serve_setup *setup) {
-    const serve_options *o = setup->o;
-    const uint32_t chunk = o->load.chunk_tokens < setup->max_tokens ? o->load.chunk_tokens : setup->max_tokens;
-    const int is_given = o->prefix_tokens != UINT32_MAX;
-    setup->prefix_tokens = is_given ? o->prefix_tokens : (PREFIX_TOKENS + chunk - 1) / chunk * chunk;
-    if (setup->prefix_tokens % chunk == 0) return CLI_OK;
-    cli_error("--prefix-tokens %u is no multiple of %u, the prompt tokens of a step (-b, the context at most)",
-              setup->prefix_tokens, chunk);
-    return CLI_USAGE;
+/* What requests are served with, but for tenants and their number, which are not known yet. */
+static int set_serving(serve_setup *setup) {
+    const service_options *service = &setup->o->service;
+    const int code =
+        service_prefix_tokens(service, setup->o->load.chunk_tokens, setup->max_tokens, &setup->prefix_tokens);
+    service_set_serving(service, setup->prefix_tokens, &setup->serving);
+    return code;
 }
 
 /* ---- the trace --------------------------------------------------------------------------------- */
@@ -212,12 +197,11 @@ static int prepare(bench *b, serve_options *o) {
     if (code == CLI_OK) code = load_shape(&b->setup);
     if (code == CLI_OK) code = check_thresholds(o);
     if (code == CLI_OK) code = limit_context(&b->setup);
-    if (code == CLI_OK) code = set_prefix_tokens(&b->setup);
+    if (code == CLI_OK) code = set_serving(&b->setup);
     if (code == CLI_OK) code = make_source(b);
     if (code == CLI_OK) code = make_trace(b);
     if (code == CLI_OK) code = output_open(&b->out, &o->common);
     if (code != CLI_OK) return code;
-    set_watermarks(&b->setup);
     b->results = cli_alloc(o->load.kv.n, sizeof *b->results);
     return CLI_OK;
 }

@@ -14,12 +14,14 @@
 
 #include "cli/lib/load.h"
 #include "cli/lib/output.h"
+#include "cli/lib/service.h"
 #include "cli/lib/shape/shape.h"
 #include "trace.h"
 
 typedef struct serve_options {
     common_options common;
     load_options load;
+    service_options service;
     uint32_t ctx_size;        /* 0: the model's */
     const char *arch;         /* NULL: not given */
     const char *trace;        /* NULL: not given */
@@ -30,15 +32,10 @@ typedef struct serve_options {
     const char *tenants;      /* NULL: one, without a name */
     int simulate;
     uint64_t seed;
-    uint64_t pool_bytes; /* 0: not given */
-    uint64_t swap_bytes; /* 0: none */
-    uint32_t requests;   /* 0: all of a file, as many as a preset has */
+    uint32_t requests; /* 0: all of a file, as many as a preset has */
     uint32_t max_running;
-    uint32_t prefix_tokens; /* UINT32_MAX: not given */
-    uint32_t page_tokens;   /* 0: the cache's choice */
-    float rate;             /* requests/s; 0: not given */
-    float_list watermarks, prices, fractions;
-    pleat_preemption preempt;
+    float rate; /* requests/s; 0: not given */
+    float_list prices, fractions;
     float ah_most, al_most; /* 0: no compression in need */
 } serve_options;
 
@@ -56,8 +53,8 @@ typedef struct serve_setup {
     uint32_t max_tokens;         /* of a sequence */
     uint32_t prefix_tokens;      /* prefixes are kept at multiples of this; 0: none */
     tenant_list tenants;
-    uint32_t max_requests; /* requests that may wait and run at once */
-    double low_watermark, high_watermark;
+    uint32_t max_requests;         /* requests that may wait and run at once */
+    pleat_serving_options serving; /* but for tenants and max_requests */
 } serve_setup;
 
 /* Who serves, under one spec. */

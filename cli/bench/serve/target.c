@@ -19,7 +19,6 @@
 #include "serve.h"
 
 enum {
-    PREFIXES_MAX = 512,  /* kept at once */
     TRIAL_RUNNING = 16,  /* requests of the run that gives the prices */
     TRIAL_TOKENS = 1024, /* of its sequences at most */
     TRIAL_OUTPUT = 8,    /* tokens of its first request; the others have a multiple */
@@ -40,7 +39,7 @@ static pleat_cache_options cache_of(const serve_setup *setup, pleat_spec spec, u
     opt.n_kv_heads = setup->n_kv_heads;
     opt.n_q_heads = setup->n_q_heads;
     opt.head_dim = setup->head_dim;
-    opt.page_tokens = setup->o->page_tokens;
+    opt.page_tokens = setup->o->service.page_tokens;
     opt.max_tokens = most_u32(setup->max_tokens, pleat_cache_least_tokens(&spec));
     for (uint32_t i = 0; i < setup->n_layers; i++) windows[i] = i < setup->n_windowed ? setup->window : 0;
     if (setup->n_windowed) opt.windows = windows;
@@ -68,22 +67,12 @@ static void fill_tokens(const serve_setup *setup, uint64_t seed, uint32_t n, ple
 
 /* ---- an engine --------------------------------------------------------------------------------- */
 
-static int make_engine(const serve_setup *setup, pleat_spec spec, uint32_t max_running, uint32_t max_seqs,
-                       uint32_t max_tokens, uint32_t page_tokens, uint64_t pool_bytes, pleat_engine **out) {
-    pleat_engine_options opt;
-    pleat_error err = {0, PLEAT_NOWHERE, ""};
-    pleat_engine_options_default(&opt);
-    opt.spec = spec;
-    opt.max_items = max_running;
-    opt.max_seqs = max_seqs;
-    opt.max_tokens = max_tokens;
-    opt.chunk_tokens = setup->o->load.chunk_tokens;
-    opt.step_tokens = setup->o->load.chunk_tokens + max_running; /* a chunk fits beside a token of everybody */
-    opt.page_tokens = page_tokens;
-    opt.pool_bytes = pool_bytes;
-    opt.workers = setup->l.workers;
-    const pleat_status status = pleat_engine_create(setup->l.model, &opt, out, &err);
-    return status == PLEAT_OK ? CLI_OK : cli_fail("cannot make the engine", status, &err);
+static pleat_engine_options engine_options(const serve_setup *setup, pleat_spec spec, uint32_t max_running,
+                                           uint32_t max_tokens) {
+    pleat_engine_options opt = load_engine_options(&setup->o->load, &setup->l, spec, 0, max_tokens, 0);
+    opt.max_tokens = max_tokens; /* a spec's window that is longer is refused */
+    service_set_engine(&setup->o->service, max_running, &opt);
+    return opt;
 }
 
 /* A step that wakes the threads and touches the weights. */
@@ -103,14 +92,8 @@ static int warm_up(const serve_setup *setup, pleat_engine *engine) {
 }
 
 static void serving_options(const serve_setup *setup, pleat_serving_options *opt) {
-    const serve_options *o = setup->o;
-    pleat_serving_options_default(opt);
+    *opt = setup->serving;
     opt->max_requests = setup->max_requests;
-    opt->prefix_tokens = setup->prefix_tokens;
-    opt->low_watermark = setup->low_watermark;
-    opt->high_watermark = setup->high_watermark;
-    opt->preemption = o->preempt;
-    opt->swap_bytes = o->swap_bytes;
     opt->tenants = setup->tenants.n ? setup->tenants.v : NULL;
     opt->n_tenants = setup->tenants.n;
 }
@@ -203,8 +186,11 @@ static int measure_prices(const serve_setup *setup, pleat_engine *engine, uint32
 static int trial(const serve_setup *setup, pleat_spec spec, pleat_simulation *s, pleat_forecast *f) {
     const uint32_t max_tokens = least_u32(setup->max_tokens, TRIAL_TOKENS);
     pleat_engine *engine = NULL;
-    int code =
-        make_engine(setup, spec, TRIAL_RUNNING, TRIAL_RUNNING + 2, max_tokens, f->traits.high_page_tokens, 0, &engine);
+    pleat_engine_options opt = engine_options(setup, spec, TRIAL_RUNNING, max_tokens);
+    opt.max_seqs = TRIAL_RUNNING + 2;
+    opt.page_tokens = f->traits.high_page_tokens;
+    opt.pool_bytes = 0;
+    int code = load_engine_with(&setup->l, &opt, &engine);
     if (code == CLI_OK) code = warm_up(setup, engine);
     if (code == CLI_OK) code = measure_shape(setup, engine, max_tokens, s, f);
     if (code == CLI_OK && !setup->o->prices.n) code = measure_prices(setup, engine, max_tokens, s);
@@ -252,15 +238,15 @@ static int simulate(serve_target *target, const serve_setup *setup, uint32_t spe
     const int code = price_spec(target, setup, spec);
     if (code != CLI_OK) return code;
     given_prices(o, s);
-    s->n_pages = o->pool_bytes / s->page_bytes;
+    s->n_pages = o->service.pool_bytes / s->page_bytes;
     if (s->n_pages < s->n_lanes || s->n_pages > UINT32_MAX) {
         cli_error("--pool-bytes %llu: the pool has from %llu bytes, a page of each lane under %s, to %llu",
-                  (unsigned long long)o->pool_bytes, (unsigned long long)(s->n_lanes * s->page_bytes),
+                  (unsigned long long)o->service.pool_bytes, (unsigned long long)(s->n_lanes * s->page_bytes),
                   o->load.kv.text[spec], (unsigned long long)(UINT32_MAX * s->page_bytes));
         return CLI_FAILED;
     }
     s->max_items = o->max_running;
-    s->max_seqs = o->max_running + PREFIXES_MAX;
+    s->max_seqs = o->max_running + SERVICE_PREFIXES;
     s->max_tokens = setup->max_tokens;
     s->chunk_tokens = o->load.chunk_tokens;
     s->step_tokens = o->load.chunk_tokens + o->max_running;
@@ -269,6 +255,13 @@ static int simulate(serve_target *target, const serve_setup *setup, uint32_t spe
 
 /* ---- both -------------------------------------------------------------------------------------- */
 
+static int start_engine(serve_target *target, const serve_setup *setup, uint32_t spec) {
+    const serve_options *o = setup->o;
+    const pleat_engine_options opt = engine_options(setup, o->load.kv.spec[spec], o->max_running, setup->max_tokens);
+    const int code = load_engine_with(&setup->l, &opt, &target->engine);
+    return code == CLI_OK ? warm_up(setup, target->engine) : code;
+}
+
 int serve_target_init(serve_target *target, const serve_setup *setup, uint32_t spec) {
     const serve_options *o = setup->o;
     pleat_serving_options opt;
@@ -276,10 +269,7 @@ int serve_target_init(serve_target *target, const serve_setup *setup, uint32_t s
     pleat_status status = PLEAT_OK;
     *target = (serve_target){0};
     serving_options(setup, &opt);
-    int code = o->simulate ? simulate(target, setup, spec)
-                           : make_engine(setup, o->load.kv.spec[spec], o->max_running, o->max_running + PREFIXES_MAX,
-                                         setup->max_tokens, o->page_tokens, o->pool_bytes, &target->engine);
-    if (code == CLI_OK && !o->simulate) code = warm_up(setup, target->engine);
+    const int code = o->simulate ? simulate(target, setup, spec) : start_engine(target, setup, spec);
     if (code != CLI_OK) return code;
     if (o->simulate)
         status = pleat_serving_create_simulated(&target->simulation, &opt, &target->serving, &err);

@@ -50,17 +50,46 @@ double score_fraction_short(const evaluation *e, const score_row *row) {
     return score_quotient((double)sum.bytes, (double)sum.bytes_f16);
 }
 
-static void put_row(table *t, const evaluation *e, const score_row *row) {
+/* Prompt tokens that came from kept prefixes, as a share; NAN where there was no prompt. */
+static double hit_rate(const pleat_serving_stats *s) {
+    return score_quotient((double)s->hit_tokens, (double)(s->hit_tokens + s->prompt_tokens));
+}
+
+json_t *score_served_json(const score_row *row) {
+    const pleat_serving_stats *s = &row->served;
+    if (!row->n_requests) return json_null();
+    return json_pack("{s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "requests", (json_int_t)row->n_requests,
+                     "prefix_hit_rate", json_number(hit_rate(s)), "prefix_hits", (json_int_t)s->hits,
+                     "prompt_tokens_computed", (json_int_t)s->prompt_tokens, "evicted_prefixes", (json_int_t)s->evicted,
+                     "preempted_swap", (json_int_t)s->preempted_swap, "preempted_recompute",
+                     (json_int_t)s->preempted_recompute, "images_lost", (json_int_t)s->images_lost, "replayed_tokens",
+                     (json_int_t)s->replayed_tokens, "max_concurrency", (json_int_t)s->peak_running, "steps",
+                     (json_int_t)s->n_steps);
+}
+
+static void put_text_figures(table *t, const score_row *row) {
     const double n = (double)row->n_scored;
+    table_put_number(t, 3, score_perplexity(row));
+    table_put_number(t, 5, score_quotient(row->kld_sum, n));
+    table_put_number(t, 4, score_quotient((double)row->n_same_top1, n));
+}
+
+static void put_served_figures(table *t, const score_row *row) {
+    const pleat_serving_stats *s = &row->served;
+    table_put(t, "%llu", (unsigned long long)s->hits);
+    table_put_number(t, 4, hit_rate(s));
+    table_put(t, "%llu", (unsigned long long)s->evicted);
+    table_put(t, "%llu", (unsigned long long)(s->preempted_swap + s->preempted_recompute));
+}
+
+static void put_row(table *t, const evaluation *e, const score_row *row) {
     uint64_t bytes, bytes_f16;
     char held[BYTES_CAP];
     score_bytes(e, row, &bytes, &bytes_f16);
     table_put(t, "%s", row->kv);
     for (uint32_t k = 0; k < e->set.n_tasks; k++) table_put_number(t, 3, score_task_accuracy(row, k));
     table_put_number(t, 4, score_accuracy(e, row));
-    table_put_number(t, 3, score_perplexity(row));
-    table_put_number(t, 5, score_quotient(row->kld_sum, n));
-    table_put_number(t, 4, score_quotient((double)row->n_same_top1, n));
+    if (!e->is_served) put_text_figures(t, row);
     table_put_number(t, 4, score_quotient((double)bytes, (double)bytes_f16));
     table_put_number(t, 4, score_fraction_short(e, row));
     if (e->o->common.format == FORMAT_CSV)
@@ -68,25 +97,29 @@ static void put_row(table *t, const evaluation *e, const score_row *row) {
     else
         table_put(t, "%s", print_bytes(held, bytes));
     table_put(t, "%.1f", row->seconds);
+    if (e->is_served) put_served_figures(t, row);
 }
 
 void score_table(evaluation *e, table *t) {
-    static const char *const figures[] = {"accuracy", "perplexity",     "kld_mean", "same_top1",
-                                          "fraction", "fraction_short", "bytes",    "seconds"};
-    enum { N_FIGURES = sizeof figures / sizeof figures[0] };
+    static const char *const alone[] = {"accuracy", "perplexity",     "kld_mean", "same_top1", "fraction",
+                                        "fraction_short", "bytes",    "seconds",  NULL};
+    static const char *const served[] = {"accuracy",    "fraction",        "fraction_short",   "bytes",     "seconds",
+                                         "prefix_hits", "prefix_hit_rate", "evicted_prefixes", "preempted", NULL};
+    enum { N_FIGURES = sizeof served / sizeof served[0] - 1 };
     _Static_assert(1 + TASKS_CAP + N_FIGURES <= SCORE_COLUMNS_CAP, "a title for each column");
+    const char *const *figures = e->is_served ? served : alone;
     uint32_t n = 0;
     e->titles[n++] = "kv";
     for (uint32_t i = 0; i < e->set.n_tasks; i++) e->titles[n++] = e->set.names[i];
-    for (uint32_t i = 0; i < N_FIGURES; i++) e->titles[n++] = figures[i];
+    for (uint32_t i = 0; figures[i]; i++) e->titles[n++] = figures[i];
     table_init(t, e->titles, n);
     for (uint32_t i = 0; i < e->o->load.kv.n; i++) put_row(t, e, &e->rows[i]);
 }
 
-int score_close(score_row *row, pleat_engine *engine, const score_request *r, uint64_t *bytes, uint64_t *bytes_f16,
-                score_short *of_short) {
+int score_measure(score_row *row, const pleat_engine *engine, const score_request *r, uint64_t *bytes,
+                  uint64_t *bytes_f16, score_short *of_short) {
     pleat_cache_usage usage;
-    pleat_status status = pleat_engine_get_usage(engine, r->seq, &usage);
+    const pleat_status status = pleat_engine_get_usage(engine, r->seq, &usage);
     if (status != PLEAT_OK) return cli_fail(r->what, status, NULL);
     *bytes += usage.bytes;
     *bytes_f16 += usage.bytes_f16;
@@ -94,12 +127,17 @@ int score_close(score_row *row, pleat_engine *engine, const score_request *r, ui
         of_short->bytes += usage.bytes;
         of_short->bytes_f16 += usage.bytes_f16;
     }
-    if (row->watch.request_ended) {
-        const double start_s = measure_now_s();
-        const int code = row->watch.request_ended(row->watch.ctx, pleat_engine_cache(engine), r->seq);
-        row->watch_seconds += measure_now_s() - start_s;
-        if (code != CLI_OK) return code;
-    }
-    status = pleat_engine_close(engine, r->seq);
+    if (!row->watch.request_ended) return CLI_OK;
+    const double start_s = measure_now_s();
+    const int code = row->watch.request_ended(row->watch.ctx, pleat_engine_cache(engine), r->seq);
+    row->watch_seconds += measure_now_s() - start_s;
+    return code;
+}
+
+int score_close(score_row *row, pleat_engine *engine, const score_request *r, uint64_t *bytes, uint64_t *bytes_f16,
+                score_short *of_short) {
+    const int code = score_measure(row, engine, r, bytes, bytes_f16, of_short);
+    if (code != CLI_OK) return code;
+    const pleat_status status = pleat_engine_close(engine, r->seq);
     return status == PLEAT_OK ? CLI_OK : cli_fail(r->what, status, NULL);
 }

@@ -3,9 +3,11 @@
  * score.h: how good a model is with its cache kept as a KV spec says: tasks, a text, and the figures made of both.  For
  * `pleat eval` and `pleat calibrate`.
  *
- *     score_tasks.c   answers the samples of a task file
- *     score_text.c    predicts a text
- *     score.c         figures and a table of the rows
+ *     score_tasks.c     answers the samples of a task file, each in a sequence of its own
+ *     score_served.c    the same as requests of one serving
+ *     score_answers.c   which token of an answer is right, and what was answered
+ *     score_text.c      predicts a text
+ *     score.c           figures and a table of the rows
  *
  * A request is a sample of the tasks, or a window of the text.
  */
@@ -14,6 +16,7 @@
 
 #include "cli/lib/load.h"
 #include "cli/lib/output.h"
+#include "cli/lib/service.h"
 #include "tasks.h"
 
 #define GROUP_SCORE "What to evaluate"
@@ -60,6 +63,13 @@ typedef struct task_score {
     score_short of_short;
 } task_score;
 
+/* What was answered: of each turn the tokens up to the first that is wrong, that one included. */
+typedef struct score_answers {
+    pleat_token *tokens; /* [set->n_answers], a turn's from its `first` on; NULL: they are not noted */
+    uint32_t *n_tokens;  /* [set->n_turns] */
+    uint8_t *is_wrong;   /* [set->n_turns] */
+} score_answers;
+
 /* Somebody who looks at each request's cache at its end, before it is closed. */
 typedef struct score_watch {
     int (*request_ended)(void *ctx, const pleat_cache *cache, pleat_seq seq); /* CLI_OK, or a code after a message */
@@ -71,41 +81,68 @@ typedef struct score_row {
     pleat_spec spec;
     const char *kv; /* the spec's canonical text, not owned */
     task_score score[TASKS_CAP];
-    uint64_t n_scored;         /* tokens of the text that were predicted */
-    double nll_sum;            /* of their negative log-likelihoods, nats */
-    double kld_sum;            /* of KL(first spec's prediction || this one's), nats */
-    uint64_t n_same_top1;      /* positions where the likeliest token is the first spec's */
-    uint64_t bytes, bytes_f16; /* held at the ends of the windows, summed */
-    score_short of_short;      /* windows */
-    double seconds;            /* in steps */
-    score_watch watch;         /* request_ended NULL: nobody */
-    double watch_seconds;      /* spent in the watch; not among `seconds` */
+    score_answers answers;
+    uint64_t n_requests;        /* of a serving; 0: there was none */
+    pleat_serving_stats served; /* what it did */
+    uint64_t n_scored;          /* tokens of the text that were predicted */
+    double nll_sum;             /* of their negative log-likelihoods, nats */
+    double kld_sum;             /* of KL(first spec's prediction || this one's), nats */
+    uint64_t n_same_top1;       /* positions where the likeliest token is the first spec's */
+    uint64_t bytes, bytes_f16;  /* held at the ends of the windows, summed */
+    score_short of_short;       /* windows */
+    double seconds;             /* in steps */
+    score_watch watch;          /* request_ended NULL: nobody */
+    double watch_seconds;       /* spent in the watch; not among `seconds` */
 } score_row;
 
 /* Answer every sample with row->spec. */
 int score_tasks(const score_options *o, const loaded *l, const task_set *set, score_row *row);
 
+/* The same, each turn as a request of one serving. */
+int score_tasks_served(const score_options *o, const service_options *service, const loaded *l, const task_set *set,
+                       score_row *row);
+
 /* Predict the text at `path` with every row's spec, the first being the reference. */
 int score_text(const score_options *o, const loaded *l, const char *path, score_row *rows, uint32_t n_rows);
 
-/* For both: the request `what`, of n_tokens in all, is over.  Add what it holds to *bytes and *bytes_f16, and to
- * *of_short if it is short; let the watch look; close it. */
+/* For all: the request `what`, of n_tokens in all, is over. */
 typedef struct score_request {
     const char *what;
     uint32_t n_tokens;
     pleat_seq seq;
 } score_request;
+
+/* Add what it holds to *bytes and *bytes_f16, and to *of_short if it is short, and let the watch look. */
+int score_measure(score_row *row, const pleat_engine *engine, const score_request *request, uint64_t *bytes,
+                  uint64_t *bytes_f16, score_short *of_short);
+
+/* The same, then close it. */
 int score_close(score_row *row, pleat_engine *engine, const score_request *request, uint64_t *bytes,
                 uint64_t *bytes_f16, score_short *of_short);
 
+/* ---- answers ----------------------------------------------------------------------------------- */
+
+/* The model's token number `at` of turn t's answer, from 0: note it, and say whether it is right: the answer's own, and behind
+ * the last the end. */
+int score_take_token(score_row *row, const loaded *l, const task_set *set, const turn *t, uint32_t at,
+                     pleat_token token);
+
+/* The turn is over: count it. */
+void score_take_turn(score_row *row, const sample *s, int is_wrong);
+
+/* Have row's answers noted, and forget them. */
+void score_note_answers(score_row *row, const task_set *set);
+void score_forget_answers(score_row *row);
+
 /* ---- the whole --------------------------------------------------------------------------------- */
 
-#define SCORE_COLUMNS_CAP (TASKS_CAP + 9)
+#define SCORE_COLUMNS_CAP (TASKS_CAP + 13)
 typedef struct evaluation {
     const score_options *o;
     loaded l;
     task_set set;                          /* empty without --tasks */
     score_row *rows;                       /* [o->load.kv.n] */
+    int is_served;                         /* the tasks were asked as requests of a serving */
     const char *titles[SCORE_COLUMNS_CAP]; /* of score_table() */
 } evaluation;
 
@@ -125,5 +162,12 @@ double score_fraction_short(const evaluation *e, const score_row *row);
 
 /* All rows as a table; its titles live in *e.  The caller releases it. */
 void score_table(evaluation *e, table *t);
+
+/* What a serving did, under the names of `bench serve`; null where there was none. */
+json_t *score_served_json(const score_row *row);
+
+/* Write what each row answered to `path`, one JSON object a line:
+ * {"kv", "id", "turn", "right", "answer", "tokens"}.  CLI_OK, or CLI_FAILED after a message. */
+int score_write_answers(const evaluation *e, const char *path);
 
 #endif

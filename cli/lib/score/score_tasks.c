@@ -106,19 +106,11 @@ static int finish_sample(game *g, player *p) {
 }
 
 static int finish_turn(game *g, player *p) {
-    task_score *score = &g->row->score[p->s->task];
-    score->total++;
-    score->correct += !p->is_wrong;
+    score_take_turn(g->row, p->s, p->is_wrong);
     g->n_turns_done++;
     p->n_fed = 0;
     p->is_wrong = 0;
     return ++p->turn == p->s->n_turns ? finish_sample(g, p) : CLI_OK;
-}
-
-/* Whether `token` may follow the answer's token number `at` - 1; `at` == n_answer: the end is due. */
-static int is_right(const game *g, const turn *t, uint32_t at, pleat_token token) {
-    if (at < t->n_answer) return token == t->answer[at];
-    return g->set->end >= 0 ? token == g->set->end : pleat_model_token_is_end(g->l->model, token);
 }
 
 /* The step has stored p's item: compare, and go on. */
@@ -128,7 +120,8 @@ static int advance(game *g, player *p) {
     p->n_item = 0;
     if (p->n_fed < t->n_prompt) return CLI_OK;
     const uint32_t at = p->n_fed - t->n_prompt;
-    p->is_wrong |= !is_right(g, t, at, greedy_token(p->logits, g->l->info.n_vocab));
+    const pleat_token token = greedy_token(p->logits, g->l->info.n_vocab);
+    p->is_wrong |= !score_take_token(g->row, g->l, g->set, t, at, token);
     const int is_last = p->turn + 1 == p->s->n_turns;
     return at == t->n_answer || (p->is_wrong && is_last) ? finish_turn(g, p) : CLI_OK;
 }

@@ -166,6 +166,17 @@ static pleat_token find_end(const loaded *l) {
     return status == PLEAT_OK && n == 1 && pleat_model_token_is_special(l->model, id) ? id : -1;
 }
 
+/* Say of each turn where it stands among all of them. */
+static void number_turns(task_set *set) {
+    for (uint32_t i = 0; i < set->n_samples; i++)
+        for (uint32_t j = 0; j < set->samples[i].n_turns; j++) {
+            turn *t = &set->samples[i].turns[j];
+            t->index = set->n_turns++;
+            t->first = set->n_answers;
+            set->n_answers += t->n_answer + 1ull;
+        }
+}
+
 int tasks_load(task_set *set, const loaded *l, const char *path, uint32_t per_task) {
     place at = {path, 0};
     char *text;
@@ -184,6 +195,7 @@ int tasks_load(task_set *set, const loaded *l, const char *path, uint32_t per_ta
     }
     json_decref(ids);
     free(text);
+    if (ok) number_turns(set);
     if (ok && set->n_samples == 0) cli_error("%s: no samples", path);
     return ok && set->n_samples ? CLI_OK : CLI_FAILED;
 }

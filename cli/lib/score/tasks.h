@@ -16,6 +16,8 @@ typedef struct turn {
     pleat_token *prompt; /* [n_prompt]; the first turn's starts with bos */
     pleat_token *answer; /* [n_answer] */
     uint32_t n_prompt, n_answer;
+    uint32_t index; /* among the turns of all samples */
+    uint64_t first; /* of its answer's tokens among those of all turns, each with a token more: the end */
 } turn;
 
 typedef struct sample {
@@ -34,6 +36,8 @@ typedef struct task_set {
     uint32_t n_of[TASKS_CAP]; /* samples of each */
     uint32_t n_tasks;
     uint32_t max_tokens; /* of the longest sample */
+    uint32_t n_turns;    /* of all samples */
+    uint64_t n_answers;  /* tokens of all their answers, each with a token more */
     pleat_token end;     /* <|im_end|>, which must follow an answer; -1: any end token may */
 } task_set;
 

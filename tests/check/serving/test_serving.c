@@ -223,6 +223,41 @@ static void test_salts_and_promises(void) {
     rig_free(&r);
 }
 
+/* A request that runs has a sequence, which can be asked what it holds; one that waits or is gone has none. */
+static void test_sequence(void) {
+    if (!load_once()) return;
+    rig r;
+    pleat_engine_options eo = engine_options("k8v4");
+    eo.max_items = 1;
+    const pleat_serving_options so = serving_options();
+    if (!rig_make(&r, &eo, &so, 0)) return;
+    const pleat_request q = request_of(text, CHUNK + 8, 3);
+    pleat_request_id first = {0}, second = {0};
+    pleat_cache_usage usage;
+    CHECK_STATUS(pleat_serving_submit(r.serving, &q, &first, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_serving_submit(r.serving, &q, &second, NULL), PLEAT_OK);
+    CHECK_EQ_U64(pleat_serving_sequence(r.serving, first).v, 0);
+    static const uint32_t n_stored[] = {CHUNK, CHUNK + 8, CHUNK + 9}; /* the last token ends it */
+    for (size_t i = 0; i < CHECK_COUNT(n_stored) && check_failures() == 0; i++) {
+        CHECK_STATUS(pleat_serving_step(r.serving, NULL), PLEAT_OK);
+        const pleat_seq seq = pleat_serving_sequence(r.serving, first);
+        CHECK_EQ_U64(pleat_engine_length(r.engine, seq), n_stored[i]);
+        CHECK_STATUS(pleat_engine_get_usage(r.engine, seq, &usage), PLEAT_OK);
+        CHECK(seq.v != 0 && usage.tokens_high == 32ull * n_stored[i]);
+        CHECK_EQ_U64(pleat_serving_sequence(r.serving, second).v, 0);
+    }
+    run_to_end(r.serving, false);
+    CHECK_EQ_U64(pleat_serving_sequence(r.serving, first).v, 0);
+    CHECK_EQ_U64(pleat_serving_sequence(r.serving, (pleat_request_id){0}).v, 0);
+    CHECK_EQ_U64(pleat_serving_sequence(NULL, first).v, 0);
+    CHECK_STATUS(pleat_serving_submit(r.serving, &q, &first, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_serving_step(r.serving, NULL), PLEAT_OK);
+    CHECK(pleat_serving_sequence(r.serving, first).v != 0);
+    CHECK_STATUS(pleat_serving_cancel(r.serving, first), PLEAT_OK);
+    CHECK_EQ_U64(pleat_serving_sequence(r.serving, first).v, 0);
+    rig_free(&r);
+}
+
 /* ---- many ---------------------------------------------------------------------------------------------------------------- */
 
 /* A few dozen requests of tenants and priorities for a pool of lane_pages pages a lane, which holds three or four; some are cancelled, in any state. */
@@ -325,6 +360,7 @@ static const check_test tests[] = {
     {"conversation", test_conversation},
     {"breakpoints_apart", test_breakpoints_apart},
     {"salts_and_promises", test_salts_and_promises},
+    {"sequence", test_sequence},
     {"oversubscribed", test_oversubscribed},
     {"compression_frees", test_compression_frees},
 };
