@@ -39,6 +39,8 @@ static const option_row rows[] = {
      KIND_SPECS, .offset = offsetof(eval_options, score.load.kv), .words = option_spec_names},
     SCORE_ROWS(eval_options, score),
     TEXT_WINDOWS_ROW(eval_options, score, "the first N windows of the text (default: all)"),
+    HALF_ROW(eval_options, score,
+             "all; even or odd: that half of those samples and windows, as calibrate splits them (default all)"),
     {GROUP_SERVICE, "serve", NULL, NULL, "ask the samples as requests of one serving, with kept prefixes, as bench serve does",
      KIND_SWITCH, .offset = offsetof(eval_options, serve), .needs = "tasks", .excludes = "text",
      .because = "requests are the samples of the tasks; a text is predicted, and asks nothing"},
@@ -94,8 +96,9 @@ static json_t *row_json(const evaluation *e, const score_row *row) {
 static void write_json(const evaluation *e, output *out) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < e->o->load.kv.n; i++) json_array_append_new(list, row_json(e, &e->rows[i]));
-    output_json(out, json_pack("{s:o, s:i, s:I, s:o}", "model", json_text(e->o->load.model), "samples",
-                               (int)e->set.n_samples, "scored_tokens", (json_int_t)e->rows[0].n_scored, "rows", list));
+    output_json(out, json_pack("{s:o, s:s, s:i, s:I, s:o}", "model", json_text(e->o->load.model), "half",
+                               half_names[e->o->half], "samples", (int)e->set.n_samples, "scored_tokens",
+                               (json_int_t)e->rows[0].n_scored, "rows", list));
 }
 
 static void write_table(evaluation *e, output *out) {
@@ -126,7 +129,7 @@ static int prepare(evaluation *e, eval_options *own) {
         e->rows[i].spec = o->load.kv.spec[i];
         e->rows[i].kv = o->load.kv.text[i];
     }
-    if (code == CLI_OK && o->tasks) code = tasks_load(&e->set, &e->l, o->tasks, o->samples);
+    if (code == CLI_OK && o->tasks) code = tasks_load(&e->set, &e->l, o->tasks, o->samples, o->half);
     for (uint32_t i = 0; code == CLI_OK && own->answers && i < o->load.kv.n; i++)
         score_note_answers(&e->rows[i], &e->set);
     return code;

@@ -32,6 +32,9 @@
  * over the query heads that share the KV head).  A token that has left the window is kept high if s >= ah/N, low if
  * s >= al/N, and dropped otherwise.  ah = al keeps two levels: high or dropped; al = 0 drops none.  (LeanKV, sections 4
  * and 7.2.)  The defaults are what the paper chose for three of its five models.
+ * s is 1 at most, so ah = 1000000, the greatest, switches significance off below a million tokens.  Then what is older
+ * than the window is low (al = 0), by its position alone.  That is leankv's control: attention brings what a spec has
+ * beyond it at equal bytes.
  *     threshold   length: N as above; position: the token's own position in place of N, for the tokens of a prompt
  *     step        paper: Algorithm 1; code: the order of its authors' code (src/policy/leankv.h has both)
  *

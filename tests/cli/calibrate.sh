@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: MIT
 #
 # calibrate.sh: `pleat calibrate` writes a profile that other commands read, goes on where it was stopped, and leaves
-# alone what is not its own; a profile that does not fit is refused by each command that is given one.
+# alone what is not its own; a profile that does not fit is refused by each command that is given one.  What it chooses
+# is better than its control on one half of the samples, and shown on the other.
 . "$(dirname "$0")/harness.bash"
-grep -E '"id": "(few_shot-300|kv_recall-400)-0[01]"' "$ROOT/eval/tasks.jsonl" >"$scratch/tasks"
+needs python3
+grep -E '"id": "(few_shot-(300|800)-0[01]|kv_recall-400-0[01])"' "$ROOT/eval/tasks.jsonl" >"$scratch/tasks"
 profile=$scratch/profile.json
 
 calibrate() { try calibrate -m "$MODEL" --tasks "$scratch/tasks" -o "$profile" "$@"; }
@@ -17,7 +19,17 @@ fails_calibrate() {
     check "and the file stays as it is" says "stays as it is: remove it, or name another file with -o"
     check "byte for byte" cmp -s "$profile" "$scratch/before"
 }
-n_points() { grep -c '"kv": "leankv' "$profile"; } # of the curve, and the choice
+n_points() { sed -n '/^ "curve"/,/^ ]/p' "$profile" | grep -c '"kv": "leankv'; }
+near() { calc "$1 < $2 + 1e-6 && $2 < $1 + 1e-6"; }
+# of EXPRESSION: of the profile p, in Python; at(LIST, KV) is a point
+of() {
+    python3 -c 'import json, sys
+p = json.load(open(sys.argv[1]))
+at = lambda points, kv: next(x for x in points if x["kv"] == kv)
+print(eval(sys.argv[2]))' "$profile" "$1"
+}
+# row KEY: of the last try's first row
+row() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["rows"][0][sys.argv[2]])' "$scratch/out" "$1"; }
 in_profile() { grep -Eq -- "$1" "$profile"; }
 
 # A calibration
@@ -25,7 +37,8 @@ calibrate --ah 3,1 --al 0,0.5,2 --goal accuracy --format json
 check "calibrate" exits 0
 check_json "calibrate --format json"
 check "it prints the profile" cmp -s "$scratch/out" "$profile"
-for key in pleat_profile model name fingerprint kv chosen ah al tasks text f16 curve accuracy perplexity fraction seconds; do
+for key in pleat_profile model name fingerprint kv chosen best control ah al tasks text half f16 curve controls shown accuracy \
+    perplexity fraction seconds; do
     check "the profile has $key" in_profile "\"$key\":"
 done
 check "the profile is complete" in_profile '"complete": true'
@@ -35,7 +48,44 @@ check "a text that was not given has no perplexity" in_profile '"perplexity": nu
 check "each point is told" says "^leankv:ah=1,al=0 +accuracy [01]\.[0-9]+, [0-9.]+ % of f16's bytes, [0-9.]+ s"
 check "no other file is left" test "$(find "$scratch" -name 'profile.json*' | wc -l)" = 1
 chosen=$(sed -n 's/^ "kv": "\(.*\)",/\1/p' "$profile")
-check "the choice is a point" test "$(grep -c "\"kv\": \"$chosen\"" "$profile")" = 2
+check "the choice is the best point or its control" test "$(of 'p["kv"] in (p["best"], p["control"])')" = True
+check "the best is a point of the curve" test "$(of 'at(p["curve"], p["best"])["kv"] == p["best"]')" = True
+
+# The control: significance off, and the best point's bytes
+check "significance is off in the control" test "$(of 'p["control"][:22]')" = "leankv:ah=1000000,al=0"
+check "it has the best one's bytes" test "$(of 'abs(at(p["controls"], p["control"])["fraction"] / at(p["curve"], p["best"])["fraction"] - 1) < 0.03')" = True
+check "the summary names it" says "^control    leankv:ah=1000000,al=0.*: significance off"
+check "and says what significance brings" says "is better than that: |brings nothing that its window does not"
+
+# One half chooses, the other is shown; eval has the same figures
+check "the even half chooses" test "$(of 'p["settings"]["half"] + p["shown"]["half"]')" = evenodd
+check "the other is shown" test "$(of '[x["kv"] for x in p["shown"]["points"]] == [p["best"], p["control"]]')" = True
+check "the summary says so" says "^shown      on the odd samples, by which nothing was chosen"
+best=$(of 'p["best"]')
+try eval -m "$MODEL" --tasks "$scratch/tasks" --half odd --kv "$best" --format json -q
+check "eval --half odd" exits 0
+check "eval's accuracy of that half is what is shown" near "$(row accuracy)" "$(of 'at(p["shown"]["points"], p["best"])["accuracy"]')"
+check "and so are its bytes" near "$(row fraction)" "$(of 'at(p["shown"]["points"], p["best"])["fraction"]')"
+check "the half is named" prints '"half": "odd"'
+try eval -m "$MODEL" --tasks "$scratch/tasks" --half even --kv "$best" --format json -q
+check "the other half chose" near "$(row fraction)" "$(of 'at(p["curve"], p["best"])["fraction"]')"
+check "of half the samples" prints '"samples": 2'
+fails 1 "the odd half of task '.*' has no sample: of 1 there is none at an odd place" eval -m "$MODEL" \
+    --tasks "$scratch/tasks" --samples 1 --half odd
+head -c 12000 "$ROOT/eval/prose.txt" >"$scratch/text"
+text() { try eval -m "$MODEL" --text "$scratch/text" --ctx-window 512 --text-windows 3 --format json -q "$@"; }
+text
+all=$(field scored_tokens)
+text --half even
+check "the first of three windows is even" calc "$(field scored_tokens) * 3 == $all"
+even=$(field perplexity)
+text --half odd
+check "the two behind it are odd" calc "$(field scored_tokens) * 3 == $all * 2"
+odd=$(field perplexity)
+text
+check "together they are all" near "($even * $odd^2)^(1/3)" "$(field perplexity)"
+fails 1 "the odd half of 1 window of 512 tokens is empty" eval -m "$MODEL" --text "$scratch/text" --ctx-window 512 \
+    --text-windows 1 --half odd
 
 # Once more: nothing is measured, nothing changes.  Other thresholds: only they are measured.
 cp "$profile" "$scratch/first"
@@ -52,11 +102,76 @@ check "-q is quiet" test -z "$stderr"
 check "one point is new" test "$(n_points)" = $((points + 1))
 calibrate --ah 0 --al 0,5 --goal accuracy --format csv
 check "an al above the best ah is left out" says "note: al=5 is left out: it is above ah=[0-3], the best"
-check "the csv has every point" test "$(grep -c '^"leankv:' "$scratch/out")" = $((points + 1))
+check "the csv has every point" test "$(grep -c '^"leankv:' "$scratch/out")" = \
+    "$(of 'len(p["curve"]) + len(p["controls"]) + len(p["shown"]["points"])')"
 calibrate --goal bytes --tolerance 1 --ah 1 --al 0
-least=$(awk -F'[:,]' '/"fraction"/ && ++n > 1 && (!m || $2 < m) { m = $2 } END { print m }' "$profile")
-kept=$(sed -n "/\"kv\": \"$(sed -n 's/^ "kv": "\(.*\)",/\1/p' "$profile")\",/,/fraction/p" "$profile" | sed -n 's/.*"fraction": \([0-9.]*\).*/\1/p' | tail -1)
-check "with any accuracy allowed the fewest bytes are chosen" calc "$kept == $least"
+check "with any accuracy allowed the fewest bytes are best" \
+    test "$(of 'at(p["curve"], p["best"])["fraction"] == min(x["fraction"] for x in p["curve"])')" = True
+
+# The choice by figures that we make up, so that nothing depends on what the model answers.  made_up BEST CONTROL: the
+# lists [accuracy, perplexity] that the best point and its control have; f16 has 0.9
+profile=$scratch/made.json
+calibrate --ah 3 --al 0 -q
+check "a profile to make figures up in" exits 0
+made_up() {
+    python3 - "$profile" "$1" "$2" <<'EOF'
+import json, sys
+path, best, control = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
+p = json.load(open(path))
+p["f16"]["accuracy"] = 0.9
+off = "leankv:ah=1000000,al=0" # the first that is tried
+for points, kv, (accuracy, perplexity) in ((p["curve"], p["best"], best), (p["controls"], off, control)):
+    for x in points:
+        if x["kv"] == kv:
+            x.update(accuracy=accuracy, perplexity=perplexity, fraction=0.5)
+json.dump(p, open(path, "w"), indent=1)
+EOF
+    calibrate --ah 3 --al 0 --tolerance 0.3
+}
+chooses() { exits 0 && test "$(of 'p["kv"] == p["'"$1"'"]')" = True; }
+made_up '[0.9, 20]' '[0.9, 20]'
+check "as good as its control: the control is chosen" chooses control
+check "and it is said" says "$(of 'p["best"]') brings nothing that its window does not, so the control was chosen"
+check "the table has both" prints "best, not chosen *$"
+made_up '[1.0, null]' '[0.75, null]'
+check "more answers: chosen" chooses best
+check "with the reason" says 'is better than that: it answers more$'
+check "nothing was measured for it" test -z "$(grep -E '^(leankv|f16)' "$scratch/err" | grep -v 'measured already')"
+made_up '[0.75, 10]' '[1.0, 20]'
+check "fewer answers and a better text: not chosen" chooses control
+made_up '[0.9, 19.9]' '[0.9, 20]'
+check "as many answers, a lower perplexity: chosen" chooses best
+check "with that reason" says 'it answers as many, and predicts the text better$'
+made_up '[0.9, 19.99]' '[0.9, 20]'
+check "lower by less than a thousandth is not lower" chooses control
+made_up '[0.9, null]' '[0.9, 20]'
+check "what was not measured is not lower" chooses control
+made_up '[0.7, 20]' '[0.5, 20]'
+check "it alone is within the tolerance" says 'is better than that: it alone is within the tolerance$'
+made_up '[0.5, 10]' '[0.7, 20]'
+check "its control alone is" chooses control
+
+# Profiles of version 1 had neither: their samples all chose
+python3 - "$profile" <<'EOF'
+import json, sys
+p = json.load(open(sys.argv[1]))
+for key in ("best", "control", "controls", "shown"):
+    del p[key]
+del p["settings"]["half"]
+p["kv"], p["chosen"] = p["curve"][0]["kv"], {"ah": p["curve"][0]["ah"], "al": p["curve"][0]["al"]}
+p["pleat_profile"] = 1
+json.dump(p, open(sys.argv[1], "w"), indent=1)
+EOF
+try run -m "$MODEL" -p "The sea was calm" -n 2 --kv "leankv:profile=$profile" --format json -q
+check "a profile of version 1 is read" prints "\"spec\": \"$(of 'p["kv"]')\""
+fails 1 "was made with another --half .*, --half all" calibrate -m "$MODEL" --tasks "$scratch/tasks" --ah 3 --al 0 -o "$profile"
+calibrate --ah 3 --al 0 --half all
+check "and gone on from, with --half all" exits 0
+check "its points are not measured again" says "^leankv:ah=3,al=0 .*measured already"
+check "its control is" in_profile '"control": "leankv:ah=1000000,al=0'
+check "nothing is shown" test "$(of 'p["shown"]')" = None
+check "and that is said" says "^shown      on no other samples"
+profile=$scratch/profile.json
 
 # A profile is read where a spec is
 calibrate --ah 3 --al 0 -q
@@ -111,8 +226,18 @@ rm "$near"
 refused() { fails 1 "$1" run -m "$MODEL" -p x -n 1 --kv "leankv:profile=$scratch/bad.json"; }
 edit() { sed "$1" "$profile" >"$scratch/bad.json"; }
 fails 1 "cannot read .*none.json: No such file" run -m "$MODEL" -p x -n 1 --kv "leankv:profile=$scratch/none.json"
-edit 's/"pleat_profile": 1/"pleat_profile": 2/'
-refused "profile .*bad.json is of version 2; this build reads version 1"
+edit 's/"pleat_profile": 2/"pleat_profile": 3/'
+refused "profile .*bad.json is of version 3; this build reads versions 1 to 2"
+edit 's/"pleat_profile": 2/"pleat_profile": 4294967298/'
+refused "bad.json is no profile: it has no \"pleat_profile\""
+edit 's/"half": "even"/"half": "third"/'
+refused "profile .*bad.json is damaged: its \"half\" cannot be read"
+edit 's/^ "control": .*/ "control": "leankv:ah=1000000,al=0,window=4095",/'
+refused "profile .*bad.json is damaged: its \"control\" cannot be read"
+edit 's/^ "best": .*/ "best": "f16",/'
+refused "profile .*bad.json is damaged: its \"best\" cannot be read"
+edit '/^ "shown"/,$s/"accuracy": [0-9.]*/"accuracy": []/'
+refused "profile .*bad.json is damaged: its \"shown\" cannot be read"
 edit 's/"complete": true/"complete": false/'
 refused "profile .*bad.json is not complete: .*run the same .pleat calibrate. again"
 edit 's/"fingerprint": "..../"fingerprint": "0000/'
@@ -136,6 +261,7 @@ refused "bad.json is no profile: it has no \"pleat_profile\""
 
 # What is in the way is left alone
 fails_calibrate "profile .* was made with another --samples" --samples 1
+fails_calibrate "profile .* was made with another --half .leankv:.*, --half even" --half odd
 fails_calibrate "profile .* was made with another --kv" --kv leankv:low=k4v4
 fails_calibrate "profile .* was made with another --batch-size" -b 100
 fails_calibrate "profile .* was made with another --text" --text "$ROOT/eval/prose.txt"
@@ -148,6 +274,8 @@ fails_calibrate "was made for the model"
 printf 'my notes\n' >"$profile"
 fails_calibrate "profile.json is no profile: line 1"
 rm "$profile"
+fails 1 "the odd half of task '.*' has no sample" calibrate -m "$MODEL" --tasks "$scratch/tasks" --samples 1 -o "$profile"
+check "with what to do" says "one half chooses, the other shows the result: give more samples, or --half all"
 fails 1 "cannot write /no/dir/x" calibrate -m "$MODEL" --tasks "$scratch/tasks" -o /no/dir/x
 fails 1 "cannot read /no/text" calibrate -m "$MODEL" --tasks "$scratch/tasks" --text /no/text -o "$profile"
 check "nothing is written for it" test ! -e "$profile"
@@ -158,7 +286,7 @@ profile=$scratch/m.leankv.json
 "$PLEAT" calibrate -m "$scratch/m.gguf" --tasks "$scratch/tasks" --ah 1,2,3,4,5,6 --al 0 -q >/dev/null 2>&1 &
 pid=$!
 for _ in $(seq 600); do
-    [ -e "$profile" ] && [ "$(n_points)" -ge 2 ] && break
+    [ -e "$profile" ] && [ "$(n_points)" -ge 1 ] && break
     sleep 0.1
 done
 kill -KILL $pid
@@ -174,6 +302,6 @@ else
     check "with what it has" says "m.leankv.json has points already .[0-9]+., which are not measured again"
     check "the first point is the one measured already" says "^leankv:ah=1,al=0 .*\(measured already\)"
     check "and is complete now" in_profile '"complete": true'
-    check "with all its points" test "$(n_points)" = 7
+    check "with all its points" test "$(n_points)" = 6
 fi
 finish

@@ -54,10 +54,12 @@ def bench_rows():
     return rows
 
 def profile():
-    point = lambda ah, al: {"ah": ah, "al": al, "accuracy": 0.9, "fraction": 0.4 - ah / 100}
-    ah = [float(x) for x in after("--ah")[0].split(",")]
-    return {"f16": {"accuracy": 0.91, "fraction": 1.01}, "curve": [point(a, 0.0) for a in ah], "tolerance": 0.005,
-            "chosen": {"ah": ah[1], "al": 0.0}}
+    def point(ah, al, more=""):
+        return {"kv": f"leankv:ah={ah:g},al={al:g}{more}", "ah": ah, "al": al, "accuracy": 0.9, "fraction": 0.4 - ah / 100}
+    curve = [point(float(x), 0.0) for x in after("--ah")[0].split(",")]
+    control = {**point(1000000, 0.0, ",window=99"), "accuracy": 0.8, "fraction": curve[1]["fraction"]}
+    return {"f16": {"accuracy": 0.91, "fraction": 1.01}, "curve": curve, "controls": [control], "tolerance": 0.005,
+            "kv": curve[1]["kv"], "best": curve[1]["kv"], "control": control["kv"], "chosen": {"ah": curve[1]["ah"], "al": 0.0}}
 
 if os.path.basename(sys.argv[0]) == "leankv_observe":
     result = observed()

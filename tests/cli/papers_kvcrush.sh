@@ -21,7 +21,8 @@ NAMES = ["passkey", "kv_recall", "two_hop", "code_recall", "few_shot", "word_pro
 def row(kv):
     found = re.search(r"(?:budget|keep)=([\d.]+)%", kv)
     ah = re.search(r"ah=([\d.]+)", kv)
-    size = float(found[1]) / 100 * (0.44 if "k8v4" in kv else 1.04) if found else 0.4 / (1 + float(ah[1]) / 8) if ah else 1.02
+    window = re.search(r"ah=1000000,.*window=(\d+)", kv)
+    size = 0.23 + int(window[1]) / 10000 if window else float(found[1]) / 100 * (0.44 if "k8v4" in kv else 1.04) if found else 0.4 / (1 + float(ah[1]) / 8) if ah else 1.02
     tasks = {n: {"correct": 2, "total": 4, "accuracy": 0.5} for n in NAMES}
     if "kvcrush" in kv:
         tasks["few_shot"] = {"correct": 3, "total": 4, "accuracy": 0.75}
@@ -71,6 +72,17 @@ check "the stage's share of a prompt" has kvcrush '0\.16 % of that prompt'
 check "60 times cheaper than k-means" has kvcrush 'takes 60\.0 times as long'
 check "a budget that gives 36 % of the bytes" has eviction 'h2o, k8v4 `h2o:budget=8[0-3]\.?[0-9]*%,format=k8v4`'
 check "and an ah that does" has eviction 'leankv is .* points'
+check "a window without significance, too" has eviction 'its control: significance off `leankv:ah=1000000,al=0,window=1[23][0-9]{2}`'
+check "which leankv is compared with" has eviction 'It is .* points from its control, which looks at no attention'
+check "at a share of the tokens leankv has its control" has eviction '^\| its control: significance off \|'
+check "the first blocks are of the half that did not choose" test "$(cat "$scratch"/store/block-{0,1,2,3}.jsonl |
+    python3 -c 'import json, sys
+all = {}
+for line in open("'"$ROOT"'/eval/tasks.jsonl"):
+    s = json.loads(line)
+    all.setdefault(s["task"], []).append(s["id"])
+of = [json.loads(line) for line in sys.stdin]
+print(len(of), sum(bin(all[s["task"]].index(s["id"])).count("1") % 2 for s in of))')" = "128 128"
 check "bytes are equal" has eviction 'Bytes are within 0\.[0-6] points of 36 %'
 papers --samples 8 -q
 check "nothing is measured twice" test "$(n_evals)" = 0

@@ -4,10 +4,11 @@ import math
 
 from kvcrush.crush import INNER
 from lab.page import Section, listing, number, percent, table
-from lab.samples import REFERENCE, TASKS, delta_text, evicting, is_clear, with_error
+from lab.samples import (OFF, REFERENCE, TASKS, delta_text, evicting, is_clear, profile_path, with_error,
+                         without_significance)
 
 POLICIES = ("recent", "streaming", "random", "h2o", "snapkv", "pyramidkv", "adakv", "topk")
-PROFILE = "leankv:profile=models/pleat-28m-q8_0.leankv.json"
+CALIBRATED, CONTROL = "leankv, calibrated: all tokens", "its control: significance off"
 # What a first guess goes by: fractions of f16's bytes when next to nothing and when everything is kept.
 ALL_KEPT = {"k8v4": 0.44, "f16": 1.04}
 COLUMNS = ("KV", *TASKS, "**mean**", "perplexity", "KL", "same first", "bytes, % of f16", "bytes, text")
@@ -60,19 +61,20 @@ def tokens(bench, share):
             specs.append((f"{policy}+kvcrush", evicting(policy, share, crush="+kvcrush")))
     held = bench.rows.on_block(s, evicting("topk", share), 0)["fraction"]
     specs.append(("leankv, ah = al", leankv_two_levels(bench, s, held)))
-    specs.append(("leankv, calibrated: all tokens", PROFILE))
+    two_level = specs[-1][1]
+    profile = f"leankv:profile={profile_path(bench.model)}"
+    specs += [(CALIBRATED, profile), (CONTROL, without_significance(bench.calibrated))]
     rows = add_rows(bench, s, specs, n)
-    two_level = specs[-2][1]
     s.add(f"{4 * n} samples a task; {bench.windows} windows of eval/prose.txt. Specs: `POLICY:budget={share:g}%,"
           f"format=f16` (topk: keep), `+kvcrush` with a share of 25 %, `{two_level}`, which has topk's bytes, and "
-          f"`{PROFILE}`, which drops none and stores most of them at 4 and 2 bits.")
-    best = max((k for k in rows if k not in ("f16, all", "leankv, calibrated: all tokens")),
-               key=lambda k: rows[k]["accuracy"])
+          f"`{profile}`, which drops none and stores most of them at 4 and 2 bits; its control `{specs[-1][1]}`.")
+    evicts = {k: v for k, v in rows.items() if k not in ("f16, all", CALIBRATED, CONTROL)}
+    best = max(evicts, key=lambda k: rows[k]["accuracy"])
     by, clear = apart(bench, s, (evicting("random", share), dict(specs)[best]), n)
-    s.say(f"The most accurate are {listed({k: v for k, v in rows.items() if k in dict(specs[1:-1])})}. The best, "
+    s.say(f"The most accurate are {listed(evicts)}. The best, "
           f"{best}, is {by} from random{clear} All tokens in few bits (calibrated leankv, "
-          f"{percent(rows[specs[-1][0]]['fraction'])} % of f16's bytes) give "
-          f"{percent(rows[specs[-1][0]]['accuracy'])} %.")
+          f"{percent(rows[CALIBRATED]['fraction'])} % of f16's bytes) give {percent(rows[CALIBRATED]['accuracy'])} %, and "
+          f"by position alone (its control, {percent(rows[CONTROL]['fraction'])} %) {percent(rows[CONTROL]['accuracy'])} %.")
     return s
 
 
@@ -93,6 +95,13 @@ def leankv_at(bench, s, target):
     return bench.rows.search(s, spec_of, (math.log(0.7), 0.43), (math.log(40), 0.235), target)[0]
 
 
+def control_at(bench, s, target):
+    """leankv without significance: the newest tokens high, the others low."""
+    def spec_of(x):
+        return f"leankv:ah={OFF},al=0,window={round(x)}"
+    return bench.rows.search(s, spec_of, (16, 0.235), (2400, 0.43), target)[0]
+
+
 def budgets_at(bench, s, policies, form, target):
     """[(name, spec)]; the budget that one policy needs is the next one's first guess."""
     specs, hint, full = [], None, ALL_KEPT[form]
@@ -108,17 +117,19 @@ def bytes_at(bench, percent_of_f16):
     n, target = bench.n_few, percent_of_f16 / 100
     specs = [("f16, all", REFERENCE), *budgets_at(bench, s, POLICIES, "k8v4", target),
              *budgets_at(bench, s, ("h2o", "snapkv"), "f16", target)]
-    specs.append(("leankv", leankv_at(bench, s, target)))
+    specs += [("leankv", leankv_at(bench, s, target)), (CONTROL, control_at(bench, s, target))]
     rows = add_rows(bench, s, specs, n)
     s.add(f"{4 * n} samples a task; {bench.windows} windows of eval/prose.txt. The text's bytes may differ: its samples "
           "are longer, and policies that evict in prompts alone grow with what is generated. Budgets were searched "
           "until the bytes of the tasks agree:\n\n" + "\n".join(f"- {name} `{spec}`" for name, spec in specs[1:]))
-    lean, rest = rows["leankv"], {k: r for k, r in rows.items() if k not in ("f16, all", "leankv")}
+    lean, rest = rows["leankv"], {k: r for k, r in rows.items() if k not in ("f16, all", "leankv", CONTROL)}
     best = max(rest, key=lambda k: rest[k]["accuracy"])
     by, clear = apart(bench, s, (dict(specs)[best], dict(specs)["leankv"]), n)
+    from_control, clear_of_it = apart(bench, s, (dict(specs)[CONTROL], dict(specs)["leankv"]), n)
     off = max(abs(r["fraction"] - target) for k, r in rows.items() if k != "f16, all")
     s.say(f"The accuracy of leankv is {percent(lean['accuracy'])} %. Of those that evict the most accurate are "
-          f"{listed(rest)}. Here leankv is {by} from the best that evicts, {best}{clear} Bytes are within "
+          f"{listed(rest)}. Here leankv is {by} from the best that evicts, {best}{clear} It is {from_control} "
+          f"from its control, which looks at no attention{clear_of_it} Bytes are within "
           f"{100 * off:.1f} points of {percent_of_f16} %.")
     return s
 

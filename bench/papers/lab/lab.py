@@ -38,9 +38,22 @@ def machine():
     return f"{model}, {len(os.sched_getaffinity(0))} cores, {memory:.0f} GiB"
 
 
+def commit_of_tree():
+    """The commit that is checked out, and whether the tree differs from it; nothing outside a repository."""
+    try:
+        done = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--abbrev=7", "--exclude=*", "--dirty= with changes"],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return f", commit {done.stdout.strip()}"
+
+
 def version_of(program):
+    """Its name and version, the commit, and the CPU features that it found."""
     done = subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True, check=False)
-    return (done.stdout.splitlines() or ["of unknown version"])[0]
+    first, *more = done.stdout.splitlines() or ["of unknown version"]
+    features = [part.strip() for line in more for part in line.split(";") if part.strip().startswith("cpu:")]
+    return "; ".join([first + commit_of_tree(), *features])
 
 
 def today():
@@ -194,10 +207,10 @@ def command_of(paper, options, samples=None):
     return f"python3 bench/papers/{paper}/run.py{more}"
 
 
-def check_options(parser, options, names):
-    """What every page's command line is held against: programs and model are there, --only names tables.  Leaves
+def check_options(parser, options, names, needed=()):
+    """What every page's command line is held against: programs, model and `needed` are there, --only names tables.  Leaves
     options.only a list, of all names where none was given."""
-    for path in (options.pleat, options.model):
+    for path in (options.pleat, options.model, *needed):
         if not os.path.isfile(path):
             parser.error(f"{path} is not there; run make first, or name another")
     options.only = [w for w in options.only.split(",") if w] or names
@@ -206,7 +219,7 @@ def check_options(parser, options, names):
         parser.error(f"--only {unknown[0]}: not among {', '.join(names)}")
 
 
-def read_samples(parser, names, default, what):
+def read_samples(parser, names, default, what, needed=lambda options: ()):
     """The options of a page that judges by `samples` of each task, which come in four lengths."""
     parser.add_argument("--samples", type=int, default=default,
                         help=f"of each task{what}, a multiple of 4 up to 64 (default {default})")
@@ -216,5 +229,5 @@ def read_samples(parser, names, default, what):
         options.samples = 4
     if not 4 <= options.samples <= 64 or options.samples % 4:
         parser.error("--samples: a multiple of 4, up to 64: as many of each of four lengths")
-    check_options(parser, options, names)
+    check_options(parser, options, names, needed(options))
     return options

@@ -21,15 +21,48 @@ GENERATION = ("word_problem", "chain_sum", "copy_list")
 TASKS = (*RETRIEVAL, "few_shot", *GENERATION)
 REFERENCE = "f16"
 TOLERANCE = 0.006  # of a fraction of f16's bytes that is looked for
+OFF = 1000000  # the ah that no attention reaches: significance is off (include/pleat/spec.h)
 
 
-def write_blocks(store):
-    """The files of all blocks."""
-    groups = {}
+def is_odd(place):
+    """Whether a sample at that place of its task is of the odd half (`--half odd`, cli/lib/half.h)."""
+    return bin(place).count("1") % 2 == 1
+
+
+def profile_path(model):
+    """Where a model's own profile stands."""
+    return model.removesuffix(".gguf") + ".leankv.json"
+
+
+def calibrated_spec(model):
+    """What "calibrated" means on every page: the spec that the model's own profile chose."""
+    with open(profile_path(model), encoding="utf-8") as f:
+        return json.load(f)["kv"]
+
+
+def keys_of(spec):
+    return dict(part.split("=", 1) for part in spec.partition(":")[2].split(",") if part)
+
+
+def without_significance(spec, window=None):
+    """The leankv spec with significance off, and with another window: what is older than it is low."""
+    keys = {**keys_of(spec), "ah": OFF, "al": 0}
+    if window is not None:
+        keys["window"] = window
+    return "leankv:" + ",".join(f"{key}={value}" for key, value in keys.items())
+
+
+def write_blocks(store, odd_first=False):
+    """The files of all blocks.  odd_first: the first half of the blocks has the odd half of the samples, by which the
+    model's profile was not chosen."""
+    groups, places = {}, {}
     with open(TASK_FILE, encoding="utf-8") as f:
         for line in f:
             sample = json.loads(line)
-            groups.setdefault((sample["task"], int(sample["id"].split("-")[1])), []).append(json.dumps(sample) + "\n")
+            place = places[sample["task"]] = places.get(sample["task"], -1) + 1
+            groups.setdefault((sample["task"], int(sample["id"].split("-")[1])), []).append(
+                (odd_first and not is_odd(place), json.dumps(sample) + "\n"))
+    groups = {key: [line for _, line in sorted(lines, key=lambda x: x[0])] for key, lines in groups.items()}
     return [write(os.path.join(store, f"block-{b}.jsonl"), "".join(lines[b] for lines in groups.values()))
             for b in range(min(map(len, groups.values())))]
 

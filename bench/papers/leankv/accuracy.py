@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The paper's figures and tables of accuracy and memory: Fig 1-4, 7-10, Tables 1-3."""
+"""Rows of accuracy and bytes, and the paper's figures of attention, formats and pruning: Fig 1-4, 7, 8."""
 from lab.page import Section, agrees, bar, listing, mean, number, percent, points, table
-from lab.samples import GENERATION, RETRIEVAL, TASKS, error_of
+from lab.samples import error_of, keys_of
 from leankv import printed
 
 UNIFORM = ("k8v8", "k8v4", "k4v8", "k4v4", "k4v2", "k2v4")
@@ -21,10 +21,6 @@ def token_bytes(spec_format, head_dim, is_scored):
     return head_dim * (k_bits + v_bits) / 8 + 8 + tracked
 
 
-def keys_of(spec):
-    return dict(part.split("=", 1) for part in spec.partition(":")[2].split(",") if part)
-
-
 def formats(spec):
     """(high, low) of a spec; low None where there is none."""
     name, keys = spec.partition(":")[0], keys_of(spec)
@@ -36,7 +32,10 @@ def formats(spec):
 
 
 def share_at(spec, head_dim, levels):
-    """Bytes over f16's at another head dimension: tokens alone, no slack and tables.  None if levels are wanted."""
+    """Bytes over f16's at another head dimension: tokens alone, no slack and tables.  None if levels are wanted, and of
+    policies by position, whose pages hold no scores."""
+    if spec.startswith("recent:"):
+        return None
     high, low = formats(spec)
     f16 = 4 * head_dim
     if ":" not in spec and spec != "leankv":
@@ -85,8 +84,9 @@ class Rows:
         row = self.tasks(section, spec)
         if "tokens" in row:
             return row["tokens"]
-        if spec.startswith("topk:"):
-            keep = float(keys_of(spec)["keep"].rstrip("%")) / 100
+        keep = keys_of(spec).get("keep" if spec.startswith("topk:") else "budget")
+        if keep:
+            keep = float(keep.rstrip("%")) / 100
             return {"high": keep, "low": 0, "dropped": 1 - keep}
         record = self.bench.observe(spec, self.bench.sets["prompts"])
         section.used(record)
@@ -196,13 +196,22 @@ def pruned(alpha, fmt):
     return f"leankv:ah={alpha:g},al={alpha:g},high={fmt},low={fmt}"
 
 
+def by_position(spec, levels):
+    """Pruning with significance off: as many tokens as `spec` keeps, the newest."""
+    return f"recent:budget={100 * kept_share(levels):.2f}%,format={formats(spec)[0]}"
+
+
 def fig2(bench):
     s = Section("fig2", "Figure 2: 8 bits, pruning, and both", printed.SAYS["fig2"])
     alpha = threshold_for(bench, s, 0.5)
     specs = {"f16": "f16", "8 bits": "k8v8", "half pruned": pruned(alpha, "f16"), "both": pruned(alpha, "k8v8")}
+    levels = {name: bench.rows.levels(s, spec) for name, spec in specs.items()}
+    for name in ("half pruned", "both"):
+        control = f"{name}, significance off"
+        specs[control] = by_position(specs[name], levels[name])
+        levels[control] = bench.rows.levels(s, specs[control])
     rows = {name: bench.rows.tasks(s, spec) for name, spec in specs.items()}
     text = bench.rows.text(s, list(specs.values()))
-    levels = {name: bench.rows.levels(s, spec) for name, spec in specs.items()}
     base = rows["f16"]["accuracy"]
     s.add(table(("", "KV", "accuracy, %", "against f16", "KL, text", "tokens kept, %", "bytes, % of f16", "d = 128"),
                 [(name, f"`{spec}`", percent(rows[name]["accuracy"]), points(rows[name]["accuracy"] - base),
@@ -210,11 +219,15 @@ def fig2(bench):
                   percent(rows[name]["fraction"]), percent(share_at(spec, 128, levels[name])))
                  for name, spec in specs.items()]))
     s.add(noise(list(rows.values())))
-    worst = min(rows[n]["accuracy"] - base for n in rows)
+    four = ("f16", "8 bits", "half pruned", "both")
+    worst = min(rows[n]["accuracy"] - base for n in four)
     s.say(agrees(worst >= -0.01, "the four are nearly indistinguishable in accuracy (here: within a point)",
                  f"the worst is {points(worst)} points from f16"),
-          agrees(rows["both"]["fraction"] == min(r["fraction"] for r in rows.values()),
-                 "both together hold least memory"))
+          agrees(rows["both"]["fraction"] == min(rows[n]["fraction"] for n in four),
+                 "both together hold least memory"),
+          "With as many tokens, kept by position alone, accuracy is " + listing(
+              f"{points(rows[f'{n}, significance off']['accuracy'] - rows[n]['accuracy'])} ({n})" for n in four[2:]) +
+          " points from that.")
     return s
 
 
@@ -226,8 +239,7 @@ def fig8(bench):
         spec = pruned(threshold_for(bench, s, target), "k8v8")
         ours, levels = bench.rows.tasks(s, spec), bench.rows.levels(s, spec)
         kept = kept_share(levels)
-        for name, keep in rivals(bench, s, kept, ours):
-            rival_spec = f"topk:keep={100 * keep:.2f}%,format=k8v8"
+        for name, rival_spec in [*rivals(bench, s, kept, ours), ("tokens, by position", by_position(spec, levels))]:
             rival = bench.rows.tasks(s, rival_spec)
             gap = ours["accuracy"] - rival["accuracy"]
             gaps.append((name, 1 - kept, gap))
@@ -235,25 +247,27 @@ def fig8(bench):
                           f"`{rival_spec}`", percent(rival["accuracy"]), percent(rival["fraction"]), points(gap)))
     s.add(table(("pruned, %", "per head", "accuracy", "bytes", "equal", "equal share", "accuracy", "bytes", "gain"),
                 lines))
-    s.add(f"Without pruning, k8v8: {percent(base['accuracy'])} %. Bytes in % of f16. " + noise([base]))
+    s.add(f"Without pruning, k8v8: {percent(base['accuracy'])} %. Bytes in % of f16. Rows \"by position\" look at no "
+          "attention: every head keeps its newest tokens. " + noise([base]))
     for name in sorted({g[0] for g in gaps}):
         of_kind = [g for g in gaps if g[0] == name]
         won = sum(g[2] > 0 for g in of_kind)
         tied = sum(g[2] == 0 for g in of_kind)
-        s.say(f"At equal {name} thresholds per head gain {points(min(g[2] for g in of_kind))} to "
+        s.say(f"At equal {name}, thresholds per head gain {points(min(g[2] for g in of_kind))} to "
               f"{points(max(g[2] for g in of_kind))} points: better in {won}, equal in {tied} of {len(of_kind)}.")
-    s.say(agrees(all(g[2] >= 0 for g in gaps) and any(g[2] > 0 for g in gaps),
+    shared = [g[2] for g in gaps if g[0] != "tokens, by position"]
+    s.say(agrees(all(g >= 0 for g in shared) and any(g > 0 for g in shared),
                  "thresholds per head are at least as accurate throughout"))
     return s
 
 
 def rivals(bench, section, kept, ours):
-    """(what is equal, keep) of the equal-budget rows that a row is compared with."""
-    yield "tokens", kept
-    at_equal_tokens = bench.rows.tasks(section, f"topk:keep={100 * kept:.2f}%,format=k8v8")
-    ratio = ours["fraction"] / at_equal_tokens["fraction"]
+    """(what is equal, spec) of the equal-budget rows that a row is compared with."""
+    equal_tokens = f"topk:keep={100 * kept:.2f}%,format=k8v8"
+    yield "tokens", equal_tokens
+    ratio = ours["fraction"] / bench.rows.tasks(section, equal_tokens)["fraction"]
     if abs(ratio - 1) > 0.01:
-        yield "bytes", min(1.0, kept * ratio)
+        yield "bytes", f"topk:keep={100 * min(1.0, kept * ratio):.2f}%,format=k8v8"
 
 
 # ---- Figure 7 ---------------------------------------------------------------------------------------
@@ -279,218 +293,4 @@ def fig7(bench):
           f"Of f16's accuracy k4v2 keeps {percent(a['k4v2'] / a['f16'], 0)} % (paper: over 65 %), k2v4 "
           f"{percent(a['k2v4'] / a['f16'], 0)} % (near zero).",
           agrees(a["k4v2"] > a["k2v4"], "k4v2 is better than k2v4"))
-    return s
-
-
-# ---- Figure 9: calibration --------------------------------------------------------------------------
-
-
-class Choice:
-    """What `pleat calibrate` finds, on samples that no other table uses: the curve, and the thresholds it chose.
-
-    The loss that it tolerates is half a point or, where the samples cannot show that, one answer of a task.
-    """
-
-    def __init__(self, bench):
-        ah, al = (",".join(f"{x:g}" for x in xs) for xs in (bench.ah, bench.al))
-        program = bench.lab.hash_of(bench.pleat)[:12]
-        kept = f"{bench.store}/profile-{program}-{bench.n_calibration}-{len(bench.ah)}.json"
-        tolerance = max(WITHIN, 1 / len(TASKS) / bench.n_calibration + 1e-6)
-        self.record = bench.lab.measure(
-            "calibration", "calibrate", "-m", bench.model, "--tasks", bench.sets["calibration"], "--ah", ah, "--al", al,
-            "--tolerance", f"{tolerance:.6f}", "--format", "json", "-q", output=kept)
-        profile = self.record["result"]
-        self.f16, self.curve, self.tolerance = profile["f16"], profile["curve"], profile["tolerance"]
-        self.ah, self.al = profile["chosen"]["ah"], profile["chosen"]["al"]
-
-    @property
-    def spec(self):
-        return f"leankv:ah={self.ah:g},al={self.al:g}"
-
-    def most_accurate(self):
-        """The paper's rule: the best accuracy over ah with al = 0, then over al; of equals the smallest."""
-        def best(points_):
-            return max(points_, key=lambda p: (round(p["accuracy"], 6), -p["fraction"]))
-        ah = best([p for p in self.curve if p["al"] == 0])["ah"]
-        return best([p for p in self.curve if p["ah"] == ah])
-
-
-def fig9(bench):
-    s = Section("fig9", "Figure 9: calibration of ah and al", printed.SAYS["fig9"])
-    choice = bench.choice()
-    s.used(choice.record)
-    f16 = choice.f16["accuracy"]
-    rows = [("f16", "", percent(f16), "", percent(choice.f16["fraction"]), "")]
-    for p in choice.curve:
-        mark = "**chosen**" if (p["ah"], p["al"]) == (choice.ah, choice.al) else ""
-        rows.append((f"{p['ah']:g}", f"{p['al']:g}", percent(p["accuracy"]), points(p["accuracy"] - f16),
-                     percent(p["fraction"]), mark))
-    s.add(table(("ah", "al", "accuracy, %", "against f16", "bytes, % of f16", ""), rows))
-    s.add(f"{bench.n_calibration} samples a task, none of which is in another table. Chosen are the fewest bytes "
-          f"within {percent(choice.tolerance)} points of f16 (half a point, or one answer of a task if that is more); "
-          "the paper takes the most accurate.")
-    s.add("The paper's choices: " + "; ".join(f"{m} ah={ah:g} al={al:g}" for m, ah, al in printed.CALIBRATED) + ".")
-    off = [p for p in choice.curve if p["al"] == 0 and p["ah"] <= 5 and p["accuracy"] < f16 - 2 * WITHIN]
-    rule = choice.most_accurate()
-    s.say(f"Chosen: `{choice.spec}`; the paper's rule would give ah={rule['ah']:g} al={rule['al']:g}.",
-          agrees(not off, "every ah up to 5 is as accurate as f16 (here: within a point)",
-                 f"the worst is {points(min(p['accuracy'] for p in off) - f16)} points off" if off else None))
-    costly = [p for p in choice.curve if p["al"] > 0]
-    if costly:
-        s.say(f"With ah = {costly[0]['ah']:g}, " + listing(f"al = {p['al']:g} is {points(p['accuracy'] - f16)}"
-                                                          for p in costly) +
-              " points from f16 (paper: al = 0.1 costs at least 5 % on the larger models).")
-    return s
-
-
-# ---- Figure 10 and the tables -----------------------------------------------------------------------
-
-
-def fig10(bench):
-    s = Section("fig10", "Figure 10: accuracy against memory", printed.SAYS["fig10"])
-    choice = bench.choice()
-    lean = [f"leankv:ah={ah:g},al=0" for ah in bench.ah_shown]
-    others = [choice.spec + ",step=code", choice.spec + ",threshold=position"]
-    equal = [f"topk:keep={keep}%,format=k8v4" for keep in bench.keeps]
-    same_bytes = topk_of_bytes(bench, s, choice.spec)
-    specs = list(dict.fromkeys(["f16", *UNIFORM, *lean, choice.spec, *others, *equal, same_bytes]))
-    rows = {spec: bench.rows.tasks(s, spec) for spec in specs}
-    lines = []
-    names = list(rows["f16"]["tasks"])
-    for spec in sorted(specs, key=lambda x: -rows[x]["fraction"]):
-        row, levels = rows[spec], bench.rows.levels(s, spec)
-        note = "calibrated" if spec == choice.spec else "bytes as calibrated" if spec == same_bytes else ""
-        lines.append((f"`{spec}`", percent(row["accuracy"]), points(row["accuracy"] - rows["f16"]["accuracy"]),
-                      percent(accuracy_of(row, [n for n in names if n in RETRIEVAL])),
-                      percent(accuracy_of(row, [n for n in names if n in GENERATION])), percent(row["fraction"]),
-                      percent(share_at(spec, 128, levels)), "yes" if is_best(spec, rows) else "", note))
-    s.add(table(("KV", "accuracy, %", "against f16", "retrieval", "long generation", "bytes, % of f16", "d = 128",
-                 "nothing smaller is as accurate", ""), lines))
-    s.add("Everything is counted: pages with their unused slots, tables, lane records. Column d = 128 has the same "
-          "tokens at that head dimension, without slack. Of the paper's rivals H2O and SnapKV stand in eviction.md "
-          "and KIVI in kvcomp.md; Quest is not built. Pruning with equal budgets is `topk`. " + noise([rows["f16"]]))
-    say_memory(s, rows, choice.spec, same_bytes, [*lean, choice.spec])
-    return s
-
-
-def topk_of_bytes(bench, section, spec):
-    """The equal-budget spec that holds as many bytes as `spec`: from those of half the tokens, by the bytes of one."""
-    half, wanted = (bench.rows.tasks(section, x)["fraction"] for x in ("topk:keep=50%,format=k8v4", spec))
-    keep = 0.5 + (wanted - half) / (token_bytes("k8v4", HEAD_DIM, True) / (4 * HEAD_DIM))
-    return f"topk:keep={100 * min(1.0, keep):.1f}%,format=k8v4"
-
-
-def is_best(spec, rows):
-    """No other row is both at most as large and at least as accurate."""
-    me = rows[spec]
-    return not any(r["fraction"] <= me["fraction"] and r["accuracy"] >= me["accuracy"] for k, r in rows.items()
-                   if k != spec and (r["fraction"], r["accuracy"]) != (me["fraction"], me["accuracy"]))
-
-
-def say_memory(s, rows, chosen, same_bytes, lean):
-    f16 = rows["f16"]["accuracy"]
-    for name, within in (("half a point", WITHIN), ("a point", 2 * WITHIN)):
-        good = [k for k in lean if rows[k]["accuracy"] >= f16 - within]
-        if good:
-            k = min(good, key=lambda x: rows[x]["fraction"])
-            s.say(f"Smallest LeanKV within {name} of f16: `{k}`, {percent(rows[k]['fraction'])} % of its bytes.")
-        else:
-            s.say(f"No LeanKV row is within {name} of f16.")
-    me = rows[chosen]
-    beaten = [k for k in UNIFORM if rows[k]["fraction"] <= me["fraction"] and rows[k]["accuracy"] >= me["accuracy"]]
-    s.say(agrees(not beaten, f"no uniform format is both as small and as accurate as `{chosen}`",
-                 f"{listing(beaten)} {'is' if len(beaten) == 1 else 'are'}" if beaten else None))
-    gap = me["accuracy"] - rows[same_bytes]["accuracy"]
-    s.say(agrees(gap > 0, f"at equal bytes it beats equal budgets ({points(gap)} points over `{same_bytes}`)"))
-
-
-def paper_summary():
-    """Mean over Table 1's cells of LeanKV - FP16, in points, and the least and greatest memory."""
-    cells = [(printed.accuracy(c[1]) - c[0], printed.memory(c[1])) for row in printed.TABLE_1.values() for c in row.values()]
-    return mean(c[0] for c in cells), min(c[1] for c in cells), max(c[1] for c in cells)
-
-
-def cell(row, name):
-    t = row["tasks"][name]
-    return f"{percent(t['accuracy'])} ({percent(t['fraction'], 0)})"
-
-
-def table1(bench):
-    s = Section("table1", "Table 1: accuracy and memory by task", None)
-    for model, methods in printed.TABLE_1_METHODS.items():
-        lines = []
-        for name, row in printed.TABLE_1.items():
-            cells = [f"{printed.accuracy(c)}" + (f" ({printed.memory(c)})" if printed.memory(c) else "") for c in row[model]]
-            lines.append((name, *cells))
-        titles = [m if m == "LeanKV" else f"{m} ({printed.TABLE_1_MEMORY[m]})" for m in methods]
-        s.add(f"Paper, {model}:\n\n" + table(("accuracy (memory, %)", *titles), lines))
-    choice = bench.choice()
-    specs = ["f16", choice.spec, "k4v4", "k4v2", "topk:keep=50%,format=f16", topk_of_bytes(bench, s, choice.spec)]
-    rows = {spec: bench.rows.tasks(s, spec) for spec in specs}
-    names = list(rows["f16"]["tasks"])
-    s.add("Here:\n\n" + table(("accuracy (memory, %)", *(f"`{x}`" for x in specs)),
-                              [(n, *(cell(rows[x], n) for x in specs)) for n in names] +
-                              [("**mean**", *(f"{percent(rows[x]['accuracy'])} ({percent(rows[x]['fraction'], 0)})"
-                                              for x in specs))]))
-    s.add(noise(list(rows.values())))
-    loss, low, high = paper_summary()
-    ours = rows[choice.spec]
-    shares = [t["fraction"] for t in ours["tasks"].values()]
-    delta = ours["accuracy"] - rows["f16"]["accuracy"]
-    s.say(f"The paper's LeanKV cells average {loss:+.1f} points at {low} to {high} % of FP16's memory. Here it is "
-          f"{points(delta)} points at {percent(min(shares))} to {percent(max(shares))} %, "
-          f"{percent(ours['fraction'])} % over all samples.",
-          agrees(max(shares) > 1.15 * min(shares), "memory follows the task: some need noticeably more than others"),
-          agrees(all(ours["accuracy"] >= rows[x]["accuracy"] for x in specs[2:]),
-                 "LeanKV is at least as accurate as every rival in the table",
-                 listing(f"`{x}` is better" for x in specs[2:] if rows[x]["accuracy"] > ours["accuracy"])))
-    return s
-
-
-def table2(bench):
-    s = Section("table2", "Table 2: long prompts", None)
-    lines = [(model, method, *row[1:], row[0]) for model, methods in printed.TABLE_2.items()
-             for method, row in methods.items()]
-    s.add("Paper, LongBench:\n\n" + table(("model", "method", *printed.TABLE_2_TASKS, "memory, %"), lines))
-    choice = bench.choice()
-    specs = ["f16", choice.spec, "k4v2", "topk:keep=25%,format=f16"]
-    rows = {spec: bench.rows.tasks(s, spec, "long") for spec in specs}
-    names = list(rows["f16"]["tasks"])
-    s.add("Here, prompts of about 1800 and 3400 tokens:\n\n" +
-          table(("KV", *names, "**mean**", "memory, %"),
-                [(f"`{x}`", *(percent(rows[x]["tasks"][n]["accuracy"]) for n in names), percent(rows[x]["accuracy"]),
-                  percent(rows[x]["fraction"])) for x in specs]))
-    s.add(noise(list(rows.values())))
-    deltas = [mean(a - b for a, b in zip(m["LeanKV"][1:], m["FP16"][1:])) for m in printed.TABLE_2.values()]
-    ours = rows[choice.spec]
-    s.say(f"The paper's LeanKV averages {listing(f'{d:+.1f}' for d in deltas)} points against FP16; here "
-          f"{points(ours['accuracy'] - rows['f16']['accuracy'])} points at {percent(ours['fraction'])} %.",
-          agrees(ours["accuracy"] >= rows[specs[3]]["accuracy"],
-                 "it is at least as accurate as pruning to a quarter with equal budgets"),
-          f"The latter has {percent(rows[specs[3]]['accuracy'])} % at {percent(rows[specs[3]]['fraction'])} % of the "
-          "bytes.")
-    return s
-
-
-def table3(bench):
-    s = Section("table3", "Table 3: long generations", None)
-    s.add("Paper, QwQ-32B:\n\n" + table(
-        ("accuracy (memory, %)", *printed.TABLE_3_METHODS),
-        [(n, *(f"{printed.accuracy(c)}" + (f" ({printed.memory(c)})" if printed.memory(c) else "") for c in row))
-         for n, row in printed.TABLE_3.items()]))
-    choice = bench.choice()
-    specs = ["f16", choice.spec, "k4v4", "k4v2", "topk:keep=50%,format=f16"]
-    rows = {spec: bench.rows.tasks(s, spec) for spec in specs}
-    names = [n for n in rows["f16"]["tasks"] if n in GENERATION]
-    means = {x: accuracy_of(rows[x], names) for x in specs}
-    s.add("Here:\n\n" + table(("accuracy (memory, %)", *(f"`{x}`" for x in specs)),
-                              [(n, *(cell(rows[x], n) for x in specs)) for n in names] +
-                              [("**mean**", *(percent(means[x]) for x in specs))]))
-    s.say(f"LeanKV against f16: {points(means[choice.spec] - means['f16'])} points; uniform k4v2 "
-          f"{points(means['k4v2'] - means['f16'])}, half of the tokens pruned "
-          f"{points(means[specs[4]] - means['f16'])}.",
-          agrees(all(means[choice.spec] >= means[x] for x in specs[2:]), "LeanKV is at least as accurate as its rivals",
-                 listing(f"`{x}` is better" for x in specs[2:] if means[x] > means[choice.spec])),
-          agrees(min(means[x] for x in specs[2:]) < means[choice.spec] - 0.05,
-                 "long generations tell the methods apart (here: by 5 points and more)"))
     return s

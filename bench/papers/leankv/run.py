@@ -7,8 +7,9 @@
 Runs `pleat` for every figure and table that the paper has, keeps each raw result under build/papers/leankv/ (an
 interrupted run goes on where it was), and writes one page with our figures next to the paper's.
 
-    printed.py    what the paper prints            accuracy.py   Fig 1-4, 7-10, Tables 1-3
-    speed.py      Fig 11-14                        observe.c     attention itself, for Fig 1, 3, 4
+    printed.py    what the paper prints            accuracy.py   Fig 1-4, 7, 8
+    control.py    Fig 9, 10, Tables 1-3            speed.py      Fig 11-14
+    observe.c     attention itself, for Fig 1, 3, 4
     remarks.md    what somebody has to add to the computed sentences, by figure
 
 Measuring, keeping and writing pages: ../lab.  Exit codes: 0 ok, 1 a measurement failed (the page says which), 2 wrong
@@ -24,14 +25,15 @@ sys.dont_write_bytecode = True  # the tree stays as it was
 sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 from gpu import sections as on_gpu
 from lab import lab, page
-from leankv import accuracy, speed
+from lab.samples import RETRIEVAL, calibrated_spec, is_odd, profile_path
+from leankv import accuracy, control, speed
 
 TASKS = "eval/tasks.jsonl"
 TEXT = "eval/prose.txt"
 LONG = 1500  # tokens: prompts above it are long
-LIST = (accuracy.fig1, accuracy.fig2, accuracy.fig3, accuracy.fig4, accuracy.fig7, accuracy.fig8, accuracy.fig9,
-        accuracy.fig10, speed.fig11, speed.fig12, speed.fig13, speed.fig14, accuracy.table1, accuracy.table2,
-        accuracy.table3)
+LIST = (accuracy.fig1, accuracy.fig2, accuracy.fig3, accuracy.fig4, accuracy.fig7, accuracy.fig8, control.fig9,
+        control.fig10, speed.fig11, speed.fig12, speed.fig13, speed.fig14, control.table1, control.table2,
+        control.table3)
 # Seconds that one measurement of a kind takes on two cores with 16 samples a task, until there is one to go by.
 GUESS = {"tasks": 35, "calibration": 250, "long": 45, "text": 60, "observe": 20, "attn": 60, "pages": 5, "run": 15}
 
@@ -59,13 +61,14 @@ class Bench:
         self.rows = accuracy.Rows(self)
         self.sets = make_sets(self.store, options.samples, self.n_calibration)
         self.text_requests = write_requests(self.store, "prose", [head_of(TEXT, 12000 * self.windows)])
-        self.found = None
+        self.calibrated = calibrated_spec(options.model)
+        self.swept = None
 
-    def choice(self):
-        """What calibration chose."""
-        if self.found is None:
-            self.found = accuracy.Choice(self)
-        return self.found
+    def sweep(self):
+        """What calibration finds on the samples that are kept for it."""
+        if self.swept is None:
+            self.swept = control.Sweep(self)
+        return self.swept
 
     def observe(self, spec, requests, window=4096):
         return self.lab.measure("observe", self.model, spec, requests, window, program=self.observer)
@@ -107,17 +110,21 @@ def whole_text(sample):
 
 
 def make_sets(store, n, n_calibration):
-    """{name: file}: n samples of each task, n_calibration others, n long ones of retrieval tasks, some as requests."""
+    """{name: file}: n samples of each task, n_calibration others, n long ones of retrieval tasks, some as requests.
+
+    Those of tables are of the odd half, which had no part in the choice of the model's profile (`pleat calibrate`);
+    those of the sweep are of the even one."""
     os.makedirs(store, exist_ok=True)
     with open(TASKS, encoding="utf-8") as f:
         samples = [json.loads(line) for line in f]
     tasks = {}
     for sample in samples:
         tasks.setdefault(sample["task"], []).append(sample)
-    order = {name: spread_out(rows) for name, rows in tasks.items()}
+    order = {name: spread_out([s for i, s in enumerate(rows) if is_odd(i)]) for name, rows in tasks.items()}
     main = [s for rows in order.values() for s in rows[:n]]
-    calibration = [s for rows in order.values() for s in rows[::-1][:n_calibration]]
-    long = [s for name in accuracy.RETRIEVAL for s in [x for x in order[name] if length_of(x) > LONG][:n]]
+    calibration = [s for rows in tasks.values()
+                   for s in spread_out([s for i, s in enumerate(rows) if not is_odd(i)])[:n_calibration]]
+    long = [s for name in RETRIEVAL for s in [x for x in order[name] if length_of(x) > LONG][:n]]
     few = [s for rows in order.values() for s in rows[:min(n, 4)]]
     return {"main": write_tasks(store, f"tasks-{n}", main), "long": write_tasks(store, f"long-{n}", long),
             "calibration": write_tasks(store, f"calibration-{n_calibration}", calibration),
@@ -130,10 +137,10 @@ def make_sets(store, n, n_calibration):
 def expected(bench):
     """{kind: measurements} that the whole list makes, about: what two figures share counts once."""
     n_pruned = len(bench.pruned_shares)
-    return {"tasks": 7 + 2 + 3 * n_pruned + len(bench.ah_shown) + 3 + len(bench.keeps) + 2,
-            "calibration": 1, "long": 4, "text": 3,
-            "observe": 3 + n_pruned + len(bench.ah_shown) + len(bench.keeps) + 4, "pages": len(bench.lanes),
-            "attn": 2, "run": 4 * speed.TURNS + 2 * len(bench.batches)}
+    return {"tasks": 7 + 4 + 4 * n_pruned + 3 * len(bench.ah_shown) + 4 + len(bench.keeps) + 2,
+            "calibration": 1, "long": 5, "text": 3,
+            "observe": 3 + n_pruned + 2 * len(bench.ah_shown) + len(bench.keeps) + 5, "pages": len(bench.lanes),
+            "attn": 2, "run": 5 * speed.TURNS + 2 * len(bench.batches)}
 
 
 def read_remarks():
@@ -154,8 +161,8 @@ the paper's evaluation as far as one small model on a CPU can show it, with the 
 "Agrees" and "differs" are computed from the tables.
 
 - **What was measured**: {model}, 28 million parameters: 8 layers, 8 query heads and 4 KV heads of 64, context 4096. Accuracy
-  is over {samples} samples a task of eval/tasks.jsonl ({n} samples of {n_tasks} tasks, lengths alike), and
-  perplexity over {windows} windows of eval/prose.txt. The paper has models of 7 to 70 billion parameters on GPUs.
+  is over {samples} samples a task of eval/tasks.jsonl ({n} samples of {n_tasks} tasks, lengths alike). They are of
+  the odd half, by which the model's profile was not chosen. Perplexity is over {windows} windows of eval/prose.txt. The paper has models of 7 to 70 billion parameters on GPUs.
   Our speeds come from a CPU, so only trends compare.
 - **Machine**: {machine}, shared with other work: ratios say more than times. Program: {version}.
 - **Bytes** are everything that a cache holds, over 4 * head_dim of f16 per token and KV head. Metadata weighs twice
@@ -163,8 +170,10 @@ the paper's evaluation as far as one small model on a CPU can show it, with the 
   (43.8 %) here, and 208 of 512 (40.6 %) there. For k4v2 it is 64 of 256 (25 %) and 112 of 512 (21.9 %), or 56 and
   104 where al = 0 and nothing is ever dropped. Columns "d = 128" have the larger dimension's bytes. The paper leaves
   metadata out in places.
-- **Specs** are those of `--kv` (include/pleat/spec.h); a bare `leankv` means high=k8v4, low=k4v2, window=64. Where a
-  table has one LeanKV row, its ah and al are those that calibration chose (Figure 9).
+- **Specs** are those of `--kv` (include/pleat/spec.h); a bare `leankv` means high=k8v4, low=k4v2, window=64.
+- **Calibrated** is what the model's own profile says, `{calibrated}`. Where a table has one LeanKV row, it is that.
+  Its *control* has significance off (ah=1000000: what is older than the window is low) and a window that makes the
+  bytes equal. What attention brings is what LeanKV has beyond its control.
 """
 
 
@@ -174,7 +183,7 @@ def head(bench, options, sections, version):
     n_tasks = len({json.loads(line)["task"] for line in lines})
     text = HEAD.format(command=lab.command_of("leankv", options, 16), date=lab.today(),
                        model=options.model, samples=options.samples, n=len(lines), n_tasks=n_tasks,
-                       windows=bench.windows,
+                       windows=bench.windows, calibrated=bench.calibrated,
                        machine=lab.machine(), version=version)
     agreed, differs = page.verdicts(sections)
     return text + (f"- **In short**: nothing contradicts the paper in {page.grouped(agreed)}. Something differs in "
@@ -202,8 +211,8 @@ def read_options():
     if options.quick:
         options.samples = 4
     if not 2 <= options.samples <= 32:
-        parser.error("--samples: 2 to 32: calibration takes half as many again of the 64 that each task has")
-    lab.check_options(parser, options, names)
+        parser.error("--samples: 2 to 32: each task has 64, and the even half is calibration's")
+    lab.check_options(parser, options, names, [profile_path(options.model)])
     return options
 
 

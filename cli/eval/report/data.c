@@ -209,7 +209,7 @@ static void set_window(sample *s, const loaded *l, const pleat_token *text, uint
     *s = (sample){.id = cli_copy("a window of the text", 20), .turns = t, .n_turns = 1, .n_tokens = window};
 }
 
-/* The first windows of the text at `path`, REPORT_REQUESTS or as many as there are, as samples without answers. */
+/* The first windows of the half of the text, REPORT_REQUESTS or as many as there are, as samples without answers. */
 static int cut_windows(const evaluation *e, task_set *set) {
     const loaded *l = &e->l;
     pleat_token *tokens = NULL;
@@ -223,13 +223,15 @@ static int cut_windows(const evaluation *e, task_set *set) {
     if (code != CLI_OK) return code;
     if (window > l->info.n_ctx) window = l->info.n_ctx;
     if (window > n_tokens + n_bos) window = n_tokens + n_bos;
-    const uint32_t n_own = window - n_bos, n = n_own ? n_tokens / n_own : 0;
+    const sample_half half = e->o->half;
+    const uint32_t n_own = window - n_bos, n = half_count(half, n_own ? n_tokens / n_own : 0);
     set->names[set->n_tasks++] = cli_copy("text", 4);
     set->n_samples = set->n_of[0] = n < REPORT_REQUESTS ? n : REPORT_REQUESTS;
     set->samples = cli_alloc(set->n_samples, sizeof *set->samples);
     set->max_tokens = window;
     set->end = -1;
-    for (uint32_t i = 0; i < set->n_samples; i++) set_window(&set->samples[i], l, tokens + (size_t)i * n_own, window);
+    for (uint32_t i = 0; i < set->n_samples; i++)
+        set_window(&set->samples[i], l, tokens + (size_t)half_place(half, i) * n_own, window);
     free(tokens);
     return CLI_OK;
 }

@@ -14,6 +14,7 @@
 #ifndef PLEAT_CLI_SCORE_H
 #define PLEAT_CLI_SCORE_H
 
+#include "cli/lib/half.h"
 #include "cli/lib/load.h"
 #include "cli/lib/output.h"
 #include "cli/lib/service.h"
@@ -28,10 +29,11 @@ typedef struct score_options {
     uint32_t text_windows;    /* 0: all */
     uint32_t ctx_window;      /* tokens in a window of the text */
     uint32_t parallel;        /* sequences in flight */
+    sample_half half;         /* of those samples and windows */
 } score_options;
 
 /* clang-format off */
-/* Their rows, but for --kv and --text-windows; `type` has the score_options as `member`, or is the same. */
+/* Their rows, but for --kv, --text-windows and --half; `type` has the score_options as `member`, or is the same. */
 #define SCORE_ROWS(type, member)                                                                                       \
     {GROUP_SCORE, "tasks", NULL, "FILE", "samples with exact answers, one JSON object a line", KIND_INPUT,             \
      .offset = offsetof(type, member.tasks)},                                                                          \
@@ -44,6 +46,8 @@ typedef struct score_options {
      .offset = offsetof(type, member.parallel), 1, 1024}
 #define TEXT_WINDOWS_ROW(type, member, text)                                                                           \
     {GROUP_SCORE, "text-windows", NULL, "N", text, KIND_U32, .offset = offsetof(type, member.text_windows), 1, UINT32_MAX}
+#define HALF_ROW(type, member, text)                                                                                   \
+    {GROUP_SCORE, "half", NULL, "HALF", text, KIND_WORD, .offset = offsetof(type, member.half), .words = half_names}
 /* clang-format on */
 
 void score_defaults(score_options *o);

@@ -44,7 +44,7 @@ typedef struct march {
     pleat_token *text; /* [n_text] without bos */
     uint32_t n_text;
     uint32_t window;          /* tokens in a window, bos included */
-    uint32_t n_windows;       /* in all */
+    uint32_t n_windows;       /* of the half that is read */
     uint32_t width;           /* most windows in flight */
     uint32_t n_now;           /* windows in flight */
     pleat_token *tokens;      /* [width][window] of those */
@@ -171,13 +171,14 @@ static int close_windows(march *m, uint32_t row) {
     return code;
 }
 
-/* Windows first..first + n_now: fill m->tokens. */
+/* Windows first..first + n_now of the half: fill m->tokens. */
 static void fill_windows(march *m, uint32_t first) {
     const uint32_t n_bos = m->l->info.add_bos ? 1 : 0, n_own = m->window - n_bos;
     for (uint32_t i = 0; i < m->n_now; i++) {
         pleat_token *tokens = window_tokens(m, i);
         if (n_bos) tokens[0] = m->l->info.bos;
-        memcpy(tokens + n_bos, m->text + (size_t)(first + i) * n_own, n_own * sizeof *tokens);
+        const size_t place = half_place(m->o->half, first + i);
+        memcpy(tokens + n_bos, m->text + place * n_own, n_own * sizeof *tokens);
     }
 }
 
@@ -226,6 +227,13 @@ static int cut_text(march *m, const char *path) {
     }
     m->n_windows = m->n_text / (m->window - n_bos);
     if (m->o->text_windows && m->n_windows > m->o->text_windows) m->n_windows = m->o->text_windows;
+    const uint32_t n_all = m->n_windows;
+    m->n_windows = half_count(m->o->half, n_all);
+    if (m->n_windows == 0) {
+        cli_error("%s: the odd half of %u window%s of %u tokens is empty", path, n_all, n_all == 1 ? "" : "s",
+                  m->window);
+        return CLI_FAILED;
+    }
     m->width = m->n_windows < m->o->parallel ? m->n_windows : m->o->parallel;
     return CLI_OK;
 }

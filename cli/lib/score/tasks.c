@@ -17,6 +17,12 @@ typedef struct place {
     unsigned line;
 } place;
 
+/* Which samples of each task. */
+typedef struct wanted {
+    uint32_t per_task; /* the first of them; 0: all */
+    sample_half half;
+} wanted;
+
 /* The object has exactly the keys named; a misspelled one would be left out silently. */
 static int has_keys(const place *at, json_t *object, const char *const *keys, uint32_t n_keys, const char *what) {
     const char *key;
@@ -116,8 +122,7 @@ static int is_new_id(json_t *ids, const place *at, const char *id) {
     return json_object_set_new(ids, id, json_integer(at->line)) == 0;
 }
 
-static int read_sample(task_set *set, json_t *ids, const place *at, const loaded *l, json_t *object,
-                       uint32_t per_task) {
+static int read_sample(task_set *set, json_t *ids, const place *at, const loaded *l, json_t *object, const wanted *w) {
     static const char *const keys[] = {"id", "task", "turns"};
     if (!has_keys(at, object, keys, 3, "the line") || !is_text(at, object, "id") || !is_text(at, object, "task"))
         return 0;
@@ -128,7 +133,8 @@ static int read_sample(task_set *set, json_t *ids, const place *at, const loaded
         cli_error("%s, line %u: more than %d tasks", at->path, at->line, TASKS_CAP);
         return 0;
     }
-    if (per_task && set->n_of[task] == per_task) return 1;
+    if (w->per_task && set->n_seen[task] == w->per_task) return 1;
+    if (!half_has(w->half, set->n_seen[task]++)) return 1;
     sample *s = add_sample(set);
     s->id = cli_copy(id, strlen(id));
     s->task = task;
@@ -139,14 +145,14 @@ static int read_sample(task_set *set, json_t *ids, const place *at, const loaded
 }
 
 static int read_line(task_set *set, json_t *ids, const place *at, const loaded *l, const char *line, size_t n,
-                     uint32_t per_task) {
+                     const wanted *w) {
     json_error_t err;
     json_t *object = json_loadb(line, n, JSON_REJECT_DUPLICATES, &err);
     if (!object) {
         cli_error("%s, line %u, column %d: %s", at->path, at->line, err.column, err.text);
         return 0;
     }
-    const int ok = read_sample(set, ids, at, l, object, per_task);
+    const int ok = read_sample(set, ids, at, l, object, w);
     json_decref(object);
     return ok;
 }
@@ -177,7 +183,20 @@ static void number_turns(task_set *set) {
         }
 }
 
-int tasks_load(task_set *set, const loaded *l, const char *path, uint32_t per_task) {
+/* No task without a sample: its accuracy would be none, and the mean over tasks, too. */
+static int has_all_tasks(const task_set *set, const char *path, sample_half half) {
+    if (set->n_tasks == 0) cli_error("%s: no samples", path);
+    for (uint32_t t = 0; t < set->n_tasks; t++) {
+        if (set->n_of[t] > 0) continue;
+        cli_error("%s: the %s half of task '%s' has no sample: of %u there is none at an %s place", path,
+                  half_names[half], set->names[t], set->n_seen[t], half_names[half]);
+        return 0;
+    }
+    return set->n_tasks > 0;
+}
+
+int tasks_load(task_set *set, const loaded *l, const char *path, uint32_t per_task, sample_half half) {
+    const wanted w = {per_task, half};
     place at = {path, 0};
     char *text;
     size_t n_bytes;
@@ -190,14 +209,14 @@ int tasks_load(task_set *set, const loaded *l, const char *path, uint32_t per_ta
         const char *newline = memchr(text + start, '\n', n_bytes - start);
         const size_t n = newline ? (size_t)(newline - (text + start)) : n_bytes - start;
         at.line++;
-        if (!is_blank(text + start, n)) ok = read_line(set, ids, &at, l, text + start, n, per_task);
+        if (!is_blank(text + start, n)) ok = read_line(set, ids, &at, l, text + start, n, &w);
         start += n + 1;
     }
     json_decref(ids);
     free(text);
+    ok = ok && has_all_tasks(set, path, half);
     if (ok) number_turns(set);
-    if (ok && set->n_samples == 0) cli_error("%s: no samples", path);
-    return ok && set->n_samples ? CLI_OK : CLI_FAILED;
+    return ok ? CLI_OK : CLI_FAILED;
 }
 
 void tasks_release(task_set *set) {

@@ -10,6 +10,7 @@
 #ifndef PLEAT_CLI_TASKS_H
 #define PLEAT_CLI_TASKS_H
 
+#include "cli/lib/half.h"
 #include "cli/lib/load.h"
 
 typedef struct turn {
@@ -32,8 +33,9 @@ typedef struct sample {
 typedef struct task_set {
     sample *samples; /* [n_samples] */
     uint32_t n_samples, cap;
-    char *names[TASKS_CAP];   /* in order of first appearance */
-    uint32_t n_of[TASKS_CAP]; /* samples of each */
+    char *names[TASKS_CAP];     /* in order of first appearance */
+    uint32_t n_of[TASKS_CAP];   /* samples of each */
+    uint32_t n_seen[TASKS_CAP]; /* samples of each that the file has, up to as many as were wanted of it */
     uint32_t n_tasks;
     uint32_t max_tokens; /* of the longest sample */
     uint32_t n_turns;    /* of all samples */
@@ -41,9 +43,9 @@ typedef struct task_set {
     pleat_token end;     /* <|im_end|>, which must follow an answer; -1: any end token may */
 } task_set;
 
-/* Read `path`, at most `per_task` samples of each task (0: all).  CLI_OK, or CLI_FAILED after a message that names
- * the line; tasks_release() is due in either case. */
-int tasks_load(task_set *set, const loaded *l, const char *path, uint32_t per_task);
+/* Read `path`: a half of the first `per_task` samples of each task (0: of all).  CLI_OK, or CLI_FAILED after a message
+ * that names the line, or a task of which the half has none; tasks_release() is due in either case. */
+int tasks_load(task_set *set, const loaded *l, const char *path, uint32_t per_task, sample_half half);
 void tasks_release(task_set *set);
 
 #endif
