@@ -59,6 +59,7 @@ fails 2 "--al: 'nan' is not a number" calibrate -m x --al nan
 fails 2 "--al: '' is not a number" calibrate -m x --al 0.1,
 fails 2 "--goal: 'byte' is none of bytes, accuracy; the nearest is 'bytes'" calibrate -m x --goal byte
 fails 2 "--tolerance: '-1' is not a number" calibrate -m x --tolerance -1
+fails 2 "--half: 'none' is none of all, even, odd" calibrate -m x --half none
 fails 2 "give --tasks FILE" calibrate -m x --text y
 fails 2 "--kv 'k8v4': only leankv has thresholds" calibrate -m x --tasks y --kv k8v4
 fails 2 "--kv may stand once" calibrate -m x --tasks y --kv leankv --kv leankv:ah=2
@@ -180,7 +181,7 @@ finite="step: tensor 'blk[.0-9a-z_]*weight' of the model holds weights that are 
 fails 1 "$finite" run -m "$scratch/nan.gguf" -p x -n 1 -q
 fails 1 "$finite" eval -m "$scratch/nan.gguf" --tasks "$scratch/task" -q
 fails 1 "$finite" eval -m "$scratch/nan.gguf" --text "$ROOT/eval/prose.txt" --ctx-window 64 --text-windows 1 -q
-fails 1 "$finite" calibrate -m "$scratch/nan.gguf" --tasks "$scratch/task" -o "$scratch/nan.json" -q
+fails 1 "$finite" calibrate -m "$scratch/nan.gguf" --tasks "$scratch/task" --half all -o "$scratch/nan.json" -q
 fails 1 "$finite" bench run -m "$scratch/nan.gguf" -p 8 -n 1 -r 1 -q
 fails 1 "$finite" bench serve -m "$scratch/nan.gguf" --synthetic fixed:prompt=8,output=2 --requests 1 \
     --pool-bytes 16MiB -q
