@@ -27,8 +27,9 @@
  *     print.c       the table and the summary
  *
  * Bytes are the fraction of `pleat eval`.  The profile is written after every point.  Run again with the same model,
- * tasks, text, samples, half and formats, the command goes on where it was: points that the profile has are not measured
- * again, also those of other --ah and --al, which take part in the choice.  A profile of anything else is left alone.
+ * tasks, text, samples, half and formats, the command goes on where it was.  Points that the profile has are not measured
+ * again.  Those of other --ah and --al are none the less taken over, and take part in the choice.  A profile of anything
+ * else is left alone.
  */
 #ifndef PLEAT_CLI_CALIBRATION_H
 #define PLEAT_CLI_CALIBRATION_H

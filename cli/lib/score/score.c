@@ -101,8 +101,8 @@ static void put_row(table *t, const evaluation *e, const score_row *row) {
 }
 
 void score_table(evaluation *e, table *t) {
-    static const char *const alone[] = {"accuracy", "perplexity",     "kld_mean", "same_top1", "fraction",
-                                        "fraction_short", "bytes",    "seconds",  NULL};
+    static const char *const alone[] = {"accuracy",       "perplexity", "kld_mean", "same_top1", "fraction",
+                                        "fraction_short", "bytes",      "seconds",  NULL};
     static const char *const served[] = {"accuracy",    "fraction",        "fraction_short",   "bytes",     "seconds",
                                          "prefix_hits", "prefix_hit_rate", "evicted_prefixes", "preempted", NULL};
     enum { N_FIGURES = sizeof served / sizeof served[0] - 1 };

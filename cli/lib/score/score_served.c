@@ -15,7 +15,7 @@
  *     token more than it waits for, so that it does not finish first.
  *
  * What differs from score_tasks.c is what serving does: where chunks of a prompt end, what is sealed or dropped at
- * breakpoints, that a right answer is read as a part of a prompt, and who shares a step or a page.
+ * breakpoints, and who shares a step or a page.  A right answer is read as a part of the next prompt.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -149,7 +149,8 @@ static int serve(counter *k) {
     int code = CLI_OK;
     snprintf(label, sizeof label, "served %s", k->row->kv);
     progress_begin(label, k->set->n_turns, !k->o->common.quiet);
-    while (code == CLI_OK && k->n_turns_done < k->set->n_turns) code = interrupt_came() ? CLI_INTERRUPTED : serve_step(k);
+    while (code == CLI_OK && k->n_turns_done < k->set->n_turns)
+        code = interrupt_came() ? CLI_INTERRUPTED : serve_step(k);
     progress_end();
     k->row->seconds += measure_now_s() - start_s - k->row->watch_seconds;
     pleat_serving_get_stats(k->serving, &k->row->served);
