@@ -8,8 +8,8 @@
  *
  * A stage's text sets fields of a pleat_spec that starts as the row's defaults, or as its `bare` where the name has no
  * keys.  kvcrush and pack stand behind others and have no row among them; theirs sets the fields that are their own.  A
- * spec is valid if it is the defaults with its stages' keys set to values that they allow, so that every valid spec has a text,
- * and the same one only as an equal spec.  A new policy is a stage with its keys; nothing else here changes.
+ * spec is valid if it is the defaults with its stages' keys set to values that they allow.  So every valid spec has a
+ * text, and the same one only as an equal spec.  A new policy is a stage with its keys; nothing else here changes.
  */
 #ifndef PLEAT_SPEC_SPEC_H
 #define PLEAT_SPEC_SPEC_H
