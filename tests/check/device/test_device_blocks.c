@@ -351,7 +351,7 @@ static void test_damage(void) {
 /* Make the sum of a payload hold. */
 static void seal(rig *r, uint32_t block) {
     uint8_t *payload = (uint8_t *)r->payloads[block];
-    const uint32_t sum = XXH32(payload + 4, r->n_bytes[block] - 4, 0);
+    const uint32_t sum = XXH32(payload + 4, r->n_bytes[block] - 4, r->codebooks.sum);
     memcpy(payload, &sum, sizeof sum);
 }
 
