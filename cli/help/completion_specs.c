@@ -32,8 +32,8 @@ static const spec_words keys[] = {
     {"pyramidkv", RANKING_KEYS},
     {"adakv", RANKING_KEYS},
     {"kvcrush", "share= anchor= unit="},
-    {"kvcomp", "k= v= kunit= block= buffer="},
-    {"kivi", "bits= buffer="},
+    {"kvcomp", "k= v= kunit= block= buffer= high="},
+    {"kivi", "bits= buffer= high="},
 };
 
 static const spec_words values[] = {

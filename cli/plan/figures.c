@@ -179,11 +179,13 @@ static seq_bytes bytes_of(const plan_question *q, const pricing *p, uint32_t n_t
         memcpy(f.samples, p->samples->samples, sizeof f.samples);
     }
     const life l = live(q, &f, n_tokens);
+    if (l.end.n_classed > 0) b.tables = add(b.tables, f.codebooks_bytes);
     b.kv = pleat_forecast_bytes(&f, l.end.n_pages - l.shared_pages);
     b.most = pleat_forecast_bytes(&f, l.most_pages);
     b.read = bytes_in_use(q, p, &f, l.end.full_pages);
     if (l.prefix.n_tokens > 0)
         b.prefix = add(pleat_forecast_bytes(&f, l.prefix.n_pages), pleat_cache_bytes_for(&opt, 0, l.prefix.n_tokens));
+    if (l.prefix.n_classed > 0) b.prefix = add(b.prefix, f.codebooks_bytes);
     return b;
 }
 

@@ -54,6 +54,7 @@ typedef struct pleat_forecast {
     uint32_t n_ring_lanes, ring_slots; /* lanes of layers with a window, and tokens of it */
     uint32_t low_slots;                /* of a low page; 0: there is no low side */
     uint32_t block_tokens;             /* of a block; 0: there are none */
+    uint64_t codebooks_bytes;          /* of a sequence that has blocks, beside its tables */
     double fraction;                   /* part of its tokens that a lane of PLEAT_LANES_WHOLE has slots for */
     float most_high, most_low;         /* slots for a classed token as long as there is no sample */
     uint32_t wants_samples;            /* 1: what lanes keep depends on the text, and each keeps another part */
@@ -100,7 +101,7 @@ PLEAT_API pleat_forecast_seq pleat_forecast_step(const pleat_forecast *forecast,
                                                  uint32_t n_new, uint32_t flags);
 
 /* Bytes of so many pages, with the pool's for each, as pleat_cache_usage counts them.  A sequence's tables are
- * pleat_cache_bytes_for() for no token. */
+ * pleat_cache_bytes_for() for no token, and codebooks_bytes once it has n_classed > 0 tokens in blocks. */
 PLEAT_API uint64_t pleat_forecast_bytes(const pleat_forecast *forecast, uint64_t n_pages);
 
 #ifdef __cplusplus

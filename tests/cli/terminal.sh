@@ -11,7 +11,7 @@ specs="f16 k8v4 leankv:ah=30,al=0.05,window=256 h2o:budget=25%+kvcrush:share=30%
 shows() {
     case $1 in
         inspect) echo inspect "$MODEL" --kv "'$specs'" --ctx 1,1024,4096,32768 ;;
-        plan) echo plan --arch llama3-70b --ctx 8192 --batch 32 --kv "'$specs'" --device-bytes 320GB --bandwidth 3TB --prefill 5000 ;;
+        plan) echo plan --arch llama3-70b --ctx 8192 --batch 32 --kv "'$specs'" --fraction 0.3 --device-bytes 320GB --bandwidth 3TB --prefill 5000 ;;
         archs) echo plan --arch list ;;
         serve) echo bench serve --simulate --arch llama3-8b --prices 1000,1,1,0.001 --pool-bytes 4GiB --synthetic fixed \
             --requests 8 --kv "'$specs'" --fractions 1,0.41,0.45,0.3,0.3,0.22 -q ;;

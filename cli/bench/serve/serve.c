@@ -219,9 +219,8 @@ static void note_speed(const bench *b, const serve_result *r, double seconds) {
 static void say_interrupted(const bench *b, uint32_t spec) {
     const serve_options *o = b->setup.o;
     cli_error("interrupted after %u of %u requests under %s: nothing is kept, since figures are of whole runs; "
-              "--requests N serves fewer%s%s%s",
-              b->results[spec].n_ended, b->t.n, o->load.kv.text[spec], o->write_trace ? "; " : "",
-              o->write_trace ? o->write_trace : "", o->write_trace ? " has the requests, for --trace" : "");
+              "--requests N serves fewer",
+              b->results[spec].n_ended, b->t.n, o->load.kv.text[spec]);
 }
 
 static int serve_spec(bench *b, uint32_t spec) {

@@ -158,6 +158,7 @@ static void end_unit(const pleat_cache *c, const pleat__step_item *item, uint32_
 static void forecast(const pleat_cache *c, pleat_forecast *out) {
     out->low_slots = c->page_tokens[PLEAT__LOW];
     out->block_tokens = format_of(c)->tokens;
+    out->codebooks_bytes = codebooks_bytes(c, 1);
     out->most_low = (float)c->page_tokens[PLEAT__LOW] / (float)c->page_tokens[PLEAT__HIGH];
 }
 

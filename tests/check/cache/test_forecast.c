@@ -211,8 +211,10 @@ static void test_bytes_and_budgets(void) {
         const pleat_seq seq = cache_seq(cache, CAP);
         step(cache, seq, 211, 0);
         const uint64_t n_pages = pleat_cache_pages_held(cache, seq);
-        CHECK_EQ_U64(cache_usage(cache, seq).bytes,
-                     pleat_forecast_bytes(&f, n_pages) + pleat_cache_bytes_for(&opt, 0, CAP));
+        const pleat_forecast_seq none = {0}, q = pleat_forecast_step(&f, &none, 211, 0);
+        CHECK_EQ_U64(cache_usage(cache, seq).bytes, pleat_forecast_bytes(&f, n_pages) +
+                                                        pleat_cache_bytes_for(&opt, 0, CAP) +
+                                                        (q.n_classed > 0 ? f.codebooks_bytes : 0));
         for (uint32_t n = 1; n < CAP; n += 37)
             CHECK_EQ_U64(pleat_forecast_max_kept(&f, n), pleat_cache_max_kept(cache, n));
         CHECK_STATUS(pleat_cache_close(cache, seq), PLEAT_OK);
