@@ -77,7 +77,7 @@ int main(int argc, char **argv) {
     options.n_kv_heads = KV_HEADS;
     options.head_dim = HEAD_DIM;
     options.max_tokens = MAX_TOKENS;
-    must(pleat_cache_create(&options, &cache, &err)); /* takes all memory that steps will need */
+    must(pleat_cache_create(&options, &cache, &err)); /* takes all pages and workspace that steps need */
     must(pleat_cache_open(cache, MAX_TOKENS, &seq));
     run_step(cache, seq, PROMPT);
     while (pleat_cache_length(cache, seq) < MAX_TOKENS) run_step(cache, seq, 1);

@@ -154,7 +154,7 @@ static int evaluate(evaluation *e, const eval_options *own, int has_report) {
 /* Ctrl-C; `has_rows`: they stand on stdout, and the report was under way. */
 static void say_interrupted(const score_options *o, int has_rows) {
     if (has_rows && !o->common.output)
-        cli_error("interrupted: the rows are printed; the report was not written");
+        cli_error("interrupted: the rows are printed; no file was written");
     else
         cli_error("interrupted: nothing is kept, since the rows of all specs appear together at the end; --samples N "
                   "and --text-windows N take less time");
@@ -202,8 +202,7 @@ const command eval_command = {
     .about =
         "Answers the samples of a task file and predicts a text with the model's cache kept as each spec says, and "
         "prints a row for each: accuracy, perplexity, divergence from the first spec, and the bytes held.  --serve "
-        "asks the "
-        "samples as many users would: as requests of one serving, whose later turns go on from kept prefixes.",
+        "asks the samples as many users would: as requests of one serving, whose later turns go on from kept prefixes.",
     ROWS_OF(rows),
     DEMANDS_OF(demands),
     .options_bytes = sizeof(eval_options),

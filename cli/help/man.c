@@ -211,7 +211,7 @@ static void put_main_page(FILE *f, const command_list *list) {
     put_command_line(f, "--version", "", VERSION_TEXT);
     fputs(".SH ENVIRONMENT\n.TP\n\\fBCOLUMNS\\fR\nThe width that tables fit; without it the "
           "terminal's.\n.TP\n\\fBNO_COLOR\\fR\n"
-          "Set to anything: no colours, and no bold or dim text.\n",
+          "Set and not empty: no colours, and no bold or dim text.\n",
           f);
     put_exit_status(f);
     put_see_also(f, list, NULL);

@@ -22,7 +22,7 @@ enum {
     CLI_OK = 0,
     CLI_FAILED = 1,        /* the work could not be done: a bad file, a prompt that is too long, no memory */
     CLI_USAGE = 2,         /* the command line is wrong */
-    CLI_INTERRUPTED = 130, /* Ctrl-C; what was done until then has been printed */
+    CLI_INTERRUPTED = 130, /* Ctrl-C; docs/CLI.md says what is printed or kept */
 };
 
 /* The word after `pleat` that messages carry; "" for none.  `name` must outlive the process' messages. */

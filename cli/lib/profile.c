@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 
 #include "common.h"
-#include "output.h"
 
 int profile_is_of(const profile *p, const char *path, const pleat_model *model, const char *model_name) {
     char fingerprint[PLEAT_FINGERPRINT_CAP];

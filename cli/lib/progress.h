@@ -2,7 +2,8 @@
  *
  * progress.h: one line on stderr that says how far long work has come.
  *
- * Nothing is drawn when stderr is not a terminal or one that cannot be drawn over (terminal.h), with -q, or when the whole work will take less than a second.
+ * Nothing is drawn when stderr is not a terminal or one that cannot be drawn over (terminal.h), with -q, or when the
+ * whole work will take less than a second.
  * There is one line in the process; whoever prints to stderr clears it first (cli_error() does).
  */
 #ifndef PLEAT_CLI_PROGRESS_H

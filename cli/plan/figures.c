@@ -180,7 +180,8 @@ static seq_bytes bytes_of(const plan_question *q, const pricing *p, uint32_t n_t
     }
     const life l = live(q, &f, n_tokens);
     if (l.end.n_classed > 0) b.tables = add(b.tables, f.codebooks_bytes);
-    b.kv = pleat_forecast_bytes(&f, l.end.n_pages - l.shared_pages);
+    const uint64_t n_shared = l.shared_pages < l.end.n_pages ? l.shared_pages : l.end.n_pages;
+    b.kv = pleat_forecast_bytes(&f, l.end.n_pages - n_shared);
     b.most = pleat_forecast_bytes(&f, l.most_pages);
     b.read = bytes_in_use(q, p, &f, l.end.full_pages);
     if (l.prefix.n_tokens > 0)

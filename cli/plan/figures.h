@@ -3,7 +3,7 @@
  * figures.h: the arithmetic of `pleat plan`: what a KV spec costs a model, before anything runs.
  *
  *     held       weights + prefix + sequences * (KV + tables)
- *                KV: whole pages, slack included, and the pool's cells for them; tables: page tables and records
+ *                KV: whole pages, slack included, and the pool's cells for them; tables: page tables, records, codebooks
  *     read       in a step that generates one token in each sequence: weights, and every held token's bytes
  *     swapped    the held tokens' bytes of one sequence
  *

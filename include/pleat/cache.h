@@ -42,7 +42,8 @@
  * (pleat_cache_cancel).
  *
  * Threads: a cache is driven from one thread; inside, it uses the workers that it was given.
- * Functions that allocate: create, open, fork, restore, is_valid and, of tokens in blocks, export; no other does.
+ * Functions that allocate: create, open, fork, restore, is_valid, begin where it makes room for a sequence's codebooks
+ * (kvcomp) and, of tokens in blocks, export; no other does.
  */
 #ifndef PLEAT_CACHE_H
 #define PLEAT_CACHE_H

@@ -10,7 +10,7 @@
  * comes back within half its unit's step of that (KVComp, section 3.1.1).
  *
  * A payload is decoded by any codec of the same spec and head_dim with the same codebooks; to others it is no payload.
- * Codebooks are some hundred bytes at most, for all payloads.  Here, with k and v the first blocks:
+ * Codebooks are below 600 bytes, for all payloads.  Here, with k and v the first blocks:
  *
  *     pleat_codec_train(codec, k, v, n_blocks);
  *     pleat_codec_get_codebooks(codec, bytes, pleat_codec_codebooks_cap(codec), &n_bytes);

@@ -12,7 +12,8 @@
  * the thread count nor on what else shares a step.
  *
  * Threads: an engine is driven from one thread at a time.  No function but create, open, fork, restore and is_valid
- * allocates; oneDNN, where prompts over matrices of floats go through it, takes packing buffers of its own in a step.
+ * allocates.  Two things are allocated in a step all the same: codebooks, in the one that makes a sequence's first
+ * blocks (kvcomp); and oneDNN's packing buffers, where prompts over matrices of floats go through it.
  */
 #ifndef PLEAT_ENGINE_H
 #define PLEAT_ENGINE_H

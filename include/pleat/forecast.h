@@ -32,7 +32,7 @@ typedef enum pleat_lane_kind {
     PLEAT_LANES_RING,      /* the newest tokens of a window in some layers, all in others */
     PLEAT_LANES_BUDGET,    /* a number of tokens in one format */
     PLEAT_LANES_LEVELS,    /* tokens high, low or dropped */
-    PLEAT_LANES_BLOCKS     /* the newest tokens in f16, the others in blocks */
+    PLEAT_LANES_BLOCKS     /* the newest tokens in the buffer's format, the others in blocks */
 } pleat_lane_kind;
 
 /* What was kept of a sequence's classed tokens, those behind the window or in blocks; groups of lanes in ascending

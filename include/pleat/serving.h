@@ -35,7 +35,8 @@
  * Threads: driven from one thread at a time.
  *
  * Memory: create and submit allocate, and step does not for each token.  It does where a request is admitted (a page
- * table, a sampler), a prefix is kept (a page table, an edge of the tree) or a request is swapped out (its image).
+ * table, a sampler), a prefix is kept (a page table, an edge of the tree) or a request is swapped out (its image), and
+ * once a sequence for codebooks (kvcomp).
  */
 #ifndef PLEAT_SERVING_H
 #define PLEAT_SERVING_H

@@ -80,6 +80,12 @@ typedef struct pleat__tile_cursor {
     uint32_t slot; /* of the tile's first token, in the run */
 } pleat__tile_cursor;
 
+/* What moves a sum of weights times codes to codes around their middle, of that sum of the weights.  Unsigned inside: a
+ * page whose scales are no numbers, as of a forged image, gives sums of any size. */
+static inline int32_t pleat__minus_middle(uint32_t bits, int32_t sum) {
+    return (int32_t)(0u - ((uint32_t)sum << (bits - 1)));
+}
+
 static inline void pleat__tile_cursor_init(pleat__tile_cursor *c, const pleat__kv_run *run, uint32_t slot) {
     const uint32_t tokens = run->layout->tokens;
     c->run = run;

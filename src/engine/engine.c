@@ -193,6 +193,7 @@ static pleat_status explain(const pleat_engine *e, pleat_status status, const pl
     PLEAT_FAIL_IF(status == PLEAT_AGAIN, err, status, PLEAT_NOWHERE,
                   "step: too few free pages: %llu of %llu are in use", (unsigned long long)u.pages_used,
                   (unsigned long long)u.pages_total);
+    PLEAT_FAIL_IF(status == PLEAT_E_MEMORY, err, status, PLEAT_NOWHERE, "step: out of memory for codebooks");
     PLEAT_FAIL_IF(status != PLEAT_E_LIMIT, err, status, PLEAT_NOWHERE,
                   "step: an unknown sequence, one that stands twice, or unknown flags");
     uint64_t n_rows = 0;

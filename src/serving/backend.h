@@ -31,7 +31,7 @@ typedef struct pleat__backend_shape {
     const pleat_model *model; /* NULL: there are no logits, and every id is a token */
     uint32_t n_vocab;
     bool has_policy;   /* a step that was cancelled leaves traces in the scores of its sequences */
-    bool shares_late;  /* f16 tokens before blocks: what a fork shares may still be copied after its first step */
+    bool shares_late;  /* a buffer before blocks: what a fork shares may still be copied after its first step */
     bool can_compress; /* compress() does something */
     float ah, al;      /* thresholds in force at first, where it does */
     char key[PLEAT_SPEC_TEXT_CAP]; /* text of what prefixes depend on beside their tokens */

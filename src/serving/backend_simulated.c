@@ -460,8 +460,8 @@ static void sim_destroy(void *ctx) {
 static bool is_price(double x) { return x >= 0 && x <= MAX_PRICE_NS; }
 
 static bool is_of(const pleat_simulation *o, const pleat_forecast *f) {
-    return f->size_bytes == sizeof *f && f->traits.n_lanes == o->n_lanes && f->traits.page_bytes == o->page_bytes &&
-           f->traits.high_page_tokens == o->page_tokens;
+    return f->size_bytes == sizeof *f && f->n_samples <= PLEAT_FORECAST_SAMPLES && f->traits.n_lanes == o->n_lanes &&
+           f->traits.page_bytes == o->page_bytes && f->traits.high_page_tokens == o->page_tokens;
 }
 
 static pleat_status check_simulation(const pleat_simulation *o, pleat_error *err) {

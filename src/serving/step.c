@@ -217,9 +217,11 @@ static void complete_item(pleat_serving *s, uint32_t i) {
 static pleat_status isolate(pleat_serving *s, uint32_t n, pleat_status status, pleat_error *err) {
     pleat_status *statuses = s->step.statuses;
     uint32_t n_failed = 0, n_lost = 0;
+    bool has_memory = true; /* else this item and those behind it have not run, and wait */
     for (uint32_t i = 0; i < n; i++) {
-        statuses[i] = n == 1 ? status : run_items(s, i, 1, err);
-        if (statuses[i] == PLEAT_E_MEMORY) return PLEAT_E_MEMORY;
+        statuses[i] = n == 1 ? status : has_memory ? run_items(s, i, 1, err) : PLEAT_AGAIN;
+        has_memory &= statuses[i] != PLEAT_E_MEMORY;
+        if (!has_memory) statuses[i] = PLEAT_AGAIN;
         n_lost += n > 1 && statuses[i] == PLEAT_E_STATE;
         n_failed += statuses[i] < 0;
     }
@@ -238,7 +240,7 @@ static pleat_status isolate(pleat_serving *s, uint32_t n, pleat_status status, p
         else
             pleat__serving_count_own(s, r); /* it has had its copies */
     }
-    return PLEAT_OK;
+    return has_memory ? PLEAT_OK : PLEAT_E_MEMORY;
 }
 
 static uint64_t pages_of_items(const pleat_serving *s, uint32_t n) {

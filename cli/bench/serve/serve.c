@@ -8,7 +8,6 @@
  *
  * Requests that are wrong, or that could never run, are told with their line and counted; the others go on.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

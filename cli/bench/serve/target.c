@@ -122,7 +122,7 @@ static pleat_status measure_sequence(const serve_setup *setup, pleat_engine *eng
     pleat_status status = pleat_engine_open(engine, n_tokens, &seq);
     if (status == PLEAT_OK) status = sample_feed(engine, seq, tokens, n_tokens, setup->o->load.chunk_tokens, err);
     if (status == PLEAT_OK) status = measure_swap(engine, seq, s);
-    if (status == PLEAT_OK) status = pleat_forecast_measure(f, pleat_engine_cache(engine), seq);
+    if (status == PLEAT_OK && f->wants_samples) status = pleat_forecast_measure(f, pleat_engine_cache(engine), seq);
     return status == PLEAT_OK ? pleat_engine_close(engine, seq) : status;
 }
 

@@ -94,7 +94,7 @@ INLINE void finish_before(int32x4_t (*sum)[QUARTERS], uint32_t heads, uint32_t w
 
 /* What integer values start their sums from: codes are taken around their middle, and those of 8 bits are stored so. */
 INLINE int32x4_t minus_middle(const pleat__weights_neon *w, uint32_t h, uint32_t bits) {
-    return vdupq_n_s32(bits == 8 ? 0 : -(1 << (bits - 1)) * w->sum[h]);
+    return vdupq_n_s32(bits == 8 ? 0 : pleat__minus_middle(bits, w->sum[h]));
 }
 
 /* Logits of four tokens: dot * step * scale + common * sum, where `common` is what each token's keys have in common. */

@@ -142,7 +142,7 @@ INLINE void values_integer(uint32_t bits, uint32_t heads, uint32_t blocks, const
     __m256i sum[HEADS][4];
     for (uint32_t h = 0; h < heads; h++) {
         for (uint32_t b = 0; b < 2 * blocks; b++)
-            sum[h][b] = _mm256_set1_epi32(-(1 << (bits - 1)) * w->sum[h]); /* codes around their middle */
+            sum[h][b] = _mm256_set1_epi32(pleat__minus_middle(bits, w->sum[h])); /* codes around their middle */
     }
     const size_t ahead = (size_t)dim * 4 / planes * 4;
     for (uint32_t r = 0; r < 4 / planes; r++) {

@@ -20,7 +20,7 @@ INLINE void values_integer(uint32_t bits, uint32_t heads, uint32_t blocks, const
     for (uint32_t h = 0; h < heads; h++) {
         for (uint32_t b = 0; b < blocks; b++) {
             hi[h][b] = _mm512_setzero_si512();
-            lo[h][b] = _mm512_set1_epi32(-(1 << (bits - 1)) * w->sum[h]);
+            lo[h][b] = _mm512_set1_epi32(pleat__minus_middle(bits, w->sum[h]));
         }
     }
     const size_t ahead = (size_t)dim * 4 / planes * 4;
