@@ -33,8 +33,8 @@ static const char *const figures[] = {"1", "0.4078", "-", "-12.5", "13.2 KiB", "
 
 /* Columns of figures or of words; the first one's cells differ where `has_names`. */
 static void fill(table *t, uint32_t n_rows, uint32_t n_cols, int has_names) {
-    const char *titles[COLS_MAX];
-    int is_figures[COLS_MAX];
+    const char *titles[COLS_MAX] = {NULL};
+    int is_figures[COLS_MAX] = {0};
     for (uint32_t col = 0; col < n_cols; col++) {
         titles[col] = PICK(words);
         is_figures[col] = col > 0 && check_below(3) > 0;
