@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
+# ctest-labels: slow
 #
 # interrupt.sh: Ctrl-C in eval, calibrate and bench serve: what is kept is said, the exit code is 130, nothing is printed,
 # and no file has half of anything.
