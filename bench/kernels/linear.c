@@ -22,7 +22,7 @@
 #include "core/rng.h"
 #include "fma_peak.h"
 #include "hw/cpu.h"
-#include "model/linear.h"
+#include "linear/linear.h"
 #define BYTES ((uint64_t)64 << 20) /* a 4096x4096 matrix of f32 */
 #define MAX_PROMPT 512u
 #define MAX_REPEATS 31

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "hw/cpu.h"
-#include "model/gemm.h"
+#include "linear/gemm.h"
 #include "pleat/device.h"
 #include "pleat/version.h"
 

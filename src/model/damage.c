@@ -12,9 +12,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "model/gguf.h"
+#include "gguf/gguf.h"
+#include "linear/linear.h"
 #include "model/internal.h"
-#include "model/linear.h"
 
 /* Whether one of n u16, a stride of bytes apart, has all the bits of `exponent`: f16's, or bf16's. */
 static bool has_exponent(const uint8_t *p, uint64_t n, size_t stride, uint16_t exponent) {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "core/half.h"
-#include "model/gguf.h"
+#include "gguf/gguf.h"
 #include "model/internal.h"
 
 #define END_BYTES (64u * 1024)

@@ -27,7 +27,7 @@
 #include "core/half.h"
 #include "core/memory.h"
 #include "hw/os_memory.h"
-#include "model/linear.h"
+#include "linear/linear.h"
 #include "model/ops.h"
 
 #define ROW_UNIT 16u

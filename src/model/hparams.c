@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "model/gguf.h"
+#include "gguf/gguf.h"
 
 /* What the cache and the kernels take: see pleat/cache.h. */
 #define MAX_LAYERS 1024u

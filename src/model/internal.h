@@ -5,33 +5,13 @@
  *     pleat_model ─┬─ gguf: the mapped file; weights point into it
  *                  ├─ tokenizer
  *                  └─ layers[n_layers] ── matrices (stored type, as in the file) and norms (f32 copies)
- *
- * A matrix is [rows][cols], row-major, y = W x with x [cols], y [rows].  Its rows are blocks of 32 weights where
- * quantised.  Of GGUF's Q8_0: f16 scale, 32 s8.  Of Q4_0: f16 scale, 16 bytes: low nibbles weights 0..15, high 16..31,
- * minus 8.  Mapped data has no alignment beyond a byte.
  */
 #ifndef PLEAT_MODEL_INTERNAL_H
 #define PLEAT_MODEL_INTERNAL_H
 
 #include "core/types.h"
+#include "linear/matrix.h"
 #include "pleat/model.h"
-
-typedef enum pleat__weight_type {
-    PLEAT__W_F32,
-    PLEAT__W_F16,
-    PLEAT__W_BF16,
-    PLEAT__W_Q8_0,
-    PLEAT__W_Q4_0,
-    PLEAT__N_WEIGHT_TYPES
-} pleat__weight_type;
-
-typedef struct pleat__matrix {
-    pleat__weight_type type;
-    uint32_t rows;
-    uint32_t cols; /* a multiple of 32 where the type is quantised */
-    uint64_t row_bytes;
-    const uint8_t *data;
-} pleat__matrix;
 
 typedef struct pleat__layer {
     const float *attn_norm; /* [n_embd] */
@@ -40,7 +20,7 @@ typedef struct pleat__layer {
     pleat__matrix gate, up, down;
 } pleat__layer;
 
-typedef struct pleat__tokenizer pleat__tokenizer; /* model/tokenizer.h */
+typedef struct pleat__tokenizer pleat__tokenizer; /* tokenizer/tokenizer.h */
 
 struct pleat_model {
     pleat_allocator al;

@@ -21,7 +21,7 @@
 #include "core/half.h"
 #include "core/memory.h"
 #include "model/hparams.h"
-#include "model/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #define TENSORS_PER_LAYER 9u
 

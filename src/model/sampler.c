@@ -16,8 +16,8 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/rng.h"
-#include "model/vocab.h"
 #include "pleat/model.h"
+#include "tokenizer/vocab.h"
 
 typedef struct candidate {
     float logit;

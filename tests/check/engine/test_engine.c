@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "model/gguf.h"
+#include "gguf/gguf.h"
 #include "model_rig.h"
 
 static pleat_engine_options options_of(const char *spec, uint32_t max_seqs, uint32_t max_tokens) {

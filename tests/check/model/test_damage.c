@@ -8,9 +8,9 @@
 
 #include "check.h"
 #include "core/half.h"
-#include "model/gguf.h"
+#include "gguf/gguf.h"
+#include "linear/linear.h"
 #include "model/internal.h"
-#include "model/linear.h"
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
 

@@ -12,8 +12,8 @@
 
 #include "cache_rig.h"
 #include "core/half.h"
+#include "linear/linear.h"
 #include "model/forward.h"
-#include "model/linear.h"
 #include "model/ops.h"
 
 /* ---- ops ---------------------------------------------------------------------------------------------- */

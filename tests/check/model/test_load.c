@@ -12,8 +12,8 @@
 
 #include "check.h"
 #include "core/half.h"
+#include "gguf/gguf.h"
 #include "gguf_writer.h"
-#include "model/gguf.h"
 #include "model/internal.h"
 
 enum { F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q8_0 = 8, BF16 = 30 };

@@ -5,7 +5,7 @@
  * options, steps that fail for one request, weights that give no numbers, cancelling in every state, and every
  * allocation failing once.  Whoever is not at fault comes out as it does alone.
  */
-#include "model/gguf.h"
+#include "gguf/gguf.h"
 #include "serving_rig.h"
 
 /* ---- refusals --------------------------------------------------------------------------------------------- */

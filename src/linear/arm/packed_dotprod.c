@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * packed_dotprod.c: linear.h's kernels for packed matrices by SDOT, four 8-bit products to each of four rows.
+ *
+ * A step row's codes are two limbs, 16 of each in a register, and an instruction takes the four it needs from any
+ * quarter of it.  Weights of Q8_0 become signed by flipping their top bit, which leaves nothing to take off; those of
+ * Q4_0 count 8 too much.  Four vectors take half a strip at once: 16 integer sums, 8 of floats.
+ */
+#include "core/arm/lanes_neon.h"
+#include "linear/arm/packed_neon.h"
+
+/* Codes of rows 4q .. 4q+3 from the rows at p, columns 4k .. 4k+3. */
+INLINE int8x16_t codes4(pleat__weight_type type, const uint8_t *p, uint32_t k, uint32_t q) {
+    if (type == PLEAT__W_Q8_0) return vreinterpretq_s8_u8(veorq_u8(vld1q_u8(p + 64 * k + 16 * q), vdupq_n_u8(0x80)));
+    const uint8x16_t both = vld1q_u8(p + 64 * (k / 2) + 16 * q);
+    return vreinterpretq_s8_u8(k % 2 ? vshrq_n_u8(both, 4) : vandq_u8(both, vdupq_n_u8(15)));
+}
+
+INLINE void block_sums(pleat__weight_type type, const uint32_t C, const uint32_t width, const uint8_t *p, uint32_t row,
+                       const pleat__coded *const *x, int32x4_t sums[MAX_C][QUARTERS]) {
+    int32x4_t high[MAX_C][QUARTERS];
+    for (uint32_t c = 0; c < C; c++) {
+        for (uint32_t q = 0; q < width; q++) {
+            high[c][q] = vdupq_n_s32(0);
+            sums[c][q] = vdupq_n_s32(type == PLEAT__W_Q4_0 ? x[c]->offset[1] : 0);
+        }
+    }
+    p += 4 * row;
+    for (uint32_t half = 0; half < 2; half++) { /* of 16 columns */
+        int8x16_t a[MAX_C], b[MAX_C];
+        for (uint32_t c = 0; c < C; c++) {
+            a[c] = vld1q_s8(x[c]->codes.limbs.high + 16 * half);
+            b[c] = vld1q_s8(x[c]->codes.limbs.low + 16 * half);
+        }
+        UNROLL
+        for (uint32_t k = 0; k < 4; k++) {
+            for (uint32_t q = 0; q < width; q++) {
+                const int8x16_t w = codes4(type, p, 4 * half + k, q);
+                for (uint32_t c = 0; c < C; c++) {
+                    high[c][q] = dot_lane(high[c][q], w, a[c], k);
+                    sums[c][q] = dot_lane(sums[c][q], w, b[c], k);
+                }
+            }
+        }
+    }
+    for (uint32_t c = 0; c < C; c++)
+        for (uint32_t q = 0; q < width; q++) sums[c][q] = vaddq_s32(sums[c][q], vshlq_n_s32(high[c][q], 8));
+}
+
+INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from, uint32_t row_to,
+                const void *const *x, float *const *y, uint32_t n, bool add) {
+    for (; n >= 4; n -= 4, x += 4, y += 4) band(type, 4, 2, block_sums, w, row_from, row_to, x, y, add);
+    for (; n >= 2; n -= 2, x += 2, y += 2) band(type, 2, QUARTERS, block_sums, w, row_from, row_to, x, y, add);
+    if (n == 1) band(type, 1, QUARTERS, block_sums, w, row_from, row_to, x, y, add);
+}
+
+/* 256*high + low, low in -128..127. */
+INLINE void store_codes(const int16x8_t codes[4], pleat__coded *out) {
+    for (uint32_t i = 0; i < 4; i++) {
+        vst1_s8(out->codes.limbs.high + 8 * i, vrshrn_n_s16(codes[i], 8));
+        vst1_s8(out->codes.limbs.low + 8 * i, vmovn_s16(codes[i]));
+    }
+}
+
+static void code(const float *x, uint32_t cols, pleat__coded *out) { code_row(x, cols, out, store_codes); }
+
+PACKED_VARIANTS
+
+void pleat__linear_fill_packed_dotprod(pleat__linear_dsp *dsp) { PACKED_FILL(dsp, UINT32_MAX); }

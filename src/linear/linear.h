@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * linear.h: products with the model's matrices, y = W x.
+ *
+ *     step rows   0 .. n_rows-1    one for each new token, or for each row of logits
+ *     span        a run of rows that belong to one item of the step
+ *     job         up to three matrices that read the same rows: q, k, v in one parallel loop, gate and up in one
+ *
+ * Matrices of floats are read as the file stores them.  A short span, of at most vector_rows rows, takes the kernels of
+ * this table.  They turn stored weights into f32 in registers and serve several rows with one pass over them.  A longer
+ * span takes GEMM (gemm.h) on a block of weights made f32 in scratch, unless the job is vectors_only.
+ *
+ * Quantised matrices are packed once, into as many bytes as the file gives them, for vectors and prompts alike:
+ *
+ *     strip of 16 rows   [cols/4][16 rows][4 columns] codes, unsigned   then   [cols/32][16 rows] f16 scales
+ *                        Q4_0: [cols/8][16 rows][4] bytes, low nibbles columns 0..3 of the 8, high ones 4..7
+ *
+ * and multiplied as integers: a step row is coded once for all output rows, in blocks of 32 with a scale each, to 16
+ * bits, which byte products take as two limbs.  A block's dot product is exact; what a block adds to a sum is (weights'
+ * scale * row's scale) * dot product.  Where the CPU has no instruction for that, spans of more than packed_rows rows
+ * take GEMM too.  Measured against f32 products on the file's layout, Q8_0, 28M weights, Granite Rapids, 2026-11: a
+ * vector 2.4 times as fast on one thread, 26 of the 29 GB/s of a plain read (10 on 4 KiB pages).  Eight vectors reach
+ * 1.15 times the peak of f32 FMAs, AMX with 16 vectors 1.9 times.
+ *
+ * Which kernel a span takes depends on the span's own length alone.  A kernel adds the products of one (output row,
+ * step row) in one order, whatever else shares the call.  So a result depends neither on the other items nor on the
+ * thread count, and not on the span either where the job is vectors_only, or the matrix quantised and packed_rows
+ * unlimited.
+ *
+ * Errors, with M(b) the largest magnitude among the 32 activations of block b:
+ *     floats      exact as f32; 8 or 16 partial sums:      2^-23 * (cols/8 + 36) * sum |w*x|
+ *     quantised   sum over b of M(b)/63000 * sum |w| in b  +  2^-23 * (cols/32 + 8) * sum |w*x|;
+ *                 blocks with M(b) < 2^-100 count as zeros; one with an activation that is no finite number gives none
+ */
+#ifndef PLEAT_LINEAR_LINEAR_H
+#define PLEAT_LINEAR_LINEAR_H
+
+#include "core/types.h"
+#include "linear/matrix.h"
+#include "pleat/common.h"
+
+/* Weights in a block of a quantised type, and the bytes of a block. */
+#define PLEAT__WEIGHT_BLOCK 32u
+#define PLEAT__Q8_0_BYTES 34u
+#define PLEAT__Q4_0_BYTES 18u
+
+/* Rows of a strip; the last strip is filled up with rows of zeros. */
+#define PLEAT__STRIP_ROWS 16u
+
+/* 32 activations: scale * code.  Which form the codes have is the variant's choice. */
+typedef struct pleat__coded {
+    float scale; /* M/32639 */
+    int32_t
+        offset[2];   /* -128 and -8 times the sum of the codes: what unsigned weights of Q8_0 and Q4_0 count too much */
+    uint32_t unused; /* codes at a multiple of 16 */
+    union {
+        int16_t whole[32]; /* -32639..32639 */
+        struct {
+            int8_t high[32], low[32]; /* 256*high + low */
+        } limbs;
+    } codes;
+} pleat__coded;
+
+#define PLEAT__CODE_MAX 32639       /* 127*256 + 127 */
+#define PLEAT__CODED_ZERO 0x1p-100f /* a block below this in magnitude is coded as zeros */
+
+static inline bool pleat__is_quantised(pleat__weight_type type) {
+    return type == PLEAT__W_Q8_0 || type == PLEAT__W_Q4_0;
+}
+
+/* For output rows r in [row_from, row_to) and i < n:  y[i][r] = dot(W[r], x[i]), plus y[i][r] as it was if `add`.
+ * Of floats:    x[i] is [cols] f32; no alignment is needed.
+ * Quantised:    w->data is packed, a strip is 16*row_bytes; row_from is a multiple of 16; x[i] is [cols/32]
+ *               pleat__coded of the same table's code().
+ * Each y[i] is [rows]; it may not overlap x. */
+typedef void (*pleat__linear_mul_fn)(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, const void *const *x,
+                                     float *const *y, uint32_t n, bool add);
+
+/* Code a row; cols is a multiple of 32. */
+typedef void (*pleat__linear_code_fn)(const float *x, uint32_t cols, pleat__coded *out);
+
+/* Rows [row_from, row_to), as the file stores them, to f32: out [row_to - row_from][cols]. */
+typedef void (*pleat__linear_load_fn)(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, float *out);
+
+typedef struct pleat__linear_dsp {
+    pleat__linear_mul_fn mul[PLEAT__N_WEIGHT_TYPES];
+    pleat__linear_load_fn load[PLEAT__N_WEIGHT_TYPES];
+    pleat__linear_code_fn code;
+    uint32_t vector_rows; /* of floats: longest span for which mul beats GEMM (oneDNN 2.6, Zen 5) */
+    uint32_t packed_rows; /* of quantised ones, likewise; UINT32_MAX: mul is always faster */
+} pleat__linear_dsp;
+
+/* Fill the table with the best variants for these CPU flags (pleat_cpu_flags()). */
+void pleat__linear_dsp_init(pleat__linear_dsp *dsp, uint32_t cpu_flags);
+
+/* The variants.  _ref fills the table.  The others need the features that they are named after, _packed_avx512 and
+ * _packed_amx VNNI too, and overwrite what serves quantised types (_packed) or floats. */
+void pleat__linear_fill_ref(pleat__linear_dsp *dsp);
+void pleat__linear_fill_avx2(pleat__linear_dsp *dsp);
+void pleat__linear_fill_avx512(pleat__linear_dsp *dsp);
+void pleat__linear_fill_packed_avx2(pleat__linear_dsp *dsp);
+void pleat__linear_fill_packed_avxvnni(pleat__linear_dsp *dsp);
+void pleat__linear_fill_packed_avx512(pleat__linear_dsp *dsp);
+void pleat__linear_fill_packed_amx(pleat__linear_dsp *dsp);
+void pleat__linear_fill_neon(pleat__linear_dsp *dsp);
+void pleat__linear_fill_packed_neon(pleat__linear_dsp *dsp);
+void pleat__linear_fill_packed_dotprod(pleat__linear_dsp *dsp);
+
+/* The mul of _packed_avx512, to which _packed_amx leaves few step rows. */
+void pleat__linear_mul_packed_avx512(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from,
+                                     uint32_t row_to, const void *const *x, float *const *y, uint32_t n, bool add);
+
+/* Bytes of a quantised matrix when packed; 0 for one of floats. */
+uint64_t pleat__linear_packed_bytes(const pleat__matrix *w);
+
+/* Pack strips [strip_from, strip_to) of w, which is as the file stores it, into packed [packed_bytes]. */
+void pleat__linear_pack(const pleat__matrix *w, uint32_t strip_from, uint32_t strip_to, uint8_t *packed);
+
+/* Rows [row_from, row_to) of a packed matrix to f32: out [row_to - row_from][cols]. */
+void pleat__linear_unpack(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, float *out);
+
+/* Most vectors that linear.c hands to one call of a kernel: a multiple of what the variants take at once. */
+#define PLEAT__VECTOR_TILE 48u
+
+typedef struct pleat__linear_span {
+    uint32_t row;    /* first row */
+    uint32_t n_rows; /* >= 1 */
+} pleat__linear_span;
+
+typedef struct pleat__linear_part {
+    const pleat__matrix *w; /* packed if quantised */
+    float *y;               /* [n_rows][w->rows]; unused when the job has outputs */
+} pleat__linear_part;
+
+typedef struct pleat__linear_job {
+    const pleat__linear_dsp *dsp;
+    const float *x; /* [n_rows][cols] */
+    const pleat__linear_span *spans;
+    uint32_t n_spans;
+    pleat__linear_part parts[3];
+    uint32_t n_parts;
+    float *const *outputs; /* NULL, or where the products of each span go: [n_spans] of [span rows][w->rows] */
+    bool add;              /* y += W x */
+    bool vectors_only;     /* long spans take the vector kernels too */
+    /* NULL, or called on what a unit made: parts 0 and 1 have equal shapes then and a unit makes the same rows of
+     * both; a and b [n]: a[i] = join(a[i], b[i]). */
+    void (*join)(float *a, const float *b, uint32_t n);
+    /* NULL, or called on what a unit made of a part for one step row: elements [from, to) of y [w->rows], `from` a
+     * multiple of 16, `to` one or the end. */
+    void (*finish)(const void *ctx, uint32_t part, uint32_t step_row, float *y, uint32_t from, uint32_t to);
+    const void *finish_ctx;
+    pleat__coded *coded;   /* [n_rows][cols/32] for the rows' codes; unused when no part is quantised */
+    float *const *scratch; /* [workers] of pleat__linear_scratch_bytes() */
+} pleat__linear_job;
+
+/* Scratch of one worker for matrices of up to max_cols columns. */
+uint64_t pleat__linear_scratch_bytes(uint32_t max_cols);
+
+/* Do the job with the team (may be NULL). */
+void pleat__linear_run(const pleat__linear_job *job, pleat_workers *workers);
+
+#endif

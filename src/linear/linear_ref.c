@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * linear_ref.c: matrix products in plain C: the specification of linear.h's table, and what runs without AVX2.
+ *
+ * Floats: a row is taken in blocks of 32 weights; lane j of 16 adds the products of columns j, j+16, j+32, ...; the
+ * lanes are then added in halves: 16 to 8 to 4 to 2 to 1.  Quantised: strip by strip, the blocks of a row in order.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "core/half.h"
+#include "linear/linear.h"
+
+#define BLOCK PLEAT__WEIGHT_BLOCK
+#define STRIP PLEAT__STRIP_ROWS
+#define LANES 16u
+#define TILE 4u /* vectors that share one dequantised block */
+
+static uint16_t load_u16(const uint8_t *p) {
+    uint16_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+/* n <= BLOCK weights of a row, from column `col`, a multiple of BLOCK; n == BLOCK for quantised types. */
+static void load_block(pleat__weight_type type, const uint8_t *row, uint32_t col, uint32_t n, float *out) {
+    switch (type) {
+        case PLEAT__W_F32: memcpy(out, row + (size_t)col * 4, (size_t)n * 4); break;
+        case PLEAT__W_F16:
+            for (uint32_t j = 0; j < n; j++) out[j] = pleat__f16_to_f32(load_u16(row + ((size_t)col + j) * 2));
+            break;
+        case PLEAT__W_BF16:
+            for (uint32_t j = 0; j < n; j++) out[j] = pleat__bf16_to_f32(load_u16(row + ((size_t)col + j) * 2));
+            break;
+        case PLEAT__W_Q8_0: {
+            const uint8_t *block = row + (size_t)(col / BLOCK) * PLEAT__Q8_0_BYTES;
+            const float scale = pleat__f16_to_f32(load_u16(block));
+            for (uint32_t j = 0; j < BLOCK; j++) out[j] = scale * (float)(int8_t)block[2 + j];
+            break;
+        }
+        case PLEAT__W_Q4_0: {
+            const uint8_t *block = row + (size_t)(col / BLOCK) * PLEAT__Q4_0_BYTES;
+            const float scale = pleat__f16_to_f32(load_u16(block));
+            for (uint32_t j = 0; j < BLOCK / 2; j++) {
+                out[j] = scale * (float)((int)(block[2 + j] & 15) - 8);
+                out[j + BLOCK / 2] = scale * (float)((int)(block[2 + j] >> 4) - 8);
+            }
+            break;
+        }
+        default: break;
+    }
+}
+
+static float add_lanes(const float *lanes) {
+    float sum[LANES];
+    memcpy(sum, lanes, sizeof sum);
+    for (uint32_t half = LANES / 2; half > 0; half /= 2)
+        for (uint32_t j = 0; j < half; j++) sum[j] += sum[j + half];
+    return sum[0];
+}
+
+/* One output row for n <= TILE vectors. */
+static void mul_row(pleat__weight_type type, const uint8_t *row, uint32_t cols, const float *const *x, uint32_t n,
+                    float *sums) {
+    float lanes[TILE][LANES] = {{0}};
+    float w[BLOCK];
+    for (uint32_t col = 0; col < cols; col += BLOCK) {
+        const uint32_t n_block = pleat__min_u32(BLOCK, cols - col);
+        load_block(type, row, col, n_block, w);
+        for (uint32_t i = 0; i < n; i++) {
+            const float *xi = x[i] + col;
+            if (n_block == BLOCK) {
+                for (uint32_t j = 0; j < LANES; j++)
+                    lanes[i][j] = lanes[i][j] + w[j] * xi[j] + w[j + LANES] * xi[j + LANES];
+            } else {
+                for (uint32_t j = 0; j < n_block; j++) lanes[i][j % LANES] += w[j] * xi[j];
+            }
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) sums[i] = add_lanes(lanes[i]);
+}
+
+static void mul_ref(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, const void *const *x, float *const *y,
+                    uint32_t n, bool add) {
+    float sums[TILE];
+    for (uint32_t i = 0; i < n; i += TILE) {
+        const uint32_t n_tile = pleat__min_u32(TILE, n - i);
+        const float *xs[TILE];
+        for (uint32_t t = 0; t < n_tile; t++) xs[t] = x[i + t];
+        for (uint32_t r = row_from; r < row_to; r++) {
+            mul_row(w->type, w->data + r * w->row_bytes, w->cols, xs, n_tile, sums);
+            for (uint32_t t = 0; t < n_tile; t++) y[i + t][r] = add ? y[i + t][r] + sums[t] : sums[t];
+        }
+    }
+}
+
+/* ---- quantised ------------------------------------------------------------------------------------------------- */
+
+/* A block that holds no finite number has none as its scale; its codes do not matter then. */
+static void code_ref(const float *x, uint32_t cols, pleat__coded *out) {
+    for (; cols > 0; cols -= BLOCK, x += BLOCK, out++) {
+        uint32_t max_bits = 0; /* as integers, infinity and NaN are above all others */
+        for (uint32_t j = 0; j < BLOCK; j++) max_bits = pleat__max_u32(max_bits, pleat__f32_bits(x[j]) & 0x7FFFFFFFu);
+        const float max = pleat__bits_f32(max_bits);
+        *out = (pleat__coded){.scale = max / PLEAT__CODE_MAX};
+        if (!isfinite(max)) continue;
+        if (max < PLEAT__CODED_ZERO) {
+            out->scale = 0;
+            continue;
+        }
+        const float inverse = PLEAT__CODE_MAX / max;
+        int32_t sum = 0;
+        for (uint32_t j = 0; j < BLOCK; j++) {
+            out->codes.whole[j] = (int16_t)lrintf(x[j] * inverse);
+            sum += out->codes.whole[j];
+        }
+        out->offset[0] = -128 * sum;
+        out->offset[1] = -8 * sum;
+    }
+}
+
+/* sums[r] += the dot product of row r's four codes, (p[4r + k] >> shift) & mask, with x. */
+static inline void dot_four(const uint8_t *p, int shift, int mask, const int16_t *x, int32_t *sums) {
+    for (uint32_t r = 0; r < STRIP; r++, p += 4)
+        sums[r] += (p[0] >> shift & mask) * x[0] + (p[1] >> shift & mask) * x[1] + (p[2] >> shift & mask) * x[2] +
+                   (p[3] >> shift & mask) * x[3];
+}
+
+/* Dot products of a block of 16 rows with the codes of one. */
+static void dot_block(pleat__weight_type type, const uint8_t *codes, const pleat__coded *x, int32_t *sums) {
+    const int16_t *xi = x->codes.whole;
+    for (uint32_t r = 0; r < STRIP; r++) sums[r] = x->offset[type == PLEAT__W_Q4_0];
+    if (type == PLEAT__W_Q8_0) {
+        for (uint32_t j = 0; j < BLOCK; j += 4, codes += 4 * STRIP) dot_four(codes, 0, 255, xi + j, sums);
+        return;
+    }
+    for (uint32_t j = 0; j < BLOCK; j += 8, codes += 4 * STRIP) {
+        dot_four(codes, 0, 15, xi + j, sums);
+        dot_four(codes, 4, 15, xi + j + 4, sums);
+    }
+}
+
+static void mul_packed(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, const void *const *x,
+                       float *const *y, uint32_t n, bool add) {
+    const uint32_t n_blocks = w->cols / BLOCK;
+    const uint32_t code_bytes = STRIP * (w->type == PLEAT__W_Q4_0 ? BLOCK / 2 : BLOCK); /* of a block of 16 rows */
+    for (uint32_t r0 = row_from; r0 < row_to; r0 += STRIP) {
+        const uint8_t *strip = w->data + r0 * w->row_bytes;
+        const uint8_t *scales = strip + (size_t)n_blocks * code_bytes;
+        for (uint32_t i = 0; i < n; i++) {
+            const pleat__coded *xi = x[i];
+            float acc[STRIP] = {0};
+            for (uint32_t b = 0; b < n_blocks; b++) {
+                int32_t sums[STRIP];
+                dot_block(w->type, strip + (size_t)b * code_bytes, &xi[b], sums);
+                for (uint32_t r = 0; r < STRIP; r++)
+                    acc[r] += pleat__f16_to_f32(load_u16(scales + 2 * (b * STRIP + r))) * xi[b].scale * (float)sums[r];
+            }
+            for (uint32_t r = r0; r < pleat__min_u32(r0 + STRIP, row_to); r++)
+                y[i][r] = add ? y[i][r] + acc[r - r0] : acc[r - r0];
+        }
+    }
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+static void load_ref(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, float *out) {
+    for (uint32_t r = row_from; r < row_to; r++) {
+        const uint8_t *row = w->data + r * w->row_bytes;
+        float *to = out + (size_t)(r - row_from) * w->cols;
+        for (uint32_t col = 0; col < w->cols; col += BLOCK)
+            load_block(w->type, row, col, pleat__min_u32(BLOCK, w->cols - col), to + col);
+    }
+}
+
+void pleat__linear_fill_ref(pleat__linear_dsp *dsp) {
+    for (uint32_t type = 0; type < PLEAT__N_WEIGHT_TYPES; type++) {
+        dsp->mul[type] = pleat__is_quantised(type) ? mul_packed : mul_ref;
+        dsp->load[type] = load_ref;
+    }
+    dsp->code = code_ref;
+    dsp->vector_rows = 2;
+    dsp->packed_rows = 2;
+}

@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_linear.c: matrix products (src/linear/linear.h) against float64.
+ *
+ * Weights are random bytes of each stored type, decoded here a second time from the formulas; sizes are odd where the
+ * type allows; every buffer ends at an unreadable page.  The bounds are those of linear.h.  Then bits: a vector's
+ * product is the same alone and in any batch, wherever the vectors stand, a job's the same for any team and whatever
+ * else it holds.  AMX's kernels leave what they do not take to VNNI's, which so check them bit by bit.
+ */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "core/half.h"
+#include "linear/gemm.h"
+#include "linear/linear.h"
+
+static const char *const type_names[PLEAT__N_WEIGHT_TYPES] = {"f32", "f16", "bf16", "q8_0", "q4_0"};
+
+/* ---- matrices and their oracle ------------------------------------------------------------------ */
+
+typedef struct random_matrix {
+    pleat__matrix m;      /* as a file has it */
+    pleat__matrix usable; /* as kernels read it: packed if quantised */
+    check_buf bytes, packed;
+    double *values; /* [rows][cols] */
+} random_matrix;
+
+static void store_u16(uint8_t *p, uint16_t v) { memcpy(p, &v, sizeof v); }
+
+static double decoded_scale(const uint8_t *p) {
+    uint16_t h;
+    memcpy(&h, p, sizeof h);
+    return (double)pleat__f16_to_f32(h);
+}
+
+/* 32 random weights at p and their values; `values` has room for 32. */
+static void fill_block(pleat__weight_type type, uint8_t *p, uint32_t n, double *values) {
+    const bool is_extreme = check_below(16) == 0;
+    if (pleat__is_quantised(type)) {
+        store_u16(p, pleat__f32_to_f16(is_extreme ? 6.0e-6f : check_normal() * 0.01f));
+        const uint32_t n_bytes = type == PLEAT__W_Q8_0 ? 32 : 16;
+        for (uint32_t j = 0; j < n_bytes; j++) p[2 + j] = (uint8_t)check_u64();
+        for (uint32_t j = 0; j < 32; j++) {
+            const int nibble = j < 16 ? p[2 + j % 16] & 15 : p[2 + j % 16] >> 4;
+            const int code = type == PLEAT__W_Q8_0 ? (int8_t)p[2 + j] : nibble - 8;
+            values[j] = decoded_scale(p) * code;
+        }
+        return;
+    }
+    for (uint32_t j = 0; j < n; j++) {
+        const float value = is_extreme ? 1e-7f * check_normal() : check_normal();
+        const uint16_t half = pleat__f32_to_f16(value);
+        const uint16_t brain = (uint16_t)(pleat__f32_bits(value) >> 16);
+        if (type == PLEAT__W_F32) {
+            memcpy(p + 4 * j, &value, 4);
+            values[j] = (double)value;
+        } else if (type == PLEAT__W_F16) {
+            store_u16(p + 2 * j, half);
+            values[j] = (double)pleat__f16_to_f32(half);
+        } else {
+            store_u16(p + 2 * j, brain);
+            values[j] = (double)pleat__bf16_to_f32(brain);
+        }
+    }
+}
+
+static random_matrix matrix_new(pleat__weight_type type, uint32_t rows, uint32_t cols) {
+    static const uint32_t block_bytes[] = {128, 64, 64, PLEAT__Q8_0_BYTES, PLEAT__Q4_0_BYTES};
+    random_matrix r = {.m = {.type = type, .rows = rows, .cols = cols}};
+    r.m.row_bytes =
+        pleat__is_quantised(type) ? (uint64_t)cols / 32 * block_bytes[type] : (uint64_t)cols * block_bytes[type] / 32;
+    r.bytes = check_buf_new(r.m.row_bytes * rows, 2);
+    r.values = malloc((size_t)rows * cols * sizeof(double) + 32 * sizeof(double));
+    uint8_t *p = r.bytes.p;
+    for (uint32_t row = 0; row < rows; row++, p += r.m.row_bytes)
+        for (uint32_t col = 0; col < cols; col += 32)
+            fill_block(type, p + (size_t)(col / 32) * block_bytes[type], pleat__min_u32(32, cols - col),
+                       r.values + (size_t)row * cols + col);
+    r.usable = r.m;
+    r.usable.data = r.m.data = r.bytes.p;
+    if (!pleat__is_quantised(type)) return r;
+    const uint32_t n_strips = pleat__div_up_u32(rows, PLEAT__STRIP_ROWS);
+    const uint32_t cut = (uint32_t)check_below(n_strips + 1);
+    r.packed = check_buf_new(pleat__linear_packed_bytes(&r.m), 2);
+    pleat__linear_pack(&r.m, cut, n_strips, r.packed.p);
+    pleat__linear_pack(&r.m, 0, cut, r.packed.p);
+    r.usable.data = r.packed.p;
+    return r;
+}
+
+static void matrix_free(random_matrix *r) {
+    check_buf_free(&r->bytes);
+    if (r->packed.p) {
+        CHECK(check_buf_is_intact(&r->packed));
+        check_buf_free(&r->packed);
+    }
+    free(r->values);
+}
+
+/* What coding x may add to the error of a product with w: 32 columns at a time. */
+static double coding_error(const double *w, const float *x, uint32_t cols) {
+    double error = 0;
+    for (uint32_t col = 0; col < cols; col += 32) {
+        double max = 0, sum = 0;
+        for (uint32_t i = col; i < col + 32; i++) {
+            max = fmax(max, fabs((double)x[i]));
+            sum += fabs(w[i]);
+        }
+        error += sum * (max < 0x1p-100 ? max : max / 63000);
+    }
+    return error;
+}
+
+/* Is y the product of row `row` with x, within linear.h's bound?  `before` was added to it. */
+static int is_product(const random_matrix *r, uint32_t row, const float *x, float before, float y) {
+    const uint32_t cols = r->m.cols;
+    const double *w = r->values + (size_t)row * cols;
+    double sum = (double)before, magnitude = fabs((double)before);
+    for (uint32_t i = 0; i < cols; i++) {
+        sum += w[i] * (double)x[i];
+        magnitude += fabs(w[i] * (double)x[i]);
+    }
+    double bound = 0x1p-23 * (cols / 8 + 36) * magnitude + 1e-38;
+    if (pleat__is_quantised(r->m.type)) {
+        const double coding = coding_error(w, x, cols);
+        bound = coding + 0x1p-23 * (cols / 32 + 8) * (magnitude + coding) + 1e-38;
+    }
+    const int ok = fabs((double)y - sum) <= bound;
+    if (!ok) check_context("row %u: %.9g, should be %.9g within %.3g", row, (double)y, sum, bound);
+    return ok;
+}
+
+/* ---- variants ------------------------------------------------------------------------------------ */
+
+typedef struct variant {
+    const char *name;
+    uint32_t needs;
+    bool of_floats, of_quantised; /* which types it serves */
+    void (*fill)(pleat__linear_dsp *dsp);
+} variant;
+
+static const variant variants[] = {
+    {"ref", 0, true, true, pleat__linear_fill_ref},
+#if PLEAT_X86
+    {"avx2", PLEAT_CPU_AVX2, true, false, pleat__linear_fill_avx2},
+    {"packed_avx2", PLEAT_CPU_AVX2, false, true, pleat__linear_fill_packed_avx2},
+    {"packed_avxvnni", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX_VNNI, false, true, pleat__linear_fill_packed_avxvnni},
+    {"avx512", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512, true, false, pleat__linear_fill_avx512},
+    {"packed_avx512", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI, false, true,
+     pleat__linear_fill_packed_avx512},
+    {"packed_amx", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI | PLEAT_CPU_AMX_INT8, false, true,
+     pleat__linear_fill_packed_amx},
+#elif PLEAT_ARM
+    {"neon", PLEAT_CPU_NEON, true, false, pleat__linear_fill_neon},
+    {"packed_neon", PLEAT_CPU_NEON, false, true, pleat__linear_fill_packed_neon},
+    {"packed_dotprod", PLEAT_CPU_NEON | PLEAT_CPU_DOTPROD, false, true, pleat__linear_fill_packed_dotprod},
+#endif
+};
+
+static bool runs_here(const variant *v) { return (pleat_cpu_flags() & v->needs) == v->needs; }
+
+static bool serves(const variant *v, pleat__weight_type type) {
+    return pleat__is_quantised(type) ? v->of_quantised : v->of_floats;
+}
+
+static pleat__linear_dsp table_of(const variant *v) {
+    pleat__linear_dsp dsp;
+    pleat__linear_fill_ref(&dsp);
+    v->fill(&dsp);
+    return dsp;
+}
+
+static uint32_t random_cols(pleat__weight_type type) {
+    const uint32_t longest = 300;
+    if (pleat__is_quantised(type)) return 32 * (uint32_t)check_between(1, longest / 32);
+    return (uint32_t)check_between(1, longest);
+}
+
+#define MAX_VECTORS 70u
+#define MAX_GAP 3u /* slots from one coded vector to the next */
+
+/* x and y of n vectors, each between guards; all coded ones between guards. */
+typedef struct vectors {
+    check_buf x_buf[MAX_VECTORS], y_buf[MAX_VECTORS], coded_buf;
+    const float *x[MAX_VECTORS];
+    const void *usable[MAX_VECTORS]; /* as kernels read them: coded for quantised types */
+    float *y[MAX_VECTORS];
+} vectors;
+
+/* Slots of n coded vectors, from 0 to the last one that is used: runs at equal distances, upwards or downwards. */
+static uint32_t random_slots(uint32_t *slots, uint32_t n) {
+    uint32_t at = 0;
+    for (uint32_t i = 0, gap = 1; i < n; i++, at += gap) {
+        slots[i] = at;
+        if (check_below(12) == 0) gap = (uint32_t)check_between(1, MAX_GAP);
+    }
+    const uint32_t last = slots[n - 1];
+    for (uint32_t i = 0, down = (uint32_t)check_below(2); i < n && down; i++) slots[i] = last - slots[i];
+    return last + 1;
+}
+
+static void vectors_init(vectors *v, const pleat__linear_dsp *dsp, const pleat__matrix *w, uint32_t n) {
+    const uint32_t rows = w->rows, cols = w->cols, n_blocks = cols / 32;
+    uint32_t slots[MAX_VECTORS] = {0};
+    const uint32_t n_slots = random_slots(slots, n);
+    v->coded_buf = check_buf_new((size_t)n_slots * n_blocks * sizeof(pleat__coded), _Alignof(pleat__coded));
+    for (uint32_t i = 0; i < n; i++) {
+        v->x_buf[i] = check_buf_new(cols * sizeof(float), 4);
+        v->y_buf[i] = check_buf_new(rows * sizeof(float), 4);
+        check_fill(v->x_buf[i].p, cols, (unsigned)check_below(CHECK_N_FILLS), 3.0f);
+        check_fill_normal(v->y_buf[i].p, rows);
+        v->y[i] = v->y_buf[i].p;
+        v->usable[i] = v->x[i] = v->x_buf[i].p;
+        if (!pleat__is_quantised(w->type)) continue;
+        pleat__coded *coded = (pleat__coded *)v->coded_buf.p + (size_t)slots[i] * n_blocks;
+        dsp->code(v->x[i], cols, coded);
+        v->usable[i] = coded;
+    }
+}
+
+static void vectors_release(vectors *v, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK(check_buf_is_intact(&v->y_buf[i]));
+        check_buf_free(&v->x_buf[i]);
+        check_buf_free(&v->y_buf[i]);
+    }
+    CHECK(check_buf_is_intact(&v->coded_buf));
+    check_buf_free(&v->coded_buf);
+}
+
+static void try_mul(const variant *var, const pleat__linear_dsp *dsp, pleat__weight_type type) {
+    const uint32_t rows = (uint32_t)check_between(1, 50), cols = random_cols(type);
+    const uint32_t n = (uint32_t)check_between(1, check_below(3) ? 17 : MAX_VECTORS);
+    const uint32_t step = pleat__is_quantised(type) ? PLEAT__STRIP_ROWS : 1; /* where a call may start */
+    const uint32_t from = (uint32_t)check_below(rows) / step * step, to = (uint32_t)check_between(from, rows);
+    const bool add = check_below(2);
+    check_context("%s %s rows %u..%u of %u, cols %u, n %u, add %d", var->name, type_names[type], from, to, rows, cols,
+                  n, add);
+    random_matrix r = matrix_new(type, rows, cols);
+    vectors v;
+    vectors_init(&v, dsp, &r.m, n);
+    float *before = malloc((size_t)n * rows * sizeof(float));
+    float *alone = malloc(rows * sizeof(float));
+    for (uint32_t i = 0; i < n; i++) memcpy(before + (size_t)i * rows, v.y[i], rows * sizeof(float));
+
+    dsp->mul[type](&r.usable, from, to, v.usable, v.y, n, add);
+    for (uint32_t i = 0; i < n; i++) {
+        const float *was = before + (size_t)i * rows;
+        for (uint32_t row = from; row < to; row++)
+            if (!CHECK(is_product(&r, row, v.x[i], add ? was[row] : 0, v.y[i][row]))) break;
+        memcpy(alone, was, rows * sizeof(float));
+        for (uint32_t row = from; row < to; row += step)
+            dsp->mul[type](&r.usable, row, pleat__min_u32(row + step, to), &v.usable[i], &alone, 1, add);
+        CHECK_EQ_MEM(alone, v.y[i], rows * sizeof(float)); /* and nothing outside from..to was written */
+    }
+    vectors_release(&v, n);
+    matrix_free(&r);
+    free(before);
+    free(alone);
+}
+
+static void test_mul(void) {
+    for (size_t i = 0; i < CHECK_COUNT(variants); i++) {
+        if (!runs_here(&variants[i])) continue;
+        const pleat__linear_dsp dsp = table_of(&variants[i]);
+        for (uint32_t type = 0; type < PLEAT__N_WEIGHT_TYPES; type++)
+            for (uint64_t round = serves(&variants[i], type) ? check_rounds(60, 15) : 0; round > 0; round--)
+                try_mul(&variants[i], &dsp, (pleat__weight_type)type);
+    }
+}
+
+/* Row 0 of r times x [64]. */
+static float product_of(const pleat__linear_dsp *dsp, const random_matrix *r, const float *x) {
+    pleat__coded coded[2];
+    const void *usable = coded;
+    float y = 0, *ys = &y;
+    dsp->code(x, 64, coded);
+    dsp->mul[r->m.type](&r->usable, 0, 1, &usable, &ys, 1, false);
+    return y;
+}
+
+/* Coded rows at the edges: the widest codes alone, of zeros, tiny and huge magnitudes, and with one that is no number. */
+static void test_code_extremes(void) {
+    static const float magnitudes[] = {0, 1e-45f, 1e-38f, 0x1p-101f, 0x1p-100f, 1e-20f, 1, 1e30f};
+    for (size_t i = 0; i < CHECK_COUNT(variants); i++) {
+        if (!runs_here(&variants[i]) || !variants[i].of_quantised) continue;
+        const pleat__linear_dsp dsp = table_of(&variants[i]);
+        for (uint32_t round = 0; round < 20 * CHECK_COUNT(magnitudes); round++) {
+            const float magnitude = magnitudes[round % CHECK_COUNT(magnitudes)];
+            random_matrix r = matrix_new(round % 3 ? PLEAT__W_Q8_0 : PLEAT__W_Q4_0, 1, 64);
+            float x[64];
+            for (uint32_t j = 0; j < 64; j++) x[j] = check_below(2) ? magnitude : -magnitude;
+            check_context("%s, all +-%g", variants[i].name, (double)magnitude);
+            CHECK(is_product(&r, 0, x, 0, product_of(&dsp, &r, x)));
+            const uint32_t at = (uint32_t)check_below(64);
+            x[at] = round % 2 ? INFINITY : NAN;
+            check_context("%s, %g at %u", variants[i].name, (double)x[at], at);
+            CHECK(!isfinite(product_of(&dsp, &r, x)));
+            matrix_free(&r);
+        }
+    }
+}
+
+/* Weights made f32 are exact. */
+static void test_load(void) {
+    for (size_t i = 0; i < CHECK_COUNT(variants); i++) {
+        if (!runs_here(&variants[i])) continue;
+        const pleat__linear_dsp dsp = table_of(&variants[i]);
+        for (uint32_t round = 0; round < 20 * PLEAT__N_WEIGHT_TYPES; round++) {
+            const pleat__weight_type type = (pleat__weight_type)(round % PLEAT__N_WEIGHT_TYPES);
+            const uint32_t rows = (uint32_t)check_between(1, 9), cols = random_cols(type);
+            const uint32_t from = (uint32_t)check_below(rows);
+            check_context("%s %s rows %u..%u, cols %u", variants[i].name, type_names[type], from, rows, cols);
+            random_matrix r = matrix_new(type, rows, cols);
+            const size_t n = (size_t)(rows - from) * cols;
+            check_buf out = check_buf_new(n * sizeof(float), 4);
+            dsp.load[type](&r.m, from, rows, out.p);
+            const float *got = out.p;
+            for (size_t j = 0; j < n; j++)
+                if (!CHECK((double)got[j] == r.values[(size_t)from * cols + j])) break;
+            CHECK(check_buf_is_intact(&out));
+            check_buf_free(&out);
+            matrix_free(&r);
+        }
+    }
+}
+
+/* What the mask leaves is what runs: of each kind of types the last variant whose needs are met. */
+static void test_dispatch(void) {
+    for (uint32_t flags = 0; flags < 128; flags++) {
+        const uint32_t closed = pleat_cpu_flags() & flags; /* any subset: dispatch climbs a ladder */
+        if ((closed && !(closed & (PLEAT_CPU_AVX2 | PLEAT_CPU_NEON))) ||
+            (closed & PLEAT_CPU_VNNI && !(closed & PLEAT_CPU_AVX512)) ||
+            (closed & PLEAT_CPU_AMX_INT8 && !(closed & PLEAT_CPU_VNNI)))
+            continue;
+        pleat__linear_dsp chosen, want;
+        pleat__linear_dsp_init(&chosen, closed);
+        for (size_t i = 0; i < CHECK_COUNT(variants); i++)
+            if ((closed & variants[i].needs) == variants[i].needs) variants[i].fill(&want);
+        CHECK_EQ_U64(chosen.vector_rows, want.vector_rows);
+        CHECK_EQ_U64(chosen.packed_rows, want.packed_rows);
+        CHECK(chosen.code == want.code);
+        for (uint32_t type = 0; type < PLEAT__N_WEIGHT_TYPES; type++)
+            CHECK(chosen.mul[type] == want.mul[type] && chosen.load[type] == want.load[type]);
+    }
+}
+
+/* ---- jobs ---------------------------------------------------------------------------------------- */
+
+#define JOB_ROWS 250u
+
+static void join_sum(float *a, const float *b, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) a[i] = a[i] * 0.5f + b[i];
+}
+
+/* Spans that fill up to JOB_ROWS rows, short and long ones, leaving some rows out. */
+static uint32_t random_spans(pleat__linear_span *spans) {
+    uint32_t n = 0;
+    for (uint32_t row = 0;;) {
+        row += (uint32_t)check_below(3);
+        const uint32_t n_rows = (uint32_t)(check_below(3) ? check_between(1, 8) : check_between(9, 90));
+        if (row + n_rows > JOB_ROWS) return n;
+        spans[n++] = (pleat__linear_span){.row = row, .n_rows = n_rows};
+        row += n_rows;
+    }
+}
+
+/* Not the same when done twice, and different for each part and step row. */
+static void finish_quarter(const void *ctx, uint32_t part, uint32_t step_row, float *y, uint32_t from, uint32_t to) {
+    (void)ctx;
+    CHECK(from % PLEAT__STRIP_ROWS == 0 && from < to && step_row < JOB_ROWS);
+    for (uint32_t i = from; i < to; i++) y[i] = y[i] * 0.25f + (float)(part + step_row);
+}
+
+static float *run_job(pleat__linear_job job, uint32_t n_threads, size_t out_floats, const float *start, float *out) {
+    pleat_workers *team = NULL;
+    CHECK_STATUS(pleat_workers_create(n_threads, NULL, &team), PLEAT_OK);
+    float *scratch[3];
+    for (int worker = 0; worker < 3; worker++)
+        scratch[worker] = aligned_alloc(64, pleat__linear_scratch_bytes(job.parts[0].w->cols));
+    job.scratch = scratch;
+    job.coded = malloc((size_t)JOB_ROWS * (job.parts[0].w->cols / 32) * sizeof *job.coded);
+    memcpy(out, start, out_floats * sizeof(float));
+    pleat__linear_run(&job, team);
+    for (int worker = 0; worker < 3; worker++) free(scratch[worker]);
+    free(job.coded);
+    pleat_workers_destroy(&team);
+    return out;
+}
+
+/* The joined job left in part 0 of `joined` what joining the plain job's parts gives; `plain` holds both parts. */
+static void check_joined(const pleat__linear_job *job, float *plain, size_t part_floats, const float *joined) {
+    const uint32_t rows = job->parts[0].w->rows;
+    for (uint32_t s = 0; s < job->n_spans; s++) {
+        const size_t at = (size_t)job->spans[s].row * rows, n = (size_t)job->spans[s].n_rows * rows;
+        join_sum(plain + at, plain + part_floats + at, (uint32_t)n);
+        CHECK_EQ_MEM(plain + at, joined + at, n * sizeof(float));
+    }
+}
+
+static const float *run_finished(pleat__linear_job job, size_t out_floats, const float *start, float *out) {
+    job.finish = finish_quarter;
+    return run_job(job, 2, out_floats, start, out);
+}
+
+/* Every element that a span has was finished once. */
+static void check_finished(const pleat__linear_job *job, const float *plain, const float *finished,
+                           size_t part_floats) {
+    const uint32_t rows = job->parts[0].w->rows;
+    for (uint32_t s = 0; s < job->n_spans; s++)
+        for (uint32_t i = 0; i < 2 * job->spans[s].n_rows * rows; i++) {
+            const uint32_t part = i % 2, step_row = job->spans[s].row + i / 2 / rows;
+            const size_t at = part * part_floats + (size_t)step_row * rows + i / 2 % rows;
+            if (!CHECK(finished[at] == plain[at] * 0.25f + (float)(part + step_row))) return;
+        }
+}
+
+/* Two parts of equal shape, so that one job can be run plainly and joined. */
+static void try_job(pleat__weight_type type, bool add, bool vectors_only, bool join) {
+    const uint32_t rows = (uint32_t)check_between(1, 300), cols = 32 * (uint32_t)check_between(1, 12);
+    check_context("%s rows %u cols %u add %d vectors_only %d join %d", type_names[type], rows, cols, add, vectors_only,
+                  join);
+    random_matrix r[2] = {matrix_new(type, rows, cols), matrix_new(type, rows, cols)};
+    pleat__linear_dsp dsp;
+    pleat__linear_dsp_init(&dsp, pleat_cpu_flags());
+    pleat__linear_span spans[JOB_ROWS];
+    const uint32_t n_spans = random_spans(spans);
+    const size_t part_floats = (size_t)JOB_ROWS * rows, out_floats = 2 * part_floats;
+    float *x = malloc((size_t)JOB_ROWS * cols * sizeof(float));
+    float *start = malloc(out_floats * sizeof(float)), *out = malloc(out_floats * sizeof(float));
+    float *again = malloc(out_floats * sizeof(float));
+    check_fill_normal(x, (size_t)JOB_ROWS * cols);
+    check_fill_normal(start, out_floats);
+
+    pleat__linear_job job = {.dsp = &dsp, .x = x, .spans = spans, .n_spans = n_spans, .n_parts = 2, .add = add};
+    job.parts[0] = (pleat__linear_part){&r[0].usable, out};
+    job.parts[1] = (pleat__linear_part){&r[1].usable, out + part_floats};
+    job.vectors_only = vectors_only;
+    job.join = join ? join_sum : NULL;
+    run_job(job, 1, out_floats, start, out);
+
+    for (uint32_t s = 0; s < n_spans && !join; s++)
+        for (uint32_t i = 0; i < 2 * spans[s].n_rows; i++) {
+            const uint32_t step_row = spans[s].row + i / 2, row = (uint32_t)check_below(rows);
+            const size_t at = (i % 2) * part_floats + (size_t)step_row * rows + row;
+            CHECK(is_product(&r[i % 2], row, x + (size_t)step_row * cols, add ? start[at] : 0, out[at]));
+        }
+
+    job.parts[0].y = again;
+    job.parts[1].y = again + part_floats;
+    if (join) {
+        job.join = NULL;
+        check_joined(&job, run_job(job, 1, out_floats, start, again), part_floats, out);
+        job.join = join_sum;
+    }
+    run_job(job, 3, out_floats, start, again);
+    CHECK_EQ_MEM(out, again, out_floats * sizeof(float)); /* rows of no span stay as they were, too */
+    if (!join) check_finished(&job, out, run_finished(job, out_floats, start, again), part_floats);
+    for (uint32_t s = 0; s < n_spans; s++) {
+        job.spans = &spans[s];
+        job.n_spans = 1;
+        run_job(job, 2, out_floats, start, again);
+        const size_t at = (size_t)spans[s].row * rows, n = (size_t)spans[s].n_rows * rows;
+        CHECK_EQ_MEM(out + at, again + at, n * sizeof(float));
+        if (!join) CHECK_EQ_MEM(out + part_floats + at, again + part_floats + at, n * sizeof(float));
+    }
+    free(x), free(start), free(out), free(again);
+    matrix_free(&r[0]);
+    matrix_free(&r[1]);
+}
+
+static void test_job(void) {
+    for (uint64_t round = 0; round < check_rounds(40, 10); round++)
+        try_job((pleat__weight_type)(round % PLEAT__N_WEIGHT_TYPES), check_below(2), check_below(2), round % 4 == 3);
+}
+
+/* Outputs of their own, as logits have, and many spans of one row. */
+static void test_outputs(void) {
+    random_matrix r = matrix_new(PLEAT__W_Q8_0, 333, 64);
+    pleat__linear_dsp dsp;
+    pleat__linear_dsp_init(&dsp, pleat_cpu_flags());
+    pleat__linear_span spans[60];
+    float *outputs[60], *x = malloc(60 * 64 * sizeof(float));
+    float *scratch = aligned_alloc(64, pleat__linear_scratch_bytes(64));
+    pleat__coded *coded = malloc(60 * 2 * sizeof *coded);
+    check_fill_normal(x, 60 * 64);
+    for (uint32_t s = 0; s < 60; s++) {
+        spans[s] = (pleat__linear_span){.row = 59 - s, .n_rows = 1};
+        outputs[s] = malloc(333 * sizeof(float));
+    }
+    const pleat__linear_job job = {.dsp = &dsp,
+                                   .x = x,
+                                   .spans = spans,
+                                   .n_spans = 60,
+                                   .parts = {{.w = &r.usable}},
+                                   .n_parts = 1,
+                                   .outputs = outputs,
+                                   .coded = coded,
+                                   .scratch = &scratch};
+    pleat__linear_run(&job, NULL);
+    for (uint32_t s = 0; s < 60; s++) {
+        for (uint32_t row = 0; row < 333; row++)
+            if (!CHECK(is_product(&r, row, x + (size_t)(59 - s) * 64, 0, outputs[s][row]))) break;
+        free(outputs[s]);
+    }
+    free(x), free(scratch), free(coded);
+    matrix_free(&r);
+}
+
+/* Threads of this process. */
+static uint32_t count_threads(void) {
+    uint32_t n = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    if (!tasks) return 0;
+    for (const struct dirent *entry; (entry = readdir(tasks)) != NULL;) n += entry->d_name[0] != '.';
+    closedir(tasks);
+    return n;
+}
+
+/* Products are right, and oneDNN starts no threads for them. */
+static void test_gemm(void) {
+    if (!pleat__gemm_is_there()) SKIP("built without oneDNN");
+    const uint32_t n_threads = count_threads();
+    for (uint32_t round = 0; round < 30; round++) {
+        const uint32_t m = (uint32_t)check_between(1, 300), rows = (uint32_t)check_between(1, 130);
+        const uint32_t cols = (uint32_t)check_between(1, 200), stride = rows + (uint32_t)check_below(5);
+        check_context("m %u rows %u cols %u stride %u", m, rows, cols, stride);
+        random_matrix r = matrix_new(PLEAT__W_F32, rows, cols);
+        float *x = malloc((size_t)m * cols * sizeof(float)), *w = malloc((size_t)rows * cols * sizeof(float));
+        check_buf y = check_buf_new(((size_t)(m - 1) * stride + rows) * sizeof(float), 4);
+        check_fill_normal(x, (size_t)m * cols);
+        memcpy(w, r.m.data, (size_t)rows * cols * sizeof(float));
+        CHECK(pleat__gemm(x, m, w, rows, cols, y.p, stride, false));
+        for (uint32_t i = 0; i < m; i++)
+            for (uint32_t row = 0; row < rows; row++)
+                CHECK(is_product(&r, row, x + (size_t)i * cols, 0, ((float *)y.p)[(size_t)i * stride + row]));
+        CHECK(check_buf_is_intact(&y));
+        check_buf_free(&y);
+        matrix_free(&r);
+        free(x), free(w);
+    }
+    CHECK_EQ_U64(count_threads(), n_threads);
+}
+
+int main(int argc, char **argv) {
+    static const check_test tests[] = {
+        {"mul", test_mul},   {"code_extremes", test_code_extremes},
+        {"load", test_load}, {"dispatch", test_dispatch},
+        {"job", test_job},   {"outputs", test_outputs},
+        {"gemm", test_gemm},
+    };
+    return check_main(tests, CHECK_COUNT(tests), argc, argv);
+}
