@@ -8,7 +8,7 @@
 #     PLEAT=build/pleat bash tests/long/served.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../cli/harness.bash"
 
-specs="f16 k8v4 leankv snapkv:budget=50% kvcomp:k=0.2,v=0.15"
+specs="f16 k8v4 leankv snapkv:budget=50% kvcomp"
 # four tasks number the samples of each length, the others all of them
 grep -E '"id": "((passkey|kv_recall|two_hop|code_recall)-[0-9]+-0[01]|(few_shot|word_problem|chain_sum|copy_list)-[0-9]+-0[0-7])"' \
     "$ROOT/eval/tasks.jsonl" >"$scratch/tasks"

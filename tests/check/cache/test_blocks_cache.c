@@ -88,7 +88,8 @@ static rig rig_new(const struct block_spec *spec, uint32_t page_tokens, pleat_wo
     pleat_spec parsed;
     CHECK_STATUS(pleat_spec_parse(spec->text, &parsed, NULL), PLEAT_OK);
     r.high = parsed.high;
-    r.tolerance = parsed.high.k_bits > 8 ? 2e-6 : 3e-4;
+    /* A logit's magnitude reaches some 60 here, and 60 * 2^-24 = 3.6e-6; the largest distance of 8 seeds was 2.5e-6. */
+    r.tolerance = parsed.high.k_bits > 8 ? 5e-6 : 3e-4;
     const cache_shape shape = {.n_layers = LAYERS,
                                .n_kv_heads = HEADS,
                                .head_dim = D,
