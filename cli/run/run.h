@@ -41,7 +41,7 @@ typedef struct run_text {
     const char *finish; /* "stop", "length" or "interrupted"; NULL: goes on */
     char *bytes;        /* [n_bytes] so far, valid UTF-8; NULL: none */
     size_t n_bytes, cap;
-    utf8_stream utf8;
+    pleat_detokenizer shown;
     double logprob, score; /* NAN: not known */
 } run_text;
 

@@ -3,8 +3,14 @@
  * model.h: a GGUF file, the model in it, its tokenizer and chat form, and samplers.
  *
  * A pleat_gguf is a checked view of a file: any well-formed GGUF opens.  A pleat_model is a GGUF that Pleat can run:
- * architecture `llama`, tensors in F32, F16, BF16, Q8_0 or Q4_0, tokenizer `gpt2` with the pre-tokenizer
- * `qwen2` or `llama-bpe`.  Anything else is refused by name, since a guess would change tokens silently.
+ * architecture `llama`, tensors in F32, F16, BF16, Q8_0 or Q4_0, and a tokenizer of one of these kinds:
+ *
+ *     llama    SentencePiece with scores, as of Llama 2, Mistral, Gemma 1 to 3, Phi-3
+ *     gemma4   byte-pair merges of characters
+ *     gpt2     byte-pair merges of bytes, with one of the pre-tokenizers in src/tokenizer/expressions.c, as of GPT-2,
+ *              Llama 3, Qwen 2 to 3.5, SmolLM, StarCoder, DeepSeek, Falcon, Command R, GPT-4o, Tekken
+ *
+ * Anything else is refused by name, since a guess would change tokens silently.
  *
  * Files are mapped read-only, and stay mapped while the object lives.  A file that is shortened meanwhile ends the
  * process (SIGBUS), so replace a model by renaming a new file over it.  All objects here are immutable after creation
@@ -78,6 +84,7 @@ typedef struct pleat_model_info {
     uint64_t weight_bytes;
     pleat_token bos, eos; /* -1 when the file names none */
     int add_bos;          /* 1: tokenize puts bos in front when asked to add special tokens */
+    int add_eos;          /* 1: likewise eos behind */
 } pleat_model_info;
 
 PLEAT_API pleat_status pleat_model_load(const char *path, const pleat_allocator *allocator, pleat_model **out,
@@ -97,13 +104,17 @@ PLEAT_API pleat_status pleat_model_fingerprint(const pleat_model *model, char ou
 
 #define PLEAT_TOKENIZE_ADD_BOS 0x1u /* put bos in front if the model asks for it (info.add_bos) */
 #define PLEAT_TOKENIZE_SPECIAL 0x2u /* read special tokens spelled out in the text, as <|im_end|> */
+#define PLEAT_TOKENIZE_ADD_EOS 0x4u /* put eos behind if the model asks for it (info.add_eos); not for prompts */
 
 /* Text (n_bytes of UTF-8) to tokens.  Writes at most `cap` ids and sets *n_tokens to the number that the whole text
  * has.  When that is more than cap, returns PLEAT_E_LIMIT with *n_tokens set and ids[0..cap) written, so cap = 0 with
  * ids = NULL asks for the count.  Invalid UTF-8 is PLEAT_E_SYNTAX, err->where its offset; after other errors what ids
- * holds is unspecified.  There is no normalisation: the tokens' bytes, joined, are the text again.  Special tokens are
- * found from left to right, the longest at each place; user-defined ones even without PLEAT_TOKENIZE_SPECIAL.
- * O(n log n).  From any thread; its scratch comes from the model's allocator, which has to be thread-safe then. */
+ * holds is unspecified.  There is no normalisation: a detokenizer makes the text again, but for what the models' own
+ * tokenizers lose too.  With `llama` and `gemma4` U+2581 becomes a space; with `gpt2` a byte that has no token, as
+ * control characters in some vocabularies, is left out; Phi-3's special tokens swallow the whitespace behind them.
+ * Special tokens are found from left to right, the longest at each place; user-defined ones even without
+ * PLEAT_TOKENIZE_SPECIAL.  O(n log n).  From any thread; its scratch comes from the model's allocator, which has to be
+ * thread-safe then. */
 PLEAT_API pleat_status pleat_model_tokenize(const pleat_model *model, const char *text, size_t n_bytes, uint32_t flags,
                                             pleat_token *ids, uint32_t cap, uint32_t *n_tokens, pleat_error *err);
 
@@ -112,12 +123,48 @@ PLEAT_API pleat_status pleat_model_tokenize(const pleat_model *model, const char
  * is NULL. */
 PLEAT_API const char *pleat_model_token_text(const pleat_model *model, pleat_token id, size_t *n_bytes);
 
-/* 1 for control tokens, as bos, eos, <|im_end|>; else 0. */
+/* 1 for control tokens, as bos, eos, <|im_end|>, and for the unknown token; else 0. */
 PLEAT_API int pleat_model_token_is_special(const pleat_model *model, pleat_token id);
 
-/* 1 if the token ends a turn or a document: eos, and the tokens named <|eos|>, <|im_end|>, <|eot_id|>,
- * <|endoftext|>, <|end_of_text|>; else 0. */
+/* 1 if the token ends a turn or a document: those that the file names so (eos_token_id, eot_token_id, eom_token_id), and
+ * special ones with a name that models use for it, as <|im_end|>, <|eot_id|>, <|endoftext|>, <end_of_turn>; else 0. */
 PLEAT_API int pleat_model_token_is_end(const pleat_model *model, pleat_token id);
+
+/* Tokens to text, one at a time.  A token may end in the middle of a character, and nothing forces what a model
+ * generates to be UTF-8.  So a detokenizer holds back the head of an unfinished character until its rest arrives, and
+ * puts U+FFFD in place of each run of bytes that can become none (Unicode 15, section 3.9, substitution of maximal
+ * subparts).  Where tokenizing puts a space in front (`llama`), the one at the text's beginning and behind a special
+ * token is taken away again.
+ *
+ *     pleat_detokenizer_init ──> pleat_detokenizer_put, for each token ──> pleat_detokenizer_end
+ *
+ * It is the caller's, holds no memory and may be copied, so a text can be forked; its fields are not to be used. */
+typedef struct pleat_detokenizer {
+    const pleat_model *model; /* outlives it */
+    uint32_t flags;           /* PLEAT_DETOKENIZE_* */
+    uint32_t n_held;
+    char held[4];   /* [n_held] head of an unfinished character */
+    int skip_space; /* the next token's leading space is none of the text's */
+} pleat_detokenizer;
+
+#define PLEAT_DETOKENIZE_SPECIAL 0x1u /* show special tokens as their names; else they are skipped */
+#define PLEAT_DETOKENIZE_MIDDLE 0x2u  /* the first token goes on from others: its leading space stays */
+
+/* Room for the text that a token of n bytes makes: each of them and of the held ones may become U+FFFD. */
+#define PLEAT_DETOKENIZER_CAP(n) (3 * ((size_t)(n) + 4))
+
+/* PLEAT_E_ARG for NULL or unknown flags. */
+PLEAT_API pleat_status pleat_detokenizer_init(pleat_detokenizer *detokenizer, const pleat_model *model, uint32_t flags);
+
+/* Take the next token.  Writes what is complete, valid UTF-8 without a NUL behind it, and sets *n_bytes to its length,
+ * which may be 0.  PLEAT_E_ARG for a bad id; PLEAT_E_LIMIT when it is more than cap: *n_bytes is set and nothing else
+ * has changed, so a longer text can be tried. */
+PLEAT_API pleat_status pleat_detokenizer_put(pleat_detokenizer *detokenizer, pleat_token id, char *text, size_t cap,
+                                             size_t *n_bytes);
+
+/* Nothing follows: an unfinished character becomes U+FFFD.  Otherwise like pleat_detokenizer_put(); cap 3 suffices.
+ * Another text may follow. */
+PLEAT_API pleat_status pleat_detokenizer_end(pleat_detokenizer *detokenizer, char *text, size_t cap, size_t *n_bytes);
 
 /* One message of a conversation. */
 typedef struct pleat_chat_message {

@@ -39,4 +39,21 @@ static inline uint64_t pleat__utf8_prefix(const char *p, uint64_t n) {
     return at;
 }
 
+/* Look at the character that starts at p[0..n), n > 0.  Returns its length if it is whole, 0 if these bytes are the head
+ * of one that may still become valid, and -k if the first k bytes can be part of none. */
+static inline int pleat__utf8_look(const char *p, uint64_t n) {
+    const uint8_t *u = (const uint8_t *)p;
+    if (u[0] < 0x80) return 1;
+    if (u[0] < 0xC2 || u[0] > 0xF4) return -1;
+    const int len = u[0] >= 0xF0 ? 4 : u[0] >= 0xE0 ? 3 : 2;
+    /* The second byte's range is narrower where a shorter form, a surrogate or the end of Unicode lies. */
+    uint8_t low = u[0] == 0xE0 ? 0xA0 : u[0] == 0xF0 ? 0x90 : 0x80;
+    uint8_t high = u[0] == 0xED ? 0x9F : u[0] == 0xF4 ? 0x8F : 0xBF;
+    for (int i = 1; i < len; i++, low = 0x80, high = 0xBF) {
+        if ((uint64_t)i == n) return 0;
+        if (u[i] < low || u[i] > high) return -i;
+    }
+    return len;
+}
+
 #endif

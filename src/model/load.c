@@ -206,8 +206,8 @@ static bool is_chatml(const pleat_model *m) {
     return pleat__gguf_string(m->gguf, "tokenizer.chat_template", &template) &&
            memmem(template.p, template.n_bytes, start, sizeof start - 1) &&
            memmem(template.p, template.n_bytes, end, sizeof end - 1) &&
-           pleat__vocab_find_special(&m->tokenizer->vocab, PLEAT__STR(start)) >= 0 &&
-           pleat__vocab_find_special(&m->tokenizer->vocab, PLEAT__STR(end)) >= 0;
+           pleat__specials_find(&m->tokenizer->specials, PLEAT__STR(start)) &&
+           pleat__specials_find(&m->tokenizer->specials, PLEAT__STR(end));
 }
 
 static pleat_status load_tokenizer(pleat_model *m, pleat_error *err) {
@@ -216,6 +216,7 @@ static pleat_status load_tokenizer(pleat_model *m, pleat_error *err) {
     m->info.bos = m->tokenizer->bos;
     m->info.eos = m->tokenizer->eos;
     m->info.add_bos = m->tokenizer->add_bos;
+    m->info.add_eos = m->tokenizer->add_eos;
     m->has_chatml = is_chatml(m);
 
     uint64_t n_vocab;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * tokenizer.c: see tokenizer.h.
+ * tokenizer.c: text to tokens; see tokenizer.h.
  *
  * Special tokens are found from left to right, the longest at each place.  User-defined ones are part of the language
- * and always found, control ones only with PLEAT_TOKENIZE_SPECIAL.  What lies between two of them is cut into words by
- * itself: the expression does not look across a special token.
+ * and always found, control and unknown ones only with PLEAT_TOKENIZE_SPECIAL.  What lies between two of them is cut
+ * into words by itself: expressions do not look across a special token.
  */
 #include "tokenizer/tokenizer.h"
 
@@ -14,136 +14,20 @@
 #include "core/memory.h"
 #include "core/utf8.h"
 
-/* Token counts and offsets into a word fit into 32 bits. */
-#define MAX_TEXT_BYTES PLEAT__MAX_WORD_BYTES
-
-/* ---- loading ----------------------------------------------------------------------------------------------------- */
-
-/* A merge is "left right" in GPT-2's spelling, which has no spaces.  `buf` holds the longest. */
-static pleat_status add_merge(pleat__tokenizer *t, pleat__str merge, uint32_t rank, uint64_t where, char *buf,
-                              pleat_error *err) {
-    char shown[64];
-    pleat__str_show(merge, shown, sizeof shown);
-    const char *space = memchr(merge.p, ' ', merge.n_bytes);
-    PLEAT_FAIL_IF(!space, err, PLEAT_E_FORMAT, where, "merge %u, '%s', is no pair", rank, shown);
-    const uint64_t n_left = (uint64_t)(space - merge.p);
-    pleat__str left = {buf, 0}, right = {NULL, 0};
-    bool ok = pleat__vocab_unspell((pleat__str){merge.p, n_left}, buf, &left.n_bytes);
-    right.p = buf + left.n_bytes;
-    ok = ok &&
-         pleat__vocab_unspell((pleat__str){space + 1, merge.n_bytes - n_left - 1}, buf + left.n_bytes, &right.n_bytes);
-    PLEAT_FAIL_IF(!ok, err, PLEAT_E_FORMAT, where, "merge %u, '%s', is not in GPT-2's spelling of bytes", rank, shown);
-
-    const pleat__str nothing = PLEAT__STR("");
-    const pleat_token left_id = pleat__vocab_find(&t->vocab, left, nothing);
-    const pleat_token right_id = pleat__vocab_find(&t->vocab, right, nothing);
-    const pleat_token joined = pleat__vocab_find(&t->vocab, left, right);
-    PLEAT_FAIL_IF(left_id < 0 || right_id < 0 || joined < 0, err, PLEAT_E_FORMAT, where,
-                  "merge %u, '%s': a part or the whole is no token", rank, shown);
-    PLEAT_FAIL_IF(!pleat__bpe_add(&t->bpe, left_id, right_id, rank, joined), err, PLEAT_E_FORMAT, where,
-                  "merge %u, '%s', stands twice", rank, shown);
-    return PLEAT_OK;
-}
-
-static pleat_status read_merges(pleat__tokenizer *t, const pleat_gguf *gguf, pleat_error *err) {
-    const pleat__gguf_value *v = NULL;
-    PLEAT_TRY(pleat__gguf_need_strings(gguf, "tokenizer.ggml.merges", &v, err));
-    PLEAT_FAIL_IF(v->n_items > PLEAT__MAX_VOCAB, err, PLEAT_E_UNSUPPORTED, v->offset, "%llu merges, %u are allowed",
-                  (unsigned long long)v->n_items, PLEAT__MAX_VOCAB);
-    const uint32_t n = (uint32_t)v->n_items;
-    uint64_t longest = 1, offset = v->offset;
-    for (uint32_t i = 0; i < n; i++) {
-        const pleat__str s = pleat__gguf_next_string(gguf, &offset);
-        if (s.n_bytes > longest) longest = s.n_bytes;
-    }
-    char *buf = pleat__alloc(&t->al, longest, 1);
-    pleat_status st = buf ? pleat__bpe_init(&t->bpe, n, &t->al) : PLEAT_E_MEMORY;
-    if (st != PLEAT_OK) pleat__error_set(err, st, PLEAT_NOWHERE, "no memory for %u merges", n);
-    offset = v->offset;
-    for (uint32_t i = 0; i < n && st == PLEAT_OK; i++) {
-        const uint64_t where = offset;
-        st = add_merge(t, pleat__gguf_next_string(gguf, &offset), i, where, buf, err);
-    }
-    pleat__free(&t->al, buf, longest, 1);
-    return st;
-}
-
-/* An optional token id; -1 if the file names none. */
-static pleat_status read_id(const pleat__tokenizer *t, const pleat_gguf *gguf, const char *key, pleat_token *out,
-                            pleat_error *err) {
-    const pleat__gguf_value *v = pleat__gguf_find(gguf, key);
-    int64_t id = -1;
-    if (v) {
-        const bool ok = !v->is_array && pleat__gguf_i64(gguf, v, 0, &id) && id >= 0 && id < t->vocab.n_tokens;
-        PLEAT_FAIL_IF(!ok, err, PLEAT_E_FORMAT, v->offset, "metadata key '%s' is no token id below %u", key,
-                      t->vocab.n_tokens);
-    }
-    *out = (pleat_token)id;
-    return PLEAT_OK;
-}
-
-static pleat_status read_special_ids(pleat__tokenizer *t, const pleat_gguf *gguf, pleat_error *err) {
-    static const char key[] = "tokenizer.ggml.add_bos_token";
-    PLEAT_TRY(read_id(t, gguf, "tokenizer.ggml.bos_token_id", &t->bos, err));
-    PLEAT_TRY(read_id(t, gguf, "tokenizer.ggml.eos_token_id", &t->eos, err));
-    const pleat__gguf_value *v = pleat__gguf_find(gguf, key);
-    PLEAT_FAIL_IF(v && (v->is_array || !pleat__gguf_bool(gguf, v, 0, &t->add_bos)), err, PLEAT_E_FORMAT, v->offset,
-                  "metadata key '%s' is no boolean", key);
-    if (t->bos < 0) t->add_bos = false;
-    return PLEAT_OK;
-}
-
-static pleat_status load(pleat__tokenizer *t, const pleat_gguf *gguf, pleat_error *err) {
-    pleat__str name = {0};
-    pleat__pretokenizer_traits traits = {0};
-    char shown[64];
-    PLEAT_TRY(pleat__gguf_need_string(gguf, "tokenizer.ggml.model", &name, err));
-    PLEAT_FAIL_IF(!pleat__str_eq(name, PLEAT__STR("gpt2")), err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-                  "tokenizer '%s' (tokenizer.ggml.model) is not supported; the one that is: gpt2",
-                  pleat__str_show(name, shown, sizeof shown));
-    PLEAT_TRY(pleat__gguf_need_string(gguf, "tokenizer.ggml.pre", &name, err));
-    PLEAT_TRY(pleat__pretokenizer_create(name, &t->al, &t->pre, &traits, err));
-    PLEAT_TRY(pleat__vocab_init(&t->vocab, gguf, &t->al, err));
-    PLEAT_TRY(read_merges(t, gguf, err));
-    t->ignore_merges = traits.ignore_merges;
-    t->add_bos = traits.add_bos;
-    return read_special_ids(t, gguf, err);
-}
-
-pleat_status pleat__tokenizer_create(const pleat_gguf *gguf, const pleat_allocator *al, pleat__tokenizer **out,
-                                     pleat_error *err) {
-    pleat__tokenizer *t = pleat__alloc_zero(al, 1, sizeof *t);
-    PLEAT_FAIL_IF(!t, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "no memory for the tokenizer");
-    t->al = *al;
-    const pleat_status st = load(t, gguf, err);
-    if (st != PLEAT_OK) {
-        pleat__tokenizer_destroy(t);
-        return st;
-    }
-    *out = t;
-    return PLEAT_OK;
-}
-
-void pleat__tokenizer_destroy(pleat__tokenizer *tokenizer) {
-    if (!tokenizer) return;
-    const pleat_allocator al = tokenizer->al;
-    pleat__pretokenizer_destroy(tokenizer->pre);
-    pleat__bpe_release(&tokenizer->bpe);
-    pleat__vocab_release(&tokenizer->vocab);
-    pleat__free(&al, tokenizer, 1, sizeof *tokenizer);
-}
-
-/* ---- text to tokens ---------------------------------------------------------------------------------------------- */
+/* Token counts and offsets into a word, with a space in front of it, fit into 32 bits. */
+#define MAX_TEXT_BYTES (PLEAT__MAX_WORD_BYTES - 1)
 
 /* One call of pleat__tokenizer_run(). */
 typedef struct run {
     const pleat__tokenizer *t;
     const char *text;
+    uint64_t n_bytes;
     pleat_token *ids; /* [cap] */
     uint32_t cap;
     uint32_t n; /* tokens so far, those beyond cap included */
     pleat__bpe_scratch scratch;
     pleat__words words;
+    char *changed; /* [n_bytes + 1] text with another spelling of spaces; NULL: none was needed yet */
     pleat_error *err;
 } run;
 
@@ -152,39 +36,114 @@ static void emit(run *r, pleat_token id) {
     r->n++;
 }
 
+/* ---- words ------------------------------------------------------------------------------------------------------- */
+
+/* The word's symbols go to the scratch: its bytes or its characters.  Returns how many. */
+static uint32_t split(run *r, pleat__str word) {
+    const pleat__tokenizer *t = r->t;
+    uint32_t n = 0;
+    for (uint32_t at = 0; at < word.n_bytes; n++) {
+        uint32_t cp, len = 1;
+        if (t->by_characters) len = pleat__utf8_decode(word.p + at, word.n_bytes - at, &cp);
+        r->scratch.ids[n] = t->by_characters
+                                ? pleat__vocab_find(&t->vocab, (pleat__str){word.p + at, len}, PLEAT__STR(""))
+                                : t->vocab.bytes[(uint8_t)word.p[at]];
+        r->scratch.starts[n] = at;
+        at += len;
+    }
+    return n;
+}
+
+/* The symbols that are left; the bytes of those that are no token. */
+static void emit_symbols(run *r, pleat__str word, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        if (r->scratch.ids[i] >= 0) {
+            emit(r, r->scratch.ids[i]);
+            continue;
+        }
+        const uint64_t end = i + 1 < n ? r->scratch.starts[i + 1] : word.n_bytes;
+        for (uint64_t at = r->scratch.starts[i]; at < end; at++) {
+            const pleat_token byte = r->t->vocab.bytes[(uint8_t)word.p[at]];
+            if (byte >= 0) emit(r, byte);
+        }
+    }
+}
+
+static pleat_status emit_merged(run *r, pleat__str word) {
+    const uint32_t n_bytes = (uint32_t)word.n_bytes;
+    const pleat_status st = pleat__bpe_scratch_reserve(&r->scratch, n_bytes);
+    PLEAT_FAIL_IF(st != PLEAT_OK, r->err, st, PLEAT_NOWHERE, "no memory for a word of %u bytes", n_bytes);
+    const uint32_t n = split(r, word);
+    emit_symbols(r, word, pleat__bpe_merge(r->t->join, r->t->join_self, &r->scratch, n, word));
+    return PLEAT_OK;
+}
+
+static bool is_newlines(pleat__str s) {
+    uint64_t n = 0;
+    while (n < s.n_bytes && s.p[n] == '\n') n++;
+    return n == s.n_bytes;
+}
+
 static pleat_status emit_word(run *r, pleat__str word) {
     const pleat__tokenizer *t = r->t;
-    if (t->ignore_merges) {
+    if (t->traits.ignore_merges || (t->traits.no_newline_merge && is_newlines(word))) {
         const pleat_token whole = pleat__vocab_find(&t->vocab, word, PLEAT__STR(""));
         if (whole >= 0) {
             emit(r, whole);
             return PLEAT_OK;
         }
     }
-    const uint32_t n_bytes = (uint32_t)word.n_bytes;
-    const pleat_status st = pleat__bpe_scratch_reserve(&r->scratch, n_bytes);
-    PLEAT_FAIL_IF(st != PLEAT_OK, r->err, st, PLEAT_NOWHERE, "no memory for a word of %u bytes", n_bytes);
-    for (uint32_t i = 0; i < n_bytes; i++) r->scratch.ids[i] = t->vocab.bytes[(uint8_t)word.p[i]];
-    const uint32_t n = pleat__bpe_merge(&t->bpe, &r->scratch, n_bytes);
-    for (uint32_t i = 0; i < n; i++) emit(r, r->scratch.ids[i]);
-    return PLEAT_OK;
-}
-
-/* The words of text[start..end), which holds no special token. */
-static pleat_status emit_plain(run *r, uint64_t start, uint64_t end) {
-    while (start < end) {
-        uint64_t next = end;
-        PLEAT_TRY(pleat__words_next(&r->words, r->text, end, start, &next, r->err));
-        PLEAT_TRY(emit_word(r, (pleat__str){r->text + start, next - start}));
-        start = next;
+    if (!t->by_characters) return emit_merged(r, word);
+    for (uint64_t at = 0, end; at < word.n_bytes; at = end) {
+        end = pleat__seams_next(&t->seams, word.p, word.n_bytes, at);
+        PLEAT_TRY(emit_merged(r, (pleat__str){word.p + at, end - at}));
     }
     return PLEAT_OK;
 }
 
-static pleat_status emit_text(run *r, uint64_t n_bytes, bool with_control) {
+/* ---- text -------------------------------------------------------------------------------------------------------- */
+
+/* How SentencePiece reads a text: U+2581 is a space, and there may be one in front. */
+static pleat_status respell(run *r, pleat__str *text, bool add_space) {
+    static const char mark[] = "\xE2\x96\x81";
+    if (!add_space && !memmem(text->p, text->n_bytes, mark, 3)) return PLEAT_OK;
+    if (!r->changed) r->changed = pleat__alloc(&r->t->al, r->n_bytes + 1, 1);
+    PLEAT_FAIL_IF(!r->changed, r->err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "no memory for a text of %llu bytes",
+                  (unsigned long long)r->n_bytes);
+    uint64_t n = 0;
+    if (add_space) r->changed[n++] = ' ';
+    for (uint64_t at = 0; at < text->n_bytes;) {
+        const char *next = memmem(text->p + at, text->n_bytes - at, mark, 3);
+        const uint64_t end = next ? (uint64_t)(next - text->p) : text->n_bytes;
+        memcpy(r->changed + n, text->p + at, end - at);
+        n += end - at;
+        if (next) r->changed[n++] = ' ';
+        at = end + (next ? 3 : 0);
+    }
+    *text = (pleat__str){r->changed, n};
+    return PLEAT_OK;
+}
+
+/* text[start..end), which holds no special token, and begins the text or stands behind one. */
+static pleat_status emit_plain(run *r, uint64_t start, uint64_t end) {
+    pleat__str text = {r->text + start, end - start};
+    if (text.n_bytes == 0) return PLEAT_OK;
+    if (r->t->by_characters) PLEAT_TRY(respell(r, &text, r->t->add_space));
+    if (!r->t->pre) return emit_word(r, text);
+    pleat__words_begin(&r->words, text.p, text.n_bytes);
+    for (uint64_t at = 0, next; at < text.n_bytes; at = next) {
+        PLEAT_TRY(pleat__words_next(&r->words, &next, r->err));
+        PLEAT_TRY(emit_word(r, (pleat__str){text.p + at, next - at}));
+    }
+    return PLEAT_OK;
+}
+
+static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+static pleat_status emit_text(run *r, bool with_control) {
     uint64_t plain = 0; /* text[plain..at) is not yet emitted */
-    for (uint64_t at = 0; at < n_bytes;) {
-        const pleat__special *s = pleat__vocab_special_at(&r->t->vocab, r->text + at, n_bytes - at, with_control);
+    for (uint64_t at = 0; at < r->n_bytes && r->t->specials.n > 0;) {
+        const pleat__special *s = pleat__specials_at(&r->t->specials, r->text + at, r->n_bytes - at, with_control);
         if (!s) {
             at++;
             continue;
@@ -192,9 +151,22 @@ static pleat_status emit_text(run *r, uint64_t n_bytes, bool with_control) {
         PLEAT_TRY(emit_plain(r, plain, at));
         emit(r, s->id);
         at += s->n_bytes;
+        while (s->eats_space && at < r->n_bytes && is_space(r->text[at])) at++;
         plain = at;
     }
-    return emit_plain(r, plain, n_bytes);
+    return emit_plain(r, plain, r->n_bytes);
+}
+
+static pleat_status emit_all(run *r, uint32_t flags) {
+    const pleat__tokenizer *t = r->t;
+    if (t->pre) {
+        const pleat_status st = pleat__words_init(&r->words, t->pre, r->n_bytes);
+        PLEAT_FAIL_IF(st != PLEAT_OK, r->err, st, PLEAT_NOWHERE, "no memory to cut the text into words");
+    }
+    if ((flags & PLEAT_TOKENIZE_ADD_BOS) && t->add_bos) emit(r, t->bos);
+    PLEAT_TRY(emit_text(r, (flags & PLEAT_TOKENIZE_SPECIAL) != 0));
+    if ((flags & PLEAT_TOKENIZE_ADD_EOS) && t->add_eos) emit(r, t->eos);
+    return PLEAT_OK;
 }
 
 pleat_status pleat__tokenizer_run(const pleat__tokenizer *t, const char *text, uint64_t n_bytes, uint32_t flags,
@@ -205,13 +177,11 @@ pleat_status pleat__tokenizer_run(const pleat__tokenizer *t, const char *text, u
     PLEAT_FAIL_IF(valid < n_bytes, err, PLEAT_E_SYNTAX, valid, "the text is not UTF-8 at byte %llu",
                   (unsigned long long)valid);
 
-    run r = {.t = t, .text = text, .ids = ids, .cap = cap, .scratch = {.al = &t->al}, .err = err};
-    pleat_status st = pleat__words_init(&r.words, t->pre, n_bytes);
-    PLEAT_FAIL_IF(st != PLEAT_OK, err, st, PLEAT_NOWHERE, "no memory to cut the text into words");
-    if ((flags & PLEAT_TOKENIZE_ADD_BOS) && t->add_bos) emit(&r, t->bos);
-    st = emit_text(&r, n_bytes, (flags & PLEAT_TOKENIZE_SPECIAL) != 0);
+    run r = {.t = t, .text = text, .n_bytes = n_bytes, .ids = ids, .cap = cap, .scratch = {.al = &t->al}, .err = err};
+    const pleat_status st = emit_all(&r, flags);
     pleat__bpe_scratch_release(&r.scratch);
     pleat__words_release(&r.words);
+    pleat__free(&t->al, r.changed, n_bytes + 1, 1);
     if (st != PLEAT_OK) return st;
     *n_tokens = r.n;
     PLEAT_FAIL_IF(r.n > cap, err, PLEAT_E_LIMIT, PLEAT_NOWHERE, "the text has %u tokens, room is for %u", r.n, cap);

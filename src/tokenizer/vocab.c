@@ -7,20 +7,19 @@
  */
 #include "tokenizer/vocab.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/utf8.h"
 
-/* ---- GPT-2's spelling -------------------------------------------------------------------------------------------- */
+/* ---- spelling ---------------------------------------------------------------------------------------------------- */
 
 static bool is_its_own_spelling(uint32_t byte) {
     return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD);
 }
 
-/* The byte that a character stands for, or -1. */
+/* The byte that a character of GPT-2's spelling stands for, or -1. */
 static int unspell(uint32_t cp) {
     if (cp < 256) return is_its_own_spelling(cp) ? (int)cp : -1;
     if (cp < 0x100 + 33) return (int)(cp - 0x100);                  /* 0..32 */
@@ -28,18 +27,36 @@ static int unspell(uint32_t cp) {
     return cp == 0x100 + 33 + 34 ? 0xAD : -1;
 }
 
-bool pleat__vocab_unspell(pleat__str s, char *out, uint64_t *n_out) {
+bool pleat__vocab_unspell(pleat__spelling spelling, pleat__str s, char *out, uint64_t *n_out) {
     uint64_t n = 0;
     for (uint64_t at = 0; at < s.n_bytes;) {
         uint32_t cp;
         const uint32_t len = pleat__utf8_decode(s.p + at, s.n_bytes - at, &cp);
-        const int byte = len == 0 ? -1 : unspell(cp);
-        if (byte < 0) return false;
-        out[n++] = (char)byte;
+        if (len == 0) return false;
+        if (spelling == PLEAT__SPELLING_GPT2) {
+            const int byte = unspell(cp);
+            if (byte < 0) return false;
+            out[n++] = (char)byte;
+        } else if (cp == 0x2581) {
+            out[n++] = ' ';
+        } else {
+            if (cp == ' ') return false;
+            memcpy(out + n, s.p + at, len);
+            n += len;
+        }
         at += len;
     }
     *n_out = n;
     return true;
+}
+
+static int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; }
+
+/* The byte that "<0x0A>" names, or -1. */
+static int named_byte(pleat__str s) {
+    if (s.n_bytes != 6 || memcmp(s.p, "<0x", 3) != 0 || s.p[5] != '>') return -1;
+    const int high = hex_digit(s.p[3]), low = hex_digit(s.p[4]);
+    return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
 /* ---- look-up ----------------------------------------------------------------------------------------------------- */
@@ -57,11 +74,12 @@ pleat__str pleat__vocab_text(const pleat__vocab *vocab, pleat_token id) {
     return (pleat__str){vocab->text + start, vocab->starts[id + 1] - start};
 }
 
-/* The slot that holds the token spelled a b, or the free one where it would go. */
-static uint64_t find_slot(const pleat__vocab *vocab, pleat__str a, pleat__str b) {
-    uint64_t slot = hash(a, b) & vocab->table_mask;
+/* The slot that holds the token whose bytes are a b, of hash h, or the free one where it would go. */
+static uint64_t find_slot(const pleat__vocab *vocab, pleat__str a, pleat__str b, uint64_t h) {
+    uint64_t slot = h & vocab->table_mask;
     for (; vocab->table[slot] != 0; slot = (slot + 1) & vocab->table_mask) {
-        const pleat__str t = pleat__vocab_text(vocab, (pleat_token)(vocab->table[slot] - 1));
+        if (vocab->table[slot] >> 32 != h >> 32) continue;
+        const pleat__str t = pleat__vocab_text(vocab, (pleat_token)((uint32_t)vocab->table[slot] - 1));
         if (t.n_bytes == a.n_bytes + b.n_bytes && memcmp(t.p, a.p, a.n_bytes) == 0 &&
             memcmp(t.p + a.n_bytes, b.p, b.n_bytes) == 0) {
             break;
@@ -71,26 +89,13 @@ static uint64_t find_slot(const pleat__vocab *vocab, pleat__str a, pleat__str b)
 }
 
 pleat_token pleat__vocab_find(const pleat__vocab *vocab, pleat__str a, pleat__str b) {
-    return (pleat_token)vocab->table[find_slot(vocab, a, b)] - 1;
+    if (a.n_bytes + b.n_bytes > vocab->longest) return -1;
+    return (pleat_token)(uint32_t)vocab->table[find_slot(vocab, a, b, hash(a, b))] - 1;
 }
 
-const pleat__special *pleat__vocab_special_at(const pleat__vocab *vocab, const char *text, uint64_t n_bytes,
-                                              bool with_control) {
-    const uint8_t first = (uint8_t)text[0];
-    for (uint32_t i = vocab->special_first[first]; i < vocab->special_first[first + 1]; i++) {
-        const pleat__special *s = &vocab->specials[i];
-        if (s->is_control && !with_control) continue;
-        if (s->n_bytes <= n_bytes && memcmp(s->p, text, s->n_bytes) == 0) return s;
-    }
-    return NULL;
-}
-
-pleat_token pleat__vocab_find_special(const pleat__vocab *vocab, pleat__str name) {
-    for (uint32_t i = 0; i < vocab->n_specials; i++) {
-        const pleat__special *s = &vocab->specials[i];
-        if (pleat__str_eq((pleat__str){s->p, s->n_bytes}, name)) return s->id;
-    }
-    return -1;
+bool pleat__vocab_is_findable(const pleat__vocab *vocab, pleat_token id) {
+    return vocab->kinds[id] == PLEAT__TOKEN_NORMAL &&
+           pleat__vocab_find(vocab, pleat__vocab_text(vocab, id), PLEAT__STR("")) == id;
 }
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
@@ -99,6 +104,7 @@ pleat_token pleat__vocab_find_special(const pleat__vocab *vocab, pleat__str name
 static pleat_status read_kinds(pleat__vocab *vocab, const pleat_gguf *gguf, pleat_error *err) {
     static const char key[] = "tokenizer.ggml.token_type";
     const pleat__gguf_value *v = pleat__gguf_find(gguf, key);
+    const int64_t last = vocab->spelling == PLEAT__SPELLING_GPT2 ? PLEAT__TOKEN_UNUSED : PLEAT__TOKEN_BYTE;
     memset(vocab->kinds, PLEAT__TOKEN_NORMAL, vocab->n_tokens);
     if (!v) return PLEAT_OK;
     PLEAT_FAIL_IF(!v->is_array || v->n_items != vocab->n_tokens, err, PLEAT_E_FORMAT, v->offset,
@@ -107,81 +113,74 @@ static pleat_status read_kinds(pleat__vocab *vocab, const pleat_gguf *gguf, plea
         int64_t kind;
         PLEAT_FAIL_IF(!pleat__gguf_i64(gguf, v, i, &kind), err, PLEAT_E_FORMAT, v->offset,
                       "metadata key '%s' is no array of integers", key);
-        PLEAT_FAIL_IF(kind < PLEAT__TOKEN_NORMAL || kind > PLEAT__TOKEN_UNUSED, err, PLEAT_E_UNSUPPORTED, v->offset,
-                      "token %u is of kind %lld; 1 (normal) to 5 (unused) are allowed with tokenizer gpt2", i,
-                      (long long)kind);
+        PLEAT_FAIL_IF(kind < PLEAT__TOKEN_NORMAL || kind > last, err, PLEAT_E_UNSUPPORTED, v->offset,
+                      "token %u is of kind %lld; 1 (normal) to %lld are allowed with this tokenizer", i,
+                      (long long)kind, (long long)last);
         vocab->kinds[i] = (uint8_t)kind;
-        vocab->n_specials += kind == PLEAT__TOKEN_CONTROL || kind == PLEAT__TOKEN_USER;
     }
     return PLEAT_OK;
 }
 
-/* Texts of all tokens, and the table of the normal ones. */
+/* Enter the normal token `id` into the table. */
+static pleat_status enter(pleat__vocab *vocab, uint32_t id, uint64_t where, pleat_error *err) {
+    const pleat__str s = pleat__vocab_text(vocab, (pleat_token)id);
+    const uint64_t h = hash(s, PLEAT__STR(""));
+    const uint64_t slot = find_slot(vocab, s, PLEAT__STR(""), h);
+    char shown[64];
+    PLEAT_FAIL_IF(vocab->table[slot] != 0, err, PLEAT_E_FORMAT, where, "tokens %u and %u are both '%s'",
+                  (uint32_t)vocab->table[slot] - 1, id, pleat__str_show(s, shown, sizeof shown));
+    vocab->table[slot] = (h & ~(uint64_t)UINT32_MAX) | (id + 1);
+    if (s.n_bytes > vocab->longest) vocab->longest = (uint32_t)s.n_bytes;
+    return PLEAT_OK;
+}
+
+/* The token `id` as the file has it becomes the text behind those before it. */
+static pleat_status read_text(pleat__vocab *vocab, uint32_t id, pleat__str s, uint64_t where, pleat_error *err) {
+    char *text = vocab->text + vocab->starts[id];
+    uint64_t n = s.n_bytes;
+    bool is_text = false;
+    if (vocab->kinds[id] == PLEAT__TOKEN_BYTE) {
+        char shown[64];
+        const int byte = named_byte(s);
+        PLEAT_FAIL_IF(byte < 0, err, PLEAT_E_FORMAT, where, "token %u, '%s', is of kind 6 and names no byte", id,
+                      pleat__str_show(s, shown, sizeof shown));
+        if (vocab->bytes[byte] < 0) vocab->bytes[byte] = (pleat_token)id;
+        text[0] = (char)byte;
+        n = 1;
+    } else {
+        PLEAT_FAIL_IF(n > UINT32_MAX / 2, err, PLEAT_E_FORMAT, where, "token %u has %llu bytes", id,
+                      (unsigned long long)n);
+        is_text = vocab->kinds[id] == PLEAT__TOKEN_NORMAL && pleat__vocab_unspell(vocab->spelling, s, text, &n);
+        if (!is_text && n > 0) memcpy(text, s.p, n);
+    }
+    vocab->starts[id + 1] = vocab->starts[id] + n;
+    return is_text && n > 0 ? enter(vocab, id, where, err) : PLEAT_OK;
+}
+
 static pleat_status read_texts(pleat__vocab *vocab, const pleat_gguf *gguf, const pleat__gguf_value *tokens,
                                pleat_error *err) {
     uint64_t offset = tokens->offset;
     vocab->starts[0] = 0;
     for (uint32_t i = 0; i < vocab->n_tokens; i++) {
         const uint64_t where = offset;
-        const pleat__str s = pleat__gguf_next_string(gguf, &offset);
-        char *text = vocab->text + vocab->starts[i];
-        uint64_t n = s.n_bytes;
-        char shown[64];
-        PLEAT_FAIL_IF(n == 0, err, PLEAT_E_FORMAT, where, "token %u is empty", i);
-        if (vocab->kinds[i] != PLEAT__TOKEN_NORMAL) {
-            memcpy(text, s.p, n);
-        } else if (!pleat__vocab_unspell(s, text, &n)) {
-            return pleat__error_set(err, PLEAT_E_FORMAT, where, "token %u, '%s', is not in GPT-2's spelling of bytes",
-                                    i, pleat__str_show(s, shown, sizeof shown));
-        }
-        vocab->starts[i + 1] = vocab->starts[i] + n;
-        if (vocab->kinds[i] != PLEAT__TOKEN_NORMAL) continue;
-        const uint64_t slot = find_slot(vocab, (pleat__str){text, n}, PLEAT__STR(""));
-        PLEAT_FAIL_IF(vocab->table[slot] != 0, err, PLEAT_E_FORMAT, where, "tokens %u and %u are both '%s'",
-                      vocab->table[slot] - 1, i, pleat__str_show(s, shown, sizeof shown));
-        vocab->table[slot] = i + 1;
+        PLEAT_TRY(read_text(vocab, i, pleat__gguf_next_string(gguf, &offset), where, err));
     }
     return PLEAT_OK;
 }
 
+/* The tokens of single bytes, which GPT-2's spelling has among the normal ones.  Which bytes have to have one: some
+ * models never saw all control characters, or no text beyond the planes in use. */
 static pleat_status find_bytes(pleat__vocab *vocab, const pleat__gguf_value *tokens, pleat_error *err) {
+    const bool is_gpt2 = vocab->spelling == PLEAT__SPELLING_GPT2;
     for (unsigned b = 0; b < 256; b++) {
         const char byte = (char)b;
-        vocab->bytes[b] = pleat__vocab_find(vocab, (pleat__str){&byte, 1}, PLEAT__STR(""));
-        const bool is_utf8 = b != 0xC0 && b != 0xC1 && b < 0xF5;
-        PLEAT_FAIL_IF(vocab->bytes[b] < 0 && is_utf8, err, PLEAT_E_FORMAT, tokens->offset,
+        if (is_gpt2) vocab->bytes[b] = pleat__vocab_find(vocab, (pleat__str){&byte, 1}, PLEAT__STR(""));
+        const bool is_needed = is_gpt2 ? b >= 0x20 && b < 0x7F : b != 0xC0 && b != 0xC1 && b < 0xF5;
+        PLEAT_FAIL_IF(vocab->bytes[b] < 0 && is_needed, err, PLEAT_E_FORMAT, tokens->offset,
                       "byte 0x%02X has no token of its own", b);
     }
-    return PLEAT_OK;
-}
-
-static int compare_specials(const void *a, const void *b) {
-    const pleat__special *x = a, *y = b;
-    if (x->p[0] != y->p[0]) return (uint8_t)x->p[0] < (uint8_t)y->p[0] ? -1 : 1;
-    if (x->n_bytes != y->n_bytes) return x->n_bytes > y->n_bytes ? -1 : 1;
-    return memcmp(x->p, y->p, x->n_bytes);
-}
-
-static pleat_status sort_specials(pleat__vocab *vocab, const pleat__gguf_value *tokens, pleat_error *err) {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < vocab->n_tokens; i++) {
-        if (vocab->kinds[i] != PLEAT__TOKEN_CONTROL && vocab->kinds[i] != PLEAT__TOKEN_USER) continue;
-        const pleat__str s = pleat__vocab_text(vocab, (pleat_token)i);
-        vocab->specials[n++] =
-            (pleat__special){s.p, s.n_bytes, (pleat_token)i, vocab->kinds[i] == PLEAT__TOKEN_CONTROL};
-    }
-    if (n > 1) qsort(vocab->specials, n, sizeof *vocab->specials, compare_specials);
-    for (uint32_t i = 1; i < n; i++) {
-        const pleat__special *x = &vocab->specials[i - 1], *y = &vocab->specials[i];
-        char shown[64];
-        PLEAT_FAIL_IF(compare_specials(x, y) == 0, err, PLEAT_E_FORMAT, tokens->offset,
-                      "tokens %d and %d are both '%s'", x->id, y->id,
-                      pleat__str_show((pleat__str){x->p, x->n_bytes}, shown, sizeof shown));
-    }
-    for (uint32_t b = 0, i = 0; b <= 256; b++) {
-        vocab->special_first[b] = i;
-        while (i < n && (uint8_t)vocab->specials[i].p[0] == b) i++;
-    }
+    PLEAT_FAIL_IF(pleat__vocab_find(vocab, PLEAT__STR(" "), PLEAT__STR("")) < 0, err, PLEAT_E_FORMAT, tokens->offset,
+                  "a space has no token of its own");
     return PLEAT_OK;
 }
 
@@ -190,7 +189,6 @@ static void carve(pleat__arena *a, pleat__vocab *vocab, uint64_t n_text) {
     vocab->starts = pleat__arena_take(a, (uint64_t)vocab->n_tokens + 1, sizeof *vocab->starts);
     vocab->kinds = pleat__arena_take(a, vocab->n_tokens, 1);
     vocab->table = pleat__arena_take(a, vocab->table_mask + 1, sizeof *vocab->table);
-    vocab->specials = pleat__arena_take(a, vocab->n_tokens, sizeof *vocab->specials);
 }
 
 static pleat_status take_memory(pleat__vocab *vocab, const pleat_gguf *gguf, const pleat__gguf_value *tokens,
@@ -212,10 +210,11 @@ static pleat_status take_memory(pleat__vocab *vocab, const pleat_gguf *gguf, con
     return PLEAT_OK;
 }
 
-pleat_status pleat__vocab_init(pleat__vocab *vocab, const pleat_gguf *gguf, const pleat_allocator *al,
-                               pleat_error *err) {
+pleat_status pleat__vocab_init(pleat__vocab *vocab, const pleat_gguf *gguf, pleat__spelling spelling,
+                               const pleat_allocator *al, pleat_error *err) {
     const pleat__gguf_value *tokens = NULL;
-    *vocab = (pleat__vocab){.al = *al};
+    *vocab = (pleat__vocab){.al = *al, .spelling = spelling};
+    memset(vocab->bytes, 0xFF, sizeof vocab->bytes);
     PLEAT_TRY(pleat__gguf_need_strings(gguf, "tokenizer.ggml.tokens", &tokens, err));
     PLEAT_FAIL_IF(tokens->n_items < 1 || tokens->n_items > PLEAT__MAX_VOCAB, err, PLEAT_E_UNSUPPORTED, tokens->offset,
                   "%llu tokens, 1 to %u are allowed", (unsigned long long)tokens->n_items, PLEAT__MAX_VOCAB);
@@ -224,7 +223,6 @@ pleat_status pleat__vocab_init(pleat__vocab *vocab, const pleat_gguf *gguf, cons
     if (st == PLEAT_OK) st = read_kinds(vocab, gguf, err);
     if (st == PLEAT_OK) st = read_texts(vocab, gguf, tokens, err);
     if (st == PLEAT_OK) st = find_bytes(vocab, tokens, err);
-    if (st == PLEAT_OK) st = sort_specials(vocab, tokens, err);
     if (st != PLEAT_OK) pleat__vocab_release(vocab);
     return st;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * fuzz_gguf.c: any bytes as a GGUF file; what opens is walked through, loaded as a model if it is one, and run.
+ * fuzz_gguf.c: any bytes as a GGUF file; what opens is walked through, its tokenizer and its model are used if it has
+ * them.
  *
  * Nothing may crash, hang, leak or allocate far beyond the file: LIMIT_FACTOR bounds what an object may
  * hold.  Weights may be anything at all, so logits may be NaN; only memory has to be safe.
@@ -11,7 +12,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "core/utf8.h"
+#include "model/internal.h"
 #include "pleat/engine.h"
+#include "tokenizer/tokenizer.h"
 
 /* A file of n bytes may make the reader and the tokenizer take LIMIT_BASE + LIMIT_FACTOR * n bytes. */
 #define LIMIT_BASE (4u << 20)
@@ -73,6 +77,48 @@ static void walk_tensors(const pleat_gguf *gguf, const pleat_gguf_info *info) {
     EXPECT(pleat_gguf_get_tensor(gguf, info->n_tensors, &tensor) == PLEAT_E_ARG);
 }
 
+/* ---- its tokenizer ---------------------------------------------------------------------------------- */
+
+/* Tokens of a text, as text again: in pieces of UTF-8, and as long as the tokens' bytes allow. */
+static void try_round_trip(const pleat__tokenizer *t, uint32_t tokenize_flags, uint32_t detokenize_flags) {
+    static const char text[] =
+        "The pass key is 25881.\n\n<|im_end|></s> \xC3\xA9\xE2\x82\xAC\xF0\x9F\x99\x82 don't  stop\xE2"
+        "\x96\x81the <td>\t\r\n \xE4\xB8\x80";
+    const pleat_model model = {.tokenizer = (pleat__tokenizer *)t};
+    pleat_token ids[4 * sizeof text];
+    pleat_detokenizer d;
+    uint32_t n = 0;
+    size_t n_bytes = 0;
+    EXPECT(pleat__tokenizer_run(t, text, sizeof text - 1, tokenize_flags, ids, 4 * sizeof text, &n, NULL) == PLEAT_OK);
+    EXPECT(pleat_detokenizer_init(&d, &model, detokenize_flags) == PLEAT_OK);
+    for (uint32_t i = 0; i < n; i++) {
+        EXPECT(ids[i] >= 0 && (uint32_t)ids[i] < t->vocab.n_tokens);
+        const size_t cap = PLEAT_DETOKENIZER_CAP(pleat__vocab_text(&t->vocab, ids[i]).n_bytes);
+        char *piece = malloc(cap);
+        EXPECT(piece && pleat_detokenizer_put(&d, ids[i], piece, cap, &n_bytes) == PLEAT_OK);
+        EXPECT(pleat__utf8_prefix(piece, n_bytes) == n_bytes);
+        free(piece);
+    }
+    char rest[PLEAT_DETOKENIZER_CAP(0)];
+    EXPECT(pleat_detokenizer_end(&d, rest, sizeof rest, &n_bytes) == PLEAT_OK && n_bytes <= 3);
+}
+
+static void try_any_tokenizer(const pleat_gguf *gguf, const pleat_allocator *al) {
+    pleat__tokenizer *t = NULL;
+    pleat_error err;
+    const pleat_status status = pleat__tokenizer_create(gguf, al, &t, &err);
+    if (status != PLEAT_OK) {
+        expect_error(status, &err);
+        EXPECT(t == NULL);
+        return;
+    }
+    try_round_trip(t, 0, 0);
+    try_round_trip(t, PLEAT_TOKENIZE_SPECIAL | PLEAT_TOKENIZE_ADD_BOS | PLEAT_TOKENIZE_ADD_EOS,
+                   PLEAT_DETOKENIZE_SPECIAL | PLEAT_DETOKENIZE_MIDDLE);
+    for (uint32_t i = 0; i < t->vocab.n_tokens; i++) (void)pleat__tokenizer_is_end(t, (pleat_token)i);
+    pleat__tokenizer_destroy(t);
+}
+
 /* 1 if the bytes are a GGUF file. */
 static int try_file(const uint8_t *data, size_t size, const pleat_allocator *al) {
     pleat_gguf *gguf = NULL;
@@ -88,6 +134,7 @@ static int try_file(const uint8_t *data, size_t size, const pleat_allocator *al)
     EXPECT(info.file_bytes == size);
     walk_metadata(gguf, info.n_metadata);
     walk_tensors(gguf, &info);
+    try_any_tokenizer(gguf, al);
     pleat_gguf_close(&gguf);
     EXPECT(gguf == NULL);
     return 1;

@@ -4,6 +4,7 @@
  *
  * tiny-TYPE.gguf are whole models that load and run: one layer, width 32, 2 query heads on 1 KV head of 16,
  * a vocabulary of 4 special tokens, the 256 bytes and 4 merges, weights from a fixed generator.
+ * tokenizer-KIND.gguf are metadata alone: a tokenizer of each kind, and of one with several expressions.
  * The others are below a few hundred bytes: one thing each that a reader meets or has to refuse.
  * A seed is written by appending to `file`; what a field holds is said by the call that appends it.
  */
@@ -224,6 +225,49 @@ static void save_model(const char *name, const uint32_t *types, size_t n_types) 
     save(name);
 }
 
+/* ---- tokenizers -------------------------------------------------------------------------------------- */
+
+/* Tokens spelled with U+2581: <unk>, <s>, </s>, the bytes, and then `more`, of which the last two are user-defined. */
+static void put_spaced_tokens(const char *const *more, uint32_t n_more) {
+    static const char *const special[3] = {"<unk>", "<s>", "</s>"};
+    char name[8];
+    key_array("tokenizer.ggml.tokens", STRING, 259 + n_more);
+    for (int i = 0; i < 3; i++) put_text(special[i]);
+    for (unsigned b = 0; b < 256; b++) {
+        snprintf(name, sizeof name, "<0x%02X>", b);
+        put_text(name);
+    }
+    for (uint32_t i = 0; i < n_more; i++) put_text(more[i]);
+    key_array("tokenizer.ggml.token_type", I32, 259 + n_more);
+    for (uint32_t i = 0; i < 259 + n_more; i++)
+        put_u32(i == 0 ? 2 : i < 3 ? 3 : i < 259 ? 6 : i < 257 + n_more ? 1 : 4);
+}
+
+static void save_tokenizers(void) {
+    static const char *const more[] = {"\xE2\x96\x81",   "e",  "t",    "h",    "th",
+                                       "\xE2\x96\x81th", "\n", "\n\n", "<td>", "  "};
+    enum { N_MORE = sizeof more / sizeof more[0] };
+    begin(3, 0, 5);
+    key_text("tokenizer.ggml.model", "llama");
+    key("tokenizer.ggml.add_space_prefix", BOOL), put_u8(1);
+    put_spaced_tokens(more, N_MORE);
+    key_array("tokenizer.ggml.scores", F32, 259 + N_MORE);
+    for (int i = 0; i < 259 + N_MORE; i++) put_f32(i < 259 ? 0 : (float)-(i % 7));
+    save("tokenizer-llama");
+    begin(3, 0, 5);
+    key_text("tokenizer.ggml.model", "gemma4");
+    key_u32("tokenizer.ggml.bos_token_id", 1);
+    put_spaced_tokens(more, N_MORE);
+    key_array("tokenizer.ggml.merges", STRING, 3);
+    put_text("t h"), put_text("\xE2\x96\x81 th"), put_text("\n \n");
+    save("tokenizer-gemma4");
+    begin(3, 0, 5);
+    key_text("tokenizer.ggml.model", "gpt2");
+    key_text("tokenizer.ggml.pre", "deepseek-llm");
+    put_vocabulary();
+    save("tokenizer-cuts");
+}
+
 /* ---- single things ----------------------------------------------------------------------------------- */
 
 static void save_each_type(void) {
@@ -322,6 +366,7 @@ int main(int argc, char **argv) {
     save_model("tiny-q8_0", (const uint32_t[]){T_Q8_0}, 1);
     save_model("tiny-q4_0", (const uint32_t[]){T_Q4_0}, 1);
     save_model("tiny-mixed", (const uint32_t[]){T_F16, T_F32, T_BF16, T_Q4_0, T_Q8_0}, 5);
+    save_tokenizers();
     save_each_type();
     save_tensors();
     save_counts();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_tokenizer.c: words, merges and special tokens, and the shipped model's tokens.
+ * test_tokenizer.c: merges of bytes and special tokens, and the shipped model's tokens.  Words: test_pretokenize.c.
  *
  * Outside truth: eval/golden-q8_0.json has prompts with the ids that the model was trained on.  Merges are held against
  * the obvious loop over random vocabularies.
@@ -55,87 +55,6 @@ static int is_text_of(const pleat_model *m, const pleat_token *ids, uint32_t n, 
         at += len;
     }
     return at == n_bytes;
-}
-
-/* ---- words ------------------------------------------------------------------------------------------- */
-
-#define MAX_WORDS 12
-
-static void expect_words(const char *name, const char *text, const char *const *want) {
-    const pleat_allocator al = pleat__allocator_or_default(NULL);
-    pleat__pretokenizer *pre = NULL;
-    pleat__pretokenizer_traits traits;
-    pleat__words words;
-    const size_t n = strlen(text);
-    check_context("%s: '%s'", name, text);
-    if (!CHECK_STATUS(pleat__pretokenizer_create((pleat__str){name, strlen(name)}, &al, &pre, &traits, NULL),
-                      PLEAT_OK)) {
-        return;
-    }
-    CHECK_STATUS(pleat__words_init(&words, pre, n), PLEAT_OK);
-    uint64_t at = 0;
-    for (int i = 0; at < n; i++) {
-        char word[64];
-        uint64_t end = n;
-        if (!CHECK_STATUS(pleat__words_next(&words, text, n, at, &end, NULL), PLEAT_OK)) break;
-        snprintf(word, sizeof word, "%.*s", (int)(end - at), text + at);
-        if (!CHECK(want[i] != NULL) || !CHECK_EQ_STR(word, want[i])) break;
-        at = end;
-    }
-    pleat__words_release(&words);
-    pleat__pretokenizer_destroy(pre);
-}
-
-static void test_words(void) {
-    static const struct {
-        const char *text;
-        const char *words[MAX_WORDS];
-    } cases[] = {
-        {"Hello world", {"Hello", " world"}},
-        {"I'm sure he'LL", {"I", "'m", " sure", " he", "'LL"}},
-        {"a  b", {"a", " ", " b"}},
-        {"a\n\n  b", {"a", "\n\n", " ", " b"}},
-        {"  \n", {"  \n"}},
-        {"a   ", {"a", "   "}},
-        {"x...\n\ny", {"x", "...\n\n", "y"}},
-        {"(foo) != [1]", {"(foo", ")", " !=", " [", "1", "]"}},
-        {"\xC3\xA9t\xC3\xA9 na\xC3\xAFve", {"\xC3\xA9t\xC3\xA9", " na\xC3\xAFve"}},
-        {"\xE4\xBD\xA0\xE5\xA5\xBD,\xE4\xB8\x96", {"\xE4\xBD\xA0\xE5\xA5\xBD", ",\xE4\xB8\x96"}},
-        {"don\xE2\x80\x99t", {"don", "\xE2\x80\x99t"}},
-        {"\xD9\xA3x", {"\xD9\xA3", "x"}},
-        {"\xF0\x9F\x98\x80!", {"\xF0\x9F\x98\x80!"}},
-    };
-    for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
-        expect_words("qwen2", cases[i].text, cases[i].words);
-        expect_words("llama-bpe", cases[i].text, cases[i].words);
-    }
-    expect_words("qwen2", " 1234", (const char *const[]){" ", "1", "2", "3", "4", NULL});
-    expect_words("llama-bpe", " 1234567", (const char *const[]){" ", "123", "456", "7", NULL});
-}
-
-/* The match limit is an error, never a wrong cut; and it is out of reach without being lowered. */
-static void test_match_limit(void) {
-    const pleat_allocator al = pleat__allocator_or_default(NULL);
-    pleat__pretokenizer *pre = NULL;
-    pleat__pretokenizer_traits traits;
-    pleat__words words;
-    pleat_error err;
-    enum { N = 1 << 20 };
-    char *spaces = malloc(N + 1);
-    memset(spaces, ' ', N);
-    spaces[N] = 'x';
-    CHECK_STATUS(pleat__pretokenizer_create(PLEAT__STR("qwen2"), &al, &pre, &traits, &err), PLEAT_OK);
-    for (uint32_t limit = 0; limit <= 1; limit++) {
-        uint64_t end = 0;
-        pleat__pretokenizer_set_limit(pre, limit);
-        CHECK_STATUS(pleat__words_init(&words, pre, N + 1), PLEAT_OK);
-        const pleat_status st = pleat__words_next(&words, spaces, N + 1, 0, &end, &err);
-        CHECK_STATUS(st, limit ? PLEAT_E_LIMIT : PLEAT_OK);
-        CHECK_EQ_U64(end, limit ? 0 : N - 1);
-        pleat__words_release(&words);
-    }
-    pleat__pretokenizer_destroy(pre);
-    free(spaces);
 }
 
 /* ---- merges ------------------------------------------------------------------------------------------- */
@@ -244,7 +163,7 @@ static void test_spelling(void) {
         uint64_t n = 0;
         const size_t len = gw_spell_byte(b, text);
         check_context("byte 0x%02x", b);
-        CHECK(pleat__vocab_unspell((pleat__str){text, len}, byte, &n));
+        CHECK(pleat__vocab_unspell(PLEAT__SPELLING_GPT2, (pleat__str){text, len}, byte, &n));
         CHECK_EQ_U64(n, 1);
         CHECK_EQ_U64((unsigned char)byte[0], b);
     }
@@ -253,7 +172,7 @@ static void test_spelling(void) {
         char out[8];
         uint64_t n;
         check_context("case %zu", i);
-        CHECK(!pleat__vocab_unspell((pleat__str){bad[i], strlen(bad[i])}, out, &n));
+        CHECK(!pleat__vocab_unspell(PLEAT__SPELLING_GPT2, (pleat__str){bad[i], strlen(bad[i])}, out, &n));
     }
 }
 
@@ -326,11 +245,14 @@ static void refuse(gguf_writer *w, pleat_status want, const char *word) {
 static void test_refused(void) {
     gguf_writer w;
     gw_header(&w, 3);
-    gw_kv_str(&w, "tokenizer.ggml.model", "llama");
-    refuse(&w, PLEAT_E_UNSUPPORTED, "tokenizer 'llama'");
+    gw_kv_str(&w, "tokenizer.ggml.model", "bert");
+    refuse(&w, PLEAT_E_UNSUPPORTED, "tokenizer 'bert'");
     gw_header(&w, 3);
-    gw_tokenizer(&w, "gpt-4o", NULL, 0, 0, NULL, 0);
-    refuse(&w, PLEAT_E_UNSUPPORTED, "'gpt-4o' (tokenizer.ggml.pre) is not supported; those that are: qwen2, llama-bpe");
+    gw_tokenizer(&w, "default", NULL, 0, 0, NULL, 0);
+    refuse(&w, PLEAT_E_UNSUPPORTED, "pre-tokenizer 'default' (tokenizer.ggml.pre) is not supported");
+    gw_header(&w, 3);
+    gw_tokenizer(&w, "gemma4", NULL, 0, 0, NULL, 0);
+    refuse(&w, PLEAT_E_UNSUPPORTED, "tokenizer 'gpt2' with the pre-tokenizer 'gemma4' is not supported");
     gw_header(&w, 3);
     gw_kv_str(&w, "tokenizer.ggml.model", "gpt2");
     refuse(&w, PLEAT_E_FORMAT, "'tokenizer.ggml.pre' is missing");
@@ -340,12 +262,6 @@ static void test_refused(void) {
     gw_header(&w, 3);
     gw_tokenizer(&w, "qwen2", (const char *const[]){"<s>", "<s>"}, 2, 2, NULL, 0);
     refuse(&w, PLEAT_E_FORMAT, "are both '<s>'");
-    gw_header(&w, 3);
-    gw_tokenizer(&w, "qwen2", (const char *const[]){""}, 1, 0, NULL, 0);
-    refuse(&w, PLEAT_E_FORMAT, "token 256 is empty");
-    gw_header(&w, 3);
-    gw_tokenizer(&w, "qwen2", (const char *const[]){"a b"}, 1, 0, NULL, 0);
-    refuse(&w, PLEAT_E_FORMAT, "not in GPT-2's spelling");
     gw_header(&w, 3);
     gw_tokenizer(&w, "qwen2", NULL, 0, 0, (const char *const[]){"a b"}, 1);
     refuse(&w, PLEAT_E_FORMAT, "a part or the whole is no token");
@@ -363,6 +279,34 @@ static void test_refused(void) {
     gw_kv_u32(&w, "tokenizer.ggml.add_bos_token", 1);
     gw_tokenizer(&w, "qwen2", NULL, 0, 0, NULL, 0);
     refuse(&w, PLEAT_E_FORMAT, "is no boolean");
+    gw_header(&w, 3);
+    gw_kv_str(&w, "tokenizer.ggml.model", "gpt2");
+    gw_kv_str(&w, "tokenizer.ggml.pre", "qwen2");
+    gw_kv_array(&w, "tokenizer.ggml.tokens", GW_STRING, 1);
+    gw_str(&w, "a");
+    refuse(&w, PLEAT_E_FORMAT, "byte 0x20 has no token of its own");
+    char longest[PLEAT__MAX_SPECIAL_BYTES + 2];
+    memset(longest, 'a', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    gw_header(&w, 3);
+    gw_tokenizer(&w, "qwen2", (const char *const[]){longest}, 1, 1, NULL, 0);
+    refuse(&w, PLEAT_E_UNSUPPORTED, "special token 256 has 1025 bytes, 1024 are allowed");
+}
+
+/* Tokens that no text is made of: empty ones, and normal ones that are not spelled in bytes.  They do no harm. */
+static void test_odd_tokens(void) {
+    static const char *const more[] = {"", "a b", "\xE2\x84\xA2", "", "<s>"};
+    gguf_writer w;
+    pleat__tokenizer *t = NULL;
+    gw_header(&w, 3);
+    gw_tokenizer(&w, "qwen2", more, CHECK_COUNT(more), 2, NULL, 0); /* the second empty one is a control token */
+    if (!CHECK_STATUS(make_tokenizer(&w, &t, NULL), PLEAT_OK)) return;
+    const uint32_t special = PLEAT_TOKENIZE_SPECIAL;
+    expect_ids(t, "a b<s>", special, (const pleat_token[]){'a', ' ', 'b', 260}, 4);
+    expect_ids(t, "\xE2\x84\xA2", special, (const pleat_token[]){0xE2, 0x84, 0xA2}, 3);
+    CHECK_EQ_U64(pleat__vocab_text(&t->vocab, 256).n_bytes, 0);
+    CHECK_EQ_U64(pleat__vocab_text(&t->vocab, 257).n_bytes, 3);
+    pleat__tokenizer_destroy(t);
 }
 
 /* ---- the shipped model ------------------------------------------------------------------------------------ */
@@ -516,7 +460,7 @@ static void test_capacity_and_arguments(void) {
     CHECK_STATUS(pleat_model_tokenize(m, NULL, 0, 0, NULL, 0, &n, NULL), PLEAT_OK);
     CHECK_EQ_U64(n, 0);
     CHECK_STATUS(pleat_model_tokenize(m, NULL, 1, 0, NULL, 0, &n, NULL), PLEAT_E_ARG);
-    CHECK_STATUS(pleat_model_tokenize(m, "", 0, 8, NULL, 0, &n, NULL), PLEAT_E_ARG);
+    CHECK_STATUS(pleat_model_tokenize(m, "", 0, 16, NULL, 0, &n, NULL), PLEAT_E_ARG);
     CHECK_STATUS(pleat_model_tokenize(m, "", 0, 0, NULL, 1, &n, NULL), PLEAT_E_ARG);
     CHECK_STATUS(pleat_model_tokenize(NULL, "", 0, 0, NULL, 0, &n, NULL), PLEAT_E_ARG);
     CHECK(!pleat_model_token_text(m, -1, &len) && !pleat_model_token_text(m, 8192, &len));
@@ -649,13 +593,12 @@ static void test_tokenize_failures(void) {
 
 int main(int argc, char **argv) {
     static const check_test tests[] = {
-        {"words", test_words},
-        {"match_limit", test_match_limit},
         {"spelling", test_spelling},
         {"merges", test_merges},
         {"ignore_merges", test_ignore_merges},
         {"specials", test_specials},
         {"refused", test_refused},
+        {"odd_tokens", test_odd_tokens},
         {"golden", test_golden},
         {"prose", test_prose},
         {"long_words", test_long_words},
