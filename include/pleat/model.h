@@ -52,6 +52,9 @@ PLEAT_API pleat_status pleat_gguf_metadata(const pleat_gguf *gguf, uint64_t i, c
 /* An unsigned integer metadata value by key; PLEAT_E_ARG if absent or of another kind. */
 PLEAT_API pleat_status pleat_gguf_get_u64(const pleat_gguf *gguf, const char *key, uint64_t *out);
 
+/* Item `i` of an array of unsigned integers or truth values (0 and 1) by key; PLEAT_E_ARG if there is none. */
+PLEAT_API pleat_status pleat_gguf_get_item(const pleat_gguf *gguf, const char *key, uint64_t i, uint64_t *out);
+
 typedef struct pleat_gguf_tensor {
     const char *name;      /* NUL-terminated; lives as long as the gguf */
     const char *type_name; /* "Q8_0", ...; "type 99" for one that Pleat cannot name */

@@ -61,12 +61,12 @@ MODELS = {
         {"expert_count": 6, "expert_used_count": 3, "expert_feed_forward_length": 32}),
     "gemma3": ("gemma3", "Gemma3Text", dict(
         sliding_window=9, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
-        num_hidden_layers=3, query_pre_attn_scalar=HEAD_DIM,
+        num_hidden_layers=3, query_pre_attn_scalar=HEAD_DIM, final_logit_softcapping=12.0,
         rope_parameters=dict(
             sliding_attention=dict(rope_type="default", rope_theta=10000.0),
             full_attention=dict(rope_type="linear", rope_theta=1000000.0, factor=8.0))),
         {"attention.sliding_window": 9, "attention.sliding_window_pattern": [True, False, True],
-         "rope.scaling.type": "linear", "rope.scaling.factor": 8.0}),
+         "final_logit_softcapping": 12.0, "rope.scaling.type": "linear", "rope.scaling.factor": 8.0}),
     "phi3": phi3(24, 29),
     "phi3-short": phi3(64, 128),
     "smollm3": ("smollm3", "SmolLM3", dict(num_hidden_layers=4), {}),

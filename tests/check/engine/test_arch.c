@@ -292,8 +292,8 @@ static void test_flips(void) {
         static const char first_key[] = ".context_length", last_key[] = "general.name";
         const unsigned char *from = memmem(f.p, f.n, first_key, sizeof first_key - 1);
         const unsigned char *to = memmem(f.p, f.n, last_key, sizeof last_key - 1);
-        if (!CHECK(from && to && from < to)) return;
-        const size_t at = (size_t)check_between((uint64_t)(from - f.p), (uint64_t)(to - f.p));
+        const bool is_found = CHECK(from && to && from < to);
+        const size_t at = is_found ? (size_t)check_between((uint64_t)(from - f.p), (uint64_t)(to - f.p)) : 0;
         f.p[at] ^= (unsigned char)(1u << check_below(8));
         check_context("%s, byte %zu", files[round % CHECK_COUNT(files)], at);
         if (load_bytes(&f, &m, &err) == PLEAT_OK) run_a_little(m);
