@@ -262,6 +262,42 @@ static void test_lies(void) {
     }
 }
 
+static void fingerprint_of(const file_bytes *f, char out[PLEAT_FINGERPRINT_CAP]) {
+    pleat_model *m = NULL;
+    pleat_error err = {0};
+    out[0] = 0;
+    if (!CHECK_STATUS(load_bytes(f, &m, &err), PLEAT_OK)) fprintf(stderr, "  message: %s\n", err.text);
+    if (m) CHECK_STATUS(pleat_model_fingerprint(m, out), PLEAT_OK);
+    pleat_model_destroy(&m);
+}
+
+/* What changes the result changes the fingerprint. */
+static void test_fingerprints(void) {
+    static const lie changes[] = {
+        {"mixtral", "llama.expert_used_count", 1, NULL, PLEAT_OK, ""},
+        {"qwen2", "qwen2.rope.scaling.original_context_length", 64, NULL, PLEAT_OK, ""},
+        {"qwen2", "qwen2.rope.scaling.factor", 0x41000000 /* 8 */, NULL, PLEAT_OK, ""},
+        {"gemma3", "gemma3.attention.sliding_window", 10, NULL, PLEAT_OK, ""},
+        {"gemma3", "gemma3.rope.scaling.factor", 0x41800000 /* 16 */, NULL, PLEAT_OK, ""},
+        {"gemma3", "gemma3.final_logit_softcapping", 0x41800000, NULL, PLEAT_OK, ""},
+        {"phi3", "phi3.rope.scaling.attn_factor", 0x40000000 /* 2 */, NULL, PLEAT_OK, ""},
+        {"granite", "granite.embedding_scale", 0x40000000, NULL, PLEAT_OK, ""},
+        {"granite", "granite.residual_scale", 0x40000000, NULL, PLEAT_OK, ""},
+        {"granite", "granite.attention.scale", 0x40000000, NULL, PLEAT_OK, ""},
+        {"granite", "granite.logit_scale", 0x40000000, NULL, PLEAT_OK, ""},
+    };
+    for (size_t i = 0; i < CHECK_COUNT(changes); i++) {
+        char before[PLEAT_FINGERPRINT_CAP], after[PLEAT_FINGERPRINT_CAP];
+        file_bytes f = file_read(changes[i].file);
+        check_context("%s: %s", changes[i].file, changes[i].key);
+        fingerprint_of(&f, before);
+        tell(&f, &changes[i]);
+        fingerprint_of(&f, after);
+        CHECK(strcmp(before, after) != 0);
+        free(f.p);
+    }
+}
+
 /* A few tokens through a model that may be anything that loads. */
 static void run_a_little(const pleat_model *m) {
     pleat_engine_options opt = engine_options_of("f16");
@@ -303,7 +339,10 @@ static void test_flips(void) {
 }
 
 int main(int argc, char **argv) {
-    static const check_test tests[] = {
-        {"values", test_values}, {"company", test_company}, {"lies", test_lies}, {"flips", test_flips}};
+    static const check_test tests[] = {{"values", test_values},
+                                       {"company", test_company},
+                                       {"lies", test_lies},
+                                       {"fingerprints", test_fingerprints},
+                                       {"flips", test_flips}};
     return check_main(tests, CHECK_COUNT(tests), argc, argv);
 }

@@ -146,6 +146,7 @@ static void test_variants(void) {
         {.extra_u32 = "llama.expert_count", .value = 0},
         {.extra_u32 = "llama.attention.sliding_window", .value = 16},
         {.extra_u32 = "llama.attention.sliding_window", .value = 0},
+        {.extra_u32 = "llama.embedding_scale", .value = 0},
         {.extra_str = "llama.rope.scaling.type", .text = "none"},
         {.extra_str = "llama.rope.scaling.type", .text = "linear"},
         {.extra_u32 = "llama.logit_scale", .value = 1},
@@ -160,6 +161,8 @@ static void test_variants(void) {
         if (!CHECK_STATUS(load_changed(&good[i], &m, &err), PLEAT_OK)) fprintf(stderr, "  message: %s\n", err.text);
         const bool is_window = good[i].extra_u32 && strcmp(good[i].extra_u32, "llama.attention.sliding_window") == 0;
         if (m) CHECK_EQ_U64(m->info.window, is_window ? good[i].value : 0);
+        if (m) CHECK_EQ_U64(pleat_model_layer_window(m, 0), m->info.window);
+        if (m) CHECK(m->info.n_windowed == (m->info.window > 0) && pleat_model_layer_window(m, 1) == 0);
         pleat_model_destroy(&m);
     }
 }
