@@ -3,7 +3,7 @@
  * model.h: a GGUF file, the model in it, its tokenizer and chat form, and samplers.
  *
  * A pleat_gguf is a checked view of a file: any well-formed GGUF opens.  A pleat_model is a GGUF that Pleat can run:
- * architecture `llama`, tensors in F32, F16, BF16, Q8_0 or Q4_0, and a tokenizer of one of these kinds:
+ * an architecture of pleat_model_info, tensors in F32, F16, BF16, Q8_0 or Q4_0, and a tokenizer of one of these kinds:
  *
  *     llama    SentencePiece with scores, as of Llama 2, Mistral, Gemma 1 to 3, Phi-3
  *     gemma4   byte-pair merges of characters
@@ -58,6 +58,9 @@ PLEAT_API pleat_status pleat_gguf_metadata(const pleat_gguf *gguf, uint64_t i, c
 /* An unsigned integer metadata value by key; PLEAT_E_ARG if absent or of another kind. */
 PLEAT_API pleat_status pleat_gguf_get_u64(const pleat_gguf *gguf, const char *key, uint64_t *out);
 
+/* Item `i` of an array of unsigned integers or truth values (0 and 1) by key; PLEAT_E_ARG if there is none. */
+PLEAT_API pleat_status pleat_gguf_get_item(const pleat_gguf *gguf, const char *key, uint64_t i, uint64_t *out);
+
 typedef struct pleat_gguf_tensor {
     const char *name;      /* NUL-terminated; lives as long as the gguf */
     const char *type_name; /* "Q8_0", ...; "type 99" for one that Pleat cannot name */
@@ -73,13 +76,17 @@ PLEAT_API void pleat_gguf_close(pleat_gguf **gguf);
 
 typedef struct pleat_model pleat_model;
 
+/* Architectures: gemma3, granite, llama (Llama 2 and 3, Mistral, Mixtral, SmolLM2, TinyLlama), phi3, qwen2, qwen2moe,
+ * qwen3, qwen3moe, smollm3. */
 typedef struct pleat_model_info {
-    const char *architecture; /* "llama" */
-    const char *name;         /* general.name, or "" */
+    const char *architecture;
+    const char *name; /* general.name, or "" */
     uint32_t n_layers, n_embd, n_ff, n_vocab;
     uint32_t n_q_heads, n_kv_heads, head_dim;
     uint32_t n_ctx;  /* context the model was trained for, tokens */
-    uint32_t window; /* newest tokens that attention sees in every layer; 0: all */
+    uint32_t window; /* newest tokens that attention sees in n_windowed layers; 0: all in every layer */
+    uint32_t n_windowed;
+    float softmax_scale; /* factor on q.k */
     uint64_t n_params;
     uint64_t weight_bytes;
     pleat_token bos, eos; /* -1 when the file names none */
@@ -90,6 +97,10 @@ typedef struct pleat_model_info {
 PLEAT_API pleat_status pleat_model_load(const char *path, const pleat_allocator *allocator, pleat_model **out,
                                         pleat_error *err);
 PLEAT_API void pleat_model_get_info(const pleat_model *model, pleat_model_info *out);
+
+/* Newest tokens that attention sees in layer 0..n_layers-1, the query's own included; 0: all. */
+PLEAT_API uint32_t pleat_model_layer_window(const pleat_model *model, uint32_t layer);
+
 PLEAT_API void pleat_model_destroy(pleat_model **model);
 
 /* Write 32 hexadecimal digits and a NUL that stand for what the model computes.  They are 128 bits of XXH3 over its

@@ -55,12 +55,12 @@ static pleat_status complete_options(pleat_engine_options *opt, const pleat_mode
     return PLEAT_OK;
 }
 
-/* Every layer has the model's window; the cache copies them. */
+/* With the windows of the model's layers, which the cache copies. */
 static pleat_status create_cache_with(pleat_engine *e, pleat_cache_options *opt, pleat_error *err) {
     if (e->info.window == 0) return pleat_cache_create(opt, &e->cache, err);
     uint32_t *windows = pleat__alloc(&e->al, opt->n_layers, sizeof *windows);
     PLEAT_FAIL_IF(!windows, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "engine: out of memory");
-    for (uint32_t layer = 0; layer < opt->n_layers; layer++) windows[layer] = e->info.window;
+    for (uint32_t layer = 0; layer < opt->n_layers; layer++) windows[layer] = pleat_model_layer_window(e->model, layer);
     opt->windows = windows;
     const pleat_status status = pleat_cache_create(opt, &e->cache, err);
     pleat__free(&e->al, windows, opt->n_layers, sizeof *windows);
@@ -75,6 +75,7 @@ static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
     opt.n_kv_heads = e->info.n_kv_heads;
     opt.n_q_heads = e->info.n_q_heads;
     opt.head_dim = e->info.head_dim;
+    opt.softmax_scale = e->info.softmax_scale;
     opt.page_tokens = e->opt.page_tokens;
     opt.max_seqs = e->opt.max_seqs;
     opt.max_items = e->opt.max_items;
@@ -90,7 +91,8 @@ static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
 
 static pleat_status create_parts(pleat_engine *e, pleat_error *err) {
     PLEAT_TRY(create_cache(e, err));
-    PLEAT_TRY(pleat__forward_create(e->model, e->opt.step_tokens, e->opt.workers, &e->al, &e->forward, err));
+    PLEAT_TRY(pleat__forward_create(e->model, e->opt.step_tokens, e->opt.max_tokens, e->opt.workers, &e->al,
+                                    &e->forward, err));
     e->damaged = pleat__model_damaged_tensor(e->model, e->opt.workers);
     e->cache_items = pleat__alloc(&e->al, e->opt.max_items, sizeof *e->cache_items);
     e->forward_items = pleat__alloc(&e->al, e->opt.max_items, sizeof *e->forward_items);

@@ -130,6 +130,16 @@ pleat_status pleat_gguf_get_u64(const pleat_gguf *gguf, const char *key, uint64_
     return v && !v->is_array && pleat__gguf_u64(gguf, v, 0, out) ? PLEAT_OK : PLEAT_E_ARG;
 }
 
+pleat_status pleat_gguf_get_item(const pleat_gguf *gguf, const char *key, uint64_t i, uint64_t *out) {
+    if (!gguf || !key || !out) return PLEAT_E_ARG;
+    const pleat__gguf_value *v = pleat__gguf_find(gguf, key);
+    bool truth;
+    if (!v || !v->is_array || i >= v->n_items) return PLEAT_E_ARG;
+    if (!pleat__gguf_bool(gguf, v, i, &truth)) return pleat__gguf_u64(gguf, v, i, out) ? PLEAT_OK : PLEAT_E_ARG;
+    *out = truth;
+    return PLEAT_OK;
+}
+
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
 /* A buffer that swallows what does not fit. */

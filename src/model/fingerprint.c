@@ -9,6 +9,7 @@
 #define XXH_INLINE_ALL /* nothing to link */
 #include <xxhash.h>
 
+#include <math.h>
 #include <string.h>
 
 #include "core/half.h"
@@ -23,15 +24,48 @@ static void hash_u64(XXH3_state_t *state, uint64_t v) {
     (void)XXH3_128bits_update(state, bytes, sizeof bytes);
 }
 
+/* What the plain Llama leaves as it is, each 0 there; hashed only where something is not, so that a plain model's
+ * fingerprint is that of older versions. */
+static void hash_extras(XXH3_state_t *state, const pleat_model *m) {
+    const pleat__rope *rope = &m->ropes[0], *other = &m->ropes[m->n_ropes - 1];
+    const uint32_t one = pleat__f32_bits(1.0f);
+    const float plain_scale = 1 / sqrtf((float)m->info.head_dim);
+    const bool is_some = m->info.n_windowed != 0 && m->info.n_windowed != m->info.n_layers;
+    const uint64_t extras[] = {pleat__f32_bits(rope->factor) ^ one,
+                               pleat__f32_bits(rope->magnitude) ^ one,
+                               rope->is_yarn,
+                               rope->is_yarn ? pleat__f32_bits(rope->beta_fast) : 0,
+                               rope->is_yarn ? pleat__f32_bits(rope->beta_slow) : 0,
+                               rope->is_yarn || rope->long_factors ? rope->n_ctx_orig ^ m->info.n_ctx : 0,
+                               m->n_ropes - 1,
+                               pleat__f32_bits(other->base) ^ pleat__f32_bits(rope->base),
+                               is_some ? m->info.n_windowed : 0,
+                               pleat__f32_bits(m->embedding_scale) ^ one,
+                               pleat__f32_bits(m->residual_scale) ^ one,
+                               pleat__f32_bits(m->logit_scale) ^ one,
+                               pleat__f32_bits(m->logit_cap),
+                               pleat__f32_bits(m->info.softmax_scale) ^ pleat__f32_bits(plain_scale),
+                               m->n_experts,
+                               m->n_experts_used,
+                               m->n_ff_expert,
+                               m->n_ff_shared,
+                               m->sums_experts_to_1};
+    uint64_t any = 0;
+    for (size_t i = 0; i < sizeof extras / sizeof extras[0]; i++) any |= extras[i];
+    for (size_t i = 0; any && i < sizeof extras / sizeof extras[0]; i++) hash_u64(state, extras[i]);
+    for (uint32_t i = 0; is_some && i < m->info.n_layers; i++) hash_u64(state, m->layers[i].window);
+}
+
 static void hash_shape(XXH3_state_t *state, const pleat_model *m) {
     const pleat_model_info *info = &m->info;
-    const uint64_t shape[] = {info->n_layers,   info->n_embd,   info->n_ff,  info->n_vocab, info->n_q_heads,
-                              info->n_kv_heads, info->head_dim, info->n_ctx, m->rope_dims};
+    const uint64_t shape[] = {info->n_layers,   info->n_embd,   info->n_ff,  info->n_vocab,     info->n_q_heads,
+                              info->n_kv_heads, info->head_dim, info->n_ctx, m->ropes[0].n_dims};
     (void)XXH3_128bits_update(state, info->architecture, strlen(info->architecture) + 1);
     for (size_t i = 0; i < sizeof shape / sizeof shape[0]; i++) hash_u64(state, shape[i]);
     hash_u64(state, pleat__f32_bits(m->rms_eps));
-    hash_u64(state, pleat__f32_bits(m->rope_base));
+    hash_u64(state, pleat__f32_bits(m->ropes[0].base));
     if (info->window > 0) hash_u64(state, info->window);
+    hash_extras(state, m);
 }
 
 static void hash_tensor(XXH3_state_t *state, const pleat__gguf_tensor *t, const uint8_t *bytes) {

@@ -2,16 +2,14 @@
  *
  * load.c: a GGUF becomes a model: its shape (hparams.c), its tokenizer, and its tensors, each held against the shape.
  *
- *     token_embd.weight       [n_vocab][n_embd]         blk.N.attn_norm.weight     [n_embd]
- *     output_norm.weight      [n_embd]                  blk.N.attn_{q,k,v}.weight  [heads*head_dim][n_embd]
- *     output.weight           [n_vocab][n_embd] or none blk.N.attn_output.weight   [n_embd][n_q_heads*head_dim]
- *     rope_freqs.weight       [rope_dims/2]     or none blk.N.ffn_norm.weight      [n_embd]
- *                                                       blk.N.ffn_{gate,up}.weight [n_ff][n_embd]
- *                                                       blk.N.ffn_down.weight      [n_embd][n_ff]
+ *     token_embd.weight   [n_vocab][n_embd]              output.weight              [n_vocab][n_embd] or none
+ *     output_norm.weight  [n_embd]                       rope_freqs.weight          [n_dims/2]        or none
+ *                                                        rope_factors_{long,short}.weight, the same
+ *     blk.N.*             layer_rows: each with the feature (arch.h) that brings it
  *
  * Rows are written last here and stand first in C; the file lists dimensions the other way round.  Matrices stay in
- * the mapping; vectors are copied to f32.  A tensor that nobody asked for (a bias, a norm of the heads) would change
- * the result: such a file is refused.
+ * the mapping; vectors are copied to f32.  A tensor that nobody asked for would change the result: such a file is
+ * refused.
  */
 #include <math.h>
 #include <stdio.h>
@@ -21,9 +19,13 @@
 #include "core/half.h"
 #include "core/memory.h"
 #include "model/hparams.h"
+#include "model/keys.h"
 #include "tokenizer/tokenizer.h"
 
-#define TENSORS_PER_LAYER 9u
+/* Features of single tensors, which a layer of a file may have or not. */
+#define OPTIONAL (PLEAT__QKV_BIAS | PLEAT__O_BIAS)
+
+#define TENSORS_PER_LAYER 6u /* of every architecture at least */
 
 /* One pass over the tensors.  The first, with m->norms NULL, checks all and counts the floats that vectors need; the
  * second copies them. */
@@ -45,31 +47,48 @@ static bool weight_type(uint32_t ggml_type, pleat__weight_type *out) {
     }
 }
 
-/* Find a tensor of a supported type that is [rows][cols]; a vector has one row. */
-static pleat_status find(loader *l, const char *name, uint64_t rows, uint64_t cols, const pleat__gguf_tensor **out,
+/* A tensor's dimensions, the outermost first as in C. */
+typedef struct extent {
+    uint64_t slices, rows, cols;
+} extent;
+
+/* Find a tensor of a supported type and these dimensions; a vector has one row, a matrix one slice. */
+static pleat_status find(loader *l, const char *name, extent is, const pleat__gguf_tensor **out,
                          pleat__weight_type *type) {
     const pleat__gguf_tensor *t = pleat__gguf_find_tensor(l->m->gguf, name);
     PLEAT_FAIL_IF(!t, l->err, PLEAT_E_FORMAT, PLEAT_NOWHERE, "tensor '%s' is missing", name);
     PLEAT_FAIL_IF(!weight_type(t->type, type), l->err, PLEAT_E_UNSUPPORTED, t->info_offset,
                   "tensor '%s' is of type %s; supported are F32, F16, BF16, Q8_0, Q4_0", name, t->type_name);
-    PLEAT_FAIL_IF(t->dims[0] != cols || t->dims[1] != rows || t->dims[2] != 1 || t->dims[3] != 1, l->err,
-                  PLEAT_E_FORMAT, t->info_offset, "tensor '%s' is %llu x %llu x %llu x %llu, not %llu x %llu", name,
+    char want[80];
+    snprintf(want, sizeof want, is.slices > 1 ? "%llu x %llu x %llu" : "%llu x %llu", (unsigned long long)is.cols,
+             (unsigned long long)is.rows, (unsigned long long)is.slices);
+    PLEAT_FAIL_IF(t->dims[0] != is.cols || t->dims[1] != is.rows || t->dims[2] != is.slices || t->dims[3] != 1, l->err,
+                  PLEAT_E_FORMAT, t->info_offset, "tensor '%s' is %llu x %llu x %llu x %llu, not %s", name,
                   (unsigned long long)t->dims[0], (unsigned long long)t->dims[1], (unsigned long long)t->dims[2],
-                  (unsigned long long)t->dims[3], (unsigned long long)cols, (unsigned long long)rows);
+                  (unsigned long long)t->dims[3], want);
     l->is_used[t - l->m->gguf->tensors] = 1;
     *out = t;
     return PLEAT_OK;
 }
 
-static pleat_status take_matrix(loader *l, const char *name, uint32_t rows, uint32_t cols, pleat__matrix *out) {
+static pleat_status take_stack(loader *l, const char *name, uint32_t n, uint32_t rows, uint32_t cols,
+                               pleat__stack *out) {
     const pleat__gguf_tensor *t = NULL;
     pleat__weight_type type = PLEAT__W_F32;
-    PLEAT_TRY(find(l, name, rows, cols, &t, &type));
-    *out = (pleat__matrix){.type = type,
-                           .rows = rows,
-                           .cols = cols,
-                           .row_bytes = t->n_bytes / rows,
-                           .data = l->m->gguf->bytes + t->offset};
+    PLEAT_TRY(find(l, name, (extent){n, rows, cols}, &t, &type));
+    out->stride = t->n_bytes / n;
+    out->first = (pleat__matrix){.type = type,
+                                 .rows = rows,
+                                 .cols = cols,
+                                 .row_bytes = out->stride / rows,
+                                 .data = l->m->gguf->bytes + t->offset};
+    return PLEAT_OK;
+}
+
+static pleat_status take_matrix(loader *l, const char *name, uint32_t rows, uint32_t cols, pleat__matrix *out) {
+    pleat__stack one;
+    PLEAT_TRY(take_stack(l, name, 1, rows, cols, &one));
+    *out = one.first;
     return PLEAT_OK;
 }
 
@@ -87,7 +106,7 @@ static float read_float(const uint8_t *p, pleat__weight_type type, uint32_t i) {
 static pleat_status take_vector(loader *l, const char *name, uint32_t n, const float **out) {
     const pleat__gguf_tensor *t = NULL;
     pleat__weight_type type = PLEAT__W_F32;
-    PLEAT_TRY(find(l, name, 1, n, &t, &type));
+    PLEAT_TRY(find(l, name, (extent){1, 1, n}, &t, &type));
     PLEAT_FAIL_IF(type != PLEAT__W_F32 && type != PLEAT__W_F16 && type != PLEAT__W_BF16, l->err, PLEAT_E_UNSUPPORTED,
                   t->info_offset, "tensor '%s' is of type %s; for a vector F32, F16 and BF16 are supported", name,
                   t->type_name);
@@ -102,44 +121,128 @@ static pleat_status take_vector(loader *l, const char *name, uint32_t n, const f
 
 /* ---- all tensors ------------------------------------------------------------------------------------------------- */
 
-static pleat_status take_layer(loader *l, uint32_t idx, pleat__layer *layer) {
-    const pleat_model_info *info = &l->m->info;
+/* Widths that tensors have, in elements. */
+enum width { EMBD, Q, KV, QKV, HEAD, FF, TWO_FF, N_EXPERTS, FF_EXPERT, FF_SHARED };
+
+static uint32_t width_of(const pleat_model *m, enum width width) {
+    const pleat_model_info *info = &m->info;
     const uint32_t n_q = info->n_q_heads * info->head_dim, n_kv = info->n_kv_heads * info->head_dim;
-    const struct {
-        const char *name;
-        uint32_t rows, cols;
-        pleat__matrix *out;
-    } matrices[] = {
-        {"attn_q", n_q, info->n_embd, &layer->q},
-        {"attn_k", n_kv, info->n_embd, &layer->k},
-        {"attn_v", n_kv, info->n_embd, &layer->v},
-        {"attn_output", info->n_embd, n_q, &layer->o},
-        {"ffn_gate", info->n_ff, info->n_embd, &layer->gate},
-        {"ffn_up", info->n_ff, info->n_embd, &layer->up},
-        {"ffn_down", info->n_embd, info->n_ff, &layer->down},
-    };
-    char name[48];
-    for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++) {
-        snprintf(name, sizeof name, "blk.%u.%s.weight", idx, matrices[i].name);
-        PLEAT_TRY(take_matrix(l, name, matrices[i].rows, matrices[i].cols, matrices[i].out));
+    switch (width) {
+        case EMBD: return info->n_embd;
+        case Q: return n_q;
+        case KV: return n_kv;
+        case QKV: return n_q + 2 * n_kv;
+        case HEAD: return info->head_dim;
+        case FF: return info->n_ff;
+        case TWO_FF: return 2 * info->n_ff;
+        case N_EXPERTS: return m->n_experts;
+        case FF_EXPERT: return m->n_ff_expert;
+        case FF_SHARED: return m->n_ff_shared;
     }
-    snprintf(name, sizeof name, "blk.%u.attn_norm.weight", idx);
-    PLEAT_TRY(take_vector(l, name, info->n_embd, &layer->attn_norm));
-    snprintf(name, sizeof name, "blk.%u.ffn_norm.weight", idx);
-    return take_vector(l, name, info->n_embd, &layer->ffn_norm);
+    return 0;
 }
 
-/* The divisors of RoPE's frequencies, where the file has them. */
-static pleat_status take_rope_factors(loader *l) {
-    pleat_model *m = l->m;
-    if (!pleat__gguf_find_tensor(m->gguf, "rope_freqs.weight")) return PLEAT_OK;
-    PLEAT_TRY(take_vector(l, "rope_freqs.weight", m->rope_dims / 2, &m->rope_factors));
-    for (uint32_t i = 0; m->rope_factors && i < m->rope_dims / 2; i++) {
-        const float f = m->rope_factors[i];
+enum kind { VECTOR, MATRIX, STACK };
+
+/* A tensor of a layer, and where it goes. */
+typedef struct layer_row {
+    const char *name; /* behind "blk.N." */
+    uint32_t feature; /* one of these brings it */
+    enum kind kind;
+    enum width rows; /* a vector's length */
+    enum width cols; /* unused for a vector */
+    size_t at;       /* in pleat__layer */
+} layer_row;
+
+#define AT(field) offsetof(pleat__layer, field)
+/* clang-format off */
+static const layer_row layer_rows[] = {
+    {"attn_norm.weight",           PLEAT__PLAIN,         VECTOR, EMBD,      EMBD,      AT(attn_norm)},
+    {"attn_q.weight",              PLEAT__SPLIT_QKV,     MATRIX, Q,         EMBD,      AT(q)},
+    {"attn_k.weight",              PLEAT__SPLIT_QKV,     MATRIX, KV,        EMBD,      AT(k)},
+    {"attn_v.weight",              PLEAT__SPLIT_QKV,     MATRIX, KV,        EMBD,      AT(v)},
+    {"attn_qkv.weight",            PLEAT__FUSED_QKV,     MATRIX, QKV,       EMBD,      AT(q)},
+    {"attn_q.bias",                PLEAT__QKV_BIAS,      VECTOR, Q,         EMBD,      AT(biases[0])},
+    {"attn_k.bias",                PLEAT__QKV_BIAS,      VECTOR, KV,        EMBD,      AT(biases[1])},
+    {"attn_v.bias",                PLEAT__QKV_BIAS,      VECTOR, KV,        EMBD,      AT(biases[2])},
+    {"attn_q_norm.weight",         PLEAT__QK_NORM,       VECTOR, HEAD,      EMBD,      AT(q_norm)},
+    {"attn_k_norm.weight",         PLEAT__QK_NORM,       VECTOR, HEAD,      EMBD,      AT(k_norm)},
+    {"attn_output.weight",         PLEAT__PLAIN,         MATRIX, EMBD,      Q,         AT(o)},
+    {"attn_output.bias",           PLEAT__O_BIAS,        VECTOR, EMBD,      EMBD,      AT(o_bias)},
+    {"post_attention_norm.weight", PLEAT__POST_NORM,     VECTOR, EMBD,      EMBD,      AT(post_attn_norm)},
+    {"ffn_norm.weight",            PLEAT__PLAIN,         VECTOR, EMBD,      EMBD,      AT(ffn_norm)},
+    {"ffn_gate.weight",            PLEAT__SPLIT_FFN,     MATRIX, FF,        EMBD,      AT(gate)},
+    {"ffn_up.weight",              PLEAT__SPLIT_FFN,     MATRIX, FF,        EMBD,      AT(up)},
+    {"ffn_up.weight",              PLEAT__FUSED_FFN,     MATRIX, TWO_FF,    EMBD,      AT(gate)},
+    {"ffn_down.weight", PLEAT__SPLIT_FFN | PLEAT__FUSED_FFN, MATRIX, EMBD,  FF,        AT(down)},
+    {"ffn_gate_inp.weight",        PLEAT__EXPERTS,       MATRIX, N_EXPERTS, EMBD,      AT(router)},
+    {"ffn_gate_exps.weight",       PLEAT__EXPERTS,       STACK,  FF_EXPERT, EMBD,      AT(gates)},
+    {"ffn_up_exps.weight",         PLEAT__EXPERTS,       STACK,  FF_EXPERT, EMBD,      AT(ups)},
+    {"ffn_down_exps.weight",       PLEAT__EXPERTS,       STACK,  EMBD,      FF_EXPERT, AT(downs)},
+    {"ffn_gate_inp_shexp.weight",  PLEAT__SHARED_EXPERT, VECTOR, EMBD,      EMBD,      AT(shared_gate)},
+    {"ffn_gate_shexp.weight",      PLEAT__SHARED_EXPERT, MATRIX, FF_SHARED, EMBD,      AT(gate)},
+    {"ffn_up_shexp.weight",        PLEAT__SHARED_EXPERT, MATRIX, FF_SHARED, EMBD,      AT(up)},
+    {"ffn_down_shexp.weight",      PLEAT__SHARED_EXPERT, MATRIX, EMBD,      FF_SHARED, AT(down)},
+    {"post_ffw_norm.weight",       PLEAT__POST_NORM,     VECTOR, EMBD,      EMBD,      AT(post_ffn_norm)},
+};
+/* clang-format on */
+
+static pleat_status take_row(loader *l, const layer_row *row, const char *name, pleat__layer *layer) {
+    const pleat_model *m = l->m;
+    const uint32_t rows = width_of(m, row->rows), cols = width_of(m, row->cols);
+    void *out = (uint8_t *)layer + row->at;
+    if (row->kind == VECTOR) return take_vector(l, name, rows, out);
+    if (row->kind == MATRIX) return take_matrix(l, name, rows, cols, out);
+    return take_stack(l, name, m->n_experts, rows, cols, out);
+}
+
+/* The last `n` rows of a matrix, which are cut off it. */
+static pleat__matrix cut_rows(pleat__matrix *m, uint32_t n) {
+    pleat__matrix rest = *m;
+    m->rows -= n;
+    rest.rows = n;
+    rest.data += m->rows * m->row_bytes;
+    return rest;
+}
+
+static pleat_status take_layer(loader *l, uint32_t idx, pleat__layer *layer) {
+    const pleat_model *m = l->m;
+    char name[64];
+    for (size_t i = 0; i < sizeof layer_rows / sizeof layer_rows[0]; i++) {
+        const layer_row *row = &layer_rows[i];
+        snprintf(name, sizeof name, "blk.%u.%s", idx, row->name);
+        const bool is_optional = !(m->features & row->feature) && (m->arch->may_have & row->feature & OPTIONAL);
+        if (!(m->features & row->feature) && !(is_optional && pleat__gguf_find_tensor(m->gguf, name))) continue;
+        PLEAT_TRY(take_row(l, row, name, layer));
+    }
+    if (m->features & PLEAT__FUSED_QKV) {
+        layer->v = cut_rows(&layer->q, width_of(m, KV));
+        layer->k = cut_rows(&layer->q, width_of(m, KV));
+    }
+    if (m->features & PLEAT__FUSED_FFN) layer->up = cut_rows(&layer->gate, width_of(m, FF));
+    pleat__hparams_layer(m, idx, layer);
+    return PLEAT_OK;
+}
+
+/* Divisors of RoPE's frequencies, for the layers that see everything. */
+static pleat_status take_rope_factors(loader *l, const char *name, const float **out) {
+    const uint32_t n = l->m->ropes[0].n_dims / 2;
+    PLEAT_TRY(take_vector(l, name, n, out));
+    for (uint32_t i = 0; *out && i < n; i++) {
+        const float f = (*out)[i];
         PLEAT_FAIL_IF(!isfinite(f) || !(f > 0), l->err, PLEAT_E_FORMAT, PLEAT_NOWHERE,
-                      "tensor 'rope_freqs.weight': element %u is no finite number above 0", i);
+                      "tensor '%s': element %u is no finite number above 0", name, i);
     }
     return PLEAT_OK;
+}
+
+static pleat_status take_all_rope_factors(loader *l) {
+    pleat__rope *rope = &l->m->ropes[0];
+    if ((l->m->arch->may_have & PLEAT__ROPE_FREQS) && pleat__gguf_find_tensor(l->m->gguf, "rope_freqs.weight"))
+        PLEAT_TRY(take_rope_factors(l, "rope_freqs.weight", &rope->factors));
+    if (!(l->m->features & PLEAT__ROPE_LONG)) return PLEAT_OK;
+    PLEAT_TRY(take_rope_factors(l, "rope_factors_short.weight", &rope->factors));
+    return take_rope_factors(l, "rope_factors_long.weight", &rope->long_factors);
 }
 
 static pleat_status take_tensors(loader *l) {
@@ -152,7 +255,7 @@ static pleat_status take_tensors(loader *l) {
     }
     PLEAT_TRY(take_vector(l, "output_norm.weight", m->info.n_embd, &m->output_norm));
     for (uint32_t i = 0; i < m->info.n_layers; i++) PLEAT_TRY(take_layer(l, i, &m->layers[i]));
-    return take_rope_factors(l);
+    return take_all_rope_factors(l);
 }
 
 /* Also sums up the weights' bytes. */
@@ -161,7 +264,8 @@ static pleat_status refuse_unused(const loader *l) {
     l->m->info.weight_bytes = 0;
     for (uint64_t i = 0; i < g->info.n_tensors; i++) {
         PLEAT_FAIL_IF(!l->is_used[i], l->err, PLEAT_E_UNSUPPORTED, g->tensors[i].info_offset,
-                      "tensor '%s' is not supported: architecture llama has no use for it here", g->tensors[i].name);
+                      "tensor '%s' is not supported: architecture %s has no use for it here", g->tensors[i].name,
+                      l->m->arch->name);
         l->m->info.weight_bytes += g->tensors[i].n_bytes;
     }
     l->m->info.n_params = g->info.n_params;
@@ -220,9 +324,11 @@ static pleat_status load_tokenizer(pleat_model *m, pleat_error *err) {
     m->has_chatml = is_chatml(m);
 
     uint64_t n_vocab;
-    const pleat_status st = pleat_gguf_get_u64(m->gguf, "llama.vocab_size", &n_vocab);
+    pleat__keys k = {.gguf = m->gguf, .arch = m->arch->name};
+    (void)pleat__keys_find(&k, "vocab_size");
+    const pleat_status st = pleat_gguf_get_u64(m->gguf, k.key, &n_vocab);
     PLEAT_FAIL_IF(st == PLEAT_OK && n_vocab != m->info.n_vocab, err, PLEAT_E_FORMAT, PLEAT_NOWHERE,
-                  "metadata key 'llama.vocab_size' is %llu, but there are %u tokens", (unsigned long long)n_vocab,
+                  "metadata key '%s' is %llu, but there are %u tokens", k.key, (unsigned long long)n_vocab,
                   m->info.n_vocab);
     return PLEAT_OK;
 }
@@ -250,6 +356,10 @@ fail:
 
 void pleat_model_get_info(const pleat_model *model, pleat_model_info *out) {
     if (model && out) *out = model->info;
+}
+
+uint32_t pleat_model_layer_window(const pleat_model *model, uint32_t layer) {
+    return model && layer < model->info.n_layers ? model->layers[layer].window : 0;
 }
 
 void pleat_model_destroy(pleat_model **model) {

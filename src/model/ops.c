@@ -19,6 +19,13 @@ static void swiglu_ref(float *a, const float *b, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) a[i] = a[i] / (1.0f + expf(-a[i])) * b[i];
 }
 
+static void geglu_ref(float *a, const float *b, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        const float u = PLEAT__GELU_U1 * a[i] + PLEAT__GELU_U3 * (a[i] * a[i] * a[i]);
+        a[i] = a[i] / (1.0f + expf(-2.0f * u)) * b[i];
+    }
+}
+
 static void rope_ref(float *x, uint32_t n_heads, uint32_t head_dim, const float *turn, uint32_t n_dims) {
     for (uint32_t head = 0; head < n_heads; head++, x += head_dim) {
         for (uint32_t j = 0; j < n_dims; j += 2) {
@@ -29,8 +36,23 @@ static void rope_ref(float *x, uint32_t n_heads, uint32_t head_dim, const float 
     }
 }
 
+static void rope_halves_ref(float *x, uint32_t n_heads, uint32_t head_dim, const float *turn, uint32_t n_dims) {
+    const uint32_t half = n_dims / 2;
+    for (uint32_t head = 0; head < n_heads; head++, x += head_dim) {
+        for (uint32_t j = 0; j < half; j++) {
+            const float first = x[j], second = x[half + j];
+            x[j] = first * turn[j] + second * turn[n_dims + j];
+            x[half + j] = second * turn[half + j] + first * turn[n_dims + half + j];
+        }
+    }
+}
+
 void pleat__ops_dsp_init(pleat__ops_dsp *dsp, uint32_t cpu_flags) {
-    *dsp = (pleat__ops_dsp){.rmsnorm = rmsnorm_ref, .swiglu = swiglu_ref, .rope = rope_ref};
+    *dsp = (pleat__ops_dsp){.rmsnorm = rmsnorm_ref,
+                            .swiglu = swiglu_ref,
+                            .geglu = geglu_ref,
+                            .rope = rope_ref,
+                            .rope_halves = rope_halves_ref};
 #if PLEAT_X86
     if (!(cpu_flags & PLEAT_CPU_AVX2)) return;
     pleat__ops_fill_avx2(dsp);
@@ -40,20 +62,4 @@ void pleat__ops_dsp_init(pleat__ops_dsp *dsp, uint32_t cpu_flags) {
 #else
     (void)cpu_flags;
 #endif
-}
-
-void pleat__rope_frequencies(double base, const float *factors, uint32_t n_dims, double *frequencies) {
-    for (uint32_t i = 0; i < n_dims / 2; i++)
-        frequencies[i] = pow(base, -2.0 * i / n_dims) / (factors ? (double)factors[i] : 1.0);
-}
-
-void pleat__rope_turn(uint32_t position, const double *frequencies, uint32_t n_dims, float *turn) {
-    for (uint32_t i = 0; i < n_dims / 2; i++) {
-        const double angle = position * frequencies[i];
-        const float c = (float)cos(angle), s = (float)sin(angle);
-        turn[2 * i] = c;
-        turn[2 * i + 1] = c;
-        turn[n_dims + 2 * i] = -s;
-        turn[n_dims + 2 * i + 1] = s;
-    }
 }

@@ -95,36 +95,51 @@ check "the path is there" prints '^ "file": ".*a.*\.gguf"'
 check "and run takes the file" prints '^ "runs": true'
 check "for which no reason is needed" prints '^ "why_not": null'
 
+# One tiny model of each architecture.
+for model in tests/golden/*.gguf; do
+    try inspect "$model" --format json
+    check "run takes $model" prints '^ "runs": true'
+done
+try inspect tests/golden/gemma3.gguf
+check "windows by the file's pattern" prints "^sliding window +9 tokens in 2 of 3 layers"
+try run -m tests/golden/mixtral.gguf -p "a few bytes" -n 8 --temp 0 -q
+check "run of a mixture of experts" exits 0
+try inspect tests/golden/phi3-short.gguf
+check "a window over the whole context is none" test -z "$(grep 'sliding window' "$scratch/out")"
+
 # A GGUF of Gemma 3 270M's shape: 15 of its 18 layers see 512 tokens.
 write_gemma() {
-    python3 - "$1" <<'END'
+    python3 - "$1" "$2" <<'END'
 import struct, sys
 text = lambda s: struct.pack("<Q", len(s)) + s.encode()
 keys = {"block_count": 18, "attention.head_count": 4, "attention.head_count_kv": 1, "attention.key_length": 256,
         "embedding_length": 640, "context_length": 32768, "attention.sliding_window": 512}
 out = b"GGUF" + struct.pack("<IQQ", 3, 1, len(keys) + 1)
-out += text("general.architecture") + struct.pack("<I", 8) + text("gemma3")
+out += text("general.architecture") + struct.pack("<I", 8) + text(sys.argv[2])
 for key, v in keys.items():
-    out += text("gemma3." + key) + struct.pack("<II", 4, v)
+    out += text(sys.argv[2] + "." + key) + struct.pack("<II", 4, v)
 out += text("token_embd.weight") + struct.pack("<IQIQ", 1, 64, 1, 0)
 out += bytes(-len(out) % 32 + 128)
 open(sys.argv[1], "wb").write(out)
 END
 }
 if command -v python3 >/dev/null; then
-    write_gemma "$scratch/gemma.gguf"
+    write_gemma "$scratch/gemma.gguf" gemma3
     try inspect "$scratch/gemma.gguf" --kv f16 --ctx 32768 --format json
     check_json "inspect --format json of windows"
     inspected=$(sed -n 's/^ *"bytes": *\([0-9]*\).*/\1/p' "$scratch/out" | tail -1)
     check "windows are counted" calc "$inspected >= 4 * 256 * (3 * 32768 + 15 * 512) && $inspected < 105 * 1048576"
     check "and said" prints '^ "windowed_layers": 15'
     check "run does not take it" prints '^ "runs": false'
-    check "and why not" prints "^ \"why_not\": \"architecture 'gemma3' is not supported; the one that is: llama\""
+    check "and why not" prints "^ \"why_not\": \"metadata key 'gemma3.feed_forward_length' is missing\""
     try plan -m "$scratch/gemma.gguf" --kv f16 --ctx 32768 --weights f16 --format json
     check "as plan counts them" same "$(sed -n '/"sequence"/,/}/s/^ *"bytes": *\([0-9]*\).*/\1/p' "$scratch/out" | head -1)" "$inspected"
     try inspect "$scratch/gemma.gguf" --kv f16
     check "also in words" prints "^sliding window +512 tokens in 15 of 18 layers"
-    check "with the reason" prints "^pleat run +refuses it: architecture 'gemma3' is not supported"
+    check "with the reason" prints "^pleat run +refuses it: metadata key 'gemma3.feed_forward_length' is missing"
+    write_gemma "$scratch/gemma2.gguf" gemma2
+    try inspect "$scratch/gemma2.gguf"
+    check "an architecture that is known and refused" prints "^pleat run +refuses it: .*'gemma2' is not supported: it bounds"
     fails 1 "h2o:budget=256.*: a policy on layers with a sliding window is not supported" inspect "$scratch/gemma.gguf" --kv h2o:budget=256
 else
     skip "inspect of windows: no python3 to write a file"

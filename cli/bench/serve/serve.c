@@ -112,7 +112,7 @@ static int load_shape(serve_setup *setup) {
     setup->n_q_heads = setup->l.info.n_q_heads;
     setup->head_dim = setup->l.info.head_dim;
     setup->window = setup->l.info.window;
-    setup->n_windowed = setup->window ? setup->n_layers : 0;
+    setup->n_windowed = setup->l.info.n_windowed;
     setup->max_tokens = setup->l.info.n_ctx;
     return code;
 }

@@ -166,7 +166,7 @@ static uint64_t room_for(const loaded *l, const pleat_engine_options *opt, uint3
     pleat_cache_options cache;
     pleat_cache_options_default(&cache);
     uint32_t *windows = cli_alloc(info->n_layers, sizeof *windows);
-    for (uint32_t i = 0; i < info->n_layers; i++) windows[i] = info->window;
+    for (uint32_t i = 0; i < info->n_layers; i++) windows[i] = pleat_model_layer_window(l->model, i);
     cache.spec = opt->spec;
     cache.n_layers = info->n_layers;
     cache.n_kv_heads = info->n_kv_heads;

@@ -6,8 +6,9 @@
  *     <arch>.attention.head_count_kv (as many as query heads)   <arch>.attention.key_length (embedding / heads)
  *     <arch>.context_length   <arch>.attention.sliding_window   <arch>.expert_count   <arch>.expert_used_count
  *
- * Which layers a sliding window holds for is not in the file.  In llama's it is all of them, as for `pleat run`; for others
- * llama.cpp has it built in, and `periods` repeats what it has.  In those not named every layer counts as seeing everything.
+ * Which layers a sliding window holds for a file seldom says, and then by <arch>.attention.sliding_window_pattern: a truth
+ * value for each layer, or a period.  Otherwise `periods` has what `pleat run` and llama.cpp have built in.  In those not
+ * named every layer counts as seeing everything, and so does one whose window is as long as the context.
  */
 #include "gguf_shape.h"
 
@@ -19,7 +20,7 @@ enum { KEY_CAP = 160 };
 static const struct {
     const char *arch;
     uint32_t period; /* layers period, 2 period, ... see everything */
-} periods[] = {{"gemma2", 2}, {"gemma3", 6}, {"gpt-oss", 2}, {"llama", UINT32_MAX}};
+} periods[] = {{"gemma2", 2}, {"gemma3", 6}, {"gpt-oss", 2}, {"llama", UINT32_MAX}, {"phi3", UINT32_MAX}};
 
 typedef struct reader {
     const pleat_gguf *gguf;
@@ -55,6 +56,29 @@ static pleat_status get_u32(reader *r, const char *key, uint32_t most, uint32_t 
                        is_there ? text : "missing", most);
 }
 
+/* Layers with the window, by the file's pattern if it has one, else one in so many without. */
+static uint32_t count_windowed(const reader *r, const model_shape *s, uint32_t period) {
+    char key[KEY_CAP];
+    uint64_t item = 0, file_period = 0;
+    uint32_t n = 0;
+    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", r->arch);
+    if (pleat_gguf_get_u64(r->gguf, key, &file_period) == PLEAT_OK && file_period >= 1 && file_period <= s->n_layers)
+        return shape_windowed(s->n_layers, (uint32_t)file_period);
+    if (pleat_gguf_get_item(r->gguf, key, 0, &item) != PLEAT_OK) return shape_windowed(s->n_layers, period);
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        n += pleat_gguf_get_item(r->gguf, key, i, &item) == PLEAT_OK && item != 0;
+    return n;
+}
+
+static pleat_status read_windows(reader *r, model_shape *s) {
+    SHAPE_TRY(get_u32(r, "attention.sliding_window", 1u << 30, 0, &s->window));
+    if (s->n_ctx && s->window >= s->n_ctx) s->window = 0;
+    for (size_t i = 0; s->window && i < sizeof periods / sizeof periods[0]; i++)
+        if (!strcmp(periods[i].arch, r->arch)) s->n_windowed = count_windowed(r, s, periods[i].period);
+    if (!s->n_windowed) s->window = 0;
+    return PLEAT_OK;
+}
+
 static pleat_status read_sizes(reader *r, model_shape *s) {
     char latent[KEY_CAP], text[16];
     snprintf(latent, sizeof latent, "%s.attention.kv_lora_rank", r->arch);
@@ -71,10 +95,7 @@ static pleat_status read_sizes(reader *r, model_shape *s) {
     SHAPE_TRY(get_u32(r, "context_length", 1u << 30, 0, &s->n_ctx));
     SHAPE_TRY(get_u32(r, "expert_count", SHAPE_EXPERTS_MAX, 0, &s->n_experts));
     if (s->n_experts) SHAPE_TRY(get_u32(r, "expert_used_count", s->n_experts, s->n_experts, &s->n_experts_used));
-    SHAPE_TRY(get_u32(r, "attention.sliding_window", 1u << 30, 0, &s->window));
-    for (size_t i = 0; s->window && i < sizeof periods / sizeof periods[0]; i++)
-        if (!strcmp(periods[i].arch, r->arch)) s->n_windowed = shape_windowed(s->n_layers, periods[i].period);
-    if (!s->n_windowed) s->window = 0;
+    SHAPE_TRY(read_windows(r, s));
     if (s->n_kv_heads > SHAPE_KV_HEADS_MAX || s->head_dim < 1 || s->head_dim > SHAPE_HEAD_DIM_MAX)
         return shape_error(r->err, PLEAT_E_UNSUPPORTED, "%u KV heads of dimension %u are beyond %d of 1 to %d",
                            s->n_kv_heads, s->head_dim, SHAPE_KV_HEADS_MAX, SHAPE_HEAD_DIM_MAX);

@@ -66,12 +66,26 @@ INLINE float32x4_t exp_neon(float32x4_t x) {
     return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p), vshlq_n_s32(vcvtq_s32_f32(k), 23)));
 }
 
+/* z / (1 + e^-y) */
+INLINE float32x4_t gate_neon(float32x4_t z, float32x4_t y) {
+    return vdivq_f32(z, vaddq_f32(vdupq_n_f32(1.0f), exp_neon(vnegq_f32(y))));
+}
+
 static void swiglu_neon(float *a, const float *b, uint32_t n) {
     for (uint32_t i = 0; i < n; i += LANES) {
         const uint32_t live = lanes_left(n, i);
         const float32x4_t z = load_first(a + i, live);
-        const float32x4_t silu = vdivq_f32(z, vaddq_f32(vdupq_n_f32(1.0f), exp_neon(vnegq_f32(z))));
-        store_first(a + i, vmulq_f32(silu, load_first(b + i, live)), live);
+        store_first(a + i, vmulq_f32(gate_neon(z, z), load_first(b + i, live)), live);
+    }
+}
+
+static void geglu_neon(float *a, const float *b, uint32_t n) {
+    const float32x4_t u1 = vdupq_n_f32(2 * PLEAT__GELU_U1), u3 = vdupq_n_f32(2 * PLEAT__GELU_U3);
+    for (uint32_t i = 0; i < n; i += LANES) {
+        const uint32_t live = lanes_left(n, i);
+        const float32x4_t z = load_first(a + i, live);
+        const float32x4_t y = vmulq_f32(z, vfmaq_f32(u1, u3, vmulq_f32(z, z)));
+        store_first(a + i, vmulq_f32(gate_neon(z, y), load_first(b + i, live)), live);
     }
 }
 
@@ -86,6 +100,24 @@ static void rope_neon(float *x, uint32_t n_heads, uint32_t head_dim, const float
     }
 }
 
+static void rope_halves_neon(float *x, uint32_t n_heads, uint32_t head_dim, const float *turn, uint32_t n_dims) {
+    const uint32_t half = n_dims / 2;
+    for (uint32_t head = 0; head < n_heads; head++, x += head_dim) {
+        for (uint32_t j = 0; j < half; j += LANES) {
+            const uint32_t live = lanes_left(half, j);
+            const float32x4_t a = load_first(x + j, live), b = load_first(x + half + j, live);
+            const float32x4_t from_b = vmulq_f32(b, load_first(turn + n_dims + j, live));
+            const float32x4_t from_a = vmulq_f32(a, load_first(turn + n_dims + half + j, live));
+            store_first(x + j, vfmaq_f32(from_b, a, load_first(turn + j, live)), live);
+            store_first(x + half + j, vfmaq_f32(from_a, b, load_first(turn + half + j, live)), live);
+        }
+    }
+}
+
 void pleat__ops_fill_neon(pleat__ops_dsp *dsp) {
-    *dsp = (pleat__ops_dsp){.rmsnorm = rmsnorm_neon, .swiglu = swiglu_neon, .rope = rope_neon};
+    *dsp = (pleat__ops_dsp){.rmsnorm = rmsnorm_neon,
+                            .swiglu = swiglu_neon,
+                            .geglu = geglu_neon,
+                            .rope = rope_neon,
+                            .rope_halves = rope_halves_neon};
 }

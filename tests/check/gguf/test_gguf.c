@@ -127,6 +127,11 @@ static void test_sample(void) {
     CHECK_EQ_U64(u, UINT64_MAX);
     CHECK_STATUS(pleat_gguf_get_u64(g, "k.i32", &u), PLEAT_E_ARG);
     CHECK_STATUS(pleat_gguf_get_u64(g, "k.none", &u), PLEAT_E_ARG);
+    CHECK_STATUS(pleat_gguf_get_item(g, "k.none", 0, &u), PLEAT_E_ARG);
+    CHECK_STATUS(pleat_gguf_get_item(g, "k.u64", 0, &u), PLEAT_E_ARG); /* no array */
+    CHECK_STATUS(pleat_gguf_get_item(g, "k.few", 0, &u), PLEAT_E_ARG); /* texts */
+    CHECK_STATUS(pleat_gguf_get_item(g, "k.many", 8, &u), PLEAT_OK);
+    CHECK_STATUS(pleat_gguf_get_item(g, "k.many", 9, &u), PLEAT_E_ARG);
     CHECK_STATUS(pleat_gguf_get_u64(g, "k.", &u), PLEAT_E_ARG);
     CHECK_STATUS(pleat_gguf_get_u64(g, "k.u32x", &u), PLEAT_E_ARG);
 

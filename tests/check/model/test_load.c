@@ -129,7 +129,7 @@ static void test_tiny(void) {
     CHECK_EQ_U64(info.n_params, n_embedding + 3 * N_EMBD + 2 * n_q + 2 * n_kv + 3 * n_ffn);
     CHECK_EQ_U64(info.weight_bytes, n_embedding / 32 * 34 + (4 + 2 + 2) * N_EMBD + 2 * n_q + 2 * n_kv + n_kv / 32 * 18 +
                                         4 * n_q + 3 * (n_ffn / 32 * 34));
-    CHECK(m->has_chatml && m->rope_dims == HEAD_DIM && m->rope_base == 10000.0f && m->rope_factors == NULL);
+    CHECK(m->has_chatml && m->ropes[0].n_dims == HEAD_DIM && m->ropes[0].base == 10000.0f && !m->ropes[0].factors);
     CHECK(m->output.data == m->embedding.data && m->output.rows == N_VOCAB);
     CHECK(m->layers[0].v.type == PLEAT__W_Q4_0 && m->layers[0].v.rows == HEAD_DIM && m->layers[0].v.row_bytes == 18);
     CHECK(m->layers[0].down.cols == N_FF && m->layers[0].down.rows == N_EMBD);
@@ -146,7 +146,10 @@ static void test_variants(void) {
         {.extra_u32 = "llama.expert_count", .value = 0},
         {.extra_u32 = "llama.attention.sliding_window", .value = 16},
         {.extra_u32 = "llama.attention.sliding_window", .value = 0},
+        {.extra_u32 = "llama.embedding_scale", .value = 0},
         {.extra_str = "llama.rope.scaling.type", .text = "none"},
+        {.extra_str = "llama.rope.scaling.type", .text = "linear"},
+        {.extra_u32 = "llama.logit_scale", .value = 1},
         {.retype = "token_embd.weight", .type = Q4_0},
         {.retype = "blk.0.ffn_down.weight", .type = F32},
         {.retype = "output_norm.weight", .type = F16},
@@ -158,6 +161,8 @@ static void test_variants(void) {
         if (!CHECK_STATUS(load_changed(&good[i], &m, &err), PLEAT_OK)) fprintf(stderr, "  message: %s\n", err.text);
         const bool is_window = good[i].extra_u32 && strcmp(good[i].extra_u32, "llama.attention.sliding_window") == 0;
         if (m) CHECK_EQ_U64(m->info.window, is_window ? good[i].value : 0);
+        if (m) CHECK_EQ_U64(pleat_model_layer_window(m, 0), m->info.window);
+        if (m) CHECK(m->info.n_windowed == (m->info.window > 0) && pleat_model_layer_window(m, 1) == 0);
         pleat_model_destroy(&m);
     }
 }
@@ -201,7 +206,7 @@ static void test_rope_factors(void) {
         memcpy(data + 4 * i, &x, 4);
     }
     if (CHECK_STATUS(load_file(&w, &m, &err), PLEAT_OK)) {
-        for (uint32_t i = 0; i < HEAD_DIM / 2; i++) CHECK(m->rope_factors[i] == 1.0f + (float)i);
+        for (uint32_t i = 0; i < HEAD_DIM / 2; i++) CHECK(m->ropes[0].factors[i] == 1.0f + (float)i);
     }
     pleat_model_destroy(&m);
     gw_free(&w);
@@ -298,55 +303,65 @@ static void test_fingerprint_reference(void) {
 
 /* ---- what is refused -------------------------------------------------------------------------------------- */
 
+static const struct {
+    change change;
+    pleat_status status;
+    const char *words;
+} refused[] = {
+    {{.skip = "general.architecture"}, PLEAT_E_FORMAT, "'general.architecture' is missing"},
+    {{.skip = "general.architecture", .extra_str = "general.architecture", .text = "qwen2\n"},
+     PLEAT_E_UNSUPPORTED,
+     "architecture 'qwen2?' is not supported; those that are: gemma3, granite, llama,"},
+    {{.skip = "llama.context_length"}, PLEAT_E_FORMAT, "'llama.context_length' is missing"},
+    {{REPLACE_U32("llama.context_length", 0)}, PLEAT_E_FORMAT, "'llama.context_length' is 0"},
+    {{REPLACE_U32("llama.context_length", UINT32_MAX)}, PLEAT_E_UNSUPPORTED, "at most 16777216"},
+    {{.skip = "llama.block_count"}, PLEAT_E_FORMAT, "'llama.block_count' is missing"},
+    {{REPLACE_U32("llama.block_count", 2)}, PLEAT_E_FORMAT, "2 layers, but only 11 tensors"},
+    {{REPLACE_U32("llama.block_count", UINT32_MAX)}, PLEAT_E_UNSUPPORTED, "'llama.block_count'"},
+    {{REPLACE_U32("llama.attention.head_count", 3)}, PLEAT_E_FORMAT, "'llama.attention.key_length' is missing"},
+    {{REPLACE_U32("llama.attention.head_count", 4)}, PLEAT_E_UNSUPPORTED, "heads of 8 elements"},
+    {{REPLACE_U32("llama.attention.head_count_kv", 3)}, PLEAT_E_UNSUPPORTED, "2 query heads on 3 KV heads"},
+    {{.skip = "llama.attention.head_count_kv"}, PLEAT_E_FORMAT, "'blk.0.attn_k.weight' is 32 x 16"},
+    {{.skip = "llama.attention.layer_norm_rms_epsilon"}, PLEAT_E_FORMAT, "rms_epsilon' is missing"},
+    {{REPLACE_U32("llama.attention.layer_norm_rms_epsilon", 0)}, PLEAT_E_FORMAT, "no finite number above 0"},
+    {{.extra_u32 = "llama.attention.value_length", .value = 32}, PLEAT_E_UNSUPPORTED, "only equal lengths"},
+    {{.extra_u32 = "llama.rope.dimension_count", .value = 7}, PLEAT_E_FORMAT, "is odd"},
+    {{.extra_u32 = "llama.rope.dimension_count", .value = 18}, PLEAT_E_UNSUPPORTED, "at most 16"},
+    {{.extra_str = "llama.rope.scaling.type", .text = "dynamic"}, PLEAT_E_UNSUPPORTED, "RoPE scaling 'dynamic'"},
+    {{.extra_str = "llama.rope.scaling.type", .text = "llama3"}, PLEAT_E_UNSUPPORTED, "RoPE scaling 'llama3'"},
+    {{.extra_u32 = "llama.rope.scaling.factor", .value = 8}, PLEAT_E_FORMAT, "llama.rope.scaling.factor"},
+    {{.extra_u32 = "llama.expert_count", .value = 8}, PLEAT_E_FORMAT, "'llama.expert_used_count' is missing"},
+    {{.extra_u32 = "llama.logit_scale", .value = 8}, PLEAT_E_UNSUPPORTED, "'llama.logit_scale' asks for"},
+    {{.extra_u32 = "llama.attention.causal", .value = 0}, PLEAT_E_UNSUPPORTED, "'llama.attention.causal' asks for"},
+    {{.skip = "general.architecture", .extra_str = "general.architecture", .text = "gemma2"},
+     PLEAT_E_UNSUPPORTED,
+     "architecture 'gemma2' is not supported: it bounds the logits of attention"},
+    {{.skip = "general.architecture", .extra_str = "general.architecture", .text = "gpt-oss"},
+     PLEAT_E_UNSUPPORTED,
+     "architecture 'gpt-oss' is not supported: its attention has sinks"},
+    {{.extra_u32 = "llama.vocab_size", .value = 99}, PLEAT_E_FORMAT, "'llama.vocab_size' is 99"},
+    {{.skip = "token_embd.weight"}, PLEAT_E_FORMAT, "'token_embd.weight' is missing"},
+    {{.skip = "blk.0.ffn_up.weight"}, PLEAT_E_FORMAT, "'blk.0.ffn_up.weight' is missing"},
+    {{.reshape = "blk.0.ffn_up.weight"}, PLEAT_E_FORMAT, "'blk.0.ffn_up.weight' is 32 x 65 x 1 x 1, not 32 x 64"},
+    {{.reshape = "token_embd.weight"}, PLEAT_E_FORMAT, "'token_embd.weight'"},
+    {{.retype = "blk.0.attn_q.weight", .type = Q4_1},
+     PLEAT_E_UNSUPPORTED,
+     "'blk.0.attn_q.weight' is of type Q4_1; supported are F32, F16, BF16, Q8_0, Q4_0"},
+    {{.retype = "output_norm.weight", .type = Q8_0}, PLEAT_E_UNSUPPORTED, "'output_norm.weight' is of type Q8_0"},
+    {{.extra_tensor = "blk.0.attn_q.bias"}, PLEAT_E_FORMAT, "'blk.0.attn_q.bias' is 8 x 1"},
+    {{.extra_tensor = "blk.0.attn_q_norm.weight"}, PLEAT_E_UNSUPPORTED, "'blk.0.attn_q_norm.weight' is not supp"},
+    {{.extra_tensor = "blk.1.attn_norm.weight"}, PLEAT_E_UNSUPPORTED, "'blk.1.attn_norm.weight'"},
+    {{.extra_tensor = "output.weight"}, PLEAT_E_FORMAT, "'output.weight' is 8 x 1"},
+};
+
 static void test_refused(void) {
-    static const struct {
-        change change;
-        pleat_status status;
-        const char *words;
-    } cases[] = {
-        {{.skip = "general.architecture"}, PLEAT_E_FORMAT, "'general.architecture' is missing"},
-        {{.skip = "general.architecture", .extra_str = "general.architecture", .text = "qwen2\n"},
-         PLEAT_E_UNSUPPORTED,
-         "architecture 'qwen2?' is not supported; the one that is: llama"},
-        {{.skip = "llama.context_length"}, PLEAT_E_FORMAT, "'llama.context_length' is missing"},
-        {{REPLACE_U32("llama.context_length", 0)}, PLEAT_E_FORMAT, "'llama.context_length' is 0"},
-        {{REPLACE_U32("llama.context_length", UINT32_MAX)}, PLEAT_E_UNSUPPORTED, "at most 16777216"},
-        {{.skip = "llama.block_count"}, PLEAT_E_FORMAT, "'llama.block_count' is missing"},
-        {{REPLACE_U32("llama.block_count", 2)}, PLEAT_E_FORMAT, "2 layers, but only 11 tensors"},
-        {{REPLACE_U32("llama.block_count", UINT32_MAX)}, PLEAT_E_UNSUPPORTED, "'llama.block_count'"},
-        {{REPLACE_U32("llama.attention.head_count", 3)}, PLEAT_E_FORMAT, "'llama.attention.key_length' is missing"},
-        {{REPLACE_U32("llama.attention.head_count", 4)}, PLEAT_E_UNSUPPORTED, "heads of 8 elements"},
-        {{REPLACE_U32("llama.attention.head_count_kv", 3)}, PLEAT_E_UNSUPPORTED, "2 query heads on 3 KV heads"},
-        {{.skip = "llama.attention.head_count_kv"}, PLEAT_E_FORMAT, "'blk.0.attn_k.weight' is 32 x 16"},
-        {{.skip = "llama.attention.layer_norm_rms_epsilon"}, PLEAT_E_FORMAT, "rms_epsilon' is missing"},
-        {{REPLACE_U32("llama.attention.layer_norm_rms_epsilon", 0)}, PLEAT_E_FORMAT, "no finite number above 0"},
-        {{.extra_u32 = "llama.attention.value_length", .value = 32}, PLEAT_E_UNSUPPORTED, "only equal lengths"},
-        {{.extra_u32 = "llama.rope.dimension_count", .value = 7}, PLEAT_E_FORMAT, "is odd"},
-        {{.extra_u32 = "llama.rope.dimension_count", .value = 18}, PLEAT_E_UNSUPPORTED, "at most 16"},
-        {{.extra_str = "llama.rope.scaling.type", .text = "linear"}, PLEAT_E_UNSUPPORTED, "RoPE scaling 'linear'"},
-        {{.extra_str = "llama.rope.scaling.type", .text = "llama3"}, PLEAT_E_UNSUPPORTED, "RoPE scaling 'llama3'"},
-        {{.extra_u32 = "llama.rope.scaling.factor", .value = 8}, PLEAT_E_UNSUPPORTED, "llama.rope.scaling.factor"},
-        {{.extra_u32 = "llama.expert_count", .value = 8}, PLEAT_E_UNSUPPORTED, "'llama.expert_count'"},
-        {{.extra_u32 = "llama.vocab_size", .value = 99}, PLEAT_E_FORMAT, "'llama.vocab_size' is 99"},
-        {{.skip = "token_embd.weight"}, PLEAT_E_FORMAT, "'token_embd.weight' is missing"},
-        {{.skip = "blk.0.ffn_up.weight"}, PLEAT_E_FORMAT, "'blk.0.ffn_up.weight' is missing"},
-        {{.reshape = "blk.0.ffn_up.weight"}, PLEAT_E_FORMAT, "'blk.0.ffn_up.weight' is 32 x 65 x 1 x 1, not 32 x 64"},
-        {{.reshape = "token_embd.weight"}, PLEAT_E_FORMAT, "'token_embd.weight'"},
-        {{.retype = "blk.0.attn_q.weight", .type = Q4_1},
-         PLEAT_E_UNSUPPORTED,
-         "'blk.0.attn_q.weight' is of type Q4_1; supported are F32, F16, BF16, Q8_0, Q4_0"},
-        {{.retype = "output_norm.weight", .type = Q8_0}, PLEAT_E_UNSUPPORTED, "'output_norm.weight' is of type Q8_0"},
-        {{.extra_tensor = "blk.0.attn_q.bias"}, PLEAT_E_UNSUPPORTED, "'blk.0.attn_q.bias' is not supported"},
-        {{.extra_tensor = "blk.1.attn_norm.weight"}, PLEAT_E_UNSUPPORTED, "'blk.1.attn_norm.weight'"},
-        {{.extra_tensor = "output.weight"}, PLEAT_E_FORMAT, "'output.weight' is 8 x 1"},
-    };
-    for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
+    for (size_t i = 0; i < CHECK_COUNT(refused); i++) {
         pleat_model *m = NULL;
         pleat_error err = {0};
-        check_context("%s", cases[i].words);
-        CHECK_STATUS(load_changed(&cases[i].change, &m, &err), cases[i].status);
-        CHECK(m == NULL && err.code == cases[i].status);
-        if (!CHECK(strstr(err.text, cases[i].words) != NULL)) fprintf(stderr, "  message: %s\n", err.text);
+        check_context("%s", refused[i].words);
+        CHECK_STATUS(load_changed(&refused[i].change, &m, &err), refused[i].status);
+        CHECK(m == NULL && err.code == refused[i].status);
+        if (!CHECK(strstr(err.text, refused[i].words) != NULL)) fprintf(stderr, "  message: %s\n", err.text);
         pleat_model_destroy(&m);
     }
 }

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * experts.c: a mixture of experts: each row takes a few of many feed-forwards, which a router chooses.
+ *
+ *     router logits ── softmax over all experts ── the n_experts_used largest ── weights (divided by their sum)
+ *     rows by expert:  e0: 0 3 7 | e1: | e2: 0 1 | ...      one expert after the other: its rows side by side,
+ *                                                           gate, up, down, and weight * result added to their branches
+ *
+ * A row's result depends on the row alone.  An expert's products take the vector kernels, whose results do not depend
+ * on how many rows chose it: which do is up to the other items of the step.  And a row's experts are added in the order
+ * of their numbers.
+ *
+ * Among equal logits the expert with the lower number is chosen first.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "model/pass.h"
+
+/* ---- routing ----------------------------------------------------------------------------------------------------- */
+
+/* The largest of the logits that is not among the first n chosen; logits that are not finite are no reason to fail. */
+static uint32_t next_best(const float *logits, uint32_t n_experts, const uint32_t *chosen, uint32_t n) {
+    uint32_t best = UINT32_MAX;
+    for (uint32_t e = 0; e < n_experts; e++) {
+        bool is_taken = false;
+        for (uint32_t i = 0; i < n; i++) is_taken |= chosen[i] == e;
+        if (!is_taken && (best == UINT32_MAX || logits[e] > logits[best])) best = e;
+    }
+    return best;
+}
+
+/* The experts of a row and their weights. */
+static void choose_row(const pleat__forward *fw, const void *arg, uint32_t i, uint32_t row) {
+    const pleat_model *m = fw->model;
+    const float *logits = fw->routing.logits + (size_t)row * m->n_experts;
+    uint32_t *chosen = fw->routing.chosen + (size_t)row * m->n_experts_used;
+    float *weights = fw->routing.weights + (size_t)row * m->n_experts_used;
+    double sum = 0, chosen_sum = 0;
+    (void)arg, (void)i;
+    for (uint32_t n = 0; n < m->n_experts_used; n++) {
+        chosen[n] = next_best(logits, m->n_experts, chosen, n);
+        chosen_sum += exp((double)logits[chosen[n]] - (double)logits[chosen[0]]);
+    }
+    for (uint32_t e = 0; e < m->n_experts; e++) sum += exp((double)logits[e] - (double)logits[chosen[0]]);
+    if (m->sums_experts_to_1) sum = chosen_sum;
+    for (uint32_t n = 0; n < m->n_experts_used; n++)
+        weights[n] = (float)(exp((double)logits[chosen[n]] - (double)logits[chosen[0]]) / sum);
+    memset(fw->branch + (size_t)row * m->info.n_embd, 0, m->info.n_embd * sizeof(float));
+}
+
+/* The rows of each expert, in order. */
+static void sort_by_expert(pleat__forward *fw, const pleat__step_rows *on) {
+    const pleat_model *m = fw->model;
+    pleat__routing *r = &fw->routing;
+    memset(r->starts, 0, (m->n_experts + 1) * sizeof *r->starts);
+    for (uint32_t i = 0; i < on->n; i++) {
+        const uint32_t row = on->rows ? on->rows[i] : i;
+        for (uint32_t n = 0; n < m->n_experts_used; n++) r->starts[r->chosen[row * m->n_experts_used + n]]++;
+    }
+    uint32_t end = 0;
+    for (uint32_t e = 0; e <= m->n_experts; e++) r->starts[e] = end += r->starts[e];
+    for (uint32_t i = on->n; i-- > 0;) { /* backwards: each start moves from its range's end to its begin */
+        const uint32_t row = on->rows ? on->rows[i] : i;
+        for (uint32_t n = 0; n < m->n_experts_used; n++) {
+            const size_t at = (size_t)row * m->n_experts_used + n;
+            const uint32_t to = --r->starts[r->chosen[at]];
+            r->rows[to] = row;
+            r->shares[to] = r->weights[at];
+        }
+    }
+}
+
+/* ---- one expert -------------------------------------------------------------------------------------------------- */
+
+static void gather_row(const pleat__forward *fw, const void *arg, uint32_t i, uint32_t row) {
+    const size_t n = fw->model->info.n_embd;
+    (void)arg;
+    memcpy(fw->routing.x + i * n, fw->normed + row * n, n * sizeof(float));
+}
+
+static void scatter_row(const pleat__forward *fw, const void *arg, uint32_t i, uint32_t row) {
+    const float *shares = arg;
+    const size_t n = fw->model->info.n_embd;
+    const float *y = fw->routing.y + i * n;
+    float *to = fw->branch + row * n;
+    for (size_t j = 0; j < n; j++) to[j] += shares[i] * y[j];
+}
+
+static void run_expert(pleat__forward *fw, const pleat__layer *layer, uint32_t e) {
+    const pleat__routing *r = &fw->routing;
+    const uint32_t *rows = r->rows + r->starts[e];
+    const uint32_t n = r->starts[e + 1] - r->starts[e];
+    const pleat__matrix gate = pleat__stack_at(&layer->gates, e), up = pleat__stack_at(&layer->ups, e);
+    const pleat__matrix down = pleat__stack_at(&layer->downs, e);
+    const pleat__linear_span span = {.row = 0, .n_rows = n};
+    if (n == 0) return;
+    pleat__for_rows(fw, gather_row, NULL, rows, n);
+    pleat__linear_job job = {.dsp = &fw->linear,
+                             .x = r->x,
+                             .spans = &span,
+                             .n_spans = 1,
+                             .vectors_only = true,
+                             .coded = fw->coded,
+                             .scratch = fw->scratch};
+    pleat__gate_run(fw, &gate, &up, job);
+    job.x = fw->gate;
+    job.n_parts = 1;
+    job.parts[0] = (pleat__linear_part){&down, r->y};
+    pleat__linear_run(&job, fw->workers);
+    pleat__for_rows(fw, scatter_row, r->shares + r->starts[e], rows, n);
+}
+
+void pleat__experts_run(pleat__forward *fw, const pleat__layer *layer, const pleat__step_rows *on) {
+    pleat__linear_job router = on->job;
+    router.x = fw->normed;
+    router.n_parts = 1;
+    router.parts[0] = (pleat__linear_part){&layer->router, fw->routing.logits};
+    pleat__linear_run(&router, fw->workers);
+    pleat__for_rows(fw, choose_row, NULL, on->rows, on->n);
+    sort_by_expert(fw, on);
+    for (uint32_t e = 0; e < fw->model->n_experts; e++) run_expert(fw, layer, e);
+}
