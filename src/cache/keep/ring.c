@@ -87,12 +87,14 @@ static void forecast_step(const pleat_forecast *f, const pleat__item_counts *n, 
 /* ---- a step -------------------------------------------------------------------------------------- */
 
 /* A full ring's oldest token's slot is its hole. */
+static uint32_t hole_at(uint32_t ring, uint32_t n_tokens) { return n_tokens < ring ? 0 : n_tokens % ring + 1; }
+
 static void grown(const pleat_cache *c, pleat__sequence *seq) {
     for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
         const uint32_t ring = ring_of(c, lane);
         if (ring == 0 || seq->n_tokens < ring) continue;
         seq->table.n_slots[PLEAT__HIGH][lane] = ring;
-        seq->table.hole[lane] = seq->n_tokens % ring + 1;
+        seq->table.hole[lane] = hole_at(ring, seq->n_tokens);
     }
 }
 
@@ -178,14 +180,15 @@ static void list(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane
 static bool lane_is_sound(const pleat_cache *c, uint32_t lane_idx, const pleat__lane *lane,
                           const pleat__image_counts *counts) {
     const uint32_t n_kept = lane_slots(c, lane_idx / c->opt.n_kv_heads, counts->n_tokens, false);
-    return lane->n_slots[PLEAT__HIGH] == n_kept && lane->n_slots[PLEAT__LOW] == 0;
+    return lane->n_slots[PLEAT__HIGH] == n_kept && lane->n_slots[PLEAT__LOW] == 0 && lane->n_dead == 0 &&
+           lane->n_sealed[PLEAT__HIGH] == 0 && lane->hole == hole_at(ring_of(c, lane_idx), counts->n_tokens);
 }
 
 static bool is_valid(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint8_t *scratch) {
     const uint32_t ring = ring_of(c, lane);
     if (seq->n_tokens < ring) return pleat__plain_is_valid(c, seq, lane, scratch);
     const pleat__lane l = pleat__table_lane(&seq->table, lane);
-    return pleat__lane_live_high(&l) == ring - 1 && l.hole == seq->n_tokens % ring + 1;
+    return pleat__lane_live_high(&l) == ring - 1 && l.hole == hole_at(ring, seq->n_tokens);
 }
 
 const pleat__keep pleat__keep_ring = {

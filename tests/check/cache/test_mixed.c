@@ -290,14 +290,18 @@ static void test_layers_as_in_caches_of_their_own(void) {
 
 /* ---- bytes ------------------------------------------------------------------------------------------- */
 
-/* A sequence of the mixed cache alone. */
-static void step_alone(pleat_cache *cache, pleat_seq seq, uint32_t n) {
+/* What follows begin, for a sequence of the mixed cache alone. */
+static void finish_alone(pleat_cache *cache, pleat_seq seq, uint32_t n) {
     static float out[LAYERS * CAP * ROW];
     trio t = {.caches = {cache}, .seqs = {{seq}}, .n_tokens = {pleat_cache_length(cache, seq)}};
     const share one = {0, n, 0};
-    (void)begin(&t, MIXED, &one, 1);
     attend(&t, MIXED, &one, 1, n, out);
     CHECK_STATUS(pleat_cache_end(cache), PLEAT_OK);
+}
+
+static void step_alone(pleat_cache *cache, pleat_seq seq, uint32_t n) {
+    CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){seq, n, 0}, 1), PLEAT_OK);
+    finish_alone(cache, seq, n);
 }
 
 /* What bytes_for says is never passed, and is reached where every token is kept; tables and codebooks are those of as many
@@ -343,9 +347,44 @@ static void test_byte_budgets(void) {
     }
 }
 
+/* ---- memory ------------------------------------------------------------------------------------------ */
+
+/* A cache's first allocations, one of which fails: of the cache, a sequence, codebooks, a fork.  How many there were. */
+static uint64_t fail_allocation(size_t kind, uint64_t nth) {
+    enum { N_PROMPT = 90 };
+    check_alloc ca;
+    check_alloc_init(&ca, nth, 0);
+    pleat_cache_options opt = options_of(kind, MIXED, NULL);
+    pleat_cache *cache = NULL;
+    pleat_seq seq = {0}, twin = {0};
+    opt.allocator = &ca.a;
+    pleat_status status = pleat_cache_create(&opt, &cache, NULL);
+    if (status == PLEAT_OK) status = pleat_cache_open(cache, CAP, &seq);
+    if (status == PLEAT_OK) status = pleat_cache_begin(cache, &(pleat_cache_item){seq, N_PROMPT, 0}, 1);
+    if (status == PLEAT_OK) {
+        finish_alone(cache, seq, N_PROMPT);
+        status = pleat_cache_fork(cache, seq, CAP, &twin);
+    }
+    const uint64_t count = ca.count;
+    CHECK_STATUS(status, nth <= count ? PLEAT_E_MEMORY : PLEAT_OK);
+    ca.fail_at = 0;
+    if (cache) CHECK(pleat_cache_is_valid(cache));
+    pleat_cache_destroy(&cache);
+    CHECK_EQ_U64(ca.live, 0);
+    return count;
+}
+
+static void test_allocation_failure(void) {
+    for (size_t i = 0; i < CHECK_COUNT(kinds); i++) {
+        check_context("%s", kinds[i].spec);
+        for (uint64_t nth = 1; check_failures() == 0 && fail_allocation(i, nth) >= nth; nth++) continue;
+    }
+}
+
 static const check_test tests[] = {
     {"bytes", test_bytes},
     {"byte_budgets", test_byte_budgets},
+    {"allocation_failure", test_allocation_failure},
     {"layers_as_in_caches_of_their_own", test_layers_as_in_caches_of_their_own},
 };
 

@@ -22,6 +22,7 @@ enum { LAYERS = 2, HEADS = 2, GROUP = 2, D = 16, MAX_TOKENS = 400, SEQS = 6, STE
 
 static pleat_workers *workers;  /* of caches made from now on; NULL: none */
 static const uint32_t *windows; /* likewise */
+static const uint32_t first_layer[LAYERS] = {27, 0};
 
 static pleat_cache *cache_new(const char *spec, uint32_t max_seqs, uint32_t n_layers, uint64_t pool_bytes) {
     const cache_shape shape = {.n_layers = n_layers,
@@ -312,7 +313,6 @@ static void test_lives_with_windows(void) {
                                         "streaming:budget=25,reclaim=block",
                                         "kvcomp:k=0.25,v=0.15,block=32,buffer=40",
                                         "kivi:bits=2,buffer=30,high=k8v8"};
-    static const uint32_t first_layer[LAYERS] = {27, 0};
     uint64_t n_done[8] = {0};
     windows = first_layer;
     for (size_t i = 0; i < CHECK_COUNT(specs); i++) {
@@ -466,7 +466,7 @@ static void check_forged(pleat_cache *cache, const uint8_t *image, uint64_t n) {
     free(bad);
 }
 
-static void test_forged_images(void) {
+static void forge_images(void) {
     static const char *const specs[] = {
         "kvcomp:k=0.25,v=0.15,block=32,buffer=8", "kvcomp:k=0.25,v=0.2,block=32,buffer=8",
         "kvcomp:k=0.25,v=0.15,block=32,buffer=8,high=k8v8", "kvcomp:k=0.06,v=0.2,kunit=block,block=16,buffer=8+pack",
@@ -493,6 +493,13 @@ static void test_forged_images(void) {
         free(image);
         pleat_cache_destroy(&cache);
     }
+}
+
+static void test_forged_images(void) {
+    forge_images();
+    windows = first_layer;
+    forge_images();
+    windows = NULL;
 }
 
 /* ---- a million operations ------------------------------------------------------------------------------------ */
