@@ -15,6 +15,7 @@
 #include "cli/lib/common.h"
 #include "cli/lib/output.h"
 #include "cli/lib/shape/gguf_shape.h"
+#include "cli/lib/shape/layer_kinds.h"
 #include "devices.h"
 
 typedef struct inspect_options {
@@ -166,10 +167,17 @@ static uint64_t bytes_at(const inspection *p, pleat_spec spec, uint32_t n_tokens
     return pleat_cache_bytes_kept(&g, n_tokens, n_tokens);
 }
 
+/* The kinds of layers, and what they hold at the longest context. */
+static uint32_t kinds_of(const inspection *p, pleat_spec spec, layer_kind out[2]) {
+    const uint32_t n_tokens = p->contexts.v[p->contexts.n - 1];
+    const pleat_cache_options g = cache_at(p, spec, n_tokens);
+    return layer_kinds_of(&g, n_tokens, bytes_at(p, spec, n_tokens), out);
+}
+
 /* Of a token that is kept high. */
 static uint64_t bytes_per_token(const inspection *p, pleat_spec spec) {
-    const pleat_cache_options *g = &p->geometry;
-    return pleat_cache_token_bytes(&spec, g->head_dim, g->n_q_heads / g->n_kv_heads) * g->n_layers * g->n_kv_heads;
+    layer_kind kinds[2];
+    return layer_kinds_token_bytes(kinds, kinds_of(p, spec, kinds));
 }
 
 /* Of the f16 bytes of the tokens that layers see. */
@@ -200,6 +208,18 @@ static json_t *types_json(const inspection *p) {
     return types;
 }
 
+static json_t *kinds_json(const inspection *p, pleat_spec spec) {
+    layer_kind kinds[2];
+    const uint32_t n_kinds = kinds_of(p, spec, kinds);
+    json_t *all = json_array();
+    for (uint32_t i = 0; i < n_kinds; i++)
+        json_array_append_new(all, json_pack("{s:i, s:o, s:s, s:I, s:I}", "layers", (int)kinds[i].n_layers, "window",
+                                             kinds[i].window ? json_integer(kinds[i].window) : json_null(), "kept_as",
+                                             kinds[i].kept_as, "bytes_per_token", (json_int_t)kinds[i].token_bytes,
+                                             "bytes", (json_int_t)kinds[i].bytes));
+    return all;
+}
+
 static json_t *spec_json(const inspection *p, uint32_t i) {
     const pleat_spec spec = p->o->kv.spec[i];
     json_t *at = json_array();
@@ -209,8 +229,8 @@ static json_t *spec_json(const inspection *p, uint32_t i) {
                               json_pack("{s:i, s:I, s:o}", "tokens", (int)n, "bytes", (json_int_t)bytes_at(p, spec, n),
                                         "fraction", json_number(fraction_at(p, spec, n))));
     }
-    return json_pack("{s:s, s:I, s:o}", "kv", p->o->kv.text[i], "bytes_per_token", (json_int_t)bytes_per_token(p, spec),
-                     "contexts", at);
+    return json_pack("{s:s, s:I, s:o, s:o}", "kv", p->o->kv.text[i], "bytes_per_token",
+                     (json_int_t)bytes_per_token(p, spec), "kinds", kinds_json(p, spec), "contexts", at);
 }
 
 static json_t *inspection_json(const inspection *p) {
@@ -345,10 +365,34 @@ static void write_kv_table(inspection *p) {
     table_release(&t);
 }
 
+/* What each kind of layers is kept as, where there are two. */
+static void write_kinds_table(inspection *p) {
+    char tokens[32], sees[LAYER_KIND_SEES_CAP];
+    const char *const titles[] = {"KV cache", "layers", "see", "kept as", "bytes/token", tokens};
+    layer_kind kinds[2];
+    table t;
+    if (p->o->kv.n == 0 || kinds_of(p, p->o->kv.spec[0], kinds) < 2) return;
+    snprintf(tokens, sizeof tokens, "%u tokens", p->contexts.v[p->contexts.n - 1]);
+    table_init(&t, titles, sizeof titles / sizeof titles[0]);
+    for (uint32_t i = 0; i < p->o->kv.n; i++) {
+        const uint32_t n_kinds = kinds_of(p, p->o->kv.spec[i], kinds);
+        for (uint32_t k = 0; k < n_kinds; k++) {
+            table_put(&t, "%s", p->o->kv.text[i]);
+            table_put(&t, "%u", kinds[k].n_layers);
+            table_put(&t, "%s", layer_kind_sees(&kinds[k], sees));
+            table_put(&t, "%s", kinds[k].kept_as);
+            table_put(&t, "%llu", (unsigned long long)kinds[k].token_bytes);
+            put_bytes(&t, p, kinds[k].bytes);
+        }
+    }
+    write_and_release(&t, p);
+}
+
 static void write_tables(inspection *p) {
     write_file_table(p);
     write_types_table(p);
     if (p->o->metadata) write_metadata_table(p);
+    if (p->geometry.n_layers) write_kinds_table(p);
     if (p->geometry.n_layers)
         write_kv_table(p);
     else if (!p->o->common.quiet)

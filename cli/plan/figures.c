@@ -148,11 +148,17 @@ typedef struct seq_bytes {
 } seq_bytes;
 
 /* Slots in use, without slack: of tokens where there is one format, of whatever fills pages elsewhere. */
-static uint64_t bytes_in_use(const plan_question *q, const pricing *p, const pleat_forecast *f, double full_pages) {
+static uint64_t bytes_in_use(const plan_question *q, const pricing *p, const pleat_forecast *f,
+                             const pleat_forecast_seq *held) {
+    const pleat_cache_traits *t = &f->traits;
     const uint64_t token =
         pleat_cache_token_bytes(p->spec, q->shape.head_dim, q->shape.n_q_heads / q->shape.n_kv_heads);
-    const double bytes = f->low_slots ? full_pages * (double)f->traits.page_bytes
-                                      : round(full_pages * f->traits.high_page_tokens) * (double)token;
+    const uint64_t ring_token = pleat_format_token_bytes(p->spec->high, q->shape.head_dim);
+    const double in_rings = (double)t->n_ring_lanes * (held->n_tokens < t->ring_slots ? held->n_tokens : t->ring_slots);
+    const double full_pages = held->full_pages - in_rings / t->high_page_tokens;
+    const double in_full =
+        f->low_slots ? full_pages * (double)t->page_bytes : round(full_pages * t->high_page_tokens) * (double)token;
+    const double bytes = in_full + in_rings * (double)ring_token;
     return bytes < (double)PLAN_MAX ? (uint64_t)bytes : PLAN_MAX;
 }
 
@@ -183,7 +189,7 @@ static seq_bytes bytes_of(const plan_question *q, const pricing *p, uint32_t n_t
     const uint64_t n_shared = l.shared_pages < l.end.n_pages ? l.shared_pages : l.end.n_pages;
     b.kv = pleat_forecast_bytes(&f, l.end.n_pages - n_shared);
     b.most = pleat_forecast_bytes(&f, l.most_pages);
-    b.read = bytes_in_use(q, p, &f, l.end.full_pages);
+    b.read = bytes_in_use(q, p, &f, &l.end);
     if (l.prefix.n_tokens > 0)
         b.prefix = add(pleat_forecast_bytes(&f, l.prefix.n_pages), pleat_cache_bytes_for(&opt, 0, l.prefix.n_tokens));
     if (l.prefix.n_classed > 0) b.prefix = add(b.prefix, f.codebooks_bytes);
@@ -282,6 +288,13 @@ static pleat_status price(const plan_question *q, pricing *p, pleat_error *err) 
     return PLEAT_OK;
 }
 
+static void fill_kinds(const plan_question *q, const pleat_spec *spec, uint64_t kv_bytes, plan_row *r) {
+    uint32_t windows[SHAPE_LAYERS_MAX];
+    const pleat_cache_options opt = cache_for(q, spec, q->n_tokens, windows);
+    r->n_kinds = layer_kinds_of(&opt, q->n_tokens, kv_bytes, r->kinds);
+    r->token_bytes = layer_kinds_token_bytes(r->kinds, r->n_kinds);
+}
+
 static void fill_bytes(const plan_question *q, const seq_bytes *b, plan_row *r) {
     r->seq_kv = b->kv;
     r->seq_tables = b->tables;
@@ -295,19 +308,12 @@ static void fill_bytes(const plan_question *q, const seq_bytes *b, plan_row *r) 
 
 pleat_status plan_fill(const plan_question *q, const pleat_spec *spec, const pleat_forecast *samples, plan_row *out,
                        pleat_error *err) {
-    const model_shape *s = &q->shape;
-    if (spec->policy != PLEAT_POLICY_NONE && s->n_windowed > 0 && s->window < q->max_tokens)
-        return shape_error(err, PLEAT_E_ARG,
-                           "a policy on layers with a sliding window (%u of %u layers, %u tokens) is not supported: "
-                           "choose a spec without one",
-                           s->n_windowed, s->n_layers, s->window);
     pricing p = {.spec = spec, .samples = samples};
     const pleat_status status = price(q, &p, err);
     if (status != PLEAT_OK) return status;
     plan_row r = {.certainty = p.certainty};
     const seq_bytes b = bytes_of(q, &p, q->n_tokens);
-    r.token_bytes =
-        pleat_cache_token_bytes(spec, s->head_dim, s->n_q_heads / s->n_kv_heads) * s->n_kv_heads * s->n_layers;
+    fill_kinds(q, spec, b.kv, &r);
     fill_bytes(q, &b, &r);
     fill_device(q, &p, &r);
     fill_step(q, b.read ? b.read : 1, &r);

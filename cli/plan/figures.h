@@ -19,6 +19,7 @@
 #define PLEAT_CLI_PLAN_FIGURES_H
 
 #include "cli/lib/shape/gguf_shape.h"
+#include "cli/lib/shape/layer_kinds.h"
 #include "cli/lib/shape/shape.h"
 #include "pleat/pleat.h"
 
@@ -59,6 +60,8 @@ typedef enum plan_certainty { PLAN_EXACT, PLAN_FORECAST, PLAN_MEASURED, PLAN_BY_
 /* Figures that want something that was not said are 0, times NAN. */
 typedef struct plan_row {
     plan_certainty certainty;
+    layer_kind kinds[2]; /* [n_kinds] with seq_kv shared out among them */
+    uint32_t n_kinds;
     uint64_t token_bytes;           /* one token in all layers, without slack and tables */
     uint64_t seq_kv, seq_tables;    /* of one sequence, less what it shares */
     uint64_t seq_most;              /* KV of one sequence in the largest step of its life, what it shares included */

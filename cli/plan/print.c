@@ -70,6 +70,15 @@ static json_t *step_json(const plan *p, const plan_row *r) {
                      json_number(r->step_ms), "tokens_per_s", json_number(r->tokens_per_s));
 }
 
+static json_t *kinds_json(const plan_row *r) {
+    json_t *all = json_array();
+    for (uint32_t i = 0; i < r->n_kinds; i++)
+        json_array_append_new(all, json_pack("{s:i, s:i, s:s, s:I, s:I}", "layers", (int)r->kinds[i].n_layers, "window",
+                                             (int)r->kinds[i].window, "kept_as", r->kinds[i].kept_as, "bytes_per_token",
+                                             (json_int_t)r->kinds[i].token_bytes, "kv", (json_int_t)r->kinds[i].bytes));
+    return all;
+}
+
 static json_t *row_json(const plan *p, uint32_t i) {
     const plan_row *r = &p->rows[i];
     const int device = has_device(p);
@@ -81,6 +90,7 @@ static json_t *row_json(const plan *p, uint32_t i) {
                   int_or_null(has_weights(p), p->q.weights.bytes), "prefix", (json_int_t)r->prefix, "kv",
                   (json_int_t)r->kv, "tables", (json_int_t)r->tables, "total", int_or_null(has_weights(p), r->total),
                   "bytes_f16", (json_int_t)r->f16_bytes, "fraction", json_number(fraction_of(r)));
+    json_object_set_new(row, "kinds", kinds_json(r));
     json_object_set_new(row, "fits", device ? json_boolean(r->fits) : json_null());
     json_object_set_new(row, "most_sequences", int_or_null(device, r->max_seqs));
     json_object_set_new(row, "most_tokens", int_or_null(device, r->most_tokens));
@@ -239,6 +249,29 @@ static void write_model(const plan *p, output *out) {
     fputc('\n', out->file);
 }
 
+/* What each kind of layers is kept as, where there are two. */
+static void write_kinds(const plan *p, output *out) {
+    static const char *const titles[] = {"kv", "layers", "see", "kept as", "bytes/token", "one's KV"};
+    char sees[LAYER_KIND_SEES_CAP];
+    table t;
+    if (p->o->kv.n == 0 || p->rows[0].n_kinds < 2) return;
+    table_init(&t, titles, sizeof titles / sizeof titles[0]);
+    for (uint32_t i = 0; i < p->o->kv.n; i++) {
+        for (uint32_t k = 0; k < p->rows[i].n_kinds; k++) {
+            const layer_kind *kind = &p->rows[i].kinds[k];
+            table_put(&t, "%s", p->o->kv.text[i]);
+            put_count(&t, 1, kind->n_layers);
+            table_put(&t, "%s", layer_kind_sees(kind, sees));
+            table_put(&t, "%s", kind->kept_as);
+            put_count(&t, 1, kind->token_bytes);
+            put_bytes(p, &t, 1, kind->bytes);
+        }
+    }
+    table_write(&t, out);
+    table_release(&t);
+    fputc('\n', out->file);
+}
+
 static void write_words(const plan *p, output *out) {
     const char *missing[5], *start = p->o->common.format == FORMAT_MD ? "- " : "";
     const uint32_t n_missing = list_missing(p, missing);
@@ -253,6 +286,7 @@ static void write_tables(const plan *p, output *out) {
     static const char *const memory[] = {"kv", MEMORY_TITLES}, *const step[] = {"kv", STEP_TITLES},
                              *const preempt[] = {"kv", PREEMPT_TITLES};
     write_model(p, out);
+    write_kinds(p, out);
     write_part(p, out, memory, sizeof memory / sizeof memory[0], put_memory);
     write_part(p, out, step, sizeof step / sizeof step[0], put_step);
     write_part(p, out, preempt, sizeof preempt / sizeof preempt[0], put_preempt);

@@ -24,7 +24,9 @@
  * read in several steps is classed when its last part ends: PLEAT_ITEM_MORE marks the parts before.
  *
  * A layer with a sliding window keeps no more tokens than its queries see: its lanes are rings, in which the newest
- * token takes the oldest one's slot.  A chunk's tokens are stored and read back one by one there.
+ * token takes the oldest one's slot.  A chunk's tokens are stored and read back one by one there.  Rings hold the spec's
+ * high format; what the spec says beyond that is for the full layers, those without a window, and these keep what they
+ * would in a cache of their own.
  *
  * Sequences can share pages.  A page with more than one holder is never written: begin copies it first for the sequence
  * that has to write it.  Without a policy only the page behind the last token is ever written.  With one every step
@@ -80,7 +82,8 @@ typedef struct pleat_cache_options {
     uint64_t pool_bytes;     /* bytes of pages; 0: room for max_seqs sequences of max_tokens */
     pleat_workers *workers;  /* NULL: the caller's thread alone; not owned; outlives the cache */
     const uint32_t *windows; /* [n_layers] newest tokens that a query of the layer sees, itself included; 0: all.
-                              * NULL, the default: all in every layer.  Copied by create.  Not with a policy */
+                              * NULL, the default: all in every layer.  Copied by create.  A policy or blocks need a
+                              * layer without a window below max_tokens */
     const pleat_allocator *allocator;
 } pleat_cache_options;
 
@@ -282,7 +285,9 @@ typedef struct pleat_cache_traits {
     uint32_t low_page_tokens;  /* tokens of a page of the low format, or again of the high one; 0: cold tokens are in
                                 * blocks */
     uint32_t n_lanes;          /* lanes of a sequence */
-    uint32_t max_slots;        /* slots of a lane where every layer has a sliding window; 0: no such limit */
+    uint32_t n_ring_lanes;     /* of n_lanes, those of layers with a sliding window; all that follows of lanes is about
+                                * the others */
+    uint32_t ring_slots;       /* the most slots of a lane with a window; 0: there are none */
     uint32_t spare_pages;      /* pages that a lane may take in a step beyond those of its tokens in the high format */
     uint32_t window;           /* newest tokens of a lane that the policy spares */
     uint32_t unshared_tokens;  /* newest tokens of a fork, of a sealed sequence where there is a policy, whose pages do

@@ -26,10 +26,9 @@ extern "C" {
 #define PLEAT_FORECAST_GROUPS 16
 #define PLEAT_FORECAST_SAMPLES 4
 
-/* How lanes keep their tokens. */
+/* How lanes of full layers, those without a window, keep their tokens. */
 typedef enum pleat_lane_kind {
     PLEAT_LANES_WHOLE = 0, /* all tokens in one format, or a fraction of them */
-    PLEAT_LANES_RING,      /* the newest tokens of a window in some layers, all in others */
     PLEAT_LANES_BUDGET,    /* a number of tokens in one format */
     PLEAT_LANES_LEVELS,    /* tokens high, low or dropped */
     PLEAT_LANES_BLOCKS     /* the newest tokens in the buffer's format, the others in blocks */
@@ -45,20 +44,19 @@ typedef struct pleat_forecast_sample {
 
 /* Plain data: copy it as you like. */
 typedef struct pleat_forecast {
-    size_t size_bytes; /* sizeof(pleat_forecast) */
-    pleat_cache_traits traits;
-    pleat_lane_kind kind;
+    size_t size_bytes;         /* sizeof(pleat_forecast) */
+    pleat_cache_traits traits; /* how many lanes are rings, too */
+    pleat_lane_kind kind;      /* of the others, whose alone samples, budgets and slots are */
     pleat_spec spec;
     uint32_t n_kv_heads;
-    uint32_t byte_tokens;              /* tokens of a lane that a budget in bytes comes to */
-    uint32_t n_ring_lanes, ring_slots; /* lanes of layers with a window, and tokens of it */
-    uint32_t low_slots;                /* of a low page; 0: there is no low side */
-    uint32_t block_tokens;             /* of a block; 0: there are none */
-    uint64_t codebooks_bytes;          /* of a sequence that has blocks, beside its tables */
-    double fraction;                   /* part of its tokens that a lane of PLEAT_LANES_WHOLE has slots for */
-    float most_high, most_low;         /* slots for a classed token as long as there is no sample */
-    uint32_t wants_samples;            /* 1: what lanes keep depends on the text, and each keeps another part */
-    uint32_t is_measured;              /* 1: no sample is wanting */
+    uint32_t byte_tokens;      /* tokens of a lane that a budget in bytes comes to */
+    uint32_t low_slots;        /* of a low page; 0: there is no low side */
+    uint32_t block_tokens;     /* of a block; 0: there are none */
+    uint64_t codebooks_bytes;  /* of a sequence that has blocks, beside its tables */
+    double fraction;           /* part of its tokens that a lane of PLEAT_LANES_WHOLE has slots for */
+    float most_high, most_low; /* slots for a classed token as long as there is no sample */
+    uint32_t wants_samples;    /* 1: what lanes keep depends on the text, and each keeps another part */
+    uint32_t is_measured;      /* 1: no sample is wanting */
     uint32_t n_samples;
     pleat_forecast_sample samples[PLEAT_FORECAST_SAMPLES]; /* ascending by n_classed */
 } pleat_forecast;

@@ -72,6 +72,11 @@
  *     high        the buffer's format.  A cache refuses one whose pages are smaller than the blocks made of them can be
  *     bits        kivi: 2 or 4.  Keys share a step by dimension and 32 tokens, values by token and 32 dimensions
  *
+ * Sliding windows.  A model may have layers whose queries see the newest tokens alone.  Under any spec these tokens are kept
+ * in the high format (format=, or what a uniform spec names), and no others.  Policies, budgets and blocks are for the
+ * other layers, the full ones, of which there has to be one.  A budget in tokens or per cent is one of
+ * the full layers' lanes; one in bytes has the windows' bytes in it.
+ *
  * Numbers are decimal, with '.' in every locale; an exponent may follow, without a plus: 1e-7.  keep and share are
  * fractions or, with % behind, hundredths; a budget's share has its %.  The canonical text has ah and al, keep, budget,
  * share, k and v or bits, and other keys where they differ from the defaults, which are those above.  Names are lower
@@ -193,6 +198,9 @@ PLEAT_API pleat_status pleat_spec_print(const pleat_spec *spec, char *buf, size_
 /* Whether what a sequence holds follows from its number of tokens alone: 1 or 0.  Where tokens are dropped, demoted or
  * compressed it is known only when they have been. */
 PLEAT_API int pleat_spec_is_exact(const pleat_spec *spec);
+
+/* The spec of layers with a sliding window beside full ones of `spec`: their newest tokens in its high format. */
+PLEAT_API pleat_spec pleat_spec_of_windows(const pleat_spec *spec);
 
 /* Bytes that one token takes in one lane, without page slack and tables: codes and scale and
  * minimum of key and value.  head_dim > 0.  f16 is 4*head_dim.  0 for an invalid format. */

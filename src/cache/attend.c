@@ -19,11 +19,12 @@
 static void store_unit(void *ctx, uint32_t unit, uint32_t worker) {
     const pleat__layer_job *job = ctx;
     const pleat_cache *c = job->cache;
-    const uint32_t head = unit % c->opt.n_kv_heads, lane = pleat__cache_lane_of(c, job->layer, head);
+    const pleat__keep *keep = pleat__keep_at(c, job->layer);
+    const uint32_t head = unit % c->opt.n_kv_heads;
     const pleat__step_item *item = &c->step.items[unit / c->opt.n_kv_heads];
     pleat__arena scratch = pleat__cache_scratch(c, worker);
-    if (item->n_new > 1 && c->keep->is_read_singly && c->keep->is_read_singly(c, lane))
-        c->keep->read_chunk(job, item, head, &scratch);
+    if (item->n_new > 1 && keep->read_chunk)
+        keep->read_chunk(job, item, head, &scratch);
     else
         pleat__cache_store_item(job, item, head);
 }
@@ -56,15 +57,15 @@ static void attend_unit(void *ctx, uint32_t unit, uint32_t worker) {
 
 static void run_attention(pleat__layer_job *job) {
     pleat_cache *c = job->cache;
-    if (c->step.n_received_units > 0 &&
-        job->q == job->out) { /* queries are needed again when their results stand there */
+    const uint32_t n_received_units = pleat__cache_window(c, job->layer) ? 0 : c->step.n_received_units;
+    if (n_received_units > 0 && job->q == job->out) { /* queries are needed again when their results stand there */
         memcpy(c->work.q_kept, job->q, (size_t)c->step.n_rows * c->opt.n_q_heads * c->opt.head_dim * sizeof *job->q);
         job->q = c->work.q_kept;
     }
     pleat__cache_decode_begin(job);
     pleat_workers_run(c->opt.workers, c->step.n_units, attend_unit, job);
-    if (c->step.n_received_units > 0 && job->k)
-        pleat_workers_run(c->opt.workers, c->step.n_received_units, pleat__cache_received_unit, job);
+    if (n_received_units > 0 && job->k)
+        pleat_workers_run(c->opt.workers, n_received_units, pleat__cache_received_unit, job);
 }
 
 /* Everything that a step brings is looked at once, before anything is written: one pass over rows that are in cache. */

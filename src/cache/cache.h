@@ -62,17 +62,20 @@ struct pleat_cache {
     float scale;
     uint32_t n_lanes; /* of a sequence: n_layers * n_kv_heads; lane = layer * n_kv_heads + head */
 
-    /* How lanes keep their tokens. */
-    const struct pleat__keep *keep;
-    pleat__kept kept; /* what the row has derived; only src/cache/keep reads it */
+    /* How lanes keep their tokens: pleat__keep_at() says which row a layer's lanes have. */
+    const struct pleat__keep *keep; /* of full layers, whose queries see all tokens: the spec's kind */
+    const struct pleat__keep *ring; /* of layers with a sliding window; NULL: there are none */
+    pleat__kept kept;               /* what the rows have derived; only src/cache/keep reads it */
+    uint32_t n_full_layers;
     pleat_cache_traits traits;
     pleat__counting counting;
-    const uint32_t *max_slots; /* [n_lanes] high slots of a lane; NULL: no lane has fewer than tokens */
+    const uint32_t *max_slots; /* [n_lanes] as in pleat__want */
     uint32_t high_weight;      /* low slots that a high slot's bytes come to where low slots hold no tokens; else 1 */
 
     /* Pages. */
-    pleat__page_layout layouts[2]; /* [pleat__side]; without a low side both are the high side's */
-    uint32_t page_tokens[2];       /* [pleat__side] slots of a page */
+    pleat__page_layout layouts[2];  /* [pleat__side]; without a low side both are the high side's */
+    pleat__page_layout ring_layout; /* a ring's: the high side's format and slots, without scores */
+    uint32_t page_tokens[2];        /* [pleat__side] slots of a page */
     uint64_t page_bytes;
     uint8_t *pages; /* [pool.n_pages][page_bytes] */
     uint64_t pages_bytes;
@@ -99,6 +102,21 @@ struct pleat_cache {
 
 static inline uint32_t pleat__cache_lane_of(const pleat_cache *c, uint32_t layer, uint32_t head) {
     return layer * c->opt.n_kv_heads + head;
+}
+
+/* Slots of a layer's rings; 0: a full layer. */
+static inline uint32_t pleat__cache_window(const pleat_cache *c, uint32_t layer) {
+    const uint32_t window = c->ring ? c->opt.windows[layer] : 0;
+    return window < c->opt.max_tokens ? window : 0;
+}
+
+static inline bool pleat__cache_is_ring(const pleat_cache *c, uint32_t lane) {
+    return c->ring && pleat__cache_window(c, lane / c->opt.n_kv_heads) > 0;
+}
+
+/* What the pages of a lane's side look like. */
+static inline const pleat__page_layout *pleat__cache_layout(const pleat_cache *c, uint32_t lane, pleat__side side) {
+    return side == PLEAT__HIGH && pleat__cache_is_ring(c, lane) ? &c->ring_layout : &c->layouts[side];
 }
 
 /* A worker's scratch, empty. */

@@ -46,7 +46,8 @@ pleat_status pleat_cache_compress(pleat_cache *c, pleat_seq handle, float ah, fl
     seq->spec.ah = ah;
     seq->spec.al = al;
     if (seq->n_tokens <= seq->spec.window) return PLEAT_OK;
-    for (uint32_t lane = 0; lane < c->n_lanes && c->pool.n_free >= 2; lane++) compress_lane(c, seq, lane);
+    for (uint32_t lane = 0; lane < c->n_lanes && c->pool.n_free >= 2; lane++)
+        if (!pleat__cache_is_ring(c, lane)) compress_lane(c, seq, lane);
     seq->n_classed = seq->n_tokens - seq->spec.window;
     return PLEAT_OK;
 }

@@ -113,14 +113,19 @@ static pleat_status derive_work(pleat_cache *c, pleat_error *err) {
 
 /* What the row has left open. */
 static void derive_traits(pleat_cache *c) {
-    const pleat_spec *spec = &c->opt.spec;
+    const pleat_cache_options *opt = &c->opt;
+    const pleat_spec *spec = &opt->spec;
     pleat_cache_traits *t = &c->traits;
     t->size_bytes = sizeof *t;
     t->n_lanes = c->n_lanes;
+    t->n_ring_lanes = (opt->n_layers - c->n_full_layers) * opt->n_kv_heads;
+    for (uint32_t layer = 0; layer < opt->n_layers; layer++)
+        t->ring_slots = pleat__max_u32(t->ring_slots, pleat__cache_window(c, layer));
     t->page_bytes = c->page_bytes;
     t->high_page_tokens = c->page_tokens[PLEAT__HIGH];
     t->window = spec->window;
     const uint32_t page = pleat__max_u32(PLEAT__MAX_CHOSEN_PAGE_TOKENS, c->page_tokens[PLEAT__HIGH]);
+    if (c->ring) t->unshared_tokens = UINT32_MAX;
     if (t->unshared_tokens == 0) t->unshared_tokens = spec->window + spec->buffer + spec->block + 3 * page;
 }
 
@@ -134,10 +139,11 @@ pleat_status pleat__cache_derive(pleat_cache *c, const pleat_cache_options *opt,
     PLEAT_FAIL_IF((uint64_t)pleat__min_u32(c->opt.max_items, opt->step_tokens) * c->n_lanes > UINT32_MAX, err,
                   PLEAT_E_ARG, PLEAT_NOWHERE, "cache: %u sequences of %u lanes are too many for one step",
                   c->opt.max_items, c->n_lanes);
-    c->keep = pleat__keep_of(opt);
+    pleat__keep_choose(c);
     c->traits = c->keep->traits;
     c->high_weight = 1;
     PLEAT_TRY(c->keep->derive(c, err));
+    if (c->ring) PLEAT_TRY(c->ring->derive(c, err));
     derive_traits(c);
     return derive_work(c, err);
 }
@@ -148,7 +154,7 @@ pleat_status pleat__cache_derive(pleat_cache *c, const pleat_cache_options *opt,
 static void carve(pleat_cache *c, uint32_t n_pages, pleat__arena *arena) {
     pleat__pool_carve(&c->pool, n_pages, arena);
     c->seqs = pleat__arena_take(arena, c->opt.max_seqs, sizeof *c->seqs);
-    if (c->keep->carve) c->keep->carve(c, arena);
+    if (c->ring) c->ring->carve(c, arena);
     pleat__cache_carve_step(c, &c->step, arena);
     pleat__cache_carve_work(c, &c->work, arena);
 }
@@ -157,8 +163,9 @@ static void carve(pleat_cache *c, uint32_t n_pages, pleat__arena *arena) {
 static pleat_status count_pages(const pleat_cache *c, uint32_t *n_pages, pleat_error *err) {
     uint64_t n, per_seq = 0;
     for (uint32_t layer = 0; layer < c->opt.n_layers; layer++) {
-        const uint32_t n_slots = c->keep->lane_slots(c, layer, c->opt.max_tokens, false);
-        per_seq += c->keep->lane_pages(c, n_slots, true) * c->opt.n_kv_heads;
+        const pleat__keep *keep = pleat__keep_at(c, layer);
+        const uint32_t n_slots = keep->lane_slots(c, layer, c->opt.max_tokens, false);
+        per_seq += keep->lane_pages(c, n_slots, true) * c->opt.n_kv_heads;
     }
     if (c->opt.pool_bytes > 0)
         n = c->opt.pool_bytes / c->page_bytes;
@@ -200,8 +207,8 @@ pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **ou
     if (status == PLEAT_OK) status = count_pages(c, &n_pages, err);
     if (status == PLEAT_OK) status = take_memory(c, n_pages, err);
     if (status != PLEAT_OK) goto fail;
-    if (c->keep->init) c->keep->init(c);
-    if (c->opt.windows == opt->windows) c->opt.windows = NULL; /* the caller's; a row that needs them has its own */
+    c->opt.windows = NULL; /* the caller's; rings have their own */
+    if (c->ring) c->ring->init(c, opt->windows);
     c->traits.n_pages = n_pages;
     pleat__os_advise_huge(c->pages, c->pages_bytes);
     pleat__pool_init(&c->pool);

@@ -81,7 +81,7 @@ static void find_span(const pleat__layer_job *job, const pleat__step_item *item,
     uint32_t n_high = lane.n_slots[PLEAT__HIGH];
     if (item->n_new > 0) span->new_slot = lane.hole ? lane.hole - 1 : n_high++;
     span->high = pleat__cache_run(c, table, lane_idx, PLEAT__HIGH, n_high);
-    span->low = c->keep->low_run(c, item->seq, lane_idx, &span->blocks);
+    span->low = pleat__keep_at(c, job->layer)->low_run(c, item->seq, lane_idx, &span->blocks);
     span->low_from = whole_tiles(n_high);
     span->n_span = span->low.n_slots > 0 ? span->low_from + span->low.n_slots : n_high;
     span->n_bytes =
@@ -127,7 +127,7 @@ typedef struct span_logits {
 static span_logits logits_of(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head,
                              const slot_span *span, const pleat__decode_scratch *scratch) {
     const pleat_cache *c = job->cache;
-    if (!c->counting.of_steps || item->n_new == 0) return (span_logits){0};
+    if (!c->counting.of_steps || !span->high.layout->tracked || item->n_new == 0) return (span_logits){0};
     if (span->n_splits == 1 && span->n_span <= PLEAT__SCRATCH_SPAN_SLOTS)
         return (span_logits){scratch->logits, PLEAT__SCRATCH_SPAN_SLOTS};
     return (span_logits){c->work.logits + lane_in_step(c, item, head) * c->n_group * c->work.logits_cap,

@@ -17,15 +17,12 @@
 
 /* ---- make ------------------------------------------------------------------------------------------ */
 
-/* Layers with a window hold its newest tokens; one size is all that a forecast knows. */
-static pleat_status count_rings(const pleat_cache_options *opt, pleat_forecast *f, pleat_error *err) {
-    for (uint32_t layer = 0; opt->windows && layer < opt->n_layers; layer++) {
-        const uint32_t window = opt->windows[layer];
-        if (window == 0 || window >= opt->max_tokens) continue;
-        PLEAT_FAIL_IF(f->ring_slots > 0 && f->ring_slots != window, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-                      "forecast: layers with windows of %u and of %u tokens", f->ring_slots, window);
-        f->ring_slots = window;
-        f->n_ring_lanes += opt->n_kv_heads;
+/* One size of windows is all that a forecast knows. */
+static pleat_status check_rings(const pleat_cache *c, pleat_error *err) {
+    for (uint32_t layer = 0; layer < c->opt.n_layers; layer++) {
+        const uint32_t window = pleat__cache_window(c, layer);
+        PLEAT_FAIL_IF(window > 0 && window != c->traits.ring_slots, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                      "forecast: layers with windows of %u and of %u tokens", window, c->traits.ring_slots);
     }
     return PLEAT_OK;
 }
@@ -45,7 +42,7 @@ pleat_status pleat_forecast_for(const pleat_cache_options *opt, pleat_forecast *
     if (c.keep->forecast) c.keep->forecast(&c, &f);
     PLEAT_FAIL_IF(c.keep->max_kept && opt->spec.reclaim == PLEAT_RECLAIM_BLOCK, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "forecast: with reclaim=block it depends on the text which pages become empty");
-    PLEAT_TRY(count_rings(opt, &f, err));
+    PLEAT_TRY(check_rings(&c, err));
     *out = f;
     return PLEAT_OK;
 }
@@ -83,12 +80,13 @@ static void group_means(const float *values, uint32_t n_lanes, float *out) {
     }
 }
 
-/* High and low slots of each lane for a classed token of the sequence. */
+/* High and low slots of each full layer's lane for a classed token of the sequence. */
 static void look_at_lanes(const pleat_cache *c, const pleat__sequence *seq, float *high, float *low) {
     for (uint32_t i = 0; i < c->n_lanes; i++) {
+        if (pleat__cache_is_ring(c, i)) continue;
         const pleat__lane lane = pleat__table_lane(&seq->table, i);
-        high[i] = c->keep->sample_high(&lane, seq->n_tokens - seq->n_classed, seq->n_classed);
-        low[i] = (float)lane.n_slots[PLEAT__LOW] / (float)seq->n_classed;
+        *high++ = c->keep->sample_high(&lane, seq->n_tokens - seq->n_classed, seq->n_classed);
+        *low++ = (float)lane.n_slots[PLEAT__LOW] / (float)seq->n_classed;
     }
 }
 
@@ -99,17 +97,18 @@ pleat_status pleat_forecast_measure(pleat_forecast *f, const pleat_cache *c, ple
     if (f->n_samples == PLEAT_FORECAST_SAMPLES) return PLEAT_E_LIMIT;
     f->is_measured = 1;
     if (seq->n_classed == 0) return PLEAT_OK; /* so short: nothing to be seen */
-    float *values = pleat__alloc(&c->al, 2 * (size_t)c->n_lanes, sizeof *values);
+    const uint32_t n_lanes = pleat__n_full_lanes(c);
+    float *values = pleat__alloc(&c->al, 2 * (size_t)n_lanes, sizeof *values);
     if (!values) return PLEAT_E_MEMORY;
     pleat_forecast_sample *sample = &f->samples[f->n_samples++];
     sample->n_classed = seq->n_classed;
-    float *high = values, *low = values + c->n_lanes;
+    float *high = values, *low = values + n_lanes;
     look_at_lanes(c, seq, high, low);
-    qsort(high, c->n_lanes, sizeof *high, ascending);
-    qsort(low, c->n_lanes, sizeof *low, descending); /* who keeps more high has less low */
-    group_means(high, c->n_lanes, sample->high);
-    group_means(low, c->n_lanes, sample->low);
-    pleat__free(&c->al, values, 2 * (size_t)c->n_lanes, sizeof *values);
+    qsort(high, n_lanes, sizeof *high, ascending);
+    qsort(low, n_lanes, sizeof *low, descending); /* who keeps more high has less low */
+    group_means(high, n_lanes, sample->high);
+    group_means(low, n_lanes, sample->low);
+    pleat__free(&c->al, values, 2 * (size_t)n_lanes, sizeof *values);
     return PLEAT_OK;
 }
 
@@ -131,7 +130,7 @@ pleat_forecast_seq pleat_forecast_step(const pleat_forecast *f, const pleat_fore
     pleat_forecast_seq q = *before;
     q.n_tokens += n_new;
     q.n_prompt = end.n_prompt;
-    pleat__keep_of_kind(f->kind)->forecast_step(f, &n, end, &q);
+    pleat__keep_forecast_step(f, &n, end, &q);
     return q;
 }
 

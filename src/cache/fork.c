@@ -4,7 +4,8 @@
  *
  *   (1) a page that a step writes has one holder: begin copies those that have more (cache.h's head)
  *   (2) only fork makes second holders, so only a sequence that was forked since its last step has copies due; where
- *       a kind shares late (traits.shares_late) one that ever was
+ *       a kind shares late (traits.shares_late) one that ever was.  Compression is a step without tokens, which writes no
+ *       ring: copies of these stay due
  *   (3) which pages a step writes, the kind of lanes says (keep.h)
  */
 #include "cache/fork.h"
@@ -78,9 +79,10 @@ static uint64_t visit_pages(const pleat_cache *c, const pleat__sequence *seq, ui
 
 static pleat__written written_by(const pleat_cache *c, const pleat__step_item *item, uint32_t lane) {
     const pleat__table *table = &item->seq->table;
-    if (c->keep->written) return c->keep->written(c, item, lane);
-    return (pleat__written){.from = {c->keep->first_written(c, table, lane, PLEAT__HIGH),
-                                     c->keep->first_written(c, table, lane, PLEAT__LOW)}};
+    const pleat__keep *keep = pleat__keep_of_lane(c, lane);
+    if (keep->written) return keep->written(c, item, lane);
+    return (pleat__written){
+        .from = {keep->first_written(c, table, lane, PLEAT__HIGH), keep->first_written(c, table, lane, PLEAT__LOW)}};
 }
 
 static uint64_t visit_copies(const pleat_cache *c, const pleat__step_item *item, pleat_cache *owner, visit_fn visit) {
@@ -144,7 +146,8 @@ static uint64_t copy_page(pleat_cache *c, pleat__page_id *cell) {
 
 void pleat__cache_make_copies(pleat_cache *c, const pleat__step_item *item) {
     (void)visit_copies(c, item, c, copy_page);
-    item->seq->copies_due &= c->traits.shares_late != 0;
+    const bool leaves_rings = c->ring && item->n_new == 0;
+    item->seq->copies_due &= c->traits.shares_late != 0 || leaves_rings;
 }
 
 /* Pages of a lane's side that both hold, page `ahead` of b being where a's first would stand. */
@@ -157,7 +160,7 @@ static uint64_t count_both(const pleat__table *a, const pleat__table *b, uint32_
     return n;
 }
 
-/* High pages that the sequence's tokens have left for good. */
+/* High pages that the sequence's tokens have left for good in each full layer's lane. */
 static uint32_t pages_left(const pleat_cache *c, const pleat__sequence *seq) {
     return c->keep->pages_left ? c->keep->pages_left(c, seq) : 0;
 }
@@ -175,7 +178,7 @@ uint64_t pleat_cache_pages_shared(const pleat_cache *c, pleat_seq handle_a, plea
     const uint32_t ahead = pages_left(c, a) - pages_left(c, b);
     uint64_t n = 0;
     for (uint32_t lane = 0; c->pool.n_shares > 0 && lane < c->n_lanes; lane++)
-        n += count_both(&a->table, &b->table, lane, PLEAT__HIGH, ahead) +
+        n += count_both(&a->table, &b->table, lane, PLEAT__HIGH, pleat__cache_is_ring(c, lane) ? 0 : ahead) +
              count_both(&a->table, &b->table, lane, PLEAT__LOW, 0);
     return n;
 }

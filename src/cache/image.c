@@ -84,7 +84,7 @@ static bool next_page(page_walk *w, uint32_t *lane, pleat__side *side, uint32_t 
 /* The base's page at this place, if it will not be written; else NULL. */
 static const pleat__page_id *base_page(const pleat_cache *c, const pleat__sequence *base, uint32_t lane,
                                        pleat__side side, uint32_t idx) {
-    if (!base || idx >= c->keep->first_written(c, &base->table, lane, side)) return NULL;
+    if (!base || idx >= pleat__keep_of_lane(c, lane)->first_written(c, &base->table, lane, side)) return NULL;
     return pleat__table_cell(&base->table, lane, side, idx);
 }
 
@@ -92,7 +92,7 @@ static const pleat__page_id *base_page(const pleat_cache *c, const pleat__sequen
 static bool is_left_out(const pleat_cache *c, const pleat__sequence *seq, const pleat__sequence *base, uint32_t lane,
                         pleat__side side, uint32_t idx) {
     const pleat__page_id *there = base_page(c, base, lane, side, idx);
-    return there && idx < c->keep->first_written(c, &seq->table, lane, side) &&
+    return there && idx < pleat__keep_of_lane(c, lane)->first_written(c, &seq->table, lane, side) &&
            there->v == pleat__table_cell(&seq->table, lane, side, idx)->v;
 }
 
@@ -200,7 +200,7 @@ uint64_t pleat_cache_image_pages(const pleat_cache *c, const void *image, uint64
 /* Table's rules (1) to (3) and (5) for one lane, and its kind's. */
 static bool lane_is_sound(const pleat_cache *c, const pleat__table *table, uint32_t lane, const pleat__lane *l,
                           const pleat__image_counts *counts) {
-    if (!c->keep->lane_is_sound(c, lane, l, counts)) return false;
+    if (!pleat__keep_of_lane(c, lane)->lane_is_sound(c, lane, l, counts)) return false;
     if ((uint64_t)l->n_pages[0] + l->n_pages[1] > table->row_len || l->hole > l->n_slots[0]) return false;
     if (l->n_dead > l->n_slots[0] - (l->hole ? 1 : 0)) return false;
     for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
@@ -275,8 +275,10 @@ static void restore_pages(pleat_cache *c, const uint8_t *flag, const uint8_t *pa
 /* What pages hold is seen once they are there.  A worker's scratch has room for a copy of a block. */
 static bool pages_are_intact(const pleat_cache *c, const pleat__sequence *seq) {
     uint8_t *copy = pleat__cache_scratch(c, 0).base;
-    for (uint32_t lane = 0; c->keep->is_intact && lane < c->n_lanes; lane++)
-        if (!c->keep->is_intact(c, seq, lane, copy)) return false;
+    for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
+        const pleat__keep *keep = pleat__keep_of_lane(c, lane);
+        if (keep->is_intact && !keep->is_intact(c, seq, lane, copy)) return false;
+    }
     return true;
 }
 

@@ -25,10 +25,11 @@ static uint64_t count_own(const pleat_cache *c, const pleat__table *table) {
 }
 
 /* Tokens of a lane that are not high, and the slots that are held for them. */
-static void count_low(const pleat_cache *c, const pleat__sequence *seq, const pleat__lane *lane, uint32_t *n_tokens,
-                      uint64_t *n_slots) {
-    if (c->keep->count_low) {
-        c->keep->count_low(c, seq, lane, n_tokens, n_slots);
+static void count_low(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane_idx, const pleat__lane *lane,
+                      uint32_t *n_tokens, uint64_t *n_slots) {
+    const pleat__keep *keep = pleat__keep_of_lane(c, lane_idx);
+    if (keep->count_low) {
+        keep->count_low(c, seq, lane, n_tokens, n_slots);
         return;
     }
     *n_tokens = lane->n_slots[PLEAT__LOW];
@@ -41,7 +42,7 @@ static void add_seq_usage(const pleat_cache *c, const pleat__sequence *seq, plea
         const pleat__lane l = pleat__table_lane(&seq->table, lane);
         uint32_t n_low;
         uint64_t n_low_slots;
-        count_low(c, seq, &l, &n_low, &n_low_slots);
+        count_low(c, seq, lane, &l, &n_low, &n_low_slots);
         u->tokens_high += pleat__lane_live_high(&l);
         u->tokens_low += n_low;
         u->tokens_dropped += seq->n_tokens - pleat__lane_live_high(&l) - n_low;
@@ -87,8 +88,9 @@ static uint64_t bytes_for(const pleat_cache_options *opt, uint32_t n_tokens, uin
     const uint64_t table_bytes = pleat__cache_carve_seq(&c, max_tokens, &seq, &arena);
     uint64_t n_pages = 0;
     for (uint32_t layer = 0; layer < opt->n_layers; layer++) {
-        const uint32_t n_slots = c.keep->lane_slots(&c, layer, n_tokens, is_read);
-        if (n_slots > 0) n_pages += c.keep->lane_pages(&c, n_slots, false) * opt->n_kv_heads;
+        const pleat__keep *keep = pleat__keep_at(&c, layer);
+        const uint32_t n_slots = keep->lane_slots(&c, layer, n_tokens, is_read);
+        if (n_slots > 0) n_pages += keep->lane_pages(&c, n_slots, false) * opt->n_kv_heads;
     }
     const uint64_t reserved_bytes = c.keep->reserved_bytes ? c.keep->reserved_bytes(&c, n_tokens) : 0;
     return bytes_of_pages(&c, n_pages) + table_bytes + reserved_bytes + sizeof(pleat__sequence);
@@ -125,7 +127,7 @@ pleat_status pleat_cache_tokens(const pleat_cache *c, pleat_seq handle, uint32_t
     pleat_status status;
     const pleat__sequence *seq = checked_seq(c, handle, layer, kv_head, first, n_tokens, &status);
     if (!seq || !out) return seq ? PLEAT_E_ARG : status;
-    c->keep->list(c, seq, pleat__cache_lane_of(c, layer, kv_head), first, n_tokens, out);
+    pleat__keep_at(c, layer)->list(c, seq, pleat__cache_lane_of(c, layer, kv_head), first, n_tokens, out);
     return PLEAT_OK;
 }
 
@@ -139,9 +141,10 @@ static void export_from_block(const pleat__block_loader *l, uint32_t slot, uint3
 }
 
 /* Dequantise one token; either of k and v may be NULL. */
-static void export_token(const pleat_cache *c, pleat__token_at at, float *tile, float *k, float *v) {
+static void export_token(const pleat_cache *c, uint32_t lane, pleat__token_at at, float *tile, float *k, float *v) {
     const uint32_t d = c->opt.head_dim, t = at.slot % PLEAT__TILE;
-    const pleat__page_layout *layout = &c->layouts[at.level == PLEAT_LEVEL_HIGH ? PLEAT__HIGH : PLEAT__LOW];
+    const pleat__side side = at.level == PLEAT_LEVEL_HIGH ? PLEAT__HIGH : PLEAT__LOW;
+    const pleat__page_layout *layout = pleat__cache_layout(c, lane, side);
     if (k) c->quant.load_k(layout, at.page, at.slot / PLEAT__TILE, tile);
     for (uint32_t j = 0; k && j < d; j++) k[j] = tile[j * PLEAT__TILE + t];
     if (v) c->quant.load_v(layout, at.page, at.slot / PLEAT__TILE, tile);
@@ -151,7 +154,7 @@ static void export_token(const pleat_cache *c, pleat__token_at at, float *tile, 
 /* Low pages may have no positions: which of their tokens is which, nobody knows then. */
 static bool are_known(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint32_t first,
                       uint32_t n_tokens) {
-    if (!c->layouts[PLEAT__HIGH].tracked || c->layouts[PLEAT__LOW].tracked) return true;
+    if (!pleat__cache_layout(c, lane, PLEAT__HIGH)->tracked || c->layouts[PLEAT__LOW].tracked) return true;
     for (uint32_t i = 0; i < n_tokens; i++)
         if (c->keep->find(c, seq, lane, first + i).level == PLEAT_LEVEL_LOW) return false;
     return true;
@@ -161,20 +164,21 @@ static bool are_known(const pleat_cache *c, const pleat__sequence *seq, uint32_t
 static pleat_status export_tokens(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint32_t first,
                                   uint32_t n_tokens, pleat__block_loader *loader, float *k, float *v) {
     const size_t d = c->opt.head_dim;
+    const pleat__keep *keep = pleat__keep_of_lane(c, lane);
     _Alignas(64) float tile[PLEAT__TILE * PLEAT__MAX_HEAD_DIM];
     pleat__block_run blocks;
-    (void)c->keep->low_run(c, seq, lane, &blocks);
+    (void)keep->low_run(c, seq, lane, &blocks);
     if (!are_known(c, seq, lane, first, n_tokens)) return PLEAT_E_UNSUPPORTED;
     for (uint32_t i = 0; i < n_tokens; i++) {
         float *k_row = k ? k + i * d : NULL, *v_row = v ? v + i * d : NULL;
-        const pleat__token_at at = c->keep->find(c, seq, lane, first + i);
+        const pleat__token_at at = keep->find(c, seq, lane, first + i);
         if (at.is_in_block) {
             if (!pleat__block_loader_load(loader, &blocks, at.block)) return PLEAT_E_FORMAT;
             export_from_block(loader, at.slot, c->opt.head_dim, k_row, v_row);
             continue;
         }
         if (at.level != PLEAT_LEVEL_DROPPED) {
-            export_token(c, at, tile, k_row, v_row);
+            export_token(c, lane, at, tile, k_row, v_row);
             continue;
         }
         if (k_row) memset(k_row, 0, d * sizeof *k_row);
@@ -191,13 +195,14 @@ pleat_status pleat_cache_export(const pleat_cache *c, pleat_seq handle, uint32_t
     const uint32_t lane = pleat__cache_lane_of(c, layer, kv_head);
     pleat__block_loader loader = {0};
     pleat__arena arena = {0};
-    if (!c->keep->carve_loader) return export_tokens(c, seq, lane, first, n_tokens, &loader, k, v);
-    c->keep->carve_loader(c, &loader, &arena);
+    const pleat__keep *keep = pleat__keep_at(c, layer);
+    if (!keep->carve_loader) return export_tokens(c, seq, lane, first, n_tokens, &loader, k, v);
+    keep->carve_loader(c, &loader, &arena);
     const uint64_t n_bytes = arena.used_bytes;
     void *scratch = pleat__alloc(&c->al, 1, n_bytes);
     if (!scratch) return PLEAT_E_MEMORY;
     arena = (pleat__arena){.base = scratch, .cap_bytes = n_bytes};
-    c->keep->carve_loader(c, &loader, &arena);
+    keep->carve_loader(c, &loader, &arena);
     status = export_tokens(c, seq, lane, first, n_tokens, &loader, k, v);
     pleat__free(&c->al, scratch, 1, n_bytes);
     return status;
@@ -211,7 +216,7 @@ static bool sharing_is_valid(const pleat_cache *c, const pleat__sequence *seq, u
     const pleat__lane l = pleat__table_lane(&seq->table, lane);
     for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++) {
         if ((uint64_t)l.n_sealed[side] * c->page_tokens[side] > l.n_slots[side]) return false;
-        uint32_t i = c->keep->first_written(c, &seq->table, lane, (pleat__side)side);
+        uint32_t i = pleat__keep_of_lane(c, lane)->first_written(c, &seq->table, lane, (pleat__side)side);
         for (; !seq->copies_due && i < l.n_pages[side]; i++)
             if (pleat__pool_is_shared(&c->pool, *pleat__table_cell(&seq->table, lane, (pleat__side)side, i)))
                 return false;
@@ -233,7 +238,7 @@ static bool seq_is_valid(const pleat_cache *c, const pleat__sequence *seq, uint8
     if (seq->n_tokens > seq->max_tokens || seq->n_classed > seq->n_tokens) return false;
     for (uint32_t lane = 0; lane < c->n_lanes; lane++)
         if (!lane_is_valid(c, seq, lane) || !sharing_is_valid(c, seq, lane) ||
-            !c->keep->is_valid(c, seq, lane, scratch))
+            !pleat__keep_of_lane(c, lane)->is_valid(c, seq, lane, scratch))
             return false;
     return true;
 }

@@ -6,7 +6,7 @@
 
 pleat__kv_run pleat__cache_run(const pleat_cache *c, const pleat__table *table, uint32_t lane, pleat__side side,
                                uint32_t n_slots) {
-    return (pleat__kv_run){.layout = &c->layouts[side],
+    return (pleat__kv_run){.layout = pleat__cache_layout(c, lane, side),
                            .base = c->pages,
                            .page_bytes = c->page_bytes,
                            .ids = pleat__table_cell(table, lane, side, 0),

@@ -43,7 +43,7 @@ void pleat__cache_prompt_store_unit(void *ctx, uint32_t unit, uint32_t worker) {
     const pleat_cache *c = job->cache;
     const pleat__step_item *item = &c->step.items[c->step.prompt_items[unit / c->opt.n_kv_heads]];
     const uint32_t head = unit % c->opt.n_kv_heads;
-    if (c->keep->is_read_singly && c->keep->is_read_singly(c, pleat__cache_lane_of(c, job->layer, head))) return;
+    if (pleat__keep_at(c, job->layer)->read_chunk) return;
     pleat__cache_store_item(job, item, head);
     if (!is_staged(c)) return;
     const pleat__kv_run run = stage_run(c, item, head);
@@ -95,10 +95,11 @@ static pleat__attn_prompt prompt_args(const pleat__layer_job *job, const pleat__
 void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t block,
                               uint32_t worker) {
     const pleat_cache *c = job->cache;
+    const pleat__keep *keep = pleat__keep_at(c, job->layer);
     const uint32_t lane = pleat__cache_lane_of(c, job->layer, head);
     pleat__arena arena = pleat__cache_scratch(c, worker);
-    if (c->keep->is_read_singly && c->keep->is_read_singly(c, lane)) {
-        if (block == 0) c->keep->read_chunk(job, item, head, &arena);
+    if (keep->read_chunk) {
+        if (block == 0) keep->read_chunk(job, item, head, &arena);
         return;
     }
     /* Long blocks first: less waiting at the end. */
@@ -106,7 +107,7 @@ void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_ite
     const bool staged = is_staged(c);
     pleat__block_run blocks;
     const pleat__kv_view past = {.high = past_run(job, item, head, PLEAT__HIGH),
-                                 .low = c->keep->low_run(c, item->seq, lane, &blocks)};
+                                 .low = keep->low_run(c, item->seq, lane, &blocks)};
     const pleat__kv_run self =
         staged ? stage_run(c, item, head)
                : pleat__cache_run(c, &item->seq->table, lane, PLEAT__HIGH, item->n_before + item->n_new);

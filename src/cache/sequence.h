@@ -18,10 +18,11 @@
 
 /* Cold tokens in blocks: keep/blocks.c fills it, other kinds leave it empty. */
 typedef struct pleat__seq_blocks {
-    pleat__block_codebooks *codebooks; /* [n_layers] made with the sequence's first blocks; NULL: no block needs them */
-    uint64_t codebooks_bytes;          /* of their allocation */
-    uint32_t *ends;                    /* [n_lanes][cap] as in pleat__block_run */
-    uint32_t cap;                      /* blocks of a lane that there is room for */
+    pleat__block_codebooks
+        *codebooks;           /* [n_full_layers] made with the sequence's first blocks; NULL: no block needs them */
+    uint64_t codebooks_bytes; /* of their allocation */
+    uint32_t *ends;           /* [lanes of full layers][cap] as in pleat__block_run */
+    uint32_t cap;             /* blocks of a lane that there is room for */
 } pleat__seq_blocks;
 
 typedef struct pleat__sequence {

@@ -88,8 +88,10 @@ void pleat__cache_number_units(pleat_cache *c) {
 static pleat__want want_of(const pleat_cache *c, const pleat__step_item *item) {
     const uint32_t n_fresh = item->end.n_fresh * c->page_tokens[PLEAT__HIGH];
     const uint32_t n_low = c->keep->low_wanted ? c->keep->low_wanted(c, item) : 0;
-    pleat__want want = {
-        .n_new = {item->n_new + n_fresh, n_low}, .fill_hole = item->n_new == 1, .max_slots = c->max_slots};
+    pleat__want want = {.n_new = {item->n_new + n_fresh, n_low},
+                        .fill_hole = item->n_new == 1,
+                        .max_slots = c->max_slots,
+                        .n_new_limited = item->n_new};
     memcpy(want.page_tokens, c->page_tokens, sizeof want.page_tokens);
     return want;
 }
@@ -97,7 +99,7 @@ static pleat__want want_of(const pleat_cache *c, const pleat__step_item *item) {
 /* Pages that all lanes of the item's table need in this step. */
 static uint64_t pages_needed(const pleat_cache *c, const pleat__step_item *item) {
     const pleat__want want = want_of(c, item);
-    const uint32_t n_differ = c->keep->has_equal_lanes ? 1 : c->n_lanes; /* the others are as the first */
+    const uint32_t n_differ = c->keep->has_equal_lanes && !c->ring ? 1 : c->n_lanes; /* the others are as the first */
     uint64_t n_pages = 0;
     for (uint32_t lane = 0; lane < n_differ; lane++)
         for (int side = PLEAT__HIGH; side <= PLEAT__LOW; side++)
@@ -221,7 +223,7 @@ pleat_status pleat_cache_end(pleat_cache *c) {
     if (!c->step.is_open || memchr(c->step.stored, 0, c->opt.n_layers)) return PLEAT_E_STATE;
     for (uint32_t i = 0; i < c->step.n_items; i++) {
         grow_seq(c->step.items[i].seq, c->step.items[i].n_new);
-        if (c->keep->grown) c->keep->grown(c, c->step.items[i].seq);
+        if (c->ring) c->ring->grown(c, c->step.items[i].seq);
     }
     if (c->keep->end_unit) {
         compact_all(c);
@@ -239,6 +241,7 @@ pleat_status pleat_cache_cancel(pleat_cache *c) {
     for (uint32_t i = 0; i < c->step.n_items; i++) {
         const pleat__step_item *item = &c->step.items[i];
         if (c->keep->cancel) c->keep->cancel(c, item);
+        if (c->ring) c->ring->cancel(c, item);
         pleat__table_trim(&item->seq->table, c->page_tokens, &c->pool);
     }
     c->step.is_open = false;

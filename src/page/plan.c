@@ -31,20 +31,21 @@ void pleat__plan_carve(pleat__plan *plan, uint32_t part_cap, uint32_t lane_cap, 
 
 /* ---- plan ---------------------------------------------------------------------------------------------------------- */
 
-/* No lane can be short of more pages of a side than its new slots fill: it had enough before.  Lanes that may have only
- * so many slots are looked at one by one. */
+/* No lane can be short of more pages of a side than its new slots fill: it had enough before.  Tables with lanes that may
+ * have only so many slots are looked at lane by lane. */
 static inline bool needs_many(const pleat__want *want) {
     return want->max_slots || want->n_new[PLEAT__HIGH] > want->page_tokens[PLEAT__HIGH] ||
            want->n_new[PLEAT__LOW] > want->page_tokens[PLEAT__LOW];
 }
 
 uint32_t pleat__lane_need(const pleat__table *table, uint32_t lane, pleat__side side, const pleat__want *want) {
-    const uint32_t tokens = want->page_tokens[side];
+    const uint32_t tokens = want->page_tokens[side], most = want->max_slots ? want->max_slots[lane] : UINT32_MAX;
+    const uint32_t n_new = most == UINT32_MAX ? want->n_new[side] : side == PLEAT__HIGH ? want->n_new_limited : 0;
     const uint64_t n_have = (uint64_t)table->n_pages[side][lane] * tokens;
-    uint64_t n_after = (uint64_t)table->n_slots[side][lane] + want->n_new[side];
+    uint64_t n_after = (uint64_t)table->n_slots[side][lane] + n_new;
     assert(table->n_slots[side][lane] <= n_have);
-    if (side == PLEAT__HIGH && want->fill_hole) n_after -= (table->hole[lane] != 0) & (want->n_new[side] > 0);
-    if (side == PLEAT__HIGH && want->max_slots && n_after > want->max_slots[lane]) n_after = want->max_slots[lane];
+    if (side == PLEAT__HIGH && want->fill_hole) n_after -= (table->hole[lane] != 0) & (n_new > 0);
+    if (side == PLEAT__HIGH && n_after > most) n_after = most;
     return n_after > n_have ? pleat__div_up_u32((uint32_t)(n_after - n_have), tokens) : 0;
 }
 

@@ -20,12 +20,15 @@
 
 #include "page/table.h"
 
-/* What every lane of a table wants: room for n_new more slots on each side, or for as many as it may have. */
+/* What every lane of a table wants: room for n_new more slots on each side.  Lanes that have so many slots at most want
+ * room for n_new_limited high ones, or for as many as they may have, and none on the low side. */
 typedef struct pleat__want {
     uint32_t n_new[2];         /* [pleat__side] */
     uint32_t page_tokens[2];   /* slots of a page of each side */
     bool fill_hole;            /* a lane with a hole needs one high slot less */
-    const uint32_t *max_slots; /* [n_lanes] high slots that a lane has at most; NULL: any number */
+    const uint32_t *max_slots; /* [n_lanes] high slots that a lane has at most, UINT32_MAX: any number; NULL: likewise
+                                * in all lanes */
+    uint32_t n_new_limited;    /* at most n_new's high ones */
 } pleat__want;
 
 /* Pages that the lane's side has too few of to hold want->n_new[side] more slots: (2) and (3) of table.h. */

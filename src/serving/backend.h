@@ -18,15 +18,16 @@
 typedef struct pleat__backend_shape {
     uint64_t n_pages; /* pages of the pool */
     uint64_t page_bytes;
-    uint32_t n_lanes;     /* lanes of a sequence */
-    uint32_t page_tokens; /* tokens of a page in the high format */
-    uint32_t spare_pages; /* pages that a lane may take in a step beyond those of its tokens in the high format */
-    uint32_t max_slots;   /* slots of a lane that is a ring; 0: there is no such limit */
-    uint32_t window;      /* newest tokens of a lane that its policy spares */
-    bool is_packed;       /* lanes under a budget hold no dead slots but one, which the next token takes */
-    bool is_bounded;      /* lanes that hold their budget lose a token for each that comes */
-    bool takes_fresh;     /* a step in which lanes lose tokens takes pages for all that stays, until it ends */
-    double fraction;      /* part of its tokens that a sequence holds slots for, at most; 0 < fraction <= 1 */
+    uint32_t n_lanes;      /* lanes of a sequence */
+    uint32_t n_ring_lanes; /* lanes that are rings; what follows of lanes is about the others */
+    uint32_t ring_slots;   /* the most slots of a ring */
+    uint32_t page_tokens;  /* tokens of a page in the high format */
+    uint32_t spare_pages;  /* pages that a lane may take in a step beyond those of its tokens in the high format */
+    uint32_t window;       /* newest tokens of a lane that its policy spares */
+    bool is_packed;        /* lanes under a budget hold no dead slots but one, which the next token takes */
+    bool is_bounded;       /* lanes that hold their budget lose a token for each that comes */
+    bool takes_fresh;      /* a step in which lanes lose tokens takes pages for all that stays, until it ends */
+    double fraction;       /* part of its tokens that a sequence holds slots for, at most; 0 < fraction <= 1 */
     uint32_t max_items, max_seqs, max_tokens, chunk_tokens, step_tokens; /* limits of an engine (engine.h) */
     const pleat_model *model; /* NULL: there are no logits, and every id is a token */
     uint32_t n_vocab;
@@ -91,16 +92,27 @@ pleat_status pleat__backend_on_engine(pleat_engine *engine, const pleat_allocato
 pleat_status pleat__backend_simulated(const pleat_simulation *simulation, const pleat_allocator *allocator,
                                       pleat__backend *out, pleat_error *err);
 
-/* Slots of one lane that n tokens take at most. */
-static inline uint64_t pleat__backend_slots(const pleat__backend_shape *shape, uint32_t n_tokens) {
-    const double exact = n_tokens * shape->fraction;
-    const uint64_t whole = (uint64_t)exact, n_slots = whole + ((double)whole < exact);
-    return shape->max_slots && n_slots > shape->max_slots ? shape->max_slots : n_slots;
+/* Lanes that are no rings. */
+static inline uint64_t pleat__backend_full_lanes(const pleat__backend_shape *shape) {
+    return shape->n_lanes - shape->n_ring_lanes;
 }
 
-/* Pages of one lane that n tokens take at most. */
+/* Slots of one of them that n tokens take at most. */
+static inline uint64_t pleat__backend_slots(const pleat__backend_shape *shape, uint32_t n_tokens) {
+    const double exact = n_tokens * shape->fraction;
+    const uint64_t whole = (uint64_t)exact;
+    return whole + ((double)whole < exact);
+}
+
+/* Pages of one of them that n tokens take at most. */
 static inline uint64_t pleat__backend_lane_pages(const pleat__backend_shape *shape, uint32_t n_tokens) {
     return (pleat__backend_slots(shape, n_tokens) + shape->page_tokens - 1) / shape->page_tokens;
+}
+
+/* Pages of all rings when there are n tokens. */
+static inline uint64_t pleat__backend_ring_pages(const pleat__backend_shape *shape, uint32_t n_tokens) {
+    const uint32_t n_slots = n_tokens < shape->ring_slots ? n_tokens : shape->ring_slots;
+    return (uint64_t)shape->n_ring_lanes * pleat__div_up_u32(n_slots, shape->page_tokens);
 }
 
 /* How large a request becomes. */
@@ -123,7 +135,8 @@ static inline uint64_t pleat__backend_fresh_pages(const pleat__backend_shape *sh
 static inline uint64_t pleat__backend_prompt_pages(const pleat__backend_shape *shape, const pleat__backend_extent *e) {
     const uint32_t spare = shape->spare_pages > 0 ? shape->spare_pages + 1 : 0;
     const uint64_t n_fresh = pleat__backend_fresh_pages(shape, e, e->n_prompt);
-    return shape->n_lanes * (pleat__backend_lane_pages(shape, e->n_read) + n_fresh + spare);
+    return pleat__backend_full_lanes(shape) * (pleat__backend_lane_pages(shape, e->n_read) + n_fresh + spare) +
+           pleat__backend_ring_pages(shape, e->n_prompt);
 }
 
 /* The most pages behind its prompt, in the step after which it has n_tokens.  Packed lanes hold what the prompt has left
@@ -137,7 +150,7 @@ static inline uint64_t pleat__backend_grown_pages(const pleat__backend_shape *sh
     if (n_slots > n_tokens) n_slots = n_tokens;
     uint64_t n_pages = pleat__backend_lane_pages(shape, (uint32_t)n_slots) + spare;
     if (shape->is_bounded && n_tokens > e->budget) n_pages += pleat__backend_fresh_pages(shape, e, n_tokens);
-    return shape->n_lanes * n_pages;
+    return pleat__backend_full_lanes(shape) * n_pages + pleat__backend_ring_pages(shape, n_tokens);
 }
 
 /* The most pages that the request holds at any time from n_stored tokens on. */
@@ -148,20 +161,24 @@ static inline uint64_t pleat__backend_pages_for(const pleat__backend_shape *shap
     return grown > read ? grown : read;
 }
 
-/* The most pages that n_new tokens come to hold behind n_before others, copies apart.  Exact where lanes hold a slot for
- * each token and there are no spare pages. */
+/* The most pages that n_new tokens come to hold behind n_before others, copies apart.  Exact where full lanes hold a slot
+ * for each token and there are no spare pages. */
 static inline uint64_t pleat__backend_pages_behind(const pleat__backend_shape *shape, uint32_t n_before,
                                                    uint32_t n_new) {
-    if (shape->spare_pages > 0 || shape->is_packed) return shape->n_lanes * pleat__backend_lane_pages(shape, n_new);
-    return shape->n_lanes *
-           (pleat__backend_lane_pages(shape, n_before + n_new) - pleat__backend_lane_pages(shape, n_before));
+    const uint64_t n_rings =
+        pleat__backend_ring_pages(shape, n_before + n_new) - pleat__backend_ring_pages(shape, n_before);
+    uint64_t n_lane = pleat__backend_lane_pages(shape, n_new);
+    if (shape->spare_pages == 0 && !shape->is_packed)
+        n_lane = pleat__backend_lane_pages(shape, n_before + n_new) - pleat__backend_lane_pages(shape, n_before);
+    return pleat__backend_full_lanes(shape) * n_lane + n_rings;
 }
 
 /* The most pages that are taken by the step that stores n_new tokens. */
 static inline uint64_t pleat__backend_pages_in_step(const pleat__backend_shape *shape, const pleat__backend_extent *e,
                                                     uint32_t n_before, uint32_t n_new) {
     return pleat__backend_pages_behind(shape, n_before, n_new) +
-           shape->n_lanes * (shape->spare_pages + pleat__backend_fresh_pages(shape, e, n_before + n_new));
+           pleat__backend_full_lanes(shape) *
+               (shape->spare_pages + pleat__backend_fresh_pages(shape, e, n_before + n_new));
 }
 
 #endif

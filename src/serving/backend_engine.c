@@ -138,7 +138,8 @@ static pleat_status set_pages(const pleat_cache *c, pleat__backend_shape *shape)
     shape->n_lanes = t.n_lanes;
     shape->page_tokens = t.high_page_tokens;
     shape->spare_pages = t.spare_pages;
-    shape->max_slots = t.max_slots;
+    shape->n_ring_lanes = t.n_ring_lanes;
+    shape->ring_slots = t.ring_slots;
     shape->window = t.window;
     shape->is_packed = t.is_packed;
     shape->is_bounded = t.is_bounded;

@@ -3,7 +3,7 @@
  * backend_simulated.c: prices and counters as serving's backend: traffic without a model.
  *
  * What a sequence holds is a forecast's (pleat/forecast.h): of a cache's options, or of a fraction.  Pages that are full
- * and will not be written again stand in columns: as many pages as there are lanes, or as there are in a group of lanes
+ * and will not be written again stand in columns: as many pages as there are full lanes, or as there are in a group of them
  * where these differ.  The others are its tail:
  *
  *     row of a   | 0  1  5 | tail 3: 40 pages        refs(0) = refs(1) = 2: a and b share them
@@ -224,7 +224,8 @@ static uint32_t cols_of(const simulated *s, const pleat_forecast_seq *held) {
 /* Columns whose tokens become blocks; at least what there is no room for behind the payloads' columns. */
 static uint32_t count_emptied(const simulated *s, const sim_seq *q, const pleat_forecast_seq *after) {
     if (!s->forecast.block_tokens || after->n_classed == q->held.n_classed) return 0;
-    const uint64_t n_pages = (uint64_t)(after->n_classed - q->held.n_classed) / s->opt.page_tokens * s->opt.n_lanes;
+    const uint64_t n_pages =
+        (after->n_classed - q->held.n_classed) / s->opt.page_tokens * pleat__backend_full_lanes(&s->shape);
     const uint32_t n_cols = (uint32_t)((n_pages + s->col_pages - 1) / s->col_pages),
                    n_high = q->n_cols - q->n_payload_cols;
     const uint32_t n_payload = pleat__max_u32(cols_of_payload(s, after), q->n_payload_cols), n_all = cols_of(s, after);
@@ -461,7 +462,8 @@ static bool is_price(double x) { return x >= 0 && x <= MAX_PRICE_NS; }
 
 static bool is_of(const pleat_simulation *o, const pleat_forecast *f) {
     return f->size_bytes == sizeof *f && f->n_samples <= PLEAT_FORECAST_SAMPLES && f->traits.n_lanes == o->n_lanes &&
-           f->traits.page_bytes == o->page_bytes && f->traits.high_page_tokens == o->page_tokens;
+           f->traits.n_ring_lanes <= o->n_lanes && f->traits.page_bytes == o->page_bytes &&
+           f->traits.high_page_tokens == o->page_tokens;
 }
 
 static pleat_status check_simulation(const pleat_simulation *o, pleat_error *err) {
@@ -522,7 +524,8 @@ static pleat__backend_shape shape_of(const pleat_simulation *o, const pleat_fore
         .n_lanes = o->n_lanes,
         .page_tokens = o->page_tokens,
         .spare_pages = t->spare_pages,
-        .max_slots = t->max_slots,
+        .n_ring_lanes = t->n_ring_lanes,
+        .ring_slots = t->ring_slots,
         .window = t->window,
         .is_packed = t->is_packed,
         .is_bounded = t->is_bounded,
@@ -538,9 +541,10 @@ static pleat__backend_shape shape_of(const pleat_simulation *o, const pleat_fore
     };
 }
 
-/* Lanes that differ have full pages at different times. */
+/* Lanes that differ have full pages at different times.  Rings, which are written everywhere, have no column. */
 static uint32_t col_pages_of(const pleat_forecast *f) {
-    const uint32_t n_lanes = f->traits.n_lanes, n_groups = f->wants_samples ? PLEAT_FORECAST_GROUPS : 1;
+    const uint32_t n_lanes = f->traits.n_lanes - f->traits.n_ring_lanes;
+    const uint32_t n_groups = f->wants_samples ? PLEAT_FORECAST_GROUPS : 1;
     return n_lanes > n_groups ? n_lanes / n_groups : 1;
 }
 

@@ -132,7 +132,8 @@ static uint64_t count_copied(const pleat_serving *s, pleat_seq seq) {
     if (!s->backend.shape.shares_late) return n_now;
     uint64_t n_high, n_low;
     s->backend.pages_by_side(ctx, seq, &n_high, &n_low);
-    return n_high + (n_now > n_lanes ? n_now - n_lanes : 0);
+    const uint64_t n_more = n_now > n_lanes ? n_now - n_lanes : 0; /* a part-filled low page a lane, or rings again */
+    return n_high + (n_more < n_low ? n_more : n_low);
 }
 
 /* The kept prefix that a new one goes on from: its maker's, or where that stands on none the nearest in the tree. */

@@ -155,6 +155,8 @@ int pleat_spec_is_exact(const pleat_spec *spec) {
     return spec && spec->policy == PLEAT_POLICY_NONE && spec->compressor == PLEAT_COMPRESSOR_NONE;
 }
 
+pleat_spec pleat_spec_of_windows(const pleat_spec *spec) { return (pleat_spec){.high = spec->high}; }
+
 const pleat__spec_stage *pleat__spec_behind(const pleat__spec_stage *stage, const pleat_spec *spec) {
     return stage->behind && pleat__field_u32((const char *)spec + stage->behind->flag) ? stage->behind : NULL;
 }

@@ -140,7 +140,14 @@ if command -v python3 >/dev/null; then
     write_gemma "$scratch/gemma2.gguf" gemma2
     try inspect "$scratch/gemma2.gguf"
     check "an architecture that is known and refused" prints "^pleat run +refuses it: .*'gemma2' is not supported: it bounds"
-    fails 1 "h2o:budget=256.*: a policy on layers with a sliding window is not supported" inspect "$scratch/gemma.gguf" --kv h2o:budget=256
+    # Of each kind of layers what it is kept as: token bytes are 1 head of 256, and 8 with scores more.
+    try inspect "$scratch/gemma.gguf" --kv f16 --kv h2o:budget=256 --kv kivi:bits=4 --ctx 32768 --format csv
+    check "full layers follow the policy" prints "^h2o:budget=256,3,all tokens,h2o:budget=256,$((3 * (256 + 128 + 8 + 8))),"
+    check "windows its high format" prints "^h2o:budget=256,15,the newest 512,k8v4,$((15 * (256 + 128 + 8))),"
+    check "blocks too" prints "^kivi:bits=4,3,all tokens,kivi:bits=4,$((3 * 1024)),"
+    check "whose windows are in the buffer's format" prints "^kivi:bits=4,15,the newest 512,f16,$((15 * 1024)),$((15 * 16 * (32 * 1024 + 8)))\$"
+    try inspect "$scratch/gemma.gguf" --kv h2o:budget=256 --ctx 512 --format json
+    check "a context within the window has one kind" test "$(grep -c '"kept_as"' "$scratch/out")" = 1
 else
     skip "inspect of windows: no python3 to write a file"
 fi

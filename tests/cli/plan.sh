@@ -134,6 +134,16 @@ check "of which it takes" calc "$(of bytes prefix) / (2048 * $(field bytes_per_t
 check "a step reads all of them for each" test "$(of step kv)" = $((32 * 4096 * $(field bytes_per_token)))
 plan --arch llama3-8b --ctx 4096 --batch 32 --kv h2o:budget=256 --shared 2048
 check "under eviction each has its own" calc "$(of bytes kv) / (33 * 256 * $(field bytes_per_token)) < 1.01 && $(of bytes kv) >= 33 * 256 * $(field bytes_per_token)"
+plan --arch gemma2-27b --ctx 8192 --kv h2o:budget=256
+check "a policy is the full layers', whose lanes hold 256 tokens" test \
+    "$(of step kv)" = $((23 * 16 * (256 * (128 + 64 + 8 + 8) + 4096 * (128 + 64 + 8))))
+check "of both kinds of layers the answer says what they are kept as" prints '^ *"kept_as": "k8v4"'
+check "and there are two" test "$(grep -c '"kept_as"' "$scratch/out")" = 2
+plan --arch gemma2-27b --ctx 8192 --kv h2o:budget=256 --batch 4 --shared 4096
+check "neither kind shares pages under eviction" calc "$(of bytes kv) >= 5 * $(of sequence kv)"
+fails 1 "every layer has a sliding window" plan --arch phi-3-mini --ctx 4096 --kv h2o:budget=256
+plan --arch phi-3-mini --ctx 2000 --kv h2o:budget=256
+check "phi-3-mini within its window has full layers alone" exits 0
 plan --arch gemma2-27b --ctx 8192 --batch 4 --kv f16 --shared 4096
 check "windows are each one's own" calc "$(of bytes kv) / (23 * 16 * 512 * (5 * 4096 + 5 * 4096)) < 1.01 && $(of bytes kv) >= 23 * 16 * 512 * (5 * 4096 + 5 * 4096)"
 
@@ -162,6 +172,7 @@ fits_to_the_last --arch llama3-8b --ctx 100 --batch 7 --kv leankv:al=0.02 --frac
 fits_to_the_last --arch llama3-8b --ctx 3000 --batch 3 --kv snapkv:budget=25% -n 200
 fits_to_the_last --arch llama3-8b --ctx 3000 --batch 3 --kv k8v4 --shared 1000
 fits_to_the_last --arch gemma2-9b --ctx 6000 --batch 2 --kv f16
+fits_to_the_last --arch gemma2-9b --ctx 6000 --batch 2 --kv snapkv:budget=25% -n 200
 fits_to_the_last --arch gpt-oss-20b --ctx 9000 --batch 2 --kv k4v2 --weights 13GB
 plan --config "$ROOT/tests/fuzz/corpus/hf_config/heads-alone.json" --ctx 1 --kv f16 --weights $((10 * 80 * 64 * 512))
 check "KV of ten sequences is as much as the weights, and passes them at eleven" test "$(field batch_kv_passes_weights)" = 11
@@ -430,8 +441,7 @@ fails 2 "--shared 100 leaves nothing of a prompt of --ctx 100 tokens" plan --arc
 fails 2 "--shared 90 leaves nothing of a prompt of --ctx 100 tokens less --n-predict" plan --arch llama3-8b --ctx 100 --shared 90 -n 11
 printf 'too short' >"$scratch/short"
 fails 1 "tokens are too few to measure --kv 'kvcomp" plan -m "$MODEL" --kv kvcomp --text "$scratch/short"
-fails 1 "a policy on layers with a sliding window .21 of 42 layers, 4096 tokens. is not" plan --arch gemma2-9b --ctx 6000 --kv leankv
-fails 1 "blocks .kvcomp, kivi. on layers with a sliding window are not" plan --arch gemma2-9b --ctx 6000 --kv kvcomp
+fails 2 "what it keeps depends on the text" plan --arch gemma2-9b --ctx 6000 --kv leankv
 fails 2 "what a profile saves depends on the text" plan -m "$MODEL" --kv leankv:profile=x
 fails 1 "window or budget is longer than the model's context" plan --arch llama3-8b --ctx 100 --kv leankv:window=9000
 fails 2 "argument 2, '-t': no such option" plan -t 2 --arch llama3-8b

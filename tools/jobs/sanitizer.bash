@@ -14,7 +14,7 @@ sanitizer_env() {
 # What reads bytes of strangers, or hands out memory and takes it back.
 memory_tests='check_(gguf|tokenizer|spec.*|load|arch|bounded|entropy|block|codec|codebooks|core|page|prefix|reclaim)'
 memory_tests+='|check_(pretokenize|sentencepiece)'
-memory_tests+='|check_(cache|share|ring|blocks_cache|evict|evict_cache|policy_cache|engine|serving_failures)|replay_.*|teach_files'
+memory_tests+='|check_(cache|share|ring|mixed|blocks_cache|evict|evict_cache|policy_cache|engine|serving_failures)|replay_.*|teach_files'
 
 job_memory() {
     sanitizer_env

@@ -12,9 +12,11 @@
 static void forecast_step(const pleat_forecast *f, const pleat__item_counts *n, pleat__item_end end,
                           pleat_forecast_seq *q) {
     (void)n, (void)end;
-    q->n_pages = q->final_pages = 0;
-    q->full_pages = 0;
-    pleat__plain_forecast(f, f->traits.n_lanes, (uint64_t)ceil(q->n_tokens * f->fraction), true, q);
+    const uint64_t n_slots = (uint64_t)ceil(q->n_tokens * f->fraction);
+    const uint32_t n_lanes = pleat__forecast_full_lanes(f), tokens = f->traits.high_page_tokens;
+    q->n_pages = q->high_pages = q->step_pages = n_lanes * ((n_slots + tokens - 1) / tokens);
+    q->full_pages = (double)n_lanes * (double)n_slots / tokens;
+    q->final_pages = q->still_pages = n_lanes * (n_slots / tokens);
 }
 
 const pleat__keep pleat__keep_all = {

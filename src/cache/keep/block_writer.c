@@ -121,16 +121,17 @@ static void make_codebooks(const pleat_cache *c, const pleat__step_item *item, u
         }
     }
     pleat__block_codebooks_build(&c->kept.blocks.format, &s->counts[0], &s->counts[1],
-                                 &item->seq->blocks.codebooks[layer]);
+                                 &item->seq->blocks.codebooks[pleat__full_idx(c, layer)]);
 }
 
 void pleat__write_blocks(const pleat_cache *c, const pleat__step_item *item, uint32_t layer, pleat__block_scratch *s) {
-    const pleat__block_codebooks *codebooks = c->kept.blocks.has_codebooks ? &item->seq->blocks.codebooks[layer] : NULL;
+    const pleat__block_codebooks *codebooks =
+        c->kept.blocks.has_codebooks ? &item->seq->blocks.codebooks[pleat__full_idx(c, layer)] : NULL;
     const uint32_t n_due = count_due(c, item), first = item->seq->n_classed / c->kept.blocks.format.tokens;
     if (first == 0 && c->kept.blocks.has_codebooks) make_codebooks(c, item, layer, s);
     for (uint32_t head = 0; head < c->opt.n_kv_heads; head++) {
         work w = work_on(c, item, pleat__cache_lane_of(c, layer, head), s);
-        uint32_t *ends = w.seq->blocks.ends + (size_t)w.lane * w.seq->blocks.cap;
+        uint32_t *ends = w.seq->blocks.ends + (size_t)pleat__full_lane_idx(c, w.lane) * w.seq->blocks.cap;
         for (uint32_t i = 0; i < n_due; i++) {
             quantise(&w, i);
             const size_t n = pleat__block_encode(&c->kept.blocks.format, codebooks, &s->codes, s->payload);

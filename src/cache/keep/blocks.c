@@ -69,7 +69,7 @@ static pleat_status derive(pleat_cache *c, pleat_error *err) {
 static void carve_seq(const pleat_cache *c, uint32_t max_tokens, pleat__sequence *seq, pleat__arena *arena) {
     pleat__seq_blocks *b = &seq->blocks;
     b->cap = count_blocks(c, max_tokens);
-    b->ends = pleat__arena_take(arena, (uint64_t)c->n_lanes * b->cap, sizeof *b->ends);
+    b->ends = pleat__arena_take(arena, (uint64_t)pleat__n_full_lanes(c) * b->cap, sizeof *b->ends);
 }
 
 static uint64_t end_bytes(const pleat_cache *c) {
@@ -82,7 +82,7 @@ static uint64_t end_bytes(const pleat_cache *c) {
 /* ---- codebooks ----------------------------------------------------------------------------------- */
 
 static size_t codebooks_bytes(const pleat_cache *c, uint32_t n_blocks) {
-    return n_blocks > 0 && has_codebooks(c) ? c->opt.n_layers * sizeof(pleat__block_codebooks) : 0;
+    return n_blocks > 0 && has_codebooks(c) ? c->n_full_layers * sizeof(pleat__block_codebooks) : 0;
 }
 
 /* Codebooks are there from the first blocks on: of a prompt of 100 tokens they would be 3.5 % of f16's bytes (8 layers
@@ -148,6 +148,7 @@ static uint32_t end_units(const pleat_cache *c) { return c->opt.n_layers; }
 
 static void end_unit(const pleat_cache *c, const pleat__step_item *item, uint32_t layer, pleat__arena *arena) {
     pleat__block_scratch scratch;
+    if (pleat__cache_window(c, layer)) return;
     pleat__cache_carve_blocks(c, format_of(c), &scratch, arena);
     pleat__write_blocks(c, item, layer, &scratch);
 }
@@ -179,7 +180,7 @@ static void forecast_step(const pleat_forecast *f, const pleat__item_counts *n, 
     q->full_pages = left.full;
     q->step_pages = open.high + open.low;
     q->final_pages = left.full_old;
-    q->still_pages = q->final_pages + f->traits.n_lanes * (uint64_t)(n_warm / f->traits.high_page_tokens);
+    q->still_pages = q->final_pages + pleat__forecast_full_lanes(f) * (uint64_t)(n_warm / f->traits.high_page_tokens);
 }
 
 /* ---- reading ------------------------------------------------------------------------------------- */
@@ -187,12 +188,13 @@ static void forecast_step(const pleat_forecast *f, const pleat__item_counts *n, 
 pleat__block_run pleat__cache_block_run(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane) {
     const pleat__seq_blocks *b = &seq->blocks;
     return (pleat__block_run){.format = format_of(c),
-                              .codebooks = b->codebooks ? &b->codebooks[lane / c->opt.n_kv_heads] : NULL,
+                              .codebooks =
+                                  b->codebooks ? &b->codebooks[pleat__full_idx(c, lane / c->opt.n_kv_heads)] : NULL,
                               .base = c->pages,
                               .page_bytes = c->page_bytes,
                               .ids = pleat__table_cell(&seq->table, lane, PLEAT__LOW, 0),
                               .step = pleat__table_step(&seq->table, lane, PLEAT__LOW),
-                              .ends = b->ends + (size_t)lane * b->cap,
+                              .ends = b->ends + (size_t)pleat__full_lane_idx(c, lane) * b->cap,
                               .n_blocks = count_blocks(c, seq->n_classed)};
 }
 
@@ -216,15 +218,15 @@ static void share(const pleat_cache *c, const pleat__sequence *from, pleat__sequ
     const uint32_t n_blocks = count_blocks(c, from->n_classed);
     if (n_blocks == 0) return;
     if (has_codebooks(c)) memcpy(to->blocks.codebooks, from->blocks.codebooks, codebooks_bytes(c, n_blocks));
-    for (size_t lane = 0; lane < c->n_lanes; lane++)
-        memcpy(to->blocks.ends + lane * to->blocks.cap, from->blocks.ends + lane * from->blocks.cap,
+    for (size_t i = 0; i < pleat__n_full_lanes(c); i++)
+        memcpy(to->blocks.ends + i * to->blocks.cap, from->blocks.ends + i * from->blocks.cap,
                n_blocks * sizeof *to->blocks.ends);
 }
 
-/* The codebooks of each layer, then each lane's ends. */
+/* The codebooks of each full layer, then its lanes' ends. */
 static uint64_t image_bytes(const pleat_cache *c, uint32_t n_classed) {
     const uint64_t n_blocks = count_blocks(c, n_classed);
-    return codebooks_bytes(c, (uint32_t)n_blocks) + c->n_lanes * n_blocks * sizeof(uint32_t);
+    return codebooks_bytes(c, (uint32_t)n_blocks) + pleat__n_full_lanes(c) * n_blocks * sizeof(uint32_t);
 }
 
 static void write_image(const pleat_cache *c, const pleat__sequence *seq, uint8_t *out) {
@@ -233,8 +235,8 @@ static void write_image(const pleat_cache *c, const pleat__sequence *seq, uint8_
     if (n_blocks == 0) return;
     if (has_codebooks(c)) memcpy(out, seq->blocks.codebooks, codebooks_bytes(c, n_blocks));
     out += codebooks_bytes(c, n_blocks);
-    for (size_t lane = 0; lane < c->n_lanes; lane++)
-        memcpy(out + lane * lane_bytes, seq->blocks.ends + lane * seq->blocks.cap, lane_bytes);
+    for (size_t i = 0; i < pleat__n_full_lanes(c); i++)
+        memcpy(out + i * lane_bytes, seq->blocks.ends + i * seq->blocks.cap, lane_bytes);
 }
 
 static bool read_codebook(pleat__codebook *codebook, uint32_t n_levels) {
@@ -246,8 +248,8 @@ static bool read_codebook(pleat__codebook *codebook, uint32_t n_levels) {
 
 static bool read_codebooks(const pleat_cache *c, const uint8_t *in, pleat__block_codebooks *codebooks) {
     const pleat__block_format *format = format_of(c);
-    memcpy(codebooks, in, c->opt.n_layers * sizeof *codebooks);
-    for (uint32_t i = 0; i < c->opt.n_layers; i++) {
+    memcpy(codebooks, in, c->n_full_layers * sizeof *codebooks);
+    for (uint32_t i = 0; i < c->n_full_layers; i++) {
         if (!read_codebook(&codebooks[i].k, format->k_levels) || !read_codebook(&codebooks[i].v, format->v_levels))
             return false;
         pleat__block_codebooks_seal(format, &codebooks[i]);
@@ -259,7 +261,7 @@ static bool read_codebooks(const pleat_cache *c, const uint8_t *in, pleat__block
 static bool ends_are_sound(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane,
                            const pleat__image_counts *counts) {
     const pleat__lane l = pleat__table_lane(&seq->table, lane);
-    const uint32_t *ends = seq->blocks.ends + (size_t)lane * seq->blocks.cap;
+    const uint32_t *ends = seq->blocks.ends + (size_t)pleat__full_lane_idx(c, lane) * seq->blocks.cap;
     uint32_t end = 0;
     for (uint32_t i = 0; i < count_blocks(c, counts->n_classed); i++) {
         if (ends[i] <= end || ends[i] - end > pleat__block_bound(format_of(c))) return false;
@@ -275,10 +277,10 @@ static bool read_image(const pleat_cache *c, const uint8_t *in, const pleat__ima
     if (counts->n_classed % format_of(c)->tokens != 0 || n_blocks > seq->blocks.cap) return false;
     if (codebooks_bytes(c, n_blocks) > 0 && !read_codebooks(c, in, seq->blocks.codebooks)) return false;
     in += codebooks_bytes(c, n_blocks);
-    for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
-        memcpy(seq->blocks.ends + (size_t)lane * seq->blocks.cap, in + lane * lane_bytes, lane_bytes);
-        if (!ends_are_sound(c, seq, lane, counts)) return false;
-    }
+    for (size_t i = 0; i < pleat__n_full_lanes(c); i++)
+        memcpy(seq->blocks.ends + i * seq->blocks.cap, in + i * lane_bytes, lane_bytes);
+    for (uint32_t lane = 0; lane < c->n_lanes; lane++)
+        if (!pleat__cache_is_ring(c, lane) && !ends_are_sound(c, seq, lane, counts)) return false;
     return true;
 }
 

@@ -12,12 +12,13 @@
  * included, since a copy is what it was; images hold all of a lane's pages, for none is left to a base.
  *
  * A budget in bytes comes to as many tokens of a lane as whole pages have room for, with the block table of the longest
- * sequence and the slot of the hole.
+ * sequence, the slot of the hole, and full rings beside where layers have windows.
  */
 #include <math.h>
 
 #include "cache/keep/evict.h"
 #include "cache/keep/plain.h"
+#include "cache/keep/ring.h"
 #include "cache/keep/scored.h"
 #include "core/error.h"
 
@@ -32,13 +33,14 @@ static const pleat__evictor *evictor_of(const pleat_cache *c) { return c->kept.b
  * have a slot for the token that comes next. */
 static uint32_t slots_lost(const pleat_cache *c) { return evictor_of(c)->budgets ? c->page_tokens[PLEAT__HIGH] : 1; }
 
-/* Bytes of a sequence beside its pages, and of a page in every lane. */
+/* Bytes of a sequence beside the pages that its budget is of, and of such a page in every full layer's lane. */
 static void bytes_of_seq(const pleat_cache *c, double *fixed, double *per_page) {
     pleat__table table;
     pleat__arena arena = {0};
     pleat__cache_carve_table(c, c->opt.max_tokens, &table, &arena);
-    *fixed = (double)(arena.used_bytes + sizeof(pleat__sequence));
-    *per_page = (double)c->n_lanes * (double)(c->page_bytes + PLEAT__POOL_BYTES_PER_PAGE);
+    const double page_bytes = (double)(c->page_bytes + PLEAT__POOL_BYTES_PER_PAGE);
+    *fixed = (double)(arena.used_bytes + sizeof(pleat__sequence)) + (double)pleat__ring_pages(c) * page_bytes;
+    *per_page = (double)pleat__n_full_lanes(c) * page_bytes;
 }
 
 /* Tokens of a lane that a sequence of budget_bytes bytes has room for, whatever it does; 0: for none. */
@@ -150,10 +152,11 @@ static void end_unit(const pleat_cache *c, const pleat__step_item *item, uint32_
     pleat__drop_scratch scratch;
     pleat__cache_carve_drop(c, &scratch, arena);
     if (item->end.compaction == PLEAT__COMPACT_PROMPT) {
-        if (unit < c->opt.n_layers) pleat__drop_layer(c, item, unit, &scratch);
+        if (unit < c->opt.n_layers && !pleat__cache_window(c, unit)) pleat__drop_layer(c, item, unit, &scratch);
     } else if (evictor_of(c)->in_generation) {
         const uint32_t end = pleat__min_u32((unit + 1) * UNIT_LANES, c->n_lanes);
-        for (uint32_t lane = unit * UNIT_LANES; lane < end; lane++) pleat__drop_one(c, item, lane, &scratch);
+        for (uint32_t lane = unit * UNIT_LANES; lane < end; lane++)
+            if (!pleat__cache_is_ring(c, lane)) pleat__drop_one(c, item, lane, &scratch);
     }
     if (scratch.n_moved > 0) atomic_fetch_add_explicit(&item->seq->n_moved, scratch.n_moved, memory_order_relaxed);
 }
@@ -174,9 +177,9 @@ static uint32_t forecast_kept(const pleat_forecast *f, uint32_t n_prompt) {
 
 /* Where a layer's budget moves between its lanes, which have lost tokens, the last page is half full on average. */
 static uint64_t pages_of(const pleat_forecast *f, const rule *r, const pleat_forecast_seq *q, bool has_lost) {
-    if (!r->evictor->budgets || !has_lost)
-        return (uint64_t)f->traits.n_lanes * pleat__div_up_u32(q->n_slots, r->page_tokens);
-    return (uint64_t)(f->traits.n_lanes * ((double)q->n_slots / r->page_tokens + 0.5));
+    const uint32_t n_lanes = pleat__forecast_full_lanes(f);
+    if (!r->evictor->budgets || !has_lost) return (uint64_t)n_lanes * pleat__div_up_u32(q->n_slots, r->page_tokens);
+    return (uint64_t)(n_lanes * ((double)q->n_slots / r->page_tokens + 0.5));
 }
 
 /* What drop_layer or drop_one leave of a lane whose last slot does not die. */
@@ -202,10 +205,10 @@ static void forecast_step(const pleat_forecast *f, const pleat__item_counts *n, 
     q->n_live += n->n_new;
     q->n_slots = pleat__slots_grown(q->n_slots, q->has_hole, n->n_new);
     q->has_hole &= n->n_new > 1;
-    q->step_pages = pages_of(f, &r, q, has_lost) + (uint64_t)f->traits.n_lanes * end.n_fresh;
+    q->step_pages = pages_of(f, &r, q, has_lost) + (uint64_t)pleat__forecast_full_lanes(f) * end.n_fresh;
     drop(f, &r, &end, q);
     q->n_pages = q->high_pages = pages_of(f, &r, q, q->n_live < q->n_tokens);
-    q->full_pages = (double)f->traits.n_lanes * q->n_live / r.page_tokens;
+    q->full_pages = (double)pleat__forecast_full_lanes(f) * q->n_live / r.page_tokens;
 }
 
 const pleat__keep pleat__keep_budget = {

@@ -111,8 +111,8 @@ void pleat__drop_layer(const pleat_cache *c, const pleat__step_item *item, uint3
         s->views[head] = (pleat__kv_view){.high = l.run, .n_sealed = l.n_sealed * l.run.layout->tokens};
     }
     const pleat__evict_layer args = {.spec = &item->seq->spec,
-                                     .layer = layer,
-                                     .n_layers = c->opt.n_layers,
+                                     .layer = pleat__full_idx(c, layer),
+                                     .n_layers = c->n_full_layers,
                                      .n_lanes = n_heads,
                                      .n_tokens = item->seq->n_tokens,
                                      .budget = item->end.budget,
@@ -135,7 +135,7 @@ void pleat__drop_one(const pleat_cache *c, const pleat__step_item *item, uint32_
     const open_lane l = open_lane_of(c, item->seq, lane);
     const pleat__evict_lane args = {.spec = &item->seq->spec,
                                     .run = &l.run,
-                                    .layer = lane / c->opt.n_kv_heads,
+                                    .layer = pleat__full_idx(c, lane / c->opt.n_kv_heads),
                                     .head = lane % c->opt.n_kv_heads,
                                     .n_tokens = item->seq->n_tokens};
     const uint32_t slot = pleat__evict_victim(&args, s->ranks);

@@ -25,10 +25,10 @@ static uint64_t pages_of(uint64_t n_slots, uint32_t page_slots) { return (n_slot
 
 pleat__group_pages pleat__groups_count(const pleat_forecast *f, uint32_t n_classed, uint32_t n_warm, uint32_t n_low) {
     const uint32_t tokens = f->traits.high_page_tokens, low_slots = f->low_slots ? f->low_slots : tokens;
+    const uint32_t n_full = pleat__forecast_full_lanes(f);
     pleat__group_pages all = {0};
     for (uint32_t g = 0; g < PLEAT_FORECAST_GROUPS; g++) {
-        const uint64_t n_lanes =
-            pleat__group_begin(f->traits.n_lanes, g + 1) - pleat__group_begin(f->traits.n_lanes, g);
+        const uint64_t n_lanes = pleat__group_begin(n_full, g + 1) - pleat__group_begin(n_full, g);
         const shares s = shares_at(f, g, n_classed);
         const uint64_t old_high = (uint64_t)(s.high * n_classed + 0.5), old_low = (uint64_t)(s.low * n_classed + 0.5);
         const uint64_t high = old_high + n_warm;

@@ -3,7 +3,7 @@
  * keep.h: how a lane keeps its tokens: one row of functions and traits a kind, one file a row.
  *
  *     all.c      every token, in one format, in the order of positions
- *     ring.c     layers with a sliding window keep its newest tokens; other layers keep all
+ *     ring.c     the newest tokens of a layer with a sliding window, in the spec's high format
  *     levels.c   a policy keeps each token high, low or not at all (leankv, topk)
  *     budget.c   a policy keeps so many tokens of each lane (eviction)
  *     blocks.c   the newest tokens in pages of one format, cold ones in compressed blocks (kvcomp, kivi)
@@ -12,7 +12,12 @@
  * What several kinds do alike stands in plain.h (lanes without scores), scored.h, and groups.h (lanes whose lengths
  * depend on the text, counted without a cache).
  *
- * A step asks c->keep a few times a unit of work, never in a loop over slots; kernels know nothing of it.  A row has no
+ * A cache has one row or two: lanes of full layers, whose queries see all tokens, have the spec's, c->keep, and lanes of
+ * layers with a sliding window have the rings', c->ring.  What a lane does, pleat__keep_at() of its layer answers.  What
+ * a sequence or a step does is c->keep's, whose loops over lanes leave rings out; of a ring's row there is also called
+ * what is marked so below.  A spec's lanes do not notice: they have the bits of a cache that lacks the other layers.
+ *
+ * A step asks a row a few times a unit of work, never in a loop over slots; kernels know nothing of it.  A row has no
  * state of its own: what derive finds out stands in the cache, its own part in c->kept.  Of the other files of src/cache
  * rows call lane.c, scratch.c and layouts.c alone.
  *
@@ -47,16 +52,17 @@ typedef struct pleat__image_counts {
 
 typedef struct pleat__keep {
     pleat_cache_traits traits; /* of every cache of the kind; derive adds what depends on the options */
-    bool has_equal_lanes;      /* all lanes of a sequence hold as many high pages */
+    bool has_equal_lanes;      /* its lanes of a sequence hold as many high pages */
     uint32_t span_slack;       /* slots of a lane's span in decode beyond its tokens, at most */
 
     /* ---- create */
 
-    /* Layouts, traits, counting, and kept's part of the kind, from the options alone.  PLEAT_E_ARG, saying why. */
+    /* Layouts, traits, counting, and kept's part of the kind, from the options alone; c->ring's comes after c->keep's.
+     * PLEAT_E_ARG, saying why. */
     pleat_status (*derive)(pleat_cache *c, pleat_error *err);
-    /* Arrays of the cache that are the kind's own; then their contents, of the caller's options.  NULL: none. */
+    /* Rings alone: their arrays; then these arrays' contents, of the caller's windows. */
     void (*carve)(pleat_cache *c, pleat__arena *arena);
-    void (*init)(pleat_cache *c);
+    void (*init)(pleat_cache *c, const uint32_t *windows);
     /* Arrays of a sequence beside its table.  NULL: none. */
     void (*carve_seq)(const pleat_cache *c, uint32_t max_tokens, pleat__sequence *seq, pleat__arena *arena);
     /* Take the memory beside these arrays that a sequence with so many classed tokens needs, if it has not got it.
@@ -76,11 +82,11 @@ typedef struct pleat__keep {
     /* ---- forecasts: what a step does, in numbers and without a cache; by the functions that plan, lane_slots and
      * low_wanted call, too */
 
-    pleat_lane_kind kind; /* the row's name in a forecast */
+    pleat_lane_kind kind; /* the row's name in a forecast; rings have none */
     /* What a forecast has to know of the options.  NULL: nothing. */
     void (*forecast)(const pleat_cache *c, pleat_forecast *out);
     /* *q, which holds what there was before, becomes what there is after a step with the counts n.  end: the one that
-     * changes no lane.  Of *q n_tokens and n_prompt are the caller's. */
+     * changes no lane.  Of *q n_tokens and n_prompt are the caller's.  Rings, asked last, add their pages to *q. */
     void (*forecast_step)(const pleat_forecast *f, const pleat__item_counts *n, pleat__item_end end,
                           pleat_forecast_seq *q);
     /* As max_kept.  NULL: no budget. */
@@ -100,7 +106,7 @@ typedef struct pleat__keep {
     uint32_t (*first_written)(const pleat_cache *c, const pleat__table *table, uint32_t lane, pleat__side side);
     /* The pages of a lane that the item's step writes.  NULL: those from first_written on. */
     pleat__written (*written)(const pleat_cache *c, const pleat__step_item *item, uint32_t lane);
-    /* The step's tokens count from now on.  NULL: nothing follows. */
+    /* Rings alone: the step's tokens count from now on. */
     void (*grown)(const pleat_cache *c, pleat__sequence *seq);
     /* Units of an item's end, which run in parallel, and one of them.  NULL: the end changes no page. */
     uint32_t (*end_units)(const pleat_cache *c);
@@ -108,14 +114,13 @@ typedef struct pleat__keep {
     /* Seal full pages whose tokens all stand before position n_final.  NULL: there are no seals. */
     void (*seal)(const pleat_cache *c, pleat__sequence *seq, uint32_t n_final);
     /* The step is given up, or does not begin: undo what storing has done to the item's lanes, and return what was
-     * reserved for it alone.  NULL: nothing to undo. */
+     * reserved for it alone.  Rings are asked too, of steps that began.  NULL: nothing to undo. */
     void (*cancel)(const pleat_cache *c, const pleat__step_item *item);
 
     /* ---- attention */
 
-    /* Is the lane's chunk stored and read token by token, by read_chunk?  NULL: in no lane. */
-    bool (*is_read_singly)(const pleat_cache *c, uint32_t lane);
-    /* Store a chunk's tokens of one head one by one and, if job->q is not NULL, attend with each. */
+    /* Store a chunk's tokens of one head one by one and, if job->q is not NULL, attend with each.  NULL: chunks are
+     * stored and read whole. */
     void (*read_chunk)(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, pleat__arena *scratch);
     /* What is read beside the high side.  Where these are blocks, run.blocks is `blocks`, which is filled. */
     pleat__kv_run (*low_run)(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, pleat__block_run *blocks);
@@ -161,13 +166,54 @@ typedef struct pleat__keep {
 
 extern const pleat__keep pleat__keep_all, pleat__keep_ring, pleat__keep_levels, pleat__keep_budget, pleat__keep_blocks;
 
-/* Whether there is a row for such options, whose spec is valid.  PLEAT_E_ARG, saying what does not go together. */
+/* Whether there are rows for such options, whose spec is valid.  PLEAT_E_ARG, saying what does not go together. */
 pleat_status pleat__keep_check(const pleat_cache_options *opt, pleat_error *err);
 
-/* The row for such options, which pleat__keep_check() takes. */
-const pleat__keep *pleat__keep_of(const pleat_cache_options *opt);
+/* Set the cache's rows, and how many layers each has, by its options, which pleat__keep_check() takes. */
+void pleat__keep_choose(pleat_cache *cache);
 
-/* The row that a forecast is of. */
+/* The row of full layers that a forecast is of. */
 const pleat__keep *pleat__keep_of_kind(pleat_lane_kind kind);
+
+/* What `before` becomes in a step, in lanes of either row; arguments as for forecast_step. */
+void pleat__keep_forecast_step(const pleat_forecast *forecast, const pleat__item_counts *n, pleat__item_end end,
+                               pleat_forecast_seq *q);
+
+/* ---- layers and rows */
+
+/* The row of a layer's lanes, and of a lane. */
+static inline const pleat__keep *pleat__keep_at(const pleat_cache *c, uint32_t layer) {
+    return pleat__cache_window(c, layer) ? c->ring : c->keep;
+}
+
+static inline const pleat__keep *pleat__keep_of_lane(const pleat_cache *c, uint32_t lane) {
+    return pleat__cache_is_ring(c, lane) ? c->ring : c->keep;
+}
+
+/* A full layer's index among those. */
+static inline uint32_t pleat__full_idx(const pleat_cache *c, uint32_t layer) {
+    return c->ring ? c->kept.ring.full_idx[layer] : layer;
+}
+
+/* A full layer's lane among the lanes of those. */
+static inline uint32_t pleat__full_lane_idx(const pleat_cache *c, uint32_t lane) {
+    const uint32_t n_heads = c->opt.n_kv_heads;
+    return c->ring ? pleat__full_idx(c, lane / n_heads) * n_heads + lane % n_heads : lane;
+}
+
+static inline uint32_t pleat__n_full_lanes(const pleat_cache *c) { return c->n_full_layers * c->opt.n_kv_heads; }
+
+/* Those of [first, first + n) that are lanes of full layers, into lanes; how many they are. */
+static inline uint32_t pleat__full_lanes(const pleat_cache *c, uint32_t first, uint32_t n, uint32_t *lanes) {
+    uint32_t n_full = 0;
+    for (uint32_t lane = first; lane < first + n; lane++)
+        if (!pleat__cache_is_ring(c, lane)) lanes[n_full++] = lane;
+    return n_full;
+}
+
+/* Lanes of full layers that a forecast counts. */
+static inline uint32_t pleat__forecast_full_lanes(const pleat_forecast *f) {
+    return f->traits.n_lanes - f->traits.n_ring_lanes;
+}
 
 #endif

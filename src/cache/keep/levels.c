@@ -73,16 +73,18 @@ static uint32_t end_units(const pleat_cache *c) { return pleat__div_up_u32(c->n_
 
 /* A few lanes of one item. */
 static void end_unit(const pleat_cache *c, const pleat__step_item *item, uint32_t unit, pleat__arena *arena) {
-    const uint32_t first = unit * UNIT_LANES, n = pleat__min_u32(UNIT_LANES, c->n_lanes - first);
+    const uint32_t first = unit * UNIT_LANES;
+    uint32_t lanes[UNIT_LANES];
+    const uint32_t n = pleat__full_lanes(c, first, pleat__min_u32(UNIT_LANES, c->n_lanes - first), lanes);
     pleat__compact_scratch scratch;
     pleat__cache_carve_compact(c, &scratch, arena);
     if (item->end.compaction == PLEAT__COMPACT_PROMPT) {
-        for (uint32_t i = 0; i < n; i++) pleat__compact_prompt(c, item, first + i, &scratch);
+        for (uint32_t i = 0; i < n; i++) pleat__compact_prompt(c, item, lanes[i], &scratch);
         return;
     }
     pleat__policy_step steps[UNIT_LANES];
-    for (uint32_t i = 0; i < n; i++) steps[i] = pleat__compact_decide(c, item, first + i);
-    for (uint32_t i = 0; i < n; i++) pleat__compact_step(c, item, first + i, &steps[i], &scratch);
+    for (uint32_t i = 0; i < n; i++) steps[i] = pleat__compact_decide(c, item, lanes[i]);
+    for (uint32_t i = 0; i < n; i++) pleat__compact_step(c, item, lanes[i], &steps[i], &scratch);
 }
 
 /* ---- forecasts --------------------------------------------------------------------------------- */

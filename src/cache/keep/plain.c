@@ -62,18 +62,6 @@ bool pleat__plain_lane_is_sound(const pleat_cache *c, uint32_t lane_idx, const p
            lane->n_slots[PLEAT__LOW] == 0;
 }
 
-/* ---- forecasts ----------------------------------------------------------------------------------- */
-
-void pleat__plain_forecast(const pleat_forecast *f, uint32_t n_lanes, uint64_t n_slots, bool is_still,
-                           pleat_forecast_seq *q) {
-    const uint32_t tokens = f->traits.high_page_tokens;
-    q->n_pages += n_lanes * ((n_slots + tokens - 1) / tokens);
-    q->full_pages += (double)n_lanes * (double)n_slots / tokens;
-    if (is_still) q->final_pages += n_lanes * (n_slots / tokens);
-    q->still_pages = q->final_pages;
-    q->high_pages = q->step_pages = q->n_pages;
-}
-
 /* ---- tokens -------------------------------------------------------------------------------------- */
 
 pleat__token_at pleat__plain_token(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint32_t slot) {

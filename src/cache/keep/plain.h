@@ -25,9 +25,6 @@ uint32_t pleat__plain_first_written(const pleat_cache *cache, const pleat__table
                                     pleat__side side);
 pleat__kv_run pleat__plain_low_run(const pleat_cache *cache, const pleat__sequence *seq, uint32_t lane,
                                    pleat__block_run *blocks);
-/* Add n_lanes lanes of n_slots slots to what *q holds; is_still: full pages of them are never written again. */
-void pleat__plain_forecast(const pleat_forecast *forecast, uint32_t n_lanes, uint64_t n_slots, bool is_still,
-                           pleat_forecast_seq *q);
 bool pleat__plain_lane_is_sound(const pleat_cache *cache, uint32_t lane_idx, const pleat__lane *lane,
                                 const pleat__image_counts *counts);
 

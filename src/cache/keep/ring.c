@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * ring.c: layers whose queries see the newest W tokens alone; the cache's other layers keep all (plain.h).
+ * ring.c: lanes of layers whose queries see the newest W tokens alone; the cache's full layers have another row.
  *
  *     slots of a lane   | 8 | 9 | 10 | 3 | 4 | 5 | 6 | 7 |     W = 8, 11 tokens: token p stands in slot p mod W
  *                                      ^ hole: token 11 takes the place of token 3, which it does not see
@@ -9,84 +9,116 @@
  * token is out of sight of whoever comes next: its slot is the lane's hole, which a single token fills as everywhere.
  * A chunk's tokens come one after another: each is stored, then looks at the ring as it stands.  So a chunk here costs
  * as many decode passes as it has tokens; the heads share the work.
+ *
+ * Pages are the pool's, and a page has as many slots as one of the spec's high side.  Where that has scores, a ring's
+ * leaves their bytes unused: nothing is scored here.
  */
-#include "cache/keep/plain.h"
+#include "cache/keep/ring.h"
 
-/* Slots of a lane's ring, 0 if it is none. */
-static uint32_t ring_of(const pleat_cache *c, uint32_t lane) { return c->kept.ring.windows[lane / c->opt.n_kv_heads]; }
+#include <string.h>
+
+#include "cache/keep/plain.h"
+#include "core/error.h"
+
+/* Slots of a lane's ring. */
+static uint32_t ring_of(const pleat_cache *c, uint32_t lane) {
+    return pleat__cache_window(c, lane / c->opt.n_kv_heads);
+}
 
 /* ---- create -------------------------------------------------------------------------------------- */
 
-static uint32_t slots_of(uint32_t window, uint32_t n_tokens) {
-    return window > 0 && window < n_tokens ? window : n_tokens;
-}
-
 static uint32_t lane_slots(const pleat_cache *c, uint32_t layer, uint32_t n_tokens, bool is_read) {
     (void)is_read;
-    return slots_of(c->opt.windows[layer], n_tokens);
+    return pleat__min_u32(n_tokens, pleat__cache_window(c, layer));
+}
+
+/* No page is taken for what is copied at the end of a step. */
+static uint64_t lane_pages(const pleat_cache *c, uint32_t n_slots, bool in_step) {
+    (void)in_step;
+    return pleat__div_up_u32(n_slots, c->page_tokens[PLEAT__HIGH]);
+}
+
+uint64_t pleat__ring_pages(const pleat_cache *c) {
+    uint64_t n_pages = 0;
+    for (uint32_t layer = 0; layer < c->opt.n_layers; layer++)
+        n_pages += lane_pages(c, pleat__cache_window(c, layer), false) * c->opt.n_kv_heads;
+    return n_pages;
 }
 
 static pleat_status derive(pleat_cache *c, pleat_error *err) {
-    uint32_t max_slots = 0;
-    for (uint32_t layer = 0; layer < c->opt.n_layers; layer++)
-        max_slots = pleat__max_u32(max_slots, lane_slots(c, layer, c->opt.max_tokens, false));
-    c->traits.max_slots = max_slots < c->opt.max_tokens ? max_slots : 0;
-    return pleat__plain_derive(c, err);
+    const uint32_t d = c->opt.head_dim, tokens = c->page_tokens[PLEAT__HIGH];
+    PLEAT_FAIL_IF(pleat__page_layout_init(&c->ring_layout, c->opt.spec.high, d, tokens, false) != PLEAT_OK, err,
+                  PLEAT_E_ARG, PLEAT_NOWHERE, "cache: no page layout for rings of head_dim %u and %u tokens a page", d,
+                  tokens);
+    return PLEAT_OK;
 }
 
 static void carve(pleat_cache *c, pleat__arena *arena) {
     c->kept.ring.windows = pleat__arena_take(arena, c->opt.n_layers, sizeof *c->kept.ring.windows);
     c->kept.ring.max_slots = pleat__arena_take(arena, c->n_lanes, sizeof *c->kept.ring.max_slots);
+    c->kept.ring.full_idx = pleat__arena_take(arena, c->opt.n_layers, sizeof *c->kept.ring.full_idx);
 }
 
-static void init(pleat_cache *c) {
-    for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
-        const uint32_t layer = lane / c->opt.n_kv_heads, n_kept = lane_slots(c, layer, c->opt.max_tokens, false);
-        c->kept.ring.windows[layer] = n_kept < c->opt.max_tokens ? n_kept : 0;
-        c->kept.ring.max_slots[lane] = n_kept;
-    }
+static void init(pleat_cache *c, const uint32_t *windows) {
+    uint32_t n_full = 0;
+    memcpy(c->kept.ring.windows, windows, c->opt.n_layers * sizeof *windows);
     c->opt.windows = c->kept.ring.windows;
     c->max_slots = c->kept.ring.max_slots;
+    for (uint32_t layer = 0; layer < c->opt.n_layers; layer++) {
+        c->kept.ring.full_idx[layer] = n_full;
+        n_full += pleat__cache_window(c, layer) == 0;
+    }
+    for (uint32_t lane = 0; lane < c->n_lanes; lane++)
+        c->kept.ring.max_slots[lane] = pleat__cache_is_ring(c, lane) ? ring_of(c, lane) : UINT32_MAX;
 }
 
 /* Any page of a ring may be written again. */
 static void forecast_step(const pleat_forecast *f, const pleat__item_counts *n, pleat__item_end end,
                           pleat_forecast_seq *q) {
     (void)n, (void)end;
-    q->n_pages = q->final_pages = 0;
-    q->full_pages = 0;
-    pleat__plain_forecast(f, f->traits.n_lanes - f->n_ring_lanes, q->n_tokens, true, q);
-    pleat__plain_forecast(f, f->n_ring_lanes, slots_of(f->ring_slots, q->n_tokens), false, q);
+    const uint32_t tokens = f->traits.high_page_tokens, n_slots = pleat__min_u32(q->n_tokens, f->traits.ring_slots);
+    const uint64_t n_pages = (uint64_t)f->traits.n_ring_lanes * pleat__div_up_u32(n_slots, tokens);
+    q->n_pages += n_pages;
+    q->high_pages += n_pages;
+    q->step_pages += n_pages;
+    q->full_pages += (double)f->traits.n_ring_lanes * n_slots / tokens;
 }
 
 /* ---- a step -------------------------------------------------------------------------------------- */
 
 /* A full ring's oldest token's slot is its hole. */
+static uint32_t hole_at(uint32_t ring, uint32_t n_tokens) { return n_tokens < ring ? 0 : n_tokens % ring + 1; }
+
 static void grown(const pleat_cache *c, pleat__sequence *seq) {
     for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
         const uint32_t ring = ring_of(c, lane);
-        if (!ring || seq->n_tokens < ring) continue;
+        if (ring == 0 || seq->n_tokens < ring) continue;
         seq->table.n_slots[PLEAT__HIGH][lane] = ring;
-        seq->table.hole[lane] = seq->n_tokens % ring + 1;
+        seq->table.hole[lane] = hole_at(ring, seq->n_tokens);
     }
 }
 
 /* A chunk may have written over tokens that the sequence had in sight. */
 static void cancel(const pleat_cache *c, const pleat__step_item *item) {
     for (uint32_t layer = 0; item->n_new > 1 && layer < c->opt.n_layers; layer++) {
-        const uint32_t window = c->kept.ring.windows[layer];
+        const uint32_t window = pleat__cache_window(c, layer);
         item->seq->lost |= c->step.stored[layer] && window && item->n_before + item->n_new > window;
     }
 }
 
 /* Any page of a ring may be written. */
 static uint32_t first_written(const pleat_cache *c, const pleat__table *table, uint32_t lane, pleat__side side) {
-    return ring_of(c, lane) ? 0 : pleat__plain_first_written(c, table, lane, side);
+    (void)c, (void)table, (void)lane, (void)side;
+    return 0;
+}
+
+/* Without new tokens none. */
+static pleat__written written(const pleat_cache *c, const pleat__step_item *item, uint32_t lane) {
+    (void)c, (void)lane;
+    return item->n_new > 0 ? (pleat__written){0} : (pleat__written){.from = {UINT32_MAX, UINT32_MAX}};
 }
 
 /* ---- chunks -------------------------------------------------------------------------------------- */
-
-static bool is_read_singly(const pleat_cache *c, uint32_t lane) { return ring_of(c, lane) > 0; }
 
 /* Put one token into its slot of the ring, which has never been used or holds one out of sight. */
 static void put(const pleat_cache *c, const pleat__kv_run *run, uint32_t ring, uint32_t position, const float *k,
@@ -130,14 +162,12 @@ static void read_chunk(const pleat__layer_job *job, const pleat__step_item *item
 
 /* Has the token left the window of its layer? */
 static bool has_left(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint32_t position) {
-    const uint32_t ring = ring_of(c, lane);
-    return ring && seq->n_tokens - position >= ring;
+    return seq->n_tokens - position >= ring_of(c, lane);
 }
 
 static pleat__token_at find(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint32_t position) {
-    const uint32_t ring = ring_of(c, lane);
     if (has_left(c, seq, lane, position)) return (pleat__token_at){.level = PLEAT_LEVEL_DROPPED};
-    return pleat__plain_token(c, seq, lane, ring ? position % ring : position);
+    return pleat__plain_token(c, seq, lane, position % ring_of(c, lane));
 }
 
 static void list(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint32_t first, uint32_t n_tokens,
@@ -149,31 +179,29 @@ static void list(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane
 
 static bool lane_is_sound(const pleat_cache *c, uint32_t lane_idx, const pleat__lane *lane,
                           const pleat__image_counts *counts) {
-    if (!ring_of(c, lane_idx)) return pleat__plain_lane_is_sound(c, lane_idx, lane, counts);
     const uint32_t n_kept = lane_slots(c, lane_idx / c->opt.n_kv_heads, counts->n_tokens, false);
-    return lane->n_slots[PLEAT__HIGH] == n_kept && lane->n_slots[PLEAT__LOW] == 0;
+    return lane->n_slots[PLEAT__HIGH] == n_kept && lane->n_slots[PLEAT__LOW] == 0 && lane->n_dead == 0 &&
+           lane->n_sealed[PLEAT__HIGH] == 0 && lane->hole == hole_at(ring_of(c, lane_idx), counts->n_tokens);
 }
 
 static bool is_valid(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint8_t *scratch) {
     const uint32_t ring = ring_of(c, lane);
-    if (!ring || seq->n_tokens < ring) return pleat__plain_is_valid(c, seq, lane, scratch);
+    if (seq->n_tokens < ring) return pleat__plain_is_valid(c, seq, lane, scratch);
     const pleat__lane l = pleat__table_lane(&seq->table, lane);
-    return pleat__lane_live_high(&l) == ring - 1 && l.hole == seq->n_tokens % ring + 1;
+    return pleat__lane_live_high(&l) == ring - 1 && l.hole == hole_at(ring, seq->n_tokens);
 }
 
 const pleat__keep pleat__keep_ring = {
-    .kind = PLEAT_LANES_RING,
-    .traits = {.unshared_tokens = UINT32_MAX},
     .derive = derive,
     .carve = carve,
     .init = init,
     .lane_slots = lane_slots,
-    .lane_pages = pleat__plain_lane_pages,
+    .lane_pages = lane_pages,
     .forecast_step = forecast_step,
     .grown = grown,
     .cancel = cancel,
     .first_written = first_written,
-    .is_read_singly = is_read_singly,
+    .written = written,
     .read_chunk = read_chunk,
     .low_run = pleat__plain_low_run,
     .lane_is_sound = lane_is_sound,

@@ -38,7 +38,7 @@ void pleat__scored_cancel(const pleat_cache *c, const pleat__step_item *item) {
     const pleat__table *table = &item->seq->table;
     for (uint32_t lane = 0; item->n_new == 1 && lane < c->n_lanes; lane++) {
         const uint32_t hole = table->hole[lane];
-        if (!hole) continue;
+        if (!hole || pleat__cache_is_ring(c, lane)) continue;
         const pleat__kv_run run = pleat__cache_run(c, table, lane, PLEAT__HIGH, hole);
         uint8_t *page = pleat__kv_page(&run, (hole - 1) / run.layout->tokens);
         pleat__positions(run.layout, page)[(hole - 1) % run.layout->tokens] = -1;
@@ -81,6 +81,7 @@ static void seal_side(const pleat_cache *c, pleat__sequence *seq, uint32_t lane,
 
 void pleat__scored_seal(const pleat_cache *c, pleat__sequence *seq, uint32_t n_final) {
     for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
+        if (pleat__cache_is_ring(c, lane)) continue;
         seal_side(c, seq, lane, PLEAT__HIGH, n_final);
         seal_side(c, seq, lane, PLEAT__LOW, n_final);
     }

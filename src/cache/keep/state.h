@@ -19,8 +19,9 @@ typedef struct pleat__counting {
 /* What a row's derive and init have found out.  Only the file of a part's kind reads it. */
 typedef struct pleat__kept {
     struct {
-        uint32_t *windows;   /* [n_layers] 0: the layer's lanes are no rings */
-        uint32_t *max_slots; /* [n_lanes] high slots of a lane */
+        uint32_t *windows;   /* [n_layers] 0: a full layer */
+        uint32_t *max_slots; /* [n_lanes] slots of a ring; UINT32_MAX: a full layer's lane */
+        uint32_t *full_idx;  /* [n_layers] full layers before it */
     } ring;
     struct {
         bool is_two_sided; /* there is a low side of tokens */

@@ -48,6 +48,16 @@ static const trial trials[] = {
     {"kvcomp:k=0.1,v=0.2,block=32,buffer=40", 0, NULL, true},
     {"kvcomp:k=0.3,v=0.2,block=64,buffer=30", 32, NULL, true},
     {"kivi:bits=4", 0, NULL, true},
+    {"h2o:budget=60,window=16,sinks=2", 16, one_window, false},
+    {"h2o:budget=64,window=16,reclaim=copy", 16, one_window, false},
+    {"h2o:budget=192KiB,window=8", 16, one_window, false},
+    {"snapkv:budget=70,window=16,reclaim=none", 32, one_window, false},
+    {"adakv:budget=50,window=12", 16, one_window, true},
+    {"leankv:ah=1.5,al=0.6,window=16", 16, one_window, true},
+    {"leankv:ah=3,al=0,window=3,low=k2v2", 0, one_window, true},
+    {"topk:keep=30%,window=12,format=k8v4", 16, one_window, true},
+    {"kvcomp:k=0.1,v=0.2,block=32,buffer=40", 0, one_window, true},
+    {"kivi:bits=4", 0, one_window, true},
 };
 
 static pleat_cache_options options_of(const trial *t) {
@@ -133,7 +143,7 @@ static void check_step(const trial *t, const pleat_forecast *f, pleat_cache *cac
     check_pages(t, q->n_pages, pleat_cache_pages_held(cache, seq), more_by_hole(f, q->has_hole, q->n_slots));
     CHECK_EQ_U64(q->n_tokens, pleat_cache_length(cache, seq));
     if (f->block_tokens) CHECK_EQ_U64(q->high_pages, sides.high_pages);
-    if (!t->is_near && !f->n_ring_lanes)
+    if (!t->is_near && !f->traits.n_ring_lanes)
         CHECK_EQ_U64((uint64_t)(q->full_pages * f->traits.high_page_tokens + 0.5), sides.live_slots);
 }
 

@@ -171,9 +171,17 @@ static void test_bytes(void) {
 
 static void test_refusals(void) {
     pleat_error err;
-    pleat_cache_options opt = options("leankv", windows);
+    static const uint32_t everywhere[LAYERS] = {33, 5, 1, 64}; /* no layer is left for a policy or for blocks */
+    static const char *const of_full_layers[] = {"leankv", "topk:keep=50%", "snapkv:budget=80", "kivi:bits=4"};
+    pleat_cache_options opt;
     pleat_cache *cache = NULL;
-    CHECK_STATUS(pleat_cache_create(&opt, &cache, &err), PLEAT_E_ARG);
+    for (size_t i = 0; i < CHECK_COUNT(of_full_layers); i++) {
+        opt = options(of_full_layers[i], everywhere);
+        opt.page_tokens = 0;
+        CHECK_STATUS(pleat_cache_create(&opt, &cache, &err), PLEAT_E_ARG);
+        CHECK(strstr(err.text, "every layer has a sliding window") != NULL);
+    }
+    opt = options("leankv", windows);
     const uint32_t wide[LAYERS] = {MAX_TOKENS, 0, MAX_TOKENS + 5, 0}; /* no window is ever full: not rings */
     opt.windows = wide;
     CHECK_STATUS(pleat_cache_create(&opt, &cache, &err), PLEAT_OK);

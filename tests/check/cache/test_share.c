@@ -20,7 +20,9 @@ enum { LAYERS = 2, HEADS = 2, GROUP = 2, D = 16, MAX_TOKENS = 400, SEQS = 6, STE
 
 /* ---- caches ------------------------------------------------------------------------------------------ */
 
-static pleat_workers *workers; /* of caches made from now on; NULL: none */
+static pleat_workers *workers;  /* of caches made from now on; NULL: none */
+static const uint32_t *windows; /* likewise */
+static const uint32_t first_layer[LAYERS] = {27, 0};
 
 static pleat_cache *cache_new(const char *spec, uint32_t max_seqs, uint32_t n_layers, uint64_t pool_bytes) {
     const cache_shape shape = {.n_layers = n_layers,
@@ -34,7 +36,9 @@ static pleat_cache *cache_new(const char *spec, uint32_t max_seqs, uint32_t n_la
                                .step_tokens = 2 * CHUNK,
                                .pool_bytes = pool_bytes,
                                .workers = workers};
-    return cache_of(spec, &shape);
+    pleat_cache_options opt = cache_options_of(spec, &shape);
+    opt.windows = windows;
+    return cache_made(&opt);
 }
 
 /* ---- lives --------------------------------------------------------------------------------------------- */
@@ -300,6 +304,25 @@ static void test_lives(void) {
     for (uint32_t i = 0; i < 8 && check_rounds(1, 0); i++) CHECK(n_done[i] > 0); /* nothing passes unseen */
 }
 
+/* Rings beside what each kind of lanes shares. */
+static void test_lives_with_windows(void) {
+    static const char *const specs[] = {"f32",
+                                        "leankv:ah=3,al=0.5,window=16",
+                                        "leankv:ah=3,window=16",
+                                        "h2o:budget=40%,window=6,reclaim=copy+kvcrush:share=40%",
+                                        "streaming:budget=25,reclaim=block",
+                                        "kvcomp:k=0.25,v=0.15,block=32,buffer=40",
+                                        "kivi:bits=2,buffer=30,high=k8v8"};
+    uint64_t n_done[8] = {0};
+    windows = first_layer;
+    for (size_t i = 0; i < CHECK_COUNT(specs); i++) {
+        live(specs[i], check_rounds(3000, 100), 0, n_done);
+        live(specs[i], check_rounds(3000, 100), 120, n_done);
+    }
+    windows = NULL;
+    for (uint32_t i = 0; i < 8 && check_rounds(1, 0); i++) CHECK(n_done[i] > 0);
+}
+
 /* ---- seals ----------------------------------------------------------------------------------------------- */
 
 /* A sealed prefix reports the same significance whatever follows, and is continued by whoever forks it. */
@@ -443,7 +466,7 @@ static void check_forged(pleat_cache *cache, const uint8_t *image, uint64_t n) {
     free(bad);
 }
 
-static void test_forged_images(void) {
+static void forge_images(void) {
     static const char *const specs[] = {
         "kvcomp:k=0.25,v=0.15,block=32,buffer=8", "kvcomp:k=0.25,v=0.2,block=32,buffer=8",
         "kvcomp:k=0.25,v=0.15,block=32,buffer=8,high=k8v8", "kvcomp:k=0.06,v=0.2,kunit=block,block=16,buffer=8+pack",
@@ -470,6 +493,13 @@ static void test_forged_images(void) {
         free(image);
         pleat_cache_destroy(&cache);
     }
+}
+
+static void test_forged_images(void) {
+    forge_images();
+    windows = first_layer;
+    forge_images();
+    windows = NULL;
 }
 
 /* ---- a million operations ------------------------------------------------------------------------------------ */
@@ -605,6 +635,7 @@ static void test_million(void) {
 
 static const check_test tests[] = {
     {"lives", test_lives},
+    {"lives_with_windows", test_lives_with_windows},
     {"sealed_scores_stay", test_sealed_scores_stay},
     {"prefix_stands_once", test_prefix_stands_once},
     {"last_holder_keeps_the_page", test_last_holder_keeps_the_page},

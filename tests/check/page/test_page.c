@@ -452,6 +452,24 @@ static void random_holes(pleat__table *table) {
     }
 }
 
+/* Needs as plan.h words them.  A limited lane that has more slots already needs none. */
+static void check_needs(const pleat__table *table, const pleat__want *want) {
+    for (uint32_t lane = 0; lane < table->n_lanes; lane++) {
+        const bool is_limited = want->max_slots && want->max_slots[lane] != UINT32_MAX;
+        const pleat__lane l = pleat__table_lane(table, lane);
+        for (int side = 0; side < 2; side++) {
+            const uint32_t n_new = !is_limited ? want->n_new[side] : side == 0 ? want->n_new_limited : 0;
+            uint32_t n_slots = l.n_slots[side], n_pages = 0;
+            for (uint32_t i = 0; i < n_new; i++) {
+                const bool fills = side == 0 && i == 0 && want->fill_hole && l.hole;
+                n_slots += !fills && (!is_limited || n_slots < want->max_slots[lane]);
+            }
+            while ((l.n_pages[side] + n_pages) * want->page_tokens[side] < n_slots) n_pages++;
+            CHECK_EQ_U64(pleat__lane_need(table, lane, (pleat__side)side, want), n_pages);
+        }
+    }
+}
+
 /* One step of a table from a pool whose free ids are next[]: every lane takes the next ones, high before low. */
 static void check_step(pleat__table *table, pleat__plan *plan, pleat__pool *pool, const pleat__want *want,
                        const uint32_t *next) {
@@ -484,7 +502,7 @@ static void test_any_number_of_lanes(void) {
     static const uint32_t n_lanes[] = {1, 2, 15, 16, 17, 48, 63, 64, 65, 80, 127, 128, 130};
     enum { ROW = 16, MAX_PAGES = 130 * ROW };
     static uint32_t next[MAX_PAGES];
-    static uint32_t refs[MAX_PAGES];
+    static uint32_t refs[MAX_PAGES], max_slots[130];
     static uint8_t marks[MAX_PAGES];
     const uint64_t n_rounds = check_rounds(300, 30);
     for (size_t i = 0; i < CHECK_COUNT(n_lanes); i++) {
@@ -499,7 +517,12 @@ static void test_any_number_of_lanes(void) {
                 for (int side = 0; side < 2; side++)
                     want.n_new[side] = check_below(3) ? 1 : (uint32_t)check_below(2 * page_tokens[side] + 1);
                 want.n_new[check_below(2)] *= (uint32_t)check_below(2);
+                const uint32_t limits[2] = {5, UINT32_MAX};
+                for (uint32_t lane = 0; lane < table.n_lanes; lane++) max_slots[lane] = limits[check_below(2)];
+                want.n_new_limited = (uint32_t)check_below(want.n_new[PLEAT__HIGH] + 1);
+                want.max_slots = check_below(2) ? max_slots : NULL;
                 for (uint32_t k = 0; k < pool.n_free; k++) next[k] = pool.ring[pleat__pool_cell(&pool, k)].v;
+                check_needs(&table, &want);
                 check_step(&table, &plan, &pool, &want, next);
                 random_slots(&table, PLEAT__HIGH);
                 random_slots(&table, PLEAT__LOW);
