@@ -10,7 +10,9 @@
 
 /* What every command takes that runs a model. */
 typedef struct load_options {
-    const char *model;     /* NULL: not given */
+    const char *model; /* NULL: not given */
+    const void *image; /* [image_bytes] a GGUF in memory in place of that file; NULL: the file */
+    size_t image_bytes;
     uint32_t threads;      /* 0: one for each CPU */
     uint32_t chunk_tokens; /* most prompt tokens in one step */
     spec_list kv;          /* what a profile says in the place of its name, once a model is loaded */

@@ -4,15 +4,16 @@
  */
 #include "online.h"
 
+#include <stdio.h>
+
+#include "cli/lib/common.h"
 #include "hub.h"
 
 #if PLEAT_CURL
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/lib/common.h"
 #include "curl/fetch.h"
 #include "listing.h"
 
