@@ -5,7 +5,7 @@
 # folder that the hub's own tools share, whatever breaks, lies or is missing; the token is shown to the hub alone.
 . "$(dirname "$0")/harness.bash"
 
-for name in $(env | sed -n 's/^\(HF_[A-Z_]*\|HUGGING[A-Z_]*\|XDG_CACHE_HOME\)=.*/\1/p'); do unset "$name"; done
+for name in $(env | sed -n 's/^\(HF_[A-Z_]*\|HUGGING[A-Z_]*\|XDG_CACHE_HOME\|SSL_CERT_FILE\)=.*/\1/p'); do unset "$name"; done
 export HOME=$scratch/home no_proxy=127.0.0.1 NO_PROXY=127.0.0.1 HF_HUB_CACHE=$scratch/cache
 commit=cccccccccccccccccccccccccccccccccccccccc
 one=$HF_HUB_CACHE/models--us--one
@@ -392,6 +392,15 @@ if [ "$tls" != 0 ]; then
     fresh
     HF_TOKEN=secret3 HF_ENDPOINT=https://127.0.0.1:$tls fails 1 "us/one: https.*certificate" inspect -hf us/one
     check "a certificate of nobody sees no request" test ! -s "$hub/requests"
+    fresh '{"direct": true}'
+    SSL_CERT_FILE=$scratch/crt HF_TOKEN=secret4 HF_ENDPOINT=https://127.0.0.1:$tls try inspect -hf us/one
+    check_arrived "https with its authority's certificate"
+    check "the token goes there" test "$(asked '^hub .* Bearer_secret4$')" = 3
+    SSL_CERT_FILE=$scratch/crt HF_ENDPOINT=https://localhost:$tls fails 1 "https://localhost:.*: SSL.* host name" inspect -hf us/two
+    fresh
+    SSL_CERT_FILE=$scratch/crt HF_TOKEN=secret5 HF_ENDPOINT=https://127.0.0.1:$tls \
+        fails 1 "only.gguf: the server redirects from https to what is not" inspect -hf us/one
+    check "and nobody is asked in the open" test "$(asked '^store')" = 0
 else
     skip "certificates: no openssl to make one"
 fi

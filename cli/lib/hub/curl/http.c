@@ -176,7 +176,9 @@ static struct curl_slist *add_header(struct curl_slist *list, const char *name, 
 
 static void set_options(hop *h, const char *url) {
     CURL *curl = h->s->curl;
+    const char *authorities = getenv("SSL_CERT_FILE");
     curl_easy_reset(curl);
+    if (authorities && authorities[0]) curl_easy_setopt(curl, CURLOPT_CAINFO, authorities);
     curl_easy_setopt(curl, CURLOPT_URL, url);
 #if LIBCURL_VERSION_NUM >= 0x075500
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");

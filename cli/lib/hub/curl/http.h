@@ -7,7 +7,7 @@
  *      with the token    without it, unless it is the same server
  *
  * The token goes to the origin (scheme, host and port) that the session was opened for, and to no other; over plain http
- * only to this machine.  Certificates are verified.  Ctrl-C ends a transfer.
+ * only to this machine.  Certificates are verified, with the system's authorities or those of SSL_CERT_FILE.  Ctrl-C ends a transfer.
  */
 #ifndef PLEAT_CLI_HUB_HTTP_H
 #define PLEAT_CLI_HUB_HTTP_H
