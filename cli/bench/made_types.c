@@ -11,10 +11,11 @@
 /* 64 random bits. */
 static uint64_t next(measure_rng *rng) { return (uint64_t)measure_rng_next(rng) << 32 | measure_rng_next(rng); }
 
-/* The half float below a positive number of normal size. */
+/* The half float below a positive number under 65504. */
 static uint16_t half_of(double v) {
     int exponent;
-    const double mantissa = frexp(v, &exponent); /* in [0.5, 1) */
+    const double mantissa = frexp(v, &exponent);     /* in [0.5, 1) */
+    if (v < 0x1p-14) return (uint16_t)(v * 0x1p+24); /* subnormal */
     return (uint16_t)((unsigned)(exponent + 14) << 10 | ((unsigned)(mantissa * 2048) & 1023));
 }
 
