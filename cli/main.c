@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/help/help.h"
 #include "cli/lib/common.h"
+#include "cli/lib/hub/hub.h"
 #include "cli/lib/output.h"
 
 static const command *const commands[] = {
@@ -82,7 +83,7 @@ static int completion(int argc, char **argv) {
 }
 
 static int version(void) {
-    printf("pleat %s\n%s; %s\n", pleat_version(), pleat_build_info(), peer_describe());
+    printf("pleat %s\n%s; %s; %s\n", pleat_version(), pleat_build_info(), peer_describe(), hub_describe());
     return finish_printing();
 }
 
@@ -94,9 +95,11 @@ static int call(const command *c, int argc, char **argv, int first) {
         help_command(c, stdout);
         code = finish_printing();
     } else if (code == CLI_OK) {
-        code = output_check_names(opts);
+        code = hub_take(c, opts);
+        if (code == CLI_OK) code = output_check_names(opts);
         if (code == CLI_OK) code = c->run(opts);
     }
+    free(((common_options *)opts)->hf_path);
     free(opts);
     return code;
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 #
-# libraries.cmake: what others made and we link.  PCRE2, Jansson and xxHash's header have to be there; have_onednn and
-# have_zstd say whether oneDNN and zstd are.
+# libraries.cmake: what others made and we link.  PCRE2, Jansson and xxHash's header have to be there; have_onednn,
+# have_zstd and have_curl say whether oneDNN, zstd, and libcurl with OpenSSL's libcrypto are.
 
 # pleat_find(VAR header library package): VAR_INCLUDE and VAR_LIBRARY, or an end that names the Debian package.
 function(pleat_find var header library package)
@@ -60,4 +60,19 @@ if(zstd STREQUAL on OR (zstd STREQUAL auto AND ZSTD_INCLUDE AND ZSTD_LIBRARY))
     elseif(zstd STREQUAL on)
         message(FATAL_ERROR "a program with ${ZSTD_LIBRARY} and ${ZSTD_INCLUDE}/zstd.h does not link")
     endif()
+endif()
+
+# ---- libcurl, and OpenSSL's hashes ----------------------------------------------------------------------------------
+
+pleat_three_way(PLEAT_CURL)
+string(TOLOWER ${PLEAT_CURL} curl)
+find_path(CURL_INCLUDE curl/curl.h)
+find_library(CURL_LIBRARY curl)
+find_path(CRYPTO_INCLUDE openssl/evp.h)
+find_library(CRYPTO_LIBRARY crypto)
+set(have_curl OFF)
+if(curl STREQUAL on OR (curl STREQUAL auto AND CURL_INCLUDE AND CURL_LIBRARY AND CRYPTO_INCLUDE AND CRYPTO_LIBRARY))
+    pleat_find(CURL curl/curl.h curl libcurl4-openssl-dev)
+    pleat_find(CRYPTO openssl/evp.h crypto libssl-dev)
+    set(have_curl ON)
 endif()

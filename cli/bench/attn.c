@@ -23,7 +23,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bandwidth.h"
 #include "caches.h"
@@ -108,17 +107,6 @@ typedef struct bench {
 } bench;
 
 /* ---- memory ------------------------------------------------------------------------------------ */
-
-/* Bytes that can be had without pushing anything out, or half of what the machine has if nobody says. */
-static uint64_t free_bytes(void) {
-    unsigned long long kib = 0;
-    char line[128];
-    FILE *f = fopen("/proc/meminfo", "r");
-    while (f && fgets(line, sizeof line, f) && sscanf(line, "MemAvailable: %llu", &kib) != 1) kib = 0;
-    if (f) fclose(f);
-    const uint64_t all = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    return kib ? (uint64_t)kib * 1024 : all / 2;
-}
 
 static uint32_t layers_of(const bench *b, uint32_t i) {
     const uint64_t share = bandwidth_working_set() / b->o->kv.n;
@@ -312,7 +300,7 @@ static int prepare(bench *b, attn_options *o) {
     if (code == CLI_OK) code = load_workers(o->threads, o->common.quiet, &b->workers);
     if (code == CLI_OK) code = bandwidth_init(&b->memory, b->workers);
     if (code == CLI_OK) code = bench_cost_init(&b->cost, &b->noise, b->workers, b->reps);
-    b->budget_bytes = free_bytes() / MEMORY_SHARE;
+    b->budget_bytes = measure_free_bytes() / MEMORY_SHARE;
     return code;
 }
 

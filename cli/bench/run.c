@@ -23,6 +23,8 @@
 #include "cli/lib/measure.h"
 #include "cli/lib/output.h"
 #include "cli/lib/progress.h"
+#include "cli/lib/shape/archs.h"
+#include "made.h"
 
 enum { DEFAULT_RUN_REPS = 5, WARM_UP_TOKENS = 32, SHIFT = 131 };
 
@@ -34,12 +36,18 @@ typedef struct bench_run_options {
     number_list n_prompt, n_gen, depth;
     uint32_t parallel; /* sequences in one step */
     uint32_t reps;
+    const char *shape; /* of a model with random weights; NULL: -m is given */
+    uint32_t weights;  /* their type, of made_type_names */
 } bench_run_options;
 
 #define AT(field) .offset = offsetof(bench_run_options, field)
 /* clang-format off */
 static const option_row rows[] = {
     LOAD_ROWS(bench_run_options, load),
+    {GROUP_MACHINE, "shape", NULL, "NAME", "random weights in place of a file: a known model's (pleat plan --arch list), or a config.json's",
+     KIND_TEXT, AT(shape), .words = arch_names, .excludes = "model hf-repo", .stands_for = "model", .because = "give one model"},
+    {GROUP_MACHINE, "weights", NULL, "TYPE", "type of random weights: q8_0, q4_0 or f16 (default q8_0)", KIND_WORD,
+     AT(weights), .words = made_type_names, .needs = "shape", .because = "a file has its own"},
     CPU_MASK_ROW(bench_run_options),
     {GROUP_CACHE, "kv", NULL, "SPEC", "how the cache is kept: f32, f16, ...; repeat to compare (default \"f16 k8v4\")",
      KIND_SPECS, AT(load.kv), .words = option_spec_names},
@@ -74,6 +82,7 @@ typedef struct tally {
 typedef struct bench {
     const bench_run_options *o;
     loaded l;
+    made_model made; /* bytes NULL: there is a file */
     output out;
     pleat_engine *engines[SPECS_CAP];
     tally tallies[SPECS_CAP];
@@ -370,6 +379,18 @@ static uint32_t longest(const bench *b) {
     return n < b->l.info.n_ctx ? (uint32_t)n : b->l.info.n_ctx;
 }
 
+/* The model of --shape, in the place of a file. */
+static int make_model(bench *b, bench_run_options *o) {
+    model_shape sizes;
+    int code = made_find_shape(o->shape, &sizes);
+    if (code == CLI_OK) code = made_build(&sizes, made_type_at(o->weights), o->common.quiet, &b->made);
+    o->load.model = b->made.name;
+    o->load.image = b->made.bytes;
+    o->load.image_bytes = b->made.n_bytes;
+    o->load.ignores_shipped = 1;
+    return code;
+}
+
 static int prepare(bench *b, bench_run_options *o) {
     static const char *const default_specs[] = {"f16", "k8v4", NULL};
     options_default_specs(&o->load.kv, default_specs);
@@ -381,7 +402,8 @@ static int prepare(bench *b, bench_run_options *o) {
         return CLI_USAGE;
     }
     b->reps = o->reps;
-    int code = load_model(&o->load, &o->common, &b->l);
+    int code = o->shape ? make_model(b, o) : CLI_OK;
+    if (code == CLI_OK) code = load_model(&o->load, &o->common, &b->l);
     if (code == CLI_OK) code = output_open(&b->out, &o->common);
     for (uint32_t i = 0; i < o->load.kv.n && code == CLI_OK; i++)
         code = load_engine(&o->load, &b->l, o->load.kv.spec[i], o->parallel, longest(b), 0, &b->engines[i]);
@@ -410,6 +432,7 @@ static int run(void *opts) {
         free(b.tallies[i].speed);
     }
     load_release(&b.l);
+    made_release(&b.made);
     free(b.tokens);
     free(b.logits);
     free(b.seqs);
@@ -420,7 +443,7 @@ static int run(void *opts) {
 const command bench_run_command = {
     .name = "bench run",
     .help = "speed of reading prompts and of generating",
-    .usage = "-m MODEL [-p N,..] [-n N,..] [-d N,..] [-np N] [-b N] [--kv SPEC]...",
+    .usage = "(-m MODEL | --shape NAME [--weights TYPE]) [-p N,..] [-n N,..] [-d N,..] [-np N] [-b N] [--kv SPEC]...",
     .about =
         "Times a model's reading of prompts and its generation, in llama-bench's terms, with each spec turn and turn "
         "about.",

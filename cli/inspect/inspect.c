@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "cli/lib/common.h"
+#include "cli/lib/hub/hub.h"
 #include "cli/lib/output.h"
 #include "cli/lib/shape/gguf_shape.h"
 #include "cli/lib/shape/layer_kinds.h"
@@ -34,13 +35,14 @@ static const option_row rows[] = {
     {GROUP_MACHINE, "FILE", NULL, "FILE", "GGUF file", KIND_OPERAND, AT(file), .excludes = "model",
      .because = "one file, please"},
     {GROUP_MACHINE, "model", "m", "FILE", "the same", KIND_INPUT, AT(model)},
+    HUB_ROWS("model FILE"),
     CPU_MASK_ROW(inspect_options),
     {GROUP_CACHE, "kv", NULL, "SPEC", "how the cache is kept; repeat to compare (default \"f16 k8v8 k8v4 k4v4 k4v2\")",
      KIND_SPECS, AT(kv), .words = option_spec_names},
     {GROUP_SHAPE, "ctx", NULL, "N,..", "context lengths to give sizes for", KIND_NUMBERS, AT(ctx), 1, 16777216},
     {GROUP_SHOWN, "metadata", NULL, NULL, "all metadata entries", KIND_SWITCH, AT(metadata)},
     {GROUP_SHOWN, "devices", NULL, NULL, "the GPUs of this machine, instead of a file", KIND_SWITCH, AT(devices),
-     .excludes = "FILE model", .because = "it lists the GPUs of this machine and takes no file"},
+     .excludes = "FILE model hf-repo", .because = "it lists the GPUs of this machine and takes no file"},
     COMMON_ROWS(inspect_options),
 };
 /* clang-format on */

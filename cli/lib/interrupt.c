@@ -20,6 +20,8 @@ int interrupt_came(void) { return has_come; }
 
 int interrupt_code(void) { return has_come ? CLI_INTERRUPTED : CLI_OK; }
 
+void interrupt_release(void) { signal(SIGINT, SIG_DFL); }
+
 void interrupt_catch(void) {
     struct sigaction action;
     memset(&action, 0, sizeof action);

@@ -9,6 +9,9 @@
 /* From here on. */
 void interrupt_catch(void);
 
+/* No longer: the next one ends the process. */
+void interrupt_release(void);
+
 /* Whether Ctrl-C was pressed since. */
 int interrupt_came(void);
 

@@ -69,7 +69,8 @@ static int take_shipped(load_options *o, const common_options *common, const loa
 static int open_model(const load_options *o, loaded *l) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     const double start_s = measure_now_s();
-    const pleat_status status = pleat_model_load(o->model, NULL, &l->model, &err);
+    const pleat_status status = o->image ? pleat_model_load_memory(o->image, o->image_bytes, NULL, &l->model, &err)
+                                         : pleat_model_load(o->model, NULL, &l->model, &err);
     if (status != PLEAT_OK) return cli_fail(o->model, status, &err);
     l->load_ms = (measure_now_s() - start_s) * 1e3;
     pleat_model_get_info(l->model, &l->info);

@@ -5,11 +5,14 @@
 #ifndef PLEAT_CLI_LOAD_H
 #define PLEAT_CLI_LOAD_H
 
+#include "hub/hub.h"
 #include "options.h"
 
 /* What every command takes that runs a model. */
 typedef struct load_options {
-    const char *model;     /* NULL: not given */
+    const char *model; /* NULL: not given */
+    const void *image; /* [image_bytes] a GGUF in memory in place of that file; NULL: the file */
+    size_t image_bytes;
     uint32_t threads;      /* 0: one for each CPU */
     uint32_t chunk_tokens; /* most prompt tokens in one step */
     spec_list kv;          /* what a profile says in the place of its name, once a model is loaded */
@@ -28,13 +31,14 @@ typedef struct load_options {
      .offset = offsetof(type, member), 1, 256}
 #define LOAD_ROWS(type, member)                                                                                        \
     MODEL_ROW(type, member.model),                                                                                     \
+    HUB_ROWS("model"),                                                                                                 \
     THREADS_ROW(type, member.threads),                                                                                 \
     {GROUP_MACHINE, "batch-size", "b", "N", "most prompt tokens in one step (default 512)", KIND_U32,                  \
      .offset = offsetof(type, member.chunk_tokens), 1, 65536}
 /* clang-format on */
 
 #define NO_MODEL \
-    { "model", "no model: give -m FILE, a GGUF file" }
+    { "model", "no model: give -m FILE, a GGUF file, or -hf USER/REPO" }
 
 typedef struct loaded {
     pleat_model *model;

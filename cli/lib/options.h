@@ -71,6 +71,8 @@ typedef struct common_options {
     uint32_t n_inputs;
     output_name outputs[OUTPUTS_CAP]; /* [n_outputs] files that are written */
     uint32_t n_outputs;
+    const char *hf_repo, *hf_file; /* of -hf (hub/hub.h); NULL: not given */
+    char *hf_path;                 /* where that file is, on the heap; NULL: not known yet */
 } common_options;
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -110,6 +112,8 @@ typedef struct option_row {
     const char *needs;        /* names with spaces between, "NAME=WORD" for a value; NULL: none */
     const char *excludes;     /* names with spaces between; said on one side is enough; NULL: none */
     const char *because;      /* the reason for either, behind the refusal; NULL: it is plain */
+    const char
+        *stands_for; /* where this is given, what is needed or demanded by that name is there; NULL: by no other */
 } option_row;
 
 /* One of some options that must be given. */

@@ -67,10 +67,19 @@ static int check_excludes(option_parse *p, uint32_t row) {
     return CLI_OK;
 }
 
+/* Whether an option is given that stands for the row's. */
+static int has_substitute(const option_parse *p, uint32_t row) {
+    for (uint32_t i = 0; i < p->c->n_rows; i++) {
+        const char *name = p->c->rows[i].stands_for;
+        if (name && !strcmp(name, p->c->rows[row].name) && is_given(p, i)) return 1;
+    }
+    return 0;
+}
+
 /* Whether the option is given, or has the word that is meant. */
 static int is_met(const option_parse *p, uint32_t row, const char *word) {
     const option_row *r = &p->c->rows[row];
-    if (!word) return is_given(p, row);
+    if (!word) return is_given(p, row) || has_substitute(p, row);
     uint32_t value;
     memcpy(&value, p->opts + r->offset, sizeof value);
     const size_t n = strlen(r->words[value]);
@@ -96,7 +105,7 @@ static int check_demand(const option_parse *p, const option_demand *demand) {
     for (;;) {
         const uint32_t row = next_name(p, &names, &word);
         if (row == p->c->n_rows) break;
-        if (is_given(p, row)) return CLI_OK;
+        if (is_met(p, row, NULL)) return CLI_OK;
     }
     cli_error("%s", demand->otherwise);
     return CLI_USAGE;

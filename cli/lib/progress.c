@@ -19,8 +19,8 @@ static const double look_after_s = 0.2; /* enough work to foretell the rest from
 static const double short_work_s = 1.0; /* work that is expected to take less draws nothing */
 
 static struct {
-    const char *label; /* NULL: no line, or none wanted */
-    uint64_t total;
+    const char *label;      /* NULL: no line, or none wanted */
+    uint64_t total, before; /* units; those that were done before it began */
     double start_s, drawn_s;
     int is_drawn;
 } line;
@@ -59,6 +59,8 @@ void progress_begin(const char *label, uint64_t total, int show) {
     line.start_s = measure_now_s();
 }
 
+void progress_resume(uint64_t done) { line.before = done < line.total ? done : 0; }
+
 /* A line that is longer than the terminal cannot be drawn over: the bar goes first, then the label's end. */
 static void draw(uint64_t done, double left_s) {
     enum { WIDTH = 24 };
@@ -78,9 +80,9 @@ static void draw(uint64_t done, double left_s) {
 }
 
 void progress_update(uint64_t done) {
-    if (!line.label || !done) return;
+    if (!line.label || done <= line.before) return;
     const double now_s = measure_now_s(), spent_s = now_s - line.start_s;
-    const double left_s = done >= line.total ? 0 : spent_s * (double)(line.total - done) / (double)done;
+    const double left_s = done >= line.total ? 0 : spent_s * (double)(line.total - done) / (double)(done - line.before);
     if (spent_s < look_after_s || (whole.n_parts < 2 && spent_s + left_s < short_work_s) ||
         now_s - line.drawn_s < draw_every_s)
         return;

@@ -14,6 +14,9 @@
 /* Start a line for `total` units of work.  `label` must outlive it.  show = 0 makes all of this do nothing. */
 void progress_begin(const char *label, uint64_t total, int show);
 
+/* `done` units of the line that has begun were done before: they say nothing of what the others will take. */
+void progress_resume(uint64_t done);
+
 /* The next line is part `part` (from 0) of n_parts that take about as long as each other: the line then says so, and when
  * all of them will be done.  n_parts 0 or 1: it stands alone, as at first. */
 void progress_part(uint32_t part, uint32_t n_parts);

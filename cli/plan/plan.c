@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "cli/lib/common.h"
+#include "cli/lib/hub/hub.h"
 #include "cli/lib/shape/archs.h"
 #include "cli/lib/shape/hf_config.h"
 #include "print.h"
@@ -27,6 +28,7 @@ static const char *const weights[] = {"f16", "q8_0", "q4_0", NULL};
 static const option_row rows[] = {
     {GROUP_MACHINE, "model", "m", "FILE", "GGUF model", KIND_INPUT, AT(model), .excludes = "arch config",
      .because = "give one model"},
+    HUB_ROWS("model arch config"),
     CPU_MASK_ROW(plan_options),
     {GROUP_MACHINE, "arch", NULL, "NAME", "a known model in place of a file; list: which there are",
      KIND_TEXT, AT(arch), .words = arch_names, .excludes = "config", .because = "give one model"},

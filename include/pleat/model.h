@@ -96,6 +96,12 @@ typedef struct pleat_model_info {
 
 PLEAT_API pleat_status pleat_model_load(const char *path, const pleat_allocator *allocator, pleat_model **out,
                                         pleat_error *err);
+
+/* Like pleat_model_load(), but on a GGUF of `n_bytes` bytes in memory, at an address that is a multiple of 64, which the
+ * caller keeps until pleat_model_destroy().  They are not copied. */
+PLEAT_API pleat_status pleat_model_load_memory(const void *bytes, size_t n_bytes, const pleat_allocator *allocator,
+                                               pleat_model **out, pleat_error *err);
+
 PLEAT_API void pleat_model_get_info(const pleat_model *model, pleat_model_info *out);
 
 /* Newest tokens that attention sees in layer 0..n_layers-1, the query's own included; 0: all. */

@@ -335,14 +335,16 @@ static pleat_status load_tokenizer(pleat_model *m, pleat_error *err) {
 
 /* ---- the public functions ---------------------------------------------------------------------------------------- */
 
-pleat_status pleat_model_load(const char *path, const pleat_allocator *allocator, pleat_model **out, pleat_error *err) {
-    PLEAT_FAIL_IF(!path || !out, err, PLEAT_E_ARG, PLEAT_NOWHERE, "path and out may not be NULL");
-    const pleat_allocator al = pleat__allocator_or_default(allocator);
-    pleat_model *m = pleat__alloc_zero(&al, 1, sizeof *m);
+#define BYTES_ALIGN 64u /* of a file in memory: what its tensors are aligned to counts from its beginning */
+
+/* The model of an open file, which closes it. */
+static pleat_status load_from(pleat_gguf *gguf, const pleat_allocator *al, pleat_model **out, pleat_error *err) {
+    pleat_model *m = pleat__alloc_zero(al, 1, sizeof *m);
+    if (!m) pleat_gguf_close(&gguf);
     PLEAT_FAIL_IF(!m, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "no memory for the model");
-    m->al = al;
+    m->al = *al;
+    m->gguf = gguf;
     pleat_status st;
-    if ((st = pleat_gguf_open(path, &al, &m->gguf, err)) != PLEAT_OK) goto fail;
     if ((st = pleat__hparams_read(m, m->gguf, err)) != PLEAT_OK) goto fail;
     if ((st = load_tokenizer(m, err)) != PLEAT_OK) goto fail;
     if ((st = load_tensors(m, err)) != PLEAT_OK) goto fail;
@@ -352,6 +354,24 @@ pleat_status pleat_model_load(const char *path, const pleat_allocator *allocator
 fail:
     pleat_model_destroy(&m);
     return st;
+}
+
+pleat_status pleat_model_load(const char *path, const pleat_allocator *allocator, pleat_model **out, pleat_error *err) {
+    PLEAT_FAIL_IF(!path || !out, err, PLEAT_E_ARG, PLEAT_NOWHERE, "path and out may not be NULL");
+    const pleat_allocator al = pleat__allocator_or_default(allocator);
+    pleat_gguf *gguf = NULL;
+    PLEAT_TRY(pleat_gguf_open(path, &al, &gguf, err));
+    return load_from(gguf, &al, out, err);
+}
+
+pleat_status pleat_model_load_memory(const void *bytes, size_t n_bytes, const pleat_allocator *allocator,
+                                     pleat_model **out, pleat_error *err) {
+    PLEAT_FAIL_IF(!bytes || !out || (uintptr_t)bytes % BYTES_ALIGN != 0, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "bytes and out may not be NULL, and bytes are aligned to %u", BYTES_ALIGN);
+    const pleat_allocator al = pleat__allocator_or_default(allocator);
+    pleat_gguf *gguf = NULL;
+    PLEAT_TRY(pleat_gguf_open_memory(bytes, n_bytes, &al, &gguf, err));
+    return load_from(gguf, &al, out, err);
 }
 
 void pleat_model_get_info(const pleat_model *model, pleat_model_info *out) {

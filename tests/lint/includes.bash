@@ -26,6 +26,7 @@ check_include_sources() { grep -nE '^ *# *include *["<].*\.c[">]' $(sources); }
 check_include_foreign() {
     grep -rnE '# *include *<.*(dnnl|pcre2|xxhash)' include src cli | grep -vE '^src/(gguf/|tokenizer/|linear/|model/|(cache/image|codec/block_write|codec/codebooks)\.c.*xxhash)'
     grep -rnE '# *include *<(jansson|zstd)' include src
+    grep -rnE '# *include *<(curl/|openssl/)' include src cli | grep -vE '^cli/lib/hub/curl/'
     grep -rnE '# *include *<(cub/|cublas)' src
     grep -rnE '# *include *<(immintrin|x86intrin)' include src cli | grep -vE '^src/[a-z]+/x86/'
     grep -rnE '# *include *<arm_neon' include src cli | grep -vE '^src/[a-z]+/arm/'

@@ -20,7 +20,7 @@ static const option_row rows[] = {
     {GROUP_MACHINE, "ctx-size", "c", "N", "context, tokens (default: the model's)", KIND_U32, AT(ctx_size), 1, 16777216},
     CPU_MASK_ROW(serve_options),
     {GROUP_MACHINE, "arch", NULL, "NAME", "a known model in place of a file, to simulate (names: pleat plan --arch list)",
-     KIND_TEXT, AT(arch), .words = arch_names, .excludes = "model", .needs = "simulate prices",
+     KIND_TEXT, AT(arch), .words = arch_names, .excludes = "model hf-repo", .needs = "simulate prices",
      .because = "it has no weights to run, and what a step costs is not known"},
     {GROUP_CACHE, "kv", NULL, "SPEC", "how the cache is kept: f16, k8v4, leankv, h2o, kvcomp, ...; repeat to compare (default f16)",
      KIND_SPECS, AT(load.kv), .words = option_spec_names},

@@ -43,6 +43,8 @@ static const arch archs[] = {
      {SIZES(  16,  32,  8,  64,  2048,  8192, 128256, 131072, TRAIT_TIED)}},
     {"llama3.2-3b", "meta-llama/Llama-3.2-3B", NULL,
      {SIZES(  28,  24,  8, 128,  3072,  8192, 128256, 131072, TRAIT_TIED)}},
+    {"smollm2-135m", "HuggingFaceTB/SmolLM2-135M", NULL,
+     {SIZES(  30,   9,  3,  64,   576,  1536,  49152,   8192, TRAIT_TIED)}},
     {"mistral-7b", "mistralai/Mistral-7B-v0.3", NULL,
      {SIZES(  32,  32,  8, 128,  4096, 14336,  32768,  32768, 0)}},
     {"mixtral-8x7b", "mistralai/Mixtral-8x7B-v0.1", NULL,
@@ -53,6 +55,8 @@ static const arch archs[] = {
      {SIZES(  64,  40,  8, 128,  5120, 27648, 152064, 131072, TRAIT_QKV_BIAS)}},
     {"qwen2.5-72b", "Qwen/Qwen2.5-72B", NULL,
      {SIZES(  80,  64,  8, 128,  8192, 29568, 152064, 131072, TRAIT_QKV_BIAS)}},
+    {"qwen3-4b", "Qwen/Qwen3-4B", NULL,
+     {SIZES(  36,  32,  8, 128,  2560,  9728, 151936,  40960, TRAIT_QK_NORM | TRAIT_TIED)}},
     {"qwen3-8b", "Qwen/Qwen3-8B", NULL,
      {SIZES(  36,  32,  8, 128,  4096, 12288, 151936,  40960, TRAIT_QK_NORM)}},
     {"qwen3-32b", "Qwen/Qwen3-32B", NULL,
@@ -80,11 +84,12 @@ static const arch archs[] = {
 /* clang-format on */
 enum { N_ARCHS = sizeof archs / sizeof archs[0] };
 
-const char *const arch_names[] = {
-    "llama3-8b",   "llama3-70b",  "llama3.1-8b",  "llama3.1-70b", "llama3.1-405b", "llama3.2-1b",
-    "llama3.2-3b", "mistral-7b",  "mixtral-8x7b", "qwen2.5-7b",   "qwen2.5-32b",   "qwen2.5-72b",
-    "qwen3-8b",    "qwen3-32b",   "gemma2-9b",    "gemma2-27b",   "gemma3-27b",    "phi-3-mini",
-    "phi-4",       "gpt-oss-20b", "gpt-oss-120b", "deepseek-v3",  "list",          NULL};
+const char *const arch_names[] = {"llama3-8b",   "llama3-70b",  "llama3.1-8b",  "llama3.1-70b", "llama3.1-405b",
+                                  "llama3.2-1b", "llama3.2-3b", "smollm2-135m", "mistral-7b",   "mixtral-8x7b",
+                                  "qwen2.5-7b",  "qwen2.5-32b", "qwen2.5-72b",  "qwen3-4b",     "qwen3-8b",
+                                  "qwen3-32b",   "gemma2-9b",   "gemma2-27b",   "gemma3-27b",   "phi-3-mini",
+                                  "phi-4",       "gpt-oss-20b", "gpt-oss-120b", "deepseek-v3",  "list",
+                                  NULL};
 _Static_assert(sizeof arch_names / sizeof arch_names[0] == N_ARCHS + 2, "a name for each, list and the end");
 
 const arch *archs_all(uint32_t *n) {

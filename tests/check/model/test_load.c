@@ -259,6 +259,38 @@ static void test_fingerprint_changes(void) {
     CHECK_STATUS(pleat_model_fingerprint(NULL, other), PLEAT_E_ARG);
 }
 
+/* The same bytes as a file and in memory are the same model, which reads those bytes and no copy. */
+static void test_memory(void) {
+    pleat_model *by_file = NULL, *in_memory = NULL;
+    pleat_error err = {0};
+    gguf_writer w;
+    char a[PLEAT_FINGERPRINT_CAP] = "a", b[PLEAT_FINGERPRINT_CAP] = "b";
+    write_model(&w, &(change){0});
+    const size_t n_aligned = (w.n + 127) / 64 * 64;
+    unsigned char *bytes = aligned_alloc(64, n_aligned);
+    if (!CHECK(bytes != NULL)) return;
+    memcpy(bytes, w.p, w.n);
+    memmove(bytes + 1, bytes, w.n);
+    CHECK_STATUS(pleat_model_load_memory(bytes + 1, w.n, NULL, &in_memory, &err), PLEAT_E_ARG);
+    memmove(bytes, bytes + 1, w.n);
+    CHECK_STATUS(pleat_model_load_memory(NULL, w.n, NULL, &in_memory, &err), PLEAT_E_ARG);
+    CHECK_STATUS(pleat_model_load_memory(bytes, w.n, NULL, NULL, &err), PLEAT_E_ARG);
+    CHECK_STATUS(pleat_model_load_memory(bytes, w.n - 1, NULL, &in_memory, &err), PLEAT_E_FORMAT);
+    CHECK(in_memory == NULL);
+    if (CHECK_STATUS(load_file(&w, &by_file, &err), PLEAT_OK) &&
+        CHECK_STATUS(pleat_model_load_memory(bytes, w.n, NULL, &in_memory, &err), PLEAT_OK)) {
+        CHECK_STATUS(pleat_model_fingerprint(by_file, a), PLEAT_OK);
+        CHECK_STATUS(pleat_model_fingerprint(in_memory, b), PLEAT_OK);
+        CHECK_EQ_STR(a, b);
+        const unsigned char *data = in_memory->embedding.data;
+        CHECK(data > bytes && data < bytes + w.n);
+    }
+    pleat_model_destroy(&by_file);
+    pleat_model_destroy(&in_memory);
+    free(bytes);
+    gw_free(&w);
+}
+
 /* The fingerprint of a model file's bytes with the byte at `at` flipped; UINT64_MAX: with none. */
 static void fingerprint_flipped(unsigned char *bytes, size_t n, uint64_t at, char out[PLEAT_FINGERPRINT_CAP]) {
     pleat_model *m = NULL;
@@ -368,6 +400,7 @@ static void test_refused(void) {
 
 int main(int argc, char **argv) {
     static const check_test tests[] = {
+        {"memory", test_memory},
         {"tiny", test_tiny},
         {"variants", test_variants},
         {"vectors", test_vectors},

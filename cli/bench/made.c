@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * made.c: see made.h.
+ */
+#include "made.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "cli/lib/common.h"
+#include "cli/lib/output.h"
+#include "cli/lib/progress.h"
+#include "cli/lib/shape/archs.h"
+#include "cli/lib/shape/hf_config.h"
+
+enum { ALIGN = 32, BYTE_TOKENS = 256, TENSOR_NAME_CAP = 48, TENSORS_PER_LAYER = 14, SEED = 11 };
+enum { GGUF_U32 = 4, GGUF_I32 = 5, GGUF_F32 = 6, GGUF_STRING = 8, GGUF_ARRAY = 9, GGML_F32 = 0 };
+
+/* ---- which shape ------------------------------------------------------------------------------- */
+
+static int read_config(const char *path, model_shape *out) {
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    char *text = NULL;
+    size_t n = 0;
+    if (cli_read_file(CONTENT_CONFIG, path, &text, &n) != CLI_OK) return CLI_FAILED;
+    const pleat_status status = hf_config_parse(text, n, out, &err);
+    free(text);
+    return status == PLEAT_OK ? CLI_OK : cli_fail(path, status, &err);
+}
+
+static int find_named(const char *name, model_shape *out) {
+    char hint[HINT_CAP];
+    const arch *a = archs_find(name);
+    if (!a) {
+        cli_error(
+            "--shape '%s': no such model is known%s (`pleat plan --arch list` shows all); a config.json also serves",
+            name, cli_hint(hint, "", name, archs_nearest(name)));
+        return CLI_USAGE;
+    }
+    *out = a->shape;
+    snprintf(out->name, sizeof out->name, "%s", name);
+    return CLI_OK;
+}
+
+/* What such a model has that is not made here, or NULL. */
+static const char *what_is_missing(const model_shape *s) {
+    if (s->n_experts) return "experts";
+    if (s->n_windowed) return "sliding windows";
+    if (s->traits & ~(uint32_t)(TRAIT_TIED | TRAIT_QKV_BIAS | TRAIT_QK_NORM)) return "more norms, biases or sinks";
+    if (!s->n_embd || !s->n_ff || !s->n_ctx) return "a size that is not known";
+    if (s->n_vocab < BYTE_TOKENS) return "a vocabulary of fewer than 256 tokens";
+    if (s->n_embd % ALIGN || s->n_ff % ALIGN || s->n_q_heads * s->head_dim % ALIGN)
+        return "matrices whose rows are no multiple of 32 weights";
+    return NULL;
+}
+
+int made_find_shape(const char *text, model_shape *out) {
+    const size_t n = strlen(text);
+    const int is_path = strchr(text, '/') || (n > 5 && !strcmp(text + n - 5, ".json"));
+    const int code = is_path ? read_config(text, out) : find_named(text, out);
+    const char *why = code == CLI_OK ? what_is_missing(out) : NULL;
+    if (!why) return code;
+    cli_error("--shape %s: it has %s, which is not made here", text, why);
+    return CLI_FAILED;
+}
+
+/* ---- tensors ----------------------------------------------------------------------------------- */
+
+typedef struct tensor {
+    char name[TENSOR_NAME_CAP];
+    uint64_t rows, cols; /* rows 0: a vector of f32 */
+    float value;         /* of a vector's elements */
+    uint64_t n_bytes, offset;
+} tensor;
+
+typedef struct tensors {
+    const made_type *type;
+    uint32_t n;
+    uint64_t n_bytes; /* of all, each at a multiple of ALIGN */
+    tensor *at;
+} tensors;
+
+static void add(tensors *list, int layer, const char *name, uint64_t rows, uint64_t cols, float value) {
+    tensor *t = &list->at[list->n++];
+    if (layer < 0)
+        snprintf(t->name, sizeof t->name, "%s", name);
+    else
+        snprintf(t->name, sizeof t->name, "blk.%d.%s", layer, name);
+    t->rows = rows;
+    t->cols = cols;
+    t->value = value;
+    t->n_bytes = rows ? rows * (cols / list->type->block_values * list->type->block_bytes) : cols * sizeof(float);
+    t->offset = list->n_bytes;
+    list->n_bytes += (t->n_bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static void add_layer(tensors *list, int i, const model_shape *s) {
+    const uint64_t n_q = (uint64_t)s->n_q_heads * s->head_dim, n_kv = (uint64_t)s->n_kv_heads * s->head_dim;
+    add(list, i, "attn_norm.weight", 0, s->n_embd, 1);
+    add(list, i, "attn_q.weight", n_q, s->n_embd, 0);
+    add(list, i, "attn_k.weight", n_kv, s->n_embd, 0);
+    add(list, i, "attn_v.weight", n_kv, s->n_embd, 0);
+    if (s->traits & TRAIT_QKV_BIAS) {
+        add(list, i, "attn_q.bias", 0, n_q, 0);
+        add(list, i, "attn_k.bias", 0, n_kv, 0);
+        add(list, i, "attn_v.bias", 0, n_kv, 0);
+    }
+    if (s->traits & TRAIT_QK_NORM) {
+        add(list, i, "attn_q_norm.weight", 0, s->head_dim, 1);
+        add(list, i, "attn_k_norm.weight", 0, s->head_dim, 1);
+    }
+    add(list, i, "attn_output.weight", s->n_embd, n_q, 0);
+    add(list, i, "ffn_norm.weight", 0, s->n_embd, 1);
+    add(list, i, "ffn_gate.weight", s->n_ff, s->n_embd, 0);
+    add(list, i, "ffn_up.weight", s->n_ff, s->n_embd, 0);
+    add(list, i, "ffn_down.weight", s->n_embd, s->n_ff, 0);
+}
+
+static void list_tensors(tensors *list, const model_shape *s, const made_type *type) {
+    *list = (tensors){.type = type, .at = cli_alloc((size_t)s->n_layers * TENSORS_PER_LAYER + 3, sizeof(tensor))};
+    add(list, -1, "token_embd.weight", s->n_vocab, s->n_embd, 0);
+    add(list, -1, "output_norm.weight", 0, s->n_embd, 1);
+    if (!(s->traits & TRAIT_TIED)) add(list, -1, "output.weight", s->n_vocab, s->n_embd, 0);
+    for (uint32_t i = 0; i < s->n_layers; i++) add_layer(list, (int)i, s);
+}
+
+/* ---- the file's head --------------------------------------------------------------------------- */
+
+/* Counts where there is no memory yet. */
+typedef struct writer {
+    unsigned char *out; /* NULL: only count */
+    uint64_t n;
+} writer;
+
+static void put(writer *w, const void *bytes, size_t n) {
+    if (w->out) memcpy(w->out + w->n, bytes, n);
+    w->n += n;
+}
+static void put_u32(writer *w, uint32_t v) { put(w, &v, sizeof v); }
+static void put_u64(writer *w, uint64_t v) { put(w, &v, sizeof v); }
+static void put_text(writer *w, const char *text) {
+    put_u64(w, strlen(text));
+    put(w, text, strlen(text));
+}
+static void put_key_text(writer *w, const char *key, const char *text) {
+    put_text(w, key);
+    put_u32(w, GGUF_STRING);
+    put_text(w, text);
+}
+static void put_key_array(writer *w, const char *key, uint32_t kind, uint64_t n) {
+    put_text(w, key);
+    put_u32(w, GGUF_ARRAY);
+    put_u32(w, kind);
+    put_u64(w, n);
+}
+
+/* GPT-2's spelling of a byte: printable ones are themselves, the others are numbered from U+0100. */
+static void spell_byte(uint32_t byte, char out[3]) {
+    uint32_t code = 0x100;
+    for (uint32_t b = 0; b <= byte; b++) {
+        const int prints = (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+        if (b == byte && prints) code = byte;
+        if (b < byte && !prints) code++;
+    }
+    if (code < 0x80)
+        snprintf(out, 3, "%c", (int)code);
+    else
+        snprintf(out, 3, "%c%c", (int)(0xC0 | code >> 6), (int)(0x80 | (code & 0x3F)));
+}
+
+static void put_vocabulary(writer *w, const model_shape *s) {
+    put_key_text(w, "tokenizer.ggml.model", "gpt2");
+    put_key_text(w, "tokenizer.ggml.pre", "llama-bpe");
+    put_key_array(w, "tokenizer.ggml.tokens", GGUF_STRING, s->n_vocab);
+    for (uint32_t i = 0; i < s->n_vocab; i++) {
+        char text[16];
+        if (i < BYTE_TOKENS)
+            spell_byte(i, text);
+        else
+            snprintf(text, sizeof text, "%06x", i);
+        put_text(w, text);
+    }
+    put_key_array(w, "tokenizer.ggml.token_type", GGUF_I32, s->n_vocab);
+    for (uint32_t i = 0; i < s->n_vocab; i++) put_u32(w, 1); /* normal */
+    put_key_array(w, "tokenizer.ggml.merges", GGUF_STRING, 0);
+}
+
+/* The architecture that has what the shape has. */
+static const char *architecture_of(const model_shape *s) {
+    return s->traits & TRAIT_QK_NORM ? "qwen3" : s->traits & TRAIT_QKV_BIAS ? "qwen2" : "llama";
+}
+
+static void put_metadata(writer *w, const model_shape *s, const char *name) {
+    const struct {
+        const char *key;
+        uint32_t value;
+    } sizes[] = {{"block_count", s->n_layers},           {"context_length", s->n_ctx},
+                 {"embedding_length", s->n_embd},        {"feed_forward_length", s->n_ff},
+                 {"attention.head_count", s->n_q_heads}, {"attention.head_count_kv", s->n_kv_heads},
+                 {"attention.key_length", s->head_dim},  {"attention.value_length", s->head_dim}};
+    const size_t n_sizes = sizeof sizes / sizeof sizes[0];
+    const float epsilon = 1e-5f;
+    char key[64];
+    put_u64(w, n_sizes + 3 + 5);
+    put_key_text(w, "general.architecture", architecture_of(s));
+    put_key_text(w, "general.name", name);
+    for (size_t i = 0; i < n_sizes; i++) {
+        snprintf(key, sizeof key, "%s.%s", architecture_of(s), sizes[i].key);
+        put_text(w, key);
+        put_u32(w, GGUF_U32);
+        put_u32(w, sizes[i].value);
+    }
+    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", architecture_of(s));
+    put_text(w, key);
+    put_u32(w, GGUF_F32);
+    put(w, &epsilon, sizeof epsilon);
+    put_vocabulary(w, s);
+}
+
+/* All before the tensors' data. */
+static void put_head(writer *w, const model_shape *s, const tensors *list, const char *name) {
+    put(w, "GGUF", 4);
+    put_u32(w, 3);
+    put_u64(w, list->n);
+    put_metadata(w, s, name);
+    for (uint32_t i = 0; i < list->n; i++) {
+        const tensor *t = &list->at[i];
+        put_text(w, t->name);
+        put_u32(w, t->rows ? 2 : 1);
+        put_u64(w, t->cols);
+        if (t->rows) put_u64(w, t->rows);
+        put_u32(w, t->rows ? list->type->ggml_type : GGML_F32);
+        put_u64(w, t->offset);
+    }
+    w->n = (w->n + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* ---- the file ---------------------------------------------------------------------------------- */
+
+static void fill_tensor(const tensor *t, const made_type *type, unsigned char *out, measure_rng *rng) {
+    if (t->rows) {
+        type->fill(out, t->rows * (t->cols / type->block_values), 1 / sqrt((double)t->cols), rng);
+        return;
+    }
+    for (uint64_t i = 0; i < t->cols; i++) memcpy(out + i * sizeof(float), &t->value, sizeof(float));
+}
+
+static void fill(const tensors *list, unsigned char *data, int is_quiet) {
+    measure_rng rng = {SEED};
+    progress_begin("making random weights, MB", list->n_bytes / 1000000, !is_quiet);
+    for (uint32_t i = 0; i < list->n; i++) {
+        fill_tensor(&list->at[i], list->type, data + list->at[i].offset, &rng);
+        progress_update((list->at[i].offset + list->at[i].n_bytes) / 1000000);
+    }
+    progress_end();
+}
+
+/* Whether there is memory for the model, and where it is. */
+static int take_memory(made_model *m, int is_quiet) {
+    char need[BYTES_CAP], room[BYTES_CAP];
+    const uint64_t free_bytes = measure_free_bytes();
+    print_bytes(need, m->n_bytes);
+    print_bytes(room, free_bytes);
+    if (m->n_bytes > free_bytes) {
+        cli_error("%s takes %s of memory, and %s are free", m->name, need, room);
+        return CLI_FAILED;
+    }
+    if (!is_quiet) cli_note("%s takes %s of memory, of %s that are free", m->name, need, room);
+    void *bytes = mmap(NULL, m->n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (bytes == MAP_FAILED) {
+        cli_error("%s: no memory for its %s: %s", m->name, need, strerror(errno));
+        return CLI_FAILED;
+    }
+    m->bytes = bytes;
+    return CLI_OK;
+}
+
+/* Whether the library takes such a model, before its weights are made; they are zeros yet. */
+static int check_head(const made_model *m) {
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    pleat_model *model = NULL;
+    const pleat_status status = pleat_model_load_memory(m->bytes, m->n_bytes, NULL, &model, &err);
+    pleat_model_destroy(&model);
+    return status == PLEAT_OK ? CLI_OK : cli_fail(m->name, status, &err);
+}
+
+int made_build(const model_shape *shape, const made_type *type, int is_quiet, made_model *out) {
+    tensors list;
+    writer w = {NULL, 0};
+    *out = (made_model){.bytes = NULL};
+    snprintf(out->name, sizeof out->name, "%s, random %s", shape->name, type->name);
+    list_tensors(&list, shape, type);
+    put_head(&w, shape, &list, out->name);
+    out->n_bytes = w.n + list.n_bytes;
+    int code = take_memory(out, is_quiet);
+    if (code == CLI_OK) {
+        w = (writer){out->bytes, 0};
+        put_head(&w, shape, &list, out->name);
+        code = check_head(out);
+    }
+    if (code == CLI_OK) fill(&list, out->bytes + w.n, is_quiet);
+    free(list.at);
+    return code;
+}
+
+void made_release(made_model *m) {
+    if (m->bytes) munmap(m->bytes, m->n_bytes);
+    m->bytes = NULL;
+}
