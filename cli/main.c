@@ -17,6 +17,7 @@
 #include "cli/help/help.h"
 #include "cli/lib/common.h"
 #include "cli/lib/output.h"
+#include "cli/run/chat/edit.h"
 
 static const command *const commands[] = {
     &run_command,         &eval_command,      &calibrate_command,   &bench_attn_command, &bench_pages_command,
@@ -82,7 +83,7 @@ static int completion(int argc, char **argv) {
 }
 
 static int version(void) {
-    printf("pleat %s\n%s; %s\n", pleat_version(), pleat_build_info(), peer_describe());
+    printf("pleat %s\n%s; %s; %s\n", pleat_version(), pleat_build_info(), peer_describe(), edit_describe());
     return finish_printing();
 }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 #
-# libraries.cmake: what others made and we link.  PCRE2, Jansson and xxHash's header have to be there; have_onednn and
-# have_zstd say whether oneDNN and zstd are.
+# libraries.cmake: what others made and we link.  PCRE2, Jansson and xxHash's header have to be there; have_onednn,
+# have_zstd and have_editline say whether oneDNN, zstd and libedit are.
 
 # pleat_find(VAR header library package): VAR_INCLUDE and VAR_LIBRARY, or an end that names the Debian package.
 function(pleat_find var header library package)
@@ -60,4 +60,16 @@ if(zstd STREQUAL on OR (zstd STREQUAL auto AND ZSTD_INCLUDE AND ZSTD_LIBRARY))
     elseif(zstd STREQUAL on)
         message(FATAL_ERROR "a program with ${ZSTD_LIBRARY} and ${ZSTD_INCLUDE}/zstd.h does not link")
     endif()
+endif()
+
+# ---- libedit --------------------------------------------------------------------------------------------------------
+
+pleat_three_way(PLEAT_EDITLINE)
+string(TOLOWER ${PLEAT_EDITLINE} editline)
+find_path(EDITLINE_INCLUDE histedit.h)
+find_library(EDITLINE_LIBRARY edit)
+set(have_editline 0)
+if(editline STREQUAL on OR (editline STREQUAL auto AND EDITLINE_INCLUDE AND EDITLINE_LIBRARY))
+    pleat_find(EDITLINE histedit.h edit libedit-dev)
+    set(have_editline 1)
 endif()

@@ -23,7 +23,7 @@ packages=""
 need_arm64=0
 [ $# -gt 0 ] || usage
 for what in "$@"; do
-    packages+=" gcc libc6-dev cmake ninja-build libdnnl-dev libpcre2-dev libjansson-dev libxxhash-dev libzstd-dev"
+    packages+=" gcc libc6-dev cmake ninja-build libdnnl-dev libpcre2-dev libjansson-dev libxxhash-dev libzstd-dev libedit-dev"
     case $what in
         run) ;;
         test) packages+=" g++ binutils pkg-config python3 clang-format" ;;

@@ -92,7 +92,7 @@ static const struct {
     {"a task file", (size_t)256 << 20},  {"a text", (size_t)256 << 20},
     {"a trace", (size_t)1 << 30},        /* ten million requests by their lengths */
     {"a config.json", (size_t)16 << 20}, /* they have some KiB */
-    {"a profile", (size_t)16 << 20},
+    {"a profile", (size_t)16 << 20},     {"a conversation", (size_t)64 << 20}, /* as a prompt, which it becomes */
 };
 
 /* Read f to its end, or to one byte more than max_bytes.  Works on pipes, where no size is known beforehand. */

@@ -50,7 +50,8 @@ typedef enum cli_content {
     CONTENT_TEXT,
     CONTENT_TRACE,
     CONTENT_CONFIG,
-    CONTENT_PROFILE
+    CONTENT_PROFILE,
+    CONTENT_CONVERSATION
 } cli_content;
 
 /* Read the whole of `path` ("-": stdin) into *text, n_bytes long with a NUL behind; the caller frees it.  A file or a
