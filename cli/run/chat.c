@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "chat/input.h"
 #include "cli/lib/common.h"
 #include "cli/lib/interrupt.h"
 #include "cli/lib/terminal.h"

@@ -18,7 +18,6 @@
 
 #include "chat/conversation.h"
 #include "chat/held.h"
-#include "chat/input.h"
 #include "run.h"
 
 /* What became of one turn. */

@@ -10,7 +10,6 @@
 
 #include "chat.h"
 #include "cli/lib/common.h"
-#include "cli/lib/interrupt.h"
 #include "cli/lib/terminal.h"
 
 typedef struct chat_row {
