@@ -183,8 +183,11 @@ static void greet(const chat *c) {
     const run *r = c->r;
     if (r->o->common.quiet) return;
     const char *name = r->l.info.name[0] ? r->l.info.name : r->l.info.architecture;
+    char *escaped = cli_alloc(UTF8_ESCAPED_CAP(strlen(name)), 1);
     fprintf(stderr, "%s%s, %s, context of %u tokens.  /help lists commands; Ctrl-C stops an answer, Ctrl-D leaves.%s\n",
-            terminal_begin(stderr, STYLE_DIM), name, r->o->load.kv.text[0], r->n_ctx, terminal_end(stderr));
+            terminal_begin(stderr, STYLE_DIM), utf8_escape(name, "", escaped), r->o->load.kv.text[0], r->n_ctx,
+            terminal_end(stderr));
+    free(escaped);
     if (c->talk.n) cli_note("%u messages were said before", c->talk.n);
 }
 

@@ -90,10 +90,14 @@ int chat_check_text(const char *what, const char *text, size_t n) {
 
 static int do_system(chat *c, const char *arg) {
     const char *now = conversation_system(&c->talk);
-    if (!arg[0])
-        fprintf(stderr, "%s\n", now ? now : "There is no system text.");
-    else
+    if (arg[0]) {
         conversation_set_system(&c->talk, strcmp(arg, "-") ? arg : NULL);
+        return CLI_OK;
+    }
+    if (!now) now = "There is no system text.";
+    char *escaped = cli_alloc(UTF8_ESCAPED_CAP(strlen(now)), 1);
+    fprintf(stderr, "%s\n", utf8_escape(now, "\n\t", escaped));
+    free(escaped);
     return CLI_OK;
 }
 

@@ -137,6 +137,7 @@ input_kind edit_read(line_editor *e, const char *prompt, char **line, size_t *n)
     int n_read = 0;
     e->prompt = prompt;
     e->was_empty = 1;
+    el_resize(e->el); /* the window may have another size than for the last line */
     fputs(marks_on, stderr);
     fflush(stderr);
     const char *text = el_gets(e->el, &n_read);
