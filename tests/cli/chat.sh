@@ -239,17 +239,13 @@ for line in open(script).read().splitlines():
         found = re.search(text, seen[at:])
     if not found:
         print("never shown:", text)
+        os.kill(pid, 15)
         break
     at += found.end()
-end = time.time() + 60
-while time.time() < end and more(0.1):
-    if os.waitpid(pid, os.WNOHANG)[0]:
-        break
-else:
-    status = os.waitpid(pid, 0)[1]
-    open(out, "wb").write(seen)
-    sys.exit(os.waitstatus_to_exitcode(status))
+while more(0.1):
+    pass # the terminal is closed when the command has ended
 open(out, "wb").write(seen)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 PYTHON
 # plays ARGS: the conversation of the script on stdin; $code and $stdout
 plays() {
