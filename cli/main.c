@@ -18,6 +18,7 @@
 #include "cli/lib/common.h"
 #include "cli/lib/hub/hub.h"
 #include "cli/lib/output.h"
+#include "cli/run/chat/edit.h"
 
 static const command *const commands[] = {
     &run_command,         &eval_command,      &calibrate_command,   &bench_attn_command, &bench_pages_command,
@@ -83,7 +84,8 @@ static int completion(int argc, char **argv) {
 }
 
 static int version(void) {
-    printf("pleat %s\n%s; %s; %s\n", pleat_version(), pleat_build_info(), peer_describe(), hub_describe());
+    printf("pleat %s\n%s; %s; %s; %s\n", pleat_version(), pleat_build_info(), peer_describe(), hub_describe(),
+           edit_describe());
     return finish_printing();
 }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 #
 # libraries.cmake: what others made and we link.  PCRE2, Jansson and xxHash's header have to be there; have_onednn,
-# have_zstd and have_curl say whether oneDNN, zstd, and libcurl with OpenSSL's libcrypto are.
+# have_zstd, have_curl and have_editline say whether oneDNN, zstd, libcurl with OpenSSL's libcrypto, and libedit are.
 
 # pleat_find(VAR header library package): VAR_INCLUDE and VAR_LIBRARY, or an end that names the Debian package.
 function(pleat_find var header library package)
@@ -75,4 +75,16 @@ if(curl STREQUAL on OR (curl STREQUAL auto AND CURL_INCLUDE AND CURL_LIBRARY AND
     pleat_find(CURL curl/curl.h curl libcurl4-openssl-dev)
     pleat_find(CRYPTO openssl/evp.h crypto libssl-dev)
     set(have_curl ON)
+endif()
+
+# ---- libedit --------------------------------------------------------------------------------------------------------
+
+pleat_three_way(PLEAT_EDITLINE)
+string(TOLOWER ${PLEAT_EDITLINE} editline)
+find_path(EDITLINE_INCLUDE histedit.h)
+find_library(EDITLINE_LIBRARY edit)
+set(have_editline OFF)
+if(editline STREQUAL on OR (editline STREQUAL auto AND EDITLINE_INCLUDE AND EDITLINE_LIBRARY))
+    pleat_find(EDITLINE histedit.h edit libedit-dev)
+    set(have_editline ON)
 endif()

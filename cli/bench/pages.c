@@ -15,7 +15,6 @@
  */
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/bench/device/device.h"
 #include "cli/lib/common.h"

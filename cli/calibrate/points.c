@@ -3,7 +3,6 @@
  * points.c: specs are measured, each once.  See calibration.h.
  */
 #include <math.h>
-#include <string.h>
 
 #include "calibration.h"
 #include "cli/lib/common.h"

@@ -12,7 +12,6 @@
  * With --serve the tasks are requests of one serving, and rows say what that did in place of what a text says.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/eval/report/report.h"
 #include "cli/lib/common.h"

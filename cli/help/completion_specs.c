@@ -10,7 +10,6 @@
 #include "completion_specs.h"
 
 #include <stdint.h>
-#include <string.h>
 
 #include "cli/lib/options.h"
 

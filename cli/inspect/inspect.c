@@ -9,7 +9,6 @@
  * Bytes per token are without them.  With a policy both are the most that can be held, every token kept high; so they
  * are with compressed blocks, every token in the buffer.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/lib/common.h"

@@ -4,13 +4,11 @@
  */
 #include "common.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #include "progress.h"
@@ -92,7 +90,7 @@ static const struct {
     {"a task file", (size_t)256 << 20},  {"a text", (size_t)256 << 20},
     {"a trace", (size_t)1 << 30},        /* ten million requests by their lengths */
     {"a config.json", (size_t)16 << 20}, /* they have some KiB */
-    {"a profile", (size_t)16 << 20},
+    {"a profile", (size_t)16 << 20},     {"a conversation", (size_t)64 << 20}, /* as a prompt, which it becomes */
 };
 
 /* Read f to its end, or to one byte more than max_bytes.  Works on pipes, where no size is known beforehand. */
@@ -151,54 +149,14 @@ int cli_read_file(cli_content content, const char *path, char **text, size_t *n_
 
 /* ---- words that were meant --------------------------------------------------------------------- */
 
-enum { WORD_CAP = 63 };
-
-static int is_same(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }
-
-/* Edits between words, which are compared by their first WORD_CAP bytes: the rows of the usual table, of which a swap
- * of two neighbours looks at the last but one. */
-static uint32_t count_edits(const char *a, const char *b) {
-    uint32_t rows[3][WORD_CAP + 1];
-    uint32_t *before = rows[0], *above = rows[1], *row = rows[2];
-    const size_t na = strnlen(a, WORD_CAP), nb = strnlen(b, WORD_CAP);
-    for (size_t j = 0; j <= nb; j++) row[j] = (uint32_t)j;
-    for (size_t i = 1; i <= na; i++) {
-        uint32_t *oldest = before;
-        before = above;
-        above = row;
-        row = oldest;
-        row[0] = (uint32_t)i;
-        for (size_t j = 1; j <= nb; j++) {
-            row[j] = above[j - 1] + (is_same(a[i - 1], b[j - 1]) ? 0 : 1);
-            if (above[j] + 1 < row[j]) row[j] = above[j] + 1;
-            if (row[j - 1] + 1 < row[j]) row[j] = row[j - 1] + 1;
-            const int is_swap = i > 1 && j > 1 && is_same(a[i - 1], b[j - 2]) && is_same(a[i - 2], b[j - 1]);
-            if (is_swap && before[j - 2] + 1 < row[j]) row[j] = before[j - 2] + 1;
-        }
-    }
-    return row[nb];
-}
-
-/* Edits from a word to one that it may be a slip for, 1 if it is that one's beginning; UINT32_MAX: it is another. */
-static uint32_t slips(const char *word, const char *meant) {
-    const size_t na = strlen(word), nb = strlen(meant), longer = na > nb ? na : nb;
-    const uint32_t edits = count_edits(word, meant);
-    if (edits <= longer / 3 && (longer > 4 || is_same(word[0], meant[0]))) return edits;
-    return na >= 3 && strncasecmp(word, meant, na) == 0 ? 1 : UINT32_MAX;
-}
-
 uint32_t cli_nearest(const char *word, const char *const *words, uint32_t n) {
-    uint32_t best = 0, least = UINT32_MAX;
-    for (uint32_t i = 0; i < n; i++) {
-        const uint32_t d = strcmp(word, words[i]) != 0 ? slips(word, words[i]) : 0;
-        if (d >= least) continue;
-        best = i;
-        least = d;
-    }
-    return best;
+    const char *meant = pleat_nearest_word(word, strlen(word), words, n);
+    uint32_t i = 0;
+    while (meant && words[i] != meant) i++;
+    return i;
 }
 
-int cli_is_near(const char *word, const char *meant) { return slips(word, meant) != UINT32_MAX; }
+int cli_is_near(const char *word, const char *meant) { return pleat_word_is_near(word, strlen(word), meant); }
 
 const char *cli_hint(char buf[HINT_CAP], const char *kind, const char *word, const char *meant) {
     buf[0] = 0;

@@ -50,7 +50,8 @@ typedef enum cli_content {
     CONTENT_TEXT,
     CONTENT_TRACE,
     CONTENT_CONFIG,
-    CONTENT_PROFILE
+    CONTENT_PROFILE,
+    CONTENT_CONVERSATION
 } cli_content;
 
 /* Read the whole of `path` ("-": stdin) into *text, n_bytes long with a NUL behind; the caller frees it.  A file or a
@@ -61,8 +62,7 @@ int cli_read_file(cli_content content, const char *path, char **text, size_t *n_
  * that it is; n >= 1. */
 uint32_t cli_nearest(const char *word, const char *const *words, uint32_t n);
 
-/* Whether `word` is likely a slip for `meant`, by the rule of src/core/nearest.h: few edits for the longer's length, or
- * its first letters. */
+/* Whether `word` is likely a slip for `meant`, by the rule of pleat_nearest_word(). */
 int cli_is_near(const char *word, const char *meant);
 
 #define HINT_CAP 96

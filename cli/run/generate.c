@@ -103,12 +103,7 @@ static void end_shown(run *r, run_text *t) {
 static int begin_texts(run *r) {
     const run_options *o = r->o;
     pleat_error err = {0, PLEAT_NOWHERE, ""};
-    pleat_sampler_options sampling;
-    pleat_sampler_options_default(&sampling);
-    sampling.temperature = o->temp;
-    sampling.top_k = o->top_k;
-    sampling.top_p = o->top_p;
-    sampling.min_p = o->min_p;
+    pleat_sampler_options sampling = run_sampling(o);
     for (uint32_t i = 0; i < o->n_best; i++) {
         const size_t row = r->l.info.n_vocab;
         sampling.seed = r->texts[i].seed = o->seed + i;

@@ -26,7 +26,13 @@ static const option_row rows[] = {
      .because = "give one prompt"},
     {GROUP_PROMPT, "file", "f", "FILE", "read the prompt from FILE (-: stdin); one newline at its end is left out",
      KIND_INPUT, AT(file)},
-    {GROUP_PROMPT, "chat", NULL, NULL, "ask the prompt as a user's turn, in the model's chat form", KIND_SWITCH, AT(chat)},
+    {GROUP_PROMPT, "chat", NULL, NULL,
+     "ask the prompt as a user's turn, in the model's chat form; without a prompt: hold a conversation", KIND_SWITCH,
+     AT(chat)},
+    {GROUP_PROMPT, "system", NULL, "TEXT", "what stands in front of all turns", KIND_TEXT, AT(system), .needs = "chat",
+     .because = "it is a part of the chat form"},
+    {GROUP_PROMPT, "load", NULL, "FILE", "go on with a conversation that /save has written", KIND_INPUT, AT(load_path),
+     .needs = "chat", .excludes = "prompt file", .because = "a conversation is read and answered turn by turn"},
     {GROUP_PROMPT, "special", NULL, NULL, "read special tokens that the prompt spells out, and print those generated",
      KIND_SWITCH, AT(special)},
 
@@ -51,7 +57,7 @@ static const option_row rows[] = {
 
 static const option_demand demands[] = {
     NO_MODEL,
-    {"prompt file", "no prompt: give -p TEXT or -f FILE"},
+    {"prompt file chat", "no prompt: give -p TEXT or -f FILE, or --chat alone for a conversation"},
 };
 
 static void set_defaults(void *opts) {
@@ -70,9 +76,10 @@ static void set_defaults(void *opts) {
 const command run_command = {
     .name = "run",
     .help = "generate text from a model on a compressed KV cache",
-    .usage = "-m MODEL (-p TEXT | -f FILE) [-n N] [--kv SPEC] [--chat]",
+    .usage = "-m MODEL (-p TEXT | -f FILE | --chat) [-n N] [--kv SPEC]",
     .about = "Reads a prompt and generates what follows it, as text on stdout, with the KV cache kept as --kv says.  A "
-             "summary on stderr tells the speed and what the cache held.",
+             "summary on stderr tells the speed and what the cache held.  With --chat and no prompt it holds a "
+             "conversation, and the cache stays between its turns; /help lists what can be done in it.",
     ROWS_OF(rows),
     DEMANDS_OF(demands),
     .options_bytes = sizeof(run_options),

@@ -20,6 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "chat.h"
 #include "cli/lib/common.h"
 #include "cli/lib/interrupt.h"
 #include "cli/lib/measure.h"
@@ -55,15 +56,10 @@ static int check_prompt(const run_options *o, const char *text, size_t n) {
 
 /* Replace *text by the conversation that asks it. */
 static int wrap_chat(const run *r, char **text, size_t *n) {
-    const pleat_chat_message message = {"user", *text};
-    pleat_error err = {0, PLEAT_NOWHERE, ""};
-    const size_t cap = *n + 256; /* ChatML adds about 50 bytes to a turn */
-    char *wrapped = cli_alloc(cap, 1);
-    const pleat_status status = pleat_model_chat(r->l.model, &message, 1, wrapped, cap, n, &err);
-    if (status != PLEAT_OK) {
-        free(wrapped);
-        return cli_fail("--chat", status, &err);
-    }
+    const char *system = r->o->system;
+    const pleat_chat_message messages[] = {{"system", system}, {"user", *text}};
+    char *wrapped;
+    if (run_form(&r->l, system ? messages : messages + 1, system ? 2 : 1, &wrapped, n) != CLI_OK) return CLI_FAILED;
     free(*text);
     *text = wrapped;
     return CLI_OK;
@@ -72,10 +68,12 @@ static int wrap_chat(const run *r, char **text, size_t *n) {
 /* Turn *text into r->prompt. */
 static int tokenize_prompt(run *r, char **text, size_t n) {
     const run_options *o = r->o;
-    const uint32_t flags = PLEAT_TOKENIZE_ADD_BOS | (o->chat || o->special ? PLEAT_TOKENIZE_SPECIAL : 0);
+    const uint32_t flags = PLEAT_TOKENIZE_ADD_BOS | (o->special ? PLEAT_TOKENIZE_SPECIAL : 0);
     const int is_empty = n == 0 && !o->chat; /* --chat asks an empty turn */
     int code = o->chat ? wrap_chat(r, text, &n) : CLI_OK;
-    if (code == CLI_OK) code = load_tokens(&r->l, "the prompt", *text, n, flags, &r->prompt, &r->n_prompt);
+    if (code == CLI_OK)
+        code = o->chat ? run_form_tokens(&r->l, *text, n, 0, &r->prompt, &r->n_prompt)
+                       : load_tokens(&r->l, "the prompt", *text, n, flags, &r->prompt, &r->n_prompt);
     if (code == CLI_OK && r->n_prompt == 0) {
         cli_error("the prompt is empty, and this model puts no token in front of a text");
         return CLI_FAILED;
@@ -83,25 +81,6 @@ static int tokenize_prompt(run *r, char **text, size_t n) {
     if (code == CLI_OK && is_empty && !o->common.quiet)
         cli_note("the prompt is empty: generation starts from the beginning-of-text token");
     return code;
-}
-
-/* The spec that --kv, or -ctk and -ctv, or else the default names. */
-static int take_spec(run_options *o) {
-    static const char *const default_specs[] = {"k8v4", NULL};
-    spec_list *kv = &o->load.kv;
-    pleat_error err = {0, PLEAT_NOWHERE, ""};
-    if (!o->cache_type_k && !o->cache_type_v) {
-        options_default_specs(kv, default_specs);
-        return CLI_OK;
-    }
-    const char *k = o->cache_type_k ? o->cache_type_k : "f16", *v = o->cache_type_v ? o->cache_type_v : "f16";
-    if (pleat_spec_from_cache_types(k, v, &kv->spec[0], &err) != PLEAT_OK) {
-        cli_error("--cache-type-k '%s', --cache-type-v '%s': %s", k, v, err.text);
-        return CLI_USAGE;
-    }
-    pleat_spec_print(&kv->spec[0], kv->text[0], PLEAT_SPEC_TEXT_CAP);
-    kv->n = 1;
-    return CLI_OK;
 }
 
 /* Do --n-best, --beams and --temp go together? */
@@ -120,7 +99,7 @@ static int check_texts(const run_options *o) {
 static int load(run *r, run_options *o) {
     char *text = NULL;
     size_t n = 0;
-    int code = take_spec(o);
+    int code = run_take_spec(o);
     if (code == CLI_OK) code = check_texts(o);
     if (code == CLI_OK) code = read_prompt(o, &text, &n);
     if (code == CLI_OK) code = check_prompt(o, text, n);
@@ -133,12 +112,7 @@ static int load(run *r, run_options *o) {
 
 /* Settle how many tokens there may be. */
 static int fit_context(run *r) {
-    const uint32_t n_train = r->l.info.n_ctx, wanted = r->o->ctx_size;
-    r->n_ctx = wanted ? wanted : n_train;
-    if (wanted > n_train) {
-        cli_error("--ctx-size %u: the model's context is %u tokens", wanted, n_train);
-        return CLI_FAILED;
-    }
+    if (run_fit_ctx(r) != CLI_OK) return CLI_FAILED;
     if (r->n_prompt >= r->n_ctx) {
         cli_error("the prompt is too long: it has %u tokens, and the context of %u has room for %u and a token to "
                   "generate",
@@ -157,18 +131,10 @@ static int fit_context(run *r) {
  * generates and for pages of the prompt that do not stay shared; where a step takes fresh pages for all that stays, for
  * as many again. */
 static uint64_t pool_bytes(const run *r, const pleat_engine_options *engine) {
-    const pleat_model_info *model = &r->l.info;
-    pleat_cache_traits traits = {.size_bytes = sizeof traits, .unshared_tokens = UINT32_MAX};
+    pleat_cache_traits traits;
     pleat_cache_options cache;
-    pleat_cache_options_default(&cache);
-    cache.spec = engine->spec;
-    cache.n_layers = model->n_layers;
-    cache.n_kv_heads = model->n_kv_heads;
-    cache.n_q_heads = model->n_q_heads;
-    cache.head_dim = model->head_dim;
-    cache.max_tokens = engine->max_tokens;
-    (void)pleat_cache_traits_for(&cache, &traits, NULL); /* the engine will say what is wrong with the options */
-    const int is_shared = !model->window && traits.unshared_tokens <= r->n_prompt;
+    run_cache_options(r, engine, &cache, &traits);
+    const int is_shared = !r->l.info.window && traits.unshared_tokens <= r->n_prompt;
     const uint32_t own = r->max_new + (is_shared ? traits.unshared_tokens : r->n_prompt);
     const uint32_t n_own = traits.takes_fresh ? 2 * r->n_seqs : r->n_seqs;
     return pleat_cache_bytes_for(&cache, r->n_prompt, engine->max_tokens) +
@@ -234,6 +200,7 @@ static void release(run *r) {
 
 int run_main(void *opts) {
     run_options *o = opts;
+    if (!o->prompt && !o->file) return chat_main(o);
     run r = {.o = o};
     int code = load(&r, o);
     if (code == CLI_OK) code = fit_context(&r);

@@ -6,6 +6,8 @@
  *     run.c        the prompt, and the engine that reads it
  *     generate.c   one text, several drawn ones, or a search
  *     report.c     what is printed of them
+ *     chat.h       a conversation, where --chat has no prompt
+ *     setup.c      what an answer and a conversation begin with
  *     step.c       a step of the engine, and Ctrl-C: below all of them
  */
 #ifndef PLEAT_CLI_RUN_H
@@ -23,7 +25,9 @@ typedef struct run_options {
     const char *cache_type_k, *cache_type_v; /* NULL: not given */
     const char *prompt;                      /* NULL: not given */
     const char *file;                        /* of the prompt; NULL: not given */
-    int chat;                                /* wrap the prompt as a user's turn */
+    int chat;                                /* wrap the prompt as a user's turn, or hold a conversation */
+    const char *system;                      /* text in front of it; NULL: none */
+    const char *load_path;                   /* of the conversation to go on with; NULL: a new one */
     int special;                             /* read and print special tokens */
     int32_t n_predict;                       /* -1: until the context is full */
     float temp, top_p, min_p;
@@ -75,6 +79,28 @@ typedef struct run {
 static inline int run_streams(const run *r) {
     return r->out.format == FORMAT_TERMINAL && r->n_seqs == 1 && !r->o->n_beams;
 }
+
+/* ---- setup.c --------------------------------------------------------------------------------- */
+
+/* The spec that --kv, or -ctk and -ctv, or else the default names.  CLI_OK, or CLI_USAGE after a message. */
+int run_take_spec(run_options *o);
+
+/* Settle r->n_ctx.  CLI_OK, or CLI_FAILED after a message. */
+int run_fit_ctx(run *r);
+
+/* What --temp and its kin ask for. */
+pleat_sampler_options run_sampling(const run_options *o);
+
+/* The cache that an engine will have, and its traits. */
+void run_cache_options(const run *r, const pleat_engine_options *engine, pleat_cache_options *cache,
+                       pleat_cache_traits *traits);
+
+/* The messages in the model's chat form, ready for its answer; the caller frees *text.  CLI_OK, or CLI_FAILED after a
+ * message. */
+int run_form(const loaded *l, const pleat_chat_message *messages, uint32_t n_messages, char **text, size_t *n);
+
+/* Tokens of such a text, or of one's rest where its beginning has become tokens already.  The caller frees *ids. */
+int run_form_tokens(const loaded *l, const char *text, size_t n, int is_begun, pleat_token **ids, uint32_t *n_ids);
 
 /* ---- step.c ---------------------------------------------------------------------------------- */
 

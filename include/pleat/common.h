@@ -67,6 +67,17 @@ PLEAT_API uint32_t pleat_cpu_flags(void);
  * Thread-safe. */
 PLEAT_API void pleat_cpu_mask(uint32_t allowed);
 
+/* "Did you mean": the first of n_words words that word[0..n) is likeliest a slip for; NULL: it is near to none, or a
+ * pointer is NULL.
+ *     edits     insert, delete, replace, swap two neighbours: 1 each; case makes no difference
+ *     near      no more edits than a third of the longer word's length; up to 4 letters the first one is right
+ *               or the word's first letters, three at least, and no more: "stream" for "streaming", which count as 1
+ * For words in ASCII, of which the first 63 bytes are compared.  From any thread. */
+PLEAT_API const char *pleat_nearest_word(const char *word, size_t n, const char *const *words, size_t n_words);
+
+/* Whether word[0..n) is near to `meant` by that rule: 1 or 0. */
+PLEAT_API int pleat_word_is_near(const char *word, size_t n, const char *meant);
+
 #ifdef __cplusplus
 }
 #endif

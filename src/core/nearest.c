@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * nearest.c: edits over three rows of the usual table ("optimal string alignment").  See nearest.h.
+ * nearest.c: edits over three rows of the usual table ("optimal string alignment").  See pleat/common.h.
  */
-#include "core/nearest.h"
-
 #include <string.h>
 
-#define WORD_CAP 31u
+#include "core/types.h"
+#include "pleat/common.h"
+
+#define WORD_CAP 63u
 #define FAR UINT32_MAX
 
 /* One locale's letters do: words are ASCII. */
@@ -41,7 +42,8 @@ static bool begins(const char *word, size_t n, const char *meant, size_t n_meant
 }
 
 /* Edits between a word and one that it may be a slip for, or FAR. */
-static uint32_t distance(const char *word, size_t n, const char *meant) {
+static uint32_t distance(const char *word, size_t n_word, const char *meant) {
+    const size_t n = n_word < WORD_CAP ? n_word : WORD_CAP;
     const size_t n_meant = strnlen(meant, WORD_CAP), longer = n > n_meant ? n : n_meant;
     const uint32_t edits = count_edits(word, n, meant, n_meant);
     const bool begins_alike = longer > 4 || (n > 0 && is_same(word[0], meant[0]));
@@ -49,14 +51,18 @@ static uint32_t distance(const char *word, size_t n, const char *meant) {
     return begins(word, n, meant, n_meant) ? 1 : FAR;
 }
 
-const char *pleat__nearest_word(const char *word, size_t n, const char *const *words, size_t n_words) {
+const char *pleat_nearest_word(const char *word, size_t n, const char *const *words, size_t n_words) {
     const char *best = NULL;
     uint32_t least = FAR;
-    for (size_t i = 0; i < n_words; i++) {
-        const uint32_t d = distance(word, n < WORD_CAP ? n : WORD_CAP, words[i]);
+    for (size_t i = 0; word && words && i < n_words; i++) {
+        const uint32_t d = words[i] ? distance(word, n, words[i]) : FAR;
         if (d >= least) continue;
         least = d;
         best = words[i];
     }
     return best;
+}
+
+int pleat_word_is_near(const char *word, size_t n, const char *meant) {
+    return pleat_nearest_word(word, n, &meant, 1) != NULL;
 }

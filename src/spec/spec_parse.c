@@ -16,7 +16,6 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "core/nearest.h"
 #include "spec/spec.h"
 
 /* A piece of the text. */
@@ -127,7 +126,7 @@ static size_t list_words(const pleat__spec_key *key, const char *names[PLEAT__N_
 #define MEANT_CAP 64
 /* "; did you mean 'WORD'?", or `end` where no word is near. */
 static const char *meant(char buf[MEANT_CAP], word w, const char *const *words, size_t n_words, const char *end) {
-    const char *near = pleat__nearest_word(w.text, w.n, words, n_words);
+    const char *near = pleat_nearest_word(w.text, w.n, words, n_words);
     snprintf(buf, MEANT_CAP, near ? "; did you mean '%s'?" : "%s", near ? near : end);
     return buf;
 }

@@ -21,7 +21,7 @@ check "usage" prints "^usage: pleat bench codec \[--kv SPEC\]"
 try bench -h
 check "bench -h lists it" prints "^  bench codec +speed and bytes"
 try --version
-check "--version tells of the peers" prints "; (no zstd|zstd [0-9.]+ \((Huffman, FSE|literals)\))$"
+check "--version tells of the peers" prints "; (no zstd|zstd [0-9.]+ \((Huffman, FSE|literals)\)); (no libedit|libedit [0-9.]+)$"
 describes=$(sed -n 's/.*; \([^;]*\)$/\1/p' "$scratch/out")
 
 # The forms, on few tokens.  300 tokens are 4 blocks of 64, 18 of 16 and 9 of 32.

@@ -4,8 +4,6 @@
  */
 #include "gpu.h"
 
-#include "cli/lib/common.h"
-
 static pleat_status none(pleat_error *err) {
     uint32_t n;
     return pleat_device_count(&n, err); /* it says that this build has no CUDA */

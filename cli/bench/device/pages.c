@@ -16,7 +16,6 @@
  * calls can be repeated.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/lib/measure.h"
 #include "cli/lib/progress.h"

@@ -7,8 +7,6 @@
  *     csv, json       a row for each spec
  */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli/lib/common.h"
 #include "serve.h"

@@ -9,7 +9,6 @@
  * Requests that are wrong, or that could never run, are told with their line and counted; the others go on.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/lib/common.h"
 #include "cli/lib/interrupt.h"

@@ -11,7 +11,6 @@
  * All else that a spec does over a request's life is a forecast's (pleat/forecast.h), made from the cache's options.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/lib/common.h"
 #include "cli/lib/measure.h"

@@ -5,7 +5,6 @@
 #include "trace.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>

@@ -6,7 +6,6 @@
  *     else                                      wrong from the first token that differs; what follows is not noted
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/lib/whole_file.h"
 #include "score.h"

@@ -17,7 +17,6 @@
  *  3. Prompts are cut every -b tokens, wherever other players are: results do not depend on -np.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/lib/common.h"
 #include "cli/lib/interrupt.h"

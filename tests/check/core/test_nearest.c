@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "check.h"
-#include "core/nearest.h"
 
 enum { LONGEST = 7 };
 
@@ -53,7 +52,8 @@ static void test_as_defined(void) {
             want = words[i];
         }
         check_context("'%s' among '%s' '%s' '%s' '%s'", word, text[0], text[1], text[2], text[3]);
-        CHECK(pleat__nearest_word(word, n, words, 4) == want);
+        CHECK(pleat_nearest_word(word, n, words, 4) == want);
+        for (int i = 0; i < 4; i++) CHECK_EQ_I64(pleat_word_is_near(word, n, words[i]), is_near(word, words[i]));
     }
 }
 
@@ -81,14 +81,16 @@ static void test_slips(void) {
         {"turbo", NULL},
         {"k9v9", NULL},
         {"streamnig", "streaming"},
-        {"a_word_that_is_longer_than_the_31_bytes_that_are_compared", NULL},
+        {"a_word_that_is_longer_than_the_63_bytes_of_a_word_that_are_compared", NULL},
     };
     for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
-        const char *got = pleat__nearest_word(cases[i].word, strlen(cases[i].word), words, CHECK_COUNT(words));
+        const char *got = pleat_nearest_word(cases[i].word, strlen(cases[i].word), words, CHECK_COUNT(words));
         check_context("'%s'", cases[i].word);
         CHECK_EQ_STR(got ? got : "none", cases[i].want ? cases[i].want : "none");
     }
-    CHECK_EQ_STR(pleat__nearest_word("h20:budget", 3, words, CHECK_COUNT(words)), "h2o");
+    CHECK_EQ_STR(pleat_nearest_word("h20:budget", 3, words, CHECK_COUNT(words)), "h2o");
+    CHECK(pleat_nearest_word(NULL, 3, words, 1) == NULL && pleat_nearest_word("h2o", 3, NULL, 1) == NULL);
+    CHECK(!pleat_word_is_near("h2o", 3, NULL) && !pleat_word_is_near(NULL, 3, "h2o"));
 }
 
 static const check_test tests[] = {{"as_defined", test_as_defined}, {"slips", test_slips}};
