@@ -57,9 +57,13 @@ static int check_prompt(const run_options *o, const char *text, size_t n) {
 static int wrap_chat(const run *r, char **text, size_t *n) {
     const pleat_chat_message message = {"user", *text};
     pleat_error err = {0, PLEAT_NOWHERE, ""};
-    const size_t cap = *n + 256; /* ChatML adds about 50 bytes to a turn */
-    char *wrapped = cli_alloc(cap, 1);
-    const pleat_status status = pleat_model_chat(r->l.model, &message, 1, wrapped, cap, n, &err);
+    char *wrapped = NULL;
+    pleat_status status = pleat_model_chat(r->l.model, &message, 1, NULL, 0, n, &err); /* its length */
+    if (status == PLEAT_E_LIMIT) {
+        const size_t cap = *n + 256; /* the next rendering may name another day */
+        wrapped = cli_alloc(cap, 1);
+        status = pleat_model_chat(r->l.model, &message, 1, wrapped, cap, n, &err);
+    }
     if (status != PLEAT_OK) {
         free(wrapped);
         return cli_fail("--chat", status, &err);
