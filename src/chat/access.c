@@ -120,7 +120,7 @@ pleat_status pleat__get_attr(pleat__vm *vm, pleat__value object, pleat__value na
 /* ---- items ------------------------------------------------------------------------------------------------------- */
 
 static bool is_hashable(pleat__vm *vm, pleat__value v) {
-    if (v.kind != PLEAT__V_TUPLE) return v.kind <= PLEAT__V_STR;
+    if (v.kind != PLEAT__V_TUPLE) return pleat__value_is_hashable(v);
     bool all = vm->depth < vm->max_depth;
     vm->depth++;
     for (uint32_t i = 0; all && i < v.list->n; i++) all = is_hashable(vm, v.list->items[i]);

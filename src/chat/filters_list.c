@@ -4,6 +4,7 @@
  *
  * map, select and their kin return an iterator in Python, which computes its items when they are asked for.  Here they are
  * computed at once; what can be told of the result is the same, but that an error in an item nobody asks for is one.
+ * That a value cannot be walked at all is told when somebody walks the iterator.
  */
 #include "chat/access.h"
 #include "chat/filters.h"
@@ -71,6 +72,16 @@ static pleat_status copy_of(pleat__vm *vm, pleat__value v, pleat__kind kind, ple
     return pleat__vm_charge(vm, items->n);
 }
 
+/* What a filter that returns an iterator walks: *items is NULL where that would fail, which shows when somebody walks the
+ * iterator *out, as in Python. */
+static pleat_status begin_iterator(pleat__vm *vm, pleat__value v, bool is_walkable, pleat__list **items,
+                                   pleat__value *out) {
+    PLEAT_TRY(pleat__list_new(vm, PLEAT__V_ITER, 0, out));
+    out->sub = !is_walkable;
+    *items = NULL;
+    return is_walkable ? pleat__value_items(vm, v, items) : PLEAT_OK;
+}
+
 /* ---- ends, order --------------------------------------------------------------------------------------------------- */
 
 static pleat__value no_item(void) {
@@ -81,7 +92,7 @@ static pleat__value no_item(void) {
 pleat_status pleat__filter_first(pleat__run *run, pleat__value v, const pleat__args *args, pleat__value *out) {
     pleat__list *items;
     PLEAT_TRY(pleat__bind(run->vm, args, "first", 0, "", NULL));
-    if (v.kind == PLEAT__V_ITER) { /* takes one and leaves the others */
+    if (v.kind == PLEAT__V_ITER && !v.sub) { /* takes one and leaves the others */
         *out = v.list->at < v.list->n ? v.list->items[v.list->at++] : no_item();
         return PLEAT_OK;
     }
@@ -173,10 +184,12 @@ pleat_status pleat__filter_min(pleat__run *run, pleat__value v, const pleat__arg
 
 pleat_status pleat__filter_items(pleat__run *run, pleat__value v, const pleat__args *args, pleat__value *out) {
     PLEAT_TRY(pleat__bind(run->vm, args, "items", 0, "", NULL));
-    if (v.kind == PLEAT__V_UNDEFINED) return pleat__list_new(run->vm, PLEAT__V_ITER, 0, out);
-    if (v.kind != PLEAT__V_DICT)
-        return pleat__vm_fail(run->vm, PLEAT_E_ARG, "items wants a dict, not a %s", pleat__value_type(v));
+    if (v.kind != PLEAT__V_DICT) {
+        pleat__list *none;
+        return begin_iterator(run->vm, v, v.kind == PLEAT__V_UNDEFINED, &none, out);
+    }
     PLEAT_TRY(pleat__view_new(run->vm, v.dict, PLEAT__VIEW_ITEMS, out));
+    out->sub = 0;
     out->kind = PLEAT__V_ITER;
     return PLEAT_OK;
 }
@@ -219,10 +232,10 @@ pleat_status pleat__filter_unique(pleat__run *run, pleat__value v, const pleat__
     pleat__value a[2], seen, key, *old;
     pleat__list *items;
     PLEAT_TRY(pleat__bind(run->vm, args, "unique", 0, "case_sensitive attribute", a));
-    PLEAT_TRY(pleat__value_items(run->vm, v, &items));
+    PLEAT_TRY(begin_iterator(run->vm, v, pleat__value_is_iterable(v), &items, out));
+    if (!items) return PLEAT_OK;
     key_of by = key_new(a[1], a[0]);
     PLEAT_TRY(pleat__dict_new(run->vm, &seen));
-    PLEAT_TRY(pleat__list_new(run->vm, PLEAT__V_ITER, 0, out));
     for (uint32_t i = 0; i < items->n; i++) {
         PLEAT_TRY(key_by(run->vm, &by, items->items[i], &key));
         PLEAT_TRY(pleat__dict_find(run->vm, seen.dict, key, &old));
@@ -260,9 +273,9 @@ pleat_status pleat__filter_map(pleat__run *run, pleat__value v, const pleat__arg
     pleat__list *items;
     pleat__args rest;
     pleat__value one;
-    PLEAT_TRY(pleat__list_new(run->vm, PLEAT__V_ITER, 0, out));
-    if (!pleat__value_truth(v)) return PLEAT_OK;
-    PLEAT_TRY(pleat__value_items(run->vm, v, &items));
+    if (!pleat__value_truth(v)) return pleat__list_new(run->vm, PLEAT__V_ITER, 0, out);
+    PLEAT_TRY(begin_iterator(run->vm, v, pleat__value_is_iterable(v), &items, out));
+    if (!items) return PLEAT_OK;
     if (args->plain->n == 0 && pleat__dict_get(args->named, "attribute", 9))
         return map_attribute(run, items, args, out);
     if (args->plain->n == 0 || args->plain->items[0].kind != PLEAT__V_STR) {
@@ -288,9 +301,9 @@ static pleat_status choose(pleat__run *run, pleat__value v, const pleat__args *a
     pleat__list *items;
     pleat__args rest;
     const uint32_t at = by_attr ? 1 : 0;
-    PLEAT_TRY(pleat__list_new(run->vm, PLEAT__V_ITER, 0, out));
-    if (!pleat__value_truth(v)) return PLEAT_OK;
-    PLEAT_TRY(pleat__value_items(run->vm, v, &items));
+    if (!pleat__value_truth(v)) return pleat__list_new(run->vm, PLEAT__V_ITER, 0, out);
+    PLEAT_TRY(begin_iterator(run->vm, v, pleat__value_is_iterable(v), &items, out));
+    if (!items) return PLEAT_OK;
     if (by_attr && args->plain->n == 0)
         return pleat__vm_fail(run->vm, PLEAT_E_ARG, "selectattr wants an attribute's name");
     const key_of key = key_new(by_attr ? args->plain->items[0] : PLEAT__NONE, pleat__value_bool(true));

@@ -189,6 +189,11 @@ static pleat_status split_right(pleat__vm *vm, pleat__value s, pleat__value sep,
     return PLEAT_OK;
 }
 
+/* Pieces of safe HTML are safe, too. */
+static void mark_pieces(pleat__list *list, pleat__value self) {
+    for (uint32_t i = 0; i < list->n; i++) list->items[i].sub = self.sub;
+}
+
 static pleat_status split(pleat__vm *vm, pleat__value self, const pleat__args *args, bool from_right,
                           pleat__value *out) {
     pleat__value v[2];
@@ -197,11 +202,18 @@ static pleat_status split(pleat__vm *vm, pleat__value self, const pleat__args *a
     PLEAT_TRY(want_int(vm, "split()", v[1], -1, &most));
     PLEAT_TRY(pleat__vm_charge(vm, self.n / 16));
     PLEAT_TRY(pleat__list_new(vm, PLEAT__V_LIST, 0, out));
-    if (!is_there(v[0])) return split_blanks(vm, self, most, from_right, out->list);
-    PLEAT_TRY(want_str(vm, "split()", v[0]));
-    if (v[0].n == 0) return pleat__vm_fail(vm, PLEAT_E_ARG, "split() at an empty text");
-    return from_right && most >= 0 ? split_right(vm, self, v[0], most, out->list)
-                                   : split_left(vm, self, v[0], from_right ? -1 : most, out->list);
+    if (!is_there(v[0])) {
+        PLEAT_TRY(split_blanks(vm, self, most, from_right, out->list));
+    } else {
+        PLEAT_TRY(want_str(vm, "split()", v[0]));
+        if (v[0].n == 0) return pleat__vm_fail(vm, PLEAT_E_ARG, "split() at an empty text");
+        if (from_right && most >= 0)
+            PLEAT_TRY(split_right(vm, self, v[0], most, out->list));
+        else
+            PLEAT_TRY(split_left(vm, self, v[0], from_right ? -1 : most, out->list));
+    }
+    mark_pieces(out->list, self);
+    return PLEAT_OK;
 }
 
 static pleat_status str_split(pleat__vm *vm, pleat__value self, const pleat__args *args, pleat__value *out) {

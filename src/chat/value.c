@@ -80,7 +80,7 @@ static pleat_status hash(pleat__vm *vm, pleat__value v, uint64_t *out) {
         pleat__vm_leave(vm);
         return PLEAT_OK;
     }
-    if (v.kind == PLEAT__V_NONE || v.kind == PLEAT__V_UNDEFINED) return PLEAT_OK;
+    if (pleat__value_is_hashable(v)) return PLEAT_OK;
     return pleat__vm_fail(vm, PLEAT_E_ARG, "a %s cannot be a dict's key", pleat__value_type(v));
 }
 
@@ -190,6 +190,11 @@ const char *pleat__value_type(pleat__value v) {
         [PLEAT__V_MACRO] = "macro",         [PLEAT__V_LOOP] = "loop",
         [PLEAT__V_FUNCTION] = "function"};
     return names[v.kind];
+}
+
+bool pleat__value_is_hashable(pleat__value v) {
+    return v.kind != PLEAT__V_LIST && v.kind != PLEAT__V_DICT &&
+           !(v.kind == PLEAT__V_VIEW && v.sub != PLEAT__VIEW_VALUES);
 }
 
 bool pleat__value_truth(pleat__value v) {
@@ -360,7 +365,9 @@ static pleat_status items_of_string(pleat__vm *vm, pleat__value v, pleat__list *
     return pleat__vm_charge(vm, list->n);
 }
 
-static pleat_status items_of_iterator(pleat__vm *vm, pleat__list *from, pleat__list *list) {
+static pleat_status items_of_iterator(pleat__vm *vm, pleat__value v, pleat__list *list) {
+    pleat__list *from = v.list;
+    if (v.sub) return pleat__vm_fail(vm, PLEAT_E_ARG, "a filter was handed a value that it cannot iterate over");
     for (; from->at < from->n; from->at++) PLEAT_TRY(pleat__list_add(vm, list, from->items[from->at]));
     return pleat__vm_charge(vm, list->n);
 }
@@ -376,7 +383,7 @@ pleat_status pleat__value_items(pleat__vm *vm, pleat__value v, pleat__list **out
     switch (v.kind) {
         case PLEAT__V_UNDEFINED: return PLEAT_OK;
         case PLEAT__V_STR: return items_of_string(vm, v, made.list);
-        case PLEAT__V_ITER: return items_of_iterator(vm, v.list, made.list);
+        case PLEAT__V_ITER: return items_of_iterator(vm, v, made.list);
         case PLEAT__V_DICT:
             for (uint32_t i = 0; i < v.dict->n; i++) {
                 PLEAT_TRY(pleat__list_add(vm, made.list, v.dict->pairs[i].key));

@@ -73,9 +73,10 @@ typedef struct pleat__loop pleat__loop;   /* eval.h */
 
 struct pleat__value {
     uint8_t kind; /* pleat__kind */
-    uint8_t sub;  /* of an undefined: pleat__lack; of a view: pleat__view; of a function: which; of a string: 1 if it
+    uint8_t
+        sub; /* of an undefined: pleat__lack; of a view: pleat__view; of a function: which; of an iterator: 1 if walking it fails; of a string: 1 if it
                      counts as safe HTML (the filters `safe` and `escape`) */
-    uint32_t n;   /* bytes of s */
+    uint32_t n; /* bytes of s */
     union {
         bool b;
         int64_t i;
@@ -159,6 +160,9 @@ pleat__value *pleat__dict_get(const pleat__dict *dict, const char *name, size_t 
 const char *pleat__value_type(pleat__value v);
 
 bool pleat__value_truth(pleat__value v);
+
+/* Whether it can be a dict's key; a tuple only if its items can. */
+bool pleat__value_is_hashable(pleat__value v);
 
 /* A bool counts as an integer. */
 static inline bool pleat__value_is_int(pleat__value v) { return v.kind == PLEAT__V_INT || v.kind == PLEAT__V_BOOL; }
