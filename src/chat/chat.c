@@ -13,6 +13,7 @@
 #define COMPILE_BYTES_MAX ((uint64_t)1 << 30) /* of a template of 16 MiB */
 #define COMPILE_STEPS_MAX ((uint64_t)1 << 30)
 #define DEPTH_MAX 1000u
+#define MESSAGE_BYTES_MAX (1u << 30) /* a string's length has 32 bits */
 
 struct pleat_chat_template {
     pleat__vm vm; /* holds the tree */
@@ -110,6 +111,9 @@ static pleat_status context_from_messages(pleat__vm *vm, const pleat__chat_input
     for (uint32_t i = 0; i < in->n_messages; i++) {
         const pleat_chat_message *m = &in->messages[i];
         pleat__value message;
+        if (strlen(m->content) > MESSAGE_BYTES_MAX || strlen(m->role) > MESSAGE_BYTES_MAX) {
+            return pleat__vm_fail(vm, PLEAT_E_LIMIT, "message %u is longer than %u bytes", i, MESSAGE_BYTES_MAX);
+        }
         if (pleat__utf8_prefix(m->content, strlen(m->content)) < strlen(m->content)) {
             return pleat__vm_fail(vm, PLEAT_E_SYNTAX, "message %u is not UTF-8", i);
         }

@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -177,6 +178,8 @@ bool pleat__text_to_float(const char *s, uint32_t n, double *out) {
     char plain[64], *end;
     if (!plain_number(s, n, plain, sizeof plain)) return false;
     if (strpbrk(plain, "xXpP(,")) return false; /* of C, not of Python */
+    char *point = strchr(plain, '.');
+    if (point) *point = localeconv()->decimal_point[0]; /* strtod() reads the host program's */
     *out = strtod(plain, &end);
     return *end == '\0' && !isspace((unsigned char)plain[0]);
 }
