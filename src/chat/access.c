@@ -22,8 +22,9 @@ static const char *const tuple_methods = " count index ";
 
 /* Whether `name` is one of the words of `list`, which has a blank on both sides of each. */
 static bool is_word(const char *list, pleat__value name) {
+    if (name.n == 0 || memchr(name.s, ' ', name.n)) return false;
     for (const char *p = list; (p = memmem(p, strlen(p), name.s, name.n)); p++) {
-        if (name.n > 0 && p[-1] == ' ' && p[name.n] == ' ') return true;
+        if (p[-1] == ' ' && p[name.n] == ' ') return true; /* no name begins where the list does, at a blank */
     }
     return false;
 }

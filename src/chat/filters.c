@@ -74,8 +74,9 @@ static pleat_status filter_trim(pleat__run *run, pleat__value v, const pleat__ar
     PLEAT_TRY(soft_str(run->vm, v, &s));
     const bool has = !pleat__is_missing(chars[0]) && chars[0].kind != PLEAT__V_NONE;
     if (has && chars[0].kind != PLEAT__V_STR) return pleat__vm_fail(run->vm, PLEAT_E_ARG, "trim wants a str");
+    PLEAT_TRY(pleat__vm_charge(run->vm, (1 + s.n / 64) * (uint64_t)(has ? chars[0].n : 1)));
     *out = pleat__str_strip(s, has ? &chars[0] : NULL, PLEAT__BOTH);
-    return pleat__vm_charge(run->vm, s.n / 64);
+    return PLEAT_OK;
 }
 
 static pleat_status filter_replace(pleat__run *run, pleat__value v, const pleat__args *args, pleat__value *out) {

@@ -34,8 +34,9 @@ static pleat_status strip(pleat__vm *vm, pleat__value self, const pleat__args *a
     pleat__value chars[1];
     PLEAT_TRY(pleat__bind(vm, args, "strip()", 0, "chars", chars));
     if (is_there(chars[0])) PLEAT_TRY(want_str(vm, "strip()", chars[0]));
+    PLEAT_TRY(pleat__vm_charge(vm, (1 + self.n / 64) * (uint64_t)(is_there(chars[0]) ? chars[0].n : 1)));
     *out = pleat__str_strip(self, is_there(chars[0]) ? &chars[0] : NULL, side);
-    return pleat__vm_charge(vm, self.n / 64);
+    return PLEAT_OK;
 }
 
 static pleat_status str_strip(pleat__vm *vm, pleat__value self, const pleat__args *args, pleat__value *out) {
@@ -174,6 +175,7 @@ static pleat_status split_right(pleat__vm *vm, pleat__value s, pleat__value sep,
     uint32_t end = s.n, at = s.n;
     while (most != 0 && at >= sep.n) {
         at--;
+        PLEAT_TRY(pleat__vm_charge(vm, sep.n / 64));
         if (at + sep.n > end || memcmp(s.s + at, sep.s, sep.n) != 0) continue;
         PLEAT_TRY(add_piece(vm, list, s.s + at + sep.n, end - at - sep.n));
         end = at;

@@ -104,6 +104,7 @@ static pleat_status find(pleat__vm *vm, const pleat__dict *dict, pleat__value ke
         const uint32_t place = dict->index ? dict->index[(h + k) & (dict->index_cap - 1)] : k + 1;
         if (place == 0) break;
         pleat__pair *pair = &dict->pairs[place - 1];
+        if (k >= FEW_PAIRS) PLEAT_TRY(pleat__vm_charge(vm, 1)); /* keys made to have places side by side */
         if (pair->hash != h) continue;
         bool same = false;
         if (key.kind == PLEAT__V_STR)
