@@ -17,7 +17,6 @@ typedef struct reader {
 } reader;
 
 static pleat_status fail(const reader *r, const char *what) {
-    r->vm->status = PLEAT_E_SYNTAX;
     return pleat__error_set(r->vm->err, PLEAT_E_SYNTAX, r->at, "JSON: %s at byte %zu", what, r->at);
 }
 

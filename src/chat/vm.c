@@ -86,7 +86,6 @@ pleat_status pleat__vm_fail(pleat__vm *vm, pleat_status code, const char *fmt, .
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    vm->status = code;
     if (vm->line == 0) return pleat__error_set(vm->err, code, PLEAT_NOWHERE, "%s", text);
     return pleat__error_set(vm->err, code, PLEAT_NOWHERE, "line %u: %s", vm->line, text);
 }

@@ -26,10 +26,9 @@ typedef struct pleat__vm {
     uint64_t used_bytes, max_bytes;
     uint64_t steps, max_steps;
     uint32_t depth, max_depth;
-    uint32_t line;       /* of the template, from 1; 0: no place in it is meant */
-    int64_t now;         /* seconds since 1970 for strftime_now(); negative: the clock's */
-    pleat_error *err;    /* may be NULL */
-    pleat_status status; /* of the first failure */
+    uint32_t line;    /* of the template, from 1; 0: no place in it is meant */
+    int64_t now;      /* seconds since 1970 for strftime_now(); negative: the clock's */
+    pleat_error *err; /* may be NULL */
 } pleat__vm;
 
 /* Bytes aligned to 16, not cleared; n_bytes may be 0. */
