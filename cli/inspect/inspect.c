@@ -50,7 +50,7 @@ static const option_demand demands[] = {
     {"FILE model devices", "no file: give the path of a GGUF file, or --devices to list GPUs"},
 };
 
-enum { KEY_CAP = 256, VALUE_CAP = 4096, TYPES_CAP = 64 };
+enum { KEY_CAP = 256, VALUE_CAP = 4096, TYPES_CAP = 64, TEMPLATE_CAP = 32 << 20 };
 
 /* Tensors of one type, summed. */
 typedef struct type_row {
@@ -73,6 +73,8 @@ typedef struct inspection {
     pleat_error no_shape;               /* why it is not */
     int runs;                           /* `pleat run` takes the file */
     pleat_error why_not;
+    int has_template;        /* the file brings a chat template along */
+    pleat_error no_template; /* why it is not supported; code PLEAT_OK: it is */
     number_list contexts;
     output out;
 } inspection;
@@ -129,6 +131,35 @@ static void find_whether_it_runs(inspection *p) {
     pleat_model *model = NULL;
     p->runs = pleat_model_load(p->path, NULL, &model, &p->why_not) == PLEAT_OK;
     pleat_model_destroy(&model);
+}
+
+/* The metadata entry i in memory of its own, uncut up to TEMPLATE_CAP; NULL if it is not the chat template. */
+static char *read_template(const inspection *p, uint64_t i) {
+    char key[KEY_CAP];
+    for (size_t cap = VALUE_CAP;; cap *= 4) {
+        char *value = cli_alloc(cap, 1);
+        const pleat_status status = pleat_gguf_metadata(p->gguf, i, key, sizeof key, value, cap);
+        if (status == PLEAT_OK && !strcmp(key, "tokenizer.chat_template")) {
+            if (strlen(value) + 1 < cap || cap >= TEMPLATE_CAP) return value;
+            free(value);
+            continue;
+        }
+        free(value);
+        return NULL;
+    }
+}
+
+/* Whether conversations can be written by the file's template; also for files that run does not take. */
+static void find_template(inspection *p) {
+    for (uint64_t i = 0; i < p->info.n_metadata && !p->has_template; i++) {
+        char *text = read_template(p, i);
+        if (!text) continue;
+        pleat_chat_template *made = NULL;
+        p->has_template = text[0] != 0;
+        p->no_template.code = pleat_chat_template_compile(text, strlen(text), NULL, &made, &p->no_template);
+        pleat_chat_template_destroy(&made);
+        free(text);
+    }
 }
 
 /* --ctx, or round lengths up to the model's context, and that. */
@@ -243,6 +274,10 @@ static json_t *inspection_json(const inspection *p) {
                   (json_int_t)f->n_tensors, "tensors", types_json(p));
     json_object_set_new(root, "runs", json_boolean(p->runs));
     json_object_set_new(root, "why_not", p->runs ? json_null() : json_text(p->why_not.text));
+    const int is_supported = p->has_template && p->no_template.code == PLEAT_OK;
+    json_object_set_new(root, "chat_template", p->has_template ? json_boolean(is_supported) : json_null());
+    json_object_set_new(root, "chat_template_why_not",
+                        p->has_template && !is_supported ? json_text(p->no_template.text) : json_null());
     if (p->o->metadata) json_object_set_new(root, "metadata", metadata_json(p));
     if (p->geometry.n_layers) {
         json_t *kv = json_array();
@@ -301,6 +336,17 @@ static void put_whether_it_runs(table *t, const inspection *p) {
     put_pair(t, "pleat run", text);
 }
 
+static void put_template(table *t, const inspection *p) {
+    char text[KEY_CAP + sizeof p->no_template.text];
+    const int is_supported = p->no_template.code == PLEAT_OK;
+    snprintf(text, sizeof text, "%s%s",
+             !p->has_template ? "none in the file"
+             : is_supported   ? "supported"
+                              : "not supported: ",
+             is_supported ? "" : p->no_template.text);
+    put_pair(t, "chat template", text);
+}
+
 static void write_file_table(inspection *p) {
     static const char *const titles[] = {"what", "value"};
     char text[KEY_CAP], size[BYTES_CAP];
@@ -316,6 +362,7 @@ static void write_file_table(inspection *p) {
     put_pair(&t, "parameters", text);
     put_shape(&t, p);
     put_whether_it_runs(&t, p);
+    put_template(&t, p);
     write_and_release(&t, p);
 }
 
@@ -430,6 +477,7 @@ static int run(void *opts) {
     count_tensors(&p);
     find_geometry(&p);
     find_whether_it_runs(&p);
+    find_template(&p);
     choose_contexts(&p);
     code = check_specs(&p);
     if (code != CLI_OK) {

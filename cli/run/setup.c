@@ -67,7 +67,7 @@ int run_form(const loaded *l, const pleat_chat_message *messages, uint32_t n_mes
     pleat_status status = pleat_model_chat(l->model, messages, n_messages, *text, cap, n, &err);
     if (status == PLEAT_E_LIMIT && *n >= cap) {
         free(*text);
-        cap = *n + 1;
+        cap = *n + 256; /* the next rendering may name another day */
         *text = cli_alloc(cap, 1);
         status = pleat_model_chat(l->model, messages, n_messages, *text, cap, n, &err);
     }

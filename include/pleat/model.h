@@ -19,6 +19,7 @@
 #ifndef PLEAT_MODEL_H
 #define PLEAT_MODEL_H
 
+#include "pleat/chat.h"
 #include "pleat/common.h"
 
 #ifdef __cplusplus
@@ -183,19 +184,33 @@ PLEAT_API pleat_status pleat_detokenizer_put(pleat_detokenizer *detokenizer, ple
  * Another text may follow. */
 PLEAT_API pleat_status pleat_detokenizer_end(pleat_detokenizer *detokenizer, char *text, size_t cap, size_t *n_bytes);
 
-/* One message of a conversation. */
-typedef struct pleat_chat_message {
-    const char *role; /* "system", "user" or "assistant" */
-    const char *content;
-} pleat_chat_message;
+/* ---- conversations (pleat/chat.h) ------------------------------------------------------------- */
 
-/* Write the conversation in the model's chat form (ChatML), ready for the assistant's turn, to be tokenized with
- * PLEAT_TOKENIZE_SPECIAL | PLEAT_TOKENIZE_ADD_BOS.  *n_bytes is set to the length without the NUL even when `cap` is
- * too small (PLEAT_E_LIMIT, nothing written).  No system turn is made up.  Contents go in as they are, special tokens
- * spelled out in them included.  PLEAT_E_ARG for another role; PLEAT_E_UNSUPPORTED when the model has another chat form
- * or none. */
+/* Whether conversations can be written: PLEAT_OK, or the status and reason that pleat_model_chat() would have.  A file
+ * whose template is refused loads all the same.  *is_own (may be NULL) is 1 where the file brings a template along, and 0
+ * where it has none, so that ChatML is used. */
+PLEAT_API pleat_status pleat_model_chat_check(const pleat_model *model, int *is_own, pleat_error *err);
+
+/* Write the conversation by the model's own chat template, or in ChatML where the file has none but its vocabulary has
+ * <|im_start|> and <|im_end|>, ready for the assistant's turn.  The text is to be tokenized with
+ * PLEAT_TOKENIZE_SPECIAL | PLEAT_TOKENIZE_ADD_BOS: so where the model asks for a bos, one that the template puts in front
+ * is left out of it.
+ *
+ * *n_bytes is set to the length without the NUL even when `cap` is too small (PLEAT_E_LIMIT, nothing written).  Some
+ * templates make up a system turn or name the date.  Contents go in as they are, special tokens spelled out in them
+ * included: pleat/chat.h says what that means.  Some templates cut off blanks around them.  PLEAT_E_ARG for another role,
+ * and where the template refuses the conversation, as for two user turns in a row.  PLEAT_E_UNSUPPORTED when the model has
+ * no chat form or a template that is not supported.  PLEAT_E_SYNTAX when its template is damaged or a content is not
+ * UTF-8. Memory as for pleat_chat_template_render(). */
 PLEAT_API pleat_status pleat_model_chat(const pleat_model *model, const pleat_chat_message *messages,
                                         uint32_t n_messages, char *text, size_t cap, size_t *n_bytes, pleat_error *err);
+
+/* Like pleat_chat_template_render() with the model's template, for messages with tool calls, tools and other variables.
+ * bos_token, eos_token, unk_token and pad_token are the model's, where it has them and the JSON does not.  The text is as
+ * the template writes it, its bos included, and is to be tokenized with PLEAT_TOKENIZE_SPECIAL alone. */
+PLEAT_API pleat_status pleat_model_chat_json(const pleat_model *model, const char *json, size_t n_json,
+                                             const pleat_chat_options *opt, char *text, size_t cap, size_t *n_bytes,
+                                             pleat_error *err);
 
 /* ---- sampling -------------------------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
  *
  *     status.h   errors                       cache.h    pages and attention, for your own engine
  *     common.h   allocator, threads           model.h    GGUF, tokenizer, sampler
- *     codec.h    blocks of keys and values compressed to bytes
+ *     chat.h     chat templates               codec.h    blocks of keys and values compressed to bytes
  *     spec.h     the KV spec                  engine.h   a model on a cache
  *     cost.h     what attention should take    serving.h  many requests on an engine
  *     forecast.h what a sequence would hold, without a cache
@@ -14,6 +14,7 @@
 #define PLEAT_PLEAT_H
 
 #include "pleat/cache.h"
+#include "pleat/chat.h"
 #include "pleat/codec.h"
 #include "pleat/common.h"
 #include "pleat/cost.h"

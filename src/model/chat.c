@@ -1,41 +1,78 @@
 /* SPDX-License-Identifier: MIT
  *
- * chat.c: writes a conversation in ChatML.
+ * chat.c: conversations by the model's own chat template, and ChatML for models that bring none along.
  *
  *     <|im_start|>user\n ... <|im_end|>\n      for each message, and then, for the answer,
  *     <|im_start|>assistant\n
- *
- * The file's own template is a program in Jinja; it is looked at (load.c) but not run.  No system turn is made up, and
- * a message's text goes in as it is.
  */
+#include "chat/chat.h"
+
 #include <string.h>
 
 #include "core/error.h"
 #include "model/internal.h"
+#include "tokenizer/tokenizer.h"
 
-/* Appends while there is room, and counts on when there is none. */
-typedef struct writer {
-    char *text; /* [cap] */
-    size_t cap;
-    size_t used;
-} writer;
+static const char chatml[] =
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-static void put(writer *w, const char *s) {
-    const size_t n = strlen(s);
-    if (w->used <= w->cap && n <= w->cap - w->used && n > 0) memcpy(w->text + w->used, s, n);
-    w->used += n;
+#define N_VARIABLES_MAX 4u
+
+static bool knows_chatml(const pleat_model *m) {
+    return pleat__specials_find(&m->tokenizer->specials, PLEAT__STR("<|im_start|>")) &&
+           pleat__specials_find(&m->tokenizer->specials, PLEAT__STR("<|im_end|>"));
 }
 
-static void put_conversation(writer *w, const pleat_chat_message *messages, uint32_t n_messages) {
-    for (uint32_t i = 0; i < n_messages; i++) {
-        put(w, "<|im_start|>");
-        put(w, messages[i].role);
-        put(w, "\n");
-        put(w, messages[i].content);
-        put(w, "<|im_end|>\n");
+pleat_status pleat__model_load_chat(pleat_model *model, pleat_error *err) {
+    pleat__str text;
+    model->has_own_chat = pleat__gguf_string(model->gguf, "tokenizer.chat_template", &text) && text.n_bytes > 0;
+    if (!model->has_own_chat) text = PLEAT__STR(chatml);
+    if (!model->has_own_chat && !knows_chatml(model)) {
+        (void)pleat__error_set(&model->no_chat, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                               "the file has no chat template, and its vocabulary not the tokens of ChatML");
+        return PLEAT_OK;
     }
-    put(w, "<|im_start|>assistant\n");
+    const pleat_status status =
+        pleat_chat_template_compile(text.p, text.n_bytes, &model->al, &model->chat, &model->no_chat);
+    PLEAT_FAIL_IF(status == PLEAT_E_MEMORY, err, status, PLEAT_NOWHERE, "no memory for the chat template");
+    return PLEAT_OK;
 }
+
+pleat_status pleat_model_chat_check(const pleat_model *model, int *is_own, pleat_error *err) {
+    PLEAT_FAIL_IF(!model, err, PLEAT_E_ARG, PLEAT_NOWHERE, "no model");
+    if (is_own) *is_own = model->has_own_chat;
+    if (model->chat) return PLEAT_OK;
+    const char *what = model->has_own_chat ? "chat template: " : "";
+    return pleat__error_set(err, model->no_chat.code, model->no_chat.where, "%s%s", what, model->no_chat.text);
+}
+
+/* ---- the file's special tokens ------------------------------------------------------------------------------------- */
+
+static uint32_t add_token(const pleat_model *m, const char *name, uint64_t id, pleat__chat_variable *v) {
+    if (id >= m->tokenizer->vocab.n_tokens) return 0;
+    size_t n_bytes = 0;
+    const char *text = pleat_model_token_text(m, (pleat_token)id, &n_bytes);
+    *v = (pleat__chat_variable){name, text, n_bytes};
+    return 1;
+}
+
+/* bos_token and the like as templates know them; returns how many there are. */
+static uint32_t special_tokens(const pleat_model *m, pleat__chat_variable v[N_VARIABLES_MAX]) {
+    uint64_t id;
+    uint32_t n = 0;
+    if (m->info.bos >= 0) n += add_token(m, "bos_token", (uint64_t)m->info.bos, &v[n]);
+    if (m->info.eos >= 0) n += add_token(m, "eos_token", (uint64_t)m->info.eos, &v[n]);
+    if (pleat_gguf_get_u64(m->gguf, "tokenizer.ggml.unknown_token_id", &id) == PLEAT_OK) {
+        n += add_token(m, "unk_token", id, &v[n]);
+    }
+    if (pleat_gguf_get_u64(m->gguf, "tokenizer.ggml.padding_token_id", &id) == PLEAT_OK) {
+        n += add_token(m, "pad_token", id, &v[n]);
+    }
+    return n;
+}
+
+/* ---- the public functions ------------------------------------------------------------------------------------------ */
 
 static bool is_role(const char *role) {
     return strcmp(role, "system") == 0 || strcmp(role, "user") == 0 || strcmp(role, "assistant") == 0;
@@ -49,15 +86,24 @@ pleat_status pleat_model_chat(const pleat_model *model, const pleat_chat_message
         PLEAT_FAIL_IF(!messages[i].role || !messages[i].content || !is_role(messages[i].role), err, PLEAT_E_ARG,
                       PLEAT_NOWHERE, "message %u: its role is none of system, user, assistant, or it has no text", i);
     }
-    PLEAT_FAIL_IF(!model->has_chatml, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-                  "the model's chat form is not ChatML, the one that is supported");
-    writer w = {0};
-    put_conversation(&w, messages, n_messages);
-    *n_bytes = w.used;
-    PLEAT_FAIL_IF(w.used >= cap, err, PLEAT_E_LIMIT, PLEAT_NOWHERE, "the conversation has %zu bytes, room is for %zu",
-                  w.used, cap ? cap - 1 : 0);
-    w = (writer){.text = text, .cap = cap};
-    put_conversation(&w, messages, n_messages);
-    text[w.used] = '\0';
-    return PLEAT_OK;
+    PLEAT_TRY(pleat_model_chat_check(model, NULL, err));
+    pleat__chat_variable variables[N_VARIABLES_MAX];
+    pleat__chat_input input = {.messages = messages, .n_messages = n_messages, .variables = variables};
+    input.n_variables = special_tokens(model, variables);
+    if (model->info.add_bos && model->info.bos >= 0) {
+        input.drop = pleat_model_token_text(model, model->info.bos, &input.n_drop);
+    }
+    return pleat__chat_render(model->chat, &input, NULL, text, cap, n_bytes, err);
+}
+
+pleat_status pleat_model_chat_json(const pleat_model *model, const char *json, size_t n_json,
+                                   const pleat_chat_options *opt, char *text, size_t cap, size_t *n_bytes,
+                                   pleat_error *err) {
+    PLEAT_FAIL_IF(!model || !json || (!text && cap > 0) || !n_bytes, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "no model, no context or no place for the text");
+    PLEAT_TRY(pleat_model_chat_check(model, NULL, err));
+    pleat__chat_variable variables[N_VARIABLES_MAX];
+    pleat__chat_input input = {.json = json, .n_json = n_json, .variables = variables};
+    input.n_variables = special_tokens(model, variables);
+    return pleat__chat_render(model->chat, &input, opt, text, cap, n_bytes, err);
 }

@@ -60,9 +60,12 @@ struct pleat_model {
     pleat_model_info info;
     const pleat__arch *arch;
     uint32_t features; /* the row's, as this file has them: of split and fused forms one */
-    bool has_chatml;   /* the file's chat template is ChatML and its tokens are in the vocabulary */
     char *name;        /* [name_bytes] general.name with its NUL; info.name */
     uint64_t name_bytes;
+
+    pleat_chat_template *chat; /* the file's, or ChatML; NULL: there is none, for the reason in no_chat */
+    bool has_own_chat;         /* the file brings one along, be it supported or not */
+    pleat_error no_chat;
 
     float rms_eps;
     float embedding_scale; /* factor on embeddings */
@@ -91,5 +94,8 @@ struct pleat_model {
 /* The name of the first tensor in the file that holds NaN or infinity, NULL if none does.  Reads the whole file, with the
  * team (NULL: the caller's thread alone). */
 const char *pleat__model_damaged_tensor(const pleat_model *model, pleat_workers *workers);
+
+/* Compile the file's chat template, or ChatML.  One that is refused is no failure; m->no_chat has the reason. */
+pleat_status pleat__model_load_chat(pleat_model *model, pleat_error *err);
 
 #endif

@@ -290,7 +290,7 @@ done:
     return st;
 }
 
-/* ---- names and the chat form ------------------------------------------------------------------------------------- */
+/* ---- names and the tokenizer ------------------------------------------------------------------------------------- */
 
 static pleat_status load_name(pleat_model *m, pleat_error *err) {
     pleat__str name = PLEAT__STR("");
@@ -304,16 +304,6 @@ static pleat_status load_name(pleat_model *m, pleat_error *err) {
     return PLEAT_OK;
 }
 
-static bool is_chatml(const pleat_model *m) {
-    static const char start[] = "<|im_start|>", end[] = "<|im_end|>";
-    pleat__str template;
-    return pleat__gguf_string(m->gguf, "tokenizer.chat_template", &template) &&
-           memmem(template.p, template.n_bytes, start, sizeof start - 1) &&
-           memmem(template.p, template.n_bytes, end, sizeof end - 1) &&
-           pleat__specials_find(&m->tokenizer->specials, PLEAT__STR(start)) &&
-           pleat__specials_find(&m->tokenizer->specials, PLEAT__STR(end));
-}
-
 static pleat_status load_tokenizer(pleat_model *m, pleat_error *err) {
     PLEAT_TRY(pleat__tokenizer_create(m->gguf, &m->al, &m->tokenizer, err));
     m->info.n_vocab = m->tokenizer->vocab.n_tokens;
@@ -321,7 +311,6 @@ static pleat_status load_tokenizer(pleat_model *m, pleat_error *err) {
     m->info.eos = m->tokenizer->eos;
     m->info.add_bos = m->tokenizer->add_bos;
     m->info.add_eos = m->tokenizer->add_eos;
-    m->has_chatml = is_chatml(m);
 
     uint64_t n_vocab;
     pleat__keys k = {.gguf = m->gguf, .arch = m->arch->name};
@@ -347,6 +336,7 @@ static pleat_status load_from(pleat_gguf *gguf, const pleat_allocator *al, pleat
     pleat_status st;
     if ((st = pleat__hparams_read(m, m->gguf, err)) != PLEAT_OK) goto fail;
     if ((st = load_tokenizer(m, err)) != PLEAT_OK) goto fail;
+    if ((st = pleat__model_load_chat(m, err)) != PLEAT_OK) goto fail;
     if ((st = load_tensors(m, err)) != PLEAT_OK) goto fail;
     if ((st = load_name(m, err)) != PLEAT_OK) goto fail;
     *out = m;
@@ -389,6 +379,7 @@ void pleat_model_destroy(pleat_model **model) {
     pleat__free(&al, m->name, m->name_bytes, 1);
     pleat__free(&al, m->norms, m->n_norms, sizeof *m->norms);
     pleat__free(&al, m->layers, m->info.n_layers, sizeof *m->layers);
+    pleat_chat_template_destroy(&m->chat);
     pleat__tokenizer_destroy(m->tokenizer);
     pleat_gguf_close(&m->gguf);
     pleat__free(&al, m, 1, sizeof *m);

@@ -129,7 +129,8 @@ static void test_tiny(void) {
     CHECK_EQ_U64(info.n_params, n_embedding + 3 * N_EMBD + 2 * n_q + 2 * n_kv + 3 * n_ffn);
     CHECK_EQ_U64(info.weight_bytes, n_embedding / 32 * 34 + (4 + 2 + 2) * N_EMBD + 2 * n_q + 2 * n_kv + n_kv / 32 * 18 +
                                         4 * n_q + 3 * (n_ffn / 32 * 34));
-    CHECK(m->has_chatml && m->ropes[0].n_dims == HEAD_DIM && m->ropes[0].base == 10000.0f && !m->ropes[0].factors);
+    CHECK(m->chat && m->has_own_chat && m->ropes[0].n_dims == HEAD_DIM && m->ropes[0].base == 10000.0f &&
+          !m->ropes[0].factors);
     CHECK(m->output.data == m->embedding.data && m->output.rows == N_VOCAB);
     CHECK(m->layers[0].v.type == PLEAT__W_Q4_0 && m->layers[0].v.rows == HEAD_DIM && m->layers[0].v.row_bytes == 18);
     CHECK(m->layers[0].down.cols == N_FF && m->layers[0].down.rows == N_EMBD);

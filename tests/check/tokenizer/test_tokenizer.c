@@ -490,7 +490,8 @@ static void test_chat(void) {
     CHECK(check_buf_is_intact(&small) && check_buf_is_intact(&exact));
     CHECK_STATUS(pleat_model_chat(m, &bad, 1, exact.p, exact.bytes, &n, NULL), PLEAT_E_ARG);
     CHECK_STATUS(pleat_model_chat(m, messages, 0, exact.p, exact.bytes, &n, NULL), PLEAT_E_ARG);
-    m->has_chatml = false;
+    pleat_chat_template_destroy(&m->chat);
+    m->no_chat.code = PLEAT_E_UNSUPPORTED;
     CHECK_STATUS(pleat_model_chat(m, messages, 2, exact.p, exact.bytes, &n, NULL), PLEAT_E_UNSUPPORTED);
     check_buf_free(&small);
     check_buf_free(&exact);
