@@ -3,8 +3,8 @@
  * model.h: a GGUF file, the model in it, its tokenizer and chat form, and samplers.
  *
  * A pleat_gguf is a checked view of a file: any well-formed GGUF opens.  A pleat_model is a GGUF that Pleat can run:
- * architecture `llama`, tensors in F32, F16, BF16, Q8_0 or Q4_0, tokenizer `gpt2` with the pre-tokenizer
- * `qwen2` or `llama-bpe`.  Anything else is refused by name, since a guess would change tokens silently.
+ * architecture `llama`, tensors in F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL,
+ * IQ4_XS or MXFP4, tokenizer `gpt2` with the pre-tokenizer `qwen2` or `llama-bpe`.  Anything else is refused by name, since a guess would change tokens silently.
  *
  * Files are mapped read-only, and stay mapped while the object lives.  A file that is shortened meanwhile ends the
  * process (SIGBUS), so replace a model by renaming a new file over it.  All objects here are immutable after creation

@@ -20,9 +20,9 @@ uint64_t pleat__linear_packed_bytes(const pleat__matrix *w) {
 
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
 
-/* Add `bits` bits of a row's codes, from bit `from` on, as a plane whose lines start at p; 4 columns at once. */
-static void pack_plane(const uint8_t *codes, uint32_t from, uint32_t bits, uint8_t *p) {
-    const uint32_t mask = ((1u << bits) - 1) * 0x01010101u, n = 8 / bits; /* groups of a line */
+/* `bits` bits of a row's codes, from bit `from` on, as a plane whose lines start at p; 4 columns at once. */
+INLINE void pack_bits_of(const uint8_t *codes, uint32_t from, uint32_t bits, uint8_t *p) {
+    const uint32_t mask = (uint32_t)((1u << bits) - 1) * 0x01010101u, n = 8 / bits; /* groups of a line */
     for (uint32_t k = 0; k < SLICE / 4; k += n, p += LINE) {
         uint32_t line = 0;
         for (uint32_t i = 0; i < n; i++) {
@@ -31,6 +31,16 @@ static void pack_plane(const uint8_t *codes, uint32_t from, uint32_t bits, uint8
             line |= (four >> from & mask) << bits * i;
         }
         memcpy(p, &line, sizeof line);
+    }
+}
+
+/* pack_bits_of() with constants. */
+static void pack_plane(const uint8_t *codes, uint32_t from, uint32_t bits, uint8_t *p) {
+    switch (bits) {
+        case 8: pack_bits_of(codes, 0, 8, p); break;
+        case 4: pack_bits_of(codes, 0, 4, p); break;
+        case 2: pack_bits_of(codes, from, 2, p); break;
+        default: pack_bits_of(codes, from, 1, p); break;
     }
 }
 
@@ -107,9 +117,9 @@ void pleat__linear_pack(const pleat__matrix *w, uint32_t strip_from, uint32_t st
 
 /* ---- unpacking --------------------------------------------------------------------------------------------------- */
 
-/* The inverse of pack_plane(). */
-static void unpack_plane(const uint8_t *p, uint32_t to, uint32_t bits, uint8_t *codes) {
-    const uint32_t mask = ((1u << bits) - 1) * 0x01010101u, n = 8 / bits;
+/* The inverse of pack_bits_of(). */
+INLINE void unpack_bits_of(const uint8_t *p, uint32_t to, uint32_t bits, uint8_t *codes) {
+    const uint32_t mask = (uint32_t)((1u << bits) - 1) * 0x01010101u, n = 8 / bits;
     for (uint32_t k = 0; k < SLICE / 4; k += n, p += LINE) {
         uint32_t line;
         memcpy(&line, p, sizeof line);
@@ -119,6 +129,15 @@ static void unpack_plane(const uint8_t *p, uint32_t to, uint32_t bits, uint8_t *
             four |= (line >> bits * i & mask) << to;
             memcpy(codes + (size_t)4 * (k + i), &four, sizeof four);
         }
+    }
+}
+
+static void unpack_plane(const uint8_t *p, uint32_t to, uint32_t bits, uint8_t *codes) {
+    switch (bits) {
+        case 8: unpack_bits_of(p, 0, 8, codes); break;
+        case 4: unpack_bits_of(p, 0, 4, codes); break;
+        case 2: unpack_bits_of(p, to, 2, codes); break;
+        default: unpack_bits_of(p, to, 1, codes); break;
     }
 }
 

@@ -35,30 +35,36 @@ INLINE __m256i add_run(__m256i sums, __m256i pairs) {
     return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
-/* 8 rows, register `half` of them, in runs. */
-INLINE void half_sums(pleat__weight_type type, const int C, const part k_of, const uint32_t half, const uint8_t *p,
-                      const pleat__coded *const *x, uint32_t b, __m256i sums[MAX_C][2]) {
+/* Registers `from` .. `to` - 1 of 8 rows, in runs. */
+INLINE void narrow_sums(pleat__weight_type type, const int C, const part k_of, const uint32_t from, const uint32_t to,
+                        const uint8_t *p, const pleat__coded *const *x, uint32_t b, __m256i sums[MAX_C][2]) {
     const uint32_t run = run_of(type);
-    __m256i high[MAX_C], low[MAX_C], high_run[MAX_C], low_run[MAX_C];
-    UNROLL
-    for (int c = 0; c < C; c++) high[c] = low[c] = _mm256_setzero_si256();
+    __m256i high[MAX_C][2], low[MAX_C][2], high_run[MAX_C][2], low_run[MAX_C][2];
     UNROLL
     for (uint32_t k = k_of.from; k < k_of.to; k++) {
-        const __m256i w = codes4(type, p, k, half);
+        const uint32_t at = (k - k_of.from) % run;
         UNROLL
-        for (int c = 0; c < C; c++) {
-            const __m256i h = _mm256_maddubs_epi16(w, broadcast4(x[c][b].codes.limbs.high + 4 * k));
-            const __m256i l = _mm256_maddubs_epi16(w, broadcast4(x[c][b].codes.limbs.low + 4 * k));
-            const bool is_first = (k - k_of.from) % run == 0;
-            high_run[c] = is_first ? h : _mm256_add_epi16(high_run[c], h);
-            low_run[c] = is_first ? l : _mm256_add_epi16(low_run[c], l);
-            if ((k - k_of.from) % run + 1 < run && k + 1 < k_of.to) continue;
-            high[c] = add_run(high[c], high_run[c]);
-            low[c] = add_run(low[c], low_run[c]);
+        for (uint32_t half = from; half < to; half++) {
+            const __m256i w = codes4(type, p, k, half);
+            UNROLL
+            for (int c = 0; c < C; c++) {
+                const __m256i h = _mm256_maddubs_epi16(w, broadcast4(x[c][b].codes.limbs.high + 4 * k));
+                const __m256i l = _mm256_maddubs_epi16(w, broadcast4(x[c][b].codes.limbs.low + 4 * k));
+                high_run[c][half] = at == 0 ? h : _mm256_add_epi16(high_run[c][half], h);
+                low_run[c][half] = at == 0 ? l : _mm256_add_epi16(low_run[c][half], l);
+                if (at + 1 < run && k + 1 < k_of.to) continue;
+                const bool is_first = k - k_of.from < run;
+                high[c][half] = add_run(is_first ? _mm256_setzero_si256() : high[c][half], high_run[c][half]);
+                low[c][half] = add_run(is_first ? _mm256_setzero_si256() : low[c][half], low_run[c][half]);
+            }
         }
     }
     UNROLL
-    for (int c = 0; c < C; c++) sums[c][half] = _mm256_add_epi32(_mm256_slli_epi32(high[c], 8), low[c]);
+    for (int c = 0; c < C; c++) {
+        UNROLL
+        for (uint32_t half = from; half < to; half++)
+            sums[c][half] = _mm256_add_epi32(_mm256_slli_epi32(high[c][half], 8), low[c][half]);
+    }
 }
 
 /* ---- 8 bits ------------------------------------------------------------------------------------------------------ */
@@ -82,6 +88,15 @@ INLINE void join_limbs(const pleat__coded *x, int16_t *codes) {
     }
 }
 
+/* Codes of rows 4q..4q+3 for columns 4k..4k+3, in 16 bits. */
+INLINE __m256i wide_codes4(pleat__weight_type type, const uint8_t *p, uint32_t k, uint32_t q) {
+    const uint8_t *line = p + (size_t)LINE_BYTES * pleat__low_line(type, k) + (size_t)16 * q;
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)line);
+    if (!pleat__has_table(type)) return _mm256_cvtepu8_epi16(bytes);
+    const __m128i codes = _mm_and_si128(k % 2 ? _mm_srli_epi16(bytes, 4) : bytes, _mm_set1_epi8(15));
+    return _mm256_cvtepu8_epi16(_mm_shuffle_epi8(table_of(type), codes));
+}
+
 /* A slice; types of 8 bits have no halves. */
 INLINE void wide_sums(pleat__weight_type type, const int C, const uint8_t *p, const pleat__coded *const *x, uint32_t b,
                       __m256i sums[MAX_C][2]) {
@@ -93,9 +108,7 @@ INLINE void wide_sums(pleat__weight_type type, const int C, const uint8_t *p, co
     for (uint32_t k = 0; k < 8; k++) {
         UNROLL
         for (uint32_t q = 0; q < 4; q++) {
-            const __m256i bytes = codes4(type, p, k, q / 2);
-            const __m256i w =
-                _mm256_cvtepu8_epi16(q % 2 ? _mm256_extracti128_si256(bytes, 1) : _mm256_castsi256_si128(bytes));
+            const __m256i w = wide_codes4(type, p, k, q);
             UNROLL
             for (int c = 0; c < C; c++) {
                 const __m256i products = _mm256_madd_epi16(w, broadcast8(codes[c] + 4 * k));
@@ -118,8 +131,12 @@ INLINE void part_sums(pleat__weight_type type, const int C, const part k_of, con
         wide_sums(type, C, p, x, b, sums);
         return;
     }
-    half_sums(type, C, k_of, 0, p, x, b, sums);
-    half_sums(type, C, k_of, 1, p, x, b, sums);
+    if (C == 1 || run_of(type) == 8) { /* sums fit the registers */
+        narrow_sums(type, C, k_of, 0, 2, p, x, b, sums);
+        return;
+    }
+    narrow_sums(type, C, k_of, 0, 1, p, x, b, sums);
+    narrow_sums(type, C, k_of, 1, 2, p, x, b, sums);
 }
 
 INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from, uint32_t row_to,

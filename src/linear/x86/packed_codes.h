@@ -19,7 +19,7 @@
 #define ROWS PLEAT__STRIP_ROWS
 
 /* How far before the bytes in use lines are asked for; for one vector, which reads weights from memory. */
-#define AHEAD_BYTES 4096
+#define AHEAD_BYTES 8192
 #define LINE_BYTES PLEAT__LINE_BYTES
 
 #if VECTOR_BYTES == 64
@@ -58,12 +58,11 @@ INLINE bytes_v line_at(const uint8_t *p) {
     return v;
 }
 
-/* The bytes that a table's codes stand for, unsigned. */
-INLINE ints_v look_up(pleat__weight_type type, ints_v codes) {
+/* What a table's codes stand for, as unsigned bytes. */
+INLINE __m128i table_of(pleat__weight_type type) {
     const pleat__weight_format *f = &pleat__weight_formats[type];
     const __m128i values = _mm_loadu_si128((const __m128i *)(const void *)f->table);
-    const __m128i table = _mm_add_epi8(values, _mm_set1_epi8((char)(1u << f->zero_shift)));
-    return V(shuffle_epi8)(REPEATED(table), codes);
+    return _mm_add_epi8(values, _mm_set1_epi8((char)(1u << f->zero_shift)));
 }
 
 /* Columns 4k..4k+3 of a slice whose codes start at p, register `part` of the rows: unsigned bytes. */
@@ -73,7 +72,7 @@ INLINE ints_v codes4(pleat__weight_type type, const uint8_t *p, uint32_t k, uint
     if (pleat__weight_formats[type].high_bits)
         high = line_at(p + (size_t)LINE_BYTES * pleat__high_line(type, k) + (size_t)VECTOR_BYTES * part);
     const ints_v codes = (ints_v)codes_from(type, k, low, high);
-    return pleat__has_table(type) ? look_up(type, codes) : codes;
+    return pleat__has_table(type) ? V(shuffle_epi8)(REPEATED(table_of(type)), codes) : codes;
 }
 
 /* Scales and minima of the rows of register `part`. */

@@ -248,6 +248,41 @@ static void test_load(void) {
     }
 }
 
+/* Fixed blocks and FNV-1a of their weights as f32, as the Python package gguf 0.19 decodes them. */
+static void test_golden(void) {
+    static const struct {
+        pleat__weight_type type;
+        uint64_t hash;
+    } rows[] = {
+        {PLEAT__W_Q8_0, 0xec9299dd2ceee3b7u},   {PLEAT__W_Q4_0, 0x72b053dfdcfda5aau},
+        {PLEAT__W_Q4_1, 0x2e96f142dbf911b8u},   {PLEAT__W_Q5_0, 0xdc92f1c5ef126af9u},
+        {PLEAT__W_Q5_1, 0xf4b67d28a0cf92c0u},   {PLEAT__W_Q2_K, 0xba660f3574f8dd4cu},
+        {PLEAT__W_Q3_K, 0xadeea99a4bb49805u},   {PLEAT__W_Q4_K, 0x35ced2d18e9dfd87u},
+        {PLEAT__W_Q5_K, 0x01ab1810192271adu},   {PLEAT__W_Q6_K, 0xee2b750b38719127u},
+        {PLEAT__W_IQ4_NL, 0x7423def475700e78u}, {PLEAT__W_IQ4_XS, 0xfe552065c45550aau},
+        {PLEAT__W_MXFP4, 0x1056ba7363fd6c01u},
+    };
+    for (size_t i = 0; i < CHECK_COUNT(rows); i++) {
+        const pleat__weight_format *f = &pleat__weight_formats[rows[i].type];
+        uint8_t block[256];
+        for (uint32_t j = 0; j < f->bytes; j++) block[j] = (uint8_t)(j * 37 + 11);
+        store_u16(block + f->d_at, pleat__f32_to_f16(0.0123f));
+        if (f->has_min) store_u16(block + f->d_at + 2, pleat__f32_to_f16(-0.0456f));
+        if (f->is_power) block[0] = 120, block[1] = 37 + 11;
+        uint64_t hash = 0xcbf29ce484222325u;
+        for (uint32_t slice = 0; slice < f->block / 32u; slice++) {
+            float weights[32];
+            pleat__weight_slice_load(rows[i].type, block, slice, weights);
+            for (uint32_t j = 0; j < 128; j++) {
+                const uint32_t bits = pleat__f32_bits(weights[j / 4] + 0.0f); /* -0 is as good as 0 */
+                hash = (hash ^ (bits >> 8 * (j % 4) & 255)) * 0x100000001b3u;
+            }
+        }
+        check_context("%s", f->name);
+        CHECK_EQ_U64(hash, rows[i].hash);
+    }
+}
+
 /* Strips made f32 are the file's weights, whichever rows are asked for. */
 static void test_unpack(void) {
     for (uint32_t round = 0; round < 10 * PLEAT__N_WEIGHT_TYPES; round++) {
@@ -490,10 +525,9 @@ static void test_gemm(void) {
 
 int main(int argc, char **argv) {
     static const check_test tests[] = {
-        {"mul", test_mul},           {"code_extremes", test_code_extremes},
-        {"load", test_load},         {"unpack", test_unpack},
-        {"dispatch", test_dispatch}, {"job", test_job},
-        {"outputs", test_outputs},   {"gemm", test_gemm},
+        {"mul", test_mul},       {"code_extremes", test_code_extremes}, {"load", test_load}, {"golden", test_golden},
+        {"unpack", test_unpack}, {"dispatch", test_dispatch},           {"job", test_job},   {"outputs", test_outputs},
+        {"gemm", test_gemm},
     };
     return check_main(tests, CHECK_COUNT(tests), argc, argv);
 }
