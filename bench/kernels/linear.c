@@ -2,9 +2,9 @@
  *
  * linear.c: how fast the model's matrix products are, by themselves.
  *
- *     bench_linear [-t THREADS] [-r REPEATS] [-n ROWS]
+ *     bench_linear [-t THREADS] [-r REPEATS] [-n ROWS] [-w TYPE] [-s ROWSxCOLS]
  *
- * For each stored type and shape, by variant:
+ * For each stored type and shape that it fits, or the one given (-w Q4_K -s 4096x4096), by variant:
  *     vector   one row through enough matrices to fill BYTES, read in turn as a token reads a model's: GB/s of stored
  *              weights, and their share of a plain read of the same bytes, measured in turn; that asks for nothing
  *              ahead, so a kernel that does can be above it
@@ -30,11 +30,10 @@
 #define FMA_ROUNDS 200000u
 #define CHUNK 32768u /* bytes of a unit of the plain read */
 
-static const char *const type_names[PLEAT__N_WEIGHT_TYPES] = {"f32", "f16", "bf16", "q8_0", "q4_0"};
-static const uint32_t block_bytes[PLEAT__N_WEIGHT_TYPES] = {128, 64, 64, PLEAT__Q8_0_BYTES, PLEAT__Q4_0_BYTES};
-static const struct {
+typedef struct shape {
     uint32_t rows, cols;
-} shapes[] = {{512, 512}, {1408, 512}, {512, 1408}, {8192, 512}, {4096, 4096}};
+} shape;
+static const shape shapes[] = {{512, 512}, {1408, 512}, {512, 1408}, {8192, 512}, {4096, 4096}};
 static const struct {
     const char *name;
     uint32_t flags;
@@ -129,7 +128,7 @@ static double time_job(bench *b, uint32_t variant, pleat__matrix w, uint32_t n_m
 }
 
 static void run_shape(bench *b, pleat__weight_type type, uint32_t rows, uint32_t cols) {
-    pleat__matrix w = {type, rows, cols, (uint64_t)cols / 32 * block_bytes[type], b->weights};
+    pleat__matrix w = {type, rows, cols, pleat__weight_row_bytes(type, cols), b->weights};
     const uint32_t n_matrices = (uint32_t)(BYTES / (rows * w.row_bytes));
     const uint64_t bytes = n_matrices * rows * w.row_bytes;
     double read[MAX_REPEATS], vector[N_VARIANTS][MAX_REPEATS], prompt[N_VARIANTS][MAX_REPEATS];
@@ -149,19 +148,35 @@ static void run_shape(bench *b, pleat__weight_type type, uint32_t rows, uint32_t
         const double s = measure_median(vector[v], b->n_repeats);
         const double macs = (double)b->n_prompt * rows * cols / measure_median(prompt[v], b->n_repeats) / 1e9;
         const double all_peak = peak[v] > 0 ? peak[v] * pleat_workers_count(b->team) : NAN;
-        printf("%-5s %5ux%-5u %-11s %7.1f %6.0f %% %9.1f %6.0f %%\n", type_names[type], rows, cols, variants[v].name,
-               (double)bytes / s / 1e9, 100 * read_s / s, macs, 100 * macs / all_peak);
+        printf("%-6s %5ux%-5u %-11s %7.1f %6.0f %% %9.1f %6.0f %%\n", pleat__weight_formats[type].name, rows, cols,
+               variants[v].name, (double)bytes / s / 1e9, 100 * read_s / s, macs, 100 * macs / all_peak);
     }
     fflush(stdout);
 }
 
+/* All types and shapes, or what was asked for. */
+static void run_all(bench *b, const char *only_type, shape only) {
+    for (uint32_t type = 0; type < PLEAT__N_WEIGHT_TYPES; type++) {
+        if (only_type && strcmp(only_type, pleat__weight_formats[type].name) != 0) continue;
+        for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+            if (shapes[i].cols % pleat__weight_formats[type].block != 0) continue;
+            if (only.rows && (only.rows != shapes[i].rows || only.cols != shapes[i].cols)) continue;
+            run_shape(b, (pleat__weight_type)type, shapes[i].rows, shapes[i].cols);
+        }
+    }
+}
+
 int main(int argc, char **argv) {
     uint32_t n_threads = 0;
+    const char *only_type = NULL;
+    shape only = {0, 0};
     bench b = {.n_repeats = 9, .n_prompt = 128};
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "-t") == 0) n_threads = (uint32_t)strtoul(argv[i + 1], NULL, 10);
         if (strcmp(argv[i], "-r") == 0) b.n_repeats = (uint32_t)strtoul(argv[i + 1], NULL, 10);
         if (strcmp(argv[i], "-n") == 0) b.n_prompt = (uint32_t)strtoul(argv[i + 1], NULL, 10);
+        if (strcmp(argv[i], "-w") == 0) only_type = argv[i + 1];
+        if (strcmp(argv[i], "-s") == 0) sscanf(argv[i + 1], "%ux%u", &only.rows, &only.cols);
     }
     if (b.n_repeats < 3 || b.n_repeats > MAX_REPEATS) b.n_repeats = 9;
     if (b.n_prompt < 1 || b.n_prompt > MAX_PROMPT) b.n_prompt = 128;
@@ -179,12 +194,9 @@ int main(int argc, char **argv) {
     pleat__rng rng = {2};
     for (uint32_t i = 0; i < MAX_PROMPT * 4096; i++) b.x[i] = 2 * pleat__rng_f32(&rng) - 1;
 
-    printf("%u threads\n                              vector: GB/s  of read   prompt: GMAC/s  of FMA\n",
+    printf("%u threads\n                               vector: GB/s  of read   prompt: GMAC/s  of FMA\n",
            pleat_workers_count(b.team));
-    for (uint32_t type = 0; type < PLEAT__N_WEIGHT_TYPES; type++) {
-        for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-            run_shape(&b, (pleat__weight_type)type, shapes[i].rows, shapes[i].cols);
-    }
+    run_all(&b, only_type, only);
     pleat_workers_destroy(&b.team);
     return 0;
 }
