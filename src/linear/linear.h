@@ -10,17 +10,23 @@
  * this table.  They turn stored weights into f32 in registers and serve several rows with one pass over them.  A longer
  * span takes GEMM (gemm.h) on a block of weights made f32 in scratch, unless the job is vectors_only.
  *
- * Quantised matrices are packed once, into as many bytes as the file gives them, for vectors and prompts alike:
+ * Quantised matrices, of the types of format.h, are packed once, into as many bytes as the file gives them, for vectors
+ * and prompts alike.  They become strips of 16 rows (packed.h), in which a register of 64, 32 or 16 bytes is 16, 8 or 4
+ * rows by 4 columns.  They are multiplied as integers: a step row is coded once for all output rows, in slices of 32
+ * with a scale each, to 16 bits, which byte products take as two limbs.
  *
- *     strip of 16 rows   [cols/4][16 rows][4 columns] codes, unsigned   then   [cols/32][16 rows] f16 scales
- *                        Q4_0: [cols/8][16 rows][4] bytes, low nibbles columns 0..3 of the 8, high ones 4..7
+ * All types share one kernel of each instruction set, a template whose constants are a row of format.h.  It walks the
+ * slices of a strip and does four things, of which only the first two differ from type to type:
  *
- * and multiplied as integers: a step row is coded once for all output rows, in blocks of 32 with a scale each, to 16
- * bits, which byte products take as two limbs.  A block's dot product is exact; what a block adds to a sum is (weights'
- * scale * row's scale) * dot product.  Where the CPU has no instruction for that, spans of more than packed_rows rows
- * take GEMM too.  Measured against f32 products on the file's layout, Q8_0, 28M weights, Granite Rapids, 2026-11: a
- * vector 2.4 times as fast on one thread, 26 of the 29 GB/s of a plain read (10 on 4 KiB pages).  Eight vectors reach
- * 1.15 times the peak of f32 FMAs, AMX with 16 vectors 1.9 times.
+ *     codes     unsigned bytes of 4 columns, out of planes of bits: shifts and masks (packed_lines.h), or a table of 16
+ *     scales    of 16 rows, from the block's record; and minima
+ *     products  sums of codes * codes, exact, of a slice or of its halves; less 2^zero_shift * the step row's sum
+ *     adding    acc += (scale * row's scale) * sums;  acc += min * (row's scale * row's sum), where there are minima
+ *
+ * Where the CPU has no instruction for byte products, spans of more than packed_rows rows take GEMM too.  Measured
+ * against f32 products on the file's layout, Q8_0, 28M weights, Granite Rapids, 2026-11: a vector 2.4 times as fast on
+ * one thread, 26 of the 29 GB/s of a plain read (10 on 4 KiB pages).  Eight vectors reach 1.15 times the peak of f32
+ * FMAs, AMX with 16 vectors 1.9 times.
  *
  * Which kernel a span takes depends on the span's own length alone.  A kernel adds the products of one (output row,
  * step row) in one order, whatever else shares the call.  So a result depends neither on the other items nor on the
@@ -29,30 +35,23 @@
  *
  * Errors, with M(b) the largest magnitude among the 32 activations of block b:
  *     floats      exact as f32; 8 or 16 partial sums:      2^-23 * (cols/8 + 36) * sum |w*x|
- *     quantised   sum over b of M(b)/63000 * sum |w| in b  +  2^-23 * (cols/32 + 8) * sum |w*x|;
+ *     quantised   sum over b of M(b)/63000 * sum |w| in b  +  2^-23 * (cols/16 + 8) * sum |w*x|, where |w| stands for
+ *                 |scale * value| + |min| in types that have minima;
  *                 blocks with M(b) < 2^-100 count as zeros; one with an activation that is no finite number gives none
  */
 #ifndef PLEAT_LINEAR_LINEAR_H
 #define PLEAT_LINEAR_LINEAR_H
 
 #include "core/types.h"
-#include "linear/matrix.h"
+#include "linear/format.h"
+#include "linear/packed.h"
 #include "pleat/common.h"
-
-/* Weights in a block of a quantised type, and the bytes of a block. */
-#define PLEAT__WEIGHT_BLOCK 32u
-#define PLEAT__Q8_0_BYTES 34u
-#define PLEAT__Q4_0_BYTES 18u
-
-/* Rows of a strip; the last strip is filled up with rows of zeros. */
-#define PLEAT__STRIP_ROWS 16u
 
 /* 32 activations: scale * code.  Which form the codes have is the variant's choice. */
 typedef struct pleat__coded {
-    float scale; /* M/32639 */
-    int32_t
-        offset[2];   /* -128 and -8 times the sum of the codes: what unsigned weights of Q8_0 and Q4_0 count too much */
-    uint32_t unused; /* codes at a multiple of 16 */
+    float scale;    /* M/32639 */
+    int32_t sum[2]; /* of the codes of each half: what minima are multiplied with, and unsigned codes count too much */
+    int32_t total;  /* sum[0] + sum[1] */
     union {
         int16_t whole[32]; /* -32639..32639 */
         struct {
@@ -63,10 +62,6 @@ typedef struct pleat__coded {
 
 #define PLEAT__CODE_MAX 32639       /* 127*256 + 127 */
 #define PLEAT__CODED_ZERO 0x1p-100f /* a block below this in magnitude is coded as zeros */
-
-static inline bool pleat__is_quantised(pleat__weight_type type) {
-    return type == PLEAT__W_Q8_0 || type == PLEAT__W_Q4_0;
-}
 
 /* For output rows r in [row_from, row_to) and i < n:  y[i][r] = dot(W[r], x[i]), plus y[i][r] as it was if `add`.
  * Of floats:    x[i] is [cols] f32; no alignment is needed.
@@ -106,7 +101,7 @@ void pleat__linear_fill_neon(pleat__linear_dsp *dsp);
 void pleat__linear_fill_packed_neon(pleat__linear_dsp *dsp);
 void pleat__linear_fill_packed_dotprod(pleat__linear_dsp *dsp);
 
-/* The mul of _packed_avx512, to which _packed_amx leaves few step rows. */
+/* The mul of _packed_avx512, to which _packed_amx leaves few step rows, and types whose slices have two scales. */
 void pleat__linear_mul_packed_avx512(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from,
                                      uint32_t row_to, const void *const *x, float *const *y, uint32_t n, bool add);
 

@@ -3,13 +3,14 @@
  * linear_ref.c: matrix products in plain C: the specification of linear.h's table, and what runs without AVX2.
  *
  * Floats: a row is taken in blocks of 32 weights; lane j of 16 adds the products of columns j, j+16, j+32, ...; the
- * lanes are then added in halves: 16 to 8 to 4 to 2 to 1.  Quantised: strip by strip, the blocks of a row in order.
+ * lanes are then added in halves: 16 to 8 to 4 to 2 to 1.  Quantised: the slices of a row in order.
  */
 #include <math.h>
 #include <string.h>
 
 #include "core/half.h"
 #include "linear/linear.h"
+#include "linear/packed.h"
 
 #define BLOCK PLEAT__WEIGHT_BLOCK
 #define STRIP PLEAT__STRIP_ROWS
@@ -32,22 +33,11 @@ static void load_block(pleat__weight_type type, const uint8_t *row, uint32_t col
         case PLEAT__W_BF16:
             for (uint32_t j = 0; j < n; j++) out[j] = pleat__bf16_to_f32(load_u16(row + ((size_t)col + j) * 2));
             break;
-        case PLEAT__W_Q8_0: {
-            const uint8_t *block = row + (size_t)(col / BLOCK) * PLEAT__Q8_0_BYTES;
-            const float scale = pleat__f16_to_f32(load_u16(block));
-            for (uint32_t j = 0; j < BLOCK; j++) out[j] = scale * (float)(int8_t)block[2 + j];
-            break;
+        default: {
+            const uint32_t slice = col / BLOCK, in_block = pleat__weight_formats[type].block / BLOCK;
+            const uint8_t *block = row + (size_t)(slice / in_block) * pleat__weight_formats[type].bytes;
+            pleat__weight_slice_load(type, block, slice % in_block, out);
         }
-        case PLEAT__W_Q4_0: {
-            const uint8_t *block = row + (size_t)(col / BLOCK) * PLEAT__Q4_0_BYTES;
-            const float scale = pleat__f16_to_f32(load_u16(block));
-            for (uint32_t j = 0; j < BLOCK / 2; j++) {
-                out[j] = scale * (float)((int)(block[2 + j] & 15) - 8);
-                out[j + BLOCK / 2] = scale * (float)((int)(block[2 + j] >> 4) - 8);
-            }
-            break;
-        }
-        default: break;
     }
 }
 
@@ -109,55 +99,43 @@ static void code_ref(const float *x, uint32_t cols, pleat__coded *out) {
             continue;
         }
         const float inverse = PLEAT__CODE_MAX / max;
-        int32_t sum = 0;
         for (uint32_t j = 0; j < BLOCK; j++) {
             out->codes.whole[j] = (int16_t)lrintf(x[j] * inverse);
-            sum += out->codes.whole[j];
+            out->sum[j / (BLOCK / 2)] += out->codes.whole[j];
         }
-        out->offset[0] = -128 * sum;
-        out->offset[1] = -8 * sum;
+        out->total = out->sum[0] + out->sum[1];
     }
 }
 
-/* sums[r] += the dot product of row r's four codes, (p[4r + k] >> shift) & mask, with x. */
-static inline void dot_four(const uint8_t *p, int shift, int mask, const int16_t *x, int32_t *sums) {
-    for (uint32_t r = 0; r < STRIP; r++, p += 4)
-        sums[r] += (p[0] >> shift & mask) * x[0] + (p[1] >> shift & mask) * x[1] + (p[2] >> shift & mask) * x[2] +
-                   (p[3] >> shift & mask) * x[3];
-}
-
-/* Dot products of a block of 16 rows with the codes of one. */
-static void dot_block(pleat__weight_type type, const uint8_t *codes, const pleat__coded *x, int32_t *sums) {
-    const int16_t *xi = x->codes.whole;
-    for (uint32_t r = 0; r < STRIP; r++) sums[r] = x->offset[type == PLEAT__W_Q4_0];
-    if (type == PLEAT__W_Q8_0) {
-        for (uint32_t j = 0; j < BLOCK; j += 4, codes += 4 * STRIP) dot_four(codes, 0, 255, xi + j, sums);
-        return;
+/* The product of a slice of a row with a block of codes, half by half where it has two scales. */
+static float dot_slice(pleat__weight_type type, const pleat__unpacked *w, const pleat__coded *x, float acc) {
+    const pleat__weight_format *f = &pleat__weight_formats[type];
+    int32_t sums[2] = {0};
+    for (uint32_t h = 0; h < 2; h++)
+        for (uint32_t j = h * BLOCK / 2; j < (h + 1) * BLOCK / 2; j++) sums[h] += w->values[j] * x->codes.whole[j];
+    for (uint32_t h = 0; h < (f->has_halves ? 2 : 1); h++) {
+        const int32_t sum = f->has_halves ? sums[h] : sums[0] + sums[1];
+        acc += w->scale[h] * x->scale * (float)sum;
+        if (f->has_min) acc += w->min[h] * (x->scale * (float)(f->has_halves ? x->sum[h] : x->total));
     }
-    for (uint32_t j = 0; j < BLOCK; j += 8, codes += 4 * STRIP) {
-        dot_four(codes, 0, 15, xi + j, sums);
-        dot_four(codes, 4, 15, xi + j + 4, sums);
-    }
+    return acc;
 }
 
 static void mul_packed(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, const void *const *x,
                        float *const *y, uint32_t n, bool add) {
-    const uint32_t n_blocks = w->cols / BLOCK;
-    const uint32_t code_bytes = STRIP * (w->type == PLEAT__W_Q4_0 ? BLOCK / 2 : BLOCK); /* of a block of 16 rows */
-    for (uint32_t r0 = row_from; r0 < row_to; r0 += STRIP) {
-        const uint8_t *strip = w->data + r0 * w->row_bytes;
-        const uint8_t *scales = strip + (size_t)n_blocks * code_bytes;
-        for (uint32_t i = 0; i < n; i++) {
-            const pleat__coded *xi = x[i];
-            float acc[STRIP] = {0};
-            for (uint32_t b = 0; b < n_blocks; b++) {
-                int32_t sums[STRIP];
-                dot_block(w->type, strip + (size_t)b * code_bytes, &xi[b], sums);
-                for (uint32_t r = 0; r < STRIP; r++)
-                    acc[r] += pleat__f16_to_f32(load_u16(scales + 2 * (b * STRIP + r))) * xi[b].scale * (float)sums[r];
+    const uint32_t n_slices = w->cols / BLOCK;
+    for (uint32_t row = row_from; row < row_to; row++) {
+        const uint8_t *strip = w->data + (row - row % STRIP) * w->row_bytes;
+        for (uint32_t i = 0; i < n; i += TILE) {
+            const uint32_t n_tile = pleat__min_u32(TILE, n - i);
+            float acc[TILE] = {0};
+            for (uint32_t b = 0; b < n_slices; b++) {
+                pleat__unpacked u;
+                pleat__linear_unpack_slice(w->type, strip, n_slices, b, row % STRIP, &u);
+                for (uint32_t t = 0; t < n_tile; t++)
+                    acc[t] = dot_slice(w->type, &u, (const pleat__coded *)x[i + t] + b, acc[t]);
             }
-            for (uint32_t r = r0; r < pleat__min_u32(r0 + STRIP, row_to); r++)
-                y[i][r] = add ? y[i][r] + acc[r - r0] : acc[r - r0];
+            for (uint32_t t = 0; t < n_tile; t++) y[i + t][row] = add ? y[i + t][row] + acc[t] : acc[t];
         }
     }
 }

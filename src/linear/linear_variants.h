@@ -52,17 +52,39 @@ INLINE void band_of(linear_tile_fn tile, pleat__weight_type type, const int R, c
         (dsp)->load[PLEAT__W_BF16] = load_bf16; \
     } while (0)
 
-/* Of quantised types. */
-#define PACKED_VARIANTS             \
-    LINEAR_MUL(q8_0, PLEAT__W_Q8_0) \
-    LINEAR_MUL(q4_0, PLEAT__W_Q4_0)
+/* Of quantised types: X(name, type). */
+#define PACKED_TYPES(X)        \
+    X(q8_0, PLEAT__W_Q8_0)     \
+    X(q4_0, PLEAT__W_Q4_0)     \
+    X(q4_1, PLEAT__W_Q4_1)     \
+    X(q5_0, PLEAT__W_Q5_0)     \
+    X(q5_1, PLEAT__W_Q5_1)     \
+    X(q2_k, PLEAT__W_Q2_K)     \
+    X(q3_k, PLEAT__W_Q3_K)     \
+    X(q4_k, PLEAT__W_Q4_K)     \
+    X(q5_k, PLEAT__W_Q5_K)     \
+    X(q6_k, PLEAT__W_Q6_K)     \
+    X(iq4_nl, PLEAT__W_IQ4_NL) \
+    X(iq4_xs, PLEAT__W_IQ4_XS) \
+    X(mxfp4, PLEAT__W_MXFP4)
 
-#define PACKED_FILL(dsp, rows)                \
-    do {                                      \
-        (dsp)->mul[PLEAT__W_Q8_0] = mul_q8_0; \
-        (dsp)->mul[PLEAT__W_Q4_0] = mul_q4_0; \
-        (dsp)->code = code;                   \
-        (dsp)->packed_rows = (rows);          \
+#define PACKED_MUL_ENTRY(name, type) [type] = mul_##name,
+
+#define PACKED_VARIANTS      \
+    PACKED_TYPES(LINEAR_MUL) \
+    static const pleat__linear_mul_fn packed_muls[PLEAT__N_WEIGHT_TYPES] = {PACKED_TYPES(PACKED_MUL_ENTRY)};
+
+/* packed_muls in their places. */
+static inline void fill_packed(pleat__linear_dsp *dsp, const pleat__linear_mul_fn *packed_muls) {
+    for (uint32_t type = 0; type < PLEAT__N_WEIGHT_TYPES; type++)
+        if (packed_muls[type]) dsp->mul[type] = packed_muls[type];
+}
+
+#define PACKED_FILL(dsp, rows)         \
+    do {                               \
+        fill_packed(dsp, packed_muls); \
+        (dsp)->code = code;            \
+        (dsp)->packed_rows = (rows);   \
     } while (0)
 
 #endif

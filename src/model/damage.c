@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * damage.c: weights that are NaN or infinite.  One of them may pass unseen, or make every result NaN; so all are looked
- * at, a tensor a unit: floats one by one, of quantised blocks the scale.  Codes cannot be anything but finite.
+ * at, a tensor a unit: floats one by one, of quantised blocks the scale and the minimum.  Codes cannot be anything but finite.
  *
  * Why not while matrices are packed: embeddings, vectors and matrices of floats are not, so that a pass by itself would
  * stay, and packing by strips knows no tensors.  It costs little beside packing: of the 93.6 million instructions of an
@@ -27,16 +27,25 @@ static bool has_exponent(const uint8_t *p, uint64_t n, size_t stride, uint16_t e
     return is_bad != 0;
 }
 
-static bool is_damaged(const uint8_t *p, uint32_t type, uint64_t n) {
+/* Whether one of n powers of two, a stride of bytes apart, is so large that the largest code passes f32. */
+static bool has_large_power(const uint8_t *p, uint64_t n, size_t stride) {
+    enum { FIRST_TOO_LARGE = 253 }; /* 2^125 * 12 */
+    uint8_t largest = 0;
+    for (uint64_t i = 0; i < n; i++, p += stride) largest = *p > largest ? *p : largest;
+    return largest >= FIRST_TOO_LARGE;
+}
+
+static bool is_damaged(const uint8_t *p, uint32_t ggml, uint64_t n) {
     enum { F16_EXPONENT = 0x7C00, F32_EXPONENT = 0x7F80 }; /* of an f32 in its upper half, which is a bf16 */
-    switch (type) {
-        case PLEAT__GGML_F32: return has_exponent(p + 2, n, 4, F32_EXPONENT);
-        case PLEAT__GGML_F16: return has_exponent(p, n, 2, F16_EXPONENT);
-        case PLEAT__GGML_BF16: return has_exponent(p, n, 2, F32_EXPONENT);
-        case PLEAT__GGML_Q8_0: return has_exponent(p, n / PLEAT__WEIGHT_BLOCK, PLEAT__Q8_0_BYTES, F16_EXPONENT);
-        case PLEAT__GGML_Q4_0: return has_exponent(p, n / PLEAT__WEIGHT_BLOCK, PLEAT__Q4_0_BYTES, F16_EXPONENT);
-        default: return false;
-    }
+    pleat__weight_type type;
+    if (!pleat__weight_type_of(ggml, &type)) return false;
+    const pleat__weight_format *f = &pleat__weight_formats[type];
+    const uint64_t n_blocks = n / f->block;
+    if (type == PLEAT__W_F32) return has_exponent(p + 2, n, 4, F32_EXPONENT);
+    if (type == PLEAT__W_BF16) return has_exponent(p, n, 2, F32_EXPONENT);
+    if (f->is_power) return has_large_power(p, n_blocks, f->bytes);
+    return has_exponent(p + f->d_at, n_blocks, f->bytes, F16_EXPONENT) ||
+           (f->has_min && has_exponent(p + f->d_at + 2, n_blocks, f->bytes, F16_EXPONENT));
 }
 
 typedef struct search {

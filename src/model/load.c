@@ -20,6 +20,7 @@
 #include "core/error.h"
 #include "core/half.h"
 #include "core/memory.h"
+#include "linear/format.h"
 #include "model/hparams.h"
 #include "tokenizer/tokenizer.h"
 
@@ -34,24 +35,13 @@ typedef struct loader {
     pleat_error *err;
 } loader;
 
-static bool weight_type(uint32_t ggml_type, pleat__weight_type *out) {
-    switch (ggml_type) {
-        case PLEAT__GGML_F32: *out = PLEAT__W_F32; return true;
-        case PLEAT__GGML_F16: *out = PLEAT__W_F16; return true;
-        case PLEAT__GGML_BF16: *out = PLEAT__W_BF16; return true;
-        case PLEAT__GGML_Q8_0: *out = PLEAT__W_Q8_0; return true;
-        case PLEAT__GGML_Q4_0: *out = PLEAT__W_Q4_0; return true;
-        default: return false;
-    }
-}
-
 /* Find a tensor of a supported type that is [rows][cols]; a vector has one row. */
 static pleat_status find(loader *l, const char *name, uint64_t rows, uint64_t cols, const pleat__gguf_tensor **out,
                          pleat__weight_type *type) {
     const pleat__gguf_tensor *t = pleat__gguf_find_tensor(l->m->gguf, name);
     PLEAT_FAIL_IF(!t, l->err, PLEAT_E_FORMAT, PLEAT_NOWHERE, "tensor '%s' is missing", name);
-    PLEAT_FAIL_IF(!weight_type(t->type, type), l->err, PLEAT_E_UNSUPPORTED, t->info_offset,
-                  "tensor '%s' is of type %s; supported are F32, F16, BF16, Q8_0, Q4_0", name, t->type_name);
+    PLEAT_FAIL_IF(!pleat__weight_type_of(t->type, type), l->err, PLEAT_E_UNSUPPORTED, t->info_offset,
+                  "tensor '%s' is of type %s; supported are %s", name, t->type_name, PLEAT__WEIGHT_TYPE_NAMES);
     PLEAT_FAIL_IF(t->dims[0] != cols || t->dims[1] != rows || t->dims[2] != 1 || t->dims[3] != 1, l->err,
                   PLEAT_E_FORMAT, t->info_offset, "tensor '%s' is %llu x %llu x %llu x %llu, not %llu x %llu", name,
                   (unsigned long long)t->dims[0], (unsigned long long)t->dims[1], (unsigned long long)t->dims[2],

@@ -3,30 +3,27 @@
  * packed_dotprod.c: linear.h's kernels for packed matrices by SDOT, four 8-bit products to each of four rows.
  *
  * A step row's codes are two limbs, 16 of each in a register, and an instruction takes the four it needs from any
- * quarter of it.  Weights of Q8_0 become signed by flipping their top bit, which leaves nothing to take off; those of
- * Q4_0 count 8 too much.  Four vectors take half a strip at once: 16 integer sums, 8 of floats.
+ * quarter of it.  Four vectors take half a strip at once: 16 integer sums, 8 of floats.
  */
 #include "core/arm/lanes_neon.h"
 #include "linear/arm/packed_neon.h"
 
-/* Codes of rows 4q .. 4q+3 from the rows at p, columns 4k .. 4k+3. */
+/* Codes of columns 4k .. 4k+3, rows 4q .. 4q+3 of those whose lines start at p. */
 INLINE int8x16_t codes4(pleat__weight_type type, const uint8_t *p, uint32_t k, uint32_t q) {
-    if (type == PLEAT__W_Q8_0) return vreinterpretq_s8_u8(veorq_u8(vld1q_u8(p + 64 * k + 16 * q), vdupq_n_u8(0x80)));
-    const uint8x16_t both = vld1q_u8(p + 64 * (k / 2) + 16 * q);
-    return vreinterpretq_s8_u8(k % 2 ? vshrq_n_u8(both, 4) : vandq_u8(both, vdupq_n_u8(15)));
+    const uint8x16_t low = vld1q_u8(p + (size_t)LINE_BYTES * pleat__low_line(type, k) + (size_t)16 * q);
+    uint8x16_t high = low;
+    if (pleat__weight_formats[type].high_bits)
+        high = vld1q_u8(p + (size_t)LINE_BYTES * pleat__high_line(type, k) + (size_t)16 * q);
+    return signed_codes(type, k, low, high);
 }
 
-INLINE void block_sums(pleat__weight_type type, const uint32_t C, const uint32_t width, const uint8_t *p, uint32_t row,
-                       const pleat__coded *const *x, int32x4_t sums[MAX_C][QUARTERS]) {
+INLINE void part_sums(pleat__weight_type type, const uint32_t C, const uint32_t width, const part k_of,
+                      const uint8_t *p, uint32_t row, const pleat__coded *const *x, int32x4_t sums[MAX_C][QUARTERS]) {
     int32x4_t high[MAX_C][QUARTERS];
-    for (uint32_t c = 0; c < C; c++) {
-        for (uint32_t q = 0; q < width; q++) {
-            high[c][q] = vdupq_n_s32(0);
-            sums[c][q] = vdupq_n_s32(type == PLEAT__W_Q4_0 ? x[c]->offset[1] : 0);
-        }
-    }
-    p += 4 * row;
-    for (uint32_t half = 0; half < 2; half++) { /* of 16 columns */
+    for (uint32_t c = 0; c < C; c++)
+        for (uint32_t q = 0; q < width; q++) sums[c][q] = high[c][q] = vdupq_n_s32(0);
+    p += (size_t)4 * row;
+    for (uint32_t half = k_of.from / 4; half < k_of.to / 4; half++) { /* of 16 columns */
         int8x16_t a[MAX_C], b[MAX_C];
         for (uint32_t c = 0; c < C; c++) {
             a[c] = vld1q_s8(x[c]->codes.limbs.high + 16 * half);
@@ -49,9 +46,9 @@ INLINE void block_sums(pleat__weight_type type, const uint32_t C, const uint32_t
 
 INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from, uint32_t row_to,
                 const void *const *x, float *const *y, uint32_t n, bool add) {
-    for (; n >= 4; n -= 4, x += 4, y += 4) band(type, 4, 2, block_sums, w, row_from, row_to, x, y, add);
-    for (; n >= 2; n -= 2, x += 2, y += 2) band(type, 2, QUARTERS, block_sums, w, row_from, row_to, x, y, add);
-    if (n == 1) band(type, 1, QUARTERS, block_sums, w, row_from, row_to, x, y, add);
+    for (; n >= 4; n -= 4, x += 4, y += 4) band(type, 4, 2, part_sums, w, row_from, row_to, x, y, add);
+    for (; n >= 2; n -= 2, x += 2, y += 2) band(type, 2, QUARTERS, part_sums, w, row_from, row_to, x, y, add);
+    if (n == 1) band(type, 1, QUARTERS, part_sums, w, row_from, row_to, x, y, add);
 }
 
 /* 256*high + low, low in -128..127. */

@@ -1,64 +1,58 @@
 /* SPDX-License-Identifier: MIT
  *
- * packed_256.h: what packed_avx2.c and packed_avxvnni.c have in common: a block's sums to f32, and the coding of rows.
- * They supply the integer sums of a block and the form of 32 codes, as functions that are constants at each call.
+ * packed_256.h: what packed_avx2.c and packed_avxvnni.c have in common: a slice's sums to f32, and the coding of rows.
+ * They supply the integer sums of a part of a slice, as a function that is a constant at each call.
  */
 #ifndef PLEAT_LINEAR_X86_PACKED_256_H
 #define PLEAT_LINEAR_X86_PACKED_256_H
 
-#include <immintrin.h>
-#include <string.h>
+#define VECTOR_BYTES 32
 
-#include "core/compiler.h"
 #include "linear/linear_variants.h"
-
-#define BLOCK 32u
-#define ROWS PLEAT__STRIP_ROWS
-
-/* How far before the bytes in use lines are asked for; for one vector, which reads weights from memory. */
-#define AHEAD_BYTES 4096
-#define LINE_BYTES 64
+#include "linear/x86/packed_codes.h"
 
 #define MAX_C 3 /* most vectors of a band */
 
-/* Dot products of 16 rows, halves of 8, of the block whose codes start at p with block b of C vectors. */
-typedef void (*block_sums_fn)(pleat__weight_type type, const int C, const uint8_t *p, const pleat__coded *const *x,
-                              uint32_t b, __m256i sums[MAX_C][2]);
+/* Columns 4*from .. 4*to - 1 of a slice. */
+typedef struct part {
+    uint32_t from, to;
+} part;
 
-/* 32 codes in the variant's form. */
-typedef void (*store_codes_fn)(const __m256i codes[4], pleat__coded *out);
+/* Dot products of 16 rows, in halves of 8, with block b of C vectors, on a part of the slice whose codes start at p. */
+typedef void (*part_sums_fn)(pleat__weight_type type, const int C, const part k_of, const uint8_t *p,
+                             const pleat__coded *const *x, uint32_t b, __m256i sums[MAX_C][2]);
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-/* Bytes of codes in a block of 16 rows. */
-INLINE int code_bytes(pleat__weight_type type) { return type == PLEAT__W_Q8_0 ? 512 : 256; }
-
-INLINE __m256i offset_of(pleat__weight_type type, const pleat__coded *x) {
-    return _mm256_set1_epi32(x->offset[type == PLEAT__W_Q4_0]);
+/* Add the products of half h of slice b, or of all of it where it has one scale. */
+INLINE void add_half(pleat__weight_type type, const int C, part_sums_fn part_sums, const uint32_t h, const uint8_t *p,
+                     const uint8_t *record, const pleat__coded *const *x, uint32_t b, __m256 acc[MAX_C][2]) {
+    const bool halves = pleat__weight_formats[type].has_halves;
+    const part k_of = {halves ? 4 * h : 0, halves ? 4 * h + 4 : 8};
+    const uint32_t s = b % pleat__slices_of(type);
+    __m256i sums[MAX_C][2];
+    part_sums(type, C, k_of, p, x, b, sums);
+    UNROLL
+    for (uint32_t rows = 0; rows < 2; rows++) {
+        const row_scales w = scales_at(type, record, halves ? 2 * s + h : s, rows);
+        UNROLL
+        for (int c = 0; c < C; c++) {
+            const pleat__coded *xb = &x[c][b];
+            acc[c][rows] =
+                add_scaled(type, sums[c][rows], &w, xb->scale, halves ? xb->sum[h] : xb->total, acc[c][rows]);
+        }
+    }
 }
 
 /* A strip for C vectors: acc[c], halves of 8 rows. */
-INLINE void strip(pleat__weight_type type, const int C, block_sums_fn block_sums, const uint8_t *p, uint32_t n_blocks,
+INLINE void strip(pleat__weight_type type, const int C, part_sums_fn part_sums, const uint8_t *p, uint32_t n_slices,
                   const pleat__coded *const *x, __m256 acc[MAX_C][2]) {
-    const uint8_t *scales = p + (size_t)n_blocks * code_bytes(type);
     const uint8_t *ahead = p + AHEAD_BYTES;
-    for (uint32_t b = 0; b < n_blocks; b++, p += code_bytes(type), scales += 2 * ROWS) {
-        if (C == 1) {
-            UNROLL
-            for (int line = 0; line <= code_bytes(type); line += LINE_BYTES)
-                _mm_prefetch((const char *)ahead + line, _MM_HINT_T0);
-            ahead += code_bytes(type) + 2 * ROWS;
-        }
-        __m256i sums[MAX_C][2];
-        block_sums(type, C, p, x, b, sums);
-        UNROLL
-        for (int half = 0; half < 2; half++) {
-            const __m256 w_scales = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)scales + half));
-            UNROLL
-            for (int c = 0; c < C; c++)
-                acc[c][half] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[c][half]),
-                                               _mm256_mul_ps(w_scales, _mm256_set1_ps(x[c][b].scale)), acc[c][half]);
-        }
+    for (uint32_t b = 0; b < n_slices; b++, ahead += pleat__slice_bytes(type)) {
+        const uint8_t *codes = p + pleat__codes_at(type, b), *record = p + pleat__record_at(type, n_slices, b);
+        if (C == 1) ask_for(type, ahead);
+        add_half(type, C, part_sums, 0, codes, record, x, b, acc);
+        if (pleat__weight_formats[type].has_halves) add_half(type, C, part_sums, 1, codes, record, x, b, acc);
     }
 }
 
@@ -79,7 +73,7 @@ INLINE void store_rows(const __m256 acc[2], uint32_t live, float *to, bool add) 
 }
 
 /* All rows for C vectors. */
-INLINE void band(pleat__weight_type type, const int C, block_sums_fn block_sums, const pleat__matrix *w,
+INLINE void band(pleat__weight_type type, const int C, part_sums_fn part_sums, const pleat__matrix *w,
                  uint32_t row_from, uint32_t row_to, const void *const *x, float *const *y, bool add) {
     const pleat__coded *xs[MAX_C];
     for (int c = 0; c < C; c++) xs[c] = x[c];
@@ -87,7 +81,7 @@ INLINE void band(pleat__weight_type type, const int C, block_sums_fn block_sums,
         __m256 acc[MAX_C][2];
         UNROLL
         for (int c = 0; c < C; c++) acc[c][0] = acc[c][1] = _mm256_setzero_ps();
-        strip(type, C, block_sums, w->data + r * w->row_bytes, w->cols / BLOCK, xs, acc);
+        strip(type, C, part_sums, w->data + r * w->row_bytes, w->cols / SLICE, xs, acc);
         UNROLL
         for (int c = 0; c < C; c++) store_rows(acc[c], row_to - r, y[c] + r, add);
     }
@@ -108,11 +102,29 @@ INLINE uint32_t sum_of(__m256i v) {
     return (uint32_t)_mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xB1)));
 }
 
+/* 32-bit lanes of four registers, which fit bytes, as 32 bytes. */
+INLINE void store_bytes(const __m256i v[4], int8_t *out) {
+    const __m256i words = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
+    _mm256_storeu_si256((__m256i *)out, _mm256_permutevar8x32_epi32(words, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+}
+
+/* Two limbs of 32 codes. */
+INLINE void store_limbs(const __m256i codes[4], pleat__coded *out) {
+    __m256i high[4], low[4];
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        high[i] = _mm256_srai_epi32(_mm256_add_epi32(codes[i], _mm256_set1_epi32(128)), 8);
+        low[i] = _mm256_sub_epi32(codes[i], _mm256_slli_epi32(high[i], 8));
+    }
+    store_bytes(high, out->codes.limbs.high);
+    store_bytes(low, out->codes.limbs.low);
+}
+
 /* As integers, infinity and NaN are above all other magnitudes: a block with one of them gets no finite scale. */
-INLINE void code_row(const float *x, uint32_t cols, store_codes_fn store_codes, pleat__coded *out) {
+static void code(const float *x, uint32_t cols, pleat__coded *out) {
     const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
-    for (; cols > 0; cols -= BLOCK, x += BLOCK, out++) {
-        __m256i max_bits = _mm256_setzero_si256(), codes[4], sum = _mm256_setzero_si256();
+    for (; cols > 0; cols -= SLICE, x += SLICE, out++) {
+        __m256i max_bits = _mm256_setzero_si256(), codes[4];
         UNROLL
         for (int i = 0; i < 4; i++)
             max_bits = _mm256_max_epu32(max_bits,
@@ -124,12 +136,14 @@ INLINE void code_row(const float *x, uint32_t cols, store_codes_fn store_codes, 
         UNROLL
         for (int i = 0; i < 4; i++) {
             codes[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), inverse));
-            sum = _mm256_add_epi32(sum, codes[i]);
         }
-        store_codes(codes, out);
+        store_limbs(codes, out);
         out->scale = _mm256_cvtss_f32(_mm256_and_ps(_mm256_div_ps(max, code_max), live));
-        out->offset[0] = (int32_t)(0 - 128 * sum_of(sum));
-        out->offset[1] = (int32_t)(0 - 8 * sum_of(sum));
+        const uint32_t sum0 = sum_of(_mm256_add_epi32(codes[0], codes[1]));
+        const uint32_t sum1 = sum_of(_mm256_add_epi32(codes[2], codes[3]));
+        out->sum[0] = (int32_t)sum0;
+        out->sum[1] = (int32_t)sum1;
+        out->total = (int32_t)(sum0 + sum1);
     }
 }
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * packed_amx.c: linear.h's kernels for packed matrices on AMX's tiles of bytes; few step rows, and those that do not
- * stand at equal distances, go to packed_avx512.c.
+ * packed_amx.c: linear.h's kernels for packed matrices on AMX's tiles of bytes; few step rows, those that do not
+ * stand at equal distances, and types whose slices have two scales go to packed_avx512.c.
  *
- * A block of a strip lies in memory as a tile wants its second factor: [8][16 rows][4 columns].  The first are the high
- * or the low limbs of up to 16 step rows, where code() left them, one row every `stride` bytes:
+ * A slice of bytes lies in memory as a tile wants its second factor: [8][16 rows][4 columns]; planes of bits become
+ * that first.  The first factors are the high or the low limbs of up to 16 step rows, where code() left them, one row
+ * every `stride` bytes:
  *
  *     tiles     high [step rows][16 rows] and low, one product each, through memory into registers
- *     AVX-512   sums = high * 256 + low + offset;   acc += (float)sums * (weights' scales * row's scale)
+ *     AVX-512   sums = high * 256 + low;   add_scaled() of packed_codes.h
  *
  * Sums are exact and an acc adds what packed_avx512.c's adds, in its order: the bits are the same.
  *
@@ -16,21 +17,17 @@
  * instructions stand.  A tile of few rows takes as long to store as a full one.  Two strips for 8 step rows, which read
  * fewer bytes, are slower.
  */
-#include <immintrin.h>
-#include <string.h>
+#define VECTOR_BYTES 64
 
-#include "core/compiler.h"
 #include "linear/linear_variants.h"
+#include "linear/x86/packed_codes.h"
 
 #define MAX_C 16
-#define BLOCK 32u
-#define ROWS PLEAT__STRIP_ROWS
 
 #define FEWEST 6u /* step rows for which tiles are faster; at least 4 */
 
 /* How far before the bytes in use lines are asked for, the first time that weights are read. */
-#define AHEAD_BYTES 8192
-#define LINE_BYTES 64
+#define FAR_BYTES 8192
 
 /* ---- tiles ------------------------------------------------------------------------------------------------------- */
 
@@ -63,26 +60,18 @@ typedef struct block_sums {
 static void configure(uint32_t n) {
     tile_config config = {.palette = 1};
     for (int t = 0; t < N_TILES; t++) {
-        config.rows[t] = (uint8_t)(t == WEIGHTS ? BLOCK / 4 : n);
-        config.row_bytes[t] = t == X_HIGH || t == X_LOW ? BLOCK : 4 * ROWS;
+        config.rows[t] = (uint8_t)(t == WEIGHTS ? SLICE / 4 : n);
+        config.row_bytes[t] = t == X_HIGH || t == X_LOW ? SLICE : 4 * ROWS;
     }
     MEMORY_IS_READ(&config);
     _tile_loadconfig(&config);
 }
 
-/* Bytes of codes in a block of 16 rows. */
-INLINE int code_bytes(pleat__weight_type type) { return type == PLEAT__W_Q8_0 ? 512 : 256; }
-
-/* The block at p as bytes; nibbles are spread in `buffer` [512]. */
-INLINE const uint8_t *block_codes(pleat__weight_type type, const uint8_t *p, uint8_t *buffer) {
-    if (type == PLEAT__W_Q8_0) return p;
-    const __m512i nibble = _mm512_set1_epi8(15);
+/* The slice at p as bytes; planes of bits are joined in `buffer` [512]. */
+INLINE const uint8_t *slice_codes(pleat__weight_type type, const uint8_t *p, uint8_t *buffer) {
+    if (pleat__low_lines(type) == SLICE / 4) return p;
     UNROLL
-    for (int k = 0; k < 4; k++) {
-        const __m512i both = _mm512_loadu_si512(p + 64 * k);
-        _mm512_store_si512(buffer + 128 * k, _mm512_and_si512(both, nibble));
-        _mm512_store_si512(buffer + 128 * k + 64, _mm512_and_si512(_mm512_srli_epi16(both, 4), nibble));
-    }
+    for (uint32_t k = 0; k < SLICE / 4; k++) _mm512_store_si512(buffer + LINE_BYTES * k, codes4(type, p, k, 0));
     MEMORY_IS_READ(buffer);
     return buffer;
 }
@@ -131,60 +120,54 @@ INLINE uint32_t first_of(uint32_t group, const uint32_t n_groups, uint32_t n) {
     return group + 1 < n_groups ? 4 * group : n - 4;
 }
 
-/* Add a block's products; x is the first step row's block. */
-INLINE void add_block(pleat__weight_type type, const uint32_t n_groups, const block_sums *sums, const uint8_t *scales,
-                      const uint8_t *x, const step_rows *rows, __m512 *acc) {
-    const __m512 w_scales = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)scales));
+/* Add the products of slice b, whose record is there; x is the first step row's block. */
+INLINE void add_block(pleat__weight_type type, const uint32_t n_groups, const block_sums *sums, const uint8_t *record,
+                      uint32_t b, const uint8_t *x, const step_rows *rows, __m512 *acc) {
+    const row_scales w = scales_at(type, record, b % pleat__slices_of(type), 0);
     UNROLL
     for (uint32_t c = 0; c < 4 * n_groups; c++) {
         const uint32_t first = first_of(c / 4, n_groups, rows->n), row = first + c % 4;
         const pleat__coded *coded = (const void *)(x + first * rows->stride + c % 4 * rows->stride);
         const __m512i high = _mm512_slli_epi32(_mm512_load_si512(sums->high[row]), 8);
-        const __m512i low = _mm512_add_epi32(_mm512_load_si512(sums->low[row]),
-                                             _mm512_set1_epi32(coded->offset[type == PLEAT__W_Q4_0]));
-        acc[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(high, low)),
-                                 _mm512_mul_ps(w_scales, _mm512_set1_ps(coded->scale)), acc[c]);
+        acc[c] = add_scaled(type, _mm512_add_epi32(high, _mm512_load_si512(sums->low[row])), &w, coded->scale,
+                            coded->total, acc[c]);
     }
 }
 
 /* Where the stages of a strip are. */
 typedef struct walk {
-    const uint8_t *p;      /* codes of the block to multiply */
-    const uint8_t *x;      /* the first step row's codes for it */
-    const uint8_t *scales; /* of the block to add */
-    uint32_t n_blocks;
+    const uint8_t *strip;
+    const uint8_t *x; /* the first step row's codes for the slice to multiply */
+    uint32_t n_slices;
 } walk;
 
-/* Multiply block b, where there is one; bring the sums of b - 1 to memory; add b - 2.  this = b % 2. */
+/* Multiply slice b, where there is one; bring the sums of b - 1 to memory; add b - 2.  this = b % 2. */
 INLINE void take_turn(pleat__weight_type type, const uint32_t n_groups, const int this, uint32_t b, walk *at,
                       const step_rows *rows, block_sums sums[2], __m512 *acc) {
     _Alignas(64) uint8_t buffer[512];
-    if (b < at->n_blocks) {
-        for (int line = 0; rows->are_first && line <= code_bytes(type); line += LINE_BYTES)
-            _mm_prefetch((const char *)at->p + AHEAD_BYTES + line, _MM_HINT_T0);
-        dot_block(this, block_codes(type, at->p, buffer), (const void *)at->x, rows->stride);
+    if (b < at->n_slices) {
+        if (rows->are_first) ask_for(type, at->strip + (size_t)b * pleat__slice_bytes(type) + FAR_BYTES);
+        const uint8_t *codes = slice_codes(type, at->strip + pleat__codes_at(type, b), buffer);
+        dot_block(this, codes, (const void *)at->x, rows->stride);
     }
-    if (b - 1 < at->n_blocks) store_sums(!this, &sums[!this]);
-    if (b - 2 < at->n_blocks) {
-        add_block(type, n_groups, &sums[this], at->scales, at->x - 2 * sizeof(pleat__coded), rows, acc);
-        at->scales += 2 * ROWS;
-    }
-    at->p += code_bytes(type);
+    if (b - 1 < at->n_slices) store_sums(!this, &sums[!this]);
+    if (b - 2 < at->n_slices)
+        add_block(type, n_groups, &sums[this], at->strip + pleat__record_at(type, at->n_slices, b - 2), b - 2,
+                  at->x - 2 * sizeof(pleat__coded), rows, acc);
     at->x += sizeof(pleat__coded);
 }
 
 /* All rows for step rows of n_groups groups. */
 INLINE void band(pleat__weight_type type, const uint32_t n_groups, const pleat__matrix *w, uint32_t row_from,
                  uint32_t row_to, const step_rows *rows, float *const *y, bool add) {
-    const uint32_t n_blocks = w->cols / BLOCK;
+    const uint32_t n_slices = w->cols / SLICE;
     block_sums sums[2];
     for (uint32_t r = row_from; r < row_to; r += ROWS) {
-        walk at = {.p = w->data + r * w->row_bytes, .x = rows->x, .n_blocks = n_blocks};
-        at.scales = at.p + (size_t)n_blocks * code_bytes(type);
+        walk at = {.strip = w->data + r * w->row_bytes, .x = rows->x, .n_slices = n_slices};
         __m512 acc[MAX_C];
         UNROLL
         for (uint32_t c = 0; c < 4 * n_groups; c++) acc[c] = _mm512_setzero_ps();
-        for (uint32_t b = 0; b < n_blocks + 2; b += 2) {
+        for (uint32_t b = 0; b < n_slices + 2; b += 2) {
             take_turn(type, n_groups, 0, b, &at, rows, sums, acc);
             take_turn(type, n_groups, 1, b + 1, &at, rows, sums, acc);
         }
@@ -215,7 +198,7 @@ INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_fr
     uint32_t configured = 0, take; /* step rows */
     for (; n > 0; x += take, y += take, n -= take) {
         take = pleat__min_u32(count_even(x, n), MAX_C);
-        if (take < FEWEST) {
+        if (take < FEWEST || pleat__weight_formats[type].has_halves) {
             pleat__linear_mul_packed_avx512(type, w, row_from, row_to, x, y, take, add);
             continue;
         }
@@ -235,6 +218,5 @@ PACKED_VARIANTS
 
 void pleat__linear_fill_packed_amx(pleat__linear_dsp *dsp) {
     pleat__linear_fill_packed_avx512(dsp); /* its code() */
-    dsp->mul[PLEAT__W_Q8_0] = mul_q8_0;
-    dsp->mul[PLEAT__W_Q4_0] = mul_q4_0;
+    fill_packed(dsp, packed_muls);
 }

@@ -2,23 +2,68 @@
  *
  * packed_avx2.c: linear.h's kernels for packed matrices with AVX2.
  *
- * Codes of weights become 16 bits, whole codes of a step row are 16 bits, and products of pairs add to 32.  A strip of
- * 16 rows by 4 columns is four registers of [4 rows][4 columns], with sums [4 rows][2]:
+ * Of up to 6 bits, a code times a limb is so small that sums of byte products fit 16 bits for a run of columns:
  *
- *     for each block of 32 columns:   sums of quarter q += pairs of (codes of quarter q) * (4 codes, broadcast)
- *                                     halves of 8 rows: pairs added, and the offset
- *                                     acc += (float)sums * (weights' scales * row's scale)
+ *     codes up to   15 (2, 3, 4 bits)   31 (5 bits, MXFP4)   63 (6 bits)
+ *     a run         32 columns          16                   8                code * 128 * columns / 2 < 32768
+ *
+ * VPMADDUBSW makes pairs of 8 rows by 4 columns, which are added up in a run and widened at its end; each limb apart.
+ *
+ * Codes of 8 bits become 16, the step row's limbs one code of 16 bits again, and products of pairs add to 32.  A strip
+ * of 16 rows by 4 columns is four registers of [4 rows][4 columns] then, with sums [4 rows][2].
  */
 #include "linear/x86/packed_256.h"
 
-/* Codes of quarter q, rows 4q..4q+3, for columns 4k..4k+3 of the block at p. */
-INLINE __m256i codes4(pleat__weight_type type, const uint8_t *p, int k, int q) {
-    if (type == PLEAT__W_Q8_0) return _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(p + 64 * k + 16 * q)));
-    const __m128i both = _mm_loadu_si128((const __m128i *)(p + 64 * (k / 2) + 16 * q));
-    return _mm256_cvtepu8_epi16(_mm_and_si128(k % 2 ? _mm_srli_epi16(both, 4) : both, _mm_set1_epi8(15)));
+/* ---- up to 6 bits ------------------------------------------------------------------------------------------------ */
+
+/* Groups of 4 columns in a run; 0: codes are too wide. */
+INLINE uint32_t run_of(pleat__weight_type type) {
+    const pleat__weight_format *f = &pleat__weight_formats[type];
+    if (pleat__has_table(type)) return f->zero_shift == 4 ? 4 : 0;
+    const int bits = f->low_bits + f->high_bits;
+    return bits <= 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 0;
 }
 
-INLINE __m256i broadcast4(const int16_t *p) {
+INLINE __m256i broadcast4(const int8_t *p) {
+    int32_t four;
+    memcpy(&four, p, sizeof four);
+    return _mm256_set1_epi32(four);
+}
+
+/* sums + pairs of 16 bits, widened. */
+INLINE __m256i add_run(__m256i sums, __m256i pairs) {
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+/* 8 rows, register `half` of them, in runs. */
+INLINE void half_sums(pleat__weight_type type, const int C, const part k_of, const uint32_t half, const uint8_t *p,
+                      const pleat__coded *const *x, uint32_t b, __m256i sums[MAX_C][2]) {
+    const uint32_t run = run_of(type);
+    __m256i high[MAX_C], low[MAX_C], high_run[MAX_C], low_run[MAX_C];
+    UNROLL
+    for (int c = 0; c < C; c++) high[c] = low[c] = _mm256_setzero_si256();
+    UNROLL
+    for (uint32_t k = k_of.from; k < k_of.to; k++) {
+        const __m256i w = codes4(type, p, k, half);
+        UNROLL
+        for (int c = 0; c < C; c++) {
+            const __m256i h = _mm256_maddubs_epi16(w, broadcast4(x[c][b].codes.limbs.high + 4 * k));
+            const __m256i l = _mm256_maddubs_epi16(w, broadcast4(x[c][b].codes.limbs.low + 4 * k));
+            const bool is_first = (k - k_of.from) % run == 0;
+            high_run[c] = is_first ? h : _mm256_add_epi16(high_run[c], h);
+            low_run[c] = is_first ? l : _mm256_add_epi16(low_run[c], l);
+            if ((k - k_of.from) % run + 1 < run && k + 1 < k_of.to) continue;
+            high[c] = add_run(high[c], high_run[c]);
+            low[c] = add_run(low[c], low_run[c]);
+        }
+    }
+    UNROLL
+    for (int c = 0; c < C; c++) sums[c][half] = _mm256_add_epi32(_mm256_slli_epi32(high[c], 8), low[c]);
+}
+
+/* ---- 8 bits ------------------------------------------------------------------------------------------------------ */
+
+INLINE __m256i broadcast8(const int16_t *p) {
     int64_t four;
     memcpy(&four, p, sizeof four);
     return _mm256_set1_epi64x(four);
@@ -27,17 +72,33 @@ INLINE __m256i broadcast4(const int16_t *p) {
 /* Rows 0..7 of sums [4 rows][2] of rows 0..3 and 4..7. */
 INLINE __m256i add_pairs(__m256i a, __m256i b) { return _mm256_permute4x64_epi64(_mm256_hadd_epi32(a, b), 0xD8); }
 
-INLINE void block_sums(pleat__weight_type type, const int C, const uint8_t *p, const pleat__coded *const *x, uint32_t b,
-                       __m256i sums[MAX_C][2]) {
+/* Codes of 16 bits from their limbs. */
+INLINE void join_limbs(const pleat__coded *x, int16_t *codes) {
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        const __m256i high = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)x->codes.limbs.high + i));
+        const __m256i low = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)x->codes.limbs.low + i));
+        _mm256_store_si256((__m256i *)(void *)codes + i, _mm256_add_epi16(_mm256_slli_epi16(high, 8), low));
+    }
+}
+
+/* A slice; types of 8 bits have no halves. */
+INLINE void wide_sums(pleat__weight_type type, const int C, const uint8_t *p, const pleat__coded *const *x, uint32_t b,
+                      __m256i sums[MAX_C][2]) {
+    _Alignas(32) int16_t codes[MAX_C][SLICE];
     __m256i pairs[MAX_C][4];
     UNROLL
-    for (int k = 0; k < 8; k++) {
+    for (int c = 0; c < C; c++) join_limbs(&x[c][b], codes[c]);
+    UNROLL
+    for (uint32_t k = 0; k < 8; k++) {
         UNROLL
-        for (int q = 0; q < 4; q++) {
-            const __m256i w = codes4(type, p, k, q);
+        for (uint32_t q = 0; q < 4; q++) {
+            const __m256i bytes = codes4(type, p, k, q / 2);
+            const __m256i w =
+                _mm256_cvtepu8_epi16(q % 2 ? _mm256_extracti128_si256(bytes, 1) : _mm256_castsi256_si128(bytes));
             UNROLL
             for (int c = 0; c < C; c++) {
-                const __m256i products = _mm256_madd_epi16(w, broadcast4(x[c][b].codes.whole + 4 * k));
+                const __m256i products = _mm256_madd_epi16(w, broadcast8(codes[c] + 4 * k));
                 pairs[c][q] = k == 0 ? products : _mm256_add_epi32(pairs[c][q], products);
             }
         }
@@ -45,27 +106,27 @@ INLINE void block_sums(pleat__weight_type type, const int C, const uint8_t *p, c
     UNROLL
     for (int c = 0; c < C; c++) {
         UNROLL
-        for (int half = 0; half < 2; half++)
-            sums[c][half] =
-                _mm256_add_epi32(add_pairs(pairs[c][2 * half], pairs[c][2 * half + 1]), offset_of(type, &x[c][b]));
+        for (int half = 0; half < 2; half++) sums[c][half] = add_pairs(pairs[c][2 * half], pairs[c][2 * half + 1]);
     }
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+INLINE void part_sums(pleat__weight_type type, const int C, const part k_of, const uint8_t *p,
+                      const pleat__coded *const *x, uint32_t b, __m256i sums[MAX_C][2]) {
+    if (run_of(type) == 0) {
+        wide_sums(type, C, p, x, b, sums);
+        return;
+    }
+    half_sums(type, C, k_of, 0, p, x, b, sums);
+    half_sums(type, C, k_of, 1, p, x, b, sums);
 }
 
 INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from, uint32_t row_to,
                 const void *const *x, float *const *y, uint32_t n, bool add) {
-    for (; n >= 2; n -= 2, x += 2, y += 2) band(type, 2, block_sums, w, row_from, row_to, x, y, add);
-    if (n == 1) band(type, 1, block_sums, w, row_from, row_to, x, y, add);
+    for (; n >= 2; n -= 2, x += 2, y += 2) band(type, 2, part_sums, w, row_from, row_to, x, y, add);
+    if (n == 1) band(type, 1, part_sums, w, row_from, row_to, x, y, add);
 }
-
-INLINE void store_codes(const __m256i codes[4], pleat__coded *out) {
-    UNROLL
-    for (int i = 0; i < 2; i++) {
-        const __m256i packed = _mm256_packs_epi32(codes[2 * i], codes[2 * i + 1]);
-        _mm256_storeu_si256((__m256i *)out->codes.whole + i, _mm256_permute4x64_epi64(packed, 0xD8));
-    }
-}
-
-static void code(const float *x, uint32_t cols, pleat__coded *out) { code_row(x, cols, store_codes, out); }
 
 PACKED_VARIANTS
 

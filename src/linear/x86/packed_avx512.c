@@ -5,36 +5,19 @@
  * A vector register is 16 output rows.  The byte products of 4 columns with 4 codes of a step row, broadcast from
  * memory, add to 16 sums at once; no sum over lanes is left at the end:
  *
- *     for each block of 32 columns:   sums = high limbs (8 products) * 256 + low limbs (8 products) + offset
- *                                     acc += (float)sums * (weights' scales * row's scale)
+ *     for each slice of 32 columns, or its halves:   sums = high limbs * 256 + low limbs, less what codes stand too high
+ *                                                    acc += (float)sums * (weights' scales * row's scale), and minima
  *
  * One vector is bound by memory: high and low limbs have sums of their own, so that chains are short.  Several vectors,
- * up to MAX_C, hold the block's codes in 8 registers and take turns in program order: a chain of 16 products, each
- * waiting 5 cycles for the last, would fill the scheduler instead.
+ * up to MAX_C, hold the codes in 8 registers and take turns in program order: a chain of 16 products, each waiting 5
+ * cycles for the last, would fill the scheduler instead.
  */
-#include <immintrin.h>
-#include <string.h>
+#define VECTOR_BYTES 64
 
-#include "core/compiler.h"
 #include "linear/linear_variants.h"
+#include "linear/x86/packed_codes.h"
 
 #define MAX_C 8
-#define BLOCK 32u
-#define ROWS PLEAT__STRIP_ROWS
-
-/* How far before the bytes in use lines are asked for; for one vector, which reads weights from memory. */
-#define AHEAD_BYTES 4096
-#define LINE_BYTES 64
-
-/* Bytes of codes in a block of 16 rows. */
-INLINE int code_bytes(pleat__weight_type type) { return type == PLEAT__W_Q8_0 ? 512 : 256; }
-
-/* The block's codes for columns 4k..4k+3. */
-INLINE __m512i codes4(pleat__weight_type type, const uint8_t *p, int k) {
-    if (type == PLEAT__W_Q8_0) return _mm512_loadu_si512(p + 64 * k);
-    const __m512i both = _mm512_loadu_si512(p + 64 * (k / 2));
-    return _mm512_and_si512(k % 2 ? _mm512_srli_epi16(both, 4) : both, _mm512_set1_epi8(15));
-}
 
 INLINE __m512i broadcast4(const int8_t *p) {
     int32_t four;
@@ -42,73 +25,79 @@ INLINE __m512i broadcast4(const int8_t *p) {
     return _mm512_set1_epi32(four);
 }
 
-INLINE __m512i offset_of(pleat__weight_type type, const pleat__coded *x) {
-    return _mm512_set1_epi32(x->offset[type == PLEAT__W_Q4_0]);
-}
+/* Columns 4*from .. 4*to - 1 of a slice. */
+typedef struct part {
+    uint32_t from, to;
+} part;
 
-INLINE __m512 scaled(__m512i sums, __m512 w_scales, const pleat__coded *x, __m512 acc) {
-    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), _mm512_mul_ps(w_scales, _mm512_set1_ps(x->scale)), acc);
-}
-
-INLINE __m512i block_for_one(pleat__weight_type type, const uint8_t *p, const pleat__coded *x) {
-    __m512i high = _mm512_setzero_si512(), low = offset_of(type, x);
+INLINE __m512i sums_for_one(pleat__weight_type type, const part k_of, const uint8_t *p, const pleat__coded *x) {
+    __m512i high = _mm512_setzero_si512(), low = high;
     UNROLL
-    for (int k = 0; k < 8; k++) {
-        const __m512i w = codes4(type, p, k);
+    for (uint32_t k = k_of.from; k < k_of.to; k++) {
+        const __m512i w = codes4(type, p, k, 0);
         high = _mm512_dpbusd_epi32(high, w, broadcast4(x->codes.limbs.high + 4 * k));
         low = _mm512_dpbusd_epi32(low, w, broadcast4(x->codes.limbs.low + 4 * k));
     }
     return _mm512_add_epi32(_mm512_slli_epi32(high, 8), low);
 }
 
-INLINE void block_for_many(pleat__weight_type type, const int C, const uint8_t *p, const pleat__coded *const *x,
-                           uint32_t b, __m512i *sums) {
+INLINE void sums_for_many(pleat__weight_type type, const int C, const part k_of, const uint8_t *p,
+                          const pleat__coded *const *x, uint32_t b, __m512i *sums) {
     __m512i w[8];
     UNROLL
-    for (int k = 0; k < 8; k++) w[k] = codes4(type, p, k);
+    for (uint32_t k = k_of.from; k < k_of.to; k++) w[k] = codes4(type, p, k, 0);
     UNROLL
     for (int c = 0; c < C; c++) sums[c] = _mm512_setzero_si512();
     UNROLL
-    for (int k = 0; k < 8; k++) {
+    for (uint32_t k = k_of.from; k < k_of.to; k++) {
         UNROLL
         for (int c = 0; c < C; c++)
             sums[c] = _mm512_dpbusd_epi32(sums[c], w[k], broadcast4(x[c][b].codes.limbs.high + 4 * k));
     }
     UNROLL
-    for (int c = 0; c < C; c++) sums[c] = _mm512_add_epi32(_mm512_slli_epi32(sums[c], 8), offset_of(type, &x[c][b]));
+    for (int c = 0; c < C; c++) sums[c] = _mm512_slli_epi32(sums[c], 8);
     UNROLL
-    for (int k = 0; k < 8; k++) {
+    for (uint32_t k = k_of.from; k < k_of.to; k++) {
         UNROLL
         for (int c = 0; c < C; c++)
             sums[c] = _mm512_dpbusd_epi32(sums[c], w[k], broadcast4(x[c][b].codes.limbs.low + 4 * k));
     }
 }
 
+/* Add the products of half h of slice b, or of all of it where it has one scale. */
+INLINE void add_half(pleat__weight_type type, const int C, const uint32_t h, const uint8_t *p, const uint8_t *record,
+                     const pleat__coded *const *x, uint32_t b, __m512 *acc) {
+    const bool halves = pleat__weight_formats[type].has_halves;
+    const part k_of = {halves ? 4 * h : 0, halves ? 4 * h + 4 : 8};
+    const uint32_t s = b % pleat__slices_of(type);
+    const row_scales w = scales_at(type, record, halves ? 2 * s + h : s, 0);
+    __m512i sums[MAX_C];
+    if (C == 1)
+        sums[0] = sums_for_one(type, k_of, p, &x[0][b]);
+    else
+        sums_for_many(type, C, k_of, p, x, b, sums);
+    UNROLL
+    for (int c = 0; c < C; c++) {
+        const pleat__coded *xb = &x[c][b];
+        acc[c] = add_scaled(type, sums[c], &w, xb->scale, halves ? xb->sum[h] : xb->total, acc[c]);
+    }
+}
+
 /* A strip's first `live` rows for C vectors. */
 INLINE void tile(pleat__weight_type type, const int C, const pleat__matrix *w, uint32_t r0, __mmask16 live,
                  const pleat__coded *const *x, float *const *y, bool add) {
-    const uint32_t n_blocks = w->cols / BLOCK;
-    const uint8_t *p = w->data + r0 * w->row_bytes;
-    const uint8_t *scales = p + (size_t)n_blocks * code_bytes(type);
-    const uint8_t *ahead = p + AHEAD_BYTES;
+    const uint32_t n_slices = w->cols / SLICE;
+    const uint8_t *strip = w->data + r0 * w->row_bytes;
+    const uint8_t *ahead = strip + AHEAD_BYTES;
     __m512 acc[MAX_C];
     UNROLL
     for (int c = 0; c < C; c++) acc[c] = _mm512_setzero_ps();
 
-    for (uint32_t b = 0; b < n_blocks; b++, p += code_bytes(type), scales += 2 * ROWS) {
-        const __m512 w_scales = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)scales));
-        __m512i sums[MAX_C];
-        if (C == 1) {
-            UNROLL
-            for (int line = 0; line <= code_bytes(type); line += LINE_BYTES)
-                _mm_prefetch((const char *)ahead + line, _MM_HINT_T0);
-            ahead += code_bytes(type) + 2 * ROWS;
-            sums[0] = block_for_one(type, p, &x[0][b]);
-        } else {
-            block_for_many(type, C, p, x, b, sums);
-        }
-        UNROLL
-        for (int c = 0; c < C; c++) acc[c] = scaled(sums[c], w_scales, &x[c][b], acc[c]);
+    for (uint32_t b = 0; b < n_slices; b++, ahead += pleat__slice_bytes(type)) {
+        const uint8_t *p = strip + pleat__codes_at(type, b), *record = strip + pleat__record_at(type, n_slices, b);
+        if (C == 1) ask_for(type, ahead);
+        add_half(type, C, 0, p, record, x, b, acc);
+        if (pleat__weight_formats[type].has_halves) add_half(type, C, 1, p, record, x, b, acc);
     }
     UNROLL
     for (int c = 0; c < C; c++) {
@@ -171,7 +160,7 @@ static inline uint32_t wrapping_sum(__m512i x) {
 /* As integers, infinity and NaN are above all other magnitudes: a block with one of them gets no finite scale. */
 static void code(const float *x, uint32_t cols, pleat__coded *out) {
     const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
-    for (; cols > 0; cols -= BLOCK, x += BLOCK, out++) {
+    for (; cols > 0; cols -= SLICE, x += SLICE, out++) {
         const __m512 x0 = _mm512_loadu_ps(x), x1 = _mm512_loadu_ps(x + 16);
         const __m512i m0 = _mm512_and_si512(_mm512_castps_si512(x0), magnitude);
         const __m512i m1 = _mm512_and_si512(_mm512_castps_si512(x1), magnitude);
@@ -181,10 +170,11 @@ static void code(const float *x, uint32_t cols, pleat__coded *out) {
         const __m512 inverse = _mm512_maskz_div_ps(live, code_max, max);
         const __m512i c0 = code16(x0, inverse, out->codes.limbs.high, out->codes.limbs.low);
         const __m512i c1 = code16(x1, inverse, out->codes.limbs.high + 16, out->codes.limbs.low + 16);
-        const uint32_t sum = wrapping_sum(_mm512_add_epi32(c0, c1));
+        const uint32_t sum0 = wrapping_sum(c0), sum1 = wrapping_sum(c1);
         out->scale = _mm512_cvtss_f32(_mm512_maskz_div_ps(live, max, code_max));
-        out->offset[0] = (int32_t)(0 - 128 * sum);
-        out->offset[1] = (int32_t)(0 - 8 * sum);
+        out->sum[0] = (int32_t)sum0;
+        out->sum[1] = (int32_t)sum1;
+        out->total = (int32_t)(sum0 + sum1);
     }
 }
 
@@ -192,7 +182,7 @@ PACKED_VARIANTS
 
 void pleat__linear_mul_packed_avx512(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from,
                                      uint32_t row_to, const void *const *x, float *const *y, uint32_t n, bool add) {
-    (type == PLEAT__W_Q8_0 ? mul_q8_0 : mul_q4_0)(w, row_from, row_to, x, y, n, add);
+    packed_muls[type](w, row_from, row_to, x, y, n, add);
 }
 
 void pleat__linear_fill_packed_avx512(pleat__linear_dsp *dsp) { PACKED_FILL(dsp, UINT32_MAX); }

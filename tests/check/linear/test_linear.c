@@ -2,112 +2,28 @@
  *
  * test_linear.c: matrix products (src/linear/linear.h) against float64.
  *
- * Weights are random bytes of each stored type, decoded here a second time from the formulas; sizes are odd where the
+ * Weights are random bytes of each stored type, decoded a second time from the formulas (linear_rig.h); sizes are odd where the
  * type allows; every buffer ends at an unreadable page.  The bounds are those of linear.h.  Then bits: a vector's
  * product is the same alone and in any batch, wherever the vectors stand, a job's the same for any team and whatever
  * else it holds.  AMX's kernels leave what they do not take to VNNI's, which so check them bit by bit.
  */
 #include <dirent.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
-#include "core/half.h"
 #include "linear/gemm.h"
 #include "linear/linear.h"
+#include "linear_rig.h"
 
-static const char *const type_names[PLEAT__N_WEIGHT_TYPES] = {"f32", "f16", "bf16", "q8_0", "q4_0"};
-
-/* ---- matrices and their oracle ------------------------------------------------------------------ */
-
-typedef struct random_matrix {
-    pleat__matrix m;      /* as a file has it */
-    pleat__matrix usable; /* as kernels read it: packed if quantised */
-    check_buf bytes, packed;
-    double *values; /* [rows][cols] */
-} random_matrix;
-
-static void store_u16(uint8_t *p, uint16_t v) { memcpy(p, &v, sizeof v); }
-
-static double decoded_scale(const uint8_t *p) {
-    uint16_t h;
-    memcpy(&h, p, sizeof h);
-    return (double)pleat__f16_to_f32(h);
-}
-
-/* 32 random weights at p and their values; `values` has room for 32. */
-static void fill_block(pleat__weight_type type, uint8_t *p, uint32_t n, double *values) {
-    const bool is_extreme = check_below(16) == 0;
-    if (pleat__is_quantised(type)) {
-        store_u16(p, pleat__f32_to_f16(is_extreme ? 6.0e-6f : check_normal() * 0.01f));
-        const uint32_t n_bytes = type == PLEAT__W_Q8_0 ? 32 : 16;
-        for (uint32_t j = 0; j < n_bytes; j++) p[2 + j] = (uint8_t)check_u64();
-        for (uint32_t j = 0; j < 32; j++) {
-            const int nibble = j < 16 ? p[2 + j % 16] & 15 : p[2 + j % 16] >> 4;
-            const int code = type == PLEAT__W_Q8_0 ? (int8_t)p[2 + j] : nibble - 8;
-            values[j] = decoded_scale(p) * code;
-        }
-        return;
-    }
-    for (uint32_t j = 0; j < n; j++) {
-        const float value = is_extreme ? 1e-7f * check_normal() : check_normal();
-        const uint16_t half = pleat__f32_to_f16(value);
-        const uint16_t brain = (uint16_t)(pleat__f32_bits(value) >> 16);
-        if (type == PLEAT__W_F32) {
-            memcpy(p + 4 * j, &value, 4);
-            values[j] = (double)value;
-        } else if (type == PLEAT__W_F16) {
-            store_u16(p + 2 * j, half);
-            values[j] = (double)pleat__f16_to_f32(half);
-        } else {
-            store_u16(p + 2 * j, brain);
-            values[j] = (double)pleat__bf16_to_f32(brain);
-        }
-    }
-}
-
-static random_matrix matrix_new(pleat__weight_type type, uint32_t rows, uint32_t cols) {
-    static const uint32_t block_bytes[] = {128, 64, 64, PLEAT__Q8_0_BYTES, PLEAT__Q4_0_BYTES};
-    random_matrix r = {.m = {.type = type, .rows = rows, .cols = cols}};
-    r.m.row_bytes =
-        pleat__is_quantised(type) ? (uint64_t)cols / 32 * block_bytes[type] : (uint64_t)cols * block_bytes[type] / 32;
-    r.bytes = check_buf_new(r.m.row_bytes * rows, 2);
-    r.values = malloc((size_t)rows * cols * sizeof(double) + 32 * sizeof(double));
-    uint8_t *p = r.bytes.p;
-    for (uint32_t row = 0; row < rows; row++, p += r.m.row_bytes)
-        for (uint32_t col = 0; col < cols; col += 32)
-            fill_block(type, p + (size_t)(col / 32) * block_bytes[type], pleat__min_u32(32, cols - col),
-                       r.values + (size_t)row * cols + col);
-    r.usable = r.m;
-    r.usable.data = r.m.data = r.bytes.p;
-    if (!pleat__is_quantised(type)) return r;
-    const uint32_t n_strips = pleat__div_up_u32(rows, PLEAT__STRIP_ROWS);
-    const uint32_t cut = (uint32_t)check_below(n_strips + 1);
-    r.packed = check_buf_new(pleat__linear_packed_bytes(&r.m), 2);
-    pleat__linear_pack(&r.m, cut, n_strips, r.packed.p);
-    pleat__linear_pack(&r.m, 0, cut, r.packed.p);
-    r.usable.data = r.packed.p;
-    return r;
-}
-
-static void matrix_free(random_matrix *r) {
-    check_buf_free(&r->bytes);
-    if (r->packed.p) {
-        CHECK(check_buf_is_intact(&r->packed));
-        check_buf_free(&r->packed);
-    }
-    free(r->values);
-}
-
-/* What coding x may add to the error of a product with w: 32 columns at a time. */
-static double coding_error(const double *w, const float *x, uint32_t cols) {
+/* What coding x may add to the error of a product with weights of these sizes: 32 columns at a time. */
+static double coding_error(const double *sizes, const float *x, uint32_t cols) {
     double error = 0;
     for (uint32_t col = 0; col < cols; col += 32) {
         double max = 0, sum = 0;
         for (uint32_t i = col; i < col + 32; i++) {
             max = fmax(max, fabs((double)x[i]));
-            sum += fabs(w[i]);
+            sum += sizes[i];
         }
         error += sum * (max < 0x1p-100 ? max : max / 63000);
     }
@@ -118,15 +34,16 @@ static double coding_error(const double *w, const float *x, uint32_t cols) {
 static int is_product(const random_matrix *r, uint32_t row, const float *x, float before, float y) {
     const uint32_t cols = r->m.cols;
     const double *w = r->values + (size_t)row * cols;
+    const double *sizes = r->sizes + (size_t)row * cols;
     double sum = (double)before, magnitude = fabs((double)before);
     for (uint32_t i = 0; i < cols; i++) {
         sum += w[i] * (double)x[i];
-        magnitude += fabs(w[i] * (double)x[i]);
+        magnitude += sizes[i] * fabs((double)x[i]);
     }
     double bound = 0x1p-23 * (cols / 8 + 36) * magnitude + 1e-38;
     if (pleat__is_quantised(r->m.type)) {
-        const double coding = coding_error(w, x, cols);
-        bound = coding + 0x1p-23 * (cols / 32 + 8) * (magnitude + coding) + 1e-38;
+        const double coding = coding_error(sizes, x, cols);
+        bound = coding + 0x1p-23 * (cols / 16 + 8) * (magnitude + coding) + 1e-38;
     }
     const int ok = fabs((double)y - sum) <= bound;
     if (!ok) check_context("row %u: %.9g, should be %.9g within %.3g", row, (double)y, sum, bound);
@@ -174,9 +91,8 @@ static pleat__linear_dsp table_of(const variant *v) {
 }
 
 static uint32_t random_cols(pleat__weight_type type) {
-    const uint32_t longest = 300;
-    if (pleat__is_quantised(type)) return 32 * (uint32_t)check_between(1, longest / 32);
-    return (uint32_t)check_between(1, longest);
+    const uint32_t longest = 300, block = pleat__weight_formats[type].block;
+    return block * (uint32_t)check_between(1, block < longest / 2 ? longest / block : 3);
 }
 
 #define MAX_VECTORS 70u
@@ -237,8 +153,8 @@ static void try_mul(const variant *var, const pleat__linear_dsp *dsp, pleat__wei
     const uint32_t step = pleat__is_quantised(type) ? PLEAT__STRIP_ROWS : 1; /* where a call may start */
     const uint32_t from = (uint32_t)check_below(rows) / step * step, to = (uint32_t)check_between(from, rows);
     const bool add = check_below(2);
-    check_context("%s %s rows %u..%u of %u, cols %u, n %u, add %d", var->name, type_names[type], from, to, rows, cols,
-                  n, add);
+    check_context("%s %s rows %u..%u of %u, cols %u, n %u, add %d", var->name, pleat__weight_formats[type].name, from,
+                  to, rows, cols, n, add);
     random_matrix r = matrix_new(type, rows, cols);
     vectors v;
     vectors_init(&v, dsp, &r.m, n);
@@ -272,12 +188,14 @@ static void test_mul(void) {
     }
 }
 
-/* Row 0 of r times x [64]. */
+#define EXTREME_COLS 256u
+
+/* Row 0 of r times x [EXTREME_COLS]. */
 static float product_of(const pleat__linear_dsp *dsp, const random_matrix *r, const float *x) {
-    pleat__coded coded[2];
+    pleat__coded coded[EXTREME_COLS / 32];
     const void *usable = coded;
     float y = 0, *ys = &y;
-    dsp->code(x, 64, coded);
+    dsp->code(x, EXTREME_COLS, coded);
     dsp->mul[r->m.type](&r->usable, 0, 1, &usable, &ys, 1, false);
     return y;
 }
@@ -290,14 +208,15 @@ static void test_code_extremes(void) {
         const pleat__linear_dsp dsp = table_of(&variants[i]);
         for (uint32_t round = 0; round < 20 * CHECK_COUNT(magnitudes); round++) {
             const float magnitude = magnitudes[round % CHECK_COUNT(magnitudes)];
-            random_matrix r = matrix_new(round % 3 ? PLEAT__W_Q8_0 : PLEAT__W_Q4_0, 1, 64);
-            float x[64];
-            for (uint32_t j = 0; j < 64; j++) x[j] = check_below(2) ? magnitude : -magnitude;
-            check_context("%s, all +-%g", variants[i].name, (double)magnitude);
+            const pleat__weight_type type = (pleat__weight_type)check_between(PLEAT__W_Q8_0, PLEAT__N_WEIGHT_TYPES - 1);
+            random_matrix r = matrix_new(type, 1, EXTREME_COLS);
+            float x[EXTREME_COLS];
+            for (uint32_t j = 0; j < EXTREME_COLS; j++) x[j] = check_below(2) ? magnitude : -magnitude;
+            check_context("%s %s, all +-%g", variants[i].name, pleat__weight_formats[type].name, (double)magnitude);
             CHECK(is_product(&r, 0, x, 0, product_of(&dsp, &r, x)));
-            const uint32_t at = (uint32_t)check_below(64);
+            const uint32_t at = (uint32_t)check_below(EXTREME_COLS);
             x[at] = round % 2 ? INFINITY : NAN;
-            check_context("%s, %g at %u", variants[i].name, (double)x[at], at);
+            check_context("%s %s, %g at %u", variants[i].name, pleat__weight_formats[type].name, (double)x[at], at);
             CHECK(!isfinite(product_of(&dsp, &r, x)));
             matrix_free(&r);
         }
@@ -313,7 +232,8 @@ static void test_load(void) {
             const pleat__weight_type type = (pleat__weight_type)(round % PLEAT__N_WEIGHT_TYPES);
             const uint32_t rows = (uint32_t)check_between(1, 9), cols = random_cols(type);
             const uint32_t from = (uint32_t)check_below(rows);
-            check_context("%s %s rows %u..%u, cols %u", variants[i].name, type_names[type], from, rows, cols);
+            check_context("%s %s rows %u..%u, cols %u", variants[i].name, pleat__weight_formats[type].name, from, rows,
+                          cols);
             random_matrix r = matrix_new(type, rows, cols);
             const size_t n = (size_t)(rows - from) * cols;
             check_buf out = check_buf_new(n * sizeof(float), 4);
@@ -325,6 +245,27 @@ static void test_load(void) {
             check_buf_free(&out);
             matrix_free(&r);
         }
+    }
+}
+
+/* Strips made f32 are the file's weights, whichever rows are asked for. */
+static void test_unpack(void) {
+    for (uint32_t round = 0; round < 10 * PLEAT__N_WEIGHT_TYPES; round++) {
+        const pleat__weight_type type = (pleat__weight_type)(round % PLEAT__N_WEIGHT_TYPES);
+        if (!pleat__is_quantised(type)) continue;
+        const uint32_t rows = (uint32_t)check_between(1, 40), cols = random_cols(type);
+        const uint32_t from = (uint32_t)check_below(rows);
+        check_context("%s rows %u..%u, cols %u", pleat__weight_formats[type].name, from, rows, cols);
+        random_matrix r = matrix_new(type, rows, cols);
+        const size_t n = (size_t)(rows - from) * cols;
+        check_buf out = check_buf_new(n * sizeof(float), 4);
+        pleat__linear_unpack(&r.usable, from, rows, out.p);
+        const float *got = out.p;
+        for (size_t j = 0; j < n; j++)
+            if (!CHECK((double)got[j] == r.values[(size_t)from * cols + j])) break;
+        CHECK(check_buf_is_intact(&out));
+        check_buf_free(&out);
+        matrix_free(&r);
     }
 }
 
@@ -420,9 +361,10 @@ static void check_finished(const pleat__linear_job *job, const float *plain, con
 
 /* Two parts of equal shape, so that one job can be run plainly and joined. */
 static void try_job(pleat__weight_type type, bool add, bool vectors_only, bool join) {
-    const uint32_t rows = (uint32_t)check_between(1, 300), cols = 32 * (uint32_t)check_between(1, 12);
-    check_context("%s rows %u cols %u add %d vectors_only %d join %d", type_names[type], rows, cols, add, vectors_only,
-                  join);
+    const uint32_t block = pleat__max_u32(32, pleat__weight_formats[type].block);
+    const uint32_t rows = (uint32_t)check_between(1, 300), cols = block * (uint32_t)check_between(1, 400 / block);
+    check_context("%s rows %u cols %u add %d vectors_only %d join %d", pleat__weight_formats[type].name, rows, cols,
+                  add, vectors_only, join);
     random_matrix r[2] = {matrix_new(type, rows, cols), matrix_new(type, rows, cols)};
     pleat__linear_dsp dsp;
     pleat__linear_dsp_init(&dsp, pleat_cpu_flags());
@@ -473,8 +415,9 @@ static void try_job(pleat__weight_type type, bool add, bool vectors_only, bool j
 }
 
 static void test_job(void) {
-    for (uint64_t round = 0; round < check_rounds(40, 10); round++)
-        try_job((pleat__weight_type)(round % PLEAT__N_WEIGHT_TYPES), check_below(2), check_below(2), round % 4 == 3);
+    for (uint64_t round = 0; round < check_rounds(64, 16); round++)
+        try_job((pleat__weight_type)(round % PLEAT__N_WEIGHT_TYPES), check_below(2), check_below(2),
+                check_below(4) == 0);
 }
 
 /* Outputs of their own, as logits have, and many spans of one row. */
@@ -547,10 +490,10 @@ static void test_gemm(void) {
 
 int main(int argc, char **argv) {
     static const check_test tests[] = {
-        {"mul", test_mul},   {"code_extremes", test_code_extremes},
-        {"load", test_load}, {"dispatch", test_dispatch},
-        {"job", test_job},   {"outputs", test_outputs},
-        {"gemm", test_gemm},
+        {"mul", test_mul},           {"code_extremes", test_code_extremes},
+        {"load", test_load},         {"unpack", test_unpack},
+        {"dispatch", test_dispatch}, {"job", test_job},
+        {"outputs", test_outputs},   {"gemm", test_gemm},
     };
     return check_main(tests, CHECK_COUNT(tests), argc, argv);
 }

@@ -9,21 +9,37 @@
 #include "check.h"
 #include "core/half.h"
 #include "gguf/gguf.h"
-#include "linear/linear.h"
 #include "model/internal.h"
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
-/* What is looked at of a type: the float that each run of `stride` bytes, which are `weights` weights, begins with. */
+/* What is looked at of a type: in each run of `stride` bytes, which are `weights` weights, the float at `at`; another
+ * stands at `other`. */
 static const struct type {
     const char *name;
-    uint32_t type, weights, stride, float_bytes;
+    uint32_t type, weights, stride, float_bytes, at, other;
 } types[] = {
-    {"F32", PLEAT__GGML_F32, 1, 4, 4},
-    {"F16", PLEAT__GGML_F16, 1, 2, 2},
-    {"BF16", PLEAT__GGML_BF16, 1, 2, 2},
-    {"Q8_0", PLEAT__GGML_Q8_0, PLEAT__WEIGHT_BLOCK, PLEAT__Q8_0_BYTES, 2},
-    {"Q4_0", PLEAT__GGML_Q4_0, PLEAT__WEIGHT_BLOCK, PLEAT__Q4_0_BYTES, 2},
+    {"F32", PLEAT__GGML_F32, 1, 4, 4, 0, 0},
+    {"F16", PLEAT__GGML_F16, 1, 2, 2, 0, 0},
+    {"BF16", PLEAT__GGML_BF16, 1, 2, 2, 0, 0},
+    {"Q8_0", PLEAT__GGML_Q8_0, 32, 34, 2, 0, 0},
+    {"Q4_0", PLEAT__GGML_Q4_0, 32, 18, 2, 0, 0},
+    {"Q4_1's scale", 3, 32, 20, 2, 0, 2},
+    {"Q4_1's minimum", 3, 32, 20, 2, 2, 0},
+    {"Q5_0", 6, 32, 22, 2, 0, 0},
+    {"Q5_1's scale", 7, 32, 24, 2, 0, 2},
+    {"Q5_1's minimum", 7, 32, 24, 2, 2, 0},
+    {"Q2_K's scale", 10, 256, 84, 2, 80, 82},
+    {"Q2_K's minimum", 10, 256, 84, 2, 82, 80},
+    {"Q3_K", 11, 256, 110, 2, 108, 108},
+    {"Q4_K's scale", 12, 256, 144, 2, 0, 2},
+    {"Q4_K's minimum", 12, 256, 144, 2, 2, 0},
+    {"Q5_K's scale", 13, 256, 176, 2, 0, 2},
+    {"Q5_K's minimum", 13, 256, 176, 2, 2, 0},
+    {"Q6_K", 14, 256, 210, 2, 208, 208},
+    {"IQ4_NL", 20, 32, 18, 2, 0, 0},
+    {"IQ4_XS", 23, 256, 136, 2, 0, 0},
+    {"MXFP4", 39, 32, 17, 1, 0, 0},
 };
 
 /* Files of at most N tensors, without anything else. */
@@ -55,23 +71,32 @@ static void make(file *f, const struct type *const *of, uint32_t n) {
     f->model.gguf = &f->gguf;
 }
 
+static void put_at(file *f, uint32_t tensor, const struct type *type, uint32_t run, uint32_t at, uint32_t bits) {
+    uint8_t *p = (uint8_t *)f->data.p + f->tensors[tensor].offset + (size_t)run * type->stride + at;
+    memcpy(p, &bits, type->float_bytes); /* the lowest bytes */
+}
+
 static void put(file *f, uint32_t tensor, const struct type *type, uint32_t run, uint32_t bits) {
-    uint8_t *at = (uint8_t *)f->data.p + f->tensors[tensor].offset + (size_t)run * type->stride;
-    const uint16_t half = (uint16_t)bits;
-    memcpy(at, type->float_bytes == 4 ? (const void *)&bits : &half, type->float_bytes);
+    put_at(f, tensor, type, run, type->at, bits);
 }
 
 static uint32_t bits_of_one(const struct type *type) {
+    if (type->float_bytes == 1) return 127;
     return type->type == PLEAT__GGML_F32 ? 0x3F800000 : type->type == PLEAT__GGML_BF16 ? 0x3F80 : 0x3C00;
 }
 
 static void heal(file *f, uint32_t tensor, const struct type *type) {
-    for (uint32_t run = 0; run < RUNS; run++) put(f, tensor, type, run, bits_of_one(type));
+    for (uint32_t run = 0; run < RUNS; run++) {
+        put_at(f, tensor, type, run, type->other, bits_of_one(type));
+        put(f, tensor, type, run, bits_of_one(type));
+    }
 }
 
+/* MXFP4's largest number is 6. */
 static bool is_finite(const struct type *type, uint32_t bits) {
     float x;
     memcpy(&x, &bits, sizeof x);
+    if (type->float_bytes == 1) return isfinite((float)ldexp(6, (int)bits - 127));
     if (type->type == PLEAT__GGML_BF16) x = pleat__bf16_to_f32((uint16_t)bits);
     if (type->float_bytes == 2 && type->type != PLEAT__GGML_BF16) x = pleat__f16_to_f32((uint16_t)bits);
     return isfinite(x);
@@ -91,7 +116,7 @@ static void test_every_float(void) {
             static const uint32_t edges[] = {0x7F7FFFFF, 0xFF7FFFFF, 0x7F800001, 0xFFBFFFFF};
             const uint32_t upper = type->float_bytes == 4 ? i << 16 | (uint32_t)check_below(65536) : i;
             const uint32_t bits = i < 65536 ? upper : edges[i - 65536], run = (uint32_t)check_below(RUNS);
-            if (type->float_bytes == 2 && i >= 65536) break;
+            if ((type->float_bytes == 2 && i >= 65536) || (type->float_bytes == 1 && i >= 256)) break;
             check_context("%s, bits %x in run %u", type->name, bits, run);
             put(&f, 0, type, run, bits);
             CHECK((pleat__model_damaged_tensor(&f.model, NULL) == NULL) == is_finite(type, bits));
@@ -115,7 +140,10 @@ static void test_first_of_several(void) {
         for (uint32_t i = N; i-- > 0;) {
             heal(&f, i, of[i]);
             if (check_below(3) > 0) continue;
-            put(&f, i, of[i], (uint32_t)check_below(RUNS), of[i]->float_bytes == 4 ? 0x7F800000 : 0x7FFF);
+            put(&f, i, of[i], (uint32_t)check_below(RUNS),
+                of[i]->float_bytes == 4   ? 0x7F800000
+                : of[i]->float_bytes == 1 ? 255
+                                          : 0x7FFF);
             first = i;
         }
         const char *name = pleat__model_damaged_tensor(&f.model, check_below(2) ? workers : NULL);

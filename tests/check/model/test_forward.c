@@ -147,22 +147,44 @@ static void store_weight(const pleat__matrix *m, uint8_t *row, uint32_t col, flo
     if (m->type == PLEAT__W_BF16) memcpy(row + 2 * col, &brain, 2);
 }
 
+/* A type whose blocks fill rows of `cols`. */
+static pleat__weight_type random_type(uint32_t cols) {
+    for (;;) {
+        const pleat__weight_type type = (pleat__weight_type)check_below(PLEAT__N_WEIGHT_TYPES);
+        if (cols % pleat__weight_formats[type].block == 0) return type;
+    }
+}
+
+/* Scale a block of random bytes so that its weights have a size of about `size`. */
+static void set_scales(const pleat__weight_format *f, uint8_t *block, float size) {
+    const float code = f->table[0] ? 70 : f->has_min ? 1u << (f->low_bits + f->high_bits) : 1u << f->zero_shift;
+    const float sub = f->sub == PLEAT__SUB_NONE   ? 1
+                      : f->sub == PLEAT__SUB_BYTE ? 64
+                      : f->sub == PLEAT__SUB_4_4  ? 8
+                                                  : 24;
+    const uint16_t d = pleat__f32_to_f16(size / code / sub * 1.6f),
+                   m = pleat__f32_to_f16(0.8f * size / (f->sub == PLEAT__SUB_NONE ? -1 : sub));
+    if (f->is_power)
+        *block = (uint8_t)(127 + ilogbf(size / 2));
+    else
+        memcpy(block + f->d_at, &d, 2);
+    if (f->has_min) memcpy(block + f->d_at + 2, &m, 2);
+}
+
 /* Random bytes are good codes; scales are set so that weights have a size of about 1/sqrt(cols). */
 static pleat__matrix toy_matrix(toy *t, uint32_t rows, uint32_t cols) {
     const float size = 1.0f / sqrtf((float)cols);
-    const uint32_t n_types = cols % 32 == 0 ? PLEAT__N_WEIGHT_TYPES : PLEAT__W_Q8_0;
-    pleat__matrix m = {.type = (pleat__weight_type)check_below(n_types), .rows = rows, .cols = cols};
-    static const uint32_t bytes_of_32[] = {128, 64, 64, PLEAT__Q8_0_BYTES, PLEAT__Q4_0_BYTES};
-    m.row_bytes = (uint64_t)cols * bytes_of_32[m.type] / 32;
+    pleat__matrix m = {.type = random_type(cols), .rows = rows, .cols = cols};
+    const pleat__weight_format *f = &pleat__weight_formats[m.type];
+    m.row_bytes = pleat__weight_row_bytes(m.type, cols);
     t->is_quantised |= pleat__is_quantised(m.type);
     uint8_t *data = toy_alloc(t, m.row_bytes * rows);
     for (size_t i = 0; i < m.row_bytes * rows; i++) data[i] = (uint8_t)check_u64();
     for (uint32_t r = 0; r < rows; r++) {
         uint8_t *row = data + r * m.row_bytes;
-        const uint16_t scale = pleat__f32_to_f16(m.type == PLEAT__W_Q8_0 ? size / 70 : size / 5);
-        for (uint32_t col = 0; col < cols; col++) {
+        for (uint32_t col = 0; col < cols; col += f->block) {
             if (pleat__is_quantised(m.type))
-                memcpy(row + (size_t)(col / 32) * bytes_of_32[m.type], &scale, 2);
+                set_scales(f, row + (size_t)(col / f->block) * f->bytes, size);
             else
                 store_weight(&m, row, col, check_normal() * size);
         }
@@ -176,8 +198,8 @@ static void toy_make(toy *t) {
     struct pleat_model *m = &t->model;
     pleat_model_info *info = &m->info;
     info->n_layers = N_LAYERS;
-    info->n_embd = check_below(2) ? 64 : (uint32_t)check_between(20, 100);
-    info->n_ff = check_below(2) ? 96 : (uint32_t)check_between(20, 200);
+    info->n_embd = check_below(2) ? 64 : check_below(2) ? 256 : (uint32_t)check_between(20, 100);
+    info->n_ff = check_below(2) ? 96 : check_below(2) ? 256 : (uint32_t)check_between(20, 200);
     info->n_vocab = N_VOCAB;
     info->n_kv_heads = (uint32_t)check_between(1, 3);
     info->n_q_heads = info->n_kv_heads * (uint32_t)check_between(1, 3);

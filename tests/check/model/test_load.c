@@ -16,7 +16,7 @@
 #include "gguf_writer.h"
 #include "model/internal.h"
 
-enum { F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q8_0 = 8, BF16 = 30 };
+enum { F32 = 0, F16 = 1, Q4_0 = 2, Q4_1 = 3, Q8_0 = 8, Q8_1 = 9, BF16 = 30 };
 
 /* The tiny model: 1 layer, 2 query heads on 1 KV head of 16, feed-forward 64. */
 enum { N_EMBD = 32, N_FF = 64, HEAD_DIM = 16, N_VOCAB = 258 };
@@ -53,6 +53,7 @@ static void put_tensor(gguf_writer *w, const change *c, const char *name, uint32
                            : type == Q8_0 ? n / 32 * 34
                            : type == Q4_0 ? n / 32 * 18
                            : type == Q4_1 ? n / 32 * 20
+                           : type == Q8_1 ? n / 32 * 36
                                           : 2 * n;
     gw_tensor(w, name, type, rows == 1 ? 1 : 2, dims, bytes);
 }
@@ -148,6 +149,7 @@ static void test_variants(void) {
         {.extra_u32 = "llama.attention.sliding_window", .value = 0},
         {.extra_str = "llama.rope.scaling.type", .text = "none"},
         {.retype = "token_embd.weight", .type = Q4_0},
+        {.retype = "token_embd.weight", .type = Q4_1},
         {.retype = "blk.0.ffn_down.weight", .type = F32},
         {.retype = "output_norm.weight", .type = F16},
     };
@@ -364,9 +366,9 @@ static void test_refused(void) {
         {{.skip = "blk.0.ffn_up.weight"}, PLEAT_E_FORMAT, "'blk.0.ffn_up.weight' is missing"},
         {{.reshape = "blk.0.ffn_up.weight"}, PLEAT_E_FORMAT, "'blk.0.ffn_up.weight' is 32 x 65 x 1 x 1, not 32 x 64"},
         {{.reshape = "token_embd.weight"}, PLEAT_E_FORMAT, "'token_embd.weight'"},
-        {{.retype = "blk.0.attn_q.weight", .type = Q4_1},
+        {{.retype = "blk.0.attn_q.weight", .type = Q8_1},
          PLEAT_E_UNSUPPORTED,
-         "'blk.0.attn_q.weight' is of type Q4_1; supported are F32, F16, BF16, Q8_0, Q4_0"},
+         "'blk.0.attn_q.weight' is of type Q8_1; supported are F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, "},
         {{.retype = "output_norm.weight", .type = Q8_0}, PLEAT_E_UNSUPPORTED, "'output_norm.weight' is of type Q8_0"},
         {{.extra_tensor = "blk.0.attn_q.bias"}, PLEAT_E_UNSUPPORTED, "'blk.0.attn_q.bias' is not supported"},
         {{.extra_tensor = "blk.1.attn_norm.weight"}, PLEAT_E_UNSUPPORTED, "'blk.1.attn_norm.weight'"},
