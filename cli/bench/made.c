@@ -243,7 +243,7 @@ static void put_head(writer *w, const model_shape *s, const tensors *list, const
 
 static void fill_tensor(const tensor *t, const made_type *type, unsigned char *out, measure_rng *rng) {
     if (t->rows) {
-        type->fill(out, t->rows * (t->cols / type->block_values), 1 / sqrt((double)t->cols), rng);
+        type->fill(type, out, t->rows * (t->cols / type->block_values), 1 / sqrt((double)t->cols), rng);
         return;
     }
     for (uint64_t i = 0; i < t->cols; i++) memcpy(out + i * sizeof(float), &t->value, sizeof(float));
@@ -288,6 +288,18 @@ static int check_head(const made_model *m) {
     return status == PLEAT_OK ? CLI_OK : cli_fail(m->name, status, &err);
 }
 
+/* Rows are whole blocks. */
+static int check_rows(const tensors *list, const char *name) {
+    for (uint32_t i = 0; i < list->n; i++) {
+        const tensor *t = &list->at[i];
+        if (!t->rows || t->cols % list->type->block_values == 0) continue;
+        cli_error("%s: rows of %s have %llu weights, no multiple of the %u of a block", name, t->name,
+                  (unsigned long long)t->cols, list->type->block_values);
+        return CLI_FAILED;
+    }
+    return CLI_OK;
+}
+
 int made_build(const model_shape *shape, const made_type *type, int is_quiet, made_model *out) {
     tensors list;
     writer w = {NULL, 0};
@@ -296,7 +308,8 @@ int made_build(const model_shape *shape, const made_type *type, int is_quiet, ma
     list_tensors(&list, shape, type);
     put_head(&w, shape, &list, out->name);
     out->n_bytes = w.n + list.n_bytes;
-    int code = take_memory(out, is_quiet);
+    int code = check_rows(&list, out->name);
+    if (code == CLI_OK) code = take_memory(out, is_quiet);
     if (code == CLI_OK) {
         w = (writer){out->bytes, 0};
         put_head(&w, shape, &list, out->name);

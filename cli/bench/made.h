@@ -19,14 +19,18 @@
 #include "cli/lib/shape/shape.h"
 
 /* A type of weights.  Rows are whole blocks. */
-typedef struct made_type {
+typedef struct made_type made_type;
+struct made_type {
     const char *name;      /* as --weights has it */
     uint32_t ggml_type;    /* as a GGUF has it */
     uint32_t block_values; /* weights of a block */
     uint32_t block_bytes;
+    uint32_t d_at; /* where in a block its scale d is, a half float unless `fill` has it otherwise */
+    double unit;   /* deviation of weights whose d is 1 */
+    double m_of_d; /* scale of the minima, a half float behind d, in units of d; 0: the type has none */
     /* Fill n blocks at `out` with weights of about this deviation. */
-    void (*fill)(unsigned char *out, uint64_t n, double deviation, measure_rng *rng);
-} made_type;
+    void (*fill)(const made_type *t, unsigned char *out, uint64_t n, double deviation, measure_rng *rng);
+};
 
 /* made_types.c: their names, in the order of the table, NULL behind the last; and the type of a name's index. */
 extern const char *const made_type_names[];

@@ -46,7 +46,7 @@ static const option_row rows[] = {
     LOAD_ROWS(bench_run_options, load),
     {GROUP_MACHINE, "shape", NULL, "NAME", "random weights in place of a file: a known model's (pleat plan --arch list), or a config.json's",
      KIND_TEXT, AT(shape), .words = arch_names, .excludes = "model hf-repo", .stands_for = "model", .because = "give one model"},
-    {GROUP_MACHINE, "weights", NULL, "TYPE", "type of random weights: q8_0, q4_0 or f16 (default q8_0)", KIND_WORD,
+    {GROUP_MACHINE, "weights", NULL, "TYPE", "type of random weights: q8_0, q4_k, f16, ... (default q8_0)", KIND_WORD,
      AT(weights), .words = made_type_names, .needs = "shape", .because = "a file has its own"},
     CPU_MASK_ROW(bench_run_options),
     {GROUP_CACHE, "kv", NULL, "SPEC", "how the cache is kept: f32, f16, ...; repeat to compare (default \"f16 k8v4\")",

@@ -206,7 +206,7 @@ static int set_list(const char *flag, const char *text, const option_row *row, v
 
 /* One of the words (NULL behind the last) of an enum that counts them from 0. */
 static int set_word(const char *flag, const char *text, const char *const *words, void *out) {
-    char list[64] = "";
+    char list[256] = "";
     uint32_t n = 0;
     for (; words[n]; n++) snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", n ? ", " : "", words[n]);
     const uint32_t nearest = cli_nearest(text, words, n);

@@ -8,23 +8,24 @@
 # config NAME MORE: a config.json of a small model, with more fields
 config() {
     cat >"$scratch/$1.json" <<END
-{"model_type": "llama", "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 128,
- "intermediate_size": 192, "vocab_size": 1000, "max_position_embeddings": 256${2:+, $2}}
+{"model_type": "llama", "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 256,
+ "intermediate_size": 512, "vocab_size": 1000, "max_position_embeddings": 256${2:+, $2}}
 END
 }
 config small
 config tied '"tie_word_embeddings": true'
-config wide '"head_dim": 64'
+config wide '"head_dim": 128'
 
 # bytes of the matrices, q k v o gate up down and the vocabulary's, and of 7 norms
-n_weights=$((3 * (2 * 128 * 128 + 2 * 64 * 128 + 3 * 192 * 128) + 2 * 1000 * 128))
-for row in "q8_0 34 32" "q4_0 18 32" "f16 2 1"; do
+n_weights=$((3 * (2 * 256 * 256 + 2 * 128 * 256 + 3 * 512 * 256) + 2 * 1000 * 256))
+for row in "q8_0 34 32" "q4_0 18 32" "q4_1 20 32" "q5_0 22 32" "q5_1 24 32" "q2_k 84 256" "q3_k 110 256" "q4_k 144 256" \
+    "q5_k 176 256" "q6_k 210 256" "iq4_nl 18 32" "iq4_xs 136 256" "mxfp4 17 32" "f16 2 1" "bf16 2 1"; do
     read -r type block_bytes block_weights <<<"$row"
     try bench run --shape "$scratch/small.json" --weights "$type" -p 40 -n 8 -d 0,100 -r 1 --kv f32 --kv k8v4 --format json
     check "$type" exits 0
     check "$type: its name" prints '"model": "llama, random '"$type"'"'
-    check "$type: its bytes" test "$(field model_size)" = $((n_weights / block_weights * block_bytes + 7 * 128 * 4))
-    check "$type: its parameters" test "$(field model_n_params)" = $((n_weights + 7 * 128))
+    check "$type: its bytes" test "$(field model_size)" = $((n_weights / block_weights * block_bytes + 7 * 256 * 4))
+    check "$type: its parameters" test "$(field model_n_params)" = $((n_weights + 7 * 256))
     check "$type: what it takes is said first" says "bench run: note: llama, random $type takes .* of memory, of .* that are free$"
     check_json "$type"
     check "$type: every speed is there" test "$(grep -c '"tokens_per_s": [0-9]' "$scratch/out")" = 8
@@ -33,7 +34,7 @@ try bench run --shape "$scratch/small.json" -p 8 -n 0 -r 1 --kv f16 -q
 check "q8_0 is the default" prints "random q8_0"
 check "-q is quiet" test -z "$stderr"
 try bench run --shape "$scratch/tied.json" -p 8 -n 0 -r 1 --kv f16 --format json -q
-check "tied: one matrix of the vocabulary" test "$(field model_n_params)" = $((n_weights + 7 * 128 - 128000))
+check "tied: one matrix of the vocabulary" test "$(field model_n_params)" = $((n_weights + 7 * 256 - 256000))
 try bench run --shape "$scratch/wide.json" -p 8 -n 2 -r 1 --kv f16 -q
 check "heads wider than n_embd / heads" exits 0
 try bench run --shape smollm2-135m --weights q4_0 -p 2 -n 1 -r 1 --kv k8v4 --format json -q
@@ -48,7 +49,7 @@ fails 1 "--shape mixtral-8x7b: it has experts, which is not made here" bench run
 fails 1 "--shape gemma2-9b: it has sliding windows" bench run --shape gemma2-9b
 fails 1 "--shape deepseek-v3: it has" bench run --shape deepseek-v3
 fails 2 "--shape 'lama3-8b': no such model is known; the nearest is 'llama3-8b'" bench run --shape lama3-8b
-fails 2 "--weights: 'q3_9' is none of q8_0, q4_0, f16" bench run --shape llama3-8b --weights q3_9
+fails 2 "--weights: 'q3_9' is none of q8_0, q4_0, .*, f16, bf16" bench run --shape llama3-8b --weights q3_9
 fails 2 "--weights needs --shape: a file has its own" bench run -m "$MODEL" --weights q4_0
 fails 2 "--shape and -m exclude each other: give one model" bench run -m "$MODEL" --shape llama3-8b
 fails 1 "cannot read /no/config.json" bench run --shape /no/config.json
@@ -56,6 +57,8 @@ config odd '"head_dim": 16, "intermediate_size": 100'
 fails 1 "rows are no multiple of 32 weights" bench run --shape "$scratch/odd.json"
 sed 's/"vocab_size": 1000/"vocab_size": 255/' "$scratch/small.json" >"$scratch/few.json"
 fails 1 "a vocabulary of fewer than 256 tokens" bench run --shape "$scratch/few.json"
+fails 1 "smollm2-135m, random q4_k: rows of token_embd.weight have 576 weights, no multiple of the 256 of a block" \
+    bench run --shape smollm2-135m --weights q4_k
 echo '{}' >"$scratch/empty.json"
 fails 1 "num_hidden_layers is missing" bench run --shape "$scratch/empty.json"
 finish
