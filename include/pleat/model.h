@@ -2,9 +2,9 @@
  *
  * model.h: a GGUF file, the model in it, its tokenizer and chat form, and samplers.
  *
- * A pleat_gguf is a checked view of a file: any well-formed GGUF opens.  A pleat_model is a GGUF that Pleat can run:
- * an architecture of pleat_model_info, tensors in F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K,
- * Q6_K, IQ4_NL, IQ4_XS or MXFP4, and a tokenizer of one of these kinds:
+ * A pleat_gguf is a checked view of a file: any well-formed GGUF opens.  A pleat_model is a GGUF that Pleat can run: of
+ * an architecture of pleat_model_info.  Its tensors are in F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K,
+ * Q5_K, Q6_K, IQ4_NL, IQ4_XS or MXFP4.  Its tokenizer is of one of these kinds:
  *
  *     llama    SentencePiece with scores, as of Llama 2, Mistral, Gemma 1 to 3, Phi-3
  *     gemma4   byte-pair merges of characters
