@@ -84,9 +84,14 @@ struct pleat__node {
     pleat__value value;
     pleat__node *a, *b, *c, *d, *test;
     pleat__node *next;
+    pleat__node *hidden;      /* of a node with a scope: names that are undefined when it begins (names.c) */
+    pleat__node *hidden_else; /* of a loop: those of its else */
 };
 
 /* The template's statements.  PLEAT_E_SYNTAX, PLEAT_E_UNSUPPORTED or PLEAT_E_LIMIT with the line. */
 pleat_status pleat__parse(pleat__vm *vm, const char *text, size_t n_bytes, pleat__node **out);
+
+/* Fill in all nodes' hidden names; *hidden are the root's. */
+pleat_status pleat__hide_names(pleat__vm *vm, pleat__node *body, pleat__node **hidden);
 
 #endif

@@ -18,6 +18,7 @@
 struct pleat_chat_template {
     pleat__vm vm; /* holds the tree */
     pleat__node *body;
+    pleat__node *hidden; /* the root scope's hidden names */
 };
 
 void pleat_chat_options_default(pleat_chat_options *opt) {
@@ -43,7 +44,8 @@ pleat_status pleat_chat_template_compile(const char *text, size_t n_bytes, const
                            .max_steps = COMPILE_STEPS_MAX,
                            .max_depth = COMPILE_DEPTH_MAX,
                            .err = err};
-    const pleat_status status = pleat__parse(&made->vm, text ? text : "", n_bytes, &made->body);
+    pleat_status status = pleat__parse(&made->vm, text ? text : "", n_bytes, &made->body);
+    if (status == PLEAT_OK) status = pleat__hide_names(&made->vm, made->body, &made->hidden);
     made->vm.err = NULL;
     if (status != PLEAT_OK) {
         pleat_chat_template_destroy(&made);
@@ -147,13 +149,13 @@ static bool are_valid(const pleat_chat_options *opt) {
            opt->max_depth <= DEPTH_MAX;
 }
 
-static pleat_status render(pleat__vm *vm, const pleat__node *body, const pleat__chat_input *in, uint32_t max_bytes,
-                           pleat__value *out) {
+static pleat_status render(pleat__vm *vm, const pleat_chat_template *made, const pleat__chat_input *in,
+                           uint32_t max_bytes, pleat__value *out) {
     pleat__value context;
     pleat__builder text = {.max = max_bytes};
     PLEAT_TRY(make_context(vm, in, &context));
     pleat__run run = {.vm = vm, .context = context.dict, .out = &text};
-    PLEAT_TRY(pleat__render(&run, body));
+    PLEAT_TRY(pleat__render(&run, made->body, made->hidden));
     *out = pleat__built(&text);
     if (in->drop && in->n_drop > 0 && out->n >= in->n_drop && memcmp(out->s, in->drop, in->n_drop) == 0) {
         *out = pleat__value_str(out->s + in->n_drop, out->n - in->n_drop);
@@ -176,7 +178,7 @@ pleat_status pleat__chat_render(const pleat_chat_template *chat_template, const 
                     .now = opt->now,
                     .err = err};
     pleat__value out;
-    pleat_status status = render(&vm, chat_template->body, input, opt->max_output_bytes, &out);
+    pleat_status status = render(&vm, chat_template, input, opt->max_output_bytes, &out);
     if (status == PLEAT_OK) {
         *n_bytes = out.n;
         if (out.n >= cap) {

@@ -12,11 +12,15 @@ static pleat_status exec(pleat__run *run, const pleat__node *body, flow *out);
 
 /* ---- scopes and targets -------------------------------------------------------------------------------------------- */
 
-static pleat_status scope_new(pleat__vm *vm, pleat__scope *parent, pleat__scope **out) {
+static pleat_status scope_new(pleat__vm *vm, pleat__scope *parent, const pleat__node *hidden, pleat__scope **out) {
     void *p;
     PLEAT_TRY(pleat__vm_take(vm, sizeof(pleat__scope), &p));
     *out = p;
     **out = (pleat__scope){.parent = parent};
+    for (; hidden; hidden = hidden->next) {
+        const pleat__value none = pleat__undefined(PLEAT__LACK_NAME, hidden->value.s, hidden->value.n);
+        PLEAT_TRY(pleat__dict_set(vm, &(*out)->vars, hidden->value, none));
+    }
     return PLEAT_OK;
 }
 
@@ -48,12 +52,12 @@ static pleat_status assign(pleat__run *run, const pleat__node *target, pleat__va
 }
 
 /* Run a body in a scope of its own and catch its text.  A jump out of it leaves *out alone. */
-static pleat_status catch_text(pleat__run *run, const pleat__node *body, pleat__value *out, flow *jump) {
+static pleat_status catch_text(pleat__run *run, const pleat__node *node, pleat__value *out, flow *jump) {
     pleat__builder text = {.max = run->out->max};
     pleat__run inner = *run;
-    PLEAT_TRY(scope_new(run->vm, run->scope, &inner.scope));
+    PLEAT_TRY(scope_new(run->vm, run->scope, node->hidden, &inner.scope));
     inner.out = &text;
-    PLEAT_TRY(exec(&inner, body, jump));
+    PLEAT_TRY(exec(&inner, node->c, jump));
     if (*jump == FLOW_NEXT) *out = pleat__built(&text);
     return PLEAT_OK;
 }
@@ -68,7 +72,7 @@ static pleat_status select_items(pleat__run *run, const pleat__node *node, pleat
         pleat__run inner = *run;
         pleat__value holds;
         PLEAT_TRY(pleat__vm_charge(run->vm, 1));
-        PLEAT_TRY(scope_new(run->vm, run->scope, &inner.scope));
+        PLEAT_TRY(scope_new(run->vm, run->scope, NULL, &inner.scope));
         PLEAT_TRY(assign(&inner, node->a, all->items[i]));
         PLEAT_TRY(pleat__eval(&inner, node->test, &holds));
         if (pleat__value_truth(holds)) PLEAT_TRY(pleat__list_add(run->vm, made.list, all->items[i]));
@@ -80,7 +84,7 @@ static pleat_status select_items(pleat__run *run, const pleat__node *node, pleat
 static pleat_status pass(pleat__run *run, const pleat__node *node, pleat__loop *loop, flow *jump) {
     pleat__run inner = *run;
     PLEAT_TRY(pleat__vm_charge(run->vm, 1));
-    PLEAT_TRY(scope_new(run->vm, run->scope, &inner.scope));
+    PLEAT_TRY(scope_new(run->vm, run->scope, node->hidden, &inner.scope));
     const pleat__value value = {.kind = PLEAT__V_LOOP, .loop = loop};
     PLEAT_TRY(pleat__dict_set(run->vm, &inner.scope->vars, pleat__value_text("loop"), value));
     PLEAT_TRY(assign(&inner, node->a, loop->items->items[loop->index0]));
@@ -108,7 +112,7 @@ static pleat_status run_loop(pleat__run *run, const pleat__node *node, pleat__va
     if (is_done || !node->d) return PLEAT_OK;
     pleat__run inner = *run;
     flow jump = FLOW_NEXT;
-    PLEAT_TRY(scope_new(run->vm, run->scope, &inner.scope));
+    PLEAT_TRY(scope_new(run->vm, run->scope, node->hidden_else, &inner.scope));
     return exec(&inner, node->d, &jump);
 }
 
@@ -235,7 +239,7 @@ pleat_status pleat__call_macro(pleat__run *run, pleat__macro *macro, const pleat
     flow jump = FLOW_NEXT;
     inner.out = &text;
     PLEAT_TRY(pleat__vm_enter(run->vm));
-    PLEAT_TRY(scope_new(run->vm, macro->scope, &inner.scope));
+    PLEAT_TRY(scope_new(run->vm, macro->scope, macro->node->hidden, &inner.scope));
     PLEAT_TRY(take_arguments(&inner, macro->node, args, &n_plain));
     PLEAT_TRY(take_rest(&inner, macro->node, args, n_plain));
     PLEAT_TRY(take_keywords(&inner, macro->node, args));
@@ -279,7 +283,7 @@ static pleat_status exec_print(pleat__run *run, const pleat__node *node) {
 
 static pleat_status exec_set_body(pleat__run *run, const pleat__node *node, flow *jump) {
     pleat__value value = PLEAT__NONE;
-    PLEAT_TRY(catch_text(run, node->c, &value, jump));
+    PLEAT_TRY(catch_text(run, node, &value, jump));
     if (*jump != FLOW_NEXT) return PLEAT_OK;
     PLEAT_TRY(pleat__eval_filters(run, node->b, value, &value));
     return assign(run, node->a, value);
@@ -287,7 +291,7 @@ static pleat_status exec_set_body(pleat__run *run, const pleat__node *node, flow
 
 static pleat_status exec_filtered(pleat__run *run, const pleat__node *node, flow *jump) {
     pleat__value value = PLEAT__NONE;
-    PLEAT_TRY(catch_text(run, node->c, &value, jump));
+    PLEAT_TRY(catch_text(run, node, &value, jump));
     if (*jump != FLOW_NEXT) return PLEAT_OK;
     PLEAT_TRY(pleat__eval_filters(run, node->b, value, &value));
     return pleat__put_str(run->vm, run->out, value);
@@ -296,7 +300,7 @@ static pleat_status exec_filtered(pleat__run *run, const pleat__node *node, flow
 /* All values are computed before any name is set. */
 static pleat_status exec_with(pleat__run *run, const pleat__node *node, flow *jump) {
     pleat__run inner = *run;
-    PLEAT_TRY(scope_new(run->vm, run->scope, &inner.scope));
+    PLEAT_TRY(scope_new(run->vm, run->scope, node->hidden, &inner.scope));
     for (const pleat__node *target = node->a; target; target = target->next->next) {
         pleat__value value;
         PLEAT_TRY(pleat__eval(run, target->next, &value));
@@ -307,7 +311,7 @@ static pleat_status exec_with(pleat__run *run, const pleat__node *node, flow *ju
 
 static pleat_status exec_scope(pleat__run *run, const pleat__node *node, flow *jump) {
     pleat__run inner = *run;
-    PLEAT_TRY(scope_new(run->vm, run->scope, &inner.scope));
+    PLEAT_TRY(scope_new(run->vm, run->scope, node->hidden, &inner.scope));
     return exec(&inner, node->c, jump);
 }
 
@@ -344,8 +348,8 @@ static pleat_status exec(pleat__run *run, const pleat__node *body, flow *out) {
     return PLEAT_OK;
 }
 
-pleat_status pleat__render(pleat__run *run, const pleat__node *body) {
+pleat_status pleat__render(pleat__run *run, const pleat__node *body, const pleat__node *hidden) {
     flow jump = FLOW_NEXT;
-    PLEAT_TRY(scope_new(run->vm, NULL, &run->scope));
+    PLEAT_TRY(scope_new(run->vm, NULL, hidden, &run->scope));
     return exec(run, body, &jump);
 }

@@ -48,7 +48,7 @@ typedef struct pleat__args {
 } pleat__args;
 
 /* Run a template's statements; what they write is appended to run->out. */
-pleat_status pleat__render(pleat__run *run, const pleat__node *body);
+pleat_status pleat__render(pleat__run *run, const pleat__node *body, const pleat__node *hidden);
 
 pleat_status pleat__eval(pleat__run *run, const pleat__node *node, pleat__value *out);
 pleat_status pleat__eval_args(pleat__run *run, const pleat__node *first, pleat__args *out);

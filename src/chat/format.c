@@ -217,8 +217,8 @@ pleat_status pleat__format_percent(pleat__vm *vm, pleat__value text, pleat__valu
         p.at++;
         PLEAT_TRY(put_conversion(&p, &b));
     }
-    const bool may_remain =
-        values.kind == PLEAT__V_DICT || values.kind == PLEAT__V_LIST || values.kind == PLEAT__V_UNDEFINED;
+    const bool may_remain = values.kind == PLEAT__V_DICT || values.kind == PLEAT__V_LIST ||
+                            values.kind == PLEAT__V_RANGE || values.kind == PLEAT__V_UNDEFINED;
     if (!may_remain && p.n_used < (values.kind == PLEAT__V_TUPLE ? values.list->n : 1)) {
         return pleat__vm_fail(vm, PLEAT_E_ARG, "more values than a text with %% takes");
     }

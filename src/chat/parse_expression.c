@@ -456,7 +456,7 @@ static pleat_status parse_conditional(pleat__parser *p, pleat__node **out) {
         p->is_soft = true;
         node->a = *out;
         PLEAT_TRY(parse_or(p, &node->b));
-        if (skip_name(p, "else")) PLEAT_TRY(parse_conditional(p, &node->c));
+        if (skip_name(p, "else")) PLEAT_TRY(pleat__parse_expression(p, &node->c));
         p->is_soft = was_soft;
         *out = node;
     }

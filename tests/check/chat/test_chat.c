@@ -115,8 +115,7 @@ static void test_json(void) {
 static void test_bounds(void) {
     static const char *const endless[] = {
         "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
-        "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}{% endfor %}{% endfor %}{% "
-        "endfor %}",
+        "{% for a in range(99999) %}{% for b in range(99999) %}{{ a }}{% endfor %}{% endfor %}",
         "{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
         "{% set ns = namespace(x=[]) %}{% for a in range(99) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
         "{% set ns = namespace(x=[]) %}{% for a in range(9999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x|tojson }}",
@@ -147,6 +146,25 @@ static void test_bounds(void) {
     for (size_t i = 0; i + 12 < sizeof deep; i += 12) memcpy(deep + i, "{% if 1 %}  ", 12);
     CHECK_STATUS(pleat_chat_template_compile(deep, 4092, NULL, &made, &err), PLEAT_E_LIMIT);
     CHECK(made == NULL);
+    for (size_t i = 0; i + 12 < sizeof deep; i += 12) memcpy(deep + i, "1 if 0 else ", 12);
+    memcpy(deep, "{{          ", 12);
+    memcpy(deep + 4092, "0}}", 3);
+    CHECK_STATUS(pleat_chat_template_compile(deep, 4095, NULL, &made, &err), PLEAT_E_LIMIT);
+}
+
+/* What stands side by side is no nesting. */
+static void test_long(void) {
+    static const char first[] = "{% if 0 %}", more[] = "{% elif 0 %}x", last[] = "{% else %}end{% endif %}{{ 0";
+    static char source[100000], out[CHAT_CAP];
+    size_t n = 0, n_out = 0;
+    pleat_error err = {0};
+    memcpy(source, first, sizeof first - 1);
+    for (n = sizeof first - 1; n < 60000; n += sizeof more - 1) memcpy(source + n, more, sizeof more - 1);
+    memcpy(source + n, last, sizeof last - 1);
+    n += sizeof last - 1;
+    for (int i = 0; i < 900; i++, n += 2) memcpy(source + n, "+1", 2);
+    memcpy(source + n, "}}", 2);
+    if (CHECK_STATUS(chat_render(source, n + 2, "{}", out, &n_out, &err), PLEAT_OK)) CHECK_EQ_STR(out, "end900");
 }
 
 static void test_capacity(void) {
@@ -208,7 +226,11 @@ static void test_allocations(void) {
     }
 }
 
-static const check_test tests[] = {{"cases", test_cases},       {"refusals", test_refusals},
-                                   {"json", test_json},         {"bounds", test_bounds},
-                                   {"capacity", test_capacity}, {"allocations", test_allocations}};
+static const check_test tests[] = {{"cases", test_cases},
+                                   {"refusals", test_refusals},
+                                   {"json", test_json},
+                                   {"bounds", test_bounds},
+                                   {"long", test_long},
+                                   {"capacity", test_capacity},
+                                   {"allocations", test_allocations}};
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }
