@@ -85,7 +85,7 @@ struct pleat__node {
     pleat__node *a, *b, *c, *d, *test;
     pleat__node *next;
     pleat__node *hidden;      /* of a node with a scope: names that are undefined when it begins (names.c) */
-    pleat__node *hidden_else; /* the same for a loop's else */
+    pleat__node *hidden_else; /* of a loop: those of its else */
 };
 
 /* The template's statements.  PLEAT_E_SYNTAX, PLEAT_E_UNSUPPORTED or PLEAT_E_LIMIT with the line. */

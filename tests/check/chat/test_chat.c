@@ -148,7 +148,8 @@ static void test_bounds(void) {
     CHECK(made == NULL);
     for (size_t i = 0; i + 12 < sizeof deep; i += 12) memcpy(deep + i, "1 if 0 else ", 12);
     memcpy(deep, "{{          ", 12);
-    CHECK_STATUS(pleat_chat_template_compile(deep, 4092, NULL, &made, &err), PLEAT_E_LIMIT);
+    memcpy(deep + 4092, "0}}", 3);
+    CHECK_STATUS(pleat_chat_template_compile(deep, 4095, NULL, &made, &err), PLEAT_E_LIMIT);
 }
 
 /* What stands side by side is no nesting. */
