@@ -283,6 +283,7 @@ check "and in the conversation" test "$(grep -c '"role": "assistant"' "$scratch/
 plays <<'SCRIPT'
 expect > 
 send half a line
+expect half a line
 send \x03
 expect > 
 send \x03

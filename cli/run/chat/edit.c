@@ -124,7 +124,7 @@ line_editor *edit_open(void) {
     el_set(e->el, EL_EDITOR, "emacs");
     el_set(e->el, EL_HIST, history, e->history);
     el_set(e->el, EL_GETCFN, read_character);
-    el_set(e->el, EL_ADDFN, "pleat-paste", "Insert a paste", insert_paste);
+    el_wset(e->el, EL_ADDFN, L"pleat-paste", L"Insert a paste", insert_paste); /* el_set() would leak copies */
     el_set(e->el, EL_BIND, paste_begin, "pleat-paste", NULL);
     el_source(e->el, NULL);
     el_get(e->el, EL_EDITMODE, &has_editing);
