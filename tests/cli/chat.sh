@@ -211,8 +211,9 @@ if ! has_terminal "a conversation at a terminal" || ! command -v python3 >/dev/n
     exit
 fi
 # Plays the lines of a file, `send BYTES` and `expect REGEX`, to a command at a terminal; writes all that it showed.
+# libedit shows its prompt before it takes single keys: what is sent behind a prompt waits until it does (EDITS=1).
 cat >"$scratch/play.py" <<'PYTHON'
-import os, pty, re, select, sys, time
+import os, pty, re, select, sys, termios, time
 script, out, command = sys.argv[1], sys.argv[2], sys.argv[3:]
 pid, fd = pty.fork()
 if pid == 0:
@@ -227,12 +228,19 @@ def more(seconds):
         return True
     except OSError:
         return False
+def takes_keys():
+    return not termios.tcgetattr(fd)[3] & termios.ICANON
+edits, at_prompt = os.environ.get("EDITS") == "1", False
 for line in open(script).read().splitlines():
     word, _, text = line.partition(" ")
     text = text.encode().decode("unicode_escape").encode("latin-1")
     if word == "send":
+        end = time.time() + 60
+        while edits and at_prompt and not takes_keys() and time.time() < end:
+            more(0.01)
         os.write(fd, text)
         continue
+    at_prompt = text.endswith(b"> ")
     end = time.time() + 60
     found = re.search(text, seen[at:])
     while not found and time.time() < end and more(0.1):
@@ -338,7 +346,7 @@ check "gets no escapes" test -z "$(grep -F $'\e' "$scratch/out")"
 if "$PLEAT" --version | grep -q 'no libedit'; then
     skip "editing a line: this build has no libedit"
 else
-    plays --kv f16 <<SCRIPT
+    EDITS=1 plays --kv f16 <<SCRIPT
 expect > 
 send the numbers 3 4 5 step by step.\x01Add \x05\r
 expect #### 17
