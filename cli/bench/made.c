@@ -259,13 +259,14 @@ static void fill(const tensors *list, unsigned char *data, int is_quiet) {
     progress_end();
 }
 
-/* Whether there is memory for the model, and where it is. */
-static int take_memory(made_model *m, int is_quiet) {
+/* Whether there is memory for the model and for what engines pack of it, and where it is. */
+static int take_memory(made_model *m, uint64_t n_packed, int is_quiet) {
     char need[BYTES_CAP], room[BYTES_CAP];
     const uint64_t free_bytes = measure_free_bytes();
-    print_bytes(need, m->n_bytes);
+    const uint64_t n_needed = m->n_bytes + n_packed;
+    print_bytes(need, n_needed);
     print_bytes(room, free_bytes);
-    if (m->n_bytes > free_bytes) {
+    if (n_needed > free_bytes) {
         cli_error("%s takes %s of memory, and %s are free", m->name, need, room);
         return CLI_FAILED;
     }
@@ -300,7 +301,7 @@ static int check_rows(const tensors *list, const char *name) {
     return CLI_OK;
 }
 
-int made_build(const model_shape *shape, const made_type *type, int is_quiet, made_model *out) {
+int made_build(const model_shape *shape, const made_type *type, uint32_t n_engines, int is_quiet, made_model *out) {
     tensors list;
     writer w = {NULL, 0};
     *out = (made_model){.bytes = NULL};
@@ -309,7 +310,8 @@ int made_build(const model_shape *shape, const made_type *type, int is_quiet, ma
     put_head(&w, shape, &list, out->name);
     out->n_bytes = w.n + list.n_bytes;
     int code = check_rows(&list, out->name);
-    if (code == CLI_OK) code = take_memory(out, is_quiet);
+    const uint64_t n_packed = type->block_values > 1 ? n_engines * list.n_bytes : 0;
+    if (code == CLI_OK) code = take_memory(out, n_packed, is_quiet);
     if (code == CLI_OK) {
         w = (writer){out->bytes, 0};
         put_head(&w, shape, &list, out->name);

@@ -47,7 +47,7 @@ typedef struct made_model {
 int made_find_shape(const char *text, model_shape *out);
 
 /* Say what the model takes, and make it if there is as much memory.  CLI_OK, or CLI_FAILED after a message. */
-int made_build(const model_shape *shape, const made_type *type, int is_quiet, made_model *out);
+int made_build(const model_shape *shape, const made_type *type, uint32_t n_engines, int is_quiet, made_model *out);
 void made_release(made_model *m);
 
 #endif

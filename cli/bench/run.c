@@ -383,7 +383,7 @@ static uint32_t longest(const bench *b) {
 static int make_model(bench *b, bench_run_options *o) {
     model_shape sizes;
     int code = made_find_shape(o->shape, &sizes);
-    if (code == CLI_OK) code = made_build(&sizes, made_type_at(o->weights), o->common.quiet, &b->made);
+    if (code == CLI_OK) code = made_build(&sizes, made_type_at(o->weights), o->load.kv.n, o->common.quiet, &b->made);
     o->load.model = b->made.name;
     o->load.image = b->made.bytes;
     o->load.image_bytes = b->made.n_bytes;

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "chat.h"
@@ -114,6 +115,8 @@ static int is_read(const chat *c, const char *path) {
 static int save(chat *c, const char *said, const char *path, int replaces) {
     if (c->talk.n == 0)
         cli_error("%s: nothing has been said yet", said);
+    else if (!strcmp(path, "-"))
+        cli_error("%s: name a file; stdout carries the answers", said);
     else if (is_read(c, path))
         cli_error("%s: %s is a file that the command reads", said, path);
     else if (!replaces && access(path, F_OK) == 0)
@@ -147,6 +150,8 @@ int chat_load(chat *c, const char *path) {
         cli_error("%s holds no conversation: %s", path, why);
         return CLI_FAILED;
     }
+    const char *system = conversation_system(&c->talk);
+    if (system && !conversation_system(&read)) conversation_set_system(&read, system);
     conversation_release(&c->talk);
     c->talk = read;
     c->n_turns = 0;
@@ -156,6 +161,11 @@ int chat_load(chat *c, const char *path) {
 static int do_load(chat *c, const char *arg) {
     if (conversation_turns(&c->talk)) {
         cli_error("/load: a conversation is under way; /save FILE keeps it, and /clear makes room");
+        return CLI_FAILED;
+    }
+    struct stat info;
+    if (!strcmp(arg, "-") || (stat(arg, &info) == 0 && !S_ISREG(info.st_mode))) { /* Ctrl-C would not end the wait */
+        cli_error("/load: '%s' is no file", arg);
         return CLI_FAILED;
     }
     return chat_load(c, arg);

@@ -126,6 +126,14 @@ static int check_fits(const run *r, uint32_t n) {
     return CLI_FAILED;
 }
 
+/* Whether the tokens begin with the text.  They do not where a tokenizer puts a space in front of every text, also where
+ * one goes on. */
+static int begins_as(const chat *c, const pleat_token *ids, uint32_t n_ids, const char *text, size_t n) {
+    size_t n_first = 0;
+    const char *first = n_ids ? pleat_model_token_text(c->r->l.model, ids[0], &n_first) : NULL;
+    return first && text[0] != ' ' && n_first <= n && memcmp(first, text, n_first) == 0;
+}
+
 /* Where the tokens part and the texts do not, the held tokens stay. */
 static int keep_spelling(const chat *c, turn_prompt *p) {
     const held_tokens *h = &c->held;
@@ -134,6 +142,10 @@ static int keep_spelling(const chat *c, turn_prompt *p) {
     pleat_token *rest;
     uint32_t n_rest;
     if (run_form_tokens(&c->r->l, p->text + at, p->n_text - at, 1, &rest, &n_rest) != CLI_OK) return CLI_FAILED;
+    if (!begins_as(c, rest, n_rest, p->text + at, p->n_text - at)) {
+        free(rest);
+        return CLI_OK;
+    }
     pleat_token *ids = cli_alloc(h->n + n_rest, sizeof *ids);
     memcpy(ids, h->ids, h->n * sizeof *ids);
     memcpy(ids + h->n, rest, n_rest * sizeof *ids);
@@ -176,7 +188,7 @@ static int read_prompt(chat *c, const turn_prompt *p) {
         progress_update(c->held.n - way->n_keep);
     }
     progress_end();
-    return code == CLI_OK && c->held.n < p->n ? CLI_INTERRUPTED : code;
+    return code == CLI_OK && interrupt_came() ? CLI_INTERRUPTED : code;
 }
 
 /* ---- the answer -------------------------------------------------------------------------------- */
@@ -185,7 +197,7 @@ static int read_prompt(chat *c, const turn_prompt *p) {
 typedef struct answer_text {
     char *bytes; /* [n] */
     size_t n, cap;
-    utf8_stream utf8;
+    pleat_detokenizer shown;
 } answer_text;
 
 static void show(const chat *c, answer_text *t, const char *bytes, size_t n) {
@@ -208,9 +220,9 @@ static void show_token(chat *c, answer_text *t, pleat_token token) {
     const char *bytes = pleat_model_token_text(model, token, &n);
     if (!bytes) return;
     held_add_text(&c->held, bytes, n);
-    if (!c->r->o->special && pleat_model_token_is_special(model, token)) return;
-    char *valid = cli_alloc(UTF8_STREAM_CAP(n), 1);
-    show(c, t, valid, utf8_stream_put(&t->utf8, bytes, n, valid));
+    const size_t cap = PLEAT_DETOKENIZER_CAP(n);
+    char *valid = cli_alloc(cap, 1);
+    if (pleat_detokenizer_put(&t->shown, token, valid, cap, &n) == PLEAT_OK) show(c, t, valid, n);
     free(valid);
 }
 
@@ -243,8 +255,9 @@ static void generate(chat *c, answer_text *text, chat_turn *turn) {
         else if (!turn->finish)
             turn->n_generated++;
     }
-    char rest[UTF8_STREAM_CAP(0)];
-    show(c, text, rest, utf8_stream_end(&text->utf8, rest));
+    char rest[PLEAT_DETOKENIZER_CAP(0)];
+    size_t n_rest = 0;
+    if (pleat_detokenizer_end(&text->shown, rest, sizeof rest, &n_rest) == PLEAT_OK) show(c, text, rest, n_rest);
     fputc('\n', r->out.file);
     fflush(r->out.file);
     turn->generation_s = measure_now_s() - start_s;
@@ -274,8 +287,10 @@ int chat_answer(chat *c) {
     turn_prompt p = {0};
     chat_turn turn = {.number = conversation_turns(&c->talk)};
     answer_text text = {0};
+    const uint32_t flags = c->r->o->special ? PLEAT_DETOKENIZE_SPECIAL : 0;
     const double start_s = measure_now_s();
-    int code = make_prompt(c, &p);
+    int code = pleat_detokenizer_init(&text.shown, c->r->l.model, flags) == PLEAT_OK ? CLI_OK : CLI_FAILED;
+    if (code == CLI_OK) code = make_prompt(c, &p);
     if (code == CLI_OK) code = read_prompt(c, &p);
     if (code == CLI_OK) {
         held_set_text(&c->held, p.text, p.n_text);

@@ -138,7 +138,7 @@ static pleat_status item_at(pleat__vm *vm, pleat__value object, int64_t at, plea
     *found = has && at >= 0 && at < n;
     if (!*found) return PLEAT_OK;
     if (object.kind == PLEAT__V_RANGE) {
-        *out = pleat__value_int(object.range->start + object.range->step * at);
+        *out = pleat__value_int((int64_t)((uint64_t)object.range->start + (uint64_t)object.range->step * (uint64_t)at));
     } else if (object.kind == PLEAT__V_STR) {
         const uint32_t from = n == object.n ? (uint32_t)at : pleat__text_offset(object.s, object.n, (uint32_t)at);
         *out = pleat__value_str(object.s + from, pleat__char_bytes(object.s[from]));

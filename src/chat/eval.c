@@ -200,8 +200,11 @@ static pleat_status take_keywords(pleat__run *inner, const pleat__node *macro, c
     const bool wants_caller = macro->op & PLEAT__USES_CALLER && !is_parameter(macro, pleat__value_text("caller"));
     pleat__value rest, caller = pleat__undefined(PLEAT__LACK_SAID, no_caller, sizeof no_caller - 1);
     PLEAT_TRY(pleat__dict_new(vm, &rest));
+    uint32_t n_params = 0;
+    for (const pleat__node *param = macro->a; param; param = param->next) n_params++;
     for (uint32_t i = 0; i < args->named->n; i++) {
         const pleat__pair *pair = &args->named->pairs[i];
+        PLEAT_TRY(pleat__vm_charge(vm, n_params / 8 + 1));
         if (is_parameter(macro, pair->key)) continue;
         if (wants_caller && pleat__is_text(pair->key, "caller"))
             caller = pair->value;

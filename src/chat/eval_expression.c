@@ -10,6 +10,7 @@
 #include "chat/methods.h"
 #include "chat/operators.h"
 #include "chat/tests.h"
+#include "core/utf8.h"
 
 #define RANGE_MAX 100000 /* the sandbox's: a longer range() is an error */
 
@@ -25,11 +26,11 @@ static const struct {
 /* ---- names and arguments ----------------------------------------------------------------------------------------- */
 
 pleat_status pleat__lookup(const pleat__run *run, pleat__value name, pleat__value *out) {
-    const pleat__value *found = NULL;
+    pleat__value *found = NULL;
     for (const pleat__scope *scope = run->scope; scope && !found; scope = scope->parent) {
-        found = pleat__dict_get(&scope->vars, name.s, name.n);
+        PLEAT_TRY(pleat__dict_find(run->vm, &scope->vars, name, &found));
     }
-    if (!found) found = pleat__dict_get(run->context, name.s, name.n);
+    if (!found) PLEAT_TRY(pleat__dict_find(run->vm, run->context, name, &found));
     if (found) {
         *out = *found;
         return PLEAT_OK;
@@ -192,6 +193,9 @@ static pleat_status call_strftime(pleat__vm *vm, const pleat__args *args, pleat_
     const time_t now = vm->now < 0 ? time(NULL) : (time_t)vm->now;
     if (!localtime_r(&now, &parts)) return pleat__vm_fail(vm, PLEAT_E_RANGE, "the time cannot be told");
     const size_t n = strftime(text, sizeof text, form, &parts);
+    if (pleat__utf8_prefix(text, n) < n) {
+        return pleat__vm_fail(vm, PLEAT_E_UNSUPPORTED, "strftime_now(): the locale's text is not UTF-8");
+    }
     pleat__builder b = {0};
     PLEAT_TRY(pleat__put(vm, &b, text, n));
     *out = pleat__built(&b);

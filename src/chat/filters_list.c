@@ -22,6 +22,12 @@ typedef struct key_of {
     bool folds_case;
 } key_of;
 
+static bool is_number(pleat__value v) {
+    uint32_t i = 0;
+    while (i < v.n && v.s[i] >= '0' && v.s[i] <= '9') i++;
+    return v.n > 0 && i == v.n;
+}
+
 static pleat_status follow_path(pleat__vm *vm, const key_of *k, pleat__value item, pleat__value *out) {
     *out = item;
     if (k->path.kind == PLEAT__V_NONE) return PLEAT_OK;
@@ -32,7 +38,7 @@ static pleat_status follow_path(pleat__vm *vm, const key_of *k, pleat__value ite
         const uint32_t end = dot ? (uint32_t)(dot - k->path.s) : k->path.n;
         pleat__value part = pleat__value_str(k->path.s + at, end - at);
         int64_t number;
-        if (part.n > 0 && strspn(part.s, "0123456789") >= part.n && pleat__text_to_int(part.s, part.n, 10, &number)) {
+        if (is_number(part) && pleat__text_to_int(part.s, part.n, 10, &number)) {
             part = pleat__value_int(number);
         }
         PLEAT_TRY(pleat__get_item(vm, *out, part, out));

@@ -173,14 +173,13 @@ static pleat_status split_left(pleat__vm *vm, pleat__value s, pleat__value sep, 
 
 static pleat_status split_right(pleat__vm *vm, pleat__value s, pleat__value sep, int64_t most, pleat__list *list) {
     uint32_t end = s.n, at = s.n;
-    while (most != 0 && at >= sep.n) {
+    while (most != 0 && at > 0) {
         at--;
         PLEAT_TRY(pleat__vm_charge(vm, sep.n / 64));
         if (at + sep.n > end || memcmp(s.s + at, sep.s, sep.n) != 0) continue;
         PLEAT_TRY(add_piece(vm, list, s.s + at + sep.n, end - at - sep.n));
         end = at;
         most -= most > 0;
-        if (at == 0) break;
     }
     PLEAT_TRY(add_piece(vm, list, s.s, end));
     for (uint32_t i = 0, k = list->n - 1; i < k; i++, k--) {

@@ -392,7 +392,7 @@ pleat_status pleat__value_items(pleat__vm *vm, pleat__value v, pleat__list **out
             return pleat__vm_charge(vm, made.list->n);
         case PLEAT__V_RANGE:
             for (uint32_t i = 0; i < v.range->n; i++) {
-                const int64_t x = v.range->start + v.range->step * (int64_t)i;
+                const int64_t x = (int64_t)((uint64_t)v.range->start + (uint64_t)v.range->step * i);
                 PLEAT_TRY(pleat__list_add(vm, made.list, pleat__value_int(x)));
             }
             return pleat__vm_charge(vm, made.list->n);

@@ -11,7 +11,6 @@
 #define ROWS PLEAT__STRIP_ROWS
 #define SLICE PLEAT__WEIGHT_BLOCK
 #define LINE PLEAT__LINE_BYTES
-#define MAX_SCALES 16u /* of a block */
 
 uint64_t pleat__linear_packed_bytes(const pleat__matrix *w) {
     if (!pleat__is_quantised(w->type)) return 0;

@@ -56,7 +56,7 @@ static void sort_by_expert(pleat__forward *fw, const pleat__step_rows *on) {
     memset(r->starts, 0, (m->n_experts + 1) * sizeof *r->starts);
     for (uint32_t i = 0; i < on->n; i++) {
         const uint32_t row = on->rows ? on->rows[i] : i;
-        for (uint32_t n = 0; n < m->n_experts_used; n++) r->starts[r->chosen[row * m->n_experts_used + n]]++;
+        for (uint32_t n = 0; n < m->n_experts_used; n++) r->starts[r->chosen[(size_t)row * m->n_experts_used + n]]++;
     }
     uint32_t end = 0;
     for (uint32_t e = 0; e <= m->n_experts; e++) r->starts[e] = end += r->starts[e];

@@ -88,7 +88,8 @@ static pleat_status check_pattern(const pleat_model *m, pleat__keys *k) {
     return PLEAT_OK;
 }
 
-/* 0 and no such key: none.  One that reaches over the whole context changes nothing and counts as none. */
+/* 0 and no such key: none.  One that reaches over the whole context counts as none, unless layers with a window turn by
+ * another RoPE. */
 static pleat_status read_window(pleat_model *m, pleat__keys *k) {
     static const char key[] = "attention.sliding_window";
     double window = 0;
@@ -96,7 +97,7 @@ static pleat_status read_window(pleat_model *m, pleat__keys *k) {
     if (!pleat__keys_any(k, key, &window) || window == 0) return PLEAT_OK;
     m->info.window = MAX_CONTEXT;
     PLEAT_TRY(pleat__keys_u32(k, key, UINT32_MAX, &m->info.window));
-    if (m->info.window >= m->info.n_ctx) m->info.window = 0;
+    if (m->info.window >= m->info.n_ctx && m->arch->window_rope_base == 0) m->info.window = 0;
     if (m->info.window == 0) return PLEAT_OK;
     PLEAT_FAIL_IF(m->arch->window_period == 0, k->err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "metadata key '%s' asks for something that is not supported", k->key);

@@ -11,7 +11,7 @@ job_release() {
 # Programs in which a CPU's features change nothing, so that job release has said it all.  The first row runs the
 # command against stand-ins or reads what it prints; in the second, who runs when is not the kernels' work, and scalar
 # kernels make the programs long; the third meets no kernel.
-no_kernels='cli_(usage|help|harness_test|terminal|interrupt|examples|papers.*|plan|device|devices)'
+no_kernels='cli_(usage|help|chat|hf|harness_test|terminal|interrupt|examples|papers.*|plan|device|devices)'
 no_kernels+='|cli_(measure|peers|allocators|serve|eval_served|evict)|check_serving(_evict)?'
 no_kernels+='|check_(page|table|nearest|prefix|sched.*|cost|gguf|tokenizer|spec.*|load|search|device.*)'
 

@@ -36,6 +36,7 @@ typedef struct fetch {
     char etag[160];   /* of the bytes that are there; "": not known */
     uint64_t n_bytes; /* that are there */
     int is_of_two;    /* they came in more than one answer */
+    int is_anew;      /* all of them were thrown away once */
     verdict verdict;
     char label[96];
 } fetch;
@@ -225,7 +226,8 @@ static int check_hash(fetch *f, int *is_again) {
     const int code = hub_hash(f->fd, f->part, f->job->size_bytes, f->job->is_quiet, hex);
     if (code == CLI_INTERRUPTED) cli_error("interrupted: all bytes of %s are kept", f->job->name);
     if (code != CLI_OK || !strcmp(hex, f->job->sha256)) return code;
-    if (f->is_of_two) {
+    if (f->is_of_two && !f->is_anew) {
+        f->is_anew = 1;
         if (!f->job->is_quiet) cli_note("%s: its parts do not fit together; it is downloaded anew", f->job->name);
         *is_again = 1;
         return start_again(f);
@@ -257,6 +259,8 @@ static int fetch_locked(const fetch_job *job) {
     char size[BYTES_CAP], kept[BYTES_CAP];
     int code = open_part(&f), is_again = 1;
     snprintf(f.label, sizeof f.label, "%.80s, MB", job->name);
+    for (char *at = f.label; *at; at++)
+        if (*at < ' ' || *at > '~') *at = '?'; /* a byte is a column, and none is a terminal's */
     if (code == CLI_OK) code = check_room(&f);
     if (code == CLI_OK && !job->is_quiet)
         cli_note("downloading %s, %s%s%s", job->name, print_bytes(size, job->size_bytes),

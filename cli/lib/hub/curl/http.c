@@ -180,6 +180,7 @@ static void set_options(hop *h, const char *url) {
     curl_easy_reset(curl);
     if (authorities && authorities[0]) curl_easy_setopt(curl, CURLOPT_CAINFO, authorities);
     curl_easy_setopt(curl, CURLOPT_URL, url);
+    if (!is_https(url) && is_private(url)) curl_easy_setopt(curl, CURLOPT_PROXY, ""); /* it would read the token */
 #if LIBCURL_VERSION_NUM >= 0x075500
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
 #else
