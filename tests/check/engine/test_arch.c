@@ -262,6 +262,24 @@ static void test_lies(void) {
     }
 }
 
+/* Layers with a window turn by a RoPE of their own, also where the window reaches over the whole context. */
+static void test_short_context(void) {
+    pleat_model *m = NULL;
+    file_bytes f = file_read("gemma3");
+    CHECK_STATUS(load_bytes(&f, &m, NULL), PLEAT_OK);
+    if (!m) {
+        free(f.p);
+        return;
+    }
+    const lie shorter = {.file = "gemma3", .key = "gemma3.context_length", .value = m->info.window};
+    pleat_model_destroy(&m);
+    tell(&f, &shorter);
+    CHECK_STATUS(load_bytes(&f, &m, NULL), PLEAT_OK);
+    if (m) CHECK(m->n_ropes == 2 && m->ropes[0].base != m->ropes[1].base && m->layers[0].rope == 1);
+    pleat_model_destroy(&m);
+    free(f.p);
+}
+
 static void fingerprint_of(const file_bytes *f, char out[PLEAT_FINGERPRINT_CAP]) {
     pleat_model *m = NULL;
     pleat_error err = {0};
@@ -342,6 +360,7 @@ int main(int argc, char **argv) {
     static const check_test tests[] = {{"values", test_values},
                                        {"company", test_company},
                                        {"lies", test_lies},
+                                       {"short_context", test_short_context},
                                        {"fingerprints", test_fingerprints},
                                        {"flips", test_flips}};
     return check_main(tests, CHECK_COUNT(tests), argc, argv);
