@@ -33,7 +33,7 @@ static const option_row rows[] = {
     {GROUP_MACHINE, "arch", NULL, "NAME", "a known model in place of a file; list: which there are",
      KIND_TEXT, AT(arch), .words = arch_names, .excludes = "config", .because = "give one model"},
     {GROUP_MACHINE, "config", NULL, "FILE", "a HuggingFace config.json in place of a model (-: stdin)", KIND_INPUT, AT(config)},
-    {GROUP_MACHINE, "weights", NULL, "WHAT", "f16, q8_0, q4_0 or bytes (default: the file's, or as published)",
+    {GROUP_MACHINE, "weights", NULL, "WHAT", "f16, q8_0, q4_0 or bytes, as 4.9GB (default: the file's, or as published)",
      KIND_TEXT, AT(weights), .words = weights},
     {GROUP_MACHINE, "device-bytes", NULL, "BYTES", "memory for weights and caches, as 80GiB (default: not said)",
      KIND_BYTES, AT(device_bytes), 1, 0x1p62},

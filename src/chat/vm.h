@@ -4,7 +4,7 @@
  *
  * Nothing is freed one by one: memory is taken from chunks, and all chunks are returned at the end.  So whatever a
  * template does is bounded by `max_bytes`, and pointers stay good until then.  A string that was made last may grow
- * where it stands, so text that one expression builds up does not take the square of its length; text that a loop
+ * where it stands, so text that one expression builds up does not take the square of its length.  Text that a loop
  * gathers in a variable does, and ends at the bound.
  *
  *     chunk ── chunk ── chunk        at ──> the next free byte of the newest chunk

@@ -30,7 +30,7 @@ pleat_status pleat__model_load_chat(pleat_model *model, pleat_error *err) {
     if (!model->has_own_chat) text = PLEAT__STR(chatml);
     if (!model->has_own_chat && !knows_chatml(model)) {
         (void)pleat__error_set(&model->no_chat, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-                               "the file has no chat template, and its vocabulary not the tokens of ChatML");
+                               "the file has no chat template, and its vocabulary lacks ChatML's tokens");
         return PLEAT_OK;
     }
     const pleat_status status =

@@ -222,8 +222,8 @@ bool pleat__tokenizer_is_end(const pleat__tokenizer *t, pleat_token id) {
         "<end_of_turn>",
         "<turn|>",
         "<|END_OF_TURN_TOKEN|>",
-        "<\xEF\xBD\x9C"
-        "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+        ("<\xEF\xBD\x9C"
+         "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"), /* one name: an escape would take the e */
     };
     if (id == t->eos || id == t->eot || id == t->eom) return true;
     const uint8_t kind = t->vocab.kinds[id];

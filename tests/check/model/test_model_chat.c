@@ -107,7 +107,7 @@ static void test_none(void) {
     chats(&(file){.has_chatml = 1}, PLEAT_OK, 0, chatml);
     chats(&(file){.template = "", .has_chatml = 1, .has_bos = 1}, PLEAT_OK, 0, chatml);
     chats(&(file){0}, PLEAT_E_UNSUPPORTED, 0,
-          "the file has no chat template, and its vocabulary not the tokens of ChatML");
+          "the file has no chat template, and its vocabulary lacks ChatML's tokens");
 }
 
 static void test_refused(void) {
