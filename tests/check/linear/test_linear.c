@@ -223,6 +223,15 @@ static void test_code_extremes(void) {
     }
 }
 
+/* out holds the n weights from row `from` on, and nothing beside; it is freed. */
+static void check_rows(const random_matrix *r, uint32_t from, size_t n, check_buf *out) {
+    const float *got = out->p;
+    for (size_t j = 0; j < n; j++)
+        if (!CHECK((double)got[j] == r->values[(size_t)from * r->m.cols + j])) break;
+    CHECK(check_buf_is_intact(out));
+    check_buf_free(out);
+}
+
 /* Weights made f32 are exact. */
 static void test_load(void) {
     for (size_t i = 0; i < CHECK_COUNT(variants); i++) {
@@ -238,11 +247,7 @@ static void test_load(void) {
             const size_t n = (size_t)(rows - from) * cols;
             check_buf out = check_buf_new(n * sizeof(float), 4);
             dsp.load[type](&r.m, from, rows, out.p);
-            const float *got = out.p;
-            for (size_t j = 0; j < n; j++)
-                if (!CHECK((double)got[j] == r.values[(size_t)from * cols + j])) break;
-            CHECK(check_buf_is_intact(&out));
-            check_buf_free(&out);
+            check_rows(&r, from, n, &out);
             matrix_free(&r);
         }
     }
@@ -295,11 +300,7 @@ static void test_unpack(void) {
         const size_t n = (size_t)(rows - from) * cols;
         check_buf out = check_buf_new(n * sizeof(float), 4);
         pleat__linear_unpack(&r.usable, from, rows, out.p);
-        const float *got = out.p;
-        for (size_t j = 0; j < n; j++)
-            if (!CHECK((double)got[j] == r.values[(size_t)from * cols + j])) break;
-        CHECK(check_buf_is_intact(&out));
-        check_buf_free(&out);
+        check_rows(&r, from, n, &out);
         matrix_free(&r);
     }
 }
