@@ -14,7 +14,7 @@
 #include "core/utf8.h"
 #include "gguf_writer.h"
 #include "model/internal.h"
-#include "tokenizer/tokenizer.h"
+#include "tokenizer_rig.h"
 
 /* ---- vocabularies ------------------------------------------------------------------------------------ */
 
@@ -70,17 +70,6 @@ static void write_scores(gguf_writer *w, const vocabulary *v, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) gw_bytes(w, &v->tokens[i].score, sizeof(float));
 }
 
-static pleat_status make(gguf_writer *w, const pleat_allocator *al, pleat__tokenizer **out, pleat_error *err) {
-    const pleat_allocator used = pleat__allocator_or_default(al);
-    pleat_gguf *g = NULL;
-    gw_data(w);
-    pleat_status st = pleat_gguf_open_memory(w->p, w->n, NULL, &g, err);
-    if (st == PLEAT_OK) st = pleat__tokenizer_create(g, &used, out, err);
-    pleat_gguf_close(&g);
-    gw_free(w);
-    return st;
-}
-
 static pleat__tokenizer *make_scored(const vocabulary *v, uint8_t add_space) {
     gguf_writer w;
     pleat__tokenizer *t = NULL;
@@ -89,7 +78,7 @@ static pleat__tokenizer *make_scored(const vocabulary *v, uint8_t add_space) {
     gw_kv_bool(&w, "tokenizer.ggml.add_space_prefix", add_space);
     write_tokens(&w, v, "llama");
     write_scores(&w, v, v->n);
-    if (!CHECK_STATUS(make(&w, NULL, &t, &err), PLEAT_OK)) fprintf(stderr, "  %s\n", err.text);
+    if (!CHECK_STATUS(make_tokenizer(&w, NULL, &t, &err), PLEAT_OK)) fprintf(stderr, "  %s\n", err.text);
     return t;
 }
 
@@ -256,7 +245,7 @@ static void test_keys(void) {
     gw_kv_u32(&w, "tokenizer.ggml.eot_token_id", (uint32_t)user);
     write_tokens(&w, &v, "llama");
     write_scores(&w, &v, v.n);
-    if (!CHECK_STATUS(make(&w, NULL, &t, NULL), PLEAT_OK)) return;
+    if (!CHECK_STATUS(make_tokenizer(&w, NULL, &t, NULL), PLEAT_OK)) return;
     expect_ids(t, "<|user|>\n  x<|endoftext|> ",
                PLEAT_TOKENIZE_SPECIAL | PLEAT_TOKENIZE_ADD_BOS | PLEAT_TOKENIZE_ADD_EOS,
                IDS(user, BYTE_ID('x'), text_end, SPACE_ID, text_end));
@@ -282,7 +271,7 @@ static void test_gemma4(void) {
     write_tokens(&w, &v, "gemma4");
     gw_kv_array(&w, "tokenizer.ggml.merges", GW_STRING, CHECK_COUNT(merges));
     for (size_t i = 0; i < CHECK_COUNT(merges); i++) gw_str(&w, merges[i]);
-    if (!CHECK_STATUS(make(&w, NULL, &t, NULL), PLEAT_OK)) return;
+    if (!CHECK_STATUS(make_tokenizer(&w, NULL, &t, NULL), PLEAT_OK)) return;
     expect_ids(t, "a a", PLEAT_TOKENIZE_ADD_BOS, IDS(1, a, space_a));
     expect_ids(t, "\n\n\n", 0, IDS(three));
     expect_ids(t, "\n\n\n\n", 0, IDS(four)); /* whole, though no merge makes it */
@@ -437,7 +426,7 @@ static void refuse(gguf_writer *w, const char *word) {
     pleat__tokenizer *t = NULL;
     pleat_error err = {0};
     check_context("%s", word);
-    CHECK_STATUS(make(w, NULL, &t, &err), PLEAT_E_FORMAT);
+    CHECK_STATUS(make_tokenizer(w, NULL, &t, &err), PLEAT_E_FORMAT);
     if (!CHECK(strstr(err.text, word) != NULL)) fprintf(stderr, "  message: %s\n", err.text);
     pleat__tokenizer_destroy(t);
 }
@@ -498,7 +487,7 @@ static void test_failures(void) {
         gw_header(&w, 3);
         write_tokens(&w, &v, "llama");
         write_scores(&w, &v, v.n);
-        pleat_status st = make(&w, &ca.a, &t, &err);
+        pleat_status st = make_tokenizer(&w, &ca.a, &t, &err);
         if (st == PLEAT_OK) {
             st = pleat__tokenizer_run(t, text, sizeof text - 1, PLEAT_TOKENIZE_SPECIAL, NULL, 0, &n, &err);
             CHECK(st == PLEAT_E_LIMIT || st == PLEAT_E_MEMORY);
