@@ -231,12 +231,14 @@ static void put_and_read(int has_terminal, const char *text, size_t n, char *got
 }
 
 static void test_model_text(void) {
-    static const char text[] = "a\x1b[2J\tb\u00e9\xc2\x9b" "1m\rc\x07\nd";
+    static const char text[] = "a\x1b[2J\tb\u00e9\xc2\x9b"
+                               "1m\rc\x07\nd";
     char got[1024], many[601], want[1024];
     put_and_read(0, text, sizeof text - 1, got, sizeof got);
     CHECK_EQ_STR(got, text);
     put_and_read(1, text, sizeof text - 1, got, sizeof got);
-    CHECK_EQ_STR(got, "a\\x1b[2J\tb\u00e9\\u009b" "1m\\x0dc\\x07\r\nd"); /* the terminal's driver adds the \r */
+    CHECK_EQ_STR(got, "a\\x1b[2J\tb\u00e9\\u009b"
+                      "1m\\x0dc\\x07\r\nd"); /* the terminal's driver adds the \r */
     put_and_read(1, "x\0y", 3, got, sizeof got);
     CHECK_EQ_STR(got, "x\\x00y");
     for (size_t i = 0; i < 200; i++) memcpy(many + 3 * i, "\u65e5", 3); /* longer than a piece */
@@ -246,8 +248,10 @@ static void test_model_text(void) {
     CHECK_EQ_STR(got, want);
 }
 
-static const check_test tests[] = {
-    {"plain", test_plain}, {"folded", test_folded}, {"forms", test_forms}, {"widths", test_widths},
+static const check_test tests[] = {{"plain", test_plain},
+                                   {"folded", test_folded},
+                                   {"forms", test_forms},
+                                   {"widths", test_widths},
                                    {"model_text", test_model_text}};
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }
