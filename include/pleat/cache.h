@@ -72,6 +72,8 @@ typedef struct pleat_cache_options {
     uint32_t n_q_heads;      /* a multiple of n_kv_heads; at most 64 query heads for each KV head */
     uint32_t head_dim;       /* a multiple of 16 in 16..512 */
     float softmax_scale;     /* factor on q.k, up to 65536; 0 means 1/sqrt(head_dim) */
+    float logit_cap;         /* c in 2^-16..65536: logits x = softmax_scale q.k become c tanh(x/c) before the softmax,
+                              * as Gemma 2 has it (c = 50); 0, the default: they stay */
     uint32_t page_tokens;    /* tokens in a page of the high format, a multiple of 16 up to 4096; 0, the default: 32, 64
                              * where max_tokens is 8192 or more, or with two formats what wastes least of the low
                              * format's pages */

@@ -78,8 +78,8 @@ PLEAT_API void pleat_gguf_close(pleat_gguf **gguf);
 
 typedef struct pleat_model pleat_model;
 
-/* Architectures: gemma3, granite, llama (Llama 2 and 3, Mistral, Mixtral, SmolLM2, TinyLlama), phi3, qwen2, qwen2moe,
- * qwen3, qwen3moe, smollm3.  gemma2 and gpt-oss are known and refused. */
+/* Architectures: gemma2, gemma3, granite, llama (Llama 2 and 3, Mistral, Mixtral, SmolLM2, TinyLlama), phi3, qwen2,
+ * qwen2moe, qwen3, qwen3moe, smollm3.  gpt-oss is known and refused. */
 typedef struct pleat_model_info {
     const char *architecture;
     const char *name; /* general.name, or "" */
@@ -88,7 +88,8 @@ typedef struct pleat_model_info {
     uint32_t n_ctx;  /* context the model was trained for, tokens */
     uint32_t window; /* newest tokens that attention sees in n_windowed layers; 0: all in every layer */
     uint32_t n_windowed;
-    float softmax_scale; /* factor on q.k */
+    float softmax_scale;  /* factor on q.k */
+    float attn_logit_cap; /* c, where attention's logits become c tanh(x/c) before the softmax; 0: they stay */
     uint64_t n_params;
     uint64_t weight_bytes;
     pleat_token bos, eos; /* -1 when the file names none */

@@ -22,6 +22,7 @@
  *     decode, f32 and f16   <= 2e-6
  *     prompt, all           <= 2e-6    it dequantises
  *     received in a prompt  <= 1e-5    of each sum
+ *     bounded logits        + 3e-7 times the largest of them, in units of logit2 (cap.h)
  *
  * Kernels neither allocate nor keep state.  Variants may differ in their last bits; one variant gives the same bits for
  * the same range, always.
@@ -29,6 +30,7 @@
 #ifndef PLEAT_ATTN_ATTN_H
 #define PLEAT_ATTN_ATTN_H
 
+#include "attn/cap.h"
 #include "codec/loader.h"
 #include "quant/quant.h"
 
@@ -43,6 +45,7 @@ typedef struct pleat__attn_query {
     int16_t *both;     /* [G][d] 256*hi + lo, each four in the order 0, 2, 1, 3: for multiplying 16-bit pairs */
     float *step;       /* [G] */
     float *sum;        /* [G] sum over d of step[g]*(256*hi + lo): meets K's minimum */
+    float cap2;        /* logit2 becomes cap2 * tanh(logit2 / cap2) (cap.h); 0, as query_init leaves it: it stays */
 } pleat__attn_query;
 
 uint64_t pleat__attn_query_bytes(uint32_t n_group, uint32_t head_dim);
@@ -96,6 +99,7 @@ typedef struct pleat__attn_prompt {
     uint32_t n_group;
     uint32_t head_dim;
     float scale;
+    float cap2;      /* as a query's */
     const float *q;  /* query i, head g at q + i*q_stride + g*head_dim */
     size_t q_stride; /* floats */
     float *out;      /* query i, head g at out + i*out_stride + g*head_dim; may be q: rows are read first */
@@ -126,6 +130,7 @@ typedef struct pleat__attn_prompt_received {
     uint32_t n_group;
     uint32_t head_dim;
     float scale;
+    float cap2;        /* as a query's */
     const float *q;    /* query i, head g at q + i*q_stride + g*head_dim */
     size_t q_stride;   /* floats */
     const float *lse2; /* query i, head g at lse2 + i*lse2_stride + g */

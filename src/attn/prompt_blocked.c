@@ -91,6 +91,11 @@ void pleat__prompt_set_visible(pleat__prompt_block *b, uint32_t slot, uint64_t a
     }
 }
 
+void pleat__prompt_cap(const pleat__prompt_block *b, pleat__attn_cap_fn cap, float cap2) {
+    for (uint32_t row = b->row_from; cap2 > 0 && row < b->n_rows; row++)
+        cap(b->s + row * PLEAT__PROMPT_KEYS, (size_t)b->n_tiles * PLEAT__TILE, cap2);
+}
+
 void pleat__prompt_read_queries(float *to, const float *q, size_t q_stride, uint32_t n_queries, size_t row_floats,
                                 float scale) {
     const float factor = (float)(scale * LOG2_E);
@@ -150,6 +155,7 @@ static void attend(walk *w, const pleat__kv_run *run, uint32_t seen, uint32_t st
         if (alive == 0) continue;
         pleat__prompt_set_visible(&w->block, slot, alive, n_queries, seen, step);
         w->ops->logits(&w->block);
+        pleat__prompt_cap(&w->block, w->ops->cap, w->args->cap2);
         w->ops->weights(&w->block);
         w->ops->values(&w->block);
     }

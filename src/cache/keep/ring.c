@@ -138,6 +138,7 @@ static void look(const pleat__layer_job *job, uint32_t row, uint32_t head, const
     pleat__attn_query query;
     pleat__attn_acc acc;
     pleat__attn_query_init(&query, scratch->query, job->q + at, c->n_group, c->opt.head_dim, c->scale);
+    query.cap2 = c->cap2;
     pleat__attn_acc_init(&acc, scratch->acc, c->n_group, c->opt.head_dim);
     c->attn.decode(&query, run, 0, run->n_slots, &acc, NULL, 0);
     pleat__attn_finish(&acc, c->n_group, c->opt.head_dim, job->out + at, NULL);

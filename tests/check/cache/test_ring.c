@@ -68,7 +68,7 @@ static double error_of(const float *query, const float *keys, const float *value
     for (uint32_t i = from; i < to; i++) {
         double dot = 0;
         for (uint32_t j = 0; j < D; j++) dot += (double)query[j] * (double)keys[i * D + j];
-        sum += w[i] = exp(dot / sqrt(D));
+        sum += w[i] = exp(cache_logit(dot / sqrt(D)));
     }
     for (uint32_t i = from; i < to; i++)
         for (uint32_t j = 0; j < D; j++) o[j] += w[i] / sum * (double)values[i * D + j];
@@ -99,7 +99,8 @@ static void check_rows(const pleat_cache *plain, pleat_seq seq, uint32_t seed, u
 
 static void live(const char *spec, pleat_workers *workers) {
     static float out[LAYERS * MAX_TOKENS * Q_ROW], other[LAYERS * MAX_TOKENS * Q_ROW];
-    check_context("%s", spec);
+    cache_logit_cap = check_below(3) ? 0 : 1;
+    check_context("%s, logit_cap %g", spec, (double)cache_logit_cap);
     pleat_cache *cache = cache_new(spec, windows, workers), *plain = cache_new(spec, NULL, NULL);
     pleat_seq seq = cache_seq(cache, MAX_TOKENS), twin = {0};
     const pleat_seq whole = cache_seq(plain, MAX_TOKENS);
@@ -139,6 +140,7 @@ static void test_windows(void) {
     static const char *const specs[] = {"f32", "f16", "k8v8", "k8v4", "k4v2", "k2v2"};
     for (size_t i = 0; i < CHECK_COUNT(specs); i++)
         for (uint64_t round = 0; round < check_rounds(6, 1); round++) live(specs[i], round % 2 ? workers : NULL);
+    cache_logit_cap = 0;
     pleat_workers_destroy(&workers);
 }
 
