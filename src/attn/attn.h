@@ -8,7 +8,8 @@
  *     query_init ── decode(range 0) ──> acc 0 ─┐
  *                └─ decode(range 1) ──> acc 1 ─┴─ merge ── finish ──> out, lse
  *
- * Prompt: a block of consecutive query positions against the past (all visible) and the chunk itself (causal).
+ * Prompt: a block of consecutive query positions against the past (all visible) and the chunk itself (causal), or the
+ * newest tokens of both.
  *
  * Logits are kept in units of log2: logit2 = scale * log2(e) * q.k, so that exp2 serves.  An accumulator after slots S
  * is
@@ -95,6 +96,9 @@ typedef struct pleat__attn_prompt {
     const pleat__kv_view *past; /* every slot visible to every query; NULL: none */
     const pleat__kv_run *self;  /* query i sees slots [0, self_seen + i] of it; never tracked */
     uint32_t self_seen;
+    uint32_t window;    /* newest tokens that a query sees, its own included; 0: all.  With one, the past is a high side
+                         * without dead slots, and holds the tokens before self's slot 0 in a circle of n_slots */
+    uint32_t oldest;    /* with a window: the slot of the past's oldest token */
     uint32_t n_queries; /* n_queries * n_group <= PLEAT__PROMPT_ROWS */
     uint32_t n_group;
     uint32_t head_dim;

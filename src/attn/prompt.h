@@ -85,6 +85,16 @@ uint64_t pleat__prompt_fetch(pleat__prompt_block *b, const pleat__kv_run *run, u
 void pleat__prompt_set_visible(pleat__prompt_block *b, uint32_t slot, uint64_t alive, uint32_t n_queries, uint32_t seen,
                                uint32_t step);
 
+/* Slots that queries do not see, though they are before them: of n slots in a circle, query i misses the n_hidden + i
+ * ones from slot `oldest` on; none if that is below 0. */
+typedef struct pleat__prompt_hidden {
+    uint32_t n, oldest;
+    int64_t n_hidden;
+} pleat__prompt_hidden;
+
+/* Of slots [slot, slot + 64), those that query i misses. */
+uint64_t pleat__prompt_missed(const pleat__prompt_hidden *hidden, uint32_t slot, uint32_t i);
+
 /* Bound the block's logits where cap2 is not 0: attn/cap.h. */
 void pleat__prompt_cap(const pleat__prompt_block *b, pleat__attn_cap_fn cap, float cap2);
 
