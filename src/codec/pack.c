@@ -36,8 +36,7 @@ INLINE void get_eight(const uint8_t *at, uint32_t n_bits, uint8_t *x) {
     for (uint32_t i = 0; i < 8; i++) x[i] = (uint8_t)(bits >> (i * n_bits) & mask);
 }
 
-static void get_numbers(const void *tables, const uint8_t *at, uint32_t n, uint32_t n_bits, uint8_t *x) {
-    (void)tables;
+static void get_numbers(const uint8_t *at, uint32_t n, uint32_t n_bits, uint8_t *x) {
     for (uint32_t i = 0; i < n; i += 8, at += n_bits) get_eight(at, n_bits, x + i);
 }
 
@@ -87,13 +86,13 @@ static bool mark_damaged(pleat__section *s) {
     return false;
 }
 
-bool pleat__pack_heads(pleat__section *s, uint32_t n_packs, pleat__pack_numbers_fn get, const void *tables,
-                       uint8_t *widths, uint8_t *mins, size_t *n_field_bytes) {
+bool pleat__pack_heads(pleat__section *s, uint32_t n_packs, pleat__pack_numbers_fn get, uint8_t *widths,
+                       uint8_t *mins, size_t *n_field_bytes) {
     const uint32_t code_bits = pleat__code_bits(s->n_levels), width_bits = pleat__pack_width_bits(code_bits);
     const size_t width_bytes = (size_t)n_packs * width_bits / 8, min_bytes = (size_t)n_packs * code_bits / 8;
     if (!s->bytes || s->n_bytes < width_bytes + min_bytes) return mark_damaged(s);
-    get(tables, s->bytes, n_packs, width_bits, widths);
-    get(tables, s->bytes + width_bytes, n_packs, code_bits, mins);
+    get(s->bytes, n_packs, width_bits, widths);
+    get(s->bytes + width_bytes, n_packs, code_bits, mins);
     uint32_t sum = 0, widest = 0;
     for (uint32_t p = 0; p < n_packs; p++) {
         sum += widths[p];
@@ -110,12 +109,12 @@ static void decode_slice(pleat__section *s, uint32_t n_packs, uint8_t *out) {
     const uint8_t top = (uint8_t)(s->n_levels - 1);
     uint8_t widths[PLEAT__SLICE_PACKS], mins[PLEAT__SLICE_PACKS], fields[PLEAT__PACK_CODES];
     size_t n_field_bytes;
-    if (!pleat__pack_heads(s, n_packs, get_numbers, NULL, widths, mins, &n_field_bytes)) {
+    if (!pleat__pack_heads(s, n_packs, get_numbers, widths, mins, &n_field_bytes)) {
         memset(out, 0, (size_t)n_packs * PLEAT__PACK_CODES);
         return;
     }
     for (uint32_t p = 0; p < n_packs; p++) {
-        get_numbers(NULL, s->bytes, PLEAT__PACK_CODES, widths[p], fields);
+        get_numbers(s->bytes, PLEAT__PACK_CODES, widths[p], fields);
         s->bytes += 2u * widths[p];
         for (uint32_t i = 0; i < PLEAT__PACK_CODES; i++) {
             const uint32_t code = (uint32_t)mins[p] + fields[i];

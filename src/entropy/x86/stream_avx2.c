@@ -53,17 +53,18 @@ INLINE __m256i differences(const uint8_t *entries, uint32_t i) {
     return i == 0 ? twice(entries) : _mm256_xor_si256(twice(entries + 16 * i), twice(entries + 16 * i - 16));
 }
 
-static void narrow_entries(table_shape shape, const pleat__codebook *codebook, uint8_t *entries) {
-    for (uint32_t i = 0; i < 256; i++) {
-        const uint32_t bits = codebook->symbol_bits[i];
-        entries[i] = (uint8_t)((uint32_t)codebook->symbol[i] << 3 | (shape == NARROW_8 ? bits - 1 : bits));
-    }
+/* Symbols are below 32. */
+INLINE void narrow_entries(table_shape shape, const pleat__codebook *codebook, uint8_t *restrict entries) {
+    const uint8_t less = shape == NARROW_8;
+    AS_LOOP
+    for (uint32_t i = 0; i < 256; i++)
+        entries[i] = (uint8_t)(codebook->symbol[i] * 8 + codebook->symbol_bits[i] - less);
 }
 
 INLINE void load_tables(table_shape shape, const pleat__codebook *codebook, tables *t) {
     const uint32_t rest = 16u - codebook->max_bits;
     uint8_t entries[256], scale[2][16];
-    narrow_entries(shape, codebook, entries);
+    if (!is_pairs(shape)) narrow_entries(shape, codebook, entries);
     for (uint32_t i = 0; i < n_shuffles(shape); i++) {
         t->a[i] = differences(is_pairs(shape) ? codebook->symbol : entries, i);
         if (is_pairs(shape)) t->b[i] = differences(codebook->symbol_bits, i);
