@@ -145,12 +145,12 @@ void pleat__blocks_softmax_avx2(pleat__blocks_walk *w) {
 
 /* ---- values ------------------------------------------------------------------------------------------------------- */
 
-/* Steps or minimums of one unit of 8 tokens: [token][units] f16. */
+/* Steps or minimums of one unit of 8 tokens: [token][units] f16, p at the first of that unit. */
 INLINE __m256 load_unit(const uint8_t *p, uint32_t units) {
     if (units == 1) return load_half(p);
-    uint16_t some[8];
-    for (uint32_t i = 0; i < 8; i++) memcpy(&some[i], p + (size_t)2 * units * i, sizeof some[i]);
-    return load_half((const uint8_t *)some);
+    int16_t x[8]; /* never in memory: eight stores would make one load wait */
+    for (uint32_t i = 0; i < 8; i++) memcpy(&x[i], p + (size_t)2 * units * i, sizeof x[i]);
+    return _mm256_cvtph_ps(_mm_setr_epi16(x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]));
 }
 
 static void load_value_steps(pleat__blocks_walk *w, uint32_t unit) {
