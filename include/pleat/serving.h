@@ -255,9 +255,12 @@ typedef struct pleat_serving_event {
     uint32_t n_text;     /* 0 where no text was asked for */
     pleat_token chosen;  /* token that was chosen, one that ends the text included; -1: none */
     uint32_t n_logprobs; /* 1 + n_top where they were asked for and a token was chosen, else 0 */
-    const pleat_logprob *logprobs;        /* [n_logprobs] of `chosen`, then of the likeliest (pleat_logprobs) */
-    const pleat_logprob *prompt_logprobs; /* [n_prompt][1 + n_top] with the first token chosen; else NULL.  Row i has
+    const pleat_logprob *logprobs; /* [n_logprobs] of `chosen`, then of the likeliest (pleat_logprobs) */
+    const pleat_logprob
+        *prompt_logprobs;   /* [n_prompt_rows][1 + n_top] with the first token chosen; else NULL.  Row i has
                                            * prompt token i; row 0, before which nothing stands, has 0 and tokens -1 */
+    uint32_t n_prompt_rows; /* n_prompt, or 0 */
+    uint32_t n_top;         /* the request's */
 } pleat_serving_event;
 
 /* What the last step brought, in order of the running requests; with what it points at the serving's own until the next

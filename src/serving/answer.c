@@ -126,6 +126,7 @@ pleat_status pleat__answer_create(const pleat_request *q, const pleat_model *mod
                            .wants_logprobs = q->wants_logprobs != 0,
                            .wants_prompt = q->wants_prompt_logprobs != 0,
                            .n_top = q->n_top,
+                           .n_prompt = q->n_prompt,
                            .n_stops = q->n_stops,
                            .n_stop_ids = q->n_stop_ids,
                            .n_biases = q->n_biases,
@@ -263,6 +264,7 @@ void pleat__answer_close(pleat__answer *a) {
 }
 
 void pleat__answer_tell(pleat__answer *a, pleat_serving_event *event) {
+    event->n_top = a->n_top;
     if (a->wants_text) {
         event->text = a->held + a->n_told;
         event->n_text = a->n_out;
@@ -275,6 +277,7 @@ void pleat__answer_tell(pleat__answer *a, pleat_serving_event *event) {
     }
     if (event->chosen >= 0 && a->prompt_logprobs && !a->has_told_prompt) {
         event->prompt_logprobs = a->prompt_logprobs;
+        event->n_prompt_rows = a->n_prompt;
         a->has_told_prompt = true;
     }
     a->has_logprobs = false;

@@ -31,7 +31,7 @@ typedef struct pleat__stop {
 typedef struct pleat__answer {
     /* Terms: constant. */
     bool wants_text, wants_logprobs, wants_prompt;
-    uint32_t n_top;
+    uint32_t n_top, n_prompt;
     uint32_t n_stops, n_stop_ids, n_biases;
     pleat__stop *stops;
     pleat_token *stop_ids;
@@ -45,8 +45,8 @@ typedef struct pleat__answer {
     pleat_detokenizer detokenizer;
     char *held;      /* [held_cap] text that has not been handed out, behind what the last event told of it */
     uint32_t n_held; /* bytes in it */
-    uint32_t n_out;  /* of these, what goes out with the next event */
-    uint32_t n_told; /* of these, what events have told; 0 once that is forgotten */
+    uint32_t n_out;  /* bytes that go out with the next event */
+    uint32_t n_told; /* bytes at the front that events have told; 0 once they are forgotten */
     uint32_t held_cap;
     bool has_logprobs; /* logprobs are of the token chosen last */
     pleat_logprob logprobs[1 + PLEAT_LOGPROBS_MAX];

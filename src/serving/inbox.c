@@ -109,17 +109,6 @@ void pleat__inbox_drain(pleat_serving *s) {
     }
 }
 
-void pleat__inbox_discard(pleat_serving *s) {
-    pleat__request *r;
-    if (!s->inbox.exists) return;
-    (void)take_lists(s, &r);
-    while (r) {
-        pleat__request *next = r->next;
-        pleat__request_free(s, r);
-        r = next;
-    }
-}
-
 void pleat_serving_wake(pleat_serving *s) {
     if (!s) return;
     (void)pthread_mutex_lock(&s->inbox.lock);

@@ -193,6 +193,8 @@ uint32_t pleat__serving_tenant(const pleat_serving *s, const char *name);
 void pleat__request_free(const pleat_serving *s, pleat__request *r);
 
 pleat_status pleat__places_init(pleat_serving *s);
+
+/* Forget what was posted and not taken in, and all the rest. */
 void pleat__places_release(pleat_serving *s);
 
 /* Give n requests places, ids and turns (arrival), in this order, all or none.  posted [n] is not NULL: they go into the
@@ -215,9 +217,6 @@ pleat_status pleat__request_enter_queue(pleat_serving *s, pleat__request *r, boo
 
 /* Take in what was posted, and cancel what is to be cancelled. */
 void pleat__inbox_drain(pleat_serving *s);
-
-/* Forget what was posted and not taken in. */
-void pleat__inbox_discard(pleat_serving *s);
 
 /* ---- chunks.c */
 

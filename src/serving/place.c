@@ -36,6 +36,11 @@ pleat_status pleat__places_init(pleat_serving *s) {
 void pleat__places_release(pleat_serving *s) {
     pleat__inbox *in = &s->inbox;
     if (!in->exists) return;
+    while (in->first) {
+        pleat__request *r = in->first;
+        in->first = r->next;
+        pleat__request_free(s, r);
+    }
     (void)pthread_cond_destroy(&in->wake);
     (void)pthread_mutex_destroy(&in->lock);
     in->exists = false;

@@ -259,7 +259,6 @@ pleat_status pleat__serving_create_on(const pleat__backend *backend, const pleat
 void pleat_serving_destroy(pleat_serving **serving) {
     if (!serving || !*serving) return;
     pleat_serving *s = *serving;
-    pleat__inbox_discard(s);
     pleat__serving_free_finished(s);
     for (uint32_t i = 1; s->requests && i <= s->opt.max_requests; i++)
         if (s->requests[i]) pleat__serving_release(s, s->requests[i]);

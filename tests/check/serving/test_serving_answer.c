@@ -2,8 +2,8 @@
  *
  * test_serving_answer.c: what requests want of their answers beside tokens, and requests from other threads.
  *
- * Oracles: the whole text of the tokens so far, searched from its beginning after each token; logits of an engine that is
- * driven by hand, moved and looked at one token after the other; and the same request by itself.
+ * Three oracles.  The whole text of the tokens so far is searched from its beginning after each token.  An engine that is
+ * driven by hand gives logits, which are moved and looked at slowly.  And there is the same request by itself.
  */
 #include <pthread.h>
 
