@@ -157,7 +157,11 @@ static void init_for_cpu(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
     dsp->decode_received = pleat__attn_decode_received_avx2;
     dsp->prompt = pleat__attn_prompt_avx2;
     dsp->prompt_received = pleat__attn_prompt_received_avx2;
-    if (cpu_flags & PLEAT_CPU_AVX_VNNI) dsp->decode = pleat__attn_decode_avxvnni;
+    dsp->blocks = pleat__attn_blocks_avx2;
+    if (cpu_flags & PLEAT_CPU_AVX_VNNI) {
+        dsp->decode = pleat__attn_decode_avxvnni;
+        dsp->blocks = pleat__attn_blocks_avxvnni;
+    }
     if (!(cpu_flags & PLEAT_CPU_AVX512)) return;
     dsp->decode = cpu_flags & PLEAT_CPU_AVX_VNNI ? pleat__attn_decode_avx512_avxvnni : pleat__attn_decode_avx512;
     dsp->decode_received = pleat__attn_decode_received_avx512;

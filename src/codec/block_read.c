@@ -14,6 +14,9 @@ void pleat__codec_dsp_init(pleat__codec_dsp *dsp, uint32_t cpu_flags) {
     dsp->raw = pleat__raw_decode_ref;
     dsp->pack = pleat__pack_decode_ref;
 #if PLEAT_X86
+    if (!(cpu_flags & PLEAT_CPU_AVX2)) return;
+    dsp->raw = pleat__raw_decode_avx2;
+    dsp->pack = pleat__pack_decode_avx2;
     if (!(cpu_flags & PLEAT_CPU_AVX512)) return;
     dsp->raw = pleat__raw_decode_avx512;
     if (!(cpu_flags & PLEAT_CPU_VBMI2)) return;
