@@ -127,6 +127,8 @@ static bool add_group(const pleat__blocks_steps *steps, pleat__blocks_walk *w, c
         ahead_step(next);
         steps->keys(w, slice);
     }
+    for (uint32_t h = 0; w->query->cap2 > 0 && h < w->query->n_group; h++)
+        steps->cap(w->weights + (size_t)h * pleat__blocks_row(f), w->n_tokens, w->query->cap2);
     steps->softmax(w);
     for (uint32_t slice = 0; slice < f->head_dim / ROWS; slice++) {
         if (slice * ROWS % f->v_group == 0) steps->values_begin(w, slice * ROWS / f->v_group);

@@ -6,6 +6,7 @@
  * at once:
  *
  *     keys      for each 16 tokens: decode 4 x 16 x d codes to L1; logit2 = sum q*middle + sum (q*step) * (code - c)
+ *     cap       where the model bounds its logits: cap.h
  *     softmax   weights of all tokens of the group against their maximum
  *     values    for each 16 dimensions: decode 4 x 16 x T codes to L1; o += sum w*middle + sum (w*step) * (code - c)
  *

@@ -6,6 +6,7 @@
  * 4, 2 or 1 query heads the vector variants do
  *
  *     keys      logit2 [head][tile][16]           integers: query limbs times codes, then scale and minimum
+ *     cap       where the model bounds its logits: cap.h
  *     softmax   against the group's own maximum, so that nothing waits for the running one
  *     values    o[head][:] = o*2^(m - m') + 2^(group max - m') * sum of weight * v'
  *
@@ -179,6 +180,13 @@ static inline uint32_t pleat__decode_ahead_slots(const pleat__page_layout *l) {
     const uint32_t bytes = l->k_tile_bytes + l->v_tile_bytes, group = pleat__decode_group_tiles(l);
     const uint32_t groups = pleat__max_u32(1, PLEAT__DECODE_AHEAD_BYTES / (bytes * group));
     return PLEAT__TILE * groups * group;
+}
+
+/* Bound the logits of a group and a block of heads, where the query asks for it. */
+INLINE void pleat__decode_cap(const pleat__attn_query *query, uint32_t heads, const pleat__tile_group *g,
+                              float (*logits)[PLEAT__DECODE_TILES][PLEAT__TILE], pleat__attn_cap_fn cap) {
+    for (uint32_t h = 0; query->cap2 > 0 && h < heads; h++)
+        cap(logits[h][0], (size_t)g->n_tiles * PLEAT__TILE, query->cap2);
 }
 
 /* Write -infinity as the logits of a group in which nothing counts. */

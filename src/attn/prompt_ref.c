@@ -74,7 +74,7 @@ static void received(const pleat__prompt_block *b) {
     }
 }
 
-static const pleat__prompt_ops ops = {logits, weights, values, received};
+static const pleat__prompt_ops ops = {logits, pleat__attn_cap_ref, weights, values, received};
 
 void pleat__attn_prompt_ref(const pleat__attn_prompt *args) { pleat__attn_prompt_blocked(args, &ops); }
 

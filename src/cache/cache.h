@@ -60,6 +60,7 @@ struct pleat_cache {
     pleat_cache_options opt; /* as given, max_items resolved */
     uint32_t n_group;        /* query heads per KV head */
     float scale;
+    float cap2;       /* opt.logit_cap in units of logit2; 0: none */
     uint32_t n_lanes; /* of a sequence: n_layers * n_kv_heads; lane = layer * n_kv_heads + head */
 
     /* How lanes keep their tokens: pleat__keep_at() says which row a layer's lanes have. */

@@ -70,6 +70,8 @@ static pleat_status check_options(const pleat_cache_options *opt, pleat_error *e
     REQUIRE(opt->head_dim >= 16 && opt->head_dim <= PLEAT__MAX_HEAD_DIM && opt->head_dim % 16 == 0,
             "cache: head_dim %u is not a multiple of 16 in 16..%u", opt->head_dim, PLEAT__MAX_HEAD_DIM);
     REQUIRE(opt->softmax_scale >= 0 && opt->softmax_scale <= MAX_SCALE, "cache: softmax_scale is outside 0..65536");
+    REQUIRE(opt->logit_cap == 0 || (opt->logit_cap >= 1 / MAX_SCALE && opt->logit_cap <= MAX_SCALE),
+            "cache: logit_cap is neither 0 nor in 2^-16..65536");
     REQUIRE(opt->page_tokens <= 4096 && opt->page_tokens % PLEAT__TILE == 0,
             "cache: page_tokens %u is neither 0 nor a multiple of 16 up to 4096", opt->page_tokens);
     REQUIRE(opt->max_seqs >= 1 && opt->max_seqs <= MAX_SEQS, "cache: max_seqs %u is outside 1..%u", opt->max_seqs,
@@ -135,6 +137,7 @@ pleat_status pleat__cache_derive(pleat_cache *c, const pleat_cache_options *opt,
     if (c->opt.max_items == 0) c->opt.max_items = c->opt.max_seqs;
     c->n_group = opt->n_q_heads / opt->n_kv_heads;
     c->scale = opt->softmax_scale > 0 ? opt->softmax_scale : 1.0f / sqrtf((float)opt->head_dim);
+    c->cap2 = opt->logit_cap * (float)M_LOG2E;
     c->n_lanes = opt->n_layers * opt->n_kv_heads;
     PLEAT_FAIL_IF((uint64_t)pleat__min_u32(c->opt.max_items, opt->step_tokens) * c->n_lanes > UINT32_MAX, err,
                   PLEAT_E_ARG, PLEAT_NOWHERE, "cache: %u sequences of %u lanes are too many for one step",

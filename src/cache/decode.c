@@ -243,6 +243,7 @@ void pleat__cache_decode_unit(const pleat__layer_job *job, const pleat__step_ite
     pleat__attn_query query;
     pleat__attn_query_init(&query, scratch.query, job->q + pleat__cache_head_at(c, item->row, head) * c->opt.head_dim,
                            c->n_group, c->opt.head_dim, c->scale);
+    query.cap2 = c->cap2;
     const bool whole = span.n_splits == 1;
     const span_logits logits = logits_of(job, item, head, &span, &scratch);
     pleat__attn_acc acc;

@@ -3,7 +3,8 @@
  * prompt.c: the units of prompt chunks: staging, attention, and the attention that slots received.
  *
  * A chunk sees itself as it is, in f32 tiles, and earlier tokens as stored.  Its own slots in the pages come after the
- * n_slots of the lane, which still are those before the step.
+ * n_slots of the lane, which still are those before the step.  In a ring it takes its slots when its queries have been
+ * answered (keep/ring.c).
  */
 #include "cache/prompt.h"
 
@@ -43,9 +44,9 @@ void pleat__cache_prompt_store_unit(void *ctx, uint32_t unit, uint32_t worker) {
     const pleat_cache *c = job->cache;
     const pleat__step_item *item = &c->step.items[c->step.prompt_items[unit / c->opt.n_kv_heads]];
     const uint32_t head = unit % c->opt.n_kv_heads;
-    if (pleat__keep_at(c, job->layer)->read_chunk) return;
-    pleat__cache_store_item(job, item, head);
-    if (!is_staged(c)) return;
+    const bool is_late = pleat__keep_at(c, job->layer)->put_chunk != NULL;
+    if (!is_late) pleat__cache_store_item(job, item, head);
+    if (!is_late && !is_staged(c)) return;
     const pleat__kv_run run = stage_run(c, item, head);
     const size_t at = ((size_t)item->row * c->opt.n_kv_heads + head) * c->opt.head_dim;
     pleat__cache_store_run(c, &run, 0, item->n_new, job->k + at, job->v + at);
@@ -82,6 +83,7 @@ static pleat__attn_prompt prompt_args(const pleat__layer_job *job, const pleat__
         .n_group = c->n_group,
         .head_dim = c->opt.head_dim,
         .scale = c->scale,
+        .cap2 = c->cap2,
         .q = job->q + row_head * c->opt.head_dim,
         .q_stride = row_floats,
         .out = job->out + row_head * c->opt.head_dim,
@@ -98,13 +100,10 @@ void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_ite
     const pleat__keep *keep = pleat__keep_at(c, job->layer);
     const uint32_t lane = pleat__cache_lane_of(c, job->layer, head);
     pleat__arena arena = pleat__cache_scratch(c, worker);
-    if (keep->read_chunk) {
-        if (block == 0) keep->read_chunk(job, item, head, &arena);
-        return;
-    }
     /* Long blocks first: less waiting at the end. */
     const uint32_t first = (item->units.n_parts - 1 - block) * pleat__cache_block_queries(c);
-    const bool staged = is_staged(c);
+    const uint32_t window = pleat__cache_window(c, job->layer);
+    const bool staged = window > 0 || is_staged(c);
     pleat__block_run blocks;
     const pleat__kv_view past = {.high = past_run(job, item, head, PLEAT__HIGH),
                                  .low = keep->low_run(c, item->seq, lane, &blocks)};
@@ -117,9 +116,19 @@ void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_ite
     args.past = staged && item->n_before > 0 ? &past : NULL;
     args.self = &self;
     args.self_seen = staged ? first : item->n_before + first;
+    args.window = window;
+    args.oldest = window > 0 && item->n_before >= window ? item->n_before % window : 0;
     args.loader = &scratch.loader;
     args.scratch = scratch.attn;
     c->attn.prompt(&args);
+}
+
+void pleat__cache_prompt_put_unit(void *ctx, uint32_t unit, uint32_t worker) {
+    (void)worker;
+    const pleat__layer_job *job = ctx;
+    const pleat_cache *c = job->cache;
+    const pleat__step_item *item = &c->step.items[c->step.prompt_items[unit / c->opt.n_kv_heads]];
+    pleat__keep_at(c, job->layer)->put_chunk(job, item, unit % c->opt.n_kv_heads);
 }
 
 /* ---- attention received -------------------------------------------------------------------------- */
@@ -230,6 +239,7 @@ static pleat__attn_prompt_received received_args(const pleat__layer_job *job, co
         .n_group = c->counting.is_largest ? c->n_group : 1,
         .head_dim = c->opt.head_dim,
         .scale = c->scale,
+        .cap2 = c->cap2,
         .q = job->q + row_head * c->opt.head_dim,
         .q_stride = (size_t)c->opt.n_q_heads * c->opt.head_dim,
         .lse2 = c->work.lse2 + row_head,

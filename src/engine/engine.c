@@ -76,6 +76,7 @@ static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
     opt.n_q_heads = e->info.n_q_heads;
     opt.head_dim = e->info.head_dim;
     opt.softmax_scale = e->info.softmax_scale;
+    opt.logit_cap = e->info.attn_logit_cap;
     opt.page_tokens = e->opt.page_tokens;
     opt.max_seqs = e->opt.max_seqs;
     opt.max_items = e->opt.max_items;

@@ -36,6 +36,7 @@ enum {
     PLEAT__ROPE_LONG = 1u << 12,     /* such for short and for long contexts (longrope) */
     PLEAT__SCALES = 1u << 13,        /* keys embedding_scale, residual_scale, attention.scale, logit_scale */
     PLEAT__LOGIT_CAP = 1u << 14,     /* key final_logit_softcapping */
+    PLEAT__ATTN_CAP = 1u << 15,      /* key attn_logit_softcapping */
 };
 
 #define PLEAT__ALL_WINDOWED UINT32_MAX /* a window_period: no layer sees everything */
@@ -52,6 +53,9 @@ typedef struct pleat__arch {
     uint32_t rope_skip;     /* layers rope_skip-1, 2*rope_skip-1, ... have no RoPE; 0: all have */
     uint32_t window_period; /* of every so many layers the last sees everything, others a window; 0: no key of a window
                                * is obeyed */
+    uint32_t window;        /* where the file has no key of one; 0: none */
+    float logit_cap;        /* of the output, where the file names none; 0: none */
+    float attn_logit_cap;   /* of attention, where the file names none; 0: none */
     float window_rope_base; /* RoPE's base, unscaled, in layers with a window where the file names none; 0: as others */
     uint32_t
         by_width_layers; /* models of so many layers scale q.k by 1/sqrt(n_embd/n_q_heads), not head_dim; 0: none */

@@ -73,6 +73,10 @@ MODELS = {
     "granite": ("granite", "Granite", dict(
         embedding_multiplier=6.0, residual_multiplier=0.25, attention_multiplier=0.125, logits_scaling=4.0),
         {"embedding_scale": 6.0, "residual_scale": 0.25, "attention.scale": 0.125, "logit_scale": 4.0}),
+    "gemma2": ("gemma2", "Gemma2", dict(
+        sliding_window=9, num_hidden_layers=3, query_pre_attn_scalar=HEAD_DIM, attn_logit_softcapping=2.0,
+        final_logit_softcapping=12.0),
+        {"attention.sliding_window": 9, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 12.0}),
 }
 
 # transformers' names of what stands once, and in each layer, and the file's.
@@ -98,6 +102,7 @@ LAYER = {
 GEMMA = dict(LAYER, **{
     "post_attention_layernorm.weight": "post_attention_norm.weight", "pre_feedforward_layernorm.weight": "ffn_norm.weight",
     "post_feedforward_layernorm.weight": "post_ffw_norm.weight"})
+GEMMAS = ("gemma2", "gemma3")
 SIDE_BY_SIDE = ("llama", "granite", "smollm3")  # architectures whose files have the pairs of RoPE side by side
 
 
@@ -107,7 +112,7 @@ def randomise(model, arch, seed):
     for name, p in model.named_parameters():
         shape = tuple(p.shape)
         if "norm" in name:
-            w = rng.uniform(0.5, 1.5, shape) - (1 if arch == "gemma3" else 0)
+            w = rng.uniform(0.5, 1.5, shape) - (1 if arch in GEMMAS else 0)
         elif "embed_tokens" in name:
             w = rng.standard_normal(shape) * 0.5
         elif len(shape) == 1:
@@ -115,7 +120,7 @@ def randomise(model, arch, seed):
         else:
             w = rng.standard_normal(shape) * 1.5 / np.sqrt(shape[-1])
         w = w.astype(np.float16).astype(np.float32)
-        if "norm" in name and arch == "gemma3":  # the file has 1 added, which has to be exact too
+        if "norm" in name and arch in GEMMAS:  # the file has 1 added, which has to be exact too
             w = (w + 1).astype(np.float16).astype(np.float32) - 1
         p.data = torch.from_numpy(w)
 
@@ -131,7 +136,7 @@ def tensors(model, arch, config):
         w = w.numpy()
         if name in ONCE:
             if not (tied and name == "lm_head.weight"):
-                yield ONCE[name], w + 1 if arch == "gemma3" and "norm" in name else w
+                yield ONCE[name], w + 1 if arch in GEMMAS and "norm" in name else w
             continue
         _, _, layer, rest = name.split(".", 3)
         if rest == "mlp.experts.gate_up_proj":
@@ -139,10 +144,10 @@ def tensors(model, arch, config):
             yield f"blk.{layer}.ffn_gate_exps.weight", w[:, :half]
             yield f"blk.{layer}.ffn_up_exps.weight", w[:, half:]
             continue
-        to = (GEMMA if arch == "gemma3" else LAYER)[rest]
+        to = (GEMMA if arch in GEMMAS else LAYER)[rest]
         if arch in SIDE_BY_SIDE and to.startswith(("attn_q.", "attn_k.")):
             w = side_by_side(w, config.num_attention_heads if to[5] == "q" else config.num_key_value_heads)
-        if arch == "gemma3" and "norm" in to:
+        if arch in GEMMAS and "norm" in to:
             w = w + 1
         yield f"blk.{layer}.{to}", w.reshape(-1) if "shexp" in to and w.shape[0] == 1 else w
     rope = config.rope_parameters

@@ -147,7 +147,7 @@ static void received(const pleat__prompt_block *b) {
     for (uint32_t t = 0; t < VECS; t++) _mm512_store_ps(b->received + t * WIDTH, sum[t]);
 }
 
-static const pleat__prompt_ops ops = {logits, weights, values, received};
+static const pleat__prompt_ops ops = {logits, pleat__attn_cap_avx512, weights, values, received};
 
 void pleat__attn_prompt_avx512(const pleat__attn_prompt *args) { pleat__attn_prompt_blocked(args, &ops); }
 

@@ -151,7 +151,7 @@ static void oracle_head(const float *q, const float *k, const float *v, uint32_t
     for (uint32_t i = 0; i < n; i++) {
         w[i] = 0;
         for (uint32_t j = 0; j < d; j++) w[i] += (double)q[j] * (double)k[i * stride + j];
-        w[i] /= sqrt((double)d);
+        w[i] = cache_logit(w[i] / sqrt((double)d));
         if (w[i] > max) max = w[i];
     }
     for (uint32_t i = 0; i < n; i++) sum += w[i] = exp(w[i] - max);
@@ -227,6 +227,9 @@ static void test_steps_match_the_oracle(void) {
         check_step(specs[i], 64, 2);
         check_step(specs[i], 80, 1);
         check_step(specs[i], 16, 5);
+        cache_logit_cap = 2;
+        check_step(specs[i], 32, 3);
+        cache_logit_cap = 0;
     }
 }
 
@@ -493,6 +496,10 @@ static void test_bad_options(void) {
     BAD(softmax_scale = NAN);
     BAD(softmax_scale = -1);
     BAD(softmax_scale = 1e6f);
+    BAD(logit_cap = NAN);
+    BAD(logit_cap = -50);
+    BAD(logit_cap = 1e-6f);
+    BAD(logit_cap = 1e6f);
     BAD(page_tokens = 17);
     BAD(max_seqs = 0);
     BAD(max_tokens = 0);

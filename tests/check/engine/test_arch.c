@@ -79,7 +79,7 @@ static void for_goldens(void (*fn)(const golden *g)) {
         n++;
     }
     closedir(folder);
-    CHECK(n >= 12);
+    CHECK(n >= 13);
 }
 
 static pleat_engine *engine_of(const golden *g, const char *spec, uint32_t n_seqs) {

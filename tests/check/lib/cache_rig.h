@@ -12,6 +12,16 @@
 #include "core/rng.h"
 #include "pleat/cache.h"
 
+/* ---- bounded logits ---------------------------------------------------------------------------------- */
+
+/* logit_cap of the caches that are made from now on, and of an oracle's logits; 0: none. */
+static float cache_logit_cap;
+
+static inline double cache_logit(double x) {
+    const double cap = (double)cache_logit_cap;
+    return cap > 0 ? cap * tanh(x / cap) : x;
+}
+
 /* ---- caches ---------------------------------------------------------------------------------------- */
 
 /* 0: the library's default. */
@@ -32,6 +42,7 @@ static inline pleat_cache_options cache_options_of(const char *spec, const cache
     opt.n_kv_heads = shape->n_kv_heads;
     opt.n_q_heads = shape->n_kv_heads * shape->group;
     opt.head_dim = shape->head_dim;
+    opt.logit_cap = cache_logit_cap;
     opt.page_tokens = shape->page_tokens;
     opt.max_items = shape->max_items;
     opt.max_tokens = shape->max_tokens;
