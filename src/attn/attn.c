@@ -185,6 +185,7 @@ static void init_for_cpu(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
 static void init_for_cpu(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
     if (!(cpu_flags & PLEAT_CPU_NEON)) return;
     dsp->decode = pleat__attn_decode_neon;
+    dsp->blocks = pleat__attn_blocks_neon;
     dsp->decode_received = pleat__attn_decode_received_neon;
     dsp->prompt = pleat__attn_prompt_neon;
     dsp->prompt_received = pleat__attn_prompt_received_neon;

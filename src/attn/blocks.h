@@ -14,8 +14,8 @@
  * weights.  Codes are taken around their middle, c = (levels - 1)/2, middle = min + c*step, so that no two large sums
  * cancel.  With AVX-512's integer dot product, q*step and w*step are three 8-bit limbs, 24 bits together.  So the
  * result is, to rounding, that of decoding first and multiplying in f32: relative error against float64 on the decoded
- * values <= 1e-6 in norm, and what the rounding of large f32 logits does to weights.  KVComp, section 3.3.2.  With AVX2
- * and AVX-VNNI they are 16-bit numbers, and the error is <= 1e-4.
+ * values <= 1e-6 in norm, and what the rounding of large f32 logits does to weights.  KVComp, section 3.3.2.  With AVX2,
+ * AVX-VNNI and NEON they are 16-bit numbers, and the error is <= 1e-4.
  *
  * The same bits for the same range of blocks, always.  Ranges begin at multiples of PLEAT__STREAMS blocks.
  */
@@ -40,6 +40,9 @@ bool pleat__attn_blocks_avx2(const pleat__attn_query *query, const pleat__codec_
 bool pleat__attn_blocks_avxvnni(const pleat__attn_query *query, const pleat__codec_dsp *codec,
                                 const pleat__block_run *run, uint32_t block_from, uint32_t block_to,
                                 pleat__attn_acc *acc, void *scratch);
+/* Needs PLEAT_CPU_NEON. */
+bool pleat__attn_blocks_neon(const pleat__attn_query *query, const pleat__codec_dsp *codec, const pleat__block_run *run,
+                             uint32_t block_from, uint32_t block_to, pleat__attn_acc *acc, void *scratch);
 /* Needs PLEAT_CPU_VNNI. */
 bool pleat__attn_blocks_vnni(const pleat__attn_query *query, const pleat__codec_dsp *codec, const pleat__block_run *run,
                              uint32_t block_from, uint32_t block_to, pleat__attn_acc *acc, void *scratch);

@@ -73,6 +73,7 @@ void pleat__raw_encode(const uint8_t *codes, uint32_t n_bits, uint32_t n_vectors
 void pleat__raw_decode_ref(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out);
 void pleat__raw_decode_avx2(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out);
 void pleat__raw_decode_avx512(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out);
+void pleat__raw_decode_neon(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out);
 
 /* ---- PACK (pack.c) ---------------------------------------------------------------------------------- */
 
@@ -104,5 +105,6 @@ bool pleat__pack_heads(pleat__section *section, uint32_t n_packs, pleat__pack_nu
 void pleat__pack_decode_ref(pleat__section *section, uint32_t n_vectors, uint8_t *out);
 void pleat__pack_decode_avx2(pleat__section *section, uint32_t n_vectors, uint8_t *out);
 void pleat__pack_decode_vbmi2(pleat__section *section, uint32_t n_vectors, uint8_t *out);
+void pleat__pack_decode_neon(pleat__section *section, uint32_t n_vectors, uint8_t *out);
 
 #endif

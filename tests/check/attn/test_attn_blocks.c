@@ -37,7 +37,7 @@ static const variant variants[] = {
     {"vnni vbmi2", VNNI_FLAGS | PLEAT_CPU_VBMI2, AS_F32},
     {"amx", VNNI_FLAGS | PLEAT_CPU_AMX_INT8, AS_F32},
     {"amx vbmi2", VNNI_FLAGS | PLEAT_CPU_AMX_INT8 | PLEAT_CPU_VBMI2, AS_F32},
-    {"neon", PLEAT_CPU_NEON, AS_F32},
+    {"neon", PLEAT_CPU_NEON, AS_16_BITS},
 };
 
 /* For each variant that this machine has. */
