@@ -312,7 +312,7 @@ def measure(engines, options):
             for key, speed in engine.repetition(keys[engine.name]).items():
                 speeds[engine.name][key].append(speed)
             keys[engine.name] = keys_of(engine, speeds)
-        write_kept(speeds, options)
+            write_kept(speeds, options)
     return speeds
 
 
