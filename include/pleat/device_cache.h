@@ -25,8 +25,8 @@
  *
  * Pages have the layout of the CPU's cache and tokens are quantised to the same bytes.  A lane's levels follow from the
  * scores as they do on the CPU (src/policy/leankv.h), with one difference: the tokens of a prompt that become low are
- * quantised from the exact values, not from the high codes.  Of the CPU's options windows and logit_cap have no
- * counterpart: models that need them cannot be run on this cache.
+ * quantised from the exact values, not from the high codes.  Of the CPU's options windows, logit_cap and
+ * sink_logits have no counterpart: models that need them cannot be run on this cache.
  *
  * Streams and arguments.  k, v, q, out, lse2 and received are device memory; `stream` is a cudaStream_t, NULL the
  * default stream.  All calls of one cache go to one stream, or are ordered by the caller's events.  Calls return before
