@@ -8,6 +8,7 @@
 #   fuzz    clang, for the jobs clang and fuzz
 #   arm     the job arm on amd64: a compiler and an emulator of 64-bit Arm, and two libraries of that architecture, for
 #           which dpkg is told of arm64.  No other word changes more of the system than its packages
+#   portable  musl, clang and headers of Windows, for the job portable
 #
 # Says in one line what it installs; when nothing is missing it is silent and touches no network.  When it cannot
 # install, it names the packages and fails.  Elsewhere than on Debian it only looks whether the tools are there.
@@ -15,7 +16,7 @@ set -euo pipefail
 . "$(dirname "$0")/progress.bash"
 
 usage() {
-    echo "usage: tools/setup.sh run|test|fuzz|arm..." >&2
+    echo "usage: tools/setup.sh run|test|fuzz|arm|portable..." >&2
     exit 2
 }
 
@@ -24,7 +25,7 @@ need_arm64=0
 [ $# -gt 0 ] || usage
 for what in "$@"; do
     packages+=" gcc libc6-dev cmake ninja-build libdnnl-dev libpcre2-dev libjansson-dev libxxhash-dev libzstd-dev"
-    packages+=" libcurl4-openssl-dev libssl-dev libedit-dev"
+    packages+=" libcurl4-openssl-dev libssl-dev libedit-dev libevent-dev"
     case $what in
         run) ;;
         test) packages+=" g++ binutils pkg-config python3 clang-format" ;;
@@ -35,6 +36,7 @@ for what in "$@"; do
                 need_arm64=1
             fi
             ;;
+        portable) packages+=" musl-tools clang mingw-w64-x86-64-dev" ;;
         *) usage ;;
     esac
 done

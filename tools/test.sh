@@ -21,6 +21,7 @@
 #   fuzz       each fuzz target for FUZZ_SECONDS, 10 by default, from its corpus
 #   cuda       the GPU kernels for all three architectures; compiled, and run only as far as there is no GPU
 #   arm        the kernels' tests for 64-bit Arm, under qemu-user: with the dot product, then without
+#   portable   with musl: threads run, with a futex and without; every file read for musl, and by clang for macOS and Windows
 #   install    `make install` elsewhere and `make uninstall`, and C and C++ programs against it by pkg-config and CMake
 #
 #   long       only with --long, which also gives scalar, avx2 and avx512 their full rounds: tests/long/*.sh, the full evaluation
@@ -35,7 +36,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 
 quick_jobs="release lint memory"
-rest_jobs="scalar avx2 avxvnni avx512 sanitize threads plain clang fuzz cuda arm install"
+rest_jobs="scalar avx2 avxvnni avx512 sanitize threads plain clang fuzz cuda arm portable install"
 
 . tools/progress.bash
 . tools/count.bash

@@ -76,7 +76,7 @@ int main(int argc, char **argv) {
             break;
     }
     if (i < argc || threads < 0 || threads > 256 || repeats < 1 || repeats > MAX_REPEATS) {
-        fprintf(stderr, "usage: bench_workers [-t THREADS (0: one for each CPU)] [-r REPEATS, 1..%d]\n", MAX_REPEATS);
+        fprintf(stderr, "usage: bench_workers [-t THREADS (0: one for each core)] [-r REPEATS, 1..%d]\n", MAX_REPEATS);
         return 2;
     }
     pleat_workers *workers;

@@ -4,7 +4,6 @@
  */
 #include "load.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,16 +13,10 @@
 #include "output.h"
 #include "profile.h"
 
-/* CPUs that this process may run on; 0 if the system does not say. */
-static uint32_t count_cpus(void) {
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? (uint32_t)CPU_COUNT(&set) : 0;
-}
-
 int load_workers(uint32_t threads, int is_quiet, pleat_workers **workers) {
-    const uint32_t n_cpus = count_cpus();
-    if (n_cpus && threads > n_cpus && !is_quiet)
-        cli_note("--threads %u is more than the %u CPUs here: threads will wait for each other", threads, n_cpus);
+    const uint32_t n_cores = pleat_cpu_cores();
+    if (threads > n_cores && !is_quiet)
+        cli_note("--threads %u is more than the %u cores here: threads will wait for each other", threads, n_cores);
     const pleat_status status = pleat_workers_create(threads, NULL, workers);
     return status == PLEAT_OK ? CLI_OK : cli_fail("cannot start the threads", status, NULL);
 }

@@ -13,7 +13,7 @@ typedef struct load_options {
     const char *model; /* NULL: not given */
     const void *image; /* [image_bytes] a GGUF in memory in place of that file; NULL: the file */
     size_t image_bytes;
-    uint32_t threads;      /* 0: one for each CPU */
+    uint32_t threads;      /* 0: one for each core */
     uint32_t chunk_tokens; /* most prompt tokens in one step */
     spec_list kv;          /* what a profile says in the place of its name, once a model is loaded */
     int ignores_shipped;   /* a bare leankv is its defaults, whatever profile stands beside the model */
@@ -27,7 +27,7 @@ typedef struct load_options {
 #define MODEL_ROW(type, member)                                                                                        \
     {GROUP_MACHINE, "model", "m", "FILE", "GGUF model", KIND_INPUT, .offset = offsetof(type, member)}
 #define THREADS_ROW(type, member)                                                                                      \
-    {GROUP_MACHINE, "threads", "t", "N", "threads (default: one for each CPU)", KIND_U32,                              \
+    {GROUP_MACHINE, "threads", "t", "N", "threads (default: one for each core that it may use)", KIND_U32,                              \
      .offset = offsetof(type, member), 1, 256}
 #define LOAD_ROWS(type, member)                                                                                        \
     MODEL_ROW(type, member.model),                                                                                     \

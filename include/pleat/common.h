@@ -33,7 +33,7 @@ typedef struct pleat_allocator {
  * driven from one thread. */
 typedef struct pleat_workers pleat_workers;
 
-/* Make a team of n_threads (1..256; 0: one for each CPU this process may run on).
+/* Make a team of n_threads (1..256; 0: pleat_cpu_cores()).
  * PLEAT_E_ARG, PLEAT_E_MEMORY, or PLEAT_E_IO when a thread could not be started. */
 PLEAT_API pleat_status pleat_workers_create(uint32_t n_threads, const pleat_allocator *allocator, pleat_workers **out);
 
@@ -47,6 +47,10 @@ PLEAT_API void pleat_workers_run(pleat_workers *workers, uint32_t n_units,
 
 /* Join the threads, free, set *workers to NULL.  NULL and *workers == NULL are fine. */
 PLEAT_API void pleat_workers_destroy(pleat_workers **workers);
+
+/* Physical cores that this process may use, 1..256: those of its affinity, with SMT siblings counted once, and at most as
+ * many as the quotas of its cgroups (Linux, v1 and v2) pay for in full. */
+PLEAT_API uint32_t pleat_cpu_cores(void);
 
 /* CPU features that kernels may use.  A set bit means the feature is there and its registers are
  * saved by the operating system. */

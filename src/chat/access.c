@@ -6,6 +6,7 @@
 
 #include "chat/eval.h"
 #include "chat/text.h"
+#include "core/bytes.h"
 
 /* Methods by the kind of their object; those that would change it. */
 static const char *const str_methods =

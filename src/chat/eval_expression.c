@@ -191,7 +191,12 @@ static pleat_status call_strftime(pleat__vm *vm, const pleat__args *args, pleat_
     if (format[0].n > 0) memcpy(form, format[0].s, format[0].n);
     form[format[0].n] = '\0';
     const time_t now = vm->now < 0 ? time(NULL) : (time_t)vm->now;
-    if (!localtime_r(&now, &parts)) return pleat__vm_fail(vm, PLEAT_E_RANGE, "the time cannot be told");
+#ifdef _WIN32
+    const bool is_told = localtime_s(&parts, &now) == 0;
+#else
+    const bool is_told = localtime_r(&now, &parts) != NULL;
+#endif
+    if (!is_told) return pleat__vm_fail(vm, PLEAT_E_RANGE, "the time cannot be told");
     const size_t n = strftime(text, sizeof text, form, &parts);
     if (pleat__utf8_prefix(text, n) < n) {
         return pleat__vm_fail(vm, PLEAT_E_UNSUPPORTED, "strftime_now(): the locale's text is not UTF-8");

@@ -6,6 +6,7 @@
 
 #include "chat/format.h"
 #include "chat/list.h"
+#include "core/bytes.h"
 
 typedef pleat_status (*method_fn)(pleat__vm *vm, pleat__value self, const pleat__args *args, pleat__value *out);
 

@@ -8,6 +8,7 @@
 
 #include "chat/format.h"
 #include "chat/text.h"
+#include "core/bytes.h"
 
 static const char *const symbols[] = {
     [PLEAT__OP_ADD] = "+",       [PLEAT__OP_SUB] = "-", [PLEAT__OP_MUL] = "*", [PLEAT__OP_DIV] = "/",

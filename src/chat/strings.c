@@ -3,6 +3,7 @@
  * strings.c: the parts of Python's string methods that filters use, too.  See methods.h.
  */
 #include "chat/methods.h"
+#include "core/bytes.h"
 
 /* Whether the character cp is one that strip() takes away. */
 static bool is_stripped(uint32_t cp, const pleat__value *chars) {

@@ -86,12 +86,13 @@ static bool mark_damaged(pleat__section *s) {
     return false;
 }
 
-bool pleat__pack_heads(pleat__section *s, uint32_t n_packs, uint8_t *widths, uint8_t *mins, size_t *n_field_bytes) {
+bool pleat__pack_heads(pleat__section *s, uint32_t n_packs, pleat__pack_numbers_fn get, uint8_t *widths,
+                       uint8_t *mins, size_t *n_field_bytes) {
     const uint32_t code_bits = pleat__code_bits(s->n_levels), width_bits = pleat__pack_width_bits(code_bits);
     const size_t width_bytes = (size_t)n_packs * width_bits / 8, min_bytes = (size_t)n_packs * code_bits / 8;
     if (!s->bytes || s->n_bytes < width_bytes + min_bytes) return mark_damaged(s);
-    get_numbers(s->bytes, n_packs, width_bits, widths);
-    get_numbers(s->bytes + width_bytes, n_packs, code_bits, mins);
+    get(s->bytes, n_packs, width_bits, widths);
+    get(s->bytes + width_bytes, n_packs, code_bits, mins);
     uint32_t sum = 0, widest = 0;
     for (uint32_t p = 0; p < n_packs; p++) {
         sum += widths[p];
@@ -108,7 +109,7 @@ static void decode_slice(pleat__section *s, uint32_t n_packs, uint8_t *out) {
     const uint8_t top = (uint8_t)(s->n_levels - 1);
     uint8_t widths[PLEAT__SLICE_PACKS], mins[PLEAT__SLICE_PACKS], fields[PLEAT__PACK_CODES];
     size_t n_field_bytes;
-    if (!pleat__pack_heads(s, n_packs, widths, mins, &n_field_bytes)) {
+    if (!pleat__pack_heads(s, n_packs, get_numbers, widths, mins, &n_field_bytes)) {
         memset(out, 0, (size_t)n_packs * PLEAT__PACK_CODES);
         return;
     }

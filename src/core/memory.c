@@ -11,13 +11,21 @@
 
 static void *default_alloc(void *ctx, size_t bytes, size_t align) {
     (void)ctx;
+#ifdef _WIN32
+    return _aligned_malloc(bytes, align);
+#else
     return aligned_alloc(align, bytes);
+#endif
 }
 
 static void default_free(void *ctx, void *p, size_t bytes) {
     (void)ctx;
     (void)bytes;
+#ifdef _WIN32
+    _aligned_free(p);
+#else
     free(p);
+#endif
 }
 
 pleat_allocator pleat__allocator_or_default(const pleat_allocator *allocator) {

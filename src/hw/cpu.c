@@ -11,8 +11,10 @@ static _Atomic uint32_t allowed_flags = ~0u;
 
 #if PLEAT_X86
 #include <cpuid.h>
+#ifdef __linux__
 #include <sys/syscall.h>
 #include <unistd.h>
+#endif
 
 /* Clang 14 has no name for it in __builtin_cpu_supports(); that AVX2 is supported tells that its registers are
  * saved. */
@@ -30,10 +32,14 @@ static bool has_avx_vnni(void) {
 /* Tiles and their byte products: leaf 7, EDX bits 24 and 25.  Linux saves the tiles of a process, all its threads, that
  * asked for it once, and refuses where it does not know AMX, XCR0 lacks it, or a thread's signal stack is too small. */
 static bool has_amx_int8(void) {
+#ifdef __linux__
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM of <asm/prctl.h>; XCR0's bit */
     unsigned a, b, c, d;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 24 & 3) != 3) return false;
     return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+#else
+    return false;
+#endif
 }
 
 static uint32_t detect(void) {
@@ -53,13 +59,19 @@ static uint32_t detect(void) {
     return flags;
 }
 #elif PLEAT_ARM
+#ifdef __linux__
 #include <sys/auxv.h>
 
 #define HWCAP_DOT_PRODUCT (1ul << 20) /* HWCAP_ASIMDDP of <asm/hwcap.h> */
 
-static uint32_t detect(void) {
-    return PLEAT_CPU_NEON | (getauxval(AT_HWCAP) & HWCAP_DOT_PRODUCT ? PLEAT_CPU_DOTPROD : 0);
-}
+static bool has_dotprod(void) { return getauxval(AT_HWCAP) & HWCAP_DOT_PRODUCT; }
+#elif defined(__APPLE__)
+static bool has_dotprod(void) { return true; } /* every Arm core that macOS runs on has it */
+#else
+static bool has_dotprod(void) { return false; }
+#endif
+
+static uint32_t detect(void) { return PLEAT_CPU_NEON | (has_dotprod() ? PLEAT_CPU_DOTPROD : 0); }
 #else
 static uint32_t detect(void) { return 0; }
 #endif

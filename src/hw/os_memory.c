@@ -4,7 +4,9 @@
  */
 #include "hw/os_memory.h"
 
+#ifdef __linux__
 #include <sys/mman.h>
+#endif
 
 #define HUGE_BYTES ((uintptr_t)2 << 20)
 

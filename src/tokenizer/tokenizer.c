@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "core/bytes.h"
 #include "core/error.h"
 #include "core/memory.h"
 #include "core/utf8.h"

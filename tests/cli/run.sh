@@ -120,7 +120,7 @@ try run -m "$MODEL" -p "" -n 2 -q
 check "-q: no note of it" test -z "$stderr"
 try run -m "$MODEL" -p a -n 1 -t 200
 check "more threads than CPUs" exits 0
-[ "$(nproc)" -ge 200 ] || check "more threads than CPUs is noted" says "note: --threads 200 is more than the [0-9]+ CPUs"
+[ "$(nproc)" -ge 200 ] || check "more threads than cores is noted" says "note: --threads 200 is more than the [0-9]+ cores"
 
 # Prompts that are no text
 printf 'abc\377def' >"$scratch/bytes"

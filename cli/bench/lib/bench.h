@@ -28,7 +28,7 @@ bench_shape bench_shapes_at(const shape_options *o, uint32_t n);
 
 typedef struct attn_options {
     common_options common;
-    uint32_t threads; /* 0: one for each CPU */
+    uint32_t threads; /* 0: one for each core */
     bench_device_kind device;
     spec_list kv;
     shape_options shape;
@@ -40,7 +40,7 @@ typedef struct attn_options {
 
 typedef struct pages_options {
     common_options common;
-    uint32_t threads; /* 0: one for each CPU */
+    uint32_t threads; /* 0: one for each core */
     bench_device_kind device;
     uint32_t lanes;
     uint32_t reps;

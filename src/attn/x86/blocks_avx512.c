@@ -258,12 +258,13 @@ void pleat__blocks_softmax_avx512(pleat__blocks_walk *w){FOR_FOUR_HEADS(w, softm
 
 /* ---- values ---------------------------------------------------------------------------------------------------- */
 
-/* Steps and minimums of one unit of 16 tokens, as f32: [token][units] f16. */
+/* Steps and minimums of one unit of 16 tokens, as f32: [token][units] f16, p at the first of that unit. */
 INLINE __m512 load_unit(const uint8_t *p, uint32_t units) {
     if (units == 1) return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
-    uint16_t some[ROWS];
-    for (uint32_t i = 0; i < ROWS; i++) memcpy(&some[i], p + (size_t)2 * units * i, sizeof some[i]);
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)some));
+    int16_t x[ROWS]; /* never in memory: sixteen stores would make one load wait */
+    for (uint32_t i = 0; i < ROWS; i++) memcpy(&x[i], p + (size_t)2 * units * i, sizeof x[i]);
+    return _mm512_cvtph_ps(_mm256_setr_epi16(x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8], x[9], x[10], x[11],
+                                             x[12], x[13], x[14], x[15]));
 }
 
 static void load_value_steps(pleat__blocks_walk *w, uint32_t unit) {

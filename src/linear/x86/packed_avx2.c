@@ -147,4 +147,6 @@ INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_fr
 
 PACKED_VARIANTS
 
-void pleat__linear_fill_packed_avx2(pleat__linear_dsp *dsp) { PACKED_FILL(dsp, 32); }
+static void code(const float *x, uint32_t cols, pleat__coded *out) { code_as(store_limbs, x, cols, out); }
+
+void pleat__linear_fill_packed_avx2(pleat__linear_dsp *dsp) { PACKED_FILL(dsp, UINT32_MAX); }

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * bytes.h: memmem(), which every system has but Windows.
+ */
+#ifndef PLEAT_CORE_BYTES_H
+#define PLEAT_CORE_BYTES_H
+
+#include <stdint.h>
+#include <string.h>
+
+#ifdef _WIN32
+/* The first place in hay[0..n_hay) where needle[0..n) stands, NULL if there is none. */
+static inline void *pleat__find_bytes(const void *hay, size_t n_hay, const void *needle, size_t n) {
+    const char *at = hay, *const end = at + n_hay;
+    for (; (size_t)(end - at) >= n; at++)
+        if (memcmp(at, needle, n) == 0) return (void *)(uintptr_t)at;
+    return NULL;
+}
+#define memmem pleat__find_bytes
+#endif
+
+#endif
