@@ -425,24 +425,30 @@ static void test_extreme(void) {
     }
 }
 
-/* Every code at its top, every limb at its largest, every weight equal: integer sums may not wrap. */
+/* Every code at its top, every limb at its largest, every weight equal. */
+static void check_largest_sums(pleat_format format, uint32_t d, uint32_t n_slots) {
+    lane a;
+    lane_init(&a, format, d, 64, n_slots, false);
+    for (uint32_t s = 0; s < n_slots; s++) {
+        for (uint32_t i = 0; i < d; i++) keys[s * d + i] = values[s * d + i] = i == s % d ? -1 : 1;
+    }
+    for (uint32_t i = 0; i < d; i++) query_in[i] = 1;
+    lane_store(&a, 0);
+    compute_exact(&a, 1, 0, n_slots);
+    FOR_EACH_VARIANT(v) {
+        describe(v, &a, 1, "largest sums");
+        run_variant(v, &a, 1, 0, n_slots, true);
+        CHECK(error_of(0, d) <= 3e-4 * want.out_norm[0]);
+        check_logits(&a, v, 1, 0, n_slots);
+    }
+    lane_release(&a);
+}
+
+/* Integer sums may not wrap: over the most dimensions, and over the most tokens of a group. */
 static void test_largest_sums(void) {
     for (size_t f = 2; f < CHECK_COUNT(formats); f++) {
-        lane a;
-        lane_init(&a, formats[f], 512, 64, 64, false);
-        for (uint32_t s = 0; s < 64; s++) {
-            for (uint32_t i = 0; i < 512; i++) keys[s * 512 + i] = values[s * 512 + i] = i == s ? -1 : 1;
-        }
-        for (uint32_t i = 0; i < 512; i++) query_in[i] = 1;
-        lane_store(&a, 0);
-        compute_exact(&a, 1, 0, 64);
-        FOR_EACH_VARIANT(v) {
-            describe(v, &a, 1, "largest sums");
-            run_variant(v, &a, 1, 0, 64, true);
-            CHECK(error_of(0, 512) <= 3e-4 * want.out_norm[0]);
-            check_logits(&a, v, 1, 0, 64);
-        }
-        lane_release(&a);
+        check_largest_sums(formats[f], 512, 64);
+        check_largest_sums(formats[f], 64, 16 * PLEAT__DECODE_TILES);
     }
 }
 
