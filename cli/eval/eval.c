@@ -38,6 +38,8 @@ static const option_row rows[] = {
      KIND_SPECS, .offset = offsetof(eval_options, score.load.kv), .words = option_spec_names},
     SCORE_ROWS(eval_options, score),
     TEXT_WINDOWS_ROW(eval_options, score, "the first N windows of the text (default: all)"),
+    {GROUP_SCORE, "scored", NULL, "N", "score the last N tokens of each window; the others are its prompt (default: half)",
+     KIND_U32, .offset = offsetof(eval_options, score.scored), 1, 16777215, .needs = "text"},
     HALF_ROW(eval_options, score,
              "all; even or odd: that half of those samples and windows, as calibrate splits them (default all)"),
     {GROUP_SERVICE, "serve", NULL, NULL, "ask the samples as requests of one serving, with kept prefixes, as bench serve does",

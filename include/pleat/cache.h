@@ -86,6 +86,10 @@ typedef struct pleat_cache_options {
     const uint32_t *windows; /* [n_layers] newest tokens that a query of the layer sees, itself included; 0: all.
                               * NULL, the default: all in every layer.  Copied by create.  A policy or blocks need a
                               * layer without a window below max_tokens */
+    const float
+        *sink_logits; /* [n_layers][n_q_heads] a logit of each head that no token has and whose value is 0: it takes
+                               * its share of every softmax, as GPT-OSS has it.  Finite, below 65536 in magnitude.  NULL,
+                               * the default: none.  Copied by create */
     const pleat_allocator *allocator;
 } pleat_cache_options;
 
@@ -179,7 +183,7 @@ PLEAT_API pleat_status pleat_cache_cancel(pleat_cache *cache);
 
 /* Attend with one query position per sequence to all that is stored, and store nothing.  Outside a step.
  *   q, out  [n_seqs][n_q_heads][head_dim] f32     lse  [n_seqs][n_q_heads] natural log-sum-exp of the
- * scaled logits, or NULL.  A sequence may stand more than once.  n_seqs <= max_seqs; an empty sequence is
+ * scaled logits, sinks' included, or NULL.  A sequence may stand more than once.  n_seqs <= max_seqs; an empty sequence is
  * PLEAT_E_STATE; q as in pleat_cache_attend(), or PLEAT_E_RANGE. */
 PLEAT_API pleat_status pleat_cache_read(pleat_cache *cache, uint32_t layer, const pleat_seq *seqs, uint32_t n_seqs,
                                         const float *q, float *out, float *lse);

@@ -78,8 +78,8 @@ PLEAT_API void pleat_gguf_close(pleat_gguf **gguf);
 
 typedef struct pleat_model pleat_model;
 
-/* Architectures: gemma2, gemma3, granite, llama (Llama 2 and 3, Mistral, Mixtral, SmolLM2, TinyLlama), phi3, qwen2,
- * qwen2moe, qwen3, qwen3moe, smollm3.  gpt-oss is known and refused. */
+/* Architectures: gemma2, gemma3, gpt-oss, granite, llama (Llama 2 and 3, Mistral, Mixtral, SmolLM2, TinyLlama), phi3,
+ * qwen2, qwen2moe, qwen3, qwen3moe, smollm3. */
 typedef struct pleat_model_info {
     const char *architecture;
     const char *name; /* general.name, or "" */

@@ -140,6 +140,16 @@ void pleat__attn_merge(pleat__attn_acc *acc, const pleat__attn_acc *other, uint3
     }
 }
 
+void pleat__attn_add_sinks(pleat__attn_acc *acc, const float *sinks2, uint32_t n_group, uint32_t head_dim) {
+    for (uint32_t g = 0; g < n_group; g++) {
+        const float m = acc->m[g] > sinks2[g] ? acc->m[g] : sinks2[g], rescale = exp2f(acc->m[g] - m);
+        float *o = acc->o + (size_t)g * head_dim;
+        acc->m[g] = m;
+        acc->l[g] = acc->l[g] * rescale + exp2f(sinks2[g] - m);
+        for (uint32_t i = 0; i < head_dim; i++) o[i] *= rescale;
+    }
+}
+
 void pleat__attn_finish(const pleat__attn_acc *acc, uint32_t n_group, uint32_t head_dim, float *out, float *lse2) {
     for (uint32_t g = 0; g < n_group; g++) {
         const float inverse = acc->l[g] > 0 ? 1.0f / acc->l[g] : 0.0f;

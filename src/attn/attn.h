@@ -81,6 +81,9 @@ uint32_t pleat__attn_ranges(uint64_t n_bytes, uint32_t n_slots);
 /* acc = acc merged with `other` (as if other's slots came after). */
 void pleat__attn_merge(pleat__attn_acc *acc, const pleat__attn_acc *other, uint32_t n_group, uint32_t head_dim);
 
+/* A logit2 for each head that takes its share of the softmax and has no value. */
+void pleat__attn_add_sinks(pleat__attn_acc *acc, const float *sinks2, uint32_t n_group, uint32_t head_dim);
+
 /* out [G][d] = o/l (zeros when l is 0); lse2 [G] = m + log2(l), may be NULL. */
 void pleat__attn_finish(const pleat__attn_acc *acc, uint32_t n_group, uint32_t head_dim, float *out, float *lse2);
 
@@ -103,10 +106,11 @@ typedef struct pleat__attn_prompt {
     uint32_t n_group;
     uint32_t head_dim;
     float scale;
-    float cap2;      /* as a query's */
-    const float *q;  /* query i, head g at q + i*q_stride + g*head_dim */
-    size_t q_stride; /* floats */
-    float *out;      /* query i, head g at out + i*out_stride + g*head_dim; may be q: rows are read first */
+    float cap2;          /* as a query's */
+    const float *sinks2; /* [n_group] logit2 of each head that has no value, counted in lse2; NULL: none */
+    const float *q;      /* query i, head g at q + i*q_stride + g*head_dim */
+    size_t q_stride;     /* floats */
+    float *out;          /* query i, head g at out + i*out_stride + g*head_dim; may be q: rows are read first */
     size_t out_stride;
     float *lse2; /* query i, head g at lse2 + i*lse2_stride + g, or NULL */
     size_t lse2_stride;

@@ -196,12 +196,24 @@ static void attend_in_window(walk *w) {
     attend(w, args->self, args->self_seen + 1, 1, &of_self);
 }
 
+/* Each row's sink joins its sums, as pleat__attn_add_sinks() has it. */
+static void add_sink(const walk *w, uint32_t row) {
+    const pleat__prompt_block *b = &w->block;
+    const float sink = w->args->sinks2[row % b->n_group], m = b->m[row] > sink ? b->m[row] : sink;
+    const float rescale = exp2f(b->m[row] - m);
+    float *o = b->o + (size_t)row * b->head_dim;
+    b->m[row] = m;
+    b->l[row] = b->l[row] * rescale + exp2f(sink - m);
+    for (uint32_t c = 0; c < b->head_dim; c++) o[c] *= rescale;
+}
+
 /* Every row has seen its own slot at least, so l > 0. */
 static void finish(const walk *w) {
     const pleat__attn_prompt *args = w->args;
     const uint32_t d = args->head_dim;
     for (uint32_t r = 0; r < w->block.n_rows; r++) {
         const uint32_t i = r / args->n_group, g = r % args->n_group;
+        if (args->sinks2) add_sink(w, r);
         const float *o = w->block.o + (size_t)r * d;
         float *out = args->out + i * args->out_stride + (size_t)g * d;
         const float weight = 1 / w->block.l[r];

@@ -56,6 +56,13 @@ static pleat_status check_spec_fits(const pleat_cache_options *opt, pleat_error 
     return PLEAT_OK;
 }
 
+static pleat_status check_sinks(const pleat_cache_options *opt, pleat_error *err) {
+    for (size_t i = 0; opt->sink_logits && i < (size_t)opt->n_layers * opt->n_q_heads; i++)
+        REQUIRE(fabsf(opt->sink_logits[i]) < MAX_SCALE, "cache: sink_logits[%llu] is not below 65536 in magnitude",
+                (unsigned long long)i);
+    return PLEAT_OK;
+}
+
 static pleat_status check_options(const pleat_cache_options *opt, pleat_error *err) {
     REQUIRE(opt->size_bytes == sizeof *opt, "cache: options are not from pleat_cache_options_default()");
     PLEAT_TRY(pleat__spec_check(&opt->spec, err));
@@ -82,6 +89,7 @@ static pleat_status check_options(const pleat_cache_options *opt, pleat_error *e
             opt->max_tokens, MAX_TOKENS);
     REQUIRE(opt->step_tokens >= 1 && opt->step_tokens <= MAX_TOKENS, "cache: step_tokens %u is outside 1..%u",
             opt->step_tokens, MAX_TOKENS);
+    PLEAT_TRY(check_sinks(opt, err));
     return check_spec_fits(opt, err);
 }
 
@@ -158,6 +166,8 @@ static void carve(pleat_cache *c, uint32_t n_pages, pleat__arena *arena) {
     pleat__pool_carve(&c->pool, n_pages, arena);
     c->seqs = pleat__arena_take(arena, c->opt.max_seqs, sizeof *c->seqs);
     if (c->ring) c->ring->carve(c, arena);
+    if (c->opt.sink_logits)
+        c->sinks2 = pleat__arena_take(arena, (uint64_t)c->opt.n_layers * c->opt.n_q_heads, sizeof *c->sinks2);
     pleat__cache_carve_step(c, &c->step, arena);
     pleat__cache_carve_work(c, &c->work, arena);
 }
@@ -210,7 +220,10 @@ pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **ou
     if (status == PLEAT_OK) status = count_pages(c, &n_pages, err);
     if (status == PLEAT_OK) status = take_memory(c, n_pages, err);
     if (status != PLEAT_OK) goto fail;
-    c->opt.windows = NULL; /* the caller's; rings have their own */
+    for (uint32_t i = 0; c->sinks2 && i < opt->n_layers * opt->n_q_heads; i++)
+        c->sinks2[i] = opt->sink_logits[i] * (float)M_LOG2E;
+    c->opt.sink_logits = NULL; /* the caller's, as windows; rings have their own */
+    c->opt.windows = NULL;
     if (c->ring) c->ring->init(c, opt->windows);
     c->traits.n_pages = n_pages;
     pleat__os_advise_huge(c->pages, c->pages_bytes);

@@ -84,6 +84,7 @@ static pleat__attn_prompt prompt_args(const pleat__layer_job *job, const pleat__
         .head_dim = c->opt.head_dim,
         .scale = c->scale,
         .cap2 = c->cap2,
+        .sinks2 = pleat__cache_sinks(c, job->layer, head),
         .q = job->q + row_head * c->opt.head_dim,
         .q_stride = row_floats,
         .out = job->out + row_head * c->opt.head_dim,

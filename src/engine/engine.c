@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/memory.h"
 #include "model/forward.h"
+#include "model/internal.h"
 #include "pleat/engine.h"
 
 #define DEFAULT_CHUNK_TOKENS 512u
@@ -55,15 +56,31 @@ static pleat_status complete_options(pleat_engine_options *opt, const pleat_mode
     return PLEAT_OK;
 }
 
-/* With the windows of the model's layers, which the cache copies. */
+/* Windows and sinks of the model's layers, which the cache copies.  NULL where there are none. */
+static pleat_status list_layers(pleat_engine *e, uint32_t **windows, float **sinks) {
+    const uint32_t n_layers = e->info.n_layers, n_heads = e->info.n_q_heads;
+    if (e->info.window > 0 && !(*windows = pleat__alloc(&e->al, n_layers, sizeof **windows))) return PLEAT_E_MEMORY;
+    if (e->model->layers[0].sinks && !(*sinks = pleat__alloc(&e->al, (uint64_t)n_layers * n_heads, sizeof **sinks)))
+        return PLEAT_E_MEMORY;
+    for (uint32_t layer = 0; layer < n_layers; layer++) {
+        if (*windows) (*windows)[layer] = pleat_model_layer_window(e->model, layer);
+        if (*sinks) memcpy(*sinks + (size_t)layer * n_heads, e->model->layers[layer].sinks, n_heads * sizeof **sinks);
+    }
+    return PLEAT_OK;
+}
+
 static pleat_status create_cache_with(pleat_engine *e, pleat_cache_options *opt, pleat_error *err) {
-    if (e->info.window == 0) return pleat_cache_create(opt, &e->cache, err);
-    uint32_t *windows = pleat__alloc(&e->al, opt->n_layers, sizeof *windows);
-    PLEAT_FAIL_IF(!windows, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "engine: out of memory");
-    for (uint32_t layer = 0; layer < opt->n_layers; layer++) windows[layer] = pleat_model_layer_window(e->model, layer);
+    uint32_t *windows = NULL;
+    float *sinks = NULL;
+    pleat_status status = list_layers(e, &windows, &sinks);
     opt->windows = windows;
-    const pleat_status status = pleat_cache_create(opt, &e->cache, err);
+    opt->sink_logits = sinks;
+    if (status == PLEAT_OK)
+        status = pleat_cache_create(opt, &e->cache, err);
+    else
+        pleat__error_set(err, status, PLEAT_NOWHERE, "engine: out of memory");
     pleat__free(&e->al, windows, opt->n_layers, sizeof *windows);
+    pleat__free(&e->al, sinks, (uint64_t)opt->n_layers * opt->n_q_heads, sizeof *sinks);
     return status;
 }
 

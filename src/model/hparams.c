@@ -153,6 +153,7 @@ static pleat_status read_rope(pleat_model *m, pleat__keys *k) {
     pleat__rope *rope = &m->ropes[0];
     *rope = (pleat__rope){.n_dims = m->info.head_dim,
                           .is_halves = m->arch->rope_halves,
+                          .is_smooth = m->arch->is_smooth_yarn,
                           .base = 10000.0f,
                           .factor = 1,
                           .beta_fast = 32,

@@ -62,9 +62,9 @@ static void step(pleat_cache *cache, pleat_seq seq, uint32_t seed, uint32_t n, f
 
 /* One query head over tokens [from, to) in float64; the relative error of out. */
 static double error_of(const float *query, const float *keys, const float *values, uint32_t from, uint32_t to,
-                       const float *out) {
+                       float sink, const float *out) {
     static double w[MAX_TOKENS];
-    double o[D] = {0}, sum = 0, diff2 = 0, norm2 = 0;
+    double o[D] = {0}, sum = exp((double)sink), diff2 = 0, norm2 = 0;
     for (uint32_t i = from; i < to; i++) {
         double dot = 0;
         for (uint32_t j = 0; j < D; j++) dot += (double)query[j] * (double)keys[i * D + j];
@@ -95,7 +95,9 @@ static void check_rows(const pleat_cache *plain, pleat_seq seq, uint32_t seed, u
             for (uint32_t row = 0; row < n * GROUP; row++) {
                 const uint32_t t = row / GROUP, at = t * Q_ROW + (head * GROUP + row % GROUP) * D, to = first + t + 1;
                 const uint32_t from = to > windows[layer] ? to - windows[layer] : 0;
-                CHECK_NEAR(error_of(q + at, keys, values, from, to, out + (size_t)layer * n * Q_ROW + at), 0, tol);
+                const float sink = cache_sink(layer, head * GROUP + row % GROUP);
+                CHECK_NEAR(error_of(q + at, keys, values, from, to, sink, out + (size_t)layer * n * Q_ROW + at), 0,
+                           tol);
             }
         }
     }
@@ -104,6 +106,7 @@ static void check_rows(const pleat_cache *plain, pleat_seq seq, uint32_t seed, u
 static void live(const char *spec, pleat_workers *workers) {
     static float out[LAYERS * MAX_TOKENS * Q_ROW], other[LAYERS * MAX_TOKENS * Q_ROW];
     cache_logit_cap = check_below(3) ? 0 : 1;
+    cache_has_sinks = check_below(3) == 0;
     check_context("%s, logit_cap %g", spec, (double)cache_logit_cap);
     pleat_cache *cache = cache_new(spec, windows, workers), *plain = cache_new(spec, NULL, NULL);
     pleat_seq seq = cache_seq(cache, MAX_TOKENS), twin = {0};
@@ -146,6 +149,7 @@ static void test_windows(void) {
     for (size_t i = 0; i < CHECK_COUNT(specs); i++)
         for (uint64_t round = 0; round < check_rounds(6, 1); round++) live(specs[i], round % 2 ? workers : NULL);
     cache_logit_cap = 0;
+    cache_has_sinks = false;
     pleat_workers_destroy(&workers);
 }
 

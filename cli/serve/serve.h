@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * serve.h: `pleat serve`: a model behind OpenAI's HTTP API.
+ *
+ *     serve.c, options.c   the command: options, model, engine, serving
+ *     http, params, keys   bytes from strangers: pure functions, fuzzed
+ *     reply, metrics       JSON and text out
+ *     driver               the engine's thread: steps, and notes of what they brought
+ *     job                  one HTTP request on its way: prompts, continuations, text so far
+ *     event/               the network: only these files see libevent, and a build without it lacks them
+ *
+ *     clients ──> event loop: connection ──> route ──> job ──pleat_serving_post──> driver: pleat_serving_step
+ *                      ^                                                              │
+ *                      └──────────────── eventfd, notes <────────────────────────────┘
+ *
+ * Two threads.  All but the driver's loop runs on the event loop's: so nothing here has a lock but the notes.
+ *
+ * Bounds (SERVER_*): of connections, heads, bodies one by one and together, requests that wait, answers that a slow
+ * reader has not taken, and times.  What is beyond is refused or cut off, and costs nobody else.
+ */
+#ifndef PLEAT_CLI_SERVE_SERVE_H
+#define PLEAT_CLI_SERVE_SERVE_H
+
+#include "cli/lib/load.h"
+#include "cli/lib/service.h"
+#include "driver.h"
+#include "keys.h"
+#include "metrics.h"
+
+typedef struct server_options {
+    common_options common;
+    load_options load;
+    service_options service;
+    uint32_t ctx_size; /* 0: the model's */
+    const char *host;
+    uint32_t port; /* 0: any that is free */
+    const char *key_file;
+    const char *alias; /* the model's name for clients; NULL: the file's */
+    uint32_t parallel; /* requests in one step */
+    uint32_t queue;    /* requests that may wait beside them */
+    uint64_t body_bytes;
+    uint32_t connections;
+    uint32_t grace_s;
+    int special; /* special tokens that clients spell out are read */
+} server_options;
+
+enum {
+    SERVER_BODIES_MAX = 128 << 20, /* bytes of all bodies that are being read or worked on */
+    SERVER_OUTPUT_MAX = 4 << 20,   /* bytes of a stream that its reader has not taken */
+    SERVER_HEAD_S = 20,            /* for a head to come, from its first byte or the connection's beginning */
+    SERVER_IDLE_S = 75,            /* for the next request on a connection */
+    SERVER_BODY_S = 30,            /* without a byte of the body */
+    SERVER_WRITE_S = 30,           /* without the reader taking a byte */
+    SERVER_FLUSH_S = 3,            /* for the last answers to go out when the server stops */
+};
+
+struct job;
+
+typedef struct server {
+    const server_options *o;
+    loaded *l;
+    pleat_engine *engine;
+    pleat_serving *serving;
+    uint32_t n_ctx;
+    char name[256]; /* the model's, for clients */
+    char kv[PLEAT_SPEC_TEXT_CAP];
+    int64_t start_s; /* seconds since 1970 */
+    api_keys keys;
+    metrics metrics;
+    driver *driver;
+    struct job **jobs; /* [n_jobs_max] NULL: free */
+    uint32_t n_jobs_max;
+    uint64_t n_jobs_made;
+    int is_stopping; /* no new work is taken */
+} server;
+
+/* Run until SIGTERM or SIGINT.  CLI_OK, or CLI_FAILED after a message.  event/server.c, or serve.c where there is no
+ * libevent. */
+int server_run(server *s);
+
+int serve_main_command(void *opts);
+
+/* "libevent 2.1.12-stable", or "no libevent". */
+const char *server_describe(void);
+
+#endif
