@@ -301,7 +301,7 @@ static void test_extreme_weights(void) {
 }
 
 /* The same range in one call or in groups gives the same bits, and so does a second time; accumulators of ranges merged
- * give the whole; AVX2 and AVX-VNNI give each other's bits, and so do VNNI and AMX, whatever decoded the codes. */
+ * give the whole.  AVX2 and AVX-VNNI give each other's bits, and so do VNNI and AMX, whatever decoded the codes. */
 static void test_same_bits(void) {
     const uint64_t rounds = check_rounds(40, 5);
     for (uint64_t round = 0; round < rounds && check_failures() < 10; round++) {
