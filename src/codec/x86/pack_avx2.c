@@ -22,7 +22,7 @@ typedef struct width {
     x(w, 0), x(w, 1), x(w, 2), x(w, 3), x(w, 4), x(w, 5), x(w, 6), x(w, 7), x(w, 8), x(w, 9), x(w, 10), x(w, 11), \
         x(w, 12), x(w, 13), x(w, 14), x(w, 15)
 #define FROM(w, i) (i) * (w) / 8, (i) * (w) / 8 + 1
-#define RAISE(w, i) (w) ? 1 << (16 - (w) - (i) * (w) % 8) : 0
+#define RAISE(w, i) (uint16_t)((w) ? 1u << (16 - (w) - (i) * (w) % 8) : 0)
 #define LOWER(w, i) 1 << (w)
 #define WIDTH(w)                                                       \
     {                                                                  \
