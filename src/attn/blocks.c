@@ -44,10 +44,10 @@ uint64_t pleat__attn_blocks_scratch_bytes(const pleat__block_format *format, uin
 /* Asks for bytes [at, to) of a run, some lines at every step of the group before the one that needs them. */
 typedef struct ahead {
     const pleat__block_run *run;
-    uint64_t at, to; /* from the first page's first byte */
-    uint64_t page;   /* where the page of `at` begins, likewise ... */
+    uint64_t at, to;      /* from the first page's first byte */
+    uint64_t page;        /* where the page of `at` begins, likewise ... */
     const uint8_t *bytes; /* ... and its bytes */
-    uint32_t lines;  /* of a step */
+    uint32_t lines;       /* of a step */
 } ahead;
 
 static void ahead_turn(ahead *a, uint64_t page_idx) {

@@ -97,17 +97,17 @@ INLINE void dots_of(uint32_t heads, const uint8_t *codes, uint32_t n_columns, co
         int16x4_t p[HEADS];
         UNROLL
         for (uint32_t h = 0; h < heads; h++) p[h] = vld1_s16(numbers + h * stride + i);
-#define COLUMN(c)                                                                                  \
-    {                                                                                              \
-        const int16x8_t low = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(columns.val[c])));        \
-        const int16x8_t high = vreinterpretq_s16_u16(vmovl_high_u8(columns.val[c]));               \
-        UNROLL                                                                                     \
-        for (uint32_t h = 0; h < heads; h++) {                                                     \
-            sum[h][0] = vmlal_lane_s16(sum[h][0], vget_low_s16(low), p[h], c);                     \
-            sum[h][1] = vmlal_high_lane_s16(sum[h][1], low, p[h], c);                              \
-            sum[h][2] = vmlal_lane_s16(sum[h][2], vget_low_s16(high), p[h], c);                    \
-            sum[h][3] = vmlal_high_lane_s16(sum[h][3], high, p[h], c);                             \
-        }                                                                                          \
+#define COLUMN(c)                                                                           \
+    {                                                                                       \
+        const int16x8_t low = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(columns.val[c]))); \
+        const int16x8_t high = vreinterpretq_s16_u16(vmovl_high_u8(columns.val[c]));        \
+        UNROLL                                                                              \
+        for (uint32_t h = 0; h < heads; h++) {                                              \
+            sum[h][0] = vmlal_lane_s16(sum[h][0], vget_low_s16(low), p[h], c);              \
+            sum[h][1] = vmlal_high_lane_s16(sum[h][1], low, p[h], c);                       \
+            sum[h][2] = vmlal_lane_s16(sum[h][2], vget_low_s16(high), p[h], c);             \
+            sum[h][3] = vmlal_high_lane_s16(sum[h][3], high, p[h], c);                      \
+        }                                                                                   \
     }
         COLUMN(0) COLUMN(1) COLUMN(2) COLUMN(3)
 #undef COLUMN
@@ -140,8 +140,8 @@ static float fold_query(const pleat__blocks_walk *w, uint32_t block, uint32_t he
     const uint32_t d = w->format->head_dim;
     const float *q = w->query->f32 + (size_t)head * d;
     float numbers;
-    const float unit = cut(q, steps, d, largest_product(q, steps, d), w->format->k_levels,
-                           key_numbers(w, block, head), &numbers);
+    const float unit =
+        cut(q, steps, d, largest_product(q, steps, d), w->format->k_levels, key_numbers(w, block, head), &numbers);
     *bias = sum_of_products(q, middles, d) - pleat__blocks_middle(w->format->k_levels) * numbers;
     return unit;
 }
@@ -199,7 +199,8 @@ static void keys(pleat__blocks_walk *w, uint32_t slice) {
             for (uint32_t h = 0; h < n_heads; h++) {
                 const float32x4_t bias = vdupq_n_f32(w->key_bias[at + h]);
                 for (uint32_t i = 0; i < ROWS; i += LANES)
-                    vst1q_f32(out + (size_t)h * row + i, vfmaq_n_f32(bias, four_sums(&sums, h, i), w->key_scale[at + h]));
+                    vst1q_f32(out + (size_t)h * row + i,
+                              vfmaq_n_f32(bias, four_sums(&sums, h, i), w->key_scale[at + h]));
             }
         }
     }
@@ -294,7 +295,8 @@ static void values(pleat__blocks_walk *w, uint32_t slice) {
 
 static void end(pleat__blocks_walk *w) { (void)w; }
 
-static const pleat__blocks_steps steps_neon = {begin, keys_begin, keys, softmax, values_begin, values, end};
+static const pleat__blocks_steps steps_neon = {begin,   keys_begin,   keys,   pleat__attn_cap_neon,
+                                               softmax, values_begin, values, end};
 
 bool pleat__attn_blocks_neon(const pleat__attn_query *query, const pleat__codec_dsp *codec, const pleat__block_run *run,
                              uint32_t block_from, uint32_t block_to, pleat__attn_acc *acc, void *scratch) {

@@ -19,7 +19,8 @@ INLINE __m256 magnitude(__m256 x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f
 
 /* Sixteen whole numbers as 16 bits, each four in the order 0, 2, 1, 3. */
 INLINE void store_numbers(int16_t *out, __m256i low, __m256i high) {
-    const __m256i order = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
+    const __m256i order =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
     const __m256i x = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xD8);
     _mm256_store_si256((__m256i *)(void *)out, _mm256_shuffle_epi8(x, order));
 }
@@ -63,8 +64,8 @@ INLINE float fold_query(const pleat__blocks_walk *w, uint32_t block, uint32_t he
         sum = _mm256_fmadd_ps(x, _mm256_load_ps(middles + i), sum);
     }
     float numbers;
-    const float unit = cut(q, steps, d, max_of(most), top_of(d, w->format->k_levels),
-                           pleat__key_numbers(w, block, head), &numbers);
+    const float unit =
+        cut(q, steps, d, max_of(most), top_of(d, w->format->k_levels), pleat__key_numbers(w, block, head), &numbers);
     *bias = sum_of(sum) - pleat__blocks_middle(w->format->k_levels) * numbers;
     return unit;
 }
@@ -145,9 +146,20 @@ void pleat__blocks_softmax_avx2(pleat__blocks_walk *w) {
 
 /* ---- values ------------------------------------------------------------------------------------------------------- */
 
-/* Steps or minimums of one unit of 8 tokens: [token][units] f16, p at the first of that unit. */
+/* One f16 in four from p on: reads 64 bytes. */
+INLINE __m256 load_fourth(const uint8_t *p) {
+    const __m256i low = _mm256_set1_epi64x(0xFFFF);
+    const __m256i a = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)(const void *)p), low);
+    const __m256i b = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)(const void *)(p + 32)), low);
+    const __m256i x = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xD8); /* 32 bits each */
+    return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
+}
+
+/* Steps or minimums of one unit of 8 tokens: [token][units] f16, p at the first of that unit.  Behind them are at least
+ * 64 bytes: what follows in a payload, and its pad. */
 INLINE __m256 load_unit(const uint8_t *p, uint32_t units) {
     if (units == 1) return load_half(p);
+    if (units == 4) return load_fourth(p);
     int16_t x[8]; /* never in memory: eight stores would make one load wait */
     for (uint32_t i = 0; i < 8; i++) memcpy(&x[i], p + (size_t)2 * units * i, sizeof x[i]);
     return _mm256_cvtph_ps(_mm_setr_epi16(x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]));

@@ -15,12 +15,15 @@ typedef struct width {
     int16_t shift[16];
 } width;
 
-#define SIXTEEN(x, w)                                                                                                \
-    x(w, 0), x(w, 1), x(w, 2), x(w, 3), x(w, 4), x(w, 5), x(w, 6), x(w, 7), x(w, 8), x(w, 9), x(w, 10), x(w, 11),    \
+#define SIXTEEN(x, w)                                                                                             \
+    x(w, 0), x(w, 1), x(w, 2), x(w, 3), x(w, 4), x(w, 5), x(w, 6), x(w, 7), x(w, 8), x(w, 9), x(w, 10), x(w, 11), \
         x(w, 12), x(w, 13), x(w, 14), x(w, 15)
 #define FROM(w, i) (i) * (w) / 8, (i) * (w) / 8 + 1
 #define SHIFT(w, i) -((i) * (w) % 8)
-#define WIDTH(w) {{SIXTEEN(FROM, w)}, {SIXTEEN(SHIFT, w)}}
+#define WIDTH(w)                                  \
+    {                                             \
+        {SIXTEEN(FROM, w)}, { SIXTEEN(SHIFT, w) } \
+    }
 static const width by_width[9] = {WIDTH(0), WIDTH(1), WIDTH(2), WIDTH(3), WIDTH(4),
                                   WIDTH(5), WIDTH(6), WIDTH(7), WIDTH(8)};
 

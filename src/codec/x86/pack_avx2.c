@@ -18,13 +18,16 @@ typedef struct width {
     uint16_t raise[16], lower[16];
 } width;
 
-#define SIXTEEN(x, w)                                                                                                \
-    x(w, 0), x(w, 1), x(w, 2), x(w, 3), x(w, 4), x(w, 5), x(w, 6), x(w, 7), x(w, 8), x(w, 9), x(w, 10), x(w, 11),    \
+#define SIXTEEN(x, w)                                                                                             \
+    x(w, 0), x(w, 1), x(w, 2), x(w, 3), x(w, 4), x(w, 5), x(w, 6), x(w, 7), x(w, 8), x(w, 9), x(w, 10), x(w, 11), \
         x(w, 12), x(w, 13), x(w, 14), x(w, 15)
 #define FROM(w, i) (i) * (w) / 8, (i) * (w) / 8 + 1
-#define RAISE(w, i) (w) ? 1 << (16 - (w) - (i) * (w) % 8) : 0
+#define RAISE(w, i) (uint16_t)((w) ? 1u << (16 - (w) - (i) * (w) % 8) : 0)
 #define LOWER(w, i) 1 << (w)
-#define WIDTH(w) {{SIXTEEN(FROM, w)}, {SIXTEEN(RAISE, w)}, {SIXTEEN(LOWER, w)}}
+#define WIDTH(w)                                                       \
+    {                                                                  \
+        {SIXTEEN(FROM, w)}, {SIXTEEN(RAISE, w)}, { SIXTEEN(LOWER, w) } \
+    }
 static _Alignas(32) const width by_width[9] = {WIDTH(0), WIDTH(1), WIDTH(2), WIDTH(3), WIDTH(4),
                                                WIDTH(5), WIDTH(6), WIDTH(7), WIDTH(8)};
 
@@ -59,8 +62,8 @@ INLINE void store_halves(uint8_t *out, size_t gap, __m256i x) {
 }
 
 /* Four packs are a vector: words of a place's four codes. */
-static void decode_keys(__m256i top, const uint8_t *widths, const uint8_t *mins, const uint8_t *at,
-                        uint32_t n_packs, uint8_t *out) {
+static void decode_keys(__m256i top, const uint8_t *widths, const uint8_t *mins, const uint8_t *at, uint32_t n_packs,
+                        uint8_t *out) {
     for (uint32_t p = 0; p < n_packs; p += 4, out += 64) {
         __m256i x[4];
         four_packs(widths + p, &at, x);
@@ -73,8 +76,8 @@ static void decode_keys(__m256i top, const uint8_t *widths, const uint8_t *mins,
 }
 
 /* Sixteen packs are four vectors; four of them are a quarter of each. */
-static void decode_values(__m256i top, const uint8_t *widths, const uint8_t *mins, const uint8_t *at,
-                          uint32_t n_packs, uint8_t *out) {
+static void decode_values(__m256i top, const uint8_t *widths, const uint8_t *mins, const uint8_t *at, uint32_t n_packs,
+                          uint8_t *out) {
     const __m256i two = _mm256_setr_epi64x(0, 0x0101010101010101, 0, 0x0101010101010101);
     for (uint32_t p = 0; p < n_packs; p += 4) {
         uint8_t *to = out + (size_t)p / 16 * 256 + p % 16 * 4;

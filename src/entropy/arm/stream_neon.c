@@ -119,7 +119,8 @@ INLINE void next_bytes(lanes *l, const uint8x16_t *takes, uint8x16_t *bytes) {
     const uint32_t mask = mask_of(takes), counts = counts_to(mask);
     const uint8_t *at = l->bytes + (l->n_taken < l->n_bytes ? l->n_taken : l->n_bytes);
     bytes[0] = vcombine_u8(spread(at, mask), spread(at + (counts & 0xFF), mask >> 8));
-    bytes[1] = vcombine_u8(spread(at + (counts >> 8 & 0xFF), mask >> 16), spread(at + (counts >> 16 & 0xFF), mask >> 24));
+    bytes[1] =
+        vcombine_u8(spread(at + (counts >> 8 & 0xFF), mask >> 16), spread(at + (counts >> 16 & 0xFF), mask >> 24));
     l->n_taken += counts >> 24;
 }
 
@@ -139,8 +140,7 @@ typedef struct looked_up {
 
 INLINE uint8x16_t look_in(const uint8x16x4_t *tables_of_64, uint32_t n, uint8x16_t index) {
     uint8x16_t x = vqtbl4q_u8(tables_of_64[0], index);
-    for (uint32_t i = 1; i < n; i++)
-        x = vqtbx4q_u8(x, tables_of_64[i], vsubq_u8(index, vdupq_n_u8((uint8_t)(64 * i))));
+    for (uint32_t i = 1; i < n; i++) x = vqtbx4q_u8(x, tables_of_64[i], vsubq_u8(index, vdupq_n_u8((uint8_t)(64 * i))));
     return x;
 }
 

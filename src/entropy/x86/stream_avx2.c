@@ -112,7 +112,8 @@ INLINE void powers(__m256i n, __m256i out[2]) {
                                          0, -128, 64, 32, 16, 8, 4, 2);
     const __m256i is_16 = _mm256_cmpeq_epi8(n, _mm256_set1_epi8(16)), low_n = _mm256_and_si256(n, _mm256_set1_epi8(15));
     const __m256i h = _mm256_andnot_si256(is_16, _mm256_shuffle_epi8(high, low_n));
-    const __m256i l = _mm256_andnot_si256(_mm256_cmpeq_epi8(n, _mm256_setzero_si256()), _mm256_shuffle_epi8(low, low_n));
+    const __m256i l =
+        _mm256_andnot_si256(_mm256_cmpeq_epi8(n, _mm256_setzero_si256()), _mm256_shuffle_epi8(low, low_n));
     out[0] = _mm256_unpacklo_epi8(l, h);
     out[1] = _mm256_unpackhi_epi8(l, h);
 }

@@ -24,8 +24,10 @@ typedef struct variant {
     bound within;
 } variant;
 
-#define AS_F32 {1e-6, 0x1p-24} /* f32, or 24 bits of limbs */
-#define AS_16_BITS {1e-4, 0x1p-15}
+#define AS_F32 \
+    { 1e-6, 0x1p-24 } /* f32, or 24 bits of limbs */
+#define AS_16_BITS \
+    { 1e-4, 0x1p-15 }
 
 #define VNNI_FLAGS (PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI)
 static const variant variants[] = {
@@ -141,7 +143,8 @@ static void check_result(uint32_t n_group, uint32_t d) {
         const double capping = 6e-7 * fmin(want.size[g], (double)the_lane.cap2);
         CHECK(error_of(g, d) <= (within.result + within.logits * want.size[g] + capping) * want.norm[g]);
         CHECK_NEAR((double)got.lse2[g], want.lse2[g],
-                   2 * within.result + 32 * within.logits * want.size[g] + 2e-6 * (1 + want.size[g]) * (the_lane.cap2 > 0));
+                   2 * within.result + 32 * within.logits * want.size[g] +
+                       2e-6 * (1 + want.size[g]) * (the_lane.cap2 > 0));
     }
 }
 
@@ -239,7 +242,8 @@ static void fill_extreme(float *x, size_t n, uint32_t d) {
 static void check_extreme_result(uint32_t n_group, uint32_t d) {
     for (uint32_t g = 0; g < n_group; g++) {
         const double wrong = 5 * within.logits * (want.size[g] + want.reach[g]) + 1e-30;
-        CHECK(error_of(g, d) <= (within.result + expm1(fmin(2 * wrong * 0.6931471805599453, 100))) * want.spread[g] + 1e-30);
+        CHECK(error_of(g, d) <=
+              (within.result + expm1(fmin(2 * wrong * 0.6931471805599453, 100))) * want.spread[g] + 1e-30);
         CHECK_NEAR((double)got.lse2[g], want.lse2[g], 2 * within.result + wrong + 2e-7 * fabs(want.lse2[g]));
     }
 }
@@ -297,7 +301,7 @@ static void test_extreme_weights(void) {
 }
 
 /* The same range in one call or in groups gives the same bits, and so does a second time; accumulators of ranges merged
- * give the whole; AVX2 and AVX-VNNI give each other's bits, and so do VNNI and AMX, whatever decoded the codes. */
+ * give the whole.  AVX2 and AVX-VNNI give each other's bits, and so do VNNI and AMX, whatever decoded the codes. */
 static void test_same_bits(void) {
     const uint64_t rounds = check_rounds(40, 5);
     for (uint64_t round = 0; round < rounds && check_failures() < 10; round++) {
