@@ -13,6 +13,18 @@
 
 #define MAX_C 3 /* most vectors of a band */
 
+/* What is added to v comes after it: gcc 12 adds many products in the end, from memory, otherwise. */
+#define IN_ORDER(v) __asm__("" : "+x"(v))
+
+/* Words of columns 0 2 1 3 of each four: even and odd ones of bytes are taken apart by a mask and a shift. */
+INLINE __m256i in_pairs(__m256i words) { return _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xD8), 0xD8); }
+
+INLINE __m256i broadcast_pair(const int16_t *p) {
+    int32_t two;
+    memcpy(&two, p, sizeof two);
+    return _mm256_set1_epi32(two);
+}
+
 /* Columns 4*from .. 4*to - 1 of a slice. */
 typedef struct part {
     uint32_t from, to;
@@ -125,8 +137,7 @@ INLINE void store_whole(const __m256i codes[4], pleat__coded *out) {
     UNROLL
     for (int i = 0; i < 2; i++) {
         const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(codes[2 * i], codes[2 * i + 1]), 0xD8);
-        const __m256i pairs = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xD8), 0xD8);
-        _mm256_storeu_si256((__m256i *)(void *)out->codes.whole + i, pairs);
+        _mm256_storeu_si256((__m256i *)(void *)out->codes.whole + i, in_pairs(words));
     }
 }
 

@@ -54,12 +54,6 @@ typedef struct row_sums {
     _Alignas(32) float rows[ROWS];
 } row_sums;
 
-INLINE __m256i broadcast_pair(const int16_t *p) {
-    int32_t two;
-    memcpy(&two, p, sizeof two);
-    return _mm256_set1_epi32(two);
-}
-
 /* Add the products of pairs [from, to) of a slice, scaled as half h is, with block b of C step rows. */
 INLINE void add_part(const int C, const bool has_halves, const bool has_min, const uint32_t h, const factors *w,
                      const pleat__coded *const *x, uint32_t b, row_sums *acc) {
@@ -76,7 +70,8 @@ INLINE void add_part(const int C, const bool has_halves, const bool has_min, con
             const __m256i two = broadcast_pair(x[c][b].codes.whole + 2 * pair);
             sums[c][0] = _mm256_add_epi32(sums[c][0], _mm256_madd_epi16(w0, two));
             sums[c][1] = _mm256_add_epi32(sums[c][1], _mm256_madd_epi16(w1, two));
-            __asm__("" : "+x"(sums[c][0]), "+x"(sums[c][1])); /* or gcc 12 adds all products in the end */
+            IN_ORDER(sums[c][0]);
+            IN_ORDER(sums[c][1]);
         }
     }
     UNROLL
