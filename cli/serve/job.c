@@ -150,16 +150,16 @@ static void answer_whole(job *j) {
     for (uint32_t i = 0; i < j->n_prompts * j->p.n; i++) json_array_append_new(choices, whole_choice(j, i));
     json_t *answer = frame(j, 0, choices);
     json_object_set_new(answer, "usage", usage(j));
-    connection_answer(j->c, 200, answer);
+    reply_send(j->c, 200, answer);
 }
 
 /* All texts have ended: the answer, or its end. */
 static void finish_job(job *j) {
-    connection_set_job(j->c, NULL);
+    connection_set_work(j->c, NULL);
     if (j->p.streams)
         end_stream(j);
     else if (j->has_failed)
-        connection_refuse(j->c, 500, "", "the model's numbers came out as no numbers, or the memory ran out");
+        reply_refuse(j->c, 500, "", "the model's numbers came out as no numbers, or the memory ran out");
     else
         answer_whole(j);
     release(j);
@@ -399,10 +399,10 @@ void job_start(server *s, connection *c, json_t *body, int is_chat) {
     if (set_up(j, is_chat, &why) != 0) {
         if (j->choices) cancel_open(j);
         release(j);
-        connection_refuse(c, why.status, why.field, why.text);
+        reply_refuse(c, why.status, why.field, why.text);
         return;
     }
-    connection_set_job(c, j);
+    connection_set_work(c, j);
     if (!j->p.streams) return;
     connection_begin_stream(c);
     for (uint32_t i = 0; is_chat && i < j->p.n; i++)
@@ -417,14 +417,14 @@ void job_leave(job *j) {
 }
 
 void job_abort(job *j) {
-    connection_set_job(j->c, NULL);
+    connection_set_work(j->c, NULL);
     cancel_open(j);
     if (j->p.streams) {
         for (uint32_t i = 0; i < j->n_prompts * j->p.n; i++)
             if (j->choices[i].is_open) send_piece(j, i, NULL, 0, "abort");
         end_stream(j);
     } else {
-        connection_refuse(j->c, 503, "", "the server is stopping");
+        reply_refuse(j->c, 503, "", "the server is stopping");
     }
     release(j);
 }

@@ -16,8 +16,9 @@
 
 #include <jansson.h>
 
-#include "event/connection.h"
+#include "net/connection.h"
 #include "params.h"
+#include "serve.h"
 
 typedef struct job job;
 

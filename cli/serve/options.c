@@ -2,7 +2,6 @@
  *
  * options.c: what `pleat serve` takes.
  */
-#include "cli/commands.h"
 #include "serve.h"
 
 #define GROUP_SERVER "Server"

@@ -126,3 +126,14 @@ char *reply_dump(json_t *object, size_t *n_bytes) {
     *n_bytes = strlen(text);
     return text;
 }
+
+void reply_send(connection *c, int status, json_t *body) {
+    size_t n;
+    char *text = reply_dump(body, &n);
+    connection_answer(c, status, "application/json", text, n);
+    free(text);
+}
+
+void reply_refuse(connection *c, int status, const char *field, const char *text) {
+    reply_send(c, status, reply_error(status, field, text));
+}

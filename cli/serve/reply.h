@@ -10,6 +10,7 @@
 
 #include <jansson.h>
 
+#include "net/connection.h"
 #include "params.h"
 
 /* {"error": {...}}.  type and code follow the status; field "" is null. */
@@ -34,6 +35,10 @@ json_t *reply_usage(uint64_t n_prompt, uint64_t n_generated, uint64_t n_hit);
 
 /* The word of a text's end. */
 const char *reply_finish(pleat_finish finish);
+
+/* Answer with an object, which is taken, or with an error. */
+void reply_send(connection *c, int status, json_t *body);
+void reply_refuse(connection *c, int status, const char *field, const char *text);
 
 /* The object's text, to be freed; it takes the object. */
 char *reply_dump(json_t *object, size_t *n_bytes);

@@ -3,11 +3,14 @@
  * serve.h: `pleat serve`: a model behind OpenAI's HTTP API.
  *
  *     serve.c, options.c   the command: options, model, engine, serving
- *     http, params, keys   bytes from strangers: pure functions, fuzzed
- *     reply, metrics       JSON and text out
+ *     server.c             the event loop: who comes, what the engine has brought, the end
+ *     routes.c             which path does what
+ *     job, prompt          one HTTP request on its way: prompts, continuations, text so far
+ *     params, reply, keys, metrics         JSON and text, in and out
  *     driver               the engine's thread: steps, and notes of what they brought
- *     job                  one HTTP request on its way: prompts, continuations, text so far
- *     event/               the network: only these files see libevent, and a build without it lacks them
+ *     net/                 HTTP on libevent: connections, and the parser of heads
+ *
+ * Calls go down this list.  net/ knows nothing of models: it calls back by the rules that server.c gives it.
  *
  *     clients ──> event loop: connection ──> route ──> job ──pleat_serving_post──> driver: pleat_serving_step
  *                      ^                                                              │
@@ -15,7 +18,7 @@
  *
  * Two threads.  All but the driver's loop runs on the event loop's: so nothing here has a lock but the notes.
  *
- * Bounds (SERVER_*): of connections, heads, bodies one by one and together, requests that wait, answers that a slow
+ * Bounds (net/connection.h, and options): of connections, heads, bodies one by one and together, requests that wait, answers that a slow
  * reader has not taken, and times.  What is beyond is refused or cut off, and costs nobody else.
  */
 #ifndef PLEAT_CLI_SERVE_SERVE_H
@@ -44,16 +47,6 @@ typedef struct server_options {
     int special; /* special tokens that clients spell out are read */
 } server_options;
 
-enum {
-    SERVER_BODIES_MAX = 128 << 20, /* bytes of all bodies that are being read or worked on */
-    SERVER_OUTPUT_MAX = 4 << 20,   /* bytes of a stream that its reader has not taken */
-    SERVER_HEAD_S = 20,            /* for a head to come, from its first byte or the connection's beginning */
-    SERVER_IDLE_S = 75,            /* for the next request on a connection */
-    SERVER_BODY_S = 30,            /* without a byte of the body */
-    SERVER_WRITE_S = 30,           /* without the reader taking a byte */
-    SERVER_FLUSH_S = 3,            /* for the last answers to go out when the server stops */
-};
-
 struct job;
 
 typedef struct server {
@@ -74,7 +67,7 @@ typedef struct server {
     int is_stopping; /* no new work is taken */
 } server;
 
-/* Run until SIGTERM or SIGINT.  CLI_OK, or CLI_FAILED after a message.  event/server.c, or serve.c where there is no
+/* Run until SIGTERM or SIGINT.  CLI_OK, or CLI_FAILED after a message.  server.c, or serve.c where there is no
  * libevent. */
 int server_run(server *s);
 

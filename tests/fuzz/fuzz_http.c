@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/serve/http.h"
+#include "cli/serve/net/http.h"
 #include "cli/serve/params.h"
 
 static void expect_head(const char *bytes, size_t n, int n_head, const http_head *head) {

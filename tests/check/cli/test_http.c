@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "check.h"
-#include "cli/serve/http.h"
 #include "cli/serve/keys.h"
+#include "cli/serve/net/http.h"
 
 #define HOST "Host: a\r\n"
 

@@ -8,8 +8,9 @@
 #include <time.h>
 
 #include "cli/lib/common.h"
-#include "cli/serve/job.h"
-#include "cli/serve/reply.h"
+#include "job.h"
+#include "reply.h"
+#include "routes.h"
 
 typedef struct route {
     const char *method, *path;
@@ -17,12 +18,12 @@ typedef struct route {
     void (*post)(server *s, connection *c, json_t *body); /* takes the body */
 } route;
 
-static void answer(connection *c, json_t *object) { connection_answer(c, 200, object); }
+static void answer(connection *c, json_t *object) { reply_send(c, 200, object); }
 
 /* ---- questions ---------------------------------------------------------------------------------------------------------- */
 
 static void get_health(server *s, connection *c) {
-    connection_answer(c, s->is_stopping ? 503 : 200, json_pack("{s:s}", "status", s->is_stopping ? "stopping" : "ok"));
+    reply_send(c, s->is_stopping ? 503 : 200, json_pack("{s:s}", "status", s->is_stopping ? "stopping" : "ok"));
 }
 
 static void get_version(server *s, connection *c) {
@@ -63,9 +64,9 @@ static void get_metrics(server *s, connection *c) {
                                  .uptime_s = difftime(time(NULL), (time_t)s->start_s)};
     if (f) metrics_print(f, &s->metrics, &facts);
     if (f && fclose(f) == 0)
-        connection_answer_text(c, 200, "text/plain; version=0.0.4", text, n);
+        connection_answer(c, 200, "text/plain; version=0.0.4", text, n);
     else
-        connection_refuse(c, 503, "", "out of memory");
+        reply_refuse(c, 503, "", "out of memory");
     free(text);
 }
 
@@ -96,7 +97,7 @@ static void post_tokenize(server *s, connection *c, json_t *body) {
         answer(c, json_pack("{s:o, s:I, s:I}", "tokens", ids_json(ids, n), "count", (json_int_t)n, "max_model_len",
                             (json_int_t)s->n_ctx));
     else
-        connection_refuse(c, why.status, why.field, why.text);
+        reply_refuse(c, why.status, why.field, why.text);
     free(ids);
     json_decref(body);
 }
@@ -112,7 +113,7 @@ static void post_detokenize(server *s, connection *c, json_t *body) {
         answer(c, json_pack("{s:o, s:o}", "prompt", json_stringn(text, n_text), "content", json_stringn(text, n_text)));
         free(text);
     } else {
-        connection_refuse(c, why.status, "tokens", why.text);
+        reply_refuse(c, why.status, "tokens", why.text);
     }
     free(ids);
     json_decref(body);
@@ -135,9 +136,8 @@ static const route routes[] = {
     {"POST", "/detokenize", NULL, post_detokenize},
 };
 
-/* Whether somebody is there is no secret. */
 int route_admits(const server *s, const http_head *head) {
-    return !s->keys.keys || strcmp(head->path, "/health") == 0 || keys_have(&s->keys, head->key);
+    return !s->keys.keys || strcmp(head->path, "/health") == 0 /* no secret */ || keys_have(&s->keys, head->key);
 }
 
 static void post(server *s, connection *c, const route *r, const char *body, size_t n_body) {
@@ -149,7 +149,7 @@ static void post(server *s, connection *c, const route *r, const char *body, siz
     }
     char text[256];
     snprintf(text, sizeof text, "the body is no JSON: %.120s at byte %d", error.text, error.position);
-    connection_refuse(c, 400, "", text);
+    reply_refuse(c, 400, "", text);
 }
 
 void route_request(server *s, connection *c, const http_head *head, const char *body, size_t n_body) {
@@ -168,5 +168,5 @@ void route_request(server *s, connection *c, const http_head *head, const char *
     char text[128];
     snprintf(text, sizeof text, same_path ? "%.80s is asked by %s" : "there is no %.80s here", head->path,
              same_path ? same_path->method : "");
-    connection_refuse(c, same_path ? 405 : 404, "", text);
+    reply_refuse(c, same_path ? 405 : 404, "", text);
 }

@@ -21,8 +21,6 @@
 #include <time.h>
 
 #include "cli/lib/common.h"
-#include "cli/serve/job.h"
-#include "cli/serve/reply.h"
 
 enum { INPUT_MAX = 2 * HTTP_HEAD_MAX, LINGER_S = 2, BODY_BYTES_PER_S = 32768 };
 
@@ -36,9 +34,9 @@ struct connection {
     connection_state state;
     http_head head;      /* of the request under way */
     uint64_t body_bytes; /* of it, in all->body_bytes */
-    job *job;
-    int has_begun; /* bytes of the next head have come */
-    int is_cut;    /* its reader is too slow: it is going to be closed */
+    void *work;          /* NULL: none */
+    int has_begun;       /* bytes of the next head have come */
+    int is_cut;          /* its reader is too slow: it is going to be closed */
     int is_advancing;
 };
 
@@ -61,21 +59,20 @@ static void free_body(connection *c) {
 
 void connection_close(connection *c) {
     connections *all = c->all;
-    if (c->job) {
-        job *gone = c->job;
-        c->job = NULL;
-        job_leave(gone);
+    if (c->work) {
+        void *gone = c->work;
+        c->work = NULL;
+        all->rules.leave(all->rules.ctx, gone);
     }
     free_body(c);
     if (c->next) c->next->prev = c->prev;
     if (c->prev) c->prev->next = c->next;
     if (all->first == c) all->first = c->next;
     all->n--;
-    all->server->metrics.n_connections = all->n;
     event_free(c->timer);
     bufferevent_free(c->bev);
     free(c);
-    all->on_room(all->ctx);
+    all->rules.room(all->rules.ctx);
 }
 
 /* Nothing follows on this connection: what is written goes out, and then it ends. */
@@ -95,7 +92,7 @@ static void begin_head(connection *c) {
     c->state = HEAD;
     c->has_begun = 0;
     bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX);
-    arm(c, SERVER_IDLE_S);
+    arm(c, NET_IDLE_S);
 }
 
 /* ---- answers ------------------------------------------------------------------------------------------------------------- */
@@ -106,13 +103,13 @@ static void put_head(connection *c, int status, const char *type) {
     const time_t now = time(NULL);
     struct tm tm;
     strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&now, &tm));
-    if (c->all->server->is_stopping) c->head.stays = 0;
+    if (c->all->is_stopping) c->head.stays = 0;
     evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Type: %s\r\n", status, http_reason(status), date,
                         type);
     if (status == 429 || status == 503) evbuffer_add_printf(out, "Retry-After: 1\r\n");
     if (status == 401) evbuffer_add_printf(out, "WWW-Authenticate: Bearer\r\n");
     if (!c->head.stays) evbuffer_add_printf(out, "Connection: close\r\n");
-    c->all->server->metrics.responses[status]++;
+    c->all->rules.answered(c->all->rules.ctx, status);
 }
 
 /* The answer is written: the next request, or the end. */
@@ -126,23 +123,12 @@ static void end_answer(connection *c) {
         bufferevent_trigger(c->bev, EV_READ | EV_WRITE, BEV_TRIG_IGNORE_WATERMARKS | BEV_TRIG_DEFER_CALLBACKS);
 }
 
-void connection_answer_text(connection *c, int status, const char *type, const char *text, size_t n) {
+void connection_answer(connection *c, int status, const char *type, const char *text, size_t n) {
     if (c->is_cut) return;
     put_head(c, status, type);
     evbuffer_add_printf(bufferevent_get_output(c->bev), "Content-Length: %zu\r\n\r\n", n);
     bufferevent_write(c->bev, text, n);
     end_answer(c);
-}
-
-void connection_answer(connection *c, int status, json_t *body) {
-    size_t n;
-    char *text = reply_dump(body, &n);
-    connection_answer_text(c, status, "application/json", text, n);
-    free(text);
-}
-
-void connection_refuse(connection *c, int status, const char *field, const char *text) {
-    connection_answer(c, status, reply_error(status, field, text));
 }
 
 void connection_begin_stream(connection *c) {
@@ -161,7 +147,7 @@ void connection_send(connection *c, const char *data, size_t n) {
     evbuffer_add(out, data, n);
     evbuffer_add(out, after, sizeof after - 1);
     if (c->head.minor == 1) evbuffer_add(out, "\r\n", 2);
-    if (output_bytes(c) <= SERVER_OUTPUT_MAX) return;
+    if (output_bytes(c) <= NET_OUTPUT_MAX) return;
     c->is_cut = 1; /* its reader takes nothing: closed from the loop */
     event_active(c->timer, EV_TIMEOUT, 0);
 }
@@ -172,34 +158,34 @@ void connection_end_stream(connection *c) {
     end_answer(c);
 }
 
-void connection_set_job(connection *c, job *j) { c->job = j; }
+void connection_set_work(connection *c, void *work) { c->work = work; }
 
 /* ---- requests ------------------------------------------------------------------------------------------------------------ */
 
 /* A refusal behind which the connection cannot be read any further. */
 static void refuse_and_end(connection *c, int status, const char *text) {
     c->head.stays = 0;
-    connection_refuse(c, status, "", text);
+    c->all->rules.refuse(c->all->rules.ctx, c, status, text);
 }
 
 static void take_head(connection *c, size_t n_head) {
-    const server *s = c->all->server;
+    const connection_rules *rules = &c->all->rules;
     evbuffer_drain(bufferevent_get_input(c->bev), n_head);
-    if (!route_admits(s, &c->head)) {
+    if (!rules->admits(rules->ctx, &c->head)) {
         refuse_and_end(c, 401, "a key is asked for: Authorization: Bearer KEY");
-    } else if (c->head.content_length > s->o->body_bytes) {
+    } else if (c->head.content_length > rules->body_bytes) {
         char text[128];
         snprintf(text, sizeof text, "a body of %llu bytes; at most %llu are taken",
-                 (unsigned long long)c->head.content_length, (unsigned long long)s->o->body_bytes);
+                 (unsigned long long)c->head.content_length, (unsigned long long)rules->body_bytes);
         refuse_and_end(c, 413, text);
-    } else if (c->all->body_bytes + c->head.content_length > SERVER_BODIES_MAX) {
+    } else if (c->all->body_bytes + c->head.content_length > NET_BODIES_MAX) {
         refuse_and_end(c, 503, "too many bytes of other requests are under way");
     } else {
         c->body_bytes = c->head.content_length;
         c->all->body_bytes += c->body_bytes;
         c->state = BODY;
         bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX + (size_t)c->body_bytes);
-        arm(c, SERVER_BODY_S + (uint32_t)(c->body_bytes / BODY_BYTES_PER_S));
+        arm(c, NET_BODY_S + (uint32_t)(c->body_bytes / BODY_BYTES_PER_S));
         if (c->head.expects_continue && c->body_bytes > 0)
             evbuffer_add_printf(bufferevent_get_output(c->bev), "HTTP/1.1 100 Continue\r\n\r\n");
     }
@@ -225,7 +211,7 @@ static int read_head(connection *c) {
                        length == -411 ? "a body needs a Content-Length" : "this is no request that can be read");
         return 1;
     }
-    if (!c->has_begun) arm(c, SERVER_HEAD_S);
+    if (!c->has_begun) arm(c, NET_HEAD_S);
     c->has_begun = 1;
     return 0;
 }
@@ -240,7 +226,7 @@ static int read_body(connection *c) {
     c->state = WORK;
     arm(c, 0);
     bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX);
-    route_request(c->all->server, c, &c->head, body, n);
+    c->all->rules.request(c->all->rules.ctx, c, &c->head, body, n);
     free(body);
     return 1;
 }
@@ -281,7 +267,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg) {
 }
 
 void connection_open(connections *all, evutil_socket_t fd) {
-    const struct timeval write_tv = {.tv_sec = SERVER_WRITE_S};
+    const struct timeval write_tv = {.tv_sec = NET_WRITE_S};
     const int one = 1;
     connection *c = cli_alloc(1, sizeof *c);
     *c = (connection){.all = all, .next = all->first};
@@ -299,12 +285,11 @@ void connection_open(connections *all, evutil_socket_t fd) {
     if (all->first) all->first->prev = c;
     all->first = c;
     all->n++;
-    all->server->metrics.n_connections = all->n;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     bufferevent_setcb(c->bev, on_read, on_write, on_event, c);
     bufferevent_set_timeouts(c->bev, NULL, &write_tv);
     begin_head(c);
-    arm(c, SERVER_HEAD_S);
+    arm(c, NET_HEAD_S);
     bufferevent_enable(c->bev, EV_READ | EV_WRITE);
 }
 

@@ -4,7 +4,7 @@
  *
  *     SIGTERM, SIGINT ──> no new connection, no new work; idle connections are closed
  *                         jobs go on for --grace seconds ──> those that are left end as they are (job_abort)
- *                         the last answers go out, SERVER_FLUSH_S at most ──> the loop ends
+ *                         the last answers go out, FLUSH_S at most ──> the loop ends
  *     a second signal ──> at once
  */
 #include <arpa/inet.h>
@@ -17,7 +17,11 @@
 #include <unistd.h>
 
 #include "cli/lib/common.h"
-#include "cli/serve/job.h"
+#include "job.h"
+#include "reply.h"
+#include "routes.h"
+
+enum { FLUSH_S = 3 }; /* for the last answers to go out */
 
 typedef struct loop {
     server *s;
@@ -44,7 +48,7 @@ static void set_clock(loop *l, uint32_t seconds) {
 static void begin_flush(loop *l) {
     l->phase = FLUSHING;
     connections_close_idle(&l->all);
-    set_clock(l, SERVER_FLUSH_S);
+    set_clock(l, FLUSH_S);
     if (l->all.n == 0) event_base_loopbreak(l->base);
 }
 
@@ -61,7 +65,7 @@ static void on_signal(evutil_socket_t signal_number, short what, void *arg) {
         return;
     }
     l->phase = STOPPING;
-    l->s->is_stopping = 1;
+    l->s->is_stopping = l->all.is_stopping = 1;
     evconnlistener_disable(l->listener);
     const uint32_t n = count_jobs(l->s);
     if (!l->s->o->common.quiet) cli_note("stopping: %u requests are under way", n);
@@ -105,12 +109,33 @@ static void on_connection(struct evconnlistener *listener, evutil_socket_t fd, s
     loop *l = arg;
     (void)address, (void)n;
     connection_open(&l->all, fd);
+    l->s->metrics.n_connections = l->all.n;
     if (l->all.n >= l->s->o->connections) evconnlistener_disable(listener);
 }
 
-/* A connection has gone. */
-static void on_room(void *arg) {
-    loop *l = arg;
+/* ---- what connections ask and tell (connection_rules) ----------------------------------------------------------------------- */
+
+static int on_admits(void *ctx, const http_head *head) { return route_admits(((loop *)ctx)->s, head); }
+
+static void on_request(void *ctx, connection *c, const http_head *head, const char *body, size_t n) {
+    route_request(((loop *)ctx)->s, c, head, body, n);
+}
+
+static void on_refuse(void *ctx, connection *c, int status, const char *text) {
+    (void)ctx;
+    reply_refuse(c, status, "", text);
+}
+
+static void on_leave(void *ctx, void *work) {
+    (void)ctx;
+    job_leave(work);
+}
+
+static void on_answered(void *ctx, int status) { ((loop *)ctx)->s->metrics.responses[status]++; }
+
+static void on_room(void *ctx) {
+    loop *l = ctx;
+    l->s->metrics.n_connections = l->all.n;
     if (l->phase == SERVING && l->all.n < l->s->o->connections) evconnlistener_enable(l->listener);
     if (l->phase == FLUSHING && l->all.n == 0) event_base_loopbreak(l->base);
 }
@@ -177,7 +202,15 @@ static int listen_at(loop *l) {
 static int make_events(loop *l) {
     l->base = event_base_new();
     if (!l->base) return 0;
-    l->all = (connections){.server = l->s, .base = l->base, .on_room = on_room, .ctx = l};
+    const connection_rules rules = {.ctx = l,
+                                    .body_bytes = l->s->o->body_bytes,
+                                    .admits = on_admits,
+                                    .request = on_request,
+                                    .refuse = on_refuse,
+                                    .leave = on_leave,
+                                    .answered = on_answered,
+                                    .room = on_room};
+    l->all = (connections){.base = l->base, .rules = rules};
     l->notes = event_new(l->base, driver_fd(l->s->driver), EV_READ | EV_PERSIST, on_notes, l);
     l->terminate = evsignal_new(l->base, SIGTERM, on_signal, l);
     l->interrupt = evsignal_new(l->base, SIGINT, on_signal, l);
