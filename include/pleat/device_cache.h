@@ -212,7 +212,7 @@ PLEAT_API pleat_status pleat_device_cache_get_usage(pleat_device_cache *cache, p
 /* What one sequence holds, summed over its lanes. */
 typedef struct pleat_device_cache_held {
     uint64_t pages[2];    /* of the high format, of the low one */
-    uint64_t tokens[2];   /* that are live */
+    uint64_t tokens[2];   /* live ones, by format */
     uint64_t slots;       /* of all these pages */
     uint64_t table_bytes; /* rows and counts of its lanes, and the pool's 8 bytes a page */
 } pleat_device_cache_held;

@@ -3,7 +3,7 @@
  * mul_many.cu: products with more rows of x than mul_few.cu takes: prompts, and batches.
  *
  *     a thread block of 8 warps has 32 or 128 rows of W by 128 rows of x
- *     groups of 128 columns, weights as they lie and x as f16, are copied to shared memory, STAGES under way
+ *     groups of 128 columns, weights as they lie and x as f16, are copied to shared memory, 2 or 3 under way
  *     a warp multiplies MT tiles of W by NT times 8 rows of x: 4 by 4 of 128 rows, 2 by 2 of 32
  *
  * Two sums a lane and result: of the range under way, and of the ranges that are done (mul.h, rule 1).
@@ -17,7 +17,6 @@
 
 #define THREADS 256u
 #define X_ROWS 128u
-#define STAGES 3
 #define PIECES 16u       /* of a row of x in a group */
 #define MANY_BLOCKS 128u /* of 128 rows: about as many as a GPU has multiprocessors */
 #define X_STAGE_BYTES (X_ROWS * PIECES * 16)
@@ -27,6 +26,7 @@ template <int MT> struct shape {
     static constexpr int nt = MT == 4 ? 4 : 2;      /* times 8 rows of x of a warp */
     static constexpr int warps_n = 16 / nt;         /* warps side by side along x */
     static constexpr int warps_m = 8 / warps_n;     /* along W */
+    static constexpr uint32_t stages = MT == 4 ? 3 : 2; /* of shared memory; 2 fit every GPU, twice where it has much */
     static constexpr uint32_t tiles = MT * warps_m; /* of a block */
 };
 
@@ -130,9 +130,10 @@ static __device__ __forceinline__ void end_tile(const pleat__device_mul &m, cons
 }
 
 template <int F, int MT, int END>
-static __global__ void __launch_bounds__(THREADS, 1) mul_many(const __grid_constant__ pleat__device_mul m) {
+static __global__ void __launch_bounds__(THREADS, MT == 4 ? 1 : 2) mul_many(const __grid_constant__ pleat__device_mul m) {
     extern __shared__ __align__(128) uint8_t shared[];
     constexpr int NT = shape<MT>::nt;
+    constexpr uint32_t STAGES = shape<MT>::stages;
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const uint32_t warp_m = warp / shape<MT>::warps_n, warp_n = warp % shape<MT>::warps_n;
     const uint32_t tile0 = blockIdx.x * shape<MT>::tiles, x0 = blockIdx.y * X_ROWS;
@@ -147,7 +148,7 @@ static __global__ void __launch_bounds__(THREADS, 1) mul_many(const __grid_const
         pleat__copies_commit();
     }
     for (uint32_t group = 0; group < n_groups; group++) {
-        pleat__copies_wait<STAGES - 2>();
+        pleat__copies_wait<(int)STAGES - 2>();
         __syncthreads(); /* the group is there, and all have read the one that is overwritten now */
         const uint32_t next = group + STAGES - 1;
         if (next < n_groups) copy_group<F, MT>(m, base + next % STAGES * stage_bytes<F, MT>, tile0, x0, next);
@@ -167,7 +168,7 @@ static __global__ void __launch_bounds__(THREADS, 1) mul_many(const __grid_const
 
 template <int F, int MT, int END>
 static pleat_status launch(const pleat__device_mul &m, pleat__device_stream stream, pleat_error *err) {
-    constexpr uint32_t bytes = STAGES * stage_bytes<F, MT>;
+    constexpr uint32_t bytes = shape<MT>::stages * stage_bytes<F, MT>;
     const uint32_t n_blocks = (m.w.tiles.n_tiles + shape<MT>::tiles - 1) / shape<MT>::tiles;
     PLEAT_CUDA_TRY(cudaFuncSetAttribute(mul_many<F, MT, END>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
                    "asking for shared memory", err);
@@ -203,10 +204,22 @@ extern "C" pleat_status pleat__device_mul_many(const pleat__device_mul *m, uint3
     }
 }
 
+/* Has a block of the thread's device room for the largest stages of blocks of 128 rows? */
+static pleat_status has_room(bool *has, pleat_error *err) {
+    int device = 0, most = 0;
+    PLEAT_CUDA_TRY(cudaGetDevice(&device), "asking which GPU is in use", err);
+    PLEAT_CUDA_TRY(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device), "asking the GPU",
+                   err);
+    *has = (uint32_t)most >= shape<4>::stages * stage_bytes<PLEAT__TILE_F16, 4>;
+    return PLEAT_OK;
+}
+
 /* A block of 128 rows reads x least often; one of 32 gives all multiprocessors something where there are few. */
 extern "C" pleat_status pleat__device_mul_run(const pleat__device_mul *m, pleat__device_stream stream,
                                               pleat_error *err) {
+    bool has = false;
     if (m->n <= PLEAT__MUL_FEW) return pleat__device_mul_few(m, stream, err);
+    PLEAT_TRY(has_room(&has, err));
     const uint64_t n_blocks = (uint64_t)(m->w.tiles.n_tiles / 8) * ((m->n + X_ROWS - 1) / X_ROWS);
-    return pleat__device_mul_many(m, n_blocks >= MANY_BLOCKS ? 128 : 32, stream, err);
+    return pleat__device_mul_many(m, has && n_blocks >= MANY_BLOCKS ? 128 : 32, stream, err);
 }

@@ -228,6 +228,7 @@ static __global__ void __launch_bounds__(CHOOSE_THREADS) choose(const float *log
     candidate mine = {-INFINITY, UINT32_MAX, 0};
     pleat__let_next_start();
     pleat__wait_for_last();
+#pragma unroll 16
     for (uint32_t i = threadIdx.x; i < n_vocab; i += CHOOSE_THREADS)
         mine = better(mine, candidate{row[i], i, !isfinite(row[i])});
     mine = best_of_warp(mine);

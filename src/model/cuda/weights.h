@@ -32,7 +32,7 @@ typedef struct pleat__device_weights {
     pleat__device_matrix embedding, output;
     const float *output_norm;
     void *memory;
-    uint64_t bytes; /* of it */
+    uint64_t bytes; /* of `memory` */
 } pleat__device_weights;
 
 /* Bytes of device memory for the weights, with positions up to max_tokens. */

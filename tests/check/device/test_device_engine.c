@@ -154,7 +154,8 @@ static void follow(const text *t, pleat_engine *const engines[N_ENGINES], uint32
 
 static distances measure(const text *t, const char *spec) {
     pleat_workers *team = NULL;
-    distances sum = {{0}, {0}, {0}};
+    distances sum;
+    memset(&sum, 0, sizeof sum);
     CHECK_STATUS(pleat_workers_create(0, NULL, &team), PLEAT_OK);
     pleat_engine *engines[N_ENGINES] = {engine_on(t, "f16", 0, 1, team), engine_on(t, spec, 0, 1, team),
                                         engine_on(t, spec, 1, 1, team)};
