@@ -210,6 +210,18 @@ typedef struct pleat_device_cache_usage {
 PLEAT_API pleat_status pleat_device_cache_get_usage(pleat_device_cache *cache, pleat_device_cache_usage *out,
                                                     void *stream, pleat_error *err);
 
+/* What one sequence holds, summed over its lanes. */
+typedef struct pleat_device_cache_held {
+    uint64_t pages[2];    /* of the high format, of the low one */
+    uint64_t tokens[2];   /* live ones, by format */
+    uint64_t slots;       /* of all these pages */
+    uint64_t table_bytes; /* rows and counts of its lanes, and the pool's 8 bytes a page */
+} pleat_device_cache_held;
+
+/* Waits for the stream and downloads the sequence's counts. */
+PLEAT_API pleat_status pleat_device_cache_get_held(pleat_device_cache *cache, uint32_t seq_idx,
+                                                   pleat_device_cache_held *out, void *stream, pleat_error *err);
+
 /* Tokens of a sequence, dropped ones included; 0: it is empty.  Waits. */
 PLEAT_API pleat_status pleat_device_cache_length(pleat_device_cache *cache, uint32_t seq_idx, uint32_t *n_tokens,
                                                  void *stream, pleat_error *err);
