@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * prompt_rig.h: cases of prompt attention for the tests: a lane of two runs of any format and the chunk's own run, in
- * pages of odd sizes in random order, each pool ending at an unreadable page; and their oracle in float64.
+ * prompt_rig.h: cases of prompt attention for the tests, and their oracle in float64.  A case is a lane of two runs of
+ * any format and the chunk's own run, in pages of odd sizes in random order.  Each pool ends at an unreadable page.
  */
 #ifndef CHECK_PROMPT_RIG_H
 #define CHECK_PROMPT_RIG_H
