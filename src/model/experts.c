@@ -19,14 +19,12 @@
 
 /* ---- routing ----------------------------------------------------------------------------------------------------- */
 
-/* The largest of the logits that is not among the first n chosen; logits that are not finite are no reason to fail. */
-static uint32_t next_best(const float *logits, uint32_t n_experts, const uint32_t *chosen, uint32_t n) {
+/* The largest of the logits that is not taken, which it is now; logits that are not finite are no reason to fail. */
+static uint32_t take_best(const float *logits, uint32_t n_experts, uint8_t *taken) {
     uint32_t best = UINT32_MAX;
-    for (uint32_t e = 0; e < n_experts; e++) {
-        bool is_taken = false;
-        for (uint32_t i = 0; i < n; i++) is_taken |= chosen[i] == e;
-        if (!is_taken && (best == UINT32_MAX || logits[e] > logits[best])) best = e;
-    }
+    for (uint32_t e = 0; e < n_experts; e++)
+        if (!taken[e] && (best == UINT32_MAX || logits[e] > logits[best])) best = e;
+    taken[best] = 1;
     return best;
 }
 
@@ -37,11 +35,12 @@ static void choose_row(const pleat__forward *fw, const void *arg, uint32_t i, ui
     float *logits = fw->routing.logits + (size_t)row * m->n_experts;
     uint32_t *chosen = fw->routing.chosen + (size_t)row * m->n_experts_used;
     float *weights = fw->routing.weights + (size_t)row * m->n_experts_used;
+    uint8_t taken[PLEAT__MAX_EXPERTS] = {0};
     double sum = 0, chosen_sum = 0;
     (void)i;
     for (uint32_t e = 0; layer->router_bias && e < m->n_experts; e++) logits[e] += layer->router_bias[e];
     for (uint32_t n = 0; n < m->n_experts_used; n++) {
-        chosen[n] = next_best(logits, m->n_experts, chosen, n);
+        chosen[n] = take_best(logits, m->n_experts, taken);
         chosen_sum += exp((double)logits[chosen[n]] - (double)logits[chosen[0]]);
     }
     for (uint32_t e = 0; e < m->n_experts; e++) sum += exp((double)logits[e] - (double)logits[chosen[0]]);

@@ -18,7 +18,6 @@
 #define MAX_Q_HEADS (MAX_KV_HEADS * PLEAT__MAX_GROUP)
 #define MAX_CONTEXT (1u << 24)
 #define MAX_WIDTH (1u << 20)
-#define MAX_EXPERTS 1024u
 
 static pleat_status read_architecture(pleat_model *m, const pleat_gguf *g, pleat_error *err) {
     pleat__str name = {0};
@@ -193,7 +192,7 @@ static pleat_status read_experts(pleat_model *m, pleat__keys *k) {
     if (!(known & PLEAT__EXPERTS)) return PLEAT_OK;
     const bool is_there = pleat__keys_any(k, "expert_count", &n_experts) && n_experts != 0;
     if (!is_there && !(m->arch->has & PLEAT__EXPERTS)) return PLEAT_OK;
-    PLEAT_TRY(pleat__keys_u32(k, "expert_count", MAX_EXPERTS, &m->n_experts));
+    PLEAT_TRY(pleat__keys_u32(k, "expert_count", PLEAT__MAX_EXPERTS, &m->n_experts));
     PLEAT_TRY(pleat__keys_u32(k, "expert_used_count", m->n_experts, &m->n_experts_used));
     m->n_ff_expert = m->info.n_ff;
     PLEAT_TRY(pleat__keys_u32(k, "expert_feed_forward_length", MAX_WIDTH, &m->n_ff_expert));

@@ -32,6 +32,7 @@ static inline pleat__matrix pleat__stack_at(const pleat__stack *stack, uint32_t 
 }
 
 #define PLEAT__NO_ROPE UINT32_MAX
+#define PLEAT__MAX_EXPERTS 1024u
 
 typedef struct pleat__layer {
     const float *attn_norm;      /* [n_embd] */
