@@ -58,8 +58,8 @@ void pleat__attn_decode_received_neon(const pleat__kv_run *run, uint32_t slot_fr
                                       const float *logits, size_t logits_stride, const float *lse2, uint32_t n_group);
 
 /* Tiles in a group.  64 tokens of 15-bit weights and 8-bit codes stay far below 2^31.  With eight a token takes 2 to 3 of
- * 44 cycles less in cache, since integer sums are turned to f32 and o is read once a group; from memory it gained nothing
- * for k4v4 and k4v2 and lost a tenth for k8v8 (EPYC of family 25, 2026-11-23). */
+ * 44 cycles less in cache, since integer sums are turned to f32 and o is read once a group.  From memory eight gained
+ * nothing for k4v4 and k4v2, and lost a tenth for k8v8 (EPYC of family 25, 2026-11-23). */
 #define PLEAT__DECODE_TILES 4u
 #define PLEAT__DECODE_HEADS 4u
 
@@ -175,9 +175,9 @@ static inline void pleat__tile_group_stop_prefetch(pleat__tile_group *g) {
     }
 }
 
-/* How far ahead of the reading to prefetch, in slots: one group.  EPYC of family 25, one thread from memory, 2026-11-23,
- * against 16640 bytes, which are two groups of k4v4 and k4v2 and three of k2v2: 13.9 to 13.0, 12.6 to 12.5 and 13.0 to
- * 12.2 ns a token and lane with AVX-512; two threads with AVX2: 19.3 to 17.8, 17.9 to 17.1 and 18.4 to 16.5. */
+/* How far ahead of the reading to prefetch, in slots: one group.  With 16640 bytes, two groups of k4v4 and k4v2 and three
+ * of k2v2, these took longer on an EPYC of family 25.  In ns a token and lane, 2026-11-23: one thread of AVX-512 13.9,
+ * 12.6 and 13.0, now 13.0, 12.5 and 12.2.  Two threads of AVX2 19.3, 17.9 and 18.4, now 17.8, 17.1 and 16.5. */
 static inline uint32_t pleat__decode_ahead_slots(const pleat__page_layout *l) {
     return PLEAT__TILE * pleat__decode_group_tiles(l);
 }
