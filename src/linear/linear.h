@@ -31,10 +31,10 @@
  * one thread, 26 of the 29 GB/s of a plain read (10 on 4 KiB pages).  Eight vectors reach 1.15 times the peak of f32
  * FMAs, AMX with 16 vectors 1.9 times.
  *
- * Which kernel a span takes depends on the span's own length alone, but for kernels of the same bits.  A kernel adds the products of one (output row,
- * step row) in one order, whatever else shares the call.  So a result depends neither on the other items nor on the
- * thread count, and not on the span either where the job is vectors_only, or the matrix quantised and packed_rows
- * unlimited.
+ * Which kernel a span takes depends on the span's own length alone, but for kernels of the same bits.  A kernel adds
+ * the products of one (output row, step row) in one order, whatever else shares the call.  So a result depends neither
+ * on the other items nor on the thread count, and not on the span either where the job is vectors_only, or the matrix
+ * quantised and packed_rows unlimited.
  *
  * Errors, with M(b) the largest magnitude among the 32 activations of block b:
  *     floats      exact as f32; 8 or 16 partial sums:      2^-23 * (cols/8 + 36) * sum |w*x|
