@@ -145,6 +145,7 @@ typedef struct attn_case {
     double *lse2;   /* [rows] */
     double *wobble; /* [rows] bound on a logit2's error: roundings on the way of a product into the sum */
     double *received[N_SIDES];
+    double *summed[N_SIDES]; /* the same where the weights of all heads are added */
 } attn_case;
 
 static uint32_t n_rows(const attn_case *c) { return c->n_queries * c->n_group; }
@@ -205,13 +206,16 @@ static void oracle(attn_case *c) {
         weights[w] = calloc(n, sizeof(double));
         most[w] = calloc(n, sizeof(double));
         c->received[w] = calloc(n, sizeof(double));
+        c->summed[w] = calloc(n, sizeof(double));
     }
     for (uint32_t i = 0; i < c->n_queries; i++) {
         for (uint32_t g = 0; g < c->n_group; g++) {
             oracle_row(c, i, g, weights);
             for (int w = 0; w < N_SIDES; w++)
-                for (uint32_t j = 0; j < c->sides[w].run.n_slots; j++)
+                for (uint32_t j = 0; j < c->sides[w].run.n_slots; j++) {
                     most[w][j] = g == 0 ? weights[w][j] : fmax(most[w][j], weights[w][j]);
+                    if (w != SELF || j != c->self_seen + i) c->summed[w][j] += weights[w][j];
+                }
         }
         for (int w = 0; w < N_SIDES; w++)
             for (uint32_t j = 0; j < c->sides[w].run.n_slots; j++)
@@ -227,6 +231,7 @@ static void case_release(attn_case *c) {
     for (int w = 0; w < N_SIDES; w++) {
         side_release(&c->sides[w]);
         free(c->received[w]);
+        free(c->summed[w]);
     }
     free(c->q);
     free(c->out);
@@ -313,30 +318,63 @@ static void run_all_received(const attn_case *c, const prompt_variant *v, result
         run_received(c, v, r, w, 0, c->n_queries, 0, c->sides[w].run.n_slots);
 }
 
+static pleat__attn_prompt args_of(const attn_case *c, results *r, uint32_t from, uint32_t to, const float *q) {
+    return (pleat__attn_prompt){.past = c->has_past ? &c->view : NULL,
+                                .self = &c->sides[SELF].run,
+                                .self_seen = c->self_seen + from,
+                                .n_queries = to - from,
+                                .n_group = c->n_group,
+                                .head_dim = c->d,
+                                .scale = c->scale,
+                                .q = q + from * c->stride,
+                                .q_stride = c->stride,
+                                .out = (float *)r->out.p + from * c->stride,
+                                .out_stride = c->stride,
+                                .lse2 = (float *)r->lse2.p + from * lse2_stride(c),
+                                .lse2_stride = lse2_stride(c)};
+}
+
 /* Run queries [from, to) of the case. */
 static void run_part(const attn_case *c, const prompt_variant *v, results *r, uint32_t from, uint32_t to,
                      const float *q) {
     pleat__quant_dsp quant;
     pleat__quant_dsp_init(&quant, pleat_cpu_flags());
     check_buf scratch = new_scratch(c);
-    const pleat__attn_prompt args = {.past = c->has_past ? &c->view : NULL,
-                                     .self = &c->sides[SELF].run,
-                                     .self_seen = c->self_seen + from,
-                                     .n_queries = to - from,
-                                     .n_group = c->n_group,
-                                     .head_dim = c->d,
-                                     .scale = c->scale,
-                                     .q = q + from * c->stride,
-                                     .q_stride = c->stride,
-                                     .out = (float *)r->out.p + from * c->stride,
-                                     .out_stride = c->stride,
-                                     .lse2 = (float *)r->lse2.p + from * lse2_stride(c),
-                                     .lse2_stride = lse2_stride(c),
-                                     .quant = &quant,
-                                     .scratch = scratch.p};
+    pleat__attn_prompt args = args_of(c, r, from, to, q);
+    args.quant = &quant;
+    args.scratch = scratch.p;
     v->fn(&args);
     CHECK(check_buf_is_intact(&scratch));
     check_buf_free(&scratch);
+}
+
+/* All queries, and what they give found in the same walk, of n_together heads the largest. */
+static void run_at_once(const attn_case *c, const prompt_variant *v, results *r, uint32_t n_together) {
+    pleat__quant_dsp quant;
+    pleat__quant_dsp_init(&quant, pleat_cpu_flags());
+    const int first = c->has_past ? HIGH : SELF;
+    uint32_t n = 0, at = 0;
+    for (int w = first; w < N_SIDES; w++) n += pleat__attn_received_slots(c->sides[w].run.n_slots);
+    check_buf scratch = new_scratch(c), kept = check_buf_new(pleat__attn_prompt_kept_bytes(n), 64);
+    check_buf given = check_buf_new(n * sizeof(float), 4);
+    memset(kept.p, 0xFF, kept.bytes);
+    for (int w = first; w < N_SIDES; at += pleat__attn_received_slots(c->sides[w++].run.n_slots))
+        memcpy((float *)given.p + at, r->received[w].p, c->sides[w].run.n_slots * sizeof(float));
+    pleat__attn_prompt args = args_of(c, r, 0, c->n_queries, c->q);
+    args.quant = &quant;
+    args.scratch = scratch.p;
+    args.received = given.p;
+    args.n_together = n_together;
+    args.kept = kept.p;
+    v->fn(&args);
+    at = 0;
+    for (int w = first; w < N_SIDES; at += pleat__attn_received_slots(c->sides[w++].run.n_slots))
+        memcpy(r->received[w].p, (float *)given.p + at, c->sides[w].run.n_slots * sizeof(float));
+    check_buf *bufs[] = {&scratch, &kept, &given};
+    for (size_t i = 0; i < CHECK_COUNT(bufs); i++) {
+        CHECK(check_buf_is_intact(bufs[i]));
+        check_buf_free(bufs[i]);
+    }
 }
 
 /* Relative change of a weight when logits move by up to `wobble`: both the weight's and those of the sum. */
@@ -358,8 +396,6 @@ static void check_row(const attn_case *c, const results *r, uint32_t query, uint
 }
 
 static void check_results(const attn_case *c, const results *r, bool usual) {
-    double wobble = 0;
-    for (uint32_t row = 0; row < n_rows(c); row++) wobble = fmax(wobble, c->wobble[row]);
     for (uint32_t i = 0; i < c->n_queries; i++) {
         for (uint32_t g = 0; g < c->n_group; g++) check_row(c, r, i, g, usual);
         const float *gap = (const float *)r->out.p + i * c->stride + c->n_group * c->d;
@@ -367,10 +403,16 @@ static void check_results(const attn_case *c, const results *r, bool usual) {
         const float *lse2_gap = (const float *)r->lse2.p + i * lse2_stride(c) + c->n_group;
         for (uint32_t j = 0; j < LSE_GAP; j++) CHECK(lse2_gap[j] == CANARY);
     }
+}
+
+/* `given` is the oracle's. */
+static void check_received(const attn_case *c, const results *r, double *const *given, bool usual) {
+    double wobble = 0;
+    for (uint32_t row = 0; row < n_rows(c); row++) wobble = fmax(wobble, c->wobble[row]);
     for (int w = 0; w < N_SIDES; w++) {
         const float *received = r->received[w].p;
         for (uint32_t j = 0; j < c->sides[w].run.n_slots; j++) {
-            const double want = j % 3 + c->received[w][j];
+            const double want = j % 3 + given[w][j];
             CHECK_NEAR(received[j], want, (1e-5 + (usual ? 0 : weight_change(wobble))) * want + 1e-30);
         }
     }
@@ -393,6 +435,16 @@ static void check_case(const attn_case *c, bool usual) {
         run_part(c, v, &r, 0, c->n_queries, c->q);
         run_all_received(c, v, &r);
         check_results(c, &r, usual);
+        check_received(c, &r, c->received, usual);
+        for (int together = 0; together < 2; together++) {
+            results once;
+            results_init(&once, c);
+            run_at_once(c, v, &once, together ? c->n_group : 1);
+            CHECK_EQ_MEM(once.out.p, r.out.p, r.out.bytes);
+            CHECK_EQ_MEM(once.lse2.p, r.lse2.p, r.lse2.bytes);
+            check_received(c, &once, together ? c->received : c->summed, usual);
+            results_release(&once);
+        }
         results_release(&r);
     }
 }
@@ -574,6 +626,7 @@ static void test_many_queries(void) {
         }
         run_all_received(&c, v, &whole);
         check_results(&c, &whole, true);
+        check_received(&c, &whole, c.received, true);
         for (int w = HIGH; w < N_SIDES; w++) receive_in_pieces(&c, v, &parts, w);
         check_same(&c, &whole, &parts);
         results_release(&whole);
