@@ -127,7 +127,7 @@ static double attend_once(const job *j, float *received) {
                                          .scratch = j->scratch,
                                          .received = received,
                                          .n_together = c->n_group,
-                                         .kept = j->kept};
+                                         .weights = j->kept};
         c->variant->fn(&args);
     }
     return measure_now_s() - start;

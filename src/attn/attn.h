@@ -110,7 +110,7 @@ typedef struct pleat__attn_prompt {
     float *received;     /* [entries of past->high, past->low and self]: the sum over queries of the
                       * largest weight of n_together heads is added, but not what a query gives to its own slot */
     uint32_t n_together; /* n_group, or 1: every head's weight is added */
-    void *kept;          /* pleat__attn_prompt_kept_bytes() of so many slots, aligned to 64 */
+    void *weights;       /* pleat__attn_prompt_kept_bytes() of so many slots, aligned to 64 */
 } pleat__attn_prompt;
 
 /* Entries of `received` that a run takes: its slots, filled up. */

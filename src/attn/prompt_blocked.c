@@ -125,7 +125,7 @@ static float *take(float **next, uint64_t n) {
 static void walk_init(walk *w, const pleat__attn_prompt *args, const pleat__prompt_ops *ops) {
     const uint32_t d = args->head_dim;
     float *next = args->scratch;
-    *w = (walk){.args = args, .ops = ops, .kept = args->received ? args->kept : NULL};
+    *w = (walk){.args = args, .ops = ops, .kept = args->received ? args->weights : NULL};
     pleat__prompt_block *b = &w->block;
     b->head_dim = d;
     b->n_group = args->n_group;

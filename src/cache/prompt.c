@@ -93,7 +93,7 @@ typedef struct prompt_scratch {
 
 static void carve_scratch(const pleat_cache *c, prompt_scratch *s, pleat__arena *arena) {
     *s = (prompt_scratch){.attn = pleat__arena_take(arena, pleat__attn_prompt_scratch_bytes(c->opt.head_dim), 1)};
-    s->kept = pleat__arena_take(arena, pleat__attn_prompt_kept_bytes(pleat__cache_strand_slots(c)), 1);
+    s->weights = pleat__arena_take(arena, pleat__attn_prompt_kept_bytes(pleat__cache_strand_slots(c)), 1);
     if (c->keep->carve_loader) c->keep->carve_loader(c, &s->loader, arena);
 }
 
@@ -141,7 +141,7 @@ static void attend_blocks(const pleat__layer_job *job, const pleat__step_item *i
         args.scratch = fixed->scratch;
         args.received = fixed->received;
         args.n_together = fixed->n_together;
-        args.kept = fixed->kept;
+        args.weights = fixed->weights;
         c->attn.prompt(&args);
     }
 }
@@ -173,7 +173,7 @@ void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_ite
     if (pleat__cache_is_scored_at_once(c, item) && !pleat__cache_window(c, job->layer)) {
         args.received = strand_at(c, item, head, part);
         args.n_together = c->counting.is_largest ? c->n_group : 1;
-        args.kept = scratch.kept;
+        args.weights = scratch.weights;
         memset(args.received, 0, pleat__cache_strand_slots(c) * sizeof *args.received);
     }
     attend_blocks(job, item, head, part, &args);

@@ -161,7 +161,6 @@ static bool share_core(helper *self) {
     const uint64_t now_ns = pleat__clock_ns(), unit_ns = now_ns - self->unit_ns;
     self->unit_ns = now_ns;
     if (is_on_callers_cpu(self)) {
-        self->shares_until_ns = now_ns + SHARE_NS;
         const bool has_left = pleat__os_leave_cpu(pleat__os_cpu());
         if (!has_left) nap(self, AWAY_NS);
         return has_left;
@@ -202,7 +201,6 @@ static uint32_t await_epoch(helper *self, uint32_t seen) {
         const bool in_the_way = is_on_callers_cpu(self);
         if (now_ns < began_ns + SPIN_NS && !in_the_way) continue;
         look_for_others(self, now_ns);
-        if (in_the_way) self->shares_until_ns = now_ns + SHARE_NS;
         if (now_ns < self->shares_until_ns && now_ns < began_ns + SHARE_NS)
             nap(self, in_the_way || is_crowded(team, now_ns) ? AWAY_NS : NAP_NS);
         else
