@@ -87,7 +87,7 @@ static float *strand_at(const pleat_cache *c, const pleat__step_item *item, uint
 /* What a unit works in. */
 typedef struct prompt_scratch {
     void *attn;
-    void *kept;                 /* weights, where they are kept */
+    void *weights;              /* where they are kept */
     pleat__block_loader loader; /* empty where no lane has blocks */
 } prompt_scratch;
 

@@ -11,6 +11,7 @@
 
 #include "attn/attn.h"
 #include "check.h"
+#include "quant/variants.h"
 
 typedef struct side {
     pleat__page_layout layout;
