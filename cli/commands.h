@@ -8,6 +8,7 @@
 #include "cli/lib/options.h"
 
 extern const command run_command;         /* run/options.c */
+extern const command serve_command;       /* serve/options.c */
 extern const command eval_command;        /* eval/eval.c */
 extern const command calibrate_command;   /* calibrate/calibrate.c */
 extern const command bench_attn_command;  /* bench/attn.c */

@@ -19,10 +19,12 @@
 #include "cli/lib/hub/hub.h"
 #include "cli/lib/output.h"
 #include "cli/run/chat/edit.h"
+#include "cli/serve/serve.h"
 
 static const command *const commands[] = {
-    &run_command,         &eval_command,      &calibrate_command,   &bench_attn_command, &bench_pages_command,
-    &bench_codec_command, &bench_run_command, &bench_serve_command, &inspect_command,    &plan_command,
+    &run_command,         &serve_command,       &eval_command,        &calibrate_command,
+    &bench_attn_command,  &bench_pages_command, &bench_codec_command, &bench_run_command,
+    &bench_serve_command, &inspect_command,     &plan_command,
 };
 static const command_list all = {commands, sizeof commands / sizeof commands[0]};
 
@@ -84,8 +86,8 @@ static int completion(int argc, char **argv) {
 }
 
 static int version(void) {
-    printf("pleat %s\n%s; %s; %s; %s\n", pleat_version(), pleat_build_info(), peer_describe(), hub_describe(),
-           edit_describe());
+    printf("pleat %s\n%s; %s; %s; %s; %s\n", pleat_version(), pleat_build_info(), peer_describe(), hub_describe(),
+           server_describe(), edit_describe());
     return finish_printing();
 }
 

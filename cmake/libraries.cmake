@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 #
 # libraries.cmake: what others made and we link.  PCRE2, Jansson and xxHash's header have to be there; have_onednn,
-# have_zstd, have_curl and have_editline say whether oneDNN, zstd, libcurl with OpenSSL's libcrypto, and libedit are.
+# have_zstd, have_curl, have_libevent and have_editline say whether oneDNN, zstd, libcurl with OpenSSL's libcrypto,
+# libevent, and libedit are.
 
 # pleat_find(VAR header library package): VAR_INCLUDE and VAR_LIBRARY, or an end that names the Debian package.
 function(pleat_find var header library package)
@@ -75,6 +76,18 @@ if(curl STREQUAL on OR (curl STREQUAL auto AND CURL_INCLUDE AND CURL_LIBRARY AND
     pleat_find(CURL curl/curl.h curl libcurl4-openssl-dev)
     pleat_find(CRYPTO openssl/evp.h crypto libssl-dev)
     set(have_curl ON)
+endif()
+
+# ---- libevent -------------------------------------------------------------------------------------------------------
+
+pleat_three_way(PLEAT_LIBEVENT)
+string(TOLOWER ${PLEAT_LIBEVENT} libevent)
+find_path(EVENT_INCLUDE event2/bufferevent.h)
+find_library(EVENT_LIBRARY event_core)
+set(have_libevent OFF)
+if(libevent STREQUAL on OR (libevent STREQUAL auto AND EVENT_INCLUDE AND EVENT_LIBRARY))
+    pleat_find(EVENT event2/bufferevent.h event_core libevent-dev)
+    set(have_libevent ON)
 endif()
 
 # ---- libedit --------------------------------------------------------------------------------------------------------

@@ -13,6 +13,9 @@ settings, by their medians: micro-batches of 512 or 2048 tokens for prompts, fla
 (others need it), weights repacked or not.  Settings that are a quarter slower than the best of the first repetition are
 not tried again.  Pleat runs with its defaults.  Tokens are random, sampling is not timed, threads are equal.
 
+--keep FILE spreads the repetitions over several calls: what it holds counts as measured, and this call's are added.
+--shape and --weights give Pleat random weights of a known model in place of --model, which the peers read.
+
 Exit codes: 0 ok, 1 a measurement failed or a file cannot be read or written, 2 wrong usage or no peer, 130 interrupted.
 """
 import argparse
@@ -31,21 +34,22 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 PROFILE = os.path.join(ROOT, "models", "pleat-28m-q8_0.leankv.json")
 N_PROMPT, N_GEN, DEPTH = 2048, 96, 4000
 PEER_TYPES = ("f16", "q8_0", "q4_0")
+PLEAT_KVS = ("f16", "k8v4", "leankv")
+TEST_NAMES = ("prompt", "empty", "depth")
 
 # One test: `n` tokens as a prompt (pp) or one by one (tg), after `depth` others.
 Test = collections.namedtuple("Test", "kind n depth")
-TESTS = {"prompt": Test("pp", N_PROMPT, 0), "empty": Test("tg", N_GEN, 0), "depth": Test("tg", N_GEN, DEPTH)}
 
-# What is compared: test, Pleat's cache, the peer's, and the targets: against llama-cpp-python, against llama-bench.
-Row = collections.namedtuple("Row", "test kv type python bench")
-ROWS = (Row("prompt", "f16", "f16", 1.1, None), Row("prompt", "k8v4", "f16", 1.1, None),
-        Row("prompt", "leankv", "f16", 1.0, 1.0), Row("empty", "f16", "f16", 1.1, None),
-        Row("empty", "k8v4", "f16", 1.1, None), Row("empty", "leankv", "f16", 1.1, None),
-        Row("depth", "f16", "f16", None, None), Row("depth", "k8v4", "f16", None, None),
-        Row("depth", "leankv", "f16", None, None), Row("depth", "k8v4", "q8_0", 1.7, None),
-        Row("depth", "leankv", "q8_0", 2.0, 2.0), Row("depth", "k8v4", "q4_0", None, None),
-        Row("depth", "leankv", "q4_0", None, None))
-PLEAT_KVS = ("f16", "k8v4", "leankv")
+# What is compared: test, Pleat's cache, the peer's, and the targets: against llama-cpp-python, against llama-bench, and
+# against the better of all peers.
+Row = collections.namedtuple("Row", "test kv type python bench better")
+ROWS = (Row("prompt", "f16", "f16", 1.1, None, 1.1), Row("prompt", "k8v4", "f16", 1.1, None, 1.1),
+        Row("prompt", "leankv", "f16", 1.0, 1.0, None), Row("empty", "f16", "f16", 1.1, None, 1.1),
+        Row("empty", "k8v4", "f16", 1.1, None, 1.1), Row("empty", "leankv", "f16", 1.1, None, None),
+        Row("depth", "f16", "f16", None, None, None), Row("depth", "k8v4", "f16", None, None, None),
+        Row("depth", "leankv", "f16", None, None, None), Row("depth", "k8v4", "q8_0", 1.7, None, 1.7),
+        Row("depth", "leankv", "q8_0", 2.0, 2.0, None), Row("depth", "k8v4", "q4_0", None, None, None),
+        Row("depth", "leankv", "q4_0", None, None, None))
 
 # A peer's settings in one test.
 Setting = collections.namedtuple("Setting", "ubatch flash repack")
@@ -69,16 +73,23 @@ def words_of(setting):
     return f"ubatch {setting.ubatch}, {'' if setting.flash else 'no '}flash{', repacked' if setting.repack else ''}"
 
 
-def types_of(name):
+def rows_of(options):
+    """The rows that were asked for."""
+    return [row for row in ROWS if row.test in options.tests and row.kv in options.kv and row.type in options.peer_kv]
+
+
+def types_of(name, rows):
     """The peer's caches that a test is run with."""
-    return [t for t in PEER_TYPES if any(row.test == name and row.type == t for row in ROWS)]
+    return [t for t in PEER_TYPES if any(row.test == name and row.type == t for row in rows)]
 
 
-def peer_keys(tests):
+def peer_keys(options):
     """(test, KV, Setting) of all that a peer is tried with."""
-    return [(name, kv, Setting(ubatch, flash, repack)) for name in tests for kv in types_of(name) for repack in (0, 1)
-            for flash in ((1, 0) if kv == "f16" else (1,))
-            for ubatch in ((512, 2048) if TESTS[name].kind == "pp" else (512,))]
+    rows = rows_of(options)
+    return [(name, kv, Setting(ubatch, flash, repack)) for name, test in options.tests.items()
+            for kv in types_of(name, rows) for repack in (0, 1)
+            for flash in ((1, 0) if kv == "f16" and not options.few else (1,))
+            for ubatch in ((512, 2048) if test.kind == "pp" and test.n > 512 and not options.few else (512,))]
 
 
 def run(argv, text=""):
@@ -149,29 +160,34 @@ class Pleat:
     can_repack = False
 
     def __init__(self, options):
-        self.path, self.model, self.threads, self.tests = options.pleat, options.model, options.threads, options.tests
+        self.path, self.tests, self.kvs = options.pleat, options.tests, options.kv
         self.version = "; ".join(execute([self.path, "--version"]).split("\n")).strip("; ")
-        is_reference = os.path.basename(self.model) == "pleat-28m-q8_0.gguf" and os.path.exists(PROFILE)
-        self.specs = dict(zip(PLEAT_KVS, ("f16", "k8v4", f"leankv:profile={PROFILE}" if is_reference else "leankv")))
+        self.what = ["-m", options.model]
+        if options.shape:
+            self.what = ["--shape", options.shape, "--weights", options.weights]
+            self.version += f"; random weights, {' '.join(self.what)}"
+        self.what += ["-t", str(options.threads)]
+        if options.cpu_mask:
+            self.what += ["--cpu-mask", options.cpu_mask]
+            self.version += f"; --cpu-mask {options.cpu_mask}"
+        is_reference = os.path.basename(options.model) == "pleat-28m-q8_0.gguf" and os.path.exists(PROFILE)
+        self.specs = {"leankv": f"leankv:profile={PROFILE}"} if is_reference else {}
 
     def all_keys(self):
-        return [(name, kv, None) for name in self.tests for kv in PLEAT_KVS]
+        return [(name, kv, None) for name in self.tests for kv in self.kvs]
 
     def repetition(self, _):
         speeds = {}
-        for name in self.tests:
-            test = TESTS[name]
-            argv = [self.path, "bench", "run", "-m", self.model, "-t", str(self.threads), "-r", "1", "-p",
-                    str(test.n if test.kind == "pp" else 0), "-n", str(test.n if test.kind == "tg" else 0), "-d",
-                    str(test.depth), "--format", "json", "-q"]
-            argv += [word for kv in PLEAT_KVS for word in ("--kv", self.specs[kv])]
+        for name, test in self.tests.items():
+            argv = [self.path, "bench", "run", *self.what, "-r", "1", "-p", str(test.n if test.kind == "pp" else 0),
+                    "-n", str(test.n if test.kind == "tg" else 0), "-d", str(test.depth), "--format", "json", "-q"]
+            argv += [word for kv in self.kvs for word in ("--kv", self.specs.get(kv, kv))]
             values = execute_json(argv, self.read)
-            speeds.update({(name, kv, None): value for kv, value in zip(PLEAT_KVS, values)})
+            speeds.update({(name, kv, None): value for kv, value in zip(self.kvs, values)})
         return speeds
 
-    @staticmethod
-    def read(result):
-        return speeds_of([row["tokens_per_s"] for row in result["rows"]], len(PLEAT_KVS))
+    def read(self, result):
+        return speeds_of([row["tokens_per_s"] for row in result["rows"]], len(self.kvs))
 
 
 class LlamaCppPython:
@@ -180,7 +196,7 @@ class LlamaCppPython:
     name = "llama-cpp-python"
 
     def __init__(self, options):
-        self.model, self.threads, self.tests = options.model, options.threads, options.tests
+        self.options, self.tests = options, options.tests
         self.can_repack, self.number, self.note = True, "", ""
 
     @property
@@ -198,13 +214,14 @@ class LlamaCppPython:
         return f"cannot import llama_cpp ({last_line(done.stderr) if done.returncode > 0 else ending(done)})"
 
     def all_keys(self):
-        return peer_keys(self.tests)
+        return peer_keys(self.options)
 
     def measure(self, keys):
         if not keys:
             return {}
-        cases = [{**TESTS[name]._asdict(), "type": kv, **setting._asdict()} for name, kv, setting in keys]
-        argv = [sys.executable, os.path.join(HERE, "llama_cpp_python.py"), self.model, str(self.threads)]
+        cases = [{**self.tests[name]._asdict(), "type": kv, **setting._asdict()} for name, kv, setting in keys]
+        argv = [sys.executable, os.path.join(HERE, "llama_cpp_python.py"), self.options.model,
+                str(self.options.threads)]
         self.number, speeds = execute_json(argv, lambda result: (result["version"],
                                                                  speeds_of(result["speeds"], len(keys))),
                                            json.dumps(cases))
@@ -224,8 +241,7 @@ class LlamaBench:
     """llama-bench in either dialect: generation at a depth is `-d DEPTH` upstream and `-gp DEPTH,N` in ik_llama.cpp."""
 
     def __init__(self, path, name, options):
-        self.path, self.model, self.threads, self.tests = path, options.model, options.threads, options.tests
-        self.name, self.version = name, ""
+        self.path, self.options, self.name, self.version = path, options, name, ""
         done = run([path, "--help"])
         words = done.stdout + done.stderr
         self.has_gp, self.can_repack = "-gp " in words, "-rtr" in words
@@ -234,7 +250,7 @@ class LlamaBench:
                          "no llama-bench that can generate at a depth (neither --n-depth nor -gp)")
 
     def all_keys(self):
-        return [key for key in peer_keys(self.tests) if self.can_repack or not key[2].repack]
+        return [key for key in peer_keys(self.options) if self.can_repack or not key[2].repack]
 
     def shape(self, test):
         if test.kind == "pp":
@@ -247,8 +263,9 @@ class LlamaBench:
 
     def measure(self, test, kv, setting):
         repack = ["-rtr", str(setting.repack)] if self.can_repack else []
-        argv = [self.path, "-m", self.model, "-t", str(self.threads), "-r", "1", "-ngl", "0", "-ctk", kv, "-ctv", kv,
-                "-ub", str(setting.ubatch), "-fa", str(setting.flash), *repack, *self.shape(test), "-o", "json"]
+        argv = [self.path, "-m", self.options.model, "-t", str(self.options.threads), "-r", "1", "-ngl", "0",
+                "-ctk", kv, "-ctv", kv, "-ub", str(setting.ubatch), "-fa", str(setting.flash), *repack,
+                *self.shape(test), "-o", "json"]
         build, speed = execute_json(argv, lambda rows: self.read(rows, test, kv))
         self.version = f"{self.name}, build {build}"
         return speed
@@ -263,7 +280,7 @@ class LlamaBench:
         return build, speed_of(rows[0]["avg_ts"])
 
     def repetition(self, keys):
-        return {(name, kv, setting): self.measure(TESTS[name], kv, setting) for name, kv, setting in keys}
+        return {(name, kv, setting): self.measure(self.options.tests[name], kv, setting) for name, kv, setting in keys}
 
 
 def is_row_of(row, test, kv):
@@ -277,17 +294,25 @@ def is_row_of(row, test, kv):
 # ---- measuring ----------------------------------------------------------------------------------------
 
 
-def measure(engines, reps, quiet):
+def keys_of(engine, speeds):
+    """What a repetition has to measure: all, or what came near the best before."""
+    before = near_best(usable(engine, speeds))
+    measured = {key[:2] for key in before}
+    return before + [key for key in engine.all_keys() if key[:2] not in measured]
+
+
+def measure(engines, options):
     """{engine: {(test, KV, Setting): [tokens/s of each repetition]}}, all engines in turn."""
-    speeds = {e.name: collections.defaultdict(list) for e in engines}
-    keys = {e.name: e.all_keys() for e in engines}
+    speeds, reps = read_kept(engines, options), options.reps
+    keys = {e.name: keys_of(e, speeds) for e in engines}
     for rep in range(reps):
         for engine in engines:
-            if not quiet:
+            if not options.quiet:
                 print(f"repetition {rep + 1} of {reps}: {engine.name}", file=sys.stderr, flush=True)
             for key, speed in engine.repetition(keys[engine.name]).items():
                 speeds[engine.name][key].append(speed)
-            keys[engine.name] = near_best(usable(engine, speeds))
+            keys[engine.name] = keys_of(engine, speeds)
+            write_kept(speeds, options)
     return speeds
 
 
@@ -305,6 +330,38 @@ def near_best(speeds):
     return [key for key, values in speeds.items() if values[0] >= 0.75 * top[key[:2]]]
 
 
+def settings_kept(options):
+    """What two calls have to have in common for their repetitions to count together."""
+    names = ("model", "threads", "shape", "weights", "cpu_mask", "prompt", "gen", "depth")
+    return {"machine": machine(), **{name: getattr(options, name) for name in names}}
+
+
+def read_kept(engines, options):
+    """The speeds that earlier calls left in --keep, for these engines and tests; none without."""
+    speeds = {e.name: collections.defaultdict(list) for e in engines}
+    if not options.keep or not os.path.exists(options.keep):
+        return speeds
+    with open(options.keep, encoding="utf-8") as f:
+        kept = json.load(f)
+    if kept["settings"] != settings_kept(options):
+        raise Failed(options.keep, f"is of other settings: {kept['settings']}")
+    for engine, test, kv, setting, values in kept["speeds"]:
+        key = (test, kv, Setting(*setting) if setting else None)
+        options.others[engine, key] = values
+        if engine in speeds and key in next(e for e in engines if e.name == engine).all_keys():
+            speeds[engine][key] = values
+    return speeds
+
+
+def write_kept(speeds, options):
+    """All that was measured, this call's and earlier ones', into --keep."""
+    if not options.keep:
+        return
+    options.others.update({(engine, key): values for engine, some in speeds.items() for key, values in some.items()})
+    kept = [[engine, *key, values] for (engine, key), values in options.others.items()]
+    write(options.keep, json.dumps({"settings": settings_kept(options), "speeds": kept}, indent=0) + "\n")
+
+
 def best(speeds, test, kv):
     """(median tokens/s, Setting) of the fastest setting, among those that were measured to the end."""
     pairs = [(values, setting) for (t, k, setting), values in speeds.items() if (t, k) == (test, kv)]
@@ -313,19 +370,25 @@ def best(speeds, test, kv):
                key=lambda pair: pair[0])
 
 
-def compare(engines, speeds, tests):
-    """The lines of the table, as dicts."""
-    pleat, lines = engines[0], []
-    for peer in engines[1:]:
-        for row in ROWS:
-            if row.test not in tests:
-                continue
+def compare(engines, speeds, options):
+    """The lines of the table, as dicts: all rows of each peer; of several, some rows of the better."""
+    pleat, peers, lines = engines[0], engines[1:], []
+    for peer in peers:
+        for row in rows_of(options):
             ours, _ = best(usable(pleat, speeds), row.test, row.kv)
             theirs, setting = best(usable(peer, speeds), row.test, row.type)
-            lines.append({"test": name_of(TESTS[row.test]), "kv": row.kv, "tokens_per_s": ours, "peer": peer.name,
-                          "peer_kv": row.type, "peer_setting": words_of(setting), "peer_tokens_per_s": theirs,
-                          "ratio": ours / theirs,
-                          "target": row.python if isinstance(peer, LlamaCppPython) else row.bench})
+            target = row.python if isinstance(peer, LlamaCppPython) else row.bench
+            lines.append({"test": name_of(options.tests[row.test]), "kv": row.kv, "tokens_per_s": ours,
+                          "peer": peer.name, "peer_kv": row.type, "peer_setting": words_of(setting),
+                          "peer_tokens_per_s": theirs, "ratio": ours / theirs,
+                          "target": target or (row.better if len(peers) == 1 else None)})
+    if len(peers) < 2:
+        return lines
+    for row in filter(lambda row: row.better, rows_of(options)):
+        same = [line for line in lines if (line["test"], line["kv"], line["peer_kv"]) ==
+                (name_of(options.tests[row.test]), row.kv, row.type)]
+        line = min(same, key=lambda line: line["ratio"])
+        lines.append({**line, "peer": f"the better, {line['peer']}", "target": row.better})
     return lines
 
 
@@ -338,6 +401,10 @@ def verdict(line):
     return f">= {line['target']:g}: {'met' if line['ratio'] >= line['target'] else 'MISSED'}"
 
 
+def digits(speed):
+    return f"{speed:.0f}" if speed >= 20 else f"{speed:.2f}"
+
+
 def machine():
     """CPU model and cores, in a few words."""
     try:
@@ -348,16 +415,16 @@ def machine():
     return f"{names[0] if names else 'unknown CPU'}, {len(os.sched_getaffinity(0))} cores"
 
 
-def page(options, engines, lines):
+def page(options, engines, lines, n_reps):
     titles = ("test", "pleat --kv", "tokens/s", "peer", "its KV and settings", "tokens/s", "ratio", "target")
-    figures = "one repetition" if options.reps == 1 else f"medians of {options.reps} alternating repetitions"
+    figures = "one repetition" if n_reps == 1 else f"medians of {n_reps} alternating repetitions"
     text = [f"`{os.path.basename(options.model)}`, threads: {options.threads}, {figures}; {machine()}; "
             f"{datetime.date.today()}.", ""]
     text += [f"- {engine.version}" for engine in engines]
     text += ["", "| " + " | ".join(titles) + " |", "|---|---|---:|---|---|---:|---:|---|"]
     for line in lines:
-        text.append(f"| {line['test']} | {line['kv']} | {line['tokens_per_s']:.0f} | {line['peer']} | "
-                    f"{line['peer_kv']}, {line['peer_setting']} | {line['peer_tokens_per_s']:.0f} | "
+        text.append(f"| {line['test']} | {line['kv']} | {digits(line['tokens_per_s'])} | {line['peer']} | "
+                    f"{line['peer_kv']}, {line['peer_setting']} | {digits(line['peer_tokens_per_s'])} | "
                     f"**{line['ratio']:.2f}** | {verdict(line)} |")
     return "\n".join(text) + "\n"
 
@@ -394,18 +461,45 @@ def parse_options(argv):
     parser.add_argument("--pleat", default=os.path.join(ROOT, "build", "pleat"), help="default: build/pleat")
     parser.add_argument("--reps", type=positive, default=5, help="repetitions (default 5)")
     parser.add_argument("--threads", type=positive, default=len(os.sched_getaffinity(0)), help="default: all CPUs")
-    parser.add_argument("--tests", default=",".join(TESTS), help=f"which of {','.join(TESTS)} (default: all)")
+    parser.add_argument("--tests", default=",".join(TEST_NAMES),
+                        help=f"which of {','.join(TEST_NAMES)} (default: all)")
+    parser.add_argument("--kv", default=",".join(PLEAT_KVS),
+                        help=f"which of Pleat's {','.join(PLEAT_KVS)} (default: all)")
+    parser.add_argument("--peer-kv", default=",".join(PEER_TYPES),
+                        help=f"which of the peers' {','.join(PEER_TYPES)} (default: all)")
+    parser.add_argument("--prompt", type=positive, default=N_PROMPT, metavar="N",
+                        help=f"tokens of a prompt (default {N_PROMPT})")
+    parser.add_argument("--gen", type=positive, default=N_GEN, metavar="N", help=f"tokens generated (default {N_GEN})")
+    parser.add_argument("--depth", type=positive, default=DEPTH, metavar="N",
+                        help=f"tokens before these (default {DEPTH})")
+    parser.add_argument("--few", action="store_true", help="fewer settings of the peers: micro-batches of 512, flash")
+    parser.add_argument("--shape", help="a known model's shape with random weights for Pleat, as llama3-8b")
+    parser.add_argument("--weights", default="q4_k", help="type of these weights (default q4_k)")
+    parser.add_argument("--cpu-mask", help="for Pleat, as its --cpu-mask")
+    parser.add_argument("--keep", metavar="FILE", help="count the repetitions in FILE as measured, and add to them")
     parser.add_argument("--out", metavar="FILE", help="write the table to FILE too")
     parser.add_argument("--json", metavar="FILE", help="write the rows and every repetition's figures to FILE")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     options = parser.parse_args(argv)
     options.pleat = os.path.abspath(options.pleat)
     options.llama_bench = list(dict.fromkeys(map(os.path.abspath, options.llama_bench)))
-    options.tests = list(dict.fromkeys(options.tests.split(",")))
-    for test in options.tests:
-        if test not in TESTS:
-            parser.error(f"--tests: '{test}' is none of {', '.join(TESTS)}")
+    options.tests = picked(parser, "--tests", options.tests, TEST_NAMES)
+    options.kv = picked(parser, "--kv", options.kv, PLEAT_KVS)
+    options.peer_kv = picked(parser, "--peer-kv", options.peer_kv, PEER_TYPES)
+    every = {"prompt": Test("pp", options.prompt, 0), "empty": Test("tg", options.gen, 0),
+             "depth": Test("tg", options.gen, options.depth)}
+    options.tests = {name: every[name] for name in options.tests}
+    options.others = {}
     return options
+
+
+def picked(parser, name, words, known):
+    """The words of an option, each once; a usage error where one is not known."""
+    words = list(dict.fromkeys(words.split(",")))
+    for word in words:
+        if word not in known:
+            parser.error(f"{name}: '{word}' is none of {', '.join(known)}")
+    return words
 
 
 def check_files(options):
@@ -415,7 +509,7 @@ def check_files(options):
             pass
     except OSError as error:
         raise Failed(options.model, f"cannot be read: {error.strerror}") from error
-    for path in filter(None, (options.out, options.json)):
+    for path in filter(None, (options.out, options.json, options.keep)):
         is_new = not os.path.lexists(path)
         write(path, "", "a")
         if is_new:
@@ -442,8 +536,9 @@ def find_peers(options):
 
 
 def report(options, engines, speeds):
-    lines = compare(engines, speeds, options.tests)
-    text = page(options, engines, lines)
+    lines = compare(engines, speeds, options)
+    n_reps = max(len(values) for some in speeds.values() for values in some.values())
+    text = page(options, engines, lines, n_reps)
     print(text, end="")
     if options.out:
         write(options.out, text)
@@ -462,7 +557,7 @@ def main(argv):
             print("no peer to measure: install llama-cpp-python or give --llama-bench PATH", file=sys.stderr)
             return 2
         engines = [Pleat(options), *peers]
-        report(options, engines, measure(engines, options.reps, options.quiet))
+        report(options, engines, measure(engines, options))
     except (Failed, OSError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -567,6 +567,16 @@ static int check_options(codec_options *o) {
     return CLI_OK;
 }
 
+/* What +auto means here, and why. */
+static void tell_choice(void) {
+    pleat_spec spec;
+    if (pleat_spec_parse("kvcomp+auto", &spec, NULL) != PLEAT_OK) return;
+    cli_note("kvcomp+auto is %s here: %s", spec.pack ? "kvcomp+pack" : "kvcomp with entropy coding",
+             pleat_cpu_flags() & PLEAT_CPU_VBMI2
+                 ? "with AVX-512 VBMI2 its words are decoded as fast as packs, and are fewer bytes"
+                 : "no AVX-512 VBMI2 may be used, and without it packs are decoded faster");
+}
+
 static int run_all(bench *b) {
     static const char *const titles[] = {"kv",         "d",
                                          "tokens",     "quantise G/s",
@@ -599,6 +609,7 @@ static int run(void *opts) {
     if (code == CLI_OK) code = output_open(&b.out, &o->common);
     if (code != CLI_OK) return code;
     code = run_all(&b);
+    if (code == CLI_OK && !o->common.quiet) tell_choice();
     return output_end_rows(&b.out, code, b.rows, NULL, &b.t);
 }
 

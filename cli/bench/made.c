@@ -17,7 +17,7 @@
 #include "cli/lib/shape/archs.h"
 #include "cli/lib/shape/hf_config.h"
 
-enum { ALIGN = 32, BYTE_TOKENS = 256, TENSOR_NAME_CAP = 48, TENSORS_PER_LAYER = 14, SEED = 11 };
+enum { ALIGN = 32, BYTE_TOKENS = 256, TENSOR_NAME_CAP = 48, TENSORS_PER_LAYER = 20, SEED = 11 };
 enum { GGUF_U32 = 4, GGUF_I32 = 5, GGUF_F32 = 6, GGUF_STRING = 8, GGUF_ARRAY = 9, GGML_F32 = 0 };
 
 /* ---- which shape ------------------------------------------------------------------------------- */
@@ -46,11 +46,44 @@ static int find_named(const char *name, model_shape *out) {
     return CLI_OK;
 }
 
+/* An architecture that `run` takes, and what it has: traits, windows in all layers but each `period`th, experts. */
+typedef struct made_arch {
+    const char *name;
+    uint32_t traits;   /* all that it has but TRAIT_TIED and TRAIT_MXFP4, which it may have */
+    uint32_t period;   /* 0: no windows; UINT32_MAX: in every layer, or in none */
+    int experts;       /* 1: always; 0: never; -1: as there are */
+    int expert_length; /* its experts' rows have a key of their own */
+} made_arch;
+
+static const made_arch made_archs[] = {
+    {"llama", 0, UINT32_MAX, -1, 0},
+    {"qwen2", TRAIT_QKV_BIAS, 0, 0, 0},
+    {"qwen3", TRAIT_QK_NORM, 0, 0, 0},
+    {"qwen3moe", TRAIT_QK_NORM, 0, 1, 1},
+    {"gemma2", TRAIT_FOUR_NORMS, 2, 0, 0},
+    {"gemma3", TRAIT_FOUR_NORMS | TRAIT_QK_NORM, 6, 0, 0},
+    {"gpt-oss", TRAIT_QKV_BIAS | TRAIT_O_BIAS | TRAIT_MLP_BIAS | TRAIT_SINKS, 2, 1, 1},
+};
+
+static int has_windows_of(const made_arch *a, const model_shape *s) {
+    if (a->period == UINT32_MAX && s->n_windowed == 0) return 1;
+    return s->n_windowed == (a->period ? shape_windowed(s->n_layers, a->period) : 0);
+}
+
+/* The architecture that has what the shape has, or NULL. */
+static const made_arch *find_architecture(const model_shape *s) {
+    const uint32_t traits = s->traits & ~(uint32_t)(TRAIT_TIED | TRAIT_MXFP4);
+    for (size_t i = 0; i < sizeof made_archs / sizeof made_archs[0]; i++) {
+        const made_arch *a = &made_archs[i];
+        if (a->traits == traits && (a->experts < 0 || a->experts == (s->n_experts > 0)) && has_windows_of(a, s))
+            return a;
+    }
+    return NULL;
+}
+
 /* What such a model has that is not made here, or NULL. */
 static const char *what_is_missing(const model_shape *s) {
-    if (s->n_experts) return "experts";
-    if (s->n_windowed) return "sliding windows";
-    if (s->traits & ~(uint32_t)(TRAIT_TIED | TRAIT_QKV_BIAS | TRAIT_QK_NORM)) return "more norms, biases or sinks";
+    if (!find_architecture(s)) return "norms, biases, windows or experts as no architecture that Pleat runs";
     if (!s->n_embd || !s->n_ff || !s->n_ctx) return "a size that is not known";
     if (s->n_vocab < BYTE_TOKENS) return "a vocabulary of fewer than 256 tokens";
     if (s->n_embd % ALIGN || s->n_ff % ALIGN || s->n_q_heads * s->head_dim % ALIGN)
@@ -72,7 +105,8 @@ int made_find_shape(const char *text, model_shape *out) {
 
 typedef struct tensor {
     char name[TENSOR_NAME_CAP];
-    uint64_t rows, cols; /* rows 0: a vector of f32 */
+    uint64_t slices;     /* matrices or vectors, one for each expert; 1: no experts' */
+    uint64_t rows, cols; /* of one of them; rows 0: a vector of f32 */
     float value;         /* of a vector's elements */
     uint64_t n_bytes, offset;
 } tensor;
@@ -84,18 +118,43 @@ typedef struct tensors {
     tensor *at;
 } tensors;
 
-static void add(tensors *list, int layer, const char *name, uint64_t rows, uint64_t cols, float value) {
+static void add_stack(tensors *list, int layer, const char *name, uint64_t slices, uint64_t rows, uint64_t cols,
+                      float value) {
     tensor *t = &list->at[list->n++];
     if (layer < 0)
         snprintf(t->name, sizeof t->name, "%s", name);
     else
         snprintf(t->name, sizeof t->name, "blk.%d.%s", layer, name);
+    t->slices = slices;
     t->rows = rows;
     t->cols = cols;
     t->value = value;
-    t->n_bytes = rows ? rows * (cols / list->type->block_values * list->type->block_bytes) : cols * sizeof(float);
+    const uint64_t row_bytes = cols / list->type->block_values * list->type->block_bytes;
+    t->n_bytes = slices * (rows ? rows * row_bytes : cols * sizeof(float));
     t->offset = list->n_bytes;
     list->n_bytes += (t->n_bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static void add(tensors *list, int layer, const char *name, uint64_t rows, uint64_t cols, float value) {
+    add_stack(list, layer, name, 1, rows, cols, value);
+}
+
+static void add_feed_forward(tensors *list, int i, const model_shape *s) {
+    if (s->n_experts == 0) {
+        add(list, i, "ffn_gate.weight", s->n_ff, s->n_embd, 0);
+        add(list, i, "ffn_up.weight", s->n_ff, s->n_embd, 0);
+        add(list, i, "ffn_down.weight", s->n_embd, s->n_ff, 0);
+        return;
+    }
+    add(list, i, "ffn_gate_inp.weight", s->n_experts, s->n_embd, 0);
+    add_stack(list, i, "ffn_gate_exps.weight", s->n_experts, s->n_ff, s->n_embd, 0);
+    add_stack(list, i, "ffn_up_exps.weight", s->n_experts, s->n_ff, s->n_embd, 0);
+    add_stack(list, i, "ffn_down_exps.weight", s->n_experts, s->n_embd, s->n_ff, 0);
+    if (!(s->traits & TRAIT_MLP_BIAS)) return;
+    add(list, i, "ffn_gate_inp.bias", 0, s->n_experts, 0);
+    add_stack(list, i, "ffn_gate_exps.bias", s->n_experts, 0, s->n_ff, 0);
+    add_stack(list, i, "ffn_up_exps.bias", s->n_experts, 0, s->n_ff, 0);
+    add_stack(list, i, "ffn_down_exps.bias", s->n_experts, 0, s->n_embd, 0);
 }
 
 static void add_layer(tensors *list, int i, const model_shape *s) {
@@ -114,10 +173,12 @@ static void add_layer(tensors *list, int i, const model_shape *s) {
         add(list, i, "attn_k_norm.weight", 0, s->head_dim, 1);
     }
     add(list, i, "attn_output.weight", s->n_embd, n_q, 0);
-    add(list, i, "ffn_norm.weight", 0, s->n_embd, 1);
-    add(list, i, "ffn_gate.weight", s->n_ff, s->n_embd, 0);
-    add(list, i, "ffn_up.weight", s->n_ff, s->n_embd, 0);
-    add(list, i, "ffn_down.weight", s->n_embd, s->n_ff, 0);
+    if (s->traits & TRAIT_O_BIAS) add(list, i, "attn_output.bias", 0, s->n_embd, 0);
+    if (s->traits & TRAIT_SINKS) add(list, i, "attn_sinks.weight", 0, s->n_q_heads, 0);
+    if (s->traits & (TRAIT_FOUR_NORMS | TRAIT_SINKS)) add(list, i, "post_attention_norm.weight", 0, s->n_embd, 1);
+    if (!(s->traits & TRAIT_SINKS)) add(list, i, "ffn_norm.weight", 0, s->n_embd, 1); /* GPT-OSS has the one above */
+    add_feed_forward(list, i, s);
+    if (s->traits & TRAIT_FOUR_NORMS) add(list, i, "post_ffw_norm.weight", 0, s->n_embd, 1);
 }
 
 static void list_tensors(tensors *list, const model_shape *s, const made_type *type) {
@@ -189,32 +250,39 @@ static void put_vocabulary(writer *w, const model_shape *s) {
     put_key_array(w, "tokenizer.ggml.merges", GGUF_STRING, 0);
 }
 
-/* The architecture that has what the shape has. */
-static const char *architecture_of(const model_shape *s) {
-    return s->traits & TRAIT_QK_NORM ? "qwen3" : s->traits & TRAIT_QKV_BIAS ? "qwen2" : "llama";
-}
-
 static void put_metadata(writer *w, const model_shape *s, const char *name) {
+    const made_arch *a = find_architecture(s);
     const struct {
         const char *key;
         uint32_t value;
-    } sizes[] = {{"block_count", s->n_layers},           {"context_length", s->n_ctx},
-                 {"embedding_length", s->n_embd},        {"feed_forward_length", s->n_ff},
-                 {"attention.head_count", s->n_q_heads}, {"attention.head_count_kv", s->n_kv_heads},
-                 {"attention.key_length", s->head_dim},  {"attention.value_length", s->head_dim}};
+    } sizes[] = {{"block_count", s->n_layers},
+                 {"context_length", s->n_ctx},
+                 {"embedding_length", s->n_embd},
+                 {"feed_forward_length", s->n_ff},
+                 {"attention.head_count", s->n_q_heads},
+                 {"attention.head_count_kv", s->n_kv_heads},
+                 {"attention.key_length", s->head_dim},
+                 {"attention.value_length", s->head_dim},
+                 {"expert_count", s->n_experts},
+                 {"expert_used_count", s->n_experts_used},
+                 {"attention.sliding_window", s->n_windowed ? s->window : 0},
+                 {"expert_feed_forward_length", a->expert_length ? s->n_ff : 0}};
     const size_t n_sizes = sizeof sizes / sizeof sizes[0];
+    uint32_t n_keys = 0;
+    for (size_t i = 0; i < n_sizes; i++) n_keys += sizes[i].value > 0;
     const float epsilon = 1e-5f;
     char key[64];
-    put_u64(w, n_sizes + 3 + 5);
-    put_key_text(w, "general.architecture", architecture_of(s));
+    put_u64(w, n_keys + 3 + 5);
+    put_key_text(w, "general.architecture", a->name);
     put_key_text(w, "general.name", name);
     for (size_t i = 0; i < n_sizes; i++) {
-        snprintf(key, sizeof key, "%s.%s", architecture_of(s), sizes[i].key);
+        if (sizes[i].value == 0) continue;
+        snprintf(key, sizeof key, "%s.%s", a->name, sizes[i].key);
         put_text(w, key);
         put_u32(w, GGUF_U32);
         put_u32(w, sizes[i].value);
     }
-    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", architecture_of(s));
+    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", a->name);
     put_text(w, key);
     put_u32(w, GGUF_F32);
     put(w, &epsilon, sizeof epsilon);
@@ -230,9 +298,10 @@ static void put_head(writer *w, const model_shape *s, const tensors *list, const
     for (uint32_t i = 0; i < list->n; i++) {
         const tensor *t = &list->at[i];
         put_text(w, t->name);
-        put_u32(w, t->rows ? 2 : 1);
+        put_u32(w, 1 + (t->rows > 0) + (t->slices > 1));
         put_u64(w, t->cols);
         if (t->rows) put_u64(w, t->rows);
+        if (t->slices > 1) put_u64(w, t->slices);
         put_u32(w, t->rows ? list->type->ggml_type : GGML_F32);
         put_u64(w, t->offset);
     }
@@ -243,10 +312,10 @@ static void put_head(writer *w, const model_shape *s, const tensors *list, const
 
 static void fill_tensor(const tensor *t, const made_type *type, unsigned char *out, measure_rng *rng) {
     if (t->rows) {
-        type->fill(type, out, t->rows * (t->cols / type->block_values), 1 / sqrt((double)t->cols), rng);
+        type->fill(type, out, t->slices * t->rows * (t->cols / type->block_values), 1 / sqrt((double)t->cols), rng);
         return;
     }
-    for (uint64_t i = 0; i < t->cols; i++) memcpy(out + i * sizeof(float), &t->value, sizeof(float));
+    for (uint64_t i = 0; i < t->slices * t->cols; i++) memcpy(out + i * sizeof(float), &t->value, sizeof(float));
 }
 
 static void fill(const tensors *list, unsigned char *data, int is_quiet) {

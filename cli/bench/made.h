@@ -4,7 +4,7 @@
  * one, for whom no file is at hand.
  *
  *     header, metadata: the shape, and a vocabulary of the true size (256 bytes, then names that mean nothing)
- *     tensors' names    as the architecture has them
+ *     tensors' names    as the architecture has them; which it is, what the shape has says
  *     tensors' data     codes at random; scales such that a row's weights have a variance of 1 / columns, which leaves
  *                       activations finite through any number of layers; norms are 1, biases 0
  *

@@ -44,6 +44,7 @@ typedef struct bench_run_options {
 /* clang-format off */
 static const option_row rows[] = {
     LOAD_ROWS(bench_run_options, load),
+    LOAD_DEVICE_ROW(bench_run_options, load),
     {GROUP_MACHINE, "shape", NULL, "NAME", "random weights in place of a file: a known model's (pleat plan --arch list), or a config.json's",
      KIND_TEXT, AT(shape), .words = arch_names, .excludes = "model hf-repo", .stands_for = "model", .because = "give one model"},
     {GROUP_MACHINE, "weights", NULL, "TYPE", "type of random weights: q8_0, q4_k, f16, ... (default q8_0)", KIND_WORD,
@@ -90,6 +91,7 @@ typedef struct bench {
     pleat_seq *seqs;          /* [o->parallel] */
     pleat_engine_item *items; /* [o->parallel] */
     float *logits;            /* [o->parallel][n_vocab] */
+    pleat_token *likeliest;   /* [o->parallel] */
     uint32_t reps;
     table t;
     json_t *rows, *skipped;
@@ -113,10 +115,11 @@ static const char *name_of(const shape *s, char out[TEST_CAP]) {
 
 static float *logits_of(const bench *b, uint32_t i) { return b->logits + (size_t)i * b->l.info.n_vocab; }
 
-static int step(bench *b, pleat_engine *engine, uint32_t n_items, double *seconds) {
+/* likeliest [n_items] or NULL: what greedy generation takes of a step. */
+static int step(bench *b, pleat_engine *engine, uint32_t n_items, pleat_token *likeliest, double *seconds) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     const double start_s = measure_now_s();
-    const pleat_status status = pleat_engine_step(engine, b->items, n_items, &err);
+    const pleat_status status = pleat_engine_step_likeliest(engine, b->items, n_items, likeliest, &err);
     *seconds += measure_now_s() - start_s;
     return status == PLEAT_OK ? CLI_OK : cli_fail("a step failed", status, &err);
 }
@@ -131,7 +134,7 @@ static int read_prompts(bench *b, pleat_engine *engine, uint32_t first, uint32_t
             b->items[0] = (pleat_engine_item){
                 b->seqs[i],          b->tokens + SHIFT * i + first + done, now,
                 now == left ? 1 : 0, now == left ? logits_of(b, i) : NULL, now == left ? 0 : PLEAT_ITEM_MORE};
-            code = step(b, engine, 1, seconds);
+            code = step(b, engine, 1, NULL, seconds);
         }
     return code;
 }
@@ -141,15 +144,15 @@ static int generate(bench *b, pleat_engine *engine, uint32_t first, uint32_t n, 
     int code = CLI_OK;
     for (uint32_t t = 0; t < n && code == CLI_OK; t++) {
         for (uint32_t i = 0; i < b->o->parallel; i++)
-            b->items[i] = (pleat_engine_item){b->seqs[i], b->tokens + SHIFT * i + first + t, 1, 1, logits_of(b, i), 0};
-        code = step(b, engine, b->o->parallel, seconds);
+            b->items[i] = (pleat_engine_item){b->seqs[i], b->tokens + SHIFT * i + first + t, 1, 0, NULL, 0};
+        code = step(b, engine, b->o->parallel, b->likeliest, seconds);
     }
     return code;
 }
 
 /* Add to `sum` what the cache has spent since `before`. */
 static void add_times(pleat_cache_times *sum, const pleat_engine *engine, const pleat_cache_times *before) {
-    pleat_cache_times now;
+    pleat_cache_times now = {{0}, {0}, {0}, 0, 0}; /* a cache on a GPU does not tell */
     pleat_cache_get_times(pleat_engine_cache(engine), &now);
     for (int kind = 0; kind < 2; kind++) {
         sum->n_steps[kind] += now.n_steps[kind] - before->n_steps[kind];
@@ -176,7 +179,7 @@ static int close_all(bench *b, pleat_engine *engine, uint32_t n_open, tally *sum
 static int run_once(bench *b, uint32_t spec, const shape *s, uint32_t rep) {
     pleat_engine *engine = b->engines[spec];
     tally *sum = &b->tallies[spec];
-    pleat_cache_times before;
+    pleat_cache_times before = {{0}, {0}, {0}, 0, 0};
     uint32_t n_open = 0;
     double unused = 0, seconds = 0;
     int code = CLI_OK;
@@ -197,9 +200,13 @@ static int run_once(bench *b, uint32_t spec, const shape *s, uint32_t rep) {
 
 /* ---- rows -------------------------------------------------------------------------------------- */
 
+static const char *backend_of(const bench *b) { return b->l.n_devices ? "CUDA" : "CPU"; }
+
 /* Part of the test's time that went into nanoseconds ns[0] + ns[1]; a prompt's last chunk may be a single token. */
 static double share(const tally *sum, const uint64_t ns[2]) {
-    return sum->step_s > 0 ? 1e-9 * (double)(ns[0] + ns[1]) / sum->step_s : NAN;
+    return sum->step_s > 0 && sum->times.n_steps[0] + sum->times.n_steps[1] > 0
+               ? 1e-9 * (double)(ns[0] + ns[1]) / sum->step_s
+               : NAN;
 }
 
 /* A sequence's bytes: a whole number unless the sequences differ. */
@@ -212,9 +219,9 @@ static json_t *row_json(const bench *b, const shape *s, uint32_t spec, const cha
     const tally *sum = &b->tallies[spec];
     json_t *params = json_pack(
         "{s:o, s:I, s:I, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i}", "model", json_text(b->o->load.model), "model_size",
-        (json_int_t)b->l.info.weight_bytes, "model_n_params", (json_int_t)b->l.info.n_params, "backend", "CPU", "kv",
-        b->o->load.kv.text[spec], "test", test, "n", (int)s->n, "depth", (int)s->depth, "parallel", (int)b->o->parallel,
-        "threads", (int)pleat_workers_count(b->l.workers), "reps", (int)b->reps);
+        (json_int_t)b->l.info.weight_bytes, "model_n_params", (json_int_t)b->l.info.n_params, "backend", backend_of(b),
+        "kv", b->o->load.kv.text[spec], "test", test, "n", (int)s->n, "depth", (int)s->depth, "parallel",
+        (int)b->o->parallel, "threads", (int)pleat_workers_count(b->l.workers), "reps", (int)b->reps);
     const json_int_t n_steps = (json_int_t)(sum->times.n_steps[0] + sum->times.n_steps[1]);
     return json_pack("{s:s, s:o, s:o, s:o, s:{s:s, s:I, s:o, s:o}, s:o, s:o}", "what", "run", "params", params,
                      "tokens_per_s", json_number(mean), "sd", json_number(sd), "memory_management", "of",
@@ -250,7 +257,7 @@ static void put_row(bench *b, const tally *sum, const char *kv, const char *test
         table_put(&b->t, "%.0f", n_params);
     else
         table_put(&b->t, n_params < 1e9 ? "%.2f M" : "%.2f B", n_params / (n_params < 1e9 ? 1e6 : 1e9));
-    table_put(&b->t, "CPU");
+    table_put(&b->t, "%s", backend_of(b));
     table_put(&b->t, "%u", pleat_workers_count(b->l.workers));
     table_put(&b->t, "%u", b->o->parallel);
     table_put(&b->t, "%s", kv);
@@ -284,11 +291,28 @@ static void clear_tallies(bench *b) {
     for (uint32_t i = 0; i < b->o->load.kv.n; i++) b->tallies[i] = (tally){.speed = b->tallies[i].speed};
 }
 
+/* NULL: the test can be run; else why not. */
+static const char *what_hinders(const bench *b, const shape *s, char reason[160]) {
+    if ((uint64_t)s->depth + s->n > b->l.info.n_ctx)
+        snprintf(reason, 160, "%s%u after %u tokens needs %llu, the model's context is %u", s->kind, s->n, s->depth,
+                 (unsigned long long)s->depth + s->n, b->l.info.n_ctx);
+    else if (b->l.n_devices && s->depth && !s->is_generation)
+        snprintf(reason, 160, "%s%u after %u tokens: a GPU reads prompts of empty sequences alone", s->kind, s->n,
+                 s->depth);
+    else
+        return NULL;
+    return reason;
+}
+
+static int fits(const bench *b, const shape *s) {
+    char reason[160];
+    return !what_hinders(b, s, reason);
+}
+
 /* Say that a test cannot be run, and why. */
 static void skip_shape(bench *b, const shape *s, int is_all) {
     char test[TEST_CAP], reason[160];
-    snprintf(reason, sizeof reason, "%s%u after %u tokens needs %llu, the model's context is %u", s->kind, s->n,
-             s->depth, (unsigned long long)s->depth + s->n, b->l.info.n_ctx);
+    (void)what_hinders(b, s, reason);
     json_array_append_new(b->skipped, json_pack("{s:s, s:i, s:i, s:s}", "test", name_of(s, test), "n", (int)s->n,
                                                 "depth", (int)s->depth, "reason", reason));
     if (is_all)
@@ -317,8 +341,6 @@ static uint32_t list_shapes(const bench_run_options *o, shape *shapes) {
     }
     return n;
 }
-
-static int fits(const bench *b, const shape *s) { return (uint64_t)s->depth + s->n <= b->l.info.n_ctx; }
 
 static void begin_table(bench *b) {
     static const char *const titles[] = {"model", "size", "params", "backend", "threads",      "np",
@@ -410,6 +432,7 @@ static int prepare(bench *b, bench_run_options *o) {
     if (code != CLI_OK) return code;
     b->seqs = cli_alloc(o->parallel, sizeof *b->seqs);
     b->items = cli_alloc(o->parallel, sizeof *b->items);
+    b->likeliest = cli_alloc(o->parallel, sizeof *b->likeliest);
     b->logits = cli_alloc((size_t)o->parallel * b->l.info.n_vocab, sizeof *b->logits);
     for (uint32_t i = 0; i < o->load.kv.n; i++) b->tallies[i].speed = cli_alloc(b->reps, sizeof(double));
     fill_tokens(b);
@@ -434,6 +457,7 @@ static int run(void *opts) {
     load_release(&b.l);
     made_release(&b.made);
     free(b.tokens);
+    free(b.likeliest);
     free(b.logits);
     free(b.seqs);
     free(b.items);

@@ -33,11 +33,14 @@ _Static_assert(offsetof(eval_options, score) == 0 && offsetof(score_options, com
 /* clang-format off */
 static const option_row rows[] = {
     LOAD_ROWS(eval_options, score.load),
+    LOAD_DEVICE_ROW(eval_options, score.load),
     CPU_MASK_ROW(score_options),
     {GROUP_CACHE, "kv", NULL, "SPEC", "how the cache is kept: f16, k8v4, leankv, h2o, kvcomp, ...; repeat to compare (default f16)",
      KIND_SPECS, .offset = offsetof(eval_options, score.load.kv), .words = option_spec_names},
     SCORE_ROWS(eval_options, score),
     TEXT_WINDOWS_ROW(eval_options, score, "the first N windows of the text (default: all)"),
+    {GROUP_SCORE, "scored", NULL, "N", "score the last N tokens of each window; the others are its prompt (default: half)",
+     KIND_U32, .offset = offsetof(eval_options, score.scored), 1, 16777215, .needs = "text"},
     HALF_ROW(eval_options, score,
              "all; even or odd: that half of those samples and windows, as calibrate splits them (default all)"),
     {GROUP_SERVICE, "serve", NULL, NULL, "ask the samples as requests of one serving, with kept prefixes, as bench serve does",
@@ -120,6 +123,11 @@ static int prepare(evaluation *e, eval_options *own) {
     score_options *o = &own->score;
     options_default_specs(&o->load.kv, default_specs);
     int code = service_check(&own->service);
+    if (code == CLI_OK && load_wants_gpu(&o->load) && (own->serve || own->report)) {
+        cli_error("%s asks for what a cache on a GPU does not tell yet: leave out --device",
+                  own->serve ? "--serve" : "--report");
+        code = CLI_USAGE;
+    }
     if (code == CLI_OK) code = check_files(own);
     if (code == CLI_OK) code = load_model(&o->load, &o->common, &e->l);
     e->rows = cli_alloc(o->load.kv.n, sizeof *e->rows);

@@ -13,6 +13,34 @@
 #include "output.h"
 #include "profile.h"
 
+const char *const load_devices[] = {"cpu", "cuda", NULL};
+
+int load_wants_gpu(const load_options *o) { return o->device && strcmp(o->device, "cpu") != 0; }
+
+int load_find_device(load_options *o, loaded *l) {
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    pleat_device_info info;
+    const char *number = "0";
+    char *end = NULL;
+    if (!load_wants_gpu(o)) return CLI_OK;
+    const int is_numbered = !strncmp(o->device, "cuda:", 5);
+    if (is_numbered) number = o->device + 5;
+    const unsigned long device = strtoul(number, &end, 10);
+    if ((!is_numbered && strcmp(o->device, "cuda")) || *number < '0' || *number > '9' || *end || device > UINT16_MAX) {
+        cli_error("--device '%s': it is cpu, cuda or cuda:N, the Nth GPU from 0", o->device);
+        return CLI_USAGE;
+    }
+    if (o->chunk_tokens != DEFAULT_CHUNK_TOKENS) {
+        cli_error("--batch-size: with --device cuda prompts are read whole");
+        return CLI_USAGE;
+    }
+    const pleat_status status = pleat_device_get_info((uint32_t)device, &info, &err);
+    if (status != PLEAT_OK) return cli_fail("--device cuda", status, &err);
+    l->n_devices = 1;
+    l->device = (uint32_t)device;
+    return CLI_OK;
+}
+
 int load_workers(uint32_t threads, int is_quiet, pleat_workers **workers) {
     const uint32_t n_cores = pleat_cpu_cores();
     if (threads > n_cores && !is_quiet)
@@ -72,8 +100,10 @@ static int open_model(const load_options *o, loaded *l) {
 
 int load_model(load_options *o, common_options *common, loaded *l) {
     memset(l, 0, sizeof *l);
-    int code = note_shipped(o, common, l);
+    int code = load_find_device(o, l);
+    if (code == CLI_OK) code = note_shipped(o, common, l);
     if (code == CLI_OK) code = open_model(o, l);
+    if (code == CLI_OK && l->n_devices) o->chunk_tokens = l->info.n_ctx;
     if (code == CLI_OK) code = take_shipped(o, common, l);
     if (code == CLI_OK) code = resolve_profiles(o, common, l);
     if (code == CLI_OK) code = load_workers(o->threads, common->quiet, &l->workers);
@@ -101,6 +131,8 @@ pleat_engine_options load_engine_options(const load_options *o, const loaded *l,
     opt.chunk_tokens = o->chunk_tokens;
     opt.step_tokens = step_tokens;
     opt.workers = l->workers;
+    opt.devices = l->n_devices;
+    opt.first_device = l->device;
     return opt;
 }
 

@@ -16,6 +16,7 @@ typedef struct load_options {
     uint32_t threads;      /* 0: one for each core */
     uint32_t chunk_tokens; /* most prompt tokens in one step */
     spec_list kv;          /* what a profile says in the place of its name, once a model is loaded */
+    const char *device;    /* "cpu", "cuda" or "cuda:N"; NULL: the CPU */
     int ignores_shipped;   /* a bare leankv is its defaults, whatever profile stands beside the model */
     char profiles[SPECS_CAP][PLEAT_PROFILE_CAP]; /* paths of those that were read; "": none */
 } load_options;
@@ -35,12 +36,20 @@ typedef struct load_options {
     THREADS_ROW(type, member.threads),                                                                                 \
     {GROUP_MACHINE, "batch-size", "b", "N", "most prompt tokens in one step (default 512)", KIND_U32,                  \
      .offset = offsetof(type, member.chunk_tokens), 1, 65536}
+/* Of the commands that can run on a GPU. */
+#define LOAD_DEVICE_ROW(type, member)                                                                                  \
+    {GROUP_MACHINE, "device", NULL, "DEVICE", "where to run: cpu, cuda or cuda:N, the Nth GPU from 0 (default cpu)",   \
+     KIND_TEXT, .offset = offsetof(type, member.device), .words = load_devices}
 /* clang-format on */
+
+extern const char *const load_devices[];
 
 #define NO_MODEL \
     { "model", "no model: give -m FILE, a GGUF file, or -hf USER/REPO" }
 
 typedef struct loaded {
+    uint32_t n_devices; /* GPUs to run on: 0 or 1 */
+    uint32_t device;    /* which GPU */
     pleat_model *model;
     pleat_model_info info;
     pleat_workers *workers;
@@ -51,9 +60,16 @@ typedef struct loaded {
 /* Start the threads that -t asks for.  CLI_OK, or CLI_FAILED after a message. */
 int load_workers(uint32_t threads, int is_quiet, pleat_workers **workers);
 
+/* Whether --device names a GPU. */
+int load_wants_gpu(const load_options *o);
+
+/* Read --device, and ask whether that GPU is there.  CLI_OK, or an exit code after a message. */
+int load_find_device(load_options *o, loaded *l);
+
 /* Load -m, read the profiles that the specs name (the specs and their texts are then what the profiles say), and start
  * the threads.  `--kv leankv` alone names the profile that stands beside the model, if it was made for it.  That no
- * output is that file is checked before anything is loaded.  CLI_OK, or an exit code after a message; *l then holds
+ * output is that file is checked before anything is loaded.  On a GPU o->chunk_tokens becomes the model's context: prompts
+ * are read whole there.  CLI_OK, or an exit code after a message; *l then holds
  * nothing. */
 int load_model(load_options *o, common_options *common, loaded *l);
 void load_release(loaded *l);

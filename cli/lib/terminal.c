@@ -33,6 +33,22 @@ const char *terminal_begin(FILE *f, terminal_style style) { return terminal_has_
 
 const char *terminal_end(FILE *f) { return terminal_has_styles(f) ? "\033[0m" : ""; }
 
+void terminal_put_text(FILE *f, const char *text, size_t n) {
+    enum { PIECE = 256 };
+    char escaped[UTF8_ESCAPED_CAP(PIECE)];
+    if (!is_terminal(f)) {
+        fwrite(text, 1, n, f);
+        return;
+    }
+    while (n > 0) {
+        size_t n_piece = n < PIECE ? n : PIECE;
+        while (n_piece < n && n_piece > PIECE - 4 && ((unsigned char)text[n_piece] & 0xC0) == 0x80) n_piece--;
+        fputs(utf8_escape_bytes(text, n_piece, "\n\t", escaped), f);
+        text += n_piece;
+        n -= n_piece;
+    }
+}
+
 /* What COLUMNS says; 0: nothing. */
 static uint32_t asked_columns(void) {
     const char *text = getenv("COLUMNS");

@@ -88,12 +88,15 @@ size_t utf8_stream_end(utf8_stream *s, char *out) {
 }
 
 char *utf8_escape(const char *text, const char *keep, char *out) {
-    size_t n = strlen(text);
+    return utf8_escape_bytes(text, strlen(text), keep, out);
+}
+
+char *utf8_escape_bytes(const char *text, size_t n, const char *keep, char *out) {
     char *end = out;
     while (n > 0) {
         const unsigned char *s = (const unsigned char *)text;
         const int length = character(s, n), n_used = length > 0 ? length : 1;
-        if (length <= 0 || (s[0] < 0x20 && !strchr(keep, s[0])) || s[0] == 0x7F)
+        if (length <= 0 || (s[0] < 0x20 && !(s[0] && strchr(keep, s[0]))) || s[0] == 0x7F)
             end += sprintf(end, "\\x%02x", s[0]);
         else if (s[0] == 0xC2 && s[1] < 0xA0)
             end += sprintf(end, "\\u%04x", s[1]);

@@ -38,4 +38,7 @@ size_t utf8_stream_end(utf8_stream *s, char *out);
 #define UTF8_ESCAPED_CAP(n) (6 * (n) + 1)
 char *utf8_escape(const char *text, const char *keep, char *out);
 
+/* The same for n bytes, which may hold NUL. */
+char *utf8_escape_bytes(const char *text, size_t n, const char *keep, char *out);
+
 #endif

@@ -20,20 +20,31 @@ static uint64_t mul(uint64_t a, uint64_t b) {
 
 /* ---- weights ----------------------------------------------------------------------------------- */
 
-/* Bytes of n numbers in blocks of 32. */
-static uint64_t in_blocks(uint64_t n, uint64_t block_bytes) { return mul(n / 32 + (n % 32 != 0), block_bytes); }
+/* Numbers and bytes of a block; names in the order of the table, f16 first. */
+static const struct {
+    uint32_t values, bytes;
+} formats[] = {{1, 2},     {1, 2},     {32, 34},   {32, 18},   {32, 20}, {32, 22},   {32, 24}, {256, 84},
+               {256, 110}, {256, 144}, {256, 176}, {256, 210}, {32, 18}, {256, 136}, {32, 17}};
+const char *const plan_weight_formats[] = {"f16",  "bf16", "q8_0", "q4_0", "q4_1",   "q5_0",   "q5_1",  "q2_k",
+                                           "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4", NULL};
+enum { N_FORMATS = sizeof formats / sizeof formats[0] };
+_Static_assert(sizeof plan_weight_formats / sizeof plan_weight_formats[0] == N_FORMATS + 1, "a block for each name");
+
+static uint64_t in_blocks(uint64_t n, uint64_t block_values, uint64_t block_bytes) {
+    return mul(n / block_values + (n % block_values != 0), block_bytes);
+}
 
 /* Bytes of n numbers; 0 for a format that is not known. */
 static uint64_t format_bytes(const char *format, uint64_t n) {
-    if (!strcmp(format, "f16")) return mul(n, 2);
-    if (!strcmp(format, "q8_0")) return in_blocks(n, 34);
-    return !strcmp(format, "q4_0") ? in_blocks(n, 18) : 0;
+    for (uint32_t i = 0; i < N_FORMATS; i++)
+        if (!strcmp(format, plan_weight_formats[i])) return in_blocks(n, formats[i].values, formats[i].bytes);
+    return 0;
 }
 
 /* Experts' matrices in MXFP4, their biases and all else in two bytes. */
 static void weigh_mxfp4(const model_shape *s, plan_weights *w) {
     const uint64_t biases = s->traits & TRAIT_MLP_BIAS ? (2 * (uint64_t)s->n_ff + s->n_embd) * s->n_layers : 0;
-    w->expert = add(in_blocks(s->n_params_expert - biases, 17), 2 * biases);
+    w->expert = add(in_blocks(s->n_params_expert - biases, 32, 17), 2 * biases);
     w->bytes = add(mul(s->n_params - s->n_experts * s->n_params_expert, 2), mul(w->expert, s->n_experts));
     snprintf(w->what, sizeof w->what, "MXFP4 experts, else 16 bits");
 }

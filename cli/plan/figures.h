@@ -34,7 +34,10 @@ typedef struct plan_weights {
     char what[32]; /* in which format, or whose */
 } plan_weights;
 
-/* Weights of a shape whose parameters are counted.  format: "f16", "q8_0", "q4_0", or "" for what is published.  0 if
+/* Types of weights, "f16" first; NULL behind the last. */
+extern const char *const plan_weight_formats[];
+
+/* Weights of a shape whose parameters are counted.  format: one of these, or "" for what is published.  0 if
  * there is no such format. */
 int plan_weigh(const model_shape *shape, const char *format, plan_weights *out);
 

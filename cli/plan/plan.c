@@ -21,8 +21,6 @@
 
 /* ---- options ----------------------------------------------------------------------------------- */
 
-static const char *const weights[] = {"f16", "q8_0", "q4_0", NULL};
-
 #define AT(field) .offset = offsetof(plan_options, field)
 /* clang-format off */
 static const option_row rows[] = {
@@ -33,8 +31,8 @@ static const option_row rows[] = {
     {GROUP_MACHINE, "arch", NULL, "NAME", "a known model in place of a file; list: which there are",
      KIND_TEXT, AT(arch), .words = arch_names, .excludes = "config", .because = "give one model"},
     {GROUP_MACHINE, "config", NULL, "FILE", "a HuggingFace config.json in place of a model (-: stdin)", KIND_INPUT, AT(config)},
-    {GROUP_MACHINE, "weights", NULL, "WHAT", "f16, q8_0, q4_0 or bytes, as 4.9GB (default: the file's, or as published)",
-     KIND_TEXT, AT(weights), .words = weights},
+    {GROUP_MACHINE, "weights", NULL, "WHAT", "f16, q8_0, q4_k, ... or bytes, as 4.9GB (default: the file's, or as published)",
+     KIND_TEXT, AT(weights), .words = plan_weight_formats},
     {GROUP_MACHINE, "device-bytes", NULL, "BYTES", "memory for weights and caches, as 80GiB (default: not said)",
      KIND_BYTES, AT(device_bytes), 1, 0x1p62},
     {GROUP_MACHINE, "bandwidth", NULL, "BYTES", "that memory's, bytes/s, as 2TB (default: not said)",
@@ -144,7 +142,10 @@ static int take_weights(plan *p, const char *text, const plan_weights *file) {
         return CLI_OK;
     }
     if (!options_bytes(text, &bytes) || bytes == 0 || bytes >= PLAN_MAX) {
-        cli_error("--weights: '%s' is none of f16, q8_0, q4_0, nor bytes as 16000000000 or 15GiB", text);
+        cli_error("--weights: '%s' is none of f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q2_k to q6_k, iq4_nl, iq4_xs "
+                  "and mxfp4, "
+                  "nor bytes as 16000000000 or 15GiB",
+                  text);
         return CLI_USAGE;
     }
     plan_weigh_as(&q->shape, bytes, file, &q->weights);

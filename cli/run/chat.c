@@ -92,16 +92,15 @@ static int converse(chat *c, chat_input *in) {
         size_t n;
         const input_kind kind = read_message(in, &text, &n);
         if (kind == INPUT_FAILED) return CLI_FAILED;
+        n_interrupts = kind == INPUT_INTERRUPT ? n_interrupts + 1 : 0;
         if (kind == INPUT_LINE) {
-            n_interrupts = 0;
             c->has_failed |= take(c, in, text, n) == CLI_FAILED;
             free(text);
         } else if (is_terminal) {
             fputc('\n', stderr);
         }
         if (kind == INPUT_END) break;
-        n_interrupts += kind == INPUT_INTERRUPT ? 1 : 0;
-        if (kind == INPUT_INTERRUPT && n_interrupts == 1 && is_terminal && !c->r->o->common.quiet)
+        if (n_interrupts == 1 && is_terminal && !c->r->o->common.quiet)
             cli_note("Ctrl-C again leaves; so do Ctrl-D and /exit");
         if (n_interrupts == 2 || (interrupt_came() && !is_terminal)) return CLI_INTERRUPTED;
         interrupt_forget();

@@ -112,6 +112,11 @@ static int is_read(const chat *c, const char *path) {
     return 0;
 }
 
+static int is_folder(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 static int save(chat *c, const char *said, const char *path, int replaces) {
     if (c->talk.n == 0)
         cli_error("%s: nothing has been said yet", said);
@@ -119,6 +124,8 @@ static int save(chat *c, const char *said, const char *path, int replaces) {
         cli_error("%s: name a file; stdout carries the answers", said);
     else if (is_read(c, path))
         cli_error("%s: %s is a file that the command reads", said, path);
+    else if (is_folder(path))
+        cli_error("%s: %s is a folder; name a file in it", said, path);
     else if (!replaces && access(path, F_OK) == 0)
         cli_error("%s: %s is there already; /save! %s replaces it", said, path, path);
     else {

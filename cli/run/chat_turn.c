@@ -20,6 +20,7 @@
 #include "cli/lib/interrupt.h"
 #include "cli/lib/measure.h"
 #include "cli/lib/progress.h"
+#include "cli/lib/terminal.h"
 
 /* A second mark of a turn would part what is read, and parts are read otherwise than a whole; so it stands only where it
  * saves reading as much as a short turn has. */
@@ -210,7 +211,7 @@ static void show(const chat *c, answer_text *t, const char *bytes, size_t n) {
     }
     for (size_t i = 0; i < n; i++)
         if (bytes[i]) t->bytes[t->n++] = bytes[i];
-    fwrite(bytes, 1, n, c->r->out.file);
+    terminal_put_text(c->r->out.file, bytes, n);
     fflush(c->r->out.file);
 }
 

@@ -17,6 +17,7 @@
 #include "cli/lib/interrupt.h"
 #include "cli/lib/measure.h"
 #include "cli/lib/progress.h"
+#include "cli/lib/terminal.h"
 #include "run.h"
 
 /* ---- steps ------------------------------------------------------------------------------------- */
@@ -66,7 +67,7 @@ static void show(run *r, run_text *t, const char *bytes, size_t n) {
     memcpy(t->bytes + t->n_bytes, bytes, n);
     t->n_bytes += n;
     if (run_streams(r) && n) {
-        fwrite(bytes, 1, n, r->out.file);
+        terminal_put_text(r->out.file, bytes, n);
         fflush(r->out.file);
     }
 }

@@ -13,6 +13,7 @@ static const char *const cache_types[] = {"f32", "f16", "q8_0", "q4_0", NULL};
 /* clang-format off */
 static const option_row rows[] = {
     LOAD_ROWS(run_options, load),
+    LOAD_DEVICE_ROW(run_options, load),
     {GROUP_MACHINE, "ctx-size", "c", "N", "context, tokens (default: the model's)", KIND_U32, AT(ctx_size), 1, 16777216},
     CPU_MASK_ROW(run_options),
     {GROUP_CACHE, "kv", NULL, "SPEC", "how the cache is kept: f32, f16, k8v4, leankv, h2o, kvcomp, ... (default k8v4)",

@@ -7,6 +7,7 @@
 
 #include "cli/lib/common.h"
 #include "cli/lib/interrupt.h"
+#include "cli/lib/terminal.h"
 #include "run.h"
 
 #define SPEED_CAP 48
@@ -194,7 +195,7 @@ static void write_texts(run *r) {
         else if (r->n_texts > 1)
             fprintf(r->out.file, "%s== %u: seed %llu, %u tokens, %s ==\n", gap, i + 1, (unsigned long long)t->seed,
                     t->n_tokens, t->finish);
-        fwrite(t->bytes, 1, t->n_bytes, r->out.file);
+        terminal_put_text(r->out.file, t->bytes, t->n_bytes);
         fputc('\n', r->out.file);
     }
 }

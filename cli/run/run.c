@@ -90,6 +90,8 @@ static int check_texts(const run_options *o) {
     else if (!o->n_beams && o->n_best > 1 && !(o->temp > 0))
         cli_error("--n-best %u needs --temp above 0: greedy texts would all be the same; --beams finds different ones",
                   o->n_best);
+    else if (load_wants_gpu(&o->load) && (o->n_beams || o->n_best > 1))
+        cli_error("--n-best and --beams share the prompt's pages, which a GPU does not yet: leave out --device");
     else
         return CLI_OK;
     return CLI_USAGE;

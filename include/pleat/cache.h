@@ -24,8 +24,8 @@
  * read in several steps is classed when its last part ends: PLEAT_ITEM_MORE marks the parts before.
  *
  * A layer with a sliding window keeps no more tokens than its queries see: its lanes are rings, in which the newest
- * token takes the oldest one's slot.  A chunk's tokens are stored and read back one by one there.  Rings hold the spec's
- * high format; what the spec says beyond that is for the full layers, those without a window, and these keep what they
+ * token takes the oldest one's slot.  A chunk's queries see of both, the ring and the chunk, what their windows hold; then
+ * the chunk's newest tokens take their slots.  Rings hold the spec's high format; what the spec says beyond that is for the full layers, those without a window, and these keep what they
  * would in a cache of their own.
  *
  * Sequences can share pages.  A page with more than one holder is never written: begin copies it first for the sequence
@@ -72,6 +72,8 @@ typedef struct pleat_cache_options {
     uint32_t n_q_heads;      /* a multiple of n_kv_heads; at most 64 query heads for each KV head */
     uint32_t head_dim;       /* a multiple of 16 in 16..512 */
     float softmax_scale;     /* factor on q.k, up to 65536; 0 means 1/sqrt(head_dim) */
+    float logit_cap;         /* c in 2^-16..65536: logits x = softmax_scale q.k become c tanh(x/c) before the softmax,
+                              * as Gemma 2 has it (c = 50); 0, the default: they stay */
     uint32_t page_tokens;    /* tokens in a page of the high format, a multiple of 16 up to 4096; 0, the default: 32, 64
                              * where max_tokens is 8192 or more, or with two formats what wastes least of the low
                              * format's pages */
@@ -84,6 +86,10 @@ typedef struct pleat_cache_options {
     const uint32_t *windows; /* [n_layers] newest tokens that a query of the layer sees, itself included; 0: all.
                               * NULL, the default: all in every layer.  Copied by create.  A policy or blocks need a
                               * layer without a window below max_tokens */
+    const float
+        *sink_logits; /* [n_layers][n_q_heads] a logit of each head that no token has and whose value is 0: it takes
+                               * its share of every softmax, as GPT-OSS has it.  Finite, below 65536 in magnitude.  NULL,
+                               * the default: none.  Copied by create */
     const pleat_allocator *allocator;
 } pleat_cache_options;
 
@@ -156,8 +162,9 @@ PLEAT_API pleat_status pleat_cache_begin(pleat_cache *cache, const pleat_cache_i
  *   q    [T][n_q_heads][head_dim] f32      k, v   [T][n_kv_heads][head_dim] f32, positions applied
  *   out  [T][n_q_heads][head_dim] f32; may be q
  * 16-bit and quantised formats clamp values to the largest f16, 65504.  PLEAT_E_RANGE when a value is NaN or not below
- * 2^48 in magnitude: nothing was stored; the step goes on, or is cancelled.  Under a policy PLEAT_E_STATE for a layer
- * that has been attended or stored in this step: its attention is counted once. */
+ * 2^48 in magnitude: nothing was stored; the step goes on, or is cancelled.  PLEAT_E_STATE for a
+ * layer that has been attended or stored in this step, under a policy, since its attention is counted once, and where a
+ * chunk has taken its slots in a ring. */
 PLEAT_API pleat_status pleat_cache_attend(pleat_cache *cache, uint32_t layer, const float *q, const float *k,
                                           const float *v, float *out);
 
@@ -176,7 +183,7 @@ PLEAT_API pleat_status pleat_cache_cancel(pleat_cache *cache);
 
 /* Attend with one query position per sequence to all that is stored, and store nothing.  Outside a step.
  *   q, out  [n_seqs][n_q_heads][head_dim] f32     lse  [n_seqs][n_q_heads] natural log-sum-exp of the
- * scaled logits, or NULL.  A sequence may stand more than once.  n_seqs <= max_seqs; an empty sequence is
+ * scaled logits, sinks' included, or NULL.  A sequence may stand more than once.  n_seqs <= max_seqs; an empty sequence is
  * PLEAT_E_STATE; q as in pleat_cache_attend(), or PLEAT_E_RANGE. */
 PLEAT_API pleat_status pleat_cache_read(pleat_cache *cache, uint32_t layer, const pleat_seq *seqs, uint32_t n_seqs,
                                         const float *q, float *out, float *lse);

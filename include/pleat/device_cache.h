@@ -25,7 +25,8 @@
  *
  * Pages have the layout of the CPU's cache and tokens are quantised to the same bytes.  A lane's levels follow from the
  * scores as they do on the CPU (src/policy/leankv.h), with one difference: the tokens of a prompt that become low are
- * quantised from the exact values, not from the high codes.
+ * quantised from the exact values, not from the high codes.  Of the CPU's options windows, logit_cap and
+ * sink_logits have no counterpart: models that need them cannot be run on this cache.
  *
  * Streams and arguments.  k, v, q, out, lse2 and received are device memory; `stream` is a cudaStream_t, NULL the
  * default stream.  All calls of one cache go to one stream, or are ordered by the caller's events.  Calls return before
@@ -208,6 +209,18 @@ typedef struct pleat_device_cache_usage {
 /* Waits for the stream and downloads the tables. */
 PLEAT_API pleat_status pleat_device_cache_get_usage(pleat_device_cache *cache, pleat_device_cache_usage *out,
                                                     void *stream, pleat_error *err);
+
+/* What one sequence holds, summed over its lanes. */
+typedef struct pleat_device_cache_held {
+    uint64_t pages[2];    /* of the high format, of the low one */
+    uint64_t tokens[2];   /* live ones, by format */
+    uint64_t slots;       /* of all these pages */
+    uint64_t table_bytes; /* rows and counts of its lanes, and the pool's 8 bytes a page */
+} pleat_device_cache_held;
+
+/* Waits for the stream and downloads the sequence's counts. */
+PLEAT_API pleat_status pleat_device_cache_get_held(pleat_device_cache *cache, uint32_t seq_idx,
+                                                   pleat_device_cache_held *out, void *stream, pleat_error *err);
 
 /* Tokens of a sequence, dropped ones included; 0: it is empty.  Waits. */
 PLEAT_API pleat_status pleat_device_cache_length(pleat_device_cache *cache, uint32_t seq_idx, uint32_t *n_tokens,

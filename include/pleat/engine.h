@@ -11,6 +11,16 @@
  * A sequence's logits depend, bit for bit, on its own tokens and on which step took which of them.  They do not depend on
  * the thread count nor on what else shares a step.
  *
+ * On a GPU (options.devices) the same calls run the model and a device cache (pleat/device_cache.h) there.  What differs:
+ *   - A prompt is read whole: the first item of an empty sequence is one, up to chunk_tokens.  Tokens that follow are
+ *     read one by one, also where an item brings several.  That is slow for many, and exact.
+ *   - The last bits of a sequence's logits depend on the batch, as far as the device cache's attention does.
+ *   - fork, restore and compress are PLEAT_E_UNSUPPORTED, as are flags that seal.  Serving, which needs them, refuses
+ *     such an engine.
+ *   - After PLEAT_E_RANGE the step's sequences are good for close alone, after PLEAT_E_DEVICE the engine for destroy.
+ *   - pleat_engine_create() is PLEAT_E_DEVICE where there is no GPU, PLEAT_E_MEMORY with the bytes where it has too
+ *     little memory, PLEAT_E_UNSUPPORTED for models and specs that have no kernels there; err says which.
+ *
  * Threads: an engine is driven from one thread at a time.  No function but create, open, fork, restore and is_valid
  * allocates.  Two things are allocated in a step all the same: codebooks, in the one that makes a sequence's first
  * blocks (kvcomp); and oneDNN's packing buffers, where prompts over matrices of floats go through it.
@@ -39,6 +49,8 @@ typedef struct pleat_engine_options {
     uint64_t pool_bytes;    /* 0: room for max_seqs sequences of max_tokens */
     pleat_workers *workers; /* NULL: the caller's thread alone; not owned; outlives the engine */
     const pleat_allocator *allocator;
+    uint32_t devices;      /* GPUs to run on: 0, the default: the CPU; 1 */
+    uint32_t first_device; /* which GPU; default 0 */
 } pleat_engine_options;
 
 PLEAT_API void pleat_engine_options_default(pleat_engine_options *opt);
@@ -84,10 +96,16 @@ typedef struct pleat_engine_item {
 PLEAT_API pleat_status pleat_engine_step(pleat_engine *engine, const pleat_engine_item *items, uint32_t n_items,
                                          pleat_error *err);
 
+/* Like pleat_engine_step(), but likeliest[n_items] become each item's likeliest token after its last one, the lowest id
+ * among equals, whether logits are wanted or not.  NULL: as pleat_engine_step().  On a GPU the tokens alone come to the
+ * host for items without logits. */
+PLEAT_API pleat_status pleat_engine_step_likeliest(pleat_engine *engine, const pleat_engine_item *items,
+                                                   uint32_t n_items, pleat_token *likeliest, pleat_error *err);
+
 /* Usage of one sequence's cache, or of the whole when seq.v is 0. */
 PLEAT_API pleat_status pleat_engine_get_usage(const pleat_engine *engine, pleat_seq seq, pleat_cache_usage *out);
 
-/* The engine's cache, for the calls of cache.h that take a const one.  Lives as long as the engine. */
+/* The engine's cache, for the calls of cache.h that take a const one.  Lives as long as the engine.  NULL on a GPU. */
 PLEAT_API const pleat_cache *pleat_engine_cache(const pleat_engine *engine);
 
 /* The model that it was made with. */

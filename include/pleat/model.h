@@ -78,8 +78,8 @@ PLEAT_API void pleat_gguf_close(pleat_gguf **gguf);
 
 typedef struct pleat_model pleat_model;
 
-/* Architectures: gemma3, granite, llama (Llama 2 and 3, Mistral, Mixtral, SmolLM2, TinyLlama), phi3, qwen2, qwen2moe,
- * qwen3, qwen3moe, smollm3.  gemma2 and gpt-oss are known and refused. */
+/* Architectures: gemma2, gemma3, gpt-oss, granite, llama (Llama 2 and 3, Mistral, Mixtral, SmolLM2, TinyLlama), phi3,
+ * qwen2, qwen2moe, qwen3, qwen3moe, smollm3. */
 typedef struct pleat_model_info {
     const char *architecture;
     const char *name; /* general.name, or "" */
@@ -88,7 +88,8 @@ typedef struct pleat_model_info {
     uint32_t n_ctx;  /* context the model was trained for, tokens */
     uint32_t window; /* newest tokens that attention sees in n_windowed layers; 0: all in every layer */
     uint32_t n_windowed;
-    float softmax_scale; /* factor on q.k */
+    float softmax_scale;  /* factor on q.k */
+    float attn_logit_cap; /* c, where attention's logits become c tanh(x/c) before the softmax; 0: they stay */
     uint64_t n_params;
     uint64_t weight_bytes;
     pleat_token bos, eos; /* -1 when the file names none */
@@ -233,6 +234,22 @@ PLEAT_API pleat_status pleat_sampler_create(const pleat_sampler_options *opt, ui
 /* Draw a token from logits [n_vocab].  PLEAT_E_ARG if any is NaN or all are -inf. */
 PLEAT_API pleat_status pleat_sampler_sample(pleat_sampler *sampler, const float *logits, pleat_token *out);
 PLEAT_API void pleat_sampler_destroy(pleat_sampler **sampler);
+
+/* A token, and the natural logarithm of its probability. */
+typedef struct pleat_logprob {
+    pleat_token token;
+    float logprob; /* <= 0; -inf for a logit of -inf */
+} pleat_logprob;
+
+#define PLEAT_LOGPROBS_MAX 20 /* most of the likeliest that can be asked for */
+
+/* Logarithms of probabilities: those of the softmax over logits [n_vocab].  out[0] is `token`'s, out[1..n_top] are those of
+ * the n_top likeliest, the likeliest first and the lower id among equals; 0 <= n_top <= PLEAT_LOGPROBS_MAX and n_vocab.
+ * Equal logits give the same floats, whatever the token and n_top: so a token has the same one in out[0] and among the
+ * likeliest.  Within 1e-6 of the exact value, or 1e-7 of its size where that is more.  PLEAT_E_ARG for what is outside its
+ * range, and where a logit is NaN or +inf, or all are -inf.  O(n_vocab); from any thread. */
+PLEAT_API pleat_status pleat_logprobs(const float *logits, uint32_t n_vocab, pleat_token token, uint32_t n_top,
+                                      pleat_logprob *out);
 
 #ifdef __cplusplus
 }

@@ -9,6 +9,9 @@
  *         pleat_serving_cancel
  *     pleat_serving_destroy
  *
+ *     from other threads, while one drives it:     pleat_serving_post, pleat_serving_post_cancel, pleat_serving_wake
+ *     the driving thread, with nothing to do:      pleat_serving_wait
+ *
  *     waiting ──admitted──> reading its prompt (prefill) ──> generating ──> finished
  *        <─────────────────── preempted ────────────────────────┘
  *
@@ -32,11 +35,16 @@
  * leaves.  Then it is admitted when that fits with what the others will hold, and nobody is preempted later.  Where
  * prefixes are kept that is less than its whole prompt: what stays at a breakpoint, and the part up to the next.
  *
- * Threads: driven from one thread at a time.
+ * An answer's text, its stops, the probabilities of tokens and what moves the choice of them (penalties, biases) are a
+ * request's own business too: they are looked at when its token has been computed, and change nothing for others.
+ *
+ * Threads: driven from one thread at a time.  post, post_cancel and wake may be called from any thread at any time between
+ * create and destroy; then the allocator has to be thread-safe.
  *
  * Memory: create and submit allocate, and step does not for each token.  It does where a request is admitted (a page
  * table, a sampler), a prefix is kept (a page table, an edge of the tree) or a request is swapped out (its image), and
- * once a sequence for codebooks (kvcomp).
+ * once a sequence for codebooks (kvcomp).  The first request that wants the logprobs of its prompt brings a buffer of
+ * step_tokens rows of logits, which stays.
  */
 #ifndef PLEAT_SERVING_H
 #define PLEAT_SERVING_H
@@ -118,6 +126,25 @@ PLEAT_API pleat_status pleat_serving_create_simulated(const pleat_simulation *si
                                                       const pleat_serving_options *opt, pleat_serving **out,
                                                       pleat_error *err);
 
+/* What is added to a token's logit. */
+typedef struct pleat_logit_bias {
+    pleat_token token;
+    float bias; /* finite; -100 all but forbids a token, 100 all but forces it */
+} pleat_logit_bias;
+
+#define PLEAT_STOPS_MAX 16       /* stop strings of a request */
+#define PLEAT_STOP_BYTES_MAX 256 /* length of each */
+
+/* What follows `user` concerns the answer alone, and needs a model but for time_limit_ns.  How a token is chosen:
+ *
+ *     logits ── + biases ── repetition_penalty ── frequency_, presence_penalty ── sampler ──> token
+ *       └──> logprobs: of the model's own logits
+ *
+ *     repetition   a logit above 0 is divided by it, one below multiplied, for each token of prompt or answer so far
+ *                  (Keskar et al. 2019, CTRL, section 4.1, with the sign minded as transformers does)
+ *     frequency    times how often a token stands in the answer so far is taken away, as in OpenAI's API
+ *     presence     is taken away if it stands there at all
+ */
 typedef struct pleat_request {
     size_t size_bytes;
     const pleat_token *prompt; /* [n_prompt], n_prompt >= 1; copied */
@@ -133,6 +160,22 @@ typedef struct pleat_request {
     int ignores_end;      /* an end-of-generation token is a token like others */
     float max_ah, max_al; /* leankv: limits to which thresholds may be raised when pages run short; 0: not at all */
     void *user;           /* handed back in events */
+
+    int wants_text;              /* events bring the answer's text */
+    const char *const *stops;    /* [n_stops] UTF-8, each 1 to PLEAT_STOP_BYTES_MAX bytes; copied.  The first token with
+                                 * which one of them stands in the answer's text is the last, and the text ends before
+                                 * the first that does */
+    uint32_t n_stops;            /* <= PLEAT_STOPS_MAX */
+    const pleat_token *stop_ids; /* [n_stop_ids] tokens that end the answer and are not handed out; copied */
+    uint32_t n_stop_ids;
+    int wants_logprobs;             /* of the answer's tokens */
+    int wants_prompt_logprobs;      /* of the prompt's; such a request shares no prefix, since each token is computed */
+    uint32_t n_top;                 /* likeliest tokens beside each of these, 0..PLEAT_LOGPROBS_MAX */
+    const pleat_logit_bias *biases; /* [n_biases] copied; those of one token add up */
+    uint32_t n_biases;
+    float frequency_penalty, presence_penalty; /* finite; default 0 */
+    float repetition_penalty;                  /* > 0; default 1: none */
+    uint64_t time_limit_ns; /* time from the first step that sees it until it is finished with DEADLINE; 0: none */
 } pleat_request;
 
 /* Greedy, no tenant, 0 elsewhere. */
@@ -144,6 +187,27 @@ PLEAT_API void pleat_request_default(pleat_request *request);
  * err says which.  Nothing has changed then; other requests go on. */
 PLEAT_API pleat_status pleat_serving_submit(pleat_serving *serving, const pleat_request *request, pleat_request_id *out,
                                             pleat_error *err);
+
+/* Queue n continuations of one prompt, from any thread.  Checks and statuses are those of pleat_serving_submit(), and all n
+ * or none are queued: PLEAT_E_LIMIT with err->where = n where more than max_requests would be there; that passes, other
+ * limits do not.  The next step takes them in.
+ *   ids   [n] out; events say by `index` which it is
+ * Continuation i draws with seed sampling.seed + i.  Where n > 1 and the request names no breakpoint, one stands before the
+ * prompt's last token: so the prompt is computed and held once, and each continuation is a fork of it.  Chunks of a prompt
+ * end at breakpoints, so a continuation may differ in bits from what n = 1 gives; the n have the same bits. */
+PLEAT_API pleat_status pleat_serving_post(pleat_serving *serving, const pleat_request *request, uint32_t n,
+                                          pleat_request_id *ids, pleat_error *err);
+
+/* Forget a request that was posted or submitted, from any thread.  The next step does, and no event comes from it or from
+ * later ones.  What has finished or is unknown is left alone. */
+PLEAT_API void pleat_serving_post_cancel(pleat_serving *serving, pleat_request_id id);
+
+/* Sleep until there is a request, something was posted, or pleat_serving_wake() was called: PLEAT_OK.  PLEAT_AGAIN:
+ * timeout_ns have passed.  Returns at once while requests wait or run.  The driving thread's alone. */
+PLEAT_API pleat_status pleat_serving_wait(pleat_serving *serving, uint64_t timeout_ns);
+
+/* Let pleat_serving_wait() return, or the next one if none sleeps.  From any thread. */
+PLEAT_API void pleat_serving_wake(pleat_serving *serving);
 
 /* Forget a request; no event follows.  PLEAT_E_ARG for one that is unknown or has finished. */
 PLEAT_API pleat_status pleat_serving_cancel(pleat_serving *serving, pleat_request_id id);
@@ -160,9 +224,11 @@ PLEAT_API pleat_status pleat_serving_step(pleat_serving *serving, pleat_error *e
 
 typedef enum pleat_finish {
     PLEAT_FINISH_NOT,
-    PLEAT_FINISH_END,    /* the model ended its text; that token is not handed out */
-    PLEAT_FINISH_LENGTH, /* n_predict tokens */
-    PLEAT_FINISH_FAILED  /* status says why */
+    PLEAT_FINISH_END,     /* the model ended its text; that token is not handed out */
+    PLEAT_FINISH_LENGTH,  /* n_predict tokens */
+    PLEAT_FINISH_FAILED,  /* status says why */
+    PLEAT_FINISH_STOP,    /* a stop string or stop token; a stop token is not handed out */
+    PLEAT_FINISH_DEADLINE /* time_limit_ns have passed */
 } pleat_finish;
 
 /* What became of one request. */
@@ -182,9 +248,23 @@ typedef struct pleat_serving_event {
     pleat_finish finish;
     pleat_status status;       /* why it is FAILED */
     pleat_request_stats stats; /* when it has finished */
+    uint32_t index;            /* of the continuations of one post, 0 first */
+
+    const char *text;    /* [n_text] UTF-8 without a NUL behind it: what can be handed out now.  A character that is not
+                            * complete is held back, and what may yet become a stop string */
+    uint32_t n_text;     /* 0 where no text was asked for */
+    pleat_token chosen;  /* token that was chosen, one that ends the text included; -1: none */
+    uint32_t n_logprobs; /* 1 + n_top where they were asked for and a token was chosen, else 0 */
+    const pleat_logprob *logprobs; /* [n_logprobs] of `chosen`, then of the likeliest (pleat_logprobs) */
+    const pleat_logprob
+        *prompt_logprobs;   /* [n_prompt_rows][1 + n_top] with the first token chosen; else NULL.  Row i has
+                                           * prompt token i; row 0, before which nothing stands, has 0 and tokens -1 */
+    uint32_t n_prompt_rows; /* n_prompt, or 0 */
+    uint32_t n_top;         /* the request's */
 } pleat_serving_event;
 
-/* What the last step brought, in order of the running requests; the serving's own until the next call. */
+/* What the last step brought, in order of the running requests; with what it points at the serving's own until the next
+ * call. */
 PLEAT_API const pleat_serving_event *pleat_serving_events(const pleat_serving *serving, uint32_t *n_events);
 
 typedef struct pleat_serving_stats {

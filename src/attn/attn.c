@@ -140,6 +140,16 @@ void pleat__attn_merge(pleat__attn_acc *acc, const pleat__attn_acc *other, uint3
     }
 }
 
+void pleat__attn_add_sinks(pleat__attn_acc *acc, const float *sinks2, uint32_t n_group, uint32_t head_dim) {
+    for (uint32_t g = 0; g < n_group; g++) {
+        const float m = acc->m[g] > sinks2[g] ? acc->m[g] : sinks2[g], rescale = exp2f(acc->m[g] - m);
+        float *o = acc->o + (size_t)g * head_dim;
+        acc->m[g] = m;
+        acc->l[g] = acc->l[g] * rescale + exp2f(sinks2[g] - m);
+        for (uint32_t i = 0; i < head_dim; i++) o[i] *= rescale;
+    }
+}
+
 void pleat__attn_finish(const pleat__attn_acc *acc, uint32_t n_group, uint32_t head_dim, float *out, float *lse2) {
     for (uint32_t g = 0; g < n_group; g++) {
         const float inverse = acc->l[g] > 0 ? 1.0f / acc->l[g] : 0.0f;
@@ -157,7 +167,11 @@ static void init_for_cpu(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
     dsp->decode_received = pleat__attn_decode_received_avx2;
     dsp->prompt = pleat__attn_prompt_avx2;
     dsp->prompt_received = pleat__attn_prompt_received_avx2;
-    if (cpu_flags & PLEAT_CPU_AVX_VNNI) dsp->decode = pleat__attn_decode_avxvnni;
+    dsp->blocks = pleat__attn_blocks_avx2;
+    if (cpu_flags & PLEAT_CPU_AVX_VNNI) {
+        dsp->decode = pleat__attn_decode_avxvnni;
+        dsp->blocks = pleat__attn_blocks_avxvnni;
+    }
     if (!(cpu_flags & PLEAT_CPU_AVX512)) return;
     dsp->decode = cpu_flags & PLEAT_CPU_AVX_VNNI ? pleat__attn_decode_avx512_avxvnni : pleat__attn_decode_avx512;
     dsp->decode_received = pleat__attn_decode_received_avx512;
@@ -171,6 +185,7 @@ static void init_for_cpu(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
 static void init_for_cpu(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
     if (!(cpu_flags & PLEAT_CPU_NEON)) return;
     dsp->decode = pleat__attn_decode_neon;
+    dsp->blocks = pleat__attn_blocks_neon;
     dsp->decode_received = pleat__attn_decode_received_neon;
     dsp->prompt = pleat__attn_prompt_neon;
     dsp->prompt_received = pleat__attn_prompt_received_neon;

@@ -8,7 +8,8 @@
  *     query_init ── decode(range 0) ──> acc 0 ─┐
  *                └─ decode(range 1) ──> acc 1 ─┴─ merge ── finish ──> out, lse
  *
- * Prompt: a block of consecutive query positions against the past (all visible) and the chunk itself (causal).
+ * Prompt: a block of consecutive query positions against the past (all visible) and the chunk itself (causal), or the
+ * newest tokens of both.
  *
  * Logits are kept in units of log2: logit2 = scale * log2(e) * q.k, so that exp2 serves.  An accumulator after slots S
  * is
@@ -22,6 +23,7 @@
  *     decode, f32 and f16   <= 2e-6
  *     prompt, all           <= 2e-6    it dequantises
  *     received in a prompt  <= 1e-5    of each sum
+ *     bounded logits        + 3e-7 times the largest of them, in units of logit2 (cap.h)
  *
  * Kernels neither allocate nor keep state.  Variants may differ in their last bits; one variant gives the same bits for
  * the same range, always.
@@ -29,6 +31,7 @@
 #ifndef PLEAT_ATTN_ATTN_H
 #define PLEAT_ATTN_ATTN_H
 
+#include "attn/cap.h"
 #include "codec/loader.h"
 #include "quant/quant.h"
 
@@ -43,6 +46,7 @@ typedef struct pleat__attn_query {
     int16_t *both;     /* [G][d] 256*hi + lo, each four in the order 0, 2, 1, 3: for multiplying 16-bit pairs */
     float *step;       /* [G] */
     float *sum;        /* [G] sum over d of step[g]*(256*hi + lo): meets K's minimum */
+    float cap2;        /* logit2 becomes cap2 * tanh(logit2 / cap2) (cap.h); 0, as query_init leaves it: it stays */
 } pleat__attn_query;
 
 uint64_t pleat__attn_query_bytes(uint32_t n_group, uint32_t head_dim);
@@ -77,6 +81,9 @@ uint32_t pleat__attn_ranges(uint64_t n_bytes, uint32_t n_slots);
 /* acc = acc merged with `other` (as if other's slots came after). */
 void pleat__attn_merge(pleat__attn_acc *acc, const pleat__attn_acc *other, uint32_t n_group, uint32_t head_dim);
 
+/* A logit2 for each head that takes its share of the softmax and has no value. */
+void pleat__attn_add_sinks(pleat__attn_acc *acc, const float *sinks2, uint32_t n_group, uint32_t head_dim);
+
 /* out [G][d] = o/l (zeros when l is 0); lse2 [G] = m + log2(l), may be NULL. */
 void pleat__attn_finish(const pleat__attn_acc *acc, uint32_t n_group, uint32_t head_dim, float *out, float *lse2);
 
@@ -92,13 +99,18 @@ typedef struct pleat__attn_prompt {
     const pleat__kv_view *past; /* every slot visible to every query; NULL: none */
     const pleat__kv_run *self;  /* query i sees slots [0, self_seen + i] of it; never tracked */
     uint32_t self_seen;
+    uint32_t window;    /* newest tokens that a query sees, its own included; 0: all.  With one, the past is a high side
+                         * without dead slots, and holds the tokens before self's slot 0 in a circle of n_slots */
+    uint32_t oldest;    /* with a window: the slot of the past's oldest token */
     uint32_t n_queries; /* n_queries * n_group <= PLEAT__PROMPT_ROWS */
     uint32_t n_group;
     uint32_t head_dim;
     float scale;
-    const float *q;  /* query i, head g at q + i*q_stride + g*head_dim */
-    size_t q_stride; /* floats */
-    float *out;      /* query i, head g at out + i*out_stride + g*head_dim; may be q: rows are read first */
+    float cap2;          /* as a query's */
+    const float *sinks2; /* [n_group] logit2 of each head that has no value, counted in lse2; NULL: none */
+    const float *q;      /* query i, head g at q + i*q_stride + g*head_dim */
+    size_t q_stride;     /* floats */
+    float *out;          /* query i, head g at out + i*out_stride + g*head_dim; may be q: rows are read first */
     size_t out_stride;
     float *lse2; /* query i, head g at lse2 + i*lse2_stride + g, or NULL */
     size_t lse2_stride;
@@ -138,6 +150,7 @@ typedef struct pleat__attn_prompt_received {
     uint32_t n_group;
     uint32_t head_dim;
     float scale;
+    float cap2;        /* as a query's */
     const float *q;    /* query i, head g at q + i*q_stride + g*head_dim */
     size_t q_stride;   /* floats */
     const float *lse2; /* query i, head g at lse2 + i*lse2_stride + g */

@@ -44,9 +44,16 @@ uint64_t pleat__attn_blocks_scratch_bytes(const pleat__block_format *format, uin
 /* Asks for bytes [at, to) of a run, some lines at every step of the group before the one that needs them. */
 typedef struct ahead {
     const pleat__block_run *run;
-    uint64_t at, to; /* from the first page's first byte */
-    uint32_t lines;  /* of a step */
+    uint64_t at, to;      /* from the first page's first byte */
+    uint64_t page;        /* where the page of `at` begins, likewise ... */
+    const uint8_t *bytes; /* ... and its bytes */
+    uint32_t lines;       /* of a step */
 } ahead;
+
+static void ahead_turn(ahead *a, uint64_t page_idx) {
+    a->page = page_idx * a->run->page_bytes;
+    a->bytes = a->run->base + a->run->ids[(int64_t)page_idx * a->run->step].v * a->run->page_bytes;
+}
 
 /* Where block `block` begins. */
 static uint64_t begin_of(const pleat__block_run *run, uint32_t block) {
@@ -59,19 +66,13 @@ static void ahead_set(ahead *a, const pleat__block_run *run, uint32_t from, uint
     a->at = begin_of(run, from) / LINE * LINE;
     a->to = from < to ? begin_of(run, to) : a->at;
     a->lines = (uint32_t)((a->to - a->at) / LINE / n) + 1;
+    if (a->at < a->to) ahead_turn(a, a->at / run->page_bytes);
 }
 
 static void ahead_step(ahead *a) {
-    uint32_t left = a->lines;
-    while (left > 0 && a->at < a->to) {
-        const uint64_t page = a->at / a->run->page_bytes, in_page = a->at - page * a->run->page_bytes;
-        const uint64_t most =
-            a->to - a->at < a->run->page_bytes - in_page ? a->to - a->at : a->run->page_bytes - in_page;
-        const uint32_t n = pleat__min_u32(left, (uint32_t)((most + LINE - 1) / LINE));
-        const uint8_t *p = a->run->base + a->run->ids[(int64_t)page * a->run->step].v * a->run->page_bytes + in_page;
-        for (uint32_t i = 0; i < n; i++) __builtin_prefetch(p + (size_t)i * LINE, 0, 2);
-        a->at += (uint64_t)n * LINE;
-        left -= n;
+    for (uint32_t i = 0; i < a->lines && a->at < a->to; i++, a->at += LINE) {
+        if (a->at - a->page >= a->run->page_bytes) ahead_turn(a, a->page / a->run->page_bytes + 1);
+        __builtin_prefetch(a->bytes + (a->at - a->page), 0, 2);
     }
 }
 
@@ -126,6 +127,8 @@ static bool add_group(const pleat__blocks_steps *steps, pleat__blocks_walk *w, c
         ahead_step(next);
         steps->keys(w, slice);
     }
+    for (uint32_t h = 0; w->query->cap2 > 0 && h < w->query->n_group; h++)
+        steps->cap(w->weights + (size_t)h * pleat__blocks_row(f), w->n_tokens, w->query->cap2);
     steps->softmax(w);
     for (uint32_t slice = 0; slice < f->head_dim / ROWS; slice++) {
         if (slice * ROWS % f->v_group == 0) steps->values_begin(w, slice * ROWS / f->v_group);
@@ -146,7 +149,7 @@ bool pleat__blocks_walk_run(const pleat__blocks_steps *steps, const pleat__attn_
     pleat__arena arena = {.base = scratch, .cap_bytes = pleat__attn_blocks_scratch_bytes(f, query->n_group)};
     carve(&w, f, query->n_group, &arena);
     steps->begin(&w);
-    ahead next;
+    ahead next = {0};
     ahead_set(&next, run, block_from, pleat__min_u32(block_from + STREAMS, block_to), 1);
     ahead_step(&next);
     bool sound = true;

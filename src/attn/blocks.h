@@ -6,14 +6,16 @@
  * at once:
  *
  *     keys      for each 16 tokens: decode 4 x 16 x d codes to L1; logit2 = sum q*middle + sum (q*step) * (code - c)
+ *     cap       where the model bounds its logits: cap.h
  *     softmax   weights of all tokens of the group against their maximum
  *     values    for each 16 dimensions: decode 4 x 16 x T codes to L1; o += sum w*middle + sum (w*step) * (code - c)
  *
  * Nothing is dequantised and nothing but a slice is ever stored.  Steps fold into the query, once a block, and into the
  * weights.  Codes are taken around their middle, c = (levels - 1)/2, middle = min + c*step, so that no two large sums
- * cancel.  Where the CPU has an integer dot product, q*step and w*step are three 8-bit limbs, 24 bits together.  So the
+ * cancel.  With AVX-512's integer dot product, q*step and w*step are three 8-bit limbs, 24 bits together.  So the
  * result is, to rounding, that of decoding first and multiplying in f32: relative error against float64 on the decoded
- * values <= 1e-6 in norm, and what the rounding of large f32 logits does to weights.  KVComp, section 3.3.2.
+ * values <= 1e-6 in norm, and what the rounding of large f32 logits does to weights.  KVComp, section 3.3.2.  With AVX2,
+ * AVX-VNNI and NEON they are 16-bit numbers, and the error is <= 1e-4.
  *
  * The same bits for the same range of blocks, always.  Ranges begin at multiples of PLEAT__STREAMS blocks.
  */
@@ -31,6 +33,16 @@ uint64_t pleat__attn_blocks_scratch_bytes(const pleat__block_format *format, uin
  * skipped, one whose codes end elsewhere than its bytes gives some finite codes, and false is returned for both. */
 bool pleat__attn_blocks_ref(const pleat__attn_query *query, const pleat__codec_dsp *codec, const pleat__block_run *run,
                             uint32_t block_from, uint32_t block_to, pleat__attn_acc *acc, void *scratch);
+/* Needs PLEAT_CPU_AVX2. */
+bool pleat__attn_blocks_avx2(const pleat__attn_query *query, const pleat__codec_dsp *codec, const pleat__block_run *run,
+                             uint32_t block_from, uint32_t block_to, pleat__attn_acc *acc, void *scratch);
+/* Needs PLEAT_CPU_AVX_VNNI; the bits of the AVX2 variant. */
+bool pleat__attn_blocks_avxvnni(const pleat__attn_query *query, const pleat__codec_dsp *codec,
+                                const pleat__block_run *run, uint32_t block_from, uint32_t block_to,
+                                pleat__attn_acc *acc, void *scratch);
+/* Needs PLEAT_CPU_NEON. */
+bool pleat__attn_blocks_neon(const pleat__attn_query *query, const pleat__codec_dsp *codec, const pleat__block_run *run,
+                             uint32_t block_from, uint32_t block_to, pleat__attn_acc *acc, void *scratch);
 /* Needs PLEAT_CPU_VNNI. */
 bool pleat__attn_blocks_vnni(const pleat__attn_query *query, const pleat__codec_dsp *codec, const pleat__block_run *run,
                              uint32_t block_from, uint32_t block_to, pleat__attn_acc *acc, void *scratch);

@@ -3,7 +3,7 @@
  * blocks_walk.h: the walk over groups of blocks that the variants of blocks.h share: blocks.c opens and decodes, a
  * variant's steps multiply.
  *
- *     begin, for each group (keys_begin, keys(slice) ..., softmax, values_begin(unit), values(slice) ...), end
+ *     begin, for each group (keys_begin, keys(slice) ..., cap, softmax, values_begin(unit), values(slice) ...), end
  */
 #ifndef PLEAT_ATTN_BLOCKS_WALK_H
 #define PLEAT_ATTN_BLOCKS_WALK_H
@@ -67,6 +67,7 @@ typedef struct pleat__blocks_steps {
     void (*keys_begin)(pleat__blocks_walk *w); /* fold steps into the query */
     /* weights[][b*T + 16*slice ..] = logits, from codes: of each block [d/4] vectors */
     void (*keys)(pleat__blocks_walk *w, uint32_t slice);
+    pleat__attn_cap_fn cap;
     void (*softmax)(pleat__blocks_walk *w); /* logits to weights; m and l of acc; rescale, share */
     /* fold steps of dimensions [unit * v_group, +v_group) into the weights */
     void (*values_begin)(pleat__blocks_walk *w, uint32_t unit);

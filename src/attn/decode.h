@@ -6,6 +6,7 @@
  * 4, 2 or 1 query heads the vector variants do
  *
  *     keys      logit2 [head][tile][16]           integers: query limbs times codes, then scale and minimum
+ *     cap       where the model bounds its logits: cap.h
  *     softmax   against the group's own maximum, so that nothing waits for the running one
  *     values    o[head][:] = o*2^(m - m') + 2^(group max - m') * sum of weight * v'
  *
@@ -15,7 +16,7 @@
  * weight*(minimum + c*scale) needs no codes; it is kept in f32 and added once, at the end of the range.  So the
  * rounding of p meets small numbers and nothing cancels.
  *
- * While a group is read, the tiles some KiB ahead are prefetched, line by line, through the page ids.
+ * While a group is read, the next one is prefetched, line by line, through the page ids.
  */
 #ifndef PLEAT_ATTN_DECODE_H
 #define PLEAT_ATTN_DECODE_H
@@ -56,20 +57,20 @@ void pleat__attn_decode_received_avx512(const pleat__kv_run *run, uint32_t slot_
 void pleat__attn_decode_received_neon(const pleat__kv_run *run, uint32_t slot_from, uint32_t slot_to,
                                       const float *logits, size_t logits_stride, const float *lse2, uint32_t n_group);
 
-/* Tiles in a group.  More would save little: the integer sums are turned to f32 once a group.  64 tokens of 15-bit
- * weights and 8-bit codes stay far below 2^31. */
+/* Tiles in a group.  64 tokens of 15-bit weights and 8-bit codes stay far below 2^31.  With eight a token takes 2 to 3 of
+ * 44 cycles less in cache, since integer sums are turned to f32 and o is read once a group; from memory it gained nothing
+ * for k4v4 and k4v2 and lost a tenth for k8v8 (EPYC of family 25, 2026-11-23). */
 #define PLEAT__DECODE_TILES 4u
 #define PLEAT__DECODE_HEADS 4u
 
 /* Weights are signed 16-bit numbers, or 256*hi + lo with hi in 0..127 and lo in -128..127. */
 #define PLEAT__WEIGHT_TOP 32639
 
-/* Most bytes of a group of more than one tile, and how far ahead to prefetch: four tiles of k8v8 at d = 128.  Where
- * memory takes 240 ns to answer, some 48 lines have to be on their way all the time, so the kernels ask for L2, in as
- * many streams as tiles.  Granite Rapids Xeon, one thread, pages in order, 2026-11, against 9216 and 18432 bytes and
- * L1: f16 55 to 48 ns a token and lane, k8v8 31 to 28.5, k4v2 16.5 to 15.2.  Twice as far ahead changes nothing. */
+/* Most bytes of a group of more than one tile: four tiles of k8v8 at d = 128.  Where memory takes 240 ns to answer, some
+ * 48 lines have to be on their way all the time, so the kernels ask for L2, in as many streams as tiles.  Granite Rapids
+ * Xeon, one thread, pages in order, 2026-11, against 9216 and 18432 bytes and L1: f16 55 to 48 ns a token and lane, k8v8
+ * 31 to 28.5, k4v2 16.5 to 15.2. */
 #define PLEAT__DECODE_GROUP_BYTES 16640u
-#define PLEAT__DECODE_AHEAD_BYTES 16640u
 
 /* A walk over the tiles of a run. */
 typedef struct pleat__tile_cursor {
@@ -174,11 +175,18 @@ static inline void pleat__tile_group_stop_prefetch(pleat__tile_group *g) {
     }
 }
 
-/* How far ahead of the reading to prefetch, in slots. */
+/* How far ahead of the reading to prefetch, in slots: one group.  EPYC of family 25, one thread from memory, 2026-11-23,
+ * against 16640 bytes, which are two groups of k4v4 and k4v2 and three of k2v2: 13.9 to 13.0, 12.6 to 12.5 and 13.0 to
+ * 12.2 ns a token and lane with AVX-512; two threads with AVX2: 19.3 to 17.8, 17.9 to 17.1 and 18.4 to 16.5. */
 static inline uint32_t pleat__decode_ahead_slots(const pleat__page_layout *l) {
-    const uint32_t bytes = l->k_tile_bytes + l->v_tile_bytes, group = pleat__decode_group_tiles(l);
-    const uint32_t groups = pleat__max_u32(1, PLEAT__DECODE_AHEAD_BYTES / (bytes * group));
-    return PLEAT__TILE * groups * group;
+    return PLEAT__TILE * pleat__decode_group_tiles(l);
+}
+
+/* Bound the logits of a group and a block of heads, where the query asks for it. */
+INLINE void pleat__decode_cap(const pleat__attn_query *query, uint32_t heads, const pleat__tile_group *g,
+                              float (*logits)[PLEAT__DECODE_TILES][PLEAT__TILE], pleat__attn_cap_fn cap) {
+    for (uint32_t h = 0; query->cap2 > 0 && h < heads; h++)
+        cap(logits[h][0], (size_t)g->n_tiles * PLEAT__TILE, query->cap2);
 }
 
 /* Write -infinity as the logits of a group in which nothing counts. */

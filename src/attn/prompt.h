@@ -7,6 +7,7 @@
  *     for each block of a run, from its slot 0                       prompt_blocked.c
  *         K, V: tiles in place (f32) or dequantised to scratch       prompt_blocked.c
  *         logits    s = q k'             [rows][64]                  variant
+ *         cap       where the model bounds its logits                variant (cap.h)
  *         weights   s = 2^(s - m'), m = m', l = l*2^(m-m') + sum     variant
  *         values    o = o*2^(m-m') + s v'                            variant
  *     out = o/l, lse2 = m + log2(l)                                  prompt_blocked.c
@@ -24,7 +25,7 @@
  *         K: tiles in place or dequantised, once                     prompt_blocked.c
  *         for each block of rows, in the order of queries            received_blocked.c
  *             for each block of the span that these rows see         received_blocked.c
- *                 logits                                             variant
+ *                 logits, cap                                        variant
  *                 received += 2^(max over g of (s - lse2))           variant
  *
  * A row's bits depend on its query and the keys it sees alone, not on the rows it shares the call with.  Blocks start
@@ -99,6 +100,19 @@ uint64_t pleat__prompt_fetch(pleat__prompt_block *b, const pleat__kv_run *run, u
 void pleat__prompt_set_visible(pleat__prompt_block *b, uint32_t slot, uint64_t alive, uint32_t n_queries, uint32_t seen,
                                uint32_t step);
 
+/* Slots that queries do not see, though they are before them: of n slots in a circle, query i misses the n_hidden + i
+ * ones from slot `oldest` on; none if that is below 0. */
+typedef struct pleat__prompt_hidden {
+    uint32_t n, oldest;
+    int64_t n_hidden;
+} pleat__prompt_hidden;
+
+/* Of slots [slot, slot + 64), those that query i misses. */
+uint64_t pleat__prompt_missed(const pleat__prompt_hidden *hidden, uint32_t slot, uint32_t i);
+
+/* Bound the block's logits where cap2 is not 0: attn/cap.h. */
+void pleat__prompt_cap(const pleat__prompt_block *b, pleat__attn_cap_fn cap, float cap2);
+
 /* Copy queries [n][G][d] to q, scaled. */
 void pleat__prompt_read_queries(float *to, const float *q, size_t q_stride, uint32_t n_queries, size_t row_floats,
                                 float scale);
@@ -120,6 +134,7 @@ void pleat__prompt_read_queries(float *to, const float *q, size_t q_stride, uint
 /* What a variant supplies. */
 typedef struct pleat__prompt_ops {
     void (*logits)(const pleat__prompt_block *block);
+    pleat__attn_cap_fn cap;
     void (*weights)(const pleat__prompt_block *block);
     void (*values)(const pleat__prompt_block *block);
     void (*received)(const pleat__prompt_block *block);

@@ -95,6 +95,26 @@ void pleat__prompt_set_visible(pleat__prompt_block *b, uint32_t slot, uint64_t a
     }
 }
 
+/* Bits of slots [from, to) in the block that begins at `slot`. */
+static uint64_t bits_of(uint32_t slot, uint32_t from, uint32_t to) {
+    const uint32_t n_before = from > slot ? from - slot : 0, n_until = to > slot ? to - slot : 0;
+    return low_bits(n_until) & ~low_bits(n_before);
+}
+
+uint64_t pleat__prompt_missed(const pleat__prompt_hidden *hidden, uint32_t slot, uint32_t i) {
+    const int64_t n = hidden->n_hidden + i;
+    if (n <= 0) return 0;
+    if (n >= hidden->n) return ~(uint64_t)0;
+    const uint32_t end = hidden->oldest + (uint32_t)n;
+    const uint64_t missed = bits_of(slot, hidden->oldest, pleat__min_u32(end, hidden->n));
+    return end > hidden->n ? missed | bits_of(slot, 0, end - hidden->n) : missed;
+}
+
+void pleat__prompt_cap(const pleat__prompt_block *b, pleat__attn_cap_fn cap, float cap2) {
+    for (uint32_t row = b->row_from; cap2 > 0 && row < b->n_rows; row++)
+        cap(b->s + row * PLEAT__PROMPT_KEYS, (size_t)b->n_tiles * PLEAT__TILE, cap2);
+}
+
 void pleat__prompt_read_queries(float *to, const float *q, size_t q_stride, uint32_t n_queries, size_t row_floats,
                                 float scale) {
     const float factor = (float)(scale * LOG2_E);
@@ -158,23 +178,55 @@ static void keep_begin(walk *w, uint32_t slot) {
 
 static void keep_end(walk *w) { memcpy(w->kept[w->n_kept++].m, w->block.m, PLEAT__PROMPT_ROW_CAP * sizeof(float)); }
 
-/* Query i sees slots [0, seen + i*step) of `run`. */
-static void attend(walk *w, const pleat__kv_run *run, uint32_t seen, uint32_t step) {
+/* Take from what rows see what is hidden from them. */
+static void hide(pleat__prompt_block *b, const pleat__prompt_hidden *hidden, uint32_t slot) {
+    for (uint32_t row = b->row_from; row < b->n_rows; row++)
+        b->visible[row] &= ~pleat__prompt_missed(hidden, slot, row / b->n_group);
+}
+
+/* Query i sees slots [0, seen + i*step) of `run`, but for those that are hidden, NULL: none. */
+static void attend(walk *w, const pleat__kv_run *run, uint32_t seen, uint32_t step,
+                   const pleat__prompt_hidden *hidden) {
     const uint32_t n_queries = w->args->n_queries, end = seen + (n_queries - 1) * step;
     for (uint32_t slot = 0; slot < end; slot += PLEAT__PROMPT_KEYS) {
         const uint32_t n_slots = pleat__min_u32(end - slot, PLEAT__PROMPT_KEYS);
+        /* What the first query misses, the others do too. */
+        if (hidden && (low_bits(n_slots) & ~pleat__prompt_missed(hidden, slot, 0)) == 0) continue;
         const uint64_t alive = run->blocks
                                    ? fetch_blocks(&w->block, run->blocks, slot, n_slots, w->args->loader, w->k, w->v)
                                    : pleat__prompt_fetch(&w->block, run, slot, n_slots, w->args->quant, w->k, w->v);
         if (alive == 0) continue;
         pleat__prompt_set_visible(&w->block, slot, alive, n_queries, seen, step);
+        if (hidden) hide(&w->block, hidden, slot);
         if (w->kept) keep_begin(w, slot);
         w->ops->logits(&w->block);
+        pleat__prompt_cap(&w->block, w->ops->cap, w->args->cap2);
         w->ops->weights(&w->block);
         w->ops->values(&w->block);
         if (w->kept) keep_end(w);
     }
     w->run_at += pleat__attn_received_slots(run->n_slots);
+}
+
+/* The past's slots and the chunk's that lie before the newest args->window tokens of each query. */
+static void attend_in_window(walk *w) {
+    const pleat__attn_prompt *args = w->args;
+    const int64_t n_missed = (int64_t)args->self_seen + 1 - args->window;
+    const uint32_t n_past = args->past ? args->past->high.n_slots : 0, n_self = args->self_seen + args->n_queries;
+    const pleat__prompt_hidden of_past = {n_past, args->oldest, n_missed + n_past}, of_self = {n_self, 0, n_missed};
+    if (args->past) attend(w, &args->past->high, n_past, 0, &of_past);
+    attend(w, args->self, args->self_seen + 1, 1, &of_self);
+}
+
+/* Each row's sink joins its sums, as pleat__attn_add_sinks() has it. */
+static void add_sink(const walk *w, uint32_t row) {
+    const pleat__prompt_block *b = &w->block;
+    const float sink = w->args->sinks2[row % b->n_group], m = b->m[row] > sink ? b->m[row] : sink;
+    const float rescale = exp2f(b->m[row] - m);
+    float *o = b->o + (size_t)row * b->head_dim;
+    b->m[row] = m;
+    b->l[row] = b->l[row] * rescale + exp2f(sink - m);
+    for (uint32_t c = 0; c < b->head_dim; c++) o[c] *= rescale;
 }
 
 /* Every row has seen its own slot at least, so l > 0. */
@@ -183,6 +235,7 @@ static void finish(const walk *w) {
     const uint32_t d = args->head_dim;
     for (uint32_t r = 0; r < w->block.n_rows; r++) {
         const uint32_t i = r / args->n_group, g = r % args->n_group;
+        if (args->sinks2) add_sink(w, r);
         const float *o = w->block.o + (size_t)r * d;
         float *out = args->out + i * args->out_stride + (size_t)g * d;
         const float weight = 1 / w->block.l[r];
@@ -226,12 +279,17 @@ void pleat__attn_prompt_blocked(const pleat__attn_prompt *args, const pleat__pro
     walk_init(&w, args, ops);
     pleat__prompt_read_queries(w.block.q, args->q, args->q_stride, args->n_queries,
                                (size_t)args->n_group * args->head_dim, args->scale);
-    if (args->past) {
-        attend(&w, &args->past->high, args->past->high.n_slots, 0);
-        attend(&w, &args->past->low, args->past->low.n_slots, 0);
+    uint32_t self_at = 0;
+    if (args->window > 0) {
+        attend_in_window(&w);
+    } else {
+        if (args->past) {
+            attend(&w, &args->past->high, args->past->high.n_slots, 0, NULL);
+            attend(&w, &args->past->low, args->past->low.n_slots, 0, NULL);
+        }
+        self_at = w.run_at;
+        attend(&w, args->self, args->self_seen + 1, 1, NULL);
     }
-    const uint32_t self_at = w.run_at;
-    attend(&w, args->self, args->self_seen + 1, 1);
     finish(&w);
     if (w.kept) collect(&w, self_at);
 }

@@ -85,7 +85,7 @@ static void collect(const pleat__prompt_block *b) {
         }
 }
 
-static const pleat__prompt_ops ops = {logits, weights, values, received, collect};
+static const pleat__prompt_ops ops = {logits, pleat__attn_cap_ref, weights, values, received, collect};
 
 void pleat__attn_prompt_ref(const pleat__attn_prompt *args) { pleat__attn_prompt_blocked(args, &ops); }
 

@@ -2,11 +2,11 @@
  *
  * attend.c: the calls of one layer of a step: new keys and values into pages, attention over pages.
  *
- * Three parallel loops at most.  The first, for prompt chunks only, writes each head's chunk into its pages and, as
- * exact f32 tiles, into the staging buffer.  The second computes attention by units (prompt.c, decode.c).  The unit of a
+ * Three parallel loops at most.  The first, for prompt chunks only, writes each head's chunk into its pages (but for
+ * rings) and, as exact f32 tiles, into the staging buffer.  The second computes attention by units (prompt.c, decode.c).  The unit of a
  * single token whose split holds the new token's slot stores it first; no other unit reads that slot's tile.  The third,
  * for prompt chunks under a policy, adds up the attention that each slot received: what strands of the second have left,
- * or by the log-sum-exp that it found.
+ * or by the log-sum-exp that it found.  Or, in a layer with a window, it puts the chunks into their rings.
  */
 #include <string.h>
 
@@ -22,9 +22,9 @@ static void store_unit(void *ctx, uint32_t unit, uint32_t worker) {
     const pleat__keep *keep = pleat__keep_at(c, job->layer);
     const uint32_t head = unit % c->opt.n_kv_heads;
     const pleat__step_item *item = &c->step.items[unit / c->opt.n_kv_heads];
-    pleat__arena scratch = pleat__cache_scratch(c, worker);
-    if (item->n_new > 1 && keep->read_chunk)
-        keep->read_chunk(job, item, head, &scratch);
+    (void)worker;
+    if (item->n_new > 1 && keep->put_chunk)
+        keep->put_chunk(job, item, head);
     else
         pleat__cache_store_item(job, item, head);
 }
@@ -81,13 +81,15 @@ static bool rows_in_range(const pleat_cache *c, const float *q, const float *k, 
 pleat_status pleat_cache_attend(pleat_cache *c, uint32_t layer, const float *q, const float *k, const float *v,
                                 float *out) {
     if (!c || !q || !k || !v || !out || layer >= c->opt.n_layers) return PLEAT_E_ARG;
-    if (!c->step.is_open || (c->traits.has_policy && c->step.stored[layer])) return PLEAT_E_STATE;
+    const bool once = c->traits.has_policy || (c->step.n_prompt_items > 0 && pleat__cache_window(c, layer) > 0);
+    if (!c->step.is_open || (once && c->step.stored[layer])) return PLEAT_E_STATE;
     if (!rows_in_range(c, q, k, v)) return PLEAT_E_RANGE;
     pleat__layer_job job = {.cache = c, .layer = layer, .q = q, .k = k, .v = v, .out = out};
-    if (c->step.n_prompt_items > 0)
-        pleat_workers_run(c->opt.workers, c->step.n_prompt_items * c->opt.n_kv_heads, pleat__cache_prompt_store_unit,
-                          &job);
+    const uint32_t n_prompt_units = c->step.n_prompt_items * c->opt.n_kv_heads;
+    if (n_prompt_units > 0) pleat_workers_run(c->opt.workers, n_prompt_units, pleat__cache_prompt_store_unit, &job);
     run_attention(&job);
+    if (n_prompt_units > 0 && pleat__keep_at(c, layer)->put_chunk)
+        pleat_workers_run(c->opt.workers, n_prompt_units, pleat__cache_prompt_put_unit, &job);
     c->step.stored[layer] = 1;
     return PLEAT_OK;
 }

@@ -61,6 +61,8 @@ struct pleat_cache {
     pleat_cache_options opt; /* as given, max_items resolved */
     uint32_t n_group;        /* query heads per KV head */
     float scale;
+    float cap2;       /* opt.logit_cap in units of logit2; 0: none */
+    float *sinks2;    /* [n_layers][n_q_heads] opt.sink_logits likewise; NULL: none */
     uint32_t n_lanes; /* of a sequence: n_layers * n_kv_heads; lane = layer * n_kv_heads + head */
 
     /* How lanes keep their tokens: pleat__keep_at() says which row a layer's lanes have. */
@@ -123,6 +125,11 @@ static inline const pleat__page_layout *pleat__cache_layout(const pleat_cache *c
 /* A worker's scratch, empty. */
 static inline pleat__arena pleat__cache_scratch(const pleat_cache *c, uint32_t worker) {
     return (pleat__arena){.base = c->work.worker + worker * c->work.worker_bytes, .cap_bytes = c->work.worker_bytes};
+}
+
+/* Sinks of a KV head's query heads; NULL: none. */
+static inline const float *pleat__cache_sinks(const pleat_cache *c, uint32_t layer, uint32_t kv_head) {
+    return c->sinks2 ? c->sinks2 + (size_t)layer * c->opt.n_q_heads + (size_t)kv_head * c->n_group : NULL;
 }
 
 /* Index of a row's head in q, out and (without head_dim) lse. */

@@ -56,6 +56,13 @@ static pleat_status check_spec_fits(const pleat_cache_options *opt, pleat_error 
     return PLEAT_OK;
 }
 
+static pleat_status check_sinks(const pleat_cache_options *opt, pleat_error *err) {
+    for (size_t i = 0; opt->sink_logits && i < (size_t)opt->n_layers * opt->n_q_heads; i++)
+        REQUIRE(fabsf(opt->sink_logits[i]) < MAX_SCALE, "cache: sink_logits[%llu] is not below 65536 in magnitude",
+                (unsigned long long)i);
+    return PLEAT_OK;
+}
+
 static pleat_status check_options(const pleat_cache_options *opt, pleat_error *err) {
     REQUIRE(opt->size_bytes == sizeof *opt, "cache: options are not from pleat_cache_options_default()");
     PLEAT_TRY(pleat__spec_check(&opt->spec, err));
@@ -70,6 +77,8 @@ static pleat_status check_options(const pleat_cache_options *opt, pleat_error *e
     REQUIRE(opt->head_dim >= 16 && opt->head_dim <= PLEAT__MAX_HEAD_DIM && opt->head_dim % 16 == 0,
             "cache: head_dim %u is not a multiple of 16 in 16..%u", opt->head_dim, PLEAT__MAX_HEAD_DIM);
     REQUIRE(opt->softmax_scale >= 0 && opt->softmax_scale <= MAX_SCALE, "cache: softmax_scale is outside 0..65536");
+    REQUIRE(opt->logit_cap == 0 || (opt->logit_cap >= 1 / MAX_SCALE && opt->logit_cap <= MAX_SCALE),
+            "cache: logit_cap is neither 0 nor in 2^-16..65536");
     REQUIRE(opt->page_tokens <= 4096 && opt->page_tokens % PLEAT__TILE == 0,
             "cache: page_tokens %u is neither 0 nor a multiple of 16 up to 4096", opt->page_tokens);
     REQUIRE(opt->max_seqs >= 1 && opt->max_seqs <= MAX_SEQS, "cache: max_seqs %u is outside 1..%u", opt->max_seqs,
@@ -80,6 +89,7 @@ static pleat_status check_options(const pleat_cache_options *opt, pleat_error *e
             opt->max_tokens, MAX_TOKENS);
     REQUIRE(opt->step_tokens >= 1 && opt->step_tokens <= MAX_TOKENS, "cache: step_tokens %u is outside 1..%u",
             opt->step_tokens, MAX_TOKENS);
+    PLEAT_TRY(check_sinks(opt, err));
     return check_spec_fits(opt, err);
 }
 
@@ -135,6 +145,7 @@ pleat_status pleat__cache_derive(pleat_cache *c, const pleat_cache_options *opt,
     if (c->opt.max_items == 0) c->opt.max_items = c->opt.max_seqs;
     c->n_group = opt->n_q_heads / opt->n_kv_heads;
     c->scale = opt->softmax_scale > 0 ? opt->softmax_scale : 1.0f / sqrtf((float)opt->head_dim);
+    c->cap2 = opt->logit_cap * (float)M_LOG2E;
     c->n_lanes = opt->n_layers * opt->n_kv_heads;
     PLEAT_FAIL_IF((uint64_t)pleat__min_u32(c->opt.max_items, opt->step_tokens) * c->n_lanes > UINT32_MAX, err,
                   PLEAT_E_ARG, PLEAT_NOWHERE, "cache: %u sequences of %u lanes are too many for one step",
@@ -155,6 +166,8 @@ static void carve(pleat_cache *c, uint32_t n_pages, pleat__arena *arena) {
     pleat__pool_carve(&c->pool, n_pages, arena);
     c->seqs = pleat__arena_take(arena, c->opt.max_seqs, sizeof *c->seqs);
     if (c->ring) c->ring->carve(c, arena);
+    if (c->opt.sink_logits)
+        c->sinks2 = pleat__arena_take(arena, (uint64_t)c->opt.n_layers * c->opt.n_q_heads, sizeof *c->sinks2);
     pleat__cache_carve_step(c, &c->step, arena);
     pleat__cache_carve_work(c, &c->work, arena);
 }
@@ -207,7 +220,10 @@ pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **ou
     if (status == PLEAT_OK) status = count_pages(c, &n_pages, err);
     if (status == PLEAT_OK) status = take_memory(c, n_pages, err);
     if (status != PLEAT_OK) goto fail;
-    c->opt.windows = NULL; /* the caller's; rings have their own */
+    for (uint32_t i = 0; c->sinks2 && i < opt->n_layers * opt->n_q_heads; i++)
+        c->sinks2[i] = opt->sink_logits[i] * (float)M_LOG2E;
+    c->opt.sink_logits = NULL; /* the caller's, as windows; rings have their own */
+    c->opt.windows = NULL;
     if (c->ring) c->ring->init(c, opt->windows);
     c->traits.n_pages = n_pages;
     pleat__os_advise_huge(c->pages, c->pages_bytes);

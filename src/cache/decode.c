@@ -168,10 +168,12 @@ static void count_received(const pleat_cache *c, const pleat__kv_run *run, uint3
 
 /* The whole lane has been seen: write the result and count the attention that its slots received. */
 static void finish_head(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, const slot_span *span,
-                        const pleat__attn_acc *acc, span_logits logits) {
+                        pleat__attn_acc *acc, span_logits logits) {
     const pleat_cache *c = job->cache;
     const size_t at = pleat__cache_head_at(c, item->row, head);
+    const float *sinks2 = pleat__cache_sinks(c, job->layer, head);
     float lse2[PLEAT__MAX_GROUP];
+    if (sinks2) pleat__attn_add_sinks(acc, sinks2, c->n_group, c->opt.head_dim);
     pleat__attn_finish(acc, c->n_group, c->opt.head_dim, job->out + at * c->opt.head_dim, lse2);
     for (uint32_t g = 0; job->lse && g < c->n_group; g++) job->lse[at + g] = lse2[g] * (float)M_LN2;
     if (!logits.data) return;
@@ -243,6 +245,7 @@ void pleat__cache_decode_unit(const pleat__layer_job *job, const pleat__step_ite
     pleat__attn_query query;
     pleat__attn_query_init(&query, scratch.query, job->q + pleat__cache_head_at(c, item->row, head) * c->opt.head_dim,
                            c->n_group, c->opt.head_dim, c->scale);
+    query.cap2 = c->cap2;
     const bool whole = span.n_splits == 1;
     const span_logits logits = logits_of(job, item, head, &span, &scratch);
     pleat__attn_acc acc;

@@ -104,6 +104,12 @@ pleat_status pleat_device_cache_get_usage(pleat_device_cache *cache, pleat_devic
     return none(err);
 }
 
+pleat_status pleat_device_cache_get_held(pleat_device_cache *c, uint32_t seq_idx, pleat_device_cache_held *out,
+                                         void *stream, pleat_error *err) {
+    (void)c, (void)seq_idx, (void)out, (void)stream;
+    return none(err);
+}
+
 pleat_status pleat_device_cache_length(pleat_device_cache *cache, uint32_t seq_idx, uint32_t *n_tokens, void *stream,
                                        pleat_error *err) {
     (void)cache, (void)seq_idx, (void)n_tokens, (void)stream;

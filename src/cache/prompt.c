@@ -3,7 +3,8 @@
  * prompt.c: the units of prompt chunks: staging, attention, and the attention that slots received.
  *
  * A chunk sees itself as it is, in f32 tiles, and earlier tokens as stored.  Its own slots in the pages come after the
- * n_slots of the lane, which still are those before the step.
+ * n_slots of the lane, which still are those before the step.  In a ring it takes its slots when its queries have been
+ * answered (keep/ring.c).
  *
  * What slots receive is found in the walk of attention itself where an item's tokens are few enough to keep their
  * weights (PLEAT__SCORED_TOKENS).  A work unit is then a *strand*: consecutive blocks of queries, 16 strands at most.
@@ -48,9 +49,9 @@ void pleat__cache_prompt_store_unit(void *ctx, uint32_t unit, uint32_t worker) {
     const pleat_cache *c = job->cache;
     const pleat__step_item *item = &c->step.items[c->step.prompt_items[unit / c->opt.n_kv_heads]];
     const uint32_t head = unit % c->opt.n_kv_heads;
-    if (pleat__keep_at(c, job->layer)->read_chunk) return;
-    pleat__cache_store_item(job, item, head);
-    if (!is_staged(c)) return;
+    const bool is_late = pleat__keep_at(c, job->layer)->put_chunk != NULL;
+    if (!is_late) pleat__cache_store_item(job, item, head);
+    if (!is_late && !is_staged(c)) return;
     const pleat__kv_run run = stage_run(c, item, head);
     const size_t at = ((size_t)item->row * c->opt.n_kv_heads + head) * c->opt.head_dim;
     pleat__cache_store_run(c, &run, 0, item->n_new, job->k + at, job->v + at);
@@ -115,6 +116,8 @@ static pleat__attn_prompt prompt_args(const pleat__layer_job *job, const pleat__
         .n_group = c->n_group,
         .head_dim = c->opt.head_dim,
         .scale = c->scale,
+        .cap2 = c->cap2,
+        .sinks2 = pleat__cache_sinks(c, job->layer, head),
         .q = job->q + row_head * c->opt.head_dim,
         .q_stride = row_floats,
         .out = job->out + row_head * c->opt.head_dim,
@@ -129,7 +132,7 @@ static pleat__attn_prompt prompt_args(const pleat__layer_job *job, const pleat__
 static void attend_blocks(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t part,
                           pleat__attn_prompt *fixed) {
     const pleat_cache *c = job->cache;
-    const bool staged = is_staged(c);
+    const bool staged = pleat__cache_window(c, job->layer) > 0 || is_staged(c);
     const uint32_t block_queries = pleat__cache_block_queries(c), n_queries = block_queries * blocks_of_part(c, item);
     const uint32_t end = pleat__min_u32((part + 1) * n_queries, item->n_new);
     for (uint32_t first = part * n_queries; first < end; first += block_queries) {
@@ -137,6 +140,8 @@ static void attend_blocks(const pleat__layer_job *job, const pleat__step_item *i
         args.past = fixed->past;
         args.self = fixed->self;
         args.self_seen = staged ? first : item->n_before + first;
+        args.window = fixed->window;
+        args.oldest = fixed->oldest;
         args.loader = fixed->loader;
         args.scratch = fixed->scratch;
         args.received = fixed->received;
@@ -152,12 +157,9 @@ void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_ite
     const pleat__keep *keep = pleat__keep_at(c, job->layer);
     const uint32_t lane = pleat__cache_lane_of(c, job->layer, head);
     pleat__arena arena = pleat__cache_scratch(c, worker);
-    if (keep->read_chunk) {
-        if (unit == 0) keep->read_chunk(job, item, head, &arena);
-        return;
-    }
     const uint32_t part = item->units.n_parts - 1 - unit; /* long ones first: less waiting at the end */
-    const bool staged = is_staged(c);
+    const uint32_t window = pleat__cache_window(c, job->layer);
+    const bool staged = window > 0 || is_staged(c);
     pleat__block_run blocks;
     const pleat__kv_view past = {.high = past_run(job, item, head, PLEAT__HIGH),
                                  .low = keep->low_run(c, item->seq, lane, &blocks)};
@@ -168,15 +170,25 @@ void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_ite
     carve_scratch(c, &scratch, &arena);
     pleat__attn_prompt args = {.past = staged && item->n_before > 0 ? &past : NULL,
                                .self = &self,
+                               .window = window,
+                               .oldest = window > 0 && item->n_before >= window ? item->n_before % window : 0,
                                .loader = &scratch.loader,
                                .scratch = scratch.attn};
-    if (pleat__cache_is_scored_at_once(c, item) && !pleat__cache_window(c, job->layer)) {
+    if (pleat__cache_is_scored_at_once(c, item) && window == 0) {
         args.received = strand_at(c, item, head, part);
         args.n_together = c->counting.is_largest ? c->n_group : 1;
         args.weights = scratch.weights;
         memset(args.received, 0, pleat__cache_strand_slots(c) * sizeof *args.received);
     }
     attend_blocks(job, item, head, part, &args);
+}
+
+void pleat__cache_prompt_put_unit(void *ctx, uint32_t unit, uint32_t worker) {
+    (void)worker;
+    const pleat__layer_job *job = ctx;
+    const pleat_cache *c = job->cache;
+    const pleat__step_item *item = &c->step.items[c->step.prompt_items[unit / c->opt.n_kv_heads]];
+    pleat__keep_at(c, job->layer)->put_chunk(job, item, unit % c->opt.n_kv_heads);
 }
 
 /* ---- attention received -------------------------------------------------------------------------- */
@@ -302,6 +314,7 @@ static pleat__attn_prompt_received received_args(const pleat__layer_job *job, co
         .n_group = c->counting.is_largest ? c->n_group : 1,
         .head_dim = c->opt.head_dim,
         .scale = c->scale,
+        .cap2 = c->cap2,
         .q = job->q + row_head * c->opt.head_dim,
         .q_stride = (size_t)c->opt.n_q_heads * c->opt.head_dim,
         .lse2 = c->work.lse2 + row_head,

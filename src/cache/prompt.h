@@ -32,6 +32,9 @@ void pleat__cache_prompt_store_unit(void *job, uint32_t unit, uint32_t worker);
 void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t unit,
                               uint32_t worker);
 
+/* Unit: one head's chunk into its ring, in the place of what its queries have seen. */
+void pleat__cache_prompt_put_unit(void *job, uint32_t unit, uint32_t worker);
+
 /* Unit: one range of slots, which queries of the step have attended to. */
 void pleat__cache_received_unit(void *job, uint32_t unit, uint32_t worker);
 

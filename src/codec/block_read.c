@@ -14,10 +14,17 @@ void pleat__codec_dsp_init(pleat__codec_dsp *dsp, uint32_t cpu_flags) {
     dsp->raw = pleat__raw_decode_ref;
     dsp->pack = pleat__pack_decode_ref;
 #if PLEAT_X86
+    if (!(cpu_flags & PLEAT_CPU_AVX2)) return;
+    dsp->raw = pleat__raw_decode_avx2;
+    dsp->pack = pleat__pack_decode_avx2;
     if (!(cpu_flags & PLEAT_CPU_AVX512)) return;
     dsp->raw = pleat__raw_decode_avx512;
     if (!(cpu_flags & PLEAT_CPU_VBMI2)) return;
     dsp->pack = pleat__pack_decode_vbmi2;
+#elif PLEAT_ARM
+    if (!(cpu_flags & PLEAT_CPU_NEON)) return;
+    dsp->raw = pleat__raw_decode_neon;
+    dsp->pack = pleat__pack_decode_neon;
 #endif
 }
 

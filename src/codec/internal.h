@@ -71,7 +71,9 @@ static inline size_t pleat__raw_bytes(uint32_t n_bits, uint32_t n_vectors) { ret
 
 void pleat__raw_encode(const uint8_t *codes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out);
 void pleat__raw_decode_ref(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out);
+void pleat__raw_decode_avx2(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out);
 void pleat__raw_decode_avx512(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out);
+void pleat__raw_decode_neon(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out);
 
 /* ---- PACK (pack.c) ---------------------------------------------------------------------------------- */
 
@@ -92,12 +94,17 @@ size_t pleat__pack_encode(const uint8_t *codes, uint32_t n_levels, bool is_value
 /* Which token is to stand at which place, from rows of codes [T][d]. */
 void pleat__pack_order(const pleat__block_format *format, const uint8_t *k_rows, const uint8_t *v_rows, uint8_t *order);
 
+/* How a variant reads n numbers of n_bits = 0..8 at `at`; n is a multiple of 16. */
+typedef void (*pleat__pack_numbers_fn)(const uint8_t *at, uint32_t n, uint32_t n_bits, uint8_t *out);
+
 /* The widths and minimums of a slice, read and checked: bytes of its fields, with section->bytes moved onto them.
  * False: the section is damaged, and marked so. */
-bool pleat__pack_heads(pleat__section *section, uint32_t n_packs, uint8_t *widths, uint8_t *mins,
-                       size_t *n_field_bytes);
+bool pleat__pack_heads(pleat__section *section, uint32_t n_packs, pleat__pack_numbers_fn get, uint8_t *widths,
+                       uint8_t *mins, size_t *n_field_bytes);
 
 void pleat__pack_decode_ref(pleat__section *section, uint32_t n_vectors, uint8_t *out);
+void pleat__pack_decode_avx2(pleat__section *section, uint32_t n_vectors, uint8_t *out);
 void pleat__pack_decode_vbmi2(pleat__section *section, uint32_t n_vectors, uint8_t *out);
+void pleat__pack_decode_neon(pleat__section *section, uint32_t n_vectors, uint8_t *out);
 
 #endif

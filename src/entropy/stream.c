@@ -193,6 +193,9 @@ void pleat__stream_decode_ref(const pleat__codebook *codebook, pleat__stream *co
 pleat__stream_decode_fn pleat__stream_decode_of(uint32_t cpu_flags) {
 #if PLEAT_X86
     if (cpu_flags & PLEAT_CPU_VBMI2) return pleat__stream_decode_vbmi2;
+    if (cpu_flags & PLEAT_CPU_AVX2) return pleat__stream_decode_avx2;
+#elif PLEAT_ARM
+    if (cpu_flags & PLEAT_CPU_NEON) return pleat__stream_decode_neon;
 #else
     (void)cpu_flags;
 #endif

@@ -28,6 +28,7 @@ void pleat__linear_dsp_init(pleat__linear_dsp *dsp, uint32_t cpu_flags) {
     if (!(cpu_flags & PLEAT_CPU_AVX2)) return;
     pleat__linear_fill_avx2(dsp);
     pleat__linear_fill_packed_avx2(dsp);
+    pleat__linear_fill_many_avx2(dsp);
     if (cpu_flags & PLEAT_CPU_AVX_VNNI) pleat__linear_fill_packed_avxvnni(dsp);
     if (!(cpu_flags & PLEAT_CPU_AVX512)) return;
     pleat__linear_fill_avx512(dsp);
@@ -59,6 +60,15 @@ static bool takes_gemm(const pleat__linear_job *job, uint32_t s, const pleat__ma
     return job->spans[s].n_rows > most && !job->vectors_only && pleat__gemm_is_there();
 }
 
+static uint32_t count_rows(const pleat__linear_job *job) {
+    uint32_t n = 0;
+    for (uint32_t s = 0; s < job->n_spans; s++) n += job->spans[s].n_rows;
+    return n;
+}
+
+/* Do the kernels for many step rows serve the job? */
+static bool has_many(const pleat__linear_job *job) { return count_rows(job) >= job->dsp->many_rows; }
+
 static const float *row_x(const pleat__linear_job *job, uint32_t row) {
     return job->x + (size_t)row * job->parts[0].w->cols;
 }
@@ -87,7 +97,9 @@ typedef struct block {
 
 static void flush(const pleat__linear_job *job, const block *b, batch *waiting) {
     const pleat__matrix *w = b->part->w;
-    job->dsp->mul[w->type](w, b->row_from, b->row_to, waiting->x, waiting->y, waiting->n, job->add);
+    const bool is_many = pleat__is_quantised(w->type) && has_many(job);
+    const pleat__linear_mul_fn mul = is_many ? job->dsp->mul_many[w->type] : job->dsp->mul[w->type];
+    mul(w, b->row_from, b->row_to, waiting->x, waiting->y, waiting->n, job->add);
     waiting->n = 0;
 }
 
@@ -162,12 +174,13 @@ static void finish_block(const pleat__linear_job *job, const block *b) {
 
 static void code_unit(void *ctx, uint32_t unit, uint32_t worker) {
     const pleat__linear_job *job = ctx;
+    const pleat__linear_code_fn code = has_many(job) ? job->dsp->code_many : job->dsp->code;
     uint32_t first = unit * CODE_ROWS, n_left = CODE_ROWS; /* of the rows of all spans */
     (void)worker;
     for (uint32_t s = 0; s < job->n_spans && n_left > 0; s++) {
         const pleat__linear_span *span = &job->spans[s];
         for (; first < span->n_rows && n_left > 0; first++, n_left--)
-            job->dsp->code(row_x(job, span->row + first), job->parts[0].w->cols, row_coded(job, span->row + first));
+            code(row_x(job, span->row + first), job->parts[0].w->cols, row_coded(job, span->row + first));
         first -= span->n_rows;
     }
 }
@@ -214,12 +227,6 @@ static void run_unit(void *ctx, uint32_t unit, uint32_t worker) {
         n_left -= to - from;
         from = 0;
     }
-}
-
-static uint32_t count_rows(const pleat__linear_job *job) {
-    uint32_t n = 0;
-    for (uint32_t s = 0; s < job->n_spans; s++) n += job->spans[s].n_rows;
-    return n;
 }
 
 static bool any_takes_gemm(const pleat__linear_job *job) {

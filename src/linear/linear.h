@@ -23,12 +23,15 @@
  *     products  sums of codes * codes, exact, of a slice or of its halves; less 2^zero_shift * the step row's sum
  *     adding    acc += (scale * row's scale) * sums;  acc += min * (row's scale * row's sum), where there are minima
  *
- * Where the CPU has no instruction for byte products, spans of more than packed_rows rows take GEMM too.  Measured
+ * Where byte products have no instruction that adds to 32 bits, many step rows have kernels of their own: AVX2 makes
+ * weights 16 bits wide once for up to 48 rows (x86/packed_many_avx2.c).  The sums are the same, and so the bits.
+ *
+ * Scalar code and NEON without the dot product leave spans of more than packed_rows rows to GEMM too.  Measured
  * against f32 products on the file's layout, Q8_0, 28M weights, Granite Rapids, 2026-11: a vector 2.4 times as fast on
  * one thread, 26 of the 29 GB/s of a plain read (10 on 4 KiB pages).  Eight vectors reach 1.15 times the peak of f32
  * FMAs, AMX with 16 vectors 1.9 times.
  *
- * Which kernel a span takes depends on the span's own length alone.  A kernel adds the products of one (output row,
+ * Which kernel a span takes depends on the span's own length alone, but for kernels of the same bits.  A kernel adds the products of one (output row,
  * step row) in one order, whatever else shares the call.  So a result depends neither on the other items nor on the
  * thread count, and not on the span either where the job is vectors_only, or the matrix quantised and packed_rows
  * unlimited.
@@ -53,7 +56,7 @@ typedef struct pleat__coded {
     int32_t sum[2]; /* of the codes of each half: what minima are multiplied with, and unsigned codes count too much */
     int32_t total;  /* sum[0] + sum[1] */
     union {
-        int16_t whole[32]; /* -32639..32639 */
+        int16_t whole[32]; /* -32639..32639; some variants' in another order */
         struct {
             int8_t high[32], low[32]; /* 256*high + low */
         } limbs;
@@ -83,6 +86,12 @@ typedef struct pleat__linear_dsp {
     pleat__linear_code_fn code;
     uint32_t vector_rows; /* of floats: longest span for which mul beats GEMM (oneDNN 2.6, Zen 5) */
     uint32_t packed_rows; /* of quantised ones, likewise; UINT32_MAX: mul is always faster */
+
+    /* Quantised, for jobs of many_rows step rows and more: other kernels, whose codes have another form, with the bits
+     * of mul and code.  UINT32_MAX: there are none. */
+    pleat__linear_mul_fn mul_many[PLEAT__N_WEIGHT_TYPES];
+    pleat__linear_code_fn code_many;
+    uint32_t many_rows;
 } pleat__linear_dsp;
 
 /* Fill the table with the best variants for these CPU flags (pleat_cpu_flags()). */
@@ -94,6 +103,7 @@ void pleat__linear_fill_ref(pleat__linear_dsp *dsp);
 void pleat__linear_fill_avx2(pleat__linear_dsp *dsp);
 void pleat__linear_fill_avx512(pleat__linear_dsp *dsp);
 void pleat__linear_fill_packed_avx2(pleat__linear_dsp *dsp);
+void pleat__linear_fill_many_avx2(pleat__linear_dsp *dsp);
 void pleat__linear_fill_packed_avxvnni(pleat__linear_dsp *dsp);
 void pleat__linear_fill_packed_avx512(pleat__linear_dsp *dsp);
 void pleat__linear_fill_packed_amx(pleat__linear_dsp *dsp);

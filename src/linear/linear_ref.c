@@ -159,4 +159,5 @@ void pleat__linear_fill_ref(pleat__linear_dsp *dsp) {
     dsp->code = code_ref;
     dsp->vector_rows = 2;
     dsp->packed_rows = 2;
+    dsp->many_rows = UINT32_MAX;
 }

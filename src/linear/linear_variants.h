@@ -75,16 +75,18 @@ INLINE void band_of(linear_tile_fn tile, pleat__weight_type type, const int R, c
     static const pleat__linear_mul_fn packed_muls[PLEAT__N_WEIGHT_TYPES] = {PACKED_TYPES(PACKED_MUL_ENTRY)};
 
 /* packed_muls in their places. */
-static inline void fill_packed(pleat__linear_dsp *dsp, const pleat__linear_mul_fn *packed_muls) {
+static inline void fill_packed(pleat__linear_mul_fn *muls, const pleat__linear_mul_fn *packed_muls) {
     for (uint32_t type = 0; type < PLEAT__N_WEIGHT_TYPES; type++)
-        if (packed_muls[type]) dsp->mul[type] = packed_muls[type];
+        if (packed_muls[type]) muls[type] = packed_muls[type];
 }
 
-#define PACKED_FILL(dsp, rows)         \
-    do {                               \
-        fill_packed(dsp, packed_muls); \
-        (dsp)->code = code;            \
-        (dsp)->packed_rows = (rows);   \
+/* A table that serves few step rows and many. */
+#define PACKED_FILL(dsp, rows)                \
+    do {                                      \
+        fill_packed((dsp)->mul, packed_muls); \
+        (dsp)->code = code;                   \
+        (dsp)->packed_rows = (rows);          \
+        (dsp)->many_rows = UINT32_MAX;        \
     } while (0)
 
 #endif

@@ -21,7 +21,7 @@
 
 /* What a layer, a file or the pass has; bits.  The loader's table (load.c) names the tensors of each. */
 enum {
-    PLEAT__PLAIN = 1u << 0,          /* norms before attention and before the feed-forward, and Wo: every layer */
+    PLEAT__CORE = 1u << 0,           /* a norm before attention, and Wo: every layer */
     PLEAT__SPLIT_QKV = 1u << 1,      /* Wq, Wk, Wv; unless the file has them fused */
     PLEAT__FUSED_QKV = 1u << 2,      /* their rows in one matrix, in this order */
     PLEAT__SPLIT_FFN = 1u << 3,      /* gate, up, down; unless the layer has experts */
@@ -36,6 +36,13 @@ enum {
     PLEAT__ROPE_LONG = 1u << 12,     /* such for short and for long contexts (longrope) */
     PLEAT__SCALES = 1u << 13,        /* keys embedding_scale, residual_scale, attention.scale, logit_scale */
     PLEAT__LOGIT_CAP = 1u << 14,     /* key final_logit_softcapping */
+    PLEAT__ATTN_CAP = 1u << 15,      /* key attn_logit_softcapping */
+    PLEAT__FFN_NORM = 1u << 16,      /* a norm before the feed-forward, by its own name ... */
+    PLEAT__FFN_NORM_POST = 1u << 17, /* ... or by post_attention_norm's */
+    PLEAT__SINKS = 1u << 18,         /* a logit of each query head without a token */
+    PLEAT__EXPERT_BIAS = 1u << 19,   /* of the router and of each expert's gate, up and down */
+
+    PLEAT__PLAIN = PLEAT__CORE | PLEAT__FFN_NORM,
 };
 
 #define PLEAT__ALL_WINDOWED UINT32_MAX /* a window_period: no layer sees everything */
@@ -47,11 +54,16 @@ typedef struct pleat__arch {
     uint32_t may_have;      /* features of a file that has the tensors */
     bool rope_halves;       /* RoPE turns pairs (i, i + n/2); false: (2i, 2i+1), to which converters permute Wq, Wk */
     bool is_gelu;           /* gelu(gate) * up, by tanh; false: silu */
+    bool is_clipped;        /* gate and up are bounded, as ops.h's swiglu_clipped has it; with EXPERT_BIAS alone */
+    bool is_smooth_yarn;    /* yarn's first and last pairs are fractions, not whole */
     bool embeds_by_sqrt;    /* embeddings times sqrt(n_embd) */
     bool sums_experts_to_1; /* weights of the chosen experts are divided by their sum */
     uint32_t rope_skip;     /* layers rope_skip-1, 2*rope_skip-1, ... have no RoPE; 0: all have */
     uint32_t window_period; /* of every so many layers the last sees everything, others a window; 0: no key of a window
                                * is obeyed */
+    uint32_t window;        /* where the file has no key of one; 0: none */
+    float logit_cap;        /* of the output, where the file names none; 0: none */
+    float attn_logit_cap;   /* of attention, where the file names none; 0: none */
     float window_rope_base; /* RoPE's base, unscaled, in layers with a window where the file names none; 0: as others */
     uint32_t
         by_width_layers; /* models of so many layers scale q.k by 1/sqrt(n_embd/n_q_heads), not head_dim; 0: none */

@@ -43,7 +43,7 @@ static void hash_extras(XXH3_state_t *state, const pleat_model *m) {
                                pleat__f32_bits(m->embedding_scale) ^ one,
                                pleat__f32_bits(m->residual_scale) ^ one,
                                pleat__f32_bits(m->logit_scale) ^ one,
-                               pleat__f32_bits(m->logit_cap),
+                               (uint64_t)pleat__f32_bits(m->info.attn_logit_cap) << 32 | pleat__f32_bits(m->logit_cap),
                                pleat__f32_bits(m->info.softmax_scale) ^ pleat__f32_bits(plain_scale),
                                m->n_experts,
                                m->n_experts_used,

@@ -92,10 +92,11 @@ static pleat_status check_pattern(const pleat_model *m, pleat__keys *k) {
  * another RoPE. */
 static pleat_status read_window(pleat_model *m, pleat__keys *k) {
     static const char key[] = "attention.sliding_window";
-    double window = 0;
+    double window = m->arch->window;
     PLEAT_TRY(check_pattern(m, k));
-    if (!pleat__keys_any(k, key, &window) || window == 0) return PLEAT_OK;
-    m->info.window = MAX_CONTEXT;
+    (void)pleat__keys_any(k, key, &window);
+    if (window == 0) return PLEAT_OK;
+    m->info.window = m->arch->window > 0 ? m->arch->window : MAX_CONTEXT;
     PLEAT_TRY(pleat__keys_u32(k, key, UINT32_MAX, &m->info.window));
     if (m->info.window >= m->info.n_ctx && m->arch->window_rope_base == 0) m->info.window = 0;
     if (m->info.window == 0) return PLEAT_OK;
@@ -152,6 +153,7 @@ static pleat_status read_rope(pleat_model *m, pleat__keys *k) {
     pleat__rope *rope = &m->ropes[0];
     *rope = (pleat__rope){.n_dims = m->info.head_dim,
                           .is_halves = m->arch->rope_halves,
+                          .is_smooth = m->arch->is_smooth_yarn,
                           .base = 10000.0f,
                           .factor = 1,
                           .beta_fast = 32,
@@ -204,6 +206,14 @@ static pleat_status read_experts(pleat_model *m, pleat__keys *k) {
     return PLEAT_OK;
 }
 
+/* What the cache takes: pleat/cache.h. */
+static pleat_status read_attn_cap(pleat_model *m, pleat__keys *k) {
+    PLEAT_TRY(pleat__keys_factor(k, "attn_logit_softcapping", &m->info.attn_logit_cap));
+    PLEAT_FAIL_IF(m->info.attn_logit_cap < 0x1p-16f || m->info.attn_logit_cap > 0x1p16f, k->err, PLEAT_E_UNSUPPORTED,
+                  PLEAT_NOWHERE, "metadata key '%s' is outside 2^-16..65536", k->key);
+    return PLEAT_OK;
+}
+
 static pleat_status read_scales(pleat_model *m, pleat__keys *k) {
     const pleat_model_info *info = &m->info;
     const bool by_width = m->arch->by_width_layers && m->arch->by_width_layers == info->n_layers;
@@ -212,7 +222,10 @@ static pleat_status read_scales(pleat_model *m, pleat__keys *k) {
     m->residual_scale = 1;
     m->info.softmax_scale = 1 / sqrtf((float)(by_width ? info->n_embd / info->n_q_heads : info->head_dim));
     m->logit_scale = 1;
+    m->logit_cap = m->arch->logit_cap;
+    m->info.attn_logit_cap = m->arch->attn_logit_cap;
     if (m->features & PLEAT__LOGIT_CAP) PLEAT_TRY(pleat__keys_factor(k, "final_logit_softcapping", &m->logit_cap));
+    if (m->features & PLEAT__ATTN_CAP) PLEAT_TRY(read_attn_cap(m, k));
     if (!(m->features & PLEAT__SCALES)) return PLEAT_OK;
     PLEAT_TRY(pleat__keys_factor(k, "embedding_scale", &m->embedding_scale));
     PLEAT_TRY(pleat__keys_factor(k, "residual_scale", &m->residual_scale));
@@ -241,7 +254,7 @@ static pleat_status refuse_extras(const pleat_model *m, pleat__keys *k) {
         {"attention.scale", PLEAT__SCALES, 0},
         {"logit_scale", PLEAT__SCALES, 1},
         {"final_logit_softcapping", PLEAT__LOGIT_CAP, 0},
-        {"attn_logit_softcapping", 0, 0},
+        {"attn_logit_softcapping", PLEAT__ATTN_CAP, 0},
         {"attention.clamp_kqv", 0, 0},
         {"attention.max_alibi_bias", 0, 0},
         {"attention.temperature_scale", 0, 0},

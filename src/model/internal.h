@@ -42,6 +42,11 @@ typedef struct pleat__layer {
     const float *post_ffn_norm;  /* [n_embd] of what the feed-forward adds */
     const float *biases[3];      /* of q, k and v: [rows] */
     const float *o_bias;         /* [n_embd] */
+    const float *sinks;          /* [n_q_heads] */
+    const float *router_bias;    /* [n_experts] */
+    const float *gate_biases;    /* [n_experts][n_ff_expert] */
+    const float *up_biases;      /* [n_experts][n_ff_expert] */
+    const float *down_biases;    /* [n_experts][n_embd] */
     const float *shared_gate;    /* [n_embd] the shared expert counts times the sigmoid of its product with the row */
     pleat__matrix q, k, v, o;
     pleat__matrix gate, up, down; /* the feed-forward or the shared expert */

@@ -82,7 +82,7 @@ static pleat_status take_matrix(loader *l, const char *name, uint32_t rows, uint
     return PLEAT_OK;
 }
 
-static float read_float(const uint8_t *p, pleat__weight_type type, uint32_t i) {
+static float read_float(const uint8_t *p, pleat__weight_type type, uint64_t i) {
     uint16_t half;
     float x;
     if (type == PLEAT__W_F32) {
@@ -93,26 +93,32 @@ static float read_float(const uint8_t *p, pleat__weight_type type, uint32_t i) {
     return type == PLEAT__W_F16 ? pleat__f16_to_f32(half) : pleat__bf16_to_f32(half);
 }
 
-static pleat_status take_vector(loader *l, const char *name, uint32_t n, const float **out) {
+/* Rows of f32, copied. */
+static pleat_status take_rows(loader *l, const char *name, uint32_t rows, uint32_t cols, const float **out) {
     const pleat__gguf_tensor *t = NULL;
     pleat__weight_type type = PLEAT__W_F32;
-    PLEAT_TRY(find(l, name, (extent){1, 1, n}, &t, &type));
+    const uint64_t n = (uint64_t)rows * cols;
+    PLEAT_TRY(find(l, name, (extent){1, rows, cols}, &t, &type));
     PLEAT_FAIL_IF(type != PLEAT__W_F32 && type != PLEAT__W_F16 && type != PLEAT__W_BF16, l->err, PLEAT_E_UNSUPPORTED,
                   t->info_offset, "tensor '%s' is of type %s; for a vector F32, F16 and BF16 are supported", name,
                   t->type_name);
     if (l->m->norms) {
         float *copy = l->m->norms + l->n_floats;
-        for (uint32_t i = 0; i < n; i++) copy[i] = read_float(l->m->gguf->bytes + t->offset, type, i);
+        for (uint64_t i = 0; i < n; i++) copy[i] = read_float(l->m->gguf->bytes + t->offset, type, i);
         *out = copy;
     }
     l->n_floats += n;
     return PLEAT_OK;
 }
 
+static pleat_status take_vector(loader *l, const char *name, uint32_t n, const float **out) {
+    return take_rows(l, name, 1, n, out);
+}
+
 /* ---- all tensors ------------------------------------------------------------------------------------------------- */
 
 /* Widths that tensors have, in elements. */
-enum width { EMBD, Q, KV, QKV, HEAD, FF, TWO_FF, N_EXPERTS, FF_EXPERT, FF_SHARED };
+enum width { EMBD, Q, N_Q_HEADS, KV, QKV, HEAD, FF, TWO_FF, N_EXPERTS, FF_EXPERT, FF_SHARED };
 
 static uint32_t width_of(const pleat_model *m, enum width width) {
     const pleat_model_info *info = &m->info;
@@ -120,6 +126,7 @@ static uint32_t width_of(const pleat_model *m, enum width width) {
     switch (width) {
         case EMBD: return info->n_embd;
         case Q: return n_q;
+        case N_Q_HEADS: return info->n_q_heads;
         case KV: return n_kv;
         case QKV: return n_q + 2 * n_kv;
         case HEAD: return info->head_dim;
@@ -132,7 +139,7 @@ static uint32_t width_of(const pleat_model *m, enum width width) {
     return 0;
 }
 
-enum kind { VECTOR, MATRIX, STACK };
+enum kind { VECTOR, ROWS, MATRIX, STACK };
 
 /* A tensor of a layer, and where it goes. */
 typedef struct layer_row {
@@ -147,7 +154,7 @@ typedef struct layer_row {
 #define AT(field) offsetof(pleat__layer, field)
 /* clang-format off */
 static const layer_row layer_rows[] = {
-    {"attn_norm.weight",           PLEAT__PLAIN,         VECTOR, EMBD,      EMBD,      AT(attn_norm)},
+    {"attn_norm.weight",           PLEAT__CORE,          VECTOR, EMBD,      EMBD,      AT(attn_norm)},
     {"attn_q.weight",              PLEAT__SPLIT_QKV,     MATRIX, Q,         EMBD,      AT(q)},
     {"attn_k.weight",              PLEAT__SPLIT_QKV,     MATRIX, KV,        EMBD,      AT(k)},
     {"attn_v.weight",              PLEAT__SPLIT_QKV,     MATRIX, KV,        EMBD,      AT(v)},
@@ -157,10 +164,12 @@ static const layer_row layer_rows[] = {
     {"attn_v.bias",                PLEAT__QKV_BIAS,      VECTOR, KV,        EMBD,      AT(biases[2])},
     {"attn_q_norm.weight",         PLEAT__QK_NORM,       VECTOR, HEAD,      EMBD,      AT(q_norm)},
     {"attn_k_norm.weight",         PLEAT__QK_NORM,       VECTOR, HEAD,      EMBD,      AT(k_norm)},
-    {"attn_output.weight",         PLEAT__PLAIN,         MATRIX, EMBD,      Q,         AT(o)},
+    {"attn_output.weight",         PLEAT__CORE,          MATRIX, EMBD,      Q,         AT(o)},
     {"attn_output.bias",           PLEAT__O_BIAS,        VECTOR, EMBD,      EMBD,      AT(o_bias)},
+    {"attn_sinks.weight",          PLEAT__SINKS,         VECTOR, N_Q_HEADS, EMBD,      AT(sinks)},
     {"post_attention_norm.weight", PLEAT__POST_NORM,     VECTOR, EMBD,      EMBD,      AT(post_attn_norm)},
-    {"ffn_norm.weight",            PLEAT__PLAIN,         VECTOR, EMBD,      EMBD,      AT(ffn_norm)},
+    {"post_attention_norm.weight", PLEAT__FFN_NORM_POST, VECTOR, EMBD,      EMBD,      AT(ffn_norm)},
+    {"ffn_norm.weight",            PLEAT__FFN_NORM,      VECTOR, EMBD,      EMBD,      AT(ffn_norm)},
     {"ffn_gate.weight",            PLEAT__SPLIT_FFN,     MATRIX, FF,        EMBD,      AT(gate)},
     {"ffn_up.weight",              PLEAT__SPLIT_FFN,     MATRIX, FF,        EMBD,      AT(up)},
     {"ffn_up.weight",              PLEAT__FUSED_FFN,     MATRIX, TWO_FF,    EMBD,      AT(gate)},
@@ -169,6 +178,10 @@ static const layer_row layer_rows[] = {
     {"ffn_gate_exps.weight",       PLEAT__EXPERTS,       STACK,  FF_EXPERT, EMBD,      AT(gates)},
     {"ffn_up_exps.weight",         PLEAT__EXPERTS,       STACK,  FF_EXPERT, EMBD,      AT(ups)},
     {"ffn_down_exps.weight",       PLEAT__EXPERTS,       STACK,  EMBD,      FF_EXPERT, AT(downs)},
+    {"ffn_gate_inp.bias",          PLEAT__EXPERT_BIAS,   VECTOR, N_EXPERTS, EMBD,      AT(router_bias)},
+    {"ffn_gate_exps.bias",         PLEAT__EXPERT_BIAS,   ROWS,   N_EXPERTS, FF_EXPERT, AT(gate_biases)},
+    {"ffn_up_exps.bias",           PLEAT__EXPERT_BIAS,   ROWS,   N_EXPERTS, FF_EXPERT, AT(up_biases)},
+    {"ffn_down_exps.bias",         PLEAT__EXPERT_BIAS,   ROWS,   N_EXPERTS, EMBD,      AT(down_biases)},
     {"ffn_gate_inp_shexp.weight",  PLEAT__SHARED_EXPERT, VECTOR, EMBD,      EMBD,      AT(shared_gate)},
     {"ffn_gate_shexp.weight",      PLEAT__SHARED_EXPERT, MATRIX, FF_SHARED, EMBD,      AT(gate)},
     {"ffn_up_shexp.weight",        PLEAT__SHARED_EXPERT, MATRIX, FF_SHARED, EMBD,      AT(up)},
@@ -182,6 +195,7 @@ static pleat_status take_row(loader *l, const layer_row *row, const char *name, 
     const uint32_t rows = width_of(m, row->rows), cols = width_of(m, row->cols);
     void *out = (uint8_t *)layer + row->at;
     if (row->kind == VECTOR) return take_vector(l, name, rows, out);
+    if (row->kind == ROWS) return take_rows(l, name, rows, cols, out);
     if (row->kind == MATRIX) return take_matrix(l, name, rows, cols, out);
     return take_stack(l, name, m->n_experts, rows, cols, out);
 }

@@ -26,6 +26,13 @@ static void geglu_ref(float *a, const float *b, uint32_t n) {
     }
 }
 
+static void swiglu_clipped_ref(float *a, const float *b, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        const float z = fminf(a[i], PLEAT__CLIP_LIMIT), y = fmaxf(fminf(b[i], PLEAT__CLIP_LIMIT), -PLEAT__CLIP_LIMIT);
+        a[i] = z / (1.0f + expf(-PLEAT__CLIP_ALPHA * z)) * (y + 1.0f);
+    }
+}
+
 static void rope_ref(float *x, uint32_t n_heads, uint32_t head_dim, const float *turn, uint32_t n_dims) {
     for (uint32_t head = 0; head < n_heads; head++, x += head_dim) {
         for (uint32_t j = 0; j < n_dims; j += 2) {
@@ -51,6 +58,7 @@ void pleat__ops_dsp_init(pleat__ops_dsp *dsp, uint32_t cpu_flags) {
     *dsp = (pleat__ops_dsp){.rmsnorm = rmsnorm_ref,
                             .swiglu = swiglu_ref,
                             .geglu = geglu_ref,
+                            .swiglu_clipped = swiglu_clipped_ref,
                             .rope = rope_ref,
                             .rope_halves = rope_halves_ref};
 #if PLEAT_X86

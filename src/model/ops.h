@@ -17,6 +17,10 @@ typedef void (*pleat__rmsnorm_fn)(const float *x, const float *weight, uint32_t 
  * z / (1 + e^-2u) with u = sqrt(2/pi) (z + 0.044715 z^3). */
 typedef void (*pleat__gate_fn)(float *a, const float *b, uint32_t n);
 
+/* swiglu_clipped, another gate: a[i] = z / (1 + e^(-alpha z)) * (y + 1), z = min(a[i], limit), y = b[i] within +-limit. */
+#define PLEAT__CLIP_ALPHA 1.702f
+#define PLEAT__CLIP_LIMIT 7.0f
+
 /* Turn the first n_dims dimensions of each head:
  *     x[j] = x[j] * turn[j] + x[j'] * turn[n_dims + j]
  * where j' is the pair's other element: pairs are (2i, 2i+1) in rope, (i, i + n_dims/2) in rope_halves.
@@ -31,6 +35,7 @@ typedef struct pleat__ops_dsp {
     pleat__rmsnorm_fn rmsnorm;
     pleat__gate_fn swiglu;
     pleat__gate_fn geglu;
+    pleat__gate_fn swiglu_clipped;
     pleat__rope_fn rope;
     pleat__rope_fn rope_halves;
 } pleat__ops_dsp;

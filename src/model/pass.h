@@ -10,7 +10,8 @@
  *
  *     branch(y) = residual_scale * norm(y + bias), each part where the layer has it
  *     feed-forward(n) = Wd (act(Wg n) * Wu n)
- *     experts(n) = sum over the chosen experts of weight * feed-forward of the expert                     experts.c
+ *     experts(n) = sum over the chosen experts of weight * feed-forward of the expert, each matrix's product with its
+ *                  bias where there is one                                                                experts.c
  *
  * It is one pass for all architectures: what a layer does not have is skipped, and no piece knows an architecture.
  *

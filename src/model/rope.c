@@ -14,9 +14,10 @@ static double pair_of_turns(const pleat__rope *rope, double n) {
 
 /* By how much of `factor` each pair's frequency is divided: weights 0 before pair `from`, 1 behind pair `to`. */
 static void stretch_by_yarn(const pleat__rope *rope, double *frequencies) {
-    const double first = floor(pair_of_turns(rope, (double)rope->beta_fast));
-    const double last = ceil(pair_of_turns(rope, (double)rope->beta_slow));
-    const double from = fmax(first, 0), to = fmin(last, rope->n_dims - 1);
+    const double first = pair_of_turns(rope, (double)rope->beta_fast);
+    const double last = pair_of_turns(rope, (double)rope->beta_slow);
+    const double from = fmax(rope->is_smooth ? first : floor(first), 0),
+                 to = fmin(rope->is_smooth ? last : ceil(last), rope->n_dims - 1);
     for (uint32_t i = 0; i < rope->n_dims / 2; i++) {
         const double weight = fmin(fmax((i - from) / fmax(to - from, 0.001), 0), 1);
         frequencies[i] *= 1 - weight + weight / (double)rope->factor;

@@ -19,6 +19,7 @@ typedef struct pleat__rope {
     uint32_t n_dims; /* dimensions of a head that turn: the first ones; even */
     bool is_halves;  /* pairs are (i, i + n_dims/2); false: (2i, 2i+1) */
     bool is_yarn;
+    bool is_smooth; /* yarn: the pairs at which beta_fast and beta_slow stand are fractions, not rounded outward */
     float base;
     float factor;              /* linear, yarn: the context is stretched by so much; 1: not */
     float beta_fast;           /* yarn: pairs that turn so often or more in n_ctx_orig tokens stay as they are */

@@ -105,6 +105,8 @@ static pleat_status start_request(pleat_serving *s, pleat__request *r, const sta
     pleat_status status = PLEAT_OK;
     if (!r->sampler && r->sampling.temperature > 0 && s->backend.shape.model)
         status = pleat_sampler_create(&r->sampling, s->backend.shape.n_vocab, &s->al, &r->sampler, NULL);
+    if (status == PLEAT_OK && r->answer)
+        status = pleat__answer_begin(r->answer, &r->stats, r->tokens, &s->al, s->backend.shape.n_vocab);
     if (status == PLEAT_OK && is_restored) (void)pleat__serving_evict_until(s, PLEAT__SWAPPED(r)->image.n_pages);
     if (status == PLEAT_OK) status = begin_running(s, r, how->from);
     if (status != PLEAT_OK) {

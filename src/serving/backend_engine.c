@@ -175,6 +175,8 @@ pleat_status pleat__backend_on_engine(pleat_engine *engine, const pleat_allocato
                                       pleat_error *err) {
     PLEAT_FAIL_IF(!engine, err, PLEAT_E_ARG, PLEAT_NOWHERE, "serving: no engine");
     const pleat_cache *cache = pleat_engine_cache(engine);
+    PLEAT_FAIL_IF(!cache, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "serving: the engine runs on a GPU; serving does not yet");
     PLEAT_FAIL_IF(pleat_cache_n_open(cache) > 0, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "serving: the engine has %u open sequences", pleat_cache_n_open(cache));
     const pleat_allocator al = pleat__allocator_or_default(allocator);

@@ -466,6 +466,19 @@ static bool is_of(const pleat_simulation *o, const pleat_forecast *f) {
            f->traits.high_page_tokens == o->page_tokens;
 }
 
+/* What a measured forecast has, and one that is filled by hand may not: shares that are numbers, in order. */
+static bool is_sound(const pleat_forecast *f) {
+    bool ok = f->fraction >= 0 && f->fraction <= 1 && f->most_high >= 0 && isfinite(f->most_high) && f->most_low >= 0 &&
+              isfinite(f->most_low);
+    for (uint32_t i = 0; i < f->n_samples; i++) {
+        const pleat_forecast_sample *s = &f->samples[i];
+        ok = ok && (i == 0 || s->n_classed >= s[-1].n_classed);
+        for (uint32_t g = 0; g < PLEAT_FORECAST_GROUPS; g++)
+            ok = ok && s->high[g] >= 0 && isfinite(s->high[g]) && s->low[g] >= 0 && isfinite(s->low[g]);
+    }
+    return ok;
+}
+
 static pleat_status check_simulation(const pleat_simulation *o, pleat_error *err) {
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, "simulation: " __VA_ARGS__)
     REQUIRE(o && o->size_bytes == sizeof *o, "no options, or of another size");
@@ -477,6 +490,7 @@ static pleat_status check_simulation(const pleat_simulation *o, pleat_error *err
     REQUIRE(o->forecast || (o->fraction > 0 && o->fraction <= 1), "fraction %g is not above 0 and up to 1",
             o->fraction);
     REQUIRE(!o->forecast || is_of(o, o->forecast), "a forecast of other lanes or pages");
+    REQUIRE(!o->forecast || is_sound(o->forecast), "a forecast whose shares are no numbers, or in no order");
     REQUIRE(!o->forecast || o->forecast->is_measured,
             "what the spec keeps depends on the text, and the forecast has no sample of it");
     REQUIRE(o->max_items >= 1 && o->max_items <= o->max_seqs && o->max_seqs <= 1u << 24,

@@ -4,6 +4,7 @@
  *
  *     serving.c    create, destroy
  *     submit.c     requests come, or are cancelled
+ *     inbox.c      the same from other threads; the driver waits for them
  *     inspect.c    what can be asked
  *     step.c       the step: plan, make room, admit, run, what became of it
  *     admit.c      waiting requests start: from a prefix, from their image, or empty
@@ -12,13 +13,16 @@
  *     prefix.c     prefixes found, promised, kept, evicted; pages of those who stand on them
  *     image.c      swapped requests' images
  *     chunks.c     where a prompt's chunks end
+ *     place.c      places and ids of requests
+ *     answer.c     what a request wants of its answer beside tokens: text, its ends, probabilities, what moves the choice
  *     backend*.c   who computes
  *     request.h    a request and its states
  *
  * Calls go down this list, never in a circle (tests/lint/serving.bash holds it):
  *
  *     step ──> admit ──> demand ──> preempt ──> prefix ──> image ──> backend
- *     submit, inspect ──> serving ──> preempt      └─────> chunks
+ *       └────> inbox ──> submit ──> serving ──> preempt ──> answer, place
+ *     inspect ──> serving                  prefix ──> chunks
  *
  * Who knows what.  The scheduler (sched/) knows requests as numbers; their cells in its array index `requests` here.
  * The tree (prefix/) knows prefixes as tokens; the value that stands behind an entry indexes `kept` here.  The backend
@@ -39,6 +43,8 @@
  */
 #ifndef PLEAT_SERVING_INTERNAL_H
 #define PLEAT_SERVING_INTERNAL_H
+
+#include <pthread.h>
 
 #include "core/clock.h"
 #include "core/memory.h"
@@ -76,12 +82,42 @@ typedef struct pleat__serving_step {
     pleat__request **requests;   /* [max_running] whose the items are */
     pleat_status *statuses;      /* [max_running] results of items that are run one by one */
     float *logits;               /* [max_running][n_vocab] */
-    pleat_serving_event *events; /* [2 * max_running] of those who ran before the step, and of those admitted by it */
+    float *moved;                /* [n_vocab] a row as biases and penalties leave it */
+    pleat_serving_event *events; /* [4 * max_running] of those who ran before the step, of those admitted by it, and of
+                                  * as many again that have run out of time */
     uint32_t n_events;
-    uint64_t occupied_pages; /* pages that were used and not evictable when the step was planned */
-    uint64_t elsewhere_ns;   /* time of this step in the backend and the sampler */
-    uint64_t n_idle_in_row;  /* idle steps in a row up to now */
+    float *prompt_logits;     /* [step_tokens][n_vocab]; NULL: nobody has asked for them yet */
+    uint32_t n_prompt_rows;   /* rows of prompt_logits that this step's items have */
+    pleat__request *finished; /* list of those that events point into */
+    uint64_t occupied_pages;  /* pages that were used and not evictable when the step was planned */
+    uint64_t elsewhere_ns;    /* time of this step in the backend and the sampler */
+    uint64_t n_idle_in_row;   /* idle steps in a row up to now */
 } pleat__serving_step;
+
+/* A place for a request, from when it is queued until it is gone. */
+typedef struct pleat__place {
+    uint64_t id;          /* of the request that has it; 0: it is free */
+    uint32_t next_free;   /* 0: the last one */
+    uint32_t next_cancel; /* neighbour in the list of cancellations; 0: the last one */
+    uint64_t cancel_id;   /* request to be cancelled, which may be gone by now */
+    bool is_listed;       /* it stands in that list */
+} pleat__place;
+
+/* What other threads may touch: all of it is guarded by the lock. */
+typedef struct pleat__inbox {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    pleat__place *places; /* [max_requests + 1] */
+    uint32_t free_head;   /* of the list of free places; 0: none is free */
+    uint32_t n_free;
+    uint32_t cancel_head;  /* of the list of cancellations; 0: none */
+    uint64_t *cancels;     /* [max_requests] the driver's: ids of a list that it has taken */
+    uint64_t n_submitted;  /* requests so far */
+    pleat__request *first; /* posted and not yet taken in, the oldest first */
+    pleat__request **last; /* where the next one goes */
+    bool is_woken;
+    bool exists; /* lock and wake are initialised */
+} pleat__inbox;
 
 /* The tenants' names. */
 typedef struct pleat__tenant_names {
@@ -98,13 +134,16 @@ struct pleat_serving {
     uint32_t max_running;
     pleat__tenant_names tenants;
     pleat_sampler *greedy;
-    void *block; /* one allocation for all arrays */
+    uint32_t max_token_bytes; /* the longest text of a token */
+    void *block;              /* one allocation for all arrays */
     uint64_t block_bytes;
 
     /* Who is here. */
     pleat__sched *sched;
-    uint64_t n_submitted;      /* requests so far */
+    pleat__inbox inbox;
     pleat__request **requests; /* [max_requests + 1] by the scheduler's id */
+    pleat__request **by_place; /* [max_requests + 1] those that have been taken in */
+    uint64_t next_deadline_ns; /* no request's is earlier; UINT64_MAX: none has one */
     pleat__request **running;  /* [max_running] */
     uint32_t n_running;
     pleat__request *swapped; /* head of the list */
@@ -120,9 +159,9 @@ static inline uint64_t pleat__serving_free_pages(const pleat_serving *s) {
     return s->backend.shape.n_pages - s->own_pages - s->prefixes.added_pages;
 }
 
-/* The request of this id; NULL if there is none. */
+/* The request of this id; NULL if there is none, or it has not been taken in. */
 static inline pleat__request *pleat__serving_request(const pleat_serving *s, pleat_request_id id) {
-    pleat__request *r = s->requests[id.v % ((uint64_t)s->opt.max_requests + 1)];
+    pleat__request *r = s->by_place[id.v % ((uint64_t)s->opt.max_requests + 1)];
     return r && r->id.v == id.v ? r : NULL;
 }
 
@@ -147,6 +186,37 @@ pleat_status pleat__serving_create_on(const pleat__backend *backend, const pleat
 
 /* Index of a tenant; n_tenants if there is none of this name.  NULL is the first. */
 uint32_t pleat__serving_tenant(const pleat_serving *s, const char *name);
+
+/* ---- place.c */
+
+/* Return the memory of a request that is nowhere. */
+void pleat__request_free(const pleat_serving *s, pleat__request *r);
+
+pleat_status pleat__places_init(pleat_serving *s);
+
+/* Forget what was posted and not taken in, and all the rest. */
+void pleat__places_release(pleat_serving *s);
+
+/* Give n requests places, ids and turns (arrival), in this order, all or none.  posted [n] is not NULL: they go into the
+ * inbox as well, and their ids there.  PLEAT_E_LIMIT: there are too few places. */
+pleat_status pleat__places_take(pleat_serving *s, pleat__request *const *requests, uint32_t n,
+                                pleat_request_id *posted);
+
+/* The request's place is free again. */
+void pleat__place_free(pleat_serving *s, const pleat__request *r);
+
+/* ---- submit.c */
+
+/* A checked record of a request that can be queued. */
+pleat_status pleat__request_create(pleat_serving *s, const pleat_request *q, pleat__request **out, pleat_error *err);
+
+/* It joins those who wait.  PLEAT_E_MEMORY: its prefixes cannot be shared; nothing has changed unless `must`. */
+pleat_status pleat__request_enter_queue(pleat_serving *s, pleat__request *r, bool must);
+
+/* ---- inbox.c */
+
+/* Take in what was posted, and cancel what is to be cancelled. */
+void pleat__inbox_drain(pleat_serving *s);
 
 /* ---- chunks.c */
 
@@ -237,6 +307,12 @@ void pleat__serving_preempt(pleat_serving *s, pleat__request *r, bool for_pages)
 
 /* Return all that a request holds and forget it, whatever its state. */
 void pleat__serving_release(pleat_serving *s, pleat__request *r);
+
+/* Return the memory of those that finished in the last step. */
+void pleat__serving_free_finished(pleat_serving *s);
+
+/* An event of a request, which the caller fills in further. */
+pleat_serving_event *pleat__serving_add_event(pleat_serving *s, pleat__request *r, pleat_finish finish);
 
 /* It is done: release it, with an event. */
 void pleat__serving_finish(pleat_serving *s, pleat__request *r, pleat_token token, pleat_finish finish,

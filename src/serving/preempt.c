@@ -76,20 +76,46 @@ void pleat__serving_preempt(pleat_serving *s, pleat__request *r, bool for_pages)
 
 /* ---- the end --------------------------------------------------------------------------------------- */
 
-void pleat__serving_release(pleat_serving *s, pleat__request *r) {
+/* Return all that it holds but its own memory. */
+static void detach(pleat_serving *s, pleat__request *r) {
     if (pleat__request_runs(r)) stop_running(s, r);
     if (pleat__request_is_swapped(r)) pleat__serving_drop_image(s, r);
     pleat__sched_finish(s->sched, r->sched);
     s->requests[r->sched.v] = NULL;
-    pleat_sampler_destroy(&r->sampler);
-    pleat__free(&s->al, r, 1, r->block_bytes);
+    pleat__place_free(s, r);
+}
+
+void pleat__serving_release(pleat_serving *s, pleat__request *r) {
+    detach(s, r);
+    pleat__request_free(s, r);
+}
+
+void pleat__serving_free_finished(pleat_serving *s) {
+    while (s->step.finished) {
+        pleat__request *r = s->step.finished;
+        s->step.finished = r->next;
+        pleat__request_free(s, r);
+    }
+}
+
+pleat_serving_event *pleat__serving_add_event(pleat_serving *s, pleat__request *r, pleat_finish finish) {
+    pleat_serving_event *event = &s->step.events[s->step.n_events++];
+    *event = (pleat_serving_event){
+        .id = r->id, .user = r->user, .token = -1, .finish = finish, .index = r->index, .chosen = r->chosen};
+    if (r->answer) pleat__answer_tell(r->answer, event);
+    r->chosen = -1;
+    return event;
 }
 
 void pleat__serving_finish(pleat_serving *s, pleat__request *r, pleat_token token, pleat_finish finish,
                            pleat_status status) {
-    s->step.events[s->step.n_events++] = (pleat_serving_event){
-        .id = r->id, .user = r->user, .token = token, .finish = finish, .status = status, .stats = r->stats};
-    pleat__serving_release(s, r);
+    pleat_serving_event *event = pleat__serving_add_event(s, r, finish);
+    event->token = token;
+    event->status = status;
+    event->stats = r->stats;
+    detach(s, r);
+    r->next = s->step.finished; /* the event points into it */
+    s->step.finished = r;
 }
 
 /* ---- compression ----------------------------------------------------------------------------------- */

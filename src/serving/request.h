@@ -40,6 +40,7 @@
 
 #include "prefix/radix.h"
 #include "sched/sched.h"
+#include "serving/answer.h"
 #include "serving/backend.h"
 
 /* Index into the array of kept prefixes; 0 is none. */
@@ -95,6 +96,7 @@ typedef struct pleat__request {
     void *user;            /* handed back in events */
     uint32_t tenant;       /* index */
     int32_t priority;
+    uint32_t index; /* of the continuations of one post */
     uint64_t arrival;
     uint32_t root; /* root in the tree, by its salt; NO_ROOT: its prefixes are not shared */
 
@@ -106,9 +108,16 @@ typedef struct pleat__request {
     bool ignores_end;
     float max_ah, max_al;
     pleat_sampler_options sampling;
+    uint64_t time_limit_ns; /* 0: none */
+    char *salt;             /* until it is in: behind the breakpoints in the same block; NULL: none */
 
     /* Progress: true in every state. */
-    pleat_sampler *sampler; /* its own; NULL: greedy, or not started */
+    pleat_sampler *sampler;      /* its own; NULL: greedy, or not started */
+    pleat_token chosen;          /* token chosen in this step; -1: none, or an event has told it */
+    bool has_no_memory;          /* it came in without what it needs: it fails in the next step */
+    pleat__answer *answer;       /* NULL: nothing but tokens is wanted */
+    uint64_t deadline_ns;        /* on the serving's clock; UINT64_MAX: none */
+    struct pleat__request *next; /* in the inbox, or among those that have finished in this step */
     pleat_request_stats stats;
     uint32_t n_seen;         /* (3) */
     uint32_t solo_end;       /* the item that brings n_stored here is a step by itself, to show whose fault a failure

@@ -33,6 +33,7 @@ void pleat_request_default(pleat_request *request) {
     if (!request) return;
     *request = (pleat_request){.size_bytes = sizeof *request};
     pleat_sampler_options_default(&request->sampling);
+    request->repetition_penalty = 1;
 }
 
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, "serving: " __VA_ARGS__)
@@ -130,13 +131,17 @@ static void carve(pleat_serving *s, pleat__arena *arena) {
     const pleat__backend_shape *b = &s->backend.shape;
     const uint32_t n = s->max_running;
     s->requests = pleat__arena_take(arena, (uint64_t)s->opt.max_requests + 1, sizeof *s->requests);
+    s->by_place = pleat__arena_take(arena, (uint64_t)s->opt.max_requests + 1, sizeof *s->by_place);
+    s->inbox.places = pleat__arena_take(arena, (uint64_t)s->opt.max_requests + 1, sizeof *s->inbox.places);
+    s->inbox.cancels = pleat__arena_take(arena, s->opt.max_requests, sizeof *s->inbox.cancels);
     s->running = pleat__arena_take(arena, n, sizeof *s->running);
     s->prefixes.kept = pleat__arena_take(arena, (uint64_t)s->opt.max_prefixes + 1, sizeof *s->prefixes.kept);
     s->prefixes.path = pleat__arena_take(arena, 2 * (uint64_t)b->max_tokens, sizeof *s->prefixes.path);
     s->step.items = pleat__arena_take(arena, n, sizeof *s->step.items);
     s->step.requests = pleat__arena_take(arena, n, sizeof *s->step.requests);
     s->step.statuses = pleat__arena_take(arena, n, sizeof *s->step.statuses);
-    s->step.events = pleat__arena_take(arena, 2 * (uint64_t)n, sizeof *s->step.events);
+    s->step.events = pleat__arena_take(arena, 4 * (uint64_t)n, sizeof *s->step.events);
+    s->step.moved = pleat__arena_take(arena, b->model ? b->n_vocab : 0, sizeof *s->step.moved);
     s->step.logits = pleat__arena_take(arena, (uint64_t)n * (b->model ? b->n_vocab : 0), sizeof *s->step.logits);
 }
 
@@ -154,13 +159,22 @@ static pleat_status take_memory(pleat_serving *s) {
     return PLEAT_OK;
 }
 
+static uint32_t longest_token(const pleat__backend_shape *b) {
+    size_t most = 0, n;
+    for (uint32_t i = 0; i < b->n_vocab; i++)
+        if (pleat_model_token_text(b->model, (pleat_token)i, &n) && n > most) most = n;
+    return (uint32_t)most;
+}
+
 static pleat_status create_parts(pleat_serving *s, const pleat_serving_options *o) {
     PLEAT_TRY(take_memory(s));
+    PLEAT_TRY(pleat__places_init(s));
     PLEAT_TRY(copy_names(s, o));
     PLEAT_TRY(create_sched(s, o));
     if (s->opt.prefix_tokens > 0)
         PLEAT_TRY(pleat__radix_create(s->opt.max_prefixes + s->max_running, MAX_ROOTS, &s->al, &s->prefixes.tree));
     if (!s->backend.shape.model) return PLEAT_OK;
+    s->max_token_bytes = longest_token(&s->backend.shape);
     pleat_sampler_options greedy;
     pleat_sampler_options_default(&greedy);
     return pleat_sampler_create(&greedy, s->backend.shape.n_vocab, &s->al, &s->greedy, NULL);
@@ -183,6 +197,7 @@ static pleat_status create(pleat_serving *s, const pleat_serving_options *opt, p
     s->opt.allocator = &s->al;
     s->cost = first_guess;
     s->prefixes.version = 1;
+    s->next_deadline_ns = UINT64_MAX;
     const pleat_status status = create_parts(s, &o);
     return status == PLEAT_E_MEMORY ? no_memory(err) : status;
 }
@@ -244,11 +259,15 @@ pleat_status pleat__serving_create_on(const pleat__backend *backend, const pleat
 void pleat_serving_destroy(pleat_serving **serving) {
     if (!serving || !*serving) return;
     pleat_serving *s = *serving;
+    pleat__serving_free_finished(s);
     for (uint32_t i = 1; s->requests && i <= s->opt.max_requests; i++)
         if (s->requests[i]) pleat__serving_release(s, s->requests[i]);
     for (uint32_t i = 1; s->prefixes.kept && i <= s->opt.max_prefixes; i++)
         if (s->prefixes.kept[i].seq.v) s->backend.close(s->backend.ctx, s->prefixes.kept[i].seq);
     pleat_sampler_destroy(&s->greedy);
+    pleat__places_release(s);
+    pleat__free(&s->al, s->step.prompt_logits, (uint64_t)s->backend.shape.step_tokens * s->backend.shape.n_vocab,
+                sizeof(float));
     pleat__radix_destroy(&s->prefixes.tree);
     pleat__sched_destroy(&s->sched);
     if (s->has_backend) s->backend.destroy(s->backend.ctx);

@@ -2,6 +2,7 @@
  *
  * step.c: one step.
  *
+ *     come, go    take in what other threads have posted; those whose time is over are finished
  *     make room   plan the running requests' next items; while pages are short, evict, compress or preempt, and plan
  *                 again.  It ends, since each turn there are fewer prefixes, stages or running requests.  Before anybody
  *                 is preempted, prefixes go that only their maker stands on
@@ -54,18 +55,29 @@ static void make_room(pleat_serving *s, pleat__sched_plan *plan) {
 
 /* ---- running --------------------------------------------------------------------------------------------------------- */
 
+/* Which logits items[i] is to bring: those of all its tokens, if the prompt's are asked for; of its last one, if a token
+ * is chosen from them; none. */
+static void want_logits(pleat_serving *s, const pleat__request *r, uint32_t i) {
+    const uint32_t n_vocab = s->backend.shape.n_vocab, n_stored = PLEAT__RUNNING(r)->n_stored;
+    pleat_engine_item *item = &s->step.items[i];
+    if (!s->backend.shape.model) return;
+    if (r->answer && r->answer->wants_prompt && n_stored < r->n_prompt && s->step.prompt_logits) {
+        item->n_logits = item->n_tokens;
+        item->logits = s->step.prompt_logits + (size_t)s->step.n_prompt_rows * n_vocab;
+        s->step.n_prompt_rows += item->n_tokens;
+    } else if (n_stored + item->n_tokens == pleat__request_known(r)) {
+        item->n_logits = 1;
+        item->logits = s->step.logits + (size_t)i * n_vocab;
+    }
+}
+
 /* Make items[i] the request's next. */
 static void add_item(pleat_serving *s, pleat__request *r, uint32_t i) {
     pleat__running_part *run = PLEAT__RUNNING(r);
     const pleat__portion p = pleat__serving_portion(s, r, run->n_stored);
-    const bool wants = run->n_stored + p.n_tokens == pleat__request_known(r) && s->backend.shape.model;
-    s->step.items[i] =
-        (pleat_engine_item){.seq = run->seq,
-                            .tokens = r->tokens + run->n_stored,
-                            .n_tokens = p.n_tokens,
-                            .n_logits = wants,
-                            .logits = wants ? s->step.logits + (size_t)i * s->backend.shape.n_vocab : NULL,
-                            .flags = p.flags};
+    s->step.items[i] = (pleat_engine_item){
+        .seq = run->seq, .tokens = r->tokens + run->n_stored, .n_tokens = p.n_tokens, .flags = p.flags};
+    want_logits(s, r, i);
     s->step.requests[i] = r;
     run->in_step = true;
 }
@@ -85,6 +97,7 @@ static pleat__request *find_solo(const pleat_serving *s, const pleat__sched_plan
  * step. */
 static uint32_t make_items(pleat_serving *s, const pleat__sched_plan *plan) {
     pleat__request *solo = find_solo(s, plan);
+    s->step.n_prompt_rows = 0;
     if (solo) add_item(s, solo, 0);
     if (solo) return 1;
     uint32_t n = 0;
@@ -112,6 +125,7 @@ static uint32_t preempt_lowest(pleat_serving *s, uint32_t n) {
         if (s->step.requests[i] == victim) s->step.requests[i] = NULL;
     pleat__serving_preempt(s, victim, true);
     uint32_t n_left = 0;
+    s->step.n_prompt_rows = 0;
     for (uint32_t i = 0; i < n; i++) {
         pleat__request *r = s->step.requests[i];
         if (r && pleat__request_runs(r)) add_item(s, r, n_left++);
@@ -145,11 +159,31 @@ static void add_token(pleat_serving *s, pleat__request *r, pleat_token token) {
     r->tokens[pleat__request_known(r)] = token;
     r->stats.n_generated++;
     s->stats.generated_tokens++;
-    if (r->stats.n_generated == r->n_predict) {
-        pleat__serving_finish(s, r, token, PLEAT_FINISH_LENGTH, PLEAT_OK);
-        return;
-    }
-    s->step.events[s->step.n_events++] = (pleat_serving_event){.id = r->id, .user = r->user, .token = token};
+    const bool is_stopped = r->answer && pleat__answer_take(r->answer, token);
+    const bool is_last = r->stats.n_generated == r->n_predict;
+    if (is_last && !is_stopped && r->answer) pleat__answer_close(r->answer);
+    if (is_stopped || is_last)
+        pleat__serving_finish(s, r, token, is_stopped ? PLEAT_FINISH_STOP : PLEAT_FINISH_LENGTH, PLEAT_OK);
+    else
+        pleat__serving_add_event(s, r, PLEAT_FINISH_NOT)->token = token;
+}
+
+/* Its text ends here, without a token. */
+static void end_text(pleat_serving *s, pleat__request *r, pleat_finish finish) {
+    if (r->answer) pleat__answer_close(r->answer);
+    pleat__serving_finish(s, r, -1, finish, PLEAT_OK);
+}
+
+/* Choose a token.  PLEAT_E_RANGE: the logits are no numbers. */
+static pleat_status choose(pleat_serving *s, pleat__request *r, const float *logits, pleat_token *token) {
+    const uint32_t n_vocab = s->backend.shape.n_vocab;
+    const bool moves = r->answer && pleat__answer_moves(r->answer);
+    if (moves) pleat__answer_move(r->answer, logits, s->step.moved, n_vocab);
+    const float *from = moves ? s->step.moved : logits;
+    if (pleat_sampler_sample(r->sampler ? r->sampler : s->greedy, from, token) != PLEAT_OK) return PLEAT_E_RANGE;
+    if (r->answer) pleat__answer_see(r->answer, *token, logits, n_vocab);
+    r->chosen = *token;
+    return PLEAT_OK;
 }
 
 static void sample(pleat_serving *s, pleat__request *r, const float *logits) {
@@ -157,15 +191,16 @@ static void sample(pleat_serving *s, pleat__request *r, const float *logits) {
     pleat_token token = 0;
     if (model) {
         const uint64_t paused = pleat__serving_pause();
-        const pleat_status status = pleat_sampler_sample(r->sampler ? r->sampler : s->greedy, logits, &token);
+        const pleat_status status = choose(s, r, logits, &token);
         const bool is_end = status == PLEAT_OK && !r->ignores_end && pleat_model_token_is_end(model, token);
+        const bool is_stop = status == PLEAT_OK && r->answer && pleat__answer_has_stop_id(r->answer, token);
         pleat__serving_resume(s, paused, false);
         if (status != PLEAT_OK) {
             pleat__serving_finish(s, r, -1, PLEAT_FINISH_FAILED, PLEAT_E_RANGE);
             return;
         }
-        if (is_end) {
-            pleat__serving_finish(s, r, -1, PLEAT_FINISH_END, PLEAT_OK);
+        if (is_end || is_stop) {
+            end_text(s, r, is_end ? PLEAT_FINISH_END : PLEAT_FINISH_STOP);
             return;
         }
     }
@@ -195,19 +230,32 @@ static void count_pages(pleat_serving *s, pleat__request *r) {
     run->n_pages = n_pages;
 }
 
+/* The logits of item i, which has brought n_stored tokens to where they are. */
+static void use_logits(pleat_serving *s, pleat__request *r, uint32_t i, uint32_t n_before) {
+    const pleat_engine_item *item = &s->step.items[i];
+    const uint32_t n_vocab = s->backend.shape.n_vocab;
+    if (r->answer && r->answer->wants_prompt && n_before < r->n_prompt) {
+        const uint64_t paused = pleat__serving_pause();
+        pleat__answer_see_prompt(r->answer, r->tokens, r->n_prompt, n_before, item->n_logits, item->logits, n_vocab);
+        pleat__serving_resume(s, paused, false);
+    }
+    if (n_before + item->n_tokens < pleat__request_known(r)) return;
+    sample(s, r, item->n_logits > 0 ? item->logits + (size_t)(item->n_logits - 1) * n_vocab : NULL);
+}
+
 /* Item i has run: its tokens are stored. */
 static void complete_item(pleat_serving *s, uint32_t i) {
     pleat__request *r = s->step.requests[i];
     pleat__running_part *run = PLEAT__RUNNING(r);
-    const uint32_t n = s->step.items[i].n_tokens;
-    count_tokens(s, r, run->n_stored, n);
+    const uint32_t n = s->step.items[i].n_tokens, n_before = run->n_stored;
+    count_tokens(s, r, n_before, n);
     run->n_stored += n;
     if (run->n_stored >= r->solo_end) r->solo_end = 0;
     run->was_compressed = false;
     pleat__sched_ran(s->sched, r->sched, n);
     count_pages(s, r);
     if (run->promise.v && run->promised_breakpoint == run->n_stored) pleat__serving_keep(s, r);
-    if (run->n_stored == pleat__request_known(r)) sample(s, r, s->step.items[i].logits);
+    use_logits(s, r, i, n_before);
 }
 
 /* A step of n items failed for a reason that is one request's.  Run one by one, they tell whose.  The failed step may have
@@ -296,10 +344,37 @@ static void close_step(pleat_serving *s, uint32_t n_planned, uint32_t n_ran) {
     s->stats.n_steps++;
 }
 
+static void give_up(pleat_serving *s, pleat__request *r) {
+    if (r->has_no_memory)
+        pleat__serving_finish(s, r, -1, PLEAT_FINISH_FAILED, PLEAT_E_MEMORY);
+    else
+        end_text(s, r, PLEAT_FINISH_DEADLINE);
+}
+
+/* Finish those that have run out of time, as many as there is room for events; the others in the next step. */
+static void expire(pleat_serving *s) {
+    const uint64_t now = s->backend.clock_ns(s->backend.ctx);
+    if (now < s->next_deadline_ns) return;
+    s->next_deadline_ns = UINT64_MAX;
+    for (uint32_t i = 1; i <= s->opt.max_requests; i++) {
+        pleat__request *r = s->requests[i];
+        if (!r) continue;
+        const uint64_t at = r->has_no_memory ? 0 : r->deadline_ns;
+        if (at <= now && s->step.n_events < 2 * s->max_running)
+            give_up(s, r);
+        else if (at < s->next_deadline_ns)
+            s->next_deadline_ns = at;
+    }
+}
+
 pleat_status pleat_serving_step(pleat_serving *s, pleat_error *err) {
     if (!s) return PLEAT_E_ARG;
     s->step.n_events = 0;
-    if (pleat__sched_n_waiting(s->sched) + pleat__sched_n_running(s->sched) == 0) return PLEAT_AGAIN;
+    pleat__serving_free_finished(s);
+    pleat__inbox_drain(s);
+    expire(s);
+    if (pleat__sched_n_waiting(s->sched) + pleat__sched_n_running(s->sched) == 0)
+        return s->step.n_events > 0 ? PLEAT_OK : PLEAT_AGAIN;
     const uint64_t start_ns = pleat__clock_ns(), clock_ns = s->backend.clock_ns(s->backend.ctx);
     s->step.elsewhere_ns = 0;
     uint32_t n_ran = 0;

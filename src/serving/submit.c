@@ -2,9 +2,10 @@
  *
  * submit.c: requests come, or are cancelled.
  *
- * A request is one allocation: its record and its tokens, room for those to come included.  Its id tells its place:
+ * A request is one allocation: its record and its tokens, room for those to come included; and one more where it wants
+ * anything of its answer but tokens (answer.h).
  *
- *     id = serial * (max_requests + 1) + cell in the scheduler           serial counts requests, from 1
+ *     create ──> places_take ──> enter_queue          by the driver in one call, or in two with the inbox between
  */
 #include <assert.h>
 #include <math.h>
@@ -60,10 +61,10 @@ static pleat_status check_rest(const pleat_serving *s, const pleat_request *q, p
     pleat_sampler *sampler = NULL; /* to have its options checked; its own is made when it starts */
     PLEAT_TRY(pleat_sampler_create(&q->sampling, 1, &s->al, &sampler, err));
     pleat_sampler_destroy(&sampler);
-    return PLEAT_OK;
+    return pleat__answer_check(q, s->backend.shape.model, s->backend.shape.n_vocab, err);
 }
 
-/* Are there pages and a place for the record, now or ever? */
+/* Are there ever pages for it? */
 static pleat_status check_size(const pleat_serving *s, const pleat_request *q, const pleat__request *r, uint32_t tenant,
                                pleat_error *err) {
     const pleat__backend_shape *b = &s->backend.shape;
@@ -77,9 +78,6 @@ static pleat_status check_size(const pleat_serving *s, const pleat_request *q, c
                   (unsigned long long)n_tokens, (double)need * mib, (unsigned long long)need,
                   name[0] ? "tenant '" : "the pool", name, name[0] ? "'" : "", (double)max * mib,
                   (unsigned long long)max);
-    const uint32_t n_now = pleat__sched_n_waiting(s->sched) + pleat__sched_n_running(s->sched);
-    PLEAT_FAIL_IF(n_now >= s->opt.max_requests, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
-                  "request: %u requests are waiting or running, as many as there may be", n_now);
     return PLEAT_OK;
 }
 
@@ -112,7 +110,9 @@ static void merge_breakpoints(const pleat_request *q, pleat__request *r) {
 static pleat__request *new_request(const pleat_serving *s, const pleat_request *q, uint32_t tenant) {
     const uint64_t n_tokens = (uint64_t)q->n_prompt + q->n_predict;
     const uint64_t n_breakpoints = (uint64_t)q->n_breakpoints + 1;
-    const uint64_t n_bytes = sizeof(pleat__request) + n_tokens * sizeof(pleat_token) + n_breakpoints * sizeof(uint32_t);
+    const size_t n_salt = q->salt ? strlen(q->salt) + 1 : 0;
+    const uint64_t n_bytes =
+        sizeof(pleat__request) + n_tokens * sizeof(pleat_token) + n_breakpoints * sizeof(uint32_t) + n_salt;
     pleat__request *r = pleat__alloc(&s->al, 1, n_bytes);
     if (!r) return NULL;
     *r = (pleat__request){.user = q->user,
@@ -120,15 +120,18 @@ static pleat__request *new_request(const pleat_serving *s, const pleat_request *
                           .n_predict = q->n_predict,
                           .tenant = tenant,
                           .priority = q->priority,
-                          .arrival = s->n_submitted + 1,
                           .ignores_end = q->ignores_end != 0,
                           .max_ah = q->max_ah,
                           .max_al = q->max_al,
                           .sampling = q->sampling,
+                          .time_limit_ns = q->time_limit_ns,
+                          .deadline_ns = UINT64_MAX,
+                          .chosen = -1,
                           .stats = {.n_prompt = q->n_prompt},
                           .block_bytes = n_bytes};
     memcpy(r->tokens, q->prompt, q->n_prompt * sizeof *r->tokens);
     r->breakpoints = (uint32_t *)(r->tokens + n_tokens);
+    if (n_salt) r->salt = memcpy(r->breakpoints + n_breakpoints, q->salt, n_salt);
     merge_breakpoints(q, r);
     r->extent = (pleat__backend_extent){.n_prompt = q->n_prompt,
                                         .n_tokens = q->n_prompt + q->n_predict,
@@ -139,10 +142,7 @@ static pleat__request *new_request(const pleat_serving *s, const pleat_request *
 
 /* ---- coming and going --------------------------------------------------------------------------------------------------- */
 
-pleat_status pleat_serving_submit(pleat_serving *s, const pleat_request *q, pleat_request_id *out, pleat_error *err) {
-    REQUIRE(s && q && out && q->size_bytes == sizeof *q,
-            "no serving, no place for the id, or a request that is not from "
-            "pleat_request_default()");
+pleat_status pleat__request_create(pleat_serving *s, const pleat_request *q, pleat__request **out, pleat_error *err) {
     const uint32_t tenant = pleat__serving_tenant(s, q->tenant);
     REQUIRE(tenant < s->opt.n_tenants, "unknown tenant '%s'", q->tenant);
     PLEAT_TRY(check_lengths(&s->backend.shape, q, err));
@@ -152,18 +152,65 @@ pleat_status pleat_serving_submit(pleat_serving *s, const pleat_request *q, plea
     pleat__request *r = new_request(s, q, tenant);
     if (!r) return no_memory(err);
     pleat_status status = check_size(s, q, r, tenant, err);
-    if (status == PLEAT_OK && find_root(s, q->salt, &r->root) != PLEAT_OK) status = no_memory(err);
-    if (status != PLEAT_OK) {
-        pleat__free(&s->al, r, 1, r->block_bytes);
-        return status;
+    if (status == PLEAT_OK &&
+        pleat__answer_create(q, s->backend.shape.model, s->max_token_bytes, &s->al, &r->answer) != PLEAT_OK)
+        status = no_memory(err);
+    if (status == PLEAT_OK)
+        *out = r;
+    else
+        pleat__request_free(s, r);
+    return status;
+}
+
+/* The tree's root, for those who share prefixes; and the first who looks at its prompt's logits brings their buffer. */
+static pleat_status prepare(pleat_serving *s, pleat__request *r) {
+    const pleat__backend_shape *b = &s->backend.shape;
+    r->root = PLEAT__NO_ROOT;
+    if (!r->answer || !r->answer->wants_prompt) return find_root(s, r->salt, &r->root);
+    if (s->step.prompt_logits) return PLEAT_OK;
+    s->step.prompt_logits = pleat__alloc(&s->al, (uint64_t)b->step_tokens * b->n_vocab, sizeof(float));
+    return s->step.prompt_logits ? PLEAT_OK : PLEAT_E_MEMORY;
+}
+
+pleat_status pleat__request_enter_queue(pleat_serving *s, pleat__request *r, bool must) {
+    const pleat_status prepared = prepare(s, r);
+    if (prepared != PLEAT_OK && !must) return prepared;
+    if (prepared != PLEAT_OK) {
+        r->has_no_memory = true;
+        s->next_deadline_ns = 0;
     }
-    status = pleat__sched_add(s->sched, tenant, q->priority, r->arrival, &r->sched);
-    assert(status == PLEAT_OK); /* there is room: check_size() */
+    const pleat_status status = pleat__sched_add(s->sched, r->tenant, r->priority, r->arrival, &r->sched);
+    assert(status == PLEAT_OK); /* who has a place has room there */
     (void)status;
-    r->id.v = ++s->n_submitted * ((uint64_t)s->opt.max_requests + 1) + r->sched.v;
     s->requests[r->sched.v] = r;
-    *out = r->id;
+    s->by_place[r->id.v % ((uint64_t)s->opt.max_requests + 1)] = r;
+    if (r->time_limit_ns == 0) return PLEAT_OK;
+    const uint64_t now = s->backend.clock_ns(s->backend.ctx);
+    r->deadline_ns = r->time_limit_ns < UINT64_MAX - now ? now + r->time_limit_ns : UINT64_MAX;
+    if (r->deadline_ns < s->next_deadline_ns) s->next_deadline_ns = r->deadline_ns;
     return PLEAT_OK;
+}
+
+pleat_status pleat_serving_submit(pleat_serving *s, const pleat_request *q, pleat_request_id *out, pleat_error *err) {
+    REQUIRE(s && q && out && q->size_bytes == sizeof *q,
+            "no serving, no place for the id, or a request that is not from "
+            "pleat_request_default()");
+    pleat__request *r;
+    PLEAT_TRY(pleat__request_create(s, q, &r, err));
+    pleat_status status = pleat__places_take(s, &r, 1, NULL);
+    if (status != PLEAT_OK)
+        (void)pleat__error_set(err, status, PLEAT_NOWHERE,
+                               "request: %u requests are waiting or running, as many as there may be",
+                               s->opt.max_requests);
+    if (status == PLEAT_OK && pleat__request_enter_queue(s, r, false) != PLEAT_OK) {
+        pleat__place_free(s, r);
+        status = no_memory(err);
+    }
+    if (status == PLEAT_OK)
+        *out = r->id;
+    else
+        pleat__request_free(s, r);
+    return status;
 }
 
 pleat_status pleat_serving_cancel(pleat_serving *s, pleat_request_id id) {

@@ -112,7 +112,7 @@ const pleat__spec_stage pleat__spec_behind_stages[PLEAT__N_SPEC_BEHIND] = {
        .allowed = "mean, random, alternate or kmeans"},
       {"unit", .offset = AT(unit), .type = PLEAT__KEY_WORD, .words = {"token", "page"}, .allowed = "token or page"}},
      .flag = AT(crush), .firsts = PLEAT__EVICTION_NAMES, .example = "h2o+kvcrush"},
-    {.name = "pack", .flag = AT(pack), .firsts = "kvcomp", .example = "kvcomp+pack"}};
+    {.name = "pack", .flag = AT(pack), .firsts = "kvcomp", .example = "kvcomp+pack", .choice = "auto"}};
 
 const pleat__budget_suffix pleat__budget_suffixes[PLEAT__N_BUDGET_SUFFIXES] = {
     {"%", PLEAT_BUDGET_SHARE, -2, 1},       {"GiB", PLEAT_BUDGET_BYTES, 0, 0x1p30},

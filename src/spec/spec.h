@@ -53,6 +53,7 @@ typedef struct pleat__spec_stage {
     const struct pleat__spec_stage *behind; /* what may stand behind it, or NULL */
     size_t flag;                            /* of one that stands behind others: the uint32_t that is then 1 */
     const char *firsts, *example; /* for messages: names of stages that it may stand behind, and a text with one */
+    const char *choice;           /* of one that stands behind others: a word for it or for nothing, as the CPU wants */
     const pleat_spec *bare;       /* what the name without keys stands for; NULL: the defaults */
 } pleat__spec_stage;
 

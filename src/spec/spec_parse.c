@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "pleat/common.h"
 #include "spec/spec.h"
 
 /* A piece of the text. */
@@ -299,11 +300,17 @@ static pleat_status check_behind(const pleat__spec_stage *stage, word w, pleat_e
     const pleat__spec_stage *named = find_behind(w);
     if (named && named == stage->behind) return PLEAT_OK;
     const bool is_elsewhere = named && named != stage;
-    return SYNTAX(err, w.at, "KV spec: '%.*s' at position %zu: %s%s can follow %s%s%s%s%s", shown(w), w.text, w.at,
-                  stage->behind ? "only " : "nothing", stage->behind ? stage->behind->name : "", stage->name,
+    const bool has_choice = stage->behind && stage->behind->choice;
+    return SYNTAX(err, w.at, "KV spec: '%.*s' at position %zu: %s%s%s%s can follow %s%s%s%s%s", shown(w), w.text, w.at,
+                  stage->behind ? "only " : "nothing", stage->behind ? stage->behind->name : "",
+                  has_choice ? " or " : "", has_choice ? stage->behind->choice : "", stage->name,
                   is_elsewhere ? "; " : "", is_elsewhere ? named->name : "", is_elsewhere ? " can follow " : "",
                   is_elsewhere ? named->firsts : "");
 }
+
+/* `auto` in place of pack: whichever is faster here.  Without AVX-512 VBMI2, packs are: attention over them takes 0.6 of
+ * the entropy coder's time with AVX2.  With it they take as long and more bytes.  (docs/PERF.md.) */
+static bool packs_are_faster(void) { return !(pleat_cpu_flags() & PLEAT_CPU_VBMI2); }
 
 /* Read the keys behind a stage's name, if any. */
 static pleat_status read_stage(reader *r, const char *text, word name, size_t *end) {
@@ -322,9 +329,10 @@ pleat_status pleat_spec_parse(const char *text, pleat_spec *out, pleat_error *er
     PLEAT_TRY(read_stage(&r, text, name, &end));
     while (text[end] == '+') {
         name = word_until(text, end + 1, ":+");
-        PLEAT_TRY(check_behind(r.stage, name, err));
+        const bool is_auto = r.stage->behind && r.stage->behind->choice && word_is(name, r.stage->behind->choice);
+        if (!is_auto) PLEAT_TRY(check_behind(r.stage, name, err));
         r = (reader){.stage = r.stage->behind, .spec = r.spec, .err = err};
-        pleat__spec_take_keys(&r.spec, r.stage, &r.stage->defaults);
+        if (!is_auto || packs_are_faster()) pleat__spec_take_keys(&r.spec, r.stage, &r.stage->defaults);
         PLEAT_TRY(read_stage(&r, text, name, &end));
     }
     *out = r.spec;

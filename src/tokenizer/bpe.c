@@ -43,29 +43,32 @@ void pleat__bpe_release(pleat__bpe *bpe) {
     bpe->slots = NULL;
 }
 
-/* The slot of the pair, or the free one where it would go. */
+/* The slot of the pair, or the free one where it would go; NULL: neither is near enough. */
 static pleat__bpe_slot *find_slot(const pleat__bpe *bpe, pleat_token left, pleat_token right) {
     uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9E3779B97F4A7C15u;
     h ^= h >> 32;
-    for (uint64_t i = h & bpe->mask;; i = (i + 1) & bpe->mask) {
-        pleat__bpe_slot *s = &bpe->slots[i];
+    for (uint64_t i = h; i < h + PLEAT__MAX_PROBES; i++) {
+        pleat__bpe_slot *s = &bpe->slots[i & bpe->mask];
         if (s->left < 0 || (s->left == left && s->right == right)) return s;
     }
+    return NULL;
 }
 
-bool pleat__bpe_add(pleat__bpe *bpe, pleat_token left, pleat_token right, pleat__join join) {
+pleat_status pleat__bpe_add(pleat__bpe *bpe, pleat_token left, pleat_token right, pleat__join join) {
     pleat__bpe_slot *s = find_slot(bpe, left, right);
-    if (s->left >= 0) return false;
+    if (!s) return PLEAT_E_LIMIT;
+    if (s->left >= 0) return PLEAT_E_FORMAT;
     *s = (pleat__bpe_slot){left, right, join};
-    return true;
+    return PLEAT_OK;
 }
 
 bool pleat__bpe_join(const void *self, pleat_token left, pleat_token right, pleat__str text, pleat__join *out) {
     (void)text;
     if (left < 0 || right < 0) return false;
     const pleat__bpe_slot *s = find_slot(self, left, right);
+    if (!s || s->left < 0) return false;
     *out = s->join;
-    return s->left >= 0;
+    return true;
 }
 
 /* ---- scores ------------------------------------------------------------------------------------------------------ */

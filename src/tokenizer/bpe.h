@@ -54,8 +54,8 @@ typedef struct pleat__bpe {
 pleat_status pleat__bpe_init(pleat__bpe *bpe, uint32_t n_merges, const pleat_allocator *al);
 void pleat__bpe_release(pleat__bpe *bpe);
 
-/* Enter a merge; false if the pair is there already. */
-bool pleat__bpe_add(pleat__bpe *bpe, pleat_token left, pleat_token right, pleat__join join);
+/* Enter a merge.  PLEAT_E_FORMAT if the pair is there already, PLEAT_E_LIMIT if too many pairs share its hash. */
+pleat_status pleat__bpe_add(pleat__bpe *bpe, pleat_token left, pleat_token right, pleat__join join);
 
 /* A pleat__join_fn; `self` is a pleat__bpe. */
 bool pleat__bpe_join(const void *self, pleat_token left, pleat_token right, pleat__str text, pleat__join *out);

@@ -36,9 +36,11 @@ static pleat_status add_merge(pleat__tokenizer *t, pleat__str merge, uint32_t ra
     const pleat_token joined = pleat__vocab_find(&t->vocab, left, right);
     if (left_id < 0 || right_id < 0 || joined < 0)
         return merge_error(merge, rank, where, ": a part or the whole is no token", err);
-    if (!pleat__bpe_add(&t->bpe, left_id, right_id, (pleat__join){rank, joined}))
-        return merge_error(merge, rank, where, ", stands twice", err);
-    return PLEAT_OK;
+    switch (pleat__bpe_add(&t->bpe, left_id, right_id, (pleat__join){rank, joined})) {
+        case PLEAT_OK: return PLEAT_OK;
+        case PLEAT_E_FORMAT: return merge_error(merge, rank, where, ", stands twice", err);
+        default: return merge_error(merge, rank, where, ", has the hash of too many others", err);
+    }
 }
 
 static pleat_status read_merges(pleat__tokenizer *t, const pleat_gguf *gguf, pleat_error *err) {

@@ -74,23 +74,25 @@ pleat__str pleat__vocab_text(const pleat__vocab *vocab, pleat_token id) {
     return (pleat__str){vocab->text + start, vocab->starts[id + 1] - start};
 }
 
-/* The slot that holds the token whose bytes are a b, of hash h, or the free one where it would go. */
-static uint64_t find_slot(const pleat__vocab *vocab, pleat__str a, pleat__str b, uint64_t h) {
-    uint64_t slot = h & vocab->table_mask;
-    for (; vocab->table[slot] != 0; slot = (slot + 1) & vocab->table_mask) {
-        if (vocab->table[slot] >> 32 != h >> 32) continue;
-        const pleat__str t = pleat__vocab_text(vocab, (pleat_token)((uint32_t)vocab->table[slot] - 1));
+/* The slot that holds the token whose bytes are a b, of hash h, or the free one where it would go; NULL: neither is
+ * near enough. */
+static uint64_t *find_slot(const pleat__vocab *vocab, pleat__str a, pleat__str b, uint64_t h) {
+    for (uint64_t i = h; i < h + PLEAT__MAX_PROBES; i++) {
+        uint64_t *slot = &vocab->table[i & vocab->table_mask];
+        if (*slot == 0) return slot;
+        if (*slot >> 32 != h >> 32) continue;
+        const pleat__str t = pleat__vocab_text(vocab, (pleat_token)((uint32_t)*slot - 1));
         if (t.n_bytes == a.n_bytes + b.n_bytes && memcmp(t.p, a.p, a.n_bytes) == 0 &&
-            memcmp(t.p + a.n_bytes, b.p, b.n_bytes) == 0) {
-            break;
-        }
+            memcmp(t.p + a.n_bytes, b.p, b.n_bytes) == 0)
+            return slot;
     }
-    return slot;
+    return NULL;
 }
 
 pleat_token pleat__vocab_find(const pleat__vocab *vocab, pleat__str a, pleat__str b) {
     if (a.n_bytes + b.n_bytes > vocab->longest) return -1;
-    return (pleat_token)(uint32_t)vocab->table[find_slot(vocab, a, b, hash(a, b))] - 1;
+    const uint64_t *slot = find_slot(vocab, a, b, hash(a, b));
+    return slot ? (pleat_token)(uint32_t)*slot - 1 : -1;
 }
 
 bool pleat__vocab_is_findable(const pleat__vocab *vocab, pleat_token id) {
@@ -125,11 +127,13 @@ static pleat_status read_kinds(pleat__vocab *vocab, const pleat_gguf *gguf, plea
 static pleat_status enter(pleat__vocab *vocab, uint32_t id, uint64_t where, pleat_error *err) {
     const pleat__str s = pleat__vocab_text(vocab, (pleat_token)id);
     const uint64_t h = hash(s, PLEAT__STR(""));
-    const uint64_t slot = find_slot(vocab, s, PLEAT__STR(""), h);
+    uint64_t *slot = find_slot(vocab, s, PLEAT__STR(""), h);
     char shown[64];
-    PLEAT_FAIL_IF(vocab->table[slot] != 0, err, PLEAT_E_FORMAT, where, "tokens %u and %u are both '%s'",
-                  (uint32_t)vocab->table[slot] - 1, id, pleat__str_show(s, shown, sizeof shown));
-    vocab->table[slot] = (h & ~(uint64_t)UINT32_MAX) | (id + 1);
+    PLEAT_FAIL_IF(!slot, err, PLEAT_E_FORMAT, where,
+                  "token %u has the hash of %u others: no vocabulary has that by chance", id, PLEAT__MAX_PROBES);
+    PLEAT_FAIL_IF(*slot != 0, err, PLEAT_E_FORMAT, where, "tokens %u and %u are both '%s'", (uint32_t)*slot - 1, id,
+                  pleat__str_show(s, shown, sizeof shown));
+    *slot = (h & ~(uint64_t)UINT32_MAX) | (id + 1);
     if (s.n_bytes > vocab->longest) vocab->longest = (uint32_t)s.n_bytes;
     return PLEAT_OK;
 }

@@ -27,6 +27,10 @@ typedef enum pleat__token_kind {
     PLEAT__TOKEN_BYTE = 6
 } pleat__token_kind;
 
+/* How far an entry of a hash table may stand from its hash's slot.  In a table that is half full by chance it is some
+ * forty; only a file that was made for it has more, and would take quadratic time. */
+#define PLEAT__MAX_PROBES 512u
+
 typedef enum pleat__spelling { PLEAT__SPELLING_GPT2, PLEAT__SPELLING_SPACES } pleat__spelling;
 
 typedef struct pleat__vocab {

@@ -21,7 +21,7 @@ check "usage" prints "^usage: pleat bench codec \[--kv SPEC\]"
 try bench -h
 check "bench -h lists it" prints "^  bench codec +speed and bytes"
 try --version
-check "--version tells of the peers" prints "; (no zstd|zstd [0-9.]+ \((Huffman, FSE|literals)\)); (no libcurl|libcurl [0-9.]+); (no libedit|libedit [0-9.]+)$"
+check "--version tells of the peers" prints "; (no zstd|zstd [0-9.]+ \((Huffman, FSE|literals)\)); (no libcurl|libcurl [0-9.]+); (no libevent|libevent [0-9.]+[a-z-]*); (no libedit|libedit [0-9.]+)$"
 describes=$(grep -oE '(no zstd|zstd [0-9.]+ \([^)]*\))' "$scratch/out")
 
 # The forms, on few tokens.  300 tokens are 4 blocks of 64, 18 of 16 and 9 of 32.

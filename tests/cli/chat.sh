@@ -144,12 +144,13 @@ check "after /undo another may be loaded" exits 0
 chat --load "$scratch/before" < <(lines "/load $saved")
 check "a conversation is not lost to /load" says "/load: a conversation is under way; /save FILE keeps it"
 echo '{"messages": [{"role": "tool", "content": "x"}]}' >"$scratch/bad"
-chat < <(lines "/load $scratch/bad" "/load /no/file" /load /save "/save $scratch/new" "$ONE" "/save! $MODEL" "/save /no/dir/file")
+chat < <(lines "/load $scratch/bad" "/load /no/file" /load /save "/save $scratch/new" "$ONE" "/save! $MODEL" "/save /no/dir/file" "/save $scratch")
 check "a bad file" says "bad holds no conversation: message 1: its role is none of system, user, assistant"
 check "no file" says "cannot read /no/file"
 check "no name" says "/load needs FILE: go on with"
 check "nothing to save" says "/save: nothing has been said yet"
 check "makes no file" test ! -e "$scratch/new"
+check "a folder is not a file" says "/save: $scratch is a folder; name a file in it"
 check "the model is not replaced" says "/save!: $MODEL is a file that the command reads"
 check "nor what cannot be written" says "cannot write /no/dir/file"
 check "and the conversation goes on" same "$stdout" "$first"

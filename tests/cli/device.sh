@@ -9,7 +9,14 @@
 fails 2 "--device: 'tpu' is none of cpu, cuda" bench attn --device tpu
 fails 2 "--device: 'cudaa' is none of cpu, cuda; the nearest is 'cuda'" bench pages --device cudaa
 fails 2 "--device: 'gpu' is none of cpu, cuda" bench codec --device gpu
-fails 2 "argument 3, '--device': no such option" bench run --device cuda -m x
+fails 2 "--device 'cudaa': it is cpu, cuda or cuda:N" bench run --device cudaa -m x
+fails 2 "--device 'cuda:': it is cpu, cuda or cuda:N" run --device cuda: -m x -p hello
+fails 2 "--device 'cuda:-1': it is cpu, cuda or cuda:N" eval --device cuda:-1 -m x --tasks eval/tasks.jsonl
+fails 2 "--batch-size: with --device cuda prompts are read whole" run --device cuda -b 64 -m x -p hello
+fails 2 "--n-best and --beams share the prompt's pages" run --device cuda --beams 2 -m x -p hello
+fails 2 "--serve asks for what a cache on a GPU" eval --device cuda --serve -m x --tasks eval/tasks.jsonl
+fails 2 "--report asks for what a cache on a GPU" eval --device cuda --report "$scratch/r.html" -m x --tasks eval/tasks.jsonl
+fails 2 "argument 3, '--device': no such option" bench serve --device cuda -m x
 fails 2 "--kv f32: on a GPU there are f16, k8v8 to k2v2, and leankv" bench attn --device cuda --kv f32
 fails 2 "--kv h2o:.*: on a GPU there are f16" bench attn --device cuda --kv "f16 h2o:budget=512"
 fails 2 "--kv kvcomp:.*: on a GPU there are f16" bench attn --device cuda --kv kvcomp
@@ -44,6 +51,9 @@ if ! prints '"reason": null'; then
         fails 1 "^pleat bench $what: --device cuda: .*$reason" bench $what --device cuda
         check "$what: in one line" test "$(wc -l <"$scratch/err")" = 1
     done
+    fails 1 "^pleat run: --device cuda: .*$reason" run --device cuda -m models/pleat-28m-q8_0.gguf -p hello
+    fails 1 "^pleat eval: --device cuda: .*$reason" eval --device cuda -m models/pleat-28m-q8_0.gguf --tasks eval/tasks.jsonl
+    fails 1 "^pleat bench run: --device cuda: .*$reason" bench run --device cuda:3 -m models/pleat-28m-q8_0.gguf
     echo old >"$scratch/old"
     try bench attn --device cuda -o "$scratch/old"
     check "no GPU leaves -o as it was" test "$code $(<"$scratch/old")" = "1 old"

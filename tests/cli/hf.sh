@@ -127,6 +127,8 @@ faults '{}'
 for word in 1 ON yes True; do HF_HUB_OFFLINE=$word try inspect -hf us/one; done
 check "offline nobody is asked" test ! -s "$hub/requests"
 check "and nothing said" lacks note
+HF_ENDPOINT=https://me:word@127.0.0.1:1 fails 1 "HF_ENDPOINT: a user's name stands in it" inspect -hf us/one
+check "a password is not shown" lacks "word"
 HF_ENDPOINT=http://127.0.0.1:1 try inspect -hf us/one
 check_arrived "without a network"
 check "it says so" says "note: http://127.0.0.1:1: .*; taking $only, which is in the cache"

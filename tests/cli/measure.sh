@@ -45,6 +45,14 @@ check "the reference diverges by nothing" calc "$(nth f32 4) == 0 && $(nth f32 5
 check "a text has a perplexity" calc "$(nth f32 3) > 3 && $(nth f32 3) < 300"
 check "k8v8 is nearer to f32 than k2v2" calc "$(nth k8v8 4) < $(nth k2v2 4)"
 check "windows of 256 tokens are short" test "$(nth k8v8 7)" = "$(nth k8v8 6)"
+same=$(nth k8v8 3)
+few() { try eval -m "$MODEL" --text "$scratch/text" --ctx-window 256 --text-windows 3 --kv k8v8 -q "$@"; }
+few --scored 128 --format csv
+check "half of each window is scored if nothing else is said" test "$(nth k8v8 3)" = "$same"
+few --scored 8 --format json
+check "--scored 8: of each window" prints '"scored_tokens": 24'
+fails 1 "--scored 256: windows have 256 tokens, and one at least is the prompt" \
+    eval -m "$MODEL" --text "$scratch/text" --ctx-window 256 --scored 256 -q
 
 # eval: bad task files
 printf '{"id": "a", "task": "t", "turns": [{"prompt": "p", "answer": "a"}]}\n{"id": "b"\n' >"$scratch/bad"

@@ -49,11 +49,19 @@ STUB
 
 cat >"$scratch/pleat" <<'STUB'
 #!/bin/sh
-# Prints three rows, f16 at 100 tokens/s, k8v4 at 200, leankv at 300; or $PRINTS.
+# Prints a row for each --kv, f16 at 100 tokens/s, k8v4 at 200, others at 300; or $PRINTS.
 [ "$1" = --version ] && echo "pleat 0.0.0" && exit
 echo "pleat $*" >>"$CALLS"
 [ -z "${INTERRUPT:-}" ] || { kill -INT $PPID && exec sleep 5; }
-rows='{"rows": [{"tokens_per_s": 100}, {"tokens_per_s": 200}, {"tokens_per_s": 300}], "skipped": []}'
+while [ $# -gt 0 ]; do
+    case $1/$2 in
+    --kv/f16) speeds="${speeds:-}{\"tokens_per_s\": 100}" ;;
+    --kv/k8v4) speeds="${speeds:+$speeds, }{\"tokens_per_s\": 200}" ;;
+    --kv/*) speeds="${speeds:+$speeds, }{\"tokens_per_s\": 300}" ;;
+    esac
+    shift
+done
+rows="{\"rows\": [$speeds], \"skipped\": []}"
 echo "${PRINTS:-$rows}"
 STUB
 cat >"$scratch/bench.py" <<'STUB'
@@ -117,7 +125,9 @@ check "ratio to f16" prints '^\| pp2048 \| k8v4 \| 200 \| up/llama-bench \| f16,
 check "a target that is met" prints '^\| tg96 @ d4000 \| leankv \| 300 \| up/llama-bench \| q8_0, .*\*\*6.00\*\* \| >= 2: met \|$'
 check "the best setting counts" prints '^\| tg96 \| f16 \| 100 \| ik/llama-bench \| f16, ubatch 512, flash, repacked \| 200 \| \*\*0.50\*\* \|'
 check "repacked q8_0" prints '^\| tg96 @ d4000 \| leankv \| 300 \| ik/llama-bench \| q8_0, .*\| 100 \| \*\*3.00\*\* \| >= 2: met \|$'
-check "thirteen rows a peer" test "$(grep -c '^| [pt][pg]' "$scratch/out")" = 26
+check "thirteen rows a peer" test "$(grep -c '^| [pt][pg].* | [ui][pk]/' "$scratch/out")" = 26
+check "and five of the better of them" test "$(grep -c '^| [pt][pg].* | the better, ' "$scratch/out")" = 5
+check "which is the faster" prints '^\| tg96 \| f16 \| 100 \| the better, ik/llama-bench \| .* \*\*0.50\*\* \| >= 1.1: MISSED \|$'
 check "depth by -d upstream" grep -q '^up .* -p 0 -n 96 -d 4000 ' "$CALLS"
 check "depth by -gp in ik_llama.cpp" grep -q '^ik .* -p 0 -n 0 -gp 4000,96 ' "$CALLS"
 check "pleat takes its turn in each repetition" test "$(grep -c '^pleat .*-p 2048 ' "$CALLS")" = 3
@@ -131,6 +141,36 @@ check "one test" exits 0
 check "only its rows" test "$(grep -c '^| [pt][pg]' "$scratch/out")" = 3
 check "one repetition has no medians" prints '^`m.gguf`, threads: [0-9]+, one repetition; '
 check "--quiet shows no progress" test "$(grep -c repetition <<<"$stderr")" = 0
+
+# some caches, other lengths, random weights and a mask for Pleat
+peers none --llama-bench "$scratch/ik/llama-bench" --reps 1 --kv f16,k8v4 --peer-kv f16,q8_0 --prompt 64 --gen 8 \
+    --depth 300 --shape llama3-8b --weights q4_k --cpu-mask 1
+check "a shape beside a file" exits 0
+check "rows of what was asked for" test "$(grep -c '^| [pt][pg]' "$scratch/out")" = 7
+check "Pleat has the shape" grep -q '^pleat bench run --shape llama3-8b --weights q4_k -t [0-9]* --cpu-mask 1 ' "$CALLS"
+check "the peer has the file" grep -q '^ik -m m.gguf .* -gp 300,8 ' "$CALLS"
+check "no micro-batches longer than the prompt" test "$(grep -c -- '-ub 2048' "$CALLS")" = 0
+check "of one peer, its own rows have the targets" prints '^\| tg8 @ d300 \| k8v4 \| 200 \| ik/llama-bench \| q8_0, .* \| >= 1.7: met \|$'
+check "the page says what Pleat ran" prints 'random weights, --shape llama3-8b --weights q4_k; --cpu-mask 1$'
+
+peers none --llama-bench "$scratch/up/llama-bench" --reps 1 --few --tests prompt
+check "--few" test "$(grep -c '^up ' "$CALLS")" = 1
+
+# --keep: repetitions of several calls count together, tests of one call or of several
+keep() { peers none --llama-bench "$scratch/ik/llama-bench" --reps 1 --keep "$scratch/kept" --quiet "$@"; }
+keep --tests empty
+check "--keep" exits 0
+keep --tests empty
+check "the second call" exits 0
+check "has two repetitions" prints "medians of 2 alternating repetitions"
+check "slow settings are not tried again" test "$(grep -c '^ik ' "$CALLS")" = 2
+keep --tests depth --kv k8v4 --peer-kv q8_0
+check "another test" test "$(grep -c '^ik ' "$CALLS")" = 2
+keep --tests empty
+check "what it did not measure stays" prints "medians of 3 alternating repetitions"
+keep --tests empty --gen 4
+check "other lengths do not count together" exits 1
+check "and it says so" says "kept: is of other settings"
 
 peers there --no-python
 check "--no-python leaves it out" exits 2
@@ -158,7 +198,7 @@ peers none --llama-bench up/llama-bench --llama-bench "$scratch/more/up/llama-be
 check "peers that end alike" exits 0
 check "one has its own name" prints "^- more/up/llama-bench, build"
 check "so has the other" prints "^- [^/]+/up/llama-bench, build"
-check "each has its rows" test "$(grep -c '^| [pt][pg]' out)" = 6
+check "each has its rows" test "$(grep -c '^| [pt][pg]' out)" = 8
 check "each is measured once in each setting" test "$(grep -c '^up ' "$CALLS")" = 4
 check "pleat once" test "$(grep -c '^pleat ' "$CALLS")" = 1
 

@@ -81,6 +81,11 @@ plan --arch gpt-oss-20b --ctx 128 --kv f16 --batch 8
 check "8 sequences may reach all" test "$(of step weights)" = $((13761264768 - 2 * 201088 * 2880))
 plan --arch llama3-8b --ctx 128 --kv f16 --weights q8_0
 check "q8_0 takes 34 bytes for 32 numbers" test "$(of bytes weights)" = $((8030261248 / 32 * 34))
+for row in "q4_k 144" "q6_k 210" "q2_k 84" "iq4_xs 136"; do
+    read -r type block_bytes <<<"$row"
+    plan --arch llama3-8b --ctx 128 --kv f16 --weights "$type"
+    check "$type takes $block_bytes bytes for 256 numbers" test "$(of bytes weights)" = $((8030261248 / 256 * block_bytes))
+done
 plan --arch llama3-8b --ctx 128 --kv f16 --weights 10GB
 check "weights as given" test "$(of bytes weights)" = 10000000000
 check "and what a step reads of them in proportion" calc "$(of step weights) / 1e10 > 0.934 && $(of step weights) / 1e10 < 0.935"
@@ -427,7 +432,7 @@ fails 2 "--n-predict 101 are more tokens than --ctx 100" plan --arch llama3-8b -
 for size in 0 -1 80XB 1e30 GiB nan ""; do
     fails 2 "--device-bytes: '$size' is no number of bytes" plan --arch llama3-8b --device-bytes "$size"
 done
-fails 2 "--weights: 'f32' is none of f16, q8_0, q4_0, nor bytes" plan --arch llama3-8b --weights f32
+fails 2 "--weights: 'f32' is none of f16, bf16, q8_0, .*, nor bytes" plan --arch llama3-8b --weights f32
 fails 1 "--weights q8_0: .* does not say how many parameters" plan --config "$scratch/config.json" --ctx 100 --weights q8_0
 fails 2 "--prefill: '0' is not a number" plan --arch llama3-8b --prefill 0
 fails 2 "--fraction is for specs whose bytes depend on the text" plan --arch llama3-8b --kv f16 --fraction 0.3

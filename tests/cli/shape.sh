@@ -43,11 +43,34 @@ check "its parameters are the published ones" test "$(field model_n_params)" = 1
 PLEAT_MODEL=/no/file try bench run --shape "$scratch/small.json" -p 8 -n 0 -r 1 --kv f16 -q
 check "the command line wins" exits 0
 
+# of_type TYPE NAME MORE: the small model as one of another model_type
+of_type() {
+    config "$2" "$3"
+    sed -i "s/\"llama\"/\"$1\"/" "$scratch/$2.json"
+}
+experts='"num_local_experts": 4, "num_experts_per_tok": 2'
+of_type mixtral mixtral "$experts"
+of_type qwen3_moe qwen3moe "$experts, \"head_dim\": 64"
+of_type gpt_oss gpt_oss "$experts, \"head_dim\": 64, \"sliding_window\": 32, \"attention_bias\": true"
+of_type gemma2 gemma2 '"head_dim": 64, "sliding_window": 32'
+of_type gemma3_text gemma3 '"head_dim": 64, "sliding_window": 32'
+of_type mistral mistral '"sliding_window": 32'
+for name in mixtral qwen3moe gpt_oss gemma2 gemma3 mistral; do
+    try bench run --shape "$scratch/$name.json" --weights q4_k -p 40 -n 4 -d 0,70 -r 1 --kv f16 --kv k8v4 --format json -q
+    check "$name" exits 0
+    check_json "$name"
+    try plan --config "$scratch/$name.json" --ctx 100 --kv f16 --format json
+    planned=$(field params)
+    check "$name: parameters are counted" test "${planned:-0}" -gt 0
+    try bench run --shape "$scratch/$name.json" -p 1 -n 0 -r 1 --kv f16 --format json -q
+    check "$name: as many as \`plan\` counts" test "$(field model_n_params)" = "$planned"
+done
+
 # what is refused, and before it is made
 fails 1 "llama3.1-405b, random f16 takes 756 GiB of memory, and .* are free" bench run --shape llama3.1-405b --weights f16
-fails 1 "--shape mixtral-8x7b: it has experts, which is not made here" bench run --shape mixtral-8x7b
-fails 1 "--shape gemma2-9b: it has sliding windows" bench run --shape gemma2-9b
 fails 1 "--shape deepseek-v3: it has" bench run --shape deepseek-v3
+of_type qwen2 experts '"num_local_experts": 4, "num_experts_per_tok": 2'
+fails 1 "it has norms, biases, windows or experts as no architecture that Pleat runs" bench run --shape "$scratch/experts.json"
 fails 2 "--shape 'lama3-8b': no such model is known; the nearest is 'llama3-8b'" bench run --shape lama3-8b
 fails 2 "--weights: 'q3_9' is none of q8_0, q4_0, .*, f16, bf16" bench run --shape llama3-8b --weights q3_9
 fails 2 "--weights needs --shape: a file has its own" bench run -m "$MODEL" --weights q4_0

@@ -7,9 +7,8 @@
 fails 2 "no such command; the nearest is 'pleat run'" rnu
 fails 2 "no such command; the nearest is 'pleat bench attn'" bench atn
 fails 2 "no such command; the nearest is 'pleat --version'" version
-fails 2 "argument 1, 'serve': no such command; there are:$" serve
-check "and lists them" says "^  inspect "
 fails 2 "argument 1, 'generate': no such command; there are:$" generate
+check "and lists them" says "^  inspect "
 fails 2 "argument 1, 'bench speed': no such command; there are:$" bench speed
 check "and lists the benches" says "^  bench pages "
 check "and nothing else" test "$(wc -l <"$scratch/err")" = 6

@@ -34,6 +34,18 @@ def phi3(n_orig, window):
              "rope.scaling.attn_factor": factor})
 
 
+def gpt_oss(n_ff):
+    """A row of MODELS; yarn's change-over falls between whole pairs."""
+    return ("gpt-oss", "GptOss", dict(
+        sliding_window=9, num_hidden_layers=2, num_local_experts=4, num_experts_per_tok=2, tie_word_embeddings=False,
+        intermediate_size=n_ff,
+        rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=4.0, truncate=False, beta_fast=32.0,
+                             beta_slow=1.0, original_max_position_embeddings=32)),
+        {"attention.sliding_window": 9, "expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": n_ff,
+         "feed_forward_length": n_ff, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
+         "rope.scaling.original_context_length": 32})
+
+
 # NAME: architecture, transformers' config, its options, further metadata behind the architecture's name.
 MODELS = {
     "llama": ("llama", "Llama", dict(
@@ -73,6 +85,12 @@ MODELS = {
     "granite": ("granite", "Granite", dict(
         embedding_multiplier=6.0, residual_multiplier=0.25, attention_multiplier=0.125, logits_scaling=4.0),
         {"embedding_scale": 6.0, "residual_scale": 0.25, "attention.scale": 0.125, "logit_scale": 4.0}),
+    "gemma2": ("gemma2", "Gemma2", dict(
+        sliding_window=9, num_hidden_layers=3, query_pre_attn_scalar=HEAD_DIM, attn_logit_softcapping=2.0,
+        final_logit_softcapping=12.0),
+        {"attention.sliding_window": 9, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 12.0}),
+    "gpt-oss": gpt_oss(FF),
+    "gpt-oss-mxfp4": gpt_oss(64),
 }
 
 # transformers' names of what stands once, and in each layer, and the file's.
@@ -98,16 +116,34 @@ LAYER = {
 GEMMA = dict(LAYER, **{
     "post_attention_layernorm.weight": "post_attention_norm.weight", "pre_feedforward_layernorm.weight": "ffn_norm.weight",
     "post_feedforward_layernorm.weight": "post_ffw_norm.weight"})
+GPT_OSS = dict(LAYER, **{
+    "post_attention_layernorm.weight": "post_attention_norm.weight", "self_attn.sinks": "attn_sinks.weight",
+    "mlp.router.weight": "ffn_gate_inp.weight", "mlp.router.bias": "ffn_gate_inp.bias",
+    "mlp.experts.down_proj_bias": "ffn_down_exps.bias"})
+NAMES = {"gemma2": GEMMA, "gemma3": GEMMA, "gpt-oss": GPT_OSS}  # LAYER where an architecture is not here
+GEMMAS = ("gemma2", "gemma3")
 SIDE_BY_SIDE = ("llama", "granite", "smollm3")  # architectures whose files have the pairs of RoPE side by side
 
 
-def randomise(model, arch, seed):
+def is_mxfp4(name, tensor):
+    """Whether the file of a model stores a tensor, by either of its names, in MXFP4: matrices of experts."""
+    return name.endswith("mxfp4") and "exp" in tensor and "bias" not in tensor
+
+
+def through_mxfp4(w):
+    """What MXFP4 makes of [experts][columns][rows], as transformers has them: blocks run along the columns."""
+    rows = np.ascontiguousarray(w.swapaxes(1, 2))
+    mxfp4 = gguf.GGMLQuantizationType.MXFP4
+    return gguf.quants.dequantize(gguf.quants.quantize(rows, mxfp4), mxfp4).reshape(rows.shape).swapaxes(1, 2)
+
+
+def randomise(model, name_of_model, arch, seed):
     """Weights of the sizes that the head of this file promises, each exactly an f16."""
     rng = np.random.default_rng(seed)
     for name, p in model.named_parameters():
         shape = tuple(p.shape)
         if "norm" in name:
-            w = rng.uniform(0.5, 1.5, shape) - (1 if arch == "gemma3" else 0)
+            w = rng.uniform(0.5, 1.5, shape) - (1 if arch in GEMMAS else 0)
         elif "embed_tokens" in name:
             w = rng.standard_normal(shape) * 0.5
         elif len(shape) == 1:
@@ -115,9 +151,9 @@ def randomise(model, arch, seed):
         else:
             w = rng.standard_normal(shape) * 1.5 / np.sqrt(shape[-1])
         w = w.astype(np.float16).astype(np.float32)
-        if "norm" in name and arch == "gemma3":  # the file has 1 added, which has to be exact too
+        if "norm" in name and arch in GEMMAS:  # the file has 1 added, which has to be exact too
             w = (w + 1).astype(np.float16).astype(np.float32) - 1
-        p.data = torch.from_numpy(w)
+        p.data = torch.from_numpy(np.ascontiguousarray(through_mxfp4(w) if is_mxfp4(name_of_model, name) else w))
 
 
 def side_by_side(w, n_heads):
@@ -131,18 +167,25 @@ def tensors(model, arch, config):
         w = w.numpy()
         if name in ONCE:
             if not (tied and name == "lm_head.weight"):
-                yield ONCE[name], w + 1 if arch == "gemma3" and "norm" in name else w
+                yield ONCE[name], w + 1 if arch in GEMMAS and "norm" in name else w
             continue
         _, _, layer, rest = name.split(".", 3)
+        if arch == "gpt-oss" and rest.startswith("mlp.experts.gate_up_proj"):  # one beside the other, not one behind
+            kind = "bias" if rest.endswith("bias") else "weight"
+            for i, part in enumerate(("gate", "up")):
+                yield f"blk.{layer}.ffn_{part}_exps.{kind}", w[..., i::2] if kind == "bias" else w[..., i::2].swapaxes(1, 2)
+            continue
+        if arch == "gpt-oss" and rest == "mlp.experts.down_proj":
+            w = w.swapaxes(1, 2)
         if rest == "mlp.experts.gate_up_proj":
             half = w.shape[1] // 2
             yield f"blk.{layer}.ffn_gate_exps.weight", w[:, :half]
             yield f"blk.{layer}.ffn_up_exps.weight", w[:, half:]
             continue
-        to = (GEMMA if arch == "gemma3" else LAYER)[rest]
+        to = NAMES.get(arch, LAYER)[rest]
         if arch in SIDE_BY_SIDE and to.startswith(("attn_q.", "attn_k.")):
             w = side_by_side(w, config.num_attention_heads if to[5] == "q" else config.num_key_value_heads)
-        if arch == "gemma3" and "norm" in to:
+        if arch in GEMMAS and "norm" in to:
             w = w + 1
         yield f"blk.{layer}.{to}", w.reshape(-1) if "shexp" in to and w.shape[0] == 1 else w
     rope = config.rope_parameters
@@ -180,7 +223,7 @@ def make(name, seed):
                  bos_token_id=None, eos_token_id=None)
     config = getattr(transformers, config_name + "Config")(**dict(sizes, **options))
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
-    randomise(model, arch, seed)
+    randomise(model, name, arch, seed)
     model.tie_weights()
     rng = np.random.default_rng(seed + 1000)
     tokens = rng.integers(0, 256, TOKENS)
@@ -204,7 +247,13 @@ def make(name, seed):
     writer.add_array("golden.tokens", tokens.tolist())
     writer.add_array("golden.logits", logits.reshape(-1).tolist())
     for tensor, w in tensors(model, arch, config):
-        is_vector = w.ndim == 1
+        if is_mxfp4(name, tensor):
+            mxfp4 = gguf.GGMLQuantizationType.MXFP4
+            codes = gguf.quants.quantize(np.ascontiguousarray(w), mxfp4)
+            assert np.array_equal(gguf.quants.dequantize(codes, mxfp4).reshape(w.shape), w), tensor
+            writer.add_tensor(tensor, codes, raw_dtype=mxfp4)
+            continue
+        is_vector = w.ndim == 1 or tensor.endswith(".bias")
         half = w.astype(np.float16)
         assert is_vector or np.array_equal(half.astype(np.float32), w), tensor
         writer.add_tensor(tensor, np.ascontiguousarray(w if is_vector else half))

@@ -117,6 +117,7 @@ static void put_command(FILE *f, const score_options *o, const char *path) {
     put_option(f, "--text", o->text);
     put_count(f, "--text-windows", o->text ? o->text_windows : 0);
     put_count(f, "--ctx-window", o->text ? o->ctx_window : 0);
+    put_count(f, "--scored", o->text ? o->scored : 0);
     if (o->half != HALF_ALL) put_option(f, "--half", half_names[o->half]);
     put_count(f, "-b", o->load.chunk_tokens);
     put_count(f, "-np", o->parallel);

@@ -36,8 +36,13 @@ static int find_endpoint(online *o) {
     size_t n = strlen(text);
     while (n && text[n - 1] == '/') n--;
     o->endpoint = cli_copy(text, n);
-    if (!strncmp(text, "https://", 8) || !strncmp(text, "http://", 7)) return CLI_OK;
-    cli_error("HF_ENDPOINT: '%s' is no URL of a server: https://NAME", text);
+    const int is_url = !strncmp(text, "https://", 8) || !strncmp(text, "http://", 7);
+    const char *user_end = strchr(text, '@'); /* the URL stands in messages: it must not hold a password */
+    if (is_url && !user_end) return CLI_OK;
+    if (user_end)
+        cli_error("HF_ENDPOINT: a user's name stands in it, which is not supported: https://NAME");
+    else
+        cli_error("HF_ENDPOINT: '%s' is no URL of a server: https://NAME", text);
     return CLI_FAILED;
 }
 

@@ -119,7 +119,7 @@ static uint32_t part_of(const char *path, uint32_t *n_parts) {
 static int is_model(const hub_file *file) {
     uint32_t n_parts;
     const char *base = base_name(file->path);
-    return hub_is_gguf(base) && strncasecmp(base, "mmproj", 6) != 0 && !strcasestr(base, "imatrix") &&
+    return hub_is_gguf(base) && !strcasestr(base, "mmproj") && !strcasestr(base, "imatrix") &&
            part_of(base, &n_parts) == 1;
 }
 

@@ -28,6 +28,7 @@ typedef struct score_options {
     uint32_t samples;         /* of each task; 0: all */
     uint32_t text_windows;    /* 0: all */
     uint32_t ctx_window;      /* tokens in a window of the text */
+    uint32_t scored;          /* of these, its last; 0: the second half */
     uint32_t parallel;        /* sequences in flight */
     sample_half half;         /* of those samples and windows */
 } score_options;

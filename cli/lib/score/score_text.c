@@ -3,10 +3,10 @@
  * score_text.c: how well each spec's cache predicts a text, and how far its predictions are from the first spec's.
  *
  *     text tokens  | window 0 | window 1 | ...             --ctx-window tokens each, bos in front of each
- *     a window     [ prompt: first half, in chunks | second half: one token a step, each predicted before it is fed ]
+ *     a window     [ prompt, in chunks: first half | the rest: one token a step, each predicted before it is fed ]
  *
- * The second half is fed as single tokens so that it is stored and read as generation stores and reads.  Only it is
- * scored.  A rest of the text that is shorter than a window is left out.
+ * The rest is fed as single tokens so that it is stored and read as generation stores and reads.  Only it is scored.
+ * --scored N makes it N tokens long.  What the text has behind its last whole window is left out.
  *
  * All specs march together, an engine each: after every step their logits for the same positions lie side by side
  * and are compared, so none has to be kept.  Several windows are in flight at once; sums are taken in the order of
@@ -44,6 +44,7 @@ typedef struct march {
     pleat_token *text; /* [n_text] without bos */
     uint32_t n_text;
     uint32_t window;          /* tokens in a window, bos included */
+    uint32_t prompt;          /* of these, the first: they are not scored */
     uint32_t n_windows;       /* of the half that is read */
     uint32_t width;           /* most windows in flight */
     uint32_t n_now;           /* windows in flight */
@@ -53,8 +54,6 @@ typedef struct march {
     pleat_engine_item *items; /* [width] */
     uint64_t n_done;          /* positions, over all rows */
 } march;
-
-static uint32_t half_of(const march *m) { return m->window / 2; }
 
 static pleat_token *window_tokens(const march *m, uint32_t i) { return m->tokens + (size_t)i * m->window; }
 
@@ -124,11 +123,11 @@ static int timed_step(march *m, uint32_t row, uint32_t n_items) {
     return status == PLEAT_OK ? CLI_OK : cli_fail(m->rows[row].kv, status, &err);
 }
 
-/* Feed the first half of window i; its last token's logits predict the second half's first. */
-static int feed_half(march *m, uint32_t row, uint32_t i) {
-    const uint32_t half = half_of(m), chunk = m->o->load.chunk_tokens;
-    for (uint32_t done = 0; done < half;) {
-        const uint32_t left = half - done, n = left < chunk ? left : chunk;
+/* Feed the prompt of window i; its last token's logits predict the first that is scored. */
+static int feed_prompt(march *m, uint32_t row, uint32_t i) {
+    const uint32_t chunk = m->o->load.chunk_tokens;
+    for (uint32_t done = 0; done < m->prompt;) {
+        const uint32_t left = m->prompt - done, n = left < chunk ? left : chunk;
         const int is_last = n == left;
         m->items[0] = (pleat_engine_item){m->contenders[row].seqs[i],
                                           window_tokens(m, i) + done,
@@ -156,7 +155,7 @@ static int open_windows(march *m, uint32_t row) {
     for (uint32_t i = 0; i < m->n_now && code == CLI_OK; i++) {
         const pleat_status status =
             pleat_engine_open(m->contenders[row].engine, m->window, &m->contenders[row].seqs[i]);
-        code = status == PLEAT_OK ? feed_half(m, row, i) : cli_fail(m->rows[row].kv, status, NULL);
+        code = status == PLEAT_OK ? feed_prompt(m, row, i) : cli_fail(m->rows[row].kv, status, NULL);
     }
     return code;
 }
@@ -186,7 +185,7 @@ static int march_group(march *m, uint32_t first) {
     int code = CLI_OK;
     fill_windows(m, first);
     for (uint32_t r = 0; r < m->n_rows && code == CLI_OK; r++) code = open_windows(m, r);
-    for (m->at = half_of(m); code == CLI_OK; m->at++) {
+    for (m->at = m->prompt; code == CLI_OK; m->at++) {
         score_step(m);
         if (m->at + 1 == m->window) break;
         for (uint32_t r = 0; r < m->n_rows && code == CLI_OK; r++) code = feed_one(m, r);
@@ -197,7 +196,7 @@ static int march_group(march *m, uint32_t first) {
 
 static int march_all(march *m) {
     int code = CLI_OK;
-    progress_begin("text", (uint64_t)m->n_windows * (m->window - half_of(m)), !m->o->common.quiet);
+    progress_begin("text", (uint64_t)m->n_windows * (m->window - m->prompt), !m->o->common.quiet);
     for (uint32_t first = 0; first < m->n_windows && code == CLI_OK; first += m->n_now) {
         const uint32_t left = m->n_windows - first;
         m->n_now = left < m->width ? left : m->width;
@@ -225,6 +224,11 @@ static int cut_text(march *m, const char *path) {
         cli_error("%s: %u tokens are too few to score", path, m->n_text);
         return CLI_FAILED;
     }
+    if (m->o->scored >= m->window) {
+        cli_error("--scored %u: windows have %u tokens, and one at least is the prompt", m->o->scored, m->window);
+        return CLI_FAILED;
+    }
+    m->prompt = m->o->scored ? m->window - m->o->scored : m->window / 2;
     m->n_windows = m->n_text / (m->window - n_bos);
     if (m->o->text_windows && m->n_windows > m->o->text_windows) m->n_windows = m->o->text_windows;
     const uint32_t n_all = m->n_windows;

@@ -175,6 +175,7 @@ static void add_group(const void *context, pleat__tile_group *g) {
     for (uint32_t head = 0, heads; head < n_group; head += heads) {
         heads = pleat__decode_block_heads(n_group - head);
         wk->fn.keys[heads](wk->query, head, g, logits);
+        pleat__decode_cap(wk->query, heads, g, logits, pleat__attn_cap_neon);
         softmax(wk, head, heads, g, &vs, logits, &weights);
         for (uint32_t h = 0; wk->logits && h < heads; h++)
             __builtin_memcpy(wk->logits + (head + h) * wk->logits_stride + g->slot, logits[h],

@@ -176,7 +176,7 @@ static void collect(const pleat__prompt_block *b) {
     for (uint32_t t = 0; t < b->n_tiles; t++) collect_tile(b, t);
 }
 
-static const pleat__prompt_ops ops = {logits, weights, values, received, collect};
+static const pleat__prompt_ops ops = {logits, pleat__attn_cap_neon, weights, values, received, collect};
 
 void pleat__attn_prompt_neon(const pleat__attn_prompt *args) { pleat__attn_prompt_blocked(args, &ops); }
 

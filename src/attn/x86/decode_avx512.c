@@ -188,6 +188,7 @@ static void add_group(const void *context, pleat__tile_group *g) {
     for (uint32_t head = 0, heads; head < n_group; head += heads) {
         heads = pleat__decode_block_heads(n_group - head);
         wk->keys[heads](wk->query, head, g, logits);
+        pleat__decode_cap(wk->query, heads, g, logits, pleat__attn_cap_avx512);
         const block_state st = {wk->acc->m + head, wk->acc->l + head, wk->bias ? wk->bias + head : NULL};
         softmax_block(heads, g, &vs, logits, st, &weights);
         for (uint32_t h = 0; wk->logits && h < heads; h++) {

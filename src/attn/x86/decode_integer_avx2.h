@@ -13,16 +13,19 @@
 
 #include "attn/x86/decode_avx2.h"
 
-/* sum + codes * pair, two products to an element.  Not intrinsics: gcc 12 copies the accumulator of the one, and makes
- * all products of the others first, which spills them.  {vex}: the form that needs no AVX-512. */
-INLINE __m256i dot_pairs(__m256i sum, __m256i codes, __m256i pair) {
+/* sum[i] += codes[i] * pair for i = 0, 1, two products to an element.  Not intrinsics: gcc 12 copies the accumulator of
+ * the one, and makes all products of the others first, which spills them.  Both products before both sums: 4 % faster on
+ * an EPYC of family 25 than each sum behind its product.  {vex}: the form that needs no AVX-512. */
+INLINE void dot_pairs(__m256i *sum, const __m256i *codes, __m256i pair) {
 #ifdef __AVXVNNI__
-    __asm__("%{vex%} vpdpwssd %2, %1, %0" : "+x"(sum) : "x"(codes), "x"(pair));
+    __asm__("%{vex%} vpdpwssd %2, %1, %0" : "+x"(sum[0]) : "x"(codes[0]), "x"(pair));
+    __asm__("%{vex%} vpdpwssd %2, %1, %0" : "+x"(sum[1]) : "x"(codes[1]), "x"(pair));
 #else
-    __m256i product;
-    __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(sum), "=&x"(product) : "x"(codes), "x"(pair));
+    __m256i a, b;
+    __asm__("vpmaddwd %6, %4, %2\n\tvpmaddwd %6, %5, %3\n\tvpaddd %2, %0, %0\n\tvpaddd %3, %1, %1"
+            : "+x"(sum[0]), "+x"(sum[1]), "=&x"(a), "=&x"(b)
+            : "x"(codes[0]), "x"(codes[1]), "x"(pair));
 #endif
-    return sum;
 }
 
 /* Two 16-bit numbers in every 32-bit element. */
@@ -75,10 +78,7 @@ INLINE void keys_plane(uint32_t bits, uint32_t heads, uint32_t tiles, uint32_t p
     }
     for (uint32_t h = 0; h < heads; h++) {
         const __m256i x = broadcast_pair(q[h] + pair_of_plane(bits, plane));
-        for (uint32_t t = 0; t < tiles; t++) {
-            sum[h][t][0] = dot_pairs(sum[h][t][0], code[t][0], x);
-            sum[h][t][1] = dot_pairs(sum[h][t][1], code[t][1], x);
-        }
+        for (uint32_t t = 0; t < tiles; t++) dot_pairs(sum[h][t], code[t], x);
     }
 }
 
@@ -130,7 +130,7 @@ INLINE void values_plane(uint32_t bits, uint32_t heads, uint32_t blocks, uint32_
     FORGET(*v);
     for (uint32_t h = 0; h < heads; h++) {
         const __m256i x = broadcast_pair(weight + h * TILES * PLEAT__TILE + pair_of_plane(bits, plane));
-        for (uint32_t b = 0; b < 2 * blocks; b++) sum[h][b] = dot_pairs(sum[h][b], code[b], x);
+        for (uint32_t b = 0; b < 2 * blocks; b += 2) dot_pairs(sum[h] + b, code + b, x);
     }
 }
 

@@ -167,7 +167,7 @@ static void collect(const pleat__prompt_block *b) {
     }
 }
 
-static const pleat__prompt_ops ops = {logits, weights, values, received, collect};
+static const pleat__prompt_ops ops = {logits, pleat__attn_cap_avx2, weights, values, received, collect};
 
 void pleat__attn_prompt_avx2(const pleat__attn_prompt *args) { pleat__attn_prompt_blocked(args, &ops); }
 

@@ -169,7 +169,7 @@ static void collect(const pleat__prompt_block *b) {
     for (uint32_t t = 0; t < b->n_tiles; t++) _mm512_storeu_ps(b->received + t * WIDTH, sum[t]);
 }
 
-static const pleat__prompt_ops ops = {logits, weights, values, received, collect};
+static const pleat__prompt_ops ops = {logits, pleat__attn_cap_avx512, weights, values, received, collect};
 
 void pleat__attn_prompt_avx512(const pleat__attn_prompt *args) { pleat__attn_prompt_blocked(args, &ops); }
 

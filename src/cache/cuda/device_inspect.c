@@ -106,6 +106,49 @@ pleat_status pleat_device_cache_get_usage(pleat_device_cache *c, pleat_device_ca
     return status;
 }
 
+/* The counts of a sequence's rows from `of`, [rows_per_seq], summed up. */
+static pleat_status sum_of_rows(const pleat_device_cache *c, uint32_t seq_idx, const uint32_t *of,
+                                pleat__device_stream stream, uint64_t *sum, pleat_error *err) {
+    uint32_t *each;
+    const pleat_status status = bring(c, of + pleat__device_first_row(c, seq_idx), c->rows_per_seq, stream, &each, err);
+    *sum = 0;
+    for (uint32_t row = 0; row < c->rows_per_seq && status == PLEAT_OK; row++) *sum += each[row];
+    drop(c, each, c->rows_per_seq);
+    return status;
+}
+
+/* Lanes with a hole. */
+static pleat_status count_holes(const pleat_device_cache *c, uint32_t seq_idx, pleat__device_stream stream, uint64_t *n,
+                                pleat_error *err) {
+    uint32_t *holes;
+    const pleat_status status =
+        bring(c, c->lanes.pages.hole + pleat__device_first_row(c, seq_idx), c->rows_per_seq, stream, &holes, err);
+    *n = 0;
+    for (uint32_t row = 0; row < c->rows_per_seq && status == PLEAT_OK; row++) *n += holes[row] != 0;
+    drop(c, holes, c->rows_per_seq);
+    return status;
+}
+
+pleat_status pleat_device_cache_get_held(pleat_device_cache *c, uint32_t seq_idx, pleat_device_cache_held *out,
+                                         void *stream, pleat_error *err) {
+    PLEAT_TRY(check_cache(c, out, err));
+    PLEAT_FAIL_IF(seq_idx >= c->opt.max_seqs, err, PLEAT_E_ARG, PLEAT_NOWHERE, "device cache: no sequence %u", seq_idx);
+    const pleat__device_stream s = pleat__device_stream_of(stream);
+    pleat_device_cache_held held = {.slots = 0};
+    uint64_t n_holes;
+    PLEAT_TRY(count_holes(c, seq_idx, s, &n_holes, err));
+    for (int side = 0; side < 2; side++) {
+        PLEAT_TRY(sum_of_rows(c, seq_idx, c->lanes.pages.n_pages[side], s, &held.pages[side], err));
+        PLEAT_TRY(sum_of_rows(c, seq_idx, c->lanes.pages.n_slots[side], s, &held.tokens[side], err));
+        held.slots += held.pages[side] * c->lanes.layouts[side].tokens;
+    }
+    held.tokens[0] -= n_holes;
+    const uint64_t row_words = c->lanes.pages.row_len + 5; /* cells; pages and slots of both sides, the hole */
+    held.table_bytes = c->rows_per_seq * row_words * sizeof(uint32_t) + 8 * (held.pages[0] + held.pages[1]);
+    *out = held;
+    return PLEAT_OK;
+}
+
 pleat_status pleat_device_cache_length(pleat_device_cache *c, uint32_t seq_idx, uint32_t *n_tokens, void *stream,
                                        pleat_error *err) {
     PLEAT_TRY(check_cache(c, n_tokens, err));

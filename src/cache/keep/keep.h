@@ -119,9 +119,9 @@ typedef struct pleat__keep {
 
     /* ---- attention */
 
-    /* Store a chunk's tokens of one head one by one and, if job->q is not NULL, attend with each.  NULL: chunks are
-     * stored and read whole. */
-    void (*read_chunk)(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, pleat__arena *scratch);
+    /* Rings alone: put a chunk's tokens of one head in the place of those that its queries, which have all been answered,
+     * may have seen.  NULL: chunks are stored behind what there is, before their queries. */
+    void (*put_chunk)(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head);
     /* What is read beside the high side.  Where these are blocks, run.blocks is `blocks`, which is filled. */
     pleat__kv_run (*low_run)(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, pleat__block_run *blocks);
     /* What dequantises blocks for prompts and export.  NULL: there are none. */

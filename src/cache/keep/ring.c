@@ -7,8 +7,11 @@
  *
  * The order of slots does not matter to attention, so a lane is read as any other.  Between steps a full ring's oldest
  * token is out of sight of whoever comes next: its slot is the lane's hole, which a single token fills as everywhere.
- * A chunk's tokens come one after another: each is stored, then looks at the ring as it stands.  So a chunk here costs
- * as many decode passes as it has tokens; the heads share the work.
+ * A chunk's queries see what their windows hold of the ring as it was before the step, and of the chunk itself, as it is.
+ * Only then its newest tokens, W at most, go into the ring:
+ *
+ *     before   | 8 | 9 | 10 | 3 | 4 | 5 | 6 | 7 |     a chunk of 11, 12, 13: 11 sees 4..10 and itself, 12 sees 5..12,
+ *     after    | 8 | 9 | 10 | 11 | 12 | 13 | 6 | 7 |  13 sees 6..13
  *
  * Pages are the pool's, and a page has as many slots as one of the spec's high side.  Where that has scores, a ring's
  * leaves their bytes unused: nothing is scored here.
@@ -120,41 +123,25 @@ static pleat__written written(const pleat_cache *c, const pleat__step_item *item
 
 /* ---- chunks -------------------------------------------------------------------------------------- */
 
-/* Put one token into its slot of the ring, which has never been used or holds one out of sight. */
-static void put(const pleat_cache *c, const pleat__kv_run *run, uint32_t ring, uint32_t position, const float *k,
-                const float *v) {
-    const uint32_t slot = position % ring, tokens = run->layout->tokens;
-    uint8_t *page = pleat__kv_page(run, slot / tokens);
-    if (position < ring)
-        c->quant.store(run->layout, page, slot % tokens, 1, k, v, c->opt.head_dim);
-    else
-        c->quant.replace(run->layout, page, slot % tokens, k, v);
-}
-
-static void look(const pleat__layer_job *job, uint32_t row, uint32_t head, const pleat__kv_run *run,
-                 const pleat__decode_scratch *scratch) {
-    const pleat_cache *c = job->cache;
-    const size_t at = pleat__cache_head_at(c, row, head) * c->opt.head_dim;
-    pleat__attn_query query;
-    pleat__attn_acc acc;
-    pleat__attn_query_init(&query, scratch->query, job->q + at, c->n_group, c->opt.head_dim, c->scale);
-    pleat__attn_acc_init(&acc, scratch->acc, c->n_group, c->opt.head_dim);
-    c->attn.decode(&query, run, 0, run->n_slots, &acc, NULL, 0);
-    pleat__attn_finish(&acc, c->n_group, c->opt.head_dim, job->out + at, NULL);
-}
-
-static void read_chunk(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, pleat__arena *arena) {
+/* What a token's slot holds is out of sight of all that comes.  `store` takes slots that were never used, in their order,
+ * since it clears a tile at its first slot. */
+static void put_chunk(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head) {
     const pleat_cache *c = job->cache;
     const uint32_t lane = pleat__cache_lane_of(c, job->layer, head), ring = ring_of(c, lane);
-    pleat__decode_scratch scratch;
-    pleat__cache_carve_decode(c, &scratch, arena);
-    for (uint32_t t = 0; t < item->n_new; t++) {
-        const uint32_t position = item->n_before + t;
-        const size_t at = ((size_t)(item->row + t) * c->opt.n_kv_heads + head) * c->opt.head_dim;
-        const pleat__kv_run run =
-            pleat__cache_run(c, &item->seq->table, lane, PLEAT__HIGH, pleat__min_u32(position + 1, ring));
-        put(c, &run, ring, position, job->k + at, job->v + at);
-        if (job->q) look(job, item->row + t, head, &run, &scratch);
+    const uint32_t end = item->n_before + item->n_new, n_used = pleat__min_u32(item->n_before, ring);
+    const uint32_t n_slots = pleat__min_u32(end, ring);
+    const pleat__kv_run run = pleat__cache_run(c, &item->seq->table, lane, PLEAT__HIGH, n_slots);
+    const uint32_t tokens = run.layout->tokens;
+    for (uint32_t slot = 0; slot < n_slots; slot++) {
+        const uint32_t position = slot + (end - 1 - slot) / ring * ring; /* the newest that belongs here */
+        if (position < item->n_before) continue;
+        const uint32_t row = item->row + position - item->n_before;
+        const size_t at = ((size_t)row * c->opt.n_kv_heads + head) * c->opt.head_dim;
+        uint8_t *page = pleat__kv_page(&run, slot / tokens);
+        if (slot < n_used)
+            c->quant.replace(run.layout, page, slot % tokens, job->k + at, job->v + at);
+        else
+            c->quant.store(run.layout, page, slot % tokens, 1, job->k + at, job->v + at, c->opt.head_dim);
     }
 }
 
@@ -202,7 +189,7 @@ const pleat__keep pleat__keep_ring = {
     .cancel = cancel,
     .first_written = first_written,
     .written = written,
-    .read_chunk = read_chunk,
+    .put_chunk = put_chunk,
     .low_run = pleat__plain_low_run,
     .lane_is_sound = lane_is_sound,
     .find = find,

@@ -74,13 +74,26 @@ static void decode_values(const tables *t, const uint8_t *widths, const uint8_t 
     }
 }
 
+/* Sixty-four numbers at a time; of the last there may be fewer. */
+static void get_numbers(const uint8_t *at, uint32_t n, uint32_t n_bits, uint8_t *out) {
+    const __m512i shifts = _mm512_set1_epi64((long long)multiples(n_bits));
+    const __m512i ones = _mm512_set1_epi8((char)((1u << n_bits) - 1));
+    const __mmask64 taken = 0x0101010101010101u * ((1u << n_bits) - 1);
+    for (uint32_t i = 0; i < n; i += 64, at += 8 * n_bits) {
+        const __mmask64 wanted = n - i < 64 ? (1ull << (n - i)) - 1 : ~0ull;
+        const __m512i bits = _mm512_maskz_expand_epi8(taken, _mm512_loadu_si512(at));
+        const __m512i x = _mm512_and_si512(_mm512_multishift_epi64_epi8(shifts, bits), ones);
+        _mm512_mask_storeu_epi8(out + i, wanted, x);
+    }
+}
+
 void pleat__pack_decode_vbmi2(pleat__section *s, uint32_t n_vectors, uint8_t *out) {
     const uint32_t slice = s->n_columns / 4, n_packs = pleat__pack_count(slice);
     const tables t = make_tables(s->n_levels);
     uint8_t widths[PLEAT__SLICE_PACKS], mins[PLEAT__SLICE_PACKS];
     for (uint32_t v = 0; v < n_vectors; v += slice, out += (size_t)64 * slice) {
         size_t n_field_bytes;
-        if (!pleat__pack_heads(s, n_packs, widths, mins, &n_field_bytes)) {
+        if (!pleat__pack_heads(s, n_packs, get_numbers, widths, mins, &n_field_bytes)) {
             memset(out, 0, (size_t)64 * slice);
             continue;
         }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * packed_256.h: what packed_avx2.c and packed_avxvnni.c have in common: a slice's sums to f32, and the coding of rows.
- * They supply the integer sums of a part of a slice, as a function that is a constant at each call.
+ * packed_256.h: what packed_avx2.c, packed_many_avx2.c and packed_avxvnni.c have in common: a slice's sums to f32, and
+ * the coding of rows.  They supply the integer sums of a part of a slice, as a function that is a constant at each call.
  */
 #ifndef PLEAT_LINEAR_X86_PACKED_256_H
 #define PLEAT_LINEAR_X86_PACKED_256_H
@@ -12,6 +12,18 @@
 #include "linear/x86/packed_codes.h"
 
 #define MAX_C 3 /* most vectors of a band */
+
+/* What is added to v comes after it: gcc 12 adds many products in the end, from memory, otherwise. */
+#define IN_ORDER(v) __asm__("" : "+x"(v))
+
+/* Words of columns 0 2 1 3 of each four: even and odd ones of bytes are taken apart by a mask and a shift. */
+INLINE __m256i in_pairs(__m256i words) { return _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xD8), 0xD8); }
+
+INLINE __m256i broadcast_pair(const int16_t *p) {
+    int32_t two;
+    memcpy(&two, p, sizeof two);
+    return _mm256_set1_epi32(two);
+}
 
 /* Columns 4*from .. 4*to - 1 of a slice. */
 typedef struct part {
@@ -120,8 +132,19 @@ INLINE void store_limbs(const __m256i codes[4], pleat__coded *out) {
     store_bytes(low, out->codes.limbs.low);
 }
 
+/* The codes whole, those of columns 0 2 1 3 of each four (packed_many_avx2.c). */
+INLINE void store_whole(const __m256i codes[4], pleat__coded *out) {
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(codes[2 * i], codes[2 * i + 1]), 0xD8);
+        _mm256_storeu_si256((__m256i *)(void *)out->codes.whole + i, in_pairs(words));
+    }
+}
+
+typedef void (*store_codes_fn)(const __m256i codes[4], pleat__coded *out);
+
 /* As integers, infinity and NaN are above all other magnitudes: a block with one of them gets no finite scale. */
-static void code(const float *x, uint32_t cols, pleat__coded *out) {
+INLINE void code_as(store_codes_fn store_codes, const float *x, uint32_t cols, pleat__coded *out) {
     const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
     for (; cols > 0; cols -= SLICE, x += SLICE, out++) {
         __m256i max_bits = _mm256_setzero_si256(), codes[4];
@@ -137,7 +160,7 @@ static void code(const float *x, uint32_t cols, pleat__coded *out) {
         for (int i = 0; i < 4; i++) {
             codes[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), inverse));
         }
-        store_limbs(codes, out);
+        store_codes(codes, out);
         out->scale = _mm256_cvtss_f32(_mm256_and_ps(_mm256_div_ps(max, code_max), live));
         const uint32_t sum0 = sum_of(_mm256_add_epi32(codes[0], codes[1]));
         const uint32_t sum1 = sum_of(_mm256_add_epi32(codes[2], codes[3]));

@@ -218,5 +218,5 @@ PACKED_VARIANTS
 
 void pleat__linear_fill_packed_amx(pleat__linear_dsp *dsp) {
     pleat__linear_fill_packed_avx512(dsp); /* its code() */
-    fill_packed(dsp, packed_muls);
+    fill_packed(dsp->mul, packed_muls);
 }

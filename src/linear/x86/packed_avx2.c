@@ -9,8 +9,8 @@
  *
  * VPMADDUBSW makes pairs of 8 rows by 4 columns, which are added up in a run and widened at its end; each limb apart.
  *
- * Codes of 8 bits become 16, the step row's limbs one code of 16 bits again, and products of pairs add to 32.  A strip
- * of 16 rows by 4 columns is four registers of [4 rows][4 columns] then, with sums [4 rows][2].
+ * Codes of 8 bits become 16, even columns apart from odd ones, the step row's limbs one code of 16 bits again, and
+ * products of pairs add to 32 (VPMADDWD).
  */
 #include "linear/x86/packed_256.h"
 
@@ -52,6 +52,8 @@ INLINE void narrow_sums(pleat__weight_type type, const int C, const part k_of, c
                 const __m256i l = _mm256_maddubs_epi16(w, broadcast4(x[c][b].codes.limbs.low + 4 * k));
                 high_run[c][half] = at == 0 ? h : _mm256_add_epi16(high_run[c][half], h);
                 low_run[c][half] = at == 0 ? l : _mm256_add_epi16(low_run[c][half], l);
+                IN_ORDER(high_run[c][half]);
+                IN_ORDER(low_run[c][half]);
                 if (at + 1 < run && k + 1 < k_of.to) continue;
                 const bool is_first = k - k_of.from < run;
                 high[c][half] = add_run(is_first ? _mm256_setzero_si256() : high[c][half], high_run[c][half]);
@@ -69,57 +71,39 @@ INLINE void narrow_sums(pleat__weight_type type, const int C, const part k_of, c
 
 /* ---- 8 bits ------------------------------------------------------------------------------------------------------ */
 
-INLINE __m256i broadcast8(const int16_t *p) {
-    int64_t four;
-    memcpy(&four, p, sizeof four);
-    return _mm256_set1_epi64x(four);
-}
-
-/* Rows 0..7 of sums [4 rows][2] of rows 0..3 and 4..7. */
-INLINE __m256i add_pairs(__m256i a, __m256i b) { return _mm256_permute4x64_epi64(_mm256_hadd_epi32(a, b), 0xD8); }
-
-/* Codes of 16 bits from their limbs. */
+/* Codes of 16 bits from their limbs, columns 0 2 1 3 of each four. */
 INLINE void join_limbs(const pleat__coded *x, int16_t *codes) {
     UNROLL
     for (int i = 0; i < 2; i++) {
         const __m256i high = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)x->codes.limbs.high + i));
         const __m256i low = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)x->codes.limbs.low + i));
-        _mm256_store_si256((__m256i *)(void *)codes + i, _mm256_add_epi16(_mm256_slli_epi16(high, 8), low));
+        const __m256i whole = _mm256_add_epi16(_mm256_slli_epi16(high, 8), low);
+        _mm256_store_si256((__m256i *)(void *)codes + i, in_pairs(whole));
     }
-}
-
-/* Codes of rows 4q..4q+3 for columns 4k..4k+3, in 16 bits. */
-INLINE __m256i wide_codes4(pleat__weight_type type, const uint8_t *p, uint32_t k, uint32_t q) {
-    const uint8_t *line = p + (size_t)LINE_BYTES * pleat__low_line(type, k) + (size_t)16 * q;
-    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)line);
-    if (!pleat__has_table(type)) return _mm256_cvtepu8_epi16(bytes);
-    const __m128i codes = _mm_and_si128(k % 2 ? _mm_srli_epi16(bytes, 4) : bytes, _mm_set1_epi8(15));
-    return _mm256_cvtepu8_epi16(_mm_shuffle_epi8(table_of(type), codes));
 }
 
 /* A slice; types of 8 bits have no halves. */
 INLINE void wide_sums(pleat__weight_type type, const int C, const uint8_t *p, const pleat__coded *const *x, uint32_t b,
                       __m256i sums[MAX_C][2]) {
     _Alignas(32) int16_t codes[MAX_C][SLICE];
-    __m256i pairs[MAX_C][4];
     UNROLL
     for (int c = 0; c < C; c++) join_limbs(&x[c][b], codes[c]);
     UNROLL
     for (uint32_t k = 0; k < 8; k++) {
         UNROLL
-        for (uint32_t q = 0; q < 4; q++) {
-            const __m256i w = wide_codes4(type, p, k, q);
+        for (uint32_t half = 0; half < 2; half++) {
+            const __m256i w = codes4(type, p, k, half);
+            const __m256i even = _mm256_and_si256(w, _mm256_set1_epi16(0xFF)), odd = _mm256_srli_epi16(w, 8);
             UNROLL
             for (int c = 0; c < C; c++) {
-                const __m256i products = _mm256_madd_epi16(w, broadcast8(codes[c] + 4 * k));
-                pairs[c][q] = k == 0 ? products : _mm256_add_epi32(pairs[c][q], products);
+                const __m256i evens = _mm256_madd_epi16(even, broadcast_pair(codes[c] + 4 * k));
+                const __m256i odds = _mm256_madd_epi16(odd, broadcast_pair(codes[c] + 4 * k + 2));
+                sums[c][half] = k == 0 ? evens : _mm256_add_epi32(sums[c][half], evens);
+                IN_ORDER(sums[c][half]);
+                sums[c][half] = _mm256_add_epi32(sums[c][half], odds);
+                IN_ORDER(sums[c][half]);
             }
         }
-    }
-    UNROLL
-    for (int c = 0; c < C; c++) {
-        UNROLL
-        for (int half = 0; half < 2; half++) sums[c][half] = add_pairs(pairs[c][2 * half], pairs[c][2 * half + 1]);
     }
 }
 
@@ -147,4 +131,6 @@ INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_fr
 
 PACKED_VARIANTS
 
-void pleat__linear_fill_packed_avx2(pleat__linear_dsp *dsp) { PACKED_FILL(dsp, 32); }
+static void code(const float *x, uint32_t cols, pleat__coded *out) { code_as(store_limbs, x, cols, out); }
+
+void pleat__linear_fill_packed_avx2(pleat__linear_dsp *dsp) { PACKED_FILL(dsp, UINT32_MAX); }

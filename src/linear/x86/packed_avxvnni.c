@@ -52,4 +52,6 @@ INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_fr
 
 PACKED_VARIANTS
 
+static void code(const float *x, uint32_t cols, pleat__coded *out) { code_as(store_limbs, x, cols, out); }
+
 void pleat__linear_fill_packed_avxvnni(pleat__linear_dsp *dsp) { PACKED_FILL(dsp, UINT32_MAX); }

@@ -89,6 +89,17 @@ static void geglu_neon(float *a, const float *b, uint32_t n) {
     }
 }
 
+static void swiglu_clipped_neon(float *a, const float *b, uint32_t n) {
+    const float32x4_t top = vdupq_n_f32(PLEAT__CLIP_LIMIT), bottom = vdupq_n_f32(-PLEAT__CLIP_LIMIT);
+    for (uint32_t i = 0; i < n; i += LANES) {
+        const uint32_t live = lanes_left(n, i);
+        const float32x4_t z = vminq_f32(load_first(a + i, live), top);
+        const float32x4_t y = vmaxq_f32(vminq_f32(load_first(b + i, live), top), bottom);
+        const float32x4_t gate = gate_neon(z, vmulq_n_f32(z, PLEAT__CLIP_ALPHA));
+        store_first(a + i, vmulq_f32(gate, vaddq_f32(y, vdupq_n_f32(1.0f))), live);
+    }
+}
+
 static void rope_neon(float *x, uint32_t n_heads, uint32_t head_dim, const float *turn, uint32_t n_dims) {
     for (uint32_t head = 0; head < n_heads; head++, x += head_dim) {
         for (uint32_t j = 0; j < n_dims; j += LANES) {
@@ -118,6 +129,7 @@ void pleat__ops_fill_neon(pleat__ops_dsp *dsp) {
     *dsp = (pleat__ops_dsp){.rmsnorm = rmsnorm_neon,
                             .swiglu = swiglu_neon,
                             .geglu = geglu_neon,
+                            .swiglu_clipped = swiglu_clipped_neon,
                             .rope = rope_neon,
                             .rope_halves = rope_halves_neon};
 }

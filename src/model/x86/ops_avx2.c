@@ -84,6 +84,17 @@ static void geglu_avx2(float *a, const float *b, uint32_t n) {
     }
 }
 
+static void swiglu_clipped_avx2(float *a, const float *b, uint32_t n) {
+    const __m256 top = _mm256_set1_ps(PLEAT__CLIP_LIMIT), bottom = _mm256_set1_ps(-PLEAT__CLIP_LIMIT);
+    for (uint32_t i = 0; i < n; i += 8) {
+        const __m256i live = lanes_left(n, i);
+        const __m256 z = _mm256_min_ps(top, _mm256_maskload_ps(a + i, live));
+        const __m256 y = _mm256_max_ps(bottom, _mm256_min_ps(top, _mm256_maskload_ps(b + i, live)));
+        const __m256 gate = gate8(z, _mm256_mul_ps(z, _mm256_set1_ps(PLEAT__CLIP_ALPHA)));
+        _mm256_maskstore_ps(a + i, live, _mm256_mul_ps(gate, _mm256_add_ps(y, _mm256_set1_ps(1.0f))));
+    }
+}
+
 static void rope_avx2(float *x, uint32_t n_heads, uint32_t head_dim, const float *turn, uint32_t n_dims) {
     for (uint32_t head = 0; head < n_heads; head++, x += head_dim) {
         for (uint32_t j = 0; j < n_dims; j += 8) {
@@ -115,6 +126,7 @@ void pleat__ops_fill_avx2(pleat__ops_dsp *dsp) {
     *dsp = (pleat__ops_dsp){.rmsnorm = rmsnorm_avx2,
                             .swiglu = swiglu_avx2,
                             .geglu = geglu_avx2,
+                            .swiglu_clipped = swiglu_clipped_avx2,
                             .rope = rope_avx2,
                             .rope_halves = rope_halves_avx2};
 }

@@ -24,6 +24,22 @@ static const decode_variant decode_variants[] = {
     {"dotprod", PLEAT_CPU_NEON | PLEAT_CPU_DOTPROD},
 };
 
+typedef struct cap_variant {
+    const char *name;
+    uint32_t needs;
+    pleat__attn_cap_fn fn;
+} cap_variant;
+
+static const cap_variant cap_variants[] = {
+    {"ref", 0, pleat__attn_cap_ref},
+#if PLEAT_X86
+    {"avx2", PLEAT_CPU_AVX2, pleat__attn_cap_avx2},
+    {"avx512", PLEAT_CPU_AVX512, pleat__attn_cap_avx512},
+#elif PLEAT_ARM
+    {"neon", PLEAT_CPU_NEON, pleat__attn_cap_neon},
+#endif
+};
+
 typedef struct prompt_variant {
     const char *name;
     uint32_t needs;

@@ -30,6 +30,7 @@ typedef struct lane {
     check_buf pool;
     uint32_t n_tokens;
     float scale;
+    float cap2; /* of logits: attn/cap.h; 0: none */
 } lane;
 
 static lane the_lane;
@@ -209,6 +210,8 @@ static void compute_exact(const float *query, uint32_t d, uint32_t n_group, uint
                 k_most = fmax(k_most, fabs((double)keys[t * d + i]));
                 size += fabs(x);
             }
+            const double cap = (double)the_lane.cap2;
+            if (cap > 0) logits[t] = cap * tanh(logits[t] / cap);
             want.size[g] = fmax(want.size[g], size);
             most = fmax(most, logits[t]);
         }

@@ -1,17 +1,29 @@
 /* SPDX-License-Identifier: MIT
  *
- * prompt_rig.h: lanes for tests of prompt attention: runs of pages of odd sizes in random order, with dead slots, each
- * pool ending at an unreadable page, and what kernels will read in them as the scalar reference does.
+ * prompt_rig.h: cases of prompt attention for the tests: a lane of two runs of any format and the chunk's own run, in
+ * pages of odd sizes in random order, each pool ending at an unreadable page; and their oracle in float64.
  */
 #ifndef CHECK_PROMPT_RIG_H
 #define CHECK_PROMPT_RIG_H
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "attn/attn.h"
+#include "attn/prompt.h"
 #include "check.h"
 #include "quant/variants.h"
+
+#define LOG2_E 1.44269504088896341
+#define GAP 5u      /* floats between the rows of padded arrays */
+#define LSE_GAP 2u  /* and of lse2 */
+#define CANARY 7.5f /* what they hold */
+
+static const pleat_format formats[] = {{32, 32}, {16, 16}, {8, 8}, {8, 4}, {8, 2}, {4, 8},
+                                       {4, 4},   {4, 2},   {2, 8}, {2, 4}, {2, 2}};
+static const uint32_t dims[] = {16, 32, 48, 64, 80, 96, 112, 128, 256, 512};
+
+/* ---- lanes -------------------------------------------------------------------------------------- */
 
 typedef struct side {
     pleat__page_layout layout;
@@ -102,6 +114,145 @@ static void side_release(side *s) {
     free(s->k);
     free(s->v);
     free(s->alive);
+}
+
+/* ---- cases and their oracle ------------------------------------------------------------------------ */
+
+enum { HIGH, LOW, SELF, N_SIDES };
+
+/* Results of a call, between guards; also the oracle's. */
+typedef struct results {
+    check_buf out; /* [n_queries][stride] */
+    check_buf lse2;
+    check_buf received[N_SIDES];
+} results;
+
+typedef struct attn_case {
+    uint32_t d, n_group, n_queries, self_seen;
+    float scale, cap2;
+    bool has_past;
+    uint32_t window, oldest;
+    size_t stride;
+    float *q;
+    side sides[N_SIDES];
+    pleat__kv_view view;
+    /* oracle */
+    double *out;    /* [rows][d] */
+    double *size;   /* [rows][d] sum of p*|v| */
+    double *lse2;   /* [rows] */
+    double *wobble; /* [rows] bound on a logit2's error: roundings on the way of a product into the sum */
+    double *received[N_SIDES];
+    double *summed[N_SIDES]; /* the same where the weights of all heads are added */
+} attn_case;
+
+static uint32_t n_rows(const attn_case *c) { return c->n_queries * c->n_group; }
+
+static bool sees(const attn_case *c, int which, uint32_t query, uint32_t slot) {
+    const side *s = &c->sides[which];
+    if (!s->alive[slot] || (which == SELF ? slot > c->self_seen + query : !c->has_past)) return false;
+    if (c->window == 0) return true;
+    /* positions from the chunk's first token on */
+    const uint32_t n = s->run.n_slots;
+    const int64_t age = which == SELF ? slot : (int64_t)((slot + n - c->oldest) % n) - n;
+    return age > (int64_t)c->self_seen + query - c->window;
+}
+
+static double logit2(const attn_case *c, const side *s, const float *q, uint32_t slot, double *wobble) {
+    double dot = 0;
+    const double n_roundings = 4 + PLEAT__PROMPT_CHAIN + c->d / PLEAT__PROMPT_CHAIN;
+    *wobble = 0;
+    for (uint32_t i = 0; i < c->d; i++) {
+        const double x = (double)q[i] * s->k[slot * c->d + i];
+        dot += x;
+        *wobble += fabs(x);
+    }
+    *wobble *= fabs(c->scale) * LOG2_E * n_roundings * FLT_EPSILON / 2;
+    dot *= c->scale * LOG2_E;
+    if (c->cap2 == 0) return dot;
+    dot = c->cap2 * tanh(dot / c->cap2); /* which makes errors no larger, and adds its own */
+    *wobble += 3e-7 * fabs(dot);
+    return dot;
+}
+
+/* One row; weights [side][slot] are left behind. */
+static void oracle_row(attn_case *c, uint32_t query, uint32_t head, double **weights) {
+    const uint32_t row = query * c->n_group + head;
+    const float *q = c->q + query * c->stride + head * c->d;
+    double most = -INFINITY, sum = 0, wobble;
+    for (int w = 0; w < N_SIDES; w++)
+        for (uint32_t j = 0; j < c->sides[w].run.n_slots; j++) {
+            weights[w][j] = -INFINITY;
+            if (!sees(c, w, query, j)) continue;
+            weights[w][j] = logit2(c, &c->sides[w], q, j, &wobble);
+            c->wobble[row] = fmax(c->wobble[row], wobble);
+            most = fmax(most, weights[w][j]);
+        }
+    for (int w = 0; w < N_SIDES; w++)
+        for (uint32_t j = 0; j < c->sides[w].run.n_slots; j++) sum += weights[w][j] = exp2(weights[w][j] - most);
+    c->lse2[row] = most + log2(sum);
+    for (int w = 0; w < N_SIDES; w++)
+        for (uint32_t j = 0; j < c->sides[w].run.n_slots; j++) {
+            weights[w][j] /= sum;
+            for (uint32_t i = 0; i < c->d; i++) {
+                const double x = weights[w][j] * c->sides[w].v[j * c->d + i];
+                c->out[row * c->d + i] += x;
+                c->size[row * c->d + i] += fabs(x);
+            }
+        }
+}
+
+static void oracle(attn_case *c) {
+    double *weights[N_SIDES], *most[N_SIDES];
+    c->out = calloc((size_t)n_rows(c) * c->d, sizeof(double));
+    c->size = calloc((size_t)n_rows(c) * c->d, sizeof(double));
+    c->lse2 = calloc(n_rows(c), sizeof(double));
+    c->wobble = calloc(n_rows(c), sizeof(double));
+    for (int w = 0; w < N_SIDES; w++) {
+        const size_t n = c->sides[w].run.n_slots + 1;
+        weights[w] = calloc(n, sizeof(double));
+        most[w] = calloc(n, sizeof(double));
+        c->received[w] = calloc(n, sizeof(double));
+        c->summed[w] = calloc(n, sizeof(double));
+    }
+    for (uint32_t i = 0; i < c->n_queries; i++) {
+        for (uint32_t g = 0; g < c->n_group; g++) {
+            oracle_row(c, i, g, weights);
+            for (int w = 0; w < N_SIDES; w++)
+                for (uint32_t j = 0; j < c->sides[w].run.n_slots; j++) {
+                    most[w][j] = g == 0 ? weights[w][j] : fmax(most[w][j], weights[w][j]);
+                    if (w != SELF || j != c->self_seen + i) c->summed[w][j] += weights[w][j];
+                }
+        }
+        for (int w = 0; w < N_SIDES; w++)
+            for (uint32_t j = 0; j < c->sides[w].run.n_slots; j++)
+                if (w != SELF || j != c->self_seen + i) c->received[w][j] += most[w][j];
+    }
+    for (int w = 0; w < N_SIDES; w++) {
+        free(weights[w]);
+        free(most[w]);
+    }
+}
+
+static void case_release(attn_case *c) {
+    for (int w = 0; w < N_SIDES; w++) {
+        side_release(&c->sides[w]);
+        free(c->received[w]);
+        free(c->summed[w]);
+    }
+    free(c->q);
+    free(c->out);
+    free(c->size);
+    free(c->lse2);
+    free(c->wobble);
+}
+
+/* Queries, the view and the oracle, once d, n_group, n_queries, self_seen, scale, has_past and sides are set. */
+static void case_finish(attn_case *c, unsigned kind, float q_size) {
+    c->stride = c->n_group * c->d + GAP;
+    c->q = get(c->n_queries * c->stride * sizeof *c->q);
+    for (uint32_t i = 0; i < c->n_queries; i++) check_fill(c->q + i * c->stride, c->stride, kind, q_size);
+    c->view = (pleat__kv_view){.high = c->sides[HIGH].run, .low = c->sides[LOW].run};
+    oracle(c);
 }
 
 #endif

@@ -13,19 +13,33 @@
 #include "hw/cpu.h"
 #include "quant/variants.h"
 
+/* blocks.h's bounds: of the result, and of logits relative to what they are sums of. */
+typedef struct bound {
+    double result, logits;
+} bound;
+
 typedef struct variant {
     const char *name;
     uint32_t flags;
+    bound within;
 } variant;
+
+#define AS_F32 \
+    { 1e-6, 0x1p-24 } /* f32, or 24 bits of limbs */
+#define AS_16_BITS \
+    { 1e-4, 0x1p-15 }
 
 #define VNNI_FLAGS (PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI)
 static const variant variants[] = {
-    {"ref", 0},
-    {"vnni", VNNI_FLAGS},
-    {"vnni vbmi2", VNNI_FLAGS | PLEAT_CPU_VBMI2},
-    {"amx", VNNI_FLAGS | PLEAT_CPU_AMX_INT8},
-    {"amx vbmi2", VNNI_FLAGS | PLEAT_CPU_AMX_INT8 | PLEAT_CPU_VBMI2},
-    {"neon", PLEAT_CPU_NEON},
+    {"ref", 0, AS_F32},
+    {"avx2", PLEAT_CPU_AVX2, AS_16_BITS},
+    {"avxvnni", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX_VNNI, AS_16_BITS},
+    {"avx512", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512, AS_16_BITS},
+    {"vnni", VNNI_FLAGS, AS_F32},
+    {"vnni vbmi2", VNNI_FLAGS | PLEAT_CPU_VBMI2, AS_F32},
+    {"amx", VNNI_FLAGS | PLEAT_CPU_AMX_INT8, AS_F32},
+    {"amx vbmi2", VNNI_FLAGS | PLEAT_CPU_AMX_INT8 | PLEAT_CPU_VBMI2, AS_F32},
+    {"neon", PLEAT_CPU_NEON, AS_16_BITS},
 };
 
 /* For each variant that this machine has. */
@@ -58,6 +72,7 @@ static void engine_init(engine *e, const variant *v, const lane *a, uint32_t n_g
     pleat__codec_dsp_init(&e->codec, v->flags);
     e->query_memory = check_buf_new(pleat__attn_query_bytes(n_group, e->d), 64);
     pleat__attn_query_init(&e->query, e->query_memory.p, query_in, n_group, e->d, a->scale);
+    e->query.cap2 = a->cap2;
     e->scratch = check_buf_new(pleat__attn_blocks_scratch_bytes(&a->format, n_group), 64);
     CHECK(e->scratch.bytes % 64 == 0);
     for (int i = 0; i < 2; i++) {
@@ -112,27 +127,34 @@ static double error_of(uint32_t g, uint32_t d) {
     return sqrt(sum);
 }
 
+static bound within; /* of the variant that was described last */
+
 static void describe(const variant *v, const lane *a, uint32_t n_group, const char *what) {
     const pleat__block_format *f = &a->format;
     check_context("%s d %u T %u %s k %u v %u levels v_group %u coder %d G %u blocks %u page %u %s", v->name,
                   f->head_dim, f->tokens, f->by_channel ? "channel" : "block", f->k_levels, f->v_levels, f->v_group,
                   f->coder, n_group, a->run.n_blocks, (unsigned)a->run.page_bytes, what);
+    within = v->within;
 }
 
 /* blocks.h's bound, and what the rounding of f32 logits does to weights. */
 static void check_result(uint32_t n_group, uint32_t d) {
     for (uint32_t g = 0; g < n_group; g++) {
-        CHECK(error_of(g, d) <= (1e-6 + 0x1p-24 * want.size[g]) * want.norm[g]);
-        CHECK_NEAR((double)got.lse2[g], want.lse2[g], 2e-6 * (1 + want.size[g]));
+        const double capping = 6e-7 * fmin(want.size[g], (double)the_lane.cap2);
+        CHECK(error_of(g, d) <= (within.result + within.logits * want.size[g] + capping) * want.norm[g]);
+        CHECK_NEAR((double)got.lse2[g], want.lse2[g],
+                   2 * within.result + 32 * within.logits * want.size[g] +
+                       2e-6 * (1 + want.size[g]) * (the_lane.cap2 > 0));
     }
 }
 
 /* ---- tests ----------------------------------------------------------------------------------------------------- */
 
 static void check_plausible(pleat__block_format format, uint32_t n_group, uint32_t n_blocks) {
-    const float sizes[] = {0.1f, 1, 2, 4};
+    const float sizes[] = {0.1f, 1, 2, 4}, caps[] = {0, 0, 3, 50 * 1.442695f};
     fill_plausible(&format, n_blocks * format.tokens, n_group, sizes[check_below(4)]);
     lane *a = lane_new(format, n_blocks);
+    a->cap2 = caps[check_below(4)];
     const uint32_t from = PLEAT__STREAMS * (uint32_t)check_below(pleat__div_up_u32(n_blocks, PLEAT__STREAMS));
     const uint32_t to = (uint32_t)check_between(from + 1, n_blocks);
     lane_exact(a, n_group, from, to);
@@ -219,9 +241,10 @@ static void fill_extreme(float *x, size_t n, uint32_t d) {
  * do to weights. */
 static void check_extreme_result(uint32_t n_group, uint32_t d) {
     for (uint32_t g = 0; g < n_group; g++) {
-        const double wrong = 3e-7 * (want.size[g] + want.reach[g]) + 1e-30;
-        CHECK(error_of(g, d) <= (1e-6 + expm1(fmin(2 * wrong * 0.6931471805599453, 100))) * want.spread[g] + 1e-30);
-        CHECK_NEAR((double)got.lse2[g], want.lse2[g], 2e-6 + wrong + 2e-7 * fabs(want.lse2[g]));
+        const double wrong = 5 * within.logits * (want.size[g] + want.reach[g]) + 1e-30;
+        CHECK(error_of(g, d) <=
+              (within.result + expm1(fmin(2 * wrong * 0.6931471805599453, 100))) * want.spread[g] + 1e-30);
+        CHECK_NEAR((double)got.lse2[g], want.lse2[g], 2 * within.result + wrong + 2e-7 * fabs(want.lse2[g]));
     }
 }
 
@@ -268,8 +291,8 @@ static void test_extreme_weights(void) {
                 describe(v, a, 3, kind == 0 ? "all equal" : kind == 1 ? "one token" : "huge");
                 CHECK(run_variant(v, a, 3, 0, n_blocks));
                 for (uint32_t g = 0; g < 3; g++) {
-                    CHECK(error_of(g, 64) <= 2e-6 * want.spread[g]);
-                    CHECK_NEAR((double)got.lse2[g], want.lse2[g], 1e-6 * fabs(want.lse2[g]));
+                    CHECK(error_of(g, 64) <= 2 * within.result * want.spread[g]);
+                    CHECK_NEAR((double)got.lse2[g], want.lse2[g], within.result * fabs(want.lse2[g]));
                 }
             }
             lane_release(a);
@@ -278,7 +301,7 @@ static void test_extreme_weights(void) {
 }
 
 /* The same range in one call or in groups gives the same bits, and so does a second time; accumulators of ranges merged
- * give the whole; VNNI and AMX give each other's bits, whatever decoded the codes. */
+ * give the whole.  AVX2 and AVX-VNNI give each other's bits, and so do VNNI and AMX, whatever decoded the codes. */
 static void test_same_bits(void) {
     const uint64_t rounds = check_rounds(40, 5);
     for (uint64_t round = 0; round < rounds && check_failures() < 10; round++) {
@@ -287,8 +310,8 @@ static void test_same_bits(void) {
         fill_plausible(&format, n_blocks * format.tokens, n_group, 2);
         lane *a = lane_new(format, n_blocks);
         lane_exact(a, n_group, 0, n_blocks);
-        static result first, integer;
-        bool has_integer = false;
+        static result first, integer[2]; /* of 16-bit numbers, of limbs */
+        bool has_integer[2] = {false, false};
         FOR_EACH_VARIANT(v) {
             describe(v, a, n_group, "same bits");
             run_variant(v, a, n_group, 0, n_blocks);
@@ -310,11 +333,12 @@ static void test_same_bits(void) {
             engine_finish(&e, &got);
             check_result(n_group, d);
             engine_release(&e);
-            if (!(v->flags & PLEAT_CPU_VNNI)) continue;
-            if (has_integer) CHECK_EQ_MEM(first.out, integer.out, n_group * d * sizeof(float));
-            if (has_integer) CHECK_EQ_MEM(first.lse2, integer.lse2, n_group * sizeof(float));
-            memcpy(&integer, &first, sizeof first);
-            has_integer = true;
+            if (!(v->flags & PLEAT_CPU_AVX2)) continue;
+            const bool limbs = (v->flags & PLEAT_CPU_VNNI) != 0;
+            if (has_integer[limbs]) CHECK_EQ_MEM(first.out, integer[limbs].out, n_group * d * sizeof(float));
+            if (has_integer[limbs]) CHECK_EQ_MEM(first.lse2, integer[limbs].lse2, n_group * sizeof(float));
+            memcpy(&integer[limbs], &first, sizeof first);
+            has_integer[limbs] = true;
         }
         lane_release(a);
     }
@@ -374,7 +398,7 @@ static void test_with_pages(void) {
             if (!pages_first) e.dsp.decode(&e.query, &p.run, 0, n_tokens - n_cold, &e.acc[0], NULL, 0);
             engine_finish(&e, &got);
             for (uint32_t g = 0; g < n_group; g++) /* attn.h's bound for f16 */
-                CHECK(error_of(g, d) <= (2e-6 + 0x1p-24 * want.size[g]) * want.norm[g]);
+                CHECK(error_of(g, d) <= (2 * within.result + within.logits * want.size[g]) * want.norm[g]);
             engine_release(&e);
         }
         check_buf_free(&p.pool);
@@ -408,7 +432,7 @@ static void test_fused_is_decoded(void) {
                     const double x = (double)got.out[g * d + i] - (double)decoded.out[g * d + i];
                     sum += x * x;
                 }
-                CHECK(sqrt(sum) <= (2e-6 + 0x1p-23 * want.size[g]) * want.norm[g]);
+                CHECK(sqrt(sum) <= (2 * within.result + 2 * within.logits * want.size[g]) * want.norm[g]);
             }
         }
         check_buf_free(&p.pool);
@@ -478,7 +502,9 @@ static void test_choice(void) {
         uint32_t flags;
         pleat__attn_blocks_fn blocks;
     } choices[] = {{0, pleat__attn_blocks_ref},
-                   {PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512, pleat__attn_blocks_ref},
+                   {PLEAT_CPU_AVX2, pleat__attn_blocks_avx2},
+                   {PLEAT_CPU_AVX2 | PLEAT_CPU_AVX_VNNI, pleat__attn_blocks_avxvnni},
+                   {PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512, pleat__attn_blocks_avx2},
                    {VNNI_FLAGS, pleat__attn_blocks_vnni},
                    {VNNI_FLAGS | PLEAT_CPU_VBMI2, pleat__attn_blocks_vnni},
                    {VNNI_FLAGS | PLEAT_CPU_AMX_INT8, pleat__attn_blocks_amx}};

@@ -34,6 +34,7 @@ typedef struct lane {
     check_buf pool;
     uint32_t n_pages;
     float scale;
+    float cap2;
 } lane;
 
 static float keys[MAX_SLOTS * MAX_D], values[MAX_SLOTS * MAX_D], query_in[MAX_G * MAX_D];
@@ -85,6 +86,11 @@ static bool slot_is_live(const lane *a, uint32_t slot) {
     return pleat__positions(&a->layout, (uint8_t *)(uintptr_t)page)[slot % a->layout.tokens] >= 0;
 }
 
+/* As attn/cap.h has it. */
+static double capped(const lane *a, double logit2) {
+    return a->cap2 > 0 ? (double)a->cap2 * tanh(logit2 / (double)a->cap2) : logit2;
+}
+
 /* Replace keys and values by what the pages hold. */
 static void lane_load(const lane *a) {
     static float tile[16 * MAX_D] __attribute__((aligned(64)));
@@ -123,7 +129,7 @@ static void compute_exact(const lane *a, uint32_t n_group, uint32_t from, uint32
                 size += fabs(x);
             }
             const double factor = (double)a->scale * 1.4426950408889634;
-            want.logit2[g][s] = slot_is_live(a, s) ? dot * factor : -INFINITY;
+            want.logit2[g][s] = slot_is_live(a, s) ? capped(a, dot * factor) : -INFINITY;
             want.size[g][s] = size * factor;
             most = fmax(most, want.logit2[g][s]);
         }
@@ -174,6 +180,7 @@ static void engine_init(engine *e, const decode_variant *v, const lane *a, uint3
     pleat__attn_dsp_init(&e->dsp, v->flags);
     e->query_memory = check_buf_new(pleat__attn_query_bytes(n_group, e->d), 64);
     pleat__attn_query_init(&e->query, e->query_memory.p, query_in, n_group, e->d, a->scale);
+    e->query.cap2 = a->cap2;
     for (int i = 0; i < 2; i++) {
         e->acc_memory[i] = check_buf_new(pleat__attn_acc_bytes(n_group, e->d), 64);
         pleat__attn_acc_init(&e->acc[i], e->acc_memory[i].p, n_group, e->d);
@@ -225,7 +232,8 @@ static double logit_bound(const lane *a, uint32_t g, uint32_t slot, bool is_floa
         k_most = fmax(k_most, fabs((double)keys[slot * d + i]));
     }
     const double query_steps = fmin(32639, 2147483647.0 / (255 * d) - 1);
-    const double rounding = 4e-6 * want.size[g][slot] + 4e-7 * q_sum * k_most + 1e-41;
+    const double capping = a->cap2 > 0 ? 3e-7 * fabs(want.logit2[g][slot]) : 0;
+    const double rounding = 4e-6 * want.size[g][slot] + 4e-7 * q_sum * k_most + capping + 1e-41;
     if (top < 1e-33) return rounding + want.size[g][slot]; /* taken as zero */
     return is_float ? rounding : rounding + 0.51 * top / query_steps * k_sum;
 }
@@ -264,10 +272,35 @@ static void describe(const decode_variant *v, const lane *a, uint32_t n_group, c
 static double tolerance(const lane *a, const decode_variant *v, uint32_t g, uint32_t from, uint32_t to) {
     double size = 0;
     for (uint32_t s = from; s < to; s++) size = fmax(size, want.size[g][s]);
-    return (is_exact_format(a, v) ? 2e-6 : 3e-4) + 0x1p-24 * size;
+    const double capping = 6e-7 * fmin(size, (double)a->cap2);
+    return (is_exact_format(a, v) ? 2e-6 : 3e-4) + 0x1p-24 * size + capping;
 }
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
+
+/* tanh alone: cap.h's bound, and never above the cap; from tiny numbers to the largest, where 2^x takes over too. */
+static void test_cap(void) {
+    static const float caps[] = {0x1p-17f, 0.5f, 7, 50 * 1.442695f, 0x1p17f};
+    static float in[16 * 1024] __attribute__((aligned(64))), out[16 * 1024] __attribute__((aligned(64)));
+    for (size_t c = 0; c < CHECK_COUNT(caps); c++) {
+        const float cap = caps[c];
+        for (size_t i = 0; i < CHECK_COUNT(in); i++)
+            in[i] = i % 2 ? cap * (float)check_uniform(-1, 1) : cap * ldexpf(check_normal(), (int)check_below(60) - 40);
+        const float ends[] = {0, -0.0f, 0.625f * cap, -0.625f * cap, 0x1p100f, -0x1p100f, 8 * cap, 10 * cap};
+        memcpy(in, ends, sizeof ends);
+        for (const cap_variant *v = cap_variants; v < cap_variants + CHECK_COUNT(cap_variants); v++) {
+            if (v->needs & ~pleat_cpu_flags()) continue;
+            check_context("cap %g, %s", (double)cap, v->name);
+            memcpy(out, in, sizeof out);
+            v->fn(out, CHECK_COUNT(out), cap);
+            for (size_t i = 0; i < CHECK_COUNT(in) && check_failures() < 10; i++) {
+                const double bounded = (double)cap * tanh((double)in[i] / (double)cap);
+                CHECK_NEAR((double)out[i], bounded, 3e-7 * fabs(bounded) + 1e-41);
+                CHECK(fabsf(out[i]) <= cap);
+            }
+        }
+    }
+}
 
 static void fill_normal_lane(lane *a, uint32_t n_group, float q_size, uint32_t dead) {
     const uint32_t d = a->layout.head_dim;
@@ -292,8 +325,9 @@ static void check_plausible_lane(pleat_format format, uint32_t d, uint32_t n_gro
     const bool tracked = check_below(2) != 0;
     const uint32_t dead = tracked ? (uint32_t)check_below(5) : 0;
     lane_init(&a, format, d, 16 * (uint32_t)check_between(1, 6), n_slots, tracked);
-    const float sizes[] = {0.1f, 1, 2, 4};
+    const float sizes[] = {0.1f, 1, 2, 4}, caps[] = {0, 0, 3, 50 * 1.442695f};
     fill_normal_lane(&a, n_group, sizes[check_below(4)], dead);
+    a.cap2 = caps[check_below(4)];
     const uint32_t from = 16 * (uint32_t)check_below(pleat__div_up_u32(n_slots, 16));
     const uint32_t to = check_below(2) ? n_slots : pleat__min_u32(n_slots, from + 16 * (uint32_t)check_between(1, 9));
     compute_exact(&a, n_group, from, to);
@@ -391,24 +425,30 @@ static void test_extreme(void) {
     }
 }
 
-/* Every code at its top, every limb at its largest, every weight equal: integer sums may not wrap. */
+/* Every code at its top, every limb at its largest, every weight equal. */
+static void check_largest_sums(pleat_format format, uint32_t d, uint32_t n_slots) {
+    lane a;
+    lane_init(&a, format, d, 64, n_slots, false);
+    for (uint32_t s = 0; s < n_slots; s++) {
+        for (uint32_t i = 0; i < d; i++) keys[s * d + i] = values[s * d + i] = i == s % d ? -1 : 1;
+    }
+    for (uint32_t i = 0; i < d; i++) query_in[i] = 1;
+    lane_store(&a, 0);
+    compute_exact(&a, 1, 0, n_slots);
+    FOR_EACH_VARIANT(v) {
+        describe(v, &a, 1, "largest sums");
+        run_variant(v, &a, 1, 0, n_slots, true);
+        CHECK(error_of(0, d) <= 3e-4 * want.out_norm[0]);
+        check_logits(&a, v, 1, 0, n_slots);
+    }
+    lane_release(&a);
+}
+
+/* Integer sums may not wrap: over the most dimensions, and over the most tokens of a group. */
 static void test_largest_sums(void) {
     for (size_t f = 2; f < CHECK_COUNT(formats); f++) {
-        lane a;
-        lane_init(&a, formats[f], 512, 64, 64, false);
-        for (uint32_t s = 0; s < 64; s++) {
-            for (uint32_t i = 0; i < 512; i++) keys[s * 512 + i] = values[s * 512 + i] = i == s ? -1 : 1;
-        }
-        for (uint32_t i = 0; i < 512; i++) query_in[i] = 1;
-        lane_store(&a, 0);
-        compute_exact(&a, 1, 0, 64);
-        FOR_EACH_VARIANT(v) {
-            describe(v, &a, 1, "largest sums");
-            run_variant(v, &a, 1, 0, 64, true);
-            CHECK(error_of(0, 512) <= 3e-4 * want.out_norm[0]);
-            check_logits(&a, v, 1, 0, 64);
-        }
-        lane_release(&a);
+        check_largest_sums(formats[f], 512, 64);
+        check_largest_sums(formats[f], 64, 16 * PLEAT__DECODE_TILES);
     }
 }
 
@@ -478,6 +518,7 @@ static void test_largest_logits(void) {
         lane a;
         lane_init(&a, formats[i / 2], 512, 32, 40, false);
         a.scale = 65536;
+        a.cap2 = i / 2 % 2 ? 50 : 0;
         check_fill_normal(values, 40 * 512);
         for (uint32_t j = 0; j < 40 * 512; j++) keys[j] = 0.99f * PLEAT__VALUE_MAX;
         for (uint32_t j = 0; j < 3 * 512; j++) query_in[j] = (i % 2 ? 0.99f : -0.99f) * PLEAT__VALUE_MAX;
@@ -521,6 +562,7 @@ static void test_received(void) {
         const uint32_t n_group = (uint32_t)check_between(1, 9), n_slots = random_slots();
         lane_init(&a, *random_format(), 64, 16 * (uint32_t)check_between(1, 4), n_slots, true);
         fill_normal_lane(&a, n_group, 3, (uint32_t)check_below(4));
+        a.cap2 = check_below(2) ? 3 : 0;
         compute_exact(&a, n_group, 0, n_slots);
         FOR_EACH_VARIANT(v) {
             describe(v, &a, n_group, "received");
@@ -605,6 +647,7 @@ static void test_choice(void) {
 static const check_test tests[] = {
     {"query limbs", test_query_limbs},
     {"choice of variants", test_choice},
+    {"bounded logits", test_cap},
     {"plausible lanes", test_plausible},
     {"every shape", test_every_shape},
     {"one token, tails", test_one_token_and_tails},

@@ -146,15 +146,16 @@ static void free_step(float **qs, float **outs) {
 
 /* ||out - oracle|| and ||oracle|| squared for one row and query head, added up. */
 static void oracle_head(const float *q, const float *k, const float *v, uint32_t n, size_t stride, uint32_t d,
-                        const float *out, double *diff2, double *norm2) {
-    double *w = malloc(n * sizeof *w), max = -INFINITY, sum = 0;
+                        float sink, const float *out, double *diff2, double *norm2) {
+    double *w = malloc(n * sizeof *w), max = (double)sink, sum = 0;
     for (uint32_t i = 0; i < n; i++) {
         w[i] = 0;
         for (uint32_t j = 0; j < d; j++) w[i] += (double)q[j] * (double)k[i * stride + j];
-        w[i] /= sqrt((double)d);
+        w[i] = cache_logit(w[i] / sqrt((double)d));
         if (w[i] > max) max = w[i];
     }
     for (uint32_t i = 0; i < n; i++) sum += w[i] = exp(w[i] - max);
+    sum += exp((double)sink - max);
     for (uint32_t j = 0; j < d; j++) {
         double o = 0;
         for (uint32_t i = 0; i < n; i++) o += w[i] * (double)v[i * stride + j];
@@ -181,7 +182,8 @@ static void check_item(rig *r, uint32_t s, uint32_t n_before, uint32_t n_new, ui
         for (uint32_t t = 0; t < n_new; t++)
             for (uint32_t g = 0; g < group; g++) {
                 const size_t at = ((size_t)t * r->hq + head * group + g) * r->d;
-                oracle_head(q + at, k, v, n_before + t + 1, r->d, r->d, out + at, &diff2, &norm2);
+                oracle_head(q + at, k, v, n_before + t + 1, r->d, r->d, cache_sink(layer, head * group + g), out + at,
+                            &diff2, &norm2);
             }
         CHECK_NEAR(sqrt(diff2 / norm2), 0, 3e-4);
         free(k);
@@ -227,6 +229,12 @@ static void test_steps_match_the_oracle(void) {
         check_step(specs[i], 64, 2);
         check_step(specs[i], 80, 1);
         check_step(specs[i], 16, 5);
+        cache_logit_cap = 2;
+        check_step(specs[i], 32, 3);
+        cache_logit_cap = 0;
+        cache_has_sinks = true;
+        check_step(specs[i], 32, 3);
+        cache_has_sinks = false;
     }
 }
 
@@ -313,7 +321,7 @@ static void test_long_lanes_are_split(void) {
         CHECK_STATUS(pleat_cache_export(cache, seq, 0, 0, 0, N, k2, v2), PLEAT_OK);
         double diff2 = 0, norm2 = 0;
         for (int g = 0; g < 4; g++)
-            oracle_head(q + g * D, k2, v2, N, D, D, outs[n_threads - 1] + g * D, &diff2, &norm2);
+            oracle_head(q + g * D, k2, v2, N, D, D, -INFINITY, outs[n_threads - 1] + g * D, &diff2, &norm2);
         CHECK_NEAR(sqrt(diff2 / norm2), 0, 3e-4);
         for (int g = 0; g < 4; g++) {
             double sum = 0;
@@ -493,6 +501,13 @@ static void test_bad_options(void) {
     BAD(softmax_scale = NAN);
     BAD(softmax_scale = -1);
     BAD(softmax_scale = 1e6f);
+    const float not_finite[] = {0, INFINITY, 0, 0, 0, 0, 0, 0}, no_number[] = {0, 0, 0, NAN, 0, 0, 0, 0};
+    BAD(sink_logits = not_finite);
+    BAD(sink_logits = no_number);
+    BAD(logit_cap = NAN);
+    BAD(logit_cap = -50);
+    BAD(logit_cap = 1e-6f);
+    BAD(logit_cap = 1e6f);
     BAD(page_tokens = 17);
     BAD(max_seqs = 0);
     BAD(max_tokens = 0);

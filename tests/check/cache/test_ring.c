@@ -62,13 +62,13 @@ static void step(pleat_cache *cache, pleat_seq seq, uint32_t seed, uint32_t n, f
 
 /* One query head over tokens [from, to) in float64; the relative error of out. */
 static double error_of(const float *query, const float *keys, const float *values, uint32_t from, uint32_t to,
-                       const float *out) {
+                       float sink, const float *out) {
     static double w[MAX_TOKENS];
-    double o[D] = {0}, sum = 0, diff2 = 0, norm2 = 0;
+    double o[D] = {0}, sum = exp((double)sink), diff2 = 0, norm2 = 0;
     for (uint32_t i = from; i < to; i++) {
         double dot = 0;
         for (uint32_t j = 0; j < D; j++) dot += (double)query[j] * (double)keys[i * D + j];
-        sum += w[i] = exp(dot / sqrt(D));
+        sum += w[i] = exp(cache_logit(dot / sqrt(D)));
     }
     for (uint32_t i = from; i < to; i++)
         for (uint32_t j = 0; j < D; j++) o[j] += w[i] / sum * (double)values[i * D + j];
@@ -79,19 +79,25 @@ static double error_of(const float *query, const float *keys, const float *value
     return sqrt(diff2 / norm2);
 }
 
-/* Rings alone: layers without a window are test_cache.c's. */
+/* Rings alone: layers without a window are test_cache.c's.  A chunk's own tokens are seen as they are. */
 static void check_rows(const pleat_cache *plain, pleat_seq seq, uint32_t seed, uint32_t first, uint32_t n,
-                       const float *out) {
+                       const float *out, double tol) {
     static float keys[MAX_TOKENS * D], values[MAX_TOKENS * D];
     for (uint32_t layer = 0; layer < LAYERS; layer++) {
         if (!windows[layer]) continue;
         make_rows(seed, layer, first, n);
         for (uint32_t head = 0; head < HEADS; head++) {
             CHECK_STATUS(pleat_cache_export(plain, seq, layer, head, 0, first + n, keys, values), PLEAT_OK);
+            for (uint32_t t = 0; t < n && n > 1; t++) {
+                memcpy(keys + (size_t)(first + t) * D, k + (size_t)t * ROW + head * D, D * sizeof *k);
+                memcpy(values + (size_t)(first + t) * D, v + (size_t)t * ROW + head * D, D * sizeof *v);
+            }
             for (uint32_t row = 0; row < n * GROUP; row++) {
                 const uint32_t t = row / GROUP, at = t * Q_ROW + (head * GROUP + row % GROUP) * D, to = first + t + 1;
                 const uint32_t from = to > windows[layer] ? to - windows[layer] : 0;
-                CHECK_NEAR(error_of(q + at, keys, values, from, to, out + (size_t)layer * n * Q_ROW + at), 0, 3e-4);
+                const float sink = cache_sink(layer, head * GROUP + row % GROUP);
+                CHECK_NEAR(error_of(q + at, keys, values, from, to, sink, out + (size_t)layer * n * Q_ROW + at), 0,
+                           tol);
             }
         }
     }
@@ -99,19 +105,22 @@ static void check_rows(const pleat_cache *plain, pleat_seq seq, uint32_t seed, u
 
 static void live(const char *spec, pleat_workers *workers) {
     static float out[LAYERS * MAX_TOKENS * Q_ROW], other[LAYERS * MAX_TOKENS * Q_ROW];
-    check_context("%s", spec);
+    cache_logit_cap = check_below(3) ? 0 : 1;
+    cache_has_sinks = check_below(3) == 0;
+    check_context("%s, logit_cap %g", spec, (double)cache_logit_cap);
     pleat_cache *cache = cache_new(spec, windows, workers), *plain = cache_new(spec, NULL, NULL);
     pleat_seq seq = cache_seq(cache, MAX_TOKENS), twin = {0};
     const pleat_seq whole = cache_seq(plain, MAX_TOKENS);
     uint32_t n_tokens = 0;
     while (n_tokens < MAX_TOKENS && check_failures() == 0) {
-        uint32_t n = check_below(2) ? 1 : (uint32_t)check_between(2, 50);
+        uint32_t n = check_below(2) ? 1 : (uint32_t)check_between(2, check_below(4) ? 50 : 150);
         if (n > MAX_TOKENS - n_tokens) n = MAX_TOKENS - n_tokens;
         if (!twin.v && n_tokens > 0 && check_below(4) == 0)
             CHECK_STATUS(pleat_cache_fork(cache, seq, MAX_TOKENS, &twin), PLEAT_OK);
         step(cache, seq, 1, n, out);
         step(plain, whole, 1, n, NULL);
-        check_rows(plain, whole, 1, n_tokens, n, out);
+        const bool is_float = spec[0] == 'f';
+        check_rows(plain, whole, 1, n_tokens, n, out, is_float ? 3e-6 : 3e-4);
         n_tokens += n;
         CHECK(pleat_cache_is_valid(cache));
         if (!twin.v) continue;
@@ -139,7 +148,44 @@ static void test_windows(void) {
     static const char *const specs[] = {"f32", "f16", "k8v8", "k8v4", "k4v2", "k2v2"};
     for (size_t i = 0; i < CHECK_COUNT(specs); i++)
         for (uint64_t round = 0; round < check_rounds(6, 1); round++) live(specs[i], round % 2 ? workers : NULL);
+    cache_logit_cap = 0;
+    cache_has_sinks = false;
     pleat_workers_destroy(&workers);
+}
+
+/* The same bits with any number of threads. */
+static void test_threads(void) {
+    static float outs[2][LAYERS * MAX_TOKENS * Q_ROW];
+    static const uint32_t chunks[] = {100, 1, 37, 2, 120, 1};
+    pleat_workers *workers = NULL;
+    CHECK_STATUS(pleat_workers_create(3, NULL, &workers), PLEAT_OK);
+    pleat_cache *caches[] = {cache_new("k8v4", windows, NULL), cache_new("k8v4", windows, workers)};
+    const pleat_seq seqs[] = {cache_seq(caches[0], MAX_TOKENS), cache_seq(caches[1], MAX_TOKENS)};
+    for (size_t i = 0; i < CHECK_COUNT(chunks); i++) {
+        for (int c = 0; c < 2; c++) step(caches[c], seqs[c], 1, chunks[i], outs[c]);
+        CHECK_EQ_MEM(outs[0], outs[1], LAYERS * (size_t)chunks[i] * Q_ROW * sizeof outs[0][0]);
+    }
+    for (int c = 0; c < 2; c++) pleat_cache_destroy(&caches[c]);
+    pleat_workers_destroy(&workers);
+}
+
+/* A chunk in a ring is read once: its tokens have taken the place of those that it saw. */
+static void test_attended_once(void) {
+    static float out[LAYERS * MAX_TOKENS * Q_ROW];
+    pleat_cache *cache = cache_new("f16", windows, NULL);
+    const pleat_seq seq = cache_seq(cache, MAX_TOKENS);
+    make_rows(1, 0, 0, 50);
+    for (uint32_t n = 50; n > 0; n -= 49) {
+        CHECK_STATUS(pleat_cache_begin(cache, &(pleat_cache_item){seq, n, 0}, 1), PLEAT_OK);
+        for (uint32_t layer = 0; layer < LAYERS; layer++) {
+            const bool once = n > 1 && windows[layer] > 0;
+            CHECK_STATUS(pleat_cache_attend(cache, layer, q, k, v, out), PLEAT_OK);
+            CHECK_STATUS(pleat_cache_attend(cache, layer, q, k, v, out), once ? PLEAT_E_STATE : PLEAT_OK);
+        }
+        CHECK_STATUS(pleat_cache_end(cache), PLEAT_OK);
+        if (n == 1) break;
+    }
+    pleat_cache_destroy(&cache);
 }
 
 /* A ring holds its window and nothing more, as bytes_for says. */
@@ -205,6 +251,10 @@ static void test_refusals(void) {
     pleat_cache_destroy(&cache);
 }
 
-static const check_test tests[] = {{"windows", test_windows}, {"bytes", test_bytes}, {"refusals", test_refusals}};
+static const check_test tests[] = {{"windows", test_windows},
+                                   {"threads", test_threads},
+                                   {"attended once", test_attended_once},
+                                   {"bytes", test_bytes},
+                                   {"refusals", test_refusals}};
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

@@ -155,6 +155,7 @@ static void test_defaults(void) {
     hub_why why;
     CHECK_EQ_STR(pick(PATHS("m-Q8_0.gguf", "m-F16.gguf"), "", NULL, why), "m-Q8_0.gguf");
     CHECK_EQ_STR(pick(PATHS("m-F16.gguf", "mmproj.gguf"), "", NULL, why), "m-F16.gguf");
+    CHECK_EQ_STR(pick(PATHS("m-F16.gguf", "m-mmproj-F16.gguf"), "", NULL, why), "m-F16.gguf");
     CHECK_EQ_STR(pick(PATHS("m.GGUF"), "", NULL, why), "m.GGUF");
     CHECK_EQ_STR(pick(PATHS("m-F16.gguf", "m-Q6_K.gguf"), "", NULL, why), "");
     CHECK_EQ_STR(why, "name one, as USER/REPO:QUANT or with --hf-file; there are: m-F16.gguf, m-Q6_K.gguf");

@@ -3,9 +3,11 @@
  * test_table.c: tables for a reader: with room enough as a plain printer has them; folded, no line is too wide while words
  * are short, every figure is there in one piece, and so is every character of the rest.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "cli/lib/table.h"
@@ -210,7 +212,46 @@ static void test_widths(void) {
     CHECK_EQ_U64(width("\xff\xfe"), 2);
 }
 
-static const check_test tests[] = {
-    {"plain", test_plain}, {"folded", test_folded}, {"forms", test_forms}, {"widths", test_widths}};
+/* ---- a model's text -------------------------------------------------------------------------- */
+
+/* What reaches the other side of a pseudo-terminal, or a file. */
+static void put_and_read(int has_terminal, const char *text, size_t n, char *got, size_t cap) {
+    const int other = has_terminal ? posix_openpt(O_RDWR | O_NOCTTY) : -1;
+    if (has_terminal && !CHECK(other >= 0 && grantpt(other) == 0 && unlockpt(other) == 0)) return;
+    FILE *f = has_terminal ? fopen(ptsname(other), "w+") : tmpfile();
+    if (!CHECK(f != NULL)) return;
+    setvbuf(f, NULL, _IOFBF, 4096); /* one write, so one read */
+    terminal_put_text(f, text, n);
+    fflush(f);
+    if (!has_terminal) rewind(f);
+    const ssize_t n_got = has_terminal ? read(other, got, cap - 1) : (ssize_t)fread(got, 1, cap - 1, f);
+    got[n_got > 0 ? n_got : 0] = '\0';
+    fclose(f);
+    if (has_terminal) close(other);
+}
+
+static void test_model_text(void) {
+    static const char text[] = "a\x1b[2J\tb\u00e9\xc2\x9b"
+                               "1m\rc\x07\nd";
+    char got[1024], many[601], want[1024];
+    put_and_read(0, text, sizeof text - 1, got, sizeof got);
+    CHECK_EQ_STR(got, text);
+    put_and_read(1, text, sizeof text - 1, got, sizeof got);
+    CHECK_EQ_STR(got, "a\\x1b[2J\tb\u00e9\\u009b"
+                      "1m\\x0dc\\x07\r\nd"); /* the terminal's driver adds the \r */
+    put_and_read(1, "x\0y", 3, got, sizeof got);
+    CHECK_EQ_STR(got, "x\\x00y");
+    for (size_t i = 0; i < 200; i++) memcpy(many + 3 * i, "\u65e5", 3); /* longer than a piece */
+    many[600] = '\0';
+    snprintf(want, sizeof want, "z%s", many);
+    put_and_read(1, want, strlen(want), got, sizeof got);
+    CHECK_EQ_STR(got, want);
+}
+
+static const check_test tests[] = {{"plain", test_plain},
+                                   {"folded", test_folded},
+                                   {"forms", test_forms},
+                                   {"widths", test_widths},
+                                   {"model_text", test_model_text}};
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

@@ -13,7 +13,7 @@
 #include "hw/cpu.h"
 #include "quant/bounded.h"
 
-static const uint32_t variants[] = {0, PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512,
+static const uint32_t variants[] = {0, PLEAT_CPU_AVX2, PLEAT_CPU_NEON, PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512,
                                     PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI | PLEAT_CPU_VBMI2};
 
 /* ---- a block to play with ------------------------------------------------------------------------------ */

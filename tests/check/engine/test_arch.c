@@ -19,8 +19,10 @@
 
 #define FOLDER "tests/golden"
 
-/* Largest difference of a logit, of the norm of its position's logits: 7e-7 was the largest when this was written. */
+/* Largest difference of a logit, of the norm of its position's logits: 7e-7 was the largest when this was written.
+ * Where weights are quantised, the rows that they meet are too. */
 #define TOLERANCE 5e-6
+#define QUANTISED_TOLERANCE 2e-4
 
 typedef struct golden {
     pleat_model *model;
@@ -79,7 +81,7 @@ static void for_goldens(void (*fn)(const golden *g)) {
         n++;
     }
     closedir(folder);
-    CHECK(n >= 12);
+    CHECK(n >= 15);
 }
 
 static pleat_engine *engine_of(const golden *g, const char *spec, uint32_t n_seqs) {
@@ -131,7 +133,7 @@ static void try_values(const golden *g) {
         read_in_chunks(g, "f32", chunks[i], logits);
         const double d = distance(g, logits);
         check_context("%s in chunks of %u: %g of the norm", g->info.name, chunks[i], d);
-        CHECK(d <= TOLERANCE);
+        CHECK(d <= (strstr(g->info.name, "mxfp4") ? QUANTISED_TOLERANCE : TOLERANCE));
     }
     free(logits);
 }

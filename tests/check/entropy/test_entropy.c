@@ -13,15 +13,18 @@
 #include "entropy_rig.h"
 #include "hw/cpu.h"
 
-static pleat__stream_decode_fn decoders[2];
+static pleat__stream_decode_fn decoders[4];
 static uint32_t n_decoders;
 
+/* Every decoder that this CPU, with its mask, has. */
 static void find_decoders(void) {
+    const uint32_t mine = pleat_cpu_flags(), sets[] = {0, mine & PLEAT_CPU_AVX2, mine & PLEAT_CPU_NEON, mine};
     n_decoders = 0;
-    decoders[n_decoders++] = pleat__stream_decode_ref;
-    const pleat__stream_decode_fn best = pleat__stream_decode_of(pleat_cpu_flags());
-    if (best != decoders[0]) decoders[n_decoders++] = best;
-    CHECK(pleat__stream_decode_of(0) == pleat__stream_decode_ref);
+    for (uint32_t i = 0; i < CHECK_COUNT(sets); i++) {
+        const pleat__stream_decode_fn decoder = pleat__stream_decode_of(sets[i]);
+        if (n_decoders == 0 || decoder != decoders[n_decoders - 1]) decoders[n_decoders++] = decoder;
+    }
+    CHECK(decoders[0] == pleat__stream_decode_ref);
 }
 
 /* ---- lengths ------------------------------------------------------------------------------------------ */

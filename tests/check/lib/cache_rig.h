@@ -12,6 +12,23 @@
 #include "core/rng.h"
 #include "pleat/cache.h"
 
+/* ---- bounded logits ---------------------------------------------------------------------------------- */
+
+/* logit_cap of the caches that are made from now on, and of an oracle's logits; 0: none. */
+static float cache_logit_cap;
+
+static inline double cache_logit(double x) {
+    const double cap = (double)cache_logit_cap;
+    return cap > 0 ? cap * tanh(x / cap) : x;
+}
+
+/* Whether they have sinks, and the one of a query head. */
+static bool cache_has_sinks;
+
+static inline float cache_sink(uint32_t layer, uint32_t q_head) {
+    return cache_has_sinks ? (float)((layer * 7 + q_head * 3) % 5) - 1 : -INFINITY;
+}
+
 /* ---- caches ---------------------------------------------------------------------------------------- */
 
 /* 0: the library's default. */
@@ -32,6 +49,11 @@ static inline pleat_cache_options cache_options_of(const char *spec, const cache
     opt.n_kv_heads = shape->n_kv_heads;
     opt.n_q_heads = shape->n_kv_heads * shape->group;
     opt.head_dim = shape->head_dim;
+    opt.logit_cap = cache_logit_cap;
+    static float sinks[1024]; /* until the cache has been created */
+    for (uint32_t i = 0; cache_has_sinks && i < opt.n_layers * opt.n_q_heads && i < CHECK_COUNT(sinks); i++)
+        sinks[i] = cache_sink(i / opt.n_q_heads, i % opt.n_q_heads);
+    opt.sink_logits = cache_has_sinks ? sinks : NULL;
     opt.page_tokens = shape->page_tokens;
     opt.max_items = shape->max_items;
     opt.max_tokens = shape->max_tokens;

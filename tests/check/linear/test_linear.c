@@ -57,23 +57,25 @@ typedef struct variant {
     uint32_t needs;
     bool of_floats, of_quantised; /* which types it serves */
     void (*fill)(pleat__linear_dsp *dsp);
+    bool is_many; /* fills the kernels for many step rows */
 } variant;
 
 static const variant variants[] = {
-    {"ref", 0, true, true, pleat__linear_fill_ref},
+    {"ref", 0, true, true, pleat__linear_fill_ref, false},
 #if PLEAT_X86
-    {"avx2", PLEAT_CPU_AVX2, true, false, pleat__linear_fill_avx2},
-    {"packed_avx2", PLEAT_CPU_AVX2, false, true, pleat__linear_fill_packed_avx2},
-    {"packed_avxvnni", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX_VNNI, false, true, pleat__linear_fill_packed_avxvnni},
-    {"avx512", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512, true, false, pleat__linear_fill_avx512},
-    {"packed_avx512", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI, false, true,
-     pleat__linear_fill_packed_avx512},
+    {"avx2", PLEAT_CPU_AVX2, true, false, pleat__linear_fill_avx2, false},
+    {"packed_avx2", PLEAT_CPU_AVX2, false, true, pleat__linear_fill_packed_avx2, false},
+    {"many_avx2", PLEAT_CPU_AVX2, false, true, pleat__linear_fill_many_avx2, true},
+    {"packed_avxvnni", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX_VNNI, false, true, pleat__linear_fill_packed_avxvnni, false},
+    {"avx512", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512, true, false, pleat__linear_fill_avx512, false},
+    {"packed_avx512", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI, false, true, pleat__linear_fill_packed_avx512,
+     false},
     {"packed_amx", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI | PLEAT_CPU_AMX_INT8, false, true,
-     pleat__linear_fill_packed_amx},
+     pleat__linear_fill_packed_amx, false},
 #elif PLEAT_ARM
-    {"neon", PLEAT_CPU_NEON, true, false, pleat__linear_fill_neon},
-    {"packed_neon", PLEAT_CPU_NEON, false, true, pleat__linear_fill_packed_neon},
-    {"packed_dotprod", PLEAT_CPU_NEON | PLEAT_CPU_DOTPROD, false, true, pleat__linear_fill_packed_dotprod},
+    {"neon", PLEAT_CPU_NEON, true, false, pleat__linear_fill_neon, false},
+    {"packed_neon", PLEAT_CPU_NEON, false, true, pleat__linear_fill_packed_neon, false},
+    {"packed_dotprod", PLEAT_CPU_NEON | PLEAT_CPU_DOTPROD, false, true, pleat__linear_fill_packed_dotprod, false},
 #endif
 };
 
@@ -87,6 +89,10 @@ static pleat__linear_dsp table_of(const variant *v) {
     pleat__linear_dsp dsp;
     pleat__linear_fill_ref(&dsp);
     v->fill(&dsp);
+    if (v->is_many) {
+        memcpy(dsp.mul, dsp.mul_many, sizeof dsp.mul);
+        dsp.code = dsp.code_many;
+    }
     return dsp;
 }
 
@@ -185,6 +191,33 @@ static void test_mul(void) {
         for (uint32_t type = 0; type < PLEAT__N_WEIGHT_TYPES; type++)
             for (uint64_t round = serves(&variants[i], type) ? check_rounds(60, 15) : 0; round > 0; round--)
                 try_mul(&variants[i], &dsp, (pleat__weight_type)type);
+    }
+}
+
+/* Kernels for many step rows have the bits of those for few. */
+static void try_many(pleat__weight_type type, const pleat__linear_dsp *few, const pleat__linear_dsp *many) {
+    const uint32_t rows = (uint32_t)check_between(1, 50), cols = random_cols(type);
+    check_context("%s rows %u cols %u", pleat__weight_formats[type].name, rows, cols);
+    random_matrix r = matrix_new(type, rows, cols);
+    float *x = malloc(cols * sizeof(float)), *y[2] = {malloc(rows * sizeof(float)), malloc(rows * sizeof(float))};
+    pleat__coded *coded = malloc(cols / 32 * sizeof *coded);
+    const void *usable = coded;
+    check_fill(x, cols, (unsigned)check_below(CHECK_N_FILLS), 3.0f);
+    few->code(x, cols, coded);
+    few->mul[type](&r.usable, 0, rows, &usable, &y[0], 1, false);
+    many->code(x, cols, coded);
+    many->mul[type](&r.usable, 0, rows, &usable, &y[1], 1, false);
+    CHECK_EQ_MEM(y[0], y[1], rows * sizeof(float));
+    free(x), free(y[0]), free(y[1]), free(coded);
+    matrix_free(&r);
+}
+
+static void test_many(void) {
+    for (size_t i = 1; i < CHECK_COUNT(variants); i++) {
+        if (!variants[i].is_many || !runs_here(&variants[i])) continue;
+        const pleat__linear_dsp few = table_of(&variants[i - 1]), many = table_of(&variants[i]);
+        for (uint32_t round = 0; round < 200; round++)
+            try_many((pleat__weight_type)check_between(PLEAT__W_Q8_0, PLEAT__N_WEIGHT_TYPES - 1), &few, &many);
     }
 }
 
@@ -319,9 +352,13 @@ static void test_dispatch(void) {
             if ((closed & variants[i].needs) == variants[i].needs) variants[i].fill(&want);
         CHECK_EQ_U64(chosen.vector_rows, want.vector_rows);
         CHECK_EQ_U64(chosen.packed_rows, want.packed_rows);
+        CHECK_EQ_U64(chosen.many_rows, want.many_rows);
         CHECK(chosen.code == want.code);
+        if (chosen.many_rows != UINT32_MAX) CHECK(chosen.code_many == want.code_many);
         for (uint32_t type = 0; type < PLEAT__N_WEIGHT_TYPES; type++)
             CHECK(chosen.mul[type] == want.mul[type] && chosen.load[type] == want.load[type]);
+        for (uint32_t type = PLEAT__W_Q8_0; chosen.many_rows != UINT32_MAX && type < PLEAT__N_WEIGHT_TYPES; type++)
+            CHECK(chosen.mul_many[type] == want.mul_many[type]);
     }
 }
 
@@ -526,9 +563,9 @@ static void test_gemm(void) {
 
 int main(int argc, char **argv) {
     static const check_test tests[] = {
-        {"mul", test_mul},       {"code_extremes", test_code_extremes}, {"load", test_load}, {"golden", test_golden},
-        {"unpack", test_unpack}, {"dispatch", test_dispatch},           {"job", test_job},   {"outputs", test_outputs},
-        {"gemm", test_gemm},
+        {"mul", test_mul},         {"many", test_many},     {"code_extremes", test_code_extremes}, {"load", test_load},
+        {"golden", test_golden},   {"unpack", test_unpack}, {"dispatch", test_dispatch},           {"job", test_job},
+        {"outputs", test_outputs}, {"gemm", test_gemm},
     };
     return check_main(tests, CHECK_COUNT(tests), argc, argv);
 }

@@ -63,6 +63,19 @@ static void try_gate(pleat__gate_fn gate_fn, double (*act)(double), uint32_t n, 
     free(gate);
 }
 
+static void try_clipped(const pleat__ops_dsp *ops, uint32_t n) {
+    float a[150], b[150], gate[150];
+    check_fill(a, n, 0, 10);
+    check_fill(b, n, 0, 10);
+    memcpy(gate, a, n * sizeof *a);
+    ops->swiglu_clipped(a, b, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const double z = fmin((double)gate[i], 7), y = fmax(fmin((double)b[i], 7), -7);
+        const double want = z / (1 + exp(-(double)PLEAT__CLIP_ALPHA * z)) * (y + 1);
+        if (!CHECK_NEAR((double)a[i], want, 1e-6 * fabs(want) + 1e-7 * fabs(z))) break;
+    }
+}
+
 static void try_rope(const pleat__ops_dsp *ops, uint32_t n_heads, uint32_t head_dim, uint32_t n_dims, bool is_halves) {
     const uint32_t n = n_heads * head_dim, position = (uint32_t)check_below(200000);
     check_buf x = check_buf_new(n * sizeof(float), 4), turn = check_buf_new(2 * n_dims * sizeof(float), 4);
@@ -108,6 +121,7 @@ static void test_ops(void) {
             try_rmsnorm(&ops, n, fill);
             try_gate(ops.swiglu, f64_silu, n, fill, 10.0f);
             try_gate(ops.geglu, f64_gelu, n, fill, 10.0f);
+            try_clipped(&ops, n);
             const uint32_t head_dim = 16 * (uint32_t)check_between(1, 5);
             try_rope(&ops, (uint32_t)check_between(1, 4), head_dim, 2 * (uint32_t)check_between(1, head_dim / 2),
                      round % 2);

@@ -383,7 +383,7 @@ static void cancel_in(pleat_serving *s, int state) {
         submit(s, &other, &out[i]);
     }
     CHECK_STATUS(pleat_serving_submit(s, &q, &id, NULL), PLEAT_OK);
-    pleat__request *r = s->requests[id.v % (s->opt.max_requests + 1)];
+    pleat__request *r = pleat__serving_request(s, id);
     for (uint32_t i = 0; i < 20 && !is_in(r, state); i++) {
         if (state == SWAPPED && is_in(r, GENERATES))
             pleat__serving_preempt(s, r, true);

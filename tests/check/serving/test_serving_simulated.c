@@ -231,25 +231,29 @@ static figures on_engine(const trial *t, pleat_forecast *forecast) {
     return f;
 }
 
-static figures simulated(const trial *t, const pleat_forecast *forecast) {
+static pleat_simulation simulation_of(const trial *t, const pleat_forecast *forecast) {
     const pleat_engine_options eo = trial_engine(t);
+    return (pleat_simulation){.size_bytes = sizeof(pleat_simulation),
+                              .n_lanes = forecast->traits.n_lanes,
+                              .page_tokens = forecast->traits.high_page_tokens,
+                              .page_bytes = forecast->traits.page_bytes,
+                              .n_pages = t->n_pages,
+                              .forecast = forecast,
+                              .max_items = eo.max_items,
+                              .max_seqs = eo.max_seqs,
+                              .max_tokens = eo.max_tokens,
+                              .chunk_tokens = eo.chunk_tokens,
+                              .step_tokens = eo.step_tokens,
+                              .fixed_ns = prices.fixed_ns,
+                              .prompt_ns = prices.prompt_ns,
+                              .token_ns = prices.token_ns,
+                              .byte_ns = prices.byte_ns,
+                              .swap_bytes_per_s = SWAP_BYTES_PER_S};
+}
+
+static figures simulated(const trial *t, const pleat_forecast *forecast) {
     const pleat_serving_options so = trial_serving(t);
-    const pleat_simulation simulation = {.size_bytes = sizeof simulation,
-                                         .n_lanes = forecast->traits.n_lanes,
-                                         .page_tokens = forecast->traits.high_page_tokens,
-                                         .page_bytes = forecast->traits.page_bytes,
-                                         .n_pages = t->n_pages,
-                                         .forecast = forecast,
-                                         .max_items = eo.max_items,
-                                         .max_seqs = eo.max_seqs,
-                                         .max_tokens = eo.max_tokens,
-                                         .chunk_tokens = eo.chunk_tokens,
-                                         .step_tokens = eo.step_tokens,
-                                         .fixed_ns = prices.fixed_ns,
-                                         .prompt_ns = prices.prompt_ns,
-                                         .token_ns = prices.token_ns,
-                                         .byte_ns = prices.byte_ns,
-                                         .swap_bytes_per_s = SWAP_BYTES_PER_S};
+    const pleat_simulation simulation = simulation_of(t, forecast);
     pleat_serving *s = NULL;
     pleat_error err = {0};
     figures f = {0};
@@ -297,7 +301,35 @@ static void test_as_the_engine(void) {
     }
 }
 
-static const check_test tests[] = {{"as_the_engine", test_as_the_engine}};
+/* A forecast is plain data: one that was filled by hand may hold anything. */
+static void test_unsound_forecast(void) {
+    static const trial t = {"k8v4", 0, 1000};
+    const pleat_serving_options so = trial_serving(&t);
+    const pleat_forecast sound = pleat_forecast_of_fraction(16, 16, 4096, 1);
+    pleat_forecast bad[6];
+    pleat_serving *s = NULL;
+    for (size_t i = 0; i < CHECK_COUNT(bad); i++) bad[i] = sound;
+    bad[0].fraction = NAN;
+    bad[1].fraction = 2;
+    bad[2].most_low = INFINITY;
+    bad[3].n_samples = bad[4].n_samples = 1;
+    bad[3].samples[0].high[5] = NAN;
+    bad[4].samples[0].low[5] = -1;
+    bad[5].n_samples = 2;
+    bad[5].samples[0].n_classed = 7;
+    for (size_t i = 0; i < CHECK_COUNT(bad); i++) {
+        const pleat_simulation simulation = simulation_of(&t, &bad[i]);
+        pleat_error err = {0};
+        check_context("%zu", i);
+        CHECK_STATUS(pleat_serving_create_simulated(&simulation, &so, &s, &err), PLEAT_E_ARG);
+        CHECK(strstr(err.text, "shares are no numbers, or in no order") != NULL);
+    }
+    const pleat_simulation simulation = simulation_of(&t, &sound);
+    CHECK_STATUS(pleat_serving_create_simulated(&simulation, &so, &s, NULL), PLEAT_OK);
+    pleat_serving_destroy(&s);
+}
+
+static const check_test tests[] = {{"as_the_engine", test_as_the_engine}, {"unsound_forecast", test_unsound_forecast}};
 
 int main(int argc, char **argv) {
     const int rc = check_main(tests, CHECK_COUNT(tests), argc, argv);

@@ -315,7 +315,7 @@ static void test_no_breakpoints(void) {
         if (!CHECK_STATUS(pleat_serving_create_simulated(&simulation, &opt, &t.serving, NULL), PLEAT_OK)) return;
         q.breakpoint = 50;
         submit_known(&t, &q);
-        const pleat__request *r = t.serving->requests[one.id.v % (opt.max_requests + 1)];
+        const pleat__request *r = pleat__serving_request(t.serving, one.id);
         CHECK_EQ_U64(pleat__serving_seal_flag(t.serving, r, PREFIX), i == 0 ? 0 : PLEAT_ITEM_SEAL);
         CHECK_EQ_U64(pleat__serving_seal_flag(t.serving, r, 50), i == 0 ? 0 : PLEAT_ITEM_SEAL_ALL);
         CHECK_EQ_U64(pleat__serving_chunk_end(t.serving, r, CHUNK), 50); /* a chunk ends there all the same */

@@ -52,6 +52,24 @@ static void test_bare(void) {
     }
 }
 
+/* auto is one of two specs that are written without it, by what the CPU may use. */
+static void test_auto(void) {
+    const uint32_t mine = pleat_cpu_flags(), sets[] = {0, mine & PLEAT_CPU_AVX2, mine};
+    for (uint32_t i = 0; i < CHECK_COUNT(sets); i++) {
+        const bool is_packed = !(sets[i] & PLEAT_CPU_VBMI2);
+        pleat_spec s;
+        char text[PLEAT_SPEC_TEXT_CAP];
+        pleat_cpu_mask(sets[i]);
+        CHECK_STATUS(pleat_spec_parse("kvcomp+auto", &s, NULL), PLEAT_OK);
+        CHECK_EQ_U64(s.pack, is_packed);
+        pleat_spec_print(&s, text, sizeof text);
+        CHECK_EQ_STR(text, is_packed ? RECOMMENDED "+pack" : RECOMMENDED);
+        CHECK_STATUS(pleat_spec_parse("kvcomp:k=0.2,block=32+auto", &s, NULL), PLEAT_OK);
+        CHECK(s.k == 0.2f && s.block == 32 && s.pack == is_packed);
+    }
+    pleat_cpu_mask(mine);
+}
+
 static void test_fields(void) {
     pleat_spec s;
     CHECK_STATUS(pleat_spec_parse("kvcomp:buffer=1,block=256,kunit=block,v=1,k=0.05+pack", &s, NULL), PLEAT_OK);
@@ -185,11 +203,15 @@ static void test_stage_errors(void) {
         {"pack", 0, "'pack' at position 0 must stand behind kvcomp, as in kvcomp+pack"},
         {"pack+kvcomp", 0, "must stand behind kvcomp"},
         {"pak", 0, "unknown name 'pak'"},
-        {"kvcomp+", 7, "'' at position 7: only pack can follow kvcomp"},
-        {"kvcomp+pak", 7, "'pak' at position 7: only pack can follow kvcomp"},
-        {"kvcomp+f16", 7, "only pack can follow kvcomp"},
-        {"kvcomp+kivi", 7, "only pack can follow kvcomp"},
-        {"kvcomp:k=1+kvcrush", 11, "'kvcrush' at position 11: only pack can follow kvcomp; kvcrush can follow random"},
+        {"kvcomp+", 7, "'' at position 7: only pack or auto can follow kvcomp"},
+        {"kvcomp+pak", 7, "'pak' at position 7: only pack or auto can follow kvcomp"},
+        {"kvcomp+f16", 7, "only pack or auto can follow kvcomp"},
+        {"kvcomp+kivi", 7, "only pack or auto can follow kvcomp"},
+        {"kvcomp:k=1+kvcrush", 11,
+         "'kvcrush' at position 11: only pack or auto can follow kvcomp; kvcrush can follow random"},
+        {"kvcomp+auto+pack", 12, "'pack' at position 12: nothing can follow pack"},
+        {"kvcomp+auto:k=1", 12, "'k' at position 12: pack takes no options"},
+        {"kivi+auto", 5, "nothing can follow kivi"},
         {"kvcomp+pack+pack", 12, "'pack' at position 12: nothing can follow pack"},
         {"kvcomp+pack+kvcrush", 12, "nothing can follow pack; kvcrush can follow random"},
         {"kvcomp+pack:", 12, "'' at position 12: pack takes no options"},
@@ -259,6 +281,7 @@ static void test_print_refuses_nonsense(void) {
 static const check_test tests[] = {
     {"defaults", test_defaults},
     {"bare", test_bare},
+    {"auto", test_auto},
     {"fields", test_fields},
     {"canonical", test_canonical},
     {"any_round_trip", test_any_round_trip},

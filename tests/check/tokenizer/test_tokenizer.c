@@ -281,6 +281,43 @@ static void test_refused(void) {
     refuse(&w, PLEAT_E_UNSUPPORTED, "special token 256 has 1025 bytes, 1024 are allowed");
 }
 
+/* Tokens and merges that share a slot of their hash tables, more than honest ones do: such a file would take quadratic
+ * time.  The hashes are those of vocab.c and bpe.c; with others these would be honest files, and the test would say so. */
+enum { MANY = 600, MANY_SLOTS = 2048 };
+
+static void test_shared_hash(void) {
+    static char texts[MANY][8];
+    const char *more[MANY];
+    unsigned n = 0;
+    for (unsigned x = 0; n < MANY; x++) {
+        uint64_t h = 0xCBF29CE484222325u;
+        for (unsigned i = 0; i < 6; i++) h = (h ^ (texts[n][i] = (char)('a' + (x >> 4 * i) % 16))) * 0x100000001B3u;
+        more[n] = texts[n];
+        n += ((h ^ h >> 32) & (MANY_SLOTS - 1)) == 0;
+    }
+    gguf_writer w;
+    gw_header(&w, 3);
+    gw_tokenizer(&w, "qwen2", more, MANY, 0, NULL, 0);
+    refuse(&w, PLEAT_E_FORMAT, "has the hash of 512 others");
+
+    const pleat_allocator al = pleat__allocator_or_default(NULL);
+    pleat__bpe bpe;
+    pleat__join join;
+    if (!CHECK_STATUS(pleat__bpe_init(&bpe, MANY_SLOTS / 2, &al), PLEAT_OK)) return;
+    n = 0;
+    for (uint64_t pair = 0; n < MANY; pair++) {
+        uint64_t h = pair * 0x9E3779B97F4A7C15u;
+        h ^= h >> 32;
+        if ((h & (MANY_SLOTS - 1)) != 0) continue;
+        const pleat_token right = (pleat_token)pair;
+        const pleat_status want = n < PLEAT__MAX_PROBES ? PLEAT_OK : PLEAT_E_LIMIT;
+        CHECK_STATUS(pleat__bpe_add(&bpe, 0, right, (pleat__join){n, right}), want);
+        CHECK(pleat__bpe_join(&bpe, 0, right, PLEAT__STR(""), &join) == (want == PLEAT_OK));
+        n++;
+    }
+    pleat__bpe_release(&bpe);
+}
+
 /* Tokens that no text is made of: empty ones, and normal ones that are not spelled in bytes.  They do no harm. */
 static void test_odd_tokens(void) {
     static const char *const more[] = {"", "a b", "\xE2\x84\xA2", "", "<s>"};
@@ -587,6 +624,7 @@ int main(int argc, char **argv) {
         {"ignore_merges", test_ignore_merges},
         {"specials", test_specials},
         {"refused", test_refused},
+        {"shared_hash", test_shared_hash},
         {"odd_tokens", test_odd_tokens},
         {"golden", test_golden},
         {"prose", test_prose},

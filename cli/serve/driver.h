@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * driver.h: the thread that drives a serving, and the notes by which another learns what its steps brought.
+ *
+ *     driver_start ──> thread: pleat_serving_wait, pleat_serving_step ──> notes, copied out of events ──> eventfd
+ *     driver_take  <── the event loop, when the eventfd can be read
+ *     driver_stop
+ */
+#ifndef PLEAT_CLI_SERVE_DRIVER_H
+#define PLEAT_CLI_SERVE_DRIVER_H
+
+#include "pleat/pleat.h"
+
+/* An event that outlives its step. */
+typedef struct note {
+    struct note *next;
+    pleat_serving_event event; /* text and logprobs point behind it, into the same block */
+    double at_s;               /* when its step was over, on the clock of measure.h */
+} note;
+
+typedef struct driver driver;
+
+/* Start it.  NULL after a message. */
+driver *driver_start(pleat_serving *serving);
+
+/* Readable when there are notes. */
+int driver_fd(const driver *d);
+
+/* All notes so far, the oldest first; the caller frees each.  NULL: there are none. */
+note *driver_take(driver *d);
+
+/* Counters as of some tenths of a second ago at most. */
+void driver_get_stats(driver *d, pleat_serving_stats *out);
+
+/* End the thread, which finishes the step it is in, and free all.  NULL is fine. */
+void driver_stop(driver **d);
+
+#endif

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * job.c: see job.h.
+ */
+#include "job.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "cli/lib/common.h"
+#include "cli/lib/measure.h"
+#include "reply.h"
+
+enum { PLACE_BITS = 16, PROMPT_BITS = 8 };
+_Static_assert(PARAMS_PROMPTS_MAX <= 1 << PROMPT_BITS, "a prompt's number fits in a tag");
+_Static_assert(sizeof(void *) >= sizeof(uint64_t), "a tag fits in a request's user pointer");
+
+typedef struct choice {
+    pleat_request_id id;
+    int is_open, has_begun; /* has_begun: a note of it has come */
+    char *text;             /* [n_text] so far, where it is not streamed */
+    size_t n_text, text_cap;
+    json_t *logprobs; /* so far, or since the last event of a stream; NULL: not wanted */
+    uint64_t n_characters;
+    pleat_finish finish;
+    double last_s; /* when its last token came */
+} choice;
+
+typedef struct source {
+    char *text; /* [n_text] for echo; NULL: none */
+    size_t n_text;
+    uint32_t n_tokens;
+} source;
+
+struct job {
+    server *s;
+    connection *c;
+    json_t *body; /* params point into it */
+    params p;
+    uint64_t tag; /* less the prompt's number */
+    char id[48];
+    int64_t created_s;
+    double start_s;
+    uint32_t n_prompts, n_open;
+    choice *choices; /* [n_prompts][p.n] */
+    source *sources; /* [n_prompts] */
+    uint64_t n_generated, n_hit;
+    int has_failed; /* a text could not go on */
+};
+
+/* ---- its memory ------------------------------------------------------------------------------------------------------- */
+
+static uint32_t place_of(uint64_t tag) { return (uint32_t)(tag >> PROMPT_BITS) & ((1u << PLACE_BITS) - 1); }
+
+static job *find(const server *s, uint64_t tag) {
+    const uint32_t place = place_of(tag);
+    job *j = place < s->n_jobs_max ? s->jobs[place] : NULL;
+    return j && j->tag >> PROMPT_BITS == tag >> PROMPT_BITS ? j : NULL;
+}
+
+static void release(job *j) {
+    for (uint32_t i = 0; i < j->n_prompts * j->p.n && j->choices; i++) {
+        free(j->choices[i].text);
+        json_decref(j->choices[i].logprobs);
+    }
+    for (uint32_t i = 0; i < j->n_prompts && j->sources; i++) free(j->sources[i].text);
+    if (j->tag && find(j->s, j->tag) == j) j->s->jobs[place_of(j->tag)] = NULL;
+    free(j->choices);
+    free(j->sources);
+    json_decref(j->body);
+    free(j);
+}
+
+/* A place and a tag.  0 where all are taken. */
+static int register_job(job *j) {
+    server *s = j->s;
+    for (uint32_t i = 0; i < s->n_jobs_max; i++) {
+        if (s->jobs[i]) continue;
+        s->jobs[i] = j;
+        j->tag = (++s->n_jobs_made << PLACE_BITS | i) << PROMPT_BITS;
+        return 1;
+    }
+    return 0;
+}
+
+/* ---- chunks and whole answers ------------------------------------------------------------------------------------------- */
+
+static json_t *frame(const job *j, int is_chunk, json_t *choices) {
+    const char *object = !j->p.is_chat ? "text_completion" : is_chunk ? "chat.completion.chunk" : "chat.completion";
+    return json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", j->id, "object", object, "created", (json_int_t)j->created_s,
+                     "model", j->s->name, "choices", choices);
+}
+
+static json_t *taken_logprobs(choice *ch, int is_chat) {
+    json_t *logprobs = ch->logprobs;
+    ch->logprobs = logprobs ? (is_chat ? json_array() : reply_logprobs()) : NULL;
+    if (!logprobs) return json_null();
+    return is_chat ? json_pack("{s:o}", "content", logprobs) : logprobs;
+}
+
+static void send_json(job *j, json_t *object) {
+    size_t n;
+    char *text = reply_dump(object, &n);
+    connection_send(j->c, text, n);
+    free(text);
+}
+
+/* An event of one choice; delta is taken.  finish NULL: it goes on. */
+static void send_choice(job *j, uint32_t i, json_t *delta, const char *finish) {
+    json_t *one = json_pack("{s:i, s:o, s:o, s:o}", "index", (int)i, j->p.is_chat ? "delta" : "text", delta, "logprobs",
+                            taken_logprobs(&j->choices[i], j->p.is_chat), "finish_reason",
+                            finish ? json_string(finish) : json_null());
+    send_json(j, frame(j, 1, json_pack("[o]", one)));
+}
+
+static void send_piece(job *j, uint32_t i, const char *text, size_t n, const char *finish) {
+    json_t *piece = json_stringn(n ? text : "", n);
+    if (j->p.is_chat) piece = n || !finish ? json_pack("{s:o}", "content", piece) : (json_decref(piece), json_object());
+    send_choice(j, i, piece, finish);
+}
+
+static json_t *usage(const job *j) {
+    uint64_t n_prompt = 0;
+    for (uint32_t i = 0; i < j->n_prompts; i++) n_prompt += j->sources[i].n_tokens;
+    return reply_usage(n_prompt, j->n_generated, j->n_hit);
+}
+
+static void end_stream(job *j) {
+    if (j->p.wants_usage) {
+        json_t *last = frame(j, 1, json_array());
+        json_object_set_new(last, "usage", usage(j));
+        send_json(j, last);
+    }
+    connection_send(j->c, "[DONE]", 6);
+    connection_end_stream(j->c);
+}
+
+static json_t *whole_choice(job *j, uint32_t i) {
+    choice *ch = &j->choices[i];
+    json_t *text = json_stringn(ch->text ? ch->text : "", ch->n_text);
+    if (j->p.is_chat) text = json_pack("{s:s, s:o}", "role", "assistant", "content", text);
+    return json_pack("{s:i, s:o, s:o, s:s}", "index", (int)i, j->p.is_chat ? "message" : "text", text, "logprobs",
+                     taken_logprobs(ch, j->p.is_chat), "finish_reason", reply_finish(ch->finish));
+}
+
+static void answer_whole(job *j) {
+    json_t *choices = json_array();
+    for (uint32_t i = 0; i < j->n_prompts * j->p.n; i++) json_array_append_new(choices, whole_choice(j, i));
+    json_t *answer = frame(j, 0, choices);
+    json_object_set_new(answer, "usage", usage(j));
+    reply_send(j->c, 200, answer);
+}
+
+/* All texts have ended: the answer, or its end. */
+static void finish_job(job *j) {
+    connection_set_work(j->c, NULL);
+    if (j->p.streams)
+        end_stream(j);
+    else if (j->has_failed)
+        reply_refuse(j->c, 500, "", "the model's numbers came out as no numbers, or the memory ran out");
+    else
+        answer_whole(j);
+    release(j);
+}
+
+/* ---- notes ---------------------------------------------------------------------------------------------------------------- */
+
+static void append(choice *ch, const char *text, size_t n) {
+    if (ch->n_text + n > ch->text_cap) {
+        ch->text_cap = 2 * (ch->n_text + n) + 256;
+        char *longer = cli_alloc(ch->text_cap, 1);
+        if (ch->n_text) memcpy(longer, ch->text, ch->n_text);
+        free(ch->text);
+        ch->text = longer;
+    }
+    if (n) memcpy(ch->text + ch->n_text, text, n);
+    ch->n_text += n;
+}
+
+static void add_row(const job *j, choice *ch, const pleat_logprob *row, uint32_t n_top, int has_row) {
+    const pleat_model *model = j->s->l->model;
+    reply_add_logprob(ch->logprobs, model, row, n_top, has_row, ch->n_characters);
+    ch->n_characters += reply_characters(model, row[0].token);
+}
+
+/* Logprobs of a note: of the echoed prompt, of the token.  The token that ends a text has a row in completions, as clients
+ * that count on one for each token computed want it. */
+static void add_logprobs(const job *j, choice *ch, const pleat_serving_event *e) {
+    const size_t n_row = 1 + (size_t)e->n_top;
+    if (!ch->logprobs) return;
+    for (uint32_t i = 0; i < e->n_prompt_rows && j->p.echoes; i++)
+        add_row(j, ch, e->prompt_logprobs + i * n_row, e->n_top, i > 0);
+    if (e->n_logprobs == 0 || j->p.max_tokens == 0) return;
+    if (!j->p.is_chat)
+        add_row(j, ch, e->logprobs, e->n_top, 1);
+    else if (e->token >= 0)
+        json_array_append_new(ch->logprobs, reply_chat_logprob(j->s->l->model, e->logprobs, e->n_top));
+}
+
+static void measure(job *j, choice *ch, const note *n) {
+    metrics *m = &j->s->metrics;
+    if (n->event.chosen >= 0 && ch->last_s > 0) histogram_add(&m->token_s, n->at_s - ch->last_s);
+    if (n->event.chosen >= 0 && ch->last_s <= 0) histogram_add(&m->first_token_s, n->at_s - j->start_s);
+    if (n->event.chosen >= 0) ch->last_s = n->at_s;
+    if (n->event.finish == PLEAT_FINISH_NOT) return;
+    histogram_add(&m->whole_s, n->at_s - j->start_s);
+    m->n_finished[n->event.finish]++;
+}
+
+static int has_news(const job *j, const choice *ch, size_t n_text) {
+    if (n_text || !ch->logprobs) return n_text > 0;
+    return json_array_size(j->p.is_chat ? ch->logprobs : json_object_get(ch->logprobs, "tokens")) > 0;
+}
+
+static void put_text(job *j, uint32_t i, const pleat_serving_event *e, const char *text, size_t n) {
+    choice *ch = &j->choices[i];
+    const int is_over = e->finish != PLEAT_FINISH_NOT;
+    if (!j->p.streams)
+        append(ch, text, n);
+    else if (e->finish == PLEAT_FINISH_FAILED)
+        send_json(j, reply_error(500, "", "the text cannot go on: numbers that are none, or no memory"));
+    else if (has_news(j, ch, n) || is_over)
+        send_piece(j, i, text, n, is_over ? reply_finish(e->finish) : NULL);
+}
+
+static void count_end(job *j, choice *ch, const pleat_serving_event *e) {
+    ch->is_open = 0;
+    ch->finish = j->p.max_tokens == 0 && e->finish != PLEAT_FINISH_FAILED ? PLEAT_FINISH_LENGTH : e->finish;
+    j->has_failed |= e->finish == PLEAT_FINISH_FAILED;
+    j->n_open--;
+    if (j->p.max_tokens != 0) j->n_generated += e->stats.n_generated;
+    if (e->index == 0) j->n_hit += e->stats.n_hit;
+}
+
+void job_note(server *s, const note *n) {
+    const uint64_t tag = (uint64_t)(uintptr_t)n->event.user;
+    const uint32_t prompt = (uint32_t)tag & ((1u << PROMPT_BITS) - 1);
+    job *j = find(s, tag);
+    if (!j || prompt >= j->n_prompts || n->event.index >= j->p.n) return;
+    const uint32_t i = prompt * j->p.n + n->event.index;
+    choice *ch = &j->choices[i];
+    const source *from = &j->sources[prompt];
+    pleat_serving_event e = n->event;
+    if (!ch->is_open) return;
+    measure(j, ch, n);
+    if (j->p.max_tokens == 0) e.n_text = 0;
+    if (e.finish != PLEAT_FINISH_NOT) count_end(j, ch, &e);
+    e.finish = ch->is_open ? PLEAT_FINISH_NOT : ch->finish;
+    add_logprobs(j, ch, &e);
+    if (from->text && !ch->has_begun) {
+        char *both = cli_alloc(from->n_text + e.n_text + 1, 1);
+        memcpy(both, from->text, from->n_text);
+        if (e.n_text) memcpy(both + from->n_text, e.text, e.n_text);
+        put_text(j, i, &e, both, from->n_text + e.n_text);
+        free(both);
+    } else {
+        put_text(j, i, &e, e.text, e.n_text);
+    }
+    ch->has_begun = 1;
+    if (j->n_open == 0) finish_job(j);
+}
+
+/* ---- the beginning -------------------------------------------------------------------------------------------------------- */
+
+/* The i-th prompt's tokens. */
+static int read_prompt(job *j, uint32_t i, pleat_token **ids, uint32_t *n, refusal *why) {
+    const params *p = &j->p;
+    source *from = &j->sources[i];
+    if (p->is_chat) return job_chat_tokens(j->s, p->messages, p->tools, p->template_args, ids, n, why);
+    json_t *prompt = params_prompt(p->prompt, i);
+    if (!json_is_string(prompt)) {
+        if (params_ids(prompt, ids, n, why) != 0) return -1;
+        if (job_check_ids(j->s, *ids, *n, why) != 0) return -1;
+        if (p->echoes) from->text = job_text(j->s, *ids, *n, &from->n_text);
+        return 0;
+    }
+    const char *text = json_string_value(prompt);
+    const size_t n_text = json_string_length(prompt);
+    const uint32_t flags =
+        (p->adds_special ? PLEAT_TOKENIZE_ADD_BOS : 0) | (j->s->o->special ? PLEAT_TOKENIZE_SPECIAL : 0);
+    if (p->echoes) {
+        from->text = cli_copy(text, n_text);
+        from->n_text = n_text;
+    }
+    return job_tokens(j->s, text, n_text, flags, ids, n, why);
+}
+
+/* Does it fit in the context?  *n_predict: tokens to generate. */
+static int fit(const job *j, uint32_t n_prompt, uint32_t *n_predict, refusal *why) {
+    const uint32_t n_ctx = j->s->n_ctx;
+    if (n_prompt == 0)
+        return params_refuse(why, 400, "prompt",
+                             "the prompt is empty, and this model puts no token in front of a text");
+    if (n_prompt >= n_ctx)
+        return params_refuse(why, 400, j->p.is_chat ? "messages" : "prompt",
+                             "the prompt has %u tokens; the context of %u has room for %u and one to generate",
+                             n_prompt, n_ctx, n_ctx - 1);
+    const int64_t wanted = j->p.max_tokens == 0 ? 1 : j->p.max_tokens;
+    if (wanted > n_ctx - n_prompt)
+        return params_refuse(why, 400, "max_tokens",
+                             "the prompt's %u tokens and max_tokens %lld are more than the context of %u", n_prompt,
+                             (long long)wanted, n_ctx);
+    *n_predict = wanted < 0 ? n_ctx - n_prompt : (uint32_t)wanted;
+    return 0;
+}
+
+static pleat_request request_of(const job *j, uint32_t prompt, const pleat_token *ids, uint32_t n, uint32_t n_predict) {
+    const params *p = &j->p;
+    pleat_request q;
+    pleat_request_default(&q);
+    q.prompt = ids;
+    q.n_prompt = n;
+    q.n_predict = n_predict;
+    q.salt = p->salt;
+    q.priority = p->priority;
+    q.sampling = p->sampling;
+    q.ignores_end = p->ignores_end;
+    q.user = (void *)(uintptr_t)(j->tag | prompt);
+    q.wants_text = 1;
+    q.stops = p->stops;
+    q.n_stops = p->n_stops;
+    q.stop_ids = p->stop_ids;
+    q.n_stop_ids = p->n_stop_ids;
+    q.wants_logprobs = p->wants_logprobs;
+    q.wants_prompt_logprobs = p->wants_logprobs && p->echoes;
+    q.n_top = p->n_top < j->s->l->info.n_vocab ? p->n_top : j->s->l->info.n_vocab;
+    q.biases = p->biases;
+    q.n_biases = p->n_biases;
+    q.frequency_penalty = p->frequency_penalty;
+    q.presence_penalty = p->presence_penalty;
+    q.repetition_penalty = p->repetition_penalty;
+    q.time_limit_ns = p->time_limit_ms * 1000000;
+    return q;
+}
+
+/* The status of a refusal by the serving. */
+static int status_of(pleat_status status, const pleat_error *err) {
+    if (status == PLEAT_E_LIMIT) return err->where != PLEAT_NOWHERE ? 429 : 400;
+    return status == PLEAT_E_MEMORY ? 503 : 400;
+}
+
+static int post_prompt(job *j, uint32_t i, refusal *why) {
+    pleat_token *ids = NULL;
+    uint32_t n = 0, n_predict = 0;
+    pleat_request_id posted[PARAMS_CHOICES_MAX];
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    int code = read_prompt(j, i, &ids, &n, why);
+    if (code == 0) code = fit(j, n, &n_predict, why);
+    if (code == 0) {
+        const pleat_request q = request_of(j, i, ids, n, n_predict);
+        const pleat_status status = pleat_serving_post(j->s->serving, &q, j->p.n, posted, &err);
+        if (status != PLEAT_OK) code = params_refuse(why, status_of(status, &err), "", "%s", err.text);
+    }
+    free(ids);
+    if (code != 0) return -1;
+    j->sources[i].n_tokens = n;
+    for (uint32_t k = 0; k < j->p.n; k++) {
+        choice *ch = &j->choices[i * j->p.n + k];
+        ch->id = posted[k];
+        ch->is_open = 1;
+        if (j->p.wants_logprobs) ch->logprobs = j->p.is_chat ? json_array() : reply_logprobs();
+        j->n_open++;
+    }
+    return 0;
+}
+
+static void cancel_open(job *j) {
+    for (uint32_t i = 0; i < j->n_prompts * j->p.n; i++) {
+        if (!j->choices[i].is_open) continue;
+        pleat_serving_post_cancel(j->s->serving, j->choices[i].id);
+        j->s->metrics.n_aborted++;
+    }
+}
+
+static int set_up(job *j, int is_chat, refusal *why) {
+    if (params_read(j->body, is_chat, &j->p, why) != 0) return -1;
+    if (j->p.model && strcmp(j->p.model, j->s->name) != 0)
+        return params_refuse(why, 404, "model", "the model '%.100s' is not here; '%.100s' is", j->p.model, j->s->name);
+    if (j->s->is_stopping) return params_refuse(why, 503, "", "the server is stopping");
+    if (!j->p.has_seed && getrandom(&j->p.sampling.seed, sizeof j->p.sampling.seed, GRND_NONBLOCK) < 0)
+        j->p.sampling.seed = (uint64_t)time(NULL) ^ j->s->n_jobs_made;
+    if (!register_job(j))
+        return params_refuse(why, 429, "", "%u requests are here, as many as there may be", j->s->n_jobs_max);
+    j->n_prompts = is_chat ? 1 : params_count_prompts(j->p.prompt, why);
+    j->choices = cli_alloc((size_t)j->n_prompts * j->p.n, sizeof *j->choices);
+    j->sources = cli_alloc(j->n_prompts, sizeof *j->sources);
+    snprintf(j->id, sizeof j->id, "%s-%llx", is_chat ? "chatcmpl" : "cmpl", (unsigned long long)j->tag);
+    for (uint32_t i = 0; i < j->n_prompts; i++)
+        if (post_prompt(j, i, why) != 0) return -1;
+    return 0;
+}
+
+void job_start(server *s, connection *c, json_t *body, int is_chat) {
+    refusal why = {.status = 400};
+    job *j = cli_alloc(1, sizeof *j);
+    *j = (job){.s = s, .c = c, .body = body, .created_s = time(NULL), .start_s = measure_now_s()};
+    if (set_up(j, is_chat, &why) != 0) {
+        if (j->choices) cancel_open(j);
+        release(j);
+        reply_refuse(c, why.status, why.field, why.text);
+        return;
+    }
+    connection_set_work(c, j);
+    if (!j->p.streams) return;
+    connection_begin_stream(c);
+    for (uint32_t i = 0; is_chat && i < j->p.n; i++)
+        send_choice(j, i, json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL);
+}
+
+/* ---- other ends --------------------------------------------------------------------------------------------------------------- */
+
+void job_leave(job *j) {
+    cancel_open(j);
+    release(j);
+}
+
+void job_abort(job *j) {
+    connection_set_work(j->c, NULL);
+    cancel_open(j);
+    if (j->p.streams) {
+        for (uint32_t i = 0; i < j->n_prompts * j->p.n; i++)
+            if (j->choices[i].is_open) send_piece(j, i, NULL, 0, "abort");
+        end_stream(j);
+    } else {
+        reply_refuse(j->c, 503, "", "the server is stopping");
+    }
+    release(j);
+}

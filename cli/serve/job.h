@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * job.h: a completion or chat completion on its way: its prompts as tokens, its continuations in the serving, and their
+ * texts, streamed or gathered.
+ *
+ *     job_start ──posts──> job_note, for each event of its requests ──> the last text has ended: answered, and gone
+ *         └──refused: answered, and no job                job_leave: the client is gone      job_abort: the server stops
+ *
+ * A continuation is one request of the serving.  Its tag says whose it is, so that a note that comes after its job has gone
+ * finds nothing:
+ *
+ *     tag = job's serial << 24 | job's place << 8 | prompt            the event's index: which continuation of that prompt
+ */
+#ifndef PLEAT_CLI_SERVE_JOB_H
+#define PLEAT_CLI_SERVE_JOB_H
+
+#include <jansson.h>
+
+#include "net/connection.h"
+#include "params.h"
+#include "serve.h"
+
+typedef struct job job;
+
+/* Begin on a request; takes the body.  What is refused is answered at once. */
+void job_start(server *s, connection *c, json_t *body, int is_chat);
+
+/* An event of the serving has come. */
+void job_note(server *s, const note *n);
+
+/* Its client has gone: cancel and forget it. */
+void job_leave(job *j);
+
+/* End all its texts as they are, with a well-formed last event, or refuse it where nothing was sent; forget it. */
+void job_abort(job *j);
+
+/* prompt.c: text to tokens.  The caller frees *ids.  0, or -1 with *why. */
+int job_tokens(const server *s, const char *text, size_t n_bytes, uint32_t flags, pleat_token **ids, uint32_t *n,
+               refusal *why);
+
+/* The text of tokens, special ones by their names; the caller frees it. */
+char *job_text(const server *s, const pleat_token *ids, uint32_t n, size_t *n_text);
+
+/* Does the model have them all?  0, or -1 with *why. */
+int job_check_ids(const server *s, const pleat_token *ids, uint32_t n, refusal *why);
+
+/* A chat's messages (tools, template_args: may be NULL) as tokens. */
+int job_chat_tokens(const server *s, json_t *messages, json_t *tools, json_t *template_args, pleat_token **ids,
+                    uint32_t *n, refusal *why);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * metrics.h: counters of a server, and the text that Prometheus reads: vLLM's names where it has them, ours beside.
+ */
+#ifndef PLEAT_CLI_SERVE_METRICS_H
+#define PLEAT_CLI_SERVE_METRICS_H
+
+#include <stdio.h>
+
+#include "pleat/pleat.h"
+
+enum { HISTOGRAM_BOUNDS = 16, METRICS_STATUSES = 600 };
+
+typedef struct histogram {
+    uint64_t
+        counts[HISTOGRAM_BOUNDS + 1]; /* [i]: values up to the i-th bound and above the one before; the last: more */
+    double sum;
+} histogram;
+
+typedef struct metrics {
+    uint64_t responses[METRICS_STATUSES];           /* by status */
+    uint64_t n_finished[PLEAT_FINISH_DEADLINE + 1]; /* texts by pleat_finish */
+    uint64_t n_aborted;                             /* requests whose client left, or that the server's end cut off */
+    uint32_t n_connections;                         /* open now */
+    histogram first_token_s, token_s, whole_s;
+} metrics;
+
+void histogram_add(histogram *h, double seconds);
+
+/* What the text has beside the counters. */
+typedef struct metrics_facts {
+    const char *model, *kv;
+    const pleat_serving_stats *stats;
+    uint64_t page_bytes;
+    double uptime_s;
+} metrics_facts;
+
+void metrics_print(FILE *f, const metrics *m, const metrics_facts *facts);
+
+#endif

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * connection.c: see connection.h.
+ *
+ *     state    reads                       timer
+ *     HEAD     up to a head                idle, or for the head once a byte has come
+ *     BODY     up to its length            for the whole of it, by its length
+ *     WORK     ahead, one head at most     none: the answer takes what it takes; the writing has its own
+ *     LAST     and forgets it              none: its last bytes are going out
+ *     LINGER   and forgets it              2 s: so that the client sees the answer before the connection is reset
+ */
+#include "connection.h"
+
+#include <event2/buffer.h>
+#include <event2/bufferevent.h>
+#include <event2/event.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "cli/lib/common.h"
+
+enum { INPUT_MAX = 2 * HTTP_HEAD_MAX, LINGER_S = 2, BODY_BYTES_PER_S = 32768 };
+
+typedef enum connection_state { HEAD, BODY, WORK, LAST, LINGER } connection_state;
+
+struct connection {
+    connections *all;
+    connection *next, *prev;
+    struct bufferevent *bev;
+    struct event *timer;
+    connection_state state;
+    http_head head;      /* of the request under way */
+    uint64_t body_bytes; /* of it, in all->body_bytes */
+    void *work;          /* NULL: none */
+    int has_begun;       /* bytes of the next head have come */
+    int is_cut;          /* its reader is too slow: it is going to be closed */
+    int is_advancing;
+};
+
+/* ---- its life ---------------------------------------------------------------------------------------------------------- */
+
+static void arm(connection *c, uint32_t seconds) {
+    const struct timeval tv = {.tv_sec = seconds};
+    if (seconds > 0)
+        evtimer_add(c->timer, &tv);
+    else
+        evtimer_del(c->timer);
+}
+
+static size_t output_bytes(const connection *c) { return evbuffer_get_length(bufferevent_get_output(c->bev)); }
+
+static void free_body(connection *c) {
+    c->all->body_bytes -= c->body_bytes;
+    c->body_bytes = 0;
+}
+
+void connection_close(connection *c) {
+    connections *all = c->all;
+    if (c->work) {
+        void *gone = c->work;
+        c->work = NULL;
+        all->rules.leave(all->rules.ctx, gone);
+    }
+    free_body(c);
+    if (c->next) c->next->prev = c->prev;
+    if (c->prev) c->prev->next = c->next;
+    if (all->first == c) all->first = c->next;
+    all->n--;
+    event_free(c->timer);
+    bufferevent_free(c->bev);
+    free(c);
+    all->rules.room(all->rules.ctx);
+}
+
+/* Nothing follows on this connection: what is written goes out, and then it ends. */
+static void begin_last(connection *c) {
+    c->state = LAST;
+    arm(c, 0);
+    bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX);
+}
+
+static void begin_linger(connection *c) {
+    c->state = LINGER;
+    shutdown(bufferevent_getfd(c->bev), SHUT_WR);
+    arm(c, LINGER_S);
+}
+
+static void begin_head(connection *c) {
+    c->state = HEAD;
+    c->has_begun = 0;
+    bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX);
+    arm(c, NET_IDLE_S);
+}
+
+/* ---- answers ------------------------------------------------------------------------------------------------------------- */
+
+static void put_head(connection *c, int status, const char *type) {
+    struct evbuffer *out = bufferevent_get_output(c->bev);
+    char date[64];
+    const time_t now = time(NULL);
+    struct tm tm;
+    strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&now, &tm));
+    if (c->all->is_stopping) c->head.stays = 0;
+    evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Type: %s\r\n", status, http_reason(status), date,
+                        type);
+    if (status == 429 || status == 503) evbuffer_add_printf(out, "Retry-After: 1\r\n");
+    if (status == 401) evbuffer_add_printf(out, "WWW-Authenticate: Bearer\r\n");
+    if (!c->head.stays) evbuffer_add_printf(out, "Connection: close\r\n");
+    c->all->rules.answered(c->all->rules.ctx, status);
+}
+
+/* The answer is written: the next request, or the end. */
+static void end_answer(connection *c) {
+    free_body(c);
+    if (c->head.stays)
+        begin_head(c);
+    else
+        begin_last(c);
+    if (!c->is_advancing)
+        bufferevent_trigger(c->bev, EV_READ | EV_WRITE, BEV_TRIG_IGNORE_WATERMARKS | BEV_TRIG_DEFER_CALLBACKS);
+}
+
+void connection_answer(connection *c, int status, const char *type, const char *text, size_t n) {
+    if (c->is_cut) return;
+    put_head(c, status, type);
+    evbuffer_add_printf(bufferevent_get_output(c->bev), "Content-Length: %zu\r\n\r\n", n);
+    bufferevent_write(c->bev, text, n);
+    end_answer(c);
+}
+
+void connection_begin_stream(connection *c) {
+    if (c->head.minor == 0) c->head.stays = 0;
+    put_head(c, 200, "text/event-stream");
+    evbuffer_add_printf(bufferevent_get_output(c->bev), "Cache-Control: no-cache\r\n%s\r\n",
+                        c->head.minor == 1 ? "Transfer-Encoding: chunked\r\n" : "");
+}
+
+void connection_send(connection *c, const char *data, size_t n) {
+    static const char before[] = "data: ", after[] = "\n\n";
+    struct evbuffer *out = bufferevent_get_output(c->bev);
+    if (c->is_cut) return;
+    if (c->head.minor == 1) evbuffer_add_printf(out, "%zx\r\n", n + sizeof before - 1 + sizeof after - 1);
+    evbuffer_add(out, before, sizeof before - 1);
+    evbuffer_add(out, data, n);
+    evbuffer_add(out, after, sizeof after - 1);
+    if (c->head.minor == 1) evbuffer_add(out, "\r\n", 2);
+    if (output_bytes(c) <= NET_OUTPUT_MAX) return;
+    c->is_cut = 1; /* its reader takes nothing: closed from the loop */
+    event_active(c->timer, EV_TIMEOUT, 0);
+}
+
+void connection_end_stream(connection *c) {
+    if (c->is_cut) return;
+    if (c->head.minor == 1) evbuffer_add(bufferevent_get_output(c->bev), "0\r\n\r\n", 5);
+    end_answer(c);
+}
+
+void connection_set_work(connection *c, void *work) { c->work = work; }
+
+/* ---- requests ------------------------------------------------------------------------------------------------------------ */
+
+/* A refusal behind which the connection cannot be read any further. */
+static void refuse_and_end(connection *c, int status, const char *text) {
+    c->head.stays = 0;
+    c->all->rules.refuse(c->all->rules.ctx, c, status, text);
+}
+
+static void take_head(connection *c, size_t n_head) {
+    const connection_rules *rules = &c->all->rules;
+    evbuffer_drain(bufferevent_get_input(c->bev), n_head);
+    if (!rules->admits(rules->ctx, &c->head)) {
+        refuse_and_end(c, 401, "a key is asked for: Authorization: Bearer KEY");
+    } else if (c->head.content_length > rules->body_bytes) {
+        char text[128];
+        snprintf(text, sizeof text, "a body of %llu bytes; at most %llu are taken",
+                 (unsigned long long)c->head.content_length, (unsigned long long)rules->body_bytes);
+        refuse_and_end(c, 413, text);
+    } else if (c->all->body_bytes + c->head.content_length > NET_BODIES_MAX) {
+        refuse_and_end(c, 503, "too many bytes of other requests are under way");
+    } else {
+        c->body_bytes = c->head.content_length;
+        c->all->body_bytes += c->body_bytes;
+        c->state = BODY;
+        bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX + (size_t)c->body_bytes);
+        arm(c, NET_BODY_S + (uint32_t)(c->body_bytes / BODY_BYTES_PER_S));
+        if (c->head.expects_continue && c->body_bytes > 0)
+            evbuffer_add_printf(bufferevent_get_output(c->bev), "HTTP/1.1 100 Continue\r\n\r\n");
+    }
+}
+
+/* 1: there was a head. */
+static int read_head(connection *c) {
+    struct evbuffer *in = bufferevent_get_input(c->bev);
+    const unsigned char *crlf = evbuffer_get_length(in) >= 2 ? evbuffer_pullup(in, 2) : NULL;
+    if (crlf && crlf[0] == '\r' && crlf[1] == '\n') evbuffer_drain(in, 2); /* RFC 9112, 2.2 */
+    const size_t n = evbuffer_get_length(in);
+    if (n == 0) return 0;
+    const size_t n_seen = n < HTTP_HEAD_MAX + 1 ? n : HTTP_HEAD_MAX + 1;
+    const int length = http_read_head((const char *)evbuffer_pullup(in, (ev_ssize_t)n_seen), n_seen, &c->head);
+    if (length > 0) {
+        take_head(c, (size_t)length);
+        return 1;
+    }
+    if (length < 0) {
+        memset(&c->head, 0, sizeof c->head);
+        c->head.minor = 1;
+        refuse_and_end(c, -length,
+                       length == -411 ? "a body needs a Content-Length" : "this is no request that can be read");
+        return 1;
+    }
+    if (!c->has_begun) arm(c, NET_HEAD_S);
+    c->has_begun = 1;
+    return 0;
+}
+
+/* 1: the body was there, and the request is under way or answered. */
+static int read_body(connection *c) {
+    struct evbuffer *in = bufferevent_get_input(c->bev);
+    const size_t n = (size_t)c->head.content_length;
+    if (evbuffer_get_length(in) < n) return 0;
+    char *body = cli_alloc(n + 1, 1);
+    evbuffer_remove(in, body, n);
+    c->state = WORK;
+    arm(c, 0);
+    bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX);
+    c->all->rules.request(c->all->rules.ctx, c, &c->head, body, n);
+    free(body);
+    return 1;
+}
+
+static void advance(connection *c) {
+    int goes_on = 1;
+    c->is_advancing = 1;
+    while (goes_on && !c->is_cut) goes_on = c->state == HEAD ? read_head(c) : c->state == BODY ? read_body(c) : 0;
+    c->is_advancing = 0;
+}
+
+/* ---- what the loop calls --------------------------------------------------------------------------------------------------- */
+
+static void on_read(struct bufferevent *bev, void *arg) {
+    connection *c = arg;
+    struct evbuffer *in = bufferevent_get_input(bev);
+    if (c->state == LAST || c->state == LINGER)
+        evbuffer_drain(in, evbuffer_get_length(in));
+    else
+        advance(c);
+    if (c->state == LAST && output_bytes(c) == 0) begin_linger(c);
+}
+
+static void on_write(struct bufferevent *bev, void *arg) {
+    connection *c = arg;
+    (void)bev;
+    if (c->state == LAST && output_bytes(c) == 0) begin_linger(c);
+}
+
+static void on_event(struct bufferevent *bev, short what, void *arg) {
+    (void)bev, (void)what; /* its end, an error, or a reader that takes nothing: all the same here */
+    connection_close(arg);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg) {
+    (void)fd, (void)what;
+    connection_close(arg);
+}
+
+void connection_open(connections *all, evutil_socket_t fd) {
+    const struct timeval write_tv = {.tv_sec = NET_WRITE_S};
+    const int one = 1;
+    connection *c = cli_alloc(1, sizeof *c);
+    *c = (connection){.all = all, .next = all->first};
+    c->timer = evtimer_new(all->base, on_timer, c);
+    c->bev = bufferevent_socket_new(all->base, fd, BEV_OPT_CLOSE_ON_FREE);
+    if (!c->bev || !c->timer) {
+        if (c->timer) event_free(c->timer);
+        if (c->bev)
+            bufferevent_free(c->bev);
+        else
+            evutil_closesocket(fd);
+        free(c);
+        return;
+    }
+    if (all->first) all->first->prev = c;
+    all->first = c;
+    all->n++;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    bufferevent_setcb(c->bev, on_read, on_write, on_event, c);
+    bufferevent_set_timeouts(c->bev, NULL, &write_tv);
+    begin_head(c);
+    arm(c, NET_HEAD_S);
+    bufferevent_enable(c->bev, EV_READ | EV_WRITE);
+}
+
+void connections_close_idle(connections *all) {
+    for (connection *c = all->first, *next; c; c = next) {
+        next = c->next;
+        if ((c->state == HEAD || c->state == BODY) && output_bytes(c) == 0) connection_close(c);
+    }
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * connection.h: a client's connection: HTTP/1.x on a bufferevent.  What requests mean is the caller's.
+ *
+ *     HEAD ──whole──> BODY ──whole──> WORK ──answer──> HEAD        or the end, where the connection is not to stay
+ *                                      └──stream──> events ──> HEAD
+ *
+ * Requests of one connection are answered one after the other; what a client sends ahead waits in the socket.  The client
+ * may leave in any state: then who works for it is told.  That a client closes its sending side counts as leaving.
+ *
+ * Nothing here closes a connection under a caller: who reads too slowly is marked, and closed from the loop.
+ */
+#ifndef PLEAT_CLI_SERVE_CONNECTION_H
+#define PLEAT_CLI_SERVE_CONNECTION_H
+
+#include <event2/util.h>
+
+#include "http.h"
+
+enum {
+    NET_BODIES_MAX = 128 << 20, /* bytes of all bodies that are being read or worked on */
+    NET_OUTPUT_MAX = 4 << 20,   /* bytes of a stream that its reader has not taken */
+    NET_HEAD_S = 20,            /* for a head to come, from its first byte or the connection's beginning */
+    NET_IDLE_S = 75,            /* for the next request on a connection */
+    NET_BODY_S = 30,            /* for a body, and a second more for each 32 KiB of it */
+    NET_WRITE_S = 30,           /* without the reader taking a byte */
+};
+
+typedef struct connection connection;
+
+/* What the caller does; ctx is handed to each. */
+typedef struct connection_rules {
+    void *ctx;
+    uint64_t body_bytes;                             /* the longest body */
+    int (*admits)(void *ctx, const http_head *head); /* asked before the body is read; 0 is refused with 401 */
+    /* A request is there whole: it is answered now or later.  The body has a NUL behind it and lives during the call. */
+    void (*request)(void *ctx, connection *c, const http_head *head, const char *body, size_t n_body);
+    void (*refuse)(void *ctx, connection *c, int status, const char *text); /* answer with an error */
+    void (*leave)(void *ctx, void *work); /* the client of this work has gone (connection_set_work) */
+    void (*answered)(void *ctx, int status);
+    void (*room)(void *ctx); /* a connection has gone */
+} connection_rules;
+
+/* The connections of a loop. */
+typedef struct connections {
+    struct event_base *base;
+    connection_rules rules;
+    connection *first; /* list */
+    uint32_t n;
+    uint64_t body_bytes; /* of all bodies that are announced and not yet done with */
+    int is_stopping;     /* connections end behind their answers */
+} connections;
+
+/* Take an accepted socket.  What cannot be had closes it. */
+void connection_open(connections *all, evutil_socket_t fd);
+
+/* Close it, with what it has not sent. */
+void connection_close(connection *c);
+
+/* Close those that wait for a request and have nothing left to send. */
+void connections_close_idle(connections *all);
+
+/* Answer the request under way. */
+void connection_answer(connection *c, int status, const char *type, const char *text, size_t n);
+
+/* Answer with a stream of server-sent events: begin, any number of events, end. */
+void connection_begin_stream(connection *c);
+void connection_send(connection *c, const char *data, size_t n);
+void connection_end_stream(connection *c);
+
+/* Who works on the request under way; NULL: nobody. */
+void connection_set_work(connection *c, void *work);
+
+#endif

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * params.c: see params.h.
+ */
+#include "params.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/lib/common.h"
+
+int params_refuse(refusal *why, int status, const char *field, const char *fmt, ...) {
+    va_list args;
+    why->status = status;
+    snprintf(why->field, sizeof why->field, "%s", field);
+    va_start(args, fmt);
+    vsnprintf(why->text, sizeof why->text, fmt, args);
+    va_end(args);
+    return -1;
+}
+
+/* ---- values of fields: *out stays as it is where the field is left out or null ------------------------------------------ */
+
+static json_t *given(json_t *body, const char *field) {
+    json_t *value = json_object_get(body, field);
+    return json_is_null(value) ? NULL : value;
+}
+
+static int read_flag(json_t *body, const char *field, int *out, refusal *why) {
+    json_t *value = given(body, field);
+    if (!value) return 0;
+    if (!json_is_boolean(value)) return params_refuse(why, 400, field, "%s is true or false", field);
+    *out = json_is_true(value);
+    return 0;
+}
+
+static int read_integer(json_t *body, const char *field, int64_t low, int64_t high, int64_t *out, refusal *why) {
+    json_t *value = given(body, field);
+    if (!value) return 0;
+    if (!json_is_integer(value) || json_integer_value(value) < low || json_integer_value(value) > high)
+        return params_refuse(why, 400, field, "%s is a whole number in %lld..%lld", field, (long long)low,
+                             (long long)high);
+    *out = json_integer_value(value);
+    return 0;
+}
+
+static int read_u32(json_t *body, const char *field, uint32_t low, uint32_t high, uint32_t *out, refusal *why) {
+    int64_t value = *out;
+    if (read_integer(body, field, low, high, &value, why) != 0) return -1;
+    *out = (uint32_t)value;
+    return 0;
+}
+
+static int read_number(json_t *body, const char *field, double low, double high, float *out, refusal *why) {
+    json_t *value = given(body, field);
+    if (!value) return 0;
+    if (!json_is_number(value) || !(json_number_value(value) >= low && json_number_value(value) <= high))
+        return params_refuse(why, 400, field, "%s is a number in %g..%g", field, low, high);
+    *out = (float)json_number_value(value);
+    return 0;
+}
+
+static int read_string(json_t *body, const char *field, const char **out, refusal *why) {
+    json_t *value = given(body, field);
+    if (!value) return 0;
+    if (!json_is_string(value)) return params_refuse(why, 400, field, "%s is a string", field);
+    *out = json_string_value(value);
+    return 0;
+}
+
+/* ---- groups of fields ------------------------------------------------------------------------------------------------- */
+
+/* The defaults are those of OpenAI's API: a draw from the whole distribution. */
+static int read_sampling(json_t *body, params *p, refusal *why) {
+    int64_t seed = -1, top_k = 0;
+    pleat_sampler_options *s = &p->sampling;
+    pleat_sampler_options_default(s);
+    s->temperature = 1;
+    s->top_k = 0;
+    s->top_p = 1;
+    s->min_p = 0;
+    if (read_number(body, "temperature", 0, 1000, &s->temperature, why) != 0 ||
+        read_number(body, "top_p", 0, 1, &s->top_p, why) != 0 ||
+        read_number(body, "min_p", 0, 1, &s->min_p, why) != 0 ||
+        read_integer(body, "top_k", -1, UINT32_MAX, &top_k, why) != 0 ||
+        read_integer(body, "seed", INT64_MIN, INT64_MAX, &seed, why) != 0)
+        return -1;
+    if (!(s->top_p > 0)) return params_refuse(why, 400, "top_p", "top_p is above 0, and at most 1");
+    s->top_k = top_k > 0 ? (uint32_t)top_k : 0;
+    s->seed = (uint64_t)seed;
+    p->has_seed = given(body, "seed") != NULL;
+    p->repetition_penalty = 1;
+    if (read_number(body, "frequency_penalty", -2, 2, &p->frequency_penalty, why) != 0 ||
+        read_number(body, "presence_penalty", -2, 2, &p->presence_penalty, why) != 0 ||
+        read_number(body, "repetition_penalty", 0.01, 100, &p->repetition_penalty, why) != 0)
+        return -1;
+    return 0;
+}
+
+static int add_stop(json_t *value, params *p, refusal *why) {
+    const size_t n = json_string_length(value);
+    if (!json_is_string(value) || n < 1 || n > PLEAT_STOP_BYTES_MAX || p->n_stops == PLEAT_STOPS_MAX)
+        return params_refuse(why, 400, "stop", "stop is a string of 1 to %d bytes, or a list of at most %d",
+                             PLEAT_STOP_BYTES_MAX, PLEAT_STOPS_MAX);
+    p->stops[p->n_stops++] = json_string_value(value);
+    return 0;
+}
+
+static int read_stops(json_t *body, params *p, refusal *why) {
+    json_t *stop = given(body, "stop"), *ids = given(body, "stop_token_ids"), *value;
+    size_t i;
+    if (stop && !json_is_array(stop) && add_stop(stop, p, why) != 0) return -1;
+    json_array_foreach(stop, i, value) {
+        if (add_stop(value, p, why) != 0) return -1;
+    }
+    if (ids && (!json_is_array(ids) || json_array_size(ids) > PARAMS_STOP_IDS_MAX))
+        return params_refuse(why, 400, "stop_token_ids", "stop_token_ids is a list of at most %d token ids",
+                             PARAMS_STOP_IDS_MAX);
+    json_array_foreach(ids, i, value) {
+        const json_int_t id = json_integer_value(value);
+        if (!json_is_integer(value) || id < 0 || id > INT32_MAX)
+            return params_refuse(why, 400, "stop_token_ids", "stop_token_ids[%zu] is no token id", i);
+        p->stop_ids[p->n_stop_ids++] = (pleat_token)id;
+    }
+    return 0;
+}
+
+static int read_biases(json_t *body, params *p, refusal *why) {
+    json_t *biases = given(body, "logit_bias"), *value;
+    const char *key;
+    if (!biases) return 0;
+    if (!json_is_object(biases) || json_object_size(biases) > PARAMS_BIASES_MAX)
+        return params_refuse(why, 400, "logit_bias", "logit_bias is an object of at most %d token ids and numbers",
+                             PARAMS_BIASES_MAX);
+    json_object_foreach(biases, key, value) {
+        char *end;
+        const unsigned long id = strtoul(key, &end, 10);
+        const double bias = json_number_value(value);
+        if (key[0] < '0' || key[0] > '9' || *end || id > INT32_MAX || !json_is_number(value) || !(fabs(bias) <= 100))
+            return params_refuse(why, 400, "logit_bias", "logit_bias has token ids as names, and numbers in -100..100");
+        p->biases[p->n_biases++] = (pleat_logit_bias){.token = (pleat_token)id, .bias = (float)bias};
+    }
+    return 0;
+}
+
+static int read_stream(json_t *body, params *p, refusal *why) {
+    json_t *options = given(body, "stream_options");
+    if (read_flag(body, "stream", &p->streams, why) != 0) return -1;
+    if (!options) return 0;
+    if (!json_is_object(options) || !p->streams)
+        return params_refuse(why, 400, "stream_options", "stream_options is an object beside \"stream\": true");
+    return read_flag(options, "include_usage", &p->wants_usage, why);
+}
+
+/* Both API's: what is common. */
+static int read_common(json_t *body, params *p, refusal *why) {
+    uint32_t n = 1;
+    int64_t priority = 0, limit = 0;
+    if (read_string(body, "model", &p->model, why) != 0 || read_u32(body, "n", 1, PARAMS_CHOICES_MAX, &n, why) != 0 ||
+        read_sampling(body, p, why) != 0 || read_stops(body, p, why) != 0 || read_biases(body, p, why) != 0 ||
+        read_stream(body, p, why) != 0 || read_flag(body, "ignore_eos", &p->ignores_end, why) != 0 ||
+        read_string(body, "cache_salt", &p->salt, why) != 0 ||
+        read_integer(body, "priority", INT32_MIN, INT32_MAX, &priority, why) != 0 ||
+        read_integer(body, "time_limit_ms", 1, PARAMS_TIME_LIMIT_MAX_MS, &limit, why) != 0)
+        return -1;
+    if (p->salt && strlen(p->salt) > 256)
+        return params_refuse(why, 400, "cache_salt", "cache_salt has at most 256 bytes");
+    p->n = n;
+    p->priority = (int32_t)priority;
+    p->time_limit_ms = (uint64_t)limit;
+    return 0;
+}
+
+/* ---- chat ------------------------------------------------------------------------------------------------------------- */
+
+static int check_messages(json_t *messages, refusal *why) {
+    size_t i;
+    json_t *message;
+    if (!json_is_array(messages) || json_array_size(messages) == 0)
+        return params_refuse(why, 400, "messages", "messages is a list of at least one message");
+    json_array_foreach(messages, i, message) {
+        if (!json_is_object(message) || !json_is_string(json_object_get(message, "role")))
+            return params_refuse(why, 400, "messages", "messages[%zu] is no object with a role", i);
+    }
+    return 0;
+}
+
+/* What would change the answer and is not done. */
+static int check_undone(json_t *body, refusal *why) {
+    json_t *format = given(body, "response_format");
+    const char *type = json_string_value(json_object_get(format, "type"));
+    if (format && (!type || strcmp(type, "text") != 0))
+        return params_refuse(why, 400, "response_format",
+                             "response_format other than {\"type\": \"text\"} is not "
+                             "supported");
+    static const char *const undone[] = {"suffix",       "audio",          "functions", "function_call",  "guided_json",
+                                         "guided_regex", "guided_grammar", "grammar",   "use_beam_search"};
+    for (size_t i = 0; i < sizeof undone / sizeof undone[0]; i++) {
+        json_t *value = given(body, undone[i]);
+        if (value && !json_is_false(value)) return params_refuse(why, 400, undone[i], "%s is not supported", undone[i]);
+    }
+    return 0;
+}
+
+static int read_tools(json_t *body, params *p, refusal *why) {
+    json_t *tools = given(body, "tools"), *choice = given(body, "tool_choice");
+    const char *word = json_string_value(choice);
+    if (tools && !json_is_array(tools)) return params_refuse(why, 400, "tools", "tools is a list");
+    if (choice && (!word || (strcmp(word, "auto") != 0 && strcmp(word, "none") != 0)))
+        return params_refuse(why, 400, "tool_choice", "tool_choice is \"auto\" or \"none\"; nothing can be forced");
+    if (tools && json_array_size(tools) > 0 && !(word && strcmp(word, "none") == 0)) p->tools = tools;
+    p->template_args = given(body, "chat_template_kwargs");
+    if (p->template_args && !json_is_object(p->template_args))
+        return params_refuse(why, 400, "chat_template_kwargs", "chat_template_kwargs is an object");
+    return 0;
+}
+
+static int read_chat(json_t *body, params *p, refusal *why) {
+    p->messages = json_object_get(body, "messages");
+    if (check_messages(p->messages, why) != 0 || read_tools(body, p, why) != 0 ||
+        read_integer(body, "max_tokens", 1, INT32_MAX, &p->max_tokens, why) != 0 ||
+        read_integer(body, "max_completion_tokens", 1, INT32_MAX, &p->max_tokens, why) != 0 ||
+        read_flag(body, "logprobs", &p->wants_logprobs, why) != 0 ||
+        read_u32(body, "top_logprobs", 0, PLEAT_LOGPROBS_MAX, &p->n_top, why) != 0)
+        return -1;
+    if (p->n_top > 0 && !p->wants_logprobs)
+        return params_refuse(why, 400, "top_logprobs", "top_logprobs needs \"logprobs\": true");
+    return 0;
+}
+
+/* ---- completions ------------------------------------------------------------------------------------------------------ */
+
+uint32_t params_count_prompts(json_t *prompt, refusal *why) {
+    if (json_is_string(prompt)) return 1;
+    const size_t n = json_array_size(prompt);
+    json_t *first = json_array_get(prompt, 0);
+    if (json_is_integer(first)) return 1;
+    if (n >= 1 && n <= PARAMS_PROMPTS_MAX && (json_is_string(first) || json_is_array(first))) return (uint32_t)n;
+    params_refuse(why, 400, "prompt", "prompt is a string, a list of token ids, or a list of at most %d of either",
+                  PARAMS_PROMPTS_MAX);
+    return 0;
+}
+
+json_t *params_prompt(json_t *prompt, uint32_t i) {
+    return json_is_string(prompt) || json_is_integer(json_array_get(prompt, 0)) ? prompt : json_array_get(prompt, i);
+}
+
+int params_ids(json_t *array, pleat_token **ids, uint32_t *n, refusal *why) {
+    const size_t size = json_array_size(array);
+    size_t i;
+    json_t *value;
+    *ids = NULL;
+    *n = 0;
+    if (!json_is_array(array) || size == 0 || size > INT32_MAX)
+        return params_refuse(why, 400, "prompt", "a prompt is a string, or a list of at least one token id");
+    pleat_token *to = cli_alloc(size, sizeof *to);
+    json_array_foreach(array, i, value) {
+        const json_int_t id = json_integer_value(value);
+        if (!json_is_integer(value) || id < 0 || id > INT32_MAX) {
+            free(to);
+            return params_refuse(why, 400, "prompt", "element %zu of a prompt is no token id", i);
+        }
+        to[i] = (pleat_token)id;
+    }
+    *ids = to;
+    *n = (uint32_t)size;
+    return 0;
+}
+
+static int read_completion(json_t *body, params *p, refusal *why) {
+    json_t *logprobs = given(body, "logprobs");
+    int64_t best_of = p->n;
+    p->prompt = json_object_get(body, "prompt");
+    p->max_tokens = 16;
+    p->adds_special = 1;
+    if (params_count_prompts(p->prompt, why) == 0) return -1;
+    if (read_integer(body, "max_tokens", 0, INT32_MAX, &p->max_tokens, why) != 0 ||
+        read_flag(body, "echo", &p->echoes, why) != 0 ||
+        read_flag(body, "add_special_tokens", &p->adds_special, why) != 0 ||
+        read_u32(body, "logprobs", 0, PLEAT_LOGPROBS_MAX, &p->n_top, why) != 0 ||
+        read_integer(body, "best_of", 1, INT32_MAX, &best_of, why) != 0)
+        return -1;
+    if (best_of != p->n) return params_refuse(why, 400, "best_of", "best_of other than n is not supported");
+    if (p->max_tokens == 0 && !p->echoes)
+        return params_refuse(why, 400, "max_tokens", "max_tokens is 0 only where \"echo\" is true");
+    p->wants_logprobs = logprobs != NULL;
+    return 0;
+}
+
+int params_read(json_t *body, int is_chat, params *out, refusal *why) {
+    *out = (params){.is_chat = is_chat, .max_tokens = -1};
+    if (!json_is_object(body)) return params_refuse(why, 400, "", "the body is no JSON object");
+    if (check_undone(body, why) != 0 || read_common(body, out, why) != 0) return -1;
+    return is_chat ? read_chat(body, out, why) : read_completion(body, out, why);
+}

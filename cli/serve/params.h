@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * params.h: the JSON bodies of completions, read by functions that know neither network nor model.
+ *
+ *     body ──json_loadb──> object ──params_read──> params: numbers in their ranges, strings that the object keeps
+ *                                            └──> refusal: status, field and words for OpenAI's error object
+ *
+ * A field that is null is as if it were left out.  Fields that change nothing here, as user and metadata, are passed over,
+ * and so are unknown ones.  What would change the answer and cannot be done is refused by name: response_format, suffix,
+ * best_of, audio, a tool_choice other than auto and none.
+ */
+#ifndef PLEAT_CLI_SERVE_PARAMS_H
+#define PLEAT_CLI_SERVE_PARAMS_H
+
+#include <jansson.h>
+
+#include "pleat/pleat.h"
+
+enum {
+    PARAMS_STOP_IDS_MAX = 64,
+    PARAMS_BIASES_MAX = 1024,
+    PARAMS_PROMPTS_MAX = 256,
+    PARAMS_CHOICES_MAX = 128, /* of one prompt */
+    PARAMS_TIME_LIMIT_MAX_MS = 86400000
+};
+
+/* Why a body is refused. */
+typedef struct refusal {
+    int status;
+    char field[48]; /* "": none in particular */
+    char text[256];
+} refusal;
+
+typedef struct params {
+    int is_chat;
+    const char *model;     /* NULL: not named */
+    json_t *messages;      /* chat: an array of objects; NULL in completions.  All json_t here are the body's */
+    json_t *tools;         /* NULL: none, or tool_choice is none */
+    json_t *template_args; /* chat_template_kwargs, an object; NULL: none */
+    json_t *prompt;        /* completions: a string, or an array of strings, of token ids, or of arrays of these */
+    uint32_t n;            /* continuations of each prompt */
+    int64_t max_tokens;    /* -1: not given */
+    int streams, wants_usage, echoes, ignores_end, adds_special;
+    int wants_logprobs;
+    uint32_t n_top;
+    pleat_sampler_options sampling;
+    int has_seed;
+    float frequency_penalty, presence_penalty, repetition_penalty;
+    const char *stops[PLEAT_STOPS_MAX];
+    uint32_t n_stops;
+    pleat_token stop_ids[PARAMS_STOP_IDS_MAX];
+    uint32_t n_stop_ids;
+    pleat_logit_bias biases[PARAMS_BIASES_MAX];
+    uint32_t n_biases;
+    int32_t priority;
+    const char *salt;       /* cache_salt; NULL: none */
+    uint64_t time_limit_ms; /* 0: none */
+} params;
+
+/* Read the body of a chat completion or a completion.  0, or -1 with *why filled in.  *out points into body. */
+int params_read(json_t *body, int is_chat, params *out, refusal *why);
+
+/* The number of prompts in a completion's `prompt`, 1..PARAMS_PROMPTS_MAX; 0 with *why where it is no such thing. */
+uint32_t params_count_prompts(json_t *prompt, refusal *why);
+
+/* The i-th of them: a string, or an array of token ids. */
+json_t *params_prompt(json_t *prompt, uint32_t i);
+
+/* Token ids of a JSON array: the caller frees *ids.  0, or -1 with *why. */
+int params_ids(json_t *array, pleat_token **ids, uint32_t *n, refusal *why);
+
+/* Fill in *why; returns -1. */
+int params_refuse(refusal *why, int status, const char *field, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * prompt.c: what clients send as tokens: text, and conversations through the model's template.
+ *
+ * A message is what its author says and nothing else.  So what spells out a special token of the model, as <|im_end|>, is
+ * refused, since in the template's text it would end the turn: chat.h says so.  --special lets it through.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/lib/common.h"
+#include "cli/lib/utf8.h"
+#include "job.h"
+
+/* ---- text ------------------------------------------------------------------------------------------------------------- */
+
+int job_tokens(const server *s, const char *text, size_t n_bytes, uint32_t flags, pleat_token **ids, uint32_t *n,
+               refusal *why) {
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    uint32_t cap = (uint32_t)(n_bytes / 2 + 16);
+    *ids = cli_alloc(cap, sizeof **ids);
+    *n = 0;
+    pleat_status status = pleat_model_tokenize(s->l->model, text, n_bytes, flags, *ids, cap, n, &err);
+    if (status == PLEAT_E_LIMIT && *n > cap) {
+        free(*ids);
+        cap = *n;
+        *ids = cli_alloc(cap, sizeof **ids);
+        status = pleat_model_tokenize(s->l->model, text, n_bytes, flags, *ids, cap, n, &err);
+    }
+    if (status == PLEAT_OK) return 0;
+    free(*ids);
+    *ids = NULL;
+    return params_refuse(why, status == PLEAT_E_MEMORY ? 503 : 400, "", "the text is refused: %s",
+                         err.text[0] ? err.text : pleat_status_str(status));
+}
+
+char *job_text(const server *s, const pleat_token *ids, uint32_t n, size_t *n_text) {
+    pleat_detokenizer d;
+    size_t cap = 64, at = 0, n_piece = 0;
+    char *text = cli_alloc(cap, 1);
+    (void)pleat_detokenizer_init(&d, s->l->model, PLEAT_DETOKENIZE_SPECIAL);
+    for (uint32_t i = 0; i <= n;) {
+        const pleat_status status = i < n ? pleat_detokenizer_put(&d, ids[i], text + at, cap - at, &n_piece)
+                                          : pleat_detokenizer_end(&d, text + at, cap - at, &n_piece);
+        if (status == PLEAT_E_LIMIT) {
+            char *longer = cli_alloc(2 * cap + n_piece, 1);
+            memcpy(longer, text, at);
+            free(text);
+            text = longer;
+            cap = 2 * cap + n_piece;
+            continue;
+        }
+        if (status == PLEAT_OK) at += n_piece;
+        i++;
+    }
+    *n_text = at;
+    return text;
+}
+
+int job_check_ids(const server *s, const pleat_token *ids, uint32_t n, refusal *why) {
+    for (uint32_t i = 0; i < n; i++)
+        if ((uint32_t)ids[i] >= s->l->info.n_vocab)
+            return params_refuse(why, 400, "prompt", "token %d, which the model has not", ids[i]);
+    return 0;
+}
+
+/* ---- messages --------------------------------------------------------------------------------------------------------- */
+
+/* The text of a message's content: a string, null, or a list of parts of type text, one line below the other. */
+static json_t *flat_content(json_t *content, size_t i, refusal *why) {
+    size_t at, n = 0;
+    json_t *part;
+    if (!content || json_is_null(content) || json_is_string(content))
+        return content ? json_incref(content) : json_null();
+    char *text = cli_alloc(1, 1);
+    json_array_foreach(content, at, part) {
+        const char *type = json_string_value(json_object_get(part, "type"));
+        json_t *value = json_object_get(part, "text");
+        if (!type || strcmp(type, "text") != 0 || !json_is_string(value)) {
+            params_refuse(why, 400, "messages", "messages[%zu].content[%zu] is no text, and this model reads no other",
+                          i, at);
+            free(text);
+            return NULL;
+        }
+        const size_t n_part = json_string_length(value);
+        char *longer = cli_alloc(n + n_part + 2, 1);
+        memcpy(longer, text, n);
+        if (at > 0) longer[n++] = '\n';
+        memcpy(longer + n, json_string_value(value), n_part);
+        n += n_part;
+        free(text);
+        text = longer;
+    }
+    json_t *flat = json_is_array(content) ? json_stringn(text, n) : NULL;
+    free(text);
+    if (!flat) params_refuse(why, 400, "messages", "messages[%zu].content is neither a string nor a list of parts", i);
+    return flat;
+}
+
+static json_t *flat_messages(json_t *messages, refusal *why) {
+    json_t *flat = json_array(), *message;
+    size_t i;
+    json_array_foreach(messages, i, message) {
+        json_t *content = flat_content(json_object_get(message, "content"), i, why);
+        json_t *copy = content ? json_copy(message) : NULL;
+        if (!copy) {
+            json_decref(flat);
+            return NULL;
+        }
+        json_object_set_new(copy, "content", content);
+        json_array_append_new(flat, copy);
+    }
+    return flat;
+}
+
+/* Does the JSON text, and so any string in it, spell out a special token? */
+static int check_special(const server *s, const char *json, size_t n, refusal *why) {
+    pleat_token *ids;
+    uint32_t n_ids;
+    int code = 0;
+    if (s->o->special) return 0;
+    if (job_tokens(s, json, n, PLEAT_TOKENIZE_SPECIAL, &ids, &n_ids, why) != 0) return -1;
+    for (uint32_t i = 0; i < n_ids && code == 0; i++) {
+        size_t n_name = 0;
+        const char *name = pleat_model_token_text(s->l->model, ids[i], &n_name);
+        if (!pleat_model_token_is_special(s->l->model, ids[i]) || n_name == 0 || !memmem(json, n, name, n_name))
+            continue;
+        code = params_refuse(why, 400, "messages",
+                             "a message spells out %.*s, a special token of this model; the server's option --special "
+                             "lets it through",
+                             (int)(n_name < 64 ? n_name : 64), name);
+    }
+    free(ids);
+    return code;
+}
+
+/* ---- the template ------------------------------------------------------------------------------------------------------ */
+
+/* What one rendering may take: much less than the library's defaults, since the loop waits for it. */
+static pleat_chat_options chat_limits(void) {
+    pleat_chat_options opt;
+    pleat_chat_options_default(&opt);
+    opt.max_steps = 1 << 24;
+    opt.max_memory_bytes = 256 << 20;
+    return opt;
+}
+
+static char *render(const server *s, const char *json, size_t n_json, size_t *n, refusal *why) {
+    const pleat_chat_options opt = chat_limits();
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    size_t cap = n_json + 16384;
+    char *text = cli_alloc(cap, 1);
+    pleat_status status = pleat_model_chat_json(s->l->model, json, n_json, &opt, text, cap, n, &err);
+    if (status == PLEAT_E_LIMIT && *n >= cap) {
+        free(text);
+        cap = *n + 256; /* the next rendering may name another day */
+        text = cli_alloc(cap, 1);
+        status = pleat_model_chat_json(s->l->model, json, n_json, &opt, text, cap, n, &err);
+    }
+    if (status == PLEAT_OK) return text;
+    free(text);
+    params_refuse(why, status == PLEAT_E_MEMORY ? 503 : 400, "messages", "the model's chat template: %s",
+                  err.text[0] ? err.text : pleat_status_str(status));
+    return NULL;
+}
+
+int job_chat_tokens(const server *s, json_t *messages, json_t *tools, json_t *template_args, pleat_token **ids,
+                    uint32_t *n, refusal *why) {
+    json_t *flat = flat_messages(messages, why), *variables;
+    if (!flat) return -1;
+    variables = template_args ? json_copy(template_args) : json_object();
+    json_object_set_new(variables, "messages", flat);
+    if (tools) json_object_set(variables, "tools", tools);
+    json_object_set_new(variables, "add_generation_prompt", json_true());
+    char *json = json_dumps(variables, JSON_COMPACT);
+    json_decref(variables);
+    if (!json) return params_refuse(why, 503, "", "out of memory");
+    size_t n_text = 0;
+    char *text = NULL;
+    int code = check_special(s, json, strlen(json), why);
+    if (code == 0) text = render(s, json, strlen(json), &n_text, why);
+    free(json);
+    if (!text) return -1;
+    code = job_tokens(s, text, n_text, PLEAT_TOKENIZE_SPECIAL, ids, n, why);
+    free(text);
+    return code;
+}

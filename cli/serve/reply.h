@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * reply.h: the JSON objects of answers, as OpenAI's API has them.
+ *
+ * A token's text that is no UTF-8 by itself is "bytes:\xe2\x80", one \x for each byte, as in OpenAI's older API; so two
+ * tokens never have the same name.  A logprob of -inf is -9999.
+ */
+#ifndef PLEAT_CLI_SERVE_REPLY_H
+#define PLEAT_CLI_SERVE_REPLY_H
+
+#include <jansson.h>
+
+#include "net/connection.h"
+#include "params.h"
+
+/* {"error": {...}}.  type and code follow the status; field "" is null. */
+json_t *reply_error(int status, const char *field, const char *text);
+
+/* A token's text as a JSON string. */
+json_t *reply_token(const pleat_model *model, pleat_token id);
+
+/* Characters of a token's text. */
+uint32_t reply_characters(const pleat_model *model, pleat_token id);
+
+/* A token of a chat's logprobs.content: row [1 + n_top], the token's own first. */
+json_t *reply_chat_logprob(const pleat_model *model, const pleat_logprob *row, uint32_t n_top);
+
+/* Empty logprobs of a completion, and a row more in them: its text begins `offset` characters behind the text's beginning.
+ * has_row 0: the first token of a text, before which nothing stands. */
+json_t *reply_logprobs(void);
+void reply_add_logprob(json_t *logprobs, const pleat_model *model, const pleat_logprob *row, uint32_t n_top,
+                       int has_row, uint64_t offset);
+
+json_t *reply_usage(uint64_t n_prompt, uint64_t n_generated, uint64_t n_hit);
+
+/* The word of a text's end. */
+const char *reply_finish(pleat_finish finish);
+
+/* Answer with an object, which is taken, or with an error. */
+void reply_send(connection *c, int status, json_t *body);
+void reply_refuse(connection *c, int status, const char *field, const char *text);
+
+/* The object's text, to be freed; it takes the object. */
+char *reply_dump(json_t *object, size_t *n_bytes);
+
+#endif

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * routes.c: which path does what.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/lib/common.h"
+#include "job.h"
+#include "reply.h"
+#include "routes.h"
+
+typedef struct route {
+    const char *method, *path;
+    void (*get)(server *s, connection *c);
+    void (*post)(server *s, connection *c, json_t *body); /* takes the body */
+} route;
+
+static void answer(connection *c, json_t *object) { reply_send(c, 200, object); }
+
+/* ---- questions ---------------------------------------------------------------------------------------------------------- */
+
+static void get_health(server *s, connection *c) {
+    reply_send(c, s->is_stopping ? 503 : 200, json_pack("{s:s}", "status", s->is_stopping ? "stopping" : "ok"));
+}
+
+static void get_version(server *s, connection *c) {
+    (void)s;
+    answer(c, json_pack("{s:s, s:s}", "version", pleat_version(), "build", pleat_build_info()));
+}
+
+static void get_models(server *s, connection *c) {
+    json_t *model =
+        json_pack("{s:s, s:s, s:I, s:s, s:I, s:s}", "id", s->name, "object", "model", "created", (json_int_t)s->start_s,
+                  "owned_by", "pleat", "max_model_len", (json_int_t)s->n_ctx, "kv", s->kv);
+    answer(c, json_pack("{s:s, s:[o]}", "object", "list", "data", model));
+}
+
+static json_t *token_or_null(const server *s, pleat_token id) {
+    return id >= 0 ? reply_token(s->l->model, id) : json_null();
+}
+
+static void get_tokenizer_info(server *s, connection *c) {
+    const pleat_model_info *info = &s->l->info;
+    answer(c, json_pack("{s:o, s:o, s:b, s:I, s:I}", "bos_token", token_or_null(s, info->bos), "eos_token",
+                        token_or_null(s, info->eos), "add_bos_token", info->add_bos, "vocab_size",
+                        (json_int_t)info->n_vocab, "model_max_length", (json_int_t)s->n_ctx));
+}
+
+static void get_metrics(server *s, connection *c) {
+    pleat_serving_stats stats;
+    pleat_cache_traits traits = {.size_bytes = sizeof traits};
+    char *text = NULL;
+    size_t n = 0;
+    driver_get_stats(s->driver, &stats);
+    (void)pleat_cache_get_traits(pleat_engine_cache(s->engine), &traits);
+    FILE *f = open_memstream(&text, &n);
+    const metrics_facts facts = {.model = s->name,
+                                 .kv = s->kv,
+                                 .stats = &stats,
+                                 .page_bytes = traits.page_bytes,
+                                 .uptime_s = difftime(time(NULL), (time_t)s->start_s)};
+    if (f) metrics_print(f, &s->metrics, &facts);
+    if (f && fclose(f) == 0)
+        connection_answer(c, 200, "text/plain; version=0.0.4", text, n);
+    else
+        reply_refuse(c, 503, "", "out of memory");
+    free(text);
+}
+
+/* ---- text and tokens ------------------------------------------------------------------------------------------------------ */
+
+static json_t *ids_json(const pleat_token *ids, uint32_t n) {
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < n; i++) json_array_append_new(array, json_integer(ids[i]));
+    return array;
+}
+
+static int read_tokenize(const server *s, json_t *body, pleat_token **ids, uint32_t *n, refusal *why) {
+    json_t *messages = json_object_get(body, "messages"), *text = json_object_get(body, "prompt");
+    if (!text) text = json_object_get(body, "content");
+    if (json_array_size(messages) > 0)
+        return job_chat_tokens(s, messages, json_object_get(body, "tools"), NULL, ids, n, why);
+    if (!json_is_string(text)) return params_refuse(why, 400, "prompt", "prompt is a string, or messages a list");
+    const int is_plain = json_is_false(json_object_get(body, "add_special_tokens"));
+    const uint32_t flags = (is_plain ? 0 : PLEAT_TOKENIZE_ADD_BOS) | (s->o->special ? PLEAT_TOKENIZE_SPECIAL : 0);
+    return job_tokens(s, json_string_value(text), json_string_length(text), flags, ids, n, why);
+}
+
+static void post_tokenize(server *s, connection *c, json_t *body) {
+    pleat_token *ids = NULL;
+    uint32_t n = 0;
+    refusal why = {.status = 400};
+    if (read_tokenize(s, body, &ids, &n, &why) == 0)
+        answer(c, json_pack("{s:o, s:I, s:I}", "tokens", ids_json(ids, n), "count", (json_int_t)n, "max_model_len",
+                            (json_int_t)s->n_ctx));
+    else
+        reply_refuse(c, why.status, why.field, why.text);
+    free(ids);
+    json_decref(body);
+}
+
+static void post_detokenize(server *s, connection *c, json_t *body) {
+    pleat_token *ids = NULL;
+    uint32_t n = 0;
+    size_t n_text = 0;
+    refusal why = {.status = 400};
+    json_t *tokens = json_object_get(body, "tokens");
+    if (params_ids(tokens, &ids, &n, &why) == 0 && job_check_ids(s, ids, n, &why) == 0) {
+        char *text = job_text(s, ids, n, &n_text);
+        answer(c, json_pack("{s:o, s:o}", "prompt", json_stringn(text, n_text), "content", json_stringn(text, n_text)));
+        free(text);
+    } else {
+        reply_refuse(c, why.status, "tokens", why.text);
+    }
+    free(ids);
+    json_decref(body);
+}
+
+static void post_chat(server *s, connection *c, json_t *body) { job_start(s, c, body, 1); }
+static void post_completion(server *s, connection *c, json_t *body) { job_start(s, c, body, 0); }
+
+/* ---- which is it? ---------------------------------------------------------------------------------------------------------- */
+
+static const route routes[] = {
+    {"GET", "/health", get_health, NULL},
+    {"GET", "/version", get_version, NULL},
+    {"GET", "/metrics", get_metrics, NULL},
+    {"GET", "/tokenizer_info", get_tokenizer_info, NULL},
+    {"GET", "/v1/models", get_models, NULL},
+    {"POST", "/v1/chat/completions", NULL, post_chat},
+    {"POST", "/v1/completions", NULL, post_completion},
+    {"POST", "/tokenize", NULL, post_tokenize},
+    {"POST", "/detokenize", NULL, post_detokenize},
+};
+
+int route_admits(const server *s, const http_head *head) {
+    return !s->keys.keys || strcmp(head->path, "/health") == 0 /* no secret */ || keys_have(&s->keys, head->key);
+}
+
+static void post(server *s, connection *c, const route *r, const char *body, size_t n_body) {
+    json_error_t error;
+    json_t *object = json_loadb(body, n_body, JSON_REJECT_DUPLICATES, &error);
+    if (object) {
+        r->post(s, c, object);
+        return;
+    }
+    char text[256];
+    snprintf(text, sizeof text, "the body is no JSON: %.120s at byte %d", error.text, error.position);
+    reply_refuse(c, 400, "", text);
+}
+
+void route_request(server *s, connection *c, const http_head *head, const char *body, size_t n_body) {
+    const route *same_path = NULL;
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+        const route *r = &routes[i];
+        if (strcmp(r->path, head->path) != 0) continue;
+        same_path = r;
+        if (strcmp(r->method, head->method) != 0) continue;
+        if (r->get)
+            r->get(s, c);
+        else
+            post(s, c, r, body, n_body);
+        return;
+    }
+    char text[128];
+    snprintf(text, sizeof text, same_path ? "%.80s is asked by %s" : "there is no %.80s here", head->path,
+             same_path ? same_path->method : "");
+    reply_refuse(c, same_path ? 405 : 404, "", text);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * serve.h: `pleat serve`: a model behind OpenAI's HTTP API.
+ *
+ *     serve.c, options.c   the command: options, model, engine, serving
+ *     server.c             the event loop: who comes, what the engine has brought, the end
+ *     routes.c             which path does what
+ *     job, prompt          one HTTP request on its way: prompts, continuations, text so far
+ *     params, reply, keys, metrics         JSON and text, in and out
+ *     driver               the engine's thread: steps, and notes of what they brought
+ *     net/                 HTTP on libevent: connections, and the parser of heads
+ *
+ * Calls go down this list.  net/ knows nothing of models: it calls back by the rules that server.c gives it.
+ *
+ *     clients ──> event loop: connection ──> route ──> job ──pleat_serving_post──> driver: pleat_serving_step
+ *                      ^                                                              │
+ *                      └──────────────── eventfd, notes <────────────────────────────┘
+ *
+ * Two threads.  All but the driver's loop runs on the event loop's: so nothing here has a lock but the notes.
+ *
+ * Bounds (net/connection.h, and options): of connections, heads, bodies one by one and together, requests that wait, answers that a slow
+ * reader has not taken, and times.  What is beyond is refused or cut off, and costs nobody else.
+ */
+#ifndef PLEAT_CLI_SERVE_SERVE_H
+#define PLEAT_CLI_SERVE_SERVE_H
+
+#include "cli/lib/load.h"
+#include "cli/lib/service.h"
+#include "driver.h"
+#include "keys.h"
+#include "metrics.h"
+
+typedef struct server_options {
+    common_options common;
+    load_options load;
+    service_options service;
+    uint32_t ctx_size; /* 0: the model's */
+    const char *host;
+    uint32_t port; /* 0: any that is free */
+    const char *key_file;
+    const char *alias; /* the model's name for clients; NULL: the file's */
+    uint32_t parallel; /* requests in one step */
+    uint32_t queue;    /* requests that may wait beside them */
+    uint64_t body_bytes;
+    uint32_t connections;
+    uint32_t grace_s;
+    int special; /* special tokens that clients spell out are read */
+} server_options;
+
+struct job;
+
+typedef struct server {
+    const server_options *o;
+    loaded *l;
+    pleat_engine *engine;
+    pleat_serving *serving;
+    uint32_t n_ctx;
+    char name[256]; /* the model's, for clients */
+    char kv[PLEAT_SPEC_TEXT_CAP];
+    int64_t start_s; /* seconds since 1970 */
+    api_keys keys;
+    metrics metrics;
+    driver *driver;
+    struct job **jobs; /* [n_jobs_max] NULL: free */
+    uint32_t n_jobs_max;
+    uint64_t n_jobs_made;
+    int is_stopping; /* no new work is taken */
+} server;
+
+/* Run until SIGTERM or SIGINT.  CLI_OK, or CLI_FAILED after a message.  server.c, or serve.c where there is no
+ * libevent. */
+int server_run(server *s);
+
+int serve_main_command(void *opts);
+
+/* "libevent 2.1.12-stable", or "no libevent". */
+const char *server_describe(void);
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pack_avx2.c: a pack at a time in 16-bit elements, four to a vector of codes.
+ *
+ * A pack of width w is 2w bytes, which stand in both halves of a register.  A shuffle brings each code the two bytes
+ * that it lies in, a multiplication moves it to the top of its element, dropping what is above, and a second one takes
+ * the highest w bits.
+ */
+#include <immintrin.h>
+
+#include "codec/internal.h"
+#include "core/compiler.h"
+
+/* How sixteen numbers of one width are taken apart: by the first byte of each element and the next, the factor
+ * 2^(16 - w - bits below the number in its first byte), and 2^w. */
+typedef struct width {
+    uint8_t from[32];
+    uint16_t raise[16], lower[16];
+} width;
+
+#define SIXTEEN(x, w)                                                                                             \
+    x(w, 0), x(w, 1), x(w, 2), x(w, 3), x(w, 4), x(w, 5), x(w, 6), x(w, 7), x(w, 8), x(w, 9), x(w, 10), x(w, 11), \
+        x(w, 12), x(w, 13), x(w, 14), x(w, 15)
+#define FROM(w, i) (i) * (w) / 8, (i) * (w) / 8 + 1
+#define RAISE(w, i) (uint16_t)((w) ? 1u << (16 - (w) - (i) * (w) % 8) : 0)
+#define LOWER(w, i) 1 << (w)
+#define WIDTH(w)                                                       \
+    {                                                                  \
+        {SIXTEEN(FROM, w)}, {SIXTEEN(RAISE, w)}, { SIXTEEN(LOWER, w) } \
+    }
+static _Alignas(32) const width by_width[9] = {WIDTH(0), WIDTH(1), WIDTH(2), WIDTH(3), WIDTH(4),
+                                               WIDTH(5), WIDTH(6), WIDTH(7), WIDTH(8)};
+
+INLINE __m256i load(const void *p) { return _mm256_load_si256((const __m256i *)p); }
+
+/* Sixteen numbers at `at`, 16 bits each.  Reads 16 bytes. */
+INLINE __m256i numbers_at(const width *w, const uint8_t *at) {
+    const __m256i bytes = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)at));
+    const __m256i raised = _mm256_mullo_epi16(_mm256_shuffle_epi8(bytes, load(w->from)), load(w->raise));
+    return _mm256_mulhi_epu16(raised, load(w->lower));
+}
+
+/* Four packs, the first at *at, which is moved behind them. */
+INLINE void four_packs(const uint8_t *widths, const uint8_t **at, __m256i *x) {
+    UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        x[i] = numbers_at(&by_width[widths[i]], *at);
+        *at += 2u * widths[i];
+    }
+}
+
+INLINE __m256i broadcast_four(const uint8_t *p) { return _mm256_set1_epi32((int)pleat__load_u32(p)); }
+
+INLINE __m256i to_codes(__m256i fields, __m256i mins, __m256i top) {
+    return _mm256_min_epu8(_mm256_adds_epu8(fields, mins), top);
+}
+
+/* Halves of 16 bytes at out and out + gap. */
+INLINE void store_halves(uint8_t *out, size_t gap, __m256i x) {
+    _mm_storeu_si128((__m128i *)(void *)out, _mm256_castsi256_si128(x));
+    _mm_storeu_si128((__m128i *)(void *)(out + gap), _mm256_extracti128_si256(x, 1));
+}
+
+/* Four packs are a vector: words of a place's four codes. */
+static void decode_keys(__m256i top, const uint8_t *widths, const uint8_t *mins, const uint8_t *at, uint32_t n_packs,
+                        uint8_t *out) {
+    for (uint32_t p = 0; p < n_packs; p += 4, out += 64) {
+        __m256i x[4];
+        four_packs(widths + p, &at, x);
+        const __m256i a = _mm256_or_si256(x[0], _mm256_slli_epi16(x[1], 8));
+        const __m256i b = _mm256_or_si256(x[2], _mm256_slli_epi16(x[3], 8));
+        const __m256i min = broadcast_four(mins + p);
+        store_halves(out, 32, to_codes(_mm256_unpacklo_epi16(a, b), min, top));
+        store_halves(out + 16, 32, to_codes(_mm256_unpackhi_epi16(a, b), min, top));
+    }
+}
+
+/* Sixteen packs are four vectors; four of them are a quarter of each. */
+static void decode_values(__m256i top, const uint8_t *widths, const uint8_t *mins, const uint8_t *at, uint32_t n_packs,
+                          uint8_t *out) {
+    const __m256i two = _mm256_setr_epi64x(0, 0x0101010101010101, 0, 0x0101010101010101);
+    for (uint32_t p = 0; p < n_packs; p += 4) {
+        uint8_t *to = out + (size_t)p / 16 * 256 + p % 16 * 4;
+        __m256i x[4];
+        four_packs(widths + p, &at, x);
+        const __m256i min = broadcast_four(mins + p);
+        const __m256i min_ab = _mm256_shuffle_epi8(min, two);
+        const __m256i min_cd = _mm256_shuffle_epi8(min, _mm256_add_epi8(two, _mm256_set1_epi8(2)));
+        const __m256 ab = _mm256_castsi256_ps(to_codes(_mm256_packus_epi16(x[0], x[1]), min_ab, top));
+        const __m256 cd = _mm256_castsi256_ps(to_codes(_mm256_packus_epi16(x[2], x[3]), min_cd, top));
+        store_halves(to, 128, _mm256_castps_si256(_mm256_shuffle_ps(ab, cd, 0x88)));
+        store_halves(to + 64, 128, _mm256_castps_si256(_mm256_shuffle_ps(ab, cd, 0xDD)));
+    }
+}
+
+/* n numbers, a multiple of 8; `out` has room for 32 more. */
+static void get_numbers(const uint8_t *at, uint32_t n, uint32_t n_bits, uint8_t *out) {
+    const width *w = &by_width[n_bits];
+    for (uint32_t i = 0; i < n; i += 16, at += 2 * n_bits) {
+        const __m256i x = numbers_at(w, at);
+        _mm_storeu_si128((__m128i *)(void *)(out + i),
+                         _mm_packus_epi16(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
+    }
+}
+
+void pleat__pack_decode_avx2(pleat__section *s, uint32_t n_vectors, uint8_t *out) {
+    const uint32_t slice = s->n_columns / 4, n_packs = pleat__pack_count(slice);
+    const __m256i top = _mm256_set1_epi8((char)(s->n_levels - 1));
+    uint8_t widths[PLEAT__SLICE_PACKS], mins[PLEAT__SLICE_PACKS];
+    for (uint32_t v = 0; v < n_vectors; v += slice, out += (size_t)64 * slice) {
+        size_t n_field_bytes;
+        if (!pleat__pack_heads(s, n_packs, get_numbers, widths, mins, &n_field_bytes)) {
+            memset(out, 0, (size_t)64 * slice);
+            continue;
+        }
+        (s->is_values ? decode_values : decode_keys)(top, widths, mins, s->bytes, n_packs, out);
+        s->bytes += n_field_bytes;
+        s->n_bytes -= n_field_bytes;
+    }
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * device_step.c: a step of an engine on a GPU.
+ *
+ *     check ── prompts, one by one ── single tokens, as one batch ── items that follow, token by token
+ *              AGAIN: those before      AGAIN: the prompts are
+ *              are closed again         closed again
+ *
+ * Of uniform formats it is known before anything begins whether all of it fits.  Of leankv it is not; but what items that
+ * follow have read cannot be undone, so with those a step begins only where the most that it can need is free.
+ *
+ * A batch runs as a graph, recorded when a size is first seen.
+ */
+#include <string.h>
+
+#include "core/error.h"
+#include "engine/cuda/engine_device.h"
+
+typedef enum item_kind { PROMPT, SINGLE, FOLLOWS } item_kind;
+
+static item_kind kind_of(const pleat_engine *e, const pleat_engine_item *item) {
+    if (item->n_tokens == 1) return SINGLE;
+    return pleat__engine_place(e, item->seq)->n_tokens == 0 ? PROMPT : FOLLOWS;
+}
+
+/* A step under way. */
+typedef struct step {
+    pleat_engine *e;
+    const pleat_engine_item *items;
+    uint32_t n_items;
+    pleat_token *likeliest; /* [n_items] or NULL */
+    pleat_error *err;
+} step;
+
+/* ---- checks ------------------------------------------------------------------------------------------ */
+
+static pleat_status check_item(const step *s, uint32_t i) {
+    const pleat_engine_item *item = &s->items[i];
+    const pleat__place *place = pleat__engine_place(s->e, item->seq);
+    bool is_twice = false;
+    for (uint32_t j = 0; j < i; j++) is_twice |= s->items[j].seq.v == item->seq.v;
+    PLEAT_FAIL_IF(!place || is_twice, s->err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "step: item %u is of an unknown sequence, or of one that stands twice", i);
+    PLEAT_FAIL_IF(item->flags & ~PLEAT_ITEM_MORE, s->err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "step: item %u asks for what no engine on a GPU does: sealing, or unknown flags", i);
+    PLEAT_FAIL_IF(place->is_spoiled, s->err, PLEAT_E_RANGE, PLEAT_NOWHERE,
+                  "step: a step on the sequence of item %u failed before: it can only be closed", i);
+    const uint64_t n = (uint64_t)place->n_tokens + item->n_tokens;
+    PLEAT_FAIL_IF(n > place->max_tokens, s->err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
+                  "step: item %u would hold %llu tokens, more than the %u that it was opened for", i,
+                  (unsigned long long)n, place->max_tokens);
+    return PLEAT_OK;
+}
+
+/* Of uniform formats: do the step's pages fit? */
+static pleat_status check_pages(const step *s) {
+    const pleat_engine *e = s->e;
+    uint64_t used = 0, wanted = 0;
+    for (uint32_t i = 0; i < e->opt.max_seqs; i++) used += pleat__engine_pages_of(e, e->device->places[i].n_tokens);
+    for (uint32_t i = 0; i < s->n_items; i++) {
+        const uint32_t n_tokens = pleat__engine_place(e, s->items[i].seq)->n_tokens;
+        const uint64_t all = pleat__engine_pages_of(e, n_tokens + s->items[i].n_tokens);
+        PLEAT_FAIL_IF(all > e->device->n_pages, s->err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
+                      "step: a sequence would need more than the %llu pages of the pool",
+                      (unsigned long long)e->device->n_pages);
+        wanted += all - pleat__engine_pages_of(e, n_tokens);
+    }
+    PLEAT_FAIL_IF(used + wanted > e->device->n_pages, s->err, PLEAT_AGAIN, PLEAT_NOWHERE,
+                  "step: too few free pages: %llu of %llu are in use", (unsigned long long)used,
+                  (unsigned long long)e->device->n_pages);
+    return PLEAT_OK;
+}
+
+/* Of leankv, where part of the step could not be undone: do the most pages that it can need fit? */
+static pleat_status check_bounds(const step *s) {
+    const pleat_engine *e = s->e;
+    const pleat__engine_device *d = e->device;
+    const uint64_t lane_most = pleat__div_up_u32(e->opt.max_tokens, d->page_tokens) + 1ull;
+    pleat_device_cache_usage usage;
+    uint64_t wanted = 0;
+    PLEAT_TRY(pleat_device_cache_get_usage(d->cache, &usage, d->stream.v, s->err));
+    for (uint32_t i = 0; i < s->n_items; i++) {
+        pleat_device_cache_held held;
+        const uint32_t place = pleat__place_idx(e, pleat__engine_place(e, s->items[i].seq));
+        PLEAT_TRY(pleat_device_cache_get_held(d->cache, place, &held, d->stream.v, s->err));
+        const uint64_t grows = d->n_rows * (pleat__div_up_u32(s->items[i].n_tokens, d->page_tokens) + 2ull);
+        const uint64_t most = d->n_rows * lane_most - held.pages[0] - held.pages[1];
+        wanted += grows < most ? grows : most;
+    }
+    PLEAT_FAIL_IF(usage.pages_used + wanted > d->n_pages, s->err, PLEAT_AGAIN, PLEAT_NOWHERE,
+                  "step: too few free pages: %llu of %llu are in use, and %llu may be needed",
+                  (unsigned long long)usage.pages_used, (unsigned long long)d->n_pages, (unsigned long long)wanted);
+    return PLEAT_OK;
+}
+
+static pleat_status check_step(const step *s) {
+    uint64_t n_tokens = 0;
+    bool follows = false;
+    for (uint32_t i = 0; i < s->n_items; i++) {
+        PLEAT_TRY(check_item(s, i));
+        n_tokens += s->items[i].n_tokens;
+        follows |= kind_of(s->e, &s->items[i]) == FOLLOWS;
+    }
+    PLEAT_FAIL_IF(n_tokens > s->e->opt.step_tokens, s->err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
+                  "step: %llu new tokens, more than the %u of a step", (unsigned long long)n_tokens,
+                  s->e->opt.step_tokens);
+    if (s->e->device->is_uniform) return check_pages(s);
+    return follows ? check_bounds(s) : PLEAT_OK;
+}
+
+/* ---- results ----------------------------------------------------------------------------------------- */
+
+static bool are_finite(const float *logits, uint64_t n) {
+    uint32_t n_bad = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &logits[i], sizeof bits);
+        n_bad |= (bits & 0x7F800000u) == 0x7F800000u;
+    }
+    return n_bad == 0;
+}
+
+/* What item i made is finite; else its sequence is spoiled. */
+static pleat_status judge(const step *s, uint32_t i, const float *logits, uint32_t n_logits, uint32_t greedy) {
+    const bool is_good = greedy != UINT32_MAX && are_finite(logits, (uint64_t)n_logits * s->e->info.n_vocab);
+    if (s->likeliest) s->likeliest[i] = is_good ? (pleat_token)greedy : 0;
+    if (is_good) return PLEAT_OK;
+    pleat__engine_place(s->e, s->items[i].seq)->is_spoiled = true;
+    return pleat__error_set(s->err, PLEAT_E_RANGE, PLEAT_NOWHERE,
+                            "step: the forward pass of item %u failed: logits are NaN or infinite", i);
+}
+
+/* ---- prompts ----------------------------------------------------------------------------------------- */
+
+static pleat_status run_prompt(const step *s, uint32_t i) {
+    const pleat_engine_item *item = &s->items[i];
+    pleat__engine_device *d = s->e->device;
+    pleat__place *place = pleat__engine_place(s->e, item->seq);
+    PLEAT_TRY(pleat__device_forward_prompt(d->forward, d->cache, pleat__place_idx(s->e, place), item->tokens,
+                                           item->n_tokens, item->n_logits, s->likeliest != NULL, item->logits,
+                                           d->stream, s->err));
+    place->n_tokens = item->n_tokens;
+    const uint32_t greedy = s->likeliest ? pleat__device_forward_greedy(d->forward)[0] : 0;
+    return judge(s, i, item->logits, item->n_logits, greedy);
+}
+
+/* Prompts of items before `end` are as they were: empty. */
+static void undo_prompts(const step *s, const bool *is_prompt, uint32_t end) {
+    pleat__engine_device *d = s->e->device;
+    for (uint32_t i = 0; i < end; i++) {
+        if (!is_prompt[i]) continue;
+        pleat__place *place = pleat__engine_place(s->e, s->items[i].seq);
+        (void)pleat_device_cache_close(d->cache, pleat__place_idx(s->e, place), d->stream.v, NULL);
+        place->n_tokens = 0;
+    }
+}
+
+/* ---- batches ----------------------------------------------------------------------------------------- */
+
+/* The cache's batch is next[n]. */
+static pleat_status set_batch(const step *s, uint32_t n) {
+    pleat__engine_device *d = s->e->device;
+    if (d->n_batch == n && !memcmp(d->batch, d->next, n * sizeof *d->next)) return PLEAT_OK;
+    d->n_batch = 0;
+    PLEAT_TRY(pleat_device_cache_set_batch(d->cache, d->next, n, d->stream.v, s->err));
+    memcpy(d->batch, d->next, n * sizeof *d->next);
+    d->n_batch = n;
+    return PLEAT_OK;
+}
+
+static pleat_status record(const step *s, uint32_t n) {
+    pleat__engine_device *d = s->e->device;
+    PLEAT_TRY(pleat__device_graph_begin(d->stream, s->err));
+    const pleat_status status = pleat__device_forward_step(d->forward, d->cache, n, d->stream, s->err);
+    const pleat_status ended = pleat__device_graph_end(d->stream, &d->graphs[n], status == PLEAT_OK ? s->err : NULL);
+    return status == PLEAT_OK ? ended : status;
+}
+
+/* One token of each of next[n], whose tokens and positions are set.  PLEAT_AGAIN: nothing has changed. */
+static pleat_status run_batch(const step *s, uint32_t n) {
+    pleat__engine_device *d = s->e->device;
+    PLEAT_TRY(set_batch(s, n));
+    if (!d->graphs[n].v) PLEAT_TRY(record(s, n));
+    PLEAT_TRY(pleat__device_graph_launch(d->graphs[n], d->stream, s->err));
+    if (d->is_uniform) {
+        PLEAT_TRY(pleat__device_wait(d->stream, s->err));
+    } else {
+        PLEAT_TRY(pleat_device_cache_wait(d->cache, d->stream.v, s->err));
+    }
+    for (uint32_t row = 0; row < n; row++) d->places[d->next[row]].n_tokens++;
+    return PLEAT_OK;
+}
+
+static void set_row(const step *s, uint32_t row, const pleat_engine_item *item, uint32_t token) {
+    pleat__engine_device *d = s->e->device;
+    const pleat__place *place = pleat__engine_place(s->e, item->seq);
+    d->next[row] = pleat__place_idx(s->e, place);
+    pleat__device_forward_tokens(d->forward)[row] = item->tokens[token];
+    pleat__device_forward_positions(d->forward)[row] = place->n_tokens;
+}
+
+/* Logits of a row of the last batch. */
+static pleat_status fetch(const step *s, uint32_t row, float *to) {
+    pleat__engine_device *d = s->e->device;
+    PLEAT_TRY(pleat__device_copy(to, pleat__device_forward_logits(d->forward, row), s->e->info.n_vocab * sizeof *to,
+                                 d->stream, s->err));
+    return pleat__device_wait(d->stream, s->err);
+}
+
+static pleat_status run_singles(const step *s) {
+    pleat__engine_device *d = s->e->device;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_items; i++) {
+        if (s->items[i].n_tokens != 1) continue;
+        d->in_batch[n] = i;
+        set_row(s, n++, &s->items[i], 0);
+    }
+    if (n == 0) return PLEAT_OK;
+    PLEAT_TRY(run_batch(s, n));
+    pleat_status worst = PLEAT_OK;
+    for (uint32_t row = 0; row < n; row++) {
+        const pleat_engine_item *item = &s->items[d->in_batch[row]];
+        if (item->n_logits > 0) PLEAT_TRY(fetch(s, row, item->logits));
+        const pleat_status status =
+            judge(s, d->in_batch[row], item->logits, item->n_logits, pleat__device_forward_greedy(d->forward)[row]);
+        if (status != PLEAT_OK) worst = status;
+    }
+    return worst;
+}
+
+/* An item of a sequence that is not empty, token by token. */
+static pleat_status run_follower(const step *s, uint32_t i) {
+    const pleat_engine_item *item = &s->items[i];
+    const uint32_t first = item->n_tokens - item->n_logits;
+    for (uint32_t t = 0; t < item->n_tokens; t++) {
+        set_row(s, 0, item, t);
+        const pleat_status status = run_batch(s, 1);
+        if (status == PLEAT_AGAIN && t > 0) pleat__engine_place(s->e, item->seq)->is_spoiled = true;
+        if (status != PLEAT_OK) return status;
+        if (t >= first) PLEAT_TRY(fetch(s, 0, item->logits + (uint64_t)(t - first) * s->e->info.n_vocab));
+    }
+    return judge(s, i, item->logits, item->n_logits, pleat__device_forward_greedy(s->e->device->forward)[0]);
+}
+
+/* ---- a step -------------------------------------------------------------------------------------------- */
+
+static pleat_status run_step(const step *s, bool *is_prompt, bool *follows) {
+    pleat_status worst = PLEAT_OK;
+    for (uint32_t i = 0; i < s->n_items; i++) {
+        if (!is_prompt[i]) continue;
+        const pleat_status status = run_prompt(s, i);
+        if (status == PLEAT_AGAIN || status == PLEAT_E_LIMIT) undo_prompts(s, is_prompt, i);
+        if (status != PLEAT_OK && status != PLEAT_E_RANGE) return status;
+        if (status != PLEAT_OK) worst = status;
+    }
+    const pleat_status status = run_singles(s);
+    if (status == PLEAT_AGAIN) undo_prompts(s, is_prompt, s->n_items);
+    if (status != PLEAT_OK && status != PLEAT_E_RANGE) return status;
+    if (status != PLEAT_OK) worst = status;
+    for (uint32_t i = 0; i < s->n_items; i++) {
+        const pleat_status followed = follows[i] ? run_follower(s, i) : PLEAT_OK;
+        if (followed != PLEAT_OK && followed != PLEAT_E_RANGE) return followed;
+        if (followed != PLEAT_OK) worst = followed;
+    }
+    return worst;
+}
+
+pleat_status pleat__engine_device_step(pleat_engine *e, const pleat_engine_item *items, uint32_t n_items,
+                                       pleat_token *likeliest, pleat_error *err) {
+    const step s = {e, items, n_items, likeliest, err};
+    PLEAT_TRY(pleat__device_use(e->opt.first_device, err));
+    PLEAT_TRY(check_step(&s));
+    for (uint32_t i = 0; i < n_items; i++) {
+        const item_kind kind = kind_of(e, &items[i]);
+        e->device->is_prompt[i] = kind == PROMPT;
+        e->device->follows[i] = kind == FOLLOWS;
+    }
+    return run_step(&s, e->device->is_prompt, e->device->follows);
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine_device.c: see engine_device.h.
+ */
+#include "engine/cuda/engine_device.h"
+
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+
+#define SEQ_IDX_BITS 17 /* as the CPU's cache has it */
+
+/* ---- create and destroy ------------------------------------------------------------------------------ */
+
+static void device_destroy(pleat_engine *e) {
+    pleat__engine_device *d = e->device;
+    if (!d) return;
+    if (pleat__device_use(e->opt.first_device, NULL) == PLEAT_OK && d->stream.v) {
+        (void)pleat__device_wait(d->stream, NULL);
+        for (uint32_t n = 0; d->graphs && n <= e->opt.max_items; n++) pleat__device_graph_destroy(&d->graphs[n]);
+        pleat__device_forward_destroy(&d->forward);
+        pleat_device_cache_destroy(&d->cache);
+        pleat__device_weights_destroy(&d->weights);
+        pleat__device_stream_destroy(&d->stream);
+    }
+    pleat__free(&e->al, d->follows, e->opt.max_items, sizeof *d->follows);
+    pleat__free(&e->al, d->is_prompt, e->opt.max_items, sizeof *d->is_prompt);
+    pleat__free(&e->al, d->in_batch, e->opt.max_items, sizeof *d->in_batch);
+    pleat__free(&e->al, d->next, e->opt.max_items, sizeof *d->next);
+    pleat__free(&e->al, d->batch, e->opt.max_items, sizeof *d->batch);
+    pleat__free(&e->al, d->places, e->opt.max_seqs, sizeof *d->places);
+    pleat__free(&e->al, d->graphs, e->opt.max_items + 1ull, sizeof *d->graphs);
+    pleat__free(&e->al, d, 1, sizeof *d);
+    e->device = NULL;
+}
+
+static pleat_status take_host(pleat_engine *e, pleat_error *err) {
+    pleat__engine_device *d = e->device = pleat__alloc_zero(&e->al, 1, sizeof *d);
+    if (d) {
+        d->graphs = pleat__alloc_zero(&e->al, e->opt.max_items + 1ull, sizeof *d->graphs);
+        d->places = pleat__alloc_zero(&e->al, e->opt.max_seqs, sizeof *d->places);
+        d->batch = pleat__alloc_zero(&e->al, e->opt.max_items, sizeof *d->batch);
+        d->next = pleat__alloc_zero(&e->al, e->opt.max_items, sizeof *d->next);
+        d->in_batch = pleat__alloc_zero(&e->al, e->opt.max_items, sizeof *d->in_batch);
+        d->is_prompt = pleat__alloc_zero(&e->al, e->opt.max_items, sizeof *d->is_prompt);
+        d->follows = pleat__alloc_zero(&e->al, e->opt.max_items, sizeof *d->follows);
+    }
+    PLEAT_FAIL_IF(!d || !d->graphs || !d->places || !d->batch || !d->next || !d->in_batch || !d->is_prompt ||
+                      !d->follows,
+                  err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "engine: out of memory");
+    return PLEAT_OK;
+}
+
+static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
+    pleat__engine_device *d = e->device;
+    pleat_device_cache_options opt;
+    pleat_device_cache_usage usage;
+    pleat_device_cache_options_default(&opt);
+    opt.spec = e->opt.spec;
+    opt.device = e->opt.first_device;
+    opt.n_layers = e->info.n_layers;
+    opt.n_kv_heads = e->info.n_kv_heads;
+    opt.n_q_heads = e->info.n_q_heads;
+    opt.head_dim = e->info.head_dim;
+    opt.softmax_scale = e->info.softmax_scale;
+    opt.page_tokens = e->opt.page_tokens;
+    opt.max_seqs = e->opt.max_seqs;
+    opt.max_tokens = e->opt.max_tokens;
+    opt.pool_bytes = e->opt.pool_bytes;
+    opt.allocator = &e->al;
+    PLEAT_TRY(pleat_device_cache_create(&opt, &d->cache, err));
+    PLEAT_TRY(pleat_device_cache_get_usage(d->cache, &usage, d->stream.v, err));
+    e->opt.page_tokens = d->page_tokens = usage.page_tokens[0];
+    d->n_rows = e->info.n_layers * e->info.n_kv_heads;
+    d->page_bytes = usage.page_bytes;
+    d->n_pages = usage.pages_total;
+    d->is_uniform = e->opt.spec.policy == PLEAT_POLICY_NONE;
+    return PLEAT_OK;
+}
+
+/* Say with numbers what does not fit, before anything is sent. */
+static pleat_status check_memory(const pleat_engine *e, pleat_error *err) {
+    pleat_device_info info;
+    uint64_t weights;
+    const bool has_scores = e->opt.spec.policy == PLEAT_POLICY_LEANKV;
+    PLEAT_TRY(pleat__device_weights_bytes(e->model, e->opt.max_tokens, &e->al, &weights, err));
+    PLEAT_TRY(pleat_device_get_info(e->opt.first_device, &info, err));
+    const uint64_t work = pleat__device_forward_bytes(e->model, e->opt.chunk_tokens, e->opt.max_items, has_scores);
+    PLEAT_FAIL_IF(weights + work > info.free_bytes, err, PLEAT_E_MEMORY, PLEAT_NOWHERE,
+                  "engine: weights take %llu bytes of the GPU's memory and steps %llu, and %llu of %llu are free",
+                  (unsigned long long)weights, (unsigned long long)work, (unsigned long long)info.free_bytes,
+                  (unsigned long long)info.memory_bytes);
+    return PLEAT_OK;
+}
+
+static pleat_status device_create(pleat_engine *e, pleat_error *err) {
+    pleat__engine_device *d;
+    PLEAT_TRY(pleat__device_use(e->opt.first_device, err));
+    PLEAT_TRY(take_host(e, err));
+    d = e->device;
+    PLEAT_TRY(check_memory(e, err));
+    PLEAT_TRY(pleat__device_stream_create(&d->stream, err));
+    PLEAT_TRY(create_cache(e, err));
+    PLEAT_TRY(pleat__device_weights_create(e->model, e->opt.max_tokens, e->opt.workers, &e->al, &d->weights, err));
+    return pleat__device_forward_create(d->weights, e->opt.chunk_tokens, e->opt.max_items,
+                                        e->opt.spec.policy == PLEAT_POLICY_LEANKV, &e->al, &d->forward, err);
+}
+
+/* ---- sequences --------------------------------------------------------------------------------------- */
+
+pleat__place *pleat__engine_place(const pleat_engine *e, pleat_seq seq) {
+    const uint32_t at = (seq.v & ((1u << SEQ_IDX_BITS) - 1)) - 1;
+    if (seq.v == 0 || at >= e->opt.max_seqs) return NULL;
+    pleat__place *place = &e->device->places[at];
+    return place->is_open && (place->generation << SEQ_IDX_BITS | (at + 1)) == seq.v ? place : NULL;
+}
+
+static pleat_status device_open(pleat_engine *e, uint32_t max_tokens, pleat_seq *out) {
+    if (!out || max_tokens == 0 || max_tokens > e->opt.max_tokens) return PLEAT_E_ARG;
+    for (uint32_t i = 0; i < e->opt.max_seqs; i++) {
+        pleat__place *place = &e->device->places[i];
+        if (place->is_open) continue;
+        *place = (pleat__place){.is_open = true, .generation = place->generation, .max_tokens = max_tokens};
+        out->v = place->generation << SEQ_IDX_BITS | (i + 1);
+        return PLEAT_OK;
+    }
+    return PLEAT_E_LIMIT;
+}
+
+static pleat_status device_close(pleat_engine *e, pleat_seq seq) {
+    pleat__place *place = pleat__engine_place(e, seq);
+    if (!place) return PLEAT_E_ARG;
+    PLEAT_TRY(pleat_device_cache_close(e->device->cache, pleat__place_idx(e, place), e->device->stream.v, NULL));
+    *place = (pleat__place){.generation = place->generation + 1};
+    e->device->n_batch = 0;
+    return PLEAT_OK;
+}
+
+static uint32_t device_length(const pleat_engine *e, pleat_seq seq) {
+    const pleat__place *place = pleat__engine_place(e, seq);
+    return place ? place->n_tokens : 0;
+}
+
+static pleat_status device_fork(pleat_engine *e, pleat_seq seq, uint32_t max_tokens, pleat_seq *out) {
+    (void)e, (void)seq, (void)max_tokens, (void)out;
+    return PLEAT_E_UNSUPPORTED;
+}
+
+static pleat_status device_restore(pleat_engine *e, const void *image, uint64_t n_bytes, pleat_seq base,
+                                   pleat_seq *out) {
+    (void)e, (void)image, (void)n_bytes, (void)base, (void)out;
+    return PLEAT_E_UNSUPPORTED;
+}
+
+static pleat_status device_compress(pleat_engine *e, pleat_seq seq, float ah, float al) {
+    (void)e, (void)seq, (void)ah, (void)al;
+    return PLEAT_E_UNSUPPORTED;
+}
+
+/* ---- what they hold ---------------------------------------------------------------------------------- */
+
+uint64_t pleat__engine_pages_of(const pleat_engine *e, uint32_t n_tokens) {
+    return (uint64_t)e->device->n_rows * pleat__div_up_u32(n_tokens, e->device->page_tokens);
+}
+
+static void add_held(const pleat_engine *e, const pleat__place *place, const pleat_device_cache_held *held,
+                     pleat_cache_usage *u) {
+    const uint64_t n_pages = held->pages[0] + held->pages[1];
+    const uint64_t n_tokens = (uint64_t)place->n_tokens * e->device->n_rows;
+    u->bytes += n_pages * e->device->page_bytes + held->table_bytes;
+    u->bytes_pages += n_pages * e->device->page_bytes;
+    u->bytes_f16 += n_tokens * 4 * e->info.head_dim;
+    u->pages_used += n_pages;
+    u->tokens_high += held->tokens[0];
+    u->tokens_low += held->tokens[1];
+    u->tokens_dropped += n_tokens - held->tokens[0] - held->tokens[1];
+    u->slots += held->slots;
+}
+
+static pleat_status device_get_usage(const pleat_engine *e, pleat_seq seq, pleat_cache_usage *out) {
+    const pleat__engine_device *d = e->device;
+    const pleat__place *only = seq.v ? pleat__engine_place(e, seq) : NULL;
+    pleat_cache_usage u = {.pages_total = d->n_pages};
+    if (seq.v && !only) return PLEAT_E_ARG;
+    for (uint32_t i = 0; i < e->opt.max_seqs; i++) {
+        const pleat__place *place = &d->places[i];
+        pleat_device_cache_held held;
+        if (!place->is_open || (only && only != place)) continue;
+        PLEAT_TRY(pleat_device_cache_get_held(d->cache, i, &held, d->stream.v, NULL));
+        add_held(e, place, &held, &u);
+    }
+    u.pages_own = u.pages_peak = u.pages_used;
+    *out = u;
+    return PLEAT_OK;
+}
+
+static int device_is_valid(const pleat_engine *e) {
+    return pleat_device_cache_check(e->device->cache, e->device->stream.v, NULL) == PLEAT_OK;
+}
+
+const pleat__engine_ops pleat__engine_on_device = {
+    .create = device_create,
+    .destroy = device_destroy,
+    .open = device_open,
+    .fork = device_fork,
+    .restore = device_restore,
+    .compress = device_compress,
+    .close = device_close,
+    .length = device_length,
+    .get_usage = device_get_usage,
+    .is_valid = device_is_valid,
+    .step = pleat__engine_device_step,
+};

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine_device.h: an engine on a GPU: weights, a device cache, the forward pass, and a graph for each batch size.
+ *
+ *     engine_device.c    memory, sequences, what they hold
+ *     device_step.c      a step: prompts, then the batch of single tokens, then what follows a prompt, token by token
+ *
+ * A place is a sequence of the device cache.  The host knows its length, and with uniform formats its pages: whether a
+ * step fits is arithmetic then.  With leankv the device knows, and is asked after each step.
+ */
+#ifndef PLEAT_ENGINE_CUDA_ENGINE_DEVICE_H
+#define PLEAT_ENGINE_CUDA_ENGINE_DEVICE_H
+
+#include "engine/internal.h"
+#include "model/cuda/forward.h"
+
+typedef struct pleat__place {
+    bool is_open;
+    bool is_spoiled; /* a step on it failed: good for close alone */
+    uint32_t generation;
+    uint32_t n_tokens, max_tokens;
+} pleat__place;
+
+struct pleat__engine_device {
+    pleat_device_cache *cache;
+    pleat__device_weights *weights;
+    pleat__device_forward *forward;
+    pleat__device_stream stream;
+    pleat__device_graph *graphs; /* [max_items + 1] of a step by its size; NULL handles: not recorded yet */
+    pleat__place *places;        /* [max_seqs] */
+    uint32_t *batch, *next;      /* [max_items] places: the cache's batch, and that of the step under way */
+    uint32_t *in_batch;          /* [max_items] items of the step under way */
+    bool *is_prompt, *follows;   /* [max_items] kinds of the items of the step under way */
+    uint32_t n_batch;            /* 0: no batch is set */
+    uint32_t n_rows;             /* lanes of a sequence */
+    uint32_t page_tokens;        /* of the high format */
+    uint64_t page_bytes, n_pages;
+    bool is_uniform; /* pages are arithmetic */
+};
+
+/* NULL: no such sequence is open. */
+pleat__place *pleat__engine_place(const pleat_engine *e, pleat_seq seq);
+
+/* Its sequence of the device cache. */
+static inline uint32_t pleat__place_idx(const pleat_engine *e, const pleat__place *place) {
+    return (uint32_t)(place - e->device->places);
+}
+
+/* Pages of a place with so many tokens, where formats are uniform. */
+uint64_t pleat__engine_pages_of(const pleat_engine *e, uint32_t n_tokens);
+
+pleat_status pleat__engine_device_step(pleat_engine *e, const pleat_engine_item *items, uint32_t n_items,
+                                       pleat_token *likeliest, pleat_error *err);
+
+#endif

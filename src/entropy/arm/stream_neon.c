@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * stream_neon.c: decoding of pairs and narrow codebooks with registers of 16 bytes: 32 lanes a step, two registers of
+ * each kind.
+ *
+ * A lane's window is the last two bytes that it took, and how many of their 16 bits are used, as x86/stream_avx2.c has
+ * it.  The next bits are early >> used | late << (8 - used): NEON shifts each byte by a number of its own, to either
+ * side.  Tables of 64 bytes are one lookup; an index beyond one gives zero, or leaves what an earlier one gave.
+ *
+ *     pairs    6, 7 bits   symbols, lengths           1 or 2 lookups each
+ *     narrow   6, 7 bits   symbol << 3 | bits         1 or 2
+ *              8 bits      symbol << 3 | bits - 1     4
+ */
+#include <arm_neon.h>
+
+#include "core/compiler.h"
+#include "entropy/spread.h"
+#include "entropy/stream.h"
+
+typedef enum table_shape { PAIRS_6, PAIRS_7, NARROW_6, NARROW_7, NARROW_8 } table_shape;
+
+typedef struct tables {
+    uint8x16x4_t a[4], b[2]; /* pairs: symbols, lengths; narrow: entries */
+    uint8x16_t most_used;    /* 16 - max_bits */
+    uint8x16_t mask;         /* 2^max_bits - 1 */
+} tables;
+
+#define HALVES 2
+
+typedef struct lanes {
+    uint8x16_t early[HALVES], late[HALVES], used[HALVES];
+    const uint8_t *bytes;
+    uint64_t n_bytes, n_taken;
+} lanes;
+
+INLINE bool is_pairs(table_shape shape) { return shape == PAIRS_6 || shape == PAIRS_7; }
+INLINE uint32_t n_lookups(table_shape shape) {
+    return shape == PAIRS_6 || shape == NARROW_6 ? 1 : shape == NARROW_8 ? 4 : 2;
+}
+
+/* ---- tables -------------------------------------------------------------------------------------------- */
+
+/* Entries 64 * i and on. */
+INLINE uint8x16x4_t load_64(const uint8_t *p, uint32_t i) {
+    p += (size_t)64 * i;
+    return (uint8x16x4_t){{vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(p + 32), vld1q_u8(p + 48)}};
+}
+
+INLINE void load_tables(table_shape shape, const pleat__codebook *codebook, tables *t) {
+    const uint8_t less = shape == NARROW_8;
+    uint8_t entries[256];
+    for (uint32_t i = 0; i < 256 && !is_pairs(shape); i++) /* symbols are below 32 */
+        entries[i] = (uint8_t)(codebook->symbol[i] * 8 + codebook->symbol_bits[i] - less);
+    for (uint32_t i = 0; i < n_lookups(shape); i++) {
+        t->a[i] = load_64(is_pairs(shape) ? codebook->symbol : entries, i);
+        if (is_pairs(shape)) t->b[i] = load_64(codebook->symbol_bits, i);
+    }
+    t->most_used = vdupq_n_u8((uint8_t)(16 - codebook->max_bits));
+    t->mask = vdupq_n_u8((uint8_t)((1u << codebook->max_bits) - 1));
+}
+
+/* ---- streams' lanes ------------------------------------------------------------------------------------ */
+
+/* A stream's windows have their bits lowest; here they are highest, those used below them. */
+INLINE void load_lanes(const pleat__stream *s, lanes *l) {
+    for (uint32_t i = 0; i < HALVES; i++) {
+        const uint16x8_t v0 = vld1q_u16(s->valid + 16 * i), v1 = vld1q_u16(s->valid + 16 * i + 8);
+        const int16x8_t up0 = vreinterpretq_s16_u16(vsubq_u16(vdupq_n_u16(16), v0));
+        const int16x8_t up1 = vreinterpretq_s16_u16(vsubq_u16(vdupq_n_u16(16), v1));
+        const uint8x16_t w0 = vreinterpretq_u8_u16(vshlq_u16(vld1q_u16(s->window + 16 * i), up0));
+        const uint8x16_t w1 = vreinterpretq_u8_u16(vshlq_u16(vld1q_u16(s->window + 16 * i + 8), up1));
+        l->early[i] = vuzp1q_u8(w0, w1);
+        l->late[i] = vuzp2q_u8(w0, w1);
+        l->used[i] = vuzp1q_u8(vreinterpretq_u8_s16(up0), vreinterpretq_u8_s16(up1));
+    }
+    l->bytes = s->bytes;
+    l->n_bytes = s->n_bytes;
+    l->n_taken = s->n_taken;
+}
+
+INLINE void store_eight(pleat__stream *s, uint32_t at, uint8x16_t window, uint8x8_t used) {
+    const int16x8_t down = vnegq_s16(vreinterpretq_s16_u16(vmovl_u8(used)));
+    vst1q_u16(s->window + at, vshlq_u16(vreinterpretq_u16_u8(window), down));
+    vst1q_u16(s->valid + at, vreinterpretq_u16_s16(vaddq_s16(down, vdupq_n_s16(16))));
+}
+
+INLINE void store_lanes(const lanes *l, pleat__stream *s) {
+    for (uint32_t i = 0; i < HALVES; i++) {
+        store_eight(s, 16 * i, vzip1q_u8(l->early[i], l->late[i]), vget_low_u8(l->used[i]));
+        store_eight(s, 16 * i + 8, vzip2q_u8(l->early[i], l->late[i]), vget_high_u8(l->used[i]));
+    }
+    s->n_taken = l->n_taken;
+}
+
+/* ---- a step --------------------------------------------------------------------------------------------- */
+
+/* Bit j: lane j takes. */
+INLINE uint32_t mask_of(const uint8x16_t *takes) {
+    const uint8x16_t bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201u));
+    uint8x16_t x = vpaddq_u8(vandq_u8(takes[0], bit), vandq_u8(takes[1], bit));
+    x = vpaddq_u8(x, x);
+    return vgetq_lane_u32(vreinterpretq_u32_u8(vpaddq_u8(x, x)), 0);
+}
+
+/* Byte i: how many bits are set in bytes 0..i. */
+INLINE uint32_t counts_to(uint32_t mask) {
+    uint32_t x = mask - (mask >> 1 & 0x55555555u);
+    x = (x & 0x33333333u) + (x >> 2 & 0x33333333u);
+    return ((x + (x >> 4)) & 0x0F0F0F0Fu) * 0x01010101u;
+}
+
+INLINE uint8x8_t spread(const uint8_t *at, uint32_t mask) {
+    return vtbl1_u8(vld1_u8(at), vcreate_u8(pleat__spread[mask & 0xFF]));
+}
+
+/* The stream's next bytes for the lanes of `takes`, in turn; zero for the others.  At most 32 are taken and read: all
+ * readable, as the place is not past the end. */
+INLINE void next_bytes(lanes *l, const uint8x16_t *takes, uint8x16_t *bytes) {
+    const uint32_t mask = mask_of(takes), counts = counts_to(mask);
+    const uint8_t *at = l->bytes + (l->n_taken < l->n_bytes ? l->n_taken : l->n_bytes);
+    bytes[0] = vcombine_u8(spread(at, mask), spread(at + (counts & 0xFF), mask >> 8));
+    bytes[1] =
+        vcombine_u8(spread(at + (counts >> 8 & 0xFF), mask >> 16), spread(at + (counts >> 16 & 0xFF), mask >> 24));
+    l->n_taken += counts >> 24;
+}
+
+/* Where `takes` is set late becomes early, and a byte late. */
+INLINE void take(lanes *l, const uint8x16_t *takes, const uint8x16_t *bytes) {
+    for (uint32_t i = 0; i < HALVES; i++) {
+        l->early[i] = vbslq_u8(takes[i], l->late[i], l->early[i]);
+        l->late[i] = vbslq_u8(takes[i], bytes[i], l->late[i]);
+        l->used[i] = vsubq_u8(l->used[i], vandq_u8(takes[i], vdupq_n_u8(8)));
+    }
+}
+
+typedef struct looked_up {
+    uint8x16_t symbol; /* narrow: times 8, with other bits below */
+    uint8x16_t bits;   /* of its word */
+} looked_up;
+
+INLINE uint8x16_t look_in(const uint8x16x4_t *tables_of_64, uint32_t n, uint8x16_t index) {
+    uint8x16_t x = vqtbl4q_u8(tables_of_64[0], index);
+    for (uint32_t i = 1; i < n; i++) x = vqtbx4q_u8(x, tables_of_64[i], vsubq_u8(index, vdupq_n_u8((uint8_t)(64 * i))));
+    return x;
+}
+
+/* The next word of the lanes of half i: their next max_bits bits are the index. */
+INLINE looked_up look_up(table_shape shape, const tables *t, const lanes *l, uint32_t i) {
+    const int8x16_t used = vreinterpretq_s8_u8(l->used[i]);
+    const uint8x16_t early = vshlq_u8(l->early[i], vnegq_s8(used));
+    const uint8x16_t late = vshlq_u8(l->late[i], vsubq_s8(vdupq_n_s8(8), used));
+    const uint8x16_t index = vandq_u8(vorrq_u8(early, late), t->mask);
+    const uint8x16_t x = look_in(t->a, n_lookups(shape), index);
+    if (is_pairs(shape)) return (looked_up){x, look_in(t->b, n_lookups(shape), index)};
+    const uint8x16_t bits = vandq_u8(x, vdupq_n_u8(7));
+    return (looked_up){x, shape == NARROW_8 ? vaddq_u8(bits, vdupq_n_u8(1)) : bits};
+}
+
+/* The next symbol of each lane, as look_up() has it. */
+INLINE void step(table_shape shape, const tables *t, lanes *l, uint8x16_t *symbols) {
+    uint8x16_t takes[HALVES], bytes[HALVES];
+    for (uint32_t i = 0; i < HALVES; i++) takes[i] = vcgtq_u8(l->used[i], t->most_used);
+    next_bytes(l, takes, bytes);
+    take(l, takes, bytes);
+    for (uint32_t i = 0; i < HALVES; i++) {
+        const looked_up x = look_up(shape, t, l, i);
+        l->used[i] = vaddq_u8(l->used[i], x.bits);
+        symbols[i] = x.symbol;
+    }
+}
+
+/* The last step of a stream: lanes whose bits are a whole word take nothing. */
+INLINE void last_step(table_shape shape, const tables *t, lanes *l, uint8x16_t *symbols) {
+    uint8x16_t takes[HALVES], bytes[HALVES];
+    for (uint32_t i = 0; i < HALVES; i++) /* behind a lane's bits zeros are shifted in */
+        takes[i] = vcgtq_u8(look_up(shape, t, l, i).bits, vsubq_u8(vdupq_n_u8(16), l->used[i]));
+    next_bytes(l, takes, bytes);
+    take(l, takes, bytes);
+    for (uint32_t i = 0; i < HALVES; i++) {
+        const looked_up x = look_up(shape, t, l, i);
+        l->used[i] = vaddq_u8(l->used[i], x.bits);
+        symbols[i] = x.symbol;
+    }
+}
+
+/* ---- streams -------------------------------------------------------------------------------------------- */
+
+/* What two steps gave: a vector of single codes, or two of pairs. */
+INLINE void store(table_shape shape, const uint8x16_t *even, const uint8x16_t *odd, uint8_t *out) {
+    for (uint32_t i = 0; i < HALVES; i++, out += 32) {
+        if (is_pairs(shape)) {
+            const uint8x16_t mask = vdupq_n_u8(15);
+            vst2q_u8(out, ((uint8x16x2_t){{vandq_u8(even[i], mask), vandq_u8(odd[i], mask)}}));
+            vst2q_u8(out + 64, ((uint8x16x2_t){{vshrq_n_u8(even[i], 4), vshrq_n_u8(odd[i], 4)}}));
+        } else {
+            vst2q_u8(out, ((uint8x16x2_t){{vshrq_n_u8(even[i], 3), vshrq_n_u8(odd[i], 3)}}));
+        }
+    }
+}
+
+INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__codebook *codebook,
+                   pleat__stream *const *streams, uint32_t n_vectors, uint8_t *const *out) {
+    const uint32_t n_turns = is_pairs(shape) ? n_vectors / 2 : n_vectors;
+    const size_t turn_bytes = is_pairs(shape) ? 128 : 64;
+    tables t;
+    lanes l[PLEAT__STREAMS];
+    if (n_turns == 0) return;
+    load_tables(shape, codebook, &t);
+    for (uint32_t i = 0; i < n_streams; i++) load_lanes(streams[i], &l[i]);
+    for (uint32_t turn = 0; turn < n_turns; turn++) {
+        for (uint32_t i = 0; i < n_streams; i++) {
+            uint8x16_t even[HALVES], odd[HALVES];
+            step(shape, &t, &l[i], even);
+            if (turn + 1 == n_turns && streams[i]->n_left == n_vectors)
+                last_step(shape, &t, &l[i], odd);
+            else
+                step(shape, &t, &l[i], odd);
+            store(shape, even, odd, out[i] + turn * turn_bytes);
+        }
+    }
+    for (uint32_t i = 0; i < n_streams; i++) {
+        store_lanes(&l[i], streams[i]);
+        streams[i]->n_left -= n_vectors;
+    }
+}
+
+void pleat__stream_decode_neon(const pleat__codebook *codebook, pleat__stream *const *streams, uint32_t n_streams,
+                               uint32_t n_vectors, uint8_t *const *out) {
+    const bool is_short = codebook->max_bits <= 6;
+    switch (codebook->kind) {
+        case PLEAT__CODEBOOK_PAIRS:
+            if (is_short)
+                decode(PAIRS_6, n_streams, codebook, streams, n_vectors, out);
+            else
+                decode(PAIRS_7, n_streams, codebook, streams, n_vectors, out);
+            break;
+        case PLEAT__CODEBOOK_NARROW:
+            if (is_short)
+                decode(NARROW_6, n_streams, codebook, streams, n_vectors, out);
+            else if (codebook->max_bits == 7)
+                decode(NARROW_7, n_streams, codebook, streams, n_vectors, out);
+            else
+                decode(NARROW_8, n_streams, codebook, streams, n_vectors, out);
+            break;
+        default: pleat__stream_decode_ref(codebook, streams, n_streams, n_vectors, out); break;
+    }
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * stream_avx2.c: decoding of pairs and narrow codebooks in 256-bit registers: 32 lanes a step, a byte of each lane in a
+ * register, up to four streams in turn.
+ *
+ * A lane's window is the last two bytes that it took, and how many of their 16 bits are used:
+ *
+ *     early, late     it takes a byte while used > 16 - max_bits: early = late, late = the byte, used -= 8
+ *
+ * So taking is a blend of bytes, and a lookup needs one shift, by a number of its own in each lane.  There is no such
+ * shift of 16 bits: windows are multiplied by 2^(16 - max_bits - used), and their highest max_bits bits are the index.
+ * Eight lanes at a time get their bytes by a shuffle (spread.h).
+ *
+ * Lookups are shuffles of 16 bytes too.  Shuffle i has entries 16*i.. of the table, xor those before, and zero for
+ * indices below 16*i, whose difference is negative.  So all of them, xor each other, are the entry.
+ *
+ *     pairs    6, 7 bits   symbols, lengths           4 or 8 shuffles each
+ *     narrow   6, 7 bits   symbol << 3 | bits         4 or 8
+ *              8 bits      symbol << 3 | bits - 1     8 for each half of the table; the index's bit 7 chooses
+ */
+#include <immintrin.h>
+
+#include "core/compiler.h"
+#include "entropy/spread.h"
+#include "entropy/stream.h"
+
+typedef enum table_shape { PAIRS_6, PAIRS_7, NARROW_6, NARROW_7, NARROW_8 } table_shape;
+
+typedef struct tables {
+    __m256i a[16], b[8];           /* by shuffle; pairs: symbols, lengths; narrow: entries */
+    __m256i scale_low, scale_high; /* bytes of 2^(16 - max_bits - used), by `used` */
+    __m256i most_used;             /* 16 - max_bits */
+    __m128i rest;                  /* the same, as a count of bits */
+} tables;
+
+typedef struct lanes {
+    __m256i early, late, used; /* bytes */
+    const uint8_t *bytes;
+    uint64_t n_bytes, n_taken;
+} lanes;
+
+INLINE bool is_pairs(table_shape shape) { return shape == PAIRS_6 || shape == PAIRS_7; }
+INLINE uint32_t n_shuffles(table_shape shape) { return shape == PAIRS_6 || shape == NARROW_6 ? 4 : 8; }
+
+/* ---- tables -------------------------------------------------------------------------------------------- */
+
+INLINE __m256i twice(const uint8_t *p) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+/* What shuffle i of a table of 128 entries has. */
+INLINE __m256i differences(const uint8_t *entries, uint32_t i) {
+    return i == 0 ? twice(entries) : _mm256_xor_si256(twice(entries + 16 * i), twice(entries + 16 * i - 16));
+}
+
+/* Symbols are below 32. */
+INLINE void narrow_entries(table_shape shape, const pleat__codebook *codebook, uint8_t *restrict entries) {
+    const uint8_t less = shape == NARROW_8;
+    AS_LOOP
+    for (uint32_t i = 0; i < 256; i++)
+        entries[i] = (uint8_t)(codebook->symbol[i] * 8 + codebook->symbol_bits[i] - less);
+}
+
+INLINE void load_tables(table_shape shape, const pleat__codebook *codebook, tables *t) {
+    const uint32_t rest = 16u - codebook->max_bits;
+    uint8_t entries[256], scale[2][16];
+    if (!is_pairs(shape)) narrow_entries(shape, codebook, entries);
+    for (uint32_t i = 0; i < n_shuffles(shape); i++) {
+        t->a[i] = differences(is_pairs(shape) ? codebook->symbol : entries, i);
+        if (is_pairs(shape)) t->b[i] = differences(codebook->symbol_bits, i);
+        if (shape == NARROW_8) t->a[8 + i] = differences(entries + 128, i);
+    }
+    for (uint32_t used = 0; used < 16; used++) {
+        const uint32_t factor = used <= rest ? 1u << (rest - used) : 0;
+        scale[0][used] = (uint8_t)factor;
+        scale[1][used] = (uint8_t)(factor >> 8);
+    }
+    t->scale_low = twice(scale[0]);
+    t->scale_high = twice(scale[1]);
+    t->most_used = _mm256_set1_epi8((char)rest);
+    t->rest = _mm_cvtsi32_si128((int)rest);
+}
+
+/* ---- streams' lanes ------------------------------------------------------------------------------------ */
+
+/* Lanes 0..7 and 16..23 of a stream's 16-bit numbers, and the others: what unpacking bytes of lanes makes. */
+INLINE void load_words(const uint16_t *p, __m256i out[2]) {
+    const __m256i a = _mm256_load_si256((const __m256i *)(const void *)p);
+    const __m256i b = _mm256_load_si256((const __m256i *)(const void *)(p + 16));
+    out[0] = _mm256_permute2x128_si256(a, b, 0x20);
+    out[1] = _mm256_permute2x128_si256(a, b, 0x31);
+}
+INLINE void store_words(uint16_t *p, __m256i x, __m256i y) {
+    _mm256_store_si256((__m256i *)(void *)p, _mm256_permute2x128_si256(x, y, 0x20));
+    _mm256_store_si256((__m256i *)(void *)(p + 16), _mm256_permute2x128_si256(x, y, 0x31));
+}
+
+/* Low bytes of 16-bit words, and high ones. */
+INLINE __m256i low_bytes(__m256i x, __m256i y) {
+    const __m256i mask = _mm256_set1_epi16(0xFF);
+    return _mm256_packus_epi16(_mm256_and_si256(x, mask), _mm256_and_si256(y, mask));
+}
+INLINE __m256i high_bytes(__m256i x, __m256i y) {
+    return _mm256_packus_epi16(_mm256_srli_epi16(x, 8), _mm256_srli_epi16(y, 8));
+}
+
+/* 2^(16 - n) for a byte n of 1..16, as words of 16 bits: 0 for n = 0. */
+INLINE void powers(__m256i n, __m256i out[2]) {
+    const __m256i high = _mm256_setr_epi8(0, -128, 64, 32, 16, 8, 4, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, -128, 64, 32, 16, 8,
+                                          4, 2, 1, 0, 0, 0, 0, 0, 0, 0);
+    const __m256i low = _mm256_setr_epi8(1, 0, 0, 0, 0, 0, 0, 0, 0, -128, 64, 32, 16, 8, 4, 2, 1, 0, 0, 0, 0, 0, 0, 0,
+                                         0, -128, 64, 32, 16, 8, 4, 2);
+    const __m256i is_16 = _mm256_cmpeq_epi8(n, _mm256_set1_epi8(16)), low_n = _mm256_and_si256(n, _mm256_set1_epi8(15));
+    const __m256i h = _mm256_andnot_si256(is_16, _mm256_shuffle_epi8(high, low_n));
+    const __m256i l =
+        _mm256_andnot_si256(_mm256_cmpeq_epi8(n, _mm256_setzero_si256()), _mm256_shuffle_epi8(low, low_n));
+    out[0] = _mm256_unpacklo_epi8(l, h);
+    out[1] = _mm256_unpackhi_epi8(l, h);
+}
+
+/* A stream's windows have their bits lowest; here they are highest, those used below them. */
+INLINE void load_lanes(const pleat__stream *s, lanes *l) {
+    __m256i window[2], valid[2], power[2];
+    load_words(s->window, window);
+    load_words(s->valid, valid);
+    const __m256i n = low_bytes(valid[0], valid[1]);
+    powers(n, power);
+    window[0] = _mm256_mullo_epi16(window[0], power[0]);
+    window[1] = _mm256_mullo_epi16(window[1], power[1]);
+    l->early = low_bytes(window[0], window[1]);
+    l->late = high_bytes(window[0], window[1]);
+    l->used = _mm256_sub_epi8(_mm256_set1_epi8(16), n);
+    l->bytes = s->bytes;
+    l->n_bytes = s->n_bytes;
+    l->n_taken = s->n_taken;
+}
+
+INLINE void store_lanes(const lanes *l, pleat__stream *s) {
+    const __m256i zero = _mm256_setzero_si256(), valid = _mm256_sub_epi8(_mm256_set1_epi8(16), l->used);
+    __m256i power[2]; /* 2^valid = 2^(16 - used): every lane has used a bit by now */
+    powers(l->used, power);
+    store_words(s->window, _mm256_mulhi_epu16(_mm256_unpacklo_epi8(l->early, l->late), power[0]),
+                _mm256_mulhi_epu16(_mm256_unpackhi_epi8(l->early, l->late), power[1]));
+    store_words(s->valid, _mm256_unpacklo_epi8(valid, zero), _mm256_unpackhi_epi8(valid, zero));
+    s->n_taken = l->n_taken;
+}
+
+/* ---- a step --------------------------------------------------------------------------------------------- */
+
+INLINE __m128i two_eights(const void *low, const void *high) {
+    return _mm_castps_si128(_mm_loadh_pi(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)low)), (const __m64 *)high));
+}
+INLINE __m256i two_halves(__m128i low, __m128i high) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+}
+
+/* The stream's next bytes for the lanes of `takes`, in turn; zero for the others.  At most 32 are taken and read: all
+ * readable, as the place is not past the end. */
+INLINE __m256i next_bytes(lanes *l, __m256i takes) {
+    const uint32_t mask = (uint32_t)_mm256_movemask_epi8(takes);
+    const uint8_t *at = l->bytes + (l->n_taken < l->n_bytes ? l->n_taken : l->n_bytes);
+    const uint8_t *at_8 = at + __builtin_popcount(mask & 0xFF), *at_16 = at + __builtin_popcount(mask & 0xFFFF);
+    const uint8_t *at_24 = at + __builtin_popcount(mask & 0xFFFFFF);
+    const uint64_t *spread = pleat__spread;
+    const __m256i from = two_halves(two_eights(spread + (mask & 0xFF), spread + (mask >> 8 & 0xFF)),
+                                    two_eights(spread + (mask >> 16 & 0xFF), spread + (mask >> 24)));
+    const __m256i upper = _mm256_set_epi64x(0x0808080808080808, 0, 0x0808080808080808, 0);
+    const __m256i bytes = two_halves(two_eights(at, at_8), two_eights(at_16, at_24));
+    l->n_taken += (uint64_t)__builtin_popcount(mask);
+    return _mm256_shuffle_epi8(bytes, _mm256_or_si256(from, upper));
+}
+
+/* Where `takes` is set late becomes early, and a byte late. */
+INLINE void take(lanes *l, __m256i takes, __m256i bytes) {
+    l->early = _mm256_blendv_epi8(l->early, l->late, takes);
+    l->late = _mm256_or_si256(_mm256_andnot_si256(takes, l->late), bytes);
+    l->used = _mm256_sub_epi8(l->used, _mm256_and_si256(takes, _mm256_set1_epi8(8)));
+}
+
+/* The next max_bits bits of each lane that has as many. */
+INLINE __m256i index_of(const tables *t, const lanes *l) {
+    const __m256i low = _mm256_shuffle_epi8(t->scale_low, l->used), high = _mm256_shuffle_epi8(t->scale_high, l->used);
+    const __m256i x = _mm256_mullo_epi16(_mm256_unpacklo_epi8(l->early, l->late), _mm256_unpacklo_epi8(low, high));
+    const __m256i y = _mm256_mullo_epi16(_mm256_unpackhi_epi8(l->early, l->late), _mm256_unpackhi_epi8(low, high));
+    return _mm256_packus_epi16(_mm256_srl_epi16(x, t->rest), _mm256_srl_epi16(y, t->rest));
+}
+
+/* Entries of a table, and of a second one if there is one. */
+INLINE void shuffles(const __m256i *a, const __m256i *b, uint32_t n, __m256i index, __m256i out[2]) {
+    UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        const __m256i x = _mm256_shuffle_epi8(a[i], index);
+        out[0] = i ? _mm256_xor_si256(out[0], x) : x;
+        if (b) {
+            const __m256i y = _mm256_shuffle_epi8(b[i], index);
+            out[1] = i ? _mm256_xor_si256(out[1], y) : y;
+        }
+        index = _mm256_sub_epi8(index, _mm256_set1_epi8(16));
+    }
+}
+
+typedef struct looked_up {
+    __m256i symbol; /* narrow: times 8, with other bits below */
+    __m256i bits;   /* of its word */
+} looked_up;
+
+INLINE looked_up look_up(table_shape shape, const tables *t, __m256i index) {
+    __m256i x[2];
+    shuffles(t->a, is_pairs(shape) ? t->b : NULL, n_shuffles(shape), index, x);
+    if (is_pairs(shape)) return (looked_up){x[0], x[1]};
+    if (shape == NARROW_8) {
+        __m256i upper[2];
+        shuffles(t->a + 8, NULL, 8, _mm256_xor_si256(index, _mm256_set1_epi8((char)0x80)), upper);
+        x[0] = _mm256_blendv_epi8(x[0], upper[0], index);
+    }
+    const __m256i bits = _mm256_and_si256(x[0], _mm256_set1_epi8(7));
+    return (looked_up){x[0], shape == NARROW_8 ? _mm256_add_epi8(bits, _mm256_set1_epi8(1)) : bits};
+}
+
+/* The next symbol of each lane, as look_up() has it. */
+INLINE __m256i step(table_shape shape, const tables *t, lanes *l) {
+    const __m256i takes = _mm256_cmpgt_epi8(l->used, t->most_used);
+    take(l, takes, next_bytes(l, takes));
+    const looked_up x = look_up(shape, t, index_of(t, l));
+    l->used = _mm256_add_epi8(l->used, x.bits);
+    return x.symbol;
+}
+
+/* The last step of a stream: lanes whose bits are a whole word take nothing.  Lanes that would take a byte take a zero
+ * first, to see their word. */
+INLINE __m256i last_step(table_shape shape, const tables *t, lanes *l) {
+    const __m256i lacking = _mm256_cmpgt_epi8(l->used, t->most_used);
+    const __m256i valid = _mm256_sub_epi8(_mm256_set1_epi8(16), l->used);
+    lanes ahead = *l;
+    take(&ahead, lacking, _mm256_setzero_si256());
+    const __m256i need = look_up(shape, t, index_of(t, &ahead)).bits;
+    const __m256i takes = _mm256_and_si256(lacking, _mm256_cmpgt_epi8(need, valid));
+    const __m256i bytes = next_bytes(l, takes);
+    take(l, takes, bytes);
+    ahead.late = _mm256_or_si256(ahead.late, bytes);
+    const looked_up x = look_up(shape, t, index_of(t, &ahead));
+    l->used = _mm256_add_epi8(l->used, x.bits);
+    return x.symbol;
+}
+
+/* ---- streams -------------------------------------------------------------------------------------------- */
+
+INLINE void store_two(uint8_t *out, size_t gap, __m256i x) {
+    _mm_store_si128((__m128i *)(void *)out, _mm256_castsi256_si128(x));
+    _mm_store_si128((__m128i *)(void *)(out + gap), _mm256_extracti128_si256(x, 1));
+}
+
+/* What two steps gave: a vector of single codes, or two of pairs. */
+INLINE void store(table_shape shape, __m256i even, __m256i odd, uint8_t *out) {
+    const __m256i low = _mm256_unpacklo_epi8(even, odd), high = _mm256_unpackhi_epi8(even, odd);
+    if (is_pairs(shape)) {
+        const __m256i mask = _mm256_set1_epi8(15);
+        store_two(out, 32, _mm256_and_si256(low, mask));
+        store_two(out + 16, 32, _mm256_and_si256(high, mask));
+        store_two(out + 64, 32, _mm256_and_si256(_mm256_srli_epi16(low, 4), mask));
+        store_two(out + 80, 32, _mm256_and_si256(_mm256_srli_epi16(high, 4), mask));
+    } else {
+        const __m256i mask = _mm256_set1_epi8(31);
+        store_two(out, 32, _mm256_and_si256(_mm256_srli_epi16(low, 3), mask));
+        store_two(out + 16, 32, _mm256_and_si256(_mm256_srli_epi16(high, 3), mask));
+    }
+}
+
+INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__codebook *codebook,
+                   pleat__stream *const *streams, uint32_t n_vectors, uint8_t *const *out) {
+    const uint32_t n_turns = is_pairs(shape) ? n_vectors / 2 : n_vectors;
+    const size_t turn_bytes = is_pairs(shape) ? 128 : 64;
+    tables t;
+    lanes l[PLEAT__STREAMS];
+    if (n_turns == 0) return;
+    load_tables(shape, codebook, &t);
+    for (uint32_t i = 0; i < n_streams; i++) load_lanes(streams[i], &l[i]);
+    for (uint32_t turn = 0; turn + 1 < n_turns; turn++) {
+        __m256i even[PLEAT__STREAMS];
+        UNROLL
+        for (uint32_t i = 0; i < n_streams; i++) even[i] = step(shape, &t, &l[i]);
+        UNROLL
+        for (uint32_t i = 0; i < n_streams; i++)
+            store(shape, even[i], step(shape, &t, &l[i]), out[i] + turn * turn_bytes);
+    }
+    for (uint32_t i = 0; i < n_streams; i++) {
+        const __m256i even = step(shape, &t, &l[i]);
+        const bool ends = streams[i]->n_left == n_vectors;
+        const __m256i odd = ends ? last_step(shape, &t, &l[i]) : step(shape, &t, &l[i]);
+        store(shape, even, odd, out[i] + (n_turns - 1) * turn_bytes);
+        store_lanes(&l[i], streams[i]);
+        streams[i]->n_left -= n_vectors;
+    }
+}
+
+/* Three streams are two and one. */
+INLINE void decode_all(table_shape shape, const pleat__codebook *codebook, pleat__stream *const *streams,
+                       uint32_t n_streams, uint32_t n_vectors, uint8_t *const *out) {
+    if (n_streams == 4) {
+        decode(shape, 4, codebook, streams, n_vectors, out);
+        return;
+    }
+    if (n_streams >= 2) decode(shape, 2, codebook, streams, n_vectors, out);
+    if (n_streams % 2) decode(shape, 1, codebook, streams + n_streams - 1, n_vectors, out + n_streams - 1);
+}
+
+#define DECODER(name, shape)                                                                             \
+    static void name(const pleat__codebook *codebook, pleat__stream *const *streams, uint32_t n_streams, \
+                     uint32_t n_vectors, uint8_t *const *out) {                                          \
+        decode_all(shape, codebook, streams, n_streams, n_vectors, out);                                 \
+    }
+DECODER(pairs_6, PAIRS_6)
+DECODER(pairs_7, PAIRS_7)
+DECODER(narrow_6, NARROW_6)
+DECODER(narrow_7, NARROW_7)
+DECODER(narrow_8, NARROW_8)
+
+static pleat__stream_decode_fn decoder_of(const pleat__codebook *codebook) {
+    switch (codebook->kind) {
+        case PLEAT__CODEBOOK_PAIRS: return codebook->max_bits <= 6 ? pairs_6 : pairs_7;
+        case PLEAT__CODEBOOK_NARROW:
+            return codebook->max_bits <= 6 ? narrow_6 : codebook->max_bits == 7 ? narrow_7 : narrow_8;
+        default: return pleat__stream_decode_ref;
+    }
+}
+
+void pleat__stream_decode_avx2(const pleat__codebook *codebook, pleat__stream *const *streams, uint32_t n_streams,
+                               uint32_t n_vectors, uint8_t *const *out) {
+    decoder_of(codebook)(codebook, streams, n_streams, n_vectors, out);
+}

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * forward.c: the forward pass on a GPU: its memory, and the order of launches.
+ *
+ *     a step      embed | per layer: norm, qkv, heads, append, attend, o, norm, gate and up, down | norm, output, choose
+ *     a prompt    the same in blocks of rows, but for attention, which sees the prompt whole
+ *
+ * Products add to x or gate where they end, so that nothing else stands between them.  What follows the last layer's
+ * attention runs for the rows alone whose logits are wanted.
+ */
+#include "model/cuda/forward.h"
+
+#include <string.h>
+
+#include "core/error.h"
+#include "core/memory.h"
+#include "model/cuda/rows.h"
+
+#define BLOCK_ROWS 2048u /* of a prompt, in which all but attention goes */
+#define ALIGN_BYTES 256u
+
+struct pleat__device_forward {
+    pleat_allocator al;
+    const pleat__device_weights *weights;
+    const pleat_model *model;
+    uint32_t max_rows, max_items;
+    uint32_t n_q, n_kv; /* widths of q, and of k and v */
+
+    /* Device memory; rows are those of a step or of a prompt, blocks BLOCK_ROWS of them. */
+    uint8_t *memory;
+    float *x;             /* [rows][n_embd] */
+    uint16_t *q, *k, *v;  /* [rows][n_q or n_kv] f16 */
+    uint16_t *attended;   /* [rows][n_q] f16 */
+    float *step_attended; /* [max_items][n_q] */
+    uint16_t *normed;     /* [block][n_embd] f16 */
+    float *qkv;           /* [block][n_q + 2 n_kv] */
+    uint16_t *h;          /* [block][n_ff] f16 */
+    float *logits;        /* [logit rows][n_vocab] */
+    float *received;      /* [n_kv_heads][rows], or NULL */
+    int32_t *tokens;      /* [rows] */
+    uint32_t *positions;  /* [max_items] */
+    uint32_t *greedy;     /* [max_items] */
+
+    /* Memory of the host. */
+    int32_t *host_tokens;     /* [rows] */
+    uint32_t *host_positions; /* [max_items] */
+    uint32_t *host_greedy;    /* [max_items] */
+};
+
+/* ---- memory -------------------------------------------------------------------------------------------- */
+
+typedef struct carver {
+    uint8_t *base; /* NULL: only count */
+    uint64_t used_bytes;
+} carver;
+
+static void *carve(carver *c, uint64_t n, uint64_t bytes) {
+    void *at = c->base ? c->base + c->used_bytes : NULL;
+    c->used_bytes += (n * bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    return at;
+}
+
+static uint32_t logit_rows(uint32_t max_items) { return pleat__max_u32(PLEAT__LOGIT_ROWS, max_items); }
+
+static void carve_device(pleat__device_forward *fw, bool has_scores, carver *c) {
+    const pleat_model_info *info = &fw->model->info;
+    const uint64_t rows = fw->max_rows, block = pleat__min_u32(fw->max_rows, BLOCK_ROWS);
+    fw->x = carve(c, rows * info->n_embd, sizeof(float));
+    fw->q = carve(c, rows * fw->n_q, sizeof(uint16_t));
+    fw->k = carve(c, rows * fw->n_kv, sizeof(uint16_t));
+    fw->v = carve(c, rows * fw->n_kv, sizeof(uint16_t));
+    fw->attended = carve(c, rows * fw->n_q, sizeof(uint16_t));
+    fw->step_attended = carve(c, (uint64_t)fw->max_items * fw->n_q, sizeof(float));
+    const uint64_t normed_rows = block > logit_rows(fw->max_items) ? block : logit_rows(fw->max_items);
+    fw->normed = carve(c, normed_rows * info->n_embd, sizeof(uint16_t));
+    fw->qkv = carve(c, block * (fw->n_q + 2 * fw->n_kv), sizeof(float));
+    fw->h = carve(c, block * info->n_ff, sizeof(uint16_t));
+    fw->logits = carve(c, (uint64_t)logit_rows(fw->max_items) * info->n_vocab, sizeof(float));
+    fw->received = has_scores ? carve(c, rows * info->n_kv_heads, sizeof(float)) : NULL;
+    fw->tokens = carve(c, rows, sizeof(int32_t));
+    fw->positions = carve(c, fw->max_items, sizeof(uint32_t));
+    fw->greedy = carve(c, fw->max_items, sizeof(uint32_t));
+}
+
+static void carve_host(pleat__device_forward *fw, carver *c) {
+    fw->host_tokens = carve(c, fw->max_rows, sizeof(int32_t));
+    fw->host_positions = carve(c, fw->max_items, sizeof(uint32_t));
+    fw->host_greedy = carve(c, fw->max_items, sizeof(uint32_t));
+}
+
+static pleat__device_forward empty_for(const pleat_model *model, uint32_t max_rows, uint32_t max_items) {
+    return (pleat__device_forward){.model = model,
+                                   .max_rows = pleat__max_u32(max_rows, max_items),
+                                   .max_items = max_items,
+                                   .n_q = model->info.n_q_heads * model->info.head_dim,
+                                   .n_kv = model->info.n_kv_heads * model->info.head_dim};
+}
+
+uint64_t pleat__device_forward_bytes(const pleat_model *model, uint32_t max_rows, uint32_t max_items, bool has_scores) {
+    pleat__device_forward fw = empty_for(model, max_rows, max_items);
+    carver c = {NULL, 0};
+    carve_device(&fw, has_scores, &c);
+    return c.used_bytes;
+}
+
+static pleat_status take_memory(pleat__device_forward *fw, bool has_scores, pleat_error *err) {
+    carver c = {NULL, 0};
+    void *p = NULL;
+    carve_device(fw, has_scores, &c);
+    PLEAT_TRY(pleat__device_alloc(c.used_bytes, &p, err));
+    fw->memory = p;
+    c = (carver){fw->memory, 0};
+    carve_device(fw, has_scores, &c);
+    c = (carver){NULL, 0};
+    carve_host(fw, &c);
+    PLEAT_TRY(pleat__device_alloc_host(c.used_bytes, &p, err));
+    c = (carver){p, 0};
+    carve_host(fw, &c);
+    return PLEAT_OK;
+}
+
+pleat_status pleat__device_forward_create(const pleat__device_weights *weights, uint32_t max_rows, uint32_t max_items,
+                                          bool has_scores, const pleat_allocator *al, pleat__device_forward **out,
+                                          pleat_error *err) {
+    pleat__device_forward *fw = pleat__alloc(al, 1, sizeof *fw);
+    PLEAT_FAIL_IF(!fw, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "forward pass: out of memory");
+    *fw = empty_for(weights->model, max_rows, max_items);
+    fw->al = *al;
+    fw->weights = weights;
+    const pleat_status status = take_memory(fw, has_scores, err);
+    if (status != PLEAT_OK) {
+        pleat__device_forward_destroy(&fw);
+        return status;
+    }
+    *out = fw;
+    return PLEAT_OK;
+}
+
+void pleat__device_forward_destroy(pleat__device_forward **forward) {
+    if (!forward || !*forward) return;
+    pleat__device_forward *fw = *forward;
+    const pleat_allocator al = fw->al;
+    pleat__device_free(fw->memory);
+    pleat__device_free_host(fw->host_tokens); /* the first of the host's */
+    pleat__free(&al, fw, 1, sizeof *fw);
+    *forward = NULL;
+}
+
+int32_t *pleat__device_forward_tokens(pleat__device_forward *fw) { return fw->host_tokens; }
+uint32_t *pleat__device_forward_positions(pleat__device_forward *fw) { return fw->host_positions; }
+const uint32_t *pleat__device_forward_greedy(const pleat__device_forward *fw) { return fw->host_greedy; }
+
+const float *pleat__device_forward_logits(const pleat__device_forward *fw, uint32_t i) {
+    return fw->logits + (uint64_t)i * fw->model->info.n_vocab;
+}
+
+/* ---- pieces of a layer ----------------------------------------------------------------------------------- */
+
+/* Where the launches of a step or prompt go. */
+typedef struct launches {
+    pleat__device_forward *fw;
+    pleat_device_cache *cache;
+    pleat__device_stream stream;
+    pleat_error *err;
+} launches;
+
+/* Rows of x that a piece works on. */
+typedef struct rows {
+    uint32_t from, n;
+} rows;
+
+static float *x_of(const launches *l, rows r) { return l->fw->x + (uint64_t)r.from * l->fw->model->info.n_embd; }
+
+static pleat_status norm(const launches *l, const float *weight, rows r) {
+    const pleat_model *m = l->fw->model;
+    return pleat__device_norm(x_of(l, r), weight, r.n, m->info.n_embd, m->rms_eps, l->fw->normed, l->stream, l->err);
+}
+
+/* q, k and v of the rows, ready for the cache. */
+static pleat_status make_heads(const launches *l, uint32_t layer_idx, rows r, const uint32_t *positions) {
+    pleat__device_forward *fw = l->fw;
+    const pleat_model *m = fw->model;
+    const pleat__device_layer *layer = &fw->weights->layers[layer_idx];
+    const uint32_t width = fw->n_q + 2 * fw->n_kv, at[3] = {0, fw->n_q, fw->n_q + fw->n_kv};
+    PLEAT_TRY(norm(l, layer->attn_norm, r));
+    for (uint32_t i = 0; i < layer->n_qkv; i++) {
+        const pleat__device_mul mul = {.w = layer->qkv[i],
+                                       .x = fw->normed,
+                                       .x_stride = m->info.n_embd,
+                                       .n = r.n,
+                                       .end = PLEAT__MUL_STORE,
+                                       .y = fw->qkv + at[i],
+                                       .y_stride = width,
+                                       .scale = 1};
+        PLEAT_TRY(pleat__device_mul_run(&mul, l->stream, l->err));
+    }
+    const pleat__rope *rope = layer->turns ? &m->ropes[layer->rope] : NULL;
+    const pleat__device_heads heads = {.qkv = fw->qkv,
+                                       .n = r.n,
+                                       .n_q_heads = m->info.n_q_heads,
+                                       .n_kv_heads = m->info.n_kv_heads,
+                                       .head_dim = m->info.head_dim,
+                                       .biases = {layer->biases[0], layer->biases[1], layer->biases[2]},
+                                       .norms = {layer->head_norms[0], layer->head_norms[1]},
+                                       .eps = m->rms_eps,
+                                       .turns = layer->turns,
+                                       .n_dims = rope ? rope->n_dims : 0,
+                                       .is_halves = rope && rope->is_halves,
+                                       .positions = positions,
+                                       .first_position = r.from,
+                                       .q = fw->q + (uint64_t)r.from * fw->n_q,
+                                       .k = fw->k + (uint64_t)r.from * fw->n_kv,
+                                       .v = fw->v + (uint64_t)r.from * fw->n_kv};
+    return pleat__device_heads_run(&heads, l->stream, l->err);
+}
+
+/* x += what a branch makes of its rows. */
+static pleat_status add_branch(const launches *l, const pleat__device_matrix *w, const void *from, bool is_f32,
+                               const float *bias, rows r) {
+    const pleat_model *m = l->fw->model;
+    const pleat__device_mul mul = {.w = *w,
+                                   .x = from,
+                                   .x_stride = w->tiles.cols,
+                                   .x_is_f32 = is_f32,
+                                   .n = r.n,
+                                   .end = PLEAT__MUL_ADD,
+                                   .y = x_of(l, r),
+                                   .y_stride = m->info.n_embd,
+                                   .bias = bias,
+                                   .scale = m->residual_scale};
+    return pleat__device_mul_run(&mul, l->stream, l->err);
+}
+
+static pleat_status feed_forward(const launches *l, const pleat__device_layer *layer, rows r) {
+    pleat__device_forward *fw = l->fw;
+    const pleat_model *m = fw->model;
+    PLEAT_TRY(norm(l, layer->ffn_norm, r));
+    const pleat__device_mul gate = {.w = layer->gate_up,
+                                    .x = fw->normed,
+                                    .x_stride = m->info.n_embd,
+                                    .n = r.n,
+                                    .end = PLEAT__MUL_GATE,
+                                    .h = fw->h,
+                                    .y_stride = m->info.n_ff,
+                                    .is_gelu = m->arch->is_gelu};
+    PLEAT_TRY(pleat__device_mul_run(&gate, l->stream, l->err));
+    return add_branch(l, &layer->down, fw->h, false, NULL, r);
+}
+
+/* Logits of the rows, at most logit_rows of them, into logits. */
+static pleat_status make_logits(const launches *l, rows r) {
+    pleat__device_forward *fw = l->fw;
+    const pleat_model *m = fw->model;
+    PLEAT_TRY(norm(l, fw->weights->output_norm, r));
+    const pleat__device_mul mul = {.w = fw->weights->output,
+                                   .x = fw->normed,
+                                   .x_stride = m->info.n_embd,
+                                   .n = r.n,
+                                   .end = PLEAT__MUL_STORE,
+                                   .y = fw->logits,
+                                   .y_stride = m->info.n_vocab,
+                                   .scale = m->logit_scale,
+                                   .cap = m->logit_cap};
+    return pleat__device_mul_run(&mul, l->stream, l->err);
+}
+
+/* The likeliest token of rows [from, from + n) of the logits, to the host. */
+static pleat_status choose(const launches *l, uint32_t from, uint32_t n) {
+    pleat__device_forward *fw = l->fw;
+    PLEAT_TRY(pleat__device_choose(pleat__device_forward_logits(fw, from), n, fw->model->info.n_vocab, fw->greedy,
+                                   l->stream, l->err));
+    return pleat__device_copy(fw->host_greedy, fw->greedy, n * sizeof *fw->greedy, l->stream, l->err);
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------------ */
+
+static pleat_status step_layer(const launches *l, uint32_t layer_idx, rows r) {
+    pleat__device_forward *fw = l->fw;
+    const pleat__device_layer *layer = &fw->weights->layers[layer_idx];
+    PLEAT_TRY(make_heads(l, layer_idx, r, fw->positions));
+    PLEAT_TRY(pleat_device_cache_append(l->cache, layer_idx, fw->k, fw->v, l->stream.v, l->err));
+    PLEAT_TRY(pleat_device_cache_attend(l->cache, layer_idx, fw->q, fw->step_attended, NULL, l->stream.v, l->err));
+    const bool is_f32 = r.n <= PLEAT__MUL_FEW;
+    if (!is_f32)
+        PLEAT_TRY(pleat__device_halve(fw->step_attended, (uint64_t)r.n * fw->n_q, fw->attended, l->stream, l->err));
+    const void *attended = is_f32 ? (const void *)fw->step_attended : fw->attended;
+    PLEAT_TRY(add_branch(l, &layer->o, attended, is_f32, layer->o_bias, r));
+    return feed_forward(l, layer, r);
+}
+
+pleat_status pleat__device_forward_step(pleat__device_forward *fw, pleat_device_cache *cache, uint32_t n,
+                                        pleat__device_stream stream, pleat_error *err) {
+    const launches l = {fw, cache, stream, err};
+    const rows r = {0, n};
+    const pleat_model *m = fw->model;
+    PLEAT_TRY(pleat__device_copy(fw->tokens, fw->host_tokens, n * sizeof *fw->tokens, stream, err));
+    PLEAT_TRY(pleat__device_copy(fw->positions, fw->host_positions, n * sizeof *fw->positions, stream, err));
+    PLEAT_TRY(pleat__device_embed(&fw->weights->embedding, fw->tokens, n, m->embedding_scale, fw->x, stream, err));
+    PLEAT_TRY(pleat_device_cache_begin(cache, stream.v, err));
+    for (uint32_t i = 0; i < m->info.n_layers; i++) PLEAT_TRY(step_layer(&l, i, r));
+    PLEAT_TRY(pleat_device_cache_end(cache, stream.v, err));
+    PLEAT_TRY(make_logits(&l, r));
+    return choose(&l, 0, n);
+}
+
+/* ---- a prompt ---------------------------------------------------------------------------------------------- */
+
+static pleat_status prompt_attend(const launches *l, uint32_t layer_idx, uint32_t n_tokens) {
+    pleat__device_forward *fw = l->fw;
+    for (uint32_t from = 0; from < n_tokens; from += BLOCK_ROWS)
+        PLEAT_TRY(make_heads(l, layer_idx, (rows){from, pleat__min_u32(BLOCK_ROWS, n_tokens - from)}, NULL));
+    PLEAT_TRY(pleat_device_cache_prompt_attend(l->cache, fw->q, fw->k, fw->v, fw->attended, fw->received, l->stream.v,
+                                               l->err));
+    return pleat_device_cache_prompt(l->cache, layer_idx, fw->k, fw->v, fw->received, l->stream.v, l->err);
+}
+
+/* A layer, of which the rows from `wanted` on go on. */
+static pleat_status prompt_layer(const launches *l, uint32_t layer_idx, uint32_t n_tokens, uint32_t wanted) {
+    pleat__device_forward *fw = l->fw;
+    const pleat__device_layer *layer = &fw->weights->layers[layer_idx];
+    PLEAT_TRY(prompt_attend(l, layer_idx, n_tokens));
+    for (uint32_t from = wanted; from < n_tokens; from += BLOCK_ROWS) {
+        const rows r = {from, pleat__min_u32(BLOCK_ROWS, n_tokens - from)};
+        PLEAT_TRY(add_branch(l, &layer->o, fw->attended + (uint64_t)from * fw->n_q, false, layer->o_bias, r));
+        PLEAT_TRY(feed_forward(l, layer, r));
+    }
+    return PLEAT_OK;
+}
+
+/* Logits of the rows from `wanted` on. */
+static pleat_status prompt_logits(const launches *l, uint32_t n_tokens, uint32_t wanted, uint32_t n_logits,
+                                  bool has_greedy, float *logits) {
+    pleat__device_forward *fw = l->fw;
+    const uint64_t n_vocab = fw->model->info.n_vocab;
+    for (uint32_t from = wanted; from < n_tokens; from += PLEAT__LOGIT_ROWS) {
+        const rows r = {from, pleat__min_u32(PLEAT__LOGIT_ROWS, n_tokens - from)};
+        PLEAT_TRY(make_logits(l, r));
+        if (has_greedy && from + r.n == n_tokens) PLEAT_TRY(choose(l, r.n - 1, 1));
+        if (n_logits > 0)
+            PLEAT_TRY(pleat__device_copy(logits + (from - wanted) * n_vocab, fw->logits, r.n * n_vocab * sizeof *logits,
+                                         l->stream, l->err));
+        PLEAT_TRY(pleat__device_wait(l->stream, l->err));
+    }
+    return pleat__device_wait(l->stream, l->err);
+}
+
+static pleat_status run_prompt(const launches *l, const pleat_token *tokens, uint32_t n_tokens, uint32_t wanted) {
+    pleat__device_forward *fw = l->fw;
+    const pleat_model *m = fw->model;
+    const uint32_t n_layers = m->info.n_layers;
+    memcpy(fw->host_tokens, tokens, n_tokens * sizeof *tokens);
+    PLEAT_TRY(pleat__device_copy(fw->tokens, fw->host_tokens, n_tokens * sizeof *fw->tokens, l->stream, l->err));
+    PLEAT_TRY(pleat__device_embed(&fw->weights->embedding, fw->tokens, n_tokens, m->embedding_scale, fw->x, l->stream,
+                                  l->err));
+    for (uint32_t i = 0; i < n_layers; i++) PLEAT_TRY(prompt_layer(l, i, n_tokens, i + 1 == n_layers ? wanted : 0));
+    return pleat_device_cache_prompt_end(l->cache, l->stream.v, l->err);
+}
+
+pleat_status pleat__device_forward_prompt(pleat__device_forward *fw, pleat_device_cache *cache, uint32_t seq_idx,
+                                          const pleat_token *tokens, uint32_t n_tokens, uint32_t n_logits,
+                                          bool has_greedy, float *logits, pleat__device_stream stream,
+                                          pleat_error *err) {
+    const launches l = {fw, cache, stream, err};
+    const uint32_t n_wanted = n_logits > 0 ? n_logits : has_greedy ? 1 : 0, wanted = n_tokens - n_wanted;
+    PLEAT_TRY(pleat_device_cache_prompt_begin(cache, seq_idx, n_tokens, stream.v, err));
+    PLEAT_TRY(run_prompt(&l, tokens, n_tokens, wanted));
+    return prompt_logits(&l, n_tokens, wanted, n_logits, has_greedy, logits);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * forward.h: model/forward.h on a GPU: one pass of new tokens through the model, on a device cache.
+ *
+ *     pleat__device_forward_step     a token of each sequence of the cache's batch: begins and ends the cache's step.
+ *                                    Can be recorded in a graph
+ *     pleat__device_forward_prompt   the prompt of an empty sequence, whole: begins and ends it
+ *
+ * A sequence's logits depend on its own tokens, and in the last bits on the batch as far as the cache's attention does
+ * (pleat/device_cache.h).  Products, norms and all else depend on the row alone.
+ *
+ * Numbers: x and sums are f32; what products read, and keys, values and queries, are f16.
+ */
+#ifndef PLEAT_MODEL_CUDA_FORWARD_H
+#define PLEAT_MODEL_CUDA_FORWARD_H
+
+#include "model/cuda/weights.h"
+#include "pleat/device_cache.h"
+
+typedef struct pleat__device_forward pleat__device_forward;
+
+/* Most rows whose logits are made at once. */
+#define PLEAT__LOGIT_ROWS 128u
+
+/* All device memory is taken here, beside the weights'.
+ *   max_rows    most tokens of a prompt, and of a step
+ *   max_items   most sequences of a step */
+pleat_status pleat__device_forward_create(const pleat__device_weights *weights, uint32_t max_rows, uint32_t max_items,
+                                          bool has_scores, const pleat_allocator *al, pleat__device_forward **out,
+                                          pleat_error *err);
+void pleat__device_forward_destroy(pleat__device_forward **fw);
+
+/* Bytes of device memory that create takes. */
+uint64_t pleat__device_forward_bytes(const pleat_model *model, uint32_t max_rows, uint32_t max_items, bool has_scores);
+
+/* The next step's tokens and positions: [max_items] each, memory of the host that a step reads when it runs. */
+int32_t *pleat__device_forward_tokens(pleat__device_forward *fw);
+uint32_t *pleat__device_forward_positions(pleat__device_forward *fw);
+
+/* One token of each of the batch's n sequences; logits of all of them. */
+pleat_status pleat__device_forward_step(pleat__device_forward *fw, pleat_device_cache *cache, uint32_t n,
+                                        pleat__device_stream stream, pleat_error *err);
+
+/* Row i of the last step's logits, [n_vocab] f32 in device memory. */
+const float *pleat__device_forward_logits(const pleat__device_forward *fw, uint32_t i);
+
+/* Of each of the last step's rows: its likeliest token, the lowest id among equals; UINT32_MAX where a logit is no
+ * finite number.  Memory of the host that a step writes, to be read once its stream has been waited for. */
+const uint32_t *pleat__device_forward_greedy(const pleat__device_forward *fw);
+
+/* tokens [n_tokens] of a prompt, whose last n_logits rows of logits go to `logits` [n_logits][n_vocab], host memory.  If
+ * has_greedy, the last row's likeliest token is greedy()[0].  Waits. */
+pleat_status pleat__device_forward_prompt(pleat__device_forward *fw, pleat_device_cache *cache, uint32_t seq_idx,
+                                          const pleat_token *tokens, uint32_t n_tokens, uint32_t n_logits,
+                                          bool has_greedy, float *logits, pleat__device_stream stream,
+                                          pleat_error *err);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * mul.h: products with a model's matrices on a GPU: y = W x for any number of rows x.
+ *
+ *     rows of x      1..8   9..16   17..32   33..128   more        (rows are the tensor cores' columns)
+ *     kernel         few                     block of 32 rows of W, of 128          mul_few.cu, mul_many.cu
+ *
+ * Rules
+ *  1. One law of summing for all kernels: a tile's groups of 128 columns are cut into 16 ranges, as even as whole groups
+ *     allow.  A range is summed slice by slice in order, and the ranges are added in order.  So a row's result has the
+ *     same bits however many rows share the product, and whichever kernel made it.
+ *  2. Weights are tiles (linear/tiles.h).  Codes meet x as f16, on tensor cores that add up in f32.  Scales that files
+ *     hold as f16 multiply the sum of a slice in f32; Q4_MIN and Q8_HALF become f16 weights in registers, rounded to
+ *     2^-11.
+ *  3. x is f16.  One that does not fit f16 is infinite, and so are its results: the forward pass finds that.
+ *  4. Launchers neither allocate nor wait; they can be recorded in a graph.
+ */
+#ifndef PLEAT_MODEL_CUDA_MUL_H
+#define PLEAT_MODEL_CUDA_MUL_H
+
+#include "hw/device.h"
+#include "linear/tiles.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A matrix on the device. */
+typedef struct pleat__device_matrix {
+    pleat__tiles tiles;
+    const uint8_t *data; /* device memory, aligned to 128 */
+} pleat__device_matrix;
+
+/* What becomes of a product. */
+typedef enum pleat__mul_end {
+    PLEAT__MUL_STORE, /* y = scale * W x; bounded by `cap` where that is above 0 */
+    PLEAT__MUL_ADD,   /* y += scale * (W x + bias) */
+    PLEAT__MUL_GATE   /* h = act(gate x) * up x, of a matrix in pairs */
+} pleat__mul_end;
+
+typedef struct pleat__device_mul {
+    pleat__device_matrix w;
+    const void *x;     /* [n][x_stride] f16, or f32 with x_is_f32 */
+    uint32_t x_stride; /* elements, a multiple of 8 */
+    bool x_is_f32;     /* only for n <= PLEAT__MUL_FEW, and ADD */
+    uint32_t n;        /* 1.. */
+    pleat__mul_end end;
+    float *y;          /* [n][y_stride] */
+    uint16_t *h;       /* GATE: [n][y_stride] f16 */
+    uint32_t y_stride; /* elements */
+    const float *bias; /* ADD: [rows] or NULL */
+    float scale;
+    float cap;    /* STORE: y = cap * tanh(y / cap); 0: none */
+    bool is_gelu; /* GATE: act is GELU by its tanh form; else silu */
+} pleat__device_mul;
+
+#define PLEAT__MUL_FEW 32u
+
+pleat_status pleat__device_mul_run(const pleat__device_mul *mul, pleat__device_stream stream, pleat_error *err);
+
+/* Of the kernels, for tests: always this one.  few: n <= PLEAT__MUL_FEW; block_rows 32 or 128. */
+pleat_status pleat__device_mul_few(const pleat__device_mul *mul, pleat__device_stream stream, pleat_error *err);
+pleat_status pleat__device_mul_many(const pleat__device_mul *mul, uint32_t block_rows, pleat__device_stream stream,
+                                    pleat_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * mul_few.cu: products with 1 to 32 rows of x, which take as long as their weights take to be read.
+ *
+ *     a thread block has a tile of 16 rows, a warp one of the 16 ranges of its columns
+ *     each lane loads its part of a group, 16 bytes at a time, straight into the registers that tensor cores read
+ *     the first group is under way before the kernel waits for x
+ *     sums of the warps are added in order by way of shared memory
+ *
+ * With up to 8 rows of x two blocks of 16 warps share a multiprocessor: 128 KB (F16) to 72 KB (Q4) are under way.
+ */
+#include "model/cuda/launch.cuh"
+#include "model/cuda/tile.cuh"
+
+#define WARPS PLEAT__MUL_RANGES
+#define THREADS (32 * WARPS)
+
+/* Eight columns of a row of x from column `at` on, as f16; zeros where there is none. */
+template <bool X_F32>
+static __device__ __forceinline__ uint4 load_x(const pleat__device_mul &m, uint32_t x_row, uint32_t at) {
+    if (x_row >= m.n || at >= m.w.tiles.cols) return make_uint4(0, 0, 0, 0);
+    const uint64_t from = (uint64_t)x_row * m.x_stride + at;
+    if constexpr (!X_F32) return *(const uint4 *)(const void *)((const uint16_t *)m.x + from);
+    const float4 a = *(const float4 *)(const void *)((const float *)m.x + from);
+    const float4 b = *(const float4 *)(const void *)((const float *)m.x + from + 4);
+    return make_uint4(
+        pleat__as_word(__floats2half2_rn(a.x, a.y)), pleat__as_word(__floats2half2_rn(a.z, a.w)),
+        pleat__as_word(__floats2half2_rn(b.x, b.y)), pleat__as_word(__floats2half2_rn(b.z, b.w)));
+}
+
+/* sums += a group's product; NT times 8 rows of x. */
+template <int F, int NT, bool X_F32>
+static __device__ __forceinline__ void add_group(float (&sums)[NT][4], const pleat__lane_group<F> &w,
+                                                 const pleat__device_mul &m, uint32_t group, uint32_t lane) {
+#pragma unroll
+    for (int j = 0; j < (int)PLEAT__TILE_SLICES; j++) {
+        uint32_t g[4], g8[4];
+        uint4 x[NT];
+#pragma unroll
+        for (int t = 0; t < NT; t++)
+            x[t] = load_x<X_F32>(m, 8 * t + lane / 4, group * PLEAT__GROUP_COLS + 32 * j + 8 * (lane % 4));
+        pleat__operands<F>(w, j, g, g8);
+        const float2 scales = pleat__scales_of<F>(w, j);
+#pragma unroll
+        for (int t = 0; t < NT; t++) pleat__add_slice<F>(sums[t], g, g8, x[t], scales);
+    }
+}
+
+/* The sums of all warps, in order. */
+template <int NT>
+static __device__ __forceinline__ float add_warps(const float (&all)[WARPS][8 * NT][PLEAT__TILE_ROWS], uint32_t x_row,
+                                                  uint32_t row) {
+    float sum = 0;
+#pragma unroll
+    for (int warp = 0; warp < (int)WARPS; warp++) sum += all[warp][x_row][row];
+    return sum;
+}
+
+template <int F, int NT, int END, bool X_F32>
+static __global__ void __launch_bounds__(THREADS, NT == 1 ? 2 : 1) mul_few(const __grid_constant__ pleat__device_mul m) {
+    __shared__ float all[WARPS][8 * NT][PLEAT__TILE_ROWS];
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, n_groups = m.w.tiles.n_groups;
+    const uint32_t each = pleat__groups_per_range(n_groups), from = min(warp * each, n_groups);
+    const uint32_t to = min(from + each, n_groups);
+    const uint8_t *at = m.w.data + ((uint64_t)blockIdx.x * n_groups + from) * pleat__group_bytes<F>;
+    pleat__lane_group<F> w, next;
+    float sums[NT][4] = {};
+    pleat__let_next_start();
+    if (from < to) pleat__load_group<F>(w, at, lane);
+    pleat__wait_for_last();
+    for (uint32_t group = from; group < to; group++, at += pleat__group_bytes<F>) {
+        constexpr bool ahead = F != PLEAT__TILE_F16; /* registers for two groups */
+        if (ahead && group + 1 < to) pleat__load_group<F>(next, at + pleat__group_bytes<F>, lane);
+        add_group<F, NT, X_F32>(sums, w, m, group, lane);
+        if (ahead) w = next;
+        if (!ahead && group + 1 < to) pleat__load_group<F>(w, at + pleat__group_bytes<F>, lane);
+    }
+#pragma unroll
+    for (int t = 0; t < NT; t++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) all[warp][8 * t + 2 * (lane % 4) + i % 2][lane / 4 + i / 2 * 8] = sums[t][i];
+    __syncthreads();
+    constexpr uint32_t n_rows = END == PLEAT__MUL_GATE ? PLEAT__TILE_ROWS / 2 : PLEAT__TILE_ROWS;
+    for (uint32_t i = threadIdx.x; i < n_rows * m.n; i += THREADS) {
+        const uint32_t x_row = i / n_rows, in_tile = i % n_rows, row = blockIdx.x * n_rows + in_tile;
+        if constexpr (END == PLEAT__MUL_GATE) {
+            if (row < m.w.tiles.rows / 2)
+                pleat__end_gate(m, x_row, row, add_warps<NT>(all, x_row, in_tile), add_warps<NT>(all, x_row, in_tile + 8));
+        } else if (row < m.w.tiles.rows) {
+            pleat__end_sum<END>(m, x_row, row, add_warps<NT>(all, x_row, in_tile));
+        }
+    }
+}
+
+/* ---- launchers ----------------------------------------------------------------------------------------- */
+
+template <int F, int NT, int END> static void launch(const pleat__device_mul &m, pleat__device_stream stream) {
+    if constexpr (END == PLEAT__MUL_ADD) {
+        if (m.x_is_f32) {
+            pleat__launch(mul_few<F, NT, END, true>, m.w.tiles.n_tiles, THREADS, 0, stream, m);
+            return;
+        }
+    }
+    pleat__launch(mul_few<F, NT, END, false>, m.w.tiles.n_tiles, THREADS, 0, stream, m);
+}
+
+template <int F, int NT> static void launch_end(const pleat__device_mul &m, pleat__device_stream stream) {
+    switch (m.end) {
+        case PLEAT__MUL_STORE: launch<F, NT, PLEAT__MUL_STORE>(m, stream); break;
+        case PLEAT__MUL_ADD: launch<F, NT, PLEAT__MUL_ADD>(m, stream); break;
+        case PLEAT__MUL_GATE: launch<F, NT, PLEAT__MUL_GATE>(m, stream); break;
+    }
+}
+
+template <int F> static void launch_rows(const pleat__device_mul &m, pleat__device_stream stream) {
+    if (m.n <= 8)
+        launch_end<F, 1>(m, stream);
+    else if (m.n <= 16)
+        launch_end<F, 2>(m, stream);
+    else
+        launch_end<F, 4>(m, stream);
+}
+
+extern "C" pleat_status pleat__device_mul_few(const pleat__device_mul *m, pleat__device_stream stream,
+                                              pleat_error *err) {
+    PLEAT_FAIL_IF(m->n == 0 || m->n > PLEAT__MUL_FEW, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "product on a GPU: %u rows, of 1 to %u", m->n, PLEAT__MUL_FEW);
+    PLEAT_FAIL_IF(m->x_is_f32 && m->end != PLEAT__MUL_ADD, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "product on a GPU: f32 rows only where the product is added");
+    switch (m->w.tiles.format) {
+        case PLEAT__TILE_F16: launch_rows<PLEAT__TILE_F16>(*m, stream); break;
+        case PLEAT__TILE_Q8: launch_rows<PLEAT__TILE_Q8>(*m, stream); break;
+        case PLEAT__TILE_Q4: launch_rows<PLEAT__TILE_Q4>(*m, stream); break;
+        case PLEAT__TILE_Q4_MIN: launch_rows<PLEAT__TILE_Q4_MIN>(*m, stream); break;
+        default: launch_rows<PLEAT__TILE_Q8_HALF>(*m, stream); break;
+    }
+    return PLEAT_CUDA_LAUNCHED("multiplying a few rows", err);
+}

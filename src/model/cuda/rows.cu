@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * rows.cu: see rows.h.
+ *
+ *     embed    a block a row; a thread has eight columns, as a lane of the products would
+ *     norm     a block a row; its sum of squares is added up thread by thread, warp by warp, in a fixed order
+ *     heads    a warp a head; a lane has the pairs lane, lane + 32, ...
+ *     choose   a block a row
+ */
+#include "model/cuda/rows.h"
+
+#include "hw/cuda/warp.cuh"
+#include "model/cuda/launch.cuh"
+#include "model/cuda/tile.cuh"
+
+/* ---- embeddings ---------------------------------------------------------------------------------------- */
+
+#define EMBED_THREADS 128u
+
+template <int F>
+static __global__ void __launch_bounds__(EMBED_THREADS)
+    embed(pleat__device_matrix m, const int32_t *tokens, float scale, float *x) {
+    pleat__let_next_start();
+    pleat__wait_for_last();
+    const uint32_t row = (uint32_t)tokens[blockIdx.x], n_groups = m.tiles.n_groups;
+    const uint8_t *tile = m.data + (uint64_t)(row / PLEAT__TILE_ROWS) * n_groups * pleat__group_bytes<F>;
+    for (uint32_t i = threadIdx.x; i < m.tiles.cols / 8; i += EMBED_THREADS) {
+        const uint32_t slice = i / 4, lane = row % 8 * 4 + i % 4, r = row % PLEAT__TILE_ROWS / 8;
+        const int j = (int)(slice % PLEAT__TILE_SLICES);
+        pleat__lane_group<F> w;
+        uint32_t g[4], g8[4];
+        pleat__load_group<F>(w, tile + (uint64_t)(slice / PLEAT__TILE_SLICES) * pleat__group_bytes<F>, lane);
+        float2 scales = make_float2(1, 1);
+#pragma unroll
+        for (int at = 0; at < (int)PLEAT__TILE_SLICES; at++) /* registers are named, not indexed */
+            if (at == j) {
+                pleat__operands<F>(w, at, g, g8);
+                scales = pleat__scales_of<F>(w, at);
+            }
+        const float by = scale * (r ? scales.y : scales.x);
+        float *to = x + (uint64_t)blockIdx.x * m.tiles.cols + 8 * i;
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const float2 two = __half22float2(pleat__as_half2(r ? g8[e] : g[e]));
+            to[2 * e] = by * two.x;
+            to[2 * e + 1] = by * two.y;
+        }
+    }
+}
+
+template <int F>
+static void launch_embed(const pleat__device_matrix &m, const int32_t *tokens, uint32_t n, float scale, float *x,
+                         pleat__device_stream stream) {
+    embed<F><<<n, EMBED_THREADS, 0, pleat__cuda_stream(stream)>>>(m, tokens, scale, x);
+}
+
+extern "C" pleat_status pleat__device_embed(const pleat__device_matrix *m, const int32_t *tokens, uint32_t n,
+                                            float scale, float *x, pleat__device_stream stream, pleat_error *err) {
+    switch (m->tiles.format) {
+        case PLEAT__TILE_F16: launch_embed<PLEAT__TILE_F16>(*m, tokens, n, scale, x, stream); break;
+        case PLEAT__TILE_Q8: launch_embed<PLEAT__TILE_Q8>(*m, tokens, n, scale, x, stream); break;
+        case PLEAT__TILE_Q4: launch_embed<PLEAT__TILE_Q4>(*m, tokens, n, scale, x, stream); break;
+        case PLEAT__TILE_Q4_MIN: launch_embed<PLEAT__TILE_Q4_MIN>(*m, tokens, n, scale, x, stream); break;
+        default: launch_embed<PLEAT__TILE_Q8_HALF>(*m, tokens, n, scale, x, stream); break;
+    }
+    return PLEAT_CUDA_LAUNCHED("fetching embeddings", err);
+}
+
+/* ---- norms --------------------------------------------------------------------------------------------- */
+
+#define NORM_THREADS 512u
+
+static __device__ __forceinline__ float warp_sum(float x) {
+#pragma unroll
+    for (int by = 16; by > 0; by /= 2) x += __shfl_xor_sync(PLEAT__ALL_THREADS, x, by);
+    return x;
+}
+
+static __global__ void __launch_bounds__(NORM_THREADS)
+    norm(const float *x, const float *weight, uint32_t width, float eps, uint16_t *out) {
+    __shared__ float sums[NORM_THREADS / 32];
+    const float4 *row = (const float4 *)(const void *)(x + (uint64_t)blockIdx.x * width);
+    float sum = 0;
+    pleat__let_next_start();
+    pleat__wait_for_last();
+    for (uint32_t i = threadIdx.x; i < width / 4; i += NORM_THREADS) {
+        const float4 v = row[i];
+        sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+    }
+    sum = warp_sum(sum);
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+    __syncthreads();
+    sum = 0;
+#pragma unroll
+    for (uint32_t warp = 0; warp < NORM_THREADS / 32; warp++) sum += sums[warp];
+    const float factor = 1.0f / sqrtf(sum / (float)width + eps);
+    uint2 *to = (uint2 *)(void *)(out + (uint64_t)blockIdx.x * width);
+    for (uint32_t i = threadIdx.x; i < width / 4; i += NORM_THREADS) {
+        const float4 v = row[i], w = ((const float4 *)(const void *)weight)[i];
+        to[i] = make_uint2(pleat__as_word(__floats2half2_rn(w.x * (v.x * factor), w.y * (v.y * factor))),
+                           pleat__as_word(__floats2half2_rn(w.z * (v.z * factor), w.w * (v.w * factor))));
+    }
+}
+
+extern "C" pleat_status pleat__device_norm(const float *x, const float *weight, uint32_t n, uint32_t width, float eps,
+                                           uint16_t *out, pleat__device_stream stream, pleat_error *err) {
+    pleat__launch(norm, n, NORM_THREADS, 0, stream, x, weight, width, eps, out);
+    return PLEAT_CUDA_LAUNCHED("norming rows", err);
+}
+
+#define HALVE_THREADS 256u
+
+static __global__ void __launch_bounds__(HALVE_THREADS) halve(const float4 *x, uint64_t n, uint4 *out) {
+    const uint64_t i = (uint64_t)blockIdx.x * HALVE_THREADS + threadIdx.x;
+    pleat__let_next_start();
+    pleat__wait_for_last();
+    if (i >= n) return;
+    const float4 a = x[2 * i], b = x[2 * i + 1];
+    out[i] = make_uint4(pleat__as_word(__floats2half2_rn(a.x, a.y)), pleat__as_word(__floats2half2_rn(a.z, a.w)),
+                        pleat__as_word(__floats2half2_rn(b.x, b.y)), pleat__as_word(__floats2half2_rn(b.z, b.w)));
+}
+
+extern "C" pleat_status pleat__device_halve(const float *x, uint64_t n, uint16_t *out, pleat__device_stream stream,
+                                            pleat_error *err) {
+    const uint32_t n_blocks = (uint32_t)((n / 8 + HALVE_THREADS - 1) / HALVE_THREADS);
+    pleat__launch(halve, n_blocks, HALVE_THREADS, 0, stream, (const float4 *)(const void *)x, n / 8,
+                  (uint4 *)(void *)out);
+    return PLEAT_CUDA_LAUNCHED("rounding rows to f16", err);
+}
+
+/* ---- heads --------------------------------------------------------------------------------------------- */
+
+#define HEADS_WARPS 4u
+#define MAX_PAIRS 2 /* of a lane: 128 dimensions */
+
+/* Where a head's pair stands: its two dimensions. */
+static __device__ __forceinline__ uint2 pair_at(const pleat__device_heads &h, uint32_t pair) {
+    const uint32_t n_turning = h.turns ? h.n_dims / 2 : 0;
+    if (h.is_halves && pair < n_turning) return make_uint2(pair, pair + n_turning);
+    return make_uint2(2 * pair, 2 * pair + 1);
+}
+
+static __global__ void __launch_bounds__(HEADS_WARPS * 32) heads(const __grid_constant__ pleat__device_heads h) {
+    const uint32_t n_heads = h.n_q_heads + 2 * h.n_kv_heads, lane = threadIdx.x % 32;
+    const uint64_t at = (uint64_t)blockIdx.x * HEADS_WARPS + threadIdx.x / 32;
+    const uint32_t row = (uint32_t)(at / n_heads), head = (uint32_t)(at % n_heads);
+    pleat__let_next_start();
+    pleat__wait_for_last();
+    if (row >= h.n) return;
+    const uint32_t part = head < h.n_q_heads ? 0 : head < h.n_q_heads + h.n_kv_heads ? 1 : 2;
+    const uint32_t in_part = head - (part == 0 ? 0 : part == 1 ? h.n_q_heads : h.n_q_heads + h.n_kv_heads);
+    const float *from = h.qkv + at * h.head_dim, *bias = h.biases[part], *norm_of = part < 2 ? h.norms[part] : NULL;
+    float a[MAX_PAIRS], b[MAX_PAIRS], sum = 0;
+#pragma unroll
+    for (int i = 0; i < MAX_PAIRS; i++) {
+        const uint32_t pair = lane + 32 * i;
+        a[i] = b[i] = 0;
+        if (pair >= h.head_dim / 2) continue;
+        const uint2 dims = pair_at(h, pair);
+        a[i] = from[dims.x];
+        b[i] = from[dims.y];
+        if (bias) a[i] += bias[in_part * h.head_dim + dims.x];
+        if (bias) b[i] += bias[in_part * h.head_dim + dims.y];
+        sum += a[i] * a[i] + b[i] * b[i];
+    }
+    sum = warp_sum(sum);
+    const float factor = norm_of ? 1.0f / sqrtf(sum / (float)h.head_dim + h.eps) : 1.0f;
+    const uint32_t position = h.positions ? h.positions[row] : h.first_position + row;
+    const uint32_t n_of_part = part == 0 ? h.n_q_heads : h.n_kv_heads;
+    __half *to = (__half *)(void *)(part == 0 ? h.q : part == 1 ? h.k : h.v) +
+                 ((uint64_t)row * n_of_part + in_part) * h.head_dim;
+#pragma unroll
+    for (int i = 0; i < MAX_PAIRS; i++) {
+        const uint32_t pair = lane + 32 * i;
+        if (pair >= h.head_dim / 2) continue;
+        const uint2 dims = pair_at(h, pair);
+        float first = a[i], second = b[i];
+        if (norm_of) {
+            first = norm_of[dims.x] * (first * factor);
+            second = norm_of[dims.y] * (second * factor);
+        }
+        if (part < 2 && h.turns && pair < h.n_dims / 2) {
+            const float2 t = ((const float2 *)(const void *)h.turns)[(uint64_t)position * (h.n_dims / 2) + pair];
+            const float turned = first * t.x - second * t.y;
+            second = second * t.x + first * t.y;
+            first = turned;
+        }
+        to[dims.x] = __float2half_rn(first);
+        to[dims.y] = __float2half_rn(second);
+    }
+}
+
+extern "C" pleat_status pleat__device_heads_run(const pleat__device_heads *h, pleat__device_stream stream,
+                                                pleat_error *err) {
+    const uint64_t n_warps = (uint64_t)h->n * (h->n_q_heads + 2 * h->n_kv_heads);
+    pleat__launch(heads, (uint32_t)((n_warps + HEADS_WARPS - 1) / HEADS_WARPS), HEADS_WARPS * 32, 0, stream, *h);
+    return PLEAT_CUDA_LAUNCHED("making heads ready", err);
+}
+
+/* ---- the likeliest token --------------------------------------------------------------------------------- */
+
+#define CHOOSE_THREADS 1024u
+
+/* A candidate; is_bad: some logit was no finite number. */
+typedef struct candidate {
+    float logit;
+    uint32_t id;
+    uint32_t is_bad;
+} candidate;
+
+static __device__ __forceinline__ candidate better(candidate a, candidate b) {
+    const bool takes_b = b.logit > a.logit || (b.logit == a.logit && b.id < a.id);
+    return candidate{takes_b ? b.logit : a.logit, takes_b ? b.id : a.id, a.is_bad | b.is_bad};
+}
+
+static __device__ __forceinline__ candidate best_of_warp(candidate mine) {
+#pragma unroll
+    for (int by = 16; by > 0; by /= 2)
+        mine = better(mine, candidate{__shfl_xor_sync(PLEAT__ALL_THREADS, mine.logit, by),
+                                      __shfl_xor_sync(PLEAT__ALL_THREADS, mine.id, by),
+                                      __shfl_xor_sync(PLEAT__ALL_THREADS, mine.is_bad, by)});
+    return mine;
+}
+
+static __global__ void __launch_bounds__(CHOOSE_THREADS) choose(const float *logits, uint32_t n_vocab, uint32_t *out) {
+    __shared__ candidate of_warps[CHOOSE_THREADS / 32];
+    const float *row = logits + (uint64_t)blockIdx.x * n_vocab;
+    candidate mine = {-INFINITY, UINT32_MAX, 0};
+    pleat__let_next_start();
+    pleat__wait_for_last();
+#pragma unroll 16
+    for (uint32_t i = threadIdx.x; i < n_vocab; i += CHOOSE_THREADS)
+        mine = better(mine, candidate{row[i], i, !isfinite(row[i])});
+    mine = best_of_warp(mine);
+    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = mine;
+    __syncthreads();
+    if (threadIdx.x >= 32) return;
+    mine = best_of_warp(of_warps[threadIdx.x]);
+    if (threadIdx.x == 0) out[blockIdx.x] = mine.is_bad ? UINT32_MAX : mine.id;
+}
+
+extern "C" pleat_status pleat__device_choose(const float *logits, uint32_t n, uint32_t n_vocab, uint32_t *out,
+                                             pleat__device_stream stream, pleat_error *err) {
+    pleat__launch(choose, n, CHOOSE_THREADS, 0, stream, logits, n_vocab, out);
+    return PLEAT_CUDA_LAUNCHED("choosing tokens", err);
+}

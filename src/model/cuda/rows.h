@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * rows.h: what stands between the products of a step, on a GPU: embeddings, RMSNorm, heads made ready for the cache.
+ * model/ops.h's arithmetic, in f32.  A row's result depends on that row alone.
+ *
+ * Launchers neither allocate nor wait; they can be recorded in a graph.  Pointers are device memory, aligned to 16.
+ */
+#ifndef PLEAT_MODEL_CUDA_ROWS_H
+#define PLEAT_MODEL_CUDA_ROWS_H
+
+#include "model/cuda/mul.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* x [n][n_embd] = scale * rows tokens[n] of the embedding, whose columns are n_embd. */
+pleat_status pleat__device_embed(const pleat__device_matrix *embedding, const int32_t *tokens, uint32_t n, float scale,
+                                 float *x, pleat__device_stream stream, pleat_error *err);
+
+/* out [n][width] f16 = weight * x / sqrt(mean(x^2) + eps).  width is a multiple of 32. */
+pleat_status pleat__device_norm(const float *x, const float *weight, uint32_t n, uint32_t width, float eps,
+                                uint16_t *out, pleat__device_stream stream, pleat_error *err);
+
+/* out [n] f16 = x [n]; n is a multiple of 8. */
+pleat_status pleat__device_halve(const float *x, uint64_t n, uint16_t *out, pleat__device_stream stream,
+                                 pleat_error *err);
+
+/* Heads of the rows that one product made: biases added, q and k normed and turned, all as f16. */
+typedef struct pleat__device_heads {
+    const float *qkv; /* [n][(n_q_heads + 2 n_kv_heads) * head_dim] q, k, v side by side */
+    uint32_t n;
+    uint32_t n_q_heads, n_kv_heads, head_dim; /* head_dim 64 or 128 */
+    const float *biases[3];                   /* of q, k and v, or NULL */
+    const float *norms[2];                    /* [head_dim] of q's heads and of k's, or NULL */
+    float eps;
+    const float *turns;        /* [positions][n_dims/2][2] cos and sin of each pair; NULL: heads are not turned */
+    uint32_t n_dims;           /* the first dimensions of a head, which turn */
+    bool is_halves;            /* pairs are (i, i + n_dims/2); false: (2i, 2i+1) */
+    const uint32_t *positions; /* [n]; NULL: first_position + row */
+    uint32_t first_position;
+    uint16_t *q, *k, *v; /* [n][heads][head_dim] f16 */
+} pleat__device_heads;
+
+pleat_status pleat__device_heads_run(const pleat__device_heads *heads, pleat__device_stream stream, pleat_error *err);
+
+/* out [n]: the likeliest token of each row of logits [n][n_vocab], the lowest id among equals; UINT32_MAX where one is
+ * no finite number. */
+pleat_status pleat__device_choose(const float *logits, uint32_t n, uint32_t n_vocab, uint32_t *out,
+                                  pleat__device_stream stream, pleat_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

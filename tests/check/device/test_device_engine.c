@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_device_engine.c: the reference model on a GPU against the CPU's engine, on eval/prose.txt: after a prompt all are
+ * fed the greedy tokens of the CPU's f16, and each position's logits are compared.  Batches, later tokens, refusals,
+ * failures.
+ */
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hw/device.h"
+#include "model_rig.h"
+
+#define N_STEPS 32u
+#define MAX_PROMPT 1500u
+#define CLOSE_CALL 1e-3f /* between the CPU's two likeliest: either may win */
+
+/* ---- a text ---------------------------------------------------------------------------------------------- */
+
+typedef struct text {
+    pleat_model *model;
+    pleat_model_info info;
+    pleat_token *tokens;
+    uint32_t n;
+} text;
+
+static text text_new(void) {
+    text t = {.model = model_of(REFERENCE_MODEL)};
+    size_t n_bytes;
+    char *prose = (char *)check_read_file("eval/prose.txt", &n_bytes);
+    pleat_model_get_info(t.model, &t.info);
+    t.tokens = malloc(n_bytes * sizeof *t.tokens);
+    CHECK_STATUS(pleat_model_tokenize(t.model, prose, n_bytes, 0, t.tokens, (uint32_t)n_bytes, &t.n, NULL), PLEAT_OK);
+    free(prose);
+    return t;
+}
+
+static void text_free(text *t) {
+    free(t->tokens);
+    pleat_model_destroy(&t->model);
+}
+
+static pleat_engine *engine_on(const text *t, const char *spec, int devices, uint32_t max_seqs, pleat_workers *w) {
+    pleat_engine_options opt = engine_options_of(spec);
+    opt.max_seqs = max_seqs;
+    opt.max_tokens = 2048;
+    opt.chunk_tokens = 2048;
+    opt.step_tokens = 4096;
+    opt.devices = (uint32_t)devices;
+    opt.workers = w;
+    return engine_made(t->model, &opt);
+}
+
+static pleat_status step_one(pleat_engine *e, pleat_seq seq, const pleat_token *tokens, uint32_t n, float *logits,
+                             pleat_token *likeliest) {
+    pleat_error err = {0};
+    const pleat_engine_item item = {.seq = seq, .tokens = tokens, .n_tokens = n, .n_logits = 1, .logits = logits};
+    const pleat_status status = pleat_engine_step_likeliest(e, &item, 1, likeliest, &err);
+    if (status != PLEAT_OK) check_context("%s", err.text);
+    return status;
+}
+
+/* ---- what differs ---------------------------------------------------------------------------------------- */
+
+typedef struct tally {
+    double kld_sum, kld_most, max_diff;
+    uint32_t n, n_other, n_close; /* positions; other likeliest tokens; of those, close calls */
+} tally;
+
+static double log_sum(const float *x, uint32_t n) {
+    double most = -1e30, sum = 0;
+    for (uint32_t i = 0; i < n; i++) most = fmax(most, (double)x[i]);
+    for (uint32_t i = 0; i < n; i++) sum += exp((double)x[i] - most);
+    return most + log(sum);
+}
+
+static void compare(tally *t, const float *cpu, const float *gpu, uint32_t n) {
+    const double a = log_sum(cpu, n), b = log_sum(gpu, n);
+    double kld = 0;
+    float second = -INFINITY;
+    const pleat_token best = likeliest(cpu, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const double p = (double)cpu[i] - a, q = (double)gpu[i] - b;
+        kld += exp(p) * (p - q);
+        t->max_diff = fmax(t->max_diff, fabs((double)cpu[i] - (double)gpu[i]));
+        if ((pleat_token)i != best && cpu[i] > second) second = cpu[i];
+    }
+    t->n++;
+    t->kld_sum += kld;
+    t->kld_most = fmax(t->kld_most, kld);
+    if (likeliest(gpu, n) == best) return;
+    t->n_other++;
+    t->n_close += cpu[best] - second < CLOSE_CALL;
+}
+
+static void say(const char *spec, const char *what, const tally *t) {
+    printf("# %s, %s: %u positions, mean KLD %.3g, most %.3g, logits differ by %.3g at most, %u other greedy (%u close "
+           "calls)\n",
+           spec, what, t->n, t->kld_sum / t->n, t->kld_most, t->max_diff, t->n_other, t->n_close);
+}
+
+/* ---- against the CPU --------------------------------------------------------------------------------------- */
+
+/* The CPU's f16, which leads; the spec on the CPU; the spec on the GPU. */
+enum { EXACT, CPU, GPU, N_ENGINES };
+
+/* Each engine's distance from the exact one, and the GPU's from the CPU's. */
+typedef struct distances {
+    tally of_cpu, of_gpu, between;
+} distances;
+
+static void check_usage(const pleat_engine *cpu, pleat_seq on_cpu, const pleat_engine *gpu, pleat_seq on_gpu) {
+    pleat_cache_usage u, v;
+    CHECK_EQ_U64(pleat_engine_length(gpu, on_gpu), pleat_engine_length(cpu, on_cpu));
+    CHECK_STATUS(pleat_engine_get_usage(gpu, on_gpu, &u), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_get_usage(cpu, on_cpu, &v), PLEAT_OK);
+    CHECK_EQ_U64(u.bytes_f16, v.bytes_f16);
+    CHECK_EQ_U64(u.tokens_high + u.tokens_low + u.tokens_dropped, v.tokens_high + v.tokens_low + v.tokens_dropped);
+}
+
+static void follow(const text *t, pleat_engine *const engines[N_ENGINES], uint32_t at, uint32_t n_prompt,
+                   distances *sum) {
+    const uint32_t n_vocab = t->info.n_vocab;
+    float *logits[N_ENGINES];
+    pleat_seq seqs[N_ENGINES];
+    const pleat_token *feed = t->tokens + at;
+    pleat_token next, chosen;
+    uint32_t n = n_prompt;
+    for (int e = 0; e < N_ENGINES; e++) {
+        logits[e] = malloc(n_vocab * sizeof(float));
+        CHECK_STATUS(pleat_engine_open(engines[e], n_prompt + N_STEPS, &seqs[e]), PLEAT_OK);
+    }
+    bool goes_on = true;
+    for (uint32_t i = 0; i <= N_STEPS && goes_on; i++, n = 1) {
+        for (int e = 0; e < N_ENGINES && goes_on; e++)
+            goes_on = CHECK_STATUS(step_one(engines[e], seqs[e], feed, n, logits[e], &chosen), PLEAT_OK);
+        if (!goes_on) break;
+        CHECK_EQ_I64(chosen, likeliest(logits[GPU], n_vocab));
+        compare(&sum->of_cpu, logits[EXACT], logits[CPU], n_vocab);
+        compare(&sum->of_gpu, logits[EXACT], logits[GPU], n_vocab);
+        compare(&sum->between, logits[CPU], logits[GPU], n_vocab);
+        next = likeliest(logits[EXACT], n_vocab);
+        feed = &next;
+    }
+    check_usage(engines[CPU], seqs[CPU], engines[GPU], seqs[GPU]);
+    for (int e = 0; e < N_ENGINES; e++) {
+        CHECK_STATUS(pleat_engine_close(engines[e], seqs[e]), PLEAT_OK);
+        free(logits[e]);
+    }
+    CHECK(pleat_engine_is_valid(engines[GPU]));
+}
+
+static distances measure(const text *t, const char *spec) {
+    pleat_workers *team = NULL;
+    distances sum;
+    memset(&sum, 0, sizeof sum);
+    CHECK_STATUS(pleat_workers_create(0, NULL, &team), PLEAT_OK);
+    pleat_engine *engines[N_ENGINES] = {engine_on(t, "f16", 0, 1, team), engine_on(t, spec, 0, 1, team),
+                                        engine_on(t, spec, 1, 1, team)};
+    const uint32_t n_rounds = (uint32_t)check_rounds(24, 8);
+    for (uint32_t i = 0; engines[GPU] && i < n_rounds; i++) {
+        const uint32_t n_prompt = i < 3 ? 1 + i : (uint32_t)check_between(2, MAX_PROMPT);
+        follow(t, engines, (uint32_t)check_below(t->n - MAX_PROMPT), n_prompt, &sum);
+    }
+    say(spec, "the CPU's from f16", &sum.of_cpu);
+    say(spec, "the GPU's from f16", &sum.of_gpu);
+    say(spec, "the GPU's from the CPU's", &sum.between);
+    for (int e = 0; e < N_ENGINES; e++) pleat_engine_destroy(&engines[e]);
+    pleat_workers_destroy(&team);
+    return sum;
+}
+
+static void f16_answers_as_the_cpu(void) {
+    CHECK_DEVICE();
+    text t = text_new();
+    const distances d = measure(&t, "f16");
+    CHECK(d.between.n > 0 && d.between.kld_sum / d.between.n <= 1e-4);
+    CHECK_EQ_U64(d.between.n_other - d.between.n_close, 0);
+    text_free(&t);
+}
+
+/* Four-bit values make a model's answers hang on last bits.  The CPU's engine, its q, k and v rounded to f16 and nothing
+ * else changed, is 0.017 from itself in k8v4, and chooses 35 of 792 tokens otherwise (2026-11-23); in f16 it is 9e-7.
+ * So what can be asked is that a compressed cache is no farther from f16 here than there. */
+static void check_as_near_as_the_cpu(const char *spec) {
+    CHECK_DEVICE();
+    text t = text_new();
+    const distances d = measure(&t, spec);
+    CHECK(d.of_gpu.n > 0 && d.of_gpu.kld_sum <= 1.5 * d.of_cpu.kld_sum + 2e-3 * d.of_gpu.n);
+    CHECK(d.of_gpu.n_other <= 2 * d.of_cpu.n_other + 10);
+    text_free(&t);
+}
+
+static void k8v4_is_as_near_as_the_cpu(void) { check_as_near_as_the_cpu("k8v4"); }
+
+static void leankv_is_as_near_as_the_cpu(void) { check_as_near_as_the_cpu("leankv:ah=3,al=0.05"); }
+
+/* ---- batches ----------------------------------------------------------------------------------------------- */
+
+enum { COMPANY = 40 };
+
+/* Prompts and tokens of many in shared steps, and each of them alone. */
+static void company_changes_no_answer(void) {
+    CHECK_DEVICE();
+    text t = text_new();
+    pleat_engine *many = engine_on(&t, "k8v4", 1, COMPANY, NULL), *one = engine_on(&t, "k8v4", 1, 1, NULL);
+    const size_t n_vocab = t.info.n_vocab;
+    float *logits = malloc(COMPANY * n_vocab * sizeof *logits), *alone = malloc(n_vocab * sizeof *alone);
+    pleat_engine_item items[COMPANY];
+    pleat_seq seqs[COMPANY], seq;
+    pleat_token next[COMPANY], chosen[COMPANY];
+    pleat_error err = {0};
+    tally sum = {0};
+    for (uint32_t i = 0; i < COMPANY; i++) {
+        CHECK_STATUS(pleat_engine_open(many, 200, &seqs[i]), PLEAT_OK);
+        items[i] = (pleat_engine_item){.seq = seqs[i], .tokens = t.tokens + 97 * i, .n_tokens = 1 + i};
+    }
+    for (uint32_t round = 0; round < 12; round++) {
+        for (uint32_t i = 0; i < COMPANY; i++) {
+            items[i].n_logits = 1;
+            items[i].logits = logits + i * n_vocab;
+        }
+        const pleat_status status = pleat_engine_step_likeliest(many, items, COMPANY, chosen, &err);
+        check_context("round %u: %s", round, err.text);
+        if (!CHECK_STATUS(status, PLEAT_OK)) break;
+        for (uint32_t i = 0; i < COMPANY; i++) {
+            CHECK_EQ_I64(chosen[i], likeliest(logits + i * n_vocab, t.info.n_vocab));
+            next[i] = t.tokens[97 * i + 1 + i + round];
+            items[i].tokens = &next[i];
+            items[i].n_tokens = 1;
+        }
+    }
+    for (uint32_t i = 0; i < COMPANY; i += 3) {
+        CHECK_STATUS(pleat_engine_open(one, 200, &seq), PLEAT_OK);
+        CHECK_STATUS(step_one(one, seq, t.tokens + 97 * i, 1 + i, alone, NULL), PLEAT_OK);
+        for (uint32_t round = 1; round < 12; round++)
+            CHECK_STATUS(step_one(one, seq, t.tokens + 97 * i + i + round, 1, alone, NULL), PLEAT_OK);
+        compare(&sum, alone, logits + i * n_vocab, t.info.n_vocab);
+        CHECK_STATUS(pleat_engine_close(one, seq), PLEAT_OK);
+    }
+    say("k8v4", "in company of 40 from alone", &sum);
+    CHECK(sum.kld_sum / sum.n <= 1e-5);
+    CHECK_EQ_U64(sum.n_other - sum.n_close, 0);
+    pleat_engine_destroy(&many);
+    pleat_engine_destroy(&one);
+    text_free(&t);
+    free(logits);
+    free(alone);
+}
+
+/* Several tokens behind a prompt are the same as one by one. */
+static void later_tokens_are_read(void) {
+    CHECK_DEVICE();
+    text t = text_new();
+    pleat_engine *e = engine_on(&t, "f16", 1, 2, NULL);
+    const size_t n_vocab = t.info.n_vocab;
+    float *one = malloc(3 * n_vocab * sizeof *one), *together = malloc(3 * n_vocab * sizeof *together);
+    pleat_seq a, b;
+    CHECK_STATUS(pleat_engine_open(e, 100, &a), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_open(e, 100, &b), PLEAT_OK);
+    CHECK_STATUS(step_one(e, a, t.tokens, 20, one, NULL), PLEAT_OK);
+    for (uint32_t i = 0; i < 3; i++)
+        CHECK_STATUS(step_one(e, a, t.tokens + 20 + i, 1, one + i * n_vocab, NULL), PLEAT_OK);
+    CHECK_STATUS(step_one(e, b, t.tokens, 20, together, NULL), PLEAT_OK);
+    const pleat_engine_item item = {
+        .seq = b, .tokens = t.tokens + 20, .n_tokens = 3, .n_logits = 3, .logits = together};
+    CHECK_STATUS(pleat_engine_step(e, &item, 1, NULL), PLEAT_OK);
+    CHECK_EQ_MEM(one, together, 3 * n_vocab * sizeof *one);
+    CHECK_EQ_U64(pleat_engine_length(e, b), 23);
+    pleat_engine_destroy(&e);
+    text_free(&t);
+    free(one);
+    free(together);
+}
+
+/* ---- refusals and failures ----------------------------------------------------------------------------------- */
+
+static void what_does_not_fit_is_refused(void) {
+    CHECK_DEVICE();
+    text t = text_new();
+    pleat_engine_options opt = engine_options_of("f16");
+    opt.max_seqs = 3;
+    opt.max_tokens = opt.chunk_tokens = opt.step_tokens = 256;
+    opt.devices = 1;
+    opt.pool_bytes = (uint64_t)3 * t.info.n_layers * t.info.n_kv_heads * 4 * t.info.head_dim * 32; /* 96 tokens or so */
+    pleat_engine *e = engine_made(t.model, &opt);
+    float *logits = malloc(t.info.n_vocab * sizeof *logits);
+    pleat_seq a, b, c;
+    CHECK_STATUS(pleat_engine_open(e, 256, &a), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_open(e, 30, &b), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_open(e, 256, &c), PLEAT_OK);
+    CHECK_STATUS(step_one(e, a, t.tokens, 200, logits, NULL), PLEAT_E_LIMIT);
+    CHECK_STATUS(step_one(e, b, t.tokens, 31, logits, NULL), PLEAT_E_LIMIT);
+    CHECK_STATUS(step_one(e, a, t.tokens, 40, logits, NULL), PLEAT_OK);
+    CHECK_STATUS(step_one(e, c, t.tokens, 60, logits, NULL), PLEAT_AGAIN);
+    CHECK_EQ_U64(pleat_engine_length(e, c), 0);
+    CHECK_EQ_U64(pleat_engine_length(e, a), 40);
+    CHECK_STATUS(step_one(e, a, t.tokens, 1, logits, NULL), PLEAT_OK);
+    const pleat_engine_item sealing = {.seq = b, .tokens = t.tokens, .n_tokens = 1, .flags = PLEAT_ITEM_SEAL};
+    CHECK_STATUS(pleat_engine_step(e, &sealing, 1, NULL), PLEAT_E_UNSUPPORTED);
+    CHECK_STATUS(pleat_engine_fork(e, a, 256, &c), PLEAT_E_UNSUPPORTED);
+    CHECK_STATUS(pleat_engine_close(e, a), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_close(e, a), PLEAT_E_ARG);
+    CHECK_STATUS(step_one(e, c, t.tokens, 60, logits, NULL), PLEAT_OK);
+    CHECK(pleat_engine_is_valid(e));
+    pleat_engine_destroy(&e);
+    text_free(&t);
+    free(logits);
+}
+
+/* The nth call of the runtime fails, for every so many n: an error, and all is returned. */
+static void failures_of_the_runtime_are_told(void) {
+    CHECK_DEVICE();
+    text t = text_new();
+    float *logits = malloc(t.info.n_vocab * sizeof *logits);
+    uint32_t n_failed = 0;
+    for (uint64_t nth = 1; nth < 1500; nth += 1 + nth / 3) {
+        pleat_engine_options opt = engine_options_of("k8v4");
+        opt.max_tokens = opt.chunk_tokens = opt.step_tokens = 64;
+        opt.devices = 1;
+        pleat_engine *e = NULL;
+        pleat_seq seq = {0};
+        pleat__device_fail_at(nth);
+        pleat_status status = pleat_engine_create(t.model, &opt, &e, NULL);
+        if (status == PLEAT_OK) status = pleat_engine_open(e, 64, &seq);
+        if (status == PLEAT_OK) status = step_one(e, seq, t.tokens, 20, logits, NULL);
+        if (status == PLEAT_OK) status = step_one(e, seq, t.tokens, 1, logits, NULL);
+        pleat__device_fail_at(0);
+        check_context("call %llu", (unsigned long long)nth);
+        CHECK(status == PLEAT_OK || status == PLEAT_E_DEVICE || status == PLEAT_E_MEMORY);
+        n_failed += status != PLEAT_OK;
+        pleat_engine_destroy(&e);
+    }
+    printf("# %u failures told\n", n_failed);
+    CHECK(n_failed > 5);
+    text_free(&t);
+    free(logits);
+}
+
+int main(int argc, char **argv) {
+    static const check_test tests[] = {
+        {"f16 answers as the cpu", f16_answers_as_the_cpu},
+        {"k8v4 is as near f16 as on the cpu", k8v4_is_as_near_as_the_cpu},
+        {"leankv is as near f16 as on the cpu", leankv_is_as_near_as_the_cpu},
+        {"company changes no answer", company_changes_no_answer},
+        {"later tokens are read", later_tokens_are_read},
+        {"what does not fit is refused", what_does_not_fit_is_refused},
+        {"failures of the runtime are told", failures_of_the_runtime_are_told},
+    };
+    return check_main(tests, CHECK_COUNT(tests), argc, argv);
+}

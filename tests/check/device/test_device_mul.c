@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_device_mul.c: products with a model's matrices on a GPU, and what stands between them, against float64: every
+ * format, every kernel, every end; and the rule that a row has the same bits however many share the product.
+ */
+#include <math.h>
+
+#include "model/cuda/rows.h"
+#include "tests/check/linear/tiles_rig.h"
+
+static const pleat__device_stream stream = {NULL};
+static const pleat__weight_type types[] = {PLEAT__W_F16, PLEAT__W_Q8_0, PLEAT__W_Q4_0, PLEAT__W_Q4_K, PLEAT__W_Q6_K};
+
+/* ---- memory of the device ------------------------------------------------------------------------------ */
+
+static void *device_new(const void *from, uint64_t bytes) {
+    void *p = NULL;
+    CHECK_STATUS(pleat__device_alloc(bytes, &p, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat__device_copy(p, from, bytes, stream, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat__device_wait(stream, NULL), PLEAT_OK);
+    return p;
+}
+
+static void bring(void *to, const void *from, uint64_t bytes) {
+    pleat_error err = {0};
+    const pleat_status status = pleat__device_copy(to, from, bytes, stream, &err);
+    const pleat_status waited = pleat__device_wait(stream, &err);
+    if (status != PLEAT_OK || waited != PLEAT_OK) check_context("%s", err.text);
+    CHECK_STATUS(status, PLEAT_OK);
+    CHECK_STATUS(waited, PLEAT_OK);
+}
+
+/* ---- products ------------------------------------------------------------------------------------------ */
+
+#define MAX_N 160u
+
+/* A matrix, or a pair of them, on both sides, and rows of x. */
+typedef struct rig {
+    random_matrix parts[2];
+    pleat__tile_source source;
+    pleat__device_matrix w;
+    uint8_t *tiles;
+    double *weights[2];  /* [rows][cols] of each part, as tiles hold them */
+    uint32_t rows, cols; /* rows of a result */
+    uint16_t *x;         /* [MAX_N][cols] */
+    float *x32, *before; /* the same; [MAX_N][rows] what y is before */
+    void *device_x, *device_x32, *device_y;
+    float *y; /* [MAX_N][rows] brought back */
+} rig;
+
+/* Weights of a part, by the law. */
+static double *weights_new(const rig *r, uint32_t part) {
+    double *w = malloc((size_t)r->rows * r->cols * sizeof *w);
+    for (uint32_t row = 0; row < r->rows; row++)
+        for (uint32_t c = 0; c < r->cols; c++) {
+            const uint32_t tile = r->source.in_pairs ? row / 8 : row / 16;
+            const uint32_t at = r->source.in_pairs ? row % 8 + 8 * part : row % 16;
+            w[row * r->cols + c] = weight_in(&r->w.tiles, r->tiles, tile, at, c);
+        }
+    return w;
+}
+
+static rig rig_new(pleat__weight_type type, uint32_t rows, uint32_t cols, bool in_pairs) {
+    rig r = {.source = {.n_parts = in_pairs ? 2 : 1, .in_pairs = in_pairs}, .rows = rows, .cols = cols};
+    for (uint32_t i = 0; i < r.source.n_parts; i++) {
+        r.parts[i] = matrix_new(type, rows, cols);
+        r.source.parts[i] = r.parts[i].m;
+    }
+    r.tiles = tiles_new(&r.source, &r.w.tiles);
+    for (uint32_t i = 0; i < r.source.n_parts; i++) r.weights[i] = weights_new(&r, i);
+    r.w.data = device_new(r.tiles, pleat__tiles_bytes(&r.w.tiles));
+    r.x = malloc(MAX_N * cols * 2);
+    r.x32 = malloc(MAX_N * cols * 4);
+    for (uint32_t i = 0; i < MAX_N * cols; i++) {
+        r.x[i] = pleat__f32_to_f16(0.1f * check_normal()); /* products of two of them fit f16 */
+        r.x32[i] = pleat__f16_to_f32(r.x[i]);
+    }
+    r.before = malloc(MAX_N * rows * 4);
+    check_fill_normal(r.before, MAX_N * rows);
+    r.device_x = device_new(r.x, MAX_N * cols * 2);
+    r.device_x32 = device_new(r.x32, MAX_N * cols * 4);
+    r.device_y = device_new(r.before, MAX_N * rows * 4);
+    r.y = malloc(MAX_N * rows * 4);
+    return r;
+}
+
+static void rig_free(rig *r) {
+    for (uint32_t i = 0; i < r->source.n_parts; i++) {
+        matrix_free(&r->parts[i]);
+        free(r->weights[i]);
+    }
+    pleat__device_free((void *)(uintptr_t)r->w.data);
+    pleat__device_free(r->device_x);
+    pleat__device_free(r->device_x32);
+    pleat__device_free(r->device_y);
+    free(r->tiles);
+    free(r->x);
+    free(r->x32);
+    free(r->before);
+    free(r->y);
+}
+
+static double row_dot(const rig *r, uint32_t part, uint32_t row, uint32_t x_row) {
+    double sum = 0;
+    for (uint32_t c = 0; c < r->cols; c++)
+        sum += r->weights[part][row * r->cols + c] * (double)r->x32[x_row * r->cols + c];
+    return sum;
+}
+
+static double expected(const rig *r, pleat__mul_end end, uint32_t row, uint32_t x_row) {
+    const double dot = row_dot(r, 0, row, x_row);
+    if (end == PLEAT__MUL_STORE) return 3 * tanh(0.5 * dot / 3);
+    if (end == PLEAT__MUL_ADD) return (double)r->before[x_row * r->rows + row] + 0.5 * dot;
+    return dot / (1 + exp(-dot)) * row_dot(r, 1, row, x_row);
+}
+
+/* kernel 0: few; 32, 128: many with such blocks. */
+static void run_mul(rig *r, pleat__mul_end end, uint32_t n, uint32_t kernel, bool x_is_f32) {
+    const pleat__device_mul mul = {.w = r->w,
+                                   .x = x_is_f32 ? r->device_x32 : r->device_x,
+                                   .x_stride = r->cols,
+                                   .x_is_f32 = x_is_f32,
+                                   .n = n,
+                                   .end = end,
+                                   .y = r->device_y,
+                                   .h = r->device_y,
+                                   .y_stride = r->rows,
+                                   .scale = 0.5f,
+                                   .cap = 3};
+    pleat_error err = {0};
+    bring(r->device_y, r->before, MAX_N * r->rows * 4);
+    const pleat_status status =
+        kernel ? pleat__device_mul_many(&mul, kernel, stream, &err) : pleat__device_mul_few(&mul, stream, &err);
+    if (status != PLEAT_OK) check_context("%s", err.text);
+    CHECK_STATUS(status, PLEAT_OK);
+    bring(r->y, r->device_y, (uint64_t)n * r->rows * (end == PLEAT__MUL_GATE ? 2 : 4));
+    if (end != PLEAT__MUL_GATE) return;
+    for (uint32_t i = n * r->rows; i-- > 0;) r->y[i] = pleat__f16_to_f32(((uint16_t *)r->y)[i]);
+}
+
+static void check_values(rig *r, pleat__mul_end end, uint32_t n, uint32_t kernel, const char *what) {
+    double diff = 0, norm = 0, worst = 0;
+    uint32_t worst_row = 0, worst_x = 0;
+    for (uint32_t x_row = 0; x_row<n; x_row += n> 40 ? 17 : n > 8 ? 3 : 1)
+        for (uint32_t row = 0; row < r->rows; row++) {
+            const double want = expected(r, end, row, x_row), d = fabs((double)r->y[x_row * r->rows + row] - want);
+            diff += d * d;
+            norm += want * want;
+            if (!(d <= worst)) {
+                worst = d;
+                worst_row = row;
+                worst_x = x_row;
+            }
+        }
+    const double error = sqrt(diff / (norm > 0 ? norm : 1));
+    check_context("%s as %s, %u x %u, n %u, end %d, kernel %u: error %g; worst %g at row %u of x %u: got %g, want %g",
+                  what, pleat__tile_format_name(r->w.tiles.format), r->rows, r->cols, n, (int)end, kernel, error, worst,
+                  worst_row, worst_x, (double)r->y[worst_x * r->rows + worst_row],
+                  expected(r, end, worst_row, worst_x));
+    const bool is_rounded = r->w.tiles.format >= PLEAT__TILE_Q4_MIN; /* weights, to f16 */
+    CHECK(error <= (is_rounded ? 1.2e-3 : 6e-4));                    /* NaN fails */
+}
+
+static const struct {
+    uint32_t rows, cols;
+    uint32_t n_few, n_many; /* how many of the row counts */
+} shapes[] = {{64, 256, 7, 4}, {40, 512, 7, 4}, {200, 2304, 7, 4}, {4300, 256, 3, 1}, {9000, 256, 3, 1}};
+
+static void products_are_right(void) {
+    static const uint32_t few[] = {1, 3, 8, 9, 16, 17, 32}, many[] = {1, 33, 64, 130};
+    CHECK_DEVICE();
+    for (size_t t = 0; t < CHECK_COUNT(types); t++)
+        for (size_t s = 0; s < CHECK_COUNT(shapes); s++)
+            for (int end = 0; end < 3; end++) {
+                rig r = rig_new(types[t], shapes[s].rows, shapes[s].cols, end == PLEAT__MUL_GATE);
+                const char *name = pleat__weight_formats[types[t]].name;
+                for (size_t i = 0; i < shapes[s].n_few; i++) {
+                    run_mul(&r, (pleat__mul_end)end, few[i], 0, false);
+                    check_values(&r, (pleat__mul_end)end, few[i], 0, name);
+                }
+                for (size_t i = 0; i < shapes[s].n_many; i++)
+                    for (uint32_t block = 32; block <= 128; block += 96) {
+                        run_mul(&r, (pleat__mul_end)end, many[i], block, false);
+                        check_values(&r, (pleat__mul_end)end, many[i], block, name);
+                    }
+                rig_free(&r);
+            }
+}
+
+/* Every kernel and number of rows gives a row the bits that it has alone. */
+static void a_row_has_its_bits_in_any_company(void) {
+    static const uint32_t ns[] = {2, 8, 11, 27, 32}, many[] = {1, 50, 129};
+    CHECK_DEVICE();
+    for (size_t t = 0; t < 2 * CHECK_COUNT(types); t++) {
+        rig r = t % 2 ? rig_new(types[t / 2], 4300, 512, false) : rig_new(types[t / 2], 72, 4352, false);
+        float *alone = malloc(r.rows * 4);
+        run_mul(&r, PLEAT__MUL_ADD, 1, 0, false);
+        memcpy(alone, r.y, r.rows * 4);
+        run_mul(&r, PLEAT__MUL_ADD, 1, 0, true);
+        check_context("%s, x as f32", pleat__weight_formats[types[t / 2]].name);
+        CHECK_EQ_MEM(r.y, alone, r.rows * 4);
+        for (size_t i = 0; i < CHECK_COUNT(ns); i++) {
+            run_mul(&r, PLEAT__MUL_ADD, ns[i], 0, i % 2);
+            check_context("%s, %u rows", pleat__weight_formats[types[t / 2]].name, ns[i]);
+            CHECK_EQ_MEM(r.y, alone, r.rows * 4);
+        }
+        for (size_t i = 0; i < CHECK_COUNT(many); i++)
+            for (uint32_t block = 32; block <= 128; block += 96) {
+                run_mul(&r, PLEAT__MUL_ADD, many[i], block, false);
+                check_context("%s, %u rows in blocks of %u", pleat__weight_formats[types[t / 2]].name, many[i], block);
+                CHECK_EQ_MEM(r.y, alone, r.rows * 4);
+            }
+        free(alone);
+        rig_free(&r);
+    }
+}
+
+/* ---- between products ---------------------------------------------------------------------------------- */
+
+static void embeddings_are_rows(void) {
+    static const int32_t tokens[] = {0, 7, 8, 15, 16, 39, 8};
+    CHECK_DEVICE();
+    void *device_tokens = device_new(tokens, sizeof tokens);
+    for (size_t t = 0; t < CHECK_COUNT(types); t++) {
+        rig r = rig_new(types[t], 40, 512, false);
+        pleat_error err = {0};
+        const uint32_t n = CHECK_COUNT(tokens);
+        float *x = malloc(n * r.cols * 4);
+        CHECK_STATUS(pleat__device_embed(&r.w, device_tokens, n, 1.5f, r.device_x32, stream, &err), PLEAT_OK);
+        bring(x, r.device_x32, n * r.cols * 4);
+        double worst = 0;
+        for (uint32_t i = 0; i < n * r.cols; i++) {
+            const uint32_t row = (uint32_t)tokens[i / r.cols];
+            const double want = 1.5 * weight_in(&r.w.tiles, r.tiles, row / 16, row % 16, i % r.cols);
+            const double d = fabs((double)x[i] - want) / (fabs(want) + 1e-4);
+            if (!(d <= worst)) worst = d;
+        }
+        check_context("%s: %g", pleat__weight_formats[types[t]].name, worst);
+        CHECK(worst <= 2e-3); /* Q4_MIN's sum is rounded to f16 */
+        free(x);
+        rig_free(&r);
+    }
+    pleat__device_free(device_tokens);
+}
+
+static void norms_and_choices_are_right(void) {
+    enum { N = 5, WIDTH = 1056 };
+    static float x[N * WIDTH], weight[WIDTH];
+    uint16_t out[N * WIDTH];
+    uint32_t chosen[N], best[N] = {0};
+    CHECK_DEVICE();
+    check_fill_normal(x, N * WIDTH);
+    check_fill_normal(weight, WIDTH);
+    x[WIDTH + 1000] = x[WIDTH + 17] = 9; /* the lowest id among equals */
+    x[3 * WIDTH + 5] = INFINITY;
+    void *dx = device_new(x, sizeof x), *dw = device_new(weight, sizeof weight), *dout = device_new(out, sizeof out);
+    CHECK_STATUS(pleat__device_choose(dx, N, WIDTH, dout, stream, NULL), PLEAT_OK);
+    bring(chosen, dout, sizeof chosen);
+    for (uint32_t i = 0; i < N * WIDTH; i++)
+        if (x[i] > x[i / WIDTH * WIDTH + best[i / WIDTH]]) best[i / WIDTH] = i % WIDTH;
+    for (uint32_t row = 0; row < N; row++) CHECK_EQ_U64(chosen[row], row == 3 ? UINT32_MAX : best[row]);
+    CHECK_EQ_U64(chosen[1], 17);
+    CHECK_STATUS(pleat__device_norm(dx, dw, 2, WIDTH, 1e-5f, dout, stream, NULL), PLEAT_OK);
+    bring(out, dout, sizeof out);
+    for (uint32_t row = 0; row < 2; row++) {
+        double sum = 0;
+        for (uint32_t i = 0; i < WIDTH; i++) sum += (double)x[row * WIDTH + i] * (double)x[row * WIDTH + i];
+        for (uint32_t i = 0; i < WIDTH; i++) {
+            const double want = (double)weight[i] * (double)x[row * WIDTH + i] / sqrt(sum / WIDTH + 1e-5);
+            CHECK_NEAR((double)pleat__f16_to_f32(out[row * WIDTH + i]), want, 1e-3 * fabs(want) + 1e-6);
+        }
+    }
+    pleat__device_free(dx);
+    pleat__device_free(dw);
+    pleat__device_free(dout);
+}
+
+int main(int argc, char **argv) {
+    static const check_test tests[] = {
+        {"products are right", products_are_right},
+        {"a row has its bits in any company", a_row_has_its_bits_in_any_company},
+        {"embeddings are rows", embeddings_are_rows},
+        {"norms and choices are right", norms_and_choices_are_right},
+    };
+    return check_main(tests, CHECK_COUNT(tests), argc, argv);
+}

@@ -1,0 +1,297 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# serve_http.sh: `pleat serve` from outside: what clients of OpenAI's API send and hear, refusals, streams, strangers'
+# bytes, clients that leave, a full queue, keys, and the end.  curl asks; tests/cli/serve/client.py is the `openai`
+# package's client, where Python has it.
+. "$(dirname "$0")/harness.bash"
+
+if "$PLEAT" --version | grep -q "no libevent"; then
+    fails 1 "this build has no libevent .the build option PLEAT_LIBEVENT." serve -m "$MODEL"
+    skip "all else: this build has no libevent"
+    finish
+    exit
+fi
+needs curl
+needs python3
+
+# start ARGS...: a server at $url, whose words are in $scratch/server.
+start() {
+    "$PLEAT" serve -m "$MODEL" -a small --port 0 "$@" 2>"$scratch/server" &
+    server=$!
+    for _ in $(seq 600); do
+        url=$(sed -n 's|.* on \(http://[^/]*\)/v1 .*|\1|p' "$scratch/server")
+        [ -z "$url" ] || return 0
+        kill -0 $server 2>/dev/null || break
+        sleep 0.1
+    done
+    echo "no server: $(cat "$scratch/server")"
+    return 1
+}
+
+# stop: SIGTERM; leaves $code.
+stop() {
+    kill -TERM $server
+    wait $server
+    code=$?
+}
+trap 'kill $server 2>/dev/null; rm -rf "$scratch"' EXIT
+
+# ask PATH [JSON]: the answer in $stdout and $scratch/out, its status in $code.
+ask() {
+    local path=$1
+    shift
+    code=$(curl -s -m 60 -o "$scratch/out" -w '%{http_code}' "${headers[@]}" "$url$path" ${1+-d "$1"})
+    stdout=$(cat "$scratch/out") stderr=
+}
+headers=(-H "Content-Type: application/json")
+
+# pick EXPRESSION: of the last answer, as Python names it from `a`.
+pick() { python3 -c "import json,sys; a = json.load(open(sys.argv[1])); print($1)" "$scratch/out"; }
+holds() { [ "$(pick "$1" 2>&1)" = True ]; }
+
+# raw TEXT: send bytes (printf's escapes) to the server; what it says first, and the rest until it ends the connection.
+raw() {
+    exec 9<>"/dev/tcp/127.0.0.1/${url##*:}" || return
+    # shellcheck disable=SC2059
+    printf "$1" >&9
+    stdout=$(timeout 10 cat <&9 | tr -d '\0')
+    exec 9>&-
+}
+
+start -np 4 --queue 8 -t 2 --grace 1 || exit 1
+said=$("$PLEAT" run -m "$MODEL" -p "The sea was calm and" -n 24 -q)
+
+# Questions
+ask /health
+check "health" holds "a['status'] == 'ok'"
+ask /version
+check "version" holds "a['version'] == '$("$PLEAT" --version | sed -n '1s/pleat //p')'"
+ask /v1/models
+check "the model has its name" holds "a['data'][0]['id'] == 'small' and a['data'][0]['max_model_len'] == 4096"
+ask /tokenizer_info
+check "tokenizer_info" holds "a['vocab_size'] > 1000 and a['eos_token'] is not None"
+
+# Text to tokens and back
+ask /tokenize '{"prompt": "The sea was calm and"}'
+check "tokenize" holds "a['count'] == len(a['tokens']) == 6"
+ids=$(pick "a['tokens'][1:]")
+ask /detokenize "{\"tokens\": $ids}"
+check "detokenize" holds "a['prompt'] == 'The sea was calm and' == a['content']"
+ask /tokenize '{"messages": [{"role": "user", "content": "Hi"}]}'
+check "tokenize takes messages" holds "a['count'] > 4"
+
+# The same tokens as pleat run
+greedy='"temperature": 0, "max_tokens": 24'
+ask /v1/completions "{\"model\": \"small\", \"prompt\": \"The sea was calm and\", $greedy}"
+check "a completion" test "$code" = 200
+check "has the text of pleat run" test "$(pick "a['choices'][0]['text']")" = "$said"
+check "and its usage" holds "a['usage']['prompt_tokens'] == 6 and a['usage']['completion_tokens'] == 24"
+check "and its reason" holds "a['choices'][0]['finish_reason'] == 'length'"
+for i in 1 2 3 4 5 6 7 8; do # in company, of which half streams
+    stream=false
+    [ $((i % 2)) = 0 ] || stream=true
+    curl -s -m 60 "$url/v1/completions" -d "{\"prompt\": \"The sea was calm and\", $greedy, \"stream\": $stream}" \
+        >"$scratch/many.$i" &
+    many[i]=$!
+done
+wait "${many[@]}"
+check "eight at once have it too" test "$(python3 - "$scratch" "$said" <<'PY'
+import json, sys
+n = 0
+for i in range(1, 9):
+    text = open(f"{sys.argv[1]}/many.{i}").read()
+    if i % 2:
+        events = [line[6:] for line in text.splitlines() if line.startswith("data: ")]
+        assert events[-1] == "[DONE]", events[-1]
+        text = "".join(json.loads(e)["choices"][0]["text"] for e in events[:-1])
+    else:
+        text = json.loads(text)["choices"][0]["text"]
+    n += text.rstrip("\n") == sys.argv[2].rstrip("\n")
+print(n)
+PY
+)" = 8
+
+# What lm-evaluation-harness asks for: token ids, echo, logprobs; prompt + 1 entries, the likeliest in the top
+ask /v1/completions '{"prompt": [[458, 1875, 330, 3061], [288, 5, 6]], "temperature": 0, "max_tokens": 1, "logprobs": 1,
+    "echo": true, "seed": 1234}'
+check "echo of token ids" test "$code" = 200
+check "prompt + 1 entries" holds "[len(c['logprobs']['token_logprobs']) for c in a['choices']] == [5, 4]"
+check "none for the first" holds "all(c['logprobs']['token_logprobs'][0] is None for c in a['choices'])"
+check "the likeliest is in the top, by the same float" holds "all(
+    lp <= max(top.values()) and lp in top.values()
+    for c in a['choices'] for lp, top in list(zip(c['logprobs']['token_logprobs'], c['logprobs']['top_logprobs']))[1:])"
+check "greedy took the likeliest" holds "all(
+    c['logprobs']['token_logprobs'][-1] == max(c['logprobs']['top_logprobs'][-1].values()) for c in a['choices'])"
+first=$(pick "a['choices'][0]['logprobs']['token_logprobs'][1:4]")
+ask /v1/completions '{"prompt": [458, 1875, 330, 3061], "max_tokens": 0, "logprobs": 20, "echo": true}'
+check "echo alone" holds "a['choices'][0]['logprobs']['token_logprobs'][1:] == $first"
+check "generates nothing" holds "a['usage']['completion_tokens'] == 0 and a['choices'][0]['text'].startswith('The sea was')"
+
+# Stops, several texts, penalties, biases
+ask /v1/completions "{\"prompt\": \"The sea was calm and\", $greedy, \"stop\": [\"zzz\", \"calm\"]}"
+check "a stop string ends the text before it" holds "a['choices'][0]['text'] == ' the sea was ' and
+    a['choices'][0]['finish_reason'] == 'stop'"
+ask /v1/completions "{\"prompt\": [\"The sea\", \"A house\"], \"max_tokens\": 5, \"n\": 3, \"seed\": 7}"
+check "two prompts, three texts each" holds "[c['index'] for c in a['choices']] == list(range(6)) and
+    len({c['text'] for c in a['choices']}) > 3"
+one=$(pick "[c['text'] for c in a['choices']]")
+ask /v1/completions "{\"prompt\": [\"The sea\", \"A house\"], \"max_tokens\": 5, \"n\": 3, \"seed\": 7}"
+check "a seed makes them again" test "$(pick "[c['text'] for c in a['choices']]")" = "$one"
+ask /v1/completions "{\"prompt\": \"The sea was calm and\", $greedy, \"logit_bias\": {\"288\": 100}}"
+check "a bias forces a token" holds "a['choices'][0]['text'] == ' and' * 24"
+ask /v1/completions "{\"prompt\": \"The sea was calm and\", $greedy, \"frequency_penalty\": 2, \"presence_penalty\": 2}"
+check "penalties change a text that repeats itself" test "$(pick "a['choices'][0]['text']")" != "$said"
+
+# Chat
+ask /v1/chat/completions '{"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
+    "max_tokens": 6, "temperature": 0, "logprobs": true, "top_logprobs": 2}'
+check "a chat" holds "a['object'] == 'chat.completion' and a['choices'][0]['message']['role'] == 'assistant'"
+check "has logprobs" holds "all(len(t['top_logprobs']) == 2 and t['logprob'] == t['top_logprobs'][0]['logprob']
+    for t in a['choices'][0]['logprobs']['content'])"
+asked=$("$PLEAT" run -m "$MODEL" -p "Hi" --chat -n 6 -q)
+check "and the text of pleat run --chat" test "$(pick "a['choices'][0]['message']['content']")" = "$asked"
+curl -s -m 60 -N "$url/v1/chat/completions" -d '{"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 6,
+    "temperature": 0, "stream": true, "stream_options": {"include_usage": true}}' >"$scratch/stream"
+check "a chat's stream" test "$(python3 - "$scratch/stream" <<'PY'
+import json, sys
+events = [line[6:] for line in open(sys.argv[1]).read().splitlines() if line.startswith("data: ")]
+parts = [json.loads(e) for e in events[:-1]]
+assert events[-1] == "[DONE]" and parts[0]["choices"][0]["delta"]["role"] == "assistant"
+assert parts[-1]["choices"] == [] and parts[-1]["usage"]["completion_tokens"] == 6, parts[-1]
+assert parts[-2]["choices"][0]["finish_reason"] == "length"
+print("".join(p["choices"][0]["delta"].get("content", "") for p in parts[:-1]))
+PY
+)" = "$asked"
+
+# Refusals: OpenAI's form, the right status, both numbers
+refuses() {
+    local status=$1 regex=$2
+    shift 2
+    ask "$@"
+    check "$*: $status" test "$code" = "$status"
+    check "$*: says why" grep -Eq -- "$regex" <<<"$(pick "a['error']['message']")"
+}
+long=$(python3 -c 'print("word " * 6000)')
+refuses 400 "has [0-9]+ tokens; the context of 4096" /v1/completions "{\"prompt\": \"$long\"}"
+refuses 400 "max_tokens 5000 are more than the context of 4096" /v1/completions '{"prompt": "a", "max_tokens": 5000}'
+refuses 400 "no JSON" /v1/completions '{"prompt": '
+refuses 400 "no JSON" /v1/completions '{"prompt": "a", "prompt": "b"}'
+refuses 400 "no JSON: maximum parsing depth" /v1/completions "$(python3 -c 'print("[" * 5000)')"
+refuses 400 "temperature is a number" /v1/completions '{"prompt": "a", "temperature": "hot"}'
+refuses 400 "top_p is above 0" /v1/completions '{"prompt": "a", "top_p": 0}'
+refuses 400 "logprobs is a whole number in 0..20" /v1/completions '{"prompt": "a", "logprobs": 21}'
+refuses 400 "response_format" /v1/chat/completions '{"messages": [{"role": "user", "content": "a"}],
+    "response_format": {"type": "json_object"}}'
+refuses 400 "messages is a list" /v1/chat/completions '{"messages": []}'
+refuses 400 "no text" /v1/chat/completions '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}'
+refuses 400 "token 99999999, which the model has not" /v1/completions '{"prompt": [99999999]}'
+refuses 404 "'other' is not here; 'small' is" /v1/completions '{"prompt": "a", "model": "other"}'
+refuses 404 "there is no /v2" /v2
+refuses 405 "is asked by POST" /v1/completions
+eos=$(curl -s "$url/tokenizer_info" | python3 -c 'import json,sys; print(json.load(sys.stdin)["eos_token"])')
+refuses 400 "spells out .* a special token" /v1/chat/completions \
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"x $eos y\"}]}"
+refuses 400 "13 continuations are more than the 12" /v1/completions '{"prompt": "a", "n": 13}'
+
+# Bytes from strangers
+raw 'GET /health HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx'
+check "two lengths" prints "^HTTP/1.1 400 "
+raw 'GET /health HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n'
+check "a NUL" prints "^HTTP/1.1 400 "
+raw 'GET /health HTTP/1.1\nHost: a\n\n\r\n\r\n'
+check "bare line ends" prints "^HTTP/1.1 400 "
+raw 'GET /health HTTP/1.1\r\n\r\n'
+check "no host" prints "^HTTP/1.1 400 "
+raw 'POST /v1/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'
+check "chunks" prints "^HTTP/1.1 411 "
+raw 'POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n'
+check "a body of 100 MB" prints "^HTTP/1.1 413 "
+raw 'GET /health HTTP/3.0\r\nHost: a\r\n\r\n'
+check "another version" prints "^HTTP/1.1 505 "
+raw "GET /health HTTP/1.1\r\nHost: a\r\nX: $(head -c 20000 /dev/zero | tr '\0' x)\r\n\r\n"
+check "a long head" prints "^HTTP/1.1 431 "
+raw 'GET /health HTTP/1.0\r\n\r\n'
+check "HTTP/1.0 ends the connection" prints '"status":"ok"'
+raw 'GET /health HTTP/1.1\r\nHost: a\r\n\r\nGET /version HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'
+check "two requests on one connection" test "$(grep -o "HTTP/1.1 200" <<<"$stdout" | wc -l)" = 2
+
+# A client that leaves: its texts are cancelled, and the pool is as it was
+count() { curl -s "$url/metrics" | sed -n "s/^$1{[^}]*} //p" | head -1; }
+curl -s -m 0.5 "$url/v1/completions" -d '{"prompt": "The sea", "max_tokens": 4000, "n": 4, "ignore_eos": true}' >/dev/null
+for _ in $(seq 100); do
+    [ "$(count vllm:num_requests_running)" = 0 ] && break
+    sleep 0.1
+done
+check "who leaves is cancelled" calc "$(count vllm:num_requests_running) == 0"
+check "and counted" calc "$(curl -s "$url/metrics" | sed -n 's/.*finished_reason="abort"} //p') >= 4"
+check "metrics" calc "$(count vllm:generation_tokens_total) > 100 && $(count vllm:time_to_first_token_seconds_count) > 10"
+
+# A full queue: 4 run and 8 wait
+for i in $(seq 12); do
+    curl -s -m 60 "$url/v1/completions" -d '{"prompt": "The sea", "max_tokens": 3000, "ignore_eos": true, "stream": true}' \
+        >"$scratch/full.$i" &
+    many[i]=$!
+done
+for _ in $(seq 100); do
+    [ "$(count vllm:num_requests_waiting)" = 8 ] && break
+    sleep 0.1
+done
+curl -s -m 20 -D "$scratch/head" "$url/v1/completions" -d '{"prompt": "The sea", "max_tokens": 1}' >"$scratch/out"
+check "a full queue is 429" grep -q "^HTTP/1.1 429 " "$scratch/head"
+check "with Retry-After" grep -q "^Retry-After: [0-9]" "$scratch/head"
+check "in OpenAI's form" holds "a['error']['type'] == 'rate_limit_error'"
+
+# The end, amid twelve streams
+stop
+wait "${many[@]}"
+check "SIGTERM ends it with 0" exits 0
+check "every stream ends well-formed" test "$(python3 - "$scratch" <<'PY'
+import json, sys
+n = 0
+for i in range(1, 13):
+    events = [line[6:] for line in open(f"{sys.argv[1]}/full.{i}").read().splitlines() if line.startswith("data: ")]
+    n += events[-1] == "[DONE]" and json.loads(events[-2])["choices"][0]["finish_reason"] in ("abort", "length")
+print(n)
+PY
+)" = 12
+
+# Keys, and public addresses
+printf '# ours\nsecret-1\n\nsecret-2\n' >"$scratch/keys"
+start --api-key-file "$scratch/keys" --host 0.0.0.0 --grace 0 || exit 1
+check "a public address with a key" test -z "$(grep "anybody" "$scratch/server")"
+url=http://127.0.0.1:${url##*:}
+ask /health
+check "health needs none" test "$code" = 200
+ask /v1/models
+check "no key" test "$code" = 401
+headers=(-H "Authorization: Bearer secret-3")
+ask /v1/models
+check "a wrong key" test "$code" = 401
+check "says so in OpenAI's form" holds "a['error']['type'] == 'authentication_error'"
+headers=(-H "Authorization: Bearer secret-2")
+ask /v1/models
+check "a right key" test "$code" = 200
+headers=()
+stop
+check "and stops" exits 0
+start --host 0.0.0.0 || exit 1
+check "a public address without a key is noted" grep -q "anybody may use it" "$scratch/server"
+stop
+
+# The package that people have
+if python3 -c 'import openai' 2>/dev/null; then
+    start -np 4 || exit 1
+    capture python3 "$ROOT/tests/cli/serve/client.py" "$url/v1"
+    check "the openai client" exits 0
+    stop
+else
+    skip "the openai client: Python has no package openai (pip install openai==1.109.1)"
+fi
+
+# Command lines
+: >"$scratch/none"
+fails 1 "there is no key in it" serve -m "$MODEL" --api-key-file "$scratch/none"
+fails 1 "cannot listen on 127.0.0.1 port 1:|cannot listen" serve -m "$MODEL" --host 192.0.2.1
+fails 2 "'--port'|--port" serve -m "$MODEL" --port 70000
+finish
