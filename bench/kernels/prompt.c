@@ -10,8 +10,9 @@
  *
  * Prints multiply-adds per second of attention, counting only visible pairs of query and key (2*d each, and G heads).
  * Where the machine has vector FMA, it is also a share of the peak of independent FMAs, measured in the same run.  Then
- * comes what it takes to find the attention that all these slots received, and that as a share of attention.  Medians
- * of several rounds, both in turn; head dimensions d and groups G as models have them.
+ * comes what it takes to find the attention that all these slots received, as a share of attention: in a second walk,
+ * and at once, from weights that the walk of attention has kept.  Medians of several rounds, all in turn; head
+ * dimensions d and groups G as models have them.
  */
 #include <math.h>
 #include <stdio.h>
@@ -97,13 +98,13 @@ typedef struct job {
     pleat__kv_view view;
     uint32_t self_seen; /* the past too where all is one run */
     float *q, *out, *lse2, *received;
-    void *scratch;
+    void *scratch, *kept;
 } job;
 
 static bool is_one_run(const config *c) { return c->k_bits == 32; }
 
-/* All queries, in blocks of as many rows as a call may have. */
-static double attend_once(const job *j) {
+/* All queries, in blocks of as many rows as a call may have; with what slots receive if `received` is not NULL. */
+static double attend_once(const job *j, float *received) {
     const config *c = j->c;
     const uint32_t step = PLEAT__PROMPT_ROWS / c->n_group;
     const size_t row_floats = (size_t)c->n_group * c->head_dim;
@@ -123,7 +124,10 @@ static double attend_once(const job *j) {
                                          .lse2 = j->lse2 + (size_t)i * c->n_group,
                                          .lse2_stride = c->n_group,
                                          .quant = &j->quant,
-                                         .scratch = j->scratch};
+                                         .scratch = j->scratch,
+                                         .received = received,
+                                         .n_together = c->n_group,
+                                         .weights = j->kept};
         c->variant->fn(&args);
     }
     return measure_now_s() - start;
@@ -155,7 +159,7 @@ static double receive_once(const job *j) {
     return measure_now_s() - start;
 }
 
-static void print_line(const config *c, measure_spread attend, measure_spread receive) {
+static void print_line(const config *c, measure_spread attend, measure_spread receive, measure_spread at_once) {
     const double pairs = (double)N_QUERIES * c->n_past + N_QUERIES * (N_QUERIES + 1.0) / 2;
     const double macs = pairs * c->n_group * 2 * c->head_dim / attend.median;
     char format[16] = "chunk";
@@ -163,8 +167,8 @@ static void print_line(const config *c, measure_spread attend, measure_spread re
     printf("%-7s %-6s d %3u  G %u  %8.3f ms (%.3f .. %.3f)  %6.1f GMAC/s", c->variant->name, format, c->head_dim,
            c->n_group, 1e3 * attend.median, 1e3 * attend.min, 1e3 * attend.max, 1e-9 * macs);
     if (c->peak > 0) printf("  %4.1f %% of peak", 100 * macs / c->peak);
-    printf("   received %8.3f ms (%.3f .. %.3f)  +%.1f %%\n", 1e3 * receive.median, 1e3 * receive.min,
-           1e3 * receive.max, 100 * receive.median / attend.median);
+    printf("   received: again +%.1f %%, at once +%.1f %%\n", 100 * receive.median / attend.median,
+           100 * (at_once.median / attend.median - 1));
 }
 
 static float *random_floats(size_t n, uint64_t seed) {
@@ -187,14 +191,18 @@ static void measure(const config *c) {
     j.lse2 = get((size_t)N_QUERIES * c->n_group * sizeof(float));
     j.received = get((2 * N_PAST + N_QUERIES) * sizeof(float));
     j.scratch = get(pleat__attn_prompt_scratch_bytes(d));
+    j.kept = get(pleat__attn_prompt_kept_bytes(N_PAST + j.self.run.n_slots));
 
-    double attend[N_ROUNDS], receive[N_ROUNDS];
+    double attend[N_ROUNDS], receive[N_ROUNDS], at_once[N_ROUNDS];
     for (int i = -1; i < N_ROUNDS; i++) { /* the first warms up */
-        attend[i < 0 ? 0 : i] = attend_once(&j);
+        attend[i < 0 ? 0 : i] = attend_once(&j, NULL);
         receive[i < 0 ? 0 : i] = receive_once(&j);
+        at_once[i < 0 ? 0 : i] = attend_once(&j, j.received);
     }
-    print_line(c, measure_spread_of(attend, N_ROUNDS), measure_spread_of(receive, N_ROUNDS));
+    print_line(c, measure_spread_of(attend, N_ROUNDS), measure_spread_of(receive, N_ROUNDS),
+               measure_spread_of(at_once, N_ROUNDS));
 
+    free(j.kept);
     free(j.scratch);
     free(j.received);
     free(j.lse2);

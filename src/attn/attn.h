@@ -117,7 +117,19 @@ typedef struct pleat__attn_prompt {
     const pleat__quant_dsp *quant; /* loads quantised tiles */
     pleat__block_loader *loader;   /* loads blocks; NULL if the past has none */
     void *scratch;                 /* pleat__attn_prompt_scratch_bytes(), aligned to 64 */
+
+    /* The attention that slots receive, found on the way; NULL: it is not. */
+    float *received;     /* [entries of past->high, past->low and self]: the sum over queries of the
+                      * largest weight of n_together heads is added, but not what a query gives to its own slot */
+    uint32_t n_together; /* n_group, or 1: every head's weight is added */
+    void *weights;       /* pleat__attn_prompt_kept_bytes() of so many slots, aligned to 64 */
 } pleat__attn_prompt;
+
+/* Entries of `received` that a run takes: its slots, filled up. */
+static inline uint32_t pleat__attn_received_slots(uint32_t n_slots) { return (n_slots + 63) / 64 * 64; }
+
+/* Memory for the weights of a call's rows, for finding what these slots receive; a multiple of 64 slots. */
+uint64_t pleat__attn_prompt_kept_bytes(uint32_t n_slots);
 
 /* Rows (queries times group) of a block: enough to pay for dequantising a tile, small enough for L2. */
 #define PLEAT__PROMPT_ROWS 128u

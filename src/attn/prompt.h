@@ -12,8 +12,14 @@
  *         values    o = o*2^(m-m') + s v'                            variant
  *     out = o/l, lse2 = m + log2(l)                                  prompt_blocked.c
  *
- * The attention that a slot receives needs every later query's final lse2, so it is a second walk: the logits again,
- * not the values.  A range of slots is walked by itself, in spans of up to four blocks:
+ * The attention that a slot receives needs the rows' final lse2.  Where there is memory for it, a walk keeps the weights
+ * of its blocks, each relative to the maximum m' of its time, and adds them up at its end:
+ *
+ *     for each block that was kept                                   prompt_blocked.c
+ *         received += max over g of (s * 2^(m' - lse2))              variant (collect)
+ *
+ * Where there is none, a second walk makes the logits again, not the values.  A range of slots is walked by itself, in
+ * spans of up to four blocks:
  *
  *     for each span of the range                                     received_blocked.c
  *         K: tiles in place or dequantised, once                     prompt_blocked.c
@@ -55,7 +61,7 @@ void pleat__attn_prompt_received_neon(const pleat__attn_prompt_received *args); 
 #define PLEAT__PROMPT_ROW_CAP (PLEAT__PROMPT_ROWS + 16u)
 
 /* A block of keys and the rows that see some of it, row_from .. n_rows-1.  All arrays are aligned to 64 bytes.
- * Variants write s, o, l, m, rescale and received alone. */
+ * Variants write s, o, l, m, rescale and received alone; collect's rescale is 2^(m - lse2). */
 typedef struct pleat__prompt_block {
     uint32_t head_dim;
     uint32_t n_group;
@@ -71,9 +77,18 @@ typedef struct pleat__prompt_block {
     float *l;                            /* [row] */
     float *m;                            /* [row]; past n_rows -infinity, and stays so */
     float *rescale;                      /* [row] 2^(m - m'), from weights to values */
-    float *lse2;                         /* [row] for `received`, as is */
+    float *lse2;                         /* [row] for `received` and `collect`, as is */
     float *received;                     /* [64] */
 } pleat__prompt_block;
+
+/* What a walk keeps of a block for `collect`. */
+typedef struct pleat__prompt_kept {
+    _Alignas(64) float s[PLEAT__PROMPT_ROWS * PLEAT__PROMPT_KEYS];
+    float m[PLEAT__PROMPT_ROW_CAP];
+    uint32_t row_from;
+    uint32_t n_tiles;
+    uint32_t at; /* its first slot in `received` */
+} pleat__prompt_kept;
 
 /* Set the block's tiles to those of slots [slot, slot + n_slots) of a run, n_slots <= 64, and return which of these are
  * alive.  Tiles that are not f32 are dequantised to k and v [4 tiles][16*d]; no values are if v is NULL. */
@@ -123,6 +138,8 @@ typedef struct pleat__prompt_ops {
     void (*weights)(const pleat__prompt_block *block);
     void (*values)(const pleat__prompt_block *block);
     void (*received)(const pleat__prompt_block *block);
+    void (*collect)(
+        const pleat__prompt_block *block); /* n_group: heads of which the largest counts; m as it was kept */
 } pleat__prompt_ops;
 
 /* pleat__attn_prompt_fn and pleat__attn_prompt_received_fn for a variant. */

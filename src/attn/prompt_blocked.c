@@ -5,7 +5,7 @@
  * Scratch, carved in this order, every piece a multiple of 64 bytes:
  *
  *     q [128][d] | o [128][d] | k [4 tiles][d][16] | v [4 tiles][16][d] | s [128][64]
- *     visible u64 [144] | l, m, rescale [144]
+ *     visible u64 [144] | l, m, rescale, lse2 [144]
  *
  * It knows pages, formats, dead slots and who sees what, and does no arithmetic on keys or values.  Queries are
  * copied before anything is written, so that out may be q.
@@ -23,8 +23,12 @@
 
 uint64_t pleat__attn_prompt_scratch_bytes(uint32_t head_dim) {
     return PLEAT__PROMPT_ROW_CAP * sizeof(uint64_t) +
-           (2 * QUERY_FLOATS(head_dim) + 2 * TILES_FLOATS(head_dim) + LOGIT_FLOATS + 3 * PLEAT__PROMPT_ROW_CAP) *
+           (2 * QUERY_FLOATS(head_dim) + 2 * TILES_FLOATS(head_dim) + LOGIT_FLOATS + 4 * PLEAT__PROMPT_ROW_CAP) *
                sizeof(float);
+}
+
+uint64_t pleat__attn_prompt_kept_bytes(uint32_t n_slots) {
+    return (uint64_t)pleat__div_up_u32(n_slots, PLEAT__PROMPT_KEYS) * sizeof(pleat__prompt_kept);
 }
 
 /* ---- shared with received_blocked.c ----------------------------------------------------------------------------------- */
@@ -127,6 +131,9 @@ typedef struct walk {
     pleat__prompt_block block;
     float *k; /* dequantised */
     float *v;
+    pleat__prompt_kept *kept; /* NULL: nothing is */
+    uint32_t n_kept;
+    uint32_t run_at; /* where the run at hand begins in `received` */
 } walk;
 
 static float *take(float **next, uint64_t n) {
@@ -138,7 +145,7 @@ static float *take(float **next, uint64_t n) {
 static void walk_init(walk *w, const pleat__attn_prompt *args, const pleat__prompt_ops *ops) {
     const uint32_t d = args->head_dim;
     float *next = args->scratch;
-    *w = (walk){.args = args, .ops = ops};
+    *w = (walk){.args = args, .ops = ops, .kept = args->received ? args->weights : NULL};
     pleat__prompt_block *b = &w->block;
     b->head_dim = d;
     b->n_group = args->n_group;
@@ -152,12 +159,24 @@ static void walk_init(walk *w, const pleat__attn_prompt *args, const pleat__prom
     b->l = take(&next, PLEAT__PROMPT_ROW_CAP);
     b->m = take(&next, PLEAT__PROMPT_ROW_CAP);
     b->rescale = take(&next, PLEAT__PROMPT_ROW_CAP);
+    b->lse2 = take(&next, PLEAT__PROMPT_ROW_CAP);
     memset(b->o, 0, (size_t)b->n_rows * d * sizeof(float));
     for (uint32_t r = 0; r < PLEAT__PROMPT_ROW_CAP; r++) {
         b->l[r] = 0;
         b->m[r] = -INFINITY;
     }
 }
+
+/* The block at hand, from `slot` of its run on, leaves its weights where they stay. */
+static void keep_begin(walk *w, uint32_t slot) {
+    pleat__prompt_kept *kept = &w->kept[w->n_kept];
+    kept->row_from = w->block.row_from;
+    kept->n_tiles = w->block.n_tiles;
+    kept->at = w->run_at + slot;
+    w->block.s = kept->s;
+}
+
+static void keep_end(walk *w) { memcpy(w->kept[w->n_kept++].m, w->block.m, PLEAT__PROMPT_ROW_CAP * sizeof(float)); }
 
 /* Take from what rows see what is hidden from them. */
 static void hide(pleat__prompt_block *b, const pleat__prompt_hidden *hidden, uint32_t slot) {
@@ -179,11 +198,14 @@ static void attend(walk *w, const pleat__kv_run *run, uint32_t seen, uint32_t st
         if (alive == 0) continue;
         pleat__prompt_set_visible(&w->block, slot, alive, n_queries, seen, step);
         if (hidden) hide(&w->block, hidden, slot);
+        if (w->kept) keep_begin(w, slot);
         w->ops->logits(&w->block);
         pleat__prompt_cap(&w->block, w->ops->cap, w->args->cap2);
         w->ops->weights(&w->block);
         w->ops->values(&w->block);
+        if (w->kept) keep_end(w);
     }
+    w->run_at += pleat__attn_received_slots(run->n_slots);
 }
 
 /* The past's slots and the chunk's that lie before the newest args->window tokens of each query. */
@@ -219,7 +241,35 @@ static void finish(const walk *w) {
         const float weight = 1 / w->block.l[r];
         /* + 0: no -0, the one trace that a skipped block could leave */
         for (uint32_t c = 0; c < d; c++) out[c] = o[c] * weight + 0.0f;
-        if (args->lse2) args->lse2[i * args->lse2_stride + g] = w->block.m[r] + log2f(w->block.l[r]);
+        w->block.lse2[r] = w->block.m[r] + log2f(w->block.l[r]);
+        if (args->lse2) args->lse2[i * args->lse2_stride + g] = w->block.lse2[r];
+    }
+}
+
+/* ---- the attention received ----------------------------------------------------------------------------------------- */
+
+/* What queries give to their own slots does not count; those of the run begin at self_at of `received`. */
+static void forget_own(const walk *w, pleat__prompt_kept *kept, uint32_t self_at) {
+    const uint32_t n_group = w->args->n_group;
+    for (uint32_t r = kept->row_from; r < w->block.n_rows; r++) {
+        const uint32_t own = self_at + w->args->self_seen + r / n_group;
+        if (own >= kept->at && own - kept->at < PLEAT__PROMPT_KEYS)
+            kept->s[r * PLEAT__PROMPT_KEYS + own - kept->at] = 0;
+    }
+}
+
+static void collect(walk *w, uint32_t self_at) {
+    pleat__prompt_block *b = &w->block;
+    b->n_group = w->args->n_together;
+    for (uint32_t n = 0; n < w->n_kept; n++) {
+        pleat__prompt_kept *kept = &w->kept[n];
+        if (kept->at >= self_at) forget_own(w, kept, self_at);
+        b->s = kept->s;
+        b->m = kept->m;
+        b->row_from = kept->row_from;
+        b->n_tiles = kept->n_tiles;
+        b->received = w->args->received + kept->at;
+        w->ops->collect(b);
     }
 }
 
@@ -229,6 +279,7 @@ void pleat__attn_prompt_blocked(const pleat__attn_prompt *args, const pleat__pro
     walk_init(&w, args, ops);
     pleat__prompt_read_queries(w.block.q, args->q, args->q_stride, args->n_queries,
                                (size_t)args->n_group * args->head_dim, args->scale);
+    uint32_t self_at = 0;
     if (args->window > 0) {
         attend_in_window(&w);
     } else {
@@ -236,7 +287,9 @@ void pleat__attn_prompt_blocked(const pleat__attn_prompt *args, const pleat__pro
             attend(&w, &args->past->high, args->past->high.n_slots, 0, NULL);
             attend(&w, &args->past->low, args->past->low.n_slots, 0, NULL);
         }
+        self_at = w.run_at;
         attend(&w, args->self, args->self_seen + 1, 1, NULL);
     }
     finish(&w);
+    if (w.kept) collect(&w, self_at);
 }

@@ -74,7 +74,18 @@ static void received(const pleat__prompt_block *b) {
     }
 }
 
-static const pleat__prompt_ops ops = {logits, pleat__attn_cap_ref, weights, values, received};
+static void collect(const pleat__prompt_block *b) {
+    for (uint32_t row = b->row_from; row < b->n_rows; row++) b->rescale[row] = exp2f(b->m[row] - b->lse2[row]);
+    for (uint32_t r = b->row_from; r < b->n_rows; r += b->n_group)
+        for (uint32_t j = 0; j < b->n_tiles * PLEAT__TILE; j++) {
+            float most = 0;
+            for (uint32_t row = r; row < r + b->n_group; row++)
+                most = fmaxf(most, b->s[row * PLEAT__PROMPT_KEYS + j] * b->rescale[row]);
+            b->received[j] += most;
+        }
+}
+
+static const pleat__prompt_ops ops = {logits, pleat__attn_cap_ref, weights, values, received, collect};
 
 void pleat__attn_prompt_ref(const pleat__attn_prompt *args) { pleat__attn_prompt_blocked(args, &ops); }
 

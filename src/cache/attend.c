@@ -5,8 +5,8 @@
  * Three parallel loops at most.  The first, for prompt chunks only, writes each head's chunk into its pages (but for
  * rings) and, as exact f32 tiles, into the staging buffer.  The second computes attention by units (prompt.c, decode.c).  The unit of a
  * single token whose split holds the new token's slot stores it first; no other unit reads that slot's tile.  The third,
- * for prompt chunks under a policy, adds up the attention that each slot received: it needs the log-sum-exp that the
- * second found.  Or, in a layer with a window, it puts the chunks into their rings.
+ * for prompt chunks under a policy, adds up the attention that each slot received: what strands of the second have left,
+ * or by the log-sum-exp that it found.  Or, in a layer with a window, it puts the chunks into their rings.
  */
 #include <string.h>
 
@@ -58,7 +58,8 @@ static void attend_unit(void *ctx, uint32_t unit, uint32_t worker) {
 static void run_attention(pleat__layer_job *job) {
     pleat_cache *c = job->cache;
     const uint32_t n_received_units = pleat__cache_window(c, job->layer) ? 0 : c->step.n_received_units;
-    if (n_received_units > 0 && job->q == job->out) { /* queries are needed again when their results stand there */
+    if (n_received_units > 0 && c->step.walks_twice &&
+        job->q == job->out) { /* queries are needed again when their results stand there */
         memcpy(c->work.q_kept, job->q, (size_t)c->step.n_rows * c->opt.n_q_heads * c->opt.head_dim * sizeof *job->q);
         job->q = c->work.q_kept;
     }

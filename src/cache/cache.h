@@ -40,6 +40,7 @@ typedef struct pleat__workspace {
     pleat__page_id *stage_ids;       /* 0, 1, 2, ... */
     float *lse2;                     /* [step_tokens][n_q_heads] of a layer's chunks, where prompts are counted */
     float *q_kept;                   /* [step_tokens][n_q_heads][head_dim] copies of q, for when out is q */
+    float *strands;                  /* [strands][n_kv_heads][strand slots] attention received in a layer: prompt.c */
     uint8_t *worker;                 /* [workers][worker_bytes] */
     uint64_t worker_bytes;
     uint8_t *partials; /* accumulators of split lanes: [max_items][n_kv_heads][max_splits][acc_bytes] */

@@ -5,6 +5,11 @@
  * A chunk sees itself as it is, in f32 tiles, and earlier tokens as stored.  Its own slots in the pages come after the
  * n_slots of the lane, which still are those before the step.  In a ring it takes its slots when its queries have been
  * answered (keep/ring.c).
+ *
+ * What slots receive is found in the walk of attention itself where an item's tokens are few enough to keep their
+ * weights (PLEAT__SCORED_TOKENS).  A work unit is then a *strand*: consecutive blocks of queries, 16 strands at most.
+ * Each adds up what it gives in an array of its own, and the units of ranges add the strands' in their order.  Other
+ * items' ranges walk their keys a second time.
  */
 #include "cache/prompt.h"
 
@@ -54,14 +59,42 @@ void pleat__cache_prompt_store_unit(void *ctx, uint32_t unit, uint32_t worker) {
 
 uint32_t pleat__cache_block_queries(const pleat_cache *cache) { return PLEAT__PROMPT_ROWS / cache->n_group; }
 
+/* ---- strands ------------------------------------------------------------------------------------- */
+
+#define STRANDS 16u /* of an item and head: enough for threads to end together */
+
+bool pleat__cache_is_scored_at_once(const pleat_cache *c, const pleat__step_item *item) {
+    return pleat__cache_keeps_weights(c) && item->n_new >= PLEAT__STRAND_QUERIES &&
+           (uint64_t)item->n_before + item->n_new <= PLEAT__SCORED_TOKENS;
+}
+
+static uint32_t blocks_of_part(const pleat_cache *c, const pleat__step_item *item) {
+    if (!pleat__cache_is_scored_at_once(c, item)) return 1;
+    const uint32_t block_queries = pleat__cache_block_queries(c);
+    return pleat__max_u32(pleat__div_up_u32(PLEAT__STRAND_QUERIES, block_queries),
+                          pleat__div_up_u32(item->n_new, block_queries * STRANDS));
+}
+
+uint32_t pleat__cache_prompt_parts(const pleat_cache *c, const pleat__step_item *item) {
+    return pleat__div_up_u32(item->n_new, pleat__cache_block_queries(c) * blocks_of_part(c, item));
+}
+
+/* What strand `strand` of an item and head gives to the slots of high, low and self, each filled up to 64. */
+static float *strand_at(const pleat_cache *c, const pleat__step_item *item, uint32_t head, uint32_t strand) {
+    const uint64_t nth = (uint64_t)(item->units.first_strand + strand) * c->opt.n_kv_heads + head;
+    return c->work.strands + nth * pleat__cache_strand_slots(c);
+}
+
 /* What a unit works in. */
 typedef struct prompt_scratch {
     void *attn;
+    void *weights;              /* where they are kept */
     pleat__block_loader loader; /* empty where no lane has blocks */
 } prompt_scratch;
 
 static void carve_scratch(const pleat_cache *c, prompt_scratch *s, pleat__arena *arena) {
     *s = (prompt_scratch){.attn = pleat__arena_take(arena, pleat__attn_prompt_scratch_bytes(c->opt.head_dim), 1)};
+    s->weights = pleat__arena_take(arena, pleat__attn_prompt_kept_bytes(pleat__cache_strand_slots(c)), 1);
     if (c->keep->carve_loader) c->keep->carve_loader(c, &s->loader, arena);
 }
 
@@ -95,14 +128,36 @@ static pleat__attn_prompt prompt_args(const pleat__layer_job *job, const pleat__
     };
 }
 
-void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t block,
+/* A part's blocks of queries, in their order; `fixed` has what they share. */
+static void attend_blocks(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t part,
+                          pleat__attn_prompt *fixed) {
+    const pleat_cache *c = job->cache;
+    const bool staged = pleat__cache_window(c, job->layer) > 0 || is_staged(c);
+    const uint32_t block_queries = pleat__cache_block_queries(c), n_queries = block_queries * blocks_of_part(c, item);
+    const uint32_t end = pleat__min_u32((part + 1) * n_queries, item->n_new);
+    for (uint32_t first = part * n_queries; first < end; first += block_queries) {
+        pleat__attn_prompt args = prompt_args(job, item, head, first);
+        args.past = fixed->past;
+        args.self = fixed->self;
+        args.self_seen = staged ? first : item->n_before + first;
+        args.window = fixed->window;
+        args.oldest = fixed->oldest;
+        args.loader = fixed->loader;
+        args.scratch = fixed->scratch;
+        args.received = fixed->received;
+        args.n_together = fixed->n_together;
+        args.weights = fixed->weights;
+        c->attn.prompt(&args);
+    }
+}
+
+void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t unit,
                               uint32_t worker) {
     const pleat_cache *c = job->cache;
     const pleat__keep *keep = pleat__keep_at(c, job->layer);
     const uint32_t lane = pleat__cache_lane_of(c, job->layer, head);
     pleat__arena arena = pleat__cache_scratch(c, worker);
-    /* Long blocks first: less waiting at the end. */
-    const uint32_t first = (item->units.n_parts - 1 - block) * pleat__cache_block_queries(c);
+    const uint32_t part = item->units.n_parts - 1 - unit; /* long ones first: less waiting at the end */
     const uint32_t window = pleat__cache_window(c, job->layer);
     const bool staged = window > 0 || is_staged(c);
     pleat__block_run blocks;
@@ -113,15 +168,19 @@ void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_ite
                : pleat__cache_run(c, &item->seq->table, lane, PLEAT__HIGH, item->n_before + item->n_new);
     prompt_scratch scratch;
     carve_scratch(c, &scratch, &arena);
-    pleat__attn_prompt args = prompt_args(job, item, head, first);
-    args.past = staged && item->n_before > 0 ? &past : NULL;
-    args.self = &self;
-    args.self_seen = staged ? first : item->n_before + first;
-    args.window = window;
-    args.oldest = window > 0 && item->n_before >= window ? item->n_before % window : 0;
-    args.loader = &scratch.loader;
-    args.scratch = scratch.attn;
-    c->attn.prompt(&args);
+    pleat__attn_prompt args = {.past = staged && item->n_before > 0 ? &past : NULL,
+                               .self = &self,
+                               .window = window,
+                               .oldest = window > 0 && item->n_before >= window ? item->n_before % window : 0,
+                               .loader = &scratch.loader,
+                               .scratch = scratch.attn};
+    if (pleat__cache_is_scored_at_once(c, item) && window == 0) {
+        args.received = strand_at(c, item, head, part);
+        args.n_together = c->counting.is_largest ? c->n_group : 1;
+        args.weights = scratch.weights;
+        memset(args.received, 0, pleat__cache_strand_slots(c) * sizeof *args.received);
+    }
+    attend_blocks(job, item, head, part, &args);
 }
 
 void pleat__cache_prompt_put_unit(void *ctx, uint32_t unit, uint32_t worker) {
@@ -147,6 +206,7 @@ typedef struct received_range {
     pleat__kv_run run, pages;
     uint32_t slot_from, slot_to, score_slot;
     uint32_t n_sealed; /* slots of `pages` that are scored no more */
+    uint32_t at;       /* of slot_from in a strand's array */
     bool causal;
 } received_range;
 
@@ -160,6 +220,7 @@ static void set_range(received_range *r, uint32_t range) {
     r->slot_from = pleat__min_u32(range * PLEAT__RECEIVED_SLOTS, r->run.n_slots);
     r->slot_to = pleat__min_u32(r->slot_from + PLEAT__RECEIVED_SLOTS, r->run.n_slots);
     r->score_slot += r->slot_from;
+    r->at += r->slot_from;
 }
 
 static received_range find_range(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head,
@@ -169,15 +230,18 @@ static received_range find_range(const pleat__layer_job *job, const pleat__step_
                         .n_sealed = sealed_slots(job, item, head, PLEAT__HIGH)};
     const uint32_t n_high = pleat__div_up_u32(r.run.n_slots, PLEAT__RECEIVED_SLOTS);
     r.pages = r.run;
+    const pleat__kv_run low = past_run(job, item, head, PLEAT__LOW);
     if (range < n_self) {
         r.score_slot = r.run.n_slots; /* the chunk stands behind the lane's slots */
+        r.at = pleat__attn_received_slots(r.run.n_slots) + pleat__attn_received_slots(low.n_slots);
         r.run = stage_run(job->cache, item, head);
         r.causal = true;
         set_range(&r, range);
     } else if (range - n_self < n_high) {
         set_range(&r, range - n_self);
     } else {
-        r.pages = r.run = past_run(job, item, head, PLEAT__LOW);
+        r.at = pleat__attn_received_slots(r.run.n_slots);
+        r.pages = r.run = low;
         r.n_sealed = sealed_slots(job, item, head, PLEAT__LOW);
         set_range(&r, range - n_self - n_high);
     }
@@ -215,6 +279,16 @@ static void receive(const pleat_cache *c, const received_range *r, pleat__attn_p
     args.received = received;
     for (uint32_t g = 0; g < n_together; g++, args.q += c->opt.head_dim, args.lse2++) c->attn.prompt_received(&args);
     add_scores(r, idx, kept, received);
+}
+
+/* What the range has received from all strands. */
+static void add_strands(const pleat_cache *c, const pleat__step_item *item, uint32_t head, const received_range *r) {
+    float received[PLEAT__RECEIVED_SLOTS] = {0};
+    for (uint32_t strand = 0; strand < item->units.n_parts; strand++) {
+        const float *given = strand_at(c, item, head, strand) + r->at;
+        for (uint32_t i = 0; i < r->slot_to - r->slot_from; i++) received[i] += given[i];
+    }
+    add_scores(r, 0, 1, received);
 }
 
 /* The prompt item that range `unit` belongs to. */
@@ -259,6 +333,10 @@ void pleat__cache_received_unit(void *ctx, uint32_t unit, uint32_t worker) {
     const received_range r = find_range(job, item, head, local / c->opt.n_kv_heads);
     const bool is_sealed = r.score_slot + (r.slot_to - r.slot_from) <= r.n_sealed;
     if (r.slot_from >= r.slot_to || !r.pages.layout->tracked || is_sealed) return;
+    if (pleat__cache_is_scored_at_once(c, item)) {
+        add_strands(c, item, head, &r);
+        return;
+    }
     float kept;
     const uint32_t first = first_query(c, item, &kept);
     pleat__attn_prompt_received args = received_args(job, item, head, &r, first, worker);

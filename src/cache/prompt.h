@@ -13,6 +13,12 @@
 /* Query positions in a block of a prompt. */
 uint32_t pleat__cache_block_queries(const pleat_cache *cache);
 
+/* Whether what slots receive from this item is found in the walk of attention. */
+bool pleat__cache_is_scored_at_once(const pleat_cache *cache, const pleat__step_item *item);
+
+/* Units that an item's queries of a head make: blocks of queries, or strands where it is scored at once. */
+uint32_t pleat__cache_prompt_parts(const pleat_cache *cache, const pleat__step_item *item);
+
 /* Ranges of attention received that an item's lane has at most. */
 uint32_t pleat__cache_n_received(const pleat__step_item *item);
 
@@ -22,8 +28,8 @@ uint64_t pleat__cache_prompt_bytes(const pleat_cache *cache);
 /* Unit: one head's chunk into its pages and the staging buffer. */
 void pleat__cache_prompt_store_unit(void *job, uint32_t unit, uint32_t worker);
 
-/* One block of an item's queries of a head. */
-void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t block,
+/* One of the item's parts, for a head. */
+void pleat__cache_prompt_unit(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t unit,
                               uint32_t worker);
 
 /* Unit: one head's chunk into its ring, in the place of what its queries have seen. */

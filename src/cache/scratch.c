@@ -12,6 +12,21 @@ uint64_t pleat__cache_stage_tiles(const pleat_cache *c) {
     return opt->step_tokens / PLEAT__TILE + pleat__min_u32(opt->max_items, opt->step_tokens / 2 + 1) + 1;
 }
 
+bool pleat__cache_keeps_weights(const pleat_cache *c) {
+    return c->counting.of_prompts && c->counting.n_queries == 0 && c->layouts[PLEAT__HIGH].n_scores == 1;
+}
+
+uint32_t pleat__cache_strand_slots(const pleat_cache *c) {
+    if (!pleat__cache_keeps_weights(c)) return 0;
+    const uint32_t n_tokens = pleat__min_u32(c->opt.max_tokens, PLEAT__SCORED_TOKENS);
+    return pleat__attn_received_slots(n_tokens + 1) + 2 * pleat__attn_received_slots(1); /* a hole; three runs */
+}
+
+uint64_t pleat__cache_n_strands(const pleat_cache *c) {
+    /* an item has n_new / PLEAT__STRAND_QUERIES, rounded up, and n_new is no less */
+    return pleat__cache_keeps_weights(c) ? 2 * (uint64_t)c->opt.step_tokens / PLEAT__STRAND_QUERIES : 0;
+}
+
 static uint32_t row_len_of(const pleat_cache *c, uint32_t max_tokens) {
     return pleat__table_row_len(max_tokens, c->page_tokens[PLEAT__HIGH]) + pleat__cache_fresh_pages(c, max_tokens);
 }
@@ -37,6 +52,8 @@ void pleat__cache_carve_work(const pleat_cache *c, pleat__workspace *w, pleat__a
     w->stage_ids = pleat__arena_take(arena, n_tiles, sizeof *w->stage_ids);
     w->lse2 = pleat__arena_take(arena, n_rows_counted, sizeof *w->lse2);
     w->q_kept = pleat__arena_take(arena, n_rows_counted, opt->head_dim * sizeof *w->q_kept);
+    w->strands = pleat__arena_take(arena, pleat__cache_n_strands(c) * opt->n_kv_heads,
+                                   (uint64_t)pleat__cache_strand_slots(c) * sizeof *w->strands);
     w->worker = pleat__arena_take(arena, pleat_workers_count(opt->workers), w->worker_bytes);
     w->partials = pleat__arena_take(arena, w->max_splits > 1 ? n_lanes_step * w->max_splits : 0, w->acc_bytes);
     w->pending = pleat__arena_take(arena, n_lanes_step, sizeof *w->pending);

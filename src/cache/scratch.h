@@ -15,6 +15,12 @@
 /* Slots of the longest span whose logits fit a worker's scratch. */
 #define PLEAT__SCRATCH_SPAN_SLOTS 1024u
 
+/* Tokens of an item, those before and its own, up to which a unit keeps weights: 512 bytes a token and worker. */
+#define PLEAT__SCORED_TOKENS 8192u
+
+/* Queries of a strand at least. */
+#define PLEAT__STRAND_QUERIES 64u
+
 /* ---- a cache and a sequence */
 
 /* The step's arrays and the workspace; worker_bytes, max_splits and acc_bytes are known. */
@@ -23,6 +29,13 @@ void pleat__cache_carve_work(const pleat_cache *cache, pleat__workspace *work, p
 
 /* Tiles of each head that prompt chunks of one step can fill in the staging buffer. */
 uint64_t pleat__cache_stage_tiles(const pleat_cache *cache);
+
+/* Whether weights of prompts may be kept, so that what slots receive is found in the walk of attention (prompt.c). */
+bool pleat__cache_keeps_weights(const pleat_cache *cache);
+
+/* Strands that a step has at most, and the slots of one's array; 0 where no weights are kept. */
+uint64_t pleat__cache_n_strands(const pleat_cache *cache);
+uint32_t pleat__cache_strand_slots(const pleat_cache *cache);
 
 /* Pages that a lane of n_tokens tokens may take at once for what is copied. */
 static inline uint32_t pleat__cache_fresh_pages(const pleat_cache *c, uint32_t n_tokens) {

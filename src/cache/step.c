@@ -61,16 +61,21 @@ static pleat_status read_items(pleat_cache *c, const pleat_cache_item *items, ui
 }
 
 void pleat__cache_number_units(pleat_cache *c) {
-    const uint32_t block_queries = pleat__cache_block_queries(c);
     c->step.n_prompt_items = 0;
-    uint32_t n_units = 0, n_tiles = 0, n_received = 0;
+    c->step.walks_twice = false;
+    uint32_t n_units = 0, n_tiles = 0, n_received = 0, n_strands = 0;
     for (uint32_t i = 0; i < c->step.n_items; i++) {
         pleat__step_item *item = &c->step.items[i];
         if (item->n_new > 1) {
             c->step.prompt_items[c->step.n_prompt_items++] = i;
             item->units.stage_tile = n_tiles;
             n_tiles += pleat__div_up_u32(item->n_new, PLEAT__TILE);
-            item->units.n_parts = pleat__div_up_u32(item->n_new, block_queries);
+            item->units.n_parts = pleat__cache_prompt_parts(c, item);
+            item->units.first_strand = n_strands;
+            if (pleat__cache_is_scored_at_once(c, item))
+                n_strands += item->units.n_parts;
+            else
+                c->step.walks_twice |= c->counting.of_prompts;
             item->units.first_received = n_received;
             n_received += pleat__cache_n_received(item) * c->opt.n_kv_heads;
         } else {

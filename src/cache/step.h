@@ -63,9 +63,10 @@ static inline uint32_t pleat__slots_grown(uint32_t n_slots, bool has_hole, uint3
 
 /* Where an item's units stand among those of the step. */
 typedef struct pleat__item_units {
-    uint32_t n_parts;        /* blocks of queries, or splits, per head */
+    uint32_t n_parts;        /* blocks or strands of queries, or splits, per head */
     uint32_t first;          /* units of the items before */
     uint32_t first_received; /* prompt items: ranges of attention received of the items before */
+    uint32_t first_strand;   /* items that are scored at once: strands of the items before */
     uint32_t stage_tile;     /* prompt items: tiles of each head before its own in the staging buffer */
 } pleat__item_units;
 
@@ -87,6 +88,7 @@ typedef struct pleat__step {
     uint32_t n_rows;
     uint32_t n_units;
     uint32_t n_received_units;
+    bool walks_twice;        /* a prompt item's queries are needed again, for what slots receive */
     uint8_t *stored;         /* [n_layers] 1: the step's tokens have been stored in this layer */
     pleat__step_item *items; /* [max_items] */
     uint32_t *prompt_items;  /* [max_items] indices of items with n_new > 1 */

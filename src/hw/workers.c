@@ -7,7 +7,7 @@
  * lost its CPU to another process, is not waited for unless it holds a unit.
  *
  *     helper:  asleep --epoch raised--> taking units --none left--> spinning --SPIN_NS without a new epoch--> asleep
- *     caller:  taking units --none left--> spinning --SPIN_NS and some have not returned--> asleep --the last has--> done
+ *     caller:  taking units --none left--> spinning --AWAIT_NS and some have not returned--> asleep --the last has--> done
  *
  * A token's forward pass is some forty loops of a few microseconds each.  So helpers spin briefly before they sleep on
  * the epoch (a wake takes 5-50 us on virtual machines), and idle teams use no CPU.
@@ -35,6 +35,7 @@
 
 #define MAX_THREADS 256u
 #define SPIN_NS 60000u     /* longer than the gap between two loops of a token; short enough not to heat an idle core */
+#define AWAIT_NS 1000000u  /* longer than most units: a caller that sleeps may find its core taken */
 #define STAY_NS 1200000u   /* Linux lets a thread run for 1.4 ms at least before another has its turn */
 #define LOST_NS 300000u    /* of a stay: more than interrupts take */
 #define SHARE_NS 200000000 /* after a core was lost; then one stay is risked */
@@ -160,7 +161,6 @@ static bool share_core(helper *self) {
     const uint64_t now_ns = pleat__clock_ns(), unit_ns = now_ns - self->unit_ns;
     self->unit_ns = now_ns;
     if (is_on_callers_cpu(self)) {
-        self->shares_until_ns = now_ns + SHARE_NS;
         const bool has_left = pleat__os_leave_cpu(pleat__os_cpu());
         if (!has_left) nap(self, AWAY_NS);
         return has_left;
@@ -201,7 +201,6 @@ static uint32_t await_epoch(helper *self, uint32_t seen) {
         const bool in_the_way = is_on_callers_cpu(self);
         if (now_ns < began_ns + SPIN_NS && !in_the_way) continue;
         look_for_others(self, now_ns);
-        if (in_the_way) self->shares_until_ns = now_ns + SHARE_NS;
         if (now_ns < self->shares_until_ns && now_ns < began_ns + SHARE_NS)
             nap(self, in_the_way || is_crowded(team, now_ns) ? AWAY_NS : NAP_NS);
         else
@@ -250,7 +249,7 @@ static void await_units(pleat_workers *team) {
     const uint64_t began_ns = pleat__clock_ns();
     while ((n_left = atomic_load_explicit(&team->n_left, memory_order_acquire)) != 0) {
         for (int i = 0; i < 32; i++) cpu_pause();
-        if (pleat__clock_ns() < began_ns + SPIN_NS) continue;
+        if (pleat__clock_ns() < began_ns + AWAIT_NS) continue;
         atomic_store(&team->is_awaited, true);
         pleat__os_wait(&team->n_left, n_left);
         atomic_store(&team->is_awaited, false);

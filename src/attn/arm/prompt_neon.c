@@ -152,7 +152,31 @@ static void received(const pleat__prompt_block *b) {
     for (uint32_t t = 0; t < b->n_tiles; t++) received_by_tile(b, t);
 }
 
-static const pleat__prompt_ops ops = {logits, pleat__attn_cap_neon, weights, values, received};
+/* Slots 16*t .. 16*t+15. */
+static void collect_tile(const pleat__prompt_block *b, uint32_t t) {
+    float *at = b->received + t * PLEAT__TILE;
+    float32x4_t sum[VECS];
+    for (uint32_t x = 0; x < VECS; x++) sum[x] = vld1q_f32(at + x * LANES);
+    for (uint32_t r = b->row_from; r < b->n_rows; r += b->n_group) {
+        float32x4_t most[VECS];
+        for (uint32_t x = 0; x < VECS; x++) most[x] = vdupq_n_f32(0);
+        for (uint32_t row = r; row < r + b->n_group; row++) {
+            const float *s = b->s + row * PLEAT__PROMPT_KEYS + t * PLEAT__TILE;
+            for (uint32_t x = 0; x < VECS; x++)
+                most[x] = vmaxq_f32(most[x], vmulq_n_f32(vld1q_f32(s + x * LANES), b->rescale[row]));
+        }
+        for (uint32_t x = 0; x < VECS; x++) sum[x] = vaddq_f32(sum[x], most[x]);
+    }
+    for (uint32_t x = 0; x < VECS; x++) vst1q_f32(at + x * LANES, sum[x]);
+}
+
+static void collect(const pleat__prompt_block *b) {
+    for (uint32_t row = b->row_from; row < b->n_rows; row += LANES)
+        vst1q_f32(b->rescale + row, exp2_neon(vsubq_f32(vld1q_f32(b->m + row), vld1q_f32(b->lse2 + row))));
+    for (uint32_t t = 0; t < b->n_tiles; t++) collect_tile(b, t);
+}
+
+static const pleat__prompt_ops ops = {logits, pleat__attn_cap_neon, weights, values, received, collect};
 
 void pleat__attn_prompt_neon(const pleat__attn_prompt *args) { pleat__attn_prompt_blocked(args, &ops); }
 

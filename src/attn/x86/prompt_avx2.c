@@ -145,7 +145,29 @@ static void received(const pleat__prompt_block *b) {
     }
 }
 
-static const pleat__prompt_ops ops = {logits, pleat__attn_cap_avx2, weights, values, received};
+static void collect(const pleat__prompt_block *b) {
+    for (uint32_t row = b->row_from; row < b->n_rows; row += WIDTH) {
+        const __m256 m = _mm256_loadu_ps(b->m + row), lse2 = _mm256_loadu_ps(b->lse2 + row);
+        _mm256_storeu_ps(b->rescale + row, exp2_256(_mm256_sub_ps(m, lse2)));
+    }
+    for (uint32_t x = 0; x < b->n_tiles * VECS; x += VECS) {
+        float *at = b->received + x * WIDTH;
+        __m256 sum[VECS] = {_mm256_loadu_ps(at), _mm256_loadu_ps(at + WIDTH)};
+        for (uint32_t r = b->row_from; r < b->n_rows; r += b->n_group) {
+            __m256 most[VECS] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
+            for (uint32_t row = r; row < r + b->n_group; row++) {
+                const float *s = b->s + row * PLEAT__PROMPT_KEYS + x * WIDTH;
+                const __m256 factor = _mm256_broadcast_ss(b->rescale + row);
+                for (uint32_t y = 0; y < VECS; y++)
+                    most[y] = _mm256_max_ps(most[y], _mm256_mul_ps(_mm256_load_ps(s + y * WIDTH), factor));
+            }
+            for (uint32_t y = 0; y < VECS; y++) sum[y] = _mm256_add_ps(sum[y], most[y]);
+        }
+        for (uint32_t y = 0; y < VECS; y++) _mm256_storeu_ps(at + y * WIDTH, sum[y]);
+    }
+}
+
+static const pleat__prompt_ops ops = {logits, pleat__attn_cap_avx2, weights, values, received, collect};
 
 void pleat__attn_prompt_avx2(const pleat__attn_prompt *args) { pleat__attn_prompt_blocked(args, &ops); }
 

@@ -147,7 +147,29 @@ static void received(const pleat__prompt_block *b) {
     for (uint32_t t = 0; t < VECS; t++) _mm512_store_ps(b->received + t * WIDTH, sum[t]);
 }
 
-static const pleat__prompt_ops ops = {logits, pleat__attn_cap_avx512, weights, values, received};
+static void collect(const pleat__prompt_block *b) {
+    for (uint32_t row = b->row_from; row < b->n_rows; row += WIDTH) {
+        const __m512 m = _mm512_loadu_ps(b->m + row), lse2 = _mm512_loadu_ps(b->lse2 + row);
+        _mm512_storeu_ps(b->rescale + row, exp2_512(_mm512_sub_ps(m, lse2), 0xFFFF));
+    }
+    __m512 sum[VECS];
+    for (uint32_t t = 0; t < b->n_tiles; t++) sum[t] = _mm512_loadu_ps(b->received + t * WIDTH);
+    for (uint32_t t = b->n_tiles; t < VECS; t++) sum[t] = _mm512_setzero_ps();
+    for (uint32_t r = b->row_from; r < b->n_rows; r += b->n_group) {
+        __m512 most[VECS];
+        for (uint32_t t = 0; t < VECS; t++) most[t] = _mm512_setzero_ps();
+        for (uint32_t row = r; row < r + b->n_group; row++) {
+            const __m512 factor = _mm512_set1_ps(b->rescale[row]);
+            const float *s = b->s + row * PLEAT__PROMPT_KEYS;
+            for (uint32_t t = 0; t < VECS; t++)
+                most[t] = _mm512_max_ps(most[t], _mm512_mul_ps(_mm512_load_ps(s + t * WIDTH), factor));
+        }
+        for (uint32_t t = 0; t < VECS; t++) sum[t] = _mm512_add_ps(sum[t], most[t]);
+    }
+    for (uint32_t t = 0; t < b->n_tiles; t++) _mm512_storeu_ps(b->received + t * WIDTH, sum[t]);
+}
+
+static const pleat__prompt_ops ops = {logits, pleat__attn_cap_avx512, weights, values, received, collect};
 
 void pleat__attn_prompt_avx512(const pleat__attn_prompt *args) { pleat__attn_prompt_blocked(args, &ops); }
 

@@ -142,6 +142,7 @@ typedef struct attn_case {
     double *lse2;   /* [rows] */
     double *wobble; /* [rows] bound on a logit2's error: roundings on the way of a product into the sum */
     double *received[N_SIDES];
+    double *summed[N_SIDES]; /* the same where the weights of all heads are added */
 } attn_case;
 
 static uint32_t n_rows(const attn_case *c) { return c->n_queries * c->n_group; }
@@ -211,13 +212,16 @@ static void oracle(attn_case *c) {
         weights[w] = calloc(n, sizeof(double));
         most[w] = calloc(n, sizeof(double));
         c->received[w] = calloc(n, sizeof(double));
+        c->summed[w] = calloc(n, sizeof(double));
     }
     for (uint32_t i = 0; i < c->n_queries; i++) {
         for (uint32_t g = 0; g < c->n_group; g++) {
             oracle_row(c, i, g, weights);
             for (int w = 0; w < N_SIDES; w++)
-                for (uint32_t j = 0; j < c->sides[w].run.n_slots; j++)
+                for (uint32_t j = 0; j < c->sides[w].run.n_slots; j++) {
                     most[w][j] = g == 0 ? weights[w][j] : fmax(most[w][j], weights[w][j]);
+                    if (w != SELF || j != c->self_seen + i) c->summed[w][j] += weights[w][j];
+                }
         }
         for (int w = 0; w < N_SIDES; w++)
             for (uint32_t j = 0; j < c->sides[w].run.n_slots; j++)
@@ -233,6 +237,7 @@ static void case_release(attn_case *c) {
     for (int w = 0; w < N_SIDES; w++) {
         side_release(&c->sides[w]);
         free(c->received[w]);
+        free(c->summed[w]);
     }
     free(c->q);
     free(c->out);

@@ -82,33 +82,66 @@ static void run_all_received(const attn_case *c, const prompt_variant *v, result
         run_received(c, v, r, w, 0, c->n_queries, 0, c->sides[w].run.n_slots);
 }
 
+static pleat__attn_prompt args_of(const attn_case *c, results *r, uint32_t from, uint32_t to, const float *q) {
+    return (pleat__attn_prompt){.past = c->has_past ? &c->view : NULL,
+                                .self = &c->sides[SELF].run,
+                                .self_seen = c->self_seen + from,
+                                .window = c->window,
+                                .oldest = c->oldest,
+                                .n_queries = to - from,
+                                .n_group = c->n_group,
+                                .head_dim = c->d,
+                                .scale = c->scale,
+                                .cap2 = c->cap2,
+                                .q = q + from * c->stride,
+                                .q_stride = c->stride,
+                                .out = (float *)r->out.p + from * c->stride,
+                                .out_stride = c->stride,
+                                .lse2 = (float *)r->lse2.p + from * lse2_stride(c),
+                                .lse2_stride = lse2_stride(c)};
+}
+
 /* Run queries [from, to) of the case. */
 static void run_part(const attn_case *c, const prompt_variant *v, results *r, uint32_t from, uint32_t to,
                      const float *q) {
     pleat__quant_dsp quant;
     pleat__quant_dsp_init(&quant, pleat_cpu_flags());
     check_buf scratch = new_scratch(c);
-    const pleat__attn_prompt args = {.past = c->has_past ? &c->view : NULL,
-                                     .self = &c->sides[SELF].run,
-                                     .self_seen = c->self_seen + from,
-                                     .window = c->window,
-                                     .oldest = c->oldest,
-                                     .n_queries = to - from,
-                                     .n_group = c->n_group,
-                                     .head_dim = c->d,
-                                     .scale = c->scale,
-                                     .cap2 = c->cap2,
-                                     .q = q + from * c->stride,
-                                     .q_stride = c->stride,
-                                     .out = (float *)r->out.p + from * c->stride,
-                                     .out_stride = c->stride,
-                                     .lse2 = (float *)r->lse2.p + from * lse2_stride(c),
-                                     .lse2_stride = lse2_stride(c),
-                                     .quant = &quant,
-                                     .scratch = scratch.p};
+    pleat__attn_prompt args = args_of(c, r, from, to, q);
+    args.quant = &quant;
+    args.scratch = scratch.p;
     v->fn(&args);
     CHECK(check_buf_is_intact(&scratch));
     check_buf_free(&scratch);
+}
+
+/* All queries, and what they give found in the same walk, of n_together heads the largest. */
+static void run_at_once(const attn_case *c, const prompt_variant *v, results *r, uint32_t n_together) {
+    pleat__quant_dsp quant;
+    pleat__quant_dsp_init(&quant, pleat_cpu_flags());
+    const int first = c->has_past ? HIGH : SELF;
+    uint32_t n = 0, at = 0;
+    for (int w = first; w < N_SIDES; w++) n += pleat__attn_received_slots(c->sides[w].run.n_slots);
+    check_buf scratch = new_scratch(c), kept = check_buf_new(pleat__attn_prompt_kept_bytes(n), 64);
+    check_buf given = check_buf_new(n * sizeof(float), 4);
+    memset(kept.p, 0xFF, kept.bytes);
+    for (int w = first; w < N_SIDES; at += pleat__attn_received_slots(c->sides[w++].run.n_slots))
+        memcpy((float *)given.p + at, r->received[w].p, c->sides[w].run.n_slots * sizeof(float));
+    pleat__attn_prompt args = args_of(c, r, 0, c->n_queries, c->q);
+    args.quant = &quant;
+    args.scratch = scratch.p;
+    args.received = given.p;
+    args.n_together = n_together;
+    args.weights = kept.p;
+    v->fn(&args);
+    at = 0;
+    for (int w = first; w < N_SIDES; at += pleat__attn_received_slots(c->sides[w++].run.n_slots))
+        memcpy(r->received[w].p, (float *)given.p + at, c->sides[w].run.n_slots * sizeof(float));
+    check_buf *bufs[] = {&scratch, &kept, &given};
+    for (size_t i = 0; i < CHECK_COUNT(bufs); i++) {
+        CHECK(check_buf_is_intact(bufs[i]));
+        check_buf_free(bufs[i]);
+    }
 }
 
 /* Relative change of a weight when logits move by up to `wobble`: both the weight's and those of the sum. */
@@ -129,7 +162,7 @@ static void check_row(const attn_case *c, const results *r, uint32_t query, uint
     CHECK_NEAR(lse2, c->lse2[row], 2e-6 + c->wobble[row] + 2e-7 * fabs(c->lse2[row]));
 }
 
-static void check_results(const attn_case *c, const results *r, bool usual) {
+static void check_results(const attn_case *c, const results *r, double *const *given, bool usual) {
     double wobble = 0;
     for (uint32_t row = 0; row < n_rows(c); row++) wobble = fmax(wobble, c->wobble[row]);
     for (uint32_t i = 0; i < c->n_queries; i++) {
@@ -142,7 +175,7 @@ static void check_results(const attn_case *c, const results *r, bool usual) {
     for (int w = 0; w < N_SIDES && c->window == 0; w++) {
         const float *received = r->received[w].p;
         for (uint32_t j = 0; j < c->sides[w].run.n_slots; j++) {
-            const double want = j % 3 + c->received[w][j];
+            const double want = j % 3 + given[w][j];
             CHECK_NEAR(received[j], want, (1e-5 + 6e-7 * c->cap2 + (usual ? 0 : weight_change(wobble))) * want + 1e-30);
         }
     }
@@ -164,7 +197,16 @@ static void check_case(const attn_case *c, bool usual) {
         results_init(&r, c);
         run_part(c, v, &r, 0, c->n_queries, c->q);
         if (c->window == 0) run_all_received(c, v, &r);
-        check_results(c, &r, usual);
+        check_results(c, &r, c->received, usual);
+        for (int together = 0; together < 2 && c->window == 0; together++) {
+            results once;
+            results_init(&once, c);
+            run_at_once(c, v, &once, together ? c->n_group : 1);
+            CHECK_EQ_MEM(once.out.p, r.out.p, r.out.bytes);
+            CHECK_EQ_MEM(once.lse2.p, r.lse2.p, r.lse2.bytes);
+            check_results(c, &once, together ? c->received : c->summed, usual);
+            results_release(&once);
+        }
         results_release(&r);
     }
 }
@@ -392,7 +434,7 @@ static void test_many_queries(void) {
             run_part(&c, v, &parts, from, to, c.q);
         }
         run_all_received(&c, v, &whole);
-        check_results(&c, &whole, true);
+        check_results(&c, &whole, c.received, true);
         for (int w = HIGH; w < N_SIDES; w++) receive_in_pieces(&c, v, &parts, w);
         check_same(&c, &whole, &parts);
         results_release(&whole);
