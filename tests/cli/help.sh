@@ -18,7 +18,7 @@ done
 # commands: those that `pleat help` lists, but for help and completion themselves
 try help
 mapfile -t commands < <(sed -n 's/^  \([a-z][a-z ]*[a-z]\)  .*/\1/p' "$scratch/out" | grep -vxE 'help|completion')
-check "there are ten commands" test ${#commands[@]} = 10
+check "there are eleven commands" test ${#commands[@]} = 11
 check "help lists itself" prints "^  help "
 check "help lists completion" prints "^  completion "
 
