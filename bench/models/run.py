@@ -18,9 +18,8 @@ import os
 import sys
 
 sys.dont_write_bytecode = True  # the tree stays as it was
-BENCH = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path[0] = BENCH
-sys.path.append(os.path.join(BENCH, "papers"))
+sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.append(os.path.join(sys.path[0], "papers"))
 from lab.lab import ROOT, Failed
 from models import measure, specs, tables
 

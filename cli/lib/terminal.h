@@ -29,8 +29,8 @@ const char *terminal_end(FILE *f);
 /* Whether a line on f can be drawn over. */
 int terminal_can_redraw(FILE *f);
 
-/* Print what a model wrote, n bytes of whole characters: as it is into a file; on a terminal control characters but line
- * feed and tab as \x1b, so that none of them moves the cursor or changes the terminal's state. */
+/* Print what a model wrote, n bytes of whole characters.  A file gets it as it is.  On a terminal control characters but
+ * line feed and tab show as \x1b, so that none of them moves the cursor or changes the terminal's state. */
 void terminal_put_text(FILE *f, const char *text, size_t n);
 
 /* Columns of what is printed to f; UINT32_MAX: no limit. */

@@ -23,9 +23,8 @@ static __device__ __forceinline__ uint4 load_x(const pleat__device_mul &m, uint3
     if constexpr (!X_F32) return *(const uint4 *)(const void *)((const uint16_t *)m.x + from);
     const float4 a = *(const float4 *)(const void *)((const float *)m.x + from);
     const float4 b = *(const float4 *)(const void *)((const float *)m.x + from + 4);
-    return make_uint4(
-        pleat__as_word(__floats2half2_rn(a.x, a.y)), pleat__as_word(__floats2half2_rn(a.z, a.w)),
-        pleat__as_word(__floats2half2_rn(b.x, b.y)), pleat__as_word(__floats2half2_rn(b.z, b.w)));
+    return make_uint4(pleat__as_word(__floats2half2_rn(a.x, a.y)), pleat__as_word(__floats2half2_rn(a.z, a.w)),
+                      pleat__as_word(__floats2half2_rn(b.x, b.y)), pleat__as_word(__floats2half2_rn(b.z, b.w)));
 }
 
 /* sums += a group's product; NT times 8 rows of x. */
@@ -57,7 +56,8 @@ static __device__ __forceinline__ float add_warps(const float (&all)[WARPS][8 * 
 }
 
 template <int F, int NT, int END, bool X_F32>
-static __global__ void __launch_bounds__(THREADS, NT == 1 ? 2 : 1) mul_few(const __grid_constant__ pleat__device_mul m) {
+static __global__ void __launch_bounds__(THREADS, NT == 1 ? 2 : 1)
+    mul_few(const __grid_constant__ pleat__device_mul m) {
     __shared__ float all[WARPS][8 * NT][PLEAT__TILE_ROWS];
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, n_groups = m.w.tiles.n_groups;
     const uint32_t each = pleat__groups_per_range(n_groups), from = min(warp * each, n_groups);
@@ -85,7 +85,8 @@ static __global__ void __launch_bounds__(THREADS, NT == 1 ? 2 : 1) mul_few(const
         const uint32_t x_row = i / n_rows, in_tile = i % n_rows, row = blockIdx.x * n_rows + in_tile;
         if constexpr (END == PLEAT__MUL_GATE) {
             if (row < m.w.tiles.rows / 2)
-                pleat__end_gate(m, x_row, row, add_warps<NT>(all, x_row, in_tile), add_warps<NT>(all, x_row, in_tile + 8));
+                pleat__end_gate(m, x_row, row, add_warps<NT>(all, x_row, in_tile),
+                                add_warps<NT>(all, x_row, in_tile + 8));
         } else if (row < m.w.tiles.rows) {
             pleat__end_sum<END>(m, x_row, row, add_warps<NT>(all, x_row, in_tile));
         }

@@ -23,11 +23,11 @@
 
 /* How warps share a block. */
 template <int MT> struct shape {
-    static constexpr int nt = MT == 4 ? 4 : 2;      /* times 8 rows of x of a warp */
-    static constexpr int warps_n = 16 / nt;         /* warps side by side along x */
-    static constexpr int warps_m = 8 / warps_n;     /* along W */
+    static constexpr int nt = MT == 4 ? 4 : 2;          /* times 8 rows of x of a warp */
+    static constexpr int warps_n = 16 / nt;             /* warps side by side along x */
+    static constexpr int warps_m = 8 / warps_n;         /* along W */
     static constexpr uint32_t stages = MT == 4 ? 3 : 2; /* of shared memory; 2 fit every GPU, twice where it has much */
-    static constexpr uint32_t tiles = MT * warps_m; /* of a block */
+    static constexpr uint32_t tiles = MT * warps_m;     /* of a block */
 };
 
 template <int F, int MT>
@@ -130,7 +130,8 @@ static __device__ __forceinline__ void end_tile(const pleat__device_mul &m, cons
 }
 
 template <int F, int MT, int END>
-static __global__ void __launch_bounds__(THREADS, MT == 4 ? 1 : 2) mul_many(const __grid_constant__ pleat__device_mul m) {
+static __global__ void __launch_bounds__(THREADS, MT == 4 ? 1 : 2)
+    mul_many(const __grid_constant__ pleat__device_mul m) {
     extern __shared__ __align__(128) uint8_t shared[];
     constexpr int NT = shape<MT>::nt;
     constexpr uint32_t STAGES = shape<MT>::stages;

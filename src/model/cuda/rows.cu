@@ -167,7 +167,9 @@ static __global__ void __launch_bounds__(HEADS_WARPS * 32) heads(const __grid_co
     const float factor = norm_of ? 1.0f / sqrtf(sum / (float)h.head_dim + h.eps) : 1.0f;
     const uint32_t position = h.positions ? h.positions[row] : h.first_position + row;
     const uint32_t n_of_part = part == 0 ? h.n_q_heads : h.n_kv_heads;
-    __half *to = (__half *)(void *)(part == 0 ? h.q : part == 1 ? h.k : h.v) +
+    __half *to = (__half *)(void *)(part == 0   ? h.q
+                                    : part == 1 ? h.k
+                                                : h.v) +
                  ((uint64_t)row * n_of_part + in_part) * h.head_dim;
 #pragma unroll
     for (int i = 0; i < MAX_PAIRS; i++) {

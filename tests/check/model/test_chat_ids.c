@@ -38,7 +38,8 @@ static void check_conversation(const pleat_model *model, const char *name, uint3
     char *json = (char *)check_read_file(path, &n_json);
     if (CHECK(json) &&
         pleat_model_chat_json(model, json, strlen(json), &opt, text, sizeof text, &n_text, &err) == PLEAT_OK) {
-        CHECK_STATUS(pleat_model_tokenize(model, text, n_text, PLEAT_TOKENIZE_SPECIAL, ids, TEXT_CAP, &n, &err), PLEAT_OK);
+        CHECK_STATUS(pleat_model_tokenize(model, text, n_text, PLEAT_TOKENIZE_SPECIAL, ids, TEXT_CAP, &n, &err),
+                     PLEAT_OK);
         hash_ids(ids, n, got);
     }
     check_context("%s: %s", name, err.text);
@@ -59,8 +60,7 @@ static void test_ids(void) {
     setenv("TZ", "UTC", 1);
     tzset();
     if (CHECK(lines) && is_there && CHECK_STATUS(pleat_model_load(MODEL, NULL, &model, &err), PLEAT_OK))
-        for (; fscanf(lines, "%127s %u %31s", name, &n, want) == 3; n_seen++)
-            check_conversation(model, name, n, want);
+        for (; fscanf(lines, "%127s %u %31s", name, &n, want) == 3; n_seen++) check_conversation(model, name, n, want);
     pleat_model_destroy(&model);
     if (lines) fclose(lines);
     if (!is_there) SKIP("build/real is not there: tools/real_models.sh fetches it");
