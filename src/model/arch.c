@@ -25,6 +25,6 @@ const char *pleat__arch_names(char *text, size_t cap) {
     size_t n = 0;
     text[0] = 0;
     for (size_t i = 0; i < N_ARCHS && n < cap; i++)
-        if (!archs[i]->why_not) n += (size_t)snprintf(text + n, cap - n, "%s%s", n > 0 ? ", " : "", archs[i]->name);
+        n += (size_t)snprintf(text + n, cap - n, "%s%s", n > 0 ? ", " : "", archs[i]->name);
     return text;
 }

@@ -10,8 +10,6 @@
  * A row stands in a file of its own, arch/NAME.c, with the source of its constants.  A new architecture is such a file,
  * a line in arch.c, and a tiny model with transformers' logits in tests/golden.  What a row does not name is refused by
  * the loader: tensors that nobody read, and keys that change a result and are not obeyed.
- *
- * A row with `why_not` is known and refused, in words.
  */
 #ifndef PLEAT_MODEL_ARCH_H
 #define PLEAT_MODEL_ARCH_H
@@ -49,7 +47,6 @@ enum {
 
 typedef struct pleat__arch {
     const char *name;
-    const char *why_not;    /* NULL: it runs */
     uint32_t has;           /* features of every file; their tensors have to be there */
     uint32_t may_have;      /* features of a file that has the tensors */
     bool rope_halves;       /* RoPE turns pairs (i, i + n/2); false: (2i, 2i+1), to which converters permute Wq, Wk */

@@ -21,14 +21,12 @@
 
 static pleat_status read_architecture(pleat_model *m, const pleat_gguf *g, pleat_error *err) {
     pleat__str name = {0};
-    char shown[64], names[128];
+    char shown[64], names[160];
     PLEAT_TRY(pleat__gguf_need_string(g, "general.architecture", &name, err));
     m->arch = pleat__arch_find(name);
     PLEAT_FAIL_IF(!m->arch, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "architecture '%s' is not supported; those that are: %s", pleat__str_show(name, shown, sizeof shown),
                   pleat__arch_names(names, sizeof names));
-    PLEAT_FAIL_IF(m->arch->why_not, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE, "architecture '%s' is not supported: %s",
-                  m->arch->name, m->arch->why_not);
     m->info.architecture = m->arch->name;
     return PLEAT_OK;
 }
