@@ -573,7 +573,7 @@ static void tell_choice(void) {
     if (pleat_spec_parse("kvcomp+auto", &spec, NULL) != PLEAT_OK) return;
     cli_note("kvcomp+auto is %s here: %s", spec.pack ? "kvcomp+pack" : "kvcomp with entropy coding",
              pleat_cpu_flags() & PLEAT_CPU_VBMI2
-                 ? "with AVX-512 VBMI2 its words are decoded as fast as packs, and are fewer bytes"
+                 ? "with AVX-512 VBMI2 its words are decoded nearly as fast as packs, and are fewer bytes"
                  : "no AVX-512 VBMI2 may be used, and without it packs are decoded faster");
 }
 

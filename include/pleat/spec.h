@@ -26,8 +26,9 @@
  *     kvcomp:k=0.2,v=0.15,kunit=channel,block=64,buffer=128,high=f16
  *                                            cold tokens in blocks, with a bounded error, entropy-coded
  *     kvcomp:...+pack                        the same with fixed widths inside a block instead of the entropy coder
- *     kvcomp:...+auto                        one of the two, whichever is faster on this CPU: what is parsed, and so what
- *                                            is printed, is with or without +pack, and of one kind is what it caches
+ *     kvcomp:...+auto                        the entropy coder where it is nearly as fast (AVX-512 VBMI2), fixed widths
+ *                                            elsewhere: what is parsed, and so what is printed, is with or without
+ *                                            +pack, and of one kind is what it caches
  *     kivi:bits=2,buffer=128,high=f16        cold tokens in blocks of 32 at 2 or 4 bits
  *
  * leankv.  There are N tokens so far, and s is the mean attention that a token has received from later ones (largest

@@ -308,8 +308,8 @@ static pleat_status check_behind(const pleat__spec_stage *stage, word w, pleat_e
                   is_elsewhere ? named->firsts : "");
 }
 
-/* `auto` in place of pack: whichever is faster here.  Without AVX-512 VBMI2, packs are: attention over them takes 0.6 of
- * the entropy coder's time with AVX2.  With it they take as long and more bytes.  (docs/PERF.md.) */
+/* `auto` in place of pack: packs, but where the entropy coder is nearly as fast.  Attention over packs takes 0.6 of its
+ * time with AVX2, and 0.96 with AVX-512 VBMI2, for more bytes.  (docs/PERF.md, 2026-11-23.) */
 static bool packs_are_faster(void) { return !(pleat_cpu_flags() & PLEAT_CPU_VBMI2); }
 
 /* Read the keys behind a stage's name, if any. */
