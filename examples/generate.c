@@ -74,7 +74,7 @@ int main(int argc, char **argv) {
 
     pleat_engine_options_default(&options);
     must(pleat_spec_parse(argv[2], &options.spec, &err));
-    must(pleat_workers_create(0, NULL, &options.workers)); /* 0: a thread for each CPU */
+    must(pleat_workers_create(0, NULL, &options.workers)); /* 0: a thread for each core */
     must(pleat_engine_create(model, &options, &engine, &err));
     must(pleat_engine_open(engine, n_prompt + GENERATED, &seq));
     append(engine, seq, prompt, n_prompt, logits);

@@ -44,7 +44,7 @@ int load_find_device(load_options *o, loaded *l) {
 int load_workers(uint32_t threads, int is_quiet, pleat_workers **workers) {
     const uint32_t n_cores = pleat_cpu_cores();
     if (threads > n_cores && !is_quiet)
-        cli_note("--threads %u is more than the %u cores here: threads will wait for each other", threads, n_cores);
+        cli_note("--threads %u is more than the %u cores here: threads will share cores", threads, n_cores);
     const pleat_status status = pleat_workers_create(threads, NULL, workers);
     return status == PLEAT_OK ? CLI_OK : cli_fail("cannot start the threads", status, NULL);
 }
