@@ -24,9 +24,9 @@
  * read in several steps is classed when its last part ends: PLEAT_ITEM_MORE marks the parts before.
  *
  * A layer with a sliding window keeps no more tokens than its queries see: its lanes are rings, in which the newest
- * token takes the oldest one's slot.  A chunk's queries see of both, the ring and the chunk, what their windows hold; then
- * the chunk's newest tokens take their slots.  Rings hold the spec's high format; what the spec says beyond that is for the full layers, those without a window, and these keep what they
- * would in a cache of their own.
+ * token takes the oldest one's slot.  A chunk's queries see of both, the ring and the chunk, what their windows hold;
+ * then the chunk's newest tokens take their slots.  Rings hold the spec's high format.  What the spec says beyond that is
+ * for the full layers, those without a window, and these keep what they would in a cache of their own.
  *
  * Sequences can share pages.  A page with more than one holder is never written: begin copies it first for the sequence
  * that has to write it.  Without a policy only the page behind the last token is ever written.  With one every step
@@ -86,10 +86,9 @@ typedef struct pleat_cache_options {
     const uint32_t *windows; /* [n_layers] newest tokens that a query of the layer sees, itself included; 0: all.
                               * NULL, the default: all in every layer.  Copied by create.  A policy or blocks need a
                               * layer without a window below max_tokens */
-    const float
-        *sink_logits; /* [n_layers][n_q_heads] a logit of each head that no token has and whose value is 0: it takes
-                               * its share of every softmax, as GPT-OSS has it.  Finite, below 65536 in magnitude.  NULL,
-                               * the default: none.  Copied by create */
+    /* [n_layers][n_q_heads] a logit of each head that no token has and whose value is 0: it takes its share of every
+     * softmax, as GPT-OSS has it.  Finite, below 65536 in magnitude.  NULL, the default: none.  Copied by create */
+    const float *sink_logits;
     const pleat_allocator *allocator;
 } pleat_cache_options;
 
@@ -183,8 +182,8 @@ PLEAT_API pleat_status pleat_cache_cancel(pleat_cache *cache);
 
 /* Attend with one query position per sequence to all that is stored, and store nothing.  Outside a step.
  *   q, out  [n_seqs][n_q_heads][head_dim] f32     lse  [n_seqs][n_q_heads] natural log-sum-exp of the
- * scaled logits, sinks' included, or NULL.  A sequence may stand more than once.  n_seqs <= max_seqs; an empty sequence is
- * PLEAT_E_STATE; q as in pleat_cache_attend(), or PLEAT_E_RANGE. */
+ * scaled logits, sinks' included, or NULL.  A sequence may stand more than once.  n_seqs <= max_seqs; an empty sequence
+ * is PLEAT_E_STATE; q as in pleat_cache_attend(), or PLEAT_E_RANGE. */
 PLEAT_API pleat_status pleat_cache_read(pleat_cache *cache, uint32_t layer, const pleat_seq *seqs, uint32_t n_seqs,
                                         const float *q, float *out, float *lse);
 

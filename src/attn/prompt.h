@@ -31,7 +31,8 @@
  * A row's bits depend on its query and the keys it sees alone, not on the rows it shares the call with.  Blocks start
  * at fixed slots of a run, a logit is a chain of sums over 64 dimensions at a time, and each block's values are one
  * chain over its slots.  A hidden slot has weight +0, which changes nothing, so hidden rows and blocks may be skipped.
- * received is summed query by query onto what is there: cutting the slots or a prompt elsewhere keeps its bits too.
+ * received is summed query by query onto what is there: cutting the slots or a prompt elsewhere keeps the bits of one
+ * array too.
  */
 #ifndef PLEAT_ATTN_PROMPT_H
 #define PLEAT_ATTN_PROMPT_H

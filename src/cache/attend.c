@@ -3,10 +3,11 @@
  * attend.c: the calls of one layer of a step: new keys and values into pages, attention over pages.
  *
  * Three parallel loops at most.  The first, for prompt chunks only, writes each head's chunk into its pages (but for
- * rings) and, as exact f32 tiles, into the staging buffer.  The second computes attention by units (prompt.c, decode.c).  The unit of a
- * single token whose split holds the new token's slot stores it first; no other unit reads that slot's tile.  The third,
- * for prompt chunks under a policy, adds up the attention that each slot received: what strands of the second have left,
- * or by the log-sum-exp that it found.  Or, in a layer with a window, it puts the chunks into their rings.
+ * rings) and, as exact f32 tiles, into the staging buffer.  The second computes attention by units (prompt.c,
+ * decode.c).  The unit of a single token whose split holds the new token's slot stores it first; no other unit reads
+ * that slot's tile.  The third, for prompt chunks under a policy, adds up the attention that each slot received: what
+ * strands of the second have left, or by the log-sum-exp that it found.  Or, in a layer with a window, it puts the chunks
+ * into their rings.
  */
 #include <string.h>
 

@@ -61,8 +61,6 @@ uint32_t pleat__cache_block_queries(const pleat_cache *cache) { return PLEAT__PR
 
 /* ---- strands ------------------------------------------------------------------------------------- */
 
-#define STRANDS 16u /* of an item and head: enough for threads to end together */
-
 bool pleat__cache_is_scored_at_once(const pleat_cache *c, const pleat__step_item *item) {
     return pleat__cache_keeps_weights(c) && item->n_new >= PLEAT__STRAND_QUERIES &&
            (uint64_t)item->n_before + item->n_new <= PLEAT__SCORED_TOKENS;
@@ -72,7 +70,7 @@ static uint32_t blocks_of_part(const pleat_cache *c, const pleat__step_item *ite
     if (!pleat__cache_is_scored_at_once(c, item)) return 1;
     const uint32_t block_queries = pleat__cache_block_queries(c);
     return pleat__max_u32(pleat__div_up_u32(PLEAT__STRAND_QUERIES, block_queries),
-                          pleat__div_up_u32(item->n_new, block_queries * STRANDS));
+                          pleat__div_up_u32(item->n_new, block_queries * PLEAT__ITEM_STRANDS));
 }
 
 uint32_t pleat__cache_prompt_parts(const pleat_cache *c, const pleat__step_item *item) {

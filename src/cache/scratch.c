@@ -23,8 +23,11 @@ uint32_t pleat__cache_strand_slots(const pleat_cache *c) {
 }
 
 uint64_t pleat__cache_n_strands(const pleat_cache *c) {
+    if (!pleat__cache_keeps_weights(c)) return 0;
     /* an item has n_new / PLEAT__STRAND_QUERIES, rounded up, and n_new is no less */
-    return pleat__cache_keeps_weights(c) ? 2 * (uint64_t)c->opt.step_tokens / PLEAT__STRAND_QUERIES : 0;
+    const uint64_t by_tokens = 2 * (uint64_t)c->opt.step_tokens / PLEAT__STRAND_QUERIES;
+    const uint64_t by_items = (uint64_t)PLEAT__ITEM_STRANDS * c->opt.max_items;
+    return by_tokens < by_items ? by_tokens : by_items;
 }
 
 static uint32_t row_len_of(const pleat_cache *c, uint32_t max_tokens) {

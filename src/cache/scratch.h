@@ -12,6 +12,8 @@
 #include "codec/loader.h"
 #include "reclaim/reclaim.h"
 
+#define PLEAT__ITEM_STRANDS 16u /* at most, of an item and head: enough for threads to end together */
+
 /* Slots of the longest span whose logits fit a worker's scratch. */
 #define PLEAT__SCRATCH_SPAN_SLOTS 1024u
 

@@ -64,6 +64,7 @@ struct pleat_workers {
     uint32_t n_started; /* helpers whose thread runs */
     helper *helpers;    /* [n_threads] (the first is unused) */
     stay stay;          /* the caller's */
+    uint64_t ended_ns;  /* when its last loop did */
 
     /* The loop; written by the caller while no unit is open or running, published by open. */
     void (*fn)(void *ctx, uint32_t unit, uint32_t worker);
@@ -227,7 +228,8 @@ static void *helper_main(void *arg) {
 static void look_around(pleat_workers *team) {
     const uint64_t now_ns = pleat__clock_ns(), stayed_ns = now_ns - team->stay.since_ns;
     atomic_store_explicit(&team->cpu, pleat__os_cpu(), memory_order_relaxed);
-    if (stayed_ns < 4 * STAY_NS) return;
+    if (now_ns - team->ended_ns > LOST_NS) stay_begin(&team->stay); /* what it did in between is its own affair */
+    if (now_ns - team->ended_ns > LOST_NS || stayed_ns < 4 * STAY_NS) return;
     if (stay_lost_ns(&team->stay, now_ns) > stayed_ns / 4)
         atomic_store_explicit(&team->crowded_until_ns, now_ns + CROWDED_NS, memory_order_relaxed);
     stay_begin(&team->stay);
@@ -269,6 +271,7 @@ void pleat_workers_run(pleat_workers *team, uint32_t n_units, void (*fn)(void *,
     publish(team);
     for (uint32_t open; (open = take_unit(team)) != 0;) run_unit(team, open, 0);
     await_units(team);
+    team->ended_ns = pleat__clock_ns();
 }
 
 /* ---- create and destroy ------------------------------------------------------------------------------------------ */

@@ -287,7 +287,8 @@ static bool read_image(const pleat_cache *c, const uint8_t *in, const pleat__ima
 static bool lane_is_sound(const pleat_cache *c, uint32_t lane_idx, const pleat__lane *lane,
                           const pleat__image_counts *counts) {
     (void)lane_idx;
-    return lane->hole == 0 && lane->n_dead == 0 && lane->n_slots[PLEAT__HIGH] <= counts->n_tokens + 1 &&
+    return lane->hole == 0 && lane->n_dead == 0 &&
+           (uint64_t)lane->n_slots[PLEAT__HIGH] + counts->n_classed == counts->n_tokens &&
            lane->n_slots[PLEAT__LOW] <= UINT32_MAX - c->page_tokens[PLEAT__LOW];
 }
 

@@ -104,7 +104,7 @@ void pleat__scored_unseal(const pleat_cache *c, pleat__sequence *seq, uint32_t l
 bool pleat__scored_lane_is_sound(const pleat_cache *c, uint32_t lane_idx, const pleat__lane *lane,
                                  const pleat__image_counts *counts) {
     (void)c, (void)lane_idx;
-    return lane->n_slots[PLEAT__HIGH] <= counts->n_tokens + 1 && lane->n_slots[PLEAT__LOW] <= counts->n_tokens + 1;
+    return (uint64_t)lane->n_slots[PLEAT__HIGH] + lane->n_slots[PLEAT__LOW] <= (uint64_t)counts->n_tokens + 1;
 }
 
 /* ---- tokens -------------------------------------------------------------------------------------- */

@@ -93,7 +93,7 @@ static void decode_values(__m256i top, const uint8_t *widths, const uint8_t *min
     }
 }
 
-/* n numbers, a multiple of 8; `out` has room for 32 more. */
+/* n numbers, a multiple of 16. */
 static void get_numbers(const uint8_t *at, uint32_t n, uint32_t n_bits, uint8_t *out) {
     const width *w = &by_width[n_bits];
     for (uint32_t i = 0; i < n; i += 16, at += 2 * n_bits) {
