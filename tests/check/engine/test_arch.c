@@ -282,6 +282,34 @@ static void test_short_context(void) {
     free(f.p);
 }
 
+/* What the cache takes of sinks, a file is asked for when it is read. */
+static void test_sinks(void) {
+    static const struct {
+        float sink;
+        pleat_status status;
+    } cases[] = {{65535, PLEAT_OK},
+                 {65536, PLEAT_E_UNSUPPORTED},
+                 {-70000, PLEAT_E_UNSUPPORTED},
+                 {INFINITY, PLEAT_E_UNSUPPORTED},
+                 {NAN, PLEAT_E_UNSUPPORTED}};
+    file_bytes f = file_read("gpt-oss");
+    pleat_gguf *gguf = NULL;
+    if (!CHECK_STATUS(pleat_gguf_open_memory(f.p, f.n, NULL, &gguf, NULL), PLEAT_OK)) return;
+    const pleat__gguf_tensor *t = pleat__gguf_find_tensor(gguf, "blk.1.attn_sinks.weight");
+    for (size_t i = 0; CHECK(t != NULL) && i < CHECK_COUNT(cases); i++) {
+        pleat_model *m = NULL;
+        pleat_error err = {0};
+        check_context("%g", (double)cases[i].sink);
+        memcpy(f.p + t->offset + sizeof(float), &cases[i].sink, sizeof(float));
+        CHECK_STATUS(load_bytes(&f, &m, &err), cases[i].status);
+        if (cases[i].status != PLEAT_OK)
+            CHECK_EQ_STR(err.text, "tensor 'blk.1.attn_sinks.weight': element 1 is not below 65536 in magnitude");
+        pleat_model_destroy(&m);
+    }
+    pleat_gguf_close(&gguf);
+    free(f.p);
+}
+
 static void fingerprint_of(const file_bytes *f, char out[PLEAT_FINGERPRINT_CAP]) {
     pleat_model *m = NULL;
     pleat_error err = {0};
@@ -363,6 +391,7 @@ int main(int argc, char **argv) {
                                        {"company", test_company},
                                        {"lies", test_lies},
                                        {"short_context", test_short_context},
+                                       {"sinks", test_sinks},
                                        {"fingerprints", test_fingerprints},
                                        {"flips", test_flips}};
     return check_main(tests, CHECK_COUNT(tests), argc, argv);
