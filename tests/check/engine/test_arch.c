@@ -249,6 +249,8 @@ static void test_lies(void) {
         {"smollm3", "blk.0.attn_output.weight", 0, "blk.0.attn_output.waight", PLEAT_E_FORMAT, "is missing"},
         {"granite", "granite.logit_scale", 0, NULL, PLEAT_E_FORMAT, "'granite.logit_scale' is no finite number"},
         {"granite", "granite.residual_scale", 0x7FC00000, NULL, PLEAT_E_FORMAT, "residual_scale' is no finite number"},
+        {"gemma2", "gemma2.attn_logit_softcapping", 0x36800000 /* 2^-18 */, NULL, PLEAT_E_UNSUPPORTED, "2^-16..65536"},
+        {"gemma2", "gemma2.final_logit_softcapping", 0x7FC00000, NULL, PLEAT_E_FORMAT, "softcapping' is no finite"},
         {"qwen3", "qwen3.attention.head_count", 2, NULL, PLEAT_E_FORMAT, "'blk.0.attn_q.weight'"},
     };
     for (size_t i = 0; i < CHECK_COUNT(lies); i++) {
@@ -308,6 +310,31 @@ static void test_sinks(void) {
     }
     pleat_gguf_close(&gguf);
     free(f.p);
+}
+
+static pleat_model *model_with(const char *file, const char *key, uint32_t value) {
+    const lie change = {.file = file, .key = key, .value = value};
+    file_bytes f = file_read(file);
+    pleat_model *m = NULL;
+    pleat_error err = {0};
+    tell(&f, &change);
+    check_context("%s: %s", file, key);
+    if (!CHECK_STATUS(load_bytes(&f, &m, &err), PLEAT_OK)) fprintf(stderr, "  message: %s\n", err.text);
+    free(f.p);
+    return m;
+}
+
+/* A cap of 0 is none, also where a file that names none has the architecture's. */
+static void test_caps(void) {
+    pleat_model *m = model_with("gemma2", "gemma2.attn_logit_softcapping", 0);
+    if (m) CHECK(m->info.attn_logit_cap == 0 && m->logit_cap > 0);
+    pleat_model_destroy(&m);
+    m = model_with("gemma2", "gemma2.final_logit_softcapping", 0);
+    if (m) CHECK(m->info.attn_logit_cap > 0 && m->logit_cap == 0);
+    pleat_model_destroy(&m);
+    m = model_with("gemma3", "gemma3.final_logit_softcapping", 0);
+    if (m) CHECK(m->info.attn_logit_cap == 0 && m->logit_cap == 0);
+    pleat_model_destroy(&m);
 }
 
 static void fingerprint_of(const file_bytes *f, char out[PLEAT_FINGERPRINT_CAP]) {
@@ -392,6 +419,7 @@ int main(int argc, char **argv) {
                                        {"lies", test_lies},
                                        {"short_context", test_short_context},
                                        {"sinks", test_sinks},
+                                       {"caps", test_caps},
                                        {"fingerprints", test_fingerprints},
                                        {"flips", test_flips}};
     return check_main(tests, CHECK_COUNT(tests), argc, argv);
