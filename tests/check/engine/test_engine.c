@@ -332,6 +332,47 @@ static void test_likeliest_of_equals(void) {
     pleat_model_destroy(&model);
 }
 
+/* Rows that nobody sees are allocated when they are first needed, and once; where that fails no step has been. */
+static void try_rows(check_alloc *ca, pleat_engine *engine, pleat_seq seq, float *logits) {
+    const pleat_token tokens[3] = {5, 6, 7};
+    const pleat_engine_item with = {seq, tokens, 3, 1, logits, 0}, without = {seq, tokens, 3, 0, NULL, 0};
+    const uint64_t count = ca->count, live_bytes = ca->live_bytes;
+    pleat_token next = -1;
+    pleat_error err = {0};
+    CHECK_STATUS(pleat_engine_step(engine, &without, 1, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_step_likeliest(engine, &with, 1, &next, NULL), PLEAT_OK);
+    CHECK_EQ_U64(ca->count, count);
+    next = -1;
+    ca->fail_at = count + 1;
+    CHECK_STATUS(pleat_engine_step_likeliest(engine, &without, 1, &next, &err), PLEAT_E_MEMORY);
+    CHECK(strstr(err.text, "memory") && next == -1);
+    CHECK_EQ_U64(pleat_engine_length(engine, seq), 6);
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK_STATUS(pleat_engine_step_likeliest(engine, &without, 1, &next, NULL), PLEAT_OK);
+    CHECK_EQ_U64(pleat_engine_length(engine, seq), 12);
+    CHECK_EQ_U64(ca->count, count + 2);
+    CHECK_EQ_U64(ca->live_bytes, live_bytes + N_VOCAB * sizeof(float));
+}
+
+static void test_likeliest_allocates_once(void) {
+    pleat_model *model = model_of(REFERENCE_MODEL);
+    pleat_engine_options opt = options_of("k8v4", 1, 64);
+    check_alloc ca;
+    check_alloc_init(&ca, 0, 0);
+    opt.allocator = &ca.a;
+    pleat_engine *engine = engine_made(model, &opt);
+    pleat_seq seq = {0};
+    float *logits = malloc(N_VOCAB * sizeof *logits);
+    if (engine && CHECK_STATUS(pleat_engine_open(engine, 64, &seq), PLEAT_OK)) {
+        try_rows(&ca, engine, seq, logits);
+        CHECK(pleat_engine_is_valid(engine));
+    }
+    pleat_engine_destroy(&engine);
+    CHECK_EQ_U64(ca.live, 0);
+    pleat_model_destroy(&model);
+    free(logits);
+}
+
 /* ---- allocations ------------------------------------------------------------------------------------ */
 
 /* Load, create and open with the nth allocation failing; one that only costs the tokenizer its JIT may succeed. */
@@ -387,6 +428,7 @@ static const check_test tests[] = {
     {"allocation_failure", test_allocation_failure},
     {"likeliest", test_likeliest},
     {"likeliest_of_equals", test_likeliest_of_equals},
+    {"likeliest_allocates_once", test_likeliest_allocates_once},
 };
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }
