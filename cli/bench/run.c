@@ -115,7 +115,7 @@ static const char *name_of(const shape *s, char out[TEST_CAP]) {
 
 static float *logits_of(const bench *b, uint32_t i) { return b->logits + (size_t)i * b->l.info.n_vocab; }
 
-/* likeliest [n_items] or NULL: what greedy generation takes of a step. */
+/* likeliest: [n_items], or NULL where nobody asks. */
 static int step(bench *b, pleat_engine *engine, uint32_t n_items, pleat_token *likeliest, double *seconds) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     const double start_s = measure_now_s();
@@ -139,13 +139,19 @@ static int read_prompts(bench *b, pleat_engine *engine, uint32_t first, uint32_t
     return code;
 }
 
-/* Feed n tokens of every sequence one at a time, all sequences in each step. */
+/* Feed n tokens of every sequence one at a time, all sequences in each step.  On a GPU a step ends with the likeliest
+ * tokens, since logits would be timed on their way to the host; on the CPU with logits, and choosing is not timed. */
 static int generate(bench *b, pleat_engine *engine, uint32_t first, uint32_t n, double *seconds) {
+    const int is_cpu = !b->l.n_devices;
     int code = CLI_OK;
     for (uint32_t t = 0; t < n && code == CLI_OK; t++) {
         for (uint32_t i = 0; i < b->o->parallel; i++)
-            b->items[i] = (pleat_engine_item){b->seqs[i], b->tokens + SHIFT * i + first + t, 1, 0, NULL, 0};
-        code = step(b, engine, b->o->parallel, b->likeliest, seconds);
+            b->items[i] = (pleat_engine_item){.seq = b->seqs[i],
+                                              .tokens = b->tokens + SHIFT * i + first + t,
+                                              .n_tokens = 1,
+                                              .n_logits = is_cpu,
+                                              .logits = is_cpu ? logits_of(b, i) : NULL};
+        code = step(b, engine, b->o->parallel, is_cpu ? NULL : b->likeliest, seconds);
     }
     return code;
 }

@@ -148,6 +148,25 @@ int load_engine(const load_options *o, const loaded *l, pleat_spec spec, uint32_
     return load_engine_with(l, &opt, out);
 }
 
+uint64_t load_pool_bytes(const loaded *l, const pleat_engine_options *opt, uint32_t n) {
+    const pleat_model_info *info = &l->info;
+    pleat_cache_options cache;
+    pleat_cache_options_default(&cache);
+    uint32_t *windows = cli_alloc(info->n_layers, sizeof *windows);
+    for (uint32_t i = 0; i < info->n_layers; i++) windows[i] = pleat_model_layer_window(l->model, i);
+    cache.spec = opt->spec;
+    cache.n_layers = info->n_layers;
+    cache.n_kv_heads = info->n_kv_heads;
+    cache.n_q_heads = info->n_q_heads;
+    cache.head_dim = info->head_dim;
+    cache.page_tokens = opt->page_tokens;
+    cache.max_tokens = opt->max_tokens;
+    if (info->window) cache.windows = windows;
+    const uint64_t n_bytes = pleat_cache_bytes_for(&cache, opt->max_tokens, opt->max_tokens);
+    free(windows);
+    return n_bytes > UINT64_MAX / n ? UINT64_MAX : n * n_bytes;
+}
+
 int load_tokens(const loaded *l, const char *what, const char *text, size_t n_bytes, uint32_t flags, pleat_token **ids,
                 uint32_t *n_tokens) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};

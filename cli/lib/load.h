@@ -84,6 +84,10 @@ int load_engine(const load_options *o, const loaded *l, pleat_spec spec, uint32_
                 uint32_t step_tokens, pleat_engine **out);
 int load_engine_with(const loaded *l, const pleat_engine_options *opt, pleat_engine **out);
 
+/* Bytes of pages for n sequences of opt->max_tokens, every token of the spec's most precise format: at most UINT64_MAX.
+ * 0 for a cache that the engine will refuse. */
+uint64_t load_pool_bytes(const loaded *l, const pleat_engine_options *opt, uint32_t n);
+
 /* Tokens of a text; *ids is allocated, the caller frees it.  `what` names the text in a message. */
 int load_tokens(const loaded *l, const char *what, const char *text, size_t n_bytes, uint32_t flags, pleat_token **ids,
                 uint32_t *n_tokens);

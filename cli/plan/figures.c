@@ -21,41 +21,50 @@ static uint64_t mul(uint64_t a, uint64_t b) {
 /* ---- weights ----------------------------------------------------------------------------------- */
 
 /* Numbers and bytes of a block; names in the order of the table, f16 first. */
-static const struct {
+typedef struct block {
     uint32_t values, bytes;
-} formats[] = {{1, 2},     {1, 2},     {32, 34},   {32, 18},   {32, 20}, {32, 22},   {32, 24}, {256, 84},
-               {256, 110}, {256, 144}, {256, 176}, {256, 210}, {32, 18}, {256, 136}, {32, 17}};
+} block;
+
+static const block formats[] = {{1, 2},     {1, 2},     {32, 34},  {32, 18},   {32, 20},
+                                {32, 22},   {32, 24},   {256, 84}, {256, 110}, {256, 144},
+                                {256, 176}, {256, 210}, {32, 18},  {256, 136}, {32, 17}};
 const char *const plan_weight_formats[] = {"f16",  "bf16", "q8_0", "q4_0", "q4_1",   "q5_0",   "q5_1",  "q2_k",
                                            "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4", NULL};
 enum { N_FORMATS = sizeof formats / sizeof formats[0] };
 _Static_assert(sizeof plan_weight_formats / sizeof plan_weight_formats[0] == N_FORMATS + 1, "a block for each name");
 
-static uint64_t in_blocks(uint64_t n, uint64_t block_values, uint64_t block_bytes) {
-    return mul(n / block_values + (n % block_values != 0), block_bytes);
+/* NULL for a format that is not known. */
+static const block *block_of(const char *format) {
+    for (uint32_t i = 0; i < N_FORMATS; i++)
+        if (!strcmp(format, plan_weight_formats[i])) return &formats[i];
+    return NULL;
 }
 
-/* Bytes of n numbers; 0 for a format that is not known. */
-static uint64_t format_bytes(const char *format, uint64_t n) {
-    for (uint32_t i = 0; i < N_FORMATS; i++)
-        if (!strcmp(format, plan_weight_formats[i])) return in_blocks(n, formats[i].values, formats[i].bytes);
-    return 0;
-}
+/* Bytes of n numbers. */
+static uint64_t in_blocks(uint64_t n, const block *b) { return mul(n / b->values + (n % b->values != 0), b->bytes); }
+
+/* Bytes of n numbers that are a part of more: rounded down, so that no parts have more bytes than the whole. */
+static uint64_t part_in_blocks(uint64_t n, const block *b) { return mul(n / b->values, b->bytes); }
 
 /* Experts' matrices in MXFP4, their biases and all else in two bytes. */
 static void weigh_mxfp4(const model_shape *s, plan_weights *w) {
     const uint64_t biases = s->traits & TRAIT_MLP_BIAS ? (2 * (uint64_t)s->n_ff + s->n_embd) * s->n_layers : 0;
-    w->expert = add(in_blocks(s->n_params_expert - biases, 32, 17), 2 * biases);
-    w->bytes = add(mul(s->n_params - s->n_experts * s->n_params_expert, 2), mul(w->expert, s->n_experts));
+    const uint64_t n_coded = s->n_params_expert - biases;
+    const block *mxfp4 = block_of("mxfp4");
+    w->expert = add(part_in_blocks(n_coded, mxfp4), 2 * biases);
+    w->bytes = add(mul(s->n_params - s->n_experts * s->n_params_expert, 2),
+                   mul(add(in_blocks(n_coded, mxfp4), 2 * biases), s->n_experts));
     snprintf(w->what, sizeof w->what, "MXFP4 experts, else 16 bits");
 }
 
 int plan_weigh(const model_shape *s, const char *format, plan_weights *w) {
     const char *name = format[0] ? format : "f16";
+    const block *b = block_of(name);
     *w = (plan_weights){.n_experts = s->n_experts, .n_experts_used = s->n_experts_used};
-    if (!format_bytes(name, 1)) return 0;
-    w->bytes = format_bytes(name, s->n_params);
-    w->lookup = format_bytes(name, s->n_params_lookup);
-    w->expert = format_bytes(name, s->n_params_expert);
+    if (!b) return 0;
+    w->bytes = in_blocks(s->n_params, b);
+    w->lookup = part_in_blocks(s->n_params_lookup, b);
+    w->expert = part_in_blocks(s->n_params_expert, b);
     snprintf(w->what, sizeof w->what, "%s", name);
     if (!format[0] && (s->traits & TRAIT_MXFP4) && s->n_experts) weigh_mxfp4(s, w);
     return 1;

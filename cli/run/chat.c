@@ -133,9 +133,9 @@ static int begin_talk(chat *c) {
     return CLI_OK;
 }
 
-/* How many marks are worth their bytes (chat_turn.c). */
+/* How many marks are worth their bytes (chat_turn.c).  A GPU makes no forks. */
 static uint32_t count_marks(const run *r, const pleat_cache_traits *traits) {
-    if (traits->has_policy || r->l.info.window || traits->unshared_tokens == UINT32_MAX) return 0;
+    if (r->l.n_devices || traits->has_policy || r->l.info.window || traits->unshared_tokens == UINT32_MAX) return 0;
     return r->o->load.kv.spec[0].compressor == PLEAT_COMPRESSOR_NONE ? HELD_MARKS : 1;
 }
 

@@ -10,7 +10,7 @@
  *
  * A fork shares its pages with the conversation, so a mark costs a page of each lane at most; with blocks a buffer of each
  * lane, and there is one mark.  Where a policy writes into full pages, and in rings, it would cost as much as the
- * conversation: there are no marks, and what cannot go on is read from the start.
+ * conversation, and a GPU makes no forks.  There are no marks then, and what cannot go on is read from the start.
  */
 #include <stdlib.h>
 #include <string.h>

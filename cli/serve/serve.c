@@ -54,28 +54,8 @@ static int read_keys(server *s) {
 
 /* ---- engine and serving ---------------------------------------------------------------------------------------------------- */
 
-/* Bytes of pages for n contexts; 0 for a cache that the engine will refuse. */
-static uint64_t room_for(const loaded *l, const pleat_engine_options *opt, uint32_t n) {
-    const pleat_model_info *info = &l->info;
-    pleat_cache_options cache;
-    pleat_cache_options_default(&cache);
-    uint32_t *windows = cli_alloc(info->n_layers, sizeof *windows);
-    for (uint32_t i = 0; i < info->n_layers; i++) windows[i] = pleat_model_layer_window(l->model, i);
-    cache.spec = opt->spec;
-    cache.n_layers = info->n_layers;
-    cache.n_kv_heads = info->n_kv_heads;
-    cache.n_q_heads = info->n_q_heads;
-    cache.head_dim = info->head_dim;
-    cache.page_tokens = opt->page_tokens;
-    cache.max_tokens = opt->max_tokens;
-    if (info->window) cache.windows = windows;
-    const uint64_t n_bytes = pleat_cache_bytes_for(&cache, opt->max_tokens, opt->max_tokens);
-    free(windows);
-    return n_bytes > UINT64_MAX / n ? UINT64_MAX : n * n_bytes;
-}
-
 static uint64_t default_pool(const server *s, const pleat_engine_options *engine) {
-    const uint64_t one = room_for(s->l, engine, 1), all = room_for(s->l, engine, s->o->parallel);
+    const uint64_t one = load_pool_bytes(s->l, engine, 1), all = load_pool_bytes(s->l, engine, s->o->parallel);
     const uint64_t half = measure_free_bytes() / 2;
     const uint64_t wanted = all < half ? all : half;
     return wanted > one ? wanted : one;

@@ -22,8 +22,9 @@
  *     little memory, PLEAT_E_UNSUPPORTED for models and specs that have no kernels there; err says which.
  *
  * Threads: an engine is driven from one thread at a time.  No function but create, open, fork, restore and is_valid
- * allocates.  Two things are allocated in a step all the same: codebooks, in the one that makes a sequence's first
- * blocks (kvcomp); and oneDNN's packing buffers, where prompts over matrices of floats go through it.
+ * allocates.  Three things are allocated in a step all the same.  Codebooks are, in the one that makes a sequence's
+ * first blocks (kvcomp), and oneDNN's packing buffers, where prompts over matrices of floats go through it.  On the CPU
+ * the first pleat_engine_step_likeliest() with an item without logits allocates max_items rows of n_vocab floats.
  */
 #ifndef PLEAT_ENGINE_H
 #define PLEAT_ENGINE_H
@@ -91,6 +92,7 @@ typedef struct pleat_engine_item {
  *     PLEAT_E_LIMIT   an item would pass chunk_tokens, the step its step_tokens or a sequence its max_tokens; err says both
  *                     numbers
  *     PLEAT_E_ARG     a bad token id
+ *     PLEAT_E_MEMORY  no memory for what a step allocates (see Threads)
  *     PLEAT_E_RANGE   weights are NaN or infinite, and err names their tensor; or keys, values or logits come out NaN or
  *                     huge */
 PLEAT_API pleat_status pleat_engine_step(pleat_engine *engine, const pleat_engine_item *items, uint32_t n_items,

@@ -78,9 +78,7 @@ static pleat_status cpu_create(pleat_engine *e, pleat_error *err) {
                                     &e->forward, err));
     e->cache_items = pleat__alloc(&e->al, e->opt.max_items, sizeof *e->cache_items);
     e->forward_items = pleat__alloc(&e->al, e->opt.max_items, sizeof *e->forward_items);
-    e->unwanted = pleat__alloc(&e->al, e->opt.max_items, e->info.n_vocab * sizeof *e->unwanted);
-    PLEAT_FAIL_IF(!e->cache_items || !e->forward_items || !e->unwanted, err, PLEAT_E_MEMORY, PLEAT_NOWHERE,
-                  "engine: out of memory");
+    PLEAT_FAIL_IF(!e->cache_items || !e->forward_items, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "engine: out of memory");
     return PLEAT_OK;
 }
 
@@ -141,6 +139,16 @@ static pleat_status explain(const pleat_engine *e, pleat_status status, const pl
                             (unsigned long long)u.pages_total);
 }
 
+/* Most engines never ask for the likeliest token of an item without logits, and have no rows for them. */
+static pleat_status need_unwanted(pleat_engine *e, const pleat_engine_item *items, uint32_t n_items, pleat_error *err) {
+    uint32_t i = 0;
+    while (i < n_items && items[i].n_logits > 0) i++;
+    if (i == n_items || e->unwanted) return PLEAT_OK;
+    e->unwanted = pleat__alloc(&e->al, e->opt.max_items, e->info.n_vocab * sizeof *e->unwanted);
+    PLEAT_FAIL_IF(!e->unwanted, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "step: out of memory for logits");
+    return PLEAT_OK;
+}
+
 /* Item i as the forward pass has it.  Where its likeliest token is wanted and no logits are, a row is made all the
  * same. */
 static pleat__forward_item forward_item_of(const pleat_engine *e, const pleat_engine_item *item, uint32_t i,
@@ -163,6 +171,7 @@ static pleat_token likeliest_of(const pleat_engine *e, const pleat__forward_item
 
 static pleat_status cpu_step(pleat_engine *e, const pleat_engine_item *items, uint32_t n_items, pleat_token *likeliest,
                              pleat_error *err) {
+    if (likeliest) PLEAT_TRY(need_unwanted(e, items, n_items, err));
     for (uint32_t i = 0; i < n_items; i++) {
         e->cache_items[i] =
             (pleat_cache_item){.seq = items[i].seq, .n_tokens = items[i].n_tokens, .flags = items[i].flags};

@@ -47,7 +47,7 @@ struct pleat_engine {
     pleat__forward *forward;
     pleat_cache_item *cache_items;      /* [max_items] */
     pleat__forward_item *forward_items; /* [max_items] */
-    float *unwanted;                    /* [max_items][n_vocab] logits that only the likeliest token is taken from */
+    float *unwanted; /* [max_items][n_vocab] logits that only the likeliest token is taken from; NULL until needed */
 
     pleat__engine_device *device; /* on a GPU; NULL on the CPU */
 };

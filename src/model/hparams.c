@@ -203,9 +203,17 @@ static pleat_status read_experts(pleat_model *m, pleat__keys *k) {
     return PLEAT_OK;
 }
 
+/* 0 is no cap; a file that does not say leaves the architecture's. */
+static pleat_status read_cap(pleat__keys *k, const char *suffix, float *cap) {
+    double x = 1;
+    if (pleat__keys_any(k, suffix, &x) && x == 0) *cap = 0;
+    return pleat__keys_factor(k, suffix, cap);
+}
+
 /* What the cache takes: pleat/cache.h. */
 static pleat_status read_attn_cap(pleat_model *m, pleat__keys *k) {
-    PLEAT_TRY(pleat__keys_factor(k, "attn_logit_softcapping", &m->info.attn_logit_cap));
+    PLEAT_TRY(read_cap(k, "attn_logit_softcapping", &m->info.attn_logit_cap));
+    if (m->info.attn_logit_cap == 0) return PLEAT_OK;
     PLEAT_FAIL_IF(m->info.attn_logit_cap < 0x1p-16f || m->info.attn_logit_cap > 0x1p16f, k->err, PLEAT_E_UNSUPPORTED,
                   PLEAT_NOWHERE, "metadata key '%s' is outside 2^-16..65536", k->key);
     return PLEAT_OK;
@@ -221,7 +229,7 @@ static pleat_status read_scales(pleat_model *m, pleat__keys *k) {
     m->logit_scale = 1;
     m->logit_cap = m->arch->logit_cap;
     m->info.attn_logit_cap = m->arch->attn_logit_cap;
-    if (m->features & PLEAT__LOGIT_CAP) PLEAT_TRY(pleat__keys_factor(k, "final_logit_softcapping", &m->logit_cap));
+    if (m->features & PLEAT__LOGIT_CAP) PLEAT_TRY(read_cap(k, "final_logit_softcapping", &m->logit_cap));
     if (m->features & PLEAT__ATTN_CAP) PLEAT_TRY(read_attn_cap(m, k));
     if (!(m->features & PLEAT__SCALES)) return PLEAT_OK;
     PLEAT_TRY(pleat__keys_factor(k, "embedding_scale", &m->embedding_scale));

@@ -209,6 +209,14 @@ static pleat__matrix cut_rows(pleat__matrix *m, uint32_t n) {
     return rest;
 }
 
+/* What the cache takes: pleat/cache.h. */
+static pleat_status check_sinks(const loader *l, uint32_t idx, const float *sinks) {
+    for (uint32_t i = 0; sinks && i < l->m->info.n_q_heads; i++)
+        PLEAT_FAIL_IF(!(fabsf(sinks[i]) < 0x1p16f), l->err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                      "tensor 'blk.%u.attn_sinks.weight': element %u is not below 65536 in magnitude", idx, i);
+    return PLEAT_OK;
+}
+
 static pleat_status take_layer(loader *l, uint32_t idx, pleat__layer *layer) {
     const pleat_model *m = l->m;
     char name[64];
@@ -219,6 +227,7 @@ static pleat_status take_layer(loader *l, uint32_t idx, pleat__layer *layer) {
         if (!(m->features & row->feature) && !(is_optional && pleat__gguf_find_tensor(m->gguf, name))) continue;
         PLEAT_TRY(take_row(l, row, name, layer));
     }
+    PLEAT_TRY(check_sinks(l, idx, layer->sinks));
     if (m->features & PLEAT__FUSED_QKV) {
         layer->v = cut_rows(&layer->q, width_of(m, KV));
         layer->k = cut_rows(&layer->q, width_of(m, KV));

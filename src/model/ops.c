@@ -26,9 +26,11 @@ static void geglu_ref(float *a, const float *b, uint32_t n) {
     }
 }
 
+/* Comparisons, since fminf() and fmaxf() would make a bound of NaN. */
 static void swiglu_clipped_ref(float *a, const float *b, uint32_t n) {
+    const float top = PLEAT__CLIP_LIMIT, bottom = -PLEAT__CLIP_LIMIT;
     for (uint32_t i = 0; i < n; i++) {
-        const float z = fminf(a[i], PLEAT__CLIP_LIMIT), y = fmaxf(fminf(b[i], PLEAT__CLIP_LIMIT), -PLEAT__CLIP_LIMIT);
+        const float z = a[i] > top ? top : a[i], y = b[i] > top ? top : b[i] < bottom ? bottom : b[i];
         a[i] = z / (1.0f + expf(-PLEAT__CLIP_ALPHA * z)) * (y + 1.0f);
     }
 }

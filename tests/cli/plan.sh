@@ -375,6 +375,15 @@ plan --config "$ROOT/tests/fuzz/corpus/hf_config/qwen2-window.json" --ctx 5000 -
 check "windows of late layers" test "$(field windowed_layers)" = 7
 plan --config "$ROOT/tests/fuzz/corpus/hf_config/qwen3-moe.json" --ctx 100 --kv f16
 check "experts of their own size" test "$(field params)" = 30532122624
+# An expert of 48 numbers, of which a block holds 256: 4088 idle ones are no more bytes than all weights.
+sed 's/"moe_intermediate_size": 768/"moe_intermediate_size": 1/; s/"num_experts": 128/"num_experts": 4096/
+     s/"hidden_size": 2048/"hidden_size": 16/; s/"num_hidden_layers": 48/"num_hidden_layers": 1/
+     s/"vocab_size": 151936/"vocab_size": 256/' \
+    "$ROOT/tests/fuzz/corpus/hf_config/qwen3-moe.json" >"$scratch/config.json"
+for type in q4_k q8_0 mxfp4 f16; do
+    plan --config "$scratch/config.json" --ctx 100 --kv f16 --weights $type
+    check "experts below a block of $type" calc "$(of step weights) > 0 && $(of step weights) <= $(of bytes weights)"
+done
 plan --config "$ROOT/tests/fuzz/corpus/hf_config/heads-alone.json" --ctx 5000 --kv k8v4
 check "what says no model_type has no known weights" test "$(of bytes weights)" = null
 check "and the answer asks for them" prints "Cannot be said: .* give --weights"

@@ -159,27 +159,6 @@ static int serve(counter *k) {
 
 /* ---- set-up ------------------------------------------------------------------------------------ */
 
-/* Bytes of pages for n sequences of opt->max_tokens, every token of the spec's most precise format; 0 for a cache that the
- * engine will refuse. */
-static uint64_t room_for(const loaded *l, const pleat_engine_options *opt, uint32_t n) {
-    const pleat_model_info *info = &l->info;
-    pleat_cache_options cache;
-    pleat_cache_options_default(&cache);
-    uint32_t *windows = cli_alloc(info->n_layers, sizeof *windows);
-    for (uint32_t i = 0; i < info->n_layers; i++) windows[i] = pleat_model_layer_window(l->model, i);
-    cache.spec = opt->spec;
-    cache.n_layers = info->n_layers;
-    cache.n_kv_heads = info->n_kv_heads;
-    cache.n_q_heads = info->n_q_heads;
-    cache.head_dim = info->head_dim;
-    cache.page_tokens = opt->page_tokens;
-    cache.max_tokens = opt->max_tokens;
-    if (info->window) cache.windows = windows;
-    const uint64_t n_bytes = pleat_cache_bytes_for(&cache, opt->max_tokens, opt->max_tokens);
-    free(windows);
-    return n * n_bytes;
-}
-
 /* The engine and its serving. */
 static int start(counter *k, const service_options *service) {
     const score_options *o = k->o;
@@ -192,7 +171,7 @@ static int start(counter *k, const service_options *service) {
     int code = service_prefix_tokens(service, engine.chunk_tokens, engine.max_tokens, &prefix_tokens);
     if (code != CLI_OK) return code;
     service_set_engine(service, n, &engine);
-    if (!engine.pool_bytes) engine.pool_bytes = room_for(k->l, &engine, n + 1);
+    if (!engine.pool_bytes) engine.pool_bytes = load_pool_bytes(k->l, &engine, n + 1);
     code = load_engine_with(k->l, &engine, &k->engine);
     if (code != CLI_OK) return code;
     service_set_serving(service, prefix_tokens, &opt);

@@ -23,8 +23,7 @@
 #include "core/compiler.h"
 #include "entropy/spread.h"
 #include "entropy/stream.h"
-
-typedef enum table_shape { PAIRS_6, PAIRS_7, NARROW_6, NARROW_7, NARROW_8 } table_shape;
+#include "entropy/x86/stream_shapes.h"
 
 typedef struct tables {
     __m256i a[16], b[8];           /* by shuffle; pairs: symbols, lengths; narrow: entries */
@@ -39,7 +38,6 @@ typedef struct lanes {
     uint64_t n_bytes, n_taken;
 } lanes;
 
-INLINE bool is_pairs(table_shape shape) { return shape == PAIRS_6 || shape == PAIRS_7; }
 INLINE uint32_t n_shuffles(table_shape shape) { return shape == PAIRS_6 || shape == NARROW_6 ? 4 : 8; }
 
 /* ---- tables -------------------------------------------------------------------------------------------- */
@@ -293,38 +291,9 @@ INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__codebook 
     }
 }
 
-/* Three streams are two and one. */
-INLINE void decode_all(table_shape shape, const pleat__codebook *codebook, pleat__stream *const *streams,
-                       uint32_t n_streams, uint32_t n_vectors, uint8_t *const *out) {
-    if (n_streams == 4) {
-        decode(shape, 4, codebook, streams, n_vectors, out);
-        return;
-    }
-    if (n_streams >= 2) decode(shape, 2, codebook, streams, n_vectors, out);
-    if (n_streams % 2) decode(shape, 1, codebook, streams + n_streams - 1, n_vectors, out + n_streams - 1);
-}
-
-#define DECODER(name, shape)                                                                             \
-    static void name(const pleat__codebook *codebook, pleat__stream *const *streams, uint32_t n_streams, \
-                     uint32_t n_vectors, uint8_t *const *out) {                                          \
-        decode_all(shape, codebook, streams, n_streams, n_vectors, out);                                 \
-    }
-DECODER(pairs_6, PAIRS_6)
-DECODER(pairs_7, PAIRS_7)
-DECODER(narrow_6, NARROW_6)
-DECODER(narrow_7, NARROW_7)
-DECODER(narrow_8, NARROW_8)
-
-static pleat__stream_decode_fn decoder_of(const pleat__codebook *codebook) {
-    switch (codebook->kind) {
-        case PLEAT__CODEBOOK_PAIRS: return codebook->max_bits <= 6 ? pairs_6 : pairs_7;
-        case PLEAT__CODEBOOK_NARROW:
-            return codebook->max_bits <= 6 ? narrow_6 : codebook->max_bits == 7 ? narrow_7 : narrow_8;
-        default: return pleat__stream_decode_ref;
-    }
-}
+DECODERS
 
 void pleat__stream_decode_avx2(const pleat__codebook *codebook, pleat__stream *const *streams, uint32_t n_streams,
                                uint32_t n_vectors, uint8_t *const *out) {
-    decoder_of(codebook)(codebook, streams, n_streams, n_vectors, out);
+    decoder_of(decoders, codebook)(codebook, streams, n_streams, n_vectors, out);
 }

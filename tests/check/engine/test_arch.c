@@ -249,6 +249,8 @@ static void test_lies(void) {
         {"smollm3", "blk.0.attn_output.weight", 0, "blk.0.attn_output.waight", PLEAT_E_FORMAT, "is missing"},
         {"granite", "granite.logit_scale", 0, NULL, PLEAT_E_FORMAT, "'granite.logit_scale' is no finite number"},
         {"granite", "granite.residual_scale", 0x7FC00000, NULL, PLEAT_E_FORMAT, "residual_scale' is no finite number"},
+        {"gemma2", "gemma2.attn_logit_softcapping", 0x36800000 /* 2^-18 */, NULL, PLEAT_E_UNSUPPORTED, "2^-16..65536"},
+        {"gemma2", "gemma2.final_logit_softcapping", 0x7FC00000, NULL, PLEAT_E_FORMAT, "softcapping' is no finite"},
         {"qwen3", "qwen3.attention.head_count", 2, NULL, PLEAT_E_FORMAT, "'blk.0.attn_q.weight'"},
     };
     for (size_t i = 0; i < CHECK_COUNT(lies); i++) {
@@ -280,6 +282,59 @@ static void test_short_context(void) {
     if (m) CHECK(m->n_ropes == 2 && m->ropes[0].base != m->ropes[1].base && m->layers[0].rope == 1);
     pleat_model_destroy(&m);
     free(f.p);
+}
+
+/* What the cache takes of sinks, a file is asked for when it is read. */
+static void test_sinks(void) {
+    static const struct {
+        float sink;
+        pleat_status status;
+    } cases[] = {{65535, PLEAT_OK},
+                 {65536, PLEAT_E_UNSUPPORTED},
+                 {-70000, PLEAT_E_UNSUPPORTED},
+                 {INFINITY, PLEAT_E_UNSUPPORTED},
+                 {NAN, PLEAT_E_UNSUPPORTED}};
+    file_bytes f = file_read("gpt-oss");
+    pleat_gguf *gguf = NULL;
+    if (!CHECK_STATUS(pleat_gguf_open_memory(f.p, f.n, NULL, &gguf, NULL), PLEAT_OK)) return;
+    const pleat__gguf_tensor *t = pleat__gguf_find_tensor(gguf, "blk.1.attn_sinks.weight");
+    for (size_t i = 0; CHECK(t != NULL) && i < CHECK_COUNT(cases); i++) {
+        pleat_model *m = NULL;
+        pleat_error err = {0};
+        check_context("%g", (double)cases[i].sink);
+        memcpy(f.p + t->offset + sizeof(float), &cases[i].sink, sizeof(float));
+        CHECK_STATUS(load_bytes(&f, &m, &err), cases[i].status);
+        if (cases[i].status != PLEAT_OK)
+            CHECK_EQ_STR(err.text, "tensor 'blk.1.attn_sinks.weight': element 1 is not below 65536 in magnitude");
+        pleat_model_destroy(&m);
+    }
+    pleat_gguf_close(&gguf);
+    free(f.p);
+}
+
+static pleat_model *model_with(const char *file, const char *key, uint32_t value) {
+    const lie change = {.file = file, .key = key, .value = value};
+    file_bytes f = file_read(file);
+    pleat_model *m = NULL;
+    pleat_error err = {0};
+    tell(&f, &change);
+    check_context("%s: %s", file, key);
+    if (!CHECK_STATUS(load_bytes(&f, &m, &err), PLEAT_OK)) fprintf(stderr, "  message: %s\n", err.text);
+    free(f.p);
+    return m;
+}
+
+/* A cap of 0 is none, also where a file that names none has the architecture's. */
+static void test_caps(void) {
+    pleat_model *m = model_with("gemma2", "gemma2.attn_logit_softcapping", 0);
+    if (m) CHECK(m->info.attn_logit_cap == 0 && m->logit_cap > 0);
+    pleat_model_destroy(&m);
+    m = model_with("gemma2", "gemma2.final_logit_softcapping", 0);
+    if (m) CHECK(m->info.attn_logit_cap > 0 && m->logit_cap == 0);
+    pleat_model_destroy(&m);
+    m = model_with("gemma3", "gemma3.final_logit_softcapping", 0);
+    if (m) CHECK(m->info.attn_logit_cap == 0 && m->logit_cap == 0);
+    pleat_model_destroy(&m);
 }
 
 static void fingerprint_of(const file_bytes *f, char out[PLEAT_FINGERPRINT_CAP]) {
@@ -363,6 +418,8 @@ int main(int argc, char **argv) {
                                        {"company", test_company},
                                        {"lies", test_lies},
                                        {"short_context", test_short_context},
+                                       {"sinks", test_sinks},
+                                       {"caps", test_caps},
                                        {"fingerprints", test_fingerprints},
                                        {"flips", test_flips}};
     return check_main(tests, CHECK_COUNT(tests), argc, argv);

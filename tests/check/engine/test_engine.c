@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_engine.c: the engine through its public interface: limits in words, flow control, mixed steps, weights that
- * give no finite numbers, and every allocation failing once.  What it computes is checked by test_golden.c.
+ * give no finite numbers, the likeliest tokens, and every allocation failing once.  What it computes is checked by
+ * test_golden.c.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "gguf/gguf.h"
+#include "model/internal.h"
 #include "model_rig.h"
 
 static pleat_engine_options options_of(const char *spec, uint32_t max_seqs, uint32_t max_tokens) {
@@ -213,6 +215,166 @@ static void test_weights_that_are_not_finite(void) {
     free(file);
 }
 
+/* ---- the likeliest tokens -------------------------------------------------------------------------- */
+
+enum { N_SEQS = 3, N_VOCAB = 8192, CHUNK = 16 };
+
+/* One engine is asked for logits, the other for the likeliest tokens with and without logits. */
+typedef struct pair {
+    pleat_engine *by_logits, *by_token;
+    pleat_seq seqs[2][N_SEQS];
+    float *logits[2]; /* [N_SEQS][N_VOCAB] */
+} pair;
+
+static bool pair_open(pair *p, const pleat_model *model) {
+    const pleat_engine_options opt = options_of("k8v4", N_SEQS, 64);
+    pleat_engine **engines[] = {&p->by_logits, &p->by_token};
+    *p = (pair){0};
+    for (uint32_t i = 0; i < 2; i++) {
+        pleat_engine_options own = opt;
+        own.step_tokens = N_SEQS * CHUNK;
+        if (!(*engines[i] = engine_made(model, &own))) return false;
+        p->logits[i] = malloc(sizeof(float) * N_SEQS * N_VOCAB);
+        for (uint32_t s = 0; s < N_SEQS; s++)
+            CHECK_STATUS(pleat_engine_open(*engines[i], 64, &p->seqs[i][s]), PLEAT_OK);
+    }
+    return true;
+}
+
+static void pair_close(pair *p) {
+    for (uint32_t i = 0; i < 2; i++) free(p->logits[i]);
+    pleat_engine_destroy(&p->by_logits);
+    pleat_engine_destroy(&p->by_token);
+}
+
+/* A step of both: item s takes tokens[s][n], and next[s] becomes its likeliest.  Every other item has logits. */
+static void pair_step(pair *p, pleat_token tokens[N_SEQS][CHUNK], uint32_t n, uint32_t round, pleat_token *next) {
+    pleat_engine_item items[2][N_SEQS];
+    for (uint32_t s = 0; s < N_SEQS; s++) {
+        float *rows[] = {p->logits[0] + s * N_VOCAB, p->logits[1] + s * N_VOCAB};
+        const uint32_t n_logits = (s + round) % 2;
+        items[0][s] = (pleat_engine_item){p->seqs[0][s], tokens[s], n, 1, rows[0], 0};
+        items[1][s] = (pleat_engine_item){p->seqs[1][s], tokens[s], n, n_logits, n_logits ? rows[1] : NULL, 0};
+    }
+    CHECK_STATUS(pleat_engine_step(p->by_logits, items[0], N_SEQS, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_step_likeliest(p->by_token, items[1], N_SEQS, next, NULL), PLEAT_OK);
+    for (uint32_t s = 0; s < N_SEQS; s++) {
+        check_context("round %u, item %u", round, s);
+        CHECK_EQ_U64(next[s], likeliest(items[0][s].logits, N_VOCAB));
+        if (items[1][s].n_logits) CHECK_EQ_MEM(items[1][s].logits, items[0][s].logits, N_VOCAB * sizeof(float));
+    }
+}
+
+/* Prompts, then tokens that follow from them. */
+static void test_likeliest(void) {
+    pleat_model *model = model_of(REFERENCE_MODEL);
+    pleat_token tokens[N_SEQS][CHUNK], next[N_SEQS];
+    pair p;
+    for (uint32_t s = 0; s < N_SEQS; s++)
+        for (uint32_t i = 0; i < CHUNK; i++) tokens[s][i] = (pleat_token)check_below(N_VOCAB);
+    if (CHECK(model != NULL) && pair_open(&p, model)) {
+        pair_step(&p, tokens, CHUNK, 0, next);
+        for (uint32_t round = 1; round < 6; round++) {
+            for (uint32_t s = 0; s < N_SEQS; s++) tokens[s][0] = next[s];
+            pair_step(&p, tokens, 1, round, next);
+        }
+        const pleat_engine_item item = {
+            p.seqs[1][0], tokens[0], CHUNK, CHUNK, malloc(sizeof(float) * CHUNK * N_VOCAB), 0};
+        CHECK_STATUS(pleat_engine_step_likeliest(p.by_token, &item, 1, next, NULL), PLEAT_OK);
+        CHECK_EQ_U64(next[0], likeliest(item.logits + (size_t)(CHUNK - 1) * N_VOCAB, N_VOCAB)); /* of the last row */
+        free(item.logits);
+        pair_close(&p);
+    }
+    pleat_model_destroy(&model);
+}
+
+/* The reference model with output row `from` in two other rows too. */
+static pleat_model *model_with_twins(uint32_t from, const uint32_t to[2]) {
+    size_t n_bytes;
+    char path[256];
+    pleat_model *model = model_of(REFERENCE_MODEL);
+    unsigned char *file = check_read_file(REFERENCE_MODEL, &n_bytes);
+    if (!CHECK(model && file)) return NULL;
+    const size_t row_bytes = model->output.row_bytes;
+    unsigned char *rows = file + (model->output.data - model->gguf->bytes);
+    for (uint32_t i = 0; i < 2; i++) memcpy(rows + to[i] * row_bytes, rows + from * row_bytes, row_bytes);
+    pleat_model_destroy(&model);
+    if (CHECK(check_write_temp(file, n_bytes, path, sizeof path))) {
+        model = model_of(path);
+        unlink(path);
+    }
+    free(file);
+    return model;
+}
+
+/* Among equals it is the lowest id, with logits and without. */
+static void test_likeliest_of_equals(void) {
+    enum { FIRST = 7000 }; /* of the prompt's tokens, none of which is a twin: the rows are the embedding's too */
+    pleat_model *model = model_of(REFERENCE_MODEL);
+    pleat_token tokens[N_SEQS][CHUNK], next[N_SEQS];
+    pair p;
+    if (!CHECK(model != NULL)) return;
+    for (uint32_t s = 0; s < N_SEQS; s++)
+        for (uint32_t i = 0; i < CHUNK; i++) tokens[s][i] = (pleat_token)(FIRST + i);
+    if (pair_open(&p, model)) pair_step(&p, tokens, CHUNK, 0, next);
+    pair_close(&p);
+    pleat_model_destroy(&model);
+    const uint32_t best = (uint32_t)next[0], twins[] = {best / 2, best + 1};
+    if (!CHECK(best > 0 && best + 1 < FIRST)) return;
+    model = model_with_twins(best, twins);
+    if (model && pair_open(&p, model)) {
+        pair_step(&p, tokens, CHUNK, 0, next);
+        const float *row = p.logits[0];
+        CHECK(row[best] == row[twins[0]] && row[best] == row[twins[1]]);
+        for (uint32_t s = 0; s < N_SEQS; s++) CHECK_EQ_U64(next[s], best / 2);
+        pair_close(&p);
+    }
+    pleat_model_destroy(&model);
+}
+
+/* Rows that nobody sees are allocated when they are first needed, and once; where that fails no step has been. */
+static void try_rows(check_alloc *ca, pleat_engine *engine, pleat_seq seq, float *logits) {
+    const pleat_token tokens[3] = {5, 6, 7};
+    const pleat_engine_item with = {seq, tokens, 3, 1, logits, 0}, without = {seq, tokens, 3, 0, NULL, 0};
+    const uint64_t count = ca->count, live_bytes = ca->live_bytes;
+    pleat_token next = -1;
+    pleat_error err = {0};
+    CHECK_STATUS(pleat_engine_step(engine, &without, 1, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_step_likeliest(engine, &with, 1, &next, NULL), PLEAT_OK);
+    CHECK_EQ_U64(ca->count, count);
+    next = -1;
+    ca->fail_at = count + 1;
+    CHECK_STATUS(pleat_engine_step_likeliest(engine, &without, 1, &next, &err), PLEAT_E_MEMORY);
+    CHECK(strstr(err.text, "memory") && next == -1);
+    CHECK_EQ_U64(pleat_engine_length(engine, seq), 6);
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK_STATUS(pleat_engine_step_likeliest(engine, &without, 1, &next, NULL), PLEAT_OK);
+    CHECK_EQ_U64(pleat_engine_length(engine, seq), 12);
+    CHECK_EQ_U64(ca->count, count + 2);
+    CHECK_EQ_U64(ca->live_bytes, live_bytes + N_VOCAB * sizeof(float));
+}
+
+static void test_likeliest_allocates_once(void) {
+    pleat_model *model = model_of(REFERENCE_MODEL);
+    pleat_engine_options opt = options_of("k8v4", 1, 64);
+    check_alloc ca;
+    check_alloc_init(&ca, 0, 0);
+    opt.allocator = &ca.a;
+    pleat_engine *engine = engine_made(model, &opt);
+    pleat_seq seq = {0};
+    float *logits = malloc(N_VOCAB * sizeof *logits);
+    if (engine && CHECK_STATUS(pleat_engine_open(engine, 64, &seq), PLEAT_OK)) {
+        try_rows(&ca, engine, seq, logits);
+        CHECK(pleat_engine_is_valid(engine));
+    }
+    pleat_engine_destroy(&engine);
+    CHECK_EQ_U64(ca.live, 0);
+    pleat_model_destroy(&model);
+    free(logits);
+}
+
+/* ---- allocations ------------------------------------------------------------------------------------ */
+
 /* Load, create and open with the nth allocation failing; one that only costs the tokenizer its JIT may succeed. */
 static pleat_status run_all(check_alloc *ca, pleat_model **model, pleat_engine **engine, pleat_seq *seq) {
     pleat_status st = pleat_model_load(REFERENCE_MODEL, &ca->a, model, NULL);
@@ -258,9 +420,15 @@ static void test_allocation_failure(void) {
 }
 
 static const check_test tests[] = {
-    {"limits_name_both_numbers", test_limits_name_both_numbers},       {"misuse", test_misuse},
-    {"full_pool_is_flow_control", test_full_pool_is_flow_control},     {"damaged_weights", test_damaged_weights},
-    {"weights_that_are_not_finite", test_weights_that_are_not_finite}, {"allocation_failure", test_allocation_failure},
+    {"limits_name_both_numbers", test_limits_name_both_numbers},
+    {"misuse", test_misuse},
+    {"full_pool_is_flow_control", test_full_pool_is_flow_control},
+    {"damaged_weights", test_damaged_weights},
+    {"weights_that_are_not_finite", test_weights_that_are_not_finite},
+    {"allocation_failure", test_allocation_failure},
+    {"likeliest", test_likeliest},
+    {"likeliest_of_equals", test_likeliest_of_equals},
+    {"likeliest_allocates_once", test_likeliest_allocates_once},
 };
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

@@ -76,6 +76,17 @@ static void try_clipped(const pleat__ops_dsp *ops, uint32_t n) {
     }
 }
 
+/* A NaN, which bounds do not hold, is NaN in what comes of it: a step with it is refused. */
+static void try_clipped_nan(const pleat__ops_dsp *ops, uint32_t n) {
+    float a[150], b[150];
+    const uint32_t in_gate = (uint32_t)check_below(n), in_up = (uint32_t)check_below(n);
+    check_fill(a, n, 0, 10);
+    check_fill(b, n, 0, 10);
+    a[in_gate] = b[in_up] = NAN;
+    ops->swiglu_clipped(a, b, n);
+    for (uint32_t i = 0; i < n; i++) CHECK((bool)isnan(a[i]) == (i == in_gate || i == in_up));
+}
+
 static void try_rope(const pleat__ops_dsp *ops, uint32_t n_heads, uint32_t head_dim, uint32_t n_dims, bool is_halves) {
     const uint32_t n = n_heads * head_dim, position = (uint32_t)check_below(200000);
     check_buf x = check_buf_new(n * sizeof(float), 4), turn = check_buf_new(2 * n_dims * sizeof(float), 4);
@@ -122,6 +133,7 @@ static void test_ops(void) {
             try_gate(ops.swiglu, f64_silu, n, fill, 10.0f);
             try_gate(ops.geglu, f64_gelu, n, fill, 10.0f);
             try_clipped(&ops, n);
+            try_clipped_nan(&ops, n);
             const uint32_t head_dim = 16 * (uint32_t)check_between(1, 5);
             try_rope(&ops, (uint32_t)check_between(1, 4), head_dim, 2 * (uint32_t)check_between(1, head_dim / 2),
                      round % 2);
