@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 #
 # serve_http.sh: `pleat serve` from outside: what clients of OpenAI's API send and hear, refusals, streams, strangers'
-# bytes, clients that leave, a full queue, keys, and the end.  curl asks; tests/cli/serve/client.py is the `openai`
-# package's client, where Python has it.
+# bytes, clients that leave, a full queue, keys, and the end.  curl asks; tests/cli/serve/stranger.py sends by hand;
+# tests/cli/serve/client.py is the `openai` package's client, where Python has it.
 . "$(dirname "$0")/harness.bash"
 
 if "$PLEAT" --version | grep -q "no libevent"; then
@@ -215,6 +215,16 @@ raw 'GET /health HTTP/1.0\r\n\r\n'
 check "HTTP/1.0 ends the connection" prints '"status":"ok"'
 raw 'GET /health HTTP/1.1\r\nHost: a\r\n\r\nGET /version HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'
 check "two requests on one connection" test "$(grep -o "HTTP/1.1 200" <<<"$stdout" | wc -l)" = 2
+
+# Clients that are odd, one check each
+strange() {
+    local name
+    for name in "$@"; do
+        capture python3 "$ROOT/tests/cli/serve/stranger.py" "${url##*:}" "$server" "$name"
+        check "stranger.py $name" exits 0
+    done
+}
+strange answers pipeline
 
 # A client that leaves: its texts are cancelled, and the pool is as it was
 count() { curl -s "$url/metrics" | sed -n "s/^$1{[^}]*} //p" | head -1; }

@@ -3,7 +3,8 @@
  * connection.c: see connection.h.
  *
  *     state    reads                       timer
- *     HEAD     up to a head                idle, or for the head once a byte has come
+ *     HEAD     up to a head, and takes it  idle, or for the head once a byte has come
+ *              when the last answer is out
  *     BODY     up to its length            for the whole of it, by its length
  *     WORK     ahead, one head at most     none: the answer takes what it takes; the writing has its own
  *     LAST     and forgets it              none: its last bytes are going out
@@ -92,7 +93,7 @@ static void begin_head(connection *c) {
     c->state = HEAD;
     c->has_begun = 0;
     bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX);
-    arm(c, NET_IDLE_S);
+    arm(c, output_bytes(c) > 0 ? 0 : NET_IDLE_S); /* until the last answer is out the writing's own time rules */
 }
 
 /* ---- answers ------------------------------------------------------------------------------------------------------------- */
@@ -231,10 +232,14 @@ static int read_body(connection *c) {
     return 1;
 }
 
+/* A head is taken when nothing is unsent: so who asks and does not read has one answer here. */
 static void advance(connection *c) {
     int goes_on = 1;
     c->is_advancing = 1;
-    while (goes_on && !c->is_cut) goes_on = c->state == HEAD ? read_head(c) : c->state == BODY ? read_body(c) : 0;
+    while (goes_on && !c->is_cut) {
+        if (c->state == HEAD && output_bytes(c) > 0) break; /* on_write goes on */
+        goes_on = c->state == HEAD ? read_head(c) : c->state == BODY ? read_body(c) : 0;
+    }
     c->is_advancing = 0;
 }
 
@@ -253,6 +258,11 @@ static void on_read(struct bufferevent *bev, void *arg) {
 static void on_write(struct bufferevent *bev, void *arg) {
     connection *c = arg;
     (void)bev;
+    if (output_bytes(c) > 0) return;
+    if (c->state == HEAD) {
+        if (!c->has_begun) arm(c, NET_IDLE_S);
+        advance(c);
+    }
     if (c->state == LAST && output_bytes(c) == 0) begin_linger(c);
 }
 

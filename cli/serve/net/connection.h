@@ -5,7 +5,8 @@
  *     HEAD ──whole──> BODY ──whole──> WORK ──answer──> HEAD        or the end, where the connection is not to stay
  *                                      └──stream──> events ──> HEAD
  *
- * Requests of one connection are answered one after the other; what a client sends ahead waits in the socket.  The client
+ * Requests of one connection are answered one after the other, the next when the answer before it has gone out; what a
+ * client sends ahead waits in the socket.  The client
  * may leave in any state: then who works for it is told.  That a client closes its sending side counts as leaving.
  *
  * Nothing here closes a connection under a caller: who reads too slowly is marked, and closed from the loop.
