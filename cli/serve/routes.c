@@ -136,8 +136,37 @@ static const route routes[] = {
     {"POST", "/detokenize", NULL, post_detokenize},
 };
 
-int route_admits(const server *s, const http_head *head) {
-    return !s->keys.keys || strcmp(head->path, "/health") == 0 /* no secret */ || keys_have(&s->keys, head->key);
+/* HEAD asks what GET does; the connection leaves the body away. */
+static const route *find(const http_head *head, const route **same_path) {
+    const char *method = strcmp(head->method, "HEAD") == 0 ? "GET" : head->method;
+    *same_path = NULL;
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+        if (strcmp(routes[i].path, head->path) != 0) continue;
+        *same_path = &routes[i];
+        if (strcmp(routes[i].method, method) == 0) return &routes[i];
+    }
+    return NULL;
+}
+
+/* Health is no secret; but nobody sends bodies without a key. */
+static int has_key(const server *s, const http_head *head) {
+    if (!s->keys.keys || (strcmp(head->path, "/health") == 0 && head->content_length == 0)) return 1;
+    return keys_have(&s->keys, head->key);
+}
+
+int route_admits(const server *s, connection *c, const http_head *head) {
+    const route *same_path;
+    char text[128];
+    if (!has_key(s, head)) {
+        reply_refuse(c, 401, "", "a key is asked for: Authorization: Bearer KEY");
+        return 0;
+    }
+    if (find(head, &same_path)) return 1;
+    snprintf(text, sizeof text, same_path ? "%.80s is asked by %s" : "there is no %.80s here", head->path,
+             same_path ? same_path->method : "");
+    if (same_path) connection_set_allow(c, same_path->get ? "GET, HEAD" : "POST");
+    reply_refuse(c, same_path ? 405 : 404, "", text);
+    return 0;
 }
 
 static void post(server *s, connection *c, const route *r, const char *body, size_t n_body) {
@@ -153,20 +182,9 @@ static void post(server *s, connection *c, const route *r, const char *body, siz
 }
 
 void route_request(server *s, connection *c, const http_head *head, const char *body, size_t n_body) {
-    const route *same_path = NULL;
-    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
-        const route *r = &routes[i];
-        if (strcmp(r->path, head->path) != 0) continue;
-        same_path = r;
-        if (strcmp(r->method, head->method) != 0) continue;
-        if (r->get)
-            r->get(s, c);
-        else
-            post(s, c, r, body, n_body);
-        return;
-    }
-    char text[128];
-    snprintf(text, sizeof text, same_path ? "%.80s is asked by %s" : "there is no %.80s here", head->path,
-             same_path ? same_path->method : "");
-    reply_refuse(c, same_path ? 405 : 404, "", text);
+    const route *same_path, *r = find(head, &same_path);
+    if (r->get)
+        r->get(s, c);
+    else
+        post(s, c, r, body, n_body);
 }

@@ -115,7 +115,9 @@ static void on_connection(struct evconnlistener *listener, evutil_socket_t fd, s
 
 /* ---- what connections ask and tell (connection_rules) ----------------------------------------------------------------------- */
 
-static int on_admits(void *ctx, const http_head *head) { return route_admits(((loop *)ctx)->s, head); }
+static int on_admits(void *ctx, connection *c, const http_head *head) {
+    return route_admits(((loop *)ctx)->s, c, head);
+}
 
 static void on_request(void *ctx, connection *c, const http_head *head, const char *body, size_t n) {
     route_request(((loop *)ctx)->s, c, head, body, n);

@@ -224,7 +224,7 @@ strange() {
         check "stranger.py $name" exits 0
     done
 }
-strange answers pipeline
+strange answers pipeline silent early heads
 
 # A client that leaves: its texts are cancelled, and the pool is as it was
 count() { curl -s "$url/metrics" | sed -n "s/^$1{[^}]*} //p" | head -1; }

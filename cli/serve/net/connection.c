@@ -34,7 +34,8 @@ struct connection {
     struct event *timer;
     connection_state state;
     http_head head;      /* of the request under way */
-    uint64_t body_bytes; /* of it, in all->body_bytes */
+    uint64_t body_bytes; /* of it that have come, in all->body_bytes */
+    const char *allow;   /* methods for an answer 405; NULL: not told */
     void *work;          /* NULL: none */
     int has_begun;       /* bytes of the next head have come */
     int is_cut;          /* its reader is too slow: it is going to be closed */
@@ -78,8 +79,10 @@ void connection_close(connection *c) {
 
 /* Nothing follows on this connection: what is written goes out, and then it ends. */
 static void begin_last(connection *c) {
+    struct evbuffer *in = bufferevent_get_input(c->bev);
     c->state = LAST;
     arm(c, 0);
+    evbuffer_drain(in, evbuffer_get_length(in));
     bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX);
 }
 
@@ -109,7 +112,9 @@ static void put_head(connection *c, int status, const char *type) {
                         type);
     if (status == 429 || status == 503) evbuffer_add_printf(out, "Retry-After: 1\r\n");
     if (status == 401) evbuffer_add_printf(out, "WWW-Authenticate: Bearer\r\n");
+    if (status == 405 && c->allow) evbuffer_add_printf(out, "Allow: %s\r\n", c->allow);
     if (!c->head.stays) evbuffer_add_printf(out, "Connection: close\r\n");
+    if (c->head.stays && c->head.minor == 0) evbuffer_add_printf(out, "Connection: keep-alive\r\n");
     c->all->rules.answered(c->all->rules.ctx, status);
 }
 
@@ -128,7 +133,7 @@ void connection_answer(connection *c, int status, const char *type, const char *
     if (c->is_cut) return;
     put_head(c, status, type);
     evbuffer_add_printf(bufferevent_get_output(c->bev), "Content-Length: %zu\r\n\r\n", n);
-    bufferevent_write(c->bev, text, n);
+    if (strcmp(c->head.method, "HEAD") != 0) bufferevent_write(c->bev, text, n);
     end_answer(c);
 }
 
@@ -161,6 +166,8 @@ void connection_end_stream(connection *c) {
 
 void connection_set_work(connection *c, void *work) { c->work = work; }
 
+void connection_set_allow(connection *c, const char *methods) { c->allow = methods; }
+
 /* ---- requests ------------------------------------------------------------------------------------------------------------ */
 
 /* A refusal behind which the connection cannot be read any further. */
@@ -171,23 +178,21 @@ static void refuse_and_end(connection *c, int status, const char *text) {
 
 static void take_head(connection *c, size_t n_head) {
     const connection_rules *rules = &c->all->rules;
+    const int stays = c->head.stays, has_body = c->head.content_length > 0;
     evbuffer_drain(bufferevent_get_input(c->bev), n_head);
-    if (!rules->admits(rules->ctx, &c->head)) {
-        refuse_and_end(c, 401, "a key is asked for: Authorization: Bearer KEY");
-    } else if (c->head.content_length > rules->body_bytes) {
+    if (has_body) c->head.stays = 0; /* behind a body that is not read nothing can be */
+    if (!rules->admits(rules->ctx, c, &c->head)) return;
+    c->head.stays = stays;
+    if (c->head.content_length > rules->body_bytes) {
         char text[128];
         snprintf(text, sizeof text, "a body of %llu bytes; at most %llu are taken",
                  (unsigned long long)c->head.content_length, (unsigned long long)rules->body_bytes);
         refuse_and_end(c, 413, text);
-    } else if (c->all->body_bytes + c->head.content_length > NET_BODIES_MAX) {
-        refuse_and_end(c, 503, "too many bytes of other requests are under way");
     } else {
-        c->body_bytes = c->head.content_length;
-        c->all->body_bytes += c->body_bytes;
         c->state = BODY;
-        bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX + (size_t)c->body_bytes);
-        arm(c, NET_BODY_S + (uint32_t)(c->body_bytes / BODY_BYTES_PER_S));
-        if (c->head.expects_continue && c->body_bytes > 0)
+        bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX + (size_t)c->head.content_length);
+        arm(c, NET_BODY_S + (uint32_t)(c->head.content_length / BODY_BYTES_PER_S));
+        if (c->head.expects_continue && has_body)
             evbuffer_add_printf(bufferevent_get_output(c->bev), "HTTP/1.1 100 Continue\r\n\r\n");
     }
 }
@@ -217,10 +222,23 @@ static int read_head(connection *c) {
     return 0;
 }
 
+/* Count what has come of the body: who announces much and sends nothing takes nothing from others.  0: too much has. */
+static int count_body(connection *c) {
+    const uint64_t n = evbuffer_get_length(bufferevent_get_input(c->bev));
+    free_body(c);
+    c->body_bytes = n < c->head.content_length ? n : c->head.content_length;
+    c->all->body_bytes += c->body_bytes;
+    return c->all->body_bytes <= NET_BODIES_MAX;
+}
+
 /* 1: the body was there, and the request is under way or answered. */
 static int read_body(connection *c) {
     struct evbuffer *in = bufferevent_get_input(c->bev);
     const size_t n = (size_t)c->head.content_length;
+    if (!count_body(c)) {
+        refuse_and_end(c, 503, "too many bytes of other requests are under way");
+        return 1;
+    }
     if (evbuffer_get_length(in) < n) return 0;
     char *body = cli_alloc(n + 1, 1);
     evbuffer_remove(in, body, n);
@@ -228,6 +246,7 @@ static int read_body(connection *c) {
     arm(c, 0);
     bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX);
     c->all->rules.request(c->all->rules.ctx, c, &c->head, body, n);
+    free_body(c);
     free(body);
     return 1;
 }

@@ -19,7 +19,7 @@
 #include "http.h"
 
 enum {
-    NET_BODIES_MAX = 128 << 20, /* bytes of all bodies that are being read or worked on */
+    NET_BODIES_MAX = 128 << 20, /* bytes of all bodies that are being read */
     NET_OUTPUT_MAX = 4 << 20,   /* bytes of a stream that its reader has not taken */
     NET_HEAD_S = 20,            /* for a head to come, from its first byte or the connection's beginning */
     NET_IDLE_S = 75,            /* for the next request on a connection */
@@ -32,8 +32,9 @@ typedef struct connection connection;
 /* What the caller does; ctx is handed to each. */
 typedef struct connection_rules {
     void *ctx;
-    uint64_t body_bytes;                             /* the longest body */
-    int (*admits)(void *ctx, const http_head *head); /* asked before the body is read; 0 is refused with 401 */
+    uint64_t body_bytes; /* the longest body */
+    /* Asked before the body is read.  0: it has been answered, and its body is not read. */
+    int (*admits)(void *ctx, connection *c, const http_head *head);
     /* A request is there whole: it is answered now or later.  The body has a NUL behind it and lives during the call. */
     void (*request)(void *ctx, connection *c, const http_head *head, const char *body, size_t n_body);
     void (*refuse)(void *ctx, connection *c, int status, const char *text); /* answer with an error */
@@ -48,7 +49,7 @@ typedef struct connections {
     connection_rules rules;
     connection *first; /* list */
     uint32_t n;
-    uint64_t body_bytes; /* of all bodies that are announced and not yet done with */
+    uint64_t body_bytes; /* that have come of bodies that are not yet done with */
     int is_stopping;     /* connections end behind their answers */
 } connections;
 
@@ -68,6 +69,9 @@ void connection_answer(connection *c, int status, const char *type, const char *
 void connection_begin_stream(connection *c);
 void connection_send(connection *c, const char *data, size_t n);
 void connection_end_stream(connection *c);
+
+/* The methods that an answer 405 names; they live on. */
+void connection_set_allow(connection *c, const char *methods);
 
 /* Who works on the request under way; NULL: nobody. */
 void connection_set_work(connection *c, void *work);

@@ -43,5 +43,45 @@ def answers():
     assert got.count(b"HTTP/1.1 200 ") == n and b'"version"' in got[-300:], got[-300:]
 
 
+def ask(s, request):
+    """Send; the answer up to its head's end, and what the server says of its body's length."""
+    s.sendall(request)
+    head = b""
+    while b"\r\n\r\n" not in head:
+        head += s.recv(1) or sys.exit(f"no answer to {request[:60]}: {head}")
+    length = next(line for line in head.split(b"\r\n") if line.startswith(b"Content-Length: "))
+    return head, int(length.split()[1])
+
+
+def silent():
+    """Who announces bodies and sends none takes nothing from others."""
+    many = [connect() for _ in range(40)]
+    for s in many:
+        s.sendall(b"POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 8388608\r\n\r\n{")
+    head, _ = ask(connect(), b'POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 15\r\n\r\n{"prompt": "a"}')
+    assert head.startswith(b"HTTP/1.1 200 "), head
+
+
+def early():
+    """What is refused whatever its body says is refused before that has come."""
+    for method, path, status in ((b"POST", b"/v2", b"404"), (b"POST", b"/health", b"405"), (b"PUT", b"/tokenize", b"405")):
+        head, _ = ask(connect(), method + b" " + path + b" HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 " + status) and b"\r\nConnection: close\r\n" in head, head
+        assert (b"\r\nAllow: " in head) == (status == b"405"), head
+
+
+def heads():
+    """HEAD has no body, and the connection goes on; so it does behind a 404, and in HTTP/1.0 where that is asked for."""
+    s = connect()
+    for i in range(3):
+        head, n = ask(s, b"HEAD /health HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 ") and n > 0, head
+    head, n = ask(s, b"GET /v2 HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 404 ") and len(s.recv(n)) == n, head
+    for i in range(2):
+        head, n = ask(s, b"GET /health HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+        assert b"\r\nConnection: keep-alive\r\n" in head and len(s.recv(n)) == n, head
+
+
 for name in sys.argv[3:]:
     globals()[name]()
