@@ -37,7 +37,7 @@ typedef struct source {
 struct job {
     server *s;
     connection *c;
-    json_t *body; /* params point into it */
+    json_t *body; /* params point into it; NULL once all is posted, and nothing of them that does is read */
     params p;
     uint64_t tag; /* less the prompt's number */
     char id[48];
@@ -402,6 +402,8 @@ void job_start(server *s, connection *c, json_t *body, int is_chat) {
         reply_refuse(c, why.status, why.field, why.text);
         return;
     }
+    json_decref(j->body);
+    j->body = NULL;
     connection_set_work(c, j);
     if (!j->p.streams) return;
     connection_begin_stream(c);

@@ -12,6 +12,8 @@
 #include "reply.h"
 #include "routes.h"
 
+enum { LISTS_MAX = 65536 }; /* { and [ in a body, those in its strings too */
+
 typedef struct route {
     const char *method, *path;
     void (*get)(server *s, connection *c);
@@ -169,8 +171,19 @@ int route_admits(const server *s, connection *c, const http_head *head) {
     return 0;
 }
 
+/* A list or object of two bytes becomes a hundred times that. */
+static int has_many_lists(const char *body, size_t n_body) {
+    size_t n = 0;
+    for (size_t i = 0; i < n_body; i++) n += body[i] == '{' || body[i] == '[';
+    return n > LISTS_MAX;
+}
+
 static void post(server *s, connection *c, const route *r, const char *body, size_t n_body) {
     json_error_t error;
+    if (has_many_lists(body, n_body)) {
+        reply_refuse(c, 400, "", "the body has more than 65536 of { and [");
+        return;
+    }
     json_t *object = json_loadb(body, n_body, JSON_REJECT_DUPLICATES, &error);
     if (object) {
         r->post(s, c, object);

@@ -178,6 +178,8 @@ refuses 400 "max_tokens 5000 are more than the context of 4096" /v1/completions 
 refuses 400 "no JSON" /v1/completions '{"prompt": '
 refuses 400 "no JSON" /v1/completions '{"prompt": "a", "prompt": "b"}'
 refuses 400 "no JSON: maximum parsing depth" /v1/completions "$(python3 -c 'print("[" * 5000)')"
+python3 -c 'print("{\"prompt\": \"a\", \"x\": [" + "[]," * 70000 + "0]}")' >"$scratch/lists"
+refuses 400 "more than 65536" /v1/completions "@$scratch/lists"
 refuses 400 "temperature is a number" /v1/completions '{"prompt": "a", "temperature": "hot"}'
 refuses 400 "top_p is above 0" /v1/completions '{"prompt": "a", "top_p": 0}'
 refuses 400 "logprobs is a whole number in 0..20" /v1/completions '{"prompt": "a", "logprobs": 21}'
@@ -224,7 +226,7 @@ strange() {
         check "stranger.py $name" exits 0
     done
 }
-strange answers pipeline silent early heads
+strange answers pipeline silent early heads large
 
 # A client that leaves: its texts are cancelled, and the pool is as it was
 count() { curl -s "$url/metrics" | sed -n "s/^$1{[^}]*} //p" | head -1; }

@@ -83,5 +83,16 @@ def heads():
         assert b"\r\nConnection: keep-alive\r\n" in head and len(s.recv(n)) == n, head
 
 
+def large():
+    """A request that has been taken keeps no body: of eight, with 2 MiB of lists each, little is left while they run."""
+    tail = b'"ignore_eos": true, "max_tokens": 2000, "prompt": "a", "x": [' + b"1," * (1 << 20) + b"1]}"
+    many, before = [connect() for _ in range(8)], resident()
+    for s in many:
+        body = b'{"stream": true, ' + tail
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        assert s.recv(12) == b"HTTP/1.1 200"
+    assert resident() - before < 150, f"{before} MiB became {resident()}"
+
+
 for name in sys.argv[3:]:
     globals()[name]()
