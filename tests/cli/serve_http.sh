@@ -226,7 +226,7 @@ strange() {
         check "stranger.py $name" exits 0
     done
 }
-strange answers pipeline silent early heads large
+strange answers pipeline silent early heads large ahead burst
 
 # A client that leaves: its texts are cancelled, and the pool is as it was
 count() { curl -s "$url/metrics" | sed -n "s/^$1{[^}]*} //p" | head -1; }
@@ -290,6 +290,19 @@ check "and stops" exits 0
 start --host 0.0.0.0 || exit 1
 check "a public address without a key is noted" grep -q "anybody may use it" "$scratch/server"
 stop
+
+# The last client leaves while its prompt is read, after SIGTERM: nobody is waited for
+python3 -c 'print("{\"prompt\": [" + "288," * 4000 + "288], \"max_tokens\": 1}")' >"$scratch/prompt"
+start -np 1 -t 1 --grace 120 || exit 1
+curl -s "$url/v1/completions" -d "@$scratch/prompt" >/dev/null &
+many=$!
+sleep 0.2
+kill -TERM $server
+sleep 0.1
+kill $many
+SECONDS=0
+wait $server
+check "the end does not wait for who has left" test $? = 0 -a $SECONDS -lt 100
 
 # The package that people have
 if python3 -c 'import openai' 2>/dev/null; then

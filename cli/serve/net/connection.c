@@ -6,7 +6,8 @@
  *     HEAD     up to a head, and takes it  idle, or for the head once a byte has come
  *              when the last answer is out
  *     BODY     up to its length            for the whole of it, by its length
- *     WORK     ahead, one head at most     none: the answer takes what it takes; the writing has its own
+ *     WORK     ahead, until too much       none: the answer takes what it takes; the writing has its own.  For a reader
+ *              has come                    that is behind: what it has left unread then decides
  *     LAST     and forgets it              none: its last bytes are going out
  *     LINGER   and forgets it              2 s: so that the client sees the answer before the connection is reset
  */
@@ -153,9 +154,12 @@ void connection_send(connection *c, const char *data, size_t n) {
     evbuffer_add(out, data, n);
     evbuffer_add(out, after, sizeof after - 1);
     if (c->head.minor == 1) evbuffer_add(out, "\r\n", 2);
-    if (output_bytes(c) <= NET_OUTPUT_MAX) return;
-    c->is_cut = 1; /* its reader takes nothing: closed from the loop */
-    event_active(c->timer, EV_TIMEOUT, 0);
+    if (output_bytes(c) > NET_OUTPUT_CUT) {
+        c->is_cut = 1; /* closed from the loop */
+        event_active(c->timer, EV_TIMEOUT, 0);
+    } else if (output_bytes(c) > NET_OUTPUT_MAX && !evtimer_pending(c->timer, NULL)) {
+        arm(c, NET_BEHIND_S);
+    }
 }
 
 void connection_end_stream(connection *c) {
@@ -264,6 +268,13 @@ static void advance(connection *c) {
 
 /* ---- what the loop calls --------------------------------------------------------------------------------------------------- */
 
+/* The last thing in a callback: c may be gone.  Who sends too far ahead is not read, so that it would not be seen to
+ * leave. */
+static void look(connection *c) {
+    if (c->state == LAST && output_bytes(c) == 0) begin_linger(c);
+    if (c->state == WORK && evbuffer_get_length(bufferevent_get_input(c->bev)) >= INPUT_MAX) connection_close(c);
+}
+
 static void on_read(struct bufferevent *bev, void *arg) {
     connection *c = arg;
     struct evbuffer *in = bufferevent_get_input(bev);
@@ -271,7 +282,7 @@ static void on_read(struct bufferevent *bev, void *arg) {
         evbuffer_drain(in, evbuffer_get_length(in));
     else
         advance(c);
-    if (c->state == LAST && output_bytes(c) == 0) begin_linger(c);
+    look(c);
 }
 
 static void on_write(struct bufferevent *bev, void *arg) {
@@ -282,7 +293,7 @@ static void on_write(struct bufferevent *bev, void *arg) {
         if (!c->has_begun) arm(c, NET_IDLE_S);
         advance(c);
     }
-    if (c->state == LAST && output_bytes(c) == 0) begin_linger(c);
+    look(c);
 }
 
 static void on_event(struct bufferevent *bev, short what, void *arg) {
@@ -291,7 +302,9 @@ static void on_event(struct bufferevent *bev, short what, void *arg) {
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg) {
+    const connection *c = arg;
     (void)fd, (void)what;
+    if (c->state == WORK && !c->is_cut && output_bytes(c) <= NET_OUTPUT_MAX) return; /* its reader has caught up */
     connection_close(arg);
 }
 

@@ -9,6 +9,8 @@
  * client sends ahead waits in the socket.  The client
  * may leave in any state: then who works for it is told.  That a client closes its sending side counts as leaving.
  *
+ * A client that sends 32 KiB ahead of an answer which is not there yet is closed.
+ *
  * Nothing here closes a connection under a caller: who reads too slowly is marked, and closed from the loop.
  */
 #ifndef PLEAT_CLI_SERVE_CONNECTION_H
@@ -20,11 +22,13 @@
 
 enum {
     NET_BODIES_MAX = 128 << 20, /* bytes of all bodies that are being read */
-    NET_OUTPUT_MAX = 4 << 20,   /* bytes of a stream that its reader has not taken */
-    NET_HEAD_S = 20,            /* for a head to come, from its first byte or the connection's beginning */
-    NET_IDLE_S = 75,            /* for the next request on a connection */
-    NET_BODY_S = 30,            /* for a body, and a second more for each 32 KiB of it */
-    NET_WRITE_S = 30,           /* without the reader taking a byte */
+    NET_OUTPUT_MAX = 4 << 20,   /* bytes of a stream that its reader may leave unread for NET_BEHIND_S */
+    NET_OUTPUT_CUT = 64 << 20,  /* bytes of a stream that its reader has not taken: cut off at once */
+    NET_BEHIND_S = 5,
+    NET_HEAD_S = 20,  /* for a head to come, from its first byte or the connection's beginning */
+    NET_IDLE_S = 75,  /* for the next request on a connection */
+    NET_BODY_S = 30,  /* for a body, and a second more for each 32 KiB of it */
+    NET_WRITE_S = 30, /* without the reader taking a byte */
 };
 
 typedef struct connection connection;

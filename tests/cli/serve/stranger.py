@@ -94,5 +94,35 @@ def large():
     assert resident() - before < 150, f"{before} MiB became {resident()}"
 
 
+def begin_stream(fields=b""):
+    """A connection on which a long text has begun to come."""
+    s = connect()
+    body = b'{"prompt": "a", "stream": true, "ignore_eos": true, "max_tokens": 4000%s}' % fields
+    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    assert s.recv(12) == b"HTTP/1.1 200"
+    return s
+
+
+def ahead():
+    """Who sends without end while its text is computed is closed: else it would not be seen to leave."""
+    s = begin_stream()
+    try:
+        while True:
+            s.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n" * 1000)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+
+
+def burst():
+    """A reader that reads gets all of an answer that comes at once and is large."""
+    prompt = ", ".join(["288"] * 1500)
+    body = b'{"prompt": [%s], "echo": true, "logprobs": 20, "max_tokens": 2, "stream": true}' % (
+        b"[" + b"], [".join([prompt.encode()] * 8) + b"]")
+    s = connect()
+    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    got = b"".join(iter(lambda: s.recv(1 << 20), b""))
+    assert len(got) > 4 << 20 and got.endswith(b"0\r\n\r\n"), f"{len(got)} bytes, {got[-100:]}"
+
+
 for name in sys.argv[3:]:
     globals()[name]()
