@@ -319,6 +319,7 @@ static pleat_request request_of(const job *j, uint32_t prompt, const pleat_token
     q.ignores_end = p->ignores_end;
     q.user = (void *)(uintptr_t)(j->tag | prompt);
     q.wants_text = 1;
+    q.text_goes_on = !p->is_chat;
     q.stops = p->stops;
     q.n_stops = p->n_stops;
     q.stop_ids = p->stop_ids;

@@ -176,6 +176,7 @@ typedef struct pleat_request {
     float frequency_penalty, presence_penalty; /* finite; default 0 */
     float repetition_penalty;                  /* > 0; default 1: none */
     uint64_t time_limit_ns; /* time from the first step that sees it until it is finished with DEADLINE; 0: none */
+    int text_goes_on;       /* the answer's text goes on from the prompt's, so its first token's leading space stays */
 } pleat_request;
 
 /* Greedy, no tenant, 0 elsewhere. */
