@@ -325,7 +325,7 @@ static void test_answer(void) {
         if (!CHECK_STATUS(pleat__answer_create(&q, &m, 8, &al, &a), PLEAT_OK)) break;
         CHECK(!pleat__answer_take(a, space_a));
         pleat__answer_tell(a, &event);
-        CHECK(event.n_text == 1u + (unsigned)goes_on && memcmp(event.text, " a" + !goes_on, event.n_text) == 0);
+        CHECK(event.n_text == 1u + (unsigned)goes_on && memcmp(event.text, &" a"[!goes_on], event.n_text) == 0);
         pleat__answer_destroy(&al, 0, a);
     }
     pleat__tokenizer_destroy(m.tokenizer);
