@@ -126,6 +126,10 @@ check "greedy took the likeliest" holds "all(
 first=$(pick "a['choices'][0]['logprobs']['token_logprobs'][1:4]")
 ask /v1/completions '{"prompt": [458, 1875, 330, 3061], "max_tokens": 0, "logprobs": 20, "echo": true}'
 check "echo alone" holds "a['choices'][0]['logprobs']['token_logprobs'][1:] == $first"
+ask /v1/completions '{"prompt": "The sea was calm and", "temperature": 0, "max_tokens": 2, "logprobs": 0, "echo": true}'
+check "offsets of a text's tokens are in it" holds "[a['choices'][0]['text'][n:].startswith(t)
+    for n, t in zip(a['choices'][0]['logprobs']['text_offset'], a['choices'][0]['logprobs']['tokens'])] == [False] + 7 * [True]"
+ask /v1/completions '{"prompt": [458, 1875, 330, 3061], "max_tokens": 0, "logprobs": 20, "echo": true}'
 check "generates nothing" holds "a['usage']['completion_tokens'] == 0 and a['choices'][0]['text'].startswith('The sea was')"
 
 # Stops, several texts, penalties, biases
@@ -195,6 +199,18 @@ eos=$(curl -s "$url/tokenizer_info" | python3 -c 'import json,sys; print(json.lo
 refuses 400 "spells out .* a special token" /v1/chat/completions \
     "{\"messages\": [{\"role\": \"user\", \"content\": \"x $eos y\"}]}"
 refuses 400 "13 continuations are more than the 12" /v1/completions '{"prompt": "a", "n": 13}'
+refuses 400 "14 continuations are more than the 12" /v1/completions '{"prompt": ["a", "b"], "n": 7}'
+refuses 400 "echo with logprobs is for n 1" /v1/completions '{"prompt": "a", "n": 2, "echo": true, "logprobs": 1}'
+refuses 400 "min_tokens is not supported" /v1/completions '{"prompt": "a", "min_tokens": 3}'
+refuses 400 "guided_choice is not supported" /v1/completions '{"prompt": "a", "guided_choice": ["a", "b"]}'
+refuses 400 "add_generation_prompt false" /v1/chat/completions '{"messages": [{"role": "user", "content": "a"}],
+    "add_generation_prompt": false}'
+refuses 400 "messages.0. is no object with a role" /tokenize '{"messages": [7]}'
+refuses 404 "is not here" /v1/completions "{\"prompt\": \"a\", \"model\": \"a$(python3 -c 'print("é" * 200)')\"}"
+ask /v1/completions '{"prompt": "a", "max_tokens": 1, "min_tokens": 0, "bad_words": [], "guided_choice": null}'
+check "defaults of clients are no wishes" test "$code" = 200
+refuses 400 "has [0-9]+ tokens; the context of 4096" /v1/completions "{\"prompt\": [\"a\", \"$long\"]}"
+check "what is refused has not left" test "$(curl -s "$url/metrics" | sed -n 's/.*finished_reason="abort"} //p')" = 0
 
 # Bytes from strangers
 raw 'GET /health HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx'
