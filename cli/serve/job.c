@@ -14,6 +14,7 @@
 #include "reply.h"
 
 enum { PLACE_BITS = 16, PROMPT_BITS = 8 };
+enum { ECHOED_MAX = 1 << 21 }; /* logprobs of prompts in all jobs, of about 400 bytes as JSON in memory each */
 _Static_assert(PARAMS_PROMPTS_MAX <= 1 << PROMPT_BITS, "a prompt's number fits in a tag");
 _Static_assert(sizeof(void *) >= sizeof(uint64_t), "a tag fits in a request's user pointer");
 
@@ -32,12 +33,13 @@ typedef struct source {
     char *text; /* [n_text] for echo; NULL: none */
     size_t n_text;
     uint32_t n_tokens;
+    int is_string; /* special tokens do not stand in text but where the string spells them out */
 } source;
 
 struct job {
     server *s;
     connection *c;
-    json_t *body; /* params point into it */
+    json_t *body; /* params point into it; NULL once all is posted, and nothing of them that does is read */
     params p;
     uint64_t tag; /* less the prompt's number */
     char id[48];
@@ -47,7 +49,8 @@ struct job {
     choice *choices; /* [n_prompts][p.n] */
     source *sources; /* [n_prompts] */
     uint64_t n_generated, n_hit;
-    int has_failed; /* a text could not go on */
+    uint64_t n_echoed; /* part of s->n_echoed */
+    int has_failed;    /* a text could not go on */
 };
 
 /* ---- its memory ------------------------------------------------------------------------------------------------------- */
@@ -67,6 +70,7 @@ static void release(job *j) {
     }
     for (uint32_t i = 0; i < j->n_prompts && j->sources; i++) free(j->sources[i].text);
     if (j->tag && find(j->s, j->tag) == j) j->s->jobs[place_of(j->tag)] = NULL;
+    j->s->n_echoed -= j->n_echoed;
     free(j->choices);
     free(j->sources);
     json_decref(j->body);
@@ -179,22 +183,25 @@ static void append(choice *ch, const char *text, size_t n) {
     ch->n_text += n;
 }
 
-static void add_row(const job *j, choice *ch, const pleat_logprob *row, uint32_t n_top, int has_row) {
+/* in_text: special tokens stand in the text. */
+static void add_row(const job *j, choice *ch, const pleat_logprob *row, uint32_t n_top, int has_row, int in_text) {
     const pleat_model *model = j->s->l->model;
     reply_add_logprob(ch->logprobs, model, row, n_top, has_row, ch->n_characters);
-    ch->n_characters += reply_characters(model, row[0].token);
+    if (in_text || !pleat_model_token_is_special(model, row[0].token))
+        ch->n_characters += reply_characters(model, row[0].token);
 }
 
 /* Logprobs of a note: of the echoed prompt, of the token.  The token that ends a text has a row in completions, as clients
  * that count on one for each token computed want it. */
-static void add_logprobs(const job *j, choice *ch, const pleat_serving_event *e) {
+static void add_logprobs(const job *j, const source *from, choice *ch, const pleat_serving_event *e) {
     const size_t n_row = 1 + (size_t)e->n_top;
     if (!ch->logprobs) return;
     for (uint32_t i = 0; i < e->n_prompt_rows && j->p.echoes; i++)
-        add_row(j, ch, e->prompt_logprobs + i * n_row, e->n_top, i > 0);
+        add_row(j, ch, e->prompt_logprobs + i * n_row, e->n_top, i > 0,
+                !from->is_string || (i > 0 && j->s->o->special));
     if (e->n_logprobs == 0 || j->p.max_tokens == 0) return;
     if (!j->p.is_chat)
-        add_row(j, ch, e->logprobs, e->n_top, 1);
+        add_row(j, ch, e->logprobs, e->n_top, 1, 0);
     else if (e->token >= 0)
         json_array_append_new(ch->logprobs, reply_chat_logprob(j->s->l->model, e->logprobs, e->n_top));
 }
@@ -248,7 +255,7 @@ void job_note(server *s, const note *n) {
     if (j->p.max_tokens == 0) e.n_text = 0;
     if (e.finish != PLEAT_FINISH_NOT) count_end(j, ch, &e);
     e.finish = ch->is_open ? PLEAT_FINISH_NOT : ch->finish;
-    add_logprobs(j, ch, &e);
+    add_logprobs(j, from, ch, &e);
     if (from->text && !ch->has_begun) {
         char *both = cli_alloc(from->n_text + e.n_text + 1, 1);
         memcpy(both, from->text, from->n_text);
@@ -278,6 +285,7 @@ static int read_prompt(job *j, uint32_t i, pleat_token **ids, uint32_t *n, refus
     }
     const char *text = json_string_value(prompt);
     const size_t n_text = json_string_length(prompt);
+    from->is_string = 1;
     const uint32_t flags =
         (p->adds_special ? PLEAT_TOKENIZE_ADD_BOS : 0) | (j->s->o->special ? PLEAT_TOKENIZE_SPECIAL : 0);
     if (p->echoes) {
@@ -319,6 +327,7 @@ static pleat_request request_of(const job *j, uint32_t prompt, const pleat_token
     q.ignores_end = p->ignores_end;
     q.user = (void *)(uintptr_t)(j->tag | prompt);
     q.wants_text = 1;
+    q.text_goes_on = !p->is_chat;
     q.stops = p->stops;
     q.n_stops = p->n_stops;
     q.stop_ids = p->stop_ids;
@@ -341,6 +350,21 @@ static int status_of(pleat_status status, const pleat_error *err) {
     return status == PLEAT_E_MEMORY ? 503 : 400;
 }
 
+/* Count the logprobs of a prompt that come with its text. */
+static int count_echo(job *j, uint32_t n_prompt, refusal *why) {
+    if (!j->p.wants_logprobs || !j->p.echoes) return 0;
+    const uint64_t n = (uint64_t)n_prompt * (1 + j->p.n_top);
+    if (j->n_echoed + n > ECHOED_MAX)
+        return params_refuse(why, 400, "logprobs", "echo has at most %d logprobs of prompts in one request",
+                             ECHOED_MAX);
+    if (j->s->n_echoed + n > ECHOED_MAX)
+        return params_refuse(why, 429, "logprobs", "%d logprobs of prompts are under way, as many as there may be",
+                             ECHOED_MAX);
+    j->n_echoed += n;
+    j->s->n_echoed += n;
+    return 0;
+}
+
 static int post_prompt(job *j, uint32_t i, refusal *why) {
     pleat_token *ids = NULL;
     uint32_t n = 0, n_predict = 0;
@@ -348,6 +372,7 @@ static int post_prompt(job *j, uint32_t i, refusal *why) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     int code = read_prompt(j, i, &ids, &n, why);
     if (code == 0) code = fit(j, n, &n_predict, why);
+    if (code == 0) code = count_echo(j, n, why);
     if (code == 0) {
         const pleat_request q = request_of(j, i, ids, n, n_predict);
         const pleat_status status = pleat_serving_post(j->s->serving, &q, j->p.n, posted, &err);
@@ -366,11 +391,12 @@ static int post_prompt(job *j, uint32_t i, refusal *why) {
     return 0;
 }
 
-static void cancel_open(job *j) {
+/* is_abort: they had been taken, and count. */
+static void cancel_open(job *j, unsigned is_abort) {
     for (uint32_t i = 0; i < j->n_prompts * j->p.n; i++) {
         if (!j->choices[i].is_open) continue;
         pleat_serving_post_cancel(j->s->serving, j->choices[i].id);
-        j->s->metrics.n_aborted++;
+        j->s->metrics.n_aborted += is_abort;
     }
 }
 
@@ -381,9 +407,12 @@ static int set_up(job *j, int is_chat, refusal *why) {
     if (j->s->is_stopping) return params_refuse(why, 503, "", "the server is stopping");
     if (!j->p.has_seed && getrandom(&j->p.sampling.seed, sizeof j->p.sampling.seed, GRND_NONBLOCK) < 0)
         j->p.sampling.seed = (uint64_t)time(NULL) ^ j->s->n_jobs_made;
+    j->n_prompts = is_chat ? 1 : params_count_prompts(j->p.prompt, why);
+    if (j->n_prompts * j->p.n > j->s->n_jobs_max)
+        return params_refuse(why, 400, "n", "%u continuations are more than the %u that may be here at once",
+                             j->n_prompts * j->p.n, j->s->n_jobs_max);
     if (!register_job(j))
         return params_refuse(why, 429, "", "%u requests are here, as many as there may be", j->s->n_jobs_max);
-    j->n_prompts = is_chat ? 1 : params_count_prompts(j->p.prompt, why);
     j->choices = cli_alloc((size_t)j->n_prompts * j->p.n, sizeof *j->choices);
     j->sources = cli_alloc(j->n_prompts, sizeof *j->sources);
     snprintf(j->id, sizeof j->id, "%s-%llx", is_chat ? "chatcmpl" : "cmpl", (unsigned long long)j->tag);
@@ -397,11 +426,13 @@ void job_start(server *s, connection *c, json_t *body, int is_chat) {
     job *j = cli_alloc(1, sizeof *j);
     *j = (job){.s = s, .c = c, .body = body, .created_s = time(NULL), .start_s = measure_now_s()};
     if (set_up(j, is_chat, &why) != 0) {
-        if (j->choices) cancel_open(j);
+        if (j->choices) cancel_open(j, 0);
         release(j);
         reply_refuse(c, why.status, why.field, why.text);
         return;
     }
+    json_decref(j->body);
+    j->body = NULL;
     connection_set_work(c, j);
     if (!j->p.streams) return;
     connection_begin_stream(c);
@@ -412,13 +443,13 @@ void job_start(server *s, connection *c, json_t *body, int is_chat) {
 /* ---- other ends --------------------------------------------------------------------------------------------------------------- */
 
 void job_leave(job *j) {
-    cancel_open(j);
+    cancel_open(j, 1);
     release(j);
 }
 
 void job_abort(job *j) {
     connection_set_work(j->c, NULL);
-    cancel_open(j);
+    cancel_open(j, 1);
     if (j->p.streams) {
         for (uint32_t i = 0; i < j->n_prompts * j->p.n; i++)
             if (j->choices[i].is_open) send_piece(j, i, NULL, 0, "abort");

@@ -9,6 +9,8 @@
 
 #include "cli/lib/common.h"
 
+static int is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
 size_t keys_read(const char *text, size_t n_bytes, api_keys *out) {
     *out = (api_keys){.keys = cli_alloc(KEYS_MAX, KEY_MAX)};
     size_t line = 0;
@@ -17,9 +19,11 @@ size_t keys_read(const char *text, size_t n_bytes, api_keys *out) {
         size_t n = end ? (size_t)(end - text) - at : n_bytes - at;
         const size_t next = at + n + 1;
         line++;
-        while (n > 0 && (text[at + n - 1] == '\r' || text[at + n - 1] == ' ')) n--;
-        if (n >= KEY_MAX || (n > 0 && out->n == KEYS_MAX)) return line;
-        if (n > 0 && text[at] != '#') memcpy(out->keys[out->n++], text + at, n);
+        while (n > 0 && is_blank(text[at])) at++, n--;
+        while (n > 0 && is_blank(text[at + n - 1])) n--;
+        const int is_key = n > 0 && text[at] != '#';
+        if (is_key && (n >= KEY_MAX || out->n == KEYS_MAX)) return line;
+        if (is_key) memcpy(out->keys[out->n++], text + at, n);
         at = next;
     }
     return out->n > 0 ? 0 : SIZE_MAX;

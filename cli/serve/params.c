@@ -176,7 +176,7 @@ static int read_common(json_t *body, params *p, refusal *why) {
 
 /* ---- chat ------------------------------------------------------------------------------------------------------------- */
 
-static int check_messages(json_t *messages, refusal *why) {
+int params_check_messages(json_t *messages, refusal *why) {
     size_t i;
     json_t *message;
     if (!json_is_array(messages) || json_array_size(messages) == 0)
@@ -188,6 +188,12 @@ static int check_messages(json_t *messages, refusal *why) {
     return 0;
 }
 
+/* Does the value of such a field ask for anything?  Clients send defaults along. */
+static int asks(const char *field, const json_t *value) {
+    if (!value || json_is_false(value) || (json_is_array(value) && json_array_size(value) == 0)) return 0;
+    return strcmp(field, "min_tokens") != 0 || !json_is_integer(value) || json_integer_value(value) != 0;
+}
+
 /* What would change the answer and is not done. */
 static int check_undone(json_t *body, refusal *why) {
     json_t *format = given(body, "response_format");
@@ -196,12 +202,27 @@ static int check_undone(json_t *body, refusal *why) {
         return params_refuse(why, 400, "response_format",
                              "response_format other than {\"type\": \"text\"} is not "
                              "supported");
-    static const char *const undone[] = {"suffix",       "audio",          "functions", "function_call",  "guided_json",
-                                         "guided_regex", "guided_grammar", "grammar",   "use_beam_search"};
-    for (size_t i = 0; i < sizeof undone / sizeof undone[0]; i++) {
-        json_t *value = given(body, undone[i]);
-        if (value && !json_is_false(value)) return params_refuse(why, 400, undone[i], "%s is not supported", undone[i]);
-    }
+    static const char *const undone[] = {"suffix",
+                                         "audio",
+                                         "functions",
+                                         "function_call",
+                                         "guided_json",
+                                         "guided_regex",
+                                         "guided_grammar",
+                                         "grammar",
+                                         "use_beam_search",
+                                         "guided_choice",
+                                         "structured_outputs",
+                                         "min_tokens",
+                                         "bad_words",
+                                         "allowed_token_ids",
+                                         "prompt_logprobs",
+                                         "continue_final_message"};
+    for (size_t i = 0; i < sizeof undone / sizeof undone[0]; i++)
+        if (asks(undone[i], given(body, undone[i])))
+            return params_refuse(why, 400, undone[i], "%s is not supported", undone[i]);
+    if (json_is_false(given(body, "add_generation_prompt")))
+        return params_refuse(why, 400, "add_generation_prompt", "add_generation_prompt false is not supported");
     return 0;
 }
 
@@ -220,7 +241,7 @@ static int read_tools(json_t *body, params *p, refusal *why) {
 
 static int read_chat(json_t *body, params *p, refusal *why) {
     p->messages = json_object_get(body, "messages");
-    if (check_messages(p->messages, why) != 0 || read_tools(body, p, why) != 0 ||
+    if (params_check_messages(p->messages, why) != 0 || read_tools(body, p, why) != 0 ||
         read_integer(body, "max_tokens", 1, INT32_MAX, &p->max_tokens, why) != 0 ||
         read_integer(body, "max_completion_tokens", 1, INT32_MAX, &p->max_tokens, why) != 0 ||
         read_flag(body, "logprobs", &p->wants_logprobs, why) != 0 ||
@@ -287,6 +308,8 @@ static int read_completion(json_t *body, params *p, refusal *why) {
     if (p->max_tokens == 0 && !p->echoes)
         return params_refuse(why, 400, "max_tokens", "max_tokens is 0 only where \"echo\" is true");
     p->wants_logprobs = logprobs != NULL;
+    if (p->wants_logprobs && p->echoes && p->n > 1)
+        return params_refuse(why, 400, "n", "echo with logprobs is for n 1: they are the same for each");
     return 0;
 }
 

@@ -7,7 +7,8 @@
  *
  * A field that is null is as if it were left out.  Fields that change nothing here, as user and metadata, are passed over,
  * and so are unknown ones.  What would change the answer and cannot be done is refused by name: response_format, suffix,
- * best_of, audio, a tool_choice other than auto and none.
+ * best_of, audio, min_tokens, bad_words, what guides the choice of tokens (check_undone has the list), a tool_choice other
+ * than auto and none.
  */
 #ifndef PLEAT_CLI_SERVE_PARAMS_H
 #define PLEAT_CLI_SERVE_PARAMS_H
@@ -59,6 +60,9 @@ typedef struct params {
 
 /* Read the body of a chat completion or a completion.  0, or -1 with *why filled in.  *out points into body. */
 int params_read(json_t *body, int is_chat, params *out, refusal *why);
+
+/* Is it a list of messages, each with a role?  0, or -1 with *why. */
+int params_check_messages(json_t *messages, refusal *why);
 
 /* The number of prompts in a completion's `prompt`, 1..PARAMS_PROMPTS_MAX; 0 with *why where it is no such thing. */
 uint32_t params_count_prompts(json_t *prompt, refusal *why);

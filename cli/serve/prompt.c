@@ -113,6 +113,11 @@ static json_t *flat_messages(json_t *messages, refusal *why) {
     return flat;
 }
 
+/* Some vocabularies have the token that ends a turn among those that users define, which are not special. */
+static int ends_or_is_special(const pleat_model *model, pleat_token id) {
+    return pleat_model_token_is_special(model, id) || pleat_model_token_is_end(model, id);
+}
+
 /* Does the JSON text, and so any string in it, spell out a special token? */
 static int check_special(const server *s, const char *json, size_t n, refusal *why) {
     pleat_token *ids;
@@ -123,8 +128,7 @@ static int check_special(const server *s, const char *json, size_t n, refusal *w
     for (uint32_t i = 0; i < n_ids && code == 0; i++) {
         size_t n_name = 0;
         const char *name = pleat_model_token_text(s->l->model, ids[i], &n_name);
-        if (!pleat_model_token_is_special(s->l->model, ids[i]) || n_name == 0 || !memmem(json, n, name, n_name))
-            continue;
+        if (!ends_or_is_special(s->l->model, ids[i]) || n_name == 0 || !memmem(json, n, name, n_name)) continue;
         code = params_refuse(why, 400, "messages",
                              "a message spells out %.*s, a special token of this model; the server's option --special "
                              "lets it through",

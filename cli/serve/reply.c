@@ -22,11 +22,21 @@ static const char *type_of(int status) {
     }
 }
 
+/* A message may quote what a client wrote, and end within a character of it. */
+static json_t *valid(const char *text) {
+    const size_t n = strlen(text);
+    utf8_stream stream = {0};
+    char *out = cli_alloc(UTF8_STREAM_CAP(n) + UTF8_STREAM_CAP(0), 1);
+    size_t n_out = utf8_stream_put(&stream, text, n, out);
+    n_out += utf8_stream_end(&stream, out + n_out);
+    json_t *string = json_stringn(out, n_out);
+    free(out);
+    return string;
+}
+
 json_t *reply_error(int status, const char *field, const char *text) {
     json_t *error =
-        json_pack("{s:s, s:s, s:n, s:i}", "message", text, "type", type_of(status), "param", "code", status);
-    if (!error)
-        error = json_pack("{s:s, s:s, s:n, s:i}", "message", "error", "type", type_of(status), "param", "code", status);
+        json_pack("{s:o, s:s, s:n, s:i}", "message", valid(text), "type", type_of(status), "param", "code", status);
     if (field[0]) json_object_set_new(error, "param", json_string(field));
     return json_pack("{s:o}", "error", error);
 }

@@ -12,6 +12,8 @@
 #include "reply.h"
 #include "routes.h"
 
+enum { LISTS_MAX = 65536 }; /* { and [ in a body, those in its strings too */
+
 typedef struct route {
     const char *method, *path;
     void (*get)(server *s, connection *c);
@@ -81,8 +83,10 @@ static json_t *ids_json(const pleat_token *ids, uint32_t n) {
 static int read_tokenize(const server *s, json_t *body, pleat_token **ids, uint32_t *n, refusal *why) {
     json_t *messages = json_object_get(body, "messages"), *text = json_object_get(body, "prompt");
     if (!text) text = json_object_get(body, "content");
-    if (json_array_size(messages) > 0)
-        return job_chat_tokens(s, messages, json_object_get(body, "tools"), NULL, ids, n, why);
+    if (messages && !json_is_null(messages))
+        return params_check_messages(messages, why) != 0
+                   ? -1
+                   : job_chat_tokens(s, messages, json_object_get(body, "tools"), NULL, ids, n, why);
     if (!json_is_string(text)) return params_refuse(why, 400, "prompt", "prompt is a string, or messages a list");
     const int is_plain = json_is_false(json_object_get(body, "add_special_tokens"));
     const uint32_t flags = (is_plain ? 0 : PLEAT_TOKENIZE_ADD_BOS) | (s->o->special ? PLEAT_TOKENIZE_SPECIAL : 0);
@@ -136,12 +140,52 @@ static const route routes[] = {
     {"POST", "/detokenize", NULL, post_detokenize},
 };
 
-int route_admits(const server *s, const http_head *head) {
-    return !s->keys.keys || strcmp(head->path, "/health") == 0 /* no secret */ || keys_have(&s->keys, head->key);
+/* HEAD asks what GET does; the connection leaves the body away. */
+static const route *find(const http_head *head, const route **same_path) {
+    const char *method = strcmp(head->method, "HEAD") == 0 ? "GET" : head->method;
+    *same_path = NULL;
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+        if (strcmp(routes[i].path, head->path) != 0) continue;
+        *same_path = &routes[i];
+        if (strcmp(routes[i].method, method) == 0) return &routes[i];
+    }
+    return NULL;
+}
+
+/* Health is no secret; but nobody sends bodies without a key. */
+static int has_key(const server *s, const http_head *head) {
+    if (!s->keys.keys || (strcmp(head->path, "/health") == 0 && head->content_length == 0)) return 1;
+    return keys_have(&s->keys, head->key);
+}
+
+int route_admits(const server *s, connection *c, const http_head *head) {
+    const route *same_path;
+    char text[128];
+    if (!has_key(s, head)) {
+        reply_refuse(c, 401, "", "a key is asked for: Authorization: Bearer KEY");
+        return 0;
+    }
+    if (find(head, &same_path)) return 1;
+    snprintf(text, sizeof text, same_path ? "%.80s is asked by %s" : "there is no %.80s here", head->path,
+             same_path ? same_path->method : "");
+    if (same_path) connection_set_allow(c, same_path->get ? "GET, HEAD" : "POST");
+    reply_refuse(c, same_path ? 405 : 404, "", text);
+    return 0;
+}
+
+/* A list or object of two bytes becomes a hundred times that. */
+static int has_many_lists(const char *body, size_t n_body) {
+    size_t n = 0;
+    for (size_t i = 0; i < n_body; i++) n += body[i] == '{' || body[i] == '[';
+    return n > LISTS_MAX;
 }
 
 static void post(server *s, connection *c, const route *r, const char *body, size_t n_body) {
     json_error_t error;
+    if (has_many_lists(body, n_body)) {
+        reply_refuse(c, 400, "", "the body has more than 65536 of { and [");
+        return;
+    }
     json_t *object = json_loadb(body, n_body, JSON_REJECT_DUPLICATES, &error);
     if (object) {
         r->post(s, c, object);
@@ -153,20 +197,9 @@ static void post(server *s, connection *c, const route *r, const char *body, siz
 }
 
 void route_request(server *s, connection *c, const http_head *head, const char *body, size_t n_body) {
-    const route *same_path = NULL;
-    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
-        const route *r = &routes[i];
-        if (strcmp(r->path, head->path) != 0) continue;
-        same_path = r;
-        if (strcmp(r->method, head->method) != 0) continue;
-        if (r->get)
-            r->get(s, c);
-        else
-            post(s, c, r, body, n_body);
-        return;
-    }
-    char text[128];
-    snprintf(text, sizeof text, same_path ? "%.80s is asked by %s" : "there is no %.80s here", head->path,
-             same_path ? same_path->method : "");
-    reply_refuse(c, same_path ? 405 : 404, "", text);
+    const route *same_path, *r = find(head, &same_path);
+    if (r->get)
+        r->get(s, c);
+    else
+        post(s, c, r, body, n_body);
 }

@@ -64,7 +64,8 @@ typedef struct server {
     struct job **jobs; /* [n_jobs_max] NULL: free */
     uint32_t n_jobs_max;
     uint64_t n_jobs_made;
-    int is_stopping; /* no new work is taken */
+    uint64_t n_echoed; /* logprobs of prompts that jobs hold or will */
+    int is_stopping;   /* no new work is taken */
 } server;
 
 /* Run until SIGTERM or SIGINT.  CLI_OK, or CLI_FAILED after a message.  server.c, or serve.c where there is no

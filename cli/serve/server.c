@@ -82,7 +82,7 @@ static void on_clock(evutil_socket_t fd, short what, void *arg) {
     loop *l = arg;
     (void)fd, (void)what;
     if (l->phase == SERVING) {
-        evconnlistener_enable(l->listener);
+        if (l->all.n < l->s->o->connections) evconnlistener_enable(l->listener);
     } else if (l->phase == STOPPING) {
         abort_jobs(l->s);
         begin_flush(l);
@@ -115,7 +115,9 @@ static void on_connection(struct evconnlistener *listener, evutil_socket_t fd, s
 
 /* ---- what connections ask and tell (connection_rules) ----------------------------------------------------------------------- */
 
-static int on_admits(void *ctx, const http_head *head) { return route_admits(((loop *)ctx)->s, head); }
+static int on_admits(void *ctx, connection *c, const http_head *head) {
+    return route_admits(((loop *)ctx)->s, c, head);
+}
 
 static void on_request(void *ctx, connection *c, const http_head *head, const char *body, size_t n) {
     route_request(((loop *)ctx)->s, c, head, body, n);
@@ -137,6 +139,8 @@ static void on_room(void *ctx) {
     loop *l = ctx;
     l->s->metrics.n_connections = l->all.n;
     if (l->phase == SERVING && l->all.n < l->s->o->connections) evconnlistener_enable(l->listener);
+    if (l->phase == STOPPING && count_jobs(l->s) == 0)
+        set_clock(l, 0); /* the last client has left, and no note comes */
     if (l->phase == FLUSHING && l->all.n == 0) event_base_loopbreak(l->base);
 }
 

@@ -149,11 +149,11 @@ typedef struct pleat_request {
     size_t size_bytes;
     const pleat_token *prompt; /* [n_prompt], n_prompt >= 1; copied */
     uint32_t n_prompt;
-    uint32_t n_predict; /* tokens to generate at most, >= 1; n_prompt + n_predict within the engine's max_tokens */
-    const char *tenant; /* name; NULL: the first tenant */
-    const char *salt;   /* prefixes are shared among equal salts, of the first 4096 salts; NULL: ""; below 4096 bytes */
-    int32_t priority;   /* the higher goes first; default 0 */
-    uint32_t breakpoint;         /* prompt tokens after which a prefix ends that others share, <= n_prompt; 0: none */
+    uint32_t n_predict;  /* tokens to generate at most, >= 1; n_prompt + n_predict within the engine's max_tokens */
+    const char *tenant;  /* name; NULL: the first tenant */
+    const char *salt;    /* equal ones share prefixes: "" and the first 4095 others; NULL: ""; below 4096 bytes */
+    int32_t priority;    /* the higher goes first; default 0 */
+    uint32_t breakpoint; /* prompt tokens after which a prefix ends that others share, <= n_prompt; 0: none */
     const uint32_t *breakpoints; /* [n_breakpoints] more such breakpoints, ascending, none twice; copied */
     uint32_t n_breakpoints;
     pleat_sampler_options sampling;
@@ -176,6 +176,7 @@ typedef struct pleat_request {
     float frequency_penalty, presence_penalty; /* finite; default 0 */
     float repetition_penalty;                  /* > 0; default 1: none */
     uint64_t time_limit_ns; /* time from the first step that sees it until it is finished with DEADLINE; 0: none */
+    int text_goes_on;       /* the answer's text goes on from the prompt's, so its first token's leading space stays */
 } pleat_request;
 
 /* Greedy, no tenant, 0 elsewhere. */

@@ -135,7 +135,7 @@ pleat_status pleat__answer_create(const pleat_request *q, const pleat_model *mod
                            .repetition = q->repetition_penalty,
                            .model = model};
     if (has_text) terms.held_cap = longest_stop(q) + (uint32_t)PLEAT_DETOKENIZER_CAP(max_token_bytes) + 3;
-    PLEAT_TRY(pleat_detokenizer_init(&terms.detokenizer, model, 0));
+    PLEAT_TRY(pleat_detokenizer_init(&terms.detokenizer, model, q->text_goes_on ? PLEAT_DETOKENIZE_MIDDLE : 0));
     pleat__arena arena = {0};
     (void)carve(&terms, q, &arena);
     terms.block_bytes = arena.used_bytes;

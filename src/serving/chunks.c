@@ -102,3 +102,18 @@ uint32_t pleat__serving_path(pleat_serving *s, const pleat__request *r, uint32_t
     }
     return at;
 }
+
+/* ---- roots ---------------------------------------------------------------------------------------- */
+
+/* Its name is the spec's text, a NUL, the salt. */
+pleat_status pleat__serving_root(pleat_serving *s, const char *salt, uint32_t *root) {
+    char key[PLEAT_SPEC_TEXT_CAP + PLEAT__SALT_CAP];
+    const size_t n_key = strlen(s->backend.shape.key) + 1, n_salt = salt ? strlen(salt) : 0;
+    *root = PLEAT__NO_ROOT;
+    if (!s->prefixes.tree) return PLEAT_OK;
+    memcpy(key, s->backend.shape.key, n_key);
+    if (n_salt > 0) memcpy(key + n_key, salt, n_salt);
+    const pleat_status status = pleat__radix_root(s->prefixes.tree, key, (uint32_t)(n_key + n_salt), root);
+    if (status == PLEAT_E_LIMIT) *root = PLEAT__NO_ROOT;
+    return status == PLEAT_E_LIMIT ? PLEAT_OK : status;
+}

@@ -12,7 +12,7 @@
  *     preempt.c    running requests wait again, are compressed, finish
  *     prefix.c     prefixes found, promised, kept, evicted; pages of those who stand on them
  *     image.c      swapped requests' images
- *     chunks.c     where a prompt's chunks end
+ *     chunks.c     where a prompt's chunks end; the tree's root for a salt
  *     place.c      places and ids of requests
  *     answer.c     what a request wants of its answer beside tokens: text, its ends, probabilities, what moves the choice
  *     backend*.c   who computes
@@ -219,6 +219,11 @@ pleat_status pleat__request_enter_queue(pleat_serving *s, pleat__request *r, boo
 void pleat__inbox_drain(pleat_serving *s);
 
 /* ---- chunks.c */
+
+#define PLEAT__SALT_CAP 4096u /* bytes, NUL included */
+
+/* The tree's root for a salt (NULL: ""), made at first use; PLEAT__NO_ROOT where there are MAX_ROOTS others. */
+pleat_status pleat__serving_root(pleat_serving *s, const char *salt, uint32_t *root);
 
 /* A request's next item. */
 typedef struct pleat__portion {

@@ -173,6 +173,8 @@ static pleat_status create_parts(pleat_serving *s, const pleat_serving_options *
     PLEAT_TRY(create_sched(s, o));
     if (s->opt.prefix_tokens > 0)
         PLEAT_TRY(pleat__radix_create(s->opt.max_prefixes + s->max_running, MAX_ROOTS, &s->al, &s->prefixes.tree));
+    uint32_t root;
+    PLEAT_TRY(pleat__serving_root(s, NULL, &root)); /* whatever salts come, requests without one share */
     if (!s->backend.shape.model) return PLEAT_OK;
     s->max_token_bytes = longest_token(&s->backend.shape);
     pleat_sampler_options greedy;

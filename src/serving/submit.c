@@ -14,8 +14,6 @@
 #include "core/error.h"
 #include "serving/internal.h"
 
-#define SALT_CAP 4096u
-
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, "request: " __VA_ARGS__)
 
 static pleat_status no_memory(pleat_error *err) {
@@ -57,7 +55,7 @@ static pleat_status check_breakpoints(const pleat_request *q, pleat_error *err) 
 static pleat_status check_rest(const pleat_serving *s, const pleat_request *q, pleat_error *err) {
     REQUIRE(q->max_ah >= 0 && q->max_al >= 0 && isfinite(q->max_ah) && isfinite(q->max_al),
             "max_ah %g or max_al %g is negative or no number", (double)q->max_ah, (double)q->max_al);
-    REQUIRE(!q->salt || strlen(q->salt) < SALT_CAP, "a salt of %u bytes or more", SALT_CAP);
+    REQUIRE(!q->salt || strlen(q->salt) < PLEAT__SALT_CAP, "a salt of %u bytes or more", PLEAT__SALT_CAP);
     pleat_sampler *sampler = NULL; /* to have its options checked; its own is made when it starts */
     PLEAT_TRY(pleat_sampler_create(&q->sampling, 1, &s->al, &sampler, err));
     pleat_sampler_destroy(&sampler);
@@ -82,19 +80,6 @@ static pleat_status check_size(const pleat_serving *s, const pleat_request *q, c
 }
 
 /* ---- a record --------------------------------------------------------------------------------------------------------- */
-
-/* The tree's root for this salt: the spec's text, a NUL, the salt. */
-static pleat_status find_root(pleat_serving *s, const char *salt, uint32_t *root) {
-    char key[PLEAT_SPEC_TEXT_CAP + SALT_CAP];
-    const size_t n_key = strlen(s->backend.shape.key) + 1, n_salt = salt ? strlen(salt) : 0;
-    *root = PLEAT__NO_ROOT;
-    if (!s->prefixes.tree) return PLEAT_OK;
-    memcpy(key, s->backend.shape.key, n_key);
-    if (n_salt > 0) memcpy(key + n_key, salt, n_salt);
-    const pleat_status status = pleat__radix_root(s->prefixes.tree, key, (uint32_t)(n_key + n_salt), root);
-    if (status == PLEAT_E_LIMIT) *root = PLEAT__NO_ROOT;
-    return status == PLEAT_E_LIMIT ? PLEAT_OK : status;
-}
 
 /* breakpoint among breakpoints, each once. */
 static void merge_breakpoints(const pleat_request *q, pleat__request *r) {
@@ -166,7 +151,7 @@ pleat_status pleat__request_create(pleat_serving *s, const pleat_request *q, ple
 static pleat_status prepare(pleat_serving *s, pleat__request *r) {
     const pleat__backend_shape *b = &s->backend.shape;
     r->root = PLEAT__NO_ROOT;
-    if (!r->answer || !r->answer->wants_prompt) return find_root(s, r->salt, &r->root);
+    if (!r->answer || !r->answer->wants_prompt) return pleat__serving_root(s, r->salt, &r->root);
     if (s->step.prompt_logits) return PLEAT_OK;
     s->step.prompt_logits = pleat__alloc(&s->al, (uint64_t)b->step_tokens * b->n_vocab, sizeof(float));
     return s->step.prompt_logits ? PLEAT_OK : PLEAT_E_MEMORY;

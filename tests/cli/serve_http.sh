@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 #
 # serve_http.sh: `pleat serve` from outside: what clients of OpenAI's API send and hear, refusals, streams, strangers'
-# bytes, clients that leave, a full queue, keys, and the end.  curl asks; tests/cli/serve/client.py is the `openai`
-# package's client, where Python has it.
+# bytes, clients that leave, a full queue, keys, and the end.  curl asks; tests/cli/serve/stranger.py sends by hand;
+# tests/cli/serve/client.py is the `openai` package's client, where Python has it.
 . "$(dirname "$0")/harness.bash"
 
 if "$PLEAT" --version | grep -q "no libevent"; then
@@ -126,6 +126,10 @@ check "greedy took the likeliest" holds "all(
 first=$(pick "a['choices'][0]['logprobs']['token_logprobs'][1:4]")
 ask /v1/completions '{"prompt": [458, 1875, 330, 3061], "max_tokens": 0, "logprobs": 20, "echo": true}'
 check "echo alone" holds "a['choices'][0]['logprobs']['token_logprobs'][1:] == $first"
+ask /v1/completions '{"prompt": "The sea was calm and", "temperature": 0, "max_tokens": 2, "logprobs": 0, "echo": true}'
+check "offsets of a text's tokens are in it" holds "[a['choices'][0]['text'][n:].startswith(t)
+    for n, t in zip(a['choices'][0]['logprobs']['text_offset'], a['choices'][0]['logprobs']['tokens'])] == [False] + 7 * [True]"
+ask /v1/completions '{"prompt": [458, 1875, 330, 3061], "max_tokens": 0, "logprobs": 20, "echo": true}'
 check "generates nothing" holds "a['usage']['completion_tokens'] == 0 and a['choices'][0]['text'].startswith('The sea was')"
 
 # Stops, several texts, penalties, biases
@@ -178,6 +182,8 @@ refuses 400 "max_tokens 5000 are more than the context of 4096" /v1/completions 
 refuses 400 "no JSON" /v1/completions '{"prompt": '
 refuses 400 "no JSON" /v1/completions '{"prompt": "a", "prompt": "b"}'
 refuses 400 "no JSON: maximum parsing depth" /v1/completions "$(python3 -c 'print("[" * 5000)')"
+python3 -c 'print("{\"prompt\": \"a\", \"x\": [" + "[]," * 70000 + "0]}")' >"$scratch/lists"
+refuses 400 "more than 65536" /v1/completions "@$scratch/lists"
 refuses 400 "temperature is a number" /v1/completions '{"prompt": "a", "temperature": "hot"}'
 refuses 400 "top_p is above 0" /v1/completions '{"prompt": "a", "top_p": 0}'
 refuses 400 "logprobs is a whole number in 0..20" /v1/completions '{"prompt": "a", "logprobs": 21}'
@@ -193,6 +199,18 @@ eos=$(curl -s "$url/tokenizer_info" | python3 -c 'import json,sys; print(json.lo
 refuses 400 "spells out .* a special token" /v1/chat/completions \
     "{\"messages\": [{\"role\": \"user\", \"content\": \"x $eos y\"}]}"
 refuses 400 "13 continuations are more than the 12" /v1/completions '{"prompt": "a", "n": 13}'
+refuses 400 "14 continuations are more than the 12" /v1/completions '{"prompt": ["a", "b"], "n": 7}'
+refuses 400 "echo with logprobs is for n 1" /v1/completions '{"prompt": "a", "n": 2, "echo": true, "logprobs": 1}'
+refuses 400 "min_tokens is not supported" /v1/completions '{"prompt": "a", "min_tokens": 3}'
+refuses 400 "guided_choice is not supported" /v1/completions '{"prompt": "a", "guided_choice": ["a", "b"]}'
+refuses 400 "add_generation_prompt false" /v1/chat/completions '{"messages": [{"role": "user", "content": "a"}],
+    "add_generation_prompt": false}'
+refuses 400 "messages.0. is no object with a role" /tokenize '{"messages": [7]}'
+refuses 404 "is not here" /v1/completions "{\"prompt\": \"a\", \"model\": \"a$(python3 -c 'print("é" * 200)')\"}"
+ask /v1/completions '{"prompt": "a", "max_tokens": 1, "min_tokens": 0, "bad_words": [], "guided_choice": null}'
+check "defaults of clients are no wishes" test "$code" = 200
+refuses 400 "has [0-9]+ tokens; the context of 4096" /v1/completions "{\"prompt\": [\"a\", \"$long\"]}"
+check "what is refused has not left" test "$(curl -s "$url/metrics" | sed -n 's/.*finished_reason="abort"} //p')" = 0
 
 # Bytes from strangers
 raw 'GET /health HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx'
@@ -215,6 +233,16 @@ raw 'GET /health HTTP/1.0\r\n\r\n'
 check "HTTP/1.0 ends the connection" prints '"status":"ok"'
 raw 'GET /health HTTP/1.1\r\nHost: a\r\n\r\nGET /version HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'
 check "two requests on one connection" test "$(grep -o "HTTP/1.1 200" <<<"$stdout" | wc -l)" = 2
+
+# Clients that are odd, one check each
+strange() {
+    local name
+    for name in "$@"; do
+        capture python3 "$ROOT/tests/cli/serve/stranger.py" "${url##*:}" "$server" "$name"
+        check "stranger.py $name" exits 0
+    done
+}
+strange answers pipeline silent early heads large ahead burst
 
 # A client that leaves: its texts are cancelled, and the pool is as it was
 count() { curl -s "$url/metrics" | sed -n "s/^$1{[^}]*} //p" | head -1; }
@@ -278,6 +306,19 @@ check "and stops" exits 0
 start --host 0.0.0.0 || exit 1
 check "a public address without a key is noted" grep -q "anybody may use it" "$scratch/server"
 stop
+
+# The last client leaves while its prompt is read, after SIGTERM: nobody is waited for
+python3 -c 'print("{\"prompt\": [" + "288," * 4000 + "288], \"max_tokens\": 1}")' >"$scratch/prompt"
+start -np 1 -t 1 --grace 120 || exit 1
+curl -s "$url/v1/completions" -d "@$scratch/prompt" >/dev/null &
+many=$!
+sleep 0.2
+kill -TERM $server
+sleep 0.1
+kill $many
+SECONDS=0
+wait $server
+check "the end does not wait for who has left" test $? = 0 -a $SECONDS -lt 100
 
 # The package that people have
 if python3 -c 'import openai' 2>/dev/null; then

@@ -3,9 +3,11 @@
  * connection.c: see connection.h.
  *
  *     state    reads                       timer
- *     HEAD     up to a head                idle, or for the head once a byte has come
+ *     HEAD     up to a head, and takes it  idle, or for the head once a byte has come
+ *              when the last answer is out
  *     BODY     up to its length            for the whole of it, by its length
- *     WORK     ahead, one head at most     none: the answer takes what it takes; the writing has its own
+ *     WORK     ahead, until too much       none: the answer takes what it takes; the writing has its own.  For a reader
+ *              has come                    that is behind: what it has left unread then decides
  *     LAST     and forgets it              none: its last bytes are going out
  *     LINGER   and forgets it              2 s: so that the client sees the answer before the connection is reset
  */
@@ -33,7 +35,8 @@ struct connection {
     struct event *timer;
     connection_state state;
     http_head head;      /* of the request under way */
-    uint64_t body_bytes; /* of it, in all->body_bytes */
+    uint64_t body_bytes; /* of it that have come, in all->body_bytes */
+    const char *allow;   /* methods for an answer 405; NULL: not told */
     void *work;          /* NULL: none */
     int has_begun;       /* bytes of the next head have come */
     int is_cut;          /* its reader is too slow: it is going to be closed */
@@ -77,8 +80,10 @@ void connection_close(connection *c) {
 
 /* Nothing follows on this connection: what is written goes out, and then it ends. */
 static void begin_last(connection *c) {
+    struct evbuffer *in = bufferevent_get_input(c->bev);
     c->state = LAST;
     arm(c, 0);
+    evbuffer_drain(in, evbuffer_get_length(in));
     bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX);
 }
 
@@ -92,7 +97,7 @@ static void begin_head(connection *c) {
     c->state = HEAD;
     c->has_begun = 0;
     bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX);
-    arm(c, NET_IDLE_S);
+    arm(c, output_bytes(c) > 0 ? 0 : NET_IDLE_S); /* until the last answer is out the writing's own time rules */
 }
 
 /* ---- answers ------------------------------------------------------------------------------------------------------------- */
@@ -108,7 +113,9 @@ static void put_head(connection *c, int status, const char *type) {
                         type);
     if (status == 429 || status == 503) evbuffer_add_printf(out, "Retry-After: 1\r\n");
     if (status == 401) evbuffer_add_printf(out, "WWW-Authenticate: Bearer\r\n");
+    if (status == 405 && c->allow) evbuffer_add_printf(out, "Allow: %s\r\n", c->allow);
     if (!c->head.stays) evbuffer_add_printf(out, "Connection: close\r\n");
+    if (c->head.stays && c->head.minor == 0) evbuffer_add_printf(out, "Connection: keep-alive\r\n");
     c->all->rules.answered(c->all->rules.ctx, status);
 }
 
@@ -127,7 +134,7 @@ void connection_answer(connection *c, int status, const char *type, const char *
     if (c->is_cut) return;
     put_head(c, status, type);
     evbuffer_add_printf(bufferevent_get_output(c->bev), "Content-Length: %zu\r\n\r\n", n);
-    bufferevent_write(c->bev, text, n);
+    if (strcmp(c->head.method, "HEAD") != 0) bufferevent_write(c->bev, text, n);
     end_answer(c);
 }
 
@@ -147,9 +154,12 @@ void connection_send(connection *c, const char *data, size_t n) {
     evbuffer_add(out, data, n);
     evbuffer_add(out, after, sizeof after - 1);
     if (c->head.minor == 1) evbuffer_add(out, "\r\n", 2);
-    if (output_bytes(c) <= NET_OUTPUT_MAX) return;
-    c->is_cut = 1; /* its reader takes nothing: closed from the loop */
-    event_active(c->timer, EV_TIMEOUT, 0);
+    if (output_bytes(c) > NET_OUTPUT_CUT) {
+        c->is_cut = 1; /* closed from the loop */
+        event_active(c->timer, EV_TIMEOUT, 0);
+    } else if (output_bytes(c) > NET_OUTPUT_MAX && !evtimer_pending(c->timer, NULL)) {
+        arm(c, NET_BEHIND_S);
+    }
 }
 
 void connection_end_stream(connection *c) {
@@ -159,6 +169,8 @@ void connection_end_stream(connection *c) {
 }
 
 void connection_set_work(connection *c, void *work) { c->work = work; }
+
+void connection_set_allow(connection *c, const char *methods) { c->allow = methods; }
 
 /* ---- requests ------------------------------------------------------------------------------------------------------------ */
 
@@ -170,23 +182,21 @@ static void refuse_and_end(connection *c, int status, const char *text) {
 
 static void take_head(connection *c, size_t n_head) {
     const connection_rules *rules = &c->all->rules;
+    const int stays = c->head.stays, has_body = c->head.content_length > 0;
     evbuffer_drain(bufferevent_get_input(c->bev), n_head);
-    if (!rules->admits(rules->ctx, &c->head)) {
-        refuse_and_end(c, 401, "a key is asked for: Authorization: Bearer KEY");
-    } else if (c->head.content_length > rules->body_bytes) {
+    if (has_body) c->head.stays = 0; /* behind a body that is not read nothing can be */
+    if (!rules->admits(rules->ctx, c, &c->head)) return;
+    c->head.stays = stays;
+    if (c->head.content_length > rules->body_bytes) {
         char text[128];
         snprintf(text, sizeof text, "a body of %llu bytes; at most %llu are taken",
                  (unsigned long long)c->head.content_length, (unsigned long long)rules->body_bytes);
         refuse_and_end(c, 413, text);
-    } else if (c->all->body_bytes + c->head.content_length > NET_BODIES_MAX) {
-        refuse_and_end(c, 503, "too many bytes of other requests are under way");
     } else {
-        c->body_bytes = c->head.content_length;
-        c->all->body_bytes += c->body_bytes;
         c->state = BODY;
-        bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX + (size_t)c->body_bytes);
-        arm(c, NET_BODY_S + (uint32_t)(c->body_bytes / BODY_BYTES_PER_S));
-        if (c->head.expects_continue && c->body_bytes > 0)
+        bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX + (size_t)c->head.content_length);
+        arm(c, NET_BODY_S + (uint32_t)(c->head.content_length / BODY_BYTES_PER_S));
+        if (c->head.expects_continue && has_body)
             evbuffer_add_printf(bufferevent_get_output(c->bev), "HTTP/1.1 100 Continue\r\n\r\n");
     }
 }
@@ -216,10 +226,23 @@ static int read_head(connection *c) {
     return 0;
 }
 
+/* Count what has come of the body: who announces much and sends nothing takes nothing from others.  0: too much has. */
+static int count_body(connection *c) {
+    const uint64_t n = evbuffer_get_length(bufferevent_get_input(c->bev));
+    free_body(c);
+    c->body_bytes = n < c->head.content_length ? n : c->head.content_length;
+    c->all->body_bytes += c->body_bytes;
+    return c->all->body_bytes <= NET_BODIES_MAX;
+}
+
 /* 1: the body was there, and the request is under way or answered. */
 static int read_body(connection *c) {
     struct evbuffer *in = bufferevent_get_input(c->bev);
     const size_t n = (size_t)c->head.content_length;
+    if (!count_body(c)) {
+        refuse_and_end(c, 503, "too many bytes of other requests are under way");
+        return 1;
+    }
     if (evbuffer_get_length(in) < n) return 0;
     char *body = cli_alloc(n + 1, 1);
     evbuffer_remove(in, body, n);
@@ -227,18 +250,30 @@ static int read_body(connection *c) {
     arm(c, 0);
     bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX);
     c->all->rules.request(c->all->rules.ctx, c, &c->head, body, n);
+    free_body(c);
     free(body);
     return 1;
 }
 
+/* A head is taken when nothing is unsent: so who asks and does not read has one answer here. */
 static void advance(connection *c) {
     int goes_on = 1;
     c->is_advancing = 1;
-    while (goes_on && !c->is_cut) goes_on = c->state == HEAD ? read_head(c) : c->state == BODY ? read_body(c) : 0;
+    while (goes_on && !c->is_cut) {
+        if (c->state == HEAD && output_bytes(c) > 0) break; /* on_write goes on */
+        goes_on = c->state == HEAD ? read_head(c) : c->state == BODY ? read_body(c) : 0;
+    }
     c->is_advancing = 0;
 }
 
 /* ---- what the loop calls --------------------------------------------------------------------------------------------------- */
+
+/* The last thing in a callback: c may be gone.  Who sends too far ahead is not read, so that it would not be seen to
+ * leave. */
+static void look(connection *c) {
+    if (c->state == LAST && output_bytes(c) == 0) begin_linger(c);
+    if (c->state == WORK && evbuffer_get_length(bufferevent_get_input(c->bev)) >= INPUT_MAX) connection_close(c);
+}
 
 static void on_read(struct bufferevent *bev, void *arg) {
     connection *c = arg;
@@ -247,13 +282,18 @@ static void on_read(struct bufferevent *bev, void *arg) {
         evbuffer_drain(in, evbuffer_get_length(in));
     else
         advance(c);
-    if (c->state == LAST && output_bytes(c) == 0) begin_linger(c);
+    look(c);
 }
 
 static void on_write(struct bufferevent *bev, void *arg) {
     connection *c = arg;
     (void)bev;
-    if (c->state == LAST && output_bytes(c) == 0) begin_linger(c);
+    if (output_bytes(c) > 0) return;
+    if (c->state == HEAD) {
+        if (!c->has_begun) arm(c, NET_IDLE_S);
+        advance(c);
+    }
+    look(c);
 }
 
 static void on_event(struct bufferevent *bev, short what, void *arg) {
@@ -262,7 +302,9 @@ static void on_event(struct bufferevent *bev, short what, void *arg) {
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg) {
+    const connection *c = arg;
     (void)fd, (void)what;
+    if (c->state == WORK && !c->is_cut && output_bytes(c) <= NET_OUTPUT_MAX) return; /* its reader has caught up */
     connection_close(arg);
 }
 

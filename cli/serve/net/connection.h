@@ -5,8 +5,11 @@
  *     HEAD ──whole──> BODY ──whole──> WORK ──answer──> HEAD        or the end, where the connection is not to stay
  *                                      └──stream──> events ──> HEAD
  *
- * Requests of one connection are answered one after the other; what a client sends ahead waits in the socket.  The client
+ * Requests of one connection are answered one after the other, the next when the answer before it has gone out; what a
+ * client sends ahead waits in the socket.  The client
  * may leave in any state: then who works for it is told.  That a client closes its sending side counts as leaving.
+ *
+ * A client that sends 32 KiB ahead of an answer which is not there yet is closed.
  *
  * Nothing here closes a connection under a caller: who reads too slowly is marked, and closed from the loop.
  */
@@ -18,12 +21,14 @@
 #include "http.h"
 
 enum {
-    NET_BODIES_MAX = 128 << 20, /* bytes of all bodies that are being read or worked on */
-    NET_OUTPUT_MAX = 4 << 20,   /* bytes of a stream that its reader has not taken */
-    NET_HEAD_S = 20,            /* for a head to come, from its first byte or the connection's beginning */
-    NET_IDLE_S = 75,            /* for the next request on a connection */
-    NET_BODY_S = 30,            /* for a body, and a second more for each 32 KiB of it */
-    NET_WRITE_S = 30,           /* without the reader taking a byte */
+    NET_BODIES_MAX = 128 << 20, /* bytes of all bodies that are being read */
+    NET_OUTPUT_MAX = 4 << 20,   /* bytes of a stream that its reader may leave unread for NET_BEHIND_S */
+    NET_OUTPUT_CUT = 64 << 20,  /* bytes of a stream that its reader has not taken: cut off at once */
+    NET_BEHIND_S = 5,
+    NET_HEAD_S = 20,  /* for a head to come, from its first byte or the connection's beginning */
+    NET_IDLE_S = 75,  /* for the next request on a connection */
+    NET_BODY_S = 30,  /* for a body, and a second more for each 32 KiB of it */
+    NET_WRITE_S = 30, /* without the reader taking a byte */
 };
 
 typedef struct connection connection;
@@ -31,8 +36,9 @@ typedef struct connection connection;
 /* What the caller does; ctx is handed to each. */
 typedef struct connection_rules {
     void *ctx;
-    uint64_t body_bytes;                             /* the longest body */
-    int (*admits)(void *ctx, const http_head *head); /* asked before the body is read; 0 is refused with 401 */
+    uint64_t body_bytes; /* the longest body */
+    /* Asked before the body is read.  0: it has been answered, and its body is not read. */
+    int (*admits)(void *ctx, connection *c, const http_head *head);
     /* A request is there whole: it is answered now or later.  The body has a NUL behind it and lives during the call. */
     void (*request)(void *ctx, connection *c, const http_head *head, const char *body, size_t n_body);
     void (*refuse)(void *ctx, connection *c, int status, const char *text); /* answer with an error */
@@ -47,7 +53,7 @@ typedef struct connections {
     connection_rules rules;
     connection *first; /* list */
     uint32_t n;
-    uint64_t body_bytes; /* of all bodies that are announced and not yet done with */
+    uint64_t body_bytes; /* that have come of bodies that are not yet done with */
     int is_stopping;     /* connections end behind their answers */
 } connections;
 
@@ -67,6 +73,9 @@ void connection_answer(connection *c, int status, const char *type, const char *
 void connection_begin_stream(connection *c);
 void connection_send(connection *c, const char *data, size_t n);
 void connection_end_stream(connection *c);
+
+/* The methods that an answer 405 names; they live on. */
+void connection_set_allow(connection *c, const char *methods);
 
 /* Who works on the request under way; NULL: nobody. */
 void connection_set_work(connection *c, void *work);

@@ -61,6 +61,23 @@ static int take_line(slice *rest, slice *line) {
     return 1;
 }
 
+/* /path?query, or, as to a proxy, http://host/path?query (RFC 9112, 3.2.2). */
+static int read_target(slice target, http_head *out) {
+    static const char scheme[] = "http://";
+    const size_t n = sizeof scheme - 1;
+    for (size_t i = 0; i < target.n; i++)
+        if ((unsigned char)target.p[i] <= 0x20 || (unsigned char)target.p[i] >= 0x7F) return BAD;
+    if (target.n > n && strncasecmp(target.p, scheme, n) == 0) {
+        const char *slash = memchr(target.p + n, '/', target.n - n);
+        if (!slash || slash == target.p + n) return BAD;
+        target = (slice){slash, target.n - (size_t)(slash - target.p)};
+    }
+    if (target.n == 0 || target.p[0] != '/') return BAD;
+    const char *question = memchr(target.p, '?', target.n);
+    memcpy(out->path, target.p, question ? (size_t)(question - target.p) : target.n);
+    return 0;
+}
+
 /* METHOD SP TARGET SP HTTP/1.x */
 static int read_request_line(slice line, http_head *out) {
     const char *first = memchr(line.p, ' ', line.n);
@@ -74,13 +91,8 @@ static int read_request_line(slice line, http_head *out) {
     if (version.n != 8 || memcmp(version.p, "HTTP/", 5) != 0) return BAD;
     if (memcmp(version.p, "HTTP/1.1", 8) != 0 && memcmp(version.p, "HTTP/1.0", 8) != 0) return -505;
     if (target.n > HTTP_TARGET_MAX) return -414;
-    if (target.n == 0 || target.p[0] != '/') return BAD;
-    for (size_t i = 0; i < target.n; i++)
-        if ((unsigned char)target.p[i] <= 0x20 || (unsigned char)target.p[i] >= 0x7F) return BAD;
-    const char *question = memchr(target.p, '?', target.n);
-    const size_t n_path = question ? (size_t)(question - target.p) : target.n;
     memcpy(out->method, method.p, method.n);
-    memcpy(out->path, target.p, n_path);
+    if (read_target(target, out) != 0) return BAD;
     out->minor = version.p[7] - '0';
     out->stays = out->minor == 1;
     return 0;

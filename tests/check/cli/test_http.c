@@ -29,6 +29,10 @@ static const struct {
     {"GET  / HTTP/1.1\r\n" HOST "\r\n", -400},
     {"GET a HTTP/1.1\r\n" HOST "\r\n", -400},
     {"GET /\x80 HTTP/1.1\r\n" HOST "\r\n", -400},
+    {"GET http://a/health HTTP/1.1\r\n" HOST "\r\n", 1},
+    {"GET http://a HTTP/1.1\r\n" HOST "\r\n", -400},
+    {"GET http:///health HTTP/1.1\r\n" HOST "\r\n", -400},
+    {"GET http://a/\x80 HTTP/1.1\r\n" HOST "\r\n", -400},
     {"G@T / HTTP/1.1\r\n" HOST "\r\n", -400},
     {"GET / HTTP/1.2\r\n" HOST "\r\n", -505},
     {"GET / HTTP/2.0\r\n" HOST "\r\n", -505},
@@ -68,6 +72,8 @@ static void test_fields(void) {
     static const char old[] = "GET / HTTP/1.0\r\nConnection: keep-alive\r\nAuthorization: Basic eHg=\r\n\r\n";
     if (!CHECK(http_read_head(old, sizeof old - 1, &head) > 0)) return;
     CHECK(head.stays && head.minor == 0 && head.key[0] == 0 && head.content_length == 0);
+    static const char whole[] = "GET HTTP://a:80/health?x=/ HTTP/1.1\r\n" HOST "\r\n";
+    if (CHECK(http_read_head(whole, sizeof whole - 1, &head) > 0)) CHECK_EQ_STR(head.path, "/health");
 }
 
 static void test_lengths(void) {
@@ -88,7 +94,7 @@ static void test_lengths(void) {
 
 static void test_keys(void) {
     api_keys keys;
-    static const char text[] = "# a comment\nfirst \r\n\nsecond";
+    static const char text[] = "# a comment\nfirst \r\n\n\t second\t";
     CHECK_EQ_U64(keys_read(text, sizeof text - 1, &keys), 0);
     CHECK_EQ_U64(keys.n, 2);
     CHECK(keys_have(&keys, "first") && keys_have(&keys, "second"));
@@ -100,6 +106,16 @@ static void test_keys(void) {
     static char long_key[KEY_MAX + 3] = "a\n";
     memset(long_key + 2, 'x', KEY_MAX);
     CHECK_EQ_U64(keys_read(long_key, KEY_MAX + 2, &keys), 2);
+    keys_release(&keys);
+    long_key[2] = '#'; /* a comment may be as long as it likes */
+    CHECK_EQ_U64(keys_read(long_key, KEY_MAX + 2, &keys), 0);
+    keys_release(&keys);
+    static char many[2 * KEYS_MAX + 5];
+    for (size_t i = 0; i < KEYS_MAX; i++) memcpy(many + 2 * i, "k\n", 2);
+    memcpy(many + 2 * KEYS_MAX, "# k\nk", 5);
+    CHECK_EQ_U64(keys_read(many, 2 * KEYS_MAX + 4, &keys), 0); /* behind the last key, too */
+    keys_release(&keys);
+    CHECK_EQ_U64(keys_read(many, sizeof many, &keys), KEYS_MAX + 2);
     keys_release(&keys);
 }
 

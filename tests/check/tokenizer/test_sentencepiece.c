@@ -14,6 +14,7 @@
 #include "core/utf8.h"
 #include "gguf_writer.h"
 #include "model/internal.h"
+#include "serving/answer.h"
 #include "tokenizer_rig.h"
 
 /* ---- vocabularies ------------------------------------------------------------------------------------ */
@@ -306,6 +307,30 @@ static void expect_text(const pleat_model *m, uint32_t flags, const char *want, 
     CHECK_EQ_STR(text, want);
 }
 
+/* The first text of an answer, which goes on from its prompt's text or begins one. */
+static void test_answer(void) {
+    static vocabulary v;
+    const pleat_allocator al = pleat__allocator_or_default(NULL);
+    begin(&v);
+    const pleat_token space_a = add(&v, SPACE "a", NORMAL, -2);
+    pleat_model m = {.tokenizer = make_scored(&v, 1)};
+    if (!m.tokenizer) return;
+    for (int goes_on = 0; goes_on < 2; goes_on++) {
+        pleat_request q;
+        pleat__answer *a = NULL;
+        pleat_serving_event event = {.chosen = space_a};
+        pleat_request_default(&q);
+        q.wants_text = 1;
+        q.text_goes_on = goes_on;
+        if (!CHECK_STATUS(pleat__answer_create(&q, &m, 8, &al, &a), PLEAT_OK)) break;
+        CHECK(!pleat__answer_take(a, space_a));
+        pleat__answer_tell(a, &event);
+        CHECK(event.n_text == 1u + (unsigned)goes_on && memcmp(event.text, &" a"[!goes_on], event.n_text) == 0);
+        pleat__answer_destroy(&al, 0, a);
+    }
+    pleat__tokenizer_destroy(m.tokenizer);
+}
+
 static void test_detokenizer(void) {
     static vocabulary v;
     begin(&v);
@@ -505,16 +530,10 @@ static void test_failures(void) {
 
 int main(int argc, char **argv) {
     static const check_test tests[] = {
-        {"scores", test_scores},
-        {"long_word", test_long_word},
-        {"rules", test_rules},
-        {"keys", test_keys},
-        {"gemma4", test_gemma4},
-        {"detokenizer", test_detokenizer},
-        {"broken_text", test_broken_text},
-        {"round_trip", test_round_trip},
-        {"refused", test_refused},
-        {"failures", test_failures},
+        {"scores", test_scores},   {"long_word", test_long_word},     {"rules", test_rules},
+        {"keys", test_keys},       {"gemma4", test_gemma4},           {"detokenizer", test_detokenizer},
+        {"answer", test_answer},   {"broken_text", test_broken_text}, {"round_trip", test_round_trip},
+        {"refused", test_refused}, {"failures", test_failures},
     };
     return check_main(tests, CHECK_COUNT(tests), argc, argv);
 }
