@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "codec/block.h"
+#include "core/compiler.h"
 
 /* Bytes before the units: sum and the two sections' words. */
 #define PLEAT__BLOCK_HEADER_BYTES 12u
@@ -75,6 +76,21 @@ void pleat__raw_decode_avx2(const uint8_t *bytes, uint32_t n_bits, uint32_t n_ve
 void pleat__raw_decode_avx512(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out);
 void pleat__raw_decode_neon(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out);
 
+typedef void (*pleat__raw_decode_fn)(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out);
+
+/* decode() with a constant for the usual numbers of bits, so that its loop over planes is unrolled. */
+INLINE void pleat__raw_decode_by(pleat__raw_decode_fn decode, const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors,
+                                 uint8_t *out) {
+    switch (n_bits) {
+        case 1: decode(bytes, 1, n_vectors, out); break;
+        case 2: decode(bytes, 2, n_vectors, out); break;
+        case 3: decode(bytes, 3, n_vectors, out); break;
+        case 4: decode(bytes, 4, n_vectors, out); break;
+        case 5: decode(bytes, 5, n_vectors, out); break;
+        default: decode(bytes, n_bits, n_vectors, out); break;
+    }
+}
+
 /* ---- PACK (pack.c) ---------------------------------------------------------------------------------- */
 
 #define PLEAT__PACK_CODES 16u
@@ -97,10 +113,18 @@ void pleat__pack_order(const pleat__block_format *format, const uint8_t *k_rows,
 /* How a variant reads n numbers of n_bits = 0..8 at `at`; n is a multiple of 16. */
 typedef void (*pleat__pack_numbers_fn)(const uint8_t *at, uint32_t n, uint32_t n_bits, uint8_t *out);
 
-/* The widths and minimums of a slice, read and checked: bytes of its fields, with section->bytes moved onto them.
- * False: the section is damaged, and marked so. */
-bool pleat__pack_heads(pleat__section *section, uint32_t n_packs, pleat__pack_numbers_fn get, uint8_t *widths,
-                       uint8_t *mins, size_t *n_field_bytes);
+/* How a variant decodes the n_packs of a slice, whose fields begin at `at`; `constants` are its own. */
+typedef void (*pleat__pack_slice_fn)(const void *constants, const uint8_t *widths, const uint8_t *mins,
+                                     const uint8_t *at, uint32_t n_packs, uint8_t *out);
+
+typedef struct pleat__pack_ops {
+    pleat__pack_numbers_fn numbers;
+    pleat__pack_slice_fn keys, values;
+} pleat__pack_ops;
+
+/* Decode slice by slice with a variant's functions.  Zeros from where the section is damaged, which is marked. */
+void pleat__pack_decode_by(const pleat__pack_ops *ops, const void *constants, pleat__section *section,
+                           uint32_t n_vectors, uint8_t *out);
 
 void pleat__pack_decode_ref(pleat__section *section, uint32_t n_vectors, uint8_t *out);
 void pleat__pack_decode_avx2(pleat__section *section, uint32_t n_vectors, uint8_t *out);

@@ -100,7 +100,9 @@ static bool add_widths(const uint8_t *widths, uint32_t n, uint32_t most, uint32_
     return !(larger & 0x80 * each);
 }
 
-bool pleat__pack_heads(pleat__section *s, uint32_t n_packs, pleat__pack_numbers_fn get, uint8_t *widths, uint8_t *mins,
+/* The widths and minimums of a slice, read and checked: bytes of its fields, with s->bytes moved onto them.  False: the
+ * section is damaged, and marked so. */
+static bool read_heads(pleat__section *s, uint32_t n_packs, pleat__pack_numbers_fn get, uint8_t *widths, uint8_t *mins,
                        size_t *n_field_bytes) {
     const uint32_t code_bits = pleat__code_bits(s->n_levels), width_bits = pleat__pack_width_bits(code_bits);
     const size_t width_bytes = (size_t)n_packs * width_bits / 8, min_bytes = (size_t)n_packs * code_bits / 8;
@@ -116,27 +118,48 @@ bool pleat__pack_heads(pleat__section *s, uint32_t n_packs, pleat__pack_numbers_
     return true;
 }
 
-static void decode_slice(pleat__section *s, uint32_t n_packs, uint8_t *out) {
-    const uint8_t top = (uint8_t)(s->n_levels - 1);
-    uint8_t widths[PLEAT__SLICE_PACKS], mins[PLEAT__SLICE_PACKS], fields[PLEAT__PACK_CODES];
-    size_t n_field_bytes;
-    if (!pleat__pack_heads(s, n_packs, get_numbers, widths, mins, &n_field_bytes)) {
-        memset(out, 0, (size_t)n_packs * PLEAT__PACK_CODES);
-        return;
+void pleat__pack_decode_by(const pleat__pack_ops *ops, const void *constants, pleat__section *s, uint32_t n_vectors,
+                           uint8_t *out) {
+    const uint32_t slice = s->n_columns / 4, n_packs = pleat__pack_count(slice);
+    uint8_t widths[PLEAT__SLICE_PACKS], mins[PLEAT__SLICE_PACKS];
+    for (uint32_t v = 0; v < n_vectors; v += slice, out += (size_t)64 * slice) {
+        size_t n_field_bytes;
+        if (!read_heads(s, n_packs, ops->numbers, widths, mins, &n_field_bytes)) {
+            memset(out, 0, (size_t)64 * slice);
+            continue;
+        }
+        (s->is_values ? ops->values : ops->keys)(constants, widths, mins, s->bytes, n_packs, out);
+        s->bytes += n_field_bytes;
+        s->n_bytes -= n_field_bytes;
     }
-    for (uint32_t p = 0; p < n_packs; p++) {
-        get_numbers(s->bytes, PLEAT__PACK_CODES, widths[p], fields);
-        s->bytes += 2u * widths[p];
+}
+
+/* ---- the reference ------------------------------------------------------------------------------------ */
+
+INLINE void decode_slice(bool is_values, uint8_t top, const uint8_t *widths, const uint8_t *mins, const uint8_t *from,
+                         uint32_t n_packs, uint8_t *out) {
+    uint8_t fields[PLEAT__PACK_CODES];
+    for (uint32_t p = 0; p < n_packs; from += 2u * widths[p], p++) {
+        get_numbers(from, PLEAT__PACK_CODES, widths[p], fields);
         for (uint32_t i = 0; i < PLEAT__PACK_CODES; i++) {
             const uint32_t code = (uint32_t)mins[p] + fields[i];
-            out[at(s->is_values, p, i)] = code < top ? (uint8_t)code : top;
+            out[at(is_values, p, i)] = code < top ? (uint8_t)code : top;
         }
     }
-    s->n_bytes -= n_field_bytes;
+}
+
+static void decode_keys(const void *top, const uint8_t *widths, const uint8_t *mins, const uint8_t *from,
+                        uint32_t n_packs, uint8_t *out) {
+    decode_slice(false, *(const uint8_t *)top, widths, mins, from, n_packs, out);
+}
+
+static void decode_values(const void *top, const uint8_t *widths, const uint8_t *mins, const uint8_t *from,
+                          uint32_t n_packs, uint8_t *out) {
+    decode_slice(true, *(const uint8_t *)top, widths, mins, from, n_packs, out);
 }
 
 void pleat__pack_decode_ref(pleat__section *s, uint32_t n_vectors, uint8_t *out) {
-    const uint32_t slice = s->n_columns / 4;
-    for (uint32_t v = 0; v < n_vectors; v += slice, out += (size_t)64 * slice)
-        decode_slice(s, pleat__pack_count(slice), out);
+    static const pleat__pack_ops ops = {get_numbers, decode_keys, decode_values};
+    const uint8_t top = (uint8_t)(s->n_levels - 1);
+    pleat__pack_decode_by(&ops, &top, s, n_vectors, out);
 }

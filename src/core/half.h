@@ -35,6 +35,13 @@ static inline float pleat__f16_to_f32(uint16_t h) {
     return sign ? -subnormal : subnormal;
 }
 
+/* The f16 at p, which need not be aligned. */
+static inline float pleat__f16_at(const uint8_t *p) {
+    uint16_t half;
+    memcpy(&half, p, sizeof half);
+    return pleat__f16_to_f32(half);
+}
+
 static inline uint16_t pleat__f32_to_f16(float x) {
     const uint32_t u = pleat__f32_bits(x);
     const uint16_t sign = (uint16_t)((u >> 16) & 0x8000u);

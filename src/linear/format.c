@@ -145,17 +145,11 @@ void pleat__weight_slice_read(pleat__weight_type type, const uint8_t *block, uin
     }
 }
 
-static float half_at(const uint8_t *p) {
-    uint16_t half;
-    memcpy(&half, p, sizeof half);
-    return pleat__f16_to_f32(half);
-}
-
 void pleat__weight_slice_load(pleat__weight_type type, const uint8_t *block, uint32_t slice, float *out) {
     const pleat__weight_format *f = &pleat__weight_formats[type];
     const int zero = f->has_min ? 0 : 1 << f->zero_shift;
-    const float d = f->is_power ? pleat__power_scale(*block) : half_at(block + f->d_at);
-    float m = f->has_min ? half_at(block + f->d_at + 2) : 0;
+    const float d = f->is_power ? pleat__power_scale(*block) : pleat__f16_at(block + f->d_at);
+    float m = f->has_min ? pleat__f16_at(block + f->d_at + 2) : 0;
     if (f->sub != PLEAT__SUB_NONE) m = -m;
     pleat__weight_slice s;
     pleat__weight_slice_read(type, block, slice, &s);

@@ -140,19 +140,13 @@ static void unpack_plane(const uint8_t *p, uint32_t to, uint32_t bits, uint8_t *
     }
 }
 
-static float half_at(const uint8_t *p) {
-    uint16_t half;
-    memcpy(&half, p, sizeof half);
-    return pleat__f16_to_f32(half);
-}
-
 void pleat__linear_unpack_slice(pleat__weight_type type, const uint8_t *strip, uint32_t n_slices, uint32_t b,
                                 uint32_t r, pleat__unpacked *out) {
     const pleat__weight_format *f = &pleat__weight_formats[type];
     const uint8_t *codes = strip + pleat__codes_at(type, b) + 4 * (size_t)r;
     const uint8_t *record = strip + pleat__record_at(type, n_slices, b);
-    const float d = f->is_power ? pleat__power_scale(record[r]) : half_at(record + 2 * (size_t)r);
-    const float m = f->has_min ? half_at(record + 2 * (size_t)(ROWS + r)) : 0;
+    const float d = f->is_power ? pleat__power_scale(record[r]) : pleat__f16_at(record + 2 * (size_t)r);
+    const float m = f->has_min ? pleat__f16_at(record + 2 * (size_t)(ROWS + r)) : 0;
     uint8_t bytes[SLICE] = {0};
     unpack_plane(codes, 0, f->low_bits, bytes);
     if (f->high_bits) unpack_plane(codes + (size_t)LINE * pleat__low_lines(type), f->low_bits, f->high_bits, bytes);

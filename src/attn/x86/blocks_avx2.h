@@ -61,13 +61,6 @@ INLINE __m256i dot_pairs(__m256i sum, __m256i codes, __m256i pair) {
     return sum;
 }
 
-/* Two 16-bit numbers in every 32-bit element. */
-INLINE __m256i broadcast_pair(const int16_t *p) {
-    int32_t pair;
-    __builtin_memcpy(&pair, p, sizeof pair);
-    return _mm256_set1_epi32(pair);
-}
-
 /* sums = codes of n_columns columns times the numbers of `heads` heads, `stride` apart. */
 INLINE void dots_of(uint32_t heads, const uint8_t *codes, uint32_t n_columns, const int16_t *numbers, size_t stride,
                     pleat__blocks_sums_avx2 *sums) {

@@ -28,13 +28,6 @@ INLINE void dot_pairs(__m256i *sum, const __m256i *codes, __m256i pair) {
 #endif
 }
 
-/* Two 16-bit numbers in every 32-bit element. */
-INLINE __m256i broadcast_pair(const int16_t *p) {
-    int32_t pair;
-    __builtin_memcpy(&pair, p, sizeof pair);
-    return _mm256_set1_epi32(pair);
-}
-
 /* Plane `plane` of the codes in 16-bit words: 8/bits planes of low bytes, then as many of high bytes. */
 INLINE __m256i code_plane(__m256i words, uint32_t bits, uint32_t plane) {
     const uint32_t planes = 16 / bits;

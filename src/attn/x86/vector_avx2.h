@@ -35,6 +35,13 @@ INLINE __m256 mask_of(uint64_t bits) {
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(here, bit));
 }
 
+/* Two 16-bit numbers in every 32-bit element. */
+INLINE __m256i broadcast_pair(const int16_t *p) {
+    int32_t pair;
+    __builtin_memcpy(&pair, p, sizeof pair);
+    return _mm256_set1_epi32(pair);
+}
+
 INLINE float max_of(__m256 x) {
     __m128 y = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
     y = _mm_max_ps(y, _mm_movehl_ps(y, y));

@@ -62,8 +62,9 @@ INLINE void store_halves(uint8_t *out, size_t gap, __m256i x) {
 }
 
 /* Four packs are a vector: words of a place's four codes. */
-static void decode_keys(__m256i top, const uint8_t *widths, const uint8_t *mins, const uint8_t *at, uint32_t n_packs,
-                        uint8_t *out) {
+static void decode_keys(const void *constants, const uint8_t *widths, const uint8_t *mins, const uint8_t *at,
+                        uint32_t n_packs, uint8_t *out) {
+    const __m256i top = _mm256_load_si256((const __m256i *)constants);
     for (uint32_t p = 0; p < n_packs; p += 4, out += 64) {
         __m256i x[4];
         four_packs(widths + p, &at, x);
@@ -76,8 +77,9 @@ static void decode_keys(__m256i top, const uint8_t *widths, const uint8_t *mins,
 }
 
 /* Sixteen packs are four vectors; four of them are a quarter of each. */
-static void decode_values(__m256i top, const uint8_t *widths, const uint8_t *mins, const uint8_t *at, uint32_t n_packs,
-                          uint8_t *out) {
+static void decode_values(const void *constants, const uint8_t *widths, const uint8_t *mins, const uint8_t *at,
+                          uint32_t n_packs, uint8_t *out) {
+    const __m256i top = _mm256_load_si256((const __m256i *)constants);
     const __m256i two = _mm256_setr_epi64x(0, 0x0101010101010101, 0, 0x0101010101010101);
     for (uint32_t p = 0; p < n_packs; p += 4) {
         uint8_t *to = out + (size_t)p / 16 * 256 + p % 16 * 4;
@@ -104,17 +106,7 @@ static void get_numbers(const uint8_t *at, uint32_t n, uint32_t n_bits, uint8_t 
 }
 
 void pleat__pack_decode_avx2(pleat__section *s, uint32_t n_vectors, uint8_t *out) {
-    const uint32_t slice = s->n_columns / 4, n_packs = pleat__pack_count(slice);
-    const __m256i top = _mm256_set1_epi8((char)(s->n_levels - 1));
-    uint8_t widths[PLEAT__SLICE_PACKS], mins[PLEAT__SLICE_PACKS];
-    for (uint32_t v = 0; v < n_vectors; v += slice, out += (size_t)64 * slice) {
-        size_t n_field_bytes;
-        if (!pleat__pack_heads(s, n_packs, get_numbers, widths, mins, &n_field_bytes)) {
-            memset(out, 0, (size_t)64 * slice);
-            continue;
-        }
-        (s->is_values ? decode_values : decode_keys)(top, widths, mins, s->bytes, n_packs, out);
-        s->bytes += n_field_bytes;
-        s->n_bytes -= n_field_bytes;
-    }
+    static const pleat__pack_ops ops = {get_numbers, decode_keys, decode_values};
+    const __m256i constants = _mm256_set1_epi8((char)(s->n_levels - 1)); /* the largest code */
+    pleat__pack_decode_by(&ops, &constants, s, n_vectors, out);
 }

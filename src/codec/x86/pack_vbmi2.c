@@ -48,8 +48,9 @@ INLINE __m512i four_packs(const tables *t, const uint8_t *widths, const uint8_t 
     return _mm512_min_epu8(_mm512_adds_epu8(fields, min), t->top);
 }
 
-static void decode_keys(const tables *t, const uint8_t *widths, const uint8_t *mins, const uint8_t *at,
+static void decode_keys(const void *constants, const uint8_t *widths, const uint8_t *mins, const uint8_t *at,
                         uint32_t n_packs, uint8_t *out) {
+    const tables *t = constants;
     uint8_t order[64]; /* byte 4 * place + pack of a vector, from byte 16 * pack + place */
     for (uint32_t i = 0; i < 64; i++) order[i] = (uint8_t)(i % 4 * 16 + i / 4);
     const __m512i to_vector = _mm512_loadu_si512(order);
@@ -57,8 +58,9 @@ static void decode_keys(const tables *t, const uint8_t *widths, const uint8_t *m
         _mm512_storeu_si512(out, _mm512_permutexvar_epi8(to_vector, four_packs(t, widths + p, mins + p, &at)));
 }
 
-static void decode_values(const tables *t, const uint8_t *widths, const uint8_t *mins, const uint8_t *at,
+static void decode_values(const void *constants, const uint8_t *widths, const uint8_t *mins, const uint8_t *at,
                           uint32_t n_packs, uint8_t *out) {
+    const tables *t = constants;
     /* Word 4 * dim + g of the sixteen packs goes to word dim of vector g: of each two registers, their words g. */
     const __m512i even = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29);
     const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(2));
@@ -88,17 +90,7 @@ static void get_numbers(const uint8_t *at, uint32_t n, uint32_t n_bits, uint8_t 
 }
 
 void pleat__pack_decode_vbmi2(pleat__section *s, uint32_t n_vectors, uint8_t *out) {
-    const uint32_t slice = s->n_columns / 4, n_packs = pleat__pack_count(slice);
-    const tables t = make_tables(s->n_levels);
-    uint8_t widths[PLEAT__SLICE_PACKS], mins[PLEAT__SLICE_PACKS];
-    for (uint32_t v = 0; v < n_vectors; v += slice, out += (size_t)64 * slice) {
-        size_t n_field_bytes;
-        if (!pleat__pack_heads(s, n_packs, get_numbers, widths, mins, &n_field_bytes)) {
-            memset(out, 0, (size_t)64 * slice);
-            continue;
-        }
-        (s->is_values ? decode_values : decode_keys)(&t, widths, mins, s->bytes, n_packs, out);
-        s->bytes += n_field_bytes;
-        s->n_bytes -= n_field_bytes;
-    }
+    static const pleat__pack_ops ops = {get_numbers, decode_keys, decode_values};
+    const tables constants = make_tables(s->n_levels);
+    pleat__pack_decode_by(&ops, &constants, s, n_vectors, out);
 }

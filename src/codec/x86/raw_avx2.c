@@ -30,14 +30,6 @@ INLINE void decode(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, ui
     }
 }
 
-/* One loop for each number of bits, so that the planes' loop is unrolled. */
 void pleat__raw_decode_avx2(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out) {
-    switch (n_bits) {
-        case 1: decode(bytes, 1, n_vectors, out); break;
-        case 2: decode(bytes, 2, n_vectors, out); break;
-        case 3: decode(bytes, 3, n_vectors, out); break;
-        case 4: decode(bytes, 4, n_vectors, out); break;
-        case 5: decode(bytes, 5, n_vectors, out); break;
-        default: decode(bytes, n_bits, n_vectors, out); break;
-    }
+    pleat__raw_decode_by(decode, bytes, n_bits, n_vectors, out);
 }
