@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
+# ctest-labels: slow
 #
 # evict.sh: eviction policies through the command: every strategy of reclamation keeps the same tokens and gives the
 # same text, budgets hold in tokens, per cent and bytes, and budgets that cannot be are refused with what may be.

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
+# ctest-labels: slow
 #
 # plan.sh: `pleat plan` says the bytes that `pleat run` then reports, the sizes of known models, what fits and what does
 # not to the last sequence and token, and nothing about what it was not told.
