@@ -7,6 +7,7 @@ program or another model starts afresh.
 """
 import argparse
 import datetime
+import functools
 import hashlib
 import json
 import os
@@ -38,6 +39,7 @@ def machine():
     return f"{model}, {len(os.sched_getaffinity(0))} cores, {memory:.0f} GiB"
 
 
+@functools.cache
 def commit_of_tree():
     """The commit that is checked out, and whether the tree differs from it; nothing outside a repository."""
     try:
@@ -45,15 +47,16 @@ def commit_of_tree():
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return ""
-    return f", commit {done.stdout.strip()}"
+    return done.stdout.strip()
 
 
 def version_of(program):
-    """Its name and version, the commit, and the CPU features that it found."""
+    """Its name and version, and the CPU features that it found.  The commit stands with each figure: a page may hold
+    figures of several."""
     done = subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True, check=False)
     first, *more = done.stdout.splitlines() or ["of unknown version"]
     features = [part.strip() for line in more for part in line.split(";") if part.strip().startswith("cpu:")]
-    return "; ".join([first + commit_of_tree(), *features])
+    return "; ".join([first, *features])
 
 
 def today():
@@ -133,7 +136,7 @@ class Lab:
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
     def measure(self, kind, *args, program=None, output=None, turn=0, parse=json.loads):
-        """The record {command, date, seconds, machine, result} of `program args`; Failed if it ends badly.  `output`
+        """The record {command, date, commit, seconds, machine, result} of `program args`; Failed if it ends badly.  `output`
         goes to -o; it is a file that the command keeps for itself, and no part of the key.  Another `turn` is another
         measurement by the same command line.  `parse` makes the result of what was printed; ValueError if it cannot."""
         argv = [program or self.program, *map(str, args)]
@@ -172,7 +175,7 @@ class Lab:
             return Failed(f"`{command}` printed what cannot be read: {error}")
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
         record = {"command": command, "program_sha256": self.hash_of(argv[0]), "date": now,
-                  "seconds": round(seconds, 2), "machine": machine(), "result": result}
+                  "commit": commit_of_tree(), "seconds": round(seconds, 2), "machine": machine(), "result": result}
         write(self.path(kind, key), json.dumps(record, indent=1))
         self.n_new += 1
         return record
