@@ -50,13 +50,19 @@ def commit_of_tree():
     return done.stdout.strip()
 
 
-def version_of(program):
-    """Its name and version, and the CPU features that it found.  The commit stands with each figure: a page may hold
-    figures of several."""
+def features_of(program):
+    """"; cpu: ...", the CPU features that it found; nothing if it does not say."""
     done = subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True, check=False)
-    first, *more = done.stdout.splitlines() or ["of unknown version"]
-    features = [part.strip() for line in more for part in line.split(";") if part.strip().startswith("cpu:")]
-    return "; ".join([first, *features])
+    parts = [part.strip() for line in done.stdout.splitlines()[1:] for part in line.split(";")]
+    return "".join(f"; {part}" for part in parts if part.startswith("cpu:"))
+
+
+def version_of(program):
+    """Its name and version, the commit, and the CPU features that it found."""
+    done = subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True, check=False)
+    first = (done.stdout.splitlines() or ["of unknown version"])[0]
+    commit = commit_of_tree()
+    return first + (f", commit {commit}" if commit else "") + features_of(program)
 
 
 def today():
@@ -119,6 +125,7 @@ def write(path, text):
 class Lab:
     def __init__(self, program, store, progress):
         self.program, self.store, self.progress = program, store, progress
+        self.machine = machine() + features_of(program)
         self.hashes = {}
         self.asked = {}  # key -> record or Failed, of this run
         self.n_new = 0
@@ -175,7 +182,7 @@ class Lab:
             return Failed(f"`{command}` printed what cannot be read: {error}")
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
         record = {"command": command, "program_sha256": self.hash_of(argv[0]), "date": now,
-                  "commit": commit_of_tree(), "seconds": round(seconds, 2), "machine": machine(), "result": result}
+                  "commit": commit_of_tree(), "seconds": round(seconds, 2), "machine": self.machine, "result": result}
         write(self.path(kind, key), json.dumps(record, indent=1))
         self.n_new += 1
         return record
@@ -196,6 +203,7 @@ def parser_for(doc, paper, names, quick, out=None):
     parser.add_argument("--model", default="models/pleat-28m-q8_0.gguf", help="default: the reference model")
     parser.add_argument("--quick", action="store_true", help=f"{quick}: a try-out")
     parser.add_argument("--only", default="", help=f"some of {','.join(names)}; the rest is left out")
+    parser.add_argument("--keep-rest", action="store_true", help="what --only leaves out stays as the page has it")
     parser.add_argument("--out", default=out, help=f"where the text goes (default {out})")
     parser.add_argument("--store", default=f"build/papers/{paper}", help=f"raw results (default build/papers/{paper})")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")

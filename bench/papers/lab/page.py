@@ -79,6 +79,14 @@ def dates(records):
     return found[0] if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
 
 
+def source(records):
+    """Of which commits, and on which machines: of each section, for a page may hold those of several."""
+    commits = sorted({r["commit"] for r in records if r.get("commit")})
+    machines = sorted({r["machine"] for r in records if r["machine"]})
+    return (f", commit{'s' if len(commits) > 1 else ''} {listing(commits)}" if commits else "") + \
+        (f", on {' and on '.join(machines)}" if machines else "")
+
+
 class Section:
     """One figure or table of the paper: what the paper says, our table, the verdict, and how it was measured."""
 
@@ -95,17 +103,45 @@ class Section:
     def used(self, *records):
         self.records += [r for r in records if r is not None and r not in self.records]
 
-    def text(self, remark, here):
+    def text(self, remark=None):
         parts = [f"## {self.title}", f"**Paper.** {self.says}" if self.says else "", *self.body]
         words = " ".join(self.verdict + ([remark] if remark else []))
         if words:
             parts.append(f"**Here.** {words}")
         if self.records:
-            machines = sorted({r["machine"] for r in self.records} - {here})
-            on = f", on {'; '.join(machines)}" if machines else ""
             how = "\n".join(commands(self.records))
-            parts.append(f"Measured {dates(self.records)}{on}:\n\n```sh\n{how}\n```")
+            parts.append(f"Measured {dates(self.records)}{source(self.records)}:\n\n```sh\n{how}\n```")
         return "\n\n".join(p for p in parts if p)
+
+
+class Kept:
+    """A section as a page has it already, with what it says of when and of which commit it is."""
+    key = None
+
+    def __init__(self, text):
+        self.title, self.whole = text.partition("\n")[0].removeprefix("## "), text.strip()
+        here = " ".join(re.findall(r"^\*\*Here\.\*\* (.*?)(?:\n\n|\Z)", text, flags=re.M | re.S)).replace("\n", " ")
+        self.verdict = [s.strip() for s in re.split(r"(?=\b(?:Agrees|Differs|Met|Not met): )", here)]
+
+    def text(self, remark=None):
+        return self.whole
+
+
+def name_of(section):
+    return section.title.split(":")[0]
+
+
+def with_rest(sections, path, command, end="\n<!-- "):
+    """`sections`, and those of the page at `path` that are not among them, in the page's order; new ones come last.
+    Failed if the page is not of the same command, whose settings its head tells."""
+    with open(path, encoding="utf-8") as f:
+        text = f.read().partition(end)[0]
+    if f"`{command}`" not in text:
+        raise lab.Failed(f"--keep-rest: {path} was not written by `{command}`")
+    parts = re.split(r"^(?=## )", text, flags=re.M)[1:]
+    kept = [Kept(part) for part in parts if not part.startswith("## Requirements\n")]
+    made = {name_of(s): s for s in sections}
+    return [made.pop(name_of(s), s) for s in kept] + list(made.values())
 
 
 def make_all(bench, makers, only, section=Section):
@@ -128,7 +164,7 @@ def make_all(bench, makers, only, section=Section):
 
 def verdicts(sections):
     """(figures and tables in which nothing differs from the paper, those in which something does), by their titles."""
-    said = {s.title.split(":")[0]: s.verdict for s in sections if s.verdict}
+    said = {name_of(s): s.verdict for s in sections if s.verdict}
     differs = [title for title, verdict in said.items() if any(v.startswith("Differs") for v in verdict)]
     return [title for title in said if title not in differs], differs
 
@@ -165,11 +201,15 @@ def run(progress, work):
     return 1 if n_failed else 0
 
 
-def run_page(progress, options, make_bench, makers, write_page, what="tables", section=Section):
-    """Exit code of the program of one page."""
+def run_page(progress, options, make_bench, makers, write_page, command, what="tables", section=Section, order=()):
+    """Exit code of the program of one page.  order: of its keys, if it is not that of `makers`."""
     def work():
         bench = make_bench()
         sections, n_failed = make_all(bench, makers, options.only, section)
+        if order:
+            sections.sort(key=lambda s: order.index(s.key))
+        if options.keep_rest:
+            sections = with_rest(sections, options.out, command)
         write_page(bench, options, sections)
         progress.end()
         tell(options.out, sections, n_failed, what)
