@@ -83,9 +83,12 @@ def read_options():
     return options
 
 
+def head(bench, options):
+    return HEAD.format(command=lab.command_of("article", options), requests=f"{bench.n_requests:,}")
+
+
 def write_page(bench, options, sections):
-    head = HEAD.format(command=lab.command_of("article", options), requests=f"{bench.n_requests:,}")
-    parts = [head, *(s.text() for s in sections)]
+    parts = [head(bench, options), *(s.text() for s in sections)]
     page.write(options.out, parts, {bench.allocators: "build/bench/bench_allocators", options.pleat: "build/pleat"})
 
 
@@ -93,8 +96,8 @@ def main():
     os.chdir(lab.ROOT)
     options = read_options()
     progress = lab.Progress({"allocators": 2, "plan": 12}, {"allocators": 15, "plan": 0.1}, options.quiet)
-    return page.run_page(progress, options, lambda: Bench(options, progress), LIST, write_page,
-                         lab.command_of("article", options), section=Section)
+    return page.run_page(progress, options, lambda: Bench(options, progress), LIST, write_page, head,
+                         section=Section)
 
 
 if __name__ == "__main__":

@@ -97,11 +97,15 @@ def read_options():
                             "recommended setting all)")
 
 
-def write_page(bench, options, sections):
-    head = HEAD.format(command=lab.command_of("kvcomp", options, 32), model=options.model, few=4 * bench.n_few, sure=4 * bench.n_sure, all=4 * bench.n_all, windows=bench.windows,
+def head(bench, options):
+    return HEAD.format(command=lab.command_of("kvcomp", options, 32), model=options.model, few=4 * bench.n_few,
+                       sure=4 * bench.n_sure, all=4 * bench.n_all, windows=bench.windows,
                        contexts=page.listing(map(str, bench.contexts)), models=printed.MODELS)
+
+
+def write_page(bench, options, sections):
     said = page.requirements(sections)
-    parts = [head] + (["## Requirements\n\n" + "\n".join(f"- {v}" for v in said)] if said else [])
+    parts = [head(bench, options)] + (["## Requirements\n\n" + "\n".join(f"- {v}" for v in said)] if said else [])
     parts += [s.text() for s in sections]
     shown = {bench.blocks_program: f"build/bench/{sizes.PROGRAM}", options.pleat: "build/pleat",
              options.store: "build/papers/kvcomp"}
@@ -118,8 +122,7 @@ def main():
         progress.expected = {"tasks": 40 * bench.n_few + 8 * (bench.n_sure - bench.n_few) + 3 * bench.n_all, "blocks": 5,
                              "ways": 2 * len(bench.speed_scales), "attn": 2, "codec": 1}
         return bench
-    return page.run_page(progress, options, make_bench, LIST, write_page, lab.command_of("kvcomp", options, 32),
-                         "figures and tables", order=ORDER)
+    return page.run_page(progress, options, make_bench, LIST, write_page, head, "figures and tables", order=ORDER)
 
 
 if __name__ == "__main__":

@@ -96,11 +96,14 @@ def read_options():
     return lab.read_samples(parser, NAMES, 16, "", lambda options: [profile_path(options.model)])
 
 
-def write_page(bench, options, name, sections):
-    head = (HEADS[name] + ABOUT).format(
+def head(bench, options, name):
+    return (HEADS[name] + ABOUT).format(
         command=lab.command_of("kvcrush", options, 16), model=options.model,
         samples=options.samples, few=4 * bench.n_few, windows=bench.windows)
-    parts = [head, *(s.text() for s in sections)]
+
+
+def write_page(bench, options, name, sections):
+    parts = [head(bench, options, name), *(s.text() for s in sections)]
     page.write(os.path.join(options.out, name), parts, {options.pleat: "build/pleat"})
 
 
@@ -120,7 +123,7 @@ def main():
             if sections:
                 progress.end()
                 if options.keep_rest:
-                    sections = page.with_rest(sections, os.path.join(options.out, name), lab.command_of("kvcrush", options, 16))
+                    sections = page.with_rest(sections, os.path.join(options.out, name), head(bench, options, name))
                 write_page(bench, options, name, sections)
                 page.tell(os.path.join(options.out, name), sections, n_failed)
         return n_all

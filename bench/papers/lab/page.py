@@ -131,13 +131,13 @@ def name_of(section):
     return section.title.split(":")[0]
 
 
-def with_rest(sections, path, command, end="\n<!-- "):
+def with_rest(sections, path, head, end="\n<!-- "):
     """`sections`, and those of the page at `path` that are not among them, in the page's order; new ones come last.
-    Failed if the page is not of the same command, whose settings its head tells."""
+    Failed if the page does not begin with `head`: what it tells of settings and samples holds for all sections."""
     with open(path, encoding="utf-8") as f:
         text = f.read().partition(end)[0]
-    if f"`{command}`" not in text:
-        raise lab.Failed(f"--keep-rest: {path} was not written by `{command}`")
+    if not text.startswith(fill(head).rstrip()):
+        raise lab.Failed(f"--keep-rest: {path} was written by another command, or its head says other things")
     parts = re.split(r"^(?=## )", text, flags=re.M)[1:]
     kept = [Kept(part) for part in parts if not part.startswith("## Requirements\n")]
     made = {name_of(s): s for s in sections}
@@ -201,15 +201,16 @@ def run(progress, work):
     return 1 if n_failed else 0
 
 
-def run_page(progress, options, make_bench, makers, write_page, command, what="tables", section=Section, order=()):
-    """Exit code of the program of one page.  order: of its keys, if it is not that of `makers`."""
+def run_page(progress, options, make_bench, makers, write_page, head, what="tables", section=Section, order=()):
+    """Exit code of the program of one page.  head(bench, options): what it says before all sections; order: of its
+    keys, if it is not that of `makers`."""
     def work():
         bench = make_bench()
         sections, n_failed = make_all(bench, makers, options.only, section)
         if order:
             sections.sort(key=lambda s: order.index(s.key))
         if options.keep_rest:
-            sections = with_rest(sections, options.out, command)
+            sections = with_rest(sections, options.out, head(bench, options))
         write_page(bench, options, sections)
         progress.end()
         tell(options.out, sections, n_failed, what)

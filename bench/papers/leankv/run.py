@@ -177,20 +177,23 @@ the paper's evaluation as far as one small model on a CPU can show it, with the 
 """
 
 
-def head(bench, options, sections):
+def head(bench, options):
     with open(bench.sets["main"], encoding="utf-8") as f:
         lines = f.readlines()
     n_tasks = len({json.loads(line)["task"] for line in lines})
-    text = HEAD.format(command=lab.command_of("leankv", options, 16), model=options.model, samples=options.samples, n=len(lines), n_tasks=n_tasks,
-                       windows=bench.windows, calibrated=bench.calibrated)
+    return HEAD.format(command=lab.command_of("leankv", options, 16), model=options.model,
+                       samples=options.samples, n=len(lines), n_tasks=n_tasks, windows=bench.windows, calibrated=bench.calibrated)
+
+
+def in_short(sections):
     agreed, differs = page.verdicts(sections)
-    return text + (f"- **In short**: nothing contradicts the paper in {page.grouped(agreed)}. Something differs in "
-                   f"{page.grouped(differs)}.\n")
+    return (f"- **In short**: nothing contradicts the paper in {page.grouped(agreed)}. Something differs in "
+            f"{page.grouped(differs)}.\n")
 
 
 def write_page(bench, options, sections):
     remarks = read_remarks()
-    parts = [head(bench, options, sections), *(s.text(remarks.get(s.key)) for s in sections)]
+    parts = [head(bench, options) + in_short(sections), *(s.text(remarks.get(s.key)) for s in sections)]
     shown = {bench.observer: "build/bench/leankv_observe",
              options.pleat: os.path.join("build", os.path.basename(options.pleat))}
     page.write(options.out, parts, shown, on_gpu.sections_of("leankv")[0])
@@ -221,8 +224,7 @@ def main():
         bench = Bench(options, progress)
         progress.expected = expected(bench)
         return bench
-    return page.run_page(progress, options, make_bench, LIST, write_page, lab.command_of("leankv", options, 16),
-                         "figures and tables")
+    return page.run_page(progress, options, make_bench, LIST, write_page, head, "figures and tables")
 
 
 if __name__ == "__main__":

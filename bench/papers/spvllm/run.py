@@ -124,8 +124,8 @@ def main():
     os.chdir(lab.ROOT)
     options = read_options()
     progress = lab.Progress({"serve": 70, "steps": 45}, {"serve": 12, "steps": 8}, options.quiet)
-    return page.run_page(progress, options, lambda: Bench(options, progress), LIST, write_page,
-                         lab.command_of("spvllm", options), order=ORDER)
+    return page.run_page(progress, options, lambda: Bench(options, progress), LIST, write_page, head,
+                         order=ORDER)
 
 
 if __name__ == "__main__":
