@@ -105,7 +105,7 @@ check "another build is measured anew" test "$(n_calls)" -gt 0
 
 # Sections of two commits: fig11 anew, the others as they were.
 papers --samples 3 -q
-unfilled "$scratch/page.md" | sed 's/^\(Measured [-0-9 :]* UTC\)\(, commit [^,]*\)*/\1, commit 0123abc/' >"$scratch/older.md"
+unfilled "$scratch/page.md" | sed 's/^\(Measured [-0-9 :]* UTC\)\(, commit [^.]*\)*/\1, commit 0123abc/' >"$scratch/older.md"
 python3 "$ROOT/bench/papers/lab/fill.py" "$scratch/older.md"
 mv "$scratch/older.md" "$scratch/page.md"
 cp "$scratch/page.md" "$scratch/before.md"
@@ -116,10 +116,10 @@ of_fig11() { awk '/^## /{ is = /^## Figure 11:/ } is' "$1"; }
 rest_of() { awk '/^<!-- /{ exit } /^## /{ is = !/^## Figure 11:/ } is' "$1"; }
 check "the others stay as they are, with their commit" test "$(rest_of "$scratch/page.md")" = "$(rest_of "$scratch/before.md")"
 check "which is not that of the new one" test -z "$(of_fig11 "$scratch/page.md" | grep 0123abc)"
-check "each measured section says where" test "$(unfilled "$scratch/page.md" | grep -c '^Measured .*commit 0123abc, on ')" = 14
+check "each measured section says where" test "$(unfilled "$scratch/page.md" | grep -c '^Measured .*commit 0123abc[.] Machine: ')" = 14
 of_fig11 "$scratch/page.md" >"$scratch/fig11.md"
 commit=$(git -C "$ROOT" describe --always --abbrev=7 --exclude='*' 2>"$scratch/err" || true)
-check "the new one says its own" eval 'unfilled "$scratch/fig11.md" | grep -E "^Measured .*, (commit $commit.*, )?on .* cores" >"$scratch/line"'
+check "the new one says its own" eval 'unfilled "$scratch/fig11.md" | grep -E "^Measured .*(, commit $commit.*)?[.] Machine: .* cores" >"$scratch/line"'
 papers --samples 2 -q --only fig11 --keep-rest
 check "a page with other settings: exit 1" exits 1
 check "it is said" says 'its head says other things'

@@ -79,12 +79,12 @@ def dates(records):
     return found[0] if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
 
 
-def source(records):
+def source(records, on=". Machine: "):
     """Of which commits, and on which machines: of each section, for a page may hold those of several."""
     commits = sorted({r["commit"] for r in records if r.get("commit")})
     machines = sorted({r["machine"] for r in records if r["machine"]})
     return (f", commit{'s' if len(commits) > 1 else ''} {listing(commits)}" if commits else "") + \
-        (f", on {' and on '.join(machines)}" if machines else "")
+        (on + ", and ".join(machines) if machines else "")
 
 
 class Section:

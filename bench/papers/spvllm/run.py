@@ -48,7 +48,7 @@ the paper's evaluation as far as one small model on a CPU can show it, with the 
   version of reuse did not compute what it should, by its own words.
 - **Pool**: {pool} MiB, {pool_tokens:.0f} tokens of f16: {pool_longest:.1f} of the longest allowed request,
   {pool_mean:.1f} of the mean one. It is small because two cores are soon busy: {alone}
-  (`pleat bench run -p 0 -n 64 -d 200 -np N`). With a pool for many requests, memory would limit nothing. How the
+  (`pleat bench run -p 0 -n 64 -d 200 -np N`). Measured {alone_when}. With a pool for many requests, memory would limit nothing. How the
   paper's T4 compares cannot be told without its model. Its 2007 steps for 1000 * 209 tokens would be 104 requests at
   once.
 - **Service**: a request is admitted as long as a hundredth of the pool is left (vLLM's watermark). Preempted ones are
@@ -87,25 +87,26 @@ def read_options():
 
 
 def alone(bench):
-    """Tokens a second of so many requests at once, with room for all."""
+    """Tokens a second of so many requests at once, with room for all; when and where."""
     speeds, records = [], []
     for n in (1, 4, 16):
         record = bench.lab.measure("run", "bench", "run", "-m", bench.model, "-p", 0, "-n", 64, "-d", 200, "-np", n, "-r",
                                    5, "--kv", runs.FULL, "--format", "json", "-q")
         records.append(record)
         speeds.append(f"{record['result']['rows'][0]['tokens_per_s']:.0f} with {n}")
-    return f"{page.listing(speeds)} requests at once, in tokens/s ({page.dates(records)}{page.source(records)})"
+    return f"{page.listing(speeds)} requests at once, in tokens/s", page.dates(records) + page.source(records, ", on ")
 
 
 def head(bench, options):
     requests = bench.runs.requests
     mean = {k: statistics.mean(r[k] for r in requests) for k in ("prompt_tokens", "output_tokens")}
+    speeds, when = alone(bench)
     pool_tokens = bench.pool * runs.MIB / runs.TOKEN_BYTES
     return HEAD.format(command=lab.command_of("spvllm", options), n=len(requests),
                        mean_in=mean["prompt_tokens"], mean_out=mean["output_tokens"], paper_in=printed.MEAN_INPUT,
                        paper_out=printed.MEAN_OUTPUT, longest=max(map(runs.total, requests)), seed=bench.runs.seed,
                        longest_prompt=runs.LONGEST_PROMPT, context=runs.CONTEXT, model=bench.model, pool=bench.pool,
-                       pool_tokens=pool_tokens, pool_longest=pool_tokens / runs.CONTEXT, alone=alone(bench),
+                       pool_tokens=pool_tokens, pool_longest=pool_tokens / runs.CONTEXT, alone=speeds, alone_when=when,
                        pool_mean=pool_tokens / sum(mean.values()), rounds=bench.rounds)
 
 
