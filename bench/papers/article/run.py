@@ -30,7 +30,8 @@ LIST = (traffic.table_no_cache, memory.table_models, memory.table_batches, *allo
 
 HEAD = """# An article's tables, computed again
 
-`{command}` wrote this page; each section says when and of which commit its figures are. It goes through the tables of *KV Cache: The Hidden Memory Giant in LLM Serving*
+`{command}` wrote this page; each section says when and of which commit its figures are. It goes through the
+tables of *KV Cache: The Hidden Memory Giant in LLM Serving*
 (Inference Optimization Timeline, part 2). What follows from a formula or from a replay stands next to what is printed
 there, and the page says what was wrong.
 

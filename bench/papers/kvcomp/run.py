@@ -32,7 +32,8 @@ GUESS = {"tasks": 6, "blocks": 60, "ways": 40, "attn": 40, "codec": 30}
 
 HEAD = """# KVComp's evaluation in miniature
 
-`{command}` wrote this page; each section says when and of which commit its figures are. KVComp quantises blocks of older tokens with a bounded error and codes them with
+`{command}` wrote this page; each section says when and of which commit its figures are. KVComp quantises
+blocks of older tokens with a bounded error and codes them with
 Huffman's codes (*KVComp: A High-Performance, LLM-Aware, Lossy Compression Framework for KV Cache*, Jiang et al.). The
 page repeats the paper's evaluation as far as one small model on a CPU can show it, and puts what the paper says next
 to it. "Agrees" and "differs", "met" and "not met" are computed from the tables.

@@ -44,7 +44,8 @@ ABOUT = """- **What was measured**: {model}, 28 million parameters: 8 layers, 8 
 
 HEADS = {"kvcrush.md": """# KVCrush's evaluation in miniature
 
-`{command}` wrote this page; each section says when and of which commit its figures are. KVCrush spends a part of a policy's budget on tokens that stand for many like
+`{command}` wrote this page; each section says when and of which commit its figures are. KVCrush spends a part
+of a policy's budget on tokens that stand for many like
 them (*KVCrush: Key Value Cache size-reduction using similarity in head-behaviour*, Jha et al.). The page repeats the
 paper's evaluation as far as one small model on a CPU can show it, next to the paper's figures. "Agrees" and "differs"
 are computed from the tables. The stage is `+kvcrush` of `--kv` (include/pleat/spec.h); src/policy/kvcrush.h says where
@@ -53,7 +54,8 @@ best of three on the test score. That is not a method, and not here.
 
 """, "eviction.md": """# Every policy in one table
 
-`{command}` wrote this page; each section says when and of which commit its figures are. It compares eviction policies, equal shares (topk) and LeanKV in two ways: once
+`{command}` wrote this page; each section says when and of which commit its figures are. It compares eviction
+policies, equal shares (topk) and LeanKV in two ways: once
 with equal shares of the tokens in the same format (f16), so that only what is dropped differs, and once with equal
 bytes. At equal bytes 8 and 4 bits (k8v4) leave room for about 2.4 times the tokens of f16, and LeanKV may keep all at
 fewer.

@@ -155,7 +155,8 @@ def read_remarks():
 
 HEAD = """# LeanKV's evaluation in miniature
 
-`{command}` wrote this page; each section says when and of which commit its figures are. LeanKV keeps the tokens that receive much attention in more bits than the
+`{command}` wrote this page; each section says when and of which commit its figures are. LeanKV keeps the
+tokens that receive much attention in more bits than the
 others (*Unifying KV Cache Compression for Large Language Models with LeanKV*, Zhang et al., 2024). The page repeats
 the paper's evaluation as far as one small model on a CPU can show it, with the paper's figures next to ours.
 "Agrees" and "differs" are computed from the tables.

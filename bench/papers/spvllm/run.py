@@ -30,7 +30,8 @@ ORDER = ("fig2", "fig3", "policies", "table1", "fig4", "fig6", "preemptions", "p
 
 HEAD = """# SpvLLM's evaluation in miniature
 
-`{command}` wrote this page; each section says when and of which commit its figures are. SpvLLM gives the slots of dropped tokens to new ones, so that dropping tokens
+`{command}` wrote this page; each section says when and of which commit its figures are. SpvLLM gives the slots
+of dropped tokens to new ones, so that dropping tokens
 frees memory in a paged cache (*SpvLLM: Efficient KV Cache Sparsification in vLLM*, Xiao and Gebrie). The page repeats
 the paper's evaluation as far as one small model on a CPU can show it, with the paper's figures next to ours.
 "Agrees" and "differs", "met" and "not met" are computed from the tables.
@@ -48,7 +49,8 @@ the paper's evaluation as far as one small model on a CPU can show it, with the 
   version of reuse did not compute what it should, by its own words.
 - **Pool**: {pool} MiB, {pool_tokens:.0f} tokens of f16: {pool_longest:.1f} of the longest allowed request,
   {pool_mean:.1f} of the mean one. It is small because two cores are soon busy: {alone}
-  (`pleat bench run -p 0 -n 64 -d 200 -np N`). Measured {alone_when}. With a pool for many requests, memory would limit nothing. How the
+  (`pleat bench run -p 0 -n 64 -d 200 -np N`). Measured {alone_when}. With a pool for many requests, memory
+  would limit nothing. How the
   paper's T4 compares cannot be told without its model. Its 2007 steps for 1000 * 209 tokens would be 104 requests at
   once.
 - **Service**: a request is admitted as long as a hundredth of the pool is left (vLLM's watermark). Preempted ones are
