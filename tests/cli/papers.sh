@@ -120,6 +120,10 @@ check "each measured section says where" test "$(unfilled "$scratch/page.md" | g
 of_fig11 "$scratch/page.md" >"$scratch/fig11.md"
 commit=$(git -C "$ROOT" describe --always --abbrev=7 --exclude='*' 2>"$scratch/err" || true)
 check "the new one says its own" eval 'unfilled "$scratch/fig11.md" | grep -E "^Measured .*(, commit $commit.*)?[.] Machine: .* cores" >"$scratch/line"'
+rm "$scratch"/store/pages-*.json
+FAIL=pages papers --samples 3 -q --only fig11 --keep-rest
+check "one that fails then: exit 1" exits 1
+check "and it stays as it was" test "$(of_fig11 "$scratch/page.md")" = "$(<"$scratch/fig11.md")"
 papers --samples 2 -q --only fig11 --keep-rest
 check "a page with other settings: exit 1" exits 1
 check "it is said" says 'its head says other things'

@@ -93,6 +93,7 @@ class Section:
     def __init__(self, key, title, says):
         self.key, self.title, self.says = key, title, says
         self.body, self.verdict, self.records = [], [], []
+        self.is_missing = False  # its measurement failed
 
     def add(self, text):
         self.body.append(text)
@@ -133,14 +134,14 @@ def name_of(section):
 
 def with_rest(sections, path, head, end="\n<!-- "):
     """`sections`, and those of the page at `path` that are not among them, in the page's order; new ones come last.
-    Failed if the page does not begin with `head`: what it tells of settings and samples holds for all sections."""
+    What could not be measured stays as the page has it.  Failed if the page does not begin with `head`: what it tells of settings and samples holds for all sections."""
     with open(path, encoding="utf-8") as f:
         text = f.read().partition(end)[0]
     if not text.startswith(fill(head).rstrip()):
         raise lab.Failed(f"--keep-rest: {path} was written by another command, or its head says other things")
     parts = re.split(r"^(?=## )", text, flags=re.M)[1:]
     kept = [Kept(part) for part in parts if not part.startswith("## Requirements\n")]
-    made = {name_of(s): s for s in sections}
+    made = {name_of(s): s for s in sections if not s.is_missing}
     return [made.pop(name_of(s), s) for s in kept] + list(made.values())
 
 
@@ -158,6 +159,7 @@ def make_all(bench, makers, only, section=Section):
             n_failed += 1
             sections.append(section(name, name.capitalize(), ""))
             sections[-1].add(f"Not measured: {failure}.")
+            sections[-1].is_missing = True
             print(f"run.py: {name}: {failure}", file=sys.stderr)
     return sections, n_failed
 
