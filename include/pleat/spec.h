@@ -20,8 +20,10 @@
  *                                            eviction: every KV head keeps `budget` tokens at most, the first `sinks`
  *                                            and the newest `window` among them, and drops the others: when a
  *                                            prompt has been read, and from then on where it evicts in generation
+ *     novel:budget=25%,window=32,sinks=4,format=k8v4,reclaim=reuse
+ *                                            eviction by how unlike keys are, whatever is asked; takes no kvcrush
  *     ...+kvcrush:share=25%,anchor=mean,unit=token
- *                                            behind one of these: a share of what the budget leaves beside sinks and
+ *                                            behind the others: a share of what the budget leaves beside sinks and
  *                                            window goes to representatives of the tokens that would be dropped
  *     kvcomp:k=0.2,v=0.15,kunit=channel,block=64,buffer=128,high=f16
  *                                            cold tokens in blocks, with a bounded error, entropy-coded
@@ -49,6 +51,7 @@
  *     snapkv      attention from the last `window` queries, pooled over 5       at the end of prompts
  *     pyramidkv   as snapkv, with budgets that fall from layer to layer         at the end of prompts
  *     adakv       as snapkv, with a layer's budget shared by its heads          at the end of prompts
+ *     novel       how unlike the key, before RoPE, is to the lane's mean        in prompts and generation
  *     budget      tokens of a lane (512), a share of the prompt (25%), or bytes of a sequence with all that belongs to
  *                 it (64KiB, 8MiB, 1GiB): as many whole pages a lane as these leave.  Never below sinks + window: a
  *                 share gives that many at least, tokens and bytes are refused.  A prompt is held whole while it is
@@ -112,6 +115,7 @@ typedef enum pleat_policy {
     PLEAT_POLICY_SNAPKV,
     PLEAT_POLICY_PYRAMIDKV,
     PLEAT_POLICY_ADAKV,
+    PLEAT_POLICY_NOVEL,
 } pleat_policy;
 
 /* Whether the policy keeps a lane within a budget by dropping tokens: 1 or 0. */

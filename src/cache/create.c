@@ -63,6 +63,26 @@ static pleat_status check_sinks(const pleat_cache_options *opt, pleat_error *err
     return PLEAT_OK;
 }
 
+static pleat_status check_rope(const pleat_cache_options *opt, uint32_t layer, pleat_error *err) {
+    const pleat_rope *rope = opt->ropes[layer];
+    if (!rope) return PLEAT_OK;
+    REQUIRE(rope->n_dims >= 2 && rope->n_dims % 2 == 0 && rope->n_dims <= opt->head_dim,
+            "cache: ropes[%u] turns %u dimensions: allowed are even numbers from 2 to head_dim %u", layer, rope->n_dims,
+            opt->head_dim);
+    REQUIRE(rope->magnitude >= 1 / MAX_SCALE && rope->magnitude <= MAX_SCALE,
+            "cache: the magnitude of ropes[%u] is outside 2^-16..65536", layer);
+    REQUIRE(rope->frequencies, "cache: ropes[%u] has no frequencies", layer);
+    for (uint32_t i = 0; i < rope->n_dims / 2; i++)
+        REQUIRE(fabs(rope->frequencies[i]) < (double)MAX_SCALE,
+                "cache: frequency %u of ropes[%u] is not below 65536 in magnitude", i, layer);
+    return PLEAT_OK;
+}
+
+static pleat_status check_ropes(const pleat_cache_options *opt, pleat_error *err) {
+    for (uint32_t layer = 0; opt->ropes && layer < opt->n_layers; layer++) PLEAT_TRY(check_rope(opt, layer, err));
+    return PLEAT_OK;
+}
+
 static pleat_status check_options(const pleat_cache_options *opt, pleat_error *err) {
     REQUIRE(opt->size_bytes == sizeof *opt, "cache: options are not from pleat_cache_options_default()");
     PLEAT_TRY(pleat__spec_check(&opt->spec, err));
@@ -90,6 +110,7 @@ static pleat_status check_options(const pleat_cache_options *opt, pleat_error *e
     REQUIRE(opt->step_tokens >= 1 && opt->step_tokens <= MAX_TOKENS, "cache: step_tokens %u is outside 1..%u",
             opt->step_tokens, MAX_TOKENS);
     PLEAT_TRY(check_sinks(opt, err));
+    PLEAT_TRY(check_ropes(opt, err));
     return check_spec_fits(opt, err);
 }
 
@@ -166,6 +187,7 @@ static void carve(pleat_cache *c, uint32_t n_pages, pleat__arena *arena) {
     pleat__pool_carve(&c->pool, n_pages, arena);
     c->seqs = pleat__arena_take(arena, c->opt.max_seqs, sizeof *c->seqs);
     if (c->ring) c->ring->carve(c, arena);
+    if (c->keep->carve) c->keep->carve(c, arena);
     if (c->opt.sink_logits)
         c->sinks2 = pleat__arena_take(arena, (uint64_t)c->opt.n_layers * c->opt.n_q_heads, sizeof *c->sinks2);
     pleat__cache_carve_step(c, &c->step, arena);
@@ -209,6 +231,14 @@ static pleat_status take_memory(pleat_cache *c, uint32_t n_pages, pleat_error *e
     return PLEAT_OK;
 }
 
+/* What a cache that is only planned need not know. */
+static pleat_status check_knows_ropes(const pleat_cache_options *opt, pleat_error *err) {
+    const bool needs_ropes = pleat__scoring_of(&opt->spec) == PLEAT__SCORING_NOVELTY;
+    PLEAT_FAIL_IF(needs_ropes && !opt->ropes, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "cache: novel looks at keys as they were before RoPE, and options.ropes does not say how to undo it");
+    return PLEAT_OK;
+}
+
 pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **out, pleat_error *err) {
     PLEAT_FAIL_IF(!opt || !out, err, PLEAT_E_ARG, PLEAT_NOWHERE, "cache: no options or no place for the result");
     const pleat_allocator al = pleat__allocator_or_default(opt->allocator);
@@ -217,6 +247,7 @@ pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **ou
     c->al = al;
     uint32_t n_pages = 0;
     pleat_status status = pleat__cache_derive(c, opt, err);
+    if (status == PLEAT_OK) status = check_knows_ropes(opt, err);
     if (status == PLEAT_OK) status = count_pages(c, &n_pages, err);
     if (status == PLEAT_OK) status = take_memory(c, n_pages, err);
     if (status != PLEAT_OK) goto fail;
@@ -224,7 +255,9 @@ pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **ou
         c->sinks2[i] = opt->sink_logits[i] * (float)M_LOG2E;
     c->opt.sink_logits = NULL; /* the caller's, as windows; rings have their own */
     c->opt.windows = NULL;
-    if (c->ring) c->ring->init(c, opt->windows);
+    if (c->ring) c->ring->init(c, opt);
+    if (c->keep->init) c->keep->init(c, opt);
+    c->opt.ropes = NULL;
     c->traits.n_pages = n_pages;
     pleat__os_advise_huge(c->pages, c->pages_bytes);
     pleat__pool_init(&c->pool);

@@ -82,6 +82,8 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
     RANKING("snapkv", PLEAT_POLICY_SNAPKV),
     RANKING("pyramidkv", PLEAT_POLICY_PYRAMIDKV),
     RANKING("adakv", PLEAT_POLICY_ADAKV),
+    {"novel", EVICTING(PLEAT_POLICY_NOVEL, 32, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM},
+     .behind = NULL},
     {"kvcomp",
      KVCOMP(.k = 0.2f, .v = 0.15f, .buffer = 128, .high = {16, 16}),
      6,

@@ -8,7 +8,8 @@
  *     budget.c   a policy keeps so many tokens of each lane (eviction)
  *     blocks.c   the newest tokens in pages of one format, cold ones in compressed blocks (kvcomp, kivi)
  *
- * Three rows are the upper half of a kind: levels.c over compact.c, budget.c over evict.c, blocks.c over block_writer.c.
+ * Three rows are the upper half of a kind: levels.c over compact.c, budget.c over evict.c and
+ * novelty.c, blocks.c over block_writer.c.
  * What several kinds do alike stands in plain.h (lanes without scores), scored.h, and groups.h (lanes whose lengths
  * depend on the text, counted without a cache).
  *
@@ -60,9 +61,9 @@ typedef struct pleat__keep {
     /* Layouts, traits, counting, and kept's part of the kind, from the options alone; c->ring's comes after c->keep's.
      * PLEAT_E_ARG, saying why. */
     pleat_status (*derive)(pleat_cache *c, pleat_error *err);
-    /* Rings alone: their arrays; then these arrays' contents, of the caller's windows. */
+    /* Arrays of the cache; then their contents, of the caller's options: first those of rings.  NULL: none. */
     void (*carve)(pleat_cache *c, pleat__arena *arena);
-    void (*init)(pleat_cache *c, const uint32_t *windows);
+    void (*init)(pleat_cache *c, const pleat_cache_options *opt);
     /* Arrays of a sequence beside its table.  NULL: none. */
     void (*carve_seq)(const pleat_cache *c, uint32_t max_tokens, pleat__sequence *seq, pleat__arena *arena);
     /* Take the memory beside these arrays that a sequence with so many classed tokens needs, if it has not got it.

@@ -36,6 +36,8 @@ static const trial trials[] = {
     {"recent:budget=20%,reclaim=copy", 16, NULL, false},
     {"random:budget=40,window=4", 32, NULL, false},
     {"snapkv:budget=25%,window=16", 16, NULL, false},
+    {"novel:budget=60,window=16", 16, NULL, false},
+    {"novel:budget=160KiB,window=8", 16, one_window, false},
     {"snapkv:budget=70,window=16,reclaim=copy", 32, NULL, false},
     {"snapkv:budget=70,window=16,reclaim=none", 16, NULL, false},
     {"pyramidkv:budget=64,window=8", 16, NULL, true},

@@ -288,6 +288,8 @@ static void test_lives(void) {
                                         "snapkv:budget=30%,window=8,reclaim=copy",
                                         "adakv:budget=30,window=8+kvcrush:anchor=random,unit=page",
                                         "streaming:budget=25,reclaim=block",
+                                        "novel:budget=26,window=6,sinks=1",
+                                        "novel:budget=40%,window=4,reclaim=copy",
                                         "random:budget=30,window=4,sinks=1,reclaim=none",
                                         "kvcomp:k=0.25,v=0.15,block=32,buffer=40",
                                         "kvcomp:k=0.06,v=0.2,kunit=block,block=16,buffer=8+pack",
