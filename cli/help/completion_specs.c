@@ -31,8 +31,8 @@ static const spec_words keys[] = {
     {"pyramidkv", RANKING_KEYS},
     {"adakv", RANKING_KEYS},
     {"kvcrush", "share= anchor= unit="},
-    {"kvcomp", "k= v= kunit= block= buffer= high="},
-    {"kivi", "bits= buffer= high="},
+    {"kvcomp", "k= v= kunit= block= sinks= buffer= high="},
+    {"kivi", "bits= sinks= buffer= high="},
 };
 
 static const spec_words values[] = {
