@@ -32,8 +32,8 @@ static const spec_words keys[] = {
     {"adakv", RANKING_KEYS},
     {"novel", RANKING_KEYS},
     {"kvcrush", "share= anchor= unit="},
-    {"kvcomp", "k= v= kunit= block= buffer= high="},
-    {"kivi", "bits= buffer= high="},
+    {"kvcomp", "k= v= kunit= block= sinks= buffer= high="},
+    {"kivi", "bits= sinks= buffer= high="},
 };
 
 static const spec_words values[] = {

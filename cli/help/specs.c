@@ -24,7 +24,7 @@ static const char text[] = "pleat help kv: ways to keep a KV cache, as --kv name
                            "  snapkv:budget=25%          a share of the prompt; in bytes: budget=4MiB\n"
                            "  h2o:budget=25%+kvcrush     representatives of what is dropped, too (KVCrush)\n"
                            "  topk:keep=30%              the same share in every KV head\n"
-                           "older tokens in blocks\n"
+                           "older tokens in blocks, but for the first 4 (sinks=4)\n"
                            "  kvcomp                     a bounded error, entropy-coded (KVComp)\n"
                            "  kvcomp:k=0.1,v=0.2         with steps of your own\n"
                            "  kivi:bits=2                2 or 4 bits, 32 tokens sharing a scale\n"

@@ -35,9 +35,15 @@ void pleat_cache_options_default(pleat_cache_options *opt) {
     };
 }
 
+/* First and newest tokens that a policy leaves alone: the longest sequence has room for them.  Blocks have no such
+ * need. */
+static uint32_t least_kept(const pleat_spec *spec) {
+    return spec->policy == PLEAT_POLICY_NONE ? 0 : spec->sinks + spec->window;
+}
+
 uint32_t pleat_cache_least_tokens(const pleat_spec *spec) {
     if (!spec || pleat__spec_check(spec, NULL) != PLEAT_OK) return 0;
-    const uint32_t kept = spec->sinks + spec->window;
+    const uint32_t kept = least_kept(spec);
     const bool in_tokens = spec->budget.unit == PLEAT_BUDGET_TOKENS && spec->budget.value > kept;
     return in_tokens ? (uint32_t)spec->budget.value : kept;
 }
@@ -46,7 +52,7 @@ uint32_t pleat_cache_least_tokens(const pleat_spec *spec) {
 
 static pleat_status check_spec_fits(const pleat_cache_options *opt, pleat_error *err) {
     PLEAT_TRY(pleat__keep_check(opt, err));
-    const uint32_t kept = opt->spec.sinks + opt->spec.window;
+    const uint32_t kept = least_kept(&opt->spec);
     REQUIRE(kept <= opt->max_tokens,
             "cache: the spec's window of %u tokens%s is longer than the longest sequence, %u tokens", opt->spec.window,
             opt->spec.sinks ? " and its sinks" : "", opt->max_tokens);
@@ -157,7 +163,8 @@ static void derive_traits(pleat_cache *c) {
     t->window = spec->window;
     const uint32_t page = pleat__max_u32(PLEAT__MAX_CHOSEN_PAGE_TOKENS, c->page_tokens[PLEAT__HIGH]);
     if (c->ring) t->unshared_tokens = UINT32_MAX;
-    if (t->unshared_tokens == 0) t->unshared_tokens = spec->window + spec->buffer + spec->block + 3 * page;
+    if (t->unshared_tokens == 0)
+        t->unshared_tokens = spec->sinks + spec->window + spec->buffer + spec->block + 3 * page;
 }
 
 pleat_status pleat__cache_derive(pleat_cache *c, const pleat_cache_options *opt, pleat_error *err) {

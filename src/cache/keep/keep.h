@@ -6,7 +6,7 @@
  *     ring.c     the newest tokens of a layer with a sliding window, in the spec's high format
  *     levels.c   a policy keeps each token high, low or not at all (leankv, topk)
  *     budget.c   a policy keeps so many tokens of each lane (eviction)
- *     blocks.c   the newest tokens in pages of one format, cold ones in compressed blocks (kvcomp, kivi)
+ *     blocks.c   the first and newest tokens in pages of one format, cold ones in compressed blocks (kvcomp, kivi)
  *
  * Three rows are the upper half of a kind: levels.c over compact.c, budget.c over evict.c and
  * novelty.c, blocks.c over block_writer.c.
@@ -31,11 +31,19 @@
 #include "cache/scratch.h"
 #include "pleat/forecast.h"
 
-/* Pages of a lane that a step writes: its first high ones, and those of each side from some page on. */
+/* Pages of a lane that a step writes: some of the high ones, and those of each side from some page on. */
 typedef struct pleat__written {
-    uint32_t n_emptied; /* high pages whose tokens leave them */
-    uint32_t from[2];   /* [pleat__side] */
+    struct {
+        uint32_t first, end;
+    } high;           /* high pages that tokens leave or move to */
+    uint32_t from[2]; /* [pleat__side] */
 } pleat__written;
+
+/* High pages that a lane's tokens have left for good: n of them, behind those that stay. */
+typedef struct pleat__left {
+    uint32_t first; /* pages that stay */
+    uint32_t n;
+} pleat__left;
 
 /* Where a token of a lane stands. */
 typedef struct pleat__token_at {
@@ -130,8 +138,8 @@ typedef struct pleat__keep {
 
     /* ---- fork, image, compress */
 
-    /* High pages that the sequence's tokens have left for good.  NULL: none. */
-    uint32_t (*pages_left)(const pleat_cache *c, const pleat__sequence *seq);
+    /* High pages that the sequence's tokens have left in each lane.  NULL: none. */
+    pleat__left (*left)(const pleat_cache *c, const pleat__sequence *seq);
     /* Copy what a fork does not share by its table.  NULL: nothing. */
     void (*fork)(const pleat_cache *c, const pleat__sequence *from, pleat__sequence *to);
     /* What an image holds beside tables and pages: bytes, writing, reading.  read: false if no cache writes such a

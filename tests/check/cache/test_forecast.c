@@ -50,6 +50,8 @@ static const trial trials[] = {
     {"kvcomp:k=0.1,v=0.2,block=32,buffer=40", 0, NULL, true},
     {"kvcomp:k=0.3,v=0.2,block=64,buffer=30", 32, NULL, true},
     {"kivi:bits=4", 0, NULL, true},
+    {"kvcomp:k=0.2,v=0.2,block=32,sinks=0,buffer=40", 16, NULL, true},
+    {"kvcomp:k=0.2,v=0.2,block=32,sinks=70,buffer=40", 16, NULL, true},
     {"h2o:budget=60,window=16,sinks=2", 16, one_window, false},
     {"h2o:budget=64,window=16,reclaim=copy", 16, one_window, false},
     {"h2o:budget=192KiB,window=8", 16, one_window, false},

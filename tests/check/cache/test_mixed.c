@@ -46,7 +46,7 @@ static const struct {
     {"recent:budget=20%,reclaim=copy", "k8v4", 16},
     {"random:budget=40,window=4+kvcrush:anchor=random", "k8v4", 16},
     {"kvcomp:k=0.1,v=0.2,block=32,buffer=40", "f16", 16},
-    {"kvcomp:k=0.1,v=0.2,block=32,buffer=20,high=k8v8", "k8v8", 16},
+    {"kvcomp:k=0.1,v=0.2,block=32,sinks=21,buffer=20,high=k8v8", "k8v8", 16},
     {"kvcomp:k=0.3,v=0.2,block=64,buffer=30+pack", "f16", 32},
     {"kivi:bits=4", "f16", 16},
 };
