@@ -30,7 +30,8 @@ static void test_each_is_the_librarys(void) {
 static void test_each_of_the_librarys_is_there(void) {
     for (uint32_t type = 0; type < PLEAT__N_WEIGHT_TYPES; type++) {
         uint32_t n_found = 0;
-        for (uint32_t i = 0; i < N_WEIGHT_TYPES; i++) n_found += weight_types[i].number == pleat__weight_formats[type].ggml;
+        for (uint32_t i = 0; i < N_WEIGHT_TYPES; i++)
+            n_found += weight_types[i].number == pleat__weight_formats[type].ggml;
         CHECK_EQ_U64(n_found, type != PLEAT__W_F32);
     }
 }
