@@ -3,7 +3,8 @@
 
     eval/prose.txt    [ first half: calibration                | second half: what the tables show ]
 
-A record is {command, date, machine, version, seconds, result}.  What is kept is not measured again.
+A record is {command, date, machine, version, threads, seconds, result}; its date is that of its beginning.  What is
+kept is not measured again.
 """
 import datetime
 import json
@@ -28,6 +29,10 @@ def write_texts():
     middle = text.index("\n", len(text) // 2) + 1
     for name, part in (("calibration", text[:middle]), ("shown", text[middle:])):
         write(os.path.join(TEXTS, f"{name}.txt"), part)
+
+
+def now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def rows_of(record):
@@ -66,6 +71,7 @@ class Kept:
 class Bench:
     def __init__(self, pleat, threads, progress):
         self.pleat, self.threads, self.progress = pleat, threads, progress
+        self.version = version_of(pleat)  # once: the records that are kept change the tree
 
     def run(self, kept, argv):
         """The rows of `pleat ARGV`, kept."""
@@ -73,15 +79,16 @@ class Bench:
         record = kept.find(argv)
         if not record:
             self.progress(" ".join(argv))
+            before = {"command": " ".join(argv), "date": now(), "machine": machine(),
+                      "version": self.version, "threads": self.threads}
             start = time.monotonic()
             done = subprocess.run([self.pleat, *argv[1:], "-t", str(self.threads), "--format", "json", "-q"],
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
             if done.returncode:
                 last = (done.stderr.strip().splitlines() or ["no message"])[-1]
                 raise Failed(f"`{' '.join(argv)}` ended with {done.returncode}: {last}")
-            now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-            record = {"command": " ".join(argv), "date": now, "machine": machine(), "version": version_of(self.pleat),
-                      "seconds": round(time.monotonic() - start), "result": json.loads(done.stdout)}
+            seconds = round(time.monotonic() - start)
+            record = {**before, "seconds": seconds, "result": json.loads(done.stdout)}
             kept.add(record)
         return rows_of(record)
 

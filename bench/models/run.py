@@ -33,10 +33,12 @@ def read_options():
     parser.add_argument("--families", help="numbers from 1 of the families, in their order (default: all)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all CPUs")
     parser.add_argument("--pleat", default=os.path.join("build", "pleat"))
+    parser.add_argument("--results", default=measure.RESULTS, help="where records are kept (default: bench/models/results)")
     parser.add_argument("--out", default=os.path.join("docs", "MODELS.md"))
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     options = parser.parse_args()
     options.only = options.only.split(",")
+    measure.RESULTS = os.path.abspath(options.results)
     names = list(specs.FAMILIES)
     try:
         options.families = [names[int(n) - 1] for n in options.families.split(",")] if options.families else names

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The tables of docs/MODELS.md, made of what is kept in results/, and put between the page's markers."""
 import re
+import textwrap
 
 from lab.lab import Failed, write
 from lab.page import listing, number, percent, table
@@ -21,6 +22,10 @@ def spec_of(model, kept, name):
         return spec, None
     control = [kv for kv in kept if kv.startswith(f"leankv:ah={specs.OFF},") and kept[kv]["kld_mean"] > 0]
     return (control[-1], None) if control else (None, "the control")
+
+
+def threads_of(n):
+    return "one thread" if n == 1 else f"{n} threads"
 
 
 def line(name, spec, row, base):
@@ -52,8 +57,11 @@ def one_table(model, context):
     n_scored = kept.records[0]["result"]["scored_tokens"]
     dates = sorted(r["date"] for r in kept.records)
     versions = listing(sorted({r["version"].partition(", commit ")[2].split(";")[0] for r in kept.records}))
-    end = (f"{n_scored} tokens scored; {dates[0]} to {dates[-1]}, commit {versions}; {kept.records[0]['machine']}. The "
-           f"commands took {seconds / 60:.0f} minutes on one thread each, beside other work.")
+    threads = listing([threads_of(n) for n in sorted({r["threads"] for r in kept.records})])
+    begun = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    end = (f"{n_scored} tokens scored; begun {begun}, commit {versions}; {kept.records[0]['machine']}. The commands took "
+           f"{seconds / 60:.0f} minutes on {threads} each, beside other work.")
+    end = textwrap.fill(end, 110, break_on_hyphens=False)
     return f"{table(TITLES, lines)}\n\n{end}", missing
 
 

@@ -72,7 +72,7 @@ class Context:
 def speed(model, threads, case):
     context = Context(model, threads, case)
     n, n_batch = case["n"], BATCH if case["kind"] == "pp" else 1
-    context.decode(n if case["kind"] == "pp" else min(n, WARM_UP), n_batch)  # warms up
+    context.decode(min(n, case["ubatch"] if case["kind"] == "pp" else WARM_UP), n_batch)  # warms up
     context.forget()
     if case["depth"]:
         context.decode(case["depth"], BATCH)

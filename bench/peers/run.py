@@ -87,7 +87,7 @@ def peer_keys(options):
     """(test, KV, Setting) of all that a peer is tried with."""
     rows = rows_of(options)
     return [(name, kv, Setting(ubatch, flash, repack)) for name, test in options.tests.items()
-            for kv in types_of(name, rows) for repack in (0, 1)
+            for kv in types_of(name, rows) for repack in options.repack
             for flash in ((1, 0) if kv == "f16" and not options.few else (1,))
             for ubatch in ((512, 2048) if test.kind == "pp" and test.n > 512 and not options.few else (512,))]
 
@@ -473,6 +473,7 @@ def parse_options(argv):
     parser.add_argument("--depth", type=positive, default=DEPTH, metavar="N",
                         help=f"tokens before these (default {DEPTH})")
     parser.add_argument("--few", action="store_true", help="fewer settings of the peers: micro-batches of 512, flash")
+    parser.add_argument("--repack", choices=("0", "1"), help="peers' weights: as they are (0), repacked (1); default: both")
     parser.add_argument("--shape", help="a known model's shape with random weights for Pleat, as llama3-8b")
     parser.add_argument("--weights", default="q4_k", help="type of these weights (default q4_k)")
     parser.add_argument("--cpu-mask", help="for Pleat, as its --cpu-mask")
@@ -483,6 +484,7 @@ def parse_options(argv):
     options = parser.parse_args(argv)
     options.pleat = os.path.abspath(options.pleat)
     options.llama_bench = list(dict.fromkeys(map(os.path.abspath, options.llama_bench)))
+    options.repack = (0, 1) if options.repack is None else (int(options.repack),)
     options.tests = picked(parser, "--tests", options.tests, TEST_NAMES)
     options.kv = picked(parser, "--kv", options.kv, PLEAT_KVS)
     options.peer_kv = picked(parser, "--peer-kv", options.peer_kv, PEER_TYPES)

@@ -112,7 +112,7 @@ typedef struct tensor {
 } tensor;
 
 typedef struct tensors {
-    const made_type *type;
+    const weight_type *type;
     uint32_t n;
     uint64_t n_bytes; /* of all, each at a multiple of ALIGN */
     tensor *at;
@@ -181,7 +181,7 @@ static void add_layer(tensors *list, int i, const model_shape *s) {
     if (s->traits & TRAIT_FOUR_NORMS) add(list, i, "post_ffw_norm.weight", 0, s->n_embd, 1);
 }
 
-static void list_tensors(tensors *list, const model_shape *s, const made_type *type) {
+static void list_tensors(tensors *list, const model_shape *s, const weight_type *type) {
     *list = (tensors){.type = type, .at = cli_alloc((size_t)s->n_layers * TENSORS_PER_LAYER + 3, sizeof(tensor))};
     add(list, -1, "token_embd.weight", s->n_vocab, s->n_embd, 0);
     add(list, -1, "output_norm.weight", 0, s->n_embd, 1);
@@ -302,7 +302,7 @@ static void put_head(writer *w, const model_shape *s, const tensors *list, const
         put_u64(w, t->cols);
         if (t->rows) put_u64(w, t->rows);
         if (t->slices > 1) put_u64(w, t->slices);
-        put_u32(w, t->rows ? list->type->ggml_type : GGML_F32);
+        put_u32(w, t->rows ? list->type->number : GGML_F32);
         put_u64(w, t->offset);
     }
     w->n = (w->n + ALIGN - 1) / ALIGN * ALIGN;
@@ -310,9 +310,9 @@ static void put_head(writer *w, const model_shape *s, const tensors *list, const
 
 /* ---- the file ---------------------------------------------------------------------------------- */
 
-static void fill_tensor(const tensor *t, const made_type *type, unsigned char *out, measure_rng *rng) {
+static void fill_tensor(const tensor *t, const weight_type *type, unsigned char *out, measure_rng *rng) {
     if (t->rows) {
-        type->fill(type, out, t->slices * t->rows * (t->cols / type->block_values), 1 / sqrt((double)t->cols), rng);
+        made_fill(type, out, t->slices * t->rows * (t->cols / type->block_values), 1 / sqrt((double)t->cols), rng);
         return;
     }
     for (uint64_t i = 0; i < t->slices * t->cols; i++) memcpy(out + i * sizeof(float), &t->value, sizeof(float));
@@ -370,7 +370,7 @@ static int check_rows(const tensors *list, const char *name) {
     return CLI_OK;
 }
 
-int made_build(const model_shape *shape, const made_type *type, uint32_t n_engines, int is_quiet, made_model *out) {
+int made_build(const model_shape *shape, const weight_type *type, uint32_t n_engines, int is_quiet, made_model *out) {
     tensors list;
     writer w = {NULL, 0};
     *out = (made_model){.bytes = NULL};

@@ -34,51 +34,72 @@ static void put_random(unsigned char *out, uint64_t n, measure_rng *rng) {
     }
 }
 
-static void fill_blocks(const made_type *t, unsigned char *out, uint64_t n, double deviation, measure_rng *rng) {
+typedef struct made_type made_type;
+typedef void fill_fn(const made_type *t, uint32_t block_bytes, unsigned char *out, uint64_t n, double deviation,
+                     measure_rng *rng);
+
+struct made_type {
+    uint32_t d_at; /* where in a block its scale d is, a half float unless `fill` has it otherwise */
+    double unit;   /* deviation of weights whose d is 1 */
+    double m_of_d; /* scale of the minima, a half float behind d, in units of d; 0: the type has none */
+    fill_fn *fill;
+};
+
+static void fill_blocks(const made_type *t, uint32_t block_bytes, unsigned char *out, uint64_t n, double deviation,
+                        measure_rng *rng) {
     const uint16_t d = half_of(deviation / t->unit), m = t->m_of_d != 0 ? half_of(deviation / t->unit * t->m_of_d) : 0;
-    put_random(out, n * t->block_bytes, rng);
-    for (uint64_t i = 0; i < n; i++, out += t->block_bytes) {
+    put_random(out, n * block_bytes, rng);
+    for (uint64_t i = 0; i < n; i++, out += block_bytes) {
         put_u16(out + t->d_at, d);
         if (t->m_of_d != 0) put_u16(out + t->d_at + 2, m);
     }
 }
 
 /* The scale is a power of two: of 2^(byte - 128), which codes multiply, the next to what is wanted. */
-static void fill_powers(const made_type *t, unsigned char *out, uint64_t n, double deviation, measure_rng *rng) {
+static void fill_powers(const made_type *t, uint32_t block_bytes, unsigned char *out, uint64_t n, double deviation,
+                        measure_rng *rng) {
     const int power = 128 + (int)lrint(log2(deviation / t->unit));
-    put_random(out, n * t->block_bytes, rng);
-    for (uint64_t i = 0; i < n; i++) out[i * t->block_bytes + t->d_at] = (unsigned char)power;
+    put_random(out, n * block_bytes, rng);
+    for (uint64_t i = 0; i < n; i++) out[i * block_bytes + t->d_at] = (unsigned char)power;
 }
 
 /* Sign and mantissa at random, one exponent: magnitudes from a to 2 a have a root mean square of 1.53 a. */
-static void fill_f16(const made_type *t, unsigned char *out, uint64_t n, double deviation, measure_rng *rng) {
+static void fill_f16(const made_type *t, uint32_t block_bytes, unsigned char *out, uint64_t n, double deviation,
+                     measure_rng *rng) {
     const uint16_t exponent = half_of(deviation / t->unit) & 0x7C00;
-    for (uint64_t i = 0; i < n; i++) put_u16(out + 2 * i, (uint16_t)((measure_rng_next(rng) & 0x83FF) | exponent));
+    for (uint64_t i = 0; i < n; i++)
+        put_u16(out + block_bytes * i, (uint16_t)((measure_rng_next(rng) & 0x83FF) | exponent));
 }
 
-static void fill_bf16(const made_type *t, unsigned char *out, uint64_t n, double deviation, measure_rng *rng) {
+static void fill_bf16(const made_type *t, uint32_t block_bytes, unsigned char *out, uint64_t n, double deviation,
+                      measure_rng *rng) {
     const float a = (float)(deviation / t->unit);
     uint32_t bits;
     memcpy(&bits, &a, sizeof bits);
     for (uint64_t i = 0; i < n; i++)
-        put_u16(out + 2 * i, (uint16_t)((measure_rng_next(rng) & 0x807F) | (bits >> 16 & 0x7F80)));
+        put_u16(out + block_bytes * i, (uint16_t)((measure_rng_next(rng) & 0x807F) | (bits >> 16 & 0x7F80)));
 }
 
-static const made_type types[] = {
-    /*        number block bytes  d   unit  m_of_d */
-    {"q8_0", 8, 32, 34, 0, 73.9, 0, fill_blocks},      {"q4_0", 2, 32, 18, 0, 4.61, 0, fill_blocks},
-    {"q4_1", 3, 32, 20, 0, 4.61, -7.5, fill_blocks},   {"q5_0", 6, 32, 22, 0, 9.23, 0, fill_blocks},
-    {"q5_1", 7, 32, 24, 0, 9.23, -15.5, fill_blocks},  {"q2_k", 10, 256, 84, 80, 13.9, 1.5, fill_blocks},
-    {"q3_k", 11, 256, 110, 108, 43.4, 0, fill_blocks}, {"q4_k", 12, 256, 144, 0, 258, 7.5, fill_blocks},
-    {"q5_k", 13, 256, 176, 0, 527, 15.5, fill_blocks}, {"q6_k", 14, 256, 210, 208, 1367, 0, fill_blocks},
-    {"iq4_nl", 20, 32, 18, 0, 67.6, 0, fill_blocks},   {"iq4_xs", 23, 256, 136, 0, 1250, 0, fill_blocks},
-    {"mxfp4", 39, 32, 17, 0, 5.85, 0, fill_powers},    {"f16", 1, 1, 2, 0, 1.53, 0, fill_f16},
-    {"bf16", 30, 1, 2, 0, 1.53, 0, fill_bf16},
+static const made_type types[N_WEIGHT_TYPES] = {
+    /*                 d   unit  m_of_d */
+    [WEIGHT_Q8_0] = {0, 73.9, 0, fill_blocks},
+    [WEIGHT_Q4_0] = {0, 4.61, 0, fill_blocks},
+    [WEIGHT_Q4_1] = {0, 4.61, -7.5, fill_blocks},
+    [WEIGHT_Q5_0] = {0, 9.23, 0, fill_blocks},
+    [WEIGHT_Q5_1] = {0, 9.23, -15.5, fill_blocks},
+    [WEIGHT_Q2_K] = {80, 13.9, 1.5, fill_blocks},
+    [WEIGHT_Q3_K] = {108, 43.4, 0, fill_blocks},
+    [WEIGHT_Q4_K] = {0, 258, 7.5, fill_blocks},
+    [WEIGHT_Q5_K] = {0, 527, 15.5, fill_blocks},
+    [WEIGHT_Q6_K] = {208, 1367, 0, fill_blocks},
+    [WEIGHT_IQ4_NL] = {0, 67.6, 0, fill_blocks},
+    [WEIGHT_IQ4_XS] = {0, 1250, 0, fill_blocks},
+    [WEIGHT_MXFP4] = {0, 5.85, 0, fill_powers},
+    [WEIGHT_F16] = {0, 1.53, 0, fill_f16},
+    [WEIGHT_BF16] = {0, 1.53, 0, fill_bf16},
 };
 
-const char *const made_type_names[] = {"q8_0", "q4_0", "q4_1",   "q5_0",   "q5_1",  "q2_k", "q3_k", "q4_k",
-                                       "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4", "f16",  "bf16", NULL};
-_Static_assert(sizeof made_type_names / sizeof made_type_names[0] == sizeof types / sizeof types[0] + 1,
-               "a name for each type");
-
-const made_type *made_type_at(uint32_t idx) { return &types[idx]; }
+void made_fill(const weight_type *type, unsigned char *out, uint64_t n, double deviation, measure_rng *rng) {
+    const made_type *t = &types[type - weight_types];
+    t->fill(t, type->block_bytes, out, n, deviation, rng);
+}

@@ -37,7 +37,7 @@ typedef struct bench_run_options {
     uint32_t parallel; /* sequences in one step */
     uint32_t reps;
     const char *shape; /* of a model with random weights; NULL: -m is given */
-    uint32_t weights;  /* their type, of made_type_names */
+    uint32_t weights;  /* their type, of weight_types.h */
 } bench_run_options;
 
 #define AT(field) .offset = offsetof(bench_run_options, field)
@@ -48,7 +48,7 @@ static const option_row rows[] = {
     {GROUP_MACHINE, "shape", NULL, "NAME", "random weights in place of a file: a known model's (pleat plan --arch list), or a config.json's",
      KIND_TEXT, AT(shape), .words = arch_names, .excludes = "model hf-repo", .stands_for = "model", .because = "give one model"},
     {GROUP_MACHINE, "weights", NULL, "TYPE", "type of random weights: q8_0, q4_k, f16, ... (default q8_0)", KIND_WORD,
-     AT(weights), .words = made_type_names, .needs = "shape", .because = "a file has its own"},
+     AT(weights), .words = weight_type_names, .needs = "shape", .because = "a file has its own"},
     CPU_MASK_ROW(bench_run_options),
     {GROUP_CACHE, "kv", NULL, "SPEC", "how the cache is kept: f32, f16, ...; repeat to compare (default \"f16 k8v4\")",
      KIND_SPECS, AT(load.kv), .words = option_spec_names},
@@ -411,7 +411,7 @@ static uint32_t longest(const bench *b) {
 static int make_model(bench *b, bench_run_options *o) {
     model_shape sizes;
     int code = made_find_shape(o->shape, &sizes);
-    if (code == CLI_OK) code = made_build(&sizes, made_type_at(o->weights), o->load.kv.n, o->common.quiet, &b->made);
+    if (code == CLI_OK) code = made_build(&sizes, &weight_types[o->weights], o->load.kv.n, o->common.quiet, &b->made);
     o->load.model = b->made.name;
     o->load.image = b->made.bytes;
     o->load.image_bytes = b->made.n_bytes;

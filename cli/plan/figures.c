@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/lib/weight_types.h"
+
 static uint64_t add(uint64_t a, uint64_t b) {
     uint64_t r;
     return __builtin_add_overflow(a, b, &r) || r > PLAN_MAX ? PLAN_MAX : r;
@@ -20,53 +22,35 @@ static uint64_t mul(uint64_t a, uint64_t b) {
 
 /* ---- weights ----------------------------------------------------------------------------------- */
 
-/* Numbers and bytes of a block; names in the order of the table, f16 first. */
-typedef struct block {
-    uint32_t values, bytes;
-} block;
-
-static const block formats[] = {{1, 2},     {1, 2},     {32, 34},  {32, 18},   {32, 20},
-                                {32, 22},   {32, 24},   {256, 84}, {256, 110}, {256, 144},
-                                {256, 176}, {256, 210}, {32, 18},  {256, 136}, {32, 17}};
-const char *const plan_weight_formats[] = {"f16",  "bf16", "q8_0", "q4_0", "q4_1",   "q5_0",   "q5_1",  "q2_k",
-                                           "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4", NULL};
-enum { N_FORMATS = sizeof formats / sizeof formats[0] };
-_Static_assert(sizeof plan_weight_formats / sizeof plan_weight_formats[0] == N_FORMATS + 1, "a block for each name");
-
-/* NULL for a format that is not known. */
-static const block *block_of(const char *format) {
-    for (uint32_t i = 0; i < N_FORMATS; i++)
-        if (!strcmp(format, plan_weight_formats[i])) return &formats[i];
-    return NULL;
+/* Bytes of n numbers. */
+static uint64_t in_blocks(uint64_t n, const weight_type *t) {
+    return mul(n / t->block_values + (n % t->block_values != 0), t->block_bytes);
 }
 
-/* Bytes of n numbers. */
-static uint64_t in_blocks(uint64_t n, const block *b) { return mul(n / b->values + (n % b->values != 0), b->bytes); }
-
 /* Bytes of n numbers that are a part of more: rounded down, so that no parts have more bytes than the whole. */
-static uint64_t part_in_blocks(uint64_t n, const block *b) { return mul(n / b->values, b->bytes); }
+static uint64_t part_in_blocks(uint64_t n, const weight_type *t) { return mul(n / t->block_values, t->block_bytes); }
 
 /* Experts' matrices in MXFP4, their biases and all else in two bytes. */
 static void weigh_mxfp4(const model_shape *s, plan_weights *w) {
     const uint64_t biases = s->traits & TRAIT_MLP_BIAS ? (2 * (uint64_t)s->n_ff + s->n_embd) * s->n_layers : 0;
     const uint64_t n_coded = s->n_params_expert - biases;
-    const block *mxfp4 = block_of("mxfp4");
+    const weight_type *mxfp4 = &weight_types[WEIGHT_MXFP4];
     w->expert = add(part_in_blocks(n_coded, mxfp4), 2 * biases);
     w->bytes = add(mul(s->n_params - s->n_experts * s->n_params_expert, 2),
                    mul(add(in_blocks(n_coded, mxfp4), 2 * biases), s->n_experts));
     snprintf(w->what, sizeof w->what, "MXFP4 experts, else 16 bits");
 }
 
-int plan_weigh(const model_shape *s, const char *format, plan_weights *w) {
-    const char *name = format[0] ? format : "f16";
-    const block *b = block_of(name);
+int plan_weigh(const model_shape *s, const char *type, plan_weights *w) {
+    const char *name = type[0] ? type : "f16";
+    const weight_type *t = weight_type_of(name);
     *w = (plan_weights){.n_experts = s->n_experts, .n_experts_used = s->n_experts_used};
-    if (!b) return 0;
-    w->bytes = in_blocks(s->n_params, b);
-    w->lookup = part_in_blocks(s->n_params_lookup, b);
-    w->expert = part_in_blocks(s->n_params_expert, b);
+    if (!t) return 0;
+    w->bytes = in_blocks(s->n_params, t);
+    w->lookup = part_in_blocks(s->n_params_lookup, t);
+    w->expert = part_in_blocks(s->n_params_expert, t);
     snprintf(w->what, sizeof w->what, "%s", name);
-    if (!format[0] && (s->traits & TRAIT_MXFP4) && s->n_experts) weigh_mxfp4(s, w);
+    if (!type[0] && (s->traits & TRAIT_MXFP4) && s->n_experts) weigh_mxfp4(s, w);
     return 1;
 }
 

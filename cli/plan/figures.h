@@ -31,15 +31,12 @@ typedef struct plan_weights {
     uint64_t lookup; /* bytes of an embedding read by rows, among them */
     uint64_t expert; /* bytes of one expert of every layer, among them */
     uint32_t n_experts, n_experts_used;
-    char what[32]; /* in which format, or whose */
+    char what[32]; /* of which type, or whose */
 } plan_weights;
 
-/* Types of weights, "f16" first; NULL behind the last. */
-extern const char *const plan_weight_formats[];
-
-/* Weights of a shape whose parameters are counted.  format: one of these, or "" for what is published.  0 if
- * there is no such format. */
-int plan_weigh(const model_shape *shape, const char *format, plan_weights *out);
+/* Weights of a shape whose parameters are counted.  type: a name of weight_types.h, or "" for what is published.  0 if
+ * there is no such type. */
+int plan_weigh(const model_shape *shape, const char *type, plan_weights *out);
 
 /* Weights of `bytes` in all, shared out as `like` is, or if that is empty as the parameters are. */
 void plan_weigh_as(const model_shape *shape, uint64_t bytes, const plan_weights *like, plan_weights *out);

@@ -16,6 +16,7 @@
 #include "cli/lib/hub/hub.h"
 #include "cli/lib/shape/archs.h"
 #include "cli/lib/shape/hf_config.h"
+#include "cli/lib/weight_types.h"
 #include "print.h"
 #include "samples.h"
 
@@ -32,7 +33,7 @@ static const option_row rows[] = {
      KIND_TEXT, AT(arch), .words = arch_names, .excludes = "config", .because = "give one model"},
     {GROUP_MACHINE, "config", NULL, "FILE", "a HuggingFace config.json in place of a model (-: stdin)", KIND_INPUT, AT(config)},
     {GROUP_MACHINE, "weights", NULL, "WHAT", "f16, q8_0, q4_k, ... or bytes, as 4.9GB (default: the file's, or as published)",
-     KIND_TEXT, AT(weights), .words = plan_weight_formats},
+     KIND_TEXT, AT(weights), .words = weight_type_names},
     {GROUP_MACHINE, "device-bytes", NULL, "BYTES", "memory for weights and caches, as 80GiB (default: not said)",
      KIND_BYTES, AT(device_bytes), 1, 0x1p62},
     {GROUP_MACHINE, "bandwidth", NULL, "BYTES", "that memory's, bytes/s, as 2TB (default: not said)",

@@ -38,7 +38,6 @@
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files and weights are read as they are");
 
-#define HEADER_BYTES 24u
 #define DEFAULT_ALIGNMENT 32u
 
 /* The least that an entry can take: a key or name of one byte, and a value of one byte or one dimension. */
@@ -446,9 +445,8 @@ static pleat_status map_file(const char *path, const void **bytes, uint64_t *n_b
         st = pleat__error_set(err, PLEAT_E_IO, PLEAT_NOWHERE, "cannot look at '%.120s': %s", path, strerror(errno));
     } else if (!S_ISREG(info.st_mode)) {
         st = pleat__error_set(err, PLEAT_E_IO, PLEAT_NOWHERE, "'%.120s' is no regular file", path);
-    } else if (info.st_size < (off_t)HEADER_BYTES) {
-        st = pleat__error_set(err, PLEAT_E_FORMAT, (uint64_t)info.st_size, "header: the file ends at byte %lld",
-                              (long long)info.st_size);
+    } else if (info.st_size == 0) {
+        st = pleat__error_set(err, PLEAT_E_FORMAT, 0, "header: the file is empty");
     } else if ((map = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED) {
         st = pleat__error_set(err, PLEAT_E_IO, PLEAT_NOWHERE, "cannot map '%.120s': %s", path, strerror(errno));
     }

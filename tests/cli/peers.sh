@@ -155,6 +155,9 @@ check "the page says what Pleat ran" prints 'random weights, --shape llama3-8b -
 
 peers none --llama-bench "$scratch/up/llama-bench" --reps 1 --few --tests prompt
 check "--few" test "$(grep -c '^up ' "$CALLS")" = 1
+: >"$CALLS"
+peers none --llama-bench "$scratch/ik/llama-bench" --reps 1 --few --tests prompt --repack 1
+check "--repack 1" test "$(grep '^ik ' "$CALLS" | grep -c -- '-rtr 1')" = "$(grep -c '^ik ' "$CALLS")"
 
 # --keep: repetitions of several calls count together, tests of one call or of several
 keep() { peers none --llama-bench "$scratch/ik/llama-bench" --reps 1 --keep "$scratch/kept" --quiet "$@"; }

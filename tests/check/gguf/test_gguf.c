@@ -353,9 +353,15 @@ static void test_paths(void) {
     CHECK_STATUS(pleat_gguf_open_memory(NULL, 0, NULL, &g, &err), PLEAT_E_FORMAT);
     if (CHECK(check_write_temp("", 0, path, sizeof path))) {
         CHECK_STATUS(pleat_gguf_open(path, NULL, &g, &err), PLEAT_E_FORMAT);
+        CHECK(strstr(err.text, "is empty") != NULL);
         unlink(path);
         CHECK(mkfifo(path, 0600) == 0);
         CHECK_STATUS(pleat_gguf_open(path, NULL, &g, &err), PLEAT_E_IO); /* at once, without a writer */
+        unlink(path);
+    }
+    if (CHECK(check_write_temp("hello\n", 6, path, sizeof path))) { /* of less than a header: still no GGUF */
+        CHECK_STATUS(pleat_gguf_open(path, NULL, &g, &err), PLEAT_E_FORMAT);
+        CHECK(strstr(err.text, "not a GGUF file") != NULL);
         unlink(path);
     }
     pleat_gguf_close(&g);
