@@ -34,7 +34,7 @@ typedef struct source {
     char *text; /* [n_text] for echo; NULL: none */
     size_t n_text;
     uint32_t n_tokens, n_predict; /* of the prompt, and at most of each answer */
-    int is_string; /* special tokens do not stand in text but where the string spells them out */
+    int is_string;                /* special tokens do not stand in text but where the string spells them out */
 } source;
 
 struct job {
@@ -47,11 +47,11 @@ struct job {
     int64_t created_s;
     double start_s;
     uint32_t n_prompts, n_open;
-    choice *choices; /* [n_prompts][p.n] */
-    source *sources; /* [n_prompts] */
+    choice *choices;     /* [n_prompts][p.n] */
+    source *sources;     /* [n_prompts] */
     reply_counts counts; /* of the texts that have ended */
     uint64_t n_echoed;   /* part of s->n_echoed */
-    int has_failed;    /* a text could not go on */
+    int has_failed;      /* a text could not go on */
 };
 
 /* ---- its memory ------------------------------------------------------------------------------------------------------- */
