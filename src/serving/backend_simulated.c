@@ -368,6 +368,12 @@ static void sim_slots_of(void *ctx, pleat_seq seq, uint64_t *live, uint64_t *hel
     if (*live > *held) *live = *held;
 }
 
+static void sim_bytes_of(void *ctx, pleat_seq seq, uint64_t *bytes, uint64_t *bytes_f16) {
+    simulated *s = ctx;
+    *bytes = pages_held(s, seq_of(s, seq)) * s->opt.page_bytes;
+    *bytes_f16 = 0;
+}
+
 /* ---- images ---------------------------------------------------------------------------------------- */
 
 /* Columns that the base keeps for the sequence, which has gone on from it: of pages that neither will ever write, as those
@@ -617,6 +623,7 @@ pleat_status pleat__backend_simulated(const pleat_simulation *simulation, const 
         .pages_used = sim_pages_used,
         .pages_by_side = sim_pages_by_side,
         .slots_of = sim_slots_of,
+        .bytes_of = sim_bytes_of,
         .image_bytes = sim_image_bytes,
         .save = sim_save,
         .restore = sim_restore,

@@ -112,6 +112,16 @@ check "the model has its name" holds "a['data'][0]['id'] == 'small' and a['data'
 ask /tokenizer_info
 check "tokenizer_info" holds "a['vocab_size'] > 1000 and a['eos_token'] is not None"
 
+ask /props
+check "props" holds "a['total_slots'] == 4 and a['default_generation_settings']['n_ctx'] == 4096 and a['model_alias'] == 'small'"
+ask /slots
+check "four places are free" holds "[(t['id'], t['is_processing']) for t in a] == [(i, False) for i in range(4)]"
+ask /openapi.json
+check "openapi.json has every path and field" python3 "$ROOT/tests/cli/serve/openapi.py" "$scratch/out" "$ROOT/cli/serve"
+ask /
+check "a page" test "$code" = 200 -a "$(head -c 15 "$scratch/out")" = "<!doctype html>"
+check "that needs nobody else" test -z "$(grep -o 'https\?://[^"]*' "$scratch/out" | grep -v '^http://www.w3.org/2000/svg$')"
+
 # Text to tokens and back
 ask /tokenize '{"prompt": "The sea was calm and"}'
 check "tokenize" holds "a['count'] == len(a['tokens']) == 6"
@@ -127,6 +137,16 @@ ask /v1/completions "{\"model\": \"small\", \"prompt\": \"The sea was calm and\"
 check "a completion" test "$code" = 200
 check "has the text of pleat run" test "$(pick "a['choices'][0]['text']")" = "$said"
 check "and its usage" holds "a['usage']['prompt_tokens'] == 6 and a['usage']['completion_tokens'] == 24"
+check "and its bytes, those of f16 a multiple of 29 tokens" holds "0 < a['usage']['kv_bytes'] and
+    0 < a['usage']['kv_bytes_f16'] and a['usage']['kv_bytes_f16'] % 29 == 0"
+check "and its times" holds "a['timings']['prompt_n'] == 6 and a['timings']['predicted_n'] == 24 and
+    all(abs(a['timings'][k + '_per_second'] * a['timings'][k + '_ms'] / 1000 - a['timings'][k + '_n']) < 1e-6
+        for k in ('prompt', 'predicted'))"
+check "and its bytes: f16's of 29 tokens, and fewer" holds "a['usage']['kv_bytes_f16'] % 29 == 0 and
+    0 < a['usage']['kv_bytes'] and a['usage']['kv_bytes_f16'] > 0"
+check "and its times" holds "a['timings']['prompt_n'] == 6 and a['timings']['predicted_n'] == 24 and
+    all(abs(a['timings'][k + '_per_second'] * a['timings'][k + '_ms'] / 1000 - a['timings'][k + '_n']) < 1e-6
+        for k in ('prompt', 'predicted'))"
 check "and its reason" holds "a['choices'][0]['finish_reason'] == 'length'"
 for i in 1 2 3 4 5 6 7 8; do # in company, of which half streams
     stream=false
@@ -144,6 +164,8 @@ for i in range(1, 9):
     if i % 2:
         events = [line[6:] for line in text.splitlines() if line.startswith("data: ")]
         assert events[-1] == "[DONE]", events[-1]
+        assert ["timings" in json.loads(e) for e in events[:-1]].index(True) == len(events) - 2
+        assert ["timings" in json.loads(e) for e in events[:-1]].index(True) == len(events) - 2
         text = "".join(json.loads(e)["choices"][0]["text"] for e in events[:-1])
     else:
         text = json.loads(text)["choices"][0]["text"]
@@ -203,6 +225,8 @@ events = [line[6:] for line in open(sys.argv[1]).read().splitlines() if line.sta
 parts = [json.loads(e) for e in events[:-1]]
 assert events[-1] == "[DONE]" and parts[0]["choices"][0]["delta"]["role"] == "assistant"
 assert parts[-1]["choices"] == [] and parts[-1]["usage"]["completion_tokens"] == 6, parts[-1]
+assert parts[-1]["timings"]["predicted_n"] == 6 and not any("timings" in p for p in parts[:-1]), parts
+assert parts[-1]["timings"]["predicted_n"] == 6 and not any("timings" in p for p in parts[:-1]), parts
 assert parts[-2]["choices"][0]["finish_reason"] == "length"
 print("".join(p["choices"][0]["delta"].get("content", "") for p in parts[:-1]))
 PY
@@ -292,6 +316,9 @@ before=$(aborted)
 curl -s "$url/v1/completions" -d '{"prompt": "The sea", "max_tokens": 4000, "n": 4, "ignore_eos": true}' >/dev/null &
 many=$!
 check "a client's four texts run" await gauge vllm:num_requests_running 4
+ask /slots
+check "and take four places" holds "[t['is_processing'] for t in a] == 4 * [True] and
+    all(t['n_prompt_tokens'] == 3 and t['next_token'][0]['n_decoded'] + t['next_token'][0]['n_remain'] == 4000 for t in a)"
 kill $many
 check "who leaves is cancelled" await gauge vllm:num_requests_running 0
 check "and counted" calc "$(aborted) == $before + 4"
@@ -323,12 +350,15 @@ print(n)
 PY
 )" = 12
 
-# Keys at a public address
+# Keys at a public address; options from a file
 printf '# ours\nsecret-1\n\nsecret-2\n' >"$scratch/keys"
-start "$TINY" --api-key-file "$scratch/keys" --host 0.0.0.0 --grace 0 || exit 1
+printf '# ours\n\napi-key-file = %s\n host=0.0.0.0 \r\nspecial = off\nport = 1\ngrace = 0\nlog-format = json' "$scratch/keys" >"$scratch/conf"
+start "$TINY" --config "$scratch/conf" || exit 1
 check "a public address with a key" test -z "$(grep "anybody" "$scratch/server")"
 ask /health
 check "health needs none" test "$code" = 200
+ask /
+check "nor does the page" test "$code" = 200
 ask /v1/models
 check "no key" test "$code" = 401
 headers=(-H "Authorization: Bearer secret-3")
@@ -339,14 +369,25 @@ headers=(-H "Authorization: Bearer secret-2")
 ask /v1/models
 check "a right key" test "$code" = 200
 headers=()
+ask '/no"such\path?key=secret-2'
 stop
 check "and stops" exits 0
+grep '^{' "$scratch/server" >"$scratch/log"
+check "its log has each request" test "$(python3 - "$scratch/log" <<'PY'
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+assert [line["id"] for line in lines] == list(range(1, 7)), lines
+assert all(line["ms"] >= 0 and not line["left"] and line["method"] == "GET" for line in lines)
+print(*(f'{line["path"]} {line["status"]}' for line in lines), sep=", ")
+PY
+)" = '/health 200, / 200, /v1/models 401, /v1/models 401, /v1/models 200, /no"such\path 401'
 
 # 64 prompts of a tiny model end in one step, and what comes of them goes out at once
-start "$TINY" -np 64 -b 8192 || exit 1
+start "$TINY" -np 64 -b 8192 --log-format text || exit 1
 strange burst
 stop
 check "the tiny model's server stops" exits 0
+check "its log is text" grep -Eq '^[-0-9]+T[0-9:]+Z 1 POST /v1/completions 200 [0-9.]+ ms$' "$scratch/server"
 
 # Without a key; and the last client leaves while its prompt is read, after SIGTERM: nobody is waited for
 python3 -c 'print("{\"prompt\": [" + "288," * 4000 + "288], \"max_tokens\": 90, \"ignore_eos\": true}")' >"$scratch/prompt"
@@ -367,6 +408,22 @@ check "and is a good one" test $? = 0
 # Command lines
 : >"$scratch/none"
 fails 1 "there is no key in it" serve -m "$MODEL" --api-key-file "$scratch/none"
-fails 1 "cannot listen on 127.0.0.1 port 1:|cannot listen" serve -m "$MODEL" --host 192.0.2.1
+fails 1 "cannot listen on 127.0.0.1 port 1:|cannot listen" serve -m "$MODEL" --host 203.0.113.7
 fails 2 "'--port'|--port" serve -m "$MODEL" --port 70000
+config() { printf "$@" >"$scratch/conf"; }
+config 'grace = 1\nprot = 8080\n'
+fails 2 "conf, line 2: no option 'prot'; the nearest is 'port'" serve -m "$MODEL" --config "$scratch/conf"
+config 'port = 70000\n'
+fails 2 "conf, line 1, port: '70000' is not a whole number" serve -m "$MODEL" --config "$scratch/conf"
+config 'special\n'
+fails 2 "conf, line 1: an option is NAME = VALUE" serve -m "$MODEL" --config "$scratch/conf"
+config 'help = 1\n'
+fails 2 "'help' stands on the command line alone" serve -m "$MODEL" --config "$scratch/conf"
+config 'port = 1\0\n'
+fails 2 "there is a NUL in it" serve -m "$MODEL" --config "$scratch/conf"
+fails 1 "none-such" serve -m "$MODEL" --config "$scratch/none-such"
+config 'model = %s/none-such\nhost = 203.0.113.8\n' "$scratch"
+fails 1 "none-such" serve --config "$scratch/conf"
+capture env PLEAT_MODEL="$TINY" PLEAT_HOST=127.0.0.1 "$PLEAT" serve --config "$scratch/conf" --host 203.0.113.7
+check "the environment wins over the file, and the command line over both" says "cannot listen on 203.0.113.7"
 finish
