@@ -30,9 +30,10 @@ static const spec_words keys[] = {
     {"snapkv", RANKING_KEYS},
     {"pyramidkv", RANKING_KEYS},
     {"adakv", RANKING_KEYS},
+    {"novel", RANKING_KEYS},
     {"kvcrush", "share= anchor= unit="},
-    {"kvcomp", "k= v= kunit= block= buffer= high="},
-    {"kivi", "bits= buffer= high="},
+    {"kvcomp", "k= v= kunit= block= sinks= buffer= high="},
+    {"kivi", "bits= sinks= buffer= high="},
 };
 
 static const spec_words values[] = {

@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * options.c: defaults, the environment and the command line, read by a command's rows.  See options.h.
+ * options.c: defaults, a file, the environment and the command line, read by a command's rows.  See options.h.
  *
  * getopt_long_only() reads `-ctk` like `--ctk`, as llama.cpp's flags are written.  One-letter flags are handed to it
  * as long options too: were they short ones, `-ngl 99` would be read as `-n gl` instead of being refused.  A single
  * letter is no abbreviation: else `-c 512` would be `--cpu-mask 512` where -c is not an option.
+ *
+ * The file of a command that has a row named "config", weaker than the environment and the command line:
+ *
+ *     # a line is an option by its long name
+ *     model = /srv/models/small.gguf
+ *     special = on                        a switch: on or off
+ *
+ * A value goes to the end of its line, without the blanks around it; nothing is quoted.
  */
 #include "options.h"
 
@@ -28,17 +36,114 @@ static int is_on(const char *name, const char *text, int *code) {
     return 0;
 }
 
+/* Take `text` for row i, which `source` brings; it stays as long as the options.  It replaces what weaker sources brought,
+ * a switch that it switches off included. */
+static int take_text(option_parse *p, uint32_t i, option_source source, const char *flag, const char *text) {
+    const option_row *row = &p->c->rows[i];
+    int code = CLI_OK;
+    if (row->kind == KIND_SWITCH && !is_on(flag, text, &code)) {
+        *(int *)(p->opts + row->offset) = 0;
+        return code;
+    }
+    if (row->kind == KIND_SPECS && p->source[i] != source) ((spec_list *)(p->opts + row->offset))->n = 0;
+    p->source[i] = source;
+    snprintf(p->flag[i], OPTION_FLAG_CAP, "%s", flag);
+    return option_set(p->opts, row, flag, text);
+}
+
 static int read_environment(option_parse *p) {
     int code = CLI_OK;
     for (uint32_t i = 0; i < p->c->n_rows && code == CLI_OK; i++) {
-        const option_row *row = &p->c->rows[i];
         char name[OPTION_ENV_CAP];
-        if (!options_env_name(row, name)[0]) continue;
-        const char *text = getenv(name);
-        if (!text || (row->kind == KIND_SWITCH && !is_on(name, text, &code))) continue;
-        p->source[i] = SOURCE_ENVIRONMENT;
-        snprintf(p->flag[i], OPTION_FLAG_CAP, "%s", name);
-        code = option_set(p->opts, row, name, text);
+        const char *text = options_env_name(&p->c->rows[i], name)[0] ? getenv(name) : NULL;
+        if (text) code = take_text(p, i, SOURCE_ENVIRONMENT, name, text);
+    }
+    return code;
+}
+
+/* ---- a file of options ------------------------------------------------------------------------ */
+
+/* Values point into it, so it stays: one command reads one file. */
+static char *config_text;
+
+static const char *path_on_line(int argc, char **argv, int first) {
+    const char *path = NULL;
+    for (int i = first; i < argc; i++) {
+        const char *word = argv[i] + strspn(argv[i], "-");
+        if (argv[i][0] != '-' || strncmp(word, "config", 6) != 0) continue;
+        if (word[6] == '=') path = word + 7;
+        if (word[6] == 0 && i + 1 < argc) path = argv[i + 1];
+    }
+    return path;
+}
+
+static uint32_t row_of(const command *c, const char *name) {
+    uint32_t i = 0;
+    while (i < c->n_rows && strcmp(c->rows[i].name, name) != 0) i++;
+    return i;
+}
+
+static char *trimmed(char *text) {
+    text += strspn(text, " \t\r");
+    size_t n = strlen(text);
+    while (n > 0 && strchr(" \t\r", text[n - 1])) text[--n] = 0;
+    return text;
+}
+
+static int unknown_name(const command *c, const char *where, const char *name) {
+    const char *names[OPTION_ROWS_CAP];
+    for (uint32_t i = 0; i < c->n_rows; i++) names[i] = c->rows[i].name;
+    const char *nearest = names[cli_nearest(name, names, c->n_rows)];
+    if (cli_is_near(name, nearest))
+        cli_error("%s: no option '%s'; the nearest is '%s'", where, name, nearest);
+    else
+        cli_error("%s: no option '%s'; `pleat %s --help` lists all", where, name, c->name);
+    return CLI_USAGE;
+}
+
+/* One line, without its end. */
+static int take_line(option_parse *p, const char *path, uint32_t line_number, char *line) {
+    char where[OPTION_FLAG_CAP], flag[OPTION_FLAG_CAP], name_in_environment[OPTION_ENV_CAP];
+    const char *slash = strrchr(path, '/');
+    snprintf(where, sizeof where, "%.40s, line %u", slash ? slash + 1 : path, line_number);
+    line = trimmed(line);
+    if (!line[0] || line[0] == '#') return CLI_OK;
+    char *equals = strchr(line, '=');
+    if (!equals) {
+        cli_error("%s: an option is NAME = VALUE", where);
+        return CLI_USAGE;
+    }
+    *equals = 0;
+    const char *name = trimmed(line);
+    const uint32_t i = row_of(p->c, name);
+    if (i == p->c->n_rows) return unknown_name(p->c, where, name);
+    if (!strcmp(name, "config") || !options_env_name(&p->c->rows[i], name_in_environment)[0]) {
+        cli_error("%s: '%s' stands on the command line alone", where, name);
+        return CLI_USAGE;
+    }
+    snprintf(flag, sizeof flag, "%.30s, %.24s", where, name);
+    return take_text(p, i, SOURCE_FILE, flag, trimmed(equals + 1));
+}
+
+static int read_config(option_parse *p, int argc, char **argv, int first) {
+    const uint32_t row = row_of(p->c, "config");
+    char name[OPTION_ENV_CAP];
+    size_t n;
+    if (row == p->c->n_rows) return CLI_OK;
+    const char *path = path_on_line(argc, argv, first);
+    if (!path) path = getenv(options_env_name(&p->c->rows[row], name));
+    if (!path || !path[0]) return CLI_OK;
+    free(config_text);
+    int code = cli_read_file(CONTENT_CONFIG, path, &config_text, &n);
+    if (code == CLI_OK && strlen(config_text) != n) {
+        cli_error("--config %s: there is a NUL in it", path);
+        return CLI_USAGE;
+    }
+    uint32_t line_number = 1;
+    for (char *line = config_text, *next; code == CLI_OK && line; line = next, line_number++) {
+        next = strchr(line, '\n');
+        if (next) *next++ = 0;
+        code = take_line(p, path, line_number, line);
     }
     return code;
 }
@@ -209,7 +314,8 @@ static void note_files(const option_row *row, void *opts) {
 }
 
 static int read_all(option_parse *p, int argc, char **argv, int first) {
-    int code = read_environment(p);
+    int code = read_config(p, argc, argv, first);
+    if (code == CLI_OK) code = read_environment(p);
     if (code != CLI_OK) return code;
     char **original = cli_alloc((size_t)argc + 1, sizeof *original);
     memcpy(original, argv, (size_t)argc * sizeof *original);

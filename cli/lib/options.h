@@ -16,7 +16,7 @@
  *
  *     --n-predict 64     -n 64     PLEAT_N_PREDICT=64         the command line wins over the environment
  *
- *     options.c        the environment and the command line
+ *     options.c        a file, the environment and the command line
  *     options_value.c  what a text means to a row, and where it goes
  *     options_check.c  which options need or exclude each other
  *     options_help.c   --help

@@ -58,7 +58,7 @@ static int check_excludes(option_parse *p, uint32_t row) {
         if (other == p->c->n_rows) return CLI_OK;
         if (!is_given(p, other)) continue;
         if (p->source[row] != p->source[other]) { /* the command line wins */
-            take_back(p, p->source[row] == SOURCE_ENVIRONMENT ? row : other);
+            take_back(p, p->source[row] < p->source[other] ? row : other);
             continue;
         }
         cli_error("%s and %s exclude each other%s%s", p->flag[row], p->flag[other], colon(r), reason(r));

@@ -10,7 +10,7 @@
 #define OPTION_FLAG_CAP 64
 
 /* Who gave an option its value. */
-typedef enum option_source { SOURCE_DEFAULT, SOURCE_ENVIRONMENT, SOURCE_LINE } option_source;
+typedef enum option_source { SOURCE_DEFAULT, SOURCE_FILE, SOURCE_ENVIRONMENT, SOURCE_LINE } option_source;
 
 /* A command's options on their way. */
 typedef struct option_parse {

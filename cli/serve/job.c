@@ -25,6 +25,7 @@ typedef struct choice {
     size_t n_text, text_cap;
     json_t *logprobs; /* so far, or since the last event of a stream; NULL: not wanted */
     uint64_t n_characters;
+    uint32_t n_tokens; /* chosen so far */
     pleat_finish finish;
     double last_s; /* when its last token came */
 } choice;
@@ -32,8 +33,8 @@ typedef struct choice {
 typedef struct source {
     char *text; /* [n_text] for echo; NULL: none */
     size_t n_text;
-    uint32_t n_tokens;
-    int is_string; /* special tokens do not stand in text but where the string spells them out */
+    uint32_t n_tokens, n_predict; /* of the prompt, and at most of each answer */
+    int is_string;                /* special tokens do not stand in text but where the string spells them out */
 } source;
 
 struct job {
@@ -46,11 +47,11 @@ struct job {
     int64_t created_s;
     double start_s;
     uint32_t n_prompts, n_open;
-    choice *choices; /* [n_prompts][p.n] */
-    source *sources; /* [n_prompts] */
-    uint64_t n_generated, n_hit;
-    uint64_t n_echoed; /* part of s->n_echoed */
-    int has_failed;    /* a text could not go on */
+    choice *choices;     /* [n_prompts][p.n] */
+    source *sources;     /* [n_prompts] */
+    reply_counts counts; /* of the texts that have ended */
+    uint64_t n_echoed;   /* part of s->n_echoed */
+    int has_failed;      /* a text could not go on */
 };
 
 /* ---- its memory ------------------------------------------------------------------------------------------------------- */
@@ -116,7 +117,9 @@ static void send_choice(job *j, uint32_t i, json_t *delta, const char *finish) {
     json_t *one = json_pack("{s:i, s:o, s:o, s:o}", "index", (int)i, j->p.is_chat ? "delta" : "text", delta, "logprobs",
                             taken_logprobs(&j->choices[i], j->p.is_chat), "finish_reason",
                             finish ? json_string(finish) : json_null());
-    send_json(j, frame(j, 1, json_pack("[o]", one)));
+    json_t *event = frame(j, 1, json_pack("[o]", one));
+    if (j->n_open == 0 && !j->p.wants_usage) json_object_set_new(event, "timings", reply_timings(&j->counts));
+    send_json(j, event);
 }
 
 static void send_piece(job *j, uint32_t i, const char *text, size_t n, const char *finish) {
@@ -125,16 +128,15 @@ static void send_piece(job *j, uint32_t i, const char *text, size_t n, const cha
     send_choice(j, i, piece, finish);
 }
 
-static json_t *usage(const job *j) {
-    uint64_t n_prompt = 0;
-    for (uint32_t i = 0; i < j->n_prompts; i++) n_prompt += j->sources[i].n_tokens;
-    return reply_usage(n_prompt, j->n_generated, j->n_hit);
+static void add_usage(const job *j, json_t *answer) {
+    json_object_set_new(answer, "usage", reply_usage(&j->counts));
+    json_object_set_new(answer, "timings", reply_timings(&j->counts));
 }
 
 static void end_stream(job *j) {
     if (j->p.wants_usage) {
         json_t *last = frame(j, 1, json_array());
-        json_object_set_new(last, "usage", usage(j));
+        add_usage(j, last);
         send_json(j, last);
     }
     connection_send(j->c, "[DONE]", 6);
@@ -153,7 +155,7 @@ static void answer_whole(job *j) {
     json_t *choices = json_array();
     for (uint32_t i = 0; i < j->n_prompts * j->p.n; i++) json_array_append_new(choices, whole_choice(j, i));
     json_t *answer = frame(j, 0, choices);
-    json_object_set_new(answer, "usage", usage(j));
+    add_usage(j, answer);
     reply_send(j->c, 200, answer);
 }
 
@@ -211,6 +213,7 @@ static void measure(job *j, choice *ch, const note *n) {
     if (n->event.chosen >= 0 && ch->last_s > 0) histogram_add(&m->token_s, n->at_s - ch->last_s);
     if (n->event.chosen >= 0 && ch->last_s <= 0) histogram_add(&m->first_token_s, n->at_s - j->start_s);
     if (n->event.chosen >= 0) ch->last_s = n->at_s;
+    ch->n_tokens += n->event.chosen >= 0;
     if (n->event.finish == PLEAT_FINISH_NOT) return;
     histogram_add(&m->whole_s, n->at_s - j->start_s);
     m->n_finished[n->event.finish]++;
@@ -233,12 +236,19 @@ static void put_text(job *j, uint32_t i, const pleat_serving_event *e, const cha
 }
 
 static void count_end(job *j, choice *ch, const pleat_serving_event *e) {
+    const pleat_request_stats *st = &e->stats;
+    reply_counts *c = &j->counts;
     ch->is_open = 0;
     ch->finish = j->p.max_tokens == 0 && e->finish != PLEAT_FINISH_FAILED ? PLEAT_FINISH_LENGTH : e->finish;
     j->has_failed |= e->finish == PLEAT_FINISH_FAILED;
     j->n_open--;
-    if (j->p.max_tokens != 0) j->n_generated += e->stats.n_generated;
-    if (e->index == 0) j->n_hit += e->stats.n_hit;
+    if (j->p.max_tokens != 0) c->n_generated += st->n_generated;
+    if (e->index == 0) c->n_hit += st->n_hit;
+    c->n_computed += st->n_prompt - st->n_hit;
+    c->kv_bytes += st->kv_bytes;
+    c->kv_bytes_f16 += st->kv_bytes_f16;
+    if (st->prompt_ns > c->prompt_ns) c->prompt_ns = st->prompt_ns;
+    if (st->answer_ns > c->answer_ns) c->answer_ns = st->answer_ns;
 }
 
 void job_note(server *s, const note *n) {
@@ -381,6 +391,8 @@ static int post_prompt(job *j, uint32_t i, refusal *why) {
     free(ids);
     if (code != 0) return -1;
     j->sources[i].n_tokens = n;
+    j->sources[i].n_predict = n_predict;
+    j->counts.n_prompt += n;
     for (uint32_t k = 0; k < j->p.n; k++) {
         choice *ch = &j->choices[i * j->p.n + k];
         ch->id = posted[k];
@@ -438,6 +450,30 @@ void job_start(server *s, connection *c, json_t *body, int is_chat) {
     connection_begin_stream(c);
     for (uint32_t i = 0; is_chat && i < j->p.n; i++)
         send_choice(j, i, json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL);
+}
+
+/* ---- what is here ----------------------------------------------------------------------------------------------------------- */
+
+static json_t *slot_of(const job *j, uint32_t i, size_t id) {
+    const choice *ch = &j->choices[i];
+    const source *from = &j->sources[i / j->p.n];
+    return json_pack("{s:I, s:s, s:I, s:b, s:I, s:[{s:b, s:I, s:I}]}", "id", (json_int_t)id, "id_task", j->id, "n_ctx",
+                     (json_int_t)j->s->n_ctx, "is_processing", 1, "n_prompt_tokens", (json_int_t)from->n_tokens,
+                     "next_token", "has_next_token", 1, "n_decoded", (json_int_t)ch->n_tokens, "n_remain",
+                     (json_int_t)from->n_predict - (json_int_t)ch->n_tokens);
+}
+
+json_t *job_slots(const server *s) {
+    json_t *slots = json_array();
+    for (uint32_t k = 0; k < s->n_jobs_max; k++) {
+        const job *j = s->jobs[k];
+        for (uint32_t i = 0; j && i < j->n_prompts * j->p.n; i++)
+            if (j->choices[i].is_open) json_array_append_new(slots, slot_of(j, i, json_array_size(slots)));
+    }
+    while (json_array_size(slots) < s->o->parallel)
+        json_array_append_new(slots, json_pack("{s:I, s:I, s:b}", "id", (json_int_t)json_array_size(slots), "n_ctx",
+                                               (json_int_t)s->n_ctx, "is_processing", 0));
+    return slots;
 }
 
 /* ---- other ends --------------------------------------------------------------------------------------------------------------- */

@@ -34,6 +34,10 @@ void job_leave(job *j);
 /* End all its texts as they are, with a well-formed last event, or refuse it where nothing was sent; forget it. */
 void job_abort(job *j);
 
+/* The texts that are here, in steps or waiting, and below them the places that are free, in the form of llama-server's
+ * /slots.  What they say is not in it. */
+json_t *job_slots(const server *s);
+
 /* prompt.c: text to tokens.  The caller frees *ids.  0, or -1 with *why. */
 int job_tokens(const server *s, const char *text, size_t n_bytes, uint32_t flags, pleat_token **ids, uint32_t *n,
                refusal *why);

@@ -16,6 +16,8 @@ enum {
 };
 #define DEFAULT_BODY_BYTES (UINT64_C(8) << 20)
 
+static const char *const log_formats[] = {"none", "text", "json", NULL}; /* of log_format */
+
 /* clang-format off */
 static const option_row rows[] = {
     LOAD_ROWS(server_options, load),
@@ -24,6 +26,8 @@ static const option_row rows[] = {
     {GROUP_CACHE, "kv", NULL, "SPEC", "how the cache is kept: f32, f16, k8v4, leankv, h2o, kvcomp, ... (default k8v4)",
      KIND_SPECS, AT(load.kv), .max = 1, .words = option_spec_names},
 
+    {GROUP_SERVER, "config", NULL, "FILE", "options, NAME = VALUE a line; the environment and this line win over them",
+     KIND_INPUT, AT(config)},
     {GROUP_SERVER, "host", NULL, "ADDRESS", "where to listen (default 127.0.0.1: this machine alone)", KIND_TEXT, AT(host)},
     {GROUP_SERVER, "port", NULL, "N", "its port; 0: any that is free (default 8080)", KIND_U32, AT(port), 0, 65535},
     {GROUP_SERVER, "api-key-file", NULL, "FILE", "ask for a key: those in FILE, one a line", KIND_INPUT, AT(key_file)},
@@ -38,6 +42,8 @@ static const option_row rows[] = {
      AT(body_bytes), 1024, 1 << 26},
     {GROUP_SERVER, "grace", NULL, "S", "seconds for what runs when the server is told to stop (default 10)", KIND_U32,
      AT(grace_s), 0, 86400},
+    {GROUP_SERVER, "log-format", NULL, "FORMAT", "a line on stderr for each request: none, text or json (default none)",
+     KIND_WORD, AT(log_format), .words = log_formats},
 
     POOL_ROW(server_options, service, "the pool of pages, as 2GiB (default: room for -np contexts, a half of free memory at most)", NULL),
     {GROUP_SERVICE, "parallel", "np", "N", "texts in one step (default 16)", KIND_U32, AT(parallel), 1, 4096},

@@ -110,10 +110,21 @@ void reply_add_logprob(json_t *logprobs, const pleat_model *model, const pleat_l
     json_array_append_new(json_object_get(logprobs, "text_offset"), json_integer((json_int_t)offset));
 }
 
-json_t *reply_usage(uint64_t n_prompt, uint64_t n_generated, uint64_t n_hit) {
-    return json_pack("{s:I, s:I, s:I, s:{s:I}}", "prompt_tokens", (json_int_t)n_prompt, "completion_tokens",
-                     (json_int_t)n_generated, "total_tokens", (json_int_t)(n_prompt + n_generated),
-                     "prompt_tokens_details", "cached_tokens", (json_int_t)n_hit);
+json_t *reply_usage(const reply_counts *c) {
+    return json_pack("{s:I, s:I, s:I, s:{s:I}, s:I, s:I}", "prompt_tokens", (json_int_t)c->n_prompt,
+                     "completion_tokens", (json_int_t)c->n_generated, "total_tokens",
+                     (json_int_t)(c->n_prompt + c->n_generated), "prompt_tokens_details", "cached_tokens",
+                     (json_int_t)c->n_hit, "kv_bytes", (json_int_t)c->kv_bytes, "kv_bytes_f16",
+                     (json_int_t)c->kv_bytes_f16);
+}
+
+static double per_second(uint64_t n, uint64_t ns) { return ns ? (double)n * 1e9 / (double)ns : 0; }
+
+json_t *reply_timings(const reply_counts *c) {
+    return json_pack("{s:I, s:f, s:f, s:I, s:f, s:f}", "prompt_n", (json_int_t)c->n_computed, "prompt_ms",
+                     (double)c->prompt_ns * 1e-6, "prompt_per_second", per_second(c->n_computed, c->prompt_ns),
+                     "predicted_n", (json_int_t)c->n_generated, "predicted_ms", (double)c->answer_ns * 1e-6,
+                     "predicted_per_second", per_second(c->n_generated, c->answer_ns));
 }
 
 const char *reply_finish(pleat_finish finish) {

@@ -31,7 +31,19 @@ json_t *reply_logprobs(void);
 void reply_add_logprob(json_t *logprobs, const pleat_model *model, const pleat_logprob *row, uint32_t n_top,
                        int has_row, uint64_t offset);
 
-json_t *reply_usage(uint64_t n_prompt, uint64_t n_generated, uint64_t n_hit);
+/* What a request took, summed over its texts; times are those of the text that took longest. */
+typedef struct reply_counts {
+    uint64_t n_prompt, n_hit; /* prompt tokens, and those of them that a kept prefix gave */
+    uint64_t n_generated;
+    uint64_t n_computed; /* prompt tokens that its texts computed themselves */
+    uint64_t prompt_ns, answer_ns;
+    uint64_t kv_bytes, kv_bytes_f16; /* held as texts ended, and what f16 would have held */
+} reply_counts;
+
+json_t *reply_usage(const reply_counts *c);
+
+/* Times by llama-server's names, in ms and tokens a second. */
+json_t *reply_timings(const reply_counts *c);
 
 /* The word of a text's end. */
 const char *reply_finish(pleat_finish finish);

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "cli/lib/common.h"
+#include "embedded.h"
 #include "job.h"
 #include "reply.h"
 #include "routes.h"
@@ -72,6 +73,30 @@ static void get_metrics(server *s, connection *c) {
     free(text);
 }
 
+static void get_slots(server *s, connection *c) { answer(c, job_slots(s)); }
+
+/* llama-server's names, as far as they mean something here: what holds where a request says nothing. */
+static void get_props(server *s, connection *c) {
+    const pleat_model_info *info = &s->l->info;
+    json_t *defaults =
+        json_pack("{s:f, s:f, s:i, s:f, s:f, s:f, s:f}", "temperature", 1.0, "top_p", 1.0, "top_k", 0, "min_p", 0.0,
+                  "repeat_penalty", 1.0, "presence_penalty", 0.0, "frequency_penalty", 0.0);
+    answer(c, json_pack("{s:{s:I, s:o}, s:I, s:s, s:s, s:s, s:o, s:o}", "default_generation_settings", "n_ctx",
+                        (json_int_t)s->n_ctx, "params", defaults, "total_slots", (json_int_t)s->o->parallel,
+                        "model_alias", s->name, "build_info", pleat_version(), "kv", s->kv, "bos_token",
+                        token_or_null(s, info->bos), "eos_token", token_or_null(s, info->eos)));
+}
+
+static void get_openapi(server *s, connection *c) {
+    (void)s;
+    connection_answer(c, 200, "application/json", embedded_openapi_json, embedded_openapi_json_bytes);
+}
+
+static void get_page(server *s, connection *c) {
+    (void)s;
+    connection_answer(c, 200, "text/html; charset=utf-8", embedded_page_html, embedded_page_html_bytes);
+}
+
 /* ---- text and tokens ------------------------------------------------------------------------------------------------------ */
 
 static json_t *ids_json(const pleat_token *ids, uint32_t n) {
@@ -133,6 +158,10 @@ static const route routes[] = {
     {"GET", "/version", get_version, NULL},
     {"GET", "/metrics", get_metrics, NULL},
     {"GET", "/tokenizer_info", get_tokenizer_info, NULL},
+    {"GET", "/slots", get_slots, NULL},
+    {"GET", "/props", get_props, NULL},
+    {"GET", "/openapi.json", get_openapi, NULL},
+    {"GET", "/", get_page, NULL},
     {"GET", "/v1/models", get_models, NULL},
     {"POST", "/v1/chat/completions", NULL, post_chat},
     {"POST", "/v1/completions", NULL, post_completion},
@@ -152,9 +181,10 @@ static const route *find(const http_head *head, const route **same_path) {
     return NULL;
 }
 
-/* Health is no secret; but nobody sends bodies without a key. */
+/* Health is no secret, and the page asks for the key itself; but nobody sends bodies without one. */
 static int has_key(const server *s, const http_head *head) {
-    if (!s->keys.keys || (strcmp(head->path, "/health") == 0 && head->content_length == 0)) return 1;
+    const int is_open = strcmp(head->path, "/health") == 0 || strcmp(head->path, "/") == 0;
+    if (!s->keys.keys || (is_open && head->content_length == 0)) return 1;
     return keys_have(&s->keys, head->key);
 }
 

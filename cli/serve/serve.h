@@ -6,7 +6,8 @@
  *     server.c             the event loop: who comes, what the engine has brought, the end
  *     routes.c             which path does what
  *     job, prompt          one HTTP request on its way: prompts, continuations, text so far
- *     params, reply, keys, metrics         JSON and text, in and out
+ *     params, reply, keys, metrics, log    JSON and text, in and out
+ *     page.html, openapi.json              what is answered as it is, in the command by embedded.h
  *     driver               the engine's thread: steps, and notes of what they brought
  *     net/                 HTTP on libevent: connections, and the parser of heads
  *
@@ -34,7 +35,8 @@ typedef struct server_options {
     common_options common;
     load_options load;
     service_options service;
-    uint32_t ctx_size; /* 0: the model's */
+    const char *config; /* file of options; NULL: none.  options_config.c has read it */
+    uint32_t ctx_size;  /* 0: the model's */
     const char *host;
     uint32_t port; /* 0: any that is free */
     const char *key_file;
@@ -44,7 +46,8 @@ typedef struct server_options {
     uint64_t body_bytes;
     uint32_t connections;
     uint32_t grace_s;
-    int special; /* special tokens that clients spell out are read */
+    uint32_t log_format; /* of log.h */
+    int special;         /* special tokens that clients spell out are read */
 } server_options;
 
 struct job;

@@ -14,10 +14,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/lib/common.h"
 #include "job.h"
+#include "log.h"
 #include "reply.h"
 #include "routes.h"
 
@@ -135,6 +137,10 @@ static void on_leave(void *ctx, void *work) {
 
 static void on_answered(void *ctx, int status) { ((loop *)ctx)->s->metrics.responses[status]++; }
 
+static void on_done(void *ctx, const connection_done *d) {
+    request_log(stderr, ((loop *)ctx)->s->o->log_format, time(NULL), d);
+}
+
 static void on_room(void *ctx) {
     loop *l = ctx;
     l->s->metrics.n_connections = l->all.n;
@@ -213,6 +219,7 @@ static int make_events(loop *l) {
                                     .refuse = on_refuse,
                                     .leave = on_leave,
                                     .answered = on_answered,
+                                    .done = on_done,
                                     .room = on_room};
     l->all = (connections){.base = l->base, .rules = rules};
     l->notes = event_new(l->base, driver_fd(l->s->driver), EV_READ | EV_PERSIST, on_notes, l);

@@ -64,6 +64,14 @@ typedef struct pleat_seq {
     uint32_t v;
 } pleat_seq;
 
+/* How RoPE turned a layer's keys: what undoing it takes. */
+typedef struct pleat_rope {
+    uint32_t n_dims;           /* dimensions of a head that turn: the first ones; even, 2..head_dim */
+    int is_halves;             /* 1: pairs are (i, i + n_dims/2); 0: (2i, 2i + 1) */
+    float magnitude;           /* turned dimensions are multiplied by it (YaRN, longrope): 2^-16..65536; else 1 */
+    const double *frequencies; /* [n_dims/2] radians a position of each pair; finite, below 2^16 in magnitude */
+} pleat_rope;
+
 typedef struct pleat_cache_options {
     size_t size_bytes;       /* sizeof(pleat_cache_options); set by pleat_cache_options_default */
     pleat_spec spec;         /* default f16; pleat_cache_least_tokens() of it is at most max_tokens */
@@ -89,6 +97,10 @@ typedef struct pleat_cache_options {
     /* [n_layers][n_q_heads] a logit of each head that no token has and whose value is 0: it takes its share of every
      * softmax, as GPT-OSS has it.  Finite, below 65536 in magnitude.  NULL, the default: none.  Copied by create */
     const float *sink_logits;
+    /* [n_layers] how keys were turned, for policies that look at them unturned (novel); NULL for a layer whose keys are
+     * not.  Layers with one pointer share a table.  NULL, the default: unknown, and create refuses such a policy.  Read
+     * by create alone */
+    const pleat_rope *const *ropes;
     const pleat_allocator *allocator;
 } pleat_cache_options;
 
@@ -197,8 +209,9 @@ PLEAT_API pleat_status pleat_cache_export(const pleat_cache *cache, pleat_seq se
 typedef struct pleat_cache_token {
     pleat_level level;
     /* Mean attention received from later tokens: of the group's heads the largest (leankv, topk) or the sum (eviction;
-     * snapkv and its kind: from those that count alone).  Infinite for representatives.  0 for the newest token, where
-     * nothing is scored, for dropped tokens, and for low ones if al = 0. */
+     * snapkv and its kind: from those that count alone).  Infinite for representatives.
+     * novel: the score, 0 to 2.  0 for the newest token of other policies, where nothing is scored or has been yet, for
+     * dropped tokens, and for low ones if al = 0. */
     float significance;
 } pleat_cache_token;
 

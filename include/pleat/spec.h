@@ -20,16 +20,19 @@
  *                                            eviction: every KV head keeps `budget` tokens at most, the first `sinks`
  *                                            and the newest `window` among them, and drops the others: when a
  *                                            prompt has been read, and from then on where it evicts in generation
+ *     novel:budget=25%,window=32,sinks=4,format=k8v4,reclaim=reuse
+ *                                            eviction by how unlike keys are, whatever is asked; takes no kvcrush
  *     ...+kvcrush:share=25%,anchor=mean,unit=token
- *                                            behind one of these: a share of what the budget leaves beside sinks and
+ *                                            behind the others: a share of what the budget leaves beside sinks and
  *                                            window goes to representatives of the tokens that would be dropped
- *     kvcomp:k=0.2,v=0.15,kunit=channel,block=64,buffer=128,high=f16
+ *     kvcomp:k=0.2,v=0.15,kunit=channel,block=64,sinks=4,buffer=128,high=f16
  *                                            cold tokens in blocks, with a bounded error, entropy-coded
  *     kvcomp:...+pack                        the same with fixed widths inside a block instead of the entropy coder
  *     kvcomp:...+auto                        the entropy coder where it is nearly as fast (AVX-512 VBMI2), fixed widths
  *                                            elsewhere: what is parsed, and so what is printed, is with or without
  *                                            +pack, and of one kind is what it caches
- *     kivi:bits=2,buffer=128,high=f16        cold tokens in blocks of 32 at 2 or 4 bits
+ *     kivi:bits=2,sinks=4,buffer=128,high=f16
+ *                                            cold tokens in blocks of 32 at 2 or 4 bits
  *
  * leankv.  There are N tokens so far, and s is the mean attention that a token has received from later ones (largest
  * over the query heads that share the KV head).  A token that has left the window is kept high if s >= ah/N, low if
@@ -49,6 +52,7 @@
  *     snapkv      attention from the last `window` queries, pooled over 5       at the end of prompts
  *     pyramidkv   as snapkv, with budgets that fall from layer to layer         at the end of prompts
  *     adakv       as snapkv, with a layer's budget shared by its heads          at the end of prompts
+ *     novel       how unlike the key, before RoPE, is to the lane's mean        in prompts and generation
  *     budget      tokens of a lane (512), a share of the prompt (25%), or bytes of a sequence with all that belongs to
  *                 it (64KiB, 8MiB, 1GiB): as many whole pages a lane as these leave.  Never below sinks + window: a
  *                 share gives that many at least, tokens and bytes are refused.  A prompt is held whole while it is
@@ -64,15 +68,17 @@
  *     anchor      what tokens are ordered by their distance to: mean, random, alternate; kmeans: clusters instead
  *     unit        token, or page: whole pages of tokens are kept or dropped, by policy and representatives alike
  *
- * kvcomp, kivi.  A lane keeps its newest tokens in pages of the high format.  At the end of a prompt and in generation,
- * when they are more than `buffer`, whole blocks of the oldest are compressed, as few as bring them down to it.  kvcomp
- * without keys, alone or before +pack, is what is recommended: kvcomp:k=0.1,v=0.2,buffer=94,high=k8v8.
+ * kvcomp, kivi.  A lane keeps its first `sinks` tokens and its newest in pages of the high format.  At the end of a
+ * prompt and in generation, when the newest are more than `buffer`, whole blocks of the oldest of them are compressed, as
+ * few as bring them down to it.  kvcomp without keys, alone or before +pack, is what is recommended:
+ * kvcomp:k=0.1,v=0.2,buffer=94,high=k8v8.
  *     k, v        step of the codes, relative to the range of the values that share one: 1/255 to 1.  Every value is
  *                 within half a step of what the buffer held.  v's values are one token's; k's by kunit:
  *     kunit       channel: one dimension of a block's tokens; block: all of them
  *     block       tokens of a block: 16, 32, 64, 128 or 256
- *     buffer      tokens that may stay outside blocks, at least 1: 1..2^24
- *     high        the buffer's format.  A cache refuses one whose pages are smaller than the blocks made of them can be
+ *     sinks       first tokens, which are in no block: 0..2^24.  0: blocks begin with a lane's first token
+ *     buffer      other tokens that may stay outside blocks, at least 1: 1..2^24
+ *     high        the format of both.  A cache refuses one whose pages are smaller than the blocks made of them can be
  *     bits        kivi: 2 or 4.  Keys share a step by dimension and 32 tokens, values by token and 32 dimensions
  *
  * Sliding windows.  A model may have layers whose queries see the newest tokens alone.  Under any spec these tokens are kept
@@ -112,6 +118,7 @@ typedef enum pleat_policy {
     PLEAT_POLICY_SNAPKV,
     PLEAT_POLICY_PYRAMIDKV,
     PLEAT_POLICY_ADAKV,
+    PLEAT_POLICY_NOVEL,
 } pleat_policy;
 
 /* Whether the policy keeps a lane within a budget by dropping tokens: 1 or 0. */
@@ -166,7 +173,7 @@ typedef struct pleat_spec {
     float ah, al;                    /* leankv: 0 <= al <= ah <= 1e6 */
     float keep;                      /* topk: share of the tokens, 0 < keep <= 1 */
     pleat_budget budget;             /* eviction */
-    uint32_t sinks;                  /* eviction: first tokens that stay; 0..2^24 */
+    uint32_t sinks;                  /* eviction, kvcomp, kivi: first tokens that stay; 0..2^24 */
     pleat_reclaim reclaim;           /* eviction */
     uint32_t crush;                  /* 1: kvcrush stands behind the policy; 0: not, and share, anchor and unit are 0 */
     float share;                     /* kvcrush: 0 <= share <= 1 */

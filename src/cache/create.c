@@ -35,9 +35,15 @@ void pleat_cache_options_default(pleat_cache_options *opt) {
     };
 }
 
+/* First and newest tokens that a policy leaves alone: the longest sequence has room for them.  Blocks have no such
+ * need. */
+static uint32_t least_kept(const pleat_spec *spec) {
+    return spec->policy == PLEAT_POLICY_NONE ? 0 : spec->sinks + spec->window;
+}
+
 uint32_t pleat_cache_least_tokens(const pleat_spec *spec) {
     if (!spec || pleat__spec_check(spec, NULL) != PLEAT_OK) return 0;
-    const uint32_t kept = spec->sinks + spec->window;
+    const uint32_t kept = least_kept(spec);
     const bool in_tokens = spec->budget.unit == PLEAT_BUDGET_TOKENS && spec->budget.value > kept;
     return in_tokens ? (uint32_t)spec->budget.value : kept;
 }
@@ -46,7 +52,7 @@ uint32_t pleat_cache_least_tokens(const pleat_spec *spec) {
 
 static pleat_status check_spec_fits(const pleat_cache_options *opt, pleat_error *err) {
     PLEAT_TRY(pleat__keep_check(opt, err));
-    const uint32_t kept = opt->spec.sinks + opt->spec.window;
+    const uint32_t kept = least_kept(&opt->spec);
     REQUIRE(kept <= opt->max_tokens,
             "cache: the spec's window of %u tokens%s is longer than the longest sequence, %u tokens", opt->spec.window,
             opt->spec.sinks ? " and its sinks" : "", opt->max_tokens);
@@ -60,6 +66,26 @@ static pleat_status check_sinks(const pleat_cache_options *opt, pleat_error *err
     for (size_t i = 0; opt->sink_logits && i < (size_t)opt->n_layers * opt->n_q_heads; i++)
         REQUIRE(fabsf(opt->sink_logits[i]) < MAX_SCALE, "cache: sink_logits[%llu] is not below 65536 in magnitude",
                 (unsigned long long)i);
+    return PLEAT_OK;
+}
+
+static pleat_status check_rope(const pleat_cache_options *opt, uint32_t layer, pleat_error *err) {
+    const pleat_rope *rope = opt->ropes[layer];
+    if (!rope) return PLEAT_OK;
+    REQUIRE(rope->n_dims >= 2 && rope->n_dims % 2 == 0 && rope->n_dims <= opt->head_dim,
+            "cache: ropes[%u] turns %u dimensions: allowed are even numbers from 2 to head_dim %u", layer, rope->n_dims,
+            opt->head_dim);
+    REQUIRE(rope->magnitude >= 1 / MAX_SCALE && rope->magnitude <= MAX_SCALE,
+            "cache: the magnitude of ropes[%u] is outside 2^-16..65536", layer);
+    REQUIRE(rope->frequencies, "cache: ropes[%u] has no frequencies", layer);
+    for (uint32_t i = 0; i < rope->n_dims / 2; i++)
+        REQUIRE(fabs(rope->frequencies[i]) < (double)MAX_SCALE,
+                "cache: frequency %u of ropes[%u] is not below 65536 in magnitude", i, layer);
+    return PLEAT_OK;
+}
+
+static pleat_status check_ropes(const pleat_cache_options *opt, pleat_error *err) {
+    for (uint32_t layer = 0; opt->ropes && layer < opt->n_layers; layer++) PLEAT_TRY(check_rope(opt, layer, err));
     return PLEAT_OK;
 }
 
@@ -90,6 +116,7 @@ static pleat_status check_options(const pleat_cache_options *opt, pleat_error *e
     REQUIRE(opt->step_tokens >= 1 && opt->step_tokens <= MAX_TOKENS, "cache: step_tokens %u is outside 1..%u",
             opt->step_tokens, MAX_TOKENS);
     PLEAT_TRY(check_sinks(opt, err));
+    PLEAT_TRY(check_ropes(opt, err));
     return check_spec_fits(opt, err);
 }
 
@@ -136,7 +163,8 @@ static void derive_traits(pleat_cache *c) {
     t->window = spec->window;
     const uint32_t page = pleat__max_u32(PLEAT__MAX_CHOSEN_PAGE_TOKENS, c->page_tokens[PLEAT__HIGH]);
     if (c->ring) t->unshared_tokens = UINT32_MAX;
-    if (t->unshared_tokens == 0) t->unshared_tokens = spec->window + spec->buffer + spec->block + 3 * page;
+    if (t->unshared_tokens == 0)
+        t->unshared_tokens = spec->sinks + spec->window + spec->buffer + spec->block + 3 * page;
 }
 
 pleat_status pleat__cache_derive(pleat_cache *c, const pleat_cache_options *opt, pleat_error *err) {
@@ -166,6 +194,7 @@ static void carve(pleat_cache *c, uint32_t n_pages, pleat__arena *arena) {
     pleat__pool_carve(&c->pool, n_pages, arena);
     c->seqs = pleat__arena_take(arena, c->opt.max_seqs, sizeof *c->seqs);
     if (c->ring) c->ring->carve(c, arena);
+    if (c->keep->carve) c->keep->carve(c, arena);
     if (c->opt.sink_logits)
         c->sinks2 = pleat__arena_take(arena, (uint64_t)c->opt.n_layers * c->opt.n_q_heads, sizeof *c->sinks2);
     pleat__cache_carve_step(c, &c->step, arena);
@@ -209,6 +238,14 @@ static pleat_status take_memory(pleat_cache *c, uint32_t n_pages, pleat_error *e
     return PLEAT_OK;
 }
 
+/* What a cache that is only planned need not know. */
+static pleat_status check_knows_ropes(const pleat_cache_options *opt, pleat_error *err) {
+    const bool needs_ropes = pleat__scoring_of(&opt->spec) == PLEAT__SCORING_NOVELTY;
+    PLEAT_FAIL_IF(needs_ropes && !opt->ropes, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "cache: novel looks at keys as they were before RoPE, and options.ropes does not say how to undo it");
+    return PLEAT_OK;
+}
+
 pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **out, pleat_error *err) {
     PLEAT_FAIL_IF(!opt || !out, err, PLEAT_E_ARG, PLEAT_NOWHERE, "cache: no options or no place for the result");
     const pleat_allocator al = pleat__allocator_or_default(opt->allocator);
@@ -217,6 +254,7 @@ pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **ou
     c->al = al;
     uint32_t n_pages = 0;
     pleat_status status = pleat__cache_derive(c, opt, err);
+    if (status == PLEAT_OK) status = check_knows_ropes(opt, err);
     if (status == PLEAT_OK) status = count_pages(c, &n_pages, err);
     if (status == PLEAT_OK) status = take_memory(c, n_pages, err);
     if (status != PLEAT_OK) goto fail;
@@ -224,7 +262,9 @@ pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **ou
         c->sinks2[i] = opt->sink_logits[i] * (float)M_LOG2E;
     c->opt.sink_logits = NULL; /* the caller's, as windows; rings have their own */
     c->opt.windows = NULL;
-    if (c->ring) c->ring->init(c, opt->windows);
+    if (c->ring) c->ring->init(c, opt);
+    if (c->keep->init) c->keep->init(c, opt);
+    c->opt.ropes = NULL;
     c->traits.n_pages = n_pages;
     pleat__os_advise_huge(c->pages, c->pages_bytes);
     pleat__pool_init(&c->pool);

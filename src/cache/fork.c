@@ -90,7 +90,7 @@ static uint64_t visit_copies(const pleat_cache *c, const pleat__step_item *item,
     uint64_t n = 0;
     for (uint32_t lane = 0; seq->copies_due && c->pool.n_shares > 0 && lane < c->n_lanes; lane++) {
         const pleat__written w = written_by(c, item, lane);
-        n += visit_pages(c, seq, lane, PLEAT__HIGH, 0, w.n_emptied, owner, visit);
+        n += visit_pages(c, seq, lane, PLEAT__HIGH, w.high.first, w.high.end, owner, visit);
         n += visit_pages(c, seq, lane, PLEAT__HIGH, w.from[PLEAT__HIGH], UINT32_MAX, owner, visit);
         n += visit_pages(c, seq, lane, PLEAT__LOW, w.from[PLEAT__LOW], UINT32_MAX, owner, visit);
     }
@@ -150,19 +150,21 @@ void pleat__cache_make_copies(pleat_cache *c, const pleat__step_item *item) {
     item->seq->copies_due &= c->traits.shares_late != 0 || leaves_rings;
 }
 
-/* Pages of a lane's side that both hold, page `ahead` of b being where a's first would stand. */
+/* Pages of a lane's side that both hold, a having left `more` than b has. */
 static uint64_t count_both(const pleat__table *a, const pleat__table *b, uint32_t lane, pleat__side side,
-                           uint32_t ahead) {
+                           pleat__left more) {
     const uint32_t n_a = a->n_pages[side][lane], n_b = b->n_pages[side][lane];
     uint64_t n = 0;
-    for (uint32_t i = 0; i < n_a && i + ahead < n_b; i++)
-        n += pleat__table_cell(a, lane, side, i)->v == pleat__table_cell(b, lane, side, i + ahead)->v;
+    for (uint32_t i = 0; i < n_a; i++) {
+        const uint32_t k = i < more.first ? i : i + more.n;
+        n += k < n_b && pleat__table_cell(a, lane, side, i)->v == pleat__table_cell(b, lane, side, k)->v;
+    }
     return n;
 }
 
 /* High pages that the sequence's tokens have left for good in each full layer's lane. */
-static uint32_t pages_left(const pleat_cache *c, const pleat__sequence *seq) {
-    return c->keep->pages_left ? c->keep->pages_left(c, seq) : 0;
+static pleat__left left(const pleat_cache *c, const pleat__sequence *seq) {
+    return c->keep->left ? c->keep->left(c, seq) : (pleat__left){0};
 }
 
 uint64_t pleat_cache_pages_shared(const pleat_cache *c, pleat_seq handle_a, pleat_seq handle_b) {
@@ -170,15 +172,15 @@ uint64_t pleat_cache_pages_shared(const pleat_cache *c, pleat_seq handle_a, plea
     const pleat__sequence *b = c ? pleat__cache_seq(c, handle_b) : NULL;
     if (!a || !b) return 0;
     if (a == b) return a->table.n_pages_all;
-    if (pages_left(c, a) < pages_left(c, b)) {
+    if (left(c, a).n < left(c, b).n) {
         const pleat__sequence *other = a;
         a = b;
         b = other;
     }
-    const uint32_t ahead = pages_left(c, a) - pages_left(c, b);
+    const pleat__left none = {0}, more = {.first = left(c, a).first, .n = left(c, a).n - left(c, b).n};
     uint64_t n = 0;
     for (uint32_t lane = 0; c->pool.n_shares > 0 && lane < c->n_lanes; lane++)
-        n += count_both(&a->table, &b->table, lane, PLEAT__HIGH, pleat__cache_is_ring(c, lane) ? 0 : ahead) +
-             count_both(&a->table, &b->table, lane, PLEAT__LOW, 0);
+        n += count_both(&a->table, &b->table, lane, PLEAT__HIGH, pleat__cache_is_ring(c, lane) ? none : more) +
+             count_both(&a->table, &b->table, lane, PLEAT__LOW, none);
     return n;
 }

@@ -70,6 +70,13 @@ typedef struct pleat__compact_scratch {
 } pleat__compact_scratch;
 void pleat__cache_carve_compact(const pleat_cache *cache, pleat__compact_scratch *scratch, pleat__arena *arena);
 
+/* One lane's tokens scored by their keys (keep/novelty.c). */
+typedef struct pleat__novelty_scratch {
+    float *k;    /* [head_dim][16] */
+    float *turn; /* [head_dim][16] */
+    float *mean; /* [head_dim] */
+} pleat__novelty_scratch;
+
 /* One layer's eviction (keep/evict.c). */
 typedef struct pleat__drop_scratch {
     pleat__page_id *pages; /* [row_len] a row's pages in their new order */
@@ -77,6 +84,7 @@ typedef struct pleat__drop_scratch {
     pleat__evict_scratch evict;
     pleat__kv_view *views; /* [n_kv_heads] */
     uint8_t **verdicts;    /* [n_kv_heads][slots] */
+    pleat__novelty_scratch novelty;
     pleat__reclaim_plan reclaim;
     uint64_t n_moved; /* tokens moved so far by this unit */
 } pleat__drop_scratch;

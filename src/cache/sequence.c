@@ -50,6 +50,7 @@ pleat_status pleat__cache_open_seq(pleat_cache *c, uint32_t max_tokens, pleat__s
                              .spec = c->opt.spec,
                              .table = arrays.table,
                              .blocks = arrays.blocks,
+                             .key_sums = arrays.key_sums,
                              .memory = memory,
                              .memory_bytes = bytes};
     c->n_open++;

@@ -42,7 +42,8 @@ typedef struct pleat__sequence {
     uint64_t step_id;         /* the last step that named it; tells a sequence that stands twice in one */
     pleat__table table;
     pleat__seq_blocks blocks;
-    void *memory; /* of the table and the blocks */
+    float *key_sums; /* [lanes of full layers][head_dim] novel: keep/novelty.h fills it */
+    void *memory;    /* of the table, the blocks and the sums */
     uint64_t memory_bytes;
 } pleat__sequence;
 

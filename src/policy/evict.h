@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * evict.h: the policies that keep a lane within a budget by dropping tokens: random, recent, streaming, h2o, snapkv,
- * pyramidkv, adakv.  Each is a file with one pleat__evictor, and a row in evict.c's table.
+ * pyramidkv, adakv, novel.  Each is a file with one pleat__evictor, and a row in evict.c's table.
  *
  * N tokens of the sequence so far, B the budget of a lane.  Of a lane's tokens
  *
@@ -20,7 +20,7 @@
  * Ranks depend on positions and scores alone, never on slots: in which slots tokens stand (what reclaim/ decides) does
  * not change what is kept.
  *
- * What attention is counted as a token's score (the cache adds it up, [n_scores] of them where query heads are told
+ * What is counted as a token's score (the cache does, [n_scores] of them where query heads are told
  * apart, one that is their sum elsewhere):
  *
  *     NONE     nothing
@@ -29,6 +29,7 @@
  *     WINDOW   the same of the last `window` queries of a prompt alone.  Where its last part has n < window queries,
  *              what the part before attended to counts for the other window - n: score = score * (1 - n/window) + received.
  *              What single tokens attend to does not count
+ *     NOVELTY  how unlike the key is to the lane's: no attention (novelty.h)                     novel
  *
  * Pure functions of what they are handed.
  */
@@ -43,7 +44,8 @@ typedef enum pleat__scoring {
     PLEAT__SCORING_NONE,
     PLEAT__SCORING_MAX,
     PLEAT__SCORING_SUM,
-    PLEAT__SCORING_WINDOW
+    PLEAT__SCORING_WINDOW,
+    PLEAT__SCORING_NOVELTY
 } pleat__scoring;
 
 /* One lane's open slots. */
@@ -92,12 +94,12 @@ typedef struct pleat__evictor {
 } pleat__evictor;
 
 extern const pleat__evictor pleat__evictor_random, pleat__evictor_recent, pleat__evictor_streaming, pleat__evictor_h2o,
-    pleat__evictor_snapkv, pleat__evictor_pyramidkv, pleat__evictor_adakv;
+    pleat__evictor_snapkv, pleat__evictor_pyramidkv, pleat__evictor_adakv, pleat__evictor_novel;
 
 /* The policy's row; NULL for those that do not evict by budget. */
 const pleat__evictor *pleat__evictor_of(pleat_policy policy);
 
-/* What attention is counted for a spec, and how many scores a slot has in a group of n_group query heads. */
+/* What is counted for a spec, and how many scores a slot has in a group of n_group query heads. */
 pleat__scoring pleat__scoring_of(const pleat_spec *spec);
 uint32_t pleat__n_scores_of(const pleat_spec *spec, uint32_t n_group);
 

@@ -95,6 +95,7 @@ static void count_start(pleat_serving *s, pleat__request *r, bool is_hit) {
     if (!r->has_started && is_hit) r->stats.n_hit = n;
     if (is_hit && n > r->n_seen) s->stats.hit_tokens += n - r->n_seen;
     if (n > r->n_seen) r->n_seen = n;
+    if (!r->has_started) r->start_ns = s->backend.clock_ns(s->backend.ctx);
     r->has_started = true;
 }
 

@@ -72,6 +72,8 @@ typedef struct pleat__backend {
     uint64_t (*pages_used)(void *ctx); /* in the pool */
     void (*pages_by_side)(void *ctx, pleat_seq seq, uint64_t *high, uint64_t *low);
     void (*slots_of)(void *ctx, pleat_seq seq, uint64_t *live, uint64_t *held); /* O(lanes), between steps */
+    /* What it holds, and what f16 would for as many tokens, 0 where that is not known.  O(lanes), between steps. */
+    void (*bytes_of)(void *ctx, pleat_seq seq, uint64_t *bytes, uint64_t *bytes_f16);
 
     uint64_t (*image_bytes)(void *ctx, pleat_seq seq, pleat_seq base);
     pleat_status (*save)(void *ctx, pleat_seq seq, pleat_seq base, pleat__image *out);

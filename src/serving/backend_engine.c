@@ -75,6 +75,13 @@ static void backend_slots_of(void *ctx, pleat_seq seq, uint64_t *live, uint64_t 
     *held = sides.held_slots;
 }
 
+static void backend_bytes_of(void *ctx, pleat_seq seq, uint64_t *bytes, uint64_t *bytes_f16) {
+    pleat_cache_usage usage = {0};
+    (void)pleat_engine_get_usage(((engine_backend *)ctx)->engine, seq, &usage);
+    *bytes = usage.bytes;
+    *bytes_f16 = usage.bytes_f16;
+}
+
 /* ---- images ---------------------------------------------------------------------------------------- */
 
 static uint64_t backend_image_bytes(void *ctx, pleat_seq seq, pleat_seq base) {
@@ -196,6 +203,7 @@ pleat_status pleat__backend_on_engine(pleat_engine *engine, const pleat_allocato
         .pages_used = backend_pages_used,
         .pages_by_side = backend_pages_by_side,
         .slots_of = backend_slots_of,
+        .bytes_of = backend_bytes_of,
         .image_bytes = backend_image_bytes,
         .save = backend_save,
         .restore = backend_restore,

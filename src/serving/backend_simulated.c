@@ -14,7 +14,8 @@
  *     (3) n_used is the sum of the columns that are taken and of all tails
  *
  * Where tokens become blocks, a row has columns of payloads first.  Those of the tokens go, as many as are emptied; they
- * are copied first if others hold them, since payloads are written there.  A fork takes the whole tail at its first step.
+ * are copied first if others hold them, since payloads are written there; and so is the next one where sinks that fill no
+ * page move there.  A fork takes the whole tail at its first step.
  *
  * Steps and swaps wind the clock on by their prices, up to MAX_CLOCK_NS.  Tokens are never looked at.
  */
@@ -209,6 +210,7 @@ static void sim_close(void *ctx, pleat_seq seq) {
 typedef struct sim_step {
     pleat_forecast_seq after;
     uint32_t n_emptied; /* columns whose tokens become blocks */
+    bool copies_next;   /* the column behind these is another's too, and sinks move there */
     uint64_t n_taken;   /* pages, most of them at once */
 } sim_step;
 
@@ -233,13 +235,21 @@ static uint32_t count_emptied(const simulated *s, const sim_seq *q, const pleat_
     return pleat__min_u32(n_high, pleat__max_u32(n_cols, n_high > room ? n_high - room : 0));
 }
 
+static bool copies_next(const simulated *s, const sim_seq *q, uint32_t n_emptied) {
+    const uint32_t next = q->n_payload_cols + n_emptied;
+    return n_emptied > 0 && s->forecast.spec.sinks % s->opt.page_tokens > 0 && next < q->n_cols &&
+           s->refs[q->row[next]] > 1;
+}
+
 static sim_step plan_step(const simulated *s, const sim_seq *q, uint32_t n_new, uint32_t flags) {
     sim_step step = {.after = pleat_forecast_step(&s->forecast, &q->held, n_new, flags)};
     const sim_tail *tail = &s->tails[q->tail];
     const uint64_t n_held = pages_held(s, q);
     step.n_emptied = count_emptied(s, q, &step.after);
+    step.copies_next = copies_next(s, q, step.n_emptied);
     if (step.after.step_pages > n_held) step.n_taken = step.after.step_pages - n_held;
     if (tail->n_refs > 1) step.n_taken += tail->n_pages;
+    if (step.copies_next) step.n_taken += s->col_pages;
     for (uint32_t i = 0; i < step.n_emptied; i++)
         if (s->refs[q->row[q->n_payload_cols + i]] > 1) step.n_taken += s->col_pages;
     return step;
@@ -259,6 +269,13 @@ static void empty_cols(simulated *s, sim_seq *q, uint32_t n) {
     q->n_cols -= n;
     q->n_left_cols += n;
     memmove(first, first + n, (q->n_cols - q->n_payload_cols) * sizeof *first);
+}
+
+/* Put a column of its own in the place of the first of tokens, while there is one. */
+static void copy_first_col(simulated *s, sim_seq *q) {
+    if (s->n_free_cols == 0) return;
+    drop_col(s, q->row[q->n_payload_cols]);
+    q->row[q->n_payload_cols] = take_col(s);
 }
 
 /* The row and the tail come to hold what the forecast says. */
@@ -304,6 +321,7 @@ static pleat_status sim_run(void *ctx, const pleat_engine_item *items, uint32_t 
         sim_seq *q = seq_of(s, items[i].seq);
         const sim_step step = plan_step(s, q, items[i].n_tokens, items[i].flags);
         empty_cols(s, q, step.n_emptied);
+        if (step.copies_next) copy_first_col(s, q);
         hold(s, q, &step.after);
     }
     wind_on(s, pleat__cost_step_ns(&s->cost, n_prompt, n_generated, bytes_read(s, n_read)));
@@ -348,6 +366,12 @@ static void sim_slots_of(void *ctx, pleat_seq seq, uint64_t *live, uint64_t *hel
     *held = pages_held(s, q) * s->opt.page_tokens;
     *live = (uint64_t)(q->held.full_pages * s->opt.page_tokens + 0.5);
     if (*live > *held) *live = *held;
+}
+
+static void sim_bytes_of(void *ctx, pleat_seq seq, uint64_t *bytes, uint64_t *bytes_f16) {
+    simulated *s = ctx;
+    *bytes = pages_held(s, seq_of(s, seq)) * s->opt.page_bytes;
+    *bytes_f16 = 0;
 }
 
 /* ---- images ---------------------------------------------------------------------------------------- */
@@ -599,6 +623,7 @@ pleat_status pleat__backend_simulated(const pleat_simulation *simulation, const 
         .pages_used = sim_pages_used,
         .pages_by_side = sim_pages_by_side,
         .slots_of = sim_slots_of,
+        .bytes_of = sim_bytes_of,
         .image_bytes = sim_image_bytes,
         .save = sim_save,
         .restore = sim_restore,

@@ -107,9 +107,19 @@ pleat_serving_event *pleat__serving_add_event(pleat_serving *s, pleat__request *
     return event;
 }
 
+/* Its times and bytes, as it ends. */
+static void measure(pleat_serving *s, pleat__request *r) {
+    const uint64_t now_ns = s->backend.clock_ns(s->backend.ctx), answer_ns = r->answer_ns ? r->answer_ns : now_ns;
+    if (r->has_started) r->stats.prompt_ns = answer_ns - r->start_ns;
+    r->stats.answer_ns = now_ns - answer_ns;
+    if (pleat__request_runs(r))
+        s->backend.bytes_of(s->backend.ctx, PLEAT__RUNNING(r)->seq, &r->stats.kv_bytes, &r->stats.kv_bytes_f16);
+}
+
 void pleat__serving_finish(pleat_serving *s, pleat__request *r, pleat_token token, pleat_finish finish,
                            pleat_status status) {
     pleat_serving_event *event = pleat__serving_add_event(s, r, finish);
+    measure(s, r);
     event->token = token;
     event->status = status;
     event->stats = r->stats;

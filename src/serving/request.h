@@ -119,6 +119,8 @@ typedef struct pleat__request {
     uint64_t deadline_ns;        /* on the serving's clock; UINT64_MAX: none */
     struct pleat__request *next; /* in the inbox, or among those that have finished in this step */
     pleat_request_stats stats;
+    uint64_t start_ns;       /* when it first ran; 0 before */
+    uint64_t answer_ns;      /* when its first token was to be chosen; 0 before */
     uint32_t n_seen;         /* (3) */
     uint32_t solo_end;       /* the item that brings n_stored here is a step by itself, to show whose fault a failure
                               * was; 0: there is none */

@@ -189,6 +189,7 @@ static pleat_status choose(pleat_serving *s, pleat__request *r, const float *log
 static void sample(pleat_serving *s, pleat__request *r, const float *logits) {
     const pleat_model *model = s->backend.shape.model;
     pleat_token token = 0;
+    if (!r->answer_ns) r->answer_ns = s->backend.clock_ns(s->backend.ctx);
     if (model) {
         const uint64_t paused = pleat__serving_pause();
         const pleat_status status = choose(s, r, logits, &token);

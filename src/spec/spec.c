@@ -39,13 +39,14 @@ _Static_assert(sizeof(pleat_threshold) == 4 && sizeof(pleat_step_order) == 4 && 
 #define RANKING(name, which) \
     {(name), EVICTING(which, 64, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM}, CRUSHED}
 
-/* Compressors of cold tokens. */
+/* Compressors of cold tokens.  docs/MODELS.md has what the first tokens in blocks cost real models. */
 #define A_STEP(name, field) {(name), .offset = AT(field), \
                              NUMBER(1.0f / 255, 1, "a number from 1/255 (0.0039216) to 1"), .is_printed = true}
-#define A_BUFFER TOKENS("buffer", buffer), {"high", .offset = AT(high), A_FORMAT}
+#define A_BUFFER A_SINKS, TOKENS("buffer", buffer), {"high", .offset = AT(high), A_FORMAT}
 
 /* kvcomp alone is what docs/ACCURACY.md recommends; beside keys the others keep the defaults of the row. */
-#define KVCOMP(...) {.compressor = PLEAT_COMPRESSOR_KVCOMP, .kunit = PLEAT_K_UNIT_CHANNEL, .block = 64, __VA_ARGS__}
+#define KVCOMP(...) \
+    {.compressor = PLEAT_COMPRESSOR_KVCOMP, .kunit = PLEAT_K_UNIT_CHANNEL, .block = 64, .sinks = 4, __VA_ARGS__}
 static const pleat_spec bare_kvcomp = KVCOMP(.k = 0.1f, .v = 0.2f, .buffer = 94, .high = {8, 8});
 
 const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
@@ -82,9 +83,11 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
     RANKING("snapkv", PLEAT_POLICY_SNAPKV),
     RANKING("pyramidkv", PLEAT_POLICY_PYRAMIDKV),
     RANKING("adakv", PLEAT_POLICY_ADAKV),
+    {"novel", EVICTING(PLEAT_POLICY_NOVEL, 32, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM},
+     .behind = NULL},
     {"kvcomp",
      KVCOMP(.k = 0.2f, .v = 0.15f, .buffer = 128, .high = {16, 16}),
-     6,
+     7,
      {A_STEP("k", k),
       A_STEP("v", v),
       {"kunit", .offset = AT(kunit), .type = PLEAT__KEY_WORD, .words = {"channel", "block"},
@@ -94,8 +97,8 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
       A_BUFFER},
      .behind = &pleat__spec_behind_stages[1], .bare = &bare_kvcomp},
     {"kivi",
-     {.compressor = PLEAT_COMPRESSOR_KIVI, .high = {16, 16}, .block = 32, .buffer = 128, .bits = 2},
-     3,
+     {.compressor = PLEAT_COMPRESSOR_KIVI, .high = {16, 16}, .block = 32, .sinks = 4, .buffer = 128, .bits = 2},
+     4,
      {{"bits", .offset = AT(bits), .type = PLEAT__KEY_COUNT, .min = 2, .max = 4, .is_power = true, .is_printed = true,
        .allowed = "2 or 4"},
       A_BUFFER},

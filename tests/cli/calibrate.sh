@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
+# ctest-labels: slow
 #
 # calibrate.sh: `pleat calibrate` writes a profile that other commands read, goes on where it was stopped, and leaves
 # alone what is not its own; a profile that does not fit is refused by each command that is given one.  What it chooses

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
+# ctest-labels: slow
 #
 # evict.sh: eviction policies through the command: every strategy of reclamation keeps the same tokens and gives the
 # same text, budgets hold in tokens, per cent and bytes, and budgets that cannot be are refused with what may be.
@@ -38,8 +39,13 @@ for policy in random recent streaming h2o snapkv pyramidkv adakv; do
     done
 done
 
+generate novel:budget=30%
+check "novel" exits 0
+check "novel drops tokens" calc "$(field tokens_dropped) > 5000"
+check "novel counts every token" calc "$(field tokens_high) + $(field tokens_dropped) == 32 * ($(field prompt) + 119)"
+
 # Budgets in bytes hold, with everything that belongs to the sequence
-for policy in h2o streaming; do
+for policy in h2o streaming novel; do
     for kib in 600 1024; do
         generate "$policy:budget=${kib}KiB,sinks=0"
         check "$policy in $kib KiB" calc "$(field bytes) <= $kib * 1024 && $(field bytes) > 0.8 * $kib * 1024"
@@ -50,7 +56,7 @@ check "adakv in 1 MiB after the prompt" calc "$(field bytes) <= 1048576"
 
 # Several texts and beams go on from one prompt
 for spec in h2o:budget=96 streaming:budget=25%,reclaim=none random:budget=96,reclaim=block+kvcrush \
-    h2o:budget=300KiB,window=16,reclaim=copy snapkv:budget=30%+kvcrush; do
+    h2o:budget=300KiB,window=16,reclaim=copy snapkv:budget=30%+kvcrush novel:budget=96; do
     try run -m "$MODEL" -f "$scratch/long" -n 30 --temp 0.8 --n-best 4 -q --kv "$spec"
     check "four texts under $spec" exits 0
     try run -m "$MODEL" -f "$scratch/long" -n 30 --beams 4 -q --kv "$spec"

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
+# ctest-labels: slow
 #
 # measure.sh: eval, bench and inspect say what they should, in each form.  Figures of speed are not judged here.
 . "$(dirname "$0")/harness.bash"

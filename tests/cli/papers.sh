@@ -103,6 +103,32 @@ touch "$scratch/bin/pleat" && echo "# another build" >>"$scratch/bin/pleat"
 papers --samples 3 -q --only fig11
 check "another build is measured anew" test "$(n_calls)" -gt 0
 
+# Sections of two commits: fig11 anew, the others as they were.
+papers --samples 3 -q
+unfilled "$scratch/page.md" | sed 's/^\(Measured [-0-9 :]* UTC\)\(, commit [^.]*\)*/\1, commit 0123abc/' >"$scratch/older.md"
+python3 "$ROOT/bench/papers/lab/fill.py" "$scratch/older.md"
+mv "$scratch/older.md" "$scratch/page.md"
+cp "$scratch/page.md" "$scratch/before.md"
+rm "$scratch"/store/pages-*.json
+papers --samples 3 -q --only fig11 --keep-rest
+check "a page of which one section is measured again" exits 0
+of_fig11() { awk '/^## /{ is = /^## Figure 11:/ } is' "$1"; }
+rest_of() { awk '/^<!-- /{ exit } /^## /{ is = !/^## Figure 11:/ } is' "$1"; }
+check "the others stay as they are, with their commit" test "$(rest_of "$scratch/page.md")" = "$(rest_of "$scratch/before.md")"
+check "which is not that of the new one" test -z "$(of_fig11 "$scratch/page.md" | grep 0123abc)"
+check "each measured section says where" test "$(unfilled "$scratch/page.md" | grep -c '^Measured .*commit 0123abc[.] Machine: ')" = 14
+of_fig11 "$scratch/page.md" >"$scratch/fig11.md"
+commit=$(git -C "$ROOT" describe --always --abbrev=7 --exclude='*' 2>"$scratch/err" || true)
+check "the new one says its own" eval 'unfilled "$scratch/fig11.md" | grep -E "^Measured .*(, commit $commit.*)?[.] Machine: .* cores" >"$scratch/line"'
+rm "$scratch"/store/pages-*.json
+FAIL=pages papers --samples 3 -q --only fig11 --keep-rest
+check "one that fails then: exit 1" exits 1
+check "and it stays as it was" test "$(of_fig11 "$scratch/page.md")" = "$(<"$scratch/fig11.md")"
+papers --samples 2 -q --only fig11 --keep-rest
+check "a page with other settings: exit 1" exits 1
+check "it is said" says 'its head says other things'
+check "and the page stays" test "$(rest_of "$scratch/page.md")" = "$(rest_of "$scratch/before.md")"
+
 papers --only fig99
 check "an unknown figure: exit 2" exits 2
 check "it is named" says 'fig99: not among'

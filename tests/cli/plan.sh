@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
+# ctest-labels: slow
 #
 # plan.sh: `pleat plan` says the bytes that `pleat run` then reports, the sizes of known models, what fits and what does
 # not to the last sequence and token, and nothing about what it was not told.
@@ -216,7 +217,7 @@ check "opened for $opened tokens: $ran bytes" same "$(of sequence bytes)" "$ran"
 plan -m "$MODEL" --ctx $stored --kv k8v4
 check "for no more than it has: fewer" calc "$(of sequence bytes) < $ran"
 
-for spec in h2o:budget=72 h2o:budget=20%,reclaim=copy streaming:budget=70,reclaim=none snapkv:budget=72 random:budget=72; do
+for spec in h2o:budget=72 h2o:budget=20%,reclaim=copy streaming:budget=70,reclaim=none snapkv:budget=72 random:budget=72 novel:budget=72; do
     held $spec 4000 30
     plan -m "$MODEL" --ctx $stored -c $opened -n 30 --kv $spec
     check "$spec, $stored tokens: $ran bytes as run says" test "$(of sequence bytes)" = "$ran"

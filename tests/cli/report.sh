@@ -83,6 +83,8 @@ check "each policy's tokens are shown" test "$(count 'Share of a request|request
 check "thresholds of 0 keep every token" in_page '<title>0: 100\.0 %, sd 0\.0</title>'
 check "great thresholds do not" in_page '<title>0: [0-9]{1,2}\.[0-9] %, sd [0-9.]+</title>'
 check "a request is followed" in_page 'One request, step by step'
+check "whose legend has the levels that it had, and no others" test "$(count '</i>high</span></p>')$(count '</i>dropped<')" = 10
+check "the first column stays when a table is scrolled" in_page 'first-child\{position:sticky'
 check "attention's concentration is shown" in_page 'Tokens that 95 % of the attention goes to'
 check "a few tokens get most of it" in_page 'value norm</td><td>[0-9]+</td><td>[0-9.e+-]+</td>'
 check "scores spread over more decades than norms" \

@@ -45,7 +45,7 @@ job_avx512() {
 job_plain() {
     configure build/bare -DPLEAT_CUDA=off -DPLEAT_ONEDNN=off -DPLEAT_ZSTD=off -DPLEAT_CURL=off -DPLEAT_LIBEVENT=off -DPLEAT_EDITLINE=off -DPLEAT_X86=OFF -DPLEAT_ASSERTS=ON || return
     export CHECK_QUICK=1
-    tests_in build/bare -LE 'slow|fuzz' -E '^(cli_(measure|peers|allocators|serve|evict|plan|terminal)|check_serving(_evict)?)$'
+    tests_in build/bare -LE 'slow|fuzz' -E '^(cli_(peers|allocators|serve|terminal))$'
 }
 
 # The tests of kernels, and no more is built: qemu takes ten times as long.  Prompts and the quantiser have no dot

@@ -30,7 +30,8 @@ LIST = (traffic.table_no_cache, memory.table_models, memory.table_batches, *allo
 
 HEAD = """# An article's tables, computed again
 
-`{command}` wrote this page on {date}. It goes through the tables of *KV Cache: The Hidden Memory Giant in LLM Serving*
+`{command}` wrote this page; each section says when and of which commit its figures are. It goes through the
+tables of *KV Cache: The Hidden Memory Giant in LLM Serving*
 (Inference Optimization Timeline, part 2). What follows from a formula or from a replay stands next to what is printed
 there, and the page says what was wrong.
 
@@ -39,7 +40,7 @@ there, and the page says what was wrong.
 - **Replayed**: allocators, {requests} requests a workload, in build/bench/bench_allocators. It counts memory and
   allocates for real, the paged ones with the library's own pool and tables. Time passes in steps of one token for each
   running request.
-- **Machine**: {machine}, shared with other work: it matters for nanoseconds alone. Program: {version}.
+- **Machines** are shared with other work: it matters for nanoseconds alone.
 - **Served**: `pleat bench serve` on the reference model, requests from one pool on this machine's cores.
 - **Not here**: times on GPUs, and the quality columns of quantisation and eviction. For the latter
   docs/papers/leankv.md has measurements of another kind.
@@ -83,11 +84,12 @@ def read_options():
     return options
 
 
+def head(bench, options):
+    return HEAD.format(command=lab.command_of("article", options), requests=f"{bench.n_requests:,}")
+
+
 def write_page(bench, options, sections):
-    here = lab.machine()
-    head = HEAD.format(command=lab.command_of("article", options), date=lab.today(),
-                       requests=f"{bench.n_requests:,}", machine=here, version=lab.version_of(options.pleat))
-    parts = [head, *(s.text(None, here) for s in sections)]
+    parts = [head(bench, options), *(s.text() for s in sections)]
     page.write(options.out, parts, {bench.allocators: "build/bench/bench_allocators", options.pleat: "build/pleat"})
 
 
@@ -95,7 +97,8 @@ def main():
     os.chdir(lab.ROOT)
     options = read_options()
     progress = lab.Progress({"allocators": 2, "plan": 12}, {"allocators": 15, "plan": 0.1}, options.quiet)
-    return page.run_page(progress, options, lambda: Bench(options, progress), LIST, write_page, section=Section)
+    return page.run_page(progress, options, lambda: Bench(options, progress), LIST, write_page, head,
+                         section=Section)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ class Section(page.Section):
     def formula(self, text):
         self.how = text
 
-    def text(self, remark, here):
-        text = super().text(remark, here).replace("**Paper.**", "**Article.**", 1)
+    def text(self, remark=None):
+        text = super().text(remark).replace("**Paper.**", "**Article.**", 1)
         before, mark, ran = text.partition("\n\nMeasured ")
         return before + (f"\n\nComputed: {self.how}." if self.how else "") + (f"\n\nRan {ran}" if mark else "")
 

@@ -36,7 +36,7 @@ def measure_one(pleat, name):
             raise ValueError("no rows")
     except ValueError as error:
         raise lab.Failed(f"what was printed cannot be read: {error}") from error
-    record = {"command": f"build/pleat {command}", "date": now, "result": result}
+    record = {"command": f"build/pleat {command}", "date": now, "commit": lab.commit_of_tree(), "result": result}
     lab.write(sections.path_of(name), json.dumps(record, indent=1) + "\n")
 
 

@@ -242,7 +242,7 @@ def sections_of(paper):
     parts, missing = [], []
     for make in PAGES[paper]:
         section_made, lacks = made(kept, make)
-        parts.append(section_made.text(None, ""))
+        parts.append(section_made.text())
         missing += [lacks] if lacks else []
     gpus = sorted({r["params"]["gpu"] for record in kept.records.values() for r in record["result"]["rows"]})
     said = [f"Figures of one {', '.join(gpus)}; peaks are device-to-device copies in the same run, read and write counted."]

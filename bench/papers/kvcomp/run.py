@@ -32,7 +32,8 @@ GUESS = {"tasks": 6, "blocks": 60, "ways": 40, "attn": 40, "codec": 30}
 
 HEAD = """# KVComp's evaluation in miniature
 
-`{command}` wrote this page on {date}. KVComp quantises blocks of older tokens with a bounded error and codes them with
+`{command}` wrote this page; each section says when and of which commit its figures are. KVComp quantises
+blocks of older tokens with a bounded error and codes them with
 Huffman's codes (*KVComp: A High-Performance, LLM-Aware, Lossy Compression Framework for KV Cache*, Jiang et al.). The
 page repeats the paper's evaluation as far as one small model on a CPU can show it, and puts what the paper says next
 to it. "Agrees" and "differs", "met" and "not met" are computed from the tables.
@@ -58,7 +59,7 @@ to it. "Agrees" and "differs", "met" and "not met" are computed from the tables.
     rounded so that no value is off by more than half a step (docs/FORMAT.md).
 - **Errors**: the figure after ± is one standard error: binomial for an accuracy. For a difference from f16 it comes
   from blocks of 4 samples a task, the same samples for both.
-- **Machine**: {machine}, shared with other work: ratios say more than times. Program: {version}.
+- **Machines** are shared with other work: ratios say more than times.
 """
 
 
@@ -97,22 +98,16 @@ def read_options():
                             "recommended setting all)")
 
 
-def programs(options, sections):
-    """What ran, and of how many builds: results may be kept from others."""
-    builds = {r["program_sha256"] for s in sections for r in s.records if r["command"].startswith(options.pleat)}
-    return lab.version_of(options.pleat) + (f", {len(builds)} builds" if len(builds) > 1 else "")
+def head(bench, options):
+    return HEAD.format(command=lab.command_of("kvcomp", options, 32), model=options.model, few=4 * bench.n_few,
+                       sure=4 * bench.n_sure, all=4 * bench.n_all, windows=bench.windows,
+                       contexts=page.listing(map(str, bench.contexts)), models=printed.MODELS)
 
 
 def write_page(bench, options, sections):
-    sections = sorted(sections, key=lambda s: ORDER.index(s.key))
-    here = lab.machine()
-    head = HEAD.format(command=lab.command_of("kvcomp", options, 32), date=lab.today(),
-                       model=options.model, few=4 * bench.n_few, sure=4 * bench.n_sure, all=4 * bench.n_all, windows=bench.windows,
-                       contexts=page.listing(map(str, bench.contexts)), models=printed.MODELS, machine=here,
-                       version=programs(options, sections))
     said = page.requirements(sections)
-    parts = [head] + (["## Requirements\n\n" + "\n".join(f"- {v}" for v in said)] if said else [])
-    parts += [s.text(None, here) for s in sections]
+    parts = [head(bench, options)] + (["## Requirements\n\n" + "\n".join(f"- {v}" for v in said)] if said else [])
+    parts += [s.text() for s in sections]
     shown = {bench.blocks_program: f"build/bench/{sizes.PROGRAM}", options.pleat: "build/pleat",
              options.store: "build/papers/kvcomp"}
     page.write(options.out, parts, shown, on_gpu.sections_of("kvcomp")[0])
@@ -128,7 +123,7 @@ def main():
         progress.expected = {"tasks": 40 * bench.n_few + 8 * (bench.n_sure - bench.n_few) + 3 * bench.n_all, "blocks": 5,
                              "ways": 2 * len(bench.speed_scales), "attn": 2, "codec": 1}
         return bench
-    return page.run_page(progress, options, make_bench, LIST, write_page, "figures and tables")
+    return page.run_page(progress, options, make_bench, LIST, write_page, head, "figures and tables", order=ORDER)
 
 
 if __name__ == "__main__":

@@ -39,12 +39,13 @@ ABOUT = """- **What was measured**: {model}, 28 million parameters: 8 layers, 8 
 - **Errors**: the figure after ± is one standard error; "clear" or "beyond" means two of them. Where two rows are
   compared, the error is that of the difference over the same samples. It comes from blocks of 4 samples a task and has
   8 (blocks - 1) degrees of freedom.
-- **Machine**: {machine}, shared with other work: ratios say more than times. Program: {version}.
+- **Machines** are shared with other work: ratios say more than times.
 """
 
 HEADS = {"kvcrush.md": """# KVCrush's evaluation in miniature
 
-`{command}` wrote this page on {date}. KVCrush spends a part of a policy's budget on tokens that stand for many like
+`{command}` wrote this page; each section says when and of which commit its figures are. KVCrush spends a part
+of a policy's budget on tokens that stand for many like
 them (*KVCrush: Key Value Cache size-reduction using similarity in head-behaviour*, Jha et al.). The page repeats the
 paper's evaluation as far as one small model on a CPU can show it, next to the paper's figures. "Agrees" and "differs"
 are computed from the tables. The stage is `+kvcrush` of `--kv` (include/pleat/spec.h); src/policy/kvcrush.h says where
@@ -53,7 +54,8 @@ best of three on the test score. That is not a method, and not here.
 
 """, "eviction.md": """# Every policy in one table
 
-`{command}` wrote this page on {date}. It compares eviction policies, equal shares (topk) and LeanKV in two ways: once
+`{command}` wrote this page; each section says when and of which commit its figures are. It compares eviction
+policies, equal shares (topk) and LeanKV in two ways: once
 with equal shares of the tokens in the same format (f16), so that only what is dropped differs, and once with equal
 bytes. At equal bytes 8 and 4 bits (k8v4) leave room for about 2.4 times the tokens of f16, and LeanKV may keep all at
 fewer.
@@ -96,13 +98,14 @@ def read_options():
     return lab.read_samples(parser, NAMES, 16, "", lambda options: [profile_path(options.model)])
 
 
+def head(bench, options, name):
+    return (HEADS[name] + ABOUT).format(
+        command=lab.command_of("kvcrush", options, 16), model=options.model,
+        samples=options.samples, few=4 * bench.n_few, windows=bench.windows)
+
+
 def write_page(bench, options, name, sections):
-    here = lab.machine()
-    head = (HEADS[name] + ABOUT).format(
-        command=lab.command_of("kvcrush", options, 16), date=lab.today(), model=options.model,
-        samples=options.samples, few=4 * bench.n_few, windows=bench.windows, machine=here,
-        version=lab.version_of(options.pleat))
-    parts = [head, *(s.text(None, here) for s in sections)]
+    parts = [head(bench, options, name), *(s.text() for s in sections)]
     page.write(os.path.join(options.out, name), parts, {options.pleat: "build/pleat"})
 
 
@@ -121,6 +124,8 @@ def main():
             n_all += n_failed
             if sections:
                 progress.end()
+                if options.keep_rest:
+                    sections = page.with_rest(sections, os.path.join(options.out, name), head(bench, options, name))
                 write_page(bench, options, name, sections)
                 page.tell(os.path.join(options.out, name), sections, n_failed)
         return n_all

@@ -7,6 +7,7 @@ program or another model starts afresh.
 """
 import argparse
 import datetime
+import functools
 import hashlib
 import json
 import os
@@ -38,6 +39,7 @@ def machine():
     return f"{model}, {len(os.sched_getaffinity(0))} cores, {memory:.0f} GiB"
 
 
+@functools.cache
 def commit_of_tree():
     """The commit that is checked out, and whether the tree differs from it; nothing outside a repository."""
     try:
@@ -45,15 +47,22 @@ def commit_of_tree():
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return ""
-    return f", commit {done.stdout.strip()}"
+    return done.stdout.strip()
+
+
+def features_of(program):
+    """"; cpu: ...", the CPU features that it found; nothing if it does not say."""
+    done = subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True, check=False)
+    parts = [part.strip() for line in done.stdout.splitlines()[1:] for part in line.split(";")]
+    return "".join(f"; {part}" for part in parts if part.startswith("cpu:"))
 
 
 def version_of(program):
     """Its name and version, the commit, and the CPU features that it found."""
     done = subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True, check=False)
-    first, *more = done.stdout.splitlines() or ["of unknown version"]
-    features = [part.strip() for line in more for part in line.split(";") if part.strip().startswith("cpu:")]
-    return "; ".join([first + commit_of_tree(), *features])
+    first = (done.stdout.splitlines() or ["of unknown version"])[0]
+    commit = commit_of_tree()
+    return first + (f", commit {commit}" if commit else "") + features_of(program)
 
 
 def today():
@@ -116,6 +125,7 @@ def write(path, text):
 class Lab:
     def __init__(self, program, store, progress):
         self.program, self.store, self.progress = program, store, progress
+        self.machine = machine() + features_of(program)
         self.hashes = {}
         self.asked = {}  # key -> record or Failed, of this run
         self.n_new = 0
@@ -133,7 +143,7 @@ class Lab:
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
     def measure(self, kind, *args, program=None, output=None, turn=0, parse=json.loads):
-        """The record {command, date, seconds, machine, result} of `program args`; Failed if it ends badly.  `output`
+        """The record {command, date, commit, seconds, machine, result} of `program args`; Failed if it ends badly.  `output`
         goes to -o; it is a file that the command keeps for itself, and no part of the key.  Another `turn` is another
         measurement by the same command line.  `parse` makes the result of what was printed; ValueError if it cannot."""
         argv = [program or self.program, *map(str, args)]
@@ -172,7 +182,7 @@ class Lab:
             return Failed(f"`{command}` printed what cannot be read: {error}")
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
         record = {"command": command, "program_sha256": self.hash_of(argv[0]), "date": now,
-                  "seconds": round(seconds, 2), "machine": machine(), "result": result}
+                  "commit": commit_of_tree(), "seconds": round(seconds, 2), "machine": self.machine, "result": result}
         write(self.path(kind, key), json.dumps(record, indent=1))
         self.n_new += 1
         return record
@@ -193,6 +203,7 @@ def parser_for(doc, paper, names, quick, out=None):
     parser.add_argument("--model", default="models/pleat-28m-q8_0.gguf", help="default: the reference model")
     parser.add_argument("--quick", action="store_true", help=f"{quick}: a try-out")
     parser.add_argument("--only", default="", help=f"some of {','.join(names)}; the rest is left out")
+    parser.add_argument("--keep-rest", action="store_true", help="what --only leaves out stays as the page has it")
     parser.add_argument("--out", default=out, help=f"where the text goes (default {out})")
     parser.add_argument("--store", default=f"build/papers/{paper}", help=f"raw results (default build/papers/{paper})")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")

@@ -79,12 +79,21 @@ def dates(records):
     return found[0] if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
 
 
+def source(records, on=". Machine: "):
+    """Of which commits, and on which machines: of each section, for a page may hold those of several."""
+    commits = sorted({r["commit"] for r in records if r.get("commit")})
+    machines = sorted({r["machine"] for r in records if r["machine"]})
+    return (f", commit{'s' if len(commits) > 1 else ''} {listing(commits)}" if commits else "") + \
+        (on + ", and ".join(machines) if machines else "")
+
+
 class Section:
     """One figure or table of the paper: what the paper says, our table, the verdict, and how it was measured."""
 
     def __init__(self, key, title, says):
         self.key, self.title, self.says = key, title, says
         self.body, self.verdict, self.records = [], [], []
+        self.is_missing = False  # its measurement failed
 
     def add(self, text):
         self.body.append(text)
@@ -95,17 +104,45 @@ class Section:
     def used(self, *records):
         self.records += [r for r in records if r is not None and r not in self.records]
 
-    def text(self, remark, here):
+    def text(self, remark=None):
         parts = [f"## {self.title}", f"**Paper.** {self.says}" if self.says else "", *self.body]
         words = " ".join(self.verdict + ([remark] if remark else []))
         if words:
             parts.append(f"**Here.** {words}")
         if self.records:
-            machines = sorted({r["machine"] for r in self.records} - {here})
-            on = f", on {'; '.join(machines)}" if machines else ""
             how = "\n".join(commands(self.records))
-            parts.append(f"Measured {dates(self.records)}{on}:\n\n```sh\n{how}\n```")
+            parts.append(f"Measured {dates(self.records)}{source(self.records)}:\n\n```sh\n{how}\n```")
         return "\n\n".join(p for p in parts if p)
+
+
+class Kept:
+    """A section as a page has it already, with what it says of when and of which commit it is."""
+    key = None
+
+    def __init__(self, text):
+        self.title, self.whole = text.partition("\n")[0].removeprefix("## "), text.strip()
+        here = " ".join(re.findall(r"^\*\*Here\.\*\* (.*?)(?:\n\n|\Z)", text, flags=re.M | re.S)).replace("\n", " ")
+        self.verdict = [s.strip() for s in re.split(r"(?=\b(?:Agrees|Differs|Met|Not met): )", here)]
+
+    def text(self, remark=None):
+        return self.whole
+
+
+def name_of(section):
+    return section.title.split(":")[0]
+
+
+def with_rest(sections, path, head, end="\n<!-- "):
+    """`sections`, and those of the page at `path` that are not among them, in the page's order; new ones come last.
+    What could not be measured stays as the page has it.  Failed if the page does not begin with `head`: what it tells of settings and samples holds for all sections."""
+    with open(path, encoding="utf-8") as f:
+        text = f.read().partition(end)[0]
+    if not text.startswith(fill(head).rstrip()):
+        raise lab.Failed(f"--keep-rest: {path} was written by another command, or its head says other things")
+    parts = re.split(r"^(?=## )", text, flags=re.M)[1:]
+    kept = [Kept(part) for part in parts if not part.startswith("## Requirements\n")]
+    made = {name_of(s): s for s in sections if not s.is_missing}
+    return [made.pop(name_of(s), s) for s in kept] + list(made.values())
 
 
 def make_all(bench, makers, only, section=Section):
@@ -122,13 +159,14 @@ def make_all(bench, makers, only, section=Section):
             n_failed += 1
             sections.append(section(name, name.capitalize(), ""))
             sections[-1].add(f"Not measured: {failure}.")
+            sections[-1].is_missing = True
             print(f"run.py: {name}: {failure}", file=sys.stderr)
     return sections, n_failed
 
 
 def verdicts(sections):
     """(figures and tables in which nothing differs from the paper, those in which something does), by their titles."""
-    said = {s.title.split(":")[0]: s.verdict for s in sections if s.verdict}
+    said = {name_of(s): s.verdict for s in sections if s.verdict}
     differs = [title for title, verdict in said.items() if any(v.startswith("Differs") for v in verdict)]
     return [title for title in said if title not in differs], differs
 
@@ -165,11 +203,16 @@ def run(progress, work):
     return 1 if n_failed else 0
 
 
-def run_page(progress, options, make_bench, makers, write_page, what="tables", section=Section):
-    """Exit code of the program of one page."""
+def run_page(progress, options, make_bench, makers, write_page, head, what="tables", section=Section, order=()):
+    """Exit code of the program of one page.  head(bench, options): what it says before all sections; order: of its
+    keys, if it is not that of `makers`."""
     def work():
         bench = make_bench()
         sections, n_failed = make_all(bench, makers, options.only, section)
+        if order:
+            sections.sort(key=lambda s: order.index(s.key))
+        if options.keep_rest:
+            sections = with_rest(sections, options.out, head(bench, options))
         write_page(bench, options, sections)
         progress.end()
         tell(options.out, sections, n_failed, what)

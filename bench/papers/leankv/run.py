@@ -155,7 +155,8 @@ def read_remarks():
 
 HEAD = """# LeanKV's evaluation in miniature
 
-`{command}` wrote this page on {date}. LeanKV keeps the tokens that receive much attention in more bits than the
+`{command}` wrote this page; each section says when and of which commit its figures are. LeanKV keeps the
+tokens that receive much attention in more bits than the
 others (*Unifying KV Cache Compression for Large Language Models with LeanKV*, Zhang et al., 2024). The page repeats
 the paper's evaluation as far as one small model on a CPU can show it, with the paper's figures next to ours.
 "Agrees" and "differs" are computed from the tables.
@@ -164,7 +165,7 @@ the paper's evaluation as far as one small model on a CPU can show it, with the 
   is over {samples} samples a task of eval/tasks.jsonl ({n} samples of {n_tasks} tasks, lengths alike). They are of
   the odd half, by which the model's profile was not chosen. Perplexity is over {windows} windows of eval/prose.txt. The paper has models of 7 to 70 billion parameters on GPUs.
   Our speeds come from a CPU, so only trends compare.
-- **Machine**: {machine}, shared with other work: ratios say more than times. Program: {version}.
+- **Machines** are shared with other work: ratios say more than times.
 - **Bytes** are everything that a cache holds, over 4 * head_dim of f16 per token and KV head. Metadata weighs twice
   as much at our head dimension of 64 as at the paper's 128. With score and position k8v4 takes 112 of 256 bytes
   (43.8 %) here, and 208 of 512 (40.6 %) there. For k4v2 it is 64 of 256 (25 %) and 112 of 512 (21.9 %), or 56 and
@@ -177,24 +178,23 @@ the paper's evaluation as far as one small model on a CPU can show it, with the 
 """
 
 
-def head(bench, options, sections, version):
+def head(bench, options):
     with open(bench.sets["main"], encoding="utf-8") as f:
         lines = f.readlines()
     n_tasks = len({json.loads(line)["task"] for line in lines})
-    text = HEAD.format(command=lab.command_of("leankv", options, 16), date=lab.today(),
-                       model=options.model, samples=options.samples, n=len(lines), n_tasks=n_tasks,
-                       windows=bench.windows, calibrated=bench.calibrated,
-                       machine=lab.machine(), version=version)
+    return HEAD.format(command=lab.command_of("leankv", options, 16), model=options.model,
+                       samples=options.samples, n=len(lines), n_tasks=n_tasks, windows=bench.windows, calibrated=bench.calibrated)
+
+
+def in_short(sections):
     agreed, differs = page.verdicts(sections)
-    return text + (f"- **In short**: nothing contradicts the paper in {page.grouped(agreed)}. Something differs in "
-                   f"{page.grouped(differs)}.\n")
+    return (f"- **In short**: nothing contradicts the paper in {page.grouped(agreed)}. Something differs in "
+            f"{page.grouped(differs)}.\n")
 
 
 def write_page(bench, options, sections):
     remarks = read_remarks()
-    here = lab.machine()
-    parts = [head(bench, options, sections, lab.version_of(options.pleat))]
-    parts += [s.text(remarks.get(s.key), here) for s in sections]
+    parts = [head(bench, options) + in_short(sections), *(s.text(remarks.get(s.key)) for s in sections)]
     shown = {bench.observer: "build/bench/leankv_observe",
              options.pleat: os.path.join("build", os.path.basename(options.pleat))}
     page.write(options.out, parts, shown, on_gpu.sections_of("leankv")[0])
@@ -225,7 +225,7 @@ def main():
         bench = Bench(options, progress)
         progress.expected = expected(bench)
         return bench
-    return page.run_page(progress, options, make_bench, LIST, write_page, "figures and tables")
+    return page.run_page(progress, options, make_bench, LIST, write_page, head, "figures and tables")
 
 
 if __name__ == "__main__":

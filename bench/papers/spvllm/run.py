@@ -30,7 +30,8 @@ ORDER = ("fig2", "fig3", "policies", "table1", "fig4", "fig6", "preemptions", "p
 
 HEAD = """# SpvLLM's evaluation in miniature
 
-`{command}` wrote this page on {date}. SpvLLM gives the slots of dropped tokens to new ones, so that dropping tokens
+`{command}` wrote this page; each section says when and of which commit its figures are. SpvLLM gives the slots
+of dropped tokens to new ones, so that dropping tokens
 frees memory in a paged cache (*SpvLLM: Efficient KV Cache Sparsification in vLLM*, Xiao and Gebrie). The page repeats
 the paper's evaluation as far as one small model on a CPU can show it, with the paper's figures next to ours.
 "Agrees" and "differs", "met" and "not met" are computed from the tables.
@@ -48,14 +49,14 @@ the paper's evaluation as far as one small model on a CPU can show it, with the 
   version of reuse did not compute what it should, by its own words.
 - **Pool**: {pool} MiB, {pool_tokens:.0f} tokens of f16: {pool_longest:.1f} of the longest allowed request,
   {pool_mean:.1f} of the mean one. It is small because two cores are soon busy: {alone}
-  (`pleat bench run -p 0 -n 64 -d 200 -np N`). With a pool for many requests, memory would limit nothing. How the
+  (`pleat bench run -p 0 -n 64 -d 200 -np N`). Measured {alone_when}. With a pool for many requests, memory
+  would limit nothing. How the
   paper's T4 compares cannot be told without its model. Its 2007 steps for 1000 * 209 tokens would be 104 requests at
   once.
 - **Service**: a request is admitted as long as a hundredth of the pool is left (vLLM's watermark). Preempted ones are
   computed again, as in the paper, and no prefix is kept. Chunks of 512 prompt tokens stand in one step with
   everybody's next token. The paper's vLLM 0.6.2 reads prompts in steps of their own unless told otherwise.
-- **Machine**: {machine}, shared with other work. Specs take turns, {rounds} rounds, medians; ratios say more than
-  times. Program: {version}.
+- **Machines** are shared with other work. Specs take turns, {rounds} rounds, medians; ratios say more than times.
 """
 
 
@@ -88,26 +89,27 @@ def read_options():
 
 
 def alone(bench):
-    """Tokens a second of so many requests at once, with room for all."""
-    speeds = []
+    """Tokens a second of so many requests at once, with room for all; when and where."""
+    speeds, records = [], []
     for n in (1, 4, 16):
         record = bench.lab.measure("run", "bench", "run", "-m", bench.model, "-p", 0, "-n", 64, "-d", 200, "-np", n, "-r",
                                    5, "--kv", runs.FULL, "--format", "json", "-q")
+        records.append(record)
         speeds.append(f"{record['result']['rows'][0]['tokens_per_s']:.0f} with {n}")
-    return f"{page.listing(speeds)} requests at once, in tokens/s"
+    return f"{page.listing(speeds)} requests at once, in tokens/s", page.dates(records) + page.source(records, ", on ")
 
 
 def head(bench, options):
     requests = bench.runs.requests
     mean = {k: statistics.mean(r[k] for r in requests) for k in ("prompt_tokens", "output_tokens")}
+    speeds, when = alone(bench)
     pool_tokens = bench.pool * runs.MIB / runs.TOKEN_BYTES
-    return HEAD.format(command=lab.command_of("spvllm", options), date=lab.today(), n=len(requests),
+    return HEAD.format(command=lab.command_of("spvllm", options), n=len(requests),
                        mean_in=mean["prompt_tokens"], mean_out=mean["output_tokens"], paper_in=printed.MEAN_INPUT,
                        paper_out=printed.MEAN_OUTPUT, longest=max(map(runs.total, requests)), seed=bench.runs.seed,
                        longest_prompt=runs.LONGEST_PROMPT, context=runs.CONTEXT, model=bench.model, pool=bench.pool,
-                       pool_tokens=pool_tokens, pool_longest=pool_tokens / runs.CONTEXT, alone=alone(bench),
-                       pool_mean=pool_tokens / sum(mean.values()), rounds=bench.rounds, machine=lab.machine(),
-                       version=lab.version_of(options.pleat))
+                       pool_tokens=pool_tokens, pool_longest=pool_tokens / runs.CONTEXT, alone=speeds, alone_when=when,
+                       pool_mean=pool_tokens / sum(mean.values()), rounds=bench.rounds)
 
 
 def summary(sections):
@@ -116,9 +118,7 @@ def summary(sections):
 
 
 def write_page(bench, options, sections):
-    sections = sorted(sections, key=lambda s: ORDER.index(s.key))
-    here = lab.machine()
-    parts = [head(bench, options), "## Requirements\n\n" + summary(sections), *(s.text(None, here) for s in sections)]
+    parts = [head(bench, options), "## Requirements\n\n" + summary(sections), *(s.text() for s in sections)]
     shown = {bench.steps: "build/bench/spvllm_steps", options.pleat: "build/pleat", options.store: "build/papers/spvllm"}
     page.write(options.out, parts, shown)
 
@@ -127,7 +127,8 @@ def main():
     os.chdir(lab.ROOT)
     options = read_options()
     progress = lab.Progress({"serve": 70, "steps": 45}, {"serve": 12, "steps": 8}, options.quiet)
-    return page.run_page(progress, options, lambda: Bench(options, progress), LIST, write_page)
+    return page.run_page(progress, options, lambda: Bench(options, progress), LIST, write_page, head,
+                         order=ORDER)
 
 
 if __name__ == "__main__":

@@ -409,14 +409,27 @@ static void write_bytes(FILE *f, const report_data *d, const curves *c, svg_axis
     svg_plot p;
     for (uint32_t i = 0; i < c->n; i++) top = fmax(top, c->bytes[i]);
     svg_begin(&p, f, 520, 300, "bytes", x, svg_axis_linear("bytes held, % of f16's for as many tokens", 0, top));
-    svg_rule_x(&p, d->trace.n_prompt, "end of the prompt");
+    svg_rule_x(&p, d->trace.n_prompt, c->bytes[0] > 0.85 * top ? "" : "end of the prompt"); /* not over the line */
     svg_line(&p, c->x, c->bytes, c->n, "s1");
     svg_end(&p);
 }
 
+/* Those levels that the request had, from the top down. */
+static void trace_legend(FILE *f, const curves *c) {
+    const char *tones[3], *names[3];
+    uint32_t n = 0;
+    int has_dropped = 0, has_low = 0;
+    for (uint32_t i = 0; i < c->n; i++) {
+        has_dropped |= c->all[i] - c->kept[i] > 1e-6;
+        has_low |= c->kept[i] - c->high[i] > 1e-6;
+    }
+    if (has_dropped) tones[n] = "drop", names[n++] = "dropped";
+    if (has_low) tones[n] = names[n] = "low", n++;
+    tones[n] = names[n] = "high", n++;
+    legend(f, tones, names, n);
+}
+
 void report_write_trace(FILE *f, const report_data *d) {
-    static const char *const tones[] = {"drop", "low", "high"};
-    static const char *const names[] = {"dropped", "low", "high"};
     curves *c = cli_alloc(1, sizeof *c);
     thin(d, c);
     if (c->n) {
@@ -426,7 +439,7 @@ void report_write_trace(FILE *f, const report_data *d) {
         write_levels(f, d, c, x);
         write_bytes(f, d, c, x);
         end_figures(f);
-        legend(f, tones, names, 3);
+        trace_legend(f, c);
     }
     free(c);
 }

@@ -17,11 +17,11 @@
 
 static const char style[] =
     ":root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--mute:#59636e;--grid:#e4e8ec;--axis:#8b96a1;--s0:#7d8590;"
-    "--s1:#1f6fb2;--s2:#c8611a;--s3:#2f8f63;--s4:#8455b8;--high:#1f6fb2;--low:#e3a743;--drop:#d5dae0;"
+    "--s1:#1f6fb2;--s2:#c8611a;--s3:#2f8f63;--s4:#8455b8;--high:#1f6fb2;--low:#e3a743;--drop:#98a2ad;"
     "--heat:214,84,40}\n"
     "@media screen and (prefers-color-scheme:dark){:root{--bg:#14171b;--fg:#e3e7eb;--mute:#9aa5b0;--grid:#2a3037;"
     "--axis:#6b7681;--s0:#98a2ad;--s1:#5aa5e6;--s2:#ee9250;--s3:#58b98a;--s4:#a985d8;--high:#4a95d8;--low:#d29a3c;"
-    "--drop:#3b434c;--heat:224,100,52}}\n"
+    "--drop:#5b6570;--heat:224,100,52}}\n"
     "body{margin:0;background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif}\n"
     "main{max-width:1160px;margin:0 auto;padding:24px 20px 60px}\n"
     "h1{font-size:1.6em;margin:0 0 .4em;overflow-wrap:break-word}h2{font-size:1.2em;margin:2.2em 0 "
@@ -37,6 +37,7 @@ static const char style[] =
     "{"
     "white-space:"
     "nowrap}\n"
+    ".wide tr>:first-child{position:sticky;left:0;background:var(--bg)}\n"
     "td.heat{background:rgba(var(--heat),var(--loss))}\n"
     ".figures{display:flex;flex-wrap:wrap;gap:10px 16px;margin:.6em 0 .2em}svg{max-width:100%;height:auto;"
     "font:12px system-ui,sans-serif}\n"
@@ -56,7 +57,8 @@ static const char style[] =
     ".note,.label{paint-order:stroke;stroke:var(--bg);stroke-width:3px}\n"
     "@media(max-width:640px){main{padding:16px 12px 40px}dl{grid-template-columns:1fr}dd{margin-bottom:.4em}"
     ".names{columns:1}td.text{min-width:8em;max-width:11em}svg{font-size:13px}.tick,.note{font-size:12px}"
-    "svg[width='220']{width:calc(50% - 8px)}.legend span{white-space:normal}}\n"
+    "svg[width='520']{font-size:15px}svg[width='520'] :is(.tick,.note){font-size:14px}"
+    "svg[width='220']{width:calc(50% - 8px)}.legend span{display:inline-block;white-space:normal}}\n"
     "@media "
     "print{main{max-width:none;padding:0}table{font-size:.6em}.figures,table{break-inside:avoid}h2,h3{break-after:"
     "avoid}}\n";
@@ -293,7 +295,7 @@ static void write_policies(FILE *f, const evaluation *e, const report_data *d) {
     for (uint32_t i = 0; i < d->n_rows; i++) {
         if (!d->kept[i].lanes) continue;
         fprintf(f, "<h3>%u <code>", i + 1);
-        svg_text(f, e->rows[i].kv);
+        put_text(f, e->rows[i].kv);
         fprintf(f, "</code>, %llu requests</h3>\n", (unsigned long long)d->kept[i].layers[0].kept.n);
         report_write_kept(f, d, i);
     }
@@ -305,7 +307,7 @@ static void write_trace(FILE *f, const report_data *d) {
             "What the cache holds of one request as it grows, under the first spec that has a policy.  Its answers are "
             "fed as generation stores them, a token a step.");
     fputs("<h3><code>", f);
-    svg_text(f, d->trace.kv);
+    put_text(f, d->trace.kv);
     fputs("</code>, request: ", f);
     svg_text(f, d->trace.what);
     fputs("</h3>\n", f);

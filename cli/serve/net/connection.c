@@ -23,6 +23,7 @@
 #include <time.h>
 
 #include "cli/lib/common.h"
+#include "cli/lib/measure.h"
 
 enum { INPUT_MAX = 2 * HTTP_HEAD_MAX, LINGER_S = 2, BODY_BYTES_PER_S = 32768 };
 
@@ -39,6 +40,9 @@ struct connection {
     const char *allow;   /* methods for an answer 405; NULL: not told */
     void *work;          /* NULL: none */
     int has_begun;       /* bytes of the next head have come */
+    uint64_t id;         /* of the request under way; 0: there is none */
+    double begin_s;      /* when its head was there */
+    int status;          /* of its answer so far; 0: none */
     int is_cut;          /* its reader is too slow: it is going to be closed */
     int is_advancing;
 };
@@ -60,8 +64,26 @@ static void free_body(connection *c) {
     c->body_bytes = 0;
 }
 
+static void begin_request(connection *c) {
+    c->id = ++c->all->n_requests;
+    c->begin_s = measure_now_s();
+    c->status = 0;
+}
+
+static void end_request(connection *c, int has_left) {
+    const connection_done d = {.id = c->id,
+                               .method = c->head.method,
+                               .path = c->head.path,
+                               .status = c->status,
+                               .has_left = has_left,
+                               .seconds = measure_now_s() - c->begin_s};
+    if (c->id) c->all->rules.done(c->all->rules.ctx, &d);
+    c->id = 0;
+}
+
 void connection_close(connection *c) {
     connections *all = c->all;
+    end_request(c, 1);
     if (c->work) {
         void *gone = c->work;
         c->work = NULL;
@@ -111,6 +133,8 @@ static void put_head(connection *c, int status, const char *type) {
     if (c->all->is_stopping) c->head.stays = 0;
     evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Type: %s\r\n", status, http_reason(status), date,
                         type);
+    evbuffer_add_printf(out, "X-Request-Id: %llu\r\n", (unsigned long long)c->id);
+    c->status = status;
     if (status == 429 || status == 503) evbuffer_add_printf(out, "Retry-After: 1\r\n");
     if (status == 401) evbuffer_add_printf(out, "WWW-Authenticate: Bearer\r\n");
     if (status == 405 && c->allow) evbuffer_add_printf(out, "Allow: %s\r\n", c->allow);
@@ -121,6 +145,7 @@ static void put_head(connection *c, int status, const char *type) {
 
 /* The answer is written: the next request, or the end. */
 static void end_answer(connection *c) {
+    end_request(c, 0);
     free_body(c);
     if (c->head.stays)
         begin_head(c);
@@ -210,6 +235,7 @@ static int read_head(connection *c) {
     if (n == 0) return 0;
     const size_t n_seen = n < HTTP_HEAD_MAX + 1 ? n : HTTP_HEAD_MAX + 1;
     const int length = http_read_head((const char *)evbuffer_pullup(in, (ev_ssize_t)n_seen), n_seen, &c->head);
+    if (length != 0) begin_request(c);
     if (length > 0) {
         take_head(c, (size_t)length);
         return 1;

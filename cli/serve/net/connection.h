@@ -33,6 +33,15 @@ enum {
 
 typedef struct connection connection;
 
+/* A request that is over. */
+typedef struct connection_done {
+    uint64_t id; /* which of all requests: 1 first.  Its answer has it as X-Request-Id */
+    const char *method, *path;
+    int status;   /* 0: nothing was answered */
+    int has_left; /* the connection ended before its answer was written */
+    double seconds;
+} connection_done;
+
 /* What the caller does; ctx is handed to each. */
 typedef struct connection_rules {
     void *ctx;
@@ -44,6 +53,7 @@ typedef struct connection_rules {
     void (*refuse)(void *ctx, connection *c, int status, const char *text); /* answer with an error */
     void (*leave)(void *ctx, void *work); /* the client of this work has gone (connection_set_work) */
     void (*answered)(void *ctx, int status);
+    void (*done)(void *ctx, const connection_done *d);
     void (*room)(void *ctx); /* a connection has gone */
 } connection_rules;
 
@@ -52,6 +62,7 @@ typedef struct connections {
     struct event_base *base;
     connection_rules rules;
     connection *first; /* list */
+    uint64_t n_requests;
     uint32_t n;
     uint64_t body_bytes; /* that have come of bodies that are not yet done with */
     int is_stopping;     /* connections end behind their answers */

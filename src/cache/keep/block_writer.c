@@ -7,8 +7,16 @@
  * has checked.  So the low pages that payloads need are those that they have emptied: ceil(payloads / page) <= emptied
  * ones.  Compressing needs no page from the pool, but for copies of shared ones at begin:
  *
- *     high pages    | taken as low | empty | not compressed |
- *     then          | not compressed | empty |                    and trim returns what is empty
+ *     high pages    | sinks | taken as low | empty | not compressed |
+ *     then          | sinks | not compressed | empty |            and trim returns what is empty
+ *
+ * Sinks stand before the first token of a block, and their number need not be a multiple of a page: then a block begins
+ * and ends in the middle of a page.  When one has been quantised, its last tokens have left the first slots of the page
+ * that it ended in.  The sinks of the page that it began in move there (S: sinks, T: a block of two pages):
+ *
+ *     pages         | S T T T | T T T T | T b b b | b b                 | T T T T | T T T T | S b b b | b b
+ *
+ * From that page on the row is as if the block had never been.
  *
  * The first blocks of a sequence make its codebooks: of each layer, from the codes of all its heads (KVComp, section
  * 3.2).  What is decoded does not depend on them, so that a sequence on a shared prefix has the bits that it would have
@@ -26,7 +34,8 @@ typedef struct work {
     uint32_t lane;
     pleat__block_scratch *s;
     pleat__kv_run high; /* as the step left it */
-    uint32_t n_empty;   /* high pages from the first on that are compressed */
+    uint32_t n_stay;    /* high pages of sinks alone */
+    uint32_t n_empty;   /* high pages behind those that are compressed */
     uint32_t n_taken;   /* emptied pages that are low now: their ids are in s->pages */
     uint32_t low_end;   /* slots of the low side */
 } work;
@@ -38,23 +47,39 @@ static work work_on(const pleat_cache *c, const pleat__step_item *item, uint32_t
                   .lane = lane,
                   .s = s,
                   .high = pleat__cache_run(c, table, lane, PLEAT__HIGH, table->n_slots[PLEAT__HIGH][lane]),
+                  .n_stay = c->opt.spec.sinks / c->page_tokens[PLEAT__HIGH],
                   .low_end = table->n_slots[PLEAT__LOW][lane]};
+}
+
+/* Load the tokens of slots [from, to), which are in one tile, as rows of the scratch from row `row` on. */
+static void load_rows(const work *w, uint32_t from, uint32_t to, uint32_t row) {
+    const uint32_t d = w->c->opt.head_dim, tokens = w->high.layout->tokens, first = from % PLEAT__TILE;
+    const uint8_t *page = pleat__kv_page(&w->high, from / tokens);
+    w->c->quant.load_k(w->high.layout, page, from % tokens / PLEAT__TILE, w->s->k_tile);
+    w->c->quant.load_v(w->high.layout, page, from % tokens / PLEAT__TILE, w->s->v_tile);
+    for (uint32_t t = 0; t < to - from; t++)
+        for (uint32_t i = 0; i < d; i++) w->s->k[(size_t)(row + t) * d + i] = w->s->k_tile[i * PLEAT__TILE + first + t];
+    memcpy(w->s->v + (size_t)row * d, w->s->v_tile + (size_t)first * d, (size_t)(to - from) * d * sizeof(float));
 }
 
 /* Quantise block `idx` of those that are due. */
 static void quantise(const work *w, uint32_t idx) {
-    const pleat_cache *c = w->c;
-    const uint32_t d = c->opt.head_dim, page_tokens = w->high.layout->tokens;
-    for (uint32_t at = 0; at < c->kept.blocks.format.tokens; at += PLEAT__TILE) {
-        const uint32_t slot = idx * c->kept.blocks.format.tokens + at, tile = slot % page_tokens / PLEAT__TILE;
-        const uint8_t *page = pleat__kv_page(&w->high, slot / page_tokens);
-        c->quant.load_k(w->high.layout, page, tile, w->s->k_tile);
-        c->quant.load_v(w->high.layout, page, tile, w->s->v_tile);
-        for (uint32_t t = 0; t < PLEAT__TILE; t++)
-            for (uint32_t i = 0; i < d; i++) w->s->k[(size_t)(at + t) * d + i] = w->s->k_tile[i * PLEAT__TILE + t];
-        memcpy(w->s->v + (size_t)at * d, w->s->v_tile, PLEAT__TILE * d * sizeof(float));
+    const pleat__block_format *format = &w->c->kept.blocks.format;
+    const uint32_t first = w->c->opt.spec.sinks + idx * format->tokens, end = first + format->tokens;
+    for (uint32_t from = first, to; from < end; from = to) {
+        to = pleat__min_u32(end, from - from % PLEAT__TILE + PLEAT__TILE);
+        load_rows(w, from, to, from - first);
     }
-    pleat__block_quantise(&c->kept.blocks.format, w->s->k, w->s->v, d, &w->s->codes);
+    pleat__block_quantise(format, w->s->k, w->s->v, w->c->opt.head_dim, &w->s->codes);
+}
+
+/* Move the sinks of the page that block `idx` began in to the one that it ended in. */
+static void move_sinks(const work *w, uint32_t idx) {
+    const uint32_t tokens = w->high.layout->tokens, block_pages = w->c->kept.blocks.format.tokens / tokens;
+    const uint32_t from = w->n_stay + idx * block_pages;
+    for (uint32_t slot = 0; slot < w->c->opt.spec.sinks % tokens; slot++)
+        pleat__quant_copy(w->high.layout, pleat__kv_page(&w->high, from + block_pages), slot,
+                          pleat__kv_page(&w->high, from), slot);
 }
 
 /* The page of the low side's page `idx`: one of the row's, or one that was high. */
@@ -64,7 +89,7 @@ static uint8_t *low_page(work *w, uint32_t idx) {
     if (idx < n_own) return w->c->pages + pleat__table_cell(table, w->lane, PLEAT__LOW, idx)->v * w->c->page_bytes;
     if (idx - n_own == w->n_taken) {
         assert(w->n_taken < w->n_empty);
-        w->s->pages[w->n_taken] = *pleat__table_cell(table, w->lane, PLEAT__HIGH, w->n_taken);
+        w->s->pages[w->n_taken] = *pleat__table_cell(table, w->lane, PLEAT__HIGH, w->n_stay + w->n_taken);
         w->n_taken++;
     }
     return w->c->pages + w->s->pages[idx - n_own].v * w->c->page_bytes;
@@ -89,8 +114,8 @@ static void close_row(work *w) {
     pleat__table *table = &w->seq->table;
     const uint32_t n_high = table->n_pages[PLEAT__HIGH][w->lane], n_left = w->n_empty - w->n_taken;
     for (uint32_t i = 0; i < n_left; i++)
-        w->s->left[i] = *pleat__table_cell(table, w->lane, PLEAT__HIGH, w->n_taken + i);
-    for (uint32_t i = w->n_empty; i < n_high; i++)
+        w->s->left[i] = *pleat__table_cell(table, w->lane, PLEAT__HIGH, w->n_stay + w->n_taken + i);
+    for (uint32_t i = w->n_stay + w->n_empty; i < n_high; i++)
         *pleat__table_cell(table, w->lane, PLEAT__HIGH, i - w->n_empty) =
             *pleat__table_cell(table, w->lane, PLEAT__HIGH, i);
     for (uint32_t i = 0; i < n_left; i++)
@@ -134,6 +159,7 @@ void pleat__write_blocks(const pleat_cache *c, const pleat__step_item *item, uin
         uint32_t *ends = w.seq->blocks.ends + (size_t)pleat__full_lane_idx(c, w.lane) * w.seq->blocks.cap;
         for (uint32_t i = 0; i < n_due; i++) {
             quantise(&w, i);
+            move_sinks(&w, i);
             const size_t n = pleat__block_encode(&c->kept.blocks.format, codebooks, &s->codes, s->payload);
             w.n_empty = (i + 1) * c->kept.blocks.format.tokens / w.high.layout->tokens;
             append(&w, s->payload, n);

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * blocks.c: lanes that keep their newest tokens in pages, the buffer, and cold ones in compressed blocks
- * (codec/block.h).
+ * blocks.c: lanes that keep their first tokens, the sinks, and their newest, the buffer, in pages, and the cold ones
+ * between them in compressed blocks (codec/block.h).
  *
- * All lanes of a sequence have the same tokens in blocks, the first n_classed.  The high side holds the others, in the
- * spec's high format:
+ * All lanes of a sequence have the same n_classed tokens in blocks, those behind the first `sinks`.  The high side holds
+ * the others in the order of positions, in the spec's high format:
  *
- *     tokens    | block 0 | block 1 | ... | buffer: n_classed, n_classed + 1, ... n_tokens - 1 |
+ *     tokens    | sinks | block 0 | block 1 | ... | buffer: sinks + n_classed, ... n_tokens - 1 |
+ *     high      | sinks | buffer |
  *     row       | high pages ->                                        <- low pages: payloads, 16 bytes a slot |
+ *
+ * So the sinks take no page of their own: the buffer follows in the slot behind the last.  Exact pages for them alone
+ * would cost a lane up to a page, which with 4 sinks in 16 f16 slots is 1.5 % of f16's bytes at 800 tokens.  For that
+ * a step that makes blocks moves sinks, those in the page that the first block begins in.
  *
  * Blocks are written at the end of a step (block_writer.c); here is what they are to the rest of the cache: when tokens
  * are due, which pages a step writes, what attention reads, what forks and images carry.
@@ -106,27 +111,28 @@ static void cancel(const pleat_cache *c, const pleat__step_item *item) {
 
 /* ---- a step -------------------------------------------------------------------------------------- */
 
-/* Of n_warm tokens that are in no block those that become blocks of block_tokens: so many that `buffer` are left at most,
- * or a part of a block. */
-static uint32_t count_due(uint32_t n_warm, uint32_t buffer, uint32_t block_tokens) {
-    if (n_warm <= buffer) return 0;
-    return pleat__min_u32(pleat__div_up_u32(n_warm - buffer, block_tokens), n_warm / block_tokens) * block_tokens;
+/* Of n_warm tokens that are in no block those that become blocks of block_tokens: so many that behind the sinks `buffer`
+ * are left at most, or a part of a block. */
+static uint32_t count_due(uint32_t n_warm, const pleat_spec *spec, uint32_t block_tokens) {
+    const uint32_t n = n_warm - pleat__min_u32(n_warm, spec->sinks);
+    if (n <= spec->buffer) return 0;
+    return pleat__min_u32(pleat__div_up_u32(n - spec->buffer, block_tokens), n / block_tokens) * block_tokens;
 }
 
-static void end_at(const pleat__item_counts *n, uint32_t buffer, uint32_t block_tokens, pleat__item_end *end) {
+static void end_at(const pleat__item_counts *n, const pleat_spec *spec, uint32_t block_tokens, pleat__item_end *end) {
     if (n->flags & PLEAT_ITEM_MORE) return;
-    const uint32_t n_due = count_due(n->n_before + n->n_new - n->n_classed, buffer, block_tokens);
+    const uint32_t n_due = count_due(n->n_before + n->n_new - n->n_classed, spec, block_tokens);
     end->n_classed += n_due;
     if (n_due > 0) end->compaction = PLEAT__COMPACT_PROMPT;
 }
 
 static uint64_t reserved_bytes(const pleat_cache *c, uint32_t n_tokens) {
-    const uint32_t n_due = count_due(n_tokens, c->opt.spec.buffer, format_of(c)->tokens);
+    const uint32_t n_due = count_due(n_tokens, &c->opt.spec, format_of(c)->tokens);
     return codebooks_bytes(c, count_blocks(c, n_due));
 }
 
 static void plan(const pleat_cache *c, const pleat__item_counts *n, pleat__item_end *end) {
-    end_at(n, c->opt.spec.buffer, format_of(c)->tokens, end);
+    end_at(n, &c->opt.spec, format_of(c)->tokens, end);
 }
 
 /* Payloads go into high pages that their tokens leave. */
@@ -134,14 +140,16 @@ static uint32_t first_written(const pleat_cache *c, const pleat__table *table, u
     return side == PLEAT__HIGH ? 0 : pleat__plain_first_written(c, table, lane, side);
 }
 
-/* High pages that the step empties, and what stands behind the last token. */
+/* High pages that the step empties, the one that sinks move to, and what stands behind the last token. */
 static pleat__written written(const pleat_cache *c, const pleat__step_item *item, uint32_t lane) {
     const pleat__table *table = &item->seq->table;
-    const uint32_t n_emptied = (item->end.n_classed - item->seq->n_classed) / c->page_tokens[PLEAT__HIGH];
-    const uint32_t n_full = table->n_slots[PLEAT__HIGH][lane] / c->page_tokens[PLEAT__HIGH];
+    const uint32_t tokens = c->page_tokens[PLEAT__HIGH], n_full = table->n_slots[PLEAT__HIGH][lane] / tokens;
+    const uint32_t n_stay = c->opt.spec.sinks / tokens;
+    const uint32_t n_emptied = (item->end.n_classed - item->seq->n_classed) / tokens;
+    const uint32_t end = n_emptied > 0 ? n_stay + n_emptied + (c->opt.spec.sinks % tokens > 0) : 0;
     return (pleat__written){
-        .n_emptied = n_emptied,
-        .from = {pleat__max_u32(n_emptied, n_full), pleat__plain_first_written(c, table, lane, PLEAT__LOW)}};
+        .high = {pleat__min_u32(n_stay, n_full), end},
+        .from = {pleat__max_u32(end, n_full), pleat__plain_first_written(c, table, lane, PLEAT__LOW)}};
 }
 
 static uint32_t end_units(const pleat_cache *c) { return c->opt.n_layers; }
@@ -168,10 +176,11 @@ static float sample_high(const pleat__lane *lane, uint32_t n_warm, uint32_t n_cl
     return 0;
 }
 
+/* Full pages of sinks alone are as final as those of payloads. */
 static void forecast_step(const pleat_forecast *f, const pleat__item_counts *n, pleat__item_end end,
                           pleat_forecast_seq *q) {
     const pleat__group_pages open = pleat__groups_count(f, n->n_classed, q->n_tokens - n->n_classed, 0);
-    end_at(n, f->spec.buffer, f->block_tokens, &end);
+    end_at(n, &f->spec, f->block_tokens, &end);
     q->n_classed = end.n_classed;
     const uint32_t n_warm = q->n_tokens - q->n_classed;
     const pleat__group_pages left = pleat__groups_count(f, q->n_classed, n_warm, 0);
@@ -179,8 +188,9 @@ static void forecast_step(const pleat_forecast *f, const pleat__item_counts *n, 
     q->n_pages = left.high + left.low;
     q->full_pages = left.full;
     q->step_pages = open.high + open.low;
-    q->final_pages = left.full_old;
-    q->still_pages = q->final_pages + pleat__forecast_full_lanes(f) * (uint64_t)(n_warm / f->traits.high_page_tokens);
+    const uint32_t tokens = f->traits.high_page_tokens, n_sinks = pleat__min_u32(n_warm, f->spec.sinks);
+    q->final_pages = left.full_old + pleat__forecast_full_lanes(f) * (uint64_t)(n_sinks / tokens);
+    q->still_pages = left.full_old + pleat__forecast_full_lanes(f) * (uint64_t)(n_warm / tokens);
 }
 
 /* ---- reading ------------------------------------------------------------------------------------- */
@@ -210,8 +220,9 @@ static void carve_loader(const pleat_cache *c, pleat__block_loader *loader, plea
 
 /* ---- forks and images ------------------------------------------------------------------------------ */
 
-static uint32_t pages_left(const pleat_cache *c, const pleat__sequence *seq) {
-    return seq->n_classed / c->page_tokens[PLEAT__HIGH];
+static pleat__left left(const pleat_cache *c, const pleat__sequence *seq) {
+    const uint32_t tokens = c->page_tokens[PLEAT__HIGH];
+    return (pleat__left){.first = c->opt.spec.sinks / tokens, .n = seq->n_classed / tokens};
 }
 
 static void share(const pleat_cache *c, const pleat__sequence *from, pleat__sequence *to) {
@@ -270,11 +281,17 @@ static bool ends_are_sound(const pleat_cache *c, const pleat__sequence *seq, uin
     return l.n_slots[PLEAT__LOW] == end && l.n_slots[PLEAT__HIGH] == counts->n_tokens - counts->n_classed;
 }
 
+/* Blocks are whole, and there are none before all sinks. */
+static bool is_classed_soundly(const pleat_cache *c, uint32_t n_tokens, uint32_t n_classed) {
+    return n_classed % format_of(c)->tokens == 0 &&
+           (n_classed == 0 || (uint64_t)c->opt.spec.sinks + n_classed <= n_tokens);
+}
+
 static bool read_image(const pleat_cache *c, const uint8_t *in, const pleat__image_counts *counts,
                        pleat__sequence *seq) {
     const uint32_t n_blocks = count_blocks(c, counts->n_classed);
     const size_t lane_bytes = n_blocks * sizeof *seq->blocks.ends;
-    if (counts->n_classed % format_of(c)->tokens != 0 || n_blocks > seq->blocks.cap) return false;
+    if (!is_classed_soundly(c, counts->n_tokens, counts->n_classed) || n_blocks > seq->blocks.cap) return false;
     if (codebooks_bytes(c, n_blocks) > 0 && !read_codebooks(c, in, seq->blocks.codebooks)) return false;
     in += codebooks_bytes(c, n_blocks);
     for (size_t i = 0; i < pleat__n_full_lanes(c); i++)
@@ -295,7 +312,7 @@ static bool lane_is_sound(const pleat_cache *c, uint32_t lane_idx, const pleat__
 /* Every block of the lane opens and is undamaged, and the blocks take the low side's slots. */
 static bool is_intact(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint8_t *copy) {
     const pleat__block_run run = pleat__cache_block_run(c, seq, lane);
-    if (seq->n_classed % format_of(c)->tokens != 0) return false;
+    if (!is_classed_soundly(c, seq->n_tokens, seq->n_classed)) return false;
     for (uint32_t i = 0; i < run.n_blocks; i++) {
         if (run.ends[i] <= (i > 0 ? run.ends[i - 1] : 0)) return false;
         pleat__block_reader reader;
@@ -316,18 +333,26 @@ static void count_low(const pleat_cache *c, const pleat__sequence *seq, const pl
     *n_slots = seq->n_classed;
 }
 
+/* Behind the sinks, the first n_classed. */
+static bool is_in_block(const pleat_cache *c, const pleat__sequence *seq, uint32_t position) {
+    return position >= c->opt.spec.sinks && position - c->opt.spec.sinks < seq->n_classed;
+}
+
 static pleat__token_at find(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint32_t position) {
-    const uint32_t tokens = format_of(c)->tokens;
-    if (position >= seq->n_classed) return pleat__plain_token(c, seq, lane, position - seq->n_classed);
-    return (pleat__token_at){
-        .level = PLEAT_LEVEL_LOW, .is_in_block = true, .slot = position % tokens, .block = position / tokens};
+    const uint32_t tokens = format_of(c)->tokens, sinks = c->opt.spec.sinks;
+    if (!is_in_block(c, seq, position))
+        return pleat__plain_token(c, seq, lane, position < sinks ? position : position - seq->n_classed);
+    return (pleat__token_at){.level = PLEAT_LEVEL_LOW,
+                             .is_in_block = true,
+                             .slot = (position - sinks) % tokens,
+                             .block = (position - sinks) / tokens};
 }
 
 static void list(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint32_t first, uint32_t n_tokens,
                  pleat_cache_token *out) {
-    (void)c, (void)lane;
+    (void)lane;
     for (uint32_t i = 0; i < n_tokens; i++)
-        out[i] = (pleat_cache_token){.level = first + i < seq->n_classed ? PLEAT_LEVEL_LOW : PLEAT_LEVEL_HIGH};
+        out[i] = (pleat_cache_token){.level = is_in_block(c, seq, first + i) ? PLEAT_LEVEL_LOW : PLEAT_LEVEL_HIGH};
 }
 
 static uint64_t check_bytes(const pleat_cache *c) { return pleat__block_copy_bytes(format_of(c)); }
@@ -360,7 +385,7 @@ const pleat__keep pleat__keep_blocks = {
     .cancel = cancel,
     .low_run = low_run,
     .carve_loader = carve_loader,
-    .pages_left = pages_left,
+    .left = left,
     .fork = share,
     .image_bytes = image_bytes,
     .write_image = write_image,

@@ -17,6 +17,7 @@
 #include <math.h>
 
 #include "cache/keep/evict.h"
+#include "cache/keep/novelty.h"
 #include "cache/keep/plain.h"
 #include "cache/keep/ring.h"
 #include "cache/keep/scored.h"
@@ -35,9 +36,10 @@ static uint32_t slots_lost(const pleat_cache *c) { return evictor_of(c)->budgets
 
 /* Bytes of a sequence beside the pages that its budget is of, and of such a page in every full layer's lane. */
 static void bytes_of_seq(const pleat_cache *c, double *fixed, double *per_page) {
-    pleat__table table;
+    pleat__sequence seq;
     pleat__arena arena = {0};
-    pleat__cache_carve_table(c, c->opt.max_tokens, &table, &arena);
+    pleat__cache_carve_table(c, c->opt.max_tokens, &seq.table, &arena);
+    pleat__novelty_carve_seq(c, c->opt.max_tokens, &seq, &arena);
     const double page_bytes = (double)(c->page_bytes + PLEAT__POOL_BYTES_PER_PAGE);
     *fixed = (double)(arena.used_bytes + sizeof(pleat__sequence)) + (double)pleat__ring_pages(c) * page_bytes;
     *per_page = (double)pleat__n_full_lanes(c) * page_bytes;
@@ -140,6 +142,7 @@ static uint64_t end_bytes(const pleat_cache *c) {
     pleat__drop_scratch scratch;
     pleat__arena arena = {0};
     pleat__cache_carve_drop(c, &scratch, &arena);
+    pleat__novelty_carve_unit(c, &scratch.novelty, &arena);
     return arena.used_bytes;
 }
 
@@ -151,6 +154,7 @@ static uint32_t end_units(const pleat_cache *c) {
 static void end_unit(const pleat_cache *c, const pleat__step_item *item, uint32_t unit, pleat__arena *arena) {
     pleat__drop_scratch scratch;
     pleat__cache_carve_drop(c, &scratch, arena);
+    pleat__novelty_carve_unit(c, &scratch.novelty, arena);
     if (item->end.compaction == PLEAT__COMPACT_PROMPT) {
         if (unit < c->opt.n_layers && !pleat__cache_window(c, unit)) pleat__drop_layer(c, item, unit, &scratch);
     } else if (evictor_of(c)->in_generation) {
@@ -216,6 +220,9 @@ const pleat__keep pleat__keep_budget = {
     .traits = {.has_policy = 1, .unshared_tokens = UINT32_MAX},
     .span_slack = 2 * PLEAT__TILE,
     .derive = derive,
+    .carve = pleat__novelty_carve,
+    .init = pleat__novelty_init,
+    .carve_seq = pleat__novelty_carve_seq,
     .end_bytes = end_bytes,
     .lane_slots = lane_slots,
     .lane_pages = pleat__plain_lane_pages,
@@ -229,6 +236,10 @@ const pleat__keep pleat__keep_budget = {
     .end_unit = end_unit,
     .cancel = pleat__scored_cancel,
     .low_run = pleat__plain_low_run,
+    .fork = pleat__novelty_fork,
+    .image_bytes = pleat__novelty_image_bytes,
+    .write_image = pleat__novelty_write_image,
+    .read_image = pleat__novelty_read_image,
     .lane_is_sound = pleat__scored_lane_is_sound,
     .find = pleat__scored_find,
     .list = pleat__scored_list,

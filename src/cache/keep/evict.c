@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "cache/keep/evict.h"
+#include "cache/keep/novelty.h"
 
 /* One lane's slots behind its sealed pages. */
 typedef struct open_lane {
@@ -108,6 +109,7 @@ void pleat__drop_layer(const pleat_cache *c, const pleat__step_item *item, uint3
     const uint32_t n_heads = c->opt.n_kv_heads, first = layer * n_heads;
     for (uint32_t head = 0; head < n_heads; head++) {
         const open_lane l = open_lane_of(c, item->seq, first + head);
+        if (pleat__scores_keys(c)) pleat__novelty_of_prompt(c, item, first + head, &s->novelty);
         s->views[head] = (pleat__kv_view){.high = l.run, .n_sealed = l.n_sealed * l.run.layout->tokens};
     }
     const pleat__evict_layer args = {.spec = &item->seq->spec,
@@ -131,6 +133,7 @@ void pleat__drop_layer(const pleat_cache *c, const pleat__step_item *item, uint3
 
 void pleat__drop_one(const pleat_cache *c, const pleat__step_item *item, uint32_t lane, pleat__drop_scratch *s) {
     const pleat__lane counts = pleat__table_lane(&item->seq->table, lane);
+    if (pleat__scores_keys(c)) pleat__novelty_of_step(c, item, lane, &s->novelty);
     if (!pleat__drop_is_due(pleat__lane_live_high(&counts), item->end.budget)) return;
     const open_lane l = open_lane_of(c, item->seq, lane);
     const pleat__evict_lane args = {.spec = &item->seq->spec,

@@ -6,9 +6,10 @@
  *     ring.c     the newest tokens of a layer with a sliding window, in the spec's high format
  *     levels.c   a policy keeps each token high, low or not at all (leankv, topk)
  *     budget.c   a policy keeps so many tokens of each lane (eviction)
- *     blocks.c   the newest tokens in pages of one format, cold ones in compressed blocks (kvcomp, kivi)
+ *     blocks.c   the first and newest tokens in pages of one format, cold ones in compressed blocks (kvcomp, kivi)
  *
- * Three rows are the upper half of a kind: levels.c over compact.c, budget.c over evict.c, blocks.c over block_writer.c.
+ * Three rows are the upper half of a kind: levels.c over compact.c, budget.c over evict.c and
+ * novelty.c, blocks.c over block_writer.c.
  * What several kinds do alike stands in plain.h (lanes without scores), scored.h, and groups.h (lanes whose lengths
  * depend on the text, counted without a cache).
  *
@@ -30,11 +31,19 @@
 #include "cache/scratch.h"
 #include "pleat/forecast.h"
 
-/* Pages of a lane that a step writes: its first high ones, and those of each side from some page on. */
+/* Pages of a lane that a step writes: some of the high ones, and those of each side from some page on. */
 typedef struct pleat__written {
-    uint32_t n_emptied; /* high pages whose tokens leave them */
-    uint32_t from[2];   /* [pleat__side] */
+    struct {
+        uint32_t first, end;
+    } high;           /* high pages that tokens leave or move to */
+    uint32_t from[2]; /* [pleat__side] */
 } pleat__written;
+
+/* High pages that a lane's tokens have left for good: n of them, behind those that stay. */
+typedef struct pleat__left {
+    uint32_t first; /* pages that stay */
+    uint32_t n;
+} pleat__left;
 
 /* Where a token of a lane stands. */
 typedef struct pleat__token_at {
@@ -60,9 +69,9 @@ typedef struct pleat__keep {
     /* Layouts, traits, counting, and kept's part of the kind, from the options alone; c->ring's comes after c->keep's.
      * PLEAT_E_ARG, saying why. */
     pleat_status (*derive)(pleat_cache *c, pleat_error *err);
-    /* Rings alone: their arrays; then these arrays' contents, of the caller's windows. */
+    /* Arrays of the cache; then their contents, of the caller's options: first those of rings.  NULL: none. */
     void (*carve)(pleat_cache *c, pleat__arena *arena);
-    void (*init)(pleat_cache *c, const uint32_t *windows);
+    void (*init)(pleat_cache *c, const pleat_cache_options *opt);
     /* Arrays of a sequence beside its table.  NULL: none. */
     void (*carve_seq)(const pleat_cache *c, uint32_t max_tokens, pleat__sequence *seq, pleat__arena *arena);
     /* Take the memory beside these arrays that a sequence with so many classed tokens needs, if it has not got it.
@@ -129,8 +138,8 @@ typedef struct pleat__keep {
 
     /* ---- fork, image, compress */
 
-    /* High pages that the sequence's tokens have left for good.  NULL: none. */
-    uint32_t (*pages_left)(const pleat_cache *c, const pleat__sequence *seq);
+    /* High pages that the sequence's tokens have left in each lane.  NULL: none. */
+    pleat__left (*left)(const pleat_cache *c, const pleat__sequence *seq);
     /* Copy what a fork does not share by its table.  NULL: nothing. */
     void (*fork)(const pleat_cache *c, const pleat__sequence *from, pleat__sequence *to);
     /* What an image holds beside tables and pages: bytes, writing, reading.  read: false if no cache writes such a

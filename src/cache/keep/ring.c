@@ -62,9 +62,9 @@ static void carve(pleat_cache *c, pleat__arena *arena) {
     c->kept.ring.full_idx = pleat__arena_take(arena, c->opt.n_layers, sizeof *c->kept.ring.full_idx);
 }
 
-static void init(pleat_cache *c, const uint32_t *windows) {
+static void init(pleat_cache *c, const pleat_cache_options *opt) {
     uint32_t n_full = 0;
-    memcpy(c->kept.ring.windows, windows, c->opt.n_layers * sizeof *windows);
+    memcpy(c->kept.ring.windows, opt->windows, c->opt.n_layers * sizeof *opt->windows);
     c->opt.windows = c->kept.ring.windows;
     c->max_slots = c->kept.ring.max_slots;
     for (uint32_t layer = 0; layer < c->opt.n_layers; layer++) {

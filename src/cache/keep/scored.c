@@ -10,6 +10,7 @@
 
 void pleat__scored_derive(pleat_cache *c) {
     const pleat__scoring scoring = pleat__scoring_of(&c->opt.spec);
+    if (scoring == PLEAT__SCORING_NOVELTY) return; /* no attention */
     c->counting = (pleat__counting){.of_prompts = scoring != PLEAT__SCORING_NONE,
                                     .of_steps = scoring == PLEAT__SCORING_MAX || scoring == PLEAT__SCORING_SUM,
                                     .is_largest = scoring == PLEAT__SCORING_MAX,
@@ -139,6 +140,7 @@ static void list_side(const pleat_cache *c, const pleat__sequence *seq, uint32_t
                       uint32_t n_tokens, pleat_cache_token *out) {
     const pleat__kv_run run = pleat__cache_side(c, &seq->table, lane, side);
     const uint32_t page_tokens = run.layout->tokens, n_sealed = seq->table.n_sealed[side][lane];
+    const bool are_sums = pleat__scoring_of(&seq->spec) != PLEAT__SCORING_NOVELTY;
     for (uint32_t slot = 0; slot < run.n_slots; slot++) {
         uint8_t *page = pleat__kv_page(&run, slot / page_tokens);
         const int32_t pos = pleat__positions(run.layout, page)[slot % page_tokens];
@@ -148,8 +150,9 @@ static void list_side(const pleat_cache *c, const pleat__sequence *seq, uint32_t
             sum += pleat__head_scores(run.layout, page, h)[slot % page_tokens];
         out[(uint32_t)pos - first] = (pleat_cache_token){
             .level = side == PLEAT__HIGH ? PLEAT_LEVEL_HIGH : PLEAT_LEVEL_LOW,
-            .significance = slot / page_tokens < n_sealed ? sum /* a mean already */
-                                                          : pleat__significance(sum, (uint32_t)pos, seq->n_tokens)};
+            .significance = slot / page_tokens < n_sealed || !are_sums /* a mean or a score already */
+                                ? sum
+                                : pleat__significance(sum, (uint32_t)pos, seq->n_tokens)};
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "codec/block.h"
 #include "policy/evict.h"
+#include "policy/novelty.h"
 
 /* Which attention received is counted in the slots' scores: prompt.c and decode.c do the counting.  All zero: none. */
 typedef struct pleat__counting {
@@ -30,6 +31,9 @@ typedef struct pleat__kept {
         const pleat__evictor *evictor;
         uint32_t byte_tokens; /* what a budget in bytes comes to */
     } budget;
+    struct {
+        pleat__turns *turns; /* [n_layers] of full layers; NULL: the policy looks at no keys */
+    } novelty;
     struct {
         pleat__block_format format;
         bool has_codebooks;

@@ -57,6 +57,9 @@ static const struct rig_spec rig_evict_specs[] = {
     {"streaming:budget=37,sinks=3", 16},
     {"recent:budget=20%,reclaim=copy", 16},
     {"random:budget=40,window=4,reclaim=none+kvcrush:anchor=random", 16},
+    {"novel:budget=48,window=8,sinks=2", 16},
+    {"novel:budget=30%,window=4,format=f16,reclaim=copy", 32},
+    {"novel:budget=48KiB,reclaim=block", 16},
 };
 
 static inline pleat_cache_options rig_options(const char *text, pleat_workers *workers) {

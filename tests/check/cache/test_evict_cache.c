@@ -28,6 +28,8 @@ static const struct evict_spec {
     {"random:budget=48,window=4,sinks=1", "", false, true},
     {"snapkv:budget=40,window=16,sinks=4", "", true, true},
     {"snapkv:budget=30%,window=7,sinks=0", "", true, true},
+    {"novel:budget=44,window=8,sinks=2", "", true, true},
+    {"novel:budget=30%,window=11,sinks=0", "", true, true},
     {"pyramidkv:budget=64,window=8,sinks=2", "", false, false},
     {"adakv:budget=50,window=12,sinks=4", "", false, false},
     {"h2o:budget=60,window=8,sinks=2", "+kvcrush:share=40%", false, true},
@@ -44,6 +46,8 @@ typedef struct shadow {
     double score[LANES][CAP];
     double by_head[LANES][GROUP][CAP]; /* the same, of each query head */
     bool stands[LANES][CAP];           /* representatives */
+    double key_sum[LANES][D];          /* novel: of unturned unit keys */
+    uint32_t n_seen, n_classed;        /* novel: tokens in it; tokens that have left the window */
     double *out;                       /* [rows][ROW] of the last layer step */
 } shadow;
 
@@ -77,7 +81,8 @@ static void look(const shadow *s, uint32_t lane, uint32_t layer, uint32_t positi
     }
 }
 
-static bool counts_window(const shadow *s) { return s->spec.policy >= PLEAT_POLICY_SNAPKV; }
+static bool is_novel(const shadow *s) { return s->spec.policy == PLEAT_POLICY_NOVEL; }
+static bool counts_window(const shadow *s) { return s->spec.policy >= PLEAT_POLICY_SNAPKV && !is_novel(s); }
 static bool counts_sum(const shadow *s) { return s->spec.policy == PLEAT_POLICY_H2O; }
 static bool counts(const shadow *s) { return counts_window(s) || counts_sum(s); }
 
@@ -103,6 +108,54 @@ static void shadow_layer(shadow *s, uint32_t layer, uint32_t n) {
     }
 }
 
+/* ---- keys as they were before RoPE */
+
+/* The key of a lane at a position, turned back by hand and of length 1. */
+static void unit_key(uint32_t lane, uint32_t position, double *u) {
+    static float q[ROW], k[KV_ROW], v[KV_ROW];
+    const pleat_rope *rope = cache_rope(lane / HEADS, D);
+    double square = 0;
+    rig_token(0, lane / HEADS, position, q, k, v);
+    for (uint32_t i = 0; i < D; i++) u[i] = (double)k[lane % HEADS * D + i];
+    for (uint32_t i = 0; rope && i < rope->n_dims / 2; i++) {
+        const uint32_t first = rope->is_halves ? i : 2 * i, other = rope->is_halves ? i + rope->n_dims / 2 : 2 * i + 1;
+        const double angle = position * rope->frequencies[i], x = u[first], y = u[other];
+        u[first] = (x * cos(angle) + y * sin(angle)) / (double)rope->magnitude;
+        u[other] = (y * cos(angle) - x * sin(angle)) / (double)rope->magnitude;
+    }
+    for (uint32_t i = 0; i < D; i++) square += u[i] * u[i];
+    for (uint32_t i = 0; i < D; i++) u[i] /= sqrt(square);
+}
+
+static void add_key(shadow *s, uint32_t lane, uint32_t position) {
+    double u[D];
+    unit_key(lane, position, u);
+    for (uint32_t i = 0; i < D; i++) s->key_sum[lane][i] += u[i];
+}
+
+static double novelty(const shadow *s, uint32_t lane, uint32_t position) {
+    double u[D], product = 0, square = 0;
+    unit_key(lane, position, u);
+    for (uint32_t i = 0; i < D; i++) product += u[i] * s->key_sum[lane][i];
+    for (uint32_t i = 0; i < D; i++) square += s->key_sum[lane][i] * s->key_sum[lane][i];
+    return 1 - product / sqrt(square);
+}
+
+/* The end of a step of n tokens, which are among n_tokens already: of a prompt, or of one that brought a single token. */
+static void score_keys(shadow *s, uint32_t n) {
+    if (s->n_tokens <= s->spec.window + s->n_classed) return;
+    const bool is_prompt = n > 1 || s->n_tokens - s->spec.window - s->n_classed > 1;
+    s->n_classed = s->n_tokens - s->spec.window;
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        for (uint32_t j = s->n_seen; j < s->n_tokens; j++) {
+            add_key(s, lane, j);
+            s->score[lane][j] = novelty(s, lane, j);
+        }
+        for (uint32_t j = 0; is_prompt && j < s->n_tokens; j++) s->score[lane][j] = novelty(s, lane, j);
+    }
+    s->n_seen = s->n_tokens;
+}
+
 static double rank_of(const shadow *s, uint32_t lane, uint32_t position) {
     double sum = 0;
     if (s->spec.policy == PLEAT_POLICY_RECENT || s->spec.policy == PLEAT_POLICY_STREAMING) return position;
@@ -126,6 +179,7 @@ static bool spares(const shadow *s, uint32_t position) {
 /* The attention that a token is said to have received; a representative's is infinite. */
 static void check_score(const shadow *s, uint32_t lane, uint32_t position, float significance) {
     const double score = s->score[lane][position];
+    if (is_novel(s)) CHECK_NEAR(significance, score, 1e-5);
     if (!counts(s) || (s->spec.crush && isinf(significance))) return;
     CHECK_NEAR(significance * (float)(s->n_tokens - 1 - position), score, 1e-5 + 1e-5 * score);
 }
@@ -241,8 +295,9 @@ static void step(quartet *t, uint32_t n, bool more) {
     t->s.n_tokens += n;
     const bool ends_prompt = !more && (n > 1 || t->s.n_prompt == 0); /* its last part may be one token */
     if (ends_prompt) t->s.n_prompt = t->s.n_tokens;
+    if (is_novel(&t->s) && !more) score_keys(&t->s, n);
     for (uint32_t i = 0; i < STRATEGIES; i++) t->rigs[i].n_tokens[0] = t->s.n_tokens;
-    compare_tokens(t, ends_prompt || (!more && t->s.spec.policy < PLEAT_POLICY_SNAPKV));
+    compare_tokens(t, ends_prompt || (!more && (t->s.spec.policy < PLEAT_POLICY_SNAPKV || is_novel(&t->s))));
     compare_slots(t);
     for (uint32_t i = 0; t->s.spec.crush && counts(&t->s) && i < STRATEGIES; i++) compare_heads(t, i);
 }

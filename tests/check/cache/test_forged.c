@@ -78,6 +78,51 @@ static void test_forged_sides(void) {
     pleat_cache_destroy(&cache);
 }
 
-static const check_test tests[] = {{"sides", test_forged_sides}};
+/* An image with blocks before all sinks are there: a position among these has no slot then. */
+static void test_forged_sinks(void) {
+    enum { N = 20, BLOCK = 16, SINKS = N - BLOCK };
+    static float x[N * D], out[N * D];
+    pleat_cache_options opt;
+    pleat_cache *cache = NULL;
+    pleat_seq seq = {0}, other;
+    pleat__lane lane;
+    image_head head;
+    pleat_cache_options_default(&opt);
+    opt.n_layers = opt.n_kv_heads = opt.n_q_heads = 1;
+    opt.head_dim = D;
+    opt.max_seqs = 2;
+    opt.max_tokens = opt.step_tokens = N;
+    CHECK_STATUS(pleat_spec_parse("kvcomp:k=0.2,block=16,buffer=1", &opt.spec, NULL), PLEAT_OK);
+    CHECK_EQ_U64(opt.spec.sinks, SINKS);
+    if (!CHECK_STATUS(pleat_cache_create(&opt, &cache, NULL), PLEAT_OK)) return;
+    check_fill_normal(x, N * D);
+    CHECK_STATUS(pleat_cache_open(cache, N, &seq), PLEAT_OK);
+    const pleat_cache_item item = {.seq = seq, .n_tokens = N};
+    CHECK_STATUS(pleat_cache_begin(cache, &item, 1), PLEAT_OK);
+    CHECK_STATUS(pleat_cache_attend(cache, 0, x, x, x, out), PLEAT_OK);
+    CHECK_STATUS(pleat_cache_end(cache), PLEAT_OK);
+    const uint64_t n = pleat_cache_image_bytes(cache, seq, (pleat_seq){0});
+    uint8_t *image = malloc(n);
+    CHECK_STATUS(pleat_cache_save(cache, seq, (pleat_seq){0}, image, n), PLEAT_OK);
+    memcpy(&head, image, sizeof head);
+    memcpy(&lane, image + sizeof head, sizeof lane);
+    CHECK(head.n_tokens == N && head.n_classed == BLOCK && lane.n_slots[0] == SINKS);
+    for (uint32_t less = 0; less <= 1; less++) { /* a token less, in both counts: the pages are as many */
+        head.n_tokens = head.n_prompt = N - less;
+        lane.n_slots[0] = SINKS - less;
+        memcpy(image, &head, sizeof head);
+        memcpy(image + sizeof head, &lane, sizeof lane);
+        const uint64_t hash = XXH3_64bits(image + sizeof hash, n - sizeof hash);
+        memcpy(image, &hash, sizeof hash);
+        check_context("%u sinks", SINKS - less);
+        const pleat_status status = pleat_cache_restore(cache, image, n, (pleat_seq){0}, &other);
+        CHECK_STATUS(status, less ? PLEAT_E_FORMAT : PLEAT_OK);
+        if (status == PLEAT_OK) CHECK_STATUS(pleat_cache_close(cache, other), PLEAT_OK);
+    }
+    free(image);
+    pleat_cache_destroy(&cache);
+}
+
+static const check_test tests[] = {{"sides", test_forged_sides}, {"sinks", test_forged_sinks}};
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

@@ -41,10 +41,12 @@ static const struct {
     {"pyramidkv:budget=64,window=8,format=k8v8,reclaim=block", "k8v8", 16},
     {"adakv:budget=50,window=12,reclaim=none", "k8v4", 32},
     {"streaming:budget=37,sinks=3", "k8v4", 16},
+    {"novel:budget=40,window=8,sinks=2", "k8v4", 16},
+    {"novel:budget=30%,window=4,format=f16,reclaim=copy", "f16", 32},
     {"recent:budget=20%,reclaim=copy", "k8v4", 16},
     {"random:budget=40,window=4+kvcrush:anchor=random", "k8v4", 16},
     {"kvcomp:k=0.1,v=0.2,block=32,buffer=40", "f16", 16},
-    {"kvcomp:k=0.1,v=0.2,block=32,buffer=20,high=k8v8", "k8v8", 16},
+    {"kvcomp:k=0.1,v=0.2,block=32,sinks=21,buffer=20,high=k8v8", "k8v8", 16},
     {"kvcomp:k=0.3,v=0.2,block=64,buffer=30+pack", "f16", 32},
     {"kivi:bits=4", "f16", 16},
 };
@@ -68,6 +70,9 @@ static pleat_cache_options options_of(size_t kind, uint32_t which, pleat_workers
                                .step_tokens = SEQS * CAP,
                                .workers = workers};
     pleat_cache_options opt = cache_options_of(which == RINGS ? kinds[kind].rings : kinds[kind].spec, &shape);
+    static const pleat_rope *ropes[LAYERS]; /* of the full layers, 1 and 3 of the mixed cache */
+    if (which == FULL) opt.ropes = ropes;
+    for (uint32_t layer = 0; layer < n_layers_of[FULL]; layer++) ropes[layer] = cache_rope(2 * layer + 1, D);
     if (which != FULL) opt.windows = which == MIXED ? windows : ring_windows;
     return opt;
 }

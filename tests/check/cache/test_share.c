@@ -288,12 +288,14 @@ static void test_lives(void) {
                                         "snapkv:budget=30%,window=8,reclaim=copy",
                                         "adakv:budget=30,window=8+kvcrush:anchor=random,unit=page",
                                         "streaming:budget=25,reclaim=block",
+                                        "novel:budget=26,window=6,sinks=1",
+                                        "novel:budget=40%,window=4,reclaim=copy",
                                         "random:budget=30,window=4,sinks=1,reclaim=none",
-                                        "kvcomp:k=0.25,v=0.15,block=32,buffer=40",
+                                        "kvcomp:k=0.25,v=0.15,block=32,sinks=0,buffer=40",
                                         "kvcomp:k=0.06,v=0.2,kunit=block,block=16,buffer=8+pack",
-                                        "kvcomp:k=0.13,v=0.25,block=32,buffer=24,high=k8v8",
+                                        "kvcomp:k=0.13,v=0.25,block=32,sinks=40,buffer=24,high=k8v8",
                                         "kivi:bits=2,buffer=30",
-                                        "kivi:bits=2,buffer=30,high=k8v8"};
+                                        "kivi:bits=2,sinks=16,buffer=30,high=k8v8"};
     uint64_t n_done[8] = {0};
     CHECK_STATUS(pleat_workers_create(3, NULL, &workers), PLEAT_OK);
     for (size_t i = 0; i < CHECK_COUNT(specs); i++) {

@@ -87,8 +87,11 @@ static const expectation expectations[] = {
      NULL,
      {.has_policy = 1, .window = 64, .is_packed = 1, .unshared_tokens = UINT32_MAX},
      200}, /* the first layers have what the last ones go without */
-    {"kvcomp:k=0.1,v=0.1", NULL, {.shares_late = 1, .unshared_tokens = 128 + 64 + 384}, UINT32_MAX},
-    {"kvcomp:k=0.2,v=0.2,buffer=60,high=k8v8", NULL, {.shares_late = 1, .unshared_tokens = 60 + 64 + 384}, UINT32_MAX},
+    {"kvcomp:k=0.1,v=0.1", NULL, {.shares_late = 1, .unshared_tokens = 4 + 128 + 64 + 384}, UINT32_MAX},
+    {"kvcomp:k=0.2,v=0.2,sinks=9,buffer=60,high=k8v8",
+     NULL,
+     {.shares_late = 1, .unshared_tokens = 9 + 60 + 64 + 384},
+     UINT32_MAX},
 };
 
 static void test_each_kind_has_its_traits(void) {

@@ -8,6 +8,8 @@
 #ifndef CHECK_CACHE_RIG_H
 #define CHECK_CACHE_RIG_H
 
+#include <math.h>
+
 #include "check.h"
 #include "core/rng.h"
 #include "pleat/cache.h"
@@ -27,6 +29,16 @@ static bool cache_has_sinks;
 
 static inline float cache_sink(uint32_t layer, uint32_t q_head) {
     return cache_has_sinks ? (float)((layer * 7 + q_head * 3) % 5) - 1 : -INFINITY;
+}
+
+/* How keys are said to be turned: by layer in two ways of pairing, of half the dimensions or all, or not at all. */
+static inline const pleat_rope *cache_rope(uint32_t layer, uint32_t head_dim) {
+    static double frequencies[256];
+    static pleat_rope ropes[2];
+    for (uint32_t i = 0; i < 256; i++) frequencies[i] = pow(0.75, i);
+    ropes[0] = (pleat_rope){head_dim / 2, 1, 1.25f, frequencies};
+    ropes[1] = (pleat_rope){head_dim, 0, 1, frequencies};
+    return layer % 3 < 2 ? &ropes[layer % 3] : NULL;
 }
 
 /* ---- caches ---------------------------------------------------------------------------------------- */
@@ -54,6 +66,10 @@ static inline pleat_cache_options cache_options_of(const char *spec, const cache
     for (uint32_t i = 0; cache_has_sinks && i < opt.n_layers * opt.n_q_heads && i < CHECK_COUNT(sinks); i++)
         sinks[i] = cache_sink(i / opt.n_q_heads, i % opt.n_q_heads);
     opt.sink_logits = cache_has_sinks ? sinks : NULL;
+    static const pleat_rope *ropes[1024];
+    for (uint32_t layer = 0; layer < opt.n_layers && layer < CHECK_COUNT(ropes); layer++)
+        ropes[layer] = cache_rope(layer, opt.head_dim);
+    opt.ropes = ropes;
     opt.page_tokens = shape->page_tokens;
     opt.max_items = shape->max_items;
     opt.max_tokens = shape->max_tokens;

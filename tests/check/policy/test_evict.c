@@ -40,7 +40,11 @@ typedef struct layer {
 
 static const pleat_policy policies[] = {PLEAT_POLICY_RANDOM, PLEAT_POLICY_RECENT, PLEAT_POLICY_STREAMING,
                                         PLEAT_POLICY_H2O,    PLEAT_POLICY_SNAPKV, PLEAT_POLICY_PYRAMIDKV,
-                                        PLEAT_POLICY_ADAKV};
+                                        PLEAT_POLICY_ADAKV,  PLEAT_POLICY_NOVEL};
+
+static bool evicts_in_generation(pleat_policy policy) {
+    return policy <= PLEAT_POLICY_H2O || policy == PLEAT_POLICY_NOVEL;
+}
 
 /* ---- the oracle: ranks --------------------------------------------------------------------------------- */
 
@@ -76,7 +80,8 @@ static float rank_of(const layer *l, uint32_t head, token t) {
         }
         case PLEAT_POLICY_RECENT:
         case PLEAT_POLICY_STREAMING: return (float)t.position;
-        case PLEAT_POLICY_H2O: return sum_of(l, t);
+        case PLEAT_POLICY_H2O:
+        case PLEAT_POLICY_NOVEL: return sum_of(l, t);
         default:
             for (int d = -2; d <= 2; d++) pooled += received(l, &l->lanes[head], (int64_t)t.position + d);
             return pooled;
@@ -534,7 +539,7 @@ static void test_victims(void) {
     static paged p;
     for (size_t k = 0; k < CHECK_COUNT(policies); k++) {
         met = (tally){0};
-        const bool evicts = policies[k] <= PLEAT_POLICY_H2O;
+        const bool evicts = evicts_in_generation(policies[k]);
         for (uint64_t round = 0; round < check_rounds(200, 30) && check_failures() == 0; round++) {
             random_layer(&l, policies[k]);
             check_context("policy %d, N %u, sinks %u, window %u", (int)policies[k], l.n_tokens, l.spec.sinks,
@@ -554,13 +559,13 @@ static void test_victims(void) {
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
 static void test_rows(void) {
-    const pleat__scoring own[] = {PLEAT__SCORING_NONE,  PLEAT__SCORING_NONE,   PLEAT__SCORING_NONE,
-                                  PLEAT__SCORING_SUM,   PLEAT__SCORING_WINDOW, PLEAT__SCORING_WINDOW,
-                                  PLEAT__SCORING_WINDOW};
+    const pleat__scoring own[] = {PLEAT__SCORING_NONE,   PLEAT__SCORING_NONE,   PLEAT__SCORING_NONE,
+                                  PLEAT__SCORING_SUM,    PLEAT__SCORING_WINDOW, PLEAT__SCORING_WINDOW,
+                                  PLEAT__SCORING_WINDOW, PLEAT__SCORING_NOVELTY};
     for (size_t k = 0; k < CHECK_COUNT(policies); k++) {
         pleat_spec spec = {.policy = policies[k]};
         CHECK(pleat__evictor_of(policies[k]) != NULL);
-        CHECK_EQ_U64(pleat__evictor_of(policies[k])->in_generation, policies[k] <= PLEAT_POLICY_H2O);
+        CHECK_EQ_U64(pleat__evictor_of(policies[k])->in_generation, evicts_in_generation(policies[k]));
         CHECK_EQ_U64(pleat__scoring_of(&spec), own[k]);
         CHECK_EQ_U64(pleat__n_scores_of(&spec, 6), own[k] != PLEAT__SCORING_NONE);
         spec.crush = 1;

@@ -223,7 +223,8 @@ static void test_salts_and_promises(void) {
     rig_free(&r);
 }
 
-/* A request that runs has a sequence, which can be asked what it holds; one that waits or is gone has none. */
+/* A request that runs has a sequence, which can be asked what it holds; one that waits or is gone has none.  When it has
+ * finished its last event says what that held: a token more than before the last step, in pages that were there. */
 static void test_sequence(void) {
     if (!load_once()) return;
     rig r;
@@ -231,10 +232,13 @@ static void test_sequence(void) {
     eo.max_items = 1;
     const pleat_serving_options so = serving_options();
     if (!rig_make(&r, &eo, &so, 0)) return;
-    const pleat_request q = request_of(text, CHUNK + 8, 3);
+    pleat_request q = request_of(text, CHUNK + 8, 3);
     pleat_request_id first = {0}, second = {0};
     pleat_cache_usage usage;
+    outcome out = {0};
+    q.user = &out;
     CHECK_STATUS(pleat_serving_submit(r.serving, &q, &first, NULL), PLEAT_OK);
+    q.user = NULL;
     CHECK_STATUS(pleat_serving_submit(r.serving, &q, &second, NULL), PLEAT_OK);
     CHECK_EQ_U64(pleat_serving_sequence(r.serving, first).v, 0);
     static const uint32_t n_stored[] = {CHUNK, CHUNK + 8, CHUNK + 9}; /* the last token ends it */
@@ -247,6 +251,10 @@ static void test_sequence(void) {
         CHECK_EQ_U64(pleat_serving_sequence(r.serving, second).v, 0);
     }
     run_to_end(r.serving, false);
+    CHECK_EQ_U64(out.stats.kv_bytes, usage.bytes);
+    CHECK_EQ_U64(out.stats.kv_bytes_f16, usage.bytes_f16 / (CHUNK + 9) * (CHUNK + 10));
+    CHECK(out.stats.prompt_ns > 0 && out.stats.answer_ns > 0);
+    CHECK(out.stats.prompt_ns + out.stats.answer_ns < pleat_serving_clock_ns(r.serving));
     CHECK_EQ_U64(pleat_serving_sequence(r.serving, first).v, 0);
     CHECK_EQ_U64(pleat_serving_sequence(r.serving, (pleat_request_id){0}).v, 0);
     CHECK_EQ_U64(pleat_serving_sequence(NULL, first).v, 0);

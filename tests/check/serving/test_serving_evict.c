@@ -24,6 +24,8 @@ static const char *const evict_specs[] = {
     "h2o:budget=64,window=16+kvcrush:share=25%",
     "streaming:budget=64,format=f16,reclaim=none",
     "snapkv:budget=50%,window=16",
+    "novel:budget=48,window=16,format=f16",
+    "novel:budget=40%,window=16,reclaim=block",
     "random:budget=48,window=8,reclaim=copy",
     "recent:budget=64,reclaim=block",
     "h2o:budget=64,window=16,format=f16,reclaim=none",
@@ -82,7 +84,8 @@ static void test_forks(void) {
 
 enum { LONG = 1900, LONG_MAX = 2048, LONG_CHUNK = 512, LONG_PAGE = 32, SHARED = 1100, N_LONG = 3, LONG_ANSWER = 24 };
 
-static const char *const budget_policies[] = {"h2o", "streaming", "random", "recent", "snapkv", "pyramidkv", "adakv"};
+static const char *const budget_policies[] = {"h2o",    "streaming", "random", "recent",
+                                              "snapkv", "pyramidkv", "adakv",  "novel"};
 
 static pleat_engine_options long_options(const char *policy, uint32_t budget) {
     char spec[64];
@@ -106,12 +109,16 @@ static uint32_t count_held(const pleat_cache *cache, pleat_seq seq, uint32_t lay
     return n_held;
 }
 
+static bool evicts_in_generation(const pleat_spec *spec) {
+    return spec->policy <= PLEAT_POLICY_H2O || spec->policy == PLEAT_POLICY_NOVEL;
+}
+
 /* A lane holds its budget and what it may grow by: where the policy moves budget between lanes, all of them together
  * do.  Its pages hold that, the window and a page more at most. */
 static void check_budget(const rig *r, pleat_seq seq, const pleat_spec *spec, uint32_t n_prompt) {
     const pleat_cache *cache = pleat_engine_cache(r->engine);
     const uint32_t n = pleat_cache_length(cache, seq), budget = (uint32_t)spec->budget.value;
-    const uint32_t grown = spec->policy > PLEAT_POLICY_H2O && n > n_prompt ? n - n_prompt : 0;
+    const uint32_t grown = !evicts_in_generation(spec) && n > n_prompt ? n - n_prompt : 0;
     const bool moves = spec->policy == PLEAT_POLICY_PYRAMIDKV || spec->policy == PLEAT_POLICY_ADAKV;
     pleat_model_info info;
     pleat_model_get_info(model, &info);
@@ -265,7 +272,7 @@ static void test_no_preemption(void) {
     for (size_t i = 0; i < CHECK_COUNT(evict_specs) && check_failures() == 0; i++) {
         pleat_spec spec;
         CHECK_STATUS(pleat_spec_parse(evict_specs[i], &spec, NULL), PLEAT_OK);
-        const bool evicts = spec.policy <= PLEAT_POLICY_H2O; /* in generation */
+        const bool evicts = evicts_in_generation(&spec);
         if (!evicts || (spec.reclaim != PLEAT_RECLAIM_REUSE && spec.reclaim != PLEAT_RECLAIM_COPY)) continue;
         /* The longest prompt, and two that generate. */
         const uint32_t n_kept = (uint32_t)spec.budget.value / 16 + 1;

@@ -71,6 +71,7 @@ static uint64_t p_shared(void *c, pleat_seq a, pleat_seq b) { return ON(c)->page
 static uint64_t p_used(void *c) { return ON(c)->pages_used(ON(c)->ctx); }
 static void p_sides(void *c, pleat_seq q, uint64_t *h, uint64_t *l) { ON(c)->pages_by_side(ON(c)->ctx, q, h, l); }
 static void p_slots(void *c, pleat_seq q, uint64_t *l, uint64_t *h) { ON(c)->slots_of(ON(c)->ctx, q, l, h); }
+static void p_bytes(void *c, pleat_seq q, uint64_t *b, uint64_t *f) { ON(c)->bytes_of(ON(c)->ctx, q, b, f); }
 static uint64_t p_image_bytes(void *c, pleat_seq q, pleat_seq b) { return ON(c)->image_bytes(ON(c)->ctx, q, b); }
 static void p_drop(void *c, pleat__image *image) { ON(c)->drop(ON(c)->ctx, image); }
 static pleat_status p_compress(void *c, pleat_seq q, float ah, float al) {
@@ -96,6 +97,7 @@ static pleat__backend backend_on(priced *p) {
                             .pages_used = p_used,
                             .pages_by_side = p_sides,
                             .slots_of = p_slots,
+                            .bytes_of = p_bytes,
                             .image_bytes = p_image_bytes,
                             .save = priced_save,
                             .restore = priced_restore,
@@ -276,7 +278,8 @@ static void test_as_the_engine(void) {
         {"leankv", 0, 1000},
         {"leankv:ah=1,al=0.02,window=32", 0, 1000},
         {"kvcomp", 0, 1500},
-        {"kvcomp:k=0.2,v=0.2,block=32,buffer=40", 0, 1200},
+        {"kvcomp:k=0.2,v=0.2,block=32,sinks=0,buffer=40", 0, 1200},
+        {"kvcomp:k=0.2,v=0.2,block=32,sinks=70,buffer=40", PREFIX, 1500},
         {"f16", PREFIX, 1000},
         {"k8v4", PREFIX, 1000},
         {"leankv", PREFIX, 1800},

@@ -166,6 +166,11 @@ static void b_slots(void *ctx, pleat_seq seq, uint64_t *live, uint64_t *held) {
     *held = s.held_slots;
 }
 
+static void b_bytes(void *ctx, pleat_seq seq, uint64_t *bytes, uint64_t *bytes_f16) {
+    (void)ctx, (void)seq;
+    *bytes = *bytes_f16 = 0;
+}
+
 static uint64_t b_image_bytes(void *ctx, pleat_seq seq, pleat_seq base) {
     return pleat_cache_image_bytes(((bare *)ctx)->cache, seq, base);
 }
@@ -255,6 +260,7 @@ static pleat__backend backend_on(bare *b, const pleat_cache_options *opt) {
                             .pages_used = b_used,
                             .pages_by_side = b_sides,
                             .slots_of = b_slots,
+                            .bytes_of = b_bytes,
                             .image_bytes = b_image_bytes,
                             .save = b_save,
                             .restore = b_restore,

@@ -15,7 +15,7 @@ static void check_rest_of(const pleat_spec *s, uint8_t k_bits, uint8_t v_bits) {
     CHECK(s->high.k_bits == k_bits && s->high.v_bits == v_bits && s->low.k_bits == 0 && s->low.v_bits == 0);
     CHECK(s->policy == PLEAT_POLICY_NONE && s->threshold == 0 && s->step == 0 && s->window == 0);
     CHECK(s->ah == 0 && s->al == 0 && s->keep == 0 && s->profile[0] == 0);
-    CHECK(budget_is(s, 0, PLEAT_BUDGET_TOKENS) && s->sinks == 0 && s->reclaim == 0);
+    CHECK(budget_is(s, 0, PLEAT_BUDGET_TOKENS) && s->sinks == 4 && s->reclaim == 0);
     CHECK(s->crush == 0 && s->share == 0 && s->anchor == 0 && s->unit == 0);
 }
 
@@ -75,6 +75,10 @@ static void test_fields(void) {
     CHECK_STATUS(pleat_spec_parse("kvcomp:buffer=1,block=256,kunit=block,v=1,k=0.05+pack", &s, NULL), PLEAT_OK);
     check_rest(&s);
     CHECK(s.k == 0.05f && s.v == 1 && s.kunit == PLEAT_K_UNIT_BLOCK && s.block == 256 && s.buffer == 1 && s.pack == 1);
+    CHECK_STATUS(pleat_spec_parse("kvcomp:sinks=16777216+pack", &s, NULL), PLEAT_OK);
+    CHECK(s.sinks == 16777216 && s.buffer == 128 && s.pack == 1);
+    CHECK_STATUS(pleat_spec_parse("kivi:bits=4,sinks=0", &s, NULL), PLEAT_OK);
+    CHECK(s.sinks == 0 && s.bits == 4);
     CHECK_STATUS(pleat_spec_parse("kivi:buffer=16777216,bits=4", &s, NULL), PLEAT_OK);
     check_rest(&s);
     CHECK(s.bits == 4 && s.buffer == 16777216 && s.block == 32);
@@ -105,6 +109,9 @@ static void test_canonical(void) {
         {"kvcomp+pack", RECOMMENDED "+pack"},
         {"kvcomp:buffer=128+pack", "kvcomp:k=0.2,v=0.15+pack"},
         {"kvcomp:kunit=block+pack", "kvcomp:k=0.2,v=0.15,kunit=block+pack"},
+        {"kvcomp:buffer=9,sinks=004", "kvcomp:k=0.2,v=0.15,buffer=9"},
+        {"kvcomp:buffer=9,sinks=0", "kvcomp:k=0.2,v=0.15,sinks=0,buffer=9"},
+        {"kivi:high=k8v8,sinks=1", "kivi:bits=2,sinks=1,high=k8v8"},
         {"kivi", "kivi:bits=2"},
         {"kivi:buffer=128,bits=2", "kivi:bits=2"},
         {"kivi:buffer=1,bits=4", "kivi:bits=4,buffer=1"},
@@ -121,6 +128,7 @@ static float any_step(void) {
 /* Any valid spec of a compressor, half of those that can with pack. */
 static pleat_spec any_compressor(void) {
     pleat_spec s = {.high = any_format(), .compressor = PLEAT_COMPRESSOR_KIVI, .block = 32};
+    s.sinks = check_below(2) ? 4 : (uint32_t)check_below((1u << check_below(25)) + 1);
     s.buffer = (uint32_t)check_between(1, 1u << check_below(25));
     if (check_below(4) == 0) {
         s.bits = check_below(2) ? 2 : 4;
@@ -148,7 +156,7 @@ static void test_errors(void) {
         {"kvcmp", 0, "unknown name 'kvcmp' at position 0; did you mean 'kvcomp'?"},
         {"kvi", 0, "did you mean 'kivi'?"},
         {"KIVI", 0, "unknown name 'KIVI'"},
-        {"kvcomp:", 7, "a key is missing at position 7; kvcomp has: k, v, kunit, block, buffer, high"},
+        {"kvcomp:", 7, "a key is missing at position 7; kvcomp has: k, v, kunit, block, sinks, buffer, high"},
         {"kvcomp:kunt=block", 7, "unknown key 'kunt' at position 7; did you mean 'kunit'?"},
         {"kvcomp:bits=2", 7, "unknown key 'bits' at position 7"},
         {"kvcomp:window=64", 7, "unknown key 'window'"},
@@ -184,7 +192,11 @@ static void test_errors(void) {
         {"kvcomp:buffer=0", 14, "buffer '0' at position 14: " BUFFERS},
         {"kvcomp:buffer=16777217", 14, BUFFERS},
         {"kvcomp:buffer=1e2", 14, BUFFERS},
-        {"kivi:", 5, "a key is missing at position 5; kivi has: bits, buffer, high"},
+        {"kvcomp:sinks=16777217", 13, "sinks '16777217' at position 13: it must be a whole number from 0 to 16777216"},
+        {"kvcomp:sinks=-1", 13, "it must be a whole number from 0"},
+        {"kvcomp:sink=4", 7, "unknown key 'sink' at position 7; did you mean 'sinks'?"},
+        {"kivi:sinks=", 11, "sinks has no value at position 11"},
+        {"kivi:", 5, "a key is missing at position 5; kivi has: bits, sinks, buffer, high"},
         {"kivi:block=32", 5, "unknown key 'block' at position 5"},
         {"kivi:k=0.2", 5, "unknown key 'k'"},
         {"kivi:bits=3", 10, "bits '3' at position 10: it must be 2 or 4"},
@@ -257,6 +269,7 @@ static void test_print_refuses_nonsense(void) {
     REFUSED(comp, block, UINT32_MAX);
     REFUSED(comp, buffer, 0);
     REFUSED(comp, buffer, 16777217);
+    REFUSED(comp, sinks, 16777217);
     REFUSED(comp, bits, 2);
     REFUSED(comp, pack, 2);
     REFUSED(comp, crush, 1);

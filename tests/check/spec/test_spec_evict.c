@@ -14,7 +14,7 @@ static const struct {
     {"random", PLEAT_POLICY_RANDOM, 64, 4},      {"recent", PLEAT_POLICY_RECENT, 1, 0},
     {"streaming", PLEAT_POLICY_STREAMING, 1, 4}, {"h2o", PLEAT_POLICY_H2O, 64, 4},
     {"snapkv", PLEAT_POLICY_SNAPKV, 64, 4},      {"pyramidkv", PLEAT_POLICY_PYRAMIDKV, 64, 4},
-    {"adakv", PLEAT_POLICY_ADAKV, 64, 4},
+    {"adakv", PLEAT_POLICY_ADAKV, 64, 4},        {"novel", PLEAT_POLICY_NOVEL, 32, 4},
 };
 
 static void test_defaults(void) {
@@ -51,6 +51,8 @@ static void test_canonical(void) {
         {"snapkv", "snapkv:budget=25%"},
         {"pyramidkv", "pyramidkv:budget=25%"},
         {"adakv", "adakv:budget=25%"},
+        {"novel:window=32,format=k8v4", "novel:budget=25%"},
+        {"novel:sinks=0,budget=50%,window=64,reclaim=copy", "novel:budget=50%,window=64,sinks=0,reclaim=copy"},
         {"h2o:reclaim=none,format=f16,sinks=0,window=1,budget=1",
          "h2o:budget=1,window=1,sinks=0,format=f16,reclaim=none"},
         {"snapkv:window=64,sinks=4,format=k8v4,reclaim=reuse,budget=00068", "snapkv:budget=68"},
@@ -100,7 +102,7 @@ static pleat_budget any_budget(uint32_t least_tokens) {
     return (pleat_budget){share > 0 ? share : 1, PLEAT_BUDGET_SHARE};
 }
 
-/* Any valid spec that evicts, with kvcrush in half the cases. */
+/* Any valid spec that evicts, with kvcrush in half the cases where that may follow. */
 static pleat_spec any_eviction(void) {
     const size_t row = check_below(CHECK_COUNT(evictions));
     pleat_spec s = {.high = any_format(), .policy = evictions[row].policy, .window = 1};
@@ -108,7 +110,7 @@ static pleat_spec any_eviction(void) {
     if (evictions[row].sinks > 0) s.sinks = (uint32_t)check_between(0, 1u << check_below(25));
     s.budget = any_budget(s.sinks + s.window);
     s.reclaim = (pleat_reclaim)check_below(4);
-    s.crush = (uint32_t)check_below(2);
+    s.crush = s.policy != PLEAT_POLICY_NOVEL && check_below(2);
     if (!s.crush) return s;
     s.share = check_below(8) ? any_number(1) : (float)check_below(2);
     s.anchor = (pleat_anchor)check_below(4);
@@ -177,9 +179,11 @@ static void test_budget_errors(void) {
 static void test_errors(void) {
     static const bad_text cases[] = {
         {"h20", 0, "did you mean 'h2o'"},
-        {"pyramid_kv_with_a_name_longer_than_any_word_that_is_allowed", 0, "snapkv, pyramidkv, adakv, kvcomp, kivi"},
+        {"pyramid_kv_with_a_name_longer_than_any_word_that_is_allowed", 0,
+         "snapkv, pyramidkv, adakv, novel, kvcomp, kivi"},
         {"h2o:budgt=1", 4, "unknown key 'budgt' at position 4; did you mean 'budget'?"},
         {"h2o:", 4, "a key is missing at position 4; h2o has: budget, window, sinks, format, reclaim"},
+        {"novel:budget=35", 13, "budget=35 is below sinks=4 + window=32: at least 36, at position 13"},
         {"recent:sinks=4", 7, "recent has: budget, format, reclaim"},
         {"recent:window=4", 7, "recent has: budget, format, reclaim"},
         {"streaming:window=4", 10, "streaming has: budget, sinks, format, reclaim"},
@@ -199,6 +203,7 @@ static void test_stage_errors(void) {
         {"kvcrush:share=1+h2o", 0, "must stand behind one of"},
         {"k8v4+kvcrush", 5, "'kvcrush' at position 5: nothing can follow k8v4; kvcrush can follow random, recent"},
         {"leankv:ah=3+kvcrush", 12, "nothing can follow leankv; kvcrush can follow random"},
+        {"novel+kvcrush", 6, "nothing can follow novel; kvcrush can follow random"},
         {"topk+kvcrush", 5, "nothing can follow topk; kvcrush can follow random"},
         {"h2o+", 4, "'' at position 4: only kvcrush can follow h2o"},
         {"h2o:budget=1KiB+", 16, "only kvcrush can follow h2o"},

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * novelty.c: see novelty.h.
+ */
+#include "cache/keep/novelty.h"
+
+#include <math.h>
+#include <string.h>
+
+#define TILE PLEAT__TILE
+
+/* ---- the cache's tables ---------------------------------------------------------------------------------- */
+
+/* The first full layer with this one's rope. */
+static uint32_t owner_of(const pleat_cache *c, const pleat_rope *const *ropes, uint32_t layer) {
+    uint32_t first = 0;
+    while (first < layer && (pleat__cache_window(c, first) || ropes[first] != ropes[layer])) first++;
+    return first;
+}
+
+void pleat__novelty_carve(pleat_cache *c, pleat__arena *arena) {
+    if (!pleat__scores_keys(c)) return;
+    const pleat_rope *const *ropes = c->opt.ropes;
+    pleat__turns *turns = c->kept.novelty.turns = pleat__arena_take(arena, c->opt.n_layers, sizeof *turns);
+    for (uint32_t layer = 0; layer < c->opt.n_layers; layer++) {
+        pleat__turns own;
+        if (pleat__cache_window(c, layer) || owner_of(c, ropes, layer) != layer) continue;
+        pleat__turns_carve(ropes[layer], c->opt.max_tokens, &own, arena);
+        if (turns) turns[layer] = own;
+    }
+}
+
+void pleat__novelty_init(pleat_cache *c, const pleat_cache_options *opt) {
+    pleat__turns *turns = c->kept.novelty.turns;
+    if (!pleat__scores_keys(c)) return;
+    for (uint32_t layer = 0; layer < c->opt.n_layers; layer++) {
+        if (pleat__cache_window(c, layer)) continue;
+        const uint32_t owner = owner_of(c, opt->ropes, layer);
+        if (owner == layer) pleat__turns_init(opt->ropes[layer], c->opt.max_tokens, &turns[layer]);
+        turns[layer] = turns[owner];
+    }
+}
+
+/* ---- a sequence's sums ------------------------------------------------------------------------------------ */
+
+static size_t sums_bytes(const pleat_cache *c) {
+    return (size_t)pleat__n_full_lanes(c) * c->opt.head_dim * sizeof(float);
+}
+
+static float *sum_of(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane) {
+    return seq->key_sums + (size_t)pleat__full_lane_idx(c, lane) * c->opt.head_dim;
+}
+
+void pleat__novelty_carve_seq(const pleat_cache *c, uint32_t max_tokens, pleat__sequence *seq, pleat__arena *arena) {
+    (void)max_tokens;
+    if (pleat__scores_keys(c)) seq->key_sums = pleat__arena_take(arena, 1, sums_bytes(c));
+}
+
+void pleat__novelty_fork(const pleat_cache *c, const pleat__sequence *from, pleat__sequence *to) {
+    if (pleat__scores_keys(c) && from->n_classed > 0) memcpy(to->key_sums, from->key_sums, sums_bytes(c));
+}
+
+uint64_t pleat__novelty_image_bytes(const pleat_cache *c, uint32_t n_classed) {
+    return pleat__scores_keys(c) && n_classed > 0 ? sums_bytes(c) : 0;
+}
+
+void pleat__novelty_write_image(const pleat_cache *c, const pleat__sequence *seq, uint8_t *out) {
+    if (pleat__novelty_image_bytes(c, seq->n_classed) > 0) memcpy(out, seq->key_sums, sums_bytes(c));
+}
+
+bool pleat__novelty_read_image(const pleat_cache *c, const uint8_t *in, const pleat__image_counts *counts,
+                               pleat__sequence *seq) {
+    const uint64_t n_bytes = pleat__novelty_image_bytes(c, counts->n_classed);
+    if (n_bytes == 0) return true;
+    memcpy(seq->key_sums, in, n_bytes);
+    return pleat__values_in_range(seq->key_sums, n_bytes / sizeof(float));
+}
+
+/* The first position that the lane's sum lacks.  n_classed is as it was before the step. */
+static uint32_t first_unseen(const pleat_cache *c, const pleat__step_item *item, uint32_t lane) {
+    if (item->seq->n_classed > 0) return item->seq->n_classed + c->opt.spec.window;
+    memset(sum_of(c, item->seq, lane), 0, c->opt.head_dim * sizeof(float));
+    return 0;
+}
+
+/* ---- tiles ------------------------------------------------------------------------------------------------ */
+
+void pleat__novelty_carve_unit(const pleat_cache *c, pleat__novelty_scratch *s, pleat__arena *arena) {
+    *s = (pleat__novelty_scratch){0};
+    if (!pleat__scores_keys(c)) return;
+    s->k = pleat__arena_take(arena, (uint64_t)c->opt.head_dim * TILE, sizeof *s->k);
+    s->turn = pleat__arena_take(arena, (uint64_t)c->opt.head_dim * TILE, sizeof *s->turn);
+    s->mean = pleat__arena_take(arena, c->opt.head_dim, sizeof *s->mean);
+}
+
+/* Load the tile of a run that slot `first` begins, with the tokens whose positions are given. */
+static pleat__key_tile load_tile(const pleat_cache *c, const pleat__kv_run *run, uint32_t layer, uint32_t first,
+                                 const int32_t *positions, const pleat__novelty_scratch *s) {
+    const uint32_t tokens = run->layout->tokens;
+    pleat__key_tile tile = {.k = s->k, .turn = s->turn, .head_dim = c->opt.head_dim, .positions = positions};
+    c->quant.load_k(run->layout, pleat__kv_page(run, first / tokens), first % tokens / TILE, s->k);
+    pleat__key_tile_unturn(&c->kept.novelty.turns[layer], &tile);
+    return tile;
+}
+
+/* Positions of the tile's slots; -1 for those that are not in use.  Gives the largest. */
+static int32_t positions_of(const pleat__tracked *page, uint32_t first, int32_t *positions) {
+    int32_t newest = -1;
+    for (uint32_t i = 0; i < TILE; i++) {
+        positions[i] = first + i < page->n ? page->positions[first + i] : -1;
+        newest = positions[i] > newest ? positions[i] : newest;
+    }
+    return newest;
+}
+
+void pleat__novelty_of_prompt(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,
+                              pleat__novelty_scratch *s) {
+    const pleat__kv_run run = pleat__cache_open_run(c, &item->seq->table, lane, PLEAT__HIGH);
+    const uint32_t layer = lane / c->opt.n_kv_heads;
+    const int32_t unseen = (int32_t)first_unseen(c, item, lane);
+    float *sum = sum_of(c, item->seq, lane);
+    int32_t positions[TILE];
+    pleat__tracked page;
+    for (pleat__page_walk walk = pleat__walk_pages(&run); pleat__next_page(&walk, &page);)
+        for (uint32_t i = 0; i < page.n; i += TILE) {
+            if (positions_of(&page, i, positions) < unseen) continue;
+            const pleat__key_tile tile = load_tile(c, &run, layer, page.first + i, positions, s);
+            pleat__key_tile_add(&tile, unseen, sum);
+        }
+    pleat__key_mean(sum, c->opt.head_dim, s->mean);
+    for (pleat__page_walk walk = pleat__walk_pages(&run); pleat__next_page(&walk, &page);)
+        for (uint32_t i = 0; i < page.n; i += TILE) {
+            uint8_t *bytes = pleat__kv_page(&run, page.first / run.layout->tokens);
+            (void)positions_of(&page, i, positions);
+            const pleat__key_tile tile = load_tile(c, &run, layer, page.first + i, positions, s);
+            pleat__key_tile_score(&tile, s->mean, pleat__scores(run.layout, bytes) + i);
+        }
+}
+
+void pleat__novelty_of_step(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,
+                            pleat__novelty_scratch *s) {
+    const pleat__kv_run run = pleat__cache_open_run(c, &item->seq->table, lane, PLEAT__HIGH);
+    const uint32_t tokens = run.layout->tokens;
+    float *sum = sum_of(c, item->seq, lane), scores[TILE];
+    for (uint32_t position = first_unseen(c, item, lane); position < item->seq->n_tokens; position++) {
+        const uint32_t slot = pleat__scan_find(&c->scan, &run, position);
+        if (slot == PLEAT__NO_SLOT) continue;
+        int32_t positions[TILE];
+        for (uint32_t i = 0; i < TILE; i++) positions[i] = i == slot % TILE ? (int32_t)position : -1;
+        const pleat__key_tile tile = load_tile(c, &run, lane / c->opt.n_kv_heads, slot - slot % TILE, positions, s);
+        pleat__key_tile_add(&tile, 0, sum);
+        pleat__key_mean(sum, c->opt.head_dim, s->mean);
+        pleat__key_tile_score(&tile, s->mean, scores);
+        pleat__scores(run.layout, pleat__kv_page(&run, slot / tokens))[slot % tokens] = scores[slot % TILE];
+    }
+}

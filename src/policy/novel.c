@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * novel.c: tokens stay whose keys are unlike the rest: rank = the score that novelty.h gives, which stands where other
+ * policies have the attention received.
+ *
+ *     end of a prompt   every token is scored against the mean of all tokens so far
+ *     generation        a token is scored when it comes, against the mean up to itself, and keeps that score until a
+ *                       prompt ends again
+ *
+ * No query is looked at.  So what stays is not what the prompt's end asked for, but what nothing else in it is like.
+ */
+#include "policy/evict.h"
+
+const pleat__evictor pleat__evictor_novel = {
+    .scoring = PLEAT__SCORING_NOVELTY, .in_generation = true, .rank_block = pleat__rank_received};
