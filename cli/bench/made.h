@@ -17,7 +17,7 @@
 
 #include "cli/lib/measure.h"
 #include "cli/lib/shape/shape.h"
-#include "cli/lib/weight_types.h"
+#include "cli/lib/shape/weight_types.h"
 
 /* made_types.c: fill n blocks at `out` with random weights of about this deviation. */
 void made_fill(const weight_type *type, unsigned char *out, uint64_t n, double deviation, measure_rng *rng);

@@ -82,20 +82,13 @@ static void fill_bf16(const made_type *t, uint32_t block_bytes, unsigned char *o
 
 static const made_type types[N_WEIGHT_TYPES] = {
     /*                 d   unit  m_of_d */
-    [WEIGHT_Q8_0] = {0, 73.9, 0, fill_blocks},
-    [WEIGHT_Q4_0] = {0, 4.61, 0, fill_blocks},
-    [WEIGHT_Q4_1] = {0, 4.61, -7.5, fill_blocks},
-    [WEIGHT_Q5_0] = {0, 9.23, 0, fill_blocks},
-    [WEIGHT_Q5_1] = {0, 9.23, -15.5, fill_blocks},
-    [WEIGHT_Q2_K] = {80, 13.9, 1.5, fill_blocks},
-    [WEIGHT_Q3_K] = {108, 43.4, 0, fill_blocks},
-    [WEIGHT_Q4_K] = {0, 258, 7.5, fill_blocks},
-    [WEIGHT_Q5_K] = {0, 527, 15.5, fill_blocks},
-    [WEIGHT_Q6_K] = {208, 1367, 0, fill_blocks},
-    [WEIGHT_IQ4_NL] = {0, 67.6, 0, fill_blocks},
-    [WEIGHT_IQ4_XS] = {0, 1250, 0, fill_blocks},
-    [WEIGHT_MXFP4] = {0, 5.85, 0, fill_powers},
-    [WEIGHT_F16] = {0, 1.53, 0, fill_f16},
+    [WEIGHT_Q8_0] = {0, 73.9, 0, fill_blocks},     [WEIGHT_Q4_0] = {0, 4.61, 0, fill_blocks},
+    [WEIGHT_Q4_1] = {0, 4.61, -7.5, fill_blocks},  [WEIGHT_Q5_0] = {0, 9.23, 0, fill_blocks},
+    [WEIGHT_Q5_1] = {0, 9.23, -15.5, fill_blocks}, [WEIGHT_Q2_K] = {80, 13.9, 1.5, fill_blocks},
+    [WEIGHT_Q3_K] = {108, 43.4, 0, fill_blocks},   [WEIGHT_Q4_K] = {0, 258, 7.5, fill_blocks},
+    [WEIGHT_Q5_K] = {0, 527, 15.5, fill_blocks},   [WEIGHT_Q6_K] = {208, 1367, 0, fill_blocks},
+    [WEIGHT_IQ4_NL] = {0, 67.6, 0, fill_blocks},   [WEIGHT_IQ4_XS] = {0, 1250, 0, fill_blocks},
+    [WEIGHT_MXFP4] = {0, 5.85, 0, fill_powers},    [WEIGHT_F16] = {0, 1.53, 0, fill_f16},
     [WEIGHT_BF16] = {0, 1.53, 0, fill_bf16},
 };
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/lib/weight_types.h"
+#include "cli/lib/shape/weight_types.h"
 
 static uint64_t add(uint64_t a, uint64_t b) {
     uint64_t r;

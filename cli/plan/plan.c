@@ -16,7 +16,7 @@
 #include "cli/lib/hub/hub.h"
 #include "cli/lib/shape/archs.h"
 #include "cli/lib/shape/hf_config.h"
-#include "cli/lib/weight_types.h"
+#include "cli/lib/shape/weight_types.h"
 #include "print.h"
 #include "samples.h"
 

@@ -6,7 +6,7 @@
 #include <ctype.h>
 
 #include "check.h"
-#include "cli/lib/weight_types.h"
+#include "cli/lib/shape/weight_types.h"
 #include "linear/format.h"
 
 static int is_name_of(const char *name, const char *upper) {
