@@ -59,7 +59,7 @@ def one_table(model, context):
     versions = listing(sorted({r["version"].partition(", commit ")[2].split(";")[0] for r in kept.records}))
     threads = listing([threads_of(n) for n in sorted({r["threads"] for r in kept.records})])
     begun = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
-    end = (f"{n_scored} tokens scored. Begun {begun}, commit {versions}; {kept.records[0]['machine']}. The commands took "
+    end = (f"{n_scored} tokens scored, on {kept.records[0]['machine']}. Begun {begun}, commit {versions}. The commands took "
            f"{seconds / 60:.0f} minutes on {threads} each, beside other work.")
     end = textwrap.fill(end, 110, break_on_hyphens=False)
     return f"{table(TITLES, lines)}\n\n{end}", missing

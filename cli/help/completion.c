@@ -13,7 +13,7 @@
 static const char *const shells[] = {"bash", "zsh", "fish", NULL};
 
 static int is_file(const option_row *row) {
-    return row->kind == KIND_INPUT || row->kind == KIND_OUTPUT || row->kind == KIND_OPERAND;
+    return row->kind == KIND_INPUT || row->kind == KIND_CONFIG || row->kind == KIND_OUTPUT || row->kind == KIND_OPERAND;
 }
 
 static const option_row *operand_of(const command *c) {

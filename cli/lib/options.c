@@ -6,10 +6,10 @@
  * as long options too: were they short ones, `-ngl 99` would be read as `-n gl` instead of being refused.  A single
  * letter is no abbreviation: else `-c 512` would be `--cpu-mask 512` where -c is not an option.
  *
- * The file of a command that has a row named "config", weaker than the environment and the command line:
+ * The file of a command that has a row of KIND_CONFIG, weaker than the environment and the command line:
  *
  *     # a line is an option by its long name
- *     model = /srv/models/small.gguf
+ *     model = models/small.gguf
  *     special = on                        a switch: on or off
  *
  * A value goes to the end of its line, without the blanks around it; nothing is quoted.
@@ -66,13 +66,15 @@ static int read_environment(option_parse *p) {
 /* Values point into it, so it stays: one command reads one file. */
 static char *config_text;
 
-static const char *path_on_line(int argc, char **argv, int first) {
+/* The last that the command line names by the option's name; NULL: none. */
+static const char *path_on_line(const char *name, int argc, char **argv, int first) {
+    const size_t n = strlen(name);
     const char *path = NULL;
     for (int i = first; i < argc; i++) {
         const char *word = argv[i] + strspn(argv[i], "-");
-        if (argv[i][0] != '-' || strncmp(word, "config", 6) != 0) continue;
-        if (word[6] == '=') path = word + 7;
-        if (word[6] == 0 && i + 1 < argc) path = argv[i + 1];
+        if (argv[i][0] != '-' || strncmp(word, name, n) != 0) continue;
+        if (word[n] == '=') path = word + n + 1;
+        if (word[n] == 0 && i + 1 < argc) path = argv[i + 1];
     }
     return path;
 }
@@ -117,7 +119,7 @@ static int take_line(option_parse *p, const char *path, uint32_t line_number, ch
     const char *name = trimmed(line);
     const uint32_t i = row_of(p->c, name);
     if (i == p->c->n_rows) return unknown_name(p->c, where, name);
-    if (!strcmp(name, "config") || !options_env_name(&p->c->rows[i], name_in_environment)[0]) {
+    if (p->c->rows[i].kind == KIND_CONFIG || !options_env_name(&p->c->rows[i], name_in_environment)[0]) {
         cli_error("%s: '%s' stands on the command line alone", where, name);
         return CLI_USAGE;
     }
@@ -126,17 +128,18 @@ static int take_line(option_parse *p, const char *path, uint32_t line_number, ch
 }
 
 static int read_config(option_parse *p, int argc, char **argv, int first) {
-    const uint32_t row = row_of(p->c, "config");
+    uint32_t row = 0;
     char name[OPTION_ENV_CAP];
     size_t n;
+    while (row < p->c->n_rows && p->c->rows[row].kind != KIND_CONFIG) row++;
     if (row == p->c->n_rows) return CLI_OK;
-    const char *path = path_on_line(argc, argv, first);
+    const char *path = path_on_line(p->c->rows[row].name, argc, argv, first);
     if (!path) path = getenv(options_env_name(&p->c->rows[row], name));
     if (!path || !path[0]) return CLI_OK;
     free(config_text);
     int code = cli_read_file(CONTENT_CONFIG, path, &config_text, &n);
     if (code == CLI_OK && strlen(config_text) != n) {
-        cli_error("--config %s: there is a NUL in it", path);
+        cli_error("--%s %s: there is a NUL in it", p->c->rows[row].name, path);
         return CLI_USAGE;
     }
     uint32_t line_number = 1;
@@ -305,7 +308,7 @@ void options_add_output(common_options *common, const char *option, const char *
 static void note_files(const option_row *row, void *opts) {
     void *at = (char *)opts + row->offset;
     const spec_list *specs = at;
-    if (row->kind == KIND_INPUT || row->kind == KIND_OPERAND)
+    if (row->kind == KIND_INPUT || row->kind == KIND_CONFIG || row->kind == KIND_OPERAND)
         options_add_input(opts, *(const char **)at);
     else if (row->kind == KIND_OUTPUT)
         options_add_output(opts, row->name, *(const char **)at);

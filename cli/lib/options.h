@@ -81,6 +81,7 @@ typedef enum option_kind {
     KIND_SWITCH,  /* int, set to 1 */
     KIND_TEXT,    /* const char * */
     KIND_INPUT,   /* const char *, a file that is read */
+    KIND_CONFIG,  /* const char *, a file of options, which options_parse() reads; one a command */
     KIND_OUTPUT,  /* const char *, a file that is written */
     KIND_OPERAND, /* const char *, a file that is read and needs no dashes; one a command */
     KIND_U32,

@@ -12,6 +12,7 @@ static size_t value_bytes(option_kind kind) {
     switch (kind) {
         case KIND_TEXT:
         case KIND_INPUT:
+        case KIND_CONFIG:
         case KIND_OUTPUT:
         case KIND_OPERAND: return sizeof(const char *);
         case KIND_U64:

@@ -232,6 +232,7 @@ int option_set(void *opts, const option_row *row, const char *flag, const char *
         case KIND_SWITCH: *(int *)at = 1; return CLI_OK;
         case KIND_TEXT:
         case KIND_INPUT:
+        case KIND_CONFIG:
         case KIND_OUTPUT:
         case KIND_OPERAND: *(const char **)at = text; return CLI_OK;
         case KIND_U32:

@@ -27,7 +27,7 @@ static const option_row rows[] = {
      KIND_SPECS, AT(load.kv), .max = 1, .words = option_spec_names},
 
     {GROUP_SERVER, "config", NULL, "FILE", "options, NAME = VALUE a line; the environment and this line win over them",
-     KIND_INPUT, AT(config)},
+     KIND_CONFIG, AT(config)},
     {GROUP_SERVER, "host", NULL, "ADDRESS", "where to listen (default 127.0.0.1: this machine alone)", KIND_TEXT, AT(host)},
     {GROUP_SERVER, "port", NULL, "N", "its port; 0: any that is free (default 8080)", KIND_U32, AT(port), 0, 65535},
     {GROUP_SERVER, "api-key-file", NULL, "FILE", "ask for a key: those in FILE, one a line", KIND_INPUT, AT(key_file)},

@@ -242,7 +242,7 @@ typedef struct pleat_request_stats {
     uint32_t n_stalled;    /* most steps in a row that it stood among the running and took no token */
     uint64_t prompt_ns;    /* from when it first ran to its first token, or to its end; on the serving's clock */
     uint64_t answer_ns;    /* from there to its end, preemptions included */
-    uint64_t kv_bytes;     /* that its sequence held at its end (pleat_cache_usage.bytes); 0: it had none */
+    uint64_t kv_bytes;     /* held by its sequence at its end (pleat_cache_usage.bytes); 0: it had none */
     uint64_t kv_bytes_f16; /* what f16 would hold for as many tokens; in a simulation 0 */
 } pleat_request_stats;
 

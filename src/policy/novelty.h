@@ -10,8 +10,8 @@
  *
  * The paper has keys as they are cached, after RoPE, where two equal keys far apart look unlike.
  *
- * The turn of a position is made of two, so that a table of all positions need not be kept: with t = 256 f + n and
- * angle(t) = angle(256 f) + angle(n), cos and sin of both parts stand in tables, and one complex product gives theirs.
+ * The turn of a position is made of two, so that a table of all positions need not be kept: t = 256 f + n, and
+ * angle(t) = angle(256 f) + angle(n).  Cos and sin of both parts stand in tables; one complex product gives theirs.
  *
  * Everything goes by tiles of 16 tokens, [head_dim][16] as pages are dequantised.  What a token gives does not depend on
  * its place in the tile or on the others there.  Pure functions of what they are handed; scalar code, which compilers

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_unturned.c: what an engine tells its cache of RoPE undoes RoPE: for every architecture that there is a tiny model of
- * (tests/golden), with all or a part of a head turned, in both orders of pairs, with YaRN, longrope, and layers that do
- * not turn.
+ * test_unturned.c: what an engine tells its cache of RoPE undoes RoPE, for every architecture that there is a tiny model
+ * of (tests/golden).  A head is turned whole or in part, in both orders of pairs, with YaRN, longrope, and layers that
+ * do not turn.
  *
  * A prompt is one token, again and again.  Attention over equal values gives that value whatever the weights are, so
  * every layer's input is the same at all positions, and so are its keys before RoPE.  Then no key is unlike the others:
