@@ -274,13 +274,13 @@ plays() {
 plays "${long[@]}" <<SCRIPT
 expect lists commands.*\n.*> 
 send Tell me something\r
-expect something\r*\n[^>]*[^>\n]{20}
+expect something\r*\n(.|\n)*[^\n]{20}
 send \x03
 expect tokens/s; cache: .*\n.*> 
 send /stats\r
 expect context .*\n(.|\n)*> 
 send And more\r
-expect more\r*\n[^>]*[^>\n]{20}
+expect more\r*\n(.|\n)*[^\n]{20}
 send \x03
 expect tokens/s; cache: .*\n.*> 
 send /stats\r
