@@ -99,6 +99,13 @@ static pleat_engine_options long_options(const char *policy, uint32_t budget) {
     return o;
 }
 
+static pleat_serving_options long_serving_options(void) {
+    pleat_serving_options so = serving_options();
+    so.prefix_tokens = LONG_CHUNK;
+    so.preemption = PLEAT_PREEMPT_SWAP;
+    return so;
+}
+
 /* Tokens that a lane holds, counted one by one. */
 static uint32_t count_held(const pleat_cache *cache, pleat_seq seq, uint32_t layer, uint32_t head) {
     static pleat_cache_token tokens[LONG_MAX];
@@ -170,12 +177,10 @@ static void run_in_budget(rig *r, const set *all, const pleat_spec *spec, outcom
     for (uint32_t i = 0; i < all->n; i++) CHECK(out[i].finish == PLEAT_FINISH_LENGTH);
 }
 
-/* Alone, and then together, preempted, and once more from what these have kept. */
+/* Each alone, and then together, preempted, and once more from what these have kept: the same tokens. */
 static void check_budgets(const char *policy, uint32_t budget, const set *all) {
     const pleat_engine_options eo = long_options(policy, budget);
-    pleat_serving_options so = serving_options();
-    so.prefix_tokens = LONG_CHUNK;
-    so.preemption = PLEAT_PREEMPT_SWAP;
+    const pleat_serving_options so = long_serving_options();
     outcome alone[N_LONG], out[N_LONG];
     rig r;
     if (rig_make(&r, &eo, &so, 0)) {
@@ -195,6 +200,21 @@ static void check_budgets(const char *policy, uint32_t budget, const set *all) {
     rig_free(&r);
 }
 
+/* Together alone. */
+static void check_budget_once(const char *policy, uint32_t budget, const set *all) {
+    const pleat_engine_options eo = long_options(policy, budget);
+    const pleat_serving_options so = long_serving_options();
+    outcome out[N_LONG];
+    rig r;
+    if (rig_make(&r, &eo, &so, 0)) {
+        run_in_budget(&r, all, &eo.spec, out, true);
+        pleat_serving_stats s;
+        pleat_serving_get_stats(r.serving, &s);
+        CHECK(s.n_prefixes > 0 && s.preempted_swap > 0);
+    }
+    rig_free(&r);
+}
+
 static void test_budgets_hold(void) {
     static pleat_token prompts[N_LONG][LONG];
     static const uint32_t turns[] = {700, 1300};
@@ -209,8 +229,10 @@ static void test_budgets_hold(void) {
     all.q[2].breakpoints = turns;
     all.q[2].n_breakpoints = CHECK_COUNT(turns);
     const size_t n = check_rounds(CHECK_COUNT(budget_policies), 2);
-    for (size_t i = 0; i < n && check_failures() == 0; i++)
-        for (uint32_t budget = 128; budget <= 256; budget += 128) check_budgets(budget_policies[i], budget, &all);
+    for (size_t i = 0; i < n && check_failures() == 0; i++) {
+        check_budgets(budget_policies[i], 128, &all);
+        check_budget_once(budget_policies[i], 256, &all);
+    }
 }
 
 /* ---- no preemption ----------------------------------------------------------------------------------------------- */
