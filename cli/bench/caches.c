@@ -38,8 +38,9 @@ static uint64_t compressed_token_bytes(pleat_spec spec, uint32_t head_dim) {
 uint64_t bench_layer_bytes(const bench_shape *s, pleat_spec spec) {
     const uint64_t bytes = pleat_format_token_bytes(spec.high, s->head_dim);
     uint64_t lane_bytes = bytes * s->ctx;
-    if (spec.compressor != PLEAT_COMPRESSOR_NONE && s->ctx > spec.buffer)
-        lane_bytes = bytes * spec.buffer + compressed_token_bytes(spec, s->head_dim) * (s->ctx - spec.buffer);
+    const uint32_t n_kept = spec.sinks + spec.buffer;
+    if (spec.compressor != PLEAT_COMPRESSOR_NONE && s->ctx > n_kept)
+        lane_bytes = bytes * n_kept + compressed_token_bytes(spec, s->head_dim) * (s->ctx - n_kept);
     return lane_bytes * s->batch * s->kv_heads;
 }
 

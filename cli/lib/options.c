@@ -129,12 +129,10 @@ static int take_line(option_parse *p, const char *path, uint32_t line_number, ch
 
 static int read_config(option_parse *p, int argc, char **argv, int first) {
     uint32_t row = 0;
-    char name[OPTION_ENV_CAP];
     size_t n;
     while (row < p->c->n_rows && p->c->rows[row].kind != KIND_CONFIG) row++;
     if (row == p->c->n_rows) return CLI_OK;
     const char *path = path_on_line(p->c->rows[row].name, argc, argv, first);
-    if (!path) path = getenv(options_env_name(&p->c->rows[row], name));
     if (!path || !path[0]) return CLI_OK;
     free(config_text);
     int code = cli_read_file(CONTENT_CONFIG, path, &config_text, &n);
@@ -216,15 +214,18 @@ static int unknown_option(const command *c, const spellings *s, const char *word
     return CLI_USAGE;
 }
 
-/* Whether the word is one letter, alone or with =VALUE, that is no alias of the row: an abbreviation too short. */
-static int is_lone_letter(const char *word, const option_row *row) {
+/* Whether the word, alone or with =VALUE, is an abbreviation that is refused: one letter that is no alias of the row, and
+ * any of the file of options, which path_on_line() looks for by its whole name. */
+static int is_too_short(const char *word, const option_row *row) {
     const char *name = word + strspn(word, "-");
-    return strcspn(name, "=") == 1 && !(row->alias && row->alias[0] == name[0] && !row->alias[1]);
+    const size_t n = strcspn(name, "=");
+    if (row->kind == KIND_CONFIG) return n != strlen(row->name);
+    return n == 1 && !(row->alias && row->alias[0] == name[0] && !row->alias[1]);
 }
 
 /* getopt found fault with argument `word`.  `known` is the row's value, or 0 if it knows no such option. */
 static int bad_option(const command *c, const spellings *s, int fault, int known, const char *word, int position) {
-    if (known < FIRST_ROW || is_lone_letter(word, &c->rows[known - FIRST_ROW]))
+    if (known < FIRST_ROW || is_too_short(word, &c->rows[known - FIRST_ROW]))
         return unknown_option(c, s, word, position);
     const option_row *row = &c->rows[known - FIRST_ROW];
     if (fault == ':')
@@ -286,7 +287,7 @@ static int read_arguments(option_parse *p, int argc, char **argv, int first, cha
             return bad_option(p->c, &s, val, optopt, argv[optind - 1], position_of(original, argc, argv[optind - 1]));
         const uint32_t row = (uint32_t)(val - FIRST_ROW);
         const char *word = word_of(argv);
-        if (is_lone_letter(word, &p->c->rows[row]))
+        if (is_too_short(word, &p->c->rows[row]))
             return unknown_option(p->c, &s, word, position_of(original, argc, word));
         if (take_option(p, row, s.word[at]) != CLI_OK) return CLI_USAGE;
     }

@@ -10,7 +10,8 @@
 
 const char *options_env_name(const option_row *row, char out[OPTION_ENV_CAP]) {
     out[0] = 0;
-    if (row->kind == KIND_OPERAND || row->offset == offsetof(common_options, help)) return out;
+    if (row->kind == KIND_OPERAND || row->kind == KIND_CONFIG || row->offset == offsetof(common_options, help))
+        return out;
     const int n = snprintf(out, OPTION_ENV_CAP, "PLEAT_%s", row->name);
     for (int i = 0; i < n && i < OPTION_ENV_CAP - 1; i++)
         out[i] = out[i] == '-' ? '_' : (char)toupper((unsigned char)out[i]);

@@ -38,10 +38,10 @@ static int read_text(reading *r, const char *path) {
 /* Prompts shorter than what the spec always keeps say nothing of the others. */
 static int check_length(const reading *r, uint32_t spec, const char *path) {
     const pleat_spec *s = &r->load.kv.spec[spec];
-    const uint32_t least = s->window + s->buffer + s->block;
+    const uint32_t least = s->sinks + s->window + s->buffer + s->block;
     if (r->n_tokens > least) return CLI_OK;
-    cli_error("--text %s: %u tokens are too few to measure --kv '%s', which keeps the newest %u as they are", path,
-              r->n_tokens, r->load.kv.text[spec], least);
+    cli_error("--text %s: %u tokens are too few to measure --kv '%s', which keeps %u as they are", path, r->n_tokens,
+              r->load.kv.text[spec], least);
     return CLI_FAILED;
 }
 

@@ -244,7 +244,7 @@ static void count_end(job *j, choice *ch, const pleat_serving_event *e) {
     j->n_open--;
     if (j->p.max_tokens != 0) c->n_generated += st->n_generated;
     if (e->index == 0) c->n_hit += st->n_hit;
-    c->n_computed += st->n_prompt - st->n_hit;
+    c->n_computed += st->n_computed;
     c->kv_bytes += st->kv_bytes;
     c->kv_bytes_f16 += st->kv_bytes_f16;
     if (st->prompt_ns > c->prompt_ns) c->prompt_ns = st->prompt_ns;
@@ -487,8 +487,11 @@ void job_abort(job *j) {
     connection_set_work(j->c, NULL);
     cancel_open(j, 1);
     if (j->p.streams) {
-        for (uint32_t i = 0; i < j->n_prompts * j->p.n; i++)
-            if (j->choices[i].is_open) send_piece(j, i, NULL, 0, "abort");
+        for (uint32_t i = 0; i < j->n_prompts * j->p.n; i++) {
+            if (!j->choices[i].is_open) continue;
+            send_piece(j, i, NULL, 0, "abort");
+            if (j->p.max_tokens != 0) j->counts.n_generated += j->choices[i].n_tokens;
+        }
         end_stream(j);
     } else {
         reply_refuse(j->c, 503, "", "the server is stopping");

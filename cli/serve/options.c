@@ -26,7 +26,7 @@ static const option_row rows[] = {
     {GROUP_CACHE, "kv", NULL, "SPEC", "how the cache is kept: f32, f16, k8v4, leankv, h2o, kvcomp, ... (default k8v4)",
      KIND_SPECS, AT(load.kv), .max = 1, .words = option_spec_names},
 
-    {GROUP_SERVER, "config", NULL, "FILE", "options, NAME = VALUE a line; the environment and this line win over them",
+    {GROUP_SERVER, "config", NULL, "FILE", "options, NAME = VALUE a line; the environment and the command line win over them",
      KIND_CONFIG, AT(config)},
     {GROUP_SERVER, "host", NULL, "ADDRESS", "where to listen (default 127.0.0.1: this machine alone)", KIND_TEXT, AT(host)},
     {GROUP_SERVER, "port", NULL, "N", "its port; 0: any that is free (default 8080)", KIND_U32, AT(port), 0, 65535},

@@ -168,6 +168,16 @@ static char *render(const server *s, const char *json, size_t n_json, size_t *n,
     return NULL;
 }
 
+/* With the bos that the model asks for, where its template has not put one in front. */
+static int text_tokens(const server *s, const char *text, size_t n_text, pleat_token **ids, uint32_t *n, refusal *why) {
+    pleat_model_info info;
+    size_t n_bos = 0;
+    pleat_model_get_info(s->l->model, &info);
+    const char *bos = info.bos >= 0 ? pleat_model_token_text(s->l->model, info.bos, &n_bos) : NULL;
+    const int has_bos = bos && n_bos > 0 && n_bos <= n_text && memcmp(text, bos, n_bos) == 0;
+    return job_tokens(s, text, n_text, PLEAT_TOKENIZE_SPECIAL | (has_bos ? 0 : PLEAT_TOKENIZE_ADD_BOS), ids, n, why);
+}
+
 int job_chat_tokens(const server *s, json_t *messages, json_t *tools, json_t *template_args, pleat_token **ids,
                     uint32_t *n, refusal *why) {
     json_t *flat = flat_messages(messages, why), *variables;
@@ -185,7 +195,7 @@ int job_chat_tokens(const server *s, json_t *messages, json_t *tools, json_t *te
     if (code == 0) text = render(s, json, strlen(json), &n_text, why);
     free(json);
     if (!text) return -1;
-    code = job_tokens(s, text, n_text, PLEAT_TOKENIZE_SPECIAL, ids, n, why);
+    code = text_tokens(s, text, n_text, ids, n, why);
     free(text);
     return code;
 }

@@ -35,7 +35,7 @@ typedef struct server_options {
     common_options common;
     load_options load;
     service_options service;
-    const char *config; /* file of options; NULL: none.  options_config.c has read it */
+    const char *config; /* file of options; NULL: none.  options.c of cli/lib has read it */
     uint32_t ctx_size;  /* 0: the model's */
     const char *host;
     uint32_t port; /* 0: any that is free */

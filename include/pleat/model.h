@@ -209,7 +209,8 @@ PLEAT_API pleat_status pleat_model_chat(const pleat_model *model, const pleat_ch
 
 /* Like pleat_chat_template_render() with the model's template, for messages with tool calls, tools and other variables.
  * bos_token, eos_token, unk_token and pad_token are the model's, where it has them and the JSON does not.  The text is as
- * the template writes it, its bos included, and is to be tokenized with PLEAT_TOKENIZE_SPECIAL alone. */
+ * the template writes it, its bos included, and is to be tokenized with PLEAT_TOKENIZE_SPECIAL, and with
+ * PLEAT_TOKENIZE_ADD_BOS where it does not begin with that bos. */
 PLEAT_API pleat_status pleat_model_chat_json(const pleat_model *model, const char *json, size_t n_json,
                                              const pleat_chat_options *opt, char *text, size_t cap, size_t *n_bytes,
                                              pleat_error *err);

@@ -236,6 +236,7 @@ typedef enum pleat_finish {
 typedef struct pleat_request_stats {
     uint32_t n_prompt, n_generated;
     uint32_t n_hit;        /* prompt tokens that a kept prefix gave when it first started */
+    uint32_t n_computed;   /* prompt tokens behind these that steps have brought; replays do not count again */
     uint32_t n_swapped;    /* times preempted by swap */
     uint32_t n_recomputed; /* times preempted to be computed again */
     uint32_t n_compressed;

@@ -107,11 +107,13 @@ pleat_serving_event *pleat__serving_add_event(pleat_serving *s, pleat__request *
     return event;
 }
 
-/* Its times and bytes, as it ends. */
+/* Its times, tokens and bytes, as it ends. */
 static void measure(pleat_serving *s, pleat__request *r) {
     const uint64_t now_ns = s->backend.clock_ns(s->backend.ctx), answer_ns = r->answer_ns ? r->answer_ns : now_ns;
     if (r->has_started) r->stats.prompt_ns = answer_ns - r->start_ns;
     r->stats.answer_ns = now_ns - answer_ns;
+    const uint32_t n_seen = pleat__min_u32(r->n_seen, r->n_prompt);
+    r->stats.n_computed = n_seen > r->stats.n_hit ? n_seen - r->stats.n_hit : 0;
     if (pleat__request_runs(r))
         s->backend.bytes_of(s->backend.ctx, PLEAT__RUNNING(r)->seq, &r->stats.kv_bytes, &r->stats.kv_bytes_f16);
 }

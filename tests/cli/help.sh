@@ -54,7 +54,7 @@ for command in "${commands[@]}"; do
             check "$command $short is completed by bash" of_bash "$command" "$short"
         fi
         [ "$arg" = - ] || check "$command --$long has a value in bash" grep -q "'$command --$long'" "$scratch/pleat.bash"
-        [ "$long" = help ] ||
+        [[ $command-$long = *-help || $command-$long = serve-config ]] || # which stand on the command line alone
             check "$command --$long has its twin in the page" grep -qF "PLEAT_$(tr a-z- A-Z_ <<<"$long")" "$page"
     done < <(rows "$command")
     # what an option needs or excludes is an option, too, and a value one of its words

@@ -122,6 +122,10 @@ ask /
 check "a page" test "$code" = 200 -a "$(head -c 15 "$scratch/out")" = "<!doctype html>"
 check "that needs nobody else" test -z "$(grep -o 'https\?://[^"]*' "$scratch/out" | grep -v '^http://www.w3.org/2000/svg$')"
 
+check "that nobody frames" grep -q "frame-ancestors 'none'" <(curl -si -m 60 "$url/")
+ask /v1/completions "{\"prompt\": [$(seq -s, 300 3300)], \"max_tokens\": 4, \"time_limit_ms\": 1}"
+check "timings count what was computed" holds "a['timings']['prompt_n'] < 3001 == a['usage']['prompt_tokens']"
+
 # Text to tokens and back
 ask /tokenize '{"prompt": "The sea was calm and"}'
 check "tokenize" holds "a['count'] == len(a['tokens']) == 6"
@@ -215,8 +219,10 @@ ask /v1/chat/completions '{"messages": [{"role": "user", "content": [{"type": "t
 check "a chat" holds "a['object'] == 'chat.completion' and a['choices'][0]['message']['role'] == 'assistant'"
 check "has logprobs" holds "all(len(t['top_logprobs']) == 2 and t['logprob'] == t['top_logprobs'][0]['logprob']
     for t in a['choices'][0]['logprobs']['content'])"
-asked=$("$PLEAT" run -m "$MODEL" -p "Hi" --chat -n 6 -q)
+"$PLEAT" run -m "$MODEL" -p "Hi" --chat -n 6 --format json -q -o "$scratch/ran"
+asked=$(sed -nE 's/^ *"text": "(.*)",$/\1/p' "$scratch/ran")
 check "and the text of pleat run --chat" test "$(pick "a['choices'][0]['message']['content']")" = "$asked"
+check "behind as many tokens" grep -q "\"prompt\": $(pick "a['usage']['prompt_tokens']")," "$scratch/ran"
 curl -s -m 600 -N "$url/v1/chat/completions" -d '{"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 6,
     "temperature": 0, "stream": true, "stream_options": {"include_usage": true}}' >"$scratch/stream"
 check "a chat's stream" test "$(python3 - "$scratch/stream" <<'PY'
@@ -422,6 +428,9 @@ fails 2 "'help' stands on the command line alone" serve -m "$MODEL" --config "$s
 config 'port = 1\0\n'
 fails 2 "there is a NUL in it" serve -m "$MODEL" --config "$scratch/conf"
 fails 1 "none-such" serve -m "$MODEL" --config "$scratch/none-such"
+fails 2 "nearest is '--config'" serve -m "$MODEL" --conf "$scratch/conf"
+config 'hf-repo = a/b\nhf-file = x.gguf\n'
+fails 1 "cannot listen on 203.0.113.7" serve -m "$TINY" --config "$scratch/conf" --host 203.0.113.7
 config 'model = %s/none-such\nhost = 203.0.113.8\n' "$scratch"
 fails 1 "none-such" serve --config "$scratch/conf"
 capture env PLEAT_MODEL="$TINY" PLEAT_HOST=127.0.0.1 "$PLEAT" serve --config "$scratch/conf" --host 203.0.113.7

@@ -25,7 +25,8 @@
      KIND_TEXT, .offset = offsetof(common_options, hf_repo), .excludes = others, .stands_for = "model",                \
      .because = "give one model"},                                                                                     \
     {GROUP_MACHINE, "hf-file", "hff", "FILE", "the file of that repository, by its name", KIND_TEXT,                   \
-     .offset = offsetof(common_options, hf_file), .needs = "hf-repo"}
+     .offset = offsetof(common_options, hf_file), .needs = "hf-repo", .excludes = others,                              \
+     .because = "it is of the repository that -hf names"}
 /* clang-format on */
 
 /* Where -hf is given: find the file, download it if it is not there, and put its path where -m of the command `c` would.

@@ -134,6 +134,9 @@ static void put_head(connection *c, int status, const char *type) {
     evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Type: %s\r\n", status, http_reason(status), date,
                         type);
     evbuffer_add_printf(out, "X-Request-Id: %llu\r\n", (unsigned long long)c->id);
+    if (strncmp(type, "text/html", 9) == 0)
+        evbuffer_add_printf(out,
+                            "Content-Security-Policy: frame-ancestors 'none'\r\nX-Content-Type-Options: nosniff\r\n");
     c->status = status;
     if (status == 429 || status == 503) evbuffer_add_printf(out, "Retry-After: 1\r\n");
     if (status == 401) evbuffer_add_printf(out, "WWW-Authenticate: Bearer\r\n");

@@ -215,6 +215,18 @@ static void forecast_step(const pleat_forecast *f, const pleat__item_counts *n, 
     q->full_pages = (double)pleat__forecast_full_lanes(f) * q->n_live / r.page_tokens;
 }
 
+/* Positions that pages from an image name are none, or the sequence's: novelty looks them up in tables. */
+static bool is_intact(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint8_t *copy) {
+    const pleat__kv_run run = pleat__cache_side(c, &seq->table, lane, PLEAT__HIGH);
+    (void)copy;
+    for (uint32_t slot = 0; slot < run.n_slots; slot++) {
+        uint8_t *page = pleat__kv_page(&run, slot / run.layout->tokens);
+        const int32_t position = pleat__positions(run.layout, page)[slot % run.layout->tokens];
+        if (position < -1 || position >= (int32_t)seq->n_tokens) return false;
+    }
+    return true;
+}
+
 const pleat__keep pleat__keep_budget = {
     .kind = PLEAT_LANES_BUDGET,
     .traits = {.has_policy = 1, .unshared_tokens = UINT32_MAX},
@@ -241,6 +253,7 @@ const pleat__keep pleat__keep_budget = {
     .write_image = pleat__novelty_write_image,
     .read_image = pleat__novelty_read_image,
     .lane_is_sound = pleat__scored_lane_is_sound,
+    .is_intact = is_intact,
     .find = pleat__scored_find,
     .list = pleat__scored_list,
     .is_valid = pleat__scored_is_valid,

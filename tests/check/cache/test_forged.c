@@ -123,6 +123,49 @@ static void test_forged_sinks(void) {
     pleat_cache_destroy(&cache);
 }
 
-static const check_test tests[] = {{"sides", test_forged_sides}, {"sinks", test_forged_sinks}};
+/* An image whose pages say that a token stands where no sequence reaches: tables of positions were read there. */
+static void test_forged_positions(void) {
+    enum { N = 64 };
+    static float x[N * D], out[N * D];
+    static double frequencies[D / 2];
+    const pleat_rope rope = {D, 1, 1, frequencies}, *ropes[] = {&rope};
+    pleat_cache_options opt;
+    pleat_cache *cache = NULL;
+    pleat_seq seq = {0}, other;
+    pleat_cache_options_default(&opt);
+    opt.n_layers = opt.n_kv_heads = opt.n_q_heads = 1;
+    opt.head_dim = D;
+    opt.max_seqs = 2;
+    opt.max_tokens = opt.step_tokens = N;
+    opt.ropes = ropes;
+    CHECK_STATUS(pleat_spec_parse("novel:budget=40,window=4", &opt.spec, NULL), PLEAT_OK);
+    if (!CHECK_STATUS(pleat_cache_create(&opt, &cache, NULL), PLEAT_OK)) return;
+    check_fill_normal(x, N * D);
+    CHECK_STATUS(pleat_cache_open(cache, N, &seq), PLEAT_OK);
+    const pleat_cache_item item = {.seq = seq, .n_tokens = N};
+    CHECK_STATUS(pleat_cache_begin(cache, &item, 1), PLEAT_OK);
+    CHECK_STATUS(pleat_cache_attend(cache, 0, x, x, x, out), PLEAT_OK);
+    CHECK_STATUS(pleat_cache_end(cache), PLEAT_OK);
+    const uint64_t n = pleat_cache_image_bytes(cache, seq, (pleat_seq){0});
+    uint8_t *image = malloc(n), *at = NULL;
+    CHECK_STATUS(pleat_cache_save(cache, seq, (pleat_seq){0}, image, n), PLEAT_OK);
+    const int32_t sinks[] = {0, 1, 2, 3}, far[] = {N - 1, N, -2, INT32_MAX - 255};
+    for (uint64_t i = 0; i + sizeof sinks <= n && !at; i++)
+        if (!memcmp(image + i, sinks, sizeof sinks)) at = image + i; /* the four sinks' positions */
+    for (size_t i = 0; CHECK(at != NULL) && i < CHECK_COUNT(far); i++) {
+        memcpy(at, &far[i], sizeof far[i]);
+        const uint64_t hash = XXH3_64bits(image + sizeof hash, n - sizeof hash);
+        memcpy(image, &hash, sizeof hash);
+        check_context("position %d", far[i]);
+        const pleat_status status = pleat_cache_restore(cache, image, n, (pleat_seq){0}, &other);
+        CHECK_STATUS(status, i == 0 ? PLEAT_OK : PLEAT_E_FORMAT);
+        if (status == PLEAT_OK) CHECK_STATUS(pleat_cache_close(cache, other), PLEAT_OK);
+    }
+    free(image);
+    pleat_cache_destroy(&cache);
+}
+
+static const check_test tests[] = {
+    {"sides", test_forged_sides}, {"sinks", test_forged_sinks}, {"positions", test_forged_positions}};
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

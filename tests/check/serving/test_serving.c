@@ -253,6 +253,8 @@ static void test_sequence(void) {
     run_to_end(r.serving, false);
     CHECK_EQ_U64(out.stats.kv_bytes, usage.bytes);
     CHECK_EQ_U64(out.stats.kv_bytes_f16, usage.bytes_f16 / (CHUNK + 9) * (CHUNK + 10));
+    CHECK_EQ_U64(out.stats.n_hit, 0);
+    CHECK_EQ_U64(out.stats.n_computed, out.stats.n_prompt);
     CHECK(out.stats.prompt_ns > 0 && out.stats.answer_ns > 0);
     CHECK(out.stats.prompt_ns + out.stats.answer_ns < pleat_serving_clock_ns(r.serving));
     CHECK_EQ_U64(pleat_serving_sequence(r.serving, first).v, 0);
