@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
+# ctest-labels: slow
 #
 # serve.sh: `pleat bench serve`: traces that are wrong, counts that add up, simulated results that are the same twice, and
 # the engine against what is known of a trace.  No check depends on speed.
