@@ -72,6 +72,7 @@ typedef struct inspection {
     pleat_cache_options geometry;       /* n_layers 0: not known */
     pleat_error no_shape;               /* why it is not */
     int runs;                           /* `pleat run` takes the file */
+    uint64_t weight_bytes;              /* that it then holds in memory */
     pleat_error why_not;
     int has_template;        /* the file brings a chat template along */
     pleat_error no_template; /* why it is not supported; code PLEAT_OK: it is */
@@ -129,7 +130,10 @@ static void find_geometry(inspection *p) {
 /* Weights are mapped, not packed: this takes what the vocabulary takes. */
 static void find_whether_it_runs(inspection *p) {
     pleat_model *model = NULL;
+    pleat_model_info info = {0};
     p->runs = pleat_model_load(p->path, NULL, &model, &p->why_not) == PLEAT_OK;
+    pleat_model_get_info(model, &info);
+    p->weight_bytes = info.weight_bytes;
     pleat_model_destroy(&model);
 }
 
@@ -273,6 +277,7 @@ static json_t *inspection_json(const inspection *p) {
                   json_text(p->name), "params", (json_int_t)f->n_params, "context", (json_int_t)p->n_ctx, "n_tensors",
                   (json_int_t)f->n_tensors, "tensors", types_json(p));
     json_object_set_new(root, "runs", json_boolean(p->runs));
+    json_object_set_new(root, "weight_bytes", p->runs ? json_integer((json_int_t)p->weight_bytes) : json_null());
     json_object_set_new(root, "why_not", p->runs ? json_null() : json_text(p->why_not.text));
     const int is_supported = p->has_template && p->no_template.code == PLEAT_OK;
     json_object_set_new(root, "chat_template", p->has_template ? json_boolean(is_supported) : json_null());
@@ -332,7 +337,11 @@ static void put_shape(table *t, const inspection *p) {
 
 static void put_whether_it_runs(table *t, const inspection *p) {
     char text[KEY_CAP + sizeof p->why_not.text];
-    snprintf(text, sizeof text, "%s%s", p->runs ? "takes it" : "refuses it: ", p->runs ? "" : p->why_not.text);
+    char held[32];
+    if (p->runs)
+        snprintf(text, sizeof text, "takes it, and holds %s of weights in memory", print_bytes(held, p->weight_bytes));
+    else
+        snprintf(text, sizeof text, "refuses it: %s", p->why_not.text);
     put_pair(t, "pleat run", text);
 }
 

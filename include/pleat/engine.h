@@ -57,8 +57,8 @@ typedef struct pleat_engine_options {
 PLEAT_API void pleat_engine_options_default(pleat_engine_options *opt);
 
 /* The model is not owned and outlives the engine.  Its quantised matrices are packed here, on opt->workers:
- * each engine holds as many bytes more as they take in the file.  Of these it reads the file's embeddings alone from
- * then on. */
+ * each engine holds as many bytes as they take in the file.  Of these it reads the file's embeddings alone from then on;
+ * a file that pleat_model_load() has mapped gives the others' memory back, so that one engine holds its weights once. */
 PLEAT_API pleat_status pleat_engine_create(const pleat_model *model, const pleat_engine_options *opt,
                                            pleat_engine **out, pleat_error *err);
 

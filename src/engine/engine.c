@@ -55,6 +55,7 @@ pleat_status pleat_engine_create(const pleat_model *model, const pleat_engine_op
     e->ops = e->opt.devices ? &pleat__engine_on_device : &pleat__engine_on_cpu;
     if (status == PLEAT_OK) status = e->ops->create(e, err);
     if (status == PLEAT_OK) e->damaged = pleat__model_damaged_tensor(e->model, e->opt.workers);
+    pleat__model_release(e->model);
     if (status != PLEAT_OK) {
         pleat_engine_destroy(&e);
         return status;

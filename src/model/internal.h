@@ -101,6 +101,10 @@ struct pleat_model {
  * team (NULL: the caller's thread alone). */
 const char *pleat__model_damaged_tensor(const pleat_model *model, pleat_workers *workers);
 
+/* What a mapped file has in memory goes; what is read of it again, embeddings and vectors, comes back by itself.  For when
+ * matrices have been packed, so that weights are held once; all at once, since pages come with their neighbours. */
+void pleat__model_release(const pleat_model *model);
+
 /* Compile the file's chat template, or ChatML.  One that is refused is no failure; m->no_chat has the reason. */
 pleat_status pleat__model_load_chat(pleat_model *model, pleat_error *err);
 

@@ -18,6 +18,7 @@
 #include "core/error.h"
 #include "core/half.h"
 #include "core/memory.h"
+#include "hw/os_memory.h"
 #include "linear/format.h"
 #include "model/hparams.h"
 #include "model/keys.h"
@@ -383,6 +384,10 @@ void pleat_model_get_info(const pleat_model *model, pleat_model_info *out) {
 
 uint32_t pleat_model_layer_window(const pleat_model *model, uint32_t layer) {
     return model && layer < model->info.n_layers ? model->layers[layer].window : 0;
+}
+
+void pleat__model_release(const pleat_model *model) {
+    if (model->gguf->is_mapped) pleat__os_release_mapped(model->gguf->bytes, model->gguf->info.file_bytes);
 }
 
 void pleat_model_destroy(pleat_model **model) {

@@ -103,6 +103,7 @@ check_json "inspect of a path that is no UTF-8"
 check "the path is there" prints '^ "file": ".*a.*\.gguf"'
 check "and run takes the file" prints '^ "runs": true'
 check "for which no reason is needed" prints '^ "why_not": null'
+check "and says what weights it holds" prints '^ "weight_bytes": 2[0-9]{7},'
 check "its chat template is supported" prints '^ "chat_template": true'
 check "for which no reason is needed, either" prints '^ "chat_template_why_not": null'
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_engine.c: the engine through its public interface: limits in words, flow control, mixed steps, weights that
- * give no finite numbers, the likeliest tokens, and every allocation failing once.  What it computes is checked by
- * test_golden.c.
+ * give no finite numbers, weights that are held once, the likeliest tokens, and every allocation failing once.  What
+ * it computes is checked by test_golden.c.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -266,6 +266,45 @@ static void pair_step(pair *p, pleat_token tokens[N_SEQS][CHUNK], uint32_t n, ui
 }
 
 /* Prompts, then tokens that follow from them. */
+/* Bytes of files and shared memory that this process has in memory; 0 where the system does not say. */
+static uint64_t resident_file_bytes(void) {
+    unsigned long long all, resident, shared = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f) return 0;
+    if (fscanf(f, "%llu %llu %llu", &all, &resident, &shared) != 3) shared = 0;
+    fclose(f);
+    return shared * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* What is packed leaves the mapped file's memory, and a second engine finds the file as it was. */
+static void test_weights_are_held_once(void) {
+    pleat_model *model = model_of(REFERENCE_MODEL);
+    if (!model) return;
+    unsigned sum = 0;
+    for (uint64_t i = 0; i < model->gguf->info.file_bytes; i += 64) sum += model->gguf->bytes[i];
+    CHECK(sum > 0);
+    const uint64_t before = resident_file_bytes();
+    float *logits[2];
+    for (int i = 0; i < 2; i++) {
+        pleat_engine_options opt = options_of("f16", 1, 64);
+        pleat_engine *engine = engine_made(model, &opt);
+        pleat_seq seq;
+        const pleat_token tokens[3] = {5, 6, 7};
+        logits[i] = calloc(8192, sizeof **logits);
+        CHECK_STATUS(pleat_engine_open(engine, 64, &seq), PLEAT_OK);
+        const pleat_engine_item item = {
+            .seq = seq, .tokens = tokens, .n_tokens = 3, .n_logits = 1, .logits = logits[i]};
+        CHECK_STATUS(pleat_engine_step(engine, &item, 1, NULL), PLEAT_OK);
+        if (before > 0) CHECK(resident_file_bytes() + model->info.weight_bytes * 3 / 4 < before);
+        pleat_engine_destroy(&engine);
+    }
+    CHECK(memcmp(logits[0], logits[1], 8192 * sizeof **logits) == 0 && logits[0][0] != 0);
+    free(logits[0]);
+    free(logits[1]);
+    pleat_model_destroy(&model);
+    if (before == 0) SKIP("no /proc/self/statm: what is resident was not looked at");
+}
+
 static void test_likeliest(void) {
     pleat_model *model = model_of(REFERENCE_MODEL);
     pleat_token tokens[N_SEQS][CHUNK], next[N_SEQS];
@@ -425,6 +464,7 @@ static const check_test tests[] = {
     {"full_pool_is_flow_control", test_full_pool_is_flow_control},
     {"damaged_weights", test_damaged_weights},
     {"weights_that_are_not_finite", test_weights_that_are_not_finite},
+    {"weights_are_held_once", test_weights_are_held_once},
     {"allocation_failure", test_allocation_failure},
     {"likeliest", test_likeliest},
     {"likeliest_of_equals", test_likeliest_of_equals},
