@@ -22,9 +22,9 @@
 #include "cli/serve/serve.h"
 
 static const command *const commands[] = {
-    &run_command,         &serve_command,       &eval_command,        &calibrate_command,
-    &bench_attn_command,  &bench_pages_command, &bench_codec_command, &bench_run_command,
-    &bench_serve_command, &inspect_command,     &plan_command,
+    &run_command,         &serve_command,       &eval_command,          &calibrate_command,    &bench_attn_command,
+    &bench_pages_command, &bench_codec_command, &bench_run_command,     &bench_serve_command,  &inspect_command,
+    &plan_command,        &stats_command,       &image_inspect_command, &image_verify_command,
 };
 static const command_list all = {commands, sizeof commands / sizeof commands[0]};
 

@@ -20,7 +20,7 @@ function(pleat_c_options)
 endfunction()
 
 add_compile_definitions($<$<COMPILE_LANGUAGE:C>:_GNU_SOURCE>)
-pleat_c_options(-Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith)
+pleat_c_options(-Wall -Wextra -Wno-missing-field-initializers -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith)
 # The scalar code gives the same bits from every compiler; kernels under x86/ and arm/ may contract, within their bounds.
 pleat_c_options(-ffp-contract=off)
 pleat_c_options(-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=) # __FILE__ without this machine's paths

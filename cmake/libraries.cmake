@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 #
 # libraries.cmake: what others made and we link.  PCRE2, Jansson and xxHash's header have to be there; have_onednn,
-# have_zstd, have_curl, have_libevent and have_editline say whether oneDNN, zstd, libcurl with OpenSSL's libcrypto,
-# libevent, and libedit are.
+# have_zstd, have_curl, have_libevent, have_tls and have_editline say whether oneDNN, zstd, libcurl with OpenSSL's
+# libcrypto, libevent, libevent_openssl with OpenSSL's libssl, and libedit are.
 
 # pleat_find(VAR header library package): VAR_INCLUDE and VAR_LIBRARY, or an end that names the Debian package.
 function(pleat_find var header library package)
@@ -88,6 +88,21 @@ set(have_libevent OFF)
 if(libevent STREQUAL on OR (libevent STREQUAL auto AND EVENT_INCLUDE AND EVENT_LIBRARY))
     pleat_find(EVENT event2/bufferevent.h event_core libevent-dev)
     set(have_libevent ON)
+endif()
+
+# TLS of `pleat serve`: OpenSSL behind libevent's bufferevents.
+pleat_three_way(PLEAT_TLS)
+string(TOLOWER ${PLEAT_TLS} tls)
+find_path(SSL_INCLUDE openssl/ssl.h)
+find_library(SSL_LIBRARY ssl)
+find_library(EVENT_OPENSSL_LIBRARY event_openssl)
+set(have_tls OFF)
+if(have_libevent AND (tls STREQUAL on OR (tls STREQUAL auto AND SSL_INCLUDE AND SSL_LIBRARY AND CRYPTO_LIBRARY
+                                          AND EVENT_OPENSSL_LIBRARY)))
+    pleat_find(SSL openssl/ssl.h ssl libssl-dev)
+    pleat_find(CRYPTO openssl/evp.h crypto libssl-dev)
+    pleat_find(EVENT_OPENSSL event2/bufferevent_ssl.h event_openssl libevent-dev)
+    set(have_tls ON)
 endif()
 
 # ---- libedit --------------------------------------------------------------------------------------------------------

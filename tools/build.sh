@@ -5,6 +5,9 @@
 # with blanks between them (all: the command and the libraries; empty: only configure), with ninja, or with make where
 # there is none.
 #   -q   print progress on a terminal, and everything if it fails; the log is DIR/build.log
+#
+# Where there is ccache, objects compiled before are taken from it, unless CMAKE_C_COMPILER_LAUNCHER says otherwise in the
+# environment or in CMAKE_ARG; empty in the environment: no launcher.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/progress.bash
@@ -34,6 +37,11 @@ fi
 if [ -n "$missing" ]; then
     echo "build: $missing is missing: run tools/setup.sh run first (make run and make test do)" >&2
     exit 1
+fi
+
+if [ -z "${CMAKE_C_COMPILER_LAUNCHER+chosen}" ] && command -v ccache > /dev/null; then
+    export CMAKE_C_COMPILER_LAUNCHER=ccache
+    [ -n "${CMAKE_CXX_COMPILER_LAUNCHER+chosen}" ] || export CMAKE_CXX_COMPILER_LAUNCHER=ccache
 fi
 
 build() {

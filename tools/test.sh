@@ -16,7 +16,8 @@
 #   avx512     ... with AVX-512 but no VNNI, neither form
 #   sanitize   ASan and UBSan: every test that memory leaves, but those labelled slow
 #   threads    ThreadSanitizer: the programs whose workers share caches, engines and requests
-#   plain      a build without CUDA, oneDNN and x86 kernels, with assert(); fewer rounds, no test labelled slow
+#   plain      a build without CUDA, oneDNN and x86 kernels, with assert(); fewer rounds, no test labelled slow, and of the
+#              scripts those about what a build without libraries says
 #   clang      everything compiled by clang; the unit programs, with fewer rounds
 #   fuzz       each fuzz target for FUZZ_SECONDS, 10 by default, from its corpus
 #   cuda       the GPU kernels for all three architectures; compiled, and run only as far as there is no GPU

@@ -2,9 +2,10 @@
  *
  * linear.c: how fast the model's matrix products are, by themselves.
  *
- *     bench_linear [-t THREADS] [-r REPEATS] [-n ROWS] [-w TYPE] [-s ROWSxCOLS]
+ *     bench_linear [-t THREADS] [-r REPEATS] [-n ROWS] [-w TYPE] [-s ROWSxCOLS] [-a BITS]
  *
- * For each stored type and shape that it fits, or the one given (-w Q4_K -s 4096x4096), by variant:
+ * For each stored type and shape that it fits, or the one given (-w Q4_K -s 4096x4096), by variant, with activations of
+ * BITS (16, or 8):
  *     vector   one row through enough matrices to fill BYTES, read in turn as a token reads a model's: GB/s of stored
  *              weights, and their share of a plain read of the same bytes, measured in turn; that asks for nothing
  *              ahead, so a kernel that does can be above it
@@ -52,7 +53,7 @@ static const struct {
 
 typedef struct bench {
     pleat_workers *team;
-    uint32_t n_repeats, n_prompt;
+    uint32_t n_repeats, n_prompt, n_limbs;
     uint8_t *weights; /* [BYTES] */
     float *x, *y;     /* [MAX_PROMPT][widest] */
     pleat__coded *coded;
@@ -73,8 +74,8 @@ static bool is_of_interest(uint32_t variant, pleat__weight_type type) {
     const uint32_t flags = variants[variant].flags;
     if ((pleat_cpu_flags() & flags) != flags) return false;
     pleat__linear_dsp dsp, before;
-    pleat__linear_dsp_init(&dsp, flags);
-    pleat__linear_dsp_init(&before, variant > 0 ? variants[variant - 1].flags : 0);
+    pleat__linear_dsp_init(&dsp, flags, 2);
+    pleat__linear_dsp_init(&before, variant > 0 ? variants[variant - 1].flags : 0, 2);
     return variant == 0 || dsp.mul[type] != before.mul[type];
 }
 
@@ -109,7 +110,7 @@ static double time_read(bench *b, uint64_t bytes) {
 
 static double time_job(bench *b, uint32_t variant, pleat__matrix w, uint32_t n_matrices, uint32_t n_rows) {
     pleat__linear_dsp dsp;
-    pleat__linear_dsp_init(&dsp, variants[variant].flags);
+    pleat__linear_dsp_init(&dsp, variants[variant].flags, b->n_limbs);
     const pleat__linear_span span = {0, n_rows};
     const pleat__linear_job job = {.dsp = &dsp,
                                    .x = b->x,
@@ -170,12 +171,13 @@ int main(int argc, char **argv) {
     uint32_t n_threads = 0;
     const char *only_type = NULL;
     shape only = {0, 0};
-    bench b = {.n_repeats = 9, .n_prompt = 128};
+    bench b = {.n_repeats = 9, .n_prompt = 128, .n_limbs = 2};
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "-t") == 0) n_threads = (uint32_t)strtoul(argv[i + 1], NULL, 10);
         if (strcmp(argv[i], "-r") == 0) b.n_repeats = (uint32_t)strtoul(argv[i + 1], NULL, 10);
         if (strcmp(argv[i], "-n") == 0) b.n_prompt = (uint32_t)strtoul(argv[i + 1], NULL, 10);
         if (strcmp(argv[i], "-w") == 0) only_type = argv[i + 1];
+        if (strcmp(argv[i], "-a") == 0) b.n_limbs = strcmp(argv[i + 1], "8") == 0 ? 1 : 2;
         if (strcmp(argv[i], "-s") == 0) sscanf(argv[i + 1], "%ux%u", &only.rows, &only.cols);
     }
     if (b.n_repeats < 3 || b.n_repeats > MAX_REPEATS) b.n_repeats = 9;

@@ -112,12 +112,26 @@ class Bench:
         more = (row["bytes"] - held) / slope(model)
         return specs.lean(specs.OFF, max(1, round(window + more)))
 
+    def statistics(self, model):
+        """Of the first half of the text, beside the model, where rd looks for them; one model and tree have one file."""
+        path = f"{os.path.splitext(model.path)[0]}.stats"
+        if os.path.exists(path):
+            return
+        argv = ["stats", "-m", model.path, "--text", "eval/prose.txt", "--fit-windows", "2"]
+        self.progress(" ".join(["build/pleat", *argv]))
+        done = subprocess.run([self.pleat, *argv, "-t", str(self.threads), "-q"], stderr=subprocess.PIPE, text=True,
+                              check=False)
+        if done.returncode:
+            raise Failed(f"`pleat {' '.join(argv)}` ended with {done.returncode}: {done.stderr.strip()}")
+
     def family(self, model, context, name):
         """Measure a family's specs; {what the page calls it: spec}."""
         kept = Kept(model, context)
         names = {kv: kv for kv in specs.FAMILIES[name] if kv != specs.CONTROL}
         if specs.CALIBRATED in names:
             names[specs.CALIBRATED] = self.calibrate(model)
+        if any(kv.partition(":")[0] == "rd" for kv in names):
+            self.statistics(model)
         rows = self.eval(kept, model, "shown", context, [specs.REFERENCE, *dict.fromkeys(names.values())])
         if specs.CALIBRATED in names:
             spec = names[specs.CALIBRATED]

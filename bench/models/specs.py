@@ -18,6 +18,8 @@ EVICTING = ("h2o", "snapkv", "pyramidkv", "adakv", "streaming", "recent", "rando
 FAMILIES = {
     "One format": ("k8v8", "k8v4", "k4v8", "k4v4", "k4v2", "k2v2"),
     "Blocks": ("kvcomp", "kvcomp:k=0.13,v=0.25,buffer=94", "kvcomp+pack", "kivi:bits=4", "kivi:bits=2"),
+    "Steps and codebooks of the model": ("rd", "rd:k=0.2,v=1.4", "rd:k=0.24,v=1.7"),
+    "Rotated": ("h4v4", "h3v3", "h3v2", "h2v2"),
     "Two levels": ("leankv", CALIBRATED, CONTROL, "topk:keep=50%", "topk:keep=25%"),
     "Half of the tokens": tuple(f"{policy}:budget=50%" for policy in EVICTING),
     "A quarter of the tokens": (*(f"{policy}:budget=25%" for policy in EVICTING), "snapkv:budget=25%+kvcrush"),

@@ -34,6 +34,20 @@ def line(name, spec, row, base):
             number(row["bytes"] / 1e6, 1), f"{percent(row['bytes'] / base)} %")
 
 
+def measured(kept):
+    """The sentences below a table: on what, when, of which commit and for how long."""
+    seconds = sum(r["seconds"] for r in kept.records)
+    n_scored = kept.records[0]["result"]["scored_tokens"]
+    dates = sorted(r["date"] for r in kept.records)
+    versions = listing(sorted({r["version"].partition(", commit ")[2].split(";")[0] for r in kept.records}))
+    threads = listing([threads_of(n) for n in sorted({r["threads"] for r in kept.records})])
+    begun = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    sets = kept.records[0]["version"].partition("cpu: ")[2]
+    end = (f"{n_scored} tokens scored, on {kept.records[0]['machine']} ({sets}). Begun {begun}, commit {versions}. The commands took "
+           f"{seconds / 60:.0f} minutes on {threads} each, beside other work.")
+    return textwrap.fill(end, 110, break_on_hyphens=False)
+
+
 def one_table(model, context):
     """(the table's text, what is not measured)"""
     kept = measure.Kept(model, context)
@@ -53,16 +67,7 @@ def one_table(model, context):
                 missing.append(f"{model.name}-{context}: {why or spec}")
         if len(lines) == n_before:
             lines[-1] = (f"*{family}: not measured yet*", "", "", "", "", "")
-    seconds = sum(r["seconds"] for r in kept.records)
-    n_scored = kept.records[0]["result"]["scored_tokens"]
-    dates = sorted(r["date"] for r in kept.records)
-    versions = listing(sorted({r["version"].partition(", commit ")[2].split(";")[0] for r in kept.records}))
-    threads = listing([threads_of(n) for n in sorted({r["threads"] for r in kept.records})])
-    begun = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
-    end = (f"{n_scored} tokens scored, on {kept.records[0]['machine']}. Begun {begun}, commit {versions}. The commands took "
-           f"{seconds / 60:.0f} minutes on {threads} each, beside other work.")
-    end = textwrap.fill(end, 110, break_on_hyphens=False)
-    return f"{table(TITLES, lines)}\n\n{end}", missing
+    return f"{table(TITLES, lines)}\n\n{measured(kept)}", missing
 
 
 def calibration(model):
@@ -73,7 +78,7 @@ def calibration(model):
         return "Not measured yet.", [f"{model.name}: the calibration"]
     spec, base = measure.chosen(rows), rows[specs.REFERENCE]["bytes"]
     lines = [line(name, name, row, base) for name, row in rows.items()]
-    return f"{table(TITLES, lines)}\n\nChosen: `{spec}`.", []
+    return f"{table(TITLES, lines)}\n\nChosen: `{spec}`.\n\n{measured(kept)}", []
 
 
 def fill_page(path):

@@ -560,7 +560,7 @@ static int check_options(codec_options *o) {
     if (!o->head_dim.n) o->head_dim = (number_list){2, {64, 128}};
     if (!o->ctx.n) o->ctx = (number_list){1, {DEFAULT_TOKENS}};
     for (uint32_t i = 0; i < o->kv.n; i++)
-        if (o->kv.spec[i].compressor == PLEAT_COMPRESSOR_NONE) {
+        if (o->kv.spec[i].compressor != PLEAT_COMPRESSOR_KVCOMP && o->kv.spec[i].compressor != PLEAT_COMPRESSOR_KIVI) {
             cli_error("--kv %s: this measures kvcomp and kivi; `pleat bench attn` measures formats", o->kv.text[i]);
             return CLI_USAGE;
         }

@@ -26,7 +26,7 @@
 #include "cli/lib/shape/archs.h"
 #include "made.h"
 
-enum { DEFAULT_RUN_REPS = 5, WARM_UP_TOKENS = 32, SHIFT = 131 };
+enum { DEFAULT_RUN_REPS = 5, WARM_UP_TOKENS = 32, WARM_UP_TOKENS_DEVICE = 512, SHIFT = 131 };
 
 /* ---- options ----------------------------------------------------------------------------------- */
 
@@ -206,7 +206,10 @@ static int run_once(bench *b, uint32_t spec, const shape *s, uint32_t rep) {
 
 /* ---- rows -------------------------------------------------------------------------------------- */
 
-static const char *backend_of(const bench *b) { return b->l.n_devices ? "CUDA" : "CPU"; }
+static const char *backend_of(const bench *b) {
+    if (b->l.n_devices) return "CUDA";
+    return load_activation_bits(&b->o->load) == 8 ? "CPU 8-bit" : "CPU";
+}
 
 /* Part of the test's time that went into nanoseconds ns[0] + ns[1]; a prompt's last chunk may be a single token. */
 static double share(const tally *sum, const uint64_t ns[2]) {
@@ -223,11 +226,12 @@ static json_t *sequence_bytes_json(const bench *b, const tally *sum) {
 
 static json_t *row_json(const bench *b, const shape *s, uint32_t spec, const char *test, double mean, double sd) {
     const tally *sum = &b->tallies[spec];
-    json_t *params = json_pack(
-        "{s:o, s:I, s:I, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i}", "model", json_text(b->o->load.model), "model_size",
-        (json_int_t)b->l.info.weight_bytes, "model_n_params", (json_int_t)b->l.info.n_params, "backend", backend_of(b),
-        "kv", b->o->load.kv.text[spec], "test", test, "n", (int)s->n, "depth", (int)s->depth, "parallel",
-        (int)b->o->parallel, "threads", (int)pleat_workers_count(b->l.workers), "reps", (int)b->reps);
+    json_t *params =
+        json_pack("{s:o, s:I, s:I, s:s, s:i, s:s, s:s, s:i, s:i, s:i, s:i, s:i}", "model", json_text(b->o->load.model),
+                  "model_size", (json_int_t)b->l.info.weight_bytes, "model_n_params", (json_int_t)b->l.info.n_params,
+                  "backend", b->l.n_devices ? "CUDA" : "CPU", "activations", (int)load_activation_bits(&b->o->load),
+                  "kv", b->o->load.kv.text[spec], "test", test, "n", (int)s->n, "depth", (int)s->depth, "parallel",
+                  (int)b->o->parallel, "threads", (int)pleat_workers_count(b->l.workers), "reps", (int)b->reps);
     const json_int_t n_steps = (json_int_t)(sum->times.n_steps[0] + sum->times.n_steps[1]);
     return json_pack("{s:s, s:o, s:o, s:o, s:{s:s, s:I, s:o, s:o}, s:o, s:o}", "what", "run", "params", params,
                      "tokens_per_s", json_number(mean), "sd", json_number(sd), "memory_management", "of",
@@ -297,13 +301,19 @@ static void clear_tallies(bench *b) {
     for (uint32_t i = 0; i < b->o->load.kv.n; i++) b->tallies[i] = (tally){.speed = b->tallies[i].speed};
 }
 
+static int has_policy(const bench *b) {
+    int has = 0;
+    for (uint32_t i = 0; i < b->o->load.kv.n; i++) has |= b->o->load.kv.spec[i].policy != PLEAT_POLICY_NONE;
+    return has;
+}
+
 /* NULL: the test can be run; else why not. */
 static const char *what_hinders(const bench *b, const shape *s, char reason[160]) {
     if ((uint64_t)s->depth + s->n > b->l.info.n_ctx)
         snprintf(reason, 160, "%s%u after %u tokens needs %llu, the model's context is %u", s->kind, s->n, s->depth,
                  (unsigned long long)s->depth + s->n, b->l.info.n_ctx);
-    else if (b->l.n_devices && s->depth && !s->is_generation)
-        snprintf(reason, 160, "%s%u after %u tokens: a GPU reads prompts of empty sequences alone", s->kind, s->n,
+    else if (b->l.n_devices && s->depth && !s->is_generation && has_policy(b))
+        snprintf(reason, 160, "%s%u after %u tokens: a GPU reads later tokens of leankv one by one", s->kind, s->n,
                  s->depth);
     else
         return NULL;
@@ -442,8 +452,9 @@ static int prepare(bench *b, bench_run_options *o) {
     b->logits = cli_alloc((size_t)o->parallel * b->l.info.n_vocab, sizeof *b->logits);
     for (uint32_t i = 0; i < o->load.kv.n; i++) b->tallies[i].speed = cli_alloc(b->reps, sizeof(double));
     fill_tokens(b);
-    /* a few steps that wake the threads and touch the weights */
-    const uint32_t n_warm = b->l.info.n_ctx < WARM_UP_TOKENS ? 1 : WARM_UP_TOKENS;
+    /* a few steps that wake the threads and touch the weights; on a GPU, as much of a prompt as loads all kernels */
+    const uint32_t wanted = b->l.n_devices ? WARM_UP_TOKENS_DEVICE : WARM_UP_TOKENS, most = longest(b);
+    const uint32_t n_warm = most < WARM_UP_TOKENS ? 1 : most < wanted ? most : wanted;
     for (uint32_t i = 0; i < o->load.kv.n && code == CLI_OK; i++)
         code = run_once(b, i, &(shape){"pp", n_warm, 0, 0}, 0);
     b->n_done = 0;

@@ -30,8 +30,8 @@ static const option_row rows[] = {
     SCORE_ROWS(calibrate_options, score),
     TEXT_WINDOWS_ROW(calibrate_options, score, "the first N windows of the text (default 16)"),
     HALF_ROW(calibrate_options, score,
-             "even, odd: that half of the samples and windows chooses, the other shows the result; all: all choose "
-             "(default even)"),
+             "choose, or another: that half of the samples and of the text chooses, the other shows the result; all: "
+             "all choose (default choose)"),
     {GROUP_SEEK, "ah", NULL, "X,..", "thresholds of the high format to try, with al=0 (default 0,1,2,3,5,10,20,30)",
      KIND_FLOATS, .offset = offsetof(calibrate_options, ah), 0, 1e6},
     {GROUP_SEEK, "al", NULL, "X,..", "those of the low one, with the ah found (default 0,0.02,0.04,0.06,0.08,0.1)",
@@ -56,7 +56,7 @@ static void set_defaults(void *opts) {
     score_defaults(&o->score);
     o->score.text_windows = DEFAULT_TEXT_WINDOWS;
     o->tolerance = 0.005f;
-    o->score.half = HALF_EVEN;
+    o->score.half = HALF_CHOOSE;
     o->score.load.ignores_shipped = 1; /* what is sought does not depend on what was found */
 }
 
@@ -141,6 +141,7 @@ static int describe(calibration *c, profile *p) {
     s->text_windows = o->text ? o->text_windows : 0;
     s->ctx_window = o->text ? o->ctx_window : 0;
     s->batch_size = o->load.chunk_tokens;
+    s->activations = load_activation_bits(&o->load);
     s->half = o->half;
     const int code = describe_file(o->tasks, s->tasks, &s->tasks_bytes);
     return code == CLI_OK && o->text ? describe_file(o->text, s->text, &s->text_bytes) : code;
@@ -161,6 +162,7 @@ static const char *difference(const calibration *c, const profile *old) {
     if (a->text_windows != b->text_windows) return "another --text-windows";
     if (a->ctx_window != b->ctx_window) return "another --ctx-window";
     if (a->batch_size != b->batch_size) return "another --batch-size";
+    if (a->activations != b->activations) return "other --activations";
     if (a->half != b->half) return "another --half";
     return NULL;
 }
@@ -248,9 +250,11 @@ static int check_usage(calibration *c) {
 
 static int load_sets(calibration *c) {
     const score_options *o = c->o;
-    int code = tasks_load(&c->sets[PART_CHOOSES], &c->e.l, o->tasks, o->samples, o->half);
+    const tasks_wanted chooses = {o->samples, o->half, 0, o->common.quiet};
+    const tasks_wanted shows = {o->samples, half_other(o->half), 0, o->common.quiet};
+    int code = tasks_load(&c->sets[PART_CHOOSES], &c->e.l, o->tasks, &chooses);
     if (code != CLI_OK || o->half == HALF_ALL) return code;
-    code = tasks_load(&c->sets[PART_SHOWS], &c->e.l, o->tasks, o->samples, half_other(o->half));
+    code = tasks_load(&c->sets[PART_SHOWS], &c->e.l, o->tasks, &shows);
     if (code != CLI_OK) cli_error("one half chooses, the other shows the result: give more samples, or --half all");
     return code;
 }

@@ -15,13 +15,13 @@ static const double ACCURACY_SLACK = 1e-9; /* for sums of floats */
 
 /* ---- the best point -------------------------------------------------------------------------- */
 
-/* Half of what one answer changes in the mean accuracy over tasks, in the task with most turns. */
+/* Half of what one answer changes in the mean accuracy over tasks, in the task with most answers. */
 static double half_an_answer(const calibration *c) {
     const task_set *set = &c->sets[PART_CHOOSES];
-    uint32_t n_turns[TASKS_CAP] = {0}, most = 1;
+    uint32_t n_asked[TASKS_CAP] = {0}, most = 1;
     for (uint32_t i = 0; i < set->n_samples; i++) {
-        uint32_t *n = &n_turns[set->samples[i].task];
-        *n += set->samples[i].n_turns;
+        uint32_t *n = &n_asked[set->samples[i].task];
+        for (uint32_t j = 0; j < set->samples[i].n_turns; j++) *n += turn_n_asked(&set->samples[i].turns[j]);
         if (*n > most) most = *n;
     }
     return 0.5 / ((double)set->n_tasks * most);

@@ -30,13 +30,17 @@ static int measure(calibration *c, calibration_part part, const char *kv, profil
     c->o->half = half_of(c, part);
     int code = score_tasks(c->o, &c->e.l, &c->e.set, &row);
     if (code == CLI_OK && c->o->text) code = score_text(c->o, &c->e.l, c->o->text, &row, 1);
-    if (code != CLI_OK) return code;
+    if (code != CLI_OK) {
+        score_release_row(&row);
+        return code;
+    }
     score_bytes(&c->e, &row, &bytes, &bytes_f16);
     snprintf(out->kv, sizeof out->kv, "%s", kv);
     out->accuracy = score_accuracy(&c->e, &row);
     out->perplexity = score_perplexity(&row);
     out->fraction = score_quotient((double)bytes, (double)bytes_f16);
     out->seconds = row.seconds;
+    score_release_row(&row);
     return CLI_OK;
 }
 

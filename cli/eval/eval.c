@@ -3,6 +3,8 @@
  * eval.c: `pleat eval`: one row per KV spec: task accuracy, perplexity, divergence from the first spec, bytes.
  *
  *     accuracy    of a task: turns answered right / turns; of a row: the mean over tasks
+ *     gain        what that is above the first spec's
+ *     ..._se      standard errors: of accuracies over samples, of a gain sample by sample, of a text's over its windows
  *     fraction    bytes held at the ends of the samples over what f16 would hold, summed over the samples; without
  *                 --tasks, the same over the windows of the text; fraction_short: of those of fewer than 300 tokens
  *     kld_mean    mean over scored positions of KL(first spec's prediction || this spec's), nats
@@ -42,7 +44,10 @@ static const option_row rows[] = {
     {GROUP_SCORE, "scored", NULL, "N", "score the last N tokens of each window; the others are its prompt (default: half)",
      KIND_U32, .offset = offsetof(eval_options, score.scored), 1, 16777215, .needs = "text"},
     HALF_ROW(eval_options, score,
-             "all; even or odd: that half of those samples and windows, as calibrate splits them (default all)"),
+             "all; choose or show: what calibrates or what is published; even or odd: by places (default all)"),
+    {GROUP_SCORE, "unseen", NULL, NULL, "read each document as a prompt of its own, and what is evicted goes before the "
+     "question comes", KIND_SWITCH, .offset = offsetof(eval_options, score.unseen), .needs = "tasks", .excludes = "serve",
+     .because = "a serving cuts prompts by itself"},
     {GROUP_SERVICE, "serve", NULL, NULL, "ask the samples as requests of one serving, with kept prefixes, as bench serve does",
      KIND_SWITCH, .offset = offsetof(eval_options, serve), .needs = "tasks", .excludes = "text",
      .because = "requests are the samples of the tasks; a text is predicted, and asks nothing"},
@@ -75,32 +80,49 @@ static json_t *tasks_json(const evaluation *e, const score_row *row) {
     for (uint32_t t = 0; t < e->set.n_tasks; t++) {
         const task_score *s = &row->score[t];
         json_object_set_new(tasks, e->set.names[t],
-                            json_pack("{s:i, s:i, s:o, s:o}", "correct", (int)s->correct, "total", (int)s->total,
-                                      "accuracy", json_number(score_task_accuracy(row, t)), "fraction",
+                            json_pack("{s:i, s:i, s:o, s:o, s:o}", "correct", (int)s->correct, "total", (int)s->total,
+                                      "accuracy", json_number(score_task_accuracy(row, t)), "se",
+                                      json_number(score_task_error(e, row, t)), "fraction",
                                       json_number(score_quotient((double)s->bytes, (double)s->bytes_f16))));
     }
     return tasks;
+}
+
+/* NULL without blocks that are the model's. */
+static json_t *drift_json(const score_row *row) {
+    const pleat_cache_drift *d = &row->drift;
+    if (!d->n_blocks) return json_null();
+    return json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "share", json_number(score_drift(row)), "blocks",
+                     (json_int_t)d->n_blocks, "own_keys", (json_int_t)d->n_own_keys, "own_values",
+                     (json_int_t)d->n_own_values, "grown", (json_int_t)d->n_grown, "escapes", (json_int_t)d->n_escapes,
+                     "bytes", (json_int_t)d->bytes);
 }
 
 static json_t *row_json(const evaluation *e, const score_row *row) {
     const double n = (double)row->n_scored;
     uint64_t bytes, bytes_f16;
     score_bytes(e, row, &bytes, &bytes_f16);
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:f, s:o}", "kv", row->kv, "tasks",
-                     tasks_json(e, row), "accuracy", json_number(score_accuracy(e, row)), "perplexity",
-                     json_number(score_perplexity(row)), "kld_mean", json_number(score_quotient(row->kld_sum, n)),
-                     "same_top1", json_number(score_quotient((double)row->n_same_top1, n)), "fraction",
-                     json_number(score_quotient((double)bytes, (double)bytes_f16)), "fraction_short",
-                     json_number(score_fraction_short(e, row)), "bytes", (json_int_t)bytes, "bytes_f16",
-                     (json_int_t)bytes_f16, "seconds", row->seconds, "served", score_served_json(row));
+    const double accuracy = score_accuracy(e, row);
+    return json_pack(
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:f, s:o, s:o}", "kv", row->kv,
+        "tasks", tasks_json(e, row), "accuracy", json_number(accuracy), "accuracy_se",
+        json_number(score_accuracy_error(e, row)), "gain", json_number(accuracy - score_accuracy(e, &e->rows[0])),
+        "gain_se", json_number(score_gain_error(e, row)), "perplexity", json_number(score_perplexity(row)), "kld_mean",
+        json_number(score_quotient(row->kld_sum, n)), "kld_se", json_number(score_figure_error(&row->kld)), "same_top1",
+        json_number(score_quotient((double)row->n_same_top1, n)), "same_top1_se",
+        json_number(score_figure_error(&row->same_top1)), "fraction",
+        json_number(score_quotient((double)bytes, (double)bytes_f16)), "fraction_short",
+        json_number(score_fraction_short(e, row)), "bytes", (json_int_t)bytes, "bytes_f16", (json_int_t)bytes_f16,
+        "seconds", row->seconds, "served", score_served_json(row), "drift", drift_json(row));
 }
 
 static void write_json(const evaluation *e, output *out) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < e->o->load.kv.n; i++) json_array_append_new(list, row_json(e, &e->rows[i]));
-    output_json(out, json_pack("{s:o, s:s, s:i, s:I, s:o}", "model", json_text(e->o->load.model), "half",
-                               half_names[e->o->half], "samples", (int)e->set.n_samples, "scored_tokens",
-                               (json_int_t)e->rows[0].n_scored, "rows", list));
+    output_json(out,
+                json_pack("{s:o, s:s, s:b, s:i, s:i, s:I, s:o}", "model", json_text(e->o->load.model), "half",
+                          half_names[e->o->half], "unseen", e->o->unseen, "samples", (int)e->set.n_samples, "left_out",
+                          (int)e->set.n_out, "scored_tokens", (json_int_t)e->rows[0].n_scored, "rows", list));
 }
 
 static void write_table(evaluation *e, output *out) {
@@ -121,6 +143,7 @@ static int check_files(const eval_options *own) {
 static int prepare(evaluation *e, eval_options *own) {
     static const char *const default_specs[] = {"f16", NULL};
     score_options *o = &own->score;
+    const tasks_wanted wanted = {o->samples, o->half, o->unseen, o->common.quiet};
     options_default_specs(&o->load.kv, default_specs);
     int code = service_check(&own->service);
     if (code == CLI_OK && load_wants_gpu(&o->load) && (own->serve || own->report)) {
@@ -136,10 +159,31 @@ static int prepare(evaluation *e, eval_options *own) {
         e->rows[i].spec = o->load.kv.spec[i];
         e->rows[i].kv = o->load.kv.text[i];
     }
-    if (code == CLI_OK && o->tasks) code = tasks_load(&e->set, &e->l, o->tasks, o->samples, o->half);
-    for (uint32_t i = 0; code == CLI_OK && own->answers && i < o->load.kv.n; i++)
-        score_note_answers(&e->rows[i], &e->set);
+    if (code == CLI_OK && o->tasks) code = tasks_load(&e->set, &e->l, o->tasks, &wanted);
     return code;
+}
+
+/* Nor does it show drift. */
+static void say_drift(const evaluation *e) {
+    for (uint32_t i = 0; i < e->o->load.kv.n; i++) {
+        const score_row *row = &e->rows[i];
+        if (!row->drift.n_blocks || e->o->common.quiet) continue;
+        cli_note(
+            "%s: drift from the model's statistics: %.1f %% of the blocks' keys and values have classes of their own",
+            row->kv, 100 * score_drift(row));
+    }
+}
+
+/* A table does not show which samples its figures are of. */
+static void say_half(const evaluation *e) {
+    const score_options *o = e->o;
+    if (o->common.quiet || o->half == HALF_ALL) return;
+    if (o->tasks)
+        cli_note("--half %s: %u sample%s of %s%s%s", half_names[o->half], e->set.n_samples,
+                 e->set.n_samples == 1 ? "" : "s", o->tasks, o->text ? ", and that half of " : "",
+                 o->text ? o->text : "");
+    else
+        cli_note("--half %s: that half of %s", half_names[o->half], o->text);
 }
 
 /* Run all the rows that were asked for. */
@@ -168,7 +212,7 @@ static void say_interrupted(const score_options *o, int has_rows) {
 }
 
 static void release_rows(evaluation *e) {
-    for (uint32_t i = 0; e->rows && i < e->o->load.kv.n; i++) score_forget_answers(&e->rows[i]);
+    for (uint32_t i = 0; e->rows && i < e->o->load.kv.n; i++) score_release_row(&e->rows[i]);
     free(e->rows);
 }
 
@@ -181,12 +225,14 @@ static int run(void *opts) {
     if (code == CLI_OK) code = output_open(&out, &o->common);
     report_data *report = code == CLI_OK && own->report ? report_begin(&e, own->report) : NULL;
     interrupt_catch();
+    if (code == CLI_OK) say_half(&e);
     if (code == CLI_OK) code = evaluate(&e, own, report != NULL);
     const int has_rows = code == CLI_OK;
     if (code == CLI_OK && o->common.format == FORMAT_JSON)
         write_json(&e, &out);
     else if (code == CLI_OK)
         write_table(&e, &out);
+    if (has_rows && o->common.format != FORMAT_JSON) say_drift(&e);
     whole_file_hold();
     const int closed = output_close(&out); /* first: should the report fail, stdout has the rows */
     if (code == CLI_OK) code = closed;

@@ -219,7 +219,7 @@ static void zsh_describe(FILE *f, const char *name, const char *help) {
 
 static void zsh_group_name(FILE *f, const command_list *list, const char *group) {
     (void)list;
-    zsh_describe(f, group, GROUP_TEXT);
+    zsh_describe(f, group, help_of_group(group));
 }
 
 static void zsh_group(FILE *f, const command_list *list, const char *group) {
@@ -292,7 +292,7 @@ static void fish_name(FILE *f, const char *name, const char *help) {
 }
 
 static void fish_group(FILE *f, const command_list *list, const char *group) {
-    fish_name(f, group, GROUP_TEXT);
+    fish_name(f, group, help_of_group(group));
     fprintf(f, "complete -c pleat -n '__pleat_in %s' -a '", group);
     put_names(f, list, group);
     fputs("'\n", f);

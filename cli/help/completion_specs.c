@@ -17,7 +17,8 @@ typedef struct spec_words {
     const char *name, *words; /* words with spaces between */
 } spec_words;
 
-#define FORMATS "f32 f16 k8v8 k8v4 k8v2 k4v8 k4v4 k4v2 k2v8 k2v4 k2v2"
+#define PLAIN_FORMATS "f32 f16 k8v8 k8v4 k8v2 k4v8 k4v4 k4v2 k2v8 k2v4 k2v2"
+#define FORMATS PLAIN_FORMATS " h4v4 h4v3 h4v2 h3v4 h3v3 h3v2 h2v4 h2v3 h2v2"
 #define RANKING_KEYS "budget= window= sinks= format= reclaim="
 
 static const spec_words keys[] = {
@@ -30,30 +31,27 @@ static const spec_words keys[] = {
     {"snapkv", RANKING_KEYS},
     {"pyramidkv", RANKING_KEYS},
     {"adakv", RANKING_KEYS},
-    {"novel", RANKING_KEYS},
+    {"novel", RANKING_KEYS " mean="},
     {"kvcrush", "share= anchor= unit="},
     {"kvcomp", "k= v= kunit= block= sinks= buffer= high="},
     {"kivi", "bits= sinks= buffer= high="},
+    {"rd", "k= v= sinks= buffer= high="},
 };
 
 static const spec_words values[] = {
-    {"high", FORMATS},
-    {"low", FORMATS},
-    {"format", FORMATS},
-    {"threshold", "length position"},
-    {"step", "paper code"},
-    {"reclaim", "reuse copy block none"},
-    {"anchor", "mean random alternate kmeans"},
-    {"unit", "token page"},
-    {"kunit", "channel block"},
-    {"block", "16 32 64 128 256"},
-    {"bits", "2 4"},
+    {"high", PLAIN_FORMATS},       {"low", FORMATS},
+    {"format", FORMATS},           {"threshold", "length position"},
+    {"step", "paper code"},        {"reclaim", "reuse copy block none"},
+    {"mean", "prompt model"},      {"anchor", "mean random alternate kmeans"},
+    {"unit", "token page"},        {"kunit", "channel block"},
+    {"block", "16 32 64 128 256"}, {"bits", "2 4"},
 };
 
 /* What may stand behind a first name, by that name. */
 static const spec_words behind[] = {
-    {"random", "kvcrush"}, {"recent", "kvcrush"},    {"streaming", "kvcrush"}, {"h2o", "kvcrush"},
-    {"snapkv", "kvcrush"}, {"pyramidkv", "kvcrush"}, {"adakv", "kvcrush"},     {"kvcomp", "pack"},
+    {"random", "kvcrush merge"}, {"recent", "kvcrush merge"}, {"streaming", "kvcrush merge"},
+    {"h2o", "kvcrush merge"},    {"snapkv", "kvcrush merge"}, {"pyramidkv", "kvcrush merge"},
+    {"adakv", "kvcrush merge"},  {"novel", "merge"},          {"kvcomp", "pack"},
 };
 
 #define N_OF(list) (sizeof(list) / sizeof(list)[0])

@@ -26,9 +26,13 @@ int help_is_group(const command_list *list, const char *word) {
     return 0;
 }
 
+const char *help_of_group(const char *word) {
+    return !strcmp(word, "bench") ? "measure this machine" : "files that `run --prompt-cache` writes";
+}
+
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-static void put_line(const char *name, const char *help, FILE *f) { fprintf(f, "  %-12s %s\n", name, help); }
+static void put_line(const char *name, const char *help, FILE *f) { fprintf(f, "  %-14s %s\n", name, help); }
 
 /* One line for each command of the group; "": of them all. */
 static void put_commands(const command_list *list, const char *group, FILE *f) {
@@ -59,11 +63,14 @@ static void put_second_words(const command_list *list, const char *word, const c
 }
 
 void help_group(const command_list *list, const char *word, FILE *f) {
-    fprintf(f, "pleat %s: " GROUP_TEXT "\n\nusage: pleat %s ", word, word);
+    const char *first = NULL;
+    for (uint32_t i = 0; i < list->n && !first; i++)
+        if (is_of_group(list->v[i]->name, word)) first = list->v[i]->name;
+    fprintf(f, "pleat %s: %s\n\nusage: pleat %s ", word, help_of_group(word), word);
     put_second_words(list, word, "|", "|", f);
     fprintf(f, " [OPTIONS]\n\n");
     put_commands(list, word, f);
-    fprintf(f, "\nThe options of one: pleat help %s %s\n", word, "attn");
+    fprintf(f, "\nThe options of one: pleat help %s\n", first);
 }
 
 int help_itself(const char *word, FILE *f) {

@@ -24,7 +24,6 @@ typedef struct command_list {
 #define HELP_TEXT "this text, or a command's: pleat help run; kv: what --kv takes; --man: a man page"
 #define COMPLETION_USAGE "bash|zsh|fish"
 #define COMPLETION_TEXT "a script that completes commands, options and values in a shell"
-#define GROUP_TEXT "measure this machine" /* of `bench`, the one group there is */
 #define VERSION_TEXT "version, build, and what was found on this machine"
 
 /* ---- help.c ---------------------------------------------------------------------------------- */
@@ -35,8 +34,9 @@ const command *help_find(const command_list *list, int argc, char **argv, int fi
 /* Say which command comes nearest to the words at argv[first], or which there are.  CLI_USAGE. */
 int help_unknown(const command_list *list, int argc, char **argv, int first);
 
-/* Whether several commands begin with this word. */
+/* Whether several commands begin with this word; and what they are for. */
 int help_is_group(const command_list *list, const char *word);
+const char *help_of_group(const char *word);
 
 /* Print what help, completion or --help itself is, if it is this word; 0 if it is not. */
 int help_itself(const char *word, FILE *f);

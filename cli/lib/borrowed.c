@@ -51,6 +51,7 @@ static const borrowed_name options[] = {
 #define FOUR_BITS "k4v4 has 4 bits for keys and values"
 #define TWO_BITS "k2v2 has 2 bits for keys and values, kivi:bits=2 too"
 #define HALF "f16 is the uncompressed cache"
+#define TURBOQUANT "its names here are tq4 and tq3; h4v4 to h2v2 have any of 4, 3 and 2 bits"
 #define NEAREST_METHOD "it is not built in; kivi:bits=4, kvcomp and k4v4 are near to it"
 
 static const borrowed_name specs[] = {
@@ -70,9 +71,9 @@ static const borrowed_name specs[] = {
     {"fp4", FOUR_BITS ", whole numbers with a scale"},
     {"nvfp4", FOUR_BITS ", whole numbers with a scale"},
     {"mxfp4", FOUR_BITS ", whole numbers with a scale"},
-    {"q5_0", "formats have 8, 4 or 2 bits: k8v8, k8v4, k4v4"},
-    {"q5_1", "formats have 8, 4 or 2 bits: k8v8, k8v4, k4v4"},
-    {"int3", "formats have 8, 4 or 2 bits: k8v8, k8v4, k4v4"},
+    {"q5_0", "formats have 8, 4, 3 or 2 bits: k8v8, k8v4, k4v4, h3v3"},
+    {"q5_1", "formats have 8, 4, 3 or 2 bits: k8v8, k8v4, k4v4, h3v3"},
+    {"int3", "h3v3 has 3 bits for keys and values"},
     {"int2", TWO_BITS},
     {"q2", TWO_BITS},
     {"2bit", TWO_BITS},
@@ -87,7 +88,14 @@ static const borrowed_name specs[] = {
     {"default", "k8v4 is the default, f16 the uncompressed cache"},
     {"fp32", "f32 is what computes without rounding"},
     {"float32", "f32 is what computes without rounding"},
-    {"turboquant", NEAREST_METHOD},
+    {"turboquant", TURBOQUANT},
+    {"turbo4", TURBOQUANT},
+    {"turbo3", TURBOQUANT},
+    {"tbq4_0", TURBOQUANT},
+    {"tbq3_0", TURBOQUANT},
+    {"tq3_0", TURBOQUANT},
+    {"turboquant_4bit_nc", TURBOQUANT},
+    {"turboquant_3bit_nc", TURBOQUANT},
     {"kvquant", NEAREST_METHOD},
     {"quarot", NEAREST_METHOD},
     {"gear", NEAREST_METHOD},

@@ -50,6 +50,15 @@ void cli_error(const char *fmt, ...) {
     va_end(args);
 }
 
+char *cli_path_beside(const char *model_path, const char *ending) {
+    size_t n = strlen(model_path);
+    if (n > 5 && strcmp(model_path + n - 5, ".gguf") == 0) n -= 5;
+    char *path = cli_alloc(n + strlen(ending) + 1, 1);
+    memcpy(path, model_path, n);
+    strcpy(path + n, ending);
+    return path;
+}
+
 void cli_note(const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);

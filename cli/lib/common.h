@@ -32,6 +32,9 @@ void cli_set_command(const char *name);
 void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* The same for what is no error: `pleat COMMAND: note: ` and the message.  The caller minds -q. */
+/* A model's path with this ending in place of .gguf; the caller frees it. */
+char *cli_path_beside(const char *model_path, const char *ending);
+
 void cli_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Print what the library said about `what`, with its offset if it has one.  Returns CLI_FAILED. */

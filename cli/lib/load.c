@@ -14,6 +14,8 @@
 #include "profile.h"
 
 const char *const load_devices[] = {"cpu", "cuda", NULL};
+const char *const load_activations[] = {"16", "8", NULL};
+_Static_assert(sizeof(activation_form) == sizeof(uint32_t), "KIND_WORD writes a uint32_t");
 
 int load_wants_gpu(const load_options *o) { return o->device && strcmp(o->device, "cpu") != 0; }
 
@@ -32,6 +34,10 @@ int load_find_device(load_options *o, loaded *l) {
     }
     if (o->chunk_tokens != DEFAULT_CHUNK_TOKENS) {
         cli_error("--batch-size: with --device cuda prompts are read whole");
+        return CLI_USAGE;
+    }
+    if (o->activations == ACTIVATIONS_8) {
+        cli_error("--activations 8: it is for the CPU; with --device cuda products are of halves");
         return CLI_USAGE;
     }
     const pleat_status status = pleat_device_get_info((uint32_t)device, &info, &err);
@@ -87,6 +93,31 @@ static int take_shipped(load_options *o, const common_options *common, const loa
     return code;
 }
 
+char *load_stats_path(const char *model) { return cli_path_beside(model, ".stats"); }
+
+int load_stats(const load_options *o, loaded *l, const pleat_spec *spec, const char *text) {
+    char fingerprint[PLEAT_FINGERPRINT_CAP];
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    if (l->stats || (spec->compressor != PLEAT_COMPRESSOR_RD && spec->mean != PLEAT_KEY_MEAN_MODEL)) return CLI_OK;
+    char *beside = o->stats || !o->model ? NULL : load_stats_path(o->model);
+    const char *path = o->stats ? o->stats : beside;
+    int code = CLI_OK;
+    if (!path || access(path, R_OK) != 0) {
+        cli_error("--kv %s: there are no statistics of the model at %s; `pleat stats -m %s --text FILE` makes them",
+                  text, path ? path : "--stats", o->model ? o->model : "MODEL");
+        code = CLI_FAILED;
+    }
+    if (code == CLI_OK && pleat_stats_load(path, NULL, &l->stats, &err) != PLEAT_OK)
+        code = cli_fail(path, err.code, &err);
+    if (code == CLI_OK && (pleat_model_fingerprint(l->model, fingerprint) != PLEAT_OK ||
+                           strcmp(fingerprint, pleat_stats_model(l->stats)) != 0)) {
+        cli_error("%s is of another model: fingerprint %s, not %s", path, pleat_stats_model(l->stats), fingerprint);
+        code = CLI_FAILED;
+    }
+    free(beside);
+    return code;
+}
+
 static int open_model(const load_options *o, loaded *l) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     const double start_s = measure_now_s();
@@ -106,6 +137,7 @@ int load_model(load_options *o, common_options *common, loaded *l) {
     if (code == CLI_OK && l->n_devices) o->chunk_tokens = l->info.n_ctx;
     if (code == CLI_OK) code = take_shipped(o, common, l);
     if (code == CLI_OK) code = resolve_profiles(o, common, l);
+    for (uint32_t i = 0; i < o->kv.n && code == CLI_OK; i++) code = load_stats(o, l, &o->kv.spec[i], o->kv.text[i]);
     if (code == CLI_OK) code = load_workers(o->threads, common->quiet, &l->workers);
     if (code != CLI_OK) load_release(l);
     return code;
@@ -115,8 +147,11 @@ void load_release(loaded *l) {
     pleat_workers_destroy(&l->workers);
     free(l->shipped);
     l->shipped = NULL;
+    pleat_stats_destroy(&l->stats);
     pleat_model_destroy(&l->model);
 }
+
+uint32_t load_activation_bits(const load_options *o) { return o->activations == ACTIVATIONS_8 ? 8 : 16; }
 
 pleat_engine_options load_engine_options(const load_options *o, const loaded *l, pleat_spec spec, uint32_t max_seqs,
                                          uint32_t max_tokens, uint32_t step_tokens) {
@@ -129,10 +164,12 @@ pleat_engine_options load_engine_options(const load_options *o, const loaded *l,
     if (max_tokens && max_tokens < least) /* a cache holds what its spec keeps at least, if the model does */
         opt.max_tokens = least < l->info.n_ctx ? least : l->info.n_ctx;
     opt.chunk_tokens = o->chunk_tokens;
+    opt.activation_bits = load_activation_bits(o);
     opt.step_tokens = step_tokens;
     opt.workers = l->workers;
     opt.devices = l->n_devices;
     opt.first_device = l->device;
+    opt.stats = l->stats;
     return opt;
 }
 
@@ -183,6 +220,24 @@ int load_tokens(const loaded *l, const char *what, const char *text, size_t n_by
     if (status == PLEAT_OK) return CLI_OK;
     free(*ids);
     *ids = NULL;
+    return cli_fail(what, status, &err);
+}
+
+int load_form(const loaded *l, const char *what, const pleat_chat_message *messages, uint32_t n_messages, char **text,
+              size_t *n) {
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    size_t cap = 4096; /* most turns; else what the first call asks for */
+    *text = cli_alloc(cap, 1);
+    pleat_status status = pleat_model_chat(l->model, messages, n_messages, *text, cap, n, &err);
+    if (status == PLEAT_E_LIMIT && *n >= cap) {
+        free(*text);
+        cap = *n + 256; /* the next rendering may name another day */
+        *text = cli_alloc(cap, 1);
+        status = pleat_model_chat(l->model, messages, n_messages, *text, cap, n, &err);
+    }
+    if (status == PLEAT_OK) return CLI_OK;
+    free(*text);
+    *text = NULL;
     return cli_fail(what, status, &err);
 }
 

@@ -8,6 +8,9 @@
 #include "hub/hub.h"
 #include "options.h"
 
+/* Bits of an activation: 16 or 8. */
+typedef enum activation_form { ACTIVATIONS_16, ACTIVATIONS_8 } activation_form;
+
 /* What every command takes that runs a model. */
 typedef struct load_options {
     const char *model; /* NULL: not given */
@@ -15,9 +18,11 @@ typedef struct load_options {
     size_t image_bytes;
     uint32_t threads;      /* 0: one for each core */
     uint32_t chunk_tokens; /* most prompt tokens in one step */
-    spec_list kv;          /* what a profile says in the place of its name, once a model is loaded */
-    const char *device;    /* "cpu", "cuda" or "cuda:N"; NULL: the CPU */
-    int ignores_shipped;   /* a bare leankv is its defaults, whatever profile stands beside the model */
+    activation_form activations;
+    const char *stats;   /* path of the model's statistics; NULL: beside it */
+    spec_list kv;        /* what a profile says in the place of its name, once a model is loaded */
+    const char *device;  /* "cpu", "cuda" or "cuda:N"; NULL: the CPU */
+    int ignores_shipped; /* a bare leankv is its defaults, whatever profile stands beside the model */
     char profiles[SPECS_CAP][PLEAT_PROFILE_CAP]; /* paths of those that were read; "": none */
 } load_options;
 
@@ -34,15 +39,21 @@ typedef struct load_options {
     MODEL_ROW(type, member.model),                                                                                     \
     HUB_ROWS("model"),                                                                                                 \
     THREADS_ROW(type, member.threads),                                                                                 \
+    {GROUP_MACHINE, "stats", NULL, "FILE", "the model's statistics, for rd and novel:mean=model (default: MODEL.stats)", KIND_INPUT,   \
+     .offset = offsetof(type, member.stats)},                                                                          \
     {GROUP_MACHINE, "batch-size", "b", "N", "most prompt tokens in one step (default 512)", KIND_U32,                  \
-     .offset = offsetof(type, member.chunk_tokens), 1, 65536}
+     .offset = offsetof(type, member.chunk_tokens), 1, 65536},                                                         \
+    {GROUP_MACHINE, "activations", NULL, "BITS",                                                                       \
+     "bits of an activation in products with quantised weights: 16, or 8, which reads prompts faster and is as far "   \
+     "from the model as llama.cpp is: mean KLD 2e-3 to 4e-3 (default 16)",                                             \
+     KIND_WORD, .offset = offsetof(type, member.activations), .words = load_activations}
 /* Of the commands that can run on a GPU. */
 #define LOAD_DEVICE_ROW(type, member)                                                                                  \
     {GROUP_MACHINE, "device", NULL, "DEVICE", "where to run: cpu, cuda or cuda:N, the Nth GPU from 0 (default cpu)",   \
      KIND_TEXT, .offset = offsetof(type, member.device), .words = load_devices}
 /* clang-format on */
 
-extern const char *const load_devices[];
+extern const char *const load_devices[], *const load_activations[];
 
 #define NO_MODEL \
     { "model", "no model: give -m FILE, a GGUF file, or -hf USER/REPO" }
@@ -54,7 +65,8 @@ typedef struct loaded {
     pleat_model_info info;
     pleat_workers *workers;
     double load_ms;
-    char *shipped; /* path of a profile beside the model, if a bare leankv was asked for; else NULL */
+    char *shipped;      /* path of a profile beside the model, if a bare leankv was asked for; else NULL */
+    pleat_stats *stats; /* of the model, if rd was asked for; else NULL */
 } loaded;
 
 /* Start the threads that -t asks for.  CLI_OK, or CLI_FAILED after a message. */
@@ -74,6 +86,16 @@ int load_find_device(load_options *o, loaded *l);
 int load_model(load_options *o, common_options *common, loaded *l);
 void load_release(loaded *l);
 
+/* The model's statistics, if the spec needs them and they are not there yet; text: the spec's.  CLI_OK, or CLI_FAILED after
+ * a message. */
+int load_stats(const load_options *o, loaded *l, const pleat_spec *spec, const char *text);
+
+/* Where a model's statistics stand if nobody says otherwise: its path with .stats for .gguf.  The caller frees it. */
+char *load_stats_path(const char *model);
+
+/* As pleat_engine_options has it. */
+uint32_t load_activation_bits(const load_options *o);
+
 /* What load_engine() makes an engine with. */
 pleat_engine_options load_engine_options(const load_options *o, const loaded *l, pleat_spec spec, uint32_t max_seqs,
                                          uint32_t max_tokens, uint32_t step_tokens);
@@ -91,6 +113,11 @@ uint64_t load_pool_bytes(const loaded *l, const pleat_engine_options *opt, uint3
 /* Tokens of a text; *ids is allocated, the caller frees it.  `what` names the text in a message. */
 int load_tokens(const loaded *l, const char *what, const char *text, size_t n_bytes, uint32_t flags, pleat_token **ids,
                 uint32_t *n_tokens);
+
+/* The messages in the model's chat form, ready for its answer; the caller frees *text.  `what` names them in a message.
+ * CLI_OK, or CLI_FAILED after a message. */
+int load_form(const loaded *l, const char *what, const pleat_chat_message *messages, uint32_t n_messages, char **text,
+              size_t *n);
 
 /* The id of the likeliest token; the lowest among equals, as greedy sampling takes it. */
 pleat_token greedy_token(const float *logits, uint32_t n_vocab);

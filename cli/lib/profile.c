@@ -36,15 +36,7 @@ int profile_resolve(const pleat_model *model, const char *model_name, pleat_spec
     return code;
 }
 
-char *profile_path_beside(const char *model_path) {
-    static const char ending[] = ".leankv.json";
-    size_t n = strlen(model_path);
-    if (n > 5 && strcmp(model_path + n - 5, ".gguf") == 0) n -= 5;
-    char *path = cli_alloc(n + sizeof ending, 1);
-    memcpy(path, model_path, n);
-    memcpy(path + n, ending, sizeof ending);
-    return path;
-}
+char *profile_path_beside(const char *model_path) { return cli_path_beside(model_path, ".leankv.json"); }
 
 /* Why a profile that was read is not the model's, or NULL. */
 static const char *why_not_of(const profile *p, const pleat_model *model) {

@@ -51,7 +51,8 @@ typedef struct profile_settings {
     char tasks[PROFILE_NAME_CAP], text[PROFILE_NAME_CAP]; /* files' names without their folders; "": none */
     uint64_t tasks_bytes, text_bytes;                     /* their sizes */
     uint32_t samples, text_windows, ctx_window, batch_size;
-    sample_half half; /* that chooses; the other one is shown */
+    uint32_t activations; /* bits of one: 16 or 8 */
+    sample_half half;     /* that chooses; the other one is shown */
 } profile_settings;
 
 typedef struct profile {

@@ -66,10 +66,10 @@ static json_t *points_json(const profile_points *points) {
 }
 
 static json_t *settings_json(const profile_settings *s) {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "tasks_bytes", (json_int_t)s->tasks_bytes, "text_bytes",
-                     (json_int_t)s->text_bytes, "samples", (json_int_t)s->samples, "text_windows",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:s}", "tasks_bytes", (json_int_t)s->tasks_bytes,
+                     "text_bytes", (json_int_t)s->text_bytes, "samples", (json_int_t)s->samples, "text_windows",
                      (json_int_t)s->text_windows, "ctx_window", (json_int_t)s->ctx_window, "batch_size",
-                     (json_int_t)s->batch_size, "half", half_names[s->half]);
+                     (json_int_t)s->batch_size, "activations", (int)s->activations, "half", half_names[s->half]);
 }
 
 /* null where all samples choose. */
@@ -194,9 +194,12 @@ static const char *read_halves(json_t *root, profile *out) {
 static int read_settings(json_t *root, profile_settings *s) {
     const char *tasks, *text;
     json_int_t tasks_bytes, text_bytes, samples, text_windows, ctx_window, batch_size;
-    if (json_unpack(root, "{s:s, s:s, s:{s:I, s:I, s:I, s:I, s:I, s:I}}", "tasks", &tasks, "text", &text, "settings",
-                    "tasks_bytes", &tasks_bytes, "text_bytes", &text_bytes, "samples", &samples, "text_windows",
-                    &text_windows, "ctx_window", &ctx_window, "batch_size", &batch_size) != 0)
+    int activations = 16; /* profiles of before had no others */
+    if (json_unpack(root, "{s:s, s:s, s:{s:I, s:I, s:I, s:I, s:I, s:I, s?i}}", "tasks", &tasks, "text", &text,
+                    "settings", "tasks_bytes", &tasks_bytes, "text_bytes", &text_bytes, "samples", &samples,
+                    "text_windows", &text_windows, "ctx_window", &ctx_window, "batch_size", &batch_size, "activations",
+                    &activations) != 0 ||
+        (activations != 8 && activations != 16))
         return 0;
     profile_copy_name(s->tasks, tasks);
     profile_copy_name(s->text, text);
@@ -206,6 +209,7 @@ static int read_settings(json_t *root, profile_settings *s) {
     s->text_windows = (uint32_t)text_windows;
     s->ctx_window = (uint32_t)ctx_window;
     s->batch_size = (uint32_t)batch_size;
+    s->activations = (uint32_t)activations;
     return 1;
 }
 

@@ -173,7 +173,7 @@ static int check_form(const chat *c) {
     const pleat_chat_message hello = {"user", "Hello"};
     char *text;
     size_t n;
-    const int code = run_form(&c->r->l, &hello, 1, &text, &n);
+    const int code = load_form(&c->r->l, "--chat", &hello, 1, &text, &n);
     if (code == CLI_OK) free(text);
     return code;
 }

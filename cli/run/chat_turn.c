@@ -160,7 +160,7 @@ static int keep_spelling(const chat *c, turn_prompt *p) {
 
 static int make_prompt(const chat *c, turn_prompt *p) {
     const loaded *l = &c->r->l;
-    if (run_form(l, c->talk.messages, c->talk.n, &p->text, &p->n_text) != CLI_OK) return CLI_FAILED;
+    if (load_form(l, "--chat", c->talk.messages, c->talk.n, &p->text, &p->n_text) != CLI_OK) return CLI_FAILED;
     if (run_form_tokens(l, p->text, p->n_text, 0, &p->ids, &p->n) != CLI_OK) return CLI_FAILED;
     if (p->n == 0) {
         cli_error("the model's chat form makes no token of the conversation");

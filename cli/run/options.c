@@ -34,6 +34,9 @@ static const option_row rows[] = {
      .because = "it is a part of the chat form"},
     {GROUP_PROMPT, "load", NULL, "FILE", "go on with a conversation that /save has written", KIND_INPUT, AT(load_path),
      .needs = "chat", .excludes = "prompt file", .because = "a conversation is read and answered turn by turn"},
+    {GROUP_PROMPT, "prompt-cache", NULL, "FILE",
+     "keep what the cache holds of the prompt in FILE, and take from it what another run has read", KIND_OUTPUT,
+     AT(prompt_cache), .excludes = "n-best beams device load", .because = "FILE holds one text, in the CPU's cache"},
     {GROUP_PROMPT, "special", NULL, NULL, "read special tokens that the prompt spells out, and print those generated",
      KIND_SWITCH, AT(special)},
 

@@ -86,11 +86,20 @@ static int is_cut_by_ctx(const run *r) {
     return n > 0 && r->is_bound_by_ctx;
 }
 
+static void write_prompt(const run *r) {
+    char speed[SPEED_CAP];
+    fprintf(stderr, "\nprompt     %u tokens", r->n_prompt);
+    if (r->n_taken)
+        fprintf(stderr, ", %u of them from %s\n", r->n_taken, r->o->prompt_cache);
+    else
+        fprintf(stderr, "%s\n", speed_text(rate(r->n_fed, r->prompt_s), speed));
+}
+
 static void write_summary(const run *r) {
     const pleat_cache_usage *u = &r->usage;
-    char speed[SPEED_CAP], held[BYTES_CAP], f16[BYTES_CAP], hint[64], shared[64] = "";
+    char held[BYTES_CAP], f16[BYTES_CAP], hint[64], shared[64] = "";
     if (is_cut_by_ctx(r)) fprintf(stderr, "\nstopped: the context of %u tokens is full\n", r->n_ctx);
-    fprintf(stderr, "\nprompt     %u tokens%s\n", r->n_prompt, speed_text(rate(r->n_fed, r->prompt_s), speed));
+    write_prompt(r);
     write_generated(r);
     if (r->n_seqs > 1)
         snprintf(shared, sizeof shared, " (%llu of them shared)", (unsigned long long)(u->pages_used - u->pages_own));
@@ -136,14 +145,15 @@ static json_t *run_json(const run *r) {
     else
         json_object_set_new(root, "text", text_json(&r->texts[0]));
     json_object_set_new(root, "tokens",
-                        json_pack("{s:I, s:I, s:I}", "prompt", (json_int_t)r->n_prompt, "generated",
-                                  (json_int_t)n_generated(r), "context", (json_int_t)r->n_ctx));
+                        json_pack("{s:I, s:I, s:I, s:I}", "prompt", (json_int_t)r->n_prompt, "from_prompt_cache",
+                                  (json_int_t)r->n_taken, "generated", (json_int_t)n_generated(r), "context",
+                                  (json_int_t)r->n_ctx));
     if (!has_several(r)) json_object_set_new(root, "finish_reason", json_string(r->texts[0].finish));
     json_object_set_new(root, "kv", kv_json(r));
     json_object_set_new(root, "speed",
-                        json_pack("{s:o, s:o, s:f}", "prompt_tokens_per_s", json_number(rate(r->n_fed, r->prompt_s)),
-                                  "generation_tokens_per_s", json_number(rate((double)r->n_steps, r->generation_s)),
-                                  "load_ms", r->l.load_ms));
+                        json_pack("{s:o, s:o, s:f}", "prompt_tokens_per_s",
+                                  json_number(rate(r->n_fed - r->n_taken, r->prompt_s)), "generation_tokens_per_s",
+                                  json_number(rate((double)r->n_steps, r->generation_s)), "load_ms", r->l.load_ms));
     return root;
 }
 
@@ -160,7 +170,7 @@ static void put_row(const run *r, const run_text *text, table *t) {
     table_put(t, "%llu", (unsigned long long)u->tokens_high);
     table_put(t, "%llu", (unsigned long long)u->tokens_low);
     table_put(t, "%llu", (unsigned long long)u->tokens_dropped);
-    table_put_number(t, 1, rate(r->n_fed, r->prompt_s));
+    table_put_number(t, 1, rate(r->n_fed - r->n_taken, r->prompt_s));
     table_put_number(t, 1, rate((double)r->n_steps, r->generation_s));
     table_put_number(t, 4, text->logprob);
     table_put_number(t, 4, text->score);

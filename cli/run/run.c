@@ -26,6 +26,7 @@
 #include "cli/lib/measure.h"
 #include "cli/lib/progress.h"
 #include "cli/lib/terminal.h"
+#include "prompt_cache.h"
 
 /* ---- the prompt -------------------------------------------------------------------------------- */
 
@@ -59,7 +60,8 @@ static int wrap_chat(const run *r, char **text, size_t *n) {
     const char *system = r->o->system;
     const pleat_chat_message messages[] = {{"system", system}, {"user", *text}};
     char *wrapped;
-    if (run_form(&r->l, system ? messages : messages + 1, system ? 2 : 1, &wrapped, n) != CLI_OK) return CLI_FAILED;
+    if (load_form(&r->l, "--chat", system ? messages : messages + 1, system ? 2 : 1, &wrapped, n) != CLI_OK)
+        return CLI_FAILED;
     free(*text);
     *text = wrapped;
     return CLI_OK;
@@ -143,32 +145,47 @@ static uint64_t pool_bytes(const run *r, const pleat_engine_options *engine) {
            n_own * pleat_cache_bytes_for(&cache, own, engine->max_tokens);
 }
 
-static int make_engine(run *r) {
+static int make_engine(run *r, prompt_cache *kept) {
     const run_options *o = r->o;
     const uint32_t n_tokens = r->n_prompt + r->max_new;
     r->n_seqs = o->n_beams ? o->n_beams : o->n_best;
     pleat_engine_options opt = load_engine_options(&o->load, &r->l, o->load.kv.spec[0], r->n_seqs, n_tokens, 0);
     if (r->n_seqs > 1) opt.pool_bytes = pool_bytes(r, &opt);
     if (load_engine_with(&r->l, &opt, &r->engine) != CLI_OK) return CLI_FAILED;
-    const pleat_status status = pleat_engine_open(r->engine, n_tokens, &r->seqs[0]);
-    if (status != PLEAT_OK) return cli_fail("cannot open a sequence", status, NULL);
     r->logits = cli_alloc((size_t)r->n_seqs * r->l.info.n_vocab, sizeof *r->logits);
-    return CLI_OK;
+    if (o->prompt_cache && prompt_cache_take(r, kept) != CLI_OK) return CLI_FAILED;
+    if (r->seqs[0].v) return CLI_OK;
+    const pleat_status status = pleat_engine_open(r->engine, n_tokens, &r->seqs[0]);
+    return status == PLEAT_OK ? CLI_OK : cli_fail("cannot open a sequence", status, NULL);
 }
 
-/* Where the prompt is to be forked it is sealed, so that a policy leaves its pages as they are. */
-static int feed_prompt(run *r) {
-    const uint32_t chunk = r->o->load.chunk_tokens, last_flags = r->n_seqs > 1 ? PLEAT_ITEM_SEAL_ALL : 0;
-    const double start_s = measure_now_s();
+/* Read the prompt up to `end`, in chunks, the last of them with last_flags. */
+static int feed_up_to(run *r, uint32_t end, uint32_t last_flags, prompt_cache *kept) {
+    const uint32_t chunk = r->o->load.chunk_tokens;
     int code = CLI_OK;
-    progress_begin("reading the prompt", r->n_prompt, !r->o->common.quiet);
-    while (r->n_fed < r->n_prompt && code == CLI_OK && !interrupt_came()) {
-        const uint32_t left = r->n_prompt - r->n_fed, n = left < chunk ? left : chunk;
+    while (r->n_fed < end && code == CLI_OK && !interrupt_came()) {
+        const uint32_t left = end - r->n_fed, n = left < chunk ? left : chunk;
+        const uint32_t flags = n < left ? PLEAT_ITEM_MORE : last_flags;
         const run_share share = {0, n, r->prompt + r->n_fed};
-        code = run_step_code(r, run_step(r, &share, 1, n < left ? PLEAT_ITEM_MORE : last_flags));
+        code = run_step_code(r, run_step(r, &share, 1, flags));
+        prompt_cache_note(kept, r->n_fed, n, flags);
         r->n_fed += n;
         progress_update(r->n_fed);
     }
+    return code;
+}
+
+/* Where the prompt is to be forked it is sealed, so that a policy leaves its pages as they are. */
+static int feed_prompt(run *r, prompt_cache *kept) {
+    const int keeps = r->o->prompt_cache && r->n_prompt > 1;
+    const double start_s = measure_now_s();
+    progress_begin("reading the prompt", r->n_prompt, !r->o->common.quiet);
+    int code = CLI_OK;
+    if (keeps && r->n_fed < r->n_prompt - 1) {
+        code = feed_up_to(r, r->n_prompt - 1, 0, kept);
+        if (code == CLI_OK && !interrupt_came()) code = prompt_cache_write(r, kept);
+    }
+    if (code == CLI_OK) code = feed_up_to(r, r->n_prompt, r->n_seqs > 1 ? PLEAT_ITEM_SEAL_ALL : 0, kept);
     progress_end();
     r->prompt_s = measure_now_s() - start_s;
     return code;
@@ -202,20 +219,27 @@ static void release(run *r) {
 
 int run_main(void *opts) {
     run_options *o = opts;
-    if (!o->prompt && !o->file) return chat_main(o);
+    const int has_prompt = o->prompt || o->file;
+    if (!has_prompt && o->prompt_cache) {
+        cli_error("--prompt-cache needs a prompt, -p TEXT or -f FILE: a conversation keeps its messages by /save");
+        return CLI_USAGE;
+    }
+    if (!has_prompt) return chat_main(o);
     run r = {.o = o};
+    prompt_cache kept = {0};
     int code = load(&r, o);
     if (code == CLI_OK) code = fit_context(&r);
     if (code == CLI_OK) code = output_open(&r.out, &o->common);
-    if (code == CLI_OK) code = make_engine(&r);
+    if (code == CLI_OK) code = make_engine(&r, &kept);
     if (code == CLI_OK) {
         interrupt_catch();
-        code = feed_prompt(&r);
+        code = feed_prompt(&r, &kept);
     }
     if (code == CLI_OK) echo_prompt(&r, r.asked);
     if (code == CLI_OK) code = run_generate(&r);
     if (code == CLI_OK) code = run_report(&r);
     const int closed = output_close(&r.out);
+    prompt_cache_release(&kept);
     release(&r);
     return code == CLI_OK ? closed : code;
 }

@@ -4,6 +4,7 @@
  *
  *     options.c    what it takes
  *     run.c        the prompt, and the engine that reads it
+ *     prompt_cache.h  a prompt that another run has read
  *     generate.c   one text, several drawn ones, or a search
  *     report.c     what is printed of them
  *     chat.h       a conversation, where --chat has no prompt
@@ -25,6 +26,7 @@ typedef struct run_options {
     const char *cache_type_k, *cache_type_v; /* NULL: not given */
     const char *prompt;                      /* NULL: not given */
     const char *file;                        /* of the prompt; NULL: not given */
+    const char *prompt_cache;                /* file that keeps what was read of it; NULL: not given */
     int chat;                                /* wrap the prompt as a user's turn, or hold a conversation */
     const char *system;                      /* text in front of it; NULL: none */
     const char *load_path;                   /* of the conversation to go on with; NULL: a new one */
@@ -59,6 +61,7 @@ typedef struct run {
     char *asked;              /* the prompt as it was given, without a chat's form; NULL: not read yet */
     pleat_token *prompt;      /* [n_prompt] */
     uint32_t n_prompt, n_fed; /* n_fed < n_prompt only after Ctrl-C */
+    uint32_t n_taken;         /* of n_fed, those that --prompt-cache had */
     uint32_t n_ctx;           /* most tokens, prompt and generated */
     uint32_t max_new;         /* most tokens to generate in a text */
     int is_bound_by_ctx;      /* max_new is what the context leaves, not what -n says */
@@ -95,11 +98,7 @@ pleat_sampler_options run_sampling(const run_options *o);
 void run_cache_options(const run *r, const pleat_engine_options *engine, pleat_cache_options *cache,
                        pleat_cache_traits *traits);
 
-/* The messages in the model's chat form, ready for its answer; the caller frees *text.  CLI_OK, or CLI_FAILED after a
- * message. */
-int run_form(const loaded *l, const pleat_chat_message *messages, uint32_t n_messages, char **text, size_t *n);
-
-/* Tokens of such a text, or of one's rest where its beginning has become tokens already.  The caller frees *ids. */
+/* Tokens of a text in chat form (load_form()), or of one's rest where its beginning has become tokens already.  The caller frees *ids. */
 int run_form_tokens(const loaded *l, const char *text, size_t n, int is_begun, pleat_token **ids, uint32_t *n_ids);
 
 /* ---- step.c ---------------------------------------------------------------------------------- */

@@ -60,23 +60,6 @@ void run_cache_options(const run *r, const pleat_engine_options *engine, pleat_c
 
 /* ---- the model's chat form --------------------------------------------------------------------- */
 
-int run_form(const loaded *l, const pleat_chat_message *messages, uint32_t n_messages, char **text, size_t *n) {
-    pleat_error err = {0, PLEAT_NOWHERE, ""};
-    size_t cap = 4096; /* most turns; else what the first call asks for */
-    *text = cli_alloc(cap, 1);
-    pleat_status status = pleat_model_chat(l->model, messages, n_messages, *text, cap, n, &err);
-    if (status == PLEAT_E_LIMIT && *n >= cap) {
-        free(*text);
-        cap = *n + 256; /* the next rendering may name another day */
-        *text = cli_alloc(cap, 1);
-        status = pleat_model_chat(l->model, messages, n_messages, *text, cap, n, &err);
-    }
-    if (status == PLEAT_OK) return CLI_OK;
-    free(*text);
-    *text = NULL;
-    return cli_fail("--chat", status, &err);
-}
-
 int run_form_tokens(const loaded *l, const char *text, size_t n, int is_begun, pleat_token **ids, uint32_t *n_ids) {
     const uint32_t flags = PLEAT_TOKENIZE_SPECIAL | (is_begun ? 0 : PLEAT_TOKENIZE_ADD_BOS);
     return load_tokens(l, "the prompt", text, n, flags, ids, n_ids);

@@ -20,6 +20,7 @@
 
 struct driver {
     pleat_serving *serving;
+    turns *turns; /* NULL: it is alone */
     pthread_t thread;
     int fd;
     atomic_int is_stopping;
@@ -28,6 +29,35 @@ struct driver {
     note *first, **last;
     pleat_serving_stats stats;
 };
+
+/* ---- turns -------------------------------------------------------------------------------------------------------------- */
+
+void turns_init(turns *t) {
+    *t = (turns){0};
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->moved, NULL);
+}
+
+void turns_release(turns *t) {
+    pthread_cond_destroy(&t->moved);
+    pthread_mutex_destroy(&t->lock);
+}
+
+static void begin_turn(turns *t) {
+    if (!t) return;
+    pthread_mutex_lock(&t->lock);
+    const uint64_t mine = t->n_asked++;
+    while (t->n_over != mine) pthread_cond_wait(&t->moved, &t->lock);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void end_turn(turns *t) {
+    if (!t) return;
+    pthread_mutex_lock(&t->lock);
+    t->n_over++;
+    pthread_cond_broadcast(&t->moved);
+    pthread_mutex_unlock(&t->lock);
+}
 
 /* ---- the thread ------------------------------------------------------------------------------------------------------- */
 
@@ -81,7 +111,9 @@ static void *drive(void *arg) {
     const struct timespec pause = {.tv_nsec = 10000000};
     while (!atomic_load(&d->is_stopping)) {
         (void)pleat_serving_wait(d->serving, 1000000000);
+        begin_turn(d->turns);
         const pleat_status status = pleat_serving_step(d->serving, NULL);
+        end_turn(d->turns);
         int has_ended = 0;
         publish_events(d, &has_ended);
         publish_stats(d, has_ended || status == PLEAT_AGAIN);
@@ -92,9 +124,10 @@ static void *drive(void *arg) {
 
 /* ---- from the event loop ---------------------------------------------------------------------------------------------- */
 
-driver *driver_start(pleat_serving *serving) {
+driver *driver_start(pleat_serving *serving, turns *t) {
     driver *d = cli_alloc(1, sizeof *d);
     d->serving = serving;
+    d->turns = t;
     d->last = &d->first;
     pthread_mutex_init(&d->lock, NULL);
     d->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

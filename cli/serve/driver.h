@@ -9,6 +9,8 @@
 #ifndef PLEAT_CLI_SERVE_DRIVER_H
 #define PLEAT_CLI_SERVE_DRIVER_H
 
+#include <pthread.h>
+
 #include "pleat/pleat.h"
 
 /* An event that outlives its step. */
@@ -20,8 +22,19 @@ typedef struct note {
 
 typedef struct driver driver;
 
-/* Start it.  NULL after a message. */
-driver *driver_start(pleat_serving *serving);
+/* Whose turn it is, where several servings share the threads that compute: who asks first steps first. */
+typedef struct turns {
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t moved;
+    uint64_t n_asked, n_over;
+} turns;
+
+void turns_init(turns *t);
+void turns_release(turns *t);
+
+/* Start it.  t: of the servings that compute with the same threads, outlives it; NULL: there is one.  NULL after a
+ * message. */
+driver *driver_start(pleat_serving *serving, turns *t);
 
 /* Readable when there are notes. */
 int driver_fd(const driver *d);

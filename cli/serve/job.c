@@ -23,7 +23,10 @@ typedef struct choice {
     int is_open, has_begun; /* has_begun: a note of it has come */
     char *text;             /* [n_text] so far, where it is not streamed */
     size_t n_text, text_cap;
-    json_t *logprobs; /* so far, or since the last event of a stream; NULL: not wanted */
+    calls *calls; /* takes tool calls out of its text; NULL: there are no tools, or the model writes none */
+    uint32_t n_calls;
+    json_t *tool_calls; /* so far, where it is not streamed; NULL: none */
+    json_t *logprobs;   /* so far, or since the last event of a stream; NULL: not wanted */
     uint64_t n_characters;
     uint32_t n_tokens; /* chosen so far */
     pleat_finish finish;
@@ -42,7 +45,12 @@ struct job {
     connection *c;
     json_t *body; /* params point into it; NULL once all is posted, and nothing of them that does is read */
     params p;
-    uint64_t tag; /* less the prompt's number */
+    const key_terms *terms; /* of its key; NULL: none */
+    const served *served;   /* its KV spec */
+    char salt[TENANT_CAP + 320];
+    json_t *tools;         /* p.tools, for longer than the body */
+    char *before, *behind; /* of the arguments of a call that is forced (calls_frame); NULL: none is */
+    uint64_t tag;          /* less the prompt's number */
     char id[48];
     int64_t created_s;
     double start_s;
@@ -67,6 +75,8 @@ static job *find(const server *s, uint64_t tag) {
 static void release(job *j) {
     for (uint32_t i = 0; i < j->n_prompts * j->p.n && j->choices; i++) {
         free(j->choices[i].text);
+        calls_destroy(&j->choices[i].calls);
+        json_decref(j->choices[i].tool_calls);
         json_decref(j->choices[i].logprobs);
     }
     for (uint32_t i = 0; i < j->n_prompts && j->sources; i++) free(j->sources[i].text);
@@ -75,6 +85,9 @@ static void release(job *j) {
     free(j->choices);
     free(j->sources);
     json_decref(j->body);
+    json_decref(j->tools);
+    free(j->before);
+    free(j->behind);
     free(j);
 }
 
@@ -118,7 +131,7 @@ static void send_choice(job *j, uint32_t i, json_t *delta, const char *finish) {
                             taken_logprobs(&j->choices[i], j->p.is_chat), "finish_reason",
                             finish ? json_string(finish) : json_null());
     json_t *event = frame(j, 1, json_pack("[o]", one));
-    if (j->n_open == 0 && !j->p.wants_usage) json_object_set_new(event, "timings", reply_timings(&j->counts));
+    if (finish && j->n_open == 0 && !j->p.wants_usage) json_object_set_new(event, "timings", reply_timings(&j->counts));
     send_json(j, event);
 }
 
@@ -129,7 +142,7 @@ static void send_piece(job *j, uint32_t i, const char *text, size_t n, const cha
 }
 
 static void add_usage(const job *j, json_t *answer) {
-    json_object_set_new(answer, "usage", reply_usage(&j->counts));
+    json_object_set_new(answer, "usage", reply_usage(&j->counts, j->served->kv));
     json_object_set_new(answer, "timings", reply_timings(&j->counts));
 }
 
@@ -143,12 +156,19 @@ static void end_stream(job *j) {
     connection_end_stream(j->c);
 }
 
+/* The word of a text's end. */
+static const char *finish_word(const choice *ch) {
+    const int ended = ch->finish == PLEAT_FINISH_END || ch->finish == PLEAT_FINISH_STOP;
+    return ended && ch->n_calls > 0 ? "tool_calls" : reply_finish(ch->finish);
+}
+
 static json_t *whole_choice(job *j, uint32_t i) {
     choice *ch = &j->choices[i];
-    json_t *text = json_stringn(ch->text ? ch->text : "", ch->n_text);
+    json_t *text = ch->tool_calls && ch->n_text == 0 ? json_null() : json_stringn(ch->text ? ch->text : "", ch->n_text);
     if (j->p.is_chat) text = json_pack("{s:s, s:o}", "role", "assistant", "content", text);
+    if (ch->tool_calls) json_object_set(text, "tool_calls", ch->tool_calls);
     return json_pack("{s:i, s:o, s:o, s:s}", "index", (int)i, j->p.is_chat ? "message" : "text", text, "logprobs",
-                     taken_logprobs(ch, j->p.is_chat), "finish_reason", reply_finish(ch->finish));
+                     taken_logprobs(ch, j->p.is_chat), "finish_reason", finish_word(ch));
 }
 
 static void answer_whole(job *j) {
@@ -224,15 +244,50 @@ static int has_news(const job *j, const choice *ch, size_t n_text) {
     return json_array_size(j->p.is_chat ? ch->logprobs : json_object_get(ch->logprobs, "tokens")) > 0;
 }
 
+static void put_call(job *j, uint32_t i, const calls_piece *piece) {
+    choice *ch = &j->choices[i];
+    if (j->p.one_call && ch->n_calls > 0) return;
+    json_t *call = reply_call(piece->name, piece->arguments, j->s->n_calls++);
+    if (j->p.streams) json_object_set_new(call, "index", json_integer(ch->n_calls));
+    ch->n_calls++;
+    if (j->p.streams) {
+        send_choice(j, i, json_pack("{s:[o]}", "tool_calls", call), NULL);
+        return;
+    }
+    if (!ch->tool_calls) ch->tool_calls = json_array();
+    json_array_append_new(ch->tool_calls, call);
+}
+
+/* Text in which tool calls may stand: what is certain by now goes out. */
+static void put_said(job *j, uint32_t i, const char *text, size_t n, int is_over) {
+    choice *ch = &j->choices[i];
+    calls_piece piece;
+    calls_put(ch->calls, text, n);
+    if (is_over && j->behind && ch->finish == PLEAT_FINISH_END) calls_put(ch->calls, j->behind, strlen(j->behind));
+    if (is_over) calls_end(ch->calls);
+    while (calls_next(ch->calls, &piece)) {
+        if (!piece.text)
+            put_call(j, i, &piece);
+        else if (j->p.streams)
+            send_piece(j, i, piece.text, piece.n_text, NULL);
+        else
+            append(ch, piece.text, piece.n_text);
+    }
+}
+
 static void put_text(job *j, uint32_t i, const pleat_serving_event *e, const char *text, size_t n) {
     choice *ch = &j->choices[i];
     const int is_over = e->finish != PLEAT_FINISH_NOT;
+    if (ch->calls) {
+        put_said(j, i, text, n, is_over);
+        n = 0;
+    }
     if (!j->p.streams)
         append(ch, text, n);
     else if (e->finish == PLEAT_FINISH_FAILED)
         send_json(j, reply_error(500, "", "the text cannot go on: numbers that are none, or no memory"));
     else if (has_news(j, ch, n) || is_over)
-        send_piece(j, i, text, n, is_over ? reply_finish(e->finish) : NULL);
+        send_piece(j, i, text, n, is_over ? finish_word(ch) : NULL);
 }
 
 static void count_end(job *j, choice *ch, const pleat_serving_event *e) {
@@ -243,6 +298,12 @@ static void count_end(job *j, choice *ch, const pleat_serving_event *e) {
     j->has_failed |= e->finish == PLEAT_FINISH_FAILED;
     j->n_open--;
     if (j->p.max_tokens != 0) c->n_generated += st->n_generated;
+    if (j->terms) {
+        tenant_counts *t = &j->s->metrics.tenants[j->terms->tenant];
+        t->n_texts++;
+        t->n_prompt += st->n_prompt;
+        t->n_generated += st->n_generated;
+    }
     if (e->index == 0) c->n_hit += st->n_hit;
     c->n_computed += st->n_computed;
     c->kv_bytes += st->kv_bytes;
@@ -285,7 +346,7 @@ void job_note(server *s, const note *n) {
 static int read_prompt(job *j, uint32_t i, pleat_token **ids, uint32_t *n, refusal *why) {
     const params *p = &j->p;
     source *from = &j->sources[i];
-    if (p->is_chat) return job_chat_tokens(j->s, p->messages, p->tools, p->template_args, ids, n, why);
+    if (p->is_chat) return job_chat_tokens(j->s, p->messages, p->tools, p->template_args, j->before, ids, n, why);
     json_t *prompt = params_prompt(p->prompt, i);
     if (!json_is_string(prompt)) {
         if (params_ids(prompt, ids, n, why) != 0) return -1;
@@ -331,13 +392,16 @@ static pleat_request request_of(const job *j, uint32_t prompt, const pleat_token
     q.prompt = ids;
     q.n_prompt = n;
     q.n_predict = n_predict;
-    q.salt = p->salt;
+    q.salt = j->salt[0] ? j->salt : p->salt;
+    q.tenant = j->terms ? j->s->keys.tenants[j->terms->tenant].name : NULL;
     q.priority = p->priority;
     q.sampling = p->sampling;
     q.ignores_end = p->ignores_end;
     q.user = (void *)(uintptr_t)(j->tag | prompt);
     q.wants_text = 1;
+    q.wants_json = p->wants_json || p->forced;
     q.text_goes_on = !p->is_chat;
+    q.text_has_special = p->is_chat && p->tools && j->s->marks_are_special;
     q.stops = p->stops;
     q.n_stops = p->n_stops;
     q.stop_ids = p->stop_ids;
@@ -385,7 +449,7 @@ static int post_prompt(job *j, uint32_t i, refusal *why) {
     if (code == 0) code = count_echo(j, n, why);
     if (code == 0) {
         const pleat_request q = request_of(j, i, ids, n, n_predict);
-        const pleat_status status = pleat_serving_post(j->s->serving, &q, j->p.n, posted, &err);
+        const pleat_status status = pleat_serving_post(j->served->serving, &q, j->p.n, posted, &err);
         if (status != PLEAT_OK) code = params_refuse(why, status_of(status, &err), "", "%s", err.text);
     }
     free(ids);
@@ -397,6 +461,8 @@ static int post_prompt(job *j, uint32_t i, refusal *why) {
         choice *ch = &j->choices[i * j->p.n + k];
         ch->id = posted[k];
         ch->is_open = 1;
+        if (j->tools && j->s->calls != CALLS_NONE) ch->calls = calls_create(j->s->calls, j->tools);
+        if (j->before) calls_put(ch->calls, j->before, strlen(j->before));
         if (j->p.wants_logprobs) ch->logprobs = j->p.is_chat ? json_array() : reply_logprobs();
         j->n_open++;
     }
@@ -407,18 +473,57 @@ static int post_prompt(job *j, uint32_t i, refusal *why) {
 static void cancel_open(job *j, unsigned is_abort) {
     for (uint32_t i = 0; i < j->n_prompts * j->p.n; i++) {
         if (!j->choices[i].is_open) continue;
-        pleat_serving_post_cancel(j->s->serving, j->choices[i].id);
+        pleat_serving_post_cancel(j->served->serving, j->choices[i].id);
         j->s->metrics.n_aborted += is_abort;
     }
 }
 
+/* What the key says: whose request it is, and how much it may ask for.  Tenants share no prefixes with each other. */
+static int heed_key(job *j, refusal *why) {
+    const key_terms *t = j->terms;
+    params *p = &j->p;
+    if (!t) return 0;
+    if (t->has_priority && p->has_priority && p->priority > t->priority)
+        return params_refuse(why, 400, "priority", "priority %d is above %d, the highest of this key", p->priority,
+                             t->priority);
+    if (t->has_priority && !p->has_priority) p->priority = t->priority;
+    if (t->time_limit_ms && (p->time_limit_ms == 0 || p->time_limit_ms > t->time_limit_ms))
+        p->time_limit_ms = t->time_limit_ms;
+    if (t->tenant > 0)
+        snprintf(j->salt, sizeof j->salt, "%s\n%s", j->s->keys.tenants[t->tenant].name, p->salt ? p->salt : "");
+    return 0;
+}
+
+/* The KV spec that is named, in this or another spelling. */
+static int choose_spec(job *j, refusal *why) {
+    char text[PLEAT_SPEC_TEXT_CAP], all[160];
+    pleat_spec spec;
+    const char *wanted = j->p.kv;
+    const server *s = j->s;
+    j->served = &s->served[0];
+    if (!wanted) return 0;
+    const int is_spec =
+        pleat_spec_parse(wanted, &spec, NULL) == PLEAT_OK && pleat_spec_print(&spec, text, sizeof text) == PLEAT_OK;
+    for (uint32_t i = 0; i < s->n_served; i++) {
+        j->served = &s->served[i];
+        if (strcmp(j->served->kv, wanted) == 0 || (is_spec && strcmp(j->served->kv, text) == 0)) return 0;
+    }
+    server_list_specs(s, all, sizeof all);
+    return params_refuse(why, 400, "kv", "the KV spec '%.60s' is not served here; these are: %s", wanted, all);
+}
+
 static int set_up(job *j, int is_chat, refusal *why) {
-    if (params_read(j->body, is_chat, &j->p, why) != 0) return -1;
+    if (params_read(j->body, is_chat, &j->p, why) != 0 || heed_key(j, why) != 0) return -1;
     if (j->p.model && strcmp(j->p.model, j->s->name) != 0)
         return params_refuse(why, 404, "model", "the model '%.100s' is not here; '%.100s' is", j->p.model, j->s->name);
+    if (choose_spec(j, why) != 0) return -1;
     if (j->s->is_stopping) return params_refuse(why, 503, "", "the server is stopping");
     if (!j->p.has_seed && getrandom(&j->p.sampling.seed, sizeof j->p.sampling.seed, GRND_NONBLOCK) < 0)
         j->p.sampling.seed = (uint64_t)time(NULL) ^ j->s->n_jobs_made;
+    j->tools = json_incref(j->p.tools);
+    if (j->p.forced && j->s->calls == CALLS_NONE)
+        return params_refuse(why, 400, "tool_choice", "this model's chat template knows no tool calls to force");
+    if (j->p.forced) calls_frame(j->s->calls, j->p.forced, &j->before, &j->behind);
     j->n_prompts = is_chat ? 1 : params_count_prompts(j->p.prompt, why);
     if (j->n_prompts * j->p.n > j->s->n_jobs_max)
         return params_refuse(why, 400, "n", "%u continuations are more than the %u that may be here at once",
@@ -433,10 +538,10 @@ static int set_up(job *j, int is_chat, refusal *why) {
     return 0;
 }
 
-void job_start(server *s, connection *c, json_t *body, int is_chat) {
+void job_start(server *s, connection *c, json_t *body, int is_chat, const key_terms *terms) {
     refusal why = {.status = 400};
     job *j = cli_alloc(1, sizeof *j);
-    *j = (job){.s = s, .c = c, .body = body, .created_s = time(NULL), .start_s = measure_now_s()};
+    *j = (job){.s = s, .c = c, .body = body, .terms = terms, .created_s = time(NULL), .start_s = measure_now_s()};
     if (set_up(j, is_chat, &why) != 0) {
         if (j->choices) cancel_open(j, 0);
         release(j);
@@ -489,6 +594,7 @@ void job_abort(job *j) {
     if (j->p.streams) {
         for (uint32_t i = 0; i < j->n_prompts * j->p.n; i++) {
             if (!j->choices[i].is_open) continue;
+            if (j->choices[i].calls) put_said(j, i, NULL, 0, 1);
             send_piece(j, i, NULL, 0, "abort");
             if (j->p.max_tokens != 0) j->counts.n_generated += j->choices[i].n_tokens;
         }

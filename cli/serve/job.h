@@ -22,8 +22,8 @@
 
 typedef struct job job;
 
-/* Begin on a request; takes the body.  What is refused is answered at once. */
-void job_start(server *s, connection *c, json_t *body, int is_chat);
+/* Begin on a request; takes the body.  What is refused is answered at once.  terms: of its key, lives on; NULL: none. */
+void job_start(server *s, connection *c, json_t *body, int is_chat, const key_terms *terms);
 
 /* An event of the serving has come. */
 void job_note(server *s, const note *n);
@@ -48,8 +48,9 @@ char *job_text(const server *s, const pleat_token *ids, uint32_t n, size_t *n_te
 /* Does the model have them all?  0, or -1 with *why. */
 int job_check_ids(const server *s, const pleat_token *ids, uint32_t n, refusal *why);
 
-/* A chat's messages (tools, template_args: may be NULL) as tokens. */
-int job_chat_tokens(const server *s, json_t *messages, json_t *tools, json_t *template_args, pleat_token **ids,
-                    uint32_t *n, refusal *why);
+/* A chat's messages (tools, template_args: may be NULL) as tokens.  begun: how the answer begins, which is part of the
+ * prompt then; NULL: as the model likes. */
+int job_chat_tokens(const server *s, json_t *messages, json_t *tools, json_t *template_args, const char *begun,
+                    pleat_token **ids, uint32_t *n, refusal *why);
 
 #endif

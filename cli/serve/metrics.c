@@ -44,6 +44,48 @@ static void print_number(FILE *f, const metrics_facts *facts, const char *kind, 
     fprintf(f, "} %.17g\n", value);
 }
 
+/* name{model_name="...",kv="..." */
+static void print_spec_name(FILE *f, const char *name, const metrics_facts *facts, uint32_t i) {
+    print_name(f, name, facts->model);
+    fprintf(f, ",kv=\"");
+    print_label(f, facts->specs[i].kv);
+    fputc('"', f);
+}
+
+/* What all specs have together. */
+static pleat_serving_stats add_up(const metrics_facts *facts) {
+    pleat_serving_stats sum = {0};
+    for (uint32_t i = 0; i < facts->n_specs; i++) {
+        const pleat_serving_stats *s = &facts->specs[i].serving;
+        sum.n_running += s->n_running;
+        sum.n_waiting += s->n_waiting;
+        sum.prompt_tokens += s->prompt_tokens;
+        sum.hit_tokens += s->hit_tokens;
+        sum.generated_tokens += s->generated_tokens;
+        sum.preempted_swap += s->preempted_swap;
+        sum.preempted_recompute += s->preempted_recompute;
+        sum.n_prefixes += s->n_prefixes;
+        sum.evicted += s->evicted;
+        sum.compressed += s->compressed;
+        sum.replayed_tokens += s->replayed_tokens;
+        sum.swapped_bytes += s->swapped_bytes;
+        sum.n_steps += s->n_steps;
+        sum.step_ns += s->step_ns;
+    }
+    return sum;
+}
+
+/* Part of all pools' bytes that cannot be freed at once. */
+static double used_part(const metrics_facts *facts) {
+    double used = 0, all = 0;
+    for (uint32_t i = 0; i < facts->n_specs; i++) {
+        const spec_stats *spec = &facts->specs[i];
+        used += (double)(spec->serving.pages_used - spec->serving.pages_evictable) * (double)spec->page_bytes;
+        all += (double)spec->serving.pages_total * (double)spec->page_bytes;
+    }
+    return all > 0 ? used / all : 0;
+}
+
 static void print_histogram(FILE *f, const metrics_facts *facts, const char *name, const char *help,
                             const histogram *h) {
     char part[96];
@@ -82,12 +124,11 @@ static void print_finished(FILE *f, const metrics *m, const metrics_facts *facts
 }
 
 static void print_vllm(FILE *f, const metrics *m, const metrics_facts *facts) {
-    const pleat_serving_stats *s = facts->stats;
-    const double used = s->pages_total ? (double)(s->pages_used - s->pages_evictable) / (double)s->pages_total : 0;
+    const pleat_serving_stats sum = add_up(facts), *s = &sum;
     print_number(f, facts, "gauge", "vllm:num_requests_running", "Texts that are in steps now.", s->n_running);
     print_number(f, facts, "gauge", "vllm:num_requests_waiting", "Texts that wait.", s->n_waiting);
     print_number(f, facts, "gauge", "vllm:kv_cache_usage_perc", "Part of the pool that cannot be freed at once, 0..1.",
-                 used);
+                 used_part(facts));
     print_number(f, facts, "counter", "vllm:prompt_tokens_total", "Prompt tokens, those from kept prefixes included.",
                  (double)(s->prompt_tokens + s->hit_tokens));
     print_number(f, facts, "counter", "vllm:generation_tokens_total", "Tokens generated.", (double)s->generated_tokens);
@@ -104,27 +145,47 @@ static void print_vllm(FILE *f, const metrics *m, const metrics_facts *facts) {
     print_histogram(f, facts, "vllm:e2e_request_latency_seconds", "From a request to its text's end.", &m->whole_s);
 }
 
-static void print_ours(FILE *f, const metrics *m, const metrics_facts *facts) {
-    const pleat_serving_stats *s = facts->stats;
-    const double page = (double)facts->page_bytes;
-    print_kind(f, "pleat_kv_bytes", "gauge", "Bytes of the pool, by what they hold.");
+static void print_bytes(FILE *f, const metrics_facts *facts, uint32_t i) {
+    const pleat_serving_stats *s = &facts->specs[i].serving;
     const struct {
         const char *what;
         uint64_t n_pages;
     } parts[] = {{"requests", s->pages_used - s->pages_evictable},
                  {"kept", s->pages_evictable},
                  {"free", s->pages_total - s->pages_used}};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        print_name(f, "pleat_kv_bytes", facts->model);
-        fprintf(f, ",kv=\"");
-        print_label(f, facts->kv);
-        fprintf(f, "\",holds=\"%s\"} %.17g\n", parts[i].what, (double)parts[i].n_pages * page);
+    for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++) {
+        print_spec_name(f, "pleat_kv_bytes", facts, i);
+        fprintf(f, ",holds=\"%s\"} %.17g\n", parts[k].what,
+                (double)parts[k].n_pages * (double)facts->specs[i].page_bytes);
     }
+}
+
+/* A number for each KV spec. */
+static void print_by_spec(FILE *f, const metrics_facts *facts) {
+    print_kind(f, "pleat_kv_bytes", "gauge", "Bytes of the pool, by what they hold.");
+    for (uint32_t i = 0; i < facts->n_specs; i++) print_bytes(f, facts, i);
     print_kind(f, "pleat_kv_side_pages", "gauge", "Pages by the side of the lane that holds them.");
-    print_name(f, "pleat_kv_side_pages", facts->model);
-    fprintf(f, ",side=\"high\"} %llu\n", (unsigned long long)s->pages_high);
-    print_name(f, "pleat_kv_side_pages", facts->model);
-    fprintf(f, ",side=\"low\"} %llu\n", (unsigned long long)s->pages_low);
+    for (uint32_t i = 0; i < facts->n_specs; i++) {
+        print_spec_name(f, "pleat_kv_side_pages", facts, i);
+        fprintf(f, ",side=\"high\"} %llu\n", (unsigned long long)facts->specs[i].serving.pages_high);
+        print_spec_name(f, "pleat_kv_side_pages", facts, i);
+        fprintf(f, ",side=\"low\"} %llu\n", (unsigned long long)facts->specs[i].serving.pages_low);
+    }
+    print_kind(f, "pleat_kv_running", "gauge", "Texts that are in steps now.");
+    for (uint32_t i = 0; i < facts->n_specs; i++) {
+        print_spec_name(f, "pleat_kv_running", facts, i);
+        fprintf(f, "} %u\n", facts->specs[i].serving.n_running);
+    }
+    print_kind(f, "pleat_kv_generated_tokens_total", "counter", "Tokens generated.");
+    for (uint32_t i = 0; i < facts->n_specs; i++) {
+        print_spec_name(f, "pleat_kv_generated_tokens_total", facts, i);
+        fprintf(f, "} %llu\n", (unsigned long long)facts->specs[i].serving.generated_tokens);
+    }
+}
+
+static void print_ours(FILE *f, const metrics *m, const metrics_facts *facts) {
+    const pleat_serving_stats sum = add_up(facts), *s = &sum;
+    print_by_spec(f, facts);
     print_number(f, facts, "gauge", "pleat_kept_prefixes", "Prefixes kept.", s->n_prefixes);
     print_number(f, facts, "counter", "pleat_evicted_prefixes_total", "Prefixes that had to go.", (double)s->evicted);
     print_number(f, facts, "counter", "pleat_compressed_total", "Requests compressed since pages were short.",
@@ -143,7 +204,28 @@ static void print_ours(FILE *f, const metrics *m, const metrics_facts *facts) {
             fprintf(f, "pleat_http_responses_total{code=\"%u\"} %llu\n", i, (unsigned long long)m->responses[i]);
 }
 
+static void print_tenant(FILE *f, const metrics_facts *facts, const char *name, uint32_t i, const char *kind,
+                         uint64_t n) {
+    print_name(f, name, facts->model);
+    fprintf(f, ",tenant=\"");
+    print_label(f, facts->keys->tenants[i].name);
+    fprintf(f, kind[0] ? "\",kind=\"%s\"} %llu\n" : "\"%s} %llu\n", kind, (unsigned long long)n);
+}
+
+static void print_tenants(FILE *f, const metrics *m, const metrics_facts *facts) {
+    const uint32_t n = facts->keys->n_tenants;
+    if (n == 0) return;
+    print_kind(f, "pleat_tenant_texts_total", "counter", "Texts that came to their end, by whose keys asked.");
+    for (uint32_t i = 0; i < n; i++) print_tenant(f, facts, "pleat_tenant_texts_total", i, "", m->tenants[i].n_texts);
+    print_kind(f, "pleat_tenant_tokens_total", "counter", "Their tokens.");
+    for (uint32_t i = 0; i < n; i++) {
+        print_tenant(f, facts, "pleat_tenant_tokens_total", i, "prompt", m->tenants[i].n_prompt);
+        print_tenant(f, facts, "pleat_tenant_tokens_total", i, "generated", m->tenants[i].n_generated);
+    }
+}
+
 void metrics_print(FILE *f, const metrics *m, const metrics_facts *facts) {
     print_vllm(f, m, facts);
     print_ours(f, m, facts);
+    print_tenants(f, m, facts);
 }

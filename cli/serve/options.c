@@ -23,14 +23,17 @@ static const option_row rows[] = {
     LOAD_ROWS(server_options, load),
     {GROUP_MACHINE, "ctx-size", "c", "N", "context, tokens (default: the model's)", KIND_U32, AT(ctx_size), 1, 16777216},
     CPU_MASK_ROW(server_options),
-    {GROUP_CACHE, "kv", NULL, "SPEC", "how the cache is kept: f32, f16, k8v4, leankv, h2o, kvcomp, ... (default k8v4)",
-     KIND_SPECS, AT(load.kv), .max = 1, .words = option_spec_names},
+    {GROUP_CACHE, "kv", NULL, "SPEC", "how the cache is kept: f32, f16, k8v4, leankv, h2o, kvcomp, ...; repeat it, and requests choose (default k8v4)",
+     KIND_SPECS, AT(load.kv), .words = option_spec_names},
 
     {GROUP_SERVER, "config", NULL, "FILE", "options, NAME = VALUE a line; the environment and the command line win over them",
      KIND_CONFIG, AT(config)},
     {GROUP_SERVER, "host", NULL, "ADDRESS", "where to listen (default 127.0.0.1: this machine alone)", KIND_TEXT, AT(host)},
     {GROUP_SERVER, "port", NULL, "N", "its port; 0: any that is free (default 8080)", KIND_U32, AT(port), 0, 65535},
     {GROUP_SERVER, "api-key-file", NULL, "FILE", "ask for a key: those in FILE, one a line", KIND_INPUT, AT(key_file)},
+    {GROUP_SERVER, "tls-cert", NULL, "FILE", "HTTPS: the certificate in FILE, PEM, with those that lead to its root",
+     KIND_INPUT, AT(tls_cert)},
+    {GROUP_SERVER, "tls-key", NULL, "FILE", "and its key, PEM, without a pass phrase", KIND_INPUT, AT(tls_key)},
     {GROUP_SERVER, "alias", "a", "NAME", "the model's name for clients (default: the file's, without .gguf)", KIND_TEXT,
      AT(alias)},
     {GROUP_SERVER, "special", NULL, NULL, "read special tokens that clients spell out; else messages with them are refused",
@@ -70,7 +73,7 @@ static void set_defaults(void *opts) {
 const command serve_command = {
     .name = "serve",
     .help = "answer over HTTP, as OpenAI's API does",
-    .usage = "-m MODEL [--host ADDRESS] [--port N] [--kv SPEC] [--api-key-file FILE]",
+    .usage = "-m MODEL [--host ADDRESS] [--port N] [--kv SPEC]... [--api-key-file FILE]",
     .about =
         "Serves a model to clients of OpenAI's API: chat completions and completions, streamed or whole, many at once "
         "from one pool of pages.  SIGTERM and Ctrl-C end it: what runs is finished or cut off well-formed.",

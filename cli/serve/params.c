@@ -155,14 +155,26 @@ static int read_stream(json_t *body, params *p, refusal *why) {
     return read_flag(options, "include_usage", &p->wants_usage, why);
 }
 
+static int read_format(json_t *body, params *p, refusal *why) {
+    json_t *format = given(body, "response_format");
+    const char *type = json_string_value(json_object_get(format, "type"));
+    if (!format) return 0;
+    p->wants_json = type && strcmp(type, "json_object") == 0;
+    if (p->wants_json || (type && strcmp(type, "text") == 0)) return 0;
+    return params_refuse(why, 400, "response_format",
+                         "response_format has \"type\" \"text\" or \"json_object\"; %.40s is not supported",
+                         type ? type : "anything else");
+}
+
 /* Both API's: what is common. */
 static int read_common(json_t *body, params *p, refusal *why) {
     uint32_t n = 1;
     int64_t priority = 0, limit = 0;
     if (read_string(body, "model", &p->model, why) != 0 || read_u32(body, "n", 1, PARAMS_CHOICES_MAX, &n, why) != 0 ||
         read_sampling(body, p, why) != 0 || read_stops(body, p, why) != 0 || read_biases(body, p, why) != 0 ||
-        read_stream(body, p, why) != 0 || read_flag(body, "ignore_eos", &p->ignores_end, why) != 0 ||
-        read_string(body, "cache_salt", &p->salt, why) != 0 ||
+        read_stream(body, p, why) != 0 || read_format(body, p, why) != 0 ||
+        read_flag(body, "ignore_eos", &p->ignores_end, why) != 0 ||
+        read_string(body, "cache_salt", &p->salt, why) != 0 || read_string(body, "kv", &p->kv, why) != 0 ||
         read_integer(body, "priority", INT32_MIN, INT32_MAX, &priority, why) != 0 ||
         read_integer(body, "time_limit_ms", 1, PARAMS_TIME_LIMIT_MAX_MS, &limit, why) != 0)
         return -1;
@@ -170,6 +182,7 @@ static int read_common(json_t *body, params *p, refusal *why) {
         return params_refuse(why, 400, "cache_salt", "cache_salt has at most 256 bytes");
     p->n = n;
     p->priority = (int32_t)priority;
+    p->has_priority = given(body, "priority") != NULL;
     p->time_limit_ms = (uint64_t)limit;
     return 0;
 }
@@ -196,12 +209,6 @@ static int asks(const char *field, const json_t *value) {
 
 /* What would change the answer and is not done. */
 static int check_undone(json_t *body, refusal *why) {
-    json_t *format = given(body, "response_format");
-    const char *type = json_string_value(json_object_get(format, "type"));
-    if (format && (!type || strcmp(type, "text") != 0))
-        return params_refuse(why, 400, "response_format",
-                             "response_format other than {\"type\": \"text\"} is not "
-                             "supported");
     static const char *const undone[] = {"suffix",
                                          "audio",
                                          "functions",
@@ -226,13 +233,53 @@ static int check_undone(json_t *body, refusal *why) {
     return 0;
 }
 
+static const char *name_of(const json_t *tool) {
+    return json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
+}
+
+static int has_tool(const json_t *tools, const char *name) {
+    size_t i;
+    json_t *tool;
+    json_array_foreach(tools, i, tool) {
+        if (name_of(tool) && strcmp(name_of(tool), name) == 0) return 1;
+    }
+    return 0;
+}
+
+/* A tool_choice that is neither auto nor none: the tool that it forces. */
+static int read_forced(json_t *choice, params *p, refusal *why) {
+    const char *word = json_string_value(choice);
+    const json_t *only = json_array_size(p->tools) == 1 ? json_array_get(p->tools, 0) : NULL;
+    if (word && strcmp(word, "required") == 0) {
+        p->forced = name_of(only);
+        if (p->forced) return 0;
+        return params_refuse(why, 400, "tool_choice", "tool_choice \"required\" is for one tool: name one of several");
+    }
+    p->forced = name_of(choice);
+    if (word || !p->forced)
+        return params_refuse(
+            why, 400, "tool_choice",
+            "tool_choice is \"auto\", \"none\", \"required\" or {\"type\": \"function\", \"function\": "
+            "{\"name\"}}");
+    if (!has_tool(p->tools, p->forced))
+        return params_refuse(why, 400, "tool_choice", "tool_choice names '%.64s', which is none of the tools",
+                             p->forced);
+    return 0;
+}
+
 static int read_tools(json_t *body, params *p, refusal *why) {
     json_t *tools = given(body, "tools"), *choice = given(body, "tool_choice");
     const char *word = json_string_value(choice);
+    int parallel = 1;
+    if (read_flag(body, "parallel_tool_calls", &parallel, why) != 0) return -1;
+    p->one_call = !parallel;
     if (tools && !json_is_array(tools)) return params_refuse(why, 400, "tools", "tools is a list");
-    if (choice && (!word || (strcmp(word, "auto") != 0 && strcmp(word, "none") != 0)))
-        return params_refuse(why, 400, "tool_choice", "tool_choice is \"auto\" or \"none\"; nothing can be forced");
     if (tools && json_array_size(tools) > 0 && !(word && strcmp(word, "none") == 0)) p->tools = tools;
+    if (choice && !(word && (strcmp(word, "none") == 0 || strcmp(word, "auto") == 0)) &&
+        read_forced(choice, p, why) != 0)
+        return -1;
+    if (p->tools && p->wants_json)
+        return params_refuse(why, 400, "response_format", "response_format json_object is not supported beside tools");
     p->template_args = given(body, "chat_template_kwargs");
     if (p->template_args && !json_is_object(p->template_args))
         return params_refuse(why, 400, "chat_template_kwargs", "chat_template_kwargs is an object");

@@ -6,9 +6,9 @@
  *                                            └──> refusal: status, field and words for OpenAI's error object
  *
  * A field that is null is as if it were left out.  Fields that change nothing here, as user and metadata, are passed over,
- * and so are unknown ones.  What would change the answer and cannot be done is refused by name: response_format, suffix,
- * best_of, audio, min_tokens, bad_words, what guides the choice of tokens (check_undone has the list), a tool_choice other
- * than auto and none.
+ * and so are unknown ones.  What would change the answer and cannot be done is refused by name: a response_format with a
+ * schema, suffix, best_of, audio, min_tokens, bad_words, what guides the choice of tokens (check_undone has the list).
+ * So is a tool_choice of required where there are several tools.
  */
 #ifndef PLEAT_CLI_SERVE_PARAMS_H
 #define PLEAT_CLI_SERVE_PARAMS_H
@@ -37,10 +37,13 @@ typedef struct params {
     const char *model;     /* NULL: not named */
     json_t *messages;      /* chat: an array of objects; NULL in completions.  All json_t here are the body's */
     json_t *tools;         /* NULL: none, or tool_choice is none */
+    const char *forced;    /* the tool that is to be called, by tool_choice; NULL: none.  It is among the tools */
+    int one_call;          /* parallel_tool_calls is false: the first call alone counts */
     json_t *template_args; /* chat_template_kwargs, an object; NULL: none */
     json_t *prompt;        /* completions: a string, or an array of strings, of token ids, or of arrays of these */
     uint32_t n;            /* continuations of each prompt */
     int64_t max_tokens;    /* -1: not given */
+    int wants_json;        /* response_format is json_object */
     int streams, wants_usage, echoes, ignores_end, adds_special;
     int wants_logprobs;
     uint32_t n_top;
@@ -53,7 +56,9 @@ typedef struct params {
     uint32_t n_stop_ids;
     pleat_logit_bias biases[PARAMS_BIASES_MAX];
     uint32_t n_biases;
+    int has_priority;
     int32_t priority;
+    const char *kv;         /* the KV spec; NULL: none is named */
     const char *salt;       /* cache_salt; NULL: none */
     uint64_t time_limit_ms; /* 0: none */
 } params;

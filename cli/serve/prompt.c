@@ -97,6 +97,23 @@ static json_t *flat_content(json_t *content, size_t i, refusal *why) {
     return flat;
 }
 
+/* Templates want the arguments of earlier calls as objects, where clients send text.  Text that is none stays. */
+static void read_arguments(json_t *message) {
+    size_t i;
+    json_t *list = json_object_get(message, "tool_calls"), *call;
+    if (!list) return;
+    list = json_deep_copy(list);
+    json_object_set_new(message, "tool_calls", list);
+    json_array_foreach(list, i, call) {
+        json_t *function = json_object_get(call, "function"), *text = json_object_get(function, "arguments");
+        json_t *object = json_is_string(text) ? json_loadb(json_string_value(text), json_string_length(text),
+                                                           JSON_REJECT_DUPLICATES, NULL)
+                                              : NULL;
+        if (json_is_object(object)) json_object_set(function, "arguments", object);
+        json_decref(object);
+    }
+}
+
 static json_t *flat_messages(json_t *messages, refusal *why) {
     json_t *flat = json_array(), *message;
     size_t i;
@@ -108,6 +125,7 @@ static json_t *flat_messages(json_t *messages, refusal *why) {
             return NULL;
         }
         json_object_set_new(copy, "content", content);
+        read_arguments(copy);
         json_array_append_new(flat, copy);
     }
     return flat;
@@ -178,8 +196,19 @@ static int text_tokens(const server *s, const char *text, size_t n_text, pleat_t
     return job_tokens(s, text, n_text, PLEAT_TOKENIZE_SPECIAL | (has_bos ? 0 : PLEAT_TOKENIZE_ADD_BOS), ids, n, why);
 }
 
-int job_chat_tokens(const server *s, json_t *messages, json_t *tools, json_t *template_args, pleat_token **ids,
-                    uint32_t *n, refusal *why) {
+/* begun behind text [*n], which it takes. */
+static char *join(char *text, size_t *n, const char *begun) {
+    const size_t n_begun = strlen(begun);
+    char *both = cli_alloc(*n + n_begun + 1, 1);
+    memcpy(both, text, *n);
+    memcpy(both + *n, begun, n_begun);
+    *n += n_begun;
+    free(text);
+    return both;
+}
+
+int job_chat_tokens(const server *s, json_t *messages, json_t *tools, json_t *template_args, const char *begun,
+                    pleat_token **ids, uint32_t *n, refusal *why) {
     json_t *flat = flat_messages(messages, why), *variables;
     if (!flat) return -1;
     variables = template_args ? json_copy(template_args) : json_object();
@@ -195,6 +224,7 @@ int job_chat_tokens(const server *s, json_t *messages, json_t *tools, json_t *te
     if (code == 0) text = render(s, json, strlen(json), &n_text, why);
     free(json);
     if (!text) return -1;
+    if (begun) text = join(text, &n_text, begun);
     code = text_tokens(s, text, n_text, ids, n, why);
     free(text);
     return code;

@@ -110,11 +110,19 @@ void reply_add_logprob(json_t *logprobs, const pleat_model *model, const pleat_l
     json_array_append_new(json_object_get(logprobs, "text_offset"), json_integer((json_int_t)offset));
 }
 
-json_t *reply_usage(const reply_counts *c) {
-    return json_pack("{s:I, s:I, s:I, s:{s:I}, s:I, s:I}", "prompt_tokens", (json_int_t)c->n_prompt,
+json_t *reply_call(const char *name, const char *arguments, uint64_t n) {
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+    char id[10] = "";
+    for (int i = 8; i >= 0; i--, n /= 36) id[i] = digits[n % 36];
+    return json_pack("{s:s, s:s, s:{s:s, s:s}}", "id", id, "type", "function", "function", "name", name, "arguments",
+                     arguments);
+}
+
+json_t *reply_usage(const reply_counts *c, const char *kv) {
+    return json_pack("{s:I, s:I, s:I, s:{s:I}, s:s, s:I, s:I}", "prompt_tokens", (json_int_t)c->n_prompt,
                      "completion_tokens", (json_int_t)c->n_generated, "total_tokens",
                      (json_int_t)(c->n_prompt + c->n_generated), "prompt_tokens_details", "cached_tokens",
-                     (json_int_t)c->n_hit, "kv_bytes", (json_int_t)c->kv_bytes, "kv_bytes_f16",
+                     (json_int_t)c->n_hit, "kv", kv, "kv_bytes", (json_int_t)c->kv_bytes, "kv_bytes_f16",
                      (json_int_t)c->kv_bytes_f16);
 }
 

@@ -31,6 +31,9 @@ json_t *reply_logprobs(void);
 void reply_add_logprob(json_t *logprobs, const pleat_model *model, const pleat_logprob *row, uint32_t n_top,
                        int has_row, uint64_t offset);
 
+/* A tool call.  Its id is unlike those of other numbers n, and has nine letters and digits, as Mistral's templates want. */
+json_t *reply_call(const char *name, const char *arguments, uint64_t n);
+
 /* What a request took, summed over its texts; times are those of the text that took longest. */
 typedef struct reply_counts {
     uint64_t n_prompt, n_hit; /* prompt tokens, and those of them that a kept prefix gave */
@@ -40,7 +43,7 @@ typedef struct reply_counts {
     uint64_t kv_bytes, kv_bytes_f16; /* held as texts ended, and what f16 would have held */
 } reply_counts;
 
-json_t *reply_usage(const reply_counts *c);
+json_t *reply_usage(const reply_counts *c, const char *kv);
 
 /* Times by llama-server's names, in ms and tokens a second. */
 json_t *reply_timings(const reply_counts *c);

@@ -18,7 +18,8 @@ enum { LISTS_MAX = 65536 }; /* { and [ in a body, those in its strings too */
 typedef struct route {
     const char *method, *path;
     void (*get)(server *s, connection *c);
-    void (*post)(server *s, connection *c, json_t *body); /* takes the body */
+    /* Takes the body.  terms: of the key that was sent; NULL: none was asked for. */
+    void (*post)(server *s, connection *c, json_t *body, const key_terms *terms);
 } route;
 
 static void answer(connection *c, json_t *object) { reply_send(c, 200, object); }
@@ -35,9 +36,12 @@ static void get_version(server *s, connection *c) {
 }
 
 static void get_models(server *s, connection *c) {
+    json_t *specs = json_array();
+    for (uint32_t i = 0; i < s->n_served; i++) json_array_append_new(specs, json_string(s->served[i].kv));
     json_t *model =
         json_pack("{s:s, s:s, s:I, s:s, s:I, s:s}", "id", s->name, "object", "model", "created", (json_int_t)s->start_s,
-                  "owned_by", "pleat", "max_model_len", (json_int_t)s->n_ctx, "kv", s->kv);
+                  "owned_by", "pleat", "max_model_len", (json_int_t)s->n_ctx, "kv", s->served[0].kv);
+    json_object_set_new(model, "kv_specs", specs);
     answer(c, json_pack("{s:s, s:[o]}", "object", "list", "data", model));
 }
 
@@ -53,17 +57,18 @@ static void get_tokenizer_info(server *s, connection *c) {
 }
 
 static void get_metrics(server *s, connection *c) {
-    pleat_serving_stats stats;
-    pleat_cache_traits traits = {.size_bytes = sizeof traits};
+    spec_stats specs[SPECS_CAP];
     char *text = NULL;
     size_t n = 0;
-    driver_get_stats(s->driver, &stats);
-    (void)pleat_cache_get_traits(pleat_engine_cache(s->engine), &traits);
+    for (uint32_t i = 0; i < s->n_served; i++) {
+        specs[i] = (spec_stats){.kv = s->served[i].kv, .page_bytes = s->served[i].page_bytes};
+        driver_get_stats(s->served[i].driver, &specs[i].serving);
+    }
     FILE *f = open_memstream(&text, &n);
     const metrics_facts facts = {.model = s->name,
-                                 .kv = s->kv,
-                                 .stats = &stats,
-                                 .page_bytes = traits.page_bytes,
+                                 .keys = &s->keys,
+                                 .specs = specs,
+                                 .n_specs = s->n_served,
                                  .uptime_s = difftime(time(NULL), (time_t)s->start_s)};
     if (f) metrics_print(f, &s->metrics, &facts);
     if (f && fclose(f) == 0)
@@ -83,7 +88,7 @@ static void get_props(server *s, connection *c) {
                   "repeat_penalty", 1.0, "presence_penalty", 0.0, "frequency_penalty", 0.0);
     answer(c, json_pack("{s:{s:I, s:o}, s:I, s:s, s:s, s:s, s:o, s:o}", "default_generation_settings", "n_ctx",
                         (json_int_t)s->n_ctx, "params", defaults, "total_slots", (json_int_t)s->o->parallel,
-                        "model_alias", s->name, "build_info", pleat_version(), "kv", s->kv, "bos_token",
+                        "model_alias", s->name, "build_info", pleat_version(), "kv", s->served[0].kv, "bos_token",
                         token_or_null(s, info->bos), "eos_token", token_or_null(s, info->eos)));
 }
 
@@ -111,14 +116,15 @@ static int read_tokenize(const server *s, json_t *body, pleat_token **ids, uint3
     if (messages && !json_is_null(messages))
         return params_check_messages(messages, why) != 0
                    ? -1
-                   : job_chat_tokens(s, messages, json_object_get(body, "tools"), NULL, ids, n, why);
+                   : job_chat_tokens(s, messages, json_object_get(body, "tools"), NULL, NULL, ids, n, why);
     if (!json_is_string(text)) return params_refuse(why, 400, "prompt", "prompt is a string, or messages a list");
     const int is_plain = json_is_false(json_object_get(body, "add_special_tokens"));
     const uint32_t flags = (is_plain ? 0 : PLEAT_TOKENIZE_ADD_BOS) | (s->o->special ? PLEAT_TOKENIZE_SPECIAL : 0);
     return job_tokens(s, json_string_value(text), json_string_length(text), flags, ids, n, why);
 }
 
-static void post_tokenize(server *s, connection *c, json_t *body) {
+static void post_tokenize(server *s, connection *c, json_t *body, const key_terms *terms) {
+    (void)terms;
     pleat_token *ids = NULL;
     uint32_t n = 0;
     refusal why = {.status = 400};
@@ -131,7 +137,8 @@ static void post_tokenize(server *s, connection *c, json_t *body) {
     json_decref(body);
 }
 
-static void post_detokenize(server *s, connection *c, json_t *body) {
+static void post_detokenize(server *s, connection *c, json_t *body, const key_terms *terms) {
+    (void)terms;
     pleat_token *ids = NULL;
     uint32_t n = 0;
     size_t n_text = 0;
@@ -148,8 +155,13 @@ static void post_detokenize(server *s, connection *c, json_t *body) {
     json_decref(body);
 }
 
-static void post_chat(server *s, connection *c, json_t *body) { job_start(s, c, body, 1); }
-static void post_completion(server *s, connection *c, json_t *body) { job_start(s, c, body, 0); }
+static void post_chat(server *s, connection *c, json_t *body, const key_terms *terms) {
+    job_start(s, c, body, 1, terms);
+}
+
+static void post_completion(server *s, connection *c, json_t *body, const key_terms *terms) {
+    job_start(s, c, body, 0, terms);
+}
 
 /* ---- which is it? ---------------------------------------------------------------------------------------------------------- */
 
@@ -185,7 +197,7 @@ static const route *find(const http_head *head, const route **same_path) {
 static int has_key(const server *s, const http_head *head) {
     const int is_open = strcmp(head->path, "/health") == 0 || strcmp(head->path, "/") == 0;
     if (!s->keys.keys || (is_open && head->content_length == 0)) return 1;
-    return keys_have(&s->keys, head->key);
+    return keys_find(&s->keys, head->key) != NULL;
 }
 
 int route_admits(const server *s, connection *c, const http_head *head) {
@@ -210,7 +222,7 @@ static int has_many_lists(const char *body, size_t n_body) {
     return n > LISTS_MAX;
 }
 
-static void post(server *s, connection *c, const route *r, const char *body, size_t n_body) {
+static void post(server *s, connection *c, const route *r, const char *key, const char *body, size_t n_body) {
     json_error_t error;
     if (has_many_lists(body, n_body)) {
         reply_refuse(c, 400, "", "the body has more than 65536 of { and [");
@@ -218,7 +230,7 @@ static void post(server *s, connection *c, const route *r, const char *body, siz
     }
     json_t *object = json_loadb(body, n_body, JSON_REJECT_DUPLICATES, &error);
     if (object) {
-        r->post(s, c, object);
+        r->post(s, c, object, s->keys.keys ? keys_find(&s->keys, key) : NULL);
         return;
     }
     char text[256];
@@ -231,5 +243,5 @@ void route_request(server *s, connection *c, const http_head *head, const char *
     if (r->get)
         r->get(s, c);
     else
-        post(s, c, r, body, n_body);
+        post(s, c, r, head->key, body, n_body);
 }

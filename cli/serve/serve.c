@@ -40,15 +40,28 @@ static int read_keys(server *s) {
     size_t n;
     if (!s->o->key_file) return CLI_OK;
     if (cli_read_file(CONTENT_CONFIG, s->o->key_file, &text, &n) != CLI_OK) return CLI_FAILED;
-    const size_t line = keys_read(text, n, &s->keys);
+    char why[256] = "";
+    const size_t line = keys_read(text, n, &s->keys, why, sizeof why);
     memset(text, 0, n);
     free(text);
     if (line == 0) return CLI_OK;
     if (line == SIZE_MAX)
-        cli_error("--api-key-file %s: there is no key in it", s->o->key_file);
+        cli_error("--api-key-file %s: %s", s->o->key_file, why);
     else
-        cli_error("--api-key-file %s, line %zu: a key has at most %d bytes, and there are at most %d", s->o->key_file,
-                  line, KEY_MAX - 1, KEYS_MAX);
+        cli_error("--api-key-file %s, line %zu: %s", s->o->key_file, line, why);
+    return CLI_FAILED;
+}
+
+static int open_tls(server *s) {
+    char why[1024];
+    if (!s->o->tls_cert && !s->o->tls_key) return CLI_OK;
+    if (!s->o->tls_cert || !s->o->tls_key) {
+        cli_error("--tls-cert and --tls-key stand together or not at all");
+        return CLI_USAGE;
+    }
+    s->tls = tls_open(s->o->tls_cert, s->o->tls_key, why, sizeof why);
+    if (s->tls) return CLI_OK;
+    cli_error("%s", why);
     return CLI_FAILED;
 }
 
@@ -56,29 +69,68 @@ static int read_keys(server *s) {
 
 static uint64_t default_pool(const server *s, const pleat_engine_options *engine) {
     const uint64_t one = load_pool_bytes(s->l, engine, 1), all = load_pool_bytes(s->l, engine, s->o->parallel);
-    const uint64_t half = measure_free_bytes() / 2;
+    const uint64_t half = measure_free_bytes() / 2 / s->n_served;
     const uint64_t wanted = all < half ? all : half;
     return wanted > one ? wanted : one;
 }
 
-static int make_serving(server *s) {
+/* Those of the keys; NULL: there are no keys.  The caller frees them, and their names are the keys'. */
+static pleat_tenant *make_tenants(const api_keys *keys) {
+    if (!keys->keys) return NULL;
+    pleat_tenant *tenants = cli_alloc(keys->n_tenants, sizeof *tenants);
+    for (uint32_t i = 0; i < keys->n_tenants; i++) {
+        const key_tenant *t = &keys->tenants[i];
+        tenants[i] = (pleat_tenant){.name = t->name, .quota = t->quota, .weight = t->weight ? t->weight : 1};
+    }
+    return tenants;
+}
+
+static int make_engine(server *s, served *one, uint32_t *prefix_tokens) {
+    const server_options *o = s->o;
+    pleat_cache_traits traits = {.size_bytes = sizeof traits};
+    pleat_engine_options engine = load_engine_options(&o->load, s->l, o->load.kv.spec[one - s->served], 0, s->n_ctx, 0);
+    int code = service_prefix_tokens(&o->service, engine.chunk_tokens, engine.max_tokens, prefix_tokens);
+    if (code != CLI_OK) return code;
+    service_set_engine(&o->service, o->parallel, &engine);
+    engine.pool_bytes = engine.pool_bytes ? engine.pool_bytes / s->n_served : default_pool(s, &engine);
+    code = load_engine_with(s->l, &engine, &one->engine);
+    if (code != CLI_OK) return code;
+    pleat_engine_get_options(one->engine, &engine);
+    s->n_ctx = engine.max_tokens < s->n_ctx ? engine.max_tokens : s->n_ctx;
+    (void)pleat_cache_get_traits(pleat_engine_cache(one->engine), &traits);
+    one->page_bytes = traits.page_bytes;
+    return CLI_OK;
+}
+
+static int make_serving(server *s, served *one, const pleat_tenant *tenants) {
     const server_options *o = s->o;
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     pleat_serving_options opt;
     uint32_t prefix_tokens;
-    pleat_engine_options engine = load_engine_options(&o->load, s->l, o->load.kv.spec[0], 0, s->n_ctx, 0);
-    int code = service_prefix_tokens(&o->service, engine.chunk_tokens, engine.max_tokens, &prefix_tokens);
+    const int code = make_engine(s, one, &prefix_tokens);
     if (code != CLI_OK) return code;
-    service_set_engine(&o->service, o->parallel, &engine);
-    if (!engine.pool_bytes) engine.pool_bytes = default_pool(s, &engine);
-    code = load_engine_with(s->l, &engine, &s->engine);
-    if (code != CLI_OK) return code;
-    pleat_engine_get_options(s->engine, &engine);
-    s->n_ctx = engine.max_tokens < s->n_ctx ? engine.max_tokens : s->n_ctx;
     service_set_serving(&o->service, prefix_tokens, &opt);
     opt.max_requests = o->parallel + o->queue;
-    const pleat_status status = pleat_serving_create(s->engine, &opt, &s->serving, &err);
+    opt.swap_bytes /= s->n_served;
+    opt.tenants = tenants;
+    opt.n_tenants = tenants ? s->keys.n_tenants : 0;
+    const pleat_status status = pleat_serving_create(one->engine, &opt, &one->serving, &err);
     return status == PLEAT_OK ? CLI_OK : cli_fail("cannot serve", status, &err);
+}
+
+/* One for each --kv, which have equal parts of the bytes. */
+static int make_servings(server *s) {
+    pleat_tenant *tenants = make_tenants(&s->keys);
+    const spec_list *kv = &s->o->load.kv;
+    int code = CLI_OK;
+    s->served = cli_alloc(kv->n, sizeof *s->served);
+    s->n_served = kv->n;
+    for (uint32_t i = 0; i < kv->n && code == CLI_OK; i++) {
+        s->served[i].kv = kv->text[i];
+        code = make_serving(s, &s->served[i], tenants);
+    }
+    free(tenants);
+    return code;
 }
 
 static int fit_context(server *s) {
@@ -89,6 +141,19 @@ static int fit_context(server *s) {
     return CLI_FAILED;
 }
 
+/* How the model writes tool calls. */
+static void find_calls(server *s) {
+    size_t n = 0;
+    const char *text = pleat_model_chat_template(s->l->model, &n);
+    s->calls = calls_form_of(text, n);
+    const char *marker = calls_marker(s->calls);
+    for (uint32_t id = 0; id < s->l->info.n_vocab && marker[0] && !s->marks_are_special; id++) {
+        text = pleat_model_token_text(s->l->model, (pleat_token)id, &n);
+        s->marks_are_special = text && n == strlen(marker) && memcmp(text, marker, n) == 0 &&
+                               pleat_model_token_is_special(s->l->model, (pleat_token)id);
+    }
+}
+
 static void note_chat_form(const server *s) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     if (s->o->common.quiet || pleat_model_chat_check(s->l->model, NULL, &err) == PLEAT_OK) return;
@@ -96,10 +161,15 @@ static void note_chat_form(const server *s) {
 }
 
 static void release(server *s) {
-    pleat_serving_destroy(&s->serving);
-    pleat_engine_destroy(&s->engine);
+    for (uint32_t i = 0; i < s->n_served; i++) {
+        pleat_serving_destroy(&s->served[i].serving);
+        pleat_engine_destroy(&s->served[i].engine);
+    }
+    free(s->served);
     keys_release(&s->keys);
+    tls_close(&s->tls);
     free(s->jobs);
+    free(s->metrics.tenants);
 }
 
 int serve_main_command(void *opts) {
@@ -110,17 +180,20 @@ int serve_main_command(void *opts) {
     int code = service_check(&o->service);
     options_default_specs(&o->load.kv, default_specs);
     if (code == CLI_OK) code = read_keys(&s);
+    if (code == CLI_OK) code = open_tls(&s);
     if (code == CLI_OK) code = load_model(&o->load, &o->common, &l);
     if (code != CLI_OK) {
         release(&s);
         return code;
     }
-    memcpy(s.kv, o->load.kv.text[0], sizeof s.kv);
     s.n_jobs_max = o->parallel + o->queue;
+    s.metrics.tenants = cli_alloc(s.keys.n_tenants + 1, sizeof *s.metrics.tenants);
     s.jobs = cli_alloc(s.n_jobs_max, sizeof *s.jobs);
+    s.n_calls = (uint64_t)s.start_s << 15; /* ids of calls differ from those of an earlier run */
     code = name_model(&s);
     if (code == CLI_OK) code = fit_context(&s);
-    if (code == CLI_OK) code = make_serving(&s);
+    if (code == CLI_OK) code = make_servings(&s);
+    if (code == CLI_OK) find_calls(&s);
     if (code == CLI_OK) note_chat_form(&s);
     if (code == CLI_OK) code = server_run(&s);
     release(&s);

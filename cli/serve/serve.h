@@ -7,9 +7,11 @@
  *     routes.c             which path does what
  *     job, prompt          one HTTP request on its way: prompts, continuations, text so far
  *     params, reply, keys, metrics, log    JSON and text, in and out
+ *     calls                tool calls, taken out of a model's text
+ *     specs                the KV specs that are served, in words
  *     page.html, openapi.json              what is answered as it is, in the command by embedded.h
- *     driver               the engine's thread: steps, and notes of what they brought
- *     net/                 HTTP on libevent: connections, and the parser of heads
+ *     driver               an engine's thread: steps, and notes of what they brought.  One for each KV spec; they take turns
+ *     net/                 HTTP on libevent: connections, TLS, and the parser of heads
  *
  * Calls go down this list.  net/ knows nothing of models: it calls back by the rules that server.c gives it.
  *
@@ -17,7 +19,7 @@
  *                      ^                                                              │
  *                      └──────────────── eventfd, notes <────────────────────────────┘
  *
- * Two threads.  All but the driver's loop runs on the event loop's: so nothing here has a lock but the notes.
+ * All but the drivers' loops runs on the event loop's thread: so nothing here has a lock but notes and turns.
  *
  * Bounds (net/connection.h, and options): of connections, heads, bodies one by one and together, requests that wait, answers that a slow
  * reader has not taken, and times.  What is beyond is refused or cut off, and costs nobody else.
@@ -25,11 +27,13 @@
 #ifndef PLEAT_CLI_SERVE_SERVE_H
 #define PLEAT_CLI_SERVE_SERVE_H
 
+#include "calls.h"
 #include "cli/lib/load.h"
 #include "cli/lib/service.h"
 #include "driver.h"
 #include "keys.h"
 #include "metrics.h"
+#include "net/tls.h"
 
 typedef struct server_options {
     common_options common;
@@ -40,9 +44,10 @@ typedef struct server_options {
     const char *host;
     uint32_t port; /* 0: any that is free */
     const char *key_file;
-    const char *alias; /* the model's name for clients; NULL: the file's */
-    uint32_t parallel; /* requests in one step */
-    uint32_t queue;    /* requests that may wait beside them */
+    const char *tls_cert, *tls_key; /* NULL: plain HTTP */
+    const char *alias;              /* the model's name for clients; NULL: the file's */
+    uint32_t parallel;              /* requests in one step */
+    uint32_t queue;                 /* requests that may wait beside them */
     uint64_t body_bytes;
     uint32_t connections;
     uint32_t grace_s;
@@ -52,18 +57,30 @@ typedef struct server_options {
 
 struct job;
 
+/* A KV spec that is served: with the model's weights and threads, which all share, and its own part of the pool. */
+typedef struct served {
+    const char *kv; /* as pleat_spec_print() has it */
+    pleat_engine *engine;
+    pleat_serving *serving;
+    driver *driver;
+    uint64_t page_bytes;
+} served;
+
 typedef struct server {
     const server_options *o;
     loaded *l;
-    pleat_engine *engine;
-    pleat_serving *serving;
+    served *served; /* [n_served] the first is that of requests that name none */
+    uint32_t n_served;
+    turns turns; /* of their drivers */
     uint32_t n_ctx;
-    char name[256]; /* the model's, for clients */
-    char kv[PLEAT_SPEC_TEXT_CAP];
-    int64_t start_s; /* seconds since 1970 */
+    char name[256];        /* the model's, for clients */
+    calls_form calls;      /* how the model writes tool calls */
+    int marks_are_special; /* the marker before a call is a special token */
+    uint64_t n_calls;      /* made so far */
+    int64_t start_s;       /* seconds since 1970 */
     api_keys keys;
+    tls *tls; /* NULL: plain HTTP */
     metrics metrics;
-    driver *driver;
     struct job **jobs; /* [n_jobs_max] NULL: free */
     uint32_t n_jobs_max;
     uint64_t n_jobs_made;
@@ -74,6 +91,9 @@ typedef struct server {
 /* Run until SIGTERM or SIGINT.  CLI_OK, or CLI_FAILED after a message.  server.c, or serve.c where there is no
  * libevent. */
 int server_run(server *s);
+
+/* "k8v4, f16": what is served, as far as there is room for it. */
+void server_list_specs(const server *s, char *out, size_t cap);
 
 int serve_main_command(void *opts);
 

@@ -29,7 +29,8 @@ typedef struct loop {
     server *s;
     struct event_base *base;
     struct evconnlistener *listener;
-    struct event *notes, *terminate, *interrupt, *clock;
+    struct event *notes[SPECS_CAP]; /* of each driver; NULL: none */
+    struct event *terminate, *interrupt, *clock;
     connections all;
     enum { SERVING, STOPPING, FLUSHING } phase;
 } loop;
@@ -98,11 +99,12 @@ static void on_clock(evutil_socket_t fd, short what, void *arg) {
 static void on_notes(evutil_socket_t fd, short what, void *arg) {
     loop *l = arg;
     (void)fd, (void)what;
-    for (note *n = driver_take(l->s->driver), *next; n; n = next) {
-        next = n->next;
-        job_note(l->s, n);
-        free(n);
-    }
+    for (uint32_t i = 0; i < l->s->n_served; i++)
+        for (note *n = driver_take(l->s->served[i].driver), *next; n; n = next) {
+            next = n->next;
+            job_note(l->s, n);
+            free(n);
+        }
     if (l->phase == STOPPING && count_jobs(l->s) == 0) begin_flush(l);
 }
 
@@ -176,9 +178,11 @@ static void announce(const loop *l, const struct addrinfo *wanted) {
     if (!is_loopback(wanted->ai_addr) && !l->s->keys.keys)
         cli_note("%s can be reached from other machines, and there is no --api-key-file: anybody may use it", host);
     if (o->common.quiet) return;
+    char kv[SPECS_CAP * PLEAT_SPEC_TEXT_CAP];
+    server_list_specs(l->s, kv, sizeof kv);
     const int is_v6 = address.ss_family == AF_INET6;
-    fprintf(stderr, "%s on http://%s%s%s:%s/v1 (KV cache %s, context %u, %u at once)\n", l->s->name, is_v6 ? "[" : "",
-            host, is_v6 ? "]" : "", port, l->s->kv, l->s->n_ctx, o->parallel);
+    fprintf(stderr, "%s on %s://%s%s%s:%s/v1 (KV cache %s, context %u, %u at once)\n", l->s->name,
+            l->s->tls ? "https" : "http", is_v6 ? "[" : "", host, is_v6 ? "]" : "", port, kv, l->s->n_ctx, o->parallel);
     fflush(stderr);
 }
 
@@ -221,20 +225,25 @@ static int make_events(loop *l) {
                                     .answered = on_answered,
                                     .done = on_done,
                                     .room = on_room};
-    l->all = (connections){.base = l->base, .rules = rules};
-    l->notes = event_new(l->base, driver_fd(l->s->driver), EV_READ | EV_PERSIST, on_notes, l);
+    l->all = (connections){.base = l->base, .tls = l->s->tls, .rules = rules};
+    for (uint32_t i = 0; i < l->s->n_served; i++) {
+        l->notes[i] = event_new(l->base, driver_fd(l->s->served[i].driver), EV_READ | EV_PERSIST, on_notes, l);
+        if (!l->notes[i] || event_add(l->notes[i], NULL) != 0) return 0;
+    }
     l->terminate = evsignal_new(l->base, SIGTERM, on_signal, l);
     l->interrupt = evsignal_new(l->base, SIGINT, on_signal, l);
     l->clock = evtimer_new(l->base, on_clock, l);
-    return l->notes && l->terminate && l->interrupt && l->clock && event_add(l->notes, NULL) == 0 &&
-           event_add(l->terminate, NULL) == 0 && event_add(l->interrupt, NULL) == 0;
+    return l->terminate && l->interrupt && l->clock && event_add(l->terminate, NULL) == 0 &&
+           event_add(l->interrupt, NULL) == 0;
 }
 
 static void release(loop *l) {
     l->phase = FLUSHING;
     while (l->all.first) connection_close(l->all.first);
     if (l->listener) evconnlistener_free(l->listener);
-    struct event *const events[] = {l->notes, l->terminate, l->interrupt, l->clock};
+    for (uint32_t i = 0; i < l->s->n_served; i++)
+        if (l->notes[i]) event_free(l->notes[i]);
+    struct event *const events[] = {l->terminate, l->interrupt, l->clock};
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
         if (events[i]) event_free(events[i]);
     if (l->base) event_base_free(l->base);
@@ -247,18 +256,31 @@ const char *server_describe(void) {
     return text;
 }
 
+static int start_drivers(server *s) {
+    turns_init(&s->turns);
+    for (uint32_t i = 0; i < s->n_served; i++) {
+        s->served[i].driver = driver_start(s->served[i].serving, s->n_served > 1 ? &s->turns : NULL);
+        if (!s->served[i].driver) return 0;
+    }
+    return 1;
+}
+
+static void stop_drivers(server *s) {
+    for (uint32_t i = 0; i < s->n_served; i++) driver_stop(&s->served[i].driver);
+    turns_release(&s->turns);
+}
+
 int server_run(server *s) {
     loop l = {.s = s};
     int code = CLI_FAILED;
     signal(SIGPIPE, SIG_IGN);
-    s->driver = driver_start(s->serving);
-    if (!s->driver) return CLI_FAILED;
-    if (!make_events(&l))
-        cli_error("cannot make an event loop");
-    else
+    const int has_drivers = start_drivers(s);
+    if (has_drivers && make_events(&l))
         code = listen_at(&l);
+    else if (has_drivers)
+        cli_error("cannot make an event loop");
     if (code == CLI_OK) event_base_dispatch(l.base);
     release(&l);
-    driver_stop(&s->driver);
+    stop_drivers(s);
     return code;
 }

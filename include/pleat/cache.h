@@ -45,7 +45,7 @@
  *
  * Threads: a cache is driven from one thread; inside, it uses the workers that it was given.
  * Functions that allocate: create, open, fork, restore, is_valid, begin where it makes room for a sequence's codebooks
- * (kvcomp) and, of tokens in blocks, export; no other does.
+ * (kvcomp), block_hash, get_drift and, of tokens in blocks, export; no other does.
  */
 #ifndef PLEAT_CACHE_H
 #define PLEAT_CACHE_H
@@ -102,6 +102,10 @@ typedef struct pleat_cache_options {
      * by create alone */
     const pleat_rope *const *ropes;
     const pleat_allocator *allocator;
+    /* Statistics of the model (pleat/stats.h): rd and novel:mean=model are refused without.  Not owned; outlive the
+     * cache.  NULL, the default: none */
+    const struct pleat_stats *stats;
+    struct pleat_collector *collector; /* sees what chunks of two tokens or more bring; not owned.  NULL: nobody does */
 } pleat_cache_options;
 
 /* Fill *opt with defaults.  n_layers, n_kv_heads, n_q_heads, head_dim and max_tokens are left 0 and must be set. */
@@ -220,12 +224,40 @@ typedef struct pleat_cache_token {
 PLEAT_API pleat_status pleat_cache_tokens(const pleat_cache *cache, pleat_seq seq, uint32_t layer, uint32_t kv_head,
                                           uint32_t first, uint32_t n_tokens, pleat_cache_token *out);
 
+/* Blocks of each full layer's lane of a sequence, where cold tokens are in blocks (kvcomp, kivi, rd); else, and for an
+ * unknown sequence, 0.  Block b holds as many positions as the spec's blocks, from the spec's sinks + b blocks on. */
+PLEAT_API uint32_t pleat_cache_n_blocks(const pleat_cache *cache, pleat_seq seq);
+
+/* Hash of what a block of a lane holds: XXH3 of 64 bits of its payload, which has in it what steps and codebooks it was
+ * made with.  With rd these are the model's: equal keys and values at equal positions have equal hashes, in whatever
+ * sequence, step and company they came, and in whatever cache of the spec and statistics.  With kvcomp they are the
+ * sequence's: equal hashes are equal blocks, and equal tokens of two sequences need not have them.  For inspection: reads
+ * the payload, allocates.  PLEAT_E_ARG where there is no such block, PLEAT_E_STATE inside a step, PLEAT_E_MEMORY. */
+PLEAT_API pleat_status pleat_cache_block_hash(const pleat_cache *cache, pleat_seq seq, uint32_t layer, uint32_t kv_head,
+                                              uint32_t block, uint64_t *out);
+
+/* How far the text of blocks drifts from the statistics that rd's steps and codebooks are chosen by.  Sums over the lanes'
+ * blocks; all 0 where steps and codebooks are not the model's. */
+typedef struct pleat_cache_drift {
+    uint64_t n_blocks;
+    uint64_t n_own_keys;   /* whose keys' codes have classes of the block's own: the model's took more */
+    uint64_t n_own_values; /* whose values' codes do */
+    uint64_t n_grown; /* whose keys have larger steps than the model's: with these they would have passed their room */
+    uint64_t n_escapes; /* codes beyond their codebooks' */
+    uint64_t bytes;     /* of payloads */
+} pleat_cache_drift;
+
+/* Drift of one sequence, or of all when seq.v is 0.  Reads every block: slow.  PLEAT_E_ARG, PLEAT_E_STATE inside a step,
+ * PLEAT_E_MEMORY. */
+PLEAT_API pleat_status pleat_cache_get_drift(const pleat_cache *cache, pleat_seq seq, pleat_cache_drift *out);
+
 /* ---- preemption ---------------------------------------------------------------------------------- */
 
-/* Write what the sequence holds to an image: private to this process and this cache's options, not a file format.
- * Pages that `base` (0: none) holds at the same places are left out: an image is restored on the same base, or not at
- * all.  The sequence is not changed.  cap >= pleat_cache_image_bytes(), which is 0 for an unknown sequence or inside a
- * step.  PLEAT_E_STATE inside a step, PLEAT_E_ARG. */
+/* Write what the sequence holds to an image, for caches with these options: in this process or, without a base, in
+ * another of the same version (pleat/image.h makes files of them).  Equal sequences make equal images.  Pages that
+ * `base` (0: none) holds at the same places are left out: an image is restored on the same base, or not at all.  The
+ * sequence is not changed.  cap >= pleat_cache_image_bytes(), which is 0 for an unknown sequence or inside a step.
+ * PLEAT_E_STATE inside a step, PLEAT_E_ARG. */
 PLEAT_API uint64_t pleat_cache_image_bytes(const pleat_cache *cache, pleat_seq seq, pleat_seq base);
 PLEAT_API pleat_status pleat_cache_save(const pleat_cache *cache, pleat_seq seq, pleat_seq base, void *image,
                                         uint64_t cap);
@@ -238,6 +270,11 @@ PLEAT_API uint64_t pleat_cache_image_pages(const pleat_cache *cache, const void 
  * shape, or that leaves out what base does not hold; nothing has changed then.  PLEAT_E_STATE inside a step. */
 PLEAT_API pleat_status pleat_cache_restore(pleat_cache *cache, const void *image, uint64_t n_bytes, pleat_seq base,
                                            pleat_seq *out);
+
+/* Like pleat_cache_restore(), but the sequence is opened for max_tokens tokens, whatever the saved one was for.
+ * PLEAT_E_ARG unless max_tokens is at least its length and at most the cache's. */
+PLEAT_API pleat_status pleat_cache_restore_for(pleat_cache *cache, const void *image, uint64_t n_bytes, pleat_seq base,
+                                               uint32_t max_tokens, pleat_seq *out);
 
 /* Raise the sequence's thresholds (leankv; ah and al at least those in force, al <= ah; al as in the spec where that is
  * 0) for good, and class all of its tokens outside the window again by them, now.  Sealed pages are opened for this

@@ -10,6 +10,13 @@
  *             ...                                            that they do not need go back; once for each layer
  *         pleat_device_cache_prompt_end()                    the sequence's tokens count
  *
+ *         pleat_device_cache_chunk_begin(seq_idx, n_tokens)  uniform formats: more tokens of a sequence that has some
+ *             pleat_device_cache_chunk_attend(layer 0, q, k, v, ...) attention to what is stored and to the chunk's own
+ *             pleat_device_cache_prompt(layer 0, k, v)               store them
+ *             ...
+ *         pleat_device_cache_prompt_end()
+ *         pleat_device_cache_fork(from, to)                  uniform formats: a copy of a sequence
+ *
  *         pleat_device_cache_set_batch({seq_idx, ...})       who takes part in the steps from here on
  *             pleat_device_cache_begin                       plan + commit: pages for one more token a sequence
  *                 pleat_device_cache_append(layer 0, k, v)   store the new tokens
@@ -118,6 +125,26 @@ PLEAT_API pleat_status pleat_device_cache_prompt(pleat_device_cache *cache, uint
 
 /* All layers have been placed: the sequence's tokens count.  PLEAT_E_STATE while a layer is missing. */
 PLEAT_API pleat_status pleat_device_cache_prompt_end(pleat_device_cache *cache, void *stream, pleat_error *err);
+
+/* Like pleat_device_cache_prompt_begin(), but n_tokens more of a sequence that holds some: a later turn, or a prompt's
+ * next chunk.  Its layers are attended to by chunk_attend, stored by prompt(), and ended by prompt_end().  The sequence
+ * alone is the batch afterwards.  PLEAT_E_UNSUPPORTED with leankv; PLEAT_E_STATE for an empty sequence; PLEAT_E_LIMIT
+ * too where it would hold more than max_tokens.  Waits. */
+PLEAT_API pleat_status pleat_device_cache_chunk_begin(pleat_device_cache *cache, uint32_t seq_idx, uint32_t n_tokens,
+                                                      void *stream, pleat_error *err);
+
+/* Attention of one layer of it: to all tokens before the chunk, as they are stored and rounded to f16, and causally to
+ * the chunk's own, as they are handed in.  Before that layer's prompt().  Arguments and error as prompt_attend has
+ * them. */
+PLEAT_API pleat_status pleat_device_cache_chunk_attend(pleat_device_cache *cache, uint32_t layer, const void *q,
+                                                       const void *k, const void *v, void *out, void *stream,
+                                                       pleat_error *err);
+
+/* Sequence `to`, which is empty, becomes a copy of `from`, which is not and has no prompt under way: pages are copied,
+ * none is shared, and either goes on without the other.  Waits.  PLEAT_AGAIN and PLEAT_E_LIMIT as prompt_begin,
+ * PLEAT_E_UNSUPPORTED with leankv. */
+PLEAT_API pleat_status pleat_device_cache_fork(pleat_device_cache *cache, uint32_t from, uint32_t to, void *stream,
+                                               pleat_error *err);
 
 /* Return all pages of a sequence: it is empty.  Closing an empty one is fine; a prompt under way in it is abandoned. */
 PLEAT_API pleat_status pleat_device_cache_close(pleat_device_cache *cache, uint32_t seq_idx, void *stream,

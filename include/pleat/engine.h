@@ -50,8 +50,12 @@ typedef struct pleat_engine_options {
     uint64_t pool_bytes;    /* 0: room for max_seqs sequences of max_tokens */
     pleat_workers *workers; /* NULL: the caller's thread alone; not owned; outlives the engine */
     const pleat_allocator *allocator;
-    uint32_t devices;      /* GPUs to run on: 0, the default: the CPU; 1 */
-    uint32_t first_device; /* which GPU; default 0 */
+    uint32_t devices;                  /* GPUs to run on: 0, the default: the CPU; 1 */
+    uint32_t first_device;             /* which GPU; default 0 */
+    const struct pleat_stats *stats;   /* as in pleat_cache_options */
+    struct pleat_collector *collector; /* as in pleat_cache_options; not on a GPU */
+    uint32_t activation_bits; /* what a quantised matrix is multiplied with, coded with a scale for each 32: 16, as
+                                        * exact as f32 for what follows; or 8, faster and less exact.  0: 16; on a GPU: 0, 16 */
 } pleat_engine_options;
 
 PLEAT_API void pleat_engine_options_default(pleat_engine_options *opt);
@@ -71,9 +75,11 @@ PLEAT_API pleat_status pleat_engine_fork(pleat_engine *engine, pleat_seq seq, ui
 PLEAT_API pleat_status pleat_engine_close(pleat_engine *engine, pleat_seq seq);
 PLEAT_API uint32_t pleat_engine_length(const pleat_engine *engine, pleat_seq seq);
 
-/* See pleat_cache_restore(), _compress(); pleat_cache_save() takes pleat_engine_cache(). */
+/* See pleat_cache_restore(), _restore_for(), _compress(); pleat_cache_save() takes pleat_engine_cache(). */
 PLEAT_API pleat_status pleat_engine_restore(pleat_engine *engine, const void *image, uint64_t n_bytes, pleat_seq base,
                                             pleat_seq *out);
+PLEAT_API pleat_status pleat_engine_restore_for(pleat_engine *engine, const void *image, uint64_t n_bytes,
+                                                pleat_seq base, uint32_t max_tokens, pleat_seq *out);
 PLEAT_API pleat_status pleat_engine_compress(pleat_engine *engine, pleat_seq seq, float ah, float al);
 
 /* One sequence's share of a step. */

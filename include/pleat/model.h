@@ -193,6 +193,10 @@ PLEAT_API pleat_status pleat_detokenizer_end(pleat_detokenizer *detokenizer, cha
  * where it has none, so that ChatML is used. */
 PLEAT_API pleat_status pleat_model_chat_check(const pleat_model *model, int *is_own, pleat_error *err);
 
+/* The text of the file's own chat template, [n_bytes] without a NUL behind it; lives as long as the model.  NULL where the
+ * file has none. */
+PLEAT_API const char *pleat_model_chat_template(const pleat_model *model, size_t *n_bytes);
+
 /* Write the conversation by the model's own chat template, or in ChatML where the file has none but its vocabulary has
  * <|im_start|> and <|im_end|>, ready for the assistant's turn.  The text is to be tokenized with
  * PLEAT_TOKENIZE_SPECIAL | PLEAT_TOKENIZE_ADD_BOS: so where the model asks for a bos, one that the template puts in front

@@ -8,6 +8,7 @@
  *     spec.h     the KV spec                  engine.h   a model on a cache
  *     cost.h     what attention should take    serving.h  many requests on an engine
  *     forecast.h what a sequence would hold, without a cache
+ *     image.h    a sequence as a file
  *     device.h   GPUs                         device_cache.h   a cache on one, device_blocks.h   blocks on one
  */
 #ifndef PLEAT_PLEAT_H
@@ -23,9 +24,11 @@
 #include "pleat/device_cache.h"
 #include "pleat/engine.h"
 #include "pleat/forecast.h"
+#include "pleat/image.h"
 #include "pleat/model.h"
 #include "pleat/serving.h"
 #include "pleat/spec.h"
+#include "pleat/stats.h"
 #include "pleat/status.h"
 #include "pleat/version.h"
 

@@ -144,6 +144,12 @@ typedef struct pleat_logit_bias {
  *                  (Keskar et al. 2019, CTRL, section 4.1, with the sign minded as transformers does)
  *     frequency    times how often a token stands in the answer so far is taken away, as in OpenAI's API
  *     presence     is taken away if it stands there at all
+ *
+ * wants_json: a token that is chosen so and does not go on with an object is refused, and another is drawn from those that
+ * do.  So where it does not bind, tokens are those without it; a token that ends the text is refused until the object is
+ * whole, and then the answer is over.  Its text is UTF-8 without lone surrogates, with at most 64 levels of lists and
+ * objects, and 64 blanks between two others.  It is cut where n_predict, a stop or a time limit ends it.  A draw that is
+ * refused costs a look at each token of the vocabulary.
  */
 typedef struct pleat_request {
     size_t size_bytes;
@@ -177,6 +183,8 @@ typedef struct pleat_request {
     float repetition_penalty;                  /* > 0; default 1: none */
     uint64_t time_limit_ns; /* time from the first step that sees it until it is finished with DEADLINE; 0: none */
     int text_goes_on;       /* the answer's text goes on from the prompt's, so its first token's leading space stays */
+    int wants_json;         /* the answer is one JSON object (RFC 8259), and ends with it */
+    int text_has_special;   /* special tokens stand in the answer's text by their names; else they are left out */
 } pleat_request;
 
 /* Greedy, no tenant, 0 elsewhere. */
@@ -225,7 +233,7 @@ PLEAT_API pleat_status pleat_serving_step(pleat_serving *serving, pleat_error *e
 
 typedef enum pleat_finish {
     PLEAT_FINISH_NOT,
-    PLEAT_FINISH_END,     /* the model ended its text; that token is not handed out */
+    PLEAT_FINISH_END,     /* the model ended its text; that token is not handed out.  Or its JSON object is whole */
     PLEAT_FINISH_LENGTH,  /* n_predict tokens */
     PLEAT_FINISH_FAILED,  /* status says why */
     PLEAT_FINISH_STOP,    /* a stop string or stop token; a stop token is not handed out */
@@ -292,9 +300,10 @@ typedef struct pleat_serving_stats {
     uint32_t n_prefixes; /* kept now */
     uint64_t pages_total, pages_used, pages_evictable;
     uint64_t pages_high, pages_low; /* pages by the side that holds them; a shared page counts for each who shares it */
-    uint64_t schedule_ns;           /* time spent on deciding: plans, prefixes, demands */
-    uint64_t manage_ns;             /* time spent on memory: pages and compaction in the engine, forks, copies, swaps */
-    uint64_t compact_ns;            /* part of manage_ns for policies, and moving and requantising tokens */
+    uint64_t pages_shared; /* held by requests from the kept prefixes that they stand on; counts for each who runs */
+    uint64_t schedule_ns;  /* time spent on deciding: plans, prefixes, demands */
+    uint64_t manage_ns;    /* time spent on memory: pages and compaction in the engine, forks, copies, swaps */
+    uint64_t compact_ns;   /* part of manage_ns for policies, and moving and requantising tokens */
     uint64_t tokens_moved, pages_returned; /* counters of the engine's cache (pleat_cache_usage) */
     uint64_t fragmentation[101]; /* [k]: how often, after a step, k % of the slots in a running request's pages had no
                                   * token, rounded down */

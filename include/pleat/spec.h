@@ -9,6 +9,12 @@
  *     k8v8 k8v4 k8v2 k4v8 k4v4 k4v2 k2v8 k2v4 k2v2
  *                                            every token's key at X and value at Y bits, per-token
  *                                            asymmetric: x' = scale*code + min, scale and min in f16
+ *     h4v4 h4v3 h4v2 h3v4 h3v3 h3v2 h2v4 h2v3 h2v2
+ *                                            the same at 4, 3 and 2 bits by another quantiser: vectors are rotated, so that
+ *                                            their elements are close to normal, and rounded to Lloyd-Max levels; a norm
+ *                                            in f16 a token and side: x' = norm*level[code].  kvcomp and kivi have none
+ *                                            for their buffer.  tq4 and tq3 are read as h4v4 and h3v3, which TurboQuant
+ *                                            is in llama.cpp's family
  *     leankv:ah=3,al=0,window=64,high=k8v4,low=k4v2,threshold=length,step=paper
  *                                            each KV head keeps important tokens in the high format, middling ones
  *                                            in the low one and drops the rest; all keys may be left out
@@ -20,11 +26,13 @@
  *                                            eviction: every KV head keeps `budget` tokens at most, the first `sinks`
  *                                            and the newest `window` among them, and drops the others: when a
  *                                            prompt has been read, and from then on where it evicts in generation
- *     novel:budget=25%,window=32,sinks=4,format=k8v4,reclaim=reuse
- *                                            eviction by how unlike keys are, whatever is asked; takes no kvcrush
+ *     novel:budget=25%,window=32,sinks=4,format=k8v4,reclaim=reuse,mean=prompt
+ *                                            eviction by how unlike keys are, whatever is asked; takes merge, but no kvcrush
  *     ...+kvcrush:share=25%,anchor=mean,unit=token
  *                                            behind the others: a share of what the budget leaves beside sinks and
  *                                            window goes to representatives of the tokens that would be dropped
+ *     ...+merge                              behind all of these in place of kvcrush: what is dropped goes into the
+ *                                            nearest token that stays
  *     kvcomp:k=0.2,v=0.15,kunit=channel,block=64,sinks=4,buffer=128,high=f16
  *                                            cold tokens in blocks, with a bounded error, entropy-coded
  *     kvcomp:...+pack                        the same with fixed widths inside a block instead of the entropy coder
@@ -33,6 +41,8 @@
  *                                            +pack, and of one kind is what it caches
  *     kivi:bits=2,sinks=4,buffer=128,high=f16
  *                                            cold tokens in blocks of 32 at 2 or 4 bits
+ *     rd:k=0.15,v=1.1,sinks=4,buffer=94,high=k8v8
+ *                                            cold tokens in blocks of 64, whose steps and codebooks are the model's
  *
  * leankv.  There are N tokens so far, and s is the mean attention that a token has received from later ones (largest
  * over the query heads that share the KV head).  A token that has left the window is kept high if s >= ah/N, low if
@@ -53,6 +63,8 @@
  *     pyramidkv   as snapkv, with budgets that fall from layer to layer         at the end of prompts
  *     adakv       as snapkv, with a layer's budget shared by its heads          at the end of prompts
  *     novel       how unlike the key, before RoPE, is to the lane's mean        in prompts and generation
+ *     mean        novel: prompt: the mean of the sequence's tokens so far; model: of the model, from its statistics
+ *                 (stats.h), without which a cache refuses it.  Then a token's score depends on that token alone
  *     budget      tokens of a lane (512), a share of the prompt (25%), or bytes of a sequence with all that belongs to
  *                 it (64KiB, 8MiB, 1GiB): as many whole pages a lane as these leave.  Never below sinks + window: a
  *                 share gives that many at least, tokens and bytes are refused.  A prompt is held whole while it is
@@ -68,7 +80,10 @@
  *     anchor      what tokens are ordered by their distance to: mean, random, alternate; kmeans: clusters instead
  *     unit        token, or page: whole pages of tokens are kept or dropped, by policy and representatives alike
  *
- * kvcomp, kivi.  A lane keeps its first `sinks` tokens and its newest in pages of the high format.  At the end of a
+ * merge.  Of the tokens of a lane that stay, but for sinks and the newest, one takes the value of a dropped one in, by
+ * attention received, and is attended to as both (src/cache/keep/merge.h).  It takes 2 bytes more a token.
+ *
+ * kvcomp, kivi, rd.  A lane keeps its first `sinks` tokens and its newest in pages of the high format.  At the end of a
  * prompt and in generation, when the newest are more than `buffer`, whole blocks of the oldest of them are compressed, as
  * few as bring them down to it.  kvcomp without keys, alone or before +pack, is what is recommended:
  * kvcomp:k=0.1,v=0.2,buffer=94,high=k8v8.
@@ -78,7 +93,11 @@
  *     block       tokens of a block: 16, 32, 64, 128 or 256
  *     sinks       first tokens, which are in no block: 0..2^24.  0: blocks begin with a lane's first token
  *     buffer      other tokens that may stay outside blocks, at least 1: 1..2^24
- *     high        the format of both.  A cache refuses one whose pages are smaller than the blocks made of them can be
+ *     high        the format of both, none of the h formats.  A cache refuses one whose pages are smaller than the blocks
+ *                 made of them can be
+ *     rd          k: step of keys' codes, in units of what a query makes of it: an error of a logit of about k/sqrt(12)
+ *                 for each of a head's dimensions, 0.001 to 10.  v: step of values' codes, relative to the root mean
+ *                 square of the token's value, 0.01 to 10.  A cache needs the model's statistics (stats.h)
  *     bits        kivi: 2 or 4.  Keys share a step by dimension and 32 tokens, values by token and 32 dimensions
  *
  * Sliding windows.  A model may have layers whose queries see the newest tokens alone.  Under any spec these tokens are kept
@@ -100,10 +119,12 @@
 extern "C" {
 #endif
 
-/* How one token's key and value are stored.  Either both 32, both 16, or each of 8, 4, 2. */
+/* How one token's key and value are stored.  Either both 32, both 16, or each of 8, 4, 2; rotated: each of 4, 3, 2. */
 typedef struct pleat_format {
     uint8_t k_bits;
     uint8_t v_bits;
+    uint8_t
+        rotated; /* 1: rotated and rounded to Lloyd-Max levels, with a norm: the h formats; 0: by minimum and range */
 } pleat_format;
 
 /* What decides which tokens are kept, and how well. */
@@ -142,6 +163,7 @@ typedef enum pleat_anchor {
     PLEAT_ANCHOR_ALTERNATE,
     PLEAT_ANCHOR_KMEANS
 } pleat_anchor;
+typedef enum pleat_key_mean { PLEAT_KEY_MEAN_PROMPT, PLEAT_KEY_MEAN_MODEL } pleat_key_mean;
 typedef enum pleat_crush_unit { PLEAT_CRUSH_TOKEN, PLEAT_CRUSH_PAGE } pleat_crush_unit;
 
 /* What an eviction policy may keep. */
@@ -155,7 +177,8 @@ typedef struct pleat_budget {
 typedef enum pleat_compressor {
     PLEAT_COMPRESSOR_NONE,
     PLEAT_COMPRESSOR_KVCOMP,
-    PLEAT_COMPRESSOR_KIVI
+    PLEAT_COMPRESSOR_KIVI,
+    PLEAT_COMPRESSOR_RD
 } pleat_compressor;
 typedef enum pleat_k_unit { PLEAT_K_UNIT_CHANNEL, PLEAT_K_UNIT_BLOCK } pleat_k_unit;
 
@@ -173,17 +196,19 @@ typedef struct pleat_spec {
     float ah, al;                    /* leankv: 0 <= al <= ah <= 1e6 */
     float keep;                      /* topk: share of the tokens, 0 < keep <= 1 */
     pleat_budget budget;             /* eviction */
-    uint32_t sinks;                  /* eviction, kvcomp, kivi: first tokens that stay; 0..2^24 */
+    uint32_t sinks;                  /* eviction, kvcomp, kivi, rd: first tokens that stay; 0..2^24 */
     pleat_reclaim reclaim;           /* eviction */
+    pleat_key_mean mean;             /* novel */
+    uint32_t merge;                  /* 1: merge stands behind the policy, and kvcrush does not; 0: not */
     uint32_t crush;                  /* 1: kvcrush stands behind the policy; 0: not, and share, anchor and unit are 0 */
     float share;                     /* kvcrush: 0 <= share <= 1 */
     pleat_anchor anchor;             /* kvcrush */
     pleat_crush_unit unit;           /* kvcrush */
     pleat_compressor compressor;     /* NONE, or there is no policy */
-    float k, v;                      /* kvcomp: 1/255..1 */
+    float k, v;                      /* kvcomp: 1/255..1; rd: 0.001..10 and 0.01..10 */
     pleat_k_unit kunit;              /* kvcomp */
-    uint32_t block;                  /* kvcomp: 16, 32, 64, 128, 256; kivi: 32 */
-    uint32_t buffer;                 /* kvcomp, kivi: 1..2^24 */
+    uint32_t block;                  /* kvcomp: 16, 32, 64, 128, 256; kivi: 32; rd: 64 */
+    uint32_t buffer;                 /* kvcomp, kivi, rd: 1..2^24 */
     uint32_t bits;                   /* kivi: 2, 4 */
     uint32_t pack;                   /* 1: `+pack` stands behind kvcomp */
     char profile[PLEAT_PROFILE_CAP]; /* leankv: where ah, al and the rest come from; "": from this spec.  Whoever parsed

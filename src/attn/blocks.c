@@ -2,7 +2,7 @@
  *
  * blocks.c: the walk over groups of blocks: scratch, opening, prefetching, decoding slice by slice.  See blocks_walk.h.
  */
-#include "attn/blocks_walk.h"
+#include "attn/blocks_rd.h"
 #include "core/memory.h"
 
 #define STREAMS PLEAT__STREAMS
@@ -30,6 +30,7 @@ static void carve(pleat__blocks_walk *w, const pleat__block_format *f, uint32_t 
     w->value_middles = pleat__arena_take(a, row, sizeof(float));
     w->floats = pleat__arena_take(a, ROWS * longer, sizeof(float));
     w->copies = pleat__arena_take(a, STREAMS * pleat__block_copy_bytes(f), 1);
+    if (f->is_rd) w->rd = pleat__arena_take(a, pleat__blocks_rd_floats(n_group, (uint32_t)d), sizeof *w->rd);
 }
 
 uint64_t pleat__attn_blocks_scratch_bytes(const pleat__block_format *format, uint32_t n_group) {
@@ -84,6 +85,7 @@ static bool open_group(pleat__blocks_walk *w, const pleat__block_run *run, uint3
     w->n_blocks = 0;
     for (uint32_t block = from; block < to; block++) {
         uint8_t *copy = w->copies + w->n_blocks * bytes;
+        w->blocks[w->n_blocks] = block;
         if (pleat__block_run_open(run, block, copy, &w->readers[w->n_blocks]) == PLEAT_OK) w->n_blocks++;
     }
     w->n_tokens = w->n_blocks * run->format->tokens;
@@ -114,8 +116,24 @@ static bool are_done(const matrices *m) {
     return all;
 }
 
+/* The next slice of every block's keys. */
+static void decode_keys(const pleat__codec_dsp *codec, const pleat__block_run *run, const matrices *m) {
+    if (run->rd)
+        pleat__rd_decode_keys(codec, run->rd, m->sections, m->n, m->out);
+    else
+        pleat__sections_decode(codec, m->codebook, m->sections, m->n, m->n_vectors, m->out);
+}
+
+static void decode_values(const pleat__codec_dsp *codec, const pleat__block_run *run, uint32_t slice,
+                          const matrices *m) {
+    if (run->rd)
+        pleat__rd_decode_values(codec, run->rd, slice, m->sections, m->n, m->out);
+    else
+        pleat__sections_decode(codec, m->codebook, m->sections, m->n, m->n_vectors, m->out);
+}
+
 static bool add_group(const pleat__blocks_steps *steps, pleat__blocks_walk *w, const pleat__codec_dsp *codec,
-                      const pleat__block_run *run, ahead *next) {
+                      const pleat__block_run *run, const float *q, ahead *next) {
     const pleat__block_format *f = w->format;
     matrices k, v;
     matrices_init(&k, w, run->codebooks ? &run->codebooks->k : NULL, true);
@@ -123,20 +141,22 @@ static bool add_group(const pleat__blocks_steps *steps, pleat__blocks_walk *w, c
     steps->keys_begin(w);
     for (uint32_t slice = 0; slice < f->tokens / ROWS; slice++) {
         ahead_step(next);
-        pleat__sections_decode(codec, k.codebook, k.sections, k.n, k.n_vectors, k.out);
+        decode_keys(codec, run, &k);
         ahead_step(next);
         steps->keys(w, slice);
     }
+    if (run->rd) pleat__blocks_rd_keys(w, run->rd, steps->mean, q);
     for (uint32_t h = 0; w->query->cap2 > 0 && h < w->query->n_group; h++)
         steps->cap(w->weights + (size_t)h * pleat__blocks_row(f), w->n_tokens, w->query->cap2);
     steps->softmax(w);
     for (uint32_t slice = 0; slice < f->head_dim / ROWS; slice++) {
         if (slice * ROWS % f->v_group == 0) steps->values_begin(w, slice * ROWS / f->v_group);
         ahead_step(next);
-        pleat__sections_decode(codec, v.codebook, v.sections, v.n, v.n_vectors, v.out);
+        decode_values(codec, run, slice, &v);
         ahead_step(next);
         steps->values(w, slice);
     }
+    if (run->rd) pleat__blocks_rd_values(w, run->rd);
     return are_done(&k) && are_done(&v);
 }
 
@@ -148,6 +168,11 @@ bool pleat__blocks_walk_run(const pleat__blocks_steps *steps, const pleat__attn_
     pleat__blocks_walk w = {.query = query, .format = f, .acc = acc};
     pleat__arena arena = {.base = scratch, .cap_bytes = pleat__attn_blocks_scratch_bytes(f, query->n_group)};
     carve(&w, f, query->n_group, &arena);
+    pleat__attn_query ordered = *query;
+    if (run->rd) {
+        ordered.f32 = pleat__blocks_rd_begin(run->rd, query, w.rd);
+        w.query = &ordered;
+    }
     steps->begin(&w);
     ahead next = {0};
     ahead_set(&next, run, block_from, pleat__min_u32(block_from + STREAMS, block_to), 1);
@@ -157,7 +182,7 @@ bool pleat__blocks_walk_run(const pleat__blocks_steps *steps, const pleat__attn_
         to = pleat__min_u32(from + STREAMS, block_to);
         ahead_set(&next, run, to, pleat__min_u32(to + STREAMS, block_to), 2 * (f->tokens + f->head_dim) / ROWS);
         sound = open_group(&w, run, from, to) && sound;
-        if (w.n_blocks > 0) sound = add_group(steps, &w, codec, run, &next) && sound;
+        if (w.n_blocks > 0) sound = add_group(steps, &w, codec, run, query->f32, &next) && sound;
     }
     steps->end(&w);
     return sound;

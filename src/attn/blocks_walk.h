@@ -49,7 +49,9 @@ typedef struct pleat__blocks_walk {
     float *value_middles; /* [4*T] likewise */
     float *floats;        /* [16][d or T, whichever is more] */
     uint8_t *copies;      /* [PLEAT__STREAMS] payloads that cross pages */
-    uint32_t heads;       /* the group's, rounded up to PLEAT__BLOCKS_HEADS */
+    float *rd;            /* pleat__blocks_rd_begin()'s */
+    uint32_t blocks[PLEAT__STREAMS]; /* which of the lane's they are */
+    uint32_t heads;                  /* the group's, rounded up to PLEAT__BLOCKS_HEADS */
 } pleat__blocks_walk;
 
 static inline uint32_t pleat__blocks_row(const pleat__block_format *f) { return PLEAT__STREAMS * f->tokens; }
@@ -61,6 +63,24 @@ static inline float pleat__blocks_middle(uint32_t n_levels) { return 0.5f * (flo
 static inline float pleat__blocks_unit(const uint8_t *p, size_t i) {
     return pleat__f16_to_f32((uint16_t)(p[2 * i] | p[2 * i + 1] << 8));
 }
+
+/* The turned mean key's logits, to be added to those of blocks of a lane (blocks_rd.h). */
+typedef struct pleat__blocks_means {
+    const struct pleat__rd_lane *lane;
+    const uint32_t *blocks; /* [n_blocks] which of the lane's they are */
+    uint32_t n_blocks, n_heads;
+    const float *ab;   /* [n_heads][head_dim] A of each mean, then B of each */
+    const float *flat; /* [n_heads] what does not turn */
+    float *cosines;    /* scratch [2][n_means]: of a block's first position, by mean; then its sines */
+    float *xy;         /* scratch [2][n_means] */
+    float *logits;     /* [n_heads][row], a block's 64 behind the block's before */
+    uint32_t row;
+} pleat__blocks_means;
+
+typedef void (*pleat__blocks_mean_fn)(const pleat__blocks_means *means);
+void pleat__blocks_mean_ref(const pleat__blocks_means *means);
+void pleat__blocks_mean_avx2(const pleat__blocks_means *means);
+void pleat__blocks_mean_avx512(const pleat__blocks_means *means);
 
 typedef struct pleat__blocks_steps {
     void (*begin)(pleat__blocks_walk *w);      /* once a call */
@@ -74,6 +94,7 @@ typedef struct pleat__blocks_steps {
     /* o[][16*slice ..] = o*rescale + share*sums, from codes: of each block [T/4] vectors */
     void (*values)(pleat__blocks_walk *w, uint32_t slice);
     void (*end)(pleat__blocks_walk *w); /* once a call */
+    pleat__blocks_mean_fn mean;         /* rd */
 } pleat__blocks_steps;
 
 bool pleat__blocks_walk_run(const pleat__blocks_steps *steps, const pleat__attn_query *query,

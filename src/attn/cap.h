@@ -4,8 +4,8 @@
  *
  * Between a kernel's logits and its softmax stands one call, which runs where the model asks for it:
  *
- *     decode    after the keys of a group and block of heads       decode.h, pleat__decode_cap
- *     prompt    after the logits of a block of keys                prompt_blocked.c, pleat__prompt_cap
+ *     decode    after the keys of a group and block of heads       decode.h, pleat__decode_adjust
+ *     prompt    after the logits of a block of keys                prompt_blocked.c, pleat__prompt_adjust
  *     blocks    after the keys of a group of blocks                blocks.c
  *
  * So what is left behind for the scores, and the running maximum, are of bounded logits.  A cap is in units of logit2, as

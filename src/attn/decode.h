@@ -6,7 +6,7 @@
  * 4, 2 or 1 query heads the vector variants do
  *
  *     keys      logit2 [head][tile][16]           integers: query limbs times codes, then scale and minimum
- *     cap       where the model bounds its logits: cap.h
+ *     adjust    where the model bounds its logits: cap.h; where tokens have masses: mass.h
  *     softmax   against the group's own maximum, so that nothing waits for the running one
  *     values    o[head][:] = o*2^(m - m') + 2^(group max - m') * sum of weight * v'
  *
@@ -22,7 +22,9 @@
 #define PLEAT_ATTN_DECODE_H
 
 #include "attn/attn.h"
+#include "attn/mass.h"
 #include "core/compiler.h"
+#include "quant/levels.h"
 
 void pleat__attn_decode_ref(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
                             uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride);
@@ -72,6 +74,22 @@ void pleat__attn_decode_received_neon(const pleat__kv_run *run, uint32_t slot_fr
  * lane, k8v8 31 to 28.5, k4v2 16.5 to 15.2. */
 #define PLEAT__DECODE_GROUP_BYTES 16640u
 
+/* What a kernel is made for: the bits of keys or values, 2 to 32, or 10 and those of a rotated format, whose codes stand
+ * for the whole numbers of quant/levels.h: 12, 13, 14.  Their rows in tables of kernels follow the others'. */
+#define PLEAT__DECODE_ROWS 9u
+static inline uint32_t pleat__decode_row(uint32_t bits, uint8_t rotated) {
+    return rotated ? 4 + bits : (uint32_t)__builtin_ctz(bits);
+}
+INLINE bool pleat__has_levels(uint32_t width) { return width > 8 && width < 16; }
+
+/* Bits of a plane: of three bits the third stands apart. */
+INLINE uint32_t pleat__plane_bits(uint32_t width) { return pleat__has_levels(width) ? (width == 14 ? 4 : 2) : width; }
+
+/* Where a tile of `width` bits at `tile` has the third bits of 64 bytes at `at`. */
+INLINE const uint8_t *pleat__third_bits(const uint8_t *tile, uint32_t head_dim, size_t at) {
+    return tile + 4 * (size_t)head_dim + at / 2;
+}
+
 /* A walk over the tiles of a run. */
 typedef struct pleat__tile_cursor {
     const pleat__kv_run *run;
@@ -115,6 +133,7 @@ typedef struct pleat__tile_group {
     const uint8_t *v[PLEAT__DECODE_TILES];
     const uint16_t *k_meta[PLEAT__DECODE_TILES];
     const uint16_t *v_meta[PLEAT__DECODE_TILES];
+    const uint16_t *mass[PLEAT__DECODE_TILES];   /* NULL: none has any */
     const uint8_t *k_ahead[PLEAT__DECODE_TILES]; /* what to prefetch; the tile itself when there is nothing */
     const uint8_t *v_ahead[PLEAT__DECODE_TILES];
 } pleat__tile_group;
@@ -144,6 +163,7 @@ static inline void pleat__tile_group_take(pleat__tile_group *g, pleat__tile_curs
         g->v[t] = pleat__v_tile(l, c->page, c->tile);
         g->k_meta[t] = pleat__k_meta(l, c->page, c->tile);
         g->v_meta[t] = pleat__v_meta(l, c->page, c->tile);
+        g->mass[t] = pleat__mass_tile(l, c->page, c->tile);
         g->live[t] = pleat__tile_live(c, slot_to);
         g->any_live |= g->live[t];
         g->k_ahead[t] = g->k[t];
@@ -182,11 +202,14 @@ static inline uint32_t pleat__decode_ahead_slots(const pleat__page_layout *l) {
     return PLEAT__TILE * pleat__decode_group_tiles(l);
 }
 
-/* Bound the logits of a group and a block of heads, where the query asks for it. */
-INLINE void pleat__decode_cap(const pleat__attn_query *query, uint32_t heads, const pleat__tile_group *g,
-                              float (*logits)[PLEAT__DECODE_TILES][PLEAT__TILE], pleat__attn_cap_fn cap) {
+/* Bound the logits of a group and a block of heads, where the query asks for it, and add masses, where there are. */
+INLINE void pleat__decode_adjust(const pleat__attn_query *query, uint32_t heads, const pleat__tile_group *g,
+                                 float (*logits)[PLEAT__DECODE_TILES][PLEAT__TILE], pleat__attn_cap_fn cap) {
     for (uint32_t h = 0; query->cap2 > 0 && h < heads; h++)
         cap(logits[h][0], (size_t)g->n_tiles * PLEAT__TILE, query->cap2);
+    if (!g->mass[0]) return;
+    for (uint32_t h = 0; h < heads; h++)
+        for (uint32_t t = 0; t < g->n_tiles; t++) pleat__mass_add(g->mass[t], logits[h][t]);
 }
 
 /* Write -infinity as the logits of a group in which nothing counts. */

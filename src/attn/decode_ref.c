@@ -12,13 +12,15 @@
 #include "quant/variants.h"
 
 /* logit2 of the tile's 16 slots; k is [d][16]. */
-static void logits_of_tile(const float *q, const float *k, uint32_t head_dim, float cap2, uint32_t live, float *out) {
+static void logits_of_tile(const float *q, const float *k, uint32_t head_dim, float cap2, const uint16_t *mass,
+                           uint32_t live, float *out) {
     double sum[PLEAT__TILE] = {0};
     for (uint32_t i = 0; i < head_dim; i++) {
         for (uint32_t s = 0; s < PLEAT__TILE; s++) sum[s] += (double)(q[i] * k[i * PLEAT__TILE + s]);
     }
     for (uint32_t s = 0; s < PLEAT__TILE; s++) out[s] = (float)sum[s];
     if (cap2 > 0) pleat__attn_cap_ref(out, PLEAT__TILE, cap2);
+    pleat__mass_add(mass, out);
     for (uint32_t s = 0; s < PLEAT__TILE; s++) out[s] = live >> s & 1 ? out[s] : -INFINITY;
 }
 
@@ -48,9 +50,10 @@ void pleat__attn_decode_ref(const pleat__attn_query *query, const pleat__kv_run 
     pleat__tile_cursor_init(&c, run, slot_from);
     for (; c.slot < slot_to; pleat__tile_cursor_next(&c)) {
         const uint32_t live = pleat__tile_live(&c, slot_to);
+        const uint16_t *mass = pleat__mass_tile(run->layout, c.page, c.tile);
         pleat__quant_load_k_ref(run->layout, c.page, c.tile, tile);
         for (uint32_t g = 0; g < query->n_group; g++) {
-            logits_of_tile(query->f32 + (size_t)g * d, tile, d, query->cap2, live, logit[g]);
+            logits_of_tile(query->f32 + (size_t)g * d, tile, d, query->cap2, mass, live, logit[g]);
             if (logits) memcpy(logits + g * logits_stride + c.slot, logit[g], sizeof logit[g]);
         }
         pleat__quant_load_v_ref(run->layout, c.page, c.tile, tile);

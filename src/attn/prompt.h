@@ -7,7 +7,7 @@
  *     for each block of a run, from its slot 0                       prompt_blocked.c
  *         K, V: tiles in place (f32) or dequantised to scratch       prompt_blocked.c
  *         logits    s = q k'             [rows][64]                  variant
- *         cap       where the model bounds its logits                variant (cap.h)
+ *         adjust    where the model bounds its logits, and masses    variant (cap.h), prompt_blocked.c (mass.h)
  *         weights   s = 2^(s - m'), m = m', l = l*2^(m-m') + sum     variant
  *         values    o = o*2^(m-m') + s v'                            variant
  *     out = o/l, lse2 = m + log2(l)                                  prompt_blocked.c
@@ -25,7 +25,7 @@
  *         K: tiles in place or dequantised, once                     prompt_blocked.c
  *         for each block of rows, in the order of queries            received_blocked.c
  *             for each block of the span that these rows see         received_blocked.c
- *                 logits, cap                                        variant
+ *                 logits, adjust                                     as above
  *                 received += 2^(max over g of (s - lse2))           variant
  *
  * A row's bits depend on its query and the keys it sees alone, not on the rows it shares the call with.  Blocks start
@@ -67,19 +67,20 @@ typedef struct pleat__prompt_block {
     uint32_t head_dim;
     uint32_t n_group;
     uint32_t n_rows;
-    uint32_t row_from;                   /* a multiple of n_group */
-    uint32_t n_tiles;                    /* 1..PLEAT__PROMPT_TILES that hold keys; the others' k may be read */
-    const float *k[PLEAT__PROMPT_TILES]; /* [d][16 keys] */
-    const float *v[PLEAT__PROMPT_TILES]; /* [16 keys][d]; not for `received` */
-    uint64_t *visible;                   /* [row] bit j: the row sees slot j of the block */
-    float *q;                            /* [row][d], times scale*log2(e) */
-    float *s;                            /* [row][64] logit2, then weight */
-    float *o;                            /* [row][d]; o, l, m as in attn.h */
-    float *l;                            /* [row] */
-    float *m;                            /* [row]; past n_rows -infinity, and stays so */
-    float *rescale;                      /* [row] 2^(m - m'), from weights to values */
-    float *lse2;                         /* [row] for `received` and `collect`, as is */
-    float *received;                     /* [64] */
+    uint32_t row_from;                         /* a multiple of n_group */
+    uint32_t n_tiles;                          /* 1..PLEAT__PROMPT_TILES that hold keys; the others' k may be read */
+    const float *k[PLEAT__PROMPT_TILES];       /* [d][16 keys] */
+    const float *v[PLEAT__PROMPT_TILES];       /* [16 keys][d]; not for `received` */
+    const uint16_t *mass[PLEAT__PROMPT_TILES]; /* [16 keys]; NULL: none has any */
+    uint64_t *visible;                         /* [row] bit j: the row sees slot j of the block */
+    float *q;                                  /* [row][d], times scale*log2(e) */
+    float *s;                                  /* [row][64] logit2, then weight */
+    float *o;                                  /* [row][d]; o, l, m as in attn.h */
+    float *l;                                  /* [row] */
+    float *m;                                  /* [row]; past n_rows -infinity, and stays so */
+    float *rescale;                            /* [row] 2^(m - m'), from weights to values */
+    float *lse2;                               /* [row] for `received` and `collect`, as is */
+    float *received;                           /* [64] */
 } pleat__prompt_block;
 
 /* What a walk keeps of a block for `collect`. */
@@ -111,8 +112,8 @@ typedef struct pleat__prompt_hidden {
 /* Of slots [slot, slot + 64), those that query i misses. */
 uint64_t pleat__prompt_missed(const pleat__prompt_hidden *hidden, uint32_t slot, uint32_t i);
 
-/* Bound the block's logits where cap2 is not 0: attn/cap.h. */
-void pleat__prompt_cap(const pleat__prompt_block *b, pleat__attn_cap_fn cap, float cap2);
+/* Bound the block's logits where cap2 is not 0 (cap.h), and add masses where there are (mass.h). */
+void pleat__prompt_adjust(const pleat__prompt_block *b, pleat__attn_cap_fn cap, float cap2);
 
 /* Copy queries [n][G][d] to q, scaled. */
 void pleat__prompt_read_queries(float *to, const float *q, size_t q_stride, uint32_t n_queries, size_t row_floats,

@@ -13,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "attn/mass.h"
 #include "attn/prompt.h"
 
 #define LOG2_E 1.44269504088896341
@@ -47,6 +48,7 @@ uint64_t pleat__prompt_fetch(pleat__prompt_block *b, const pleat__kv_run *run, u
         const uint32_t first = slot + t * PLEAT__TILE;
         const uint32_t page_slot = first % layout->tokens, tile = page_slot / PLEAT__TILE;
         uint8_t *page = pleat__kv_page(run, first / layout->tokens);
+        b->mass[t] = pleat__mass_tile(layout, page, tile);
         if (in_place) {
             b->k[t] = (const float *)(const void *)pleat__k_tile(layout, page, tile);
             b->v[t] = (const float *)(const void *)pleat__v_tile(layout, page, tile);
@@ -73,6 +75,7 @@ static uint64_t fetch_blocks(pleat__prompt_block *b, const pleat__block_run *run
     for (uint32_t t = 0; t < b->n_tiles; t++) {
         const uint32_t first = slot + t * PLEAT__TILE, at = first % n_tokens / PLEAT__TILE * tile_floats;
         (void)pleat__block_loader_load(loader, run, first / n_tokens);
+        b->mass[t] = NULL;
         b->k[t] = loader->k + at;
         b->v[t] = loader->v + at;
         if (n_tokens >= PLEAT__PROMPT_KEYS) continue;
@@ -110,9 +113,12 @@ uint64_t pleat__prompt_missed(const pleat__prompt_hidden *hidden, uint32_t slot,
     return end > hidden->n ? missed | bits_of(slot, 0, end - hidden->n) : missed;
 }
 
-void pleat__prompt_cap(const pleat__prompt_block *b, pleat__attn_cap_fn cap, float cap2) {
+void pleat__prompt_adjust(const pleat__prompt_block *b, pleat__attn_cap_fn cap, float cap2) {
     for (uint32_t row = b->row_from; cap2 > 0 && row < b->n_rows; row++)
         cap(b->s + row * PLEAT__PROMPT_KEYS, (size_t)b->n_tiles * PLEAT__TILE, cap2);
+    for (uint32_t row = b->row_from; b->mass[0] && row < b->n_rows; row++)
+        for (uint32_t t = 0; t < b->n_tiles; t++)
+            pleat__mass_add(b->mass[t], b->s + row * PLEAT__PROMPT_KEYS + t * PLEAT__TILE);
 }
 
 void pleat__prompt_read_queries(float *to, const float *q, size_t q_stride, uint32_t n_queries, size_t row_floats,
@@ -200,7 +206,7 @@ static void attend(walk *w, const pleat__kv_run *run, uint32_t seen, uint32_t st
         if (hidden) hide(&w->block, hidden, slot);
         if (w->kept) keep_begin(w, slot);
         w->ops->logits(&w->block);
-        pleat__prompt_cap(&w->block, w->ops->cap, w->args->cap2);
+        pleat__prompt_adjust(&w->block, w->ops->cap, w->args->cap2);
         w->ops->weights(&w->block);
         w->ops->values(&w->block);
         if (w->kept) keep_end(w);

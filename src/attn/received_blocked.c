@@ -83,7 +83,7 @@ static void receive_rows(walk *w, uint32_t slot, uint32_t first, uint32_t n_quer
         pleat__prompt_set_visible(b, slot, w->alive[n], n_queries, w->seen + first * w->step, w->step);
         if (b->row_from == b->n_rows) continue;
         w->ops->logits(b);
-        pleat__prompt_cap(b, w->ops->cap, w->args->cap2);
+        pleat__prompt_adjust(b, w->ops->cap, w->args->cap2);
         w->ops->received(b);
     }
 }

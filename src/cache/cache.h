@@ -16,6 +16,7 @@
  *     attend.c     the calls of one layer
  *     create.c     options to sizes, sizes to memory; create and destroy
  *     inspect.c    usage, tokens, exported vectors, validity
+ *     inspect_blocks.c  what blocks hold, as bytes
  *     traits.c     what engines and planners ask
  *     forecast.c   what a sequence would hold
  *
@@ -40,6 +41,8 @@ typedef struct pleat__workspace {
     pleat__page_id *stage_ids;       /* 0, 1, 2, ... */
     float *lse2;                     /* [step_tokens][n_q_heads] of a layer's chunks, where prompts are counted */
     float *q_kept;                   /* [step_tokens][n_q_heads][head_dim] copies of q, for when out is q */
+    float *rotated_q;                /* [rows][n_q_heads][head_dim] of a call, where formats are rotated */
+    float *rotated_k, *rotated_v;    /* [rows][n_kv_heads][head_dim] */
     float *strands;                  /* [strands][n_kv_heads][strand slots] attention received in a layer: prompt.c */
     uint8_t *worker;                 /* [workers][worker_bytes] */
     uint64_t worker_bytes;
@@ -120,6 +123,11 @@ static inline bool pleat__cache_is_ring(const pleat_cache *c, uint32_t lane) {
 /* What the pages of a lane's side look like. */
 static inline const pleat__page_layout *pleat__cache_layout(const pleat_cache *c, uint32_t lane, pleat__side side) {
     return side == PLEAT__HIGH && pleat__cache_is_ring(c, lane) ? &c->ring_layout : &c->layouts[side];
+}
+
+/* Whether lanes hold rotated vectors (quant/rotate.h): those of every format do, if one is rotated. */
+static inline bool pleat__cache_is_rotated(const pleat_cache *c) {
+    return c->opt.spec.high.rotated || c->opt.spec.low.rotated;
 }
 
 /* A worker's scratch, empty. */

@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "hw/os_memory.h"
 #include "spec/spec.h"
+#include "stats/stats.h"
 
 #define DEFAULT_STEP_TOKENS 512u
 #define MAX_SEQS 65535u /* counted in 16 bits: fork.c */
@@ -85,7 +86,8 @@ static pleat_status check_rope(const pleat_cache_options *opt, uint32_t layer, p
 }
 
 static pleat_status check_ropes(const pleat_cache_options *opt, pleat_error *err) {
-    if (pleat__scoring_of(&opt->spec) != PLEAT__SCORING_NOVELTY) return PLEAT_OK; /* nobody else looks at them */
+    const bool looks = pleat__scoring_of(&opt->spec) == PLEAT__SCORING_NOVELTY || opt->collector || opt->stats;
+    if (!looks) return PLEAT_OK;
     for (uint32_t layer = 0; opt->ropes && layer < opt->n_layers; layer++) PLEAT_TRY(check_rope(opt, layer, err));
     return PLEAT_OK;
 }
@@ -240,11 +242,9 @@ static pleat_status take_memory(pleat_cache *c, uint32_t n_pages, pleat_error *e
 }
 
 /* What a cache that is only planned need not know. */
-static pleat_status check_knows_ropes(const pleat_cache_options *opt, pleat_error *err) {
-    const bool needs_ropes = pleat__scoring_of(&opt->spec) == PLEAT__SCORING_NOVELTY;
-    PLEAT_FAIL_IF(needs_ropes && !opt->ropes, err, PLEAT_E_ARG, PLEAT_NOWHERE,
-                  "cache: novel looks at keys as they were before RoPE, and options.ropes does not say how to undo it");
-    return PLEAT_OK;
+static pleat_status check_knows(const pleat_cache *c, const pleat_cache_options *opt, pleat_error *err) {
+    if (c->keep->check) PLEAT_TRY(c->keep->check(c, opt, err));
+    return opt->collector ? pleat__collector_bind(opt->collector, opt, err) : PLEAT_OK;
 }
 
 pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **out, pleat_error *err) {
@@ -255,7 +255,7 @@ pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **ou
     c->al = al;
     uint32_t n_pages = 0;
     pleat_status status = pleat__cache_derive(c, opt, err);
-    if (status == PLEAT_OK) status = check_knows_ropes(opt, err);
+    if (status == PLEAT_OK) status = check_knows(c, opt, err);
     if (status == PLEAT_OK) status = count_pages(c, &n_pages, err);
     if (status == PLEAT_OK) status = take_memory(c, n_pages, err);
     if (status != PLEAT_OK) goto fail;

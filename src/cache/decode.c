@@ -159,10 +159,11 @@ static void count_received(const pleat_cache *c, const pleat__kv_run *run, uint3
     pleat__page_layout layout = *run->layout;
     pleat__kv_run of_head = *run;
     of_head.layout = &layout;
+    layout.score_off += (uint32_t)(c->counting.first * layout.tokens * sizeof(float));
     for (uint32_t g = 0; g < c->n_group; g++) {
         c->attn.decode_received(&of_head, from, run->n_slots, logits.data + g * logits.stride, logits.stride, lse2 + g,
                                 1);
-        if (layout.n_scores > 1) layout.score_off += (uint32_t)(layout.tokens * sizeof(float));
+        if (c->counting.is_by_head) layout.score_off += (uint32_t)(layout.tokens * sizeof(float));
     }
 }
 

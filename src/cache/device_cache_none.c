@@ -43,6 +43,24 @@ pleat_status pleat_device_cache_prompt_end(pleat_device_cache *cache, void *stre
     return none(err);
 }
 
+pleat_status pleat_device_cache_chunk_begin(pleat_device_cache *cache, uint32_t seq_idx, uint32_t n_tokens,
+                                            void *stream, pleat_error *err) {
+    (void)cache, (void)seq_idx, (void)n_tokens, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_chunk_attend(pleat_device_cache *cache, uint32_t layer, const void *q, const void *k,
+                                             const void *v, void *out, void *stream, pleat_error *err) {
+    (void)cache, (void)layer, (void)q, (void)k, (void)v, (void)out, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_fork(pleat_device_cache *cache, uint32_t from, uint32_t to, void *stream,
+                                     pleat_error *err) {
+    (void)cache, (void)from, (void)to, (void)stream;
+    return none(err);
+}
+
 pleat_status pleat_device_cache_close(pleat_device_cache *cache, uint32_t seq_idx, void *stream, pleat_error *err) {
     (void)cache, (void)seq_idx, (void)stream;
     return none(err);

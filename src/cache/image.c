@@ -5,8 +5,9 @@
  *     image    header | counts of all lanes | what the kind adds | one byte a page: is it here? | the pages that are,
  *              whole
  *
- * Pages go lane by lane, the high side's first.  What is left out are pages that neither the sequence nor `base` will
- * ever write, and that both hold at the same place; so a base that has gone on since still has them.
+ * Pages go lane by lane, the high side's first, each with its own tokens and nothing that others have left in it.  So
+ * equal sequences make equal images, and none tells of another.  What is left out are pages that neither the sequence
+ * nor `base` will ever write, and that both hold at the same place; so a base that has gone on since still has them.
  * (But for one whose sealed pages were opened by compression.)
  * An image is for this process and this cache.  Restore knows damage by the hash of all bytes, 64 bits of
  * XXH3, and even so checks every count before it takes a page, and what the kind can check once its pages are there.
@@ -40,7 +41,10 @@ typedef struct image_header {
 static uint64_t kind_of(const pleat_cache *c) {
     char text[PLEAT_SPEC_TEXT_CAP] = "";
     (void)pleat_spec_print(&c->opt.spec, text, sizeof text); /* a cache's spec has a text */
-    return XXH3_64bits_withSeed(text, strlen(text), (uint64_t)c->opt.head_dim << 32 | c->page_tokens[PLEAT__HIGH]);
+    const uint64_t shape = (uint64_t)c->opt.head_dim << 32 | c->page_tokens[PLEAT__HIGH];
+    const uint64_t hash = XXH3_64bits_withSeed(text, strlen(text), shape);
+    const char *key = c->keep->image_key ? c->keep->image_key(c) : "";
+    return key[0] ? XXH3_64bits_withSeed(key, strlen(key), hash) : hash;
 }
 
 /* Where the parts of an image stand. */
@@ -129,6 +133,22 @@ static void save_lanes(const pleat__table *table, uint8_t *out) {
     }
 }
 
+/* A page as an image has it: what its own tokens have put there, and zeros. */
+static void save_page(const pleat_cache *c, const pleat__table *table, uint32_t lane, pleat__side side, uint32_t idx,
+                      uint8_t *out) {
+    const uint8_t *page = c->pages + (uint64_t)pleat__table_cell(table, lane, side, idx)->v * c->page_bytes;
+    const uint32_t cap = c->page_tokens[side], n_slots = table->n_slots[side][lane];
+    const uint32_t n_before = idx * cap < n_slots ? idx * cap : n_slots,
+                   n_here = pleat__min_u32(n_slots - n_before, cap);
+    if (side == PLEAT__HIGH || c->traits.low_page_tokens > 0) {
+        pleat__quant_copy_page(pleat__cache_layout(c, lane, side), out, page, c->page_bytes, n_here);
+        return;
+    }
+    const uint64_t n_bytes = (uint64_t)n_here * PLEAT__BLOCK_ALIGN; /* of payloads */
+    memcpy(out, page, n_bytes);
+    memset(out + n_bytes, 0, c->page_bytes - n_bytes);
+}
+
 /* All pages but those that are left to the base, and what is here. */
 static void save_pages(const pleat_cache *c, const pleat__sequence *seq, const pleat__sequence *base, uint8_t *flag,
                        uint8_t *page) {
@@ -138,8 +158,7 @@ static void save_pages(const pleat_cache *c, const pleat__sequence *seq, const p
     while (next_page(&walk, &lane, &side, &idx)) {
         *flag = !is_left_out(c, seq, base, lane, side, idx);
         if (!*flag++) continue;
-        const uint64_t id = pleat__table_cell(&seq->table, lane, side, idx)->v;
-        memcpy(page, c->pages + id * c->page_bytes, c->page_bytes);
+        save_page(c, &seq->table, lane, side, idx, page);
         page += c->page_bytes;
     }
 }
@@ -187,9 +206,9 @@ static bool read_header(const pleat_cache *c, const void *image, uint64_t n_byte
     memcpy(head, image, sizeof *head);
     return head->magic == MAGIC && head->n_lanes == c->n_lanes && head->page_bytes == c->page_bytes &&
            head->kind == kind_of(c) && head->n_bytes == n_bytes && head->n_stored <= head->n_pages &&
-           head->max_tokens >= 1 && head->max_tokens <= c->opt.max_tokens && head->n_tokens <= head->max_tokens &&
-           head->n_classed <= head->n_tokens && head->n_prompt <= head->n_tokens &&
-           parts_of(c, head->n_classed, head->n_pages, head->n_stored, &p) && p.n_bytes == n_bytes;
+           head->max_tokens >= 1 && head->n_tokens <= head->max_tokens && head->n_classed <= head->n_tokens &&
+           head->n_prompt <= head->n_tokens && parts_of(c, head->n_classed, head->n_pages, head->n_stored, &p) &&
+           p.n_bytes == n_bytes;
 }
 
 uint64_t pleat_cache_image_pages(const pleat_cache *c, const void *image, uint64_t n_bytes) {
@@ -306,8 +325,8 @@ static pleat_status restore_into(pleat_cache *c, const uint8_t *in, const image_
     return pages_are_intact(c, seq) ? PLEAT_OK : PLEAT_E_FORMAT;
 }
 
-pleat_status pleat_cache_restore(pleat_cache *c, const void *image, uint64_t n_bytes, pleat_seq base_handle,
-                                 pleat_seq *out) {
+pleat_status pleat_cache_restore_for(pleat_cache *c, const void *image, uint64_t n_bytes, pleat_seq base_handle,
+                                     uint32_t max_tokens, pleat_seq *out) {
     if (!c || !image || !out) return PLEAT_E_ARG;
     if (c->step.is_open) return PLEAT_E_STATE;
     image_header head;
@@ -315,8 +334,9 @@ pleat_status pleat_cache_restore(pleat_cache *c, const void *image, uint64_t n_b
     if (!read_header(c, image, n_bytes, &head) || head.hash != hash_of(image, n_bytes) || head.base != base_handle.v ||
         (base_handle.v && !base) || (base && head.base_opened != base->n_opened))
         return PLEAT_E_FORMAT;
+    if (max_tokens < head.n_tokens || max_tokens > c->opt.max_tokens) return PLEAT_E_ARG;
     pleat__sequence *seq;
-    PLEAT_TRY(pleat__cache_open_seq(c, head.max_tokens, &seq));
+    PLEAT_TRY(pleat__cache_open_seq(c, max_tokens, &seq));
     const pleat_status status = restore_into(c, image, &head, seq, base);
     if (status != PLEAT_OK) {
         (void)pleat_cache_close(c, pleat__cache_handle(c, seq));
@@ -324,4 +344,12 @@ pleat_status pleat_cache_restore(pleat_cache *c, const void *image, uint64_t n_b
     }
     *out = pleat__cache_handle(c, seq);
     return PLEAT_OK;
+}
+
+pleat_status pleat_cache_restore(pleat_cache *c, const void *image, uint64_t n_bytes, pleat_seq base, pleat_seq *out) {
+    image_header head;
+    if (!c || !image || !out) return PLEAT_E_ARG;
+    if (!read_header(c, image, n_bytes, &head) || head.max_tokens > c->opt.max_tokens)
+        return c->step.is_open ? PLEAT_E_STATE : PLEAT_E_FORMAT;
+    return pleat_cache_restore_for(c, image, n_bytes, base, head.max_tokens, out);
 }

@@ -8,6 +8,7 @@
 #include "cache/create.h"
 #include "cache/keep/keep.h"
 #include "core/error.h"
+#include "quant/rotate.h"
 
 /* ---- usage ----------------------------------------------------------------------------------- */
 
@@ -149,6 +150,8 @@ static void export_token(const pleat_cache *c, uint32_t lane, pleat__token_at at
     for (uint32_t j = 0; k && j < d; j++) k[j] = tile[j * PLEAT__TILE + t];
     if (v) c->quant.load_v(layout, at.page, at.slot / PLEAT__TILE, tile);
     if (v) memcpy(v, tile + (size_t)t * d, d * sizeof *v);
+    if (k && pleat__cache_is_rotated(c)) pleat__rotate_back(k, 1, d, k);
+    if (v && pleat__cache_is_rotated(c)) pleat__rotate_back(v, 1, d, v);
 }
 
 /* Low pages may have no positions: which of their tokens is which, nobody knows then. */

@@ -37,7 +37,7 @@ void pleat__cache_store_run(const pleat_cache *c, const pleat__kv_run *run, uint
     }
 }
 
-/* Slots [slot, slot + n) hold the tokens from `position` on, which have received no attention yet. */
+/* Slots [slot, slot + n) hold the tokens from `position` on, which have received no attention and taken in none yet. */
 static void track(const pleat__kv_run *run, uint32_t slot, uint32_t n, uint32_t position) {
     const uint32_t page_tokens = run->layout->tokens;
     for (uint32_t i = 0; i < n; i++) {
@@ -45,6 +45,7 @@ static void track(const pleat__kv_run *run, uint32_t slot, uint32_t n, uint32_t 
         for (uint32_t h = 0; h < run->layout->n_scores; h++)
             pleat__head_scores(run->layout, page, h)[(slot + i) % page_tokens] = 0;
         pleat__positions(run->layout, page)[(slot + i) % page_tokens] = (int32_t)(position + i);
+        if (run->layout->mass_off) pleat__masses(run->layout, page)[(slot + i) % page_tokens] = 0;
     }
 }
 

@@ -27,10 +27,13 @@ static pleat_status fit_low(const pleat__layouts_of *of, uint64_t page_bytes, pl
 pleat_status pleat__layouts_init(pleat__layouts *l, const pleat__layouts_of *of, uint32_t tokens) {
     const pleat_spec *spec = of->spec;
     pleat__page_layout *high = &l->side[0], *low = &l->side[1];
-    const bool tracked = spec->policy != PLEAT_POLICY_NONE;
-    PLEAT_TRY(tracked ? pleat__page_layout_init_scored(high, spec->high, of->head_dim, tokens,
-                                                       pleat__n_scores_of(spec, of->n_group))
-                      : pleat__page_layout_init(high, spec->high, of->head_dim, tokens, false));
+    const uint32_t n_scores = pleat__n_scores_of(spec, of->n_group);
+    if (spec->merge)
+        PLEAT_TRY(pleat__page_layout_init_massed(high, spec->high, of->head_dim, tokens, n_scores));
+    else if (spec->policy != PLEAT_POLICY_NONE)
+        PLEAT_TRY(pleat__page_layout_init_scored(high, spec->high, of->head_dim, tokens, n_scores));
+    else
+        PLEAT_TRY(pleat__page_layout_init(high, spec->high, of->head_dim, tokens, false));
     l->page_bytes = ((uint64_t)high->used_bytes + PLEAT__ALIGN - 1) & ~(uint64_t)(PLEAT__ALIGN - 1);
     *low = *high;
     return of->two_sided ? fit_low(of, l->page_bytes, low) : PLEAT_OK;

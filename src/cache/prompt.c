@@ -273,7 +273,7 @@ static void receive(const pleat_cache *c, const received_range *r, pleat__attn_p
                     float kept) {
     float received[PLEAT__RECEIVED_SLOTS] = {0};
     const uint32_t n_heads = c->n_group / args.n_group; /* that add up in one score, one after another */
-    const uint32_t n_together = c->layouts[PLEAT__HIGH].n_scores > 1 ? 1 : n_heads;
+    const uint32_t n_together = c->counting.is_by_head ? 1 : n_heads;
     args.received = received;
     for (uint32_t g = 0; g < n_together; g++, args.q += c->opt.head_dim, args.lse2++) c->attn.prompt_received(&args);
     add_scores(r, idx, kept, received);
@@ -286,7 +286,7 @@ static void add_strands(const pleat_cache *c, const pleat__step_item *item, uint
         const float *given = strand_at(c, item, head, strand) + r->at;
         for (uint32_t i = 0; i < r->slot_to - r->slot_from; i++) received[i] += given[i];
     }
-    add_scores(r, 0, 1, received);
+    add_scores(r, c->counting.first, 1, received);
 }
 
 /* The prompt item that range `unit` belongs to. */
@@ -338,7 +338,7 @@ void pleat__cache_received_unit(void *ctx, uint32_t unit, uint32_t worker) {
     float kept;
     const uint32_t first = first_query(c, item, &kept);
     pleat__attn_prompt_received args = received_args(job, item, head, &r, first, worker);
-    for (uint32_t idx = 0; idx < r.pages.layout->n_scores; idx++) {
+    for (uint32_t idx = c->counting.first; idx < r.pages.layout->n_scores; idx++) {
         receive(c, &r, args, idx, kept);
         args.q += c->opt.head_dim;
         args.lse2++;

@@ -13,7 +13,7 @@ uint64_t pleat__cache_stage_tiles(const pleat_cache *c) {
 }
 
 bool pleat__cache_keeps_weights(const pleat_cache *c) {
-    return c->counting.of_prompts && c->counting.n_queries == 0 && c->layouts[PLEAT__HIGH].n_scores == 1;
+    return c->counting.of_prompts && c->counting.n_queries == 0 && !c->counting.is_by_head;
 }
 
 uint32_t pleat__cache_strand_slots(const pleat_cache *c) {
@@ -55,6 +55,10 @@ void pleat__cache_carve_work(const pleat_cache *c, pleat__workspace *w, pleat__a
     w->stage_ids = pleat__arena_take(arena, n_tiles, sizeof *w->stage_ids);
     w->lse2 = pleat__arena_take(arena, n_rows_counted, sizeof *w->lse2);
     w->q_kept = pleat__arena_take(arena, n_rows_counted, opt->head_dim * sizeof *w->q_kept);
+    const uint64_t n_rotated = pleat__cache_is_rotated(c) ? pleat__max_u32(opt->step_tokens, opt->max_items) : 0;
+    w->rotated_q = pleat__arena_take(arena, n_rotated * opt->n_q_heads, opt->head_dim * sizeof *w->rotated_q);
+    w->rotated_k = pleat__arena_take(arena, n_rotated * opt->n_kv_heads, opt->head_dim * sizeof *w->rotated_k);
+    w->rotated_v = pleat__arena_take(arena, n_rotated * opt->n_kv_heads, opt->head_dim * sizeof *w->rotated_v);
     w->strands = pleat__arena_take(arena, pleat__cache_n_strands(c) * opt->n_kv_heads,
                                    (uint64_t)pleat__cache_strand_slots(c) * sizeof *w->strands);
     w->worker = pleat__arena_take(arena, pleat_workers_count(opt->workers), w->worker_bytes);
@@ -116,4 +120,5 @@ void pleat__cache_carve_blocks(const pleat_cache *c, const pleat__block_format *
     s->payload = pleat__arena_take(arena, pleat__block_bound(format), 1);
     s->pages = pleat__arena_take(arena, row_len, sizeof *s->pages);
     s->left = pleat__arena_take(arena, row_len, sizeof *s->left);
+    if (format->is_rd) s->rd = pleat__arena_take(arena, 1, pleat__rd_scratch_bytes(format->head_dim));
 }

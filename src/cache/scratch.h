@@ -77,6 +77,23 @@ typedef struct pleat__novelty_scratch {
     float *mean; /* [head_dim] */
 } pleat__novelty_scratch;
 
+/* One lane's tokens that are merged (keep/merge.c); all NULL unless the spec merges. */
+typedef struct pleat__merge_scratch {
+    float *s;                 /* [slots] mean attention received */
+    uint32_t *by_position;    /* [max_tokens] slot + 1 of the token at a position; 0: there is none */
+    uint32_t *takers;         /* [n_takers] slots */
+    uint32_t *gone;           /* [n_gone] slots of tokens that are dropped */
+    uint32_t *gone_to;        /* [n_gone] the taker's slot */
+    uint32_t *first;          /* [slots] of a taker: the first slot of its chain */
+    uint32_t *next;           /* [slots] of a dropped token: the next of its chain */
+    uint32_t *top;            /* [n_top] takers of the largest s */
+    float *ring_keys;         /* keys of takers that are near */
+    float *top_keys;          /* [n_top][head_dim] */
+    float *key, *value, *sum; /* [head_dim] */
+    uint8_t *page;            /* one token's value is quantised in it */
+    uint32_t n_takers, n_gone, n_top;
+} pleat__merge_scratch;
+
 /* One layer's eviction (keep/evict.c). */
 typedef struct pleat__drop_scratch {
     pleat__page_id *pages; /* [row_len] a row's pages in their new order */
@@ -85,6 +102,7 @@ typedef struct pleat__drop_scratch {
     pleat__kv_view *views; /* [n_kv_heads] */
     uint8_t **verdicts;    /* [n_kv_heads][slots] */
     pleat__novelty_scratch novelty;
+    pleat__merge_scratch merge;
     pleat__reclaim_plan reclaim;
     uint64_t n_moved; /* tokens moved so far by this unit */
 } pleat__drop_scratch;
@@ -98,6 +116,7 @@ typedef struct pleat__block_scratch {
     float *v_tile;              /* [16][head_dim] */
     float *k, *v;               /* [block tokens][head_dim] */
     uint8_t *payload;           /* pleat__block_bound() */
+    void *rd;                   /* pleat__rd_scratch_bytes(); NULL unless the format is rd's */
     pleat__page_id *pages;      /* [row_len] low pages made from high ones */
     pleat__page_id *left;       /* [row_len] high pages that are left over */
 } pleat__block_scratch;

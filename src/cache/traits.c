@@ -30,7 +30,8 @@ pleat_status pleat_cache_traits_for(const pleat_cache_options *opt, pleat_cache_
 
 uint64_t pleat_cache_token_bytes(const pleat_spec *spec, uint32_t head_dim, uint32_t n_group) {
     if (!spec || pleat__spec_check(spec, NULL) != PLEAT_OK) return 0;
-    const uint64_t tracking = (pleat__n_scores_of(spec, n_group) + 1) * sizeof(float); /* and the position */
+    const uint64_t tracking = (pleat__n_scores_of(spec, n_group) + 1) * sizeof(float) + /* and the position */
+                              (spec->merge ? sizeof(uint16_t) : 0);                     /* and the mass */
     return pleat_format_token_bytes(spec->high, head_dim) + (spec->policy == PLEAT_POLICY_NONE ? 0 : tracking);
 }
 

@@ -52,6 +52,7 @@ typedef struct pleat__block_format {
     float k_rel, v_rel;          /* relative step sizes */
     uint32_t k_levels, v_levels; /* levels of codes; of those on grids, where units are tried so first */
     bool k_on_grids, v_on_grids; /* units are tried on grids first */
+    bool is_rd;                  /* payloads are rd.h's: steps and codebooks are the lane's */
     pleat__block_coder coder;    /* what sections are tried with */
 } pleat__block_format;
 
@@ -129,14 +130,17 @@ typedef struct pleat__section {
     bool is_values;
     uint32_t n_levels;
     uint32_t n_columns;
-    const uint8_t *bytes; /* RAW, PACK: what comes next; NULL: found damaged */
-    size_t n_bytes;       /* bytes that are left */
+    const uint8_t *bytes;   /* RAW, PACK: what comes next; NULL: found damaged */
+    size_t n_bytes;         /* bytes that are left */
+    const uint8_t *classes; /* rd: of groups, where they are the block's own; NULL: the lane's */
 } pleat__section;
 
 typedef struct pleat__block_reader {
     const uint8_t *k_mins, *k_steps, *v_mins, *v_steps; /* f16, not aligned */
     uint32_t k_unit_bytes, v_unit_bytes;                /* bytes of a unit as it is stored */
     const uint8_t *order;                               /* [T]; NULL: tokens in their own order */
+    const uint8_t *escapes;                             /* rd: keys', then values' */
+    uint32_t n_k_escapes, n_v_escapes;
     pleat__section k, v;
 } pleat__block_reader;
 
@@ -184,6 +188,14 @@ pleat_status pleat__block_load(const pleat__codec_dsp *dsp, const pleat__block_f
 
 /* ---- blocks in pages ------------------------------------------------------------------------------- */
 
+/* What a payload says of itself that was made by an encoder; all 0 but for rd's. */
+typedef struct pleat__block_about {
+    bool has_own_keys, has_own_values; /* classes of its own, in the place of the lane's */
+    uint32_t shift;                    /* keys' steps have grown 2^shift times */
+    uint32_t n_escapes;
+} pleat__block_about;
+pleat__block_about pleat__block_look(const pleat__block_format *format, const uint8_t *payload);
+
 /* Payloads stand one behind the other in pages, from multiples of this many bytes on, across page ends. */
 #define PLEAT__BLOCK_ALIGN 16u
 
@@ -191,7 +203,8 @@ pleat_status pleat__block_load(const pleat__codec_dsp *dsp, const pleat__block_f
 typedef struct pleat__block_run {
     const pleat__block_format *format;
     const pleat__block_codebooks *codebooks;
-    const uint8_t *base; /* the pool's first byte; with page_bytes, ids and step: core/kv_view.h */
+    const struct pleat__rd_lane *rd; /* NULL unless the format is rd's */
+    const uint8_t *base;             /* the pool's first byte; with page_bytes, ids and step: core/kv_view.h */
     uint64_t page_bytes;
     const pleat__page_id *ids;
     int32_t step;

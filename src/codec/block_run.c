@@ -3,6 +3,7 @@
  * block_run.c: payloads where they stand in pages.
  */
 #include "codec/internal.h"
+#include "codec/rd.h"
 
 /* Copy n bytes from offset `at` of the run's pages. */
 static void copy_out(const pleat__block_run *run, uint64_t at, size_t n, uint8_t *to) {
@@ -18,11 +19,19 @@ static void copy_out(const pleat__block_run *run, uint64_t at, size_t n, uint8_t
 
 /* What the payload's header says, at most `span`. */
 static size_t payload_bytes(const pleat__block_format *format, const uint8_t *payload, size_t span) {
+    if (format->is_rd) {
+        const uint64_t n = span < PLEAT__RD_FIXED_BYTES ? span : pleat__rd_said_bytes(payload, format->head_dim);
+        return n < span ? (size_t)n : span;
+    }
     if (span < PLEAT__BLOCK_HEADER_BYTES) return span;
     const uint32_t k_word = pleat__load_u32(payload + 4), v_word = pleat__load_u32(payload + 8);
     const uint64_t said = (uint64_t)pleat__block_fixed_bytes(format, k_word, v_word) +
                           pleat__matrix_section_bytes(k_word) + pleat__matrix_section_bytes(v_word);
     return said < span ? (size_t)said : span;
+}
+
+pleat__block_about pleat__block_look(const pleat__block_format *format, const uint8_t *payload) {
+    return format->is_rd ? pleat__rd_look(payload) : (pleat__block_about){0};
 }
 
 const uint8_t *pleat__block_fetch(const pleat__block_run *run, uint32_t block, uint8_t *copy, size_t *n_bytes) {
@@ -48,5 +57,6 @@ pleat_status pleat__block_run_open(const pleat__block_run *run, uint32_t block, 
                                    pleat__block_reader *reader) {
     size_t n_bytes;
     const uint8_t *payload = pleat__block_fetch(run, block, copy, &n_bytes);
+    if (run->rd) return pleat__rd_open(run->rd, payload, n_bytes, copy, reader);
     return pleat__block_open(run->format, run->codebooks, payload, n_bytes, copy, reader);
 }

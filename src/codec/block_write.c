@@ -6,9 +6,11 @@
 #include <xxhash.h>
 
 #include "codec/internal.h"
+#include "codec/rd.h"
 #include "quant/bounded.h"
 
 size_t pleat__block_bound(const pleat__block_format *f) {
+    if (f->is_rd) return pleat__rd_bound(f->head_dim);
     const uint32_t bits = pleat__code_bits(f->k_levels) + pleat__code_bits(f->v_levels);
     return pleat__block_fixed_bytes(f, PLEAT__MATRIX_WIDE, PLEAT__MATRIX_WIDE) +
            pleat__raw_bytes(bits, pleat__block_vectors(f));

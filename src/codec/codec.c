@@ -53,7 +53,8 @@ pleat_status pleat_codec_create(const pleat_spec *spec, uint32_t head_dim, const
                                 pleat_codec **out, pleat_error *err) {
     pleat__block_format format;
     PLEAT_FAIL_IF(!spec || !out, err, PLEAT_E_ARG, PLEAT_NOWHERE, "codec: no spec or no place for the result");
-    PLEAT_FAIL_IF(pleat__block_format_of(spec, head_dim, &format) != PLEAT_OK, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+    PLEAT_FAIL_IF(pleat__block_format_of(spec, head_dim, &format) != PLEAT_OK || format.is_rd, err, PLEAT_E_ARG,
+                  PLEAT_NOWHERE,
                   "codec: the spec is not kvcomp or kivi, or head_dim %u is not a multiple of 16 in 16..%u", head_dim,
                   PLEAT__MAX_HEAD_DIM);
     const pleat_allocator al = pleat__allocator_or_default(allocator);

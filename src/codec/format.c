@@ -4,7 +4,7 @@
  */
 #include <assert.h>
 
-#include "codec/block.h"
+#include "codec/rd.h"
 #include "quant/bounded.h"
 
 static_assert(PLEAT__BLOCK_TOKENS_MAX - 1 <= UINT8_MAX, "tokens of a block are counted in bytes by its order");
@@ -53,6 +53,8 @@ pleat_status pleat__block_format_of(const pleat_spec *spec, uint32_t head_dim, p
     if (is_kvcomp(spec)) {
         *format = kvcomp_format(spec, head_dim);
         pleat__block_set_steps(format, spec->k, spec->v, true);
+    } else if (spec->compressor == PLEAT_COMPRESSOR_RD) {
+        *format = pleat__rd_format(head_dim);
     } else if (spec->compressor == PLEAT_COMPRESSOR_KIVI && (spec->bits == 2 || spec->bits == 4)) {
         const float rel = 1.0f / (float)((1u << spec->bits) - 1);
         *format = kivi_format(head_dim);

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "codec/rd.h"
+
 void pleat__block_loader_carve(const pleat__block_format *f, const pleat__codec_dsp *codec, pleat__block_loader *loader,
                                pleat__arena *arena) {
     const uint64_t n = (uint64_t)f->tokens * f->head_dim;
@@ -21,8 +23,10 @@ bool pleat__block_loader_load(pleat__block_loader *l, const pleat__block_run *ru
     const pleat__block_format *f = run->format;
     if (l->loaded == block + 1) return true;
     pleat__block_reader reader;
-    const bool opens = pleat__block_run_open(run, block, l->copy, &reader) == PLEAT_OK &&
-                       pleat__block_load(l->codec, f, run->codebooks, &reader, l->codes, l->k, l->v) == PLEAT_OK;
+    const bool opens =
+        pleat__block_run_open(run, block, l->copy, &reader) == PLEAT_OK &&
+        (run->rd ? pleat__rd_load(l->codec, run->rd, block, &reader, l->codes, l->k, l->v)
+                 : pleat__block_load(l->codec, f, run->codebooks, &reader, l->codes, l->k, l->v)) == PLEAT_OK;
     if (!opens) {
         memset(l->k, 0, (size_t)f->tokens * f->head_dim * sizeof *l->k);
         memset(l->v, 0, (size_t)f->tokens * f->head_dim * sizeof *l->v);

@@ -32,6 +32,7 @@ typedef struct pleat__page_layout {
     uint32_t v_meta_off; /* 0 where there is no metadata */
     uint32_t score_off;  /* 0 where there are no scores */
     uint32_t pos_off;    /* 0 where there are no positions */
+    uint32_t mass_off;   /* 0 where tokens have no mass */
     uint32_t used_bytes; /* all segments; <= the pool's page_bytes */
 } pleat__page_layout;
 
@@ -66,6 +67,11 @@ static inline float *pleat__scores(const pleat__page_layout *l, uint8_t *page) {
 }
 static inline int32_t *pleat__positions(const pleat__page_layout *l, uint8_t *page) {
     return (int32_t *)(void *)(page + l->pos_off);
+}
+
+/* [tokens] log2 of what a token's attention is multiplied by, f16, of layouts with mass_off: attn/mass.h. */
+static inline uint16_t *pleat__masses(const pleat__page_layout *l, uint8_t *page) {
+    return (uint16_t *)(void *)(page + l->mass_off);
 }
 
 #endif

@@ -10,6 +10,7 @@
 #include "engine/internal.h"
 
 #define DEFAULT_CHUNK_TOKENS 512u
+#define DEFAULT_ACTIVATION_BITS 16u
 
 void pleat_engine_options_default(pleat_engine_options *opt) {
     if (!opt) return;
@@ -32,6 +33,11 @@ static pleat_status complete_options(pleat_engine_options *opt, const pleat_mode
                   "engine: chunk_tokens and max_seqs must be at least 1");
     PLEAT_FAIL_IF(opt->devices > 1, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE, "engine: %u GPUs: one is the most yet",
                   opt->devices);
+    if (opt->activation_bits == 0) opt->activation_bits = DEFAULT_ACTIVATION_BITS;
+    PLEAT_FAIL_IF(opt->activation_bits != 8 && opt->activation_bits != 16, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "engine: activations of %u bits: they have 8 or 16", opt->activation_bits);
+    PLEAT_FAIL_IF(opt->activation_bits == 8 && opt->devices, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "engine: activations of 8 bits are for the CPU; a GPU multiplies halves");
     opt->chunk_tokens = opt->chunk_tokens < opt->max_tokens ? opt->chunk_tokens : opt->max_tokens;
     if (opt->max_items == 0) opt->max_items = opt->max_seqs;
     if (opt->step_tokens == 0)
@@ -87,7 +93,12 @@ pleat_status pleat_engine_fork(pleat_engine *e, pleat_seq seq, uint32_t max_toke
 
 pleat_status pleat_engine_restore(pleat_engine *e, const void *image, uint64_t n_bytes, pleat_seq base,
                                   pleat_seq *out) {
-    return e ? e->ops->restore(e, image, n_bytes, base, out) : PLEAT_E_ARG;
+    return e ? e->ops->restore(e, image, n_bytes, base, 0, out) : PLEAT_E_ARG;
+}
+
+pleat_status pleat_engine_restore_for(pleat_engine *e, const void *image, uint64_t n_bytes, pleat_seq base,
+                                      uint32_t max_tokens, pleat_seq *out) {
+    return e && max_tokens ? e->ops->restore(e, image, n_bytes, base, max_tokens, out) : PLEAT_E_ARG;
 }
 
 pleat_status pleat_engine_compress(pleat_engine *e, pleat_seq seq, float ah, float al) {

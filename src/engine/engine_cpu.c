@@ -91,6 +91,8 @@ static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
     opt.pool_bytes = e->opt.pool_bytes;
     opt.workers = e->opt.workers;
     opt.allocator = &e->al;
+    opt.stats = e->opt.stats;
+    opt.collector = e->opt.collector;
     PLEAT_TRY(create_cache_with(e, &opt, err));
     e->opt.page_tokens = pleat_cache_page_tokens(e->cache);
     return PLEAT_OK;
@@ -106,8 +108,8 @@ static void cpu_destroy(pleat_engine *e) {
 
 static pleat_status cpu_create(pleat_engine *e, pleat_error *err) {
     PLEAT_TRY(create_cache(e, err));
-    PLEAT_TRY(pleat__forward_create(e->model, e->opt.step_tokens, e->opt.max_tokens, e->opt.workers, &e->al,
-                                    &e->forward, err));
+    PLEAT_TRY(pleat__forward_create(e->model, e->opt.step_tokens, e->opt.max_tokens, e->opt.activation_bits,
+                                    e->opt.workers, &e->al, &e->forward, err));
     e->cache_items = pleat__alloc(&e->al, e->opt.max_items, sizeof *e->cache_items);
     e->forward_items = pleat__alloc(&e->al, e->opt.max_items, sizeof *e->forward_items);
     PLEAT_FAIL_IF(!e->cache_items || !e->forward_items, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "engine: out of memory");
@@ -124,8 +126,10 @@ static pleat_status cpu_fork(pleat_engine *e, pleat_seq seq, uint32_t max_tokens
     return pleat_cache_fork(e->cache, seq, max_tokens, out);
 }
 
-static pleat_status cpu_restore(pleat_engine *e, const void *image, uint64_t n_bytes, pleat_seq base, pleat_seq *out) {
-    return pleat_cache_restore(e->cache, image, n_bytes, base, out);
+static pleat_status cpu_restore(pleat_engine *e, const void *image, uint64_t n_bytes, pleat_seq base,
+                                uint32_t max_tokens, pleat_seq *out) {
+    return max_tokens ? pleat_cache_restore_for(e->cache, image, n_bytes, base, max_tokens, out)
+                      : pleat_cache_restore(e->cache, image, n_bytes, base, out);
 }
 
 static pleat_status cpu_compress(pleat_engine *e, pleat_seq seq, float ah, float al) {

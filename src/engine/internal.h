@@ -22,7 +22,8 @@ typedef struct pleat__engine_ops {
     void (*destroy)(pleat_engine *e);
     pleat_status (*open)(pleat_engine *e, uint32_t max_tokens, pleat_seq *out);
     pleat_status (*fork)(pleat_engine *e, pleat_seq seq, uint32_t max_tokens, pleat_seq *out);
-    pleat_status (*restore)(pleat_engine *e, const void *image, uint64_t n_bytes, pleat_seq base, pleat_seq *out);
+    pleat_status (*restore)(pleat_engine *e, const void *image, uint64_t n_bytes, pleat_seq base, uint32_t max_tokens,
+                            pleat_seq *out); /* max_tokens 0: the image's */
     pleat_status (*compress)(pleat_engine *e, pleat_seq seq, float ah, float al);
     pleat_status (*close)(pleat_engine *e, pleat_seq seq);
     uint32_t (*length)(const pleat_engine *e, pleat_seq seq);

@@ -183,6 +183,12 @@ bool pleat__codebook_from_bits(pleat__codebook *codebook, pleat__codebook_kind k
     return true;
 }
 
+void pleat__codebook_rebase(pleat__codebook *codebook, uint8_t base) {
+    for (uint32_t i = 0; i < TABLE && codebook->kind != PLEAT__CODEBOOK_PAIRS; i++)
+        codebook->symbol[i] = (uint8_t)(codebook->symbol[i] + base - codebook->base);
+    codebook->base = base;
+}
+
 /* ---- as bytes --------------------------------------------------------------------------------------- */
 
 uint32_t pleat__codebook_bytes_cap(uint32_t n_levels) {

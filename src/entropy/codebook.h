@@ -55,11 +55,12 @@ typedef struct pleat__codebook {
     uint8_t kind;      /* pleat__codebook_kind */
     uint8_t max_bits;  /* of the longest word that there is, 1..9 */
     uint16_t n_levels; /* 1..256 */
+    uint8_t base;      /* what decoding adds to a code; 0 unless pleat__codebook_rebase() said so */
     /* By symbol; 0 where there is none: */
     uint8_t bits[PLEAT__CODEBOOK_SYMBOLS];
     uint16_t words[PLEAT__CODEBOOK_SYMBOLS]; /* reversed: the first bit is the lowest */
     /* By the next max_bits bits of the stream (the first is the lowest), repeated up to 512 entries.  Where no word
-     * fits (an alphabet of one symbol) the symbol that there is. */
+     * fits (an alphabet of one symbol) the symbol that there is.  Of single codes with the base added. */
     uint8_t symbol[1u << PLEAT__CODEBOOK_WIDE_BITS];
     uint8_t symbol_bits[1u << PLEAT__CODEBOOK_WIDE_BITS];
 } pleat__codebook;
@@ -68,6 +69,10 @@ typedef struct pleat__codebook {
 static inline uint32_t pleat__codebook_codes_per_symbol(const pleat__codebook *codebook) {
     return codebook->kind == PLEAT__CODEBOOK_PAIRS ? 2 : 1;
 }
+
+/* Decode to codes from `base` on, not from 0; what is encoded counts from 0 as before.  Narrow codebooks and pairs whose
+ * codes stay below 32 with it. */
+void pleat__codebook_rebase(pleat__codebook *codebook, uint8_t base);
 
 /* Build the codebook of the best kind for these counts.  1 <= n_levels <= 256.  Deterministic. */
 void pleat__codebook_build(pleat__codebook *codebook, const pleat__code_counts *counts, uint32_t n_levels);

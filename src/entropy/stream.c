@@ -163,8 +163,8 @@ INLINE void decode_step(const pleat__codebook *codebook, pleat__stream *stream, 
         const uint32_t symbol = codebook->symbol[window & mask], bits = codebook->symbol_bits[window & mask];
         stream->window[j] = (uint16_t)(window >> bits);
         stream->valid[j] = (uint16_t)(valid - bits);
-        out[2 * j] = (uint8_t)(pairs ? symbol & 15 : symbol);
-        if (pairs) out[64 + 2 * j] = (uint8_t)(symbol >> 4);
+        out[2 * j] = (uint8_t)(pairs ? (symbol & 15) + codebook->base : symbol);
+        if (pairs) out[64 + 2 * j] = (uint8_t)((symbol >> 4) + codebook->base);
     }
     stream->n_taken += n;
 }

@@ -62,6 +62,20 @@ static inline size_t pleat__stream_bound(uint32_t n_vectors) {
     return (size_t)n_vectors * 64 * PLEAT__CODEBOOK_WIDE_BITS / 8 + 2 * PLEAT__STREAM_LANES;
 }
 
+/* Vectors with one codebook behind each other, in a stream that has several: words of at most 8 bits each. */
+typedef struct pleat__stream_run {
+    const pleat__codebook *codebook;
+    uint32_t n_vectors; /* an even number */
+} pleat__stream_run;
+
+/* Like pleat__stream_encode(), with a codebook for each run.  A reader decodes the runs one by one.  At most 64 bytes a
+ * vector, and PLEAT__STREAM_LANES. */
+size_t pleat__stream_encode_runs(const pleat__stream_run *runs, uint32_t n_runs, const uint8_t *codes, uint8_t *scratch,
+                                 uint8_t *out);
+static inline size_t pleat__stream_runs_scratch(uint32_t n_vectors) {
+    return PLEAT__STREAM_LANES * ((size_t)2 * n_vectors + 4);
+}
+
 /* Decode the next n_vectors vectors (an even number, at most n_left) of each of n_streams streams to out[i], aligned to
  * 64 bytes.  1..PLEAT__STREAMS streams, all of one codebook. */
 typedef void (*pleat__stream_decode_fn)(const pleat__codebook *codebook, pleat__stream *const *streams,

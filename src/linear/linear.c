@@ -22,23 +22,24 @@
 #define FEW_ROWS 24u              /* up to so many, weights are read from memory nearly as slowly as multiplied */
 #define STRIP PLEAT__STRIP_ROWS
 
-void pleat__linear_dsp_init(pleat__linear_dsp *dsp, uint32_t cpu_flags) {
-    pleat__linear_fill_ref(dsp);
+void pleat__linear_dsp_init(pleat__linear_dsp *dsp, uint32_t cpu_flags, uint32_t n_limbs) {
+    pleat__linear_fill_ref(dsp, n_limbs);
 #if PLEAT_X86
     if (!(cpu_flags & PLEAT_CPU_AVX2)) return;
-    pleat__linear_fill_avx2(dsp);
-    pleat__linear_fill_packed_avx2(dsp);
-    pleat__linear_fill_many_avx2(dsp);
-    if (cpu_flags & PLEAT_CPU_AVX_VNNI) pleat__linear_fill_packed_avxvnni(dsp);
+    pleat__linear_fill_avx2(dsp, n_limbs);
+    pleat__linear_fill_packed_avx2(dsp, n_limbs);
+    pleat__linear_fill_many_avx2(dsp, n_limbs);
+    if (cpu_flags & PLEAT_CPU_AVX_VNNI) pleat__linear_fill_packed_avxvnni(dsp, n_limbs);
     if (!(cpu_flags & PLEAT_CPU_AVX512)) return;
-    pleat__linear_fill_avx512(dsp);
-    if (cpu_flags & PLEAT_CPU_VNNI) pleat__linear_fill_packed_avx512(dsp);
-    if (cpu_flags & PLEAT_CPU_AMX_INT8) pleat__linear_fill_packed_amx(dsp);
+    pleat__linear_fill_avx512(dsp, n_limbs);
+    if (cpu_flags & PLEAT_CPU_VNNI) pleat__linear_fill_packed_avx512(dsp, n_limbs);
+    if (cpu_flags & PLEAT_CPU_VNNI) pleat__linear_fill_many_avx512(dsp, n_limbs);
+    if (cpu_flags & PLEAT_CPU_AMX_INT8) pleat__linear_fill_packed_amx(dsp, n_limbs);
 #elif PLEAT_ARM
     if (!(cpu_flags & PLEAT_CPU_NEON)) return;
-    pleat__linear_fill_neon(dsp);
-    pleat__linear_fill_packed_neon(dsp);
-    if (cpu_flags & PLEAT_CPU_DOTPROD) pleat__linear_fill_packed_dotprod(dsp);
+    pleat__linear_fill_neon(dsp, n_limbs);
+    pleat__linear_fill_packed_neon(dsp, n_limbs);
+    if (cpu_flags & PLEAT_CPU_DOTPROD) pleat__linear_fill_packed_dotprod(dsp, n_limbs);
 #else
     (void)cpu_flags;
 #endif
@@ -66,8 +67,15 @@ static uint32_t count_rows(const pleat__linear_job *job) {
     return n;
 }
 
-/* Do the kernels for many step rows serve the job? */
-static bool has_many(const pleat__linear_job *job) { return count_rows(job) >= job->dsp->many_rows; }
+/* Do the kernels for many step rows serve the job?  Its types have to have one each, since they read the same codes. */
+static bool has_many(const pleat__linear_job *job) {
+    if (count_rows(job) < job->dsp->many_rows) return false;
+    for (uint32_t part = 0; part < job->n_parts; part++) {
+        const pleat__weight_type type = job->parts[part].w->type;
+        if (pleat__is_quantised(type) && !job->dsp->mul_many[type]) return false;
+    }
+    return true;
+}
 
 static const float *row_x(const pleat__linear_job *job, uint32_t row) {
     return job->x + (size_t)row * job->parts[0].w->cols;

@@ -13,7 +13,8 @@
  * Quantised matrices, of the types of format.h, are packed once, into as many bytes as the file gives them, for vectors
  * and prompts alike.  They become strips of 16 rows (packed.h), in which a register of 64, 32 or 16 bytes is 16, 8 or 4
  * rows by 4 columns.  They are multiplied as integers: a step row is coded once for all output rows, in slices of 32
- * with a scale each, to 16 bits, which byte products take as two limbs.
+ * with a scale each.  Codes have 16 bits, which byte products take as two limbs, or 8 bits, which are one limb.  The
+ * caller chooses when it fills the table; a kernel is a template of both.
  *
  * All types share one kernel of each instruction set, a template whose constants are a row of format.h.  It walks the
  * slices of a strip and does four things, of which only the first two differ from type to type:
@@ -23,8 +24,9 @@
  *     products  sums of codes * codes, exact, of a slice or of its halves; less 2^zero_shift * the step row's sum
  *     adding    acc += (scale * row's scale) * sums;  acc += min * (row's scale * row's sum), where there are minima
  *
- * Where byte products have no instruction that adds to 32 bits, many step rows have kernels of their own: AVX2 makes
- * weights 16 bits wide once for up to 48 rows (x86/packed_many_avx2.c).  The sums are the same, and so the bits.
+ * Many step rows have kernels of their own with AVX2 and with AVX-512's VNNI: weights become 16 bits wide, or bytes for
+ * one limb, once for up to 96 rows (x86/packed_many_avx2.c, x86/packed_many_avx512.c).  The sums are the same, and so
+ * the bits.
  *
  * Scalar code and NEON without the dot product leave spans of more than packed_rows rows to GEMM too.  Measured
  * against f32 products on the file's layout, Q8_0, 28M weights, Granite Rapids, 2026-11: a vector 2.4 times as fast on
@@ -39,12 +41,13 @@
  * Errors, with M(b) the largest magnitude among the 32 activations of block b:
  *     floats      exact as f32; 8 or 16 partial sums:      2^-23 * (cols/8 + 36) * sum |w*x|
  *     quantised   sum over b of M(b)/63000 * sum |w| in b  +  2^-23 * (cols/16 + 8) * sum |w*x|, where |w| stands for
- *                 |scale * value| + |min| in types that have minima;
+ *                 |scale * value| + |min| in types that have minima; with one limb M(b)/250, not M(b)/63000;
  *                 blocks with M(b) < 2^-100 count as zeros; one with an activation that is no finite number gives none
  */
 #ifndef PLEAT_LINEAR_LINEAR_H
 #define PLEAT_LINEAR_LINEAR_H
 
+#include "core/compiler.h"
 #include "core/types.h"
 #include "linear/format.h"
 #include "linear/packed.h"
@@ -52,19 +55,31 @@
 
 /* 32 activations: scale * code.  Which form the codes have is the variant's choice. */
 typedef struct pleat__coded {
-    float scale;    /* M/32639 */
-    int32_t sum[2]; /* of the codes of each half: what minima are multiplied with, and unsigned codes count too much */
-    int32_t total;  /* sum[0] + sum[1] */
+    float scale; /* M/32639; of one limb M/127 */
+    union {
+        int32_t sum[2]; /* of the codes of each half: what minima are multiplied with, unsigned codes count too much */
+        float scaled_sum[2]; /* code_many's: scale * sum */
+    };
+    union {
+        int32_t total;      /* sum[0] + sum[1] */
+        float scaled_total; /* code_many's: scale * total */
+    };
     union {
         int16_t whole[32]; /* -32639..32639; some variants' in another order */
         struct {
             int8_t high[32], low[32]; /* 256*high + low */
         } limbs;
+        struct {
+            int8_t high[32];                   /* -127..127; `whole` where the variant has no limbs */
+            float scaled_sum[2], scaled_total; /* beside sum and total: one form serves few step rows and many */
+        } one_limb;
     } codes;
 } pleat__coded;
 
-#define PLEAT__CODE_MAX 32639       /* 127*256 + 127 */
 #define PLEAT__CODED_ZERO 0x1p-100f /* a block below this in magnitude is coded as zeros */
+
+/* The largest code: 127*256 + 127, or 127. */
+INLINE float pleat__code_max(uint32_t n_limbs) { return n_limbs == 1 ? 127 : 32639; }
 
 /* For output rows r in [row_from, row_to) and i < n:  y[i][r] = dot(W[r], x[i]), plus y[i][r] as it was if `add`.
  * Of floats:    x[i] is [cols] f32; no alignment is needed.
@@ -88,32 +103,34 @@ typedef struct pleat__linear_dsp {
     uint32_t packed_rows; /* of quantised ones, likewise; UINT32_MAX: mul is always faster */
 
     /* Quantised, for jobs of many_rows step rows and more: other kernels, whose codes have another form, with the bits
-     * of mul and code.  UINT32_MAX: there are none. */
+     * of mul and code.  UINT32_MAX: there are none.  A type without one, NULL, takes mul, as do those beside it. */
     pleat__linear_mul_fn mul_many[PLEAT__N_WEIGHT_TYPES];
     pleat__linear_code_fn code_many;
     uint32_t many_rows;
 } pleat__linear_dsp;
 
-/* Fill the table with the best variants for these CPU flags (pleat_cpu_flags()). */
-void pleat__linear_dsp_init(pleat__linear_dsp *dsp, uint32_t cpu_flags);
+/* Fill the table with the best variants for these CPU flags (pleat_cpu_flags()) and 1 or 2 limbs of a code. */
+void pleat__linear_dsp_init(pleat__linear_dsp *dsp, uint32_t cpu_flags, uint32_t n_limbs);
 
-/* The variants.  _ref fills the table.  The others need the features that they are named after, _packed_avx512 and
- * _packed_amx VNNI too, and overwrite what serves quantised types (_packed) or floats. */
-void pleat__linear_fill_ref(pleat__linear_dsp *dsp);
-void pleat__linear_fill_avx2(pleat__linear_dsp *dsp);
-void pleat__linear_fill_avx512(pleat__linear_dsp *dsp);
-void pleat__linear_fill_packed_avx2(pleat__linear_dsp *dsp);
-void pleat__linear_fill_many_avx2(pleat__linear_dsp *dsp);
-void pleat__linear_fill_packed_avxvnni(pleat__linear_dsp *dsp);
-void pleat__linear_fill_packed_avx512(pleat__linear_dsp *dsp);
-void pleat__linear_fill_packed_amx(pleat__linear_dsp *dsp);
-void pleat__linear_fill_neon(pleat__linear_dsp *dsp);
-void pleat__linear_fill_packed_neon(pleat__linear_dsp *dsp);
-void pleat__linear_fill_packed_dotprod(pleat__linear_dsp *dsp);
+/* The variants.  _ref fills the table.  The others need the features that they are named after, _packed_avx512,
+ * _many_avx512 and _packed_amx VNNI too, and overwrite what serves quantised types (_packed) or floats. */
+void pleat__linear_fill_ref(pleat__linear_dsp *dsp, uint32_t n_limbs);
+void pleat__linear_fill_avx2(pleat__linear_dsp *dsp, uint32_t n_limbs);
+void pleat__linear_fill_avx512(pleat__linear_dsp *dsp, uint32_t n_limbs);
+void pleat__linear_fill_packed_avx2(pleat__linear_dsp *dsp, uint32_t n_limbs);
+void pleat__linear_fill_many_avx2(pleat__linear_dsp *dsp, uint32_t n_limbs);
+void pleat__linear_fill_packed_avxvnni(pleat__linear_dsp *dsp, uint32_t n_limbs);
+void pleat__linear_fill_packed_avx512(pleat__linear_dsp *dsp, uint32_t n_limbs);
+void pleat__linear_fill_many_avx512(pleat__linear_dsp *dsp, uint32_t n_limbs);
+void pleat__linear_fill_packed_amx(pleat__linear_dsp *dsp, uint32_t n_limbs);
+void pleat__linear_fill_neon(pleat__linear_dsp *dsp, uint32_t n_limbs);
+void pleat__linear_fill_packed_neon(pleat__linear_dsp *dsp, uint32_t n_limbs);
+void pleat__linear_fill_packed_dotprod(pleat__linear_dsp *dsp, uint32_t n_limbs);
 
 /* The mul of _packed_avx512, to which _packed_amx leaves few step rows, and types whose slices have two scales. */
-void pleat__linear_mul_packed_avx512(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from,
-                                     uint32_t row_to, const void *const *x, float *const *y, uint32_t n, bool add);
+void pleat__linear_mul_packed_avx512(pleat__weight_type type, uint32_t n_limbs, const pleat__matrix *w,
+                                     uint32_t row_from, uint32_t row_to, const void *const *x, float *const *y,
+                                     uint32_t n, bool add);
 
 /* Bytes of a quantised matrix when packed; 0 for one of floats. */
 uint64_t pleat__linear_packed_bytes(const pleat__matrix *w);
@@ -125,7 +142,7 @@ void pleat__linear_pack(const pleat__matrix *w, uint32_t strip_from, uint32_t st
 void pleat__linear_unpack(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, float *out);
 
 /* Most vectors that linear.c hands to one call of a kernel: a multiple of what the variants take at once. */
-#define PLEAT__VECTOR_TILE 48u
+#define PLEAT__VECTOR_TILE 96u
 
 typedef struct pleat__linear_span {
     uint32_t row;    /* first row */

@@ -87,18 +87,19 @@ static void mul_ref(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, 
 /* ---- quantised ------------------------------------------------------------------------------------------------- */
 
 /* A block that holds no finite number has none as its scale; its codes do not matter then. */
-static void code_ref(const float *x, uint32_t cols, pleat__coded *out) {
+INLINE void code_row(const uint32_t n_limbs, const float *x, uint32_t cols, pleat__coded *out) {
+    const float code_max = pleat__code_max(n_limbs);
     for (; cols > 0; cols -= BLOCK, x += BLOCK, out++) {
         uint32_t max_bits = 0; /* as integers, infinity and NaN are above all others */
         for (uint32_t j = 0; j < BLOCK; j++) max_bits = pleat__max_u32(max_bits, pleat__f32_bits(x[j]) & 0x7FFFFFFFu);
         const float max = pleat__bits_f32(max_bits);
-        *out = (pleat__coded){.scale = max / PLEAT__CODE_MAX};
+        *out = (pleat__coded){.scale = max / code_max};
         if (!isfinite(max)) continue;
         if (max < PLEAT__CODED_ZERO) {
             out->scale = 0;
             continue;
         }
-        const float inverse = PLEAT__CODE_MAX / max;
+        const float inverse = code_max / max;
         for (uint32_t j = 0; j < BLOCK; j++) {
             out->codes.whole[j] = (int16_t)lrintf(x[j] * inverse);
             out->sum[j / (BLOCK / 2)] += out->codes.whole[j];
@@ -106,6 +107,9 @@ static void code_ref(const float *x, uint32_t cols, pleat__coded *out) {
         out->total = out->sum[0] + out->sum[1];
     }
 }
+
+static void code_one_limb(const float *x, uint32_t cols, pleat__coded *out) { code_row(1, x, cols, out); }
+static void code_two_limbs(const float *x, uint32_t cols, pleat__coded *out) { code_row(2, x, cols, out); }
 
 /* The product of a slice of a row with a block of codes, half by half where it has two scales. */
 static float dot_slice(pleat__weight_type type, const pleat__unpacked *w, const pleat__coded *x, float acc) {
@@ -151,12 +155,12 @@ static void load_ref(const pleat__matrix *w, uint32_t row_from, uint32_t row_to,
     }
 }
 
-void pleat__linear_fill_ref(pleat__linear_dsp *dsp) {
+void pleat__linear_fill_ref(pleat__linear_dsp *dsp, uint32_t n_limbs) {
     for (uint32_t type = 0; type < PLEAT__N_WEIGHT_TYPES; type++) {
         dsp->mul[type] = pleat__is_quantised(type) ? mul_packed : mul_ref;
         dsp->load[type] = load_ref;
     }
-    dsp->code = code_ref;
+    dsp->code = n_limbs == 1 ? code_one_limb : code_two_limbs;
     dsp->vector_rows = 2;
     dsp->packed_rows = 2;
     dsp->many_rows = UINT32_MAX;

@@ -68,11 +68,30 @@ INLINE void band_of(linear_tile_fn tile, pleat__weight_type type, const int R, c
     X(iq4_xs, PLEAT__W_IQ4_XS) \
     X(mxfp4, PLEAT__W_MXFP4)
 
+#define PACKED_MUL(name, type)                                                                                        \
+    static void mul_one_limb_##name(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, const void *const *x, \
+                                    float *const *y, uint32_t n, bool add) {                                          \
+        mul(type, 1, w, row_from, row_to, x, y, n, add);                                                              \
+    }                                                                                                                 \
+    static void mul_##name(const pleat__matrix *w, uint32_t row_from, uint32_t row_to, const void *const *x,          \
+                           float *const *y, uint32_t n, bool add) {                                                   \
+        mul(type, 2, w, row_from, row_to, x, y, n, add);                                                              \
+    }
+#define PACKED_MUL_ONE_LIMB_ENTRY(name, type) [type] = mul_one_limb_##name,
 #define PACKED_MUL_ENTRY(name, type) [type] = mul_##name,
 
-#define PACKED_VARIANTS      \
-    PACKED_TYPES(LINEAR_MUL) \
-    static const pleat__linear_mul_fn packed_muls[PLEAT__N_WEIGHT_TYPES] = {PACKED_TYPES(PACKED_MUL_ENTRY)};
+/* packed_muls [n_limbs - 1], from a template mul(type, n_limbs, ...). */
+#define PACKED_MULS                                                             \
+    PACKED_TYPES(PACKED_MUL)                                                    \
+    static const pleat__linear_mul_fn packed_muls[2][PLEAT__N_WEIGHT_TYPES] = { \
+        {PACKED_TYPES(PACKED_MUL_ONE_LIMB_ENTRY)}, {PACKED_TYPES(PACKED_MUL_ENTRY)}};
+
+/* And codes likewise, from a template code_row(n_limbs, ...). */
+#define PACKED_VARIANTS                                                                                         \
+    PACKED_MULS                                                                                                 \
+    static void code_one_limb(const float *x, uint32_t cols, pleat__coded *out) { code_row(1, x, cols, out); }  \
+    static void code_two_limbs(const float *x, uint32_t cols, pleat__coded *out) { code_row(2, x, cols, out); } \
+    static const pleat__linear_code_fn codes[2] = {code_one_limb, code_two_limbs};
 
 /* packed_muls in their places. */
 static inline void fill_packed(pleat__linear_mul_fn *muls, const pleat__linear_mul_fn *packed_muls) {
@@ -81,12 +100,12 @@ static inline void fill_packed(pleat__linear_mul_fn *muls, const pleat__linear_m
 }
 
 /* A table that serves few step rows and many. */
-#define PACKED_FILL(dsp, rows)                \
-    do {                                      \
-        fill_packed((dsp)->mul, packed_muls); \
-        (dsp)->code = code;                   \
-        (dsp)->packed_rows = (rows);          \
-        (dsp)->many_rows = UINT32_MAX;        \
+#define PACKED_FILL(dsp, n_limbs, rows)                    \
+    do {                                                   \
+        fill_packed((dsp)->mul, packed_muls[(n_limbs)-1]); \
+        (dsp)->code = codes[(n_limbs)-1];                  \
+        (dsp)->packed_rows = (rows);                       \
+        (dsp)->many_rows = UINT32_MAX;                     \
     } while (0)
 
 #endif

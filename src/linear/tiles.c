@@ -62,11 +62,12 @@ uint64_t pleat__tiles_bytes(const pleat__tiles *t) {
 
 /* ---- a slice of a row ---------------------------------------------------------------------------- */
 
-/* Where in a group a slice of a row goes. */
+/* Where a slice of a row goes. */
 typedef struct place {
-    uint8_t *group;
-    uint32_t slice; /* of the group */
-    uint32_t g, r;  /* row g + 8 r of the tile */
+    uint8_t *group;  /* all formats but F16 */
+    uint32_t slice;  /* of the group */
+    uint32_t g, r;   /* row g + 8 r of the tile */
+    uint8_t *in_row; /* F16 */
 } place;
 
 static void put_half(uint8_t *at, float x) {
@@ -81,10 +82,6 @@ static void put_scale(const place *p, pleat__tile_format format, uint32_t plane,
 
 static uint8_t *lane_at(const place *p, uint32_t block, uint32_t q) {
     return p->group + (size_t)block * 512 + (size_t)16 * (4 * p->g + q);
-}
-
-static void put_f16(const place *p, const uint16_t *halves) {
-    for (uint32_t q = 0; q < 4; q++) memcpy(lane_at(p, 2 * p->slice + p->r, q), halves + 8 * q, 16);
 }
 
 static void put_bytes(const place *p, const uint8_t *codes) {
@@ -138,8 +135,7 @@ static void put_halves(const pleat__matrix *w, const uint8_t *at, uint32_t slice
     uint16_t halves[SLICE];
     float x[SLICE];
     if (w->type == PLEAT__W_F16) {
-        memcpy(halves, at, sizeof halves);
-        put_f16(p, halves);
+        memcpy(p->in_row, at, sizeof halves);
         return;
     }
     for (uint32_t i = 0; i < SLICE && w->type == PLEAT__W_BF16; i++) {
@@ -149,7 +145,7 @@ static void put_halves(const pleat__matrix *w, const uint8_t *at, uint32_t slice
     if (w->type == PLEAT__W_F32) memcpy(x, at, sizeof x);
     if (pleat__is_quantised(w->type)) pleat__weight_slice_load(w->type, at, slice, x);
     for (uint32_t i = 0; i < SLICE; i++) halves[i] = pleat__f32_to_f16(x[i]);
-    put_f16(p, halves);
+    memcpy(p->in_row, halves, sizeof halves);
 }
 
 /* Slice `slice` of a row to where it goes. */
@@ -190,7 +186,8 @@ void pleat__tiles_pack(const pleat__tiles *t, const pleat__tile_source *source, 
             const pleat__matrix *w = find_row(source, tile, at, &row);
             for (uint32_t slice = 0; w && slice < t->cols / SLICE; slice++) {
                 const place p = {out + (uint64_t)(slice / PLEAT__TILE_SLICES) * group_bytes, slice % PLEAT__TILE_SLICES,
-                                 at % HALF_TILE, at / HALF_TILE};
+                                 at % HALF_TILE, at / HALF_TILE,
+                                 out + ((uint64_t)at * t->n_groups * PLEAT__GROUP_COLS + slice * SLICE) * 2};
                 put_slice(t->format, w, row, slice, &p);
             }
         }

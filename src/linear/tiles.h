@@ -11,12 +11,15 @@
  * long as both factors agree.  So a lane has columns 8q .. 8q+7 of each slice, side by side in the activations too:
  *
  *     format   a group's codes, at lane l = 4g + q; r is 0 for row g, 1 for row g + 8       a weight is
- *     F16      u16[8] at (2 slice + r) * 512 + 16 l                                         the half
+ *     F16      rows, not groups: see below                                                  the half
  *     Q8       u8[8]  at slice * 512 + 16 l + 8 r                                           scale * (code - 128)
  *     Q4       u32    at (slice / 2) * 512 + 16 l + 8 (slice % 2) + 4 r: columns            scale * (code - 8)
  *              8q + 2i in its nibbles i = 0..3, 8q + 2i + 1 in nibbles i + 4
  *     Q4_MIN   as Q4                                                                        scale * code + min
  *     Q8_HALF  as Q8                                                 its half slice's scale * (code - 128)
+ *
+ *     A tile of F16 is its 16 rows, one behind the other: a matrix is rows of n_groups * 128 halves, which is what
+ *     libraries multiply by too.  A lane's eight are 16 bytes of a row.
  *
  *     scales   f16 behind the codes: at 16 g + 4 slice + 2 r.  Q4_MIN has a second plane of 128 bytes, of minima;
  *              Q8_HALF one for columns 16..31 of each slice
@@ -71,7 +74,7 @@ const char *pleat__tile_format_name(pleat__tile_format format);
 /* The one that matrices of this type become. */
 pleat__tile_format pleat__tile_format_of(pleat__weight_type type);
 
-/* Bytes of a group: a multiple of 128. */
+/* Bytes of a group: a multiple of 128.  Of F16 it is what a group's columns take in 16 rows. */
 uint32_t pleat__tile_group_bytes(pleat__tile_format format);
 
 /* What the source becomes; parts of several formats become F16. */

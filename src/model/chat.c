@@ -47,6 +47,14 @@ pleat_status pleat_model_chat_check(const pleat_model *model, int *is_own, pleat
     return pleat__error_set(err, model->no_chat.code, model->no_chat.where, "%s%s", what, model->no_chat.text);
 }
 
+const char *pleat_model_chat_template(const pleat_model *model, size_t *n_bytes) {
+    pleat__str text;
+    if (!model || !n_bytes || !model->has_own_chat) return NULL;
+    if (!pleat__gguf_string(model->gguf, "tokenizer.chat_template", &text)) return NULL;
+    *n_bytes = text.n_bytes;
+    return text.p;
+}
+
 /* ---- the file's special tokens ------------------------------------------------------------------------------------- */
 
 static uint32_t add_token(const pleat_model *m, const char *name, uint64_t id, pleat__chat_variable *v) {

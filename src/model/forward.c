@@ -181,10 +181,12 @@ static void pack_matrices(pleat__forward *fw) {
 /* ---- create and destroy ------------------------------------------------------------------------- */
 
 pleat_status pleat__forward_create(const pleat_model *model, uint32_t max_rows, uint32_t max_tokens,
-                                   pleat_workers *workers, const pleat_allocator *allocator, pleat__forward **out,
-                                   pleat_error *err) {
+                                   uint32_t activation_bits, pleat_workers *workers, const pleat_allocator *allocator,
+                                   pleat__forward **out, pleat_error *err) {
     PLEAT_FAIL_IF(!model || max_rows == 0 || !out, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "forward pass: no model, no rows or no place for the result");
+    PLEAT_FAIL_IF(activation_bits != 8 && activation_bits != 16, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "forward pass: activations of %u bits", activation_bits);
     const pleat_allocator al = pleat__allocator_or_default(allocator);
     const uint64_t bytes = pleat__forward_bytes(model, max_rows, workers);
     void *block = bytes ? pleat__alloc(&al, 1, bytes) : NULL;
@@ -195,7 +197,7 @@ pleat_status pleat__forward_create(const pleat_model *model, uint32_t max_rows, 
     *fw = (pleat__forward){.al = al, .model = model, .workers = workers, .max_rows = max_rows, .block_bytes = bytes};
     pleat__arena arena = {.base = block, .cap_bytes = bytes};
     carve(&arena, model, max_rows, pleat_workers_count(workers), fw);
-    pleat__linear_dsp_init(&fw->linear, pleat_cpu_flags());
+    pleat__linear_dsp_init(&fw->linear, pleat_cpu_flags(), activation_bits / 8);
     pleat__ops_dsp_init(&fw->ops, pleat_cpu_flags());
     for (uint32_t r = 0; r < model->n_ropes; r++)
         pleat__rope_frequencies(&model->ropes[r], max_tokens, fw->frequencies[r]);

@@ -31,10 +31,11 @@ uint64_t pleat__forward_bytes(const pleat_model *model, uint32_t max_rows, const
 
 /* All memory is taken here.  Neither the model nor the workers (NULL: the caller's thread alone) are owned.
  * max_tokens: the most that a sequence may hold; where RoPE has divisors for long contexts, it says which count.
+ * activation_bits: 16 or 8, what quantised matrices are multiplied with (linear.h).
  * PLEAT_E_ARG or PLEAT_E_MEMORY; err may be NULL. */
 pleat_status pleat__forward_create(const pleat_model *model, uint32_t max_rows, uint32_t max_tokens,
-                                   pleat_workers *workers, const pleat_allocator *allocator, pleat__forward **out,
-                                   pleat_error *err);
+                                   uint32_t activation_bits, pleat_workers *workers, const pleat_allocator *allocator,
+                                   pleat__forward **out, pleat_error *err);
 
 /* Run the step that was begun on `cache` with these items, at most max_rows tokens in all.  An error is the
  * cache's, or PLEAT_E_RANGE where a logit is not finite. */

@@ -33,12 +33,23 @@ pleat__scoring pleat__scoring_of(const pleat_spec *spec) {
     if (pleat__leveler_of(spec->policy)) return PLEAT__SCORING_MAX;
     const pleat__evictor *evictor = pleat__evictor_of(spec->policy);
     if (!evictor) return PLEAT__SCORING_NONE;
-    return evictor->scoring == PLEAT__SCORING_NONE && spec->crush ? PLEAT__SCORING_SUM : evictor->scoring;
+    return evictor->scoring == PLEAT__SCORING_NONE && (spec->crush || spec->merge) ? PLEAT__SCORING_SUM
+                                                                                   : evictor->scoring;
+}
+
+pleat__scoring pleat__counted_of(const pleat_spec *spec) {
+    const pleat__scoring scoring = pleat__scoring_of(spec);
+    if (scoring != PLEAT__SCORING_NOVELTY) return scoring;
+    return spec->merge ? PLEAT__SCORING_SUM : PLEAT__SCORING_NONE;
+}
+
+uint32_t pleat__first_counted(const pleat_spec *spec) {
+    return pleat__scoring_of(spec) == PLEAT__SCORING_NOVELTY && spec->merge ? 1 : 0;
 }
 
 uint32_t pleat__n_scores_of(const pleat_spec *spec, uint32_t n_group) {
     if (pleat__scoring_of(spec) == PLEAT__SCORING_NONE) return 0;
-    return spec->crush ? n_group : 1;
+    return spec->crush ? n_group : 1 + pleat__first_counted(spec);
 }
 
 uint32_t pleat__evict_budget(const pleat_spec *spec, uint32_t n_prompt, uint32_t byte_tokens) {

@@ -31,6 +31,8 @@
  *              What single tokens attend to does not count
  *     NOVELTY  how unlike the key is to the lane's: no attention (novelty.h)                     novel
  *
+ * Behind novel merge, which goes by attention, has a score of its own, the second: SUM.
+ *
  * Pure functions of what they are handed.
  */
 #ifndef PLEAT_POLICY_EVICT_H
@@ -99,8 +101,11 @@ extern const pleat__evictor pleat__evictor_random, pleat__evictor_recent, pleat_
 /* The policy's row; NULL for those that do not evict by budget. */
 const pleat__evictor *pleat__evictor_of(pleat_policy policy);
 
-/* What is counted for a spec, and how many scores a slot has in a group of n_group query heads. */
+/* What tokens are ranked by, what attention is counted beside it or for it, in which of a slot's scores, and how many
+ * scores a slot has in a group of n_group query heads. */
 pleat__scoring pleat__scoring_of(const pleat_spec *spec);
+pleat__scoring pleat__counted_of(const pleat_spec *spec);
+uint32_t pleat__first_counted(const pleat_spec *spec);
 uint32_t pleat__n_scores_of(const pleat_spec *spec, uint32_t n_group);
 
 /* B for a prompt of n_prompt tokens.  byte_tokens: what a budget in bytes comes to, in tokens of a lane. */

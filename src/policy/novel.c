@@ -9,7 +9,18 @@
  *
  * No query is looked at.  So what stays is not what the prompt's end asked for, but what nothing else in it is like.
  */
+#include <math.h>
+
 #include "policy/evict.h"
 
+/* The first score: behind it there may be the attention received, which merge asks for. */
+static void rank_novelty(const pleat__evict_lane *lane, const pleat__tracked *page, uint32_t first,
+                         float *restrict ranks) {
+    const float *scores = page->sums + first;
+    (void)lane;
+    for (uint32_t i = 0; i < PLEAT__SCAN_BLOCK; i++)
+        ranks[i] = ((scores[i] > 0) & (scores[i] < INFINITY)) ? scores[i] : 0.0f;
+}
+
 const pleat__evictor pleat__evictor_novel = {
-    .scoring = PLEAT__SCORING_NOVELTY, .in_generation = true, .rank_block = pleat__rank_received};
+    .scoring = PLEAT__SCORING_NOVELTY, .in_generation = true, .rank_block = rank_novelty};

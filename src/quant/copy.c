@@ -8,13 +8,15 @@
  *     K   f16                 2 bytes of every 32
  *         all others          4 bytes of every 64
  *     V   f32, f16            a row
- *         8, 4 and 2 bits     in each of d words of 32 bits the same bits, 8*(token%4) + bits*((token/4) % (8/bits)) on
+ *         8, 4 and 2 bits     in byte token%4 of each of d words of 32 bits the same bits, bits*((token/4) % (8/bits)) on
  *
- * Source and target may share words (two slots of one tile), so each is read before it is written.
+ * Source and target may share bytes (two slots of one tile), so each is read before it is written.  What is copied to
+ * may stand anywhere, as a page of an image does: nothing of it is read or written but as bytes.
  */
 #include <string.h>
 
 #include "core/half.h"
+#include "quant/levels.h"
 #include "quant/quant.h"
 
 static void copy_key(const pleat__page_layout *l, uint8_t *to_page, uint32_t to, uint8_t *from_page, uint32_t from) {
@@ -30,15 +32,14 @@ static void copy_key(const pleat__page_layout *l, uint8_t *to_page, uint32_t to,
 
 /* Where a token's codes stand in a tile of values of 8 bits or less. */
 typedef struct bit_row {
-    uint32_t *words; /* [head_dim] */
+    uint8_t *bytes; /* every fourth is the token's: [head_dim][4] */
     uint32_t shift;
 } bit_row;
 
 static bit_row bit_row_of(const pleat__page_layout *l, uint8_t *page, uint32_t slot) {
     const uint32_t bits = l->format.v_bits, per = 8 / bits, token = slot % PLEAT__TILE;
     uint8_t *tile = pleat__v_tile(l, page, slot / PLEAT__TILE);
-    return (bit_row){(uint32_t *)(void *)(tile + token / (4 * per) * 4 * l->head_dim),
-                     8 * (token % 4) + bits * (token / 4 % per)};
+    return (bit_row){tile + token / (4 * per) * 4 * l->head_dim + token % 4, bits * (token / 4 % per)};
 }
 
 static void copy_value(const pleat__page_layout *l, uint8_t *to_page, uint32_t to, uint8_t *from_page, uint32_t from) {
@@ -51,29 +52,50 @@ static void copy_value(const pleat__page_layout *l, uint8_t *to_page, uint32_t t
     }
     const bit_row target = bit_row_of(l, to_page, to), source = bit_row_of(l, from_page, from);
     const uint32_t mask = (1u << l->format.v_bits) - 1, keep = ~(mask << target.shift);
-    for (uint32_t i = 0; i < d; i++)
-        target.words[i] = (target.words[i] & keep) | (source.words[i] >> source.shift & mask) << target.shift;
+    for (size_t i = 0; i < 4 * (size_t)d; i += 4)
+        target.bytes[i] =
+            (uint8_t)((target.bytes[i] & keep) | ((uint32_t)source.bytes[i] >> source.shift & mask) << target.shift);
 }
 
 static void copy_meta(uint16_t *to_meta, uint32_t to, const uint16_t *from_meta, uint32_t from) {
-    to_meta[to % PLEAT__TILE] = from_meta[from % PLEAT__TILE];
-    to_meta[PLEAT__TILE + to % PLEAT__TILE] = from_meta[PLEAT__TILE + from % PLEAT__TILE];
+    for (uint32_t part = 0; part < 2 * PLEAT__TILE; part += PLEAT__TILE)
+        memmove(to_meta + part + to % PLEAT__TILE, from_meta + part + from % PLEAT__TILE, sizeof *to_meta);
+}
+
+static void copy_key_of(const pleat__page_layout *l, uint8_t *to_page, uint32_t to, uint8_t *from, uint32_t from_slot) {
+    if (l->format.rotated) {
+        pleat__levels_copy_key(l, to_page, to, from, from_slot);
+        return;
+    }
+    copy_key(l, to_page, to, from, from_slot);
+    if (pleat__format_is_quantised(l->format))
+        copy_meta(pleat__k_meta(l, to_page, to / PLEAT__TILE), to, pleat__k_meta(l, from, from_slot / PLEAT__TILE),
+                  from_slot);
+}
+
+void pleat__quant_copy_value(const pleat__page_layout *l, uint8_t *to_page, uint32_t to, const uint8_t *from_page,
+                             uint32_t from_slot) {
+    uint8_t *from = (uint8_t *)(uintptr_t)from_page; /* the accessors of layout.h want it; only read */
+    if (l->format.rotated) {
+        pleat__levels_copy_value(l, to_page, to, from, from_slot);
+        return;
+    }
+    copy_value(l, to_page, to, from, from_slot);
+    if (pleat__format_is_quantised(l->format))
+        copy_meta(pleat__v_meta(l, to_page, to / PLEAT__TILE), to, pleat__v_meta(l, from, from_slot / PLEAT__TILE),
+                  from_slot);
 }
 
 void pleat__quant_copy(const pleat__page_layout *l, uint8_t *to_page, uint32_t to_slot, const uint8_t *from_page,
                        uint32_t from_slot) {
-    uint8_t *from = (uint8_t *)(uintptr_t)from_page; /* the accessors of layout.h want it; only read */
-    const uint32_t to_tile = to_slot / PLEAT__TILE, from_tile = from_slot / PLEAT__TILE;
-    copy_key(l, to_page, to_slot, from, from_slot);
-    copy_value(l, to_page, to_slot, from, from_slot);
-    if (pleat__format_is_quantised(l->format)) {
-        copy_meta(pleat__k_meta(l, to_page, to_tile), to_slot, pleat__k_meta(l, from, from_tile), from_slot);
-        copy_meta(pleat__v_meta(l, to_page, to_tile), to_slot, pleat__v_meta(l, from, from_tile), from_slot);
-    }
+    uint8_t *from = (uint8_t *)(uintptr_t)from_page; /* as above */
+    copy_key_of(l, to_page, to_slot, from, from_slot);
+    pleat__quant_copy_value(l, to_page, to_slot, from, from_slot);
+    if (l->mass_off) memmove(pleat__masses(l, to_page) + to_slot, pleat__masses(l, from) + from_slot, sizeof(uint16_t));
     if (!l->tracked) return;
     for (uint32_t h = 0; h < l->n_scores; h++)
-        pleat__head_scores(l, to_page, h)[to_slot] = pleat__head_scores(l, from, h)[from_slot];
-    pleat__positions(l, to_page)[to_slot] = pleat__positions(l, from)[from_slot];
+        memmove(pleat__head_scores(l, to_page, h) + to_slot, pleat__head_scores(l, from, h) + from_slot, sizeof(float));
+    memmove(pleat__positions(l, to_page) + to_slot, pleat__positions(l, from) + from_slot, sizeof(int32_t));
 }
 
 /* ---- dequantised ----------------------------------------------------------------------------------------------------- */
@@ -122,11 +144,16 @@ static void load_value(const pleat__page_layout *l, uint8_t *page, uint32_t slot
     const float scale = scale_of(meta, slot), min = min_of(meta, slot);
     const bit_row row = bit_row_of(l, page, slot);
     const uint32_t mask = (1u << bits) - 1, flip = bits == 8 ? 0x80 : 0;
-    for (uint32_t i = 0; i < d; i++) out[i] = scale * (float)(int32_t)((row.words[i] >> row.shift & mask) ^ flip) + min;
+    for (uint32_t i = 0; i < d; i++)
+        out[i] = scale * (float)(int32_t)(((uint32_t)row.bytes[4 * (size_t)i] >> row.shift & mask) ^ flip) + min;
 }
 
 void pleat__quant_load_token(const pleat__page_layout *l, const uint8_t *page, uint32_t slot, float *k, float *v) {
     uint8_t *from = (uint8_t *)(uintptr_t)page; /* as above */
+    if (l->format.rotated) {
+        pleat__levels_load_token(l, from, slot, k, v);
+        return;
+    }
     load_key(l, from, slot, k);
     load_value(l, from, slot, v);
 }

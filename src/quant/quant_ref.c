@@ -108,6 +108,10 @@ static void widen_f16(const uint8_t *from, uint32_t n, float *out) {
 }
 
 void pleat__quant_load_k_ref(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
+    if (layout->format.rotated) {
+        pleat__levels_load_k(layout, page, tile, out);
+        return;
+    }
     const uint32_t bits = layout->format.k_bits, n = layout->head_dim * PLEAT__TILE;
     const uint8_t *codes = page + layout->k_off + (uint64_t)tile * layout->k_tile_bytes;
     if (bits == 32) {
@@ -134,6 +138,10 @@ void pleat__quant_load_k_ref(const pleat__page_layout *layout, const uint8_t *pa
 }
 
 void pleat__quant_load_v_ref(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
+    if (layout->format.rotated) {
+        pleat__levels_load_v(layout, page, tile, out);
+        return;
+    }
     const uint32_t bits = layout->format.v_bits, d = layout->head_dim;
     const uint8_t *codes = page + layout->v_off + (uint64_t)tile * layout->v_tile_bytes;
     if (bits == 32) {

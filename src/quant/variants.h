@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "core/half.h"
+#include "quant/levels.h"
 #include "quant/quant.h"
 
 void pleat__quant_store_ref(const pleat__page_layout *layout, uint8_t *page, uint32_t slot, uint32_t n, const float *k,
@@ -54,6 +55,10 @@ static inline __attribute__((always_inline)) void pleat__quant_put_row(const ple
                                                                        uint32_t slot, const float *k, const float *v,
                                                                        pleat__quant_put_fn put_k,
                                                                        pleat__quant_put_fn put_v) {
+    if (l->format.rotated) {
+        pleat__levels_put(l, page, slot, k, v);
+        return;
+    }
     const uint32_t tile = slot / PLEAT__TILE, token = slot % PLEAT__TILE;
     put_k(pleat__k_tile(l, page, tile), pleat__k_meta(l, page, tile), l->format.k_bits, l->head_dim, token, k);
     put_v(pleat__v_tile(l, page, tile), pleat__v_meta(l, page, tile), l->format.v_bits, l->head_dim, token, v);

@@ -23,7 +23,7 @@ static bool has_penalties(const pleat_request *q) {
 
 static bool wants_anything(const pleat_request *q) {
     return q->wants_text || q->n_stops || q->n_stop_ids || q->wants_logprobs || q->wants_prompt_logprobs ||
-           q->n_biases || has_penalties(q);
+           q->n_biases || q->wants_json || has_penalties(q);
 }
 
 static bool is_utf8(const char *text, size_t n) {
@@ -68,7 +68,7 @@ static pleat_status check_moves(const pleat_request *q, uint32_t n_vocab, pleat_
 }
 
 pleat_status pleat__answer_check(const pleat_request *q, const pleat_model *model, uint32_t n_vocab, pleat_error *err) {
-    REQUIRE(model || !wants_anything(q), "text, stops, logprobs, biases or penalties, but there is no model");
+    REQUIRE(model || !wants_anything(q), "text, stops, logprobs, biases, penalties or JSON, but there is no model");
     if (!model) return PLEAT_OK;
     REQUIRE(q->n_top <= PLEAT_LOGPROBS_MAX && q->n_top <= n_vocab, "n_top %u is more than %u", q->n_top,
             n_vocab < PLEAT_LOGPROBS_MAX ? n_vocab : PLEAT_LOGPROBS_MAX);
@@ -125,6 +125,7 @@ pleat_status pleat__answer_create(const pleat_request *q, const pleat_model *mod
     pleat__answer terms = {.wants_text = q->wants_text != 0,
                            .wants_logprobs = q->wants_logprobs != 0,
                            .wants_prompt = q->wants_prompt_logprobs != 0,
+                           .wants_json = q->wants_json != 0,
                            .n_top = q->n_top,
                            .n_prompt = q->n_prompt,
                            .n_stops = q->n_stops,
@@ -135,7 +136,9 @@ pleat_status pleat__answer_create(const pleat_request *q, const pleat_model *mod
                            .repetition = q->repetition_penalty,
                            .model = model};
     if (has_text) terms.held_cap = longest_stop(q) + (uint32_t)PLEAT_DETOKENIZER_CAP(max_token_bytes) + 3;
-    PLEAT_TRY(pleat_detokenizer_init(&terms.detokenizer, model, q->text_goes_on ? PLEAT_DETOKENIZE_MIDDLE : 0));
+    PLEAT_TRY(pleat_detokenizer_init(&terms.detokenizer, model,
+                                     (q->text_goes_on ? PLEAT_DETOKENIZE_MIDDLE : 0) |
+                                         (q->text_has_special ? PLEAT_DETOKENIZE_SPECIAL : 0)));
     pleat__arena arena = {0};
     (void)carve(&terms, q, &arena);
     terms.block_bytes = arena.used_bytes;
@@ -181,6 +184,19 @@ void pleat__answer_move(const pleat__answer *a, const float *logits, float *move
         if (n > 0) moved[i] -= a->frequency * (float)n + a->presence;
     }
 }
+
+/* ---- JSON ------------------------------------------------------------------------------------------------------------ */
+
+bool pleat__answer_fits(const pleat__answer *a, pleat_token token) {
+    pleat__json next = a->json;
+    return !a->wants_json || pleat__json_tokens_take(a->json_tokens, &next, token);
+}
+
+void pleat__answer_mask(const pleat__answer *a, float *logits) {
+    pleat__json_tokens_mask(a->json_tokens, &a->json, logits);
+}
+
+bool pleat__answer_is_whole(const pleat__answer *a) { return a->wants_json && pleat__json_is_whole(&a->json); }
 
 /* ---- probabilities --------------------------------------------------------------------------------------------------- */
 
@@ -245,6 +261,7 @@ static bool settle(pleat__answer *a) {
 bool pleat__answer_take(pleat__answer *a, pleat_token token) {
     size_t n = 0;
     if (a->counts) a->counts[token]++;
+    if (a->wants_json) (void)pleat__json_tokens_take(a->json_tokens, &a->json, token); /* it fits */
     if (a->held_cap == 0) return false;
     drop_told(a);
     if (pleat_detokenizer_put(&a->detokenizer, token, a->held + a->n_held, a->held_cap - a->n_held, &n) != PLEAT_OK)

@@ -22,6 +22,7 @@
 #include <stdbool.h>
 
 #include "pleat/serving.h"
+#include "serving/json_tokens.h"
 
 typedef struct pleat__stop {
     const char *text;
@@ -30,7 +31,7 @@ typedef struct pleat__stop {
 
 typedef struct pleat__answer {
     /* Terms: constant. */
-    bool wants_text, wants_logprobs, wants_prompt;
+    bool wants_text, wants_logprobs, wants_prompt, wants_json;
     uint32_t n_top, n_prompt;
     uint32_t n_stops, n_stop_ids, n_biases;
     pleat__stop *stops;
@@ -48,7 +49,9 @@ typedef struct pleat__answer {
     uint32_t n_out;  /* bytes that go out with the next event */
     uint32_t n_told; /* bytes at the front that events have told; 0 once they are forgotten */
     uint32_t held_cap;
-    bool has_logprobs; /* logprobs are of the token chosen last */
+    const pleat__json_tokens *json_tokens; /* where wants_json, before its first token */
+    pleat__json json;                      /* what has been written of the object */
+    bool has_logprobs;                     /* logprobs are of the token chosen last */
     pleat_logprob logprobs[1 + PLEAT_LOGPROBS_MAX];
     pleat_logprob *prompt_logprobs; /* [n_prompt][1 + n_top]; NULL: not wanted */
     bool has_told_prompt;           /* an event had them */
@@ -77,6 +80,15 @@ bool pleat__answer_moves(const pleat__answer *a);
 
 /* Write the logits that a token is going to be chosen from. */
 void pleat__answer_move(const pleat__answer *a, const float *logits, float *moved, uint32_t n_vocab);
+
+/* May this token follow? */
+bool pleat__answer_fits(const pleat__answer *a, pleat_token token);
+
+/* The logits of those that may not follow become -inf. */
+void pleat__answer_mask(const pleat__answer *a, float *logits);
+
+/* Is there nothing more to write? */
+bool pleat__answer_is_whole(const pleat__answer *a);
 
 /* A token was chosen: note its logprobs if they are wanted. */
 void pleat__answer_see(pleat__answer *a, pleat_token token, const float *logits, uint32_t n_vocab);

@@ -33,7 +33,11 @@ void pleat_serving_get_stats(const pleat_serving *s, pleat_serving_stats *out) {
     out->pages_total = s->backend.shape.n_pages;
     out->pages_used = s->own_pages + s->prefixes.added_pages;
     out->pages_evictable = s->prefixes.evictable_pages;
-    for (uint32_t i = 0; i < s->n_running; i++) add_sides(s, PLEAT__RUNNING(s->running[i])->seq, out);
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        const pleat__running_part *run = PLEAT__RUNNING(s->running[i]);
+        add_sides(s, run->seq, out);
+        out->pages_shared += run->n_pages - run->own_pages;
+    }
     for (uint32_t i = 1; i <= s->opt.max_prefixes; i++)
         if (s->prefixes.kept[i].seq.v) add_sides(s, s->prefixes.kept[i].seq, out);
     pleat__backend_work work;

@@ -134,8 +134,9 @@ struct pleat_serving {
     uint32_t max_running;
     pleat__tenant_names tenants;
     pleat_sampler *greedy;
-    uint32_t max_token_bytes; /* the longest text of a token */
-    void *block;              /* one allocation for all arrays */
+    uint32_t max_token_bytes;       /* the longest text of a token */
+    pleat__json_tokens json_tokens; /* made for the first who wants JSON */
+    void *block;                    /* one allocation for all arrays */
     uint64_t block_bytes;
 
     /* Who is here. */

@@ -268,6 +268,7 @@ void pleat_serving_destroy(pleat_serving **serving) {
         if (s->prefixes.kept[i].seq.v) s->backend.close(s->backend.ctx, s->prefixes.kept[i].seq);
     pleat_sampler_destroy(&s->greedy);
     pleat__places_release(s);
+    pleat__json_tokens_release(&s->json_tokens, &s->al);
     pleat__free(&s->al, s->step.prompt_logits, (uint64_t)s->backend.shape.step_tokens * s->backend.shape.n_vocab,
                 sizeof(float));
     pleat__radix_destroy(&s->prefixes.tree);

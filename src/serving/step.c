@@ -12,6 +12,8 @@
  *
  * An error in the middle (no memory) leaves requests waiting or running as they were.
  */
+#include <string.h>
+
 #include "core/error.h"
 #include "serving/internal.h"
 
@@ -160,10 +162,12 @@ static void add_token(pleat_serving *s, pleat__request *r, pleat_token token) {
     r->stats.n_generated++;
     s->stats.generated_tokens++;
     const bool is_stopped = r->answer && pleat__answer_take(r->answer, token);
-    const bool is_last = r->stats.n_generated == r->n_predict;
+    const bool is_whole = r->answer && pleat__answer_is_whole(r->answer);
+    const bool is_last = is_whole || r->stats.n_generated == r->n_predict;
+    const pleat_finish finish = is_stopped ? PLEAT_FINISH_STOP : is_whole ? PLEAT_FINISH_END : PLEAT_FINISH_LENGTH;
     if (is_last && !is_stopped && r->answer) pleat__answer_close(r->answer);
     if (is_stopped || is_last)
-        pleat__serving_finish(s, r, token, is_stopped ? PLEAT_FINISH_STOP : PLEAT_FINISH_LENGTH, PLEAT_OK);
+        pleat__serving_finish(s, r, token, finish, PLEAT_OK);
     else
         pleat__serving_add_event(s, r, PLEAT_FINISH_NOT)->token = token;
 }
@@ -174,13 +178,19 @@ static void end_text(pleat_serving *s, pleat__request *r, pleat_finish finish) {
     pleat__serving_finish(s, r, -1, finish, PLEAT_OK);
 }
 
-/* Choose a token.  PLEAT_E_RANGE: the logits are no numbers. */
+/* Choose a token.  PLEAT_E_RANGE: the logits are no numbers, or no token of the vocabulary may follow. */
 static pleat_status choose(pleat_serving *s, pleat__request *r, const float *logits, pleat_token *token) {
     const uint32_t n_vocab = s->backend.shape.n_vocab;
     const bool moves = r->answer && pleat__answer_moves(r->answer);
     if (moves) pleat__answer_move(r->answer, logits, s->step.moved, n_vocab);
     const float *from = moves ? s->step.moved : logits;
-    if (pleat_sampler_sample(r->sampler ? r->sampler : s->greedy, from, token) != PLEAT_OK) return PLEAT_E_RANGE;
+    pleat_sampler *sampler = r->sampler ? r->sampler : s->greedy;
+    if (pleat_sampler_sample(sampler, from, token) != PLEAT_OK) return PLEAT_E_RANGE;
+    if (r->answer && !pleat__answer_fits(r->answer, *token)) {
+        if (!moves) memcpy(s->step.moved, logits, n_vocab * sizeof *logits);
+        pleat__answer_mask(r->answer, s->step.moved);
+        if (pleat_sampler_sample(sampler, s->step.moved, token) != PLEAT_OK) return PLEAT_E_RANGE;
+    }
     if (r->answer) pleat__answer_see(r->answer, *token, logits, n_vocab);
     r->chosen = *token;
     return PLEAT_OK;

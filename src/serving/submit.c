@@ -147,9 +147,14 @@ pleat_status pleat__request_create(pleat_serving *s, const pleat_request *q, ple
     return status;
 }
 
-/* The tree's root, for those who share prefixes; and the first who looks at its prompt's logits brings their buffer. */
+/* The tree's root, for those who share prefixes; and the first who looks at its prompt's logits brings their buffer, the
+ * first who wants JSON the table of tokens for it. */
 static pleat_status prepare(pleat_serving *s, pleat__request *r) {
     const pleat__backend_shape *b = &s->backend.shape;
+    if (r->answer && r->answer->wants_json) {
+        if (!s->json_tokens.order) PLEAT_TRY(pleat__json_tokens_init(&s->json_tokens, b->model, b->n_vocab, &s->al));
+        r->answer->json_tokens = &s->json_tokens;
+    }
     r->root = PLEAT__NO_ROOT;
     if (!r->answer || !r->answer->wants_prompt) return pleat__serving_root(s, r->salt, &r->root);
     if (s->step.prompt_logits) return PLEAT_OK;

@@ -12,19 +12,22 @@
 #include "quant/layout.h"
 
 _Static_assert(sizeof(pleat_threshold) == 4 && sizeof(pleat_step_order) == 4 && sizeof(pleat_reclaim) == 4 &&
-                   sizeof(pleat_anchor) == 4 && sizeof(pleat_crush_unit) == 4 && sizeof(pleat_k_unit) == 4,
+                   sizeof(pleat_anchor) == 4 && sizeof(pleat_crush_unit) == 4 && sizeof(pleat_k_unit) == 4 &&
+                   sizeof(pleat_key_mean) == 4,
                "KEY_WORD fields are read as uint32_t");
 
 #define AT(field) offsetof(pleat_spec, field)
 #define NUMBER(lo, hi, what) .type = PLEAT__KEY_NUMBER, .min = (lo), .max = (hi), .allowed = (what)
 #define A_FORMAT .type = PLEAT__KEY_FORMAT, .allowed = "a format: " PLEAT__FORMAT_NAMES
+#define A_PLAIN_FORMAT .type = PLEAT__KEY_FORMAT, .is_plain = true, .allowed = "a format: " PLEAT__PLAIN_FORMAT_NAMES
 
 /* clang-format off */
 #define TOKENS(name, field) {(name), .offset = AT(field), .type = PLEAT__KEY_COUNT, .min = 1, .max = 16777216, \
                              .allowed = "a whole number from 1 to 16777216"}
 #define A_WINDOW TOKENS("window", window)
 #define A_FORMAT_OF_ALL {"format", .offset = AT(high), A_FORMAT}
-#define PLAIN(name_of, k_bits, v_bits) {.name = (name_of), .defaults = {.high = {(k_bits), (v_bits)}}}
+#define PLAIN(name_of, k_bits, v_bits) {.name = (name_of), .defaults = {.high = {(k_bits), (v_bits), 0}}}
+#define ROTATED(name_of, k_bits, v_bits) {.name = (name_of), .defaults = {.high = {(k_bits), (v_bits), 1}}}
 
 /* Eviction. */
 #define A_BUDGET {"budget", .offset = AT(budget), .type = PLEAT__KEY_BUDGET, .is_printed = true, \
@@ -35,14 +38,14 @@ _Static_assert(sizeof(pleat_threshold) == 4 && sizeof(pleat_step_order) == 4 && 
                    .words = {"reuse", "copy", "block", "none"}, .allowed = "reuse, copy, block or none"}
 #define EVICTING(which, n_window, n_sinks) \
     {.policy = (which), .budget = {0.25, PLEAT_BUDGET_SHARE}, .window = (n_window), .sinks = (n_sinks), .high = {8, 4}}
-#define CRUSHED .behind = &pleat__spec_behind_stages[0]
+#define BEHIND_ANY .behind = {&pleat__spec_behind_stages[0], &pleat__spec_behind_stages[2]}
 #define RANKING(name, which) \
-    {(name), EVICTING(which, 64, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM}, CRUSHED}
+    {(name), EVICTING(which, 64, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM}, BEHIND_ANY}
 
 /* Compressors of cold tokens.  docs/MODELS.md has what the first tokens in blocks cost real models. */
 #define A_STEP(name, field) {(name), .offset = AT(field), \
                              NUMBER(1.0f / 255, 1, "a number from 1/255 (0.0039216) to 1"), .is_printed = true}
-#define A_BUFFER A_SINKS, TOKENS("buffer", buffer), {"high", .offset = AT(high), A_FORMAT}
+#define A_BUFFER A_SINKS, TOKENS("buffer", buffer), {"high", .offset = AT(high), A_PLAIN_FORMAT}
 
 /* kvcomp alone is what docs/ACCURACY.md recommends; beside keys the others keep the defaults of the row. */
 #define KVCOMP(...) \
@@ -54,6 +57,9 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
     PLAIN("k8v8", 8, 8), PLAIN("k8v4", 8, 4), PLAIN("k8v2", 8, 2),
     PLAIN("k4v8", 4, 8), PLAIN("k4v4", 4, 4), PLAIN("k4v2", 4, 2),
     PLAIN("k2v8", 2, 8), PLAIN("k2v4", 2, 4), PLAIN("k2v2", 2, 2),
+    ROTATED("h4v4", 4, 4), ROTATED("h4v3", 4, 3), ROTATED("h4v2", 4, 2),
+    ROTATED("h3v4", 3, 4), ROTATED("h3v3", 3, 3), ROTATED("h3v2", 3, 2),
+    ROTATED("h2v4", 2, 4), ROTATED("h2v3", 2, 3), ROTATED("h2v2", 2, 2),
     {"leankv",
      {.policy = PLEAT_POLICY_LEANKV, .ah = 3, .al = 0, .window = 64, .high = {8, 4}, .low = {4, 2},
       .threshold = PLEAT_THRESHOLD_LENGTH, .step = PLEAT_STEP_PAPER},
@@ -68,23 +74,25 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
       {"step", .offset = AT(step), .type = PLEAT__KEY_WORD, .words = {"paper", "code"}, .allowed = "paper or code"},
       {"profile", .offset = AT(profile), .type = PLEAT__KEY_PATH, .is_alone = true,
        .allowed = "a path of 1 to 199 bytes without ',' and '+'"}},
-     .behind = NULL},
+     .behind = {NULL}},
     {"topk",
      {.policy = PLEAT_POLICY_TOPK, .keep = 0.5f, .window = 64, .high = {8, 4}},
      3,
      {{"keep", .offset = AT(keep), .type = PLEAT__KEY_SHARE, .min = FLT_TRUE_MIN, .max = 1, .is_printed = true,
        .allowed = "a share above 0 and up to 1, as 50% or 0.5"},
       A_WINDOW, A_FORMAT_OF_ALL},
-     .behind = NULL},
+     .behind = {NULL}},
     RANKING("random", PLEAT_POLICY_RANDOM),
-    {"recent", EVICTING(PLEAT_POLICY_RECENT, 1, 0), 3, {A_BUDGET, A_FORMAT_OF_ALL, A_RECLAIM}, CRUSHED},
-    {"streaming", EVICTING(PLEAT_POLICY_STREAMING, 1, 4), 4, {A_BUDGET, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM}, CRUSHED},
+    {"recent", EVICTING(PLEAT_POLICY_RECENT, 1, 0), 3, {A_BUDGET, A_FORMAT_OF_ALL, A_RECLAIM}, BEHIND_ANY},
+    {"streaming", EVICTING(PLEAT_POLICY_STREAMING, 1, 4), 4, {A_BUDGET, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM}, BEHIND_ANY},
     RANKING("h2o", PLEAT_POLICY_H2O),
     RANKING("snapkv", PLEAT_POLICY_SNAPKV),
     RANKING("pyramidkv", PLEAT_POLICY_PYRAMIDKV),
     RANKING("adakv", PLEAT_POLICY_ADAKV),
-    {"novel", EVICTING(PLEAT_POLICY_NOVEL, 32, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM},
-     .behind = NULL},
+    {"novel", EVICTING(PLEAT_POLICY_NOVEL, 32, 4), 6,
+     {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM,
+      {"mean", .offset = AT(mean), .type = PLEAT__KEY_WORD, .words = {"prompt", "model"}, .allowed = "prompt or model"}},
+     .behind = {&pleat__spec_behind_stages[2]}},
     {"kvcomp",
      KVCOMP(.k = 0.2f, .v = 0.15f, .buffer = 128, .high = {16, 16}),
      7,
@@ -95,14 +103,21 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
       {"block", .offset = AT(block), .type = PLEAT__KEY_COUNT, .min = 16, .max = 256, .is_power = true,
        .allowed = "16, 32, 64, 128 or 256"},
       A_BUFFER},
-     .behind = &pleat__spec_behind_stages[1], .bare = &bare_kvcomp},
+     .behind = {&pleat__spec_behind_stages[1]}, .bare = &bare_kvcomp},
     {"kivi",
      {.compressor = PLEAT_COMPRESSOR_KIVI, .high = {16, 16}, .block = 32, .sinks = 4, .buffer = 128, .bits = 2},
      4,
      {{"bits", .offset = AT(bits), .type = PLEAT__KEY_COUNT, .min = 2, .max = 4, .is_power = true, .is_printed = true,
        .allowed = "2 or 4"},
       A_BUFFER},
-     .behind = NULL},
+     .behind = {NULL}},
+    {"rd",
+     {.compressor = PLEAT_COMPRESSOR_RD, .high = {8, 8}, .block = 64, .sinks = 4, .k = 0.15f, .v = 1.1f, .buffer = 94},
+     5,
+     {{"k", .offset = AT(k), NUMBER(0.001f, 10, "a number from 0.001 to 10"), .is_printed = true},
+      {"v", .offset = AT(v), NUMBER(0.01f, 10, "a number from 0.01 to 10"), .is_printed = true},
+      A_BUFFER},
+     .behind = {NULL}},
 };
 
 const pleat__spec_stage pleat__spec_behind_stages[PLEAT__N_SPEC_BEHIND] = {
@@ -115,7 +130,8 @@ const pleat__spec_stage pleat__spec_behind_stages[PLEAT__N_SPEC_BEHIND] = {
        .allowed = "mean, random, alternate or kmeans"},
       {"unit", .offset = AT(unit), .type = PLEAT__KEY_WORD, .words = {"token", "page"}, .allowed = "token or page"}},
      .flag = AT(crush), .firsts = PLEAT__EVICTION_NAMES, .example = "h2o+kvcrush"},
-    {.name = "pack", .flag = AT(pack), .firsts = "kvcomp", .example = "kvcomp+pack", .choice = "auto"}};
+    {.name = "pack", .flag = AT(pack), .firsts = "kvcomp", .example = "kvcomp+pack", .choice = "auto"},
+    {.name = "merge", .flag = AT(merge), .firsts = PLEAT__EVICTION_NAMES ", novel", .example = "snapkv+merge"}};
 
 const pleat__budget_suffix pleat__budget_suffixes[PLEAT__N_BUDGET_SUFFIXES] = {
     {"%", PLEAT_BUDGET_SHARE, -2, 1},       {"GiB", PLEAT_BUDGET_BYTES, 0, 0x1p30},
@@ -131,7 +147,8 @@ static const char *const limits[][2] = {{"al", "ah"}, {"low", "high"}};
 const pleat__spec_stage *pleat__spec_format_stage(pleat_format format) {
     for (uint32_t i = 0; i < PLEAT__N_SPEC_FORMATS; i++) {
         const pleat_format row = pleat__spec_stages[i].defaults.high;
-        if (row.k_bits == format.k_bits && row.v_bits == format.v_bits) return &pleat__spec_stages[i];
+        if (row.k_bits == format.k_bits && row.v_bits == format.v_bits && row.rotated == format.rotated)
+            return &pleat__spec_stages[i];
     }
     return NULL;
 }
@@ -161,7 +178,9 @@ int pleat_spec_is_exact(const pleat_spec *spec) {
 pleat_spec pleat_spec_of_windows(const pleat_spec *spec) { return (pleat_spec){.high = spec->high}; }
 
 const pleat__spec_stage *pleat__spec_behind(const pleat__spec_stage *stage, const pleat_spec *spec) {
-    return stage->behind && pleat__field_u32((const char *)spec + stage->behind->flag) ? stage->behind : NULL;
+    for (uint32_t i = 0; i < PLEAT__SPEC_BEHIND_CAP && stage->behind[i]; i++)
+        if (pleat__field_u32((const char *)spec + stage->behind[i]->flag)) return stage->behind[i];
+    return NULL;
 }
 
 /* ---- one field --------------------------------------------------------------------------------------------------- */
@@ -203,7 +222,9 @@ static bool field_is_valid(const pleat_spec *spec, const pleat__spec_key *key) {
         case PLEAT__KEY_NUMBER:
         case PLEAT__KEY_SHARE: return pleat__spec_number_is_valid(key, (double)pleat__field_float(field));
         case PLEAT__KEY_COUNT: return pleat__spec_number_is_valid(key, pleat__field_u32(field));
-        case PLEAT__KEY_FORMAT: return pleat__spec_format_stage(pleat__field_format(field)) != NULL;
+        case PLEAT__KEY_FORMAT:
+            return pleat__spec_format_stage(pleat__field_format(field)) &&
+                   !(key->is_plain && pleat__field_format(field).rotated);
         case PLEAT__KEY_WORD:
             while (n_words < PLEAT__KEY_WORDS_CAP && key->words[n_words]) n_words++;
             return pleat__field_u32(field) < n_words;
@@ -262,10 +283,11 @@ static bool fields_equal(const pleat_spec *a, const pleat_spec *b) {
     return memcmp(&a->high, &b->high, sizeof a->high) == 0 && memcmp(&a->low, &b->low, sizeof a->low) == 0 &&
            a->policy == b->policy && a->threshold == b->threshold && a->step == b->step && a->window == b->window &&
            a->ah == b->ah && a->al == b->al && a->keep == b->keep && budgets_equal(a->budget, b->budget) &&
-           a->sinks == b->sinks && a->reclaim == b->reclaim && a->crush == b->crush && a->share == b->share &&
-           a->anchor == b->anchor && a->unit == b->unit && a->compressor == b->compressor && a->k == b->k &&
-           a->v == b->v && a->kunit == b->kunit && a->block == b->block && a->buffer == b->buffer &&
-           a->bits == b->bits && a->pack == b->pack && strcmp(a->profile, b->profile) == 0;
+           a->sinks == b->sinks && a->reclaim == b->reclaim && a->mean == b->mean && a->merge == b->merge &&
+           a->crush == b->crush && a->share == b->share && a->anchor == b->anchor && a->unit == b->unit &&
+           a->compressor == b->compressor && a->k == b->k && a->v == b->v && a->kunit == b->kunit &&
+           a->block == b->block && a->buffer == b->buffer && a->bits == b->bits && a->pack == b->pack &&
+           strcmp(a->profile, b->profile) == 0;
 }
 
 static size_t field_bytes(pleat__key_type type) {

@@ -7,7 +7,7 @@
  *     spec_print.c    spec to canonical text
  *
  * A stage's text sets fields of a pleat_spec that starts as the row's defaults, or as its `bare` where the name has no
- * keys.  kvcrush and pack stand behind others and have no row among them; theirs sets the fields that are their own.  A
+ * keys.  kvcrush, merge and pack stand behind others and have no row among them; theirs sets the fields that are their own.  A
  * spec is valid if it is the defaults with its stages' keys set to values that they allow.  So every valid spec has a
  * text, and the same one only as an equal spec.  A new policy is a stage with its keys; nothing else here changes.
  */
@@ -41,33 +41,38 @@ typedef struct pleat__spec_key {
     const char *allowed;                     /* what a value must be, for messages */
     bool is_printed;                         /* in the canonical text even where it is the default */
     bool is_alone;                           /* no other key stands beside it */
+    bool is_plain;                           /* of KEY_FORMAT: none that is rotated */
 } pleat__spec_key;
 
 #define PLEAT__SPEC_KEYS_CAP 8
+#define PLEAT__SPEC_BEHIND_CAP 2
 
 typedef struct pleat__spec_stage {
     const char *name;
     pleat_spec defaults;
     uint32_t n_keys;
     pleat__spec_key keys[PLEAT__SPEC_KEYS_CAP];
-    const struct pleat__spec_stage *behind; /* what may stand behind it, or NULL */
-    size_t flag;                            /* of one that stands behind others: the uint32_t that is then 1 */
+    const struct pleat__spec_stage
+        *behind[PLEAT__SPEC_BEHIND_CAP]; /* what may stand behind it, one of them; NULLs last */
+    size_t flag;                         /* of one that stands behind others: the uint32_t that is then 1 */
     const char *firsts, *example; /* for messages: names of stages that it may stand behind, and a text with one */
     const char *choice;           /* of one that stands behind others: a word for it or for nothing, as the CPU wants */
     const pleat_spec *bare;       /* what the name without keys stands for; NULL: the defaults */
 } pleat__spec_stage;
 
-/* Uniform formats first, then policies and compressors. */
-#define PLEAT__N_SPEC_FORMATS 11u
-#define PLEAT__N_SPEC_STAGES 23u
+/* Uniform formats first, the plain and then the rotated, then policies and compressors. */
+#define PLEAT__N_SPEC_PLAIN_FORMATS 11u
+#define PLEAT__N_SPEC_FORMATS 20u
+#define PLEAT__N_SPEC_STAGES 33u
 extern const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES];
 
-/* Those behind others: the flag and the keys' fields alone are theirs.  What may stand behind a stage is one of them. */
-#define PLEAT__N_SPEC_BEHIND 2u
+/* Those behind others: the flag and the keys' fields alone are theirs.  One of them stands behind a stage at most. */
+#define PLEAT__N_SPEC_BEHIND 3u
 extern const pleat__spec_stage pleat__spec_behind_stages[PLEAT__N_SPEC_BEHIND];
-#define PLEAT__FORMAT_NAMES "f32, f16, k8v8, k8v4, k8v2, k4v8, k4v4, k4v2, k2v8, k2v4, k2v2"
+#define PLEAT__PLAIN_FORMAT_NAMES "f32, f16, k8v8, k8v4, k8v2, k4v8, k4v4, k4v2, k2v8, k2v4, k2v2"
+#define PLEAT__FORMAT_NAMES "f32, f16, k8v8, k8v4 to k2v2, h4v4, h4v3 to h2v2"
 #define PLEAT__EVICTION_NAMES "random, recent, streaming, h2o, snapkv, pyramidkv, adakv"
-#define PLEAT__STAGE_NAMES PLEAT__FORMAT_NAMES ", leankv, topk, " PLEAT__EVICTION_NAMES ", novel, kvcomp, kivi"
+#define PLEAT__STAGE_NAMES PLEAT__FORMAT_NAMES ", leankv, topk, " PLEAT__EVICTION_NAMES ", novel, kvcomp, kivi, rd"
 
 /* The row of a spec: by its policy and compressor, or by its format where it has neither; NULL if there is no such
  * row. */

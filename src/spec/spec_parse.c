@@ -118,7 +118,8 @@ static bool read_budget(word w, pleat_budget *out) {
 static size_t list_words(const pleat__spec_key *key, const char *names[PLEAT__N_SPEC_STAGES]) {
     size_t n = 0;
     if (key->type == PLEAT__KEY_FORMAT)
-        for (; n < PLEAT__N_SPEC_FORMATS; n++) names[n] = pleat__spec_stages[n].name;
+        for (; n < (key->is_plain ? PLEAT__N_SPEC_PLAIN_FORMATS : PLEAT__N_SPEC_FORMATS); n++)
+            names[n] = pleat__spec_stages[n].name;
     else
         for (; n < PLEAT__KEY_WORDS_CAP && key->words[n]; n++) names[n] = key->words[n];
     return n;
@@ -277,6 +278,12 @@ static const pleat__spec_stage *find_behind(word w) {
     return NULL;
 }
 
+/* Names that others have for a format: TurboQuant's of 4 and 3 bits, as llama.cpp's family has it. */
+static const pleat__spec_stage *find_alias(word w) {
+    if (word_is(w, "tq4")) return pleat__spec_format_stage((pleat_format){4, 4, 1});
+    return word_is(w, "tq3") ? pleat__spec_format_stage((pleat_format){3, 3, 1}) : NULL;
+}
+
 static pleat_status find_stage(word w, const pleat__spec_stage **out, pleat_error *err) {
     const char *names[PLEAT__N_SPEC_STAGES];
     char hint[MEANT_CAP];
@@ -285,6 +292,8 @@ static pleat_status find_stage(word w, const pleat__spec_stage **out, pleat_erro
         *out = &pleat__spec_stages[i];
         if (word_is(w, names[i])) return PLEAT_OK;
     }
+    *out = find_alias(w);
+    if (*out) return PLEAT_OK;
     const pleat__spec_stage *behind = find_behind(w);
     if (w.n == 0)
         return SYNTAX(err, w.at, "KV spec: a name is missing at position %zu; allowed: %s", w.at, PLEAT__STAGE_NAMES);
@@ -295,17 +304,26 @@ static pleat_status find_stage(word w, const pleat__spec_stage **out, pleat_erro
                   w.text, w.at, meant(hint, w, names, PLEAT__N_SPEC_STAGES, ";"), PLEAT__STAGE_NAMES);
 }
 
-/* What may stand behind a stage: one other, or nothing. */
-static pleat_status check_behind(const pleat__spec_stage *stage, word w, pleat_error *err) {
-    const pleat__spec_stage *named = find_behind(w);
-    if (named && named == stage->behind) return PLEAT_OK;
+/* What may stand behind a stage is the one of that name, or NULL. */
+static const pleat__spec_stage *behind_of(const pleat__spec_stage *stage, word w) {
+    for (uint32_t i = 0; i < PLEAT__SPEC_BEHIND_CAP && stage->behind[i]; i++)
+        if (word_is(w, stage->behind[i]->name)) return stage->behind[i];
+    return NULL;
+}
+
+/* The stage behind this one for which there is a word that chooses, or NULL. */
+static const pleat__spec_stage *chosen_behind(const pleat__spec_stage *stage) {
+    return stage->behind[0] && stage->behind[0]->choice ? stage->behind[0] : NULL;
+}
+
+static pleat_status bad_behind(const pleat__spec_stage *stage, word w, pleat_error *err) {
+    const pleat__spec_stage *named = find_behind(w), *first = stage->behind[0], *second = stage->behind[1];
     const bool is_elsewhere = named && named != stage;
-    const bool has_choice = stage->behind && stage->behind->choice;
+    const char *other = second ? second->name : first && first->choice ? first->choice : NULL;
     return SYNTAX(err, w.at, "KV spec: '%.*s' at position %zu: %s%s%s%s can follow %s%s%s%s%s", shown(w), w.text, w.at,
-                  stage->behind ? "only " : "nothing", stage->behind ? stage->behind->name : "",
-                  has_choice ? " or " : "", has_choice ? stage->behind->choice : "", stage->name,
-                  is_elsewhere ? "; " : "", is_elsewhere ? named->name : "", is_elsewhere ? " can follow " : "",
-                  is_elsewhere ? named->firsts : "");
+                  first ? "only " : "nothing", first ? first->name : "", other ? " or " : "", other ? other : "",
+                  stage->name, is_elsewhere ? "; " : "", is_elsewhere ? named->name : "",
+                  is_elsewhere ? " can follow " : "", is_elsewhere ? named->firsts : "");
 }
 
 /* `auto` in place of pack: packs, but where the entropy coder is nearly as fast.  Attention over packs takes 0.6 of its
@@ -329,9 +347,10 @@ pleat_status pleat_spec_parse(const char *text, pleat_spec *out, pleat_error *er
     PLEAT_TRY(read_stage(&r, text, name, &end));
     while (text[end] == '+') {
         name = word_until(text, end + 1, ":+");
-        const bool is_auto = r.stage->behind && r.stage->behind->choice && word_is(name, r.stage->behind->choice);
-        if (!is_auto) PLEAT_TRY(check_behind(r.stage, name, err));
-        r = (reader){.stage = r.stage->behind, .spec = r.spec, .err = err};
+        const pleat__spec_stage *choice = chosen_behind(r.stage), *behind = behind_of(r.stage, name);
+        const bool is_auto = choice && word_is(name, choice->choice);
+        if (!is_auto && !behind) return bad_behind(r.stage, name, err);
+        r = (reader){.stage = is_auto ? choice : behind, .spec = r.spec, .err = err};
         if (!is_auto || packs_are_faster()) pleat__spec_take_keys(&r.spec, r.stage, &r.stage->defaults);
         PLEAT_TRY(read_stage(&r, text, name, &end));
     }

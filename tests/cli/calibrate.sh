@@ -59,20 +59,22 @@ check "the summary names it" says "^control    leankv:ah=1000000,al=0.*: signifi
 check "and says what significance brings" says "is better than that: |brings nothing that its window does not"
 
 # One half chooses, the other is shown; eval has the same figures
-check "the even half chooses" test "$(of 'p["settings"]["half"] + p["shown"]["half"]')" = evenodd
+check "the half that chooses does" test "$(of 'p["settings"]["half"] + p["shown"]["half"]')" = chooseshow
 check "the other is shown" test "$(of '[x["kv"] for x in p["shown"]["points"]] == [p["best"], p["control"]]')" = True
-check "the summary says so" says "^shown      on the odd samples, by which nothing was chosen"
+check "the summary says so" says "^shown      on the show samples, by which nothing was chosen"
 best=$(of 'p["best"]')
-try eval -m "$MODEL" --tasks "$scratch/tasks" --half odd --kv "$best" --format json -q
-check "eval --half odd" exits 0
+try eval -m "$MODEL" --tasks "$scratch/tasks" --half show --kv "$best" --format json -q
+check "eval --half show" exits 0
 check "eval's accuracy of that half is what is shown" near "$(row accuracy)" "$(of 'at(p["shown"]["points"], p["best"])["accuracy"]')"
 check "and so are its bytes" near "$(row fraction)" "$(of 'at(p["shown"]["points"], p["best"])["fraction"]')"
-check "the half is named" prints '"half": "odd"'
-try eval -m "$MODEL" --tasks "$scratch/tasks" --half even --kv "$best" --format json -q
+check "the half is named" prints '"half": "show"'
+try eval -m "$MODEL" --tasks "$scratch/tasks" --half choose --kv "$best" --format json -q
 check "the other half chose" near "$(row fraction)" "$(of 'at(p["curve"], p["best"])["fraction"]')"
 check "of half the samples" prints '"samples": 2'
 fails 1 "the odd half of task '.*' has no sample: of 1 there is none at an odd place" eval -m "$MODEL" \
     --tasks "$scratch/tasks" --samples 1 --half odd
+fails 1 "the show half of task '.*' has no sample: of 1 there is none that shows" eval -m "$MODEL" \
+    --tasks "$scratch/tasks" --samples 1 --half show
 head -c 12000 "$ROOT/eval/prose.txt" >"$scratch/text"
 text() { try eval -m "$MODEL" --text "$scratch/text" --ctx-window 512 --text-windows 3 --format json -q "$@"; }
 text
@@ -85,6 +87,17 @@ check "the two behind it are odd" calc "$(field scored_tokens) * 3 == $all * 2"
 odd=$(field perplexity)
 text
 check "together they are all" near "($even * $odd^2)^(1/3)" "$(field perplexity)"
+text --half choose
+choose=$(field perplexity)
+head -c 6000 "$scratch/text" >"$scratch/first"
+tail -c +6001 "$scratch/text" | head -n 1 >>"$scratch/first"
+try eval -m "$MODEL" --text "$scratch/first" --ctx-window 512 --text-windows 3 --format json -q
+check "the first half of a text ends behind the line in its middle" near "$choose" "$(field perplexity)"
+tail -c +$(($(wc -c <"$scratch/first") + 1)) "$scratch/text" >"$scratch/second"
+text --half show
+show=$(field perplexity)
+try eval -m "$MODEL" --text "$scratch/second" --ctx-window 512 --text-windows 3 --format json -q
+check "the other half is the rest" near "$show" "$(field perplexity)"
 fails 1 "the odd half of 1 window of 512 tokens is empty" eval -m "$MODEL" --text "$scratch/text" --ctx-window 512 \
     --text-windows 1 --half odd
 
@@ -159,6 +172,7 @@ p = json.load(open(sys.argv[1]))
 for key in ("best", "control", "controls", "shown"):
     del p[key]
 del p["settings"]["half"]
+del p["settings"]["activations"]
 p["kv"], p["chosen"] = p["curve"][0]["kv"], {"ah": p["curve"][0]["ah"], "al": p["curve"][0]["al"]}
 p["pleat_profile"] = 1
 json.dump(p, open(sys.argv[1], "w"), indent=1)
@@ -231,7 +245,7 @@ edit 's/"pleat_profile": 2/"pleat_profile": 3/'
 refused "profile .*bad.json is of version 3; this build reads versions 1 to 2"
 edit 's/"pleat_profile": 2/"pleat_profile": 4294967298/'
 refused "bad.json is no profile: it has no \"pleat_profile\""
-edit 's/"half": "even"/"half": "third"/'
+edit 's/"half": "choose"/"half": "third"/'
 refused "profile .*bad.json is damaged: its \"half\" cannot be read"
 edit 's/^ "control": .*/ "control": "leankv:ah=1000000,al=0,window=4095",/'
 refused "profile .*bad.json is damaged: its \"control\" cannot be read"
@@ -262,9 +276,10 @@ refused "bad.json is no profile: it has no \"pleat_profile\""
 
 # What is in the way is left alone
 fails_calibrate "profile .* was made with another --samples" --samples 1
-fails_calibrate "profile .* was made with another --half .leankv:.*, --half even" --half odd
+fails_calibrate "profile .* was made with another --half .leankv:.*, --half choose" --half odd
 fails_calibrate "profile .* was made with another --kv" --kv leankv:low=k4v4
 fails_calibrate "profile .* was made with another --batch-size" -b 100
+fails_calibrate "profile .* was made with other --activations" --activations 8
 fails_calibrate "profile .* was made with another --text" --text "$ROOT/eval/prose.txt"
 cp "$scratch/tasks" "$scratch/tasks.kept"
 head -n 2 "$scratch/tasks.kept" >"$scratch/tasks"
@@ -275,7 +290,7 @@ fails_calibrate "was made for the model"
 printf 'my notes\n' >"$profile"
 fails_calibrate "profile.json is no profile: line 1"
 rm "$profile"
-fails 1 "the odd half of task '.*' has no sample" calibrate -m "$MODEL" --tasks "$scratch/tasks" --samples 1 -o "$profile"
+fails 1 "the show half of task '.*' has no sample" calibrate -m "$MODEL" --tasks "$scratch/tasks" --samples 1 -o "$profile"
 check "with what to do" says "one half chooses, the other shows the result: give more samples, or --half all"
 fails 1 "cannot write /no/dir/x" calibrate -m "$MODEL" --tasks "$scratch/tasks" -o /no/dir/x
 fails 1 "cannot read /no/text" calibrate -m "$MODEL" --tasks "$scratch/tasks" --text /no/text -o "$profile"

@@ -12,6 +12,7 @@ fails 2 "--device: 'gpu' is none of cpu, cuda" bench codec --device gpu
 fails 2 "--device 'cudaa': it is cpu, cuda or cuda:N" bench run --device cudaa -m x
 fails 2 "--device 'cuda:': it is cpu, cuda or cuda:N" run --device cuda: -m x -p hello
 fails 2 "--device 'cuda:-1': it is cpu, cuda or cuda:N" eval --device cuda:-1 -m x --tasks eval/tasks.jsonl
+fails 2 "--activations 8: it is for the CPU; with --device cuda products are of halves" run --device cuda --activations 8 -m x -p hello
 fails 2 "--batch-size: with --device cuda prompts are read whole" run --device cuda -b 64 -m x -p hello
 fails 2 "--n-best and --beams share the prompt's pages" run --device cuda --beams 2 -m x -p hello
 fails 2 "--serve asks for what a cache on a GPU" eval --device cuda --serve -m x --tasks eval/tasks.jsonl

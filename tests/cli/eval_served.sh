@@ -70,7 +70,7 @@ check "answers do not depend on that" same wide again
 samples kv_recall-400-00
 mv "$scratch/tasks" "$scratch/one"
 try eval -m "$MODEL" --tasks "$scratch/one" --serve --kv "f16 k8v4" --format csv -q
-check "a table" prints "^kv,kv_recall,accuracy,fraction,fraction_short,bytes,seconds,prefix_hits,prefix_hit_rate,evicted_prefixes,preempted$"
+check "a table" prints "^kv,kv_recall,accuracy,accuracy_se,gain,gain_se,fraction,fraction_short,bytes,seconds,prefix_hits,prefix_hit_rate,evicted_prefixes,preempted$"
 check "a row for each spec" prints "^k8v4,1.000,"
 sed 's/"answer": "[0-9]*"/"answer": "no"/g' "$scratch/one" >"$scratch/wrong"
 for way in "" --serve; do

@@ -18,7 +18,7 @@ done
 # commands: those that `pleat help` lists, but for help and completion themselves
 try help
 mapfile -t commands < <(sed -n 's/^  \([a-z][a-z ]*[a-z]\)  .*/\1/p' "$scratch/out" | grep -vxE 'help|completion')
-check "there are eleven commands" test ${#commands[@]} = 11
+check "there are fourteen commands" test ${#commands[@]} = 14
 check "help lists itself" prints "^  help "
 check "help lists completion" prints "^  completion "
 
@@ -96,7 +96,7 @@ sed -nE 's/^  ([a-z][a-z0-9=%:+,.]*)( .*)?$/\1/p' "$scratch/out" | grep -vx plea
 check "it has examples of specs" test "$(wc -l <"$scratch/specs")" -ge 10
 while read -r spec; do fails 2 "no model: give -m FILE" run -p x --kv "${spec/FILE/x}"; done <"$scratch/specs"
 for name in $(fails_with=$("$PLEAT" run -m x -p x --kv nothing 2>&1); sed 's/.*allowed: //; s/,//g' <<<"$fails_with"); do
-    [[ $name == k[842]v[842] ]] || check "help kv names $name" grep -qw "$name" <<<"$kv"
+    [[ $name == k[842]v[842] || $name == h[432]v[432] ]] || check "help kv names $name" grep -qw "$name" <<<"$kv"
 done
 try help specs
 check "help specs is the same" same "$stdout" "$kv"
@@ -187,7 +187,7 @@ offers "3,al=" bench serve --kv=leankv:ah=3,a
 offers "" run -m x --kv leankv:ah=
 offers "k8v8 k8v4 k8v2" eval --kv f16 --kv leankv:high=k8
 offers "" run --kv k8v4:
-offers "25%+kvcrush" run --kv h2o:budget=25%+
+offers "25%+kvcrush 25%+merge" run --kv h2o:budget=25%+
 offers "h2o+kvcrush" run --kv h2o+kv
 offers "kvcomp+pack" run --kv kvcomp+
 offers "share=" run --kv h2o:budget=25%+kvcrush:sh
@@ -197,7 +197,7 @@ offers "leankv:ah=3,al=" run -m x --kv leankv:ah=3,a
 offers "--kv=leankv:ah=3,al=" run -m x --kv=leankv:ah=3,a
 
 # the keys are those that the library names, and the words those that it takes
-mapfile -t spec_names < <(sed -nE "s/^ +offers='(f32 f16 .*kivi)'\$/\1/p" "$scratch/pleat.bash" | tr ' ' '\n')
+mapfile -t spec_names < <(sed -nE "s/^ +offers='(f32 f16 .*kivi rd)'\$/\1/p" "$scratch/pleat.bash" | tr ' ' '\n')
 check "names are completed" test ${#spec_names[@]} -ge 15
 for name in "${spec_names[@]}" k2v2 h2o+kvcrush; do
     keys=$("$PLEAT" run -p x --kv "$name:" 2>&1 | sed -nE 's/.* has: (.*)$/\1/p')
@@ -215,7 +215,7 @@ for key in leankv:threshold leankv:step topk:format h2o:reclaim h2o+kvcrush:anch
         fails 2 "no model: give -m FILE" run -p x --kv "$spec"
     done
 done
-check "words were offered" test $n_words = 34
+check "words were offered" test $n_words = 43
 COMP_WORDBREAKS+='=:'
 
 # bash itself, at a terminal, with a command that shows its words

@@ -8,8 +8,11 @@
 TASKS=$ROOT/eval/tasks.jsonl
 echo old >"$scratch/kept"
 
-# catches PID: whether it handles SIGINT by now
-catches() { (($(sed -nE 's/^SigCgt:.*(.)$/0x\1/p' "/proc/$1/status" 2>/dev/null || echo 0) & 2)); }
+# catches PID: whether it handles SIGINT by now, as pleat: until it is that, it is a shell with a handler of its own, and
+# ignores SIGINT from then on
+catches() {
+    [ "/proc/$1/exe" -ef "$PLEAT" ] && (($(sed -nE 's/^SigCgt:.*(.)$/0x\1/p' "/proc/$1/status" 2>/dev/null || echo 0) & 2))
+}
 
 # interrupts ARGS...: like try, with Ctrl-C while the work goes on
 interrupts() {

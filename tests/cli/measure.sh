@@ -40,16 +40,19 @@ check "and it is above that of all" calc "$(short_of) > $(fraction_of)"
 head -c 6000 "$ROOT/eval/prose.txt" | iconv -f utf-8 -t utf-8 -c >"$scratch/text" 2>/dev/null
 try eval -m "$MODEL" --text "$scratch/text" --ctx-window 256 --text-windows 3 --kv f32 --kv k8v8 --kv k2v2 --format csv
 check "eval --text" exits 0
-check "eval --text has a header" prints "^kv,accuracy,perplexity,kld_mean,same_top1,fraction,fraction_short,bytes,seconds"
-nth() { awk -F, -v kv="$1" -v n="$2" '$1 == kv { print $n }' "$scratch/out"; }
-check "the reference diverges by nothing" calc "$(nth f32 4) == 0 && $(nth f32 5) == 1"
-check "a text has a perplexity" calc "$(nth f32 3) > 3 && $(nth f32 3) < 300"
-check "k8v8 is nearer to f32 than k2v2" calc "$(nth k8v8 4) < $(nth k2v2 4)"
-check "windows of 256 tokens are short" test "$(nth k8v8 7)" = "$(nth k8v8 6)"
-same=$(nth k8v8 3)
+check "eval --text has a header" prints "^kv,accuracy,accuracy_se,gain,gain_se,perplexity,kld_mean,kld_se,same_top1,same_top1_se,fraction,fraction_short,bytes,seconds"
+# nth KV COLUMN: the column of that title in the row of KV
+nth() { awk -F, -v kv="$1" -v title="$2" 'NR == 1 { for (n = 1; n < NF && $n != title; n++) continue } $1 == kv { print $n }' "$scratch/out"; }
+check "the reference diverges by nothing" calc "$(nth f32 kld_mean) == 0 && $(nth f32 same_top1) == 1"
+check "a text has a perplexity" calc "$(nth f32 perplexity) > 3 && $(nth f32 perplexity) < 300"
+check "k8v8 is nearer to f32 than k2v2" calc "$(nth k8v8 kld_mean) < $(nth k2v2 kld_mean)"
+check "windows of 256 tokens are short" test "$(nth k8v8 fraction_short)" = "$(nth k8v8 fraction)"
+check "what is not a divergence has no error" calc "$(nth f32 kld_se) == 0 && $(nth f32 same_top1_se) == 0"
+check "a divergence has" calc "0 < $(nth k2v2 kld_se) && $(nth k2v2 kld_se) < $(nth k2v2 kld_mean)"
+same=$(nth k8v8 perplexity)
 few() { try eval -m "$MODEL" --text "$scratch/text" --ctx-window 256 --text-windows 3 --kv k8v8 -q "$@"; }
 few --scored 128 --format csv
-check "half of each window is scored if nothing else is said" test "$(nth k8v8 3)" = "$same"
+check "half of each window is scored if nothing else is said" test "$(nth k8v8 perplexity)" = "$same"
 few --scored 8 --format json
 check "--scored 8: of each window" prints '"scored_tokens": 24'
 fails 1 "--scored 256: windows have 256 tokens, and one at least is the prompt" \

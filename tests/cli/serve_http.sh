@@ -16,88 +16,7 @@ if "$PLEAT" --version | grep -q "no libevent"; then
     finish
     exit
 fi
-needs curl
-needs python3
-
-# await COMMAND...: until it succeeds; fails after a time that nothing takes, or when the server has ended.
-await() {
-    local end=$((SECONDS + 600))
-    until "$@"; do
-        kill -0 $server 2>/dev/null && [ $SECONDS -lt $end ] || return 1
-        sleep 0.05
-    done
-}
-
-# start MODEL ARGS...: a server at $url, whose words are in $scratch/server.  A sanitizer that keeps what is freed would
-# count as the server's memory.
-start() {
-    : >"$scratch/server"
-    ASAN_OPTIONS=${ASAN_OPTIONS:-}:quarantine_size_mb=1 "$PLEAT" serve -m "$@" -a small --port 0 2>"$scratch/server" &
-    server=$!
-    if ! await grep -q " on http://.*/v1 " "$scratch/server"; then
-        echo "no server: $(cat "$scratch/server")"
-        return 1
-    fi
-    url=http://127.0.0.1:$(sed -n 's|.* on http://[^/]*:\([0-9]*\)/v1 .*|\1|p' "$scratch/server")
-}
-
-# stop: SIGTERM; leaves $code.
-stop() {
-    kill -TERM $server
-    wait $server
-    code=$?
-}
-trap 'kill $server 2>/dev/null; rm -rf "$scratch"' EXIT
-
-# ask PATH [JSON]: the answer in $stdout and $scratch/out, its status in $code.
-ask() {
-    local path=$1
-    shift
-    code=$(curl -s -m 600 -o "$scratch/out" -w '%{http_code}' "${headers[@]}" "$url$path" ${1+-d "$1"})
-    stdout=$(cat "$scratch/out") stderr=
-}
-headers=(-H "Content-Type: application/json")
-
-# pick EXPRESSION: of the last answer, as Python names it from `a`.  One Python looks at all of them.
-coproc PICKER {
-    python3 -ISc '
-import json, sys
-for line in sys.stdin:
-    try:
-        print(eval(line, {"a": json.load(open(sys.argv[1]))}), end="\0", flush=True)
-    except Exception as error:
-        print(repr(error), end="\0", flush=True)' "$scratch/out"
-}
-pick() {
-    local picked
-    printf '%s\n' "${1//$'\n'/ }" >&"${PICKER[1]}"
-    IFS= read -r -d '' picked <&"${PICKER[0]}"
-    printf '%s\n' "$picked"
-}
-holds() { [ "$(pick "$1" 2>&1)" = True ]; }
-
-# raw TEXT: send bytes (printf's escapes) to the server; what it says first, and the rest until it ends the connection.
-raw() {
-    exec 9<>"/dev/tcp/127.0.0.1/${url##*:}" || return
-    # shellcheck disable=SC2059
-    printf "$1" >&9
-    stdout=$(timeout 600 cat <&9 | tr -d '\0')
-    exec 9>&-
-}
-
-# count NAME: a number of /metrics, the first of that name;  gauge NAME N: is it N?
-count() { curl -s -m 600 "$url/metrics" | sed -n "s/^$1{[^}]*} //p" | head -1; }
-gauge() { [ "$(count "$1")" = "$2" ]; }
-aborted() { curl -s -m 600 "$url/metrics" | sed -n 's/.*finished_reason="abort"} //p'; }
-
-# strange NAME...: clients that are odd, one check each
-strange() {
-    local name
-    for name in "$@"; do
-        capture python3 "$ROOT/tests/cli/serve/stranger.py" "${url##*:}" "$server" "$name"
-        check "stranger.py $name" exits 0
-    done
-}
+. "$ROOT/tests/cli/serve/server.bash"
 
 start "$MODEL" -np 4 --queue 8 -t 2 --grace 1 || exit 1
 said=$("$PLEAT" run -m "$MODEL" -p "The sea was calm and" -n 24 -q)
@@ -178,6 +97,17 @@ print(n)
 PY
 )" = 8
 
+# JSON objects, of a model that knows nothing of them: what is likely to close them is made likelier
+ask /tokenize '{"content": "\"}", "add_special_tokens": false}'
+closes=$(pick "', '.join(f'\"{t}\": 9' for t in a['tokens'])")
+ask /v1/chat/completions "{\"messages\": [{\"role\": \"user\", \"content\": \"The sea\"}], \"n\": 4, \"seed\": 3, \"max_tokens\": 200,
+    \"response_format\": {\"type\": \"json_object\"}, \"logit_bias\": {$closes}}"
+check "four answers are JSON" holds "[type(__import__('json').loads(c['message']['content'])).__name__ for c in a['choices']
+    if c['finish_reason'] == 'stop'].count('dict') == [c['finish_reason'] for c in a['choices']].count('stop') > 0"
+ask /v1/completions '{"prompt": "The sea", "max_tokens": 5, "response_format": {"type": "json_object"}, "temperature": 0}'
+check "and what is cut off is the beginning of some" holds "a['choices'][0]['text'].lstrip()[:1] in ('{', '') and
+    a['choices'][0]['finish_reason'] in ('length', 'stop')"
+
 # What lm-evaluation-harness asks for: token ids, echo, logprobs; prompt + 1 entries, the likeliest in the top
 ask /v1/completions '{"prompt": [[458, 1875, 330, 3061], [288, 5, 6]], "temperature": 0, "max_tokens": 1, "logprobs": 1,
     "echo": true, "seed": 1234}'
@@ -257,8 +187,8 @@ refuses 400 "more than 65536" /v1/completions "@$scratch/lists"
 refuses 400 "temperature is a number" /v1/completions '{"prompt": "a", "temperature": "hot"}'
 refuses 400 "top_p is above 0" /v1/completions '{"prompt": "a", "top_p": 0}'
 refuses 400 "logprobs is a whole number in 0..20" /v1/completions '{"prompt": "a", "logprobs": 21}'
-refuses 400 "response_format" /v1/chat/completions '{"messages": [{"role": "user", "content": "a"}],
-    "response_format": {"type": "json_object"}}'
+refuses 400 "json_schema is not supported" /v1/chat/completions '{"messages": [{"role": "user", "content": "a"}],
+    "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}}'
 refuses 400 "messages is a list" /v1/chat/completions '{"messages": []}'
 refuses 400 "no text" /v1/chat/completions '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}'
 refuses 400 "token 99999999, which the model has not" /v1/completions '{"prompt": [99999999]}'
@@ -388,6 +318,37 @@ print(*(f'{line["path"]} {line["status"]}' for line in lines), sep=", ")
 PY
 )" = '/health 200, / 200, /v1/models 401, /v1/models 401, /v1/models 200, /no"such\path 401'
 
+# Tenants: what a key allows, and whose prefixes are whose
+printf 'top priority=2\nsea-1 tenant=sea quota=0.5 priority=1\nsea-2 tenant=sea\nland tenant=land weight=3\nhasty time-limit-ms=1\n' \
+    >"$scratch/keys"
+start "$MODEL" --api-key-file "$scratch/keys" -t 2 || exit 1
+as() { headers=(-H "Authorization: Bearer $1"); }
+as sea-1
+ask /v1/completions '{"prompt": "The sea", "max_tokens": 2, "priority": 1}'
+check "a key's priority" test "$code" = 200
+refuses 400 "priority 2 is above 1, the highest of this key" /v1/completions '{"prompt": "a", "priority": 2}'
+long="{\"prompt\": [$(seq -s, 300 1500)], \"max_tokens\": 2, \"cache_salt\": \"x\"}"
+ask /v1/completions "$long"
+check "a long prompt is computed" holds "a['usage']['prompt_tokens_details']['cached_tokens'] == 0"
+as sea-2
+ask /v1/completions "$long"
+check "another key of the tenant finds it" holds "a['usage']['prompt_tokens_details']['cached_tokens'] > 500"
+for key in land top; do
+    as $key
+    ask /v1/completions "$long"
+    check "another tenant does not: $key" holds "a['usage']['prompt_tokens_details']['cached_tokens'] == 0"
+done
+as hasty
+ask /v1/completions "{\"prompt\": [$(seq -s, 300 3300)], \"max_tokens\": 90, \"time_limit_ms\": 60000}"
+check "a key's time limit" holds "a['choices'][0]['finish_reason'] == 'time_limit'"
+as top
+ask /metrics
+check "texts by tenant" test "$(sed -n 's/^pleat_tenant_texts_total.*tenant="\(.*\)"} / \1:/p' "$scratch/out" | tr -d '\n')" = " :2 sea:3 land:1"
+check "tokens by tenant" grep -q 'pleat_tenant_tokens_total{.*tenant="land",kind="generated"} 2$' "$scratch/out"
+stop
+check "and stops, too" exits 0
+headers=()
+
 # 64 prompts of a tiny model end in one step, and what comes of them goes out at once
 start "$TINY" -np 64 -b 8192 --log-format text || exit 1
 strange burst
@@ -413,6 +374,10 @@ check "and is a good one" test $? = 0
 
 # Command lines
 : >"$scratch/none"
+printf 'a tenant=x quota=0.7\nb tenant=y quota=0.7\n' >"$scratch/keys"
+fails 1 "cannot serve: .*quotas" serve -m "$TINY" --api-key-file "$scratch/keys"
+printf '\na colour=red\n' >"$scratch/keys"
+fails 1 "keys, line 2: behind a key stand tenant=NAME.* not colour=red" serve -m "$TINY" --api-key-file "$scratch/keys"
 fails 1 "there is no key in it" serve -m "$MODEL" --api-key-file "$scratch/none"
 fails 1 "cannot listen on 127.0.0.1 port 1:|cannot listen" serve -m "$MODEL" --host 203.0.113.7
 fails 2 "'--port'|--port" serve -m "$MODEL" --port 70000

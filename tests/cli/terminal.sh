@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
+# ctest-labels: slow
 #
 # terminal.sh: tables fit the terminal's width and lose no figure; styles stand on terminals alone, and heed NO_COLOR and
 # TERM; what is piped is as it always was.

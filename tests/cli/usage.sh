@@ -21,6 +21,9 @@ fails 2 "--format: 'term' is none of .*; the nearest is 'terminal'" run --format
 fails 2 "--format: 'table' is none of .*; it is 'terminal' here" run --format table
 fails 2 "--device: 'gpu' is none of cpu, cuda; it is 'cuda' here" bench attn --device gpu
 fails 2 "--device: 'tpu' is none of cpu, cuda$" bench attn --device tpu
+for command in run eval "bench run" serve calibrate; do
+    fails 2 "--activations: '7' is none of 16, 8$" $command -m x --activations 7
+done
 fails 2 "--preempt: 'swpa' is none of .*; the nearest is 'swap'" bench serve --preempt swpa
 fails 2 "--arch 'llama-3-8b': no such model is known; the nearest is 'llama3-8b' " plan --arch llama-3-8b
 fails 2 "--arch 'opt': no such model is known \(.pleat plan --arch list. shows all" plan --arch opt
@@ -75,7 +78,7 @@ fails 2 "'--temperature': no such option; .pleat plan --help. lists all" plan --
 fails 2 "--kv 'q8_0': k8v8 has 8 bits.*pleat help kv" run -m x -p x --kv q8_0
 fails 2 "--kv 'FP8': k8v8 has 8 bits" run -m x -p x --kv FP8
 fails 2 "--kv 'int4': k4v4 has 4 bits" eval -m x --tasks y --kv int4
-fails 2 "--kv 'turboquant:bits=3': it is not built in" run -m x -p x --kv turboquant:bits=3
+fails 2 "--kv 'turboquant:bits=3': its names here are tq4 and tq3" run -m x -p x --kv turboquant:bits=3
 fails 2 "--kv 'float16': f16 is the uncompressed cache" run -m x -p x --kv float16
 fails 2 "argument 2, 'some/model.gguf': a model's file stands behind -m: -m FILE" run some/model.gguf -p x
 fails 2 "argument 2, 'model': an option was expected" run model
@@ -84,7 +87,7 @@ fails 2 "argument 2, 'model': an option was expected" run model
 fails 2 "argument 5, '-c': no such option" bench run -m x -c 512
 fails 2 "argument 3, '-c=4': no such option" bench pages -c=4
 fails 2 "argument 3, '-b': no such option" bench attn -b
-fails 2 "argument 4, 'words': an option was expected" run --prom -c words # an option's value, and an abbreviation
+fails 2 "argument 4, 'words': an option was expected" run --sys -c words # an option's value, and an abbreviation
 fails 2 "--cpu-mask: '512' is not BITS: .*1 AVX2, .*32 its dot product; 64 AMX, 128 AVX-512 VBMI2" bench run -m x --cpu-mask 512
 fails 2 "--cpu-mask: '0x101' is not BITS" run -m x -p x --cpu-mask 0x101
 fails 2 "no model: give -m FILE" run -p x --cpu-mask 255
@@ -118,9 +121,9 @@ fails 2 "--kv: .*budget=50 is below sinks=4 . window=64: at least 68, at positio
 fails 2 "--kv: .*reclaim 'resue' at position 12; did you mean 'reuse'" run -m x -p x --kv h2o:reclaim=resue
 fails 2 "--kv: .*'kvcrush' at position 0 must stand behind one of random, .*, adakv, as in h2o.kvcrush$" run -m x -p x --kv kvcrush
 fails 2 "--kv: .*'kvcrush' at position 5: nothing can follow k8v4; kvcrush can follow random" run -m x -p x --kv k8v4+kvcrush
-fails 2 "--kv: .*'snapkv' at position 4: only kvcrush can follow h2o$" run -m x -p x --kv h2o+snapkv
+fails 2 "--kv: .*'snapkv' at position 4: only kvcrush or merge can follow h2o$" run -m x -p x --kv h2o+snapkv
 fails 2 "no model: give -m FILE" run -p x --kv adakv:budget=1.5MiB+kvcrush:unit=page
-fails 2 "--kv: .*unknown name 'kvcmp' at position 0; did you mean 'kvcomp'. .*, kvcomp, kivi$" run -m x -p x --kv kvcmp
+fails 2 "--kv: .*unknown name 'kvcmp' at position 0; did you mean 'kvcomp'. .*, kvcomp, kivi, rd$" run -m x -p x --kv kvcmp
 fails 2 "--kv: .*k '2' at position 9: it must be a number from 1/255 .0.0039216. to 1$" run -m x -p x --kv kvcomp:k=2
 fails 2 "--kv: .*block '48' at position 13: it must be 16, 32, 64, 128 or 256$" run -m x -p x --kv kvcomp:block=48
 fails 2 "--kv: .*bits '3' at position 10: it must be 2 or 4$" run -m x -p x --kv kivi:bits=3

@@ -8,7 +8,9 @@
 #     PLEAT=build/pleat bash tests/long/served.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../cli/harness.bash"
 
-specs="f16 k8v4 leankv snapkv:budget=50% kvcomp"
+evict="h2o:budget=50% streaming:budget=50% recent:budget=50% random:budget=50% novel:budget=50%"
+evict+=" snapkv:budget=50% pyramidkv:budget=50% adakv:budget=50%"
+specs="f16 k8v4 leankv kvcomp $evict"
 # four tasks number the samples of each length, the others all of them
 grep -E '"id": "((passkey|kv_recall|two_hop|code_recall)-[0-9]+-0[01]|(few_shot|word_problem|chain_sum|copy_list)-[0-9]+-0[0-7])"' \
     "$ROOT/eval/tasks.jsonl" >"$scratch/tasks"
@@ -23,11 +25,15 @@ asked() {
 asked alone "$specs"
 pool=${SERVED_POOL:-512MiB}
 asked served "$specs" --serve --pool-bytes "$pool"
-# prefixes at the ends of turns alone, for the policy that drops tokens at every one
-asked turns snapkv:budget=50% --serve --pool-bytes "$pool" --prefix-tokens 4096
+# prefixes at the ends of turns alone, for the policies that drop tokens at every one
+asked turns "$evict" --serve --pool-bytes "$pool" --prefix-tokens 4096
 
 # NAME:SPEC:BOUND: the most answers by which the served ones may differ
-python3 - "$scratch" served:f16:0 served:k8v4:1 served:leankv:1 served:snapkv:26 served:kvcomp:1 turns:snapkv:1 <<'PY'
+python3 - "$scratch" served:f16:0 served:k8v4:1 served:leankv:1 served:kvcomp:1 \
+    served:h2o:1 served:streaming:1 served:recent:1 served:random:1 served:novel:1 \
+    served:snapkv:26 served:pyramidkv:26 served:adakv:26 \
+    turns:h2o:1 turns:streaming:1 turns:recent:1 turns:random:1 turns:novel:1 \
+    turns:snapkv:1 turns:pyramidkv:1 turns:adakv:1 <<'PY'
 import json, sys
 
 folder = sys.argv[1]

@@ -21,9 +21,10 @@ job_memory() {
     configure build/asan -DPLEAT_SANITIZE=address && tests_in build/asan -R "^($memory_tests)\$"
 }
 
+# The scripts of papers and peers run nothing of ours that is compiled.
 job_sanitize() {
     sanitizer_env
-    configure build/asan -DPLEAT_SANITIZE=address && tests_in build/asan -LE slow -E "^($memory_tests)\$"
+    configure build/asan -DPLEAT_SANITIZE=address && tests_in build/asan -LE slow -E "^($memory_tests|cli_(papers.*|peers))\$"
 }
 
 # Without oneDNN, whose OpenMP it does not understand.

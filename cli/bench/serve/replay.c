@@ -42,12 +42,12 @@ typedef struct replay {
     double *ttft, *tpot, *e2el; /* ms, of completed requests */
     uint32_t n_tpot;
     intervals itl;
-    pleat_token *prompt;   /* [longest] */
-    double before_s;       /* the last time that was accounted for */
-    double last_token_s;   /* of all requests */
-    double running_s;      /* requests times seconds */
-    double used_s, live_s; /* pages times seconds */
-    double slack;          /* fragmentation, summed over n_slack samples */
+    pleat_token *prompt;             /* [longest] */
+    double before_s;                 /* the last time that was accounted for */
+    double last_token_s;             /* of all requests */
+    double running_s;                /* requests times seconds */
+    double used_s, live_s, shared_s; /* pages times seconds */
+    double slack;                    /* fragmentation, summed over n_slack samples */
     uint32_t n_slack;
     uint64_t n_accounts, n_steps; /* of the latter, those since the last account */
 } replay;
@@ -148,6 +148,7 @@ static void account(replay *r, uint32_t n_ended, double now_s) {
     r->running_s += dt * (stats->n_running + n_ended);
     r->used_s += dt * used;
     r->live_s += dt * (used - (double)stats->pages_evictable);
+    r->shared_s += dt * (double)stats->pages_shared;
     r->before_s = now_s;
     r->n_accounts++;
     r->n_steps = 0;
@@ -299,6 +300,7 @@ static void sum_up(replay *r) {
     out->running_mean = r->before_s > 0 ? r->running_s / r->before_s : NAN;
     out->used_mean = pool_s > 0 ? r->used_s / pool_s : NAN;
     out->live_mean = pool_s > 0 ? r->live_s / pool_s : NAN;
+    out->shared_mean = pool_s > 0 ? r->shared_s / pool_s : NAN;
     out->used_max = pages_max(r) / (double)out->stats.pages_total;
     out->fragmentation = r->n_slack ? r->slack / r->n_slack : NAN;
     out->n_requests = r->t->n + r->t->n_rejected;

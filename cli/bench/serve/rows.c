@@ -19,7 +19,7 @@ enum {
     ITL_MEAN, ITL_MEDIAN, ITL_P99, E2EL_MEAN, E2EL_MEDIAN, E2EL_P99,
     RUNNING_MEAN, MAX_RUNNING, RUNNING_RATIO,
     SWAPS, RECOMPUTES, COMPRESSIONS, EVICTIONS, IMAGES_LOST, SWAPPED_BYTES, REPLAYED,
-    HIT_RATE, HITS, COMPUTED, USED_MEAN, USED_MAX, LIVE_MEAN,
+    HIT_RATE, HITS, COMPUTED, USED_MEAN, USED_MAX, LIVE_MEAN, SHARED_MEAN,
     FRAGMENTATION, FRAGMENTATION_MEDIAN, FRAGMENTATION_P99, MOVED, RETURNED,
     STEPS, MAX_IDLE, STALLED_MAX, SCHEDULING, MANAGEMENT, MANAGEMENT_MS, COMPACTION_MS, N_FIGURES
 };
@@ -72,6 +72,7 @@ static const figure figures[N_FIGURES] = {
     [USED_MEAN] = {"pool_used_mean", "pool in use, mean (of 1)", 4, 0},
     [USED_MAX] = {"pool_used_max", "pool in use, most", 4, 0},
     [LIVE_MEAN] = {"pool_live_mean", "pool in use without idle prefixes, mean", 4, 0},
+    [SHARED_MEAN] = {"pool_shared_mean", "held from prefixes, for each who shares, mean", 4, 0},
     [FRAGMENTATION] = {"fragmentation", "fragmentation (of 1)", 4, 0},
     [FRAGMENTATION_MEDIAN] = {"median_fragmentation", "the same of a request, median", 2, 0},
     [FRAGMENTATION_P99] = {"p99_fragmentation", "the same of a request, P99", 2, 0},
@@ -145,6 +146,7 @@ static void fill_engine(const serve_result *r, const serve_result *first, int is
     v[USED_MEAN] = r->used_mean;
     v[USED_MAX] = r->used_max;
     v[LIVE_MEAN] = r->live_mean;
+    v[SHARED_MEAN] = r->shared_mean;
     v[FRAGMENTATION] = r->fragmentation;
     v[FRAGMENTATION_MEDIAN] = fragmentation_at(s, 0.5);
     v[FRAGMENTATION_P99] = fragmentation_at(s, 0.99);

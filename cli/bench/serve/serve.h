@@ -103,6 +103,7 @@ typedef struct serve_result {
     double running_mean;        /* requests in a step, over the time */
     double used_mean, used_max; /* pages in use, as a share of the pool */
     double live_mean;           /* used_mean without the evictable pages */
+    double shared_mean;         /* pages that requests hold from kept prefixes, counted for each, likewise */
     double fragmentation;       /* slots of held pages without a token, as a share; NAN: not known */
     pleat_serving_stats stats;  /* at the end */
     uint64_t pages_left;        /* in use when everybody has left and no prefix is kept: 0, or some were lost */

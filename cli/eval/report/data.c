@@ -178,6 +178,7 @@ static int gather_study(report_data *d, const evaluation *e, const task_set *set
     row->watch = (score_watch){note_attention, d};
     const pleat_status status = pleat_spec_parse(study_spec, &row->spec, &err);
     const int code = status == PLEAT_OK ? score_tasks(e->o, &e->l, set, row) : cli_fail(study_spec, status, &err);
+    score_release_row(row);
     free(row);
     return code;
 }
@@ -218,7 +219,8 @@ static int cut_windows(const evaluation *e, task_set *set) {
     size_t n_bytes;
     memset(set, 0, sizeof *set);
     if (cli_read_file(CONTENT_TEXT, e->o->text, &text, &n_bytes) != CLI_OK) return CLI_FAILED;
-    const int code = load_tokens(l, e->o->text, text, n_bytes, 0, &tokens, &n_tokens);
+    const size_t first = half_of_text(e->o->half, text, n_bytes, &n_bytes);
+    const int code = load_tokens(l, e->o->text, text + first, n_bytes, 0, &tokens, &n_tokens);
     free(text);
     if (code != CLI_OK) return code;
     if (window > l->info.n_ctx) window = l->info.n_ctx;
@@ -232,6 +234,7 @@ static int cut_windows(const evaluation *e, task_set *set) {
     set->end = -1;
     for (uint32_t i = 0; i < set->n_samples; i++)
         set_window(&set->samples[i], l, tokens + (size_t)half_place(half, i) * n_own, window);
+    tasks_number(set);
     free(tokens);
     return CLI_OK;
 }
@@ -240,6 +243,7 @@ static int cut_windows(const evaluation *e, task_set *set) {
 
 typedef struct tracer {
     const evaluation *e;
+    const score_row *row; /* what it answered to open turns is fed again */
     request_trace *trace;
     pleat_engine *engine;
     pleat_seq seq;
@@ -264,17 +268,21 @@ static int trace_turn(tracer *t, const turn *u) {
     const uint32_t chunk = t->e->o->load.chunk_tokens;
     int code = CLI_OK;
     for (uint32_t done = 0; done < u->n_prompt && code == CLI_OK;) {
-        const uint32_t left = u->n_prompt - done, n = left < chunk ? left : chunk;
+        const uint32_t end = done < u->n_document ? u->n_document : u->n_prompt;
+        const uint32_t left = end - done, n = left < chunk ? left : chunk;
         code = trace_step(t, u->prompt + done, n, n < left ? PLEAT_ITEM_MORE : 0);
         done += n;
     }
-    for (uint32_t i = 0; i < u->n_answer && code == CLI_OK; i++) code = trace_step(t, u->answer + i, 1, 0);
+    const score_answers *said = &t->row->answers;
+    const pleat_token *answer = u->n_texts ? said->tokens + u->first : u->answer;
+    const uint32_t n_answer = u->n_texts ? said->n_tokens[u->index] : u->n_answer;
+    for (uint32_t i = 0; i < n_answer && code == CLI_OK; i++) code = trace_step(t, answer + i, 1, 0);
     return code;
 }
 
 /* Follow one request with the row's spec; the answers are fed as generation would store them. */
 static int trace_request(report_data *d, const evaluation *e, const score_row *row, const sample *s) {
-    tracer t = {.e = e, .trace = &d->trace};
+    tracer t = {.e = e, .row = row, .trace = &d->trace};
     if (load_engine(&e->o->load, &e->l, row->spec, 1, s->n_tokens, 0, &t.engine) != CLI_OK) return CLI_FAILED;
     const pleat_status status = pleat_engine_open(t.engine, s->n_tokens, &t.seq);
     int code = status == PLEAT_OK ? CLI_OK : cli_fail("cannot open a sequence", status, NULL);

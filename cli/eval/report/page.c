@@ -121,6 +121,7 @@ static void put_command(FILE *f, const score_options *o, const char *path) {
     put_count(f, "--ctx-window", o->text ? o->ctx_window : 0);
     put_count(f, "--scored", o->text ? o->scored : 0);
     if (o->half != HALF_ALL) put_option(f, "--half", half_names[o->half]);
+    if (o->unseen) fputs(" <span class=\"flag\">--unseen</span>", f);
     put_count(f, "-b", o->load.chunk_tokens);
     put_count(f, "-np", o->parallel);
     put_count(f, "-t", o->load.threads);
@@ -329,10 +330,11 @@ static void write_study(FILE *f, const report_data *d) {
     report_write_spread(f, d);
 }
 
-#define RESULTS_TEXT                                                                                                \
-    "accuracy: turns answered right, mean over tasks.  fraction: bytes held at the ends of the requests over what " \
-    "f16 "                                                                                                          \
-    "holds for as many tokens, everything counted; fraction_short: the same over requests of fewer than 300 tokens."
+#define RESULTS_TEXT                                                                                                  \
+    "accuracy: turns answered right, mean over tasks.  fraction: bytes held at the ends of the requests over what "   \
+    "f16 "                                                                                                            \
+    "holds for as many tokens, everything counted; fraction_short: the same over requests of fewer than 300 tokens; " \
+    "gain: accuracy above the first spec's; _se: standard errors."
 
 void report_write_page(FILE *f, evaluation *e, const report_data *d) {
     write_head(f, e, d);

@@ -5,9 +5,9 @@
  *
  *     score_tasks.c     answers the samples of a task file, each in a sequence of its own
  *     score_served.c    the same as requests of one serving
- *     score_answers.c   which token of an answer is right, and what was answered
+ *     score_answers.c   which answers are right, and what was answered
  *     score_text.c      predicts a text
- *     score.c           figures and a table of the rows
+ *     score.c           figures, their standard errors, and a table of the rows
  *
  * A request is a sample of the tasks, or a window of the text.
  */
@@ -18,6 +18,7 @@
 #include "cli/lib/load.h"
 #include "cli/lib/output.h"
 #include "cli/lib/service.h"
+#include "clusters.h"
 #include "tasks.h"
 
 #define GROUP_SCORE "What to evaluate"
@@ -30,6 +31,7 @@ typedef struct score_options {
     uint32_t ctx_window;      /* tokens in a window of the text */
     uint32_t scored;          /* of these, its last; 0: the second half */
     uint32_t parallel;        /* sequences in flight */
+    int unseen;               /* documents are read before their questions come */
     sample_half half;         /* of those samples and windows */
 } score_options;
 
@@ -63,17 +65,29 @@ typedef struct score_short {
 } score_short;
 
 typedef struct task_score {
-    uint32_t correct, total;   /* turns */
+    uint32_t correct, total;   /* answers */
     uint64_t bytes, bytes_f16; /* held at the ends of the samples, summed */
     score_short of_short;
 } task_score;
 
-/* What was answered: of each turn the tokens up to the first that is wrong, that one included. */
+/* What was answered: of each turn the tokens up to the first that is wrong, that one included; of an open turn all. */
 typedef struct score_answers {
-    pleat_token *tokens; /* [set->n_answers], a turn's from its `first` on; NULL: they are not noted */
+    pleat_token *tokens; /* [set->n_answers], a turn's from its `first` on */
     uint32_t *n_tokens;  /* [set->n_turns] */
+    uint32_t *n_right;   /* [set->n_turns] answers found, of as many as the turn asks for */
     uint8_t *is_wrong;   /* [set->n_turns] */
 } score_answers;
+
+/* Tokens of a text that make a cluster where there are few windows: divergences of neighbours are alike. */
+#define SCORE_BLOCK_TOKENS 64u
+
+/* Windows that are enough to be clusters themselves. */
+#define SCORE_MANY_WINDOWS 8u
+
+/* A figure of scored tokens, in clusters of both kinds. */
+typedef struct score_figure {
+    clusters blocks, windows;
+} score_figure;
 
 /* Somebody who looks at each request's cache at its end, before it is closed. */
 typedef struct score_watch {
@@ -84,7 +98,8 @@ typedef struct score_watch {
 /* One spec's results.  Sums; the figures that are shown are quotients of them. */
 typedef struct score_row {
     pleat_spec spec;
-    const char *kv; /* the spec's canonical text, not owned */
+    const char *kv;           /* the spec's canonical text, not owned */
+    const pleat_stats *stats; /* NULL: those that the model was loaded with.  For score_text() alone */
     task_score score[TASKS_CAP];
     score_answers answers;
     uint64_t n_requests;        /* of a serving; 0: there was none */
@@ -93,14 +108,16 @@ typedef struct score_row {
     double nll_sum;             /* of their negative log-likelihoods, nats */
     double kld_sum;             /* of KL(first spec's prediction || this one's), nats */
     uint64_t n_same_top1;       /* positions where the likeliest token is the first spec's */
-    uint64_t bytes, bytes_f16;  /* held at the ends of the windows, summed */
-    score_short of_short;       /* windows */
-    double seconds;             /* in steps */
-    score_watch watch;          /* request_ended NULL: nobody */
-    double watch_seconds;       /* spent in the watch; not among `seconds` */
+    score_figure kld, same_top1;
+    uint64_t bytes, bytes_f16; /* held at the ends of the windows, summed */
+    score_short of_short;      /* windows */
+    pleat_cache_drift drift;   /* of all requests, at their ends */
+    double seconds;            /* in steps */
+    score_watch watch;         /* request_ended NULL: nobody */
+    double watch_seconds;      /* spent in the watch; not among `seconds` */
 } score_row;
 
-/* Answer every sample with row->spec. */
+/* Answer every sample with row->spec.  score_release_row() is due behind it, whatever comes of it. */
 int score_tasks(const score_options *o, const loaded *l, const task_set *set, score_row *row);
 
 /* The same, each turn as a request of one serving. */
@@ -132,16 +149,20 @@ int score_close(score_row *row, pleat_engine *engine, const score_request *reque
 int score_take_token(score_row *row, const loaded *l, const task_set *set, const turn *t, uint32_t at,
                      pleat_token token);
 
-/* The turn is over: count it. */
-void score_take_turn(score_row *row, const sample *s, int is_wrong);
+/* Whether the turn ends with that token of its answer: the one behind the answer's last, or, of an open turn, an end or the
+ * last that it may have. */
+int score_turn_is_over(const loaded *l, const turn *t, uint32_t at, pleat_token token);
 
-/* Have row's answers noted, and forget them. */
-void score_note_answers(score_row *row, const task_set *set);
-void score_forget_answers(score_row *row);
+/* The turn is over: count what of it is right. */
+void score_take_turn(score_row *row, const loaded *l, const sample *s, const turn *t);
+
+/* Take memory for what the set's turns are answered, and give it back. */
+void score_begin_row(score_row *row, const task_set *set);
+void score_release_row(score_row *row);
 
 /* ---- the whole --------------------------------------------------------------------------------- */
 
-#define SCORE_COLUMNS_CAP (TASKS_CAP + 13)
+#define SCORE_COLUMNS_CAP (TASKS_CAP + 17)
 typedef struct evaluation {
     const score_options *o;
     loaded l;
@@ -159,7 +180,18 @@ double score_task_accuracy(const score_row *row, uint32_t task);
 double score_accuracy(const evaluation *e, const score_row *row);
 double score_perplexity(const score_row *row);
 
+/* Standard errors, NAN where there is too little to tell.  Of a task's and a row's accuracy: over samples.  Of what a row's
+ * is above the first row's: sample by sample.  Of a figure of the text: over windows or, where there are few, over blocks
+ * of SCORE_BLOCK_TOKENS. */
+double score_task_error(const evaluation *e, const score_row *row, uint32_t task);
+double score_accuracy_error(const evaluation *e, const score_row *row);
+double score_gain_error(const evaluation *e, const score_row *row);
+double score_figure_error(const score_figure *figure);
+
 /* Bytes held at the ends of the samples, or of the windows if there were no samples. */
+/* Share of codes' matrices in blocks that have classes of their own; NAN where no block has the model's. */
+double score_drift(const score_row *row);
+
 void score_bytes(const evaluation *e, const score_row *row, uint64_t *bytes, uint64_t *bytes_f16);
 
 /* Their bytes over f16's for short requests alone; NAN where there is none. */

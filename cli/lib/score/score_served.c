@@ -95,7 +95,7 @@ static int take_event(counter *k, const pleat_serving_event *event) {
     client *c = event->user;
     if (event->finish != PLEAT_FINISH_NOT) return cli_fail(c->s->id, event->status, NULL);
     c->is_wrong = !score_take_token(k->row, k->l, k->set, turn_of(c), c->n_given, event->token);
-    c->is_over = c->is_wrong || c->n_given == turn_of(c)->n_answer;
+    c->is_over = c->is_wrong || score_turn_is_over(k->l, turn_of(c), c->n_given, event->token);
     c->n_given++;
     return CLI_OK;
 }
@@ -115,12 +115,12 @@ static int end_turn(counter *k, client *c) {
     if (code != CLI_OK) return code;
     const pleat_status status = pleat_serving_cancel(k->serving, c->id);
     if (status != PLEAT_OK) return cli_fail(c->s->id, status, NULL);
-    score_take_turn(k->row, c->s, c->is_wrong);
+    score_take_turn(k->row, k->l, c->s, t);
     k->n_turns_done++;
     c->is_over = 0;
     if (is_last) c->s = NULL;
     if (is_last) return CLI_OK;
-    say(c, t->answer, t->n_answer);
+    say(c, t->answer, t->n_answer); /* open turns have no next one */
     c->turn++;
     return ask(k, c);
 }
@@ -187,6 +187,7 @@ int score_tasks_served(const score_options *o, const service_options *service, c
     uint32_t max_turns = 0;
     for (uint32_t i = 0; i < set->n_samples; i++)
         if (set->samples[i].n_turns > max_turns) max_turns = set->samples[i].n_turns;
+    score_begin_row(row, set);
     pleat_token *tokens = cli_alloc((size_t)n * set->max_tokens, sizeof *tokens);
     uint32_t *ends = cli_alloc((size_t)n * max_turns, sizeof *ends);
     k.clients = cli_alloc(n, sizeof *k.clients);

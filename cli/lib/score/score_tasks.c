@@ -8,6 +8,7 @@
  *     turn's prompt, in chunks -----> answer, one token a step -----> next turn ... -----> close
  *                          \ logits      | logits
  *                           `--> greedy token is the answer's next one?   no: the turn is wrong
+ *                                           an open turn: it is the next
  *
  * Rules
  *  1. A turn is right if each greedy token is the answer's next one and the last is followed by <|im_end|>.  Answers
@@ -15,6 +16,9 @@
  *  2. The answer's own tokens are fed whatever the model said, as single tokens, so that later turns find the right
  *     answer in the cache, stored as generation would have stored it.  After a wrong token the last turn stops.
  *  3. Prompts are cut every -b tokens, wherever other players are: results do not depend on -np.
+ *  4. An open turn goes on with its greedy tokens, and is counted when it is over.
+ *  5. Where questions are unseen, a prompt's document is a prompt of its own: a policy acts at its end, and nothing but the
+ *     tokens up to there has been computed then.
  */
 #include <stdlib.h>
 
@@ -66,17 +70,19 @@ static int take_sample(game *g, player *p) {
 static uint32_t next_length(const game *g, const player *p) {
     const turn *t = turn_of(p);
     if (p->n_fed >= t->n_prompt) return 1;
-    const uint32_t left = t->n_prompt - p->n_fed, chunk = g->o->load.chunk_tokens;
+    const uint32_t end = p->n_fed < t->n_document ? t->n_document : t->n_prompt;
+    const uint32_t left = end - p->n_fed, chunk = g->o->load.chunk_tokens;
     return left < chunk ? left : chunk;
 }
 
-static pleat_engine_item next_item(player *p, uint32_t n) {
+static pleat_engine_item next_item(const game *g, player *p, uint32_t n) {
     const turn *t = turn_of(p);
     const int in_prompt = p->n_fed < t->n_prompt;
-    const pleat_token *tokens = in_prompt ? t->prompt + p->n_fed : t->answer + (p->n_fed - t->n_prompt);
-    const int goes_on = p->n_fed + n < t->n_prompt; /* no policy classes tokens amid a turn's prompt */
-    return (pleat_engine_item){
-        p->seq, tokens, n, goes_on ? 0 : 1, goes_on ? NULL : p->logits, goes_on ? PLEAT_ITEM_MORE : 0};
+    const pleat_token *answer = t->n_texts ? g->row->answers.tokens + t->first : t->answer;
+    const pleat_token *tokens = in_prompt ? t->prompt + p->n_fed : answer + (p->n_fed - t->n_prompt);
+    const int goes_on = p->n_fed + n < t->n_prompt, ends_document = p->n_fed + n == t->n_document;
+    const uint32_t flags = goes_on && !ends_document ? PLEAT_ITEM_MORE : 0; /* no policy classes tokens amid a prompt */
+    return (pleat_engine_item){p->seq, tokens, n, goes_on ? 0 : 1, goes_on ? NULL : p->logits, flags};
 }
 
 /* Fill the step with the next items of as many players as fit; single tokens first, since they always do. */
@@ -90,7 +96,7 @@ static uint32_t gather(game *g) {
             if (n_tokens + p->n_item > g->step_tokens)
                 p->n_item = 0;
             else
-                g->items[n_items++] = next_item(p, p->n_item);
+                g->items[n_items++] = next_item(g, p, p->n_item);
             n_tokens += p->n_item;
         }
     return n_items;
@@ -105,7 +111,7 @@ static int finish_sample(game *g, player *p) {
 }
 
 static int finish_turn(game *g, player *p) {
-    score_take_turn(g->row, p->s, p->is_wrong);
+    score_take_turn(g->row, g->l, p->s, turn_of(p));
     g->n_turns_done++;
     p->n_fed = 0;
     p->is_wrong = 0;
@@ -122,7 +128,7 @@ static int advance(game *g, player *p) {
     const pleat_token token = greedy_token(p->logits, g->l->info.n_vocab);
     p->is_wrong |= !score_take_token(g->row, g->l, g->set, t, at, token);
     const int is_last = p->turn + 1 == p->s->n_turns;
-    return at == t->n_answer || (p->is_wrong && is_last) ? finish_turn(g, p) : CLI_OK;
+    return score_turn_is_over(g->l, t, at, token) || (p->is_wrong && is_last) ? finish_turn(g, p) : CLI_OK;
 }
 
 static int play_step(game *g) {
@@ -158,6 +164,7 @@ int score_tasks(const score_options *o, const loaded *l, const task_set *set, sc
     for (uint32_t i = 0; i < set->n_samples; i++) g.n_turns += set->samples[i].n_turns;
     int code = load_engine(&o->load, l, row->spec, n, set->max_tokens, g.step_tokens, &g.engine);
     if (code != CLI_OK) return code;
+    score_begin_row(row, set);
     float *logits = cli_alloc((size_t)n * l->info.n_vocab, sizeof *logits);
     g.players = cli_alloc(n, sizeof *g.players);
     g.items = cli_alloc(n, sizeof *g.items);

@@ -6,7 +6,8 @@
  *     a window     [ prompt, in chunks: first half | the rest: one token a step, each predicted before it is fed ]
  *
  * The rest is fed as single tokens so that it is stored and read as generation stores and reads.  Only it is scored.
- * --scored N makes it N tokens long.  What the text has behind its last whole window is left out.
+ * --scored N makes it N tokens long.  What the text has behind its last whole window is left out.  --half choose and show
+ * take a part of the text, even and odd some of the windows.
  *
  * All specs march together, an engine each: after every step their logits for the same positions lie side by side
  * and are compared, so none has to be kept.  Several windows are in flight at once; sums are taken in the order of
@@ -28,11 +29,19 @@ typedef struct position_score {
     int is_same_top1;
 } position_score;
 
+/* A cluster that is not over: so far. */
+typedef struct running {
+    uint32_t n;
+    double kld, same_top1;
+} running;
+
 typedef struct contender {
     pleat_engine *engine;
     pleat_seq *seqs;        /* [width] */
     float *logits;          /* [width][n_vocab] */
     position_score *scores; /* [width] */
+    running *blocks;        /* [width] the block under way */
+    running *windows;       /* [width] */
 } contender;
 
 typedef struct march {
@@ -98,15 +107,32 @@ static void score_position(void *ctx, uint32_t i, uint32_t worker) {
     }
 }
 
+/* Add a position to the cluster under way, and the cluster to the figures if that was its last. */
+static void run_on(running *c, const position_score *s, int is_last, clusters *kld, clusters *same_top1) {
+    c->n++;
+    c->kld += s->kld;
+    c->same_top1 += s->is_same_top1;
+    if (!is_last) return;
+    clusters_add(kld, c->kld, c->n);
+    clusters_add(same_top1, c->same_top1, c->n);
+    *c = (running){0};
+}
+
 static void score_step(march *m) {
+    const int is_last = m->at + 1 == m->window;
+    const int ends_block = is_last || (m->at + 1 - m->prompt) % SCORE_BLOCK_TOKENS == 0;
     pleat_workers_run(m->l->workers, m->n_now, score_position, m);
     for (uint32_t r = 0; r < m->n_rows; r++)
         for (uint32_t i = 0; i < m->n_now; i++) {
-            const position_score *s = &m->contenders[r].scores[i];
-            m->rows[r].nll_sum += s->nll;
-            m->rows[r].kld_sum += s->kld;
-            m->rows[r].n_same_top1 += s->is_same_top1 ? 1 : 0;
-            m->rows[r].n_scored++;
+            const contender *c = &m->contenders[r];
+            const position_score *s = &c->scores[i];
+            score_row *row = &m->rows[r];
+            row->nll_sum += s->nll;
+            row->kld_sum += s->kld;
+            row->n_same_top1 += s->is_same_top1 ? 1 : 0;
+            row->n_scored++;
+            run_on(&c->blocks[i], s, ends_block, &row->kld.blocks, &row->same_top1.blocks);
+            run_on(&c->windows[i], s, is_last, &row->kld.windows, &row->same_top1.windows);
         }
     m->n_done += m->n_now;
     progress_update(m->n_done);
@@ -213,7 +239,8 @@ static int cut_text(march *m, const char *path) {
     char *text;
     size_t n_bytes;
     if (cli_read_file(CONTENT_TEXT, path, &text, &n_bytes) != CLI_OK) return CLI_FAILED;
-    const int code = load_tokens(m->l, path, text, n_bytes, 0, &m->text, &m->n_text);
+    const size_t first = half_of_text(m->o->half, text, n_bytes, &n_bytes);
+    const int code = load_tokens(m->l, path, text + first, n_bytes, 0, &m->text, &m->n_text);
     free(text);
     if (code != CLI_OK) return code;
     const uint32_t n_bos = m->l->info.add_bos ? 1 : 0;
@@ -253,7 +280,11 @@ static int make_contenders(march *m) {
         c->seqs = cli_alloc(width, sizeof *c->seqs);
         c->logits = cli_alloc((size_t)width * n_vocab, sizeof *c->logits);
         c->scores = cli_alloc(width, sizeof *c->scores);
-        code = load_engine(&m->o->load, m->l, m->rows[r].spec, width, m->window, 0, &c->engine);
+        c->blocks = cli_alloc(width, sizeof *c->blocks);
+        c->windows = cli_alloc(width, sizeof *c->windows);
+        pleat_engine_options opt = load_engine_options(&m->o->load, m->l, m->rows[r].spec, width, m->window, 0);
+        if (m->rows[r].stats) opt.stats = m->rows[r].stats;
+        code = load_engine_with(m->l, &opt, &c->engine);
     }
     return code;
 }
@@ -263,6 +294,8 @@ static void release(march *m) {
         free(m->contenders[r].seqs);
         free(m->contenders[r].logits);
         free(m->contenders[r].scores);
+        free(m->contenders[r].blocks);
+        free(m->contenders[r].windows);
         pleat_engine_destroy(&m->contenders[r].engine);
     }
     free(m->contenders);

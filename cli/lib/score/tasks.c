@@ -2,73 +2,12 @@
  *
  * tasks.c: see tasks.h.
  */
-#include "tasks.h"
-
 #include <ctype.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/lib/common.h"
-
-/* Where in which file a message points. */
-typedef struct place {
-    const char *path;
-    unsigned line;
-} place;
-
-/* Which samples of each task. */
-typedef struct wanted {
-    uint32_t per_task; /* the first of them; 0: all */
-    sample_half half;
-} wanted;
-
-/* The object has exactly the keys named; a misspelled one would be left out silently. */
-static int has_keys(const place *at, json_t *object, const char *const *keys, uint32_t n_keys, const char *what) {
-    const char *key;
-    json_t *value;
-    if (!json_is_object(object)) {
-        cli_error("%s, line %u: %s is not an object", at->path, at->line, what);
-        return 0;
-    }
-    for (uint32_t i = 0; i < n_keys; i++)
-        if (!json_object_get(object, keys[i])) {
-            cli_error("%s, line %u: %s has no \"%s\"", at->path, at->line, what, keys[i]);
-            return 0;
-        }
-    json_object_foreach(object, key, value) {
-        const char *nearest = keys[cli_nearest(key, keys, n_keys)];
-        if (strcmp(key, nearest) != 0) {
-            char hint[HINT_CAP];
-            cli_error("%s, line %u: %s has an unknown \"%s\"%s", at->path, at->line, what, key,
-                      cli_hint(hint, " known", key, nearest));
-            return 0;
-        }
-    }
-    return 1;
-}
-
-static int is_text(const place *at, json_t *object, const char *key) {
-    if (json_is_string(json_object_get(object, key))) return 1;
-    cli_error("%s, line %u: \"%s\" is not a text", at->path, at->line, key);
-    return 0;
-}
-
-static int to_tokens(const place *at, const loaded *l, json_t *text, uint32_t flags, pleat_token **ids, uint32_t *n) {
-    char what[160];
-    snprintf(what, sizeof what, "%s, line %u", at->path, at->line);
-    if (load_tokens(l, what, json_string_value(text), json_string_length(text), flags, ids, n) != CLI_OK) return 0;
-    if (*n == 0) cli_error("%s: an empty text", what);
-    return *n > 0;
-}
-
-static int read_turn(const place *at, const loaded *l, json_t *object, uint32_t index, turn *t) {
-    static const char *const keys[] = {"prompt", "answer"};
-    const uint32_t flags = PLEAT_TOKENIZE_SPECIAL | (index == 0 ? PLEAT_TOKENIZE_ADD_BOS : 0);
-    return has_keys(at, object, keys, 2, "a turn") && is_text(at, object, "prompt") && is_text(at, object, "answer") &&
-           to_tokens(at, l, json_object_get(object, "prompt"), flags, &t->prompt, &t->n_prompt) &&
-           to_tokens(at, l, json_object_get(object, "answer"), 0, &t->answer, &t->n_answer);
-}
+#include "tasks_internal.h"
 
 /* Index of the task's name, added if new; TASKS_CAP when there are too many. */
 static uint32_t task_index(task_set *set, const char *name) {
@@ -90,25 +29,41 @@ static sample *add_sample(task_set *set) {
     return &set->samples[set->n_samples++];
 }
 
-static int read_turns(const place *at, const loaded *l, json_t *turns, sample *s) {
-    uint64_t n_tokens = 0;
+static int read_turns(const place *at, const loaded *l, json_t *turns, int is_unseen, sample *s) {
     if (!json_is_array(turns) || json_array_size(turns) == 0) {
         cli_error("%s, line %u: \"turns\" is not a list of turns", at->path, at->line);
         return 0;
     }
     s->n_turns = (uint32_t)json_array_size(turns);
     s->turns = cli_alloc(s->n_turns, sizeof *s->turns);
-    for (uint32_t i = 0; i < s->n_turns; i++) {
-        if (!read_turn(at, l, json_array_get(turns, i), i, &s->turns[i])) return 0;
-        n_tokens += (uint64_t)s->turns[i].n_prompt + s->turns[i].n_answer;
-    }
-    if (n_tokens > l->info.n_ctx) {
-        cli_error("%s, line %u: %s needs %llu tokens, the model's context is %u", at->path, at->line, s->id,
-                  (unsigned long long)n_tokens, l->info.n_ctx);
-        return 0;
-    }
-    s->n_tokens = (uint32_t)n_tokens;
+    for (uint32_t i = 0; i < s->n_turns; i++)
+        if (!tasks_read_turn(at, l, json_array_get(turns, i), i, is_unseen, &s->turns[i])) return 0;
     return 1;
+}
+
+/* Read the line's turns, of either form. */
+static int read_content(const place *at, const loaded *l, json_t *object, int is_unseen, sample *s) {
+    static const char *const keys[] = {"id", "task", "turns", NULL};
+    if (!json_object_get(object, "document"))
+        return tasks_has_keys(at, object, keys, 3, "the line") &&
+               read_turns(at, l, json_object_get(object, "turns"), is_unseen, s);
+    s->n_turns = 1;
+    s->turns = cli_alloc(1, sizeof *s->turns);
+    return tasks_read_document(at, l, object, is_unseen, &s->turns[0]);
+}
+
+/* Count the sample's tokens.  What is too long for the model's context is left out if any model may be asked it, and a
+ * mistake if it was written for this one. */
+static int check_length(const place *at, const loaded *l, sample *s, int is_unseen, int *is_out) {
+    uint64_t n_tokens = 0;
+    for (uint32_t i = 0; i < s->n_turns; i++) n_tokens += (uint64_t)s->turns[i].n_prompt + s->turns[i].n_answer;
+    const int is_long = n_tokens > l->info.n_ctx;
+    *is_out = (is_long && s->turns[0].n_texts) || (is_unseen && s->turns[0].n_document == 0);
+    s->n_tokens = (uint32_t)n_tokens;
+    if (!is_long || *is_out) return 1;
+    cli_error("%s, line %u: %s needs %llu tokens, the model's context is %u", at->path, at->line, s->id,
+              (unsigned long long)n_tokens, l->info.n_ctx);
+    return 0;
 }
 
 /* Whether no line before has this id; a repeated one counts an answer twice. */
@@ -122,10 +77,19 @@ static int is_new_id(json_t *ids, const place *at, const char *id) {
     return json_object_set_new(ids, id, json_integer(at->line)) == 0;
 }
 
-static int read_sample(task_set *set, json_t *ids, const place *at, const loaded *l, json_t *object, const wanted *w) {
-    static const char *const keys[] = {"id", "task", "turns"};
-    if (!has_keys(at, object, keys, 3, "the line") || !is_text(at, object, "id") || !is_text(at, object, "task"))
-        return 0;
+static void release_sample(sample *s) {
+    for (uint32_t j = 0; s->turns && j < s->n_turns; j++) tasks_release_turn(&s->turns[j]);
+    free(s->turns);
+    free(s->id);
+    memset(s, 0, sizeof *s);
+}
+
+static int read_sample(task_set *set, json_t *ids, const place *at, const loaded *l, json_t *object,
+                       const tasks_wanted *w) {
+    int is_out;
+    if (!json_is_object(object) || !json_object_get(object, "id") || !json_object_get(object, "task"))
+        return tasks_has_keys(at, object, (const char *const[]){"id", "task", "turns", NULL}, 3, "the line");
+    if (!tasks_is_text(at, object, "id") || !tasks_is_text(at, object, "task")) return 0;
     const char *id = json_string_value(json_object_get(object, "id"));
     if (!is_new_id(ids, at, id)) return 0;
     const uint32_t task = task_index(set, json_string_value(json_object_get(object, "task")));
@@ -134,18 +98,25 @@ static int read_sample(task_set *set, json_t *ids, const place *at, const loaded
         return 0;
     }
     if (w->per_task && set->n_seen[task] == w->per_task) return 1;
-    if (!half_has(w->half, set->n_seen[task]++)) return 1;
+    if (!half_has_sample(w->half, set->n_seen[task]++, id)) return 1;
     sample *s = add_sample(set);
     s->id = cli_copy(id, strlen(id));
     s->task = task;
+    if (!read_content(at, l, object, w->is_unseen, s) || !check_length(at, l, s, w->is_unseen, &is_out)) return 0;
+    if (is_out) {
+        release_sample(s);
+        set->n_samples--;
+        set->n_left_out[task]++;
+        set->n_out++;
+        return 1;
+    }
     set->n_of[task]++;
-    if (!read_turns(at, l, json_object_get(object, "turns"), s)) return 0;
     if (s->n_tokens > set->max_tokens) set->max_tokens = s->n_tokens;
     return 1;
 }
 
 static int read_line(task_set *set, json_t *ids, const place *at, const loaded *l, const char *line, size_t n,
-                     const wanted *w) {
+                     const tasks_wanted *w) {
     json_error_t err;
     json_t *object = json_loadb(line, n, JSON_REJECT_DUPLICATES, &err);
     if (!object) {
@@ -172,31 +143,62 @@ static pleat_token find_end(const loaded *l) {
     return status == PLEAT_OK && n == 1 && pleat_model_token_is_special(l->model, id) ? id : -1;
 }
 
-/* Say of each turn where it stands among all of them. */
-static void number_turns(task_set *set) {
+void tasks_number(task_set *set) {
+    set->n_turns = set->n_open = 0;
+    set->n_answers = 0;
     for (uint32_t i = 0; i < set->n_samples; i++)
         for (uint32_t j = 0; j < set->samples[i].n_turns; j++) {
             turn *t = &set->samples[i].turns[j];
             t->index = set->n_turns++;
             t->first = set->n_answers;
+            set->n_open += t->n_texts > 0;
             set->n_answers += t->n_answer + 1ull;
         }
 }
 
+/* ---- what is left out, and what a half lacks ------------------------------------------------------- */
+
+/* Say which samples are left out, and forget the tasks that have no other. */
+static void drop_left_out(task_set *set, const char *path, const tasks_wanted *w) {
+    uint32_t to[TASKS_CAP], n = 0;
+    for (uint32_t t = 0; t < set->n_tasks; t++) {
+        const uint32_t n_out = set->n_left_out[t];
+        if (n_out && !w->is_quiet)
+            cli_note("%s: %u sample%s of %s %s left out: %s", path, n_out, n_out == 1 ? "" : "s", set->names[t],
+                     n_out == 1 ? "is" : "are",
+                     w->is_unseen ? "no document stands in front of a question, or it is longer than the context"
+                                  : "longer than the model's context");
+        to[t] = n;
+        if (n_out && set->n_of[t] == 0) {
+            free(set->names[t]);
+            continue;
+        }
+        set->names[n] = set->names[t];
+        set->n_of[n] = set->n_of[t];
+        set->n_seen[n] = set->n_seen[t];
+        set->n_left_out[n++] = n_out;
+    }
+    set->n_tasks = n;
+    for (uint32_t i = 0; i < set->n_samples; i++) set->samples[i].task = to[set->samples[i].task];
+}
+
 /* No task without a sample: its accuracy would be none, and the mean over tasks, too. */
 static int has_all_tasks(const task_set *set, const char *path, sample_half half) {
-    if (set->n_tasks == 0) cli_error("%s: no samples", path);
+    if (set->n_tasks == 0) cli_error("%s: no samples%s", path, set->n_out ? " but those that are left out" : "");
     for (uint32_t t = 0; t < set->n_tasks; t++) {
         if (set->n_of[t] > 0) continue;
-        cli_error("%s: the %s half of task '%s' has no sample: of %u there is none at an %s place", path,
-                  half_names[half], set->names[t], set->n_seen[t], half_names[half]);
+        cli_error("%s: the %s half of task '%s' has no sample: of %u there is none %s%s%s", path, half_names[half],
+                  set->names[t], set->n_seen[t], half_is_by_place(half) ? "at an " : "that ",
+                  half_is_by_place(half) ? half_names[half]
+                  : half == HALF_SHOW    ? "shows"
+                                         : "chooses",
+                  half_is_by_place(half) ? " place" : "");
         return 0;
     }
     return set->n_tasks > 0;
 }
 
-int tasks_load(task_set *set, const loaded *l, const char *path, uint32_t per_task, sample_half half) {
-    const wanted w = {per_task, half};
+int tasks_load(task_set *set, const loaded *l, const char *path, const tasks_wanted *w) {
     place at = {path, 0};
     char *text;
     size_t n_bytes;
@@ -209,26 +211,19 @@ int tasks_load(task_set *set, const loaded *l, const char *path, uint32_t per_ta
         const char *newline = memchr(text + start, '\n', n_bytes - start);
         const size_t n = newline ? (size_t)(newline - (text + start)) : n_bytes - start;
         at.line++;
-        if (!is_blank(text + start, n)) ok = read_line(set, ids, &at, l, text + start, n, &w);
+        if (!is_blank(text + start, n)) ok = read_line(set, ids, &at, l, text + start, n, w);
         start += n + 1;
     }
     json_decref(ids);
     free(text);
-    ok = ok && has_all_tasks(set, path, half);
-    if (ok) number_turns(set);
+    if (ok) drop_left_out(set, path, w);
+    ok = ok && has_all_tasks(set, path, w->half);
+    if (ok) tasks_number(set);
     return ok ? CLI_OK : CLI_FAILED;
 }
 
 void tasks_release(task_set *set) {
-    for (uint32_t i = 0; i < set->n_samples; i++) {
-        sample *s = &set->samples[i];
-        for (uint32_t j = 0; s->turns && j < s->n_turns; j++) {
-            free(s->turns[j].prompt);
-            free(s->turns[j].answer);
-        }
-        free(s->turns);
-        free(s->id);
-    }
+    for (uint32_t i = 0; i < set->n_samples; i++) release_sample(&set->samples[i]);
     for (uint32_t i = 0; i < set->n_tasks; i++) free(set->names[i]);
     free(set->samples);
     memset(set, 0, sizeof *set);

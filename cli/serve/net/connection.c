@@ -111,6 +111,7 @@ static void begin_last(connection *c) {
 
 static void begin_linger(connection *c) {
     c->state = LINGER;
+    if (c->all->tls) tls_end(c->bev);
     shutdown(bufferevent_getfd(c->bev), SHUT_WR);
     arm(c, LINGER_S);
 }
@@ -326,8 +327,9 @@ static void on_write(struct bufferevent *bev, void *arg) {
 }
 
 static void on_event(struct bufferevent *bev, short what, void *arg) {
-    (void)bev, (void)what; /* its end, an error, or a reader that takes nothing: all the same here */
-    connection_close(arg);
+    (void)bev;
+    if (what & BEV_EVENT_CONNECTED) return; /* TLS is ready */
+    connection_close(arg);                  /* its end, an error, or a reader that takes nothing: all the same here */
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg) {
@@ -343,7 +345,8 @@ void connection_open(connections *all, evutil_socket_t fd) {
     connection *c = cli_alloc(1, sizeof *c);
     *c = (connection){.all = all, .next = all->first};
     c->timer = evtimer_new(all->base, on_timer, c);
-    c->bev = bufferevent_socket_new(all->base, fd, BEV_OPT_CLOSE_ON_FREE);
+    c->bev =
+        all->tls ? tls_accept(all->tls, all->base, fd) : bufferevent_socket_new(all->base, fd, BEV_OPT_CLOSE_ON_FREE);
     if (!c->bev || !c->timer) {
         if (c->timer) event_free(c->timer);
         if (c->bev)

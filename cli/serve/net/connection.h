@@ -11,6 +11,8 @@
  *
  * A client that sends 32 KiB ahead of an answer which is not there yet is closed.
  *
+ * With TLS a connection begins with a handshake, for which it has the time of a head.
+ *
  * Nothing here closes a connection under a caller: who reads too slowly is marked, and closed from the loop.
  */
 #ifndef PLEAT_CLI_SERVE_CONNECTION_H
@@ -19,6 +21,7 @@
 #include <event2/util.h>
 
 #include "http.h"
+#include "tls.h"
 
 enum {
     NET_BODIES_MAX = 128 << 20, /* bytes of all bodies that are being read */
@@ -60,6 +63,7 @@ typedef struct connection_rules {
 /* The connections of a loop. */
 typedef struct connections {
     struct event_base *base;
+    tls *tls; /* NULL: plain HTTP */
     connection_rules rules;
     connection *first; /* list */
     uint64_t n_requests;

@@ -295,8 +295,8 @@ static void values(pleat__blocks_walk *w, uint32_t slice) {
 
 static void end(pleat__blocks_walk *w) { (void)w; }
 
-static const pleat__blocks_steps steps_neon = {begin,   keys_begin,   keys,   pleat__attn_cap_neon,
-                                               softmax, values_begin, values, end};
+static const pleat__blocks_steps steps_neon = {begin,        keys_begin, keys, pleat__attn_cap_neon,  softmax,
+                                               values_begin, values,     end,  pleat__blocks_mean_ref};
 
 bool pleat__attn_blocks_neon(const pleat__attn_query *query, const pleat__codec_dsp *codec, const pleat__block_run *run,
                              uint32_t block_from, uint32_t block_to, pleat__attn_acc *acc, void *scratch) {

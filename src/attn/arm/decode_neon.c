@@ -15,7 +15,8 @@ typedef struct kernels {
 } kernels;
 
 static kernels kernels_of(pleat_format format, bool dotprod) {
-    const int k = __builtin_ctz(format.k_bits), v = __builtin_ctz(format.v_bits);
+    const uint32_t k = pleat__decode_row(format.k_bits, format.rotated);
+    const uint32_t v = pleat__decode_row(format.v_bits, format.rotated);
     if (!pleat__format_is_quantised(format))
         return (kernels){pleat__keys_neon_float[k - 4], pleat__values_neon_float[v - 4], false};
     if (dotprod) return (kernels){pleat__keys_dotprod[k], pleat__values_dotprod[v], true};
@@ -28,12 +29,14 @@ typedef struct value_scales {
     float32x4_t middle[TILES][QUARTERS]; /* minimum + c*scale */
 } value_scales;
 
-INLINE void value_scales_init(value_scales *vs, const pleat__tile_group *g, uint32_t bits) {
-    const float c = (float)(1u << (bits - 1));
+INLINE void value_scales_init(value_scales *vs, const pleat__tile_group *g, pleat_format f) {
+    const float c = (float)(1u << (f.v_bits - 1));
     for (uint32_t t = 0; t < g->n_tiles; t++) {
         for (uint32_t x = 0; x < QUARTERS; x++) {
             const uint16_t *meta = g->v_meta[t] + LANES * x;
             vs->scale[t][x] = load_f16(meta);
+            vs->middle[t][x] = vdupq_n_f32(0); /* levels have none */
+            if (f.rotated) continue;
             vs->middle[t][x] = vfmaq_n_f32(load_f16(meta + PLEAT__TILE), vs->scale[t][x], c);
         }
     }
@@ -171,11 +174,11 @@ static void add_group(const void *context, pleat__tile_group *g) {
     float logits[HEADS][TILES][PLEAT__TILE] __attribute__((aligned(64)));
     pleat__weights_neon weights;
     value_scales vs;
-    if (wk->bias) value_scales_init(&vs, g, wk->layout->format.v_bits);
+    if (wk->bias) value_scales_init(&vs, g, wk->layout->format);
     for (uint32_t head = 0, heads; head < n_group; head += heads) {
         heads = pleat__decode_block_heads(n_group - head);
         wk->fn.keys[heads](wk->query, head, g, logits);
-        pleat__decode_cap(wk->query, heads, g, logits, pleat__attn_cap_neon);
+        pleat__decode_adjust(wk->query, heads, g, logits, pleat__attn_cap_neon);
         softmax(wk, head, heads, g, &vs, logits, &weights);
         for (uint32_t h = 0; wk->logits && h < heads; h++)
             __builtin_memcpy(wk->logits + (head + h) * wk->logits_stride + g->slot, logits[h],

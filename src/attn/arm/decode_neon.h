@@ -53,10 +53,12 @@ typedef void (*pleat__values_neon_fn)(const pleat__weights_neon *w, const pleat_
 typedef pleat__keys_neon_fn pleat__keys_neon_row[HEADS + 1];
 typedef pleat__values_neon_fn pleat__values_neon_row[HEADS + 1];
 
-/* By log2 of the bits: 16 and 32 (4, 5), then 2, 4, 8 (1, 2, 3) without and with dot products. */
-extern const pleat__keys_neon_row pleat__keys_neon_float[2], pleat__keys_neon_integer[4], pleat__keys_dotprod[4];
-extern const pleat__values_neon_row pleat__values_neon_float[2], pleat__values_neon_integer[4],
-    pleat__values_dotprod[4];
+/* By log2 of the bits: 16 and 32 (4, 5); then 2, 4, 8 (1, 2, 3) and rotated 2, 3, 4 (6, 7, 8), without and with dot
+ * products. */
+extern const pleat__keys_neon_row pleat__keys_neon_float[2], pleat__keys_neon_integer[PLEAT__DECODE_ROWS],
+    pleat__keys_dotprod[PLEAT__DECODE_ROWS];
+extern const pleat__values_neon_row pleat__values_neon_float[2], pleat__values_neon_integer[PLEAT__DECODE_ROWS],
+    pleat__values_dotprod[PLEAT__DECODE_ROWS];
 
 /* The functions of one width from a file's always-inline templates keys_of_tile(bits, heads, ...) and
  * values_of_dims(bits, heads, ...), which makes DIMS(heads) dimensions; and a table's row of them. */
@@ -73,8 +75,13 @@ extern const pleat__values_neon_row pleat__values_neon_float[2], pleat__values_n
 #define NEON_ROW(name, bits) \
     { NULL, name##_##bits##x1, name##_##bits##x2, NULL, name##_##bits##x4 }
 
-/* Plane `p` of codes of some bits. */
-INLINE uint8x16_t code_plane(uint8x16_t raw, uint32_t bits, uint32_t p) {
+/* The levels of a rotated format, by code; of another width nothing. */
+INLINE int8x16_t load_levels(uint32_t width) {
+    return pleat__has_levels(width) ? vld1q_s8(pleat__levels[width - 10]) : vdupq_n_s8(0);
+}
+
+/* Plane `p` of codes of some width, or their levels; thirds: bit p of a byte is the third bit of its code. */
+INLINE uint8x16_t code_plane_of_bits(uint8x16_t raw, uint32_t bits, uint32_t p) {
     switch (p * bits) {
         case 0: break;
         case 2: raw = vshrq_n_u8(raw, 2); break;
@@ -82,6 +89,20 @@ INLINE uint8x16_t code_plane(uint8x16_t raw, uint32_t bits, uint32_t p) {
         default: raw = vshrq_n_u8(raw, 6); break;
     }
     return (p + 1) * bits == 8 ? raw : vandq_u8(raw, vdupq_n_u8((uint8_t)((1 << bits) - 1)));
+}
+
+INLINE uint8x16_t code_plane(uint8x16_t raw, uint8x16_t thirds, uint32_t width, uint32_t p, int8x16_t levels) {
+    uint8x16_t code = code_plane_of_bits(raw, pleat__plane_bits(width), p);
+    if (width == 13) {
+        const uint8x16_t bit = vandq_u8(thirds, vdupq_n_u8((uint8_t)(1 << p)));
+        switch (p) { /* to bit 2 */
+            case 0: code = vorrq_u8(code, vshlq_n_u8(bit, 2)); break;
+            case 1: code = vorrq_u8(code, vshlq_n_u8(bit, 1)); break;
+            case 2: code = vorrq_u8(code, bit); break;
+            default: code = vorrq_u8(code, vshrq_n_u8(bit, 1)); break;
+        }
+    }
+    return pleat__has_levels(width) ? vreinterpretq_u8_s8(vqtbl1q_s8(levels, code)) : code;
 }
 
 /* Make the sums so far before anything else from `raw`, registers of bytes: gcc 12 would unpack all planes first and
@@ -92,9 +113,10 @@ INLINE void finish_before(int32x4_t (*sum)[QUARTERS], uint32_t heads, uint32_t w
     }
 }
 
-/* What integer values start their sums from: codes are taken around their middle, and those of 8 bits are stored so. */
-INLINE int32x4_t minus_middle(const pleat__weights_neon *w, uint32_t h, uint32_t bits) {
-    return vdupq_n_s32(bits == 8 ? 0 : pleat__minus_middle(bits, w->sum[h]));
+/* What integer values start their sums from: codes are taken around their middle; those of 8 bits are
+ * stored so, and levels are. */
+INLINE int32x4_t minus_middle(const pleat__weights_neon *w, uint32_t h, uint32_t width) {
+    return vdupq_n_s32(width >= 8 ? 0 : pleat__minus_middle(width, w->sum[h]));
 }
 
 /* Logits of four tokens: dot * step * scale + common * sum, where `common` is what each token's keys have in common. */

@@ -12,6 +12,8 @@
  *     Error against float64 on the same inputs, relative in norm: out and received <= 1e-3.
  *  3. Every sum has one order that depends on the sizes and the kernel alone: the same bytes on every run.  No atomics.
  *  4. Launchers neither allocate nor wait; they can be captured in a graph.
+ *  5. A chunk is one prompt that goes on: n_past keys stand before its first query, and every query sees them all.  It
+ *     goes by mma.sync, and what it receives is not known.
  *
  * Two ways, which differ in last bits: mma.sync, for every GPU from sm_80 on, and wgmma with bulk tensor copies for
  * Hopper.
@@ -41,6 +43,7 @@ typedef struct pleat__device_prompt_attn {
     uint32_t kv_stride;
     const uint32_t *starts; /* [n_seqs + 1] prompt i is tokens starts[i] .. starts[i+1]-1; NULL: one prompt */
     uint32_t n_seqs;        /* 1..65535 */
+    uint32_t n_past;        /* k and v are of n_past + n_tokens tokens; 0, but for one prompt without `received` */
     uint32_t n_tokens;      /* of all prompts, 0..2^30 */
     uint32_t max_tokens;    /* of the longest, 1..2^20: host and device must agree */
     uint32_t n_kv_heads;    /* 1..1024 */

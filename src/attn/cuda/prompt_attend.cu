@@ -7,6 +7,8 @@
  *     keys        64 at a time, K and V double buffered by cp.async; the next tile is on its way while one is used
  *     a tile      s = q.k  ->  m rises, o and l shrink by 2^(m - m')  ->  p = 2^(s*scale2 - m') -> o += p v, l += p
  *
+ * Query i of a chunk is row i and sees the keys up to n_past + i.
+ *
  * Logits stay unscaled until they meet exp2: one multiply-add a weight.  Only tiles that cross the diagonal are masked;
  * queries beyond the prompt's end compute on zeros and are not written.  Blocks with the most keys start first.
  *
@@ -54,7 +56,7 @@ template <int D> static __device__ inline void dot(float (&s)[2][KEYS / 8][4], u
     }
 }
 
-/* Column 0 of the tile is key `key`; query `row` sees keys 0..row. */
+/* Column 0 of the tile is key `key`; the warp's first query sees keys 0..row. */
 static __device__ inline void mask(float (&s)[2][KEYS / 8][4], uint32_t row, uint32_t key) {
     const uint32_t thread = threadIdx.x & 31;
 #pragma unroll
@@ -170,12 +172,12 @@ template <int D> static __global__ void __launch_bounds__(THREADS, 2) attend(con
     const uint16_t *v = p.v + (uint64_t)seq.first * p.kv_stride + head / p.n_group * D;
     const uint32_t q_tile = pleat__shared_address(shared), kv_tiles = q_tile + ROWS * D * 2;
     load_tile<ROWS, D, THREADS>(q_tile, p.q + (uint64_t)seq.first * p.q_stride + head * D, p.q_stride, first, seq.n);
-    load_tile<KEYS, D, THREADS>(kv_tiles, k, p.kv_stride, 0, seq.n);
-    load_tile<KEYS, D, THREADS>(kv_tiles + tile_bytes, v, p.kv_stride, 0, seq.n);
+    load_tile<KEYS, D, THREADS>(kv_tiles, k, p.kv_stride, 0, p.n_past + seq.n);
+    load_tile<KEYS, D, THREADS>(kv_tiles + tile_bytes, v, p.kv_stride, 0, p.n_past + seq.n);
     pleat__copies_commit();
 
     const uint32_t row = first + threadIdx.x / 32 * WARP_ROWS; /* the warp's first */
-    const uint32_t n_keys = min(first + ROWS, seq.n);
+    const uint32_t sees = p.n_past + row, n_keys = p.n_past + min(first + ROWS, seq.n);
     rows_state<D> r;
     rows_init(r);
     for (uint32_t key = 0, stage = 0; key < n_keys; key += KEYS, stage ^= 1) {
@@ -183,14 +185,14 @@ template <int D> static __global__ void __launch_bounds__(THREADS, 2) attend(con
         __syncthreads(); /* the tile is here, and all are done with the one before */
         const uint32_t k_tile = kv_tiles + stage * 2 * tile_bytes, next = kv_tiles + (stage ^ 1) * 2 * tile_bytes;
         if (key + KEYS < n_keys) {
-            load_tile<KEYS, D, THREADS>(next, k, p.kv_stride, key + KEYS, seq.n);
-            load_tile<KEYS, D, THREADS>(next + tile_bytes, v, p.kv_stride, key + KEYS, seq.n);
+            load_tile<KEYS, D, THREADS>(next, k, p.kv_stride, key + KEYS, p.n_past + seq.n);
+            load_tile<KEYS, D, THREADS>(next + tile_bytes, v, p.kv_stride, key + KEYS, p.n_past + seq.n);
         }
         pleat__copies_commit();
-        if (key > row + WARP_ROWS - 1) continue; /* all masked */
+        if (key > sees + WARP_ROWS - 1) continue; /* all masked */
         float s[2][KEYS / 8][4];
         dot<D>(s, q_tile, k_tile);
-        if (key + KEYS - 1 > row) mask(s, row, key);
+        if (key + KEYS - 1 > sees) mask(s, sees, key);
         soften<D>(r, s, args.scale2);
         add_values<D>(r, s, k_tile + tile_bytes);
     }

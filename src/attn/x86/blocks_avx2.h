@@ -146,11 +146,12 @@ INLINE void values_of(pleat__blocks_walk *w, uint32_t slice) {
 }
 
 /* All steps of a variant: the two that it has of its own, and those that they share. */
-#define BLOCKS_STEPS_AVX2(keys_, values_)                                                                   \
-    {                                                                                                       \
-        .begin = pleat__blocks_begin_avx2, .keys_begin = pleat__blocks_keys_begin_avx2, .keys = (keys_),    \
-        .cap = pleat__attn_cap_avx2, .softmax = pleat__blocks_softmax_avx2,                                 \
-        .values_begin = pleat__blocks_values_begin_avx2, .values = (values_), .end = pleat__blocks_end_avx2 \
+#define BLOCKS_STEPS_AVX2(keys_, values_)                                                                    \
+    {                                                                                                        \
+        .begin = pleat__blocks_begin_avx2, .keys_begin = pleat__blocks_keys_begin_avx2, .keys = (keys_),     \
+        .cap = pleat__attn_cap_avx2, .softmax = pleat__blocks_softmax_avx2,                                  \
+        .values_begin = pleat__blocks_values_begin_avx2, .values = (values_), .end = pleat__blocks_end_avx2, \
+        .mean = pleat__blocks_mean_avx2                                                                      \
     }
 
 #endif

@@ -143,11 +143,12 @@ INLINE void values_by(pleat__blocks_dots_fn dots, pleat__blocks_walk *w, uint32_
 }
 
 /* All steps of a variant: the four that it has of its own, and those that they share. */
-#define BLOCKS_STEPS(begin_, keys_, values_, end_)                                            \
-    {                                                                                         \
-        .begin = (begin_), .keys_begin = pleat__blocks_keys_begin_avx512, .keys = (keys_),    \
-        .cap = pleat__attn_cap_avx512, .softmax = pleat__blocks_softmax_avx512,               \
-        .values_begin = pleat__blocks_values_begin_avx512, .values = (values_), .end = (end_) \
+#define BLOCKS_STEPS(begin_, keys_, values_, end_)                                             \
+    {                                                                                          \
+        .begin = (begin_), .keys_begin = pleat__blocks_keys_begin_avx512, .keys = (keys_),     \
+        .cap = pleat__attn_cap_avx512, .softmax = pleat__blocks_softmax_avx512,                \
+        .values_begin = pleat__blocks_values_begin_avx512, .values = (values_), .end = (end_), \
+        .mean = pleat__blocks_mean_avx512                                                      \
     }
 
 #endif

@@ -51,12 +51,14 @@ typedef struct value_scales {
     __m256 middle[TILES][2]; /* minimum + c*scale */
 } value_scales;
 
-INLINE void value_scales_init(value_scales *vs, const pleat__tile_group *g, uint32_t bits) {
-    const __m256 c = _mm256_set1_ps((float)(1u << (bits - 1)));
+INLINE void value_scales_init(value_scales *vs, const pleat__tile_group *g, pleat_format f) {
+    const __m256 c = _mm256_set1_ps((float)(1u << (f.v_bits - 1)));
     for (uint32_t t = 0; t < g->n_tiles; t++) {
         for (uint32_t half = 0; half < 2; half++) {
-            const __m256 min = load_f16(g->v_meta[t] + PLEAT__TILE + 8 * half);
             vs->scale[t][half] = load_f16(g->v_meta[t] + 8 * half);
+            vs->middle[t][half] = _mm256_setzero_ps(); /* levels have none */
+            if (f.rotated) continue;
+            const __m256 min = load_f16(g->v_meta[t] + PLEAT__TILE + 8 * half);
             vs->middle[t][half] = _mm256_fmadd_ps(c, vs->scale[t][half], min);
         }
     }
@@ -216,11 +218,11 @@ static void add_group(const void *context, pleat__tile_group *g) {
     float logits[HEADS][TILES][PLEAT__TILE] __attribute__((aligned(64)));
     pleat__weights_avx2 weights;
     value_scales vs;
-    if (wk->bias) value_scales_init(&vs, g, wk->layout->format.v_bits);
+    if (wk->bias) value_scales_init(&vs, g, wk->layout->format);
     for (uint32_t head = 0, heads; head < n_group; head += heads) {
         heads = pleat__decode_block_heads(n_group - head);
         wk->keys[heads](wk->query, head, g, logits);
-        pleat__decode_cap(wk->query, heads, g, logits, pleat__attn_cap_avx2);
+        pleat__decode_adjust(wk->query, heads, g, logits, pleat__attn_cap_avx2);
         const block_state st = {wk->acc->m + head, wk->acc->l + head, wk->bias ? wk->bias + head : NULL};
         softmax_block(heads, g, &vs, logits, st, &weights);
         for (uint32_t h = 0; wk->logits && h < heads; h++)
@@ -251,8 +253,9 @@ void pleat__decode_walk_avx2(const pleat__keys_avx2_fn *keys, const pleat__value
 void pleat__attn_decode_avx2(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
                              uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride) {
     const pleat_format f = run->layout->format;
-    pleat__decode_walk_avx2(pleat__keys_avx2[__builtin_ctz(f.k_bits)], pleat__values_avx2[__builtin_ctz(f.v_bits)],
-                            query, run, slot_from, slot_to, acc, logits, logits_stride);
+    pleat__decode_walk_avx2(pleat__keys_avx2[pleat__decode_row(f.k_bits, f.rotated)],
+                            pleat__values_avx2[pleat__decode_row(f.v_bits, f.rotated)], query, run, slot_from, slot_to,
+                            acc, logits, logits_stride);
 }
 
 INLINE void add_received(float *score, uint32_t n, const float *logits, size_t stride, const float *lse2,

@@ -70,9 +70,9 @@ typedef void (*pleat__values_avx2_fn)(const pleat__weights_avx2 *w, const pleat_
 #define ROW(what, bits) \
     { NULL, what##_##bits##x1, what##_##bits##x2, NULL, what##_##bits##x4 }
 
-/* By log2 of the bits (1..5) and the heads of a block (1, 2, 4); NULL where there is none. */
-extern const pleat__keys_avx2_fn pleat__keys_avx2[6][HEADS + 1];
-extern const pleat__values_avx2_fn pleat__values_avx2[6][HEADS + 1];
+/* By pleat__decode_row() and the heads of a block (1, 2, 4); NULL where there is none. */
+extern const pleat__keys_avx2_fn pleat__keys_avx2[PLEAT__DECODE_ROWS][HEADS + 1];
+extern const pleat__values_avx2_fn pleat__values_avx2[PLEAT__DECODE_ROWS][HEADS + 1];
 
 /* pleat__attn_decode_avx2() with these functions, by heads, for the run's format. */
 void pleat__decode_walk_avx2(const pleat__keys_avx2_fn *keys, const pleat__values_avx2_fn *values,

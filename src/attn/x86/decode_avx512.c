@@ -47,11 +47,12 @@ typedef struct value_scales {
     __m512 middle[TILES]; /* minimum + c*scale */
 } value_scales;
 
-INLINE void value_scales_init(value_scales *vs, const pleat__tile_group *g, uint32_t bits) {
-    const __m512 c = _mm512_set1_ps((float)(1u << (bits - 1)));
+INLINE void value_scales_init(value_scales *vs, const pleat__tile_group *g, pleat_format f) {
+    const __m512 c = _mm512_set1_ps((float)(1u << (f.v_bits - 1)));
     for (uint32_t t = 0; t < g->n_tiles; t++) {
         vs->scale[t] = load_f16(g->v_meta[t]);
-        vs->middle[t] = _mm512_fmadd_ps(c, vs->scale[t], load_f16(g->v_meta[t] + PLEAT__TILE));
+        vs->middle[t] =
+            f.rotated ? _mm512_setzero_ps() : _mm512_fmadd_ps(c, vs->scale[t], load_f16(g->v_meta[t] + PLEAT__TILE));
     }
 }
 
@@ -184,11 +185,11 @@ static void add_group(const void *context, pleat__tile_group *g) {
     float logits[HEADS][TILES][PLEAT__TILE] __attribute__((aligned(64)));
     pleat__weights_avx512 weights;
     value_scales vs;
-    if (wk->bias) value_scales_init(&vs, g, wk->layout->format.v_bits);
+    if (wk->bias) value_scales_init(&vs, g, wk->layout->format);
     for (uint32_t head = 0, heads; head < n_group; head += heads) {
         heads = pleat__decode_block_heads(n_group - head);
         wk->keys[heads](wk->query, head, g, logits);
-        pleat__decode_cap(wk->query, heads, g, logits, pleat__attn_cap_avx512);
+        pleat__decode_adjust(wk->query, heads, g, logits, pleat__attn_cap_avx512);
         const block_state st = {wk->acc->m + head, wk->acc->l + head, wk->bias ? wk->bias + head : NULL};
         softmax_block(heads, g, &vs, logits, st, &weights);
         for (uint32_t h = 0; wk->logits && h < heads; h++) {
@@ -210,8 +211,8 @@ void pleat__attn_decode_vnni(const pleat__attn_query *query, const pleat__kv_run
                      .acc = acc,
                      .logits = logits,
                      .logits_stride = logits_stride,
-                     .keys = pleat__keys_avx512[__builtin_ctz(l->format.k_bits)],
-                     .values = pleat__values_avx512[__builtin_ctz(l->format.v_bits)],
+                     .keys = pleat__keys_avx512[pleat__decode_row(l->format.k_bits, l->format.rotated)],
+                     .values = pleat__values_avx512[pleat__decode_row(l->format.v_bits, l->format.rotated)],
                      .bias = pleat__format_is_quantised(l->format) ? bias : NULL};
     pleat__decode_groups(run, slot_from, slot_to, query->n_group, logits, logits_stride, add_group, &wk);
     if (wk.bias) pleat__decode_add_bias(acc, bias, query->n_group, query->head_dim);

@@ -30,6 +30,41 @@ INLINE __m512i dot_four(__m512i sum, __m512i codes, __m512i limbs) {
     return sum;
 }
 
+/* Bytes of four planes of a line, and what makes them codes of a width, or a rotated format's levels plus 128. */
+typedef struct line_avx512 {
+    __m512i raw, thirds;
+} line_avx512;
+
+/* The line at `at` of a tile; tiles of three bits begin at multiples of 32 bytes. */
+INLINE line_avx512 load_line(uint32_t width, const uint8_t *tile, uint32_t d, size_t at) {
+    line_avx512 l = {width == 13 ? _mm512_loadu_si512(tile + at) : _mm512_load_si512(tile + at),
+                     _mm512_setzero_si512()};
+    if (width == 13) {
+        const __m256i both = _mm256_load_si256((const __m256i *)(const void *)pleat__third_bits(tile, d, at));
+        const __m512i by = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(4), 1);
+        l.thirds = _mm512_srlv_epi16(_mm512_broadcast_i64x4(both), by);
+    }
+    return l;
+}
+
+/* Levels plus 128 of all codes of a width, for each 16 bytes. */
+INLINE __m512i load_levels(uint32_t width) {
+    if (!pleat__has_levels(width)) return _mm512_setzero_si512();
+    const __m128i level = _mm_loadu_si128((const __m128i *)(const void *)pleat__levels[width - 10]);
+    return _mm512_xor_si512(_mm512_broadcast_i32x4(level), _mm512_set1_epi8((char)0x80));
+}
+
+INLINE __m512i code_plane(line_avx512 l, uint32_t width, uint32_t p, __m512i levels) {
+    const uint32_t bits = pleat__plane_bits(width);
+    __m512i code = p == 0 ? l.raw : _mm512_srli_epi16(l.raw, p * bits);
+    if (bits < 8) code = _mm512_and_si512(code, _mm512_set1_epi8((char)((1 << bits) - 1)));
+    if (width == 13) {
+        const __m512i third = p < 2 ? _mm512_slli_epi16(l.thirds, 2 - p) : _mm512_srli_epi16(l.thirds, p - 2);
+        code = _mm512_or_si512(code, _mm512_and_si512(third, _mm512_set1_epi8(4)));
+    }
+    return pleat__has_levels(width) ? _mm512_shuffle_epi8(levels, code) : code;
+}
+
 #define TILES PLEAT__DECODE_TILES
 #define HEADS PLEAT__DECODE_HEADS
 
@@ -55,8 +90,8 @@ typedef struct pleat__weights_avx512 {
 typedef void (*pleat__values_avx512_fn)(const pleat__weights_avx512 *w, const pleat__tile_group *group,
                                         uint32_t head_dim, float *o);
 
-/* By log2 of the bits (1..5) and the heads of a block (1, 2, 4); NULL where there is none. */
-extern const pleat__keys_avx512_fn pleat__keys_avx512[6][HEADS + 1];
-extern const pleat__values_avx512_fn pleat__values_avx512[6][HEADS + 1];
+/* By pleat__decode_row() and the heads of a block (1, 2, 4); NULL where there is none. */
+extern const pleat__keys_avx512_fn pleat__keys_avx512[PLEAT__DECODE_ROWS][HEADS + 1];
+extern const pleat__values_avx512_fn pleat__values_avx512[PLEAT__DECODE_ROWS][HEADS + 1];
 
 #endif

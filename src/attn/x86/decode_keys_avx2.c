@@ -41,8 +41,12 @@ INLINE void keys_float(uint32_t bits, uint32_t heads, uint32_t tiles, const plea
 KEYS_ALL_HEADS(2, integer)
 KEYS_ALL_HEADS(4, integer)
 KEYS_ALL_HEADS(8, integer)
+KEYS_ALL_HEADS(12, integer)
+KEYS_ALL_HEADS(13, integer)
+KEYS_ALL_HEADS(14, integer)
 KEYS_ALL_HEADS(16, float)
 KEYS_ALL_HEADS(32, float)
 
-const pleat__keys_avx2_fn pleat__keys_avx2[6][HEADS + 1] = {{NULL},       ROW(keys, 2),  ROW(keys, 4),
-                                                            ROW(keys, 8), ROW(keys, 16), ROW(keys, 32)};
+const pleat__keys_avx2_fn pleat__keys_avx2[PLEAT__DECODE_ROWS][HEADS + 1] = {
+    {NULL},        ROW(keys, 2),  ROW(keys, 4),  ROW(keys, 8), ROW(keys, 16),
+    ROW(keys, 32), ROW(keys, 12), ROW(keys, 13), ROW(keys, 14)};

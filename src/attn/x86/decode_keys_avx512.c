@@ -8,29 +8,27 @@
 #include "attn/x86/decode_avx512.h"
 
 /* Integer keys.  The sums fit: pleat__attn_query_init() sees to it. */
-INLINE void keys_integer(uint32_t bits, uint32_t heads, uint32_t tiles, const pleat__attn_query *query, uint32_t head,
+INLINE void keys_integer(uint32_t width, uint32_t heads, uint32_t tiles, const pleat__attn_query *query, uint32_t head,
                          const pleat__tile_group *g, uint32_t t0, float (*out)[TILES][PLEAT__TILE]) {
-    const uint32_t d = query->head_dim, planes = 8 / bits;
+    const uint32_t d = query->head_dim, planes = 8 / pleat__plane_bits(width);
     const int8_t *qhi = query->hi + (size_t)head * d, *qlo = query->lo + (size_t)head * d;
-    const __m512i mask = _mm512_set1_epi8((char)((1 << bits) - 1));
+    const __m512i levels = load_levels(width);
     const uint8_t *k[2] = {g->k[t0], g->k[t0 + tiles - 1]}, *ahead[2] = {g->k_ahead[t0], g->k_ahead[t0 + tiles - 1]};
     __m512i hi[HEADS][2], lo[HEADS][2];
     for (uint32_t h = 0; h < heads; h++) {
         for (uint32_t t = 0; t < tiles; t++) hi[h][t] = lo[h][t] = _mm512_setzero_si512();
     }
     for (uint32_t i = 0; i < d; i += 4 * planes) {
-        __m512i raw[2];
+        line_avx512 line[2];
         for (uint32_t t = 0; t < tiles; t++) {
             const size_t at = (size_t)i / planes * PLEAT__TILE;
-            raw[t] = _mm512_load_si512(k[t] + at);
+            line[t] = load_line(width, k[t], d, at);
             _mm_prefetch((const char *)ahead[t] + at, _MM_HINT_T1);
+            if (width == 13) _mm_prefetch((const char *)pleat__third_bits(ahead[t], d, at), _MM_HINT_T1);
         }
         for (uint32_t p = 0; p < planes; p++) {
             __m512i code[2];
-            for (uint32_t t = 0; t < tiles; t++) {
-                code[t] = p == 0 ? raw[t] : _mm512_srli_epi16(raw[t], p * bits);
-                if (bits < 8) code[t] = _mm512_and_si512(code[t], mask);
-            }
+            for (uint32_t t = 0; t < tiles; t++) code[t] = code_plane(line[t], width, p, levels);
             for (uint32_t h = 0; h < heads; h++) {
                 const __m512i a = broadcast_four(qhi + (size_t)h * d + i + 4 * p);
                 const __m512i b = broadcast_four(qlo + (size_t)h * d + i + 4 * p);
@@ -42,7 +40,9 @@ INLINE void keys_integer(uint32_t bits, uint32_t heads, uint32_t tiles, const pl
         }
     }
     for (uint32_t t = 0; t < tiles; t++) {
-        const __m512 scale = load_f16(g->k_meta[t0 + t]), min = load_f16(g->k_meta[t0 + t] + PLEAT__TILE);
+        const __m512 scale = load_f16(g->k_meta[t0 + t]);
+        const __m512 min = pleat__has_levels(width) ? _mm512_mul_ps(scale, _mm512_set1_ps(-128))
+                                                    : load_f16(g->k_meta[t0 + t] + PLEAT__TILE);
         for (uint32_t h = 0; h < heads; h++) {
             const __m512 dot = _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(hi[h][t], 8), lo[h][t]));
             const __m512 x = _mm512_mul_ps(dot, _mm512_set1_ps(query->step[head + h]));
@@ -98,9 +98,13 @@ INLINE void keys_float(uint32_t bits, uint32_t heads, uint32_t tiles, const plea
 KEYS_ALL_HEADS(2, integer)
 KEYS_ALL_HEADS(4, integer)
 KEYS_ALL_HEADS(8, integer)
+KEYS_ALL_HEADS(12, integer)
+KEYS_ALL_HEADS(13, integer)
+KEYS_ALL_HEADS(14, integer)
 KEYS_ALL_HEADS(16, float)
 KEYS_ALL_HEADS(32, float)
 
 #define ROW(bits) \
     { NULL, keys_##bits##x1, keys_##bits##x2, NULL, keys_##bits##x4 }
-const pleat__keys_avx512_fn pleat__keys_avx512[6][HEADS + 1] = {{NULL}, ROW(2), ROW(4), ROW(8), ROW(16), ROW(32)};
+const pleat__keys_avx512_fn pleat__keys_avx512[PLEAT__DECODE_ROWS][HEADS + 1] = {
+    {NULL}, ROW(2), ROW(4), ROW(8), ROW(16), ROW(32), ROW(12), ROW(13), ROW(14)};

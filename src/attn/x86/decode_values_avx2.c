@@ -38,8 +38,12 @@ INLINE void values_float(uint32_t bits, uint32_t heads, uint32_t blocks, const p
 VALUES_ALL_HEADS(2, integer)
 VALUES_ALL_HEADS(4, integer)
 VALUES_ALL_HEADS(8, integer)
+VALUES_ALL_HEADS(12, integer)
+VALUES_ALL_HEADS(13, integer)
+VALUES_ALL_HEADS(14, integer)
 VALUES_ALL_HEADS(16, float)
 VALUES_ALL_HEADS(32, float)
 
-const pleat__values_avx2_fn pleat__values_avx2[6][HEADS + 1] = {{NULL},         ROW(values, 2),  ROW(values, 4),
-                                                                ROW(values, 8), ROW(values, 16), ROW(values, 32)};
+const pleat__values_avx2_fn pleat__values_avx2[PLEAT__DECODE_ROWS][HEADS + 1] = {
+    {NULL},          ROW(values, 2),  ROW(values, 4),  ROW(values, 8), ROW(values, 16),
+    ROW(values, 32), ROW(values, 12), ROW(values, 13), ROW(values, 14)};

@@ -12,10 +12,10 @@
 #include "attn/x86/decode_avx512.h"
 
 /* Integer values, 16*blocks dimensions from `dim`.  |hi*256 + lo - c*sum| < 64 * 32639 * 255 < 2^31. */
-INLINE void values_integer(uint32_t bits, uint32_t heads, uint32_t blocks, const pleat__weights_avx512 *w,
+INLINE void values_integer(uint32_t width, uint32_t heads, uint32_t blocks, const pleat__weights_avx512 *w,
                            const pleat__tile_group *g, uint32_t d, uint32_t dim, float *o) {
-    const uint32_t planes = 8 / bits;
-    const __m512i mask = _mm512_set1_epi8((char)((1 << bits) - 1)), top_bit = _mm512_set1_epi8((char)0x80);
+    const uint32_t planes = 8 / pleat__plane_bits(width), bits = pleat__has_levels(width) ? 8 : width; /* of a code */
+    const __m512i levels = load_levels(width), top_bit = _mm512_set1_epi8((char)0x80);
     __m512i hi[HEADS][2], lo[HEADS][2];
     for (uint32_t h = 0; h < heads; h++) {
         for (uint32_t b = 0; b < blocks; b++) {
@@ -27,18 +27,16 @@ INLINE void values_integer(uint32_t bits, uint32_t heads, uint32_t blocks, const
     for (uint32_t r = 0; r < 4 / planes; r++) {
         for (uint32_t t = 0; t < g->n_tiles; t++) {
             const size_t at = ((size_t)r * d + dim) * 4;
-            __m512i raw[2];
+            line_avx512 line[2];
             for (uint32_t b = 0; b < blocks; b++) {
-                raw[b] = _mm512_load_si512(g->v[t] + at + 64 * b);
+                line[b] = load_line(width, g->v[t], d, at + 64 * b);
                 _mm_prefetch((const char *)g->v_ahead[t] + ahead + 64 * (r * blocks + b), _MM_HINT_T1);
-                if (bits == 8) raw[b] = _mm512_xor_si512(raw[b], top_bit);
+                if (width == 8) line[b].raw = _mm512_xor_si512(line[b].raw, top_bit);
             }
+            if (width == 13) _mm_prefetch((const char *)pleat__third_bits(g->v_ahead[t], d, at), _MM_HINT_T1);
             for (uint32_t p = 0; p < planes; p++) {
                 __m512i code[2];
-                for (uint32_t b = 0; b < blocks; b++) {
-                    code[b] = p == 0 ? raw[b] : _mm512_srli_epi16(raw[b], p * bits);
-                    if (bits < 8) code[b] = _mm512_and_si512(code[b], mask);
-                }
+                for (uint32_t b = 0; b < blocks; b++) code[b] = code_plane(line[b], width, p, levels);
                 for (uint32_t h = 0; h < heads; h++) {
                     const __m512i x = broadcast_four(w->u.limbs.hi[h][t] + 4 * (r * planes + p));
                     const __m512i y = broadcast_four(w->u.limbs.lo[h][t] + 4 * (r * planes + p));
@@ -105,9 +103,13 @@ INLINE void values_float(uint32_t bits, uint32_t heads, uint32_t blocks, const p
 VALUES_ALL_HEADS(2, integer, 2)
 VALUES_ALL_HEADS(4, integer, 2)
 VALUES_ALL_HEADS(8, integer, 2)
+VALUES_ALL_HEADS(12, integer, 2)
+VALUES_ALL_HEADS(13, integer, 2)
+VALUES_ALL_HEADS(14, integer, 2)
 VALUES_ALL_HEADS(16, float, 4)
 VALUES_ALL_HEADS(32, float, 4)
 
 #define ROW(bits) \
     { NULL, values_##bits##x1, values_##bits##x2, NULL, values_##bits##x4 }
-const pleat__values_avx512_fn pleat__values_avx512[6][HEADS + 1] = {{NULL}, ROW(2), ROW(4), ROW(8), ROW(16), ROW(32)};
+const pleat__values_avx512_fn pleat__values_avx512[PLEAT__DECODE_ROWS][HEADS + 1] = {
+    {NULL}, ROW(2), ROW(4), ROW(8), ROW(16), ROW(32), ROW(12), ROW(13), ROW(14)};

@@ -5,6 +5,9 @@
  *     prompt_begin   reserve                      waits, to learn whether the pages fitted
  *     prompt         class, settle, place         of one layer's rows
  *     prompt_end     set_length
+ *     chunk_begin    take                         waits, likewise
+ *     chunk_attend   gather, prompt's attention   of one layer; prompt is extend then
+ *     fork           reserve, settle, copy        waits
  *     begin          take, grow, schedule
  *     append         append
  *     attend         decode, received
@@ -94,7 +97,7 @@ pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *c, uint32_t seq
 pleat_status pleat_device_cache_prompt_attend(pleat_device_cache *c, const void *q, const void *k, const void *v,
                                               void *out, float *received, void *stream, pleat_error *err) {
     PLEAT_TRY(check_seq(c, 0, err));
-    REQUIRE_STATE(c->in_prompt, "device cache: no prompt is under way");
+    REQUIRE_STATE(c->in_prompt && c->prompt_past == 0, "device cache: no prompt is under way, or it is a chunk");
     PLEAT_FAIL_IF(c->prompt_tokens > PLEAT_DEVICE_PROMPT_TOKENS, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
                   "device cache: a prompt of %u tokens is too long to attend to at once: at most %u", c->prompt_tokens,
                   PLEAT_DEVICE_PROMPT_TOKENS);
@@ -128,24 +131,117 @@ pleat_status pleat_device_cache_prompt(pleat_device_cache *c, uint32_t layer, co
             "device cache: no keys, values or attention received, or not aligned to 8 bytes");
     REQUIRE_STATE(!c->placed[layer], "device cache: layer %u of the prompt has been placed", layer);
     const pleat__device_stream s = pleat__device_stream_of(stream);
-    const pleat__device_prompt prompt = {c->prompt_seq, layer, c->prompt_tokens, k, v, received};
+    const pleat__device_prompt prompt = {c->prompt_seq, layer, c->prompt_tokens, c->prompt_past, k, v, received};
+    c->placed[layer] = 1;
+    if (c->prompt_past > 0) return pleat__device_lanes_extend(&c->lanes, &prompt, s, err);
     const uint32_t row = pleat__device_first_row(c, c->prompt_seq) + layer * c->opt.n_kv_heads;
     PLEAT_TRY(pleat__device_lanes_class(&c->lanes, &prompt, s, err));
     PLEAT_TRY(pleat__device_settle(&c->lanes.pages, row, c->opt.n_kv_heads, s, err));
-    PLEAT_TRY(pleat__device_lanes_place(&c->lanes, &prompt, s, err));
-    c->placed[layer] = 1;
-    return PLEAT_OK;
+    return pleat__device_lanes_place(&c->lanes, &prompt, s, err);
 }
 
 pleat_status pleat_device_cache_prompt_end(pleat_device_cache *c, void *stream, pleat_error *err) {
     PLEAT_TRY(check_seq(c, 0, err));
     REQUIRE_STATE(c->in_prompt && !memchr(c->placed, 0, c->opt.n_layers),
                   "device cache: no prompt is under way, or a layer of it is missing");
-    PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, c->prompt_seq, c->prompt_tokens,
+    PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, c->prompt_seq, c->prompt_past + c->prompt_tokens,
                                              pleat__device_stream_of(stream), err));
     c->seq_states[c->prompt_seq] = PLEAT__SEQ_OPEN;
     c->in_prompt = false;
+    c->prompt_past = 0;
     return PLEAT_OK;
+}
+
+/* ---- chunks -------------------------------------------------------------------------------------- */
+
+/* The sequence's length, of a cache and a sequence that chunks and forks are of. */
+static pleat_status check_chunk(pleat_device_cache *c, uint32_t seq_idx, void *stream, uint32_t *n_tokens,
+                                pleat_error *err) {
+    PLEAT_TRY(check_seq(c, seq_idx, err));
+    PLEAT_FAIL_IF(c->lanes.policy.is_leankv, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "device cache: leankv reads later tokens one by one, and is not forked");
+    REQUIRE_STATE(!c->in_step && !c->in_prompt, "device cache: a step or a prompt is under way");
+    PLEAT_TRY(pleat_device_cache_length(c, seq_idx, n_tokens, stream, err));
+    REQUIRE_STATE(*n_tokens > 0, "device cache: sequence %u is empty", seq_idx);
+    return PLEAT_OK;
+}
+
+pleat_status pleat_device_cache_chunk_begin(pleat_device_cache *c, uint32_t seq_idx, uint32_t n_tokens, void *stream,
+                                            pleat_error *err) {
+    const pleat__device_stream s = pleat__device_stream_of(stream);
+    uint32_t n_past = 0;
+    PLEAT_TRY(check_chunk(c, seq_idx, stream, &n_past, err));
+    REQUIRE(n_tokens >= 1, "device cache: a chunk without tokens");
+    const uint64_t all = (uint64_t)n_past + n_tokens, page_tokens = c->lanes.layouts[0].tokens;
+    const uint64_t n_pages = (all + page_tokens - 1) / page_tokens;
+    PLEAT_FAIL_IF(all > c->opt.max_tokens || n_pages * c->rows_per_seq > c->n_pages, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
+                  "device cache: %u more tokens behind %u: a sequence has at most %u, and all pages are %u", n_tokens,
+                  n_past, c->opt.max_tokens, c->n_pages);
+    PLEAT_TRY(pleat_device_cache_set_batch(c, &seq_idx, 1, stream, err));
+    const pleat__device_want want = {.n_new = {n_tokens, 0}};
+    pleat__device_counters now;
+    PLEAT_TRY(pleat__device_take(&c->lanes.pages, &want, s, err));
+    PLEAT_TRY(pleat__device_cache_counters(c, s, &now, err));
+    if (now.pool.refused) c->n_refused_seen++; /* told of here, so not by wait */
+    PLEAT_FAIL_IF(now.pool.refused, err, PLEAT_AGAIN, PLEAT_NOWHERE,
+                  "device cache: %u pages are free, too few for %u tokens", now.pool.n_free, n_tokens);
+    memset(c->placed, 0, c->opt.n_layers);
+    c->seq_states[seq_idx] = PLEAT__SEQ_PROMPT;
+    c->in_prompt = true;
+    c->prompt_seq = seq_idx;
+    c->prompt_tokens = n_tokens;
+    c->prompt_past = n_past;
+    return PLEAT_OK;
+}
+
+pleat_status pleat_device_cache_chunk_attend(pleat_device_cache *c, uint32_t layer, const void *q, const void *k,
+                                             const void *v, void *out, void *stream, pleat_error *err) {
+    PLEAT_TRY(check_seq(c, 0, err));
+    REQUIRE_STATE(c->in_prompt && c->prompt_past > 0, "device cache: no chunk is under way");
+    REQUIRE(layer < c->opt.n_layers, "device cache: no layer %u: there are %u", layer, c->opt.n_layers);
+    REQUIRE_STATE(!c->placed[layer], "device cache: layer %u of the chunk has been placed", layer);
+    const pleat__device_stream s = pleat__device_stream_of(stream);
+    const pleat__device_prompt chunk = {c->prompt_seq, layer, c->prompt_tokens, c->prompt_past, k, v, NULL};
+    const uint32_t head_dim = c->opt.head_dim, width = c->opt.n_kv_heads * head_dim;
+    const uint64_t past = (uint64_t)c->prompt_past * width, own_bytes = (uint64_t)c->prompt_tokens * width * 2;
+    PLEAT_TRY(pleat__device_lanes_gather(&c->lanes, &chunk, c->chunk_rows[0], c->chunk_rows[1], s, err));
+    PLEAT_TRY(pleat__device_copy(c->chunk_rows[0] + past, k, own_bytes, s, err));
+    PLEAT_TRY(pleat__device_copy(c->chunk_rows[1] + past, v, own_bytes, s, err));
+    const pleat__device_prompt_attn attn = {.q = q,
+                                            .k = c->chunk_rows[0],
+                                            .v = c->chunk_rows[1],
+                                            .q_stride = c->opt.n_q_heads * head_dim,
+                                            .kv_stride = width,
+                                            .n_seqs = 1,
+                                            .n_past = c->prompt_past,
+                                            .n_tokens = c->prompt_tokens,
+                                            .max_tokens = c->prompt_tokens,
+                                            .n_kv_heads = c->opt.n_kv_heads,
+                                            .n_group = c->n_group,
+                                            .head_dim = head_dim,
+                                            .scale = c->scale,
+                                            .out = out,
+                                            .out_stride = c->opt.n_q_heads * head_dim,
+                                            .lse2 = c->prompt_lse2};
+    return pleat__device_prompt_attn_run(&attn, s, err);
+}
+
+pleat_status pleat_device_cache_fork(pleat_device_cache *c, uint32_t from, uint32_t to, void *stream,
+                                     pleat_error *err) {
+    const pleat__device_stream s = pleat__device_stream_of(stream);
+    uint32_t n_tokens = 0;
+    PLEAT_TRY(check_chunk(c, from, stream, &n_tokens, err));
+    PLEAT_TRY(check_seq(c, to, err));
+    const uint32_t n_pages = pleat__div_up_u32(n_tokens, c->lanes.layouts[0].tokens);
+    PLEAT_TRY(reserve(c, to, n_pages, s, err));
+    const uint32_t from_row = pleat__device_first_row(c, from), to_row = pleat__device_first_row(c, to);
+    uint32_t *n_slots = c->lanes.pages.n_slots[0];
+    PLEAT_TRY(pleat__device_copy(n_slots + to_row, n_slots + from_row, c->rows_per_seq * sizeof *n_slots, s, err));
+    PLEAT_TRY(pleat__device_settle(&c->lanes.pages, to_row, c->rows_per_seq, s, err));
+    PLEAT_TRY(pleat__device_lanes_copy(&c->lanes, from, to, n_pages, s, err));
+    PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, to, n_tokens, s, err));
+    c->seq_states[to] = PLEAT__SEQ_OPEN;
+    return pleat__device_wait(s, err);
 }
 
 pleat_status pleat_device_cache_close(pleat_device_cache *c, uint32_t seq_idx, void *stream, pleat_error *err) {
@@ -154,7 +250,7 @@ pleat_status pleat_device_cache_close(pleat_device_cache *c, uint32_t seq_idx, v
     const pleat__device_stream s = pleat__device_stream_of(stream);
     PLEAT_TRY(pleat__device_close(&c->lanes.pages, seq_idx, s, err));
     PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, seq_idx, 0, s, err));
-    if (c->seq_states[seq_idx] == PLEAT__SEQ_PROMPT) c->in_prompt = false;
+    if (c->seq_states[seq_idx] == PLEAT__SEQ_PROMPT) c->in_prompt = false, c->prompt_past = 0;
     c->seq_states[seq_idx] = PLEAT__SEQ_EMPTY;
     return PLEAT_OK;
 }

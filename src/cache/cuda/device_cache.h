@@ -22,7 +22,8 @@
 extern "C" {
 #endif
 
-/* What the host knows of a sequence.  EMPTY -- prompt_begin --> PROMPT -- prompt_end --> OPEN -- close --> EMPTY; fill,
+/* What the host knows of a sequence.  EMPTY -- prompt_begin --> PROMPT -- prompt_end --> OPEN -- close --> EMPTY;
+ * OPEN -- chunk_begin --> PROMPT; fork, fill,
  * set_batch, and begin where the batch has a sequence that was closed, lead from EMPTY to OPEN at once, close from PROMPT
  * to EMPTY. */
 typedef enum pleat__seq_state { PLEAT__SEQ_EMPTY, PLEAT__SEQ_PROMPT, PLEAT__SEQ_OPEN } pleat__seq_state;
@@ -47,7 +48,8 @@ struct pleat_device_cache {
     float *lse2;                      /* [max_seqs][n_q_heads], for callers who want none */
     float *prompt_lse2;               /* [min(max_tokens, PLEAT_DEVICE_PROMPT_TOKENS)][n_q_heads] of a prompt's layer */
     void *prompt_workspace;           /* PLEAT__PROMPT_WORKSPACE_MAX */
-    uint32_t *seq_idxs;               /* [max_seqs] the batch, in device memory */
+    uint16_t *chunk_rows[2]; /* [max_tokens][n_kv_heads][head_dim] keys, values of one layer; uniform formats */
+    uint32_t *seq_idxs;      /* [max_seqs] the batch, in device memory */
 
     void *memory[3]; /* pages, tables, workspace */
     uint64_t memory_bytes[3];
@@ -62,6 +64,7 @@ struct pleat_device_cache {
     bool is_planned;  /* attention, for this batch */
     bool keeps_ahead; /* rows may hold pages beyond their slots outside of steps */
     uint32_t prompt_seq, prompt_tokens;
+    uint32_t prompt_past;    /* of a chunk under way: tokens before it; else 0 */
     uint64_t n_refused_seen; /* of pool->n_refused + step->n_full */
 };
 

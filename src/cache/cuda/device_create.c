@@ -46,7 +46,8 @@ static pleat_status check_spec(const pleat_device_cache_options *opt, pleat_erro
     const pleat_spec *spec = &opt->spec;
     PLEAT_TRY(pleat__spec_check(spec, err));
     const bool known = (spec->policy == PLEAT_POLICY_NONE || spec->policy == PLEAT_POLICY_LEANKV) &&
-                       spec->compressor == PLEAT_COMPRESSOR_NONE && spec->high.k_bits <= 16;
+                       spec->compressor == PLEAT_COMPRESSOR_NONE && spec->high.k_bits <= 16 && !spec->high.rotated &&
+                       !spec->low.rotated;
     PLEAT_FAIL_IF(!known, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "device cache: on a GPU there are f16, k8v8 to k2v2 and leankv of such formats");
     const bool alike = spec->high.k_bits == spec->low.k_bits && spec->high.v_bits == spec->low.v_bits;
@@ -178,6 +179,9 @@ static void carve_workspace(pleat_device_cache *c, pleat__arena *arena) {
         take(arena, (uint64_t)pleat__min_u32(c->opt.max_tokens, PLEAT_DEVICE_PROMPT_TOKENS) * c->opt.n_q_heads,
              sizeof *c->prompt_lse2);
     c->prompt_workspace = take(arena, PLEAT__PROMPT_WORKSPACE_MAX, 1);
+    const uint64_t chunk_width = c->lanes.policy.is_leankv ? 0 : (uint64_t)c->opt.n_kv_heads * c->opt.head_dim;
+    for (int i = 0; i < 2; i++)
+        c->chunk_rows[i] = take(arena, c->opt.max_tokens * chunk_width, sizeof *c->chunk_rows[i]);
     c->lanes.order = take(arena, (uint64_t)c->opt.n_kv_heads * c->opt.max_tokens, sizeof *c->lanes.order);
 }
 

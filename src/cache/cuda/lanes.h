@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * lanes.h: what a device cache does to the tokens of its lanes: the launchers of prompt.cu and step.cu, and the struct
- * that their kernels are handed.
+ * lanes.h: what a device cache does to the tokens of its lanes: the launchers of prompt.cu, chunk.cu and step.cu, and
+ * the struct that their kernels are handed.
  *
  *     a prompt, layer by layer     class: levels, and which token takes which slot
  *                                  (page/cuda: settle: each side gets its pages)
  *                                  place: quantise into pages
+ *     a chunk, layer by layer      (page/cuda: take)
+ *                                  gather: what is there, for attention
+ *                                  extend: store
  *     a step                       (page/cuda: take)
  *                                  grow: each lane has a slot for its new token, which counts from now on
  *                                  append, layer by layer
@@ -77,6 +80,7 @@ typedef struct pleat__device_lanes {
 /* One layer of a prompt of n_tokens tokens in sequence seq_idx. */
 typedef struct pleat__device_prompt {
     uint32_t seq_idx, layer, n_tokens;
+    uint32_t n_past;       /* of a chunk: tokens that the sequence has; else 0 */
     const void *k, *v;     /* [n_tokens][n_kv_heads][head_dim] f16 */
     const float *received; /* [n_kv_heads][n_tokens]; leankv alone */
 } pleat__device_prompt;
@@ -88,6 +92,20 @@ pleat_status pleat__device_lanes_class(const pleat__device_lanes *lanes, const p
 /* Tokens into the pages that settle has left the rows: whole tiles, scores and positions included. */
 pleat_status pleat__device_lanes_place(const pleat__device_lanes *lanes, const pleat__device_prompt *prompt,
                                        pleat__device_stream stream, pleat_error *err);
+
+/* A chunk's tokens behind those of the layer's lanes, which have the pages for them: uniform formats alone. */
+pleat_status pleat__device_lanes_extend(const pleat__device_lanes *lanes, const pleat__device_prompt *chunk,
+                                        pleat__device_stream stream, pleat_error *err);
+
+/* The layer's first n_past tokens as attention sees them, as f16, in the order of k and v: into keys and values
+ * [n_past][n_kv_heads][head_dim].  Uniform formats alone. */
+pleat_status pleat__device_lanes_gather(const pleat__device_lanes *lanes, const pleat__device_prompt *chunk,
+                                        uint16_t *keys, uint16_t *values, pleat__device_stream stream,
+                                        pleat_error *err);
+
+/* Rows of sequence `to`, which have n_pages pages each, hold what those of `from` hold in as many. */
+pleat_status pleat__device_lanes_copy(const pleat__device_lanes *lanes, uint32_t from, uint32_t to, uint32_t n_pages,
+                                      pleat__device_stream stream, pleat_error *err);
 
 /* Made-up tokens in place of k and v and order: n_slots of the layer's rows say how many. */
 pleat_status pleat__device_lanes_make(const pleat__device_lanes *lanes, const pleat__device_prompt *prompt,

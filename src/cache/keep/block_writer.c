@@ -62,15 +62,31 @@ static void load_rows(const work *w, uint32_t from, uint32_t to, uint32_t row) {
     memcpy(w->s->v + (size_t)row * d, w->s->v_tile + (size_t)first * d, (size_t)(to - from) * d * sizeof(float));
 }
 
-/* Quantise block `idx` of those that are due. */
-static void quantise(const work *w, uint32_t idx) {
+/* Load block `idx` of those that are due. */
+static void load(const work *w, uint32_t idx) {
     const pleat__block_format *format = &w->c->kept.blocks.format;
     const uint32_t first = w->c->opt.spec.sinks + idx * format->tokens, end = first + format->tokens;
     for (uint32_t from = first, to; from < end; from = to) {
         to = pleat__min_u32(end, from - from % PLEAT__TILE + PLEAT__TILE);
         load_rows(w, from, to, from - first);
     }
-    pleat__block_quantise(format, w->s->k, w->s->v, w->c->opt.head_dim, &w->s->codes);
+}
+
+static void quantise(const work *w, uint32_t idx) {
+    load(w, idx);
+    pleat__block_quantise(&w->c->kept.blocks.format, w->s->k, w->s->v, w->c->opt.head_dim, &w->s->codes);
+}
+
+/* The payload of block `idx` of those that are due, which is the lane's block `block`; returns its bytes. */
+static size_t encode(const work *w, uint32_t idx, uint32_t block, const pleat__block_codebooks *codebooks) {
+    const pleat_cache *c = w->c;
+    if (c->kept.blocks.rd) {
+        load(w, idx);
+        return pleat__rd_encode(&c->kept.blocks.rd[pleat__full_lane_idx(c, w->lane)], block, w->s->k, w->s->v,
+                                c->opt.head_dim, w->s->rd, w->s->payload);
+    }
+    quantise(w, idx);
+    return pleat__block_encode(&c->kept.blocks.format, codebooks, &w->s->codes, w->s->payload);
 }
 
 /* Move the sinks of the page that block `idx` began in to the one that it ended in. */
@@ -158,9 +174,8 @@ void pleat__write_blocks(const pleat_cache *c, const pleat__step_item *item, uin
         work w = work_on(c, item, pleat__cache_lane_of(c, layer, head), s);
         uint32_t *ends = w.seq->blocks.ends + (size_t)pleat__full_lane_idx(c, w.lane) * w.seq->blocks.cap;
         for (uint32_t i = 0; i < n_due; i++) {
-            quantise(&w, i);
+            const size_t n = encode(&w, i, first + i, codebooks);
             move_sinks(&w, i);
-            const size_t n = pleat__block_encode(&c->kept.blocks.format, codebooks, &s->codes, s->payload);
             w.n_empty = (i + 1) * c->kept.blocks.format.tokens / w.high.layout->tokens;
             append(&w, s->payload, n);
             ends[first + i] = w.low_end;

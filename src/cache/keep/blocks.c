@@ -25,7 +25,9 @@
 #include "cache/keep/block_writer.h"
 #include "cache/keep/groups.h"
 #include "cache/keep/plain.h"
+#include "cache/keep/rd.h"
 #include "core/error.h"
+#include "pleat/stats.h"
 
 static const pleat__block_format *format_of(const pleat_cache *c) { return &c->kept.blocks.format; }
 static bool has_codebooks(const pleat_cache *c) { return c->kept.blocks.has_codebooks; }
@@ -60,7 +62,7 @@ static pleat_status derive(pleat_cache *c, pleat_error *err) {
     PLEAT_TRY(pleat__block_format_of(&c->opt.spec, c->opt.head_dim, format));
     PLEAT_FAIL_IF(tokens > 0 && format->tokens % tokens != 0, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "cache: page_tokens %u does not divide the spec's blocks of %u tokens", tokens, format->tokens);
-    c->kept.blocks.has_codebooks = format->coder == PLEAT__CODER_HUFFMAN;
+    c->kept.blocks.has_codebooks = format->coder == PLEAT__CODER_HUFFMAN && !format->is_rd;
     const pleat__layouts_of of = pleat__plain_layouts(c, false);
     PLEAT_TRY(pleat__plain_lay_out(c, &of, tokens > 0 ? tokens : choose_page_tokens(c), err));
     PLEAT_TRY(check_room(c, err));
@@ -69,6 +71,18 @@ static pleat_status derive(pleat_cache *c, pleat_error *err) {
     c->high_weight = c->page_tokens[PLEAT__LOW] / c->page_tokens[PLEAT__HIGH];
     c->work.blocks_bytes = pleat__attn_blocks_scratch_bytes(format, c->n_group);
     return PLEAT_OK;
+}
+
+static pleat_status check(const pleat_cache *c, const pleat_cache_options *opt, pleat_error *err) {
+    return format_of(c)->is_rd ? pleat__keep_rd_check(opt, err) : PLEAT_OK;
+}
+
+static void carve(pleat_cache *c, pleat__arena *arena) {
+    if (format_of(c)->is_rd) pleat__keep_rd_carve(c, arena);
+}
+
+static void init(pleat_cache *c, const pleat_cache_options *opt) {
+    if (format_of(c)->is_rd) pleat__keep_rd_init(c, opt);
 }
 
 static void carve_seq(const pleat_cache *c, uint32_t max_tokens, pleat__sequence *seq, pleat__arena *arena) {
@@ -200,6 +214,7 @@ pleat__block_run pleat__cache_block_run(const pleat_cache *c, const pleat__seque
     return (pleat__block_run){.format = format_of(c),
                               .codebooks =
                                   b->codebooks ? &b->codebooks[pleat__full_idx(c, lane / c->opt.n_kv_heads)] : NULL,
+                              .rd = c->kept.blocks.rd ? &c->kept.blocks.rd[pleat__full_lane_idx(c, lane)] : NULL,
                               .base = c->pages,
                               .page_bytes = c->page_bytes,
                               .ids = pleat__table_cell(&seq->table, lane, PLEAT__LOW, 0),
@@ -234,36 +249,51 @@ static void share(const pleat_cache *c, const pleat__sequence *from, pleat__sequ
                n_blocks * sizeof *to->blocks.ends);
 }
 
-/* The codebooks of each full layer, then its lanes' ends. */
+/* Codebooks in an image: of each full layer its bytes, u32, and docs/FORMAT.md's section 9, in room for the longest. */
+static size_t image_codebook_bytes(const pleat_cache *c) {
+    return (sizeof(uint32_t) + pleat__block_codebooks_cap(format_of(c)) + 3) & ~(size_t)3;
+}
+static size_t image_codebooks_bytes(const pleat_cache *c, uint32_t n_blocks) {
+    return has_codebooks(c) && n_blocks > 0 ? c->n_full_layers * image_codebook_bytes(c) : 0;
+}
+
+/* The codebooks, then the lanes' ends. */
+static const char *image_key(const pleat_cache *c) {
+    return format_of(c)->is_rd ? pleat_stats_fingerprint(c->opt.stats) : "";
+}
+
 static uint64_t image_bytes(const pleat_cache *c, uint32_t n_classed) {
-    const uint64_t n_blocks = count_blocks(c, n_classed);
-    return codebooks_bytes(c, (uint32_t)n_blocks) + pleat__n_full_lanes(c) * n_blocks * sizeof(uint32_t);
+    const uint32_t n_blocks = count_blocks(c, n_classed);
+    return image_codebooks_bytes(c, n_blocks) + (uint64_t)pleat__n_full_lanes(c) * n_blocks * sizeof(uint32_t);
+}
+
+static void write_codebooks(const pleat_cache *c, const pleat__block_codebooks *codebooks, uint8_t *out) {
+    const size_t slot = image_codebook_bytes(c);
+    memset(out, 0, c->n_full_layers * slot);
+    for (uint32_t i = 0; i < c->n_full_layers; i++, out += slot) {
+        const uint32_t n = (uint32_t)pleat__block_codebooks_write(format_of(c), &codebooks[i], out + sizeof n);
+        memcpy(out, &n, sizeof n);
+    }
 }
 
 static void write_image(const pleat_cache *c, const pleat__sequence *seq, uint8_t *out) {
     const uint32_t n_blocks = count_blocks(c, seq->n_classed);
     const size_t lane_bytes = n_blocks * sizeof *seq->blocks.ends;
     if (n_blocks == 0) return;
-    if (has_codebooks(c)) memcpy(out, seq->blocks.codebooks, codebooks_bytes(c, n_blocks));
-    out += codebooks_bytes(c, n_blocks);
+    if (has_codebooks(c)) write_codebooks(c, seq->blocks.codebooks, out);
+    out += image_codebooks_bytes(c, n_blocks);
     for (size_t i = 0; i < pleat__n_full_lanes(c); i++)
         memcpy(out + i * lane_bytes, seq->blocks.ends + i * seq->blocks.cap, lane_bytes);
 }
 
-static bool read_codebook(pleat__codebook *codebook, uint32_t n_levels) {
-    uint8_t bits[PLEAT__CODEBOOK_SYMBOLS];
-    memcpy(bits, codebook->bits, sizeof bits);
-    return codebook->n_levels == n_levels &&
-           pleat__codebook_from_bits(codebook, (pleat__codebook_kind)codebook->kind, n_levels, bits);
-}
-
 static bool read_codebooks(const pleat_cache *c, const uint8_t *in, pleat__block_codebooks *codebooks) {
-    const pleat__block_format *format = format_of(c);
-    memcpy(codebooks, in, c->n_full_layers * sizeof *codebooks);
-    for (uint32_t i = 0; i < c->n_full_layers; i++) {
-        if (!read_codebook(&codebooks[i].k, format->k_levels) || !read_codebook(&codebooks[i].v, format->v_levels))
+    const size_t slot = image_codebook_bytes(c);
+    for (uint32_t i = 0; i < c->n_full_layers; i++, in += slot) {
+        uint32_t n;
+        memcpy(&n, in, sizeof n);
+        if (n > slot - sizeof n ||
+            pleat__block_codebooks_read(format_of(c), in + sizeof n, n, &codebooks[i], NULL) != PLEAT_OK)
             return false;
-        pleat__block_codebooks_seal(format, &codebooks[i]);
     }
     return true;
 }
@@ -292,8 +322,8 @@ static bool read_image(const pleat_cache *c, const uint8_t *in, const pleat__ima
     const uint32_t n_blocks = count_blocks(c, counts->n_classed);
     const size_t lane_bytes = n_blocks * sizeof *seq->blocks.ends;
     if (!is_classed_soundly(c, counts->n_tokens, counts->n_classed) || n_blocks > seq->blocks.cap) return false;
-    if (codebooks_bytes(c, n_blocks) > 0 && !read_codebooks(c, in, seq->blocks.codebooks)) return false;
-    in += codebooks_bytes(c, n_blocks);
+    if (has_codebooks(c) && n_blocks > 0 && !read_codebooks(c, in, seq->blocks.codebooks)) return false;
+    in += image_codebooks_bytes(c, n_blocks);
     for (size_t i = 0; i < pleat__n_full_lanes(c); i++)
         memcpy(seq->blocks.ends + i * seq->blocks.cap, in + i * lane_bytes, lane_bytes);
     for (uint32_t lane = 0; lane < c->n_lanes; lane++)
@@ -318,6 +348,11 @@ static bool is_intact(const pleat_cache *c, const pleat__sequence *seq, uint32_t
         pleat__block_reader reader;
         size_t n_bytes;
         const uint8_t *payload = pleat__block_fetch(&run, i, copy, &n_bytes);
+        if (run.rd) {
+            if (!pleat__rd_is_intact(run.rd, payload, n_bytes)) return false;
+            if (pleat__rd_open(run.rd, payload, n_bytes, copy, &reader) != PLEAT_OK) return false;
+            continue;
+        }
         if (!pleat__block_is_intact(run.format, run.codebooks, payload, n_bytes)) return false;
         if (pleat__block_open(run.format, run.codebooks, payload, n_bytes, copy, &reader) != PLEAT_OK) return false;
     }
@@ -368,6 +403,9 @@ const pleat__keep pleat__keep_blocks = {
     .has_equal_lanes = true,
     .span_slack = 2 * PLEAT__TILE,
     .derive = derive,
+    .check = check,
+    .carve = carve,
+    .init = init,
     .carve_seq = carve_seq,
     .reserve = reserve,
     .reserved_bytes = reserved_bytes,
@@ -388,6 +426,7 @@ const pleat__keep pleat__keep_blocks = {
     .left = left,
     .fork = share,
     .image_bytes = image_bytes,
+    .image_key = image_key,
     .write_image = write_image,
     .read_image = read_image,
     .lane_is_sound = lane_is_sound,

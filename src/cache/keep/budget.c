@@ -17,6 +17,7 @@
 #include <math.h>
 
 #include "cache/keep/evict.h"
+#include "cache/keep/merge.h"
 #include "cache/keep/novelty.h"
 #include "cache/keep/plain.h"
 #include "cache/keep/ring.h"
@@ -143,6 +144,7 @@ static uint64_t end_bytes(const pleat_cache *c) {
     pleat__arena arena = {0};
     pleat__cache_carve_drop(c, &scratch, &arena);
     pleat__novelty_carve_unit(c, &scratch.novelty, &arena);
+    pleat__merge_carve_unit(c, &scratch.merge, &arena);
     return arena.used_bytes;
 }
 
@@ -155,6 +157,7 @@ static void end_unit(const pleat_cache *c, const pleat__step_item *item, uint32_
     pleat__drop_scratch scratch;
     pleat__cache_carve_drop(c, &scratch, arena);
     pleat__novelty_carve_unit(c, &scratch.novelty, arena);
+    pleat__merge_carve_unit(c, &scratch.merge, arena);
     if (item->end.compaction == PLEAT__COMPACT_PROMPT) {
         if (unit < c->opt.n_layers && !pleat__cache_window(c, unit)) pleat__drop_layer(c, item, unit, &scratch);
     } else if (evictor_of(c)->in_generation) {
@@ -215,7 +218,8 @@ static void forecast_step(const pleat_forecast *f, const pleat__item_counts *n, 
     q->full_pages = (double)pleat__forecast_full_lanes(f) * q->n_live / r.page_tokens;
 }
 
-/* Positions that pages from an image name are none, or the sequence's: novelty looks them up in tables. */
+/* Positions that pages from an image name are none, or the sequence's: novelty and merging look them up in tables.
+ * Masses are what they can be. */
 static bool is_intact(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint8_t *copy) {
     const pleat__kv_run run = pleat__cache_side(c, &seq->table, lane, PLEAT__HIGH);
     (void)copy;
@@ -223,6 +227,7 @@ static bool is_intact(const pleat_cache *c, const pleat__sequence *seq, uint32_t
         uint8_t *page = pleat__kv_page(&run, slot / run.layout->tokens);
         const int32_t position = pleat__positions(run.layout, page)[slot % run.layout->tokens];
         if (position < -1 || position >= (int32_t)seq->n_tokens) return false;
+        if (slot % run.layout->tokens == 0 && !pleat__merge_masses_are_sound(run.layout, page)) return false;
     }
     return true;
 }
@@ -232,6 +237,7 @@ const pleat__keep pleat__keep_budget = {
     .traits = {.has_policy = 1, .unshared_tokens = UINT32_MAX},
     .span_slack = 2 * PLEAT__TILE,
     .derive = derive,
+    .check = pleat__novelty_check,
     .carve = pleat__novelty_carve,
     .init = pleat__novelty_init,
     .carve_seq = pleat__novelty_carve_seq,
@@ -250,6 +256,7 @@ const pleat__keep pleat__keep_budget = {
     .low_run = pleat__plain_low_run,
     .fork = pleat__novelty_fork,
     .image_bytes = pleat__novelty_image_bytes,
+    .image_key = pleat__novelty_image_key,
     .write_image = pleat__novelty_write_image,
     .read_image = pleat__novelty_read_image,
     .lane_is_sound = pleat__scored_lane_is_sound,

@@ -5,6 +5,8 @@
  *     a prompt         layer by layer, since policies weigh a layer's lanes against each other
  *     a single token   lane by lane, at most one token of each
  *
+ * Where the spec merges, what goes is first put into what stays (merge.h).
+ *
  * The tokens' positions are cleared first, then tokens move as planned, then the row's cells are put in their new
  * order: pages that are needed no more stand behind the others, where pleat__table_trim() finds them.
  */
@@ -12,6 +14,7 @@
 #include <math.h>
 
 #include "cache/keep/evict.h"
+#include "cache/keep/merge.h"
 #include "cache/keep/novelty.h"
 
 /* One lane's slots behind its sealed pages. */
@@ -123,6 +126,8 @@ void pleat__drop_layer(const pleat_cache *c, const pleat__step_item *item, uint3
     pleat__evict_prompt(&args, &s->evict, s->verdicts);
     for (uint32_t head = 0; head < n_heads; head++) {
         const open_lane l = open_lane_of(c, item->seq, first + head);
+        const pleat__merge_lane merging = {c, &l.run, item->seq->n_tokens};
+        if (c->opt.spec.merge) pleat__merge_dropped(&merging, s->verdicts[head], &s->merge);
         const pleat__reclaim_lane lane = reclaim_lane(&l, clear_dropped(&l, s->verdicts[head]));
         pleat__reclaim_many(reclaim_how(c, &lane), &lane, &s->reclaim);
         carry_out(&l, s);
@@ -143,6 +148,8 @@ void pleat__drop_one(const pleat_cache *c, const pleat__step_item *item, uint32_
                                     .n_tokens = item->seq->n_tokens};
     const uint32_t slot = pleat__evict_victim(&args, s->ranks);
     if (slot == PLEAT__NO_SLOT) return;
+    const pleat__merge_lane merging = {c, &l.run, item->seq->n_tokens};
+    if (c->opt.spec.merge) pleat__merge_one(&merging, slot, &s->merge);
     const uint32_t tokens = l.run.layout->tokens;
     pleat__positions(l.run.layout, pleat__kv_page(&l.run, slot / tokens))[slot % tokens] = -1;
     const pleat__reclaim_lane view = reclaim_lane(&l, dead_slots(&l) + 1);

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * keep.c: which kinds of lanes the options ask for.
+ * keep.c: which kinds of lanes the options ask for, and whether they have what these need.
  */
 #include "cache/keep/keep.h"
 
 #include "core/error.h"
+#include "stats/stats.h"
+
+static bool is_full(const pleat_cache_options *opt, uint32_t layer) {
+    return !opt->windows || opt->windows[layer] == 0 || opt->windows[layer] >= opt->max_tokens;
+}
 
 /* Layers that keep fewer tokens than the longest sequence has. */
 static uint32_t count_windows(const pleat_cache_options *opt) {
     uint32_t n = 0;
-    for (uint32_t layer = 0; opt->windows && layer < opt->n_layers; layer++)
-        n += opt->windows[layer] > 0 && opt->windows[layer] < opt->max_tokens;
+    for (uint32_t layer = 0; opt->windows && layer < opt->n_layers; layer++) n += !is_full(opt, layer);
     return n;
 }
 
@@ -27,6 +31,20 @@ pleat_status pleat__keep_check(const pleat_cache_options *opt, pleat_error *err)
         PLEAT_NOWHERE,
         "cache: every layer has a sliding window, which keeps its newest tokens in one format: no layer is left "
         "for a policy or for blocks; choose a spec without");
+    return PLEAT_OK;
+}
+
+pleat_status pleat__keep_check_stats(const pleat_cache_options *opt, const char *why, pleat_error *err) {
+    const pleat_stats *s = opt->stats;
+    PLEAT_FAIL_IF(!s, err, PLEAT_E_ARG, PLEAT_NOWHERE, "cache: %s, and options.stats has none", why);
+    PLEAT_FAIL_IF(
+        s->n_layers != opt->n_layers || s->n_kv_heads != opt->n_kv_heads || s->head_dim != opt->head_dim, err,
+        PLEAT_E_ARG, PLEAT_NOWHERE,
+        "cache: the statistics are of %u layers of %u KV heads of %u dimensions, the cache is of %u, %u and %u",
+        s->n_layers, s->n_kv_heads, s->head_dim, opt->n_layers, opt->n_kv_heads, opt->head_dim);
+    for (uint32_t i = 0; i < opt->n_layers; i++)
+        PLEAT_FAIL_IF(is_full(opt, i) && !s->has_layer[i], err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                      "cache: the statistics say nothing of layer %u", i);
     return PLEAT_OK;
 }
 

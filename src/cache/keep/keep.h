@@ -69,6 +69,9 @@ typedef struct pleat__keep {
     /* Layouts, traits, counting, and kept's part of the kind, from the options alone; c->ring's comes after c->keep's.
      * PLEAT_E_ARG, saying why. */
     pleat_status (*derive)(pleat_cache *c, pleat_error *err);
+    /* What the options of a cache must have, and those of one that is only planned need not.  PLEAT_E_ARG.  NULL: no
+     * more. */
+    pleat_status (*check)(const pleat_cache *c, const pleat_cache_options *opt, pleat_error *err);
     /* Arrays of the cache; then their contents, of the caller's options: first those of rings.  NULL: none. */
     void (*carve)(pleat_cache *c, pleat__arena *arena);
     void (*init)(pleat_cache *c, const pleat_cache_options *opt);
@@ -145,6 +148,7 @@ typedef struct pleat__keep {
     /* What an image holds beside tables and pages: bytes, writing, reading.  read: false if no cache writes such a
      * thing; the sequence's table is filled.  NULL: nothing. */
     uint64_t (*image_bytes)(const pleat_cache *c, uint32_t n_classed);
+    const char *(*image_key)(const pleat_cache *c); /* a text that has to be alike beside the spec; NULL: none */
     void (*write_image)(const pleat_cache *c, const pleat__sequence *seq, uint8_t *out);
     bool (*read_image)(const pleat_cache *c, const uint8_t *in, const pleat__image_counts *counts,
                        pleat__sequence *seq);
@@ -177,6 +181,9 @@ extern const pleat__keep pleat__keep_all, pleat__keep_ring, pleat__keep_levels, 
 
 /* Whether there are rows for such options, whose spec is valid.  PLEAT_E_ARG, saying what does not go together. */
 pleat_status pleat__keep_check(const pleat_cache_options *opt, pleat_error *err);
+
+/* Are the options' statistics there, and of such a model?  PLEAT_E_ARG; why: what they are for. */
+pleat_status pleat__keep_check_stats(const pleat_cache_options *opt, const char *why, pleat_error *err);
 
 /* Set the cache's rows, and how many layers each has, by its options, which pleat__keep_check() takes. */
 void pleat__keep_choose(pleat_cache *cache);

@@ -7,7 +7,22 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/error.h"
+#include "quant/rotate.h"
+#include "stats/stats.h"
+
 #define TILE PLEAT__TILE
+
+/* Whether keys are compared with the model's mean. */
+static bool has_means(const pleat_cache *c) { return c->opt.spec.mean == PLEAT_KEY_MEAN_MODEL; }
+
+pleat_status pleat__novelty_check(const pleat_cache *c, const pleat_cache_options *opt, pleat_error *err) {
+    PLEAT_FAIL_IF(pleat__scores_keys(c) && !opt->ropes, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "cache: novel looks at keys as they were before RoPE, and options.ropes does not say how to undo it");
+    return has_means(c)
+               ? pleat__keep_check_stats(opt, "novel:mean=model takes the mean key from statistics of the model", err)
+               : PLEAT_OK;
+}
 
 /* ---- the cache's tables ---------------------------------------------------------------------------------- */
 
@@ -20,6 +35,9 @@ static uint32_t owner_of(const pleat_cache *c, const pleat_rope *const *ropes, u
 
 void pleat__novelty_carve(pleat_cache *c, pleat__arena *arena) {
     if (!pleat__scores_keys(c)) return;
+    if (has_means(c))
+        c->kept.novelty.means =
+            pleat__arena_take(arena, (uint64_t)pleat__n_full_lanes(c) * c->opt.head_dim, sizeof(float));
     const pleat_rope *const *ropes = c->opt.ropes;
     pleat__turns *turns = c->kept.novelty.turns = pleat__arena_take(arena, c->opt.n_layers, sizeof *turns);
     for (uint32_t layer = 0; layer < c->opt.n_layers; layer++) {
@@ -27,6 +45,17 @@ void pleat__novelty_carve(pleat_cache *c, pleat__arena *arena) {
         if (pleat__cache_window(c, layer) || owner_of(c, ropes, layer) != layer) continue;
         pleat__turns_carve(ropes[layer], c->opt.max_tokens, &own, arena);
         if (turns) turns[layer] = own;
+    }
+}
+
+static float *mean_of(const pleat_cache *c, uint32_t lane) {
+    return c->kept.novelty.means + (size_t)pleat__full_lane_idx(c, lane) * c->opt.head_dim;
+}
+
+static void take_means(const pleat_cache *c, const pleat_stats *stats, uint32_t layer) {
+    for (uint32_t head = 0; head < c->opt.n_kv_heads; head++) {
+        const pleat__rd_source source = pleat__stats_source(stats, layer, head);
+        pleat__key_mean(source.mean, c->opt.head_dim, mean_of(c, pleat__cache_lane_of(c, layer, head)));
     }
 }
 
@@ -38,10 +67,13 @@ void pleat__novelty_init(pleat_cache *c, const pleat_cache_options *opt) {
         const uint32_t owner = owner_of(c, opt->ropes, layer);
         if (owner == layer) pleat__turns_init(opt->ropes[layer], c->opt.max_tokens, &turns[layer]);
         turns[layer] = turns[owner];
+        if (has_means(c)) take_means(c, opt->stats, layer);
     }
 }
 
 /* ---- a sequence's sums ------------------------------------------------------------------------------------ */
+
+static bool has_sums(const pleat_cache *c) { return pleat__scores_keys(c) && !has_means(c); }
 
 static size_t sums_bytes(const pleat_cache *c) {
     return (size_t)pleat__n_full_lanes(c) * c->opt.head_dim * sizeof(float);
@@ -53,15 +85,20 @@ static float *sum_of(const pleat_cache *c, const pleat__sequence *seq, uint32_t 
 
 void pleat__novelty_carve_seq(const pleat_cache *c, uint32_t max_tokens, pleat__sequence *seq, pleat__arena *arena) {
     (void)max_tokens;
-    if (pleat__scores_keys(c)) seq->key_sums = pleat__arena_take(arena, 1, sums_bytes(c));
+    if (has_sums(c)) seq->key_sums = pleat__arena_take(arena, 1, sums_bytes(c));
 }
 
 void pleat__novelty_fork(const pleat_cache *c, const pleat__sequence *from, pleat__sequence *to) {
-    if (pleat__scores_keys(c) && from->n_classed > 0) memcpy(to->key_sums, from->key_sums, sums_bytes(c));
+    if (has_sums(c) && from->n_classed > 0) memcpy(to->key_sums, from->key_sums, sums_bytes(c));
+}
+
+/* Scores against one model's mean are none against another's. */
+const char *pleat__novelty_image_key(const pleat_cache *c) {
+    return has_means(c) ? pleat_stats_fingerprint(c->opt.stats) : "";
 }
 
 uint64_t pleat__novelty_image_bytes(const pleat_cache *c, uint32_t n_classed) {
-    return pleat__scores_keys(c) && n_classed > 0 ? sums_bytes(c) : 0;
+    return has_sums(c) && n_classed > 0 ? sums_bytes(c) : 0;
 }
 
 void pleat__novelty_write_image(const pleat_cache *c, const pleat__sequence *seq, uint8_t *out) {
@@ -76,11 +113,16 @@ bool pleat__novelty_read_image(const pleat_cache *c, const uint8_t *in, const pl
     return pleat__values_in_range(seq->key_sums, n_bytes / sizeof(float));
 }
 
-/* The first position that the lane's sum lacks.  n_classed is as it was before the step. */
-static uint32_t first_unseen(const pleat_cache *c, const pleat__step_item *item, uint32_t lane) {
-    if (item->seq->n_classed > 0) return item->seq->n_classed + c->opt.spec.window;
-    memset(sum_of(c, item->seq, lane), 0, c->opt.head_dim * sizeof(float));
-    return 0;
+/* The first position that has not been seen.  n_classed is as it was before the step. */
+static uint32_t first_unseen(const pleat_cache *c, const pleat__step_item *item) {
+    return item->seq->n_classed > 0 ? item->seq->n_classed + c->opt.spec.window : 0;
+}
+
+/* The lane's sum, which has what was seen. */
+static float *open_sum(const pleat_cache *c, const pleat__step_item *item, uint32_t lane) {
+    float *sum = sum_of(c, item->seq, lane);
+    if (item->seq->n_classed == 0) memset(sum, 0, c->opt.head_dim * sizeof(float));
+    return sum;
 }
 
 /* ---- tiles ------------------------------------------------------------------------------------------------ */
@@ -93,12 +135,23 @@ void pleat__novelty_carve_unit(const pleat_cache *c, pleat__novelty_scratch *s, 
     s->mean = pleat__arena_take(arena, c->opt.head_dim, sizeof *s->mean);
 }
 
+/* Keys [head_dim][16 tokens] of a rotated format as they came. */
+static void rotate_tile_back(float *k, uint32_t d) {
+    float key[PLEAT__MAX_HEAD_DIM];
+    for (uint32_t t = 0; t < TILE; t++) {
+        for (uint32_t i = 0; i < d; i++) key[i] = k[i * TILE + t];
+        pleat__rotate_back(key, 1, d, key);
+        for (uint32_t i = 0; i < d; i++) k[i * TILE + t] = key[i];
+    }
+}
+
 /* Load the tile of a run that slot `first` begins, with the tokens whose positions are given. */
 static pleat__key_tile load_tile(const pleat_cache *c, const pleat__kv_run *run, uint32_t layer, uint32_t first,
                                  const int32_t *positions, const pleat__novelty_scratch *s) {
     const uint32_t tokens = run->layout->tokens;
     pleat__key_tile tile = {.k = s->k, .turn = s->turn, .head_dim = c->opt.head_dim, .positions = positions};
     c->quant.load_k(run->layout, pleat__kv_page(run, first / tokens), first % tokens / TILE, s->k);
+    if (pleat__cache_is_rotated(c)) rotate_tile_back(s->k, c->opt.head_dim);
     pleat__key_tile_unturn(&c->kept.novelty.turns[layer], &tile);
     return tile;
 }
@@ -113,44 +166,60 @@ static int32_t positions_of(const pleat__tracked *page, uint32_t first, int32_t 
     return newest;
 }
 
-void pleat__novelty_of_prompt(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,
-                              pleat__novelty_scratch *s) {
+/* Of the lane's tokens at positions >= from, in tiles that have one: add them to sum, or score their tiles against
+ * mean. */
+static void walk_tiles(const pleat_cache *c, const pleat__step_item *item, uint32_t lane, int32_t from, float *sum,
+                       const float *mean, const pleat__novelty_scratch *s) {
     const pleat__kv_run run = pleat__cache_open_run(c, &item->seq->table, lane, PLEAT__HIGH);
-    const uint32_t layer = lane / c->opt.n_kv_heads;
-    const int32_t unseen = (int32_t)first_unseen(c, item, lane);
-    float *sum = sum_of(c, item->seq, lane);
     int32_t positions[TILE];
     pleat__tracked page;
     for (pleat__page_walk walk = pleat__walk_pages(&run); pleat__next_page(&walk, &page);)
         for (uint32_t i = 0; i < page.n; i += TILE) {
-            if (positions_of(&page, i, positions) < unseen) continue;
-            const pleat__key_tile tile = load_tile(c, &run, layer, page.first + i, positions, s);
-            pleat__key_tile_add(&tile, unseen, sum);
-        }
-    pleat__key_mean(sum, c->opt.head_dim, s->mean);
-    for (pleat__page_walk walk = pleat__walk_pages(&run); pleat__next_page(&walk, &page);)
-        for (uint32_t i = 0; i < page.n; i += TILE) {
+            if (positions_of(&page, i, positions) < from) continue;
+            const pleat__key_tile tile = load_tile(c, &run, lane / c->opt.n_kv_heads, page.first + i, positions, s);
             uint8_t *bytes = pleat__kv_page(&run, page.first / run.layout->tokens);
-            (void)positions_of(&page, i, positions);
-            const pleat__key_tile tile = load_tile(c, &run, layer, page.first + i, positions, s);
-            pleat__key_tile_score(&tile, s->mean, pleat__scores(run.layout, bytes) + i);
+            if (sum)
+                pleat__key_tile_add(&tile, from, sum);
+            else
+                pleat__key_tile_score(&tile, mean, pleat__scores(run.layout, bytes) + i);
         }
+}
+
+void pleat__novelty_of_prompt(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,
+                              pleat__novelty_scratch *s) {
+    const int32_t unseen = (int32_t)first_unseen(c, item);
+    if (has_means(c)) {
+        walk_tiles(c, item, lane, unseen, NULL, mean_of(c, lane), s);
+        return;
+    }
+    float *sum = open_sum(c, item, lane);
+    walk_tiles(c, item, lane, unseen, sum, NULL, s);
+    pleat__key_mean(sum, c->opt.head_dim, s->mean);
+    walk_tiles(c, item, lane, INT32_MIN, NULL, s->mean, s);
+}
+
+/* What a token is compared with when it comes, and joins. */
+static const float *mean_with(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,
+                              const pleat__key_tile *tile, pleat__novelty_scratch *s) {
+    if (has_means(c)) return mean_of(c, lane);
+    pleat__key_tile_add(tile, 0, sum_of(c, item->seq, lane));
+    pleat__key_mean(sum_of(c, item->seq, lane), c->opt.head_dim, s->mean);
+    return s->mean;
 }
 
 void pleat__novelty_of_step(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,
                             pleat__novelty_scratch *s) {
     const pleat__kv_run run = pleat__cache_open_run(c, &item->seq->table, lane, PLEAT__HIGH);
     const uint32_t tokens = run.layout->tokens;
-    float *sum = sum_of(c, item->seq, lane), scores[TILE];
-    for (uint32_t position = first_unseen(c, item, lane); position < item->seq->n_tokens; position++) {
+    float scores[TILE];
+    if (has_sums(c)) (void)open_sum(c, item, lane);
+    for (uint32_t position = first_unseen(c, item); position < item->seq->n_tokens; position++) {
         const uint32_t slot = pleat__scan_find(&c->scan, &run, position);
         if (slot == PLEAT__NO_SLOT) continue;
         int32_t positions[TILE];
         for (uint32_t i = 0; i < TILE; i++) positions[i] = i == slot % TILE ? (int32_t)position : -1;
         const pleat__key_tile tile = load_tile(c, &run, lane / c->opt.n_kv_heads, slot - slot % TILE, positions, s);
-        pleat__key_tile_add(&tile, 0, sum);
-        pleat__key_mean(sum, c->opt.head_dim, s->mean);
-        pleat__key_tile_score(&tile, s->mean, scores);
+        pleat__key_tile_score(&tile, mean_with(c, item, lane, &tile, s), scores);
         pleat__scores(run.layout, pleat__kv_page(&run, slot / tokens))[slot % tokens] = scores[slot % TILE];
     }
 }

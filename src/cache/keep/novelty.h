@@ -3,11 +3,14 @@
  * novelty.h: scoring the tokens of novel's lanes by their keys (policy/novelty.h): the part of budget.c that reads pages.
  *
  *     of the cache      how RoPE turned each layer's keys: tables, one for all layers with the same pleat_rope
- *     of a sequence     a lane's sum of unturned unit keys, over all tokens that an end of a step has seen
+ *     of a sequence     a lane's sum of unturned unit keys, over all tokens that an end of a step has seen (mean=prompt)
+ *     of the model      a lane's mean key, from its statistics, in place of that sum (mean=model)
  *
  * Keys are taken as pages hold them, when a step ends.  So what a token adds depends on its own bytes and position
  * alone, a cancelled step has changed nothing, and a fork or an image need a copy of the sums beside the pages.
  * seq->n_classed tells which tokens have been seen: none if it is 0, else n_classed + window of them.
+ *
+ * With the model's mean a score is the token's own, whatever came before it and comes after: it is taken once.
  */
 #ifndef PLEAT_CACHE_KEEP_NOVELTY_H
 #define PLEAT_CACHE_KEEP_NOVELTY_H
@@ -19,11 +22,15 @@ static inline bool pleat__scores_keys(const pleat_cache *c) {
     return pleat__scoring_of(&c->opt.spec) == PLEAT__SCORING_NOVELTY;
 }
 
+/* Do the options have what novel needs of them? */
+pleat_status pleat__novelty_check(const pleat_cache *c, const pleat_cache_options *opt, pleat_error *err);
+
 /* Of keep.h's row. */
 void pleat__novelty_carve(pleat_cache *c, pleat__arena *arena);
 void pleat__novelty_init(pleat_cache *c, const pleat_cache_options *opt);
 void pleat__novelty_carve_seq(const pleat_cache *c, uint32_t max_tokens, pleat__sequence *seq, pleat__arena *arena);
 void pleat__novelty_fork(const pleat_cache *c, const pleat__sequence *from, pleat__sequence *to);
+const char *pleat__novelty_image_key(const pleat_cache *c);
 uint64_t pleat__novelty_image_bytes(const pleat_cache *c, uint32_t n_classed);
 void pleat__novelty_write_image(const pleat_cache *c, const pleat__sequence *seq, uint8_t *out);
 bool pleat__novelty_read_image(const pleat_cache *c, const uint8_t *in, const pleat__image_counts *counts,
@@ -32,7 +39,8 @@ bool pleat__novelty_read_image(const pleat_cache *c, const uint8_t *in, const pl
 /* Memory of a unit. */
 void pleat__novelty_carve_unit(const pleat_cache *c, pleat__novelty_scratch *scratch, pleat__arena *arena);
 
-/* At the end of a prompt: what has not been seen joins the lane's sum, and all of its tokens are scored. */
+/* At the end of a prompt: what has not been seen joins the lane's sum, and all of its tokens are scored; against the
+ * model's mean those that have not been. */
 void pleat__novelty_of_prompt(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,
                               pleat__novelty_scratch *scratch);
 

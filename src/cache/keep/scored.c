@@ -9,11 +9,12 @@
 #include "cache/keep/plain.h"
 
 void pleat__scored_derive(pleat_cache *c) {
-    const pleat__scoring scoring = pleat__scoring_of(&c->opt.spec);
-    if (scoring == PLEAT__SCORING_NOVELTY) return; /* no attention */
+    const pleat__scoring scoring = pleat__counted_of(&c->opt.spec);
     c->counting = (pleat__counting){.of_prompts = scoring != PLEAT__SCORING_NONE,
                                     .of_steps = scoring == PLEAT__SCORING_MAX || scoring == PLEAT__SCORING_SUM,
                                     .is_largest = scoring == PLEAT__SCORING_MAX,
+                                    .is_by_head = c->opt.spec.crush && c->n_group > 1,
+                                    .first = pleat__first_counted(&c->opt.spec),
                                     .n_queries = scoring == PLEAT__SCORING_WINDOW ? c->opt.spec.window : 0};
 }
 
@@ -146,7 +147,7 @@ static void list_side(const pleat_cache *c, const pleat__sequence *seq, uint32_t
         const int32_t pos = pleat__positions(run.layout, page)[slot % page_tokens];
         if (pos < (int32_t)first || (uint32_t)pos - first >= n_tokens) continue; /* the hole's is -1 */
         float sum = 0;
-        for (uint32_t h = 0; h < run.layout->n_scores; h++)
+        for (uint32_t h = 0; h < (c->counting.first ? c->counting.first : run.layout->n_scores); h++)
             sum += pleat__head_scores(run.layout, page, h)[slot % page_tokens];
         out[(uint32_t)pos - first] = (pleat_cache_token){
             .level = side == PLEAT__HIGH ? PLEAT_LEVEL_HIGH : PLEAT_LEVEL_LOW,

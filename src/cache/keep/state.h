@@ -5,7 +5,7 @@
 #ifndef PLEAT_CACHE_KEEP_STATE_H
 #define PLEAT_CACHE_KEEP_STATE_H
 
-#include "codec/block.h"
+#include "codec/rd.h"
 #include "policy/evict.h"
 #include "policy/novelty.h"
 
@@ -14,6 +14,8 @@ typedef struct pleat__counting {
     bool of_prompts;    /* what prompt chunks attend to */
     bool of_steps;      /* what single tokens attend to */
     bool is_largest;    /* the largest weight over the group's heads; else their sum, or a score for each head */
+    bool is_by_head;    /* a score for each head */
+    uint32_t first;     /* the slot's score that attention is added to; those before are the policy's own */
     uint32_t n_queries; /* only so many last queries of a prompt count; 0: all */
 } pleat__counting;
 
@@ -33,10 +35,13 @@ typedef struct pleat__kept {
     } budget;
     struct {
         pleat__turns *turns; /* [n_layers] of full layers; NULL: the policy looks at no keys */
+        float *means;        /* [full lanes][head_dim] the model's, of length 1; NULL: the sequence's */
     } novelty;
     struct {
         pleat__block_format format;
-        bool has_codebooks;
+        bool has_codebooks;     /* of each sequence's layers */
+        pleat__rd_lane *rd;     /* [full lanes]; NULL unless the format is rd's */
+        pleat__rd_turns *turns; /* [n_layers] of full layers, likewise */
     } blocks;
 } pleat__kept;
 

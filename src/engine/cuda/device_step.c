@@ -2,7 +2,7 @@
  *
  * device_step.c: a step of an engine on a GPU.
  *
- *     check ── prompts, one by one ── single tokens, as one batch ── items that follow, token by token
+ *     check ── prompts, one by one ── single tokens, as one batch ── items that follow, as chunks or token by token
  *              AGAIN: those before      AGAIN: the prompts are
  *              are closed again         closed again
  *
@@ -15,6 +15,10 @@
 
 #include "core/error.h"
 #include "engine/cuda/engine_device.h"
+
+/* Tokens of an item that follows, from which on it is read as a chunk: a pass takes as long as a few single tokens.  Such
+ * a chunk sees itself exactly, where single tokens see each other as stored. */
+#define LEAST_CHUNK 8u
 
 typedef enum item_kind { PROMPT, SINGLE, FOLLOWS } item_kind;
 
@@ -132,14 +136,16 @@ static pleat_status judge(const step *s, uint32_t i, const float *logits, uint32
 
 /* ---- prompts ----------------------------------------------------------------------------------------- */
 
+/* A prompt, or more tokens of a sequence of a uniform format. */
 static pleat_status run_prompt(const step *s, uint32_t i) {
     const pleat_engine_item *item = &s->items[i];
     pleat__engine_device *d = s->e->device;
     pleat__place *place = pleat__engine_place(s->e, item->seq);
-    PLEAT_TRY(pleat__device_forward_prompt(d->forward, d->cache, pleat__place_idx(s->e, place), item->tokens,
-                                           item->n_tokens, item->n_logits, s->likeliest != NULL, item->logits,
-                                           d->stream, s->err));
-    place->n_tokens = item->n_tokens;
+    PLEAT_TRY(pleat__device_forward_prompt(d->forward, d->cache, pleat__place_idx(s->e, place), place->n_tokens,
+                                           item->tokens, item->n_tokens, item->n_logits, s->likeliest != NULL,
+                                           item->logits, d->stream, s->err));
+    if (place->n_tokens > 0) d->n_batch = 0; /* the cache's batch is the chunk's sequence now */
+    place->n_tokens += item->n_tokens;
     const uint32_t greedy = s->likeliest ? pleat__device_forward_greedy(d->forward)[0] : 0;
     return judge(s, i, item->logits, item->n_logits, greedy);
 }
@@ -228,9 +234,10 @@ static pleat_status run_singles(const step *s) {
     return worst;
 }
 
-/* An item of a sequence that is not empty, token by token. */
+/* An item of a sequence that is not empty. */
 static pleat_status run_follower(const step *s, uint32_t i) {
     const pleat_engine_item *item = &s->items[i];
+    if (s->e->device->is_uniform && item->n_tokens >= LEAST_CHUNK) return run_prompt(s, i);
     const uint32_t first = item->n_tokens - item->n_logits;
     for (uint32_t t = 0; t < item->n_tokens; t++) {
         set_row(s, 0, item, t);

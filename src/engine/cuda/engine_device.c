@@ -143,13 +143,30 @@ static uint32_t device_length(const pleat_engine *e, pleat_seq seq) {
 }
 
 static pleat_status device_fork(pleat_engine *e, pleat_seq seq, uint32_t max_tokens, pleat_seq *out) {
-    (void)e, (void)seq, (void)max_tokens, (void)out;
-    return PLEAT_E_UNSUPPORTED;
+    const pleat__place *from = pleat__engine_place(e, seq);
+    pleat_seq to;
+    if (!from || !out) return PLEAT_E_ARG;
+    if (!e->device->is_uniform || from->is_spoiled) return PLEAT_E_UNSUPPORTED;
+    const uint32_t n_tokens = from->n_tokens, from_idx = pleat__place_idx(e, from);
+    if (max_tokens < n_tokens) return PLEAT_E_ARG;
+    PLEAT_TRY(device_open(e, max_tokens, &to));
+    pleat__place *place = pleat__engine_place(e, to);
+    const pleat_status status = n_tokens == 0
+                                    ? PLEAT_OK
+                                    : pleat_device_cache_fork(e->device->cache, from_idx, pleat__place_idx(e, place),
+                                                              e->device->stream.v, NULL);
+    if (status != PLEAT_OK) {
+        *place = (pleat__place){.generation = place->generation + 1};
+        return status;
+    }
+    place->n_tokens = n_tokens;
+    *out = to;
+    return PLEAT_OK;
 }
 
 static pleat_status device_restore(pleat_engine *e, const void *image, uint64_t n_bytes, pleat_seq base,
-                                   pleat_seq *out) {
-    (void)e, (void)image, (void)n_bytes, (void)base, (void)out;
+                                   uint32_t max_tokens, pleat_seq *out) {
+    (void)e, (void)image, (void)n_bytes, (void)base, (void)max_tokens, (void)out;
     return PLEAT_E_UNSUPPORTED;
 }
 

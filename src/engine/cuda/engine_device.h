@@ -3,7 +3,8 @@
  * engine_device.h: an engine on a GPU: weights, a device cache, the forward pass, and a graph for each batch size.
  *
  *     engine_device.c    memory, sequences, what they hold
- *     device_step.c      a step: prompts, then the batch of single tokens, then what follows a prompt, token by token
+ *     device_step.c      a step: prompts, then the batch of single tokens, then what follows a prompt: as a chunk, or,
+ *                        with leankv and where it is short, token by token
  *
  * A place is a sequence of the device cache.  The host knows its length, and with uniform formats its pages: whether a
  * step fits is arithmetic then.  With leankv the device knows, and is asked after each step.

@@ -23,6 +23,7 @@ typedef struct tables {
     uint8x16x4_t a[4], b[2]; /* pairs: symbols, lengths; narrow: entries */
     uint8x16_t most_used;    /* 16 - max_bits */
     uint8x16_t mask;         /* 2^max_bits - 1 */
+    uint8x16_t base;         /* of pairs: what is added to a code */
 } tables;
 
 #define HALVES 2
@@ -57,6 +58,7 @@ INLINE void load_tables(table_shape shape, const pleat__codebook *codebook, tabl
     }
     t->most_used = vdupq_n_u8((uint8_t)(16 - codebook->max_bits));
     t->mask = vdupq_n_u8((uint8_t)((1u << codebook->max_bits) - 1));
+    t->base = vdupq_n_u8(codebook->base);
 }
 
 /* ---- streams' lanes ------------------------------------------------------------------------------------ */
@@ -185,15 +187,18 @@ INLINE void last_step(table_shape shape, const tables *t, lanes *l, uint8x16_t *
 
 /* ---- streams -------------------------------------------------------------------------------------------- */
 
+INLINE uint8x16x2_t two(uint8x16_t even, uint8x16_t odd) { return (uint8x16x2_t){{even, odd}}; }
+
 /* What two steps gave: a vector of single codes, or two of pairs. */
-INLINE void store(table_shape shape, const uint8x16_t *even, const uint8x16_t *odd, uint8_t *out) {
+INLINE void store(table_shape shape, const tables *t, const uint8x16_t *even, const uint8x16_t *odd, uint8_t *out) {
     for (uint32_t i = 0; i < HALVES; i++, out += 32) {
         if (is_pairs(shape)) {
             const uint8x16_t mask = vdupq_n_u8(15);
-            vst2q_u8(out, ((uint8x16x2_t){{vandq_u8(even[i], mask), vandq_u8(odd[i], mask)}}));
-            vst2q_u8(out + 64, ((uint8x16x2_t){{vshrq_n_u8(even[i], 4), vshrq_n_u8(odd[i], 4)}}));
+            vst2q_u8(out, two(vaddq_u8(vandq_u8(even[i], mask), t->base), vaddq_u8(vandq_u8(odd[i], mask), t->base)));
+            vst2q_u8(out + 64,
+                     two(vaddq_u8(vshrq_n_u8(even[i], 4), t->base), vaddq_u8(vshrq_n_u8(odd[i], 4), t->base)));
         } else {
-            vst2q_u8(out, ((uint8x16x2_t){{vshrq_n_u8(even[i], 3), vshrq_n_u8(odd[i], 3)}}));
+            vst2q_u8(out, two(vshrq_n_u8(even[i], 3), vshrq_n_u8(odd[i], 3)));
         }
     }
 }
@@ -215,7 +220,7 @@ INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__codebook 
                 last_step(shape, &t, &l[i], odd);
             else
                 step(shape, &t, &l[i], odd);
-            store(shape, even, odd, out[i] + turn * turn_bytes);
+            store(shape, &t, even, odd, out[i] + turn * turn_bytes);
         }
     }
     for (uint32_t i = 0; i < n_streams; i++) {

@@ -29,6 +29,7 @@ typedef struct tables {
     __m256i a[16], b[8];           /* by shuffle; pairs: symbols, lengths; narrow: entries */
     __m256i scale_low, scale_high; /* bytes of 2^(16 - max_bits - used), by `used` */
     __m256i most_used;             /* 16 - max_bits */
+    __m256i base;                  /* of pairs: what is added to a code */
     __m128i rest;                  /* the same, as a count of bits */
 } tables;
 
@@ -76,6 +77,7 @@ INLINE void load_tables(table_shape shape, const pleat__codebook *codebook, tabl
     t->scale_low = twice(scale[0]);
     t->scale_high = twice(scale[1]);
     t->most_used = _mm256_set1_epi8((char)rest);
+    t->base = _mm256_set1_epi8((char)codebook->base);
     t->rest = _mm_cvtsi32_si128((int)rest);
 }
 
@@ -249,14 +251,14 @@ INLINE void store_two(uint8_t *out, size_t gap, __m256i x) {
 }
 
 /* What two steps gave: a vector of single codes, or two of pairs. */
-INLINE void store(table_shape shape, __m256i even, __m256i odd, uint8_t *out) {
+INLINE void store(table_shape shape, const tables *t, __m256i even, __m256i odd, uint8_t *out) {
     const __m256i low = _mm256_unpacklo_epi8(even, odd), high = _mm256_unpackhi_epi8(even, odd);
     if (is_pairs(shape)) {
         const __m256i mask = _mm256_set1_epi8(15);
-        store_two(out, 32, _mm256_and_si256(low, mask));
-        store_two(out + 16, 32, _mm256_and_si256(high, mask));
-        store_two(out + 64, 32, _mm256_and_si256(_mm256_srli_epi16(low, 4), mask));
-        store_two(out + 80, 32, _mm256_and_si256(_mm256_srli_epi16(high, 4), mask));
+        store_two(out, 32, _mm256_add_epi8(_mm256_and_si256(low, mask), t->base));
+        store_two(out + 16, 32, _mm256_add_epi8(_mm256_and_si256(high, mask), t->base));
+        store_two(out + 64, 32, _mm256_add_epi8(_mm256_and_si256(_mm256_srli_epi16(low, 4), mask), t->base));
+        store_two(out + 80, 32, _mm256_add_epi8(_mm256_and_si256(_mm256_srli_epi16(high, 4), mask), t->base));
     } else {
         const __m256i mask = _mm256_set1_epi8(31);
         store_two(out, 32, _mm256_and_si256(_mm256_srli_epi16(low, 3), mask));
@@ -279,13 +281,13 @@ INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__codebook 
         for (uint32_t i = 0; i < n_streams; i++) even[i] = step(shape, &t, &l[i]);
         UNROLL
         for (uint32_t i = 0; i < n_streams; i++)
-            store(shape, even[i], step(shape, &t, &l[i]), out[i] + turn * turn_bytes);
+            store(shape, &t, even[i], step(shape, &t, &l[i]), out[i] + turn * turn_bytes);
     }
     for (uint32_t i = 0; i < n_streams; i++) {
         const __m256i even = step(shape, &t, &l[i]);
         const bool ends = streams[i]->n_left == n_vectors;
         const __m256i odd = ends ? last_step(shape, &t, &l[i]) : step(shape, &t, &l[i]);
-        store(shape, even, odd, out[i] + (n_turns - 1) * turn_bytes);
+        store(shape, &t, even, odd, out[i] + (n_turns - 1) * turn_bytes);
         store_lanes(&l[i], streams[i]);
         streams[i]->n_left -= n_vectors;
     }

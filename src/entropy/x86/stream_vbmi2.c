@@ -25,6 +25,7 @@
 typedef struct tables {
     __m512i a[2], b[2]; /* pairs: symbols, lengths; narrow: entries 0..127, entries 128..255 */
     __m512i short_of;   /* a byte below this in `valid`: the lane takes one */
+    __m512i base;       /* of pairs: what is added to a code */
 } tables;
 
 typedef struct lanes {
@@ -46,6 +47,7 @@ INLINE __m512i narrow_entries(table_shape shape, const pleat__codebook *codebook
 INLINE tables load_tables(table_shape shape, const pleat__codebook *codebook) {
     tables t;
     t.short_of = _mm512_set1_epi16(codebook->max_bits); /* nothing is below a high byte's 0 */
+    t.base = _mm512_set1_epi8((char)codebook->base);
     for (uint32_t i = 0; i < 2; i++) {
         if (is_pairs(shape)) {
             t.a[i] = _mm512_loadu_si512(codebook->symbol + 64 * i);
@@ -108,12 +110,13 @@ INLINE __m512i step(table_shape shape, const tables *t, lanes *l, __m512i need) 
 }
 
 /* What two steps gave: a vector of single codes, or two of pairs. */
-INLINE void store(table_shape shape, __m512i even, __m512i odd, uint8_t *out) {
+INLINE void store(table_shape shape, const tables *t, __m512i even, __m512i odd, uint8_t *out) {
     const __m512i both = _mm512_ternarylogic_epi64(low_bytes(), even, _mm512_slli_epi16(odd, 8), 0xCA);
     if (is_pairs(shape)) {
         const __m512i mask = _mm512_set1_epi8(15);
-        _mm512_store_si512(out, _mm512_and_si512(both, mask));
-        _mm512_store_si512(out + 64, _mm512_and_si512(_mm512_srli_epi16(both, 4), mask));
+        const __m512i first = _mm512_and_si512(both, mask), second = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
+        _mm512_store_si512(out, _mm512_add_epi8(first, t->base));
+        _mm512_store_si512(out + 64, _mm512_add_epi8(second, t->base));
     } else {
         _mm512_store_si512(out, _mm512_and_si512(_mm512_srli_epi16(both, 3), _mm512_set1_epi8(31)));
     }
@@ -124,7 +127,7 @@ INLINE void last_two_steps(table_shape shape, const tables *t, lanes *l, bool en
     const __m512i even = step(shape, t, l, t->short_of);
     const __m512i need = ends ? look_up(shape, t, l->window).bits : t->short_of;
     const __m512i odd = step(shape, t, l, need);
-    store(shape, even, odd, out);
+    store(shape, t, even, odd, out);
 }
 
 INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__codebook *codebook,
@@ -144,7 +147,7 @@ INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__codebook 
         __m512i even[PLEAT__STREAMS];
         UNROLL for (uint32_t i = 0; i < n_streams; i++) even[i] = step(shape, &t, &l[i], t.short_of);
         UNROLL for (uint32_t i = 0; i < n_streams; i++) {
-            store(shape, even[i], step(shape, &t, &l[i], t.short_of), to[i]);
+            store(shape, &t, even[i], step(shape, &t, &l[i], t.short_of), to[i]);
             to[i] += turn_bytes;
         }
     }

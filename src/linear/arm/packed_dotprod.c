@@ -17,8 +17,9 @@ INLINE int8x16_t codes4(pleat__weight_type type, const uint8_t *p, uint32_t k, u
     return signed_codes(type, k, low, high);
 }
 
-INLINE void part_sums(pleat__weight_type type, const uint32_t C, const uint32_t width, const part k_of,
-                      const uint8_t *p, uint32_t row, const pleat__coded *const *x, int32x4_t sums[MAX_C][QUARTERS]) {
+INLINE void part_sums(pleat__weight_type type, const uint32_t n_limbs, const uint32_t C, const uint32_t width,
+                      const part k_of, const uint8_t *p, uint32_t row, const pleat__coded *const *x,
+                      int32x4_t sums[MAX_C][QUARTERS]) {
     int32x4_t high[MAX_C][QUARTERS];
     for (uint32_t c = 0; c < C; c++)
         for (uint32_t q = 0; q < width; q++) sums[c][q] = high[c][q] = vdupq_n_s32(0);
@@ -27,7 +28,7 @@ INLINE void part_sums(pleat__weight_type type, const uint32_t C, const uint32_t 
         int8x16_t a[MAX_C], b[MAX_C];
         for (uint32_t c = 0; c < C; c++) {
             a[c] = vld1q_s8(x[c]->codes.limbs.high + 16 * half);
-            b[c] = vld1q_s8(x[c]->codes.limbs.low + 16 * half);
+            if (n_limbs == 2) b[c] = vld1q_s8(x[c]->codes.limbs.low + 16 * half);
         }
         UNROLL
         for (uint32_t k = 0; k < 4; k++) {
@@ -35,32 +36,38 @@ INLINE void part_sums(pleat__weight_type type, const uint32_t C, const uint32_t 
                 const int8x16_t w = codes4(type, p, 4 * half + k, q);
                 for (uint32_t c = 0; c < C; c++) {
                     high[c][q] = dot_lane(high[c][q], w, a[c], k);
-                    sums[c][q] = dot_lane(sums[c][q], w, b[c], k);
+                    if (n_limbs == 2) sums[c][q] = dot_lane(sums[c][q], w, b[c], k);
                 }
             }
         }
     }
     for (uint32_t c = 0; c < C; c++)
-        for (uint32_t q = 0; q < width; q++) sums[c][q] = vaddq_s32(sums[c][q], vshlq_n_s32(high[c][q], 8));
+        for (uint32_t q = 0; q < width; q++)
+            sums[c][q] = n_limbs == 1 ? high[c][q] : vaddq_s32(sums[c][q], vshlq_n_s32(high[c][q], 8));
 }
 
-INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from, uint32_t row_to,
-                const void *const *x, float *const *y, uint32_t n, bool add) {
-    for (; n >= 4; n -= 4, x += 4, y += 4) band(type, 4, 2, part_sums, w, row_from, row_to, x, y, add);
-    for (; n >= 2; n -= 2, x += 2, y += 2) band(type, 2, QUARTERS, part_sums, w, row_from, row_to, x, y, add);
-    if (n == 1) band(type, 1, QUARTERS, part_sums, w, row_from, row_to, x, y, add);
+INLINE void mul(pleat__weight_type type, const uint32_t n_limbs, const pleat__matrix *w, uint32_t row_from,
+                uint32_t row_to, const void *const *x, float *const *y, uint32_t n, bool add) {
+    for (; n >= 4; n -= 4, x += 4, y += 4) band(type, n_limbs, 4, 2, part_sums, w, row_from, row_to, x, y, add);
+    for (; n >= 2; n -= 2, x += 2, y += 2) band(type, n_limbs, 2, QUARTERS, part_sums, w, row_from, row_to, x, y, add);
+    if (n == 1) band(type, n_limbs, 1, QUARTERS, part_sums, w, row_from, row_to, x, y, add);
 }
 
-/* 256*high + low, low in -128..127. */
-INLINE void store_codes(const int16x8_t codes[4], pleat__coded *out) {
+/* 256*high + low, low in -128..127; of one limb high alone. */
+INLINE void store_codes(const uint32_t n_limbs, const int16x8_t codes[4], pleat__coded *out) {
     for (uint32_t i = 0; i < 4; i++) {
-        vst1_s8(out->codes.limbs.high + 8 * i, vrshrn_n_s16(codes[i], 8));
+        vst1_s8(out->codes.limbs.high + 8 * i, n_limbs == 1 ? vmovn_s16(codes[i]) : vrshrn_n_s16(codes[i], 8));
+        if (n_limbs == 1) continue;
         vst1_s8(out->codes.limbs.low + 8 * i, vmovn_s16(codes[i]));
     }
 }
 
-static void code(const float *x, uint32_t cols, pleat__coded *out) { code_row(x, cols, out, store_codes); }
+INLINE void code_row(const uint32_t n_limbs, const float *x, uint32_t cols, pleat__coded *out) {
+    code_row_as(store_codes, n_limbs, x, cols, out);
+}
 
 PACKED_VARIANTS
 
-void pleat__linear_fill_packed_dotprod(pleat__linear_dsp *dsp) { PACKED_FILL(dsp, UINT32_MAX); }
+void pleat__linear_fill_packed_dotprod(pleat__linear_dsp *dsp, uint32_t n_limbs) {
+    PACKED_FILL(dsp, n_limbs, UINT32_MAX);
+}

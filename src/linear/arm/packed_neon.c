@@ -22,9 +22,10 @@ INLINE void add_columns(pleat__weight_type type, const uint32_t C, uint32_t k, u
     }
 }
 
-INLINE void part_sums(pleat__weight_type type, const uint32_t C, const uint32_t width, const part k_of,
-                      const uint8_t *p, uint32_t row, const pleat__coded *const *x, int32x4_t sums[MAX_C][QUARTERS]) {
-    (void)width, (void)row; /* all four from 0 */
+INLINE void part_sums(pleat__weight_type type, const uint32_t n_limbs, const uint32_t C, const uint32_t width,
+                      const part k_of, const uint8_t *p, uint32_t row, const pleat__coded *const *x,
+                      int32x4_t sums[MAX_C][QUARTERS]) {
+    (void)n_limbs, (void)width, (void)row; /* codes are whole; all four from 0 */
     for (uint32_t c = 0; c < C; c++)
         for (uint32_t q = 0; q < QUARTERS; q++) sums[c][q] = vdupq_n_s32(0);
     UNROLL
@@ -36,18 +37,21 @@ INLINE void part_sums(pleat__weight_type type, const uint32_t C, const uint32_t 
     }
 }
 
-INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from, uint32_t row_to,
-                const void *const *x, float *const *y, uint32_t n, bool add) {
-    for (; n >= 2; n -= 2, x += 2, y += 2) band(type, 2, QUARTERS, part_sums, w, row_from, row_to, x, y, add);
-    if (n == 1) band(type, 1, QUARTERS, part_sums, w, row_from, row_to, x, y, add);
+INLINE void mul(pleat__weight_type type, const uint32_t n_limbs, const pleat__matrix *w, uint32_t row_from,
+                uint32_t row_to, const void *const *x, float *const *y, uint32_t n, bool add) {
+    for (; n >= 2; n -= 2, x += 2, y += 2) band(type, n_limbs, 2, QUARTERS, part_sums, w, row_from, row_to, x, y, add);
+    if (n == 1) band(type, n_limbs, 1, QUARTERS, part_sums, w, row_from, row_to, x, y, add);
 }
 
-INLINE void store_codes(const int16x8_t codes[4], pleat__coded *out) {
+INLINE void store_codes(const uint32_t n_limbs, const int16x8_t codes[4], pleat__coded *out) {
+    (void)n_limbs;
     for (uint32_t i = 0; i < 4; i++) vst1q_s16(out->codes.whole + 8 * i, codes[i]);
 }
 
-static void code(const float *x, uint32_t cols, pleat__coded *out) { code_row(x, cols, out, store_codes); }
+INLINE void code_row(const uint32_t n_limbs, const float *x, uint32_t cols, pleat__coded *out) {
+    code_row_as(store_codes, n_limbs, x, cols, out);
+}
 
 PACKED_VARIANTS
 
-void pleat__linear_fill_packed_neon(pleat__linear_dsp *dsp) { PACKED_FILL(dsp, 32); }
+void pleat__linear_fill_packed_neon(pleat__linear_dsp *dsp, uint32_t n_limbs) { PACKED_FILL(dsp, n_limbs, 32); }

@@ -33,12 +33,12 @@ typedef struct part {
 
 /* Sums of rows row .. row + 4*width - 1 with C vectors, the block at x[c], on a part of the slice whose codes start at
  * p. */
-typedef void (*part_sums_fn)(pleat__weight_type type, const uint32_t C, const uint32_t width, const part k_of,
-                             const uint8_t *p, uint32_t row, const pleat__coded *const *x,
+typedef void (*part_sums_fn)(pleat__weight_type type, const uint32_t n_limbs, const uint32_t C, const uint32_t width,
+                             const part k_of, const uint8_t *p, uint32_t row, const pleat__coded *const *x,
                              int32x4_t sums[MAX_C][QUARTERS]);
 
 /* 32 codes in the variant's form. */
-typedef void (*store_codes_fn)(const int16x8_t codes[4], pleat__coded *out);
+typedef void (*store_codes_fn)(const uint32_t n_limbs, const int16x8_t codes[4], pleat__coded *out);
 
 /* ---- codes and scales -------------------------------------------------------------------------------------------- */
 
@@ -105,13 +105,13 @@ INLINE row_scales scales_at(pleat__weight_type type, const uint32_t width, const
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
 /* Add the products of half h of a slice, or of all of it where it has one scale, which is i of its block. */
-INLINE void add_half(pleat__weight_type type, const uint32_t C, const uint32_t width, part_sums_fn part_sums,
-                     const uint32_t h, const uint8_t *p, const uint8_t *record, uint32_t i, uint32_t row,
-                     const pleat__coded *const *x, float32x4_t acc[MAX_C][QUARTERS]) {
+INLINE void add_half(pleat__weight_type type, const uint32_t n_limbs, const uint32_t C, const uint32_t width,
+                     part_sums_fn part_sums, const uint32_t h, const uint8_t *p, const uint8_t *record, uint32_t i,
+                     uint32_t row, const pleat__coded *const *x, float32x4_t acc[MAX_C][QUARTERS]) {
     const bool halves = pleat__weight_formats[type].has_halves, has_min = pleat__weight_formats[type].has_min;
     const part k_of = {halves ? 4 * h : 0, halves ? 4 * h + 4 : 8};
     int32x4_t sums[MAX_C][QUARTERS];
-    part_sums(type, C, width, k_of, p, row, x, sums);
+    part_sums(type, n_limbs, C, width, k_of, p, row, x, sums);
     const row_scales w = scales_at(type, width, record, i, row);
     for (uint32_t c = 0; c < C; c++) {
         const int32_t x_sum = halves ? x[c]->sum[h] : x[c]->total;
@@ -125,8 +125,8 @@ INLINE void add_half(pleat__weight_type type, const uint32_t C, const uint32_t w
 }
 
 /* Sums of a strip's rows from `row` on with C vectors. */
-INLINE void strip(pleat__weight_type type, const uint32_t C, const uint32_t width, part_sums_fn part_sums,
-                  const uint8_t *p, uint32_t n_slices, uint32_t row, const void *const *x,
+INLINE void strip(pleat__weight_type type, const uint32_t n_limbs, const uint32_t C, const uint32_t width,
+                  part_sums_fn part_sums, const uint8_t *p, uint32_t n_slices, uint32_t row, const void *const *x,
                   float32x4_t acc[MAX_C][QUARTERS]) {
     const uint8_t *ahead = p + AHEAD_BYTES;
     const pleat__coded *xs[MAX_C];
@@ -137,10 +137,10 @@ INLINE void strip(pleat__weight_type type, const uint32_t C, const uint32_t widt
         for (uint32_t line = 0; C == 1 && line < pleat__slice_bytes(type); line += LINE_BYTES)
             __builtin_prefetch(ahead + line);
         if (pleat__weight_formats[type].has_halves) {
-            add_half(type, C, width, part_sums, 0, codes, record, 2 * s, row, xs, acc);
-            add_half(type, C, width, part_sums, 1, codes, record, 2 * s + 1, row, xs, acc);
+            add_half(type, n_limbs, C, width, part_sums, 0, codes, record, 2 * s, row, xs, acc);
+            add_half(type, n_limbs, C, width, part_sums, 1, codes, record, 2 * s + 1, row, xs, acc);
         } else {
-            add_half(type, C, width, part_sums, 0, codes, record, s, row, xs, acc);
+            add_half(type, n_limbs, C, width, part_sums, 0, codes, record, s, row, xs, acc);
         }
         for (uint32_t c = 0; c < C; c++) xs[c]++;
     }
@@ -158,15 +158,15 @@ INLINE void store_rows(float32x4_t acc, uint32_t live, float *to, bool add) {
 }
 
 /* All rows for C vectors, 4*width at a time. */
-INLINE void band(pleat__weight_type type, const uint32_t C, const uint32_t width, part_sums_fn part_sums,
-                 const pleat__matrix *w, uint32_t row_from, uint32_t row_to, const void *const *x, float *const *y,
-                 bool add) {
+INLINE void band(pleat__weight_type type, const uint32_t n_limbs, const uint32_t C, const uint32_t width,
+                 part_sums_fn part_sums, const pleat__matrix *w, uint32_t row_from, uint32_t row_to,
+                 const void *const *x, float *const *y, bool add) {
     for (uint32_t r = row_from; r < row_to; r += LANES * width) {
         const uint32_t row = r % ROWS;
         float32x4_t acc[MAX_C][QUARTERS];
         for (uint32_t c = 0; c < C; c++)
             for (uint32_t q = 0; q < width; q++) acc[c][q] = vdupq_n_f32(0);
-        strip(type, C, width, part_sums, w->data + (r - row) * w->row_bytes, w->cols / SLICE, row, x, acc);
+        strip(type, n_limbs, C, width, part_sums, w->data + (r - row) * w->row_bytes, w->cols / SLICE, row, x, acc);
         for (uint32_t c = 0; c < C; c++)
             for (uint32_t q = 0; q < width && r + LANES * q < row_to; q++)
                 store_rows(acc[c][q], row_to - r - LANES * q, y[c] + r + LANES * q, add);
@@ -176,7 +176,8 @@ INLINE void band(pleat__weight_type type, const uint32_t C, const uint32_t width
 /* ---- coding ------------------------------------------------------------------------------------------------------ */
 
 /* As integers, infinity and NaN are above all other magnitudes: a block with one of them gets no finite scale. */
-INLINE void code_block(const float *x, pleat__coded *out, store_codes_fn store_codes) {
+INLINE void code_block(const uint32_t n_limbs, const float *x, pleat__coded *out, store_codes_fn store_codes) {
+    const float code_max = pleat__code_max(n_limbs);
     float32x4_t v[SLICE / LANES];
     uint32x4_t max_bits = vdupq_n_u32(0);
     for (uint32_t i = 0; i < SLICE / LANES; i++) {
@@ -185,7 +186,7 @@ INLINE void code_block(const float *x, pleat__coded *out, store_codes_fn store_c
     }
     const float max = vgetq_lane_f32(vreinterpretq_f32_u32(vdupq_n_u32(vmaxvq_u32(max_bits))), 0);
     const bool is_zero = max < PLEAT__CODED_ZERO;
-    const float inverse = is_zero ? 0 : PLEAT__CODE_MAX / max;
+    const float inverse = is_zero ? 0 : code_max / max;
     int16x8_t codes[4];
     int32x4_t sums[2] = {vdupq_n_s32(0), vdupq_n_s32(0)};
     for (uint32_t i = 0; i < 4; i++) {
@@ -194,14 +195,15 @@ INLINE void code_block(const float *x, pleat__coded *out, store_codes_fn store_c
         sums[i / 2] = vaddq_s32(sums[i / 2], vaddq_s32(a, b));
         codes[i] = vcombine_s16(vmovn_s32(a), vmovn_s32(b));
     }
-    store_codes(codes, out);
-    out->scale = is_zero ? 0 : max / PLEAT__CODE_MAX;
+    store_codes(n_limbs, codes, out);
+    out->scale = is_zero ? 0 : max / code_max;
     for (uint32_t h = 0; h < 2; h++) out->sum[h] = vaddvq_s32(sums[h]);
     out->total = (int32_t)((uint32_t)out->sum[0] + (uint32_t)out->sum[1]);
 }
 
-INLINE void code_row(const float *x, uint32_t cols, pleat__coded *out, store_codes_fn store_codes) {
-    for (uint32_t col = 0; col < cols; col += SLICE) code_block(x + col, out++, store_codes);
+INLINE void code_row_as(store_codes_fn store_codes, const uint32_t n_limbs, const float *x, uint32_t cols,
+                        pleat__coded *out) {
+    for (uint32_t col = 0; col < cols; col += SLICE) code_block(n_limbs, x + col, out++, store_codes);
 }
 
 #endif

@@ -118,7 +118,8 @@ INLINE void load(pleat__weight_type type, const pleat__matrix *w, uint32_t row_f
 
 LINEAR_VARIANTS
 
-void pleat__linear_fill_avx2(pleat__linear_dsp *dsp) {
+void pleat__linear_fill_avx2(pleat__linear_dsp *dsp, uint32_t n_limbs) {
+    (void)n_limbs; /* of floats */
     LINEAR_FILL(dsp);
     dsp->vector_rows = 16;
 }

@@ -31,19 +31,57 @@ typedef struct part {
 } part;
 
 /* Dot products of 16 rows, in halves of 8, with block b of C vectors, on a part of the slice whose codes start at p. */
-typedef void (*part_sums_fn)(pleat__weight_type type, const int C, const part k_of, const uint8_t *p,
-                             const pleat__coded *const *x, uint32_t b, __m256i sums[MAX_C][2]);
+typedef void (*part_sums_fn)(pleat__weight_type type, const uint32_t n_limbs, const int C, const part k_of,
+                             const uint8_t *p, const pleat__coded *const *x, uint32_t b, __m256i sums[MAX_C][2]);
+
+/* ---- byte products ----------------------------------------------------------------------------------------------- */
+
+/* Groups of 4 columns in a run, whose sums of byte products with a limb fit 16 bits; 0: codes are too wide.
+ *
+ *     codes up to   15 (2, 3, 4 bits)   31 (5 bits, MXFP4)   63 (6 bits)
+ *     a run         32 columns          16                   8                code * 128 * columns / 2 < 32768 */
+INLINE uint32_t run_of(pleat__weight_type type) {
+    const pleat__weight_format *f = &pleat__weight_formats[type];
+    if (pleat__has_table(type)) return f->zero_shift == 4 ? 4 : 0;
+    const int bits = f->low_bits + f->high_bits;
+    return bits <= 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 0;
+}
+
+INLINE __m256i broadcast4(const int8_t *p) {
+    int32_t four;
+    memcpy(&four, p, sizeof four);
+    return _mm256_set1_epi32(four);
+}
+
+/* sums + pairs of 16 bits, widened. */
+INLINE __m256i add_run(__m256i sums, __m256i pairs) {
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+/* Codes of 16 bits from their limbs, columns 0 2 1 3 of each four. */
+INLINE void join_limbs(const uint32_t n_limbs, const pleat__coded *x, int16_t *codes) {
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        __m256i whole = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)x->codes.limbs.high + i));
+        if (n_limbs == 2) {
+            const __m256i low = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)x->codes.limbs.low + i));
+            whole = _mm256_add_epi16(_mm256_slli_epi16(whole, 8), low);
+        }
+        _mm256_store_si256((__m256i *)(void *)codes + i, in_pairs(whole));
+    }
+}
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
 /* Add the products of half h of slice b, or of all of it where it has one scale. */
-INLINE void add_half(pleat__weight_type type, const int C, part_sums_fn part_sums, const uint32_t h, const uint8_t *p,
-                     const uint8_t *record, const pleat__coded *const *x, uint32_t b, __m256 acc[MAX_C][2]) {
+INLINE void add_half(pleat__weight_type type, const uint32_t n_limbs, const int C, part_sums_fn part_sums,
+                     const uint32_t h, const uint8_t *p, const uint8_t *record, const pleat__coded *const *x,
+                     uint32_t b, __m256 acc[MAX_C][2]) {
     const bool halves = pleat__weight_formats[type].has_halves;
     const part k_of = {halves ? 4 * h : 0, halves ? 4 * h + 4 : 8};
     const uint32_t s = b % pleat__slices_of(type);
     __m256i sums[MAX_C][2];
-    part_sums(type, C, k_of, p, x, b, sums);
+    part_sums(type, n_limbs, C, k_of, p, x, b, sums);
     UNROLL
     for (uint32_t rows = 0; rows < 2; rows++) {
         const row_scales w = scales_at(type, record, halves ? 2 * s + h : s, rows);
@@ -57,14 +95,14 @@ INLINE void add_half(pleat__weight_type type, const int C, part_sums_fn part_sum
 }
 
 /* A strip for C vectors: acc[c], halves of 8 rows. */
-INLINE void strip(pleat__weight_type type, const int C, part_sums_fn part_sums, const uint8_t *p, uint32_t n_slices,
-                  const pleat__coded *const *x, __m256 acc[MAX_C][2]) {
+INLINE void strip(pleat__weight_type type, const uint32_t n_limbs, const int C, part_sums_fn part_sums,
+                  const uint8_t *p, uint32_t n_slices, const pleat__coded *const *x, __m256 acc[MAX_C][2]) {
     const uint8_t *ahead = p + AHEAD_BYTES;
     for (uint32_t b = 0; b < n_slices; b++, ahead += pleat__slice_bytes(type)) {
         const uint8_t *codes = p + pleat__codes_at(type, b), *record = p + pleat__record_at(type, n_slices, b);
         if (C == 1) ask_for(type, ahead);
-        add_half(type, C, part_sums, 0, codes, record, x, b, acc);
-        if (pleat__weight_formats[type].has_halves) add_half(type, C, part_sums, 1, codes, record, x, b, acc);
+        add_half(type, n_limbs, C, part_sums, 0, codes, record, x, b, acc);
+        if (pleat__weight_formats[type].has_halves) add_half(type, n_limbs, C, part_sums, 1, codes, record, x, b, acc);
     }
 }
 
@@ -85,15 +123,16 @@ INLINE void store_rows(const __m256 acc[2], uint32_t live, float *to, bool add) 
 }
 
 /* All rows for C vectors. */
-INLINE void band(pleat__weight_type type, const int C, part_sums_fn part_sums, const pleat__matrix *w,
-                 uint32_t row_from, uint32_t row_to, const void *const *x, float *const *y, bool add) {
+INLINE void band(pleat__weight_type type, const uint32_t n_limbs, const int C, part_sums_fn part_sums,
+                 const pleat__matrix *w, uint32_t row_from, uint32_t row_to, const void *const *x, float *const *y,
+                 bool add) {
     const pleat__coded *xs[MAX_C];
     for (int c = 0; c < C; c++) xs[c] = x[c];
     for (uint32_t r = row_from; r < row_to; r += ROWS) {
         __m256 acc[MAX_C][2];
         UNROLL
         for (int c = 0; c < C; c++) acc[c][0] = acc[c][1] = _mm256_setzero_ps();
-        strip(type, C, part_sums, w->data + r * w->row_bytes, w->cols / SLICE, xs, acc);
+        strip(type, n_limbs, C, part_sums, w->data + r * w->row_bytes, w->cols / SLICE, xs, acc);
         UNROLL
         for (int c = 0; c < C; c++) store_rows(acc[c], row_to - r, y[c] + r, add);
     }
@@ -120,6 +159,9 @@ INLINE void store_bytes(const __m256i v[4], int8_t *out) {
     _mm256_storeu_si256((__m256i *)out, _mm256_permutevar8x32_epi32(words, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
 }
 
+/* One limb of 32 codes. */
+INLINE void store_one_limb(const __m256i codes[4], pleat__coded *out) { store_bytes(codes, out->codes.one_limb.high); }
+
 /* Two limbs of 32 codes. */
 INLINE void store_limbs(const __m256i codes[4], pleat__coded *out) {
     __m256i high[4], low[4];
@@ -143,8 +185,10 @@ INLINE void store_whole(const __m256i codes[4], pleat__coded *out) {
 
 typedef void (*store_codes_fn)(const __m256i codes[4], pleat__coded *out);
 
-/* As integers, infinity and NaN are above all other magnitudes: a block with one of them gets no finite scale. */
-INLINE void code_as(store_codes_fn store_codes, const float *x, uint32_t cols, pleat__coded *out) {
+/* As integers, infinity and NaN are above all other magnitudes: a block with one of them gets no finite scale.
+ * store_codes and is_many are of two limbs. */
+INLINE void code_as(store_codes_fn store_codes, const bool is_many, const uint32_t n_limbs, const float *x,
+                    uint32_t cols, pleat__coded *out) {
     const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
     for (; cols > 0; cols -= SLICE, x += SLICE, out++) {
         __m256i max_bits = _mm256_setzero_si256(), codes[4];
@@ -154,19 +198,22 @@ INLINE void code_as(store_codes_fn store_codes, const float *x, uint32_t cols, p
                                         _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(x + 8 * i)), magnitude));
         const __m256 max = _mm256_castsi256_ps(max_in_all(max_bits));
         const __m256 live = _mm256_cmp_ps(max, _mm256_set1_ps(PLEAT__CODED_ZERO), _CMP_NLT_UQ);
-        const __m256 code_max = _mm256_set1_ps(PLEAT__CODE_MAX);
+        const __m256 code_max = _mm256_set1_ps(pleat__code_max(n_limbs));
         const __m256 inverse = _mm256_and_ps(_mm256_div_ps(code_max, max), live);
         UNROLL
         for (int i = 0; i < 4; i++) {
             codes[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * i), inverse));
         }
-        store_codes(codes, out);
         out->scale = _mm256_cvtss_f32(_mm256_and_ps(_mm256_div_ps(max, code_max), live));
         const uint32_t sum0 = sum_of(_mm256_add_epi32(codes[0], codes[1]));
         const uint32_t sum1 = sum_of(_mm256_add_epi32(codes[2], codes[3]));
-        out->sum[0] = (int32_t)sum0;
-        out->sum[1] = (int32_t)sum1;
-        out->total = (int32_t)(sum0 + sum1);
+        if (n_limbs == 1) {
+            store_one_limb(codes, out);
+            put_all_sums(sum0, sum1, out);
+        } else {
+            store_codes(codes, out);
+            put_sums(sum0, sum1, is_many, out);
+        }
     }
 }
 

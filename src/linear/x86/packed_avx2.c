@@ -2,12 +2,8 @@
  *
  * packed_avx2.c: linear.h's kernels for packed matrices with AVX2.
  *
- * Of up to 6 bits, a code times a limb is so small that sums of byte products fit 16 bits for a run of columns:
- *
- *     codes up to   15 (2, 3, 4 bits)   31 (5 bits, MXFP4)   63 (6 bits)
- *     a run         32 columns          16                   8                code * 128 * columns / 2 < 32768
- *
- * VPMADDUBSW makes pairs of 8 rows by 4 columns, which are added up in a run and widened at its end; each limb apart.
+ * Of up to 6 bits, VPMADDUBSW makes pairs of 8 rows by 4 columns, which are added up in a run (packed_256.h) and widened
+ * at its end; each limb apart.
  *
  * Codes of 8 bits become 16, even columns apart from odd ones, the step row's limbs one code of 16 bits again, and
  * products of pairs add to 32 (VPMADDWD).
@@ -16,28 +12,10 @@
 
 /* ---- up to 6 bits ------------------------------------------------------------------------------------------------ */
 
-/* Groups of 4 columns in a run; 0: codes are too wide. */
-INLINE uint32_t run_of(pleat__weight_type type) {
-    const pleat__weight_format *f = &pleat__weight_formats[type];
-    if (pleat__has_table(type)) return f->zero_shift == 4 ? 4 : 0;
-    const int bits = f->low_bits + f->high_bits;
-    return bits <= 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 0;
-}
-
-INLINE __m256i broadcast4(const int8_t *p) {
-    int32_t four;
-    memcpy(&four, p, sizeof four);
-    return _mm256_set1_epi32(four);
-}
-
-/* sums + pairs of 16 bits, widened. */
-INLINE __m256i add_run(__m256i sums, __m256i pairs) {
-    return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-}
-
 /* Registers `from` .. `to` - 1 of 8 rows, in runs. */
-INLINE void narrow_sums(pleat__weight_type type, const int C, const part k_of, const uint32_t from, const uint32_t to,
-                        const uint8_t *p, const pleat__coded *const *x, uint32_t b, __m256i sums[MAX_C][2]) {
+INLINE void narrow_sums(pleat__weight_type type, const uint32_t n_limbs, const int C, const part k_of,
+                        const uint32_t from, const uint32_t to, const uint8_t *p, const pleat__coded *const *x,
+                        uint32_t b, __m256i sums[MAX_C][2]) {
     const uint32_t run = run_of(type);
     __m256i high[MAX_C][2], low[MAX_C][2], high_run[MAX_C][2], low_run[MAX_C][2];
     UNROLL
@@ -49,15 +27,16 @@ INLINE void narrow_sums(pleat__weight_type type, const int C, const part k_of, c
             UNROLL
             for (int c = 0; c < C; c++) {
                 const __m256i h = _mm256_maddubs_epi16(w, broadcast4(x[c][b].codes.limbs.high + 4 * k));
-                const __m256i l = _mm256_maddubs_epi16(w, broadcast4(x[c][b].codes.limbs.low + 4 * k));
                 high_run[c][half] = at == 0 ? h : _mm256_add_epi16(high_run[c][half], h);
-                low_run[c][half] = at == 0 ? l : _mm256_add_epi16(low_run[c][half], l);
                 IN_ORDER(high_run[c][half]);
+                const bool is_last = at + 1 == run || k + 1 == k_of.to, is_first = k - k_of.from < run;
+                if (is_last)
+                    high[c][half] = add_run(is_first ? _mm256_setzero_si256() : high[c][half], high_run[c][half]);
+                if (n_limbs == 1) continue;
+                const __m256i l = _mm256_maddubs_epi16(w, broadcast4(x[c][b].codes.limbs.low + 4 * k));
+                low_run[c][half] = at == 0 ? l : _mm256_add_epi16(low_run[c][half], l);
                 IN_ORDER(low_run[c][half]);
-                if (at + 1 < run && k + 1 < k_of.to) continue;
-                const bool is_first = k - k_of.from < run;
-                high[c][half] = add_run(is_first ? _mm256_setzero_si256() : high[c][half], high_run[c][half]);
-                low[c][half] = add_run(is_first ? _mm256_setzero_si256() : low[c][half], low_run[c][half]);
+                if (is_last) low[c][half] = add_run(is_first ? _mm256_setzero_si256() : low[c][half], low_run[c][half]);
             }
         }
     }
@@ -65,29 +44,19 @@ INLINE void narrow_sums(pleat__weight_type type, const int C, const part k_of, c
     for (int c = 0; c < C; c++) {
         UNROLL
         for (uint32_t half = from; half < to; half++)
-            sums[c][half] = _mm256_add_epi32(_mm256_slli_epi32(high[c][half], 8), low[c][half]);
+            sums[c][half] =
+                n_limbs == 1 ? high[c][half] : _mm256_add_epi32(_mm256_slli_epi32(high[c][half], 8), low[c][half]);
     }
 }
 
 /* ---- 8 bits ------------------------------------------------------------------------------------------------------ */
 
-/* Codes of 16 bits from their limbs, columns 0 2 1 3 of each four. */
-INLINE void join_limbs(const pleat__coded *x, int16_t *codes) {
-    UNROLL
-    for (int i = 0; i < 2; i++) {
-        const __m256i high = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)x->codes.limbs.high + i));
-        const __m256i low = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)x->codes.limbs.low + i));
-        const __m256i whole = _mm256_add_epi16(_mm256_slli_epi16(high, 8), low);
-        _mm256_store_si256((__m256i *)(void *)codes + i, in_pairs(whole));
-    }
-}
-
 /* A slice; types of 8 bits have no halves. */
-INLINE void wide_sums(pleat__weight_type type, const int C, const uint8_t *p, const pleat__coded *const *x, uint32_t b,
-                      __m256i sums[MAX_C][2]) {
+INLINE void wide_sums(pleat__weight_type type, const uint32_t n_limbs, const int C, const uint8_t *p,
+                      const pleat__coded *const *x, uint32_t b, __m256i sums[MAX_C][2]) {
     _Alignas(32) int16_t codes[MAX_C][SLICE];
     UNROLL
-    for (int c = 0; c < C; c++) join_limbs(&x[c][b], codes[c]);
+    for (int c = 0; c < C; c++) join_limbs(n_limbs, &x[c][b], codes[c]);
     UNROLL
     for (uint32_t k = 0; k < 8; k++) {
         UNROLL
@@ -109,28 +78,30 @@ INLINE void wide_sums(pleat__weight_type type, const int C, const uint8_t *p, co
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-INLINE void part_sums(pleat__weight_type type, const int C, const part k_of, const uint8_t *p,
+INLINE void part_sums(pleat__weight_type type, const uint32_t n_limbs, const int C, const part k_of, const uint8_t *p,
                       const pleat__coded *const *x, uint32_t b, __m256i sums[MAX_C][2]) {
     if (run_of(type) == 0) {
-        wide_sums(type, C, p, x, b, sums);
+        wide_sums(type, n_limbs, C, p, x, b, sums);
         return;
     }
     if (C == 1 || run_of(type) == 8) { /* sums fit the registers */
-        narrow_sums(type, C, k_of, 0, 2, p, x, b, sums);
+        narrow_sums(type, n_limbs, C, k_of, 0, 2, p, x, b, sums);
         return;
     }
-    narrow_sums(type, C, k_of, 0, 1, p, x, b, sums);
-    narrow_sums(type, C, k_of, 1, 2, p, x, b, sums);
+    narrow_sums(type, n_limbs, C, k_of, 0, 1, p, x, b, sums);
+    narrow_sums(type, n_limbs, C, k_of, 1, 2, p, x, b, sums);
 }
 
-INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from, uint32_t row_to,
-                const void *const *x, float *const *y, uint32_t n, bool add) {
-    for (; n >= 2; n -= 2, x += 2, y += 2) band(type, 2, part_sums, w, row_from, row_to, x, y, add);
-    if (n == 1) band(type, 1, part_sums, w, row_from, row_to, x, y, add);
+INLINE void mul(pleat__weight_type type, const uint32_t n_limbs, const pleat__matrix *w, uint32_t row_from,
+                uint32_t row_to, const void *const *x, float *const *y, uint32_t n, bool add) {
+    for (; n >= 2; n -= 2, x += 2, y += 2) band(type, n_limbs, 2, part_sums, w, row_from, row_to, x, y, add);
+    if (n == 1) band(type, n_limbs, 1, part_sums, w, row_from, row_to, x, y, add);
+}
+
+INLINE void code_row(const uint32_t n_limbs, const float *x, uint32_t cols, pleat__coded *out) {
+    code_as(store_limbs, false, n_limbs, x, cols, out);
 }
 
 PACKED_VARIANTS
 
-static void code(const float *x, uint32_t cols, pleat__coded *out) { code_as(store_limbs, x, cols, out); }
-
-void pleat__linear_fill_packed_avx2(pleat__linear_dsp *dsp) { PACKED_FILL(dsp, UINT32_MAX); }
+void pleat__linear_fill_packed_avx2(pleat__linear_dsp *dsp, uint32_t n_limbs) { PACKED_FILL(dsp, n_limbs, UINT32_MAX); }

@@ -12,10 +12,7 @@
  * up to MAX_C, hold the codes in 8 registers and take turns in program order: a chain of 16 products, each waiting 5
  * cycles for the last, would fill the scheduler instead.
  */
-#define VECTOR_BYTES 64
-
-#include "linear/linear_variants.h"
-#include "linear/x86/packed_codes.h"
+#include "linear/x86/packed_512.h"
 
 #define MAX_C 8
 
@@ -30,8 +27,18 @@ typedef struct part {
     uint32_t from, to;
 } part;
 
-INLINE __m512i sums_for_one(pleat__weight_type type, const part k_of, const uint8_t *p, const pleat__coded *x) {
+/* One limb has two chains too, of every other group. */
+INLINE __m512i sums_for_one(pleat__weight_type type, const uint32_t n_limbs, const part k_of, const uint8_t *p,
+                            const pleat__coded *x) {
     __m512i high = _mm512_setzero_si512(), low = high;
+    if (n_limbs == 1) {
+        UNROLL
+        for (uint32_t k = k_of.from; k < k_of.to; k += 2) {
+            high = _mm512_dpbusd_epi32(high, codes4(type, p, k, 0), broadcast4(x->codes.limbs.high + 4 * k));
+            low = _mm512_dpbusd_epi32(low, codes4(type, p, k + 1, 0), broadcast4(x->codes.limbs.high + 4 * (k + 1)));
+        }
+        return _mm512_add_epi32(high, low);
+    }
     UNROLL
     for (uint32_t k = k_of.from; k < k_of.to; k++) {
         const __m512i w = codes4(type, p, k, 0);
@@ -41,8 +48,8 @@ INLINE __m512i sums_for_one(pleat__weight_type type, const part k_of, const uint
     return _mm512_add_epi32(_mm512_slli_epi32(high, 8), low);
 }
 
-INLINE void sums_for_many(pleat__weight_type type, const int C, const part k_of, const uint8_t *p,
-                          const pleat__coded *const *x, uint32_t b, __m512i *sums) {
+INLINE void sums_for_many(pleat__weight_type type, const uint32_t n_limbs, const int C, const part k_of,
+                          const uint8_t *p, const pleat__coded *const *x, uint32_t b, __m512i *sums) {
     __m512i w[8];
     UNROLL
     for (uint32_t k = k_of.from; k < k_of.to; k++) w[k] = codes4(type, p, k, 0);
@@ -54,6 +61,7 @@ INLINE void sums_for_many(pleat__weight_type type, const int C, const part k_of,
         for (int c = 0; c < C; c++)
             sums[c] = _mm512_dpbusd_epi32(sums[c], w[k], broadcast4(x[c][b].codes.limbs.high + 4 * k));
     }
+    if (n_limbs == 1) return;
     UNROLL
     for (int c = 0; c < C; c++) sums[c] = _mm512_slli_epi32(sums[c], 8);
     UNROLL
@@ -65,17 +73,17 @@ INLINE void sums_for_many(pleat__weight_type type, const int C, const part k_of,
 }
 
 /* Add the products of half h of slice b, or of all of it where it has one scale. */
-INLINE void add_half(pleat__weight_type type, const int C, const uint32_t h, const uint8_t *p, const uint8_t *record,
-                     const pleat__coded *const *x, uint32_t b, __m512 *acc) {
+INLINE void add_half(pleat__weight_type type, const uint32_t n_limbs, const int C, const uint32_t h, const uint8_t *p,
+                     const uint8_t *record, const pleat__coded *const *x, uint32_t b, __m512 *acc) {
     const bool halves = pleat__weight_formats[type].has_halves;
     const part k_of = {halves ? 4 * h : 0, halves ? 4 * h + 4 : 8};
     const uint32_t s = b % pleat__slices_of(type);
     const row_scales w = scales_at(type, record, halves ? 2 * s + h : s, 0);
     __m512i sums[MAX_C];
     if (C == 1)
-        sums[0] = sums_for_one(type, k_of, p, &x[0][b]);
+        sums[0] = sums_for_one(type, n_limbs, k_of, p, &x[0][b]);
     else
-        sums_for_many(type, C, k_of, p, x, b, sums);
+        sums_for_many(type, n_limbs, C, k_of, p, x, b, sums);
     UNROLL
     for (int c = 0; c < C; c++) {
         const pleat__coded *xb = &x[c][b];
@@ -84,8 +92,8 @@ INLINE void add_half(pleat__weight_type type, const int C, const uint32_t h, con
 }
 
 /* A strip's first `live` rows for C vectors. */
-INLINE void tile(pleat__weight_type type, const int C, const pleat__matrix *w, uint32_t r0, __mmask16 live,
-                 const pleat__coded *const *x, float *const *y, bool add) {
+INLINE void tile(pleat__weight_type type, const uint32_t n_limbs, const int C, const pleat__matrix *w, uint32_t r0,
+                 __mmask16 live, const pleat__coded *const *x, float *const *y, bool add) {
     const uint32_t n_slices = w->cols / SLICE;
     const uint8_t *strip = w->data + r0 * w->row_bytes;
     const uint8_t *ahead = strip + AHEAD_BYTES;
@@ -96,8 +104,8 @@ INLINE void tile(pleat__weight_type type, const int C, const pleat__matrix *w, u
     for (uint32_t b = 0; b < n_slices; b++, ahead += pleat__slice_bytes(type)) {
         const uint8_t *p = strip + pleat__codes_at(type, b), *record = strip + pleat__record_at(type, n_slices, b);
         if (C == 1) ask_for(type, ahead);
-        add_half(type, C, 0, p, record, x, b, acc);
-        if (pleat__weight_formats[type].has_halves) add_half(type, C, 1, p, record, x, b, acc);
+        add_half(type, n_limbs, C, 0, p, record, x, b, acc);
+        if (pleat__weight_formats[type].has_halves) add_half(type, n_limbs, C, 1, p, record, x, b, acc);
     }
     UNROLL
     for (int c = 0; c < C; c++) {
@@ -108,81 +116,50 @@ INLINE void tile(pleat__weight_type type, const int C, const pleat__matrix *w, u
 }
 
 /* All rows for C vectors. */
-INLINE void band(pleat__weight_type type, const int C, const pleat__matrix *w, uint32_t row_from, uint32_t row_to,
-                 const void *const *x, float *const *y, bool add) {
+INLINE void band(pleat__weight_type type, const uint32_t n_limbs, const int C, const pleat__matrix *w,
+                 uint32_t row_from, uint32_t row_to, const void *const *x, float *const *y, bool add) {
     const pleat__coded *xs[MAX_C];
     for (int c = 0; c < C; c++) xs[c] = x[c];
     for (uint32_t r = row_from; r < row_to; r += ROWS) {
         const uint32_t n = row_to - r;
-        tile(type, C, w, r, (__mmask16)(n >= ROWS ? 0xFFFF : (1u << n) - 1), xs, y, add);
+        tile(type, n_limbs, C, w, r, (__mmask16)(n >= ROWS ? 0xFFFF : (1u << n) - 1), xs, y, add);
     }
 }
 
-INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from, uint32_t row_to,
-                const void *const *x, float *const *y, uint32_t n, bool add) {
-    for (; n >= MAX_C; n -= MAX_C, x += MAX_C, y += MAX_C) band(type, MAX_C, w, row_from, row_to, x, y, add);
-    for (; n >= 4; n -= 4, x += 4, y += 4) band(type, 4, w, row_from, row_to, x, y, add);
+INLINE void mul(pleat__weight_type type, const uint32_t n_limbs, const pleat__matrix *w, uint32_t row_from,
+                uint32_t row_to, const void *const *x, float *const *y, uint32_t n, bool add) {
+    for (; n >= MAX_C; n -= MAX_C, x += MAX_C, y += MAX_C) band(type, n_limbs, MAX_C, w, row_from, row_to, x, y, add);
+    for (; n >= 4; n -= 4, x += 4, y += 4) band(type, n_limbs, 4, w, row_from, row_to, x, y, add);
     switch (n) {
-        case 3: band(type, 3, w, row_from, row_to, x, y, add); break;
-        case 2: band(type, 2, w, row_from, row_to, x, y, add); break;
-        case 1: band(type, 1, w, row_from, row_to, x, y, add); break;
+        case 3: band(type, n_limbs, 3, w, row_from, row_to, x, y, add); break;
+        case 2: band(type, n_limbs, 2, w, row_from, row_to, x, y, add); break;
+        case 1: band(type, n_limbs, 1, w, row_from, row_to, x, y, add); break;
         default: break;
     }
 }
 
 /* ---- coding ------------------------------------------------------------------------------------------------------ */
 
-/* The largest lane in every lane. */
-INLINE __m512i max_in_all(__m512i v) {
-    v = _mm512_max_epu32(v, _mm512_shuffle_i32x4(v, v, 0x4E));
-    v = _mm512_max_epu32(v, _mm512_shuffle_i32x4(v, v, 0xB1));
-    v = _mm512_max_epu32(v, _mm512_shuffle_epi32(v, (_MM_PERM_ENUM)0x4E));
-    return _mm512_max_epu32(v, _mm512_shuffle_epi32(v, (_MM_PERM_ENUM)0xB1));
-}
-
-/* Codes of 16 activations in two limbs; returns them whole. */
-INLINE __m512i code16(__m512 x, __m512 inverse, int8_t *high, int8_t *low) {
-    const __m512i codes = _mm512_cvtps_epi32(_mm512_mul_ps(x, inverse));
+/* Codes of 16 activations, at `at`, in two limbs. */
+INLINE void store_limbs(__m512i codes, uint32_t at, pleat__coded *out) {
     const __m512i highs = _mm512_srai_epi32(_mm512_add_epi32(codes, _mm512_set1_epi32(128)), 8);
-    _mm_storeu_si128((__m128i *)high, _mm512_cvtepi32_epi8(highs));
-    _mm_storeu_si128((__m128i *)low, _mm512_cvtepi32_epi8(codes)); /* its low byte is codes - 256*highs */
-    return codes;
+    _mm_storeu_si128((__m128i *)(out->codes.limbs.high + at), _mm512_cvtepi32_epi8(highs));
+    /* its low byte is codes - 256*highs */
+    _mm_storeu_si128((__m128i *)(out->codes.limbs.low + at), _mm512_cvtepi32_epi8(codes));
 }
 
-/* The sum of 32-bit elements modulo 2^32: what infinite activations were coded to may pass int. */
-static inline uint32_t wrapping_sum(__m512i x) {
-    const __m256i a = _mm256_add_epi32(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
-    const __m128i b = _mm_add_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
-    const __m128i c = _mm_add_epi32(b, _mm_shuffle_epi32(b, 0x4E));
-    return (uint32_t)_mm_cvtsi128_si32(_mm_add_epi32(c, _mm_shuffle_epi32(c, 0xB1)));
-}
-
-/* As integers, infinity and NaN are above all other magnitudes: a block with one of them gets no finite scale. */
-static void code(const float *x, uint32_t cols, pleat__coded *out) {
-    const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
-    for (; cols > 0; cols -= SLICE, x += SLICE, out++) {
-        const __m512 x0 = _mm512_loadu_ps(x), x1 = _mm512_loadu_ps(x + 16);
-        const __m512i m0 = _mm512_and_si512(_mm512_castps_si512(x0), magnitude);
-        const __m512i m1 = _mm512_and_si512(_mm512_castps_si512(x1), magnitude);
-        const __m512 max = _mm512_castsi512_ps(max_in_all(_mm512_max_epu32(m0, m1)));
-        const __mmask16 live = _mm512_cmp_ps_mask(max, _mm512_set1_ps(PLEAT__CODED_ZERO), _CMP_NLT_UQ);
-        const __m512 code_max = _mm512_set1_ps(PLEAT__CODE_MAX);
-        const __m512 inverse = _mm512_maskz_div_ps(live, code_max, max);
-        const __m512i c0 = code16(x0, inverse, out->codes.limbs.high, out->codes.limbs.low);
-        const __m512i c1 = code16(x1, inverse, out->codes.limbs.high + 16, out->codes.limbs.low + 16);
-        const uint32_t sum0 = wrapping_sum(c0), sum1 = wrapping_sum(c1);
-        out->scale = _mm512_cvtss_f32(_mm512_maskz_div_ps(live, max, code_max));
-        out->sum[0] = (int32_t)sum0;
-        out->sum[1] = (int32_t)sum1;
-        out->total = (int32_t)(sum0 + sum1);
-    }
+INLINE void code_row(const uint32_t n_limbs, const float *x, uint32_t cols, pleat__coded *out) {
+    code_as(store_limbs, false, n_limbs, x, cols, out);
 }
 
 PACKED_VARIANTS
 
-void pleat__linear_mul_packed_avx512(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from,
-                                     uint32_t row_to, const void *const *x, float *const *y, uint32_t n, bool add) {
-    packed_muls[type](w, row_from, row_to, x, y, n, add);
+void pleat__linear_mul_packed_avx512(pleat__weight_type type, uint32_t n_limbs, const pleat__matrix *w,
+                                     uint32_t row_from, uint32_t row_to, const void *const *x, float *const *y,
+                                     uint32_t n, bool add) {
+    packed_muls[n_limbs - 1][type](w, row_from, row_to, x, y, n, add);
 }
 
-void pleat__linear_fill_packed_avx512(pleat__linear_dsp *dsp) { PACKED_FILL(dsp, UINT32_MAX); }
+void pleat__linear_fill_packed_avx512(pleat__linear_dsp *dsp, uint32_t n_limbs) {
+    PACKED_FILL(dsp, n_limbs, UINT32_MAX);
+}

@@ -4,12 +4,6 @@
  */
 #include "linear/x86/packed_256.h"
 
-INLINE __m256i broadcast4(const int8_t *p) {
-    int32_t four;
-    memcpy(&four, p, sizeof four);
-    return _mm256_set1_epi32(four);
-}
-
 /* sums += products of a part's codes with a limb of each vector's. */
 INLINE void add_limb(pleat__weight_type type, const int C, const part k_of, const uint8_t *p,
                      const int8_t *const *limbs, __m256i sums[MAX_C][2]) {
@@ -25,7 +19,7 @@ INLINE void add_limb(pleat__weight_type type, const int C, const part k_of, cons
     }
 }
 
-INLINE void part_sums(pleat__weight_type type, const int C, const part k_of, const uint8_t *p,
+INLINE void part_sums(pleat__weight_type type, const uint32_t n_limbs, const int C, const part k_of, const uint8_t *p,
                       const pleat__coded *const *x, uint32_t b, __m256i sums[MAX_C][2]) {
     const int8_t *high[MAX_C], *low[MAX_C];
     UNROLL
@@ -35,6 +29,7 @@ INLINE void part_sums(pleat__weight_type type, const int C, const part k_of, con
         sums[c][0] = sums[c][1] = _mm256_setzero_si256();
     }
     add_limb(type, C, k_of, p, high, sums);
+    if (n_limbs == 1) return;
     UNROLL
     for (int c = 0; c < C; c++) {
         UNROLL
@@ -43,15 +38,19 @@ INLINE void part_sums(pleat__weight_type type, const int C, const part k_of, con
     add_limb(type, C, k_of, p, low, sums);
 }
 
-INLINE void mul(pleat__weight_type type, const pleat__matrix *w, uint32_t row_from, uint32_t row_to,
-                const void *const *x, float *const *y, uint32_t n, bool add) {
-    for (; n >= 3 && n != 4; n -= 3, x += 3, y += 3) band(type, 3, part_sums, w, row_from, row_to, x, y, add);
-    for (; n >= 2; n -= 2, x += 2, y += 2) band(type, 2, part_sums, w, row_from, row_to, x, y, add);
-    if (n == 1) band(type, 1, part_sums, w, row_from, row_to, x, y, add);
+INLINE void mul(pleat__weight_type type, const uint32_t n_limbs, const pleat__matrix *w, uint32_t row_from,
+                uint32_t row_to, const void *const *x, float *const *y, uint32_t n, bool add) {
+    for (; n >= 3 && n != 4; n -= 3, x += 3, y += 3) band(type, n_limbs, 3, part_sums, w, row_from, row_to, x, y, add);
+    for (; n >= 2; n -= 2, x += 2, y += 2) band(type, n_limbs, 2, part_sums, w, row_from, row_to, x, y, add);
+    if (n == 1) band(type, n_limbs, 1, part_sums, w, row_from, row_to, x, y, add);
+}
+
+INLINE void code_row(const uint32_t n_limbs, const float *x, uint32_t cols, pleat__coded *out) {
+    code_as(store_limbs, false, n_limbs, x, cols, out);
 }
 
 PACKED_VARIANTS
 
-static void code(const float *x, uint32_t cols, pleat__coded *out) { code_as(store_limbs, x, cols, out); }
-
-void pleat__linear_fill_packed_avxvnni(pleat__linear_dsp *dsp) { PACKED_FILL(dsp, UINT32_MAX); }
+void pleat__linear_fill_packed_avxvnni(pleat__linear_dsp *dsp, uint32_t n_limbs) {
+    PACKED_FILL(dsp, n_limbs, UINT32_MAX);
+}

@@ -115,6 +115,36 @@ INLINE ints_v without_zero(pleat__weight_type type, ints_v sums, int32_t sum) {
     return V(sub_epi32)(sums, V(slli_epi32)(V(set1_epi32)(sum), pleat__weight_formats[type].zero_shift));
 }
 
+/* Store the sums of a block's codes of one limb, and both times its scale, which is there. */
+INLINE void put_all_sums(uint32_t sum0, uint32_t sum1, pleat__coded *out) {
+    out->sum[0] = (int32_t)sum0;
+    out->sum[1] = (int32_t)sum1;
+    out->total = (int32_t)(sum0 + sum1);
+    for (int h = 0; h < 2; h++) out->codes.one_limb.scaled_sum[h] = out->scale * (float)out->sum[h];
+    out->codes.one_limb.scaled_total = out->scale * (float)out->total;
+}
+
+/* Store the sums of a block's codes, or what kernels for many step rows take: times its scale, which is there. */
+INLINE void put_sums(uint32_t sum0, uint32_t sum1, const bool is_many, pleat__coded *out) {
+    const int32_t half0 = (int32_t)sum0, half1 = (int32_t)sum1, total = (int32_t)(sum0 + sum1);
+    if (is_many) {
+        out->scaled_sum[0] = out->scale * (float)half0;
+        out->scaled_sum[1] = out->scale * (float)half1;
+        out->scaled_total = out->scale * (float)total;
+    } else {
+        out->sum[0] = half0;
+        out->sum[1] = half1;
+        out->total = total;
+    }
+}
+
+/* Of a block that put_all_sums() or put_sums() for many has filled: the sum of all codes, or of half h, times the
+ * scale. */
+INLINE float scaled_sum_of(const uint32_t n_limbs, const bool has_halves, const uint32_t h, const pleat__coded *x) {
+    if (n_limbs == 1) return has_halves ? x->codes.one_limb.scaled_sum[h] : x->codes.one_limb.scaled_total;
+    return has_halves ? x->scaled_sum[h] : x->scaled_total;
+}
+
 /* acc plus the products of a slice or a half, whose step row's codes add to `sum`. */
 INLINE floats_v add_scaled(pleat__weight_type type, ints_v sums, const row_scales *w, float x_scale, int32_t sum,
                            floats_v acc) {

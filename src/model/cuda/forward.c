@@ -7,6 +7,9 @@
  *
  * Products add to x or gate where they end, so that nothing else stands between them.  What follows the last layer's
  * attention runs for the rows alone whose logits are wanted.
+ *
+ * Matrices of F16 go by cuBLASLt in prompts and steps of PLEAT__GEMM_FROM rows and more.  Of prompts of PLEAT__GEMM_LEAST
+ * tokens all others do too: a layer's are taken out of their tiles once, before its blocks.
  */
 #include "model/cuda/forward.h"
 
@@ -14,9 +17,10 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "model/cuda/gemm.h"
 #include "model/cuda/rows.h"
 
-#define BLOCK_ROWS 2048u /* of a prompt, in which all but attention goes */
+#define BLOCK_ROWS PLEAT__GEMM_ROWS /* of a prompt, in which all but attention goes */
 #define ALIGN_BYTES 256u
 
 struct pleat__device_forward {
@@ -24,7 +28,8 @@ struct pleat__device_forward {
     const pleat__device_weights *weights;
     const pleat_model *model;
     uint32_t max_rows, max_items;
-    uint32_t n_q, n_kv; /* widths of q, and of k and v */
+    uint32_t n_q, n_kv;       /* widths of q, and of k and v */
+    pleat__device_gemm *gemm; /* NULL: nothing has rows enough, or there is no library */
 
     /* Device memory; rows are those of a step or of a prompt, blocks BLOCK_ROWS of them. */
     uint8_t *memory;
@@ -40,6 +45,9 @@ struct pleat__device_forward {
     int32_t *tokens;      /* [rows] */
     uint32_t *positions;  /* [max_items] */
     uint32_t *greedy;     /* [max_items] */
+    uint16_t *plain;      /* with gemm: a layer's matrices, one behind the other */
+    uint16_t *pairs;      /* with gemm: [block][2 n_ff] */
+    void *gemm_work;      /* with gemm */
 
     /* Memory of the host. */
     int32_t *host_tokens;     /* [rows] */
@@ -62,6 +70,36 @@ static void *carve(carver *c, uint64_t n, uint64_t bytes) {
 
 static uint32_t logit_rows(uint32_t max_items) { return pleat__max_u32(PLEAT__LOGIT_ROWS, max_items); }
 
+static bool wants_gemm(const pleat__device_forward *fw) {
+    return fw->max_rows >= PLEAT__GEMM_FROM && pleat__device_gemm_exists();
+}
+
+static bool is_plain(const pleat__device_matrix *m) { return m->tiles.format == PLEAT__TILE_F16; }
+
+/* Bytes of the largest layer's matrices as f16, each in whole tiles and aligned; but for those that are plain. */
+static uint64_t plain_bytes(const pleat_model *m) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < m->info.n_layers; i++) {
+        const pleat__layer *l = &m->layers[i];
+        const pleat__matrix *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+        uint64_t halves = 0;
+        for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+            if (pleat__tile_format_of(all[j]->type) != PLEAT__TILE_F16)
+                halves += (uint64_t)(all[j]->rows + PLEAT__TILE_ROWS) *
+                              pleat__div_up_u32(all[j]->cols, PLEAT__GROUP_COLS) * PLEAT__GROUP_COLS +
+                          ALIGN_BYTES;
+        most = halves > most ? halves : most;
+    }
+    return most * sizeof(uint16_t);
+}
+
+static void carve_gemm(pleat__device_forward *fw, uint64_t block, carver *c) {
+    if (!wants_gemm(fw)) return;
+    fw->plain = carve(c, fw->max_rows < PLEAT__GEMM_LEAST ? 0 : plain_bytes(fw->model), 1);
+    fw->pairs = carve(c, block * 2 * fw->model->info.n_ff, sizeof(uint16_t));
+    fw->gemm_work = carve(c, PLEAT__GEMM_WORK_BYTES, 1);
+}
+
 static void carve_device(pleat__device_forward *fw, bool has_scores, carver *c) {
     const pleat_model_info *info = &fw->model->info;
     const uint64_t rows = fw->max_rows, block = pleat__min_u32(fw->max_rows, BLOCK_ROWS);
@@ -80,6 +118,7 @@ static void carve_device(pleat__device_forward *fw, bool has_scores, carver *c) 
     fw->tokens = carve(c, rows, sizeof(int32_t));
     fw->positions = carve(c, fw->max_items, sizeof(uint32_t));
     fw->greedy = carve(c, fw->max_items, sizeof(uint32_t));
+    carve_gemm(fw, block, c);
 }
 
 static void carve_host(pleat__device_forward *fw, carver *c) {
@@ -127,7 +166,8 @@ pleat_status pleat__device_forward_create(const pleat__device_weights *weights, 
     *fw = empty_for(weights->model, max_rows, max_items);
     fw->al = *al;
     fw->weights = weights;
-    const pleat_status status = take_memory(fw, has_scores, err);
+    pleat_status status = take_memory(fw, has_scores, err);
+    if (status == PLEAT_OK && wants_gemm(fw)) status = pleat__device_gemm_create(al, &fw->gemm, err);
     if (status != PLEAT_OK) {
         pleat__device_forward_destroy(&fw);
         return status;
@@ -140,6 +180,7 @@ void pleat__device_forward_destroy(pleat__device_forward **forward) {
     if (!forward || !*forward) return;
     pleat__device_forward *fw = *forward;
     const pleat_allocator al = fw->al;
+    pleat__device_gemm_destroy(&fw->gemm);
     pleat__device_free(fw->memory);
     pleat__device_free_host(fw->host_tokens); /* the first of the host's */
     pleat__free(&al, fw, 1, sizeof *fw);
@@ -156,12 +197,20 @@ const float *pleat__device_forward_logits(const pleat__device_forward *fw, uint3
 
 /* ---- pieces of a layer ----------------------------------------------------------------------------------- */
 
+/* Where a layer's matrices stand as f16; NULL: nowhere. */
+typedef struct plain_layer {
+    const uint16_t *qkv[3], *o, *gate_up, *down;
+} plain_layer;
+
 /* Where the launches of a step or prompt go. */
 typedef struct launches {
     pleat__device_forward *fw;
     pleat_device_cache *cache;
     pleat__device_stream stream;
     pleat_error *err;
+    const plain_layer *plain; /* NULL: only tiles of F16 are plain */
+    uint32_t n_past;          /* tokens before a chunk's first; 0: a prompt, or a step */
+    uint32_t rows_class;      /* of what goes by cuBLASLt; 0: mul.h's kernels do all products */
 } launches;
 
 /* Rows of x that a piece works on. */
@@ -169,7 +218,20 @@ typedef struct rows {
     uint32_t from, n;
 } rows;
 
+/* Of a step or a prompt of n rows. */
+static uint32_t rows_class(const pleat__device_forward *fw, uint32_t n) {
+    return fw->gemm && n >= PLEAT__GEMM_FROM ? pleat__gemm_class(n) : 0;
+}
+
 static float *x_of(const launches *l, rows r) { return l->fw->x + (uint64_t)r.from * l->fw->model->info.n_embd; }
+
+/* A product with a matrix whose plain form is `plain`; NULL: there is none, unless it is of F16. */
+static pleat_status multiply(const launches *l, const pleat__device_mul *mul, const uint16_t *plain) {
+    const uint16_t *w = is_plain(&mul->w) ? (const uint16_t *)(const void *)mul->w.data : plain;
+    const pleat__gemm_memory memory = {w, l->rows_class, l->fw->pairs, l->fw->gemm_work};
+    if (!w || !l->rows_class || mul->bias || mul->cap > 0) return pleat__device_mul_run(mul, l->stream, l->err);
+    return pleat__device_gemm_run(l->fw->gemm, mul, &memory, l->stream, l->err);
+}
 
 static pleat_status norm(const launches *l, const float *weight, rows r) {
     const pleat_model *m = l->fw->model;
@@ -192,7 +254,7 @@ static pleat_status make_heads(const launches *l, uint32_t layer_idx, rows r, co
                                        .y = fw->qkv + at[i],
                                        .y_stride = width,
                                        .scale = 1};
-        PLEAT_TRY(pleat__device_mul_run(&mul, l->stream, l->err));
+        PLEAT_TRY(multiply(l, &mul, l->plain ? l->plain->qkv[i] : NULL));
     }
     const pleat__rope *rope = layer->turns ? &m->ropes[layer->rope] : NULL;
     const pleat__device_heads heads = {.qkv = fw->qkv,
@@ -207,7 +269,7 @@ static pleat_status make_heads(const launches *l, uint32_t layer_idx, rows r, co
                                        .n_dims = rope ? rope->n_dims : 0,
                                        .is_halves = rope && rope->is_halves,
                                        .positions = positions,
-                                       .first_position = r.from,
+                                       .first_position = l->n_past + r.from,
                                        .q = fw->q + (uint64_t)r.from * fw->n_q,
                                        .k = fw->k + (uint64_t)r.from * fw->n_kv,
                                        .v = fw->v + (uint64_t)r.from * fw->n_kv};
@@ -215,8 +277,8 @@ static pleat_status make_heads(const launches *l, uint32_t layer_idx, rows r, co
 }
 
 /* x += what a branch makes of its rows. */
-static pleat_status add_branch(const launches *l, const pleat__device_matrix *w, const void *from, bool is_f32,
-                               const float *bias, rows r) {
+static pleat_status add_branch(const launches *l, const pleat__device_matrix *w, const uint16_t *plain,
+                               const void *from, bool is_f32, const float *bias, rows r) {
     const pleat_model *m = l->fw->model;
     const pleat__device_mul mul = {.w = *w,
                                    .x = from,
@@ -228,7 +290,7 @@ static pleat_status add_branch(const launches *l, const pleat__device_matrix *w,
                                    .y_stride = m->info.n_embd,
                                    .bias = bias,
                                    .scale = m->residual_scale};
-    return pleat__device_mul_run(&mul, l->stream, l->err);
+    return multiply(l, &mul, plain);
 }
 
 static pleat_status feed_forward(const launches *l, const pleat__device_layer *layer, rows r) {
@@ -243,8 +305,8 @@ static pleat_status feed_forward(const launches *l, const pleat__device_layer *l
                                     .h = fw->h,
                                     .y_stride = m->info.n_ff,
                                     .is_gelu = m->arch->is_gelu};
-    PLEAT_TRY(pleat__device_mul_run(&gate, l->stream, l->err));
-    return add_branch(l, &layer->down, fw->h, false, NULL, r);
+    PLEAT_TRY(multiply(l, &gate, l->plain ? l->plain->gate_up : NULL));
+    return add_branch(l, &layer->down, l->plain ? l->plain->down : NULL, fw->h, false, NULL, r);
 }
 
 /* Logits of the rows, at most logit_rows of them, into logits. */
@@ -261,7 +323,7 @@ static pleat_status make_logits(const launches *l, rows r) {
                                    .y_stride = m->info.n_vocab,
                                    .scale = m->logit_scale,
                                    .cap = m->logit_cap};
-    return pleat__device_mul_run(&mul, l->stream, l->err);
+    return multiply(l, &mul, NULL);
 }
 
 /* The likeliest token of rows [from, from + n) of the logits, to the host. */
@@ -280,17 +342,17 @@ static pleat_status step_layer(const launches *l, uint32_t layer_idx, rows r) {
     PLEAT_TRY(make_heads(l, layer_idx, r, fw->positions));
     PLEAT_TRY(pleat_device_cache_append(l->cache, layer_idx, fw->k, fw->v, l->stream.v, l->err));
     PLEAT_TRY(pleat_device_cache_attend(l->cache, layer_idx, fw->q, fw->step_attended, NULL, l->stream.v, l->err));
-    const bool is_f32 = r.n <= PLEAT__MUL_FEW;
+    const bool is_f32 = r.n <= PLEAT__MUL_FEW && !(l->rows_class && is_plain(&layer->o));
     if (!is_f32)
         PLEAT_TRY(pleat__device_halve(fw->step_attended, (uint64_t)r.n * fw->n_q, fw->attended, l->stream, l->err));
     const void *attended = is_f32 ? (const void *)fw->step_attended : fw->attended;
-    PLEAT_TRY(add_branch(l, &layer->o, attended, is_f32, layer->o_bias, r));
+    PLEAT_TRY(add_branch(l, &layer->o, NULL, attended, is_f32, layer->o_bias, r));
     return feed_forward(l, layer, r);
 }
 
 pleat_status pleat__device_forward_step(pleat__device_forward *fw, pleat_device_cache *cache, uint32_t n,
                                         pleat__device_stream stream, pleat_error *err) {
-    const launches l = {fw, cache, stream, err};
+    const launches l = {fw, cache, stream, err, NULL, 0, rows_class(fw, n)};
     const rows r = {0, n};
     const pleat_model *m = fw->model;
     PLEAT_TRY(pleat__device_copy(fw->tokens, fw->host_tokens, n * sizeof *fw->tokens, stream, err));
@@ -309,19 +371,50 @@ static pleat_status prompt_attend(const launches *l, uint32_t layer_idx, uint32_
     pleat__device_forward *fw = l->fw;
     for (uint32_t from = 0; from < n_tokens; from += BLOCK_ROWS)
         PLEAT_TRY(make_heads(l, layer_idx, (rows){from, pleat__min_u32(BLOCK_ROWS, n_tokens - from)}, NULL));
-    PLEAT_TRY(pleat_device_cache_prompt_attend(l->cache, fw->q, fw->k, fw->v, fw->attended, fw->received, l->stream.v,
-                                               l->err));
+    if (l->n_past > 0)
+        PLEAT_TRY(pleat_device_cache_chunk_attend(l->cache, layer_idx, fw->q, fw->k, fw->v, fw->attended, l->stream.v,
+                                                  l->err));
+    else
+        PLEAT_TRY(pleat_device_cache_prompt_attend(l->cache, fw->q, fw->k, fw->v, fw->attended, fw->received,
+                                                   l->stream.v, l->err));
     return pleat_device_cache_prompt(l->cache, layer_idx, fw->k, fw->v, fw->received, l->stream.v, l->err);
 }
 
+/* One more matrix out of its tiles, behind those before it. */
+static pleat_status make_plain(const launches *l, const pleat__device_matrix *m, uint64_t *used, const uint16_t **out) {
+    uint16_t *to = l->fw->plain + *used;
+    *out = NULL;
+    if (is_plain(m)) return PLEAT_OK;
+    *out = to;
+    *used += (pleat__device_plain_halves(&m->tiles) + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    return pleat__device_plain(m, to, l->stream, l->err);
+}
+
+static pleat_status make_plain_layer(const launches *l, const pleat__device_layer *layer, plain_layer *out) {
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < layer->n_qkv; i++) PLEAT_TRY(make_plain(l, &layer->qkv[i], &used, &out->qkv[i]));
+    PLEAT_TRY(make_plain(l, &layer->o, &used, &out->o));
+    PLEAT_TRY(make_plain(l, &layer->gate_up, &used, &out->gate_up));
+    return make_plain(l, &layer->down, &used, &out->down);
+}
+
 /* A layer, of which the rows from `wanted` on go on. */
-static pleat_status prompt_layer(const launches *l, uint32_t layer_idx, uint32_t n_tokens, uint32_t wanted) {
-    pleat__device_forward *fw = l->fw;
+static pleat_status prompt_layer(const launches *all, uint32_t layer_idx, uint32_t n_tokens, uint32_t wanted) {
+    pleat__device_forward *fw = all->fw;
     const pleat__device_layer *layer = &fw->weights->layers[layer_idx];
+    plain_layer plain = {.o = NULL};
+    launches here = *all;
+    const launches *l = &here;
+    here.rows_class = rows_class(fw, n_tokens);
+    if (fw->gemm && n_tokens >= PLEAT__GEMM_LEAST) {
+        PLEAT_TRY(make_plain_layer(all, layer, &plain));
+        here.plain = &plain;
+    }
     PLEAT_TRY(prompt_attend(l, layer_idx, n_tokens));
     for (uint32_t from = wanted; from < n_tokens; from += BLOCK_ROWS) {
         const rows r = {from, pleat__min_u32(BLOCK_ROWS, n_tokens - from)};
-        PLEAT_TRY(add_branch(l, &layer->o, fw->attended + (uint64_t)from * fw->n_q, false, layer->o_bias, r));
+        PLEAT_TRY(add_branch(l, &layer->o, l->plain ? plain.o : NULL, fw->attended + (uint64_t)from * fw->n_q, false,
+                             layer->o_bias, r));
         PLEAT_TRY(feed_forward(l, layer, r));
     }
     return PLEAT_OK;
@@ -357,12 +450,15 @@ static pleat_status run_prompt(const launches *l, const pleat_token *tokens, uin
 }
 
 pleat_status pleat__device_forward_prompt(pleat__device_forward *fw, pleat_device_cache *cache, uint32_t seq_idx,
-                                          const pleat_token *tokens, uint32_t n_tokens, uint32_t n_logits,
-                                          bool has_greedy, float *logits, pleat__device_stream stream,
-                                          pleat_error *err) {
-    const launches l = {fw, cache, stream, err};
+                                          uint32_t n_past, const pleat_token *tokens, uint32_t n_tokens,
+                                          uint32_t n_logits, bool has_greedy, float *logits,
+                                          pleat__device_stream stream, pleat_error *err) {
+    const launches l = {fw, cache, stream, err, NULL, n_past, 0};
     const uint32_t n_wanted = n_logits > 0 ? n_logits : has_greedy ? 1 : 0, wanted = n_tokens - n_wanted;
-    PLEAT_TRY(pleat_device_cache_prompt_begin(cache, seq_idx, n_tokens, stream.v, err));
+    if (n_past > 0)
+        PLEAT_TRY(pleat_device_cache_chunk_begin(cache, seq_idx, n_tokens, stream.v, err));
+    else
+        PLEAT_TRY(pleat_device_cache_prompt_begin(cache, seq_idx, n_tokens, stream.v, err));
     PLEAT_TRY(run_prompt(&l, tokens, n_tokens, wanted));
     return prompt_logits(&l, n_tokens, wanted, n_logits, has_greedy, logits);
 }

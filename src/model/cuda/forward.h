@@ -4,12 +4,18 @@
  *
  *     pleat__device_forward_step     a token of each sequence of the cache's batch: begins and ends the cache's step.
  *                                    Can be recorded in a graph
- *     pleat__device_forward_prompt   the prompt of an empty sequence, whole: begins and ends it
+ *     pleat__device_forward_prompt   the prompt of an empty sequence, whole, or more tokens of one that holds some: begins
+ *                                    and ends it
  *
  * A sequence's logits depend on its own tokens, and in the last bits on the batch as far as the cache's attention does
  * (pleat/device_cache.h).  Products, norms and all else depend on the row alone.
  *
  * Numbers: x and sums are f32; what products read, and keys, values and queries, are f16.
+ *
+ * Where cuBLASLt is found (model/cuda/gemm.h), products of a prompt of PLEAT__GEMM_LEAST tokens or more are its, and with
+ * matrices of F16 those of any prompt or step of PLEAT__GEMM_FROM rows and more; but never the logits of a prompt.  So what
+ * a token's logits are may depend, in last bits, on the class of its prompt's length, and of its step's size
+ * (pleat__gemm_class()).
  */
 #ifndef PLEAT_MODEL_CUDA_FORWARD_H
 #define PLEAT_MODEL_CUDA_FORWARD_H
@@ -21,6 +27,10 @@ typedef struct pleat__device_forward pleat__device_forward;
 
 /* Most rows whose logits are made at once. */
 #define PLEAT__LOGIT_ROWS 128u
+
+/* Tokens of a prompt from which on it is worth while to take weights out of their tiles: at 8 billion weights in F16
+ * that takes as long as mul.h's kernels take for 100 tokens or so. */
+#define PLEAT__GEMM_LEAST 256u
 
 /* All device memory is taken here, beside the weights'.
  *   max_rows    most tokens of a prompt, and of a step
@@ -48,11 +58,11 @@ const float *pleat__device_forward_logits(const pleat__device_forward *fw, uint3
  * finite number.  Memory of the host that a step writes, to be read once its stream has been waited for. */
 const uint32_t *pleat__device_forward_greedy(const pleat__device_forward *fw);
 
-/* tokens [n_tokens] of a prompt, whose last n_logits rows of logits go to `logits` [n_logits][n_vocab], host memory.  If
+/* tokens [n_tokens] behind n_past that the sequence holds, above 0 only in uniform formats.  Their last n_logits rows of logits go to `logits` [n_logits][n_vocab], host memory.  If
  * has_greedy, the last row's likeliest token is greedy()[0].  Waits. */
 pleat_status pleat__device_forward_prompt(pleat__device_forward *fw, pleat_device_cache *cache, uint32_t seq_idx,
-                                          const pleat_token *tokens, uint32_t n_tokens, uint32_t n_logits,
-                                          bool has_greedy, float *logits, pleat__device_stream stream,
-                                          pleat_error *err);
+                                          uint32_t n_past, const pleat_token *tokens, uint32_t n_tokens,
+                                          uint32_t n_logits, bool has_greedy, float *logits,
+                                          pleat__device_stream stream, pleat_error *err);
 
 #endif

@@ -3,7 +3,7 @@
  * mul.h: products with a model's matrices on a GPU: y = W x for any number of rows x.
  *
  *     rows of x      1..8   9..16   17..32   33..128   more        (rows are the tensor cores' columns)
- *     kernel         few                     block of 32 rows of W, of 128          mul_few.cu, mul_many.cu
+ *     kernel         few                     wgmma on Hopper; many elsewhere: block of 32 rows of W, of 128
  *
  * Rules
  *  1. One law of summing for all kernels: a tile's groups of 128 columns are cut into 16 ranges, as even as whole groups
@@ -58,10 +58,14 @@ typedef struct pleat__device_mul {
 
 pleat_status pleat__device_mul_run(const pleat__device_mul *mul, pleat__device_stream stream, pleat_error *err);
 
-/* Of the kernels, for tests: always this one.  few: n <= PLEAT__MUL_FEW; block_rows 32 or 128. */
+/* Of the kernels, for tests: always this one.  few: n <= PLEAT__MUL_FEW; block_rows 32 or 128; wgmma: PLEAT_E_UNSUPPORTED
+ * where has_wgmma is false. */
 pleat_status pleat__device_mul_few(const pleat__device_mul *mul, pleat__device_stream stream, pleat_error *err);
 pleat_status pleat__device_mul_many(const pleat__device_mul *mul, uint32_t block_rows, pleat__device_stream stream,
                                     pleat_error *err);
+
+bool pleat__device_mul_has_wgmma(void);
+pleat_status pleat__device_mul_wgmma(const pleat__device_mul *mul, pleat__device_stream stream, pleat_error *err);
 
 #ifdef __cplusplus
 }

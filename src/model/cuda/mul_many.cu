@@ -43,11 +43,12 @@ static __device__ __forceinline__ void copy_group(const pleat__device_mul &m, ui
                                                   uint32_t x0, uint32_t group) {
     constexpr uint32_t bytes = pleat__group_bytes<F>, pieces = bytes / 16;
     const pleat__tiles &t = m.w.tiles;
+    const uint32_t row_bytes = pleat__row_bytes(t);
     for (uint32_t i = threadIdx.x; i < shape<MT>::tiles * pieces; i += THREADS) {
         const uint32_t tile = tile0 + i / pieces;
         const bool is_there = tile < t.n_tiles;
-        const uint8_t *from = m.w.data + ((uint64_t)(is_there ? tile : 0) * t.n_groups + group) * bytes;
-        pleat__copy_16_or_zeros(stage + i * 16, from + i % pieces * 16, is_there);
+        const uint8_t *from = pleat__group_at<F>(m.w, is_there ? tile : 0, group);
+        pleat__copy_16_or_zeros(stage + i * 16, from + pleat__piece_at<F>(i % pieces, row_bytes), is_there);
     }
     const uint32_t x_stage = stage + shape<MT>::tiles * bytes;
     for (uint32_t i = threadIdx.x; i < X_ROWS * PIECES; i += THREADS) {
@@ -220,6 +221,7 @@ extern "C" pleat_status pleat__device_mul_run(const pleat__device_mul *m, pleat_
                                               pleat_error *err) {
     bool has = false;
     if (m->n <= PLEAT__MUL_FEW) return pleat__device_mul_few(m, stream, err);
+    if (!m->x_is_f32 && pleat__device_mul_has_wgmma()) return pleat__device_mul_wgmma(m, stream, err);
     PLEAT_TRY(has_room(&has, err));
     const uint64_t n_blocks = (uint64_t)(m->w.tiles.n_tiles / 8) * ((m->n + X_ROWS - 1) / X_ROWS);
     return pleat__device_mul_many(m, has && n_blocks >= MANY_BLOCKS ? 128 : 32, stream, err);

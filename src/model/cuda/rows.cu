@@ -22,14 +22,14 @@ static __global__ void __launch_bounds__(EMBED_THREADS)
     embed(pleat__device_matrix m, const int32_t *tokens, float scale, float *x) {
     pleat__let_next_start();
     pleat__wait_for_last();
-    const uint32_t row = (uint32_t)tokens[blockIdx.x], n_groups = m.tiles.n_groups;
-    const uint8_t *tile = m.data + (uint64_t)(row / PLEAT__TILE_ROWS) * n_groups * pleat__group_bytes<F>;
+    const uint32_t row = (uint32_t)tokens[blockIdx.x];
     for (uint32_t i = threadIdx.x; i < m.tiles.cols / 8; i += EMBED_THREADS) {
         const uint32_t slice = i / 4, lane = row % 8 * 4 + i % 4, r = row % PLEAT__TILE_ROWS / 8;
         const int j = (int)(slice % PLEAT__TILE_SLICES);
         pleat__lane_group<F> w;
         uint32_t g[4], g8[4];
-        pleat__load_group<F>(w, tile + (uint64_t)(slice / PLEAT__TILE_SLICES) * pleat__group_bytes<F>, lane);
+        pleat__load_group<F>(w, pleat__group_at<F>(m, row / PLEAT__TILE_ROWS, slice / PLEAT__TILE_SLICES),
+                             pleat__row_bytes(m.tiles), lane);
         float2 scales = make_float2(1, 1);
 #pragma unroll
         for (int at = 0; at < (int)PLEAT__TILE_SLICES; at++) /* registers are named, not indexed */

@@ -33,6 +33,30 @@ static __host__ __device__ inline uint32_t pleat__groups_per_range(uint32_t n_gr
     return (n_groups + PLEAT__MUL_RANGES - 1) / PLEAT__MUL_RANGES;
 }
 
+/* Bytes of a row of F16. */
+static __host__ __device__ inline uint32_t pleat__row_bytes(const pleat__tiles &t) {
+    return t.n_groups * PLEAT__GROUP_COLS * 2;
+}
+
+/* Bytes from a group of a tile to the next. */
+template <int F>
+static constexpr uint32_t pleat__group_step = F == PLEAT__TILE_F16 ? PLEAT__GROUP_COLS * 2 : pleat__group_bytes<F>;
+
+/* Where a group of a tile begins: of F16 in the tile's first row. */
+template <int F>
+static __device__ __forceinline__ const uint8_t *pleat__group_at(const pleat__device_matrix &m, uint32_t tile,
+                                                                 uint32_t group) {
+    return m.data + (uint64_t)tile * m.tiles.n_groups * pleat__group_bytes<F> + group * pleat__group_step<F>;
+}
+
+/* Where piece i of a group is, 16 bytes: 32 for the lanes' first words, and so on.  Of F16 word 2 slice + r is in row
+ * g + 8 r. */
+template <int F> static __device__ __forceinline__ uint32_t pleat__piece_at(uint32_t i, uint32_t row_bytes) {
+    if constexpr (F != PLEAT__TILE_F16) return 16 * i;
+    const uint32_t word = i / 32, lane = i % 32;
+    return (lane / 4 + word % 2 * 8) * row_bytes + word / 2 * 64 + lane % 4 * 16;
+}
+
 /* A lane's part of a group. */
 template <int F> struct pleat__lane_group {
     uint4 codes[pleat__n_codes<F>];
@@ -56,11 +80,26 @@ static __device__ __forceinline__ uint4 pleat__load_once(const uint8_t *p) {
 
 template <int F>
 static __device__ __forceinline__ void pleat__load_group(pleat__lane_group<F> &to, const uint8_t *group,
-                                                         uint32_t lane) {
+                                                         uint32_t row_bytes, uint32_t lane) {
 #pragma unroll
-    for (int i = 0; i < pleat__n_codes<F>; i++) to.codes[i] = pleat__load_once(group + 512 * i + 16 * lane);
+    for (int i = 0; i < pleat__n_codes<F>; i++)
+        to.codes[i] = pleat__load_once(group + pleat__piece_at<F>(32 * i + lane, row_bytes));
 #pragma unroll
     for (int i = 0; i < pleat__n_scales<F>; i++) to.scales[i] = pleat__load_once(group + pleat__scales_at<F>(lane, i));
+}
+
+/* Words of a group that slice j is the last to need, in place of another group's. */
+template <int F>
+static __device__ __forceinline__ void pleat__refill(pleat__lane_group<F> &to, const uint8_t *group, uint32_t row_bytes,
+                                                     uint32_t lane, int j) {
+    constexpr int slices = (int)PLEAT__TILE_SLICES, each = pleat__n_codes<F> < slices ? slices / pleat__n_codes<F> : 1;
+#pragma unroll
+    for (int i = 0; i < pleat__n_codes<F>; i++)
+        if (j == i * slices / pleat__n_codes<F> + each - 1)
+            to.codes[i] = pleat__load_once(group + pleat__piece_at<F>(32 * i + lane, row_bytes));
+#pragma unroll
+    for (int i = 0; i < pleat__n_scales<F>; i++)
+        if (j == slices - 1) to.scales[i] = pleat__load_once(group + pleat__scales_at<F>(lane, i));
 }
 
 static __device__ __forceinline__ uint32_t pleat__word_of(const uint4 &v, int i) {

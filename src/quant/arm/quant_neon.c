@@ -138,6 +138,10 @@ static inline float32x4_t code_at(uint32x4_t words, uint32_t shift, uint32x4_t m
 }
 
 void pleat__quant_load_k_neon(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
+    if (layout->format.rotated) {
+        pleat__levels_load_k(layout, page, tile, out);
+        return;
+    }
     const uint32_t bits = layout->format.k_bits;
     const uint8_t *codes = page + layout->k_off + (uint64_t)tile * layout->k_tile_bytes;
     if (bits == 32) {
@@ -164,6 +168,10 @@ void pleat__quant_load_k_neon(const pleat__page_layout *layout, const uint8_t *p
 }
 
 void pleat__quant_load_v_neon(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
+    if (layout->format.rotated) {
+        pleat__levels_load_v(layout, page, tile, out);
+        return;
+    }
     const uint32_t bits = layout->format.v_bits, d = layout->head_dim, per = 8 / bits;
     const uint8_t *codes = page + layout->v_off + (uint64_t)tile * layout->v_tile_bytes;
     if (bits == 32) {

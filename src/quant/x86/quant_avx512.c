@@ -113,6 +113,10 @@ static inline __m512 code_at(__m512i words, uint32_t shift, __m512i mask) {
 }
 
 void pleat__quant_load_k_avx512(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
+    if (layout->format.rotated) {
+        pleat__levels_load_k(layout, page, tile, out);
+        return;
+    }
     const uint32_t bits = layout->format.k_bits;
     const uint8_t *codes = page + layout->k_off + (uint64_t)tile * layout->k_tile_bytes;
     if (bits == 32) {
@@ -136,6 +140,10 @@ void pleat__quant_load_k_avx512(const pleat__page_layout *layout, const uint8_t 
 }
 
 void pleat__quant_load_v_avx512(const pleat__page_layout *layout, const uint8_t *page, uint32_t tile, float *out) {
+    if (layout->format.rotated) {
+        pleat__levels_load_v(layout, page, tile, out);
+        return;
+    }
     const uint32_t bits = layout->format.v_bits, d = layout->head_dim, per = 8 / bits;
     const uint8_t *codes = page + layout->v_off + (uint64_t)tile * layout->v_tile_bytes;
     if (bits == 32) {

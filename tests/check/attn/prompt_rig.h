@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attn/mass.h"
 #include "attn/prompt.h"
 #include "check.h"
 #include "quant/variants.h"
@@ -19,8 +20,9 @@
 #define LSE_GAP 2u  /* and of lse2 */
 #define CANARY 7.5f /* what they hold */
 
-static const pleat_format formats[] = {{32, 32}, {16, 16}, {8, 8}, {8, 4}, {8, 2}, {4, 8},
-                                       {4, 4},   {4, 2},   {2, 8}, {2, 4}, {2, 2}};
+static const pleat_format formats[] = {{32, 32},  {16, 16},  {8, 8},    {8, 4},    {8, 2},   {4, 8},
+                                       {4, 4},    {4, 2},    {2, 8},    {2, 4},    {2, 2},   {4, 4, 1},
+                                       {4, 2, 1}, {3, 3, 1}, {3, 2, 1}, {2, 3, 1}, {2, 2, 1}};
 static const uint32_t dims[] = {16, 32, 48, 64, 80, 96, 112, 128, 256, 512};
 
 /* ---- lanes -------------------------------------------------------------------------------------- */
@@ -33,6 +35,7 @@ typedef struct side {
     uint32_t n_pages;
     float *k; /* [n_slots][d] as kernels will read them */
     float *v;
+    float *mass;    /* [n_slots] log2 of it */
     uint8_t *alive; /* [n_slots] */
 } side;
 
@@ -63,6 +66,14 @@ static void fill_pages(side *s, const data *x) {
     free(kv);
 }
 
+/* Give a slot a mass where the layout has them, and note it. */
+static void set_mass(side *s, uint32_t slot) {
+    uint8_t *page = pleat__kv_page(&s->run, slot / s->layout.tokens);
+    const uint16_t half = check_below(3) ? (uint16_t)check_below(PLEAT__MASS_TOP_BITS + 1) : 0;
+    if (s->layout.mass_off) pleat__masses(&s->layout, page)[slot % s->layout.tokens] = half;
+    s->mass[slot] = s->layout.mass_off ? pleat__f16_to_f32(half) : 0;
+}
+
 /* Mark slots as dead with this probability, and note the rest and the dequantised tokens for the oracle. */
 static void read_back(side *s, double dead) {
     const uint32_t d = s->layout.head_dim, tokens = s->layout.tokens;
@@ -74,6 +85,7 @@ static void read_back(side *s, double dead) {
         for (uint32_t c = 0; c < d; c++) s->k[slot * d + c] = tile[c * PLEAT__TILE + j];
         pleat__quant_load_v_ref(&s->layout, page, t, tile);
         memcpy(s->v + slot * d, tile + j * d, d * sizeof *tile);
+        set_mass(s, slot);
         s->alive[slot] = !s->layout.tracked || check_uniform(0, 1) >= dead;
         if (s->layout.tracked) pleat__positions(&s->layout, page)[slot % tokens] = s->alive[slot] ? (int32_t)slot : -1;
     }
@@ -83,7 +95,10 @@ static void read_back(side *s, double dead) {
 static void side_init(side *s, pleat_format format, uint32_t d, uint32_t tokens, bool tracked, int32_t step,
                       uint32_t n_slots, double dead, const data *x) {
     memset(s, 0, sizeof *s);
-    CHECK_STATUS(pleat__page_layout_init(&s->layout, format, d, tokens, tracked), PLEAT_OK);
+    if (tracked && check_below(2)) /* half of the tracked ones have masses */
+        CHECK_STATUS(pleat__page_layout_init_massed(&s->layout, format, d, tokens, 1), PLEAT_OK);
+    else
+        CHECK_STATUS(pleat__page_layout_init(&s->layout, format, d, tokens, tracked), PLEAT_OK);
     s->n_pages = pleat__div_up_u32(n_slots, tokens);
     const uint64_t page_bytes = (s->layout.used_bytes + PLEAT__ALIGN - 1) / PLEAT__ALIGN * PLEAT__ALIGN;
     s->pool = check_buf_new(s->n_pages * page_bytes, PLEAT__ALIGN);
@@ -102,6 +117,7 @@ static void side_init(side *s, pleat_format format, uint32_t d, uint32_t tokens,
                              .n_slots = n_slots};
     s->k = get((size_t)n_slots * d * sizeof(float));
     s->v = get((size_t)n_slots * d * sizeof(float));
+    s->mass = get((size_t)n_slots * sizeof(float));
     s->alive = get(n_slots);
     fill_pages(s, x);
     read_back(s, dead);
@@ -113,6 +129,7 @@ static void side_release(side *s) {
     free(s->ids);
     free(s->k);
     free(s->v);
+    free(s->mass);
     free(s->alive);
 }
 
@@ -168,10 +185,12 @@ static double logit2(const attn_case *c, const side *s, const float *q, uint32_t
     }
     *wobble *= fabs(c->scale) * LOG2_E * n_roundings * FLT_EPSILON / 2;
     dot *= c->scale * LOG2_E;
-    if (c->cap2 == 0) return dot;
-    dot = c->cap2 * tanh(dot / c->cap2); /* which makes errors no larger, and adds its own */
-    *wobble += 3e-7 * fabs(dot);
-    return dot;
+    if (c->cap2 > 0) {
+        dot = c->cap2 * tanh(dot / c->cap2); /* which makes errors no larger, and adds its own */
+        *wobble += 3e-7 * fabs(dot);
+    }
+    *wobble += s->mass[slot] > 0 ? (fabs(dot) + s->mass[slot]) * FLT_EPSILON / 2 : 0;
+    return dot + s->mass[slot];
 }
 
 /* One row; weights [side][slot] are left behind. */

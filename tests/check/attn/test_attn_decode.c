@@ -12,6 +12,7 @@
 
 #include "attn/attn.h"
 #include "attn/decode.h"
+#include "attn/mass.h"
 #include "attn_variants.h"
 #include "check.h"
 #include "hw/cpu.h"
@@ -21,8 +22,9 @@
 #define MAX_D 512u
 #define MAX_G 64u
 
-static const pleat_format formats[] = {{32, 32}, {16, 16}, {8, 8}, {8, 4}, {8, 2}, {4, 8},
-                                       {4, 4},   {4, 2},   {2, 8}, {2, 4}, {2, 2}};
+static const pleat_format formats[] = {{32, 32},  {16, 16},  {8, 8},    {8, 4},    {8, 2},   {4, 8},
+                                       {4, 4},    {4, 2},    {2, 8},    {2, 4},    {2, 2},   {4, 4, 1},
+                                       {4, 2, 1}, {3, 3, 1}, {3, 2, 1}, {2, 3, 1}, {2, 2, 1}};
 static const uint32_t head_dims[] = {16, 64, 80, 96, 128, 256};
 
 /* ---- a lane and its exact attention ----------------------------------------------------------------------------- */
@@ -39,10 +41,13 @@ typedef struct lane {
 
 static float keys[MAX_SLOTS * MAX_D], values[MAX_SLOTS * MAX_D], query_in[MAX_G * MAX_D];
 
-/* Pages of `tokens` slots at random places of a pool that has a few more. */
+/* Pages of `tokens` slots at random places of a pool that has a few more; half of the tracked ones have masses. */
 static void lane_init(lane *a, pleat_format format, uint32_t d, uint32_t tokens, uint32_t n_slots, bool tracked) {
     memset(a, 0, sizeof *a);
-    CHECK_STATUS(pleat__page_layout_init(&a->layout, format, d, tokens, tracked), PLEAT_OK);
+    if (tracked && check_below(2))
+        CHECK_STATUS(pleat__page_layout_init_massed(&a->layout, format, d, tokens, 1), PLEAT_OK);
+    else
+        CHECK_STATUS(pleat__page_layout_init(&a->layout, format, d, tokens, tracked), PLEAT_OK);
     a->scale = 1 / sqrtf((float)d);
     a->n_pages = pleat__div_up_u32(n_slots, tokens);
     const uint32_t n_pool = a->n_pages + (uint32_t)check_below(3);
@@ -63,7 +68,16 @@ static void lane_init(lane *a, pleat_format format, uint32_t d, uint32_t tokens,
     a->run.n_slots = n_slots;
 }
 
-/* Store keys and values [n_slots][d]; give tracked slots a position, `dead` in 8 of them none. */
+/* A mass's bits: none, any, the least, the most. */
+static uint16_t random_mass(void) {
+    switch (check_below(4)) {
+        case 0: return 0;
+        case 1: return check_below(2) ? 1 : PLEAT__MASS_TOP_BITS;
+        default: return (uint16_t)check_below(PLEAT__MASS_TOP_BITS + 1);
+    }
+}
+
+/* Store keys and values [n_slots][d]; give tracked slots a position, `dead` in 8 of them none, and masses. */
 static void lane_store(lane *a, uint32_t dead) {
     const uint32_t d = a->layout.head_dim;
     for (uint32_t slot = 0; slot < a->run.n_slots; slot += a->layout.tokens) {
@@ -72,6 +86,7 @@ static void lane_store(lane *a, uint32_t dead) {
         pleat__quant_store_ref(&a->layout, page, 0, n, keys + slot * d, values + slot * d, d);
         for (uint32_t i = 0; a->layout.tracked && i < n; i++)
             pleat__positions(&a->layout, page)[i] = check_below(8) < dead ? -1 : (int32_t)(slot + i);
+        for (uint32_t i = 0; a->layout.mass_off && i < n; i++) pleat__masses(&a->layout, page)[i] = random_mass();
     }
 }
 
@@ -84,6 +99,12 @@ static bool slot_is_live(const lane *a, uint32_t slot) {
     if (!a->layout.tracked) return true;
     const uint8_t *page = pleat__kv_page(&a->run, slot / a->layout.tokens);
     return pleat__positions(&a->layout, (uint8_t *)(uintptr_t)page)[slot % a->layout.tokens] >= 0;
+}
+
+/* log2 of a slot's mass. */
+static double mass_of(const lane *a, uint32_t slot) {
+    uint8_t *page = pleat__kv_page(&a->run, slot / a->layout.tokens);
+    return a->layout.mass_off ? (double)pleat__f16_to_f32(pleat__masses(&a->layout, page)[slot % a->layout.tokens]) : 0;
 }
 
 /* As attn/cap.h has it. */
@@ -107,7 +128,7 @@ static void lane_load(const lane *a) {
 
 typedef struct exact {
     double logit2[MAX_G][MAX_SLOTS];
-    double size[MAX_G][MAX_SLOTS]; /* sum of |q k'|: what a logit's rounding is relative to */
+    double size[MAX_G][MAX_SLOTS]; /* sum of |q k'|, and mass: what a logit's rounding is relative to */
     double out[MAX_G][MAX_D];
     double lse2[MAX_G];
     double out_norm[MAX_G];
@@ -129,8 +150,8 @@ static void compute_exact(const lane *a, uint32_t n_group, uint32_t from, uint32
                 size += fabs(x);
             }
             const double factor = (double)a->scale * 1.4426950408889634;
-            want.logit2[g][s] = slot_is_live(a, s) ? capped(a, dot * factor) : -INFINITY;
-            want.size[g][s] = size * factor;
+            want.logit2[g][s] = slot_is_live(a, s) ? capped(a, dot * factor) + mass_of(a, s) : -INFINITY;
+            want.size[g][s] = size * factor + mass_of(a, s);
             most = fmax(most, want.logit2[g][s]);
         }
         memset(want.out[g], 0, sizeof want.out[g]);

@@ -50,6 +50,8 @@ static const struct rig_spec rig_evict_specs[] = {
     {"h2o:budget=30%,window=8,format=f16,reclaim=copy", 32},
     {"h2o:budget=50,window=8,reclaim=block+kvcrush:share=50%", 16},
     {"snapkv:budget=25%,window=16", 16},
+    {"snapkv:budget=25%,window=16,reclaim=none+merge", 16},
+    {"h2o:budget=56KiB,window=16+merge", 16},
     {"snapkv:budget=40,window=8,reclaim=copy+kvcrush:share=30%,anchor=alternate,unit=page", 16},
     {"pyramidkv:budget=64,window=8,format=k8v8,reclaim=block", 16},
     {"adakv:budget=50,window=12,reclaim=none", 32},
@@ -60,6 +62,7 @@ static const struct rig_spec rig_evict_specs[] = {
     {"novel:budget=48,window=8,sinks=2", 16},
     {"novel:budget=30%,window=4,format=f16,reclaim=copy", 32},
     {"novel:budget=48KiB,reclaim=block", 16},
+    {"novel:budget=48,window=8+merge", 16},
 };
 
 static inline pleat_cache_options rig_options(const char *text, pleat_workers *workers) {

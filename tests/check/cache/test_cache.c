@@ -13,8 +13,8 @@
 
 enum { LAYERS = 2, KV_HEADS = 2, MAX_TOKENS = 300, MAX_SEQS = 3 };
 
-static const char *const specs[] = {"f32",  "f16",  "k8v8", "k8v4", "k8v2", "k4v8",
-                                    "k4v4", "k4v2", "k2v8", "k2v4", "k2v2"};
+static const char *const specs[] = {"f32",  "f16",  "k8v8", "k8v4", "k8v2", "k4v8", "k4v4",
+                                    "k4v2", "k2v8", "k2v4", "k2v2", "h4v4", "h3v2", "h2v3"};
 
 /* A cache and what was put into it. */
 typedef struct rig {

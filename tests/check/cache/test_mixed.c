@@ -29,6 +29,7 @@ static const struct {
 } kinds[] = {
     {"f32", "f32", 16},
     {"k8v4", "k8v4", 32},
+    {"h3v2", "h3v2", 32},
     {"leankv:ah=1.5,al=0.6,window=16", "k8v4", 32},
     {"leankv:ah=0.9,al=0.5,window=5,high=f16,low=k8v8", "f16", 16},
     {"leankv:ah=3,al=0,window=3,low=k2v2,step=code", "k8v4", 16},
@@ -39,6 +40,7 @@ static const struct {
     {"h2o:budget=50,window=8,reclaim=block+kvcrush:share=50%", "k8v4", 16},
     {"snapkv:budget=40,window=8,reclaim=copy+kvcrush:share=30%,anchor=alternate,unit=page", "k8v4", 16},
     {"pyramidkv:budget=64,window=8,format=k8v8,reclaim=block", "k8v8", 16},
+    {"h2o:budget=50,window=8+merge", "k8v4", 16},
     {"adakv:budget=50,window=12,reclaim=none", "k8v4", 32},
     {"streaming:budget=37,sinks=3", "k8v4", 16},
     {"novel:budget=40,window=8,sinks=2", "k8v4", 16},

@@ -136,7 +136,8 @@ static void test_long_generation_stays_bounded(void) {
                                         "topk:keep=60%",
                                         "h2o:budget=900,reclaim=none",
                                         "streaming:budget=20%",
-                                        "h2o:budget=700,reclaim=copy+kvcrush"};
+                                        "h2o:budget=700,reclaim=copy+kvcrush",
+                                        "h2o:budget=700+merge"};
     for (size_t i = 0; i < check_rounds(CHECK_COUNT(texts), 1); i++) {
         check_context("%s", texts[i]);
         recording one = generate(texts[i], 1), two = generate(texts[i], 2);

@@ -2,6 +2,7 @@
  *
  * test_http.c: which heads of requests are taken and which refused, with which status; and keys.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "check.h"
@@ -92,33 +93,90 @@ static void test_lengths(void) {
     CHECK_EQ_I64(http_read_head(text, 5 + HTTP_TARGET_MAX + 22, &head), -414);
 }
 
+static size_t read_keys(const char *text, size_t n, api_keys *keys) {
+    char why[256] = "";
+    const size_t line = keys_read(text, n, keys, why, sizeof why);
+    CHECK((line == 0) == (why[0] == 0));
+    return line;
+}
+
+static void test_terms(void) {
+    api_keys keys;
+    static const char text[] = "a\nb tenant=sea quota=0.25 priority=-3\nc  tenant=sea\tweight=7 quota=0.25\r\n"
+                               "d time-limit-ms=1500 tenant=land\na tenant=land priority=5\n";
+    CHECK_EQ_U64(read_keys(text, sizeof text - 1, &keys), 0);
+    CHECK_EQ_U64(keys.n_tenants, 3);
+    const key_terms *a = keys_find(&keys, "a"), *b = keys_find(&keys, "b"), *c = keys_find(&keys, "c"),
+                    *d = keys_find(&keys, "d");
+    if (CHECK(a && b && c && d)) {
+        CHECK(keys.terms[0].tenant == 0 && keys.tenants[0].name[0] == 0 && !keys.terms[0].has_priority);
+        CHECK(a == &keys.terms[4] && a->priority == 5 && a->tenant == d->tenant); /* the last line counts */
+        CHECK(b->tenant == c->tenant && b->has_priority && b->priority == -3 && !c->has_priority);
+        CHECK_EQ_STR(keys.tenants[b->tenant].name, "sea");
+        CHECK(keys.tenants[b->tenant].quota == 0.25 && keys.tenants[b->tenant].weight == 7);
+        CHECK_EQ_U64(d->time_limit_ms, 1500);
+        CHECK(keys.tenants[d->tenant].quota == 0 && keys.tenants[d->tenant].weight == 0);
+    }
+    keys_release(&keys);
+    static const char *const bad[] = {"a\nb tenant=",
+                                      "a\nb tenant",
+                                      "a\nb quota=1.5",
+                                      "a\nb quota=nan",
+                                      "a\nb quota=-0.1",
+                                      "a\nb quota=",
+                                      "a\nb weight=0",
+                                      "a\nb weight=1x",
+                                      "a\nb priority=9999999999",
+                                      "a\nb priority=",
+                                      "a\nb time-limit-ms=0",
+                                      "a\nb colour=red",
+                                      "a\nb =",
+                                      "a\nb two words",
+                                      "a tenant=x quota=0.5\nb tenant=x quota=0.6",
+                                      "a tenant=x weight=2\nb tenant=x weight=3",
+                                      "a\nb tenant=xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"};
+    for (size_t i = 0; i < CHECK_COUNT(bad); i++) {
+        check_context("%s", bad[i]);
+        CHECK_EQ_U64(read_keys(bad[i], strlen(bad[i]), &keys), 2);
+        keys_release(&keys);
+    }
+    static char many[TENANTS_MAX * 20];
+    size_t n = 0;
+    for (int i = 0; i < TENANTS_MAX; i++) n += (size_t)sprintf(many + n, "k tenant=t%d\n", i);
+    CHECK_EQ_U64(read_keys(many, n, &keys), TENANTS_MAX); /* with "" one too many */
+    keys_release(&keys);
+}
+
 static void test_keys(void) {
     api_keys keys;
     static const char text[] = "# a comment\nfirst \r\n\n\t second\t";
-    CHECK_EQ_U64(keys_read(text, sizeof text - 1, &keys), 0);
+    CHECK_EQ_U64(read_keys(text, sizeof text - 1, &keys), 0);
     CHECK_EQ_U64(keys.n, 2);
-    CHECK(keys_have(&keys, "first") && keys_have(&keys, "second"));
-    CHECK(!keys_have(&keys, "") && !keys_have(&keys, "firs") && !keys_have(&keys, "first ") &&
-          !keys_have(&keys, "# a comment"));
+    CHECK(keys_find(&keys, "first") == &keys.terms[0] && keys_find(&keys, "second") == &keys.terms[1]);
+    CHECK(!keys_find(&keys, "") && !keys_find(&keys, "firs") && !keys_find(&keys, "first ") &&
+          !keys_find(&keys, "# a comment") && !keys_find(&keys, "first\r"));
     keys_release(&keys);
-    CHECK_EQ_U64(keys_read("#\n\n", 3, &keys), SIZE_MAX);
+    CHECK_EQ_U64(read_keys("#\n\n", 3, &keys), SIZE_MAX);
     keys_release(&keys);
     static char long_key[KEY_MAX + 3] = "a\n";
     memset(long_key + 2, 'x', KEY_MAX);
-    CHECK_EQ_U64(keys_read(long_key, KEY_MAX + 2, &keys), 2);
+    CHECK_EQ_U64(read_keys(long_key, KEY_MAX + 2, &keys), 2);
     keys_release(&keys);
     long_key[2] = '#'; /* a comment may be as long as it likes */
-    CHECK_EQ_U64(keys_read(long_key, KEY_MAX + 2, &keys), 0);
+    CHECK_EQ_U64(read_keys(long_key, KEY_MAX + 2, &keys), 0);
     keys_release(&keys);
     static char many[2 * KEYS_MAX + 5];
     for (size_t i = 0; i < KEYS_MAX; i++) memcpy(many + 2 * i, "k\n", 2);
     memcpy(many + 2 * KEYS_MAX, "# k\nk", 5);
-    CHECK_EQ_U64(keys_read(many, 2 * KEYS_MAX + 4, &keys), 0); /* behind the last key, too */
+    CHECK_EQ_U64(read_keys(many, 2 * KEYS_MAX + 4, &keys), 0); /* behind the last key, too */
     keys_release(&keys);
-    CHECK_EQ_U64(keys_read(many, sizeof many, &keys), KEYS_MAX + 2);
+    CHECK_EQ_U64(read_keys(many, sizeof many, &keys), KEYS_MAX + 2);
     keys_release(&keys);
 }
 
-static const check_test tests[] = {
-    {"heads", test_heads}, {"fields", test_fields}, {"lengths", test_lengths}, {"keys", test_keys}};
+static const check_test tests[] = {{"heads", test_heads},
+                                   {"fields", test_fields},
+                                   {"lengths", test_lengths},
+                                   {"keys", test_keys},
+                                   {"terms", test_terms}};
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

@@ -5,6 +5,8 @@
  */
 #include <math.h>
 
+#include "core/memory.h"
+#include "model/cuda/gemm.h"
 #include "model/cuda/rows.h"
 #include "tests/check/linear/tiles_rig.h"
 
@@ -107,35 +109,49 @@ static double row_dot(const rig *r, uint32_t part, uint32_t row, uint32_t x_row)
     return sum;
 }
 
-static double expected(const rig *r, pleat__mul_end end, uint32_t row, uint32_t x_row) {
+/* The library knows no bound. */
+static double expected(const rig *r, pleat__mul_end end, uint32_t row, uint32_t x_row, bool is_bounded) {
     const double dot = row_dot(r, 0, row, x_row);
-    if (end == PLEAT__MUL_STORE) return 3 * tanh(0.5 * dot / 3);
+    if (end == PLEAT__MUL_STORE) return is_bounded ? 3 * tanh(0.5 * dot / 3) : 0.5 * dot;
     if (end == PLEAT__MUL_ADD) return (double)r->before[x_row * r->rows + row] + 0.5 * dot;
     return dot / (1 + exp(-dot)) * row_dot(r, 1, row, x_row);
 }
 
-/* kernel 0: few; 32, 128: many with such blocks. */
-static void run_mul(rig *r, pleat__mul_end end, uint32_t n, uint32_t kernel, bool x_is_f32) {
-    const pleat__device_mul mul = {.w = r->w,
-                                   .x = x_is_f32 ? r->device_x32 : r->device_x,
-                                   .x_stride = r->cols,
-                                   .x_is_f32 = x_is_f32,
-                                   .n = n,
-                                   .end = end,
-                                   .y = r->device_y,
-                                   .h = r->device_y,
-                                   .y_stride = r->rows,
-                                   .scale = 0.5f,
-                                   .cap = 3};
-    pleat_error err = {0};
-    bring(r->device_y, r->before, MAX_N * r->rows * 4);
-    const pleat_status status =
-        kernel ? pleat__device_mul_many(&mul, kernel, stream, &err) : pleat__device_mul_few(&mul, stream, &err);
-    if (status != PLEAT_OK) check_context("%s", err.text);
-    CHECK_STATUS(status, PLEAT_OK);
+static pleat__device_mul mul_of(const rig *r, pleat__mul_end end, uint32_t n, bool x_is_f32) {
+    return (pleat__device_mul){.w = r->w,
+                               .x = x_is_f32 ? r->device_x32 : r->device_x,
+                               .x_stride = r->cols,
+                               .x_is_f32 = x_is_f32,
+                               .n = n,
+                               .end = end,
+                               .y = r->device_y,
+                               .h = r->device_y,
+                               .y_stride = r->rows,
+                               .scale = 0.5f};
+}
+
+/* n rows of results, as f32. */
+static void bring_results(rig *r, pleat__mul_end end, uint32_t n) {
     bring(r->y, r->device_y, (uint64_t)n * r->rows * (end == PLEAT__MUL_GATE ? 2 : 4));
     if (end != PLEAT__MUL_GATE) return;
     for (uint32_t i = n * r->rows; i-- > 0;) r->y[i] = pleat__f16_to_f32(((uint16_t *)r->y)[i]);
+}
+
+#define BY_LIBRARY 1u
+#define BY_WGMMA 2u
+
+/* kernel 0: few; 32, 128: many with such blocks; BY_WGMMA. */
+static void run_mul(rig *r, pleat__mul_end end, uint32_t n, uint32_t kernel, bool x_is_f32) {
+    pleat__device_mul mul = mul_of(r, end, n, x_is_f32);
+    mul.cap = 3;
+    pleat_error err = {0};
+    bring(r->device_y, r->before, MAX_N * r->rows * 4);
+    const pleat_status status = kernel == BY_WGMMA ? pleat__device_mul_wgmma(&mul, stream, &err)
+                                : kernel           ? pleat__device_mul_many(&mul, kernel, stream, &err)
+                                                   : pleat__device_mul_few(&mul, stream, &err);
+    if (status != PLEAT_OK) check_context("%s", err.text);
+    CHECK_STATUS(status, PLEAT_OK);
+    bring_results(r, end, n);
 }
 
 static void check_values(rig *r, pleat__mul_end end, uint32_t n, uint32_t kernel, const char *what) {
@@ -143,7 +159,8 @@ static void check_values(rig *r, pleat__mul_end end, uint32_t n, uint32_t kernel
     uint32_t worst_row = 0, worst_x = 0;
     for (uint32_t x_row = 0; x_row<n; x_row += n> 40 ? 17 : n > 8 ? 3 : 1)
         for (uint32_t row = 0; row < r->rows; row++) {
-            const double want = expected(r, end, row, x_row), d = fabs((double)r->y[x_row * r->rows + row] - want);
+            const double want = expected(r, end, row, x_row, kernel != BY_LIBRARY),
+                         d = fabs((double)r->y[x_row * r->rows + row] - want);
             diff += d * d;
             norm += want * want;
             if (!(d <= worst)) {
@@ -156,15 +173,19 @@ static void check_values(rig *r, pleat__mul_end end, uint32_t n, uint32_t kernel
     check_context("%s as %s, %u x %u, n %u, end %d, kernel %u: error %g; worst %g at row %u of x %u: got %g, want %g",
                   what, pleat__tile_format_name(r->w.tiles.format), r->rows, r->cols, n, (int)end, kernel, error, worst,
                   worst_row, worst_x, (double)r->y[worst_x * r->rows + worst_row],
-                  expected(r, end, worst_row, worst_x));
-    const bool is_rounded = r->w.tiles.format >= PLEAT__TILE_Q4_MIN; /* weights, to f16 */
-    CHECK(error <= (is_rounded ? 1.2e-3 : 6e-4));                    /* NaN fails */
+                  expected(r, end, worst_row, worst_x, kernel != BY_LIBRARY));
+    const bool is_rounded = r->w.tiles.format >= PLEAT__TILE_Q4_MIN || kernel == BY_LIBRARY; /* weights, to f16 */
+    CHECK(error <= (is_rounded ? 1.2e-3 : 6e-4));                                            /* NaN fails */
 }
 
 static const struct {
     uint32_t rows, cols;
     uint32_t n_few, n_many; /* how many of the row counts */
 } shapes[] = {{64, 256, 7, 4}, {40, 512, 7, 4}, {200, 2304, 7, 4}, {4300, 256, 3, 1}, {9000, 256, 3, 1}};
+
+/* Kernels of many rows that this GPU has. */
+static const uint32_t many_kernels[] = {32, 128, BY_WGMMA};
+static uint32_t n_many_kernels(void) { return pleat__device_mul_has_wgmma() ? 3 : 2; }
 
 static void products_are_right(void) {
     static const uint32_t few[] = {1, 3, 8, 9, 16, 17, 32}, many[] = {1, 33, 64, 130};
@@ -179,9 +200,9 @@ static void products_are_right(void) {
                     check_values(&r, (pleat__mul_end)end, few[i], 0, name);
                 }
                 for (size_t i = 0; i < shapes[s].n_many; i++)
-                    for (uint32_t block = 32; block <= 128; block += 96) {
-                        run_mul(&r, (pleat__mul_end)end, many[i], block, false);
-                        check_values(&r, (pleat__mul_end)end, many[i], block, name);
+                    for (uint32_t k = 0; k < n_many_kernels(); k++) {
+                        run_mul(&r, (pleat__mul_end)end, many[i], many_kernels[k], false);
+                        check_values(&r, (pleat__mul_end)end, many[i], many_kernels[k], name);
                     }
                 rig_free(&r);
             }
@@ -205,9 +226,10 @@ static void a_row_has_its_bits_in_any_company(void) {
             CHECK_EQ_MEM(r.y, alone, r.rows * 4);
         }
         for (size_t i = 0; i < CHECK_COUNT(many); i++)
-            for (uint32_t block = 32; block <= 128; block += 96) {
-                run_mul(&r, PLEAT__MUL_ADD, many[i], block, false);
-                check_context("%s, %u rows in blocks of %u", pleat__weight_formats[types[t / 2]].name, many[i], block);
+            for (uint32_t k = 0; k < n_many_kernels(); k++) {
+                run_mul(&r, PLEAT__MUL_ADD, many[i], many_kernels[k], false);
+                check_context("%s, %u rows, kernel %u", pleat__weight_formats[types[t / 2]].name, many[i],
+                              many_kernels[k]);
                 CHECK_EQ_MEM(r.y, alone, r.rows * 4);
             }
         free(alone);
@@ -275,10 +297,110 @@ static void norms_and_choices_are_right(void) {
     pleat__device_free(dout);
 }
 
+/* ---- by cuBLASLt ----------------------------------------------------------------------------------------- */
+
+/* The library, and memory for its products of a rig. */
+typedef struct gemm_rig {
+    pleat__device_gemm *gemm;
+    void *made, *pairs, *work; /* made: NULL where tiles are plain as they are */
+    const void *plain;
+} gemm_rig;
+
+static gemm_rig gemm_rig_new(const rig *r) {
+    const pleat_allocator al = pleat__allocator_or_default(NULL);
+    gemm_rig g = {.gemm = NULL};
+    pleat_error err = {0};
+    CHECK_STATUS(pleat__device_gemm_create(&al, &g.gemm, &err), PLEAT_OK);
+    CHECK_STATUS(pleat__device_alloc((uint64_t)MAX_N * r->w.tiles.rows * 2, &g.pairs, &err), PLEAT_OK);
+    CHECK_STATUS(pleat__device_alloc(PLEAT__GEMM_WORK_BYTES, &g.work, &err), PLEAT_OK);
+    g.plain = r->w.data;
+    if (r->w.tiles.format != PLEAT__TILE_F16) {
+        CHECK_STATUS(pleat__device_alloc(pleat__device_plain_halves(&r->w.tiles) * 2, &g.made, &err), PLEAT_OK);
+        g.plain = g.made;
+    }
+    CHECK_STATUS(pleat__device_plain(&r->w, g.made, stream, &err), g.made ? PLEAT_OK : PLEAT_E_ARG);
+    return g;
+}
+
+static void gemm_rig_free(gemm_rig *g) {
+    pleat__device_gemm_destroy(&g->gemm);
+    pleat__device_free(g->made);
+    pleat__device_free(g->pairs);
+    pleat__device_free(g->work);
+}
+
+static void run_gemm(rig *r, const gemm_rig *g, pleat__mul_end end, uint32_t n, uint32_t rows_class) {
+    const pleat__device_mul mul = mul_of(r, end, n, false);
+    const pleat__gemm_memory memory = {g->plain, rows_class, g->pairs, g->work};
+    pleat_error err = {0};
+    bring(r->device_y, r->before, MAX_N * r->rows * 4);
+    const pleat_status status = pleat__device_gemm_run(g->gemm, &mul, &memory, stream, &err);
+    if (status != PLEAT_OK) check_context("%s", err.text);
+    CHECK_STATUS(status, PLEAT_OK);
+    bring_results(r, end, n);
+}
+
+static void plain_forms_are_the_weights(const rig *r, const gemm_rig *g, const char *what) {
+    const pleat__tiles *t = &r->w.tiles;
+    const uint64_t n = pleat__device_plain_halves(t);
+    uint16_t *plain = malloc(n * 2);
+    double worst = 0;
+    bring(plain, g->plain, n * 2);
+    for (uint32_t row = 0; row < t->n_tiles * PLEAT__TILE_ROWS; row++)
+        for (uint32_t col = 0; col < t->cols; col++) {
+            const double want = weight_in(t, r->tiles, row / 16, row % 16, col);
+            const uint16_t half = plain[(uint64_t)row * t->n_groups * PLEAT__GROUP_COLS + col];
+            const double d = fabs((double)pleat__f16_to_f32(half) - want) / (fabs(want) + 1e-4);
+            if (!(d <= worst)) worst = d;
+        }
+    check_context("%s, plain: %g", what, worst);
+    CHECK(worst <= 2e-3); /* as of embeddings */
+    free(plain);
+}
+
+/* Of each class of row counts: right, and a row has the same bits in any company. */
+static void check_class(rig *r, const gemm_rig *g, pleat__mul_end end, uint32_t rows_class, const char *name) {
+    static const uint32_t ns[] = {1, 33, 130, 160};
+    float *alone = malloc(r->rows * 4);
+    for (size_t i = 0; i < CHECK_COUNT(ns); i++) {
+        run_gemm(r, g, end, ns[i], rows_class);
+        check_values(r, end, ns[i], BY_LIBRARY, name);
+        if (i == 0) memcpy(alone, r->y, r->rows * 4);
+        check_context("%s, %u rows, class %u", name, ns[i], rows_class);
+        CHECK_EQ_MEM(r->y, alone, r->rows * 4);
+    }
+    free(alone);
+}
+
+static void check_library(pleat__weight_type type, uint32_t rows, uint32_t cols, pleat__mul_end end) {
+    rig r = rig_new(type, rows, cols, end == PLEAT__MUL_GATE);
+    gemm_rig g = gemm_rig_new(&r);
+    const char *name = pleat__weight_formats[type].name;
+    plain_forms_are_the_weights(&r, &g, name);
+    for (uint32_t n = 1; n <= PLEAT__GEMM_ROWS; n = 2 * pleat__gemm_class(n))
+        check_class(&r, &g, end, pleat__gemm_class(n), name);
+    gemm_rig_free(&g);
+    rig_free(&r);
+}
+
+static void library_products_are_right(void) {
+    CHECK_DEVICE();
+    if (!pleat__device_gemm_exists()) SKIP("cuBLASLt is not here");
+    for (size_t t = 0; t < CHECK_COUNT(types); t++)
+        for (size_t s = 0; s < 4; s++)
+            for (int end = 0; end < 3; end++) {
+                if (end == PLEAT__MUL_GATE && shapes[s].rows % 8) continue;
+                check_library(types[t], shapes[s].rows, shapes[s].cols, (pleat__mul_end)end);
+            }
+    check_library(PLEAT__W_F16, 72, 288, PLEAT__MUL_ADD); /* columns that fill no group */
+    check_library(PLEAT__W_Q8_0, 72, 288, PLEAT__MUL_ADD);
+}
+
 int main(int argc, char **argv) {
     static const check_test tests[] = {
         {"products are right", products_are_right},
         {"a row has its bits in any company", a_row_has_its_bits_in_any_company},
+        {"products by cuBLASLt are right", library_products_are_right},
         {"embeddings are rows", embeddings_are_rows},
         {"norms and choices are right", norms_and_choices_are_right},
     };

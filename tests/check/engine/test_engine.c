@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_engine.c: the engine through its public interface: limits in words, flow control, mixed steps, weights that
- * give no finite numbers, weights that are held once, the likeliest tokens, and every allocation failing once.  What
- * it computes is checked by test_golden.c.
+ * give no finite numbers, weights that are held once, the likeliest tokens, activations of 8 bits, and every allocation
+ * failing once.  What it computes is checked by test_golden.c.
  */
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -458,6 +459,83 @@ static void test_allocation_failure(void) {
     CHECK(!"an end");
 }
 
+/* ---- activations of 8 bits ------------------------------------------------------------------------- */
+
+enum { N_READ = 24 }; /* tokens */
+
+/* Logits [N_READ][N_VOCAB] of a text, two tokens a step: no kernel leaves so few to GEMM. */
+static float *logits_with(const pleat_model *model, uint32_t activation_bits, uint32_t n_threads) {
+    pleat_engine_options opt = options_of("f32", 1, 64);
+    CHECK_STATUS(pleat_workers_create(n_threads, NULL, &opt.workers), PLEAT_OK);
+    opt.activation_bits = activation_bits;
+    pleat_engine *engine = engine_made(model, &opt);
+    pleat_seq seq;
+    pleat_token tokens[N_READ];
+    float *logits = calloc((size_t)N_READ * N_VOCAB, sizeof *logits);
+    for (int i = 0; i < N_READ; i++) tokens[i] = 300 + 17 * i;
+    CHECK_STATUS(pleat_engine_open(engine, 64, &seq), PLEAT_OK);
+    for (int i = 0; i < N_READ; i += 2) {
+        const pleat_engine_item item = {seq, tokens + i, 2, 2, logits + (size_t)i * N_VOCAB, 0};
+        CHECK_STATUS(pleat_engine_step(engine, &item, 1, NULL), PLEAT_OK);
+    }
+    pleat_engine_get_options(engine, &opt);
+    CHECK_EQ_U64(opt.activation_bits, activation_bits ? activation_bits : 16);
+    pleat_engine_destroy(&engine);
+    pleat_workers_destroy(&opt.workers);
+    return logits;
+}
+
+/* Kullback-Leibler divergence of softmax(q) from softmax(p). */
+static double divergence(const float *p, const float *q) {
+    double sums[2] = {0}, sum = 0;
+    for (int i = 0; i < N_VOCAB; i++) sums[0] += exp((double)p[i]), sums[1] += exp((double)q[i]);
+    for (int i = 0; i < N_VOCAB; i++)
+        sum += exp((double)p[i]) / sums[0] * ((double)p[i] - log(sums[0]) - (double)q[i] + log(sums[1]));
+    return sum;
+}
+
+/* They change logits, by little, and the thread count does not change them.  16 bits are the default. */
+static void test_activations_of_8_bits(void) {
+    pleat_model *model = model_of(REFERENCE_MODEL);
+    if (!model) return;
+    const size_t n_bytes = sizeof(float) * N_READ * N_VOCAB;
+    float *of_default = logits_with(model, 0, 1), *of_16 = logits_with(model, 16, 1);
+    float *of_8 = logits_with(model, 8, 1), *in_company = logits_with(model, 8, 3);
+    double mean = 0;
+    for (size_t i = 0; i < N_READ; i++) mean += divergence(of_16 + i * N_VOCAB, of_8 + i * N_VOCAB) / N_READ;
+    check_context("mean divergence %g", mean);
+    CHECK(mean > 1e-6 && mean < 0.05);
+    CHECK_EQ_MEM(of_default, of_16, n_bytes);
+    CHECK_EQ_MEM(of_8, in_company, n_bytes);
+    free(of_default), free(of_16), free(of_8), free(in_company);
+    pleat_model_destroy(&model);
+}
+
+static void test_activation_bits_are_refused(void) {
+    pleat_model *model = model_of(REFERENCE_MODEL);
+    if (!model) return;
+    static const struct {
+        uint32_t bits, devices;
+        pleat_status status;
+        const char *text;
+    } refused[] = {{7, 0, PLEAT_E_ARG, "activations of 7 bits: they have 8 or 16"},
+                   {1, 0, PLEAT_E_ARG, "activations of 1 bits"},
+                   {UINT32_MAX, 0, PLEAT_E_ARG, "8 or 16"},
+                   {32, 1, PLEAT_E_ARG, "activations of 32 bits"},
+                   {8, 1, PLEAT_E_UNSUPPORTED, "are for the CPU"}};
+    for (size_t i = 0; i < CHECK_COUNT(refused); i++) {
+        pleat_engine_options opt = options_of("f16", 1, 40);
+        pleat_engine *engine = NULL;
+        pleat_error err = {0};
+        opt.activation_bits = refused[i].bits;
+        opt.devices = refused[i].devices;
+        CHECK_STATUS(pleat_engine_create(model, &opt, &engine, &err), refused[i].status);
+        check_context("%s", err.text);
+        CHECK(strstr(err.text, refused[i].text) != NULL && engine == NULL);
+    }
+    pleat_model_destroy(&model);
+}
+
 static const check_test tests[] = {
     {"limits_name_both_numbers", test_limits_name_both_numbers},
     {"misuse", test_misuse},
@@ -469,6 +547,8 @@ static const check_test tests[] = {
     {"likeliest", test_likeliest},
     {"likeliest_of_equals", test_likeliest_of_equals},
     {"likeliest_allocates_once", test_likeliest_allocates_once},
+    {"activations_of_8_bits", test_activations_of_8_bits},
+    {"activation_bits_are_refused", test_activation_bits_are_refused},
 };
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

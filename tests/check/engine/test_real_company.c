@@ -28,6 +28,7 @@ static const char *const specs[] = {
     "recent:budget=50%",
     "random:budget=50%",
     "snapkv:budget=50%+kvcrush",
+    "snapkv:budget=50%+merge",
     "kvcomp",
     "kvcomp+pack",
     "kivi:bits=2",

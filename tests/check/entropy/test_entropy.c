@@ -298,7 +298,7 @@ static void decode_in_slices(const pleat__codebook *codebook, const encoded *e, 
         }
         for (uint32_t i = 0; i < n; i++) {
             CHECK_EQ_MEM(decoded[i], wanted[i], 64 * n_vectors[i]);
-            check_levels(decoded[i], 64 * n_vectors[i], codebook->n_levels);
+            check_levels(decoded[i], 64 * n_vectors[i], codebook->n_levels + codebook->base);
             for (uint32_t k = 64 * n_vectors[i]; k < sizeof decoded[i]; k++) {
                 if (decoded[i][k] != 0xFF && !CHECK(!"codes beyond the vectors")) return;
             }
@@ -314,6 +314,20 @@ static uint32_t random_vectors(void) {
 /* Which tables a codebook is decoded with; see x86/stream_vbmi2.c. */
 static uint32_t shape_of(const pleat__codebook *codebook) {
     return 1u << (3 * codebook->kind + (codebook->max_bits < 7 ? 0 : codebook->max_bits - 6));
+}
+
+/* The same streams, decoded to codes from a base on; without it the codebook is what it was. */
+static void decode_from_a_base(pleat__codebook *codebook, const encoded *e, const uint32_t *n_vectors, uint32_t n) {
+    static pleat__codebook before;
+    const uint8_t base = (uint8_t)check_between(1, PLEAT__CODEBOOK_NARROW_LEVELS - codebook->n_levels);
+    before = *codebook;
+    pleat__codebook_rebase(codebook, (uint8_t)check_between(1, base));
+    pleat__codebook_rebase(codebook, base);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < 64 * n_vectors[i]; k++) wanted[i][k] = (uint8_t)(wanted[i][k] + base);
+    decode_in_slices(codebook, e, n_vectors, n);
+    pleat__codebook_rebase(codebook, 0);
+    CHECK_EQ_MEM(codebook, &before, sizeof before);
 }
 
 static void test_round_trip(void) {
@@ -340,6 +354,8 @@ static void test_round_trip(void) {
             memcpy(wanted[i], codes[i], 64 * n_vectors[i]);
         }
         decode_in_slices(&codebook, e, n_vectors, n);
+        if (kind != PLEAT__CODEBOOK_WIDE && n_levels < PLEAT__CODEBOOK_NARROW_LEVELS)
+            decode_from_a_base(&codebook, e, n_vectors, n);
         for (uint32_t i = 0; i < n; i++) check_buf_free(&e[i].buf);
         if (check_failures() > 20) return;
     }

@@ -13,6 +13,7 @@
 #include "check.h"
 #include "core/rng.h"
 #include "pleat/cache.h"
+#include "pleat/stats.h"
 
 /* ---- bounded logits ---------------------------------------------------------------------------------- */
 
@@ -40,6 +41,9 @@ static inline const pleat_rope *cache_rope(uint32_t layer, uint32_t head_dim) {
     ropes[1] = (pleat_rope){head_dim, 0, 1, frequencies};
     return layer % 3 < 2 ? &ropes[layer % 3] : NULL;
 }
+
+/* Statistics for rd (stats_rig.h makes some); NULL: none. */
+static const pleat_stats *cache_stats;
 
 /* ---- caches ---------------------------------------------------------------------------------------- */
 
@@ -70,6 +74,7 @@ static inline pleat_cache_options cache_options_of(const char *spec, const cache
     for (uint32_t layer = 0; layer < opt.n_layers && layer < CHECK_COUNT(ropes); layer++)
         ropes[layer] = cache_rope(layer, opt.head_dim);
     opt.ropes = ropes;
+    opt.stats = cache_stats;
     opt.page_tokens = shape->page_tokens;
     opt.max_items = shape->max_items;
     opt.max_tokens = shape->max_tokens;

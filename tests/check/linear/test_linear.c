@@ -16,6 +16,9 @@
 #include "linear/linear.h"
 #include "linear_rig.h"
 
+/* Limbs of a code, 1 or 2: each test below runs with both. */
+static uint32_t n_limbs;
+
 /* What coding x may add to the error of a product with weights of these sizes: 32 columns at a time. */
 static double coding_error(const double *sizes, const float *x, uint32_t cols) {
     double error = 0;
@@ -25,7 +28,7 @@ static double coding_error(const double *sizes, const float *x, uint32_t cols) {
             max = fmax(max, fabs((double)x[i]));
             sum += sizes[i];
         }
-        error += sum * (max < 0x1p-100 ? max : max / 63000);
+        error += sum * (max < 0x1p-100 ? max : max / (n_limbs == 1 ? 250 : 63000));
     }
     return error;
 }
@@ -56,7 +59,7 @@ typedef struct variant {
     const char *name;
     uint32_t needs;
     bool of_floats, of_quantised; /* which types it serves */
-    void (*fill)(pleat__linear_dsp *dsp);
+    void (*fill)(pleat__linear_dsp *dsp, uint32_t n_limbs);
     bool is_many; /* fills the kernels for many step rows */
 } variant;
 
@@ -70,6 +73,8 @@ static const variant variants[] = {
     {"avx512", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512, true, false, pleat__linear_fill_avx512, false},
     {"packed_avx512", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI, false, true, pleat__linear_fill_packed_avx512,
      false},
+    {"many_avx512", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI, false, true, pleat__linear_fill_many_avx512,
+     true},
     {"packed_amx", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI | PLEAT_CPU_AMX_INT8, false, true,
      pleat__linear_fill_packed_amx, false},
 #elif PLEAT_ARM
@@ -82,13 +87,16 @@ static const variant variants[] = {
 static bool runs_here(const variant *v) { return (pleat_cpu_flags() & v->needs) == v->needs; }
 
 static bool serves(const variant *v, pleat__weight_type type) {
-    return pleat__is_quantised(type) ? v->of_quantised : v->of_floats;
+    if (!pleat__is_quantised(type) || !v->is_many) return pleat__is_quantised(type) ? v->of_quantised : v->of_floats;
+    pleat__linear_dsp dsp;
+    v->fill(&dsp, n_limbs);
+    return dsp.mul_many[type] != NULL;
 }
 
 static pleat__linear_dsp table_of(const variant *v) {
     pleat__linear_dsp dsp;
-    pleat__linear_fill_ref(&dsp);
-    v->fill(&dsp);
+    pleat__linear_fill_ref(&dsp, n_limbs);
+    v->fill(&dsp, n_limbs);
     if (v->is_many) {
         memcpy(dsp.mul, dsp.mul_many, sizeof dsp.mul);
         dsp.code = dsp.code_many;
@@ -216,8 +224,51 @@ static void test_many(void) {
     for (size_t i = 1; i < CHECK_COUNT(variants); i++) {
         if (!variants[i].is_many || !runs_here(&variants[i])) continue;
         const pleat__linear_dsp few = table_of(&variants[i - 1]), many = table_of(&variants[i]);
-        for (uint32_t round = 0; round < 200; round++)
-            try_many((pleat__weight_type)check_between(PLEAT__W_Q8_0, PLEAT__N_WEIGHT_TYPES - 1), &few, &many);
+        for (uint32_t round = 0; round < 200; round++) {
+            const pleat__weight_type type = (pleat__weight_type)check_between(PLEAT__W_Q8_0, PLEAT__N_WEIGHT_TYPES - 1);
+            if (serves(&variants[i], type)) try_many(type, &few, &many);
+        }
+    }
+}
+
+/* A variant's codes are the scalar table's: products with weights that are 0 but for one say what they are. */
+static void try_codes(const variant *var, const pleat__linear_dsp *dsp, const pleat__linear_dsp *ref) {
+    const uint32_t cols = 32;
+    random_matrix r = matrix_new(PLEAT__W_Q8_0, 32, cols);
+    float x[32], y[2][32], *ys[2] = {y[0], y[1]};
+    pleat__coded coded[2];
+    const void *usable[2] = {&coded[0], &coded[1]};
+    memset(r.bytes.p, 0, r.m.row_bytes * r.m.rows);
+    for (uint32_t row = 0; row < 32; row++) {
+        uint8_t *block = (uint8_t *)r.bytes.p + row * r.m.row_bytes;
+        store_u16(block, pleat__f32_to_f16(1));
+        block[2 + row] = 1;
+    }
+    pleat__linear_pack(&r.m, 0, 2, r.packed.p);
+    check_fill(x, cols, (unsigned)check_below(CHECK_N_FILLS), 3.0f);
+    dsp->code(x, cols, &coded[0]);
+    ref->code(x, cols, &coded[1]);
+    dsp->mul[PLEAT__W_Q8_0](&r.usable, 0, 32, &usable[0], &ys[0], 1, false);
+    ref->mul[PLEAT__W_Q8_0](&r.usable, 0, 32, &usable[1], &ys[1], 1, false);
+    check_context("%s", var->name);
+    CHECK(coded[0].scale == coded[1].scale);
+    for (uint32_t i = 0; i < 32; i++) CHECK(y[0][i] == y[1][i]);
+    for (uint32_t i = 0; i < 32; i++) {
+        CHECK(fabsf(y[1][i]) <= pleat__code_max(n_limbs) * 1.00001f * coded[1].scale);
+        CHECK(fabsf(y[1][i] - x[i]) <= 0.501f * coded[1].scale + 0x1p-100f);
+    }
+    matrix_free(&r);
+}
+
+static void test_codes(void) {
+    for (n_limbs = 1; n_limbs <= 2; n_limbs++) {
+        pleat__linear_dsp ref;
+        pleat__linear_fill_ref(&ref, n_limbs);
+        for (size_t i = 0; i < CHECK_COUNT(variants); i++) {
+            if (!runs_here(&variants[i]) || !serves(&variants[i], PLEAT__W_Q8_0)) continue;
+            const pleat__linear_dsp dsp = table_of(&variants[i]);
+            for (uint32_t round = 0; round < 100; round++) try_codes(&variants[i], &dsp, &ref);
+        }
     }
 }
 
@@ -242,6 +293,7 @@ static void test_code_extremes(void) {
         for (uint32_t round = 0; round < 20 * CHECK_COUNT(magnitudes); round++) {
             const float magnitude = magnitudes[round % CHECK_COUNT(magnitudes)];
             const pleat__weight_type type = (pleat__weight_type)check_between(PLEAT__W_Q8_0, PLEAT__N_WEIGHT_TYPES - 1);
+            if (!serves(&variants[i], type)) continue;
             random_matrix r = matrix_new(type, 1, EXTREME_COLS);
             float x[EXTREME_COLS];
             for (uint32_t j = 0; j < EXTREME_COLS; j++) x[j] = check_below(2) ? magnitude : -magnitude;
@@ -347,9 +399,9 @@ static void test_dispatch(void) {
             (closed & PLEAT_CPU_AMX_INT8 && !(closed & PLEAT_CPU_VNNI)))
             continue;
         pleat__linear_dsp chosen, want;
-        pleat__linear_dsp_init(&chosen, closed);
+        pleat__linear_dsp_init(&chosen, closed, n_limbs);
         for (size_t i = 0; i < CHECK_COUNT(variants); i++)
-            if ((closed & variants[i].needs) == variants[i].needs) variants[i].fill(&want);
+            if ((closed & variants[i].needs) == variants[i].needs) variants[i].fill(&want, n_limbs);
         CHECK_EQ_U64(chosen.vector_rows, want.vector_rows);
         CHECK_EQ_U64(chosen.packed_rows, want.packed_rows);
         CHECK_EQ_U64(chosen.many_rows, want.many_rows);
@@ -440,7 +492,7 @@ static void try_job(pleat__weight_type type, bool add, bool vectors_only, bool j
                   add, vectors_only, join);
     random_matrix r[2] = {matrix_new(type, rows, cols), matrix_new(type, rows, cols)};
     pleat__linear_dsp dsp;
-    pleat__linear_dsp_init(&dsp, pleat_cpu_flags());
+    pleat__linear_dsp_init(&dsp, pleat_cpu_flags(), n_limbs);
     pleat__linear_span spans[JOB_ROWS];
     const uint32_t n_spans = random_spans(spans);
     const size_t part_floats = (size_t)JOB_ROWS * rows, out_floats = 2 * part_floats;
@@ -497,7 +549,7 @@ static void test_job(void) {
 static void test_outputs(void) {
     random_matrix r = matrix_new(PLEAT__W_Q8_0, 333, 64);
     pleat__linear_dsp dsp;
-    pleat__linear_dsp_init(&dsp, pleat_cpu_flags());
+    pleat__linear_dsp_init(&dsp, pleat_cpu_flags(), n_limbs);
     pleat__linear_span spans[60];
     float *outputs[60], *x = malloc(60 * 64 * sizeof(float));
     float *scratch = aligned_alloc(64, pleat__linear_scratch_bytes(64));
@@ -561,11 +613,32 @@ static void test_gemm(void) {
     CHECK_EQ_U64(count_threads(), n_threads);
 }
 
+#define WITH_BOTH(name)                                                 \
+    static void name##_of_16_bits(void) { n_limbs = 2, test_##name(); } \
+    static void name##_of_8_bits(void) { n_limbs = 1, test_##name(); }
+WITH_BOTH(mul)
+WITH_BOTH(many)
+WITH_BOTH(code_extremes)
+WITH_BOTH(dispatch)
+WITH_BOTH(job)
+WITH_BOTH(outputs)
+
+#define BOTH(name) \
+    {#name, name##_of_16_bits}, { #name "_8", name##_of_8_bits }
+
 int main(int argc, char **argv) {
     static const check_test tests[] = {
-        {"mul", test_mul},         {"many", test_many},     {"code_extremes", test_code_extremes}, {"load", test_load},
-        {"golden", test_golden},   {"unpack", test_unpack}, {"dispatch", test_dispatch},           {"job", test_job},
-        {"outputs", test_outputs}, {"gemm", test_gemm},
+        BOTH(mul),
+        BOTH(many),
+        BOTH(code_extremes),
+        {"load", test_load},
+        {"golden", test_golden},
+        {"unpack", test_unpack},
+        BOTH(dispatch),
+        BOTH(job),
+        {"codes", test_codes},
+        BOTH(outputs),
+        {"gemm", test_gemm},
     };
     return check_main(tests, CHECK_COUNT(tests), argc, argv);
 }

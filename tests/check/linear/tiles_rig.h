@@ -19,7 +19,7 @@ static inline double weight_in(const pleat__tiles *t, const uint8_t *tiles, uint
     const uint32_t g = at % 8, r = at / 8, lane = 4 * g + q;
     uint32_t word;
     switch (t->format) {
-        case PLEAT__TILE_F16: return float_at(group + (2 * slice + r) * 512 + 16 * lane + 2 * e);
+        case PLEAT__TILE_F16: return float_at(tiles + ((uint64_t)tile * 16 + at) * t->n_groups * 256 + 2 * col);
         case PLEAT__TILE_Q8:
             return scale_in(group + 2048, g, slice, r) * (group[slice * 512 + 16 * lane + 8 * r + e] - 128);
         case PLEAT__TILE_Q8_HALF:

@@ -322,7 +322,7 @@ static void toy_free(toy *t) {
 static void f64_mul(const pleat__matrix *m, const double *x, double *y) {
     pleat__linear_dsp dsp;
     float row[MAX_WIDTH];
-    pleat__linear_fill_ref(&dsp);
+    pleat__linear_fill_ref(&dsp, 2);
     for (uint32_t r = 0; r < m->rows; r++) {
         dsp.load[m->type](m, r, r + 1, row);
         y[r] = 0;
@@ -442,7 +442,7 @@ static uint32_t f64_forward(const struct pleat_model *m, const pleat_token *toke
     const uint32_t kv_width = info->n_kv_heads * info->head_dim;
     double *k = malloc(sizeof(double) * N_LAYERS * n * kv_width), *v = malloc(sizeof(double) * N_LAYERS * n * kv_width);
     pleat__linear_dsp dsp;
-    pleat__linear_fill_ref(&dsp);
+    pleat__linear_fill_ref(&dsp, 2);
     least_margin = 1;
     uint32_t t = 0;
     for (; t < n; t++) {
@@ -504,7 +504,8 @@ static void rig_make(rig *r, const toy *t, const char *spec, uint32_t n_threads,
     pleat_cache_options opt = cache_options_of(spec, &shape);
     opt.allocator = al;
     r->cache = cache_made(&opt);
-    CHECK_STATUS(pleat__forward_create(&t->model, opt.step_tokens, SEQ_TOKENS, r->workers, al, &r->fw, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat__forward_create(&t->model, opt.step_tokens, SEQ_TOKENS, 16, r->workers, al, &r->fw, NULL),
+                 PLEAT_OK);
     for (uint32_t s = 0; s < MAX_SEQS; s++) r->seqs[s] = cache_seq(r->cache, SEQ_TOKENS);
 }
 
@@ -645,12 +646,12 @@ static void test_create(void) {
     toy_make(&t);
     pleat__forward *fw = NULL;
     pleat_error err;
-    CHECK_STATUS(pleat__forward_create(&t.model, 0, 1, NULL, NULL, &fw, &err), PLEAT_E_ARG);
-    CHECK_STATUS(pleat__forward_create(NULL, 1, 1, NULL, NULL, &fw, NULL), PLEAT_E_ARG);
+    CHECK_STATUS(pleat__forward_create(&t.model, 0, 1, 16, NULL, NULL, &fw, &err), PLEAT_E_ARG);
+    CHECK_STATUS(pleat__forward_create(NULL, 1, 1, 16, NULL, NULL, &fw, NULL), PLEAT_E_ARG);
     check_alloc ca;
     for (uint64_t nth = 1;; nth++) {
         check_alloc_init(&ca, nth, 0);
-        const pleat_status status = pleat__forward_create(&t.model, 100, 100, NULL, &ca.a, &fw, &err);
+        const pleat_status status = pleat__forward_create(&t.model, 100, 100, 16, NULL, &ca.a, &fw, &err);
         if (status == PLEAT_OK) break;
         CHECK_STATUS(status, PLEAT_E_MEMORY);
         CHECK_EQ_U64(ca.live, 0);

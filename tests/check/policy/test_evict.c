@@ -80,8 +80,8 @@ static float rank_of(const layer *l, uint32_t head, token t) {
         }
         case PLEAT_POLICY_RECENT:
         case PLEAT_POLICY_STREAMING: return (float)t.position;
-        case PLEAT_POLICY_H2O:
-        case PLEAT_POLICY_NOVEL: return sum_of(l, t);
+        case PLEAT_POLICY_H2O: return sum_of(l, t);
+        case PLEAT_POLICY_NOVEL: return isfinite(t.scores[0]) ? t.scores[0] : 0;
         default:
             for (int d = -2; d <= 2; d++) pooled += received(l, &l->lanes[head], (int64_t)t.position + d);
             return pooled;
@@ -568,6 +568,13 @@ static void test_rows(void) {
         CHECK_EQ_U64(pleat__evictor_of(policies[k])->in_generation, evicts_in_generation(policies[k]));
         CHECK_EQ_U64(pleat__scoring_of(&spec), own[k]);
         CHECK_EQ_U64(pleat__n_scores_of(&spec, 6), own[k] != PLEAT__SCORING_NONE);
+        const bool is_novel = own[k] == PLEAT__SCORING_NOVELTY;
+        CHECK_EQ_U64(pleat__counted_of(&spec), is_novel ? PLEAT__SCORING_NONE : own[k]);
+        spec.merge = 1; /* goes by attention, which novel's own score is not */
+        CHECK_EQ_U64(pleat__counted_of(&spec), own[k] == PLEAT__SCORING_NONE || is_novel ? PLEAT__SCORING_SUM : own[k]);
+        CHECK_EQ_U64(pleat__first_counted(&spec), is_novel);
+        CHECK_EQ_U64(pleat__n_scores_of(&spec, 6), is_novel ? 2 : 1);
+        spec.merge = 0;
         spec.crush = 1;
         CHECK_EQ_U64(pleat__scoring_of(&spec), own[k] == PLEAT__SCORING_NONE ? PLEAT__SCORING_SUM : own[k]);
         CHECK_EQ_U64(pleat__n_scores_of(&spec, 6), 6);

@@ -13,8 +13,8 @@
 #include "hw/cpu.h"
 #include "quant/quant.h"
 
-static const pleat_format formats[] = {{32, 32}, {16, 16}, {8, 8}, {8, 4}, {8, 2}, {4, 8},
-                                       {4, 4},   {4, 2},   {2, 8}, {2, 4}, {2, 2}};
+static const pleat_format formats[] = {{32, 32}, {16, 16}, {8, 8}, {8, 4},    {8, 2},    {4, 8},    {4, 4},   {4, 2},
+                                       {2, 8},   {2, 4},   {2, 2}, {4, 3, 1}, {3, 4, 1}, {3, 2, 1}, {2, 3, 1}};
 static const uint32_t head_dims[] = {16, 32, 48, 64, 80, 96, 128, 256, 512};
 static const uint32_t variants[] = {0, PLEAT_CPU_AVX2, PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512, PLEAT_CPU_NEON};
 
@@ -60,14 +60,46 @@ static void fill_tokens(uint32_t n, uint32_t d) {
 static pleat__page_layout random_layout(pleat_format format) {
     pleat__page_layout l;
     const uint32_t d = head_dims[check_below(CHECK_COUNT(head_dims))];
-    CHECK_STATUS(pleat__page_layout_init(&l, format, d, 16 * (uint32_t)check_between(1, 4), check_below(2) != 0),
-                 PLEAT_OK);
+    const uint32_t n_tokens = 16 * (uint32_t)check_between(1, 4), kind = (uint32_t)check_below(3);
+    if (kind == 2)
+        CHECK_STATUS(pleat__page_layout_init_massed(&l, format, d, n_tokens, 1), PLEAT_OK);
+    else
+        CHECK_STATUS(pleat__page_layout_init(&l, format, d, n_tokens, kind == 1), PLEAT_OK);
     return l;
 }
 
 /* ---- an independent decoder: layout.h's table, one case a line ------------------------------------------------- */
 
+/* A rotated format's whole number: 2 bits, and of 3 bits the third in the 32 bytes behind 64. */
+static double level_of(uint32_t bits, const uint8_t *b, uint32_t d, uint32_t at, uint32_t plane) {
+    static const int levels[5][16] = {[2] = {-127, -38, 38, 127},
+                                      [3] = {-127, -79, -45, -14, 14, 45, 79, 127},
+                                      [4] = {-127, -96, -75, -58, -44, -31, -18, -6, 6, 18, 31, 44, 58, 75, 96, 127}};
+    if (bits == 4) return levels[4][b[at] >> (4 * plane) & 15];
+    const uint32_t low = b[at] >> (2 * plane) & 3, i = at % 64;
+    if (bits == 2) return levels[2][low];
+    const uint32_t third = b[4 * d + at / 64 * 32 + i % 32] >> (plane + (i < 32 ? 0 : 4)) & 1;
+    return levels[3][low + 4 * third];
+}
+
+static double decode_rotated_key(const pleat__page_layout *l, const uint8_t *page, uint32_t slot, uint32_t i) {
+    const uint32_t tile = slot / 16, s = slot % 16, per = l->format.k_bits == 4 ? 2 : 4;
+    const uint16_t *meta = (const uint16_t *)(const void *)(page + l->k_meta_off + tile * 32);
+    const uint32_t at = i / (4 * per) * 64 + s * 4 + i % 4;
+    return (double)pleat__f16_to_f32(meta[s]) *
+           level_of(l->format.k_bits, page + l->k_off + tile * l->k_tile_bytes, l->head_dim, at, i / 4 % per);
+}
+
+static double decode_rotated_value(const pleat__page_layout *l, const uint8_t *page, uint32_t slot, uint32_t i) {
+    const uint32_t tile = slot / 16, s = slot % 16, per = l->format.v_bits == 4 ? 2 : 4, d = l->head_dim;
+    const uint16_t *meta = (const uint16_t *)(const void *)(page + l->v_meta_off + tile * 32);
+    const uint32_t at = (s / (4 * per) * d + i) * 4 + s % 4;
+    return (double)pleat__f16_to_f32(meta[s]) *
+           level_of(l->format.v_bits, page + l->v_off + tile * l->v_tile_bytes, d, at, s / 4 % per);
+}
+
 static double decode_key(const pleat__page_layout *l, const uint8_t *page, uint32_t slot, uint32_t i) {
+    if (l->format.rotated) return decode_rotated_key(l, page, slot, i);
     const uint32_t tile = slot / 16, s = slot % 16;
     const uint8_t *b = page + l->k_off + tile * l->k_tile_bytes;
     const uint16_t *meta = (const uint16_t *)(const void *)(page + l->k_meta_off + tile * 64);
@@ -83,6 +115,7 @@ static double decode_key(const pleat__page_layout *l, const uint8_t *page, uint3
 }
 
 static double decode_value(const pleat__page_layout *l, const uint8_t *page, uint32_t slot, uint32_t i) {
+    if (l->format.rotated) return decode_rotated_value(l, page, slot, i);
     const uint32_t tile = slot / 16, s = slot % 16, d = l->head_dim;
     const uint8_t *b = page + l->v_off + tile * l->v_tile_bytes;
     const uint16_t *meta = (const uint16_t *)(const void *)(page + l->v_meta_off + tile * 64);
@@ -136,6 +169,7 @@ static void test_bound(void) {
     const uint64_t rounds = check_rounds(40, 4);
     for (uint64_t round = 0; round < rounds; round++) {
         for (size_t f = 0; f < CHECK_COUNT(formats); f++) {
+            if (formats[f].rotated) continue; /* test_levels.c */
             const pleat__page_layout l = random_layout(formats[f]);
             check_context("k%uv%u d %u", formats[f].k_bits, formats[f].v_bits, l.head_dim);
             check_buf page = check_buf_new(l.used_bytes, 64);
@@ -178,7 +212,7 @@ static void test_fresh_tile_is_cleared(void) {
     pleat__quant_dsp_init(&dsp, pleat_cpu_flags());
     for (size_t f = 0; f < CHECK_COUNT(formats); f++) {
         pleat__page_layout l;
-        CHECK_STATUS(pleat__page_layout_init(&l, formats[f], 64, 48, true), PLEAT_OK);
+        CHECK_STATUS(pleat__page_layout_init_massed(&l, formats[f], 64, 48, 1), PLEAT_OK);
         check_buf page = check_buf_new(l.used_bytes, 64);
         fill_tokens(17, 64);
         dsp.store(&l, page.p, 0, 17, t.k, t.v, 64);
@@ -189,7 +223,8 @@ static void test_fresh_tile_is_cleared(void) {
             }
         }
         for (uint32_t slot = 0; slot < 32; slot++)
-            CHECK(pleat__positions(&l, page.p)[slot] == -1 && pleat__scores(&l, page.p)[slot] == 0.0f);
+            CHECK(pleat__positions(&l, page.p)[slot] == -1 && pleat__scores(&l, page.p)[slot] == 0.0f &&
+                  pleat__masses(&l, page.p)[slot] == 0);
         const uint8_t *third = pleat__k_tile(&l, page.p, 2); /* not begun: untouched */
         for (uint32_t i = 0; i < l.k_tile_bytes; i++) CHECK(third[i] == 0xD0);
         check_buf_free(&page);
@@ -222,16 +257,19 @@ static void test_overwrite(void) {
 
 /* ---- replace and copy, against a model ------------------------------------------------------------------------- */
 
-/* What a full page should hold: slot i the token t.k + row[i]*d, t.v + row[i]*d, score[i] and position[i]. */
+/* What a full page should hold: slot i the token t.k + row[i]*d, t.v + row[i]*d, score[i],
+ * position[i] and mass[i]. */
 typedef struct page_model {
-    uint32_t row[64];
+    uint32_t row[64], value_row[64]; /* the key's, the value's */
+    uint16_t mass[64];
     float score[64];
     int32_t position[64];
 } page_model;
 
 static void model_init(page_model *m) {
     for (uint32_t i = 0; i < 64; i++) {
-        m->row[i] = (uint32_t)check_below(t.n);
+        m->row[i] = m->value_row[i] = (uint32_t)check_below(t.n);
+        m->mass[i] = (uint16_t)check_below(0x4881);
         m->score[i] = check_normal();
         m->position[i] = (int32_t)check_below(1000) - 1;
     }
@@ -243,7 +281,8 @@ static check_buf model_page(const page_model *m, const pleat__page_layout *l) {
     pleat__quant_dsp_init(&ref, 0);
     check_buf page = check_buf_new(l->used_bytes, 64);
     for (uint32_t i = 0; i < l->tokens; i++)
-        ref.store(l, page.p, i, 1, t.k + m->row[i] * t.d, t.v + m->row[i] * t.d, t.d);
+        ref.store(l, page.p, i, 1, t.k + m->row[i] * t.d, t.v + m->value_row[i] * t.d, t.d);
+    for (uint32_t i = 0; l->mass_off && i < l->tokens; i++) pleat__masses(l, page.p)[i] = m->mass[i];
     for (uint32_t i = 0; l->tracked && i < l->tokens; i++) {
         pleat__scores(l, page.p)[i] = m->score[i];
         pleat__positions(l, page.p)[i] = m->position[i];
@@ -258,7 +297,7 @@ static void check_against_model(check_buf *page, const page_model *m, const plea
     check_buf_free(&want);
 }
 
-/* Any slot of a full page, the first of a tile too; scores and positions stay. */
+/* Any slot of a full page, the first of a tile too; scores, positions and masses stay. */
 static void test_replace(void) {
     const uint64_t rounds = check_rounds(20, 3);
     for (size_t v = 0; v < CHECK_COUNT(variants); v++) {
@@ -275,7 +314,7 @@ static void test_replace(void) {
             check_buf page = model_page(&m, &l);
             for (uint32_t n = 0; n < 20; n++) {
                 const uint32_t slot = n == 0 ? 0 : (uint32_t)check_below(l.tokens);
-                m.row[slot] = (uint32_t)check_below(t.n);
+                m.row[slot] = m.value_row[slot] = (uint32_t)check_below(t.n);
                 dsp.replace(&l, page.p, slot, t.k + m.row[slot] * t.d, t.v + m.row[slot] * t.d);
             }
             check_against_model(&page, &m, &l);
@@ -284,7 +323,7 @@ static void test_replace(void) {
     }
 }
 
-/* Between two full pages and within one, within one tile and onto itself. */
+/* Between two full pages and within one, within one tile and onto itself; now and then the value alone. */
 static void test_copy(void) {
     const uint64_t rounds = check_rounds(40, 5);
     for (uint64_t i = 0; i < rounds * CHECK_COUNT(formats) && check_failures() < 10; i++) {
@@ -300,7 +339,13 @@ static void test_copy(void) {
         for (uint32_t n = 0; n < 40; n++) {
             const uint32_t a = (uint32_t)check_below(2), b = (uint32_t)check_below(2);
             const uint32_t to = (uint32_t)check_below(l.tokens), from = (uint32_t)check_below(l.tokens);
+            m[a].value_row[to] = m[b].value_row[from];
+            if (check_below(4) == 0) {
+                pleat__quant_copy_value(&l, page[a].p, to, page[b].p, from);
+                continue;
+            }
             m[a].row[to] = m[b].row[from];
+            m[a].mass[to] = m[b].mass[from];
             m[a].score[to] = m[b].score[from];
             m[a].position[to] = m[b].position[from];
             pleat__quant_copy(&l, page[a].p, to, page[b].p, from);

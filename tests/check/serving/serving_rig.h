@@ -18,17 +18,20 @@
 #include "serving/internal.h"
 
 #define MODEL "models/pleat-28m-q8_0.gguf"
+#define STATS "models/pleat-28m-q8_0.stats"
 #define TEXT "eval/prose.txt"
 
 enum { CHUNK = 32, PREFIX = 64, MAX_TOKENS = 512, MAX_ITEMS = 6, MAX_SEQS = 40, MAX_REQUESTS = 6, MAX_PREDICT = 120 };
 
 static pleat_model *model;
+static pleat_stats *model_stats; /* of the model */
 static pleat_token text[3000];
 
 static inline bool load_once(void) {
     if (model) return true;
     pleat_error err = {0};
     if (!CHECK_STATUS(pleat_model_load(MODEL, NULL, &model, &err), PLEAT_OK)) return false;
+    if (!CHECK_STATUS(pleat_stats_load(STATS, NULL, &model_stats, &err), PLEAT_OK)) return false;
     size_t n_bytes;
     unsigned char *bytes = check_read_file(TEXT, &n_bytes);
     uint32_t n = 0;
@@ -80,7 +83,8 @@ static const char *const specs[] = {"f16",
                                     "leankv:ah=3,al=0,window=32",
                                     "f32",
                                     "k8v8",
-                                    "kvcomp:k=0.2,v=0.2,block=32,buffer=40"};
+                                    "kvcomp:k=0.2,v=0.2,block=32,buffer=40",
+                                    "rd:k=0.15,v=1.1,buffer=40"};
 
 /* ---- rig ------------------------------------------------------------------------------------------------------------- */
 
@@ -93,6 +97,7 @@ static inline pleat_engine_options engine_options(const char *spec) {
     pleat_engine_options o;
     pleat_engine_options_default(&o);
     CHECK_STATUS(pleat_spec_parse(spec, &o.spec, NULL), PLEAT_OK);
+    o.stats = model_stats;
     o.max_seqs = MAX_SEQS;
     o.max_items = MAX_ITEMS;
     o.max_tokens = MAX_TOKENS;

@@ -25,7 +25,9 @@ static const char *const evict_specs[] = {
     "streaming:budget=64,format=f16,reclaim=none",
     "snapkv:budget=50%,window=16",
     "novel:budget=48,window=16,format=f16",
+    "novel:budget=48,window=16,mean=model",
     "novel:budget=40%,window=16,reclaim=block",
+    "novel:budget=48,window=16+merge",
     "random:budget=48,window=8,reclaim=copy",
     "recent:budget=64,reclaim=block",
     "h2o:budget=64,window=16,format=f16,reclaim=none",
@@ -34,6 +36,8 @@ static const char *const evict_specs[] = {
     "adakv:budget=64,window=16,reclaim=copy",
     "adakv:budget=64,window=16",
     "snapkv:budget=64,window=16,reclaim=block",
+    "snapkv:budget=64,window=16,reclaim=copy+merge",
+    "h2o:budget=64,window=16+merge",
     "snapkv:budget=64,window=16,reclaim=none+kvcrush:share=25%",
 };
 enum { N_EVERY_WAY = 3 }; /* the first are served in every way, the others in some */

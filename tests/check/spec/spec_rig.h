@@ -14,8 +14,9 @@
 
 /* ---- random parts of specs ---------------------------------------------------------------------------- */
 
-static const char *const spec_names[] = {"f32",  "f16",  "k8v8", "k8v4", "k8v2", "k4v8",
-                                         "k4v4", "k4v2", "k2v8", "k2v4", "k2v2"};
+static const char *const spec_names[] = {"f32",  "f16",  "k8v8", "k8v4", "k8v2", "k4v8", "k4v4",
+                                         "k4v2", "k2v8", "k2v4", "k2v2", "h4v4", "h4v3", "h4v2",
+                                         "h3v4", "h3v3", "h3v2", "h2v4", "h2v3", "h2v2"};
 
 static pleat_format any_format(void) {
     pleat_spec s;
@@ -64,7 +65,7 @@ static void check_round_trip(const pleat_spec *a) {
     CHECK(budget_is(&b, a->budget.value, a->budget.unit) && a->sinks == b.sinks && a->reclaim == b.reclaim);
     CHECK(a->crush == b.crush && a->share == b.share && a->anchor == b.anchor && a->unit == b.unit);
     CHECK(a->compressor == b.compressor && a->k == b.k && a->v == b.v && a->kunit == b.kunit && a->block == b.block);
-    CHECK(a->buffer == b.buffer && a->bits == b.bits && a->pack == b.pack);
+    CHECK(a->buffer == b.buffer && a->bits == b.bits && a->pack == b.pack && a->merge == b.merge);
     CHECK_STATUS(pleat_spec_print(&b, again, sizeof again), PLEAT_OK);
     CHECK_EQ_STR(again, text);
 }

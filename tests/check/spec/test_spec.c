@@ -15,7 +15,8 @@ static void test_round_trip(void) {
         if (!CHECK_STATUS(pleat_spec_parse(spec_names[i], &spec, NULL), PLEAT_OK)) continue;
         CHECK_STATUS(pleat_spec_print(&spec, text, sizeof text), PLEAT_OK);
         CHECK_EQ_STR(text, spec_names[i]);
-        if (spec_names[i][0] != 'k') continue;
+        if (spec_names[i][0] == 'f') continue;
+        CHECK(spec.high.rotated == (spec_names[i][0] == 'h'));
         CHECK_EQ_U64(spec.high.k_bits, (uint64_t)(spec_names[i][1] - '0'));
         CHECK_EQ_U64(spec.high.v_bits, (uint64_t)(spec_names[i][3] - '0'));
     }
@@ -23,6 +24,9 @@ static void test_round_trip(void) {
 
 static void test_canonical(void) {
     static const text_pair cases[] = {
+        {"tq4", "h4v4"},
+        {"tq3", "h3v3"},
+        {"leankv:low=h3v2", "leankv:ah=3,al=0,low=h3v2"},
         {"leankv", "leankv:ah=3,al=0"},
         {"leankv:al=0,ah=3", "leankv:ah=3,al=0"},
         {"leankv:ah=1.50e0,al=.1,window=64,high=k8v4,low=k4v2,threshold=length,step=paper", "leankv:ah=1.5,al=0.1"},
@@ -244,6 +248,7 @@ static void test_print_refuses_nonsense_of_f16(void) {
     REFUSED(f16, keep, 0.5f);
     REFUSED(f16, profile[0], 'a');
     REFUSED(f16, crush, 1);
+    REFUSED(f16, merge, 1);
     REFUSED(f16, sinks, 1);
     REFUSED(f16, share, NAN);
     REFUSED(f16, budget.value, 1);
@@ -277,6 +282,7 @@ static void test_print_refuses_nonsense_of_leankv(void) {
     REFUSED(lean, keep, 0.5f);
     REFUSED(lean, profile[0], ',');
     REFUSED(lean, crush, 1);
+    REFUSED(lean, merge, 1);
     REFUSED(lean, compressor, PLEAT_COMPRESSOR_KIVI);
     REFUSED(profile, ah, 2);
     REFUSED(profile, window, 3);

@@ -116,6 +116,9 @@ static void test_canonical(void) {
         {"kivi:buffer=128,bits=2", "kivi:bits=2"},
         {"kivi:buffer=1,bits=4", "kivi:bits=4,buffer=1"},
         {"kivi:high=f32", "kivi:bits=2,high=f32"},
+        {"rd", "rd:k=0.15,v=1.1"},
+        {"rd:v=1.4,k=0.2,buffer=94", "rd:k=0.2,v=1.4"},
+        {"rd:high=k8v8,buffer=32,sinks=1", "rd:k=0.15,v=1.1,sinks=1,buffer=32"},
     };
     check_canonical(cases, CHECK_COUNT(cases));
 }
@@ -125,9 +128,17 @@ static float any_step(void) {
     return check_below(2) ? fminf(1.0f / 255 + any_number(1), 1) : (float)check_between(1, 100) / 100;
 }
 
+/* One that blocks' buffers may have. */
+static pleat_format any_plain_format(void) {
+    pleat_format format;
+    do format = any_format();
+    while (format.rotated);
+    return format;
+}
+
 /* Any valid spec of a compressor, half of those that can with pack. */
 static pleat_spec any_compressor(void) {
-    pleat_spec s = {.high = any_format(), .compressor = PLEAT_COMPRESSOR_KIVI, .block = 32};
+    pleat_spec s = {.high = any_plain_format(), .compressor = PLEAT_COMPRESSOR_KIVI, .block = 32};
     s.sinks = check_below(2) ? 4 : (uint32_t)check_below((1u << check_below(25)) + 1);
     s.buffer = (uint32_t)check_between(1, 1u << check_below(25));
     if (check_below(4) == 0) {
@@ -232,7 +243,7 @@ static void test_stage_errors(void) {
         {"kivi:bits=4+kvcomp", 12, "nothing can follow kivi"},
         {"f16+pack", 4, "nothing can follow f16; pack can follow kvcomp"},
         {"leankv+pack", 7, "nothing can follow leankv; pack can follow kvcomp"},
-        {"h2o+pack", 4, "'pack' at position 4: only kvcrush can follow h2o; pack can follow kvcomp"},
+        {"h2o+pack", 4, "'pack' at position 4: only kvcrush or merge can follow h2o; pack can follow kvcomp"},
         {"h2o+kvcrush+pack", 12, "nothing can follow kvcrush; pack can follow kvcomp"},
     };
     check_refused(cases, CHECK_COUNT(cases));
@@ -246,7 +257,7 @@ static void test_print_refuses_nonsense(void) {
     (void)pleat_spec_parse("kivi:bits=4", &kivi, NULL);
     REFUSED(comp, compressor, PLEAT_COMPRESSOR_NONE);
     REFUSED(comp, compressor, PLEAT_COMPRESSOR_KIVI);
-    REFUSED(comp, compressor, (pleat_compressor)3);
+    REFUSED(comp, compressor, (pleat_compressor)4);
     REFUSED(comp, policy, PLEAT_POLICY_LEANKV);
     REFUSED(comp, policy, PLEAT_POLICY_H2O);
     REFUSED(comp, high, ((pleat_format){32, 16}));
@@ -289,6 +300,7 @@ static void test_print_refuses_nonsense(void) {
     REFUSED(kivi, buffer, 0);
     REFUSED(kivi, pack, 1);
     REFUSED(kivi, high, ((pleat_format){4, 3}));
+    REFUSED(kivi, high, ((pleat_format){4, 4, 1}));
 }
 
 static const check_test tests[] = {

@@ -26,7 +26,7 @@ static void test_defaults(void) {
         CHECK(budget_is(&s, 0.25, PLEAT_BUDGET_SHARE) && s.reclaim == PLEAT_RECLAIM_REUSE);
         CHECK(s.high.k_bits == 8 && s.high.v_bits == 4 && s.low.k_bits == 0 && s.low.v_bits == 0);
         CHECK(s.ah == 0 && s.al == 0 && s.keep == 0 && s.profile[0] == 0);
-        CHECK(s.crush == 0 && s.share == 0 && s.anchor == 0 && s.unit == 0);
+        CHECK(s.merge == 0 && s.crush == 0 && s.share == 0 && s.anchor == 0 && s.unit == 0);
     }
 }
 
@@ -39,7 +39,9 @@ static void test_fields(void) {
     CHECK(budget_is(&s, 512, PLEAT_BUDGET_TOKENS) && s.window == 64 && s.sinks == 4);
     CHECK(s.crush == 1 && s.share == 0.1f && s.anchor == PLEAT_ANCHOR_KMEANS && s.unit == PLEAT_CRUSH_PAGE);
     CHECK_STATUS(pleat_spec_parse("random:budget=1.5MiB+kvcrush:anchor=alternate", &s, NULL), PLEAT_OK);
-    CHECK(budget_is(&s, 1572864, PLEAT_BUDGET_BYTES) && s.anchor == PLEAT_ANCHOR_ALTERNATE);
+    CHECK(budget_is(&s, 1572864, PLEAT_BUDGET_BYTES) && s.anchor == PLEAT_ANCHOR_ALTERNATE && s.merge == 0);
+    CHECK_STATUS(pleat_spec_parse("snapkv:budget=12.5%+merge", &s, NULL), PLEAT_OK);
+    CHECK(budget_is(&s, 0.125, PLEAT_BUDGET_SHARE) && s.merge == 1 && s.crush == 0 && s.share == 0);
 }
 
 static void test_canonical(void) {
@@ -53,6 +55,8 @@ static void test_canonical(void) {
         {"adakv", "adakv:budget=25%"},
         {"novel:window=32,format=k8v4", "novel:budget=25%"},
         {"novel:sinks=0,budget=50%,window=64,reclaim=copy", "novel:budget=50%,window=64,sinks=0,reclaim=copy"},
+        {"novel:mean=model,budget=50%,reclaim=copy", "novel:budget=50%,reclaim=copy,mean=model"},
+        {"novel:mean=prompt", "novel:budget=25%"},
         {"h2o:reclaim=none,format=f16,sinks=0,window=1,budget=1",
          "h2o:budget=1,window=1,sinks=0,format=f16,reclaim=none"},
         {"snapkv:window=64,sinks=4,format=k8v4,reclaim=reuse,budget=00068", "snapkv:budget=68"},
@@ -87,6 +91,9 @@ static void test_canonical(void) {
         {"snapkv:budget=512+kvcrush:anchor=mean,unit=token,share=1", "snapkv:budget=512+kvcrush:share=100%"},
         {"adakv:budget=1MiB+kvcrush:anchor=alternate,share=12.5%",
          "adakv:budget=1MiB+kvcrush:share=12.5%,anchor=alternate"},
+        {"h2o+merge", "h2o:budget=25%+merge"},
+        {"novel:mean=model+merge", "novel:budget=25%,mean=model+merge"},
+        {"recent:format=f16,budget=1MiB+merge", "recent:budget=1MiB,format=f16+merge"},
     };
     check_canonical(cases, CHECK_COUNT(cases));
 }
@@ -102,7 +109,7 @@ static pleat_budget any_budget(uint32_t least_tokens) {
     return (pleat_budget){share > 0 ? share : 1, PLEAT_BUDGET_SHARE};
 }
 
-/* Any valid spec that evicts, with kvcrush in half the cases where that may follow. */
+/* Any valid spec that evicts, with kvcrush in half the cases where that may follow, and merge in half of the others. */
 static pleat_spec any_eviction(void) {
     const size_t row = check_below(CHECK_COUNT(evictions));
     pleat_spec s = {.high = any_format(), .policy = evictions[row].policy, .window = 1};
@@ -110,7 +117,9 @@ static pleat_spec any_eviction(void) {
     if (evictions[row].sinks > 0) s.sinks = (uint32_t)check_between(0, 1u << check_below(25));
     s.budget = any_budget(s.sinks + s.window);
     s.reclaim = (pleat_reclaim)check_below(4);
+    if (s.policy == PLEAT_POLICY_NOVEL) s.mean = (pleat_key_mean)check_below(2);
     s.crush = s.policy != PLEAT_POLICY_NOVEL && check_below(2);
+    s.merge = !s.crush && check_below(2);
     if (!s.crush) return s;
     s.share = check_below(8) ? any_number(1) : (float)check_below(2);
     s.anchor = (pleat_anchor)check_below(4);
@@ -180,7 +189,7 @@ static void test_errors(void) {
     static const bad_text cases[] = {
         {"h20", 0, "did you mean 'h2o'"},
         {"pyramid_kv_with_a_name_longer_than_any_word_that_is_allowed", 0,
-         "snapkv, pyramidkv, adakv, novel, kvcomp, kivi"},
+         "snapkv, pyramidkv, adakv, novel, kvcomp, kivi, rd"},
         {"h2o:budgt=1", 4, "unknown key 'budgt' at position 4; did you mean 'budget'?"},
         {"h2o:", 4, "a key is missing at position 4; h2o has: budget, window, sinks, format, reclaim"},
         {"novel:budget=35", 13, "budget=35 is below sinks=4 + window=32: at least 36, at position 13"},
@@ -203,13 +212,15 @@ static void test_stage_errors(void) {
         {"kvcrush:share=1+h2o", 0, "must stand behind one of"},
         {"k8v4+kvcrush", 5, "'kvcrush' at position 5: nothing can follow k8v4; kvcrush can follow random, recent"},
         {"leankv:ah=3+kvcrush", 12, "nothing can follow leankv; kvcrush can follow random"},
-        {"novel+kvcrush", 6, "nothing can follow novel; kvcrush can follow random"},
+        {"novel:mean=token", 11, "mean 'token' at position 11: it must be prompt or model"},
+        {"h2o:mean=model", 4, "unknown key 'mean' at position 4"},
+        {"novel+kvcrush", 6, "only merge can follow novel; kvcrush can follow random"},
         {"topk+kvcrush", 5, "nothing can follow topk; kvcrush can follow random"},
-        {"h2o+", 4, "'' at position 4: only kvcrush can follow h2o"},
-        {"h2o:budget=1KiB+", 16, "only kvcrush can follow h2o"},
-        {"h2o+f16", 4, "'f16' at position 4: only kvcrush can follow h2o"},
-        {"h2o+snapkv", 4, "only kvcrush can follow h2o"},
-        {"h2o+kvcrash", 4, "'kvcrash' at position 4: only kvcrush can follow h2o"},
+        {"h2o+", 4, "'' at position 4: only kvcrush or merge can follow h2o"},
+        {"h2o:budget=1KiB+", 16, "only kvcrush or merge can follow h2o"},
+        {"h2o+f16", 4, "'f16' at position 4: only kvcrush or merge can follow h2o"},
+        {"h2o+snapkv", 4, "only kvcrush or merge can follow h2o"},
+        {"h2o+kvcrash", 4, "'kvcrash' at position 4: only kvcrush or merge can follow h2o"},
         {"h2o+kvcrush+kvcrush", 12, "'kvcrush' at position 12: nothing can follow kvcrush"},
         {"h2o+kvcrush:share=1+", 20, "'' at position 20: nothing can follow kvcrush"},
         {"h2o+kvcrush+f16", 12, "nothing can follow kvcrush"},
@@ -222,6 +233,13 @@ static void test_stage_errors(void) {
         {"h2o+kvcrush:share=nan", 18, "a share from 0 to 1"},
         {"h2o+kvcrush:share=", 18, "share has no value at position 18"},
         {"h2o+kvcrush:anchor=men", 19, "did you mean 'mean'? it must be mean, random, alternate or kmeans"},
+        {"merge", 0, "'merge' at position 0 must stand behind one of random, recent, streaming, h2o"},
+        {"k8v4+merge", 5, "'merge' at position 5: nothing can follow k8v4; merge can follow random, recent"},
+        {"h2o+merge:share=1", 10, "'share' at position 10: merge takes no options"},
+        {"h2o+merge+merge", 10, "'merge' at position 10: nothing can follow merge"},
+        {"h2o+kvcrush+merge", 12, "'merge' at position 12: nothing can follow kvcrush; merge can follow random"},
+        {"h2o+merge+kvcrush", 10, "'kvcrush' at position 10: nothing can follow merge; kvcrush can follow random"},
+        {"kvcomp+merge", 7, "'merge' at position 7: only pack or auto can follow kvcomp; merge can follow random"},
         {"h2o+kvcrush:unit=pag", 17, "did you mean 'page'? it must be token or page"},
     };
     check_refused(cases, CHECK_COUNT(cases));
@@ -230,14 +248,14 @@ static void test_stage_errors(void) {
 /* No message is cut: each ends as its case does. */
 static void test_errors_are_whole(void) {
     static const char *const cases[][2] = {
-        {"pyramid_kv_with_a_name_longer_than_any_word_that_is_allowed", "kivi"},
+        {"pyramid_kv_with_a_name_longer_than_any_word_that_is_allowed", "rd"},
         {"leankv:profile=a_path_that_is_long_enough_to_move_what_follows_to_a_hundred_and_more_bytes_from_start+"
          "kvcrush",
          "adakv"},
         {"h2o+kvcrush+kvcrush", ": nothing can follow kvcrush"}, /* which had its place */
         {"kvcomp+pack+pack", ": nothing can follow pack"},
         {"h2o:budget=1.00000000000000000000000000000000000000000000001KB", "GiB"},
-        {"h2o:format=a_word_that_is_longer_than_what_an_error_shows_of_it", "k2v2"},
+        {"h2o:format=a_word_that_is_longer_than_what_an_error_shows_of_it", "h2v2"},
     };
     for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
         pleat_error err = {0};
@@ -284,6 +302,8 @@ static void test_print_refuses_nonsense(void) {
     REFUSED(h2o, compressor, PLEAT_COMPRESSOR_KVCOMP);
     REFUSED(h2o, buffer, 128);
     REFUSED(crush, pack, 1);
+    REFUSED(crush, merge, 1);
+    REFUSED(h2o, merge, 2);
     REFUSED(recent, window, 2);
     REFUSED(recent, window, 0);
     REFUSED(recent, sinks, 4);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """client.py URL: the `openai` package's client against a server: chats, streams, logprobs, several texts, tools, errors."""
+import json
 import sys
 
 import openai
@@ -25,6 +26,11 @@ content = probable.choices[0].logprobs.content
 assert len(content) == 8 and text.startswith(content[0].token), content
 assert all(len(t.top_logprobs) == 20 and t.top_logprobs[0].logprob == t.logprob for t in content)
 
+asked = {**settings, "max_tokens": 60, "logit_bias": {}, "response_format": {"type": "json_object"}}
+written = client.chat.completions.create(**asked).choices[0]
+assert written.finish_reason == "length" or json.loads(written.message.content) is not None, written
+assert written.message.content.lstrip()[:1] in ("{", ""), written
+
 tools = [{"type": "function", "function": {"name": "tide", "description": "the tide", "parameters": {"type": "object"}}}]
 assert client.chat.completions.create(**settings, tools=tools).choices[0].message.role == "assistant"
 
@@ -38,7 +44,7 @@ assert stopped.choices[0].finish_reason == "stop" and "calm" not in stopped.choi
 for bad, kind in (
     ({"model": "another"}, openai.NotFoundError),
     ({"max_tokens": 100000}, openai.BadRequestError),
-    ({"response_format": {"type": "json_object"}}, openai.BadRequestError),
+    ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}}, openai.BadRequestError),
 ):
     try:
         client.chat.completions.create(**{**settings, **bad})

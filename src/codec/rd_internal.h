@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * rd_internal.h: what rd_write.c and rd_read.c share: the payload's fixed part, steps of values, escapes.
+ */
+#ifndef PLEAT_CODEC_RD_INTERNAL_H
+#define PLEAT_CODEC_RD_INTERNAL_H
+
+#include "codec/rd.h"
+#include "core/half.h"
+
+#define PLEAT__RD_HEADER_BYTES PLEAT__RD_FIXED_BYTES /* before the exponents */
+#define PLEAT__RD_ESCAPE_BYTES 4u
+
+/* Which matrices of a payload have classes of their own, before their streams: a byte for eight columns of keys, for
+ * sixteen dimensions of values. */
+#define PLEAT__RD_OWN_KEYS 1u
+#define PLEAT__RD_OWN_VALUES 2u
+static inline uint32_t pleat__rd_k_class_bytes(uint32_t head_dim) { return head_dim / PLEAT__RD_K_COLUMNS; }
+static inline uint32_t pleat__rd_v_class_bytes(uint32_t head_dim) { return head_dim / PLEAT__RD_V_DIMS; }
+
+/* Choose the classes of a matrix, codes [64][d] that are within -127..127, in groups of n_dims of d: of_lane, or others
+ * where these are worth it, and true. */
+bool pleat__rd_choose_classes(const pleat__codebook *books, const int8_t *codes, uint32_t d, uint32_t n_dims,
+                              const uint8_t *of_lane, uint8_t *classes);
+
+/* Escapes of keys, and of values, at most.  Their entries fit into as many bytes as there are numbers. */
+static inline uint32_t pleat__rd_most_escapes(uint32_t head_dim) { return PLEAT__RD_TOKENS * head_dim / 16; }
+
+/* A stream and its escapes at most: eight bits a number, what lanes read ahead, and some of what scales take in pages. */
+static inline size_t pleat__rd_matrix_bound(uint32_t head_dim) { return PLEAT__RD_TOKENS * (size_t)head_dim + 160; }
+
+/* Keys' steps grow 2^shift times at most: from 2^-14 to 2^12. */
+#define PLEAT__RD_MOST_SHIFT 26u
+
+/* The step of least exponent is 2^-14: fifteen of it are a normal f16. */
+#define PLEAT__RD_LEAST_EXPONENT 40
+
+/* {1, 1.1875, 1.4375, 1.6875}[e % 4] * 2^(e/4 - 24) */
+static inline float pleat__rd_step(uint8_t exponent) {
+    static const uint32_t mantissas[4] = {0, 0x180000, 0x380000, 0x580000};
+    return pleat__bits_f32((uint32_t)(exponent / 4 + 127 - 24) << 23 | mantissas[exponent % 4]);
+}
+
+static inline float pleat__rd_f16(const uint8_t *halves, uint32_t i) { return pleat__f16_at(halves + 2 * (size_t)i); }
+
+/* A step of keys that has grown; fifteen of the largest are an f16. */
+static inline float pleat__rd_shifted(const uint8_t *steps, uint32_t i, uint32_t shift) {
+    const float step = pleat__rd_f16(steps, i) * (float)(1u << shift);
+    return step < 4096 ? step : 4096;
+}
+
+#endif

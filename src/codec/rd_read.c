@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * rd_read.c: payloads of the codec rd, opened and decoded.  See rd.h.
+ */
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "codec/internal.h"
+#include "codec/rd_internal.h"
+
+#define T PLEAT__RD_TOKENS
+
+/* Bytes of own classes before a payload's streams. */
+static uint32_t k_head(const uint8_t *payload, uint32_t d) {
+    return payload[13] & PLEAT__RD_OWN_KEYS ? pleat__rd_k_class_bytes(d) : 0;
+}
+static uint32_t v_head(const uint8_t *payload, uint32_t d) {
+    return payload[13] & PLEAT__RD_OWN_VALUES ? pleat__rd_v_class_bytes(d) : 0;
+}
+
+pleat__block_about pleat__rd_look(const uint8_t *payload) {
+    return (pleat__block_about){
+        .has_own_keys = payload[13] & PLEAT__RD_OWN_KEYS,
+        .has_own_values = payload[13] & PLEAT__RD_OWN_VALUES,
+        .shift = payload[12],
+        .n_escapes = (uint32_t)pleat__load_u16(payload + 14) + pleat__load_u16(payload + 16),
+    };
+}
+
+uint64_t pleat__rd_said_bytes(const uint8_t *payload, uint32_t d) {
+    const uint64_t n_escapes = (uint64_t)pleat__load_u16(payload + 14) + pleat__load_u16(payload + 16);
+    return PLEAT__RD_HEADER_BYTES + T + k_head(payload, d) + v_head(payload, d) +
+           (uint64_t)pleat__load_u32(payload + 4) + pleat__load_u32(payload + 8) + n_escapes * PLEAT__RD_ESCAPE_BYTES;
+}
+
+/* ---- opening --------------------------------------------------------------------------------------------- */
+
+static void put_f16(uint8_t *at, uint32_t i, float x) {
+    const uint16_t half = pleat__f32_to_f16(x);
+    memcpy(at + 2 * (size_t)i, &half, sizeof half);
+}
+
+/* Steps of keys that are 2^shift times the lane's. */
+static void shift_steps(const pleat__rd_lane *lane, uint32_t shift, uint8_t *mins, uint8_t *steps) {
+    for (uint32_t i = 0; i < lane->head_dim; i++) {
+        const float step = pleat__rd_shifted(lane->k_steps, i, shift);
+        put_f16(mins, i, -(float)PLEAT__RD_REACH * step);
+        put_f16(steps, i, step);
+    }
+}
+
+/* {0, a, b, c}[quarter], as sums that vectors of tokens can do. */
+INLINE uint16_t by_quarter(uint32_t quarter, uint32_t a, uint32_t b, uint32_t c) {
+    return (uint16_t)((quarter > 0) * a + (quarter > 1) * (b - a) + (quarter > 2) * (c - b));
+}
+
+/* Steps and minimums as f16, straight from exponents: {16, 19, 23, 27}/16 and fifteen of it, by their mantissas. */
+static void expand_exponents(const uint8_t *exponents, uint8_t *restrict mins, uint8_t *restrict steps) {
+    uint16_t step[T], min[T];
+    for (uint32_t t = 0; t < T; t++) {
+        const uint16_t octave = (uint16_t)(exponents[t] / 4u - 24 + 15), quarter = exponents[t] % 4u;
+        step[t] = (uint16_t)((octave << 10) + by_quarter(quarter, 0xC0, 0x1C0, 0x2C0));
+        min[t] = (uint16_t)(0x8F80 + (octave << 10) + by_quarter(quarter, 0xF4, 0x1E4, 0x2D4)); /* 0x8F80: -15/2^15 */
+    }
+    memcpy(steps, step, sizeof step);
+    memcpy(mins, min, sizeof min);
+}
+
+static bool exponents_are_sound(const uint8_t *exponents) {
+    uint8_t n_wrong = 0; /* T at most */
+    for (uint32_t t = 0; t < T; t++)
+        n_wrong += (exponents[t] < PLEAT__RD_LEAST_EXPONENT) + (exponents[t] >= PLEAT__RD_EXPONENTS);
+    return n_wrong == 0;
+}
+
+static bool escapes_are_sound(const pleat__rd_lane *lane, const uint8_t *at, uint32_t n) {
+    uint32_t n_wrong = 0; /* counted, so that no branch is taken for each */
+    for (uint32_t i = 0; i < n; i++, at += PLEAT__RD_ESCAPE_BYTES) {
+        const uint32_t place = pleat__load_u16(at), value = pleat__load_u16(at + 2);
+        n_wrong += (place >= T * lane->head_dim) + ((value & 0x7C00) == 0x7C00);
+    }
+    return n_wrong == 0;
+}
+
+static bool classes_are_sound(const uint8_t *classes, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        if (classes[i] >= PLEAT__RD_CLASSES) return false;
+    return true;
+}
+
+/* Vectors of n groups that a stream holds, n_each of a group. */
+static uint32_t count_vectors(const pleat__codebook *books, const uint8_t *classes, uint32_t n, uint32_t n_each) {
+    uint32_t n_vectors = 0;
+    for (uint32_t i = 0; i < n; i++) n_vectors += books[classes[i]].n_levels > 0 ? n_each : 0;
+    return n_vectors;
+}
+
+static void section_init(pleat__section *s, const uint8_t *classes, const uint8_t *bytes, size_t n_bytes,
+                         uint32_t n_vectors) {
+    *s = (pleat__section){.coder = PLEAT__CODER_HUFFMAN,
+                          .n_levels = PLEAT__RD_LEVELS,
+                          .bytes = bytes,
+                          .n_bytes = n_bytes,
+                          .classes = classes};
+    pleat__stream_init(&s->stream, bytes, n_bytes, n_vectors);
+}
+
+pleat_status pleat__rd_open(const pleat__rd_lane *lane, const uint8_t *payload, size_t n_bytes, uint8_t *units,
+                            pleat__block_reader *r) {
+    if (n_bytes < PLEAT__RD_HEADER_BYTES + T || pleat__rd_said_bytes(payload, lane->head_dim) != n_bytes)
+        return PLEAT_E_FORMAT;
+    const size_t k_bytes = pleat__load_u32(payload + 4), v_bytes = pleat__load_u32(payload + 8);
+    const uint32_t d = lane->head_dim, shift = payload[12], n_k = k_head(payload, d), n_v = v_head(payload, d);
+    const uint8_t *exponents = payload + PLEAT__RD_HEADER_BYTES, *k_classes = exponents + T;
+    const uint8_t *k_stream = k_classes + n_k, *v_classes = k_stream + k_bytes, *v_stream = v_classes + n_v;
+    *r = (pleat__block_reader){.k_mins = lane->k_mins,
+                               .k_steps = lane->k_steps,
+                               .escapes = v_stream + v_bytes,
+                               .n_k_escapes = pleat__load_u16(payload + 14),
+                               .n_v_escapes = pleat__load_u16(payload + 16)};
+    if (shift > PLEAT__RD_MOST_SHIFT || payload[13] > (PLEAT__RD_OWN_KEYS | PLEAT__RD_OWN_VALUES) ||
+        !exponents_are_sound(exponents) || !classes_are_sound(k_classes, n_k) || !classes_are_sound(v_classes, n_v) ||
+        !escapes_are_sound(lane, r->escapes, r->n_k_escapes + r->n_v_escapes))
+        return PLEAT_E_FORMAT;
+    if (units) {
+        uint8_t *v_units = units + 4 * ((size_t)d + 1);
+        if (shift > 0) shift_steps(lane, shift, units, units + 2 * (size_t)d);
+        if (shift > 0) r->k_mins = units, r->k_steps = units + 2 * (size_t)d;
+        expand_exponents(exponents, v_units, v_units + 2 * T);
+        r->v_mins = v_units;
+        r->v_steps = v_units + 2 * T;
+    }
+    const uint32_t k_vectors =
+        n_k ? count_vectors(lane->books->k, k_classes, n_k, PLEAT__RD_K_COLUMNS / 4) : lane->k_vectors;
+    section_init(&r->k, n_k ? k_classes : NULL, k_stream, k_bytes, k_vectors * (T / 16));
+    section_init(&r->v, n_v ? v_classes : NULL, v_stream, v_bytes,
+                 n_v ? count_vectors(lane->books->v, v_classes, n_v, T / 4) : lane->v_vectors);
+    return PLEAT_OK;
+}
+
+bool pleat__rd_is_intact(const pleat__rd_lane *lane, const uint8_t *payload, size_t n_bytes) {
+    return n_bytes >= PLEAT__RD_HEADER_BYTES && pleat__load_u32(payload) == XXH32(payload + 4, n_bytes - 4, lane->seed);
+}
+
+/* ---- decoding -------------------------------------------------------------------------------------------- */
+
+static void centre(pleat__codebook *book) {
+    if (book->n_levels > 0) pleat__codebook_rebase(book, (uint8_t)((int32_t)PLEAT__RD_REACH - pleat__rd_reach(book)));
+}
+
+void pleat__rd_books_centre(pleat__rd_books *books) {
+    for (uint32_t i = 0; i < PLEAT__RD_CLASSES; i++) {
+        centre(&books->k[i]);
+        centre(&books->v[i]);
+    }
+}
+
+static void decode_class(const pleat__codec_dsp *dsp, const pleat__codebook *book, pleat__section *const *sections,
+                         uint32_t n, uint32_t n_vectors, uint8_t *const *out) {
+    pleat__stream *streams[PLEAT__STREAMS] = {NULL};
+    if (book->n_levels == 0) {
+        for (uint32_t i = 0; i < n; i++) memset(out[i], PLEAT__RD_REACH, (size_t)64 * n_vectors);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) streams[i] = &sections[i]->stream;
+    dsp->stream(book, streams, n, n_vectors, out);
+}
+
+/* The slice of a block whose classes are its own: groups with one class behind each other go together. */
+static void decode_own_keys(const pleat__codec_dsp *dsp, const pleat__rd_lane *lane, pleat__section *section,
+                            uint8_t *out) {
+    const uint32_t n = pleat__rd_k_class_bytes(lane->head_dim);
+    for (uint32_t from = 0, to = 1; from < n; from = to++) {
+        while (to < n && section->classes[to] == section->classes[from]) to++;
+        const uint32_t n_vectors = (to - from) * (PLEAT__RD_K_COLUMNS / 4);
+        decode_class(dsp, &lane->books->k[section->classes[from]], &section, 1, n_vectors, &out);
+        out += (size_t)64 * n_vectors;
+    }
+}
+
+/* Blocks that have the lane's classes are decoded together, the others one by one. */
+void pleat__rd_decode_keys(const pleat__codec_dsp *dsp, const pleat__rd_lane *lane, pleat__section *const *sections,
+                           uint32_t n, uint8_t *const *out) {
+    pleat__section *alike[PLEAT__STREAMS];
+    uint8_t *at[PLEAT__STREAMS];
+    uint32_t n_alike = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (sections[i]->classes) {
+            decode_own_keys(dsp, lane, sections[i], out[i]);
+            continue;
+        }
+        alike[n_alike] = sections[i];
+        at[n_alike++] = out[i];
+    }
+    for (uint32_t c = 0; n_alike > 0 && c < lane->n_columns; c++) {
+        const uint32_t n_vectors = lane->columns[c].n_vectors;
+        decode_class(dsp, &lane->books->k[lane->columns[c].class], alike, n_alike, n_vectors, at);
+        for (uint32_t i = 0; i < n_alike; i++) at[i] += (size_t)64 * n_vectors;
+    }
+}
+
+void pleat__rd_decode_values(const pleat__codec_dsp *dsp, const pleat__rd_lane *lane, uint32_t slice,
+                             pleat__section *const *sections, uint32_t n, uint8_t *const *out) {
+    pleat__section *alike[PLEAT__STREAMS];
+    uint8_t *at[PLEAT__STREAMS];
+    uint32_t n_alike = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        pleat__section *section = sections[i];
+        if (section->classes) {
+            decode_class(dsp, &lane->books->v[section->classes[slice]], &section, 1, T / 4, &out[i]);
+            continue;
+        }
+        alike[n_alike] = section;
+        at[n_alike++] = out[i];
+    }
+    if (n_alike > 0) decode_class(dsp, &lane->books->v[lane->v_class[slice]], alike, n_alike, T / 4, at);
+}
+
+/* ---- escapes --------------------------------------------------------------------------------------------- */
+
+pleat__rd_escape pleat__rd_k_escape(const pleat__rd_lane *lane, const pleat__block_reader *r, uint32_t idx) {
+    const uint8_t *at = r->escapes + (size_t)idx * PLEAT__RD_ESCAPE_BYTES;
+    const uint32_t place = pleat__load_u16(at), column = place % lane->head_dim;
+    const int32_t reach = r->k.classes ? pleat__rd_reach(&lane->books->k[r->k.classes[column / PLEAT__RD_K_COLUMNS]])
+                                       : lane->k_reach[column / PLEAT__RD_K_COLUMNS];
+    return (pleat__rd_escape){place / lane->head_dim, lane->order[column],
+                              pleat__f16_at(at + 2) - (float)(reach + 1) * pleat__rd_f16(r->k_steps, column)};
+}
+
+pleat__rd_escape pleat__rd_v_escape(const pleat__rd_lane *lane, const pleat__block_reader *r, uint32_t idx) {
+    const uint8_t *at = r->escapes + (size_t)(r->n_k_escapes + idx) * PLEAT__RD_ESCAPE_BYTES;
+    const uint32_t place = pleat__load_u16(at), dim = place % lane->head_dim, token = place / lane->head_dim;
+    const int32_t reach = r->v.classes ? pleat__rd_reach(&lane->books->v[r->v.classes[dim / PLEAT__RD_V_DIMS]])
+                                       : lane->v_reach[dim / PLEAT__RD_V_DIMS];
+    return (pleat__rd_escape){token, dim,
+                              pleat__f16_at(at + 2) - (float)(reach + 1) * pleat__rd_f16(r->v_steps, token)};
+}
+
+/* ---- values ---------------------------------------------------------------------------------------------- */
+
+static int32_t code_at(const uint8_t *codes, uint32_t row, uint32_t column, uint32_t n_columns) {
+    const size_t vector = (size_t)(row / 16) * (n_columns / 4) + column / 4;
+    return (int32_t)codes[vector * 64 + row % 16 * 4 + column % 4] - (int32_t)PLEAT__RD_REACH;
+}
+
+/* Element `i` of token t, in tiles [T/16][d][16 tokens]. */
+static float *key_at(float *k, uint32_t d, uint32_t t, uint32_t i) {
+    return k + ((size_t)(t / 16) * d + i) * 16 + t % 16;
+}
+
+static void load_keys(const pleat__rd_lane *lane, uint32_t block, const pleat__block_reader *r, const uint8_t *codes,
+                      float *k) {
+    const uint32_t d = lane->head_dim;
+    for (uint32_t t = 0; t < T; t++)
+        for (uint32_t i = 0; i < d; i++)
+            *key_at(k, d, t, lane->order[i]) = pleat__rd_f16(r->k_steps, i) * (float)code_at(codes, t, i, d);
+    for (uint32_t i = 0; i < r->n_k_escapes; i++) {
+        const pleat__rd_escape e = pleat__rd_k_escape(lane, r, i);
+        *key_at(k, d, e.token, e.channel) += e.add;
+    }
+    for (uint32_t t = 0; t < T; t++) pleat__rd_add_mean(lane, block, t, 1, key_at(k, d, t, 0), 16);
+}
+
+static void load_values(const pleat__rd_lane *lane, const pleat__block_reader *r, const uint8_t *codes, float *v) {
+    const uint32_t d = lane->head_dim;
+    for (uint32_t t = 0; t < T; t++) {
+        const float step = pleat__rd_f16(r->v_steps, t);
+        for (uint32_t i = 0; i < d; i++) v[(size_t)t * d + i] = step * (float)code_at(codes, i, t, T);
+    }
+    for (uint32_t i = 0; i < r->n_v_escapes; i++) {
+        const pleat__rd_escape e = pleat__rd_v_escape(lane, r, i);
+        v[(size_t)e.token * d + e.channel] += e.add;
+    }
+}
+
+pleat_status pleat__rd_load(const pleat__codec_dsp *dsp, const pleat__rd_lane *lane, uint32_t block,
+                            pleat__block_reader *r, uint8_t *codes, float *k, float *v) {
+    pleat__section *section = &r->k;
+    const uint32_t d = lane->head_dim;
+    for (uint32_t slice = 0; k && slice < T / 16; slice++) {
+        uint8_t *out = codes + (size_t)slice * 16 * d;
+        pleat__rd_decode_keys(dsp, lane, &section, 1, &out);
+    }
+    if (k && !pleat__stream_is_done(&r->k.stream)) return PLEAT_E_FORMAT;
+    if (k) load_keys(lane, block, r, codes, k);
+    section = &r->v;
+    for (uint32_t slice = 0; v && slice < d / 16; slice++) {
+        uint8_t *out = codes + (size_t)slice * 16 * T;
+        pleat__rd_decode_values(dsp, lane, slice, &section, 1, &out);
+    }
+    if (v && !pleat__stream_is_done(&r->v.stream)) return PLEAT_E_FORMAT;
+    if (v) load_values(lane, r, codes, v);
+    return PLEAT_OK;
+}

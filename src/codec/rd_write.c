@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * rd_write.c: a block of tokens as a payload of the codec rd: codes, escapes, streams.  See rd.h.
+ */
+#include <math.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "codec/internal.h"
+#include "codec/rd_internal.h"
+
+#define T PLEAT__RD_TOKENS
+
+/* What a block is written with: carved from encode's scratch. */
+typedef struct work {
+    float *rows;      /* [T][d] residuals of keys by column, or values */
+    int8_t *codes;    /* [T][d] of these, within -127..127 */
+    uint8_t *vectors; /* [T * d] codes in the order of vectors */
+    uint8_t *packed;  /* [T * d] those that the stream holds, behind each other */
+    uint8_t *lanes;   /* of the stream's encoder */
+    pleat__stream_run *runs;
+    uint8_t *classes;   /* [d / 8] of the matrix's groups */
+    uint8_t *escapes;   /* [PLEAT__RD_MOST_ESCAPES of d] entries */
+    uint32_t n_escapes; /* that there would be */
+    bool clamps;        /* codes beyond reach are the outermost ones, and nothing escapes */
+} work;
+
+static void carve(uint32_t d, work *w, pleat__arena *arena) {
+    const uint64_t n = (uint64_t)T * d;
+    w->rows = pleat__arena_take(arena, n, sizeof *w->rows);
+    w->codes = pleat__arena_take(arena, n, 1);
+    w->vectors = pleat__arena_take(arena, n, 1);
+    w->packed = pleat__arena_take(arena, n, 1);
+    w->lanes = pleat__arena_take(arena, pleat__stream_runs_scratch(T * d / 64), 1);
+    w->runs = pleat__arena_take(arena, (uint64_t)T / 16 * (d / PLEAT__RD_K_COLUMNS) + d / 16, sizeof *w->runs);
+    w->classes = pleat__arena_take(arena, d / PLEAT__RD_K_COLUMNS, 1);
+    w->escapes = pleat__arena_take(arena, pleat__rd_most_escapes(d), PLEAT__RD_ESCAPE_BYTES);
+}
+
+size_t pleat__rd_bound(uint32_t d) { return PLEAT__RD_HEADER_BYTES + T + 2 * pleat__rd_matrix_bound(d); }
+
+size_t pleat__rd_scratch_bytes(uint32_t head_dim) {
+    work w;
+    pleat__arena arena = {0};
+    carve(head_dim, &w, &arena);
+    return arena.used_bytes;
+}
+
+/* Like KVComp's quantiser: what f16 cannot hold is clamped, NaN is 0. */
+static float clamped(float x) {
+    if (!(x == x)) return 0;
+    return x > PLEAT__F16_MAX ? PLEAT__F16_MAX : x < -PLEAT__F16_MAX ? -PLEAT__F16_MAX : x;
+}
+
+/* ---- steps of values ------------------------------------------------------------------------------------- */
+
+/* The exponent whose step is nearest to x, in quarters of an octave. */
+static uint8_t exponent_of(float x) {
+    int octave;
+    const float m = frexpf(x, &octave); /* 2^-1 <= m < 1 */
+    const int quarter = (m >= 0x1.172b84p-1f) + (m >= 0x1.4bfdaep-1f) + (m >= 0x1.8ace54p-1f) + (m >= 0x1.d5818ep-1f);
+    const int e = 4 * (octave - 1) + quarter + 4 * 24, most = PLEAT__RD_EXPONENTS - 1;
+    if (!(x > 0) || e < PLEAT__RD_LEAST_EXPONENT) return PLEAT__RD_LEAST_EXPONENT;
+    return (uint8_t)(e < most ? e : most);
+}
+
+static float rms_of(const float *v, uint32_t d) {
+    double sum = 0;
+    for (uint32_t i = 0; i < d; i++) sum += (double)(clamped(v[i]) * clamped(v[i]));
+    return (float)sqrt(sum / d);
+}
+
+/* ---- codes ----------------------------------------------------------------------------------------------- */
+
+/* A key less the turned mean, by column. */
+static void residual_of(const pleat__rd_lane *lane, uint32_t block, uint32_t place, const float *k, float *out) {
+    float key[PLEAT__MAX_HEAD_DIM];
+    for (uint32_t i = 0; i < lane->head_dim; i++) key[i] = clamped(k[i]);
+    pleat__rd_add_mean(lane, block, place, -1, key, 1);
+    for (uint32_t i = 0; i < lane->head_dim; i++) out[i] = key[lane->order[i]];
+}
+
+static int8_t code_of(float x, float step) {
+    const float code = rintf(x / step);
+    return (int8_t)(code > 127 ? 127 : code < -127 ? -127 : code);
+}
+
+static void put_escape(work *w, uint32_t d, uint32_t place) {
+    uint8_t *at = w->escapes + (size_t)w->n_escapes * PLEAT__RD_ESCAPE_BYTES;
+    if (w->n_escapes++ >= pleat__rd_most_escapes(d)) return; /* too many: the steps will grow */
+    const uint16_t half = pleat__f32_to_f16(clamped(w->rows[place])), p = (uint16_t)place;
+    memcpy(at, &p, sizeof p);
+    memcpy(at + 2, &half, sizeof half);
+}
+
+/* The byte of the code at a place in its class, or an escape's.  Where the reach is -1 nothing is stored. */
+static uint8_t put_code(work *w, uint32_t d, int32_t reach, uint32_t place) {
+    const int32_t most = reach < 0 ? 0 : reach, code = w->codes[place];
+    if (code >= -most && code <= most) return (uint8_t)(code + most);
+    if (w->clamps) return (uint8_t)(code < 0 ? 0 : 2 * most);
+    put_escape(w, d, place);
+    return (uint8_t)(2 * reach + 1);
+}
+
+/* Byte of the place in vectors of 16 rows by 4 columns. */
+static size_t byte_of(uint32_t row, uint32_t column, uint32_t n_columns) {
+    return ((size_t)(row / 16) * (n_columns / 4) + column / 4) * 64 + row % 16 * 4 + column % 4;
+}
+
+/* Quantise rows of keys, choose classes and put codes in their places; true: the classes are the block's own. */
+static bool code_keys(const pleat__rd_lane *lane, uint32_t shift, work *w) {
+    const uint32_t d = lane->head_dim;
+    float steps[PLEAT__MAX_HEAD_DIM];
+    for (uint32_t i = 0; i < d; i++) steps[i] = pleat__rd_shifted(lane->k_steps, i, shift);
+    for (uint32_t t = 0; t < T; t++)
+        for (uint32_t i = 0; i < d; i++) w->codes[t * d + i] = code_of(w->rows[t * d + i], steps[i]);
+    const bool is_own =
+        pleat__rd_choose_classes(lane->books->k, w->codes, d, PLEAT__RD_K_COLUMNS, lane->k_class, w->classes);
+    w->n_escapes = 0;
+    for (uint32_t t = 0; t < T; t++)
+        for (uint32_t i = 0; i < d; i++) {
+            const int32_t reach = pleat__rd_reach(&lane->books->k[w->classes[i / PLEAT__RD_K_COLUMNS]]);
+            w->vectors[byte_of(t, i, d)] = put_code(w, d, reach, t * d + i);
+        }
+    return is_own;
+}
+
+static bool code_values(const pleat__rd_lane *lane, const uint8_t *exponents, work *w) {
+    const uint32_t d = lane->head_dim;
+    for (uint32_t t = 0; t < T; t++) {
+        const float step = pleat__rd_step(exponents[t]);
+        for (uint32_t i = 0; i < d; i++) w->codes[t * d + i] = code_of(w->rows[t * d + i], step);
+    }
+    const bool is_own =
+        pleat__rd_choose_classes(lane->books->v, w->codes, d, PLEAT__RD_V_DIMS, lane->v_class, w->classes);
+    w->n_escapes = 0;
+    for (uint32_t t = 0; t < T; t++)
+        for (uint32_t i = 0; i < d; i++) {
+            const int32_t reach = pleat__rd_reach(&lane->books->v[w->classes[i / PLEAT__RD_V_DIMS]]);
+            w->vectors[byte_of(i, t, T)] = put_code(w, d, reach, t * d + i);
+        }
+    return is_own;
+}
+
+/* ---- streams --------------------------------------------------------------------------------------------- */
+
+/* Add n_vectors vectors to the stream, unless their class stores nothing. */
+static uint32_t add_run(work *w, uint32_t n_runs, const pleat__codebook *book, uint32_t n_vectors, const uint8_t *from,
+                        size_t *n_packed) {
+    if (book->n_levels == 0) return n_runs;
+    memcpy(w->packed + *n_packed, from, (size_t)64 * n_vectors);
+    *n_packed += (size_t)64 * n_vectors;
+    w->runs[n_runs] = (pleat__stream_run){book, n_vectors};
+    return n_runs + 1;
+}
+
+static size_t write_keys(const pleat__rd_lane *lane, work *w, uint8_t *out) {
+    const uint32_t n_vectors = PLEAT__RD_K_COLUMNS / 4, n_groups = pleat__rd_k_class_bytes(lane->head_dim);
+    uint32_t n_runs = 0;
+    size_t n_packed = 0;
+    const uint8_t *from = w->vectors;
+    for (uint32_t slice = 0; slice < T / 16; slice++)
+        for (uint32_t g = 0; g < n_groups; g++, from += (size_t)64 * n_vectors)
+            n_runs = add_run(w, n_runs, &lane->books->k[w->classes[g]], n_vectors, from, &n_packed);
+    return pleat__stream_encode_runs(w->runs, n_runs, w->packed, w->lanes, out);
+}
+
+static size_t write_values(const pleat__rd_lane *lane, work *w, uint8_t *out) {
+    uint32_t n_runs = 0;
+    size_t n_packed = 0;
+    for (uint32_t slice = 0; slice < lane->head_dim / 16; slice++)
+        n_runs = add_run(w, n_runs, &lane->books->v[w->classes[slice]], T / 4, w->vectors + (size_t)slice * T * 16,
+                         &n_packed);
+    return pleat__stream_encode_runs(w->runs, n_runs, w->packed, w->lanes, out);
+}
+
+/* ---- the payload ----------------------------------------------------------------------------------------- */
+
+static void put_u32(uint8_t *at, uint32_t x) { memcpy(at, &x, sizeof x); }
+static void put_u16(uint8_t *at, uint32_t x) { memcpy(at, &(uint16_t){(uint16_t)x}, sizeof(uint16_t)); }
+
+/* Does a matrix take more than its part of a payload? */
+static bool is_too_long(const work *w, uint32_t d, size_t n_bytes) {
+    return w->n_escapes > pleat__rd_most_escapes(d) ||
+           n_bytes + w->n_escapes * (size_t)PLEAT__RD_ESCAPE_BYTES > pleat__rd_matrix_bound(d);
+}
+
+/* What a matrix takes in a payload. */
+typedef struct matrix {
+    size_t n_classes; /* bytes of its own classes; 0: the lane's */
+    size_t n_stream;
+} matrix;
+
+/* Keys' classes and stream at `at`.  Steps grow until they fit with the escapes; at last codes are clamped. */
+static matrix put_keys(const pleat__rd_lane *lane, uint32_t block, const float *k, size_t stride, work *w,
+                       uint32_t *shift, uint8_t *at) {
+    const uint32_t d = lane->head_dim;
+    for (uint32_t t = 0; t < T; t++) residual_of(lane, block, t, k + t * stride, w->rows + (size_t)t * d);
+    for (*shift = 0, w->clamps = false;; *shift < PLEAT__RD_MOST_SHIFT ? (void)++*shift : (void)(w->clamps = true)) {
+        matrix m = {.n_classes = code_keys(lane, *shift, w) ? pleat__rd_k_class_bytes(d) : 0};
+        if (w->n_escapes <= pleat__rd_most_escapes(d)) m.n_stream = write_keys(lane, w, at + m.n_classes);
+        if (is_too_long(w, d, m.n_classes + m.n_stream)) continue;
+        memcpy(at, w->classes, m.n_classes);
+        return m;
+    }
+}
+
+/* Likewise: exponents grow by an octave. */
+static matrix put_values(const pleat__rd_lane *lane, const float *v, size_t stride, work *w, uint8_t *exponents,
+                         uint8_t *at) {
+    const uint32_t d = lane->head_dim, most = PLEAT__RD_EXPONENTS - 1;
+    for (uint32_t t = 0; t < T; t++) {
+        exponents[t] = exponent_of(lane->v * rms_of(v + t * stride, d));
+        for (uint32_t i = 0; i < d; i++) w->rows[t * d + i] = clamped(v[t * stride + i]);
+    }
+    for (uint32_t turn = 0;; turn++) {
+        w->clamps = turn > most / 4;
+        matrix m = {.n_classes = code_values(lane, exponents, w) ? pleat__rd_v_class_bytes(d) : 0};
+        if (w->n_escapes <= pleat__rd_most_escapes(d)) m.n_stream = write_values(lane, w, at + m.n_classes);
+        if (!is_too_long(w, d, m.n_classes + m.n_stream)) {
+            memcpy(at, w->classes, m.n_classes);
+            return m;
+        }
+        for (uint32_t t = 0; t < T; t++) exponents[t] = (uint8_t)pleat__min_u32(exponents[t] + 4u, most);
+    }
+}
+
+static uint8_t *put_escapes(const work *w, uint8_t *at) {
+    const size_t n = (size_t)w->n_escapes * PLEAT__RD_ESCAPE_BYTES;
+    memcpy(at, w->escapes, n);
+    return at + n;
+}
+
+/* Keys' escapes stand behind both streams, so they are kept until values' have been written. */
+size_t pleat__rd_encode(const pleat__rd_lane *lane, uint32_t block, const float *k, const float *v, size_t stride,
+                        void *scratch, uint8_t *out) {
+    work w;
+    pleat__arena arena = {.base = scratch, .cap_bytes = pleat__rd_scratch_bytes(lane->head_dim)};
+    carve(lane->head_dim, &w, &arena);
+    uint32_t shift;
+    uint8_t *exponents = out + PLEAT__RD_HEADER_BYTES, *at = exponents + T;
+    const matrix keys = put_keys(lane, block, k, stride, &w, &shift, at);
+    uint8_t *k_escapes = at + keys.n_classes + keys.n_stream, *behind = put_escapes(&w, k_escapes);
+    const uint32_t n_k = w.n_escapes;
+    const matrix values = put_values(lane, v, stride, &w, exponents, behind);
+    const size_t escape_bytes = (size_t)(behind - k_escapes), v_bytes = values.n_classes + values.n_stream;
+    memcpy(w.packed, k_escapes, escape_bytes);
+    memmove(k_escapes, behind, v_bytes);
+    memcpy(k_escapes + v_bytes, w.packed, escape_bytes);
+    at = put_escapes(&w, k_escapes + v_bytes + escape_bytes);
+    put_u32(out + 4, (uint32_t)keys.n_stream);
+    put_u32(out + 8, (uint32_t)values.n_stream);
+    out[12] = (uint8_t)shift;
+    out[13] = (uint8_t)((keys.n_classes ? PLEAT__RD_OWN_KEYS : 0) | (values.n_classes ? PLEAT__RD_OWN_VALUES : 0));
+    put_u16(out + 14, n_k);
+    put_u16(out + 16, w.n_escapes);
+    put_u32(out, XXH32(out + 4, (size_t)(at - out) - 4, lane->seed));
+    return (size_t)(at - out);
+}
+
+/* ---- counting -------------------------------------------------------------------------------------------- */
+
+void pleat__rd_count_key(const pleat__rd_lane *lane, uint32_t block, uint32_t place, const float *k, int8_t *codes) {
+    float row[PLEAT__MAX_HEAD_DIM];
+    residual_of(lane, block, place, k, row);
+    for (uint32_t i = 0; i < lane->head_dim; i++) codes[i] = code_of(row[i], pleat__rd_f16(lane->k_steps, i));
+}
+
+void pleat__rd_count_value(const pleat__rd_lane *lane, const float *v, int8_t *codes) {
+    const float step = pleat__rd_step(exponent_of(lane->v * rms_of(v, lane->head_dim)));
+    for (uint32_t i = 0; i < lane->head_dim; i++) codes[i] = code_of(clamped(v[i]), step);
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * stats.c: statistics held, and as a file.  Hosts are little endian.
+ *
+ *     0    8   magic "PLEATSTA"          16   8   bytes of the file      28   4   KV heads      36   4   zero
+ *     8    4   version                   24   4   layers                 32   4   head dimension
+ *     12   4   classes
+ *     40  32   the model's fingerprint
+ *     72       has_layer u8 [layers], and zeros to a multiple of 4
+ *              of each layer that there is, f32: the scales of k and v, and
+ *              [KV heads][mean, energy, spread, v_rms][head dimension]
+ *              codebooks: keys' classes, then values': 0, or 1 and the codebook (docs/FORMAT.md, section 6)
+ *              zeros to a multiple of 8, then XXH3 of 128 bits of all before it
+ */
+#include "stats/stats.h"
+
+#include <math.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "core/checked.h"
+#include "core/error.h"
+
+enum { VERSION = 1, HEAD_BYTES = 72, SUM_BYTES = 16, PRINT_BYTES = PLEAT_FINGERPRINT_CAP - 1 };
+static const char magic[8] = {'P', 'L', 'E', 'A', 'T', 'S', 'T', 'A'};
+
+/* ---- held ---------------------------------------------------------------------------------------------- */
+
+static void carve(pleat_stats *s, pleat__arena *arena) {
+    s->has_layer = pleat__arena_take(arena, s->n_layers, 1);
+    s->scale = pleat__arena_take(arena, s->n_layers, sizeof *s->scale);
+    s->fields = pleat__arena_take(arena, (uint64_t)s->n_layers * s->n_kv_heads,
+                                  (uint64_t)PLEAT__STATS_FIELDS * s->head_dim * sizeof *s->fields);
+}
+
+pleat_status pleat__stats_create(uint32_t n_layers, uint32_t n_kv_heads, uint32_t head_dim,
+                                 const pleat_allocator *allocator, pleat_stats **out) {
+    const pleat_allocator al = pleat__allocator_or_default(allocator);
+    pleat_stats *s = pleat__alloc_zero(&al, 1, sizeof *s);
+    if (!s) return PLEAT_E_MEMORY;
+    *s = (pleat_stats){.al = al, .n_layers = n_layers, .n_kv_heads = n_kv_heads, .head_dim = head_dim};
+    pleat__arena arena = {0};
+    carve(s, &arena);
+    s->block_bytes = arena.used_bytes;
+    s->block = arena.overflow ? NULL : pleat__alloc_zero(&al, 1, s->block_bytes);
+    if (!s->block) {
+        pleat_stats_destroy(&s);
+        return PLEAT_E_MEMORY;
+    }
+    arena = (pleat__arena){.base = s->block, .cap_bytes = s->block_bytes};
+    carve(s, &arena);
+    for (uint32_t i = 0; i < n_layers; i++) s->scale[i] = (pleat_stats_scale){1, 1};
+    *out = s;
+    return PLEAT_OK;
+}
+
+void pleat_stats_destroy(pleat_stats **stats) {
+    if (!stats || !*stats) return;
+    pleat_stats *s = *stats;
+    const pleat_allocator al = s->al;
+    pleat__free(&al, s->block, 1, s->block_bytes);
+    pleat__free(&al, s, 1, sizeof *s);
+    *stats = NULL;
+}
+
+/* ---- scales -------------------------------------------------------------------------------------------- */
+
+uint32_t pleat_stats_n_layers(const pleat_stats *s) { return s ? s->n_layers : 0; }
+
+pleat_stats_scale pleat_stats_get_scale(const pleat_stats *s, uint32_t layer) {
+    return s && layer < s->n_layers && s->has_layer[layer] ? s->scale[layer] : (pleat_stats_scale){0, 0};
+}
+
+static bool scale_is_sound(float x) { return x >= 1 / PLEAT_STATS_SCALE_MAX && x <= PLEAT_STATS_SCALE_MAX; }
+
+pleat_status pleat_stats_rescale(const pleat_stats *s, const pleat_stats_scale *scales,
+                                 const pleat_allocator *allocator, pleat_stats **out) {
+    pleat_stats *own = NULL;
+    if (!s || !scales || !out) return PLEAT_E_ARG;
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        if (s->has_layer[i] && !(scale_is_sound(scales[i].k) && scale_is_sound(scales[i].v))) return PLEAT_E_RANGE;
+    PLEAT_TRY(pleat__stats_create(s->n_layers, s->n_kv_heads, s->head_dim, allocator, &own));
+    memcpy(own->model, s->model, sizeof own->model);
+    memcpy(own->block, s->block, s->block_bytes);
+    own->books = s->books;
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        if (s->has_layer[i]) own->scale[i] = scales[i];
+    pleat__stats_seal(own);
+    *out = own;
+    return PLEAT_OK;
+}
+
+const char *pleat_stats_model(const pleat_stats *s) { return s ? s->model : ""; }
+const char *pleat_stats_fingerprint(const pleat_stats *s) { return s ? s->fingerprint : ""; }
+
+/* ---- written ------------------------------------------------------------------------------------------- */
+
+static uint64_t up_to(uint64_t n, uint64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+static uint64_t fields_of_layer(const pleat_stats *s) {
+    return (uint64_t)s->n_kv_heads * PLEAT__STATS_FIELDS * s->head_dim;
+}
+
+static uint64_t layer_bytes(const pleat_stats *s) {
+    return sizeof(pleat_stats_scale) + fields_of_layer(s) * sizeof(float);
+}
+
+/* Both sides' codebooks, one behind the other. */
+static const pleat__codebook *book_at(const pleat__rd_books *b, uint32_t i) {
+    return i < PLEAT__RD_CLASSES ? &b->k[i] : &b->v[i - PLEAT__RD_CLASSES];
+}
+
+static size_t write_books(const pleat__rd_books *books, uint8_t *out) {
+    size_t n = 0;
+    for (uint32_t i = 0; i < 2 * PLEAT__RD_CLASSES; i++) {
+        const pleat__codebook *book = book_at(books, i);
+        uint8_t bytes[PLEAT__CODEBOOK_HEAD_BYTES + PLEAT__CODEBOOK_SYMBOLS];
+        const size_t n_book = book->n_levels ? pleat__codebook_write(book, bytes) : 0;
+        if (out) out[n] = book->n_levels != 0;
+        if (out) memcpy(out + n + 1, bytes, n_book);
+        n += 1 + n_book;
+    }
+    return n;
+}
+
+static uint64_t count_layers(const pleat_stats *s) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < s->n_layers; i++) n += s->has_layer[i];
+    return n;
+}
+
+uint64_t pleat_stats_bytes(const pleat_stats *s) {
+    if (!s) return 0;
+    const uint64_t fields_at = up_to(HEAD_BYTES + s->n_layers, 4);
+    const uint64_t books_at = fields_at + count_layers(s) * layer_bytes(s);
+    return up_to(books_at + write_books(&s->books, NULL), 8) + SUM_BYTES;
+}
+
+static void put_u32(uint8_t *at, uint32_t x) { memcpy(at, &x, sizeof x); }
+
+pleat_status pleat_stats_write(const pleat_stats *s, void *out_bytes, uint64_t cap) {
+    const uint64_t n_bytes = pleat_stats_bytes(s);
+    if (!s || !out_bytes || cap < n_bytes) return PLEAT_E_ARG;
+    uint8_t *out = out_bytes, *at = out + up_to(HEAD_BYTES + s->n_layers, 4);
+    const uint32_t numbers[] = {VERSION, PLEAT__RD_CLASSES};
+    memset(out, 0, n_bytes);
+    memcpy(out, magic, sizeof magic);
+    memcpy(out + 8, numbers, sizeof numbers);
+    memcpy(out + 16, &n_bytes, sizeof n_bytes);
+    put_u32(out + 24, s->n_layers);
+    put_u32(out + 28, s->n_kv_heads);
+    put_u32(out + 32, s->head_dim);
+    memcpy(out + 40, s->model, PRINT_BYTES);
+    memcpy(out + HEAD_BYTES, s->has_layer, s->n_layers);
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        if (!s->has_layer[i]) continue;
+        memcpy(at, &s->scale[i], sizeof s->scale[i]);
+        memcpy(at + sizeof s->scale[i], pleat__stats_field(s, i, 0, 0), fields_of_layer(s) * sizeof(float));
+        at += layer_bytes(s);
+    }
+    write_books(&s->books, at);
+    XXH128_canonical_t sum;
+    XXH128_canonicalFromHash(&sum, XXH3_128bits(out, n_bytes - SUM_BYTES));
+    memcpy(out + n_bytes - SUM_BYTES, &sum, SUM_BYTES);
+    return PLEAT_OK;
+}
+
+/* The fingerprint is of all but the model's. */
+void pleat__stats_seal(pleat_stats *s) {
+    static const char hex[] = "0123456789abcdef";
+    uint8_t books[2 * PLEAT__RD_CLASSES * (1 + PLEAT__CODEBOOK_HEAD_BYTES + PLEAT__CODEBOOK_SYMBOLS)];
+    const size_t n = write_books(&s->books, books);
+    s->books.sum = XXH32(books, n, 0);
+    pleat__rd_books_centre(&s->books);
+    XXH3_state_t state;
+    XXH128_canonical_t digest;
+    (void)XXH3_128bits_reset(&state);
+    (void)XXH3_128bits_update(&state, s->has_layer, s->n_layers);
+    (void)XXH3_128bits_update(&state, s->scale, s->n_layers * sizeof *s->scale);
+    (void)XXH3_128bits_update(&state, s->fields, s->n_layers * fields_of_layer(s) * sizeof *s->fields);
+    (void)XXH3_128bits_update(&state, books, n);
+    XXH128_canonicalFromHash(&digest, XXH3_128bits_digest(&state));
+    for (size_t i = 0; i < sizeof digest.digest; i++) {
+        s->fingerprint[2 * i] = hex[digest.digest[i] >> 4];
+        s->fingerprint[2 * i + 1] = hex[digest.digest[i] & 15];
+    }
+    s->fingerprint[PRINT_BYTES] = 0;
+}
+
+/* ---- read ---------------------------------------------------------------------------------------------- */
+
+static uint32_t get_u32(const uint8_t *at) {
+    uint32_t x;
+    memcpy(&x, at, sizeof x);
+    return x;
+}
+
+#define REQUIRE(cond, at, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_FORMAT, (at), __VA_ARGS__)
+
+/* The head, and a sum that holds.  What follows is then as it was written, by whomever. */
+static pleat_status check_file(const uint8_t *bytes, uint64_t n_bytes, pleat_error *err) {
+    uint64_t said;
+    REQUIRE(n_bytes >= HEAD_BYTES + SUM_BYTES && memcmp(bytes, magic, sizeof magic) == 0, 0,
+            "statistics: this is no file of statistics");
+    PLEAT_FAIL_IF(get_u32(bytes + 8) != VERSION || get_u32(bytes + 12) != PLEAT__RD_CLASSES, err, PLEAT_E_UNSUPPORTED,
+                  8, "statistics: version %u with %u classes; version %d with %u can be read", get_u32(bytes + 8),
+                  get_u32(bytes + 12), VERSION, PLEAT__RD_CLASSES);
+    memcpy(&said, bytes + 16, sizeof said);
+    REQUIRE(said == n_bytes, 16, "statistics: the file has %llu bytes, and says %llu", (unsigned long long)n_bytes,
+            (unsigned long long)said);
+    XXH128_canonical_t sum;
+    XXH128_canonicalFromHash(&sum, XXH3_128bits(bytes, n_bytes - SUM_BYTES));
+    REQUIRE(memcmp(&sum, bytes + n_bytes - SUM_BYTES, SUM_BYTES) == 0, n_bytes - SUM_BYTES,
+            "statistics: the file is damaged: its sum does not hold");
+    return PLEAT_OK;
+}
+
+static pleat_status check_shape(const uint8_t *bytes, uint64_t n_bytes, pleat_error *err) {
+    const uint32_t n_layers = get_u32(bytes + 24), n_heads = get_u32(bytes + 28), d = get_u32(bytes + 32);
+    REQUIRE(n_layers >= 1 && n_layers <= 1024 && n_heads >= 1 && n_heads <= 1024 && d >= 16 &&
+                d <= PLEAT__MAX_HEAD_DIM && d % 16 == 0 && get_u32(bytes + 36) == 0 &&
+                HEAD_BYTES + n_layers + SUM_BYTES <= n_bytes,
+            24, "statistics: no model has %u layers of %u KV heads of %u dimensions", n_layers, n_heads, d);
+    for (uint32_t i = 0; i < PRINT_BYTES; i++)
+        REQUIRE(bytes[40 + i] && strchr("0123456789abcdef", bytes[40 + i]), 40 + i,
+                "statistics: the model's fingerprint is none");
+    return PLEAT_OK;
+}
+
+/* Finite, and what is a square's root or mean not below 0. */
+static bool layer_is_sound(const pleat_stats *s, uint32_t layer) {
+    if (!scale_is_sound(s->scale[layer].k) || !scale_is_sound(s->scale[layer].v)) return false;
+    for (uint32_t head = 0; head < s->n_kv_heads; head++)
+        for (uint32_t f = 0; f < PLEAT__STATS_FIELDS; f++)
+            for (uint32_t i = 0; i < s->head_dim; i++) {
+                const float x = pleat__stats_field(s, layer, head, f)[i];
+                if (!(fabsf(x) < 0x1p48f) || (f > 0 && !(x >= 0))) return false;
+            }
+    return true;
+}
+
+static bool book_is_ours(const pleat__codebook *b) {
+    return b->kind == PLEAT__CODEBOOK_PAIRS
+               ? b->n_levels % 2 == 0 && b->n_levels >= 4
+               : b->kind == PLEAT__CODEBOOK_NARROW && b->n_levels % 2 == 0 && b->n_levels >= 4;
+}
+
+/* Returns the bytes; 0: there are no such codebooks. */
+static size_t read_books(const uint8_t *bytes, size_t n_bytes, pleat__rd_books *books) {
+    size_t at = 0;
+    for (uint32_t i = 0; i < 2 * PLEAT__RD_CLASSES; i++) {
+        pleat__codebook *book = i < PLEAT__RD_CLASSES ? &books->k[i] : &books->v[i - PLEAT__RD_CLASSES];
+        if (at >= n_bytes || bytes[at] > 1) return 0;
+        if (bytes[at++] == 0) continue;
+        const size_t n = pleat__codebook_read(book, bytes + at, n_bytes - at);
+        if (n == 0 || !book_is_ours(book)) return 0;
+        at += n;
+    }
+    return at;
+}
+
+static bool are_zeros(const uint8_t *bytes, uint64_t from, uint64_t to) {
+    for (; from < to; from++)
+        if (bytes[from] != 0) return false;
+    return true;
+}
+
+/* All behind the head, into empty statistics of that shape. */
+static pleat_status read_body(const uint8_t *bytes, uint64_t n_bytes, pleat_stats *s, pleat_error *err) {
+    const uint64_t end = n_bytes - SUM_BYTES;
+    uint64_t at = up_to(HEAD_BYTES + s->n_layers, 4);
+    REQUIRE(at <= end && are_zeros(bytes, HEAD_BYTES + s->n_layers, at), HEAD_BYTES + s->n_layers,
+            "statistics: something stands where zeros belong");
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        s->has_layer[i] = bytes[HEAD_BYTES + i];
+        REQUIRE(s->has_layer[i] <= 1, HEAD_BYTES + i, "statistics: layer %u is neither there nor not", i);
+        if (!s->has_layer[i]) continue;
+        REQUIRE(at + layer_bytes(s) <= end, at, "statistics: the file ends within layer %u", i);
+        memcpy(&s->scale[i], bytes + at, sizeof s->scale[i]);
+        memcpy(pleat__stats_field(s, i, 0, 0), bytes + at + sizeof s->scale[i], fields_of_layer(s) * sizeof(float));
+        REQUIRE(layer_is_sound(s, i), at, "statistics: layer %u has numbers that nothing can have", i);
+        at += layer_bytes(s);
+    }
+    const size_t n_books = at < end ? read_books(bytes + at, (size_t)(end - at), &s->books) : 0;
+    REQUIRE(n_books > 0 && up_to(at + n_books, 8) == end && are_zeros(bytes, at + n_books, end), at,
+            "statistics: its codebooks are none");
+    return PLEAT_OK;
+}
+
+pleat_status pleat_stats_read(const void *bytes, uint64_t n_bytes, const pleat_allocator *allocator, pleat_stats **out,
+                              pleat_error *err) {
+    pleat_stats *s = NULL;
+    if (!bytes || !out) return PLEAT_E_ARG;
+    PLEAT_TRY(check_file(bytes, n_bytes, err));
+    PLEAT_TRY(check_shape(bytes, n_bytes, err));
+    const uint8_t *b = bytes;
+    PLEAT_FAIL_IF(pleat__stats_create(get_u32(b + 24), get_u32(b + 28), get_u32(b + 32), allocator, &s) != PLEAT_OK,
+                  err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "statistics: out of memory");
+    memcpy(s->model, b + 40, PRINT_BYTES);
+    const pleat_status status = read_body(bytes, n_bytes, s, err);
+    if (status != PLEAT_OK) {
+        pleat_stats_destroy(&s);
+        return status;
+    }
+    pleat__stats_seal(s);
+    *out = s;
+    return PLEAT_OK;
+}

@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_rd.c: the codec rd: streams of several codebooks, the turned mean, payloads of blocks, what is damaged, and
+ * attention over them by every variant.
+ */
+#include <stdlib.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "attn/attn.h"
+#include "attn/blocks.h"
+#include "check.h"
+#include "codec/rd_internal.h"
+#include "hw/cpu.h"
+#include "stats/stats.h"
+#include "tests/check/attn/attn_variants.h"
+
+#define T PLEAT__RD_TOKENS
+#define MAX_D 256u
+#define MAX_BLOCKS 9u
+#define SINKS 4u
+
+/* ---- a lane ---------------------------------------------------------------------------------------------- */
+
+static float mean[MAX_D], energy[MAX_D], spread[MAX_D], v_rms[MAX_D];
+static double frequencies[MAX_D / 2];
+static pleat_rope the_rope;
+static pleat__rd_books books;
+static pleat__pair_counts counts;
+static pleat__rd_turns turns;
+static pleat__rd_lane lane;
+static void *lane_memory, *turns_memory;
+static float keys[MAX_BLOCKS * T * MAX_D], values[MAX_BLOCKS * T * MAX_D];
+
+/* Codebooks as a collector finds them: from codes that are normal, of each class's spread. */
+static void make_books(void) {
+    for (uint32_t class = 0; class < PLEAT__RD_CLASSES; class ++) {
+        const double s = class == 0 ? 0.05 : exp2(class / 4.0) / sqrt(2 * M_PI * M_E);
+        for (uint32_t i = 0; i < 20000; i++)
+            pleat__pair_counts_add(&counts, class, (int8_t)rint(s * (double)check_normal()),
+                                   (int8_t)rint(s * (double)check_normal()));
+        pleat__rd_book_choose(&counts, class, &books.k[class]);
+        pleat__rd_book_choose(&counts, class, &books.v[class]);
+    }
+    books.sum = 7;
+    pleat__rd_books_centre(&books);
+}
+
+static void lane_init(uint32_t d, bool turns_keys, bool is_halves, float k, float v) {
+    const uint32_t n_dims = is_halves ? d : d / 2;
+    for (uint32_t i = 0; i < n_dims / 2; i++) frequencies[i] = pow(10000, -2.0 * i / n_dims);
+    the_rope = (pleat_rope){n_dims, is_halves, is_halves ? 1 : 1.25f, frequencies};
+    const pleat_rope *rope = turns_keys ? &the_rope : NULL;
+    for (uint32_t i = 0; i < d; i++) {
+        mean[i] = check_below(3) ? 2 * check_normal() : 0;
+        energy[i] = (float)exp2(check_uniform(-4, 4));
+        spread[i] = (float)exp2(check_uniform(-3, 2));
+        v_rms[i] = (float)check_uniform(0.3, 1.7);
+    }
+    free(lane_memory);
+    free(turns_memory);
+    pleat__arena a = {0};
+    pleat__rd_lane_carve(d, &lane, &a);
+    lane_memory = malloc(a.used_bytes);
+    a = (pleat__arena){.base = lane_memory, .cap_bytes = a.used_bytes};
+    pleat__rd_lane_carve(d, &lane, &a);
+    a = (pleat__arena){0};
+    pleat__rd_turns_carve(rope, MAX_BLOCKS, &turns, &a);
+    turns_memory = malloc(a.used_bytes + 1);
+    a = (pleat__arena){.base = turns_memory, .cap_bytes = a.used_bytes};
+    pleat__rd_turns_carve(rope, MAX_BLOCKS, &turns, &a);
+    pleat__rd_turns_init(rope, SINKS, MAX_BLOCKS, &turns);
+    const pleat__rd_source source = {mean, energy, spread, v_rms};
+    pleat__rd_lane_init(&lane, &source, &books, &turns, rope, d, k, v);
+}
+
+/* The mean key turned to a position, in double and with nothing but its definition. */
+static void turned_mean(uint32_t d, uint32_t position, double *out) {
+    for (uint32_t i = 0; i < d; i++) out[i] = (double)mean[i];
+    for (uint32_t i = 0; i < turns.n_pairs; i++) {
+        const uint32_t x = turns.first * i, y = x + turns.other;
+        const double a = frequencies[i] * position, m = (double)the_rope.magnitude;
+        out[x] = m * (cos(a) * (double)mean[x] - sin(a) * (double)mean[y]);
+        out[y] = m * (sin(a) * (double)mean[x] + cos(a) * (double)mean[y]);
+    }
+}
+
+/* Tokens as the lane's model makes them. */
+static void fill_tokens(uint32_t d, uint32_t n_blocks) {
+    double m[MAX_D];
+    for (uint32_t t = 0; t < n_blocks * T; t++) {
+        const float size = (float)exp2(check_uniform(-3, 3));
+        turned_mean(d, SINKS + t, m);
+        for (uint32_t i = 0; i < d; i++) {
+            keys[t * d + i] = (float)m[i] + spread[i] * check_normal();
+            values[t * d + i] = size * v_rms[i] * check_normal();
+        }
+    }
+}
+
+/* ---- streams --------------------------------------------------------------------------------------------- */
+
+static void test_streams(void) {
+    static uint8_t codes[64 * 64], centred[64 * 64], decoded[64 * 64] __attribute__((aligned(64)));
+    static uint8_t bytes[64 * 64 + 64 + PLEAT__STREAM_PAD];
+    for (uint64_t round = 0, n_rounds = check_rounds(300, 40); round < n_rounds; round++) {
+        pleat__stream_run runs[16];
+        uint32_t n_runs = (uint32_t)check_between(1, 16), n_vectors = 0;
+        for (uint32_t i = 0; i < n_runs; i++) {
+            uint32_t class;
+            do class = (uint32_t)check_below(PLEAT__RD_CLASSES);
+            while (books.k[class].n_levels == 0);
+            runs[i] = (pleat__stream_run){&books.k[class], 2 * (uint32_t)check_between(1, 2)};
+            const int32_t add = (int32_t)PLEAT__RD_REACH - pleat__rd_reach(&books.k[class]);
+            for (uint32_t c = 64 * n_vectors; c < 64 * (n_vectors + runs[i].n_vectors); c++) {
+                codes[c] = (uint8_t)check_below(check_below(4) ? 2 : books.k[class].n_levels);
+                centred[c] = (uint8_t)(codes[c] + add);
+            }
+            n_vectors += runs[i].n_vectors;
+        }
+        uint8_t *scratch = malloc(pleat__stream_runs_scratch(n_vectors));
+        const size_t n = pleat__stream_encode_runs(runs, n_runs, codes, scratch, bytes);
+        free(scratch);
+        if (n_runs == 1) { /* the encoder of one codebook makes the same stream */
+            static uint8_t same[64 * 64 * 2];
+            CHECK_EQ_U64(pleat__stream_encode(runs[0].codebook, codes, n_vectors, same), n);
+            CHECK_EQ_MEM(same, bytes, n);
+        }
+        for (size_t v = 0; v < CHECK_COUNT(decode_variants); v++) {
+            if (decode_variants[v].flags & ~pleat_cpu_flags()) continue;
+            pleat__stream stream, *streams[] = {&stream};
+            const pleat__stream_decode_fn decode =
+                pleat__stream_decode_of(decode_variants[v].flags | (pleat_cpu_flags() & PLEAT_CPU_VBMI2));
+            pleat__stream_init(&stream, bytes, n, n_vectors);
+            uint8_t *out = decoded;
+            for (uint32_t i = 0; i < n_runs; out += 64 * runs[i++].n_vectors)
+                decode(runs[i].codebook, streams, 1, runs[i].n_vectors, &out);
+            check_context("%s, %u runs", decode_variants[v].name, n_runs);
+            CHECK_EQ_MEM(decoded, centred, 64 * n_vectors);
+            CHECK(pleat__stream_is_done(&stream));
+        }
+    }
+}
+
+/* ---- the mean --------------------------------------------------------------------------------------------- */
+
+static void test_mean(void) {
+    double m[MAX_D];
+    for (uint32_t round = 0; round < 20; round++) {
+        const uint32_t d = round % 2 ? 64 : 128;
+        lane_init(d, round % 5 > 0, round % 3 > 0, 0.15f, 1.1f);
+        for (uint32_t i = 0; i < 50; i++) {
+            float k[MAX_D] = {0};
+            const uint32_t block = (uint32_t)check_below(MAX_BLOCKS), place = (uint32_t)check_below(T);
+            pleat__rd_add_mean(&lane, block, place, 1, k, 1);
+            turned_mean(d, SINKS + block * T + place, m);
+            for (uint32_t pair = 0; pair < lane.n_means; pair++) {
+                const uint32_t x = turns.first * lane.mean_pair[pair], y = x + turns.other;
+                CHECK_NEAR(k[x], m[x], 1e-5 * (1 + hypot(m[x], m[y])));
+                CHECK_NEAR(k[y], m[y], 1e-5 * (1 + hypot(m[x], m[y])));
+            }
+            for (uint32_t c = 0; c < d; c++)
+                if (lane.flat[c] != 0) CHECK_NEAR(k[c], m[c], 1e-6 * fabs(m[c]));
+        }
+    }
+}
+
+/* ---- payloads --------------------------------------------------------------------------------------------- */
+
+static uint8_t payload[2 * T * MAX_D + 1024 + PLEAT__STREAM_PAD], copy[64 * 1024] __attribute__((aligned(64)));
+static uint8_t codes[T * MAX_D] __attribute__((aligned(64)));
+static float k_out[T * MAX_D] __attribute__((aligned(64))), v_out[T * MAX_D] __attribute__((aligned(64)));
+
+static size_t encode(uint32_t d, uint32_t block) {
+    check_buf scratch = check_buf_new(pleat__rd_scratch_bytes(d), 64);
+    const float *k = keys + (size_t)block * T * d, *v = values + (size_t)block * T * d;
+    const size_t n = pleat__rd_encode(&lane, block, k, v, d, scratch.p, payload);
+    CHECK(check_buf_is_intact(&scratch));
+    check_buf_free(&scratch);
+    CHECK(n <= pleat__rd_bound(d));
+    return n;
+}
+
+static pleat_status load(uint32_t block, size_t n, uint32_t flags) {
+    pleat__codec_dsp dsp;
+    pleat__block_reader reader;
+    pleat__codec_dsp_init(&dsp, flags);
+    const pleat_status status = pleat__rd_open(&lane, payload, n, copy, &reader);
+    return status == PLEAT_OK ? pleat__rd_load(&dsp, &lane, block, &reader, codes, k_out, v_out) : status;
+}
+
+static float key_of(uint32_t d, uint32_t t, uint32_t i) { return k_out[((t / 16) * d + i) * 16 + t % 16]; }
+
+/* Every number within half a step of what it was. */
+static void check_bounds(uint32_t d, uint32_t block) {
+    float step_of[MAX_D];
+    for (uint32_t i = 0; i < d; i++) step_of[lane.order[i]] = pleat__rd_shifted(lane.k_steps, i, payload[12]);
+    for (uint32_t t = 0; t < T; t++) {
+        const float v_step = pleat__rd_step(payload[PLEAT__RD_FIXED_BYTES + t]);
+        double m[MAX_D];
+        turned_mean(d, SINKS + block * T + t, m);
+        for (uint32_t i = 0; i < d; i++) {
+            const double k = (double)keys[((size_t)block * T + t) * d + i],
+                         v = (double)values[((size_t)block * T + t) * d + i];
+            CHECK_NEAR(key_of(d, t, i), k, 0.5001 * (double)step_of[i] + 1e-3 * (fabs(k) + fabs(m[i])));
+            CHECK_NEAR(v_out[t * d + i], v, 0.5001 * (double)v_step + 1e-3 * fabs(v));
+        }
+    }
+}
+
+static void test_bounds(void) {
+    uint64_t n_shifted = 0;
+    for (uint64_t round = 0, n_rounds = check_rounds(120, 24); round < n_rounds; round++) {
+        static const uint32_t dims[] = {16, 64, 80, 128, 256};
+        const uint32_t d = dims[round % 5], block = (uint32_t)check_below(MAX_BLOCKS);
+        lane_init(d, round % 7 > 0, check_below(2), (float)exp2(check_uniform(-5, 0)),
+                  (float)exp2(check_uniform(-2, 1)));
+        fill_tokens(d, MAX_BLOCKS);
+        const size_t n = encode(d, block);
+        check_context("d %u, k %g, %zu bytes", d, (double)lane.v, n);
+        for (size_t v = 0; v < CHECK_COUNT(decode_variants); v++) {
+            if (decode_variants[v].flags & ~pleat_cpu_flags()) continue;
+            if (CHECK_STATUS(load(block, n, decode_variants[v].flags), PLEAT_OK)) check_bounds(d, block);
+        }
+        if (CHECK_STATUS(load(block, n, pleat_cpu_flags()), PLEAT_OK)) check_bounds(d, block);
+        n_shifted += payload[12] > 0;
+        CHECK(pleat__rd_is_intact(&lane, payload, n));
+        CHECK_EQ_U64(pleat__rd_said_bytes(payload, d), n);
+        uint8_t *first = malloc(n);
+        memcpy(first, payload, n);
+        CHECK_EQ_U64(encode(d, block), n);
+        CHECK_EQ_MEM(first, payload, n); /* the same bytes always */
+        free(first);
+    }
+    CHECK(n_shifted < check_rounds(120, 24)); /* most are as they should be */
+}
+
+/* Whatever the numbers are: a payload, below its bound, that loads. */
+static void test_extremes(void) {
+    for (uint32_t kind = 0; kind < 2 * CHECK_N_FILLS; kind++)
+        for (uint32_t i = 0; i < 6; i++) {
+            static const float sizes[] = {1e-30f, 1e-3f, 1, 300, 65504, 1e30f};
+            const uint32_t d = kind % 2 ? 64 : 128;
+            lane_init(d, true, kind % 3 > 0, 0.15f, 1.1f);
+            check_fill(keys, T * d, kind % CHECK_N_FILLS, sizes[i]);
+            check_fill(values, T * d, (kind + i) % CHECK_N_FILLS, sizes[(i + kind) % 6]);
+            const size_t n = encode(d, 0);
+            check_context("fill %u of size %g: %zu bytes, shift %u", kind, (double)sizes[i], n, payload[12]);
+            CHECK_STATUS(load(0, n, pleat_cpu_flags()), PLEAT_OK);
+            for (uint32_t j = 0; j < T * d; j++) CHECK(fabsf(k_out[j]) < 1e6f && fabsf(v_out[j]) < 1e6f);
+        }
+}
+
+/* ---- text unlike the statistics ----------------------------------------------------------------------------- */
+
+/* Bytes of n codes in a codebook of their own, and of the codebook; codes are -127..127. */
+static double own_bytes(const int8_t *of, uint32_t n) {
+    static uint8_t bytes[T * MAX_D];
+    static pleat__code_counts own;
+    pleat__codebook book;
+    uint8_t written[PLEAT__CODEBOOK_HEAD_BYTES + PLEAT__CODEBOOK_SYMBOLS];
+    int most = 0;
+    for (uint32_t i = 0; i < n; i++) most = abs(of[i]) > most ? abs(of[i]) : most;
+    for (uint32_t i = 0; i < n; i++) bytes[i] = (uint8_t)(of[i] + most);
+    memset(&own, 0, sizeof own);
+    pleat__code_counts_add(&own, bytes, n / 64, (uint32_t)(2 * most + 1));
+    pleat__codebook_build(&book, &own, (uint32_t)(2 * most + 1));
+    return (double)pleat__codebook_cost_bits(&book, &own) / 8 + (double)pleat__codebook_write(&book, written);
+}
+
+static int8_t code_near(float x, float step) { return (int8_t)fmin(fmax(rint((double)(x / step)), -127), 127); }
+
+/* The same for keys and values of block 0, with the steps that its payload has. */
+static double own_block_bytes(uint32_t d) {
+    static int8_t k_codes[T * MAX_D], v_codes[T * MAX_D];
+    for (uint32_t t = 0; t < T; t++) {
+        float taken[MAX_D] = {0};
+        pleat__rd_add_mean(&lane, 0, t, 1, taken, 1);
+        for (uint32_t i = 0; i < d; i++) {
+            const uint32_t c = lane.order[i];
+            k_codes[t * d + i] = code_near(keys[t * d + c] - taken[c], pleat__rd_shifted(lane.k_steps, i, payload[12]));
+            v_codes[t * d + i] = code_near(values[t * d + i], pleat__rd_step(payload[PLEAT__RD_FIXED_BYTES + t]));
+        }
+    }
+    return PLEAT__RD_FIXED_BYTES + T + own_bytes(k_codes, T * d) + own_bytes(v_codes, T * d);
+}
+
+/* Keys whose spread is not what the statistics say, and values of other dimensions. */
+static void fill_unlike(uint32_t d, float size) {
+    fill_tokens(d, 1);
+    for (uint32_t t = 0; t < T; t++) {
+        double m[MAX_D];
+        turned_mean(d, SINKS + t, m);
+        for (uint32_t i = 0; i < d; i++) {
+            float *k = &keys[t * d + i];
+            *k = (float)m[i] + size * (*k - (float)m[i]);
+            values[t * d + i] *= size == 1 || i % 3 ? 1 : 3;
+        }
+    }
+}
+
+/* A block against one with two codebooks of its own, for keys and for values.  Where keys spread a quarter to one and a half
+ * times as far as the statistics say, it is a sixteenth and 96 bytes larger at most.  Up to three times, where codes are
+ * beyond all codebooks, it is half.  Text of the statistics' own kind has the lane's classes for its keys. */
+static void test_unlike(void) {
+    static const float sizes[] = {1, 0.25f, 0.5f, 1.5f, 2, 3};
+    for (uint64_t round = 0, n_rounds = check_rounds(120, 24); round < n_rounds; round++) {
+        const uint32_t d = check_below(2) ? 64 : 128, kind = round % CHECK_COUNT(sizes);
+        lane_init(d, true, check_below(2), (float)exp2(check_uniform(-1, 1)), (float)check_uniform(0.6, 1.4));
+        fill_unlike(d, sizes[kind]);
+        const size_t n = encode(d, 0);
+        const pleat__block_about about = pleat__block_look(&(pleat__block_format){.is_rd = true}, payload);
+        check_context("spread %g, d %u, own %d %d", (double)sizes[kind], d, about.has_own_keys, about.has_own_values);
+        CHECK((double)n <= (sizes[kind] > 1.5f ? 1.5 : 17.0 / 16) * own_block_bytes(d) + 96);
+        CHECK(kind != 0 || !about.has_own_keys);
+        CHECK(sizes[kind] > 0.25f || about.has_own_keys);
+        CHECK(pleat__rd_is_intact(&lane, payload, n));
+        for (size_t v = 0; v < CHECK_COUNT(decode_variants); v++) {
+            if (decode_variants[v].flags & ~pleat_cpu_flags()) continue;
+            if (CHECK_STATUS(load(0, n, decode_variants[v].flags), PLEAT_OK)) check_bounds(d, 0);
+        }
+    }
+}
+
+/* Each byte of a payload, and then with a sum that holds. */
+static void test_damaged(void) {
+    const uint32_t d = 64;
+    lane_init(d, true, true, 0.15f, 1.1f);
+    fill_tokens(d, 1);
+    const size_t n = encode(d, 0);
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t was = payload[i];
+        payload[i] = (uint8_t)(was ^ (1u << check_below(8)));
+        CHECK(!pleat__rd_is_intact(&lane, payload, n));
+        (void)load(0, n, pleat_cpu_flags()); /* some numbers, or refused: nothing outside is touched */
+        payload[i] = was;
+    }
+    for (size_t less = 1; less < n; less++) CHECK_STATUS(load(0, n - less, pleat_cpu_flags()), PLEAT_E_FORMAT);
+    CHECK_STATUS(load(0, n, pleat_cpu_flags()), PLEAT_OK);
+    const uint32_t seed = lane.seed;
+    lane.seed++;
+    CHECK(!pleat__rd_is_intact(&lane, payload, n)); /* of other statistics */
+    lane.seed = seed;
+}
+
+/* ---- attention -------------------------------------------------------------------------------------------- */
+
+enum { MAX_G = 5 };
+static double want[MAX_G][MAX_D], want_norm[MAX_G];
+
+/* In double, over keys and values as they load. */
+static void attend_exactly(const float *q, uint32_t d, uint32_t n_group, uint32_t n_tokens) {
+    static double logits[MAX_BLOCKS * T];
+    for (uint32_t g = 0; g < n_group; g++) {
+        double most = -INFINITY, sum = 0;
+        for (uint32_t t = 0; t < n_tokens; t++) {
+            logits[t] = 0;
+            for (uint32_t i = 0; i < d; i++) logits[t] += (double)q[g * d + i] * (double)keys[(size_t)t * d + i];
+            most = fmax(most, logits[t]);
+        }
+        memset(want[g], 0, sizeof want[g]);
+        for (uint32_t t = 0; t < n_tokens; t++) {
+            const double w = exp2(logits[t] - most);
+            sum += w;
+            for (uint32_t i = 0; i < d; i++) want[g][i] += w * (double)values[(size_t)t * d + i];
+        }
+        want_norm[g] = 0;
+        for (uint32_t i = 0; i < d; i++) {
+            want[g][i] /= sum;
+            want_norm[g] += want[g][i] * want[g][i];
+        }
+        want_norm[g] = sqrt(want_norm[g]);
+    }
+}
+
+/* Blocks in one page; keys and values become what they hold. */
+static void make_run(uint32_t d, uint32_t n_blocks, pleat__block_run *run, uint8_t *page, uint32_t *ends) {
+    size_t at = 0;
+    for (uint32_t b = 0; b < n_blocks; b++) {
+        const size_t n = encode(d, b);
+        memcpy(page + at, payload, n);
+        at = (at + n + 15) / 16 * 16;
+        ends[b] = (uint32_t)(at / 16);
+        CHECK_STATUS(load(b, n, 0), PLEAT_OK);
+        for (uint32_t t = 0; t < T; t++)
+            for (uint32_t i = 0; i < d; i++) {
+                keys[((size_t)b * T + t) * d + i] = key_of(d, t, i);
+                values[((size_t)b * T + t) * d + i] = v_out[t * d + i];
+            }
+    }
+    (void)run;
+}
+
+static void test_attention(void) {
+    static uint8_t page[MAX_BLOCKS * (2 * T * MAX_D + 1024)] __attribute__((aligned(64)));
+    static pleat__page_id id;
+    static uint32_t ends[MAX_BLOCKS];
+    for (uint64_t round = 0, n_rounds = check_rounds(40, 10); round < n_rounds; round++) {
+        static const uint32_t dims[] = {64, 128, 256, 80};
+        const uint32_t d = dims[round % 4], n_blocks = (uint32_t)check_between(1, MAX_BLOCKS),
+                       n_group = 1 + round % MAX_G;
+        float q[MAX_G * MAX_D];
+        lane_init(d, round % 6 > 0, check_below(2), (float)exp2(check_uniform(-4, -1)),
+                  (float)exp2(check_uniform(-1, 1)));
+        fill_tokens(d, n_blocks);
+        pleat__block_format format = pleat__rd_format(d);
+        pleat__block_run run = {.format = &format,
+                                .rd = &lane,
+                                .base = page,
+                                .page_bytes = sizeof page,
+                                .ids = &id,
+                                .step = 1,
+                                .ends = ends,
+                                .n_blocks = n_blocks};
+        make_run(d, n_blocks, &run, page, ends);
+        check_fill_normal(q, n_group * d);
+        const float scale = 0.3f / sqrtf((float)d);
+        uint8_t *query_memory = aligned_alloc(64, (pleat__attn_query_bytes(n_group, d) + 63) / 64 * 64);
+        uint8_t *acc_memory = aligned_alloc(64, (pleat__attn_acc_bytes(n_group, d) + 63) / 64 * 64);
+        uint8_t *scratch = aligned_alloc(64, pleat__attn_blocks_scratch_bytes(&format, n_group));
+        pleat__attn_query query;
+        pleat__attn_query_init(&query, query_memory, q, n_group, d, scale);
+        attend_exactly(query.f32, d, n_group, n_blocks * T);
+        for (size_t v = 0; v <= CHECK_COUNT(decode_variants); v++) {
+            const uint32_t flags = v < CHECK_COUNT(decode_variants) ? decode_variants[v].flags : pleat_cpu_flags();
+            if (flags & ~pleat_cpu_flags()) continue;
+            pleat__attn_dsp attn;
+            pleat__codec_dsp codec;
+            pleat__attn_acc acc;
+            float out[MAX_G * MAX_D];
+            pleat__attn_dsp_init(&attn, flags);
+            pleat__codec_dsp_init(&codec, flags);
+            pleat__attn_acc_init(&acc, acc_memory, n_group, d);
+            const uint32_t half = n_blocks > 4 ? 4 : n_blocks; /* in two ranges */
+            CHECK(attn.blocks(&query, &codec, &run, 0, half, &acc, scratch));
+            CHECK(attn.blocks(&query, &codec, &run, half, n_blocks, &acc, scratch));
+            pleat__attn_finish(&acc, n_group, d, out, NULL);
+            for (uint32_t g = 0; g < n_group; g++) {
+                double error = 0;
+                for (uint32_t i = 0; i < d; i++) error += pow((double)out[g * d + i] - want[g][i], 2);
+                check_context("%s, d %u, %u blocks, head %u of %u, %u means",
+                              v < CHECK_COUNT(decode_variants) ? decode_variants[v].name : "all", d, n_blocks, g,
+                              n_group, lane.n_means);
+                CHECK(sqrt(error) <= 1e-3 * want_norm[g]);
+            }
+        }
+        free(query_memory);
+        free(acc_memory);
+        free(scratch);
+    }
+}
+
+static const check_test tests[] = {
+    {"streams", test_streams}, {"mean", test_mean},       {"bounds", test_bounds},       {"extremes", test_extremes},
+    {"unlike", test_unlike},   {"damaged", test_damaged}, {"attention", test_attention},
+};
+
+int main(int argc, char **argv) {
+    make_books();
+    return check_main(tests, CHECK_COUNT(tests), argc, argv);
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_stats.c: what a collector finds of keys that are known, and statistics as files.
+ */
+#include "stats_rig.h"
+
+#include "stats/stats.h"
+
+static const cache_shape shape = {.n_layers = 4, .n_kv_heads = 2, .head_dim = 32, .group = 3};
+
+static void test_found(void) {
+    pleat_stats *s = stats_of_texts(&shape, 30, NULL); /* 6000 tokens */
+    CHECK_EQ_STR(pleat_stats_model(s), STATS_MODEL);
+    for (uint32_t layer = 0; layer < shape.n_layers; layer++)
+        for (uint32_t head = 0; head < shape.n_kv_heads; head++) {
+            const pleat__rd_source f = pleat__stats_source(s, layer, head);
+            const pleat_rope *rope = cache_rope(layer, shape.head_dim);
+            for (uint32_t i = 0; i < shape.head_dim; i++) {
+                const uint32_t other = !rope || i >= rope->n_dims ? i
+                                       : rope->is_halves          ? (i + rope->n_dims / 2) % rope->n_dims
+                                                                  : i ^ 1;
+                const double up = rope && i < rope->n_dims ? (double)rope->magnitude : 1;
+                const double own = (double)stats_spread(i) * 1.7 / sqrt(3),
+                             pair = (double)stats_spread(other) * 1.7 / sqrt(3);
+                check_context("layer %u, head %u, dimension %u", layer, head, i);
+                CHECK_NEAR(f.mean[i], stats_mean(layer, head, i), 0.1);
+                /* turning mixes a pair's deviations, slow pairs hardly */
+                CHECK(f.spread[i] >= up * fmin(own, pair) * 0.93 && f.spread[i] <= up * fmax(own, pair) * 1.07);
+                CHECK_NEAR(f.energy[i], 1 / 3.0 / shape.head_dim, 0.1 / shape.head_dim);
+                CHECK_NEAR(f.v_rms[i], 1, 0.1);
+            }
+        }
+    pleat_stats_destroy(&s);
+}
+
+static void test_file(void) {
+    pleat_stats *s = stats_new(&shape), *again = NULL;
+    pleat_error err = {0};
+    const uint64_t n = pleat_stats_bytes(s);
+    uint8_t *bytes = malloc(n), *same = malloc(n);
+    CHECK_STATUS(pleat_stats_write(s, bytes, n - 1), PLEAT_E_ARG);
+    CHECK_STATUS(pleat_stats_write(s, bytes, n), PLEAT_OK);
+    CHECK_STATUS(pleat_stats_read(bytes, n, NULL, &again, &err), PLEAT_OK);
+    CHECK_EQ_STR(pleat_stats_fingerprint(s), pleat_stats_fingerprint(again));
+    CHECK_STATUS(pleat_stats_write(again, same, n), PLEAT_OK);
+    CHECK_EQ_MEM(same, bytes, n);
+    pleat_stats_destroy(&again);
+    for (uint64_t i = 0; i < n; i++) {
+        if (i > 256 && check_below(8)) continue;
+        bytes[i] ^= (uint8_t)(1u << check_below(8));
+        const pleat_status status = pleat_stats_read(bytes, n, NULL, &again, &err);
+        check_context("byte %llu", (unsigned long long)i);
+        CHECK(status == PLEAT_E_FORMAT || (status == PLEAT_E_UNSUPPORTED && i >= 8 && i < 16));
+        CHECK(err.text[0] != 0);
+        memcpy(bytes, same, n);
+    }
+    for (uint64_t less = 1; less <= n; less += check_below(50) + 1)
+        CHECK_STATUS(pleat_stats_read(bytes, n - less, NULL, &again, NULL), PLEAT_E_FORMAT);
+    CHECK_STATUS(pleat_stats_load("/nothing/there.stats", NULL, &again, &err), PLEAT_E_IO);
+    CHECK_STATUS(pleat_stats_load("tests", NULL, &again, &err), PLEAT_E_IO);
+    CHECK_STATUS(pleat_stats_load("README.md", NULL, &again, &err), PLEAT_E_FORMAT);
+    free(bytes);
+    free(same);
+    pleat_stats_destroy(&s);
+}
+
+/* Scales are in the file, and a cache's steps are those of a spec with that much larger ones. */
+static void test_scales(void) {
+    pleat_stats *s = stats_new(&shape), *scaled = NULL, *again = NULL;
+    pleat_stats_scale scales[4];
+    CHECK_EQ_U64(pleat_stats_n_layers(s), shape.n_layers);
+    for (uint32_t i = 0; i < shape.n_layers; i++) scales[i] = (pleat_stats_scale){1 + (float)i, 0.5f};
+    CHECK_STATUS(pleat_stats_rescale(s, scales, NULL, &scaled), PLEAT_OK);
+    CHECK(strcmp(pleat_stats_fingerprint(s), pleat_stats_fingerprint(scaled)) != 0);
+    const uint64_t n = pleat_stats_bytes(scaled);
+    uint8_t *bytes = malloc(n);
+    CHECK_STATUS(pleat_stats_write(scaled, bytes, n), PLEAT_OK);
+    CHECK_STATUS(pleat_stats_read(bytes, n, NULL, &again, NULL), PLEAT_OK);
+    CHECK_EQ_STR(pleat_stats_fingerprint(again), pleat_stats_fingerprint(scaled));
+    for (uint32_t i = 0; i < shape.n_layers; i++) {
+        const pleat_stats_scale was = pleat_stats_get_scale(s, i), is = pleat_stats_get_scale(again, i);
+        CHECK(was.k == 1 && was.v == 1 && is.k == scales[i].k && is.v == scales[i].v);
+    }
+    CHECK(pleat_stats_get_scale(s, shape.n_layers).k == 0 && pleat_stats_get_scale(NULL, 0).v == 0);
+    const float wrong[] = {NAN, 0, -1, 64.5f, 1 / 65.0f, INFINITY};
+    for (size_t i = 0; i < CHECK_COUNT(wrong); i++) {
+        scales[2] = (pleat_stats_scale){i % 2 ? wrong[i] : 1, i % 2 ? 1 : wrong[i]};
+        CHECK_STATUS(pleat_stats_rescale(s, scales, NULL, &again), PLEAT_E_RANGE);
+    }
+    free(bytes);
+    pleat_stats_destroy(&s);
+    pleat_stats_destroy(&scaled);
+    pleat_stats_destroy(&again);
+}
+
+static void test_memory(void) {
+    pleat_stats *s = stats_new(&shape), *again = NULL;
+    const uint64_t n = pleat_stats_bytes(s);
+    uint8_t *bytes = malloc(n);
+    CHECK_STATUS(pleat_stats_write(s, bytes, n), PLEAT_OK);
+    check_alloc ca;
+    for (uint64_t nth = 1;; nth++) {
+        check_alloc_init(&ca, nth, 0);
+        const pleat_status status = pleat_stats_read(bytes, n, &ca.a, &again, NULL);
+        if (status == PLEAT_OK) break;
+        if (!CHECK_STATUS(status, PLEAT_E_MEMORY)) return;
+        CHECK_EQ_U64(ca.live, 0);
+    }
+    pleat_stats_destroy(&again);
+    CHECK_EQ_U64(ca.live, 0);
+    free(bytes);
+    pleat_stats_destroy(&s);
+}
+
+/* Calls out of turn. */
+static void test_states(void) {
+    pleat_collector *c = NULL;
+    pleat_stats *s = NULL;
+    CHECK_STATUS(pleat_collector_create(NULL, &c), PLEAT_OK);
+    CHECK_STATUS(pleat_collector_count(c), PLEAT_E_STATE);
+    CHECK_STATUS(pleat_collector_finish(c, STATS_MODEL, &s), PLEAT_E_STATE);
+    const char none[PLEAT_FINGERPRINT_CAP] = "short";
+    CHECK_STATUS(pleat_collector_finish(c, none, &s), PLEAT_E_ARG);
+    cache_shape own = shape;
+    own.max_tokens = own.step_tokens = 200;
+    pleat_cache_options opt = cache_options_of("f16", &own);
+    opt.collector = c;
+    pleat_cache *cache = cache_made(&opt), *other = NULL;
+    CHECK_STATUS(pleat_collector_count(c), PLEAT_E_STATE); /* nothing was seen */
+    opt.n_kv_heads = opt.n_q_heads = 1;
+    CHECK_STATUS(pleat_cache_create(&opt, &other, NULL), PLEAT_E_ARG); /* of another shape */
+    opt.ropes = NULL;
+    CHECK_STATUS(pleat_cache_create(&opt, &other, NULL), PLEAT_E_ARG);
+    pleat_cache_destroy(&cache);
+    pleat_collector_destroy(&c);
+}
+
+static const check_test tests[] = {{"found", test_found},
+                                   {"file", test_file},
+                                   {"scales", test_scales},
+                                   {"memory", test_memory},
+                                   {"states", test_states}};
+
+int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }
