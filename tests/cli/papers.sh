@@ -103,9 +103,12 @@ touch "$scratch/bin/pleat" && echo "# another build" >>"$scratch/bin/pleat"
 papers --samples 3 -q --only fig11
 check "another build is measured anew" test "$(n_calls)" -gt 0
 
-# Sections of two commits: fig11 anew, the others as they were.
+# Sections of two commits: fig11 anew, the others as they were.  Measuring took more than a minute.
 papers --samples 3 -q
-unfilled "$scratch/page.md" | sed 's/^\(Measured [-0-9 :]* UTC\)\(, commit [^.]*\)*/\1, commit 0123abc/' >"$scratch/older.md"
+sed -i 's/"date": "[^"]*"/"date": "2026-01-02 03:04 UTC"/' "$(ls -t "$scratch"/store/tasks-*.json | head -1)"
+papers --samples 3 -q
+check "a section says from when to when it was measured" page_has '^Measured 2026-01-02 03:04 UTC to 20'
+unfilled "$scratch/page.md" | sed 's/^\(Measured [-0-9 :UTCto]* UTC\)\(, commit [^.]*\)*/\1, commit 0123abc/' >"$scratch/older.md"
 python3 "$ROOT/bench/papers/lab/fill.py" "$scratch/older.md"
 mv "$scratch/older.md" "$scratch/page.md"
 cp "$scratch/page.md" "$scratch/before.md"
