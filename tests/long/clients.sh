@@ -63,8 +63,8 @@ stop
 check "the server ends well" exits 0
 
 start "$MODEL" --kv k8v4 -c 128 || exit 1 # short, as requests may ask for all that fits
-capture "$venv/bin/st" run "$url/openapi.json" --phases fuzzing --max-examples 40 --workers 4 --request-timeout 300 \
-    --exclude-path /metrics \
+capture env -C "$scratch" "$venv/bin/st" run "$url/openapi.json" --phases fuzzing --max-examples 40 --workers 4 \
+    --request-timeout 300 --exclude-path /metrics \
     --checks not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance
 check "schemathesis" exits 0
 echo "   $(grep -E 'generated' <<<"$stdout")"
