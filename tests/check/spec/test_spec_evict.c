@@ -189,7 +189,7 @@ static void test_errors(void) {
     static const bad_text cases[] = {
         {"h20", 0, "did you mean 'h2o'"},
         {"pyramid_kv_with_a_name_longer_than_any_word_that_is_allowed", 0,
-         "snapkv, pyramidkv, adakv, novel, kvcomp, kivi, rd"},
+         "snapkv, pyramidkv, adakv, novel, kvcomp, kivi, rd, auto"},
         {"h2o:budgt=1", 4, "unknown key 'budgt' at position 4; did you mean 'budget'?"},
         {"h2o:", 4, "a key is missing at position 4; h2o has: budget, window, sinks, format, reclaim"},
         {"novel:budget=35", 13, "budget=35 is below sinks=4 + window=32: at least 36, at position 13"},
