@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * wide_prompt.cu: see wide.h.  As prompt_attend.cu, but that a warp has 16 queries of a block's 64, keys come 32 at a
- * time, tiles are as wide as the next of 64, 128 and 256, with zeros behind a head's end, and keys that no query of the
- * block has in its window are passed over.
+ * wide_prompt.cu: see wide.h.  As prompt_attend.cu, with these differences: a warp has 16 queries of a block's 64, and
+ * keys come 32 at a time.  Tiles are as wide as the next of 64, 128 and 256, with zeros behind a head's end.  Keys that
+ * no query of the block has in its window are passed over.
  */
 #include <math.h>
 
