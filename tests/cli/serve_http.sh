@@ -65,11 +65,6 @@ check "and its bytes, those of f16 a multiple of 29 tokens" holds "0 < a['usage'
 check "and its times" holds "a['timings']['prompt_n'] == 6 and a['timings']['predicted_n'] == 24 and
     all(abs(a['timings'][k + '_per_second'] * a['timings'][k + '_ms'] / 1000 - a['timings'][k + '_n']) < 1e-6
         for k in ('prompt', 'predicted'))"
-check "and its bytes: f16's of 29 tokens, and fewer" holds "a['usage']['kv_bytes_f16'] % 29 == 0 and
-    0 < a['usage']['kv_bytes'] and a['usage']['kv_bytes_f16'] > 0"
-check "and its times" holds "a['timings']['prompt_n'] == 6 and a['timings']['predicted_n'] == 24 and
-    all(abs(a['timings'][k + '_per_second'] * a['timings'][k + '_ms'] / 1000 - a['timings'][k + '_n']) < 1e-6
-        for k in ('prompt', 'predicted'))"
 check "and its reason" holds "a['choices'][0]['finish_reason'] == 'length'"
 for i in 1 2 3 4 5 6 7 8; do # in company, of which half streams
     stream=false
@@ -87,7 +82,6 @@ for i in range(1, 9):
     if i % 2:
         events = [line[6:] for line in text.splitlines() if line.startswith("data: ")]
         assert events[-1] == "[DONE]", events[-1]
-        assert ["timings" in json.loads(e) for e in events[:-1]].index(True) == len(events) - 2
         assert ["timings" in json.loads(e) for e in events[:-1]].index(True) == len(events) - 2
         text = "".join(json.loads(e)["choices"][0]["text"] for e in events[:-1])
     else:
@@ -162,7 +156,6 @@ parts = [json.loads(e) for e in events[:-1]]
 assert events[-1] == "[DONE]" and parts[0]["choices"][0]["delta"]["role"] == "assistant"
 assert parts[-1]["choices"] == [] and parts[-1]["usage"]["completion_tokens"] == 6, parts[-1]
 assert parts[-1]["timings"]["predicted_n"] == 6 and not any("timings" in p for p in parts[:-1]), parts
-assert parts[-1]["timings"]["predicted_n"] == 6 and not any("timings" in p for p in parts[:-1]), parts
 assert parts[-2]["choices"][0]["finish_reason"] == "length"
 print("".join(p["choices"][0]["delta"].get("content", "") for p in parts[:-1]))
 PY
@@ -236,7 +229,7 @@ raw 'GET /health HTTP/1.1\r\nHost: a\r\n\r\nGET /version HTTP/1.1\r\nHost: a\r\n
 check "two requests on one connection" test "$(grep -o "HTTP/1.1 200" <<<"$stdout" | wc -l)" = 2
 
 # Clients that are odd
-strange answers pipeline silent early heads large ahead
+strange answers pipeline silent hoard early heads large ahead
 
 # The package that people have
 if python3 -c 'import openai' 2>/dev/null; then

@@ -256,23 +256,31 @@ static int read_head(connection *c) {
     return 0;
 }
 
-/* Count what has come of the body: who announces much and sends nothing takes nothing from others.  0: too much has. */
-static int count_body(connection *c) {
+/* Count what has come of the body: who announces much and sends nothing takes nothing from others. */
+static void count_body(connection *c) {
     const uint64_t n = evbuffer_get_length(bufferevent_get_input(c->bev));
     free_body(c);
     c->body_bytes = n < c->head.content_length ? n : c->head.content_length;
     c->all->body_bytes += c->body_bytes;
-    return c->all->body_bytes <= NET_BODIES_MAX;
+}
+
+/* While too much has come of all bodies the largest goes: so who sends much, and stays, keeps nobody else away. */
+static void bound_bodies(connections *all) {
+    while (all->body_bytes > NET_BODIES_MAX) {
+        connection *most = all->first;
+        for (connection *c = all->first; c; c = c->next)
+            if (c->body_bytes > most->body_bytes) most = c;
+        refuse_and_end(most, 503, "too many bytes of other requests are under way");
+    }
 }
 
 /* 1: the body was there, and the request is under way or answered. */
 static int read_body(connection *c) {
     struct evbuffer *in = bufferevent_get_input(c->bev);
     const size_t n = (size_t)c->head.content_length;
-    if (!count_body(c)) {
-        refuse_and_end(c, 503, "too many bytes of other requests are under way");
-        return 1;
-    }
+    count_body(c);
+    bound_bodies(c->all);
+    if (c->state != BODY) return 1;
     if (evbuffer_get_length(in) < n) return 0;
     char *body = cli_alloc(n + 1, 1);
     evbuffer_remove(in, body, n);

@@ -9,6 +9,7 @@ if "$PLEAT" --version | grep -q "no libevent"; then
 fi
 needs curl
 needs python3
+export PYTHONDONTWRITEBYTECODE=1
 
 # await COMMAND...: until it succeeds; fails after a time that nothing takes, or when the server has ended.
 await() {

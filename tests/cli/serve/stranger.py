@@ -62,6 +62,19 @@ def silent():
     assert head.startswith(b"HTTP/1.1 200 "), head
 
 
+def hoard():
+    """Who sends bodies that never end, and more of them than are taken, keeps nobody else away."""
+    many, before = [connect() for _ in range(18)], resident()
+    for s in many:
+        try:
+            s.sendall(b"POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 8388608\r\n\r\n" + bytes(8388607))
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the largest is refused
+        head, _ = ask(connect(), b'POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 36\r\n\r\n{"prompt": "a few words of no harm"}')
+        assert head.startswith(b"HTTP/1.1 200 "), head
+    assert resident() - before < 400, f"{before} MiB became {resident()}"
+
+
 def early():
     """What is refused whatever its body says is refused before that has come."""
     for method, path, status in ((b"POST", b"/v2", b"404"), (b"POST", b"/health", b"405"), (b"PUT", b"/tokenize", b"405")):
