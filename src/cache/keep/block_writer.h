@@ -13,4 +13,8 @@
 void pleat__write_blocks(const pleat_cache *cache, const pleat__step_item *item, uint32_t layer,
                          pleat__block_scratch *scratch);
 
+/* All layers' at once, within the spec's promise: block by block, lane by lane. */
+void pleat__write_promised_blocks(const pleat_cache *cache, const pleat__step_item *item,
+                                  pleat__block_scratch *scratch);
+
 #endif

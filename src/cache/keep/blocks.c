@@ -173,13 +173,17 @@ static pleat__written written(const pleat_cache *c, const pleat__step_item *item
         .from = {pleat__max_u32(end, n_full), pleat__plain_first_written(c, table, lane, PLEAT__LOW)}};
 }
 
-static uint32_t end_units(const pleat_cache *c) { return c->opt.n_layers; }
+/* What one lane leaves under a promise another may take: lanes are written one behind the other. */
+static uint32_t end_units(const pleat_cache *c) { return c->kept.blocks.has_promise ? 1 : c->opt.n_layers; }
 
 static void end_unit(const pleat_cache *c, const pleat__step_item *item, uint32_t layer, pleat__arena *arena) {
     pleat__block_scratch scratch;
-    if (pleat__cache_window(c, layer)) return;
+    if (!c->kept.blocks.has_promise && pleat__cache_window(c, layer)) return;
     pleat__cache_carve_blocks(c, format_of(c), &scratch, arena);
-    pleat__write_blocks(c, item, layer, &scratch);
+    if (c->kept.blocks.has_promise)
+        pleat__write_promised_blocks(c, item, &scratch);
+    else
+        pleat__write_blocks(c, item, layer, &scratch);
 }
 
 /* ---- forecasts --------------------------------------------------------------------------------- */

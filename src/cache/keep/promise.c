@@ -182,27 +182,20 @@ static pleat__promise promise_of(const pleat_cache *c, const choice *chosen) {
                             .least = (uint32_t)((least + PLEAT__BLOCK_ALIGN - 1) / PLEAT__BLOCK_ALIGN)};
 }
 
-/* The weight of a lane; rounded up to a float, all of them sum to 1 at most still. */
-static float weight_of(const choice *chosen, uint32_t layer, uint32_t head) {
-    const double slots = expected(&chosen->plain, chosen->opt, &chosen->rates, layer, head, chosen->step);
-    return (float)(slots / chosen->expected * (1 - 2e-7));
-}
-
 /* ---- can it be kept? ----------------------------------------------------------------------------- */
 
-static uint64_t allowed(const pleat_cache *c, const pleat__promise *p, float weight, uint32_t n_blocks) {
+static uint64_t allowed(const pleat_cache *c, const pleat__promise *p, uint32_t n_blocks) {
     const double slots = (double)slots_of(c, p->share, p->table_bytes, p->least, n_blocks);
-    const double even = p->rate * (n_blocks + 0.5), of_all = slots < even ? slots : even;
-    return of_all > 0 ? (uint64_t)((double)weight * of_all) : 0;
+    const double even = p->rate * (n_blocks + 0.5), least = slots < even ? slots : even;
+    return least > 0 ? (uint64_t)least : 0;
 }
 
-/* Does each further block, up to the longest sequence, allow a lane of the least weight a payload that stores nothing?
- * Others are allowed a slot less at most, from rounding. */
-static bool always_fits(const pleat_cache *c, const pleat__promise *p, float least_weight) {
+/* Does each further block, up to the longest sequence, allow all lanes a payload that stores nothing? */
+static bool always_fits(const pleat_cache *c, const pleat__promise *p) {
     uint64_t before = 0;
     for (uint32_t b = 1; b <= c->opt.max_tokens / PLEAT__RD_TOKENS; b++) {
-        const uint64_t now = allowed(c, p, least_weight, b);
-        if (now < before + p->least + 1) return false;
+        const uint64_t now = allowed(c, p, b);
+        if (now < before + (uint64_t)p->least * pleat__n_full_lanes(c)) return false;
         before = now;
     }
     return true;
@@ -211,14 +204,8 @@ static bool always_fits(const pleat_cache *c, const pleat__promise *p, float lea
 static bool can_keep(const pleat_cache *c, const choice *chosen) {
     if (chosen->step > COARSEST) return false;
     const pleat__promise p = promise_of(c, chosen);
-    float least_weight = 1;
-    for (uint32_t layer = 0; layer < c->opt.n_layers; layer++)
-        for (uint32_t head = 0; head < c->opt.n_kv_heads && !pleat__cache_window(c, layer); head++) {
-            const float weight = weight_of(chosen, layer, head);
-            if (weight < least_weight) least_weight = weight;
-        }
     const double coarsest = expected_of_all(c, chosen->opt, &chosen->rates, COARSEST);
-    return p.rate * USED >= coarsest && always_fits(c, &p, least_weight);
+    return p.rate * USED >= coarsest && always_fits(c, &p);
 }
 
 /* In tenths of a per cent; 1001: none. */
@@ -259,17 +246,21 @@ pleat_status pleat__promise_check(const pleat_cache *c, const pleat_cache_option
 
 void pleat__promise_init(pleat_cache *c, const pleat_cache_options *opt) {
     pleat__promise *p = &c->kept.blocks.promise;
-    float *weights = p->weights;
+    float *of_lanes = p->expected;
     choice chosen;
     if (choose(opt, &chosen) != PLEAT_OK) return; /* check has done the same */
     *p = promise_of(c, &chosen);
-    p->weights = weights;
+    p->expected = of_lanes;
     for (uint32_t layer = 0; layer < c->opt.n_layers; layer++)
         for (uint32_t head = 0; head < c->opt.n_kv_heads && !pleat__cache_window(c, layer); head++)
-            weights[pleat__full_lane_idx(c, pleat__cache_lane_of(c, layer, head))] = weight_of(&chosen, layer, head);
+            p->expected[pleat__full_lane_idx(c, pleat__cache_lane_of(c, layer, head))] =
+                (float)expected(&chosen.plain, opt, &chosen.rates, layer, head, chosen.step);
 }
 
-uint64_t pleat__promise_allows(const pleat_cache *c, uint32_t full_lane, uint32_t n_blocks) {
-    const pleat__promise *p = &c->kept.blocks.promise;
-    return allowed(c, p, p->weights[full_lane], n_blocks);
+uint64_t pleat__promise_allows(const pleat_cache *c, uint32_t n_blocks) {
+    return allowed(c, &c->kept.blocks.promise, n_blocks);
+}
+
+double pleat__promise_expects(const pleat_cache *c, uint32_t full_lane) {
+    return c->kept.blocks.promise.expected[full_lane];
 }

@@ -34,7 +34,7 @@ typedef struct pleat__promise {
     uint64_t table_bytes; /* of the longest sequence, beside its pages */
     double rate;          /* slots of all lanes for a block */
     uint32_t least;       /* slots of a payload that stores nothing */
-    float *weights;       /* [full lanes] of sum 1 at most */
+    float *expected;      /* [full lanes] slots that a block is expected to take */
 } pleat__promise;
 
 /* Can it be kept, by statistics that pleat__keep_check_stats() takes?  PLEAT_E_ARG, saying the smallest share that can. */
@@ -46,7 +46,10 @@ void pleat__promise_init(pleat_cache *cache, const pleat_cache_options *opt);
 /* Bytes that n tokens never hold more than; UINT64_MAX below the spec's `from`. */
 uint64_t pleat__promise_bytes(const pleat_cache *cache, uint32_t n_tokens);
 
-/* Slots that a full lane's payloads may have when there are n_blocks of them. */
-uint64_t pleat__promise_allows(const pleat_cache *cache, uint32_t full_lane, uint32_t n_blocks);
+/* Slots that all lanes' payloads may have when there are n_blocks in each. */
+uint64_t pleat__promise_allows(const pleat_cache *cache, uint32_t n_blocks);
+
+/* Slots that a block of this full lane is expected to take. */
+double pleat__promise_expects(const pleat_cache *cache, uint32_t full_lane);
 
 #endif
