@@ -141,6 +141,16 @@ static void send_piece(job *j, uint32_t i, const char *text, size_t n, const cha
     send_choice(j, i, piece, finish);
 }
 
+/* An event without text: how far a choice's prompt has been read. */
+static void send_progress(job *j, uint32_t i, const pleat_serving_event *e) {
+    json_t *nothing = j->p.is_chat ? json_object() : json_string("");
+    json_t *one = json_pack("{s:i, s:o, s:n, s:n}", "index", (int)i, j->p.is_chat ? "delta" : "text", nothing,
+                            "logprobs", "finish_reason");
+    json_t *event = frame(j, 1, json_pack("[o]", one));
+    json_object_set_new(event, "prompt_progress", reply_progress(&e->stats, e->n_read));
+    send_json(j, event);
+}
+
 static void add_usage(const job *j, json_t *answer) {
     json_object_set_new(answer, "usage", reply_usage(&j->counts, j->served->kv));
     json_object_set_new(answer, "timings", reply_timings(&j->counts));
@@ -322,6 +332,10 @@ void job_note(server *s, const note *n) {
     const source *from = &j->sources[prompt];
     pleat_serving_event e = n->event;
     if (!ch->is_open) return;
+    if (e.n_read) {
+        send_progress(j, i, &e);
+        return;
+    }
     measure(j, ch, n);
     if (j->p.max_tokens == 0) e.n_text = 0;
     if (e.finish != PLEAT_FINISH_NOT) count_end(j, ch, &e);
@@ -401,6 +415,7 @@ static pleat_request request_of(const job *j, uint32_t prompt, const pleat_token
     q.wants_text = 1;
     q.wants_json = p->wants_json || p->forced;
     q.text_goes_on = !p->is_chat;
+    q.wants_progress = p->wants_progress;
     q.text_has_special = p->is_chat && p->tools && j->s->marks_are_special;
     q.stops = p->stops;
     q.n_stops = p->n_stops;

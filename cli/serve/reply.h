@@ -48,6 +48,9 @@ json_t *reply_usage(const reply_counts *c, const char *kv);
 /* Times by llama-server's names, in ms and tokens a second. */
 json_t *reply_timings(const reply_counts *c);
 
+/* How far a prompt has been read, by llama-server's names: tokens of it, of a kept prefix and read, both included; ms. */
+json_t *reply_progress(const pleat_request_stats *stats, uint32_t n_read);
+
 /* The word of a text's end. */
 const char *reply_finish(pleat_finish finish);
 

@@ -161,6 +161,26 @@ print("".join(p["choices"][0]["delta"].get("content", "") for p in parts[:-1]))
 PY
 )" = "$asked"
 
+# How far a long prompt has been read, in a stream that asks for it
+python3 -c 'print("{\"prompt\": [" + "288," * 1600 + "289], \"max_tokens\": 2, \"stream\": true, \"return_progress\": true}")' \
+    >"$scratch/prompt"
+for turn in first again; do
+    curl -s -m 600 -N "$url/v1/completions" -d @"$scratch/prompt" >"$scratch/$turn"
+done
+check "events while a prompt is read" test "$(python3 - "$scratch/first" "$scratch/again" <<'PY'
+import json, sys
+for name in sys.argv[1:]:
+    events = [json.loads(line[6:]) for line in open(name) if line.startswith("data: {")]
+    told = [e["prompt_progress"] for e in events if "prompt_progress" in e]
+    read = [t["processed"] for t in told]
+    assert all(t["total"] == 1601 and t["time_ms"] > 0 for t in told), told
+    assert read == sorted(set(read)) and all(t["cache"] < t["processed"] < 1601 for t in told), told
+    assert all("prompt_progress" in e for e in events[:len(told)]), "text before the prompt's end"
+    print(len(told) > 1, *{t["cache"] > 0 for t in told})
+PY
+)" = "True False
+False"
+
 # Refusals: OpenAI's form, the right status, both numbers
 refuses() {
     local status=$1 regex=$2
@@ -172,6 +192,7 @@ refuses() {
 long=$(python3 -c 'print("word " * 6000)')
 refuses 400 "has [0-9]+ tokens; the context of 4096" /v1/completions "{\"prompt\": \"$long\"}"
 refuses 400 "max_tokens 5000 are more than the context of 4096" /v1/completions '{"prompt": "a", "max_tokens": 5000}'
+refuses 400 "beside \"stream\": true" /v1/completions '{"prompt": "a", "return_progress": true}'
 refuses 400 "no JSON" /v1/completions '{"prompt": '
 refuses 400 "no JSON" /v1/completions '{"prompt": "a", "prompt": "b"}'
 refuses 400 "no JSON: maximum parsing depth" /v1/completions "$(python3 -c 'print("[" * 5000)')"
