@@ -5,7 +5,7 @@
  *
  *     pleat_device_cache_create                              takes all device memory that it will ever use
  *         pleat_device_cache_prompt_begin(seq_idx, n_tokens) a sequence's prompt: reserves pages in every lane
- *             pleat_device_cache_prompt_attend(q, k, v, ...)         one layer's attention, on exact keys and values
+ *             pleat_device_cache_prompt_attend(layer 0, q, k, v, ..) one layer's attention, on exact keys and values
  *             pleat_device_cache_prompt(layer 0, k, v, received)     class, quantise and place one layer's tokens; pages
  *             ...                                            that they do not need go back; once for each layer
  *         pleat_device_cache_prompt_end()                    the sequence's tokens count
@@ -32,8 +32,11 @@
  *
  * Pages have the layout of the CPU's cache and tokens are quantised to the same bytes.  A lane's levels follow from the
  * scores as they do on the CPU (src/policy/leankv.h), with one difference: the tokens of a prompt that become low are
- * quantised from the exact values, not from the high codes.  Of the CPU's options windows, logit_cap and
- * sink_logits have no counterpart: models that need them cannot be run on this cache.
+ * quantised from the exact values, not from the high codes.  Of the CPU's options sink_logits has no counterpart: models
+ * that need it cannot be run on this cache.
+ *
+ * Windows.  A layer may see the newest tokens alone.  Its lanes are rings then, as on the CPU.  For the length of a
+ * prompt or a chunk they hold pages as other lanes do, and return them: before prompt_end's work, or with it.
  *
  * Streams and arguments.  k, v, q, out, lse2 and received are device memory; `stream` is a cudaStream_t, NULL the
  * default stream.  All calls of one cache go to one stream, or are ordered by the caller's events.  Calls return before
@@ -69,9 +72,13 @@ typedef struct pleat_device_cache_options {
     uint32_t device;     /* which GPU; default 0 */
     uint32_t n_layers;   /* 1..1024 */
     uint32_t n_kv_heads; /* 1..1024 */
-    uint32_t n_q_heads;  /* 1..8 times n_kv_heads */
-    uint32_t head_dim;   /* 64 or 128 */
-    float softmax_scale; /* factor on q.k, up to 65536; 0, the default: 1/sqrt(head_dim) */
+    uint32_t n_q_heads;  /* 1..16 times n_kv_heads */
+    uint32_t head_dim;   /* a multiple of 16 up to 256.  Heads of 64 and 128, in groups up to 8, without windows and
+                          * logit_cap, have kernels of their own, which are faster; leankv needs them */
+    const uint32_t *windows; /* [n_layers] newest tokens that a query of the layer sees, itself included; 0: all.  NULL,
+                              * the default: all layers see all.  Copied */
+    float logit_cap; /* c in 2^-16..65536: logits x become c tanh(x/c) before the softmax; 0, the default: they stay */
+    float softmax_scale;  /* factor on q.k, up to 65536; 0, the default: 1/sqrt(head_dim) */
     uint32_t page_tokens; /* tokens in a page of the high format, a multiple of 16 up to 4096; 0, the default: as
                            * pleat_cache_options has it */
     uint32_t max_seqs;    /* sequences that there is room for, 1..65535; default 1 */
@@ -86,7 +93,7 @@ PLEAT_API void pleat_device_cache_options_default(pleat_device_cache_options *op
 /* Make a cache, all of its sequences empty.  Waits for the device.
  *   PLEAT_E_ARG           options beyond the limits above, a window longer than max_tokens, a profile that nobody has
  *                         read (spec.h), more than 2^28 lanes in all, or formats that attention has no kernels for
- *   PLEAT_E_UNSUPPORTED   f32, compressors and policies but leankv, which are the CPU's alone; leankv of one format
+ *   PLEAT_E_UNSUPPORTED   leankv for heads, windows or logits that its kernels do not take; f32, compressors and policies but leankv, which are the CPU's alone; leankv of one format
  *                         twice with al < ah
  *   PLEAT_E_LIMIT         rows of 2^32 page ids in all and more */
 PLEAT_API pleat_status pleat_device_cache_create(const pleat_device_cache_options *opt, pleat_device_cache **out,
@@ -112,9 +119,9 @@ PLEAT_API pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *cache
  *   received  [n_kv_heads][n_tokens] f32, overwritten: what pleat_device_cache_prompt() asks for; NULL: not computed
  * Error: <= 1e-3 relative in norm, of out and of received.  PLEAT_E_LIMIT: the prompt has more than
  * PLEAT_DEVICE_PROMPT_TOKENS tokens. */
-PLEAT_API pleat_status pleat_device_cache_prompt_attend(pleat_device_cache *cache, const void *q, const void *k,
-                                                        const void *v, void *out, float *received, void *stream,
-                                                        pleat_error *err);
+PLEAT_API pleat_status pleat_device_cache_prompt_attend(pleat_device_cache *cache, uint32_t layer, const void *q,
+                                                        const void *k, const void *v, void *out, float *received,
+                                                        void *stream, pleat_error *err);
 
 /* One layer of it: class the tokens, quantise those that stay and place them.
  *   k, v      [n_tokens][n_kv_heads][head_dim] f16, positions applied, aligned to 8

@@ -26,9 +26,10 @@ pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *cache, uint32_t
     return none(err);
 }
 
-pleat_status pleat_device_cache_prompt_attend(pleat_device_cache *cache, const void *q, const void *k, const void *v,
-                                              void *out, float *received, void *stream, pleat_error *err) {
-    (void)cache, (void)q, (void)k, (void)v, (void)out, (void)received, (void)stream;
+pleat_status pleat_device_cache_prompt_attend(pleat_device_cache *cache, uint32_t layer, const void *q, const void *k,
+                                              const void *v, void *out, float *received, void *stream,
+                                              pleat_error *err) {
+    (void)layer, (void)cache, (void)q, (void)k, (void)v, (void)out, (void)received, (void)stream;
     return none(err);
 }
 

@@ -89,6 +89,8 @@ extern "C" pleat_status pleat__device_lanes_extend(const pleat__device_lanes *l,
 static __global__ void __launch_bounds__(COPY_THREADS)
     copy_pages(const __grid_constant__ pleat__device_lanes l, uint32_t from_row, uint32_t to_row) {
     const uint32_t row = blockIdx.x, page = blockIdx.y;
+    if (page * l.layouts[0].tokens >= l.pages.n_slots[0][from_row + row]) return;
+    if (page == 0 && threadIdx.x == 0) l.pages.hole[to_row + row] = l.pages.hole[from_row + row];
     const uint4 *from =
         (const uint4 *)(const void *)(l.base + *pleat__device_cell(&l.pages, from_row + row, 0, page) * l.page_bytes);
     uint4 *to = (uint4 *)(void *)(l.base + *pleat__device_cell(&l.pages, to_row + row, 0, page) * l.page_bytes);

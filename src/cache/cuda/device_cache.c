@@ -30,6 +30,11 @@ static pleat_status check_seq(const pleat_device_cache *c, uint32_t seq_idx, ple
     return pleat__device_use(c->opt.device, err);
 }
 
+static pleat_status check_layer(const pleat_device_cache *c, uint32_t layer, pleat_error *err) {
+    REQUIRE(layer < c->opt.n_layers, "device cache: no layer %u: there are %u", layer, c->opt.n_layers);
+    return PLEAT_OK;
+}
+
 static bool is_aligned(const void *p, uintptr_t align_bytes) { return p && (uintptr_t)p % align_bytes == 0; }
 
 /* ---- counters ------------------------------------------------------------------------------------ */
@@ -94,13 +99,39 @@ pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *c, uint32_t seq
     return PLEAT_OK;
 }
 
-pleat_status pleat_device_cache_prompt_attend(pleat_device_cache *c, const void *q, const void *k, const void *v,
-                                              void *out, float *received, void *stream, pleat_error *err) {
+/* A prompt's or chunk's attention, of n_past tokens before it and its own: k and v. */
+static pleat_status attend_wide(const pleat_device_cache *c, uint32_t layer, const void *q, const void *k,
+                                const void *v, void *out, uint32_t n_past, pleat__device_stream stream,
+                                pleat_error *err) {
+    const pleat__device_wide_chunk chunk = {.q = q,
+                                            .k = k,
+                                            .v = v,
+                                            .n_past = n_past,
+                                            .n_tokens = c->prompt_tokens,
+                                            .n_kv_heads = c->opt.n_kv_heads,
+                                            .n_group = c->n_group,
+                                            .head_dim = c->opt.head_dim,
+                                            .window = pleat__device_window(c, layer),
+                                            .scale = c->scale,
+                                            .cap = c->opt.logit_cap,
+                                            .out = out};
+    return pleat__device_wide_prompt(&chunk, stream, err);
+}
+
+pleat_status pleat_device_cache_prompt_attend(pleat_device_cache *c, uint32_t layer, const void *q, const void *k,
+                                              const void *v, void *out, float *received, void *stream,
+                                              pleat_error *err) {
     PLEAT_TRY(check_seq(c, 0, err));
+    PLEAT_TRY(check_layer(c, layer, err));
     REQUIRE_STATE(c->in_prompt && c->prompt_past == 0, "device cache: no prompt is under way, or it is a chunk");
     PLEAT_FAIL_IF(c->prompt_tokens > PLEAT_DEVICE_PROMPT_TOKENS, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
                   "device cache: a prompt of %u tokens is too long to attend to at once: at most %u", c->prompt_tokens,
                   PLEAT_DEVICE_PROMPT_TOKENS);
+    if (c->is_wide) {
+        PLEAT_FAIL_IF(received, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                      "device cache: what tokens receive is not counted for these heads, windows or logits");
+        return attend_wide(c, layer, q, k, v, out, 0, pleat__device_stream_of(stream), err);
+    }
     const uint32_t head_dim = c->opt.head_dim;
     const pleat__device_prompt_attn prompt = {.q = q,
                                               .k = k,
@@ -122,6 +153,14 @@ pleat_status pleat_device_cache_prompt_attend(pleat_device_cache *c, const void 
     return pleat__device_prompt_attn_run(&prompt, pleat__device_stream_of(stream), err);
 }
 
+static pleat_status place_wide(const pleat_device_cache *c, const pleat__device_prompt *p, pleat__device_stream stream,
+                               pleat_error *err) {
+    const uint32_t row = pleat__device_first_row(c, p->seq_idx) + p->layer * c->opt.n_kv_heads;
+    PLEAT_TRY(pleat__device_wide_count(&c->lanes, p->seq_idx, p->layer, p->n_past + p->n_tokens, stream, err));
+    if (p->n_past == 0) PLEAT_TRY(pleat__device_settle(&c->lanes.pages, row, c->opt.n_kv_heads, stream, err));
+    return pleat__device_wide_store(&c->lanes, p, stream, err);
+}
+
 pleat_status pleat_device_cache_prompt(pleat_device_cache *c, uint32_t layer, const void *k, const void *v,
                                        const float *received, void *stream, pleat_error *err) {
     PLEAT_TRY(check_seq(c, 0, err));
@@ -133,6 +172,7 @@ pleat_status pleat_device_cache_prompt(pleat_device_cache *c, uint32_t layer, co
     const pleat__device_stream s = pleat__device_stream_of(stream);
     const pleat__device_prompt prompt = {c->prompt_seq, layer, c->prompt_tokens, c->prompt_past, k, v, received};
     c->placed[layer] = 1;
+    if (c->is_wide) return place_wide(c, &prompt, s, err);
     if (c->prompt_past > 0) return pleat__device_lanes_extend(&c->lanes, &prompt, s, err);
     const uint32_t row = pleat__device_first_row(c, c->prompt_seq) + layer * c->opt.n_kv_heads;
     PLEAT_TRY(pleat__device_lanes_class(&c->lanes, &prompt, s, err));
@@ -146,10 +186,13 @@ pleat_status pleat_device_cache_prompt_end(pleat_device_cache *c, void *stream, 
                   "device cache: no prompt is under way, or a layer of it is missing");
     PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, c->prompt_seq, c->prompt_past + c->prompt_tokens,
                                              pleat__device_stream_of(stream), err));
+    const bool has_more = c->windows && c->prompt_past > 0; /* pages that a chunk took for rings */
     c->seq_states[c->prompt_seq] = PLEAT__SEQ_OPEN;
     c->in_prompt = false;
     c->prompt_past = 0;
-    return PLEAT_OK;
+    if (!has_more) return PLEAT_OK;
+    PLEAT_TRY(pleat_device_cache_set_batch(c, &c->prompt_seq, 1, stream, err));
+    return pleat__device_trim(&c->lanes.pages, pleat__device_stream_of(stream), err);
 }
 
 /* ---- chunks -------------------------------------------------------------------------------------- */
@@ -203,10 +246,17 @@ pleat_status pleat_device_cache_chunk_attend(pleat_device_cache *c, uint32_t lay
     const pleat__device_stream s = pleat__device_stream_of(stream);
     const pleat__device_prompt chunk = {c->prompt_seq, layer, c->prompt_tokens, c->prompt_past, k, v, NULL};
     const uint32_t head_dim = c->opt.head_dim, width = c->opt.n_kv_heads * head_dim;
-    const uint64_t past = (uint64_t)c->prompt_past * width, own_bytes = (uint64_t)c->prompt_tokens * width * 2;
-    PLEAT_TRY(pleat__device_lanes_gather(&c->lanes, &chunk, c->chunk_rows[0], c->chunk_rows[1], s, err));
+    const uint32_t window = pleat__device_window(c, layer);
+    const uint32_t n_seen = window ? pleat__min_u32(window, c->prompt_past) : c->prompt_past; /* of those before */
+    const uint64_t past = (uint64_t)n_seen * width, own_bytes = (uint64_t)c->prompt_tokens * width * 2;
+    if (c->is_wide)
+        PLEAT_TRY(pleat__device_wide_gather(&c->lanes, &chunk, c->prompt_past - n_seen, c->chunk_rows[0],
+                                            c->chunk_rows[1], s, err));
+    else
+        PLEAT_TRY(pleat__device_lanes_gather(&c->lanes, &chunk, c->chunk_rows[0], c->chunk_rows[1], s, err));
     PLEAT_TRY(pleat__device_copy(c->chunk_rows[0] + past, k, own_bytes, s, err));
     PLEAT_TRY(pleat__device_copy(c->chunk_rows[1] + past, v, own_bytes, s, err));
+    if (c->is_wide) return attend_wide(c, layer, q, c->chunk_rows[0], c->chunk_rows[1], out, n_seen, s, err);
     const pleat__device_prompt_attn attn = {.q = q,
                                             .k = c->chunk_rows[0],
                                             .v = c->chunk_rows[1],
@@ -298,6 +348,9 @@ pleat_status pleat_device_cache_fill(pleat_device_cache *c, uint32_t seq_idx, co
                                      const uint32_t *n_low, uint64_t seed, void *stream, pleat_error *err) {
     PLEAT_TRY(check_seq(c, seq_idx, err));
     REQUIRE(n_high, "device cache: fill: no counts given");
+    PLEAT_FAIL_IF(
+        c->is_wide, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+        "device cache: fill is for heads of 64 and 128, groups up to 8, and neither windows nor bounded logits");
     filling f = {.n_high = n_high, .n_low = n_low};
     PLEAT_TRY(measure(c, &f, err));
     PLEAT_TRY(reserve(c, seq_idx, f.n_each, pleat__device_stream_of(stream), err));
@@ -353,15 +406,10 @@ static pleat_status open_batch(pleat_device_cache *c, pleat_error *err) {
     return PLEAT_OK;
 }
 
-static pleat_status check_layer(const pleat_device_cache *c, uint32_t layer, pleat_error *err) {
-    REQUIRE(layer < c->opt.n_layers, "device cache: no layer %u: there are %u", layer, c->opt.n_layers);
-    return PLEAT_OK;
-}
-
 /* One high slot a lane, and a low one where a token leaves the window. */
 static pleat__device_want want_of_step(const pleat_device_cache *c) {
     return (pleat__device_want){.n_new = {1, c->two_sided ? 1 : 0},
-                                .fill_hole = c->lanes.policy.is_leankv,
+                                .fill_hole = c->lanes.policy.is_leankv || c->windows,
                                 .n_tokens = c->lanes.n_tokens,
                                 .low_from = c->lanes.policy.window};
 }
@@ -391,7 +439,9 @@ pleat_status pleat_device_cache_append(pleat_device_cache *c, uint32_t layer, co
     PLEAT_TRY(check_step(c, true, err));
     PLEAT_TRY(check_layer(c, layer, err));
     REQUIRE(is_aligned(k, 8) && is_aligned(v, 8), "device cache: no keys or values, or not aligned to 8 bytes");
-    return pleat__device_lanes_append(&c->lanes, layer, k, v, pleat__device_stream_of(stream), err);
+    const pleat__device_stream s = pleat__device_stream_of(stream);
+    return c->is_wide ? pleat__device_wide_append(&c->lanes, layer, k, v, s, err)
+                      : pleat__device_lanes_append(&c->lanes, layer, k, v, s, err);
 }
 
 pleat_status pleat_device_cache_plan(pleat_device_cache *c, pleat_device_schedule schedule, void *stream,
@@ -400,8 +450,9 @@ pleat_status pleat_device_cache_plan(pleat_device_cache *c, pleat_device_schedul
     REQUIRE_STATE(c->lanes.pages.n_seqs > 0, "device cache: no batch has been set");
     REQUIRE(schedule == PLEAT_DEVICE_EQUAL_SHARES || schedule == PLEAT_DEVICE_PER_LANE,
             "device cache: no such schedule");
-    PLEAT_TRY(pleat__device_attn_schedule(&c->plans[schedule], &c->view, c->attn_workspaces[schedule],
-                                          pleat__device_stream_of(stream), err));
+    if (!c->is_wide) /* those kernels cut a lane by itself */
+        PLEAT_TRY(pleat__device_attn_schedule(&c->plans[schedule], &c->view, c->attn_workspaces[schedule],
+                                              pleat__device_stream_of(stream), err));
     c->schedule = schedule;
     c->is_planned = true;
     return PLEAT_OK;
@@ -414,6 +465,18 @@ pleat_status pleat_device_cache_attend(pleat_device_cache *c, uint32_t layer, co
     REQUIRE_STATE(c->is_planned, "device cache: no batch has been set, or attention to it has not been planned");
     REQUIRE(is_aligned(q, 16) && is_aligned(out, 16),
             "device cache: no queries or no place for the result, or not aligned to 16 bytes");
+    if (c->is_wide) {
+        const pleat__device_wide_attn attn = {.view = c->view,
+                                              .layer = layer,
+                                              .max_slots = c->opt.max_tokens,
+                                              .q = q,
+                                              .scale = c->scale,
+                                              .cap = c->opt.logit_cap,
+                                              .out = out,
+                                              .lse2 = lse2,
+                                              .workspace = c->wide_workspace};
+        return pleat__device_wide_decode(&attn, pleat__device_stream_of(stream), err);
+    }
     const bool scores = c->lanes.policy.is_leankv && c->in_step;
     pleat__device_attn_args args = {.view = c->view,
                                     .layer = layer,

@@ -14,6 +14,7 @@
 
 #include "attn/cuda/decode.h"
 #include "attn/cuda/prompt.h"
+#include "attn/cuda/wide.h"
 #include "cache/cuda/lanes.h"
 #include "core/memory.h"
 #include "pleat/device_cache.h"
@@ -36,6 +37,9 @@ struct pleat_device_cache {
     uint32_t n_pages;
     float scale;
     bool two_sided;
+    bool is_wide;      /* wide.cu's and wide.h's kernels do what the others cannot */
+    uint32_t *windows; /* [n_layers] as opt.windows, or NULL */
+    uint32_t *device_windows;
 
     pleat__device_lanes lanes; /* as kernels are handed it; the batch is lanes.pages.seq_idxs */
     pleat__device_view view;   /* the lanes as attention is handed them */
@@ -48,6 +52,7 @@ struct pleat_device_cache {
     float *lse2;                      /* [max_seqs][n_q_heads], for callers who want none */
     float *prompt_lse2;               /* [min(max_tokens, PLEAT_DEVICE_PROMPT_TOKENS)][n_q_heads] of a prompt's layer */
     void *prompt_workspace;           /* PLEAT__PROMPT_WORKSPACE_MAX */
+    void *wide_workspace;             /* pleat__device_wide_bytes(), where is_wide; nothing else of attention's then */
     uint16_t *chunk_rows[2]; /* [max_tokens][n_kv_heads][head_dim] keys, values of one layer; uniform formats */
     uint32_t *seq_idxs;      /* [max_seqs] the batch, in device memory */
 
@@ -71,6 +76,11 @@ struct pleat_device_cache {
 static inline pleat__device_stream pleat__device_stream_of(void *stream) {
     const pleat__device_stream of = {stream};
     return of;
+}
+
+/* The layer's window; 0: none. */
+static inline uint32_t pleat__device_window(const pleat_device_cache *c, uint32_t layer) {
+    return c->windows ? c->windows[layer] : 0;
 }
 
 /* Row of the first lane of a sequence. */

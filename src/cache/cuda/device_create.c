@@ -23,10 +23,13 @@
 #define MAX_SEQS 65535u
 #define MAX_LAYERS 1024u
 #define MAX_KV_HEADS 1024u
-#define MAX_GROUP 8u
+#define MAX_GROUP PLEAT__WIDE_GROUP
+#define MAX_HEAD_DIM PLEAT__WIDE_HEAD_DIM
+#define NARROW_GROUP 8u /* what decode.h's kernels take */
 #define MAX_TOKENS (1u << 24)
 #define MAX_PAGE_TOKENS 4096u /* of either side: step.cu's side_view divides by fewer quads than 2^10 + 1 */
 #define MAX_SCALE 65536.0f
+#define MIN_CAP 0x1p-16f
 #define MAX_ROWS (1u << 28)
 /* Lanes that fill a GPU with a warp each.  With fewer, a warp's loads are too few to hide their latency. */
 #define MANY_LANES 2048u
@@ -60,6 +63,18 @@ static pleat_status check_spec(const pleat_device_cache_options *opt, pleat_erro
     return PLEAT_OK;
 }
 
+static bool has_windows(const pleat_device_cache_options *opt) {
+    bool has = false;
+    for (uint32_t i = 0; opt->windows && i < opt->n_layers; i++) has |= opt->windows[i] > 0;
+    return has;
+}
+
+/* What attention's fast kernels, and so leankv, do not take. */
+static bool is_wide(const pleat_device_cache_options *opt) {
+    return (opt->head_dim != 64 && opt->head_dim != 128) || opt->n_q_heads / opt->n_kv_heads > NARROW_GROUP ||
+           opt->logit_cap > 0 || has_windows(opt);
+}
+
 static pleat_status check_options(const pleat_device_cache_options *opt, pleat_error *err) {
     REQUIRE(opt->size_bytes == sizeof *opt, "device cache: options are not from pleat_device_cache_options_default()");
     REQUIRE(opt->n_layers >= 1 && opt->n_layers <= MAX_LAYERS, "device cache: n_layers %u is outside 1..%u",
@@ -69,8 +84,10 @@ static pleat_status check_options(const pleat_device_cache_options *opt, pleat_e
     REQUIRE(opt->n_q_heads >= 1 && opt->n_q_heads % opt->n_kv_heads == 0 &&
                 opt->n_q_heads / opt->n_kv_heads <= MAX_GROUP,
             "device cache: n_q_heads %u is not 1..%u times n_kv_heads %u", opt->n_q_heads, MAX_GROUP, opt->n_kv_heads);
-    REQUIRE(opt->head_dim == 64 || opt->head_dim == 128, "device cache: head_dim %u is neither 64 nor 128",
-            opt->head_dim);
+    REQUIRE(opt->head_dim >= 16 && opt->head_dim <= MAX_HEAD_DIM && opt->head_dim % 16 == 0,
+            "device cache: head_dim %u is no multiple of 16 up to %u", opt->head_dim, MAX_HEAD_DIM);
+    REQUIRE(opt->logit_cap == 0 || (opt->logit_cap >= MIN_CAP && opt->logit_cap <= MAX_SCALE),
+            "device cache: logit_cap is neither 0 nor in 2^-16..65536");
     REQUIRE(opt->softmax_scale >= 0 && opt->softmax_scale <= MAX_SCALE,
             "device cache: softmax_scale is outside 0..65536");
     REQUIRE(opt->page_tokens <= MAX_PAGE_TOKENS && opt->page_tokens % PLEAT__TILE == 0,
@@ -83,6 +100,10 @@ static pleat_status check_options(const pleat_device_cache_options *opt, pleat_e
     REQUIRE((uint64_t)opt->max_seqs * opt->n_layers * opt->n_kv_heads <= MAX_ROWS,
             "device cache: max_seqs %u of %u layers with %u KV heads are more than %u lanes", opt->max_seqs,
             opt->n_layers, opt->n_kv_heads, MAX_ROWS);
+    PLEAT_FAIL_IF(is_wide(opt) && opt->spec.policy == PLEAT_POLICY_LEANKV, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "device cache: on a GPU leankv is for heads of 64 and 128, groups up to %u, and neither windows nor "
+                  "bounded logits",
+                  NARROW_GROUP);
     return check_spec(opt, err);
 }
 
@@ -129,6 +150,7 @@ static pleat_status derive(pleat_device_cache *c, pleat_error *err) {
     c->rows_per_seq = opt->n_layers * opt->n_kv_heads;
     c->scale = opt->softmax_scale > 0 ? opt->softmax_scale : 1.0f / sqrtf((float)opt->head_dim);
     c->two_sided = pleat__policy_has_low_side(spec);
+    c->is_wide = is_wide(opt);
     c->lanes.policy = (pleat__device_policy){.is_leankv = spec->policy == PLEAT_POLICY_LEANKV,
                                              .is_code = spec->step == PLEAT_STEP_CODE,
                                              .by_position = spec->threshold == PLEAT_THRESHOLD_POSITION,
@@ -163,6 +185,8 @@ static void carve_tables(pleat_device_cache *c, pleat__arena *arena) {
     c->lanes.fresh = take(arena, n_rows, sizeof *c->lanes.fresh);
     c->lanes.step = take(arena, 1, sizeof *c->lanes.step);
     c->seq_idxs = take(arena, c->opt.max_seqs, sizeof *c->seq_idxs);
+    c->device_windows = c->windows ? take(arena, c->opt.n_layers, sizeof *c->device_windows) : NULL;
+    c->lanes.windows = c->device_windows;
     c->lanes.scored_seqs = take(arena, c->opt.max_seqs, sizeof *c->lanes.scored_seqs);
     if (!pages) return;
     pleat__device_pages_carve(&c->lanes.pages, pages, c->n_pages, seqs_cap, c->rows_per_seq, row_len);
@@ -170,8 +194,21 @@ static void carve_tables(pleat_device_cache *c, pleat__arena *arena) {
     c->lanes.pages.seq_idxs = c->seq_idxs;
 }
 
+/* Keys and values of a chunk of any layer. */
+static void carve_chunk(pleat_device_cache *c, pleat__arena *arena) {
+    const uint64_t chunk_width = c->lanes.policy.is_leankv ? 0 : (uint64_t)c->opt.n_kv_heads * c->opt.head_dim;
+    for (int i = 0; i < 2; i++)
+        c->chunk_rows[i] = take(arena, c->opt.max_tokens * chunk_width, sizeof *c->chunk_rows[i]);
+}
+
 static void carve_workspace(pleat_device_cache *c, pleat__arena *arena) {
     const uint64_t n_heads = (uint64_t)c->opt.max_seqs * c->opt.n_q_heads;
+    carve_chunk(c, arena);
+    if (c->is_wide) {
+        c->wide_workspace = take(
+            arena, pleat__device_wide_bytes(c->opt.max_seqs, c->opt.n_q_heads, c->opt.head_dim, c->opt.max_tokens), 1);
+        return;
+    }
     for (int i = 0; i < 2; i++) c->attn_workspaces[i] = take(arena, c->plans[i].workspace_bytes, 1);
     c->logits = take(arena, n_heads * c->logits_stride, sizeof *c->logits);
     c->lse2 = take(arena, n_heads, sizeof *c->lse2);
@@ -179,9 +216,6 @@ static void carve_workspace(pleat_device_cache *c, pleat__arena *arena) {
         take(arena, (uint64_t)pleat__min_u32(c->opt.max_tokens, PLEAT_DEVICE_PROMPT_TOKENS) * c->opt.n_q_heads,
              sizeof *c->prompt_lse2);
     c->prompt_workspace = take(arena, PLEAT__PROMPT_WORKSPACE_MAX, 1);
-    const uint64_t chunk_width = c->lanes.policy.is_leankv ? 0 : (uint64_t)c->opt.n_kv_heads * c->opt.head_dim;
-    for (int i = 0; i < 2; i++)
-        c->chunk_rows[i] = take(arena, c->opt.max_tokens * chunk_width, sizeof *c->chunk_rows[i]);
     c->lanes.order = take(arena, (uint64_t)c->opt.n_kv_heads * c->opt.max_tokens, sizeof *c->lanes.order);
 }
 
@@ -218,12 +252,17 @@ static pleat_status take_memory(pleat_device_cache *c, pleat_error *err) {
     c->lanes.base = c->memory[0];
     PLEAT_TRY(take_device(c, carve_tables, 1, err));
     make_view(c);
-    PLEAT_TRY(pleat__device_attn_plan_init(&c->plans[0], &c->view, c->opt.max_seqs, PLEAT__DEVICE_EQUAL_SHARES, err));
-    PLEAT_TRY(pleat__device_attn_plan_init(&c->plans[1], &c->view, c->opt.max_seqs, PLEAT__DEVICE_PER_LANE, err));
+    if (!c->is_wide) {
+        PLEAT_TRY(
+            pleat__device_attn_plan_init(&c->plans[0], &c->view, c->opt.max_seqs, PLEAT__DEVICE_EQUAL_SHARES, err));
+        PLEAT_TRY(pleat__device_attn_plan_init(&c->plans[1], &c->view, c->opt.max_seqs, PLEAT__DEVICE_PER_LANE, err));
+    }
     PLEAT_TRY(take_device(c, carve_workspace, 2, err));
     const pleat__device_stream stream = {NULL};
     PLEAT_TRY(pleat__device_fill(c->memory[1], 0, c->memory_bytes[1], stream, err));
     PLEAT_TRY(pleat__device_fill(c->memory[2], 0, c->memory_bytes[2], stream, err));
+    if (c->windows)
+        PLEAT_TRY(pleat__device_copy(c->device_windows, c->windows, c->opt.n_layers * sizeof *c->windows, stream, err));
     PLEAT_TRY(pleat__device_pages_init(&c->lanes.pages, c->n_pages, stream, err));
     return pleat__device_wait(stream, err);
 }
@@ -238,6 +277,7 @@ static void carve_host(const pleat_device_cache_options *opt, pleat_device_cache
     to->batch = pleat__arena_take(arena, opt->max_seqs, sizeof *to->batch);
     to->placed = pleat__arena_take(arena, opt->n_layers, 1);
     to->marks = pleat__arena_take(arena, opt->max_seqs, 1);
+    to->windows = has_windows(opt) ? pleat__arena_take(arena, opt->n_layers, sizeof *to->windows) : NULL;
     *c = at;
 }
 
@@ -257,6 +297,8 @@ pleat_status pleat_device_cache_create(const pleat_device_cache_options *opt, pl
     carve_host(opt, &c, &arena);
     c->al = al;
     c->opt = *opt;
+    if (c->windows) memcpy(c->windows, opt->windows, opt->n_layers * sizeof *c->windows);
+    c->opt.windows = c->windows;
     c->block = block;
     c->block_bytes = bytes;
     pleat_status status = derive(c, err);

@@ -166,14 +166,22 @@ pleat_status pleat_device_cache_length(pleat_device_cache *c, uint32_t seq_idx, 
 /* What is asked for. */
 typedef struct request {
     uint32_t first, n_tokens;
+    uint32_t ring, length; /* of a lane with a window: its slots; tokens of the sequence.  Else 0 */
     float *k, *v;
 } request;
+
+/* Position of the token in a slot of a lane whose pages have none. */
+static int64_t position_of(const request *want, uint32_t slot) {
+    if (want->ring == 0) return slot;
+    const uint32_t position = slot + (want->length - 1 - slot) / want->ring * want->ring;
+    return want->length - position == want->ring ? -1 : (int64_t)position; /* the next token's slot: no query sees it */
+}
 
 /* Tokens of one page into their rows.  Without positions slots stand for them. */
 static void export_page(const pleat__page_layout *l, uint8_t *page, uint32_t first_slot, uint32_t n,
                         const request *want) {
     for (uint32_t slot = 0; slot < n; slot++) {
-        const int64_t position = l->tracked ? pleat__positions(l, page)[slot] : (int64_t)first_slot + slot;
+        const int64_t position = l->tracked ? pleat__positions(l, page)[slot] : position_of(want, first_slot + slot);
         const int64_t at = position - want->first;
         if (position < 0 || at < 0 || at >= want->n_tokens) continue;
         pleat__quant_load_token(l, page, slot, want->k + at * l->head_dim, want->v + at * l->head_dim);
@@ -222,7 +230,8 @@ pleat_status pleat_device_cache_export(pleat_device_cache *c, uint32_t seq_idx, 
     const uint64_t n = (uint64_t)n_tokens * c->opt.head_dim;
     memset(k, 0, n * sizeof *k);
     memset(v, 0, n * sizeof *v);
-    const request want = {first, n_tokens, k, v};
+    const uint32_t ring = pleat__device_window(c, layer);
+    const request want = {first, n_tokens, ring, ring ? length : 0, k, v};
     const uint32_t row = pleat__device_first_row(c, seq_idx) + layer * c->opt.n_kv_heads + kv_head;
     const pleat_status status = export_row(c, row, &want, pleat__device_stream_of(stream), page, err);
     pleat__free(&c->al, page, 1, c->lanes.page_bytes);

@@ -65,8 +65,10 @@ typedef struct pleat__device_lanes {
     pleat__page_layout layouts[2]; /* [side] */
     pleat__device_policy policy;
     uint32_t n_layers, n_kv_heads, head_dim, max_tokens;
-    uint32_t many_lanes;            /* from so many in a batch on, end gives each lane a warp, below eight */
-    uint32_t *n_tokens;             /* [max_seqs] stored in the sequence, a step's new one included from grow on */
+    const uint32_t
+        *windows;        /* [n_layers] newest tokens that the layer's lanes keep; 0: all.  NULL: all layers keep all */
+    uint32_t many_lanes; /* from so many in a batch on, end gives each lane a warp, below eight */
+    uint32_t *n_tokens;  /* [max_seqs] stored in the sequence, a step's new one included from grow on */
     pleat__device_new_token *fresh; /* [n_seqs * rows_per_seq], lane by lane of the batch */
     /* [n_seqs] whose scores attention adds to in a step: the batch, or if the step is refused the row behind the last
      * one, which is always empty. */
@@ -103,7 +105,20 @@ pleat_status pleat__device_lanes_gather(const pleat__device_lanes *lanes, const 
                                         uint16_t *keys, uint16_t *values, pleat__device_stream stream,
                                         pleat_error *err);
 
-/* Rows of sequence `to`, which have n_pages pages each, hold what those of `from` hold in as many. */
+/* What wide.cu has in place of class, place, extend, gather and append, for uniform formats, heads of any length and
+ * layers with a window.  count says what the layer's rows hold once the sequence has n_tokens; store is for prompts and
+ * chunks, and gather of tokens from `first` on, which is 0 or what the layer's window still holds. */
+pleat_status pleat__device_wide_count(const pleat__device_lanes *lanes, uint32_t seq_idx, uint32_t layer,
+                                      uint32_t n_tokens, pleat__device_stream stream, pleat_error *err);
+pleat_status pleat__device_wide_store(const pleat__device_lanes *lanes, const pleat__device_prompt *prompt,
+                                      pleat__device_stream stream, pleat_error *err);
+pleat_status pleat__device_wide_gather(const pleat__device_lanes *lanes, const pleat__device_prompt *chunk,
+                                       uint32_t first, uint16_t *keys, uint16_t *values, pleat__device_stream stream,
+                                       pleat_error *err);
+pleat_status pleat__device_wide_append(const pleat__device_lanes *lanes, uint32_t layer, const void *k, const void *v,
+                                       pleat__device_stream stream, pleat_error *err);
+
+/* Rows of sequence `to`, which have n_pages pages each, hold what those of `from` hold in as many, or in fewer. */
 pleat_status pleat__device_lanes_copy(const pleat__device_lanes *lanes, uint32_t from, uint32_t to, uint32_t n_pages,
                                       pleat__device_stream stream, pleat_error *err);
 

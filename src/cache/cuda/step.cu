@@ -42,16 +42,20 @@ static __device__ inline void count_tokens(const pleat__device_lanes &l, bool fi
     l.step->n_blocks = 0;
 }
 
+/* 1 + the slot of a ring's oldest token, once it is full; 0: it is not, or the lane is no ring. */
+static __device__ inline uint32_t next_hole(const pleat__device_lanes &l, uint32_t row, uint32_t n_tokens) {
+    const uint32_t ring = l.windows ? l.windows[row % l.pages.rows_per_seq / l.n_kv_heads] : 0;
+    return ring && n_tokens >= ring ? n_tokens % ring + 1 : 0;
+}
+
 /* The lane's slot for its token is in use from now on. */
 static __device__ inline pleat__device_new_token take_slot(const pleat__device_lanes &l, uint32_t row) {
     const uint32_t hole = l.pages.hole[row], slot = hole ? hole - 1 : l.pages.n_slots[0][row];
     const pleat__device_slot at = pleat__device_slot_at(&l.pages, row, 0, slot);
-    if (hole)
-        l.pages.hole[row] = 0;
-    else
-        l.pages.n_slots[0][row] = slot + 1;
-    return pleat__device_new_token{at.page, at.slot, hole ? slot | PLEAT__NEW_SLOT_IS_HOLE : slot,
-                                   l.n_tokens[row / l.pages.rows_per_seq]};
+    const uint32_t position = l.n_tokens[row / l.pages.rows_per_seq];
+    l.pages.hole[row] = next_hole(l, row, position + 1);
+    if (!hole) l.pages.n_slots[0][row] = slot + 1;
+    return pleat__device_new_token{at.page, at.slot, hole ? slot | PLEAT__NEW_SLOT_IS_HOLE : slot, position};
 }
 
 /* The tables have a row more than there are sequences. */

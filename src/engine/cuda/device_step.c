@@ -63,7 +63,7 @@ static pleat_status check_pages(const step *s) {
     for (uint32_t i = 0; i < e->opt.max_seqs; i++) used += pleat__engine_pages_of(e, e->device->places[i].n_tokens);
     for (uint32_t i = 0; i < s->n_items; i++) {
         const uint32_t n_tokens = pleat__engine_place(e, s->items[i].seq)->n_tokens;
-        const uint64_t all = pleat__engine_pages_of(e, n_tokens + s->items[i].n_tokens);
+        const uint64_t all = pleat__engine_pages_between(e, n_tokens, n_tokens + s->items[i].n_tokens);
         PLEAT_FAIL_IF(all > e->device->n_pages, s->err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
                       "step: a sequence would need more than the %llu pages of the pool",
                       (unsigned long long)e->device->n_pages);

@@ -24,6 +24,7 @@ static void device_destroy(pleat_engine *e) {
         pleat__device_weights_destroy(&d->weights);
         pleat__device_stream_destroy(&d->stream);
     }
+    pleat__free(&e->al, d->windows, e->info.n_layers, sizeof *d->windows);
     pleat__free(&e->al, d->follows, e->opt.max_items, sizeof *d->follows);
     pleat__free(&e->al, d->is_prompt, e->opt.max_items, sizeof *d->is_prompt);
     pleat__free(&e->al, d->in_batch, e->opt.max_items, sizeof *d->in_batch);
@@ -52,6 +53,15 @@ static pleat_status take_host(pleat_engine *e, pleat_error *err) {
     return PLEAT_OK;
 }
 
+/* Where layers have one. */
+static pleat_status list_windows(pleat_engine *e, pleat_error *err) {
+    if (e->info.window == 0) return PLEAT_OK;
+    e->device->windows = pleat__alloc(&e->al, e->info.n_layers, sizeof *e->device->windows);
+    PLEAT_FAIL_IF(!e->device->windows, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "engine: out of memory");
+    for (uint32_t i = 0; i < e->info.n_layers; i++) e->device->windows[i] = pleat_model_layer_window(e->model, i);
+    return PLEAT_OK;
+}
+
 static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
     pleat__engine_device *d = e->device;
     pleat_device_cache_options opt;
@@ -63,6 +73,9 @@ static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
     opt.n_kv_heads = e->info.n_kv_heads;
     opt.n_q_heads = e->info.n_q_heads;
     opt.head_dim = e->info.head_dim;
+    PLEAT_TRY(list_windows(e, err));
+    opt.windows = e->device->windows;
+    opt.logit_cap = e->info.attn_logit_cap;
     opt.softmax_scale = e->info.softmax_scale;
     opt.page_tokens = e->opt.page_tokens;
     opt.max_seqs = e->opt.max_seqs;
@@ -178,7 +191,24 @@ static pleat_status device_compress(pleat_engine *e, pleat_seq seq, float ah, fl
 /* ---- what they hold ---------------------------------------------------------------------------------- */
 
 uint64_t pleat__engine_pages_of(const pleat_engine *e, uint32_t n_tokens) {
-    return (uint64_t)e->device->n_rows * pleat__div_up_u32(n_tokens, e->device->page_tokens);
+    const pleat__engine_device *d = e->device;
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < e->info.n_layers; i++) {
+        const uint32_t window = d->windows ? d->windows[i] : 0;
+        n += pleat__div_up_u32(window ? pleat__min_u32(window, n_tokens) : n_tokens, d->page_tokens);
+    }
+    return n * e->info.n_kv_heads;
+}
+
+uint64_t pleat__engine_pages_between(const pleat_engine *e, uint32_t n_before, uint32_t n_tokens) {
+    const pleat__engine_device *d = e->device;
+    uint64_t n = 0;
+    if (!d->windows || n_tokens <= n_before + 1) return pleat__engine_pages_of(e, n_tokens);
+    for (uint32_t i = 0; i < e->info.n_layers; i++) {
+        const uint32_t n_held = d->windows[i] ? pleat__min_u32(d->windows[i], n_before) : n_before;
+        n += pleat__div_up_u32(n_held + (n_tokens - n_before), d->page_tokens);
+    }
+    return n * e->info.n_kv_heads;
 }
 
 static void add_held(const pleat_engine *e, const pleat__place *place, const pleat_device_cache_held *held,

@@ -36,7 +36,8 @@ struct pleat__engine_device {
     uint32_t n_rows;             /* lanes of a sequence */
     uint32_t page_tokens;        /* of the high format */
     uint64_t page_bytes, n_pages;
-    bool is_uniform; /* pages are arithmetic */
+    bool is_uniform;   /* pages are arithmetic */
+    uint32_t *windows; /* [n_layers] of the model; NULL: none has one */
 };
 
 /* NULL: no such sequence is open. */
@@ -49,6 +50,10 @@ static inline uint32_t pleat__place_idx(const pleat_engine *e, const pleat__plac
 
 /* Pages of a place with so many tokens, where formats are uniform. */
 uint64_t pleat__engine_pages_of(const pleat_engine *e, uint32_t n_tokens);
+
+/* The most that it holds while it goes from n_before tokens to n_tokens, n_tokens - n_before of them in one prompt or
+ * chunk: then lanes with a window hold pages as if they had none. */
+uint64_t pleat__engine_pages_between(const pleat_engine *e, uint32_t n_before, uint32_t n_tokens);
 
 pleat_status pleat__engine_device_step(pleat_engine *e, const pleat_engine_item *items, uint32_t n_items,
                                        pleat_token *likeliest, pleat_error *err);

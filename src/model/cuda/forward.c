@@ -39,6 +39,7 @@ struct pleat__device_forward {
     float *step_attended; /* [max_items][n_q] */
     uint16_t *normed;     /* [block][n_embd] f16 */
     float *qkv;           /* [block][n_q + 2 n_kv] */
+    float *branch;        /* [block][n_embd] where branches are normed */
     uint16_t *h;          /* [block][n_ff] f16 */
     float *logits;        /* [logit rows][n_vocab] */
     float *received;      /* [n_kv_heads][rows], or NULL */
@@ -100,6 +101,12 @@ static void carve_gemm(pleat__device_forward *fw, uint64_t block, carver *c) {
     fw->gemm_work = carve(c, PLEAT__GEMM_WORK_BYTES, 1);
 }
 
+static bool has_post_norms(const pleat_model *m) {
+    bool has = false;
+    for (uint32_t i = 0; i < m->info.n_layers; i++) has |= m->layers[i].post_attn_norm || m->layers[i].post_ffn_norm;
+    return has;
+}
+
 static void carve_device(pleat__device_forward *fw, bool has_scores, carver *c) {
     const pleat_model_info *info = &fw->model->info;
     const uint64_t rows = fw->max_rows, block = pleat__min_u32(fw->max_rows, BLOCK_ROWS);
@@ -112,6 +119,7 @@ static void carve_device(pleat__device_forward *fw, bool has_scores, carver *c) 
     const uint64_t normed_rows = block > logit_rows(fw->max_items) ? block : logit_rows(fw->max_items);
     fw->normed = carve(c, normed_rows * info->n_embd, sizeof(uint16_t));
     fw->qkv = carve(c, block * (fw->n_q + 2 * fw->n_kv), sizeof(float));
+    fw->branch = carve(c, has_post_norms(fw->model) ? block * info->n_embd : 0, sizeof(float));
     fw->h = carve(c, block * info->n_ff, sizeof(uint16_t));
     fw->logits = carve(c, (uint64_t)logit_rows(fw->max_items) * info->n_vocab, sizeof(float));
     fw->received = has_scores ? carve(c, rows * info->n_kv_heads, sizeof(float)) : NULL;
@@ -276,21 +284,27 @@ static pleat_status make_heads(const launches *l, uint32_t layer_idx, rows r, co
     return pleat__device_heads_run(&heads, l->stream, l->err);
 }
 
-/* x += what a branch makes of its rows. */
+/* x += what a branch makes of its rows, which post_norm, where it is not NULL, norms before. */
 static pleat_status add_branch(const launches *l, const pleat__device_matrix *w, const uint16_t *plain,
-                               const void *from, bool is_f32, const float *bias, rows r) {
+                               const void *from, bool is_f32, const float *bias, const float *post_norm, rows r) {
     const pleat_model *m = l->fw->model;
-    const pleat__device_mul mul = {.w = *w,
-                                   .x = from,
-                                   .x_stride = w->tiles.cols,
-                                   .x_is_f32 = is_f32,
-                                   .n = r.n,
-                                   .end = PLEAT__MUL_ADD,
-                                   .y = x_of(l, r),
-                                   .y_stride = m->info.n_embd,
-                                   .bias = bias,
-                                   .scale = m->residual_scale};
-    return multiply(l, &mul, plain);
+    pleat__device_mul mul = {.w = *w,
+                             .x = from,
+                             .x_stride = w->tiles.cols,
+                             .x_is_f32 = is_f32,
+                             .n = r.n,
+                             .end = PLEAT__MUL_ADD,
+                             .y = x_of(l, r),
+                             .y_stride = m->info.n_embd,
+                             .bias = bias,
+                             .scale = m->residual_scale};
+    if (!post_norm) return multiply(l, &mul, plain);
+    mul.y = l->fw->branch;
+    mul.scale = 1;
+    PLEAT_TRY(pleat__device_fill(mul.y, 0, (uint64_t)r.n * m->info.n_embd * sizeof *mul.y, l->stream, l->err));
+    PLEAT_TRY(multiply(l, &mul, plain));
+    return pleat__device_add_normed(mul.y, post_norm, r.n, m->info.n_embd, m->rms_eps, m->residual_scale, x_of(l, r),
+                                    l->stream, l->err);
 }
 
 static pleat_status feed_forward(const launches *l, const pleat__device_layer *layer, rows r) {
@@ -306,7 +320,7 @@ static pleat_status feed_forward(const launches *l, const pleat__device_layer *l
                                     .y_stride = m->info.n_ff,
                                     .is_gelu = m->arch->is_gelu};
     PLEAT_TRY(multiply(l, &gate, l->plain ? l->plain->gate_up : NULL));
-    return add_branch(l, &layer->down, l->plain ? l->plain->down : NULL, fw->h, false, NULL, r);
+    return add_branch(l, &layer->down, l->plain ? l->plain->down : NULL, fw->h, false, NULL, layer->post_norms[1], r);
 }
 
 /* Logits of the rows, at most logit_rows of them, into logits. */
@@ -346,7 +360,7 @@ static pleat_status step_layer(const launches *l, uint32_t layer_idx, rows r) {
     if (!is_f32)
         PLEAT_TRY(pleat__device_halve(fw->step_attended, (uint64_t)r.n * fw->n_q, fw->attended, l->stream, l->err));
     const void *attended = is_f32 ? (const void *)fw->step_attended : fw->attended;
-    PLEAT_TRY(add_branch(l, &layer->o, NULL, attended, is_f32, layer->o_bias, r));
+    PLEAT_TRY(add_branch(l, &layer->o, NULL, attended, is_f32, layer->o_bias, layer->post_norms[0], r));
     return feed_forward(l, layer, r);
 }
 
@@ -375,7 +389,7 @@ static pleat_status prompt_attend(const launches *l, uint32_t layer_idx, uint32_
         PLEAT_TRY(pleat_device_cache_chunk_attend(l->cache, layer_idx, fw->q, fw->k, fw->v, fw->attended, l->stream.v,
                                                   l->err));
     else
-        PLEAT_TRY(pleat_device_cache_prompt_attend(l->cache, fw->q, fw->k, fw->v, fw->attended, fw->received,
+        PLEAT_TRY(pleat_device_cache_prompt_attend(l->cache, layer_idx, fw->q, fw->k, fw->v, fw->attended, fw->received,
                                                    l->stream.v, l->err));
     return pleat_device_cache_prompt(l->cache, layer_idx, fw->k, fw->v, fw->received, l->stream.v, l->err);
 }
@@ -414,7 +428,7 @@ static pleat_status prompt_layer(const launches *all, uint32_t layer_idx, uint32
     for (uint32_t from = wanted; from < n_tokens; from += BLOCK_ROWS) {
         const rows r = {from, pleat__min_u32(BLOCK_ROWS, n_tokens - from)};
         PLEAT_TRY(add_branch(l, &layer->o, l->plain ? plain.o : NULL, fw->attended + (uint64_t)from * fw->n_q, false,
-                             layer->o_bias, r));
+                             layer->o_bias, layer->post_norms[0], r));
         PLEAT_TRY(feed_forward(l, layer, r));
     }
     return PLEAT_OK;

@@ -76,13 +76,10 @@ static __device__ __forceinline__ float warp_sum(float x) {
     return x;
 }
 
-static __global__ void __launch_bounds__(NORM_THREADS)
-    norm(const float *x, const float *weight, uint32_t width, float eps, uint16_t *out) {
+/* 1 / sqrt(mean(x^2) + eps) of the block's row, in all threads. */
+static __device__ __forceinline__ float norm_factor(const float4 *row, uint32_t width, float eps) {
     __shared__ float sums[NORM_THREADS / 32];
-    const float4 *row = (const float4 *)(const void *)(x + (uint64_t)blockIdx.x * width);
     float sum = 0;
-    pleat__let_next_start();
-    pleat__wait_for_last();
     for (uint32_t i = threadIdx.x; i < width / 4; i += NORM_THREADS) {
         const float4 v = row[i];
         sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
@@ -93,7 +90,15 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     sum = 0;
 #pragma unroll
     for (uint32_t warp = 0; warp < NORM_THREADS / 32; warp++) sum += sums[warp];
-    const float factor = 1.0f / sqrtf(sum / (float)width + eps);
+    return 1.0f / sqrtf(sum / (float)width + eps);
+}
+
+static __global__ void __launch_bounds__(NORM_THREADS)
+    norm(const float *x, const float *weight, uint32_t width, float eps, uint16_t *out) {
+    const float4 *row = (const float4 *)(const void *)(x + (uint64_t)blockIdx.x * width);
+    pleat__let_next_start();
+    pleat__wait_for_last();
+    const float factor = norm_factor(row, width, eps);
     uint2 *to = (uint2 *)(void *)(out + (uint64_t)blockIdx.x * width);
     for (uint32_t i = threadIdx.x; i < width / 4; i += NORM_THREADS) {
         const float4 v = row[i], w = ((const float4 *)(const void *)weight)[i];
@@ -106,6 +111,31 @@ extern "C" pleat_status pleat__device_norm(const float *x, const float *weight, 
                                            uint16_t *out, pleat__device_stream stream, pleat_error *err) {
     pleat__launch(norm, n, NORM_THREADS, 0, stream, x, weight, width, eps, out);
     return PLEAT_CUDA_LAUNCHED("norming rows", err);
+}
+
+static __global__ void __launch_bounds__(NORM_THREADS)
+    add_normed(const float *y, const float *weight, uint32_t width, float eps, float scale, float *x) {
+    const float4 *row = (const float4 *)(const void *)(y + (uint64_t)blockIdx.x * width);
+    float4 *to = (float4 *)(void *)(x + (uint64_t)blockIdx.x * width);
+    pleat__let_next_start();
+    pleat__wait_for_last();
+    const float factor = norm_factor(row, width, eps);
+    for (uint32_t i = threadIdx.x; i < width / 4; i += NORM_THREADS) {
+        const float4 v = row[i], w = ((const float4 *)(const void *)weight)[i];
+        float4 sum = to[i];
+        sum.x += scale * (w.x * (v.x * factor));
+        sum.y += scale * (w.y * (v.y * factor));
+        sum.z += scale * (w.z * (v.z * factor));
+        sum.w += scale * (w.w * (v.w * factor));
+        to[i] = sum;
+    }
+}
+
+extern "C" pleat_status pleat__device_add_normed(const float *y, const float *weight, uint32_t n, uint32_t width,
+                                                 float eps, float scale, float *x, pleat__device_stream stream,
+                                                 pleat_error *err) {
+    pleat__launch(add_normed, n, NORM_THREADS, 0, stream, y, weight, width, eps, scale, x);
+    return PLEAT_CUDA_LAUNCHED("adding a normed branch", err);
 }
 
 #define HALVE_THREADS 256u
@@ -131,7 +161,7 @@ extern "C" pleat_status pleat__device_halve(const float *x, uint64_t n, uint16_t
 /* ---- heads --------------------------------------------------------------------------------------------- */
 
 #define HEADS_WARPS 4u
-#define MAX_PAIRS 2 /* of a lane: 128 dimensions */
+#define MAX_PAIRS 4 /* of a lane: 256 dimensions */
 
 /* Where a head's pair stands: its two dimensions. */
 static __device__ __forceinline__ uint2 pair_at(const pleat__device_heads &h, uint32_t pair) {

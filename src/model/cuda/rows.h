@@ -22,6 +22,10 @@ pleat_status pleat__device_embed(const pleat__device_matrix *embedding, const in
 pleat_status pleat__device_norm(const float *x, const float *weight, uint32_t n, uint32_t width, float eps,
                                 uint16_t *out, pleat__device_stream stream, pleat_error *err);
 
+/* x [n][width] += scale * norm(y [n][width]), the norm as above. */
+pleat_status pleat__device_add_normed(const float *y, const float *weight, uint32_t n, uint32_t width, float eps,
+                                      float scale, float *x, pleat__device_stream stream, pleat_error *err);
+
 /* out [n] f16 = x [n]; n is a multiple of 8. */
 pleat_status pleat__device_halve(const float *x, uint64_t n, uint16_t *out, pleat__device_stream stream,
                                  pleat_error *err);
@@ -30,7 +34,7 @@ pleat_status pleat__device_halve(const float *x, uint64_t n, uint16_t *out, plea
 typedef struct pleat__device_heads {
     const float *qkv; /* [n][(n_q_heads + 2 n_kv_heads) * head_dim] q, k, v side by side */
     uint32_t n;
-    uint32_t n_q_heads, n_kv_heads, head_dim; /* head_dim 64 or 128 */
+    uint32_t n_q_heads, n_kv_heads, head_dim; /* head_dim even, up to 256 */
     const float *biases[3];                   /* of q, k and v, or NULL */
     const float *norms[2];                    /* [head_dim] of q's heads and of k's, or NULL */
     float eps;

@@ -143,6 +143,8 @@ static pleat_status place_layer(walk *w, const pleat__layer *from, const float *
     PLEAT_TRY(place_one(w, &from->down, &to->down));
     PLEAT_TRY(place_vector(w, from->attn_norm, info->n_embd, &to->attn_norm));
     PLEAT_TRY(place_vector(w, from->ffn_norm, info->n_embd, &to->ffn_norm));
+    PLEAT_TRY(place_vector(w, from->post_attn_norm, info->n_embd, &to->post_norms[0]));
+    PLEAT_TRY(place_vector(w, from->post_ffn_norm, info->n_embd, &to->post_norms[1]));
     PLEAT_TRY(place_vector(w, from->q_norm, info->head_dim, &to->head_norms[0]));
     PLEAT_TRY(place_vector(w, from->k_norm, info->head_dim, &to->head_norms[1]));
     PLEAT_TRY(place_vector(w, from->o_bias, info->n_embd, &to->o_bias));
@@ -171,11 +173,9 @@ static pleat_status place_all(walk *w, uint32_t max_tokens) {
 
 const char *pleat__device_weights_lack(const pleat_model *m) {
     if (m->n_experts > 0) return "experts";
-    if (m->info.window > 0) return "layers with a sliding window";
-    if (m->info.attn_logit_cap > 0) return "bounded logits of attention";
-    if (m->info.n_embd % 32 || m->info.n_ff % 32) return "matrices whose rows are no multiple of 32 weights";
+    if (m->info.n_embd % 32 || m->info.n_ff % 32 || m->info.n_q_heads * m->info.head_dim % 32)
+        return "matrices whose rows are no multiple of 32 weights";
     for (uint32_t i = 0; i < m->info.n_layers; i++) {
-        if (m->layers[i].post_attn_norm || m->layers[i].post_ffn_norm) return "norms behind attention or feed-forward";
         if (m->layers[i].gate.rows == 0) return "no gate";
         if (m->layers[i].sinks) return "sinks of attention";
     }

@@ -18,6 +18,7 @@ typedef struct pleat__device_layer {
     uint32_t n_qkv;              /* 1: all in one; 3 */
     pleat__device_matrix o, gate_up, down;
     const float *attn_norm, *ffn_norm; /* [n_embd] */
+    const float *post_norms[2];        /* [n_embd] of what attention and the feed-forward add, or NULL */
     const float *head_norms[2];        /* [head_dim] of q and k, or NULL */
     const float *biases[3];            /* of q, k, v, or NULL */
     const float *o_bias;               /* [n_embd] or NULL */

@@ -119,9 +119,13 @@ static __device__ inline uint32_t *pleat__device_key_word(uint8_t *tile, uint32_
 }
 
 /* Its thread's four words of a value tile of 8 bits or less, and the bit at which the token's codes stand in each. */
+static __device__ inline uint4 *pleat__device_value_words_of(uint8_t *tile, uint32_t bits, uint32_t n_quads, uint32_t t,
+                                                             uint32_t token) {
+    return (uint4 *)(void *)tile + token * bits / 32 * n_quads + t;
+}
 template <int D>
 static __device__ inline uint4 *pleat__device_value_words(uint8_t *tile, uint32_t bits, uint32_t t, uint32_t token) {
-    return (uint4 *)(void *)tile + token * bits / 32 * (D / 4) + t;
+    return pleat__device_value_words_of(tile, bits, D / 4, t, token);
 }
 static __device__ inline uint32_t pleat__device_value_shift(uint32_t bits, uint32_t token) {
     return 8 * (token % 4) + bits * (token / 4 % (8 / bits));
@@ -221,10 +225,10 @@ static __device__ inline pleat__device_quad pleat__device_dequantise(const uint1
     return q;
 }
 
-template <int D>
-static __device__ inline pleat__device_quad pleat__device_load_key(const pleat__page_layout &l, uint8_t *page,
-                                                                   uint32_t slot) {
-    const uint32_t bits = l.format.k_bits, t = pleat__device_team_thread<D>(), token = slot % PLEAT__TILE;
+/* Quad t of a token's key. */
+static __device__ inline pleat__device_quad pleat__device_key_quad(const pleat__page_layout &l, uint8_t *page,
+                                                                   uint32_t slot, uint32_t t) {
+    const uint32_t bits = l.format.k_bits, token = slot % PLEAT__TILE;
     uint8_t *tile = pleat__device_k_tile(l, page, slot / PLEAT__TILE);
     if (bits == 16) {
         const __half *halves = (const __half *)(const void *)tile + 4 * t * PLEAT__TILE + token;
@@ -238,17 +242,29 @@ static __device__ inline pleat__device_quad pleat__device_load_key(const pleat__
     return pleat__device_dequantise(pleat__device_k_meta(l, page, slot / PLEAT__TILE), token, codes);
 }
 
-template <int D>
-static __device__ inline pleat__device_quad pleat__device_load_value(const pleat__page_layout &l, uint8_t *page,
-                                                                     uint32_t slot) {
-    const uint32_t bits = l.format.v_bits, t = pleat__device_team_thread<D>(), token = slot % PLEAT__TILE;
+/* Quad t of n_quads of a token's value. */
+static __device__ inline pleat__device_quad pleat__device_value_quad(const pleat__page_layout &l, uint8_t *page,
+                                                                     uint32_t slot, uint32_t n_quads, uint32_t t) {
+    const uint32_t bits = l.format.v_bits, token = slot % PLEAT__TILE;
     uint8_t *tile = pleat__device_v_tile(l, page, slot / PLEAT__TILE);
-    if (bits == 16) return pleat__device_quad_of(((const uint2 *)(const void *)tile)[token * (D / 4) + t]);
+    if (bits == 16) return pleat__device_quad_of(((const uint2 *)(const void *)tile)[token * n_quads + t]);
     const uint32_t mask = (1u << bits) - 1, shift = pleat__device_value_shift(bits, token), flip = bits == 8 ? 0x80 : 0;
-    const uint4 w = *pleat__device_value_words<D>(tile, bits, t, token);
+    const uint4 w = *pleat__device_value_words_of(tile, bits, n_quads, t, token);
     const uint32_t codes[4] = {(w.x >> shift & mask) ^ flip, (w.y >> shift & mask) ^ flip, (w.z >> shift & mask) ^ flip,
                                (w.w >> shift & mask) ^ flip};
     return pleat__device_dequantise(pleat__device_v_meta(l, page, slot / PLEAT__TILE), token, codes);
+}
+
+/* A team's thread's quad of a token. */
+template <int D>
+static __device__ inline pleat__device_quad pleat__device_load_key(const pleat__page_layout &l, uint8_t *page,
+                                                                   uint32_t slot) {
+    return pleat__device_key_quad(l, page, slot, pleat__device_team_thread<D>());
+}
+template <int D>
+static __device__ inline pleat__device_quad pleat__device_load_value(const pleat__page_layout &l, uint8_t *page,
+                                                                     uint32_t slot) {
+    return pleat__device_value_quad(l, page, slot, D / 4, pleat__device_team_thread<D>());
 }
 
 /* ---- copy ------------------------------------------------------------------------------------------------------ */

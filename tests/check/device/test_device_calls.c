@@ -142,7 +142,7 @@ static void check_prompt_attention(rig *r, uint32_t n) {
     for (uint64_t i = 0; i < n_q; i++) q[i] = pleat__f32_to_f16(check_normal());
     copy(device_q, q, n_q * 2);
     make_rows(r, n);
-    CHECK_STATUS(pleat_device_cache_prompt_attend(r->cache, device_q, r->device_k, r->device_v, device_out,
+    CHECK_STATUS(pleat_device_cache_prompt_attend(r->cache, 0, device_q, r->device_k, r->device_v, device_out,
                                                   r->device_received, NULL, NULL),
                  PLEAT_OK);
     copy(out, device_out, n_q * 2);
@@ -169,8 +169,8 @@ static void test_prompt_attention(void) {
         rig r;
         const pleat_device_cache_options opt = options_of("leankv:ah=1.5,al=0.6,window=16", i % 2 ? 64 : 128);
         if (!rig_init(&r, &opt)) return;
-        CHECK_STATUS(pleat_device_cache_prompt_attend(r.cache, r.device_q, r.device_k, r.device_v, r.device_out, NULL,
-                                                      NULL, NULL),
+        CHECK_STATUS(pleat_device_cache_prompt_attend(r.cache, 0, r.device_q, r.device_k, r.device_v, r.device_out,
+                                                      NULL, NULL, NULL),
                      PLEAT_E_STATE);
         CHECK_STATUS(pleat_device_cache_prompt_begin(r.cache, 1, lengths[i], NULL, NULL), PLEAT_OK);
         for (uint32_t layer = 0; layer < LAYERS; layer++) {
@@ -434,14 +434,14 @@ static void test_misuse(void) {
     pleat_device_cache *c = NULL;
     pleat_error err;
     pleat_device_cache_options opt = options_of("k8v4", 128);
-    opt.head_dim = 96;
+    opt.head_dim = 100;
     CHECK(pleat_device_cache_create(&opt, &c, &err) < 0);
     CHECK(pleat_device_cache_create(NULL, &c, NULL) < 0);
     pleat_device_cache_destroy(NULL);
     pleat_device_cache_destroy(&c);
     CHECK_DEVICE();
     CHECK_STATUS(pleat_device_cache_create(&opt, &c, &err), PLEAT_E_ARG);
-    CHECK(strstr(err.text, "head_dim 96") != NULL);
+    CHECK(strstr(err.text, "head_dim 100") != NULL);
     opt = options_of("h2o:budget=25%", 128);
     CHECK_STATUS(pleat_device_cache_create(&opt, &c, &err), PLEAT_E_UNSUPPORTED);
     opt = options_of("f16", 128);

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_device_wide.c: heads of any length, groups up to 16, windows and bounded logits on a GPU.
+ *
+ *     the cache     beside the CPU's, which is handed the same keys, values and queries: what is stored is the same to the
+ *                   bit, and attention is as near as its law says
+ *     the engine    tiny random models beside the CPU's engine: those of tests/golden, whose feed-forward is made longer
+ *                   and heads of another shape
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/half.h"
+#include "hw/device.h"
+#include "model/internal.h"
+#include "model_rig.h"
+#include "pleat/device_cache.h"
+
+enum { N_LAYERS = 2, N_SEQS = 3, N_MOST = 400 };
+
+/* ---- the cache ------------------------------------------------------------------------------------------------- */
+
+typedef struct shape {
+    uint32_t head_dim, n_kv_heads, n_group;
+    uint32_t windows[N_LAYERS];
+    float cap;
+    const char *spec;
+} shape;
+
+/* Both caches, and a step's rows on either side. */
+typedef struct pair {
+    shape s;
+    pleat_cache *cpu;
+    pleat_device_cache *gpu;
+    pleat_seq seqs[N_SEQS];
+    uint32_t lengths[N_SEQS];
+    float *q, *k, *v, *out;                            /* [rows][heads][head_dim] */
+    void *device_q, *device_k, *device_v, *device_out; /* f16; of a step's attention f32 */
+    uint16_t *halves;
+} pair;
+
+static const pleat__device_stream default_stream = {NULL};
+
+static void *device_alloc(uint64_t bytes) {
+    void *p = NULL;
+    CHECK_STATUS(pleat__device_alloc(bytes, &p, NULL), PLEAT_OK);
+    return p;
+}
+
+static void copy(void *to, const void *from, uint64_t bytes) {
+    CHECK_STATUS(pleat__device_copy(to, from, bytes, default_stream, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat__device_wait(default_stream, NULL), PLEAT_OK);
+}
+
+static uint64_t kv_width(const pair *p) { return (uint64_t)p->s.n_kv_heads * p->s.head_dim; }
+static uint64_t q_width(const pair *p) { return kv_width(p) * p->s.n_group; }
+
+static bool pair_init(pair *p, const shape *s) {
+    pleat_cache_options cpu;
+    pleat_device_cache_options gpu;
+    pleat_error err = {0};
+    *p = (pair){.s = *s};
+    pleat_cache_options_default(&cpu);
+    pleat_device_cache_options_default(&gpu);
+    CHECK_STATUS(pleat_spec_parse(s->spec, &cpu.spec, NULL), PLEAT_OK);
+    gpu.spec = cpu.spec;
+    gpu.n_layers = cpu.n_layers = N_LAYERS;
+    gpu.n_kv_heads = cpu.n_kv_heads = s->n_kv_heads;
+    gpu.n_q_heads = cpu.n_q_heads = s->n_kv_heads * s->n_group;
+    gpu.head_dim = cpu.head_dim = s->head_dim;
+    gpu.max_seqs = cpu.max_seqs = N_SEQS;
+    gpu.max_tokens = cpu.max_tokens = cpu.step_tokens = N_MOST;
+    gpu.windows = cpu.windows = p->s.windows;
+    gpu.logit_cap = cpu.logit_cap = s->cap;
+    const pleat_status status = pleat_device_cache_create(&gpu, &p->gpu, &err);
+    check_context("%s, heads of %u: %s", s->spec, s->head_dim, err.text);
+    if (!CHECK_STATUS(status, PLEAT_OK)) return false;
+    if (!CHECK_STATUS(pleat_cache_create(&cpu, &p->cpu, &err), PLEAT_OK)) return false;
+    for (uint32_t i = 0; i < N_SEQS; i++) CHECK_STATUS(pleat_cache_open(p->cpu, N_MOST, &p->seqs[i]), PLEAT_OK);
+    const uint64_t n = N_MOST * q_width(p);
+    p->q = malloc(n * 4), p->k = malloc(n * 4), p->v = malloc(n * 4), p->out = malloc(n * 4), p->halves = malloc(n * 2);
+    p->device_q = device_alloc(n * 2), p->device_k = device_alloc(n * 2);
+    p->device_v = device_alloc(n * 2), p->device_out = device_alloc(n * 4);
+    return true;
+}
+
+static void pair_free(pair *p) {
+    pleat_device_cache_usage u;
+    for (uint32_t i = 0; i < N_SEQS; i++) CHECK_STATUS(pleat_device_cache_close(p->gpu, i, NULL, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_check(p->gpu, NULL, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_get_usage(p->gpu, &u, NULL, NULL), PLEAT_OK);
+    CHECK_EQ_U64(u.pages_used, 0);
+    pleat_device_cache_destroy(&p->gpu);
+    pleat_cache_destroy(&p->cpu);
+    free(p->q), free(p->k), free(p->v), free(p->out), free(p->halves);
+    void *device[] = {p->device_q, p->device_k, p->device_v, p->device_out};
+    for (size_t i = 0; i < CHECK_COUNT(device); i++) pleat__device_free(device[i]);
+}
+
+/* n numbers that f16 holds, on both sides. */
+static void make_numbers(pair *p, float *here, void *there, uint64_t n, float size) {
+    for (uint64_t i = 0; i < n; i++) {
+        p->halves[i] = pleat__f32_to_f16(size * check_normal());
+        here[i] = pleat__f16_to_f32(p->halves[i]);
+    }
+    copy(there, p->halves, n * 2);
+}
+
+static void make_rows(pair *p, uint32_t n) {
+    make_numbers(p, p->q, p->device_q, n * q_width(p), 2);
+    make_numbers(p, p->k, p->device_k, n * kv_width(p), 1);
+    make_numbers(p, p->v, p->device_v, n * kv_width(p), 1);
+}
+
+/* out is the CPU's, got the GPU's. */
+static void compare_out(const pair *p, const float *got, uint64_t n) {
+    double off = 0, norm = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        off += ((double)got[i] - (double)p->out[i]) * ((double)got[i] - (double)p->out[i]);
+        norm += (double)p->out[i] * (double)p->out[i];
+    }
+    CHECK(norm > 0);
+    CHECK_NEAR(sqrt(off), 0, 2e-3 * sqrt(norm));
+}
+
+/* Every lane of a sequence, as it is stored. */
+static void compare_stored(const pair *p, uint32_t seq) {
+    const uint32_t n = p->lengths[seq];
+    const size_t bytes = (size_t)n * p->s.head_dim * sizeof(float);
+    float *rows[4];
+    for (int i = 0; i < 4; i++) rows[i] = malloc(bytes);
+    for (uint32_t layer = 0; layer < N_LAYERS; layer++)
+        for (uint32_t head = 0; head < p->s.n_kv_heads; head++) {
+            CHECK_STATUS(pleat_cache_export(p->cpu, p->seqs[seq], layer, head, 0, n, rows[0], rows[1]), PLEAT_OK);
+            CHECK_STATUS(pleat_device_cache_export(p->gpu, seq, layer, head, 0, n, rows[2], rows[3], NULL, NULL),
+                         PLEAT_OK);
+            CHECK_EQ_MEM(rows[2], rows[0], bytes);
+            CHECK_EQ_MEM(rows[3], rows[1], bytes);
+        }
+    for (int i = 0; i < 4; i++) free(rows[i]);
+}
+
+/* A prompt, or more of a sequence, in all layers. */
+static void read_some(pair *p, uint32_t seq, uint32_t n) {
+    const uint32_t n_past = p->lengths[seq];
+    const pleat_cache_item item = {.seq = p->seqs[seq], .n_tokens = n};
+    const uint64_t n_out = n * q_width(p);
+    float *got = malloc(n_out * sizeof *got);
+    CHECK_STATUS(pleat_cache_begin(p->cpu, &item, 1), PLEAT_OK);
+    CHECK_STATUS(n_past ? pleat_device_cache_chunk_begin(p->gpu, seq, n, NULL, NULL)
+                        : pleat_device_cache_prompt_begin(p->gpu, seq, n, NULL, NULL),
+                 PLEAT_OK);
+    for (uint32_t layer = 0; layer < N_LAYERS; layer++) {
+        make_rows(p, n);
+        CHECK_STATUS(pleat_cache_attend(p->cpu, layer, p->q, p->k, p->v, p->out), PLEAT_OK);
+        CHECK_STATUS(n_past ? pleat_device_cache_chunk_attend(p->gpu, layer, p->device_q, p->device_k, p->device_v,
+                                                              p->device_out, NULL, NULL)
+                            : pleat_device_cache_prompt_attend(p->gpu, layer, p->device_q, p->device_k, p->device_v,
+                                                               p->device_out, NULL, NULL, NULL),
+                     PLEAT_OK);
+        CHECK_STATUS(pleat_device_cache_prompt(p->gpu, layer, p->device_k, p->device_v, NULL, NULL, NULL), PLEAT_OK);
+        copy(p->halves, p->device_out, n_out * 2);
+        for (uint64_t i = 0; i < n_out; i++) got[i] = pleat__f16_to_f32(p->halves[i]);
+        compare_out(p, got, n_out);
+    }
+    CHECK_STATUS(pleat_cache_end(p->cpu), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_prompt_end(p->gpu, NULL, NULL), PLEAT_OK);
+    p->lengths[seq] += n;
+    CHECK_STATUS(pleat_device_cache_check(p->gpu, NULL, NULL), PLEAT_OK);
+    free(got);
+}
+
+/* A token of each of the sequences. */
+static void step(pair *p, const uint32_t *seqs, uint32_t n) {
+    pleat_cache_item items[N_SEQS];
+    float *got = malloc(n * q_width(p) * sizeof *got);
+    for (uint32_t i = 0; i < n; i++) items[i] = (pleat_cache_item){.seq = p->seqs[seqs[i]], .n_tokens = 1};
+    CHECK_STATUS(pleat_cache_begin(p->cpu, items, n), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_set_batch(p->gpu, seqs, n, NULL, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_begin(p->gpu, NULL, NULL), PLEAT_OK);
+    for (uint32_t layer = 0; layer < N_LAYERS; layer++) {
+        make_rows(p, n);
+        CHECK_STATUS(pleat_cache_attend(p->cpu, layer, p->q, p->k, p->v, p->out), PLEAT_OK);
+        CHECK_STATUS(pleat_device_cache_append(p->gpu, layer, p->device_k, p->device_v, NULL, NULL), PLEAT_OK);
+        CHECK_STATUS(pleat_device_cache_attend(p->gpu, layer, p->device_q, p->device_out, NULL, NULL, NULL), PLEAT_OK);
+        copy(got, p->device_out, n * q_width(p) * sizeof *got);
+        compare_out(p, got, n * q_width(p));
+    }
+    CHECK_STATUS(pleat_cache_end(p->cpu), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_end(p->gpu, NULL, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_wait(p->gpu, NULL, NULL), PLEAT_OK);
+    for (uint32_t i = 0; i < n; i++) p->lengths[seqs[i]]++;
+    free(got);
+}
+
+/* Prompts shorter and longer than the windows, one from single tokens alone; chunks; a fork; steps in changing company. */
+static void run_pair(pair *p) {
+    static const uint32_t all[] = {2, 0, 1}, two[] = {0, 2};
+    read_some(p, 0, 290);
+    read_some(p, 1, 7);
+    for (uint32_t i = 0; i < 20; i++) step(p, all, 3);
+    read_some(p, 1, 90);
+    read_some(p, 0, 33);
+    read_some(p, 2, 8);
+    for (uint32_t i = 0; i < 12; i++) step(p, two, 2);
+    for (uint32_t seq = 0; seq < N_SEQS; seq++) compare_stored(p, seq);
+    CHECK_STATUS(pleat_device_cache_close(p->gpu, 2, NULL, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_cache_close(p->cpu, p->seqs[2]), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_fork(p->gpu, 1, 2, NULL, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_cache_fork(p->cpu, p->seqs[1], N_MOST, &p->seqs[2]), PLEAT_OK);
+    p->lengths[2] = p->lengths[1];
+    for (uint32_t i = 0; i < 9; i++) step(p, all, 3);
+    for (uint32_t seq = 0; seq < N_SEQS; seq++) compare_stored(p, seq);
+    CHECK_STATUS(pleat_device_cache_check(p->gpu, NULL, NULL), PLEAT_OK);
+}
+
+static void the_cache_is_the_cpus(void) {
+    CHECK_DEVICE();
+    static const shape shapes[] = {
+        {256, 1, 4, {50, 0}, 0, "f16"},  {256, 2, 2, {0, 64}, 0, "k8v4"},   {80, 2, 3, {0, 0}, 0, "k4v2"},
+        {96, 1, 16, {17, 0}, 0, "k8v8"}, {128, 2, 1, {100, 33}, 5, "k8v4"}, {64, 1, 9, {0, 1}, 0, "f16"},
+        {16, 3, 4, {9, 0}, 50, "k2v4"},  {176, 1, 5, {0, 300}, 0, "k2v2"},  {112, 2, 8, {31, 32}, 0, "k4v4"},
+    };
+    for (size_t i = 0; i < CHECK_COUNT(shapes); i++) {
+        pair p;
+        if (pair_init(&p, &shapes[i])) run_pair(&p);
+        pair_free(&p);
+    }
+}
+
+static void what_it_does_not_take_is_named(void) {
+    CHECK_DEVICE();
+    static const uint32_t windows[] = {0, 8};
+    static const struct {
+        uint32_t head_dim, n_q_heads;
+        const uint32_t *windows;
+        float cap;
+        const char *spec, *words;
+        pleat_status status;
+    } cases[] = {
+        {272, 1, NULL, 0, "f16", "head_dim 272", PLEAT_E_ARG},
+        {72, 1, NULL, 0, "f16", "head_dim 72", PLEAT_E_ARG},
+        {64, 17, NULL, 0, "f16", "n_q_heads 17", PLEAT_E_ARG},
+        {64, 1, NULL, -1, "f16", "logit_cap", PLEAT_E_ARG},
+        {96, 1, NULL, 0, "leankv", "leankv", PLEAT_E_UNSUPPORTED},
+        {64, 1, windows, 0, "leankv", "leankv", PLEAT_E_UNSUPPORTED},
+        {64, 9, NULL, 0, "leankv", "leankv", PLEAT_E_UNSUPPORTED},
+    };
+    for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
+        pleat_device_cache_options opt;
+        pleat_device_cache *cache = NULL;
+        pleat_error err = {0};
+        pleat_device_cache_options_default(&opt);
+        CHECK_STATUS(pleat_spec_parse(cases[i].spec, &opt.spec, NULL), PLEAT_OK);
+        opt.n_layers = 2, opt.n_kv_heads = 1, opt.n_q_heads = cases[i].n_q_heads, opt.head_dim = cases[i].head_dim;
+        opt.max_tokens = 100, opt.windows = cases[i].windows, opt.logit_cap = cases[i].cap;
+        CHECK_STATUS(pleat_device_cache_create(&opt, &cache, &err), cases[i].status);
+        check_context("%zu: %s", i, err.text);
+        CHECK(strstr(err.text, cases[i].words) != NULL);
+        pleat_device_cache_destroy(&cache);
+    }
+}
+
+/* ---- models ------------------------------------------------------------------------------------------------------ */
+
+enum { N_FF = 64, N_PROMPT = 40, N_CHUNK = 17, N_SINGLE = 20, N_ALL = N_PROMPT + N_CHUNK + N_SINGLE };
+
+/* A golden model, and what was put in place of its tensors. */
+typedef struct tiny {
+    pleat_model *model;
+    void *of[64];
+    uint32_t n;
+} tiny;
+
+static pleat__matrix random_matrix(tiny *t, uint32_t rows, uint32_t cols) {
+    uint16_t *halves = t->of[t->n++] = malloc((size_t)rows * cols * sizeof *halves);
+    for (size_t i = 0; i < (size_t)rows * cols; i++) halves[i] = pleat__f32_to_f16(check_normal() / sqrtf((float)cols));
+    return (pleat__matrix){PLEAT__W_F16, rows, cols, (uint64_t)cols * 2, (const uint8_t *)halves};
+}
+
+static const float *random_norm(tiny *t, uint32_t n) {
+    float *x = t->of[t->n++] = malloc(n * sizeof *x);
+    for (uint32_t i = 0; i < n; i++) x[i] = 1 + 0.2f * check_normal();
+    return x;
+}
+
+/* Heads of another shape in place of a layer's. */
+static void reshape_heads(tiny *t, pleat__layer *l) {
+    const pleat_model_info *info = &t->model->info;
+    const uint32_t d = info->head_dim, n_q = info->n_q_heads * d, n_kv = info->n_kv_heads * d;
+    l->q = random_matrix(t, n_q, info->n_embd);
+    l->k = random_matrix(t, n_kv, info->n_embd);
+    l->v = random_matrix(t, n_kv, info->n_embd);
+    l->o = random_matrix(t, info->n_embd, n_q);
+    if (l->q_norm) l->q_norm = random_norm(t, d);
+    if (l->k_norm) l->k_norm = random_norm(t, d);
+}
+
+/* head_dim 0: heads stay. */
+static bool tiny_init(tiny *t, const char *name, uint32_t head_dim, uint32_t n_q_heads, uint32_t n_kv_heads) {
+    char path[256];
+    snprintf(path, sizeof path, "tests/golden/%s.gguf", name);
+    *t = (tiny){.model = model_of(path)};
+    pleat_model *m = t->model;
+    if (!m) return false;
+    m->info.n_ff = N_FF;
+    for (uint32_t r = 0; head_dim && r < m->n_ropes; r++) m->ropes[r].n_dims = head_dim;
+    if (head_dim) {
+        m->info.head_dim = head_dim, m->info.n_q_heads = n_q_heads, m->info.n_kv_heads = n_kv_heads;
+        m->info.softmax_scale = 1 / sqrtf((float)head_dim);
+    }
+    for (uint32_t i = 0; i < m->info.n_layers; i++) {
+        pleat__layer *l = &m->layers[i];
+        l->gate = random_matrix(t, N_FF, m->info.n_embd);
+        l->up = random_matrix(t, N_FF, m->info.n_embd);
+        l->down = random_matrix(t, m->info.n_embd, N_FF);
+        if (head_dim) reshape_heads(t, l);
+    }
+    return true;
+}
+
+static void tiny_free(tiny *t) {
+    pleat_model_destroy(&t->model);
+    while (t->n > 0) free(t->of[--t->n]);
+}
+
+static pleat_engine *engine_on(const tiny *t, const char *spec, uint32_t devices) {
+    pleat_engine_options opt = engine_options_of(spec);
+    opt.max_seqs = opt.max_items = 4;
+    opt.max_tokens = opt.chunk_tokens = 120;
+    opt.step_tokens = 480;
+    opt.devices = devices;
+    return engine_made(t->model, &opt);
+}
+
+static void step_one(pleat_engine *e, pleat_seq seq, const pleat_token *tokens, uint32_t n, float *logits) {
+    pleat_error err = {0};
+    const pleat_engine_item item = {.seq = seq, .tokens = tokens, .n_tokens = n, .n_logits = n, .logits = logits};
+    const pleat_status status = pleat_engine_step(e, &item, 1, &err);
+    if (status != PLEAT_OK) check_context("%s", err.text);
+    CHECK_STATUS(status, PLEAT_OK);
+}
+
+/* Logits of N_ALL tokens: a prompt, a later turn, single tokens. */
+static pleat_seq converse(pleat_engine *e, const pleat_token *tokens, uint32_t n_vocab, float *logits) {
+    pleat_seq seq = {0};
+    CHECK_STATUS(pleat_engine_open(e, 120, &seq), PLEAT_OK);
+    step_one(e, seq, tokens, N_PROMPT, logits);
+    step_one(e, seq, tokens + N_PROMPT, N_CHUNK, logits + (size_t)N_PROMPT * n_vocab);
+    for (uint32_t i = N_PROMPT + N_CHUNK; i < N_ALL; i++) step_one(e, seq, tokens + i, 1, logits + (size_t)i * n_vocab);
+    return seq;
+}
+
+/* Mean Kullback-Leibler divergence of positions. */
+static double mean_kld(const float *from, const float *to, uint32_t n_rows, uint32_t n_vocab) {
+    double sum = 0;
+    for (uint32_t row = 0; row < n_rows; row++, from += n_vocab, to += n_vocab) {
+        double a = 0, b = 0;
+        for (uint32_t i = 0; i < n_vocab; i++) a += exp((double)from[i]), b += exp((double)to[i]);
+        for (uint32_t i = 0; i < n_vocab; i++) {
+            const double p = (double)from[i] - log(a), q = (double)to[i] - log(b);
+            sum += exp(p) * (p - q);
+        }
+    }
+    return sum / n_rows;
+}
+
+/* Alone, in company and forked: the same bits. */
+static void check_company(pleat_engine *e, pleat_seq seq, const pleat_token *tokens, uint32_t n_vocab) {
+    enum { N = 10 };
+    const size_t bytes = n_vocab * sizeof(float);
+    float *many = malloc(4 * N * bytes), *alone = malloc(N * bytes);
+    pleat_seq all[4] = {seq};
+    pleat_engine_item items[4];
+    CHECK_STATUS(pleat_engine_fork(e, seq, 120, &all[1]), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_fork(e, seq, 120, &all[2]), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_open(e, 120, &all[3]), PLEAT_OK);
+    for (uint32_t i = 0; i < N; i++) {
+        step_one(e, all[2], tokens + i, 1, alone + (size_t)i * n_vocab);
+        for (uint32_t j = 0, n = 0; j < 4; j++) {
+            if (j == 2) continue;
+            items[n++] = (pleat_engine_item){.seq = all[j],
+                                             .tokens = tokens + i + (j == 3),
+                                             .n_tokens = 1,
+                                             .n_logits = 1,
+                                             .logits = many + (size_t)(j * N + i) * n_vocab};
+        }
+        CHECK_STATUS(pleat_engine_step(e, items, 3, NULL), PLEAT_OK);
+    }
+    CHECK_EQ_MEM(many, alone, N * bytes);
+    CHECK_EQ_MEM(many + (size_t)N * n_vocab, alone, N * bytes);
+    for (int j = 1; j < 4; j++) CHECK_STATUS(pleat_engine_close(e, all[j]), PLEAT_OK);
+    free(many), free(alone);
+}
+
+static void try_model(const tiny *t, const char *name) {
+    static const char *const specs[] = {"f16", "k8v4"};
+    const uint32_t n_vocab = t->model->info.n_vocab;
+    const size_t n = (size_t)N_ALL * n_vocab;
+    pleat_token tokens[N_ALL];
+    float *exact = malloc(n * sizeof *exact), *cpu = malloc(n * sizeof *cpu), *gpu = malloc(n * sizeof *gpu);
+    for (uint32_t i = 0; i < N_ALL; i++) tokens[i] = (pleat_token)check_below(n_vocab);
+    for (size_t i = 0; i < CHECK_COUNT(specs); i++) {
+        pleat_engine *engines[2] = {engine_on(t, specs[i], 0), engine_on(t, specs[i], 1)};
+        if (!engines[0] || !engines[1]) break;
+        pleat_cache_usage usages[2];
+        const pleat_seq on_cpu = converse(engines[0], tokens, n_vocab, cpu);
+        const pleat_seq on_gpu = converse(engines[1], tokens, n_vocab, gpu);
+        if (i == 0) memcpy(exact, cpu, n * sizeof *exact);
+        const double of_cpu = mean_kld(exact, cpu, N_ALL, n_vocab), of_gpu = mean_kld(exact, gpu, N_ALL, n_vocab);
+        printf("# %s, heads of %u, %s: the CPU's mean KLD from its f16 %.3g, the GPU's %.3g\n", name,
+               t->model->info.head_dim, specs[i], of_cpu, of_gpu);
+        check_context("%s, heads of %u, %s: %g from f16, and %g on the CPU", name, t->model->info.head_dim, specs[i],
+                      of_gpu, of_cpu);
+        CHECK(i == 0 ? of_gpu <= 1e-4 : of_gpu <= 1.5 * of_cpu + 1e-4);
+        CHECK_STATUS(pleat_engine_get_usage(engines[0], on_cpu, &usages[0]), PLEAT_OK);
+        CHECK_STATUS(pleat_engine_get_usage(engines[1], on_gpu, &usages[1]), PLEAT_OK);
+        CHECK_EQ_U64(usages[1].tokens_high, usages[0].tokens_high);
+        CHECK_EQ_U64(usages[1].pages_used, usages[0].pages_used);
+        if (t->model->info.window > 0 || t->model->info.head_dim > 64)
+            check_company(engines[1], on_gpu, tokens, n_vocab);
+        CHECK(pleat_engine_is_valid(engines[1]));
+        for (int e = 0; e < 2; e++) pleat_engine_destroy(&engines[e]);
+    }
+    free(exact), free(cpu), free(gpu);
+}
+
+static void models_run_as_on_the_cpu(void) {
+    CHECK_DEVICE();
+    static const struct {
+        const char *name;
+        uint32_t head_dim, n_q_heads, n_kv_heads;
+    } cases[] = {{"gemma3", 0, 0, 0},   {"gemma3", 256, 4, 1}, {"gemma3", 64, 16, 1}, {"gemma3", 96, 2, 2},
+                 {"gemma2", 0, 0, 0},   {"gemma2", 256, 4, 2}, {"gemma2", 80, 4, 1},  {"mistral", 128, 4, 2},
+                 {"mistral", 0, 0, 0},  {"phi3", 0, 0, 0},     {"qwen2", 0, 0, 0},    {"qwen3", 0, 0, 0},
+                 {"smollm3", 80, 4, 4}, {"granite", 0, 0, 0},  {"llama", 0, 0, 0}};
+    for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
+        tiny t;
+        check_context("%s", cases[i].name);
+        if (tiny_init(&t, cases[i].name, cases[i].head_dim, cases[i].n_q_heads, cases[i].n_kv_heads))
+            try_model(&t, cases[i].name);
+        tiny_free(&t);
+    }
+}
+
+static void models_that_do_not_run_are_refused_by_name(void) {
+    CHECK_DEVICE();
+    static const char *const cases[][2] = {{"mixtral", "experts"},
+                                           {"gpt-oss", "experts"},
+                                           {"qwen3moe", "experts"},
+                                           {"llama", "rows are no multiple of 32"}};
+    for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
+        char path[256];
+        snprintf(path, sizeof path, "tests/golden/%s.gguf", cases[i][0]);
+        pleat_model *m = model_of(path);
+        pleat_engine_options opt = engine_options_of("f16");
+        pleat_engine *e = NULL;
+        pleat_error err = {0};
+        opt.devices = 1;
+        opt.max_tokens = opt.chunk_tokens = 64;
+        CHECK_STATUS(pleat_engine_create(m, &opt, &e, &err), PLEAT_E_UNSUPPORTED);
+        check_context("%s: %s", cases[i][0], err.text);
+        CHECK(strstr(err.text, cases[i][1]) != NULL);
+        pleat_model_destroy(&m);
+    }
+}
+
+int main(int argc, char **argv) {
+    static const check_test tests[] = {
+        {"the cache is the CPU's", the_cache_is_the_cpus},
+        {"what it does not take is named", what_it_does_not_take_is_named},
+        {"models run as on the CPU", models_run_as_on_the_cpu},
+        {"models that do not run are refused by name", models_that_do_not_run_are_refused_by_name},
+    };
+    return check_main(tests, CHECK_COUNT(tests), argc, argv);
+}
