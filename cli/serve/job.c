@@ -52,6 +52,8 @@ struct job {
     char *before, *behind; /* of the arguments of a call that is forced (calls_frame); NULL: none is */
     uint64_t tag;          /* less the prompt's number */
     char id[48];
+    char *event_head; /* [n_event_head] of its events, up to their choices; NULL: none has been sent */
+    size_t n_event_head;
     int64_t created_s;
     double start_s;
     uint32_t n_prompts, n_open;
@@ -88,6 +90,7 @@ static void release(job *j) {
     json_decref(j->tools);
     free(j->before);
     free(j->behind);
+    free(j->event_head);
     free(j);
 }
 
@@ -135,7 +138,29 @@ static void send_choice(job *j, uint32_t i, json_t *delta, const char *finish) {
     send_json(j, event);
 }
 
+/* send_choice() of a text alone, which is what nearly all events are: the same bytes, and no tree of JSON for each. */
+static void send_plain(job *j, uint32_t i, const char *text, size_t n) {
+    static const char after[] = "\"logprobs\":null,\"finish_reason\":null}]}";
+    size_t n_quoted;
+    if (!j->event_head) {
+        j->event_head = reply_dump(frame(j, 1, json_array()), &j->n_event_head);
+        j->n_event_head -= 2; /* ]} */
+    }
+    char *quoted = reply_dump(json_stringn(text, n), &n_quoted);
+    char *event = cli_alloc(j->n_event_head + n_quoted + sizeof after + 64, 1);
+    const int n_event = sprintf(
+        event, j->p.is_chat ? "%.*s{\"index\":%u,\"delta\":{\"content\":%s},%s" : "%.*s{\"index\":%u,\"text\":%s,%s",
+        (int)j->n_event_head, j->event_head, i, quoted, after);
+    connection_send(j->c, event, (size_t)n_event);
+    free(event);
+    free(quoted);
+}
+
 static void send_piece(job *j, uint32_t i, const char *text, size_t n, const char *finish) {
+    if (n && !finish && !j->choices[i].logprobs) {
+        send_plain(j, i, text, n);
+        return;
+    }
     json_t *piece = json_stringn(n ? text : "", n);
     if (j->p.is_chat) piece = n || !finish ? json_pack("{s:o}", "content", piece) : (json_decref(piece), json_object());
     send_choice(j, i, piece, finish);

@@ -151,7 +151,7 @@ const char *reply_finish(pleat_finish finish) {
 }
 
 char *reply_dump(json_t *object, size_t *n_bytes) {
-    char *text = json_dumps(object, JSON_COMPACT);
+    char *text = json_dumps(object, JSON_COMPACT | JSON_ENCODE_ANY);
     json_decref(object);
     if (!text) { /* no memory, or no UTF-8, which nothing here is */
         cli_error("out of memory");

@@ -58,7 +58,7 @@ const char *reply_finish(pleat_finish finish);
 void reply_send(connection *c, int status, json_t *body);
 void reply_refuse(connection *c, int status, const char *field, const char *text);
 
-/* The object's text, to be freed; it takes the object. */
+/* The text of an object or another value, to be freed; it takes the object. */
 char *reply_dump(json_t *object, size_t *n_bytes);
 
 #endif

@@ -181,6 +181,36 @@ PY
 )" = "True False
 False"
 
+# Events of text alone are written by another way than those with logprobs: both have the same form
+for way in '/v1/completions "prompt": "The sea was calm and", "logprobs": 0' \
+    '/v1/completions "prompt": "The sea was calm and"' \
+    '/v1/chat/completions "messages": [{"role": "user", "content": "Hi"}], "logprobs": true' \
+    '/v1/chat/completions "messages": [{"role": "user", "content": "Hi"}]'; do
+    curl -s -m 600 -N "$url${way%% *}" -d "{${way#* }, \"max_tokens\": 12, \"temperature\": 0, \"stream\": true}"
+    echo "data: over"
+done >"$scratch/stream"
+check "events have one form" test "$(python3 - "$scratch/stream" <<'PY'
+import json, sys
+streams = [[]]
+for line in open(sys.argv[1]).read().splitlines():
+    if line == "data: over":
+        streams.append([])
+    elif line.startswith("data: {"):
+        streams[-1].append(json.loads(line[6:]))
+
+def form(event):
+    del event["id"], event["created"]
+    event["choices"][0]["logprobs"] = None
+    event.pop("timings", None)
+    return json.dumps(event)
+
+for way in (0, 2):
+    probable, plain = ([form(event) for event in stream] for stream in streams[way:way + 2])
+    assert probable == plain and len(plain) > 8, (probable, plain)
+print("same")
+PY
+)" = same
+
 # Refusals: OpenAI's form, the right status, both numbers
 refuses() {
     local status=$1 regex=$2
