@@ -13,7 +13,8 @@ static void carve(pleat__blocks_walk *w, const pleat__block_format *f, uint32_t 
     const uint64_t row = pleat__blocks_row(f), d = f->head_dim;
     w->heads = pleat__div_up_u32(n_group, PLEAT__BLOCKS_HEADS) * PLEAT__BLOCKS_HEADS;
     const uint64_t n = w->heads, longer = d > f->tokens ? d : f->tokens;
-    w->codes = pleat__arena_take(a, STREAMS * ROWS * longer + ROWS * PLEAT__BLOCKS_COLUMNS, 1);
+    for (uint32_t i = 0; i < 2; i++)
+        w->code_buffers[i] = pleat__arena_take(a, STREAMS * ROWS * longer + ROWS * PLEAT__BLOCKS_COLUMNS, 1);
     w->weights = pleat__arena_take(a, n * row, sizeof(float));
     w->rescale = pleat__arena_take(a, n, sizeof(float));
     w->share = pleat__arena_take(a, n, sizeof(float));
@@ -95,7 +96,7 @@ static bool open_group(pleat__blocks_walk *w, const pleat__block_run *run, uint3
 /* One matrix of every block of the group. */
 typedef struct matrices {
     pleat__section *sections[STREAMS];
-    uint8_t *out[STREAMS];
+    uint8_t *out[2][STREAMS]; /* of even slices, and of odd ones */
     const pleat__codebook *codebook;
     uint32_t n, n_vectors; /* of a slice */
 } matrices;
@@ -106,7 +107,7 @@ static void matrices_init(matrices *m, pleat__blocks_walk *w, const pleat__codeb
     m->n_vectors = (keys ? w->format->head_dim : w->format->tokens) / 4;
     for (uint32_t b = 0; b < m->n; b++) {
         m->sections[b] = keys ? &w->readers[b].k : &w->readers[b].v;
-        m->out[b] = w->codes + (size_t)b * m->n_vectors * 64;
+        for (uint32_t i = 0; i < 2; i++) m->out[i][b] = w->code_buffers[i] + (size_t)b * m->n_vectors * 64;
     }
 }
 
@@ -117,19 +118,33 @@ static bool are_done(const matrices *m) {
 }
 
 /* The next slice of every block's keys. */
-static void decode_keys(const pleat__codec_dsp *codec, const pleat__block_run *run, const matrices *m) {
+static void decode_keys(const pleat__codec_dsp *codec, const pleat__block_run *run, uint32_t slice, const matrices *m) {
     if (run->rd)
-        pleat__rd_decode_keys(codec, run->rd, m->sections, m->n, m->out);
+        pleat__rd_decode_keys(codec, run->rd, m->sections, m->n, m->out[slice % 2]);
     else
-        pleat__sections_decode(codec, m->codebook, m->sections, m->n, m->n_vectors, m->out);
+        pleat__sections_decode(codec, m->codebook, m->sections, m->n, m->n_vectors, m->out[slice % 2]);
 }
 
 static void decode_values(const pleat__codec_dsp *codec, const pleat__block_run *run, uint32_t slice,
                           const matrices *m) {
     if (run->rd)
-        pleat__rd_decode_values(codec, run->rd, slice, m->sections, m->n, m->out);
+        pleat__rd_decode_values(codec, run->rd, slice, m->sections, m->n, m->out[slice % 2]);
     else
-        pleat__sections_decode(codec, m->codebook, m->sections, m->n, m->n_vectors, m->out);
+        pleat__sections_decode(codec, m->codebook, m->sections, m->n, m->n_vectors, m->out[slice % 2]);
+}
+
+/* A slice is multiplied when the next has been decoded: codes are in the cache by then.  Tiles of AMX wait for codes that
+ * have just been written, since no store is forwarded to them. */
+static void multiply_keys(const pleat__blocks_steps *steps, pleat__blocks_walk *w, uint32_t slice) {
+    w->codes = w->code_buffers[slice % 2];
+    steps->keys(w, slice);
+}
+
+static void multiply_values(const pleat__blocks_steps *steps, pleat__blocks_walk *w, uint32_t slice) {
+    const uint32_t v_group = w->format->v_group;
+    w->codes = w->code_buffers[slice % 2];
+    if (slice * ROWS % v_group == 0) steps->values_begin(w, slice * ROWS / v_group);
+    steps->values(w, slice);
 }
 
 static bool add_group(const pleat__blocks_steps *steps, pleat__blocks_walk *w, const pleat__codec_dsp *codec,
@@ -139,23 +154,25 @@ static bool add_group(const pleat__blocks_steps *steps, pleat__blocks_walk *w, c
     matrices_init(&k, w, run->codebooks ? &run->codebooks->k : NULL, true);
     matrices_init(&v, w, run->codebooks ? &run->codebooks->v : NULL, false);
     steps->keys_begin(w);
-    for (uint32_t slice = 0; slice < f->tokens / ROWS; slice++) {
+    const uint32_t k_slices = f->tokens / ROWS, v_slices = f->head_dim / ROWS;
+    for (uint32_t slice = 0; slice < k_slices; slice++) {
         ahead_step(next);
-        decode_keys(codec, run, &k);
+        decode_keys(codec, run, slice, &k);
         ahead_step(next);
-        steps->keys(w, slice);
+        if (slice > 0) multiply_keys(steps, w, slice - 1);
     }
+    multiply_keys(steps, w, k_slices - 1);
     if (run->rd) pleat__blocks_rd_keys(w, run->rd, steps->mean, q);
     for (uint32_t h = 0; w->query->cap2 > 0 && h < w->query->n_group; h++)
         steps->cap(w->weights + (size_t)h * pleat__blocks_row(f), w->n_tokens, w->query->cap2);
     steps->softmax(w);
-    for (uint32_t slice = 0; slice < f->head_dim / ROWS; slice++) {
-        if (slice * ROWS % f->v_group == 0) steps->values_begin(w, slice * ROWS / f->v_group);
+    for (uint32_t slice = 0; slice < v_slices; slice++) {
         ahead_step(next);
         decode_values(codec, run, slice, &v);
         ahead_step(next);
-        steps->values(w, slice);
+        if (slice > 0) multiply_values(steps, w, slice - 1);
     }
+    multiply_values(steps, w, v_slices - 1);
     if (run->rd) pleat__blocks_rd_values(w, run->rd);
     return are_done(&k) && are_done(&v);
 }

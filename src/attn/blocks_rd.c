@@ -7,7 +7,7 @@
 #define T PLEAT__RD_TOKENS
 
 /* The call's memory: queries by column; for each head A and B of the means, and what does not turn; a block's cosines and
- * sines; X and Y. */
+ * sines; X and Y of two heads. */
 typedef struct rd_scratch {
     float *ordered, *ab, *flat, *cosines, *xy;
 } rd_scratch;

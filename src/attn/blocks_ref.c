@@ -55,6 +55,7 @@ static void keys_begin(pleat__blocks_walk *w) {
     const uint32_t d = w->format->head_dim, channels = w->format->by_channel;
     const float c = pleat__blocks_middle(w->format->k_levels);
     for (uint32_t b = 0; b < w->n_blocks; b++) {
+        if (pleat__blocks_was_folded(w, b)) continue;
         const pleat__block_reader *r = &w->readers[b];
         float middles[PLEAT__MAX_HEAD_DIM], steps[PLEAT__MAX_HEAD_DIM];
         for (uint32_t i = 0; i < d; i++) {

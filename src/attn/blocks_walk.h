@@ -33,12 +33,13 @@ typedef struct pleat__blocks_walk {
 
     /* A slice's codes, the next block's behind a block's.  PLEAT__BLOCKS_COLUMNS * 16 bytes more can be read. */
     uint8_t *codes;
-    float *weights;     /* [heads][4*T] logit2, from softmax on the weights against the group's maximum */
-    float *rescale;     /* [heads] 2^(m - m') for what acc->o holds */
-    float *share;       /* [heads] 2^(group's maximum - m') for the group's sums */
-    float *queries;     /* [heads][padded d] the variant's */
-    float *query_scale; /* [heads] the variant's, of the whole call */
-    float *query_sum;   /* [heads] likewise */
+    uint8_t *code_buffers[2]; /* of even slices, and of odd ones */
+    float *weights;           /* [heads][4*T] logit2, from softmax on the weights against the group's maximum */
+    float *rescale;           /* [heads] 2^(m - m') for what acc->o holds */
+    float *share;             /* [heads] 2^(group's maximum - m') for the group's sums */
+    float *queries;           /* [heads][padded d] the variant's */
+    float *query_scale;       /* [heads] the variant's, of the whole call */
+    float *query_sum;         /* [heads] likewise */
     void *key_factors; /* [PLEAT__STREAMS][heads][padded d] floats' memory, and a vector for each head: the variant's */
     void *value_factors;  /* [heads][row] likewise, and a vector for each head */
     float *key_scale;     /* [PLEAT__STREAMS][heads] the variant's, and so on */
@@ -51,10 +52,18 @@ typedef struct pleat__blocks_walk {
     uint8_t *copies;      /* [PLEAT__STREAMS] payloads that cross pages */
     float *rd;            /* pleat__blocks_rd_begin()'s */
     uint32_t blocks[PLEAT__STREAMS]; /* which of the lane's they are */
+    bool is_folded[PLEAT__STREAMS];  /* the query's factors there are those of the lane's steps */
     uint32_t heads;                  /* the group's, rounded up to PLEAT__BLOCKS_HEADS */
 } pleat__blocks_walk;
 
 static inline uint32_t pleat__blocks_row(const pleat__block_format *f) { return PLEAT__STREAMS * f->tokens; }
+
+/* Has the lane's steps, which this block of the group has, been folded into the query there?  Now they are. */
+static inline bool pleat__blocks_was_folded(pleat__blocks_walk *w, uint32_t block) {
+    const bool was = w->is_folded[block], is = w->readers[block].has_lane_steps;
+    w->is_folded[block] = is;
+    return was && is;
+}
 
 /* The middle of codes, from which they are counted. */
 static inline float pleat__blocks_middle(uint32_t n_levels) { return 0.5f * (float)(n_levels - 1); }
@@ -71,8 +80,8 @@ typedef struct pleat__blocks_means {
     uint32_t n_blocks, n_heads;
     const float *ab;   /* [n_heads][head_dim] A of each mean, then B of each */
     const float *flat; /* [n_heads] what does not turn */
-    float *cosines;    /* scratch [2][n_means]: of a block's first position, by mean; then its sines */
-    float *xy;         /* scratch [2][n_means] */
+    float *cosines;    /* scratch [2][n_means]: of a block's middle, by mean; then its sines */
+    float *xy;         /* scratch [2 heads][2][n_means] */
     float *logits;     /* [n_heads][row], a block's 64 behind the block's before */
     uint32_t row;
 } pleat__blocks_means;

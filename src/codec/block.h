@@ -141,6 +141,7 @@ typedef struct pleat__block_reader {
     const uint8_t *order;                               /* [T]; NULL: tokens in their own order */
     const uint8_t *escapes;                             /* rd: keys', then values' */
     uint32_t n_k_escapes, n_v_escapes;
+    bool has_lane_steps; /* rd: k_mins and k_steps are the lane's, those of every block that says so */
     pleat__section k, v;
 } pleat__block_reader;
 
@@ -166,6 +167,7 @@ bool pleat__block_is_intact(const pleat__block_format *format, const pleat__bloc
 /* Decoders for these CPU flags. */
 typedef struct pleat__codec_dsp {
     pleat__stream_decode_fn stream;
+    pleat__stream_decode_runs_fn runs;                                                    /* may be NULL */
     void (*raw)(const uint8_t *bytes, uint32_t n_bits, uint32_t n_vectors, uint8_t *out); /* n_bits 1..8 */
     void (*pack)(pleat__section *section, uint32_t n_vectors, uint8_t *out);
 } pleat__codec_dsp;

@@ -11,6 +11,7 @@
 
 void pleat__codec_dsp_init(pleat__codec_dsp *dsp, uint32_t cpu_flags) {
     dsp->stream = pleat__stream_decode_of(cpu_flags);
+    dsp->runs = pleat__stream_decode_runs_of(cpu_flags);
     dsp->raw = pleat__raw_decode_ref;
     dsp->pack = pleat__pack_decode_ref;
 #if PLEAT_X86

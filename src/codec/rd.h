@@ -67,12 +67,14 @@ void pleat__rd_books_centre(pleat__rd_books *books);
 /* The deviation, in steps, of a normal variable whose codes have the class's entropy. */
 double pleat__rd_spread_of(uint32_t class);
 
-/* How positions of blocks turn pairs of dimensions.  Shared by the lanes of layers with one rope. */
+/* How positions of blocks turn pairs of dimensions.  Shared by the lanes of layers with one rope.  A block's middle is
+ * its position 31.5: places as far before as behind it turn by the same angle, to either side. */
+#define PLEAT__RD_HALF (PLEAT__RD_TOKENS / 2)
 typedef struct pleat__rd_turns {
     uint32_t n_pairs;      /* 0: nothing turns */
     uint32_t first, other; /* pairs are (first*i, first*i + other) */
-    float *near;           /* [n_pairs][2][64] cosines and sines of places in a block */
-    float *far;            /* [n_blocks][2][n_pairs] of blocks' first positions */
+    float *near;           /* [n_pairs][2][32] cosines and sines of 0.5, 1.5, ... positions from a block's middle */
+    float *far;            /* [n_blocks][2][n_pairs] of blocks' middles */
 } pleat__rd_turns;
 
 void pleat__rd_turns_carve(const pleat_rope *rope, uint32_t n_blocks, pleat__rd_turns *turns, pleat__arena *arena);

@@ -51,7 +51,7 @@ double pleat__rd_spread_of(uint32_t class) {
 void pleat__rd_turns_carve(const pleat_rope *rope, uint32_t n_blocks, pleat__rd_turns *t, pleat__arena *arena) {
     const uint32_t n = rope ? rope->n_dims / 2 : 0;
     *t = (pleat__rd_turns){.n_pairs = n};
-    t->near = pleat__arena_take(arena, (uint64_t)n * 2 * PLEAT__RD_TOKENS, sizeof *t->near);
+    t->near = pleat__arena_take(arena, (uint64_t)n * 2 * PLEAT__RD_HALF, sizeof *t->near);
     t->far = pleat__arena_take(arena, (uint64_t)n_blocks * 2 * n, sizeof *t->far);
 }
 
@@ -60,12 +60,13 @@ void pleat__rd_turns_init(const pleat_rope *rope, uint32_t first_position, uint3
     t->first = rope->is_halves ? 1 : 2;
     t->other = rope->is_halves ? t->n_pairs : 1;
     for (uint32_t i = 0; i < t->n_pairs; i++) {
-        for (uint32_t j = 0; j < PLEAT__RD_TOKENS; j++) {
-            t->near[(size_t)(2 * i) * PLEAT__RD_TOKENS + j] = (float)cos(rope->frequencies[i] * j);
-            t->near[(size_t)(2 * i + 1) * PLEAT__RD_TOKENS + j] = (float)sin(rope->frequencies[i] * j);
+        for (uint32_t j = 0; j < PLEAT__RD_HALF; j++) {
+            t->near[(size_t)(2 * i) * PLEAT__RD_HALF + j] = (float)cos(rope->frequencies[i] * (j + 0.5));
+            t->near[(size_t)(2 * i + 1) * PLEAT__RD_HALF + j] = (float)sin(rope->frequencies[i] * (j + 0.5));
         }
         for (uint32_t b = 0; b < n_blocks; b++) {
-            const double angle = rope->frequencies[i] * ((double)first_position + (double)PLEAT__RD_TOKENS * b);
+            const double middle = (double)first_position + (double)PLEAT__RD_TOKENS * b + (PLEAT__RD_HALF - 0.5);
+            const double angle = rope->frequencies[i] * middle;
             t->far[(size_t)(2 * b) * t->n_pairs + i] = (float)cos(angle);
             t->far[(size_t)(2 * b + 1) * t->n_pairs + i] = (float)sin(angle);
         }
@@ -233,11 +234,13 @@ pleat__block_format pleat__rd_format(uint32_t head_dim) {
 void pleat__rd_add_mean(const pleat__rd_lane *lane, uint32_t block, uint32_t place, float factor, float *k,
                         size_t stride) {
     const pleat__rd_turns *t = lane->turns;
+    const bool is_behind = place >= PLEAT__RD_HALF;
+    const uint32_t from_middle = is_behind ? place - PLEAT__RD_HALF : PLEAT__RD_HALF - 1 - place;
     for (uint32_t i = 0; i < lane->n_means; i++) {
         const uint32_t pair = lane->mean_pair[i];
         const size_t x = (size_t)t->first * pair, y = x + t->other;
-        const float c = t->near[(size_t)(2 * pair) * PLEAT__RD_TOKENS + place];
-        const float s = t->near[(size_t)(2 * pair + 1) * PLEAT__RD_TOKENS + place];
+        const float *near = t->near + (size_t)(2 * pair) * PLEAT__RD_HALF + from_middle;
+        const float c = near[0], s = is_behind ? near[PLEAT__RD_HALF] : -near[PLEAT__RD_HALF];
         const float fc = t->far[(size_t)(2 * block) * t->n_pairs + pair];
         const float fs = t->far[(size_t)(2 * block + 1) * t->n_pairs + pair];
         const float cosine = fc * c - fs * s, sine = fs * c + fc * s;

@@ -51,18 +51,15 @@ static void shift_steps(const pleat__rd_lane *lane, uint32_t shift, uint8_t *min
     }
 }
 
-/* {0, a, b, c}[quarter], as sums that vectors of tokens can do. */
-INLINE uint16_t by_quarter(uint32_t quarter, uint32_t a, uint32_t b, uint32_t c) {
-    return (uint16_t)((quarter > 0) * a + (quarter > 1) * (b - a) + (quarter > 2) * (c - b));
-}
-
-/* Steps and minimums as f16, straight from exponents: {16, 19, 23, 27}/16 and fifteen of it, by their mantissas. */
+/* Steps and minimums as f16, straight from exponents: the mantissas of {16, 19, 23, 27}/16 and of fifteen of it.  They are
+ * {0, 0xC0, 0x1C0, 0x2C0} and {0, 0xF4, 0x1E4, 0x2D4}, as sums that vectors of 16-bit numbers can do. */
 static void expand_exponents(const uint8_t *exponents, uint8_t *restrict mins, uint8_t *restrict steps) {
     uint16_t step[T], min[T];
     for (uint32_t t = 0; t < T; t++) {
-        const uint16_t octave = (uint16_t)(exponents[t] / 4u - 24 + 15), quarter = exponents[t] % 4u;
-        step[t] = (uint16_t)((octave << 10) + by_quarter(quarter, 0xC0, 0x1C0, 0x2C0));
-        min[t] = (uint16_t)(0x8F80 + (octave << 10) + by_quarter(quarter, 0xF4, 0x1E4, 0x2D4)); /* 0x8F80: -15/2^15 */
+        const uint16_t e = exponents[t], quarter = e & 3u, octave = (uint16_t)((e >> 2) - (24 - 15));
+        const uint16_t is_some = (quarter | quarter >> 1) & 1u;
+        step[t] = (uint16_t)((octave << 10) + (quarter << 8) - (is_some << 6));
+        min[t] = (uint16_t)(0x8F80 + (octave << 10) + (quarter << 8) - (quarter << 4) + (is_some << 2)); /* -15/2^15 */
     }
     memcpy(steps, step, sizeof step);
     memcpy(mins, min, sizeof min);
@@ -128,6 +125,7 @@ pleat_status pleat__rd_open(const pleat__rd_lane *lane, const uint8_t *payload, 
         uint8_t *v_units = units + 4 * ((size_t)d + 1);
         if (shift > 0) shift_steps(lane, shift, units, units + 2 * (size_t)d);
         if (shift > 0) r->k_mins = units, r->k_steps = units + 2 * (size_t)d;
+        r->has_lane_steps = shift == 0;
         expand_exponents(exponents, v_units, v_units + 2 * T);
         r->v_mins = v_units;
         r->v_steps = v_units + 2 * T;
@@ -157,65 +155,97 @@ void pleat__rd_books_centre(pleat__rd_books *books) {
     }
 }
 
-static void decode_class(const pleat__codec_dsp *dsp, const pleat__codebook *book, pleat__section *const *sections,
-                         uint32_t n, uint32_t n_vectors, uint8_t *const *out) {
+/* The next vectors of n streams: runs that all have codes. */
+static void decode_stored(const pleat__codec_dsp *dsp, const pleat__stream_run *runs, uint32_t n_runs,
+                          pleat__section *const *sections, uint32_t n, uint8_t *const *out) {
     pleat__stream *streams[PLEAT__STREAMS] = {NULL};
-    if (book->n_levels == 0) {
-        for (uint32_t i = 0; i < n; i++) memset(out[i], PLEAT__RD_REACH, (size_t)64 * n_vectors);
+    uint8_t *at[PLEAT__STREAMS] = {NULL};
+    for (uint32_t i = 0; i < n; i++) {
+        streams[i] = &sections[i]->stream;
+        at[i] = out[i];
+    }
+    if (dsp->runs) {
+        dsp->runs(runs, n_runs, streams, n, at);
         return;
     }
-    for (uint32_t i = 0; i < n; i++) streams[i] = &sections[i]->stream;
-    dsp->stream(book, streams, n, n_vectors, out);
+    for (uint32_t r = 0; r < n_runs; r++) {
+        dsp->stream(runs[r].codebook, streams, n, runs[r].n_vectors, at);
+        for (uint32_t i = 0; i < n; i++) at[i] += (size_t)64 * runs[r].n_vectors;
+    }
 }
 
-/* The slice of a block whose classes are its own: groups with one class behind each other go together. */
-static void decode_own_keys(const pleat__codec_dsp *dsp, const pleat__rd_lane *lane, pleat__section *section,
-                            uint8_t *out) {
-    const uint32_t n = pleat__rd_k_class_bytes(lane->head_dim);
-    for (uint32_t from = 0, to = 1; from < n; from = to++) {
-        while (to < n && section->classes[to] == section->classes[from]) to++;
-        const uint32_t n_vectors = (to - from) * (PLEAT__RD_K_COLUMNS / 4);
-        decode_class(dsp, &lane->books->k[section->classes[from]], &section, 1, n_vectors, &out);
-        out += (size_t)64 * n_vectors;
+/* The next vectors of n sections; where a run's class stores nothing all codes are 0. */
+static void decode(const pleat__codec_dsp *dsp, const pleat__stream_run *runs, uint32_t n_runs,
+                   pleat__section *const *sections, uint32_t n, uint8_t *const *out) {
+    uint8_t *at[PLEAT__STREAMS] = {NULL};
+    for (uint32_t i = 0; i < n; i++) at[i] = out[i];
+    for (uint32_t from = 0, to; from < n_runs; from = to) {
+        const bool is_stored = runs[from].codebook->n_levels > 0;
+        size_t n_bytes = 0;
+        for (to = from; to < n_runs && (runs[to].codebook->n_levels > 0) == is_stored; to++)
+            n_bytes += (size_t)64 * runs[to].n_vectors;
+        if (is_stored) decode_stored(dsp, runs + from, to - from, sections, n, at);
+        for (uint32_t i = 0; i < n; i++) {
+            if (!is_stored) memset(at[i], PLEAT__RD_REACH, n_bytes);
+            at[i] += n_bytes;
+        }
     }
+}
+
+/* Runs of a slice of keys: groups of columns with one class behind each other are one. */
+static uint32_t runs_of_keys(const pleat__rd_lane *lane, const uint8_t *classes, pleat__stream_run *runs) {
+    const uint32_t n_vectors = PLEAT__RD_K_COLUMNS / 4, n = pleat__rd_k_class_bytes(lane->head_dim);
+    uint32_t n_runs = 0;
+    for (uint32_t g = 0; g < n; g++) {
+        if (g > 0 && classes[g] == classes[g - 1])
+            runs[n_runs - 1].n_vectors += n_vectors;
+        else
+            runs[n_runs++] = (pleat__stream_run){&lane->books->k[classes[g]], n_vectors};
+    }
+    return n_runs;
+}
+
+/* Those of some sections that have the classes of the lane, and where their codes go. */
+typedef struct alike {
+    pleat__section *sections[PLEAT__STREAMS];
+    uint8_t *out[PLEAT__STREAMS];
+    uint32_t n;
+} alike;
+
+static void add_alike(alike *a, pleat__section *section, uint8_t *out) {
+    a->sections[a->n] = section;
+    a->out[a->n++] = out;
 }
 
 /* Blocks that have the lane's classes are decoded together, the others one by one. */
 void pleat__rd_decode_keys(const pleat__codec_dsp *dsp, const pleat__rd_lane *lane, pleat__section *const *sections,
                            uint32_t n, uint8_t *const *out) {
-    pleat__section *alike[PLEAT__STREAMS];
-    uint8_t *at[PLEAT__STREAMS];
-    uint32_t n_alike = 0;
+    pleat__stream_run runs[PLEAT__MAX_HEAD_DIM / PLEAT__RD_K_COLUMNS];
+    alike a = {.n = 0};
     for (uint32_t i = 0; i < n; i++) {
-        if (sections[i]->classes) {
-            decode_own_keys(dsp, lane, sections[i], out[i]);
+        if (!sections[i]->classes) {
+            add_alike(&a, sections[i], out[i]);
             continue;
         }
-        alike[n_alike] = sections[i];
-        at[n_alike++] = out[i];
+        const uint32_t n_runs = runs_of_keys(lane, sections[i]->classes, runs);
+        decode(dsp, runs, n_runs, &sections[i], 1, &out[i]);
     }
-    for (uint32_t c = 0; n_alike > 0 && c < lane->n_columns; c++) {
-        const uint32_t n_vectors = lane->columns[c].n_vectors;
-        decode_class(dsp, &lane->books->k[lane->columns[c].class], alike, n_alike, n_vectors, at);
-        for (uint32_t i = 0; i < n_alike; i++) at[i] += (size_t)64 * n_vectors;
-    }
+    if (a.n > 0) decode(dsp, runs, runs_of_keys(lane, lane->k_class, runs), a.sections, a.n, a.out);
 }
 
 void pleat__rd_decode_values(const pleat__codec_dsp *dsp, const pleat__rd_lane *lane, uint32_t slice,
                              pleat__section *const *sections, uint32_t n, uint8_t *const *out) {
-    pleat__section *alike[PLEAT__STREAMS];
-    uint8_t *at[PLEAT__STREAMS];
-    uint32_t n_alike = 0;
+    alike a = {.n = 0};
     for (uint32_t i = 0; i < n; i++) {
-        pleat__section *section = sections[i];
-        if (section->classes) {
-            decode_class(dsp, &lane->books->v[section->classes[slice]], &section, 1, T / 4, &out[i]);
+        if (!sections[i]->classes) {
+            add_alike(&a, sections[i], out[i]);
             continue;
         }
-        alike[n_alike] = section;
-        at[n_alike++] = out[i];
+        const pleat__stream_run run = {&lane->books->v[sections[i]->classes[slice]], T / 4};
+        decode(dsp, &run, 1, &sections[i], 1, &out[i]);
     }
-    if (n_alike > 0) decode_class(dsp, &lane->books->v[lane->v_class[slice]], alike, n_alike, T / 4, at);
+    const pleat__stream_run run = {&lane->books->v[lane->v_class[slice]], T / 4};
+    if (a.n > 0) decode(dsp, &run, 1, a.sections, a.n, a.out);
 }
 
 /* ---- escapes --------------------------------------------------------------------------------------------- */

@@ -177,6 +177,7 @@ static void keys_begin(pleat__blocks_walk *w) {
             scale_query(w, b);
             continue;
         }
+        if (pleat__blocks_was_folded(w, b)) continue;
         const pleat__block_reader *r = &w->readers[b];
         for (size_t i = 0; i < w->format->head_dim; i += LANES) {
             const float32x4_t step = load_bytes_f16(r->k_steps + 2 * i);

@@ -105,6 +105,7 @@ void pleat__blocks_keys_begin_avx2(pleat__blocks_walk *w) {
             scale_query(w, b);
             continue;
         }
+        if (pleat__blocks_was_folded(w, b)) continue;
         const pleat__block_reader *r = &w->readers[b];
         for (size_t i = 0; i < w->format->head_dim; i += 8) {
             const __m256 step = load_half(r->k_steps + 2 * i);

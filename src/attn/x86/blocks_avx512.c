@@ -197,6 +197,7 @@ void pleat__blocks_keys_begin_avx512(pleat__blocks_walk *w) {
             scale_query(w, b);
             continue;
         }
+        if (pleat__blocks_was_folded(w, b)) continue;
         const pleat__block_reader *r = &w->readers[b];
         for (uint32_t i = 0; i < pleat__blocks_padded(d); i += ROWS) {
             const __m512 step = load_f16_if(i < d, r->k_steps + (size_t)2 * i);

@@ -115,6 +115,9 @@ static inline void pleat__blocks_add_values(const pleat__blocks_walk *w, uint32_
     }
 }
 
+/* The VNNI variant's steps; the AMX variant has them too, for few heads. */
+extern const pleat__blocks_steps pleat__blocks_steps_vnni;
+
 /* The variants' steps, by their dot products:
  * sums = codes of n_columns columns times limbs, of n_heads heads or HEADS if there are more. */
 typedef void (*pleat__blocks_dots_fn)(const uint8_t *codes, uint32_t n_columns, const int8_t *limbs, uint32_t n_heads,

@@ -59,9 +59,9 @@ static void keys(pleat__blocks_walk *w, uint32_t slice) { keys_by(dots, w, slice
 static void values(pleat__blocks_walk *w, uint32_t slice) { values_by(dots, w, slice); }
 static void end(pleat__blocks_walk *w) { (void)w; }
 
-static const pleat__blocks_steps steps_vnni = BLOCKS_STEPS(pleat__blocks_begin_avx512, keys, values, end);
+const pleat__blocks_steps pleat__blocks_steps_vnni = BLOCKS_STEPS(pleat__blocks_begin_avx512, keys, values, end);
 
 bool pleat__attn_blocks_vnni(const pleat__attn_query *query, const pleat__codec_dsp *codec, const pleat__block_run *run,
                              uint32_t block_from, uint32_t block_to, pleat__attn_acc *acc, void *scratch) {
-    return pleat__blocks_walk_run(&steps_vnni, query, codec, run, block_from, block_to, acc, scratch);
+    return pleat__blocks_walk_run(&pleat__blocks_steps_vnni, query, codec, run, block_from, block_to, acc, scratch);
 }

@@ -37,14 +37,16 @@ INLINE bool is_pairs(table_shape shape) { return shape == PAIRS_6 || shape == PA
     DECODER(narrow_8, NARROW_8) \
     static const pleat__stream_decode_fn decoders[] = {pairs_6, pairs_7, narrow_6, narrow_7, narrow_8};
 
+/* Of codebooks that are not wide. */
+static inline table_shape shape_of(const pleat__codebook *codebook) {
+    const uint32_t bits = codebook->max_bits;
+    if (codebook->kind == PLEAT__CODEBOOK_PAIRS) return bits <= 6 ? PAIRS_6 : PAIRS_7;
+    return bits <= 6 ? NARROW_6 : bits == 7 ? NARROW_7 : NARROW_8;
+}
+
 static inline pleat__stream_decode_fn decoder_of(const pleat__stream_decode_fn *decoders,
                                                  const pleat__codebook *codebook) {
-    const uint32_t bits = codebook->max_bits;
-    switch (codebook->kind) {
-        case PLEAT__CODEBOOK_PAIRS: return decoders[bits <= 6 ? PAIRS_6 : PAIRS_7];
-        case PLEAT__CODEBOOK_NARROW: return decoders[bits <= 6 ? NARROW_6 : bits == 7 ? NARROW_7 : NARROW_8];
-        default: return pleat__stream_decode_ref;
-    }
+    return codebook->kind == PLEAT__CODEBOOK_WIDE ? pleat__stream_decode_ref : decoders[shape_of(codebook)];
 }
 
 #endif

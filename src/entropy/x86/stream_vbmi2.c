@@ -122,7 +122,7 @@ INLINE void store(table_shape shape, const tables *t, __m512i even, __m512i odd,
     }
 }
 
-/* The last two steps of a call.  If the stream `ends` there, lanes whose bits are a whole word take nothing more. */
+/* Two steps more.  If the stream `ends` there, lanes whose bits are a whole word take nothing more. */
 INLINE void last_two_steps(table_shape shape, const tables *t, lanes *l, bool ends, uint8_t *out) {
     const __m512i even = step(shape, t, l, t->short_of);
     const __m512i need = ends ? look_up(shape, t, l->window).bits : t->short_of;
@@ -130,29 +130,19 @@ INLINE void last_two_steps(table_shape shape, const tables *t, lanes *l, bool en
     store(shape, t, even, odd, out);
 }
 
-INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__codebook *codebook,
-                   pleat__stream *const *streams, uint32_t n_vectors, uint8_t *const *out) {
-    const tables t = load_tables(shape, codebook);
-    const uint32_t n_turns = is_pairs(shape) ? n_vectors / 2 : n_vectors;
-    const size_t turn_bytes = is_pairs(shape) ? 128 : 64;
-    lanes l[PLEAT__STREAMS];
-    uint8_t *to[PLEAT__STREAMS];
-    if (n_turns == 0) return;
+/* ---- streams -------------------------------------------------------------------------------------------- */
+
+INLINE void load_lanes(uint32_t n_streams, pleat__stream *const *streams, lanes *l) {
+    UNROLL
     for (uint32_t i = 0; i < n_streams; i++) {
         const pleat__stream *s = streams[i];
         l[i] = (lanes){_mm512_load_si512(s->window), _mm512_load_si512(s->valid), s->bytes, s->n_bytes, s->n_taken};
-        to[i] = out[i];
     }
-    for (uint32_t turn = 1; turn < n_turns; turn++) {
-        __m512i even[PLEAT__STREAMS];
-        UNROLL for (uint32_t i = 0; i < n_streams; i++) even[i] = step(shape, &t, &l[i], t.short_of);
-        UNROLL for (uint32_t i = 0; i < n_streams; i++) {
-            store(shape, &t, even[i], step(shape, &t, &l[i], t.short_of), to[i]);
-            to[i] += turn_bytes;
-        }
-    }
+}
+
+INLINE void store_lanes(uint32_t n_streams, const lanes *l, uint32_t n_vectors, pleat__stream *const *streams) {
+    UNROLL
     for (uint32_t i = 0; i < n_streams; i++) {
-        last_two_steps(shape, &t, &l[i], streams[i]->n_left == n_vectors, to[i]);
         _mm512_store_si512(streams[i]->window, l[i].window);
         _mm512_store_si512(streams[i]->valid, l[i].valid);
         streams[i]->n_taken = l[i].n_taken;
@@ -160,9 +150,88 @@ INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__codebook 
     }
 }
 
+/* Vectors of one codebook, of streams whose lanes stay in registers.  Bit i of `ends`: stream i ends with them. */
+INLINE void decode_vectors(table_shape shape, uint32_t n_streams, const pleat__codebook *codebook, uint32_t n_vectors,
+                           uint32_t ends, lanes *l, uint8_t **to) {
+    const tables t = load_tables(shape, codebook);
+    const uint32_t n_turns = is_pairs(shape) ? n_vectors / 2 : n_vectors, n_plain = n_turns - (ends != 0);
+    const size_t turn_bytes = is_pairs(shape) ? 128 : 64;
+    for (uint32_t turn = 0; turn < n_plain; turn++) {
+        __m512i even[PLEAT__STREAMS];
+        UNROLL
+        for (uint32_t i = 0; i < n_streams; i++) even[i] = step(shape, &t, &l[i], t.short_of);
+        UNROLL
+        for (uint32_t i = 0; i < n_streams; i++) {
+            store(shape, &t, even[i], step(shape, &t, &l[i], t.short_of), to[i]);
+            to[i] += turn_bytes;
+        }
+    }
+    if (n_plain == n_turns) return;
+    UNROLL
+    for (uint32_t i = 0; i < n_streams; i++) {
+        last_two_steps(shape, &t, &l[i], ends >> i & 1, to[i]);
+        to[i] += turn_bytes;
+    }
+}
+
+INLINE uint32_t ends_of(uint32_t n_streams, pleat__stream *const *streams, uint32_t n_vectors) {
+    uint32_t ends = 0;
+    UNROLL
+    for (uint32_t i = 0; i < n_streams; i++) ends |= (uint32_t)(streams[i]->n_left == n_vectors) << i;
+    return ends;
+}
+
+INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__codebook *codebook,
+                   pleat__stream *const *streams, uint32_t n_vectors, uint8_t *const *out) {
+    lanes l[PLEAT__STREAMS];
+    uint8_t *to[PLEAT__STREAMS];
+    if (n_vectors == 0) return;
+    load_lanes(n_streams, streams, l);
+    UNROLL
+    for (uint32_t i = 0; i < n_streams; i++) to[i] = out[i];
+    decode_vectors(shape, n_streams, codebook, n_vectors, ends_of(n_streams, streams, n_vectors), l, to);
+    store_lanes(n_streams, l, n_vectors, streams);
+}
+
 DECODERS
 
 void pleat__stream_decode_vbmi2(const pleat__codebook *codebook, pleat__stream *const *streams, uint32_t n_streams,
                                 uint32_t n_vectors, uint8_t *const *out) {
     decoder_of(decoders, codebook)(codebook, streams, n_streams, n_vectors, out);
+}
+
+/* ---- runs ----------------------------------------------------------------------------------------------- */
+
+INLINE void decode_runs(uint32_t n_streams, const pleat__stream_run *runs, uint32_t n_runs,
+                        pleat__stream *const *streams, uint8_t *const *out) {
+    lanes l[PLEAT__STREAMS];
+    uint8_t *to[PLEAT__STREAMS];
+    uint32_t n_vectors = 0;
+    for (uint32_t r = 0; r < n_runs; r++) n_vectors += runs[r].n_vectors;
+    const uint32_t ends = ends_of(n_streams, streams, n_vectors);
+    load_lanes(n_streams, streams, l);
+    UNROLL
+    for (uint32_t i = 0; i < n_streams; i++) to[i] = out[i];
+    for (uint32_t r = 0; r < n_runs; r++) {
+        const pleat__codebook *codebook = runs[r].codebook;
+        const uint32_t n = runs[r].n_vectors, ends_now = r + 1 == n_runs ? ends : 0;
+        switch (shape_of(codebook)) {
+            case PAIRS_6: decode_vectors(PAIRS_6, n_streams, codebook, n, ends_now, l, to); break;
+            case PAIRS_7: decode_vectors(PAIRS_7, n_streams, codebook, n, ends_now, l, to); break;
+            case NARROW_6: decode_vectors(NARROW_6, n_streams, codebook, n, ends_now, l, to); break;
+            case NARROW_7: decode_vectors(NARROW_7, n_streams, codebook, n, ends_now, l, to); break;
+            case NARROW_8: decode_vectors(NARROW_8, n_streams, codebook, n, ends_now, l, to); break;
+        }
+    }
+    store_lanes(n_streams, l, n_vectors, streams);
+}
+
+void pleat__stream_decode_runs_vbmi2(const pleat__stream_run *runs, uint32_t n_runs, pleat__stream *const *streams,
+                                     uint32_t n_streams, uint8_t *const *out) {
+    if (n_streams == 4) {
+        decode_runs(4, runs, n_runs, streams, out);
+        return;
+    }
+    if (n_streams >= 2) decode_runs(2, runs, n_runs, streams, out);
+    if (n_streams % 2) decode_runs(1, runs, n_runs, streams + n_streams - 1, out + n_streams - 1);
 }

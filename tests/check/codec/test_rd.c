@@ -143,6 +143,74 @@ static void test_streams(void) {
     }
 }
 
+/* A stream whose bytes are any: all decoders make the same codes of it, below the codebooks' levels, and end alike. */
+enum { RUNS = 12, RUNS_VECTORS = RUNS * 8 };
+typedef struct any_stream {
+    uint8_t bytes[RUNS_VECTORS * 64 + PLEAT__STREAM_PAD];
+    uint8_t codes[RUNS_VECTORS * 64] __attribute__((aligned(64)));
+    pleat__stream stream;
+} any_stream;
+
+static void begin_any(any_stream *s, size_t n_bytes, uint32_t n_vectors) {
+    memset(s->codes, 0xD0, sizeof s->codes);
+    pleat__stream_init(&s->stream, s->bytes, n_bytes, n_vectors);
+}
+
+/* Runs of any classes; returns their vectors. */
+static uint32_t choose_runs(pleat__stream_run *runs, uint32_t n_runs) {
+    uint32_t n_vectors = 0;
+    for (uint32_t i = 0; i < n_runs; i++) {
+        const uint32_t class = (uint32_t)check_between(4, PLEAT__RD_CLASSES - 1);
+        CHECK(books.k[class].n_levels > 0);
+        runs[i] = (pleat__stream_run){&books.k[class], 2 * (uint32_t)check_between(1, 4)};
+        n_vectors += runs[i].n_vectors;
+    }
+    return n_vectors;
+}
+
+/* The scalar decoder makes the same of a stream, run by run. */
+static void check_any(const any_stream *s, const pleat__stream_run *runs, uint32_t n_runs, uint32_t n_vectors) {
+    static any_stream other;
+    pleat__stream *ref = &other.stream;
+    uint8_t *at = other.codes;
+    memcpy(other.bytes, s->bytes, sizeof other.bytes);
+    begin_any(&other, s->stream.n_bytes, n_vectors);
+    for (uint32_t r = 0; r < n_runs; at += (size_t)64 * runs[r++].n_vectors)
+        pleat__stream_decode_ref(runs[r].codebook, &ref, 1, runs[r].n_vectors, &at);
+    CHECK_EQ_MEM(s->codes, other.codes, sizeof other.codes);
+    CHECK_EQ_MEM(s->stream.window, ref->window, sizeof ref->window);
+    CHECK_EQ_MEM(s->stream.valid, ref->valid, sizeof ref->valid);
+    CHECK_EQ_U64(s->stream.n_taken, ref->n_taken);
+    CHECK_EQ_U64(s->stream.n_left, ref->n_left);
+}
+
+/* The decoder of runs against the scalar one; in two calls, from one to four streams at once. */
+static void test_runs(void) {
+    static any_stream any[PLEAT__STREAMS];
+    const pleat__stream_decode_runs_fn decode = pleat__stream_decode_runs_of(pleat_cpu_flags());
+    for (uint64_t round = 0, n_rounds = decode ? check_rounds(300, 40) : 0; round < n_rounds; round++) {
+        pleat__stream_run runs[RUNS];
+        const uint32_t n_runs = (uint32_t)check_between(2, RUNS), cut = (uint32_t)check_between(1, n_runs - 1);
+        const uint32_t n_streams = (uint32_t)check_between(1, PLEAT__STREAMS), left = 2 * (uint32_t)check_below(2);
+        const uint32_t n_first = choose_runs(runs, cut), n_vectors = n_first + choose_runs(runs + cut, n_runs - cut);
+        pleat__stream *streams[PLEAT__STREAMS];
+        uint8_t *first[PLEAT__STREAMS], *second[PLEAT__STREAMS];
+        for (uint32_t i = 0; i < n_streams; i++) {
+            for (size_t k = 0; k < sizeof any[i].bytes; k++) any[i].bytes[k] = (uint8_t)check_below(256);
+            begin_any(&any[i], (size_t)check_below(sizeof any[i].bytes - PLEAT__STREAM_PAD), n_vectors + left);
+            streams[i] = &any[i].stream;
+            first[i] = any[i].codes;
+            second[i] = any[i].codes + (size_t)64 * n_first;
+        }
+        decode(runs, cut, streams, n_streams, first);
+        decode(runs + cut, n_runs - cut, streams, n_streams, second);
+        for (uint32_t i = 0; i < n_streams; i++) {
+            check_context("%u runs, stream %u of %u", n_runs, i, n_streams);
+            check_any(&any[i], runs, n_runs, n_vectors + left);
+        }
+    }
+}
+
 /* ---- the mean --------------------------------------------------------------------------------------------- */
 
 static void test_mean(void) {
@@ -452,8 +520,8 @@ static void test_attention(void) {
 }
 
 static const check_test tests[] = {
-    {"streams", test_streams}, {"mean", test_mean},       {"bounds", test_bounds},       {"extremes", test_extremes},
-    {"unlike", test_unlike},   {"damaged", test_damaged}, {"attention", test_attention},
+    {"streams", test_streams},   {"runs", test_runs},     {"mean", test_mean},       {"bounds", test_bounds},
+    {"extremes", test_extremes}, {"unlike", test_unlike}, {"damaged", test_damaged}, {"attention", test_attention},
 };
 
 int main(int argc, char **argv) {
