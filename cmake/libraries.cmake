@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 #
 # libraries.cmake: what others made and we link.  PCRE2, Jansson and xxHash's header have to be there; have_onednn,
-# have_zstd, have_curl, have_libevent, have_tls and have_editline say whether oneDNN, zstd, libcurl with OpenSSL's
-# libcrypto, libevent, libevent_openssl with OpenSSL's libssl, and libedit are.
+# have_zstd, have_curl, have_libevent, have_tls, have_sqlite and have_editline say whether oneDNN, zstd, libcurl with
+# OpenSSL's libcrypto, libevent, libevent_openssl with OpenSSL's libssl, SQLite, and libedit are.
 
 # pleat_find(VAR header library package): VAR_INCLUDE and VAR_LIBRARY, or an end that names the Debian package.
 function(pleat_find var header library package)
@@ -103,6 +103,18 @@ if(have_libevent AND (tls STREQUAL on OR (tls STREQUAL auto AND SSL_INCLUDE AND 
     pleat_find(CRYPTO openssl/evp.h crypto libssl-dev)
     pleat_find(EVENT_OPENSSL event2/bufferevent_ssl.h event_openssl libevent-dev)
     set(have_tls ON)
+endif()
+
+# ---- SQLite ---------------------------------------------------------------------------------------------------------
+
+pleat_three_way(PLEAT_SQLITE)
+string(TOLOWER ${PLEAT_SQLITE} sqlite)
+find_path(SQLITE_INCLUDE sqlite3.h)
+find_library(SQLITE_LIBRARY sqlite3)
+set(have_sqlite OFF)
+if(sqlite STREQUAL on OR (sqlite STREQUAL auto AND SQLITE_INCLUDE AND SQLITE_LIBRARY))
+    pleat_find(SQLITE sqlite3.h sqlite3 libsqlite3-dev)
+    set(have_sqlite ON)
 endif()
 
 # ---- libedit --------------------------------------------------------------------------------------------------------

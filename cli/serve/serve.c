@@ -10,6 +10,7 @@
 
 #include "cli/lib/common.h"
 #include "cli/lib/measure.h"
+#include "cli/lib/output.h"
 #include "cli/lib/utf8.h"
 
 #if !PLEAT_LIBEVENT
@@ -74,6 +75,15 @@ static uint64_t default_pool(const server *s, const pleat_engine_options *engine
     return wanted > one ? wanted : one;
 }
 
+/* A pool that was asked for: will a text of the whole context ever fit?  A shorter one may. */
+static void note_small_pool(const server *s, const served *one, const pleat_engine_options *engine) {
+    char has[BYTES_CAP], needs[BYTES_CAP];
+    const uint64_t n_bytes = load_pool_bytes(s->l, engine, 1);
+    if (engine->pool_bytes >= n_bytes) return;
+    cli_note("%s: %s are too few for a text of %u tokens, which takes %s; what cannot fit is refused", one->kv,
+             print_bytes(has, engine->pool_bytes), engine->max_tokens, print_bytes(needs, n_bytes));
+}
+
 /* Those of the keys; NULL: there are no keys.  The caller frees them, and their names are the keys'. */
 static pleat_tenant *make_tenants(const api_keys *keys) {
     if (!keys->keys) return NULL;
@@ -93,6 +103,7 @@ static int make_engine(server *s, served *one, uint32_t *prefix_tokens) {
     if (code != CLI_OK) return code;
     service_set_engine(&o->service, o->parallel, &engine);
     engine.pool_bytes = engine.pool_bytes ? engine.pool_bytes / s->n_served : default_pool(s, &engine);
+    if (!o->common.quiet) note_small_pool(s, one, &engine);
     code = load_engine_with(s->l, &engine, &one->engine);
     if (code != CLI_OK) return code;
     pleat_engine_get_options(one->engine, &engine);

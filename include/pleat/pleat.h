@@ -8,7 +8,7 @@
  *     spec.h     the KV spec                  engine.h   a model on a cache
  *     cost.h     what attention should take    serving.h  many requests on an engine
  *     forecast.h what a sequence would hold, without a cache
- *     image.h    a sequence as a file
+ *     image.h    a sequence as a file          store.h    files of sequences in a folder, which outlives the process
  *     device.h   GPUs                         device_cache.h   a cache on one, device_blocks.h   blocks on one
  */
 #ifndef PLEAT_PLEAT_H
@@ -30,6 +30,7 @@
 #include "pleat/spec.h"
 #include "pleat/stats.h"
 #include "pleat/status.h"
+#include "pleat/store.h"
 #include "pleat/version.h"
 
 #endif

@@ -320,6 +320,9 @@ void pleat__serving_free_finished(pleat_serving *s);
 /* An event of a request, which the caller fills in further. */
 pleat_serving_event *pleat__serving_add_event(pleat_serving *s, pleat__request *r, pleat_finish finish);
 
+/* An event of how far its prompt has been read. */
+void pleat__serving_tell_progress(pleat_serving *s, pleat__request *r);
+
 /* It is done: release it, with an event. */
 void pleat__serving_finish(pleat_serving *s, pleat__request *r, pleat_token token, pleat_finish finish,
                            pleat_status status);

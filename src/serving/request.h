@@ -106,6 +106,7 @@ typedef struct pleat__request {
     uint32_t n_breakpoints;
     uint32_t *breakpoints; /* [n_breakpoints] that it names itself, ascending; behind its tokens in the same block */
     bool ignores_end;
+    bool wants_progress;
     float max_ah, max_al;
     pleat_sampler_options sampling;
     uint64_t time_limit_ns; /* 0: none */

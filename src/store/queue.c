@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * queue.c: what is to be written, from whoever computes to the writer's thread.
+ *
+ * Who puts something waits for nobody: what finds no room in the queue is left out, and counted.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "core/error.h"
+#include "store/internal.h"
+
+enum { MAX_SMALL = 1024 }; /* jobs without an image that are queued at most */
+
+/* ---- the thread ---------------------------------------------------------------------------------------- */
+
+/* The next job, when there is one; NULL: there is none and there will be none. */
+static pleat__job *take(pleat_store *s) {
+    (void)pthread_mutex_lock(&s->lock);
+    while (!s->first && !s->is_stopping) (void)pthread_cond_wait(&s->work, &s->lock);
+    pleat__job *job = s->first;
+    if (job) {
+        s->first = job->next;
+        if (!s->first) s->last = &s->first;
+        if (job->kind != PLEAT__JOB_WRITE) s->n_small--;
+    }
+    s->current = job;
+    (void)pthread_mutex_unlock(&s->lock);
+    return job;
+}
+
+static void release(pleat_store *s, pleat__job *job) {
+    (void)pthread_mutex_lock(&s->lock);
+    if (job->kind == PLEAT__JOB_WRITE) s->stats.queued_bytes -= job->block_bytes;
+    s->current = NULL;
+    if (!s->first) (void)pthread_cond_broadcast(&s->idle);
+    (void)pthread_mutex_unlock(&s->lock);
+    pleat__free(&s->al, job, 1, job->block_bytes);
+}
+
+static void *work(void *arg) {
+    pleat_store *s = arg;
+    for (pleat__job *job; (job = take(s)) != NULL;) {
+        pleat__store_do(s, job);
+        release(s, job);
+    }
+    return NULL;
+}
+
+pleat_status pleat__store_start(pleat_store *s) {
+    s->has_thread = pthread_create(&s->thread, NULL, work, s) == 0;
+    return s->has_thread ? PLEAT_OK : PLEAT_E_IO;
+}
+
+void pleat__store_stop(pleat_store *s) {
+    if (!s->has_thread) return;
+    (void)pthread_mutex_lock(&s->lock);
+    s->is_stopping = true;
+    (void)pthread_cond_signal(&s->work);
+    (void)pthread_mutex_unlock(&s->lock);
+    (void)pthread_join(s->thread, NULL);
+    s->has_thread = false;
+}
+
+void pleat_store_flush(pleat_store *s) {
+    if (!s) return;
+    (void)pthread_mutex_lock(&s->lock);
+    while (s->first || s->current) (void)pthread_cond_wait(&s->idle, &s->lock);
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- putting ------------------------------------------------------------------------------------------- */
+
+static void append(pleat_store *s, pleat__job *job) {
+    job->next = NULL;
+    *s->last = job;
+    s->last = &job->next;
+    (void)pthread_cond_signal(&s->work);
+}
+
+void pleat__store_note(pleat_store *s, pleat__job_kind kind, const pleat__store_key *key) {
+    pleat__job *job = pleat__alloc_zero(&s->al, 1, sizeof *job);
+    if (!job) return;
+    job->kind = kind;
+    job->key = *key;
+    job->block_bytes = sizeof *job;
+    (void)pthread_mutex_lock(&s->lock);
+    const bool has_room = s->n_small < MAX_SMALL;
+    s->n_small += has_room;
+    if (has_room) append(s, job);
+    (void)pthread_mutex_unlock(&s->lock);
+    if (!has_room) pleat__free(&s->al, job, 1, job->block_bytes);
+}
+
+/* What a job with this head takes, and where its parts stand; base NULL: only how much. */
+static uint64_t carve(const pleat_image_head *h, uint64_t n_head, uint8_t *base, pleat__job **job) {
+    pleat__arena arena = {.base = base, .cap_bytes = UINT64_MAX};
+    pleat__job *j = pleat__arena_take(&arena, 1, sizeof *j);
+    pleat_token *tokens = pleat__arena_take(&arena, h->n_tokens, sizeof *tokens);
+    pleat_image_step *steps = pleat__arena_take(&arena, h->n_steps + 1, sizeof *steps);
+    char *spec = pleat__arena_take(&arena, h->n_spec, 1), *salt = pleat__arena_take(&arena, h->n_salt + 1, 1);
+    uint8_t *file = pleat__arena_take(&arena, n_head + h->body_bytes, 1);
+    if (!base) return arena.overflow ? UINT64_MAX : arena.used_bytes;
+    *j = (pleat__job){.kind = PLEAT__JOB_WRITE, .head = *h, .file = file, .n_head = n_head};
+    j->head.tokens = memcpy(tokens, h->tokens, h->n_tokens * sizeof *tokens);
+    if (h->n_steps) memcpy(steps, h->steps, h->n_steps * sizeof *steps);
+    j->head.steps = steps;
+    j->head.spec = memcpy(spec, h->spec, h->n_spec);
+    if (h->n_salt) memcpy(salt, h->salt, h->n_salt);
+    j->head.salt = salt;
+    *job = j;
+    return arena.used_bytes;
+}
+
+static bool is_queued(const pleat_store *s, const pleat__store_key *key) {
+    const pleat__job *job = s->current;
+    if (job && job->kind == PLEAT__JOB_WRITE && memcmp(&job->key, key, sizeof *key) == 0) return true;
+    for (job = s->first; job; job = job->next)
+        if (job->kind == PLEAT__JOB_WRITE && memcmp(&job->key, key, sizeof *key) == 0) return true;
+    return false;
+}
+
+/* Room for a job of so many bytes is set aside. */
+static pleat_status reserve(pleat_store *s, const pleat__store_key *key, uint64_t file_bytes, uint64_t block_bytes) {
+    pleat_status status = PLEAT_OK;
+    (void)pthread_mutex_lock(&s->lock);
+    const uint64_t room = s->queue_bytes - s->stats.queued_bytes;
+    if (is_queued(s, key))
+        status = PLEAT_AGAIN;
+    else if (block_bytes > room || pleat__store_disk_bytes(file_bytes) > s->max_bytes)
+        status = PLEAT_E_LIMIT;
+    if (status == PLEAT_OK) s->stats.queued_bytes += block_bytes;
+    s->stats.skipped += status == PLEAT_E_LIMIT;
+    (void)pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+static void unreserve(pleat_store *s, uint64_t block_bytes) {
+    (void)pthread_mutex_lock(&s->lock);
+    s->stats.queued_bytes -= block_bytes;
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+pleat_status pleat_store_put(pleat_store *s, const pleat_image_head *head, double cost_ns, pleat_store_fill fill,
+                             void *ctx) {
+    uint64_t body_bytes;
+    if (!s || !head || !fill || !(cost_ns > 0 && cost_ns < 1e30)) return PLEAT_E_ARG;
+    pleat_image_head h = *head;
+    h.piece_bytes = PLEAT_IMAGE_PIECE_DEFAULT;
+    const uint64_t n_head = pleat_image_head_bytes(&h);
+    if (n_head == 0) return PLEAT_E_ARG;
+    if (pleat_store_find(s, &h, &body_bytes) == PLEAT_OK) return PLEAT_AGAIN;
+    const pleat__store_key key = pleat__store_key_of(&h);
+    const uint64_t block_bytes = carve(&h, n_head, NULL, NULL);
+    PLEAT_TRY(reserve(s, &key, n_head + h.body_bytes, block_bytes));
+    uint8_t *block = pleat__alloc(&s->al, 1, block_bytes);
+    pleat__job *job = NULL;
+    if (block) (void)carve(&h, n_head, block, &job);
+    const pleat_status status = job ? fill(ctx, job->file + n_head, h.body_bytes) : PLEAT_E_MEMORY;
+    if (status != PLEAT_OK) {
+        pleat__free(&s->al, block, 1, block_bytes);
+        unreserve(s, block_bytes);
+        return status;
+    }
+    job->key = key;
+    job->cost_ns = cost_ns;
+    job->block_bytes = block_bytes;
+    (void)pthread_mutex_lock(&s->lock);
+    append(s, job);
+    (void)pthread_mutex_unlock(&s->lock);
+    return PLEAT_OK;
+}
