@@ -3,7 +3,7 @@
 # soak.sh: `pleat serve` at ten times what it takes, for SOAK_MINUTES (30): 500 good clients, whose answers have to be those
 # of questions asked alone, beside 500 that vanish, stall, read slowly, send half a head, half a body, 100 MB, bad UTF-8, deep
 # JSON or noise (tests/cli/serve/bad.py), at a server that takes 100 texts.  Then the pool is exact, memory was bounded and
-# has been flat, and SIGTERM among 100 streams ends each well-formed.
+# has been flat (of ten minutes or more), and SIGTERM among 100 streams ends each well-formed.
 #
 #     PLEAT=build/pleat ROOT=$PWD SOAK_MINUTES=2 bash tests/long/soak.sh
 #
