@@ -529,7 +529,7 @@ static int heed_key(job *j, refusal *why) {
     if (t->has_priority && !p->has_priority) p->priority = t->priority;
     if (t->time_limit_ms && (p->time_limit_ms == 0 || p->time_limit_ms > t->time_limit_ms))
         p->time_limit_ms = t->time_limit_ms;
-    if (t->tenant > 0)
+    if (t->tenant > 0 || p->salt) /* so that no salt spells another tenant's */
         snprintf(j->salt, sizeof j->salt, "%s\n%s", j->s->keys.tenants[t->tenant].name, p->salt ? p->salt : "");
     return 0;
 }

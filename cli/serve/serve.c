@@ -123,10 +123,22 @@ static int make_serving(server *s, served *one, const pleat_tenant *tenants) {
     service_set_serving(&o->service, prefix_tokens, &opt);
     opt.max_requests = o->parallel + o->queue;
     opt.swap_bytes /= s->n_served;
+    opt.store = s->store;
     opt.tenants = tenants;
     opt.n_tenants = tenants ? s->keys.n_tenants : 0;
     const pleat_status status = pleat_serving_create(one->engine, &opt, &one->serving, &err);
     return status == PLEAT_OK ? CLI_OK : cli_fail("cannot serve", status, &err);
+}
+
+static int open_store(server *s) {
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    pleat_store_options opt;
+    if (!s->o->store) return CLI_OK;
+    pleat_store_options_default(&opt);
+    opt.dir = s->o->store;
+    opt.max_bytes = s->o->store_bytes;
+    const pleat_status status = pleat_store_open(&opt, &s->store, &err);
+    return status == PLEAT_OK ? CLI_OK : cli_fail("--store", status, &err);
 }
 
 /* One for each --kv, which have equal parts of the bytes. */
@@ -176,6 +188,7 @@ static void release(server *s) {
         pleat_serving_destroy(&s->served[i].serving);
         pleat_engine_destroy(&s->served[i].engine);
     }
+    pleat_store_close(&s->store);
     free(s->served);
     keys_release(&s->keys);
     tls_close(&s->tls);
@@ -203,6 +216,7 @@ int serve_main_command(void *opts) {
     s.n_calls = (uint64_t)s.start_s << 15; /* ids of calls differ from those of an earlier run */
     code = name_model(&s);
     if (code == CLI_OK) code = fit_context(&s);
+    if (code == CLI_OK) code = open_store(&s);
     if (code == CLI_OK) code = make_servings(&s);
     if (code == CLI_OK) find_calls(&s);
     if (code == CLI_OK) note_chat_form(&s);

@@ -51,6 +51,7 @@
 
 #include "pleat/engine.h"
 #include "pleat/forecast.h"
+#include "pleat/store.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -92,6 +93,8 @@ typedef struct pleat_serving_options {
     const pleat_tenant *tenants; /* NULL: one tenant, "", who has everything */
     uint32_t n_tenants;
     const pleat_allocator *allocator;
+    pleat_store *store; /* NULL: prefixes are kept in memory alone.  Not owned, outlives the serving; servings may share
+                         * it.  Not in a simulation */
 } pleat_serving_options;
 
 PLEAT_API void pleat_serving_options_default(pleat_serving_options *opt);
@@ -313,6 +316,10 @@ typedef struct pleat_serving_stats {
                                   * token, rounded down */
     uint64_t step_ns;            /* time of all steps, with the forward passes */
     double fixed_ns, prompt_ns, token_ns, byte_ns, swap_ns; /* prices as observed so far */
+    uint64_t store_hits,
+        store_tokens;      /* requests that began from a prefix of the store, and its tokens: a part of `hits`
+                                        * and `hit_tokens` */
+    uint64_t store_costly; /* prefixes that the store has, and that were cheaper to compute or had no room */
 } pleat_serving_stats;
 PLEAT_API void pleat_serving_get_stats(const pleat_serving *serving, pleat_serving_stats *out);
 
