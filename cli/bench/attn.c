@@ -282,7 +282,8 @@ static int check_options(attn_options *o) {
     if (!o->shape.gqa.n) o->shape.gqa = (number_list){1, {heads / o->shape.kv_heads}};
     if (o->device != DEVICE_CPU) return CLI_OK;
     for (uint32_t i = 0; i < o->kv.n; i++)
-        if (o->kv.spec[i].policy != PLEAT_POLICY_NONE || o->kv.spec[i].compressor == PLEAT_COMPRESSOR_RD) {
+        if (o->kv.spec[i].policy != PLEAT_POLICY_NONE || o->kv.spec[i].compressor == PLEAT_COMPRESSOR_RD ||
+            o->kv.spec[i].compressor == PLEAT_COMPRESSOR_AUTO) {
             cli_error("--kv %s: this measures formats, as f16 or k8v4, kvcomp and kivi; `pleat bench run` measures a "
                       "policy's caches and rd's, which need a model",
                       o->kv.text[i]);

@@ -104,11 +104,12 @@ static json_t *row_json(const evaluation *e, const score_row *row) {
     score_bytes(e, row, &bytes, &bytes_f16);
     const double accuracy = score_accuracy(e, row);
     return json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:f, s:o, s:o}", "kv", row->kv,
-        "tasks", tasks_json(e, row), "accuracy", json_number(accuracy), "accuracy_se",
-        json_number(score_accuracy_error(e, row)), "gain", json_number(accuracy - score_accuracy(e, &e->rows[0])),
-        "gain_se", json_number(score_gain_error(e, row)), "perplexity", json_number(score_perplexity(row)), "kld_mean",
-        json_number(score_quotient(row->kld_sum, n)), "kld_se", json_number(score_figure_error(&row->kld)), "same_top1",
+        "{s:s, s:s*, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:f, s:o, s:o}", "kv",
+        row->kv, "chosen", row->choice[0] ? row->choice : NULL, "tasks", tasks_json(e, row), "accuracy",
+        json_number(accuracy), "accuracy_se", json_number(score_accuracy_error(e, row)), "gain",
+        json_number(accuracy - score_accuracy(e, &e->rows[0])), "gain_se", json_number(score_gain_error(e, row)),
+        "perplexity", json_number(score_perplexity(row)), "kld_mean", json_number(score_quotient(row->kld_sum, n)),
+        "kld_se", json_number(score_figure_error(&row->kld)), "same_top1",
         json_number(score_quotient((double)row->n_same_top1, n)), "same_top1_se",
         json_number(score_figure_error(&row->same_top1)), "fraction",
         json_number(score_quotient((double)bytes, (double)bytes_f16)), "fraction_short",
@@ -163,10 +164,13 @@ static int prepare(evaluation *e, eval_options *own) {
     return code;
 }
 
-/* Nor does it show drift. */
+/* Nor does it show drift, nor what auto has chosen. */
 static void say_drift(const evaluation *e) {
     for (uint32_t i = 0; i < e->o->load.kv.n; i++) {
         const score_row *row = &e->rows[i];
+        if (row->choice[0] && !e->o->common.quiet)
+            cli_note("%s is %s; keys' steps had to double in %.1f %% of the blocks", row->kv, row->choice,
+                     100 * score_quotient((double)row->drift.n_grown, (double)row->drift.n_blocks));
         if (!row->drift.n_blocks || e->o->common.quiet) continue;
         cli_note(
             "%s: drift from the model's statistics: %.1f %% of the blocks' keys and values have classes of their own",

@@ -36,6 +36,7 @@ static const spec_words keys[] = {
     {"kvcomp", "k= v= kunit= block= sinks= buffer= high="},
     {"kivi", "bits= sinks= buffer= high="},
     {"rd", "k= v= sinks= buffer= high="},
+    {"auto", "bytes= from="},
 };
 
 static const spec_words values[] = {

@@ -98,7 +98,8 @@ char *load_stats_path(const char *model) { return cli_path_beside(model, ".stats
 int load_stats(const load_options *o, loaded *l, const pleat_spec *spec, const char *text) {
     char fingerprint[PLEAT_FINGERPRINT_CAP];
     pleat_error err = {0, PLEAT_NOWHERE, ""};
-    if (l->stats || (spec->compressor != PLEAT_COMPRESSOR_RD && spec->mean != PLEAT_KEY_MEAN_MODEL)) return CLI_OK;
+    const int is_rd = spec->compressor == PLEAT_COMPRESSOR_RD || spec->compressor == PLEAT_COMPRESSOR_AUTO;
+    if (l->stats || (!is_rd && spec->mean != PLEAT_KEY_MEAN_MODEL)) return CLI_OK;
     char *beside = o->stats || !o->model ? NULL : load_stats_path(o->model);
     const char *path = o->stats ? o->stats : beside;
     int code = CLI_OK;
@@ -171,6 +172,15 @@ pleat_engine_options load_engine_options(const load_options *o, const loaded *l,
     opt.first_device = l->device;
     opt.stats = l->stats;
     return opt;
+}
+
+const char *load_choice(const pleat_engine *engine, char buf[PLEAT_SPEC_TEXT_CAP]) {
+    pleat_engine_options opt;
+    pleat_spec spec;
+    pleat_engine_get_options(engine, &opt);
+    const pleat_cache *cache = pleat_engine_cache(engine);
+    if (opt.spec.compressor != PLEAT_COMPRESSOR_AUTO || pleat_cache_get_choice(cache, &spec) != PLEAT_OK) return NULL;
+    return pleat_spec_print(&spec, buf, PLEAT_SPEC_TEXT_CAP) == PLEAT_OK ? buf : NULL;
 }
 
 int load_engine_with(const loaded *l, const pleat_engine_options *opt, pleat_engine **out) {

@@ -106,6 +106,9 @@ int load_engine(const load_options *o, const loaded *l, pleat_spec spec, uint32_
                 uint32_t step_tokens, pleat_engine **out);
 int load_engine_with(const loaded *l, const pleat_engine_options *opt, pleat_engine **out);
 
+/* The text of the spec that `auto` has become in the engine's cache; NULL where the spec is another. */
+const char *load_choice(const pleat_engine *engine, char buf[PLEAT_SPEC_TEXT_CAP]);
+
 /* Bytes of pages for n sequences of opt->max_tokens, every token of the spec's most precise format: at most UINT64_MAX.
  * 0 for a cache that the engine will refuse. */
 uint64_t load_pool_bytes(const loaded *l, const pleat_engine_options *opt, uint32_t n);

@@ -95,6 +95,16 @@ static void write_prompt(const run *r) {
         fprintf(stderr, "%s\n", speed_text(rate(r->n_fed, r->prompt_s), speed));
 }
 
+/* What a budget in bytes has become. */
+static void write_choice(const run *r) {
+    char buf[PLEAT_SPEC_TEXT_CAP];
+    const pleat_spec *spec = &r->o->load.kv.spec[0];
+    const char *choice = load_choice(r->engine, buf);
+    if (choice)
+        fprintf(stderr, "chosen     %s, coarser where a block would not fit; promised from %u tokens on\n", choice,
+                spec->from);
+}
+
 static void write_summary(const run *r) {
     const pleat_cache_usage *u = &r->usage;
     char held[BYTES_CAP], f16[BYTES_CAP], hint[64], shared[64] = "";
@@ -106,18 +116,21 @@ static void write_summary(const run *r) {
     fprintf(stderr, "KV cache   %s: %s in %llu pages%s, %.1f %% of f16's %s%s%s\n", r->o->load.kv.text[0],
             print_bytes(held, u->bytes), (unsigned long long)u->pages_used, shared, 100 * fraction(r),
             print_bytes(f16, u->bytes_f16), r->n_seqs > 1 ? " unshared" : "", slack_hint(r, hint, sizeof hint));
+    write_choice(r);
     write_levels(&r->o->load.kv.spec[0], u);
 }
 
 static json_t *kv_json(const run *r) {
     const pleat_cache_usage *u = &r->usage;
-    return json_pack("{s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I}", "spec", r->o->load.kv.text[0],
-                     "bytes", (json_int_t)u->bytes, "bytes_f16", (json_int_t)u->bytes_f16, "fraction",
-                     json_number(fraction(r)), "pages_used", (json_int_t)u->pages_used, "pages_own",
-                     (json_int_t)u->pages_own, "pages_peak", (json_int_t)u->pages_peak, "tokens_high",
-                     (json_int_t)u->tokens_high, "tokens_low", (json_int_t)u->tokens_low, "tokens_dropped",
-                     (json_int_t)u->tokens_dropped, "fragmentation", json_number(cli_fragmentation(u)), "tokens_moved",
-                     (json_int_t)u->tokens_moved, "pages_returned", (json_int_t)u->pages_returned);
+    char buf[PLEAT_SPEC_TEXT_CAP];
+    return json_pack("{s:s, s:s*, s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I}", "spec",
+                     r->o->load.kv.text[0], "chosen", load_choice(r->engine, buf), "bytes", (json_int_t)u->bytes,
+                     "bytes_f16", (json_int_t)u->bytes_f16, "fraction", json_number(fraction(r)), "pages_used",
+                     (json_int_t)u->pages_used, "pages_own", (json_int_t)u->pages_own, "pages_peak",
+                     (json_int_t)u->pages_peak, "tokens_high", (json_int_t)u->tokens_high, "tokens_low",
+                     (json_int_t)u->tokens_low, "tokens_dropped", (json_int_t)u->tokens_dropped, "fragmentation",
+                     json_number(cli_fragmentation(u)), "tokens_moved", (json_int_t)u->tokens_moved, "pages_returned",
+                     (json_int_t)u->pages_returned);
 }
 
 static json_t *text_json(const run_text *t) { return json_stringn(t->bytes ? t->bytes : "", t->n_bytes); }

@@ -251,6 +251,9 @@ typedef struct pleat_cache_drift {
  * PLEAT_E_MEMORY. */
 PLEAT_API pleat_status pleat_cache_get_drift(const pleat_cache *cache, pleat_seq seq, pleat_cache_drift *out);
 
+/* What `auto` has chosen: rd's spec with its steps.  Other specs are themselves.  PLEAT_E_ARG. */
+PLEAT_API pleat_status pleat_cache_get_choice(const pleat_cache *cache, pleat_spec *out);
+
 /* ---- preemption ---------------------------------------------------------------------------------- */
 
 /* Write what the sequence holds to an image, for caches with these options: in this process or, without a base, in

@@ -43,6 +43,7 @@
  *                                            cold tokens in blocks of 32 at 2 or 4 bits
  *     rd:k=0.15,v=1.1,sinks=4,buffer=94,high=k8v8
  *                                            cold tokens in blocks of 64, whose steps and codebooks are the model's
+ *     auto:bytes=20%,from=1024               rd with the steps that a budget of the whole cache allows, and the budget kept
  *
  * leankv.  There are N tokens so far, and s is the mean attention that a token has received from later ones (largest
  * over the query heads that share the KV head).  A token that has left the window is kept high if s >= ah/N, low if
@@ -98,6 +99,10 @@
  *     rd          k: step of keys' codes, in units of what a query makes of it: an error of a logit of about k/sqrt(12)
  *                 for each of a head's dimensions, 0.001 to 10.  v: step of values' codes, relative to the root mean
  *                 square of the token's value, 0.01 to 10.  A cache needs the model's statistics (stats.h)
+ *     auto        is rd with sinks=4, buffer=94 and high=k8v8.  bytes: what a sequence may hold of f16's bytes with all
+ *                 that belongs to it, above 0 up to 100%; from: the length from which on it never holds more, at the end
+ *                 of any step but those that read a part of a prompt: 1..2^24.  k and v are the finest whose blocks are
+ *                 expected to fit, and a block that would not is coded more coarsely.  A cache refuses what cannot be kept
  *     bits        kivi: 2 or 4.  Keys share a step by dimension and 32 tokens, values by token and 32 dimensions
  *
  * Sliding windows.  A model may have layers whose queries see the newest tokens alone.  Under any spec these tokens are kept
@@ -178,7 +183,8 @@ typedef enum pleat_compressor {
     PLEAT_COMPRESSOR_NONE,
     PLEAT_COMPRESSOR_KVCOMP,
     PLEAT_COMPRESSOR_KIVI,
-    PLEAT_COMPRESSOR_RD
+    PLEAT_COMPRESSOR_RD,
+    PLEAT_COMPRESSOR_AUTO
 } pleat_compressor;
 typedef enum pleat_k_unit { PLEAT_K_UNIT_CHANNEL, PLEAT_K_UNIT_BLOCK } pleat_k_unit;
 
@@ -196,7 +202,7 @@ typedef struct pleat_spec {
     float ah, al;                    /* leankv: 0 <= al <= ah <= 1e6 */
     float keep;                      /* topk: share of the tokens, 0 < keep <= 1 */
     pleat_budget budget;             /* eviction */
-    uint32_t sinks;                  /* eviction, kvcomp, kivi, rd: first tokens that stay; 0..2^24 */
+    uint32_t sinks;                  /* eviction, kvcomp, kivi, rd, auto: first tokens that stay; 0..2^24 */
     pleat_reclaim reclaim;           /* eviction */
     pleat_key_mean mean;             /* novel */
     uint32_t merge;                  /* 1: merge stands behind the policy, and kvcrush does not; 0: not */
@@ -207,9 +213,11 @@ typedef struct pleat_spec {
     pleat_compressor compressor;     /* NONE, or there is no policy */
     float k, v;                      /* kvcomp: 1/255..1; rd: 0.001..10 and 0.01..10 */
     pleat_k_unit kunit;              /* kvcomp */
-    uint32_t block;                  /* kvcomp: 16, 32, 64, 128, 256; kivi: 32; rd: 64 */
-    uint32_t buffer;                 /* kvcomp, kivi, rd: 1..2^24 */
+    uint32_t block;                  /* kvcomp: 16, 32, 64, 128, 256; kivi: 32; rd, auto: 64 */
+    uint32_t buffer;                 /* kvcomp, kivi, rd, auto: 1..2^24 */
     uint32_t bits;                   /* kivi: 2, 4 */
+    float bytes;                     /* auto: share of f16's bytes, 0 < bytes <= 1 */
+    uint32_t from;                   /* auto: tokens from which on it holds, 1..2^24 */
     uint32_t pack;                   /* 1: `+pack` stands behind kvcomp */
     char profile[PLEAT_PROFILE_CAP]; /* leankv: where ah, al and the rest come from; "": from this spec.  Whoever parsed
                                       * the spec reads the profile and clears this; a cache refuses it unread */

@@ -94,7 +94,9 @@ static uint64_t bytes_for(const pleat_cache_options *opt, uint32_t n_tokens, uin
         if (n_slots > 0) n_pages += keep->lane_pages(&c, n_slots, false) * opt->n_kv_heads;
     }
     const uint64_t reserved_bytes = c.keep->reserved_bytes ? c.keep->reserved_bytes(&c, n_tokens) : 0;
-    return bytes_of_pages(&c, n_pages) + table_bytes + reserved_bytes + sizeof(pleat__sequence);
+    const uint64_t sum = bytes_of_pages(&c, n_pages) + table_bytes + reserved_bytes + sizeof(pleat__sequence);
+    const uint64_t promised = is_read && c.keep->promised_bytes ? c.keep->promised_bytes(&c, n_tokens) : sum;
+    return promised < sum ? promised : sum;
 }
 
 uint64_t pleat_cache_bytes_for(const pleat_cache_options *opt, uint32_t n_tokens, uint32_t max_tokens) {

@@ -53,7 +53,7 @@ pleat_status pleat__block_format_of(const pleat_spec *spec, uint32_t head_dim, p
     if (is_kvcomp(spec)) {
         *format = kvcomp_format(spec, head_dim);
         pleat__block_set_steps(format, spec->k, spec->v, true);
-    } else if (spec->compressor == PLEAT_COMPRESSOR_RD) {
+    } else if (spec->compressor == PLEAT_COMPRESSOR_RD || spec->compressor == PLEAT_COMPRESSOR_AUTO) {
         *format = pleat__rd_format(head_dim);
     } else if (spec->compressor == PLEAT_COMPRESSOR_KIVI && (spec->bits == 2 || spec->bits == 4)) {
         const float rel = 1.0f / (float)((1u << spec->bits) - 1);

@@ -135,6 +135,27 @@ size_t pleat__rd_scratch_bytes(uint32_t head_dim);
 size_t pleat__rd_encode(const pleat__rd_lane *lane, uint32_t block, const float *k, const float *v, size_t stride,
                         void *scratch, uint8_t *out);
 
+/* The same in at most `room` bytes, where these are no fewer than pleat__rd_least_bytes(): with steps that grow until it
+ * fits, values' by quarters of an octave and keys' by whole ones; at last all codes are 0. */
+size_t pleat__rd_encode_within(const pleat__rd_lane *lane, uint32_t block, const float *k, const float *v,
+                               size_t stride, size_t room, void *scratch, uint8_t *out);
+
+/* Bytes of a payload that stores nothing; 0: the books have no class for that, and there is no such bound. */
+size_t pleat__rd_least_bytes(const pleat__rd_books *books, uint32_t head_dim);
+
+/* ---- what a block takes ---------------------------------------------------------------------------------- */
+
+/* Entropies of codes by their spread, between which others are interpolated. */
+#define PLEAT__RD_RATES 97u
+typedef struct pleat__rd_rates {
+    double bits[PLEAT__RD_RATES]; /* of spreads 2^(i/8 - 6) steps */
+} pleat__rd_rates;
+void pleat__rd_rates_init(pleat__rd_rates *rates);
+
+/* Bytes that a payload of the lane is expected to have with steps k and v, if codes are as normal variables are. */
+double pleat__rd_expected_bytes(const pleat__rd_rates *rates, const pleat__rd_source *source, const pleat_rope *rope,
+                                uint32_t head_dim, float k, float v);
+
 /* ---- reading --------------------------------------------------------------------------------------- */
 
 /* As pleat__block_open(). */

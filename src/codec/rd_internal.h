@@ -23,6 +23,20 @@ static inline uint32_t pleat__rd_v_class_bytes(uint32_t head_dim) { return head_
 bool pleat__rd_choose_classes(const pleat__codebook *books, const int8_t *codes, uint32_t d, uint32_t n_dims,
                               const uint8_t *of_lane, uint8_t *classes);
 
+/* ---- rd_lane.c, for rd_rate.c: how steps are chosen ---- */
+
+/* Bits of round(x) for a normal x of deviation s. */
+double pleat__rd_entropy_of(double s);
+
+/* Is the mean of a channel worth taking away?  It is where that makes its code a twentieth of a bit shorter. */
+bool pleat__rd_mean_pays(float mean_square, float spread);
+
+/* What the energy of any channel of keys is taken to be more than it is. */
+float pleat__rd_floor_energy(const pleat__rd_source *source, uint32_t head_dim);
+
+/* A channel's step before it is rounded. */
+float pleat__rd_key_step(float energy, float spread, float k);
+
 /* Escapes of keys, and of values, at most.  Their entries fit into as many bytes as there are numbers. */
 static inline uint32_t pleat__rd_most_escapes(uint32_t head_dim) { return PLEAT__RD_TOKENS * head_dim / 16; }
 

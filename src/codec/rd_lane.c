@@ -13,12 +13,12 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "codec/rd_internal.h"
 #include "core/half.h"
 
 /* ---- entropy --------------------------------------------------------------------------------------------- */
 
-/* Bits of round(x) for a normal x of deviation s. */
-static double entropy_of(double s) {
+double pleat__rd_entropy_of(double s) {
     double bits = 0;
     if (!(s > 0.02)) return 0;
     const int reach = (int)(8 * s) + 2;
@@ -38,7 +38,7 @@ double pleat__rd_spread_of(uint32_t class) {
     double low = 0.02, high = 64;
     for (uint32_t i = 0; i < 60; i++) {
         const double middle = sqrt(low * high);
-        if (entropy_of(middle) < 0.25 * class)
+        if (pleat__rd_entropy_of(middle) < 0.25 * class)
             low = middle;
         else
             high = middle;
@@ -99,8 +99,7 @@ static float round_step(float x) {
     return ldexpf(rintf(m * 32) / 32, exponent);
 }
 
-/* Is the mean of a channel worth taking away?  It is where that makes its code a twentieth of a bit shorter. */
-static bool mean_pays(float mean_square, float spread) {
+bool pleat__rd_mean_pays(float mean_square, float spread) {
     const double s = (double)spread > 1e-12 ? (double)spread : 1e-12;
     return 0.5 * log2(1 + (double)mean_square / (s * s)) > 0.05;
 }
@@ -116,7 +115,7 @@ static void choose_means(pleat__rd_lane *lane, const pleat__rd_source *s, float 
         const uint32_t x = t->first * i, y = x + t->other;
         const float mx = s->mean[x] * magnitude, my = s->mean[y] * magnitude, square = 0.5f * (mx * mx + my * my);
         lane->flat[x] = lane->flat[y] = 0;
-        if (mean_pays(square, 0.5f * (s->spread[x] + s->spread[y]))) {
+        if (pleat__rd_mean_pays(square, 0.5f * (s->spread[x] + s->spread[y]))) {
             lane->mean_pair[lane->n_means] = (uint16_t)i;
             lane->mean_x[lane->n_means] = mx;
             lane->mean_y[lane->n_means++] = my;
@@ -127,10 +126,15 @@ static void choose_means(pleat__rd_lane *lane, const pleat__rd_source *s, float 
     }
 }
 
-static float mean_of(const float *x, uint32_t n) {
+float pleat__rd_floor_energy(const pleat__rd_source *s, uint32_t d) {
     double sum = 0;
-    for (uint32_t i = 0; i < n; i++) sum += (double)x[i];
-    return (float)(sum / n);
+    for (uint32_t i = 0; i < d; i++) sum += (double)s->energy[i];
+    return 0.001f * (float)(sum / d);
+}
+
+float pleat__rd_key_step(float energy, float spread, float k) {
+    const float step = energy > 0 ? k / sqrtf(energy) : spread;
+    return step > spread / 6 ? step : spread / 6;
 }
 
 /* Channels by the entropy of their codes, the largest first; among equals the lower. */
@@ -149,14 +153,12 @@ static void put_f16(uint8_t *at, uint32_t i, float x) {
 
 static void choose_keys(pleat__rd_lane *lane, const pleat__rd_source *s, const float *spread, float k) {
     const uint32_t d = lane->head_dim;
-    const float floor_energy = 0.001f * mean_of(s->energy, d);
+    const float floor_energy = pleat__rd_floor_energy(s, d);
     float steps[PLEAT__MAX_HEAD_DIM];
     double bits[PLEAT__MAX_HEAD_DIM];
     for (uint32_t i = 0; i < d; i++) {
-        const float energy = s->energy[i] + floor_energy;
-        const float step = energy > 0 ? k / sqrtf(energy) : spread[i];
-        steps[i] = round_step(step > spread[i] / 6 ? step : spread[i] / 6);
-        bits[i] = entropy_of((double)(spread[i] / steps[i]));
+        steps[i] = round_step(pleat__rd_key_step(s->energy[i] + floor_energy, spread[i], k));
+        bits[i] = pleat__rd_entropy_of((double)(spread[i] / steps[i]));
     }
     sort_channels(bits, d, lane->order);
     lane->n_columns = lane->k_vectors = 0;
@@ -183,7 +185,8 @@ static void choose_values(pleat__rd_lane *lane, const pleat__rd_source *s) {
     lane->v_vectors = 0;
     for (uint32_t at = 0; at < lane->head_dim; at += PLEAT__RD_V_DIMS) {
         double sum = 0;
-        for (uint32_t i = 0; i < PLEAT__RD_V_DIMS; i++) sum += entropy_of((double)(s->v_rms[at + i] / lane->v));
+        for (uint32_t i = 0; i < PLEAT__RD_V_DIMS; i++)
+            sum += pleat__rd_entropy_of((double)(s->v_rms[at + i] / lane->v));
         const uint8_t class = lane->v_class[at / PLEAT__RD_V_DIMS] = class_of(sum / PLEAT__RD_V_DIMS);
         lane->v_reach[at / PLEAT__RD_V_DIMS] = (int8_t)pleat__rd_reach(&lane->books->v[class]);
         if (lane->books->v[class].n_levels > 0) lane->v_vectors += PLEAT__RD_TOKENS / 4;

@@ -24,6 +24,8 @@ typedef struct work {
     uint8_t *escapes;   /* [PLEAT__RD_MOST_ESCAPES of d] entries */
     uint32_t n_escapes; /* that there would be */
     bool clamps;        /* codes beyond reach are the outermost ones, and nothing escapes */
+    uint32_t level;     /* how much coarser than the lane's: values by quarters of an octave, keys by the whole ones */
+    bool is_silent;     /* all codes are 0, in a class that stores nothing */
 } work;
 
 static void carve(uint32_t d, work *w, pleat__arena *arena) {
@@ -108,6 +110,15 @@ static size_t byte_of(uint32_t row, uint32_t column, uint32_t n_columns) {
     return ((size_t)(row / 16) * (n_columns / 4) + column / 4) * 64 + row % 16 * 4 + column % 4;
 }
 
+/* Instead of what codes are: nothing at all, where the books have a class for it; else zeros in the least of them. */
+static bool silence(const pleat__codebook *books, uint32_t d, uint32_t n_groups, work *w) {
+    uint32_t class = 0;
+    while (class + 1 < PLEAT__RD_CLASSES && books[class].n_levels > 0) class ++;
+    memset(w->codes, 0, (size_t)T * d);
+    memset(w->classes, (int)class, n_groups);
+    return true;
+}
+
 /* Quantise rows of keys, choose classes and put codes in their places; true: the classes are the block's own. */
 static bool code_keys(const pleat__rd_lane *lane, uint32_t shift, work *w) {
     const uint32_t d = lane->head_dim;
@@ -115,8 +126,9 @@ static bool code_keys(const pleat__rd_lane *lane, uint32_t shift, work *w) {
     for (uint32_t i = 0; i < d; i++) steps[i] = pleat__rd_shifted(lane->k_steps, i, shift);
     for (uint32_t t = 0; t < T; t++)
         for (uint32_t i = 0; i < d; i++) w->codes[t * d + i] = code_of(w->rows[t * d + i], steps[i]);
-    const bool is_own =
-        pleat__rd_choose_classes(lane->books->k, w->codes, d, PLEAT__RD_K_COLUMNS, lane->k_class, w->classes);
+    const bool is_own = w->is_silent ? silence(lane->books->k, d, pleat__rd_k_class_bytes(d), w)
+                                     : pleat__rd_choose_classes(lane->books->k, w->codes, d, PLEAT__RD_K_COLUMNS,
+                                                                lane->k_class, w->classes);
     w->n_escapes = 0;
     for (uint32_t t = 0; t < T; t++)
         for (uint32_t i = 0; i < d; i++) {
@@ -132,8 +144,9 @@ static bool code_values(const pleat__rd_lane *lane, const uint8_t *exponents, wo
         const float step = pleat__rd_step(exponents[t]);
         for (uint32_t i = 0; i < d; i++) w->codes[t * d + i] = code_of(w->rows[t * d + i], step);
     }
-    const bool is_own =
-        pleat__rd_choose_classes(lane->books->v, w->codes, d, PLEAT__RD_V_DIMS, lane->v_class, w->classes);
+    const bool is_own = w->is_silent ? silence(lane->books->v, d, pleat__rd_v_class_bytes(d), w)
+                                     : pleat__rd_choose_classes(lane->books->v, w->codes, d, PLEAT__RD_V_DIMS,
+                                                                lane->v_class, w->classes);
     w->n_escapes = 0;
     for (uint32_t t = 0; t < T; t++)
         for (uint32_t i = 0; i < d; i++) {
@@ -197,7 +210,8 @@ static matrix put_keys(const pleat__rd_lane *lane, uint32_t block, const float *
                        uint32_t *shift, uint8_t *at) {
     const uint32_t d = lane->head_dim;
     for (uint32_t t = 0; t < T; t++) residual_of(lane, block, t, k + t * stride, w->rows + (size_t)t * d);
-    for (*shift = 0, w->clamps = false;; *shift < PLEAT__RD_MOST_SHIFT ? (void)++*shift : (void)(w->clamps = true)) {
+    *shift = pleat__min_u32(w->level / 4, PLEAT__RD_MOST_SHIFT);
+    for (w->clamps = false;; *shift < PLEAT__RD_MOST_SHIFT ? (void)++*shift : (void)(w->clamps = true)) {
         matrix m = {.n_classes = code_keys(lane, *shift, w) ? pleat__rd_k_class_bytes(d) : 0};
         if (w->n_escapes <= pleat__rd_most_escapes(d)) m.n_stream = write_keys(lane, w, at + m.n_classes);
         if (is_too_long(w, d, m.n_classes + m.n_stream)) continue;
@@ -211,7 +225,7 @@ static matrix put_values(const pleat__rd_lane *lane, const float *v, size_t stri
                          uint8_t *at) {
     const uint32_t d = lane->head_dim, most = PLEAT__RD_EXPONENTS - 1;
     for (uint32_t t = 0; t < T; t++) {
-        exponents[t] = exponent_of(lane->v * rms_of(v + t * stride, d));
+        exponents[t] = (uint8_t)pleat__min_u32(exponent_of(lane->v * rms_of(v + t * stride, d)) + w->level, most);
         for (uint32_t i = 0; i < d; i++) w->rows[t * d + i] = clamped(v[t * stride + i]);
     }
     for (uint32_t turn = 0;; turn++) {
@@ -233,30 +247,56 @@ static uint8_t *put_escapes(const work *w, uint8_t *at) {
 }
 
 /* Keys' escapes stand behind both streams, so they are kept until values' have been written. */
-size_t pleat__rd_encode(const pleat__rd_lane *lane, uint32_t block, const float *k, const float *v, size_t stride,
-                        void *scratch, uint8_t *out) {
-    work w;
-    pleat__arena arena = {.base = scratch, .cap_bytes = pleat__rd_scratch_bytes(lane->head_dim)};
-    carve(lane->head_dim, &w, &arena);
+static size_t encode_at(const pleat__rd_lane *lane, uint32_t block, const float *k, const float *v, size_t stride,
+                        work *w, uint8_t *out) {
     uint32_t shift;
     uint8_t *exponents = out + PLEAT__RD_HEADER_BYTES, *at = exponents + T;
-    const matrix keys = put_keys(lane, block, k, stride, &w, &shift, at);
-    uint8_t *k_escapes = at + keys.n_classes + keys.n_stream, *behind = put_escapes(&w, k_escapes);
-    const uint32_t n_k = w.n_escapes;
-    const matrix values = put_values(lane, v, stride, &w, exponents, behind);
+    const matrix keys = put_keys(lane, block, k, stride, w, &shift, at);
+    uint8_t *k_escapes = at + keys.n_classes + keys.n_stream, *behind = put_escapes(w, k_escapes);
+    const uint32_t n_k = w->n_escapes;
+    const matrix values = put_values(lane, v, stride, w, exponents, behind);
     const size_t escape_bytes = (size_t)(behind - k_escapes), v_bytes = values.n_classes + values.n_stream;
-    memcpy(w.packed, k_escapes, escape_bytes);
+    memcpy(w->packed, k_escapes, escape_bytes);
     memmove(k_escapes, behind, v_bytes);
-    memcpy(k_escapes + v_bytes, w.packed, escape_bytes);
-    at = put_escapes(&w, k_escapes + v_bytes + escape_bytes);
+    memcpy(k_escapes + v_bytes, w->packed, escape_bytes);
+    at = put_escapes(w, k_escapes + v_bytes + escape_bytes);
     put_u32(out + 4, (uint32_t)keys.n_stream);
     put_u32(out + 8, (uint32_t)values.n_stream);
     out[12] = (uint8_t)shift;
     out[13] = (uint8_t)((keys.n_classes ? PLEAT__RD_OWN_KEYS : 0) | (values.n_classes ? PLEAT__RD_OWN_VALUES : 0));
     put_u16(out + 14, n_k);
-    put_u16(out + 16, w.n_escapes);
+    put_u16(out + 16, w->n_escapes);
     put_u32(out, XXH32(out + 4, (size_t)(at - out) - 4, lane->seed));
     return (size_t)(at - out);
+}
+
+#define MOST_LEVEL 24u /* six octaves: beyond that there is hardly a code but 0 */
+
+size_t pleat__rd_encode_within(const pleat__rd_lane *lane, uint32_t block, const float *k, const float *v,
+                               size_t stride, size_t room, void *scratch, uint8_t *out) {
+    work w = {.level = 0};
+    pleat__arena arena = {.base = scratch, .cap_bytes = pleat__rd_scratch_bytes(lane->head_dim)};
+    carve(lane->head_dim, &w, &arena);
+    for (;; w.level++) {
+        w.is_silent = w.level > MOST_LEVEL;
+        const size_t n = encode_at(lane, block, k, v, stride, &w, out);
+        if (n <= room || w.is_silent) return n;
+    }
+}
+
+size_t pleat__rd_encode(const pleat__rd_lane *lane, uint32_t block, const float *k, const float *v, size_t stride,
+                        void *scratch, uint8_t *out) {
+    return pleat__rd_encode_within(lane, block, k, v, stride, SIZE_MAX, scratch, out);
+}
+
+size_t pleat__rd_least_bytes(const pleat__rd_books *books, uint32_t d) {
+    bool k_is_silent = false, v_is_silent = false;
+    for (uint32_t class = 0; class < PLEAT__RD_CLASSES; class ++) {
+        k_is_silent |= books->k[class].n_levels == 0;
+        v_is_silent |= books->v[class].n_levels == 0;
+    }
+    if (!k_is_silent || !v_is_silent) return 0;
+    return PLEAT__RD_HEADER_BYTES + T + pleat__rd_k_class_bytes(d) + pleat__rd_v_class_bytes(d);
 }
 
 /* ---- counting -------------------------------------------------------------------------------------------- */

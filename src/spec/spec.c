@@ -118,6 +118,14 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
       {"v", .offset = AT(v), NUMBER(0.01f, 10, "a number from 0.01 to 10"), .is_printed = true},
       A_BUFFER},
      .behind = {NULL}},
+    {"auto",
+     {.compressor = PLEAT_COMPRESSOR_AUTO, .high = {8, 8}, .block = 64, .sinks = 4, .buffer = 94, .bytes = 0.2f,
+      .from = 1024},
+     2,
+     {{"bytes", .offset = AT(bytes), .type = PLEAT__KEY_SHARE, .min = FLT_TRUE_MIN, .max = 1, .is_printed = true,
+       .allowed = "a share of f16's bytes above 0 and up to 1, as 20% or 0.2"},
+      TOKENS("from", from)},
+     .behind = {NULL}},
 };
 
 const pleat__spec_stage pleat__spec_behind_stages[PLEAT__N_SPEC_BEHIND] = {
@@ -286,8 +294,8 @@ static bool fields_equal(const pleat_spec *a, const pleat_spec *b) {
            a->sinks == b->sinks && a->reclaim == b->reclaim && a->mean == b->mean && a->merge == b->merge &&
            a->crush == b->crush && a->share == b->share && a->anchor == b->anchor && a->unit == b->unit &&
            a->compressor == b->compressor && a->k == b->k && a->v == b->v && a->kunit == b->kunit &&
-           a->block == b->block && a->buffer == b->buffer && a->bits == b->bits && a->pack == b->pack &&
-           strcmp(a->profile, b->profile) == 0;
+           a->block == b->block && a->buffer == b->buffer && a->bits == b->bits && a->bytes == b->bytes &&
+           a->from == b->from && a->pack == b->pack && strcmp(a->profile, b->profile) == 0;
 }
 
 static size_t field_bytes(pleat__key_type type) {

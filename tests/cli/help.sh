@@ -197,7 +197,7 @@ offers "leankv:ah=3,al=" run -m x --kv leankv:ah=3,a
 offers "--kv=leankv:ah=3,al=" run -m x --kv=leankv:ah=3,a
 
 # the keys are those that the library names, and the words those that it takes
-mapfile -t spec_names < <(sed -nE "s/^ +offers='(f32 f16 .*kivi rd)'\$/\1/p" "$scratch/pleat.bash" | tr ' ' '\n')
+mapfile -t spec_names < <(sed -nE "s/^ +offers='(f32 f16 .*kivi rd auto)'\$/\1/p" "$scratch/pleat.bash" | tr ' ' '\n')
 check "names are completed" test ${#spec_names[@]} -ge 15
 for name in "${spec_names[@]}" k2v2 h2o+kvcrush; do
     keys=$("$PLEAT" run -p x --kv "$name:" 2>&1 | sed -nE 's/.* has: (.*)$/\1/p')

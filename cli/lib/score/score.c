@@ -188,6 +188,7 @@ static int add_drift(score_row *row, const pleat_engine *engine, const score_req
     sum->n_grown += one.n_grown;
     sum->n_escapes += one.n_escapes;
     sum->bytes += one.bytes;
+    (void)load_choice(engine, row->choice);
     return CLI_OK;
 }
 

@@ -109,12 +109,13 @@ typedef struct score_row {
     double kld_sum;             /* of KL(first spec's prediction || this one's), nats */
     uint64_t n_same_top1;       /* positions where the likeliest token is the first spec's */
     score_figure kld, same_top1;
-    uint64_t bytes, bytes_f16; /* held at the ends of the windows, summed */
-    score_short of_short;      /* windows */
-    pleat_cache_drift drift;   /* of all requests, at their ends */
-    double seconds;            /* in steps */
-    score_watch watch;         /* request_ended NULL: nobody */
-    double watch_seconds;      /* spent in the watch; not among `seconds` */
+    uint64_t bytes, bytes_f16;        /* held at the ends of the windows, summed */
+    score_short of_short;             /* windows */
+    pleat_cache_drift drift;          /* of all requests, at their ends */
+    char choice[PLEAT_SPEC_TEXT_CAP]; /* what `auto` became, "" for other specs */
+    double seconds;                   /* in steps */
+    score_watch watch;                /* request_ended NULL: nobody */
+    double watch_seconds;             /* spent in the watch; not among `seconds` */
 } score_row;
 
 /* Answer every sample with row->spec.  score_release_row() is due behind it, whatever comes of it. */

@@ -27,6 +27,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "cache/keep/promise.h"
+
 /* One lane being compressed. */
 typedef struct work {
     const pleat_cache *c;
@@ -77,13 +79,20 @@ static void quantise(const work *w, uint32_t idx) {
     pleat__block_quantise(&w->c->kept.blocks.format, w->s->k, w->s->v, w->c->opt.head_dim, &w->s->codes);
 }
 
+/* Bytes that the payload of the lane's block `block` may have. */
+static size_t room_of(const work *w, uint32_t block) {
+    if (!w->c->kept.blocks.has_promise) return SIZE_MAX;
+    const uint64_t may = pleat__promise_allows(w->c, pleat__full_lane_idx(w->c, w->lane), block + 1);
+    return may > w->low_end ? (size_t)(may - w->low_end) * PLEAT__BLOCK_ALIGN : 0;
+}
+
 /* The payload of block `idx` of those that are due, which is the lane's block `block`; returns its bytes. */
 static size_t encode(const work *w, uint32_t idx, uint32_t block, const pleat__block_codebooks *codebooks) {
     const pleat_cache *c = w->c;
     if (c->kept.blocks.rd) {
         load(w, idx);
-        return pleat__rd_encode(&c->kept.blocks.rd[pleat__full_lane_idx(c, w->lane)], block, w->s->k, w->s->v,
-                                c->opt.head_dim, w->s->rd, w->s->payload);
+        return pleat__rd_encode_within(&c->kept.blocks.rd[pleat__full_lane_idx(c, w->lane)], block, w->s->k, w->s->v,
+                                       c->opt.head_dim, room_of(w, block), w->s->rd, w->s->payload);
     }
     quantise(w, idx);
     return pleat__block_encode(&c->kept.blocks.format, codebooks, &w->s->codes, w->s->payload);

@@ -25,6 +25,7 @@
 #include "cache/keep/block_writer.h"
 #include "cache/keep/groups.h"
 #include "cache/keep/plain.h"
+#include "cache/keep/promise.h"
 #include "cache/keep/rd.h"
 #include "core/error.h"
 #include "pleat/stats.h"
@@ -63,6 +64,7 @@ static pleat_status derive(pleat_cache *c, pleat_error *err) {
     PLEAT_FAIL_IF(tokens > 0 && format->tokens % tokens != 0, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "cache: page_tokens %u does not divide the spec's blocks of %u tokens", tokens, format->tokens);
     c->kept.blocks.has_codebooks = format->coder == PLEAT__CODER_HUFFMAN && !format->is_rd;
+    c->kept.blocks.has_promise = c->opt.spec.compressor == PLEAT_COMPRESSOR_AUTO;
     const pleat__layouts_of of = pleat__plain_layouts(c, false);
     PLEAT_TRY(pleat__plain_lay_out(c, &of, tokens > 0 ? tokens : choose_page_tokens(c), err));
     PLEAT_TRY(check_room(c, err));
@@ -74,7 +76,8 @@ static pleat_status derive(pleat_cache *c, pleat_error *err) {
 }
 
 static pleat_status check(const pleat_cache *c, const pleat_cache_options *opt, pleat_error *err) {
-    return format_of(c)->is_rd ? pleat__keep_rd_check(opt, err) : PLEAT_OK;
+    if (format_of(c)->is_rd) PLEAT_TRY(pleat__keep_rd_check(opt, err));
+    return c->kept.blocks.has_promise ? pleat__promise_check(c, opt, err) : PLEAT_OK;
 }
 
 static void carve(pleat_cache *c, pleat__arena *arena) {
@@ -143,6 +146,10 @@ static void end_at(const pleat__item_counts *n, const pleat_spec *spec, uint32_t
 static uint64_t reserved_bytes(const pleat_cache *c, uint32_t n_tokens) {
     const uint32_t n_due = count_due(n_tokens, &c->opt.spec, format_of(c)->tokens);
     return codebooks_bytes(c, count_blocks(c, n_due));
+}
+
+static uint64_t promised_bytes(const pleat_cache *c, uint32_t n_tokens) {
+    return c->kept.blocks.has_promise ? pleat__promise_bytes(c, n_tokens) : UINT64_MAX;
 }
 
 static void plan(const pleat_cache *c, const pleat__item_counts *n, pleat__item_end *end) {
@@ -409,6 +416,7 @@ const pleat__keep pleat__keep_blocks = {
     .carve_seq = carve_seq,
     .reserve = reserve,
     .reserved_bytes = reserved_bytes,
+    .promised_bytes = promised_bytes,
     .end_bytes = end_bytes,
     .lane_slots = pleat__plain_lane_slots,
     .lane_pages = pleat__plain_lane_pages,

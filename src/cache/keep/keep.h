@@ -82,6 +82,9 @@ typedef struct pleat__keep {
     pleat_status (*reserve)(pleat_cache *c, pleat__sequence *seq, uint32_t n_classed);
     /* Bytes of it at n_tokens tokens.  NULL: none. */
     uint64_t (*reserved_bytes)(const pleat_cache *c, uint32_t n_tokens);
+    /* Bytes that a sequence never holds more than once its prompt has been read; UINT64_MAX where nothing is promised.  NULL:
+     * nothing ever is. */
+    uint64_t (*promised_bytes)(const pleat_cache *c, uint32_t n_tokens);
     /* Bytes of a worker's scratch that end_unit takes.  NULL: none. */
     uint64_t (*end_bytes)(const pleat_cache *c);
     /* High slots that a lane of n_tokens tokens holds at most; is_read: once its prompt has been read. */

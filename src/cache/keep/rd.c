@@ -4,6 +4,7 @@
  */
 #include "cache/keep/rd.h"
 
+#include "cache/keep/promise.h"
 #include "core/error.h"
 #include "stats/stats.h"
 
@@ -26,6 +27,8 @@ void pleat__keep_rd_carve(pleat_cache *c, pleat__arena *arena) {
     const uint32_t n_lanes = pleat__n_full_lanes(c);
     pleat__rd_lane *lanes = c->kept.blocks.rd = pleat__arena_take(arena, n_lanes, sizeof *lanes);
     pleat__rd_turns *turns = c->kept.blocks.turns = pleat__arena_take(arena, c->opt.n_layers, sizeof *turns);
+    if (c->kept.blocks.has_promise)
+        c->kept.blocks.promise.weights = pleat__arena_take(arena, n_lanes, sizeof *c->kept.blocks.promise.weights);
     for (uint32_t i = 0; i < n_lanes; i++) {
         pleat__rd_lane lane = {0};
         pleat__rd_lane_carve(c->opt.head_dim, &lane, arena);
@@ -39,7 +42,16 @@ void pleat__keep_rd_carve(pleat_cache *c, pleat__arena *arena) {
     }
 }
 
+/* The spec's steps, or those that its promise allows. */
+static pleat_stats_scale steps_of(const pleat_cache *c) {
+    const pleat__promise *p = &c->kept.blocks.promise;
+    return c->kept.blocks.has_promise ? (pleat_stats_scale){p->k, p->v}
+                                      : (pleat_stats_scale){c->opt.spec.k, c->opt.spec.v};
+}
+
 void pleat__keep_rd_init(pleat_cache *c, const pleat_cache_options *opt) {
+    if (c->kept.blocks.has_promise) pleat__promise_init(c, opt);
+    const pleat_stats_scale steps = steps_of(c);
     pleat__rd_turns *turns = c->kept.blocks.turns;
     for (uint32_t layer = 0; layer < c->opt.n_layers; layer++) {
         if (pleat__cache_window(c, layer)) continue;
@@ -50,8 +62,8 @@ void pleat__keep_rd_init(pleat_cache *c, const pleat_cache_options *opt) {
             const pleat_stats_scale scale = pleat_stats_get_scale(opt->stats, layer);
             const uint32_t lane = pleat__cache_lane_of(c, layer, head);
             pleat__rd_lane_init(&c->kept.blocks.rd[pleat__full_lane_idx(c, lane)], &source, &opt->stats->books,
-                                &turns[owner], opt->ropes[layer], c->opt.head_dim, c->opt.spec.k * scale.k,
-                                c->opt.spec.v * scale.v);
+                                &turns[owner], opt->ropes[layer], c->opt.head_dim, steps.k * scale.k,
+                                steps.v * scale.v);
         }
     }
 }

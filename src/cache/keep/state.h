@@ -5,6 +5,7 @@
 #ifndef PLEAT_CACHE_KEEP_STATE_H
 #define PLEAT_CACHE_KEEP_STATE_H
 
+#include "cache/keep/promise.h"
 #include "codec/rd.h"
 #include "policy/evict.h"
 #include "policy/novelty.h"
@@ -42,6 +43,8 @@ typedef struct pleat__kept {
         bool has_codebooks;     /* of each sequence's layers */
         pleat__rd_lane *rd;     /* [full lanes]; NULL unless the format is rd's */
         pleat__rd_turns *turns; /* [n_layers] of full layers, likewise */
+        bool has_promise;       /* the spec is auto */
+        pleat__promise promise;
     } blocks;
 } pleat__kept;
 

@@ -320,6 +320,56 @@ static void test_extremes(void) {
         }
 }
 
+/* ---- within a given room ------------------------------------------------------------------------------------ */
+
+/* A payload fits whatever room there is, down to one that stores nothing, and loads; with room enough it is as it was.  What
+ * is stored is within half a step still, unless nothing is. */
+static void test_room(void) {
+    static uint8_t whole[sizeof payload];
+    check_buf scratch = check_buf_new(pleat__rd_scratch_bytes(128), 64);
+    for (uint64_t round = 0, n_rounds = check_rounds(60, 12); round < n_rounds; round++) {
+        const uint32_t d = round % 2 ? 64 : 128, block = (uint32_t)check_below(MAX_BLOCKS);
+        const float *k = keys + (size_t)block * T * d, *v = values + (size_t)block * T * d;
+        lane_init(d, round % 5 > 0, check_below(2), 0.15f, 1.1f);
+        fill_tokens(d, MAX_BLOCKS);
+        const size_t n = encode(d, block), least = pleat__rd_least_bytes(&books, d);
+        memcpy(whole, payload, n);
+        CHECK(least > 0 && least < n / 8);
+        CHECK_EQ_U64(pleat__rd_encode_within(&lane, block, k, v, d, n, scratch.p, payload), n);
+        CHECK_EQ_MEM(payload, whole, n);
+        for (size_t room = n - 1; room >= least; room = room > least ? least + (room - least) * 3 / 4 : 0) {
+            const size_t m = pleat__rd_encode_within(&lane, block, k, v, d, room, scratch.p, payload);
+            check_context("d %u, %zu bytes in %zu, least %zu", d, m, room, least);
+            CHECK(m <= room);
+            if (room > n / 2) CHECK(m > room * 2 / 3); /* it grows in small steps */
+            CHECK(pleat__rd_is_intact(&lane, payload, m));
+            if (CHECK_STATUS(load(block, m, pleat_cpu_flags()), PLEAT_OK) && m > least) check_bounds(d, block);
+        }
+        CHECK_EQ_U64(pleat__rd_encode_within(&lane, block, k, v, d, 0, scratch.p, payload), least);
+    }
+    CHECK(check_buf_is_intact(&scratch));
+    check_buf_free(&scratch);
+}
+
+/* What blocks are expected to take is near what they take, if tokens are as the statistics say. */
+static void test_expected_bytes(void) {
+    pleat__rd_rates rates;
+    pleat__rd_rates_init(&rates);
+    for (uint32_t round = 0; round < 16; round++) {
+        const uint32_t d = round % 2 ? 64 : 128;
+        const float k = (float)exp2(check_uniform(-5, 0)), v = (float)exp2(check_uniform(-2, 1));
+        const bool turns_keys = round % 5 > 0;
+        lane_init(d, turns_keys, round % 3 > 0, k, v);
+        const pleat__rd_source source = {mean, energy, spread, v_rms};
+        const double want = pleat__rd_expected_bytes(&rates, &source, turns_keys ? &the_rope : NULL, d, k, v);
+        double sum = 0;
+        fill_tokens(d, MAX_BLOCKS);
+        for (uint32_t block = 0; block < MAX_BLOCKS; block++) sum += (double)encode(d, block) / MAX_BLOCKS;
+        check_context("d %u, k %g, v %g: %.0f bytes, expected %.0f", d, (double)k, (double)v, sum, want);
+        CHECK_NEAR(sum / want, 1, 0.15);
+    }
+}
+
 /* ---- text unlike the statistics ----------------------------------------------------------------------------- */
 
 /* Bytes of n codes in a codebook of their own, and of the codebook; codes are -127..127. */
@@ -520,8 +570,11 @@ static void test_attention(void) {
 }
 
 static const check_test tests[] = {
-    {"streams", test_streams},   {"runs", test_runs},     {"mean", test_mean},       {"bounds", test_bounds},
-    {"extremes", test_extremes}, {"unlike", test_unlike}, {"damaged", test_damaged}, {"attention", test_attention},
+    {"streams", test_streams},   {"runs", test_runs},
+    {"mean", test_mean},         {"bounds", test_bounds},
+    {"extremes", test_extremes}, {"unlike", test_unlike},
+    {"damaged", test_damaged},   {"attention", test_attention},
+    {"room", test_room},         {"expected_bytes", test_expected_bytes},
 };
 
 int main(int argc, char **argv) {

@@ -116,6 +116,9 @@ static void test_canonical(void) {
         {"kivi:buffer=128,bits=2", "kivi:bits=2"},
         {"kivi:buffer=1,bits=4", "kivi:bits=4,buffer=1"},
         {"kivi:high=f32", "kivi:bits=2,high=f32"},
+        {"auto", "auto:bytes=20%"},
+        {"auto:from=512,bytes=0.125", "auto:bytes=12.5%,from=512"},
+        {"auto:bytes=100%,from=01024", "auto:bytes=100%"},
         {"rd", "rd:k=0.15,v=1.1"},
         {"rd:v=1.4,k=0.2,buffer=94", "rd:k=0.2,v=1.4"},
         {"rd:high=k8v8,buffer=32,sinks=1", "rd:k=0.15,v=1.1,sinks=1,buffer=32"},
@@ -141,6 +144,14 @@ static pleat_spec any_compressor(void) {
     pleat_spec s = {.high = any_plain_format(), .compressor = PLEAT_COMPRESSOR_KIVI, .block = 32};
     s.sinks = check_below(2) ? 4 : (uint32_t)check_below((1u << check_below(25)) + 1);
     s.buffer = (uint32_t)check_between(1, 1u << check_below(25));
+    if (check_below(8) == 0)
+        return (pleat_spec){.high = {8, 8},
+                            .compressor = PLEAT_COMPRESSOR_AUTO,
+                            .block = 64,
+                            .sinks = 4,
+                            .buffer = 94,
+                            .bytes = (float)check_uniform(0.001, 1),
+                            .from = (uint32_t)check_between(1, 1u << check_below(25))};
     if (check_below(4) == 0) {
         s.bits = check_below(2) ? 2 : 4;
         return s;
@@ -257,7 +268,8 @@ static void test_print_refuses_nonsense(void) {
     (void)pleat_spec_parse("kivi:bits=4", &kivi, NULL);
     REFUSED(comp, compressor, PLEAT_COMPRESSOR_NONE);
     REFUSED(comp, compressor, PLEAT_COMPRESSOR_KIVI);
-    REFUSED(comp, compressor, (pleat_compressor)4);
+    REFUSED(comp, compressor, PLEAT_COMPRESSOR_AUTO);
+    REFUSED(comp, compressor, (pleat_compressor)5);
     REFUSED(comp, policy, PLEAT_POLICY_LEANKV);
     REFUSED(comp, policy, PLEAT_POLICY_H2O);
     REFUSED(comp, high, ((pleat_format){32, 16}));

@@ -189,7 +189,7 @@ static void test_errors(void) {
     static const bad_text cases[] = {
         {"h20", 0, "did you mean 'h2o'"},
         {"pyramid_kv_with_a_name_longer_than_any_word_that_is_allowed", 0,
-         "snapkv, pyramidkv, adakv, novel, kvcomp, kivi, rd"},
+         "snapkv, pyramidkv, adakv, novel, kvcomp, kivi, rd, auto"},
         {"h2o:budgt=1", 4, "unknown key 'budgt' at position 4; did you mean 'budget'?"},
         {"h2o:", 4, "a key is missing at position 4; h2o has: budget, window, sinks, format, reclaim"},
         {"novel:budget=35", 13, "budget=35 is below sinks=4 + window=32: at least 36, at position 13"},
@@ -248,7 +248,7 @@ static void test_stage_errors(void) {
 /* No message is cut: each ends as its case does. */
 static void test_errors_are_whole(void) {
     static const char *const cases[][2] = {
-        {"pyramid_kv_with_a_name_longer_than_any_word_that_is_allowed", "rd"},
+        {"pyramid_kv_with_a_name_longer_than_any_word_that_is_allowed", "auto"},
         {"leankv:profile=a_path_that_is_long_enough_to_move_what_follows_to_a_hundred_and_more_bytes_from_start+"
          "kvcrush",
          "adakv"},

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * promise.c: see promise.h.  Where weights are only looked at once, they are worked out anew: a cache that is checked has
+ * no place for them yet.
+ */
+#include "cache/keep/promise.h"
+
+#include <math.h>
+
+#include "cache/create.h"
+#include "cache/keep/blocks.h"
+#include "cache/keep/keep.h"
+#include "core/error.h"
+#include "page/pool.h"
+#include "stats/stats.h"
+
+#define MILLION 1000000u /* shares are counted in millionths */
+#define N_LOOKED_AT 256u /* blocks behind `from` among which the rate is the least */
+#define FINEST (-96)     /* steps are rd's times 2^(i/32) */
+#define COARSEST 64
+#define USED 0.97 /* of the rate that blocks are expected to take: codes are not quite normal, and texts differ */
+#define K 0.15f
+#define V 1.1f
+
+/* ---- bytes --------------------------------------------------------------------------------------- */
+
+static uint32_t millionths(const pleat_spec *spec) { return (uint32_t)((double)spec->bytes * MILLION + 0.5); }
+
+static uint64_t table_bytes_of(const pleat_cache *c) {
+    pleat__sequence seq = {0};
+    pleat__arena arena = {0};
+    return pleat__cache_carve_seq(c, c->opt.max_tokens, &seq, &arena) + sizeof seq;
+}
+
+/* Millionths of f16's bytes. */
+static uint64_t share_of(const pleat_cache *c, uint32_t share, uint32_t n) {
+    const uint64_t f16 = (uint64_t)n * c->n_lanes * 4 * c->opt.head_dim;
+    return f16 / MILLION * share + f16 % MILLION * share / MILLION;
+}
+
+uint64_t pleat__promise_bytes(const pleat_cache *c, uint32_t n_tokens) {
+    return n_tokens < c->opt.spec.from ? UINT64_MAX : share_of(c, millionths(&c->opt.spec), n_tokens);
+}
+
+/* Pages of n tokens of which n_blocks * 64 are in blocks, those of payloads apart. */
+static uint64_t pages_of(const pleat_cache *c, uint32_t n, uint32_t n_blocks) {
+    const uint32_t n_warm = n - n_blocks * PLEAT__RD_TOKENS;
+    uint64_t sum = (uint64_t)pleat__n_full_lanes(c) * pleat__div_up_u32(n_warm, c->page_tokens[PLEAT__HIGH]);
+    for (uint32_t layer = 0; c->ring && layer < c->opt.n_layers; layer++)
+        if (pleat__cache_window(c, layer))
+            sum += c->ring->lane_pages(c, c->ring->lane_slots(c, layer, n, false), false) * c->opt.n_kv_heads;
+    return sum;
+}
+
+/* Pages that n tokens leave to payloads; below 0: none, and too few for the others. */
+static int64_t pages_left(const pleat_cache *c, uint32_t share, uint64_t table_bytes, uint32_t n, uint32_t n_blocks) {
+    const uint64_t may = share_of(c, share, n);
+    const uint64_t page = c->page_bytes + PLEAT__POOL_BYTES_PER_PAGE;
+    const int64_t n_may = may > table_bytes ? (int64_t)((may - table_bytes) / page) : 0;
+    return n_may - (int64_t)pages_of(c, n, n_blocks);
+}
+
+/* Tokens at which there are n_blocks blocks at least: [first, last], and in the step behind last. */
+static uint32_t last_tokens(const pleat_spec *s, uint32_t n_blocks) {
+    return s->sinks + s->buffer + n_blocks * PLEAT__RD_TOKENS;
+}
+
+/* Blocks of n tokens. */
+static uint32_t blocks_of(const pleat_spec *s, uint32_t n) {
+    const uint32_t none = s->sinks + s->buffer;
+    return n > none ? pleat__div_up_u32(n - none, PLEAT__RD_TOKENS) : 0;
+}
+
+/* slots(n_blocks) of promise.h; those of `from` less what blocks until then need at least. */
+static int64_t slots_of(const pleat_cache *c, uint32_t share, uint64_t table_bytes, uint32_t least, uint32_t n_blocks) {
+    const pleat_spec *s = &c->opt.spec;
+    const uint32_t first_kept = blocks_of(s, s->from), b = pleat__max_u32(n_blocks, first_kept);
+    const uint32_t last = last_tokens(s, b) + 1;
+    int64_t n_pages = INT64_MAX;
+    for (uint32_t n = pleat__max_u32(s->from, last - PLEAT__RD_TOKENS); n <= last; n++) {
+        const int64_t n_left = pages_left(c, share, table_bytes, n, b);
+        if (n_left < n_pages) n_pages = n_left;
+    }
+    const int64_t n_lanes = (int64_t)pleat__n_full_lanes(c);
+    return (n_pages - (b > 0 ? n_lanes : 0)) * (int64_t)c->page_tokens[PLEAT__LOW] -
+           (int64_t)(b - n_blocks) * least * n_lanes;
+}
+
+/* Slots for a block of all lanes so that no number of blocks has too many; below 0: not even the buffer fits. */
+static double rate_of(const pleat_cache *c, uint32_t share, uint64_t table_bytes) {
+    const uint32_t first = blocks_of(&c->opt.spec, c->opt.spec.from);
+    double rate = INFINITY;
+    for (uint32_t b = first; b <= first + N_LOOKED_AT; b++) {
+        const double slots = (double)slots_of(c, share, table_bytes, 0, b);
+        if (slots < 0) return -1;
+        if (b > 0 && slots / b < rate) rate = slots / b;
+    }
+    return rate;
+}
+
+/* ---- steps --------------------------------------------------------------------------------------- */
+
+static float stepped(float at_zero, int32_t i) { return at_zero * (float)exp2(i / 32.0); }
+
+/* Slots that a block of this lane is expected to take. */
+static double expected(const pleat_cache *c, const pleat_cache_options *opt, const pleat__rd_rates *rates,
+                       uint32_t layer, uint32_t head, int32_t step) {
+    const pleat__rd_source source = pleat__stats_source(opt->stats, layer, head);
+    const pleat_stats_scale scale = pleat_stats_get_scale(opt->stats, layer);
+    const double n_bytes = pleat__rd_expected_bytes(rates, &source, opt->ropes[layer], c->opt.head_dim,
+                                                    stepped(K, step) * scale.k, stepped(V, step) * scale.v);
+    return n_bytes / PLEAT__BLOCK_ALIGN + 0.5;
+}
+
+static double expected_of_all(const pleat_cache *c, const pleat_cache_options *opt, const pleat__rd_rates *rates,
+                              int32_t step) {
+    double sum = 0;
+    for (uint32_t layer = 0; layer < c->opt.n_layers; layer++)
+        for (uint32_t head = 0; head < c->opt.n_kv_heads && !pleat__cache_window(c, layer); head++)
+            sum += expected(c, opt, rates, layer, head, step);
+    return sum;
+}
+
+/* The finest step whose blocks are expected to fit the rate; COARSEST + 1: none. */
+static int32_t choose_step(const pleat_cache *c, const pleat_cache_options *opt, const pleat__rd_rates *rates,
+                           double rate) {
+    int32_t low = FINEST, high = COARSEST + 1;
+    while (low < high) {
+        const int32_t middle = low + (high - low) / 2;
+        if (expected_of_all(c, opt, rates, middle) <= rate * USED)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* The cache that the choice is made for: one of its length has pages and tables that depend on the spec alone, so that
+ * images go from cache to cache.  Windows have to be told from full layers as they are. */
+static pleat_status plain_cache(const pleat_cache_options *opt, pleat_cache *out) {
+    pleat_cache_options plain = *opt;
+    plain.page_tokens = 0;
+    if (!opt->windows && opt->spec.from <= 1u << 22) plain.max_tokens = 2 * opt->spec.from;
+    *out = (pleat_cache){0};
+    return pleat__cache_derive(out, &plain, NULL);
+}
+
+/* What is chosen for a share, in millionths. */
+typedef struct choice {
+    const pleat_cache_options *opt;
+    pleat_cache plain;
+    pleat__rd_rates rates;
+    uint32_t share;
+    int32_t step;
+    double expected; /* slots of a block of all lanes */
+} choice;
+
+static void choose_for(choice *out, uint32_t share) {
+    const double rate = rate_of(&out->plain, share, table_bytes_of(&out->plain));
+    out->share = share;
+    out->step = choose_step(&out->plain, out->opt, &out->rates, rate);
+    out->expected = expected_of_all(&out->plain, out->opt, &out->rates, out->step);
+}
+
+static pleat_status choose(const pleat_cache_options *opt, choice *out) {
+    PLEAT_TRY(plain_cache(opt, &out->plain));
+    out->opt = opt;
+    pleat__rd_rates_init(&out->rates);
+    choose_for(out, millionths(&opt->spec));
+    return PLEAT_OK;
+}
+
+/* What is the cache's own; its weights are not. */
+static pleat__promise promise_of(const pleat_cache *c, const choice *chosen) {
+    const uint64_t table_bytes = table_bytes_of(c);
+    const size_t least = pleat__rd_least_bytes(&chosen->opt->stats->books, c->opt.head_dim);
+    return (pleat__promise){.k = stepped(K, chosen->step),
+                            .v = stepped(V, chosen->step),
+                            .share = chosen->share,
+                            .table_bytes = table_bytes,
+                            .rate = rate_of(c, chosen->share, table_bytes),
+                            .least = (uint32_t)((least + PLEAT__BLOCK_ALIGN - 1) / PLEAT__BLOCK_ALIGN)};
+}
+
+/* The weight of a lane; rounded up to a float, all of them sum to 1 at most still. */
+static float weight_of(const choice *chosen, uint32_t layer, uint32_t head) {
+    const double slots = expected(&chosen->plain, chosen->opt, &chosen->rates, layer, head, chosen->step);
+    return (float)(slots / chosen->expected * (1 - 2e-7));
+}
+
+/* ---- can it be kept? ----------------------------------------------------------------------------- */
+
+static uint64_t allowed(const pleat_cache *c, const pleat__promise *p, float weight, uint32_t n_blocks) {
+    const double slots = (double)slots_of(c, p->share, p->table_bytes, p->least, n_blocks);
+    const double even = p->rate * (n_blocks + 0.5), of_all = slots < even ? slots : even;
+    return of_all > 0 ? (uint64_t)((double)weight * of_all) : 0;
+}
+
+/* Does each further block, up to the longest sequence, allow a lane of the least weight a payload that stores nothing?
+ * Others are allowed a slot less at most, from rounding. */
+static bool always_fits(const pleat_cache *c, const pleat__promise *p, float least_weight) {
+    uint64_t before = 0;
+    for (uint32_t b = 1; b <= c->opt.max_tokens / PLEAT__RD_TOKENS; b++) {
+        const uint64_t now = allowed(c, p, least_weight, b);
+        if (now < before + p->least + 1) return false;
+        before = now;
+    }
+    return true;
+}
+
+static bool can_keep(const pleat_cache *c, const choice *chosen) {
+    if (chosen->step > COARSEST) return false;
+    const pleat__promise p = promise_of(c, chosen);
+    float least_weight = 1;
+    for (uint32_t layer = 0; layer < c->opt.n_layers; layer++)
+        for (uint32_t head = 0; head < c->opt.n_kv_heads && !pleat__cache_window(c, layer); head++) {
+            const float weight = weight_of(chosen, layer, head);
+            if (weight < least_weight) least_weight = weight;
+        }
+    const double coarsest = expected_of_all(c, chosen->opt, &chosen->rates, COARSEST);
+    return p.rate * USED >= coarsest && always_fits(c, &p, least_weight);
+}
+
+/* In tenths of a per cent; 1001: none. */
+static uint32_t smallest_share(const pleat_cache *c, choice *chosen) {
+    uint32_t low = 1, high = 1001;
+    while (low < high) {
+        const uint32_t middle = (low + high) / 2;
+        choose_for(chosen, middle * (MILLION / 1000));
+        if (can_keep(c, chosen))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+pleat_status pleat__promise_check(const pleat_cache *c, const pleat_cache_options *opt, pleat_error *err) {
+    const pleat_spec *s = &c->opt.spec;
+    choice chosen;
+    PLEAT_FAIL_IF(pleat__rd_least_bytes(&opt->stats->books, opt->head_dim) == 0, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "cache: auto needs statistics with a class that stores nothing; `pleat stats` makes such");
+    PLEAT_TRY(choose(opt, &chosen));
+    if (can_keep(c, &chosen)) return PLEAT_OK;
+    const uint32_t least = smallest_share(c, &chosen);
+    PLEAT_FAIL_IF(
+        least > 1000, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+        "cache: auto cannot promise any share of f16's bytes from %u tokens on, with tables for %u: ask for a "
+        "greater from, or for shorter sequences",
+        s->from, c->opt.max_tokens);
+    return pleat__error_set(
+        err, PLEAT_E_ARG, PLEAT_NOWHERE,
+        "cache: auto cannot promise %.4g%% of f16's bytes from %u tokens on, with tables for %u: the "
+        "smallest share that it can is %.1f%%; a greater from, or shorter sequences, allow less",
+        (double)s->bytes * 100, s->from, c->opt.max_tokens, least / 10.0);
+}
+
+/* ---- the promise --------------------------------------------------------------------------------- */
+
+void pleat__promise_init(pleat_cache *c, const pleat_cache_options *opt) {
+    pleat__promise *p = &c->kept.blocks.promise;
+    float *weights = p->weights;
+    choice chosen;
+    if (choose(opt, &chosen) != PLEAT_OK) return; /* check has done the same */
+    *p = promise_of(c, &chosen);
+    p->weights = weights;
+    for (uint32_t layer = 0; layer < c->opt.n_layers; layer++)
+        for (uint32_t head = 0; head < c->opt.n_kv_heads && !pleat__cache_window(c, layer); head++)
+            weights[pleat__full_lane_idx(c, pleat__cache_lane_of(c, layer, head))] = weight_of(&chosen, layer, head);
+}
+
+uint64_t pleat__promise_allows(const pleat_cache *c, uint32_t full_lane, uint32_t n_blocks) {
+    const pleat__promise *p = &c->kept.blocks.promise;
+    return allowed(c, p, p->weights[full_lane], n_blocks);
+}

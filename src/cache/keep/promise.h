@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * promise.h: what the spec `auto` promises, and how blocks keep it: a sequence of `from` tokens or more never holds more
+ * than a share of f16's bytes.
+ *
+ * A sequence of n tokens holds high pages, whose number follows from n; its tables; and payloads, of which alone the
+ * text decides.  So for b blocks in each lane the slots of 16 bytes that payloads may have in all lanes are known:
+ *
+ *     slots(b) = least over n with b blocks of  (share * f16(n) - tables) / page - high pages(n) - one a lane,  in slots
+ *
+ * One page a lane is what rounding up to pages may take.  n goes to where the next block is made, and the token that
+ * makes it stands in pages already: so it holds within such a step too.
+ *
+ *     rate      the slots that a block of all lanes may have so that no b is too long: least of slots(b) / b
+ *     steps     k and v in rd's proportions, the finest whose blocks are expected to take no more than that
+ *     weights   of each lane: its part of what blocks are expected to take
+ *     allowed   of a lane with b blocks: weight * least of (rate * (b + 1/2), slots(b))
+ *
+ * The half of a block lets blocks differ.  slots(b) is what b blocks, and all that come until `from`, leave to it.  A block
+ * may take what its lane's allowance leaves, and is coded more coarsely until it fits (codec/rd.h).  So what a block
+ * is depends on the blocks before it, and on nothing else: there is no state but where blocks end.
+ *
+ * check: each further block allows as many bytes as a payload that stores nothing has, in every lane: then the promise
+ * holds for any text.
+ */
+#ifndef PLEAT_CACHE_KEEP_PROMISE_H
+#define PLEAT_CACHE_KEEP_PROMISE_H
+
+#include "pleat/cache.h"
+
+typedef struct pleat__promise {
+    float k, v;           /* the steps, before the layers' scales */
+    uint32_t share;       /* in millionths */
+    uint64_t table_bytes; /* of the longest sequence, beside its pages */
+    double rate;          /* slots of all lanes for a block */
+    uint32_t least;       /* slots of a payload that stores nothing */
+    float *weights;       /* [full lanes] of sum 1 at most */
+} pleat__promise;
+
+/* Can it be kept, by statistics that pleat__keep_check_stats() takes?  PLEAT_E_ARG, saying the smallest share that can. */
+pleat_status pleat__promise_check(const pleat_cache *cache, const pleat_cache_options *opt, pleat_error *err);
+
+/* The cache's promise, whose weights have been carved; after pleat__promise_check(). */
+void pleat__promise_init(pleat_cache *cache, const pleat_cache_options *opt);
+
+/* Bytes that n tokens never hold more than; UINT64_MAX below the spec's `from`. */
+uint64_t pleat__promise_bytes(const pleat_cache *cache, uint32_t n_tokens);
+
+/* Slots that a full lane's payloads may have when there are n_blocks of them. */
+uint64_t pleat__promise_allows(const pleat_cache *cache, uint32_t full_lane, uint32_t n_blocks);
+
+#endif
