@@ -52,6 +52,8 @@ struct job {
     char *before, *behind; /* of the arguments of a call that is forced (calls_frame); NULL: none is */
     uint64_t tag;          /* less the prompt's number */
     char id[48];
+    char *event_head; /* [n_event_head] of its events, up to their choices; NULL: none has been sent */
+    size_t n_event_head;
     int64_t created_s;
     double start_s;
     uint32_t n_prompts, n_open;
@@ -88,6 +90,7 @@ static void release(job *j) {
     json_decref(j->tools);
     free(j->before);
     free(j->behind);
+    free(j->event_head);
     free(j);
 }
 
@@ -135,10 +138,42 @@ static void send_choice(job *j, uint32_t i, json_t *delta, const char *finish) {
     send_json(j, event);
 }
 
+/* send_choice() of a text alone, which is what nearly all events are: the same bytes, and no tree of JSON for each. */
+static void send_plain(job *j, uint32_t i, const char *text, size_t n) {
+    static const char after[] = "\"logprobs\":null,\"finish_reason\":null}]}";
+    size_t n_quoted;
+    if (!j->event_head) {
+        j->event_head = reply_dump(frame(j, 1, json_array()), &j->n_event_head);
+        j->n_event_head -= 2; /* ]} */
+    }
+    char *quoted = reply_dump(json_stringn(text, n), &n_quoted);
+    char *event = cli_alloc(j->n_event_head + n_quoted + sizeof after + 64, 1);
+    const int n_event = sprintf(
+        event, j->p.is_chat ? "%.*s{\"index\":%u,\"delta\":{\"content\":%s},%s" : "%.*s{\"index\":%u,\"text\":%s,%s",
+        (int)j->n_event_head, j->event_head, i, quoted, after);
+    connection_send(j->c, event, (size_t)n_event);
+    free(event);
+    free(quoted);
+}
+
 static void send_piece(job *j, uint32_t i, const char *text, size_t n, const char *finish) {
+    if (n && !finish && !j->choices[i].logprobs) {
+        send_plain(j, i, text, n);
+        return;
+    }
     json_t *piece = json_stringn(n ? text : "", n);
     if (j->p.is_chat) piece = n || !finish ? json_pack("{s:o}", "content", piece) : (json_decref(piece), json_object());
     send_choice(j, i, piece, finish);
+}
+
+/* An event without text: how far a choice's prompt has been read. */
+static void send_progress(job *j, uint32_t i, const pleat_serving_event *e) {
+    json_t *nothing = j->p.is_chat ? json_object() : json_string("");
+    json_t *one = json_pack("{s:i, s:o, s:n, s:n}", "index", (int)i, j->p.is_chat ? "delta" : "text", nothing,
+                            "logprobs", "finish_reason");
+    json_t *event = frame(j, 1, json_pack("[o]", one));
+    json_object_set_new(event, "prompt_progress", reply_progress(&e->stats, e->n_read));
+    send_json(j, event);
 }
 
 static void add_usage(const job *j, json_t *answer) {
@@ -322,6 +357,10 @@ void job_note(server *s, const note *n) {
     const source *from = &j->sources[prompt];
     pleat_serving_event e = n->event;
     if (!ch->is_open) return;
+    if (e.n_read) {
+        send_progress(j, i, &e);
+        return;
+    }
     measure(j, ch, n);
     if (j->p.max_tokens == 0) e.n_text = 0;
     if (e.finish != PLEAT_FINISH_NOT) count_end(j, ch, &e);
@@ -401,6 +440,7 @@ static pleat_request request_of(const job *j, uint32_t prompt, const pleat_token
     q.wants_text = 1;
     q.wants_json = p->wants_json || p->forced;
     q.text_goes_on = !p->is_chat;
+    q.wants_progress = p->wants_progress;
     q.text_has_special = p->is_chat && p->tools && j->s->marks_are_special;
     q.stops = p->stops;
     q.n_stops = p->n_stops;
@@ -489,7 +529,7 @@ static int heed_key(job *j, refusal *why) {
     if (t->has_priority && !p->has_priority) p->priority = t->priority;
     if (t->time_limit_ms && (p->time_limit_ms == 0 || p->time_limit_ms > t->time_limit_ms))
         p->time_limit_ms = t->time_limit_ms;
-    if (t->tenant > 0)
+    if (t->tenant > 0 || p->salt) /* so that no salt spells another tenant's */
         snprintf(j->salt, sizeof j->salt, "%s\n%s", j->s->keys.tenants[t->tenant].name, p->salt ? p->salt : "");
     return 0;
 }

@@ -183,6 +183,38 @@ static void print_by_spec(FILE *f, const metrics_facts *facts) {
     }
 }
 
+static void print_store(FILE *f, const metrics_facts *facts) {
+    const pleat_store_stats *s = facts->store;
+    uint64_t n_hits = 0, n_tokens = 0, n_costly = 0;
+    if (!s) return;
+    for (uint32_t i = 0; i < facts->n_specs; i++) {
+        n_hits += facts->specs[i].serving.store_hits;
+        n_tokens += facts->specs[i].serving.store_tokens;
+        n_costly += facts->specs[i].serving.store_costly;
+    }
+    print_number(f, facts, "counter", "pleat_store_hits_total", "Texts that began from a stored prefix.",
+                 (double)n_hits);
+    print_number(f, facts, "counter", "pleat_store_hit_tokens_total", "Tokens of these prefixes.", (double)n_tokens);
+    print_kind(f, "pleat_store_misses_total", "counter", "Stored prefixes that were not had, by reason.");
+    for (int i = 0; i < PLEAT_STORE_N_MISSES; i++) {
+        print_name(f, "pleat_store_misses_total", facts->model);
+        fprintf(f, ",reason=\"%s\"} %llu\n", pleat_store_miss_name((pleat_store_miss)i),
+                (unsigned long long)s->misses[i]);
+    }
+    print_name(f, "pleat_store_misses_total", facts->model);
+    fprintf(f, ",reason=\"costly\"} %llu\n", (unsigned long long)n_costly);
+    print_number(f, facts, "gauge", "pleat_store_files", "Files in the store.", (double)s->n_files);
+    print_number(f, facts, "gauge", "pleat_store_bytes", "Bytes of these.", (double)s->bytes);
+    print_number(f, facts, "counter", "pleat_store_read_bytes_total", "Bytes read.", (double)s->read_bytes);
+    print_number(f, facts, "counter", "pleat_store_read_seconds_total", "Time of reading.", (double)s->read_ns * 1e-9);
+    print_number(f, facts, "counter", "pleat_store_written_bytes_total", "Bytes written.", (double)s->written_bytes);
+    print_number(f, facts, "counter", "pleat_store_evicted_total", "Files that had to go.", (double)s->evicted);
+    print_number(f, facts, "counter", "pleat_store_skipped_total", "Prefixes that found no room in the queue.",
+                 (double)s->skipped);
+    print_number(f, facts, "counter", "pleat_store_failed_total", "Prefixes that could not be written.",
+                 (double)s->failed);
+}
+
 static void print_ours(FILE *f, const metrics *m, const metrics_facts *facts) {
     const pleat_serving_stats sum = add_up(facts), *s = &sum;
     print_by_spec(f, facts);
@@ -227,5 +259,6 @@ static void print_tenants(FILE *f, const metrics *m, const metrics_facts *facts)
 void metrics_print(FILE *f, const metrics *m, const metrics_facts *facts) {
     print_vllm(f, m, facts);
     print_ours(f, m, facts);
+    print_store(f, facts);
     print_tenants(f, m, facts);
 }

@@ -46,6 +46,7 @@ typedef struct metrics_facts {
     const api_keys *keys;
     const spec_stats *specs; /* [n_specs] */
     uint32_t n_specs;
+    const pleat_store_stats *store; /* NULL: there is none */
     double uptime_s;
 } metrics_facts;
 

@@ -149,6 +149,9 @@ static int read_biases(json_t *body, params *p, refusal *why) {
 static int read_stream(json_t *body, params *p, refusal *why) {
     json_t *options = given(body, "stream_options");
     if (read_flag(body, "stream", &p->streams, why) != 0) return -1;
+    if (read_flag(body, "return_progress", &p->wants_progress, why) != 0) return -1;
+    if (p->wants_progress && !p->streams)
+        return params_refuse(why, 400, "return_progress", "return_progress stands beside \"stream\": true");
     if (!options) return 0;
     if (!json_is_object(options) || !p->streams)
         return params_refuse(why, 400, "stream_options", "stream_options is an object beside \"stream\": true");

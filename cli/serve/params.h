@@ -44,7 +44,7 @@ typedef struct params {
     uint32_t n;            /* continuations of each prompt */
     int64_t max_tokens;    /* -1: not given */
     int wants_json;        /* response_format is json_object */
-    int streams, wants_usage, echoes, ignores_end, adds_special;
+    int streams, wants_usage, wants_progress, echoes, ignores_end, adds_special;
     int wants_logprobs;
     uint32_t n_top;
     pleat_sampler_options sampling;

@@ -135,6 +135,11 @@ json_t *reply_timings(const reply_counts *c) {
                      "predicted_per_second", per_second(c->n_generated, c->answer_ns));
 }
 
+json_t *reply_progress(const pleat_request_stats *stats, uint32_t n_read) {
+    return json_pack("{s:I, s:I, s:I, s:f}", "total", (json_int_t)stats->n_prompt, "cache", (json_int_t)stats->n_hit,
+                     "processed", (json_int_t)n_read, "time_ms", (double)stats->prompt_ns * 1e-6);
+}
+
 const char *reply_finish(pleat_finish finish) {
     switch (finish) {
         case PLEAT_FINISH_END:
@@ -146,7 +151,7 @@ const char *reply_finish(pleat_finish finish) {
 }
 
 char *reply_dump(json_t *object, size_t *n_bytes) {
-    char *text = json_dumps(object, JSON_COMPACT);
+    char *text = json_dumps(object, JSON_COMPACT | JSON_ENCODE_ANY);
     json_decref(object);
     if (!text) { /* no memory, or no UTF-8, which nothing here is */
         cli_error("out of memory");

@@ -48,6 +48,9 @@ json_t *reply_usage(const reply_counts *c, const char *kv);
 /* Times by llama-server's names, in ms and tokens a second. */
 json_t *reply_timings(const reply_counts *c);
 
+/* How far a prompt has been read, by llama-server's names: tokens of it, of a kept prefix and read, both included; ms. */
+json_t *reply_progress(const pleat_request_stats *stats, uint32_t n_read);
+
 /* The word of a text's end. */
 const char *reply_finish(pleat_finish finish);
 
@@ -55,7 +58,7 @@ const char *reply_finish(pleat_finish finish);
 void reply_send(connection *c, int status, json_t *body);
 void reply_refuse(connection *c, int status, const char *field, const char *text);
 
-/* The object's text, to be freed; it takes the object. */
+/* The text of an object or another value, to be freed; it takes the object. */
 char *reply_dump(json_t *object, size_t *n_bytes);
 
 #endif

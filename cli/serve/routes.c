@@ -64,11 +64,14 @@ static void get_metrics(server *s, connection *c) {
         specs[i] = (spec_stats){.kv = s->served[i].kv, .page_bytes = s->served[i].page_bytes};
         driver_get_stats(s->served[i].driver, &specs[i].serving);
     }
+    pleat_store_stats store;
+    pleat_store_get_stats(s->store, &store);
     FILE *f = open_memstream(&text, &n);
     const metrics_facts facts = {.model = s->name,
                                  .keys = &s->keys,
                                  .specs = specs,
                                  .n_specs = s->n_served,
+                                 .store = s->store ? &store : NULL,
                                  .uptime_s = difftime(time(NULL), (time_t)s->start_s)};
     if (f) metrics_print(f, &s->metrics, &facts);
     if (f && fclose(f) == 0)

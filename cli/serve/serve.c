@@ -10,6 +10,7 @@
 
 #include "cli/lib/common.h"
 #include "cli/lib/measure.h"
+#include "cli/lib/output.h"
 #include "cli/lib/utf8.h"
 
 #if !PLEAT_LIBEVENT
@@ -74,6 +75,15 @@ static uint64_t default_pool(const server *s, const pleat_engine_options *engine
     return wanted > one ? wanted : one;
 }
 
+/* A pool that was asked for: will a text of the whole context ever fit?  A shorter one may. */
+static void note_small_pool(const server *s, const served *one, const pleat_engine_options *engine) {
+    char has[BYTES_CAP], needs[BYTES_CAP];
+    const uint64_t n_bytes = load_pool_bytes(s->l, engine, 1);
+    if (engine->pool_bytes >= n_bytes) return;
+    cli_note("%s: %s are too few for a text of %u tokens, which takes %s; what cannot fit is refused", one->kv,
+             print_bytes(has, engine->pool_bytes), engine->max_tokens, print_bytes(needs, n_bytes));
+}
+
 /* Those of the keys; NULL: there are no keys.  The caller frees them, and their names are the keys'. */
 static pleat_tenant *make_tenants(const api_keys *keys) {
     if (!keys->keys) return NULL;
@@ -93,6 +103,7 @@ static int make_engine(server *s, served *one, uint32_t *prefix_tokens) {
     if (code != CLI_OK) return code;
     service_set_engine(&o->service, o->parallel, &engine);
     engine.pool_bytes = engine.pool_bytes ? engine.pool_bytes / s->n_served : default_pool(s, &engine);
+    if (!o->common.quiet) note_small_pool(s, one, &engine);
     code = load_engine_with(s->l, &engine, &one->engine);
     if (code != CLI_OK) return code;
     pleat_engine_get_options(one->engine, &engine);
@@ -112,10 +123,22 @@ static int make_serving(server *s, served *one, const pleat_tenant *tenants) {
     service_set_serving(&o->service, prefix_tokens, &opt);
     opt.max_requests = o->parallel + o->queue;
     opt.swap_bytes /= s->n_served;
+    opt.store = s->store;
     opt.tenants = tenants;
     opt.n_tenants = tenants ? s->keys.n_tenants : 0;
     const pleat_status status = pleat_serving_create(one->engine, &opt, &one->serving, &err);
     return status == PLEAT_OK ? CLI_OK : cli_fail("cannot serve", status, &err);
+}
+
+static int open_store(server *s) {
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    pleat_store_options opt;
+    if (!s->o->store) return CLI_OK;
+    pleat_store_options_default(&opt);
+    opt.dir = s->o->store;
+    opt.max_bytes = s->o->store_bytes;
+    const pleat_status status = pleat_store_open(&opt, &s->store, &err);
+    return status == PLEAT_OK ? CLI_OK : cli_fail("--store", status, &err);
 }
 
 /* One for each --kv, which have equal parts of the bytes. */
@@ -165,6 +188,7 @@ static void release(server *s) {
         pleat_serving_destroy(&s->served[i].serving);
         pleat_engine_destroy(&s->served[i].engine);
     }
+    pleat_store_close(&s->store);
     free(s->served);
     keys_release(&s->keys);
     tls_close(&s->tls);
@@ -192,6 +216,7 @@ int serve_main_command(void *opts) {
     s.n_calls = (uint64_t)s.start_s << 15; /* ids of calls differ from those of an earlier run */
     code = name_model(&s);
     if (code == CLI_OK) code = fit_context(&s);
+    if (code == CLI_OK) code = open_store(&s);
     if (code == CLI_OK) code = make_servings(&s);
     if (code == CLI_OK) find_calls(&s);
     if (code == CLI_OK) note_chat_form(&s);

@@ -51,6 +51,8 @@ typedef struct server_options {
     uint64_t body_bytes;
     uint32_t connections;
     uint32_t grace_s;
+    const char *store; /* folder of kept prefixes; NULL: none */
+    uint64_t store_bytes;
     uint32_t log_format; /* of log.h */
     int special;         /* special tokens that clients spell out are read */
 } server_options;
@@ -71,7 +73,8 @@ typedef struct server {
     loaded *l;
     served *served; /* [n_served] the first is that of requests that name none */
     uint32_t n_served;
-    turns turns; /* of their drivers */
+    pleat_store *store; /* of all of them; NULL: none */
+    turns turns;        /* of their drivers */
     uint32_t n_ctx;
     char name[256];        /* the model's, for clients */
     calls_form calls;      /* how the model writes tool calls */

@@ -65,6 +65,16 @@ extern "C" {
 
 typedef struct pleat_device_cache pleat_device_cache;
 
+/* How the work of attention is cut.  Results differ in rounding.  The same calls give the same bytes with each.  But
+ * how EQUAL_SHARES cuts a sequence, and so the last bits of its results, depends on the lengths and the order of all
+ * sequences in the batch.  With leankv so can the level of a token whose score is at a threshold.  The others' results
+ * for a sequence depend on that sequence alone. */
+typedef enum pleat_device_schedule {
+    PLEAT_DEVICE_EQUAL_SHARES, /* every warp gets about as much to do, whatever the lanes' lengths */
+    PLEAT_DEVICE_PER_LANE,     /* LeanKV's: a thread block for each lane.  To compare with */
+    PLEAT_DEVICE_FIXED_SPLITS /* a thread block for each 1024 slots of a lane, or more where max_tokens is above 8192 */
+} pleat_device_schedule;
+
 typedef struct pleat_device_cache_options {
     size_t size_bytes;   /* sizeof(pleat_device_cache_options); set by pleat_device_cache_options_default */
     pleat_spec spec;     /* f16 (the default), any format of 8 to 2 bits, or leankv: of one of these where al = ah, else
@@ -84,6 +94,7 @@ typedef struct pleat_device_cache_options {
     uint32_t max_seqs;    /* sequences that there is room for, 1..65535; default 1 */
     uint32_t max_tokens;  /* most tokens of a sequence, 1..2^24 */
     uint64_t pool_bytes;  /* device memory for pages; 0: room for max_seqs sequences of max_tokens high tokens */
+    pleat_device_schedule schedule;   /* of steps; default EQUAL_SHARES */
     const pleat_allocator *allocator; /* of host memory */
 } pleat_device_cache_options;
 
@@ -200,17 +211,8 @@ PLEAT_API pleat_status pleat_device_cache_append(pleat_device_cache *cache, uint
 PLEAT_API pleat_status pleat_device_cache_attend(pleat_device_cache *cache, uint32_t layer, const void *q, float *out,
                                                  float *lse2, void *stream, pleat_error *err);
 
-/* How the work of attention is cut.  Results differ in rounding.  The same calls give the same bytes with both.  But
- * how EQUAL_SHARES cuts a sequence, and so the last bits of its results, depends on the lengths and the order of all
- * sequences in the batch.  With leankv so can the level of a token whose score is at a threshold.  PER_LANE's results
- * for a sequence depend on that sequence alone. */
-typedef enum pleat_device_schedule {
-    PLEAT_DEVICE_EQUAL_SHARES, /* every warp gets about as much to do, whatever the lanes' lengths */
-    PLEAT_DEVICE_PER_LANE      /* LeanKV's: a thread block for each lane.  To compare with */
-} pleat_device_schedule;
-
 /* Cut the work of attention for the batch as it stands, in all layers; attend goes by the last plan.  begin does this
- * for its step, by equal shares; a plan that is made after begin counts for the rest of that step.  Recorded or not, an
+ * for its step, by the options' schedule; a plan that is made after begin counts for the rest of that step.  Recorded or not, an
  * attend needs the last plan or begin before it on the device to be of the schedule that was the host's last when
  * attend was called. */
 PLEAT_API pleat_status pleat_device_cache_plan(pleat_device_cache *cache, pleat_device_schedule schedule, void *stream,

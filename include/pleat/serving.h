@@ -51,6 +51,7 @@
 
 #include "pleat/engine.h"
 #include "pleat/forecast.h"
+#include "pleat/store.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -92,6 +93,8 @@ typedef struct pleat_serving_options {
     const pleat_tenant *tenants; /* NULL: one tenant, "", who has everything */
     uint32_t n_tenants;
     const pleat_allocator *allocator;
+    pleat_store *store; /* NULL: prefixes are kept in memory alone.  Not owned, outlives the serving; servings may share
+                         * it.  Not in a simulation */
 } pleat_serving_options;
 
 PLEAT_API void pleat_serving_options_default(pleat_serving_options *opt);
@@ -185,6 +188,7 @@ typedef struct pleat_request {
     int text_goes_on;       /* the answer's text goes on from the prompt's, so its first token's leading space stays */
     int wants_json;         /* the answer is one JSON object (RFC 8259), and ends with it */
     int text_has_special;   /* special tokens stand in the answer's text by their names; else they are left out */
+    int wants_progress;     /* a step that reads a part of the prompt, but for the last part, brings an event: n_read */
 } pleat_request;
 
 /* Greedy, no tenant, 0 elsewhere. */
@@ -261,7 +265,7 @@ typedef struct pleat_serving_event {
     pleat_token token; /* -1 where none came */
     pleat_finish finish;
     pleat_status status;       /* why it is FAILED */
-    pleat_request_stats stats; /* when it has finished */
+    pleat_request_stats stats; /* when it has finished, and in an event of progress */
     uint32_t index;            /* of the continuations of one post, 0 first */
 
     const char *text;    /* [n_text] UTF-8 without a NUL behind it: what can be handed out now.  A character that is not
@@ -275,6 +279,9 @@ typedef struct pleat_serving_event {
                                            * prompt token i; row 0, before which nothing stands, has 0 and tokens -1 */
     uint32_t n_prompt_rows; /* n_prompt, or 0 */
     uint32_t n_top;         /* the request's */
+    /* In an event of progress: prompt tokens read so far, those of a kept prefix included, below n_prompt and more each
+     * time; there is no token then, and stats are as of now.  Else 0. */
+    uint32_t n_read;
 } pleat_serving_event;
 
 /* What the last step brought, in order of the running requests; with what it points at the serving's own until the next
@@ -309,6 +316,10 @@ typedef struct pleat_serving_stats {
                                   * token, rounded down */
     uint64_t step_ns;            /* time of all steps, with the forward passes */
     double fixed_ns, prompt_ns, token_ns, byte_ns, swap_ns; /* prices as observed so far */
+    uint64_t store_hits,
+        store_tokens;      /* requests that began from a prefix of the store, and its tokens: a part of `hits`
+                                        * and `hit_tokens` */
+    uint64_t store_costly; /* prefixes that the store has, and that were cheaper to compute or had no room */
 } pleat_serving_stats;
 PLEAT_API void pleat_serving_get_stats(const pleat_serving *serving, pleat_serving_stats *out);
 

@@ -32,9 +32,10 @@ static bool choose_prefix(pleat_serving *s, pleat__request *r, pleat__kept_id *f
 
 /* How the request would start.  False: it waits for a prefix. */
 static bool prepare(pleat_serving *s, pleat__request *r, start *out) {
+    if (pleat__request_waits(r) && !choose_prefix(s, r, &out->from)) return false;
+    if (pleat__request_waits(r)) (void)pleat__serving_fetch(s, r, out->from);
     const bool is_restored = pleat__request_is_swapped(r);
     if (is_restored) out->from = PLEAT__SWAPPED(r)->base;
-    if (!is_restored && !choose_prefix(s, r, &out->from)) return false;
     out->demand = pleat__serving_start_demand(s, r, out->from);
     if (!out->from.v || out->demand.n_pages + out->demand.coming_pages <= pleat__sched_max_pages(s->sched, r->tenant))
         return true;
@@ -86,10 +87,14 @@ static pleat_status begin_running(pleat_serving *s, pleat__request *r, pleat__ke
     return PLEAT_OK;
 }
 
-static void count_start(pleat_serving *s, pleat__request *r, bool is_hit) {
+/* is_stored: it begins from a prefix of the store. */
+static void count_start(pleat_serving *s, pleat__request *r, bool is_kept, bool is_stored) {
+    const bool is_hit = is_kept || is_stored;
     const pleat__running_part *run = PLEAT__RUNNING(r);
     const uint32_t n = run->n_stored;
-    if (is_hit) s->prefixes.kept[run->base.v].n_hits++;
+    if (is_kept && s->prefixes.kept[run->base.v].n_hits++ == 0) pleat__serving_store(s, r, run->base);
+    s->stats.store_hits += is_stored;
+    s->stats.store_tokens += is_stored ? n : 0;
     if (!r->has_started && s->prefixes.tree) s->stats.lookups++;
     if (!r->has_started && is_hit) s->stats.hits++;
     if (!r->has_started && is_hit) r->stats.n_hit = n;
@@ -101,7 +106,7 @@ static void count_start(pleat_serving *s, pleat__request *r, bool is_hit) {
 
 /* The scheduler has admitted it. */
 static pleat_status start_request(pleat_serving *s, pleat__request *r, const start *how) {
-    const bool is_restored = pleat__request_is_swapped(r);
+    const bool is_restored = pleat__request_is_swapped(r), is_stored = is_restored && PLEAT__SWAPPED(r)->is_stored;
     pleat__serving_use(s, how->from);
     pleat_status status = PLEAT_OK;
     if (!r->sampler && r->sampling.temperature > 0 && s->backend.shape.model)
@@ -113,11 +118,16 @@ static pleat_status start_request(pleat_serving *s, pleat__request *r, const sta
     if (status != PLEAT_OK) {
         pleat__serving_unuse(s, how->from);
         pleat__sched_preempt(s->sched, r->sched);
-        return status == PLEAT_AGAIN ? PLEAT_OK : status;
+        const bool is_refused = is_stored && status != PLEAT_AGAIN && status != PLEAT_E_MEMORY;
+        if (is_refused) pleat__serving_drop_image(s, r); /* it is computed instead */
+        return status == PLEAT_AGAIN || is_refused ? PLEAT_OK : status;
     }
     if (s->n_running > s->stats.peak_running) s->stats.peak_running = s->n_running;
-    count_start(s, r, how->from.v && !is_restored);
-    pleat__serving_promise(s, r);
+    count_start(s, r, how->from.v && !is_restored, is_stored);
+    if (is_stored)
+        pleat__serving_keep_stored(s, r);
+    else
+        pleat__serving_promise(s, r);
     /* The scheduler goes on by the estimate, what the request stands on included. */
     pleat__running_part *run = PLEAT__RUNNING(r);
     run->reported_pages = how->demand.n_pages + how->demand.coming_pages;

@@ -42,8 +42,9 @@ typedef struct pleat__backend_shape {
 typedef struct pleat__image {
     void *data; /* the backend's; NULL: none */
     uint64_t data_bytes;
-    uint64_t n_bytes; /* bytes that a swap moves: those of data, or of a simulated image's pages */
-    uint64_t n_pages; /* pages that restoring takes */
+    uint64_t n_bytes;    /* bytes that a swap moves: those of data, or of a simulated image's pages */
+    uint64_t n_pages;    /* pages that restoring takes */
+    uint32_t max_tokens; /* tokens that its sequence is opened for; 0: those that the saved one was */
 } pleat__image;
 
 /* What steps have spent on memory so far. */
@@ -80,6 +81,11 @@ typedef struct pleat__backend {
     pleat_status (*restore)(void *ctx, const pleat__image *image, pleat_seq base, pleat_seq *out);
     void (*drop)(void *ctx, pleat__image *image);
     pleat_status (*compress)(void *ctx, pleat_seq seq, float ah, float al);
+
+    /* For a store; NULL in a simulation.  describe: what an image's head says beside spec, salt and tokens. */
+    pleat_status (*describe)(void *ctx, pleat_image_head *out);
+    pleat_status (*save_into)(void *ctx, pleat_seq seq, void *data, uint64_t n_bytes); /* without a base */
+    uint64_t (*image_pages)(void *ctx, const void *data, uint64_t n_bytes);            /* 0: it is no image */
 
     uint64_t (*clock_ns)(void *ctx);
     void (*advance)(void *ctx, uint64_t ns);

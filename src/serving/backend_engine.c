@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "pleat/stats.h"
 #include "serving/backend.h"
 
 typedef struct engine_backend {
@@ -106,7 +107,36 @@ static pleat_status backend_save(void *ctx, pleat_seq seq, pleat_seq base, pleat
 }
 
 static pleat_status backend_restore(void *ctx, const pleat__image *image, pleat_seq base, pleat_seq *out) {
-    return pleat_engine_restore(((engine_backend *)ctx)->engine, image->data, image->n_bytes, base, out);
+    pleat_engine *engine = ((engine_backend *)ctx)->engine;
+    if (image->max_tokens > 0)
+        return pleat_engine_restore_for(engine, image->data, image->n_bytes, base, image->max_tokens, out);
+    return pleat_engine_restore(engine, image->data, image->n_bytes, base, out);
+}
+
+static pleat_status backend_describe(void *ctx, pleat_image_head *out) {
+    const engine_backend *b = ctx;
+    const pleat_model *model = pleat_engine_model(b->engine);
+    pleat_engine_options o;
+    pleat_model_info info;
+    pleat_engine_get_options(b->engine, &o);
+    pleat_model_get_info(model, &info);
+    pleat_image_head_default(out);
+    PLEAT_TRY(pleat_model_fingerprint(model, out->model));
+    if (o.stats) memcpy(out->profile, pleat_stats_fingerprint(o.stats), PLEAT_FINGERPRINT_CAP);
+    out->n_layers = info.n_layers;
+    out->n_q_heads = info.n_q_heads;
+    out->n_kv_heads = info.n_kv_heads;
+    out->head_dim = info.head_dim;
+    out->page_tokens = pleat_cache_page_tokens(b->cache);
+    return PLEAT_OK;
+}
+
+static pleat_status backend_save_into(void *ctx, pleat_seq seq, void *data, uint64_t n_bytes) {
+    return pleat_cache_save(((engine_backend *)ctx)->cache, seq, (pleat_seq){0}, data, n_bytes);
+}
+
+static uint64_t backend_image_pages(void *ctx, const void *data, uint64_t n_bytes) {
+    return pleat_cache_image_pages(((engine_backend *)ctx)->cache, data, n_bytes);
 }
 
 static void backend_drop(void *ctx, pleat__image *image) {
@@ -209,6 +239,9 @@ pleat_status pleat__backend_on_engine(pleat_engine *engine, const pleat_allocato
         .restore = backend_restore,
         .drop = backend_drop,
         .compress = backend_compress,
+        .describe = backend_describe,
+        .save_into = backend_save_into,
+        .image_pages = backend_image_pages,
         .clock_ns = backend_clock_ns,
         .advance = backend_advance,
         .work = backend_work,

@@ -11,6 +11,7 @@
  *     demand.c     pages that a request takes: what the scheduler hears
  *     preempt.c    running requests wait again, are compressed, finish
  *     prefix.c     prefixes found, promised, kept, evicted; pages of those who stand on them
+ *     tier.c       prefixes in a store: what is written there, what is read
  *     image.c      swapped requests' images
  *     chunks.c     where a prompt's chunks end; the tree's root for a salt
  *     place.c      places and ids of requests
@@ -20,7 +21,7 @@
  *
  * Calls go down this list, never in a circle (tests/lint/serving.bash holds it):
  *
- *     step ──> admit ──> demand ──> preempt ──> prefix ──> image ──> backend
+ *     step ──> admit ──> demand ──> preempt ──> prefix ──> tier ──> image ──> backend
  *       └────> inbox ──> submit ──> serving ──> preempt ──> answer, place
  *     inspect ──> serving                  prefix ──> chunks
  *
@@ -75,6 +76,13 @@ typedef struct pleat__prefixes {
     uint64_t version;         /* >= 1; changes when a promise is kept or forgotten */
     int32_t *path;            /* [2 * max_tokens] scratch: a prompt with its marks */
 } pleat__prefixes;
+
+/* The store, which outlives the process. */
+typedef struct pleat__tier {
+    pleat_store *store;      /* NULL: there is none */
+    pleat_image_head like;   /* what all heads have alike */
+    pleat_image_step *steps; /* [max_tokens / 2 + 1] scratch: a prompt's chunks */
+} pleat__tier;
 
 /* The step under way, and what the last one brought. */
 typedef struct pleat__serving_step {
@@ -151,6 +159,7 @@ struct pleat_serving {
     uint64_t own_pages;      /* sum of (5) */
 
     pleat__prefixes prefixes;
+    pleat__tier tier;
     pleat__serving_step step;
     pleat__serving_cost cost;
     pleat_serving_stats stats; /* counters; the rest is filled in when asked for */
@@ -265,6 +274,18 @@ void pleat__serving_drop_image(pleat_serving *s, pleat__request *r);
 /* Drop the images that stand on a prefix which is going. */
 void pleat__serving_lose_images(pleat_serving *s, pleat__kept_id kept);
 
+/* ---- tier.c */
+
+/* Describe what is served, if there is a store. */
+pleat_status pleat__tier_init(pleat_serving *s);
+
+/* Queue a kept prefix, which the request computed or began from, for the store, if there is one and reading it would pay. */
+void pleat__serving_store(pleat_serving *s, const pleat__request *r, pleat__kept_id id);
+
+/* Look for a longer prefix than `from` in the store, once for a waiting request, and make it its image: it is SWAPPED.
+ * False: nothing has changed. */
+bool pleat__serving_fetch(pleat_serving *s, pleat__request *r, pleat__kept_id from);
+
 /* ---- prefix.c */
 
 /* Count the pages of a running request anew. */
@@ -290,6 +311,10 @@ void pleat__serving_forget(pleat_serving *s, pleat__request *r);
 
 /* A running request stands at the breakpoint that it promised: keep the prefix, and promise the next. */
 void pleat__serving_keep(pleat_serving *s, pleat__request *r);
+
+/* A running request has just come from the store: keep its prefix in memory too, if there is room for those who go on from
+ * it, and promise the next. */
+void pleat__serving_keep_stored(pleat_serving *s, pleat__request *r);
 
 /* Remove prefixes under a running request that nobody else uses or has started from, the last one first.  What it shares
  * with them is its own again, and what it had to copy is free.  all: every one of them, so that nothing of it is shared;
@@ -319,6 +344,9 @@ void pleat__serving_free_finished(pleat_serving *s);
 
 /* An event of a request, which the caller fills in further. */
 pleat_serving_event *pleat__serving_add_event(pleat_serving *s, pleat__request *r, pleat_finish finish);
+
+/* An event of how far its prompt has been read. */
+void pleat__serving_tell_progress(pleat_serving *s, pleat__request *r);
 
 /* It is done: release it, with an event. */
 void pleat__serving_finish(pleat_serving *s, pleat__request *r, pleat_token token, pleat_finish finish,

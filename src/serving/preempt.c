@@ -118,6 +118,13 @@ static void measure(pleat_serving *s, pleat__request *r) {
         s->backend.bytes_of(s->backend.ctx, PLEAT__RUNNING(r)->seq, &r->stats.kv_bytes, &r->stats.kv_bytes_f16);
 }
 
+void pleat__serving_tell_progress(pleat_serving *s, pleat__request *r) {
+    pleat_serving_event *event = pleat__serving_add_event(s, r, PLEAT_FINISH_NOT);
+    measure(s, r);
+    event->n_read = r->n_seen;
+    event->stats = r->stats;
+}
+
 void pleat__serving_finish(pleat_serving *s, pleat__request *r, pleat_token token, pleat_finish finish,
                            pleat_status status) {
     pleat_serving_event *event = pleat__serving_add_event(s, r, finish);

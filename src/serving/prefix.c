@@ -180,7 +180,23 @@ void pleat__serving_keep(pleat_serving *s, pleat__request *r) {
     run->base = id;
     run->promise.v = 0;
     s->prefixes.version++;
+    if (pleat__serving_next_breakpoint(s, r, run->n_stored) > r->n_prompt) pleat__serving_store(s, r, id);
     pleat__serving_promise(s, r);
+}
+
+void pleat__serving_keep_stored(pleat_serving *s, pleat__request *r) {
+    pleat__prefixes *p = &s->prefixes;
+    pleat__running_part *run = PLEAT__RUNNING(r);
+    pleat__prefix entry;
+    const bool has_room = pleat__serving_free_pages(s) > 2 * run->n_pages;
+    const uint32_t n = pleat__serving_path(s, r, run->n_stored);
+    if (!run->promises || !has_room || pleat__radix_promise(p->tree, r->root, p->path, n, &entry) != PLEAT_OK) {
+        pleat__serving_promise(s, r);
+        return;
+    }
+    run->promise = entry;
+    run->promised_breakpoint = run->n_stored;
+    pleat__serving_keep(s, r);
 }
 
 /* Remove a prefix that nobody uses and nothing stands on. */

@@ -67,6 +67,7 @@ typedef struct pleat__swapped_part {
     pleat__image image;
     pleat__kept_id base;                /* prefix that the image stands on */
     bool keeps_base;                    /* the image stands on the prefix that the request stood on */
+    bool is_stored;                     /* the image is of the store: the request has not computed it */
     uint32_t n_stored;                  /* tokens in the image */
     struct pleat__request *next, *prev; /* neighbours in the serving's list of swapped requests */
 } pleat__swapped_part;
@@ -106,10 +107,11 @@ typedef struct pleat__request {
     uint32_t n_breakpoints;
     uint32_t *breakpoints; /* [n_breakpoints] that it names itself, ascending; behind its tokens in the same block */
     bool ignores_end;
+    bool wants_progress;
     float max_ah, max_al;
     pleat_sampler_options sampling;
     uint64_t time_limit_ns; /* 0: none */
-    char *salt;             /* until it is in: behind the breakpoints in the same block; NULL: none */
+    char *salt;             /* behind the breakpoints in the same block; NULL: none */
 
     /* Progress: true in every state. */
     pleat_sampler *sampler;      /* its own; NULL: greedy, or not started */
@@ -126,6 +128,7 @@ typedef struct pleat__request {
                               * was; 0: there is none */
     uint32_t compress_stage; /* thresholds' stage, 0..COMPRESS_STAGES */
     bool has_started;        /* it has been admitted once */
+    bool asked_store;        /* it has been looked for in the store */
     bool shares_nothing;     /* it needs the whole pool: takes no prefix and keeps none */
 
     pleat__request_state state;

@@ -68,6 +68,7 @@ static pleat_status check_options(const pleat_serving_options *o, const pleat__b
     REQUIRE(o->low_watermark > 0 && o->low_watermark <= o->high_watermark && o->high_watermark <= 1,
             "watermarks %g and %g are not 0 < low <= high <= 1", o->low_watermark, o->high_watermark);
     REQUIRE(o->preemption >= PLEAT_PREEMPT_CHEAPER && o->preemption <= PLEAT_PREEMPT_RECOMPUTE, "unknown preemption");
+    REQUIRE(!o->store || b->model, "a simulation stores nothing");
     return check_tenants(o, err);
 }
 
@@ -137,6 +138,7 @@ static void carve(pleat_serving *s, pleat__arena *arena) {
     s->running = pleat__arena_take(arena, n, sizeof *s->running);
     s->prefixes.kept = pleat__arena_take(arena, (uint64_t)s->opt.max_prefixes + 1, sizeof *s->prefixes.kept);
     s->prefixes.path = pleat__arena_take(arena, 2 * (uint64_t)b->max_tokens, sizeof *s->prefixes.path);
+    s->tier.steps = pleat__arena_take(arena, s->opt.store ? b->max_tokens / 2 + 1 : 0, sizeof *s->tier.steps);
     s->step.items = pleat__arena_take(arena, n, sizeof *s->step.items);
     s->step.requests = pleat__arena_take(arena, n, sizeof *s->step.requests);
     s->step.statuses = pleat__arena_take(arena, n, sizeof *s->step.statuses);
@@ -168,6 +170,7 @@ static uint32_t longest_token(const pleat__backend_shape *b) {
 
 static pleat_status create_parts(pleat_serving *s, const pleat_serving_options *o) {
     PLEAT_TRY(take_memory(s));
+    PLEAT_TRY(pleat__tier_init(s));
     PLEAT_TRY(pleat__places_init(s));
     PLEAT_TRY(copy_names(s, o));
     PLEAT_TRY(create_sched(s, o));

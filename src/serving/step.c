@@ -258,7 +258,7 @@ static void use_logits(pleat_serving *s, pleat__request *r, uint32_t i, uint32_t
 static void complete_item(pleat_serving *s, uint32_t i) {
     pleat__request *r = s->step.requests[i];
     pleat__running_part *run = PLEAT__RUNNING(r);
-    const uint32_t n = s->step.items[i].n_tokens, n_before = run->n_stored;
+    const uint32_t n = s->step.items[i].n_tokens, n_before = run->n_stored, n_seen = r->n_seen;
     count_tokens(s, r, n_before, n);
     run->n_stored += n;
     if (run->n_stored >= r->solo_end) r->solo_end = 0;
@@ -266,6 +266,7 @@ static void complete_item(pleat_serving *s, uint32_t i) {
     pleat__sched_ran(s->sched, r->sched, n);
     count_pages(s, r);
     if (run->promise.v && run->promised_breakpoint == run->n_stored) pleat__serving_keep(s, r);
+    if (r->wants_progress && r->n_seen > n_seen && r->n_seen < r->n_prompt) pleat__serving_tell_progress(s, r);
     use_logits(s, r, i, n_before);
 }
 

@@ -106,6 +106,7 @@ static pleat__request *new_request(const pleat_serving *s, const pleat_request *
                           .tenant = tenant,
                           .priority = q->priority,
                           .ignores_end = q->ignores_end != 0,
+                          .wants_progress = q->wants_progress != 0,
                           .max_ah = q->max_ah,
                           .max_al = q->max_al,
                           .sampling = q->sampling,

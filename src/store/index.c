@@ -36,8 +36,8 @@ static const char *const texts[N_STATEMENTS] = {
     [BEGIN] = "BEGIN IMMEDIATE",
     [END] = "COMMIT",
     [UNDO] = "ROLLBACK",
-    [PUT] = "INSERT INTO images VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) "
-            "ON CONFLICT(key) DO UPDATE SET bytes = ?2, body_bytes = ?3",
+    [PUT] = ("INSERT INTO images VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) "
+             "ON CONFLICT(key) DO UPDATE SET bytes = ?2, body_bytes = ?3"),
     [USES] = "SELECT bytes, body_bytes, cost_ns, uses, used_at FROM images WHERE key = ?1",
     [USE] = "UPDATE images SET uses = ?2, used_at = ?3, rank = ?4 WHERE key = ?1",
     [REMOVE] = "DELETE FROM images WHERE key = ?1",

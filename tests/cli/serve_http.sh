@@ -161,6 +161,56 @@ print("".join(p["choices"][0]["delta"].get("content", "") for p in parts[:-1]))
 PY
 )" = "$asked"
 
+# How far a long prompt has been read, in a stream that asks for it
+python3 -c 'print("{\"prompt\": [" + "288," * 1600 + "289], \"max_tokens\": 2, \"stream\": true, \"return_progress\": true}")' \
+    >"$scratch/prompt"
+for turn in first again; do
+    curl -s -m 600 -N "$url/v1/completions" -d @"$scratch/prompt" >"$scratch/$turn"
+done
+check "events while a prompt is read" test "$(python3 - "$scratch/first" "$scratch/again" <<'PY'
+import json, sys
+for name in sys.argv[1:]:
+    events = [json.loads(line[6:]) for line in open(name) if line.startswith("data: {")]
+    told = [e["prompt_progress"] for e in events if "prompt_progress" in e]
+    read = [t["processed"] for t in told]
+    assert all(t["total"] == 1601 and t["time_ms"] > 0 for t in told), told
+    assert read == sorted(set(read)) and all(t["cache"] < t["processed"] < 1601 for t in told), told
+    assert all("prompt_progress" in e for e in events[:len(told)]), "text before the prompt's end"
+    print(len(told) > 1, *{t["cache"] > 0 for t in told})
+PY
+)" = "True False
+False"
+
+# Events of text alone are written by another way than those with logprobs: both have the same form
+for way in '/v1/completions "prompt": "The sea was calm and", "logprobs": 0' \
+    '/v1/completions "prompt": "The sea was calm and"' \
+    '/v1/chat/completions "messages": [{"role": "user", "content": "Hi"}], "logprobs": true' \
+    '/v1/chat/completions "messages": [{"role": "user", "content": "Hi"}]'; do
+    curl -s -m 600 -N "$url${way%% *}" -d "{${way#* }, \"max_tokens\": 12, \"temperature\": 0, \"stream\": true}"
+    echo "data: over"
+done >"$scratch/stream"
+check "events have one form" test "$(python3 - "$scratch/stream" <<'PY'
+import json, sys
+streams = [[]]
+for line in open(sys.argv[1]).read().splitlines():
+    if line == "data: over":
+        streams.append([])
+    elif line.startswith("data: {"):
+        streams[-1].append(json.loads(line[6:]))
+
+def form(event):
+    del event["id"], event["created"]
+    event["choices"][0]["logprobs"] = None
+    event.pop("timings", None)
+    return json.dumps(event)
+
+for way in (0, 2):
+    probable, plain = ([form(event) for event in stream] for stream in streams[way:way + 2])
+    assert probable == plain and len(plain) > 8, (probable, plain)
+print("same")
+PY
+)" = same
+
 # Refusals: OpenAI's form, the right status, both numbers
 refuses() {
     local status=$1 regex=$2
@@ -172,6 +222,7 @@ refuses() {
 long=$(python3 -c 'print("word " * 6000)')
 refuses 400 "has [0-9]+ tokens; the context of 4096" /v1/completions "{\"prompt\": \"$long\"}"
 refuses 400 "max_tokens 5000 are more than the context of 4096" /v1/completions '{"prompt": "a", "max_tokens": 5000}'
+refuses 400 "beside \"stream\": true" /v1/completions '{"prompt": "a", "return_progress": true}'
 refuses 400 "no JSON" /v1/completions '{"prompt": '
 refuses 400 "no JSON" /v1/completions '{"prompt": "a", "prompt": "b"}'
 refuses 400 "no JSON: maximum parsing depth" /v1/completions "$(python3 -c 'print("[" * 5000)')"
@@ -371,6 +422,8 @@ printf 'a tenant=x quota=0.7\nb tenant=y quota=0.7\n' >"$scratch/keys"
 fails 1 "cannot serve: .*quotas" serve -m "$TINY" --api-key-file "$scratch/keys"
 printf '\na colour=red\n' >"$scratch/keys"
 fails 1 "keys, line 2: behind a key stand tenant=NAME.* not colour=red" serve -m "$TINY" --api-key-file "$scratch/keys"
+fails 1 "note: k8v4: 64.0 KiB are too few for a text of 4096 tokens, which takes [0-9.]+ MiB" \
+    serve -m "$MODEL" --pool-bytes 64KiB --host 203.0.113.7
 fails 1 "there is no key in it" serve -m "$MODEL" --api-key-file "$scratch/none"
 fails 1 "cannot listen on 127.0.0.1 port 1:|cannot listen" serve -m "$MODEL" --host 203.0.113.7
 fails 2 "'--port'|--port" serve -m "$MODEL" --port 70000

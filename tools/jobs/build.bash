@@ -32,6 +32,7 @@ job_cuda() {
 
 job_long() {
     local script status=0
+    export SOAK_MINUTES=${SOAK_MINUTES:-2}
     tools/build.sh build || return
     for script in tests/long/*.sh; do
         [ -f "$script" ] || continue

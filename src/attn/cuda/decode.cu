@@ -15,6 +15,10 @@
 #define LANE_UNITS 1700u
 #define MAX_LANES (1u << 20)
 #define ALIGN_BYTES 256u
+/* FIXED_SPLITS: a lane has so many pieces at most, and a piece so many tiles at least.  More pieces fill a GPU with fewer
+ * sequences; fewer tiles are too few for a block's warps. */
+#define MAX_PIECES 8u
+#define LEAST_PIECE_TILES 64u
 
 /* ---- the plan ------------------------------------------------------------------------------------------- */
 
@@ -69,6 +73,18 @@ static uint64_t append(uint64_t *end, uint64_t bytes) {
     return off;
 }
 
+/* Of a plan whose lanes are cut by their own lengths. */
+static void cut_lanes(pleat__device_attn_plan *p, const pleat__device_view *view) {
+    uint32_t page_tiles = view->layouts[0].tokens / 16;
+    p->piece_tiles = UINT32_MAX;
+    p->n_pieces = 1;
+    if (p->schedule != PLEAT__DEVICE_FIXED_SPLITS) return;
+    if (page_tiles < view->layouts[1].tokens / 16) page_tiles = view->layouts[1].tokens / 16;
+    const uint64_t n_tiles = (uint64_t)view->row_len * page_tiles, each = (n_tiles + MAX_PIECES - 1) / MAX_PIECES;
+    p->piece_tiles = each < LEAST_PIECE_TILES ? LEAST_PIECE_TILES : (uint32_t)each;
+    p->n_pieces = (uint32_t)((n_tiles + p->piece_tiles - 1) / p->piece_tiles);
+}
+
 /* Grid, warps and shared memory, and the workspace that follows from them. */
 static void lay_out(pleat__device_attn_plan *p, const pleat__decode_kernel *k, uint32_t n_multiprocessors,
                     uint32_t max_smem) {
@@ -78,14 +94,13 @@ static void lay_out(pleat__device_attn_plan *p, const pleat__decode_kernel *k, u
     p->n_warps = (max_smem / k->resident - 2048) / warp_bytes; /* a block takes up to 2 KiB besides */
     if (p->n_warps > k->max_warps) p->n_warps = k->max_warps;
     p->smem_bytes = p->n_warps * warp_bytes;
-    p->n_blocks = p->schedule == PLEAT__DEVICE_PER_LANE ? (uint32_t)lanes_cap : n_multiprocessors * k->resident;
+    p->n_blocks = p->n_pieces ? (uint32_t)lanes_cap * p->n_pieces : n_multiprocessors * k->resident;
     const uint64_t n_shares = (uint64_t)p->n_blocks * p->n_warps;
     uint64_t end = 0;
     p->starts_off = append(&end, p->n_layers * (n_shares + 1) * sizeof(pleat__share_start));
     p->lanes_off = append(&end, p->n_layers * lanes_cap * sizeof(pleat__device_lane));
     p->arrivals_off = append(&end, p->n_layers * lanes_cap * sizeof(uint32_t));
-    const bool per_lane = p->schedule == PLEAT__DEVICE_PER_LANE;
-    p->block_parts_off = append(&end, per_lane ? 0 : (uint64_t)p->n_blocks * 2 * part_bytes);
+    p->block_parts_off = append(&end, p->n_pieces == 1 ? 0 : (uint64_t)p->n_blocks * 2 * part_bytes);
     p->workspace_bytes = end;
 }
 
@@ -120,6 +135,7 @@ pleat_status pleat__device_attn_plan_init(pleat__device_attn_plan *plan, const p
     p.seqs_cap = seqs_cap;
     p.kernel_idx = find_kernel(view);
     set_costs(&p, view);
+    if (schedule != PLEAT__DEVICE_EQUAL_SHARES) cut_lanes(&p, view);
     int device, n_multiprocessors, max_smem;
     PLEAT_CUDA_TRY(cudaGetDevice(&device), "attention's plan", err);
     PLEAT_CUDA_TRY(cudaDeviceGetAttribute(&n_multiprocessors, cudaDevAttrMultiProcessorCount, device),
@@ -172,8 +188,7 @@ pleat_status pleat__device_attn_decode(const pleat__device_attn_plan *plan, cons
     a.lanes = (const pleat__device_lane *)(void *)(memory + plan->lanes_off) + args->layer * lanes_cap;
     a.arrivals = (uint32_t *)(void *)(memory + plan->arrivals_off) + args->layer * lanes_cap;
     a.block_parts = (float *)(void *)(memory + plan->block_parts_off);
-    const bool per_lane = plan->schedule == PLEAT__DEVICE_PER_LANE;
-    const uint32_t n_blocks = per_lane ? args->view.n_seqs * plan->n_kv_heads : plan->n_blocks;
+    const uint32_t n_blocks = plan->n_pieces ? args->view.n_seqs * plan->n_kv_heads * plan->n_pieces : plan->n_blocks;
     kernel_at(plan->kernel_idx)->fn<<<n_blocks, plan->n_warps * 32, plan->smem_bytes, pleat__cuda_stream(stream)>>>(a);
     return PLEAT_CUDA_LAUNCHED("attention", err);
 }

@@ -18,8 +18,8 @@
  * What a warp adds up of a lane is a part (m, l, o).  A lane that one warp read alone is finished by it; else the block
  * merges its warps' parts, and if other blocks have more, the last of them to arrive merges those.  Parts are always
  * merged in one order: the same input gives the same bytes, whoever comes last.  How a lane is cut, and so its
- * last bits, depends on the whole batch, as on the GPU's size.  PER_LANE cuts a lane by its own length alone: there the
- * last bits do not depend on the batch.  Where lanes are about equal, blocks take whole ones (decode_schedule.cu).
+ * last bits, depends on the whole batch, as on the GPU's size.  PER_LANE and FIXED_SPLITS cut a lane by its own length
+ * alone: there the last bits do not depend on the batch.  Where lanes are about equal, blocks take whole ones (decode_schedule.cu).
  *
  * Against float64 on the dequantised keys and values k', v':
  *     logits   error <= scale * (1.6e-5 * max|q| * sum|k'| + 1e-6 * sum|q| * max|k'|): q meets codes as 16-bit integers
@@ -42,7 +42,8 @@ extern "C" {
 
 typedef enum pleat__device_schedule_kind {
     PLEAT__DEVICE_EQUAL_SHARES = 0, /* of tiles; those with more bytes count a little more: decode_schedule.cu */
-    PLEAT__DEVICE_PER_LANE = 1      /* one thread block a lane, as in LeanKV: what EQUAL_SHARES is measured against */
+    PLEAT__DEVICE_PER_LANE = 1,     /* one thread block a lane, as in LeanKV: what EQUAL_SHARES is measured against */
+    PLEAT__DEVICE_FIXED_SPLITS = 2  /* a block for each PIECE of a lane, which is so many of its tiles: decode.cu */
 } pleat__device_schedule_kind;
 
 /* A cache's shape, and what follows from it.  Filled by plan_init, fixed from then on.  Offsets are into the
@@ -55,13 +56,15 @@ typedef struct pleat__device_attn_plan {
     uint32_t kernel_idx;      /* in the table of decode.cu */
     uint32_t n_blocks;        /* grid */
     uint32_t n_warps;         /* of a block */
+    uint32_t n_pieces;        /* blocks of a lane, at most; 0 if EQUAL_SHARES */
+    uint32_t piece_tiles;     /* of all pieces of a lane but its last; PER_LANE: no lane has as many */
     uint32_t smem_bytes;      /* of a block */
     uint32_t tile_units[2];   /* what a tile costs on either side: decode_schedule.cu */
     uint32_t lane_units;      /* what a lane costs besides its tiles */
     uint64_t starts_off;      /* [n_layers][n_shares + 1] where each warp's share starts */
     uint64_t lanes_off;       /* [n_layers][lanes_cap] */
     uint64_t arrivals_off;    /* [n_layers][lanes_cap] blocks that have left their part of a lane */
-    uint64_t block_parts_off; /* [n_blocks][2]; none if PER_LANE */
+    uint64_t block_parts_off; /* [n_blocks][2]; none if a lane has one block */
     uint64_t workspace_bytes;
 } pleat__device_attn_plan;
 

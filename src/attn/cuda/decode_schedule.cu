@@ -37,6 +37,7 @@ typedef struct schedule_params {
     uint32_t *arrivals;
     uint32_t lanes_cap;
     uint32_t n_shares, n_warps;
+    uint32_t n_pieces, piece_tiles; /* of a lane that is cut by its own length */
     uint32_t tile_units[2], lane_units;
 } schedule_params;
 
@@ -182,28 +183,41 @@ static __global__ void __launch_bounds__(SCHEDULE_THREADS) schedule_shares(const
             s.lanes_per_block ? whole_start(a, s, w) : equal_start(a, s, w, prefixes, each);
 }
 
-/* One block of threads a lane: its warps take equally many tiles; the last may have none. */
-static __global__ void schedule_lanes(const __grid_constant__ schedule_params a) {
-    const uint32_t layer = blockIdx.y, lane = blockIdx.x * blockDim.x + threadIdx.x;
-    const uint32_t n_lanes = a.view.n_seqs * a.view.n_kv_heads, shares = a.n_warps;
+/* Where warp w of a lane's piece starts.  Warps of all pieces but the last have tiles each, as even as can be; of the last
+ * they take equally many, and the last ones may have none: they start with the next lane. */
+static __device__ pleat__share_start piece_start(const schedule_params &a, const pleat__device_lane &l, uint32_t lane,
+                                                 uint32_t n_tiles, uint32_t n_pieces, uint32_t piece, uint32_t w,
+                                                 const pleat__share_start &behind) {
+    const uint32_t first = piece * a.piece_tiles, each = (n_tiles - first + a.n_warps - 1) / a.n_warps;
+    if (piece + 1 < n_pieces) return start_of(a.view, l, lane, first + a.piece_tiles * w / a.n_warps);
+    return w == 0 || first + w * each < n_tiles ? start_of(a.view, l, lane, first + w * each) : behind;
+}
+
+/* A thread a piece: a block of threads of the kernel's takes it, and its warps shares of it. */
+static __global__ void schedule_pieces(const __grid_constant__ schedule_params a) {
+    const uint32_t layer = blockIdx.y, i = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t lane = i / a.n_pieces, piece = i % a.n_pieces, n_lanes = a.view.n_seqs * a.view.n_kv_heads;
     pleat__share_start *starts = a.starts + (uint64_t)layer * (a.n_shares + 1);
-    const pleat__share_start none = no_start(n_lanes);
     if (lane >= a.lanes_cap) return;
-    if (lane + 1 == a.lanes_cap) starts[a.n_shares] = none;
-    if (lane >= n_lanes) {
-        for (uint32_t w = 0; w < shares; w++) starts[lane * shares + w] = none;
-        return;
+    if (i + 1 == a.lanes_cap * a.n_pieces) starts[a.n_shares] = no_start(n_lanes);
+    pleat__share_start behind = no_start(n_lanes);
+    if (lane + 1 < n_lanes) behind = start_of(a.view, lane_of(a.view, layer, lane + 1), lane + 1, 0);
+    pleat__device_lane l = {};
+    uint32_t n_tiles = 0, n_pieces = 0;
+    if (lane < n_lanes) {
+        l = lane_of(a.view, layer, lane);
+        n_tiles = tiles_of(l.n_slots[0]) + tiles_of(l.n_slots[1]);
+        n_pieces = n_tiles <= a.piece_tiles ? 1 : (n_tiles + a.piece_tiles - 1) / a.piece_tiles;
+        l.first_share = lane * a.n_pieces * a.n_warps;
+        l.last_share = l.first_share + n_pieces * a.n_warps - 1;
     }
-    pleat__device_lane l = lane_of(a.view, layer, lane), next = l;
-    if (lane + 1 < n_lanes) next = lane_of(a.view, layer, lane + 1);
-    l.first_share = lane * shares;
-    l.last_share = l.first_share + shares - 1;
-    a.lanes[(uint64_t)layer * a.lanes_cap + lane] = l;
-    a.arrivals[(uint64_t)layer * a.lanes_cap + lane] = 0;
-    const uint32_t n = tiles_of(l.n_slots[0]) + tiles_of(l.n_slots[1]), each = (n + shares - 1) / shares;
-    for (uint32_t w = 0; w < shares; w++)
-        starts[lane * shares + w] =
-            w == 0 || w * each < n ? start_of(a.view, l, lane, w * each) : start_of(a.view, next, lane + 1, 0);
+    if (lane < n_lanes && piece == 0) {
+        a.lanes[(uint64_t)layer * a.lanes_cap + lane] = l;
+        a.arrivals[(uint64_t)layer * a.lanes_cap + lane] = 0;
+    }
+    for (uint32_t w = 0; w < a.n_warps; w++)
+        starts[i * a.n_warps + w] =
+            piece < n_pieces ? piece_start(a, l, lane, n_tiles, n_pieces, piece, w, behind) : behind;
 }
 
 pleat_status pleat__device_attn_schedule(const pleat__device_attn_plan *plan, const pleat__device_view *view,
@@ -222,9 +236,11 @@ pleat_status pleat__device_attn_schedule(const pleat__device_attn_plan *plan, co
     a.n_warps = plan->n_warps;
     for (int side = 0; side < 2; side++) a.tile_units[side] = plan->tile_units[side];
     a.lane_units = plan->lane_units;
-    if (plan->schedule == PLEAT__DEVICE_PER_LANE) {
-        const dim3 grid((a.lanes_cap + 255) / 256, plan->n_layers);
-        schedule_lanes<<<grid, 256, 0, pleat__cuda_stream(stream)>>>(a);
+    a.n_pieces = plan->n_pieces;
+    a.piece_tiles = plan->piece_tiles;
+    if (plan->n_pieces) {
+        const dim3 grid((a.lanes_cap * a.n_pieces + 255) / 256, plan->n_layers);
+        schedule_pieces<<<grid, 256, 0, pleat__cuda_stream(stream)>>>(a);
     } else {
         schedule_shares<<<plan->n_layers, SCHEDULE_THREADS, 0, pleat__cuda_stream(stream)>>>(a);
     }

@@ -429,7 +429,7 @@ pleat_status pleat_device_cache_begin(pleat_device_cache *c, void *stream, pleat
     const pleat__device_want want = want_of_step(c);
     PLEAT_TRY(pleat__device_take(&c->lanes.pages, &want, s, err));
     PLEAT_TRY(pleat__device_lanes_grow(&c->lanes, s, err));
-    PLEAT_TRY(pleat_device_cache_plan(c, PLEAT_DEVICE_EQUAL_SHARES, stream, err));
+    PLEAT_TRY(pleat_device_cache_plan(c, c->opt.schedule, stream, err));
     c->in_step = true;
     return PLEAT_OK;
 }
@@ -448,8 +448,8 @@ pleat_status pleat_device_cache_plan(pleat_device_cache *c, pleat_device_schedul
                                      pleat_error *err) {
     PLEAT_TRY(check_seq(c, 0, err));
     REQUIRE_STATE(c->lanes.pages.n_seqs > 0, "device cache: no batch has been set");
-    REQUIRE(schedule == PLEAT_DEVICE_EQUAL_SHARES || schedule == PLEAT_DEVICE_PER_LANE,
-            "device cache: no such schedule");
+    REQUIRE(schedule == PLEAT_DEVICE_EQUAL_SHARES || schedule == PLEAT_DEVICE_PER_LANE || schedule == c->opt.schedule,
+            "device cache: no such schedule, or not one that the cache was made for");
     if (!c->is_wide) /* those kernels cut a lane by itself */
         PLEAT_TRY(pleat__device_attn_schedule(&c->plans[schedule], &c->view, c->attn_workspaces[schedule],
                                               pleat__device_stream_of(stream), err));

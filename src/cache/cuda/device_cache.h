@@ -44,10 +44,10 @@ struct pleat_device_cache {
     pleat__device_lanes lanes; /* as kernels are handed it; the batch is lanes.pages.seq_idxs */
     pleat__device_view view;   /* the lanes as attention is handed them */
 
-    pleat__device_attn_plan plans[2]; /* [pleat_device_schedule] */
+    pleat__device_attn_plan plans[3]; /* [pleat_device_schedule]; the last only where steps go by it */
     pleat_device_schedule schedule;   /* of the last plan */
     uint64_t logits_stride;           /* 0: no scores */
-    void *attn_workspaces[2];         /* of either plan: apart, so that a stale one is not read as the other's */
+    void *attn_workspaces[3];         /* of each plan: apart, so that a stale one is not read as the other's */
     float *logits;                    /* [max_seqs][n_q_heads][logits_stride] */
     float *lse2;                      /* [max_seqs][n_q_heads], for callers who want none */
     float *prompt_lse2;               /* [min(max_tokens, PLEAT_DEVICE_PROMPT_TOKENS)][n_q_heads] of a prompt's layer */

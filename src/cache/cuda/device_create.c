@@ -88,6 +88,9 @@ static pleat_status check_options(const pleat_device_cache_options *opt, pleat_e
             "device cache: head_dim %u is no multiple of 16 up to %u", opt->head_dim, MAX_HEAD_DIM);
     REQUIRE(opt->logit_cap == 0 || (opt->logit_cap >= MIN_CAP && opt->logit_cap <= MAX_SCALE),
             "device cache: logit_cap is neither 0 nor in 2^-16..65536");
+    REQUIRE(opt->schedule == PLEAT_DEVICE_EQUAL_SHARES || opt->schedule == PLEAT_DEVICE_PER_LANE ||
+                opt->schedule == PLEAT_DEVICE_FIXED_SPLITS,
+            "device cache: no such schedule");
     REQUIRE(opt->softmax_scale >= 0 && opt->softmax_scale <= MAX_SCALE,
             "device cache: softmax_scale is outside 0..65536");
     REQUIRE(opt->page_tokens <= MAX_PAGE_TOKENS && opt->page_tokens % PLEAT__TILE == 0,
@@ -209,7 +212,7 @@ static void carve_workspace(pleat_device_cache *c, pleat__arena *arena) {
             arena, pleat__device_wide_bytes(c->opt.max_seqs, c->opt.n_q_heads, c->opt.head_dim, c->opt.max_tokens), 1);
         return;
     }
-    for (int i = 0; i < 2; i++) c->attn_workspaces[i] = take(arena, c->plans[i].workspace_bytes, 1);
+    for (int i = 0; i < 3; i++) c->attn_workspaces[i] = take(arena, c->plans[i].workspace_bytes, 1);
     c->logits = take(arena, n_heads * c->logits_stride, sizeof *c->logits);
     c->lse2 = take(arena, n_heads, sizeof *c->lse2);
     c->prompt_lse2 =
@@ -256,6 +259,9 @@ static pleat_status take_memory(pleat_device_cache *c, pleat_error *err) {
         PLEAT_TRY(
             pleat__device_attn_plan_init(&c->plans[0], &c->view, c->opt.max_seqs, PLEAT__DEVICE_EQUAL_SHARES, err));
         PLEAT_TRY(pleat__device_attn_plan_init(&c->plans[1], &c->view, c->opt.max_seqs, PLEAT__DEVICE_PER_LANE, err));
+        if (c->opt.schedule == PLEAT_DEVICE_FIXED_SPLITS)
+            PLEAT_TRY(
+                pleat__device_attn_plan_init(&c->plans[2], &c->view, c->opt.max_seqs, PLEAT__DEVICE_FIXED_SPLITS, err));
     }
     PLEAT_TRY(take_device(c, carve_workspace, 2, err));
     const pleat__device_stream stream = {NULL};

@@ -76,6 +76,7 @@ static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
     PLEAT_TRY(list_windows(e, err));
     opt.windows = e->device->windows;
     opt.logit_cap = e->info.attn_logit_cap;
+    opt.schedule = e->opt.fixed_splits ? PLEAT_DEVICE_FIXED_SPLITS : PLEAT_DEVICE_EQUAL_SHARES;
     opt.softmax_scale = e->info.softmax_scale;
     opt.page_tokens = e->opt.page_tokens;
     opt.max_seqs = e->opt.max_seqs;

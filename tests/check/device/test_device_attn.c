@@ -449,8 +449,21 @@ static shape some_shape(uint32_t pair, uint32_t head_dim) {
     const bool mixed = memcmp(&s.formats[0], &s.formats[1], sizeof s.formats[0]) != 0;
     s.max_slots[1] = mixed ? 16 + (uint32_t)check_below(300) : 0;
     s.tracked = check_below(2) != 0;
-    s.schedule = check_below(3) == 0 ? PLEAT__DEVICE_PER_LANE : PLEAT__DEVICE_EQUAL_SHARES;
+    s.schedule = (pleat__device_schedule_kind)check_below(3);
     return s;
+}
+
+/* Lanes of several pieces. */
+static void test_pieces(void) {
+    CHECK_DEVICE();
+    for (uint32_t i = 0; i < CHECK_COUNT(pairs); i += 2) {
+        shape s = some_shape(i, i % 4 ? 64 : 128);
+        s.tokens[0] = 80, s.tokens[1] = 96; /* rows have MAX_ROW pages */
+        s.max_slots[0] = 1024 + (uint32_t)check_below(3000);
+        if (s.max_slots[1]) s.max_slots[1] = 1 + (uint32_t)check_below(2000);
+        s.schedule = PLEAT__DEVICE_FIXED_SPLITS;
+        try_shape(&s);
+    }
 }
 
 static void test_formats(void) {
@@ -578,9 +591,9 @@ static void test_bounds(void) {
 }
 
 int main(int argc, char **argv) {
-    static const check_test tests[] = {{"formats", test_formats},       {"fills", test_fills},
-                                       {"long lanes", test_long_lanes}, {"many lanes", test_many_lanes},
-                                       {"two lanes", test_two_lanes},   {"bounds", test_bounds},
-                                       {"refused", test_refused}};
+    static const check_test tests[] = {{"formats", test_formats},       {"pieces", test_pieces},
+                                       {"fills", test_fills},           {"long lanes", test_long_lanes},
+                                       {"many lanes", test_many_lanes}, {"two lanes", test_two_lanes},
+                                       {"bounds", test_bounds},         {"refused", test_refused}};
     return check_main(tests, CHECK_COUNT(tests), argc, argv);
 }

@@ -302,6 +302,56 @@ static void company_changes_no_answer(void) {
     text_free(&t);
 }
 
+/* By fixed splits a sequence has the same bits alone and in company of others of all lengths. */
+static void check_bits_in_company(const text *t, const char *spec) {
+    enum { MANY = 65, ROUNDS = 6 };
+    pleat_engine_options opt = engine_options_of(spec);
+    opt.max_tokens = opt.chunk_tokens = 2048;
+    opt.devices = 1;
+    opt.fixed_splits = 1;
+    pleat_engine *one = engine_made(t->model, &opt);
+    opt.max_seqs = MANY;
+    pleat_engine *many = engine_made(t->model, &opt);
+    const size_t n_vocab = t->info.n_vocab;
+    float *logits = malloc(MANY * n_vocab * sizeof *logits), *alone = malloc(n_vocab * sizeof *alone);
+    pleat_engine_item items[MANY];
+    pleat_error err = {0};
+    for (uint32_t i = 0; i < MANY; i++) {
+        items[i] = (pleat_engine_item){.tokens = t->tokens + 31 * i, .n_tokens = 1, .n_logits = 1};
+        items[i].logits = logits + i * n_vocab;
+        CHECK_STATUS(pleat_engine_open(many, 2000, &items[i].seq), PLEAT_OK);
+        CHECK_STATUS(step_one(many, items[i].seq, items[i].tokens, 1 + i * 211 % 1900, alone, NULL), PLEAT_OK);
+    }
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        for (uint32_t i = 0; i < MANY; i++) items[i].tokens++;
+        const pleat_status status = pleat_engine_step(many, items, MANY, &err);
+        check_context("%s: %s", spec, err.text);
+        CHECK_STATUS(status, PLEAT_OK);
+    }
+    for (uint32_t i = 0; i < MANY; i += 7) {
+        pleat_seq seq;
+        CHECK_STATUS(pleat_engine_open(one, 2000, &seq), PLEAT_OK);
+        CHECK_STATUS(step_one(one, seq, t->tokens + 31 * i, 1 + i * 211 % 1900, alone, NULL), PLEAT_OK);
+        for (uint32_t round = 1; round <= ROUNDS; round++)
+            CHECK_STATUS(step_one(one, seq, t->tokens + 31 * i + round, 1, alone, NULL), PLEAT_OK);
+        check_context("%s: %u tokens", spec, 1 + i * 211 % 1900);
+        CHECK_EQ_MEM(logits + i * n_vocab, alone, n_vocab * sizeof *alone);
+        CHECK_STATUS(pleat_engine_close(one, seq), PLEAT_OK);
+    }
+    pleat_engine_destroy(&many);
+    pleat_engine_destroy(&one);
+    free(logits);
+    free(alone);
+}
+
+static void company_changes_no_bit(void) {
+    static const char *const specs[] = {"f16", "k8v4", "k4v2", "leankv:ah=3,al=0.05"};
+    CHECK_DEVICE();
+    text t = text_new();
+    for (size_t i = 0; i < CHECK_COUNT(specs); i++) check_bits_in_company(&t, specs[i]);
+    text_free(&t);
+}
+
 /* Weights of F16, whose products with the rows of such a step are cuBLASLt's, where it is found. */
 static void f16_weights_in_company_and_as_on_the_cpu(void) {
     CHECK_DEVICE();
@@ -515,6 +565,7 @@ int main(int argc, char **argv) {
         {"k8v4 is as near f16 as on the cpu", k8v4_is_as_near_as_the_cpu},
         {"leankv is as near f16 as on the cpu", leankv_is_as_near_as_the_cpu},
         {"company changes no answer", company_changes_no_answer},
+        {"by fixed splits company changes no bit", company_changes_no_bit},
         {"f16 weights answer in company and as on the cpu", f16_weights_in_company_and_as_on_the_cpu},
         {"later tokens are read", later_tokens_are_read},
         {"later turns are as on the cpu", later_turns_are_as_on_the_cpu},

@@ -385,6 +385,48 @@ static void test_time_limit(void) {
     rig_free(&r);
 }
 
+/* Steps of one request until its first token: each event of progress tells what its sequence holds then, more each time,
+ * but for the step that reads the prompt's end.  Returns the number of events; *n_hit: the last one's. */
+static uint32_t watch_prompt(pleat_serving *s, const pleat_request *q, uint32_t *n_hit) {
+    pleat_request_id id;
+    uint32_t n_told = 0, n, n_read = 0;
+    CHECK_STATUS(pleat_serving_submit(s, q, &id, NULL), PLEAT_OK);
+    for (uint32_t i = 0; i < q->n_prompt && check_failures() == 0; i++) {
+        CHECK_STATUS(pleat_serving_step(s, NULL), PLEAT_OK);
+        const pleat_serving_event *e = pleat_serving_events(s, &n);
+        if (n == 0) continue;
+        CHECK_EQ_U64(n, 1);
+        if (e->token >= 0) break;
+        CHECK_EQ_U64(e->n_read, PLEAT__RUNNING(s->running[0])->n_stored);
+        CHECK(e->n_read > n_read && e->n_read < q->n_prompt && e->finish == PLEAT_FINISH_NOT);
+        CHECK_EQ_U64(e->stats.n_prompt, q->n_prompt);
+        CHECK_EQ_U64(e->stats.n_hit + e->stats.n_computed, e->n_read);
+        n_read = e->n_read;
+        *n_hit = e->stats.n_hit;
+        n_told++;
+    }
+    CHECK_STATUS(pleat_serving_cancel(s, id), PLEAT_OK);
+    return n_told;
+}
+
+static void test_progress(void) {
+    rig r;
+    uint32_t n_hit = 1;
+    if (!load_once() || !make(&r, "f16")) return;
+    pleat_request q = request_of(text + 20, 5 * CHUNK + 3, ANSWER);
+    q.wants_progress = 1;
+    CHECK_EQ_U64(watch_prompt(r.serving, &q, &n_hit), 5);
+    CHECK_EQ_U64(n_hit, 0);
+    CHECK_EQ_U64(watch_prompt(r.serving, &q, &n_hit), 5 - 2 * PREFIX / CHUNK);
+    CHECK_EQ_U64(n_hit, 2 * PREFIX);
+    q.wants_progress = 0;
+    CHECK_EQ_U64(watch_prompt(r.serving, &q, &n_hit), 0);
+    q.n_prompt = CHUNK;
+    q.wants_progress = 1;
+    CHECK_EQ_U64(watch_prompt(r.serving, &q, &n_hit), 0); /* in one step */
+    rig_free(&r);
+}
+
 static void test_refused(void) {
     rig r;
     pleat_request_id ids[2];
@@ -537,6 +579,7 @@ static const check_test tests[] = {
     {"stop_ids", test_stop_ids}, {"time_limit", test_time_limit},
     {"refused", test_refused},   {"full", test_full},
     {"threads", test_threads},   {"left_behind", test_left_behind},
+    {"progress", test_progress},
 };
 
 int main(int argc, char **argv) {

@@ -248,7 +248,7 @@ static void test_stage_errors(void) {
 /* No message is cut: each ends as its case does. */
 static void test_errors_are_whole(void) {
     static const char *const cases[][2] = {
-        {"pyramid_kv_with_a_name_longer_than_any_word_that_is_allowed", "rd"},
+        {"pyramid_kv_with_a_name_longer_than_any_word_that_is_allowed", "auto"},
         {"leankv:profile=a_path_that_is_long_enough_to_move_what_follows_to_a_hundred_and_more_bytes_from_start+"
          "kvcrush",
          "adakv"},

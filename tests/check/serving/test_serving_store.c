@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT
+ * ctest-labels: slow
+ *
+ * test_serving_store.c: a prompt whose beginning another computed, in memory, on the disk, before a restart or in another
+ * process: greedy tokens are those of a serving that has nothing.  docs/STORE.md has the matrix as a table.
+ */
+#include <sys/wait.h>
+
+#include "../store/store_rig.h"
+#include "serving_rig.h"
+
+enum { PROMPT = 200, STORED = 192, PREDICT = 24 };
+#define LARGE ((uint64_t)1 << 30)
+
+static const char *const kinds[] = {"f16",
+                                    "k8v4",
+                                    "leankv:ah=1,al=0.02,window=32",
+                                    "kvcomp:k=0.2,v=0.2,block=32,buffer=40",
+                                    "h2o:budget=96,window=16",
+                                    "novel:budget=96,window=16,mean=model",
+                                    "rd:k=0.15,v=1.1,buffer=40"};
+
+/* Serve the prompt to its end. */
+static void serve(const rig *r, const char *salt, outcome *out) {
+    pleat_request q = request_of(text, PROMPT, PREDICT);
+    q.salt = salt;
+    submit(r->serving, &q, out);
+    run_to_end(r->serving, false);
+    CHECK(out->finish == PLEAT_FINISH_LENGTH);
+}
+
+static bool make(rig *r, const char *spec, pleat_store *store) {
+    const pleat_engine_options eo = engine_options(spec);
+    pleat_serving_options so = serving_options();
+    so.store = store;
+    return rig_make(r, &eo, &so, 0);
+}
+
+static pleat_serving_stats stats_of(const rig *r) {
+    pleat_serving_stats st;
+    pleat_serving_get_stats(r->serving, &st);
+    return st;
+}
+
+/* The same tokens, and so many hits of the store. */
+static void check_hit(const rig *r, const outcome *out, const outcome *alone, uint64_t n_hits) {
+    CHECK_EQ_U64(stats_of(r).store_hits, n_hits);
+    CHECK_EQ_U64(stats_of(r).store_tokens, n_hits * STORED);
+    CHECK_EQ_MEM(out->tokens, alone->tokens, sizeof out->tokens);
+    CHECK(pleat_serving_is_valid(r->serving));
+}
+
+/* Another process computes and stores it. */
+static void store_elsewhere(const folder *f, const char *spec) {
+    const pid_t child = fork();
+    if (child == 0) {
+        rig r;
+        outcome out;
+        pleat_store *s = store_open(f, LARGE);
+        if (make(&r, spec, s)) serve(&r, NULL, &out);
+        rig_free(&r);
+        pleat_store_close(&s);
+        _exit(check_failures() > 0);
+    }
+    int status = 1;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK_EQ_I64(status, 0);
+}
+
+static void try_kind(const char *spec) {
+    folder f;
+    rig r;
+    outcome alone, out;
+    check_context("%s", spec);
+    if (!folder_make(&f)) return;
+    store_elsewhere(&f, spec);
+    if (make(&r, spec, NULL)) serve(&r, NULL, &alone);
+    rig_free(&r);
+    pleat_store *s = store_open(&f, LARGE);
+    if (make(&r, spec, s)) {
+        serve(&r, NULL, &out); /* from another process */
+        CHECK_EQ_U64(out.stats.n_hit, STORED);
+        check_hit(&r, &out, &alone, 1);
+        serve(&r, NULL, &out); /* from memory, where it is kept too */
+        CHECK_EQ_U64(out.stats.n_hit, STORED);
+        check_hit(&r, &out, &alone, 1);
+        pleat_serving_forget_prefixes(r.serving);
+        serve(&r, NULL, &out); /* from the disk */
+        check_hit(&r, &out, &alone, 2);
+        pleat_serving_forget_prefixes(r.serving);
+        serve(&r, "another's", &out); /* a salt of its own: it is computed, and stored */
+        CHECK_EQ_U64(out.stats.n_hit, 0);
+        check_hit(&r, &out, &alone, 2);
+    }
+    rig_free(&r);
+    pleat_store_close(&s);
+    s = store_open(&f, LARGE);
+    if (make(&r, spec, s)) serve(&r, "another's", &out); /* after a restart */
+    if (r.serving) check_hit(&r, &out, &alone, 1);
+    rig_free(&r);
+    CHECK(pleat_store_is_valid(s));
+    pleat_store_close(&s);
+    folder_remove(&f);
+}
+
+static void test_matrix(void) {
+    NEEDS_STORE();
+    if (!load_once()) return;
+    for (size_t i = 0; i < CHECK_COUNT(kinds) && check_failures() == 0; i++) try_kind(kinds[i]);
+}
+
+/* Flip a byte in each file. */
+static void damage(const folder *f) {
+    DIR *dir = opendir(f->path);
+    for (const struct dirent *e; dir && (e = readdir(dir)) != NULL;) {
+        pleat__store_key key;
+        char path[600];
+        size_t n;
+        if (!pleat__store_key_of_name(e->d_name, &key)) continue;
+        snprintf(path, sizeof path, "%s/%s", f->path, e->d_name);
+        unsigned char *bytes = check_read_file(path, &n);
+        if (!CHECK(bytes != NULL)) continue;
+        bytes[check_below(n)] ^= 4;
+        FILE *file = fopen(path, "wb");
+        CHECK(file && fwrite(bytes, 1, n, file) == n && fclose(file) == 0);
+        free(bytes);
+    }
+    if (dir) closedir(dir);
+}
+
+/* What is damaged is computed, counted and stored again. */
+static void test_damage(void) {
+    NEEDS_STORE();
+    folder f;
+    rig r;
+    outcome alone, out;
+    if (!load_once() || !folder_make(&f)) return;
+    pleat_store *s = store_open(&f, LARGE);
+    if (make(&r, "k8v4", s)) {
+        serve(&r, NULL, &alone);
+        for (uint32_t i = 1; i <= 5; i++) {
+            pleat_store_stats st;
+            pleat_store_flush(s);
+            damage(&f);
+            pleat_serving_forget_prefixes(r.serving);
+            serve(&r, NULL, &out);
+            CHECK_EQ_U64(out.stats.n_hit, 0);
+            check_hit(&r, &out, &alone, 0);
+            pleat_store_get_stats(s, &st);
+            CHECK_EQ_U64(st.misses[PLEAT_STORE_DAMAGED] + st.misses[PLEAT_STORE_OTHER], i);
+            CHECK_EQ_U64(st.hits, 0);
+        }
+    }
+    rig_free(&r);
+    pleat_store_close(&s);
+    folder_remove(&f);
+}
+
+/* Many at once, in a small pool, preempted now and then, twice over the same folder: the tokens of each alone. */
+static void test_company(void) {
+    NEEDS_STORE();
+    if (!load_once()) return;
+    static outcome alone[MAX_REQUESTS], out[MAX_REQUESTS];
+    for (uint32_t k = 0; k < 2; k++) {
+        const char *spec = kinds[k == 0 ? 1 : 4];
+        const set all = some_requests();
+        folder f;
+        check_context("%s", spec);
+        if (!folder_make(&f)) return;
+        run_alone(spec, &all, alone);
+        for (uint32_t round = 0; round < 3 && check_failures() == 0; round++) {
+            rig r;
+            pleat_store *s = store_open(&f, LARGE);
+            if (make(&r, spec, s)) {
+                run_set(r.serving, &all, out, true);
+                check_same(out, alone, all.n);
+                CHECK((stats_of(&r).store_hits > 0) == (round > 0));
+            }
+            rig_free(&r);
+            pleat_store_close(&s);
+        }
+        folder_remove(&f);
+    }
+}
+
+static const check_test tests[] = {{"matrix", test_matrix}, {"damage", test_damage}, {"company", test_company}};
+
+int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }
