@@ -84,7 +84,6 @@ static const borrowed_name specs[] = {
     {"bfloat16", HALF},
     {"none", HALF},
     {"off", HALF},
-    {"auto", "k8v4 is the default, f16 the uncompressed cache"},
     {"default", "k8v4 is the default, f16 the uncompressed cache"},
     {"fp32", "f32 is what computes without rounding"},
     {"float32", "f32 is what computes without rounding"},

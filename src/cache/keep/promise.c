@@ -18,7 +18,7 @@
 #define N_LOOKED_AT 256u /* blocks behind `from` among which the rate is the least */
 #define FINEST (-96)     /* steps are rd's times 2^(i/32) */
 #define COARSEST 64
-#define USED 0.97 /* of the rate that blocks are expected to take: codes are not quite normal, and texts differ */
+#define USED 0.94 /* of the rate that blocks are expected to take: codes are not quite normal, and texts differ */
 #define K 0.15f
 #define V 1.1f
 

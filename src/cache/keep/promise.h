@@ -13,12 +13,13 @@
  *
  *     rate      the slots that a block of all lanes may have so that no b is too long: least of slots(b) / b
  *     steps     k and v in rd's proportions, the finest whose blocks are expected to take no more than that
- *     weights   of each lane: its part of what blocks are expected to take
- *     allowed   of a lane with b blocks: weight * least of (rate * (b + 1/2), slots(b))
+ *     allowed   of b blocks in each lane: least of (rate * (b + 1/2), slots(b))
+ *     room      of a lane's next block: what the others of its row, one in each lane, are expected to leave, and what it
+ *               is expected to take itself at least, if each of those behind it is left what it needs to store nothing
  *
  * The half of a block lets blocks differ.  slots(b) is what b blocks, and all that come until `from`, leave to it.  A block
- * may take what its lane's allowance leaves, and is coded more coarsely until it fits (codec/rd.h).  So what a block
- * is depends on the blocks before it, and on nothing else: there is no state but where blocks end.
+ * that does not fit its room is coded more coarsely until it does (codec/rd.h).  So what a block is depends on the blocks
+ * before it, and on nothing else: there is no state but where blocks end.
  *
  * check: each further block allows as many bytes as a payload that stores nothing has, in every lane: then the promise
  * holds for any text.
@@ -40,7 +41,7 @@ typedef struct pleat__promise {
 /* Can it be kept, by statistics that pleat__keep_check_stats() takes?  PLEAT_E_ARG, saying the smallest share that can. */
 pleat_status pleat__promise_check(const pleat_cache *cache, const pleat_cache_options *opt, pleat_error *err);
 
-/* The cache's promise, whose weights have been carved; after pleat__promise_check(). */
+/* The cache's promise, whose expected slots have been carved; after pleat__promise_check(). */
 void pleat__promise_init(pleat_cache *cache, const pleat_cache_options *opt);
 
 /* Bytes that n tokens never hold more than; UINT64_MAX below the spec's `from`. */
