@@ -72,6 +72,9 @@ struct pleat_cache {
     const struct pleat__keep *keep; /* of full layers, whose queries see all tokens: the spec's kind */
     const struct pleat__keep *ring; /* of layers with a sliding window; NULL: there are none */
     pleat__kept kept;               /* what the rows have derived; only src/cache/keep reads it */
+    uint64_t seq_bytes;             /* tables of the longest sequence, itself included */
+    const struct pleat_cache
+        *plain; /* sizes of the cache that the spec's kind chooses for, while one is made; else NULL */
     uint32_t n_full_layers;
     pleat_cache_traits traits;
     pleat__counting counting;

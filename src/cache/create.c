@@ -187,6 +187,9 @@ pleat_status pleat__cache_derive(pleat_cache *c, const pleat_cache_options *opt,
     PLEAT_TRY(c->keep->derive(c, err));
     if (c->ring) PLEAT_TRY(c->ring->derive(c, err));
     derive_traits(c);
+    pleat__sequence seq = {0};
+    pleat__arena arena = {0};
+    c->seq_bytes = pleat__cache_carve_seq(c, c->opt.max_tokens, &seq, &arena) + sizeof seq;
     return derive_work(c, err);
 }
 
@@ -241,6 +244,16 @@ static pleat_status take_memory(pleat_cache *c, uint32_t n_pages, pleat_error *e
     return PLEAT_OK;
 }
 
+/* The sizes that the spec's kind chooses for, where it does. */
+static pleat_status derive_plain(pleat_cache *c, const pleat_cache_options *opt, pleat_cache *plain, pleat_error *err) {
+    pleat_cache_options of = *opt;
+    of.max_tokens = c->keep->plain_tokens ? c->keep->plain_tokens(c) : 0;
+    if (of.max_tokens == 0) return PLEAT_OK;
+    of.page_tokens = 0;
+    c->plain = plain;
+    return pleat__cache_derive(plain, &of, err);
+}
+
 /* What a cache that is only planned need not know. */
 static pleat_status check_knows(const pleat_cache *c, const pleat_cache_options *opt, pleat_error *err) {
     if (c->keep->check) PLEAT_TRY(c->keep->check(c, opt, err));
@@ -253,8 +266,10 @@ pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **ou
     pleat_cache *c = pleat__alloc_zero(&al, 1, sizeof *c);
     PLEAT_FAIL_IF(!c, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "cache: out of memory");
     c->al = al;
+    pleat_cache plain = {0};
     uint32_t n_pages = 0;
     pleat_status status = pleat__cache_derive(c, opt, err);
+    if (status == PLEAT_OK) status = derive_plain(c, opt, &plain, err);
     if (status == PLEAT_OK) status = check_knows(c, opt, err);
     if (status == PLEAT_OK) status = count_pages(c, &n_pages, err);
     if (status == PLEAT_OK) status = take_memory(c, n_pages, err);
@@ -266,6 +281,7 @@ pleat_status pleat_cache_create(const pleat_cache_options *opt, pleat_cache **ou
     if (c->ring) c->ring->init(c, opt);
     if (c->keep->init) c->keep->init(c, opt);
     c->opt.ropes = NULL;
+    c->plain = NULL;
     c->traits.n_pages = n_pages;
     pleat__os_advise_huge(c->pages, c->pages_bytes);
     pleat__pool_init(&c->pool);

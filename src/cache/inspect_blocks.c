@@ -46,12 +46,7 @@ pleat_status pleat_cache_block_hash(const pleat_cache *c, pleat_seq handle, uint
 pleat_status pleat_cache_get_choice(const pleat_cache *c, pleat_spec *out) {
     if (!c || !out) return PLEAT_E_ARG;
     *out = c->opt.spec;
-    if (c->opt.spec.compressor != PLEAT_COMPRESSOR_AUTO) return PLEAT_OK;
-    out->compressor = PLEAT_COMPRESSOR_RD;
-    out->k = c->kept.blocks.promise.k;
-    out->v = c->kept.blocks.promise.v;
-    out->bytes = 0;
-    out->from = 0;
+    if (c->keep->choice) c->keep->choice(c, out);
     return PLEAT_OK;
 }
 

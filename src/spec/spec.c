@@ -388,3 +388,11 @@ pleat_status pleat_spec_from_cache_types(const char *ctk, const char *ctv, pleat
     *out = (pleat_spec){.high = format};
     return PLEAT_OK;
 }
+
+void pleat__spec_fix_steps(pleat_spec *spec, float k, float v) {
+    spec->compressor = PLEAT_COMPRESSOR_RD;
+    spec->k = k;
+    spec->v = v;
+    spec->bytes = 0;
+    spec->from = 0;
+}

@@ -153,6 +153,9 @@ bool pleat__spec_exceeds(const pleat__spec_stage *stage, const pleat_spec *spec,
 /* PLEAT_E_ARG, saying why, for a spec that no text can name.  A profile that has not been read is no fault here. */
 pleat_status pleat__spec_check(const pleat_spec *spec, pleat_error *err);
 
+/* A spec of auto becomes the rd that it has chosen. */
+void pleat__spec_fix_steps(pleat_spec *spec, float k, float v);
+
 /* Read text[0..n) as a decimal number times 10^shift: digits with an optional '-' in front, '.' among them, and
  * e[-]digits behind; the same in every locale, and the nearest double of up to 18 digits.  False if it is none. */
 bool pleat__spec_number(const char *text, size_t n, int32_t shift, double *out);

@@ -29,6 +29,7 @@
 #include "cache/keep/rd.h"
 #include "core/error.h"
 #include "pleat/stats.h"
+#include "spec/spec.h"
 
 static const pleat__block_format *format_of(const pleat_cache *c) { return &c->kept.blocks.format; }
 static bool has_codebooks(const pleat_cache *c) { return c->kept.blocks.has_codebooks; }
@@ -64,7 +65,7 @@ static pleat_status derive(pleat_cache *c, pleat_error *err) {
     PLEAT_FAIL_IF(tokens > 0 && format->tokens % tokens != 0, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "cache: page_tokens %u does not divide the spec's blocks of %u tokens", tokens, format->tokens);
     c->kept.blocks.has_codebooks = format->coder == PLEAT__CODER_HUFFMAN && !format->is_rd;
-    c->kept.blocks.has_promise = c->opt.spec.compressor == PLEAT_COMPRESSOR_AUTO;
+    c->kept.blocks.has_promise = c->opt.spec.bytes > 0;
     const pleat__layouts_of of = pleat__plain_layouts(c, false);
     PLEAT_TRY(pleat__plain_lay_out(c, &of, tokens > 0 ? tokens : choose_page_tokens(c), err));
     PLEAT_TRY(check_room(c, err));
@@ -73,6 +74,14 @@ static pleat_status derive(pleat_cache *c, pleat_error *err) {
     c->high_weight = c->page_tokens[PLEAT__LOW] / c->page_tokens[PLEAT__HIGH];
     c->work.blocks_bytes = pleat__attn_blocks_scratch_bytes(format, c->n_group);
     return PLEAT_OK;
+}
+
+static uint32_t plain_tokens(const pleat_cache *c) {
+    return c->kept.blocks.has_promise ? pleat__promise_plain_tokens(c) : 0;
+}
+
+static void choice(const pleat_cache *c, pleat_spec *out) {
+    if (c->kept.blocks.has_promise) pleat__spec_fix_steps(out, c->kept.blocks.promise.k, c->kept.blocks.promise.v);
 }
 
 static pleat_status check(const pleat_cache *c, const pleat_cache_options *opt, pleat_error *err) {
@@ -414,6 +423,8 @@ const pleat__keep pleat__keep_blocks = {
     .has_equal_lanes = true,
     .span_slack = 2 * PLEAT__TILE,
     .derive = derive,
+    .plain_tokens = plain_tokens,
+    .choice = choice,
     .check = check,
     .carve = carve,
     .init = init,

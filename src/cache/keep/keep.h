@@ -69,6 +69,11 @@ typedef struct pleat__keep {
     /* Layouts, traits, counting, and kept's part of the kind, from the options alone; c->ring's comes after c->keep's.
      * PLEAT_E_ARG, saying why. */
     pleat_status (*derive)(pleat_cache *c, pleat_error *err);
+    /* The kind chooses something, so that images go from cache to cache, for one with the spec's own pages and sequences of
+     * so many tokens: c->plain in check and init.  0, or NULL: it does not. */
+    uint32_t (*plain_tokens)(const pleat_cache *c);
+    /* What was chosen: *out, which is the cache's spec, becomes one that says it.  NULL: nothing is. */
+    void (*choice)(const pleat_cache *c, pleat_spec *out);
     /* What the options of a cache must have, and those of one that is only planned need not.  PLEAT_E_ARG.  NULL: no
      * more. */
     pleat_status (*check)(const pleat_cache *c, const pleat_cache_options *opt, pleat_error *err);

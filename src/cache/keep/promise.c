@@ -7,7 +7,6 @@
 
 #include <math.h>
 
-#include "cache/create.h"
 #include "cache/keep/blocks.h"
 #include "cache/keep/keep.h"
 #include "core/error.h"
@@ -25,12 +24,6 @@
 /* ---- bytes --------------------------------------------------------------------------------------- */
 
 static uint32_t millionths(const pleat_spec *spec) { return (uint32_t)((double)spec->bytes * MILLION + 0.5); }
-
-static uint64_t table_bytes_of(const pleat_cache *c) {
-    pleat__sequence seq = {0};
-    pleat__arena arena = {0};
-    return pleat__cache_carve_seq(c, c->opt.max_tokens, &seq, &arena) + sizeof seq;
-}
 
 /* Millionths of f16's bytes. */
 static uint64_t share_of(const pleat_cache *c, uint32_t share, uint32_t n) {
@@ -135,20 +128,16 @@ static int32_t choose_step(const pleat_cache *c, const pleat_cache_options *opt,
     return low;
 }
 
-/* The cache that the choice is made for: one of its length has pages and tables that depend on the spec alone, so that
- * images go from cache to cache.  Windows have to be told from full layers as they are. */
-static pleat_status plain_cache(const pleat_cache_options *opt, pleat_cache *out) {
-    pleat_cache_options plain = *opt;
-    plain.page_tokens = 0;
-    if (!opt->windows && opt->spec.from <= 1u << 22) plain.max_tokens = 2 * opt->spec.from;
-    *out = (pleat_cache){0};
-    return pleat__cache_derive(out, &plain, NULL);
+/* Windows have to be told from full layers as they are, so nothing else is chosen for. */
+uint32_t pleat__promise_plain_tokens(const pleat_cache *c) {
+    const bool is_own = c->opt.windows || c->opt.spec.from > 1u << 22;
+    return is_own ? c->opt.max_tokens : 2 * c->opt.spec.from;
 }
 
 /* What is chosen for a share, in millionths. */
 typedef struct choice {
     const pleat_cache_options *opt;
-    pleat_cache plain;
+    const pleat_cache *plain;
     pleat__rd_rates rates;
     uint32_t share;
     int32_t step;
@@ -156,23 +145,22 @@ typedef struct choice {
 } choice;
 
 static void choose_for(choice *out, uint32_t share) {
-    const double rate = rate_of(&out->plain, share, table_bytes_of(&out->plain));
+    const double rate = rate_of(out->plain, share, out->plain->seq_bytes);
     out->share = share;
-    out->step = choose_step(&out->plain, out->opt, &out->rates, rate);
-    out->expected = expected_of_all(&out->plain, out->opt, &out->rates, out->step);
+    out->step = choose_step(out->plain, out->opt, &out->rates, rate);
+    out->expected = expected_of_all(out->plain, out->opt, &out->rates, out->step);
 }
 
-static pleat_status choose(const pleat_cache_options *opt, choice *out) {
-    PLEAT_TRY(plain_cache(opt, &out->plain));
-    out->opt = opt;
-    pleat__rd_rates_init(&out->rates);
-    choose_for(out, millionths(&opt->spec));
-    return PLEAT_OK;
+static choice choose(const pleat_cache *c, const pleat_cache_options *opt) {
+    choice out = {.opt = opt, .plain = c->plain};
+    pleat__rd_rates_init(&out.rates);
+    choose_for(&out, millionths(&opt->spec));
+    return out;
 }
 
 /* What is the cache's own; its weights are not. */
 static pleat__promise promise_of(const pleat_cache *c, const choice *chosen) {
-    const uint64_t table_bytes = table_bytes_of(c);
+    const uint64_t table_bytes = c->seq_bytes;
     const size_t least = pleat__rd_least_bytes(&chosen->opt->stats->books, c->opt.head_dim);
     return (pleat__promise){.k = stepped(K, chosen->step),
                             .v = stepped(V, chosen->step),
@@ -224,10 +212,9 @@ static uint32_t smallest_share(const pleat_cache *c, choice *chosen) {
 
 pleat_status pleat__promise_check(const pleat_cache *c, const pleat_cache_options *opt, pleat_error *err) {
     const pleat_spec *s = &c->opt.spec;
-    choice chosen;
     PLEAT_FAIL_IF(pleat__rd_least_bytes(&opt->stats->books, opt->head_dim) == 0, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "cache: auto needs statistics with a class that stores nothing; `pleat stats` makes such");
-    PLEAT_TRY(choose(opt, &chosen));
+    choice chosen = choose(c, opt);
     if (can_keep(c, &chosen)) return PLEAT_OK;
     const uint32_t least = smallest_share(c, &chosen);
     PLEAT_FAIL_IF(
@@ -247,14 +234,13 @@ pleat_status pleat__promise_check(const pleat_cache *c, const pleat_cache_option
 void pleat__promise_init(pleat_cache *c, const pleat_cache_options *opt) {
     pleat__promise *p = &c->kept.blocks.promise;
     float *of_lanes = p->expected;
-    choice chosen;
-    if (choose(opt, &chosen) != PLEAT_OK) return; /* check has done the same */
+    const choice chosen = choose(c, opt);
     *p = promise_of(c, &chosen);
     p->expected = of_lanes;
     for (uint32_t layer = 0; layer < c->opt.n_layers; layer++)
         for (uint32_t head = 0; head < c->opt.n_kv_heads && !pleat__cache_window(c, layer); head++)
             p->expected[pleat__full_lane_idx(c, pleat__cache_lane_of(c, layer, head))] =
-                (float)expected(&chosen.plain, opt, &chosen.rates, layer, head, chosen.step);
+                (float)expected(chosen.plain, opt, &chosen.rates, layer, head, chosen.step);
 }
 
 uint64_t pleat__promise_allows(const pleat_cache *c, uint32_t n_blocks) {

@@ -38,6 +38,9 @@ typedef struct pleat__promise {
     float *expected;      /* [full lanes] slots that a block is expected to take */
 } pleat__promise;
 
+/* Tokens of the longest sequence of the cache that steps are chosen for, c->plain. */
+uint32_t pleat__promise_plain_tokens(const pleat_cache *cache);
+
 /* Can it be kept, by statistics that pleat__keep_check_stats() takes?  PLEAT_E_ARG, saying the smallest share that can. */
 pleat_status pleat__promise_check(const pleat_cache *cache, const pleat_cache_options *opt, pleat_error *err);
 
