@@ -13,6 +13,21 @@ function(pleat_find var header library package)
     endif()
 endfunction()
 
+# pleat_optional(NAME VAR header library package): the library, as the option PLEAT_NAME says (auto: if it is there);
+# have_name says whether.
+macro(pleat_optional option var header library package)
+    string(TOLOWER ${option} name)
+    pleat_three_way(PLEAT_${option})
+    string(TOLOWER ${PLEAT_${option}} wanted)
+    find_path(${var}_INCLUDE ${header})
+    find_library(${var}_LIBRARY ${library})
+    set(have_${name} OFF)
+    if(wanted STREQUAL on OR (wanted STREQUAL auto AND ${var}_INCLUDE AND ${var}_LIBRARY))
+        pleat_find(${var} ${header} ${library} ${package})
+        set(have_${name} ON)
+    endif()
+endmacro()
+
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 pleat_find(PCRE2 pcre2.h pcre2-8 libpcre2-dev)
@@ -24,15 +39,7 @@ endif()
 
 # ---- oneDNN ---------------------------------------------------------------------------------------------------------
 
-pleat_three_way(PLEAT_ONEDNN)
-string(TOLOWER ${PLEAT_ONEDNN} onednn)
-find_path(ONEDNN_INCLUDE oneapi/dnnl/dnnl.h)
-find_library(ONEDNN_LIBRARY dnnl)
-set(have_onednn OFF)
-if(onednn STREQUAL on OR (onednn STREQUAL auto AND ONEDNN_INCLUDE AND ONEDNN_LIBRARY))
-    pleat_find(ONEDNN oneapi/dnnl/dnnl.h dnnl libdnnl-dev)
-    set(have_onednn ON)
-endif()
+pleat_optional(ONEDNN ONEDNN oneapi/dnnl/dnnl.h dnnl libdnnl-dev)
 
 # ---- zstd -----------------------------------------------------------------------------------------------------------
 
@@ -80,15 +87,7 @@ endif()
 
 # ---- libevent -------------------------------------------------------------------------------------------------------
 
-pleat_three_way(PLEAT_LIBEVENT)
-string(TOLOWER ${PLEAT_LIBEVENT} libevent)
-find_path(EVENT_INCLUDE event2/bufferevent.h)
-find_library(EVENT_LIBRARY event_core)
-set(have_libevent OFF)
-if(libevent STREQUAL on OR (libevent STREQUAL auto AND EVENT_INCLUDE AND EVENT_LIBRARY))
-    pleat_find(EVENT event2/bufferevent.h event_core libevent-dev)
-    set(have_libevent ON)
-endif()
+pleat_optional(LIBEVENT EVENT event2/bufferevent.h event_core libevent-dev)
 
 # TLS of `pleat serve`: OpenSSL behind libevent's bufferevents.
 pleat_three_way(PLEAT_TLS)
@@ -107,24 +106,8 @@ endif()
 
 # ---- SQLite ---------------------------------------------------------------------------------------------------------
 
-pleat_three_way(PLEAT_SQLITE)
-string(TOLOWER ${PLEAT_SQLITE} sqlite)
-find_path(SQLITE_INCLUDE sqlite3.h)
-find_library(SQLITE_LIBRARY sqlite3)
-set(have_sqlite OFF)
-if(sqlite STREQUAL on OR (sqlite STREQUAL auto AND SQLITE_INCLUDE AND SQLITE_LIBRARY))
-    pleat_find(SQLITE sqlite3.h sqlite3 libsqlite3-dev)
-    set(have_sqlite ON)
-endif()
+pleat_optional(SQLITE SQLITE sqlite3.h sqlite3 libsqlite3-dev)
 
 # ---- libedit --------------------------------------------------------------------------------------------------------
 
-pleat_three_way(PLEAT_EDITLINE)
-string(TOLOWER ${PLEAT_EDITLINE} editline)
-find_path(EDITLINE_INCLUDE histedit.h)
-find_library(EDITLINE_LIBRARY edit)
-set(have_editline OFF)
-if(editline STREQUAL on OR (editline STREQUAL auto AND EDITLINE_INCLUDE AND EDITLINE_LIBRARY))
-    pleat_find(EDITLINE histedit.h edit libedit-dev)
-    set(have_editline ON)
-endif()
+pleat_optional(EDITLINE EDITLINE histedit.h edit libedit-dev)
