@@ -128,12 +128,15 @@ static void send_json(job *j, json_t *object) {
     free(text);
 }
 
-/* An event of one choice; delta is taken.  finish NULL: it goes on. */
-static void send_choice(job *j, uint32_t i, json_t *delta, const char *finish) {
+/* The event of one choice; delta and logprobs are taken.  finish NULL: it goes on. */
+static json_t *choice_event(const job *j, uint32_t i, json_t *delta, json_t *logprobs, const char *finish) {
     json_t *one = json_pack("{s:i, s:o, s:o, s:o}", "index", (int)i, j->p.is_chat ? "delta" : "text", delta, "logprobs",
-                            taken_logprobs(&j->choices[i], j->p.is_chat), "finish_reason",
-                            finish ? json_string(finish) : json_null());
-    json_t *event = frame(j, 1, json_pack("[o]", one));
+                            logprobs, "finish_reason", finish ? json_string(finish) : json_null());
+    return frame(j, 1, json_pack("[o]", one));
+}
+
+static void send_choice(job *j, uint32_t i, json_t *delta, const char *finish) {
+    json_t *event = choice_event(j, i, delta, taken_logprobs(&j->choices[i], j->p.is_chat), finish);
     if (finish && j->n_open == 0 && !j->p.wants_usage) json_object_set_new(event, "timings", reply_timings(&j->counts));
     send_json(j, event);
 }
@@ -168,10 +171,7 @@ static void send_piece(job *j, uint32_t i, const char *text, size_t n, const cha
 
 /* An event without text: how far a choice's prompt has been read. */
 static void send_progress(job *j, uint32_t i, const pleat_serving_event *e) {
-    json_t *nothing = j->p.is_chat ? json_object() : json_string("");
-    json_t *one = json_pack("{s:i, s:o, s:n, s:n}", "index", (int)i, j->p.is_chat ? "delta" : "text", nothing,
-                            "logprobs", "finish_reason");
-    json_t *event = frame(j, 1, json_pack("[o]", one));
+    json_t *event = choice_event(j, i, j->p.is_chat ? json_object() : json_string(""), json_null(), NULL);
     json_object_set_new(event, "prompt_progress", reply_progress(&e->stats, e->n_read));
     send_json(j, event);
 }
