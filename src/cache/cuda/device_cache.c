@@ -118,6 +118,27 @@ static pleat_status attend_wide(const pleat_device_cache *c, uint32_t layer, con
     return pleat__device_wide_prompt(&chunk, stream, err);
 }
 
+/* The same of heads that are not wide; what tokens receive is not counted. */
+static pleat__device_prompt_attn attn_of(const pleat_device_cache *c, const void *q, const void *k, const void *v,
+                                         void *out) {
+    return (pleat__device_prompt_attn){.q = q,
+                                       .k = k,
+                                       .v = v,
+                                       .q_stride = c->opt.n_q_heads * c->opt.head_dim,
+                                       .kv_stride = c->opt.n_kv_heads * c->opt.head_dim,
+                                       .n_seqs = 1,
+                                       .n_past = c->prompt_past,
+                                       .n_tokens = c->prompt_tokens,
+                                       .max_tokens = c->prompt_tokens,
+                                       .n_kv_heads = c->opt.n_kv_heads,
+                                       .n_group = c->n_group,
+                                       .head_dim = c->opt.head_dim,
+                                       .scale = c->scale,
+                                       .out = out,
+                                       .out_stride = c->opt.n_q_heads * c->opt.head_dim,
+                                       .lse2 = c->prompt_lse2};
+}
+
 pleat_status pleat_device_cache_prompt_attend(pleat_device_cache *c, uint32_t layer, const void *q, const void *k,
                                               const void *v, void *out, float *received, void *stream,
                                               pleat_error *err) {
@@ -132,24 +153,9 @@ pleat_status pleat_device_cache_prompt_attend(pleat_device_cache *c, uint32_t la
                       "device cache: what tokens receive is not counted for these heads, windows or logits");
         return attend_wide(c, layer, q, k, v, out, 0, pleat__device_stream_of(stream), err);
     }
-    const uint32_t head_dim = c->opt.head_dim;
-    const pleat__device_prompt_attn prompt = {.q = q,
-                                              .k = k,
-                                              .v = v,
-                                              .q_stride = c->opt.n_q_heads * head_dim,
-                                              .kv_stride = c->opt.n_kv_heads * head_dim,
-                                              .n_seqs = 1,
-                                              .n_tokens = c->prompt_tokens,
-                                              .max_tokens = c->prompt_tokens,
-                                              .n_kv_heads = c->opt.n_kv_heads,
-                                              .n_group = c->n_group,
-                                              .head_dim = head_dim,
-                                              .scale = c->scale,
-                                              .out = out,
-                                              .out_stride = c->opt.n_q_heads * head_dim,
-                                              .lse2 = c->prompt_lse2,
-                                              .received = received,
-                                              .workspace = c->prompt_workspace};
+    pleat__device_prompt_attn prompt = attn_of(c, q, k, v, out);
+    prompt.received = received;
+    prompt.workspace = c->prompt_workspace;
     return pleat__device_prompt_attn_run(&prompt, pleat__device_stream_of(stream), err);
 }
 
@@ -245,7 +251,7 @@ pleat_status pleat_device_cache_chunk_attend(pleat_device_cache *c, uint32_t lay
     REQUIRE_STATE(!c->placed[layer], "device cache: layer %u of the chunk has been placed", layer);
     const pleat__device_stream s = pleat__device_stream_of(stream);
     const pleat__device_prompt chunk = {c->prompt_seq, layer, c->prompt_tokens, c->prompt_past, k, v, NULL};
-    const uint32_t head_dim = c->opt.head_dim, width = c->opt.n_kv_heads * head_dim;
+    const uint32_t width = c->opt.n_kv_heads * c->opt.head_dim;
     const uint32_t window = pleat__device_window(c, layer);
     const uint32_t n_seen = window ? pleat__min_u32(window, c->prompt_past) : c->prompt_past; /* of those before */
     const uint64_t past = (uint64_t)n_seen * width, own_bytes = (uint64_t)c->prompt_tokens * width * 2;
@@ -257,22 +263,7 @@ pleat_status pleat_device_cache_chunk_attend(pleat_device_cache *c, uint32_t lay
     PLEAT_TRY(pleat__device_copy(c->chunk_rows[0] + past, k, own_bytes, s, err));
     PLEAT_TRY(pleat__device_copy(c->chunk_rows[1] + past, v, own_bytes, s, err));
     if (c->is_wide) return attend_wide(c, layer, q, c->chunk_rows[0], c->chunk_rows[1], out, n_seen, s, err);
-    const pleat__device_prompt_attn attn = {.q = q,
-                                            .k = c->chunk_rows[0],
-                                            .v = c->chunk_rows[1],
-                                            .q_stride = c->opt.n_q_heads * head_dim,
-                                            .kv_stride = width,
-                                            .n_seqs = 1,
-                                            .n_past = c->prompt_past,
-                                            .n_tokens = c->prompt_tokens,
-                                            .max_tokens = c->prompt_tokens,
-                                            .n_kv_heads = c->opt.n_kv_heads,
-                                            .n_group = c->n_group,
-                                            .head_dim = head_dim,
-                                            .scale = c->scale,
-                                            .out = out,
-                                            .out_stride = c->opt.n_q_heads * head_dim,
-                                            .lse2 = c->prompt_lse2};
+    const pleat__device_prompt_attn attn = attn_of(c, q, c->chunk_rows[0], c->chunk_rows[1], out);
     return pleat__device_prompt_attn_run(&attn, s, err);
 }
 
