@@ -46,10 +46,10 @@ static uint64_t pages_of(const pleat_cache *c, uint32_t n, uint32_t n_blocks) {
 }
 
 /* Pages that n tokens leave to payloads; below 0: none, and too few for the others. */
-static int64_t pages_left(const pleat_cache *c, uint32_t share, uint64_t table_bytes, uint32_t n, uint32_t n_blocks) {
+static int64_t pages_left(const pleat_cache *c, uint32_t share, uint32_t n, uint32_t n_blocks) {
     const uint64_t may = share_of(c, share, n);
     const uint64_t page = c->page_bytes + PLEAT__POOL_BYTES_PER_PAGE;
-    const int64_t n_may = may > table_bytes ? (int64_t)((may - table_bytes) / page) : 0;
+    const int64_t n_may = may > c->seq_bytes ? (int64_t)((may - c->seq_bytes) / page) : 0;
     return n_may - (int64_t)pages_of(c, n, n_blocks);
 }
 
@@ -65,13 +65,13 @@ static uint32_t blocks_of(const pleat_spec *s, uint32_t n) {
 }
 
 /* slots(n_blocks) of promise.h; those of `from` less what blocks until then need at least. */
-static int64_t slots_of(const pleat_cache *c, uint32_t share, uint64_t table_bytes, uint32_t least, uint32_t n_blocks) {
+static int64_t slots_of(const pleat_cache *c, uint32_t share, uint32_t least, uint32_t n_blocks) {
     const pleat_spec *s = &c->opt.spec;
     const uint32_t first_kept = blocks_of(s, s->from), b = pleat__max_u32(n_blocks, first_kept);
     const uint32_t last = last_tokens(s, b) + 1;
     int64_t n_pages = INT64_MAX;
     for (uint32_t n = pleat__max_u32(s->from, last - PLEAT__RD_TOKENS); n <= last; n++) {
-        const int64_t n_left = pages_left(c, share, table_bytes, n, b);
+        const int64_t n_left = pages_left(c, share, n, b);
         if (n_left < n_pages) n_pages = n_left;
     }
     const int64_t n_lanes = (int64_t)pleat__n_full_lanes(c);
@@ -80,11 +80,11 @@ static int64_t slots_of(const pleat_cache *c, uint32_t share, uint64_t table_byt
 }
 
 /* Slots for a block of all lanes so that no number of blocks has too many; below 0: not even the buffer fits. */
-static double rate_of(const pleat_cache *c, uint32_t share, uint64_t table_bytes) {
+static double rate_of(const pleat_cache *c, uint32_t share) {
     const uint32_t first = blocks_of(&c->opt.spec, c->opt.spec.from);
     double rate = INFINITY;
     for (uint32_t b = first; b <= first + N_LOOKED_AT; b++) {
-        const double slots = (double)slots_of(c, share, table_bytes, 0, b);
+        const double slots = (double)slots_of(c, share, 0, b);
         if (slots < 0) return -1;
         if (b > 0 && slots / b < rate) rate = slots / b;
     }
@@ -145,7 +145,7 @@ typedef struct choice {
 } choice;
 
 static void choose_for(choice *out, uint32_t share) {
-    const double rate = rate_of(out->plain, share, out->plain->seq_bytes);
+    const double rate = rate_of(out->plain, share);
     out->share = share;
     out->step = choose_step(out->plain, out->opt, &out->rates, rate);
     out->expected = expected_of_all(out->plain, out->opt, &out->rates, out->step);
@@ -160,20 +160,18 @@ static choice choose(const pleat_cache *c, const pleat_cache_options *opt) {
 
 /* What is the cache's own; its weights are not. */
 static pleat__promise promise_of(const pleat_cache *c, const choice *chosen) {
-    const uint64_t table_bytes = c->seq_bytes;
     const size_t least = pleat__rd_least_bytes(&chosen->opt->stats->books, c->opt.head_dim);
     return (pleat__promise){.k = stepped(K, chosen->step),
                             .v = stepped(V, chosen->step),
                             .share = chosen->share,
-                            .table_bytes = table_bytes,
-                            .rate = rate_of(c, chosen->share, table_bytes),
+                            .rate = rate_of(c, chosen->share),
                             .least = (uint32_t)((least + PLEAT__BLOCK_ALIGN - 1) / PLEAT__BLOCK_ALIGN)};
 }
 
 /* ---- can it be kept? ----------------------------------------------------------------------------- */
 
 static uint64_t allowed(const pleat_cache *c, const pleat__promise *p, uint32_t n_blocks) {
-    const double slots = (double)slots_of(c, p->share, p->table_bytes, p->least, n_blocks);
+    const double slots = (double)slots_of(c, p->share, p->least, n_blocks);
     const double even = p->rate * (n_blocks + 0.5), least = slots < even ? slots : even;
     return least > 0 ? (uint64_t)least : 0;
 }

@@ -30,12 +30,11 @@
 #include "pleat/cache.h"
 
 typedef struct pleat__promise {
-    float k, v;           /* the steps, before the layers' scales */
-    uint32_t share;       /* in millionths */
-    uint64_t table_bytes; /* of the longest sequence, beside its pages */
-    double rate;          /* slots of all lanes for a block */
-    uint32_t least;       /* slots of a payload that stores nothing */
-    float *expected;      /* [full lanes] slots that a block is expected to take */
+    float k, v;      /* the steps, before the layers' scales */
+    uint32_t share;  /* in millionths */
+    double rate;     /* slots of all lanes for a block */
+    uint32_t least;  /* slots of a payload that stores nothing */
+    float *expected; /* [full lanes] slots that a block is expected to take */
 } pleat__promise;
 
 /* Tokens of the longest sequence of the cache that steps are chosen for, c->plain. */

@@ -248,10 +248,4 @@ static const check_test tests[] = {{"promise", test_promise},         {"steps_ar
                                    {"equal_bytes", test_equal_bytes}, {"choice", test_choice},
                                    {"refused", test_refused},         {"refused_options", test_refused_options}};
 
-int main(int argc, char **argv) {
-    pleat_stats *stats = stats_new(&shape);
-    cache_stats = stats;
-    const int code = check_main(tests, CHECK_COUNT(tests), argc, argv);
-    pleat_stats_destroy(&stats);
-    return code;
-}
+int main(int argc, char **argv) { return stats_main(&shape, tests, CHECK_COUNT(tests), argc, argv); }

@@ -441,9 +441,5 @@ static const check_test tests[] = {
 
 int main(int argc, char **argv) {
     const cache_shape shape = {.n_layers = LAYERS, .n_kv_heads = HEADS, .head_dim = D, .group = GROUP};
-    pleat_stats *stats = stats_new(&shape);
-    cache_stats = stats;
-    const int code = check_main(tests, CHECK_COUNT(tests), argc, argv);
-    pleat_stats_destroy(&stats);
-    return code;
+    return stats_main(&shape, tests, CHECK_COUNT(tests), argc, argv);
 }

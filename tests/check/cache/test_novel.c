@@ -254,10 +254,4 @@ static const check_test tests[] = {
     {"bad_ropes", test_bad_ropes},
 };
 
-int main(int argc, char **argv) {
-    pleat_stats *stats = stats_new(&shape);
-    cache_stats = stats;
-    const int code = check_main(tests, CHECK_COUNT(tests), argc, argv);
-    pleat_stats_destroy(&stats);
-    return code;
-}
+int main(int argc, char **argv) { return stats_main(&shape, tests, CHECK_COUNT(tests), argc, argv); }

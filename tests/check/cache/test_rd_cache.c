@@ -258,10 +258,4 @@ static const check_test tests[] = {
     {"equal_bytes", test_equal_bytes}, {"hashes", test_hashes},           {"drift", test_drift},
     {"reading", test_reading},         {"later_turns", test_later_turns}, {"refused", test_refused}};
 
-int main(int argc, char **argv) {
-    pleat_stats *stats = stats_new(&shape);
-    cache_stats = stats;
-    const int code = check_main(tests, CHECK_COUNT(tests), argc, argv);
-    pleat_stats_destroy(&stats);
-    return code;
-}
+int main(int argc, char **argv) { return stats_main(&shape, tests, CHECK_COUNT(tests), argc, argv); }

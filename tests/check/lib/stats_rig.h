@@ -145,4 +145,13 @@ static inline pleat_stats *stats_of_texts(const cache_shape *shape, uint32_t n_t
 
 static inline pleat_stats *stats_new(const cache_shape *shape) { return stats_of_texts(shape, 3, NULL); }
 
+/* check_main() with statistics of this shape's model in every cache that is made. */
+static inline int stats_main(const cache_shape *shape, const check_test *tests, size_t n_tests, int argc, char **argv) {
+    pleat_stats *stats = stats_new(shape);
+    cache_stats = stats;
+    const int code = check_main(tests, n_tests, argc, argv);
+    pleat_stats_destroy(&stats);
+    return code;
+}
+
 #endif
