@@ -422,8 +422,10 @@ printf 'a tenant=x quota=0.7\nb tenant=y quota=0.7\n' >"$scratch/keys"
 fails 1 "cannot serve: .*quotas" serve -m "$TINY" --api-key-file "$scratch/keys"
 printf '\na colour=red\n' >"$scratch/keys"
 fails 1 "keys, line 2: behind a key stand tenant=NAME.* not colour=red" serve -m "$TINY" --api-key-file "$scratch/keys"
-fails 1 "note: k8v4: 64.0 KiB are too few for a text of 4096 tokens, which takes [0-9.]+ MiB" \
-    serve -m "$MODEL" --pool-bytes 64KiB --host 203.0.113.7
+fails 1 "note: k8v4: 1.00 MiB are too few for a text of 4096 tokens, which takes [0-9.]+ MiB" \
+    serve -m "$MODEL" --pool-bytes 1MiB --host 203.0.113.7
+fails 1 "too small for any request: request: 4 tokens may need 0[.0-9]+ MiB .* the pool has 0[.0-9]+ MiB" \
+    serve -m "$MODEL" --pool-bytes 64KiB -q
 fails 1 "there is no key in it" serve -m "$MODEL" --api-key-file "$scratch/none"
 fails 1 "cannot listen on 127.0.0.1 port 1:|cannot listen" serve -m "$MODEL" --host 203.0.113.7
 fails 2 "'--port'|--port" serve -m "$MODEL" --port 70000
