@@ -357,7 +357,7 @@ void job_note(server *s, const note *n) {
     const source *from = &j->sources[prompt];
     pleat_serving_event e = n->event;
     if (!ch->is_open) return;
-    if (e.n_read) {
+    if (e.is_progress) {
         send_progress(j, i, &e);
         return;
     }
