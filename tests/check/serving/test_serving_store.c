@@ -116,7 +116,7 @@ static void damage(const folder *f) {
         pleat__store_key key;
         char path[600];
         size_t n;
-        if (!pleat__store_key_of_name(e->d_name, &key)) continue;
+        if (!pleat__folder_key_of_name(e->d_name, &key)) continue;
         snprintf(path, sizeof path, "%s/%s", f->path, e->d_name);
         unsigned char *bytes = check_read_file(path, &n);
         if (!CHECK(bytes != NULL)) continue;
