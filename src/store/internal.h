@@ -54,7 +54,7 @@ struct pleat_store {
     uint32_t n_small;                         /* queued jobs that are no images */
     uint64_t writes_since_ns;                 /* since when the writer is at its job; 0: it has none */
     pleat_store_fetch *wanted, **last_wanted; /* fetches that the reader has not taken */
-    uint32_t n_fetches;                       /* that have begun and not ended */
+    uint32_t n_fetches;                       /* begun and not ended */
     uint64_t fetched_bytes;                   /* of their bodies */
     uint64_t reads_since_ns;                  /* when the reader got somewhere last; 0: it has nothing to do */
     pleat__store_key known[PLEAT__STORE_KNOWN];
