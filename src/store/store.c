@@ -7,23 +7,27 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "store/folder/folder.h"
+#include "store/servers/servers.h"
 
 void pleat_store_options_default(pleat_store_options *opt) {
     if (!opt) return;
-    *opt =
-        (pleat_store_options){.size_bytes = sizeof *opt, .queue_bytes = (uint64_t)256 << 20, .timeout_ns = 1000000000};
+    *opt = (pleat_store_options){
+        .size_bytes = sizeof *opt, .queue_bytes = (uint64_t)256 << 20, .timeout_ns = 1000000000, .ttl_s = 86400};
 }
 
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, "store: " __VA_ARGS__)
 
 static pleat_status check_options(const pleat_store_options *o, pleat_error *err) {
     REQUIRE(o && o->size_bytes == sizeof *o, "options are not from pleat_store_options_default()");
-    REQUIRE(o->dir && o->dir[0], "no folder");
+    REQUIRE(!o->dir != !o->servers, "neither a folder nor servers, or both");
+    REQUIRE(!o->servers || o->ttl_s >= 1, "ttl_s is 0");
+    REQUIRE(o->timeout_ns >= 1, "timeout_ns is 0");
+    REQUIRE(o->queue_bytes >= 1, "queue_bytes is 0");
+    if (o->servers) return PLEAT_OK;
+    REQUIRE(o->dir[0], "no folder");
     REQUIRE(strlen(o->dir) <= PLEAT__FOLDER_PATH_CAP - 128, "the folder's name is longer than %d bytes",
             PLEAT__FOLDER_PATH_CAP - 128);
     REQUIRE(o->max_bytes >= 1, "max_bytes is 0");
-    REQUIRE(o->queue_bytes >= 1, "queue_bytes is 0");
-    REQUIRE(o->timeout_ns >= 1, "timeout_ns is 0");
     return PLEAT_OK;
 }
 
@@ -66,7 +70,7 @@ static void stop_threads(pleat_store *s) {
 static pleat_status open_parts(pleat_store *s, const pleat_store_options *o, const pleat__files *files,
                                pleat_error *err) {
     PLEAT_TRY(init_locks(s));
-    PLEAT_TRY(pleat__folder_open(s, o, files, &s->shelf, err));
+    PLEAT_TRY(o->servers ? pleat__servers_open(s, o, &s->shelf, err) : pleat__folder_open(s, o, files, &s->shelf, err));
     const pleat_status status = start_threads(s);
     PLEAT_FAIL_IF(status != PLEAT_OK, err, status, PLEAT_NOWHERE, "store: no thread could be started");
     return PLEAT_OK;
@@ -80,7 +84,8 @@ pleat_status pleat__store_open_on(const pleat_store_options *o, const pleat__fil
     pleat_store *s = pleat__alloc_zero(&al, 1, sizeof *s);
     PLEAT_FAIL_IF(!s, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "store: out of memory");
     s->al = al;
-    s->max_bytes = s->stats.max_bytes = o->max_bytes;
+    s->max_bytes = o->servers ? UINT64_MAX : o->max_bytes;
+    s->stats.max_bytes = o->servers ? 0 : o->max_bytes;
     s->queue_bytes = o->queue_bytes;
     s->timeout_ns = o->timeout_ns;
     s->speed = 1e9;
