@@ -188,7 +188,7 @@ typedef struct pleat_request {
     int text_goes_on;       /* the answer's text goes on from the prompt's, so its first token's leading space stays */
     int wants_json;         /* the answer is one JSON object (RFC 8259), and ends with it */
     int text_has_special;   /* special tokens stand in the answer's text by their names; else they are left out */
-    int wants_progress;     /* a step that reads a part of the prompt, but for the last part, brings an event: n_read */
+    int wants_progress;     /* events of progress: as it first runs, and with each part of its prompt that is read */
 } pleat_request;
 
 /* Greedy, no tenant, 0 elsewhere. */
@@ -279,9 +279,8 @@ typedef struct pleat_serving_event {
                                            * prompt token i; row 0, before which nothing stands, has 0 and tokens -1 */
     uint32_t n_prompt_rows; /* n_prompt, or 0 */
     uint32_t n_top;         /* the request's */
-    /* In an event of progress: prompt tokens read so far, those of a kept prefix included, below n_prompt and more each
-     * time; there is no token then, and stats are as of now.  Else 0. */
-    uint32_t n_read;
+    int is_progress;        /* an event of progress: there is no token, and stats are as of now */
+    uint32_t n_read; /* in one: prompt tokens read so far.  First stats.n_hit, then more each time, last n_prompt */
 } pleat_serving_event;
 
 /* What the last step brought, in order of the running requests; with what it points at the serving's own until the next

@@ -100,8 +100,10 @@ static void count_start(pleat_serving *s, pleat__request *r, bool is_kept, bool 
     if (!r->has_started && is_hit) r->stats.n_hit = n;
     if (is_hit && n > r->n_seen) s->stats.hit_tokens += n - r->n_seen;
     if (n > r->n_seen) r->n_seen = n;
-    if (!r->has_started) r->start_ns = s->backend.clock_ns(s->backend.ctx);
+    if (r->has_started) return;
+    r->start_ns = s->backend.clock_ns(s->backend.ctx);
     r->has_started = true;
+    if (r->wants_progress) pleat__serving_tell_progress(s, r);
 }
 
 /* The scheduler has admitted it. */

@@ -91,8 +91,9 @@ typedef struct pleat__serving_step {
     pleat_status *statuses;      /* [max_running] results of items that are run one by one */
     float *logits;               /* [max_running][n_vocab] */
     float *moved;                /* [n_vocab] a row as biases and penalties leave it */
-    pleat_serving_event *events; /* [4 * max_running] of those who ran before the step, of those admitted by it, and of
-                                  * as many again that have run out of time */
+    pleat_serving_event *events; /* [8 * max_running] of max_running who ran before the step and as many that it
+                                  * admitted, 3 each: start, part of a prompt, token.  And of as many again, 1 each,
+                                  * that have run out of time */
     uint32_t n_events;
     float *prompt_logits;     /* [step_tokens][n_vocab]; NULL: nobody has asked for them yet */
     uint32_t n_prompt_rows;   /* rows of prompt_logits that this step's items have */

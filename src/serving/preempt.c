@@ -121,6 +121,7 @@ static void measure(pleat_serving *s, pleat__request *r) {
 void pleat__serving_tell_progress(pleat_serving *s, pleat__request *r) {
     pleat_serving_event *event = pleat__serving_add_event(s, r, PLEAT_FINISH_NOT);
     measure(s, r);
+    event->is_progress = 1;
     event->n_read = r->n_seen;
     event->stats = r->stats;
 }

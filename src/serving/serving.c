@@ -142,7 +142,7 @@ static void carve(pleat_serving *s, pleat__arena *arena) {
     s->step.items = pleat__arena_take(arena, n, sizeof *s->step.items);
     s->step.requests = pleat__arena_take(arena, n, sizeof *s->step.requests);
     s->step.statuses = pleat__arena_take(arena, n, sizeof *s->step.statuses);
-    s->step.events = pleat__arena_take(arena, 4 * (uint64_t)n, sizeof *s->step.events);
+    s->step.events = pleat__arena_take(arena, 8 * (uint64_t)n, sizeof *s->step.events);
     s->step.moved = pleat__arena_take(arena, b->model ? b->n_vocab : 0, sizeof *s->step.moved);
     s->step.logits = pleat__arena_take(arena, (uint64_t)n * (b->model ? b->n_vocab : 0), sizeof *s->step.logits);
 }

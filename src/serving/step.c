@@ -266,7 +266,7 @@ static void complete_item(pleat_serving *s, uint32_t i) {
     pleat__sched_ran(s->sched, r->sched, n);
     count_pages(s, r);
     if (run->promise.v && run->promised_breakpoint == run->n_stored) pleat__serving_keep(s, r);
-    if (r->wants_progress && r->n_seen > n_seen && r->n_seen < r->n_prompt) pleat__serving_tell_progress(s, r);
+    if (r->wants_progress && r->n_seen > n_seen && r->n_seen <= r->n_prompt) pleat__serving_tell_progress(s, r);
     use_logits(s, r, i, n_before);
 }
 
