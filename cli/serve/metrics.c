@@ -236,6 +236,8 @@ static void print_ours(FILE *f, const metrics *m, const metrics_facts *facts) {
     print_number(f, facts, "counter", "pleat_steps_total", "Steps of the engine.", (double)s->n_steps);
     print_number(f, facts, "counter", "pleat_step_seconds_total", "Time in steps.", (double)s->step_ns * 1e-9);
     print_number(f, facts, "gauge", "pleat_connections", "Connections open.", m->n_connections);
+    print_number(f, facts, "counter", "pleat_displaced_connections_total",
+                 "Connections closed to make room for others.", (double)m->n_displaced);
     print_number(f, facts, "gauge", "pleat_uptime_seconds", "Time since the server began.", facts->uptime_s);
     print_kind(f, "pleat_http_responses_total", "counter", "Answers by status.");
     for (uint32_t i = 0; i < METRICS_STATUSES; i++)

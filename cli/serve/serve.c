@@ -203,6 +203,7 @@ static void release(server *s) {
     keys_release(&s->keys);
     tls_close(&s->tls);
     free(s->jobs);
+    places_release(&s->places);
     free(s->metrics.tenants);
 }
 
@@ -223,6 +224,7 @@ int serve_main_command(void *opts) {
     s.n_jobs_max = o->parallel + o->queue;
     s.metrics.tenants = cli_alloc(s.keys.n_tenants + 1, sizeof *s.metrics.tenants);
     s.jobs = cli_alloc(s.n_jobs_max, sizeof *s.jobs);
+    places_init(&s.places, s.n_jobs_max);
     s.n_calls = (uint64_t)s.start_s << 15; /* ids of calls differ from those of an earlier run */
     code = name_model(&s);
     if (code == CLI_OK) code = fit_context(&s);

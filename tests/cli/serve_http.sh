@@ -393,6 +393,14 @@ stop
 check "and stops, too" exits 0
 headers=()
 
+# More connections than there may be, and more texts
+start "$MODEL" -np 1 --queue 31 --connections 40 || exit 1
+strange siege
+check "those that made room are counted" calc "$(count pleat_displaced_connections_total) >= 6"
+check "who has left is cancelled" await gauge vllm:num_requests_running 0
+strange greedy
+stop
+
 # 64 prompts of a tiny model end in one step, and what comes of them goes out at once
 start "$TINY" -np 64 -b 8192 --log-format text || exit 1
 strange burst
