@@ -51,7 +51,7 @@ static const option_row rows[] = {
     POOL_ROW(server_options, service, "the pool of pages, as 2GiB (default: room for -np contexts, a half of free memory at most)", NULL),
     {GROUP_SERVICE, "parallel", "np", "N", "texts in one step (default 16)", KIND_U32, AT(parallel), 1, 4096},
     SERVICE_ROWS(server_options, service, NULL),
-    STORE_ROWS(server_options, store),
+    STORE_ROWS(server_options, store, NULL),
     QUIET_ROWS(server_options),
 };
 /* clang-format on */

@@ -31,7 +31,6 @@
 #include "calls.h"
 #include "cli/lib/load.h"
 #include "cli/lib/service.h"
-#include "cli/lib/store.h"
 #include "driver.h"
 #include "keys.h"
 #include "metrics.h"

@@ -159,7 +159,7 @@ typedef struct pleat_store_stats {
     uint64_t skipped;                       /* images that the queue had no room for, or that max_bytes has not */
     uint64_t failed;                        /* images that could not be written */
     uint64_t queued_bytes;                  /* now */
-    uint32_t n_servers, servers_down;       /* those that are left alone for a while, since they failed */
+    uint32_t n_servers, servers_down;       /* servers, and of them those that failed when last asked */
     uint64_t read_waits_ns, write_waits_ns; /* how long the disk has been asked for something now */
 } pleat_store_stats;
 

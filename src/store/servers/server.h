@@ -5,10 +5,10 @@
  *     pleat__server_ask(s, words)     a command goes into what is to be sent
  *     pleat__server_answer(s, sink)   all of it is sent; the answer to the oldest command that has none
  *
- * A server that cannot be reached, answers nothing for timeout_ns, or answers what was not asked for is left: the connection
- * is closed, and for a while nobody asks it anything; the while doubles with each time, up to half a minute, and is over
- * with the first answer.  Nothing that a server says is believed: an answer is copied only if it has the length that was
- * asked for, and lists are refused.
+ * A server fails that cannot be reached, is silent for timeout_ns, or answers what was not asked for.  Then its connection
+ * is closed, and for a while nobody asks it anything.  The while doubles with each time, up to half a minute; the first
+ * answer ends that.  Nothing that a server says is believed: an answer is copied only if it has the length that was asked
+ * for, and lists are refused.
  *
  * A connection is one thread's at a time.
  */

@@ -4,7 +4,7 @@
 #
 # serve_store.sh: `pleat serve --store`: what one server has read, the next one begins from, and says the same; a folder that
 # is damaged or full, a server of Redis's that dies, cost only time.  Without redis-server that part is skipped.
-. "$(dirname "$0")/harness.bash"
+. "$(dirname "${BASH_SOURCE[0]}")/../harness.bash"
 . "$ROOT/tests/cli/serve/server.bash"
 
 prompt=$(head -c 3000 "$ROOT/eval/prose.txt" | python3 -c 'import json, sys; print(json.dumps(sys.stdin.read()))')
