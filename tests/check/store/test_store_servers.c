@@ -245,7 +245,7 @@ static void test_full(void) {
             pleat_store_flush(s);
         }
         for (uint64_t i = 0; i < 12; i++) n_had += big_read(s, 1 + i) == PLEAT_OK;
-        CHECK(n_had > 0 && n_had < 12);
+        CHECK(n_had < 12 && (n_had > 0 || k == 0)); /* what is evicted may be a piece of each */
         CHECK((stats_of(s).failed > 0) == (k == 1));
         pleat_store_close(&s);
     }
