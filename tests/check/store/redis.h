@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -94,20 +95,31 @@ typedef struct stand_in {
     atomic_uint n_heard; /* times that somebody has said something */
 } stand_in;
 
-static inline void stand_in_serve(stand_in *s, int fd) {
+/* Somebody has said something, or has gone: false, it is closed. */
+static inline bool stand_in_serve(stand_in *s, int fd) {
     char heard[65536];
-    while (recv(fd, heard, sizeof heard, 0) > 0) {
-        atomic_fetch_add(&s->n_heard, 1);
-        if (s->says && send(fd, s->says, s->n, MSG_NOSIGNAL) < 0) break;
-        if (s->closes) break;
-    }
-    close(fd);
+    if (recv(fd, heard, sizeof heard, 0) <= 0) return false;
+    atomic_fetch_add(&s->n_heard, 1);
+    return !(s->says && send(fd, s->says, s->n, MSG_NOSIGNAL) < 0) && !s->closes;
 }
 
-/* One connection after the other, until the socket is shut. */
+/* All connections at once, until the socket is shut. */
 static inline void *stand_in_work(void *arg) {
     stand_in *s = arg;
-    for (int fd; (fd = accept(s->fd, NULL, NULL)) >= 0;) stand_in_serve(s, fd);
+    struct pollfd at[32] = {{s->fd, POLLIN, 0}};
+    nfds_t n = 1;
+    while (poll(at, n, -1) > 0) {
+        for (nfds_t i = n - 1; i > 0; i--)
+            if (at[i].revents && !stand_in_serve(s, at[i].fd)) {
+                close(at[i].fd);
+                at[i] = at[--n];
+            }
+        if (!at[0].revents) continue;
+        const int fd = accept(s->fd, NULL, NULL);
+        if (fd < 0 || n == CHECK_COUNT(at)) break;
+        at[n++] = (struct pollfd){fd, POLLIN, 0};
+    }
+    for (nfds_t i = 1; i < n; i++) close(at[i].fd);
     return NULL;
 }
 
