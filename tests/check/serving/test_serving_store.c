@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * ctest-labels: slow
  *
- * test_serving_store.c: a prompt whose beginning another computed, in memory, on the disk, before a restart or in another
- * process: greedy tokens are those of a serving that has nothing.  docs/STORE.md has the matrix as a table.
+ * test_serving_store.c: a prompt whose beginning another computed, in memory, on the disk, on a server, before a restart or in
+ * another process: greedy tokens are those of a serving that has nothing.  docs/STORE.md has the matrix as a table.
  */
 #include <sys/wait.h>
 
-#include "../store/store_rig.h"
+#include "../store/gate.h"
+#include "../store/redis.h"
 #include "serving_rig.h"
+#include "store/servers/server.h"
 
 enum { PROMPT = 200, STORED = 192, PREDICT = 24 };
 #define LARGE ((uint64_t)1 << 30)
@@ -50,13 +52,31 @@ static void check_hit(const rig *r, const outcome *out, const outcome *alone, ui
     CHECK(pleat_serving_is_valid(r->serving));
 }
 
+/* Where images lie: in a folder, or on a server. */
+typedef struct place {
+    folder f;
+    uint16_t port; /* 0: in the folder */
+} place;
+
+static pleat_store *place_open(const place *p) {
+    char list[64];
+    pleat_store_options o;
+    pleat_store *s = NULL;
+    if (p->port == 0) return store_open(&p->f, LARGE);
+    pleat_store_options_default(&o);
+    snprintf(list, sizeof list, "redis://127.0.0.1:%u", p->port);
+    o.servers = list;
+    CHECK_STATUS(pleat_store_open(&o, &s, NULL), PLEAT_OK);
+    return s;
+}
+
 /* Another process computes and stores it. */
-static void store_elsewhere(const folder *f, const char *spec) {
+static void store_elsewhere(const place *p, const char *spec) {
     const pid_t child = fork();
     if (child == 0) {
         rig r;
         outcome out;
-        pleat_store *s = store_open(f, LARGE);
+        pleat_store *s = place_open(p);
         if (make(&r, spec, s)) serve(&r, NULL, &out);
         rig_free(&r);
         pleat_store_close(&s);
@@ -67,16 +87,14 @@ static void store_elsewhere(const folder *f, const char *spec) {
     CHECK_EQ_I64(status, 0);
 }
 
-static void try_kind(const char *spec) {
-    folder f;
+static void try_kind(const place *p, const char *spec) {
     rig r;
     outcome alone, out;
     check_context("%s", spec);
-    if (!folder_make(&f)) return;
-    store_elsewhere(&f, spec);
+    store_elsewhere(p, spec);
     if (make(&r, spec, NULL)) serve(&r, NULL, &alone);
     rig_free(&r);
-    pleat_store *s = store_open(&f, LARGE);
+    pleat_store *s = place_open(p);
     if (make(&r, spec, s)) {
         serve(&r, NULL, &out); /* from another process */
         CHECK_EQ_U64(out.stats.n_hit, STORED);
@@ -85,7 +103,7 @@ static void try_kind(const char *spec) {
         CHECK_EQ_U64(out.stats.n_hit, STORED);
         check_hit(&r, &out, &alone, 1);
         pleat_serving_forget_prefixes(r.serving);
-        serve(&r, NULL, &out); /* from the disk */
+        serve(&r, NULL, &out); /* from where it is stored */
         check_hit(&r, &out, &alone, 2);
         pleat_serving_forget_prefixes(r.serving);
         serve(&r, "another's", &out); /* a salt of its own: it is computed, and stored */
@@ -94,19 +112,30 @@ static void try_kind(const char *spec) {
     }
     rig_free(&r);
     pleat_store_close(&s);
-    s = store_open(&f, LARGE);
+    s = place_open(p);
     if (make(&r, spec, s)) serve(&r, "another's", &out); /* after a restart */
     if (r.serving) check_hit(&r, &out, &alone, 1);
     rig_free(&r);
     CHECK(pleat_store_is_valid(s));
     pleat_store_close(&s);
-    folder_remove(&f);
 }
 
 static void test_matrix(void) {
     NEEDS_STORE();
-    if (!load_once()) return;
-    for (size_t i = 0; i < CHECK_COUNT(kinds) && check_failures() == 0; i++) try_kind(kinds[i]);
+    place p = {0};
+    if (!load_once() || !folder_make(&p.f)) return;
+    for (size_t i = 0; i < CHECK_COUNT(kinds) && check_failures() == 0; i++) try_kind(&p, kinds[i]);
+    folder_remove(&p.f);
+}
+
+static void test_matrix_servers(void) {
+    redis server;
+    if (!pleat__server_exists()) SKIP("this build has no hiredis");
+    if (!redis_start(&server, 0)) SKIP("there is no redis-server to start");
+    const place p = {.port = server.port};
+    if (load_once())
+        for (size_t i = 0; i < CHECK_COUNT(kinds) && check_failures() == 0; i++) try_kind(&p, kinds[i]);
+    redis_stop(&server);
 }
 
 /* Flip a byte in each file. */
@@ -116,7 +145,7 @@ static void damage(const folder *f) {
         pleat__store_key key;
         char path[600];
         size_t n;
-        if (!pleat__store_key_of_name(e->d_name, &key)) continue;
+        if (!pleat__folder_key_of_name(e->d_name, &key)) continue;
         snprintf(path, sizeof path, "%s/%s", f->path, e->d_name);
         unsigned char *bytes = check_read_file(path, &n);
         if (!CHECK(bytes != NULL)) continue;
@@ -183,6 +212,128 @@ static void test_company(void) {
     }
 }
 
-static const check_test tests[] = {{"matrix", test_matrix}, {"damage", test_damage}, {"company", test_company}};
+/* A disk that hangs.  Steps of who runs are as many as without it; who waits for it waits no longer than the time-out, and
+ * later ones do not wait at all; who is cancelled leaves nothing behind. */
+typedef struct hang_rig {
+    folder f;
+    gate g;
+    pleat_store *store;
+    rig r;
+    outcome alone, other_alone;
+    uint64_t steps_alone; /* of the other request */
+} hang_rig;
+
+static pleat_request other_request(void) { return request_of(text + 600, 1, 60); }
+
+/* Steps until the request has ended. */
+static uint64_t steps_of(pleat_serving *s, const outcome *o) {
+    uint64_t n = 0;
+    for (; o->finish == PLEAT_FINISH_NOT && check_failures() == 0; n++) {
+        CHECK_STATUS(pleat_serving_step(s, NULL), PLEAT_OK);
+        take_events(s);
+    }
+    CHECK(pleat_serving_is_valid(s));
+    return n;
+}
+
+static bool hang_rig_make(hang_rig *h, uint64_t timeout_ns) {
+    *h = (hang_rig){0};
+    const pleat_request other = other_request();
+    if (!load_once() || !folder_make(&h->f)) return false;
+    gate_init(&h->g);
+    h->store = gated_open(&h->f, &h->g, timeout_ns);
+    if (!make(&h->r, "k8v4", h->store)) return false;
+    serve(&h->r, NULL, &h->alone);
+    submit(h->r.serving, &other, &h->other_alone);
+    h->steps_alone = steps_of(h->r.serving, &h->other_alone);
+    pleat_store_flush(h->store);
+    pleat_serving_forget_prefixes(h->r.serving);
+    gate_set(&h->g, true, false);
+    return true;
+}
+
+static void hang_rig_free(hang_rig *h) {
+    gate_set(&h->g, false, false);
+    rig_free(&h->r);
+    pleat_store_close(&h->store);
+    gate_release(&h->g);
+    folder_remove(&h->f);
+}
+
+static uint64_t timeouts(const hang_rig *h) {
+    pleat_store_stats st;
+    pleat_store_get_stats(h->store, &st);
+    return st.misses[PLEAT_STORE_TIMEOUT];
+}
+
+static void test_hang(void) {
+    NEEDS_STORE();
+    hang_rig h;
+    outcome out, twin, other;
+    if (!hang_rig_make(&h, (uint64_t)1 << 62)) return;
+    const pleat_request q = request_of(text, PROMPT, PREDICT), o = other_request();
+    submit(h.r.serving, &q, &out);
+    CHECK_STATUS(pleat_serving_step(h.r.serving, NULL), PLEAT_OK);
+    gate_await(&h.g);
+    submit(h.r.serving, &q, &twin); /* waits for the same */
+    submit(h.r.serving, &o, &other);
+    CHECK_EQ_U64(steps_of(h.r.serving, &other), h.steps_alone);
+    CHECK_EQ_MEM(other.tokens, h.other_alone.tokens, sizeof other.tokens);
+    CHECK_EQ_U64(out.n_tokens + twin.n_tokens, 0);
+    CHECK_EQ_U64(h.store->n_fetches, 1);
+    gate_set(&h.g, false, false);
+    run_to_end(h.r.serving, false);
+    check_hit(&h.r, &out, &h.alone, 1);
+    CHECK_EQ_MEM(twin.tokens, h.alone.tokens, sizeof twin.tokens);
+    CHECK_EQ_U64(twin.stats.n_hit, STORED); /* from memory */
+    hang_rig_free(&h);
+}
+
+static void test_hang_is_left(void) {
+    NEEDS_STORE();
+    hang_rig h;
+    outcome out, other;
+    if (!hang_rig_make(&h, 1000000)) return;
+    const pleat_request o = other_request();
+    serve(&h.r, NULL, &out);
+    check_hit(&h.r, &out, &h.alone, 0);
+    CHECK_EQ_U64(timeouts(&h), 1);
+    pleat_serving_forget_prefixes(h.r.serving);
+    serve(&h.r, NULL, &out);
+    check_hit(&h.r, &out, &h.alone, 0);
+    CHECK_EQ_U64(timeouts(&h), 2);
+    submit(h.r.serving, &o, &other);
+    CHECK_EQ_U64(steps_of(h.r.serving, &other), h.steps_alone);
+    hang_rig_free(&h);
+}
+
+static void test_hang_is_cancelled(void) {
+    NEEDS_STORE();
+    hang_rig h;
+    if (!hang_rig_make(&h, (uint64_t)1 << 62)) return;
+    const pleat_request q = request_of(text, PROMPT, PREDICT);
+    pleat_request_id ids[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        CHECK_STATUS(pleat_serving_submit(h.r.serving, &q, &ids[i], NULL), PLEAT_OK);
+        CHECK_STATUS(pleat_serving_step(h.r.serving, NULL), PLEAT_OK);
+        gate_await(&h.g);
+    }
+    for (uint32_t i = 0; i < 2; i++) CHECK_STATUS(pleat_serving_cancel(h.r.serving, ids[i]), PLEAT_OK);
+    CHECK(pleat_serving_is_valid(h.r.serving));
+    CHECK_STATUS(pleat_serving_step(h.r.serving, NULL),
+                 PLEAT_OK); /* the third asks for itself, and goes with the serving */
+    CHECK(pleat_serving_is_valid(h.r.serving) && h.r.serving->tier.fetching != NULL);
+    pleat_serving_destroy(&h.r.serving);
+    gate_set(&h.g, false, false);
+    hang_rig_free(&h);
+}
+
+static const check_test tests[] = {{"matrix", test_matrix}, /* first: these fork */
+                                   {"matrix_servers", test_matrix_servers},
+                                   {"damage", test_damage},
+                                   {"company", test_company},
+                                   {"hang", test_hang},
+                                   {"hang_is_left", test_hang_is_left},
+                                   {"hang_is_cancelled", test_hang_is_cancelled}};
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

@@ -24,7 +24,7 @@ static uint64_t rounds(const char *name, uint64_t full, uint64_t quick) {
 typedef struct damage_rig {
     folder f;
     pleat_store *store;
-    char path[PLEAT__STORE_PATH_CAP];
+    char path[PLEAT__FOLDER_PATH_CAP];
     uint8_t *bytes;
     size_t n, n_head;
 } damage_rig;
@@ -37,7 +37,7 @@ static bool damage_rig_make(damage_rig *r) {
     CHECK_STATUS(sample_put(r->store, 5, 1e6), PLEAT_OK);
     pleat_store_flush(r->store);
     const pleat__store_key key = pleat__store_key_of(&s.head);
-    pleat__store_path(r->store, &key, r->path);
+    pleat__folder_path(r->store->shelf.ctx, &key, r->path);
     r->bytes = check_read_file(r->path, &r->n);
     if (r->bytes) r->n_head = r->n - s.head.body_bytes;
     return CHECK(r->bytes != NULL);
@@ -239,7 +239,11 @@ static void test_full_disk(void) {
 static void live(const folder *f, uint64_t seed) {
     pleat_store *s = NULL;
     const pleat_store_options o = store_options(f, 200000);
-    if (pleat_store_open(&o, &s, NULL) != PLEAT_OK) _exit(1);
+    pleat_error err = {0};
+    if (pleat_store_open(&o, &s, &err) != PLEAT_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        _exit(1);
+    }
     for (uint64_t i = seed;; i++) {
         (void)sample_put(s, 1 + i * 7 % 50, 1e6 * (double)(1 + i % 13));
         (void)sample_read(s, 1 + i * 3 % 50);

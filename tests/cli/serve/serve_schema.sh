@@ -4,7 +4,7 @@
 #
 # serve_schema.sh: answers of `pleat serve` under JSON schemas, of the reference model, which knows nothing of JSON.
 # SERVE_SCHEMAS: of how many (400; 60 where CHECK_QUICK is set).
-. "$(dirname "${BASH_SOURCE[0]}")/harness.bash"
+. "$(dirname "${BASH_SOURCE[0]}")/../harness.bash"
 . "$ROOT/tests/cli/serve/server.bash"
 
 n=${SERVE_SCHEMAS:-${CHECK_QUICK:+60}}
