@@ -216,7 +216,8 @@ PLEAT_API pleat_status pleat_serving_post(pleat_serving *serving, const pleat_re
 PLEAT_API void pleat_serving_post_cancel(pleat_serving *serving, pleat_request_id id);
 
 /* Sleep until there is a request, something was posted, or pleat_serving_wake() was called: PLEAT_OK.  PLEAT_AGAIN:
- * timeout_ns have passed.  Returns at once while requests wait or run.  The driving thread's alone. */
+ * timeout_ns have passed.  Returns at once while requests wait or run, unless all of them wait for the store: then it sleeps
+ * until that has something, and not for long.  The driving thread's alone. */
 PLEAT_API pleat_status pleat_serving_wait(pleat_serving *serving, uint64_t timeout_ns);
 
 /* Let pleat_serving_wait() return, or the next one if none sleeps.  From any thread. */

@@ -350,8 +350,9 @@ static void close_step(pleat_serving *s, uint32_t n_planned, uint32_t n_ran) {
         if (run->in_step || tells_all) pleat__serving_demand(s, r);
         run->in_step = false;
     }
-    s->step.n_idle_in_row = n_ran > 0 ? 0 : s->step.n_idle_in_row + 1;
-    s->stats.n_idle_steps += n_ran == 0;
+    const bool is_idle = n_ran == 0 && !s->tier.fetching; /* else they wait for the store */
+    s->step.n_idle_in_row = is_idle ? s->step.n_idle_in_row + 1 : 0;
+    s->stats.n_idle_steps += is_idle;
     if (s->step.n_idle_in_row > s->stats.max_idle_steps) s->stats.max_idle_steps = s->step.n_idle_in_row;
     s->stats.n_steps++;
 }
