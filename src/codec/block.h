@@ -193,7 +193,7 @@ pleat_status pleat__block_load(const pleat__codec_dsp *dsp, const pleat__block_f
 /* What a payload says of itself that was made by an encoder; all 0 but for rd's. */
 typedef struct pleat__block_about {
     bool has_own_keys, has_own_values; /* classes of its own, in the place of the lane's */
-    uint32_t shift;                    /* keys' steps have grown 2^shift times */
+    int32_t coarser;                   /* keys' steps are 2^(coarser/4) times the lane's */
     uint32_t n_escapes;
 } pleat__block_about;
 pleat__block_about pleat__block_look(const pleat__block_format *format, const uint8_t *payload);
