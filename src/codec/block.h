@@ -141,7 +141,7 @@ typedef struct pleat__block_reader {
     const uint8_t *order;                               /* [T]; NULL: tokens in their own order */
     const uint8_t *escapes;                             /* rd: keys', then values' */
     uint32_t n_k_escapes, n_v_escapes;
-    bool has_lane_steps; /* rd: k_mins and k_steps are the lane's, those of every block that says so */
+    uint8_t k_steps_id; /* rd: blocks of a lane that have the same have the same k_mins and k_steps; 0: unlike any */
     pleat__section k, v;
 } pleat__block_reader;
 

@@ -135,8 +135,8 @@ size_t pleat__rd_scratch_bytes(uint32_t head_dim);
 size_t pleat__rd_encode(const pleat__rd_lane *lane, uint32_t block, const float *k, const float *v, size_t stride,
                         void *scratch, uint8_t *out);
 
-/* The same in at most `room` bytes, where these are no fewer than pleat__rd_least_bytes(): with steps that are the lane's at
- * PLEAT__RD_SAME_LEVEL, and grow by a quarter of an octave a level until it fits; at last all codes are 0. */
+/* The same in at most `room` bytes, where these are no fewer than pleat__rd_least_bytes().  Steps are the lane's at
+ * PLEAT__RD_SAME_LEVEL, and grow by a quarter of an octave a level from `level` on until it fits; at last all codes are 0. */
 #define PLEAT__RD_SAME_LEVEL 4u
 #define PLEAT__RD_LEVELS_USED 29u /* six octaves more: beyond that there is hardly a code but 0 */
 size_t pleat__rd_encode_within(const pleat__rd_lane *lane, uint32_t block, const float *k, const float *v,

@@ -129,9 +129,11 @@ pleat_status pleat__rd_open(const pleat__rd_lane *lane, const uint8_t *payload, 
         return PLEAT_E_FORMAT;
     if (units) {
         uint8_t *v_units = units + 4 * ((size_t)d + 1);
-        r->has_lane_steps = level == PLEAT__RD_SAME_LEVEL;
-        if (!r->has_lane_steps) level_steps(lane, level, units, units + 2 * (size_t)d);
-        if (!r->has_lane_steps) r->k_mins = units, r->k_steps = units + 2 * (size_t)d;
+        r->k_steps_id = (uint8_t)(level + 1);
+        if (level != PLEAT__RD_SAME_LEVEL) {
+            level_steps(lane, level, units, units + 2 * (size_t)d);
+            r->k_mins = units, r->k_steps = units + 2 * (size_t)d;
+        }
         expand_exponents(exponents, v_units, v_units + 2 * T);
         r->v_mins = v_units;
         r->v_steps = v_units + 2 * T;

@@ -240,10 +240,14 @@ static uint8_t payload[2 * T * MAX_D + 1024 + PLEAT__STREAM_PAD], copy[64 * 1024
 static uint8_t codes[T * MAX_D] __attribute__((aligned(64)));
 static float k_out[T * MAX_D] __attribute__((aligned(64))), v_out[T * MAX_D] __attribute__((aligned(64)));
 
+static uint32_t level = PLEAT__RD_SAME_LEVEL; /* that blocks are encoded at */
+
 static size_t encode(uint32_t d, uint32_t block) {
     check_buf scratch = check_buf_new(pleat__rd_scratch_bytes(d), 64);
     const float *k = keys + (size_t)block * T * d, *v = values + (size_t)block * T * d;
-    const size_t n = pleat__rd_encode(&lane, block, k, v, d, scratch.p, payload);
+    const size_t n = level == PLEAT__RD_SAME_LEVEL
+                         ? pleat__rd_encode(&lane, block, k, v, d, scratch.p, payload)
+                         : pleat__rd_encode_within(&lane, block, k, v, d, level, SIZE_MAX, scratch.p, payload);
     CHECK(check_buf_is_intact(&scratch));
     check_buf_free(&scratch);
     CHECK(n <= pleat__rd_bound(d));
@@ -366,34 +370,31 @@ static double five_bits(double x) {
 static void test_levels(void) {
     static const double quarters[4] = {1, 19 / 16.0, 23 / 16.0, 27 / 16.0};
     for (uint32_t half = 0x0400; half <= 0x6C00; half += 64)
-        for (uint32_t level = 0; level <= PLEAT__RD_MOST_LEVEL; level++) {
+        for (uint32_t at = 0; at <= PLEAT__RD_MOST_LEVEL; at++) {
             const uint8_t bytes[2] = {(uint8_t)half, (uint8_t)(half >> 8)};
-            const double at = (double)pleat__f16_to_f32((uint16_t)half) * quarters[level % 4];
-            double step = five_bits(ldexp(at, (int)(level / 4) - 1));
+            const double was = (double)pleat__f16_to_f32((uint16_t)half) * quarters[at % 4];
+            double step = five_bits(ldexp(was, (int)(at / 4) - 1));
             step = step < 0x1p-14 ? 0x1p-14 : step > 0x1p12 ? 0x1p12 : step;
-            if (!CHECK((double)pleat__rd_step_at(bytes, 0, level) == step)) return;
+            if (!CHECK((double)pleat__rd_step_at(bytes, 0, at) == step)) return;
         }
 }
 
 /* Finer and coarser than the lane's: each number is within half a step of what it was, a payload is larger the finer it is,
  * and units of a reader are those steps. */
 static void test_finer(void) {
-    check_buf scratch = check_buf_new(pleat__rd_scratch_bytes(128), 64);
     for (uint32_t round = 0; round < 8; round++) {
         const uint32_t d = round % 2 ? 64 : 128, block = (uint32_t)check_below(MAX_BLOCKS);
-        const float *k = keys + (size_t)block * T * d, *v = values + (size_t)block * T * d;
         size_t before = SIZE_MAX;
         lane_init(d, true, check_below(2), 0.6f, 1.1f);
         fill_tokens(d, MAX_BLOCKS);
-        for (uint32_t level = 0; level < 14; level++) {
+        for (level = 0; level < 14; level++) {
             pleat__block_reader reader;
-            const size_t n = pleat__rd_encode_within(&lane, block, k, v, d, level, SIZE_MAX, scratch.p, payload);
+            const size_t n = encode(d, block);
             check_context("d %u, level %u: %zu bytes, before %zu", d, level, n, before);
             CHECK(n < before && pleat__rd_level_of(payload) == level);
-            CHECK(level != PLEAT__RD_SAME_LEVEL || n == encode(d, block));
             if (CHECK_STATUS(load(block, n, pleat_cpu_flags()), PLEAT_OK)) check_bounds(d, block);
             CHECK_STATUS(pleat__rd_open(&lane, payload, n, copy, &reader), PLEAT_OK);
-            CHECK(reader.has_lane_steps == (level == PLEAT__RD_SAME_LEVEL));
+            CHECK(reader.k_steps_id == level + 1);
             for (uint32_t i = 0; i < d; i++) {
                 const float step = pleat__rd_step_at(lane.k_steps, i, level);
                 CHECK(pleat__f16_at(reader.k_steps + 2 * i) == step);
@@ -402,7 +403,7 @@ static void test_finer(void) {
             before = n;
         }
     }
-    check_buf_free(&scratch);
+    level = PLEAT__RD_SAME_LEVEL;
 }
 
 /* What blocks are expected to take is near what they take, if tokens are as the statistics say. */
@@ -547,10 +548,11 @@ static void attend_exactly(const float *q, uint32_t d, uint32_t n_group, uint32_
     }
 }
 
-/* Blocks in one page; keys and values become what they hold. */
-static void make_run(uint32_t d, uint32_t n_blocks, pleat__block_run *run, uint8_t *page, uint32_t *ends) {
+/* Blocks in one page, of one level or of a few in turns; keys and values become what they hold. */
+static void make_run(uint32_t d, uint32_t n_blocks, bool has_levels, uint8_t *page, uint32_t *ends) {
     size_t at = 0;
     for (uint32_t b = 0; b < n_blocks; b++) {
+        if (has_levels && check_below(4) == 0) level = PLEAT__RD_SAME_LEVEL - 1 + (uint32_t)check_below(3);
         const size_t n = encode(d, b);
         memcpy(page + at, payload, n);
         at = (at + n + 15) / 16 * 16;
@@ -562,7 +564,7 @@ static void make_run(uint32_t d, uint32_t n_blocks, pleat__block_run *run, uint8
                 values[((size_t)b * T + t) * d + i] = v_out[t * d + i];
             }
     }
-    (void)run;
+    level = PLEAT__RD_SAME_LEVEL;
 }
 
 static void test_attention(void) {
@@ -586,7 +588,7 @@ static void test_attention(void) {
                                 .step = 1,
                                 .ends = ends,
                                 .n_blocks = n_blocks};
-        make_run(d, n_blocks, &run, page, ends);
+        make_run(d, n_blocks, round % 2, page, ends);
         check_fill_normal(q, n_group * d);
         const float scale = 0.3f / sqrtf((float)d);
         uint8_t *query_memory = aligned_alloc(64, (pleat__attn_query_bytes(n_group, d) + 63) / 64 * 64);
