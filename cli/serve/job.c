@@ -46,6 +46,8 @@ struct job {
     json_t *body; /* params point into it; NULL once all is posted, and nothing of them that does is read */
     params p;
     const key_terms *terms; /* of its key; NULL: none */
+    uint64_t who;           /* has asked (places.h) */
+    uint32_t n_places;      /* that its texts hold */
     const served *served;   /* its KV spec */
     char salt[TENANT_CAP + 320];
     json_t *tools;         /* p.tools, for longer than the body */
@@ -84,6 +86,7 @@ static void release(job *j) {
     for (uint32_t i = 0; i < j->n_prompts && j->sources; i++) free(j->sources[i].text);
     if (j->tag && find(j->s, j->tag) == j) j->s->jobs[place_of(j->tag)] = NULL;
     j->s->n_echoed -= j->n_echoed;
+    places_return(&j->s->places, j->who, j->n_places);
     free(j->choices);
     free(j->sources);
     json_decref(j->body);
@@ -94,16 +97,23 @@ static void release(job *j) {
     free(j);
 }
 
-/* A place and a tag.  0 where all are taken. */
-static int register_job(job *j) {
+/* Places for n texts, and a tag.  0 where there are none for who asks. */
+static int register_job(job *j, uint32_t n) {
     server *s = j->s;
-    for (uint32_t i = 0; i < s->n_jobs_max; i++) {
-        if (s->jobs[i]) continue;
-        s->jobs[i] = j;
-        j->tag = (++s->n_jobs_made << PLACE_BITS | i) << PROMPT_BITS;
-        return 1;
-    }
-    return 0;
+    uint32_t i = 0;
+    if (!places_take(&s->places, j->who, n)) return 0;
+    j->n_places = n;
+    while (s->jobs[i]) i++; /* each job has a place at least, so there are no more of them */
+    s->jobs[i] = j;
+    j->tag = (++s->n_jobs_made << PLACE_BITS | i) << PROMPT_BITS;
+    return 1;
+}
+
+/* The client whose places are taken. */
+static uint64_t who_asks(const job *j) {
+    const api_keys *keys = &j->s->keys;
+    if (!j->terms) return connection_peer(j->c);
+    return j->terms->tenant > 0 ? j->terms->tenant : TENANTS_MAX + (uint64_t)(j->terms - keys->terms);
 }
 
 /* ---- chunks and whole answers ------------------------------------------------------------------------------------------- */
@@ -332,6 +342,8 @@ static void count_end(job *j, choice *ch, const pleat_serving_event *e) {
     ch->finish = j->p.max_tokens == 0 && e->finish != PLEAT_FINISH_FAILED ? PLEAT_FINISH_LENGTH : e->finish;
     j->has_failed |= e->finish == PLEAT_FINISH_FAILED;
     j->n_open--;
+    j->n_places--;
+    places_return(&j->s->places, j->who, 1);
     if (j->p.max_tokens != 0) c->n_generated += st->n_generated;
     if (j->terms) {
         tenant_counts *t = &j->s->metrics.tenants[j->terms->tenant];
@@ -357,7 +369,7 @@ void job_note(server *s, const note *n) {
     const source *from = &j->sources[prompt];
     pleat_serving_event e = n->event;
     if (!ch->is_open) return;
-    if (e.n_read) {
+    if (e.is_progress) {
         send_progress(j, i, &e);
         return;
     }
@@ -565,12 +577,14 @@ static int set_up(job *j, int is_chat, refusal *why) {
         return params_refuse(why, 400, "tool_choice", "this model's chat template knows no tool calls to force");
     if (j->p.forced) calls_frame(j->s->calls, j->p.forced, &j->before, &j->behind);
     j->n_prompts = is_chat ? 1 : params_count_prompts(j->p.prompt, why);
-    if (j->n_prompts * j->p.n > j->s->n_jobs_max)
-        return params_refuse(why, 400, "n", "%u continuations are more than the %u that may be here at once",
-                             j->n_prompts * j->p.n, j->s->n_jobs_max);
-    if (!register_job(j))
-        return params_refuse(why, 429, "", "%u requests are here, as many as there may be", j->s->n_jobs_max);
-    j->choices = cli_alloc((size_t)j->n_prompts * j->p.n, sizeof *j->choices);
+    const uint32_t n_texts = j->n_prompts * j->p.n, n_most = places_most(&j->s->places);
+    if (n_texts > n_most)
+        return params_refuse(why, 400, "n", "%u continuations are more than the %u that one may have here at once",
+                             n_texts, n_most);
+    if (!register_job(j, n_texts))
+        return params_refuse(why, 429, "", "of %u places for texts %u are taken, and too few are free for who has some",
+                             j->s->places.n_max, j->s->places.n_held);
+    j->choices = cli_alloc(n_texts, sizeof *j->choices);
     j->sources = cli_alloc(j->n_prompts, sizeof *j->sources);
     snprintf(j->id, sizeof j->id, "%s-%llx", is_chat ? "chatcmpl" : "cmpl", (unsigned long long)j->tag);
     for (uint32_t i = 0; i < j->n_prompts; i++)
@@ -582,6 +596,7 @@ void job_start(server *s, connection *c, json_t *body, int is_chat, const key_te
     refusal why = {.status = 400};
     job *j = cli_alloc(1, sizeof *j);
     *j = (job){.s = s, .c = c, .body = body, .terms = terms, .created_s = time(NULL), .start_s = measure_now_s()};
+    j->who = who_asks(j);
     if (set_up(j, is_chat, &why) != 0) {
         if (j->choices) cancel_open(j, 0);
         release(j);

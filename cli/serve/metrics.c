@@ -207,6 +207,10 @@ static void print_store(FILE *f, const metrics_facts *facts) {
     print_number(f, facts, "gauge", "pleat_store_bytes", "Bytes of these.", (double)s->bytes);
     print_number(f, facts, "counter", "pleat_store_read_bytes_total", "Bytes read.", (double)s->read_bytes);
     print_number(f, facts, "counter", "pleat_store_read_seconds_total", "Time of reading.", (double)s->read_ns * 1e-9);
+    print_number(f, facts, "gauge", "pleat_store_read_waits_seconds", "How long a read has brought nothing.",
+                 (double)s->read_waits_ns * 1e-9);
+    print_number(f, facts, "gauge", "pleat_store_write_waits_seconds", "How long a prefix has been being written.",
+                 (double)s->write_waits_ns * 1e-9);
     print_number(f, facts, "counter", "pleat_store_written_bytes_total", "Bytes written.", (double)s->written_bytes);
     print_number(f, facts, "counter", "pleat_store_evicted_total", "Files that had to go.", (double)s->evicted);
     print_number(f, facts, "counter", "pleat_store_skipped_total", "Prefixes that found no room in the queue.",
@@ -229,6 +233,8 @@ static void print_ours(FILE *f, const metrics *m, const metrics_facts *facts) {
     print_number(f, facts, "counter", "pleat_steps_total", "Steps of the engine.", (double)s->n_steps);
     print_number(f, facts, "counter", "pleat_step_seconds_total", "Time in steps.", (double)s->step_ns * 1e-9);
     print_number(f, facts, "gauge", "pleat_connections", "Connections open.", m->n_connections);
+    print_number(f, facts, "counter", "pleat_displaced_connections_total",
+                 "Connections closed to make room for others.", (double)m->n_displaced);
     print_number(f, facts, "gauge", "pleat_uptime_seconds", "Time since the server began.", facts->uptime_s);
     print_kind(f, "pleat_http_responses_total", "counter", "Answers by status.");
     for (uint32_t i = 0; i < METRICS_STATUSES; i++)

@@ -28,6 +28,7 @@ typedef struct metrics {
     uint64_t n_aborted;                             /* requests whose client left, or that the server's end cut off */
     tenant_counts *tenants;                         /* by index in the keys */
     uint32_t n_connections;                         /* open now */
+    uint64_t n_displaced;                           /* closed to make room for others */
     histogram first_token_s, token_s, whole_s;
 } metrics;
 

@@ -113,6 +113,27 @@ static int make_engine(server *s, served *one, uint32_t *prefix_tokens) {
     return CLI_OK;
 }
 
+/* Does a text of a few tokens fit, of whichever tenant?  A request that never runs says so. */
+static int check_pool(const server *s, const served *one, const pleat_tenant *tenants, uint32_t n_tenants) {
+    static const pleat_token few[3];
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    pleat_status status = PLEAT_E_LIMIT;
+    pleat_request q;
+    pleat_request_id id;
+    pleat_request_default(&q);
+    q.prompt = few;
+    q.n_prompt = s->n_ctx > 3 ? 3 : 1;
+    q.n_predict = 1;
+    if (s->n_ctx < 2) return CLI_OK; /* nothing is ever generated */
+    for (uint32_t i = 0; status == PLEAT_E_LIMIT && (i == 0 || i < n_tenants); i++) {
+        q.tenant = tenants ? tenants[i].name : NULL;
+        status = pleat_serving_submit(one->serving, &q, &id, &err);
+    }
+    if (status != PLEAT_OK) return cli_fail("--pool-bytes is too small for any request", status, &err);
+    (void)pleat_serving_cancel(one->serving, id);
+    return CLI_OK;
+}
+
 static int make_serving(server *s, served *one, const pleat_tenant *tenants) {
     const server_options *o = s->o;
     pleat_error err = {0, PLEAT_NOWHERE, ""};
@@ -127,7 +148,7 @@ static int make_serving(server *s, served *one, const pleat_tenant *tenants) {
     opt.tenants = tenants;
     opt.n_tenants = tenants ? s->keys.n_tenants : 0;
     const pleat_status status = pleat_serving_create(one->engine, &opt, &one->serving, &err);
-    return status == PLEAT_OK ? CLI_OK : cli_fail("cannot serve", status, &err);
+    return status == PLEAT_OK ? check_pool(s, one, tenants, opt.n_tenants) : cli_fail("cannot serve", status, &err);
 }
 
 static int open_store(server *s) {
@@ -193,6 +214,7 @@ static void release(server *s) {
     keys_release(&s->keys);
     tls_close(&s->tls);
     free(s->jobs);
+    places_release(&s->places);
     free(s->metrics.tenants);
 }
 
@@ -213,6 +235,7 @@ int serve_main_command(void *opts) {
     s.n_jobs_max = o->parallel + o->queue;
     s.metrics.tenants = cli_alloc(s.keys.n_tenants + 1, sizeof *s.metrics.tenants);
     s.jobs = cli_alloc(s.n_jobs_max, sizeof *s.jobs);
+    places_init(&s.places, s.n_jobs_max);
     s.n_calls = (uint64_t)s.start_s << 15; /* ids of calls differ from those of an earlier run */
     code = name_model(&s);
     if (code == CLI_OK) code = fit_context(&s);

@@ -8,6 +8,7 @@
  *     job, prompt          one HTTP request on its way: prompts, continuations, text so far
  *     params, reply, keys, metrics, log    JSON and text, in and out
  *     calls                tool calls, taken out of a model's text
+ *     places               how many texts are here, and whose
  *     specs                the KV specs that are served, in words
  *     page.html, openapi.json              what is answered as it is, in the command by embedded.h
  *     driver               an engine's thread: steps, and notes of what they brought.  One for each KV spec; they take turns
@@ -34,6 +35,7 @@
 #include "keys.h"
 #include "metrics.h"
 #include "net/tls.h"
+#include "places.h"
 
 typedef struct server_options {
     common_options common;
@@ -87,6 +89,7 @@ typedef struct server {
     struct job **jobs; /* [n_jobs_max] NULL: free */
     uint32_t n_jobs_max;
     uint64_t n_jobs_made;
+    places places;     /* for the jobs' texts */
     uint64_t n_echoed; /* logprobs of prompts that jobs hold or will */
     int is_stopping;   /* no new work is taken */
 } server;

@@ -81,11 +81,23 @@ static void on_signal(evutil_socket_t signal_number, short what, void *arg) {
     }
 }
 
+/* The one that has waited longest makes room.  0: none waits. */
+static int make_room(loop *l) {
+    const int is_gone = connections_close_oldest(&l->all);
+    l->s->metrics.n_displaced += (unsigned)is_gone;
+    return is_gone;
+}
+
+/* Who comes is taken; but not where there is one too many, since none waits. */
+static void open_door(loop *l) {
+    if (l->phase == SERVING && l->all.n <= l->s->o->connections) evconnlistener_enable(l->listener);
+}
+
 static void on_clock(evutil_socket_t fd, short what, void *arg) {
     loop *l = arg;
     (void)fd, (void)what;
     if (l->phase == SERVING) {
-        if (l->all.n < l->s->o->connections) evconnlistener_enable(l->listener);
+        open_door(l);
     } else if (l->phase == STOPPING) {
         abort_jobs(l->s);
         begin_flush(l);
@@ -111,10 +123,11 @@ static void on_notes(evutil_socket_t fd, short what, void *arg) {
 static void on_connection(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address, int n,
                           void *arg) {
     loop *l = arg;
-    (void)address, (void)n;
-    connection_open(&l->all, fd);
+    (void)n;
+    if (l->all.n >= l->s->o->connections) make_room(l);
+    connection_open(&l->all, fd, address);
     l->s->metrics.n_connections = l->all.n;
-    if (l->all.n >= l->s->o->connections) evconnlistener_disable(listener);
+    if (l->all.n > l->s->o->connections) evconnlistener_disable(listener);
 }
 
 /* ---- what connections ask and tell (connection_rules) ----------------------------------------------------------------------- */
@@ -146,15 +159,16 @@ static void on_done(void *ctx, const connection_done *d) {
 static void on_room(void *ctx) {
     loop *l = ctx;
     l->s->metrics.n_connections = l->all.n;
-    if (l->phase == SERVING && l->all.n < l->s->o->connections) evconnlistener_enable(l->listener);
+    open_door(l);
     if (l->phase == STOPPING && count_jobs(l->s) == 0)
         set_clock(l, 0); /* the last client has left, and no note comes */
     if (l->phase == FLUSHING && l->all.n == 0) event_base_loopbreak(l->base);
 }
 
-/* No file descriptor is left, as a rule: they come again when some have gone. */
+/* No file descriptor is left, as a rule: one is given up, or else they come again when some have gone. */
 static void on_accept_error(struct evconnlistener *listener, void *arg) {
     loop *l = arg;
+    if (make_room(l)) return;
     evconnlistener_disable(listener);
     set_clock(l, 1);
 }

@@ -54,9 +54,10 @@ typedef struct pleat_engine_options {
     uint32_t first_device;             /* which GPU; default 0 */
     const struct pleat_stats *stats;   /* as in pleat_cache_options */
     struct pleat_collector *collector; /* as in pleat_cache_options; not on a GPU */
-    /* 1: on a GPU the attention of steps is cut so that a sequence's logits are the same bits whoever shares them
-     * (PLEAT_DEVICE_FIXED_SPLITS), as they are on the CPU anyway.  With weights of F16 that holds within a class of sizes
-     * alone (docs/GPU.md).  Default 0 */
+    /* 1: on a GPU a sequence's logits are the same bits whoever shares its steps, as they are on the CPU anyway; and in
+     * f16 also in whatever parts of two tokens and more its prompt is read.  Attention of steps is cut at fixed places
+     * (PLEAT_DEVICE_FIXED_SPLITS), and every product of steps, and every one of prompts, is made in one way.  What that
+     * costs: docs/GPU.md.  Default 0 */
     int fixed_splits;
     uint32_t activation_bits; /* what a quantised matrix is multiplied with, coded with a scale for each 32: 16, as
                                         * exact as f32 for what follows; or 8, faster and less exact.  0: 16; on a GPU: 0, 16 */

@@ -188,7 +188,7 @@ typedef struct pleat_request {
     int text_goes_on;       /* the answer's text goes on from the prompt's, so its first token's leading space stays */
     int wants_json;         /* the answer is one JSON object (RFC 8259), and ends with it */
     int text_has_special;   /* special tokens stand in the answer's text by their names; else they are left out */
-    int wants_progress;     /* a step that reads a part of the prompt, but for the last part, brings an event: n_read */
+    int wants_progress;     /* events of progress: as it first runs, and with each part of its prompt that is read */
 } pleat_request;
 
 /* Greedy, no tenant, 0 elsewhere. */
@@ -216,7 +216,8 @@ PLEAT_API pleat_status pleat_serving_post(pleat_serving *serving, const pleat_re
 PLEAT_API void pleat_serving_post_cancel(pleat_serving *serving, pleat_request_id id);
 
 /* Sleep until there is a request, something was posted, or pleat_serving_wake() was called: PLEAT_OK.  PLEAT_AGAIN:
- * timeout_ns have passed.  Returns at once while requests wait or run.  The driving thread's alone. */
+ * timeout_ns have passed.  Returns at once while requests wait or run, unless all of them wait for the store: then it sleeps
+ * until that has something, and not for long.  The driving thread's alone. */
 PLEAT_API pleat_status pleat_serving_wait(pleat_serving *serving, uint64_t timeout_ns);
 
 /* Let pleat_serving_wait() return, or the next one if none sleeps.  From any thread. */
@@ -279,9 +280,8 @@ typedef struct pleat_serving_event {
                                            * prompt token i; row 0, before which nothing stands, has 0 and tokens -1 */
     uint32_t n_prompt_rows; /* n_prompt, or 0 */
     uint32_t n_top;         /* the request's */
-    /* In an event of progress: prompt tokens read so far, those of a kept prefix included, below n_prompt and more each
-     * time; there is no token then, and stats are as of now.  Else 0. */
-    uint32_t n_read;
+    int is_progress;        /* an event of progress: there is no token, and stats are as of now */
+    uint32_t n_read; /* in one: prompt tokens read so far.  First stats.n_hit, then more each time, last n_prompt */
 } pleat_serving_event;
 
 /* What the last step brought, in order of the running requests; with what it points at the serving's own until the next

@@ -6,6 +6,7 @@
  *         pleat_store_put(head, cost, fill)         queue a sequence; a thread of the store's writes it
  *         pleat_store_find(head)                    is there a file of just these tokens?
  *         pleat_store_read(head, body)              its body, checked; pleat_cache_restore_for() takes it
+ *         pleat_store_fetch_begin(wish)             the same of the longest that is there, by a thread of the store's
  *         pleat_store_get_stats
  *     pleat_store_close                             writes what is queued
  *
@@ -24,8 +25,8 @@
  *
  * Processes on one machine may share a folder: each finds what the others write, and the bytes are counted together.
  *
- * Threads: from any thread; the allocator has to be thread-safe.  find and read may wait for the disk, and for one another;
- * put does not, beyond a look at the index.
+ * Threads: from any thread; the allocator has to be thread-safe.  find and read may wait for the disk, and for one another.
+ * put and what fetches never do: a thread of the store's reads, and one writes.
  */
 #ifndef PLEAT_STORE_H
 #define PLEAT_STORE_H
@@ -42,7 +43,8 @@ typedef struct pleat_store_options {
     size_t size_bytes;
     const char *dir;      /* is made if it is not there; its parent has to be.  Others may not read it */
     uint64_t max_bytes;   /* of image files, as the folder's blocks of 4096 bytes hold them; >= 1 */
-    uint64_t queue_bytes; /* of bodies that wait to be written, >= 1; default 256 MiB */
+    uint64_t queue_bytes; /* of bodies that wait to be written, >= 1; and as many of fetches; default 256 MiB */
+    uint64_t timeout_ns;  /* a fetch waits so long for a disk that answers nothing, >= 1; default a second */
     const pleat_allocator *allocator;
 } pleat_store_options;
 
@@ -58,7 +60,8 @@ typedef pleat_status (*pleat_store_fill)(void *ctx, void *body, uint64_t body_by
 
 /* Queue an image with this head, whose pieces get the default size.  What the head points to is copied.
  *   cost_ns   what computing the sequence costs, > 0: files that save little go first
- * PLEAT_OK: it is queued, and will be written if nothing fails.  PLEAT_AGAIN: it is there already, or in the queue.
+ * PLEAT_OK: it is queued, and will be written if nothing fails and it is not there.  PLEAT_AGAIN: it is in the queue, or
+ * this process has lately seen it in the folder.
  * PLEAT_E_LIMIT: the queue has no room, or it is larger than max_bytes; that is counted.  PLEAT_E_ARG: a head that breaks
  * a rule (image.h).  PLEAT_E_MEMORY, or fill's own error. */
 PLEAT_API pleat_status pleat_store_put(pleat_store *store, const pleat_image_head *head, double cost_ns,
@@ -77,6 +80,50 @@ PLEAT_API void pleat_store_count_miss(pleat_store *store);
 PLEAT_API pleat_status pleat_store_read(pleat_store *store, const pleat_image_head *head, void *body,
                                         uint64_t body_bytes);
 
+/* ---- beside the caller -------------------------------------------------------------------------------------------- */
+
+typedef struct pleat_store_fetch pleat_store_fetch;
+
+/* A beginning of a sequence: the tokens up to the end of its step n_steps - 1. */
+typedef struct pleat_store_part {
+    uint32_t n_steps;  /* >= 1 */
+    double compute_ns; /* what computing it costs: it is read where that is cheaper */
+} pleat_store_part;
+
+typedef struct pleat_store_wish {
+    size_t size_bytes;
+    const pleat_image_head *head; /* of the whole: its body_bytes and piece_bytes are not looked at.  Copied */
+    const pleat_store_part
+        *parts;              /* [n_parts] what would do, the longest first; the first that is there is taken.  Copied */
+    uint32_t n_parts;        /* >= 1 */
+    uint64_t max_bytes;      /* a larger body costs too much */
+    double byte_ns;          /* of a byte that has been read, until it can be used */
+    void (*wake)(void *ctx); /* called by the store's thread when the fetch is over, with a lock held under which no
+                                    * function of the store may be called; not after pleat_store_fetch_end().  May be NULL */
+    void *ctx;
+} pleat_store_wish;
+
+PLEAT_API void pleat_store_wish_default(pleat_store_wish *wish);
+
+/* Begin to look for it.  PLEAT_AGAIN: not so, and that is counted: too many are waiting, or the disk answers nothing.
+ * PLEAT_E_ARG, PLEAT_E_MEMORY. */
+PLEAT_API pleat_status pleat_store_fetch_begin(pleat_store *store, const pleat_store_wish *wish,
+                                               pleat_store_fetch **out);
+
+typedef struct pleat_store_found {
+    void *body; /* [body_bytes] the fetch's, until it ends; NULL: nothing is had, and the reason counted */
+    uint64_t body_bytes;
+    uint32_t n_tokens; /* of the part */
+    int is_costly;     /* computing is cheaper, or there is no room for it: counted by nobody */
+} pleat_store_found;
+
+/* PLEAT_OK: it is over.  PLEAT_AGAIN: not yet.  Over it is at the latest when nothing has been read for timeout_ns, or when
+ * it has taken longer than that and than computing. */
+PLEAT_API pleat_status pleat_store_fetch_poll(pleat_store_fetch *fetch, pleat_store_found *out);
+
+/* Forget it, over or not, and set *fetch to NULL.  Before the store is closed.  NULL and *fetch == NULL are fine. */
+PLEAT_API void pleat_store_fetch_end(pleat_store_fetch **fetch);
+
 /* Bytes a second of the reads so far, the newest counting most; 1e9 before the first. */
 PLEAT_API double pleat_store_read_speed(pleat_store *store);
 
@@ -90,6 +137,8 @@ typedef enum pleat_store_miss {
     PLEAT_STORE_DAMAGED, /* its length, its head, or a sum does not hold */
     PLEAT_STORE_OTHER,   /* it is whole, and of something else than its name says */
     PLEAT_STORE_INDEX,   /* the index could not be asked */
+    PLEAT_STORE_TIMEOUT, /* the disk did not answer in time */
+    PLEAT_STORE_BUSY,    /* too many fetches, or too many bytes of them, were there at once */
     PLEAT_STORE_N_MISSES
 } pleat_store_miss;
 
@@ -101,11 +150,12 @@ typedef struct pleat_store_stats {
     uint64_t hits;                      /* bodies read */
     uint64_t read_bytes, read_ns;       /* bytes of their files, and the time that reading and checking took */
     uint64_t misses[PLEAT_STORE_N_MISSES];
-    uint64_t written, written_bytes; /* files */
-    uint64_t evicted;                /* files that went for max_bytes */
-    uint64_t skipped;                /* images that the queue had no room for, or that max_bytes has not */
-    uint64_t failed;                 /* images that could not be written */
-    uint64_t queued_bytes;           /* now */
+    uint64_t written, written_bytes;        /* files */
+    uint64_t evicted;                       /* files that went for max_bytes */
+    uint64_t skipped;                       /* images that the queue had no room for, or that max_bytes has not */
+    uint64_t failed;                        /* images that could not be written */
+    uint64_t queued_bytes;                  /* now */
+    uint64_t read_waits_ns, write_waits_ns; /* how long the disk has been asked for something now */
 } pleat_store_stats;
 
 PLEAT_API void pleat_store_get_stats(pleat_store *store, pleat_store_stats *out);

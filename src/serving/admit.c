@@ -3,7 +3,7 @@
  * admit.c: waiting requests start: which, from what, and with which demand.
  *
  *     candidate ──prepare──> from its image, from a kept prefix, or empty; or deferred, while a prefix that will serve it
- *                            is being computed
+ *                            is being computed, or fetched from the store
  *               ──admit────> the scheduler says whether there is room (sched/sched.h)
  *               ──start────> running: its sequence is open, and its next breakpoint promised
  */
@@ -21,19 +21,19 @@ typedef struct start {
     pleat__sched_demand demand;
 } start;
 
-/* A prefix for a request without an image.  False: it waits for one that is being computed. */
+/* A prefix for a request without an image.  False: it waits for one that is being computed, or looked for. */
 static bool choose_prefix(pleat_serving *s, pleat__request *r, pleat__kept_id *from) {
     pleat__waiting_part *part = PLEAT__WAITING(r);
+    if (pleat__serving_is_fetching(r)) return false;
     bool waits = part->deferred_version == s->prefixes.version;
     if (!waits) *from = pleat__serving_find(s, r, &waits);
     if (waits) part->deferred_version = s->prefixes.version;
-    return !waits;
+    return !waits && pleat__serving_fetch(s, r, *from);
 }
 
 /* How the request would start.  False: it waits for a prefix. */
 static bool prepare(pleat_serving *s, pleat__request *r, start *out) {
     if (pleat__request_waits(r) && !choose_prefix(s, r, &out->from)) return false;
-    if (pleat__request_waits(r)) (void)pleat__serving_fetch(s, r, out->from);
     const bool is_restored = pleat__request_is_swapped(r);
     if (is_restored) out->from = PLEAT__SWAPPED(r)->base;
     out->demand = pleat__serving_start_demand(s, r, out->from);
@@ -100,13 +100,15 @@ static void count_start(pleat_serving *s, pleat__request *r, bool is_kept, bool 
     if (!r->has_started && is_hit) r->stats.n_hit = n;
     if (is_hit && n > r->n_seen) s->stats.hit_tokens += n - r->n_seen;
     if (n > r->n_seen) r->n_seen = n;
-    if (!r->has_started) r->start_ns = s->backend.clock_ns(s->backend.ctx);
+    if (r->has_started) return;
+    r->start_ns = s->backend.clock_ns(s->backend.ctx);
     r->has_started = true;
+    if (r->wants_progress) pleat__serving_tell_progress(s, r);
 }
 
 /* The scheduler has admitted it. */
 static pleat_status start_request(pleat_serving *s, pleat__request *r, const start *how) {
-    const bool is_restored = pleat__request_is_swapped(r), is_stored = is_restored && PLEAT__SWAPPED(r)->is_stored;
+    const bool is_restored = pleat__request_is_swapped(r), is_stored = is_restored && PLEAT__SWAPPED(r)->fetch;
     pleat__serving_use(s, how->from);
     pleat_status status = PLEAT_OK;
     if (!r->sampler && r->sampling.temperature > 0 && s->backend.shape.model)

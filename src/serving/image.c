@@ -65,7 +65,10 @@ void pleat__serving_drop_image(pleat_serving *s, pleat__request *r) {
     pleat__swapped_part *part = PLEAT__SWAPPED(r);
     s->stats.n_swapped--;
     s->stats.swapped_bytes -= part->image.n_bytes;
-    s->backend.drop(s->backend.ctx, &part->image);
+    if (part->fetch)
+        pleat_store_fetch_end(&part->fetch);
+    else
+        s->backend.drop(s->backend.ctx, &part->image);
     pleat__request_enter(r, PLEAT__REQUEST_WAITING);
 }
 

@@ -5,7 +5,7 @@
  *     any thread     post ─────────> places, inbox ──> wake
  *                    post_cancel ──> list of places ─> wake
  *     the driver     step ──> drain: takes both lists at once, and works on them without the lock
- *                    wait ──> sleeps while they are empty and nobody is here
+ *                    wait ──> sleeps while they are empty and nobody is here, or all wait for the store
  *
  * Who posts checks the request and makes its record itself: what that reads of the serving is constant.
  */
@@ -109,14 +109,6 @@ void pleat__inbox_drain(pleat_serving *s) {
     }
 }
 
-void pleat_serving_wake(pleat_serving *s) {
-    if (!s) return;
-    (void)pthread_mutex_lock(&s->inbox.lock);
-    s->inbox.is_woken = true;
-    (void)pthread_cond_signal(&s->inbox.wake);
-    (void)pthread_mutex_unlock(&s->inbox.lock);
-}
-
 static struct timespec time_in(uint64_t ns) {
     struct timespec t;
     const uint64_t most = (uint64_t)86400 * 365 * 1000000000; /* so that no sum overflows */
@@ -127,16 +119,20 @@ static struct timespec time_in(uint64_t ns) {
     return t;
 }
 
+#define FETCH_POLL_NS 20000000u /* a fetch that answers nothing is looked at so often */
+
 pleat_status pleat_serving_wait(pleat_serving *s, uint64_t timeout_ns) {
     if (!s) return PLEAT_E_ARG;
-    if (pleat__sched_n_waiting(s->sched) + pleat__sched_n_running(s->sched) > 0) return PLEAT_OK;
+    const uint32_t n_running = pleat__sched_n_running(s->sched);
+    const bool fetches = n_running == 0 && s->tier.fetching; /* then everybody who is here waits for that */
+    if (pleat__sched_n_waiting(s->sched) + n_running > 0 && !fetches) return PLEAT_OK;
     pleat__inbox *in = &s->inbox;
-    const struct timespec until = time_in(timeout_ns);
+    const struct timespec until = time_in(fetches && timeout_ns > FETCH_POLL_NS ? FETCH_POLL_NS : timeout_ns);
     bool is_over = false;
     (void)pthread_mutex_lock(&in->lock);
     while (!in->first && !in->is_woken && !is_over) is_over = pthread_cond_timedwait(&in->wake, &in->lock, &until) != 0;
     const bool has_cause = in->first || in->is_woken;
     in->is_woken = false;
     (void)pthread_mutex_unlock(&in->lock);
-    return has_cause ? PLEAT_OK : PLEAT_AGAIN;
+    return has_cause || fetches ? PLEAT_OK : PLEAT_AGAIN;
 }

@@ -132,7 +132,7 @@ static bool tenants_are_valid(const pleat_serving *s) {
 /* Each request, and their sums and lists. */
 static bool requests_are_valid(const pleat_serving *s) {
     uint64_t own = 0, swapped_bytes = 0;
-    uint32_t n_running = 0, n_requests = 0, n_swapped = 0;
+    uint32_t n_running = 0, n_requests = 0, n_swapped = 0, n_fetching = 0;
     for (uint32_t i = 1; i <= s->opt.max_requests; i++) {
         const pleat__request *r = s->requests[i];
         if (!r) continue;
@@ -141,11 +141,13 @@ static bool requests_are_valid(const pleat_serving *s) {
         n_running += pleat__request_runs(r);
         own += pleat__request_runs(r) ? PLEAT__RUNNING(r)->own_pages : 0;
         n_swapped += pleat__request_is_swapped(r);
+        n_fetching += pleat__request_waits(r) && PLEAT__WAITING(r)->fetch;
         swapped_bytes += pleat__request_is_swapped(r) ? PLEAT__SWAPPED(r)->image.n_bytes : 0;
     }
     for (const pleat__request *r = s->swapped; r; r = PLEAT__SWAPPED(r)->next) n_swapped--;
+    for (const pleat__request *r = s->tier.fetching; r; r = PLEAT__WAITING(r)->next_fetching) n_fetching--;
     return n_running == s->n_running && n_running == pleat__sched_n_running(s->sched) &&
-           n_requests == n_running + pleat__sched_n_waiting(s->sched) && n_swapped == 0 &&
+           n_requests == n_running + pleat__sched_n_waiting(s->sched) && n_swapped == 0 && n_fetching == 0 &&
            swapped_bytes == s->stats.swapped_bytes && own == s->own_pages;
 }
 

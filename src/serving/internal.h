@@ -14,7 +14,7 @@
  *     tier.c       prefixes in a store: what is written there, what is read
  *     image.c      swapped requests' images
  *     chunks.c     where a prompt's chunks end; the tree's root for a salt
- *     place.c      places and ids of requests
+ *     place.c      places and ids of requests; waking the driver
  *     answer.c     what a request wants of its answer beside tokens: text, its ends, probabilities, what moves the choice
  *     backend*.c   who computes
  *     request.h    a request and its states
@@ -79,9 +79,11 @@ typedef struct pleat__prefixes {
 
 /* The store, which outlives the process. */
 typedef struct pleat__tier {
-    pleat_store *store;      /* NULL: there is none */
-    pleat_image_head like;   /* what all heads have alike */
-    pleat_image_step *steps; /* [max_tokens / 2 + 1] scratch: a prompt's chunks */
+    pleat_store *store;       /* NULL: there is none */
+    pleat_image_head like;    /* what all heads have alike */
+    pleat_image_step *steps;  /* [max_tokens / 2 + 1] scratch: a prompt's chunks */
+    pleat_store_part *parts;  /* [max_tokens / 2 + 1] scratch: those of its beginnings that the store may have */
+    pleat__request *fetching; /* head of the list of waiting requests that have a fetch */
 } pleat__tier;
 
 /* The step under way, and what the last one brought. */
@@ -91,8 +93,9 @@ typedef struct pleat__serving_step {
     pleat_status *statuses;      /* [max_running] results of items that are run one by one */
     float *logits;               /* [max_running][n_vocab] */
     float *moved;                /* [n_vocab] a row as biases and penalties leave it */
-    pleat_serving_event *events; /* [4 * max_running] of those who ran before the step, of those admitted by it, and of
-                                  * as many again that have run out of time */
+    pleat_serving_event *events; /* [8 * max_running] of max_running who ran before the step and as many that it
+                                  * admitted, 3 each: start, part of a prompt, token.  And of as many again, 1 each,
+                                  * that have run out of time */
     uint32_t n_events;
     float *prompt_logits;     /* [step_tokens][n_vocab]; NULL: nobody has asked for them yet */
     uint32_t n_prompt_rows;   /* rows of prompt_logits that this step's items have */
@@ -282,9 +285,15 @@ pleat_status pleat__tier_init(pleat_serving *s);
 /* Queue a kept prefix, which the request computed or began from, for the store, if there is one and reading it would pay. */
 void pleat__serving_store(pleat_serving *s, const pleat__request *r, pleat__kept_id id);
 
-/* Look for a longer prefix than `from` in the store, once for a waiting request, and make it its image: it is SWAPPED.
- * False: nothing has changed. */
+/* Is a waiting request's beginning being looked for in the store now? */
+bool pleat__serving_is_fetching(const pleat__request *r);
+
+/* Look for a longer prefix than `from` in the store, once for a waiting request.  False: it waits for that, or for another's
+ * that may serve it too.  True: it need not wait; if there was one, that is its image now, and it is SWAPPED. */
 bool pleat__serving_fetch(pleat_serving *s, pleat__request *r, pleat__kept_id from);
+
+/* A waiting request goes, or wants nothing of the store any more. */
+void pleat__serving_end_fetch(pleat_serving *s, pleat__request *r);
 
 /* ---- prefix.c */
 

@@ -91,3 +91,11 @@ void pleat__request_free(const pleat_serving *s, pleat__request *r) {
     pleat_sampler_destroy(&r->sampler);
     pleat__free(&s->al, r, 1, r->block_bytes);
 }
+
+void pleat_serving_wake(pleat_serving *s) {
+    if (!s) return;
+    (void)pthread_mutex_lock(&s->inbox.lock);
+    s->inbox.is_woken = true;
+    (void)pthread_cond_signal(&s->inbox.wake);
+    (void)pthread_mutex_unlock(&s->inbox.lock);
+}

@@ -80,6 +80,7 @@ void pleat__serving_preempt(pleat_serving *s, pleat__request *r, bool for_pages)
 static void detach(pleat_serving *s, pleat__request *r) {
     if (pleat__request_runs(r)) stop_running(s, r);
     if (pleat__request_is_swapped(r)) pleat__serving_drop_image(s, r);
+    if (pleat__request_waits(r)) pleat__serving_end_fetch(s, r);
     pleat__sched_finish(s->sched, r->sched);
     s->requests[r->sched.v] = NULL;
     pleat__place_free(s, r);
@@ -121,6 +122,7 @@ static void measure(pleat_serving *s, pleat__request *r) {
 void pleat__serving_tell_progress(pleat_serving *s, pleat__request *r) {
     pleat_serving_event *event = pleat__serving_add_event(s, r, PLEAT_FINISH_NOT);
     measure(s, r);
+    event->is_progress = 1;
     event->n_read = r->n_seen;
     event->stats = r->stats;
 }

@@ -60,14 +60,17 @@ typedef enum pleat__request_state {
 } pleat__request_state;
 
 typedef struct pleat__waiting_part {
-    uint64_t deferred_version; /* version of the promises when it was deferred last; 0: it was not */
+    uint64_t deferred_version;            /* version of the promises when it was deferred last; 0: it was not */
+    pleat_store_fetch *fetch;             /* of its beginning from the store, under way or over; NULL: there is none */
+    struct pleat__request *next_fetching; /* in the serving's list of those that have one */
 } pleat__waiting_part;
 
 typedef struct pleat__swapped_part {
     pleat__image image;
     pleat__kept_id base;                /* prefix that the image stands on */
     bool keeps_base;                    /* the image stands on the prefix that the request stood on */
-    bool is_stored;                     /* the image is of the store: the request has not computed it */
+    pleat_store_fetch *fetch;           /* whose bytes the image's are: it is of the store, and the request has not
+                                         * computed it; NULL: it is the backend's */
     uint32_t n_stored;                  /* tokens in the image */
     struct pleat__request *next, *prev; /* neighbours in the serving's list of swapped requests */
 } pleat__swapped_part;
@@ -128,7 +131,7 @@ typedef struct pleat__request {
                               * was; 0: there is none */
     uint32_t compress_stage; /* thresholds' stage, 0..COMPRESS_STAGES */
     bool has_started;        /* it has been admitted once */
-    bool asked_store;        /* it has been looked for in the store */
+    bool asked_store;        /* it has been, or is being, looked for in the store */
     bool shares_nothing;     /* it needs the whole pool: takes no prefix and keeps none */
 
     pleat__request_state state;

@@ -138,11 +138,13 @@ static void carve(pleat_serving *s, pleat__arena *arena) {
     s->running = pleat__arena_take(arena, n, sizeof *s->running);
     s->prefixes.kept = pleat__arena_take(arena, (uint64_t)s->opt.max_prefixes + 1, sizeof *s->prefixes.kept);
     s->prefixes.path = pleat__arena_take(arena, 2 * (uint64_t)b->max_tokens, sizeof *s->prefixes.path);
-    s->tier.steps = pleat__arena_take(arena, s->opt.store ? b->max_tokens / 2 + 1 : 0, sizeof *s->tier.steps);
+    const uint64_t n_chunks = s->opt.store ? b->max_tokens / 2 + 1 : 0;
+    s->tier.steps = pleat__arena_take(arena, n_chunks, sizeof *s->tier.steps);
+    s->tier.parts = pleat__arena_take(arena, n_chunks, sizeof *s->tier.parts);
     s->step.items = pleat__arena_take(arena, n, sizeof *s->step.items);
     s->step.requests = pleat__arena_take(arena, n, sizeof *s->step.requests);
     s->step.statuses = pleat__arena_take(arena, n, sizeof *s->step.statuses);
-    s->step.events = pleat__arena_take(arena, 4 * (uint64_t)n, sizeof *s->step.events);
+    s->step.events = pleat__arena_take(arena, 8 * (uint64_t)n, sizeof *s->step.events);
     s->step.moved = pleat__arena_take(arena, b->model ? b->n_vocab : 0, sizeof *s->step.moved);
     s->step.logits = pleat__arena_take(arena, (uint64_t)n * (b->model ? b->n_vocab : 0), sizeof *s->step.logits);
 }

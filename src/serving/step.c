@@ -266,7 +266,7 @@ static void complete_item(pleat_serving *s, uint32_t i) {
     pleat__sched_ran(s->sched, r->sched, n);
     count_pages(s, r);
     if (run->promise.v && run->promised_breakpoint == run->n_stored) pleat__serving_keep(s, r);
-    if (r->wants_progress && r->n_seen > n_seen && r->n_seen < r->n_prompt) pleat__serving_tell_progress(s, r);
+    if (r->wants_progress && r->n_seen > n_seen && r->n_seen <= r->n_prompt) pleat__serving_tell_progress(s, r);
     use_logits(s, r, i, n_before);
 }
 
@@ -350,8 +350,9 @@ static void close_step(pleat_serving *s, uint32_t n_planned, uint32_t n_ran) {
         if (run->in_step || tells_all) pleat__serving_demand(s, r);
         run->in_step = false;
     }
-    s->step.n_idle_in_row = n_ran > 0 ? 0 : s->step.n_idle_in_row + 1;
-    s->stats.n_idle_steps += n_ran == 0;
+    const bool is_idle = n_ran == 0 && !s->tier.fetching; /* else they wait for the store */
+    s->step.n_idle_in_row = is_idle ? s->step.n_idle_in_row + 1 : 0;
+    s->stats.n_idle_steps += is_idle;
     if (s->step.n_idle_in_row > s->stats.max_idle_steps) s->stats.max_idle_steps = s->step.n_idle_in_row;
     s->stats.n_steps++;
 }

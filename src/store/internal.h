@@ -5,10 +5,13 @@
  *     store.c     open, close, and what can be asked
  *     agree.c     the folder and its index brought to agree, when a store is opened
  *     read.c      is it there; its body, checked
+ *     fetch.c     what is wanted: queued by whoever computes, taken by the reader
  *     queue.c     what is to be written: queued by whoever computes, taken by the writer
  *     write.c     the writer: files written, used, forgotten, evicted
  *     name.c      a head's key; paths
  *     index.c     the index;  files.c     the file system
+ *
+ *     known.c     keys that were seen in the folder;  head.c   heads copied and compared
  *
  * Calls go down this list, and queue.c's thread calls write.c.
  *
@@ -28,6 +31,9 @@
 
 /* Longest path of a file in the folder, NUL included. */
 enum { PLEAT__STORE_PATH_CAP = 4096, PLEAT__STORE_NAME_BYTES = 32 };
+
+/* Keys that are remembered. */
+enum { PLEAT__STORE_KNOWN = 4096 };
 
 typedef enum pleat__job_kind {
     PLEAT__JOB_WRITE, /* an image */
@@ -52,7 +58,7 @@ struct pleat_store {
     pleat__files files;
     char *dir;
     uint64_t dir_bytes;
-    uint64_t max_bytes, queue_bytes;
+    uint64_t max_bytes, queue_bytes, timeout_ns;
     uint64_t serial;       /* of temporary files; the writer's */
     pleat__index *written; /* the writer's connection; before its thread runs, open's */
 
@@ -60,17 +66,36 @@ struct pleat_store {
     pleat__index *found;
 
     pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t work, idle;
+    pthread_cond_t work, idle, wants;
     pleat__job *first, **last;
-    const pleat__job *current; /* job that the writer has taken; NULL: none */
-    uint32_t n_small;          /* queued jobs that are no images */
+    const pleat__job *current;                /* job that the writer has taken; NULL: none */
+    uint32_t n_small;                         /* queued jobs that are no images */
+    uint64_t writes_since_ns;                 /* since when the writer is at its job; 0: it has none */
+    pleat_store_fetch *wanted, **last_wanted; /* fetches that the reader has not taken */
+    uint32_t n_fetches;                       /* begun and not ended */
+    uint64_t fetched_bytes;                   /* of their bodies */
+    uint64_t reads_since_ns;                  /* when the reader got somewhere last; 0: it has nothing to do */
+    pleat__store_key known[PLEAT__STORE_KNOWN];
     bool is_stopping;
     pleat_store_stats stats;
     double speed; /* bytes a second */
 
-    pthread_t thread;
-    bool has_locks, has_thread;
+    pthread_t writer, reader;
+    bool has_locks, has_writer, has_reader;
 };
+
+/* ---- head.c */
+
+/* Take the parts that the head points to from the arena, and make *out a head of these copies.  out NULL: only take. */
+void pleat__store_copy_head(pleat__arena *arena, const pleat_image_head *head, pleat_image_head *out);
+
+/* Is the head, as read, of what is wanted? */
+bool pleat__store_head_is(const pleat_image_head *head, const pleat_image_head *wanted);
+
+/* ---- known.c */
+
+bool pleat__store_knows(pleat_store *s, const pleat__store_key *key);
+void pleat__store_learn(pleat_store *s, const pleat__store_key *key, bool is_there);
 
 /* ---- name.c */
 
@@ -104,14 +129,23 @@ void pleat__store_count(pleat_store *s);
 
 /* ---- queue.c */
 
-/* Start the writer. */
-pleat_status pleat__store_start(pleat_store *s);
-
-/* Let it end its work, and end it. */
-void pleat__store_stop(pleat_store *s);
+/* The writer's thread. */
+void *pleat__store_write_all(void *store);
 
 /* Queue a use or a forgetting, if there is room and memory: it is no loss if not. */
 void pleat__store_note(pleat_store *s, pleat__job_kind kind, const pleat__store_key *key);
+
+/* ---- read.c */
+
+/* pleat_store_read(), as long as goes_on(ctx), which is asked after each piece: PLEAT_AGAIN when it is false, and no miss.
+ * goes_on may be NULL. */
+pleat_status pleat__store_read_while(pleat_store *s, const pleat_image_head *wanted, void *body, uint64_t body_bytes,
+                                     bool (*goes_on)(void *ctx), void *ctx);
+
+/* ---- fetch.c */
+
+/* The reader's thread. */
+void *pleat__store_fetch_all(void *store);
 
 /* ---- agree.c */
 

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "store/internal.h"
 
@@ -25,6 +26,7 @@ static pleat__job *take(pleat_store *s) {
         if (job->kind != PLEAT__JOB_WRITE) s->n_small--;
     }
     s->current = job;
+    s->writes_since_ns = job ? pleat__clock_ns() : 0;
     (void)pthread_mutex_unlock(&s->lock);
     return job;
 }
@@ -33,33 +35,19 @@ static void release(pleat_store *s, pleat__job *job) {
     (void)pthread_mutex_lock(&s->lock);
     if (job->kind == PLEAT__JOB_WRITE) s->stats.queued_bytes -= job->block_bytes;
     s->current = NULL;
+    s->writes_since_ns = 0;
     if (!s->first) (void)pthread_cond_broadcast(&s->idle);
     (void)pthread_mutex_unlock(&s->lock);
     pleat__free(&s->al, job, 1, job->block_bytes);
 }
 
-static void *work(void *arg) {
+void *pleat__store_write_all(void *arg) {
     pleat_store *s = arg;
     for (pleat__job *job; (job = take(s)) != NULL;) {
         pleat__store_do(s, job);
         release(s, job);
     }
     return NULL;
-}
-
-pleat_status pleat__store_start(pleat_store *s) {
-    s->has_thread = pthread_create(&s->thread, NULL, work, s) == 0;
-    return s->has_thread ? PLEAT_OK : PLEAT_E_IO;
-}
-
-void pleat__store_stop(pleat_store *s) {
-    if (!s->has_thread) return;
-    (void)pthread_mutex_lock(&s->lock);
-    s->is_stopping = true;
-    (void)pthread_cond_signal(&s->work);
-    (void)pthread_mutex_unlock(&s->lock);
-    (void)pthread_join(s->thread, NULL);
-    s->has_thread = false;
 }
 
 void pleat_store_flush(pleat_store *s) {
@@ -96,20 +84,11 @@ void pleat__store_note(pleat_store *s, pleat__job_kind kind, const pleat__store_
 static uint64_t carve(const pleat_image_head *h, uint64_t n_head, uint8_t *base, pleat__job **job) {
     pleat__arena arena = {.base = base, .cap_bytes = UINT64_MAX};
     pleat__job *j = pleat__arena_take(&arena, 1, sizeof *j);
-    pleat_token *tokens = pleat__arena_take(&arena, h->n_tokens, sizeof *tokens);
-    pleat_image_step *steps = pleat__arena_take(&arena, h->n_steps + 1, sizeof *steps);
-    char *spec = pleat__arena_take(&arena, h->n_spec, 1), *salt = pleat__arena_take(&arena, h->n_salt + 1, 1);
     uint8_t *file = pleat__arena_take(&arena, n_head + h->body_bytes, 1);
-    if (!base) return arena.overflow ? UINT64_MAX : arena.used_bytes;
-    *j = (pleat__job){.kind = PLEAT__JOB_WRITE, .head = *h, .file = file, .n_head = n_head};
-    j->head.tokens = memcpy(tokens, h->tokens, h->n_tokens * sizeof *tokens);
-    if (h->n_steps) memcpy(steps, h->steps, h->n_steps * sizeof *steps);
-    j->head.steps = steps;
-    j->head.spec = memcpy(spec, h->spec, h->n_spec);
-    if (h->n_salt) memcpy(salt, h->salt, h->n_salt);
-    j->head.salt = salt;
-    *job = j;
-    return arena.used_bytes;
+    if (base) *j = (pleat__job){.kind = PLEAT__JOB_WRITE, .file = file, .n_head = n_head};
+    pleat__store_copy_head(&arena, h, base ? &j->head : NULL);
+    if (base) *job = j;
+    return arena.overflow ? UINT64_MAX : arena.used_bytes;
 }
 
 static bool is_queued(const pleat_store *s, const pleat__store_key *key) {
@@ -143,14 +122,13 @@ static void unreserve(pleat_store *s, uint64_t block_bytes) {
 
 pleat_status pleat_store_put(pleat_store *s, const pleat_image_head *head, double cost_ns, pleat_store_fill fill,
                              void *ctx) {
-    uint64_t body_bytes;
     if (!s || !head || !fill || !(cost_ns > 0 && cost_ns < 1e30)) return PLEAT_E_ARG;
     pleat_image_head h = *head;
     h.piece_bytes = PLEAT_IMAGE_PIECE_DEFAULT;
     const uint64_t n_head = pleat_image_head_bytes(&h);
     if (n_head == 0) return PLEAT_E_ARG;
-    if (pleat_store_find(s, &h, &body_bytes) == PLEAT_OK) return PLEAT_AGAIN;
     const pleat__store_key key = pleat__store_key_of(&h);
+    if (pleat__store_knows(s, &key)) return PLEAT_AGAIN;
     const uint64_t block_bytes = carve(&h, n_head, NULL, NULL);
     PLEAT_TRY(reserve(s, &key, n_head + h.body_bytes, block_bytes));
     uint8_t *block = pleat__alloc(&s->al, 1, block_bytes);

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "store/internal.h"
 
@@ -13,7 +14,9 @@
 static const char index_name[] = "index.sqlite";
 
 void pleat_store_options_default(pleat_store_options *opt) {
-    if (opt) *opt = (pleat_store_options){.size_bytes = sizeof *opt, .queue_bytes = (uint64_t)256 << 20};
+    if (!opt) return;
+    *opt =
+        (pleat_store_options){.size_bytes = sizeof *opt, .queue_bytes = (uint64_t)256 << 20, .timeout_ns = 1000000000};
 }
 
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, "store: " __VA_ARGS__)
@@ -25,6 +28,7 @@ static pleat_status check_options(const pleat_store_options *o, pleat_error *err
             PLEAT__STORE_PATH_CAP - 128);
     REQUIRE(o->max_bytes >= 1, "max_bytes is 0");
     REQUIRE(o->queue_bytes >= 1, "queue_bytes is 0");
+    REQUIRE(o->timeout_ns >= 1, "timeout_ns is 0");
     return PLEAT_OK;
 }
 
@@ -61,8 +65,11 @@ static pleat_status init_locks(pleat_store *s) {
     if (pthread_mutex_init(&s->find_lock, NULL) != 0) goto no_find_lock;
     if (pthread_cond_init(&s->work, NULL) != 0) goto no_work;
     if (pthread_cond_init(&s->idle, NULL) != 0) goto no_idle;
+    if (pthread_cond_init(&s->wants, NULL) != 0) goto no_wants;
     s->has_locks = true;
     return PLEAT_OK;
+no_wants:
+    (void)pthread_cond_destroy(&s->idle);
 no_idle:
     (void)pthread_cond_destroy(&s->work);
 no_work:
@@ -79,6 +86,24 @@ static pleat_status copy_dir(pleat_store *s, const char *dir) {
     return s->dir ? PLEAT_OK : PLEAT_E_MEMORY;
 }
 
+static pleat_status start_threads(pleat_store *s) {
+    s->has_writer = pthread_create(&s->writer, NULL, pleat__store_write_all, s) == 0;
+    s->has_reader = s->has_writer && pthread_create(&s->reader, NULL, pleat__store_fetch_all, s) == 0;
+    return s->has_reader ? PLEAT_OK : PLEAT_E_IO;
+}
+
+/* Let them end their work, and end them. */
+static void stop_threads(pleat_store *s) {
+    if (!s->has_locks) return;
+    (void)pthread_mutex_lock(&s->lock);
+    s->is_stopping = true;
+    (void)pthread_cond_signal(&s->work);
+    (void)pthread_cond_signal(&s->wants);
+    (void)pthread_mutex_unlock(&s->lock);
+    if (s->has_reader) (void)pthread_join(s->reader, NULL);
+    if (s->has_writer) (void)pthread_join(s->writer, NULL);
+}
+
 static pleat_status open_parts(pleat_store *s, const pleat_store_options *o, pleat_error *err) {
     PLEAT_TRY(init_locks(s));
     PLEAT_TRY(copy_dir(s, o->dir));
@@ -90,7 +115,7 @@ static pleat_status open_parts(pleat_store *s, const pleat_store_options *o, ple
     PLEAT_FAIL_IF(status == PLEAT_E_IO, err, status, PLEAT_NOWHERE, "store: the folder %s cannot be read", o->dir);
     PLEAT_TRY(status);
     pleat__store_count(s);
-    status = pleat__store_start(s);
+    status = start_threads(s);
     PLEAT_FAIL_IF(status != PLEAT_OK, err, status, PLEAT_NOWHERE, "store: no thread could be started");
     return PLEAT_OK;
 }
@@ -106,8 +131,10 @@ pleat_status pleat__store_open_on(const pleat_store_options *o, const pleat__fil
     s->files = *files;
     s->max_bytes = s->stats.max_bytes = o->max_bytes;
     s->queue_bytes = o->queue_bytes;
+    s->timeout_ns = o->timeout_ns;
     s->speed = 1e9;
     s->last = &s->first;
+    s->last_wanted = &s->wanted;
     const pleat_status status = open_parts(s, o, err);
     if (status == PLEAT_OK)
         *out = s;
@@ -124,10 +151,11 @@ pleat_status pleat_store_open(const pleat_store_options *opt, pleat_store **out,
 void pleat_store_close(pleat_store **store) {
     if (!store || !*store) return;
     pleat_store *s = *store;
-    pleat__store_stop(s);
+    stop_threads(s);
     pleat__index_close(&s->found);
     pleat__index_close(&s->written);
     if (s->has_locks) {
+        (void)pthread_cond_destroy(&s->wants);
         (void)pthread_cond_destroy(&s->idle);
         (void)pthread_cond_destroy(&s->work);
         (void)pthread_mutex_destroy(&s->find_lock);
@@ -142,13 +170,17 @@ void pleat_store_close(pleat_store **store) {
 /* ---- questions ----------------------------------------------------------------------------------------- */
 
 const char *pleat_store_miss_name(pleat_store_miss miss) {
-    static const char *const names[PLEAT_STORE_N_MISSES] = {"absent", "gone", "io", "damaged", "other", "index"};
+    static const char *const names[PLEAT_STORE_N_MISSES] = {"absent", "gone",  "io",      "damaged",
+                                                            "other",  "index", "timeout", "busy"};
     return (unsigned)miss < PLEAT_STORE_N_MISSES ? names[miss] : NULL;
 }
 
 void pleat_store_get_stats(pleat_store *s, pleat_store_stats *out) {
     if (!s || !out) return;
     (void)pthread_mutex_lock(&s->lock);
+    const uint64_t now_ns = pleat__clock_ns(); /* behind all moments that the lock guards */
     *out = s->stats;
+    if (s->reads_since_ns) out->read_waits_ns = now_ns - s->reads_since_ns;
+    if (s->writes_since_ns) out->write_waits_ns = now_ns - s->writes_since_ns;
     (void)pthread_mutex_unlock(&s->lock);
 }

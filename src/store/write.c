@@ -50,7 +50,10 @@ static pleat_status evict_some(pleat_store *s, uint64_t n_bytes, uint32_t *n_evi
     else
         pleat__index_undo(s->written);
     if (status != PLEAT_OK) return status;
-    for (uint32_t i = 0; i < *n_evicted; i++) remove_file(s, &keys[i]);
+    for (uint32_t i = 0; i < *n_evicted; i++) {
+        pleat__store_learn(s, &keys[i], false);
+        remove_file(s, &keys[i]);
+    }
     pleat__store_add(s, &s->stats.evicted, *n_evicted);
     return PLEAT_OK;
 }
@@ -116,12 +119,18 @@ static pleat_status write_file(pleat_store *s, const pleat__job *job) {
 
 static void write_image(pleat_store *s, pleat__job *job) {
     const uint64_t n_bytes = job->n_head + job->head.body_bytes;
+    pleat__index_row row;
+    if (pleat__index_find(s->written, &job->key, &row) == PLEAT_OK) { /* another process has been faster */
+        pleat__store_learn(s, &job->key, true);
+        return;
+    }
     pleat_status status = pleat_image_write_head(&job->head, job->file + job->n_head, job->file, job->n_head);
     if (status == PLEAT_OK) status = pleat__store_make_room(s, pleat__store_disk_bytes(n_bytes));
     if (status == PLEAT_OK) status = write_file(s, job);
     pleat__store_add(s, status == PLEAT_OK ? &s->stats.written : &s->stats.failed, 1);
     if (status != PLEAT_OK) return;
     pleat__store_add(s, &s->stats.written_bytes, n_bytes);
+    pleat__store_learn(s, &job->key, true);
     (void)pleat__store_make_room(s, 0);
 }
 

@@ -16,6 +16,7 @@
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
 #include <event2/event.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,8 @@ struct connection {
     connection_state state;
     http_head head;      /* of the request under way */
     uint64_t body_bytes; /* of it that have come, in all->body_bytes */
+    uint64_t wait;       /* which of all waits is its last one: the larger the later it began */
+    uint64_t peer;       /* connection_peer() */
     const char *allow;   /* methods for an answer 405; NULL: not told */
     void *work;          /* NULL: none */
     int has_begun;       /* bytes of the next head have come */
@@ -104,6 +107,7 @@ void connection_close(connection *c) {
 static void begin_last(connection *c) {
     struct evbuffer *in = bufferevent_get_input(c->bev);
     c->state = LAST;
+    c->wait = ++c->all->n_waits;
     arm(c, 0);
     evbuffer_drain(in, evbuffer_get_length(in));
     bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX);
@@ -118,6 +122,7 @@ static void begin_linger(connection *c) {
 
 static void begin_head(connection *c) {
     c->state = HEAD;
+    c->wait = ++c->all->n_waits;
     c->has_begun = 0;
     bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX);
     arm(c, output_bytes(c) > 0 ? 0 : NET_IDLE_S); /* until the last answer is out the writing's own time rules */
@@ -361,11 +366,29 @@ static void on_timer(evutil_socket_t fd, short what, void *arg) {
     connection_close(arg);
 }
 
-void connection_open(connections *all, evutil_socket_t fd) {
+/* An IPv4 address in the form of an IPv6 one is that IPv4 address. */
+static uint64_t number_of(const struct sockaddr *address) {
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    uint64_t n = 0;
+    if (address->sa_family == AF_INET) {
+        memcpy(&v4, address, sizeof v4);
+        return v4.sin_addr.s_addr;
+    }
+    if (address->sa_family != AF_INET6) return 0;
+    memcpy(&v6, address, sizeof v6);
+    const int is_v4 = IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr);
+    memcpy(&n, v6.sin6_addr.s6_addr + (is_v4 ? 12 : 0), is_v4 ? 4 : 8);
+    return n;
+}
+
+uint64_t connection_peer(const connection *c) { return c->peer; }
+
+void connection_open(connections *all, evutil_socket_t fd, const struct sockaddr *peer) {
     const struct timeval write_tv = {.tv_sec = NET_WRITE_S};
     const int one = 1;
     connection *c = cli_alloc(1, sizeof *c);
-    *c = (connection){.all = all, .next = all->first};
+    *c = (connection){.all = all, .next = all->first, .peer = number_of(peer)};
     c->timer = evtimer_new(all->base, on_timer, c);
     c->bev =
         all->tls ? tls_accept(all->tls, all->base, fd) : bufferevent_socket_new(all->base, fd, BEV_OPT_CLOSE_ON_FREE);
@@ -387,6 +410,14 @@ void connection_open(connections *all, evutil_socket_t fd) {
     begin_head(c);
     arm(c, NET_HEAD_S);
     bufferevent_enable(c->bev, EV_READ | EV_WRITE);
+}
+
+int connections_close_oldest(connections *all) {
+    connection *oldest = NULL;
+    for (connection *c = all->first; c; c = c->next)
+        if (c->state != WORK && (!oldest || c->wait < oldest->wait)) oldest = c;
+    if (oldest) connection_close(oldest);
+    return oldest != NULL;
 }
 
 void connections_close_idle(connections *all) {

@@ -11,6 +11,10 @@
  *
  * A client that sends 32 KiB ahead of an answer which is not there yet is closed.
  *
+ * A connection *waits* unless somebody works on its request: for a head, a body, or a reader of its last answer.  Where
+ * there are too many, the one that has waited longest is closed for who comes.  So who holds connections, by whatever
+ * slowness, keeps nobody else away: a request needs one for as long as it takes to be sent.
+ *
  * With TLS a connection begins with a handshake, for which it has the time of a head.
  *
  * Nothing here closes a connection under a caller: who reads too slowly is marked, and closed from the loop.
@@ -66,17 +70,20 @@ typedef struct connections {
     tls *tls; /* NULL: plain HTTP */
     connection_rules rules;
     connection *first; /* list */
-    uint64_t n_requests;
+    uint64_t n_requests, n_waits;
     uint32_t n;
     uint64_t body_bytes; /* that have come of bodies that are not yet done with */
     int is_stopping;     /* connections end behind their answers */
 } connections;
 
 /* Take an accepted socket.  What cannot be had closes it. */
-void connection_open(connections *all, evutil_socket_t fd);
+void connection_open(connections *all, evutil_socket_t fd, const struct sockaddr *peer);
 
 /* Close it, with what it has not sent. */
 void connection_close(connection *c);
+
+/* Close the one that has waited longest.  0: none waits. */
+int connections_close_oldest(connections *all);
 
 /* Close those that wait for a request and have nothing left to send. */
 void connections_close_idle(connections *all);
@@ -91,6 +98,9 @@ void connection_end_stream(connection *c);
 
 /* The methods that an answer 405 names; they live on. */
 void connection_set_allow(connection *c, const char *methods);
+
+/* A number of the client's address: of IPv6 its first 64 bits, which a client has for its own. */
+uint64_t connection_peer(const connection *c);
 
 /* Who works on the request under way; NULL: nobody. */
 void connection_set_work(connection *c, void *work);

@@ -34,9 +34,9 @@ extern "C" uint64_t pleat__device_prompt_attn_workspace(const pleat__device_prom
 
 /* K and V are what pass 1 reads again and again, q what pass 2 does. */
 static void plan_turns(const pleat__device_prompt_attn *p, uint32_t turn_heads[2]) {
-    const uint64_t head_bytes = (uint64_t)p->max_tokens * p->head_dim * 2;
-    const bool fits[2] = {2 * p->n_kv_heads * head_bytes <= L2_BYTES,
-                          p->n_kv_heads * p->n_group * head_bytes <= L2_BYTES};
+    const uint64_t row_bytes = (uint64_t)p->head_dim * 2, kv_bytes = (p->n_past + p->max_tokens) * row_bytes;
+    const bool fits[2] = {2 * p->n_kv_heads * kv_bytes <= L2_BYTES,
+                          p->n_kv_heads * p->n_group * p->max_tokens * row_bytes <= L2_BYTES};
     turn_heads[0] = (fits[0] ? p->n_kv_heads : 1) * p->n_group;
     turn_heads[1] = fits[1] ? p->n_kv_heads : 1;
 }
@@ -52,10 +52,8 @@ static pleat_status check(const pleat__device_prompt_attn *p, pleat_error *err) 
                       p->max_tokens > p->n_tokens || (!p->starts && p->max_tokens != p->n_tokens) ||
                       p->max_tokens > 1u << 20 || p->n_tokens > 1u << 30,
                   err, PLEAT_E_ARG, PLEAT_NOWHERE, "prompt attention: the prompts' sizes do not fit together");
-    PLEAT_FAIL_IF(p->n_past > 0 && (p->n_seqs != 1 || p->starts || p->received || p->kernel == PLEAT__PROMPT_WGMMA ||
-                                    p->n_past > 1u << 24),
-                  err, PLEAT_E_ARG, PLEAT_NOWHERE,
-                  "prompt attention: a chunk is one prompt, by mma.sync, and receives nothing");
+    PLEAT_FAIL_IF(p->n_past > 0 && (p->n_seqs != 1 || p->starts || p->received || p->n_past > 1u << 24), err,
+                  PLEAT_E_ARG, PLEAT_NOWHERE, "prompt attention: a chunk is one prompt, and receives nothing");
     PLEAT_FAIL_IF(!(p->scale > 0) || p->scale > 1e30f, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "prompt attention: scale must be positive");
     const uint64_t width = (uint64_t)p->n_kv_heads * p->head_dim;
@@ -90,7 +88,7 @@ extern "C" pleat_status pleat__device_prompt_attn_run(const pleat__device_prompt
     if (prompt->n_tokens == 0) return PLEAT_OK;
     PLEAT_TRY(check(prompt, err));
     bool by_wgmma = false;
-    if (prompt->kernel != PLEAT__PROMPT_MMA && prompt->n_past == 0) PLEAT_TRY(pleat__prompt_has_wgmma(&by_wgmma, err));
+    if (prompt->kernel != PLEAT__PROMPT_MMA) PLEAT_TRY(pleat__prompt_has_wgmma(&by_wgmma, err));
     PLEAT_FAIL_IF(prompt->kernel == PLEAT__PROMPT_WGMMA && !by_wgmma, err, PLEAT_E_DEVICE, PLEAT_NOWHERE,
                   "prompt attention: this GPU, or this build, has no wgmma");
     pleat__prompt_args args = {*prompt, prompt->scale * LOG2_E, static_cast<float *>(prompt->workspace), 1, 0, {0, 0}};

@@ -12,8 +12,9 @@
  *     Error against float64 on the same inputs, relative in norm: out and received <= 1e-3.
  *  3. Every sum has one order that depends on the sizes and the kernel alone: the same bytes on every run.  No atomics.
  *  4. Launchers neither allocate nor wait; they can be captured in a graph.
- *  5. A chunk is one prompt that goes on: n_past keys stand before its first query, and every query sees them all.  It
- *     goes by mma.sync, and what it receives is not known.
+ *  5. A chunk is one prompt that goes on: n_past keys stand before its first query, and every query sees them all.  A
+ *     query has the bits that it has where the whole prompt is one: both go over keys in the same tiles.  What a chunk
+ *     receives is not known.
  *
  * Two ways, which differ in last bits: mma.sync, for every GPU from sm_80 on, and wgmma with bulk tensor copies for
  * Hopper.

@@ -12,7 +12,8 @@
  *     s = q.K[j]      ─ start ────────── wait ── p' = 2^(s..) ──────────┐
  *     o += p V[j+1]   ───── start ─────────────────────────── wait ── o *= shrink, p = p'
  *
- * and the two warpgroups start products in turns.  After FlashAttention-3 (Shah et al. 2024, sections 3.1 and 3.2).
+ * and the two warpgroups start products in turns.  A chunk's blocks stand where a whole prompt's would: rows of the first
+ * that are before the chunk are zeros, and are not written.  After FlashAttention-3 (Shah et al. 2024, sections 3.1 and 3.2).
  */
 #include "attn/cuda/prompt_wgmma.cuh"
 
@@ -27,7 +28,8 @@ typedef struct attend_barriers {
 typedef struct attend_place {
     prompt_seq seq;
     uint32_t head;     /* query head */
-    uint32_t first;    /* query */
+    uint32_t first;    /* query's key: a multiple of TILE_ROWS */
+    uint32_t n_past;   /* keys before the prompt's first query */
     uint32_t n_tiles;  /* of keys, the diagonal's included */
     uint32_t q_tile;   /* shared addresses */
     uint32_t kv_tiles; /* [stage] K, V */
@@ -53,7 +55,7 @@ static __device__ inline void produce(const attend_place &at, const prompt_maps 
                                       attend_barriers *b) {
     constexpr uint32_t bytes = TILE_ROWS * D * 2;
     barrier_expect(&b->q_full, bytes);
-    copy_tile<D>(at.q_tile, &maps.q, at.head, at.seq.first + at.first, &b->q_full);
+    copy_tile<D>(at.q_tile, &maps.q, at.head, at.seq.first + at.first - at.n_past, &b->q_full); /* below 0: zeros */
     for (uint32_t i = 0; i < at.n_tiles; i++) {
         const uint32_t stage = i % STAGES, parity = (i / STAGES & 1) ^ 1;
         const uint32_t token = at.seq.first + (at.n_tiles - 1 - i) * TILE_ROWS;
@@ -67,12 +69,12 @@ static __device__ inline void produce(const attend_place &at, const prompt_maps 
     }
 }
 
-static __device__ inline bool is_ragged(const attend_place &at) { return at.first + TILE_ROWS > at.seq.n; }
+static __device__ inline bool is_ragged(const attend_place &at) { return at.first + TILE_ROWS > at.n_past + at.seq.n; }
 
 /* One warp: zeros for what the first tile of V holds of the next prompt, as weights of 0 do not stop its NaN. */
 template <int D> static __device__ inline void clear_values(const attend_place &at, attend_barriers *b) {
     constexpr uint32_t panel_bytes = TILE_ROWS * 128;
-    const uint32_t live_bytes = (at.seq.n - at.first) * 128, v_tile = at.kv_tiles + TILE_ROWS * D * 2;
+    const uint32_t live_bytes = (at.n_past + at.seq.n - at.first) * 128, v_tile = at.kv_tiles + TILE_ROWS * D * 2;
     barrier_wait(&b->v_full[0], 0);
 #pragma unroll
     for (uint32_t panel = 0; panel < D / 64; panel++)
@@ -196,7 +198,7 @@ static __device__ inline void consume(attend_rows<D> &r, const attend_place &at,
     settle(r.o);
 }
 
-/* `row` is the thread's first query. */
+/* `row` is the thread's first query's key. */
 template <int D>
 static __device__ inline void store_rows(const pleat__prompt_args &args, const attend_rows<D> &r,
                                          const attend_place &at, uint32_t row) {
@@ -206,7 +208,7 @@ static __device__ inline void store_rows(const pleat__prompt_args &args, const a
         float l = r.l[h];
         l += __shfl_xor_sync(~0u, l, 1);
         l += __shfl_xor_sync(~0u, l, 2);
-        const uint32_t query = row + h * 8;
+        const uint32_t query = row + h * 8 - at.n_past; /* huge: before the chunk */
         if (query >= at.seq.n) continue;
         const uint64_t token = at.seq.first + query;
         const float one = 1 / l;
@@ -242,9 +244,9 @@ static __global__ void __launch_bounds__(WGMMA_THREADS, 1)
     __shared__ attend_barriers barriers;
     const pleat__device_prompt_attn &p = args.p;
     const prompt_turn turn = take_turn(args.turn_heads[0], p.n_kv_heads * p.n_group);
-    attend_place at = {find_seq(p, blockIdx.z), turn.head, 0, 0, 0, 0};
-    at.first = ((p.max_tokens + TILE_ROWS - 1) / TILE_ROWS - 1 - turn.block) * TILE_ROWS;
-    if (at.first >= at.seq.n) return;
+    attend_place at = {find_seq(p, blockIdx.z), turn.head, 0, p.n_past, 0, 0, 0};
+    at.first = ((p.n_past + p.max_tokens + TILE_ROWS - 1) / TILE_ROWS - 1 - turn.block) * TILE_ROWS;
+    if (at.first >= p.n_past + at.seq.n) return;
     at.n_tiles = at.first / TILE_ROWS + 1;
     at.q_tile = (pleat__shared_address(shared) + 1023) & ~1023u;
     at.kv_tiles = at.q_tile + TILE_ROWS * D * 2;
@@ -273,7 +275,8 @@ static pleat_status launch(const pleat__prompt_args *args, const prompt_maps *ma
     PLEAT_CUDA_TRY(cudaFuncSetAttribute(attend_wgmma<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
                    "prompt attention's shared memory", err);
     const pleat__device_prompt_attn *p = &args->p;
-    const dim3 grid(p->n_kv_heads * p->n_group * ((p->max_tokens + TILE_ROWS - 1) / TILE_ROWS), 1, p->n_seqs);
+    const uint32_t n_blocks = (p->n_past + p->max_tokens + TILE_ROWS - 1) / TILE_ROWS - p->n_past / TILE_ROWS;
+    const dim3 grid(p->n_kv_heads * p->n_group * n_blocks, 1, p->n_seqs);
     attend_wgmma<D><<<grid, WGMMA_THREADS, bytes, pleat__cuda_stream(stream)>>>(*args, *maps);
     return PLEAT_CUDA_LAUNCHED("prompt attention", err);
 }

@@ -229,8 +229,8 @@ typedef CUresult (*encode_fn)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, vo
                               CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
 static bool encode(encode_fn fn, CUtensorMap *map, const uint16_t *data, const pleat__device_prompt_attn *p,
-                   uint32_t n_heads, uint32_t stride) {
-    const cuuint64_t sizes[3] = {p->head_dim, n_heads, p->n_tokens};
+                   uint32_t n_tokens, uint32_t n_heads, uint32_t stride) {
+    const cuuint64_t sizes[3] = {p->head_dim, n_heads, n_tokens};
     const cuuint64_t strides[2] = {(cuuint64_t)p->head_dim * 2, (cuuint64_t)stride * 2};
     const cuuint32_t box[3] = {64, 1, TILE_ROWS}, steps[3] = {1, 1, 1};
     return fn(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 3, const_cast<uint16_t *>(data), sizes, strides, box, steps,
@@ -246,10 +246,10 @@ extern "C" pleat_status pleat__prompt_maps(const pleat__device_prompt_attn *p, p
     PLEAT_FAIL_IF(found != cudaDriverEntryPointSuccess || !fn, err, PLEAT_E_DEVICE, PLEAT_NOWHERE,
                   "the driver has no tensor maps");
     const encode_fn make = reinterpret_cast<encode_fn>(fn);
-    const uint32_t n_heads = p->n_kv_heads * p->n_group;
-    PLEAT_FAIL_IF(!encode(make, &maps->q, p->q, p, n_heads, p->q_stride) ||
-                      !encode(make, &maps->k, p->k, p, p->n_kv_heads, p->kv_stride) ||
-                      !encode(make, &maps->v, p->v, p, p->n_kv_heads, p->kv_stride),
+    const uint32_t n_heads = p->n_kv_heads * p->n_group, n_keys = p->n_past + p->n_tokens;
+    PLEAT_FAIL_IF(!encode(make, &maps->q, p->q, p, p->n_tokens, n_heads, p->q_stride) ||
+                      !encode(make, &maps->k, p->k, p, n_keys, p->n_kv_heads, p->kv_stride) ||
+                      !encode(make, &maps->v, p->v, p, n_keys, p->n_kv_heads, p->kv_stride),
                   err, PLEAT_E_DEVICE, PLEAT_NOWHERE, "the driver refuses a prompt's tensor map");
     return PLEAT_OK;
 }

@@ -9,7 +9,8 @@
  * Decode cuts a lane at every so many slots of its own, by what a lane may hold at most.  Each piece is a block's, and
  * pieces are merged in their order: so a lane's bits depend on that lane alone, whatever the batch.  In a lane with a
  * window all slots are seen: it is a ring (cache/cuda/wide.cu).  A chunk's query i stands at n_past + i and sees the
- * keys up to itself, with a window the newest so many of them.
+ * keys up to itself, with a window the newest so many of them.  It has the same bits for every n_past that differs by
+ * whole PLEAT__WIDE_KEYS: keys that no window holds may be left out so.
  *
  * Logits and all sums are f32.  In prompts weights meet values as f16, by mma.sync.  Launchers neither allocate nor
  * wait; they can be recorded in a graph.
@@ -25,6 +26,7 @@ extern "C" {
 #endif
 
 #define PLEAT__WIDE_GROUP 16u
+#define PLEAT__WIDE_KEYS 32u /* that a prompt's queries meet at a time */
 #define PLEAT__WIDE_HEAD_DIM 256u
 
 /* All pointers are device memory. */

@@ -10,7 +10,7 @@
 #include "attn/cuda/wide.h"
 
 #define ROWS 64u
-#define KEYS 32u
+#define KEYS PLEAT__WIDE_KEYS
 #define THREADS 128u
 #define WARP_ROWS 16u
 #define LOG2_E 1.44269504088896341f

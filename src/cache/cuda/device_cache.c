@@ -243,6 +243,21 @@ pleat_status pleat_device_cache_chunk_begin(pleat_device_cache *c, uint32_t seq_
     return PLEAT_OK;
 }
 
+/* What the layer's window holds of the tokens before a chunk, into chunk_rows; *n_past: rows there.  The first stand for
+ * tokens that no query sees, so that keys are met in the tiles of a whole prompt; they are zeros, as weights of 0 do not
+ * stop a NaN. */
+static pleat_status gather_wide(const pleat_device_cache *c, const pleat__device_prompt *chunk, uint32_t *n_past,
+                                pleat__device_stream stream, pleat_error *err) {
+    const uint32_t window = pleat__device_window(c, chunk->layer), width = c->opt.n_kv_heads * c->opt.head_dim;
+    const uint32_t first = window && window < chunk->n_past ? chunk->n_past - window : 0;
+    const uint32_t n_unseen = first % PLEAT__WIDE_KEYS;
+    const uint64_t unseen = (uint64_t)n_unseen * width;
+    for (int i = 0; i < 2; i++) PLEAT_TRY(pleat__device_fill(c->chunk_rows[i], 0, unseen * 2, stream, err));
+    *n_past = chunk->n_past - first + n_unseen;
+    return pleat__device_wide_gather(&c->lanes, chunk, first, c->chunk_rows[0] + unseen, c->chunk_rows[1] + unseen,
+                                     stream, err);
+}
+
 pleat_status pleat_device_cache_chunk_attend(pleat_device_cache *c, uint32_t layer, const void *q, const void *k,
                                              const void *v, void *out, void *stream, pleat_error *err) {
     PLEAT_TRY(check_seq(c, 0, err));
@@ -252,17 +267,15 @@ pleat_status pleat_device_cache_chunk_attend(pleat_device_cache *c, uint32_t lay
     const pleat__device_stream s = pleat__device_stream_of(stream);
     const pleat__device_prompt chunk = {c->prompt_seq, layer, c->prompt_tokens, c->prompt_past, k, v, NULL};
     const uint32_t width = c->opt.n_kv_heads * c->opt.head_dim;
-    const uint32_t window = pleat__device_window(c, layer);
-    const uint32_t n_seen = window ? pleat__min_u32(window, c->prompt_past) : c->prompt_past; /* of those before */
-    const uint64_t past = (uint64_t)n_seen * width, own_bytes = (uint64_t)c->prompt_tokens * width * 2;
+    const uint64_t own_bytes = (uint64_t)c->prompt_tokens * width * 2;
+    uint32_t n_past = c->prompt_past;
     if (c->is_wide)
-        PLEAT_TRY(pleat__device_wide_gather(&c->lanes, &chunk, c->prompt_past - n_seen, c->chunk_rows[0],
-                                            c->chunk_rows[1], s, err));
+        PLEAT_TRY(gather_wide(c, &chunk, &n_past, s, err));
     else
         PLEAT_TRY(pleat__device_lanes_gather(&c->lanes, &chunk, c->chunk_rows[0], c->chunk_rows[1], s, err));
-    PLEAT_TRY(pleat__device_copy(c->chunk_rows[0] + past, k, own_bytes, s, err));
-    PLEAT_TRY(pleat__device_copy(c->chunk_rows[1] + past, v, own_bytes, s, err));
-    if (c->is_wide) return attend_wide(c, layer, q, c->chunk_rows[0], c->chunk_rows[1], out, n_seen, s, err);
+    PLEAT_TRY(pleat__device_copy(c->chunk_rows[0] + (uint64_t)n_past * width, k, own_bytes, s, err));
+    PLEAT_TRY(pleat__device_copy(c->chunk_rows[1] + (uint64_t)n_past * width, v, own_bytes, s, err));
+    if (c->is_wide) return attend_wide(c, layer, q, c->chunk_rows[0], c->chunk_rows[1], out, n_past, s, err);
     const pleat__device_prompt_attn attn = attn_of(c, q, c->chunk_rows[0], c->chunk_rows[1], out);
     return pleat__device_prompt_attn_run(&attn, s, err);
 }

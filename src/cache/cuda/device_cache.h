@@ -53,7 +53,8 @@ struct pleat_device_cache {
     float *prompt_lse2;               /* [min(max_tokens, PLEAT_DEVICE_PROMPT_TOKENS)][n_q_heads] of a prompt's layer */
     void *prompt_workspace;           /* PLEAT__PROMPT_WORKSPACE_MAX */
     void *wide_workspace;             /* pleat__device_wide_bytes(), where is_wide; nothing else of attention's then */
-    uint16_t *chunk_rows[2]; /* [max_tokens][n_kv_heads][head_dim] keys, values of one layer; uniform formats */
+    uint16_t *chunk_rows[2]; /* [max_tokens + PLEAT__WIDE_KEYS][n_kv_heads][head_dim] keys, values of one layer; uniform
+                              * formats */
     uint32_t *seq_idxs;      /* [max_seqs] the batch, in device memory */
 
     void *memory[3]; /* pages, tables, workspace */

@@ -201,7 +201,7 @@ static void carve_tables(pleat_device_cache *c, pleat__arena *arena) {
 static void carve_chunk(pleat_device_cache *c, pleat__arena *arena) {
     const uint64_t chunk_width = c->lanes.policy.is_leankv ? 0 : (uint64_t)c->opt.n_kv_heads * c->opt.head_dim;
     for (int i = 0; i < 2; i++)
-        c->chunk_rows[i] = take(arena, c->opt.max_tokens * chunk_width, sizeof *c->chunk_rows[i]);
+        c->chunk_rows[i] = take(arena, (c->opt.max_tokens + PLEAT__WIDE_KEYS) * chunk_width, sizeof *c->chunk_rows[i]);
 }
 
 static void carve_workspace(pleat_device_cache *c, pleat__arena *arena) {

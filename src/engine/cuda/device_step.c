@@ -17,8 +17,10 @@
 #include "engine/cuda/engine_device.h"
 
 /* Tokens of an item that follows, from which on it is read as a chunk: a pass takes as long as a few single tokens.  Such
- * a chunk sees itself exactly, where single tokens see each other as stored. */
+ * a chunk sees itself exactly, where single tokens see each other as stored.  Where bits are fixed all of two are, as
+ * they would be in a prompt. */
 #define LEAST_CHUNK 8u
+#define LEAST_FIXED_CHUNK 2u
 
 typedef enum item_kind { PROMPT, SINGLE, FOLLOWS } item_kind;
 
@@ -237,7 +239,8 @@ static pleat_status run_singles(const step *s) {
 /* An item of a sequence that is not empty. */
 static pleat_status run_follower(const step *s, uint32_t i) {
     const pleat_engine_item *item = &s->items[i];
-    if (s->e->device->is_uniform && item->n_tokens >= LEAST_CHUNK) return run_prompt(s, i);
+    const uint32_t least = s->e->opt.fixed_splits ? LEAST_FIXED_CHUNK : LEAST_CHUNK;
+    if (s->e->device->is_uniform && item->n_tokens >= least) return run_prompt(s, i);
     const uint32_t first = item->n_tokens - item->n_logits;
     for (uint32_t t = 0; t < item->n_tokens; t++) {
         set_row(s, 0, item, t);

@@ -93,14 +93,21 @@ static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
     return PLEAT_OK;
 }
 
+static pleat__device_forward_options forward_options(const pleat_engine *e) {
+    return (pleat__device_forward_options){.max_rows = e->opt.chunk_tokens,
+                                           .max_items = e->opt.max_items,
+                                           .has_scores = e->opt.spec.policy == PLEAT_POLICY_LEANKV,
+                                           .is_fixed = e->opt.fixed_splits != 0};
+}
+
 /* Say with numbers what does not fit, before anything is sent. */
 static pleat_status check_memory(const pleat_engine *e, pleat_error *err) {
     pleat_device_info info;
     uint64_t weights;
-    const bool has_scores = e->opt.spec.policy == PLEAT_POLICY_LEANKV;
+    const pleat__device_forward_options forward = forward_options(e);
     PLEAT_TRY(pleat__device_weights_bytes(e->model, e->opt.max_tokens, &e->al, &weights, err));
     PLEAT_TRY(pleat_device_get_info(e->opt.first_device, &info, err));
-    const uint64_t work = pleat__device_forward_bytes(e->model, e->opt.chunk_tokens, e->opt.max_items, has_scores);
+    const uint64_t work = pleat__device_forward_bytes(e->model, &forward);
     PLEAT_FAIL_IF(weights + work > info.free_bytes, err, PLEAT_E_MEMORY, PLEAT_NOWHERE,
                   "engine: weights take %llu bytes of the GPU's memory and steps %llu, and %llu of %llu are free",
                   (unsigned long long)weights, (unsigned long long)work, (unsigned long long)info.free_bytes,
@@ -117,8 +124,8 @@ static pleat_status device_create(pleat_engine *e, pleat_error *err) {
     PLEAT_TRY(pleat__device_stream_create(&d->stream, err));
     PLEAT_TRY(create_cache(e, err));
     PLEAT_TRY(pleat__device_weights_create(e->model, e->opt.max_tokens, e->opt.workers, &e->al, &d->weights, err));
-    return pleat__device_forward_create(d->weights, e->opt.chunk_tokens, e->opt.max_items,
-                                        e->opt.spec.policy == PLEAT_POLICY_LEANKV, &e->al, &d->forward, err);
+    const pleat__device_forward_options forward = forward_options(e);
+    return pleat__device_forward_create(d->weights, &forward, &e->al, &d->forward, err);
 }
 
 /* ---- sequences --------------------------------------------------------------------------------------- */

@@ -9,7 +9,8 @@
  * attention runs for the rows alone whose logits are wanted.
  *
  * Matrices of F16 go by cuBLASLt in prompts and steps of PLEAT__GEMM_FROM rows and more.  Of prompts of PLEAT__GEMM_LEAST
- * tokens all others do too: a layer's are taken out of their tiles once, before its blocks.
+ * tokens all others do too: a layer's are taken out of their tiles once, before its blocks.  Where bits are fixed it is
+ * all prompts, and no step.
  */
 #include "model/cuda/forward.h"
 
@@ -28,6 +29,7 @@ struct pleat__device_forward {
     const pleat__device_weights *weights;
     const pleat_model *model;
     uint32_t max_rows, max_items;
+    bool has_scores, is_fixed;
     uint32_t n_q, n_kv;       /* widths of q, and of k and v */
     pleat__device_gemm *gemm; /* NULL: nothing has rows enough, or there is no library */
 
@@ -72,7 +74,7 @@ static void *carve(carver *c, uint64_t n, uint64_t bytes) {
 static uint32_t logit_rows(uint32_t max_items) { return pleat__max_u32(PLEAT__LOGIT_ROWS, max_items); }
 
 static bool wants_gemm(const pleat__device_forward *fw) {
-    return fw->max_rows >= PLEAT__GEMM_FROM && pleat__device_gemm_exists();
+    return (fw->is_fixed || fw->max_rows >= PLEAT__GEMM_FROM) && pleat__device_gemm_exists();
 }
 
 static bool is_plain(const pleat__device_matrix *m) { return m->tiles.format == PLEAT__TILE_F16; }
@@ -96,7 +98,7 @@ static uint64_t plain_bytes(const pleat_model *m) {
 
 static void carve_gemm(pleat__device_forward *fw, uint64_t block, carver *c) {
     if (!wants_gemm(fw)) return;
-    fw->plain = carve(c, fw->max_rows < PLEAT__GEMM_LEAST ? 0 : plain_bytes(fw->model), 1);
+    fw->plain = carve(c, fw->is_fixed || fw->max_rows >= PLEAT__GEMM_LEAST ? plain_bytes(fw->model) : 0, 1);
     fw->pairs = carve(c, block * 2 * fw->model->info.n_ff, sizeof(uint16_t));
     fw->gemm_work = carve(c, PLEAT__GEMM_WORK_BYTES, 1);
 }
@@ -107,7 +109,7 @@ static bool has_post_norms(const pleat_model *m) {
     return has;
 }
 
-static void carve_device(pleat__device_forward *fw, bool has_scores, carver *c) {
+static void carve_device(pleat__device_forward *fw, carver *c) {
     const pleat_model_info *info = &fw->model->info;
     const uint64_t rows = fw->max_rows, block = pleat__min_u32(fw->max_rows, BLOCK_ROWS);
     fw->x = carve(c, rows * info->n_embd, sizeof(float));
@@ -122,7 +124,7 @@ static void carve_device(pleat__device_forward *fw, bool has_scores, carver *c) 
     fw->branch = carve(c, has_post_norms(fw->model) ? block * info->n_embd : 0, sizeof(float));
     fw->h = carve(c, block * info->n_ff, sizeof(uint16_t));
     fw->logits = carve(c, (uint64_t)logit_rows(fw->max_items) * info->n_vocab, sizeof(float));
-    fw->received = has_scores ? carve(c, rows * info->n_kv_heads, sizeof(float)) : NULL;
+    fw->received = fw->has_scores ? carve(c, rows * info->n_kv_heads, sizeof(float)) : NULL;
     fw->tokens = carve(c, rows, sizeof(int32_t));
     fw->positions = carve(c, fw->max_items, sizeof(uint32_t));
     fw->greedy = carve(c, fw->max_items, sizeof(uint32_t));
@@ -135,29 +137,31 @@ static void carve_host(pleat__device_forward *fw, carver *c) {
     fw->host_greedy = carve(c, fw->max_items, sizeof(uint32_t));
 }
 
-static pleat__device_forward empty_for(const pleat_model *model, uint32_t max_rows, uint32_t max_items) {
+static pleat__device_forward empty_for(const pleat_model *model, const pleat__device_forward_options *opt) {
     return (pleat__device_forward){.model = model,
-                                   .max_rows = pleat__max_u32(max_rows, max_items),
-                                   .max_items = max_items,
+                                   .max_rows = pleat__max_u32(opt->max_rows, opt->max_items),
+                                   .max_items = opt->max_items,
+                                   .has_scores = opt->has_scores,
+                                   .is_fixed = opt->is_fixed,
                                    .n_q = model->info.n_q_heads * model->info.head_dim,
                                    .n_kv = model->info.n_kv_heads * model->info.head_dim};
 }
 
-uint64_t pleat__device_forward_bytes(const pleat_model *model, uint32_t max_rows, uint32_t max_items, bool has_scores) {
-    pleat__device_forward fw = empty_for(model, max_rows, max_items);
+uint64_t pleat__device_forward_bytes(const pleat_model *model, const pleat__device_forward_options *opt) {
+    pleat__device_forward fw = empty_for(model, opt);
     carver c = {NULL, 0};
-    carve_device(&fw, has_scores, &c);
+    carve_device(&fw, &c);
     return c.used_bytes;
 }
 
-static pleat_status take_memory(pleat__device_forward *fw, bool has_scores, pleat_error *err) {
+static pleat_status take_memory(pleat__device_forward *fw, pleat_error *err) {
     carver c = {NULL, 0};
     void *p = NULL;
-    carve_device(fw, has_scores, &c);
+    carve_device(fw, &c);
     PLEAT_TRY(pleat__device_alloc(c.used_bytes, &p, err));
     fw->memory = p;
     c = (carver){fw->memory, 0};
-    carve_device(fw, has_scores, &c);
+    carve_device(fw, &c);
     c = (carver){NULL, 0};
     carve_host(fw, &c);
     PLEAT_TRY(pleat__device_alloc_host(c.used_bytes, &p, err));
@@ -166,15 +170,15 @@ static pleat_status take_memory(pleat__device_forward *fw, bool has_scores, plea
     return PLEAT_OK;
 }
 
-pleat_status pleat__device_forward_create(const pleat__device_weights *weights, uint32_t max_rows, uint32_t max_items,
-                                          bool has_scores, const pleat_allocator *al, pleat__device_forward **out,
-                                          pleat_error *err) {
+pleat_status pleat__device_forward_create(const pleat__device_weights *weights,
+                                          const pleat__device_forward_options *opt, const pleat_allocator *al,
+                                          pleat__device_forward **out, pleat_error *err) {
     pleat__device_forward *fw = pleat__alloc(al, 1, sizeof *fw);
     PLEAT_FAIL_IF(!fw, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "forward pass: out of memory");
-    *fw = empty_for(weights->model, max_rows, max_items);
+    *fw = empty_for(weights->model, opt);
     fw->al = *al;
     fw->weights = weights;
-    pleat_status status = take_memory(fw, has_scores, err);
+    pleat_status status = take_memory(fw, err);
     if (status == PLEAT_OK && wants_gemm(fw)) status = pleat__device_gemm_create(al, &fw->gemm, err);
     if (status != PLEAT_OK) {
         pleat__device_forward_destroy(&fw);
@@ -226,8 +230,12 @@ typedef struct rows {
     uint32_t from, n;
 } rows;
 
-/* Of a step or a prompt of n rows. */
-static uint32_t rows_class(const pleat__device_forward *fw, uint32_t n) {
+static uint32_t class_of_step(const pleat__device_forward *fw, uint32_t n) {
+    return fw->gemm && !fw->is_fixed && n >= PLEAT__GEMM_FROM ? pleat__gemm_class(n) : 0;
+}
+
+static uint32_t class_of_prompt(const pleat__device_forward *fw, uint32_t n) {
+    if (fw->gemm && fw->is_fixed) return PLEAT__GEMM_ROWS;
     return fw->gemm && n >= PLEAT__GEMM_FROM ? pleat__gemm_class(n) : 0;
 }
 
@@ -366,7 +374,7 @@ static pleat_status step_layer(const launches *l, uint32_t layer_idx, rows r) {
 
 pleat_status pleat__device_forward_step(pleat__device_forward *fw, pleat_device_cache *cache, uint32_t n,
                                         pleat__device_stream stream, pleat_error *err) {
-    const launches l = {fw, cache, stream, err, NULL, 0, rows_class(fw, n)};
+    const launches l = {fw, cache, stream, err, NULL, 0, class_of_step(fw, n)};
     const rows r = {0, n};
     const pleat_model *m = fw->model;
     PLEAT_TRY(pleat__device_copy(fw->tokens, fw->host_tokens, n * sizeof *fw->tokens, stream, err));
@@ -419,8 +427,8 @@ static pleat_status prompt_layer(const launches *all, uint32_t layer_idx, uint32
     plain_layer plain = {.o = NULL};
     launches here = *all;
     const launches *l = &here;
-    here.rows_class = rows_class(fw, n_tokens);
-    if (fw->gemm && n_tokens >= PLEAT__GEMM_LEAST) {
+    here.rows_class = class_of_prompt(fw, n_tokens);
+    if (fw->gemm && (fw->is_fixed || n_tokens >= PLEAT__GEMM_LEAST)) {
         PLEAT_TRY(make_plain_layer(all, layer, &plain));
         here.plain = &plain;
     }

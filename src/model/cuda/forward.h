@@ -15,7 +15,8 @@
  * Where cuBLASLt is found (model/cuda/gemm.h), products of a prompt of PLEAT__GEMM_LEAST tokens or more are its, and with
  * matrices of F16 those of any prompt or step of PLEAT__GEMM_FROM rows and more; but never the logits of a prompt.  So what
  * a token's logits are may depend, in last bits, on the class of its prompt's length, and of its step's size
- * (pleat__gemm_class()).
+ * (pleat__gemm_class()).  With is_fixed it does not: steps go by mul.h's kernels, and all products of all prompts by
+ * cuBLASLt in one class.  Then a prompt's token has the same bits whatever part of the prompt is read with it.
  */
 #ifndef PLEAT_MODEL_CUDA_FORWARD_H
 #define PLEAT_MODEL_CUDA_FORWARD_H
@@ -32,16 +33,21 @@ typedef struct pleat__device_forward pleat__device_forward;
  * that takes as long as mul.h's kernels take for 100 tokens or so. */
 #define PLEAT__GEMM_LEAST 256u
 
-/* All device memory is taken here, beside the weights'.
- *   max_rows    most tokens of a prompt, and of a step
- *   max_items   most sequences of a step */
-pleat_status pleat__device_forward_create(const pleat__device_weights *weights, uint32_t max_rows, uint32_t max_items,
-                                          bool has_scores, const pleat_allocator *al, pleat__device_forward **out,
-                                          pleat_error *err);
+typedef struct pleat__device_forward_options {
+    uint32_t max_rows;  /* most tokens of a prompt, and of a step */
+    uint32_t max_items; /* most sequences of a step */
+    bool has_scores;    /* prompts tell the cache what tokens receive */
+    bool is_fixed;      /* see above */
+} pleat__device_forward_options;
+
+/* All device memory is taken here, beside the weights'. */
+pleat_status pleat__device_forward_create(const pleat__device_weights *weights,
+                                          const pleat__device_forward_options *opt, const pleat_allocator *al,
+                                          pleat__device_forward **out, pleat_error *err);
 void pleat__device_forward_destroy(pleat__device_forward **fw);
 
 /* Bytes of device memory that create takes. */
-uint64_t pleat__device_forward_bytes(const pleat_model *model, uint32_t max_rows, uint32_t max_items, bool has_scores);
+uint64_t pleat__device_forward_bytes(const pleat_model *model, const pleat__device_forward_options *opt);
 
 /* The next step's tokens and positions: [max_items] each, memory of the host that a step reads when it runs. */
 int32_t *pleat__device_forward_tokens(pleat__device_forward *fw);

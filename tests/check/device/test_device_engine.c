@@ -352,8 +352,59 @@ static void company_changes_no_bit(void) {
     text_free(&t);
 }
 
+/* A prompt of N_PARTED tokens in parts of `each` and a last one of two and more, or whole where that is 0; then PART_STEPS
+ * single tokens.  Logits of the prompt's last two and of all steps. */
+enum { N_PARTED = 700, PART_STEPS = 3, PART_ROWS = 2 + PART_STEPS };
+
+static void read_in_parts(const text *t, pleat_engine *e, uint32_t each, float *logits) {
+    const size_t n_vocab = t->info.n_vocab;
+    pleat_error err = {0};
+    pleat_seq seq;
+    CHECK_STATUS(pleat_engine_open(e, N_PARTED + PART_STEPS, &seq), PLEAT_OK);
+    for (uint32_t at = 0, n; at < N_PARTED; at += n) {
+        n = N_PARTED - at < each + 2 || each == 0 ? N_PARTED - at : each;
+        const pleat_engine_item item = {
+            .seq = seq, .tokens = t->tokens + at, .n_tokens = n, .n_logits = 2, .logits = logits};
+        const pleat_status status = pleat_engine_step(e, &item, 1, &err);
+        check_context("parts of %u, %u behind %u: %s", each, n, at, err.text);
+        if (!CHECK_STATUS(status, PLEAT_OK)) break;
+    }
+    for (uint32_t i = 0; i < PART_STEPS; i++)
+        CHECK_STATUS(step_one(e, seq, t->tokens + N_PARTED + i, 1, logits + (2 + i) * n_vocab, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_close(e, seq), PLEAT_OK);
+}
+
+/* In f16 parts see what the whole prompt sees.  In other formats a part sees what is stored of those before it, as on the
+ * CPU, and its bits are not the whole's. */
+static void check_parts(const text *t) {
+    static const uint32_t parts[] = {2, 3, 7, 8, 16, 17, 33, 100, 128, 255, 256, 349, 500, 697};
+    pleat_engine_options opt = engine_options_of("f16");
+    opt.max_tokens = opt.chunk_tokens = opt.step_tokens = 1024;
+    opt.max_seqs = opt.devices = 1;
+    opt.fixed_splits = 1;
+    pleat_engine *e = engine_made(t->model, &opt);
+    const size_t n = (size_t)PART_ROWS * t->info.n_vocab;
+    float *whole = malloc(n * sizeof *whole), *parted = malloc(n * sizeof *parted);
+    if (e) read_in_parts(t, e, 0, whole);
+    for (size_t i = 0; e && i < CHECK_COUNT(parts); i++) {
+        read_in_parts(t, e, parts[i], parted);
+        check_context("parts of %u", parts[i]);
+        CHECK_EQ_MEM(parted, whole, n * sizeof *whole);
+    }
+    pleat_engine_destroy(&e);
+    free(whole);
+    free(parted);
+}
+
+static void parts_change_no_bit(void) {
+    CHECK_DEVICE();
+    text t = text_new();
+    check_parts(&t);
+    text_free(&t);
+}
+
 /* Weights of F16, whose products with the rows of such a step are cuBLASLt's, where it is found. */
-static void f16_weights_in_company_and_as_on_the_cpu(void) {
+static void f16_weights_answer_so_too(void) {
     CHECK_DEVICE();
     text t = text_new();
     halved h;
@@ -363,6 +414,8 @@ static void f16_weights_in_company_and_as_on_the_cpu(void) {
     const distances d = measure(&t, "f16");
     CHECK(d.between.n > 0 && d.between.kld_sum / d.between.n <= 1e-4);
     check_others(&d.between);
+    check_bits_in_company(&t, "k8v4");
+    check_parts(&t);
     text_free(&t);
     while (h.n > 0) free(h.of[--h.n]);
 }
@@ -566,7 +619,8 @@ int main(int argc, char **argv) {
         {"leankv is as near f16 as on the cpu", leankv_is_as_near_as_the_cpu},
         {"company changes no answer", company_changes_no_answer},
         {"by fixed splits company changes no bit", company_changes_no_bit},
-        {"f16 weights answer in company and as on the cpu", f16_weights_in_company_and_as_on_the_cpu},
+        {"parts of a prompt change no bit", parts_change_no_bit},
+        {"f16 weights answer so too", f16_weights_answer_so_too},
         {"later tokens are read", later_tokens_are_read},
         {"later turns are as on the cpu", later_turns_are_as_on_the_cpu},
         {"forks go their own ways", forks_go_their_own_ways},

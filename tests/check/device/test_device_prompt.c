@@ -333,6 +333,54 @@ static void test_sum(void) {
     rig_free(&r);
 }
 
+/* A chunk's queries, from n_past on, have the bits that they have in the whole prompt. */
+static void check_chunk(rig *r, pleat__device_prompt_kernel kernel, uint32_t n_past) {
+    const pleat__device_prompt_attn whole = r->p;
+    const uint64_t out_at = (uint64_t)n_past * whole.out_stride * 2,
+                   lse2_at = (uint64_t)n_past * r->s.n_kv_heads * r->s.n_group * 4;
+    tensor *written[] = {&r->out, &r->lse2};
+    void *before[2];
+    for (size_t i = 0; i < 2; i++) {
+        before[i] = malloc(written[i]->bytes);
+        memcpy(before[i], written[i]->host, written[i]->bytes);
+        CHECK_STATUS(pleat__device_fill(written[i]->device, CANARY, written[i]->bytes, default_stream, NULL), PLEAT_OK);
+    }
+    r->p.q += (uint64_t)n_past * whole.q_stride;
+    r->p.out = (uint8_t *)whole.out + out_at;
+    r->p.lse2 += lse2_at / 4;
+    r->p.n_past = n_past;
+    r->p.n_tokens = r->p.max_tokens = whole.n_tokens - n_past;
+    r->p.received = NULL;
+    r->p.kernel = kernel;
+    CHECK_STATUS(pleat__device_prompt_attn_run(&r->p, default_stream, NULL), PLEAT_OK);
+    for (size_t i = 0; i < 2; i++) tensor_fetch(written[i]);
+    check_context("way %d, %u tokens behind %u", (int)kernel, r->p.n_tokens, n_past);
+    CHECK(gaps_are_whole(r));
+    CHECK_EQ_MEM((uint8_t *)r->out.host + out_at, (uint8_t *)before[0] + out_at, r->out.bytes - out_at);
+    CHECK_EQ_MEM((uint8_t *)r->lse2.host + lse2_at, (uint8_t *)before[1] + lse2_at, r->lse2.bytes - lse2_at);
+    for (uint64_t i = 0; i < lse2_at; i++) /* nothing before the chunk is written */
+        if (!CHECK(((uint8_t *)r->lse2.host)[i] == CANARY)) break;
+    for (size_t i = 0; i < 2; i++) {
+        memcpy(written[i]->host, before[i], written[i]->bytes);
+        free(before[i]);
+    }
+    r->p = whole;
+}
+
+static void test_chunks(void) {
+    CHECK_DEVICE();
+    static const uint32_t pasts[] = {1, 17, 63, 64, 127, 128, 129, 200, 256, 300, 383, 384};
+    for (uint32_t d = 64; d <= 128; d += 64)
+        for (int kernel = PLEAT__PROMPT_MMA; kernel <= PLEAT__PROMPT_WGMMA; kernel++) {
+            rig r;
+            rig_init(&r, &(shape){2, 2, d, 1, {385}, false, 0, 2});
+            for (size_t i = 0;
+                 rig_run(&r, (pleat__device_prompt_kernel)kernel, NULL, default_stream) && i < CHECK_COUNT(pasts); i++)
+                check_chunk(&r, (pleat__device_prompt_kernel)kernel, pasts[i]);
+            rig_free(&r);
+        }
+}
+
 static void test_graph(void) {
     CHECK_DEVICE();
     rig r;
@@ -430,11 +478,17 @@ static void test_failed_launch(void) {
 }
 
 static const check_test tests[] = {
-    {"lengths", test_lengths},     {"groups", test_groups},
-    {"several", test_several},     {"fills", test_fills},
-    {"long", test_long},           {"sum", test_sum},
-    {"graph", test_graph},         {"neighbours", test_neighbours},
-    {"arguments", test_arguments}, {"failed_launch", test_failed_launch},
+    {"lengths", test_lengths},
+    {"groups", test_groups},
+    {"several", test_several},
+    {"fills", test_fills},
+    {"long", test_long},
+    {"sum", test_sum},
+    {"chunks", test_chunks},
+    {"graph", test_graph},
+    {"neighbours", test_neighbours},
+    {"arguments", test_arguments},
+    {"failed_launch", test_failed_launch},
 };
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

@@ -326,12 +326,13 @@ static void tiny_free(tiny *t) {
     while (t->n > 0) free(t->of[--t->n]);
 }
 
-static pleat_engine *engine_on(const tiny *t, const char *spec, uint32_t devices) {
+static pleat_engine *engine_on(const tiny *t, const char *spec, uint32_t devices, int fixed_splits) {
     pleat_engine_options opt = engine_options_of(spec);
     opt.max_seqs = opt.max_items = 4;
     opt.max_tokens = opt.chunk_tokens = 120;
     opt.step_tokens = 480;
     opt.devices = devices;
+    opt.fixed_splits = fixed_splits;
     return engine_made(t->model, &opt);
 }
 
@@ -395,6 +396,31 @@ static void check_company(pleat_engine *e, pleat_seq seq, const pleat_token *tok
     free(many), free(alone);
 }
 
+/* A prompt of N_ALL tokens whole, and in parts: the same bits. */
+static void check_parts(const tiny *t, const pleat_token *tokens) {
+    static const uint32_t parts[] = {2, 3, 9, 20, 33, 50};
+    const uint32_t n_vocab = t->model->info.n_vocab;
+    const size_t bytes = (size_t)N_ALL * n_vocab * sizeof(float);
+    float *whole = malloc(bytes), *parted = malloc(bytes);
+    pleat_engine *e = engine_on(t, "f16", 1, 1);
+    pleat_seq seq;
+    CHECK_STATUS(pleat_engine_open(e, 120, &seq), PLEAT_OK);
+    step_one(e, seq, tokens, N_ALL, whole);
+    CHECK_STATUS(pleat_engine_close(e, seq), PLEAT_OK);
+    for (size_t i = 0; i < CHECK_COUNT(parts); i++) {
+        CHECK_STATUS(pleat_engine_open(e, 120, &seq), PLEAT_OK);
+        for (uint32_t at = 0, n; at < N_ALL; at += n) {
+            n = N_ALL - at < parts[i] + 2 ? N_ALL - at : parts[i];
+            step_one(e, seq, tokens + at, n, parted + (size_t)at * n_vocab);
+        }
+        check_context("parts of %u", parts[i]);
+        CHECK_EQ_MEM(parted, whole, bytes);
+        CHECK_STATUS(pleat_engine_close(e, seq), PLEAT_OK);
+    }
+    pleat_engine_destroy(&e);
+    free(whole), free(parted);
+}
+
 static void try_model(const tiny *t, const char *name) {
     static const char *const specs[] = {"f16", "k8v4"};
     const uint32_t n_vocab = t->model->info.n_vocab;
@@ -403,7 +429,7 @@ static void try_model(const tiny *t, const char *name) {
     float *exact = malloc(n * sizeof *exact), *cpu = malloc(n * sizeof *cpu), *gpu = malloc(n * sizeof *gpu);
     for (uint32_t i = 0; i < N_ALL; i++) tokens[i] = (pleat_token)check_below(n_vocab);
     for (size_t i = 0; i < CHECK_COUNT(specs); i++) {
-        pleat_engine *engines[2] = {engine_on(t, specs[i], 0), engine_on(t, specs[i], 1)};
+        pleat_engine *engines[2] = {engine_on(t, specs[i], 0, 0), engine_on(t, specs[i], 1, 0)};
         if (!engines[0] || !engines[1]) break;
         pleat_cache_usage usages[2];
         const pleat_seq on_cpu = converse(engines[0], tokens, n_vocab, cpu);
@@ -424,6 +450,7 @@ static void try_model(const tiny *t, const char *name) {
         CHECK(pleat_engine_is_valid(engines[1]));
         for (int e = 0; e < 2; e++) pleat_engine_destroy(&engines[e]);
     }
+    check_parts(t, tokens);
     free(exact), free(cpu), free(gpu);
 }
 

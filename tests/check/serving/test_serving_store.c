@@ -6,7 +6,7 @@
  */
 #include <sys/wait.h>
 
-#include "../store/store_rig.h"
+#include "../store/gate.h"
 #include "serving_rig.h"
 
 enum { PROMPT = 200, STORED = 192, PREDICT = 24 };
@@ -183,6 +183,127 @@ static void test_company(void) {
     }
 }
 
-static const check_test tests[] = {{"matrix", test_matrix}, {"damage", test_damage}, {"company", test_company}};
+/* A disk that hangs.  Steps of who runs are as many as without it; who waits for it waits no longer than the time-out, and
+ * later ones do not wait at all; who is cancelled leaves nothing behind. */
+typedef struct hang_rig {
+    folder f;
+    gate g;
+    pleat_store *store;
+    rig r;
+    outcome alone, other_alone;
+    uint64_t steps_alone; /* of the other request */
+} hang_rig;
+
+static pleat_request other_request(void) { return request_of(text + 600, 1, 60); }
+
+/* Steps until the request has ended. */
+static uint64_t steps_of(pleat_serving *s, const outcome *o) {
+    uint64_t n = 0;
+    for (; o->finish == PLEAT_FINISH_NOT && check_failures() == 0; n++) {
+        CHECK_STATUS(pleat_serving_step(s, NULL), PLEAT_OK);
+        take_events(s);
+    }
+    CHECK(pleat_serving_is_valid(s));
+    return n;
+}
+
+static bool hang_rig_make(hang_rig *h, uint64_t timeout_ns) {
+    *h = (hang_rig){0};
+    const pleat_request other = other_request();
+    if (!load_once() || !folder_make(&h->f)) return false;
+    gate_init(&h->g);
+    h->store = gated_open(&h->f, &h->g, timeout_ns);
+    if (!make(&h->r, "k8v4", h->store)) return false;
+    serve(&h->r, NULL, &h->alone);
+    submit(h->r.serving, &other, &h->other_alone);
+    h->steps_alone = steps_of(h->r.serving, &h->other_alone);
+    pleat_store_flush(h->store);
+    pleat_serving_forget_prefixes(h->r.serving);
+    gate_set(&h->g, true, false);
+    return true;
+}
+
+static void hang_rig_free(hang_rig *h) {
+    gate_set(&h->g, false, false);
+    rig_free(&h->r);
+    pleat_store_close(&h->store);
+    gate_release(&h->g);
+    folder_remove(&h->f);
+}
+
+static uint64_t timeouts(const hang_rig *h) {
+    pleat_store_stats st;
+    pleat_store_get_stats(h->store, &st);
+    return st.misses[PLEAT_STORE_TIMEOUT];
+}
+
+static void test_hang(void) {
+    NEEDS_STORE();
+    hang_rig h;
+    outcome out, twin, other;
+    if (!hang_rig_make(&h, (uint64_t)1 << 62)) return;
+    const pleat_request q = request_of(text, PROMPT, PREDICT), o = other_request();
+    submit(h.r.serving, &q, &out);
+    CHECK_STATUS(pleat_serving_step(h.r.serving, NULL), PLEAT_OK);
+    gate_await(&h.g);
+    submit(h.r.serving, &q, &twin); /* waits for the same */
+    submit(h.r.serving, &o, &other);
+    CHECK_EQ_U64(steps_of(h.r.serving, &other), h.steps_alone);
+    CHECK_EQ_MEM(other.tokens, h.other_alone.tokens, sizeof other.tokens);
+    CHECK_EQ_U64(out.n_tokens + twin.n_tokens, 0);
+    CHECK_EQ_U64(h.store->n_fetches, 1);
+    gate_set(&h.g, false, false);
+    run_to_end(h.r.serving, false);
+    check_hit(&h.r, &out, &h.alone, 1);
+    CHECK_EQ_MEM(twin.tokens, h.alone.tokens, sizeof twin.tokens);
+    CHECK_EQ_U64(twin.stats.n_hit, STORED); /* from memory */
+    hang_rig_free(&h);
+}
+
+static void test_hang_is_left(void) {
+    NEEDS_STORE();
+    hang_rig h;
+    outcome out, other;
+    if (!hang_rig_make(&h, 1000000)) return;
+    const pleat_request o = other_request();
+    serve(&h.r, NULL, &out);
+    check_hit(&h.r, &out, &h.alone, 0);
+    CHECK_EQ_U64(timeouts(&h), 1);
+    pleat_serving_forget_prefixes(h.r.serving);
+    serve(&h.r, NULL, &out);
+    check_hit(&h.r, &out, &h.alone, 0);
+    CHECK_EQ_U64(timeouts(&h), 2);
+    submit(h.r.serving, &o, &other);
+    CHECK_EQ_U64(steps_of(h.r.serving, &other), h.steps_alone);
+    hang_rig_free(&h);
+}
+
+static void test_hang_is_cancelled(void) {
+    NEEDS_STORE();
+    hang_rig h;
+    if (!hang_rig_make(&h, (uint64_t)1 << 62)) return;
+    const pleat_request q = request_of(text, PROMPT, PREDICT);
+    pleat_request_id ids[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        CHECK_STATUS(pleat_serving_submit(h.r.serving, &q, &ids[i], NULL), PLEAT_OK);
+        CHECK_STATUS(pleat_serving_step(h.r.serving, NULL), PLEAT_OK);
+        gate_await(&h.g);
+    }
+    for (uint32_t i = 0; i < 2; i++) CHECK_STATUS(pleat_serving_cancel(h.r.serving, ids[i]), PLEAT_OK);
+    CHECK(pleat_serving_is_valid(h.r.serving));
+    CHECK_STATUS(pleat_serving_step(h.r.serving, NULL),
+                 PLEAT_OK); /* the third asks for itself, and goes with the serving */
+    CHECK(pleat_serving_is_valid(h.r.serving) && h.r.serving->tier.fetching != NULL);
+    pleat_serving_destroy(&h.r.serving);
+    gate_set(&h.g, false, false);
+    hang_rig_free(&h);
+}
+
+static const check_test tests[] = {{"matrix", test_matrix}, /* first: it forks */
+                                   {"damage", test_damage},
+                                   {"company", test_company},
+                                   {"hang", test_hang},
+                                   {"hang_is_left", test_hang_is_left},
+                                   {"hang_is_cancelled", test_hang_is_cancelled}};
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

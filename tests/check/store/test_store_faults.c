@@ -239,7 +239,11 @@ static void test_full_disk(void) {
 static void live(const folder *f, uint64_t seed) {
     pleat_store *s = NULL;
     const pleat_store_options o = store_options(f, 200000);
-    if (pleat_store_open(&o, &s, NULL) != PLEAT_OK) _exit(1);
+    pleat_error err = {0};
+    if (pleat_store_open(&o, &s, &err) != PLEAT_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        _exit(1);
+    }
     for (uint64_t i = seed;; i++) {
         (void)sample_put(s, 1 + i * 7 % 50, 1e6 * (double)(1 + i % 13));
         (void)sample_read(s, 1 + i * 3 % 50);

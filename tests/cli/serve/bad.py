@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """bad.py: clients that mean no good, or are odd.  WAYS: {name: function of (host, rng, spec)}, each one such client's visit.
 
-They speak through bare sockets, so that nobody reads for them.  Failed: the server did what it may not.
+They speak through bare sockets, so that nobody reads for them, and from an address of their own.  Failed: the server did
+what it may not.
 """
 import asyncio
 import json
@@ -20,6 +21,7 @@ class Line:
         self.loop, self.address = asyncio.get_running_loop(), ("127.0.0.1", host.port)
         self.s = socket.socket()
         self.s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, n_buffer)
+        self.s.bind(("127.0.0.2", 0))
         self.s.setblocking(False)
 
     async def __aenter__(self):

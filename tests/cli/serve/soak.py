@@ -2,7 +2,7 @@
 """soak.py PORT PID SECONDS CLIENTS MEMORY SPEC...: good clients and bad ones at a server, all at the same time.
 
 Half of the CLIENTS are good: their answers have to be those of the same questions asked alone.  Who hears 429 comes again.
-The others are bad in turn, in one of the ways of bad.py, until SECONDS have passed.  Then all leave.  The server has to
+The others, from another address, are bad in turn, in one of the ways of bad.py, until SECONDS have passed.  Then all leave.  The server has to
 hold no text any more, and no page but those of kept prefixes, to answer as before, and to have been no larger than MEMORY
 MiB.  Of the second half of
 the time the memory's medians, of each half, are at most 2 % apart, where that is ten minutes or more in all (MEMORY 0: not

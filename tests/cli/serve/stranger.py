@@ -7,8 +7,8 @@ import sys
 port, pid = int(sys.argv[1]), int(sys.argv[2])
 
 
-def connect():
-    s = socket.create_connection(("127.0.0.1", port), timeout=600)
+def connect(address="127.0.0.1"):
+    s = socket.create_connection(("127.0.0.1", port), timeout=600, source_address=(address, 0))
     s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
     return s
 
@@ -75,6 +75,21 @@ def hoard():
     assert resident() - before < 400, f"{before} MiB became {resident()}"
 
 
+def siege():
+    """Of 40 connections at most: who holds all, with nothing, half a head or half a body, keeps nobody else away.  The oldest
+    goes for who comes, and nobody whose text is computed."""
+    s, beginnings = begin_stream(), (b"", b"GET /health HTT", b"POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{")
+    many = [connect() for _ in range(45)]
+    for i, one in enumerate(many[6:]):
+        one.sendall(beginnings[i % len(beginnings)])
+    for _ in range(10):
+        head, _ = ask(connect(), b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 "), head
+    is_closed = [bool(select.select([one], [], [], 0)[0]) for one in many]
+    assert 6 <= sum(is_closed) <= 16 and is_closed == sorted(is_closed, reverse=True), is_closed
+    assert s.recv(65536), "the stream was cut off"
+
+
 def early():
     """What is refused whatever its body says is refused before that has come."""
     for method, path, status in ((b"POST", b"/v2", b"404"), (b"POST", b"/health", b"405"), (b"PUT", b"/tokenize", b"405")):
@@ -108,13 +123,32 @@ def large():
     assert resident() - first < 50, f"{first} MiB became {resident()}"
 
 
-def begin_stream(fields=b""):
-    """A connection on which a long text has begun to come."""
-    s = connect()
-    body = b'{"prompt": "a", "stream": true, "ignore_eos": true, "max_tokens": 4000%s}' % fields
+def ask_stream(address="127.0.0.1"):
+    """A connection on which a long text was asked for, and how the answer begins."""
+    s = connect(address)
+    body = b'{"prompt": "a", "stream": true, "ignore_eos": true, "max_tokens": 4000}'
     s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-    assert s.recv(12) == b"HTTP/1.1 200"
+    return s, s.recv(12)
+
+
+def begin_stream():
+    """A connection on which a long text has begun to come."""
+    s, status = ask_stream()
+    assert status == b"HTTP/1.1 200"
     return s
+
+
+def greedy():
+    """Of 32 places for texts: who asks for all, and more, keeps nobody away who has none."""
+    many = [ask_stream("127.0.0.2") for _ in range(40)]
+    assert [status for _, status in many] == [b"HTTP/1.1 200"] * 31 + [b"HTTP/1.1 429"] * 9, many
+    one, status = ask_stream()
+    assert status == b"HTTP/1.1 200", status
+    _, status = ask_stream("127.0.0.3")
+    assert status == b"HTTP/1.1 429", status
+    one.close()
+    while ask_stream("127.0.0.3")[1] != b"HTTP/1.1 200":
+        pass
 
 
 def ahead():
