@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 #
 # libraries.cmake: what others made and we link.  PCRE2, Jansson and xxHash's header have to be there; have_onednn,
-# have_zstd, have_curl, have_libevent, have_tls, have_sqlite and have_editline say whether oneDNN, zstd, libcurl with
-# OpenSSL's libcrypto, libevent, libevent_openssl with OpenSSL's libssl, SQLite, and libedit are.
+# have_zstd, have_curl, have_libevent, have_tls, have_sqlite, have_hiredis and have_editline say whether oneDNN, zstd, libcurl
+# with OpenSSL's libcrypto, libevent, libevent_openssl with OpenSSL's libssl, SQLite, hiredis, and libedit are.
 
 # pleat_find(VAR header library package): VAR_INCLUDE and VAR_LIBRARY, or an end that names the Debian package.
 function(pleat_find var header library package)
@@ -107,6 +107,10 @@ endif()
 # ---- SQLite ---------------------------------------------------------------------------------------------------------
 
 pleat_optional(SQLITE SQLITE sqlite3.h sqlite3 libsqlite3-dev)
+
+# ---- hiredis --------------------------------------------------------------------------------------------------------
+
+pleat_optional(HIREDIS HIREDIS hiredis/hiredis.h hiredis libhiredis-dev)
 
 # ---- libedit --------------------------------------------------------------------------------------------------------
 

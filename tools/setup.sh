@@ -25,10 +25,10 @@ need_arm64=0
 [ $# -gt 0 ] || usage
 for what in "$@"; do
     packages+=" gcc libc6-dev cmake ninja-build libdnnl-dev libpcre2-dev libjansson-dev libxxhash-dev libzstd-dev"
-    packages+=" libcurl4-openssl-dev libssl-dev libedit-dev libevent-dev libsqlite3-dev"
+    packages+=" libcurl4-openssl-dev libssl-dev libedit-dev libevent-dev libsqlite3-dev libhiredis-dev"
     case $what in
         run) ;;
-        test) packages+=" g++ binutils pkg-config python3 clang-format" ;;
+        test) packages+=" g++ binutils pkg-config python3 clang-format redis-server" ;;
         fuzz) packages+=" clang libclang-rt-dev llvm" ;;
         arm)
             if [ "$(uname -m)" = x86_64 ]; then

@@ -7,6 +7,7 @@
 #define PLEAT_CLI_SERVICE_H
 
 #include "options.h"
+#include "pleat/store.h"
 
 #define GROUP_SERVICE "Service"
 typedef struct service_options {
@@ -17,6 +18,13 @@ typedef struct service_options {
     float_list watermarks;  /* n 0: not given */
     pleat_preemption preempt;
 } service_options;
+
+/* A store of kept prefixes. */
+typedef struct store_options {
+    const char *place; /* a folder or servers; NULL: no store */
+    uint64_t bytes;    /* 0: not given */
+    uint32_t ttl_s;    /* 0: not given */
+} store_options;
 
 /* clang-format off */
 /* Their rows; `type` has the service_options as `member`.  POOL_ROW's text says what holds where it is not given;
@@ -36,12 +44,24 @@ typedef struct service_options {
      KIND_U32, .offset = offsetof(type, member.prefix_tokens), 0, 16777216, .needs = (required)},                      \
     {GROUP_SERVICE, "page-tokens", NULL, "N", "tokens in a page, a multiple of 16 (default: the cache's choice)",      \
      KIND_U32, .offset = offsetof(type, member.page_tokens), 16, 4096, .multiple = 16, .needs = (required)}
+#define STORE_ROWS(type, member, other)                                                                                 \
+    {GROUP_SERVICE, "store", NULL, "PLACE",                                                                            \
+     "keep prefixes there too, so that they last: a folder, or redis://HOST:PORT[,HOST:PORT]..",                       \
+     KIND_TEXT, .offset = offsetof(type, member.place), .excludes = (other),                                           \
+     .because = "nothing is stored in a simulation"},                                                                  \
+    {GROUP_SERVICE, "store-bytes", NULL, "BYTES", "of a folder's files (default 8GiB)", KIND_BYTES,                    \
+     .offset = offsetof(type, member.bytes), 4096, 0x1p62, .needs = "store"},                                          \
+    {GROUP_SERVICE, "store-ttl", NULL, "S", "seconds that servers keep what nobody reads (default 86400)", KIND_U32,   \
+     .offset = offsetof(type, member.ttl_s), 1, 0x7fffffff, .needs = "store"}
 /* clang-format on */
 
 /* What --preempt takes, by pleat_preemption. */
 extern const char *const service_preemptions[];
 
 void service_defaults(service_options *o);
+
+/* Open the store, if there is one.  CLI_OK, or another after a message. */
+int store_open(const store_options *o, pleat_store **out);
 
 /* What no row can say.  CLI_OK, or CLI_USAGE after a message. */
 int service_check(const service_options *o);

@@ -203,6 +203,9 @@ static void print_store(FILE *f, const metrics_facts *facts) {
     }
     print_name(f, "pleat_store_misses_total", facts->model);
     fprintf(f, ",reason=\"costly\"} %llu\n", (unsigned long long)n_costly);
+    print_number(f, facts, "gauge", "pleat_store_servers", "Servers that the store is kept on.", s->n_servers);
+    print_number(f, facts, "gauge", "pleat_store_servers_down", "Of these, those that failed when last asked.",
+                 s->servers_down);
     print_number(f, facts, "gauge", "pleat_store_files", "Files in the store.", (double)s->n_files);
     print_number(f, facts, "gauge", "pleat_store_bytes", "Bytes of these.", (double)s->bytes);
     print_number(f, facts, "counter", "pleat_store_read_bytes_total", "Bytes read.", (double)s->read_bytes);

@@ -14,7 +14,6 @@ enum {
     DEFAULT_CONNECTIONS = 1024,
     DEFAULT_GRACE_S = 10
 };
-#define DEFAULT_STORE_BYTES (UINT64_C(8) << 30)
 #define DEFAULT_BODY_BYTES (UINT64_C(8) << 20)
 
 static const char *const log_formats[] = {"none", "text", "json", NULL}; /* of log_format */
@@ -52,10 +51,7 @@ static const option_row rows[] = {
     POOL_ROW(server_options, service, "the pool of pages, as 2GiB (default: room for -np contexts, a half of free memory at most)", NULL),
     {GROUP_SERVICE, "parallel", "np", "N", "texts in one step (default 16)", KIND_U32, AT(parallel), 1, 4096},
     SERVICE_ROWS(server_options, service, NULL),
-    {GROUP_SERVICE, "store", NULL, "DIR", "keep prefixes in this folder too, so that they outlive the server", KIND_TEXT,
-     AT(store)},
-    {GROUP_SERVICE, "store-bytes", NULL, "BYTES", "of its files (default 8GiB)", KIND_BYTES, AT(store_bytes), 4096, 0x1p62,
-     .needs = "store"},
+    STORE_ROWS(server_options, store, NULL),
     QUIET_ROWS(server_options),
 };
 /* clang-format on */
@@ -73,7 +69,6 @@ static void set_defaults(void *opts) {
     o->connections = DEFAULT_CONNECTIONS;
     o->body_bytes = DEFAULT_BODY_BYTES;
     o->grace_s = DEFAULT_GRACE_S;
-    o->store_bytes = DEFAULT_STORE_BYTES;
 }
 
 const command serve_command = {

@@ -151,17 +151,6 @@ static int make_serving(server *s, served *one, const pleat_tenant *tenants) {
     return status == PLEAT_OK ? check_pool(s, one, tenants, opt.n_tenants) : cli_fail("cannot serve", status, &err);
 }
 
-static int open_store(server *s) {
-    pleat_error err = {0, PLEAT_NOWHERE, ""};
-    pleat_store_options opt;
-    if (!s->o->store) return CLI_OK;
-    pleat_store_options_default(&opt);
-    opt.dir = s->o->store;
-    opt.max_bytes = s->o->store_bytes;
-    const pleat_status status = pleat_store_open(&opt, &s->store, &err);
-    return status == PLEAT_OK ? CLI_OK : cli_fail("--store", status, &err);
-}
-
 /* One for each --kv, which have equal parts of the bytes. */
 static int make_servings(server *s) {
     pleat_tenant *tenants = make_tenants(&s->keys);
@@ -239,7 +228,7 @@ int serve_main_command(void *opts) {
     s.n_calls = (uint64_t)s.start_s << 15; /* ids of calls differ from those of an earlier run */
     code = name_model(&s);
     if (code == CLI_OK) code = fit_context(&s);
-    if (code == CLI_OK) code = open_store(&s);
+    if (code == CLI_OK) code = store_open(&o->store, &s.store);
     if (code == CLI_OK) code = make_servings(&s);
     if (code == CLI_OK) find_calls(&s);
     if (code == CLI_OK) note_chat_form(&s);

@@ -53,8 +53,7 @@ typedef struct server_options {
     uint64_t body_bytes;
     uint32_t connections;
     uint32_t grace_s;
-    const char *store; /* folder of kept prefixes; NULL: none */
-    uint64_t store_bytes;
+    store_options store; /* of kept prefixes */
     uint32_t log_format; /* of log.h */
     int special;         /* special tokens that clients spell out are read */
 } server_options;

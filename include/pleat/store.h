@@ -41,18 +41,22 @@ typedef struct pleat_store pleat_store;
 
 typedef struct pleat_store_options {
     size_t size_bytes;
-    const char *dir;      /* is made if it is not there; its parent has to be.  Others may not read it */
-    uint64_t max_bytes;   /* of image files, as the folder's blocks of 4096 bytes hold them; >= 1 */
+    const char *dir;     /* is made if it is not there; its parent has to be.  Others may not read it.  NULL: servers */
+    const char *servers; /* redis://HOST:PORT[,HOST:PORT]... instead of a folder; need not be there */
+    uint64_t
+        max_bytes;  /* of image files, as the folder's blocks of 4096 bytes hold them; >= 1.  Servers: not looked at */
+    uint32_t ttl_s; /* servers forget an image so long after it was written or last read, >= 1; default a day */
     uint64_t queue_bytes; /* of bodies that wait to be written, >= 1; and as many of fetches; default 256 MiB */
-    uint64_t timeout_ns;  /* a fetch waits so long for a disk that answers nothing, >= 1; default a second */
+    uint64_t timeout_ns;  /* so long is waited for a disk or a server that answers nothing, >= 1; default a second */
     const pleat_allocator *allocator;
 } pleat_store_options;
 
 PLEAT_API void pleat_store_options_default(pleat_store_options *opt);
 
-/* Open a folder: the index is made, or made again where it is damaged, and brought to agree with the files; files
+/* Open a folder, or servers.  Of a folder the index is made, or made again where it is damaged, and brought to agree with the files; files
  * beyond max_bytes go.  PLEAT_E_ARG, PLEAT_E_MEMORY; PLEAT_E_IO with words in err where the folder cannot be used;
- * PLEAT_E_UNSUPPORTED in a build without SQLite. */
+ * PLEAT_E_UNSUPPORTED for a folder in a build without SQLite, for servers in one without hiredis.  Servers are not asked
+ * for anything yet. */
 PLEAT_API pleat_status pleat_store_open(const pleat_store_options *opt, pleat_store **out, pleat_error *err);
 
 /* Write body_bytes bytes to `body`; called by pleat_store_put() on its caller's thread. */
@@ -155,6 +159,7 @@ typedef struct pleat_store_stats {
     uint64_t skipped;                       /* images that the queue had no room for, or that max_bytes has not */
     uint64_t failed;                        /* images that could not be written */
     uint64_t queued_bytes;                  /* now */
+    uint32_t n_servers, servers_down;       /* servers, and of them those that failed when last asked */
     uint64_t read_waits_ns, write_waits_ns; /* how long the disk has been asked for something now */
 } pleat_store_stats;
 

@@ -12,10 +12,9 @@
  *
  * Nothing is dequantised and nothing but a slice is ever stored.  Steps fold into the query, once a block, and into the
  * weights.  Codes are taken around their middle, c = (levels - 1)/2, middle = min + c*step, so that no two large sums
- * cancel.  With AVX-512's integer dot product, q*step and w*step are three 8-bit limbs, 24 bits together.  So the
- * result is, to rounding, that of decoding first and multiplying in f32: relative error against float64 on the decoded
- * values <= 1e-6 in norm, and what the rounding of large f32 logits does to weights.  KVComp, section 3.3.2.  With AVX2,
- * AVX-VNNI and NEON they are 16-bit numbers, and the error is <= 1e-4.
+ * cancel.  In vectors q*step and w*step are 16-bit numbers, with AVX-512's integer dot product two limbs of 8 bits.  So
+ * the relative error against float64 on the decoded values is <= 1e-4 in norm, as of pages of integer formats, and what
+ * the rounding of large f32 logits does to weights; the scalar one's is <= 1e-6.  KVComp, section 3.3.2.
  *
  * The same bits for the same range of blocks, always.  Ranges begin at multiples of PLEAT__STREAMS blocks.
  */

@@ -118,11 +118,10 @@ static void look(pleat_store *s, pleat_store_fetch *f) {
         uint64_t n_bytes;
         head.n_steps = f->parts[i].n_steps;
         head.n_tokens = head.steps[head.n_steps - 1].first + head.steps[head.n_steps - 1].n_tokens;
-        const pleat_status status = pleat_store_find(s, &head, &n_bytes);
+        const int result = pleat__store_look(s, &head, &n_bytes);
         if (!goes_on(f)) return;
-        if (status != PLEAT_OK) continue;
-        read_part(s, f, &head, f->parts[i].compute_ns, n_bytes);
-        return;
+        if (result == PLEAT__READ) read_part(s, f, &head, f->parts[i].compute_ns, n_bytes);
+        if (result != PLEAT_STORE_ABSENT) return;
     }
     pleat_store_count_miss(s);
 }

@@ -3,21 +3,13 @@
  * internal.h: what a store is made of, shared by the files of src/store.
  *
  *     store.c     open, close, and what can be asked
- *     agree.c     the folder and its index brought to agree, when a store is opened
- *     read.c      is it there; its body, checked
  *     fetch.c     what is wanted: queued by whoever computes, taken by the reader
  *     queue.c     what is to be written: queued by whoever computes, taken by the writer
- *     write.c     the writer: files written, used, forgotten, evicted
- *     name.c      a head's key; paths
- *     index.c     the index;  files.c     the file system
+ *     read.c      found and read, counted
+ *     known.c     keys that were seen lately;  head.c   heads copied and compared;  key.c   hashed
+ *     shelf.h     where images lie:  folder/  or  servers/
  *
- *     known.c     keys that were seen in the folder;  head.c   heads copied and compared
- *
- * Calls go down this list, and queue.c's thread calls write.c.
- *
- * A file gets its name and its row in one transaction of the index, and loses the row before it is removed.  So a process
- * that is killed leaves at most a file without a row, which the next open finds, or a temporary file, whose lock is gone.
- * A row whose file is not there costs a miss.  Nothing but the file itself is believed.
+ * Calls go down this list.
  */
 #ifndef PLEAT_STORE_INTERNAL_H
 #define PLEAT_STORE_INTERNAL_H
@@ -26,11 +18,8 @@
 
 #include "core/memory.h"
 #include "pleat/store.h"
-#include "store/files.h"
-#include "store/index.h"
-
-/* Longest path of a file in the folder, NUL included. */
-enum { PLEAT__STORE_PATH_CAP = 4096, PLEAT__STORE_NAME_BYTES = 32 };
+#include "store/folder/files.h"
+#include "store/shelf.h"
 
 /* Keys that are remembered. */
 enum { PLEAT__STORE_KNOWN = 4096 };
@@ -55,15 +44,8 @@ typedef struct pleat__job {
 
 struct pleat_store {
     pleat_allocator al;
-    pleat__files files;
-    char *dir;
-    uint64_t dir_bytes;
-    uint64_t max_bytes, queue_bytes, timeout_ns;
-    uint64_t serial;       /* of temporary files; the writer's */
-    pleat__index *written; /* the writer's connection; before its thread runs, open's */
-
-    pthread_mutex_t find_lock; /* guards the connection of those who look for something */
-    pleat__index *found;
+    pleat__shelf shelf;                          /* ctx NULL: it is not open */
+    uint64_t max_bytes, queue_bytes, timeout_ns; /* max_bytes: of an image */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t work, idle, wants;
@@ -97,35 +79,8 @@ bool pleat__store_head_is(const pleat_image_head *head, const pleat_image_head *
 bool pleat__store_knows(pleat_store *s, const pleat__store_key *key);
 void pleat__store_learn(pleat_store *s, const pleat__store_key *key, bool is_there);
 
-/* ---- name.c */
-
-pleat__store_key pleat__store_key_of(const pleat_image_head *head);
-
-/* Path of a key's file, or of the writer's serial-th temporary file; cap PLEAT__STORE_PATH_CAP. */
-void pleat__store_path(const pleat_store *s, const pleat__store_key *key, char *out);
-void pleat__store_temp_path(const pleat_store *s, const pleat__store_key *key, uint64_t serial, char *out);
-
-/* Path of any name in the folder.  False: it is too long. */
-bool pleat__store_path_of(const pleat_store *s, const char *name, char *out);
-
-/* The key that a file's name says; false: it is no image's name. */
-bool pleat__store_key_of_name(const char *name, pleat__store_key *out);
-
-bool pleat__store_is_temp(const char *name);
-
 /* Bytes of the folder that a file of n bytes takes. */
 static inline uint64_t pleat__store_disk_bytes(uint64_t n_bytes) { return (n_bytes + 4095) & ~(uint64_t)4095; }
-
-/* ---- write.c */
-
-/* Do what a job says; the writer's thread, or open's. */
-void pleat__store_do(pleat_store *s, pleat__job *job);
-
-/* Evict until n_bytes more fit.  PLEAT_E_IO: the index cannot be used. */
-pleat_status pleat__store_make_room(pleat_store *s, uint64_t n_bytes);
-
-/* Take the index's sums into the stats. */
-void pleat__store_count(pleat_store *s);
 
 /* ---- queue.c */
 
@@ -137,6 +92,9 @@ void pleat__store_note(pleat_store *s, pleat__job_kind kind, const pleat__store_
 
 /* ---- read.c */
 
+/* pleat_store_find(), and what came of it: PLEAT__READ, or the miss, which is counted unless it is ABSENT. */
+int pleat__store_look(pleat_store *s, const pleat_image_head *head, uint64_t *body_bytes);
+
 /* pleat_store_read(), as long as goes_on(ctx), which is asked after each piece: PLEAT_AGAIN when it is false, and no miss.
  * goes_on may be NULL. */
 pleat_status pleat__store_read_while(pleat_store *s, const pleat_image_head *wanted, void *body, uint64_t body_bytes,
@@ -146,11 +104,6 @@ pleat_status pleat__store_read_while(pleat_store *s, const pleat_image_head *wan
 
 /* The reader's thread. */
 void *pleat__store_fetch_all(void *store);
-
-/* ---- agree.c */
-
-/* The index and the folder agree, and what killed processes have left is gone. */
-pleat_status pleat__store_agree(pleat_store *s);
 
 /* ---- store.c */
 

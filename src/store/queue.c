@@ -41,10 +41,25 @@ static void release(pleat_store *s, pleat__job *job) {
     pleat__free(&s->al, job, 1, job->block_bytes);
 }
 
+static void write_image(pleat_store *s, pleat__job *job) {
+    const pleat__writing w = {&job->key, &job->head, job->file, job->n_head, job->cost_ns};
+    pleat_status status = pleat_image_write_head(&job->head, job->file + job->n_head, job->file, job->n_head);
+    if (status == PLEAT_OK) status = s->shelf.write(s->shelf.ctx, &w);
+    if (status == PLEAT_OK) pleat__store_add(s, &s->stats.written_bytes, job->n_head + job->head.body_bytes);
+    if (status != PLEAT_AGAIN) pleat__store_add(s, status == PLEAT_OK ? &s->stats.written : &s->stats.failed, 1);
+    if (status == PLEAT_OK || status == PLEAT_AGAIN) pleat__store_learn(s, &job->key, true);
+}
+
+static void do_job(pleat_store *s, pleat__job *job) {
+    if (job->kind == PLEAT__JOB_WRITE) write_image(s, job);
+    if (job->kind == PLEAT__JOB_USE) s->shelf.use(s->shelf.ctx, &job->key);
+    if (job->kind == PLEAT__JOB_FORGET) s->shelf.forget(s->shelf.ctx, &job->key);
+}
+
 void *pleat__store_write_all(void *arg) {
     pleat_store *s = arg;
     for (pleat__job *job; (job = take(s)) != NULL;) {
-        pleat__store_do(s, job);
+        do_job(s, job);
         release(s, job);
     }
     return NULL;

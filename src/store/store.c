@@ -6,63 +6,35 @@
 
 #include "core/clock.h"
 #include "core/error.h"
-#include "store/internal.h"
-
-#define WRITER_WAITS_MS 5000u /* for another process that writes to the index */
-#define FINDER_WAITS_MS 20u   /* readers wait for nobody, but where the log begins anew */
-
-static const char index_name[] = "index.sqlite";
+#include "store/folder/folder.h"
+#include "store/servers/servers.h"
 
 void pleat_store_options_default(pleat_store_options *opt) {
     if (!opt) return;
-    *opt =
-        (pleat_store_options){.size_bytes = sizeof *opt, .queue_bytes = (uint64_t)256 << 20, .timeout_ns = 1000000000};
+    *opt = (pleat_store_options){
+        .size_bytes = sizeof *opt, .queue_bytes = (uint64_t)256 << 20, .timeout_ns = 1000000000, .ttl_s = 86400};
 }
 
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, "store: " __VA_ARGS__)
 
 static pleat_status check_options(const pleat_store_options *o, pleat_error *err) {
     REQUIRE(o && o->size_bytes == sizeof *o, "options are not from pleat_store_options_default()");
-    REQUIRE(o->dir && o->dir[0], "no folder");
-    REQUIRE(strlen(o->dir) <= PLEAT__STORE_PATH_CAP - 128, "the folder's name is longer than %d bytes",
-            PLEAT__STORE_PATH_CAP - 128);
-    REQUIRE(o->max_bytes >= 1, "max_bytes is 0");
-    REQUIRE(o->queue_bytes >= 1, "queue_bytes is 0");
+    REQUIRE(!o->dir != !o->servers, "neither a folder nor servers, or both");
+    REQUIRE(!o->servers || o->ttl_s >= 1, "ttl_s is 0");
     REQUIRE(o->timeout_ns >= 1, "timeout_ns is 0");
+    REQUIRE(o->queue_bytes >= 1, "queue_bytes is 0");
+    if (o->servers) return PLEAT_OK;
+    REQUIRE(o->dir[0], "no folder");
+    REQUIRE(strlen(o->dir) <= PLEAT__FOLDER_PATH_CAP - 128, "the folder's name is longer than %d bytes",
+            PLEAT__FOLDER_PATH_CAP - 128);
+    REQUIRE(o->max_bytes >= 1, "max_bytes is 0");
     return PLEAT_OK;
-}
-
-/* ---- the index ----------------------------------------------------------------------------------------- */
-
-/* Remove an index that is none; the files say what it held. */
-static void remove_index(pleat_store *s) {
-    static const char *const ends[] = {"", "-wal", "-shm"};
-    char path[PLEAT__STORE_PATH_CAP], name[64];
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        memcpy(name, index_name, sizeof index_name);
-        memcpy(name + sizeof index_name - 1, ends[i], strlen(ends[i]) + 1);
-        if (pleat__store_path_of(s, name, path)) (void)s->files.remove(s->files.ctx, path);
-    }
-}
-
-static pleat_status open_index(pleat_store *s, pleat_error *err) {
-    char path[PLEAT__STORE_PATH_CAP];
-    bool is_damaged;
-    (void)pleat__store_path_of(s, index_name, path);
-    pleat_status status = pleat__index_open(path, WRITER_WAITS_MS, &s->al, &s->written, &is_damaged, err);
-    if (status != PLEAT_OK && is_damaged) {
-        remove_index(s);
-        status = pleat__index_open(path, WRITER_WAITS_MS, &s->al, &s->written, &is_damaged, err);
-    }
-    PLEAT_TRY(status);
-    return pleat__index_open(path, FINDER_WAITS_MS, &s->al, &s->found, &is_damaged, err);
 }
 
 /* ---- open and close ------------------------------------------------------------------------------------ */
 
 static pleat_status init_locks(pleat_store *s) {
     if (pthread_mutex_init(&s->lock, NULL) != 0) return PLEAT_E_MEMORY;
-    if (pthread_mutex_init(&s->find_lock, NULL) != 0) goto no_find_lock;
     if (pthread_cond_init(&s->work, NULL) != 0) goto no_work;
     if (pthread_cond_init(&s->idle, NULL) != 0) goto no_idle;
     if (pthread_cond_init(&s->wants, NULL) != 0) goto no_wants;
@@ -73,17 +45,8 @@ no_wants:
 no_idle:
     (void)pthread_cond_destroy(&s->work);
 no_work:
-    (void)pthread_mutex_destroy(&s->find_lock);
-no_find_lock:
     (void)pthread_mutex_destroy(&s->lock);
     return PLEAT_E_MEMORY;
-}
-
-static pleat_status copy_dir(pleat_store *s, const char *dir) {
-    s->dir_bytes = strlen(dir) + 1;
-    s->dir = pleat__alloc(&s->al, 1, s->dir_bytes);
-    if (s->dir) memcpy(s->dir, dir, s->dir_bytes);
-    return s->dir ? PLEAT_OK : PLEAT_E_MEMORY;
 }
 
 static pleat_status start_threads(pleat_store *s) {
@@ -104,18 +67,11 @@ static void stop_threads(pleat_store *s) {
     if (s->has_writer) (void)pthread_join(s->writer, NULL);
 }
 
-static pleat_status open_parts(pleat_store *s, const pleat_store_options *o, pleat_error *err) {
+static pleat_status open_parts(pleat_store *s, const pleat_store_options *o, const pleat__files *files,
+                               pleat_error *err) {
     PLEAT_TRY(init_locks(s));
-    PLEAT_TRY(copy_dir(s, o->dir));
-    const int made = pleat__files_make_folder(o->dir);
-    PLEAT_FAIL_IF(made != 0, err, PLEAT_E_IO, PLEAT_NOWHERE, "store: %s: %s", o->dir, strerror(-made));
-    PLEAT_TRY(open_index(s, err));
-    pleat_status status = pleat__store_agree(s);
-    if (status == PLEAT_OK) status = pleat__store_make_room(s, 0);
-    PLEAT_FAIL_IF(status == PLEAT_E_IO, err, status, PLEAT_NOWHERE, "store: the folder %s cannot be read", o->dir);
-    PLEAT_TRY(status);
-    pleat__store_count(s);
-    status = start_threads(s);
+    PLEAT_TRY(o->servers ? pleat__servers_open(s, o, &s->shelf, err) : pleat__folder_open(s, o, files, &s->shelf, err));
+    const pleat_status status = start_threads(s);
     PLEAT_FAIL_IF(status != PLEAT_OK, err, status, PLEAT_NOWHERE, "store: no thread could be started");
     return PLEAT_OK;
 }
@@ -128,14 +84,14 @@ pleat_status pleat__store_open_on(const pleat_store_options *o, const pleat__fil
     pleat_store *s = pleat__alloc_zero(&al, 1, sizeof *s);
     PLEAT_FAIL_IF(!s, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "store: out of memory");
     s->al = al;
-    s->files = *files;
-    s->max_bytes = s->stats.max_bytes = o->max_bytes;
+    s->max_bytes = o->servers ? UINT64_MAX : o->max_bytes;
+    s->stats.max_bytes = o->servers ? 0 : o->max_bytes;
     s->queue_bytes = o->queue_bytes;
     s->timeout_ns = o->timeout_ns;
     s->speed = 1e9;
     s->last = &s->first;
     s->last_wanted = &s->wanted;
-    const pleat_status status = open_parts(s, o, err);
+    const pleat_status status = open_parts(s, o, files, err);
     if (status == PLEAT_OK)
         *out = s;
     else
@@ -152,17 +108,14 @@ void pleat_store_close(pleat_store **store) {
     if (!store || !*store) return;
     pleat_store *s = *store;
     stop_threads(s);
-    pleat__index_close(&s->found);
-    pleat__index_close(&s->written);
+    if (s->shelf.ctx) s->shelf.close(s->shelf.ctx);
     if (s->has_locks) {
         (void)pthread_cond_destroy(&s->wants);
         (void)pthread_cond_destroy(&s->idle);
         (void)pthread_cond_destroy(&s->work);
-        (void)pthread_mutex_destroy(&s->find_lock);
         (void)pthread_mutex_destroy(&s->lock);
     }
     const pleat_allocator al = s->al;
-    pleat__free(&al, s->dir, 1, s->dir_bytes);
     pleat__free(&al, s, 1, sizeof *s);
     *store = NULL;
 }
@@ -183,4 +136,10 @@ void pleat_store_get_stats(pleat_store *s, pleat_store_stats *out) {
     if (s->reads_since_ns) out->read_waits_ns = now_ns - s->reads_since_ns;
     if (s->writes_since_ns) out->write_waits_ns = now_ns - s->writes_since_ns;
     (void)pthread_mutex_unlock(&s->lock);
+}
+
+int pleat_store_is_valid(pleat_store *s) {
+    if (!s) return 0;
+    pleat_store_flush(s); /* the writer is free then, as nobody else uses the store */
+    return s->shelf.is_valid(s->shelf.ctx);
 }

@@ -43,6 +43,7 @@ static const option_row rows[] = {
     {GROUP_SERVICE, "tenants", NULL, "T,..", "whose the pool is: NAME:QUOTA%[:WEIGHT]; the rest can be borrowed",
      KIND_TEXT, AT(tenants)},
     SERVICE_ROWS(serve_options, service, NULL),
+    STORE_ROWS(serve_options, store, "simulate"),
     {GROUP_SERVICE, "ah-most", NULL, "X", "leankv: raise ah up to this before anybody is preempted (default: not at all)",
      KIND_F32, AT(ah_most), 0, 1e6, .excludes = "simulate", .because = "nothing is compressed in a simulation"},
     {GROUP_SERVICE, "al-most", NULL, "X", "the same of al",

@@ -259,6 +259,8 @@ static void wait_for_next(replay *r, double now_s) {
     account(r, 0, now_of(r));
 }
 
+#define STORE_WAIT_NS 1000000u /* at most, where all wait for the store: others may be due */
+
 static int run(replay *r) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     for (;;) {
@@ -269,6 +271,7 @@ static int run(replay *r) {
         const pleat_status status = pleat_serving_step(r->target->serving, &err);
         if (status == PLEAT_OK) {
             take_events(r);
+            if (r->target->engine) (void)pleat_serving_wait(r->target->serving, STORE_WAIT_NS);
         } else if (status != PLEAT_AGAIN) {
             return cli_fail("a step failed", status, &err);
         } else if (r->out->n_submitted < r->t->n) {

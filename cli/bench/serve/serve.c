@@ -196,6 +196,7 @@ static int prepare(bench *b, serve_options *o) {
     if (code == CLI_OK) code = check_thresholds(o);
     if (code == CLI_OK) code = limit_context(&b->setup);
     if (code == CLI_OK) code = set_serving(&b->setup);
+    if (code == CLI_OK) code = store_open(&o->store, &b->setup.store);
     if (code == CLI_OK) code = make_source(b);
     if (code == CLI_OK) code = make_trace(b);
     if (code == CLI_OK) code = output_open(&b->out, &o->common);
@@ -277,6 +278,7 @@ int serve_main(void *opts) {
     if (code == CLI_OK && o->svg) code = serve_write_figure(&b.setup, b.results, o->svg);
     const int closed = output_close(&b.out);
     code = whole_file_commit(code == CLI_OK ? closed : code);
+    pleat_store_close(&b.setup.store);
     free(b.results);
     free(b.text);
     trace_release(&b.t);

@@ -22,6 +22,7 @@ typedef struct serve_options {
     common_options common;
     load_options load;
     service_options service;
+    store_options store;
     uint32_t ctx_size;        /* 0: the model's */
     const char *arch;         /* NULL: not given */
     const char *trace;        /* NULL: not given */
@@ -53,6 +54,7 @@ typedef struct serve_setup {
     uint32_t max_tokens;         /* of a sequence */
     uint32_t prefix_tokens;      /* prefixes are kept at multiples of this; 0: none */
     tenant_list tenants;
+    pleat_store *store;            /* NULL: none */
     uint32_t max_requests;         /* requests that may wait and run at once */
     pleat_serving_options serving; /* but for tenants and max_requests */
 } serve_setup;

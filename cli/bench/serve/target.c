@@ -93,6 +93,7 @@ static int warm_up(const serve_setup *setup, pleat_engine *engine) {
 static void serving_options(const serve_setup *setup, pleat_serving_options *opt) {
     *opt = setup->serving;
     opt->max_requests = setup->max_requests;
+    opt->store = setup->store;
     opt->tenants = setup->tenants.n ? setup->tenants.v : NULL;
     opt->n_tenants = setup->tenants.n;
 }

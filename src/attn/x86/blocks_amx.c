@@ -3,7 +3,7 @@
  * blocks_amx.c: decode attention over compressed blocks with AMX's tiles of bytes.
  *
  * Vectors of codes, 16 rows by 4 columns each, lie in memory as a tile wants its second factor: 16 vectors are 64
- * columns of 16 rows.  The first is 12 rows of 64 limbs: three limbs of four heads.  Sums are exact: the bits are those
+ * columns of 16 rows.  The first is 8 rows of 64 limbs: two limbs of four heads.  Sums are exact: the bits are those
  * of the VNNI variant.  A tile that ends before 64 columns reads what lies behind, which meets limbs that are 0.
  */
 #include "attn/x86/blocks_avx512.h"

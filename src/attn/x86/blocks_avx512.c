@@ -65,24 +65,21 @@ INLINE __m128 exact_sum_of_each(const __m512i *v) { /* of whole numbers; exact b
 
 /* ---- limbs ----------------------------------------------------------------------------------------------------- */
 
-/* Largest whole number that is cut: three limbs hold 127*65536 + 127*256 + 127, and scaling may round up. */
-#define LIMB_TOP 8355700.0f
+/* Largest whole number that is cut: 127*256 + 127. */
+#define LIMB_TOP 32639.0f
 
-/* What is added before cutting: makes every limb a byte from 0 on, and numbers positive and below 2^24. */
-#define LIMB_BIAS 0x808080
+/* What is added before cutting: makes every limb a byte from 0 on, and numbers positive and below 2^16. */
+#define LIMB_BIAS 0x8080
 
 /* Cut 64 columns of one head, whole numbers + LIMB_BIAS: a[v] are columns 16*v and on.  Writes the head's rows. */
 INLINE void cut(const __m512i *numbers, int8_t *out) {
-    const __m512i by_limb = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
     const __m512i across = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    const __m512i flip = _mm512_set1_epi8((char)0x80);
-    __m512i a[4];
-    UNROLL
-    for (int v = 0; v < 4; v++) a[v] = _mm512_shuffle_epi8(numbers[v], by_limb); /* each limb's four side by side */
-    const __m512i low01 = _mm512_unpacklo_epi32(a[0], a[1]), low23 = _mm512_unpacklo_epi32(a[2], a[3]);
-    const __m512i high01 = _mm512_unpackhi_epi32(a[0], a[1]), high23 = _mm512_unpackhi_epi32(a[2], a[3]);
-    const __m512i planes[LIMBS] = {_mm512_unpacklo_epi64(low01, low23), _mm512_unpackhi_epi64(low01, low23),
-                                   _mm512_unpacklo_epi64(high01, high23)};
+    const __m512i flip = _mm512_set1_epi8((char)0x80), low = _mm512_set1_epi16(0xFF);
+    const __m512i a = _mm512_packus_epi32(numbers[0], numbers[1]), b = _mm512_packus_epi32(numbers[2], numbers[3]);
+    const __m512i planes[LIMBS] = {
+        _mm512_packus_epi16(_mm512_and_si512(a, low), _mm512_and_si512(b, low)),
+        _mm512_packus_epi16(_mm512_srli_epi16(a, 8), _mm512_srli_epi16(b, 8)),
+    };
     UNROLL
     for (uint32_t l = 0; l < LIMBS; l++) {
         const __m512i plane = _mm512_permutexvar_epi32(across, planes[l]);
@@ -98,7 +95,7 @@ INLINE __m128 cut_heads(uint32_t heads, const float *x, size_t stride, const flo
     const __m128 inverses = _mm_div_ps(_mm_set1_ps(LIMB_TOP), top);
     float inverse[HEADS] __attribute__((aligned(16)));
     _mm_store_ps(inverse, inverses);
-    __m512i high[HEADS], low[HEADS]; /* sum = 65536 * high + low */
+    __m512i high[HEADS], low[HEADS]; /* sum = 256 * high + low */
     UNROLL
     for (uint32_t h = 0; h < HEADS; h++) {
         __m512i total = _mm512_setzero_si512();
@@ -115,8 +112,8 @@ INLINE __m128 cut_heads(uint32_t heads, const float *x, size_t stride, const flo
             cut(numbers, limbs + i / COLUMNS * LIMB_BYTES + h * COLUMNS);
         }
         total = _mm512_sub_epi32(total, _mm512_set1_epi32((int32_t)(n / ROWS) * LIMB_BIAS));
-        high[h] = _mm512_srai_epi32(_mm512_add_epi32(total, _mm512_set1_epi32(32768)), 16);
-        low[h] = _mm512_sub_epi32(total, _mm512_slli_epi32(high[h], 16));
+        high[h] = _mm512_srai_epi32(_mm512_add_epi32(total, _mm512_set1_epi32(128)), 8);
+        low[h] = _mm512_sub_epi32(total, _mm512_slli_epi32(high[h], 8));
     }
     _mm_store_ps(middles, _mm_mul_ps(_mm_set1_ps(c), exact_sum_of_each(low)));
     _mm_store_ps(middles + HEADS, _mm_mul_ps(_mm_set1_ps(c), exact_sum_of_each(high)));

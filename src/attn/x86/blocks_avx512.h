@@ -6,11 +6,11 @@
  *     blocks_vnni_avx512.c   products by VNNI
  *     blocks_amx.c           products by AMX
  *
- * Factors x of a row of columns are whole numbers of a unit of their own, max |x| / 8355700, cut into limbs:
+ * Factors x of a row of columns are whole numbers of a unit of their own, max |x| / 32639, cut into limbs:
  *
- *     x = unit * (65536*l2 + 256*l1 + l0)     limbs in -128..127
+ *     x ~= unit * (256*l1 + l0)     limbs in -128..127
  *
- * and lie as four heads' limbs of 64 columns: [columns / 64][limb][4 heads][64], 12 rows of 64 bytes at a time, which
+ * and lie as four heads' limbs of 64 columns: [columns / 64][limb][4 heads][64], 8 rows of 64 bytes at a time, which
  * is a tile.  Behind the last column they are 0, whatever codes they meet.  Sums of products with codes are exact.
  */
 #ifndef PLEAT_ATTN_X86_BLOCKS_AVX512_H
@@ -21,7 +21,7 @@
 
 #define HEADS PLEAT__BLOCKS_HEADS
 #define COLUMNS PLEAT__BLOCKS_COLUMNS
-#define LIMBS 3u
+#define LIMBS 2u
 #define LIMB_ROWS (LIMBS * HEADS)
 #define LIMB_BYTES ((size_t)LIMB_ROWS * COLUMNS) /* of 64 columns and four heads */
 #define ROWS 16u                                 /* of a slice */
@@ -57,7 +57,7 @@ static inline int8_t *pleat__value_limbs(const pleat__blocks_walk *w, uint32_t h
 }
 
 /* ... and, behind all limbs, what they sum up to times the middle of codes: lows [HEADS] and highs [HEADS], where the
- * sum is 65536 * high + low. */
+ * sum is 256 * high + low. */
 #define MIDDLES (2 * HEADS)
 static inline float *pleat__key_middles(const pleat__blocks_walk *w, uint32_t block, uint32_t head) {
     const size_t of_block = w->format->by_channel ? (size_t)block * w->heads : 0;
@@ -77,9 +77,8 @@ INLINE __m512 sum_of_limb(const pleat__blocks_sums *sums, uint32_t limb, uint32_
 /* Head h's sums of limbs times (code - c), in its limbs' unit. */
 INLINE __m512 sum_of_head(const pleat__blocks_sums *sums, const float *middles, uint32_t h) {
     const __m512 low = _mm512_sub_ps(sum_of_limb(sums, 0, h), _mm512_set1_ps(middles[h]));
-    const __m512 high = _mm512_sub_ps(sum_of_limb(sums, 2, h), _mm512_set1_ps(middles[HEADS + h]));
-    return _mm512_fmadd_ps(high, _mm512_set1_ps(65536),
-                           _mm512_fmadd_ps(sum_of_limb(sums, 1, h), _mm512_set1_ps(256), low));
+    const __m512 high = _mm512_sub_ps(sum_of_limb(sums, 1, h), _mm512_set1_ps(middles[HEADS + h]));
+    return _mm512_fmadd_ps(high, _mm512_set1_ps(256), low);
 }
 
 /* Logits of heads [head, head + HEADS) and a slice of the tokens of each block, from the blocks' sums. */

@@ -37,7 +37,9 @@ INLINE void dots_of(uint32_t heads, uint32_t splits, const uint8_t *codes, uint3
     }
     UNROLL
     for (uint32_t i = 0; i < rows; i++) {
-        const __m512i all = splits == 2 ? _mm512_add_epi32(sum[i], sum[rows + i]) : sum[i];
+        __m512i all = sum[i];
+        UNROLL
+        for (uint32_t s = 1; s < splits; s++) all = _mm512_add_epi32(all, sum[s * rows + i]);
         _mm512_store_si512(sums->of[i / heads * HEADS + i % heads], all);
     }
 }
@@ -46,7 +48,7 @@ static void dots(const uint8_t *codes, uint32_t n_columns, const int8_t *limbs, 
                  pleat__blocks_sums *sums) {
     const uint32_t n_vectors = n_columns / 4;
     if (n_heads == 1)
-        dots_of(1, 2, codes, n_vectors, limbs, sums);
+        dots_of(1, 4, codes, n_vectors, limbs, sums);
     else if (n_heads == 2)
         dots_of(2, 2, codes, n_vectors, limbs, sums);
     else if (n_heads == 3)

@@ -25,9 +25,9 @@ typedef struct variant {
 } variant;
 
 #define AS_F32 \
-    { 1e-6, 0x1p-24 } /* f32, or 24 bits of limbs */
+    { 1e-6, 0x1p-24 }
 #define AS_16_BITS \
-    { 1e-4, 0x1p-15 }
+    { 1e-4, 0x1p-15 } /* numbers of 16 bits, or two limbs of 8 */
 
 #define VNNI_FLAGS (PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512 | PLEAT_CPU_VNNI)
 static const variant variants[] = {
@@ -35,10 +35,10 @@ static const variant variants[] = {
     {"avx2", PLEAT_CPU_AVX2, AS_16_BITS},
     {"avxvnni", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX_VNNI, AS_16_BITS},
     {"avx512", PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512, AS_16_BITS},
-    {"vnni", VNNI_FLAGS, AS_F32},
-    {"vnni vbmi2", VNNI_FLAGS | PLEAT_CPU_VBMI2, AS_F32},
-    {"amx", VNNI_FLAGS | PLEAT_CPU_AMX_INT8, AS_F32},
-    {"amx vbmi2", VNNI_FLAGS | PLEAT_CPU_AMX_INT8 | PLEAT_CPU_VBMI2, AS_F32},
+    {"vnni", VNNI_FLAGS, AS_16_BITS},
+    {"vnni vbmi2", VNNI_FLAGS | PLEAT_CPU_VBMI2, AS_16_BITS},
+    {"amx", VNNI_FLAGS | PLEAT_CPU_AMX_INT8, AS_16_BITS},
+    {"amx vbmi2", VNNI_FLAGS | PLEAT_CPU_AMX_INT8 | PLEAT_CPU_VBMI2, AS_16_BITS},
     {"neon", PLEAT_CPU_NEON, AS_16_BITS},
 };
 

@@ -86,10 +86,7 @@ static void fill_token(rig *r, uint32_t layer, uint32_t position) {
 }
 
 /* Do this CPU's kernels take queries and weights as 16-bit numbers (attn/blocks.h)? */
-static bool rounds_to_16_bits(void) {
-    const uint32_t flags = pleat_cpu_flags();
-    return flags & (PLEAT_CPU_AVX2 | PLEAT_CPU_NEON) && !(flags & PLEAT_CPU_VNNI);
-}
+static bool rounds_to_16_bits(void) { return pleat_cpu_flags() & (PLEAT_CPU_AVX2 | PLEAT_CPU_NEON); }
 
 /* A logit's magnitude reaches some 60 here.  With 24 bits 60 * 2^-24 = 3.6e-6, and the largest distance of 8 seeds was
  * 2.5e-6; with 16 bits 60 * 2^-16 = 9.2e-4, and it was 2.5e-4. */

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  * ctest-labels: slow
  *
- * test_serving_store.c: a prompt whose beginning another computed, in memory, on the disk, before a restart or in another
- * process: greedy tokens are those of a serving that has nothing.  docs/STORE.md has the matrix as a table.
+ * test_serving_store.c: a prompt whose beginning another computed, in memory, on the disk, on a server, before a restart or in
+ * another process: greedy tokens are those of a serving that has nothing.  docs/STORE.md has the matrix as a table.
  */
 #include <sys/wait.h>
 
 #include "../store/gate.h"
+#include "../store/redis.h"
 #include "serving_rig.h"
+#include "store/servers/server.h"
 
 enum { PROMPT = 200, STORED = 192, PREDICT = 24 };
 #define LARGE ((uint64_t)1 << 30)
@@ -50,13 +52,31 @@ static void check_hit(const rig *r, const outcome *out, const outcome *alone, ui
     CHECK(pleat_serving_is_valid(r->serving));
 }
 
+/* Where images lie: in a folder, or on a server. */
+typedef struct place {
+    folder f;
+    uint16_t port; /* 0: in the folder */
+} place;
+
+static pleat_store *place_open(const place *p) {
+    char list[64];
+    pleat_store_options o;
+    pleat_store *s = NULL;
+    if (p->port == 0) return store_open(&p->f, LARGE);
+    pleat_store_options_default(&o);
+    snprintf(list, sizeof list, "redis://127.0.0.1:%u", p->port);
+    o.servers = list;
+    CHECK_STATUS(pleat_store_open(&o, &s, NULL), PLEAT_OK);
+    return s;
+}
+
 /* Another process computes and stores it. */
-static void store_elsewhere(const folder *f, const char *spec) {
+static void store_elsewhere(const place *p, const char *spec) {
     const pid_t child = fork();
     if (child == 0) {
         rig r;
         outcome out;
-        pleat_store *s = store_open(f, LARGE);
+        pleat_store *s = place_open(p);
         if (make(&r, spec, s)) serve(&r, NULL, &out);
         rig_free(&r);
         pleat_store_close(&s);
@@ -67,16 +87,14 @@ static void store_elsewhere(const folder *f, const char *spec) {
     CHECK_EQ_I64(status, 0);
 }
 
-static void try_kind(const char *spec) {
-    folder f;
+static void try_kind(const place *p, const char *spec) {
     rig r;
     outcome alone, out;
     check_context("%s", spec);
-    if (!folder_make(&f)) return;
-    store_elsewhere(&f, spec);
+    store_elsewhere(p, spec);
     if (make(&r, spec, NULL)) serve(&r, NULL, &alone);
     rig_free(&r);
-    pleat_store *s = store_open(&f, LARGE);
+    pleat_store *s = place_open(p);
     if (make(&r, spec, s)) {
         serve(&r, NULL, &out); /* from another process */
         CHECK_EQ_U64(out.stats.n_hit, STORED);
@@ -85,7 +103,7 @@ static void try_kind(const char *spec) {
         CHECK_EQ_U64(out.stats.n_hit, STORED);
         check_hit(&r, &out, &alone, 1);
         pleat_serving_forget_prefixes(r.serving);
-        serve(&r, NULL, &out); /* from the disk */
+        serve(&r, NULL, &out); /* from where it is stored */
         check_hit(&r, &out, &alone, 2);
         pleat_serving_forget_prefixes(r.serving);
         serve(&r, "another's", &out); /* a salt of its own: it is computed, and stored */
@@ -94,19 +112,30 @@ static void try_kind(const char *spec) {
     }
     rig_free(&r);
     pleat_store_close(&s);
-    s = store_open(&f, LARGE);
+    s = place_open(p);
     if (make(&r, spec, s)) serve(&r, "another's", &out); /* after a restart */
     if (r.serving) check_hit(&r, &out, &alone, 1);
     rig_free(&r);
     CHECK(pleat_store_is_valid(s));
     pleat_store_close(&s);
-    folder_remove(&f);
 }
 
 static void test_matrix(void) {
     NEEDS_STORE();
-    if (!load_once()) return;
-    for (size_t i = 0; i < CHECK_COUNT(kinds) && check_failures() == 0; i++) try_kind(kinds[i]);
+    place p = {0};
+    if (!load_once() || !folder_make(&p.f)) return;
+    for (size_t i = 0; i < CHECK_COUNT(kinds) && check_failures() == 0; i++) try_kind(&p, kinds[i]);
+    folder_remove(&p.f);
+}
+
+static void test_matrix_servers(void) {
+    redis server;
+    if (!pleat__server_exists()) SKIP("this build has no hiredis");
+    if (!redis_start(&server, 0)) SKIP("there is no redis-server to start");
+    const place p = {.port = server.port};
+    if (load_once())
+        for (size_t i = 0; i < CHECK_COUNT(kinds) && check_failures() == 0; i++) try_kind(&p, kinds[i]);
+    redis_stop(&server);
 }
 
 /* Flip a byte in each file. */
@@ -116,7 +145,7 @@ static void damage(const folder *f) {
         pleat__store_key key;
         char path[600];
         size_t n;
-        if (!pleat__store_key_of_name(e->d_name, &key)) continue;
+        if (!pleat__folder_key_of_name(e->d_name, &key)) continue;
         snprintf(path, sizeof path, "%s/%s", f->path, e->d_name);
         unsigned char *bytes = check_read_file(path, &n);
         if (!CHECK(bytes != NULL)) continue;
@@ -299,7 +328,8 @@ static void test_hang_is_cancelled(void) {
     hang_rig_free(&h);
 }
 
-static const check_test tests[] = {{"matrix", test_matrix}, /* first: it forks */
+static const check_test tests[] = {{"matrix", test_matrix}, /* first: these fork */
+                                   {"matrix_servers", test_matrix_servers},
                                    {"damage", test_damage},
                                    {"company", test_company},
                                    {"hang", test_hang},

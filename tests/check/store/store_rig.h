@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "store/internal.h"
+#include "store/folder/folder.h"
 
 enum { SAMPLE_TOKENS = 61, SAMPLE_MAX_BODY = 40000 };
 

@@ -109,7 +109,7 @@ static void test_others(void) {
 static void test_swapped_files(void) {
     NEEDS_STORE();
     folder f;
-    char from[PLEAT__STORE_PATH_CAP], to[PLEAT__STORE_PATH_CAP];
+    char from[PLEAT__FOLDER_PATH_CAP], to[PLEAT__FOLDER_PATH_CAP];
     sample a, b;
     if (!folder_make(&f)) return;
     pleat_store_stats st;
@@ -121,8 +121,8 @@ static void test_swapped_files(void) {
     CHECK_STATUS(sample_put(s, b.number, 1e6), PLEAT_OK);
     pleat_store_flush(s);
     const pleat__store_key key_a = pleat__store_key_of(&a.head), key_b = pleat__store_key_of(&b.head);
-    pleat__store_path(s, &key_a, from);
-    pleat__store_path(s, &key_b, to);
+    pleat__folder_path(s->shelf.ctx, &key_a, from);
+    pleat__folder_path(s->shelf.ctx, &key_b, to);
     CHECK(rename(from, to) == 0);
     CHECK_STATUS(sample_read(s, b.number), PLEAT_AGAIN);
     CHECK_STATUS(sample_read(s, a.number), PLEAT_AGAIN);

@@ -24,7 +24,7 @@ static uint64_t rounds(const char *name, uint64_t full, uint64_t quick) {
 typedef struct damage_rig {
     folder f;
     pleat_store *store;
-    char path[PLEAT__STORE_PATH_CAP];
+    char path[PLEAT__FOLDER_PATH_CAP];
     uint8_t *bytes;
     size_t n, n_head;
 } damage_rig;
@@ -37,7 +37,7 @@ static bool damage_rig_make(damage_rig *r) {
     CHECK_STATUS(sample_put(r->store, 5, 1e6), PLEAT_OK);
     pleat_store_flush(r->store);
     const pleat__store_key key = pleat__store_key_of(&s.head);
-    pleat__store_path(r->store, &key, r->path);
+    pleat__folder_path(r->store->shelf.ctx, &key, r->path);
     r->bytes = check_read_file(r->path, &r->n);
     if (r->bytes) r->n_head = r->n - s.head.body_bytes;
     return CHECK(r->bytes != NULL);

@@ -2,7 +2,7 @@
  *
  * files.c: see files.h.
  */
-#include "store/files.h"
+#include "store/folder/files.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -12,20 +12,20 @@
 #include <string.h>
 
 #include "core/error.h"
-#include "store/internal.h"
+#include "store/folder/folder.h"
 
 #define NS_A_TOKEN 1e6 /* what computing is taken to cost where nobody has said */
 
 /* ---- files --------------------------------------------------------------------------------------------- */
 
 typedef struct look {
-    pleat_store *s;
+    pleat__folder *s;
     pleat_status status;
     uint64_t n_files; /* images that have or get a row */
 } look;
 
 /* Remove a temporary file that nobody is writing. */
-static void clear_temp(pleat_store *s, const char *path) {
+static void clear_temp(pleat__folder *s, const char *path) {
     const pleat__files *f = &s->files;
     const int fd = f->open(f->ctx, path);
     if (fd < 0) return;
@@ -45,7 +45,7 @@ static bool row_from(const uint8_t *head, uint64_t n_head, uint64_t size, const 
 }
 
 /* Whether the open file is what its name says.  PLEAT_AGAIN: it is not. */
-static pleat_status read_row(pleat_store *s, int fd, const pleat__store_key *key, pleat__index_row *row) {
+static pleat_status read_row(pleat__folder *s, int fd, const pleat__store_key *key, pleat__index_row *row) {
     const pleat__files *f = &s->files;
     uint64_t start[2], n_head = 0;
     pleat_image_head h;
@@ -63,7 +63,7 @@ static pleat_status read_row(pleat_store *s, int fd, const pleat__store_key *key
 }
 
 /* A file without a row. */
-static pleat_status adopt(pleat_store *s, const char *path, const pleat__store_key *key) {
+static pleat_status adopt(pleat__folder *s, const char *path, const pleat__store_key *key) {
     pleat__index_row row;
     const int fd = s->files.open(s->files.ctx, path);
     if (fd < 0) return PLEAT_OK; /* it stays, and is nobody's */
@@ -77,12 +77,12 @@ static pleat_status adopt(pleat_store *s, const char *path, const pleat__store_k
 
 static bool look_at(void *arg, const char *name) {
     look *l = arg;
-    char path[PLEAT__STORE_PATH_CAP];
+    char path[PLEAT__FOLDER_PATH_CAP];
     pleat__store_key key;
     pleat__index_row row;
-    if (!pleat__store_path_of(l->s, name, path)) return true;
-    if (pleat__store_is_temp(name)) clear_temp(l->s, path);
-    if (!pleat__store_key_of_name(name, &key)) return true;
+    if (!pleat__folder_path_of(l->s, name, path)) return true;
+    if (pleat__folder_is_temp(name)) clear_temp(l->s, path);
+    if (!pleat__folder_key_of_name(name, &key)) return true;
     l->status = pleat__index_find(l->s->written, &key, &row);
     if (l->status == PLEAT_AGAIN) l->status = adopt(l->s, path, &key);
     return l->status == PLEAT_OK;
@@ -105,12 +105,12 @@ static bool add_key(void *arg, const pleat__store_key *key, const pleat__index_r
     return true;
 }
 
-static void release_keys(pleat_store *s, keys *k) {
+static void release_keys(pleat__folder *s, keys *k) {
     pleat__free(&s->al, k->v, k->cap + 1, sizeof *k->v);
     pleat__free(&s->al, k->bytes, k->cap + 1, sizeof *k->bytes);
 }
 
-static pleat_status all_keys(pleat_store *s, keys *k) {
+static pleat_status all_keys(pleat__folder *s, keys *k) {
     uint64_t bytes;
     *k = (keys){0};
     PLEAT_TRY(pleat__index_total(s->written, &k->cap, &bytes));
@@ -122,9 +122,9 @@ static pleat_status all_keys(pleat_store *s, keys *k) {
 }
 
 /* Bytes of a key's file in the folder; 0: there is none; UINT64_MAX: it cannot be looked at. */
-static uint64_t bytes_of(pleat_store *s, const pleat__store_key *key) {
-    char path[PLEAT__STORE_PATH_CAP];
-    pleat__store_path(s, key, path);
+static uint64_t bytes_of(pleat__folder *s, const pleat__store_key *key) {
+    char path[PLEAT__FOLDER_PATH_CAP];
+    pleat__folder_path(s, key, path);
     const int fd = s->files.open(s->files.ctx, path);
     if (fd < 0) return fd == -ENOENT ? 0 : UINT64_MAX;
     const int64_t size = s->files.size(s->files.ctx, fd);
@@ -133,15 +133,15 @@ static uint64_t bytes_of(pleat_store *s, const pleat__store_key *key) {
 }
 
 /* Take out the rows whose files are not there, or of another length: such a file goes too. */
-static pleat_status clear_rows(pleat_store *s) {
+static pleat_status clear_rows(pleat__folder *s) {
     keys k;
     PLEAT_TRY(all_keys(s, &k));
     pleat_status status = PLEAT_OK;
     for (uint64_t i = 0; i < k.n && status == PLEAT_OK; i++) {
         const uint64_t bytes = bytes_of(s, &k.v[i]);
         if (bytes == UINT64_MAX || bytes == k.bytes[i]) continue;
-        char path[PLEAT__STORE_PATH_CAP];
-        pleat__store_path(s, &k.v[i], path);
+        char path[PLEAT__FOLDER_PATH_CAP];
+        pleat__folder_path(s, &k.v[i], path);
         if (bytes > 0) (void)s->files.remove(s->files.ctx, path);
         status = pleat__index_remove(s->written, &k.v[i]);
     }
@@ -149,7 +149,7 @@ static pleat_status clear_rows(pleat_store *s) {
     return status;
 }
 
-pleat_status pleat__store_agree(pleat_store *s) {
+pleat_status pleat__folder_agree(pleat__folder *s) {
     look l = {.s = s, .status = PLEAT_OK};
     PLEAT_TRY(pleat__index_begin(s->written));
     const int listed = s->files.list(s->files.ctx, s->dir, look_at, &l);
@@ -166,20 +166,19 @@ static bool count_file(void *arg, const char *name) {
     look *l = arg;
     pleat__store_key key;
     pleat__index_row row;
-    if (pleat__store_is_temp(name)) l->status = PLEAT_E_STATE;
-    if (!pleat__store_key_of_name(name, &key)) return true;
+    if (pleat__folder_is_temp(name)) l->status = PLEAT_E_STATE;
+    if (!pleat__folder_key_of_name(name, &key)) return true;
     l->n_files++;
     if (pleat__index_find(l->s->written, &key, &row) != PLEAT_OK) l->status = PLEAT_E_STATE;
     return true;
 }
 
-int pleat_store_is_valid(pleat_store *s) {
+bool pleat__folder_is_valid(void *folder) {
+    pleat__folder *s = folder;
     keys k;
     uint64_t sum = 0;
-    if (!s) return 0;
-    pleat_store_flush(s); /* the writer's connection is free then, as nobody else uses the store */
     look l = {.s = s, .status = PLEAT_OK};
-    if (s->files.list(s->files.ctx, s->dir, count_file, &l) != 0 || all_keys(s, &k) != PLEAT_OK) return 0;
+    if (s->files.list(s->files.ctx, s->dir, count_file, &l) != 0 || all_keys(s, &k) != PLEAT_OK) return false;
     bool is_valid = l.status == PLEAT_OK && k.n == l.n_files;
     for (uint64_t i = 0; i < k.n; i++) {
         is_valid &= bytes_of(s, &k.v[i]) == k.bytes[i];

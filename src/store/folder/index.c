@@ -2,7 +2,7 @@
  *
  * index.c: see index.h.
  */
-#include "store/index.h"
+#include "store/folder/index.h"
 
 #include "core/error.h"
 

@@ -16,13 +16,9 @@
 #define PLEAT_STORE_INDEX_H
 
 #include "core/types.h"
+#include "store/key.h"
 
 enum { PLEAT__INDEX_HALF_LIFE = 1024 };
-
-/* Of all that an image's head says it is of: the file's name, in hexadecimal digits. */
-typedef struct pleat__store_key {
-    uint8_t bytes[16];
-} pleat__store_key;
 
 typedef struct pleat__index_row {
     uint64_t bytes;      /* bytes of the folder that the file takes */
