@@ -9,16 +9,15 @@ portable_headers() {
 
 # reads NAME FILE... -- COMPILER...: the files without an error or warning; counts as a test.
 reads() {
-    local name=$1 file files=() status=0
+    local name=$1 files=() status=0
     shift
     while [ "$1" != -- ]; do
         files+=("$1")
         shift
     done
     shift
-    for file in "${files[@]}"; do
-        "$@" -std=c17 -fsyntax-only -Wall -Wextra -Wno-missing-field-initializers -Werror -Iinclude -Isrc -isystem build/portable/headers "$file" || status=1
-    done
+    printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" "$@" -std=c17 -fsyntax-only -Wall -Wextra \
+        -Wno-missing-field-initializers -Werror -Iinclude -Isrc -isystem build/portable/headers || status=1
     if [ $status = 0 ]; then
         echo "ok   $name reads ${#files[@]} files"
         echo "1 passed, 0 failed, 0 skipped"
@@ -43,7 +42,8 @@ musl_runs() {
     return $status
 }
 
-# gguf.c maps files, stats/load.c reads them and store/files.c does both, for which Windows has other calls; kernels ask nothing of a system.
+# gguf.c maps files, stats/load.c reads them and store/folder/files.c does both, for which Windows has other calls;
+# kernels ask nothing of a system.
 # There are no headers of macOS to have: musl's stand in for those of POSIX, and nothing of Linux is declared.
 job_portable() {
     local need status=0 files
@@ -57,7 +57,7 @@ job_portable() {
     reads musl "${files[@]}" -- musl-gcc -D_GNU_SOURCE -DPLEAT_FUTEX=1 || status=1
     reads macos "${files[@]}" src/*/arm/*.c -- clang --target=arm64-apple-macos13 -D_GNU_SOURCE -DPLEAT_ARM=1 \
         -isystem "$(musl_include)" || status=1
-    mapfile -t files < <(printf '%s\n' "${files[@]}" | grep -vx -e src/gguf/gguf.c -e src/stats/load.c -e src/store/files.c)
+    mapfile -t files < <(printf '%s\n' "${files[@]}" | grep -vx -e src/gguf/gguf.c -e src/stats/load.c -e src/store/folder/files.c)
     reads windows "${files[@]}" -- clang --target=x86_64-w64-mingw32 -D_USE_MATH_DEFINES \
         -isystem /usr/x86_64-w64-mingw32/include || status=1
     return $status
