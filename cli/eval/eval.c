@@ -92,10 +92,10 @@ static json_t *tasks_json(const evaluation *e, const score_row *row) {
 static json_t *drift_json(const score_row *row) {
     const pleat_cache_drift *d = &row->drift;
     if (!d->n_blocks) return json_null();
-    return json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "share", json_number(score_drift(row)), "blocks",
+    return json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "share", json_number(score_drift(row)), "blocks",
                      (json_int_t)d->n_blocks, "own_keys", (json_int_t)d->n_own_keys, "own_values",
-                     (json_int_t)d->n_own_values, "grown", (json_int_t)d->n_grown, "escapes", (json_int_t)d->n_escapes,
-                     "bytes", (json_int_t)d->bytes);
+                     (json_int_t)d->n_own_values, "coarser", (json_int_t)d->n_coarser, "finer", (json_int_t)d->n_finer,
+                     "escapes", (json_int_t)d->n_escapes, "bytes", (json_int_t)d->bytes);
 }
 
 static json_t *row_json(const evaluation *e, const score_row *row) {
@@ -169,8 +169,9 @@ static void say_drift(const evaluation *e) {
     for (uint32_t i = 0; i < e->o->load.kv.n; i++) {
         const score_row *row = &e->rows[i];
         if (row->choice[0] && !e->o->common.quiet)
-            cli_note("%s is %s; keys' steps had to double in %.1f %% of the blocks", row->kv, row->choice,
-                     100 * score_quotient((double)row->drift.n_grown, (double)row->drift.n_blocks));
+            cli_note("%s is %s, but coarser in %.1f %% of the blocks and finer in %.1f %%", row->kv, row->choice,
+                     100 * score_quotient((double)row->drift.n_coarser, (double)row->drift.n_blocks),
+                     100 * score_quotient((double)row->drift.n_finer, (double)row->drift.n_blocks));
         if (!row->drift.n_blocks || e->o->common.quiet) continue;
         cli_note(
             "%s: drift from the model's statistics: %.1f %% of the blocks' keys and values have classes of their own",

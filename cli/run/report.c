@@ -101,7 +101,7 @@ static void write_choice(const run *r) {
     const pleat_spec *spec = &r->o->load.kv.spec[0];
     const char *choice = load_choice(r->engine, buf);
     if (choice)
-        fprintf(stderr, "chosen     %s, coarser where a block would not fit; promised from %u tokens on\n", choice,
+        fprintf(stderr, "chosen     %s, coarser or finer as the text needs; promised from %u tokens on\n", choice,
                 spec->from);
 }
 

@@ -242,9 +242,11 @@ typedef struct pleat_cache_drift {
     uint64_t n_blocks;
     uint64_t n_own_keys;   /* whose keys' codes have classes of the block's own: the model's took more */
     uint64_t n_own_values; /* whose values' codes do */
-    uint64_t n_grown; /* whose keys have larger steps than the model's: with these they would have passed their room */
+    uint64_t
+        n_coarser; /* whose keys have larger steps than the model's: with these they would have passed their room */
     uint64_t n_escapes; /* codes beyond their codebooks' */
     uint64_t bytes;     /* of payloads */
+    uint64_t n_finer;   /* whose keys have smaller steps than the model's, since a budget has room for that */
 } pleat_cache_drift;
 
 /* Drift of one sequence, or of all when seq.v is 0.  Reads every block: slow.  PLEAT_E_ARG, PLEAT_E_STATE inside a step,

@@ -99,7 +99,7 @@
  *     rd          k: step of keys' codes, in units of what a query makes of it: an error of a logit of about k/sqrt(12)
  *                 for each of a head's dimensions, 0.001 to 10.  v: step of values' codes, relative to the root mean
  *                 square of the token's value, 0.01 to 10.  A cache needs the model's statistics (stats.h)
- *     auto        is rd with sinks=4, buffer=94 and high=k8v8.  bytes: what a sequence may hold of f16's bytes with all
+ *     auto        is rd with sinks=4, buffer=91 and high=k8v8.  bytes: what a sequence may hold of f16's bytes with all
  *                 that belongs to it, above 0 up to 100%; from: the length from which on it never holds more, at the end
  *                 of any step but those that read a part of a prompt: 1..2^24.  k and v are the finest whose blocks are
  *                 expected to fit, and a block that would not is coded more coarsely.  A cache refuses what cannot be kept

@@ -52,17 +52,17 @@ typedef struct pleat__blocks_walk {
     uint8_t *copies;      /* [PLEAT__STREAMS] payloads that cross pages */
     float *rd;            /* pleat__blocks_rd_begin()'s */
     uint32_t blocks[PLEAT__STREAMS]; /* which of the lane's they are */
-    bool is_folded[PLEAT__STREAMS];  /* the query's factors there are those of the lane's steps */
+    uint8_t folded[PLEAT__STREAMS];  /* k_steps_id of the steps that the query's factors there are made with; 0: none */
     uint32_t heads;                  /* the group's, rounded up to PLEAT__BLOCKS_HEADS */
 } pleat__blocks_walk;
 
 static inline uint32_t pleat__blocks_row(const pleat__block_format *f) { return PLEAT__STREAMS * f->tokens; }
 
-/* Has the lane's steps, which this block of the group has, been folded into the query there?  Now they are. */
+/* Have the steps that this block of the group has been folded into the query there?  Now they are. */
 static inline bool pleat__blocks_was_folded(pleat__blocks_walk *w, uint32_t block) {
-    const bool was = w->is_folded[block], is = w->readers[block].has_lane_steps;
-    w->is_folded[block] = is;
-    return was && is;
+    const uint8_t was = w->folded[block], is = w->readers[block].k_steps_id;
+    w->folded[block] = is;
+    return is != 0 && was == is;
 }
 
 /* The middle of codes, from which they are counted. */

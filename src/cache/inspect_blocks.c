@@ -60,7 +60,8 @@ static void add_drift(const pleat__block_run *blocks, uint8_t *copy, pleat_cache
         drift->n_blocks++;
         drift->n_own_keys += about.has_own_keys;
         drift->n_own_values += about.has_own_values;
-        drift->n_grown += about.shift > 0;
+        drift->n_coarser += about.coarser > 0;
+        drift->n_finer += about.coarser < 0;
         drift->n_escapes += about.n_escapes;
         drift->bytes += n_bytes;
     }

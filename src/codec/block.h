@@ -141,7 +141,7 @@ typedef struct pleat__block_reader {
     const uint8_t *order;                               /* [T]; NULL: tokens in their own order */
     const uint8_t *escapes;                             /* rd: keys', then values' */
     uint32_t n_k_escapes, n_v_escapes;
-    bool has_lane_steps; /* rd: k_mins and k_steps are the lane's, those of every block that says so */
+    uint8_t k_steps_id; /* rd: blocks of a lane that have the same have the same k_mins and k_steps; 0: unlike any */
     pleat__section k, v;
 } pleat__block_reader;
 
@@ -193,7 +193,7 @@ pleat_status pleat__block_load(const pleat__codec_dsp *dsp, const pleat__block_f
 /* What a payload says of itself that was made by an encoder; all 0 but for rd's. */
 typedef struct pleat__block_about {
     bool has_own_keys, has_own_values; /* classes of its own, in the place of the lane's */
-    uint32_t shift;                    /* keys' steps have grown 2^shift times */
+    int32_t coarser;                   /* keys' steps are 2^(coarser/4) times the lane's */
     uint32_t n_escapes;
 } pleat__block_about;
 pleat__block_about pleat__block_look(const pleat__block_format *format, const uint8_t *payload);

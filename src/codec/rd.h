@@ -19,9 +19,9 @@
  *
  *     payload   sum u32 | K bytes u32 | V bytes u32 | shift u8 | own u8 | K escapes u16 | V escapes u16 |
  *               exponents u8[64] | K classes? | K stream | V classes? | V stream | escapes: place u16, value f16
- *               own: 1: keys' classes are the block's, 2: values' are; else the lane's (rd_classes.c)
+ *               own: 1: keys' classes are the block's, 2: values' are; else the lane's (rd_classes.c); 4 * quarters
  *               place: token * d + column of keys or dimension of values
- *               shift: keys' steps are 2^shift times the lane's, where with less the payload would pass its bound
+ *               shift: i8; keys' steps are 2^(shift + quarters/4) times the lane's, to five significant bits
  *               exponent e: step_t = {16, 19, 23, 27}[e % 4] / 16 * 2^(e/4 - 24)
  *
  * A reader sees such a payload as any other block: steps by channel and by token, minimums of -15 steps, codes around
@@ -135,10 +135,12 @@ size_t pleat__rd_scratch_bytes(uint32_t head_dim);
 size_t pleat__rd_encode(const pleat__rd_lane *lane, uint32_t block, const float *k, const float *v, size_t stride,
                         void *scratch, uint8_t *out);
 
-/* The same in at most `room` bytes, where these are no fewer than pleat__rd_least_bytes(): with steps that grow until it
- * fits, values' by quarters of an octave and keys' by whole ones; at last all codes are 0. */
+/* The same in at most `room` bytes, where these are no fewer than pleat__rd_least_bytes().  Steps are the lane's at
+ * PLEAT__RD_SAME_LEVEL, and grow by a quarter of an octave a level from `level` on until it fits; at last all codes are 0. */
+#define PLEAT__RD_SAME_LEVEL 4u
+#define PLEAT__RD_LEVELS_USED 29u /* six octaves more: beyond that there is hardly a code but 0 */
 size_t pleat__rd_encode_within(const pleat__rd_lane *lane, uint32_t block, const float *k, const float *v,
-                               size_t stride, size_t room, void *scratch, uint8_t *out);
+                               size_t stride, uint32_t level, size_t room, void *scratch, uint8_t *out);
 
 /* Bytes of a payload that stores nothing; 0: the books have no class for that, and there is no such bound. */
 size_t pleat__rd_least_bytes(const pleat__rd_books *books, uint32_t head_dim);

@@ -5,6 +5,8 @@
 #ifndef PLEAT_CODEC_RD_INTERNAL_H
 #define PLEAT_CODEC_RD_INTERNAL_H
 
+#include <string.h>
+
 #include "codec/rd.h"
 #include "core/half.h"
 
@@ -15,6 +17,7 @@
  * sixteen dimensions of values. */
 #define PLEAT__RD_OWN_KEYS 1u
 #define PLEAT__RD_OWN_VALUES 2u
+#define PLEAT__RD_QUARTERS 12u /* of an octave of keys' steps, times 4 */
 static inline uint32_t pleat__rd_k_class_bytes(uint32_t head_dim) { return head_dim / PLEAT__RD_K_COLUMNS; }
 static inline uint32_t pleat__rd_v_class_bytes(uint32_t head_dim) { return head_dim / PLEAT__RD_V_DIMS; }
 
@@ -43,8 +46,13 @@ static inline uint32_t pleat__rd_most_escapes(uint32_t head_dim) { return PLEAT_
 /* A stream and its escapes at most: eight bits a number, what lanes read ahead, and some of what scales take in pages. */
 static inline size_t pleat__rd_matrix_bound(uint32_t head_dim) { return PLEAT__RD_TOKENS * (size_t)head_dim + 160; }
 
-/* Keys' steps grow 2^shift times at most: from 2^-14 to 2^12. */
-#define PLEAT__RD_MOST_SHIFT 26u
+/* A block's level: its steps are 2^((level - SAME)/4) times the lane's, half of them at least.  2^26 is from 2^-14 to 2^12. */
+#define PLEAT__RD_MOST_LEVEL (PLEAT__RD_SAME_LEVEL + 4 * 26u)
+
+/* In a payload: whole octaves as a signed byte, quarters in bits 2 and 3 of the byte behind it. */
+static inline uint32_t pleat__rd_level_of(const uint8_t *payload) {
+    return (uint32_t)(uint8_t)(payload[12] + PLEAT__RD_SAME_LEVEL / 4) * 4 + (payload[13] >> 2 & 3u);
+}
 
 /* The step of least exponent is 2^-14: fifteen of it are a normal f16. */
 #define PLEAT__RD_LEAST_EXPONENT 40
@@ -57,10 +65,21 @@ static inline float pleat__rd_step(uint8_t exponent) {
 
 static inline float pleat__rd_f16(const uint8_t *halves, uint32_t i) { return pleat__f16_at(halves + 2 * (size_t)i); }
 
-/* A step of keys that has grown; fifteen of the largest are an f16. */
-static inline float pleat__rd_shifted(const uint8_t *steps, uint32_t i, uint32_t shift) {
-    const float step = pleat__rd_f16(steps, i) * (float)(1u << shift);
-    return step < 4096 ? step : 4096;
+/* A step of keys at a level, as f16: {16, 19, 23, 27}/16 of it to five significant bits, and octaves; within 2^-14 and 2^12,
+ * so that fifteen of it are an f16 too. */
+static inline uint16_t pleat__rd_half_at(uint16_t step, uint32_t level) {
+    static const uint8_t sixteenths[4] = {16, 19, 23, 27};
+    const uint32_t product = (16 + (step >> 6 & 15u)) * sixteenths[level % 4]; /* 256 to 837 sixteenths */
+    const uint32_t carry = product >= 504, five = (product + (8u << carry)) >> (4 + carry);
+    const int32_t octaves = (int32_t)(level / 4) - (int32_t)(PLEAT__RD_SAME_LEVEL / 4);
+    const int32_t half = (int32_t)(step & 0x7C00u) + (octaves + (int32_t)carry) * 0x400 + ((int32_t)five - 16) * 64;
+    return (uint16_t)(half < 0x0400 ? 0x0400 : half > 0x6C00 ? 0x6C00 : half);
+}
+
+static inline float pleat__rd_step_at(const uint8_t *steps, uint32_t i, uint32_t level) {
+    uint16_t half;
+    memcpy(&half, steps + 2 * (size_t)i, sizeof half);
+    return pleat__f16_to_f32(pleat__rd_half_at(half, level));
 }
 
 #endif

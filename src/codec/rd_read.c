@@ -24,7 +24,7 @@ pleat__block_about pleat__rd_look(const uint8_t *payload) {
     return (pleat__block_about){
         .has_own_keys = payload[13] & PLEAT__RD_OWN_KEYS,
         .has_own_values = payload[13] & PLEAT__RD_OWN_VALUES,
-        .shift = payload[12],
+        .coarser = (int32_t)pleat__rd_level_of(payload) - (int32_t)PLEAT__RD_SAME_LEVEL,
         .n_escapes = (uint32_t)pleat__load_u16(payload + 14) + pleat__load_u16(payload + 16),
     };
 }
@@ -37,18 +37,22 @@ uint64_t pleat__rd_said_bytes(const uint8_t *payload, uint32_t d) {
 
 /* ---- opening --------------------------------------------------------------------------------------------- */
 
-static void put_f16(uint8_t *at, uint32_t i, float x) {
-    const uint16_t half = pleat__f32_to_f16(x);
-    memcpy(at + 2 * (size_t)i, &half, sizeof half);
+/* Minus fifteen of a step of five significant bits: n/16 of its power of two, and that is 8 or 16 times more. */
+static uint16_t min_of(uint16_t step) {
+    const uint32_t n = PLEAT__RD_REACH * (16 + (step >> 6 & 15u)), is_more = n >= 256;
+    return (uint16_t)(0x8000 + (step & 0x7C00) + ((3 + is_more) << 10) + (n << (3 - is_more)) - 0x400);
 }
 
-/* Steps of keys that are 2^shift times the lane's. */
-static void shift_steps(const pleat__rd_lane *lane, uint32_t shift, uint8_t *mins, uint8_t *steps) {
+/* Keys' steps and minimums at a level, as f16. */
+static void level_steps(const pleat__rd_lane *lane, uint32_t level, uint8_t *mins, uint8_t *steps) {
+    uint16_t step[PLEAT__MAX_HEAD_DIM], min[PLEAT__MAX_HEAD_DIM];
+    memcpy(step, lane->k_steps, lane->head_dim * sizeof *step);
     for (uint32_t i = 0; i < lane->head_dim; i++) {
-        const float step = pleat__rd_shifted(lane->k_steps, i, shift);
-        put_f16(mins, i, -(float)PLEAT__RD_REACH * step);
-        put_f16(steps, i, step);
+        step[i] = pleat__rd_half_at(step[i], level);
+        min[i] = min_of(step[i]);
     }
+    memcpy(steps, step, lane->head_dim * sizeof *step);
+    memcpy(mins, min, lane->head_dim * sizeof *min);
 }
 
 /* Steps and minimums as f16, straight from exponents: the mantissas of {16, 19, 23, 27}/16 and of fifteen of it.  They are
@@ -109,7 +113,8 @@ pleat_status pleat__rd_open(const pleat__rd_lane *lane, const uint8_t *payload, 
     if (n_bytes < PLEAT__RD_HEADER_BYTES + T || pleat__rd_said_bytes(payload, lane->head_dim) != n_bytes)
         return PLEAT_E_FORMAT;
     const size_t k_bytes = pleat__load_u32(payload + 4), v_bytes = pleat__load_u32(payload + 8);
-    const uint32_t d = lane->head_dim, shift = payload[12], n_k = k_head(payload, d), n_v = v_head(payload, d);
+    const uint32_t d = lane->head_dim, level = pleat__rd_level_of(payload), n_k = k_head(payload, d),
+                   n_v = v_head(payload, d);
     const uint8_t *exponents = payload + PLEAT__RD_HEADER_BYTES, *k_classes = exponents + T;
     const uint8_t *k_stream = k_classes + n_k, *v_classes = k_stream + k_bytes, *v_stream = v_classes + n_v;
     *r = (pleat__block_reader){.k_mins = lane->k_mins,
@@ -117,15 +122,18 @@ pleat_status pleat__rd_open(const pleat__rd_lane *lane, const uint8_t *payload, 
                                .escapes = v_stream + v_bytes,
                                .n_k_escapes = pleat__load_u16(payload + 14),
                                .n_v_escapes = pleat__load_u16(payload + 16)};
-    if (shift > PLEAT__RD_MOST_SHIFT || payload[13] > (PLEAT__RD_OWN_KEYS | PLEAT__RD_OWN_VALUES) ||
+    if (level > PLEAT__RD_MOST_LEVEL ||
+        payload[13] > (PLEAT__RD_QUARTERS | PLEAT__RD_OWN_KEYS | PLEAT__RD_OWN_VALUES) ||
         !exponents_are_sound(exponents) || !classes_are_sound(k_classes, n_k) || !classes_are_sound(v_classes, n_v) ||
         !escapes_are_sound(lane, r->escapes, r->n_k_escapes + r->n_v_escapes))
         return PLEAT_E_FORMAT;
     if (units) {
         uint8_t *v_units = units + 4 * ((size_t)d + 1);
-        if (shift > 0) shift_steps(lane, shift, units, units + 2 * (size_t)d);
-        if (shift > 0) r->k_mins = units, r->k_steps = units + 2 * (size_t)d;
-        r->has_lane_steps = shift == 0;
+        r->k_steps_id = (uint8_t)(level + 1);
+        if (level != PLEAT__RD_SAME_LEVEL) {
+            level_steps(lane, level, units, units + 2 * (size_t)d);
+            r->k_mins = units, r->k_steps = units + 2 * (size_t)d;
+        }
         expand_exponents(exponents, v_units, v_units + 2 * T);
         r->v_mins = v_units;
         r->v_steps = v_units + 2 * T;

@@ -24,7 +24,7 @@ typedef struct work {
     uint8_t *escapes;   /* [PLEAT__RD_MOST_ESCAPES of d] entries */
     uint32_t n_escapes; /* that there would be */
     bool clamps;        /* codes beyond reach are the outermost ones, and nothing escapes */
-    uint32_t level;     /* how much coarser than the lane's: values by quarters of an octave, keys by the whole ones */
+    uint32_t level;     /* of steps: SAME_LEVEL, the lane's; quarters of an octave */
     bool is_silent;     /* all codes are 0, in a class that stores nothing */
 } work;
 
@@ -120,10 +120,10 @@ static bool silence(const pleat__codebook *books, uint32_t d, uint32_t n_groups,
 }
 
 /* Quantise rows of keys, choose classes and put codes in their places; true: the classes are the block's own. */
-static bool code_keys(const pleat__rd_lane *lane, uint32_t shift, work *w) {
+static bool code_keys(const pleat__rd_lane *lane, uint32_t level, work *w) {
     const uint32_t d = lane->head_dim;
     float steps[PLEAT__MAX_HEAD_DIM];
-    for (uint32_t i = 0; i < d; i++) steps[i] = pleat__rd_shifted(lane->k_steps, i, shift);
+    for (uint32_t i = 0; i < d; i++) steps[i] = pleat__rd_step_at(lane->k_steps, i, level);
     for (uint32_t t = 0; t < T; t++)
         for (uint32_t i = 0; i < d; i++) w->codes[t * d + i] = code_of(w->rows[t * d + i], steps[i]);
     const bool is_own = w->is_silent ? silence(lane->books->k, d, pleat__rd_k_class_bytes(d), w)
@@ -207,12 +207,13 @@ typedef struct matrix {
 
 /* Keys' classes and stream at `at`.  Steps grow until they fit with the escapes; at last codes are clamped. */
 static matrix put_keys(const pleat__rd_lane *lane, uint32_t block, const float *k, size_t stride, work *w,
-                       uint32_t *shift, uint8_t *at) {
+                       uint32_t *level, uint8_t *at) {
     const uint32_t d = lane->head_dim;
     for (uint32_t t = 0; t < T; t++) residual_of(lane, block, t, k + t * stride, w->rows + (size_t)t * d);
-    *shift = pleat__min_u32(w->level / 4, PLEAT__RD_MOST_SHIFT);
-    for (w->clamps = false;; *shift < PLEAT__RD_MOST_SHIFT ? (void)++*shift : (void)(w->clamps = true)) {
-        matrix m = {.n_classes = code_keys(lane, *shift, w) ? pleat__rd_k_class_bytes(d) : 0};
+    *level = w->level;
+    for (w->clamps = false;;
+         w->clamps = *level == PLEAT__RD_MOST_LEVEL, *level = pleat__min_u32(*level + 4, PLEAT__RD_MOST_LEVEL)) {
+        matrix m = {.n_classes = code_keys(lane, *level, w) ? pleat__rd_k_class_bytes(d) : 0};
         if (w->n_escapes <= pleat__rd_most_escapes(d)) m.n_stream = write_keys(lane, w, at + m.n_classes);
         if (is_too_long(w, d, m.n_classes + m.n_stream)) continue;
         memcpy(at, w->classes, m.n_classes);
@@ -225,7 +226,9 @@ static matrix put_values(const pleat__rd_lane *lane, const float *v, size_t stri
                          uint8_t *at) {
     const uint32_t d = lane->head_dim, most = PLEAT__RD_EXPONENTS - 1;
     for (uint32_t t = 0; t < T; t++) {
-        exponents[t] = (uint8_t)pleat__min_u32(exponent_of(lane->v * rms_of(v + t * stride, d)) + w->level, most);
+        const uint32_t e = exponent_of(lane->v * rms_of(v + t * stride, d)) + w->level;
+        exponents[t] = (uint8_t)pleat__min_u32(
+            pleat__max_u32(e, PLEAT__RD_LEAST_EXPONENT + PLEAT__RD_SAME_LEVEL) - PLEAT__RD_SAME_LEVEL, most);
         for (uint32_t i = 0; i < d; i++) w->rows[t * d + i] = clamped(v[t * stride + i]);
     }
     for (uint32_t turn = 0;; turn++) {
@@ -249,9 +252,9 @@ static uint8_t *put_escapes(const work *w, uint8_t *at) {
 /* Keys' escapes stand behind both streams, so they are kept until values' have been written. */
 static size_t encode_at(const pleat__rd_lane *lane, uint32_t block, const float *k, const float *v, size_t stride,
                         work *w, uint8_t *out) {
-    uint32_t shift;
+    uint32_t level;
     uint8_t *exponents = out + PLEAT__RD_HEADER_BYTES, *at = exponents + T;
-    const matrix keys = put_keys(lane, block, k, stride, w, &shift, at);
+    const matrix keys = put_keys(lane, block, k, stride, w, &level, at);
     uint8_t *k_escapes = at + keys.n_classes + keys.n_stream, *behind = put_escapes(w, k_escapes);
     const uint32_t n_k = w->n_escapes;
     const matrix values = put_values(lane, v, stride, w, exponents, behind);
@@ -262,23 +265,22 @@ static size_t encode_at(const pleat__rd_lane *lane, uint32_t block, const float 
     at = put_escapes(w, k_escapes + v_bytes + escape_bytes);
     put_u32(out + 4, (uint32_t)keys.n_stream);
     put_u32(out + 8, (uint32_t)values.n_stream);
-    out[12] = (uint8_t)shift;
-    out[13] = (uint8_t)((keys.n_classes ? PLEAT__RD_OWN_KEYS : 0) | (values.n_classes ? PLEAT__RD_OWN_VALUES : 0));
+    out[12] = (uint8_t)(level / 4 - PLEAT__RD_SAME_LEVEL / 4);
+    out[13] = (uint8_t)((keys.n_classes ? PLEAT__RD_OWN_KEYS : 0) | (values.n_classes ? PLEAT__RD_OWN_VALUES : 0) |
+                        level % 4 * (PLEAT__RD_QUARTERS / 3));
     put_u16(out + 14, n_k);
     put_u16(out + 16, w->n_escapes);
     put_u32(out, XXH32(out + 4, (size_t)(at - out) - 4, lane->seed));
     return (size_t)(at - out);
 }
 
-#define MOST_LEVEL 24u /* six octaves: beyond that there is hardly a code but 0 */
-
 size_t pleat__rd_encode_within(const pleat__rd_lane *lane, uint32_t block, const float *k, const float *v,
-                               size_t stride, size_t room, void *scratch, uint8_t *out) {
-    work w = {.level = 0};
+                               size_t stride, uint32_t level, size_t room, void *scratch, uint8_t *out) {
+    work w = {.level = level};
     pleat__arena arena = {.base = scratch, .cap_bytes = pleat__rd_scratch_bytes(lane->head_dim)};
     carve(lane->head_dim, &w, &arena);
     for (;; w.level++) {
-        w.is_silent = w.level > MOST_LEVEL;
+        w.is_silent = w.level >= PLEAT__RD_LEVELS_USED;
         const size_t n = encode_at(lane, block, k, v, stride, &w, out);
         if (n <= room || w.is_silent) return n;
     }
@@ -286,7 +288,7 @@ size_t pleat__rd_encode_within(const pleat__rd_lane *lane, uint32_t block, const
 
 size_t pleat__rd_encode(const pleat__rd_lane *lane, uint32_t block, const float *k, const float *v, size_t stride,
                         void *scratch, uint8_t *out) {
-    return pleat__rd_encode_within(lane, block, k, v, stride, SIZE_MAX, scratch, out);
+    return pleat__rd_encode_within(lane, block, k, v, stride, PLEAT__RD_SAME_LEVEL, SIZE_MAX, scratch, out);
 }
 
 size_t pleat__rd_least_bytes(const pleat__rd_books *books, uint32_t d) {

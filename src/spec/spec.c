@@ -119,7 +119,7 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
       A_BUFFER},
      .behind = {NULL}},
     {"auto",
-     {.compressor = PLEAT_COMPRESSOR_AUTO, .high = {8, 8}, .block = 64, .sinks = 4, .buffer = 94, .bytes = 0.2f,
+     {.compressor = PLEAT_COMPRESSOR_AUTO, .high = {8, 8}, .block = 64, .sinks = 4, .buffer = 91, .bytes = 0.2f,
       .from = 1024},
      2,
      {{"bytes", .offset = AT(bytes), .type = PLEAT__KEY_SHARE, .min = FLT_TRUE_MIN, .max = 1, .is_printed = true,

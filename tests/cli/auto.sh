@@ -14,9 +14,9 @@ head -c 7000 "$ROOT/eval/prose.txt" >"$scratch/prompt"
 try run -m "$MODEL" -f "$scratch/prompt" -n 40 --kv auto:bytes=20%,from=1200 --format json
 check "auto runs" exits 0
 check "within its share" calc "$(field fraction) <= 0.2 && $(field fraction) > 0.16"
-check "and JSON has what was chosen" prints '"chosen": *"rd:k=0\.[0-9]+,v=[01]\.[0-9]+"'
+check "and JSON has what was chosen" prints '"chosen": *"rd:k=0\.[0-9]+,v=[01]\.[0-9]+,buffer=91"'
 try run -m "$MODEL" -f "$scratch/prompt" -n 4 --kv auto:bytes=20%,from=1200
-check "so does the summary" says "^chosen +rd:k=0\.[0-9]+,v=[01]\.[0-9]+, coarser where a block would not fit; promised from 1200 tokens on$"
+check "so does the summary" says "^chosen +rd:k=0\.[0-9]+,v=[01]\.[0-9]+,buffer=91, coarser or finer as the text needs; promised from 1200 tokens on$"
 try run -m "$MODEL" -p "The sea" -n 2 --kv rd --format json
 check "other specs choose nothing" test -z "$(grep chosen "$scratch/out")"
 
@@ -38,7 +38,7 @@ check "and another model's" says "is of another model: fingerprint [0-9a-f]{32},
 head -c 30000 "$ROOT/eval/prose.txt" >"$scratch/text"
 try eval -m "$MODEL" --text "$scratch/text" --text-windows 1 --ctx-window 1100 --scored 64 --kv f16 --kv auto:bytes=20%
 check "eval measures it" exits 0
-check "and says what was chosen" says "auto:bytes=20% is rd:k=[0-9.]+,v=[0-9.]+; keys' steps had to double in [0-9.]+ % of the blocks"
+check "and says what was chosen" says "auto:bytes=20% is rd:k=[0-9.]+,v=[0-9.]+,buffer=91, but coarser in [0-9.]+ % of the blocks and finer in [0-9.]+ %"
 try inspect "$MODEL" --kv auto:bytes=25% --ctx 2048 --format csv
 check "inspect gives what is promised" prints "$((2048 * 32 * 256 / 4))"
 for spec in auto:bytes=0 auto:bytes=101% auto:from=0 auto:k=1 auto+pack; do

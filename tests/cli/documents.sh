@@ -16,6 +16,20 @@ make --form reference >"$scratch/reference"
 hash_of() { sha256sum <"$1" | cut -c 1-16; }
 check "the tasks for any model are what they were" same "$(hash_of "$scratch/any")" 53dc39e76f2a25f3
 check "and those for the reference model" same "$(hash_of "$scratch/reference")" f39975cd9d79088d
+python3 "$ROOT/eval/sums.py" --samples 3 >"$scratch/sums"
+check "and more sums" same "$(hash_of "$scratch/sums")" f9072b820e8dad7d
+cat >"$scratch/sums_look" <<'END'
+import json, sys
+sys.path.insert(0, sys.argv[1] + "/eval")
+import sums
+for line in open(sys.argv[1] + "/eval/tasks.jsonl"):
+    s = json.loads(line)
+    if s["task"] == "chain_sum":
+        numbers = [int(n) for n in s["turns"][0]["prompt"].split("numbers ")[1].split(" step")[0].split()]
+        print("alike" if sums.sample("", numbers)["turns"] == s["turns"] else s["id"])
+END
+capture python3 "$scratch/sums_look" "$ROOT"
+check "which are asked and answered as in eval/tasks.jsonl" same "$(sort <<<"$stdout" | uniq -c | xargs)" "64 alike"
 cat >"$scratch/look" <<'END'
 import json, sys
 sys.path.insert(0, sys.argv[1] + "/eval")

@@ -185,7 +185,8 @@ static int add_drift(score_row *row, const pleat_engine *engine, const score_req
     sum->n_blocks += one.n_blocks;
     sum->n_own_keys += one.n_own_keys;
     sum->n_own_values += one.n_own_values;
-    sum->n_grown += one.n_grown;
+    sum->n_coarser += one.n_coarser;
+    sum->n_finer += one.n_finer;
     sum->n_escapes += one.n_escapes;
     sum->bytes += one.bytes;
     (void)load_choice(engine, row->choice);

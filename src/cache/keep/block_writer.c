@@ -79,14 +79,20 @@ static void quantise(const work *w, uint32_t idx) {
     pleat__block_quantise(&w->c->kept.blocks.format, w->s->k, w->s->v, w->c->opt.head_dim, &w->s->codes);
 }
 
+/* How fine a block is at most, and its bytes at most. */
+typedef struct fit {
+    uint32_t level;
+    size_t room;
+} fit;
+
 /* The payload of block `idx` of those that are due, which is the lane's block `block`; returns its bytes. */
 static size_t encode(const work *w, uint32_t idx, uint32_t block, const pleat__block_codebooks *codebooks,
-                     size_t room) {
+                     const fit *within) {
     const pleat_cache *c = w->c;
     if (c->kept.blocks.rd) {
         load(w, idx);
         return pleat__rd_encode_within(&c->kept.blocks.rd[pleat__full_lane_idx(c, w->lane)], block, w->s->k, w->s->v,
-                                       c->opt.head_dim, room, w->s->rd, w->s->payload);
+                                       c->opt.head_dim, within->level, within->room, w->s->rd, w->s->payload);
     }
     quantise(w, idx);
     return pleat__block_encode(&c->kept.blocks.format, codebooks, &w->s->codes, w->s->payload);
@@ -168,72 +174,51 @@ static void make_codebooks(const pleat_cache *c, const pleat__step_item *item, u
                                  &item->seq->blocks.codebooks[pleat__full_idx(c, layer)]);
 }
 
-/* Write n blocks of a lane, of which `first` is the first, each in `room` bytes.  Returns the slots of the last. */
-static uint32_t write_lane(const pleat_cache *c, const pleat__step_item *item, uint32_t lane, uint32_t first,
-                           uint32_t n, const pleat__block_codebooks *codebooks, size_t room, pleat__block_scratch *s) {
+/* Write n blocks of a lane, of which `first` is the first. */
+static void write_lane(const pleat_cache *c, const pleat__step_item *item, uint32_t lane, uint32_t first, uint32_t n,
+                       const pleat__block_codebooks *codebooks, const fit *within, pleat__block_scratch *s) {
     work w = work_on(c, item, lane, s);
-    uint32_t *ends = w.seq->blocks.ends + (size_t)pleat__full_lane_idx(c, lane) * w.seq->blocks.cap, before = 0;
+    uint32_t *ends = w.seq->blocks.ends + (size_t)pleat__full_lane_idx(c, lane) * w.seq->blocks.cap;
     for (uint32_t i = 0; i < n; i++) {
-        const size_t n_bytes = encode(&w, i, first + i, codebooks, room);
+        const size_t n_bytes = encode(&w, i, first + i, codebooks, within);
         move_sinks(&w, i);
         w.n_empty = (i + 1) * c->kept.blocks.format.tokens / w.high.layout->tokens;
-        before = w.low_end;
         append(&w, s->payload, n_bytes);
         ends[first + i] = w.low_end;
     }
     close_row(&w);
-    return w.low_end - before;
 }
 
 void pleat__write_blocks(const pleat_cache *c, const pleat__step_item *item, uint32_t layer, pleat__block_scratch *s) {
     const pleat__block_codebooks *codebooks =
         c->kept.blocks.has_codebooks ? &item->seq->blocks.codebooks[pleat__full_idx(c, layer)] : NULL;
     const uint32_t n_due = count_due(c, item), first = item->seq->n_classed / c->kept.blocks.format.tokens;
+    const fit any = {PLEAT__RD_SAME_LEVEL, SIZE_MAX};
     if (first == 0 && c->kept.blocks.has_codebooks) make_codebooks(c, item, layer, s);
     for (uint32_t head = 0; head < c->opt.n_kv_heads; head++)
-        write_lane(c, item, pleat__cache_lane_of(c, layer, head), first, n_due, codebooks, SIZE_MAX, s);
+        write_lane(c, item, pleat__cache_lane_of(c, layer, head), first, n_due, codebooks, &any, s);
 }
 
 /* ---- under a promise ----------------------------------------------------------------------------- */
 
-/* Slots that lanes hold, and what is left of a row of blocks, one in each lane. */
-typedef struct account {
-    uint64_t may, used;
-    double expected; /* slots of the blocks that are not written yet */
-    uint32_t n_left; /* blocks that are not written yet */
-} account;
-
-static account open_account(const pleat_cache *c, const pleat__step_item *item, uint32_t block) {
-    account a = {.may = pleat__promise_allows(c, block + 1), .n_left = pleat__n_full_lanes(c)};
-    for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
-        if (pleat__cache_is_ring(c, lane)) continue;
-        a.used += item->seq->table.n_slots[PLEAT__LOW][lane];
-        a.expected += pleat__promise_expects(c, pleat__full_lane_idx(c, lane));
-    }
-    return a;
-}
-
-/* Bytes for a lane's block: what those behind it are expected to leave, or what it is itself expected to take, if these are
- * left what they need at least. */
-static size_t room_of(const account *a, double expected, uint32_t least) {
-    const uint64_t kept = a->used + (uint64_t)(a->n_left - 1) * least;
-    const double most = a->may > kept ? (double)(a->may - kept) : 0;
-    const double left = (double)a->may - (double)a->used - (a->expected - expected);
-    const double room = left > expected ? left : expected;
-    return (size_t)(room < most ? room : most) * PLEAT__BLOCK_ALIGN;
+static uint64_t count_slots(const pleat_cache *c, const uint32_t *n_slots) {
+    uint64_t sum = 0;
+    for (uint32_t lane = 0; lane < c->n_lanes; lane++) sum += pleat__cache_is_ring(c, lane) ? 0 : n_slots[lane];
+    return sum;
 }
 
 void pleat__write_promised_blocks(const pleat_cache *c, const pleat__step_item *item, pleat__block_scratch *s) {
     const uint32_t n_due = count_due(c, item), first = item->seq->n_classed / c->kept.blocks.format.tokens;
+    const uint32_t *n_slots = item->seq->table.n_slots[PLEAT__LOW];
     for (uint32_t i = 0; i < n_due; i++) {
-        account a = open_account(c, item, first + i);
+        pleat__promise_row row = pleat__promise_open_row(c, first + i, n_slots);
+        const uint32_t level = pleat__promise_level(c, first + i, count_slots(c, n_slots));
         for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
             if (pleat__cache_is_ring(c, lane)) continue;
-            const double expected = pleat__promise_expects(c, pleat__full_lane_idx(c, lane));
-            const size_t room = room_of(&a, expected, c->kept.blocks.promise.least);
-            a.used += write_lane(c, item, lane, first + i, 1, NULL, room, s);
-            a.expected -= expected;
-            a.n_left--;
+            const uint32_t before = n_slots[lane];
+            const size_t room = (size_t)pleat__promise_room(c, &row, before) * PLEAT__BLOCK_ALIGN;
+            write_lane(c, item, lane, first + i, 1, NULL, &(fit){level, room}, s);
+            pleat__promise_take(c, &row, before, n_slots[lane]);
         }
     }
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * promise.c: see promise.h.  Where weights are only looked at once, they are worked out anew: a cache that is checked has
- * no place for them yet.
+ * promise.c: see promise.h.  Where pages are only looked at once, they are counted anew: a cache that is checked has no
+ * place for them yet.
  */
 #include "cache/keep/promise.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "cache/keep/blocks.h"
 #include "cache/keep/keep.h"
@@ -17,7 +18,8 @@
 #define N_LOOKED_AT 256u /* blocks behind `from` among which the rate is the least */
 #define FINEST (-96)     /* steps are rd's times 2^(i/32) */
 #define COARSEST 64
-#define USED 0.94 /* of the rate that blocks are expected to take: codes are not quite normal, and texts differ */
+#define UNFILLED 0.55 /* of a page a lane that payloads leave empty: a half on average, and what a level is too fine */
+#define AHEAD PLEAT__PROMISE_AHEAD
 #define K 0.15f
 #define V 1.1f
 
@@ -64,29 +66,34 @@ static uint32_t blocks_of(const pleat_spec *s, uint32_t n) {
     return n > none ? pleat__div_up_u32(n - none, PLEAT__RD_TOKENS) : 0;
 }
 
-/* slots(n_blocks) of promise.h; those of `from` less what blocks until then need at least. */
-static int64_t slots_of(const pleat_cache *c, uint32_t share, uint32_t least, uint32_t n_blocks) {
-    const pleat_spec *s = &c->opt.spec;
-    const uint32_t first_kept = blocks_of(s, s->from), b = pleat__max_u32(n_blocks, first_kept);
-    const uint32_t last = last_tokens(s, b) + 1;
+/* The first number of blocks that anything is promised of. */
+static uint32_t first_kept(const pleat_cache *c) { return blocks_of(&c->opt.spec, c->opt.spec.from); }
+
+/* pages(n_blocks) of promise.h; n_blocks >= first_kept(). */
+static int64_t pages_for(const pleat_cache *c, uint32_t share, uint32_t n_blocks) {
+    const uint32_t last = last_tokens(&c->opt.spec, n_blocks) + 1;
     int64_t n_pages = INT64_MAX;
-    for (uint32_t n = pleat__max_u32(s->from, last - PLEAT__RD_TOKENS); n <= last; n++) {
-        const int64_t n_left = pages_left(c, share, n, b);
+    for (uint32_t n = pleat__max_u32(c->opt.spec.from, last - PLEAT__RD_TOKENS); n <= last; n++) {
+        const int64_t n_left = pages_left(c, share, n, n_blocks);
         if (n_left < n_pages) n_pages = n_left;
     }
-    const int64_t n_lanes = (int64_t)pleat__n_full_lanes(c);
-    return (n_pages - (b > 0 ? n_lanes : 0)) * (int64_t)c->page_tokens[PLEAT__LOW] -
-           (int64_t)(b - n_blocks) * least * n_lanes;
+    return n_pages;
+}
+
+/* Slots that payloads aim at in so many pages; below 0: there are not even pages. */
+static double slots_in(const pleat_cache *c, int64_t n_pages) {
+    return ((double)n_pages - UNFILLED * (double)pleat__n_full_lanes(c)) * c->page_tokens[PLEAT__LOW];
 }
 
 /* Slots for a block of all lanes so that no number of blocks has too many; below 0: not even the buffer fits. */
 static double rate_of(const pleat_cache *c, uint32_t share) {
-    const uint32_t first = blocks_of(&c->opt.spec, c->opt.spec.from);
+    const uint32_t first = first_kept(c);
     double rate = INFINITY;
     for (uint32_t b = first; b <= first + N_LOOKED_AT; b++) {
-        const double slots = (double)slots_of(c, share, 0, b);
-        if (slots < 0) return -1;
-        if (b > 0 && slots / b < rate) rate = slots / b;
+        const int64_t n_pages = pages_for(c, share, b);
+        const double slots = b > 0 ? slots_in(c, n_pages) / b : INFINITY;
+        if (n_pages < 0) return -1;
+        if (slots < rate) rate = slots;
     }
     return rate;
 }
@@ -120,7 +127,7 @@ static int32_t choose_step(const pleat_cache *c, const pleat_cache_options *opt,
     int32_t low = FINEST, high = COARSEST + 1;
     while (low < high) {
         const int32_t middle = low + (high - low) / 2;
-        if (expected_of_all(c, opt, rates, middle) <= rate * USED)
+        if (expected_of_all(c, opt, rates, middle) <= rate)
             high = middle;
         else
             low = middle + 1;
@@ -141,14 +148,12 @@ typedef struct choice {
     pleat__rd_rates rates;
     uint32_t share;
     int32_t step;
-    double expected; /* slots of a block of all lanes */
 } choice;
 
 static void choose_for(choice *out, uint32_t share) {
     const double rate = rate_of(out->plain, share);
     out->share = share;
     out->step = choose_step(out->plain, out->opt, &out->rates, rate);
-    out->expected = expected_of_all(out->plain, out->opt, &out->rates, out->step);
 }
 
 static choice choose(const pleat_cache *c, const pleat_cache_options *opt) {
@@ -158,31 +163,35 @@ static choice choose(const pleat_cache *c, const pleat_cache_options *opt) {
     return out;
 }
 
-/* What is the cache's own; its weights are not. */
+/* What is the cache's own, but for its tables. */
 static pleat__promise promise_of(const pleat_cache *c, const choice *chosen) {
     const size_t least = pleat__rd_least_bytes(&chosen->opt->stats->books, c->opt.head_dim);
     return (pleat__promise){.k = stepped(K, chosen->step),
                             .v = stepped(V, chosen->step),
-                            .share = chosen->share,
-                            .rate = rate_of(c, chosen->share),
+                            .first = first_kept(c),
                             .least = (uint32_t)((least + PLEAT__BLOCK_ALIGN - 1) / PLEAT__BLOCK_ALIGN)};
 }
 
 /* ---- can it be kept? ----------------------------------------------------------------------------- */
 
-static uint64_t allowed(const pleat_cache *c, const pleat__promise *p, uint32_t n_blocks) {
-    const double slots = (double)slots_of(c, p->share, p->least, n_blocks);
-    const double even = p->rate * (n_blocks + 0.5), least = slots < even ? slots : even;
-    return least > 0 ? (uint64_t)least : 0;
+/* Pages of all lanes whose n blocks store nothing, from pages' beginnings on. */
+static int64_t least_pages(const pleat_cache *c, const pleat__promise *p, uint32_t n) {
+    return (int64_t)pleat__n_full_lanes(c) * pleat__div_up_u32(n * p->least, c->page_tokens[PLEAT__LOW]);
 }
 
-/* Does each further block, up to the longest sequence, allow all lanes a payload that stores nothing? */
-static bool always_fits(const pleat_cache *c, const pleat__promise *p) {
-    uint64_t before = 0;
-    for (uint32_t b = 1; b <= c->opt.max_tokens / PLEAT__RD_TOKENS; b++) {
-        const uint64_t now = allowed(c, p, b);
-        if (now < before + (uint64_t)p->least * pleat__n_full_lanes(c)) return false;
-        before = now;
+/* Do blocks that store nothing fit from the first on, and behind any that fitted?  Where some fit among the next AHEAD,
+ * those further on do if AHEAD to 2 * AHEAD - 1 of them bring as many pages as they need: any more are sums of such. */
+static bool always_fits(const pleat_cache *c, const pleat__promise *p, uint32_t share) {
+    const uint32_t last = pleat__max_u32(p->first, c->opt.max_tokens / PLEAT__RD_TOKENS);
+    int64_t next[2 * AHEAD]; /* pages_for(), from b on */
+    for (uint32_t i = 0; i < 2 * AHEAD; i++) next[i] = pages_for(c, share, p->first + i);
+    for (uint32_t i = 0; i < AHEAD; i++)
+        if (next[i] < least_pages(c, p, p->first + i)) return false;
+    for (uint32_t b = p->first; b <= last; b++) {
+        for (uint32_t i = AHEAD; i < 2 * AHEAD; i++)
+            if (next[i] < next[0] + least_pages(c, p, i)) return false;
+        memmove(next, next + 1, (2 * AHEAD - 1) * sizeof *next);
+        next[2 * AHEAD - 1] = pages_for(c, share, b + 2 * AHEAD);
     }
     return true;
 }
@@ -191,7 +200,7 @@ static bool can_keep(const pleat_cache *c, const choice *chosen) {
     if (chosen->step > COARSEST) return false;
     const pleat__promise p = promise_of(c, chosen);
     const double coarsest = expected_of_all(c, chosen->opt, &chosen->rates, COARSEST);
-    return p.rate * USED >= coarsest && always_fits(c, &p);
+    return rate_of(c, chosen->share) >= coarsest && always_fits(c, &p, chosen->share);
 }
 
 /* In tenths of a per cent; 1001: none. */
@@ -229,22 +238,72 @@ pleat_status pleat__promise_check(const pleat_cache *c, const pleat_cache_option
 
 /* ---- the promise --------------------------------------------------------------------------------- */
 
+static uint32_t n_counted(const pleat_cache *c) { return c->opt.max_tokens / PLEAT__RD_TOKENS + 1 + AHEAD; }
+
+void pleat__promise_carve(pleat_cache *c, pleat__arena *arena) {
+    c->kept.blocks.promise.pages = pleat__arena_take(arena, n_counted(c), sizeof *c->kept.blocks.promise.pages);
+}
+
 void pleat__promise_init(pleat_cache *c, const pleat_cache_options *opt) {
     pleat__promise *p = &c->kept.blocks.promise;
-    float *of_lanes = p->expected;
+    uint32_t *pages = p->pages;
     const choice chosen = choose(c, opt);
     *p = promise_of(c, &chosen);
-    p->expected = of_lanes;
-    for (uint32_t layer = 0; layer < c->opt.n_layers; layer++)
-        for (uint32_t head = 0; head < c->opt.n_kv_heads && !pleat__cache_window(c, layer); head++)
-            p->expected[pleat__full_lane_idx(c, pleat__cache_lane_of(c, layer, head))] =
-                (float)expected(chosen.plain, opt, &chosen.rates, layer, head, chosen.step);
+    p->pages = pages;
+    for (uint32_t b = 0; b < n_counted(c); b++)
+        p->pages[b] = (uint32_t)pages_for(c, chosen.share, pleat__max_u32(b, p->first));
+    for (uint32_t level = 0; level < PLEAT__RD_LEVELS_USED; level++)
+        p->expected[level] = expected_of_all(chosen.plain, opt, &chosen.rates,
+                                             chosen.step + ((int32_t)level - (int32_t)PLEAT__RD_SAME_LEVEL) * 8);
 }
 
-uint64_t pleat__promise_allows(const pleat_cache *c, uint32_t n_blocks) {
-    return allowed(c, &c->kept.blocks.promise, n_blocks);
+/* Before `first` each block aims at as much as any other. */
+static double aimed_at(const pleat_cache *c, uint32_t n_blocks) {
+    const pleat__promise *p = &c->kept.blocks.promise;
+    const double slots = slots_in(c, p->pages[pleat__max_u32(n_blocks, p->first)]);
+    return n_blocks < p->first ? slots / p->first * n_blocks : slots;
 }
 
-double pleat__promise_expects(const pleat_cache *c, uint32_t full_lane) {
-    return c->kept.blocks.promise.expected[full_lane];
+uint32_t pleat__promise_level(const pleat_cache *c, uint32_t n_blocks, uint64_t n_slots) {
+    const pleat__promise *p = &c->kept.blocks.promise;
+    const double room = aimed_at(c, n_blocks + 1) - (double)n_slots;
+    uint32_t level = 0;
+    while (level < PLEAT__RD_LEVELS_USED - 1 && p->expected[level] > room) level++;
+    return level;
+}
+
+/* ---- the room of a block --------------------------------------------------------------------------- */
+
+/* Pages of a lane of n_slots slots behind which n blocks store nothing. */
+static int64_t pages_with(const pleat_cache *c, uint64_t n_slots, uint32_t n) {
+    const uint64_t page = c->page_tokens[PLEAT__LOW];
+    return (int64_t)((n_slots + (uint64_t)n * c->kept.blocks.promise.least + page - 1) / page);
+}
+
+pleat__promise_row pleat__promise_open_row(const pleat_cache *c, uint32_t n_blocks, const uint32_t *n_slots) {
+    const pleat__promise *p = &c->kept.blocks.promise;
+    pleat__promise_row row = {.n_behind = p->first > n_blocks + 1 ? p->first - n_blocks - 1 : 0};
+    for (uint32_t i = 0; i < AHEAD; i++) {
+        row.left[i] = p->pages[n_blocks + 1 + row.n_behind + i];
+        for (uint32_t lane = 0; lane < c->n_lanes; lane++)
+            if (!pleat__cache_is_ring(c, lane)) row.left[i] -= pages_with(c, n_slots[lane], 1 + row.n_behind + i);
+    }
+    return row;
+}
+
+uint64_t pleat__promise_room(const pleat_cache *c, const pleat__promise_row *row, uint32_t n_slots) {
+    int64_t most = INT64_MAX;
+    for (uint32_t i = 0; i < AHEAD; i++) {
+        const uint32_t n = row->n_behind + i;
+        const int64_t pages = pages_with(c, n_slots, 1 + n) + row->left[i];
+        const int64_t slots =
+            pages * (int64_t)c->page_tokens[PLEAT__LOW] - n_slots - (int64_t)n * c->kept.blocks.promise.least;
+        if (slots < most) most = slots;
+    }
+    return most > 0 ? (uint64_t)most : 0;
+}
+
+void pleat__promise_take(const pleat_cache *c, pleat__promise_row *row, uint32_t before, uint32_t now) {
+    for (uint32_t i = 0; i < AHEAD; i++)
+        row->left[i] += pages_with(c, before, 1 + row->n_behind + i) - pages_with(c, now, row->n_behind + i);
 }

@@ -27,8 +27,7 @@ void pleat__keep_rd_carve(pleat_cache *c, pleat__arena *arena) {
     const uint32_t n_lanes = pleat__n_full_lanes(c);
     pleat__rd_lane *lanes = c->kept.blocks.rd = pleat__arena_take(arena, n_lanes, sizeof *lanes);
     pleat__rd_turns *turns = c->kept.blocks.turns = pleat__arena_take(arena, c->opt.n_layers, sizeof *turns);
-    if (c->kept.blocks.has_promise)
-        c->kept.blocks.promise.expected = pleat__arena_take(arena, n_lanes, sizeof *c->kept.blocks.promise.expected);
+    if (c->kept.blocks.has_promise) pleat__promise_carve(c, arena);
     for (uint32_t i = 0; i < n_lanes; i++) {
         pleat__rd_lane lane = {0};
         pleat__rd_lane_carve(c->opt.head_dim, &lane, arena);

@@ -240,10 +240,14 @@ static uint8_t payload[2 * T * MAX_D + 1024 + PLEAT__STREAM_PAD], copy[64 * 1024
 static uint8_t codes[T * MAX_D] __attribute__((aligned(64)));
 static float k_out[T * MAX_D] __attribute__((aligned(64))), v_out[T * MAX_D] __attribute__((aligned(64)));
 
+static uint32_t level = PLEAT__RD_SAME_LEVEL; /* that blocks are encoded at */
+
 static size_t encode(uint32_t d, uint32_t block) {
     check_buf scratch = check_buf_new(pleat__rd_scratch_bytes(d), 64);
     const float *k = keys + (size_t)block * T * d, *v = values + (size_t)block * T * d;
-    const size_t n = pleat__rd_encode(&lane, block, k, v, d, scratch.p, payload);
+    const size_t n = level == PLEAT__RD_SAME_LEVEL
+                         ? pleat__rd_encode(&lane, block, k, v, d, scratch.p, payload)
+                         : pleat__rd_encode_within(&lane, block, k, v, d, level, SIZE_MAX, scratch.p, payload);
     CHECK(check_buf_is_intact(&scratch));
     check_buf_free(&scratch);
     CHECK(n <= pleat__rd_bound(d));
@@ -263,7 +267,8 @@ static float key_of(uint32_t d, uint32_t t, uint32_t i) { return k_out[((t / 16)
 /* Every number within half a step of what it was. */
 static void check_bounds(uint32_t d, uint32_t block) {
     float step_of[MAX_D];
-    for (uint32_t i = 0; i < d; i++) step_of[lane.order[i]] = pleat__rd_shifted(lane.k_steps, i, payload[12]);
+    for (uint32_t i = 0; i < d; i++)
+        step_of[lane.order[i]] = pleat__rd_step_at(lane.k_steps, i, pleat__rd_level_of(payload));
     for (uint32_t t = 0; t < T; t++) {
         const float v_step = pleat__rd_step(payload[PLEAT__RD_FIXED_BYTES + t]);
         double m[MAX_D];
@@ -292,7 +297,7 @@ static void test_bounds(void) {
             if (CHECK_STATUS(load(block, n, decode_variants[v].flags), PLEAT_OK)) check_bounds(d, block);
         }
         if (CHECK_STATUS(load(block, n, pleat_cpu_flags()), PLEAT_OK)) check_bounds(d, block);
-        n_shifted += payload[12] > 0;
+        n_shifted += pleat__rd_level_of(payload) > PLEAT__RD_SAME_LEVEL;
         CHECK(pleat__rd_is_intact(&lane, payload, n));
         CHECK_EQ_U64(pleat__rd_said_bytes(payload, d), n);
         uint8_t *first = malloc(n);
@@ -314,7 +319,8 @@ static void test_extremes(void) {
             check_fill(keys, T * d, kind % CHECK_N_FILLS, sizes[i]);
             check_fill(values, T * d, (kind + i) % CHECK_N_FILLS, sizes[(i + kind) % 6]);
             const size_t n = encode(d, 0);
-            check_context("fill %u of size %g: %zu bytes, shift %u", kind, (double)sizes[i], n, payload[12]);
+            check_context("fill %u of size %g: %zu bytes, level %u", kind, (double)sizes[i], n,
+                          pleat__rd_level_of(payload));
             CHECK_STATUS(load(0, n, pleat_cpu_flags()), PLEAT_OK);
             for (uint32_t j = 0; j < T * d; j++) CHECK(fabsf(k_out[j]) < 1e6f && fabsf(v_out[j]) < 1e6f);
         }
@@ -335,20 +341,69 @@ static void test_room(void) {
         const size_t n = encode(d, block), least = pleat__rd_least_bytes(&books, d);
         memcpy(whole, payload, n);
         CHECK(least > 0 && least < n / 8);
-        CHECK_EQ_U64(pleat__rd_encode_within(&lane, block, k, v, d, n, scratch.p, payload), n);
+        CHECK_EQ_U64(pleat__rd_encode_within(&lane, block, k, v, d, PLEAT__RD_SAME_LEVEL, n, scratch.p, payload), n);
         CHECK_EQ_MEM(payload, whole, n);
         for (size_t room = n - 1; room >= least; room = room > least ? least + (room - least) * 3 / 4 : 0) {
-            const size_t m = pleat__rd_encode_within(&lane, block, k, v, d, room, scratch.p, payload);
+            const size_t m =
+                pleat__rd_encode_within(&lane, block, k, v, d, PLEAT__RD_SAME_LEVEL, room, scratch.p, payload);
             check_context("d %u, %zu bytes in %zu, least %zu", d, m, room, least);
             CHECK(m <= room);
             if (room > n / 2) CHECK(m > room * 2 / 3); /* it grows in small steps */
             CHECK(pleat__rd_is_intact(&lane, payload, m));
             if (CHECK_STATUS(load(block, m, pleat_cpu_flags()), PLEAT_OK) && m > least) check_bounds(d, block);
         }
-        CHECK_EQ_U64(pleat__rd_encode_within(&lane, block, k, v, d, 0, scratch.p, payload), least);
+        CHECK_EQ_U64(pleat__rd_encode_within(&lane, block, k, v, d, PLEAT__RD_SAME_LEVEL, 0, scratch.p, payload),
+                     least);
     }
     CHECK(check_buf_is_intact(&scratch));
     check_buf_free(&scratch);
+}
+
+/* x to five significant bits, halves up. */
+static double five_bits(double x) {
+    int exponent;
+    const double m = frexp(x, &exponent);
+    return ldexp(floor(m * 32 + 0.5), exponent - 5);
+}
+
+/* Steps at every level are what they should be: quarters of octaves from half the lane's on, and so are minimums. */
+static void test_levels(void) {
+    static const double quarters[4] = {1, 19 / 16.0, 23 / 16.0, 27 / 16.0};
+    for (uint32_t half = 0x0400; half <= 0x6C00; half += 64)
+        for (uint32_t at = 0; at <= PLEAT__RD_MOST_LEVEL; at++) {
+            const uint8_t bytes[2] = {(uint8_t)half, (uint8_t)(half >> 8)};
+            const double was = (double)pleat__f16_to_f32((uint16_t)half) * quarters[at % 4];
+            double step = five_bits(ldexp(was, (int)(at / 4) - 1));
+            step = step < 0x1p-14 ? 0x1p-14 : step > 0x1p12 ? 0x1p12 : step;
+            if (!CHECK((double)pleat__rd_step_at(bytes, 0, at) == step)) return;
+        }
+}
+
+/* Finer and coarser than the lane's: each number is within half a step of what it was, a payload is larger the finer it is,
+ * and units of a reader are those steps. */
+static void test_finer(void) {
+    for (uint32_t round = 0; round < 8; round++) {
+        const uint32_t d = round % 2 ? 64 : 128, block = (uint32_t)check_below(MAX_BLOCKS);
+        size_t before = SIZE_MAX;
+        lane_init(d, true, check_below(2), 0.6f, 1.1f);
+        fill_tokens(d, MAX_BLOCKS);
+        for (level = 0; level < 14; level++) {
+            pleat__block_reader reader;
+            const size_t n = encode(d, block);
+            check_context("d %u, level %u: %zu bytes, before %zu", d, level, n, before);
+            CHECK(n < before && pleat__rd_level_of(payload) == level);
+            if (CHECK_STATUS(load(block, n, pleat_cpu_flags()), PLEAT_OK)) check_bounds(d, block);
+            CHECK_STATUS(pleat__rd_open(&lane, payload, n, copy, &reader), PLEAT_OK);
+            CHECK(reader.k_steps_id == level + 1);
+            for (uint32_t i = 0; i < d; i++) {
+                const float step = pleat__rd_step_at(lane.k_steps, i, level);
+                CHECK(pleat__f16_at(reader.k_steps + 2 * i) == step);
+                CHECK(pleat__f16_at(reader.k_mins + 2 * i) == -(float)PLEAT__RD_REACH * step);
+            }
+            before = n;
+        }
+    }
+    level = PLEAT__RD_SAME_LEVEL;
 }
 
 /* What blocks are expected to take is near what they take, if tokens are as the statistics say. */
@@ -397,7 +452,8 @@ static double own_block_bytes(uint32_t d) {
         pleat__rd_add_mean(&lane, 0, t, 1, taken, 1);
         for (uint32_t i = 0; i < d; i++) {
             const uint32_t c = lane.order[i];
-            k_codes[t * d + i] = code_near(keys[t * d + c] - taken[c], pleat__rd_shifted(lane.k_steps, i, payload[12]));
+            k_codes[t * d + i] =
+                code_near(keys[t * d + c] - taken[c], pleat__rd_step_at(lane.k_steps, i, pleat__rd_level_of(payload)));
             v_codes[t * d + i] = code_near(values[t * d + i], pleat__rd_step(payload[PLEAT__RD_FIXED_BYTES + t]));
         }
     }
@@ -492,10 +548,11 @@ static void attend_exactly(const float *q, uint32_t d, uint32_t n_group, uint32_
     }
 }
 
-/* Blocks in one page; keys and values become what they hold. */
-static void make_run(uint32_t d, uint32_t n_blocks, pleat__block_run *run, uint8_t *page, uint32_t *ends) {
+/* Blocks in one page, of one level or of a few in turns; keys and values become what they hold. */
+static void make_run(uint32_t d, uint32_t n_blocks, bool has_levels, uint8_t *page, uint32_t *ends) {
     size_t at = 0;
     for (uint32_t b = 0; b < n_blocks; b++) {
+        if (has_levels && check_below(4) == 0) level = PLEAT__RD_SAME_LEVEL - 1 + (uint32_t)check_below(3);
         const size_t n = encode(d, b);
         memcpy(page + at, payload, n);
         at = (at + n + 15) / 16 * 16;
@@ -507,7 +564,7 @@ static void make_run(uint32_t d, uint32_t n_blocks, pleat__block_run *run, uint8
                 values[((size_t)b * T + t) * d + i] = v_out[t * d + i];
             }
     }
-    (void)run;
+    level = PLEAT__RD_SAME_LEVEL;
 }
 
 static void test_attention(void) {
@@ -531,7 +588,7 @@ static void test_attention(void) {
                                 .step = 1,
                                 .ends = ends,
                                 .n_blocks = n_blocks};
-        make_run(d, n_blocks, &run, page, ends);
+        make_run(d, n_blocks, round % 2, page, ends);
         check_fill_normal(q, n_group * d);
         const float scale = 0.3f / sqrtf((float)d);
         uint8_t *query_memory = aligned_alloc(64, (pleat__attn_query_bytes(n_group, d) + 63) / 64 * 64);
@@ -570,11 +627,10 @@ static void test_attention(void) {
 }
 
 static const check_test tests[] = {
-    {"streams", test_streams},   {"runs", test_runs},
-    {"mean", test_mean},         {"bounds", test_bounds},
-    {"extremes", test_extremes}, {"unlike", test_unlike},
-    {"damaged", test_damaged},   {"attention", test_attention},
-    {"room", test_room},         {"expected_bytes", test_expected_bytes},
+    {"streams", test_streams}, {"runs", test_runs},           {"mean", test_mean},
+    {"bounds", test_bounds},   {"extremes", test_extremes},   {"unlike", test_unlike},
+    {"damaged", test_damaged}, {"attention", test_attention}, {"levels", test_levels},
+    {"finer", test_finer},     {"room", test_room},           {"expected_bytes", test_expected_bytes},
 };
 
 int main(int argc, char **argv) {

@@ -149,7 +149,7 @@ static pleat_spec any_compressor(void) {
                             .compressor = PLEAT_COMPRESSOR_AUTO,
                             .block = 64,
                             .sinks = 4,
-                            .buffer = 94,
+                            .buffer = 91,
                             .bytes = (float)check_uniform(0.001, 1),
                             .from = (uint32_t)check_between(1, 1u << check_below(25))};
     if (check_below(4) == 0) {
