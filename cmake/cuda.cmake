@@ -11,7 +11,7 @@ string(TOLOWER "${PLEAT_CUDA}" cuda)
 # Code for an architecture: 89-real is machine code alone, 90-virtual PTX alone, a plain number both.  Drivers translate
 # PTX for later GPUs.
 set(CMAKE_CUDA_ARCHITECTURES "" CACHE STRING "GPU architectures: numbers from 80 on, with -real or -virtual; empty: see PLEAT_CUDA")
-set(every_arch 80 89-real 90a-real)
+set(every_arch 80 90a-real) # 8.6 and 8.9 run what is made for 8.0
 
 # ---- the GPU that is here -------------------------------------------------------------------------------------------
 

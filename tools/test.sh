@@ -20,7 +20,7 @@
 #              scripts those about what a build without libraries says
 #   clang      everything compiled by clang; the unit programs, with fewer rounds
 #   fuzz       each fuzz target for FUZZ_SECONDS, 10 by default, from its corpus
-#   cuda       the GPU kernels for all three architectures; compiled, and run only as far as there is no GPU
+#   cuda       the GPU kernels for both architectures; compiled, and run only as far as there is no GPU
 #   arm        the kernels' tests for 64-bit Arm, under qemu-user: with the dot product, then without
 #   portable   with musl: threads run, with a futex and without; every file read for musl, and by clang for macOS and Windows
 #   install    `make install` elsewhere and `make uninstall`, and C and C++ programs against it by pkg-config and CMake

@@ -15,7 +15,7 @@
  *             pleat_device_cache_prompt(layer 0, k, v)               store them
  *             ...
  *         pleat_device_cache_prompt_end()
- *         pleat_device_cache_fork(from, to)                  uniform formats: a copy of a sequence
+ *         pleat_device_cache_fork(from, to)                  a copy of a sequence
  *
  *         pleat_device_cache_set_batch({seq_idx, ...})       who takes part in the steps from here on
  *             pleat_device_cache_begin                       plan + commit: pages for one more token a sequence
@@ -159,8 +159,7 @@ PLEAT_API pleat_status pleat_device_cache_chunk_attend(pleat_device_cache *cache
                                                        pleat_error *err);
 
 /* Sequence `to`, which is empty, becomes a copy of `from`, which is not and has no prompt under way: pages are copied,
- * none is shared, and either goes on without the other.  Waits.  PLEAT_AGAIN and PLEAT_E_LIMIT as prompt_begin,
- * PLEAT_E_UNSUPPORTED with leankv. */
+ * none is shared, and either goes on without the other.  Waits.  PLEAT_AGAIN and PLEAT_E_LIMIT as prompt_begin. */
 PLEAT_API pleat_status pleat_device_cache_fork(pleat_device_cache *cache, uint32_t from, uint32_t to, void *stream,
                                                pleat_error *err);
 

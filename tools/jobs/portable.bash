@@ -43,7 +43,7 @@ musl_runs() {
     return $status
 }
 
-# gguf.c maps files, stats/load.c reads them and store/files.c does both, for which Windows has other calls; kernels ask nothing of a system.
+# gguf.c maps files, stats/load.c reads them and store/folder/files.c does both, for which Windows has other calls; kernels ask nothing of a system.
 # There are no headers of macOS to have: musl's stand in for those of POSIX, and nothing of Linux is declared.
 job_portable() {
     local need status=0 files
@@ -57,7 +57,7 @@ job_portable() {
     reads musl "${files[@]}" -- musl-gcc -D_GNU_SOURCE -DPLEAT_FUTEX=1 || status=1
     reads macos "${files[@]}" src/*/arm/*.c -- clang --target=arm64-apple-macos13 -D_GNU_SOURCE -DPLEAT_ARM=1 \
         -isystem "$(musl_include)" || status=1
-    mapfile -t files < <(printf '%s\n' "${files[@]}" | grep -vx -e src/gguf/gguf.c -e src/stats/load.c -e src/store/files.c)
+    mapfile -t files < <(printf '%s\n' "${files[@]}" | grep -vx -e src/gguf/gguf.c -e src/stats/load.c -e src/store/folder/files.c)
     reads windows "${files[@]}" -- clang --target=x86_64-w64-mingw32 -D_USE_MATH_DEFINES \
         -isystem /usr/x86_64-w64-mingw32/include || status=1
     return $status

@@ -32,7 +32,7 @@ job_threads() {
     export CHECK_QUICK=1 TSAN_OPTIONS=halt_on_error=0
     configure build/tsan -DPLEAT_SANITIZE=thread -DPLEAT_ONEDNN=off && tools/build.sh build/tsan -t \
         "check_serving check_serving_answer check_serving_store" &&
-        tests_in build/tsan -R '^check_(cache|policy_cache|leankv|share|ring|forward|engine|store|store_fetch)$' &&
+        tests_in build/tsan -R '^check_(cache|policy_cache|leankv|share|ring|forward|engine|store|store_fetch|store_servers)$' &&
         build/tsan/tests/check_serving shared_prefix && build/tsan/tests/check_serving conversation &&
         build/tsan/tests/check_serving_store hang && build/tsan/tests/check_serving_answer threads &&
         build/tsan/tests/check_serving_answer continuations

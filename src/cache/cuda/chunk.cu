@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * chunk.cu: more tokens behind those that a sequence of uniform formats has, and a copy of such a sequence.
+ * chunk.cu: more tokens behind those that a sequence of uniform formats has, and a copy of any sequence.
  *
  *     gather    a warp a token and KV head: dequantised, rounded to f16
  *     extend    a warp a tile of 16 slots and KV head, token by token: the first tile may have tokens of before, and
  *               each has one writer
- *     copy      a block a page
+ *     copy      a block a page, and the page of the same number of the low side
  *
  * A lane of a uniform format has token i in slot i of the high side.
  */
@@ -88,13 +88,15 @@ extern "C" pleat_status pleat__device_lanes_extend(const pleat__device_lanes *l,
 
 static __global__ void __launch_bounds__(COPY_THREADS)
     copy_pages(const __grid_constant__ pleat__device_lanes l, uint32_t from_row, uint32_t to_row) {
-    const uint32_t row = blockIdx.x, page = blockIdx.y;
-    if (page * l.layouts[0].tokens >= l.pages.n_slots[0][from_row + row]) return;
-    if (page == 0 && threadIdx.x == 0) l.pages.hole[to_row + row] = l.pages.hole[from_row + row];
-    const uint4 *from =
-        (const uint4 *)(const void *)(l.base + *pleat__device_cell(&l.pages, from_row + row, 0, page) * l.page_bytes);
-    uint4 *to = (uint4 *)(void *)(l.base + *pleat__device_cell(&l.pages, to_row + row, 0, page) * l.page_bytes);
-    for (uint32_t i = threadIdx.x; i < l.page_bytes / 16; i += COPY_THREADS) to[i] = from[i];
+    const uint32_t from_lane = from_row + blockIdx.x, to_lane = to_row + blockIdx.x, page = blockIdx.y;
+    if (page == 0 && threadIdx.x == 0) l.pages.hole[to_lane] = l.pages.hole[from_lane];
+    for (int side = 0; side < 2; side++) {
+        if (page * l.layouts[side].tokens >= l.pages.n_slots[side][from_lane]) continue;
+        const uint8_t *from = l.base + *pleat__device_cell(&l.pages, from_lane, side, page) * l.page_bytes;
+        uint8_t *to = l.base + *pleat__device_cell(&l.pages, to_lane, side, page) * l.page_bytes;
+        for (uint32_t i = threadIdx.x; i < l.page_bytes / 16; i += COPY_THREADS)
+            ((uint4 *)(void *)to)[i] = ((const uint4 *)(const void *)from)[i];
+    }
 }
 
 extern "C" pleat_status pleat__device_lanes_copy(const pleat__device_lanes *l, uint32_t from, uint32_t to,

@@ -203,12 +203,10 @@ pleat_status pleat_device_cache_prompt_end(pleat_device_cache *c, void *stream, 
 
 /* ---- chunks -------------------------------------------------------------------------------------- */
 
-/* The sequence's length, of a cache and a sequence that chunks and forks are of. */
-static pleat_status check_chunk(pleat_device_cache *c, uint32_t seq_idx, void *stream, uint32_t *n_tokens,
+/* The length of a sequence that can be gone on with, or forked. */
+static pleat_status check_begun(pleat_device_cache *c, uint32_t seq_idx, void *stream, uint32_t *n_tokens,
                                 pleat_error *err) {
     PLEAT_TRY(check_seq(c, seq_idx, err));
-    PLEAT_FAIL_IF(c->lanes.policy.is_leankv, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-                  "device cache: leankv reads later tokens one by one, and is not forked");
     REQUIRE_STATE(!c->in_step && !c->in_prompt, "device cache: a step or a prompt is under way");
     PLEAT_TRY(pleat_device_cache_length(c, seq_idx, n_tokens, stream, err));
     REQUIRE_STATE(*n_tokens > 0, "device cache: sequence %u is empty", seq_idx);
@@ -219,7 +217,9 @@ pleat_status pleat_device_cache_chunk_begin(pleat_device_cache *c, uint32_t seq_
                                             pleat_error *err) {
     const pleat__device_stream s = pleat__device_stream_of(stream);
     uint32_t n_past = 0;
-    PLEAT_TRY(check_chunk(c, seq_idx, stream, &n_past, err));
+    PLEAT_TRY(check_begun(c, seq_idx, stream, &n_past, err));
+    PLEAT_FAIL_IF(c->lanes.policy.is_leankv, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "device cache: leankv reads later tokens one by one");
     REQUIRE(n_tokens >= 1, "device cache: a chunk without tokens");
     const uint64_t all = (uint64_t)n_past + n_tokens, page_tokens = c->lanes.layouts[0].tokens;
     const uint64_t n_pages = (all + page_tokens - 1) / page_tokens;
@@ -284,13 +284,17 @@ pleat_status pleat_device_cache_fork(pleat_device_cache *c, uint32_t from, uint3
                                      pleat_error *err) {
     const pleat__device_stream s = pleat__device_stream_of(stream);
     uint32_t n_tokens = 0;
-    PLEAT_TRY(check_chunk(c, from, stream, &n_tokens, err));
+    PLEAT_TRY(check_begun(c, from, stream, &n_tokens, err));
     PLEAT_TRY(check_seq(c, to, err));
-    const uint32_t n_pages = pleat__div_up_u32(n_tokens, c->lanes.layouts[0].tokens);
+    /* A low page holds as many tokens as a high one, or more; a hole is a slot besides. */
+    const uint32_t n_slots_most = c->two_sided ? n_tokens + 1 : n_tokens;
+    const uint32_t n_pages = pleat__div_up_u32(n_slots_most, c->lanes.layouts[0].tokens) + (c->two_sided ? 1 : 0);
     PLEAT_TRY(reserve(c, to, n_pages, s, err));
     const uint32_t from_row = pleat__device_first_row(c, from), to_row = pleat__device_first_row(c, to);
-    uint32_t *n_slots = c->lanes.pages.n_slots[0];
-    PLEAT_TRY(pleat__device_copy(n_slots + to_row, n_slots + from_row, c->rows_per_seq * sizeof *n_slots, s, err));
+    for (int side = 0; side < 2; side++) {
+        uint32_t *n_slots = c->lanes.pages.n_slots[side];
+        PLEAT_TRY(pleat__device_copy(n_slots + to_row, n_slots + from_row, c->rows_per_seq * sizeof *n_slots, s, err));
+    }
     PLEAT_TRY(pleat__device_settle(&c->lanes.pages, to_row, c->rows_per_seq, s, err));
     PLEAT_TRY(pleat__device_lanes_copy(&c->lanes, from, to, n_pages, s, err));
     PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, to, n_tokens, s, err));

@@ -118,7 +118,8 @@ pleat_status pleat__device_wide_gather(const pleat__device_lanes *lanes, const p
 pleat_status pleat__device_wide_append(const pleat__device_lanes *lanes, uint32_t layer, const void *k, const void *v,
                                        pleat__device_stream stream, pleat_error *err);
 
-/* Rows of sequence `to`, which have n_pages pages each, hold what those of `from` hold in as many, or in fewer. */
+/* Rows of sequence `to`, which have the pages and slots of those of `from`, hold what these hold: at most n_pages pages
+ * of a side. */
 pleat_status pleat__device_lanes_copy(const pleat__device_lanes *lanes, uint32_t from, uint32_t to, uint32_t n_pages,
                                       pleat__device_stream stream, pleat_error *err);
 

@@ -167,7 +167,7 @@ static pleat_status device_fork(pleat_engine *e, pleat_seq seq, uint32_t max_tok
     const pleat__place *from = pleat__engine_place(e, seq);
     pleat_seq to;
     if (!from || !out) return PLEAT_E_ARG;
-    if (!e->device->is_uniform || from->is_spoiled) return PLEAT_E_UNSUPPORTED;
+    if (from->is_spoiled) return PLEAT_E_UNSUPPORTED;
     const uint32_t n_tokens = from->n_tokens, from_idx = pleat__place_idx(e, from);
     if (max_tokens < n_tokens) return PLEAT_E_ARG;
     PLEAT_TRY(device_open(e, max_tokens, &to));

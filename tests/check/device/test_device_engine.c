@@ -513,7 +513,7 @@ static void later_turns_are_as_on_the_cpu(void) {
 
 /* A fork answers as what it was forked from, whose own way it does not change. */
 static void forks_go_their_own_ways(void) {
-    static const char *const specs[] = {"f16", "k4v2"};
+    static const char *const specs[] = {"f16", "k4v2", "leankv:ah=3,al=0.05", "leankv:ah=8,al=2"};
     CHECK_DEVICE();
     text t = text_new();
     const size_t bytes = t.info.n_vocab * sizeof(float);

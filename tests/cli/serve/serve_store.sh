@@ -69,10 +69,20 @@ if [ -f "$scratch/first" ]; then
     check "and it ends with 0" exits 0
     PLEAT=$whole
 fi
+if [ -f "$scratch/first" ]; then
+    made=(bench serve -m "$MODEL" --synthetic fixed:prompt=600,output=2 --requests 2 --pool-bytes 64MiB --kv k8v4 -q --format json
+        --store "$scratch/made")
+    try "${made[@]}"
+    check "bench serve computes what is not stored" test "$(field prefix_hits)" = 0
+    try "${made[@]}"
+    check "and begins from what is" test "$(field prefix_hits)" = 2
+fi
 try serve -m "$MODEL" --store "$MODEL/below"
 check "a folder that cannot be is refused" test "$code" = 1
 try serve -m "$MODEL" --store "$scratch/store" --store-ttl 5
 check "a folder forgets nothing by the clock" says "store-ttl is of servers"
+try bench serve -m "$MODEL" --synthetic fixed --pool-bytes 64MiB --simulate --store "$scratch/made"
+check "a simulation stores nothing" says "nothing is stored in a simulation"
 
 # ---- servers
 try serve -m "$MODEL" --store redis://127.0.0.1
