@@ -67,6 +67,8 @@ calls_form calls_form_of(const char *text, size_t n) {
 
 const char *calls_marker(calls_form form) { return forms[form].marker; }
 
+const char *calls_arguments(calls_form form) { return form == CALLS_LLAMA ? "parameters" : "arguments"; }
+
 void calls_frame(calls_form form, const char *name, char **before, char **behind) {
     static const struct {
         const char *begin, *middle, *end;
@@ -78,6 +80,19 @@ void calls_frame(calls_form form, const char *name, char **before, char **behind
         [CALLS_ARGS] = {"[TOOL_CALLS]", "[ARGS]", ""},
         [CALLS_LLAMA] = {"{\"name\": ", ", \"parameters\": ", "}"},
     };
+    static const char *const whole[][2] = {
+        [CALLS_NONE] = {"", ""},
+        [CALLS_TAGS] = {"<tool_call>\n", "\n</tool_call>"},
+        [CALLS_PIPES] = {"<|tool_call|>[", "]"},
+        [CALLS_MISTRAL] = {"[TOOL_CALLS][", "]"},
+        [CALLS_ARGS] = {"[TOOL_CALLS][", "]"},
+        [CALLS_LLAMA] = {"", ""},
+    };
+    if (!name) {
+        *before = cli_copy(whole[form][0], strlen(whole[form][0]));
+        *behind = cli_copy(whole[form][1], strlen(whole[form][1]));
+        return;
+    }
     json_t *string = json_string(name);
     char *quoted = form == CALLS_ARGS ? cli_copy(name, strlen(name)) : json_dumps(string, JSON_ENCODE_ANY);
     const size_t n = strlen(frames[form].begin) + strlen(quoted) + strlen(frames[form].middle) + 1;

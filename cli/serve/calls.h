@@ -37,8 +37,11 @@ calls_form calls_form_of(const char *text, size_t n);
 /* The text that stands before a call's JSON: "<tool_call>"; "" where nothing does. */
 const char *calls_marker(calls_form form);
 
-/* What stands in a call's text before its arguments, and behind them: for a call of this tool that is forced.  The caller
- * frees both. */
+/* What a call's arguments are called in its JSON. */
+const char *calls_arguments(calls_form form);
+
+/* What stands in a call's text before its arguments, and behind them: for a call of this tool that is forced.  name NULL:
+ * before its JSON, and behind it.  The caller frees both. */
 void calls_frame(calls_form form, const char *name, char **before, char **behind);
 
 typedef struct calls calls;

@@ -89,6 +89,7 @@ static void release(job *j) {
     places_return(&j->s->places, j->who, j->n_places);
     free(j->choices);
     free(j->sources);
+    params_release(&j->p);
     json_decref(j->body);
     json_decref(j->tools);
     free(j->before);
@@ -450,7 +451,8 @@ static pleat_request request_of(const job *j, uint32_t prompt, const pleat_token
     q.ignores_end = p->ignores_end;
     q.user = (void *)(uintptr_t)(j->tag | prompt);
     q.wants_text = 1;
-    q.wants_json = p->wants_json || p->forced;
+    q.wants_json = p->wants_json || j->before;
+    q.shape = schema_shape(p->schema);
     q.text_goes_on = !p->is_chat;
     q.wants_progress = p->wants_progress;
     q.text_has_special = p->is_chat && p->tools && j->s->marks_are_special;
@@ -564,6 +566,15 @@ static int choose_spec(job *j, refusal *why) {
     return params_refuse(why, 400, "kv", "the KV spec '%.60s' is not served here; these are: %s", wanted, all);
 }
 
+/* How a call begins becomes part of the prompt. */
+static int force_call(job *j, refusal *why) {
+    if (j->s->calls == CALLS_NONE)
+        return params_refuse(why, 400, "tool_choice", "this model's chat template knows no tool calls to force");
+    if (params_read_call(&j->p, calls_arguments(j->s->calls), why) != 0) return -1;
+    calls_frame(j->s->calls, j->p.forced, &j->before, &j->behind);
+    return 0;
+}
+
 static int set_up(job *j, int is_chat, refusal *why) {
     if (params_read(j->body, is_chat, &j->p, why) != 0 || heed_key(j, why) != 0) return -1;
     if (j->p.model && strcmp(j->p.model, j->s->name) != 0)
@@ -573,9 +584,7 @@ static int set_up(job *j, int is_chat, refusal *why) {
     if (!j->p.has_seed && getrandom(&j->p.sampling.seed, sizeof j->p.sampling.seed, GRND_NONBLOCK) < 0)
         j->p.sampling.seed = (uint64_t)time(NULL) ^ j->s->n_jobs_made;
     j->tools = json_incref(j->p.tools);
-    if (j->p.forced && j->s->calls == CALLS_NONE)
-        return params_refuse(why, 400, "tool_choice", "this model's chat template knows no tool calls to force");
-    if (j->p.forced) calls_frame(j->s->calls, j->p.forced, &j->before, &j->behind);
+    if ((j->p.forced || j->p.requires_call) && force_call(j, why) != 0) return -1;
     j->n_prompts = is_chat ? 1 : params_count_prompts(j->p.prompt, why);
     const uint32_t n_texts = j->n_prompts * j->p.n, n_most = places_most(&j->s->places);
     if (n_texts > n_most)
@@ -603,6 +612,7 @@ void job_start(server *s, connection *c, json_t *body, int is_chat, const key_te
         reply_refuse(c, why.status, why.field, why.text);
         return;
     }
+    params_release(&j->p);
     json_decref(j->body);
     j->body = NULL;
     connection_set_work(c, j);

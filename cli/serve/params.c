@@ -158,15 +158,27 @@ static int read_stream(json_t *body, params *p, refusal *why) {
     return read_flag(options, "include_usage", &p->wants_usage, why);
 }
 
+static int read_schema(json_t *root, params *p, const char *field, refusal *why) {
+    char text[200];
+    if (!root) return params_refuse(why, 400, field, "there is no \"json_schema\": {\"schema\": {}}");
+    p->schema = schema_read(root, text, sizeof text);
+    return p->schema ? 0 : params_refuse(why, 400, field, "the schema: %s", text);
+}
+
 static int read_format(json_t *body, params *p, refusal *why) {
     json_t *format = given(body, "response_format");
     const char *type = json_string_value(json_object_get(format, "type"));
     if (!format) return 0;
-    p->wants_json = type && strcmp(type, "json_object") == 0;
+    const int has_schema = type && strcmp(type, "json_schema") == 0;
+    p->wants_json = has_schema || (type && strcmp(type, "json_object") == 0);
+    if (has_schema)
+        return read_schema(json_object_get(json_object_get(format, "json_schema"), "schema"), p, "response_format",
+                           why);
     if (p->wants_json || (type && strcmp(type, "text") == 0)) return 0;
-    return params_refuse(why, 400, "response_format",
-                         "response_format has \"type\" \"text\" or \"json_object\"; %.40s is not supported",
-                         type ? type : "anything else");
+    return params_refuse(
+        why, 400, "response_format",
+        "response_format has \"type\" \"text\", \"json_object\" or \"json_schema\"; %.40s is not supported",
+        type ? type : "anything else");
 }
 
 /* Both API's: what is common. */
@@ -240,6 +252,33 @@ static const char *name_of(const json_t *tool) {
     return json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
 }
 
+/* The schema of a strict tool's arguments; NULL: any object. */
+static json_t *strict_of(const json_t *tool) {
+    json_t *function = json_object_get(tool, "function");
+    return json_is_true(json_object_get(function, "strict")) ? json_object_get(function, "parameters") : NULL;
+}
+
+int params_read_call(params *p, const char *arguments, refusal *why) {
+    const char *names[PARAMS_TOOLS_MAX];
+    json_t *schemas[PARAMS_TOOLS_MAX], *tool;
+    uint32_t n = 0;
+    size_t i;
+    char text[200];
+    if (json_array_size(p->tools) > PARAMS_TOOLS_MAX)
+        return params_refuse(why, 400, "tools", "one of more than %d tools cannot be forced", PARAMS_TOOLS_MAX);
+    json_array_foreach(p->tools, i, tool) {
+        if (!name_of(tool) || (p->forced && strcmp(name_of(tool), p->forced) != 0)) continue;
+        names[n] = name_of(tool);
+        schemas[n++] = strict_of(tool);
+    }
+    if (p->forced) return schemas[0] ? read_schema(schemas[0], p, "tools", why) : 0;
+    if (n == 0) return params_refuse(why, 400, "tool_choice", "tool_choice \"required\" stands beside tools");
+    p->schema = schema_of_calls(names, schemas, n, arguments, text, sizeof text);
+    return p->schema ? 0 : params_refuse(why, 400, "tools", "a tool's schema: %s", text);
+}
+
+void params_release(params *p) { schema_destroy(&p->schema); }
+
 static int has_tool(const json_t *tools, const char *name) {
     size_t i;
     json_t *tool;
@@ -255,8 +294,8 @@ static int read_forced(json_t *choice, params *p, refusal *why) {
     const json_t *only = json_array_size(p->tools) == 1 ? json_array_get(p->tools, 0) : NULL;
     if (word && strcmp(word, "required") == 0) {
         p->forced = name_of(only);
-        if (p->forced) return 0;
-        return params_refuse(why, 400, "tool_choice", "tool_choice \"required\" is for one tool: name one of several");
+        p->requires_call = !p->forced;
+        return 0;
     }
     p->forced = name_of(choice);
     if (word || !p->forced)

@@ -6,9 +6,8 @@
  *                                            └──> refusal: status, field and words for OpenAI's error object
  *
  * A field that is null is as if it were left out.  Fields that change nothing here, as user and metadata, are passed over,
- * and so are unknown ones.  What would change the answer and cannot be done is refused by name: a response_format with a
- * schema, suffix, best_of, audio, min_tokens, bad_words, what guides the choice of tokens (check_undone has the list).
- * So is a tool_choice of required where there are several tools.
+ * and so are unknown ones.  What would change the answer and cannot be done is refused by name: suffix, best_of, audio,
+ * min_tokens, bad_words, what guides the choice of tokens (check_undone has the list), what a schema may not say (schema.h).
  */
 #ifndef PLEAT_CLI_SERVE_PARAMS_H
 #define PLEAT_CLI_SERVE_PARAMS_H
@@ -16,9 +15,11 @@
 #include <jansson.h>
 
 #include "pleat/pleat.h"
+#include "schema.h"
 
 enum {
     PARAMS_STOP_IDS_MAX = 64,
+    PARAMS_TOOLS_MAX = 128, /* among which one is required */
     PARAMS_BIASES_MAX = 1024,
     PARAMS_PROMPTS_MAX = 256,
     PARAMS_CHOICES_MAX = 128, /* of one prompt */
@@ -38,12 +39,14 @@ typedef struct params {
     json_t *messages;      /* chat: an array of objects; NULL in completions.  All json_t here are the body's */
     json_t *tools;         /* NULL: none, or tool_choice is none */
     const char *forced;    /* the tool that is to be called, by tool_choice; NULL: none.  It is among the tools */
+    int requires_call;     /* one of several tools is to be called */
     int one_call;          /* parallel_tool_calls is false: the first call alone counts */
     json_t *template_args; /* chat_template_kwargs, an object; NULL: none */
     json_t *prompt;        /* completions: a string, or an array of strings, of token ids, or of arrays of these */
     uint32_t n;            /* continuations of each prompt */
     int64_t max_tokens;    /* -1: not given */
-    int wants_json;        /* response_format is json_object */
+    int wants_json;        /* response_format is json_object or json_schema */
+    schema *schema;        /* of the answer, or of a call's arguments; NULL: any object.  params_release() returns it */
     int streams, wants_usage, wants_progress, echoes, ignores_end, adds_special;
     int wants_logprobs;
     uint32_t n_top;
@@ -65,6 +68,12 @@ typedef struct params {
 
 /* Read the body of a chat completion or a completion.  0, or -1 with *why filled in.  *out points into body. */
 int params_read(json_t *body, int is_chat, params *out, refusal *why);
+
+void params_release(params *p);
+
+/* The schema of a call that is forced or required, where its tool is strict: of its arguments, or, of one of several tools,
+ * of the whole call, in which they are called `arguments`.  0, or -1 with *why. */
+int params_read_call(params *p, const char *arguments, refusal *why);
 
 /* Is it a list of messages, each with a role?  0, or -1 with *why. */
 int params_check_messages(json_t *messages, refusal *why);

@@ -7,6 +7,7 @@
  *     routes.c             which path does what
  *     job, prompt          one HTTP request on its way: prompts, continuations, text so far
  *     params, reply, keys, metrics, log    JSON and text, in and out
+ *     schema               JSON schemas as shapes of answers
  *     calls                tool calls, taken out of a model's text
  *     places               how many texts are here, and whose
  *     specs                the KV specs that are served, in words

@@ -135,6 +135,44 @@ typedef struct pleat_logit_bias {
     float bias; /* finite; -100 all but forbids a token, 100 all but forces it */
 } pleat_logit_bias;
 
+/* What a JSON object has to be: a node, and nodes below it by their index. */
+typedef enum pleat_json_kind {
+    PLEAT_JSON_ANY,
+    PLEAT_JSON_STRING,
+    PLEAT_JSON_NUMBER,
+    PLEAT_JSON_INTEGER, /* without a point or an exponent */
+    PLEAT_JSON_TEXTS,   /* one of its parts' texts, byte for byte */
+    PLEAT_JSON_ONE_OF,  /* what one of its parts' nodes is */
+    PLEAT_JSON_OBJECT,  /* members in the order of its parts; others between them */
+    PLEAT_JSON_LIST
+} pleat_json_kind;
+
+#define PLEAT_JSON_NONE UINT32_MAX      /* no node */
+#define PLEAT_JSON_NODES_MAX 1024u      /* of a shape */
+#define PLEAT_JSON_PARTS_MAX 4096u      /* of all its nodes */
+#define PLEAT_JSON_TEXT_BYTES_MAX 4096u /* of a part */
+#define PLEAT_JSON_ITEMS_MAX 65535u     /* that a bound of a list may name */
+
+typedef struct pleat_json_node {
+    pleat_json_kind kind;
+    uint32_t first, n; /* its parts */
+    uint32_t rest;     /* OBJECT: node of members that are none of its parts; LIST: of items.  NONE: there are none */
+    uint32_t least, most; /* LIST: items; most UINT32_MAX: no bound */
+} pleat_json_node;
+
+typedef struct pleat_json_part {
+    const char *text; /* TEXTS: JSON; OBJECT: a name, as it stands between quotes */
+    uint32_t node;    /* ONE_OF, OBJECT */
+    int is_required;  /* OBJECT */
+} pleat_json_part;
+
+typedef struct pleat_json_shape {
+    const pleat_json_node *nodes; /* [n_nodes] the first is the whole: OBJECT, or ONE_OF these */
+    uint32_t n_nodes;
+    const pleat_json_part *parts; /* [n_parts] */
+    uint32_t n_parts;
+} pleat_json_shape;
+
 #define PLEAT_STOPS_MAX 16       /* stop strings of a request */
 #define PLEAT_STOP_BYTES_MAX 256 /* length of each */
 
@@ -153,6 +191,9 @@ typedef struct pleat_logit_bias {
  * whole, and then the answer is over.  Its text is UTF-8 without lone surrogates, with at most 64 levels of lists and
  * objects, and 64 blanks between two others.  It is cut where n_predict, a stop or a time limit ends it.  A draw that is
  * refused costs a look at each token of the vocabulary.
+ *
+ * With a shape the object has that shape too.  Where several readings of a text are possible, as by ONE_OF, the first 8 are
+ * followed.  A member that is none of an object's parts has another name than they have.
  */
 typedef struct pleat_request {
     size_t size_bytes;
@@ -187,8 +228,9 @@ typedef struct pleat_request {
     uint64_t time_limit_ns; /* time from the first step that sees it until it is finished with DEADLINE; 0: none */
     int text_goes_on;       /* the answer's text goes on from the prompt's, so its first token's leading space stays */
     int wants_json;         /* the answer is one JSON object (RFC 8259), and ends with it */
-    int text_has_special;   /* special tokens stand in the answer's text by their names; else they are left out */
-    int wants_progress;     /* events of progress: as it first runs, and with each part of its prompt that is read */
+    const pleat_json_shape *shape; /* what that object is; copied.  NULL: any */
+    int text_has_special; /* special tokens stand in the answer's text by their names; else they are left out */
+    int wants_progress;   /* events of progress: as it first runs, and with each part of its prompt that is read */
 } pleat_request;
 
 /* Greedy, no tenant, 0 elsewhere. */

@@ -72,6 +72,8 @@ pleat_status pleat__answer_check(const pleat_request *q, const pleat_model *mode
     if (!model) return PLEAT_OK;
     REQUIRE(q->n_top <= PLEAT_LOGPROBS_MAX && q->n_top <= n_vocab, "n_top %u is more than %u", q->n_top,
             n_vocab < PLEAT_LOGPROBS_MAX ? n_vocab : PLEAT_LOGPROBS_MAX);
+    REQUIRE(!q->shape || q->wants_json, "a shape, but no JSON is wanted");
+    if (q->shape) PLEAT_TRY(pleat__json_check(q->shape, err));
     PLEAT_TRY(check_stops(q, n_vocab, err));
     return check_moves(q, n_vocab, err);
 }
@@ -99,6 +101,12 @@ static char *carve(pleat__answer *a, const pleat_request *q, pleat__arena *arena
     a->biases = pleat__arena_take(arena, a->n_biases, sizeof *a->biases);
     pleat_logprob *rows = pleat__arena_take(arena, n_rows * (1 + (uint64_t)a->n_top), sizeof *rows);
     a->prompt_logprobs = n_rows > 0 ? rows : NULL;
+    a->shape.nodes = pleat__arena_take(arena, a->shape.n_nodes, sizeof *a->shape.nodes);
+    a->shape.parts = pleat__arena_take(arena, a->shape.n_parts, sizeof *a->shape.parts);
+    pleat__json *json = pleat__arena_take(arena, a->wants_json, sizeof *json);
+    a->json = a->wants_json ? json : NULL;
+    a->shape.depths = pleat__arena_take(arena, a->shape.n_nodes, 1);
+    a->shape.text = pleat__arena_take(arena, a->shape.n_text, 1);
     a->held = pleat__arena_take(arena, a->held_cap, 1);
     return pleat__arena_take(arena, stop_bytes(q), 1);
 }
@@ -113,6 +121,8 @@ static void copy_terms(pleat__answer *a, const pleat_request *q, char *text) {
     }
     if (q->n_stop_ids) memcpy(a->stop_ids, q->stop_ids, q->n_stop_ids * sizeof *a->stop_ids);
     if (q->n_biases) memcpy(a->biases, q->biases, q->n_biases * sizeof *a->biases);
+    if (q->shape) pleat__shape_copy(&a->shape, q->shape);
+    if (q->shape) a->json->shape = &a->shape;
     for (uint32_t i = 0; a->prompt_logprobs && i <= a->n_top; i++)
         a->prompt_logprobs[i] = (pleat_logprob){.token = i == 0 ? q->prompt[0] : -1};
 }
@@ -135,6 +145,7 @@ pleat_status pleat__answer_create(const pleat_request *q, const pleat_model *mod
                            .presence = q->presence_penalty,
                            .repetition = q->repetition_penalty,
                            .model = model};
+    if (q->shape) terms.shape = pleat__shape_lengths(q->shape);
     if (has_text) terms.held_cap = longest_stop(q) + (uint32_t)PLEAT_DETOKENIZER_CAP(max_token_bytes) + 3;
     PLEAT_TRY(pleat_detokenizer_init(&terms.detokenizer, model,
                                      (q->text_goes_on ? PLEAT_DETOKENIZE_MIDDLE : 0) |
@@ -188,15 +199,17 @@ void pleat__answer_move(const pleat__answer *a, const float *logits, float *move
 /* ---- JSON ------------------------------------------------------------------------------------------------------------ */
 
 bool pleat__answer_fits(const pleat__answer *a, pleat_token token) {
-    pleat__json next = a->json;
-    return !a->wants_json || pleat__json_tokens_take(a->json_tokens, &next, token);
+    pleat__json next;
+    if (!a->wants_json) return true;
+    pleat__json_copy(&next, a->json);
+    return pleat__json_tokens_take(a->json_tokens, &next, token);
 }
 
 void pleat__answer_mask(const pleat__answer *a, float *logits) {
-    pleat__json_tokens_mask(a->json_tokens, &a->json, logits);
+    pleat__json_tokens_mask(a->json_tokens, a->json, logits);
 }
 
-bool pleat__answer_is_whole(const pleat__answer *a) { return a->wants_json && pleat__json_is_whole(&a->json); }
+bool pleat__answer_is_whole(const pleat__answer *a) { return a->wants_json && pleat__json_is_whole(a->json); }
 
 /* ---- probabilities --------------------------------------------------------------------------------------------------- */
 
@@ -261,7 +274,7 @@ static bool settle(pleat__answer *a) {
 bool pleat__answer_take(pleat__answer *a, pleat_token token) {
     size_t n = 0;
     if (a->counts) a->counts[token]++;
-    if (a->wants_json) (void)pleat__json_tokens_take(a->json_tokens, &a->json, token); /* it fits */
+    if (a->wants_json) (void)pleat__json_tokens_take(a->json_tokens, a->json, token); /* it fits */
     if (a->held_cap == 0) return false;
     drop_told(a);
     if (pleat_detokenizer_put(&a->detokenizer, token, a->held + a->n_held, a->held_cap - a->n_held, &n) != PLEAT_OK)

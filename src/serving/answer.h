@@ -50,7 +50,8 @@ typedef struct pleat__answer {
     uint32_t n_told; /* bytes at the front that events have told; 0 once they are forgotten */
     uint32_t held_cap;
     const pleat__json_tokens *json_tokens; /* where wants_json, before its first token */
-    pleat__json json;                      /* what has been written of the object */
+    pleat__json *json;                     /* what has been written of the object; NULL: not wants_json */
+    pleat__shape shape;                    /* what that object has to be; empty where it may be any */
     bool has_logprobs;                     /* logprobs are of the token chosen last */
     pleat_logprob logprobs[1 + PLEAT_LOGPROBS_MAX];
     pleat_logprob *prompt_logprobs; /* [n_prompt][1 + n_top]; NULL: not wanted */

@@ -21,10 +21,10 @@ static const char *text_of(const pleat__json_tokens *t, uint32_t id, size_t *n) 
 
 /* May it stand anywhere in a string that is at no character's middle, and leave it there? */
 static bool is_plain(const char *text, size_t n) {
-    pleat__json json = {.mode = PLEAT__JSON_STRING};
+    pleat__json json = {.paths = {{.mode = PLEAT__JSON_STRING}}};
     for (size_t i = 0; i < n; i++)
         if (text[i] == '"' || text[i] == '\\') return false;
-    return pleat__json_take(&json, text, n) && json.mode == PLEAT__JSON_STRING;
+    return pleat__json_take(&json, text, n) && json.paths[0].mode == PLEAT__JSON_STRING;
 }
 
 pleat_status pleat__json_tokens_init(pleat__json_tokens *t, const pleat_model *model, uint32_t n_vocab,
@@ -60,15 +60,17 @@ bool pleat__json_tokens_take(const pleat__json_tokens *t, pleat__json *json, ple
 static bool fits(const pleat__json_tokens *t, const pleat__json *json, uint32_t id) {
     size_t n = 0;
     const char *text = pleat_model_token_text(t->model, (pleat_token)id, &n);
-    pleat__json next = *json;
+    pleat__json next;
+    pleat__json_copy(&next, json);
     return pleat__json_take(&next, text, n);
 }
 
 void pleat__json_tokens_mask(const pleat__json_tokens *t, const pleat__json *json, float *logits) {
-    const bool in_string = json->mode == PLEAT__JSON_STRING;
+    const bool in_string = pleat__json_in_string(json);
     for (uint32_t b = 0; b < 257; b++) {
         const char byte = (char)b;
-        pleat__json next = *json;
+        pleat__json next;
+        pleat__json_copy(&next, json);
         const bool may = b < 256 && pleat__json_take(&next, &byte, 1);
         const uint32_t end = b < 256 ? t->first[b + 1] : t->n_vocab;
         for (uint32_t i = t->first[b]; i < end; i++) {

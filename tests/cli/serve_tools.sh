@@ -71,7 +71,27 @@ chat B "$named, \"max_tokens\": 1"
 check "one that is cut off is text" holds "a['choices'][0]['message']['content'] ==
     '<tool_call>\n{\"name\": \"tide\", \"arguments\": {\"day' and a['choices'][0]['finish_reason'] == 'length'"
 chat B '"tool_choice": "required"'
-check "none of two tools is required" holds "a['error']['param'] == 'tool_choice' and 'name one' in a['error']['message']"
+check "one of two tools is required, and which and what is the model's" holds "a['choices'][0]['finish_reason'] == 'length' or
+    a['choices'][0]['message']['tool_calls'][0]['function']['name'] in ('tide', 'wind')"
+ask /v1/chat/completions '{"messages": [{"role": "user", "content": "B"}], "temperature": 0, "tool_choice": "required", "tools": [
+    {"type": "function", "function": {"name": "tide", "strict": true, "parameters": {"type": "object", "properties":
+    {"day": {"const": 2}}, "required": ["day"], "additionalProperties": false}}}, {"type": "function", "function":
+    {"name": "moon", "strict": true, "parameters": {"type": "object", "properties": {}, "additionalProperties": false}}}],
+    "logit_bias": {"32": -100, "10": -100, "9": -100, "13": -100, "116": 5}}'
+check "strict tools have their schemas" holds "a['choices'][0]['message']['tool_calls'][0]['function'] ==
+    {'name': 'tide', 'arguments': '{\"day\":2}'}"
+ask /v1/chat/completions '{"messages": [{"role": "user", "content": "B"}], "tool_choice": "required", "tools": [{"type": "function",
+    "function": {"name": "tide", "strict": true, "parameters": {"type": "object", "properties": {"day": {"pattern": "x"}}}}}]}'
+check "what a schema may not say is refused by name" holds "a['error']['param'] == 'tools' and 'pattern' in a['error']['message']"
+schema() { chat G "\"tool_choice\": \"none\", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"schema\": $1}}"; }
+schema '{"type": "array"}'
+check "a schema is that of an object" holds "'no object' in a['error']['message']"
+schema '{"type": "object", "properties": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}}, "$defs": {}}'
+check "a reference leads somewhere" holds "'leads to' in a['error']['message'] and a['error']['param'] == 'response_format'"
+schema '{"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}'
+check "a schema can be written" holds "'error' in a and 'shape' in a['error']['message']"
+schema '{"type": "object", "properties": {"tide": {"type": "array", "items": {"type": "integer"}}, "é": {"type": "null"}}}'
+check "what has the schema by itself stays" holds "a['choices'][0]['message']['content'].startswith('{\"tide\": [1, 2], ')"
 ask /v1/chat/completions '{"messages": [{"role": "user", "content": "B"}], "temperature": 0, "tool_choice": "required",
     "tools": [{"type": "function", "function": {"name": "wind"}}], "logit_bias": {"125": 5}}'
 check "the only tool is" holds "a['choices'][0]['message']['tool_calls'][0]['function']['name'] == 'wind'"

@@ -64,6 +64,7 @@ static void take_body(const char *body, size_t n, int is_chat) {
         expect_params(&p);
     else
         EXPECT(why.status >= 400 && why.status < 600 && why.text[0] && memchr(why.field, 0, sizeof why.field));
+    params_release(&p);
     json_decref(object);
 }
 

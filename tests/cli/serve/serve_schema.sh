@@ -1,0 +1,18 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# ctest-labels: slow
+#
+# serve_schema.sh: answers of `pleat serve` under JSON schemas, of the reference model, which knows nothing of JSON.
+# SERVE_SCHEMAS: of how many (400; 60 where CHECK_QUICK is set).
+. "$(dirname "${BASH_SOURCE[0]}")/../harness.bash"
+. "$ROOT/tests/cli/serve/server.bash"
+
+n=${SERVE_SCHEMAS:-${CHECK_QUICK:+60}}
+n=${n:-400}
+start "$MODEL" -np 16 -t 2 -c 512 || exit 1
+capture python3 "$ROOT/tests/cli/serve/schemas.py" "${url##*:}" "$n"
+check "each that is whole has its schema" exits 0
+sed 's/^/   /' <<<"$stdout"
+stop
+check "SIGTERM ends it with 0" exits 0
+finish
