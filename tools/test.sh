@@ -7,7 +7,8 @@
 #   quick      what `make test` runs: release lint memory
 #   rest       every other job of `make test-all`, from scalar to install
 #
-#   release    release build; every test, with all that this CPU has: the only job with AMX
+#   release    release build; every test, with all that this CPU has: the only job with AMX; of what serves a model for
+#              minutes fewer rounds
 #   lint       include edges, headers alone, symbols, forbidden calls, licence lines, lengths, format
 #   memory     ASan and UBSan, with fewer rounds: what parses or frees, and the fuzz corpora through their targets
 #   scalar     the release programs in which the CPU matters with PLEAT_CPU_MASK=0, no CPU features; fewer rounds
@@ -25,7 +26,7 @@
 #   portable   with musl: threads run, with a futex and without; every file read for musl, and by clang for macOS and Windows
 #   install    `make install` elsewhere and `make uninstall`, and C and C++ programs against it by pkg-config and CMake
 #
-#   long       only with --long, which also gives scalar, avx2 and avx512 their full rounds: tests/long/*.sh, the full evaluation
+#   long       only with --long, which also gives release, scalar, avx2 and avx512 their full rounds: tests/long/*.sh, the full evaluation
 #   device     only when named: the GPU kernels' tests, which every other job skips where there is no GPU, and then with
 #              fewer rounds under compute-sanitizer's memcheck and racecheck
 #

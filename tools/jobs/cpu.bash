@@ -2,10 +2,18 @@
 #
 # cpu.bash: the release build, with all that this CPU has and with less, and builds for other CPUs.
 
+# What serves a model for minutes in full rounds.
+long_rounds='^check_(generation|serving|serving_evict)$'
+
 # Everything is built here, benches too: nothing of the tree may stop compiling.
 job_release() {
+    local status=0
     cpu_has amx_int8 || echo "skip $job: this CPU has no AMX"
-    tools/build.sh build -t "all test_programs bench_programs example_programs" && ctest_in build
+    tools/build.sh build -t "all test_programs bench_programs example_programs" || return
+    ctest_in build -E "$long_rounds" || status=1
+    fewer_rounds
+    ctest_in build -R "$long_rounds" || status=1
+    return $status
 }
 
 # Programs that look at what a CPU's features change: the library's own, and of the command's scripts those that ask it

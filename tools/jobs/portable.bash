@@ -9,16 +9,15 @@ portable_headers() {
 
 # reads NAME FILE... -- COMPILER...: the files without an error or warning; counts as a test.
 reads() {
-    local name=$1 file files=() status=0
+    local name=$1 files=() status=0
     shift
     while [ "$1" != -- ]; do
         files+=("$1")
         shift
     done
     shift
-    for file in "${files[@]}"; do
-        "$@" -std=c17 -fsyntax-only -Wall -Wextra -Wno-missing-field-initializers -Werror -Iinclude -Isrc -isystem build/portable/headers "$file" || status=1
-    done
+    printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" "$@" -std=c17 -fsyntax-only -Wall -Wextra \
+        -Wno-missing-field-initializers -Werror -Iinclude -Isrc -isystem build/portable/headers || status=1
     if [ $status = 0 ]; then
         echo "ok   $name reads ${#files[@]} files"
         echo "1 passed, 0 failed, 0 skipped"
@@ -43,7 +42,8 @@ musl_runs() {
     return $status
 }
 
-# gguf.c maps files, stats/load.c reads them and store/folder/files.c does both, for which Windows has other calls; kernels ask nothing of a system.
+# gguf.c maps files, stats/load.c reads them and store/folder/files.c does both, for which Windows has other calls;
+# kernels ask nothing of a system.
 # There are no headers of macOS to have: musl's stand in for those of POSIX, and nothing of Linux is declared.
 job_portable() {
     local need status=0 files
