@@ -231,7 +231,7 @@ refuses 400 "more than 65536" /v1/completions "@$scratch/lists"
 refuses 400 "temperature is a number" /v1/completions '{"prompt": "a", "temperature": "hot"}'
 refuses 400 "top_p is above 0" /v1/completions '{"prompt": "a", "top_p": 0}'
 refuses 400 "logprobs is a whole number in 0..20" /v1/completions '{"prompt": "a", "logprobs": 21}'
-refuses 400 "json_schema is not supported" /v1/chat/completions '{"messages": [{"role": "user", "content": "a"}],
+refuses 400 "the whole is no object" /v1/chat/completions '{"messages": [{"role": "user", "content": "a"}],
     "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}}'
 refuses 400 "messages is a list" /v1/chat/completions '{"messages": []}'
 refuses 400 "no text" /v1/chat/completions '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}'

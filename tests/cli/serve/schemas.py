@@ -54,7 +54,7 @@ def with_defs(schema):
 def is_type(value, name):
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return {"object": isinstance(value, dict), "array": isinstance(value, list), "string": isinstance(value, str), "number": number,
-            "integer": number and value == int(value), "boolean": isinstance(value, bool), "null": value is None}[name]
+            "integer": number and value % 1 == 0, "boolean": isinstance(value, bool), "null": value is None}[name]
 
 
 def same(a, b):

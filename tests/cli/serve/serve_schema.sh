@@ -3,14 +3,12 @@
 # ctest-labels: slow
 #
 # serve_schema.sh: answers of `pleat serve` under JSON schemas, of the reference model, which knows nothing of JSON.
-# SERVE_SCHEMAS: of how many (400; 60 where CHECK_QUICK is set).
+# SERVE_SCHEMAS: of how many (60).
 . "$(dirname "${BASH_SOURCE[0]}")/../harness.bash"
 . "$ROOT/tests/cli/serve/server.bash"
 
-n=${SERVE_SCHEMAS:-${CHECK_QUICK:+60}}
-n=${n:-400}
 start "$MODEL" -np 16 -t 2 -c 512 || exit 1
-capture python3 "$ROOT/tests/cli/serve/schemas.py" "${url##*:}" "$n"
+capture python3 "$ROOT/tests/cli/serve/schemas.py" "${url##*:}" "${SERVE_SCHEMAS:-60}"
 check "each that is whole has its schema" exits 0
 sed 's/^/   /' <<<"$stdout"
 stop
