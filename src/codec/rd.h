@@ -17,11 +17,11 @@
  *
  * A code beyond its class's reach is an escape: the code says reach + 1, and the value itself stands behind the streams.
  *
- *     payload   sum u32 | K bytes u32 | V bytes u32 | shift u8 | own u8 | K escapes u16 | V escapes u16 |
+ *     payload   sum u32 | K bytes u32 | V bytes u32 | shift i8 | own u8 | K escapes u16 | V escapes u16 |
  *               exponents u8[64] | K classes? | K stream | V classes? | V stream | escapes: place u16, value f16
  *               own: 1: keys' classes are the block's, 2: values' are; else the lane's (rd_classes.c); 4 * quarters
  *               place: token * d + column of keys or dimension of values
- *               shift: i8; keys' steps are 2^(shift + quarters/4) times the lane's, to five significant bits
+ *               shift: keys' steps are 2^(shift + quarters/4) times the lane's, to five significant bits
  *               exponent e: step_t = {16, 19, 23, 27}[e % 4] / 16 * 2^(e/4 - 24)
  *
  * A reader sees such a payload as any other block: steps by channel and by token, minimums of -15 steps, codes around

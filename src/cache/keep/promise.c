@@ -238,7 +238,10 @@ pleat_status pleat__promise_check(const pleat_cache *c, const pleat_cache_option
 
 /* ---- the promise --------------------------------------------------------------------------------- */
 
-static uint32_t n_counted(const pleat_cache *c) { return c->opt.max_tokens / PLEAT__RD_TOKENS + 1 + AHEAD; }
+/* Blocks whose pages are counted: the longest sequence's, those of `from`, and AHEAD more. */
+static uint32_t n_counted(const pleat_cache *c) {
+    return pleat__max_u32(c->opt.max_tokens / PLEAT__RD_TOKENS, first_kept(c)) + 1 + AHEAD;
+}
 
 void pleat__promise_carve(pleat_cache *c, pleat__arena *arena) {
     c->kept.blocks.promise.pages = pleat__arena_take(arena, n_counted(c), sizeof *c->kept.blocks.promise.pages);
@@ -250,8 +253,7 @@ void pleat__promise_init(pleat_cache *c, const pleat_cache_options *opt) {
     const choice chosen = choose(c, opt);
     *p = promise_of(c, &chosen);
     p->pages = pages;
-    for (uint32_t b = 0; b < n_counted(c); b++)
-        p->pages[b] = (uint32_t)pages_for(c, chosen.share, pleat__max_u32(b, p->first));
+    for (uint32_t b = p->first; b < n_counted(c); b++) p->pages[b] = (uint32_t)pages_for(c, chosen.share, b);
     for (uint32_t level = 0; level < PLEAT__RD_LEVELS_USED; level++)
         p->expected[level] = expected_of_all(chosen.plain, opt, &chosen.rates,
                                              chosen.step + ((int32_t)level - (int32_t)PLEAT__RD_SAME_LEVEL) * 8);

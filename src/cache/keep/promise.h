@@ -39,7 +39,7 @@ typedef struct pleat__promise {
     float k, v;      /* the steps, before the layers' scales */
     uint32_t first;  /* blocks of `from` tokens */
     uint32_t least;  /* slots of a payload that stores nothing */
-    uint32_t *pages; /* pages(b) of b blocks, to the longest sequence's and AHEAD more; that of `first` before it */
+    uint32_t *pages; /* pages(b) of b blocks, from `first` to the longest sequence's or to it, and AHEAD more */
     double expected[PLEAT__RD_LEVELS_USED]; /* slots of a row by level */
 } pleat__promise;
 

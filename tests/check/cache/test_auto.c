@@ -125,6 +125,26 @@ static void test_steps_follow(void) {
     pleat_cache_destroy(&cache);
 }
 
+/* A cache of sequences that all end before `from`, or long before a `from` beyond them, has the steps of any other. */
+static void test_short(void) {
+    static const char *const specs[] = {"auto:bytes=20%", "auto:bytes=20%,from=60000"};
+    for (uint32_t i = 0; i < CHECK_COUNT(specs); i++) {
+        cache_shape small = shape;
+        pleat_cache_drift drift;
+        uint64_t ids[MAX_TOKENS];
+        small.max_tokens = small.step_tokens = i == 0 ? 512 : MAX_TOKENS;
+        pleat_cache *cache = cache_of(specs[i], &small);
+        const pleat_seq seq = cache_seq(cache, small.max_tokens);
+        draw_ids(ids, MAX_TOKENS);
+        feed(cache, seq, TEXT_LIKE, ids, small.max_tokens, 0);
+        CHECK_STATUS(pleat_cache_get_drift(cache, seq, &drift), PLEAT_OK);
+        check_context("%s: coarser %llu, finer %llu of %llu blocks", specs[i], (unsigned long long)drift.n_coarser,
+                      (unsigned long long)drift.n_finer, (unsigned long long)drift.n_blocks);
+        CHECK(drift.n_blocks > 0 && 4 * drift.n_coarser < 3 * drift.n_blocks && 4 * drift.n_finer < 3 * drift.n_blocks);
+        pleat_cache_destroy(&cache);
+    }
+}
+
 /* ---- equal tokens, equal bytes --------------------------------------------------------------------------------- */
 
 static uint64_t hash_of(const pleat_cache *cache, pleat_seq seq, uint32_t lane, uint32_t block) {
@@ -252,8 +272,12 @@ static void test_refused_options(void) {
     CHECK(strstr(err.text, "with tables for 1048576"));
 }
 
-static const check_test tests[] = {{"promise", test_promise},         {"steps_follow", test_steps_follow},
-                                   {"equal_bytes", test_equal_bytes}, {"choice", test_choice},
-                                   {"refused", test_refused},         {"refused_options", test_refused_options}};
+static const check_test tests[] = {{"promise", test_promise},
+                                   {"steps_follow", test_steps_follow},
+                                   {"equal_bytes", test_equal_bytes},
+                                   {"choice", test_choice},
+                                   {"short", test_short},
+                                   {"refused", test_refused},
+                                   {"refused_options", test_refused_options}};
 
 int main(int argc, char **argv) { return stats_main(&shape, tests, CHECK_COUNT(tests), argc, argv); }

@@ -571,7 +571,7 @@ static void test_attention(void) {
     static uint8_t page[MAX_BLOCKS * (2 * T * MAX_D + 1024)] __attribute__((aligned(64)));
     static pleat__page_id id;
     static uint32_t ends[MAX_BLOCKS];
-    for (uint64_t round = 0, n_rounds = check_rounds(40, 10); round < n_rounds; round++) {
+    for (uint64_t round = 0, n_rounds = check_rounds(40, 30); round < n_rounds; round++) {
         static const uint32_t dims[] = {64, 128, 256, 80};
         const uint32_t d = dims[round % 4], n_blocks = (uint32_t)check_between(1, MAX_BLOCKS),
                        n_group = 1 + round % MAX_G;
