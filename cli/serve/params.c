@@ -264,12 +264,13 @@ int params_read_call(params *p, const char *arguments, refusal *why) {
     uint32_t n = 0;
     size_t i;
     char text[200];
-    if (json_array_size(p->tools) > PARAMS_TOOLS_MAX)
-        return params_refuse(why, 400, "tools", "one of more than %d tools cannot be forced", PARAMS_TOOLS_MAX);
+    if (p->requires_call && json_array_size(p->tools) > PARAMS_TOOLS_MAX)
+        return params_refuse(why, 400, "tools", "one of more than %d tools cannot be asked for", PARAMS_TOOLS_MAX);
     json_array_foreach(p->tools, i, tool) {
         if (!name_of(tool) || (p->forced && strcmp(name_of(tool), p->forced) != 0)) continue;
         names[n] = name_of(tool);
         schemas[n++] = strict_of(tool);
+        if (p->forced) break;
     }
     if (p->forced) return schemas[0] ? read_schema(schemas[0], p, "tools", why) : 0;
     if (n == 0) return params_refuse(why, 400, "tool_choice", "tool_choice \"required\" stands beside tools");
@@ -321,7 +322,7 @@ static int read_tools(json_t *body, params *p, refusal *why) {
         read_forced(choice, p, why) != 0)
         return -1;
     if (p->tools && p->wants_json)
-        return params_refuse(why, 400, "response_format", "response_format json_object is not supported beside tools");
+        return params_refuse(why, 400, "response_format", "response_format is not supported beside tools");
     p->template_args = given(body, "chat_template_kwargs");
     if (p->template_args && !json_is_object(p->template_args))
         return params_refuse(why, 400, "chat_template_kwargs", "chat_template_kwargs is an object");

@@ -3,8 +3,8 @@
  * places.h: who holds how many of the places for texts, --parallel and --queue, and who may have more.
  *
  * A client has more while it holds no more than SHARE times as many as are free.  So one alone may have nearly all, and of
- * two that want all each has nearly half.  There is one for who has none, however often others ask.  They would take it
- * before, since it is who asks most often that meets a free place.
+ * two that want all each has nearly half.  Where there are more than SHARE + 1 places for each client, there is one for
+ * who has none, however often others ask: without the rule it is who asks most often that meets a free place.
  *
  * Who a client is: a tenant; of keys without one, the key; where there are no keys, an address.
  */

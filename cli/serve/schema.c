@@ -13,6 +13,8 @@
 
 enum { DEPTH_MAX = 64, NO_NODE = -1 };
 
+#define TEXT_BYTES_MAX 131072u /* of all names and values: each step of an answer may look at all */
+
 struct schema {
     pleat_json_node nodes[PLEAT_JSON_NODES_MAX];
     const json_t *read[PLEAT_JSON_NODES_MAX]; /* the schema that became the node */
@@ -20,6 +22,7 @@ struct schema {
     pleat_json_shape shape;
     json_t *root; /* that references lead into */
     uint32_t depth;
+    size_t n_text; /* bytes of all names and values */
     char *why;
     size_t cap;
 };
@@ -64,9 +67,10 @@ static int set_text(schema *s, pleat_json_part *part, json_t *value, int is_name
     const size_t n = strlen(text);
     part->text = is_name ? cli_copy(text + 1, n - 2) : cli_copy(text, n);
     free(text);
-    return n <= PLEAT_JSON_TEXT_BYTES_MAX
-               ? 0
-               : refuse(s, "a name or value of more than %u bytes", PLEAT_JSON_TEXT_BYTES_MAX);
+    s->n_text += n;
+    if (n > PLEAT_JSON_TEXT_BYTES_MAX)
+        return refuse(s, "a name or value of more than %u bytes", PLEAT_JSON_TEXT_BYTES_MAX);
+    return s->n_text <= TEXT_BYTES_MAX ? 0 : refuse(s, "names and values of more than %u bytes", TEXT_BYTES_MAX);
 }
 
 static int set_name(schema *s, pleat_json_part *part, const char *name) {
@@ -191,6 +195,8 @@ static int read_required(schema *s, json_t *required, int id, json_t *properties
     size_t i;
     json_t *one;
     if (required && !json_is_array(required)) return refuse(s, "'required' is a list of names");
+    if (json_array_size(required) > json_object_size(properties))
+        return refuse(s, "'required' has more names than 'properties'");
     json_array_foreach(required, i, one) {
         const char *key;
         json_t *unused;
@@ -270,7 +276,8 @@ static int read_type(schema *s, json_t *from, unsigned type) {
 static int read_any_of(schema *s, json_t *list, const json_t *from) {
     size_t i;
     json_t *one;
-    if (!json_is_array(list) || json_array_size(list) == 0) return refuse(s, "'anyOf' is a list of schemas");
+    if (!json_is_array(list) || json_array_size(list) == 0 || json_array_size(list) > PLEAT_JSON_CHOICES_MAX)
+        return refuse(s, "'anyOf' is a list of 1 to %u schemas", PLEAT_JSON_CHOICES_MAX);
     const int id = add_node(s, PLEAT_JSON_ONE_OF, from);
     if (id < 0 || add_parts(s, id, json_array_size(list)) < 0) return NO_NODE;
     json_array_foreach(list, i, one) {

@@ -151,6 +151,7 @@ typedef enum pleat_json_kind {
 #define PLEAT_JSON_NODES_MAX 1024u      /* of a shape */
 #define PLEAT_JSON_PARTS_MAX 4096u      /* of all its nodes */
 #define PLEAT_JSON_TEXT_BYTES_MAX 4096u /* of a part */
+#define PLEAT_JSON_CHOICES_MAX 32u      /* of a ONE_OF */
 #define PLEAT_JSON_ITEMS_MAX 65535u     /* that a bound of a list may name */
 
 typedef struct pleat_json_node {
@@ -192,7 +193,7 @@ typedef struct pleat_json_shape {
  * objects, and 64 blanks between two others.  It is cut where n_predict, a stop or a time limit ends it.  A draw that is
  * refused costs a look at each token of the vocabulary.
  *
- * With a shape the object has that shape too.  Where several readings of a text are possible, as by ONE_OF, the first 8 are
+ * With a shape the object has that shape too.  Where several readings of a text are possible, as by ONE_OF, the first CHOICES_MAX are
  * followed.  A member that is none of an object's parts has another name than they have.
  */
 typedef struct pleat_request {

@@ -21,7 +21,7 @@
 #include "serving/shape.h"
 
 #define PLEAT__JSON_BLANKS 64u
-#define PLEAT__JSON_PATHS 8u
+#define PLEAT__JSON_PATHS PLEAT_JSON_CHOICES_MAX
 
 typedef enum pleat__json_mode {
     PLEAT__JSON_START, /* the beginning: zeros are one */
@@ -78,6 +78,9 @@ typedef struct pleat__json {
 
 /* Is it a shape, and are its texts JSON?  PLEAT_E_ARG with words. */
 pleat_status pleat__json_check(const pleat_json_shape *shape, pleat_error *err);
+
+/* Before the first byte; shape NULL: any object. */
+void pleat__json_begin(pleat__json *json, const pleat__shape *shape);
 
 /* Take n bytes.  False: no object begins so, and *json is unspecified. */
 bool pleat__json_take(pleat__json *json, const char *bytes, size_t n);

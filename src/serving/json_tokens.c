@@ -21,7 +21,9 @@ static const char *text_of(const pleat__json_tokens *t, uint32_t id, size_t *n) 
 
 /* May it stand anywhere in a string that is at no character's middle, and leave it there? */
 static bool is_plain(const char *text, size_t n) {
-    pleat__json json = {.paths = {{.mode = PLEAT__JSON_STRING}}};
+    pleat__json json;
+    pleat__json_begin(&json, NULL);
+    json.paths[0].mode = PLEAT__JSON_STRING;
     for (size_t i = 0; i < n; i++)
         if (text[i] == '"' || text[i] == '\\') return false;
     return pleat__json_take(&json, text, n) && json.paths[0].mode == PLEAT__JSON_STRING;

@@ -85,6 +85,8 @@ static pleat_status check_node(const pleat_json_shape *s, uint32_t i, pleat_erro
     REQUIRE(!has_parts || (node->first <= s->n_parts && node->n <= s->n_parts - node->first && (s->parts || !node->n)),
             "node %u has parts that are not there", i);
     REQUIRE(!has_parts || node->n > 0 || node->kind == PLEAT_JSON_OBJECT, "node %u has no parts", i);
+    REQUIRE(node->kind != PLEAT_JSON_ONE_OF || node->n <= PLEAT_JSON_CHOICES_MAX, "node %u is one of more than %u", i,
+            PLEAT_JSON_CHOICES_MAX);
     REQUIRE(!has_rest || node->rest == PLEAT_JSON_NONE || node->rest < s->n_nodes, "node %u has no rest", i);
     if (node->kind == PLEAT_JSON_LIST) {
         REQUIRE(node->least <= node->most && node->least <= PLEAT_JSON_ITEMS_MAX &&

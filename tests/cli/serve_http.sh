@@ -233,6 +233,19 @@ refuses 400 "top_p is above 0" /v1/completions '{"prompt": "a", "top_p": 0}'
 refuses 400 "logprobs is a whole number in 0..20" /v1/completions '{"prompt": "a", "logprobs": 21}'
 refuses 400 "the whole is no object" /v1/chat/completions '{"messages": [{"role": "user", "content": "a"}],
     "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}}'
+# What would cost a step or the loop of events seconds
+python3 - "$scratch" <<'PY'
+import json, sys
+schemas = {"names": {"properties": {"a": True}, "required": ["a"] * 9}, "either": {"anyOf": [{"const": i} for i in range(33)]},
+           "texts": {"properties": {"a": {"enum": [str(i) + "x" * 4000 for i in range(40)]}}}}
+for name, schema in schemas.items():
+    body = {"messages": [{"role": "user", "content": "a"}],
+            "response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}
+    json.dump(body, open(f"{sys.argv[1]}/{name}", "w"))
+PY
+refuses 400 "'required' has more names than 'properties'" /v1/chat/completions "@$scratch/names"
+refuses 400 "'anyOf' is a list of 1 to 32 schemas" /v1/chat/completions "@$scratch/either"
+refuses 400 "names and values of more than 131072 bytes" /v1/chat/completions "@$scratch/texts"
 refuses 400 "messages is a list" /v1/chat/completions '{"messages": []}'
 refuses 400 "no text" /v1/chat/completions '{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}'
 refuses 400 "token 99999999, which the model has not" /v1/completions '{"prompt": [99999999]}'

@@ -332,6 +332,7 @@ static void test_taken(void) {
 
 static void test_refused(void) {
     const pleat_json_part back = {.text = "a", .node = 0, .is_required = 1}, two = {.text = "x\"y"},
+                          member = {.text = "a\":0,\"b"}, none_of_it = {.text = "a\",\"b\":\"c"},
                           no_json = {.text = "tru"};
     const pleat_json_node itself = {.kind = PLEAT_JSON_ONE_OF, .n = 1}, endless = {.kind = PLEAT_JSON_OBJECT, .n = 1};
     const pleat_json_node list = {.kind = PLEAT_JSON_LIST, .rest = 0, .most = 3};
@@ -342,6 +343,8 @@ static void test_refused(void) {
     const pleat_json_shape shapes[] = {{.nodes = &itself, .n_nodes = 1, .parts = &back, .n_parts = 1},
                                        {.nodes = &endless, .n_nodes = 1, .parts = &back, .n_parts = 1},
                                        {.nodes = &endless, .n_nodes = 1, .parts = &two, .n_parts = 1},
+                                       {.nodes = &endless, .n_nodes = 1, .parts = &member, .n_parts = 1},
+                                       {.nodes = &endless, .n_nodes = 1, .parts = &none_of_it, .n_parts = 1},
                                        {.nodes = &endless, .n_nodes = 1},
                                        {.nodes = &list, .n_nodes = 1},
                                        {.nodes = &none, .n_nodes = 1},
