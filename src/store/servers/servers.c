@@ -249,8 +249,8 @@ pleat_status pleat__servers_open(pleat_store *store, const pleat_store_options *
     pleat__server_address addresses[PLEAT__SERVERS_MAX];
     const uint32_t n = pleat__server_addresses(o->servers, addresses);
     PLEAT_FAIL_IF(n == 0, err, PLEAT_E_ARG, PLEAT_NOWHERE,
-                  "store: '%.200s' is not redis://HOST:PORT[,HOST:PORT]..., of %d servers at most", o->servers,
-                  PLEAT__SERVERS_MAX);
+                  "store: '%.200s' is not redis://HOST:PORT[,HOST:PORT]..., of %d servers at most",
+                  strchr(o->servers, '@') ? "...@..." : o->servers, PLEAT__SERVERS_MAX);
     PLEAT_FAIL_IF(!pleat__server_exists(), err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "store: this build has no hiredis (Debian package libhiredis-dev), which servers are asked with");
     pleat__servers *v = pleat__alloc_zero(&store->al, 1, sizeof *v);

@@ -116,6 +116,9 @@ static void test_options(void) {
     o.servers = "redis://nowhere";
     CHECK_STATUS(pleat_store_open(&o, &s, &err), PLEAT_E_ARG);
     CHECK(strstr(err.text, "HOST:PORT") != NULL);
+    o.servers = "redis://user:word@a:1";
+    CHECK_STATUS(pleat_store_open(&o, &s, &err), PLEAT_E_ARG);
+    CHECK(strstr(err.text, "HOST:PORT") != NULL && strstr(err.text, "word") == NULL); /* no secret in a log */
     o.servers = "redis://127.0.0.1:1";
     o.dir = "/tmp";
     CHECK_STATUS(pleat_store_open(&o, &s, &err), PLEAT_E_ARG);
