@@ -444,7 +444,7 @@ static pleat_request request_of(const job *j, uint32_t prompt, const pleat_token
     q.prompt = ids;
     q.n_prompt = n;
     q.n_predict = n_predict;
-    q.salt = j->salt[0] ? j->salt : p->salt;
+    q.salt = j->salt;
     q.tenant = j->terms ? j->s->keys.tenants[j->terms->tenant].name : NULL;
     q.priority = p->priority;
     q.sampling = p->sampling;
@@ -532,7 +532,15 @@ static void cancel_open(job *j, unsigned is_abort) {
     }
 }
 
-/* What the key says: whose request it is, and how much it may ask for.  Tenants share no prefixes with each other. */
+/* Tenants share no prefixes with each other: no salt spells another tenant's, also that of a server without keys, which
+ * may share a store with one that has them. */
+static void set_salt(job *j) {
+    const char *name = j->terms ? j->s->keys.tenants[j->terms->tenant].name : "";
+    const char *salt = j->p.salt ? j->p.salt : "";
+    if (name[0] || salt[0]) snprintf(j->salt, sizeof j->salt, "%s\n%s", name, salt);
+}
+
+/* What the key says: how much it may ask for. */
 static int heed_key(job *j, refusal *why) {
     const key_terms *t = j->terms;
     params *p = &j->p;
@@ -543,8 +551,6 @@ static int heed_key(job *j, refusal *why) {
     if (t->has_priority && !p->has_priority) p->priority = t->priority;
     if (t->time_limit_ms && (p->time_limit_ms == 0 || p->time_limit_ms > t->time_limit_ms))
         p->time_limit_ms = t->time_limit_ms;
-    if (t->tenant > 0 || p->salt) /* so that no salt spells another tenant's */
-        snprintf(j->salt, sizeof j->salt, "%s\n%s", j->s->keys.tenants[t->tenant].name, p->salt ? p->salt : "");
     return 0;
 }
 
@@ -577,6 +583,7 @@ static int force_call(job *j, refusal *why) {
 
 static int set_up(job *j, int is_chat, refusal *why) {
     if (params_read(j->body, is_chat, &j->p, why) != 0 || heed_key(j, why) != 0) return -1;
+    set_salt(j);
     if (j->p.model && strcmp(j->p.model, j->s->name) != 0)
         return params_refuse(why, 404, "model", "the model '%.100s' is not here; '%.100s' is", j->p.model, j->s->name);
     if (choose_spec(j, why) != 0) return -1;

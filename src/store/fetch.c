@@ -100,11 +100,20 @@ static bool reserve(pleat_store *s, pleat_store_fetch *f, uint64_t n_bytes) {
     return has_room;
 }
 
+/* Reading would have taken too long, as the last reads went.  One slow read is not believed for good: the next is tried
+ * when enough have been left out. */
+static void hope(pleat_store *s) {
+    (void)pthread_mutex_lock(&s->lock);
+    if (s->speed < PLEAT__STORE_FIRST_SPEED) s->speed *= 1.1;
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
 /* There is a file of this part. */
 static void read_part(pleat_store *s, pleat_store_fetch *f, const pleat_image_head *head, double compute_ns,
                       uint64_t n_bytes) {
     const double read_ns = LOOK_NS + (double)n_bytes * (1e9 / pleat_store_read_speed(s) + f->wish.byte_ns);
     f->found.is_costly = n_bytes > f->wish.max_bytes || !(read_ns < compute_ns);
+    if (f->found.is_costly && n_bytes <= f->wish.max_bytes) hope(s);
     if (f->found.is_costly || !reserve(s, f, n_bytes)) return;
     f->body = pleat__alloc(&s->al, 1, n_bytes);
     if (!f->body || pleat__store_read_while(s, head, f->body, n_bytes, goes_on, f) != PLEAT_OK) return;

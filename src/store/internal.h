@@ -42,6 +42,8 @@ typedef struct pleat__job {
     uint64_t n_head;
 } pleat__job;
 
+#define PLEAT__STORE_FIRST_SPEED 1e9
+
 struct pleat_store {
     pleat_allocator al;
     pleat__shelf shelf;                          /* ctx NULL: it is not open */
@@ -60,7 +62,7 @@ struct pleat_store {
     pleat__store_key known[PLEAT__STORE_KNOWN];
     bool is_stopping;
     pleat_store_stats stats;
-    double speed; /* bytes a second */
+    double speed; /* bytes a second; PLEAT__STORE_FIRST_SPEED before the first read */
 
     pthread_t writer, reader;
     bool has_locks, has_writer, has_reader;

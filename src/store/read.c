@@ -9,7 +9,8 @@
 int pleat__store_look(pleat_store *s, const pleat_image_head *head, uint64_t *body_bytes) {
     const pleat__store_key key = pleat__store_key_of(head);
     const int result = s->shelf.find(s->shelf.ctx, &key, body_bytes);
-    if (result == PLEAT_STORE_ABSENT) pleat__store_learn(s, &key, false);
+    if (result == PLEAT_STORE_ABSENT || result == PLEAT_STORE_DAMAGED) pleat__store_learn(s, &key, false);
+    if (result == PLEAT_STORE_DAMAGED) pleat__store_note(s, PLEAT__JOB_FORGET, &key);
     if (result != PLEAT_STORE_ABSENT && result != PLEAT__READ) pleat__store_add(s, &s->stats.misses[result], 1);
     return result;
 }

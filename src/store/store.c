@@ -88,7 +88,7 @@ pleat_status pleat__store_open_on(const pleat_store_options *o, const pleat__fil
     s->stats.max_bytes = o->servers ? 0 : o->max_bytes;
     s->queue_bytes = o->queue_bytes;
     s->timeout_ns = o->timeout_ns;
-    s->speed = 1e9;
+    s->speed = PLEAT__STORE_FIRST_SPEED;
     s->last = &s->first;
     s->last_wanted = &s->wanted;
     const pleat_status status = open_parts(s, o, files, err);

@@ -147,7 +147,8 @@ pleat__answer_kind pleat__server_answer(pleat__server *s, pleat__sink *sink) {
     redisContext *c = s->connection;
     answer a = {.sink = sink, .kind = PLEAT__ANSWER_NONE};
     if (!c) return PLEAT__ANSWER_NONE;
-    const uint64_t until_ns = pleat__clock_ns() + s->timeout_ns, most = (sink ? sink->n_max : 0) + SLACK_BYTES;
+    const uint64_t now_ns = pleat__clock_ns(), most = (sink ? sink->n_max : 0) + SLACK_BYTES;
+    const uint64_t until_ns = s->timeout_ns < UINT64_MAX - now_ns ? now_ns + s->timeout_ns : UINT64_MAX;
     c->reader->privdata = &a;
     c->reader->rstack[0].privdata = &a; /* of an answer of which a part is there already */
     for (uint64_t n_fed = 0;;) {

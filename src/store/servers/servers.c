@@ -180,11 +180,12 @@ static bool ask_to_set(pleat__servers *v, pleat__server *s, const name *key, con
     return pleat__server_is_up(s) && pleat__server_ask(s, words, 5);
 }
 
-/* Is there a head already?  A server that fails says so when it is asked to set something. */
-static bool has_head(pleat__server *s, const name *head) {
+/* Is there a head already, that begins as `wanted` does?  A server that fails says so when it is asked to set something. */
+static bool has_head(pleat__server *s, const name *head, const uint8_t *wanted) {
     uint8_t first[FIRST_BYTES];
     pleat__sink sink = {.to = first, .n_max = sizeof first};
-    return ask_for_start(s, head) && pleat__server_answer(s, &sink) == PLEAT__ANSWER_TEXT && sink.n == sizeof first;
+    return ask_for_start(s, head) && pleat__server_answer(s, &sink) == PLEAT__ANSWER_TEXT && sink.n == sizeof first &&
+           memcmp(first, wanted, sizeof first) == 0;
 }
 
 static bool is_ok(pleat__server *s) { return pleat__server_answer(s, NULL) == PLEAT__ANSWER_OK; }
@@ -211,7 +212,7 @@ static pleat_status servers_write(void *ctx, const pleat__writing *w) {
     pleat__server *s = server_of(&v->writers, w->key, 0);
     const name head = head_name(w->key);
     bool is_over = false;
-    if (has_head(s, &head)) return PLEAT_AGAIN;
+    if (has_head(s, &head, w->file)) return PLEAT_AGAIN;
     const bool is_written = write_pieces(v, w, &is_over) && ask_to_set(v, s, &head, w->file, w->n_head) && is_ok(s);
     if (!is_over) hang_up(&v->writers);
     count_down(v, &v->writers);
@@ -249,8 +250,8 @@ pleat_status pleat__servers_open(pleat_store *store, const pleat_store_options *
     pleat__server_address addresses[PLEAT__SERVERS_MAX];
     const uint32_t n = pleat__server_addresses(o->servers, addresses);
     PLEAT_FAIL_IF(n == 0, err, PLEAT_E_ARG, PLEAT_NOWHERE,
-                  "store: '%.200s' is not redis://HOST:PORT[,HOST:PORT]..., of %d servers at most", o->servers,
-                  PLEAT__SERVERS_MAX);
+                  "store: '%.200s' is not redis://HOST:PORT[,HOST:PORT]..., of %d servers at most",
+                  strchr(o->servers, '@') ? "...@..." : o->servers, PLEAT__SERVERS_MAX);
     PLEAT_FAIL_IF(!pleat__server_exists(), err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "store: this build has no hiredis (Debian package libhiredis-dev), which servers are asked with");
     pleat__servers *v = pleat__alloc_zero(&store->al, 1, sizeof *v);

@@ -137,6 +137,33 @@ static void test_refused(void) {
     folder_remove(&f);
 }
 
+/* A read that was slow keeps others away for a while, not for good. */
+static void test_slow_read(void) {
+    NEEDS_STORE();
+    folder f;
+    sample own;
+    uint32_t n_costly = 0;
+    if (!folder_make(&f)) return;
+    pleat_store *s = store_open(&f, (uint64_t)1 << 30);
+    sample_init(&own, 7);
+    CHECK_STATUS(sample_put(s, 7, 1e6), PLEAT_OK);
+    pleat_store_flush(s);
+    CHECK(fetch(s, 7).body != NULL);
+    s->speed = 1e4; /* nobody else is here: as a read that took seconds leaves it */
+    const pleat_store_part parts[2] = {{2, 1e8}, {1, 1e8}};
+    pleat_store_wish w = wish_of(&own, parts);
+    for (bool is_had = false; !is_had && n_costly < 1000;) {
+        pleat_store_fetch *fetched = NULL;
+        CHECK_STATUS(pleat_store_fetch_begin(s, &w, &fetched), PLEAT_OK);
+        is_had = await(fetched).body != NULL;
+        n_costly += !is_had;
+        pleat_store_fetch_end(&fetched);
+    }
+    CHECK(n_costly > 0 && n_costly < 100);
+    pleat_store_close(&s);
+    folder_remove(&f);
+}
+
 /* A read that hangs: who wants it is told in time, nobody else begins, and all is well once it goes on. */
 static void test_hang(void) {
     NEEDS_STORE();
@@ -260,7 +287,8 @@ static void test_failing(void) {
     folder_remove(&f);
 }
 
-static const check_test tests[] = {{"parts", test_parts},   {"refused", test_refused}, {"hang", test_hang},
-                                   {"cancel", test_cancel}, {"room", test_room},       {"failing", test_failing}};
+static const check_test tests[] = {{"parts", test_parts},    {"refused", test_refused}, {"slow_read", test_slow_read},
+                                   {"hang", test_hang},      {"cancel", test_cancel},   {"room", test_room},
+                                   {"failing", test_failing}};
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

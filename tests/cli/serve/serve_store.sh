@@ -9,9 +9,10 @@
 
 prompt=$(head -c 3000 "$ROOT/eval/prose.txt" | python3 -c 'import json, sys; print(json.dumps(sys.stdin.read()))')
 
-# asks FILE: the answer's text, in FILE
+# asks FILE [SALT]: the answer's text, in FILE; SALT as JSON has it
 asks() {
-    ask /v1/completions "{\"prompt\": $prompt, \"temperature\": 0, \"max_tokens\": 16, \"ignore_eos\": true}"
+    ask /v1/completions "{\"prompt\": $prompt, \"temperature\": 0, \"max_tokens\": 16, \"ignore_eos\": true,
+        \"cache_salt\": \"${2:-}\"}"
     pick "a['choices'][0]['text']" >"$1"
 }
 cached() { pick "a['usage']['prompt_tokens_details']['cached_tokens']"; }
@@ -68,6 +69,27 @@ if [ -f "$scratch/first" ]; then
     stop
     check "and it ends with 0" exits 0
     PLEAT=$whole
+fi
+
+# ---- a tenant, and a server of the same folder that asks for no key
+if [ -f "$scratch/first" ]; then
+    echo "secret tenant=alice" >"$scratch/keys"
+    headers+=(-H "Authorization: Bearer secret")
+    serves --store "$scratch/shared" --api-key-file "$scratch/keys"
+    asks "$scratch/alice"
+    stop # what is queued is written then
+    check "a tenant's prefix is written" test -n "$(ls "$scratch/shared" | grep img)"
+    serves --store "$scratch/shared"
+    for salt in "" alice 'alice\n'; do
+        asks "$scratch/other" "$salt"
+        check "without her key nobody has it: '$salt'" test "$(cached)" = 0
+    done
+    stop
+    serves --store "$scratch/shared" --api-key-file "$scratch/keys"
+    asks "$scratch/other"
+    check "with it she has" test "$(cached)" -ge 512
+    stop
+    unset 'headers[-1]' 'headers[-1]'
 fi
 if [ -f "$scratch/first" ]; then
     made=(bench serve -m "$MODEL" --synthetic fixed:prompt=600,output=2 --requests 2 --pool-bytes 64MiB --kv k8v4 -q --format json
