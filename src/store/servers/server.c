@@ -132,6 +132,14 @@ bool pleat__server_ask(pleat__server *s, const pleat__word *words, uint32_t n) {
     return is_sent;
 }
 
+static void set_first(redisReader *r, void *privdata) {
+#if HIREDIS_MAJOR >= 1
+    r->task[0]->privdata = privdata;
+#else
+    r->rstack[0].privdata = privdata;
+#endif
+}
+
 /* Bytes of the server into the reader.  False, with errno. */
 static bool feed(redisContext *c, char *buffer, uint64_t *n_fed) {
     ssize_t n;
@@ -150,7 +158,7 @@ pleat__answer_kind pleat__server_answer(pleat__server *s, pleat__sink *sink) {
     const uint64_t now_ns = pleat__clock_ns(), most = (sink ? sink->n_max : 0) + SLACK_BYTES;
     const uint64_t until_ns = s->timeout_ns < UINT64_MAX - now_ns ? now_ns + s->timeout_ns : UINT64_MAX;
     c->reader->privdata = &a;
-    c->reader->rstack[0].privdata = &a; /* of an answer of which a part is there already */
+    set_first(c->reader, &a); /* of an answer of which a part is there already */
     for (uint64_t n_fed = 0;;) {
         void *object = NULL;
         errno = 0;
