@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/bytes.h"
 #include "core/half.h"
 #include "gguf/gguf.h"
 #include "model/internal.h"
@@ -82,7 +83,6 @@ static void hash_tensor(XXH3_state_t *state, const pleat__gguf_tensor *t, const 
 
 pleat_status pleat_model_fingerprint(const pleat_model *m, char out[PLEAT_FINGERPRINT_CAP]) {
     if (!m || !out) return PLEAT_E_ARG;
-    static const char hex[] = "0123456789abcdef";
     const pleat_gguf *g = m->gguf;
     XXH3_state_t state;
     XXH128_canonical_t digest;
@@ -92,10 +92,6 @@ pleat_status pleat_model_fingerprint(const pleat_model *m, char out[PLEAT_FINGER
     for (uint64_t i = 0; i < g->info.n_tensors; i++)
         hash_tensor(&state, g->by_name[i], g->bytes + g->by_name[i]->offset);
     XXH128_canonicalFromHash(&digest, XXH3_128bits_digest(&state));
-    for (size_t i = 0; i < sizeof digest.digest; i++) {
-        out[2 * i] = hex[digest.digest[i] >> 4];
-        out[2 * i + 1] = hex[digest.digest[i] & 15];
-    }
-    out[2 * sizeof digest.digest] = 0;
+    pleat__put_hex(digest.digest, sizeof digest.digest, out);
     return PLEAT_OK;
 }

@@ -20,6 +20,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "core/bytes.h"
 #include "core/checked.h"
 #include "core/error.h"
 
@@ -169,7 +170,6 @@ pleat_status pleat_stats_write(const pleat_stats *s, void *out_bytes, uint64_t c
 
 /* The fingerprint is of all but the model's. */
 void pleat__stats_seal(pleat_stats *s) {
-    static const char hex[] = "0123456789abcdef";
     uint8_t books[2 * PLEAT__RD_CLASSES * (1 + PLEAT__CODEBOOK_HEAD_BYTES + PLEAT__CODEBOOK_SYMBOLS)];
     const size_t n = write_books(&s->books, books);
     s->books.sum = XXH32(books, n, 0);
@@ -182,11 +182,7 @@ void pleat__stats_seal(pleat_stats *s) {
     (void)XXH3_128bits_update(&state, s->fields, s->n_layers * fields_of_layer(s) * sizeof *s->fields);
     (void)XXH3_128bits_update(&state, books, n);
     XXH128_canonicalFromHash(&digest, XXH3_128bits_digest(&state));
-    for (size_t i = 0; i < sizeof digest.digest; i++) {
-        s->fingerprint[2 * i] = hex[digest.digest[i] >> 4];
-        s->fingerprint[2 * i + 1] = hex[digest.digest[i] & 15];
-    }
-    s->fingerprint[PRINT_BYTES] = 0;
+    pleat__put_hex(digest.digest, sizeof digest.digest, s->fingerprint);
 }
 
 /* ---- read ---------------------------------------------------------------------------------------------- */

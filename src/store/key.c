@@ -7,6 +7,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "core/bytes.h"
 #include "store/key.h"
 
 static void add_u32(XXH3_state_t *state, uint32_t v) {
@@ -35,8 +36,5 @@ pleat__store_key pleat__store_key_of(const pleat_image_head *h) {
 }
 
 void pleat__store_key_digits(const pleat__store_key *key, char out[PLEAT__STORE_KEY_DIGITS + 1]) {
-    static const char digits[] = "0123456789abcdef";
-    for (uint32_t i = 0; i < PLEAT__STORE_KEY_DIGITS; i++)
-        out[i] = digits[key->bytes[i / 2] >> (i % 2 == 0 ? 4 : 0) & 15];
-    out[PLEAT__STORE_KEY_DIGITS] = 0;
+    pleat__put_hex(key->bytes, sizeof key->bytes, out);
 }
