@@ -271,7 +271,7 @@ static int run(replay *r) {
         const pleat_status status = pleat_serving_step(r->target->serving, &err);
         if (status == PLEAT_OK) {
             take_events(r);
-            if (r->target->engine) (void)pleat_serving_wait(r->target->serving, STORE_WAIT_NS);
+            if (r->setup->store) (void)pleat_serving_wait(r->target->serving, STORE_WAIT_NS);
         } else if (status != PLEAT_AGAIN) {
             return cli_fail("a step failed", status, &err);
         } else if (r->out->n_submitted < r->t->n) {
