@@ -19,7 +19,7 @@
 
 enum {
     PARAMS_STOP_IDS_MAX = 64,
-    PARAMS_TOOLS_MAX = 32, /* among which one is required */
+    PARAMS_TOOLS_MAX = PLEAT_JSON_CHOICES_MAX, /* among which one is required */
     PARAMS_BIASES_MAX = 1024,
     PARAMS_PROMPTS_MAX = 256,
     PARAMS_CHOICES_MAX = 128, /* of one prompt */

@@ -122,7 +122,7 @@ static void copy_terms(pleat__answer *a, const pleat_request *q, char *text) {
     if (q->n_stop_ids) memcpy(a->stop_ids, q->stop_ids, q->n_stop_ids * sizeof *a->stop_ids);
     if (q->n_biases) memcpy(a->biases, q->biases, q->n_biases * sizeof *a->biases);
     if (q->shape) pleat__shape_copy(&a->shape, q->shape);
-    if (q->shape) a->json->shape = &a->shape;
+    if (a->json) pleat__json_begin(a->json, q->shape ? &a->shape : NULL);
     for (uint32_t i = 0; a->prompt_logprobs && i <= a->n_top; i++)
         a->prompt_logprobs[i] = (pleat_logprob){.token = i == 0 ? q->prompt[0] : -1};
 }

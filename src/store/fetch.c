@@ -112,8 +112,9 @@ static void hope(pleat_store *s) {
 static void read_part(pleat_store *s, pleat_store_fetch *f, const pleat_image_head *head, double compute_ns,
                       uint64_t n_bytes) {
     const double read_ns = LOOK_NS + (double)n_bytes * (1e9 / pleat_store_read_speed(s) + f->wish.byte_ns);
-    f->found.is_costly = n_bytes > f->wish.max_bytes || !(read_ns < compute_ns);
-    if (f->found.is_costly && n_bytes <= f->wish.max_bytes) hope(s);
+    const bool is_large = n_bytes > f->wish.max_bytes, is_slow = !is_large && !(read_ns < compute_ns);
+    if (is_slow) hope(s);
+    f->found.is_costly = is_large || is_slow;
     if (f->found.is_costly || !reserve(s, f, n_bytes)) return;
     f->body = pleat__alloc(&s->al, 1, n_bytes);
     if (!f->body || pleat__store_read_while(s, head, f->body, n_bytes, goes_on, f) != PLEAT_OK) return;

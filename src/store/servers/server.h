@@ -2,10 +2,10 @@
  *
  * server.h: a connection to one server that speaks Redis's protocol; hiredis writes what is sent and reads what is answered.
  *
- *     pleat__server_ask(s, words)     a command goes into what is to be sent
- *     pleat__server_answer(s, sink)   all of it is sent; the answer to the oldest command that has none
+ *     pleat__server_ask(s, words)     a command is sent
+ *     pleat__server_answer(s, sink)   the answer to the oldest command that has none
  *
- * A server fails that cannot be reached, is silent for timeout_ns, or answers what was not asked for.  Then its connection
+ * A server fails that cannot be reached, has not answered whole after timeout_ns, or answers what was not asked for.  Then its connection
  * is closed, and for a while nobody asks it anything.  The while doubles with each time, up to half a minute; the first
  * answer ends that.  Nothing that a server says is believed: an answer is copied only if it has the length that was asked
  * for, and lists are refused.
