@@ -37,7 +37,7 @@ typedef struct pleat_events_prefix pleat_events_prefix;
 typedef struct pleat_events_options {
     size_t size_bytes;
     const char *endpoint;        /* where subscribers connect: tcp://ADDRESS:PORT, ADDRESS may be *; or ipc://PATH */
-    const char *replay_endpoint; /* likewise, of the ROUTER socket; NULL: there is none */
+    const char *replay_endpoint; /* where the ROUTER socket is asked, as above; NULL: there is none */
     const char *topic;           /* first frame of each batch; default "" */
     uint32_t block_tokens;       /* 1..65536; default 16 */
     uint32_t replay_batches;     /* the newest that are kept for replay, 1..2^24; default 10000 */
@@ -61,9 +61,9 @@ PLEAT_API void pleat_events_forget(pleat_events *events, pleat_events_prefix **p
 
 typedef struct pleat_events_stats {
     uint64_t n_batches; /* sent, or about to be */
-    uint64_t n_lost;    /* of them those that there was no memory for */
+    uint64_t n_lost;    /* batches that there was no memory for, each with its number */
     uint64_t n_replays; /* requests for what was missed that were answered */
-    uint64_t n_refused; /* and those that were none */
+    uint64_t n_refused; /* requests that were none */
 } pleat_events_stats;
 
 PLEAT_API void pleat_events_get_stats(pleat_events *events, pleat_events_stats *out);

@@ -26,7 +26,7 @@ typedef struct pleat__stored {
     uint64_t before; /* hash of the block before the first */
     const pleat_token *tokens;
     uint32_t block_tokens;
-    const char *salt; /* of those that begin a sequence; NULL or "": none */
+    const char *salt; /* looked at where they begin a sequence; NULL or "": none */
 } pleat__stored;
 
 /* Each makes a batch, which pleat__batch_free() takes.  at_s: seconds since 1970.  NULL: there is no memory, or no msgpack. */
