@@ -23,6 +23,7 @@ static const char text[] = "pleat help kv: ways to keep a KV cache, as --kv name
                            "  novel:budget=25%           tokens whose keys are unlike the others'\n"
                            "  snapkv:budget=25%          a share of the prompt; in bytes: budget=4MiB\n"
                            "  h2o:budget=25%+kvcrush     representatives of what is dropped, too (KVCrush)\n"
+                           "  snapkv:budget=25%+novel    a share of it for keys unlike the others'\n"
                            "  snapkv:budget=25%+merge    what is dropped goes into the nearest that stays\n"
                            "  topk:keep=30%              the same share in every KV head\n"
                            "older tokens in blocks, but for the first 4 (sinks=4)\n"
