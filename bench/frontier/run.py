@@ -222,7 +222,7 @@ def end_of(model):
                           f"{sum(t['total'] for t in result['rows'][0]['tasks'].values())} answers of "
                           f"{result['samples']} {'samples of eval/tasks.jsonl' if part == 'tasks' else 'documents'}")
     machines = "; ".join(dict.fromkeys(r["machine"] for r in records))
-    return f"{listing(counts).capitalize()}. Measured {date}, commit {versions}, on: {machines}."
+    return f"{listing(counts).capitalize()}. Measured {date}, commit {versions}. Machines: {machines}."
 
 
 def left_out(model):
