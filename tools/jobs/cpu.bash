@@ -53,7 +53,7 @@ job_avx512() {
 }
 
 job_plain() {
-    configure build/bare -DPLEAT_CUDA=off -DPLEAT_ONEDNN=off -DPLEAT_ZSTD=off -DPLEAT_CURL=off -DPLEAT_LIBEVENT=off -DPLEAT_TLS=off -DPLEAT_SQLITE=off -DPLEAT_HIREDIS=off -DPLEAT_EDITLINE=off -DPLEAT_X86=OFF -DPLEAT_ASSERTS=ON || return
+    configure build/bare -DPLEAT_CUDA=off -DPLEAT_ONEDNN=off -DPLEAT_ZSTD=off -DPLEAT_CURL=off -DPLEAT_LIBEVENT=off -DPLEAT_TLS=off -DPLEAT_SQLITE=off -DPLEAT_HIREDIS=off -DPLEAT_ZMQ=off -DPLEAT_MSGPACK=off -DPLEAT_EDITLINE=off -DPLEAT_X86=OFF -DPLEAT_ASSERTS=ON || return
     export CHECK_QUICK=1
     tests_in build/bare -LE 'slow|fuzz' -R '^(check_.*|cli_(usage|help|hf|plan|image|shape|bench_codec))$'
 }
