@@ -63,6 +63,7 @@ typedef struct pleat__kept {
     uint64_t added_pages;  /* (4) */
     uint64_t copied_pages; /* pages that whoever goes on from it copies first, at most */
     pleat__prefix entry;
+    pleat_events_prefix *told; /* what routers know of it; NULL: nothing */
 } pleat__kept;
 
 /* The kept prefixes. */

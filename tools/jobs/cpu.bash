@@ -58,7 +58,7 @@ job_avx512() {
 
 # Job scalar has run the longest of the scalar kernels' programs.
 job_plain() {
-    configure build/bare -DPLEAT_CUDA=off -DPLEAT_ONEDNN=off -DPLEAT_ZSTD=off -DPLEAT_CURL=off -DPLEAT_LIBEVENT=off -DPLEAT_TLS=off -DPLEAT_SQLITE=off -DPLEAT_HIREDIS=off -DPLEAT_EDITLINE=off -DPLEAT_X86=OFF -DPLEAT_ASSERTS=ON || return
+    configure build/bare -DPLEAT_CUDA=off -DPLEAT_ONEDNN=off -DPLEAT_ZSTD=off -DPLEAT_CURL=off -DPLEAT_LIBEVENT=off -DPLEAT_TLS=off -DPLEAT_SQLITE=off -DPLEAT_HIREDIS=off -DPLEAT_ZMQ=off -DPLEAT_MSGPACK=off -DPLEAT_EDITLINE=off -DPLEAT_X86=OFF -DPLEAT_ASSERTS=ON || return
     export CHECK_QUICK=1
     tests_in build/bare -LE 'slow|fuzz' -E '^check_(attn_.*|linear|levels|images|novel|auto|forecast|beams)$' -R '^(check_.*|cli_(usage|help|hf|plan|image|shape|bench_codec))$'
 }
