@@ -66,9 +66,10 @@ typedef struct pleat__kept {
     uint64_t added_pages;  /* (4) */
     uint64_t copied_pages; /* pages that whoever goes on from it copies first, at most */
     pleat__prefix entry;
-    float ah, al;       /* thresholds */
-    bool is_pinned;     /* holds one of n_users */
-    bool is_compressed; /* it, or one that it went on from: its bytes are not those of its tokens alone */
+    float ah, al;              /* thresholds */
+    bool is_pinned;            /* holds one of n_users */
+    bool is_compressed;        /* it, or one that it went on from: its bytes are not those of its tokens alone */
+    pleat_events_prefix *told; /* what routers know of it; NULL: nothing */
 } pleat__kept;
 
 /* The kept prefixes. */
