@@ -92,6 +92,7 @@ typedef struct pleat__tier {
     pleat_image_step *steps;  /* [max_tokens / 2 + 1] scratch: a prompt's chunks */
     pleat_store_part *parts;  /* [max_tokens / 2 + 1] scratch: those of its beginnings that the store may have */
     pleat__request *fetching; /* head of the list of waiting requests that have a fetch */
+    bool stands_still;        /* the last step ran nothing: all who are here wait for these fetches */
 } pleat__tier;
 
 /* The step under way, and what the last one brought. */
