@@ -20,7 +20,7 @@ static const char text[] = "pleat help kv: ways to keep a KV cache, as --kv name
                            "fewer tokens (eviction)\n"
                            "  h2o:budget=512             so many tokens a KV head at most; of its kind:\n"
                            "                             random recent streaming snapkv pyramidkv adakv\n"
-                           "  novel:budget=25%           tokens whose keys are unlike the others'\n"
+                           "  novel:budget=25%           keys unlike the others'; h2o+novel: half of each\n"
                            "  snapkv:budget=25%          a share of the prompt; in bytes: budget=4MiB\n"
                            "  h2o:budget=25%+kvcrush     representatives of what is dropped, too (KVCrush)\n"
                            "  snapkv:budget=25%+merge    what is dropped goes into the nearest that stays\n"

@@ -493,19 +493,27 @@ static int count_echo(job *j, uint32_t n_prompt, refusal *why) {
     return 0;
 }
 
+/* Queue the continuations of a prompt: 0, or -1 with *why. */
+static int post(job *j, uint32_t i, const pleat_token *ids, uint32_t n, uint32_t n_predict, pleat_request_id *posted,
+                refusal *why) {
+    uint32_t ends[JOB_TURNS_MAX + 1];
+    const params *p = &j->p;
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    pleat_request q = request_of(j, i, ids, n, n_predict);
+    q.breakpoints = ends;
+    if (p->parks) q.n_breakpoints = job_turn_ends(j->s, p->messages, p->tools, p->template_args, ids, n, ends);
+    const pleat_status status = pleat_serving_post(j->served->serving, &q, p->n, posted, &err);
+    return status == PLEAT_OK ? 0 : params_refuse(why, status_of(status, &err), "", "%s", err.text);
+}
+
 static int post_prompt(job *j, uint32_t i, refusal *why) {
     pleat_token *ids = NULL;
     uint32_t n = 0, n_predict = 0;
     pleat_request_id posted[PARAMS_CHOICES_MAX];
-    pleat_error err = {0, PLEAT_NOWHERE, ""};
     int code = read_prompt(j, i, &ids, &n, why);
     if (code == 0) code = fit(j, n, &n_predict, why);
     if (code == 0) code = count_echo(j, n, why);
-    if (code == 0) {
-        const pleat_request q = request_of(j, i, ids, n, n_predict);
-        const pleat_status status = pleat_serving_post(j->served->serving, &q, j->p.n, posted, &err);
-        if (status != PLEAT_OK) code = params_refuse(why, status_of(status, &err), "", "%s", err.text);
-    }
+    if (code == 0) code = post(j, i, ids, n, n_predict, posted, why);
     free(ids);
     if (code != 0) return -1;
     j->sources[i].n_tokens = n;

@@ -63,6 +63,7 @@ typedef struct params {
     int32_t priority;
     const char *kv;         /* the KV spec; NULL: none is named */
     const char *salt;       /* cache_salt; NULL: none */
+    const char *parks;      /* prompt_cache_key: its prompt's end is kept for the next turn; NULL: it is not */
     uint64_t time_limit_ms; /* 0: none */
 } params;
 

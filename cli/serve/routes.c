@@ -66,12 +66,15 @@ static void get_metrics(server *s, connection *c) {
     }
     pleat_store_stats store;
     pleat_store_get_stats(s->store, &store);
+    pleat_events_stats events;
+    pleat_events_get_stats(s->events, &events);
     FILE *f = open_memstream(&text, &n);
     const metrics_facts facts = {.model = s->name,
                                  .keys = &s->keys,
                                  .specs = specs,
                                  .n_specs = s->n_served,
                                  .store = s->store ? &store : NULL,
+                                 .events = s->events ? &events : NULL,
                                  .uptime_s = difftime(time(NULL), (time_t)s->start_s)};
     if (f) metrics_print(f, &s->metrics, &facts);
     if (f && fclose(f) == 0)

@@ -50,6 +50,7 @@
 #define PLEAT_SERVING_H
 
 #include "pleat/engine.h"
+#include "pleat/events.h"
 #include "pleat/forecast.h"
 #include "pleat/store.h"
 
@@ -95,6 +96,8 @@ typedef struct pleat_serving_options {
     const pleat_allocator *allocator;
     pleat_store *store; /* NULL: prefixes are kept in memory alone.  Not owned, outlives the serving; servings may share
                          * it.  Not in a simulation */
+    pleat_events *events; /* hears of kept prefixes; NULL: nobody does.  Not owned, outlives the serving, which alone
+                           * tells it */
 } pleat_serving_options;
 
 PLEAT_API void pleat_serving_options_default(pleat_serving_options *opt);

@@ -37,6 +37,10 @@ pleat__scoring pleat__scoring_of(const pleat_spec *spec) {
                                                                                    : evictor->scoring;
 }
 
+bool pleat__scores_novelty(const pleat_spec *spec) {
+    return spec->novel || pleat__scoring_of(spec) == PLEAT__SCORING_NOVELTY;
+}
+
 pleat__scoring pleat__counted_of(const pleat_spec *spec) {
     const pleat__scoring scoring = pleat__scoring_of(spec);
     if (scoring != PLEAT__SCORING_NOVELTY) return scoring;
@@ -44,11 +48,11 @@ pleat__scoring pleat__counted_of(const pleat_spec *spec) {
 }
 
 uint32_t pleat__first_counted(const pleat_spec *spec) {
-    return pleat__scoring_of(spec) == PLEAT__SCORING_NOVELTY && spec->merge ? 1 : 0;
+    return spec->novel || (pleat__scoring_of(spec) == PLEAT__SCORING_NOVELTY && spec->merge) ? 1 : 0;
 }
 
 uint32_t pleat__n_scores_of(const pleat_spec *spec, uint32_t n_group) {
-    if (pleat__scoring_of(spec) == PLEAT__SCORING_NONE) return 0;
+    if (pleat__scoring_of(spec) == PLEAT__SCORING_NONE) return spec->novel;
     return spec->crush ? n_group : 1 + pleat__first_counted(spec);
 }
 
@@ -222,6 +226,19 @@ static void thin_out(const pleat__evict_layer *layer, uint32_t head, int64_t n_m
     pleat__select_top(run, ages, n_stay, layer->n_tokens, PLEAT__VERDICT_STAND, verdicts, ages);
 }
 
+/* Of a lane's candidates the n least like the others stand, and are candidates no more.  novelty: scratch. */
+static void take_novel(const pleat__evict_layer *layer, uint32_t head, uint32_t n, float *ranks, float *novelty,
+                       uint8_t *verdicts) {
+    const pleat__kv_run *run = &layer->lanes[head].high;
+    pleat__tracked page;
+    for (pleat__page_walk walk = pleat__walk_pages(run); pleat__next_page(&walk, &page);)
+        for (uint32_t i = 0; i < page.n; i++)
+            novelty[page.first + i] = ranks[page.first + i] < 0 ? -1.0f : page.sums[i];
+    pleat__select_top(run, novelty, n, layer->n_tokens, PLEAT__VERDICT_STAND, verdicts, novelty);
+    for (uint32_t slot = 0; slot < run->n_slots; slot++)
+        ranks[slot] = verdicts[slot] == PLEAT__VERDICT_STAND ? -1.0f : ranks[slot];
+}
+
 void pleat__evict_prompt(const pleat__evict_layer *layer, const pleat__evict_scratch *scratch,
                          uint8_t *const *verdicts) {
     const pleat__evictor *evictor = pleat__evictor_of(layer->spec->policy);
@@ -238,9 +255,12 @@ void pleat__evict_prompt(const pleat__evict_layer *layer, const pleat__evict_scr
         pleat__crush_layer(layer, scratch, middle, verdicts);
         return;
     }
-    for (uint32_t i = 0; i < layer->n_lanes; i++)
-        pleat__select_top(&layer->lanes[i].high, scratch->ranks[i], middle[i], layer->n_tokens, PLEAT__VERDICT_KEEP,
-                          verdicts[i], scratch->floats);
+    for (uint32_t i = 0; i < layer->n_lanes; i++) {
+        const uint32_t n_novel = layer->spec->novel ? pleat__share_tokens((double)layer->spec->share, middle[i]) : 0;
+        if (n_novel > 0) take_novel(layer, i, n_novel, scratch->ranks[i], scratch->floats, verdicts[i]);
+        pleat__select_top(&layer->lanes[i].high, scratch->ranks[i], middle[i] - n_novel, layer->n_tokens,
+                          PLEAT__VERDICT_KEEP, verdicts[i], scratch->floats);
+    }
 }
 
 void pleat__evict_carve(const pleat_spec *spec, uint32_t n_lanes, uint32_t n_group, uint32_t slots_cap,

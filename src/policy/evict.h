@@ -14,8 +14,11 @@
  * between layers (pyramidkv) or between the lanes of a layer (adakv).  With +kvcrush a share of the middle goes to
  * representatives (kvcrush.h); those of earlier prompts that a lane's budget has no room for go, the youngest first.
  *
+ * Behind +novel the first `share` of the middle, made up to a whole token, are the candidates whose keys are least like
+ * the others' (novelty.h), ties to the older; the policy chooses the rest among those that are left.
+ *
  * Generation, once a step and lane, where the policy evicts there: if the lane holds more than B tokens, the candidate
- * of the least rank goes, the younger among equals.
+ * of the least rank goes, the younger among equals.  What +novel has chosen is no candidate until a prompt ends again.
  *
  * Ranks depend on positions and scores alone, never on slots: in which slots tokens stand (what reclaim/ decides) does
  * not change what is kept.
@@ -31,7 +34,8 @@
  *              What single tokens attend to does not count
  *     NOVELTY  how unlike the key is to the lane's: no attention (novelty.h)                     novel
  *
- * Behind novel merge, which goes by attention, has a score of its own, the second: SUM.
+ * Behind novel merge, which goes by attention, has a score of its own, the second: SUM.  Behind +novel the first score is
+ * the novelty, infinite for what it has chosen, and the policy's own, where it has one, is the second.
  *
  * Pure functions of what they are handed.
  */
@@ -62,7 +66,7 @@ typedef struct pleat__evict_lane {
 typedef enum pleat__verdict {
     PLEAT__VERDICT_DROP,  /* dropped, or the slot is dead */
     PLEAT__VERDICT_KEEP,  /* may go another time */
-    PLEAT__VERDICT_STAND, /* stays for good: a representative */
+    PLEAT__VERDICT_STAND, /* stays: a representative, for good; or novel, until a prompt ends */
 } pleat__verdict;
 
 /* One layer of a sequence at the end of a prompt. */
@@ -101,6 +105,9 @@ extern const pleat__evictor pleat__evictor_random, pleat__evictor_recent, pleat_
 /* The policy's row; NULL for those that do not evict by budget. */
 const pleat__evictor *pleat__evictor_of(pleat_policy policy);
 
+/* Whether a lane's tokens are scored by their keys, for the policy itself or behind it. */
+bool pleat__scores_novelty(const pleat_spec *spec);
+
 /* What tokens are ranked by, what attention is counted beside it or for it, in which of a slot's scores, and how many
  * scores a slot has in a group of n_group query heads. */
 pleat__scoring pleat__scoring_of(const pleat_spec *spec);
@@ -119,7 +126,7 @@ uint32_t pleat__evict_max_budget(const pleat_spec *spec, uint32_t n_lanes, uint3
 /* The position: the newest is the best. */
 void pleat__rank_position(const pleat__evict_lane *lane, const pleat__tracked *page, uint32_t first, float *ranks);
 
-/* Attention received: the sum of a slot's scores in their order; 0 where it is infinite or NaN. */
+/* Attention received: the sum of a slot's scores in their order, but for novelty's; 0 where it is infinite or NaN. */
 void pleat__rank_received(const pleat__evict_lane *lane, const pleat__tracked *page, uint32_t first, float *ranks);
 
 /* The same, pooled: snapkv.c.  A whole run; ranks: what was received. */

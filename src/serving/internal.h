@@ -63,6 +63,7 @@ typedef struct pleat__kept {
     uint64_t added_pages;  /* (4) */
     uint64_t copied_pages; /* pages that whoever goes on from it copies first, at most */
     pleat__prefix entry;
+    pleat_events_prefix *told; /* what routers know of it; NULL: nothing */
 } pleat__kept;
 
 /* The kept prefixes. */
@@ -84,6 +85,7 @@ typedef struct pleat__tier {
     pleat_image_step *steps;  /* [max_tokens / 2 + 1] scratch: a prompt's chunks */
     pleat_store_part *parts;  /* [max_tokens / 2 + 1] scratch: those of its beginnings that the store may have */
     pleat__request *fetching; /* head of the list of waiting requests that have a fetch */
+    bool stands_still;        /* the last step ran nothing: all who are here wait for these fetches */
 } pleat__tier;
 
 /* The step under way, and what the last one brought. */

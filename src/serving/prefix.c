@@ -163,6 +163,11 @@ static void hand_over(pleat_serving *s, pleat__request *r, pleat__kept *k) {
     run->own_changes = true;
 }
 
+static void tell_kept(pleat_serving *s, const pleat__request *r, pleat__kept *k) {
+    const pleat_events_prefix *from = s->prefixes.kept[k->parent.v].told;
+    if (s->opt.events) (void)pleat_events_keep(s->opt.events, from, r->salt, r->tokens, k->n_tokens, &k->told);
+}
+
 void pleat__serving_keep(pleat_serving *s, pleat__request *r) {
     pleat__running_part *run = PLEAT__RUNNING(r);
     const pleat__kept_id id = take_cell(s);
@@ -175,6 +180,7 @@ void pleat__serving_keep(pleat_serving *s, pleat__request *r) {
     }
     hand_over(s, r, k);
     pleat__radix_keep(s->prefixes.tree, k->entry, id.v);
+    tell_kept(s, r, k);
     pleat__serving_use(s, id);
     pleat__serving_unuse(s, run->base);
     run->base = id;
@@ -202,10 +208,11 @@ void pleat__serving_keep_stored(pleat_serving *s, pleat__request *r) {
 /* Remove a prefix that nobody uses and nothing stands on. */
 static void remove_kept(pleat_serving *s, pleat__kept_id id) {
     pleat__prefixes *p = &s->prefixes;
-    const pleat__kept *k = &p->kept[id.v];
+    pleat__kept *k = &p->kept[id.v];
     assert(k->seq.v && k->n_users == 0 && k->n_children == 0);
     (void)pleat__radix_remove(p->tree, k->entry);
     pleat__serving_lose_images(s, id);
+    pleat_events_forget(s->opt.events, &k->told);
     const uint64_t paused = pleat__serving_pause();
     s->backend.close(s->backend.ctx, k->seq);
     pleat__serving_resume(s, paused, true);

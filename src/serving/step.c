@@ -350,6 +350,7 @@ static void close_step(pleat_serving *s, uint32_t n_planned, uint32_t n_ran) {
         if (run->in_step || tells_all) pleat__serving_demand(s, r);
         run->in_step = false;
     }
+    s->tier.stands_still = n_ran == 0 && s->n_running == 0 && s->tier.fetching;
     const bool is_idle = n_ran == 0 && !s->tier.fetching; /* else they wait for the store */
     s->step.n_idle_in_row = is_idle ? s->step.n_idle_in_row + 1 : 0;
     s->stats.n_idle_steps += is_idle;

@@ -174,6 +174,7 @@ pleat_status pleat__request_enter_queue(pleat_serving *s, pleat__request *r, boo
     assert(status == PLEAT_OK); /* who has a place has room there */
     (void)status;
     s->requests[r->sched.v] = r;
+    s->tier.stands_still = false;
     s->by_place[r->id.v % ((uint64_t)s->opt.max_requests + 1)] = r;
     if (r->time_limit_ns == 0) return PLEAT_OK;
     const uint64_t now = s->backend.clock_ns(s->backend.ctx);

@@ -160,7 +160,7 @@ static void end_unit(const pleat_cache *c, const pleat__step_item *item, uint32_
     pleat__merge_carve_unit(c, &scratch.merge, arena);
     if (item->end.compaction == PLEAT__COMPACT_PROMPT) {
         if (unit < c->opt.n_layers && !pleat__cache_window(c, unit)) pleat__drop_layer(c, item, unit, &scratch);
-    } else if (evictor_of(c)->in_generation) {
+    } else if (evictor_of(c)->in_generation || pleat__scores_keys(c)) {
         const uint32_t end = pleat__min_u32((unit + 1) * UNIT_LANES, c->n_lanes);
         for (uint32_t lane = unit * UNIT_LANES; lane < end; lane++)
             if (!pleat__cache_is_ring(c, lane)) pleat__drop_one(c, item, lane, &scratch);

@@ -96,13 +96,14 @@ static uint32_t dead_slots(const open_lane *l) {
 /* Do what the verdicts say; returns the number of dead slots. */
 static uint32_t clear_dropped(const open_lane *l, const uint8_t *verdicts) {
     const pleat__page_layout *layout = l->run.layout;
+    const uint32_t n_marked = l->c->opt.spec.novel ? 1 : layout->n_scores;
     uint32_t n_dead = 0;
     for (uint32_t slot = 0; slot < l->run.n_slots; slot++) {
         uint8_t *page = pleat__kv_page(&l->run, slot / layout->tokens);
         const uint32_t at = slot % layout->tokens;
         if (verdicts[slot] == PLEAT__VERDICT_DROP) pleat__positions(layout, page)[at] = -1;
         n_dead += verdicts[slot] == PLEAT__VERDICT_DROP;
-        for (uint32_t h = 0; verdicts[slot] == PLEAT__VERDICT_STAND && h < layout->n_scores; h++)
+        for (uint32_t h = 0; verdicts[slot] == PLEAT__VERDICT_STAND && h < n_marked; h++)
             pleat__head_scores(layout, page, h)[at] = INFINITY;
     }
     return n_dead;

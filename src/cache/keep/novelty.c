@@ -189,7 +189,7 @@ void pleat__novelty_of_prompt(const pleat_cache *c, const pleat__step_item *item
                               pleat__novelty_scratch *s) {
     const int32_t unseen = (int32_t)first_unseen(c, item);
     if (has_means(c)) {
-        walk_tiles(c, item, lane, unseen, NULL, mean_of(c, lane), s);
+        walk_tiles(c, item, lane, c->opt.spec.novel ? INT32_MIN : unseen, NULL, mean_of(c, lane), s);
         return;
     }
     float *sum = open_sum(c, item, lane);

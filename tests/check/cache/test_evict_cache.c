@@ -46,6 +46,11 @@ static const struct evict_spec {
     {"adakv:budget=50,window=12", "+merge", false, false},
     {"streaming:budget=40,sinks=3", "+merge", true, true},
     {"novel:budget=44,window=8,sinks=2", "+merge", true, true},
+    {"h2o:budget=44,window=8,sinks=2", "+novel", true, true},
+    {"snapkv:budget=40,window=12,sinks=2", "+novel:share=30%,mean=model", true, true},
+    {"streaming:budget=40,sinks=3", "+novel:share=100%", true, true},
+    {"random:budget=48,window=4,sinks=1", "+novel:mean=model", false, true},
+    {"adakv:budget=50,window=12,sinks=4", "+novel", false, false},
 };
 
 /* ---- the shadow -------------------------------------------------------------------------------------- */
@@ -56,7 +61,9 @@ typedef struct shadow {
     bool alive[LANES][CAP];
     double score[LANES][CAP];
     double by_head[LANES][GROUP][CAP]; /* the same, of each query head */
-    bool stands[LANES][CAP];           /* representatives */
+    bool stands[LANES][CAP];           /* representatives, or chosen by novelty */
+    bool ends_prompt;                  /* the step has done so */
+    double novelty[LANES][CAP];        /* +novel: since a prompt ended */
     double key_sum[LANES][D];          /* novel: of unturned unit keys */
     uint32_t n_seen, n_classed;        /* novel: tokens in it; tokens that have left the window */
     double received[LANES][CAP];       /* merged: what all later queries give */
@@ -171,11 +178,12 @@ static void score_keys(shadow *s, uint32_t n) {
     const bool is_prompt = n > 1 || s->n_tokens - s->spec.window - s->n_classed > 1;
     s->n_classed = s->n_tokens - s->spec.window;
     for (uint32_t lane = 0; lane < LANES; lane++) {
+        double *scores = s->spec.novel ? s->novelty[lane] : s->score[lane];
         for (uint32_t j = s->n_seen; j < s->n_tokens; j++) {
             add_key(s, lane, j);
-            s->score[lane][j] = novelty(s, lane, j);
+            scores[j] = novelty(s, lane, j);
         }
-        for (uint32_t j = 0; is_prompt && j < s->n_tokens; j++) s->score[lane][j] = novelty(s, lane, j);
+        for (uint32_t j = 0; is_prompt && j < s->n_tokens; j++) scores[j] = novelty(s, lane, j);
     }
     s->n_seen = s->n_tokens;
 }
@@ -200,6 +208,24 @@ static bool spares(const shadow *s, uint32_t position) {
     return position < s->spec.sinks || position + s->spec.window >= s->n_tokens;
 }
 
+/* Of what the budget leaves beside sinks and window a share stands for its novelty, until a prompt ends again. */
+static void choose_novel(shadow *s, uint32_t lane) {
+    double middle = budget_of(s);
+    for (uint32_t j = 0; j < s->n_tokens; j++) {
+        s->stands[lane][j] = false;
+        middle -= s->alive[lane][j] && spares(s, j);
+    }
+    for (double left = ceil((double)s->spec.share * middle - 1e-4); left > 0; left--) {
+        uint32_t best = CAP;
+        for (uint32_t j = 0; j < s->n_tokens; j++)
+            if (s->alive[lane][j] && !spares(s, j) && !s->stands[lane][j] &&
+                (best == CAP || s->novelty[lane][j] > s->novelty[lane][best]))
+                best = j;
+        if (best == CAP) return;
+        s->stands[lane][best] = true;
+    }
+}
+
 /* The attention that a token is said to have received; a representative's is infinite. */
 static void check_score(const shadow *s, uint32_t lane, uint32_t position, float significance) {
     const double score = s->score[lane][position];
@@ -214,28 +240,29 @@ static void take_over(shadow *s, uint32_t lane, const pleat_cache_token *tokens,
     double least_kept = INFINITY, max_gone = -INFINITY;
     uint32_t n_live = 0, n_before = 0, n_stand = 0;
     bool now[CAP];
+    if (s->spec.novel && spec->by_rank && s->ends_prompt) choose_novel(s, lane);
     for (uint32_t j = 0; j < s->n_tokens; j++) {
         now[j] = tokens[j].level != PLEAT_LEVEL_DROPPED;
         n_live += now[j];
         n_before += s->alive[lane][j];
         CHECK(s->alive[lane][j] || !now[j]);
         CHECK(now[j] || !s->stands[lane][j] || s->spec.policy == PLEAT_POLICY_PYRAMIDKV); /* its budgets fall */
-        s->stands[lane][j] = now[j] && isinf(tokens[j].significance);
+        if (!s->spec.novel) s->stands[lane][j] = now[j] && isinf(tokens[j].significance);
         n_stand += s->stands[lane][j];
         if (!s->alive[lane][j]) continue;
         if (spares(s, j)) {
             CHECK(now[j]);
             continue;
         }
-        const double rank = rank_of(s, lane, j);
+        const double rank = s->spec.novel && s->stands[lane][j] ? INFINITY : rank_of(s, lane, j);
         if (now[j]) least_kept = fmin(least_kept, rank);
         if (!now[j]) max_gone = fmax(max_gone, rank);
         if (now[j]) check_score(s, lane, j, tokens[j].significance);
     }
     if (spec->by_rank) CHECK(max_gone <= least_kept + 1e-5);
     if (spec->equal) CHECK_EQ_U64(n_live, evicted && n_before > budget_of(s) ? budget_of(s) : n_before);
-    CHECK(n_stand == 0 || s->spec.crush);
-    if (spec->equal && s->spec.crush && s->n_prompt > 0) CHECK(n_stand > 0);
+    CHECK(n_stand == 0 || s->spec.crush || s->spec.novel);
+    if (spec->equal && (s->spec.crush || (s->spec.novel && spec->by_rank)) && s->n_prompt > 0) CHECK(n_stand > 0);
     memcpy(s->alive[lane], now, s->n_tokens * sizeof *now);
 }
 
@@ -351,7 +378,8 @@ static void step(quartet *t, uint32_t n, bool more) {
     t->s.n_tokens += n;
     const bool ends_prompt = !more && (n > 1 || t->s.n_prompt == 0); /* its last part may be one token */
     if (ends_prompt) t->s.n_prompt = t->s.n_tokens;
-    if (is_novel(&t->s) && !more) score_keys(&t->s, n);
+    t->s.ends_prompt = ends_prompt;
+    if ((is_novel(&t->s) || t->s.spec.novel) && !more) score_keys(&t->s, n);
     for (uint32_t i = 0; i < STRATEGIES; i++) t->rigs[i].n_tokens[0] = t->s.n_tokens;
     if (t->s.spec.merge) take_over_merged(t);
     compare_tokens(t, ends_prompt || (!more && (t->s.spec.policy < PLEAT_POLICY_SNAPKV || is_novel(&t->s))));

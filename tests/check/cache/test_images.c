@@ -137,6 +137,8 @@ static void test_own(void) {
                                         "h2o:budget=120+kvcrush",
                                         "h2o:budget=120+merge",
                                         "novel:budget=120+merge",
+                                        "snapkv:budget=120+novel",
+                                        "h2o:budget=120+novel:mean=model",
                                         "snapkv:budget=50%,format=f16+merge",
                                         "kvcomp",
                                         "kvcomp:k=0.2,v=0.2,buffer=64",
