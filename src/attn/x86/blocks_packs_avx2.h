@@ -100,7 +100,7 @@ typedef struct pack_row {
 INLINE const uint8_t *pack_row_init(pack_row *r, const pleat__pack_slice *slice, uint32_t p, const uint8_t *at) {
     const __m128i widths = _mm_loadu_si128((const __m128i *)(const void *)(slice->widths + p));
     const __m128i mins = _mm_loadu_si128((const __m128i *)(const void *)(slice->mins + p));
-    __m128i sum = _mm_add_epi8(widths, widths); /* then of two, four, ... up to each: 2 * 16 * 8 is the end alone */
+    __m128i sum = _mm_add_epi8(widths, widths); /* below 256 for all but the last */
     sum = _mm_add_epi8(sum, _mm_slli_si128(sum, 1));
     sum = _mm_add_epi8(sum, _mm_slli_si128(sum, 2));
     sum = _mm_add_epi8(sum, _mm_slli_si128(sum, 4));
