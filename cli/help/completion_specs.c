@@ -33,6 +33,7 @@ static const spec_words keys[] = {
     {"pyramidkv", RANKING_KEYS},
     {"adakv", RANKING_KEYS},
     {"novel", RANKING_KEYS " mean="},
+    {"expected", RANKING_KEYS},
     {"+kvcrush", "share= anchor= unit="},
     {"+novel", "share= mean="},
     {"kvcomp", "k= v= kunit= block= sinks= buffer= high="},
@@ -60,6 +61,7 @@ static const spec_words behind[] = {
     {"pyramidkv", "kvcrush merge novel"},
     {"adakv", "kvcrush merge novel"},
     {"novel", "merge"},
+    {"expected", "merge"},
     {"kvcomp", "pack"},
 };
 

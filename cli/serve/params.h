@@ -23,6 +23,7 @@ enum {
     PARAMS_BIASES_MAX = 1024,
     PARAMS_PROMPTS_MAX = 256,
     PARAMS_CHOICES_MAX = 128, /* of one prompt */
+    PARAMS_SALT_MAX = 256,    /* bytes of cache_salt */
     PARAMS_TIME_LIMIT_MAX_MS = 86400000
 };
 

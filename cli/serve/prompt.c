@@ -5,6 +5,7 @@
  * A message is what its author says and nothing else.  So what spells out a special token of the model, as <|im_end|>, is
  * refused, since in the template's text it would end the turn: chat.h says so.  --special lets it through.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,6 +63,36 @@ int job_check_ids(const server *s, const pleat_token *ids, uint32_t n, refusal *
         if ((uint32_t)ids[i] >= s->l->info.n_vocab)
             return params_refuse(why, 400, "prompt", "token %d, which the model has not", ids[i]);
     return 0;
+}
+
+/* ---- whose, and how it is kept --------------------------------------------------------------------------------------- */
+
+void job_salt(const char *tenant, const char *cache_salt, char *out, size_t cap) {
+    if (!cache_salt) cache_salt = "";
+    out[0] = 0;
+    if (tenant[0] || cache_salt[0]) snprintf(out, cap, "%s\n%s", tenant, cache_salt);
+}
+
+int job_find_spec(const server *s, const char *wanted, uint32_t *at, refusal *why) {
+    char text[PLEAT_SPEC_TEXT_CAP], all[160];
+    pleat_spec spec;
+    *at = 0;
+    if (!wanted) return 0;
+    const int is_spec =
+        pleat_spec_parse(wanted, &spec, NULL) == PLEAT_OK && pleat_spec_print(&spec, text, sizeof text) == PLEAT_OK;
+    for (uint32_t i = 0; i < s->n_served; i++) {
+        const char *kv = s->served[i].kv;
+        *at = i;
+        if (strcmp(kv, wanted) == 0 || (is_spec && strcmp(kv, text) == 0)) return 0;
+    }
+    for (uint32_t i = 0; i < s->n_served;
+         i++) { /* a name alone: the first of that name, whatever a profile has added */
+        const size_t n = strlen(wanted);
+        *at = i;
+        if (n > 0 && strncmp(s->served[i].kv, wanted, n) == 0 && s->served[i].kv[n] == ':') return 0;
+    }
+    server_list_specs(s, all, sizeof all);
+    return params_refuse(why, 400, "kv", "the KV spec '%.60s' is not served here; these are: %s", wanted, all);
 }
 
 /* ---- messages --------------------------------------------------------------------------------------------------------- */

@@ -25,6 +25,7 @@ const pleat__evictor *pleat__evictor_of(pleat_policy policy) {
         [PLEAT_POLICY_STREAMING] = &pleat__evictor_streaming, [PLEAT_POLICY_H2O] = &pleat__evictor_h2o,
         [PLEAT_POLICY_SNAPKV] = &pleat__evictor_snapkv,       [PLEAT_POLICY_PYRAMIDKV] = &pleat__evictor_pyramidkv,
         [PLEAT_POLICY_ADAKV] = &pleat__evictor_adakv,         [PLEAT_POLICY_NOVEL] = &pleat__evictor_novel,
+        [PLEAT_POLICY_EXPECTED] = &pleat__evictor_expected,
     };
     return (size_t)policy < sizeof rows / sizeof rows[0] ? rows[policy] : NULL;
 }
@@ -41,14 +42,20 @@ bool pleat__scores_novelty(const pleat_spec *spec) {
     return spec->novel || pleat__scoring_of(spec) == PLEAT__SCORING_NOVELTY;
 }
 
+bool pleat__is_own_score(pleat__scoring scoring) {
+    return scoring == PLEAT__SCORING_NOVELTY || scoring == PLEAT__SCORING_EXPECTED;
+}
+
+bool pleat__turns_back(const pleat_spec *spec) { return spec->novel || pleat__is_own_score(pleat__scoring_of(spec)); }
+
 pleat__scoring pleat__counted_of(const pleat_spec *spec) {
     const pleat__scoring scoring = pleat__scoring_of(spec);
-    if (scoring != PLEAT__SCORING_NOVELTY) return scoring;
+    if (!pleat__is_own_score(scoring)) return scoring;
     return spec->merge ? PLEAT__SCORING_SUM : PLEAT__SCORING_NONE;
 }
 
 uint32_t pleat__first_counted(const pleat_spec *spec) {
-    return spec->novel || (pleat__scoring_of(spec) == PLEAT__SCORING_NOVELTY && spec->merge) ? 1 : 0;
+    return spec->novel || (pleat__is_own_score(pleat__scoring_of(spec)) && spec->merge) ? 1 : 0;
 }
 
 uint32_t pleat__n_scores_of(const pleat_spec *spec, uint32_t n_group) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * evict.h: the policies that keep a lane within a budget by dropping tokens: random, recent, streaming, h2o, snapkv,
- * pyramidkv, adakv, novel.  Each is a file with one pleat__evictor, and a row in evict.c's table.
+ * pyramidkv, adakv, novel, expected.  Each is a file with one pleat__evictor, and a row in evict.c's table.
  *
  * N tokens of the sequence so far, B the budget of a lane.  Of a lane's tokens
  *
@@ -33,8 +33,9 @@
  *              what the part before attended to counts for the other window - n: score = score * (1 - n/window) + received.
  *              What single tokens attend to does not count
  *     NOVELTY  how unlike the key is to the lane's: no attention (novelty.h)                     novel
+ *     EXPECTED what it may expect of the queries to come (expected.h)                           expected
  *
- * Behind novel merge, which goes by attention, has a score of its own, the second: SUM.  Behind +novel the first score is
+ * Behind novel and expected merge, which goes by attention, has a score of its own, the second: SUM.  Behind +novel the first score is
  * the novelty, infinite for what it has chosen, and the policy's own, where it has one, is the second.
  *
  * Pure functions of what they are handed.
@@ -51,7 +52,8 @@ typedef enum pleat__scoring {
     PLEAT__SCORING_MAX,
     PLEAT__SCORING_SUM,
     PLEAT__SCORING_WINDOW,
-    PLEAT__SCORING_NOVELTY
+    PLEAT__SCORING_NOVELTY,
+    PLEAT__SCORING_EXPECTED
 } pleat__scoring;
 
 /* One lane's open slots. */
@@ -100,13 +102,20 @@ typedef struct pleat__evictor {
 } pleat__evictor;
 
 extern const pleat__evictor pleat__evictor_random, pleat__evictor_recent, pleat__evictor_streaming, pleat__evictor_h2o,
-    pleat__evictor_snapkv, pleat__evictor_pyramidkv, pleat__evictor_adakv, pleat__evictor_novel;
+    pleat__evictor_snapkv, pleat__evictor_pyramidkv, pleat__evictor_adakv, pleat__evictor_novel,
+    pleat__evictor_expected;
 
 /* The policy's row; NULL for those that do not evict by budget. */
 const pleat__evictor *pleat__evictor_of(pleat_policy policy);
 
 /* Whether a lane's tokens are scored by their keys, for the policy itself or behind it. */
 bool pleat__scores_novelty(const pleat_spec *spec);
+
+/* Whether keys or queries are looked at as they were before RoPE. */
+bool pleat__turns_back(const pleat_spec *spec);
+
+/* Whether a score is the policy's own, and no attention that was received. */
+bool pleat__is_own_score(pleat__scoring scoring);
 
 /* What tokens are ranked by, what attention is counted beside it or for it, in which of a slot's scores, and how many
  * scores a slot has in a group of n_group query heads. */
@@ -131,6 +140,10 @@ void pleat__rank_received(const pleat__evict_lane *lane, const pleat__tracked *p
 
 /* The same, pooled: snapkv.c.  A whole run; ranks: what was received. */
 void pleat__rank_pooled(const pleat__evict_lane *lane, float *ranks, float *by_position);
+
+/* A score of the policy's own, the first: behind it there may be the attention received.  0 where it is infinite or
+ * NaN. */
+void pleat__rank_own(const pleat__evict_lane *lane, const pleat__tracked *page, uint32_t first, float *ranks);
 
 /* ---- decisions --------------------------------------------------------------------------------------- */
 

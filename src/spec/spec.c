@@ -97,6 +97,8 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
     {"novel", EVICTING(PLEAT_POLICY_NOVEL, 32, 4), 6,
      {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM, A_MEAN},
      .behind = {&pleat__spec_behind_stages[2]}},
+    {"expected", EVICTING(PLEAT_POLICY_EXPECTED, 32, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM},
+     .behind = {&pleat__spec_behind_stages[2]}},
     {"kvcomp",
      KVCOMP(.k = 0.2f, .v = 0.15f, .buffer = 128, .high = {16, 16}),
      7,
@@ -142,7 +144,7 @@ const pleat__spec_stage pleat__spec_behind_stages[PLEAT__N_SPEC_BEHIND] = {
       {"unit", .offset = AT(unit), .type = PLEAT__KEY_WORD, .words = {"token", "page"}, .allowed = "token or page"}},
      .flag = AT(crush), .firsts = PLEAT__EVICTION_NAMES, .example = "h2o+kvcrush"},
     {.name = "pack", .flag = AT(pack), .firsts = "kvcomp", .example = "kvcomp+pack", .choice = "auto"},
-    {.name = "merge", .flag = AT(merge), .firsts = PLEAT__EVICTION_NAMES ", novel", .example = "snapkv+merge"},
+    {.name = "merge", .flag = AT(merge), .firsts = PLEAT__EVICTION_NAMES ", novel, expected", .example = "snapkv+merge"},
     {"novel", {.share = 0.5f}, 2, {A_PART, A_MEAN},
      .flag = AT(novel), .firsts = PLEAT__EVICTION_NAMES, .example = "snapkv+novel"}};
 

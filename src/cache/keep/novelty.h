@@ -21,10 +21,10 @@
 /* Whether the spec scores keys.  Without it the functions below do nothing. */
 static inline bool pleat__scores_keys(const pleat_cache *c) { return pleat__scores_novelty(&c->opt.spec); }
 
-/* Do the options have what novel needs of them? */
+/* Do the options have what novel and expected need of them? */
 pleat_status pleat__novelty_check(const pleat_cache *c, const pleat_cache_options *opt, pleat_error *err);
 
-/* Of keep.h's row. */
+/* Of keep.h's row.  The tables are expected's, too. */
 void pleat__novelty_carve(pleat_cache *c, pleat__arena *arena);
 void pleat__novelty_init(pleat_cache *c, const pleat_cache_options *opt);
 void pleat__novelty_carve_seq(const pleat_cache *c, uint32_t max_tokens, pleat__sequence *seq, pleat__arena *arena);

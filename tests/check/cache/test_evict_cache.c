@@ -46,6 +46,8 @@ static const struct evict_spec {
     {"adakv:budget=50,window=12", "+merge", false, false},
     {"streaming:budget=40,sinks=3", "+merge", true, true},
     {"novel:budget=44,window=8,sinks=2", "+merge", true, true},
+    {"expected:budget=44,window=8,sinks=2", "", true, true},
+    {"expected:budget=30%,window=11,sinks=0", "", true, true},
     {"h2o:budget=44,window=8,sinks=2", "+novel", true, true},
     {"snapkv:budget=40,window=12,sinks=2", "+novel:share=30%,mean=model", true, true},
     {"streaming:budget=40,sinks=3", "+novel:share=100%", true, true},
@@ -106,7 +108,10 @@ static void look(const shadow *s, uint32_t lane, uint32_t layer, uint32_t positi
 }
 
 static bool is_novel(const shadow *s) { return s->spec.policy == PLEAT_POLICY_NOVEL; }
-static bool counts_window(const shadow *s) { return s->spec.policy >= PLEAT_POLICY_SNAPKV && !is_novel(s); }
+static bool expects(const shadow *s) { return s->spec.policy == PLEAT_POLICY_EXPECTED; }
+static bool counts_window(const shadow *s) {
+    return s->spec.policy >= PLEAT_POLICY_SNAPKV && !is_novel(s) && !expects(s);
+}
 static bool counts_sum(const shadow *s) { return s->spec.policy == PLEAT_POLICY_H2O; }
 static bool counts(const shadow *s) { return counts_window(s) || counts_sum(s); }
 
@@ -135,19 +140,25 @@ static void shadow_layer(shadow *s, uint32_t layer, uint32_t n) {
 
 /* ---- keys as they were before RoPE */
 
+/* A vector of a layer, turned back from a position by hand, or turned to it: way -1 or 1. */
+static void turn(uint32_t layer, double position, int way, double *u) {
+    const pleat_rope *rope = cache_rope(layer, D);
+    for (uint32_t i = 0; rope && i < rope->n_dims / 2; i++) {
+        const uint32_t first = rope->is_halves ? i : 2 * i, other = rope->is_halves ? i + rope->n_dims / 2 : 2 * i + 1;
+        const double angle = position * rope->frequencies[i] * way, x = u[first], y = u[other];
+        const double size = way < 0 ? 1 / (double)rope->magnitude : (double)rope->magnitude;
+        u[first] = (x * cos(angle) - y * sin(angle)) * size;
+        u[other] = (y * cos(angle) + x * sin(angle)) * size;
+    }
+}
+
 /* The key of a lane at a position, turned back by hand and of length 1. */
 static void unit_key(uint32_t lane, uint32_t position, double *u) {
     static float q[ROW], k[KV_ROW], v[KV_ROW];
-    const pleat_rope *rope = cache_rope(lane / HEADS, D);
     double square = 0;
     rig_token(0, lane / HEADS, position, q, k, v);
     for (uint32_t i = 0; i < D; i++) u[i] = (double)k[lane % HEADS * D + i];
-    for (uint32_t i = 0; rope && i < rope->n_dims / 2; i++) {
-        const uint32_t first = rope->is_halves ? i : 2 * i, other = rope->is_halves ? i + rope->n_dims / 2 : 2 * i + 1;
-        const double angle = position * rope->frequencies[i], x = u[first], y = u[other];
-        u[first] = (x * cos(angle) + y * sin(angle)) / (double)rope->magnitude;
-        u[other] = (y * cos(angle) - x * sin(angle)) / (double)rope->magnitude;
-    }
+    turn(lane / HEADS, position, -1, u);
     for (uint32_t i = 0; i < D; i++) square += u[i] * u[i];
     for (uint32_t i = 0; i < D; i++) u[i] /= sqrt(square);
 }
@@ -186,6 +197,64 @@ static void score_keys(shadow *s, uint32_t n) {
         for (uint32_t j = 0; is_prompt && j < s->n_tokens; j++) scores[j] = novelty(s, lane, j);
     }
     s->n_seen = s->n_tokens;
+}
+
+/* ---- what is expected of the queries to come */
+
+/* Of a query head: the mean of what follows, and by channel the mean square. */
+static void expect(const shadow *s, uint32_t layer, uint32_t q_head, double *m, double *square) {
+    static float q[ROW], k[KV_ROW], v[KV_ROW];
+    double mean[D] = {0}, u[D];
+    memset(m, 0, D * sizeof *m);
+    memset(square, 0, D * sizeof *square);
+    for (uint32_t j = 4; j < s->n_tokens; j++) {
+        rig_token(0, layer, j, q, k, v);
+        for (uint32_t i = 0; i < D; i++) u[i] = (double)q[q_head * D + i];
+        for (uint32_t i = 0; i < D; i++) square[i] += u[i] * u[i] / (s->n_tokens - 4);
+        turn(layer, j, -1, u);
+        for (uint32_t i = 0; i < D; i++) mean[i] += u[i] / (s->n_tokens - 4);
+    }
+    for (uint32_t ahead = 0; ahead < 512; ahead++) {
+        memcpy(u, mean, sizeof u);
+        turn(layer, s->n_tokens + ahead, 1, u);
+        for (uint32_t i = 0; i < D; i++) m[i] += u[i] / 512;
+    }
+}
+
+/* Spreads from mean squares: a pair's two are alike. */
+static void spread(uint32_t layer, const double *m, double *square) {
+    const pleat_rope *rope = cache_rope(layer, D);
+    const uint32_t n_turned = rope ? rope->n_dims : 0;
+    for (uint32_t i = 0; i < n_turned / 2; i++) {
+        const uint32_t a = rope->is_halves ? i : 2 * i, b = rope->is_halves ? i + n_turned / 2 : 2 * i + 1;
+        square[a] = square[b] = fmax(0, (square[a] + square[b] - m[a] * m[a] - m[b] * m[b]) / 2);
+    }
+    for (uint32_t i = n_turned; i < D; i++) square[i] = fmax(0, square[i] - m[i] * m[i]);
+}
+
+/* When a prompt has ended: the scores of all tokens that are there. */
+static void score_expected(shadow *s, uint32_t lane) {
+    static float q[ROW], k[KV_ROW], v[KV_ROW];
+    double m[D], square[D], z[CAP], scale = 1 / sqrt(D);
+    for (uint32_t j = 0; j < s->n_tokens; j++) s->score[lane][j] = 0;
+    for (uint32_t g = 0; g < GROUP; g++) {
+        double total = 0;
+        expect(s, lane / HEADS, lane % HEADS * GROUP + g, m, square);
+        spread(lane / HEADS, m, square);
+        for (uint32_t j = 0; j < s->n_tokens; j++) {
+            rig_token(0, lane / HEADS, j, q, k, v);
+            const float *key = k + lane % HEADS * D;
+            z[j] = 0;
+            for (uint32_t i = 0; i < D; i++)
+                z[j] += scale * (double)key[i] * m[i] + scale * scale / 2 * square[i] * (double)key[i] * (double)key[i];
+            if (s->alive[lane][j]) total += exp(z[j]);
+        }
+        for (uint32_t j = 0; j < s->n_tokens; j++) {
+            rig_token(0, lane / HEADS, j, q, k, v);
+            const float *value = v + lane % HEADS * D;
+            s->score[lane][j] += exp(z[j]) / total / GROUP * sqrt(dot(value, value));
+        }
+    }
 }
 
 static double rank_of(const shadow *s, uint32_t lane, uint32_t position) {
@@ -230,6 +299,7 @@ static void choose_novel(shadow *s, uint32_t lane) {
 static void check_score(const shadow *s, uint32_t lane, uint32_t position, float significance) {
     const double score = s->score[lane][position];
     if (is_novel(s)) CHECK_NEAR(significance, score, 1e-5);
+    if (expects(s) && s->ends_prompt) CHECK_NEAR(significance, score, 1e-7 + 2e-5 * score);
     if (!counts(s) || (s->spec.crush && isinf(significance))) return;
     CHECK_NEAR(significance * (float)(s->n_tokens - 1 - position), score, 1e-5 + 1e-5 * score);
 }
@@ -379,6 +449,7 @@ static void step(quartet *t, uint32_t n, bool more) {
     const bool ends_prompt = !more && (n > 1 || t->s.n_prompt == 0); /* its last part may be one token */
     if (ends_prompt) t->s.n_prompt = t->s.n_tokens;
     t->s.ends_prompt = ends_prompt;
+    for (uint32_t lane = 0; expects(&t->s) && ends_prompt && lane < LANES; lane++) score_expected(&t->s, lane);
     if ((is_novel(&t->s) || t->s.spec.novel) && !more) score_keys(&t->s, n);
     for (uint32_t i = 0; i < STRATEGIES; i++) t->rigs[i].n_tokens[0] = t->s.n_tokens;
     if (t->s.spec.merge) take_over_merged(t);

@@ -138,6 +138,8 @@ static void test_own(void) {
                                         "h2o:budget=120+merge",
                                         "novel:budget=120+merge",
                                         "snapkv:budget=120+novel",
+                                        "expected:budget=120",
+                                        "expected:budget=120+merge",
                                         "h2o:budget=120+novel:mean=model",
                                         "snapkv:budget=50%,format=f16+merge",
                                         "kvcomp",

@@ -17,7 +17,9 @@ static const char *const specs[] = {"novel:budget=60,window=8,sinks=2",
                                     "novel:budget=64,format=k4v4,reclaim=copy",
                                     "novel:budget=64,format=h4v4,mean=model",
                                     "streaming:budget=60+novel:share=75%,mean=model",
-                                    "random:budget=60,window=8+novel"};
+                                    "random:budget=60,window=8+novel",
+                                    "expected:budget=60,window=8,sinks=2",
+                                    "expected:budget=30%,format=h4v4"};
 
 /* What a cache keeps of a sequence, and each token's score, after a prompt in these parts and some generation. */
 typedef struct outcome {

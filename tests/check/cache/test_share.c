@@ -294,6 +294,7 @@ static void test_lives(void) {
                                         "novel:budget=40%,window=4,reclaim=copy",
                                         "novel:budget=28,window=6,sinks=1+merge",
                                         "h2o:budget=28,window=6,sinks=1+novel",
+                                        "expected:budget=28,window=6,sinks=1",
                                         "snapkv:budget=28,window=6,sinks=1+novel:share=40%",
                                         "random:budget=30,window=4,sinks=1,reclaim=none",
                                         "kvcomp:k=0.25,v=0.15,block=32,sinks=0,buffer=40",
