@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 #
 # libraries.cmake: what others made and we link.  PCRE2, Jansson and xxHash's header have to be there; have_onednn,
-# have_zstd, have_curl, have_libevent, have_tls, have_sqlite, have_hiredis and have_editline say whether oneDNN, zstd, libcurl
-# with OpenSSL's libcrypto, libevent, libevent_openssl with OpenSSL's libssl, SQLite, hiredis, and libedit are.
+# have_zstd, have_curl, have_libevent, have_tls, have_sqlite, have_hiredis, have_zmq, have_msgpack and have_editline say whether
+# oneDNN, zstd, libcurl with OpenSSL's libcrypto, libevent, libevent_openssl with OpenSSL's libssl, SQLite, hiredis, libzmq,
+# msgpack, and libedit are.
 
 # pleat_find(VAR header library package): VAR_INCLUDE and VAR_LIBRARY, or an end that names the Debian package.
 function(pleat_find var header library package)
@@ -111,6 +112,11 @@ pleat_optional(SQLITE SQLITE sqlite3.h sqlite3 libsqlite3-dev)
 # ---- hiredis --------------------------------------------------------------------------------------------------------
 
 pleat_optional(HIREDIS HIREDIS hiredis/hiredis.h hiredis libhiredis-dev)
+
+# ---- libzmq and msgpack ---------------------------------------------------------------------------------------------
+
+pleat_optional(ZMQ ZMQ zmq.h zmq libzmq3-dev)
+pleat_optional(MSGPACK MSGPACK msgpack.h msgpackc libmsgpack-dev) # used inline: there is nothing to link
 
 # ---- libedit --------------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ need_arm64=0
 [ $# -gt 0 ] || usage
 for what in "$@"; do
     packages+=" gcc libc6-dev cmake ninja-build libdnnl-dev libpcre2-dev libjansson-dev libxxhash-dev libzstd-dev"
-    packages+=" libcurl4-openssl-dev libssl-dev libedit-dev libevent-dev libsqlite3-dev libhiredis-dev"
+    packages+=" libcurl4-openssl-dev libssl-dev libedit-dev libevent-dev libsqlite3-dev libhiredis-dev libzmq3-dev libmsgpack-dev"
     case $what in
         run) ;;
         test) packages+=" g++ binutils pkg-config python3 clang-format redis-server" ;;

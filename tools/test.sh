@@ -14,14 +14,14 @@
 #   scalar     the release programs in which the CPU matters with PLEAT_CPU_MASK=0, no CPU features; fewer rounds
 #   avx2       ... with AVX2, FMA and F16C only
 #   avxvnni    ... with AVX2 and AVX-VNNI: the programs that meet its kernels
-#   avx512     ... with AVX-512 but no VNNI, neither form
+#   avx512     ... with AVX-512 but no VNNI, neither form: the programs that meet its kernels
 #   sanitize   ASan and UBSan: every test that memory leaves, but those labelled slow
 #   threads    ThreadSanitizer: the programs whose workers share caches, engines and requests
 #   plain      a build without CUDA, oneDNN and x86 kernels, with assert(); fewer rounds, no test labelled slow, and of the
 #              scripts those about what a build without libraries says
-#   clang      everything compiled by clang; the unit programs, with fewer rounds
+#   clang      everything compiled by clang; the unit programs in which bits may differ, with fewer rounds
 #   fuzz       each fuzz target for FUZZ_SECONDS, 10 by default, from its corpus
-#   cuda       the GPU kernels for both architectures; compiled, and run only as far as there is no GPU
+#   cuda       the GPU kernels for Hopper, with --long for both architectures; compiled, and run only as far as there is no GPU
 #   arm        the kernels' tests for 64-bit Arm, under qemu-user: with the dot product, then without
 #   portable   with musl: threads run, with a futex and without; every file read for musl, and by clang for macOS and Windows
 #   install    `make install` elsewhere and `make uninstall`, and C and C++ programs against it by pkg-config and CMake

@@ -23,6 +23,10 @@ FAMILIES = {
     "novel": ("novel:budget=50%", "novel:budget=25%"),
     "novel by the model's mean": ("novel:budget=50%,mean=model", "novel:budget=25%,mean=model",
                                   "novel:budget=25%,format=k8v8,mean=model"),
+    "novel behind another": ("snapkv:budget=50%+novel", "snapkv:budget=25%+novel", "snapkv:budget=25%+novel:mean=model",
+                             "snapkv:budget=12.5%+novel", "h2o:budget=25%+novel", "adakv:budget=25%+novel"),
+    "expected": ("expected:budget=50%", "expected:budget=25%"),
+    "auto": ("auto:bytes=20%",),
 }
 
 # What docs/MODELS.md has of a real model's prose, by families, beside those of the same names above.
@@ -37,7 +41,7 @@ OF_MODELS = {
 # What one command measures beside f16, so that little is lost when it is stopped, and f16 is not measured too often.
 GROUPS = (("One format",), ("leankv", "leankv without significance"), ("kvcomp", "kivi"),
           ("snapkv", "h2o", "streaming", "random", "novel"), ("novel by the model's mean",),
-          ("rd", "rotated"))
+          ("rd", "rotated"), ("novel behind another",), ("expected",), ("auto",))
 
 # What is asked of documents with the question in sight, too: a sentence below the table.
-SEEN = ("snapkv:budget=25%",)
+SEEN = ("snapkv:budget=50%", "snapkv:budget=25%")

@@ -37,7 +37,7 @@ PARTS = ("prose", "tasks", "documents")
 PASSES = 0.5  # accuracy with an f16 cache, on the half that chooses, at which a task is asked
 # Windows of prose: so many, of so many tokens, of which the last so many are scored; samples of tasks; documents' lengths.
 # A sample is of either half, so a half has about half of them.
-SIZES = {"pleat": ((8, 1024, 256), 16, "1k,2k", 12), "smollm2": (None, 0, "1k", 16), "gemma3": (None, 0, "1k", 16)}
+SIZES = {"pleat": ((8, 1024, 256), 16, "1k,2k", 12), "smollm2": (None, 0, "1k", 12), "gemma3": (None, 0, "1k", 16)}
 
 
 def options_of():
@@ -221,7 +221,8 @@ def end_of(model):
             counts.append(f"{result['scored_tokens']} tokens of prose scored" if part == "prose" else
                           f"{sum(t['total'] for t in result['rows'][0]['tasks'].values())} answers of "
                           f"{result['samples']} {'samples of eval/tasks.jsonl' if part == 'tasks' else 'documents'}")
-    return f"{listing(counts).capitalize()}. Measured {date}, commit {versions}, on {records[0]['machine']}."
+    machines = "; ".join(dict.fromkeys(r["machine"] for r in records))
+    return f"{listing(counts).capitalize()}. Measured {date}, commit {versions}. Machines: {machines}."
 
 
 def left_out(model):

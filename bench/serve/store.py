@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Measures what beginning from a store takes beside computing: `pleat serve --store`, asked, ended, started and asked again.
 
-    python3 bench/serve/store.py --model FILE.gguf --tokens N [--tokens N]... [--place disk|redis]... [--kv SPEC]
+    python3 bench/serve/store.py --model FILE.gguf --tokens N [--tokens N]... [--place disk|redis]... [--kv SPEC] [--key]
 
 Prompts are made-up token ids, --prompts of each length, which ask for one token; what is measured is from the request to
 the whole answer.  The first server computes and stores, the next one begins from what is stored.  Both have answered another
@@ -35,7 +35,7 @@ def ids(n, seed):
 
 def ask(server, prompt):
     """(seconds, text, tokens that were there)"""
-    body = json.dumps({"prompt": prompt, "max_tokens": 1, "temperature": 0}).encode()
+    body = json.dumps({"prompt": prompt, "max_tokens": 1, "temperature": 0, **server.fields}).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{server.port}/v1/completions", body,
                                      {"Content-Type": "application/json"})
     start = time.monotonic()
@@ -62,8 +62,10 @@ def await_written(server, n_bytes):
 
 
 def pleat(o, place):
-    return run.Server("pleat serve", [o.pleat, "serve", "-m", o.model, "--kv", o.kv, "--port", "{port}", "-np", "2", "-t",
-                                      str(o.threads), "-q", "--store", place])
+    server = run.Server("pleat serve", [o.pleat, "serve", "-m", o.model, "--kv", o.kv, "--port", "{port}", "-np", "2", "-t",
+                                        str(o.threads), "-q", "--store", place])
+    server.fields = {"prompt_cache_key": "bench"} if o.key else {}
+    return server
 
 
 def compute(o, place):
@@ -117,6 +119,7 @@ def main():
     p.add_argument("--kv", default="k8v4")
     p.add_argument("--tokens", type=int, action="append", required=True)
     p.add_argument("--place", choices=("disk", "redis"), action="append")
+    p.add_argument("--key", action="store_true", help="with a prompt_cache_key: what is stored ends where the prompt does")
     p.add_argument("--prompts", type=int, default=3)
     p.add_argument("--threads", type=int, default=os.cpu_count())
     o = p.parse_args()

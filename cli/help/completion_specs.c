@@ -21,6 +21,7 @@ typedef struct spec_words {
 #define FORMATS PLAIN_FORMATS " h4v4 h4v3 h4v2 h3v4 h3v3 h3v2 h2v4 h2v3 h2v2"
 #define RANKING_KEYS "budget= window= sinks= format= reclaim="
 
+/* Keys by name, with a + where it stands behind another. */
 static const spec_words keys[] = {
     {"leankv", "ah= al= window= high= low= threshold= step= profile="},
     {"topk", "keep= window= format="},
@@ -32,7 +33,9 @@ static const spec_words keys[] = {
     {"pyramidkv", RANKING_KEYS},
     {"adakv", RANKING_KEYS},
     {"novel", RANKING_KEYS " mean="},
-    {"kvcrush", "share= anchor= unit="},
+    {"expected", RANKING_KEYS},
+    {"+kvcrush", "share= anchor= unit="},
+    {"+novel", "share= mean="},
     {"kvcomp", "k= v= kunit= block= sinks= buffer= high="},
     {"kivi", "bits= sinks= buffer= high="},
     {"rd", "k= v= sinks= buffer= high="},
@@ -50,9 +53,16 @@ static const spec_words values[] = {
 
 /* What may stand behind a first name, by that name. */
 static const spec_words behind[] = {
-    {"random", "kvcrush merge"}, {"recent", "kvcrush merge"}, {"streaming", "kvcrush merge"},
-    {"h2o", "kvcrush merge"},    {"snapkv", "kvcrush merge"}, {"pyramidkv", "kvcrush merge"},
-    {"adakv", "kvcrush merge"},  {"novel", "merge"},          {"kvcomp", "pack"},
+    {"random", "kvcrush merge novel"},
+    {"recent", "kvcrush merge novel"},
+    {"streaming", "kvcrush merge novel"},
+    {"h2o", "kvcrush merge novel"},
+    {"snapkv", "kvcrush merge novel"},
+    {"pyramidkv", "kvcrush merge novel"},
+    {"adakv", "kvcrush merge novel"},
+    {"novel", "merge"},
+    {"expected", "merge"},
+    {"kvcomp", "pack"},
 };
 
 #define N_OF(list) (sizeof(list) / sizeof(list)[0])
@@ -70,7 +80,9 @@ static void put_names(FILE *f) {
 void completion_specs_bash(FILE *f) {
     fputs("# _pleat_spec: COMPREPLY for a KV spec, of which `current` has been typed\n"
           "_pleat_spec() {\n"
-          "    local first=${current%%[:+]*} last=${current##*+} item word offers='' left=''\n"
+          "    local first=${current%%[:+]*} last=${current##*+} item name word offers='' left=''\n"
+          "    name=${last%%:*}\n"
+          "    [[ $current != *+* ]] || name=+$name\n"
           "    item=${last##*[:,]}\n"
           "    compopt +o filenames 2> /dev/null\n"
           "    if [[ $last == *:* && $item == profile=* ]]; then\n"
@@ -85,7 +97,7 @@ void completion_specs_bash(FILE *f) {
           "        item=${item#*=}\n"
           "    elif [[ $last == *:* ]]; then\n"
           "        compopt -o nospace 2> /dev/null\n"
-          "        case ${last%%:*} in\n",
+          "        case $name in\n",
           f);
     put_rows(f, keys, N_OF(keys), "            ", ") left='", "' ;;\n");
     fputs("        esac\n"
@@ -108,7 +120,9 @@ void completion_specs_bash(FILE *f) {
 
 void completion_specs_zsh(FILE *f) {
     fputs("_pleat_spec() {\n"
-          "    local first=${PREFIX%%[:+]*} last=${PREFIX##*+} item words=''\n"
+          "    local first=${PREFIX%%[:+]*} last=${PREFIX##*+} item name words=''\n"
+          "    name=${last%%:*}\n"
+          "    [[ $PREFIX != *+* ]] || name=+$name\n"
           "    item=${last##*[:,]}\n"
           "    compset -P '*[:,+]'\n"
           "    if [[ $last == *:* && $item == profile=* ]]; then\n"
@@ -122,7 +136,7 @@ void completion_specs_zsh(FILE *f) {
     put_rows(f, values, N_OF(values), "            ", ") words='", "' ;;\n");
     fputs("        esac\n"
           "    elif [[ $last == *:* ]]; then\n"
-          "        case ${last%%:*} in\n",
+          "        case $name in\n",
           f);
     put_rows(f, keys, N_OF(keys), "            ", ") words='", "' ;;\n");
     fputs("        esac\n"
@@ -151,6 +165,8 @@ void completion_specs_fish(FILE *f) {
           "    set -l first (string replace -r -- '[:+].*' '' $typed)\n"
           "    set -l last (string replace -r -- '.*\\+' '' $typed)\n"
           "    set -l item (string replace -r -- '.*[:,]' '' $last)\n"
+          "    set -l name (string replace -r -- ':.*' '' $last)\n"
+          "    string match -q -- '*+*' $typed; and set name +$name\n"
           "    set -l words\n"
           "    if string match -q -- '*:*' $last; and string match -q -- '*=*' $item\n"
           "        switch (string replace -r -- '=.*' '' $item)\n",
@@ -159,7 +175,7 @@ void completion_specs_fish(FILE *f) {
     fputs("        end\n"
           "        set item (string replace -r -- '.*=' '' $item)\n"
           "    else if string match -q -- '*:*' $last\n"
-          "        switch (string replace -r -- ':.*' '' $last)\n",
+          "        switch $name\n",
           f);
     put_rows(f, keys, N_OF(keys), "            case ", "\n                set words ", "\n");
     fputs("        end\n"

@@ -183,6 +183,15 @@ static void print_by_spec(FILE *f, const metrics_facts *facts) {
     }
 }
 
+static void print_events(FILE *f, const metrics_facts *facts) {
+    const pleat_events_stats *e = facts->events;
+    if (!e) return;
+    print_number(f, facts, "counter", "pleat_events_total", "Batches of KV events.", (double)e->n_batches);
+    print_number(f, facts, "counter", "pleat_events_lost_total", "Of them, those that there was no memory for.",
+                 (double)e->n_lost);
+    print_number(f, facts, "counter", "pleat_events_replays_total", "Replays of them.", (double)e->n_replays);
+}
+
 static void print_store(FILE *f, const metrics_facts *facts) {
     const pleat_store_stats *s = facts->store;
     uint64_t n_hits = 0, n_tokens = 0, n_costly = 0;
@@ -269,5 +278,6 @@ void metrics_print(FILE *f, const metrics *m, const metrics_facts *facts) {
     print_vllm(f, m, facts);
     print_ours(f, m, facts);
     print_store(f, facts);
+    print_events(f, facts);
     print_tenants(f, m, facts);
 }

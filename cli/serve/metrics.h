@@ -47,7 +47,8 @@ typedef struct metrics_facts {
     const api_keys *keys;
     const spec_stats *specs; /* [n_specs] */
     uint32_t n_specs;
-    const pleat_store_stats *store; /* NULL: there is none */
+    const pleat_store_stats *store;   /* NULL: there is none */
+    const pleat_events_stats *events; /* NULL: nobody is told */
     double uptime_s;
 } metrics_facts;
 

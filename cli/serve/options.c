@@ -12,7 +12,8 @@ enum {
     DEFAULT_PARALLEL = 16,
     DEFAULT_QUEUE = 256,
     DEFAULT_CONNECTIONS = 1024,
-    DEFAULT_GRACE_S = 10
+    DEFAULT_GRACE_S = 10,
+    DEFAULT_EVENTS_BLOCK = 16
 };
 #define DEFAULT_BODY_BYTES (UINT64_C(8) << 20)
 
@@ -52,6 +53,14 @@ static const option_row rows[] = {
     {GROUP_SERVICE, "parallel", "np", "N", "texts in one step (default 16)", KIND_U32, AT(parallel), 1, 4096},
     SERVICE_ROWS(server_options, service, NULL),
     STORE_ROWS(server_options, store, NULL),
+    {GROUP_SERVICE, "events", NULL, "ENDPOINT", "tell routers which prefixes are kept, as vLLM does: tcp://ADDRESS:PORT, or ipc://PATH",
+     KIND_TEXT, AT(events)},
+    {GROUP_SERVICE, "events-replay", NULL, "ENDPOINT", "where they ask again for what they missed", KIND_TEXT,
+     AT(events_replay), .needs = "events"},
+    {GROUP_SERVICE, "events-topic", NULL, "TEXT", "the first frame of each message (default: empty)", KIND_TEXT,
+     AT(events_topic), .needs = "events"},
+    {GROUP_SERVICE, "events-block", NULL, "N", "tokens of a block (default 16)", KIND_U32, AT(events_block), 1, 65536,
+     .needs = "events"},
     QUIET_ROWS(server_options),
 };
 /* clang-format on */
@@ -69,6 +78,8 @@ static void set_defaults(void *opts) {
     o->connections = DEFAULT_CONNECTIONS;
     o->body_bytes = DEFAULT_BODY_BYTES;
     o->grace_s = DEFAULT_GRACE_S;
+    o->events_topic = "";
+    o->events_block = DEFAULT_EVENTS_BLOCK;
 }
 
 const command serve_command = {

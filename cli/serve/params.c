@@ -189,11 +189,12 @@ static int read_common(json_t *body, params *p, refusal *why) {
         read_sampling(body, p, why) != 0 || read_stops(body, p, why) != 0 || read_biases(body, p, why) != 0 ||
         read_stream(body, p, why) != 0 || read_format(body, p, why) != 0 ||
         read_flag(body, "ignore_eos", &p->ignores_end, why) != 0 ||
-        read_string(body, "cache_salt", &p->salt, why) != 0 || read_string(body, "kv", &p->kv, why) != 0 ||
+        read_string(body, "cache_salt", &p->salt, why) != 0 ||
+        read_string(body, "prompt_cache_key", &p->parks, why) != 0 || read_string(body, "kv", &p->kv, why) != 0 ||
         read_integer(body, "priority", INT32_MIN, INT32_MAX, &priority, why) != 0 ||
         read_integer(body, "time_limit_ms", 1, PARAMS_TIME_LIMIT_MAX_MS, &limit, why) != 0)
         return -1;
-    if (p->salt && strlen(p->salt) > 256)
+    if (p->salt && strlen(p->salt) > PARAMS_SALT_MAX)
         return params_refuse(why, 400, "cache_salt", "cache_salt has at most 256 bytes");
     p->n = n;
     p->priority = (int32_t)priority;

@@ -23,6 +23,7 @@ enum {
     PARAMS_BIASES_MAX = 1024,
     PARAMS_PROMPTS_MAX = 256,
     PARAMS_CHOICES_MAX = 128, /* of one prompt */
+    PARAMS_SALT_MAX = 256,    /* bytes of cache_salt */
     PARAMS_TIME_LIMIT_MAX_MS = 86400000
 };
 
@@ -63,6 +64,7 @@ typedef struct params {
     int32_t priority;
     const char *kv;         /* the KV spec; NULL: none is named */
     const char *salt;       /* cache_salt; NULL: none */
+    const char *parks;      /* prompt_cache_key: its prompt's end is kept for the next turn; NULL: it is not */
     uint64_t time_limit_ms; /* 0: none */
 } params;
 

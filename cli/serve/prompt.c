@@ -5,6 +5,7 @@
  * A message is what its author says and nothing else.  So what spells out a special token of the model, as <|im_end|>, is
  * refused, since in the template's text it would end the turn: chat.h says so.  --special lets it through.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,6 +63,36 @@ int job_check_ids(const server *s, const pleat_token *ids, uint32_t n, refusal *
         if ((uint32_t)ids[i] >= s->l->info.n_vocab)
             return params_refuse(why, 400, "prompt", "token %d, which the model has not", ids[i]);
     return 0;
+}
+
+/* ---- whose, and how it is kept --------------------------------------------------------------------------------------- */
+
+void job_salt(const char *tenant, const char *cache_salt, char *out, size_t cap) {
+    if (!cache_salt) cache_salt = "";
+    out[0] = 0;
+    if (tenant[0] || cache_salt[0]) snprintf(out, cap, "%s\n%s", tenant, cache_salt);
+}
+
+int job_find_spec(const server *s, const char *wanted, uint32_t *at, refusal *why) {
+    char text[PLEAT_SPEC_TEXT_CAP], all[160];
+    pleat_spec spec;
+    *at = 0;
+    if (!wanted) return 0;
+    const int is_spec =
+        pleat_spec_parse(wanted, &spec, NULL) == PLEAT_OK && pleat_spec_print(&spec, text, sizeof text) == PLEAT_OK;
+    for (uint32_t i = 0; i < s->n_served; i++) {
+        const char *kv = s->served[i].kv;
+        *at = i;
+        if (strcmp(kv, wanted) == 0 || (is_spec && strcmp(kv, text) == 0)) return 0;
+    }
+    for (uint32_t i = 0; i < s->n_served;
+         i++) { /* a name alone: the first of that name, whatever a profile has added */
+        const size_t n = strlen(wanted);
+        *at = i;
+        if (n > 0 && strncmp(s->served[i].kv, wanted, n) == 0 && s->served[i].kv[n] == ':') return 0;
+    }
+    server_list_specs(s, all, sizeof all);
+    return params_refuse(why, 400, "kv", "the KV spec '%.60s' is not served here; these are: %s", wanted, all);
 }
 
 /* ---- messages --------------------------------------------------------------------------------------------------------- */
@@ -228,4 +259,41 @@ int job_chat_tokens(const server *s, json_t *messages, json_t *tools, json_t *te
     code = text_tokens(s, text, n_text, ids, n, why);
     free(text);
     return code;
+}
+
+/* ---- turns ------------------------------------------------------------------------------------------------------------- */
+
+/* Tokens of earlier prompts that are made for one request: the loop waits for that. */
+#define TURN_TOKENS_MAX (1u << 17)
+
+/* Where the prompt of the first n_messages of these ended, if ids begin as it did; 0: they do not.  *n_made: its tokens. */
+static uint32_t turn_end(const server *s, json_t *messages, size_t n_messages, json_t *tools, json_t *template_args,
+                         const pleat_token *ids, uint32_t n, uint32_t *n_made) {
+    pleat_token *own = NULL;
+    uint32_t n_own = 0;
+    refusal why;
+    json_t *first = json_array();
+    for (size_t i = 0; i < n_messages; i++) json_array_append(first, json_array_get(messages, i));
+    const int code = job_chat_tokens(s, first, tools, template_args, NULL, &own, &n_own, &why);
+    json_decref(first);
+    *n_made = n_own;
+    const int begins = code == 0 && n_own >= 2 && n_own <= n && memcmp(own, ids, (n_own - 1) * sizeof *ids) == 0;
+    free(own);
+    return begins ? n_own - 1 : 0;
+}
+
+uint32_t job_turn_ends(const server *s, json_t *messages, json_t *tools, json_t *template_args, const pleat_token *ids,
+                       uint32_t n, uint32_t *out) {
+    uint32_t n_ends = 0, n_turns = 0, n_tokens = 0;
+    for (size_t i = 1; i < json_array_size(messages) && n_turns < JOB_TURNS_MAX && n_tokens < TURN_TOKENS_MAX; i++) {
+        uint32_t n_made;
+        const char *role = json_string_value(json_object_get(json_array_get(messages, i), "role"));
+        if (!role || strcmp(role, "assistant") != 0) continue;
+        const uint32_t end = turn_end(s, messages, i, tools, template_args, ids, n, &n_made);
+        if (end > (n_ends > 0 ? out[n_ends - 1] : 0)) out[n_ends++] = end;
+        n_tokens += n_made;
+        n_turns++;
+    }
+    if (n > 1 && n - 1 > (n_ends > 0 ? out[n_ends - 1] : 0)) out[n_ends++] = n - 1;
+    return n_ends;
 }

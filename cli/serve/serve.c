@@ -66,6 +66,20 @@ static int open_tls(server *s) {
     return CLI_FAILED;
 }
 
+static int open_events(server *s) {
+    const server_options *o = s->o;
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    pleat_events_options opt;
+    if (!o->events) return CLI_OK;
+    pleat_events_options_default(&opt);
+    opt.endpoint = o->events;
+    opt.replay_endpoint = o->events_replay;
+    opt.topic = o->events_topic;
+    opt.block_tokens = o->events_block;
+    const pleat_status status = pleat_events_open(&opt, &s->events, &err);
+    return status == PLEAT_OK ? CLI_OK : cli_fail("--events", status, &err);
+}
+
 /* ---- engine and serving ---------------------------------------------------------------------------------------------------- */
 
 static uint64_t default_pool(const server *s, const pleat_engine_options *engine) {
@@ -141,10 +155,12 @@ static int make_serving(server *s, served *one, const pleat_tenant *tenants) {
     uint32_t prefix_tokens;
     const int code = make_engine(s, one, &prefix_tokens);
     if (code != CLI_OK) return code;
+    one->prefix_tokens = prefix_tokens;
     service_set_serving(&o->service, prefix_tokens, &opt);
     opt.max_requests = o->parallel + o->queue;
     opt.swap_bytes /= s->n_served;
     opt.store = s->store;
+    opt.events = one == s->served ? s->events : NULL;
     opt.tenants = tenants;
     opt.n_tenants = tenants ? s->keys.n_tenants : 0;
     const pleat_status status = pleat_serving_create(one->engine, &opt, &one->serving, &err);
@@ -199,6 +215,7 @@ static void release(server *s) {
         pleat_engine_destroy(&s->served[i].engine);
     }
     pleat_store_close(&s->store);
+    pleat_events_close(&s->events);
     free(s->served);
     keys_release(&s->keys);
     tls_close(&s->tls);
@@ -229,6 +246,7 @@ int serve_main_command(void *opts) {
     code = name_model(&s);
     if (code == CLI_OK) code = fit_context(&s);
     if (code == CLI_OK) code = store_open(&o->store, &s.store);
+    if (code == CLI_OK) code = open_events(&s);
     if (code == CLI_OK) code = make_servings(&s);
     if (code == CLI_OK) find_calls(&s);
     if (code == CLI_OK) note_chat_form(&s);

@@ -6,6 +6,7 @@
  *     server.c             the event loop: who comes, what the engine has brought, the end
  *     routes.c             which path does what
  *     job, prompt          one HTTP request on its way: prompts, continuations, text so far
+ *     admin                kept prefixes for who runs the server
  *     params, reply, keys, metrics, log    JSON and text, in and out
  *     schema               JSON schemas as shapes of answers
  *     calls                tool calls, taken out of a model's text
@@ -54,9 +55,12 @@ typedef struct server_options {
     uint64_t body_bytes;
     uint32_t connections;
     uint32_t grace_s;
-    store_options store; /* of kept prefixes */
-    uint32_t log_format; /* of log.h */
-    int special;         /* special tokens that clients spell out are read */
+    store_options store;                      /* of kept prefixes */
+    const char *events;                       /* where routers hear of them; NULL: nobody does */
+    const char *events_replay, *events_topic; /* NULL: none, and "" */
+    uint32_t events_block;                    /* tokens of a block */
+    uint32_t log_format;                      /* of log.h */
+    int special;                              /* special tokens that clients spell out are read */
 } server_options;
 
 struct job;
@@ -68,6 +72,7 @@ typedef struct served {
     pleat_serving *serving;
     driver *driver;
     uint64_t page_bytes;
+    uint32_t prefix_tokens; /* prefixes are kept at its multiples */
 } served;
 
 typedef struct server {
@@ -75,8 +80,9 @@ typedef struct server {
     loaded *l;
     served *served; /* [n_served] the first is that of requests that name none */
     uint32_t n_served;
-    pleat_store *store; /* of all of them; NULL: none */
-    turns turns;        /* of their drivers */
+    pleat_store *store;   /* of all of them; NULL: none */
+    pleat_events *events; /* of the first; NULL: none */
+    turns turns;          /* of their drivers */
     uint32_t n_ctx;
     char name[256];        /* the model's, for clients */
     calls_form calls;      /* how the model writes tool calls */

@@ -9,6 +9,7 @@
  *     cost.h     what attention should take    serving.h  many requests on an engine
  *     forecast.h what a sequence would hold, without a cache
  *     image.h    a sequence as a file          store.h    files of sequences in a folder, which outlives the process
+ *     events.h   which prefixes are kept, told to routers
  *     device.h   GPUs                         device_cache.h   a cache on one, device_blocks.h   blocks on one
  */
 #ifndef PLEAT_PLEAT_H
@@ -23,6 +24,7 @@
 #include "pleat/device_blocks.h"
 #include "pleat/device_cache.h"
 #include "pleat/engine.h"
+#include "pleat/events.h"
 #include "pleat/forecast.h"
 #include "pleat/image.h"
 #include "pleat/model.h"

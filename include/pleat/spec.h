@@ -27,12 +27,17 @@
  *                                            and the newest `window` among them, and drops the others: when a
  *                                            prompt has been read, and from then on where it evicts in generation
  *     novel:budget=25%,window=32,sinks=4,format=k8v4,reclaim=reuse,mean=prompt
- *                                            eviction by how unlike keys are, whatever is asked; takes merge, but no kvcrush
+ *                                            eviction by how unlike keys are, whatever is asked; takes merge, but neither
+ *                                            kvcrush nor itself
+ *     expected:budget=25%,window=32,sinks=4,format=k8v4,reclaim=reuse
+ *                                            eviction by what the queries so far let expect; likewise
  *     ...+kvcrush:share=25%,anchor=mean,unit=token
  *                                            behind the others: a share of what the budget leaves beside sinks and
  *                                            window goes to representatives of the tokens that would be dropped
- *     ...+merge                              behind all of these in place of kvcrush: what is dropped goes into the
- *                                            nearest token that stays
+ *     ...+novel:share=50%,mean=prompt        behind the others in place of kvcrush: a share of what the budget leaves goes
+ *                                            to the tokens whose keys are least like the others'
+ *     ...+merge                              behind all of these in place of both: what is dropped goes into the nearest
+ *                                            token that stays
  *     kvcomp:k=0.2,v=0.15,kunit=channel,block=64,sinks=4,buffer=128,high=f16
  *                                            cold tokens in blocks, with a bounded error, entropy-coded
  *     kvcomp:...+pack                        the same with fixed widths inside a block instead of the entropy coder
@@ -64,7 +69,8 @@
  *     pyramidkv   as snapkv, with budgets that fall from layer to layer         at the end of prompts
  *     adakv       as snapkv, with a layer's budget shared by its heads          at the end of prompts
  *     novel       how unlike the key, before RoPE, is to the lane's mean        in prompts and generation
- *     mean        novel: prompt: the mean of the sequence's tokens so far; model: of the model, from its statistics
+ *     expected    attention that the mean query is expected to give, times |v|  at the end of prompts
+ *     mean        novel, +novel: prompt: the mean of the sequence's tokens so far; model: of the model, from its statistics
  *                 (stats.h), without which a cache refuses it.  Then a token's score depends on that token alone
  *     budget      tokens of a lane (512), a share of the prompt (25%), or bytes of a sequence with all that belongs to
  *                 it (64KiB, 8MiB, 1GiB): as many whole pages a lane as these leave.  Never below sinks + window: a
@@ -80,6 +86,10 @@
  *     share       of the budget beside sinks and window, 0 to 100%
  *     anchor      what tokens are ordered by their distance to: mean, random, alternate; kmeans: clusters instead
  *     unit        token, or page: whole pages of tokens are kept or dropped, by policy and representatives alike
+ *
+ * +novel.  When a prompt has been read, a share of the budget beside sinks and window is chosen by novel's score, the rest
+ * by the policy.  What was chosen so stays until a prompt ends again, and the policy decides about the others.
+ *     share       of the budget beside sinks and window, 0 to 100%
  *
  * merge.  Of the tokens of a lane that stay, but for sinks and the newest, one takes the value of a dropped one in, by
  * attention received, and is attended to as both (src/cache/keep/merge.h).  It takes 2 bytes more a token.
@@ -145,6 +155,7 @@ typedef enum pleat_policy {
     PLEAT_POLICY_PYRAMIDKV,
     PLEAT_POLICY_ADAKV,
     PLEAT_POLICY_NOVEL,
+    PLEAT_POLICY_EXPECTED,
 } pleat_policy;
 
 /* Whether the policy keeps a lane within a budget by dropping tokens: 1 or 0. */
@@ -204,10 +215,11 @@ typedef struct pleat_spec {
     pleat_budget budget;             /* eviction */
     uint32_t sinks;                  /* eviction, kvcomp, kivi, rd, auto: first tokens that stay; 0..2^24 */
     pleat_reclaim reclaim;           /* eviction */
-    pleat_key_mean mean;             /* novel */
+    pleat_key_mean mean;             /* novel, +novel */
     uint32_t merge;                  /* 1: merge stands behind the policy, and kvcrush does not; 0: not */
-    uint32_t crush;                  /* 1: kvcrush stands behind the policy; 0: not, and share, anchor and unit are 0 */
-    float share;                     /* kvcrush: 0 <= share <= 1 */
+    uint32_t novel;                  /* 1: novel stands behind the policy, and neither of the others does; 0: not */
+    uint32_t crush;                  /* 1: kvcrush stands behind the policy; 0: not, and anchor and unit are 0 */
+    float share;                     /* kvcrush, +novel: 0 <= share <= 1; 0 without */
     pleat_anchor anchor;             /* kvcrush */
     pleat_crush_unit unit;           /* kvcrush */
     pleat_compressor compressor;     /* NONE, or there is no policy */

@@ -164,6 +164,7 @@ pleat_status pleat_cache_attend(pleat_cache *c, uint32_t layer, const float *q, 
     if (c->opt.collector) show_collector(c, layer, q, k, v);
     pleat__layer_job job = {.cache = c, .layer = layer, .q = q, .k = k, .v = v, .out = out};
     const uint32_t n_prompt_units = c->step.n_prompt_items * c->opt.n_kv_heads;
+    if (pleat__keep_at(c, layer)->look) pleat__keep_at(c, layer)->look(&job);
     rotate_job(&job, c->step.n_rows);
     if (n_prompt_units > 0) pleat_workers_run(c->opt.workers, n_prompt_units, pleat__cache_prompt_store_unit, &job);
     run_attention(&job);

@@ -86,7 +86,7 @@ static pleat_status check_rope(const pleat_cache_options *opt, uint32_t layer, p
 }
 
 static pleat_status check_ropes(const pleat_cache_options *opt, pleat_error *err) {
-    const bool looks = pleat__scoring_of(&opt->spec) == PLEAT__SCORING_NOVELTY || opt->collector || opt->stats;
+    const bool looks = pleat__turns_back(&opt->spec) || opt->collector || opt->stats;
     if (!looks) return PLEAT_OK;
     for (uint32_t layer = 0; opt->ropes && layer < opt->n_layers; layer++) PLEAT_TRY(check_rope(opt, layer, err));
     return PLEAT_OK;

@@ -77,6 +77,15 @@ typedef struct pleat__novelty_scratch {
     float *mean; /* [head_dim] */
 } pleat__novelty_scratch;
 
+/* One lane's tokens scored by the queries that are to be expected (keep/expected.c); all NULL elsewhere. */
+typedef struct pleat__expected_scratch {
+    float *k;      /* [head_dim][16] */
+    float *v;      /* [16][head_dim] */
+    float *m, *s;  /* [n_group][head_dim] */
+    float *most;   /* [n_group] */
+    double *total; /* [n_group] */
+} pleat__expected_scratch;
+
 /* One lane's tokens that are merged (keep/merge.c); all NULL unless the spec merges. */
 typedef struct pleat__merge_scratch {
     float *s;                 /* [slots] mean attention received */
@@ -102,6 +111,7 @@ typedef struct pleat__drop_scratch {
     pleat__kv_view *views; /* [n_kv_heads] */
     uint8_t **verdicts;    /* [n_kv_heads][slots] */
     pleat__novelty_scratch novelty;
+    pleat__expected_scratch expected;
     pleat__merge_scratch merge;
     pleat__reclaim_plan reclaim;
     uint64_t n_moved; /* tokens moved so far by this unit */

@@ -42,6 +42,7 @@ pleat_status pleat__cache_open_seq(pleat_cache *c, uint32_t max_tokens, pleat__s
     arena = (pleat__arena){.base = memory, .cap_bytes = bytes};
     (void)pleat__cache_carve_seq(c, max_tokens, &arrays, &arena);
     pleat__table_init(&arrays.table);
+    if (c->keep->open_seq) c->keep->open_seq(c, &arrays);
     while (c->seqs[c->first_closed].open) c->first_closed++;
     pleat__sequence *seq = &c->seqs[c->first_closed];
     *seq = (pleat__sequence){.open = true,
@@ -51,6 +52,7 @@ pleat_status pleat__cache_open_seq(pleat_cache *c, uint32_t max_tokens, pleat__s
                              .table = arrays.table,
                              .blocks = arrays.blocks,
                              .key_sums = arrays.key_sums,
+                             .queries = arrays.queries,
                              .memory = memory,
                              .memory_bytes = bytes};
     c->n_open++;

@@ -25,6 +25,17 @@ typedef struct pleat__seq_blocks {
     uint32_t cap;             /* blocks of a lane that there is room for */
 } pleat__seq_blocks;
 
+/* How many of a layer's queries are in a sum, and the tokens that there were then. */
+typedef struct pleat__query_count {
+    uint32_t n, end;
+} pleat__query_count;
+
+/* expected: keep/expected.h fills it; NULL under other policies. */
+typedef struct pleat__seq_queries {
+    float *sums;
+    pleat__query_count *counts;
+} pleat__seq_queries;
+
 typedef struct pleat__sequence {
     bool open;
     uint32_t generation; /* raised by close, so that an old handle is not taken for a new sequence */
@@ -43,7 +54,8 @@ typedef struct pleat__sequence {
     pleat__table table;
     pleat__seq_blocks blocks;
     float *key_sums; /* [lanes of full layers][head_dim] novel: keep/novelty.h fills it */
-    void *memory;    /* of the table, the blocks and the sums */
+    pleat__seq_queries queries;
+    void *memory; /* of the table, the blocks and the sums */
     uint64_t memory_bytes;
 } pleat__sequence;
 

@@ -25,6 +25,7 @@ const pleat__evictor *pleat__evictor_of(pleat_policy policy) {
         [PLEAT_POLICY_STREAMING] = &pleat__evictor_streaming, [PLEAT_POLICY_H2O] = &pleat__evictor_h2o,
         [PLEAT_POLICY_SNAPKV] = &pleat__evictor_snapkv,       [PLEAT_POLICY_PYRAMIDKV] = &pleat__evictor_pyramidkv,
         [PLEAT_POLICY_ADAKV] = &pleat__evictor_adakv,         [PLEAT_POLICY_NOVEL] = &pleat__evictor_novel,
+        [PLEAT_POLICY_EXPECTED] = &pleat__evictor_expected,
     };
     return (size_t)policy < sizeof rows / sizeof rows[0] ? rows[policy] : NULL;
 }
@@ -37,18 +38,28 @@ pleat__scoring pleat__scoring_of(const pleat_spec *spec) {
                                                                                    : evictor->scoring;
 }
 
+bool pleat__scores_novelty(const pleat_spec *spec) {
+    return spec->novel || pleat__scoring_of(spec) == PLEAT__SCORING_NOVELTY;
+}
+
+bool pleat__is_own_score(pleat__scoring scoring) {
+    return scoring == PLEAT__SCORING_NOVELTY || scoring == PLEAT__SCORING_EXPECTED;
+}
+
+bool pleat__turns_back(const pleat_spec *spec) { return spec->novel || pleat__is_own_score(pleat__scoring_of(spec)); }
+
 pleat__scoring pleat__counted_of(const pleat_spec *spec) {
     const pleat__scoring scoring = pleat__scoring_of(spec);
-    if (scoring != PLEAT__SCORING_NOVELTY) return scoring;
+    if (!pleat__is_own_score(scoring)) return scoring;
     return spec->merge ? PLEAT__SCORING_SUM : PLEAT__SCORING_NONE;
 }
 
 uint32_t pleat__first_counted(const pleat_spec *spec) {
-    return pleat__scoring_of(spec) == PLEAT__SCORING_NOVELTY && spec->merge ? 1 : 0;
+    return spec->novel || (pleat__is_own_score(pleat__scoring_of(spec)) && spec->merge) ? 1 : 0;
 }
 
 uint32_t pleat__n_scores_of(const pleat_spec *spec, uint32_t n_group) {
-    if (pleat__scoring_of(spec) == PLEAT__SCORING_NONE) return 0;
+    if (pleat__scoring_of(spec) == PLEAT__SCORING_NONE) return spec->novel;
     return spec->crush ? n_group : 1 + pleat__first_counted(spec);
 }
 
@@ -222,6 +233,19 @@ static void thin_out(const pleat__evict_layer *layer, uint32_t head, int64_t n_m
     pleat__select_top(run, ages, n_stay, layer->n_tokens, PLEAT__VERDICT_STAND, verdicts, ages);
 }
 
+/* Of a lane's candidates the n least like the others stand, and are candidates no more.  novelty: scratch. */
+static void take_novel(const pleat__evict_layer *layer, uint32_t head, uint32_t n, float *ranks, float *novelty,
+                       uint8_t *verdicts) {
+    const pleat__kv_run *run = &layer->lanes[head].high;
+    pleat__tracked page;
+    for (pleat__page_walk walk = pleat__walk_pages(run); pleat__next_page(&walk, &page);)
+        for (uint32_t i = 0; i < page.n; i++)
+            novelty[page.first + i] = ranks[page.first + i] < 0 ? -1.0f : page.sums[i];
+    pleat__select_top(run, novelty, n, layer->n_tokens, PLEAT__VERDICT_STAND, verdicts, novelty);
+    for (uint32_t slot = 0; slot < run->n_slots; slot++)
+        ranks[slot] = verdicts[slot] == PLEAT__VERDICT_STAND ? -1.0f : ranks[slot];
+}
+
 void pleat__evict_prompt(const pleat__evict_layer *layer, const pleat__evict_scratch *scratch,
                          uint8_t *const *verdicts) {
     const pleat__evictor *evictor = pleat__evictor_of(layer->spec->policy);
@@ -238,9 +262,12 @@ void pleat__evict_prompt(const pleat__evict_layer *layer, const pleat__evict_scr
         pleat__crush_layer(layer, scratch, middle, verdicts);
         return;
     }
-    for (uint32_t i = 0; i < layer->n_lanes; i++)
-        pleat__select_top(&layer->lanes[i].high, scratch->ranks[i], middle[i], layer->n_tokens, PLEAT__VERDICT_KEEP,
-                          verdicts[i], scratch->floats);
+    for (uint32_t i = 0; i < layer->n_lanes; i++) {
+        const uint32_t n_novel = layer->spec->novel ? pleat__share_tokens((double)layer->spec->share, middle[i]) : 0;
+        if (n_novel > 0) take_novel(layer, i, n_novel, scratch->ranks[i], scratch->floats, verdicts[i]);
+        pleat__select_top(&layer->lanes[i].high, scratch->ranks[i], middle[i] - n_novel, layer->n_tokens,
+                          PLEAT__VERDICT_KEEP, verdicts[i], scratch->floats);
+    }
 }
 
 void pleat__evict_carve(const pleat_spec *spec, uint32_t n_lanes, uint32_t n_group, uint32_t slots_cap,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * evict.h: the policies that keep a lane within a budget by dropping tokens: random, recent, streaming, h2o, snapkv,
- * pyramidkv, adakv, novel.  Each is a file with one pleat__evictor, and a row in evict.c's table.
+ * pyramidkv, adakv, novel, expected.  Each is a file with one pleat__evictor, and a row in evict.c's table.
  *
  * N tokens of the sequence so far, B the budget of a lane.  Of a lane's tokens
  *
@@ -14,8 +14,11 @@
  * between layers (pyramidkv) or between the lanes of a layer (adakv).  With +kvcrush a share of the middle goes to
  * representatives (kvcrush.h); those of earlier prompts that a lane's budget has no room for go, the youngest first.
  *
+ * Behind +novel the first `share` of the middle, made up to a whole token, are the candidates whose keys are least like
+ * the others' (novelty.h), ties to the older; the policy chooses the rest among those that are left.
+ *
  * Generation, once a step and lane, where the policy evicts there: if the lane holds more than B tokens, the candidate
- * of the least rank goes, the younger among equals.
+ * of the least rank goes, the younger among equals.  What +novel has chosen is no candidate until a prompt ends again.
  *
  * Ranks depend on positions and scores alone, never on slots: in which slots tokens stand (what reclaim/ decides) does
  * not change what is kept.
@@ -30,8 +33,10 @@
  *              what the part before attended to counts for the other window - n: score = score * (1 - n/window) + received.
  *              What single tokens attend to does not count
  *     NOVELTY  how unlike the key is to the lane's: no attention (novelty.h)                     novel
+ *     EXPECTED what it may expect of the queries to come (expected.h)                           expected
  *
- * Behind novel merge, which goes by attention, has a score of its own, the second: SUM.
+ * Behind novel and expected merge, which goes by attention, has a score of its own, the second: SUM.  Behind +novel the first score is
+ * the novelty, infinite for what it has chosen, and the policy's own, where it has one, is the second.
  *
  * Pure functions of what they are handed.
  */
@@ -47,7 +52,8 @@ typedef enum pleat__scoring {
     PLEAT__SCORING_MAX,
     PLEAT__SCORING_SUM,
     PLEAT__SCORING_WINDOW,
-    PLEAT__SCORING_NOVELTY
+    PLEAT__SCORING_NOVELTY,
+    PLEAT__SCORING_EXPECTED
 } pleat__scoring;
 
 /* One lane's open slots. */
@@ -62,7 +68,7 @@ typedef struct pleat__evict_lane {
 typedef enum pleat__verdict {
     PLEAT__VERDICT_DROP,  /* dropped, or the slot is dead */
     PLEAT__VERDICT_KEEP,  /* may go another time */
-    PLEAT__VERDICT_STAND, /* stays for good: a representative */
+    PLEAT__VERDICT_STAND, /* stays: a representative, for good; or novel, until a prompt ends */
 } pleat__verdict;
 
 /* One layer of a sequence at the end of a prompt. */
@@ -96,10 +102,20 @@ typedef struct pleat__evictor {
 } pleat__evictor;
 
 extern const pleat__evictor pleat__evictor_random, pleat__evictor_recent, pleat__evictor_streaming, pleat__evictor_h2o,
-    pleat__evictor_snapkv, pleat__evictor_pyramidkv, pleat__evictor_adakv, pleat__evictor_novel;
+    pleat__evictor_snapkv, pleat__evictor_pyramidkv, pleat__evictor_adakv, pleat__evictor_novel,
+    pleat__evictor_expected;
 
 /* The policy's row; NULL for those that do not evict by budget. */
 const pleat__evictor *pleat__evictor_of(pleat_policy policy);
+
+/* Whether a lane's tokens are scored by their keys, for the policy itself or behind it. */
+bool pleat__scores_novelty(const pleat_spec *spec);
+
+/* Whether keys or queries are looked at as they were before RoPE. */
+bool pleat__turns_back(const pleat_spec *spec);
+
+/* Whether a score is the policy's own, and no attention that was received. */
+bool pleat__is_own_score(pleat__scoring scoring);
 
 /* What tokens are ranked by, what attention is counted beside it or for it, in which of a slot's scores, and how many
  * scores a slot has in a group of n_group query heads. */
@@ -119,11 +135,15 @@ uint32_t pleat__evict_max_budget(const pleat_spec *spec, uint32_t n_lanes, uint3
 /* The position: the newest is the best. */
 void pleat__rank_position(const pleat__evict_lane *lane, const pleat__tracked *page, uint32_t first, float *ranks);
 
-/* Attention received: the sum of a slot's scores in their order; 0 where it is infinite or NaN. */
+/* Attention received: the sum of a slot's scores in their order, but for novelty's; 0 where it is infinite or NaN. */
 void pleat__rank_received(const pleat__evict_lane *lane, const pleat__tracked *page, uint32_t first, float *ranks);
 
 /* The same, pooled: snapkv.c.  A whole run; ranks: what was received. */
 void pleat__rank_pooled(const pleat__evict_lane *lane, float *ranks, float *by_position);
+
+/* A score of the policy's own, the first: behind it there may be the attention received.  0 where it is infinite or
+ * NaN. */
+void pleat__rank_own(const pleat__evict_lane *lane, const pleat__tracked *page, uint32_t first, float *ranks);
 
 /* ---- decisions --------------------------------------------------------------------------------------- */
 

@@ -12,7 +12,7 @@ void pleat__rank_received(const pleat__evict_lane *lane, const pleat__tracked *p
                           float *restrict ranks) {
     const pleat__page_layout *layout = lane->run->layout;
     float sums[PLEAT__SCAN_BLOCK] = {0};
-    for (uint32_t k = 0; k < layout->n_scores; k++) {
+    for (uint32_t k = lane->spec->novel; k < layout->n_scores; k++) {
         const float *scores = page->sums + (size_t)k * layout->tokens + first;
         for (uint32_t i = 0; i < PLEAT__SCAN_BLOCK; i++) sums[i] += scores[i];
     }

@@ -13,9 +13,7 @@
 
 #include "policy/evict.h"
 
-/* The first score: behind it there may be the attention received, which merge asks for. */
-static void rank_novelty(const pleat__evict_lane *lane, const pleat__tracked *page, uint32_t first,
-                         float *restrict ranks) {
+void pleat__rank_own(const pleat__evict_lane *lane, const pleat__tracked *page, uint32_t first, float *restrict ranks) {
     const float *scores = page->sums + first;
     (void)lane;
     for (uint32_t i = 0; i < PLEAT__SCAN_BLOCK; i++)
@@ -23,4 +21,4 @@ static void rank_novelty(const pleat__evict_lane *lane, const pleat__tracked *pa
 }
 
 const pleat__evictor pleat__evictor_novel = {
-    .scoring = PLEAT__SCORING_NOVELTY, .in_generation = true, .rank_block = rank_novelty};
+    .scoring = PLEAT__SCORING_NOVELTY, .in_generation = true, .rank_block = pleat__rank_own};

@@ -20,6 +20,7 @@ void pleat__turns_carve(const pleat_rope *rope, uint32_t max_tokens, pleat__turn
     if (n_pairs == 0) return;
     turns->near = pleat__arena_take(arena, PLEAT__NEAR_TURNS, 2 * n_pairs * sizeof *turns->near);
     turns->far = pleat__arena_take(arena, far_rows(max_tokens), 2 * n_pairs * sizeof *turns->far);
+    turns->ahead = pleat__arena_take(arena, 2 * n_pairs, sizeof *turns->ahead);
 }
 
 /* Rows of the positions 0, step, 2*step, ... */
@@ -34,6 +35,19 @@ static void fill_rows(const pleat_rope *rope, uint32_t n_rows, uint32_t step, do
     }
 }
 
+static void fill_ahead(const pleat_rope *rope, float *row) {
+    const uint32_t n_pairs = rope->n_dims / 2;
+    for (uint32_t i = 0; i < n_pairs; i++) {
+        double c = 0, s = 0;
+        for (uint32_t p = 1; p <= PLEAT__TURNS_AHEAD; p++) {
+            c += cos(p * rope->frequencies[i]);
+            s += sin(p * rope->frequencies[i]);
+        }
+        row[i] = (float)(c / PLEAT__TURNS_AHEAD);
+        row[n_pairs + i] = (float)(s / PLEAT__TURNS_AHEAD);
+    }
+}
+
 void pleat__turns_init(const pleat_rope *rope, uint32_t max_tokens, pleat__turns *turns) {
     if (turns->n_pairs == 0) return;
     turns->first = rope->is_halves ? 1 : 2;
@@ -41,6 +55,7 @@ void pleat__turns_init(const pleat_rope *rope, uint32_t max_tokens, pleat__turns
     turns->unscale = 1 / rope->magnitude;
     fill_rows(rope, PLEAT__NEAR_TURNS, 1, (double)turns->unscale, turns->near);
     fill_rows(rope, far_rows(max_tokens), PLEAT__NEAR_TURNS, 1, turns->far);
+    fill_ahead(rope, turns->ahead);
 }
 
 /* Column `at` of a tile's turn [2][n_pairs][TILE]. */

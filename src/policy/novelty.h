@@ -25,6 +25,9 @@
 
 #define PLEAT__NEAR_TURNS 256u
 
+/* Positions to come that are looked at together (expected.h). */
+#define PLEAT__TURNS_AHEAD 512u
+
 /* How far positions up to a number of them turn keys back.  Rows of [2][n_pairs]: cosines, then sines. */
 typedef struct pleat__turns {
     uint32_t n_pairs;      /* 0: keys are not turned */
@@ -32,6 +35,7 @@ typedef struct pleat__turns {
     float unscale;         /* 1 / pleat_rope.magnitude */
     float *near;           /* [PLEAT__NEAR_TURNS] rows, of positions 0, 1, 2, ...; with unscale */
     float *far;            /* [ceil(max_tokens / PLEAT__NEAR_TURNS)] rows, of positions 0, 256, 512, ... */
+    float *ahead;          /* a row: the mean of positions 1 to PLEAT__TURNS_AHEAD, without unscale */
 } pleat__turns;
 
 /* The tables for positions below max_tokens; NULL: keys are not turned. */

@@ -60,3 +60,12 @@ void pleat__rotate_back(const float *from, uint32_t n, uint32_t d, float *to) {
         for (uint32_t i = 0; i < d; i++) to[i] *= sign[i];
     }
 }
+
+void pleat__rotate_tile_back(float *k, uint32_t d) {
+    float key[PLEAT__MAX_HEAD_DIM];
+    for (uint32_t t = 0; t < PLEAT__TILE; t++) {
+        for (uint32_t i = 0; i < d; i++) key[i] = k[i * PLEAT__TILE + t];
+        pleat__rotate_back(key, 1, d, key);
+        for (uint32_t i = 0; i < d; i++) k[i * PLEAT__TILE + t] = key[i];
+    }
+}

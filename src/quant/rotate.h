@@ -20,7 +20,8 @@
  * `from`. */
 void pleat__rotate(const float *from, uint32_t n, uint32_t d, float *to);
 
-/* The inverse. */
+/* The inverse; and of a tile of keys [d][PLEAT__TILE] in place. */
 void pleat__rotate_back(const float *from, uint32_t n, uint32_t d, float *to);
+void pleat__rotate_tile_back(float *k, uint32_t d);
 
 #endif

@@ -123,9 +123,8 @@ static struct timespec time_in(uint64_t ns) {
 
 pleat_status pleat_serving_wait(pleat_serving *s, uint64_t timeout_ns) {
     if (!s) return PLEAT_E_ARG;
-    const uint32_t n_running = pleat__sched_n_running(s->sched);
-    const bool fetches = n_running == 0 && s->tier.fetching; /* then everybody who is here waits for that */
-    if (pleat__sched_n_waiting(s->sched) + n_running > 0 && !fetches) return PLEAT_OK;
+    const bool fetches = s->tier.stands_still && s->tier.fetching;
+    if (pleat__sched_n_waiting(s->sched) + pleat__sched_n_running(s->sched) > 0 && !fetches) return PLEAT_OK;
     pleat__inbox *in = &s->inbox;
     const struct timespec until = time_in(fetches && timeout_ns > FETCH_POLL_NS ? FETCH_POLL_NS : timeout_ns);
     bool is_over = false;

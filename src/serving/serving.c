@@ -269,8 +269,10 @@ void pleat_serving_destroy(pleat_serving **serving) {
     pleat__serving_free_finished(s);
     for (uint32_t i = 1; s->requests && i <= s->opt.max_requests; i++)
         if (s->requests[i]) pleat__serving_release(s, s->requests[i]);
-    for (uint32_t i = 1; s->prefixes.kept && i <= s->opt.max_prefixes; i++)
+    for (uint32_t i = 1; s->prefixes.kept && i <= s->opt.max_prefixes; i++) {
+        pleat_events_forget(s->opt.events, &s->prefixes.kept[i].told);
         if (s->prefixes.kept[i].seq.v) s->backend.close(s->backend.ctx, s->prefixes.kept[i].seq);
+    }
     pleat_sampler_destroy(&s->greedy);
     pleat__places_release(s);
     pleat__json_tokens_release(&s->json_tokens, &s->al);

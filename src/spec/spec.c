@@ -38,7 +38,12 @@ _Static_assert(sizeof(pleat_threshold) == 4 && sizeof(pleat_step_order) == 4 && 
                    .words = {"reuse", "copy", "block", "none"}, .allowed = "reuse, copy, block or none"}
 #define EVICTING(which, n_window, n_sinks) \
     {.policy = (which), .budget = {0.25, PLEAT_BUDGET_SHARE}, .window = (n_window), .sinks = (n_sinks), .high = {8, 4}}
-#define BEHIND_ANY .behind = {&pleat__spec_behind_stages[0], &pleat__spec_behind_stages[2]}
+#define BEHIND_ANY \
+    .behind = {&pleat__spec_behind_stages[0], &pleat__spec_behind_stages[2], &pleat__spec_behind_stages[3]}
+#define A_MEAN {"mean", .offset = AT(mean), .type = PLEAT__KEY_WORD, .words = {"prompt", "model"}, \
+                .allowed = "prompt or model"}
+#define A_PART {"share", .offset = AT(share), .type = PLEAT__KEY_SHARE, .min = 0, .max = 1, .is_printed = true, \
+                             .allowed = "a share from 0 to 1, as 25% or 0.25"}
 #define RANKING(name, which) \
     {(name), EVICTING(which, 64, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM}, BEHIND_ANY}
 
@@ -90,8 +95,9 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
     RANKING("pyramidkv", PLEAT_POLICY_PYRAMIDKV),
     RANKING("adakv", PLEAT_POLICY_ADAKV),
     {"novel", EVICTING(PLEAT_POLICY_NOVEL, 32, 4), 6,
-     {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM,
-      {"mean", .offset = AT(mean), .type = PLEAT__KEY_WORD, .words = {"prompt", "model"}, .allowed = "prompt or model"}},
+     {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM, A_MEAN},
+     .behind = {&pleat__spec_behind_stages[2]}},
+    {"expected", EVICTING(PLEAT_POLICY_EXPECTED, 32, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM},
      .behind = {&pleat__spec_behind_stages[2]}},
     {"kvcomp",
      KVCOMP(.k = 0.2f, .v = 0.15f, .buffer = 128, .high = {16, 16}),
@@ -132,14 +138,15 @@ const pleat__spec_stage pleat__spec_behind_stages[PLEAT__N_SPEC_BEHIND] = {
     {"kvcrush",
      {.share = 0.25f, .anchor = PLEAT_ANCHOR_MEAN, .unit = PLEAT_CRUSH_TOKEN},
      3,
-     {{"share", .offset = AT(share), .type = PLEAT__KEY_SHARE, .min = 0, .max = 1, .is_printed = true,
-       .allowed = "a share from 0 to 1, as 25% or 0.25"},
+     {A_PART,
       {"anchor", .offset = AT(anchor), .type = PLEAT__KEY_WORD, .words = {"mean", "random", "alternate", "kmeans"},
        .allowed = "mean, random, alternate or kmeans"},
       {"unit", .offset = AT(unit), .type = PLEAT__KEY_WORD, .words = {"token", "page"}, .allowed = "token or page"}},
      .flag = AT(crush), .firsts = PLEAT__EVICTION_NAMES, .example = "h2o+kvcrush"},
     {.name = "pack", .flag = AT(pack), .firsts = "kvcomp", .example = "kvcomp+pack", .choice = "auto"},
-    {.name = "merge", .flag = AT(merge), .firsts = PLEAT__EVICTION_NAMES ", novel", .example = "snapkv+merge"}};
+    {.name = "merge", .flag = AT(merge), .firsts = PLEAT__EVICTION_NAMES ", novel, expected", .example = "snapkv+merge"},
+    {"novel", {.share = 0.5f}, 2, {A_PART, A_MEAN},
+     .flag = AT(novel), .firsts = PLEAT__EVICTION_NAMES, .example = "snapkv+novel"}};
 
 const pleat__budget_suffix pleat__budget_suffixes[PLEAT__N_BUDGET_SUFFIXES] = {
     {"%", PLEAT_BUDGET_SHARE, -2, 1},       {"GiB", PLEAT_BUDGET_BYTES, 0, 0x1p30},
@@ -292,10 +299,10 @@ static bool fields_equal(const pleat_spec *a, const pleat_spec *b) {
            a->policy == b->policy && a->threshold == b->threshold && a->step == b->step && a->window == b->window &&
            a->ah == b->ah && a->al == b->al && a->keep == b->keep && budgets_equal(a->budget, b->budget) &&
            a->sinks == b->sinks && a->reclaim == b->reclaim && a->mean == b->mean && a->merge == b->merge &&
-           a->crush == b->crush && a->share == b->share && a->anchor == b->anchor && a->unit == b->unit &&
-           a->compressor == b->compressor && a->k == b->k && a->v == b->v && a->kunit == b->kunit &&
-           a->block == b->block && a->buffer == b->buffer && a->bits == b->bits && a->bytes == b->bytes &&
-           a->from == b->from && a->pack == b->pack && strcmp(a->profile, b->profile) == 0;
+           a->novel == b->novel && a->crush == b->crush && a->share == b->share && a->anchor == b->anchor &&
+           a->unit == b->unit && a->compressor == b->compressor && a->k == b->k && a->v == b->v &&
+           a->kunit == b->kunit && a->block == b->block && a->buffer == b->buffer && a->bits == b->bits &&
+           a->bytes == b->bytes && a->from == b->from && a->pack == b->pack && strcmp(a->profile, b->profile) == 0;
 }
 
 static size_t field_bytes(pleat__key_type type) {

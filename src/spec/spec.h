@@ -7,7 +7,8 @@
  *     spec_print.c    spec to canonical text
  *
  * A stage's text sets fields of a pleat_spec that starts as the row's defaults, or as its `bare` where the name has no
- * keys.  kvcrush, merge and pack stand behind others and have no row among them; theirs sets the fields that are their own.  A
+ * keys.  kvcrush, merge, pack and +novel stand behind others and have no row among them; theirs sets the fields that are
+ * their own.  A
  * spec is valid if it is the defaults with its stages' keys set to values that they allow.  So every valid spec has a
  * text, and the same one only as an equal spec.  A new policy is a stage with its keys; nothing else here changes.
  */
@@ -45,7 +46,7 @@ typedef struct pleat__spec_key {
 } pleat__spec_key;
 
 #define PLEAT__SPEC_KEYS_CAP 8
-#define PLEAT__SPEC_BEHIND_CAP 2
+#define PLEAT__SPEC_BEHIND_CAP 3
 
 typedef struct pleat__spec_stage {
     const char *name;
@@ -63,17 +64,17 @@ typedef struct pleat__spec_stage {
 /* Uniform formats first, the plain and then the rotated, then policies and compressors. */
 #define PLEAT__N_SPEC_PLAIN_FORMATS 11u
 #define PLEAT__N_SPEC_FORMATS 20u
-#define PLEAT__N_SPEC_STAGES 34u
+#define PLEAT__N_SPEC_STAGES 35u
 extern const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES];
 
 /* Those behind others: the flag and the keys' fields alone are theirs.  One of them stands behind a stage at most. */
-#define PLEAT__N_SPEC_BEHIND 3u
+#define PLEAT__N_SPEC_BEHIND 4u
 extern const pleat__spec_stage pleat__spec_behind_stages[PLEAT__N_SPEC_BEHIND];
 #define PLEAT__PLAIN_FORMAT_NAMES "f32, f16, k8v8, k8v4, k8v2, k4v8, k4v4, k4v2, k2v8, k2v4, k2v2"
 #define PLEAT__FORMAT_NAMES "f32, f16, k8v8 to k2v2, h4v4 to h2v2"
 #define PLEAT__EVICTION_NAMES "random, recent, streaming, h2o, snapkv, pyramidkv, adakv"
 #define PLEAT__STAGE_NAMES \
-    PLEAT__FORMAT_NAMES ", leankv, topk, " PLEAT__EVICTION_NAMES ", novel, kvcomp, kivi, rd, auto"
+    PLEAT__FORMAT_NAMES ", leankv, topk, " PLEAT__EVICTION_NAMES ", novel, expected, kvcomp, kivi, rd, auto"
 
 /* The row of a spec: by its policy and compressor, or by its format where it has neither; NULL if there is no such
  * row. */

@@ -316,13 +316,24 @@ static const pleat__spec_stage *chosen_behind(const pleat__spec_stage *stage) {
     return stage->behind[0] && stage->behind[0]->choice ? stage->behind[0] : NULL;
 }
 
+/* "only a, b or c": what may stand behind a stage; the word that chooses stands for nothing else. */
+static void list_behind(const pleat__spec_stage *stage, char *out, size_t cap) {
+    const char *names[PLEAT__SPEC_BEHIND_CAP + 1];
+    uint32_t n = 0;
+    for (; n < PLEAT__SPEC_BEHIND_CAP && stage->behind[n]; n++) names[n] = stage->behind[n]->name;
+    if (chosen_behind(stage)) names[n++] = chosen_behind(stage)->choice;
+    size_t used = (size_t)snprintf(out, cap, n ? "only" : "nothing");
+    for (uint32_t i = 0; i < n && used < cap; i++)
+        used += (size_t)snprintf(out + used, cap - used, "%s%s", i == 0 ? " " : i + 1 < n ? ", " : " or ", names[i]);
+}
+
 static pleat_status bad_behind(const pleat__spec_stage *stage, word w, pleat_error *err) {
-    const pleat__spec_stage *named = find_behind(w), *first = stage->behind[0], *second = stage->behind[1];
+    const pleat__spec_stage *named = find_behind(w);
     const bool is_elsewhere = named && named != stage;
-    const char *other = second ? second->name : first && first->choice ? first->choice : NULL;
-    return SYNTAX(err, w.at, "KV spec: '%.*s' at position %zu: %s%s%s%s can follow %s%s%s%s%s", shown(w), w.text, w.at,
-                  first ? "only " : "nothing", first ? first->name : "", other ? " or " : "", other ? other : "",
-                  stage->name, is_elsewhere ? "; " : "", is_elsewhere ? named->name : "",
+    char allowed[64];
+    list_behind(stage, allowed, sizeof allowed);
+    return SYNTAX(err, w.at, "KV spec: '%.*s' at position %zu: %s can follow %s%s%s%s%s", shown(w), w.text, w.at,
+                  allowed, stage->name, is_elsewhere ? "; " : "", is_elsewhere ? named->name : "",
                   is_elsewhere ? " can follow " : "", is_elsewhere ? named->firsts : "");
 }
 

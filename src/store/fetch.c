@@ -33,6 +33,7 @@ struct pleat_store_fetch {
     uint64_t begun_ns;
     fetch_state state; /* guarded by the store's lock, as is what follows */
     bool is_late;      /* it has been given up */
+    bool is_counted;   /* what it missed is in the stats: by the reader, or by who gave it up */
     bool is_left;      /* nobody has it any more */
 };
 
@@ -86,6 +87,14 @@ static bool goes_on(void *ctx) {
     return is_wanted;
 }
 
+/* It has come to nothing: once for each fetch, whoever sees it first. */
+static void count_miss(pleat_store *s, pleat_store_fetch *f, int miss) {
+    (void)pthread_mutex_lock(&s->lock);
+    s->stats.misses[miss] += !f->is_counted;
+    f->is_counted = true;
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
 /* Room among the bodies that are held, for this one. */
 static bool reserve(pleat_store *s, pleat_store_fetch *f, uint64_t n_bytes) {
     (void)pthread_mutex_lock(&s->lock);
@@ -93,10 +102,9 @@ static bool reserve(pleat_store *s, pleat_store_fetch *f, uint64_t n_bytes) {
     if (has_room) {
         s->fetched_bytes += n_bytes;
         f->found.body_bytes = n_bytes;
-    } else {
-        s->stats.misses[PLEAT_STORE_BUSY]++;
     }
     (void)pthread_mutex_unlock(&s->lock);
+    if (!has_room) count_miss(s, f, PLEAT_STORE_BUSY);
     return has_room;
 }
 
@@ -117,23 +125,40 @@ static void read_part(pleat_store *s, pleat_store_fetch *f, const pleat_image_he
     f->found.is_costly = is_large || is_slow;
     if (f->found.is_costly || !reserve(s, f, n_bytes)) return;
     f->body = pleat__alloc(&s->al, 1, n_bytes);
-    if (!f->body || pleat__store_read_while(s, head, f->body, n_bytes, goes_on, f) != PLEAT_OK) return;
+    int result;
+    if (!f->body) return;
+    const pleat_status status = pleat__store_read_while(s, head, f->body, n_bytes, goes_on, f, &result);
+    if (status == PLEAT_AGAIN && result != PLEAT__READ_STOPPED) count_miss(s, f, result);
+    if (status != PLEAT_OK) return;
     f->found.n_tokens = head->n_tokens;
     f->found.body = f->body;
 }
 
+/* Heads of up to PLEAT__STORE_FIND_MAX parts from `first` on; returns how many. */
+static uint32_t make_heads(const pleat_store_fetch *f, uint32_t first, pleat_image_head *heads) {
+    uint32_t n = 0;
+    for (; n < PLEAT__STORE_FIND_MAX && first + n < f->wish.n_parts; n++) {
+        pleat_image_head *h = &heads[n];
+        *h = f->head;
+        h->n_steps = f->parts[first + n].n_steps;
+        h->n_tokens = h->steps[h->n_steps - 1].first + h->steps[h->n_steps - 1].n_tokens;
+    }
+    return n;
+}
+
 static void look(pleat_store *s, pleat_store_fetch *f) {
-    for (uint32_t i = 0; i < f->wish.n_parts; i++) {
-        pleat_image_head head = f->head;
-        uint64_t n_bytes;
-        head.n_steps = f->parts[i].n_steps;
-        head.n_tokens = head.steps[head.n_steps - 1].first + head.steps[head.n_steps - 1].n_tokens;
-        const int result = pleat__store_look(s, &head, &n_bytes);
+    pleat_image_head heads[PLEAT__STORE_FIND_MAX];
+    for (uint32_t i = 0, n; i < f->wish.n_parts; i += n) {
+        uint64_t n_bytes = 0;
+        uint32_t which;
+        n = make_heads(f, i, heads);
+        const int result = pleat__store_look(s, heads, n, &which, &n_bytes);
+        if (result != PLEAT_STORE_ABSENT && result != PLEAT__READ) count_miss(s, f, result);
         if (!goes_on(f)) return;
-        if (result == PLEAT__READ) read_part(s, f, &head, f->parts[i].compute_ns, n_bytes);
+        if (result == PLEAT__READ) read_part(s, f, &heads[which], f->parts[i + which].compute_ns, n_bytes);
         if (result != PLEAT_STORE_ABSENT) return;
     }
-    pleat_store_count_miss(s);
+    count_miss(s, f, PLEAT_STORE_ABSENT);
 }
 
 void *pleat__store_fetch_all(void *arg) {
@@ -214,7 +239,8 @@ pleat_status pleat_store_fetch_poll(pleat_store_fetch *f, pleat_store_found *out
     const bool is_late = !is_over && !f->is_late &&
                          (stands_still(s, f->begun_ns, now_ns) ||
                           (taken_ns > s->timeout_ns && (double)taken_ns > f->parts[0].compute_ns));
-    s->stats.misses[PLEAT_STORE_TIMEOUT] += is_late;
+    s->stats.misses[PLEAT_STORE_TIMEOUT] += is_late && !f->is_counted;
+    f->is_counted |= is_late;
     f->is_late |= is_late;
     if (is_over && !f->is_late) *out = f->found;
     if (!out->body) out->body_bytes = 0;

@@ -21,8 +21,8 @@
 #include "store/folder/files.h"
 #include "store/shelf.h"
 
-/* Keys that are remembered. */
-enum { PLEAT__STORE_KNOWN = 4096 };
+/* Keys that are remembered, and those that a shelf is asked for at once. */
+enum { PLEAT__STORE_KNOWN = 4096, PLEAT__STORE_FIND_MAX = 32 };
 
 typedef enum pleat__job_kind {
     PLEAT__JOB_WRITE, /* an image */
@@ -94,13 +94,14 @@ void pleat__store_note(pleat_store *s, pleat__job_kind kind, const pleat__store_
 
 /* ---- read.c */
 
-/* pleat_store_find(), and what came of it: PLEAT__READ, or the miss, which is counted unless it is ABSENT. */
-int pleat__store_look(pleat_store *s, const pleat_image_head *head, uint64_t *body_bytes);
+/* The first of these heads, n <= PLEAT__STORE_FIND_MAX, that is there: PLEAT__READ, or the miss, which the caller counts.  *which as
+ * a shelf has it. */
+int pleat__store_look(pleat_store *s, const pleat_image_head *heads, uint32_t n, uint32_t *which, uint64_t *body_bytes);
 
-/* pleat_store_read(), as long as goes_on(ctx), which is asked after each piece: PLEAT_AGAIN when it is false, and no miss.
- * goes_on may be NULL. */
+/* pleat_store_read(), as long as goes_on(ctx), which is asked after each piece: PLEAT__READ_STOPPED when it is false.  *result: that,
+ * PLEAT__READ, or the miss, which the caller counts.  goes_on may be NULL. */
 pleat_status pleat__store_read_while(pleat_store *s, const pleat_image_head *wanted, void *body, uint64_t body_bytes,
-                                     bool (*goes_on)(void *ctx), void *ctx);
+                                     bool (*goes_on)(void *ctx), void *ctx, int *result);
 
 /* ---- fetch.c */
 

@@ -6,18 +6,25 @@
 #include "core/error.h"
 #include "store/internal.h"
 
-int pleat__store_look(pleat_store *s, const pleat_image_head *head, uint64_t *body_bytes) {
-    const pleat__store_key key = pleat__store_key_of(head);
-    const int result = s->shelf.find(s->shelf.ctx, &key, body_bytes);
-    if (result == PLEAT_STORE_ABSENT || result == PLEAT_STORE_DAMAGED) pleat__store_learn(s, &key, false);
-    if (result == PLEAT_STORE_DAMAGED) pleat__store_note(s, PLEAT__JOB_FORGET, &key);
-    if (result != PLEAT_STORE_ABSENT && result != PLEAT__READ) pleat__store_add(s, &s->stats.misses[result], 1);
+int pleat__store_look(pleat_store *s, const pleat_image_head *heads, uint32_t n, uint32_t *which,
+                      uint64_t *body_bytes) {
+    pleat__store_key keys[PLEAT__STORE_FIND_MAX];
+    for (uint32_t i = 0; i < n; i++) keys[i] = pleat__store_key_of(&heads[i]);
+    const int result = s->shelf.find(s->shelf.ctx, keys, n, which, body_bytes);
+    for (uint32_t i = 0; i < *which; i++) pleat__store_learn(s, &keys[i], false);
+    if (result == PLEAT_STORE_DAMAGED) {
+        pleat__store_learn(s, &keys[*which], false);
+        pleat__store_note(s, PLEAT__JOB_FORGET, &keys[*which]);
+    }
     return result;
 }
 
 pleat_status pleat_store_find(pleat_store *s, const pleat_image_head *head, uint64_t *body_bytes) {
     if (!s || !head || !body_bytes || !head->spec || !head->tokens) return PLEAT_E_ARG;
-    return pleat__store_look(s, head, body_bytes) == PLEAT__READ ? PLEAT_OK : PLEAT_AGAIN;
+    uint32_t which;
+    const int result = pleat__store_look(s, head, 1, &which, body_bytes);
+    if (result != PLEAT_STORE_ABSENT && result != PLEAT__READ) pleat__store_add(s, &s->stats.misses[result], 1);
+    return result == PLEAT__READ ? PLEAT_OK : PLEAT_AGAIN;
 }
 
 void pleat_store_count_miss(pleat_store *s) {
@@ -32,17 +39,13 @@ int pleat__store_check_head(const pleat__reading *r) {
 
 /* ---- what came of it ----------------------------------------------------------------------------------- */
 
-static void count_read(pleat_store *s, int result, uint64_t n_bytes, uint64_t ns) {
+static void count_hit(pleat_store *s, uint64_t n_bytes, uint64_t ns) {
     const double speed = (double)n_bytes * 1e9 / (double)(ns > 0 ? ns : 1);
     (void)pthread_mutex_lock(&s->lock);
-    if (result == PLEAT__READ) {
-        s->speed = s->stats.hits == 0 ? speed : 0.75 * s->speed + 0.25 * speed;
-        s->stats.hits++;
-        s->stats.read_bytes += n_bytes;
-        s->stats.read_ns += ns;
-    } else if (result != PLEAT__READ_STOPPED) {
-        s->stats.misses[result]++;
-    }
+    s->speed = s->stats.hits == 0 ? speed : 0.75 * s->speed + 0.25 * speed;
+    s->stats.hits++;
+    s->stats.read_bytes += n_bytes;
+    s->stats.read_ns += ns;
     (void)pthread_mutex_unlock(&s->lock);
 }
 
@@ -54,7 +57,7 @@ static void tell(pleat_store *s, int result, const pleat__store_key *key) {
 }
 
 pleat_status pleat__store_read_while(pleat_store *s, const pleat_image_head *wanted, void *body, uint64_t body_bytes,
-                                     bool (*goes_on)(void *ctx), void *ctx) {
+                                     bool (*goes_on)(void *ctx), void *ctx, int *result) {
     pleat_image_head w = *wanted;
     w.body_bytes = body_bytes;
     w.piece_bytes = PLEAT_IMAGE_PIECE_DEFAULT;
@@ -65,16 +68,19 @@ pleat_status pleat__store_read_while(pleat_store *s, const pleat_image_head *wan
     r.head = pleat__alloc(&s->al, 1, r.n_head);
     if (!r.head) return PLEAT_E_MEMORY;
     const uint64_t start_ns = pleat__clock_ns();
-    const int result = s->shelf.read(s->shelf.ctx, &r);
-    count_read(s, result, r.n_head + body_bytes, pleat__clock_ns() - start_ns);
+    *result = s->shelf.read(s->shelf.ctx, &r);
+    if (*result == PLEAT__READ) count_hit(s, r.n_head + body_bytes, pleat__clock_ns() - start_ns);
     pleat__free(&s->al, r.head, 1, r.n_head);
-    tell(s, result, &key);
-    return result == PLEAT__READ ? PLEAT_OK : PLEAT_AGAIN;
+    tell(s, *result, &key);
+    return *result == PLEAT__READ ? PLEAT_OK : PLEAT_AGAIN;
 }
 
 pleat_status pleat_store_read(pleat_store *s, const pleat_image_head *wanted, void *body, uint64_t body_bytes) {
     if (!s || !wanted || !body) return PLEAT_E_ARG;
-    return pleat__store_read_while(s, wanted, body, body_bytes, NULL, NULL);
+    int result;
+    const pleat_status status = pleat__store_read_while(s, wanted, body, body_bytes, NULL, NULL, &result);
+    if (status == PLEAT_AGAIN) pleat__store_add(s, &s->stats.misses[result], 1);
+    return status;
 }
 
 double pleat_store_read_speed(pleat_store *s) {

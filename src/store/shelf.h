@@ -36,8 +36,9 @@ enum { PLEAT__READ = PLEAT_STORE_N_MISSES, PLEAT__READ_STOPPED };
 
 typedef struct pleat__shelf {
     void *ctx;
-    /* Is it there, and how long is its body?  PLEAT__READ, or why not. */
-    int (*find)(void *ctx, const pleat__store_key *key, uint64_t *body_bytes);
+    /* Which of these n is there, the first that is?  PLEAT__READ, and how long its body is; or why none is.  *which: the one that
+     * was found, or that could not be asked for; those before it are absent. */
+    int (*find)(void *ctx, const pleat__store_key *keys, uint32_t n, uint32_t *which, uint64_t *body_bytes);
     /* Its body, each byte checked and of what is wanted: PLEAT__READ.  PLEAT__READ_STOPPED, or why not. */
     int (*read)(void *ctx, const pleat__reading *r);
     /* PLEAT_AGAIN: it is there already. */

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
+# ctest-labels: slow
 #
 # auto.sh: `--kv auto`: a budget in bytes is kept, what was chosen is said, and what cannot be promised is refused.
 . "$(dirname "$0")/harness.bash"

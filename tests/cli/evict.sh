@@ -31,7 +31,7 @@ check "copy moves many more tokens than reuse" calc "$copied > 20 * $moved"
 
 # Every policy, with and without representatives
 for policy in random recent streaming h2o snapkv pyramidkv adakv; do
-    for stage in "" +merge +kvcrush +kvcrush:share=50%,anchor=kmeans +kvcrush:share=0%,unit=page; do
+    for stage in "" +merge +novel +kvcrush +kvcrush:share=50%,anchor=kmeans +kvcrush:share=0%,unit=page; do
         generate "$policy:budget=30%$stage"
         check "$policy$stage" exits 0
         check "$policy$stage drops tokens" calc "$(field tokens_dropped) > 5000"

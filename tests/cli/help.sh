@@ -187,10 +187,11 @@ offers "3,al=" bench serve --kv=leankv:ah=3,a
 offers "" run -m x --kv leankv:ah=
 offers "k8v8 k8v4 k8v2" eval --kv f16 --kv leankv:high=k8
 offers "" run --kv k8v4:
-offers "25%+kvcrush 25%+merge" run --kv h2o:budget=25%+
+offers "25%+kvcrush 25%+merge 25%+novel" run --kv h2o:budget=25%+
 offers "h2o+kvcrush" run --kv h2o+kv
 offers "kvcomp+pack" run --kv kvcomp+
 offers "share=" run --kv h2o:budget=25%+kvcrush:sh
+offers "share= mean=" run --kv h2o:budget=25%+novel:
 offers "" run --kv leankv+
 COMP_WORDBREAKS=$' \t\n"\'><;|&(' # as some set it
 offers "leankv:ah=3,al=" run -m x --kv leankv:ah=3,a

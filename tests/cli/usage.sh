@@ -121,7 +121,7 @@ fails 2 "--kv: .*budget=50 is below sinks=4 . window=64: at least 68, at positio
 fails 2 "--kv: .*reclaim 'resue' at position 12; did you mean 'reuse'" run -m x -p x --kv h2o:reclaim=resue
 fails 2 "--kv: .*'kvcrush' at position 0 must stand behind one of random, .*, adakv, as in h2o.kvcrush$" run -m x -p x --kv kvcrush
 fails 2 "--kv: .*'kvcrush' at position 5: nothing can follow k8v4; kvcrush can follow random" run -m x -p x --kv k8v4+kvcrush
-fails 2 "--kv: .*'snapkv' at position 4: only kvcrush or merge can follow h2o$" run -m x -p x --kv h2o+snapkv
+fails 2 "--kv: .*'snapkv' at position 4: only kvcrush, merge or novel can follow h2o$" run -m x -p x --kv h2o+snapkv
 fails 2 "no model: give -m FILE" run -p x --kv adakv:budget=1.5MiB+kvcrush:unit=page
 fails 2 "--kv: .*unknown name 'kvcmp' at position 0; did you mean 'kvcomp'. .*, kvcomp, kivi, rd, auto$" run -m x -p x --kv kvcmp
 fails 2 "--kv: .*k '2' at position 9: it must be a number from 1/255 .0.0039216. to 1$" run -m x -p x --kv kvcomp:k=2

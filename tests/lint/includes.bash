@@ -24,10 +24,12 @@ check_include_sources() { grep -nE '^ *# *include *["<].*\.c[">]' $(sources); }
 
 # A library from elsewhere stays in the folder that needs it, and intrinsics in the files that are compiled for them.
 check_include_foreign() {
-    grep -rnE '# *include *<.*(dnnl|pcre2|xxhash)' include src cli | grep -vE '^src/(gguf/|tokenizer/|linear/|model/|(cache/(image|inspect_blocks)|image/image|store/key|stats/stats|codec/rd_(lane|read|write)|codec/block_write|codec/codebooks)\.c.*xxhash)'
+    grep -rnE '# *include *<.*(dnnl|pcre2|xxhash)' include src cli | grep -vE '^src/(gguf/|tokenizer/|linear/|model/|(events/blocks|cache/(image|inspect_blocks)|image/image|image/sum|image/x86/sum_avx2|store/key|stats/stats|codec/rd_(lane|read|write)|codec/block_write|codec/codebooks)\.c.*xxhash)'
     grep -rnE '# *include *<(jansson|zstd)' include src
     grep -rnE '# *include *<sqlite3' include src cli | grep -vE '^src/store/folder/index\.c:'
     grep -rnE '# *include *<hiredis' include src cli | grep -vE '^src/store/servers/server\.c:'
+    grep -rnE '# *include *<zmq' include src cli | grep -vE '^src/events/publisher\.c:'
+    grep -rnE '# *include *<msgpack' include src cli | grep -vE '^src/events/wire\.c:'
     grep -rnE '# *include *<(curl/|openssl/)' include src cli | grep -vE '^cli/(lib/hub/curl/|serve/net/tls\.c:)'
     grep -rnE '# *include *<(cub/|cublas)' src
     grep -rnE '# *include *<(immintrin|x86intrin)' include src cli | grep -vE '^src/[a-z]+/x86/'

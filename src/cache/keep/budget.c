@@ -17,6 +17,7 @@
 #include <math.h>
 
 #include "cache/keep/evict.h"
+#include "cache/keep/expected.h"
 #include "cache/keep/merge.h"
 #include "cache/keep/novelty.h"
 #include "cache/keep/plain.h"
@@ -29,6 +30,33 @@
 
 static const pleat__evictor *evictor_of(const pleat_cache *c) { return c->kept.budget.evictor; }
 
+/* ---- what policies keep beside a sequence's pages -------------------------------------------------- */
+
+static void carve_seq(const pleat_cache *c, uint32_t max_tokens, pleat__sequence *seq, pleat__arena *arena) {
+    pleat__novelty_carve_seq(c, max_tokens, seq, arena);
+    pleat__expected_carve_seq(c, seq, arena);
+}
+
+static void fork_seq(const pleat_cache *c, const pleat__sequence *from, pleat__sequence *to) {
+    pleat__novelty_fork(c, from, to);
+    pleat__expected_fork(c, from, to);
+}
+
+static uint64_t image_bytes(const pleat_cache *c, uint32_t n_classed) {
+    return pleat__novelty_image_bytes(c, n_classed) + pleat__expected_image_bytes(c);
+}
+
+/* One of the two has some. */
+static void write_image(const pleat_cache *c, const pleat__sequence *seq, uint8_t *out) {
+    pleat__novelty_write_image(c, seq, out);
+    pleat__expected_write_image(c, seq, out);
+}
+
+static bool read_image(const pleat_cache *c, const uint8_t *in, const pleat__image_counts *counts,
+                       pleat__sequence *seq) {
+    return pleat__novelty_read_image(c, in, counts, seq) && pleat__expected_read_image(c, in, counts, seq);
+}
+
 /* ---- budgets in bytes ---------------------------------------------------------------------------- */
 
 /* Slots of a lane that hold no token of the budget: lanes of lengths of their own waste a page each at most, all others
@@ -40,7 +68,7 @@ static void bytes_of_seq(const pleat_cache *c, double *fixed, double *per_page) 
     pleat__sequence seq;
     pleat__arena arena = {0};
     pleat__cache_carve_table(c, c->opt.max_tokens, &seq.table, &arena);
-    pleat__novelty_carve_seq(c, c->opt.max_tokens, &seq, &arena);
+    carve_seq(c, c->opt.max_tokens, &seq, &arena);
     const double page_bytes = (double)(c->page_bytes + PLEAT__POOL_BYTES_PER_PAGE);
     *fixed = (double)(arena.used_bytes + sizeof(pleat__sequence)) + (double)pleat__ring_pages(c) * page_bytes;
     *per_page = (double)pleat__n_full_lanes(c) * page_bytes;
@@ -144,6 +172,7 @@ static uint64_t end_bytes(const pleat_cache *c) {
     pleat__arena arena = {0};
     pleat__cache_carve_drop(c, &scratch, &arena);
     pleat__novelty_carve_unit(c, &scratch.novelty, &arena);
+    pleat__expected_carve_unit(c, &scratch.expected, &arena);
     pleat__merge_carve_unit(c, &scratch.merge, &arena);
     return arena.used_bytes;
 }
@@ -157,10 +186,11 @@ static void end_unit(const pleat_cache *c, const pleat__step_item *item, uint32_
     pleat__drop_scratch scratch;
     pleat__cache_carve_drop(c, &scratch, arena);
     pleat__novelty_carve_unit(c, &scratch.novelty, arena);
+    pleat__expected_carve_unit(c, &scratch.expected, arena);
     pleat__merge_carve_unit(c, &scratch.merge, arena);
     if (item->end.compaction == PLEAT__COMPACT_PROMPT) {
         if (unit < c->opt.n_layers && !pleat__cache_window(c, unit)) pleat__drop_layer(c, item, unit, &scratch);
-    } else if (evictor_of(c)->in_generation) {
+    } else if (evictor_of(c)->in_generation || pleat__scores_keys(c)) {
         const uint32_t end = pleat__min_u32((unit + 1) * UNIT_LANES, c->n_lanes);
         for (uint32_t lane = unit * UNIT_LANES; lane < end; lane++)
             if (!pleat__cache_is_ring(c, lane)) pleat__drop_one(c, item, lane, &scratch);
@@ -240,7 +270,8 @@ const pleat__keep pleat__keep_budget = {
     .check = pleat__novelty_check,
     .carve = pleat__novelty_carve,
     .init = pleat__novelty_init,
-    .carve_seq = pleat__novelty_carve_seq,
+    .carve_seq = carve_seq,
+    .open_seq = pleat__expected_open_seq,
     .end_bytes = end_bytes,
     .lane_slots = lane_slots,
     .lane_pages = pleat__plain_lane_pages,
@@ -253,12 +284,13 @@ const pleat__keep pleat__keep_budget = {
     .end_units = end_units,
     .end_unit = end_unit,
     .cancel = pleat__scored_cancel,
+    .look = pleat__expected_look,
     .low_run = pleat__plain_low_run,
-    .fork = pleat__novelty_fork,
-    .image_bytes = pleat__novelty_image_bytes,
+    .fork = fork_seq,
+    .image_bytes = image_bytes,
     .image_key = pleat__novelty_image_key,
-    .write_image = pleat__novelty_write_image,
-    .read_image = pleat__novelty_read_image,
+    .write_image = write_image,
+    .read_image = read_image,
     .lane_is_sound = pleat__scored_lane_is_sound,
     .is_intact = is_intact,
     .find = pleat__scored_find,

@@ -14,6 +14,7 @@
 #include <math.h>
 
 #include "cache/keep/evict.h"
+#include "cache/keep/expected.h"
 #include "cache/keep/merge.h"
 #include "cache/keep/novelty.h"
 
@@ -96,13 +97,14 @@ static uint32_t dead_slots(const open_lane *l) {
 /* Do what the verdicts say; returns the number of dead slots. */
 static uint32_t clear_dropped(const open_lane *l, const uint8_t *verdicts) {
     const pleat__page_layout *layout = l->run.layout;
+    const uint32_t n_marked = l->c->opt.spec.novel ? 1 : layout->n_scores;
     uint32_t n_dead = 0;
     for (uint32_t slot = 0; slot < l->run.n_slots; slot++) {
         uint8_t *page = pleat__kv_page(&l->run, slot / layout->tokens);
         const uint32_t at = slot % layout->tokens;
         if (verdicts[slot] == PLEAT__VERDICT_DROP) pleat__positions(layout, page)[at] = -1;
         n_dead += verdicts[slot] == PLEAT__VERDICT_DROP;
-        for (uint32_t h = 0; verdicts[slot] == PLEAT__VERDICT_STAND && h < layout->n_scores; h++)
+        for (uint32_t h = 0; verdicts[slot] == PLEAT__VERDICT_STAND && h < n_marked; h++)
             pleat__head_scores(layout, page, h)[at] = INFINITY;
     }
     return n_dead;
@@ -113,6 +115,7 @@ void pleat__drop_layer(const pleat_cache *c, const pleat__step_item *item, uint3
     for (uint32_t head = 0; head < n_heads; head++) {
         const open_lane l = open_lane_of(c, item->seq, first + head);
         if (pleat__scores_keys(c)) pleat__novelty_of_prompt(c, item, first + head, &s->novelty);
+        if (pleat__expects(c)) pleat__expected_of_prompt(c, item, first + head, &s->expected);
         s->views[head] = (pleat__kv_view){.high = l.run, .n_sealed = l.n_sealed * l.run.layout->tokens};
     }
     const pleat__evict_layer args = {.spec = &item->seq->spec,

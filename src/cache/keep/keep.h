@@ -82,6 +82,8 @@ typedef struct pleat__keep {
     void (*init)(pleat_cache *c, const pleat_cache_options *opt);
     /* Arrays of a sequence beside its table.  NULL: none. */
     void (*carve_seq)(const pleat_cache *c, uint32_t max_tokens, pleat__sequence *seq, pleat__arena *arena);
+    /* Their contents in a new sequence.  NULL: they need none. */
+    void (*open_seq)(const pleat_cache *c, pleat__sequence *seq);
     /* Take the memory beside these arrays that a sequence with so many classed tokens needs, if it has not got it.
      * PLEAT_E_MEMORY: nothing has changed.  NULL: none. */
     pleat_status (*reserve)(pleat_cache *c, pleat__sequence *seq, uint32_t n_classed);
@@ -139,6 +141,8 @@ typedef struct pleat__keep {
 
     /* ---- attention */
 
+    /* A layer's queries, as they came, before anything of the step is stored in it.  NULL: the kind looks at none. */
+    void (*look)(const pleat__layer_job *job);
     /* Rings alone: put a chunk's tokens of one head in the place of those that its queries, which have all been answered,
      * may have seen.  NULL: chunks are stored behind what there is, before their queries. */
     void (*put_chunk)(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head);

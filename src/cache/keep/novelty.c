@@ -17,8 +17,9 @@
 static bool has_means(const pleat_cache *c) { return c->opt.spec.mean == PLEAT_KEY_MEAN_MODEL; }
 
 pleat_status pleat__novelty_check(const pleat_cache *c, const pleat_cache_options *opt, pleat_error *err) {
-    PLEAT_FAIL_IF(pleat__scores_keys(c) && !opt->ropes, err, PLEAT_E_ARG, PLEAT_NOWHERE,
-                  "cache: novel looks at keys as they were before RoPE, and options.ropes does not say how to undo it");
+    PLEAT_FAIL_IF(pleat__turns_back(&c->opt.spec) && !opt->ropes, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "cache: %s as they were before RoPE, and options.ropes does not say how to undo it",
+                  pleat__scores_keys(c) ? "novel looks at keys" : "expected looks at queries");
     return has_means(c)
                ? pleat__keep_check_stats(opt, "novel:mean=model takes the mean key from statistics of the model", err)
                : PLEAT_OK;
@@ -34,7 +35,7 @@ static uint32_t owner_of(const pleat_cache *c, const pleat_rope *const *ropes, u
 }
 
 void pleat__novelty_carve(pleat_cache *c, pleat__arena *arena) {
-    if (!pleat__scores_keys(c)) return;
+    if (!pleat__turns_back(&c->opt.spec)) return;
     if (has_means(c))
         c->kept.novelty.means =
             pleat__arena_take(arena, (uint64_t)pleat__n_full_lanes(c) * c->opt.head_dim, sizeof(float));
@@ -61,7 +62,7 @@ static void take_means(const pleat_cache *c, const pleat_stats *stats, uint32_t 
 
 void pleat__novelty_init(pleat_cache *c, const pleat_cache_options *opt) {
     pleat__turns *turns = c->kept.novelty.turns;
-    if (!pleat__scores_keys(c)) return;
+    if (!pleat__turns_back(&c->opt.spec)) return;
     for (uint32_t layer = 0; layer < c->opt.n_layers; layer++) {
         if (pleat__cache_window(c, layer)) continue;
         const uint32_t owner = owner_of(c, opt->ropes, layer);
@@ -135,23 +136,13 @@ void pleat__novelty_carve_unit(const pleat_cache *c, pleat__novelty_scratch *s, 
     s->mean = pleat__arena_take(arena, c->opt.head_dim, sizeof *s->mean);
 }
 
-/* Keys [head_dim][16 tokens] of a rotated format as they came. */
-static void rotate_tile_back(float *k, uint32_t d) {
-    float key[PLEAT__MAX_HEAD_DIM];
-    for (uint32_t t = 0; t < TILE; t++) {
-        for (uint32_t i = 0; i < d; i++) key[i] = k[i * TILE + t];
-        pleat__rotate_back(key, 1, d, key);
-        for (uint32_t i = 0; i < d; i++) k[i * TILE + t] = key[i];
-    }
-}
-
 /* Load the tile of a run that slot `first` begins, with the tokens whose positions are given. */
 static pleat__key_tile load_tile(const pleat_cache *c, const pleat__kv_run *run, uint32_t layer, uint32_t first,
                                  const int32_t *positions, const pleat__novelty_scratch *s) {
     const uint32_t tokens = run->layout->tokens;
     pleat__key_tile tile = {.k = s->k, .turn = s->turn, .head_dim = c->opt.head_dim, .positions = positions};
     c->quant.load_k(run->layout, pleat__kv_page(run, first / tokens), first % tokens / TILE, s->k);
-    if (pleat__cache_is_rotated(c)) rotate_tile_back(s->k, c->opt.head_dim);
+    if (pleat__cache_is_rotated(c)) pleat__rotate_tile_back(s->k, c->opt.head_dim);
     pleat__key_tile_unturn(&c->kept.novelty.turns[layer], &tile);
     return tile;
 }
@@ -189,7 +180,7 @@ void pleat__novelty_of_prompt(const pleat_cache *c, const pleat__step_item *item
                               pleat__novelty_scratch *s) {
     const int32_t unseen = (int32_t)first_unseen(c, item);
     if (has_means(c)) {
-        walk_tiles(c, item, lane, unseen, NULL, mean_of(c, lane), s);
+        walk_tiles(c, item, lane, c->opt.spec.novel ? INT32_MIN : unseen, NULL, mean_of(c, lane), s);
         return;
     }
     float *sum = open_sum(c, item, lane);

@@ -10,22 +10,21 @@
  * alone, a cancelled step has changed nothing, and a fork or an image need a copy of the sums beside the pages.
  * seq->n_classed tells which tokens have been seen: none if it is 0, else n_classed + window of them.
  *
- * With the model's mean a score is the token's own, whatever came before it and comes after: it is taken once.
+ * With the model's mean a score is the token's own, whatever came before it and comes after: it is taken once.  Behind
+ * another policy scores are taken whenever a prompt ends, as they mark what was chosen (policy/evict.h).
  */
 #ifndef PLEAT_CACHE_KEEP_NOVELTY_H
 #define PLEAT_CACHE_KEEP_NOVELTY_H
 
 #include "cache/keep/keep.h"
 
-/* Whether the spec's policy scores keys.  Without it the functions below do nothing. */
-static inline bool pleat__scores_keys(const pleat_cache *c) {
-    return pleat__scoring_of(&c->opt.spec) == PLEAT__SCORING_NOVELTY;
-}
+/* Whether the spec scores keys.  Without it the functions below do nothing. */
+static inline bool pleat__scores_keys(const pleat_cache *c) { return pleat__scores_novelty(&c->opt.spec); }
 
-/* Do the options have what novel needs of them? */
+/* Do the options have what novel and expected need of them? */
 pleat_status pleat__novelty_check(const pleat_cache *c, const pleat_cache_options *opt, pleat_error *err);
 
-/* Of keep.h's row. */
+/* Of keep.h's row.  The tables are expected's, too. */
 void pleat__novelty_carve(pleat_cache *c, pleat__arena *arena);
 void pleat__novelty_init(pleat_cache *c, const pleat_cache_options *opt);
 void pleat__novelty_carve_seq(const pleat_cache *c, uint32_t max_tokens, pleat__sequence *seq, pleat__arena *arena);
@@ -39,8 +38,8 @@ bool pleat__novelty_read_image(const pleat_cache *c, const uint8_t *in, const pl
 /* Memory of a unit. */
 void pleat__novelty_carve_unit(const pleat_cache *c, pleat__novelty_scratch *scratch, pleat__arena *arena);
 
-/* At the end of a prompt: what has not been seen joins the lane's sum, and all of its tokens are scored; against the
- * model's mean those that have not been. */
+/* At the end of a prompt: what has not been seen joins the lane's sum, and all of its tokens are scored; of novel against
+ * the model's mean those that have not been. */
 void pleat__novelty_of_prompt(const pleat_cache *c, const pleat__step_item *item, uint32_t lane,
                               pleat__novelty_scratch *scratch);
 

@@ -141,13 +141,15 @@ static void list_side(const pleat_cache *c, const pleat__sequence *seq, uint32_t
                       uint32_t n_tokens, pleat_cache_token *out) {
     const pleat__kv_run run = pleat__cache_side(c, &seq->table, lane, side);
     const uint32_t page_tokens = run.layout->tokens, n_sealed = seq->table.n_sealed[side][lane];
-    const bool are_sums = pleat__scoring_of(&seq->spec) != PLEAT__SCORING_NOVELTY;
+    const bool are_sums = !pleat__is_own_score(pleat__scoring_of(&seq->spec));
+    const uint32_t first_score = are_sums ? c->counting.first : 0;
+    const uint32_t end_score = are_sums || !c->counting.first ? run.layout->n_scores : c->counting.first;
     for (uint32_t slot = 0; slot < run.n_slots; slot++) {
         uint8_t *page = pleat__kv_page(&run, slot / page_tokens);
         const int32_t pos = pleat__positions(run.layout, page)[slot % page_tokens];
         if (pos < (int32_t)first || (uint32_t)pos - first >= n_tokens) continue; /* the hole's is -1 */
         float sum = 0;
-        for (uint32_t h = 0; h < (c->counting.first ? c->counting.first : run.layout->n_scores); h++)
+        for (uint32_t h = first_score; h < end_score; h++)
             sum += pleat__head_scores(run.layout, page, h)[slot % page_tokens];
         out[(uint32_t)pos - first] = (pleat_cache_token){
             .level = side == PLEAT__HIGH ? PLEAT_LEVEL_HIGH : PLEAT_LEVEL_LOW,

@@ -60,7 +60,7 @@ bool pleat__folder_is_temp(const char *name);
 
 /* ---- read.c */
 
-int pleat__folder_find(void *folder, const pleat__store_key *key, uint64_t *body_bytes);
+int pleat__folder_find(void *folder, const pleat__store_key *keys, uint32_t n, uint32_t *which, uint64_t *body_bytes);
 int pleat__folder_read(void *folder, const pleat__reading *r);
 
 /* ---- write.c */

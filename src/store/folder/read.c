@@ -6,8 +6,7 @@
 
 #include "store/folder/folder.h"
 
-int pleat__folder_find(void *folder, const pleat__store_key *key, uint64_t *body_bytes) {
-    pleat__folder *s = folder;
+static int find_one(pleat__folder *s, const pleat__store_key *key, uint64_t *body_bytes) {
     pleat__index_row row;
     (void)pthread_mutex_lock(&s->find_lock);
     const pleat_status status = pleat__index_find(s->found, key, &row);
@@ -16,6 +15,15 @@ int pleat__folder_find(void *folder, const pleat__store_key *key, uint64_t *body
     if (status != PLEAT_OK || row.body_bytes == 0 || row.body_bytes > row.bytes) return PLEAT_STORE_ABSENT;
     *body_bytes = row.body_bytes;
     return PLEAT__READ;
+}
+
+int pleat__folder_find(void *folder, const pleat__store_key *keys, uint32_t n, uint32_t *which, uint64_t *body_bytes) {
+    int result = PLEAT_STORE_ABSENT;
+    for (*which = 0; *which < n; ++*which) {
+        result = find_one(folder, &keys[*which], body_bytes);
+        if (result != PLEAT_STORE_ABSENT) break;
+    }
+    return result;
 }
 
 /* The body, piece by piece: each is checked while it is in the CPU's cache. */

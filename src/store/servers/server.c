@@ -79,6 +79,14 @@ static void fail(pleat__server *s, bool timed_out) {
 void pleat__server_close(pleat__server *s) {
     if (s->connection) redisFree(s->connection);
     s->connection = NULL;
+    s->n_asked = 0;
+}
+
+/* Nothing is to be answered: has the server closed the connection, or said something? */
+static bool is_stale(const redisContext *c) {
+    char byte;
+    const ssize_t n = recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
 }
 
 static struct timeval time_of(uint64_t ns) {
@@ -87,6 +95,7 @@ static struct timeval time_of(uint64_t ns) {
 }
 
 bool pleat__server_is_up(pleat__server *s) {
+    if (s->connection && s->n_asked == 0 && is_stale(s->connection)) pleat__server_close(s);
     if (s->connection) return true;
     if (pleat__clock_ns() < s->retry_at_ns) return false;
     redisContext *c = redisConnectWithTimeout(s->address.host, s->address.port, time_of(s->timeout_ns));
@@ -128,6 +137,7 @@ bool pleat__server_ask(pleat__server *s, const pleat__word *words, uint32_t n) {
     const bool is_sent = n_command > 0 && send_all(c->fd, command, (size_t)n_command);
     const bool timed_out = errno == EAGAIN || errno == EWOULDBLOCK;
     if (n_command > 0) redisFreeCommand(command);
+    s->n_asked += is_sent;
     if (!is_sent) fail(s, n_command > 0 && timed_out);
     return is_sent;
 }
@@ -165,6 +175,7 @@ pleat__answer_kind pleat__server_answer(pleat__server *s, pleat__sink *sink) {
         const bool is_sound = redisReaderGetReply(c->reader, &object) == REDIS_OK && (!object || object == &a);
         if (is_sound && object) {
             s->wait_ns = 0;
+            s->n_asked--;
             return a.kind;
         }
         const bool is_late = pleat__clock_ns() > until_ns;

@@ -27,6 +27,7 @@ typedef struct pleat__server {
     void *connection;     /* NULL: there is none */
     uint64_t wait_ns;     /* how long it is left alone when it fails next; 0: it has answered */
     uint64_t retry_at_ns; /* on the clock; before that it is left alone */
+    uint32_t n_asked;     /* commands that have no answer yet */
     bool timed_out;       /* the last failure was that it answered nothing */
 } pleat__server;
 
@@ -55,7 +56,7 @@ typedef struct pleat__sink {
 /* False: this build has no hiredis. */
 bool pleat__server_exists(void);
 
-/* May it be asked now?  Connects if need be. */
+/* May it be asked now?  Connects if need be: also where the server has closed a connection that nobody used. */
 bool pleat__server_is_up(pleat__server *s);
 
 /* False: it has failed. */

@@ -57,11 +57,14 @@ static void hang_up(pleat__server_group *g) {
     for (uint32_t i = 0; i < g->n; i++) pleat__server_close(&g->server[i]);
 }
 
-/* The servers that are left alone now, of these. */
-static void count_down(pleat__servers *v, const pleat__server_group *g) {
+/* The servers that are left alone now, by these or by the others. */
+static void count_down(pleat__servers *v, pleat__server_group *g) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < g->n; i++) n += g->server[i].wait_ns > 0;
     (void)pthread_mutex_lock(&v->store->lock);
+    for (uint32_t i = 0; i < g->n; i++) {
+        g->is_down[i] = g->server[i].wait_ns > 0;
+        n += v->readers.is_down[i] || v->writers.is_down[i];
+    }
     v->store->stats.servers_down = n;
     (void)pthread_mutex_unlock(&v->store->lock);
 }
@@ -102,12 +105,9 @@ static int result_of(const pleat__server *s, pleat__answer_kind kind) {
 }
 
 /* The head's first bytes say how long the body is; what else they say is looked at when it is read. */
-static int find(pleat__servers *v, const pleat__store_key *key, uint64_t *body_bytes) {
+static int take_start(pleat__server *s, uint64_t *body_bytes) {
     uint64_t first[FIRST_BYTES / 8];
     pleat__sink sink = {.to = first, .n_max = sizeof first};
-    pleat__server *s = server_of(&v->readers, key, 0);
-    const name head = head_name(key);
-    if (!ask_for_start(s, &head)) return miss_of(s);
     const pleat__answer_kind kind = pleat__server_answer(s, &sink);
     if (kind == PLEAT__ANSWER_TEXT && sink.n == 0) return PLEAT_STORE_ABSENT; /* as Redis says it of no key */
     if (kind == PLEAT__ANSWER_TEXT && sink.n < sizeof first) return PLEAT_STORE_DAMAGED;
@@ -118,10 +118,31 @@ static int find(pleat__servers *v, const pleat__store_key *key, uint64_t *body_b
     return *body_bytes > 0 && *body_bytes <= (uint64_t)1 << 48 ? PLEAT__READ : PLEAT_STORE_DAMAGED;
 }
 
-static int servers_find(void *ctx, const pleat__store_key *key, uint64_t *body_bytes) {
+/* All are asked for before the first is answered; answers behind the first that is there are taken, and forgotten. */
+static int find(pleat__servers *v, const pleat__store_key *keys, uint32_t n, uint32_t *which, uint64_t *body_bytes) {
+    bool is_asked[PLEAT__STORE_FIND_MAX];
+    int result = PLEAT_STORE_ABSENT;
+    for (uint32_t i = 0; i < n; i++) {
+        const name head = head_name(&keys[i]);
+        is_asked[i] = ask_for_start(server_of(&v->readers, &keys[i], 0), &head);
+    }
+    *which = n;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t n_bytes = 0;
+        pleat__server *s = server_of(&v->readers, &keys[i], 0);
+        const int one = is_asked[i] ? take_start(s, &n_bytes) : miss_of(s);
+        if (*which < n || one == PLEAT_STORE_ABSENT) continue;
+        *which = i;
+        *body_bytes = n_bytes;
+        result = one;
+    }
+    return result;
+}
+
+static int servers_find(void *ctx, const pleat__store_key *keys, uint32_t n, uint32_t *which, uint64_t *body_bytes) {
     pleat__servers *v = ctx;
     (void)pthread_mutex_lock(&v->read_lock);
-    const int result = find(v, key, body_bytes);
+    const int result = find(v, keys, n, which, body_bytes);
     count_down(v, &v->readers);
     (void)pthread_mutex_unlock(&v->read_lock);
     return result;
@@ -231,6 +252,7 @@ static void servers_forget(void *ctx, const pleat__store_key *key) {
     const name head = head_name(key);
     const pleat__word words[2] = {word("DEL"), word_of(&head)};
     if (pleat__server_is_up(s) && pleat__server_ask(s, words, 2)) (void)pleat__server_answer(s, NULL);
+    count_down(v, &v->writers);
 }
 
 /* ---- open and close ----------------------------------------------------------------------------------------------- */

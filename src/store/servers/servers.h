@@ -21,6 +21,7 @@
 typedef struct pleat__server_group {
     pleat__server server[PLEAT__SERVERS_MAX];
     uint32_t n;
+    bool is_down[PLEAT__SERVERS_MAX]; /* as it was last counted; guarded by the store's lock */
     char buffer[PLEAT__SERVER_BUFFER_BYTES];
 } pleat__server_group;
 

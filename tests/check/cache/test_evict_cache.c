@@ -46,6 +46,13 @@ static const struct evict_spec {
     {"adakv:budget=50,window=12", "+merge", false, false},
     {"streaming:budget=40,sinks=3", "+merge", true, true},
     {"novel:budget=44,window=8,sinks=2", "+merge", true, true},
+    {"expected:budget=44,window=8,sinks=2", "", true, true},
+    {"expected:budget=30%,window=11,sinks=0", "", true, true},
+    {"h2o:budget=44,window=8,sinks=2", "+novel", true, true},
+    {"snapkv:budget=40,window=12,sinks=2", "+novel:share=30%,mean=model", true, true},
+    {"streaming:budget=40,sinks=3", "+novel:share=100%", true, true},
+    {"random:budget=48,window=4,sinks=1", "+novel:mean=model", false, true},
+    {"adakv:budget=50,window=12,sinks=4", "+novel", false, false},
 };
 
 /* ---- the shadow -------------------------------------------------------------------------------------- */
@@ -56,7 +63,9 @@ typedef struct shadow {
     bool alive[LANES][CAP];
     double score[LANES][CAP];
     double by_head[LANES][GROUP][CAP]; /* the same, of each query head */
-    bool stands[LANES][CAP];           /* representatives */
+    bool stands[LANES][CAP];           /* representatives, or chosen by novelty */
+    bool ends_prompt;                  /* the step has done so */
+    double novelty[LANES][CAP];        /* +novel: since a prompt ended */
     double key_sum[LANES][D];          /* novel: of unturned unit keys */
     uint32_t n_seen, n_classed;        /* novel: tokens in it; tokens that have left the window */
     double received[LANES][CAP];       /* merged: what all later queries give */
@@ -99,7 +108,10 @@ static void look(const shadow *s, uint32_t lane, uint32_t layer, uint32_t positi
 }
 
 static bool is_novel(const shadow *s) { return s->spec.policy == PLEAT_POLICY_NOVEL; }
-static bool counts_window(const shadow *s) { return s->spec.policy >= PLEAT_POLICY_SNAPKV && !is_novel(s); }
+static bool expects(const shadow *s) { return s->spec.policy == PLEAT_POLICY_EXPECTED; }
+static bool counts_window(const shadow *s) {
+    return s->spec.policy >= PLEAT_POLICY_SNAPKV && !is_novel(s) && !expects(s);
+}
 static bool counts_sum(const shadow *s) { return s->spec.policy == PLEAT_POLICY_H2O; }
 static bool counts(const shadow *s) { return counts_window(s) || counts_sum(s); }
 
@@ -128,19 +140,25 @@ static void shadow_layer(shadow *s, uint32_t layer, uint32_t n) {
 
 /* ---- keys as they were before RoPE */
 
+/* A vector of a layer, turned back from a position by hand, or turned to it: way -1 or 1. */
+static void turn(uint32_t layer, double position, int way, double *u) {
+    const pleat_rope *rope = cache_rope(layer, D);
+    for (uint32_t i = 0; rope && i < rope->n_dims / 2; i++) {
+        const uint32_t first = rope->is_halves ? i : 2 * i, other = rope->is_halves ? i + rope->n_dims / 2 : 2 * i + 1;
+        const double angle = position * rope->frequencies[i] * way, x = u[first], y = u[other];
+        const double size = way < 0 ? 1 / (double)rope->magnitude : (double)rope->magnitude;
+        u[first] = (x * cos(angle) - y * sin(angle)) * size;
+        u[other] = (y * cos(angle) + x * sin(angle)) * size;
+    }
+}
+
 /* The key of a lane at a position, turned back by hand and of length 1. */
 static void unit_key(uint32_t lane, uint32_t position, double *u) {
     static float q[ROW], k[KV_ROW], v[KV_ROW];
-    const pleat_rope *rope = cache_rope(lane / HEADS, D);
     double square = 0;
     rig_token(0, lane / HEADS, position, q, k, v);
     for (uint32_t i = 0; i < D; i++) u[i] = (double)k[lane % HEADS * D + i];
-    for (uint32_t i = 0; rope && i < rope->n_dims / 2; i++) {
-        const uint32_t first = rope->is_halves ? i : 2 * i, other = rope->is_halves ? i + rope->n_dims / 2 : 2 * i + 1;
-        const double angle = position * rope->frequencies[i], x = u[first], y = u[other];
-        u[first] = (x * cos(angle) + y * sin(angle)) / (double)rope->magnitude;
-        u[other] = (y * cos(angle) - x * sin(angle)) / (double)rope->magnitude;
-    }
+    turn(lane / HEADS, position, -1, u);
     for (uint32_t i = 0; i < D; i++) square += u[i] * u[i];
     for (uint32_t i = 0; i < D; i++) u[i] /= sqrt(square);
 }
@@ -171,13 +189,72 @@ static void score_keys(shadow *s, uint32_t n) {
     const bool is_prompt = n > 1 || s->n_tokens - s->spec.window - s->n_classed > 1;
     s->n_classed = s->n_tokens - s->spec.window;
     for (uint32_t lane = 0; lane < LANES; lane++) {
+        double *scores = s->spec.novel ? s->novelty[lane] : s->score[lane];
         for (uint32_t j = s->n_seen; j < s->n_tokens; j++) {
             add_key(s, lane, j);
-            s->score[lane][j] = novelty(s, lane, j);
+            scores[j] = novelty(s, lane, j);
         }
-        for (uint32_t j = 0; is_prompt && j < s->n_tokens; j++) s->score[lane][j] = novelty(s, lane, j);
+        for (uint32_t j = 0; is_prompt && j < s->n_tokens; j++) scores[j] = novelty(s, lane, j);
     }
     s->n_seen = s->n_tokens;
+}
+
+/* ---- what is expected of the queries to come */
+
+/* Of a query head: the mean of what follows, and by channel the mean square. */
+static void expect(const shadow *s, uint32_t layer, uint32_t q_head, double *m, double *square) {
+    static float q[ROW], k[KV_ROW], v[KV_ROW];
+    double mean[D] = {0}, u[D];
+    memset(m, 0, D * sizeof *m);
+    memset(square, 0, D * sizeof *square);
+    for (uint32_t j = 4; j < s->n_tokens; j++) {
+        rig_token(0, layer, j, q, k, v);
+        for (uint32_t i = 0; i < D; i++) u[i] = (double)q[q_head * D + i];
+        for (uint32_t i = 0; i < D; i++) square[i] += u[i] * u[i] / (s->n_tokens - 4);
+        turn(layer, j, -1, u);
+        for (uint32_t i = 0; i < D; i++) mean[i] += u[i] / (s->n_tokens - 4);
+    }
+    for (uint32_t ahead = 0; ahead < 512; ahead++) {
+        memcpy(u, mean, sizeof u);
+        turn(layer, s->n_tokens + ahead, 1, u);
+        for (uint32_t i = 0; i < D; i++) m[i] += u[i] / 512;
+    }
+}
+
+/* Spreads from mean squares: a pair's two are alike. */
+static void spread(uint32_t layer, const double *m, double *square) {
+    const pleat_rope *rope = cache_rope(layer, D);
+    const uint32_t n_turned = rope ? rope->n_dims : 0;
+    for (uint32_t i = 0; i < n_turned / 2; i++) {
+        const uint32_t a = rope->is_halves ? i : 2 * i, b = rope->is_halves ? i + n_turned / 2 : 2 * i + 1;
+        square[a] = square[b] = fmax(0, (square[a] + square[b] - m[a] * m[a] - m[b] * m[b]) / 2);
+    }
+    for (uint32_t i = n_turned; i < D; i++) square[i] = fmax(0, square[i] - m[i] * m[i]);
+}
+
+/* When a prompt has ended: the scores of all tokens that are there. */
+static void score_expected(shadow *s, uint32_t lane) {
+    static float q[ROW], k[KV_ROW], v[KV_ROW];
+    double m[D], square[D], z[CAP], scale = 1 / sqrt(D);
+    for (uint32_t j = 0; j < s->n_tokens; j++) s->score[lane][j] = 0;
+    for (uint32_t g = 0; g < GROUP; g++) {
+        double total = 0;
+        expect(s, lane / HEADS, lane % HEADS * GROUP + g, m, square);
+        spread(lane / HEADS, m, square);
+        for (uint32_t j = 0; j < s->n_tokens; j++) {
+            rig_token(0, lane / HEADS, j, q, k, v);
+            const float *key = k + lane % HEADS * D;
+            z[j] = 0;
+            for (uint32_t i = 0; i < D; i++)
+                z[j] += scale * (double)key[i] * m[i] + scale * scale / 2 * square[i] * (double)key[i] * (double)key[i];
+            if (s->alive[lane][j]) total += exp(z[j]);
+        }
+        for (uint32_t j = 0; j < s->n_tokens; j++) {
+            rig_token(0, lane / HEADS, j, q, k, v);
+            const float *value = v + lane % HEADS * D;
+            s->score[lane][j] += exp(z[j]) / total / GROUP * sqrt(dot(value, value));
+        }
+    }
 }
 
 static double rank_of(const shadow *s, uint32_t lane, uint32_t position) {
@@ -200,10 +277,29 @@ static bool spares(const shadow *s, uint32_t position) {
     return position < s->spec.sinks || position + s->spec.window >= s->n_tokens;
 }
 
+/* Of what the budget leaves beside sinks and window a share stands for its novelty, until a prompt ends again. */
+static void choose_novel(shadow *s, uint32_t lane) {
+    double middle = budget_of(s);
+    for (uint32_t j = 0; j < s->n_tokens; j++) {
+        s->stands[lane][j] = false;
+        middle -= s->alive[lane][j] && spares(s, j);
+    }
+    for (double left = ceil((double)s->spec.share * middle - 1e-4); left > 0; left--) {
+        uint32_t best = CAP;
+        for (uint32_t j = 0; j < s->n_tokens; j++)
+            if (s->alive[lane][j] && !spares(s, j) && !s->stands[lane][j] &&
+                (best == CAP || s->novelty[lane][j] > s->novelty[lane][best]))
+                best = j;
+        if (best == CAP) return;
+        s->stands[lane][best] = true;
+    }
+}
+
 /* The attention that a token is said to have received; a representative's is infinite. */
 static void check_score(const shadow *s, uint32_t lane, uint32_t position, float significance) {
     const double score = s->score[lane][position];
     if (is_novel(s)) CHECK_NEAR(significance, score, 1e-5);
+    if (expects(s) && s->ends_prompt) CHECK_NEAR(significance, score, 1e-7 + 2e-5 * score);
     if (!counts(s) || (s->spec.crush && isinf(significance))) return;
     CHECK_NEAR(significance * (float)(s->n_tokens - 1 - position), score, 1e-5 + 1e-5 * score);
 }
@@ -214,28 +310,29 @@ static void take_over(shadow *s, uint32_t lane, const pleat_cache_token *tokens,
     double least_kept = INFINITY, max_gone = -INFINITY;
     uint32_t n_live = 0, n_before = 0, n_stand = 0;
     bool now[CAP];
+    if (s->spec.novel && spec->by_rank && s->ends_prompt) choose_novel(s, lane);
     for (uint32_t j = 0; j < s->n_tokens; j++) {
         now[j] = tokens[j].level != PLEAT_LEVEL_DROPPED;
         n_live += now[j];
         n_before += s->alive[lane][j];
         CHECK(s->alive[lane][j] || !now[j]);
         CHECK(now[j] || !s->stands[lane][j] || s->spec.policy == PLEAT_POLICY_PYRAMIDKV); /* its budgets fall */
-        s->stands[lane][j] = now[j] && isinf(tokens[j].significance);
+        if (!s->spec.novel) s->stands[lane][j] = now[j] && isinf(tokens[j].significance);
         n_stand += s->stands[lane][j];
         if (!s->alive[lane][j]) continue;
         if (spares(s, j)) {
             CHECK(now[j]);
             continue;
         }
-        const double rank = rank_of(s, lane, j);
+        const double rank = s->spec.novel && s->stands[lane][j] ? INFINITY : rank_of(s, lane, j);
         if (now[j]) least_kept = fmin(least_kept, rank);
         if (!now[j]) max_gone = fmax(max_gone, rank);
         if (now[j]) check_score(s, lane, j, tokens[j].significance);
     }
     if (spec->by_rank) CHECK(max_gone <= least_kept + 1e-5);
     if (spec->equal) CHECK_EQ_U64(n_live, evicted && n_before > budget_of(s) ? budget_of(s) : n_before);
-    CHECK(n_stand == 0 || s->spec.crush);
-    if (spec->equal && s->spec.crush && s->n_prompt > 0) CHECK(n_stand > 0);
+    CHECK(n_stand == 0 || s->spec.crush || s->spec.novel);
+    if (spec->equal && (s->spec.crush || (s->spec.novel && spec->by_rank)) && s->n_prompt > 0) CHECK(n_stand > 0);
     memcpy(s->alive[lane], now, s->n_tokens * sizeof *now);
 }
 
@@ -351,7 +448,9 @@ static void step(quartet *t, uint32_t n, bool more) {
     t->s.n_tokens += n;
     const bool ends_prompt = !more && (n > 1 || t->s.n_prompt == 0); /* its last part may be one token */
     if (ends_prompt) t->s.n_prompt = t->s.n_tokens;
-    if (is_novel(&t->s) && !more) score_keys(&t->s, n);
+    t->s.ends_prompt = ends_prompt;
+    for (uint32_t lane = 0; expects(&t->s) && ends_prompt && lane < LANES; lane++) score_expected(&t->s, lane);
+    if ((is_novel(&t->s) || t->s.spec.novel) && !more) score_keys(&t->s, n);
     for (uint32_t i = 0; i < STRATEGIES; i++) t->rigs[i].n_tokens[0] = t->s.n_tokens;
     if (t->s.spec.merge) take_over_merged(t);
     compare_tokens(t, ends_prompt || (!more && (t->s.spec.policy < PLEAT_POLICY_SNAPKV || is_novel(&t->s))));

@@ -38,7 +38,7 @@ static struct lane {
 } lane;
 
 /* Which of a slot's scores is the attention received: novel's own stands before. */
-static uint32_t counted(void) { return lane.cache.opt.spec.policy == PLEAT_POLICY_NOVEL; }
+static uint32_t counted(void) { return lane.cache.opt.spec.policy >= PLEAT_POLICY_NOVEL; }
 
 static float *score_at(uint8_t *page, uint32_t slot) {
     return pleat__head_scores(&lane.layout, page, counted()) + slot % PAGE;

@@ -12,9 +12,14 @@
 
 enum { LANES = LAYERS * HEADS, PROMPT = 200, GENERATED = 12 };
 
-static const char *const specs[] = {"novel:budget=60,window=8,sinks=2", "novel:budget=30%,window=5,format=f16",
+static const char *const specs[] = {"novel:budget=60,window=8,sinks=2",
+                                    "novel:budget=30%,window=5,format=f16",
                                     "novel:budget=64,format=k4v4,reclaim=copy",
-                                    "novel:budget=64,format=h4v4,mean=model"};
+                                    "novel:budget=64,format=h4v4,mean=model",
+                                    "streaming:budget=60+novel:share=75%,mean=model",
+                                    "random:budget=60,window=8+novel",
+                                    "expected:budget=60,window=8,sinks=2",
+                                    "expected:budget=30%,format=h4v4"};
 
 /* What a cache keeps of a sequence, and each token's score, after a prompt in these parts and some generation. */
 typedef struct outcome {

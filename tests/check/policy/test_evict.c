@@ -40,7 +40,7 @@ typedef struct layer {
 
 static const pleat_policy policies[] = {PLEAT_POLICY_RANDOM, PLEAT_POLICY_RECENT, PLEAT_POLICY_STREAMING,
                                         PLEAT_POLICY_H2O,    PLEAT_POLICY_SNAPKV, PLEAT_POLICY_PYRAMIDKV,
-                                        PLEAT_POLICY_ADAKV,  PLEAT_POLICY_NOVEL};
+                                        PLEAT_POLICY_ADAKV,  PLEAT_POLICY_NOVEL,  PLEAT_POLICY_EXPECTED};
 
 static bool evicts_in_generation(pleat_policy policy) {
     return policy <= PLEAT_POLICY_H2O || policy == PLEAT_POLICY_NOVEL;
@@ -59,7 +59,7 @@ static uint32_t murmur(uint32_t x) {
 
 static float sum_of(const layer *l, token t) {
     float sum = 0;
-    for (uint32_t k = 0; k < l->n_scores; k++) sum += t.scores[k];
+    for (uint32_t k = l->spec.novel; k < l->n_scores; k++) sum += t.scores[k];
     return isfinite(sum) ? sum : 0;
 }
 
@@ -81,7 +81,8 @@ static float rank_of(const layer *l, uint32_t head, token t) {
         case PLEAT_POLICY_RECENT:
         case PLEAT_POLICY_STREAMING: return (float)t.position;
         case PLEAT_POLICY_H2O: return sum_of(l, t);
-        case PLEAT_POLICY_NOVEL: return isfinite(t.scores[0]) ? t.scores[0] : 0;
+        case PLEAT_POLICY_NOVEL:
+        case PLEAT_POLICY_EXPECTED: return isfinite(t.scores[0]) ? t.scores[0] : 0;
         default:
             for (int d = -2; d <= 2; d++) pooled += received(l, &l->lanes[head], (int64_t)t.position + d);
             return pooled;
@@ -98,7 +99,7 @@ static bool is_candidate(const layer *l, token t) {
 /* ---- the oracle: prompts -------------------------------------------------------------------------------- */
 
 typedef struct candidate {
-    float rank;
+    float rank, novelty;
     int32_t position;
     uint32_t lane, slot;
 } candidate;
@@ -116,7 +117,8 @@ static uint32_t list_candidates(const layer *l, uint32_t head, candidate *out) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < ln->n_slots; i++)
         if (is_candidate(l, ln->slots[i]))
-            out[n++] = (candidate){rank_of(l, head, ln->slots[i]), ln->slots[i].position, head, i};
+            out[n++] =
+                (candidate){rank_of(l, head, ln->slots[i]), ln->slots[i].scores[0], ln->slots[i].position, head, i};
     qsort(out, n, sizeof *out, by_rank);
     return n;
 }
@@ -180,6 +182,42 @@ static bool has_guarantees(const layer *l, int64_t *total) {
         n_sure += sure < n ? sure : n;
     }
     return n_sure <= *total;
+}
+
+/* Least like the others first, then age. */
+static int by_novelty(const void *pa, const void *pb) {
+    const candidate *a = pa, *b = pb;
+    if (a->novelty != b->novelty) return a->novelty > b->novelty ? -1 : 1;
+    return a->position < b->position ? -1 : 1;
+}
+
+/* Of the m candidates that a lane may keep so many are its most novel, and the policy chooses the others once more. */
+static void prefer_novel(const layer *l, uint32_t head, uint32_t m) {
+    static candidate all[SLOTS_CAP];
+    const uint32_t n = list_candidates(l, head, all);
+    uint32_t n_novel = (uint32_t)ceil((double)l->spec.share * m), n_left = m - n_novel;
+    for (uint32_t i = 0; i < n; i++) verdicts_want[head][all[i].slot] = PLEAT__VERDICT_DROP;
+    qsort(all, n, sizeof *all, by_novelty);
+    for (uint32_t i = 0; i < n && i < n_novel; i++) verdicts_want[head][all[i].slot] = PLEAT__VERDICT_STAND;
+    qsort(all, n, sizeof *all, by_rank);
+    for (uint32_t i = 0; i < n && n_left > 0; i++) {
+        if (verdicts_want[head][all[i].slot] == PLEAT__VERDICT_STAND) continue;
+        keep(&all[i]);
+        n_left--;
+    }
+}
+
+/* The same tokens in number, chosen by novelty in part: a lane keeps what its policy would have kept. */
+static void oracle_novel(const layer *l) {
+    for (uint32_t head = 0; head < l->n_lanes; head++) {
+        const lane *ln = &l->lanes[head];
+        const int64_t middle = middle_of(l, head);
+        uint32_t n_kept = 0;
+        for (uint32_t i = 0; i < ln->n_slots; i++)
+            n_kept += is_candidate(l, ln->slots[i]) && verdicts_want[head][i] == PLEAT__VERDICT_KEEP;
+        const bool is_ada = l->spec.policy == PLEAT_POLICY_ADAKV;
+        prefer_novel(l, head, is_ada ? n_kept : (uint32_t)(middle > 0 ? middle : 0));
+    }
 }
 
 /* Gives how many tokens are kept. */
@@ -260,7 +298,8 @@ static void random_lane(const layer *l, lane *ln, uint32_t percent, uint32_t per
         }
         token t = {(int32_t)p, {0}};
         const bool is_rep = check_below(100) < percent_marked;
-        for (uint32_t k = 0; k < l->n_scores; k++) t.scores[k] = is_rep ? INFINITY : new_score(how);
+        for (uint32_t k = 0; k < l->n_scores; k++)
+            t.scores[k] = is_rep && (k == 0 || !l->spec.novel) ? INFINITY : new_score(how);
         ln->slots[ln->n_slots++] = t;
         if (check_below(100) < percent_dead && ln->n_slots + l->n_tokens - p < SLOTS_CAP)
             ln->slots[ln->n_slots++] = rubbish();
@@ -279,6 +318,9 @@ static void random_layer(layer *l, pleat_policy policy) {
     l->n_tokens = (uint32_t)(check_below(3) ? check_between(1, 120) : check_between(1, 500));
     l->n_scores = PICK(1, 1, 2, SCORES_CAP);
     if (policy <= PLEAT_POLICY_STREAMING) l->n_scores = PICK(0, 0, 1, 3);
+    l->spec.novel = policy < PLEAT_POLICY_NOVEL && check_below(3) == 0;
+    l->spec.share = l->spec.novel ? (float)PICK(0, 1, 2, 4, 8) / 8 : 0;
+    if (l->spec.novel) l->n_scores = pleat__n_scores_of(&l->spec, 1);
     const uint32_t least = l->spec.sinks + l->spec.window, n = l->n_tokens;
     l->budget = PICK(least, least + 1, n - 1, n, n + 5, least + (uint32_t)check_below(n), least + n / 4, least + n / 8);
     l->budget = pleat__max_u32(l->budget, least);
@@ -373,6 +415,7 @@ static uint64_t check_prompt(const layer *l) {
     paged_new(&p, l);
     decide(l, &p, verdicts);
     const uint64_t want = oracle_prompt(l);
+    if (l->spec.novel) oracle_novel(l);
     uint64_t n_kept = 0;
     for (uint32_t i = 0; i < l->n_lanes; i++) {
         const uint8_t *got = verdicts[i].p;
@@ -396,9 +439,9 @@ static void test_prompts(void) {
         met = (tally){0};
         for (uint64_t round = 0; round < check_rounds(150, 20) && check_failures() == 0; round++) {
             random_layer(&l, policies[k]);
-            check_context("policy %d, N %u, B %u, sinks %u, window %u, layer %u of %u, %u lanes, %u scores",
-                          (int)policies[k], l.n_tokens, l.budget, l.spec.sinks, l.spec.window, l.layer, l.n_layers,
-                          l.n_lanes, l.n_scores);
+            check_context("policy %d, novel %u, N %u, B %u, sinks %u, window %u, layer %u of %u, %u lanes, %u scores",
+                          (int)policies[k], l.spec.novel, l.n_tokens, l.budget, l.spec.sinks, l.spec.window, l.layer,
+                          l.n_layers, l.n_lanes, l.n_scores);
             check_prompt(&l);
         }
         check_context("policy %d", (int)policies[k]);
@@ -507,11 +550,11 @@ static void test_ada_by_hand(void) {
 
 static uint32_t oracle_victim(const layer *l, uint32_t head) {
     const lane *ln = &l->lanes[head];
-    candidate worst = {0, -1, 0, PLEAT__NO_SLOT};
+    candidate worst = {0, 0, -1, 0, PLEAT__NO_SLOT};
     for (uint32_t i = 0; i < ln->n_slots; i++) {
         const token t = ln->slots[i];
         if (!is_candidate(l, t)) continue;
-        const candidate c = {rank_of(l, head, t), t.position, 0, i};
+        const candidate c = {rank_of(l, head, t), 0, t.position, 0, i};
         if (worst.slot == PLEAT__NO_SLOT || by_rank(&worst, &c) < 0) worst = c;
     }
     return worst.slot;
@@ -559,22 +602,32 @@ static void test_victims(void) {
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
 static void test_rows(void) {
-    const pleat__scoring own[] = {PLEAT__SCORING_NONE,   PLEAT__SCORING_NONE,   PLEAT__SCORING_NONE,
-                                  PLEAT__SCORING_SUM,    PLEAT__SCORING_WINDOW, PLEAT__SCORING_WINDOW,
-                                  PLEAT__SCORING_WINDOW, PLEAT__SCORING_NOVELTY};
+    const pleat__scoring own[] = {PLEAT__SCORING_NONE,   PLEAT__SCORING_NONE,    PLEAT__SCORING_NONE,
+                                  PLEAT__SCORING_SUM,    PLEAT__SCORING_WINDOW,  PLEAT__SCORING_WINDOW,
+                                  PLEAT__SCORING_WINDOW, PLEAT__SCORING_NOVELTY, PLEAT__SCORING_EXPECTED};
     for (size_t k = 0; k < CHECK_COUNT(policies); k++) {
         pleat_spec spec = {.policy = policies[k]};
         CHECK(pleat__evictor_of(policies[k]) != NULL);
         CHECK_EQ_U64(pleat__evictor_of(policies[k])->in_generation, evicts_in_generation(policies[k]));
         CHECK_EQ_U64(pleat__scoring_of(&spec), own[k]);
         CHECK_EQ_U64(pleat__n_scores_of(&spec, 6), own[k] != PLEAT__SCORING_NONE);
-        const bool is_novel = own[k] == PLEAT__SCORING_NOVELTY;
-        CHECK_EQ_U64(pleat__counted_of(&spec), is_novel ? PLEAT__SCORING_NONE : own[k]);
+        const bool is_novel = policies[k] == PLEAT_POLICY_NOVEL,
+                   is_own = is_novel || policies[k] == PLEAT_POLICY_EXPECTED;
+        CHECK_EQ_U64(pleat__counted_of(&spec), is_own ? PLEAT__SCORING_NONE : own[k]);
+        CHECK_EQ_U64(pleat__turns_back(&spec), is_own);
         spec.merge = 1; /* goes by attention, which novel's own score is not */
-        CHECK_EQ_U64(pleat__counted_of(&spec), own[k] == PLEAT__SCORING_NONE || is_novel ? PLEAT__SCORING_SUM : own[k]);
-        CHECK_EQ_U64(pleat__first_counted(&spec), is_novel);
-        CHECK_EQ_U64(pleat__n_scores_of(&spec, 6), is_novel ? 2 : 1);
+        CHECK_EQ_U64(pleat__counted_of(&spec), own[k] == PLEAT__SCORING_NONE || is_own ? PLEAT__SCORING_SUM : own[k]);
+        CHECK_EQ_U64(pleat__first_counted(&spec), is_own);
+        CHECK_EQ_U64(pleat__n_scores_of(&spec, 6), is_own ? 2 : 1);
+        CHECK_EQ_U64(pleat__scores_novelty(&spec), is_novel);
         spec.merge = 0;
+        spec.novel = !is_own;
+        CHECK(pleat__turns_back(&spec));
+        CHECK_EQ_U64(pleat__scores_novelty(&spec), is_novel || !is_own);
+        CHECK_EQ_U64(pleat__scoring_of(&spec), own[k]);
+        CHECK_EQ_U64(pleat__first_counted(&spec), spec.novel);
+        CHECK_EQ_U64(pleat__n_scores_of(&spec, 6), spec.novel && own[k] != PLEAT__SCORING_NONE ? 2 : 1);
+        spec.novel = 0;
         spec.crush = 1;
         CHECK_EQ_U64(pleat__scoring_of(&spec), own[k] == PLEAT__SCORING_NONE ? PLEAT__SCORING_SUM : own[k]);
         CHECK_EQ_U64(pleat__n_scores_of(&spec, 6), 6);

@@ -276,8 +276,14 @@ static void test_hang(void) {
     CHECK_STATUS(pleat_serving_step(h.r.serving, NULL), PLEAT_OK);
     gate_await(&h.g);
     submit(h.r.serving, &q, &twin); /* waits for the same */
+    CHECK_STATUS(pleat_serving_step(h.r.serving, NULL), PLEAT_OK);
+    CHECK(h.r.serving->tier.stands_still); /* all who are here wait for it, and may sleep */
     submit(h.r.serving, &o, &other);
+    CHECK(!h.r.serving->tier.stands_still);
     CHECK_EQ_U64(steps_of(h.r.serving, &other), h.steps_alone);
+    CHECK(!h.r.serving->tier.stands_still); /* whoever waited for a page of its, would begin now */
+    CHECK_STATUS(pleat_serving_step(h.r.serving, NULL), PLEAT_OK);
+    CHECK(h.r.serving->tier.stands_still);
     CHECK_EQ_MEM(other.tokens, h.other_alone.tokens, sizeof other.tokens);
     CHECK_EQ_U64(out.n_tokens + twin.n_tokens, 0);
     CHECK_EQ_U64(h.store->n_fetches, 1);

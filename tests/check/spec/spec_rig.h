@@ -66,6 +66,7 @@ static void check_round_trip(const pleat_spec *a) {
     CHECK(a->crush == b.crush && a->share == b.share && a->anchor == b.anchor && a->unit == b.unit);
     CHECK(a->compressor == b.compressor && a->k == b.k && a->v == b.v && a->kunit == b.kunit && a->block == b.block);
     CHECK(a->buffer == b.buffer && a->bits == b.bits && a->pack == b.pack && a->merge == b.merge);
+    CHECK(a->novel == b.novel && a->mean == b.mean);
     CHECK(a->bytes == b.bytes && a->from == b.from);
     CHECK_STATUS(pleat_spec_print(&b, again, sizeof again), PLEAT_OK);
     CHECK_EQ_STR(again, text);

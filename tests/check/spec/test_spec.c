@@ -249,6 +249,7 @@ static void test_print_refuses_nonsense_of_f16(void) {
     REFUSED(f16, profile[0], 'a');
     REFUSED(f16, crush, 1);
     REFUSED(f16, merge, 1);
+    REFUSED(f16, novel, 1);
     REFUSED(f16, sinks, 1);
     REFUSED(f16, share, NAN);
     REFUSED(f16, budget.value, 1);

@@ -254,7 +254,7 @@ static void test_stage_errors(void) {
         {"kivi:bits=4+kvcomp", 12, "nothing can follow kivi"},
         {"f16+pack", 4, "nothing can follow f16; pack can follow kvcomp"},
         {"leankv+pack", 7, "nothing can follow leankv; pack can follow kvcomp"},
-        {"h2o+pack", 4, "'pack' at position 4: only kvcrush or merge can follow h2o; pack can follow kvcomp"},
+        {"h2o+pack", 4, "'pack' at position 4: only kvcrush, merge or novel can follow h2o; pack can follow kvcomp"},
         {"h2o+kvcrush+pack", 12, "nothing can follow kvcrush; pack can follow kvcomp"},
     };
     check_refused(cases, CHECK_COUNT(cases));

@@ -15,6 +15,7 @@ static const struct {
     {"streaming", PLEAT_POLICY_STREAMING, 1, 4}, {"h2o", PLEAT_POLICY_H2O, 64, 4},
     {"snapkv", PLEAT_POLICY_SNAPKV, 64, 4},      {"pyramidkv", PLEAT_POLICY_PYRAMIDKV, 64, 4},
     {"adakv", PLEAT_POLICY_ADAKV, 64, 4},        {"novel", PLEAT_POLICY_NOVEL, 32, 4},
+    {"expected", PLEAT_POLICY_EXPECTED, 32, 4},
 };
 
 static void test_defaults(void) {
@@ -26,7 +27,7 @@ static void test_defaults(void) {
         CHECK(budget_is(&s, 0.25, PLEAT_BUDGET_SHARE) && s.reclaim == PLEAT_RECLAIM_REUSE);
         CHECK(s.high.k_bits == 8 && s.high.v_bits == 4 && s.low.k_bits == 0 && s.low.v_bits == 0);
         CHECK(s.ah == 0 && s.al == 0 && s.keep == 0 && s.profile[0] == 0);
-        CHECK(s.merge == 0 && s.crush == 0 && s.share == 0 && s.anchor == 0 && s.unit == 0);
+        CHECK(s.merge == 0 && s.novel == 0 && s.crush == 0 && s.share == 0 && s.anchor == 0 && s.unit == 0);
     }
 }
 
@@ -42,6 +43,9 @@ static void test_fields(void) {
     CHECK(budget_is(&s, 1572864, PLEAT_BUDGET_BYTES) && s.anchor == PLEAT_ANCHOR_ALTERNATE && s.merge == 0);
     CHECK_STATUS(pleat_spec_parse("snapkv:budget=12.5%+merge", &s, NULL), PLEAT_OK);
     CHECK(budget_is(&s, 0.125, PLEAT_BUDGET_SHARE) && s.merge == 1 && s.crush == 0 && s.share == 0);
+    CHECK_STATUS(pleat_spec_parse("adakv+novel:share=30%,mean=model", &s, NULL), PLEAT_OK);
+    CHECK(s.policy == PLEAT_POLICY_ADAKV && s.novel == 1 && s.share == 0.3f && s.mean == PLEAT_KEY_MEAN_MODEL);
+    CHECK(s.merge == 0 && s.crush == 0);
 }
 
 static void test_canonical(void) {
@@ -57,6 +61,7 @@ static void test_canonical(void) {
         {"novel:sinks=0,budget=50%,window=64,reclaim=copy", "novel:budget=50%,window=64,sinks=0,reclaim=copy"},
         {"novel:mean=model,budget=50%,reclaim=copy", "novel:budget=50%,reclaim=copy,mean=model"},
         {"novel:mean=prompt", "novel:budget=25%"},
+        {"expected:window=32,budget=1KiB+merge", "expected:budget=1KiB+merge"},
         {"h2o:reclaim=none,format=f16,sinks=0,window=1,budget=1",
          "h2o:budget=1,window=1,sinks=0,format=f16,reclaim=none"},
         {"snapkv:window=64,sinks=4,format=k8v4,reclaim=reuse,budget=00068", "snapkv:budget=68"},
@@ -92,6 +97,9 @@ static void test_canonical(void) {
         {"adakv:budget=1MiB+kvcrush:anchor=alternate,share=12.5%",
          "adakv:budget=1MiB+kvcrush:share=12.5%,anchor=alternate"},
         {"h2o+merge", "h2o:budget=25%+merge"},
+        {"snapkv+novel", "snapkv:budget=25%+novel:share=50%"},
+        {"recent+novel:mean=prompt,share=1", "recent:budget=25%+novel:share=100%"},
+        {"h2o:budget=512+novel:mean=model,share=0", "h2o:budget=512+novel:share=0%,mean=model"},
         {"novel:mean=model+merge", "novel:budget=25%,mean=model+merge"},
         {"recent:format=f16,budget=1MiB+merge", "recent:budget=1MiB,format=f16+merge"},
     };
@@ -109,7 +117,8 @@ static pleat_budget any_budget(uint32_t least_tokens) {
     return (pleat_budget){share > 0 ? share : 1, PLEAT_BUDGET_SHARE};
 }
 
-/* Any valid spec that evicts, with kvcrush in half the cases where that may follow, and merge in half of the others. */
+/* Any valid spec that evicts, with kvcrush in half the cases where that may follow, merge in half of the others, and
+ * novel in half of what is left. */
 static pleat_spec any_eviction(void) {
     const size_t row = check_below(CHECK_COUNT(evictions));
     pleat_spec s = {.high = any_format(), .policy = evictions[row].policy, .window = 1};
@@ -118,10 +127,13 @@ static pleat_spec any_eviction(void) {
     s.budget = any_budget(s.sinks + s.window);
     s.reclaim = (pleat_reclaim)check_below(4);
     if (s.policy == PLEAT_POLICY_NOVEL) s.mean = (pleat_key_mean)check_below(2);
-    s.crush = s.policy != PLEAT_POLICY_NOVEL && check_below(2);
+    s.crush = s.policy < PLEAT_POLICY_NOVEL && check_below(2);
     s.merge = !s.crush && check_below(2);
-    if (!s.crush) return s;
+    s.novel = s.policy < PLEAT_POLICY_NOVEL && !s.crush && !s.merge && check_below(2);
+    if (!s.crush && !s.novel) return s;
     s.share = check_below(8) ? any_number(1) : (float)check_below(2);
+    if (s.novel) s.mean = (pleat_key_mean)check_below(2);
+    if (s.novel) return s;
     s.anchor = (pleat_anchor)check_below(4);
     s.unit = (pleat_crush_unit)check_below(2);
     return s;
@@ -189,7 +201,7 @@ static void test_errors(void) {
     static const bad_text cases[] = {
         {"h20", 0, "did you mean 'h2o'"},
         {"pyramid_kv_with_a_name_longer_than_any_word_that_is_allowed", 0,
-         "snapkv, pyramidkv, adakv, novel, kvcomp, kivi, rd, auto"},
+         "snapkv, pyramidkv, adakv, novel, expected, kvcomp, kivi, rd, auto"},
         {"h2o:budgt=1", 4, "unknown key 'budgt' at position 4; did you mean 'budget'?"},
         {"h2o:", 4, "a key is missing at position 4; h2o has: budget, window, sinks, format, reclaim"},
         {"novel:budget=35", 13, "budget=35 is below sinks=4 + window=32: at least 36, at position 13"},
@@ -215,12 +227,17 @@ static void test_stage_errors(void) {
         {"novel:mean=token", 11, "mean 'token' at position 11: it must be prompt or model"},
         {"h2o:mean=model", 4, "unknown key 'mean' at position 4"},
         {"novel+kvcrush", 6, "only merge can follow novel; kvcrush can follow random"},
+        {"expected+novel", 9, "only merge can follow expected; novel can follow random"},
+        {"novel+novel", 6, "only merge can follow novel; novel can follow random"},
+        {"k8v4+novel", 5, "'novel' at position 5: nothing can follow k8v4; novel can follow random, recent"},
+        {"h2o+novel:budget=5", 10, "unknown key 'budget' at position 10"},
+        {"h2o+novel+merge", 10, "nothing can follow novel; merge can follow random"},
         {"topk+kvcrush", 5, "nothing can follow topk; kvcrush can follow random"},
-        {"h2o+", 4, "'' at position 4: only kvcrush or merge can follow h2o"},
-        {"h2o:budget=1KiB+", 16, "only kvcrush or merge can follow h2o"},
-        {"h2o+f16", 4, "'f16' at position 4: only kvcrush or merge can follow h2o"},
-        {"h2o+snapkv", 4, "only kvcrush or merge can follow h2o"},
-        {"h2o+kvcrash", 4, "'kvcrash' at position 4: only kvcrush or merge can follow h2o"},
+        {"h2o+", 4, "'' at position 4: only kvcrush, merge or novel can follow h2o"},
+        {"h2o:budget=1KiB+", 16, "only kvcrush, merge or novel can follow h2o"},
+        {"h2o+f16", 4, "'f16' at position 4: only kvcrush, merge or novel can follow h2o"},
+        {"h2o+snapkv", 4, "only kvcrush, merge or novel can follow h2o"},
+        {"h2o+kvcrash", 4, "'kvcrash' at position 4: only kvcrush, merge or novel can follow h2o"},
         {"h2o+kvcrush+kvcrush", 12, "'kvcrush' at position 12: nothing can follow kvcrush"},
         {"h2o+kvcrush:share=1+", 20, "'' at position 20: nothing can follow kvcrush"},
         {"h2o+kvcrush+f16", 12, "nothing can follow kvcrush"},
@@ -303,6 +320,9 @@ static void test_print_refuses_nonsense(void) {
     REFUSED(h2o, buffer, 128);
     REFUSED(crush, pack, 1);
     REFUSED(crush, merge, 1);
+    REFUSED(crush, novel, 1);
+    REFUSED(crush, mean, PLEAT_KEY_MEAN_MODEL);
+    REFUSED(h2o, novel, 2);
     REFUSED(h2o, merge, 2);
     REFUSED(recent, window, 2);
     REFUSED(recent, window, 0);

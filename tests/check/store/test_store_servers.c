@@ -304,11 +304,108 @@ static void test_restart(void) {
             CHECK_STATUS(big_put(s, 3), PLEAT_OK); /* until it is asked again */
             pleat_store_flush(s);
         } while (stats_of(s).written == 1 && check_failures() == 0);
+        CHECK_EQ_U64(stats_of(s).servers_down, 1); /* who reads has not asked it again */
         while (big_read(s, 3) != PLEAT_OK && check_failures() == 0) sched_yield();
         CHECK_EQ_U64(stats_of(s).servers_down, 0);
     }
     pleat_store_close(&s);
     redis_stop(&a);
+}
+
+/* A connection that the server has closed since nobody used it is made again, and nothing is missed. */
+static void test_idle(void) {
+    redis a;
+    char said[64];
+    NEEDS_REDIS(&a);
+    pleat_store *s = open_servers(a.port, 0, 0);
+    for (uint64_t i = 1; i <= 4 && check_failures() == 0; i++) {
+        CHECK_STATUS(big_put(s, i), PLEAT_OK);
+        pleat_store_flush(s);
+        CHECK_STATUS(big_read(s, i), PLEAT_OK);
+        redis_say(&a, "CLIENT KILL TYPE normal\r\n", said, sizeof said);
+        CHECK(strncmp(said, ":2", 2) == 0); /* who reads, who writes */
+    }
+    CHECK_EQ_U64(stats_of(s).written, 4);
+    CHECK_EQ_U64(all_misses(s) + stats_of(s).failed + stats_of(s).servers_down, 0);
+    pleat_store_close(&s);
+    redis_stop(&a);
+}
+
+/* ---- fetches ---------------------------------------------------------------------------------------------------------- */
+
+/* Two parts of a sample: all of it, and its first step. */
+static pleat_store_fetch *begin(pleat_store *store, double compute_ns) {
+    const pleat_store_part parts[2] = {{2, compute_ns}, {1, compute_ns}};
+    pleat_store_fetch *f = NULL;
+    pleat_store_wish w;
+    sample own;
+    sample_init(&own, 1);
+    pleat_store_wish_default(&w);
+    w.head = &own.head;
+    w.parts = parts;
+    w.n_parts = 2;
+    CHECK_STATUS(pleat_store_fetch_begin(store, &w, &f), PLEAT_OK);
+    return f;
+}
+
+/* Nothing is had. */
+static void await_nothing(pleat_store_fetch *f) {
+    pleat_store_found found;
+    while (pleat_store_fetch_poll(f, &found) == PLEAT_AGAIN) sched_yield();
+    CHECK(found.body == NULL);
+}
+
+/* Answers two questions when it has heard both. */
+static void *answer_both(void *arg) {
+    const int fd = accept(*(const int *)arg, NULL, NULL);
+    static const char two[] = "$0\r\n\r\n$0\r\n\r\n";
+    char heard[4096] = "";
+    for (size_t n = 0; fd >= 0 && n < sizeof heard - 1;) {
+        const ssize_t more = recv(fd, heard + n, sizeof heard - 1 - n, 0);
+        if (more <= 0) break;
+        n += (size_t)more;
+        const char *first = strstr(heard, "GETRANGE");
+        if (first && strstr(first + 1, "GETRANGE"))
+            CHECK(send(fd, two, strlen(two), MSG_NOSIGNAL) == (ssize_t)strlen(two));
+    }
+    if (fd >= 0) close(fd);
+    return NULL;
+}
+
+/* What might be there is asked for at once, not one by one. */
+static void test_asked_at_once(void) {
+    NEEDS_HIREDIS();
+    uint16_t port = 0;
+    pthread_t thread;
+    int fd = listen_anywhere(&port);
+    CHECK(pthread_create(&thread, NULL, answer_both, &fd) == 0);
+    pleat_store *s = open_servers(port, 0, 20000000000);
+    pleat_store_fetch *f = begin(s, 1e18);
+    await_nothing(f);
+    pleat_store_fetch_end(&f);
+    CHECK_EQ_U64(stats_of(s).misses[PLEAT_STORE_ABSENT], 1);
+    CHECK_EQ_U64(all_misses(s), 1);
+    pleat_store_close(&s);
+    pthread_join(thread, NULL);
+    close(fd);
+}
+
+/* A fetch that is given up counts once, though its reader hears of the time-out too. */
+static void test_late_once(void) {
+    stand_in in;
+    NEEDS_HIREDIS();
+    for (uint64_t i = 1; i <= 5; i++) {
+        stand_in_start(&in, NULL, 0, false);
+        pleat_store *s = open_servers(in.port, 0, i * 1000000);
+        pleat_store_fetch *f = begin(s, 1);
+        await_nothing(f);
+        pleat_store_fetch_end(&f);
+        while (stats_of(s).read_waits_ns > 0) sched_yield(); /* until the reader has done with it */
+        CHECK_EQ_U64(stats_of(s).misses[PLEAT_STORE_TIMEOUT], 1);
+        CHECK_EQ_U64(all_misses(s), 1);
+        pleat_store_close(&s);
+        stand_in_stop(&in);
+    }
 }
 
 /* What no server of the kind says: a miss, and nothing is believed; then it is left alone. */
@@ -374,6 +471,9 @@ static const check_test tests[] = {{"addresses", test_addresses},
                                    {"time_to_live", test_time_to_live},
                                    {"full", test_full},
                                    {"restart", test_restart},
+                                   {"idle", test_idle},
+                                   {"asked_at_once", test_asked_at_once},
+                                   {"late_once", test_late_once},
                                    {"strangers", test_strangers},
                                    {"hang", test_hang}};
 
