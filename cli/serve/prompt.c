@@ -283,3 +283,41 @@ int job_chat_tokens(const server *s, const chat_ask *ask, pleat_token **ids, uin
     free(text);
     return code;
 }
+
+/* ---- turns ------------------------------------------------------------------------------------------------------------- */
+
+/* Tokens of earlier prompts that are made for one request: the loop waits for that. */
+#define TURN_TOKENS_MAX (1u << 17)
+
+/* Where the prompt of the first n_messages of these ended, if ids begin as it did; 0: they do not.  *n_made: its tokens. */
+static uint32_t turn_end(const server *s, json_t *messages, size_t n_messages, json_t *tools, json_t *template_args,
+                         const pleat_token *ids, uint32_t n, uint32_t *n_made) {
+    pleat_token *own = NULL;
+    uint32_t n_own = 0;
+    refusal why;
+    json_t *first = json_array();
+    for (size_t i = 0; i < n_messages; i++) json_array_append(first, json_array_get(messages, i));
+    const chat_ask ask = {.messages = first, .tools = tools, .template_args = template_args};
+    const int code = job_chat_tokens(s, &ask, &own, &n_own, &why);
+    json_decref(first);
+    *n_made = n_own;
+    const int begins = code == 0 && n_own >= 2 && n_own <= n && memcmp(own, ids, (n_own - 1) * sizeof *ids) == 0;
+    free(own);
+    return begins ? n_own - 1 : 0;
+}
+
+uint32_t job_turn_ends(const server *s, json_t *messages, json_t *tools, json_t *template_args, const pleat_token *ids,
+                       uint32_t n, uint32_t *out) {
+    uint32_t n_ends = 0, n_turns = 0, n_tokens = 0;
+    for (size_t i = 1; i < json_array_size(messages) && n_turns < JOB_TURNS_MAX && n_tokens < TURN_TOKENS_MAX; i++) {
+        uint32_t n_made;
+        const char *role = json_string_value(json_object_get(json_array_get(messages, i), "role"));
+        if (!role || strcmp(role, "assistant") != 0) continue;
+        const uint32_t end = turn_end(s, messages, i, tools, template_args, ids, n, &n_made);
+        if (end > (n_ends > 0 ? out[n_ends - 1] : 0)) out[n_ends++] = end;
+        n_tokens += n_made;
+        n_turns++;
+    }
+    if (n > 1 && n - 1 > (n_ends > 0 ? out[n_ends - 1] : 0)) out[n_ends++] = n - 1;
+    return n_ends;
+}
