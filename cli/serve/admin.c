@@ -224,6 +224,7 @@ static int read_beginning(ask *a, json_t *body, const key_terms *terms, refusal 
     json_t *messages = json_object_get(body, "messages"), *prompt = json_object_get(body, "prompt");
     const char *tenant = json_string_value(json_object_get(body, "tenant"));
     const char *salt = json_string_value(json_object_get(body, "cache_salt"));
+    const chat_ask ask_of = {.messages = messages, .tools = json_object_get(body, "tools"), .is_unprompted = 1};
     if (!tenant) tenant = a->s->keys.tenants[terms->tenant].name;
     if (strlen(tenant) >= TENANT_CAP || (salt && strlen(salt) > PARAMS_SALT_MAX))
         return params_refuse(why, 400, "cache_salt", "tenant or cache_salt is longer than any");
@@ -232,8 +233,7 @@ static int read_beginning(ask *a, json_t *body, const key_terms *terms, refusal 
     if (messages)
         return params_check_messages(messages, why) != 0
                    ? -1
-                   : job_chat_tokens(a->s, messages, json_object_get(body, "tools"), NULL, NULL, &a->tokens,
-                                     &a->n_tokens, why);
+                   : job_chat_tokens(a->s, &ask_of, &a->tokens, &a->n_tokens, why);
     if (!json_is_string(prompt))
         return params_refuse(why, 400, "id", "say which: id is a number, prompt a string, or messages a list");
     const uint32_t flags = PLEAT_TOKENIZE_ADD_BOS | (a->s->o->special ? PLEAT_TOKENIZE_SPECIAL : 0);

@@ -401,7 +401,13 @@ void job_note(server *s, const note *n) {
 static int read_prompt(job *j, uint32_t i, pleat_token **ids, uint32_t *n, refusal *why) {
     const params *p = &j->p;
     source *from = &j->sources[i];
-    if (p->is_chat) return job_chat_tokens(j->s, p->messages, p->tools, p->template_args, j->before, ids, n, why);
+    const chat_ask ask = {.messages = p->messages,
+                          .tools = p->tools,
+                          .template_args = p->template_args,
+                          .begun = j->before,
+                          .is_unprompted = p->is_unprompted,
+                          .goes_on = p->goes_on};
+    if (p->is_chat) return job_chat_tokens(j->s, &ask, ids, n, why);
     json_t *prompt = params_prompt(p->prompt, i);
     if (!json_is_string(prompt)) {
         if (params_ids(prompt, ids, n, why) != 0) return -1;
@@ -456,7 +462,7 @@ static pleat_request request_of(const job *j, uint32_t prompt, const pleat_token
     q.wants_text = 1;
     q.wants_json = p->wants_json || j->before;
     q.shape = schema_shape(p->schema);
-    q.text_goes_on = !p->is_chat;
+    q.text_goes_on = !p->is_chat || p->goes_on;
     q.wants_progress = p->wants_progress;
     q.text_has_special = p->is_chat && p->tools && j->s->marks_are_special;
     q.stops = p->stops;
@@ -561,6 +567,8 @@ static int heed_key(job *j, refusal *why) {
 static int force_call(job *j, refusal *why) {
     if (j->s->calls == CALLS_NONE)
         return params_refuse(why, 400, "tool_choice", "this model's chat template knows no tool calls to force");
+    if (j->p.goes_on)
+        return params_refuse(why, 400, "tool_choice", "a call that is forced does not go on with the last message");
     if (params_read_call(&j->p, calls_arguments(j->s->calls), why) != 0) return -1;
     calls_frame(j->s->calls, j->p.forced, &j->before, &j->behind);
     return 0;

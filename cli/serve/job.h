@@ -54,10 +54,17 @@ void job_salt(const char *tenant, const char *cache_salt, char *out, size_t cap)
 /* The place of the KV spec that is named, in this or another spelling; NULL: the first.  0, or -1 with *why. */
 int job_find_spec(const server *s, const char *wanted, uint32_t *at, refusal *why);
 
-/* A chat's messages (tools, template_args: may be NULL) as tokens.  begun: how the answer begins, which is part of the
- * prompt then; NULL: as the model likes. */
-int job_chat_tokens(const server *s, json_t *messages, json_t *tools, json_t *template_args, const char *begun,
-                    pleat_token **ids, uint32_t *n, refusal *why);
+/* A conversation for the model's template. */
+typedef struct chat_ask {
+    json_t *messages;
+    json_t *tools, *template_args; /* NULL: none */
+    const char *begun; /* how the answer begins, which is part of the prompt then; NULL: as the model likes */
+    int is_unprompted; /* nothing behind the last message asks for an answer */
+    int goes_on;       /* the prompt ends within the last message, and the answer goes on with it */
+} chat_ask;
+
+/* It as tokens. */
+int job_chat_tokens(const server *s, const chat_ask *ask, pleat_token **ids, uint32_t *n, refusal *why);
 
 enum { JOB_TURNS_MAX = 32 };
 

@@ -120,10 +120,12 @@ static json_t *ids_json(const pleat_token *ids, uint32_t n) {
 static int read_tokenize(const server *s, json_t *body, pleat_token **ids, uint32_t *n, refusal *why) {
     json_t *messages = json_object_get(body, "messages"), *text = json_object_get(body, "prompt");
     if (!text) text = json_object_get(body, "content");
-    if (messages && !json_is_null(messages))
-        return params_check_messages(messages, why) != 0
-                   ? -1
-                   : job_chat_tokens(s, messages, json_object_get(body, "tools"), NULL, NULL, ids, n, why);
+    if (messages && !json_is_null(messages)) {
+        const chat_ask ask = {.messages = messages,
+                              .tools = json_object_get(body, "tools"),
+                              .is_unprompted = json_is_false(json_object_get(body, "add_generation_prompt"))};
+        return params_check_messages(messages, why) != 0 ? -1 : job_chat_tokens(s, &ask, ids, n, why);
+    }
     if (!json_is_string(text)) return params_refuse(why, 400, "prompt", "prompt is a string, or messages a list");
     const int is_plain = json_is_false(json_object_get(body, "add_special_tokens"));
     const uint32_t flags = (is_plain ? 0 : PLEAT_TOKENIZE_ADD_BOS) | (s->o->special ? PLEAT_TOKENIZE_SPECIAL : 0);

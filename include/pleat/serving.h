@@ -179,6 +179,9 @@ typedef struct pleat_json_shape {
     uint32_t n_parts;
 } pleat_json_shape;
 
+/* Can an answer have the shape?  PLEAT_E_ARG with words in err; a request with such a shape is refused alike. */
+PLEAT_API pleat_status pleat_json_shape_check(const pleat_json_shape *shape, pleat_error *err);
+
 #define PLEAT_STOPS_MAX 16       /* stop strings of a request */
 #define PLEAT_STOP_BYTES_MAX 256 /* length of each */
 
