@@ -71,6 +71,7 @@ typedef struct served {
     pleat_serving *serving;
     driver *driver;
     uint64_t page_bytes;
+    uint32_t chunk_tokens; /* its engine's */
 } served;
 
 typedef struct server {
