@@ -7,7 +7,8 @@
  * Images of MIB (64) of random bytes are put, written, and then read, turn and turn about:
  *
  *     store    a body, found, read and checked, as a fetch does
- *     bytes    of a folder: the same file by pread in pieces of 1 MiB, as dd bs=1M reads it
+ *     bytes    of a folder: the same file by pread in pieces of 1 MiB into one of them, as dd bs=1M reads it
+ *     copied   the same into a whole body, which is not in the CPU's cache then
  *
  * cold: the file is not in the system's cache of files (posix_fadvise); warm: it is.  Medians and spreads.  What is in the
  * place already stays, and what is put goes.
@@ -102,14 +103,14 @@ static double read_store(rig *r, uint32_t i) {
     return (double)r->n_bytes * 1e-9 / seconds;
 }
 
-static double read_bytes(rig *r, uint32_t i) {
+static double read_bytes(rig *r, uint32_t i, int is_whole) {
     char path[PLEAT__FOLDER_PATH_CAP];
     uint64_t at = 0;
     path_of(r, i, path);
     const double start_s = measure_now_s();
     const int fd = open(path, O_RDONLY);
     for (ssize_t n = 1; n > 0; at += (uint64_t)n)
-        if ((n = pread(fd, r->body, PIECE, (off_t)at)) < 0) fail("a file cannot be read");
+        if ((n = pread(fd, r->body + (is_whole ? at : 0), PIECE, (off_t)at)) < 0) fail("a file cannot be read");
     (void)close(fd);
     return (double)at * 1e-9 / (measure_now_s() - start_s);
 }
@@ -120,21 +121,26 @@ static void print(const char *what, double *figures, uint32_t n) {
 }
 
 static void measure_way(rig *r, int is_cold) {
-    double store[MAX_REPEATS], bytes[MAX_REPEATS], ratios[MAX_REPEATS];
+    double store[MAX_REPEATS], bytes[MAX_REPEATS], copied[MAX_REPEATS], ratios[MAX_REPEATS], of_copied[MAX_REPEATS];
     for (uint32_t k = 0; k < r->repeats; k++) {
         const uint32_t i = k % N_IMAGES;
         if (is_cold) make_cold(r, i);
         store[k] = read_store(r, i);
         if (!r->is_folder) continue;
         if (is_cold) make_cold(r, i);
-        bytes[k] = read_bytes(r, i);
+        bytes[k] = read_bytes(r, i, 0);
+        if (is_cold) make_cold(r, i);
+        copied[k] = read_bytes(r, i, 1);
         ratios[k] = store[k] / bytes[k];
+        of_copied[k] = store[k] / copied[k];
     }
     if (r->is_folder) printf("%s\n", is_cold ? "cold" : "warm");
     print("store", store, r->repeats);
     if (!r->is_folder) return;
     print("bytes", bytes, r->repeats);
-    printf("%-12s %6.2f\n", "ratio", measure_median(ratios, r->repeats));
+    print("copied", copied, r->repeats);
+    printf("%-12s %6.2f of bytes, %.2f of copied\n", "ratio", measure_median(ratios, r->repeats),
+           measure_median(of_copied, r->repeats));
 }
 
 /* ---- all ----------------------------------------------------------------------------------------------------------- */

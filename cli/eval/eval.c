@@ -117,13 +117,13 @@ static json_t *row_json(const evaluation *e, const score_row *row) {
         "seconds", row->seconds, "served", score_served_json(row), "drift", drift_json(row));
 }
 
-static void write_json(const evaluation *e, output *out) {
+static void write_json(const evaluation *e, output *out, int is_complete) {
     json_t *list = json_array();
-    for (uint32_t i = 0; i < e->o->load.kv.n; i++) json_array_append_new(list, row_json(e, &e->rows[i]));
-    output_json(out,
-                json_pack("{s:o, s:s, s:b, s:i, s:i, s:I, s:o}", "model", json_text(e->o->load.model), "half",
-                          half_names[e->o->half], "unseen", e->o->unseen, "samples", (int)e->set.n_samples, "left_out",
-                          (int)e->set.n_out, "scored_tokens", (json_int_t)e->rows[0].n_scored, "rows", list));
+    for (uint32_t i = 0; i < e->n_rows; i++) json_array_append_new(list, row_json(e, &e->rows[i]));
+    output_json(out, json_pack("{s:o, s:s, s:b, s:i, s:i, s:I, s:b, s:o}", "model", json_text(e->o->load.model), "half",
+                               half_names[e->o->half], "unseen", e->o->unseen, "samples", (int)e->set.n_samples,
+                               "left_out", (int)e->set.n_out, "scored_tokens", (json_int_t)e->rows[0].n_scored,
+                               "complete", is_complete, "rows", list));
 }
 
 static void write_table(evaluation *e, output *out) {
@@ -131,6 +131,29 @@ static void write_table(evaluation *e, output *out) {
     score_table(e, &t);
     table_write(&t, out);
     table_release(&t);
+}
+
+/* Nor does it show drift, nor what auto has chosen. */
+static void say_drift(const evaluation *e) {
+    for (uint32_t i = 0; i < e->n_rows; i++) {
+        const score_row *row = &e->rows[i];
+        if (row->choice[0] && !e->o->common.quiet)
+            cli_note("%s is %s, but coarser in %.1f %% of the blocks and finer in %.1f %%", row->kv, row->choice,
+                     100 * score_quotient((double)row->drift.n_coarser, (double)row->drift.n_blocks),
+                     100 * score_quotient((double)row->drift.n_finer, (double)row->drift.n_blocks));
+        if (!row->drift.n_blocks || e->o->common.quiet) continue;
+        cli_note(
+            "%s: drift from the model's statistics: %.1f %% of the blocks' keys and values have classes of their own",
+            row->kv, 100 * score_drift(row));
+    }
+}
+
+static void write_rows(evaluation *e, output *out, int is_complete) {
+    if (e->o->common.format == FORMAT_JSON)
+        write_json(e, out, is_complete);
+    else
+        write_table(e, out);
+    if (e->o->common.format != FORMAT_JSON) say_drift(e);
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
@@ -155,6 +178,7 @@ static int prepare(evaluation *e, eval_options *own) {
     if (code == CLI_OK) code = check_files(own);
     if (code == CLI_OK) code = load_model(&o->load, &o->common, &e->l);
     e->rows = cli_alloc(o->load.kv.n, sizeof *e->rows);
+    e->n_rows = o->load.kv.n;
     for (uint32_t i = 0; i < o->load.kv.n;
          i++) { /* load_model() has put what a profile says in the place of its name */
         e->rows[i].spec = o->load.kv.spec[i];
@@ -162,21 +186,6 @@ static int prepare(evaluation *e, eval_options *own) {
     }
     if (code == CLI_OK && o->tasks) code = tasks_load(&e->set, &e->l, o->tasks, &wanted);
     return code;
-}
-
-/* Nor does it show drift, nor what auto has chosen. */
-static void say_drift(const evaluation *e) {
-    for (uint32_t i = 0; i < e->o->load.kv.n; i++) {
-        const score_row *row = &e->rows[i];
-        if (row->choice[0] && !e->o->common.quiet)
-            cli_note("%s is %s, but coarser in %.1f %% of the blocks and finer in %.1f %%", row->kv, row->choice,
-                     100 * score_quotient((double)row->drift.n_coarser, (double)row->drift.n_blocks),
-                     100 * score_quotient((double)row->drift.n_finer, (double)row->drift.n_blocks));
-        if (!row->drift.n_blocks || e->o->common.quiet) continue;
-        cli_note(
-            "%s: drift from the model's statistics: %.1f %% of the blocks' keys and values have classes of their own",
-            row->kv, 100 * score_drift(row));
-    }
 }
 
 /* A table does not show which samples its figures are of. */
@@ -191,7 +200,7 @@ static void say_half(const evaluation *e) {
         cli_note("--half %s: that half of %s", half_names[o->half], o->text);
 }
 
-/* Run all the rows that were asked for. */
+/* Run all the rows that were asked for.  Interrupted, e->n_rows are those that are complete, but for the text. */
 static int evaluate(evaluation *e, const eval_options *own, int has_report) {
     const score_options *o = e->o;
     const uint32_t n_parts = (o->tasks ? o->load.kv.n : 0) + (o->text != NULL);
@@ -200,20 +209,36 @@ static int evaluate(evaluation *e, const eval_options *own, int has_report) {
         progress_part(i, n_parts);
         code = e->is_served ? score_tasks_served(o, &own->service, &e->l, &e->set, &e->rows[i])
                             : score_tasks(o, &e->l, &e->set, &e->rows[i]);
+        if (code == CLI_INTERRUPTED) e->n_rows = i;
     }
     if (o->text) progress_part(n_parts - 1, n_parts);
     if (o->tasks && has_report) report_unwatch(e); /* its requests are the samples alone */
     if (code == CLI_OK && o->text) code = score_text(o, &e->l, o->text, e->rows, o->load.kv.n);
+    if (code == CLI_INTERRUPTED && !o->tasks && e->rows[0].n_scored == 0) e->n_rows = 0;
     return code;
 }
 
-/* Ctrl-C; `has_rows`: they stand on stdout, and the report was under way. */
-static void say_interrupted(const score_options *o, int has_rows) {
-    if (has_rows && !o->common.output)
-        cli_error("interrupted: the rows are printed; no file was written");
-    else
-        cli_error("interrupted: nothing is kept, since the rows of all specs appear together at the end; --samples N "
-                  "and --text-windows N take less time");
+/* Ctrl-C: what is missing of what was asked for. */
+static void say_interrupted(const evaluation *e, const eval_options *own, int is_complete) {
+    const score_options *o = e->o;
+    const uint32_t n = o->load.kv.n, n_missing = n - e->n_rows;
+    const score_row *first = &e->rows[0];
+    if (e->n_rows == 0) {
+        cli_error(
+            "interrupted before a row was complete: nothing is kept; --samples N and --text-windows N take less time");
+        return;
+    }
+    fprintf(stderr, "pleat eval: interrupted: ");
+    if (n_missing > 0) fprintf(stderr, "%u of %u rows are complete; what is missing is", e->n_rows, n);
+    for (uint32_t i = e->n_rows; i < n; i++) fprintf(stderr, "%s %s", i > e->n_rows ? "," : "", o->load.kv.text[i]);
+    if (n_missing > 0 && o->text) fprintf(stderr, ", and the text");
+    if (n_missing == 0 && o->text && first->n_scored < first->n_to_score)
+        fprintf(stderr, "of the text %llu of %llu tokens are scored", (unsigned long long)first->n_scored,
+                (unsigned long long)first->n_to_score);
+    else if (n_missing == 0)
+        fprintf(stderr, "all rows are complete");
+    if (own->answers && !is_complete) fprintf(stderr, "; --answers is not written");
+    fprintf(stderr, "%s\n", own->report ? "; --report is not written" : "");
 }
 
 static void release_rows(evaluation *e) {
@@ -232,20 +257,18 @@ static int run(void *opts) {
     interrupt_catch();
     if (code == CLI_OK) say_half(&e);
     if (code == CLI_OK) code = evaluate(&e, own, report != NULL);
-    const int has_rows = code == CLI_OK;
-    if (code == CLI_OK && o->common.format == FORMAT_JSON)
-        write_json(&e, &out);
-    else if (code == CLI_OK)
-        write_table(&e, &out);
-    if (has_rows && o->common.format != FORMAT_JSON) say_drift(&e);
+    const int is_complete = code == CLI_OK;
+    if (is_complete || (code == CLI_INTERRUPTED && e.n_rows > 0)) write_rows(&e, &out, is_complete);
     whole_file_hold();
     const int closed = output_close(&out); /* first: should the report fail, stdout has the rows */
     if (code == CLI_OK) code = closed;
     if (code == CLI_OK && own->answers) code = score_write_answers(&e, own->answers);
     progress_part(0, 0);
     if (code == CLI_OK && report) code = report_finish(report, &e);
-    if (code == CLI_INTERRUPTED) say_interrupted(o, has_rows);
-    code = whole_file_commit(code);
+    if (code == CLI_INTERRUPTED) say_interrupted(&e, own, is_complete);
+    const int kept =
+        whole_file_commit(code == CLI_INTERRUPTED ? CLI_OK : code); /* what is whole of an interrupted one */
+    if (code != CLI_INTERRUPTED) code = kept;
     report_release(&report);
     tasks_release(&e.set);
     load_release(&e.l);

@@ -27,6 +27,9 @@ struct driver {
     double stats_at_s;
     pthread_mutex_t lock; /* guards what follows */
     note *first, **last;
+    struct asks {
+        driver_ask *first, **last;
+    } asked, run; /* run: those that have */
     pleat_serving_stats stats;
 };
 
@@ -88,6 +91,11 @@ static void publish_stats(driver *d, int now) {
     pthread_mutex_unlock(&d->lock);
 }
 
+static void tell(const driver *d) {
+    const uint64_t one = 1;
+    while (write(d->fd, &one, sizeof one) < 0 && errno == EINTR) {}
+}
+
 static void publish_events(driver *d, int *has_ended) {
     uint32_t n;
     const pleat_serving_event *events = pleat_serving_events(d->serving, &n);
@@ -98,12 +106,37 @@ static void publish_events(driver *d, int *has_ended) {
     }
     if (!first) return;
     for (uint32_t i = 0; i < n; i++) *has_ended |= events[i].finish != PLEAT_FINISH_NOT;
-    const uint64_t one = 1;
     pthread_mutex_lock(&d->lock);
     *d->last = first;
     d->last = last;
     pthread_mutex_unlock(&d->lock);
-    while (write(d->fd, &one, sizeof one) < 0 && errno == EINTR) {}
+    tell(d);
+}
+
+static void put_ask(driver *d, struct asks *list, driver_ask *a) {
+    a->next = NULL;
+    pthread_mutex_lock(&d->lock);
+    *list->last = a;
+    list->last = &a->next;
+    pthread_mutex_unlock(&d->lock);
+}
+
+static driver_ask *take_asks(driver *d, struct asks *list) {
+    pthread_mutex_lock(&d->lock);
+    driver_ask *first = list->first;
+    *list = (struct asks){.last = &list->first};
+    pthread_mutex_unlock(&d->lock);
+    return first;
+}
+
+static void run_asks(driver *d) {
+    driver_ask *first = take_asks(d, &d->asked);
+    for (driver_ask *a = first, *next; a; a = next) {
+        next = a->next;
+        a->run(a, d->serving);
+        put_ask(d, &d->run, a);
+    }
+    if (first) tell(d);
 }
 
 static void *drive(void *arg) {
@@ -112,6 +145,7 @@ static void *drive(void *arg) {
     while (!atomic_load(&d->is_stopping)) {
         (void)pleat_serving_wait(d->serving, 1000000000);
         begin_turn(d->turns);
+        run_asks(d);
         const pleat_status status = pleat_serving_step(d->serving, NULL);
         end_turn(d->turns);
         int has_ended = 0;
@@ -129,6 +163,8 @@ driver *driver_start(pleat_serving *serving, turns *t) {
     d->serving = serving;
     d->turns = t;
     d->last = &d->first;
+    d->asked.last = &d->asked.first;
+    d->run.last = &d->run.first;
     pthread_mutex_init(&d->lock, NULL);
     d->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     publish_stats(d, 1);
@@ -153,6 +189,20 @@ note *driver_take(driver *d) {
     return first;
 }
 
+void driver_put_ask(driver *d, driver_ask *ask) {
+    put_ask(d, &d->asked, ask);
+    pleat_serving_wake(d->serving);
+}
+
+static void answer_asks(driver_ask *first) {
+    for (driver_ask *next; first; first = next) {
+        next = first->next;
+        first->answered(first);
+    }
+}
+
+void driver_answer_asks(driver *d) { answer_asks(take_asks(d, &d->run)); }
+
 void driver_get_stats(driver *d, pleat_serving_stats *out) {
     pthread_mutex_lock(&d->lock);
     *out = d->stats;
@@ -165,6 +215,8 @@ void driver_stop(driver **driver_at) {
     atomic_store(&d->is_stopping, 1);
     pleat_serving_wake(d->serving);
     pthread_join(d->thread, NULL);
+    answer_asks(take_asks(d, &d->run));
+    answer_asks(take_asks(d, &d->asked));
     for (note *n = driver_take(d), *next; n; n = next) {
         next = n->next;
         free(n);

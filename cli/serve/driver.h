@@ -4,6 +4,7 @@
  *
  *     driver_start ──> thread: pleat_serving_wait, pleat_serving_step ──> notes, copied out of events ──> eventfd
  *     driver_take  <── the event loop, when the eventfd can be read
+ *     driver_put_ask ─> thread: run, between two steps ──> eventfd ──> driver_answer_asks ──> answered
  *     driver_stop
  */
 #ifndef PLEAT_CLI_SERVE_DRIVER_H
@@ -42,10 +43,24 @@ int driver_fd(const driver *d);
 /* All notes so far, the oldest first; the caller frees each.  NULL: there are none. */
 note *driver_take(driver *d);
 
+/* A question to a serving, or what it is to do between two steps; the first member of a record of its own. */
+typedef struct driver_ask {
+    struct driver_ask *next;
+    void (*run)(struct driver_ask *ask, pleat_serving *serving); /* by the driver's thread */
+    void (*answered)(struct driver_ask *ask);                    /* by the event loop's */
+} driver_ask;
+
+/* Have it run soon.  It is the driver's until it is answered. */
+void driver_put_ask(driver *d, driver_ask *ask);
+
+/* Those that have run are told so by `answered`, the oldest first. */
+void driver_answer_asks(driver *d);
+
 /* Counters as of some tenths of a second ago at most. */
 void driver_get_stats(driver *d, pleat_serving_stats *out);
 
-/* End the thread, which finishes the step it is in, and free all.  NULL is fine. */
+/* End the thread, which finishes the step it is in, and free all; asks that are left, run or not, are told so by
+ * answered.  NULL is fine. */
 void driver_stop(driver **d);
 
 #endif

@@ -41,6 +41,7 @@ typedef struct source {
 } source;
 
 struct job {
+    connection_work work; /* first */
     server *s;
     connection *c;
     json_t *body; /* params point into it; NULL once all is posted, and nothing of them that does is read */
@@ -49,7 +50,7 @@ struct job {
     uint64_t who;           /* has asked (places.h) */
     uint32_t n_places;      /* that its texts hold */
     const served *served;   /* its KV spec */
-    char salt[TENANT_CAP + 320];
+    char salt[JOB_SALT_CAP];
     json_t *tools;         /* p.tools, for longer than the body */
     char *before, *behind; /* of the arguments of a call that is forced (calls_frame); NULL: none is */
     uint64_t tag;          /* less the prompt's number */
@@ -63,7 +64,7 @@ struct job {
     source *sources;     /* [n_prompts] */
     reply_counts counts; /* of the texts that have ended */
     uint64_t n_echoed;   /* part of s->n_echoed */
-    int has_failed;      /* a text could not go on */
+    pleat_status failed; /* why a text could not go on; PLEAT_OK: all could */
 };
 
 /* ---- its memory ------------------------------------------------------------------------------------------------------- */
@@ -230,7 +231,9 @@ static void finish_job(job *j) {
     connection_set_work(j->c, NULL);
     if (j->p.streams)
         end_stream(j);
-    else if (j->has_failed)
+    else if (j->failed == PLEAT_E_LIMIT)
+        reply_refuse(j->c, 503, "", "there is no room for it beside what is pinned now");
+    else if (j->failed != PLEAT_OK)
         reply_refuse(j->c, 500, "", "the model's numbers came out as no numbers, or the memory ran out");
     else
         answer_whole(j);
@@ -341,7 +344,7 @@ static void count_end(job *j, choice *ch, const pleat_serving_event *e) {
     reply_counts *c = &j->counts;
     ch->is_open = 0;
     ch->finish = j->p.max_tokens == 0 && e->finish != PLEAT_FINISH_FAILED ? PLEAT_FINISH_LENGTH : e->finish;
-    j->has_failed |= e->finish == PLEAT_FINISH_FAILED;
+    if (e->finish == PLEAT_FINISH_FAILED) j->failed = e->status;
     j->n_open--;
     j->n_places--;
     places_return(&j->s->places, j->who, 1);
@@ -398,7 +401,13 @@ void job_note(server *s, const note *n) {
 static int read_prompt(job *j, uint32_t i, pleat_token **ids, uint32_t *n, refusal *why) {
     const params *p = &j->p;
     source *from = &j->sources[i];
-    if (p->is_chat) return job_chat_tokens(j->s, p->messages, p->tools, p->template_args, j->before, ids, n, why);
+    const chat_ask ask = {.messages = p->messages,
+                          .tools = p->tools,
+                          .template_args = p->template_args,
+                          .begun = j->before,
+                          .is_unprompted = p->is_unprompted,
+                          .goes_on = p->goes_on};
+    if (p->is_chat) return job_chat_tokens(j->s, &ask, ids, n, why);
     json_t *prompt = params_prompt(p->prompt, i);
     if (!json_is_string(prompt)) {
         if (params_ids(prompt, ids, n, why) != 0) return -1;
@@ -453,7 +462,7 @@ static pleat_request request_of(const job *j, uint32_t prompt, const pleat_token
     q.wants_text = 1;
     q.wants_json = p->wants_json || j->before;
     q.shape = schema_shape(p->schema);
-    q.text_goes_on = !p->is_chat;
+    q.text_goes_on = !p->is_chat || p->goes_on;
     q.wants_progress = p->wants_progress;
     q.text_has_special = p->is_chat && p->tools && j->s->marks_are_special;
     q.stops = p->stops;
@@ -540,14 +549,6 @@ static void cancel_open(job *j, unsigned is_abort) {
     }
 }
 
-/* Tenants share no prefixes with each other: no salt spells another tenant's, also that of a server without keys, which
- * may share a store with one that has them. */
-static void set_salt(job *j) {
-    const char *name = j->terms ? j->s->keys.tenants[j->terms->tenant].name : "";
-    const char *salt = j->p.salt ? j->p.salt : "";
-    if (name[0] || salt[0]) snprintf(j->salt, sizeof j->salt, "%s\n%s", name, salt);
-}
-
 /* What the key says: how much it may ask for. */
 static int heed_key(job *j, refusal *why) {
     const key_terms *t = j->terms;
@@ -562,39 +563,25 @@ static int heed_key(job *j, refusal *why) {
     return 0;
 }
 
-/* The KV spec that is named, in this or another spelling. */
-static int choose_spec(job *j, refusal *why) {
-    char text[PLEAT_SPEC_TEXT_CAP], all[160];
-    pleat_spec spec;
-    const char *wanted = j->p.kv;
-    const server *s = j->s;
-    j->served = &s->served[0];
-    if (!wanted) return 0;
-    const int is_spec =
-        pleat_spec_parse(wanted, &spec, NULL) == PLEAT_OK && pleat_spec_print(&spec, text, sizeof text) == PLEAT_OK;
-    for (uint32_t i = 0; i < s->n_served; i++) {
-        j->served = &s->served[i];
-        if (strcmp(j->served->kv, wanted) == 0 || (is_spec && strcmp(j->served->kv, text) == 0)) return 0;
-    }
-    server_list_specs(s, all, sizeof all);
-    return params_refuse(why, 400, "kv", "the KV spec '%.60s' is not served here; these are: %s", wanted, all);
-}
-
 /* How a call begins becomes part of the prompt. */
 static int force_call(job *j, refusal *why) {
     if (j->s->calls == CALLS_NONE)
         return params_refuse(why, 400, "tool_choice", "this model's chat template knows no tool calls to force");
+    if (j->p.goes_on)
+        return params_refuse(why, 400, "tool_choice", "a call that is forced does not go on with the last message");
     if (params_read_call(&j->p, calls_arguments(j->s->calls), why) != 0) return -1;
     calls_frame(j->s->calls, j->p.forced, &j->before, &j->behind);
     return 0;
 }
 
 static int set_up(job *j, int is_chat, refusal *why) {
+    uint32_t spec;
     if (params_read(j->body, is_chat, &j->p, why) != 0 || heed_key(j, why) != 0) return -1;
-    set_salt(j);
+    job_salt(j->terms ? j->s->keys.tenants[j->terms->tenant].name : "", j->p.salt, j->salt, sizeof j->salt);
     if (j->p.model && strcmp(j->p.model, j->s->name) != 0)
         return params_refuse(why, 404, "model", "the model '%.100s' is not here; '%.100s' is", j->p.model, j->s->name);
-    if (choose_spec(j, why) != 0) return -1;
+    if (job_find_spec(j->s, j->p.kv, &spec, why) != 0) return -1;
+    j->served = &j->s->served[spec];
     if (j->s->is_stopping) return params_refuse(why, 503, "", "the server is stopping");
     if (!j->p.has_seed && getrandom(&j->p.sampling.seed, sizeof j->p.sampling.seed, GRND_NONBLOCK) < 0)
         j->p.sampling.seed = (uint64_t)time(NULL) ^ j->s->n_jobs_made;
@@ -616,10 +603,23 @@ static int set_up(job *j, int is_chat, refusal *why) {
     return 0;
 }
 
+/* Its client has gone: cancel and forget it. */
+static void leave(connection_work *work) {
+    job *j = (job *)work;
+    cancel_open(j, 1);
+    release(j);
+}
+
 void job_start(server *s, connection *c, json_t *body, int is_chat, const key_terms *terms) {
     refusal why = {.status = 400};
     job *j = cli_alloc(1, sizeof *j);
-    *j = (job){.s = s, .c = c, .body = body, .terms = terms, .created_s = time(NULL), .start_s = measure_now_s()};
+    *j = (job){.work = {leave},
+               .s = s,
+               .c = c,
+               .body = body,
+               .terms = terms,
+               .created_s = time(NULL),
+               .start_s = measure_now_s()};
     j->who = who_asks(j);
     if (set_up(j, is_chat, &why) != 0) {
         if (j->choices) cancel_open(j, 0);
@@ -630,7 +630,7 @@ void job_start(server *s, connection *c, json_t *body, int is_chat, const key_te
     params_release(&j->p);
     json_decref(j->body);
     j->body = NULL;
-    connection_set_work(c, j);
+    connection_set_work(c, &j->work);
     if (!j->p.streams) return;
     connection_begin_stream(c);
     for (uint32_t i = 0; is_chat && i < j->p.n; i++)
@@ -662,11 +662,6 @@ json_t *job_slots(const server *s) {
 }
 
 /* ---- other ends --------------------------------------------------------------------------------------------------------------- */
-
-void job_leave(job *j) {
-    cancel_open(j, 1);
-    release(j);
-}
 
 void job_abort(job *j) {
     connection_set_work(j->c, NULL);

@@ -4,7 +4,7 @@
  * texts, streamed or gathered.
  *
  *     job_start ──posts──> job_note, for each event of its requests ──> the last text has ended: answered, and gone
- *         └──refused: answered, and no job                job_leave: the client is gone      job_abort: the server stops
+ *         └──refused: answered, and no job                leave: the client is gone          job_abort: the server stops
  *
  * A continuation is one request of the serving.  Its tag says whose it is, so that a note that comes after its job has gone
  * finds nothing:
@@ -20,6 +20,8 @@
 #include "params.h"
 #include "serve.h"
 
+enum { JOB_SALT_CAP = TENANT_CAP + PARAMS_SALT_MAX + 2 };
+
 typedef struct job job;
 
 /* Begin on a request; takes the body.  What is refused is answered at once.  terms: of its key, lives on; NULL: none. */
@@ -27,9 +29,6 @@ void job_start(server *s, connection *c, json_t *body, int is_chat, const key_te
 
 /* An event of the serving has come. */
 void job_note(server *s, const note *n);
-
-/* Its client has gone: cancel and forget it. */
-void job_leave(job *j);
 
 /* End all its texts as they are, with a well-formed last event, or refuse it where nothing was sent; forget it. */
 void job_abort(job *j);
@@ -48,10 +47,24 @@ char *job_text(const server *s, const pleat_token *ids, uint32_t n, size_t *n_te
 /* Does the model have them all?  0, or -1 with *why. */
 int job_check_ids(const server *s, const pleat_token *ids, uint32_t n, refusal *why);
 
-/* A chat's messages (tools, template_args: may be NULL) as tokens.  begun: how the answer begins, which is part of the
- * prompt then; NULL: as the model likes. */
-int job_chat_tokens(const server *s, json_t *messages, json_t *tools, json_t *template_args, const char *begun,
-                    pleat_token **ids, uint32_t *n, refusal *why);
+/* The salt of a tenant's prefixes with a cache_salt, which may be NULL.  Tenants share no prefixes with each other: no salt
+ * spells another tenant's, also that of a server without keys, which may share a store with one that has them. */
+void job_salt(const char *tenant, const char *cache_salt, char *out, size_t cap);
+
+/* The place of the KV spec that is named, in this or another spelling; NULL: the first.  0, or -1 with *why. */
+int job_find_spec(const server *s, const char *wanted, uint32_t *at, refusal *why);
+
+/* A conversation for the model's template. */
+typedef struct chat_ask {
+    json_t *messages;
+    json_t *tools, *template_args; /* NULL: none */
+    const char *begun; /* how the answer begins, which is part of the prompt then; NULL: as the model likes */
+    int is_unprompted; /* nothing behind the last message asks for an answer */
+    int goes_on;       /* the prompt ends within the last message, and the answer goes on with it */
+} chat_ask;
+
+/* It as tokens. */
+int job_chat_tokens(const server *s, const chat_ask *ask, pleat_token **ids, uint32_t *n, refusal *why);
 
 enum { JOB_TURNS_MAX = 32 };
 

@@ -67,6 +67,10 @@ static int read_term(line *l, const char *name, const char *value) {
         l->terms.priority = (int32_t)number;
         return l->terms.has_priority;
     }
+    if (strcmp(name, "admin") == 0) {
+        l->terms.is_admin = strcmp(value, "on") == 0;
+        return l->terms.is_admin || strcmp(value, "off") == 0;
+    }
     if (strcmp(name, "time-limit-ms") != 0 || !read_number(value, 1, 86400000, &number)) return 0;
     l->terms.time_limit_ms = (uint64_t)number;
     return 1;
@@ -85,7 +89,7 @@ static int read_terms(const char *text, size_t n, line *l, char *why, size_t cap
         snprintf(
             why, cap,
             "behind a key stand tenant=NAME, quota=0..1, weight=1..1000000, priority=N, time-limit-ms=1..86400000, "
-            "each in its range; not %.*s",
+            "admin=on, each in its range; not %.*s",
             n_word < 40 ? (int)n_word : 40, word);
         return -1;
     }

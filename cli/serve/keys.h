@@ -3,7 +3,7 @@
  * keys.h: the keys of --api-key-file, one a line, and what holds for who has them; blank lines and those that begin with #
  * are none.
  *
- *     KEY [tenant=NAME] [quota=SHARE] [weight=N] [priority=N] [time-limit-ms=N]
+ *     KEY [tenant=NAME] [quota=SHARE] [weight=N] [priority=N] [time-limit-ms=N] [admin=on]
  *
  * Keys of one tenant share its quota of the pool and its weight among those who wait (serving.h), which one of their lines
  * says.  Keys without a tenant are of the tenant "".  Of two lines with one key the last counts.
@@ -21,6 +21,7 @@ typedef struct key_terms {
     int has_priority;
     int32_t priority;       /* of requests that ask for none, and the highest */
     uint64_t time_limit_ms; /* of each request at most; 0: none */
+    int is_admin;           /* kept prefixes are shown, pinned, compressed and dropped for it (admin.h) */
 } key_terms;
 
 typedef struct key_tenant {

@@ -158,11 +158,19 @@ static int read_stream(json_t *body, params *p, refusal *why) {
     return read_flag(options, "include_usage", &p->wants_usage, why);
 }
 
+/* What a schema says word by word may yet be no object, or more than can be followed. */
+static int check_shape(const params *p, const char *field, refusal *why) {
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    if (pleat_json_shape_check(schema_shape(p->schema), &err) == PLEAT_OK) return 0;
+    return params_refuse(why, 400, field, "the schema: %s", err.text);
+}
+
 static int read_schema(json_t *root, params *p, const char *field, refusal *why) {
     char text[200];
     if (!root) return params_refuse(why, 400, field, "there is no \"json_schema\": {\"schema\": {}}");
     p->schema = schema_read(root, text, sizeof text);
-    return p->schema ? 0 : params_refuse(why, 400, field, "the schema: %s", text);
+    if (!p->schema) return params_refuse(why, 400, field, "the schema: %s", text);
+    return check_shape(p, field, why);
 }
 
 static int read_format(json_t *body, params *p, refusal *why) {
@@ -194,7 +202,7 @@ static int read_common(json_t *body, params *p, refusal *why) {
         read_integer(body, "priority", INT32_MIN, INT32_MAX, &priority, why) != 0 ||
         read_integer(body, "time_limit_ms", 1, PARAMS_TIME_LIMIT_MAX_MS, &limit, why) != 0)
         return -1;
-    if (p->salt && strlen(p->salt) > 256)
+    if (p->salt && strlen(p->salt) > PARAMS_SALT_MAX)
         return params_refuse(why, 400, "cache_salt", "cache_salt has at most 256 bytes");
     p->n = n;
     p->priority = (int32_t)priority;
@@ -239,13 +247,10 @@ static int check_undone(json_t *body, refusal *why) {
                                          "min_tokens",
                                          "bad_words",
                                          "allowed_token_ids",
-                                         "prompt_logprobs",
-                                         "continue_final_message"};
+                                         "prompt_logprobs"};
     for (size_t i = 0; i < sizeof undone / sizeof undone[0]; i++)
         if (asks(undone[i], given(body, undone[i])))
             return params_refuse(why, 400, undone[i], "%s is not supported", undone[i]);
-    if (json_is_false(given(body, "add_generation_prompt")))
-        return params_refuse(why, 400, "add_generation_prompt", "add_generation_prompt false is not supported");
     return 0;
 }
 
@@ -276,7 +281,8 @@ int params_read_call(params *p, const char *arguments, refusal *why) {
     if (p->forced) return schemas[0] ? read_schema(schemas[0], p, "tools", why) : 0;
     if (n == 0) return params_refuse(why, 400, "tool_choice", "tool_choice \"required\" stands beside tools");
     p->schema = schema_of_calls(names, schemas, n, arguments, text, sizeof text);
-    return p->schema ? 0 : params_refuse(why, 400, "tools", "a tool's schema: %s", text);
+    if (!p->schema) return params_refuse(why, 400, "tools", "a tool's schema: %s", text);
+    return check_shape(p, "tools", why);
 }
 
 void params_release(params *p) { schema_destroy(&p->schema); }
@@ -327,6 +333,14 @@ static int read_tools(json_t *body, params *p, refusal *why) {
     p->template_args = given(body, "chat_template_kwargs");
     if (p->template_args && !json_is_object(p->template_args))
         return params_refuse(why, 400, "chat_template_kwargs", "chat_template_kwargs is an object");
+    int is_prompted = 1;
+    if (read_flag(body, "add_generation_prompt", &is_prompted, why) != 0 ||
+        read_flag(body, "continue_final_message", &p->goes_on, why) != 0)
+        return -1;
+    p->is_unprompted = !is_prompted;
+    if (p->goes_on && given(body, "add_generation_prompt") && is_prompted)
+        return params_refuse(why, 400, "continue_final_message",
+                             "continue_final_message stands beside add_generation_prompt false, or none");
     return 0;
 }
 

@@ -23,6 +23,7 @@ enum {
     PARAMS_BIASES_MAX = 1024,
     PARAMS_PROMPTS_MAX = 256,
     PARAMS_CHOICES_MAX = 128, /* of one prompt */
+    PARAMS_SALT_MAX = 256,    /* bytes of cache_salt */
     PARAMS_TIME_LIMIT_MAX_MS = 86400000
 };
 
@@ -42,6 +43,8 @@ typedef struct params {
     int requires_call;     /* one of several tools is to be called */
     int one_call;          /* parallel_tool_calls is false: the first call alone counts */
     json_t *template_args; /* chat_template_kwargs, an object; NULL: none */
+    int is_unprompted;     /* add_generation_prompt is false */
+    int goes_on;           /* continue_final_message: the answer goes on with the last message */
     json_t *prompt;        /* completions: a string, or an array of strings, of token ids, or of arrays of these */
     uint32_t n;            /* continuations of each prompt */
     int64_t max_tokens;    /* -1: not given */

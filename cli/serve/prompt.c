@@ -5,6 +5,7 @@
  * A message is what its author says and nothing else.  So what spells out a special token of the model, as <|im_end|>, is
  * refused, since in the template's text it would end the turn: chat.h says so.  --special lets it through.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,6 +63,36 @@ int job_check_ids(const server *s, const pleat_token *ids, uint32_t n, refusal *
         if ((uint32_t)ids[i] >= s->l->info.n_vocab)
             return params_refuse(why, 400, "prompt", "token %d, which the model has not", ids[i]);
     return 0;
+}
+
+/* ---- whose, and how it is kept --------------------------------------------------------------------------------------- */
+
+void job_salt(const char *tenant, const char *cache_salt, char *out, size_t cap) {
+    if (!cache_salt) cache_salt = "";
+    out[0] = 0;
+    if (tenant[0] || cache_salt[0]) snprintf(out, cap, "%s\n%s", tenant, cache_salt);
+}
+
+int job_find_spec(const server *s, const char *wanted, uint32_t *at, refusal *why) {
+    char text[PLEAT_SPEC_TEXT_CAP], all[160];
+    pleat_spec spec;
+    *at = 0;
+    if (!wanted) return 0;
+    const int is_spec =
+        pleat_spec_parse(wanted, &spec, NULL) == PLEAT_OK && pleat_spec_print(&spec, text, sizeof text) == PLEAT_OK;
+    for (uint32_t i = 0; i < s->n_served; i++) {
+        const char *kv = s->served[i].kv;
+        *at = i;
+        if (strcmp(kv, wanted) == 0 || (is_spec && strcmp(kv, text) == 0)) return 0;
+    }
+    for (uint32_t i = 0; i < s->n_served;
+         i++) { /* a name alone: the first of that name, whatever a profile has added */
+        const size_t n = strlen(wanted);
+        *at = i;
+        if (n > 0 && strncmp(s->served[i].kv, wanted, n) == 0 && s->served[i].kv[n] == ':') return 0;
+    }
+    server_list_specs(s, all, sizeof all);
+    return params_refuse(why, 400, "kv", "the KV spec '%.60s' is not served here; these are: %s", wanted, all);
 }
 
 /* ---- messages --------------------------------------------------------------------------------------------------------- */
@@ -207,25 +238,48 @@ static char *join(char *text, size_t *n, const char *begun) {
     return both;
 }
 
-int job_chat_tokens(const server *s, json_t *messages, json_t *tools, json_t *template_args, const char *begun,
-                    pleat_token **ids, uint32_t *n, refusal *why) {
-    json_t *flat = flat_messages(messages, why), *variables;
-    if (!flat) return -1;
-    variables = template_args ? json_copy(template_args) : json_object();
-    json_object_set_new(variables, "messages", flat);
-    if (tools) json_object_set(variables, "tools", tools);
-    json_object_set_new(variables, "add_generation_prompt", json_true());
+static int is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+/* Cut the text [*n] where the last message's ends, as transformers does: with the blanks behind it that the template has
+ * left. */
+static int cut_behind_last(const char *text, size_t *n, const json_t *flat, refusal *why) {
+    const json_t *content = json_object_get(json_array_get(flat, json_array_size(flat) - 1), "content");
+    const char *last = json_string_value(content);
+    size_t n_last = last ? json_string_length(content) : 0, n_word;
+    while (n_last > 0 && is_space(*last)) last++, n_last--;
+    for (n_word = n_last; n_word > 0 && is_space(last[n_word - 1]);) n_word--;
+    for (size_t at = *n; n_word > 0 && at-- > 0;) {
+        if (*n - at < n_word || memcmp(text + at, last, n_word) != 0) continue;
+        *n = at + (*n - at >= n_last && memcmp(text + at, last, n_last) == 0 ? n_last : n_word);
+        return 0;
+    }
+    return params_refuse(why, 400, "continue_final_message",
+                         "the template's text has no last message with words to go on from");
+}
+
+/* What the template gets.  NULL with *why. */
+static char *variables_of(const chat_ask *ask, json_t *flat, refusal *why) {
+    json_t *variables = ask->template_args ? json_copy(ask->template_args) : json_object();
+    json_object_set(variables, "messages", flat);
+    if (ask->tools) json_object_set(variables, "tools", ask->tools);
+    json_object_set_new(variables, "add_generation_prompt", json_boolean(!ask->is_unprompted && !ask->goes_on));
     char *json = json_dumps(variables, JSON_COMPACT);
     json_decref(variables);
-    if (!json) return params_refuse(why, 503, "", "out of memory");
+    if (!json) params_refuse(why, 503, "", "out of memory");
+    return json;
+}
+
+int job_chat_tokens(const server *s, const chat_ask *ask, pleat_token **ids, uint32_t *n, refusal *why) {
+    json_t *flat = flat_messages(ask->messages, why);
     size_t n_text = 0;
-    char *text = NULL;
-    int code = check_special(s, json, strlen(json), why);
+    char *json = flat ? variables_of(ask, flat, why) : NULL, *text = NULL;
+    int code = json ? check_special(s, json, strlen(json), why) : -1;
     if (code == 0) text = render(s, json, strlen(json), &n_text, why);
     free(json);
-    if (!text) return -1;
-    if (begun) text = join(text, &n_text, begun);
-    code = text_tokens(s, text, n_text, ids, n, why);
+    if (text && ask->begun) text = join(text, &n_text, ask->begun);
+    code = text && ask->goes_on ? cut_behind_last(text, &n_text, flat, why) : text ? 0 : -1;
+    json_decref(flat);
+    if (code == 0) code = text_tokens(s, text, n_text, ids, n, why);
     free(text);
     return code;
 }
@@ -252,7 +306,8 @@ static uint32_t turn_end(const server *s, const params *p, size_t n_messages, ui
     refusal why;
     json_t *first = json_array();
     for (size_t i = 0; i < n_messages; i++) json_array_append(first, json_array_get(p->messages, i));
-    const int code = job_chat_tokens(s, first, p->tools, p->template_args, NULL, &own, &n_own, &why);
+    const chat_ask ask = {.messages = first, .tools = p->tools, .template_args = p->template_args};
+    const int code = job_chat_tokens(s, &ask, &own, &n_own, &why);
     json_decref(first);
     *n_made = n_own;
     const int begins = code == 0 && n_own >= 2 && n_own <= n && memcmp(own, ids, (n_own - 1) * sizeof *ids) == 0;

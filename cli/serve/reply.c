@@ -14,7 +14,9 @@
 static const char *type_of(int status) {
     switch (status) {
         case 401: return "authentication_error";
+        case 403: return "permission_error";
         case 404: return "not_found_error";
+        case 409: return "conflict_error";
         case 429: return "rate_limit_error";
         case 500: return "server_error";
         case 503: return "unavailable_error";

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "admin.h"
 #include "cli/lib/common.h"
 #include "embedded.h"
 #include "job.h"
@@ -119,10 +120,12 @@ static json_t *ids_json(const pleat_token *ids, uint32_t n) {
 static int read_tokenize(const server *s, json_t *body, pleat_token **ids, uint32_t *n, refusal *why) {
     json_t *messages = json_object_get(body, "messages"), *text = json_object_get(body, "prompt");
     if (!text) text = json_object_get(body, "content");
-    if (messages && !json_is_null(messages))
-        return params_check_messages(messages, why) != 0
-                   ? -1
-                   : job_chat_tokens(s, messages, json_object_get(body, "tools"), NULL, NULL, ids, n, why);
+    if (messages && !json_is_null(messages)) {
+        const chat_ask ask = {.messages = messages,
+                              .tools = json_object_get(body, "tools"),
+                              .is_unprompted = json_is_false(json_object_get(body, "add_generation_prompt"))};
+        return params_check_messages(messages, why) != 0 ? -1 : job_chat_tokens(s, &ask, ids, n, why);
+    }
     if (!json_is_string(text)) return params_refuse(why, 400, "prompt", "prompt is a string, or messages a list");
     const int is_plain = json_is_false(json_object_get(body, "add_special_tokens"));
     const uint32_t flags = (is_plain ? 0 : PLEAT_TOKENIZE_ADD_BOS) | (s->o->special ? PLEAT_TOKENIZE_SPECIAL : 0);
@@ -185,6 +188,8 @@ static const route routes[] = {
     {"POST", "/v1/completions", NULL, post_completion},
     {"POST", "/tokenize", NULL, post_tokenize},
     {"POST", "/detokenize", NULL, post_detokenize},
+    {"GET", "/admin/prefixes", admin_list, NULL},
+    {"POST", "/admin/prefixes", NULL, admin_act},
 };
 
 /* HEAD asks what GET does; the connection leaves the body away. */
@@ -199,11 +204,29 @@ static const route *find(const http_head *head, const route **same_path) {
     return NULL;
 }
 
+/* Of the path of a route. */
+static const char *methods_of(const route *of) {
+    int gets = 0, posts = 0;
+    for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
+        if (strcmp(routes[i].path, of->path) != 0) continue;
+        gets |= routes[i].get != NULL;
+        posts |= routes[i].post != NULL;
+    }
+    return gets && posts ? "GET, HEAD, POST" : gets ? "GET, HEAD" : "POST";
+}
+
 /* Health is no secret, and the page asks for the key itself; but nobody sends bodies without one. */
 static int has_key(const server *s, const http_head *head) {
     const int is_open = strcmp(head->path, "/health") == 0 || strcmp(head->path, "/") == 0;
     if (!s->keys.keys || (is_open && head->content_length == 0)) return 1;
     return keys_find(&s->keys, head->key) != NULL;
+}
+
+/* What an administrator alone may ask. */
+static int may_ask(const server *s, const http_head *head) {
+    if (strncmp(head->path, "/admin/", 7) != 0) return 1;
+    const key_terms *terms = s->keys.keys ? keys_find(&s->keys, head->key) : NULL;
+    return terms && terms->is_admin;
 }
 
 int route_admits(const server *s, connection *c, const http_head *head) {
@@ -213,10 +236,14 @@ int route_admits(const server *s, connection *c, const http_head *head) {
         reply_refuse(c, 401, "", "a key is asked for: Authorization: Bearer KEY");
         return 0;
     }
+    if (!may_ask(s, head)) {
+        reply_refuse(c, 403, "", "this is for a key behind which admin=on stands in the file of --api-key-file");
+        return 0;
+    }
     if (find(head, &same_path)) return 1;
-    snprintf(text, sizeof text, same_path ? "%.80s is asked by %s" : "there is no %.80s here", head->path,
-             same_path ? same_path->method : "");
-    if (same_path) connection_set_allow(c, same_path->get ? "GET, HEAD" : "POST");
+    const char *methods = same_path ? methods_of(same_path) : "";
+    snprintf(text, sizeof text, same_path ? "%.80s is asked by %s" : "there is no %.80s here", head->path, methods);
+    connection_set_allow(c, methods);
     reply_refuse(c, same_path ? 405 : 404, "", text);
     return 0;
 }

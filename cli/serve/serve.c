@@ -156,6 +156,7 @@ static int make_serving(server *s, served *one, const pleat_tenant *tenants) {
     uint32_t prefix_tokens;
     const int code = make_engine(s, one, &prefix_tokens);
     if (code != CLI_OK) return code;
+    one->prefix_tokens = prefix_tokens;
     service_set_serving(&o->service, prefix_tokens, &opt);
     opt.max_requests = o->parallel + o->queue;
     opt.swap_bytes /= s->n_served;

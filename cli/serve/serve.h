@@ -6,6 +6,7 @@
  *     server.c             the event loop: who comes, what the engine has brought, the end
  *     routes.c             which path does what
  *     job, prompt          one HTTP request on its way: prompts, continuations, text so far
+ *     admin                kept prefixes for who runs the server
  *     params, reply, keys, metrics, log    JSON and text, in and out
  *     schema               JSON schemas as shapes of answers
  *     calls                tool calls, taken out of a model's text
@@ -72,6 +73,7 @@ typedef struct served {
     driver *driver;
     uint64_t page_bytes;
     uint32_t chunk_tokens; /* its engine's */
+    uint32_t prefix_tokens; /* prefixes are kept at its multiples */
 } served;
 
 typedef struct server {

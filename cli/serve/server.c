@@ -117,6 +117,7 @@ static void on_notes(evutil_socket_t fd, short what, void *arg) {
             job_note(l->s, n);
             free(n);
         }
+    for (uint32_t i = 0; i < l->s->n_served; i++) driver_answer_asks(l->s->served[i].driver);
     if (l->phase == STOPPING && count_jobs(l->s) == 0) begin_flush(l);
 }
 
@@ -143,11 +144,6 @@ static void on_request(void *ctx, connection *c, const http_head *head, const ch
 static void on_refuse(void *ctx, connection *c, int status, const char *text) {
     (void)ctx;
     reply_refuse(c, status, "", text);
-}
-
-static void on_leave(void *ctx, void *work) {
-    (void)ctx;
-    job_leave(work);
 }
 
 static void on_answered(void *ctx, int status) { ((loop *)ctx)->s->metrics.responses[status]++; }
@@ -235,7 +231,6 @@ static int make_events(loop *l) {
                                     .admits = on_admits,
                                     .request = on_request,
                                     .refuse = on_refuse,
-                                    .leave = on_leave,
                                     .answered = on_answered,
                                     .done = on_done,
                                     .room = on_room};

@@ -18,7 +18,8 @@
  * Continuous batching: every step takes a token of each generating request and, with what is left of the step's tokens,
  * chunks of prompts.  Where a prompt's chunks end depends on the request alone.  So its tokens are the same alone and in
  * company, bit for bit; preempted or not, whether by swap or by being computed again; and from a kept prefix or not.
- * (Not after compression that it allowed by max_ah and max_al.)
+ * (Not after compression that it allowed by max_ah and max_al, nor from a prefix that pleat_serving_compress_prefix() has
+ * compressed.)
  *
  *     breakpoints of a prompt:   every multiple of prefix_tokens, and those that the request names
  *     chunks of a prompt end at: every multiple of the engine's chunk_tokens, the breakpoints, the prompt's end
@@ -27,7 +28,8 @@
  * The prefix so far is kept for others with the same tokens and salt.  One that is being computed is waited for rather than computed twice.  A prefix serves those whose
  * own chunks before its end are the same, since these are part of what the bits depend on.  So a conversation's turn names
  * as breakpoints where its prompt ends, to be kept for the next turn, and where each prompt before it ended.  Kept
- * prefixes that nobody uses are evicted when pages are needed, the least recently used leaf of the tree first.
+ * prefixes that nobody uses are evicted when pages are needed, the least recently used leaf of the tree first, but for those
+ * that are pinned.
  *
  * When pages run short: kept prefixes go; then requests that allow it are compressed; then the lowest in rank is
  * preempted.  sched/sched.h (source) has the rules: priorities, watermarks, tenants.  Under a policy that evicts in
@@ -176,6 +178,9 @@ typedef struct pleat_json_shape {
     const pleat_json_part *parts; /* [n_parts] */
     uint32_t n_parts;
 } pleat_json_shape;
+
+/* Can an answer have the shape?  PLEAT_E_ARG with words in err; a request with such a shape is refused alike. */
+PLEAT_API pleat_status pleat_json_shape_check(const pleat_json_shape *shape, pleat_error *err);
 
 #define PLEAT_STOPS_MAX 16       /* stop strings of a request */
 #define PLEAT_STOP_BYTES_MAX 256 /* length of each */
@@ -379,8 +384,51 @@ PLEAT_API uint64_t pleat_serving_clock_ns(const pleat_serving *serving);
 /* Let simulated time pass, to the next arrival. */
 PLEAT_API void pleat_serving_clock_advance(pleat_serving *serving, uint64_t ns);
 
-/* Drop every kept prefix that nobody uses. */
+/* Drop every kept prefix that nobody uses, and that is not pinned nor below one that is. */
 PLEAT_API void pleat_serving_forget_prefixes(pleat_serving *serving);
+
+/* A kept prefix, for who runs the serving.  All that follows is the driving thread's, between steps. */
+typedef struct pleat_kept_prefix {
+    uint64_t id;         /* never used twice; 0 is none */
+    uint64_t parent;     /* of the kept one that it goes on from; 0: none */
+    uint32_t n_tokens;   /* from the beginning of a prompt */
+    uint32_t n_users;    /* running requests that stand on it, or on one that goes on from it */
+    uint32_t n_children; /* kept ones that go on from it */
+    uint64_t n_hits;     /* requests that began from it */
+    uint64_t n_pages;    /* pages that it has beside those of its parent */
+    int is_pinned;
+    float ah, al;     /* leankv: its thresholds; else 0 */
+    const char *salt; /* [n_salt] without a NUL; lives as long as the serving */
+    uint32_t n_salt;
+} pleat_kept_prefix;
+
+/* The first n of the kept prefixes, in no order.  Returns how many there are, at most max_prefixes. */
+PLEAT_API uint32_t pleat_serving_prefixes(const pleat_serving *serving, pleat_kept_prefix *out, uint32_t n);
+
+/* The tokens of a kept prefix.  PLEAT_E_LIMIT: there are *n, more than cap.  PLEAT_E_ARG: there is no such prefix. */
+PLEAT_API pleat_status pleat_serving_prefix_tokens(const pleat_serving *serving, uint64_t id, pleat_token *out,
+                                                   uint32_t cap, uint32_t *n);
+
+/* The longest kept prefix of tokens [n] that ends at a multiple of prefix_tokens, as all do that requests which name no
+ * breakpoints share; 0: there is none.  salt as in a request. */
+PLEAT_API uint64_t pleat_serving_find_prefix(pleat_serving *serving, const char *salt, const pleat_token *tokens,
+                                             uint32_t n);
+
+/* Pin a prefix: it is not evicted, and so neither are those that it goes on from.  is_pinned 0: no longer.  Pinned ones
+ * have at most half of the pool, and requests that cannot fit beside them are refused, or fail with PLEAT_E_LIMIT where
+ * they were here before.  PLEAT_E_ARG: there is no such prefix; PLEAT_E_LIMIT: they would have more. */
+PLEAT_API pleat_status pleat_serving_pin_prefix(pleat_serving *serving, uint64_t id, int is_pinned);
+
+/* Drop a prefix, and those that go on from it.  PLEAT_E_ARG: there is no such prefix; PLEAT_E_STATE: a request stands on
+ * one of them, or one is pinned. */
+PLEAT_API pleat_status pleat_serving_drop_prefix(pleat_serving *serving, uint64_t id);
+
+/* Raise the thresholds of a prefix (pleat_cache_compress), so that it holds less from now on.  Those that go on from it are
+ * dropped, and it is not written to a store any more.  Pages that it shares with its parent stay as they are.
+ * Who begins from it has its thresholds, and not the tokens that it would have without.
+ * PLEAT_E_UNSUPPORTED: the spec has no thresholds; PLEAT_E_ARG: there is no such prefix, or these are no higher ones;
+ * PLEAT_E_STATE: a request stands on it, or one below it is pinned; PLEAT_AGAIN: no page is free to work with. */
+PLEAT_API pleat_status pleat_serving_compress_prefix(pleat_serving *serving, uint64_t id, float ah, float al);
 
 /* Recompute every invariant of the cache, the tree and the scheduler, and that their pages agree.  Slow, for tests. */
 PLEAT_API int pleat_serving_is_valid(const pleat_serving *serving);

@@ -15,6 +15,8 @@ static void carve(pleat__blocks_walk *w, const pleat__block_format *f, uint32_t 
     const uint64_t n = w->heads, longer = d > f->tokens ? d : f->tokens;
     for (uint32_t i = 0; i < 2; i++)
         w->code_buffers[i] = pleat__arena_take(a, STREAMS * ROWS * longer + ROWS * PLEAT__BLOCKS_COLUMNS, 1);
+    for (uint32_t i = 0; f->coder == PLEAT__CODER_PACK && i < 2; i++)
+        w->pack_buffers[i] = pleat__arena_take(a, STREAMS, sizeof(pleat__pack_slice));
     w->weights = pleat__arena_take(a, n * row, sizeof(float));
     w->rescale = pleat__arena_take(a, n, sizeof(float));
     w->share = pleat__arena_take(a, n, sizeof(float));
@@ -98,15 +100,22 @@ typedef struct matrices {
     pleat__section *sections[STREAMS];
     uint8_t *out[2][STREAMS]; /* of even slices, and of odd ones */
     const pleat__codebook *codebook;
-    uint32_t n, n_vectors; /* of a slice */
+    uint32_t n, n_vectors;               /* of a slice */
+    pleat__pack_numbers_fn pack_numbers; /* where packs are multiplied: all are packs; or NULL */
+    pleat__pack_slice *packs[2];         /* likewise, of even slices, and of odd ones */
 } matrices;
 
-static void matrices_init(matrices *m, pleat__blocks_walk *w, const pleat__codebook *codebook, bool keys) {
+static void matrices_init(matrices *m, pleat__blocks_walk *w, const pleat__codebook *codebook, bool keys,
+                          pleat__pack_numbers_fn pack_numbers) {
+    m->pack_numbers = pack_numbers;
+    m->packs[0] = w->pack_buffers[0];
+    m->packs[1] = w->pack_buffers[1];
     m->codebook = codebook;
     m->n = w->n_blocks;
     m->n_vectors = (keys ? w->format->head_dim : w->format->tokens) / 4;
     for (uint32_t b = 0; b < m->n; b++) {
         m->sections[b] = keys ? &w->readers[b].k : &w->readers[b].v;
+        if (m->sections[b]->coder != PLEAT__CODER_PACK) m->pack_numbers = NULL;
         for (uint32_t i = 0; i < 2; i++) m->out[i][b] = w->code_buffers[i] + (size_t)b * m->n_vectors * 64;
     }
 }
@@ -117,10 +126,16 @@ static bool are_done(const matrices *m) {
     return all;
 }
 
+static void next_packs(uint32_t slice, const matrices *m) {
+    for (uint32_t b = 0; b < m->n; b++) pleat__pack_next(m->sections[b], m->pack_numbers, &m->packs[slice % 2][b]);
+}
+
 /* The next slice of every block's keys. */
 static void decode_keys(const pleat__codec_dsp *codec, const pleat__block_run *run, uint32_t slice, const matrices *m) {
     if (run->rd)
         pleat__rd_decode_keys(codec, run->rd, m->sections, m->n, m->out[slice % 2]);
+    else if (m->pack_numbers)
+        next_packs(slice, m);
     else
         pleat__sections_decode(codec, m->codebook, m->sections, m->n, m->n_vectors, m->out[slice % 2]);
 }
@@ -129,20 +144,25 @@ static void decode_values(const pleat__codec_dsp *codec, const pleat__block_run 
                           const matrices *m) {
     if (run->rd)
         pleat__rd_decode_values(codec, run->rd, slice, m->sections, m->n, m->out[slice % 2]);
+    else if (m->pack_numbers)
+        next_packs(slice, m);
     else
         pleat__sections_decode(codec, m->codebook, m->sections, m->n, m->n_vectors, m->out[slice % 2]);
 }
 
 /* A slice is multiplied when the next has been decoded: codes are in the cache by then.  Tiles of AMX wait for codes that
  * have just been written, since no store is forwarded to them. */
-static void multiply_keys(const pleat__blocks_steps *steps, pleat__blocks_walk *w, uint32_t slice) {
+static void multiply_keys(const pleat__blocks_steps *steps, pleat__blocks_walk *w, uint32_t slice, const matrices *m) {
     w->codes = w->code_buffers[slice % 2];
+    w->packs = m->pack_numbers ? m->packs[slice % 2] : NULL;
     steps->keys(w, slice);
 }
 
-static void multiply_values(const pleat__blocks_steps *steps, pleat__blocks_walk *w, uint32_t slice) {
+static void multiply_values(const pleat__blocks_steps *steps, pleat__blocks_walk *w, uint32_t slice,
+                            const matrices *m) {
     const uint32_t v_group = w->format->v_group;
     w->codes = w->code_buffers[slice % 2];
+    w->packs = m->pack_numbers ? m->packs[slice % 2] : NULL;
     if (slice * ROWS % v_group == 0) steps->values_begin(w, slice * ROWS / v_group);
     steps->values(w, slice);
 }
@@ -151,17 +171,17 @@ static bool add_group(const pleat__blocks_steps *steps, pleat__blocks_walk *w, c
                       const pleat__block_run *run, const float *q, ahead *next) {
     const pleat__block_format *f = w->format;
     matrices k, v;
-    matrices_init(&k, w, run->codebooks ? &run->codebooks->k : NULL, true);
-    matrices_init(&v, w, run->codebooks ? &run->codebooks->v : NULL, false);
+    matrices_init(&k, w, run->codebooks ? &run->codebooks->k : NULL, true, steps->pack_numbers);
+    matrices_init(&v, w, run->codebooks ? &run->codebooks->v : NULL, false, steps->pack_numbers);
     steps->keys_begin(w);
     const uint32_t k_slices = f->tokens / ROWS, v_slices = f->head_dim / ROWS;
     for (uint32_t slice = 0; slice < k_slices; slice++) {
         ahead_step(next);
         decode_keys(codec, run, slice, &k);
         ahead_step(next);
-        if (slice > 0) multiply_keys(steps, w, slice - 1);
+        if (slice > 0) multiply_keys(steps, w, slice - 1, &k);
     }
-    multiply_keys(steps, w, k_slices - 1);
+    multiply_keys(steps, w, k_slices - 1, &k);
     if (run->rd) pleat__blocks_rd_keys(w, run->rd, steps->mean, q);
     for (uint32_t h = 0; w->query->cap2 > 0 && h < w->query->n_group; h++)
         steps->cap(w->weights + (size_t)h * pleat__blocks_row(f), w->n_tokens, w->query->cap2);
@@ -170,9 +190,9 @@ static bool add_group(const pleat__blocks_steps *steps, pleat__blocks_walk *w, c
         ahead_step(next);
         decode_values(codec, run, slice, &v);
         ahead_step(next);
-        if (slice > 0) multiply_values(steps, w, slice - 1);
+        if (slice > 0) multiply_values(steps, w, slice - 1, &v);
     }
-    multiply_values(steps, w, v_slices - 1);
+    multiply_values(steps, w, v_slices - 1, &v);
     if (run->rd) pleat__blocks_rd_values(w, run->rd);
     return are_done(&k) && are_done(&v);
 }

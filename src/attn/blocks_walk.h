@@ -9,6 +9,7 @@
 #define PLEAT_ATTN_BLOCKS_WALK_H
 
 #include "attn/blocks.h"
+#include "codec/pack.h"
 #include "core/half.h"
 
 /* Heads that kernels take together. */
@@ -34,12 +35,15 @@ typedef struct pleat__blocks_walk {
     /* A slice's codes, the next block's behind a block's.  PLEAT__BLOCKS_COLUMNS * 16 bytes more can be read. */
     uint8_t *codes;
     uint8_t *code_buffers[2]; /* of even slices, and of odd ones */
-    float *weights;           /* [heads][4*T] logit2, from softmax on the weights against the group's maximum */
-    float *rescale;           /* [heads] 2^(m - m') for what acc->o holds */
-    float *share;             /* [heads] 2^(group's maximum - m') for the group's sums */
-    float *queries;           /* [heads][padded d] the variant's */
-    float *query_scale;       /* [heads] the variant's, of the whole call */
-    float *query_sum;         /* [heads] likewise */
+    /* [n_blocks] of the slice, in the place of codes, if the variant multiplies packs and all blocks have them; or NULL. */
+    const pleat__pack_slice *packs;
+    pleat__pack_slice *pack_buffers[2]; /* [PLEAT__STREAMS] likewise; NULL unless the format's coder is PACK */
+    float *weights;     /* [heads][4*T] logit2, from softmax on the weights against the group's maximum */
+    float *rescale;     /* [heads] 2^(m - m') for what acc->o holds */
+    float *share;       /* [heads] 2^(group's maximum - m') for the group's sums */
+    float *queries;     /* [heads][padded d] the variant's */
+    float *query_scale; /* [heads] the variant's, of the whole call */
+    float *query_sum;   /* [heads] likewise */
     void *key_factors; /* [PLEAT__STREAMS][heads][padded d] floats' memory, and a vector for each head: the variant's */
     void *value_factors;  /* [heads][row] likewise, and a vector for each head */
     float *key_scale;     /* [PLEAT__STREAMS][heads] the variant's, and so on */
@@ -102,8 +106,9 @@ typedef struct pleat__blocks_steps {
     void (*values_begin)(pleat__blocks_walk *w, uint32_t unit);
     /* o[][16*slice ..] = o*rescale + share*sums, from codes: of each block [T/4] vectors */
     void (*values)(pleat__blocks_walk *w, uint32_t slice);
-    void (*end)(pleat__blocks_walk *w); /* once a call */
-    pleat__blocks_mean_fn mean;         /* rd */
+    void (*end)(pleat__blocks_walk *w);  /* once a call */
+    pleat__blocks_mean_fn mean;          /* rd */
+    pleat__pack_numbers_fn pack_numbers; /* of a variant that multiplies packs; NULL: codes alone */
 } pleat__blocks_steps;
 
 bool pleat__blocks_walk_run(const pleat__blocks_steps *steps, const pleat__attn_query *query,

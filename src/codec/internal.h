@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "codec/block.h"
+#include "codec/pack.h"
 #include "core/compiler.h"
 
 /* Bytes before the units: sum and the two sections' words. */
@@ -91,11 +92,7 @@ INLINE void pleat__raw_decode_by(pleat__raw_decode_fn decode, const uint8_t *byt
     }
 }
 
-/* ---- PACK (pack.c) ---------------------------------------------------------------------------------- */
-
-#define PLEAT__PACK_CODES 16u
-/* Most packs of a slice: dimensions of a key, places of a row of values. */
-#define PLEAT__SLICE_PACKS 512u
+/* ---- PACK (pack.c, pack.h) -------------------------------------------------------------------------- */
 
 /* Bits of a width, 0 .. code bits. */
 static inline uint32_t pleat__pack_width_bits(uint32_t code_bits) { return pleat__code_bits(code_bits + 1); }
@@ -110,12 +107,9 @@ size_t pleat__pack_encode(const uint8_t *codes, uint32_t n_levels, bool is_value
 /* Which token is to stand at which place, from rows of codes [T][d]. */
 void pleat__pack_order(const pleat__block_format *format, const uint8_t *k_rows, const uint8_t *v_rows, uint8_t *order);
 
-/* How a variant reads n numbers of n_bits = 0..8 at `at`; n is a multiple of 16. */
-typedef void (*pleat__pack_numbers_fn)(const uint8_t *at, uint32_t n, uint32_t n_bits, uint8_t *out);
-
-/* How a variant decodes the n_packs of a slice, whose fields begin at `at`; `constants` are its own. */
-typedef void (*pleat__pack_slice_fn)(const void *constants, const uint8_t *widths, const uint8_t *mins,
-                                     const uint8_t *at, uint32_t n_packs, uint8_t *out);
+/* How a variant decodes a slice of n_packs; `constants` are its own. */
+typedef void (*pleat__pack_slice_fn)(const void *constants, const pleat__pack_slice *slice, uint32_t n_packs,
+                                     uint8_t *out);
 
 typedef struct pleat__pack_ops {
     pleat__pack_numbers_fn numbers;

@@ -81,81 +81,84 @@ size_t pleat__pack_encode(const uint8_t *codes, uint32_t n_levels, bool is_value
 
 /* ---- decode ----------------------------------------------------------------------------------------- */
 
-static bool mark_damaged(pleat__section *s) {
-    s->bytes = NULL;
-    return false;
-}
-
-/* The sum of n <= 512 widths below 16, n a multiple of 8.  False: one is above `most`.  Eight at a time, added up in
- * 16-bit lanes; a byte's bit 7 says that it is too large. */
+/* The sum of n <= 512 widths below 16, n a multiple of 8.  False: one is above `most`.  Eight at a time: bytes hold the
+ * sums of 16 of them, and 16-bit lanes those of all; a byte's bit 7 says that it is too large. */
 static bool add_widths(const uint8_t *widths, uint32_t n, uint32_t most, uint32_t *sum) {
     const uint64_t each = 0x0101010101010101u, even = 0x00FF00FF00FF00FFu;
     uint64_t sums = 0, larger = 0;
-    for (uint32_t i = 0; i < n; i += 8) {
-        const uint64_t eight = pleat__load_u64(widths + i);
-        sums += (eight & even) + (eight >> 8 & even);
-        larger |= eight + (0x7F - most) * each;
+    for (uint32_t i = 0; i < n;) {
+        const uint32_t to = pleat__min_u32(i + 8 * 16, n);
+        uint64_t bytes = 0;
+        for (; i < to; i += 8) {
+            const uint64_t eight = pleat__load_u64(widths + i);
+            bytes += eight;
+            larger |= eight + (0x7F - most) * each;
+        }
+        sums += (bytes & even) + (bytes >> 8 & even);
     }
     *sum = (uint32_t)(sums * 0x0001000100010001u >> 48);
     return !(larger & 0x80 * each);
 }
 
-/* The widths and minimums of a slice, read and checked: bytes of its fields, with s->bytes moved onto them.  False: the
- * section is damaged, and marked so. */
-static bool read_heads(pleat__section *s, uint32_t n_packs, pleat__pack_numbers_fn get, uint8_t *widths, uint8_t *mins,
-                       size_t *n_field_bytes) {
+/* Read and check a slice's widths and minimums, and move the section behind its fields. */
+static bool read_slice(pleat__section *s, uint32_t n_packs, pleat__pack_numbers_fn get, pleat__pack_slice *slice) {
     const uint32_t code_bits = pleat__code_bits(s->n_levels), width_bits = pleat__pack_width_bits(code_bits);
-    const size_t width_bytes = (size_t)n_packs * width_bits / 8, min_bytes = (size_t)n_packs * code_bits / 8;
-    if (!s->bytes || s->n_bytes < width_bytes + min_bytes) return mark_damaged(s);
-    get(s->bytes, n_packs, width_bits, widths);
-    get(s->bytes + width_bytes, n_packs, code_bits, mins);
+    const size_t width_bytes = (size_t)n_packs * width_bits / 8,
+                 head_bytes = width_bytes + (size_t)n_packs * code_bits / 8;
+    if (!s->bytes || s->n_bytes < head_bytes) return false;
+    get(s->bytes, n_packs, width_bits, slice->widths);
+    get(s->bytes + width_bytes, n_packs, code_bits, slice->mins);
     uint32_t sum;
-    const bool fit = add_widths(widths, n_packs, code_bits, &sum);
-    *n_field_bytes = (size_t)sum * PLEAT__PACK_CODES / 8;
-    s->n_bytes -= width_bytes + min_bytes;
-    if (!fit || s->n_bytes < *n_field_bytes) return mark_damaged(s);
-    s->bytes += width_bytes + min_bytes;
+    const bool fit = add_widths(slice->widths, n_packs, code_bits, &sum);
+    const size_t n_field_bytes = (size_t)sum * PLEAT__PACK_CODES / 8;
+    if (!fit || s->n_bytes - head_bytes < n_field_bytes) return false;
+    slice->fields = s->bytes + head_bytes;
+    s->bytes += head_bytes + n_field_bytes;
+    s->n_bytes -= head_bytes + n_field_bytes;
     return true;
+}
+
+bool pleat__pack_next(pleat__section *s, pleat__pack_numbers_fn get, pleat__pack_slice *slice) {
+    static const uint8_t zeros[PLEAT__STREAM_PAD] = {0};
+    const uint32_t n_packs = pleat__pack_count(s->n_columns / 4);
+    if (read_slice(s, n_packs, get, slice)) return true;
+    s->bytes = NULL;
+    slice->fields = zeros;
+    memset(slice->widths, 0, n_packs);
+    memset(slice->mins, 0, n_packs);
+    return false;
 }
 
 void pleat__pack_decode_by(const pleat__pack_ops *ops, const void *constants, pleat__section *s, uint32_t n_vectors,
                            uint8_t *out) {
-    const uint32_t slice = s->n_columns / 4, n_packs = pleat__pack_count(slice);
-    uint8_t widths[PLEAT__SLICE_PACKS], mins[PLEAT__SLICE_PACKS];
-    for (uint32_t v = 0; v < n_vectors; v += slice, out += (size_t)64 * slice) {
-        size_t n_field_bytes;
-        if (!read_heads(s, n_packs, ops->numbers, widths, mins, &n_field_bytes)) {
-            memset(out, 0, (size_t)64 * slice);
-            continue;
-        }
-        (s->is_values ? ops->values : ops->keys)(constants, widths, mins, s->bytes, n_packs, out);
-        s->bytes += n_field_bytes;
-        s->n_bytes -= n_field_bytes;
+    const uint32_t vectors = s->n_columns / 4;
+    pleat__pack_slice slice;
+    for (uint32_t v = 0; v < n_vectors; v += vectors, out += (size_t)64 * vectors) {
+        pleat__pack_next(s, ops->numbers, &slice);
+        (s->is_values ? ops->values : ops->keys)(constants, &slice, pleat__pack_count(vectors), out);
     }
 }
 
 /* ---- the reference ------------------------------------------------------------------------------------ */
 
-INLINE void decode_slice(bool is_values, uint8_t top, const uint8_t *widths, const uint8_t *mins, const uint8_t *from,
-                         uint32_t n_packs, uint8_t *out) {
+INLINE void decode_slice(bool is_values, uint8_t top, const pleat__pack_slice *slice, uint32_t n_packs, uint8_t *out) {
+    const uint8_t *from = slice->fields;
     uint8_t fields[PLEAT__PACK_CODES];
-    for (uint32_t p = 0; p < n_packs; from += 2u * widths[p], p++) {
-        get_numbers(from, PLEAT__PACK_CODES, widths[p], fields);
+    for (uint32_t p = 0; p < n_packs; from += 2u * slice->widths[p], p++) {
+        get_numbers(from, PLEAT__PACK_CODES, slice->widths[p], fields);
         for (uint32_t i = 0; i < PLEAT__PACK_CODES; i++) {
-            const uint32_t code = (uint32_t)mins[p] + fields[i];
+            const uint32_t code = (uint32_t)slice->mins[p] + fields[i];
             out[at(is_values, p, i)] = code < top ? (uint8_t)code : top;
         }
     }
 }
 
-static void decode_keys(const void *top, const uint8_t *widths, const uint8_t *mins, const uint8_t *from,
-                        uint32_t n_packs, uint8_t *out) {
-    decode_slice(false, *(const uint8_t *)top, widths, mins, from, n_packs, out);
+static void decode_keys(const void *top, const pleat__pack_slice *slice, uint32_t n_packs, uint8_t *out) {
+    decode_slice(false, *(const uint8_t *)top, slice, n_packs, out);
 }
 
-static void decode_values(const void *top, const uint8_t *widths, const uint8_t *mins, const uint8_t *from,
-                          uint32_t n_packs, uint8_t *out) {
-    decode_slice(true, *(const uint8_t *)top, widths, mins, from, n_packs, out);
+static void decode_values(const void *top, const pleat__pack_slice *slice, uint32_t n_packs, uint8_t *out) {
+    decode_slice(true, *(const uint8_t *)top, slice, n_packs, out);
 }
 
 void pleat__pack_decode_ref(pleat__section *s, uint32_t n_vectors, uint8_t *out) {

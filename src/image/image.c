@@ -23,6 +23,7 @@
 #include <xxhash.h>
 
 #include "core/error.h"
+#include "image/sum.h"
 
 enum { VERSION = 1, MAX_TOKENS = 1 << 24, PRINT_BYTES = PLEAT_FINGERPRINT_CAP - 1 };
 static const char magic[8] = {'P', 'L', 'E', 'A', 'T', 'I', 'M', 'G'};
@@ -112,9 +113,8 @@ void pleat_image_head_default(pleat_image_head *h) {
 
 uint64_t pleat_image_head_bytes(const pleat_image_head *h) { return head_is_sound(h) ? parts_of(h).n_bytes : 0; }
 
-/* A piece's sum is of its place too, so that pieces cannot change places. */
 static uint64_t sum_of_piece(const void *piece, uint64_t n_bytes, uint64_t idx) {
-    return XXH3_64bits_withSeed(piece, n_bytes, idx);
+    return pleat__piece_sum_of(pleat_cpu_flags())(piece, n_bytes, idx);
 }
 
 static uint64_t piece_bytes_at(const pleat_image_head *h, uint64_t idx) {

@@ -210,6 +210,22 @@ pleat__prefix_info pleat__radix_info(const pleat__radix *tree, pleat__prefix ent
                                 .is_kept = n->state == PLEAT__NODE_KEPT};
 }
 
+uint32_t pleat__radix_path(const pleat__radix *tree, pleat__prefix entry, int32_t *tokens) {
+    const pleat__node *n = node_of(tree, entry);
+    uint32_t i = entry.v;
+    for (; n->n_edge > 0; n = &tree->nodes[i]) {
+        memcpy(tokens + n->n_tokens - n->n_edge, n->tokens, n->n_edge * sizeof *tokens);
+        i = n->parent;
+    }
+    return i - 1;
+}
+
+const void *pleat__radix_key(const pleat__radix *tree, uint32_t root, uint32_t *n_bytes) {
+    assert(root < tree->n_roots);
+    *n_bytes = tree->keys[root].n_bytes;
+    return tree->keys[root].bytes;
+}
+
 uint32_t pleat__radix_n_entries(const pleat__radix *tree) { return tree->n_entries; }
 uint64_t pleat__radix_n_tokens(const pleat__radix *tree) { return tree->n_tokens; }
 uint64_t pleat__radix_bytes(const pleat__radix *tree) { return tree->bytes; }

@@ -85,6 +85,12 @@ typedef struct pleat__prefix_info {
 } pleat__prefix_info;
 pleat__prefix_info pleat__radix_info(const pleat__radix *tree, pleat__prefix entry);
 
+/* The tokens of an entry's prefix into tokens [n_tokens]; returns its root. */
+uint32_t pleat__radix_path(const pleat__radix *tree, pleat__prefix entry, int32_t *tokens);
+
+/* The key of a root, which is the tree's. */
+const void *pleat__radix_key(const pleat__radix *tree, uint32_t root, uint32_t *n_bytes);
+
 uint32_t pleat__radix_n_entries(const pleat__radix *tree);
 uint64_t pleat__radix_n_tokens(const pleat__radix *tree);
 uint64_t pleat__radix_bytes(const pleat__radix *tree); /* memory that it holds now, as the allocator counts it */

@@ -73,7 +73,7 @@ pleat_status pleat__answer_check(const pleat_request *q, const pleat_model *mode
     REQUIRE(q->n_top <= PLEAT_LOGPROBS_MAX && q->n_top <= n_vocab, "n_top %u is more than %u", q->n_top,
             n_vocab < PLEAT_LOGPROBS_MAX ? n_vocab : PLEAT_LOGPROBS_MAX);
     REQUIRE(!q->shape || q->wants_json, "a shape, but no JSON is wanted");
-    if (q->shape) PLEAT_TRY(pleat__json_check(q->shape, err));
+    if (q->shape) PLEAT_TRY(pleat_json_shape_check(q->shape, err));
     PLEAT_TRY(check_stops(q, n_vocab, err));
     return check_moves(q, n_vocab, err);
 }

@@ -113,8 +113,11 @@ static bool kept_is_valid(const pleat_serving *s, uint32_t i) {
     if (k->parent.v && !s->prefixes.kept[k->parent.v].seq.v) return false;
     uint32_t n_users = 0, n_children = 0;
     for (uint32_t j = 0; j < s->n_running; j++) n_users += stands_on(s, PLEAT__RUNNING(s->running[j])->base, i);
-    for (uint32_t j = 1; j <= s->opt.max_prefixes; j++)
-        n_children += s->prefixes.kept[j].seq.v && s->prefixes.kept[j].parent.v == i;
+    for (uint32_t j = 1; j <= s->opt.max_prefixes; j++) {
+        const pleat__kept *other = &s->prefixes.kept[j];
+        n_children += other->seq.v && other->parent.v == i;
+        n_users += other->seq.v && other->is_pinned && stands_on(s, (pleat__kept_id){j}, i);
+    }
     return n_users == k->n_users && n_children == k->n_children;
 }
 

@@ -6,6 +6,7 @@
  *     submit.c     requests come, or are cancelled
  *     inbox.c      the same from other threads; the driver waits for them
  *     inspect.c    what can be asked
+ *     manage.c     kept prefixes listed, pinned, dropped and compressed by who runs the serving
  *     step.c       the step: plan, make room, admit, run, what became of it
  *     admit.c      waiting requests start: from a prefix, from their image, or empty
  *     demand.c     pages that a request takes: what the scheduler hears
@@ -23,7 +24,7 @@
  *
  *     step ──> admit ──> demand ──> preempt ──> prefix ──> tier ──> image ──> backend
  *       └────> inbox ──> submit ──> serving ──> preempt ──> answer, place
- *     inspect ──> serving                  prefix ──> chunks
+ *     inspect ──> serving                  prefix ──> chunks                  manage ──> prefix, chunks
  *
  * Who knows what.  The scheduler (sched/) knows requests as numbers; their cells in its array index `requests` here.
  * The tree (prefix/) knows prefixes as tokens; the value that stands behind an entry indexes `kept` here.  The backend
@@ -35,7 +36,8 @@
  *     (4) kept[i].added_pages = pages(i) - shared(i, parent(i))       constant: a kept sequence is not run any more
  *     (5) r->own_pages        = pages(r) - shared(r, base of r)       base: the kept prefix that it stands on
  *     (6) pages used = sum of (4) + sum of (5)
- *     (7) kept[i].n_users counts locks on it and on all below; evictable_pages is the sum of (4) where it is 0
+ *     (7) kept[i].n_users counts locks on it and on all below, pins among them; evictable_pages is the sum of (4) where it
+ *         is 0
  *
  * For (7) to be what eviction can really free, leaf by leaf, the parent is the nearest kept prefix above in the tree of
  * tokens too.  So a request promises its breakpoints one after the other from its base on, until it cannot.  Who shares
@@ -55,6 +57,7 @@
 /* A kept prefix. */
 typedef struct pleat__kept {
     pleat_seq seq; /* 0: this cell is free, and n_users the next free one's index */
+    uint64_t id;   /* serial * (max_prefixes + 1) + cell */
     pleat__kept_id parent;
     uint32_t n_tokens;
     uint32_t n_users;      /* (7) */
@@ -63,6 +66,9 @@ typedef struct pleat__kept {
     uint64_t added_pages;  /* (4) */
     uint64_t copied_pages; /* pages that whoever goes on from it copies first, at most */
     pleat__prefix entry;
+    float ah, al;              /* thresholds */
+    bool is_pinned;            /* holds one of n_users */
+    bool is_compressed;        /* it, or one that it went on from: its bytes are not those of its tokens alone */
     pleat_events_prefix *told; /* what routers know of it; NULL: nothing */
 } pleat__kept;
 
@@ -72,6 +78,7 @@ typedef struct pleat__prefixes {
     pleat__kept *kept;        /* [max_prefixes + 1] */
     uint32_t free_head;       /* of the list of free cells in kept */
     uint32_t n_kept;          /* kept now */
+    uint64_t n_kept_ever;     /* serial of the last */
     uint64_t added_pages;     /* sum of (4) */
     uint64_t evictable_pages; /* (7) */
     uint64_t version;         /* >= 1; changes when a promise is kept or forgotten */
@@ -128,6 +135,7 @@ typedef struct pleat__inbox {
     uint64_t n_submitted;  /* requests so far */
     pleat__request *first; /* posted and not yet taken in, the oldest first */
     pleat__request **last; /* where the next one goes */
+    uint64_t pinned_pages; /* of pinned prefixes and those above them */
     bool is_woken;
     bool exists; /* lock and wake are initialised */
 } pleat__inbox;
@@ -216,6 +224,10 @@ void pleat__places_release(pleat_serving *s);
  * inbox as well, and their ids there.  PLEAT_E_LIMIT: there are too few places. */
 pleat_status pleat__places_take(pleat_serving *s, pleat__request *const *requests, uint32_t n,
                                 pleat_request_id *posted);
+
+/* Pages that pinned prefixes leave to no request, for those who check one from whichever thread. */
+uint64_t pleat__places_pinned(pleat_serving *s);
+void pleat__places_set_pinned(pleat_serving *s, uint64_t n_pages);
 
 /* The request's place is free again. */
 void pleat__place_free(pleat_serving *s, const pleat__request *r);
@@ -326,6 +338,12 @@ void pleat__serving_keep(pleat_serving *s, pleat__request *r);
 /* A running request has just come from the store: keep its prefix in memory too, if there is room for those who go on from
  * it, and promise the next. */
 void pleat__serving_keep_stored(pleat_serving *s, pleat__request *r);
+
+/* Remove a prefix that nobody uses and nothing stands on. */
+void pleat__serving_remove_kept(pleat_serving *s, pleat__kept_id id);
+
+/* The pages of a kept prefix have changed, and nothing stands on it. */
+void pleat__serving_count_kept(pleat_serving *s, pleat__kept_id id);
 
 /* Remove prefixes under a running request that nobody else uses or has started from, the last one first.  What it shares
  * with them is its own again, and what it had to copy is free.  all: every one of them, so that nothing of it is shared;

@@ -434,7 +434,7 @@ static bool is_object(const char *before, const char *text, const char *behind) 
 /* Of two places one does not go on behind a quote within it. */
 static bool is_name(const char *text) { return is_object("{\"", text, "\":0}") && is_object("{\"a\":\"", text, "\"}"); }
 
-pleat_status pleat__json_check(const pleat_json_shape *shape, pleat_error *err) {
+pleat_status pleat_json_shape_check(const pleat_json_shape *shape, pleat_error *err) {
     PLEAT_TRY(pleat__shape_check(shape, err));
     for (uint32_t i = 0; i < shape->n_nodes; i++) {
         const pleat_json_node *node = &shape->nodes[i];

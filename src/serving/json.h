@@ -76,9 +76,6 @@ typedef struct pleat__json {
     pleat__json_path paths[PLEAT__JSON_PATHS];
 } pleat__json;
 
-/* Is it a shape, and are its texts JSON?  PLEAT_E_ARG with words. */
-pleat_status pleat__json_check(const pleat_json_shape *shape, pleat_error *err);
-
 /* Before the first byte; shape NULL: any object. */
 void pleat__json_begin(pleat__json *json, const pleat__shape *shape);
 

@@ -104,7 +104,7 @@ static pleat__kept_id take_cell(pleat_serving *s) {
     if (!p->free_head && !pleat__serving_evict(s)) return (pleat__kept_id){0};
     const pleat__kept_id id = {p->free_head};
     p->free_head = p->kept[id.v].n_users;
-    p->kept[id.v] = (pleat__kept){0};
+    p->kept[id.v] = (pleat__kept){.id = ++p->n_kept_ever * ((uint64_t)s->opt.max_prefixes + 1) + id.v};
     p->n_kept++;
     return id;
 }
@@ -153,6 +153,10 @@ static void hand_over(pleat_serving *s, pleat__request *r, pleat__kept *k) {
     k->entry = run->promise;
     k->parent = parent_for(s, r);
     k->n_tokens = run->n_stored;
+    const pleat__kept *parent = &p->kept[k->parent.v];
+    k->ah = k->parent.v ? parent->ah : s->backend.shape.ah;
+    k->al = k->parent.v ? parent->al : s->backend.shape.al;
+    k->is_compressed = parent->is_compressed;
     p->kept[k->parent.v].n_children++;
     k->added_pages = run->own_pages;
     k->copied_pages = count_copied(s, k->seq);
@@ -205,8 +209,7 @@ void pleat__serving_keep_stored(pleat_serving *s, pleat__request *r) {
     pleat__serving_keep(s, r);
 }
 
-/* Remove a prefix that nobody uses and nothing stands on. */
-static void remove_kept(pleat_serving *s, pleat__kept_id id) {
+void pleat__serving_remove_kept(pleat_serving *s, pleat__kept_id id) {
     pleat__prefixes *p = &s->prefixes;
     pleat__kept *k = &p->kept[id.v];
     assert(k->seq.v && k->n_users == 0 && k->n_children == 0);
@@ -220,6 +223,18 @@ static void remove_kept(pleat_serving *s, pleat__kept_id id) {
     p->evictable_pages -= k->added_pages;
     p->kept[k->parent.v].n_children--;
     return_cell(s, id);
+}
+
+void pleat__serving_count_kept(pleat_serving *s, pleat__kept_id id) {
+    pleat__prefixes *p = &s->prefixes;
+    pleat__kept *k = &p->kept[id.v];
+    void *ctx = s->backend.ctx;
+    const uint64_t n_old = k->added_pages;
+    k->added_pages = s->backend.pages_of(ctx, k->seq);
+    if (k->parent.v) k->added_pages -= s->backend.pages_shared(ctx, k->seq, p->kept[k->parent.v].seq);
+    k->copied_pages = count_copied(s, k->seq);
+    p->added_pages += k->added_pages - n_old; /* may wrap on the way */
+    if (k->n_users == 0) p->evictable_pages += k->added_pages - n_old;
 }
 
 /* Forget the promises of a running request that has left its prefix: what nobody uses stands below it in the tree. */
@@ -247,7 +262,7 @@ bool pleat__serving_evict(pleat_serving *s) {
     const pleat__radix *tree = s->prefixes.tree;
     const pleat__prefix leaf = find_leaf(s);
     if (!leaf.v) return false;
-    remove_kept(s, (pleat__kept_id){pleat__radix_info(tree, leaf).value});
+    pleat__serving_remove_kept(s, (pleat__kept_id){pleat__radix_info(tree, leaf).value});
     s->stats.evicted++;
     return true;
 }
@@ -287,7 +302,7 @@ bool pleat__serving_leave_base(pleat_serving *s, pleat__request *r, bool all) {
         pleat__serving_use(s, parent);
         pleat__serving_unuse(s, id);
         run->base = parent;
-        remove_kept(s, id);
+        pleat__serving_remove_kept(s, id);
         s->stats.evicted++;
         pleat__serving_count_own(s, r);
         pleat__serving_leave_unshared(s, r);

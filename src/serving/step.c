@@ -17,6 +17,8 @@
 #include "core/error.h"
 #include "serving/internal.h"
 
+#define IDLE_MAX 4u /* steps in which nobody runs though somebody waits */
+
 /* ---- making room ----------------------------------------------------------------------------------------------------- */
 
 /* Free pages of prefixes that one running request alone stands on and nobody else has used. */
@@ -381,6 +383,17 @@ static void expire(pleat_serving *s) {
     }
 }
 
+/* Nobody runs, and whoever waits finds no room: what is pinned leaves none for the first of them, who came before. */
+static void fail_first(pleat_serving *s) {
+    pleat__request *first = NULL;
+    for (uint32_t i = 1; i <= s->opt.max_requests; i++) {
+        pleat__request *r = s->requests[i];
+        if (!r || (first && r->priority < first->priority)) continue;
+        if (!first || r->priority > first->priority || r->arrival < first->arrival) first = r;
+    }
+    if (first) pleat__serving_finish(s, first, -1, PLEAT_FINISH_FAILED, PLEAT_E_LIMIT);
+}
+
 pleat_status pleat_serving_step(pleat_serving *s, pleat_error *err) {
     if (!s) return PLEAT_E_ARG;
     s->step.n_events = 0;
@@ -397,6 +410,7 @@ pleat_status pleat_serving_step(pleat_serving *s, pleat_error *err) {
     pleat_status status = pleat__serving_admit(s, &plan);
     if (status == PLEAT_OK) status = run_plan(s, &plan, &n_ran, err);
     close_step(s, plan.n_run, n_ran);
+    if (s->step.n_idle_in_row >= IDLE_MAX && s->n_running == 0 && s->inbox.pinned_pages > 0) fail_first(s);
     s->stats.step_ns += s->backend.clock_ns(s->backend.ctx) - clock_ns;
     s->stats.schedule_ns += pleat__clock_ns() - start_ns - s->step.elsewhere_ns;
     if (status == PLEAT_E_MEMORY) (void)pleat__error_set(err, status, PLEAT_NOWHERE, "serving: out of memory");

@@ -63,12 +63,14 @@ static pleat_status check_rest(const pleat_serving *s, const pleat_request *q, p
 }
 
 /* Are there ever pages for it? */
-static pleat_status check_size(const pleat_serving *s, const pleat_request *q, const pleat__request *r, uint32_t tenant,
+static pleat_status check_size(pleat_serving *s, const pleat_request *q, const pleat__request *r, uint32_t tenant,
                                pleat_error *err) {
     const pleat__backend_shape *b = &s->backend.shape;
     const uint64_t n_tokens = (uint64_t)q->n_prompt + q->n_predict;
     const uint64_t need = pleat__backend_pages_for(b, &r->extent, 0);
-    const uint64_t max = pleat__sched_max_pages(s->sched, tenant);
+    const uint64_t most = pleat__sched_max_pages(s->sched, tenant);
+    const uint64_t n_left = b->n_pages - pleat__places_pinned(s); /* pinned prefixes stay beside it */
+    const uint64_t max = most < n_left ? most : n_left;
     const double mib = (double)b->page_bytes / (1 << 20);
     const char *name = q->tenant ? q->tenant : s->tenants.text;
     PLEAT_FAIL_IF(need > max, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,

@@ -84,7 +84,8 @@ static bool pays(const pleat_serving *s, uint32_t n_tokens, uint64_t n_bytes) {
 void pleat__serving_store(pleat_serving *s, const pleat__request *r, pleat__kept_id id) {
     const pleat__kept *k = &s->prefixes.kept[id.v];
     pleat_image_head head;
-    if (!s->tier.store || !make_head(s, r, make_steps(s, r, k->n_tokens), &head) || head.n_tokens != k->n_tokens)
+    if (!s->tier.store || k->is_compressed || !make_head(s, r, make_steps(s, r, k->n_tokens), &head) ||
+        head.n_tokens != k->n_tokens)
         return;
     source from = {&s->backend, k->seq};
     head.body_bytes = s->backend.image_bytes(s->backend.ctx, k->seq, (pleat_seq){0});

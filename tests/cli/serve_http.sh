@@ -233,6 +233,7 @@ refuses 400 "top_p is above 0" /v1/completions '{"prompt": "a", "top_p": 0}'
 refuses 400 "logprobs is a whole number in 0..20" /v1/completions '{"prompt": "a", "logprobs": 21}'
 refuses 400 "the whole is no object" /v1/chat/completions '{"messages": [{"role": "user", "content": "a"}],
     "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {}}}}'
+check "which is its field's" holds "a['error']['param'] == 'response_format'"
 # What would cost a step or the loop of events seconds
 python3 - "$scratch" <<'PY'
 import json, sys
@@ -261,8 +262,24 @@ refuses 400 "14 continuations are more than the 12" /v1/completions '{"prompt": 
 refuses 400 "echo with logprobs is for n 1" /v1/completions '{"prompt": "a", "n": 2, "echo": true, "logprobs": 1}'
 refuses 400 "min_tokens is not supported" /v1/completions '{"prompt": "a", "min_tokens": 3}'
 refuses 400 "guided_choice is not supported" /v1/completions '{"prompt": "a", "guided_choice": ["a", "b"]}'
-refuses 400 "add_generation_prompt false" /v1/chat/completions '{"messages": [{"role": "user", "content": "a"}],
-    "add_generation_prompt": false}'
+refuses 400 "beside add_generation_prompt false" /v1/chat/completions '{"messages": [{"role": "user", "content": "a"}],
+    "add_generation_prompt": true, "continue_final_message": true}'
+refuses 400 "no last message with words" /v1/chat/completions '{"messages": [{"role": "assistant", "content": " "}],
+    "continue_final_message": true}'
+hi='{"role": "user", "content": "Hi"}'
+chat() { ask /v1/chat/completions "{\"messages\": [$1], \"max_tokens\": $2, \"temperature\": 0, \"ignore_eos\": true${3:-}}"; }
+chat "$hi" 8
+begun="$hi, {\"role\": \"assistant\", \"content\": $(pick "__import__('json').dumps(a['choices'][0]['message']['content'])")}"
+ask /tokenize "{\"messages\": [$begun], \"add_generation_prompt\": false}"
+n=$(pick "a['count']") ids=$(pick "a['tokens'][:-2]") # less what ends a turn
+chat "$begun" 8 ', "continue_final_message": true'
+goes_on=$(pick "a['choices'][0]['message']['content']")
+ask /v1/completions "{\"prompt\": $ids, \"max_tokens\": 8, \"temperature\": 0, \"ignore_eos\": true}"
+check "the last message goes on, as text that has no end" test "$(pick "a['choices'][0]['text']")" = "$goes_on"
+ask /tokenize "{\"messages\": [$begun]}"
+check "a prompt for an answer stands behind messages" holds "a['count'] > $n"
+chat "$begun" 1 ', "add_generation_prompt": false'
+check "or not" holds "a['usage']['prompt_tokens'] == $n"
 refuses 400 "messages.0. is no object with a role" /tokenize '{"messages": [7]}'
 refuses 404 "is not here" /v1/completions "{\"prompt\": \"a\", \"model\": \"a$(python3 -c 'print("é" * 200)')\"}"
 ask /v1/completions '{"prompt": "a", "max_tokens": 1, "min_tokens": 0, "bad_words": [], "guided_choice": null}'

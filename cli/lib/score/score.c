@@ -172,7 +172,7 @@ void score_table(evaluation *e, table *t) {
     for (uint32_t i = 0; i < e->set.n_tasks; i++) e->titles[n++] = e->set.names[i];
     for (uint32_t i = 0; figures[i]; i++) e->titles[n++] = figures[i];
     table_init(t, e->titles, n);
-    for (uint32_t i = 0; i < e->o->load.kv.n; i++) put_row(t, e, &e->rows[i]);
+    for (uint32_t i = 0; i < e->n_rows; i++) put_row(t, e, &e->rows[i]);
 }
 
 /* Nothing of a cache on a GPU, which has no blocks of the model's. */

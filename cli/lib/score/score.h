@@ -105,6 +105,7 @@ typedef struct score_row {
     uint64_t n_requests;        /* of a serving; 0: there was none */
     pleat_serving_stats served; /* what it did */
     uint64_t n_scored;          /* tokens of the text that were predicted */
+    uint64_t n_to_score;        /* that there are to predict; more than n_scored where that was interrupted */
     double nll_sum;             /* of their negative log-likelihoods, nats */
     double kld_sum;             /* of KL(first spec's prediction || this one's), nats */
     uint64_t n_same_top1;       /* positions where the likeliest token is the first spec's */
@@ -125,7 +126,8 @@ int score_tasks(const score_options *o, const loaded *l, const task_set *set, sc
 int score_tasks_served(const score_options *o, const service_options *service, const loaded *l, const task_set *set,
                        score_row *row);
 
-/* Predict the text at `path` with every row's spec, the first being the reference. */
+/* Predict the text at `path` with every row's spec, the first being the reference.  Interrupted, the rows have the figures
+ * of the windows that all of them have predicted. */
 int score_text(const score_options *o, const loaded *l, const char *path, score_row *rows, uint32_t n_rows);
 
 /* For all: the request `what`, of n_tokens in all, is over. */
@@ -167,9 +169,10 @@ void score_release_row(score_row *row);
 typedef struct evaluation {
     const score_options *o;
     loaded l;
-    task_set set;                          /* empty without --tasks */
-    score_row *rows;                       /* [o->load.kv.n] */
-    int is_served;                         /* the tasks were asked as requests of a serving */
+    task_set set;    /* empty without --tasks */
+    score_row *rows; /* [o->load.kv.n] */
+    uint32_t n_rows; /* of these, the first that are shown: all, or those that an interruption left */
+    int is_served;   /* the tasks were asked as requests of a serving */
     const char *titles[SCORE_COLUMNS_CAP]; /* of score_table() */
 } evaluation;
 

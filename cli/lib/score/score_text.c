@@ -222,13 +222,18 @@ static int march_group(march *m, uint32_t first) {
 
 static int march_all(march *m) {
     int code = CLI_OK;
+    score_row *whole = cli_alloc(m->n_rows, sizeof *whole); /* rows behind the last group that is over */
+    for (uint32_t r = 0; r < m->n_rows; r++) m->rows[r].n_to_score = (uint64_t)m->n_windows * (m->window - m->prompt);
     progress_begin("text", (uint64_t)m->n_windows * (m->window - m->prompt), !m->o->common.quiet);
     for (uint32_t first = 0; first < m->n_windows && code == CLI_OK; first += m->n_now) {
         const uint32_t left = m->n_windows - first;
         m->n_now = left < m->width ? left : m->width;
+        memcpy(whole, m->rows, m->n_rows * sizeof *whole);
         code = march_group(m, first);
     }
     progress_end();
+    if (code == CLI_INTERRUPTED) memcpy(m->rows, whole, m->n_rows * sizeof *whole);
+    free(whole);
     return code;
 }
 

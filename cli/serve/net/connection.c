@@ -36,17 +36,17 @@ struct connection {
     struct bufferevent *bev;
     struct event *timer;
     connection_state state;
-    http_head head;      /* of the request under way */
-    uint64_t body_bytes; /* of it that have come, in all->body_bytes */
-    uint64_t wait;       /* which of all waits is its last one: the larger the later it began */
-    uint64_t peer;       /* connection_peer() */
-    const char *allow;   /* methods for an answer 405; NULL: not told */
-    void *work;          /* NULL: none */
-    int has_begun;       /* bytes of the next head have come */
-    uint64_t id;         /* of the request under way; 0: there is none */
-    double begin_s;      /* when its head was there */
-    int status;          /* of its answer so far; 0: none */
-    int is_cut;          /* its reader is too slow: it is going to be closed */
+    http_head head;        /* of the request under way */
+    uint64_t body_bytes;   /* of it that have come, in all->body_bytes */
+    uint64_t wait;         /* which of all waits is its last one: the larger the later it began */
+    uint64_t peer;         /* connection_peer() */
+    const char *allow;     /* methods for an answer 405; NULL: not told */
+    connection_work *work; /* NULL: none */
+    int has_begun;         /* bytes of the next head have come */
+    uint64_t id;           /* of the request under way; 0: there is none */
+    double begin_s;        /* when its head was there */
+    int status;            /* of its answer so far; 0: none */
+    int is_cut;            /* its reader is too slow: it is going to be closed */
     int is_advancing;
 };
 
@@ -88,9 +88,9 @@ void connection_close(connection *c) {
     connections *all = c->all;
     end_request(c, 1);
     if (c->work) {
-        void *gone = c->work;
+        connection_work *gone = c->work;
         c->work = NULL;
-        all->rules.leave(all->rules.ctx, gone);
+        gone->leave(gone);
     }
     free_body(c);
     if (c->next) c->next->prev = c->prev;
@@ -216,7 +216,7 @@ void connection_end_stream(connection *c) {
     end_answer(c);
 }
 
-void connection_set_work(connection *c, void *work) { c->work = work; }
+void connection_set_work(connection *c, connection_work *work) { c->work = work; }
 
 void connection_set_allow(connection *c, const char *methods) { c->allow = methods; }
 

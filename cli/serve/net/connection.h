@@ -40,6 +40,11 @@ enum {
 
 typedef struct connection connection;
 
+/* Who works on a request; the first member of a record of its own.  leave: its client has gone. */
+typedef struct connection_work {
+    void (*leave)(struct connection_work *work);
+} connection_work;
+
 /* A request that is over. */
 typedef struct connection_done {
     uint64_t id; /* which of all requests: 1 first.  Its answer has it as X-Request-Id */
@@ -58,7 +63,6 @@ typedef struct connection_rules {
     /* A request is there whole: it is answered now or later.  The body has a NUL behind it and lives during the call. */
     void (*request)(void *ctx, connection *c, const http_head *head, const char *body, size_t n_body);
     void (*refuse)(void *ctx, connection *c, int status, const char *text); /* answer with an error */
-    void (*leave)(void *ctx, void *work); /* the client of this work has gone (connection_set_work) */
     void (*answered)(void *ctx, int status);
     void (*done)(void *ctx, const connection_done *d);
     void (*room)(void *ctx); /* a connection has gone */
@@ -103,6 +107,6 @@ void connection_set_allow(connection *c, const char *methods);
 uint64_t connection_peer(const connection *c);
 
 /* Who works on the request under way; NULL: nobody. */
-void connection_set_work(connection *c, void *work);
+void connection_set_work(connection *c, connection_work *work);
 
 #endif

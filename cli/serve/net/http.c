@@ -157,9 +157,11 @@ const char *http_reason(int status) {
         case 200: return "OK";
         case 400: return "Bad Request";
         case 401: return "Unauthorized";
+        case 403: return "Forbidden";
         case 404: return "Not Found";
         case 405: return "Method Not Allowed";
         case 408: return "Request Timeout";
+        case 409: return "Conflict";
         case 411: return "Length Required";
         case 413: return "Content Too Large";
         case 414: return "URI Too Long";

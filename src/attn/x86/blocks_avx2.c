@@ -3,7 +3,7 @@
  * blocks_avx2.c: decode attention over compressed blocks with AVX2: what happens once a group of blocks, and the
  * products.  See blocks_avx2.h.
  */
-#include "attn/x86/blocks_avx2.h"
+#include "attn/x86/blocks_products_avx2.h"
 
 #include <string.h>
 
@@ -17,12 +17,12 @@ static float top_of(uint32_t n, uint32_t n_levels) {
 
 INLINE __m256 magnitude(__m256 x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
 
-/* Sixteen whole numbers as 16 bits, each four in the order 0, 2, 1, 3. */
-INLINE void store_numbers(int16_t *out, __m256i low, __m256i high) {
+/* Sixteen whole numbers as 16 bits: plain, or each four in the order 0, 2, 1, 3. */
+INLINE void store_numbers(int16_t *out, bool plain, __m256i low, __m256i high) {
     const __m256i order =
         _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
     const __m256i x = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xD8);
-    _mm256_store_si256((__m256i *)(void *)out, _mm256_shuffle_epi8(x, order));
+    _mm256_store_si256((__m256i *)(void *)out, plain ? x : _mm256_shuffle_epi8(x, order));
 }
 
 INLINE int32_t sum_of_whole(__m256i x) {
@@ -32,7 +32,8 @@ INLINE int32_t sum_of_whole(__m256i x) {
 }
 
 /* Numbers of n factors x*y, |x*y| <= most, n a multiple of 16.  Returns their unit, and their sum times it. */
-INLINE float cut(const float *x, const float *y, uint32_t n, float most, float top, int16_t *numbers, float *sum) {
+INLINE float cut(const float *x, const float *y, uint32_t n, float most, float top, bool plain, int16_t *numbers,
+                 float *sum) {
     most = most > 0x1p-100f ? most : 0x1p-100f; /* less is as good as zero */
     const __m256 inverse = _mm256_set1_ps(top / most);
     __m256i total = _mm256_setzero_si256();
@@ -42,7 +43,7 @@ INLINE float cut(const float *x, const float *y, uint32_t n, float most, float t
         const __m256i p = _mm256_cvtps_epi32(_mm256_mul_ps(a, inverse));
         const __m256i q = _mm256_cvtps_epi32(_mm256_mul_ps(b, inverse));
         total = _mm256_add_epi32(total, _mm256_add_epi32(p, q));
-        store_numbers(numbers + i, p, q);
+        store_numbers(numbers + i, plain, p, q);
     }
     const float unit = most / top;
     *sum = (float)sum_of_whole(total) * unit;
@@ -64,8 +65,8 @@ INLINE float fold_query(const pleat__blocks_walk *w, uint32_t block, uint32_t he
         sum = _mm256_fmadd_ps(x, _mm256_load_ps(middles + i), sum);
     }
     float numbers;
-    const float unit =
-        cut(q, steps, d, max_of(most), top_of(d, w->format->k_levels), pleat__key_numbers(w, block, head), &numbers);
+    const float unit = cut(q, steps, d, max_of(most), top_of(d, w->format->k_levels), false,
+                           pleat__key_numbers(w, block, head), &numbers);
     *bias = sum_of(sum) - pleat__blocks_middle(w->format->k_levels) * numbers;
     return unit;
 }
@@ -195,7 +196,7 @@ INLINE void fold_weights(pleat__blocks_walk *w, uint32_t head) {
         }
         float in_all;
         const float unit = cut(weights + from, w->value_steps + from, n, max_of(most), top_of(n, w->format->v_levels),
-                               numbers + from, &in_all);
+                               w->packs != NULL, numbers + from, &in_all);
         w->value_scale[part * w->heads + head] = unit * w->share[head];
         bias += sum_of(sum) - pleat__blocks_middle(w->format->v_levels) * in_all;
     }

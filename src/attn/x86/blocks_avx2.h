@@ -3,16 +3,18 @@
  * blocks_avx2.h: decode attention over compressed blocks with 256-bit registers, for the file compiled with AVX2 and
  * the one with AVX-VNNI: only dot_pairs() differs.
  *
- *     blocks_avx2.c       steps folded into queries and weights, which become 16-bit numbers; softmax; products
- *     blocks_avxvnni.c    products by VNNI
+ *     blocks_avx2.c             steps folded into queries and weights, which become 16-bit numbers; softmax; products
+ *     blocks_avxvnni.c          products by VNNI
+ *     blocks_products_avx2.h    products with codes
+ *     blocks_packs_avx2.h       products with packs
  *
  * Factors x of a row of columns are whole numbers p of a unit of their own, the row's max |x| / top:
  *
  *     x ~= unit * p      |p| <= top = 32639, or less where sums of p * code would not fit 31 bits
  *
  * Codes are widened to 16 bits, columns 0 and 2 of a vector by an AND, 1 and 3 by a shift, and multiplied in pairs.  So
- * the numbers of each four columns stand in the order 0, 2, 1, 3, elements are rows, and nothing is summed across a
- * register.  Sums are exact: AVX-VNNI gives the bits of AVX2.  The rounding of p is what pages of integer formats have
+ * the numbers of each four columns stand in the order 0, 2, 1, 3 (those of values' packs in their own), elements are
+ * rows, and nothing is summed across a register.  Sums are exact: AVX-VNNI gives the bits of AVX2.  The rounding of p is what pages of integer formats have
  * with AVX2 too (decode.h): the error in norm stays below 1e-4 in place of 1e-6.
  */
 #ifndef PLEAT_ATTN_X86_BLOCKS_AVX2_H
@@ -60,98 +62,5 @@ INLINE __m256i dot_pairs(__m256i sum, __m256i codes, __m256i pair) {
 #endif
     return sum;
 }
-
-/* sums = codes of n_columns columns times the numbers of `heads` heads, `stride` apart. */
-INLINE void dots_of(uint32_t heads, const uint8_t *codes, uint32_t n_columns, const int16_t *numbers, size_t stride,
-                    pleat__blocks_sums_avx2 *sums) {
-    const __m256i low = _mm256_set1_epi16(0xFF);
-    __m256i sum[HEADS][2];
-    UNROLL
-    for (uint32_t h = 0; h < heads; h++) sum[h][0] = sum[h][1] = _mm256_setzero_si256();
-    for (size_t i = 0; i < n_columns; i += 4, codes += VECTOR) {
-        const __m256i a = _mm256_load_si256((const __m256i *)(const void *)codes);
-        const __m256i b = _mm256_load_si256((const __m256i *)(const void *)(codes + 32));
-        const __m256i a02 = _mm256_and_si256(a, low), a13 = _mm256_srli_epi16(a, 8);
-        const __m256i b02 = _mm256_and_si256(b, low), b13 = _mm256_srli_epi16(b, 8);
-        UNROLL
-        for (uint32_t h = 0; h < heads; h++) {
-            const int16_t *p = numbers + h * stride + i;
-            const __m256i p02 = broadcast_pair(p), p13 = broadcast_pair(p + 2);
-            sum[h][0] = dot_pairs(dot_pairs(sum[h][0], a02, p02), a13, p13);
-            sum[h][1] = dot_pairs(dot_pairs(sum[h][1], b02, p02), b13, p13);
-        }
-    }
-    UNROLL
-    for (uint32_t h = 0; h < heads; h++) {
-        _mm256_store_si256((__m256i *)(void *)sums->of[h], sum[h][0]);
-        _mm256_store_si256((__m256i *)(void *)(sums->of[h] + 8), sum[h][1]);
-    }
-}
-
-INLINE void dots(uint32_t n_heads, const uint8_t *codes, uint32_t n_columns, const int16_t *numbers, size_t stride,
-                 pleat__blocks_sums_avx2 *sums) {
-    switch (n_heads) {
-        case 1: dots_of(1, codes, n_columns, numbers, stride, sums); break;
-        case 2: dots_of(2, codes, n_columns, numbers, stride, sums); break;
-        case 3: dots_of(3, codes, n_columns, numbers, stride, sums); break;
-        default: dots_of(4, codes, n_columns, numbers, stride, sums); break;
-    }
-}
-
-INLINE __m256 sum_of_head(const pleat__blocks_sums_avx2 *sums, uint32_t h, uint32_t row) {
-    return _mm256_cvtepi32_ps(_mm256_load_si256((const __m256i *)(const void *)(sums->of[h] + row)));
-}
-
-/* Logits of a slice of the tokens of each block. */
-INLINE void keys_of(pleat__blocks_walk *w, uint32_t slice) {
-    const uint32_t d = w->format->head_dim, row = pleat__blocks_row(w->format);
-    for (uint32_t b = 0; b < w->n_blocks; b++) {
-        for (uint32_t head = 0; head < w->query->n_group; head += HEADS) {
-            const uint32_t n_heads = pleat__min_u32(w->query->n_group - head, HEADS), at = b * w->heads + head;
-            float *out = w->weights + (size_t)head * row + (size_t)b * w->format->tokens + (size_t)slice * ROWS;
-            pleat__blocks_sums_avx2 sums;
-            dots(n_heads, w->codes + (size_t)b * d * ROWS, d, pleat__key_numbers(w, b, head), d, &sums);
-            for (uint32_t h = 0; h < n_heads; h++) {
-                const __m256 scale = _mm256_set1_ps(w->key_scale[at + h]), bias = _mm256_set1_ps(w->key_bias[at + h]);
-                for (uint32_t i = 0; i < ROWS; i += 8)
-                    _mm256_store_ps(out + (size_t)h * row + i, _mm256_fmadd_ps(sum_of_head(&sums, h, i), scale, bias));
-            }
-        }
-    }
-}
-
-/* A slice of o. */
-INLINE void values_of(pleat__blocks_walk *w, uint32_t slice) {
-    const uint32_t row = pleat__blocks_row(w->format), n_group = w->query->n_group;
-    for (uint32_t head = 0; head < n_group; head += HEADS) {
-        const uint32_t n_heads = pleat__min_u32(n_group - head, HEADS);
-        const uint32_t n_parts = pleat__div_up_u32(w->n_tokens, PART_TOKENS);
-        pleat__blocks_sums_avx2 sums[MAX_PARTS];
-        for (uint32_t p = 0, from = 0; p < n_parts; p++, from += PART_TOKENS)
-            dots(n_heads, w->codes + (size_t)from * ROWS, pleat__min_u32(w->n_tokens - from, PART_TOKENS),
-                 pleat__value_numbers(w, head) + from, row, &sums[p]);
-        for (uint32_t h = 0; h < n_heads; h++) {
-            float *o = w->acc->o + (size_t)(head + h) * w->format->head_dim + (size_t)slice * ROWS;
-            const __m256 rescale = _mm256_set1_ps(w->rescale[head + h]);
-            for (uint32_t i = 0; i < ROWS; i += 8) {
-                __m256 sum = _mm256_set1_ps(w->value_bias[head + h]);
-                for (uint32_t p = 0; p < n_parts; p++) {
-                    const __m256 scale = _mm256_set1_ps(w->value_scale[p * w->heads + head + h]);
-                    sum = _mm256_fmadd_ps(sum_of_head(&sums[p], h, i), scale, sum);
-                }
-                _mm256_store_ps(o + i, _mm256_fmadd_ps(_mm256_load_ps(o + i), rescale, sum));
-            }
-        }
-    }
-}
-
-/* All steps of a variant: the two that it has of its own, and those that they share. */
-#define BLOCKS_STEPS_AVX2(keys_, values_)                                                                    \
-    {                                                                                                        \
-        .begin = pleat__blocks_begin_avx2, .keys_begin = pleat__blocks_keys_begin_avx2, .keys = (keys_),     \
-        .cap = pleat__attn_cap_avx2, .softmax = pleat__blocks_softmax_avx2,                                  \
-        .values_begin = pleat__blocks_values_begin_avx2, .values = (values_), .end = pleat__blocks_end_avx2, \
-        .mean = pleat__blocks_mean_avx2                                                                      \
-    }
 
 #endif

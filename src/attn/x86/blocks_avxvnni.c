@@ -3,7 +3,7 @@
  * blocks_avxvnni.c: decode attention over compressed blocks with AVX-VNNI's dot product of two 16-bit numbers.  See
  * blocks_avx2.h.
  */
-#include "attn/x86/blocks_avx2.h"
+#include "attn/x86/blocks_products_avx2.h"
 
 static void keys(pleat__blocks_walk *w, uint32_t slice) { keys_of(w, slice); }
 static void values(pleat__blocks_walk *w, uint32_t slice) { values_of(w, slice); }

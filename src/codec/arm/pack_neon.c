@@ -48,8 +48,8 @@ INLINE void four_packs(const uint8_t *widths, const uint8_t *mins, uint8x16_t to
 }
 
 /* Four packs are a vector: words of a place's four codes. */
-static void decode_keys(const void *constants, const uint8_t *widths, const uint8_t *mins, const uint8_t *at,
-                        uint32_t n_packs, uint8_t *out) {
+static void decode_keys(const void *constants, const pleat__pack_slice *slice, uint32_t n_packs, uint8_t *out) {
+    const uint8_t *widths = slice->widths, *mins = slice->mins, *at = slice->fields;
     const uint8_t top = *(const uint8_t *)constants;
     for (uint32_t p = 0; p < n_packs; p += 4, out += 64) {
         uint8x16_t x[4];
@@ -59,8 +59,8 @@ static void decode_keys(const void *constants, const uint8_t *widths, const uint
 }
 
 /* Sixteen packs are four vectors; four of them are a quarter of each: words, transposed. */
-static void decode_values(const void *constants, const uint8_t *widths, const uint8_t *mins, const uint8_t *at,
-                          uint32_t n_packs, uint8_t *out) {
+static void decode_values(const void *constants, const pleat__pack_slice *slice, uint32_t n_packs, uint8_t *out) {
+    const uint8_t *widths = slice->widths, *mins = slice->mins, *at = slice->fields;
     const uint8_t top = *(const uint8_t *)constants;
     for (uint32_t p = 0; p < n_packs; p += 4) {
         uint8_t *to = out + (size_t)p / 16 * 256 + p % 16 * 4;

@@ -2,49 +2,32 @@
  *
  * pack_avx2.c: a pack at a time in 16-bit elements, four to a vector of codes.
  *
- * A pack of width w is 2w bytes, which stand in both halves of a register.  A shuffle brings each code the two bytes
- * that it lies in, a multiplication moves it to the top of its element, dropping what is above, and a second one takes
- * the highest w bits.
+ * Numbers of 16 bits are taken as pack_avx2.h says; here they become codes of a byte.
  */
-#include <immintrin.h>
+#include "codec/x86/pack_avx2.h"
 
 #include "codec/internal.h"
-#include "core/compiler.h"
 
-/* How sixteen numbers of one width are taken apart: by the first byte of each element and the next, the factor
- * 2^(16 - w - bits below the number in its first byte), and 2^w. */
-typedef struct width {
-    uint8_t from[32];
-    uint16_t raise[16], lower[16];
-} width;
-
+/* A number that begins at a byte is the upper one of its word; nothing is below. */
 #define SIXTEEN(x, w)                                                                                             \
     x(w, 0), x(w, 1), x(w, 2), x(w, 3), x(w, 4), x(w, 5), x(w, 6), x(w, 7), x(w, 8), x(w, 9), x(w, 10), x(w, 11), \
         x(w, 12), x(w, 13), x(w, 14), x(w, 15)
-#define FROM(w, i) (i) * (w) / 8, (i) * (w) / 8 + 1
-#define RAISE(w, i) (uint16_t)((w) ? 1u << (16 - (w) - (i) * (w) % 8) : 0)
-#define LOWER(w, i) 1 << (w)
+#define BELOW(w, i) ((i) * (w) % 8)
+#define FROM(w, i) BELOW(w, i) ? (i) * (w) / 8 : 0x80, BELOW(w, i) ? (i) * (w) / 8 + 1 : (i) * (w) / 8
+#define FACTOR(w, i) 1 << (BELOW(w, i) ? 16 - BELOW(w, i) : 8)
+#define MASK(w, i) (1 << (w)) - 1
 #define WIDTH(w)                                                       \
     {                                                                  \
-        {SIXTEEN(FROM, w)}, {SIXTEEN(RAISE, w)}, { SIXTEEN(LOWER, w) } \
+        {SIXTEEN(FROM, w)}, {SIXTEEN(FACTOR, w)}, { SIXTEEN(MASK, w) } \
     }
-static _Alignas(32) const width by_width[9] = {WIDTH(0), WIDTH(1), WIDTH(2), WIDTH(3), WIDTH(4),
-                                               WIDTH(5), WIDTH(6), WIDTH(7), WIDTH(8)};
-
-INLINE __m256i load(const void *p) { return _mm256_load_si256((const __m256i *)p); }
-
-/* Sixteen numbers at `at`, 16 bits each.  Reads 16 bytes. */
-INLINE __m256i numbers_at(const width *w, const uint8_t *at) {
-    const __m256i bytes = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)at));
-    const __m256i raised = _mm256_mullo_epi16(_mm256_shuffle_epi8(bytes, load(w->from)), load(w->raise));
-    return _mm256_mulhi_epu16(raised, load(w->lower));
-}
+const pleat__pack_width pleat__pack_widths[9] = {WIDTH(0), WIDTH(1), WIDTH(2), WIDTH(3), WIDTH(4),
+                                                 WIDTH(5), WIDTH(6), WIDTH(7), WIDTH(8)};
 
 /* Four packs, the first at *at, which is moved behind them. */
 INLINE void four_packs(const uint8_t *widths, const uint8_t **at, __m256i *x) {
     UNROLL
     for (uint32_t i = 0; i < 4; i++) {
-        x[i] = numbers_at(&by_width[widths[i]], *at);
+        x[i] = pack_numbers_at(&pleat__pack_widths[widths[i]], *at);
         *at += 2u * widths[i];
     }
 }
@@ -62,8 +45,8 @@ INLINE void store_halves(uint8_t *out, size_t gap, __m256i x) {
 }
 
 /* Four packs are a vector: words of a place's four codes. */
-static void decode_keys(const void *constants, const uint8_t *widths, const uint8_t *mins, const uint8_t *at,
-                        uint32_t n_packs, uint8_t *out) {
+static void decode_keys(const void *constants, const pleat__pack_slice *slice, uint32_t n_packs, uint8_t *out) {
+    const uint8_t *widths = slice->widths, *mins = slice->mins, *at = slice->fields;
     const __m256i top = _mm256_load_si256((const __m256i *)constants);
     for (uint32_t p = 0; p < n_packs; p += 4, out += 64) {
         __m256i x[4];
@@ -77,8 +60,8 @@ static void decode_keys(const void *constants, const uint8_t *widths, const uint
 }
 
 /* Sixteen packs are four vectors; four of them are a quarter of each. */
-static void decode_values(const void *constants, const uint8_t *widths, const uint8_t *mins, const uint8_t *at,
-                          uint32_t n_packs, uint8_t *out) {
+static void decode_values(const void *constants, const pleat__pack_slice *slice, uint32_t n_packs, uint8_t *out) {
+    const uint8_t *widths = slice->widths, *mins = slice->mins, *at = slice->fields;
     const __m256i top = _mm256_load_si256((const __m256i *)constants);
     const __m256i two = _mm256_setr_epi64x(0, 0x0101010101010101, 0, 0x0101010101010101);
     for (uint32_t p = 0; p < n_packs; p += 4) {
@@ -95,18 +78,17 @@ static void decode_values(const void *constants, const uint8_t *widths, const ui
     }
 }
 
-/* n numbers, a multiple of 16. */
-static void get_numbers(const uint8_t *at, uint32_t n, uint32_t n_bits, uint8_t *out) {
-    const width *w = &by_width[n_bits];
+void pleat__pack_numbers_avx2(const uint8_t *at, uint32_t n, uint32_t n_bits, uint8_t *out) {
+    const pleat__pack_width *w = &pleat__pack_widths[n_bits];
     for (uint32_t i = 0; i < n; i += 16, at += 2 * n_bits) {
-        const __m256i x = numbers_at(w, at);
+        const __m256i x = pack_numbers_at(w, at);
         _mm_storeu_si128((__m128i *)(void *)(out + i),
                          _mm_packus_epi16(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
     }
 }
 
 void pleat__pack_decode_avx2(pleat__section *s, uint32_t n_vectors, uint8_t *out) {
-    static const pleat__pack_ops ops = {get_numbers, decode_keys, decode_values};
+    static const pleat__pack_ops ops = {pleat__pack_numbers_avx2, decode_keys, decode_values};
     const __m256i constants = _mm256_set1_epi8((char)(s->n_levels - 1)); /* the largest code */
     pleat__pack_decode_by(&ops, &constants, s, n_vectors, out);
 }

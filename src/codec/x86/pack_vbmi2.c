@@ -48,8 +48,8 @@ INLINE __m512i four_packs(const tables *t, const uint8_t *widths, const uint8_t 
     return _mm512_min_epu8(_mm512_adds_epu8(fields, min), t->top);
 }
 
-static void decode_keys(const void *constants, const uint8_t *widths, const uint8_t *mins, const uint8_t *at,
-                        uint32_t n_packs, uint8_t *out) {
+static void decode_keys(const void *constants, const pleat__pack_slice *slice, uint32_t n_packs, uint8_t *out) {
+    const uint8_t *widths = slice->widths, *mins = slice->mins, *at = slice->fields;
     const tables *t = constants;
     uint8_t order[64]; /* byte 4 * place + pack of a vector, from byte 16 * pack + place */
     for (uint32_t i = 0; i < 64; i++) order[i] = (uint8_t)(i % 4 * 16 + i / 4);
@@ -58,8 +58,8 @@ static void decode_keys(const void *constants, const uint8_t *widths, const uint
         _mm512_storeu_si512(out, _mm512_permutexvar_epi8(to_vector, four_packs(t, widths + p, mins + p, &at)));
 }
 
-static void decode_values(const void *constants, const uint8_t *widths, const uint8_t *mins, const uint8_t *at,
-                          uint32_t n_packs, uint8_t *out) {
+static void decode_values(const void *constants, const pleat__pack_slice *slice, uint32_t n_packs, uint8_t *out) {
+    const uint8_t *widths = slice->widths, *mins = slice->mins, *at = slice->fields;
     const tables *t = constants;
     /* Word 4 * dim + g of the sixteen packs goes to word dim of vector g: of each two registers, their words g. */
     const __m512i even = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29);

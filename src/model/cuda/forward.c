@@ -51,6 +51,7 @@ struct pleat__device_forward {
     uint16_t *plain;      /* with gemm: a layer's matrices, one behind the other */
     uint16_t *pairs;      /* with gemm: [block][2 n_ff] */
     void *gemm_work;      /* with gemm */
+    void *mul_work;       /* of products of many rows on Hopper, or NULL */
 
     /* Memory of the host. */
     int32_t *host_tokens;     /* [rows] */
@@ -71,7 +72,19 @@ static void *carve(carver *c, uint64_t n, uint64_t bytes) {
     return at;
 }
 
+static uint64_t packed_width(uint32_t width) {
+    return (uint64_t)pleat__div_up_u32(width, PLEAT__GROUP_COLS) * PLEAT__GROUP_COLS;
+}
+
 static uint32_t logit_rows(uint32_t max_items) { return pleat__max_u32(PLEAT__LOGIT_ROWS, max_items); }
+
+/* Is a product of n rows one of those that pack x, and take it as f32 too? */
+static bool packs(uint32_t n) { return n > PLEAT__MUL_FEW && pleat__device_mul_has_wgmma(); }
+
+/* Rows of what is made for products: a packed x has as many as it can. */
+static uint64_t product_rows(const pleat__device_forward *fw, uint64_t n) {
+    return packs(fw->max_rows) && n < PLEAT__MUL_PACKED ? PLEAT__MUL_PACKED : n;
+}
 
 static bool wants_gemm(const pleat__device_forward *fw) {
     return (fw->is_fixed || fw->max_rows >= PLEAT__GEMM_FROM) && pleat__device_gemm_exists();
@@ -103,6 +116,13 @@ static void carve_gemm(pleat__device_forward *fw, uint64_t block, carver *c) {
     fw->gemm_work = carve(c, PLEAT__GEMM_WORK_BYTES, 1);
 }
 
+static void carve_work(pleat__device_forward *fw, carver *c) {
+    const pleat_model_info *info = &fw->model->info;
+    if (!packs(fw->max_rows)) return;
+    fw->mul_work =
+        carve(c, pleat__device_mul_work_bytes(pleat__max_u32(pleat__max_u32(info->n_embd, info->n_ff), fw->n_q)), 1);
+}
+
 static bool has_post_norms(const pleat_model *m) {
     bool has = false;
     for (uint32_t i = 0; i < m->info.n_layers; i++) has |= m->layers[i].post_attn_norm || m->layers[i].post_ffn_norm;
@@ -119,16 +139,17 @@ static void carve_device(pleat__device_forward *fw, carver *c) {
     fw->attended = carve(c, rows * fw->n_q, sizeof(uint16_t));
     fw->step_attended = carve(c, (uint64_t)fw->max_items * fw->n_q, sizeof(float));
     const uint64_t normed_rows = block > logit_rows(fw->max_items) ? block : logit_rows(fw->max_items);
-    fw->normed = carve(c, normed_rows * info->n_embd, sizeof(uint16_t));
+    fw->normed = carve(c, product_rows(fw, normed_rows) * packed_width(info->n_embd), sizeof(uint16_t));
     fw->qkv = carve(c, block * (fw->n_q + 2 * fw->n_kv), sizeof(float));
     fw->branch = carve(c, has_post_norms(fw->model) ? block * info->n_embd : 0, sizeof(float));
-    fw->h = carve(c, block * info->n_ff, sizeof(uint16_t));
+    fw->h = carve(c, product_rows(fw, block) * info->n_ff, sizeof(uint16_t));
     fw->logits = carve(c, (uint64_t)logit_rows(fw->max_items) * info->n_vocab, sizeof(float));
     fw->received = fw->has_scores ? carve(c, rows * info->n_kv_heads, sizeof(float)) : NULL;
     fw->tokens = carve(c, rows, sizeof(int32_t));
     fw->positions = carve(c, fw->max_items, sizeof(uint32_t));
     fw->greedy = carve(c, fw->max_items, sizeof(uint32_t));
     carve_gemm(fw, block, c);
+    carve_work(fw, c);
 }
 
 static void carve_host(pleat__device_forward *fw, carver *c) {
@@ -162,6 +183,10 @@ static pleat_status take_memory(pleat__device_forward *fw, pleat_error *err) {
     fw->memory = p;
     c = (carver){fw->memory, 0};
     carve_device(fw, &c);
+    if (fw->mul_work) {
+        PLEAT_TRY(pleat__device_fill(fw->mul_work, 0, PLEAT__MUL_FLAGS_BYTES, (pleat__device_stream){NULL}, err));
+        PLEAT_TRY(pleat__device_wait((pleat__device_stream){NULL}, err));
+    }
     c = (carver){NULL, 0};
     carve_host(fw, &c);
     PLEAT_TRY(pleat__device_alloc_host(c.used_bytes, &p, err));
@@ -241,17 +266,33 @@ static uint32_t class_of_prompt(const pleat__device_forward *fw, uint32_t n) {
 
 static float *x_of(const launches *l, rows r) { return l->fw->x + (uint64_t)r.from * l->fw->model->info.n_embd; }
 
-/* A product with a matrix whose plain form is `plain`; NULL: there is none, unless it is of F16. */
-static pleat_status multiply(const launches *l, const pleat__device_mul *mul, const uint16_t *plain) {
-    const uint16_t *w = is_plain(&mul->w) ? (const uint16_t *)(const void *)mul->w.data : plain;
-    const pleat__gemm_memory memory = {w, l->rows_class, l->fw->pairs, l->fw->gemm_work};
-    if (!w || !l->rows_class || mul->bias || mul->cap > 0) return pleat__device_mul_run(mul, l->stream, l->err);
+/* How rows of x lie. */
+typedef enum x_form { AS_F16, AS_F32, PACKED } x_form;
+
+/* The matrix as f16, if a product with it goes by cuBLASLt; `plain`: its plain form, or NULL. */
+static const uint16_t *library_form(const launches *l, const pleat__device_matrix *w, const uint16_t *plain) {
+    if (!l->rows_class) return NULL;
+    return is_plain(w) ? (const uint16_t *)(const void *)w->data : plain;
+}
+
+/* Are n rows of x packed for a product with the matrix where they are made? */
+static bool wants_packed(const launches *l, const pleat__device_matrix *w, const uint16_t *plain, uint32_t n) {
+    return packs(n) && n <= PLEAT__MUL_PACKED && !library_form(l, w, plain);
+}
+
+static pleat_status multiply(const launches *l, pleat__device_mul *mul, x_form form, const uint16_t *plain) {
+    const pleat__gemm_memory memory = {library_form(l, &mul->w, plain), l->rows_class, l->fw->pairs, l->fw->gemm_work};
+    mul->work = l->fw->mul_work;
+    mul->x_is_f32 = form == AS_F32;
+    mul->x_is_packed = form == PACKED;
+    if (!memory.plain || mul->bias || mul->cap > 0) return pleat__device_mul_run(mul, l->stream, l->err);
     return pleat__device_gemm_run(l->fw->gemm, mul, &memory, l->stream, l->err);
 }
 
-static pleat_status norm(const launches *l, const float *weight, rows r) {
+static pleat_status norm(const launches *l, const float *weight, bool is_packed, rows r) {
     const pleat_model *m = l->fw->model;
-    return pleat__device_norm(x_of(l, r), weight, r.n, m->info.n_embd, m->rms_eps, l->fw->normed, l->stream, l->err);
+    return pleat__device_norm(x_of(l, r), weight, r.n, m->info.n_embd, m->rms_eps, is_packed, l->fw->normed, l->stream,
+                              l->err);
 }
 
 /* q, k and v of the rows, ready for the cache. */
@@ -260,17 +301,20 @@ static pleat_status make_heads(const launches *l, uint32_t layer_idx, rows r, co
     const pleat_model *m = fw->model;
     const pleat__device_layer *layer = &fw->weights->layers[layer_idx];
     const uint32_t width = fw->n_q + 2 * fw->n_kv, at[3] = {0, fw->n_q, fw->n_q + fw->n_kv};
-    PLEAT_TRY(norm(l, layer->attn_norm, r));
+    bool is_packed = true;
+    for (uint32_t i = 0; i < layer->n_qkv; i++)
+        is_packed &= wants_packed(l, &layer->qkv[i], l->plain ? l->plain->qkv[i] : NULL, r.n);
+    PLEAT_TRY(norm(l, layer->attn_norm, is_packed, r));
     for (uint32_t i = 0; i < layer->n_qkv; i++) {
-        const pleat__device_mul mul = {.w = layer->qkv[i],
-                                       .x = fw->normed,
-                                       .x_stride = m->info.n_embd,
-                                       .n = r.n,
-                                       .end = PLEAT__MUL_STORE,
-                                       .y = fw->qkv + at[i],
-                                       .y_stride = width,
-                                       .scale = 1};
-        PLEAT_TRY(multiply(l, &mul, l->plain ? l->plain->qkv[i] : NULL));
+        pleat__device_mul mul = {.w = layer->qkv[i],
+                                 .x = fw->normed,
+                                 .x_stride = m->info.n_embd,
+                                 .n = r.n,
+                                 .end = PLEAT__MUL_STORE,
+                                 .y = fw->qkv + at[i],
+                                 .y_stride = width,
+                                 .scale = 1};
+        PLEAT_TRY(multiply(l, &mul, is_packed ? PACKED : AS_F16, l->plain ? l->plain->qkv[i] : NULL));
     }
     const pleat__rope *rope = layer->turns ? &m->ropes[layer->rope] : NULL;
     const pleat__device_heads heads = {.qkv = fw->qkv,
@@ -294,23 +338,22 @@ static pleat_status make_heads(const launches *l, uint32_t layer_idx, rows r, co
 
 /* x += what a branch makes of its rows, which post_norm, where it is not NULL, norms before. */
 static pleat_status add_branch(const launches *l, const pleat__device_matrix *w, const uint16_t *plain,
-                               const void *from, bool is_f32, const float *bias, const float *post_norm, rows r) {
+                               const void *from, x_form form, const float *bias, const float *post_norm, rows r) {
     const pleat_model *m = l->fw->model;
     pleat__device_mul mul = {.w = *w,
                              .x = from,
                              .x_stride = w->tiles.cols,
-                             .x_is_f32 = is_f32,
                              .n = r.n,
                              .end = PLEAT__MUL_ADD,
                              .y = x_of(l, r),
                              .y_stride = m->info.n_embd,
                              .bias = bias,
                              .scale = m->residual_scale};
-    if (!post_norm) return multiply(l, &mul, plain);
+    if (!post_norm) return multiply(l, &mul, form, plain);
     mul.y = l->fw->branch;
     mul.scale = 1;
     PLEAT_TRY(pleat__device_fill(mul.y, 0, (uint64_t)r.n * m->info.n_embd * sizeof *mul.y, l->stream, l->err));
-    PLEAT_TRY(multiply(l, &mul, plain));
+    PLEAT_TRY(multiply(l, &mul, form, plain));
     return pleat__device_add_normed(mul.y, post_norm, r.n, m->info.n_embd, m->rms_eps, m->residual_scale, x_of(l, r),
                                     l->stream, l->err);
 }
@@ -318,34 +361,40 @@ static pleat_status add_branch(const launches *l, const pleat__device_matrix *w,
 static pleat_status feed_forward(const launches *l, const pleat__device_layer *layer, rows r) {
     pleat__device_forward *fw = l->fw;
     const pleat_model *m = fw->model;
-    PLEAT_TRY(norm(l, layer->ffn_norm, r));
-    const pleat__device_mul gate = {.w = layer->gate_up,
-                                    .x = fw->normed,
-                                    .x_stride = m->info.n_embd,
-                                    .n = r.n,
-                                    .end = PLEAT__MUL_GATE,
-                                    .h = fw->h,
-                                    .y_stride = m->info.n_ff,
-                                    .is_gelu = m->arch->is_gelu};
-    PLEAT_TRY(multiply(l, &gate, l->plain ? l->plain->gate_up : NULL));
-    return add_branch(l, &layer->down, l->plain ? l->plain->down : NULL, fw->h, false, NULL, layer->post_norms[1], r);
+    const uint16_t *plain = l->plain ? l->plain->gate_up : NULL, *plain_down = l->plain ? l->plain->down : NULL;
+    const bool is_packed = wants_packed(l, &layer->gate_up, plain, r.n);
+    const bool h_is_packed =
+        is_packed && wants_packed(l, &layer->down, plain_down, r.n) && m->info.n_ff % PLEAT__GROUP_COLS == 0;
+    PLEAT_TRY(norm(l, layer->ffn_norm, is_packed, r));
+    pleat__device_mul gate = {.w = layer->gate_up,
+                              .x = fw->normed,
+                              .x_stride = m->info.n_embd,
+                              .n = r.n,
+                              .end = PLEAT__MUL_GATE,
+                              .h = fw->h,
+                              .h_is_packed = h_is_packed,
+                              .y_stride = m->info.n_ff,
+                              .is_gelu = m->arch->is_gelu};
+    PLEAT_TRY(multiply(l, &gate, is_packed ? PACKED : AS_F16, plain));
+    return add_branch(l, &layer->down, plain_down, fw->h, h_is_packed ? PACKED : AS_F16, NULL, layer->post_norms[1], r);
 }
 
 /* Logits of the rows, at most logit_rows of them, into logits. */
 static pleat_status make_logits(const launches *l, rows r) {
     pleat__device_forward *fw = l->fw;
     const pleat_model *m = fw->model;
-    PLEAT_TRY(norm(l, fw->weights->output_norm, r));
-    const pleat__device_mul mul = {.w = fw->weights->output,
-                                   .x = fw->normed,
-                                   .x_stride = m->info.n_embd,
-                                   .n = r.n,
-                                   .end = PLEAT__MUL_STORE,
-                                   .y = fw->logits,
-                                   .y_stride = m->info.n_vocab,
-                                   .scale = m->logit_scale,
-                                   .cap = m->logit_cap};
-    return multiply(l, &mul, NULL);
+    const bool is_packed = wants_packed(l, &fw->weights->output, NULL, r.n);
+    PLEAT_TRY(norm(l, fw->weights->output_norm, is_packed, r));
+    pleat__device_mul mul = {.w = fw->weights->output,
+                             .x = fw->normed,
+                             .x_stride = m->info.n_embd,
+                             .n = r.n,
+                             .end = PLEAT__MUL_STORE,
+                             .y = fw->logits,
+                             .y_stride = m->info.n_vocab,
+                             .scale = m->logit_scale,
+                             .cap = m->logit_cap};
+    return multiply(l, &mul, is_packed ? PACKED : AS_F16, NULL);
 }
 
 /* The likeliest token of rows [from, from + n) of the logits, to the host. */
@@ -364,11 +413,12 @@ static pleat_status step_layer(const launches *l, uint32_t layer_idx, rows r) {
     PLEAT_TRY(make_heads(l, layer_idx, r, fw->positions));
     PLEAT_TRY(pleat_device_cache_append(l->cache, layer_idx, fw->k, fw->v, l->stream.v, l->err));
     PLEAT_TRY(pleat_device_cache_attend(l->cache, layer_idx, fw->q, fw->step_attended, NULL, l->stream.v, l->err));
-    const bool is_f32 = r.n <= PLEAT__MUL_FEW && !(l->rows_class && is_plain(&layer->o));
+    const bool is_f32 = (r.n <= PLEAT__MUL_FEW || packs(r.n)) && !(l->rows_class && is_plain(&layer->o));
     if (!is_f32)
         PLEAT_TRY(pleat__device_halve(fw->step_attended, (uint64_t)r.n * fw->n_q, fw->attended, l->stream, l->err));
     const void *attended = is_f32 ? (const void *)fw->step_attended : fw->attended;
-    PLEAT_TRY(add_branch(l, &layer->o, NULL, attended, is_f32, layer->o_bias, layer->post_norms[0], r));
+    PLEAT_TRY(
+        add_branch(l, &layer->o, NULL, attended, is_f32 ? AS_F32 : AS_F16, layer->o_bias, layer->post_norms[0], r));
     return feed_forward(l, layer, r);
 }
 
@@ -435,7 +485,7 @@ static pleat_status prompt_layer(const launches *all, uint32_t layer_idx, uint32
     PLEAT_TRY(prompt_attend(l, layer_idx, n_tokens));
     for (uint32_t from = wanted; from < n_tokens; from += BLOCK_ROWS) {
         const rows r = {from, pleat__min_u32(BLOCK_ROWS, n_tokens - from)};
-        PLEAT_TRY(add_branch(l, &layer->o, l->plain ? plain.o : NULL, fw->attended + (uint64_t)from * fw->n_q, false,
+        PLEAT_TRY(add_branch(l, &layer->o, l->plain ? plain.o : NULL, fw->attended + (uint64_t)from * fw->n_q, AS_F16,
                              layer->o_bias, layer->post_norms[0], r));
         PLEAT_TRY(feed_forward(l, layer, r));
     }

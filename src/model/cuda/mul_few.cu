@@ -23,10 +23,7 @@ static __device__ __forceinline__ uint4 load_x(const pleat__device_mul &m, uint3
     if (x_row >= m.n || at >= m.w.tiles.cols) return make_uint4(0, 0, 0, 0);
     const uint64_t from = (uint64_t)x_row * m.x_stride + at;
     if constexpr (!X_F32) return *(const uint4 *)(const void *)((const uint16_t *)m.x + from);
-    const float4 a = *(const float4 *)(const void *)((const float *)m.x + from);
-    const float4 b = *(const float4 *)(const void *)((const float *)m.x + from + 4);
-    return make_uint4(pleat__as_word(__floats2half2_rn(a.x, a.y)), pleat__as_word(__floats2half2_rn(a.z, a.w)),
-                      pleat__as_word(__floats2half2_rn(b.x, b.y)), pleat__as_word(__floats2half2_rn(b.z, b.w)));
+    return pleat__halves_of((const float *)m.x + from);
 }
 
 /* Tiles of a thread block. */
@@ -68,13 +65,18 @@ static __device__ __forceinline__ void add_group(float (&sums)[n_tiles<F, NT>][N
     }
 }
 
-/* The sums of all warps, in order. */
+/* The sums of all warps, quarter by quarter. */
 template <int NT>
 static __device__ __forceinline__ float add_warps(const float (&all)[WARPS][8 * NT][PLEAT__TILE_ROWS], uint32_t x_row,
                                                   uint32_t row) {
     float sum = 0;
 #pragma unroll
-    for (int warp = 0; warp < (int)WARPS; warp++) sum += all[warp][x_row][row];
+    for (int first = 0; first < (int)WARPS; first += PLEAT__MUL_QUARTER) {
+        float quarter = 0;
+#pragma unroll
+        for (int warp = first; warp < first + (int)PLEAT__MUL_QUARTER; warp++) quarter += all[warp][x_row][row];
+        sum += quarter;
+    }
     return sum;
 }
 

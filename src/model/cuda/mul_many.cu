@@ -6,7 +6,8 @@
  *     groups of 128 columns, weights as they lie and x as f16, are copied to shared memory, 2 or 3 under way
  *     a warp multiplies MT tiles of W by NT times 8 rows of x: 4 by 4 of 128 rows, 2 by 2 of 32
  *
- * Two sums a lane and result: of the range under way, and of the ranges that are done (mul.h, rule 1).
+ * Three sums a lane and result: of the range under way, of its quarter, and of the quarters that are done (mul.h, rule
+ * 1).
  *
  * A row of x has 16 pieces of 16 bytes in a group.  Piece p of row r stands at p ^ 4 (r % 2), so that the eight lanes
  * which read at once find eight different banks.
@@ -98,16 +99,17 @@ static __device__ __forceinline__ void add_group(float (&sums)[MT][shape<MT>::nt
     }
 }
 
+/* Adds sums to a level above, and empties them. */
 template <int MT>
-static __device__ __forceinline__ void end_range(float (&totals)[MT][shape<MT>::nt][4],
-                                                 float (&sums)[MT][shape<MT>::nt][4]) {
+static __device__ __forceinline__ void move_up(float (&above)[MT][shape<MT>::nt][4],
+                                               float (&sums)[MT][shape<MT>::nt][4]) {
 #pragma unroll
     for (int i = 0; i < MT; i++)
 #pragma unroll
         for (int t = 0; t < shape<MT>::nt; t++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                totals[i][t][e] += sums[i][t][e];
+                above[i][t][e] += sums[i][t][e];
                 sums[i][t][e] = 0;
             }
 }
@@ -141,7 +143,7 @@ static __global__ void __launch_bounds__(THREADS, MT == 4 ? 1 : 2)
     const uint32_t tile0 = blockIdx.x * shape<MT>::tiles, x0 = blockIdx.y * X_ROWS;
     const uint32_t n_groups = m.w.tiles.n_groups, each = pleat__groups_per_range(n_groups);
     const uint32_t base = pleat__shared_address(shared);
-    float sums[MT][NT][4] = {}, totals[MT][NT][4] = {};
+    float sums[MT][NT][4] = {}, quarters[MT][NT][4] = {}, totals[MT][NT][4] = {};
     pleat__let_next_start();
     pleat__wait_for_last();
 #pragma unroll
@@ -156,7 +158,9 @@ static __global__ void __launch_bounds__(THREADS, MT == 4 ? 1 : 2)
         if (next < n_groups) copy_group<F, MT>(m, base + next % STAGES * stage_bytes<F, MT>, tile0, x0, next);
         pleat__copies_commit();
         add_group<F, MT>(sums, shared + group % STAGES * stage_bytes<F, MT>, lane, warp_m, warp_n);
-        if ((group + 1) % each == 0 || group + 1 == n_groups) end_range<MT>(totals, sums);
+        const bool is_last = group + 1 == n_groups;
+        if ((group + 1) % each == 0 || is_last) move_up<MT>(quarters, sums);
+        if ((group + 1) % (PLEAT__MUL_QUARTER * each) == 0 || is_last) move_up<MT>(totals, quarters);
     }
 #pragma unroll
     for (int i = 0; i < MT; i++)
@@ -221,7 +225,7 @@ extern "C" pleat_status pleat__device_mul_run(const pleat__device_mul *m, pleat_
                                               pleat_error *err) {
     bool has = false;
     if (m->n <= PLEAT__MUL_FEW) return pleat__device_mul_few(m, stream, err);
-    if (!m->x_is_f32 && pleat__device_mul_has_wgmma()) return pleat__device_mul_wgmma(m, stream, err);
+    if (pleat__device_mul_has_wgmma()) return pleat__device_mul_wgmma(m, stream, err);
     PLEAT_TRY(has_room(&has, err));
     const uint64_t n_blocks = (uint64_t)(m->w.tiles.n_tiles / 8) * ((m->n + X_ROWS - 1) / X_ROWS);
     return pleat__device_mul_many(m, has && n_blocks >= MANY_BLOCKS ? 128 : 32, stream, err);

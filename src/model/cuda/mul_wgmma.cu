@@ -1,335 +1,553 @@
 /* SPDX-License-Identifier: MIT
  *
- * mul_wgmma.cu: products with more rows of x than mul_few.cu takes, on Hopper: batches, and prompts without cuBLASLt.
+ * mul_wgmma.cu: products with more rows of x than mul_few.cu takes, on Hopper: batches, and prompts without cuBLASLt; 128
+ * rows of x at a time.
  *
- *     a thread block of two warpgroups has 8 tiles of W, a warp each, and 64 rows of x
- *     weights    as in mul_few.cu straight into registers, where wgmma reads them
- *     x          a group's 128 columns at a time, by way of registers into shared memory, where wgmma reads them: two
- *                stages
- *     columns    a cluster of 1 or 8 blocks shares the ranges (mul.h, rule 1); their sums are added in order by way of
- *                its shared memory
+ *     pack         x becomes panels of 64 columns, as they are to stand in shared memory, unless it is packed
+ *     block        a warpgroup fills stages (mul_stages.cuh), two multiply, with four tiles of W each, a warp one
+ *     hand over    where a tile's quarters are of several clusters, the one with the first adds up those of the others in
+ *                  order, by way of global memory.  They come first in the others' turn
  *
  * Of a slice a lane has weights of the columns 8q .. 8q+7.  wgmma, as mma, wants of it places 2q, 2q+1, 2q+8 and 2q+9 of
  * 16, twice.  So word i of x's piece of 8 columns q, i < 4, becomes word q of the slice's piece i.
  */
-#include "hw/cuda/copy.cuh"
+#include <cudaTypedefs.h>
+
 #include "hw/cuda/wgmma.cuh"
-#include "model/cuda/launch.cuh"
-#include "model/cuda/tile.cuh"
+#include "model/cuda/mul_stages.cuh"
 
-#define THREADS 256u
-#define BLOCKS 2u  /* that share a multiprocessor */
-#define TILES 8u   /* of a block: a warp each */
-#define X_ROWS 64u /* of a block */
-#define STAGE_BYTES (X_ROWS * PLEAT__GROUP_COLS * 2)
-#define PANEL_BYTES (X_ROWS * 128) /* 64 columns */
-#define SLAB_STRIDE \
-    (TILES * PLEAT__TILE_ROWS + 4)            /* of a row of x in a slab: lanes that write at once find other banks */
-#define SLAB_BYTES (X_ROWS * SLAB_STRIDE * 4) /* sums of a range, or of all */
-#define ALIGN_BYTES 1024u
+/* ---- x ----------------------------------------------------------------------------------------------------- */
 
-/* How a product is cut. */
-typedef struct cut {
-    uint32_t n_ranks;  /* blocks of a cluster */
-    uint32_t each;     /* groups of a range */
-    uint32_t per_rank; /* ranges of a rank */
-    uint32_t n_slabs;  /* one for each range that is not empty; or, of one rank, one for all */
-} cut;
+#define PACK_THREADS 256u
+
+/* A thread's eight columns of a row; zeros behind the last. */
+static __global__ void __launch_bounds__(PACK_THREADS)
+    pack(const __grid_constant__ pleat__device_mul m, uint32_t first, uint32_t n, uint8_t *out) {
+    const uint32_t n_pieces = m.w.tiles.n_groups * (PLEAT__GROUP_COLS / 8);
+    const uint32_t i = blockIdx.x * PACK_THREADS + threadIdx.x, row = i / n_pieces, piece = i % n_pieces;
+    pleat__let_next_start();
+    pleat__wait_for_last();
+    if (row >= n) return;
+    uint4 v = make_uint4(0, 0, 0, 0);
+    if (piece * 8 < m.w.tiles.cols) {
+        const uint64_t from = (uint64_t)(first + row) * m.x_stride + piece * 8;
+        v = m.x_is_f32 ? pleat__halves_of((const float *)m.x + from)
+                       : *(const uint4 *)(const void *)((const uint16_t *)m.x + from);
+    }
+#pragma unroll
+    for (uint32_t word = 0; word < 4; word++)
+        *(uint32_t *)(void *)(out + pleat__packed_at(row, 8 * piece + 2 * word)) = pleat__word_of(v, (int)word);
+}
 
 #if PLEAT__HAS_WGMMA
 
-/* ---- rows of x ------------------------------------------------------------------------------------------- */
+/* ---- operands ------------------------------------------------------------------------------------------------ */
 
-/* What a thread has of a group's rows of x: pieces of 8 columns.  Eight threads have the eight pieces of a row in a panel
- * of 64 columns; a warp four rows. */
-typedef struct x_pieces {
-    uint4 of[4];
-} x_pieces;
+/* Slices that are multiplied at a time, as registers allow. */
+template <int F> static constexpr int together = F == PLEAT__TILE_Q4_MIN || F == PLEAT__TILE_Q8_HALF ? 2 : 1;
 
-/* Where piece i of the thread is. */
-typedef struct x_place {
-    uint32_t panel, row, piece;
-} x_place;
-
-static __device__ __forceinline__ x_place place_of(int i) {
-    const uint32_t four = (uint32_t)i / 2 * 8 + threadIdx.x / 32, lane = threadIdx.x % 32; /* rows, by fours */
-    return x_place{(uint32_t)i % 2, four * 4 + lane / 8, lane % 8};
-}
-
-static __device__ __forceinline__ x_pieces load_x(const pleat__device_mul &m, uint32_t x0, uint32_t group) {
-    x_pieces x = {};
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const x_place at = place_of(i);
-        const uint32_t row = x0 + at.row, col = group * PLEAT__GROUP_COLS + at.panel * 64 + at.piece * 8;
-        const uint16_t *from = (const uint16_t *)m.x + (uint64_t)row * m.x_stride + col;
-        if (row < m.n && col < m.w.tiles.cols) x.of[i] = *(const uint4 *)(const void *)from;
-    }
-    return x;
-}
-
-/* Words go to other banks than those of the 31 other threads. */
-static __device__ __forceinline__ void store_x(uint8_t *stage, const x_pieces &x) {
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const x_place at = place_of(i);
-        uint8_t *row = stage + at.panel * PANEL_BYTES + at.row * 128 + at.piece % 4 * 4;
-#pragma unroll
-        for (int word = 0; word < 4; word++)
-            *(uint32_t *)(void *)(row + ((at.piece / 4 * 4 + word ^ at.row) & 7) * 16) = pleat__word_of(x.of[i], word);
-    }
-}
-
-/* Of columns 16k.. of a stage. */
-static __device__ __forceinline__ uint32_t columns_at(uint32_t k) { return k / 4 * PANEL_BYTES + k % 4 * 32; }
+/* A warp's operands of two turns: those under way, and the next. */
+template <int F> struct feed {
+    uint32_t tile, x_low; /* the group's, in shared memory */
+    pleat__lane_group<F> w;
+    uint32_t first[2][together<F>][4], second[2][together<F>][4];
+};
 
 /* Keeps operands in their registers until here: wgmma reads them while it is under way. */
 static __device__ __forceinline__ void hold(const uint32_t (&a)[4]) {
     asm volatile("" ::"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]) : "memory");
 }
 
-/* ---- a group --------------------------------------------------------------------------------------------- */
-
-/* c = or += slice j's product. */
-static __device__ __forceinline__ void start_slice(float (&c)[32], const uint32_t (&g)[4], const uint32_t (&g8)[4],
-                                                   uint32_t x_low, int j, bool adds) {
-    const uint32_t first[4] = {g[0], g8[0], g[1], g8[1]}, second[4] = {g[2], g8[2], g[3], g8[3]};
-    wgmma_begin();
-    wgmma<0>(c, first, descriptor(x_low, columns_at(2 * j)), adds);
-    wgmma<0>(c, second, descriptor(x_low, columns_at(2 * j + 1)), true);
-    wgmma_commit();
-}
-
-/* Has a lane registers for two groups?  Else words of the next take the place of those that are done with. */
-template <int F> static constexpr bool has_two = F == PLEAT__TILE_Q4 || F == PLEAT__TILE_Q4_MIN;
-
-/* What a lane reads next: its tile's next group. */
-typedef struct next_group {
-    const uint8_t *at;
-    uint32_t row_bytes;
-    bool is_there;
-} next_group;
-
-template <int F> static __device__ __forceinline__ void refill(pleat__lane_group<F> &w, const next_group &next, int j) {
-    if (!has_two<F> && next.is_there) pleat__refill<F>(w, next.at, next.row_bytes, threadIdx.x % 32, j);
-}
-
-/* sums += a group's product, of a format whose slices' sums are scaled. */
-template <int F>
-static __device__ __forceinline__ void add_scaled(float (&sums)[32], pleat__lane_group<F> &w, uint32_t x_low,
-                                                  const next_group &next) {
+template <int F> static __device__ __forceinline__ void hold(const feed<F> &f, int which) {
 #pragma unroll
-    for (int j = 0; j < (int)PLEAT__TILE_SLICES; j++) {
-        uint32_t g[4], g8[4];
-        float c[32];
-        pleat__operands<F>(w, j, g, g8);
-        const float2 scales = pleat__scales_of<F>(w, j);
-        start_slice(c, g, g8, x_low, j, false);
-        refill<F>(w, next, j);
-        wgmma_wait<0>();
-        settle(c);
-        hold(g);
-        hold(g8);
-#pragma unroll
-        for (int i = 0; i < 32; i++) sums[i] = fmaf(i % 4 < 2 ? scales.x : scales.y, c[i], sums[i]);
+    for (int i = 0; i < together<F>; i++) {
+        hold(f.first[which][i]);
+        hold(f.second[which][i]);
     }
 }
 
-/* The same of other formats: all slices are under way at once. */
-template <int F>
-static __device__ __forceinline__ void add_weights(float (&sums)[32], pleat__lane_group<F> &w, uint32_t x_low,
-                                                   const next_group &next) {
-    constexpr int slices = (int)PLEAT__TILE_SLICES;
-    uint32_t g[slices][4], g8[slices][4];
-#pragma unroll
-    for (int j = 0; j < slices; j++) {
-        pleat__operands<F>(w, j, g[j], g8[j]);
-        start_slice(sums, g[j], g8[j], x_low, j, true);
-    }
-    wgmma_wait<0>();
-    settle(sums);
-#pragma unroll
-    for (int j = 0; j < slices; j++) {
-        hold(g[j]);
-        hold(g8[j]);
-        refill<F>(w, next, j);
-    }
-}
-
-/* ---- sums ------------------------------------------------------------------------------------------------ */
-
-/* A warp's tile into its place of a slab, or added to what is there; sums are 0 then. */
-static __device__ __forceinline__ void store_sums(float *slab, float (&sums)[32], bool adds) {
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    float *to = slab + 2 * (lane % 4) * SLAB_STRIDE + warp * PLEAT__TILE_ROWS + lane / 4;
-#pragma unroll
-    for (int i = 0; i < 32; i++) {
-        float *at = to + (i / 4 * 8 + i % 2) * SLAB_STRIDE + i % 4 / 2 * 8;
-        *at = (adds ? *at : 0) + sums[i];
-        sums[i] = 0;
-    }
-}
-
-static __device__ __forceinline__ void wait_for_cluster(void) {
-    asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
-/* Four floats of another rank's shared memory. */
-static __device__ __forceinline__ float4 load_of(uint32_t at, uint32_t rank) {
-    uint32_t there;
-    float4 v;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(rank));
-    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                 : "r"(there)
-                 : "memory");
+static __device__ __forceinline__ uint4 load_shared(uint32_t at) {
+    uint4 v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(at));
     return v;
 }
 
-/* Four rows' sums of all slabs, in order. */
-static __device__ __forceinline__ float4 sums_at(uint32_t slabs, uint32_t x_row, uint32_t row, const cut &cut) {
-    const uint32_t at = slabs + (x_row * SLAB_STRIDE + row) * 4;
-    float4 sum = make_float4(0, 0, 0, 0);
-    for (uint32_t slab = 0; slab < cut.n_slabs; slab++) {
-        const float4 v = load_of(at + slab % cut.per_rank * SLAB_BYTES, slab / cut.per_rank);
-        sum = make_float4(sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w);
+/* The words that slice j is the first to need. */
+template <int F, int J> static __device__ __forceinline__ void load_codes(pleat__lane_group<F> &w, uint32_t tile) {
+    constexpr int each = pleat__n_codes<F> < 4 ? 2 : 1; /* slices that a word is of */
+    const uint32_t lane = threadIdx.x % 32;
+    if constexpr (F == PLEAT__TILE_F16) {
+        const uint32_t g = lane / 4, at = tile + J * SLICE_BYTES + g * 64 + (lane % 4 ^ g / 2) * 16;
+        w.codes[2 * J] = load_shared(at);
+        w.codes[2 * J + 1] = load_shared(at + 8 * 64);
+    } else if constexpr (J % each == 0) {
+        w.codes[J / each] = load_shared(tile + 512 * (J / each) + 16 * lane);
     }
-    return sum;
 }
 
-static __device__ __forceinline__ float float_of(const float4 &v, int i) {
-    return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+/* What wgmma reads of slice J. */
+template <int F, int J>
+static __device__ __forceinline__ void make_operands(pleat__lane_group<F> &w, uint32_t tile, uint32_t (&first)[4],
+                                                     uint32_t (&second)[4]) {
+    uint32_t g[4], g8[4];
+    load_codes<F, J>(w, tile);
+    pleat__operands<F>(w, J, g, g8);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        first[i] = i % 2 ? g8[i / 2] : g[i / 2];
+        second[i] = i % 2 ? g8[2 + i / 2] : g[2 + i / 2];
+    }
 }
 
-/* The rank's rows of x: what becomes of their sums. */
+/* Of the slices of a group's turn AT. */
+template <int F, int AT> static __device__ __forceinline__ void make_turn(feed<F> &f) {
+    constexpr int from = AT * together<F>, which = AT % 2;
+    make_operands<F, from>(f.w, f.tile, f.first[which][0], f.second[which][0]);
+    if constexpr (together<F> == 2) make_operands<F, from + 1>(f.w, f.tile, f.first[which][1], f.second[which][1]);
+}
+
+template <int F> static __device__ __forceinline__ void load_scales(pleat__lane_group<F> &w, uint32_t tile) {
+#pragma unroll
+    for (int i = 0; i < pleat__n_scales<F>; i++)
+        w.scales[i] = load_shared(tile + pleat__scales_at<F>(threadIdx.x % 32, i));
+}
+
+/* The warp's tile of the group whose turn it is, once it is there. */
+template <int F, int N> static __device__ __forceinline__ uint32_t wait_for_tile(const place &at, const turn &t) {
+    constexpr uint32_t tile_bytes = F == PLEAT__TILE_F16 ? PLEAT__TILE_ROWS * 64 : pleat__group_bytes<F>;
+    pleat__bar_wait(at.full + t.stage * 8, t.parity);
+    return at.stages + t.stage * stages<F, N>::bytes + stages<F, N>::x_bytes + (threadIdx.x / 32 - 4) * tile_bytes;
+}
+
+/* The first operands of the group whose turn it is, once it is there. */
+template <int F, int N> static __device__ __forceinline__ void enter_group(feed<F> &f, const place &at, const turn &t) {
+    f.tile = wait_for_tile<F, N>(at, t);
+    load_scales(f.w, f.tile);
+    make_turn<F, 0>(f);
+}
+
+/* ---- a group ------------------------------------------------------------------------------------------------- */
+
+/* c = or += slice j's product. */
+template <int N>
+static __device__ __forceinline__ void start_slice(float (&c)[N / 2], const uint32_t (&first)[4],
+                                                   const uint32_t (&second)[4], uint32_t x_low, int j, bool adds) {
+    const uint32_t at = j / 2 * (N * 128) + j % 2 * 64;
+    wgmma<0>(c, first, descriptor(x_low, at), adds);
+    wgmma<0>(c, second, descriptor(x_low, at + 32), true);
+}
+
+/* Makes ready what comes behind turn AT: the group's next, or the next group's first. */
+template <int F, int N, int AT>
+static __device__ __forceinline__ void look_ahead(feed<F> &f, const place &at, const turn &next, bool goes_on) {
+    if constexpr ((AT + 1) * together<F> < (int)PLEAT__TILE_SLICES)
+        make_turn<F, AT + 1>(f);
+    else if (goes_on)
+        enter_group<F, N>(f, at, next);
+}
+
+/* sums += slice J's product, of a format whose slices' sums are scaled.  While it is multiplied the next is made ready. */
+template <int F, int N, int J>
+static __device__ __forceinline__ void add_slice(float (&sums)[N / 2], pleat__lane_group<F> &w, uint32_t tile,
+                                                 uint32_t (&first)[2][4], uint32_t (&second)[2][4], uint32_t x_low) {
+    float c[N / 2];
+    wgmma_begin();
+    start_slice<N>(c, first[J % 2], second[J % 2], x_low, J, false);
+    wgmma_commit();
+    if constexpr (J + 1 < (int)PLEAT__TILE_SLICES)
+        make_operands<F, J + 1>(w, tile, first[(J + 1) % 2], second[(J + 1) % 2]);
+    const float2 scales = pleat__scales_of<F>(w, J);
+    wgmma_wait<0>();
+    settle(c);
+    hold(first[J % 2]);
+    hold(second[J % 2]);
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) sums[i] = fmaf(i % 4 < 2 ? scales.x : scales.y, c[i], sums[i]);
+}
+
+template <int F, int N>
+static __device__ __forceinline__ void add_scaled(float (&sums)[N / 2], uint32_t tile, uint32_t x_low) {
+    pleat__lane_group<F> w;
+    uint32_t first[2][4], second[2][4];
+    load_scales(w, tile);
+    make_operands<F, 0>(w, tile, first[0], second[0]);
+    add_slice<F, N, 0>(sums, w, tile, first, second, x_low);
+    add_slice<F, N, 1>(sums, w, tile, first, second, x_low);
+    add_slice<F, N, 2>(sums, w, tile, first, second, x_low);
+    add_slice<F, N, 3>(sums, w, tile, first, second, x_low);
+}
+
+/* The same from a group's turn AT on, of weights that are scaled themselves. */
+template <int F, int N, int AT>
+static __device__ __forceinline__ void add_weights(float (&sums)[N / 2], feed<F> &f, const place &at, const turn &next,
+                                                   bool goes_on) {
+    constexpr bool is_last = (AT + 1) * together<F> == (int)PLEAT__TILE_SLICES;
+    wgmma_begin();
+#pragma unroll
+    for (int s = 0; s < together<F>; s++)
+        start_slice<N>(sums, f.first[AT % 2][s], f.second[AT % 2][s], f.x_low, AT * together<F> + s, true);
+    wgmma_commit();
+    if constexpr (AT > 0) { /* the turn before has ended: its registers are free */
+        wgmma_wait<1>();
+        hold(f, (AT + 1) % 2);
+    }
+    look_ahead<F, N, AT>(f, at, next, goes_on);
+    if constexpr (is_last) {
+        wgmma_wait<0>();
+        settle(sums);
+        hold(f, AT % 2);
+    } else {
+        add_weights<F, N, AT + 1>(sums, f, at, next, goes_on);
+    }
+}
+
+/* sums += the product of the group whose turn it is; then it is the next one's. */
+template <int F, int N>
+static __device__ __forceinline__ void add_group(float (&sums)[N / 2], feed<F> &f, const place &at, turn &t,
+                                                 bool goes_on) {
+    const uint32_t empty = at.empty + t.stage * 8, x_low = describe(at.stages + t.stage * stages<F, N>::bytes, 16);
+    if constexpr (pleat__scales_sums<F>) { /* sums of their own leave no registers to look ahead */
+        add_scaled<F, N>(sums, wait_for_tile<F, N>(at, t), x_low);
+        advance<stages<F, N>::n>(t);
+    } else {
+        f.x_low = x_low;
+        advance<stages<F, N>::n>(t);
+        add_weights<F, N, 0>(sums, f, at, t, goes_on);
+    }
+    __syncwarp();
+    if (threadIdx.x % 32 < CLUSTER) pleat__bar_arrive(empty, threadIdx.x % 32);
+}
+
+/* ---- a unit ---------------------------------------------------------------------------------------------------- */
+
+/* Groups of a unit. */
+static __device__ __forceinline__ uint32_t groups_of(const pleat__device_mul &m, const cut &c, uint32_t unit) {
+    const uint32_t width = PLEAT__MUL_QUARTER * c.each, from = unit % c.n_quarters * width;
+    return min(width, m.w.tiles.n_groups - from);
+}
+
+/* A quarter's sums, of n groups; n_left: that the block has from here on. */
+template <int F, int N>
+static __device__ __forceinline__ void add_quarter(float (&quarter)[N / 2], feed<F> &f, const cut &c, const place &at,
+                                                   turn &t, uint32_t n, uint32_t n_left) {
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) quarter[i] = 0;
+    for (uint32_t from = 0; from < n;) {
+        float sums[N / 2] = {};
+        const uint32_t end = min(from + c.each, n);
+        for (; from < end; from++) add_group<F, N>(sums, f, at, t, --n_left > 0);
+#pragma unroll
+        for (int i = 0; i < N / 2; i++) quarter[i] += sums[i];
+    }
+}
+
+static __device__ __forceinline__ void wait_for_multipliers(void) {
+    asm volatile("bar.sync 1, %0;" ::"n"(MULTIPLIERS) : "memory");
+}
+
+/* A thread's sums of a slot, by fours: fours of threads lie side by side. */
+template <int N> static __device__ __forceinline__ float4 *slab_of(const cut &c, uint32_t cluster, uint32_t slot) {
+    const uint64_t block = cluster * CLUSTER + blockIdx.x % CLUSTER;
+    return (float4 *)(void *)(c.slabs + (block * SLOTS + slot) * (X_ROWS / 2 * MULTIPLIERS)) + threadIdx.x - 128;
+}
+
+template <int N>
+static __device__ __forceinline__ void hand_over(const float (&quarter)[N / 2], const cut &c, uint32_t slot,
+                                                 bool is_last) {
+    float4 *to = slab_of<N>(c, blockIdx.x / CLUSTER, slot);
+#pragma unroll
+    for (int i = 0; i < N / 8; i++)
+        __stcg(to + i * MULTIPLIERS,
+               make_float4(quarter[4 * i], quarter[4 * i + 1], quarter[4 * i + 2], quarter[4 * i + 3]));
+    if (!is_last) return;
+    __threadfence();
+    wait_for_multipliers();
+    if (threadIdx.x == 128)
+        asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(c.flags + blockIdx.x), "r"(1) : "memory");
+}
+
+/* Until that cluster's block has handed over; its flag is as before then. */
+static __device__ __forceinline__ void wait_for_slabs(const cut &c, uint32_t cluster) {
+    uint32_t *flag = c.flags + cluster * CLUSTER + blockIdx.x % CLUSTER, is_there = 0;
+    if (threadIdx.x == 128) {
+        while (!is_there) asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(is_there) : "l"(flag) : "memory");
+        *flag = 0;
+    }
+    wait_for_multipliers();
+}
+
+/* sums += the quarters that other clusters have of the tiles, from `unit` to `to`. */
+template <int N>
+static __device__ __forceinline__ void take_over(float (&sums)[N / 2], const cut &c, uint32_t unit, uint32_t to) {
+    uint32_t cluster = blockIdx.x / CLUSTER, first = 0;
+    for (; unit < to; unit++) {
+        if (unit == first_unit(c, cluster + 1)) {
+            first = first_unit(c, ++cluster);
+            wait_for_slabs(c, cluster);
+        }
+        const float4 *from = slab_of<N>(c, cluster, unit - first);
+#pragma unroll
+        for (int i = 0; i < N / 8; i++) {
+            const float4 v = __ldcg(from + i * MULTIPLIERS);
+            sums[4 * i] += v.x;
+            sums[4 * i + 1] += v.y;
+            sums[4 * i + 2] += v.z;
+            sums[4 * i + 3] += v.w;
+        }
+    }
+}
+
+/* ---- what becomes of sums ---------------------------------------------------------------------------------------- */
+
+/* y += sums: all are read before any is written. */
+static __device__ __forceinline__ void end_add(const pleat__device_mul &m, const float *sums, uint32_t x_row,
+                                               uint32_t row) {
+    float old[4];
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        const uint32_t at_x = x_row + e % 2, at = row + e / 2 * 8;
+        if (at_x < m.n && at < m.w.tiles.rows) old[e] = m.y[(uint64_t)at_x * m.y_stride + at];
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        const uint32_t at_x = x_row + e % 2, at = row + e / 2 * 8;
+        if (at_x < m.n && at < m.w.tiles.rows)
+            m.y[(uint64_t)at_x * m.y_stride + at] = old[e] + m.scale * (m.bias ? sums[e] + m.bias[at] : sums[e]);
+    }
+}
+
+/* A lane's four results of 8 rows of x. */
 template <int END>
-static __device__ __forceinline__ void end_rows(const pleat__device_mul &m, uint32_t slabs, uint32_t x0, uint32_t tile0,
-                                                const cut &cut) {
-    constexpr uint32_t quads = TILES * (END == PLEAT__MUL_GATE ? 2 : 4);
-    const uint32_t each = X_ROWS / cut.n_ranks, first = blockIdx.x * each;
-    for (uint32_t i = threadIdx.x; i < each * quads; i += THREADS) {
-        const uint32_t in_block = first + i / quads, quad = i % quads, x_row = x0 + in_block;
-        if (x_row >= m.n) break;
-        if constexpr (END == PLEAT__MUL_GATE) {
-            const uint32_t at = quad / 2 * PLEAT__TILE_ROWS + quad % 2 * 4, row = tile0 * 8 + 4 * quad;
-            const float4 gates = sums_at(slabs, in_block, at, cut);
-            const float4 ups = sums_at(slabs, in_block, at + 8, cut);
+static __device__ __forceinline__ void end_four(const pleat__device_mul &m, const float *sums, uint32_t tile,
+                                                uint32_t x_row, uint32_t g) {
+    const uint32_t row = tile * PLEAT__TILE_ROWS + g, of_pair = tile * (PLEAT__TILE_ROWS / 2) + g;
+    if constexpr (END == PLEAT__MUL_ADD) {
+        end_add(m, sums, x_row, row);
+    } else {
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                if (row + e < m.w.tiles.rows / 2)
-                    pleat__end_gate(m, x_row, row + e, float_of(gates, e), float_of(ups, e));
-        } else {
-            const uint32_t row = tile0 * PLEAT__TILE_ROWS + 4 * quad;
-            const float4 sum = sums_at(slabs, in_block, 4 * quad, cut);
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                if (row + e < m.w.tiles.rows) pleat__end_sum<END>(m, x_row, row + e, float_of(sum, e));
+        for (int e = 0; e < 2; e++) {
+            if (x_row + e >= m.n) continue;
+            if constexpr (END == PLEAT__MUL_GATE) {
+                if (of_pair < m.w.tiles.rows / 2) pleat__end_gate(m, x_row + e, of_pair, sums[e], sums[2 + e]);
+            } else {
+                if (row < m.w.tiles.rows) pleat__end_sum<END>(m, x_row + e, row, sums[e]);
+                if (row + 8 < m.w.tiles.rows) pleat__end_sum<END>(m, x_row + e, row + 8, sums[2 + e]);
+            }
         }
+    }
+}
+
+template <int END, int N>
+static __device__ __forceinline__ void end_tile(const pleat__device_mul &m, const float (&sums)[N / 2], uint32_t tile) {
+    const uint32_t lane = threadIdx.x % 32;
+    if (tile >= m.w.tiles.n_tiles) return;
+#pragma unroll
+    for (int i = 0; i < N / 8; i++) end_four<END>(m, sums + 4 * i, tile, 8 * i + 2 * (lane % 4), lane / 4);
+}
+
+/* A thread's totals of the tiles under way. */
+template <int F, int N> struct totals {
+    float of[stages<F, N>::has_totals ? 1 : N / 2];
+    uint32_t at; /* in shared memory, by fours; only the thread itself reads them */
+};
+
+template <int F, int N> static __device__ __forceinline__ void put(totals<F, N> &t, const float (&sums)[N / 2]) {
+#pragma unroll
+    for (int i = 0; i < N / 2; i += 4)
+        if constexpr (stages<F, N>::has_totals) {
+            asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(t.at + i * MULTIPLIERS * 4), "f"(sums[i]),
+                         "f"(sums[i + 1]), "f"(sums[i + 2]), "f"(sums[i + 3])
+                         : "memory");
+        } else {
+#pragma unroll
+            for (int e = 0; e < 4; e++) t.of[i + e] = sums[i + e];
+        }
+}
+
+template <int F, int N> static __device__ __forceinline__ void add(float (&sums)[N / 2], const totals<F, N> &t) {
+#pragma unroll
+    for (int i = 0; i < N / 2; i += 4) {
+        float v[4];
+        if constexpr (stages<F, N>::has_totals) {
+            asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                         : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3])
+                         : "r"(t.at + i * MULTIPLIERS * 4)
+                         : "memory");
+        } else {
+#pragma unroll
+            for (int e = 0; e < 4; e++) v[e] = t.of[i + e];
+        }
+#pragma unroll
+        for (int e = 0; e < 4; e++) sums[i + e] = v[e] + sums[i + e];
+    }
+}
+
+/* Two warpgroups multiply all units. */
+template <int F, int N, int END>
+static __device__ __forceinline__ void multiply_all(const pleat__device_mul &m, const cut &c, const place &at) {
+    const uint32_t cluster = blockIdx.x / CLUSTER, first = first_unit(c, cluster), last = first_unit(c, cluster + 1);
+    turn t = {0, 0};
+    totals<F, N> total;
+    feed<F> f;
+    uint32_t n_left = 0;
+    for (uint32_t unit = first; unit < last; unit++) n_left += groups_of(m, c, unit);
+    enter_group<F, N>(f, at, t);
+    total.at = at.totals + (threadIdx.x - 128) * 16;
+    for (uint32_t unit = first; unit < last; unit++) {
+        const uint32_t piece = unit / c.n_quarters, quarter = unit % c.n_quarters, begins = piece * c.n_quarters;
+        const uint32_t n = groups_of(m, c, unit);
+        float sums[N / 2];
+        add_quarter<F, N>(sums, f, c, at, t, n, n_left);
+        n_left -= n;
+        const bool is_last = unit + 1 == last;
+        if (begins < first) { /* the tiles are another's */
+            hand_over<N>(sums, c, unit - first, is_last || quarter + 1 == c.n_quarters);
+            continue;
+        }
+        if (quarter > 0) add<F, N>(sums, total);
+        if (quarter + 1 < c.n_quarters && !is_last) {
+            put<F, N>(total, sums);
+            continue;
+        }
+        take_over<N>(sums, c, unit + 1, begins + c.n_quarters);
+        end_tile<END, N>(m, sums, (piece * CLUSTER + blockIdx.x % CLUSTER) * TILES + threadIdx.x / 32 - 4);
     }
 }
 
 #endif
 
-/* ---- the kernel ------------------------------------------------------------------------------------------ */
+/* ---- the kernel -------------------------------------------------------------------------------------------------- */
 
-/* A warp whose tile is behind the last reads the last. */
-template <int F, int END>
-static __global__ void __launch_bounds__(THREADS, BLOCKS)
-    mul_wgmma(const __grid_constant__ pleat__device_mul m, const __grid_constant__ cut cut) {
+template <int F, int N, int END>
+static __global__ void __launch_bounds__(THREADS, 1)
+    mul_wgmma(const __grid_constant__ pleat__device_mul m, const __grid_constant__ CUtensorMap map,
+              const __grid_constant__ cut c) {
 #if PLEAT__HAS_WGMMA
-    extern __shared__ uint8_t unaligned[];
-    uint8_t *stages = unaligned + (0u - pleat__shared_address(unaligned)) % ALIGN_BYTES;
-    float *slabs = (float *)(void *)(stages + 2 * STAGE_BYTES);
-    const uint32_t x0 = blockIdx.y * X_ROWS, tile0 = blockIdx.z * TILES, row_bytes = pleat__row_bytes(m.w.tiles);
-    const uint32_t tile = min(tile0 + threadIdx.x / 32, m.w.tiles.n_tiles - 1), n_groups = m.w.tiles.n_groups;
-    const uint32_t from = min(blockIdx.x * cut.per_rank * cut.each, n_groups);
-    const uint32_t to = min(from + cut.per_rank * cut.each, n_groups);
-    const uint8_t *at = pleat__group_at<F>(m.w, tile, from);
-    pleat__lane_group<F> w[2]; /* the second where a lane has two */
-    float sums[32] = {};
+    extern __shared__ uint8_t shared[];
+    const place at = place_of<F, N>(shared);
     pleat__let_next_start();
-    if (from < to) pleat__load_group<F>(w[0], at, row_bytes, threadIdx.x % 32);
-    pleat__wait_for_last();
-    x_pieces x = {};
-    if (from < to) x = load_x(m, x0, from);
-    for (uint32_t first = from; first < to; first += 2)
-#pragma unroll
-        for (uint32_t odd = 0; odd < 2; odd++) { /* registers are named, not indexed */
-            const uint32_t group = first + odd;
-            if (group >= to) break;
-            uint8_t *stage = stages + odd * STAGE_BYTES;
-            at += pleat__group_step<F>;
-            store_x(stage, x);
-            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-            __syncthreads(); /* the stage is there, and all have multiplied by the one before */
-            constexpr uint32_t two = has_two<F> ? 1 : 0;
-            const next_group next = {at, row_bytes, group + 1 < to};
-            if (two && next.is_there) pleat__load_group<F>(w[(1 - odd) * two], at, row_bytes, threadIdx.x % 32);
-            if (next.is_there) x = load_x(m, x0, group + 1);
-            const uint32_t x_low = describe(pleat__shared_address(stage), 16);
-            if constexpr (pleat__scales_sums<F>)
-                add_scaled<F>(sums, w[odd * two], x_low, next);
-            else
-                add_weights<F>(sums, w[odd * two], x_low, next);
-            if ((group + 1) % cut.each != 0 && group + 1 < to) continue;
-            const uint32_t range = (group - from) / cut.each, slab = cut.n_ranks > 1 ? range : 0;
-            store_sums(slabs + slab * (SLAB_BYTES / 4), sums, range > slab);
+    if (threadIdx.x == 0) {
+        for (uint32_t i = 0; i < stages<F, N>::n; i++) {
+            pleat__bar_init(at.full + i * 8, 1);
+            pleat__bar_init(at.empty + i * 8, CLUSTER * (MULTIPLIERS / 32));
         }
-    wait_for_cluster();
-    end_rows<END>(m, pleat__shared_address(slabs), x0, tile0, cut);
-    wait_for_cluster(); /* others may still read what is here */
+        pleat__bars_are_ready();
+    }
+    pleat__wait_for_cluster();
+    if (threadIdx.x < 128) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (threadIdx.x < 32 * stages<F, N>::n) fill_stage<F, N>(m, map, c, at);
+    } else {
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        pleat__wait_for_last();
+        multiply_all<F, N, END>(m, c, at);
+    }
+    __syncwarp();
+    pleat__wait_for_cluster(); /* others may still copy to here, and arrive */
 #endif
 }
 
-/* ---- launchers ------------------------------------------------------------------------------------------- */
+/* ---- launchers ------------------------------------------------------------------------------------------------------ */
 
-/* Blocks of whole rows would be too few for all multiprocessors where a matrix has few rows. */
-static cut cut_of(const pleat__device_mul &m, uint32_t n_blocks) {
-    cut c = {.n_ranks = n_blocks >= 96 ? 1u : 8u};
-    c.each = pleat__groups_per_range(m.w.tiles.n_groups);
-    c.n_slabs = c.n_ranks > 1 ? (m.w.tiles.n_groups + c.each - 1) / c.each : 1;
-    c.per_rank = PLEAT__MUL_RANGES / c.n_ranks;
-    return c;
-}
-
-template <int F, int END>
-static pleat_status launch(const pleat__device_mul &m, const cut &c, dim3 blocks, pleat__device_stream stream,
-                           pleat_error *err) {
-    const uint32_t bytes = ALIGN_BYTES + 2 * STAGE_BYTES + (c.n_ranks > 1 ? c.per_rank : 1) * SLAB_BYTES;
+template <int F, int N, int END>
+static pleat_status launch(const pleat__device_mul &m, const CUtensorMap &map, const cut &c, uint32_t n_clusters,
+                           pleat__device_stream stream, pleat_error *err) {
+    const uint32_t bytes = stages<F, N>::all_bytes;
     cudaLaunchAttribute attributes[2] = {};
     attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[0].val.programmaticStreamSerializationAllowed = 1;
     attributes[1].id = cudaLaunchAttributeClusterDimension;
-    attributes[1].val.clusterDim.x = c.n_ranks;
+    attributes[1].val.clusterDim.x = CLUSTER;
     attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
     cudaLaunchConfig_t config = {};
-    config.gridDim = blocks;
+    config.gridDim = dim3(n_clusters * CLUSTER);
     config.blockDim = dim3(THREADS);
     config.dynamicSmemBytes = bytes;
     config.stream = pleat__cuda_stream(stream);
     config.attrs = attributes;
     config.numAttrs = 2;
-    PLEAT_CUDA_TRY(cudaFuncSetAttribute(mul_wgmma<F, END>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
+    PLEAT_CUDA_TRY(cudaFuncSetAttribute(mul_wgmma<F, N, END>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
                    "asking for shared memory", err);
-    (void)cudaLaunchKernelEx(&config, mul_wgmma<F, END>, m, c); /* PLEAT_CUDA_LAUNCHED() tells */
+    (void)cudaLaunchKernelEx(&config, mul_wgmma<F, N, END>, m, map, c); /* PLEAT_CUDA_LAUNCHED() tells */
     return PLEAT_CUDA_LAUNCHED("multiplying a batch", err);
 }
 
-template <int F, int END>
-static pleat_status launch_cut(const pleat__device_mul &m, pleat__device_stream stream, pleat_error *err) {
-    const uint32_t n_x = (m.n + X_ROWS - 1) / X_ROWS, n_rows = (m.w.tiles.n_tiles + TILES - 1) / TILES;
-    const cut c = cut_of(m, n_x * n_rows);
-    const dim3 blocks(c.n_ranks, n_x, n_rows); /* those with the same weights side by side */
-    return launch<F, END>(m, c, blocks, stream, err);
+/* A matrix of F16 as boxes of a slice: its 32 columns, 128 rows.  What is behind the last row is zeros. */
+static pleat_status describe_rows(const pleat__device_matrix &w, CUtensorMap *map, pleat_error *err) {
+    static PFN_cuTensorMapEncodeTiled_v12000 encode = NULL;
+    const cuuint64_t sizes[2] = {w.tiles.n_groups * PLEAT__GROUP_COLS, w.tiles.n_tiles * PLEAT__TILE_ROWS};
+    const cuuint64_t strides[1] = {pleat__row_bytes(w.tiles)};
+    const cuuint32_t box[2] = {32, TILES * PLEAT__TILE_ROWS}, steps[2] = {1, 1};
+    cudaDriverEntryPointQueryResult found;
+    void *function = NULL;
+    if (!encode) {
+        PLEAT_CUDA_TRY(
+            cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found),
+            "asking the driver for boxes", err);
+        encode = (PFN_cuTensorMapEncodeTiled_v12000)function;
+    }
+    const CUresult code = encode(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, (void *)(uintptr_t)w.data, sizes, strides,
+                                 box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_64B,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return pleat__cuda_status(code == CUDA_SUCCESS ? cudaSuccess : cudaErrorUnknown, "describing a matrix", err);
+}
+
+/* Clusters that run at once, which those that wait for others rely on: a block has a multiprocessor to itself. */
+static pleat_status count_clusters(uint32_t *n, pleat_error *err) {
+    int device = 0, n_processors = 0;
+    PLEAT_CUDA_TRY(cudaGetDevice(&device), "asking which GPU is in use", err);
+    PLEAT_CUDA_TRY(cudaDeviceGetAttribute(&n_processors, cudaDevAttrMultiProcessorCount, device), "asking the GPU",
+                   err);
+    *n = (uint32_t)n_processors / CLUSTER;
+    if (*n > MAX_CLUSTERS) *n = MAX_CLUSTERS;
+    return PLEAT_OK;
+}
+
+template <int F, int N>
+static pleat_status launch_end(const pleat__device_mul &m, const cut &c, pleat__device_stream stream,
+                               pleat_error *err) {
+    uint32_t n_clusters = 0;
+    CUtensorMap map = {};
+    if (F == PLEAT__TILE_F16) PLEAT_TRY(describe_rows(m.w, &map, err));
+    PLEAT_TRY(count_clusters(&n_clusters, err));
+    if (n_clusters > c.n_units) n_clusters = c.n_units;
+    switch (m.end) {
+        case PLEAT__MUL_STORE: return launch<F, N, PLEAT__MUL_STORE>(m, map, c, n_clusters, stream, err);
+        case PLEAT__MUL_ADD: return launch<F, N, PLEAT__MUL_ADD>(m, map, c, n_clusters, stream, err);
+        default: return launch<F, N, PLEAT__MUL_GATE>(m, map, c, n_clusters, stream, err);
+    }
+}
+
+/* Rows [first, first + n) of x. */
+template <int F>
+static pleat_status launch_rows(const pleat__device_mul &all, uint32_t first, uint32_t n, pleat__device_stream stream,
+                                pleat_error *err) {
+    const uint32_t n_groups = all.w.tiles.n_groups, n_pieces = n * n_groups * (PLEAT__GROUP_COLS / 8);
+    uint8_t *work = (uint8_t *)all.work;
+    float *slabs = (float *)(void *)(work + PLEAT__MUL_FLAGS_BYTES);
+    uint8_t *x = work + pleat__device_mul_work_bytes(0);
+    cut c = {.each = pleat__groups_per_range(n_groups)};
+    c.n_quarters = (n_groups + PLEAT__MUL_QUARTER * c.each - 1) / (PLEAT__MUL_QUARTER * c.each);
+    c.n_units = (all.w.tiles.n_tiles + CLUSTER * TILES - 1) / (CLUSTER * TILES) * c.n_quarters;
+    c.x = all.x_is_packed ? (const uint8_t *)all.x : x;
+    c.flags = (uint32_t *)(void *)work;
+    c.slabs = slabs;
+    if (!all.x_is_packed) {
+        pleat__launch(pack, (n_pieces + PACK_THREADS - 1) / PACK_THREADS, PACK_THREADS, 0, stream, all, first, n, x);
+        PLEAT_TRY(PLEAT_CUDA_LAUNCHED("packing rows", err));
+    }
+    pleat__device_mul m = all;
+    m.n = n;
+    if (m.y) m.y += (uint64_t)first * m.y_stride;
+    if (m.h) m.h += (uint64_t)first * m.y_stride;
+    return n <= X_ROWS / 2 ? launch_end<F, X_ROWS / 2>(m, c, stream, err) : launch_end<F, X_ROWS>(m, c, stream, err);
 }
 
 template <int F>
-static pleat_status launch_end(const pleat__device_mul &m, pleat__device_stream stream, pleat_error *err) {
-    switch (m.end) {
-        case PLEAT__MUL_STORE: return launch_cut<F, PLEAT__MUL_STORE>(m, stream, err);
-        case PLEAT__MUL_ADD: return launch_cut<F, PLEAT__MUL_ADD>(m, stream, err);
-        default: return launch_cut<F, PLEAT__MUL_GATE>(m, stream, err);
-    }
+static pleat_status launch_all(const pleat__device_mul &m, pleat__device_stream stream, pleat_error *err) {
+    for (uint32_t first = 0; first < m.n; first += X_ROWS)
+        PLEAT_TRY(launch_rows<F>(m, first, m.n - first < X_ROWS ? m.n - first : X_ROWS, stream, err));
+    return PLEAT_OK;
 }
 
 /* Asked once: a kernel without a body has hardly a register. */
@@ -337,22 +555,29 @@ extern "C" bool pleat__device_mul_has_wgmma(void) {
     static int known = -1;
     cudaFuncAttributes attributes = {};
     if (known >= 0) return known != 0;
-    if (cudaFuncGetAttributes(&attributes, mul_wgmma<PLEAT__TILE_Q8, PLEAT__MUL_STORE>) != cudaSuccess) return false;
+    if (cudaFuncGetAttributes(&attributes, mul_wgmma<PLEAT__TILE_Q4, X_ROWS, PLEAT__MUL_STORE>) != cudaSuccess)
+        return false;
     known = attributes.numRegs >= 64;
     return known != 0;
 }
 
+extern "C" uint64_t pleat__device_mul_work_bytes(uint32_t max_cols) {
+    const uint64_t n_groups = (max_cols + PLEAT__GROUP_COLS - 1) / PLEAT__GROUP_COLS;
+    const uint64_t slab_bytes = X_ROWS / 2 * MULTIPLIERS * sizeof(float);
+    return PLEAT__MUL_FLAGS_BYTES + MAX_CLUSTERS * CLUSTER * SLOTS * slab_bytes + n_groups * 2 * PANEL_BYTES;
+}
+
 extern "C" pleat_status pleat__device_mul_wgmma(const pleat__device_mul *m, pleat__device_stream stream,
                                                 pleat_error *err) {
-    PLEAT_FAIL_IF(m->n == 0 || m->x_is_f32, err, PLEAT_E_ARG, PLEAT_NOWHERE,
-                  "product on a GPU: no rows, or rows of f32");
+    PLEAT_FAIL_IF(m->n == 0 || !m->work || ((m->x_is_packed || m->h_is_packed) && m->n > X_ROWS), err, PLEAT_E_ARG,
+                  PLEAT_NOWHERE, "product on a GPU: no rows, no memory, or too many packed rows");
     PLEAT_FAIL_IF(!pleat__device_mul_has_wgmma(), err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "product on a GPU: this one has no products of warpgroups");
     switch (m->w.tiles.format) {
-        case PLEAT__TILE_F16: return launch_end<PLEAT__TILE_F16>(*m, stream, err);
-        case PLEAT__TILE_Q8: return launch_end<PLEAT__TILE_Q8>(*m, stream, err);
-        case PLEAT__TILE_Q4: return launch_end<PLEAT__TILE_Q4>(*m, stream, err);
-        case PLEAT__TILE_Q4_MIN: return launch_end<PLEAT__TILE_Q4_MIN>(*m, stream, err);
-        default: return launch_end<PLEAT__TILE_Q8_HALF>(*m, stream, err);
+        case PLEAT__TILE_F16: return launch_all<PLEAT__TILE_F16>(*m, stream, err);
+        case PLEAT__TILE_Q8: return launch_all<PLEAT__TILE_Q8>(*m, stream, err);
+        case PLEAT__TILE_Q4: return launch_all<PLEAT__TILE_Q4>(*m, stream, err);
+        case PLEAT__TILE_Q4_MIN: return launch_all<PLEAT__TILE_Q4_MIN>(*m, stream, err);
+        default: return launch_all<PLEAT__TILE_Q8_HALF>(*m, stream, err);
     }
 }

@@ -76,14 +76,13 @@ static __device__ __forceinline__ float warp_sum(float x) {
     return x;
 }
 
-/* 1 / sqrt(mean(x^2) + eps) of the block's row, in all threads. */
-static __device__ __forceinline__ float norm_factor(const float4 *row, uint32_t width, float eps) {
+static __device__ __forceinline__ float square_sum(const float4 &v) {
+    return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+}
+
+/* 1 / sqrt(mean(x^2) + eps) of the block's row, in all threads; sum: of a thread's squares. */
+static __device__ __forceinline__ float norm_factor(float sum, uint32_t width, float eps) {
     __shared__ float sums[NORM_THREADS / 32];
-    float sum = 0;
-    for (uint32_t i = threadIdx.x; i < width / 4; i += NORM_THREADS) {
-        const float4 v = row[i];
-        sum += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
-    }
     sum = warp_sum(sum);
     if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
     __syncthreads();
@@ -93,23 +92,63 @@ static __device__ __forceinline__ float norm_factor(const float4 *row, uint32_t 
     return 1.0f / sqrtf(sum / (float)width + eps);
 }
 
-static __global__ void __launch_bounds__(NORM_THREADS)
-    norm(const float *x, const float *weight, uint32_t width, float eps, uint16_t *out) {
-    const float4 *row = (const float4 *)(const void *)(x + (uint64_t)blockIdx.x * width);
-    pleat__let_next_start();
-    pleat__wait_for_last();
-    const float factor = norm_factor(row, width, eps);
-    uint2 *to = (uint2 *)(void *)(out + (uint64_t)blockIdx.x * width);
-    for (uint32_t i = threadIdx.x; i < width / 4; i += NORM_THREADS) {
-        const float4 v = row[i], w = ((const float4 *)(const void *)weight)[i];
-        to[i] = make_uint2(pleat__as_word(__floats2half2_rn(w.x * (v.x * factor), w.y * (v.y * factor))),
-                           pleat__as_word(__floats2half2_rn(w.z * (v.z * factor), w.w * (v.w * factor))));
+static __device__ __forceinline__ uint2 normed(const float4 &v, const float4 &w, float factor) {
+    return make_uint2(pleat__as_word(__floats2half2_rn(w.x * (v.x * factor), w.y * (v.y * factor))),
+                      pleat__as_word(__floats2half2_rn(w.z * (v.z * factor), w.w * (v.w * factor))));
+}
+
+#define NORM_KEPT 4u /* float4s of a thread that it reads once */
+
+/* Columns 4 at .. of the block's row. */
+static __device__ __forceinline__ void put(uint16_t *out, uint32_t width, uint32_t at, bool is_packed, uint2 v) {
+    uint8_t *to = (uint8_t *)(void *)out;
+    if (is_packed) {
+        *(uint32_t *)(void *)(to + pleat__packed_at(blockIdx.x, 4 * at)) = v.x;
+        *(uint32_t *)(void *)(to + pleat__packed_at(blockIdx.x, 4 * at + 2)) = v.y;
+    } else {
+        *(uint2 *)(void *)(to + ((uint64_t)blockIdx.x * width + 4 * at) * 2) = v;
     }
 }
 
+static __global__ void __launch_bounds__(NORM_THREADS)
+    norm(const float *x, const float *weight, uint32_t width, float eps, bool is_packed, uint16_t *out) {
+    const float4 *row = (const float4 *)(const void *)(x + (uint64_t)blockIdx.x * width);
+    const float4 *weights = (const float4 *)(const void *)weight;
+    float4 v[NORM_KEPT], w[NORM_KEPT];
+    float sum = 0;
+    pleat__let_next_start();
+#pragma unroll
+    for (uint32_t i = 0; i < NORM_KEPT; i++) {
+        const uint32_t at = threadIdx.x + i * NORM_THREADS;
+        if (at < width / 4) w[i] = weights[at];
+    }
+    pleat__wait_for_last();
+#pragma unroll
+    for (uint32_t i = 0; i < NORM_KEPT; i++) {
+        const uint32_t at = threadIdx.x + i * NORM_THREADS;
+        v[i] = at < width / 4 ? row[at] : make_float4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < NORM_KEPT; i++) sum += square_sum(v[i]);
+    for (uint32_t at = threadIdx.x + NORM_KEPT * NORM_THREADS; at < width / 4; at += NORM_THREADS)
+        sum += square_sum(row[at]);
+    const float factor = norm_factor(sum, width, eps);
+#pragma unroll
+    for (uint32_t i = 0; i < NORM_KEPT; i++) {
+        const uint32_t at = threadIdx.x + i * NORM_THREADS;
+        if (at < width / 4) put(out, width, at, is_packed, normed(v[i], w[i], factor));
+    }
+    for (uint32_t at = threadIdx.x + NORM_KEPT * NORM_THREADS; at < width / 4; at += NORM_THREADS)
+        put(out, width, at, is_packed, normed(row[at], weights[at], factor));
+    const uint32_t end = (width + PLEAT__GROUP_COLS - 1) / PLEAT__GROUP_COLS * PLEAT__GROUP_COLS;
+    for (uint32_t at = width / 4 + threadIdx.x; at < end / 4 && is_packed; at += NORM_THREADS)
+        put(out, width, at, true, make_uint2(0, 0));
+}
+
 extern "C" pleat_status pleat__device_norm(const float *x, const float *weight, uint32_t n, uint32_t width, float eps,
-                                           uint16_t *out, pleat__device_stream stream, pleat_error *err) {
-    pleat__launch(norm, n, NORM_THREADS, 0, stream, x, weight, width, eps, out);
+                                           bool is_packed, uint16_t *out, pleat__device_stream stream,
+                                           pleat_error *err) {
+    pleat__launch(norm, n, NORM_THREADS, 0, stream, x, weight, width, eps, is_packed, out);
     return PLEAT_CUDA_LAUNCHED("norming rows", err);
 }
 
@@ -119,7 +158,9 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     float4 *to = (float4 *)(void *)(x + (uint64_t)blockIdx.x * width);
     pleat__let_next_start();
     pleat__wait_for_last();
-    const float factor = norm_factor(row, width, eps);
+    float square = 0;
+    for (uint32_t i = threadIdx.x; i < width / 4; i += NORM_THREADS) square += square_sum(row[i]);
+    const float factor = norm_factor(square, width, eps);
     for (uint32_t i = threadIdx.x; i < width / 4; i += NORM_THREADS) {
         const float4 v = row[i], w = ((const float4 *)(const void *)weight)[i];
         float4 sum = to[i];
@@ -140,21 +181,18 @@ extern "C" pleat_status pleat__device_add_normed(const float *y, const float *we
 
 #define HALVE_THREADS 256u
 
-static __global__ void __launch_bounds__(HALVE_THREADS) halve(const float4 *x, uint64_t n, uint4 *out) {
+static __global__ void __launch_bounds__(HALVE_THREADS) halve(const float *x, uint64_t n, uint4 *out) {
     const uint64_t i = (uint64_t)blockIdx.x * HALVE_THREADS + threadIdx.x;
     pleat__let_next_start();
     pleat__wait_for_last();
     if (i >= n) return;
-    const float4 a = x[2 * i], b = x[2 * i + 1];
-    out[i] = make_uint4(pleat__as_word(__floats2half2_rn(a.x, a.y)), pleat__as_word(__floats2half2_rn(a.z, a.w)),
-                        pleat__as_word(__floats2half2_rn(b.x, b.y)), pleat__as_word(__floats2half2_rn(b.z, b.w)));
+    out[i] = pleat__halves_of(x + 8 * i);
 }
 
 extern "C" pleat_status pleat__device_halve(const float *x, uint64_t n, uint16_t *out, pleat__device_stream stream,
                                             pleat_error *err) {
     const uint32_t n_blocks = (uint32_t)((n / 8 + HALVE_THREADS - 1) / HALVE_THREADS);
-    pleat__launch(halve, n_blocks, HALVE_THREADS, 0, stream, (const float4 *)(const void *)x, n / 8,
-                  (uint4 *)(void *)out);
+    pleat__launch(halve, n_blocks, HALVE_THREADS, 0, stream, x, n / 8, (uint4 *)(void *)out);
     return PLEAT_CUDA_LAUNCHED("rounding rows to f16", err);
 }
 
@@ -180,11 +218,16 @@ static __global__ void __launch_bounds__(HEADS_WARPS * 32) heads(const __grid_co
     const uint32_t part = head < h.n_q_heads ? 0 : head < h.n_q_heads + h.n_kv_heads ? 1 : 2;
     const uint32_t in_part = head - (part == 0 ? 0 : part == 1 ? h.n_q_heads : h.n_q_heads + h.n_kv_heads);
     const float *from = h.qkv + at * h.head_dim, *bias = h.biases[part], *norm_of = part < 2 ? h.norms[part] : NULL;
+    const uint32_t position = h.positions ? h.positions[row] : h.first_position + row; /* asked for first */
+    const uint32_t n_turning = part < 2 && h.turns ? h.n_dims / 2 : 0;
+    const float2 *turns = (const float2 *)(const void *)h.turns + (uint64_t)position * (h.n_dims / 2);
+    float2 turn[MAX_PAIRS];
     float a[MAX_PAIRS], b[MAX_PAIRS], sum = 0;
 #pragma unroll
     for (int i = 0; i < MAX_PAIRS; i++) {
         const uint32_t pair = lane + 32 * i;
         a[i] = b[i] = 0;
+        if (pair < n_turning) turn[i] = turns[pair];
         if (pair >= h.head_dim / 2) continue;
         const uint2 dims = pair_at(h, pair);
         a[i] = from[dims.x];
@@ -195,7 +238,6 @@ static __global__ void __launch_bounds__(HEADS_WARPS * 32) heads(const __grid_co
     }
     sum = warp_sum(sum);
     const float factor = norm_of ? 1.0f / sqrtf(sum / (float)h.head_dim + h.eps) : 1.0f;
-    const uint32_t position = h.positions ? h.positions[row] : h.first_position + row;
     const uint32_t n_of_part = part == 0 ? h.n_q_heads : h.n_kv_heads;
     __half *to = (__half *)(void *)(part == 0   ? h.q
                                     : part == 1 ? h.k
@@ -211,10 +253,9 @@ static __global__ void __launch_bounds__(HEADS_WARPS * 32) heads(const __grid_co
             first = norm_of[dims.x] * (first * factor);
             second = norm_of[dims.y] * (second * factor);
         }
-        if (part < 2 && h.turns && pair < h.n_dims / 2) {
-            const float2 t = ((const float2 *)(const void *)h.turns)[(uint64_t)position * (h.n_dims / 2) + pair];
-            const float turned = first * t.x - second * t.y;
-            second = second * t.x + first * t.y;
+        if (pair < n_turning) {
+            const float turned = first * turn[i].x - second * turn[i].y;
+            second = second * turn[i].x + first * turn[i].y;
             first = turned;
         }
         to[dims.x] = __float2half_rn(first);

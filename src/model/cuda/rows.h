@@ -18,9 +18,9 @@ extern "C" {
 pleat_status pleat__device_embed(const pleat__device_matrix *embedding, const int32_t *tokens, uint32_t n, float scale,
                                  float *x, pleat__device_stream stream, pleat_error *err);
 
-/* out [n][width] f16 = weight * x / sqrt(mean(x^2) + eps).  width is a multiple of 32. */
+/* out [n][width] f16, or packed as mul.h has it, = weight * x / sqrt(mean(x^2) + eps).  width is a multiple of 32. */
 pleat_status pleat__device_norm(const float *x, const float *weight, uint32_t n, uint32_t width, float eps,
-                                uint16_t *out, pleat__device_stream stream, pleat_error *err);
+                                bool is_packed, uint16_t *out, pleat__device_stream stream, pleat_error *err);
 
 /* x [n][width] += scale * norm(y [n][width]), the norm as above. */
 pleat_status pleat__device_add_normed(const float *y, const float *weight, uint32_t n, uint32_t width, float eps,

@@ -28,6 +28,7 @@ static constexpr uint32_t pleat__group_bytes = pleat__n_codes<F> * 512 + pleat__
 
 /* Ranges that a tile's groups are cut into: mul.h, rule 1. */
 #define PLEAT__MUL_RANGES 16u
+#define PLEAT__MUL_QUARTER 4u /* of them */
 
 static __host__ __device__ inline uint32_t pleat__groups_per_range(uint32_t n_groups) {
     return (n_groups + PLEAT__MUL_RANGES - 1) / PLEAT__MUL_RANGES;
@@ -108,6 +109,20 @@ static __device__ __forceinline__ uint32_t pleat__word_of(const uint4 &v, int i)
 
 static __device__ __forceinline__ uint32_t pleat__as_word(__half2 h) { return *(const uint32_t *)(const void *)&h; }
 static __device__ __forceinline__ __half2 pleat__as_half2(uint32_t w) { return *(const __half2 *)(const void *)&w; }
+
+/* Eight floats. */
+static __device__ __forceinline__ uint4 pleat__halves_of(const float *from) {
+    const float4 a = *(const float4 *)(const void *)from, b = *(const float4 *)(const void *)(from + 4);
+    return make_uint4(pleat__as_word(__floats2half2_rn(a.x, a.y)), pleat__as_word(__floats2half2_rn(a.z, a.w)),
+                      pleat__as_word(__floats2half2_rn(b.x, b.y)), pleat__as_word(__floats2half2_rn(b.z, b.w)));
+}
+
+/* Where a packed x has columns col and col + 1 of a row, in bytes; col is even.  Panels of 64 columns, as wgmma.cuh has
+ * them in shared memory; in a slice word i of piece q is word q of piece i, which is the order that operands have. */
+static __device__ __forceinline__ uint32_t pleat__packed_at(uint32_t row, uint32_t col) {
+    const uint32_t piece = col / 8, chunk = (piece / 4 * 4 + col / 2 % 4 ^ row) & 7;
+    return (col / 64 * PLEAT__MUL_PACKED + row) * 128 + chunk * 16 + piece % 4 * 4;
+}
 
 /* 0x6400 is 1024, whose last bit is 1: a code in its low bits adds to it exactly. */
 #define PLEAT__MAGIC 0x64006400u
@@ -224,7 +239,9 @@ static __device__ __forceinline__ void pleat__end_sum(const pleat__device_mul &m
 static __device__ __forceinline__ void pleat__end_gate(const pleat__device_mul &m, uint32_t x_row, uint32_t row,
                                                        float gate, float up) {
     const __half h = __float2half_rn(pleat__act(gate, m.is_gelu) * up);
-    m.h[(uint64_t)x_row * m.y_stride + row] = *(const uint16_t *)(const void *)&h;
+    const uint64_t at =
+        m.h_is_packed ? pleat__packed_at(x_row, row & ~1u) / 2 + row % 2 : (uint64_t)x_row * m.y_stride + row;
+    m.h[at] = *(const uint16_t *)(const void *)&h;
 }
 
 #endif

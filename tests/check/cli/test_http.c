@@ -103,7 +103,7 @@ static size_t read_keys(const char *text, size_t n, api_keys *keys) {
 static void test_terms(void) {
     api_keys keys;
     static const char text[] = "a\nb tenant=sea quota=0.25 priority=-3\nc  tenant=sea\tweight=7 quota=0.25\r\n"
-                               "d time-limit-ms=1500 tenant=land\na tenant=land priority=5\n";
+                               "d time-limit-ms=1500 tenant=land admin=on\na tenant=land priority=5 admin=off\n";
     CHECK_EQ_U64(read_keys(text, sizeof text - 1, &keys), 0);
     CHECK_EQ_U64(keys.n_tenants, 3);
     const key_terms *a = keys_find(&keys, "a"), *b = keys_find(&keys, "b"), *c = keys_find(&keys, "c"),
@@ -115,6 +115,7 @@ static void test_terms(void) {
         CHECK_EQ_STR(keys.tenants[b->tenant].name, "sea");
         CHECK(keys.tenants[b->tenant].quota == 0.25 && keys.tenants[b->tenant].weight == 7);
         CHECK_EQ_U64(d->time_limit_ms, 1500);
+        CHECK(d->is_admin && !a->is_admin && !b->is_admin && !c->is_admin);
         CHECK(keys.tenants[d->tenant].quota == 0 && keys.tenants[d->tenant].weight == 0);
     }
     keys_release(&keys);
@@ -128,6 +129,8 @@ static void test_terms(void) {
                                       "a\nb weight=1x",
                                       "a\nb priority=9999999999",
                                       "a\nb priority=",
+                                      "a\nb admin=yes",
+                                      "a\nb admin",
                                       "a\nb time-limit-ms=0",
                                       "a\nb colour=red",
                                       "a\nb =",

@@ -46,7 +46,7 @@ typedef struct rig {
     uint32_t rows, cols; /* rows of a result */
     uint16_t *x;         /* [MAX_N][cols] */
     float *x32, *before; /* the same; [MAX_N][rows] what y is before */
-    void *device_x, *device_x32, *device_y;
+    void *device_x, *device_x32, *device_y, *work;
     float *y; /* [MAX_N][rows] brought back */
 } rig;
 
@@ -83,6 +83,8 @@ static rig rig_new(pleat__weight_type type, uint32_t rows, uint32_t cols, bool i
     r.device_x32 = device_new(r.x32, MAX_N * cols * 4);
     r.device_y = device_new(r.before, MAX_N * rows * 4);
     r.y = malloc(MAX_N * rows * 4);
+    CHECK_STATUS(pleat__device_alloc(pleat__device_mul_work_bytes(cols), &r.work, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat__device_fill(r.work, 0, PLEAT__MUL_FLAGS_BYTES, stream, NULL), PLEAT_OK);
     return r;
 }
 
@@ -95,6 +97,7 @@ static void rig_free(rig *r) {
     pleat__device_free(r->device_x);
     pleat__device_free(r->device_x32);
     pleat__device_free(r->device_y);
+    pleat__device_free(r->work);
     free(r->tiles);
     free(r->x);
     free(r->x32);
@@ -127,7 +130,8 @@ static pleat__device_mul mul_of(const rig *r, pleat__mul_end end, uint32_t n, bo
                                .y = r->device_y,
                                .h = r->device_y,
                                .y_stride = r->rows,
-                               .scale = 0.5f};
+                               .scale = 0.5f,
+                               .work = r->work};
 }
 
 /* n rows of results, as f32. */
@@ -213,7 +217,7 @@ static void a_row_has_its_bits_in_any_company(void) {
     static const uint32_t ns[] = {2, 8, 11, 27, 32}, many[] = {1, 50, 129};
     CHECK_DEVICE();
     for (size_t t = 0; t < 2 * CHECK_COUNT(types); t++) {
-        rig r = t % 2 ? rig_new(types[t / 2], 4300, 512, false) : rig_new(types[t / 2], 72, 4352, false);
+        rig r = t % 2 ? rig_new(types[t / 2], 4300, 2304, false) : rig_new(types[t / 2], 72, 4352, false);
         float *alone = malloc(r.rows * 4);
         run_mul(&r, PLEAT__MUL_ADD, 1, 0, false);
         memcpy(alone, r.y, r.rows * 4);
@@ -231,9 +235,53 @@ static void a_row_has_its_bits_in_any_company(void) {
                 check_context("%s, %u rows, kernel %u", pleat__weight_formats[types[t / 2]].name, many[i],
                               many_kernels[k]);
                 CHECK_EQ_MEM(r.y, alone, r.rows * 4);
+                if (many_kernels[k] != BY_WGMMA) continue;
+                run_mul(&r, PLEAT__MUL_ADD, many[i], BY_WGMMA, true);
+                CHECK_EQ_MEM(r.y, alone, r.rows * 4);
             }
         free(alone);
         rig_free(&r);
+    }
+}
+
+/* From rows of f32 over a norm and a gate to an addition. */
+static void run_chain(rig *up, rig *down, uint32_t n, bool is_packed, void *normed, void *h) {
+    pleat__device_mul gate = mul_of(up, PLEAT__MUL_GATE, n, false), add = mul_of(down, PLEAT__MUL_ADD, n, false);
+    gate.x = normed;
+    add.x = gate.h = h;
+    gate.x_is_packed = add.x_is_packed = gate.h_is_packed = is_packed;
+    bring(down->device_y, down->before, MAX_N * down->rows * 4);
+    CHECK_STATUS(
+        pleat__device_norm(up->device_x32, up->device_x32, n, up->cols, 1e-5f, is_packed, normed, stream, NULL),
+        PLEAT_OK);
+    CHECK_STATUS(pleat__device_mul_run(&gate, stream, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat__device_mul_run(&add, stream, NULL), PLEAT_OK);
+    bring_results(down, PLEAT__MUL_ADD, n);
+}
+
+/* Columns of x that fill no group are among them. */
+static void packed_rows_are_the_same(void) {
+    static const uint32_t ns[] = {33, 64, 100, 128};
+    CHECK_DEVICE();
+    if (!pleat__device_mul_has_wgmma()) SKIP("no products of warpgroups here");
+    for (size_t i = 0; i < CHECK_COUNT(ns); i++) {
+        rig up = rig_new(PLEAT__W_Q8_0, 256, 288, true), down = rig_new(PLEAT__W_F16, 72, 256, false);
+        float *plain = malloc(MAX_N * down.rows * 4);
+        void *normed = NULL, *h = NULL;
+        CHECK_STATUS(pleat__device_alloc(PLEAT__MUL_PACKED * 384 * 2, &normed, NULL), PLEAT_OK);
+        CHECK_STATUS(pleat__device_alloc(PLEAT__MUL_PACKED * 256 * 2, &h, NULL), PLEAT_OK);
+        CHECK_STATUS(pleat__device_fill(normed, 0xFF, PLEAT__MUL_PACKED * 384 * 2, stream, NULL), PLEAT_OK);
+        run_chain(&up, &down, ns[i], true, normed, h);
+        memcpy(plain, down.y, ns[i] * down.rows * 4);
+        run_chain(&up, &down, ns[i], false, normed, h);
+        check_context("%u rows", ns[i]);
+        CHECK_EQ_MEM(down.y, plain, ns[i] * down.rows * 4);
+        CHECK(memcmp(down.y, down.before, ns[i] * down.rows * 4));
+        free(plain);
+        pleat__device_free(normed);
+        pleat__device_free(h);
+        rig_free(&up);
+        rig_free(&down);
     }
 }
 
@@ -282,7 +330,7 @@ static void norms_and_choices_are_right(void) {
         if (x[i] > x[i / WIDTH * WIDTH + best[i / WIDTH]]) best[i / WIDTH] = i % WIDTH;
     for (uint32_t row = 0; row < N; row++) CHECK_EQ_U64(chosen[row], row == 3 ? UINT32_MAX : best[row]);
     CHECK_EQ_U64(chosen[1], 17);
-    CHECK_STATUS(pleat__device_norm(dx, dw, 2, WIDTH, 1e-5f, dout, stream, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat__device_norm(dx, dw, 2, WIDTH, 1e-5f, false, dout, stream, NULL), PLEAT_OK);
     bring(out, dout, sizeof out);
     for (uint32_t row = 0; row < 2; row++) {
         double sum = 0;
@@ -400,6 +448,7 @@ int main(int argc, char **argv) {
     static const check_test tests[] = {
         {"products are right", products_are_right},
         {"a row has its bits in any company", a_row_has_its_bits_in_any_company},
+        {"packed rows are the same", packed_rows_are_the_same},
         {"products by cuBLASLt are right", library_products_are_right},
         {"embeddings are rows", embeddings_are_rows},
         {"norms and choices are right", norms_and_choices_are_right},

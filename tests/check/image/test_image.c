@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "check.h"
+#include "image/sum.h"
 #include "pleat/image.h"
 
 #define PIECE PLEAT_IMAGE_PIECE_MIN
@@ -63,6 +64,21 @@ static void seal(sample *s) {
     XXH128_canonical_t sum;
     XXH128_canonicalFromHash(&sum, XXH3_128bits(s->bytes, s->n_head - sizeof sum));
     memcpy(s->bytes + s->n_head - sizeof sum, &sum, sizeof sum);
+}
+
+/* Each variant's number is the one that files have, at any place and of any length. */
+static void test_sums(void) {
+    const uint32_t n_rounds = (uint32_t)check_rounds(3000, 300);
+    const pleat__piece_sum_fn fast = pleat__piece_sum_of(pleat_cpu_flags());
+    uint8_t *bytes = malloc(5000);
+    for (uint32_t i = 0; i < 5000; i++) bytes[i] = (uint8_t)check_below(256);
+    for (uint32_t i = 0; i < n_rounds; i++) {
+        const uint64_t at = check_below(64), n = i < 400 ? i : check_below(4900), idx = check_below(1000);
+        if (!CHECK_EQ_U64(fast(bytes + at, n, idx), pleat__piece_sum_ref(bytes + at, n, idx))) break;
+    }
+    CHECK_EQ_U64(pleat__piece_sum_ref("PLEAT", 5, 1), XXH3_64bits_withSeed("PLEAT", 5, 1));
+    CHECK(pleat__piece_sum_ref("PLEAT", 5, 1) != pleat__piece_sum_ref("PLEAT", 5, 2));
+    free(bytes);
 }
 
 static void test_round_trip(void) {
@@ -214,8 +230,8 @@ static void test_compare(void) {
 }
 
 static const check_test tests[] = {
-    {"round_trip", test_round_trip},       {"flipped", test_flipped}, {"cut", test_cut}, {"lies", test_lies},
-    {"refused_heads", test_refused_heads}, {"compare", test_compare},
+    {"sums", test_sums}, {"round_trip", test_round_trip},       {"flipped", test_flipped}, {"cut", test_cut},
+    {"lies", test_lies}, {"refused_heads", test_refused_heads}, {"compare", test_compare},
 };
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

@@ -354,7 +354,7 @@ static void test_refused(void) {
     for (size_t i = 0; i < CHECK_COUNT(shapes); i++) {
         pleat_error err;
         check_context("shape %zu", i);
-        CHECK_STATUS(pleat__json_check(&shapes[i], &err), PLEAT_E_ARG);
+        CHECK_STATUS(pleat_json_shape_check(&shapes[i], &err), PLEAT_E_ARG);
     }
 }
 

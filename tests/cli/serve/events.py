@@ -12,6 +12,11 @@ import struct
 import sys
 import urllib.request
 
+try:
+    import msgpack  # where it is there, both have to read the same
+except ImportError:
+    msgpack = None
+
 BLOCK = 16
 
 
@@ -128,6 +133,7 @@ class Kept:
     def apply(self, batch):
         value, end = unpack(batch)
         assert end == len(batch)
+        assert msgpack is None or msgpack.unpackb(batch) == value
         ts, events, rank = value
         assert ts > 1.7e9 and rank == 0 and len(events) == 1, value
         e = events[0]

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * mul_stages.cuh: what mul_wgmma.cu multiplies, on its way into shared memory: how a product is cut into units, the ring
+ * of stages that a block has, and the warps that fill them.
+ *
+ *     unit     a quarter of the columns (mul.h, rule 1) of 16 tiles of W.  Each cluster of two blocks has as many, one
+ *              behind the other, as all others, give or take one
+ *     stage    a group of 128 columns: two panels of x, then 8 tiles of W.  A warp fills it, round by round
+ *     x        blocks of a cluster multiply the same columns of x: each copies its panels into all of them
+ *     F16      a slice of 128 rows is one box, whose rows of 64 bytes are swizzled
+ */
+#ifndef PLEAT_MODEL_CUDA_MUL_STAGES_CUH
+#define PLEAT_MODEL_CUDA_MUL_STAGES_CUH
+
+#include "hw/cuda/bulk.cuh"
+#include "hw/cuda/copy.cuh"
+#include "model/cuda/launch.cuh"
+#include "model/cuda/tile.cuh"
+
+#define CLUSTER 2u
+#define MULTIPLIERS 256u /* threads */
+#define THREADS (128u + MULTIPLIERS)
+#define TILES 8u                                     /* of a block: a warp each */
+#define X_ROWS PLEAT__MUL_PACKED                     /* of a product, and of a packed panel */
+#define PANEL_BYTES (X_ROWS * 128u)                  /* packed */
+#define SLICE_BYTES (TILES * PLEAT__TILE_ROWS * 64u) /* of F16, in a stage */
+#define SLOTS 3u                                     /* quarters that a cluster hands over, at most */
+#define MAX_CLUSTERS 80u
+#define ALIGN_BYTES 1024u
+
+/* How a product is cut. */
+typedef struct cut {
+    uint32_t each;       /* groups of a range */
+    uint32_t n_quarters; /* that have columns */
+    uint32_t n_units;
+    const uint8_t *x; /* packed */
+    uint32_t *flags;  /* of a block: it has handed over */
+    float *slabs;     /* of a block: [SLOTS], of a thread its sums by fours */
+} cut;
+
+/* A block's shared memory. */
+template <int F, int N> struct stages {
+    static constexpr uint32_t x_bytes = N * PLEAT__GROUP_COLS * 2;
+    static constexpr uint32_t w_bytes = TILES * pleat__group_bytes<F>;
+    static constexpr uint32_t bytes = (x_bytes + w_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    static constexpr uint32_t copied_bytes = x_bytes + w_bytes;
+    static constexpr uint32_t n = N == 128 ? 3 : F == PLEAT__TILE_F16 ? 3 : 4;
+    static constexpr bool has_totals = F != PLEAT__TILE_F16; /* in shared memory; else in registers */
+    static constexpr uint32_t totals_bytes = has_totals ? TILES * PLEAT__TILE_ROWS * N * 4 : 0;
+    static constexpr uint32_t all_bytes = ALIGN_BYTES + n * bytes + totals_bytes + 2 * n * 8;
+};
+
+#if PLEAT__HAS_WGMMA
+
+/* ---- where a block is ---------------------------------------------------------------------------------------- */
+
+static __device__ __forceinline__ uint32_t first_unit(const cut &c, uint32_t cluster) {
+    return (uint32_t)((uint64_t)cluster * c.n_units / (gridDim.x / CLUSTER));
+}
+
+/* A place in the ring of stages: which, and the parity of the round. */
+typedef struct turn {
+    uint32_t stage, parity;
+} turn;
+
+template <uint32_t N_STAGES> static __device__ __forceinline__ void advance(turn &t) {
+    if (++t.stage < N_STAGES) return;
+    t.stage = 0;
+    t.parity ^= 1;
+}
+
+/* Shared memory, by address. */
+typedef struct place {
+    uint32_t stages, totals, full, empty;
+} place;
+
+template <int F, int N> static __device__ __forceinline__ place place_of(const uint8_t *shared) {
+    using s = stages<F, N>;
+    const uint32_t at = (pleat__shared_address(shared) + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    const uint32_t totals = at + s::n * s::bytes, full = totals + s::totals_bytes;
+    return place{at, totals, full, full + s::n * 8};
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------------- */
+
+/* What a lane of a copying warp walks over: groups of units. */
+typedef struct walk {
+    uint32_t unit, last, piece, quarter, group, to; /* to: of the quarter's groups */
+} walk;
+
+static __device__ __forceinline__ void enter(walk &w, const cut &c, uint32_t n_groups) {
+    const uint32_t width = c.each * PLEAT__MUL_QUARTER;
+    w.group = w.quarter * width;
+    w.to = min(w.group + width, n_groups);
+}
+
+static __device__ __forceinline__ walk walk_from(const cut &c, uint32_t cluster, uint32_t n_groups) {
+    walk w = {first_unit(c, cluster), first_unit(c, cluster + 1)};
+    w.piece = w.unit / c.n_quarters;
+    w.quarter = w.unit % c.n_quarters;
+    enter(w, c, n_groups);
+    return w;
+}
+
+static __device__ __forceinline__ void step(walk &w, const cut &c, uint32_t n_groups) {
+    if (++w.group < w.to) return;
+    w.unit++;
+    if (++w.quarter == c.n_quarters) {
+        w.quarter = 0;
+        w.piece++;
+    }
+    enter(w, c, n_groups);
+}
+
+/* The block's weights of a group.  F16: its slices, whose rows of 64 bytes are swizzled by them.  Else a tile behind the
+ * last is the last. */
+template <int F, int N>
+static __device__ __forceinline__ void copy_weights(const pleat__device_mul &m, const CUtensorMap &map, const walk &w,
+                                                    uint32_t stage, uint32_t bar) {
+    using s = stages<F, N>;
+    const uint32_t lane = threadIdx.x % 32, to = stage + s::x_bytes;
+    const uint32_t tile0 = (w.piece * CLUSTER + blockIdx.x % CLUSTER) * TILES;
+    if (lane == 0) pleat__bar_expect(bar, s::copied_bytes);
+    __syncwarp();
+    if constexpr (F == PLEAT__TILE_F16) {
+        if (lane < PLEAT__TILE_SLICES)
+            pleat__box_copy(to + lane * SLICE_BYTES, &map, w.group * PLEAT__GROUP_COLS + lane * 32,
+                            tile0 * PLEAT__TILE_ROWS, bar);
+    } else if (lane < TILES) {
+        const uint32_t tile = min(tile0 + lane, m.w.tiles.n_tiles - 1);
+        pleat__bulk_copy(to + lane * pleat__group_bytes<F>, pleat__group_at<F>(m.w, tile, w.group),
+                         pleat__group_bytes<F>, bar);
+    }
+}
+
+/* The block's panels of a group, for the whole cluster. */
+template <int F, int N>
+static __device__ __forceinline__ void copy_x(const cut &c, uint32_t group, uint32_t stage, uint32_t bar) {
+    constexpr uint32_t each = 2 / CLUSTER, bytes = N * 128;
+    const uint32_t lane = threadIdx.x % 32, panel = blockIdx.x % CLUSTER * each + lane;
+    if (lane >= each) return;
+    const uint8_t *from = c.x + (uint64_t)(2 * group + panel) * PANEL_BYTES;
+    if constexpr (CLUSTER > 1)
+        pleat__bulk_copy_to(stage + panel * bytes, from, bytes, bar, (1u << CLUSTER) - 1);
+    else
+        pleat__bulk_copy(stage + panel * bytes, from, bytes, bar);
+}
+
+/* A warp fills one stage, round by round; first with weights, before what was launched earlier has ended. */
+template <int F, int N>
+static __device__ __forceinline__ void fill_stage(const pleat__device_mul &m, const CUtensorMap &map, const cut &c,
+                                                  const place &at) {
+    using s = stages<F, N>;
+    const uint32_t n_groups = m.w.tiles.n_groups, mine = threadIdx.x / 32;
+    const uint32_t stage = at.stages + mine * s::bytes, full = at.full + mine * 8, empty = at.empty + mine * 8;
+    walk w = walk_from(c, blockIdx.x / CLUSTER, n_groups);
+    for (uint32_t i = 0; i < mine; i++) step(w, c, n_groups);
+    if (w.unit < w.last) copy_weights<F, N>(m, map, w, stage, full);
+    pleat__wait_for_last();
+    for (uint32_t round = 0; w.unit < w.last; round++) {
+        if (round > 0) {
+            pleat__bar_wait(empty, (round - 1) % 2);
+            copy_weights<F, N>(m, map, w, stage, full);
+        }
+        copy_x<F, N>(c, w.group, stage, full);
+        for (uint32_t i = 0; i < s::n; i++) step(w, c, n_groups);
+    }
+}
+
+#endif
+#endif
