@@ -21,10 +21,10 @@
 enum {
     TOPIC_CAP = 256,
     SEND_AHEAD = 100000, /* batches that a subscriber may lag behind; vLLM's number */
-    FRAME_BYTES =
-        512, /* of a frame that is received: an identity and a topic have 255; larger ones end their connection */
-    REQUEST_FRAMES = 3, /* of a request that is one */
-    LINGER_MS = 500     /* what is sent may take so long to leave when all is closed */
+    FRAME_BYTES = 512,   /* received; identities and topics have 255, and a larger frame ends its connection */
+    REQUEST_FRAMES = 3,  /* of a request that is one */
+    REPLAYS_AHEAD = 4,   /* asked for and not read by one: libzmq drops more, and hears late of what was read */
+    LINGER_MS = 500      /* what is sent may take so long to leave when all is closed */
 };
 
 struct pleat__publisher {
@@ -194,7 +194,7 @@ static pleat_status bind_all(pleat__publisher *p, const pleat_events_options *o,
     PLEAT_FAIL_IF(!bind_one(p, ZMQ_PUB, o->endpoint, SEND_AHEAD, &p->pub), err, PLEAT_E_IO, PLEAT_NOWHERE,
                   "events: cannot listen at '%.200s': %s", o->endpoint, zmq_strerror(errno));
     if (!o->replay_endpoint) return PLEAT_OK;
-    const int all = (int)o->replay_batches + 1;
+    const int all = (int)(REPLAYS_AHEAD * (o->replay_batches + 1));
     PLEAT_FAIL_IF(!bind_one(p, ZMQ_ROUTER, o->replay_endpoint, all, &p->router), err, PLEAT_E_IO, PLEAT_NOWHERE,
                   "events: cannot listen at '%.200s': %s", o->replay_endpoint, zmq_strerror(errno));
     return PLEAT_OK;
