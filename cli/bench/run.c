@@ -18,13 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/bench/lib/made.h"
 #include "cli/lib/common.h"
 #include "cli/lib/load.h"
 #include "cli/lib/measure.h"
 #include "cli/lib/output.h"
 #include "cli/lib/progress.h"
 #include "cli/lib/shape/archs.h"
-#include "made.h"
 
 enum { DEFAULT_RUN_REPS = 5, WARM_UP_TOKENS = 32, WARM_UP_TOKENS_DEVICE = 512, SHIFT = 131 };
 

@@ -19,6 +19,11 @@ _Static_assert(sizeof(activation_form) == sizeof(uint32_t), "KIND_WORD writes a 
 
 int load_wants_gpu(const load_options *o) { return o->device && strcmp(o->device, "cpu") != 0; }
 
+void load_for_serving(load_options *o) {
+    o->in_parts = 1;
+    if (!o->chunk_tokens) o->chunk_tokens = load_wants_gpu(o) ? DEVICE_CHUNK_TOKENS : DEFAULT_CHUNK_TOKENS;
+}
+
 int load_find_device(load_options *o, loaded *l) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     pleat_device_info info;
@@ -32,7 +37,7 @@ int load_find_device(load_options *o, loaded *l) {
         cli_error("--device '%s': it is cpu, cuda or cuda:N, the Nth GPU from 0", o->device);
         return CLI_USAGE;
     }
-    if (o->chunk_tokens != DEFAULT_CHUNK_TOKENS) {
+    if (!o->in_parts && o->chunk_tokens != DEFAULT_CHUNK_TOKENS) {
         cli_error("--batch-size: with --device cuda prompts are read whole");
         return CLI_USAGE;
     }
@@ -135,7 +140,7 @@ int load_model(load_options *o, common_options *common, loaded *l) {
     int code = load_find_device(o, l);
     if (code == CLI_OK) code = note_shipped(o, common, l);
     if (code == CLI_OK) code = open_model(o, l);
-    if (code == CLI_OK && l->n_devices) o->chunk_tokens = l->info.n_ctx;
+    if (code == CLI_OK && l->n_devices && !o->in_parts) o->chunk_tokens = l->info.n_ctx;
     if (code == CLI_OK) code = take_shipped(o, common, l);
     if (code == CLI_OK) code = resolve_profiles(o, common, l);
     for (uint32_t i = 0; i < o->kv.n && code == CLI_OK; i++) code = load_stats(o, l, &o->kv.spec[i], o->kv.text[i]);
@@ -171,6 +176,10 @@ pleat_engine_options load_engine_options(const load_options *o, const loaded *l,
     opt.devices = l->n_devices;
     opt.first_device = l->device;
     opt.stats = l->stats;
+    if (!l->n_devices || !o->in_parts) return opt;
+    opt.fixed_splits = !o->free_splits;
+    if (spec.policy != PLEAT_POLICY_NONE) /* what follows a prompt would be read token by token */
+        opt.chunk_tokens = opt.max_tokens ? opt.max_tokens : l->info.n_ctx;
     return opt;
 }
 

@@ -18,6 +18,8 @@ typedef struct load_options {
     size_t image_bytes;
     uint32_t threads;      /* 0: one for each core */
     uint32_t chunk_tokens; /* most prompt tokens in one step */
+    int in_parts;          /* prompts are read in such parts on a GPU too: load_for_serving() */
+    int free_splits;       /* on a GPU bits may depend on what shares a step */
     activation_form activations;
     const char *stats;   /* path of the model's statistics; NULL: beside it */
     spec_list kv;        /* what a profile says in the place of its name, once a model is loaded */
@@ -27,6 +29,7 @@ typedef struct load_options {
 } load_options;
 
 #define DEFAULT_CHUNK_TOKENS 512
+#define DEVICE_CHUNK_TOKENS 2048 /* of a part of a prompt on a GPU */
 
 /* clang-format off */
 /* Their rows but for --kv, whose default is the command's own.  `type` has the load_options as `member`. */
@@ -41,7 +44,7 @@ typedef struct load_options {
     THREADS_ROW(type, member.threads),                                                                                 \
     {GROUP_MACHINE, "stats", NULL, "FILE", "the model's statistics, for rd and novel:mean=model (default: MODEL.stats)", KIND_INPUT,   \
      .offset = offsetof(type, member.stats)},                                                                          \
-    {GROUP_MACHINE, "batch-size", "b", "N", "most prompt tokens in one step (default 512)", KIND_U32,                  \
+    {GROUP_MACHINE, "batch-size", "b", "N", "most prompt tokens in one step (default 512; where a GPU serves 2048)", KIND_U32,                  \
      .offset = offsetof(type, member.chunk_tokens), 1, 65536},                                                         \
     {GROUP_MACHINE, "activations", NULL, "BITS",                                                                       \
      "bits of an activation in products with quantised weights: 16, or 8, which reads prompts faster and is as far "   \
@@ -51,6 +54,14 @@ typedef struct load_options {
 #define LOAD_DEVICE_ROW(type, member)                                                                                  \
     {GROUP_MACHINE, "device", NULL, "DEVICE", "where to run: cpu, cuda or cuda:N, the Nth GPU from 0 (default cpu)",   \
      KIND_TEXT, .offset = offsetof(type, member.device), .words = load_devices}
+/* Of those that serve there; `other` names the options that it does not go with. */
+#define LOAD_SERVING_ROWS(type, member, other)                                                                         \
+    {GROUP_MACHINE, "device", NULL, "DEVICE", "where to run: cpu, cuda or cuda:N, the Nth GPU from 0 (default cpu)",   \
+     KIND_TEXT, .offset = offsetof(type, member.device), .words = load_devices, .excludes = (other),                   \
+     .because = "a simulation and a store are the CPU's yet"},                                                         \
+    {GROUP_MACHINE, "free-splits", NULL, NULL,                                                                         \
+     "on a GPU: faster for many texts, but an answer's last bits depend on what shares its steps", KIND_SWITCH,        \
+     .offset = offsetof(type, member.free_splits), .needs = "device"}
 /* clang-format on */
 
 extern const char *const load_devices[], *const load_activations[];
@@ -75,13 +86,16 @@ int load_workers(uint32_t threads, int is_quiet, pleat_workers **workers);
 /* Whether --device names a GPU. */
 int load_wants_gpu(const load_options *o);
 
+/* Prompts are read in parts: of -b tokens, or where it is not given (0) the default of the device. */
+void load_for_serving(load_options *o);
+
 /* Read --device, and ask whether that GPU is there.  CLI_OK, or an exit code after a message. */
 int load_find_device(load_options *o, loaded *l);
 
 /* Load -m, read the profiles that the specs name (the specs and their texts are then what the profiles say), and start
  * the threads.  `--kv leankv` alone names the profile that stands beside the model, if it was made for it.  That no
- * output is that file is checked before anything is loaded.  On a GPU o->chunk_tokens becomes the model's context: prompts
- * are read whole there.  CLI_OK, or an exit code after a message; *l then holds
+ * output is that file is checked before anything is loaded.  On a GPU o->chunk_tokens becomes the model's context, unless
+ * prompts are read in parts.  CLI_OK, or an exit code after a message; *l then holds
  * nothing. */
 int load_model(load_options *o, common_options *common, loaded *l);
 void load_release(loaded *l);

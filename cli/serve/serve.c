@@ -82,9 +82,16 @@ static int open_events(server *s) {
 
 /* ---- engine and serving ---------------------------------------------------------------------------------------------------- */
 
+/* Of the machine that holds the pool. */
+static uint64_t free_bytes(const server *s) {
+    pleat_device_info info;
+    if (!s->l->n_devices) return measure_free_bytes();
+    return pleat_device_get_info(s->l->device, &info, NULL) == PLEAT_OK ? info.free_bytes : 0;
+}
+
 static uint64_t default_pool(const server *s, const pleat_engine_options *engine) {
     const uint64_t one = load_pool_bytes(s->l, engine, 1), all = load_pool_bytes(s->l, engine, s->o->parallel);
-    const uint64_t half = measure_free_bytes() / 2 / s->n_served;
+    const uint64_t half = free_bytes(s) / 2 / s->n_served;
     const uint64_t wanted = all < half ? all : half;
     return wanted > one ? wanted : one;
 }
@@ -122,8 +129,9 @@ static int make_engine(server *s, served *one, uint32_t *prefix_tokens) {
     if (code != CLI_OK) return code;
     pleat_engine_get_options(one->engine, &engine);
     s->n_ctx = engine.max_tokens < s->n_ctx ? engine.max_tokens : s->n_ctx;
-    (void)pleat_cache_get_traits(pleat_engine_cache(one->engine), &traits);
+    (void)pleat_engine_get_traits(one->engine, &traits);
     one->page_bytes = traits.page_bytes;
+    one->chunk_tokens = engine.chunk_tokens;
     return CLI_OK;
 }
 
@@ -231,6 +239,7 @@ int serve_main_command(void *opts) {
     server s = {.o = o, .l = &l, .start_s = time(NULL)};
     int code = service_check(&o->service);
     options_default_specs(&o->load.kv, default_specs);
+    load_for_serving(&o->load);
     if (code == CLI_OK) code = read_keys(&s);
     if (code == CLI_OK) code = open_tls(&s);
     if (code == CLI_OK) code = load_model(&o->load, &o->common, &l);

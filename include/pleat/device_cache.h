@@ -15,7 +15,7 @@
  *             pleat_device_cache_prompt(layer 0, k, v)               store them
  *             ...
  *         pleat_device_cache_prompt_end()
- *         pleat_device_cache_fork(from, to)                  a copy of a sequence
+ *         pleat_device_cache_fork(from, to)                  a copy of a sequence, which may share its pages
  *
  *         pleat_device_cache_set_batch({seq_idx, ...})       who takes part in the steps from here on
  *             pleat_device_cache_begin                       plan + commit: pages for one more token a sequence
@@ -158,8 +158,9 @@ PLEAT_API pleat_status pleat_device_cache_chunk_attend(pleat_device_cache *cache
                                                        const void *k, const void *v, void *out, void *stream,
                                                        pleat_error *err);
 
-/* Sequence `to`, which is empty, becomes a copy of `from`, which is not and has no prompt under way: pages are copied,
- * none is shared, and either goes on without the other.  Waits.  PLEAT_AGAIN and PLEAT_E_LIMIT as prompt_begin. */
+/* Sequence `to`, which is empty, becomes a copy of `from`, which is not and has no prompt under way, and either goes on
+ * without the other.  In uniform formats without windows both hold the full pages, and the last one is copied; else all
+ * pages are.  Waits.  PLEAT_AGAIN and PLEAT_E_LIMIT as prompt_begin. */
 PLEAT_API pleat_status pleat_device_cache_fork(pleat_device_cache *cache, uint32_t from, uint32_t to, void *stream,
                                                pleat_error *err);
 
@@ -256,6 +257,22 @@ typedef struct pleat_device_cache_held {
 /* Waits for the stream and downloads the sequence's counts. */
 PLEAT_API pleat_status pleat_device_cache_get_held(pleat_device_cache *cache, uint32_t seq_idx,
                                                    pleat_device_cache_held *out, void *stream, pleat_error *err);
+
+/* What a scheduler asks about a sequence after each step, summed over its lanes. */
+typedef struct pleat_device_cache_load {
+    uint32_t pages[2];   /* of the high format, of the low one */
+    uint32_t slots[2];   /* with a token, live or dead */
+    uint32_t holes;      /* dead tokens, all of the high format */
+    uint32_t next_pages; /* pages that a step with one more token would take */
+} pleat_device_cache_load;
+
+/* Pages taken from the pool, and unless `out` is NULL the loads of all sequences, [max_seqs].  Waits once. */
+PLEAT_API pleat_status pleat_device_cache_get_loads(pleat_device_cache *cache, uint64_t *pages_used,
+                                                    pleat_device_cache_load *out, void *stream, pleat_error *err);
+
+/* Pages that both sequences hold.  Waits. */
+PLEAT_API pleat_status pleat_device_cache_get_shared(pleat_device_cache *cache, uint32_t a, uint32_t b,
+                                                     uint64_t *n_pages, void *stream, pleat_error *err);
 
 /* Tokens of a sequence, dropped ones included; 0: it is empty.  Waits. */
 PLEAT_API pleat_status pleat_device_cache_length(pleat_device_cache *cache, uint32_t seq_idx, uint32_t *n_tokens,

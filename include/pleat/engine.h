@@ -12,12 +12,15 @@
  * the thread count nor on what else shares a step.
  *
  * On a GPU (options.devices) the same calls run the model and a device cache (pleat/device_cache.h) there.  What differs:
- *   - A prompt is read whole: the first item of an empty sequence is one, up to chunk_tokens.  Tokens that follow are
- *     read one by one, also where an item brings several.  That is slow for many, and exact.
- *   - The last bits of a sequence's logits depend on the batch, as far as the device cache's attention does.
- *   - fork, restore and compress are PLEAT_E_UNSUPPORTED, as are flags that seal.  Serving, which needs them, refuses
- *     such an engine.
- *   - After PLEAT_E_RANGE the step's sequences are good for close alone, after PLEAT_E_DEVICE the engine for destroy.
+ *   - The first item of an empty sequence is its prompt, or the first part of one.  With leankv a prompt is read whole:
+ *     tokens that follow are read one by one, also where an item brings several.  That is slow for many, and exact.
+ *   - The last bits of a sequence's logits depend on the batch, as far as the device cache's attention does, unless
+ *     fixed_splits says otherwise.
+ *   - A fork shares the full pages of uniform formats without windows, and copies what else there is: at once, so it may
+ *     be PLEAT_AGAIN.  restore and compress are PLEAT_E_UNSUPPORTED.  Flags that seal do nothing: pages that are shared
+ *     are never written.
+ *   - After PLEAT_E_RANGE all of the step's sequences are lost: PLEAT_E_STATE for a step, good for close alone.  After
+ *     PLEAT_E_DEVICE the engine is good for destroy.
  *   - pleat_engine_create() is PLEAT_E_DEVICE where there is no GPU, PLEAT_E_MEMORY with the bytes where it has too
  *     little memory, PLEAT_E_UNSUPPORTED for models and specs that have no kernels there; err says which.
  *
@@ -80,7 +83,7 @@ PLEAT_API pleat_status pleat_engine_fork(pleat_engine *engine, pleat_seq seq, ui
 PLEAT_API pleat_status pleat_engine_close(pleat_engine *engine, pleat_seq seq);
 PLEAT_API uint32_t pleat_engine_length(const pleat_engine *engine, pleat_seq seq);
 
-/* See pleat_cache_restore(), _restore_for(), _compress(); pleat_cache_save() takes pleat_engine_cache(). */
+/* See pleat_cache_restore(), _restore_for(), _compress(). */
 PLEAT_API pleat_status pleat_engine_restore(pleat_engine *engine, const void *image, uint64_t n_bytes, pleat_seq base,
                                             pleat_seq *out);
 PLEAT_API pleat_status pleat_engine_restore_for(pleat_engine *engine, const void *image, uint64_t n_bytes,
@@ -117,6 +120,25 @@ PLEAT_API pleat_status pleat_engine_step_likeliest(pleat_engine *engine, const p
 
 /* Usage of one sequence's cache, or of the whole when seq.v is 0. */
 PLEAT_API pleat_status pleat_engine_get_usage(const pleat_engine *engine, pleat_seq seq, pleat_cache_usage *out);
+
+/* What a scheduler asks of the engine's cache, wherever it is: see the calls of cache.h that are named alike.  On a GPU
+ * there are no images yet: image_bytes is 0, save is PLEAT_E_UNSUPPORTED. */
+PLEAT_API pleat_status pleat_engine_get_traits(const pleat_engine *engine, pleat_cache_traits *out);
+PLEAT_API uint32_t pleat_engine_n_open(const pleat_engine *engine);
+PLEAT_API uint32_t pleat_engine_max_kept(const pleat_engine *engine, uint32_t n_prompt);
+PLEAT_API uint64_t pleat_engine_pages_needed(const pleat_engine *engine, const pleat_cache_item *item);
+PLEAT_API uint64_t pleat_engine_pages_held(const pleat_engine *engine, pleat_seq seq);
+PLEAT_API uint64_t pleat_engine_pages_shared(const pleat_engine *engine, pleat_seq a, pleat_seq b);
+PLEAT_API pleat_status pleat_engine_get_sides(const pleat_engine *engine, pleat_seq seq, pleat_cache_sides *out);
+PLEAT_API void pleat_engine_get_times(const pleat_engine *engine, pleat_cache_times *out);
+PLEAT_API uint64_t pleat_engine_image_bytes(const pleat_engine *engine, pleat_seq seq, pleat_seq base);
+PLEAT_API pleat_status pleat_engine_save(const pleat_engine *engine, pleat_seq seq, pleat_seq base, void *image,
+                                         uint64_t cap_bytes);
+PLEAT_API uint64_t pleat_engine_image_pages(const pleat_engine *engine, const void *image, uint64_t n_bytes);
+
+/* Pages that a fork of the sequence takes at once: those that it cannot share.  0 on the CPU, where they are copied when
+ * one of both writes them. */
+PLEAT_API uint64_t pleat_engine_fork_pages(const pleat_engine *engine, pleat_seq seq);
 
 /* The engine's cache, for the calls of cache.h that take a const one.  Lives as long as the engine.  NULL on a GPU. */
 PLEAT_API const pleat_cache *pleat_engine_cache(const pleat_engine *engine);

@@ -129,6 +129,18 @@ pleat_status pleat_device_cache_get_held(pleat_device_cache *c, uint32_t seq_idx
     return none(err);
 }
 
+pleat_status pleat_device_cache_get_loads(pleat_device_cache *cache, uint64_t *pages_used, pleat_device_cache_load *out,
+                                          void *stream, pleat_error *err) {
+    (void)cache, (void)pages_used, (void)out, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_get_shared(pleat_device_cache *cache, uint32_t a, uint32_t b, uint64_t *n_pages,
+                                           void *stream, pleat_error *err) {
+    (void)cache, (void)a, (void)b, (void)n_pages, (void)stream;
+    return none(err);
+}
+
 pleat_status pleat_device_cache_length(pleat_device_cache *cache, uint32_t seq_idx, uint32_t *n_tokens, void *stream,
                                        pleat_error *err) {
     (void)cache, (void)seq_idx, (void)n_tokens, (void)stream;

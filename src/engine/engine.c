@@ -113,6 +113,48 @@ pleat_status pleat_engine_get_usage(const pleat_engine *e, pleat_seq seq, pleat_
     return e && out ? e->ops->get_usage(e, seq, out) : PLEAT_E_ARG;
 }
 
+pleat_status pleat_engine_get_traits(const pleat_engine *e, pleat_cache_traits *out) {
+    return e && out && out->size_bytes == sizeof *out ? e->ops->get_traits(e, out) : PLEAT_E_ARG;
+}
+
+uint32_t pleat_engine_n_open(const pleat_engine *e) { return e ? e->ops->n_open(e) : 0; }
+
+uint32_t pleat_engine_max_kept(const pleat_engine *e, uint32_t n_prompt) {
+    return e ? e->ops->max_kept(e, n_prompt) : 0;
+}
+
+uint64_t pleat_engine_pages_needed(const pleat_engine *e, const pleat_cache_item *item) {
+    return e && item ? e->ops->pages_needed(e, item) : UINT64_MAX;
+}
+
+uint64_t pleat_engine_pages_held(const pleat_engine *e, pleat_seq seq) { return e ? e->ops->pages_held(e, seq) : 0; }
+
+uint64_t pleat_engine_pages_shared(const pleat_engine *e, pleat_seq a, pleat_seq b) {
+    return e ? e->ops->pages_shared(e, a, b) : 0;
+}
+
+uint64_t pleat_engine_fork_pages(const pleat_engine *e, pleat_seq seq) { return e ? e->ops->fork_pages(e, seq) : 0; }
+
+pleat_status pleat_engine_get_sides(const pleat_engine *e, pleat_seq seq, pleat_cache_sides *out) {
+    return e && out ? e->ops->get_sides(e, seq, out) : PLEAT_E_ARG;
+}
+
+void pleat_engine_get_times(const pleat_engine *e, pleat_cache_times *out) {
+    if (e && out) e->ops->get_times(e, out);
+}
+
+uint64_t pleat_engine_image_bytes(const pleat_engine *e, pleat_seq seq, pleat_seq base) {
+    return e ? e->ops->image_bytes(e, seq, base) : 0;
+}
+
+pleat_status pleat_engine_save(const pleat_engine *e, pleat_seq seq, pleat_seq base, void *image, uint64_t cap_bytes) {
+    return e ? e->ops->save(e, seq, base, image, cap_bytes) : PLEAT_E_ARG;
+}
+
+uint64_t pleat_engine_image_pages(const pleat_engine *e, const void *image, uint64_t n_bytes) {
+    return e ? e->ops->image_pages(e, image, n_bytes) : 0;
+}
+
 const pleat_cache *pleat_engine_cache(const pleat_engine *e) { return e ? e->cache : NULL; }
 
 const pleat_model *pleat_engine_model(const pleat_engine *e) { return e ? e->model : NULL; }

@@ -146,6 +146,51 @@ static pleat_status cpu_get_usage(const pleat_engine *e, pleat_seq seq, pleat_ca
 
 static int cpu_is_valid(const pleat_engine *e) { return pleat_cache_is_valid(e->cache); }
 
+/* ---- what a scheduler asks --------------------------------------------------------------------------- */
+
+static pleat_status cpu_get_traits(const pleat_engine *e, pleat_cache_traits *out) {
+    return pleat_cache_get_traits(e->cache, out);
+}
+
+static uint32_t cpu_n_open(const pleat_engine *e) { return pleat_cache_n_open(e->cache); }
+
+static uint32_t cpu_max_kept(const pleat_engine *e, uint32_t n_prompt) {
+    return pleat_cache_max_kept(e->cache, n_prompt);
+}
+
+static uint64_t cpu_pages_needed(const pleat_engine *e, const pleat_cache_item *item) {
+    return pleat_cache_pages_needed(e->cache, item);
+}
+
+static uint64_t cpu_pages_held(const pleat_engine *e, pleat_seq seq) { return pleat_cache_pages_held(e->cache, seq); }
+
+static uint64_t cpu_pages_shared(const pleat_engine *e, pleat_seq a, pleat_seq b) {
+    return pleat_cache_pages_shared(e->cache, a, b);
+}
+
+static uint64_t cpu_fork_pages(const pleat_engine *e, pleat_seq seq) {
+    (void)e, (void)seq;
+    return 0;
+}
+
+static pleat_status cpu_get_sides(const pleat_engine *e, pleat_seq seq, pleat_cache_sides *out) {
+    return pleat_cache_get_sides(e->cache, seq, out);
+}
+
+static void cpu_get_times(const pleat_engine *e, pleat_cache_times *out) { pleat_cache_get_times(e->cache, out); }
+
+static uint64_t cpu_image_bytes(const pleat_engine *e, pleat_seq seq, pleat_seq base) {
+    return pleat_cache_image_bytes(e->cache, seq, base);
+}
+
+static pleat_status cpu_save(const pleat_engine *e, pleat_seq seq, pleat_seq base, void *image, uint64_t cap_bytes) {
+    return pleat_cache_save(e->cache, seq, base, image, cap_bytes);
+}
+
+static uint64_t cpu_image_pages(const pleat_engine *e, const void *image, uint64_t n_bytes) {
+    return pleat_cache_image_pages(e->cache, image, n_bytes);
+}
+
 /* ---- a step ---------------------------------------------------------------------------------------- */
 
 /* Say in words why the cache refused a step. */
@@ -235,5 +280,17 @@ const pleat__engine_ops pleat__engine_on_cpu = {
     .length = cpu_length,
     .get_usage = cpu_get_usage,
     .is_valid = cpu_is_valid,
+    .get_traits = cpu_get_traits,
+    .n_open = cpu_n_open,
+    .max_kept = cpu_max_kept,
+    .pages_needed = cpu_pages_needed,
+    .pages_held = cpu_pages_held,
+    .pages_shared = cpu_pages_shared,
+    .fork_pages = cpu_fork_pages,
+    .get_sides = cpu_get_sides,
+    .get_times = cpu_get_times,
+    .image_bytes = cpu_image_bytes,
+    .save = cpu_save,
+    .image_pages = cpu_image_pages,
     .step = cpu_step,
 };

@@ -29,6 +29,18 @@ typedef struct pleat__engine_ops {
     uint32_t (*length)(const pleat_engine *e, pleat_seq seq);
     pleat_status (*get_usage)(const pleat_engine *e, pleat_seq seq, pleat_cache_usage *out);
     int (*is_valid)(const pleat_engine *e);
+    pleat_status (*get_traits)(const pleat_engine *e, pleat_cache_traits *out);
+    uint32_t (*n_open)(const pleat_engine *e);
+    uint32_t (*max_kept)(const pleat_engine *e, uint32_t n_prompt);
+    uint64_t (*pages_needed)(const pleat_engine *e, const pleat_cache_item *item);
+    uint64_t (*pages_held)(const pleat_engine *e, pleat_seq seq);
+    uint64_t (*pages_shared)(const pleat_engine *e, pleat_seq a, pleat_seq b);
+    uint64_t (*fork_pages)(const pleat_engine *e, pleat_seq seq);
+    pleat_status (*get_sides)(const pleat_engine *e, pleat_seq seq, pleat_cache_sides *out);
+    void (*get_times)(const pleat_engine *e, pleat_cache_times *out);
+    uint64_t (*image_bytes)(const pleat_engine *e, pleat_seq seq, pleat_seq base);
+    pleat_status (*save)(const pleat_engine *e, pleat_seq seq, pleat_seq base, void *image, uint64_t cap_bytes);
+    uint64_t (*image_pages)(const pleat_engine *e, const void *image, uint64_t n_bytes);
     pleat_status (*step)(pleat_engine *e, const pleat_engine_item *items, uint32_t n_items, pleat_token *likeliest,
                          pleat_error *err);
 } pleat__engine_ops;

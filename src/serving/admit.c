@@ -106,6 +106,12 @@ static void count_start(pleat_serving *s, pleat__request *r, bool is_kept, bool 
     if (r->wants_progress) pleat__serving_tell_progress(s, r);
 }
 
+/* Pages that are taken as its sequence is opened. */
+static uint64_t opening_pages(const pleat_serving *s, const pleat__request *r, pleat__kept_id from) {
+    if (pleat__request_is_swapped(r)) return PLEAT__SWAPPED(r)->image.n_pages;
+    return from.v ? s->backend.fork_pages(s->backend.ctx, s->prefixes.kept[from.v].seq) : 0;
+}
+
 /* The scheduler has admitted it. */
 static pleat_status start_request(pleat_serving *s, pleat__request *r, const start *how) {
     const bool is_restored = pleat__request_is_swapped(r), is_stored = is_restored && PLEAT__SWAPPED(r)->fetch;
@@ -115,7 +121,7 @@ static pleat_status start_request(pleat_serving *s, pleat__request *r, const sta
         status = pleat_sampler_create(&r->sampling, s->backend.shape.n_vocab, &s->al, &r->sampler, NULL);
     if (status == PLEAT_OK && r->answer)
         status = pleat__answer_begin(r->answer, &r->stats, r->tokens, &s->al, s->backend.shape.n_vocab);
-    if (status == PLEAT_OK && is_restored) (void)pleat__serving_evict_until(s, PLEAT__SWAPPED(r)->image.n_pages);
+    if (status == PLEAT_OK) (void)pleat__serving_evict_until(s, opening_pages(s, r, how->from));
     if (status == PLEAT_OK) status = begin_running(s, r, how->from);
     if (status != PLEAT_OK) {
         pleat__serving_unuse(s, how->from);

@@ -185,6 +185,10 @@ pleat_status pleat__answer_begin(pleat__answer *a, const pleat_request_stats *st
 
 bool pleat__answer_moves(const pleat__answer *a) { return a->n_biases > 0 || counts_tokens(a); }
 
+bool pleat__answer_wants_logits(const pleat__answer *a) {
+    return pleat__answer_moves(a) || a->wants_logprobs || a->wants_json;
+}
+
 void pleat__answer_move(const pleat__answer *a, const float *logits, float *moved, uint32_t n_vocab) {
     memcpy(moved, logits, n_vocab * sizeof *moved);
     for (uint32_t i = 0; i < a->n_biases; i++) moved[a->biases[i].token] += a->biases[i].bias;

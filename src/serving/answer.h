@@ -79,6 +79,9 @@ void pleat__answer_see_prompt(pleat__answer *a, const pleat_token *prompt, uint3
 /* Does anything move the choice? */
 bool pleat__answer_moves(const pleat__answer *a);
 
+/* Does it look at logits? */
+bool pleat__answer_wants_logits(const pleat__answer *a);
+
 /* Write the logits that a token is going to be chosen from. */
 void pleat__answer_move(const pleat__answer *a, const float *logits, float *moved, uint32_t n_vocab);
 

@@ -31,10 +31,12 @@ typedef struct pleat__backend_shape {
     uint32_t max_items, max_seqs, max_tokens, chunk_tokens, step_tokens; /* limits of an engine (engine.h) */
     const pleat_model *model; /* NULL: there are no logits, and every id is a token */
     uint32_t n_vocab;
-    bool has_policy;   /* a step that was cancelled leaves traces in the scores of its sequences */
-    bool shares_late;  /* a buffer before blocks: what a fork shares may still be copied after its first step */
-    bool can_compress; /* compress() does something */
-    float ah, al;      /* thresholds in force at first, where it does */
+    bool has_policy;      /* a step that was cancelled leaves traces in the scores of its sequences */
+    bool shares_late;     /* a buffer before blocks: what a fork shares may still be copied after its first step */
+    bool can_compress;    /* compress() does something */
+    bool has_images;      /* save() and restore() do something */
+    bool finds_likeliest; /* run() finds likeliest tokens cheaper than it hands out logits */
+    float ah, al;         /* thresholds in force at first, where it does */
     char key[PLEAT_SPEC_TEXT_CAP]; /* text of what prefixes depend on beside their tokens */
 } pleat__backend_shape;
 
@@ -61,8 +63,12 @@ typedef struct pleat__backend {
     pleat_status (*open)(void *ctx, uint32_t max_tokens, pleat_seq *out);
     pleat_status (*fork)(void *ctx, pleat_seq seq, uint32_t max_tokens, pleat_seq *out);
     void (*close)(void *ctx, pleat_seq seq);
-    /* One step of the engine. */
-    pleat_status (*run)(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_error *err);
+    /* Pages that fork() takes at once, at most: then it may be PLEAT_AGAIN. */
+    uint64_t (*fork_pages)(void *ctx, pleat_seq seq);
+    /* One step of the engine.  likeliest: [n_items] the likeliest token behind each item, where the shape finds it; else
+     * NULL. */
+    pleat_status (*run)(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_token *likeliest,
+                        pleat_error *err);
 
     /* The most tokens of a lane that stay when a prompt of n_prompt tokens has been read, or a part of it; UINT32_MAX:
      * all. */

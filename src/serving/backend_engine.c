@@ -15,7 +15,6 @@
 typedef struct engine_backend {
     pleat_allocator al;
     pleat_engine *engine;
-    const pleat_cache *cache;
     uint64_t start_ns;
 } engine_backend;
 
@@ -31,8 +30,13 @@ static pleat_status backend_fork(void *ctx, pleat_seq seq, uint32_t max_tokens, 
 
 static void backend_close(void *ctx, pleat_seq seq) { (void)pleat_engine_close(((engine_backend *)ctx)->engine, seq); }
 
-static pleat_status backend_run(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_error *err) {
-    return pleat_engine_step(((engine_backend *)ctx)->engine, items, n_items, err);
+static uint64_t backend_fork_pages(void *ctx, pleat_seq seq) {
+    return pleat_engine_fork_pages(((engine_backend *)ctx)->engine, seq);
+}
+
+static pleat_status backend_run(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_token *likeliest,
+                                pleat_error *err) {
+    return pleat_engine_step_likeliest(((engine_backend *)ctx)->engine, items, n_items, likeliest, err);
 }
 
 static pleat_status backend_compress(void *ctx, pleat_seq seq, float ah, float al) {
@@ -42,36 +46,36 @@ static pleat_status backend_compress(void *ctx, pleat_seq seq, float ah, float a
 /* ---- pages ----------------------------------------------------------------------------------------- */
 
 static uint32_t backend_budget(void *ctx, uint32_t n_prompt) {
-    return pleat_cache_max_kept(((engine_backend *)ctx)->cache, n_prompt);
+    return pleat_engine_max_kept(((engine_backend *)ctx)->engine, n_prompt);
 }
 
 static uint64_t backend_pages_needed(void *ctx, pleat_seq seq, uint32_t n_tokens, uint32_t flags) {
     const pleat_cache_item item = {.seq = seq, .n_tokens = n_tokens, .flags = flags};
-    return pleat_cache_pages_needed(((engine_backend *)ctx)->cache, &item);
+    return pleat_engine_pages_needed(((engine_backend *)ctx)->engine, &item);
 }
 
 static uint64_t backend_pages_of(void *ctx, pleat_seq seq) {
-    return seq.v ? pleat_cache_pages_held(((engine_backend *)ctx)->cache, seq) : 0;
+    return seq.v ? pleat_engine_pages_held(((engine_backend *)ctx)->engine, seq) : 0;
 }
 
 static uint64_t backend_pages_shared(void *ctx, pleat_seq a, pleat_seq b) {
-    return pleat_cache_pages_shared(((engine_backend *)ctx)->cache, a, b);
+    return pleat_engine_pages_shared(((engine_backend *)ctx)->engine, a, b);
 }
 
 static uint64_t backend_pages_used(void *ctx) {
-    return pleat_cache_pages_held(((engine_backend *)ctx)->cache, (pleat_seq){0});
+    return pleat_engine_pages_held(((engine_backend *)ctx)->engine, (pleat_seq){0});
 }
 
 static void backend_pages_by_side(void *ctx, pleat_seq seq, uint64_t *high, uint64_t *low) {
     pleat_cache_sides sides = {0};
-    (void)pleat_cache_get_sides(((engine_backend *)ctx)->cache, seq, &sides);
+    (void)pleat_engine_get_sides(((engine_backend *)ctx)->engine, seq, &sides);
     *high = sides.high_pages;
     *low = sides.low_pages;
 }
 
 static void backend_slots_of(void *ctx, pleat_seq seq, uint64_t *live, uint64_t *held) {
     pleat_cache_sides sides = {0};
-    (void)pleat_cache_get_sides(((engine_backend *)ctx)->cache, seq, &sides);
+    (void)pleat_engine_get_sides(((engine_backend *)ctx)->engine, seq, &sides);
     *live = sides.live_slots;
     *held = sides.held_slots;
 }
@@ -86,22 +90,22 @@ static void backend_bytes_of(void *ctx, pleat_seq seq, uint64_t *bytes, uint64_t
 /* ---- images ---------------------------------------------------------------------------------------- */
 
 static uint64_t backend_image_bytes(void *ctx, pleat_seq seq, pleat_seq base) {
-    return pleat_cache_image_bytes(((engine_backend *)ctx)->cache, seq, base);
+    return pleat_engine_image_bytes(((engine_backend *)ctx)->engine, seq, base);
 }
 
 static pleat_status backend_save(void *ctx, pleat_seq seq, pleat_seq base, pleat__image *out) {
     const engine_backend *b = ctx;
-    pleat__image image = {.n_bytes = pleat_cache_image_bytes(b->cache, seq, base)};
+    pleat__image image = {.n_bytes = pleat_engine_image_bytes(b->engine, seq, base)};
     if (image.n_bytes == 0) return PLEAT_E_ARG;
     image.data_bytes = image.n_bytes;
     image.data = pleat__alloc(&b->al, 1, image.data_bytes);
     if (!image.data) return PLEAT_E_MEMORY;
-    const pleat_status status = pleat_cache_save(b->cache, seq, base, image.data, image.n_bytes);
+    const pleat_status status = pleat_engine_save(b->engine, seq, base, image.data, image.n_bytes);
     if (status != PLEAT_OK) {
         pleat__free(&b->al, image.data, 1, image.data_bytes);
         return status;
     }
-    image.n_pages = pleat_cache_image_pages(b->cache, image.data, image.n_bytes);
+    image.n_pages = pleat_engine_image_pages(b->engine, image.data, image.n_bytes);
     *out = image;
     return PLEAT_OK;
 }
@@ -127,16 +131,16 @@ static pleat_status backend_describe(void *ctx, pleat_image_head *out) {
     out->n_q_heads = info.n_q_heads;
     out->n_kv_heads = info.n_kv_heads;
     out->head_dim = info.head_dim;
-    out->page_tokens = pleat_cache_page_tokens(b->cache);
+    out->page_tokens = o.page_tokens;
     return PLEAT_OK;
 }
 
 static pleat_status backend_save_into(void *ctx, pleat_seq seq, void *data, uint64_t n_bytes) {
-    return pleat_cache_save(((engine_backend *)ctx)->cache, seq, (pleat_seq){0}, data, n_bytes);
+    return pleat_engine_save(((engine_backend *)ctx)->engine, seq, (pleat_seq){0}, data, n_bytes);
 }
 
 static uint64_t backend_image_pages(void *ctx, const void *data, uint64_t n_bytes) {
-    return pleat_cache_image_pages(((engine_backend *)ctx)->cache, data, n_bytes);
+    return pleat_engine_image_pages(((engine_backend *)ctx)->engine, data, n_bytes);
 }
 
 static void backend_drop(void *ctx, pleat__image *image) {
@@ -152,7 +156,7 @@ static void backend_advance(void *ctx, uint64_t ns) { (void)ctx, (void)ns; } /* 
 
 static void backend_work(void *ctx, pleat__backend_work *out) {
     pleat_cache_times t;
-    pleat_cache_get_times(((engine_backend *)ctx)->cache, &t);
+    pleat_engine_get_times(((engine_backend *)ctx)->engine, &t);
     *out = (pleat__backend_work){.pages_ns = t.pages_ns[0] + t.pages_ns[1],
                                  .compact_ns = t.compact_ns[0] + t.compact_ns[1],
                                  .tokens_moved = t.tokens_moved,
@@ -167,9 +171,9 @@ static void backend_destroy(void *ctx) {
 }
 
 /* How pages are taken and returned. */
-static pleat_status set_pages(const pleat_cache *c, pleat__backend_shape *shape) {
+static pleat_status set_pages(const pleat_engine *engine, pleat__backend_shape *shape) {
     pleat_cache_traits t = {.size_bytes = sizeof t};
-    PLEAT_TRY(pleat_cache_get_traits(c, &t));
+    PLEAT_TRY(pleat_engine_get_traits(engine, &t));
     shape->n_pages = t.n_pages;
     shape->page_bytes = t.page_bytes;
     shape->n_lanes = t.n_lanes;
@@ -200,31 +204,43 @@ static pleat_status shape_of(const engine_backend *b, pleat__backend_shape *shap
         .model = pleat_engine_model(b->engine),
         .ah = o.spec.ah,
         .al = o.spec.al,
+        .has_images = o.devices == 0,
+        .finds_likeliest = o.devices > 0,
     };
-    PLEAT_TRY(set_pages(b->cache, shape));
+    PLEAT_TRY(set_pages(b->engine, shape));
     pleat_model_info info;
     pleat_model_get_info(shape->model, &info);
     shape->n_vocab = info.n_vocab;
     return pleat_spec_print(&o.spec, shape->key, sizeof shape->key);
 }
 
+static pleat_status check_engine(const pleat_engine *engine, pleat_error *err) {
+    pleat_engine_options o;
+    const uint32_t n_open = pleat_engine_n_open(engine);
+    PLEAT_FAIL_IF(n_open > 0, err, PLEAT_E_ARG, PLEAT_NOWHERE, "serving: the engine has %u open sequences", n_open);
+    pleat_engine_get_options(engine, &o);
+    PLEAT_FAIL_IF(o.devices > 0 && o.spec.policy != PLEAT_POLICY_NONE && o.chunk_tokens < o.max_tokens, err,
+                  PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "serving: on a GPU a prompt is read whole where tokens have levels: chunks of %u are shorter than "
+                  "sequences of %u",
+                  o.chunk_tokens, o.max_tokens);
+    return PLEAT_OK;
+}
+
 pleat_status pleat__backend_on_engine(pleat_engine *engine, const pleat_allocator *allocator, pleat__backend *out,
                                       pleat_error *err) {
     PLEAT_FAIL_IF(!engine, err, PLEAT_E_ARG, PLEAT_NOWHERE, "serving: no engine");
-    const pleat_cache *cache = pleat_engine_cache(engine);
-    PLEAT_FAIL_IF(!cache, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-                  "serving: the engine runs on a GPU; serving does not yet");
-    PLEAT_FAIL_IF(pleat_cache_n_open(cache) > 0, err, PLEAT_E_ARG, PLEAT_NOWHERE,
-                  "serving: the engine has %u open sequences", pleat_cache_n_open(cache));
+    PLEAT_TRY(check_engine(engine, err));
     const pleat_allocator al = pleat__allocator_or_default(allocator);
     engine_backend *b = pleat__alloc(&al, 1, sizeof *b);
     PLEAT_FAIL_IF(!b, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "serving: out of memory");
-    *b = (engine_backend){.al = al, .engine = engine, .cache = cache, .start_ns = pleat__clock_ns()};
+    *b = (engine_backend){.al = al, .engine = engine, .start_ns = pleat__clock_ns()};
     *out = (pleat__backend){
         .ctx = b,
         .open = backend_open,
         .fork = backend_fork,
         .close = backend_close,
+        .fork_pages = backend_fork_pages,
         .run = backend_run,
         .budget = backend_budget,
         .pages_needed = backend_pages_needed,

@@ -194,6 +194,11 @@ static pleat_status sim_fork(void *ctx, pleat_seq seq, uint32_t max_tokens, plea
     return PLEAT_OK;
 }
 
+static uint64_t sim_fork_pages(void *ctx, pleat_seq seq) {
+    (void)ctx, (void)seq;
+    return 0;
+}
+
 static void sim_close(void *ctx, pleat_seq seq) {
     simulated *s = ctx;
     sim_seq *q = seq_of(s, seq);
@@ -303,8 +308,10 @@ static uint64_t bytes_read(const simulated *s, uint64_t n_pages) {
 
 static uint64_t n_free(const simulated *s) { return s->shape.n_pages - s->n_used; }
 
-static pleat_status sim_run(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_error *err) {
+static pleat_status sim_run(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_token *likeliest,
+                            pleat_error *err) {
     simulated *s = ctx;
+    (void)likeliest;
     uint64_t n_taken = 0, n_read = 0;
     uint32_t n_prompt = 0, n_generated = 0;
     for (uint32_t i = 0; i < n_items; i++) {
@@ -570,6 +577,7 @@ static pleat__backend_shape shape_of(const pleat_simulation *o, const pleat_fore
         .takes_fresh = t->takes_fresh,
         .shares_late = t->shares_late,
         .fraction = f->fraction,
+        .has_images = true,
         .max_items = o->max_items,
         .max_seqs = o->max_seqs,
         .max_tokens = o->max_tokens,
@@ -614,6 +622,7 @@ pleat_status pleat__backend_simulated(const pleat_simulation *simulation, const 
         .shape = s->shape,
         .open = sim_open,
         .fork = sim_fork,
+        .fork_pages = sim_fork_pages,
         .close = sim_close,
         .run = sim_run,
         .budget = sim_budget,

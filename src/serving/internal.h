@@ -100,6 +100,7 @@ typedef struct pleat__serving_step {
     pleat_engine_item *items;    /* [max_running] */
     pleat__request **requests;   /* [max_running] whose the items are */
     pleat_status *statuses;      /* [max_running] results of items that are run one by one */
+    pleat_token *likeliest;      /* [max_running] the items' likeliest tokens, where the backend finds them */
     float *logits;               /* [max_running][n_vocab] */
     float *moved;                /* [n_vocab] a row as biases and penalties leave it */
     pleat_serving_event *events; /* [8 * max_running] of max_running who ran before the step and as many that it

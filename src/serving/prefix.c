@@ -7,7 +7,8 @@
  *
  * Which prefixes there may be, and what the tree knows them by, is said in chunks.c.  A kept one is a fork of the
  * sequence that computed it; its maker stands on it from then on, as do all who start from it.  They do as long as they
- * share a page with it: under eviction each has copied all of them after its first step, and leaves.
+ * share a page with it: under eviction each has copied all of them after its first step, and leaves.  So does who goes on
+ * from one whose fork copied all of it at once.
  *
  * At least one token of a prompt is left to compute, since its logits are wanted.
  */
@@ -124,11 +125,12 @@ static bool fork_into(pleat_serving *s, const pleat__request *r, pleat__kept *k)
     return done;
 }
 
-/* Pages that whoever goes on from a kept sequence copies, now or later: (1) of cache/fork.c.  Where high ones are
- * copied later they all are: the one page that each lane needs for a token is one of them, or a new one. */
+/* Pages that whoever goes on from a kept sequence copies, as it forks, now or later: (1) of cache/fork.c.  Where high ones
+ * are copied later they all are: the one page that each lane needs for a token is one of them, or a new one. */
 static uint64_t count_copied(const pleat_serving *s, pleat_seq seq) {
     void *ctx = s->backend.ctx;
-    const uint64_t n_now = s->backend.pages_needed(ctx, seq, 1, PLEAT_ITEM_MORE), n_lanes = s->backend.shape.n_lanes;
+    const uint64_t n_lanes = s->backend.shape.n_lanes;
+    const uint64_t n_now = s->backend.fork_pages(ctx, seq) + s->backend.pages_needed(ctx, seq, 1, PLEAT_ITEM_MORE);
     if (!s->backend.shape.shares_late) return n_now;
     uint64_t n_high, n_low;
     s->backend.pages_by_side(ctx, seq, &n_high, &n_low);
@@ -146,10 +148,12 @@ static pleat__kept_id parent_for(pleat_serving *s, const pleat__request *r) {
     return (pleat__kept_id){entry.v ? pleat__radix_info(p->tree, entry).value : 0};
 }
 
-/* What a request had of its own is the prefix's from here on. */
-static void hand_over(pleat_serving *s, pleat__request *r, pleat__kept *k) {
+/* What a request had of its own and its fork shares is the prefix's from here on. */
+static void hand_over(pleat_serving *s, pleat__request *r, pleat__kept_id id) {
     pleat__prefixes *p = &s->prefixes;
     pleat__running_part *run = PLEAT__RUNNING(r);
+    pleat__kept *k = &p->kept[id.v];
+    void *ctx = s->backend.ctx;
     k->entry = run->promise;
     k->parent = parent_for(s, r);
     k->n_tokens = run->n_stored;
@@ -158,12 +162,11 @@ static void hand_over(pleat_serving *s, pleat__request *r, pleat__kept *k) {
     k->al = k->parent.v ? parent->al : s->backend.shape.al;
     k->is_compressed = parent->is_compressed;
     p->kept[k->parent.v].n_children++;
-    k->added_pages = run->own_pages;
+    k->added_pages = s->backend.pages_of(ctx, k->seq);
+    if (k->parent.v) k->added_pages -= s->backend.pages_shared(ctx, k->seq, p->kept[k->parent.v].seq);
     k->copied_pages = count_copied(s, k->seq);
-    s->own_pages -= run->own_pages;
     p->added_pages += k->added_pages;
     p->evictable_pages += k->added_pages;
-    run->own_pages = 0;
     run->own_changes = true;
 }
 
@@ -176,21 +179,23 @@ void pleat__serving_keep(pleat_serving *s, pleat__request *r) {
     pleat__running_part *run = PLEAT__RUNNING(r);
     const pleat__kept_id id = take_cell(s);
     pleat__kept *k = &s->prefixes.kept[id.v];
-    if (!id.v || !run->promise.v /* the cell has cost it */ || !fork_into(s, r, k)) {
+    const bool has_room = pleat__serving_evict_until(s, s->backend.fork_pages(s->backend.ctx, run->seq));
+    if (!id.v || !has_room || !run->promise.v /* room has cost it */ || !fork_into(s, r, k)) {
         if (id.v) return_cell(s, id);
         pleat__serving_forget(s, r);
         run->promises = false;
         return;
     }
-    hand_over(s, r, k);
+    hand_over(s, r, id);
     pleat__radix_keep(s->prefixes.tree, k->entry, id.v);
     tell_kept(s, r, k);
     pleat__serving_use(s, id);
     pleat__serving_unuse(s, run->base);
     run->base = id;
+    pleat__serving_count_own(s, r);
     run->promise.v = 0;
     s->prefixes.version++;
-    if (pleat__serving_next_breakpoint(s, r, run->n_stored) > r->n_prompt) pleat__serving_store(s, r, id);
+    if (pleat__serving_next_breakpoint(s, r, run->n_stored) >= r->n_prompt) pleat__serving_store(s, r, id);
     pleat__serving_promise(s, r);
 }
 

@@ -69,6 +69,8 @@ static pleat_status check_options(const pleat_serving_options *o, const pleat__b
             "watermarks %g and %g are not 0 < low <= high <= 1", o->low_watermark, o->high_watermark);
     REQUIRE(o->preemption >= PLEAT_PREEMPT_CHEAPER && o->preemption <= PLEAT_PREEMPT_RECOMPUTE, "unknown preemption");
     REQUIRE(!o->store || b->model, "a simulation stores nothing");
+    REQUIRE(b->has_images || (!o->store && o->preemption != PLEAT_PREEMPT_SWAP),
+            "there are no images of sequences on a GPU yet: neither a store nor preemption by swap");
     return check_tenants(o, err);
 }
 
@@ -144,6 +146,7 @@ static void carve(pleat_serving *s, pleat__arena *arena) {
     s->step.items = pleat__arena_take(arena, n, sizeof *s->step.items);
     s->step.requests = pleat__arena_take(arena, n, sizeof *s->step.requests);
     s->step.statuses = pleat__arena_take(arena, n, sizeof *s->step.statuses);
+    s->step.likeliest = pleat__arena_take(arena, n, sizeof *s->step.likeliest);
     s->step.events = pleat__arena_take(arena, 8 * (uint64_t)n, sizeof *s->step.events);
     s->step.moved = pleat__arena_take(arena, b->model ? b->n_vocab : 0, sizeof *s->step.moved);
     s->step.logits = pleat__arena_take(arena, (uint64_t)n * (b->model ? b->n_vocab : 0), sizeof *s->step.logits);

@@ -59,6 +59,12 @@ static void make_room(pleat_serving *s, pleat__sched_plan *plan) {
 
 /* ---- running --------------------------------------------------------------------------------------------------------- */
 
+/* Is the likeliest token the one to choose, and nothing else asked of the logits? */
+static bool wants_likeliest(const pleat_serving *s, const pleat__request *r) {
+    return s->backend.shape.finds_likeliest && r->sampling.temperature <= 0 &&
+           (!r->answer || !pleat__answer_wants_logits(r->answer));
+}
+
 /* Which logits items[i] is to bring: those of all its tokens, if the prompt's are asked for; of its last one, if a token
  * is chosen from them; none. */
 static void want_logits(pleat_serving *s, const pleat__request *r, uint32_t i) {
@@ -69,7 +75,7 @@ static void want_logits(pleat_serving *s, const pleat__request *r, uint32_t i) {
         item->n_logits = item->n_tokens;
         item->logits = s->step.prompt_logits + (size_t)s->step.n_prompt_rows * n_vocab;
         s->step.n_prompt_rows += item->n_tokens;
-    } else if (n_stored + item->n_tokens == pleat__request_known(r)) {
+    } else if (n_stored + item->n_tokens == pleat__request_known(r) && !wants_likeliest(s, r)) {
         item->n_logits = 1;
         item->logits = s->step.logits + (size_t)i * n_vocab;
     }
@@ -149,7 +155,8 @@ static pleat_status run_items(pleat_serving *s, uint32_t first, uint32_t n, plea
         n_pages += is_single ? PLEAT__RUNNING(s->step.requests[i])->n_pages : 0;
     }
     const uint64_t paused = pleat__serving_pause(), start_ns = s->backend.clock_ns(s->backend.ctx);
-    const pleat_status status = s->backend.run(s->backend.ctx, items + first, n, err);
+    pleat_token *likeliest = s->backend.shape.finds_likeliest ? s->step.likeliest + first : NULL;
+    const pleat_status status = s->backend.run(s->backend.ctx, items + first, n, likeliest, err);
     const uint64_t ns = s->backend.clock_ns(s->backend.ctx) - start_ns;
     pleat__serving_resume(s, paused, false);
     if (status == PLEAT_OK)
@@ -180,7 +187,7 @@ static void end_text(pleat_serving *s, pleat__request *r, pleat_finish finish) {
     pleat__serving_finish(s, r, -1, finish, PLEAT_OK);
 }
 
-/* Choose a token.  PLEAT_E_RANGE: the logits are no numbers, or no token of the vocabulary may follow. */
+/* Choose a token from logits.  PLEAT_E_RANGE: they are no numbers, or no token of the vocabulary may follow. */
 static pleat_status choose(pleat_serving *s, pleat__request *r, const float *logits, pleat_token *token) {
     const uint32_t n_vocab = s->backend.shape.n_vocab;
     const bool moves = r->answer && pleat__answer_moves(r->answer);
@@ -194,17 +201,18 @@ static pleat_status choose(pleat_serving *s, pleat__request *r, const float *log
         if (pleat_sampler_sample(sampler, s->step.moved, token) != PLEAT_OK) return PLEAT_E_RANGE;
     }
     if (r->answer) pleat__answer_see(r->answer, *token, logits, n_vocab);
-    r->chosen = *token;
     return PLEAT_OK;
 }
 
-static void sample(pleat_serving *s, pleat__request *r, const float *logits) {
+/* logits NULL: likeliest is chosen. */
+static void sample(pleat_serving *s, pleat__request *r, const float *logits, pleat_token likeliest) {
     const pleat_model *model = s->backend.shape.model;
-    pleat_token token = 0;
+    pleat_token token = likeliest;
     if (!r->answer_ns) r->answer_ns = s->backend.clock_ns(s->backend.ctx);
     if (model) {
         const uint64_t paused = pleat__serving_pause();
-        const pleat_status status = choose(s, r, logits, &token);
+        const pleat_status status = logits ? choose(s, r, logits, &token) : PLEAT_OK;
+        if (status == PLEAT_OK) r->chosen = token;
         const bool is_end = status == PLEAT_OK && !r->ignores_end && pleat_model_token_is_end(model, token);
         const bool is_stop = status == PLEAT_OK && r->answer && pleat__answer_has_stop_id(r->answer, token);
         pleat__serving_resume(s, paused, false);
@@ -253,7 +261,8 @@ static void use_logits(pleat_serving *s, pleat__request *r, uint32_t i, uint32_t
         pleat__serving_resume(s, paused, false);
     }
     if (n_before + item->n_tokens < pleat__request_known(r)) return;
-    sample(s, r, item->n_logits > 0 ? item->logits + (size_t)(item->n_logits - 1) * n_vocab : NULL);
+    const float *logits = item->n_logits > 0 ? item->logits + (size_t)(item->n_logits - 1) * n_vocab : NULL;
+    sample(s, r, logits, s->step.likeliest[i]);
 }
 
 /* Item i has run: its tokens are stored. */

@@ -17,7 +17,10 @@ fails 2 "--batch-size: with --device cuda prompts are read whole" run --device c
 fails 2 "--n-best and --beams share the prompt's pages" run --device cuda --beams 2 -m x -p hello
 fails 2 "--serve asks for what a cache on a GPU" eval --device cuda --serve -m x --tasks eval/tasks.jsonl
 fails 2 "--report asks for what a cache on a GPU" eval --device cuda --report "$scratch/r.html" -m x --tasks eval/tasks.jsonl
-fails 2 "argument 3, '--device': no such option" bench serve --device cuda -m x
+fails 2 "--device and --simulate exclude each other" bench serve --device cuda -m x --simulate --synthetic fixed --pool-bytes 1MiB
+fails 2 "--device and --store exclude each other" serve --device cuda -m x --store "$scratch/store"
+fails 2 "--device 'cudaa': it is cpu, cuda or cuda:N" serve --device cudaa -m x
+fails 2 "--free-splits needs --device" serve -m x --free-splits
 fails 2 "--kv f32: on a GPU there are f16, k8v8 to k2v2, and leankv" bench attn --device cuda --kv f32
 fails 2 "--kv h2o:.*: on a GPU there are f16" bench attn --device cuda --kv "f16 h2o:budget=512"
 fails 2 "--kv kvcomp:.*: on a GPU there are f16" bench attn --device cuda --kv kvcomp
@@ -54,6 +57,8 @@ if ! prints '"reason": null'; then
     done
     fails 1 "^pleat run: --device cuda: .*$reason" run --device cuda -m models/pleat-28m-q8_0.gguf -p hello
     fails 1 "^pleat eval: --device cuda: .*$reason" eval --device cuda -m models/pleat-28m-q8_0.gguf --tasks eval/tasks.jsonl
+    fails 1 "^pleat serve: --device cuda: .*$reason" serve --device cuda -m models/pleat-28m-q8_0.gguf
+    fails 1 "^pleat bench serve: --device cuda: .*$reason" bench serve --device cuda -m models/pleat-28m-q8_0.gguf --synthetic fixed --pool-bytes 8MiB
     fails 1 "^pleat bench run: --device cuda: .*$reason" bench run --device cuda:3 -m models/pleat-28m-q8_0.gguf
     echo old >"$scratch/old"
     try bench attn --device cuda -o "$scratch/old"

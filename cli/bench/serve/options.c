@@ -18,7 +18,12 @@ static const char *const synthetic_names[] = {"chat",    "sharegpt",      "share
 static const option_row rows[] = {
     LOAD_ROWS(serve_options, load),
     {GROUP_MACHINE, "ctx-size", "c", "N", "context, tokens (default: the model's)", KIND_U32, AT(ctx_size), 1, 16777216},
+    LOAD_SERVING_ROWS(serve_options, load, "store simulate"),
     CPU_MASK_ROW(serve_options),
+    {GROUP_MACHINE, "shape", NULL, "NAME", "random weights in place of a file: a known model's (pleat plan --arch list), or a config.json's",
+     KIND_TEXT, AT(shape), .words = arch_names, .excludes = "model hf-repo arch", .stands_for = "model", .because = "give one model"},
+    {GROUP_MACHINE, "weights", NULL, "TYPE", "type of random weights (default q4_0)", KIND_WORD,
+     AT(weights), .words = weight_type_names, .needs = "shape", .because = "a file has its own"},
     {GROUP_MACHINE, "arch", NULL, "NAME", "a known model in place of a file, to simulate (names: pleat plan --arch list)",
      KIND_TEXT, AT(arch), .words = arch_names, .excludes = "model hf-repo", .needs = "simulate prices",
      .because = "it has no weights to run, and what a step costs is not known"},
@@ -75,7 +80,6 @@ static void set_defaults(void *opts) {
     pleat_sampler_options sampling;
     pleat_sampler_options_default(&sampling);
     service_defaults(&o->service);
-    o->load.chunk_tokens = DEFAULT_CHUNK_TOKENS;
     o->seed = sampling.seed;
     o->max_running = 64;
 }

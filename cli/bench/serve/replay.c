@@ -291,6 +291,12 @@ static double pages_max(const replay *r) {
     return r->out->used_max;
 }
 
+static uint32_t page_tokens_of(const pleat_engine *engine) {
+    pleat_engine_options opt;
+    pleat_engine_get_options(engine, &opt);
+    return opt.page_tokens;
+}
+
 static void sum_up(replay *r) {
     serve_result *out = r->out;
     account(r, 0, fmax(r->before_s, r->last_token_s));
@@ -308,8 +314,7 @@ static void sum_up(replay *r) {
     out->fragmentation = r->n_slack ? r->slack / r->n_slack : NAN;
     out->n_requests = r->t->n + r->t->n_rejected;
     out->n_rejected += r->t->n_rejected;
-    out->page_tokens = r->target->engine ? pleat_cache_page_tokens(pleat_engine_cache(r->target->engine))
-                                         : r->target->simulation.page_tokens;
+    out->page_tokens = r->target->engine ? page_tokens_of(r->target->engine) : r->target->simulation.page_tokens;
 }
 
 static int count_pages_left(replay *r) {

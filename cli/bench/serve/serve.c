@@ -103,9 +103,24 @@ static int find_arch(serve_setup *setup) {
     return CLI_OK;
 }
 
+/* The model of --shape, in the place of a file. */
+static int make_model(serve_setup *setup) {
+    serve_options *o = setup->o;
+    model_shape sizes;
+    int code = made_find_shape(o->shape, &sizes);
+    if (code == CLI_OK)
+        code = made_build(&sizes, &weight_types[o->weights], o->load.kv.n, o->common.quiet, &setup->made);
+    o->load.model = setup->made.name;
+    o->load.image = setup->made.bytes;
+    o->load.image_bytes = setup->made.n_bytes;
+    o->load.ignores_shipped = 1;
+    return code;
+}
+
 static int load_shape(serve_setup *setup) {
     if (setup->o->arch) return find_arch(setup);
-    const int code = load_model(&setup->o->load, &setup->o->common, &setup->l);
+    int code = setup->o->shape ? make_model(setup) : CLI_OK;
+    if (code == CLI_OK) code = load_model(&setup->o->load, &setup->o->common, &setup->l);
     setup->n_layers = setup->l.info.n_layers;
     setup->n_kv_heads = setup->l.info.n_kv_heads;
     setup->n_q_heads = setup->l.info.n_q_heads;
@@ -188,6 +203,7 @@ static int check_files(const serve_options *o) {
 static int prepare(bench *b, serve_options *o) {
     static const char *const default_specs[] = {"f16", NULL};
     options_default_specs(&o->load.kv, default_specs);
+    load_for_serving(&o->load);
     b->setup.o = o;
     int code = check_options(o);
     if (code == CLI_OK) code = check_files(o);
@@ -284,5 +300,6 @@ int serve_main(void *opts) {
     trace_release(&b.t);
     tenants_release(&b.setup.tenants);
     load_release(&b.setup.l);
+    made_release(&b.setup.made);
     return code;
 }

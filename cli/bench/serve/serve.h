@@ -12,6 +12,7 @@
 #ifndef PLEAT_CLI_BENCH_SERVE_H
 #define PLEAT_CLI_BENCH_SERVE_H
 
+#include "cli/bench/lib/made.h"
 #include "cli/lib/load.h"
 #include "cli/lib/output.h"
 #include "cli/lib/service.h"
@@ -24,6 +25,8 @@ typedef struct serve_options {
     service_options service;
     store_options store;
     uint32_t ctx_size;        /* 0: the model's */
+    const char *shape;        /* of a model with random weights; NULL: not given */
+    uint32_t weights;         /* theirs */
     const char *arch;         /* NULL: not given */
     const char *trace;        /* NULL: not given */
     const char *synthetic;    /* NULL: not given */
@@ -48,7 +51,8 @@ int serve_main(void *opts);
 /* What all specs have in common. */
 typedef struct serve_setup {
     serve_options *o;
-    loaded l; /* model NULL: simulated by --arch */
+    loaded l;        /* model NULL: simulated by --arch */
+    made_model made; /* bytes NULL: there is a file, or none */
     uint32_t n_layers, n_kv_heads, n_q_heads, head_dim;
     uint32_t window, n_windowed; /* n_windowed layers see the newest `window` tokens only */
     uint32_t max_tokens;         /* of a sequence */

@@ -87,9 +87,9 @@ extern "C" pleat_status pleat__device_lanes_extend(const pleat__device_lanes *l,
 #define COPY_THREADS 128u
 
 static __global__ void __launch_bounds__(COPY_THREADS)
-    copy_pages(const __grid_constant__ pleat__device_lanes l, uint32_t from_row, uint32_t to_row) {
-    const uint32_t from_lane = from_row + blockIdx.x, to_lane = to_row + blockIdx.x, page = blockIdx.y;
-    if (page == 0 && threadIdx.x == 0) l.pages.hole[to_lane] = l.pages.hole[from_lane];
+    copy_pages(const __grid_constant__ pleat__device_lanes l, uint32_t from_row, uint32_t to_row, uint32_t first_page) {
+    const uint32_t from_lane = from_row + blockIdx.x, to_lane = to_row + blockIdx.x, page = first_page + blockIdx.y;
+    if (blockIdx.y == 0 && threadIdx.x == 0) l.pages.hole[to_lane] = l.pages.hole[from_lane];
     for (int side = 0; side < 2; side++) {
         if (page * l.layouts[side].tokens >= l.pages.n_slots[side][from_lane]) continue;
         const uint8_t *from = l.base + *pleat__device_cell(&l.pages, from_lane, side, page) * l.page_bytes;
@@ -100,8 +100,11 @@ static __global__ void __launch_bounds__(COPY_THREADS)
 }
 
 extern "C" pleat_status pleat__device_lanes_copy(const pleat__device_lanes *l, uint32_t from, uint32_t to,
-                                                 uint32_t n_pages, pleat__device_stream stream, pleat_error *err) {
+                                                 uint32_t first_page, uint32_t n_pages, pleat__device_stream stream,
+                                                 pleat_error *err) {
     const uint32_t n_rows = l->pages.rows_per_seq;
-    copy_pages<<<dim3(n_rows, n_pages), COPY_THREADS, 0, pleat__cuda_stream(stream)>>>(*l, from * n_rows, to * n_rows);
+    if (n_pages <= first_page) return PLEAT_OK;
+    copy_pages<<<dim3(n_rows, n_pages - first_page), COPY_THREADS, 0, pleat__cuda_stream(stream)>>>(
+        *l, from * n_rows, to * n_rows, first_page);
     return PLEAT_CUDA_LAUNCHED("copying a sequence's pages", err);
 }

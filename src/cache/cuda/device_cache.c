@@ -7,7 +7,7 @@
  *     prompt_end     set_length
  *     chunk_begin    take                         waits, likewise
  *     chunk_attend   gather, prompt's attention   of one layer; prompt is extend then
- *     fork           reserve, settle, copy        waits
+ *     fork           reserve, share or settle, copy      waits
  *     begin          take, grow, schedule
  *     append         append
  *     attend         decode, received
@@ -280,23 +280,40 @@ pleat_status pleat_device_cache_chunk_attend(pleat_device_cache *c, uint32_t lay
     return pleat__device_prompt_attn_run(&attn, s, err);
 }
 
+/* Uniform formats without windows: full pages are never written again, so both hold them. */
+static pleat_status share(pleat_device_cache *c, uint32_t from, uint32_t to, uint32_t n_tokens,
+                          pleat__device_stream stream, pleat_error *err) {
+    const uint32_t n_full = n_tokens / c->lanes.layouts[0].tokens;
+    const uint32_t n_last = n_tokens % c->lanes.layouts[0].tokens != 0;
+    PLEAT_TRY(reserve(c, to, n_last, stream, err));
+    PLEAT_TRY(pleat__device_share(&c->lanes.pages, from, to, stream, err));
+    return pleat__device_lanes_copy(&c->lanes, from, to, n_full, n_full + n_last, stream, err);
+}
+
+static pleat_status copy(pleat_device_cache *c, uint32_t from, uint32_t to, uint32_t n_tokens,
+                         pleat__device_stream stream, pleat_error *err) {
+    /* A low page holds as many tokens as a high one, or more; a hole is a slot besides. */
+    const uint32_t n_slots_most = c->two_sided ? n_tokens + 1 : n_tokens;
+    const uint32_t n_pages = pleat__div_up_u32(n_slots_most, c->lanes.layouts[0].tokens) + (c->two_sided ? 1 : 0);
+    PLEAT_TRY(reserve(c, to, n_pages, stream, err));
+    const uint32_t from_row = pleat__device_first_row(c, from), to_row = pleat__device_first_row(c, to);
+    for (int side = 0; side < 2; side++) {
+        uint32_t *n_slots = c->lanes.pages.n_slots[side];
+        PLEAT_TRY(
+            pleat__device_copy(n_slots + to_row, n_slots + from_row, c->rows_per_seq * sizeof *n_slots, stream, err));
+    }
+    PLEAT_TRY(pleat__device_settle(&c->lanes.pages, to_row, c->rows_per_seq, stream, err));
+    return pleat__device_lanes_copy(&c->lanes, from, to, 0, n_pages, stream, err);
+}
+
 pleat_status pleat_device_cache_fork(pleat_device_cache *c, uint32_t from, uint32_t to, void *stream,
                                      pleat_error *err) {
     const pleat__device_stream s = pleat__device_stream_of(stream);
     uint32_t n_tokens = 0;
     PLEAT_TRY(check_begun(c, from, stream, &n_tokens, err));
     PLEAT_TRY(check_seq(c, to, err));
-    /* A low page holds as many tokens as a high one, or more; a hole is a slot besides. */
-    const uint32_t n_slots_most = c->two_sided ? n_tokens + 1 : n_tokens;
-    const uint32_t n_pages = pleat__div_up_u32(n_slots_most, c->lanes.layouts[0].tokens) + (c->two_sided ? 1 : 0);
-    PLEAT_TRY(reserve(c, to, n_pages, s, err));
-    const uint32_t from_row = pleat__device_first_row(c, from), to_row = pleat__device_first_row(c, to);
-    for (int side = 0; side < 2; side++) {
-        uint32_t *n_slots = c->lanes.pages.n_slots[side];
-        PLEAT_TRY(pleat__device_copy(n_slots + to_row, n_slots + from_row, c->rows_per_seq * sizeof *n_slots, s, err));
-    }
-    PLEAT_TRY(pleat__device_settle(&c->lanes.pages, to_row, c->rows_per_seq, s, err));
-    PLEAT_TRY(pleat__device_lanes_copy(&c->lanes, from, to, n_pages, s, err));
+    PLEAT_TRY(pleat__device_cache_shares(c) ? share(c, from, to, n_tokens, s, err)
+                                            : copy(c, from, to, n_tokens, s, err));
     PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, to, n_tokens, s, err));
     c->seq_states[to] = PLEAT__SEQ_OPEN;
     return pleat__device_wait(s, err);
@@ -414,18 +431,10 @@ static pleat_status open_batch(pleat_device_cache *c, pleat_error *err) {
     return PLEAT_OK;
 }
 
-/* One high slot a lane, and a low one where a token leaves the window. */
-static pleat__device_want want_of_step(const pleat_device_cache *c) {
-    return (pleat__device_want){.n_new = {1, c->two_sided ? 1 : 0},
-                                .fill_hole = c->lanes.policy.is_leankv || c->windows,
-                                .n_tokens = c->lanes.n_tokens,
-                                .low_from = c->lanes.policy.window};
-}
-
 pleat_status pleat_device_cache_plan_pages(pleat_device_cache *c, void *stream, pleat_error *err) {
     PLEAT_TRY(check_step(c, false, err));
     PLEAT_TRY(open_batch(c, err));
-    const pleat__device_want want = want_of_step(c);
+    const pleat__device_want want = pleat__device_cache_want(c);
     c->keeps_ahead = true;
     return pleat__device_step(&c->lanes.pages, &want, pleat__device_stream_of(stream), err);
 }
@@ -434,7 +443,7 @@ pleat_status pleat_device_cache_begin(pleat_device_cache *c, void *stream, pleat
     PLEAT_TRY(check_step(c, false, err));
     PLEAT_TRY(open_batch(c, err));
     const pleat__device_stream s = pleat__device_stream_of(stream);
-    const pleat__device_want want = want_of_step(c);
+    const pleat__device_want want = pleat__device_cache_want(c);
     PLEAT_TRY(pleat__device_take(&c->lanes.pages, &want, s, err));
     PLEAT_TRY(pleat__device_lanes_grow(&c->lanes, s, err));
     PLEAT_TRY(pleat_device_cache_plan(c, c->opt.schedule, stream, err));

@@ -57,6 +57,8 @@ struct pleat_device_cache {
                               * formats */
     uint32_t *seq_idxs;      /* [max_seqs] the batch, in device memory */
 
+    pleat__device_load *loads; /* [max_seqs] of the host, which the device writes */
+
     void *memory[3]; /* pages, tables, workspace */
     uint64_t memory_bytes[3];
 
@@ -87,6 +89,20 @@ static inline uint32_t pleat__device_window(const pleat_device_cache *c, uint32_
 /* Row of the first lane of a sequence. */
 static inline uint32_t pleat__device_first_row(const pleat_device_cache *c, uint32_t seq_idx) {
     return seq_idx * c->rows_per_seq;
+}
+
+/* A fork shares full pages, which are never written again. */
+static inline bool pleat__device_cache_shares(const pleat_device_cache *c) {
+    return !c->windows && !c->lanes.policy.is_leankv;
+}
+
+/* What a step takes: one high slot a lane, and a low one where a token leaves the window. */
+static inline pleat__device_want pleat__device_cache_want(const pleat_device_cache *c) {
+    const pleat__device_want want = {{1, c->two_sided ? 1u : 0u},
+                                     c->lanes.policy.is_leankv || c->windows,
+                                     c->lanes.n_tokens,
+                                     c->lanes.policy.window};
+    return want;
 }
 
 /* The pool's counters and the step's, after the stream's work is done. */

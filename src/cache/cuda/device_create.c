@@ -264,6 +264,9 @@ static pleat_status take_memory(pleat_device_cache *c, pleat_error *err) {
                 pleat__device_attn_plan_init(&c->plans[2], &c->view, c->opt.max_seqs, PLEAT__DEVICE_FIXED_SPLITS, err));
     }
     PLEAT_TRY(take_device(c, carve_workspace, 2, err));
+    void *loads = NULL;
+    PLEAT_TRY(pleat__device_alloc_host(c->opt.max_seqs * sizeof *c->loads, &loads, err));
+    c->loads = loads;
     const pleat__device_stream stream = {NULL};
     PLEAT_TRY(pleat__device_fill(c->memory[1], 0, c->memory_bytes[1], stream, err));
     PLEAT_TRY(pleat__device_fill(c->memory[2], 0, c->memory_bytes[2], stream, err));
@@ -321,8 +324,10 @@ void pleat_device_cache_destroy(pleat_device_cache **cache) {
     if (!cache || !*cache) return;
     pleat_device_cache *c = *cache;
     *cache = NULL;
-    if (pleat__device_use(c->opt.device, NULL) == PLEAT_OK) /* freeing waits for the device */
+    if (pleat__device_use(c->opt.device, NULL) == PLEAT_OK) { /* freeing waits for the device */
         for (int i = 0; i < 3; i++) pleat__device_free(c->memory[i]);
+        pleat__device_free_host(c->loads);
+    }
     const pleat_allocator al = c->al;
     pleat__free(&al, c->block, 1, c->block_bytes);
 }

@@ -161,6 +161,51 @@ pleat_status pleat_device_cache_length(pleat_device_cache *c, uint32_t seq_idx, 
     return PLEAT_OK;
 }
 
+/* ---- what a scheduler asks --------------------------------------------------------------------------- */
+
+_Static_assert(sizeof(pleat_device_cache_load) == sizeof(pleat__device_load), "one struct in two headers");
+
+pleat_status pleat_device_cache_get_loads(pleat_device_cache *c, uint64_t *pages_used, pleat_device_cache_load *out,
+                                          void *stream, pleat_error *err) {
+    PLEAT_TRY(check_cache(c, pages_used, err));
+    const pleat__device_stream s = pleat__device_stream_of(stream);
+    const pleat__device_want want = pleat__device_cache_want(c);
+    pleat__device_pool pool;
+    if (out) PLEAT_TRY(pleat__device_loads(&c->lanes.pages, &want, c->opt.max_seqs, c->loads, s, err));
+    PLEAT_TRY(pleat__device_copy(&pool, c->lanes.pages.pool, sizeof pool, s, err));
+    PLEAT_TRY(pleat__device_wait(s, err));
+    *pages_used = pool.n_pages - pool.n_free;
+    if (out) memcpy(out, c->loads, c->opt.max_seqs * sizeof *out);
+    return PLEAT_OK;
+}
+
+/* The pages of a sequence's first lane: [*n] ids, which the caller drops as [row_len]. */
+static pleat_status bring_first_row(const pleat_device_cache *c, uint32_t seq_idx, pleat__device_stream stream,
+                                    uint32_t *n, uint32_t **ids, pleat_error *err) {
+    const pleat__device_pages *pages = &c->lanes.pages;
+    const uint32_t row = pleat__device_first_row(c, seq_idx);
+    PLEAT_TRY(pleat__device_copy(n, pages->n_pages[0] + row, sizeof *n, stream, err));
+    return bring(c, pages->ids + (uint64_t)row * pages->row_len, pages->row_len, stream, ids, err);
+}
+
+pleat_status pleat_device_cache_get_shared(pleat_device_cache *c, uint32_t a, uint32_t b, uint64_t *n_pages,
+                                           void *stream, pleat_error *err) {
+    PLEAT_TRY(check_cache(c, n_pages, err));
+    PLEAT_FAIL_IF(a >= c->opt.max_seqs || b >= c->opt.max_seqs, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "device cache: no sequence %u or %u", a, b);
+    const pleat__device_stream s = pleat__device_stream_of(stream);
+    uint32_t n[2] = {0, 0}, *ids[2] = {NULL, NULL};
+    *n_pages = 0;
+    if (!pleat__device_cache_shares(c)) return PLEAT_OK;
+    pleat_status status = bring_first_row(c, a, s, &n[0], &ids[0], err);
+    if (status == PLEAT_OK) status = bring_first_row(c, b, s, &n[1], &ids[1], err);
+    uint32_t n_alike = 0; /* of any lane: all have as many tokens, and were shared together */
+    for (uint32_t i = 0; status == PLEAT_OK && i < n[0] && i < n[1]; i++) n_alike += ids[0][i] == ids[1][i];
+    *n_pages = (uint64_t)n_alike * c->rows_per_seq;
+    for (int i = 0; i < 2; i++) drop(c, ids[i], c->lanes.pages.row_len);
+    return status;
+}
+
 /* ---- tokens -------------------------------------------------------------------------------------- */
 
 /* What is asked for. */

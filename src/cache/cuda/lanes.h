@@ -118,10 +118,10 @@ pleat_status pleat__device_wide_gather(const pleat__device_lanes *lanes, const p
 pleat_status pleat__device_wide_append(const pleat__device_lanes *lanes, uint32_t layer, const void *k, const void *v,
                                        pleat__device_stream stream, pleat_error *err);
 
-/* Rows of sequence `to`, which have the pages and slots of those of `from`, hold what these hold: at most n_pages pages
- * of a side. */
-pleat_status pleat__device_lanes_copy(const pleat__device_lanes *lanes, uint32_t from, uint32_t to, uint32_t n_pages,
-                                      pleat__device_stream stream, pleat_error *err);
+/* Rows of sequence `to`, which have the pages and slots of those of `from`, hold what these hold in pages [first_page,
+ * n_pages) of each side. */
+pleat_status pleat__device_lanes_copy(const pleat__device_lanes *lanes, uint32_t from, uint32_t to, uint32_t first_page,
+                                      uint32_t n_pages, pleat__device_stream stream, pleat_error *err);
 
 /* Made-up tokens in place of k and v and order: n_slots of the layer's rows say how many. */
 pleat_status pleat__device_lanes_make(const pleat__device_lanes *lanes, const pleat__device_prompt *prompt,

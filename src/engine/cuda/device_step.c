@@ -6,8 +6,7 @@
  *              AGAIN: those before      AGAIN: the prompts are
  *              are closed again         closed again
  *
- * Of uniform formats it is known before anything begins whether all of it fits.  Of leankv it is not; but what items that
- * follow have read cannot be undone, so with those a step begins only where the most that it can need is free.
+ * A step begins only where the most that it can need is free.  So the device refuses none, unless that is wrong.
  *
  * A batch runs as a graph, recorded when a size is first seen.
  */
@@ -47,9 +46,9 @@ static pleat_status check_item(const step *s, uint32_t i) {
     for (uint32_t j = 0; j < i; j++) is_twice |= s->items[j].seq.v == item->seq.v;
     PLEAT_FAIL_IF(!place || is_twice, s->err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "step: item %u is of an unknown sequence, or of one that stands twice", i);
-    PLEAT_FAIL_IF(item->flags & ~PLEAT_ITEM_MORE, s->err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-                  "step: item %u asks for what no engine on a GPU does: sealing, or unknown flags", i);
-    PLEAT_FAIL_IF(place->is_spoiled, s->err, PLEAT_E_RANGE, PLEAT_NOWHERE,
+    PLEAT_FAIL_IF(item->flags & ~(PLEAT_ITEM_MORE | PLEAT_ITEM_SEAL | PLEAT_ITEM_SEAL_ALL), s->err, PLEAT_E_ARG,
+                  PLEAT_NOWHERE, "step: item %u has unknown flags", i);
+    PLEAT_FAIL_IF(place->is_spoiled, s->err, PLEAT_E_STATE, PLEAT_NOWHERE,
                   "step: a step on the sequence of item %u failed before: it can only be closed", i);
     const uint64_t n = (uint64_t)place->n_tokens + item->n_tokens;
     PLEAT_FAIL_IF(n > place->max_tokens, s->err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
@@ -58,60 +57,35 @@ static pleat_status check_item(const step *s, uint32_t i) {
     return PLEAT_OK;
 }
 
-/* Of uniform formats: do the step's pages fit? */
+/* Do the step's pages fit, as many as it can need at most? */
 static pleat_status check_pages(const step *s) {
     const pleat_engine *e = s->e;
-    uint64_t used = 0, wanted = 0;
-    for (uint32_t i = 0; i < e->opt.max_seqs; i++) used += pleat__engine_pages_of(e, e->device->places[i].n_tokens);
-    for (uint32_t i = 0; i < s->n_items; i++) {
-        const uint32_t n_tokens = pleat__engine_place(e, s->items[i].seq)->n_tokens;
-        const uint64_t all = pleat__engine_pages_between(e, n_tokens, n_tokens + s->items[i].n_tokens);
-        PLEAT_FAIL_IF(all > e->device->n_pages, s->err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
-                      "step: a sequence would need more than the %llu pages of the pool",
-                      (unsigned long long)e->device->n_pages);
-        wanted += all - pleat__engine_pages_of(e, n_tokens);
-    }
-    PLEAT_FAIL_IF(used + wanted > e->device->n_pages, s->err, PLEAT_AGAIN, PLEAT_NOWHERE,
-                  "step: too few free pages: %llu of %llu are in use", (unsigned long long)used,
-                  (unsigned long long)e->device->n_pages);
-    return PLEAT_OK;
-}
-
-/* Of leankv, where part of the step could not be undone: do the most pages that it can need fit? */
-static pleat_status check_bounds(const step *s) {
-    const pleat_engine *e = s->e;
     const pleat__engine_device *d = e->device;
-    const uint64_t lane_most = pleat__div_up_u32(e->opt.max_tokens, d->page_tokens) + 1ull;
-    pleat_device_cache_usage usage;
     uint64_t wanted = 0;
-    PLEAT_TRY(pleat_device_cache_get_usage(d->cache, &usage, d->stream.v, s->err));
     for (uint32_t i = 0; i < s->n_items; i++) {
-        pleat_device_cache_held held;
-        const uint32_t place = pleat__place_idx(e, pleat__engine_place(e, s->items[i].seq));
-        PLEAT_TRY(pleat_device_cache_get_held(d->cache, place, &held, d->stream.v, s->err));
-        const uint64_t grows = d->n_rows * (pleat__div_up_u32(s->items[i].n_tokens, d->page_tokens) + 2ull);
-        const uint64_t most = d->n_rows * lane_most - held.pages[0] - held.pages[1];
-        wanted += grows < most ? grows : most;
+        const pleat_seq seq = s->items[i].seq;
+        const uint64_t n = pleat__engine_pages_for(e, pleat__engine_place(e, seq), s->items[i].n_tokens);
+        PLEAT_FAIL_IF(n + pleat__engine_device_pages_held(e, seq) > d->n_pages, s->err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
+                      "step: a sequence would need more than the %llu pages of the pool",
+                      (unsigned long long)d->n_pages);
+        wanted += n;
     }
-    PLEAT_FAIL_IF(usage.pages_used + wanted > d->n_pages, s->err, PLEAT_AGAIN, PLEAT_NOWHERE,
+    PLEAT_FAIL_IF(d->n_used + wanted > d->n_pages, s->err, PLEAT_AGAIN, PLEAT_NOWHERE,
                   "step: too few free pages: %llu of %llu are in use, and %llu may be needed",
-                  (unsigned long long)usage.pages_used, (unsigned long long)d->n_pages, (unsigned long long)wanted);
+                  (unsigned long long)d->n_used, (unsigned long long)d->n_pages, (unsigned long long)wanted);
     return PLEAT_OK;
 }
 
 static pleat_status check_step(const step *s) {
     uint64_t n_tokens = 0;
-    bool follows = false;
     for (uint32_t i = 0; i < s->n_items; i++) {
         PLEAT_TRY(check_item(s, i));
         n_tokens += s->items[i].n_tokens;
-        follows |= kind_of(s->e, &s->items[i]) == FOLLOWS;
     }
     PLEAT_FAIL_IF(n_tokens > s->e->opt.step_tokens, s->err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
                   "step: %llu new tokens, more than the %u of a step", (unsigned long long)n_tokens,
                   s->e->opt.step_tokens);
-    if (s->e->device->is_uniform) return check_pages(s);
-    return follows ? check_bounds(s) : PLEAT_OK;
+    return check_pages(s);
 }
 
 /* ---- results ----------------------------------------------------------------------------------------- */
@@ -126,12 +100,11 @@ static bool are_finite(const float *logits, uint64_t n) {
     return n_bad == 0;
 }
 
-/* What item i made is finite; else its sequence is spoiled. */
+/* PLEAT_E_RANGE unless what item i made is finite. */
 static pleat_status judge(const step *s, uint32_t i, const float *logits, uint32_t n_logits, uint32_t greedy) {
     const bool is_good = greedy != UINT32_MAX && are_finite(logits, (uint64_t)n_logits * s->e->info.n_vocab);
     if (s->likeliest) s->likeliest[i] = is_good ? (pleat_token)greedy : 0;
     if (is_good) return PLEAT_OK;
-    pleat__engine_place(s->e, s->items[i].seq)->is_spoiled = true;
     return pleat__error_set(s->err, PLEAT_E_RANGE, PLEAT_NOWHERE,
                             "step: the forward pass of item %u failed: logits are NaN or infinite", i);
 }
@@ -285,5 +258,9 @@ pleat_status pleat__engine_device_step(pleat_engine *e, const pleat_engine_item 
         e->device->is_prompt[i] = kind == PROMPT;
         e->device->follows[i] = kind == FOLLOWS;
     }
-    return run_step(&s, e->device->is_prompt, e->device->follows);
+    const pleat_status status = run_step(&s, e->device->is_prompt, e->device->follows);
+    for (uint32_t i = 0; status == PLEAT_E_RANGE && i < n_items; i++)
+        pleat__engine_place(e, items[i].seq)->is_spoiled = true; /* some have gone on, and which is not told */
+    const pleat_status counted = pleat__engine_device_recount(e, status == PLEAT_OK ? err : NULL);
+    return status == PLEAT_OK ? counted : status;
 }

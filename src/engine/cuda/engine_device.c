@@ -24,6 +24,7 @@ static void device_destroy(pleat_engine *e) {
         pleat__device_weights_destroy(&d->weights);
         pleat__device_stream_destroy(&d->stream);
     }
+    pleat__free(&e->al, d->loads, e->opt.max_seqs, sizeof *d->loads);
     pleat__free(&e->al, d->windows, e->info.n_layers, sizeof *d->windows);
     pleat__free(&e->al, d->follows, e->opt.max_items, sizeof *d->follows);
     pleat__free(&e->al, d->is_prompt, e->opt.max_items, sizeof *d->is_prompt);
@@ -45,6 +46,7 @@ static pleat_status take_host(pleat_engine *e, pleat_error *err) {
         d->next = pleat__alloc_zero(&e->al, e->opt.max_items, sizeof *d->next);
         d->in_batch = pleat__alloc_zero(&e->al, e->opt.max_items, sizeof *d->in_batch);
         d->is_prompt = pleat__alloc_zero(&e->al, e->opt.max_items, sizeof *d->is_prompt);
+        d->loads = pleat__alloc_zero(&e->al, e->opt.max_seqs, sizeof *d->loads);
         d->follows = pleat__alloc_zero(&e->al, e->opt.max_items, sizeof *d->follows);
     }
     PLEAT_FAIL_IF(!d || !d->graphs || !d->places || !d->batch || !d->next || !d->in_batch || !d->is_prompt ||
@@ -66,6 +68,7 @@ static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
     pleat__engine_device *d = e->device;
     pleat_device_cache_options opt;
     pleat_device_cache_usage usage;
+    pleat_device_cache_held empty;
     pleat_device_cache_options_default(&opt);
     opt.spec = e->opt.spec;
     opt.device = e->opt.first_device;
@@ -85,7 +88,10 @@ static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
     opt.allocator = &e->al;
     PLEAT_TRY(pleat_device_cache_create(&opt, &d->cache, err));
     PLEAT_TRY(pleat_device_cache_get_usage(d->cache, &usage, d->stream.v, err));
+    PLEAT_TRY(pleat_device_cache_get_held(d->cache, 0, &empty, d->stream.v, err));
+    d->table_bytes = empty.table_bytes;
     e->opt.page_tokens = d->page_tokens = usage.page_tokens[0];
+    d->low_page_tokens = usage.page_tokens[1];
     d->n_rows = e->info.n_layers * e->info.n_kv_heads;
     d->page_bytes = usage.page_bytes;
     d->n_pages = usage.pages_total;
@@ -155,7 +161,7 @@ static pleat_status device_close(pleat_engine *e, pleat_seq seq) {
     PLEAT_TRY(pleat_device_cache_close(e->device->cache, pleat__place_idx(e, place), e->device->stream.v, NULL));
     *place = (pleat__place){.generation = place->generation + 1};
     e->device->n_batch = 0;
-    return PLEAT_OK;
+    return pleat__engine_device_recount(e, NULL);
 }
 
 static uint32_t device_length(const pleat_engine *e, pleat_seq seq) {
@@ -167,7 +173,7 @@ static pleat_status device_fork(pleat_engine *e, pleat_seq seq, uint32_t max_tok
     const pleat__place *from = pleat__engine_place(e, seq);
     pleat_seq to;
     if (!from || !out) return PLEAT_E_ARG;
-    if (from->is_spoiled) return PLEAT_E_UNSUPPORTED;
+    if (from->is_spoiled) return PLEAT_E_STATE;
     const uint32_t n_tokens = from->n_tokens, from_idx = pleat__place_idx(e, from);
     if (max_tokens < n_tokens) return PLEAT_E_ARG;
     PLEAT_TRY(device_open(e, max_tokens, &to));
@@ -182,7 +188,7 @@ static pleat_status device_fork(pleat_engine *e, pleat_seq seq, uint32_t max_tok
     }
     place->n_tokens = n_tokens;
     *out = to;
-    return PLEAT_OK;
+    return pleat__engine_device_recount(e, NULL);
 }
 
 static pleat_status device_restore(pleat_engine *e, const void *image, uint64_t n_bytes, pleat_seq base,
@@ -191,63 +197,38 @@ static pleat_status device_restore(pleat_engine *e, const void *image, uint64_t 
     return PLEAT_E_UNSUPPORTED;
 }
 
+static uint64_t device_image_bytes(const pleat_engine *e, pleat_seq seq, pleat_seq base) {
+    (void)e, (void)seq, (void)base;
+    return 0;
+}
+
+static pleat_status device_save(const pleat_engine *e, pleat_seq seq, pleat_seq base, void *image, uint64_t cap_bytes) {
+    (void)e, (void)seq, (void)base, (void)image, (void)cap_bytes;
+    return PLEAT_E_UNSUPPORTED;
+}
+
+static uint64_t device_image_pages(const pleat_engine *e, const void *image, uint64_t n_bytes) {
+    (void)e, (void)image, (void)n_bytes;
+    return 0;
+}
+
 static pleat_status device_compress(pleat_engine *e, pleat_seq seq, float ah, float al) {
     (void)e, (void)seq, (void)ah, (void)al;
     return PLEAT_E_UNSUPPORTED;
 }
 
-/* ---- what they hold ---------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------------------- */
 
-uint64_t pleat__engine_pages_of(const pleat_engine *e, uint32_t n_tokens) {
-    const pleat__engine_device *d = e->device;
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < e->info.n_layers; i++) {
-        const uint32_t window = d->windows ? d->windows[i] : 0;
-        n += pleat__div_up_u32(window ? pleat__min_u32(window, n_tokens) : n_tokens, d->page_tokens);
-    }
-    return n * e->info.n_kv_heads;
+static uint32_t device_n_open(const pleat_engine *e) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < e->opt.max_seqs; i++) n += e->device->places[i].is_open;
+    return n;
 }
 
-uint64_t pleat__engine_pages_between(const pleat_engine *e, uint32_t n_before, uint32_t n_tokens) {
-    const pleat__engine_device *d = e->device;
-    uint64_t n = 0;
-    if (!d->windows || n_tokens <= n_before + 1) return pleat__engine_pages_of(e, n_tokens);
-    for (uint32_t i = 0; i < e->info.n_layers; i++) {
-        const uint32_t n_held = d->windows[i] ? pleat__min_u32(d->windows[i], n_before) : n_before;
-        n += pleat__div_up_u32(n_held + (n_tokens - n_before), d->page_tokens);
-    }
-    return n * e->info.n_kv_heads;
-}
-
-static void add_held(const pleat_engine *e, const pleat__place *place, const pleat_device_cache_held *held,
-                     pleat_cache_usage *u) {
-    const uint64_t n_pages = held->pages[0] + held->pages[1];
-    const uint64_t n_tokens = (uint64_t)place->n_tokens * e->device->n_rows;
-    u->bytes += n_pages * e->device->page_bytes + held->table_bytes;
-    u->bytes_pages += n_pages * e->device->page_bytes;
-    u->bytes_f16 += n_tokens * 4 * e->info.head_dim;
-    u->pages_used += n_pages;
-    u->tokens_high += held->tokens[0];
-    u->tokens_low += held->tokens[1];
-    u->tokens_dropped += n_tokens - held->tokens[0] - held->tokens[1];
-    u->slots += held->slots;
-}
-
-static pleat_status device_get_usage(const pleat_engine *e, pleat_seq seq, pleat_cache_usage *out) {
-    const pleat__engine_device *d = e->device;
-    const pleat__place *only = seq.v ? pleat__engine_place(e, seq) : NULL;
-    pleat_cache_usage u = {.pages_total = d->n_pages};
-    if (seq.v && !only) return PLEAT_E_ARG;
-    for (uint32_t i = 0; i < e->opt.max_seqs; i++) {
-        const pleat__place *place = &d->places[i];
-        pleat_device_cache_held held;
-        if (!place->is_open || (only && only != place)) continue;
-        PLEAT_TRY(pleat_device_cache_get_held(d->cache, i, &held, d->stream.v, NULL));
-        add_held(e, place, &held, &u);
-    }
-    u.pages_own = u.pages_peak = u.pages_used;
-    *out = u;
-    return PLEAT_OK;
+/* What pages and policies take is part of the graph of a step, and not told apart. */
+static void device_get_times(const pleat_engine *e, pleat_cache_times *out) {
+    (void)e;
+    *out = (pleat_cache_times){.tokens_moved = 0};
 }
 
 static int device_is_valid(const pleat_engine *e) {
@@ -263,7 +244,19 @@ const pleat__engine_ops pleat__engine_on_device = {
     .compress = device_compress,
     .close = device_close,
     .length = device_length,
-    .get_usage = device_get_usage,
+    .get_usage = pleat__engine_device_get_usage,
     .is_valid = device_is_valid,
+    .get_traits = pleat__engine_device_get_traits,
+    .n_open = device_n_open,
+    .max_kept = pleat__engine_device_max_kept,
+    .pages_needed = pleat__engine_device_pages_needed,
+    .pages_held = pleat__engine_device_pages_held,
+    .pages_shared = pleat__engine_device_pages_shared,
+    .fork_pages = pleat__engine_device_fork_pages,
+    .get_sides = pleat__engine_device_get_sides,
+    .get_times = device_get_times,
+    .image_bytes = device_image_bytes,
+    .save = device_save,
+    .image_pages = device_image_pages,
     .step = pleat__engine_device_step,
 };

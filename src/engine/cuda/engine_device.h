@@ -2,12 +2,13 @@
  *
  * engine_device.h: an engine on a GPU: weights, a device cache, the forward pass, and a graph for each batch size.
  *
- *     engine_device.c    memory, sequences, what they hold
+ *     engine_device.c    memory, sequences
+ *     device_pages.c     what sequences hold, share and will take
  *     device_step.c      a step: prompts, then the batch of single tokens, then what follows a prompt: as a chunk, or,
  *                        with leankv and where it is short, token by token
  *
- * A place is a sequence of the device cache.  The host knows its length, and with uniform formats its pages: whether a
- * step fits is arithmetic then.  With leankv the device knows, and is asked after each step.
+ * A place is a sequence of the device cache.  The host knows its length, and with uniform formats its pages.  With
+ * leankv the device knows, and says so after each step.  So whether a step fits is known before it begins.
  */
 #ifndef PLEAT_ENGINE_CUDA_ENGINE_DEVICE_H
 #define PLEAT_ENGINE_CUDA_ENGINE_DEVICE_H
@@ -34,10 +35,13 @@ struct pleat__engine_device {
     bool *is_prompt, *follows;   /* [max_items] kinds of the items of the step under way */
     uint32_t n_batch;            /* 0: no batch is set */
     uint32_t n_rows;             /* lanes of a sequence */
-    uint32_t page_tokens;        /* of the high format */
+    uint32_t page_tokens, low_page_tokens;
     uint64_t page_bytes, n_pages;
-    bool is_uniform;   /* pages are arithmetic */
-    uint32_t *windows; /* [n_layers] of the model; NULL: none has one */
+    uint64_t table_bytes;           /* of a sequence without pages */
+    uint64_t n_used, n_peak;        /* pages, as of the last recount, and the most of any */
+    pleat_device_cache_load *loads; /* [max_seqs] likewise, where pages are not arithmetic */
+    bool is_uniform;                /* pages are arithmetic */
+    uint32_t *windows;              /* [n_layers] of the model; NULL: none has one */
 };
 
 /* NULL: no such sequence is open. */
@@ -48,13 +52,21 @@ static inline uint32_t pleat__place_idx(const pleat_engine *e, const pleat__plac
     return (uint32_t)(place - e->device->places);
 }
 
-/* Pages of a place with so many tokens, where formats are uniform. */
-uint64_t pleat__engine_pages_of(const pleat_engine *e, uint32_t n_tokens);
+/* Ask the device what is held: after whatever may have changed it. */
+pleat_status pleat__engine_device_recount(pleat_engine *e, pleat_error *err);
 
-/* The most that it holds while it goes from n_before tokens to n_tokens, n_tokens - n_before of them in one prompt or
- * chunk: then lanes with a window hold pages as if they had none. */
-uint64_t pleat__engine_pages_between(const pleat_engine *e, uint32_t n_before, uint32_t n_tokens);
+/* The most pages that n_new tokens more take while they are stored. */
+uint64_t pleat__engine_pages_for(const pleat_engine *e, const pleat__place *place, uint32_t n_new);
 
+/* Operations of the row (engine/internal.h). */
+pleat_status pleat__engine_device_get_traits(const pleat_engine *e, pleat_cache_traits *out);
+uint32_t pleat__engine_device_max_kept(const pleat_engine *e, uint32_t n_prompt);
+uint64_t pleat__engine_device_pages_needed(const pleat_engine *e, const pleat_cache_item *item);
+uint64_t pleat__engine_device_pages_held(const pleat_engine *e, pleat_seq seq);
+uint64_t pleat__engine_device_pages_shared(const pleat_engine *e, pleat_seq a, pleat_seq b);
+uint64_t pleat__engine_device_fork_pages(const pleat_engine *e, pleat_seq seq);
+pleat_status pleat__engine_device_get_sides(const pleat_engine *e, pleat_seq seq, pleat_cache_sides *out);
+pleat_status pleat__engine_device_get_usage(const pleat_engine *e, pleat_seq seq, pleat_cache_usage *out);
 pleat_status pleat__engine_device_step(pleat_engine *e, const pleat_engine_item *items, uint32_t n_items,
                                        pleat_token *likeliest, pleat_error *err);
 

@@ -138,6 +138,24 @@ pleat_status pleat__device_close(const pleat__device_pages *p, uint32_t seq_idx,
 pleat_status pleat__device_fork(const pleat__device_pages *p, uint32_t from, uint32_t to, pleat__device_stream stream,
                                 pleat_error *err);
 
+/* Rows of `to` hold what those of `from` hold, all of the high side.  Full pages are shared, as by fork.  Where rows end
+ * inside a page, each of `to` has reserved one before; that becomes its last, and its bytes are the caller's to copy.
+ * Else they are empty. */
+pleat_status pleat__device_share(const pleat__device_pages *p, uint32_t from, uint32_t to, pleat__device_stream stream,
+                                 pleat_error *err);
+
+/* What a sequence holds, summed over its rows. */
+typedef struct pleat__device_load {
+    uint32_t n_pages[2], n_slots[2]; /* [side] */
+    uint32_t n_holes;
+    uint32_t n_take; /* pages that take() would append for `want` */
+} pleat__device_load;
+
+/* Of sequences 0..n_seqs-1, whatever the batch is: into memory that the device can write, pinned memory of the host
+ * too. */
+pleat_status pleat__device_loads(const pleat__device_pages *p, const pleat__device_want *want, uint32_t n_seqs,
+                                 pleat__device_load *loads, pleat__device_stream stream, pleat_error *err);
+
 /* ---- tests -------------------------------------------------------------------------------------------- */
 
 /* Bring everything to the host and recompute the equations of pool.h and table.h, at rest (n_slots as pages have room

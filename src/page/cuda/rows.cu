@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * rows.cu: pages.h's launchers for the rows of one sequence: memory, reserve and settle of a prompt, close, fork.
+ * rows.cu: pages.h's launchers for the rows of one sequence: memory, reserve and settle of a prompt, close, fork,
+ * share; and what sequences hold.
  *
  * These are rare and move many pages, so a block has a row and copies its cells side by side; a last kernel of one
  * block changes the counts and the pool, which the blocks before read:
@@ -252,6 +253,73 @@ static __global__ void __launch_bounds__(THREADS) fork_finish(const __grid_const
     if (threadIdx.x == 0) r.pages.pool->n_shares += n;
 }
 
+/* ---- share -------------------------------------------------------------------------------------------------- */
+
+/* first: of the sequence that is shared; `to`: of the new one. */
+static __global__ void __launch_bounds__(THREADS) share_rows(const __grid_constant__ rows r, uint32_t to) {
+    const pleat__device_pages *p = &r.pages;
+    const uint32_t row = r.first + blockIdx.x, new_row = to + blockIdx.x;
+    const uint32_t n_slots = p->n_slots[0][row], n_full = n_slots / p->page_tokens[0];
+    const bool has_last = n_slots % p->page_tokens[0] != 0;
+    const uint32_t last = has_last ? *pleat__device_cell(p, new_row, 0, 0) : 0;
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < n_full; i += THREADS) {
+        const uint32_t id = *pleat__device_cell(p, row, 0, i);
+        *pleat__device_cell(p, new_row, 0, i) = id;
+        p->shares[id]++;
+    }
+    if (threadIdx.x != 0) return;
+    if (has_last) *pleat__device_cell(p, new_row, 0, n_full) = last;
+    p->n_pages[0][new_row] = n_full + has_last;
+    p->n_slots[0][new_row] = n_slots;
+}
+
+static __global__ void __launch_bounds__(THREADS) share_finish(const __grid_constant__ rows r) {
+    uint32_t n = 0;
+    for (uint32_t i = threadIdx.x; i < r.n; i += THREADS) n += r.pages.n_slots[0][r.first + i] / r.pages.page_tokens[0];
+    n = block_sum(n);
+    if (threadIdx.x == 0) r.pages.pool->n_shares += n;
+}
+
+/* ---- loads -------------------------------------------------------------------------------------------------- */
+
+static __device__ inline uint32_t pages_for(uint32_t n_slots, uint32_t tokens) {
+    return n_slots / tokens + (n_slots % tokens != 0);
+}
+
+/* Pages that the row is short of, as take counts them. */
+static __device__ uint32_t short_of(const pleat__device_pages *p, const pleat__device_want *want, uint32_t row) {
+    const uint32_t seq_idx = row / p->rows_per_seq;
+    uint32_t n_new[2] = {want->n_new[0], want->n_new[1]}, n = 0;
+    if (want->fill_hole && n_new[0] > 0) n_new[0] -= p->hole[row] != 0;
+    if (want->n_tokens && want->n_tokens[seq_idx] < want->low_from) n_new[1] = 0;
+    for (int side = 0; side < 2; side++) {
+        const uint32_t n_wanted = pages_for(p->n_slots[side][row] + n_new[side], p->page_tokens[side]);
+        n += n_wanted > p->n_pages[side][row] ? n_wanted - p->n_pages[side][row] : 0;
+    }
+    return n;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    sum_loads(const __grid_constant__ pleat__device_pages p, const __grid_constant__ pleat__device_want want,
+              pleat__device_load *loads) {
+    pleat__device_load of = {};
+    for (uint32_t i = threadIdx.x; i < p.rows_per_seq; i += THREADS) {
+        const uint32_t row = blockIdx.x * p.rows_per_seq + i;
+        for (int side = 0; side < 2; side++) {
+            of.n_pages[side] += p.n_pages[side][row];
+            of.n_slots[side] += p.n_slots[side][row];
+        }
+        of.n_holes += p.hole[row] != 0;
+        of.n_take += short_of(&p, &want, row);
+    }
+    const pleat__device_load sum = {{block_sum(of.n_pages[0]), block_sum(of.n_pages[1])},
+                                    {block_sum(of.n_slots[0]), block_sum(of.n_slots[1])},
+                                    block_sum(of.n_holes),
+                                    block_sum(of.n_take)};
+    if (threadIdx.x == 0) loads[blockIdx.x] = sum;
+}
+
 /* ---- memory ------------------------------------------------------------------------------------------------- */
 
 /* The next array of n words of `bytes` each, or only its end where base is 0. */
@@ -380,4 +448,24 @@ pleat_status pleat__device_fork(const pleat__device_pages *p, uint32_t from, uin
     PLEAT_TRY(PLEAT_CUDA_LAUNCHED("forking a sequence", err));
     fork_finish<<<1, THREADS, 0, pleat__cuda_stream(stream)>>>(r);
     return PLEAT_CUDA_LAUNCHED("forking a sequence", err);
+}
+
+pleat_status pleat__device_share(const pleat__device_pages *p, uint32_t from, uint32_t to, pleat__device_stream stream,
+                                 pleat_error *err) {
+    rows r = {}, r_to = {};
+    PLEAT_TRY(rows_of_seq(p, from, &r, err));
+    PLEAT_TRY(rows_of_seq(p, to, &r_to, err));
+    PLEAT_FAIL_IF(from == to, err, PLEAT_E_ARG, PLEAT_NOWHERE, "sharing sequence %u with itself", from);
+    share_rows<<<r.n, THREADS, 0, pleat__cuda_stream(stream)>>>(r, r_to.first);
+    PLEAT_TRY(PLEAT_CUDA_LAUNCHED("sharing a sequence's pages", err));
+    share_finish<<<1, THREADS, 0, pleat__cuda_stream(stream)>>>(r);
+    return PLEAT_CUDA_LAUNCHED("sharing a sequence's pages", err);
+}
+
+pleat_status pleat__device_loads(const pleat__device_pages *p, const pleat__device_want *want, uint32_t n_seqs,
+                                 pleat__device_load *loads, pleat__device_stream stream, pleat_error *err) {
+    PLEAT_FAIL_IF(n_seqs == 0 || (uint64_t)n_seqs * p->rows_per_seq > p->n_rows, err, PLEAT_E_ARG, PLEAT_NOWHERE,
+                  "page table on the GPU: no %u sequences", n_seqs);
+    sum_loads<<<n_seqs, THREADS, 0, pleat__cuda_stream(stream)>>>(*p, *want, loads);
+    return PLEAT_CUDA_LAUNCHED("counting what sequences hold", err);
 }

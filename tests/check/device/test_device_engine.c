@@ -571,8 +571,8 @@ static void what_does_not_fit_is_refused(void) {
     CHECK_EQ_U64(pleat_engine_length(e, c), 0);
     CHECK_EQ_U64(pleat_engine_length(e, a), 40);
     CHECK_STATUS(step_one(e, a, t.tokens, 1, logits, NULL), PLEAT_OK);
-    const pleat_engine_item sealing = {.seq = b, .tokens = t.tokens, .n_tokens = 1, .flags = PLEAT_ITEM_SEAL};
-    CHECK_STATUS(pleat_engine_step(e, &sealing, 1, NULL), PLEAT_E_UNSUPPORTED);
+    const pleat_engine_item unknown = {.seq = b, .tokens = t.tokens, .n_tokens = 1, .flags = 1u << 31};
+    CHECK_STATUS(pleat_engine_step(e, &unknown, 1, NULL), PLEAT_E_ARG);
     CHECK_STATUS(pleat_engine_fork(e, a, 256, &c), PLEAT_E_LIMIT); /* all are open */
     CHECK_STATUS(pleat_engine_close(e, a), PLEAT_OK);
     CHECK_STATUS(pleat_engine_close(e, a), PLEAT_E_ARG);

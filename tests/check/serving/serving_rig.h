@@ -24,6 +24,7 @@
 enum { CHUNK = 32, PREFIX = 64, MAX_TOKENS = 512, MAX_ITEMS = 6, MAX_SEQS = 40, MAX_REQUESTS = 6, MAX_PREDICT = 120 };
 
 static pleat_model *model;
+static uint32_t n_devices;       /* GPUs that engines run on */
 static pleat_stats *model_stats; /* of the model */
 static pleat_token text[3000];
 
@@ -104,6 +105,11 @@ static inline pleat_engine_options engine_options(const char *spec) {
     o.chunk_tokens = CHUNK;
     o.step_tokens = 2 * CHUNK + MAX_ITEMS;
     o.page_tokens = 16;
+    if (n_devices == 0) return o;
+    o.devices = n_devices;
+    o.fixed_splits = 1;
+    if (o.spec.policy != PLEAT_POLICY_NONE) o.chunk_tokens = MAX_TOKENS; /* prompts are read whole */
+    o.step_tokens = 2 * o.chunk_tokens + MAX_ITEMS;
     return o;
 }
 

@@ -154,11 +154,12 @@ static void test_bad_options(void) {
 static const pleat_token odd = 8000;
 static pleat__backend whole;
 
-static pleat_status run_but_odd(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_error *err) {
+static pleat_status run_but_odd(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_token *likeliest,
+                                pleat_error *err) {
     for (uint32_t i = 0; i < n_items; i++)
         for (uint32_t t = 0; t < items[i].n_tokens; t++)
             if (items[i].tokens[t] == odd) return PLEAT_E_RANGE;
-    return whole.run(ctx, items, n_items, err);
+    return whole.run(ctx, items, n_items, likeliest, err);
 }
 
 /* The request with the odd token fails; the others come out as they do alone. */
@@ -198,10 +199,11 @@ static void test_one_fails(void) {
 /* A simulated engine of a model with rings: a step that fails loses every sequence that had a chunk in it. */
 static bool is_lost[MAX_SEQS + 1];
 
-static pleat_status run_on_rings(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_error *err) {
+static pleat_status run_on_rings(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_token *likeliest,
+                                 pleat_error *err) {
     for (uint32_t i = 0; i < n_items; i++)
         if (is_lost[items[i].seq.v]) return PLEAT_E_STATE;
-    const pleat_status status = run_but_odd(ctx, items, n_items, err);
+    const pleat_status status = run_but_odd(ctx, items, n_items, likeliest, err);
     for (uint32_t i = 0; i < n_items; i++) is_lost[items[i].seq.v] |= status == PLEAT_E_RANGE && items[i].n_tokens > 1;
     return status;
 }
@@ -284,8 +286,9 @@ static void test_lost_alone(void) {
 /* A backend that finds too few pages now and then though the plan had counted them: somebody is preempted, the rest run. */
 static uint32_t n_runs;
 
-static pleat_status run_or_again(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_error *err) {
-    return ++n_runs % 9 == 0 && n_items > 1 ? PLEAT_AGAIN : whole.run(ctx, items, n_items, err);
+static pleat_status run_or_again(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_token *likeliest,
+                                 pleat_error *err) {
+    return ++n_runs % 9 == 0 && n_items > 1 ? PLEAT_AGAIN : whole.run(ctx, items, n_items, likeliest, err);
 }
 
 static void test_pages_not_found(void) {

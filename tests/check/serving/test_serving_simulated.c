@@ -23,7 +23,8 @@ typedef struct priced {
     double now_ns;
 } priced;
 
-static pleat_status priced_run(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_error *err) {
+static pleat_status priced_run(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_token *likeliest,
+                               pleat_error *err) {
     priced *p = ctx;
     uint64_t n_pages = 0;
     uint32_t n_prompt = 0, n_generated = 0;
@@ -32,7 +33,7 @@ static pleat_status priced_run(void *ctx, const pleat_engine_item *items, uint32
         n_generated += items[i].n_tokens == 1;
         n_pages += items[i].n_tokens == 1 ? p->on.pages_of(p->on.ctx, items[i].seq) : 0;
     }
-    const pleat_status status = p->on.run(p->on.ctx, items, n_items, err);
+    const pleat_status status = p->on.run(p->on.ctx, items, n_items, likeliest, err);
     if (status == PLEAT_OK)
         p->now_ns += pleat__cost_step_ns(&prices, n_prompt, n_generated, n_pages * p->on.shape.page_bytes);
     return status;
@@ -61,6 +62,8 @@ static pleat_status p_open(void *c, uint32_t n, pleat_seq *out) { return ON(c)->
 static pleat_status p_fork(void *c, pleat_seq q, uint32_t n, pleat_seq *out) {
     return ON(c)->fork(ON(c)->ctx, q, n, out);
 }
+static uint64_t p_fork_pages(void *ctx, pleat_seq seq) { return ON(ctx)->fork_pages(ON(ctx)->ctx, seq); }
+
 static void p_close(void *c, pleat_seq q) { ON(c)->close(ON(c)->ctx, q); }
 static uint32_t p_budget(void *c, uint32_t n) { return ON(c)->budget(ON(c)->ctx, n); }
 static uint64_t p_needed(void *c, pleat_seq q, uint32_t n, uint32_t f) {
@@ -88,6 +91,7 @@ static pleat__backend backend_on(priced *p) {
                             .shape = p->on.shape,
                             .open = p_open,
                             .fork = p_fork,
+                            .fork_pages = p_fork_pages,
                             .close = p_close,
                             .run = priced_run,
                             .budget = p_budget,

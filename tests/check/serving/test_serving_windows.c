@@ -73,6 +73,11 @@ static pleat_status b_fork(void *ctx, pleat_seq seq, uint32_t max_tokens, pleat_
     return status;
 }
 
+static uint64_t b_fork_pages(void *ctx, pleat_seq seq) {
+    (void)ctx, (void)seq;
+    return 0;
+}
+
 static void b_close(void *ctx, pleat_seq seq) {
     bare *b = ctx;
     b->seqs[idx_of(b, seq)].v = 0;
@@ -108,9 +113,11 @@ static void note_items(bare *b, const pleat_engine_item *items, uint32_t n_items
     }
 }
 
-static pleat_status b_run(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_error *err) {
+static pleat_status b_run(void *ctx, const pleat_engine_item *items, uint32_t n_items, pleat_token *likeliest,
+                          pleat_error *err) {
     static float q[STEP_TOKENS * ROW], k[STEP_TOKENS * KV_ROW], v[STEP_TOKENS * KV_ROW], out[STEP_TOKENS * ROW];
     bare *b = ctx;
+    (void)likeliest;
     pleat_cache_item in[MAX_ITEMS];
     uint64_t bits[MAX_ITEMS] = {0}, n_pages = 0;
     uint32_t n_prompt = 0, n_generated = 0;
@@ -236,6 +243,7 @@ static pleat__backend_shape shape_of(const bare *b, const pleat_cache_options *o
                                   .takes_fresh = t.takes_fresh,
                                   .has_policy = t.has_policy,
                                   .shares_late = t.shares_late,
+                                  .has_images = true,
                                   .fraction = 1,
                                   .max_items = MAX_ITEMS,
                                   .max_seqs = MAX_SEQS,
@@ -252,6 +260,7 @@ static pleat__backend backend_on(bare *b, const pleat_cache_options *opt) {
                             .open = b_open,
                             .fork = b_fork,
                             .close = b_close,
+                            .fork_pages = b_fork_pages,
                             .run = b_run,
                             .budget = b_budget,
                             .pages_needed = b_needed,
@@ -440,7 +449,7 @@ static pleat_forecast forecast_of(const char *spec) {
         for (uint32_t at = 0; at < lengths[i]; at += CHUNK) {
             const uint32_t left = lengths[i] - at, n = left < CHUNK ? left : CHUNK;
             const pleat_engine_item item = {seq, tokens + at, n, 0, NULL, n < left ? PLEAT_ITEM_MORE : 0};
-            CHECK_STATUS(b_run(&b, &item, 1, NULL), PLEAT_OK);
+            CHECK_STATUS(b_run(&b, &item, 1, NULL, NULL), PLEAT_OK);
         }
         CHECK_STATUS(pleat_forecast_measure(&f, b.cache, seq), PLEAT_OK);
         b_close(&b, seq);

@@ -2,7 +2,7 @@
  *
  * made.c: see made.h.
  */
-#include "made.h"
+#include "cli/bench/lib/made.h"
 
 #include <errno.h>
 #include <math.h>

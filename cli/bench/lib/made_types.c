@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "made.h"
+#include "cli/bench/lib/made.h"
 
 /* 64 random bits. */
 static uint64_t next(measure_rng *rng) { return (uint64_t)measure_rng_next(rng) << 32 | measure_rng_next(rng); }

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_device_serving.c: serving on a GPU with the reference model.  With fixed splits what comes out is what came out
+ * alone there, to the token: in company, computed again, from prefixes.  Ten times as many as fit; the pool is exact.
+ */
+#include "serving_ways.h"
+
+/* Ways without swapping, which there is none of. */
+static const way device_ways[] = {
+    {"together", false, PLEAT_PREEMPT_CHEAPER, false, false},
+    {"computed again", false, PLEAT_PREEMPT_RECOMPUTE, true, false},
+    {"from prefixes", false, PLEAT_PREEMPT_CHEAPER, false, true},
+    {"from prefixes, computed again", false, PLEAT_PREEMPT_RECOMPUTE, true, true},
+    {"short of pages, computed again", true, PLEAT_PREEMPT_RECOMPUTE, false, false},
+};
+
+static bool begin(void) {
+    n_devices = 1;
+    return load_once();
+}
+
+static void same_tokens(const char *spec, bool has_prefixes) {
+    set all = some_requests(), growing = growing_requests();
+    outcome alone[MAX_REQUESTS];
+    check_context("%s, alone", spec);
+    run_alone(spec, &all, alone);
+    for (size_t i = 0; i < CHECK_COUNT(device_ways) && check_failures() == 0; i++)
+        if (!device_ways[i].is_short && (has_prefixes || !device_ways[i].twice))
+            check_way(spec, &all, alone, &device_ways[i], 0);
+    run_alone(spec, &growing, alone);
+    check_way(spec, &growing, alone, &device_ways[4], 32 * (has_prefixes ? 14 : 16));
+}
+
+static void uniform_formats_answer_alike(void) {
+    CHECK_DEVICE();
+    if (!begin()) return;
+    same_tokens("f16", true);
+    same_tokens("k8v4", true);
+    same_tokens("k4v2", true);
+}
+
+/* Prompts are read whole, so only those who name breakpoints share. */
+static void levels_answer_alike(void) {
+    CHECK_DEVICE();
+    if (!begin()) return;
+    same_tokens("leankv:ah=1,al=0.02,window=32", false);
+}
+
+/* A conversation: each turn names where the earlier ones ended. */
+static void turns_go_on_from_prefixes(void) {
+    static const char *const some[] = {"f16", "k8v4", "leankv:ah=1,al=0.02,window=32"};
+    CHECK_DEVICE();
+    if (!begin()) return;
+    for (size_t i = 0; i < CHECK_COUNT(some) && check_failures() == 0; i++) {
+        rig r;
+        outcome cold, warm;
+        const uint32_t points[2] = {90, 120};
+        const pleat_engine_options eo = engine_options(some[i]);
+        const pleat_serving_options so = serving_options();
+        check_context("%s", some[i]);
+        pleat_request first = request_of(text, 90, 10), second = request_of(text, 120, 30);
+        first.breakpoints = second.breakpoints = points;
+        first.n_breakpoints = 1;
+        second.n_breakpoints = 2;
+        if (rig_make(&r, &eo, &so, 0)) {
+            submit(r.serving, &second, &cold);
+            run_to_end(r.serving, false);
+            CHECK_EQ_U64(cold.stats.n_hit, 0);
+            pleat_serving_forget_prefixes(r.serving);
+            submit(r.serving, &first, &warm);
+            run_to_end(r.serving, false);
+            submit(r.serving, &second, &warm);
+            run_to_end(r.serving, false);
+            CHECK_EQ_U64(warm.stats.n_hit, 90);
+            check_same(&warm, &cold, 1);
+        }
+        rig_free(&r);
+    }
+}
+
+/* Full pages of a prefix are held once. */
+static void prefixes_share_pages(void) {
+    CHECK_DEVICE();
+    if (!begin()) return;
+    rig r;
+    outcome out[2];
+    const pleat_engine_options eo = engine_options("k8v4");
+    const pleat_serving_options so = serving_options();
+    pleat_request q = request_of(text, 4 * PREFIX + 3, 4);
+    if (rig_make(&r, &eo, &so, 0)) {
+        submit(r.serving, &q, &out[0]);
+        run_to_end(r.serving, false);
+        submit(r.serving, &q, &out[1]);
+        CHECK_STATUS(pleat_serving_step(r.serving, NULL), PLEAT_OK);
+        take_events(r.serving);
+        pleat_serving_stats s;
+        pleat_serving_get_stats(r.serving, &s);
+        CHECK_EQ_U64(s.n_running, 1);
+        CHECK_EQ_U64(s.pages_shared, (uint64_t)4 * PREFIX / 16 * r.serving->backend.shape.n_lanes);
+        run_to_end(r.serving, false);
+        CHECK_EQ_U64(out[1].stats.n_hit, 4 * PREFIX);
+        check_same(&out[1], &out[0], 1);
+    }
+    rig_free(&r);
+}
+
+/* Ten times as many as the pool holds at once, some cancelled. */
+static void many_come_to_their_end(void) {
+    enum { N = 60 };
+    static const char *const some[] = {"f16", "k8v4", "leankv:ah=1,al=0.02,window=32"};
+    CHECK_DEVICE();
+    if (!begin()) return;
+    for (size_t i = 0; i < CHECK_COUNT(some) && check_failures() == 0; i++) {
+        rig r;
+        static outcome out[N];
+        pleat_request_id ids[N];
+        uint32_t n_done = 0, n_cancelled = 0;
+        const pleat_engine_options eo = engine_options(some[i]);
+        const pleat_serving_options so = serving_options();
+        check_context("%s", some[i]);
+        if (rig_make(&r, &eo, &so, 32 * (eo.spec.policy != PLEAT_POLICY_NONE ? 50 : 40))) {
+            for (uint32_t k = 0; k < N; k++) {
+                pleat_request q = request_of(text + 20 * (k % 30), 60 + 3 * k, 40 + k);
+                out[k] = (outcome){0};
+                q.user = &out[k];
+                CHECK_STATUS(pleat_serving_submit(r.serving, &q, &ids[k], NULL), PLEAT_OK);
+            }
+            for (uint32_t k = 0; pleat_serving_step(r.serving, NULL) == PLEAT_OK && check_failures() == 0; k++) {
+                take_events(r.serving);
+                if (k % 64 == 0) CHECK(pleat_serving_is_valid(r.serving));
+                if (k % 100 == 50 && k < 600) n_cancelled += !pleat_serving_cancel(r.serving, ids[N - 1 - k / 100]);
+            }
+            take_events(r.serving);
+            for (uint32_t k = 0; k < N; k++) n_done += out[k].finish == PLEAT_FINISH_LENGTH;
+            CHECK_EQ_U64(n_done + n_cancelled, N);
+            pleat_serving_stats s;
+            pleat_serving_get_stats(r.serving, &s);
+            CHECK(s.max_idle_steps <= 2);
+            printf("# %s: %u preempted, %u hits, %u cancelled, %u at once\n", some[i], (uint32_t)s.preempted_recompute,
+                   (uint32_t)s.hits, n_cancelled, s.peak_running);
+        }
+        rig_free(&r);
+    }
+}
+
+/* Probabilities and penalties look at logits, which come to the host for them. */
+static void answers_have_probabilities(void) {
+    CHECK_DEVICE();
+    if (!begin()) return;
+    rig r;
+    const pleat_engine_options eo = engine_options("f16");
+    const pleat_serving_options so = serving_options();
+    pleat_request q = request_of(text, 50, 12);
+    outcome plain, told;
+    uint32_t n_told = 0, n_events;
+    if (rig_make(&r, &eo, &so, 0)) {
+        submit(r.serving, &q, &plain);
+        run_to_end(r.serving, false);
+        q.wants_logprobs = 1;
+        q.n_top = 2;
+        submit(r.serving, &q, &told);
+        while (pleat_serving_step(r.serving, NULL) == PLEAT_OK) {
+            const pleat_serving_event *e = pleat_serving_events(r.serving, &n_events);
+            for (uint32_t i = 0; i < n_events; i++)
+                n_told += e[i].n_logprobs == 3 && e[i].logprobs[0].logprob >= e[i].logprobs[2].logprob;
+            take_events(r.serving);
+        }
+        CHECK_EQ_U64(n_told, 12);
+        check_same(&told, &plain, 1);
+        q.repetition_penalty = 1e6f;
+        submit(r.serving, &q, &told);
+        run_to_end(r.serving, false);
+        CHECK(memcmp(told.tokens, plain.tokens, sizeof told.tokens) != 0);
+    }
+    rig_free(&r);
+}
+
+static void what_it_lacks_is_refused(void) {
+    CHECK_DEVICE();
+    if (!begin()) return;
+    pleat_engine *engine = NULL;
+    pleat_serving *s = NULL;
+    pleat_error err = {0};
+    pleat_engine_options eo = engine_options("leankv:ah=1,al=0.02,window=32");
+    pleat_serving_options so = serving_options();
+    eo.chunk_tokens = CHUNK;
+    CHECK_STATUS(pleat_engine_create(model, &eo, &engine, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_serving_create(engine, &so, &s, &err), PLEAT_E_UNSUPPORTED);
+    CHECK(strstr(err.text, "whole") != NULL);
+    pleat_engine_destroy(&engine);
+    eo = engine_options("f16");
+    so.preemption = PLEAT_PREEMPT_SWAP;
+    CHECK_STATUS(pleat_engine_create(model, &eo, &engine, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_serving_create(engine, &so, &s, &err), PLEAT_E_ARG);
+    CHECK(strstr(err.text, "images") != NULL);
+    pleat_engine_destroy(&engine);
+}
+
+int main(int argc, char **argv) {
+    static const check_test tests[] = {
+        {"uniform formats answer alike", uniform_formats_answer_alike},
+        {"levels answer alike", levels_answer_alike},
+        {"turns go on from prefixes", turns_go_on_from_prefixes},
+        {"prefixes share pages", prefixes_share_pages},
+        {"many come to their end", many_come_to_their_end},
+        {"answers have probabilities", answers_have_probabilities},
+        {"what it lacks is refused", what_it_lacks_is_refused},
+    };
+    const int rc = check_main(tests, CHECK_COUNT(tests), argc, argv);
+    pleat_model_destroy(&model);
+    return rc;
+}
