@@ -172,10 +172,14 @@ static bool is_free(const char *endpoint) {
     strcpy(to.sun_path, endpoint + 6);
     if (lstat(to.sun_path, &st) != 0) return true;
     const int fd = S_ISSOCK(st.st_mode) ? socket(AF_UNIX, SOCK_STREAM, 0) : -1;
-    const bool is_listening = fd >= 0 && connect(fd, (const struct sockaddr *)&to, sizeof to) == 0;
-    if (fd >= 0) (void)close(fd);
-    errno = is_listening ? EADDRINUSE : EEXIST;
-    return fd >= 0 && !is_listening;
+    bool is_left_over = false;
+    if (fd >= 0) {
+        (void)fcntl(fd, F_SETFL, O_NONBLOCK); /* whoever listens may hang */
+        is_left_over = connect(fd, (const struct sockaddr *)&to, sizeof to) != 0 && errno == ECONNREFUSED;
+        (void)close(fd);
+    }
+    errno = fd >= 0 ? EADDRINUSE : EEXIST;
+    return is_left_over;
 }
 
 static bool bind_one(pleat__publisher *p, int type, const char *endpoint, int send_ahead, void **out) {
