@@ -510,7 +510,7 @@ static int post(job *j, uint32_t i, const pleat_token *ids, uint32_t n, uint32_t
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     pleat_request q = request_of(j, i, ids, n, n_predict);
     q.breakpoints = ends;
-    if (p->parks) q.n_breakpoints = job_turn_ends(j->s, p->messages, p->tools, p->template_args, ids, n, ends);
+    if (p->parks) q.n_breakpoints = job_turn_ends(j->s, p, j->served->chunk_tokens, ids, n, ends);
     const pleat_status status = pleat_serving_post(j->served->serving, &q, p->n, posted, &err);
     return status == PLEAT_OK ? 0 : params_refuse(why, status_of(status, &err), "", "%s", err.text);
 }

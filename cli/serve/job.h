@@ -68,9 +68,9 @@ int job_chat_tokens(const server *s, const chat_ask *ask, pleat_token **ids, uin
 
 enum { JOB_TURNS_MAX = 32 };
 
-/* Where the prompts of a chat's turns end, the last token of each left out: of those before each of its first answers, and of ids [n],
- * which is all of it.  messages NULL: the last alone.  Ascending, into out [JOB_TURNS_MAX + 1]; returns how many. */
-uint32_t job_turn_ends(const server *s, json_t *messages, json_t *tools, json_t *template_args, const pleat_token *ids,
-                       uint32_t n, uint32_t *out);
+/* Where a chat's turns are cut: the prompts before each of its first answers, and ids [n], which is all of it; of what is no chat
+ * the last alone.  Ascending, into out [JOB_TURNS_MAX + 1]; returns how many. */
+uint32_t job_turn_ends(const server *s, const params *p, uint32_t chunk_tokens, const pleat_token *ids, uint32_t n,
+                       uint32_t *out);
 
 #endif

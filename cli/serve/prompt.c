@@ -289,35 +289,49 @@ int job_chat_tokens(const server *s, const chat_ask *ask, pleat_token **ids, uin
 /* Tokens of earlier prompts that are made for one request: the loop waits for that. */
 #define TURN_TOKENS_MAX (1u << 17)
 
-/* Where the prompt of the first n_messages of these ended, if ids begin as it did; 0: they do not.  *n_made: its tokens. */
-static uint32_t turn_end(const server *s, json_t *messages, size_t n_messages, json_t *tools, json_t *template_args,
+/* Where a prompt of n tokens is cut for the turn that comes next: before its last token, and up to two more where a chunk of one
+ * token would begin or end there.  Such a chunk is read as a generated token is, and no image has one. */
+static uint32_t cut_of(uint32_t n, uint32_t chunk_tokens) {
+    uint32_t end = n - 1;
+    if (end > 0 && end % chunk_tokens == chunk_tokens - 1) end--;
+    if (end % chunk_tokens == 1) end--;
+    return end;
+}
+
+/* Where the prompt of the first n_messages of these was cut, if ids begin as it did; 0: they do not.  *n_made: its tokens. */
+static uint32_t turn_end(const server *s, const params *p, size_t n_messages, uint32_t chunk_tokens,
                          const pleat_token *ids, uint32_t n, uint32_t *n_made) {
     pleat_token *own = NULL;
     uint32_t n_own = 0;
     refusal why;
     json_t *first = json_array();
-    for (size_t i = 0; i < n_messages; i++) json_array_append(first, json_array_get(messages, i));
-    const chat_ask ask = {.messages = first, .tools = tools, .template_args = template_args};
+    for (size_t i = 0; i < n_messages; i++) json_array_append(first, json_array_get(p->messages, i));
+    const chat_ask ask = {.messages = first, .tools = p->tools, .template_args = p->template_args};
     const int code = job_chat_tokens(s, &ask, &own, &n_own, &why);
     json_decref(first);
     *n_made = n_own;
     const int begins = code == 0 && n_own >= 2 && n_own <= n && memcmp(own, ids, (n_own - 1) * sizeof *ids) == 0;
     free(own);
-    return begins ? n_own - 1 : 0;
+    return begins ? cut_of(n_own, chunk_tokens) : 0;
 }
 
-uint32_t job_turn_ends(const server *s, json_t *messages, json_t *tools, json_t *template_args, const pleat_token *ids,
-                       uint32_t n, uint32_t *out) {
+/* One more, unless it would be a token's chunk. */
+static void add_end(uint32_t end, uint32_t *ends, uint32_t *n) {
+    if (end > (*n > 0 ? ends[*n - 1] : 0) + 1) ends[(*n)++] = end;
+}
+
+uint32_t job_turn_ends(const server *s, const params *p, uint32_t chunk_tokens, const pleat_token *ids, uint32_t n,
+                       uint32_t *out) {
+    json_t *messages = p->messages;
     uint32_t n_ends = 0, n_turns = 0, n_tokens = 0;
     for (size_t i = 1; i < json_array_size(messages) && n_turns < JOB_TURNS_MAX && n_tokens < TURN_TOKENS_MAX; i++) {
         uint32_t n_made;
         const char *role = json_string_value(json_object_get(json_array_get(messages, i), "role"));
         if (!role || strcmp(role, "assistant") != 0) continue;
-        const uint32_t end = turn_end(s, messages, i, tools, template_args, ids, n, &n_made);
-        if (end > (n_ends > 0 ? out[n_ends - 1] : 0)) out[n_ends++] = end;
+        add_end(turn_end(s, p, i, chunk_tokens, ids, n, &n_made), out, &n_ends);
         n_tokens += n_made;
         n_turns++;
     }
-    if (n > 1 && n - 1 > (n_ends > 0 ? out[n_ends - 1] : 0)) out[n_ends++] = n - 1;
+    add_end(cut_of(n, chunk_tokens), out, &n_ends);
     return n_ends;
 }

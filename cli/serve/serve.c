@@ -131,6 +131,7 @@ static int make_engine(server *s, served *one, uint32_t *prefix_tokens) {
     s->n_ctx = engine.max_tokens < s->n_ctx ? engine.max_tokens : s->n_ctx;
     (void)pleat_engine_get_traits(one->engine, &traits);
     one->page_bytes = traits.page_bytes;
+    one->chunk_tokens = engine.chunk_tokens;
     return CLI_OK;
 }
 

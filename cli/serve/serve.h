@@ -72,6 +72,7 @@ typedef struct served {
     pleat_serving *serving;
     driver *driver;
     uint64_t page_bytes;
+    uint32_t chunk_tokens;  /* its engine's */
     uint32_t prefix_tokens; /* prefixes are kept at its multiples */
 } served;
 

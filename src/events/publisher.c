@@ -12,15 +12,18 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include <zmq.h>
 
 enum {
     TOPIC_CAP = 256,
-    SEND_AHEAD = 100000, /* frames that a subscriber may lag behind; vLLM's number */
-    REQUEST_BYTES = 64,  /* of a frame of a request: larger ones end their connection */
+    SEND_AHEAD = 100000, /* batches that a subscriber may lag behind; vLLM's number */
+    FRAME_BYTES = 512,   /* received; identities and topics have 255, and a larger frame ends its connection */
     REQUEST_FRAMES = 3,  /* of a request that is one */
-    REPLY_FRAMES = 5,    /* of each answer */
+    REPLAYS_AHEAD = 4,   /* asked for and not read by one: libzmq drops more, and hears late of what was read */
     LINGER_MS = 500      /* what is sent may take so long to leave when all is closed */
 };
 
@@ -160,13 +163,32 @@ static bool open_pipe(pleat__publisher *p) {
     return p->has_pipe;
 }
 
+/* libzmq takes the place of whatever has an ipc endpoint's name: nobody's file, and no socket where somebody listens.  False: errno
+ * says why. */
+static bool is_free(const char *endpoint) {
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    struct stat st;
+    if (strncmp(endpoint, "ipc://", 6) != 0 || strlen(endpoint + 6) >= sizeof to.sun_path) return true;
+    strcpy(to.sun_path, endpoint + 6);
+    if (lstat(to.sun_path, &st) != 0) return true;
+    const int fd = S_ISSOCK(st.st_mode) ? socket(AF_UNIX, SOCK_STREAM, 0) : -1;
+    bool is_left_over = false;
+    if (fd >= 0) {
+        (void)fcntl(fd, F_SETFL, O_NONBLOCK); /* whoever listens may hang */
+        is_left_over = connect(fd, (const struct sockaddr *)&to, sizeof to) != 0 && errno == ECONNREFUSED;
+        (void)close(fd);
+    }
+    errno = fd >= 0 ? EADDRINUSE : EEXIST;
+    return is_left_over;
+}
+
 static bool bind_one(pleat__publisher *p, int type, const char *endpoint, int send_ahead, void **out) {
     const int linger_ms = LINGER_MS;
-    const int64_t most_bytes = REQUEST_BYTES;
+    const int64_t most_bytes = FRAME_BYTES;
     *out = zmq_socket(p->context, type);
     return *out && zmq_setsockopt(*out, ZMQ_SNDHWM, &send_ahead, sizeof send_ahead) == 0 &&
            zmq_setsockopt(*out, ZMQ_LINGER, &linger_ms, sizeof linger_ms) == 0 &&
-           (type != ZMQ_ROUTER || zmq_setsockopt(*out, ZMQ_MAXMSGSIZE, &most_bytes, sizeof most_bytes) == 0) &&
+           zmq_setsockopt(*out, ZMQ_MAXMSGSIZE, &most_bytes, sizeof most_bytes) == 0 && is_free(endpoint) &&
            zmq_bind(*out, endpoint) == 0;
 }
 
@@ -176,7 +198,7 @@ static pleat_status bind_all(pleat__publisher *p, const pleat_events_options *o,
     PLEAT_FAIL_IF(!bind_one(p, ZMQ_PUB, o->endpoint, SEND_AHEAD, &p->pub), err, PLEAT_E_IO, PLEAT_NOWHERE,
                   "events: cannot listen at '%.200s': %s", o->endpoint, zmq_strerror(errno));
     if (!o->replay_endpoint) return PLEAT_OK;
-    const int all = (int)(REPLY_FRAMES * (o->replay_batches + 1));
+    const int all = (int)(REPLAYS_AHEAD * (o->replay_batches + 1));
     PLEAT_FAIL_IF(!bind_one(p, ZMQ_ROUTER, o->replay_endpoint, all, &p->router), err, PLEAT_E_IO, PLEAT_NOWHERE,
                   "events: cannot listen at '%.200s': %s", o->replay_endpoint, zmq_strerror(errno));
     return PLEAT_OK;

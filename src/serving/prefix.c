@@ -195,7 +195,7 @@ void pleat__serving_keep(pleat_serving *s, pleat__request *r) {
     pleat__serving_count_own(s, r);
     run->promise.v = 0;
     s->prefixes.version++;
-    if (pleat__serving_next_breakpoint(s, r, run->n_stored) > r->n_prompt) pleat__serving_store(s, r, id);
+    if (pleat__serving_next_breakpoint(s, r, run->n_stored) >= r->n_prompt) pleat__serving_store(s, r, id);
     pleat__serving_promise(s, r);
 }
 

@@ -2,7 +2,8 @@
  *
  * tier.c: kept prefixes in a store, beside those in memory.
  *
- *     written    the last prefix that a prompt leaves, and one that a second request begins from
+ *     written    the last prefix that a prompt leaves, the last before its end where the two differ, as who asks the same again
+ *                begins from that, and one that a second request begins from
  *     read       where the store has a longer prefix than memory, and reading it is cheaper than computing what memory
  *                lacks, by what both have taken so far; once for a request
  *

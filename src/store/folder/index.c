@@ -48,12 +48,14 @@ static const char *const texts[N_STATEMENTS] = {
 };
 
 static const char schema[] =
-    "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+    "PRAGMA synchronous = NORMAL;"
     "CREATE TABLE IF NOT EXISTS images(key BLOB PRIMARY KEY CHECK(length(key) = 16), bytes INTEGER NOT NULL,"
     " body_bytes INTEGER NOT NULL, cost_ns REAL NOT NULL, uses REAL NOT NULL,"
     " used_at INTEGER NOT NULL, rank REAL NOT NULL) WITHOUT ROWID;"
     "CREATE INDEX IF NOT EXISTS by_rank ON images(rank, key);"
     "CREATE INDEX IF NOT EXISTS by_use ON images(used_at);";
+
+enum { OPEN_WAITS_MS = 5000, TRY_AGAIN_MS = 2 }; /* for others that open, or write, when a connection is made */
 
 struct pleat__index {
     pleat_allocator al;
@@ -130,12 +132,24 @@ static int check(sqlite3 *db) {
     return is_sound ? SQLITE_OK : code == SQLITE_ROW ? SQLITE_CORRUPT : code;
 }
 
+/* SQLite waits for nobody here: of two that do it to a new file at once, one hears that it is locked. */
+static int keep_log(sqlite3 *db) {
+    int code = SQLITE_BUSY;
+    for (int waited_ms = 0; code == SQLITE_BUSY && waited_ms < OPEN_WAITS_MS; waited_ms += TRY_AGAIN_MS) {
+        if (waited_ms > 0) (void)sqlite3_sleep(TRY_AGAIN_MS);
+        code = sqlite3_exec(db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL) & 0xff;
+    }
+    return code;
+}
+
 static int connect(pleat__index *ix, const char *path, uint32_t wait_ms) {
     int code = sqlite3_open_v2(path, &ix->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
-    if (code == SQLITE_OK) code = sqlite3_busy_timeout(ix->db, (int)wait_ms);
+    if (code == SQLITE_OK) code = sqlite3_busy_timeout(ix->db, OPEN_WAITS_MS);
+    if (code == SQLITE_OK) code = keep_log(ix->db);
     if (code == SQLITE_OK) code = sqlite3_exec(ix->db, schema, NULL, NULL, NULL);
     if (code == SQLITE_OK) code = check(ix->db);
-    return code == SQLITE_OK ? prepare(ix) : code;
+    if (code == SQLITE_OK) code = prepare(ix);
+    return code == SQLITE_OK ? sqlite3_busy_timeout(ix->db, (int)wait_ms) : code;
 }
 
 pleat_status pleat__index_open(const char *path, uint32_t wait_ms, const pleat_allocator *al, pleat__index **out,

@@ -278,8 +278,46 @@ static void test_killed(void) {
     folder_remove(&f);
 }
 
+/* ---- processes that open one folder at once ------------------------------------------------------------ */
+
+enum { OPENERS = 6 };
+
+/* Open it when `start` ends. */
+static void open_one(const folder *f, const int start[2]) {
+    char byte;
+    (void)close(start[1]);
+    (void)!read(start[0], &byte, 1);
+    pleat_store *s = store_open(f, LARGE);
+    pleat_store_close(&s);
+    _exit(check_failures() > 0);
+}
+
+/* Each of them, where the folder is a new one. */
+static void test_opened_at_once(void) {
+    NEEDS_STORE();
+    for (uint32_t round = 0; round < check_rounds(12, 5) && check_failures() == 0; round++) {
+        folder f;
+        int start[2];
+        pid_t children[OPENERS];
+        check_context("round %u", round);
+        if (!folder_make(&f) || !CHECK(pipe(start) == 0)) return;
+        for (uint32_t i = 0; i < OPENERS; i++) {
+            children[i] = fork();
+            if (children[i] == 0) open_one(&f, start);
+        }
+        (void)close(start[0]);
+        (void)close(start[1]);
+        for (uint32_t i = 0; i < OPENERS; i++) {
+            int status = 0;
+            CHECK(waitpid(children[i], &status, 0) == children[i] && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        }
+        folder_remove(&f);
+    }
+}
+
 static const check_test tests[] = {
-    {"killed", test_killed}, /* first: it forks */
+    {"killed", test_killed}, /* first: these fork */
+    {"opened_at_once", test_opened_at_once},
     {"flipped_bytes", test_flipped_bytes},
     {"truncations", test_truncations},
     {"damaged_index", test_damaged_index},

@@ -62,13 +62,14 @@ def unpack_map(b, at, n):
 class Zmtp:
     """A socket of ZeroMQ's protocol, version 3, without security."""
 
-    def __init__(self, endpoint, kind):
+    def __init__(self, endpoint, kind, identity=b""):
         host, port = endpoint.removeprefix("tcp://").rsplit(":", 1)
         self.s = socket.create_connection((host, int(port)), timeout=60)
         self.s.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(16) + b"\x00" + bytes(31))
         assert self.take(64)[10] == 3
         ready = b"\x05READY\x0bSocket-Type" + struct.pack(">I", len(kind)) + kind
-        self.s.sendall(bytes([4, len(ready)]) + ready)
+        ready += b"\x08Identity" + struct.pack(">I", len(identity)) + identity
+        self.s.sendall(bytes([6]) + struct.pack(">Q", len(ready)) + ready)
         assert self.frame()[0] & 4
 
     def take(self, n):
@@ -108,9 +109,9 @@ def subscribe(endpoint):
     return sub
 
 
-def ask_replay(endpoint, start):
+def ask_replay(endpoint, start, identity=b""):
     """(number, batch) of all from start on."""
-    dealer = Zmtp(endpoint, b"DEALER")
+    dealer = Zmtp(endpoint, b"DEALER", identity)
     dealer.send([b"", struct.pack(">Q", start)])
     out = []
     while True:
@@ -180,6 +181,19 @@ def complete(url, tokens, salt=""):
     return json.load(urllib.request.urlopen(ask, timeout=600))["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
+def is_cut_off(endpoint, kind, *parts):
+    """Whether who sends this loses its connection."""
+    who = Zmtp(endpoint, kind)
+    try:
+        who.send(parts)
+        who.s.settimeout(30)
+        return who.s.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
 def odd_requests(endpoint):
     for parts in ([b""], [b"", b""], [b"", b"1234567"], [b"", b"123456789"], [b"x", b"12345678"], [b"12345678"],
                   [b""] * 40, [b"", b"12345678", b""]):
@@ -187,12 +201,7 @@ def odd_requests(endpoint):
     for junk in (b"", b"\x00" * 200, b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, os.urandom(500)):
         with socket.create_connection(endpoint.removeprefix("tcp://").rsplit(":", 1), timeout=60) as s:
             s.sendall(junk)
-    large = Zmtp(endpoint, b"DEALER")
-    try:
-        large.send([b"", b"x" * 100000])
-        large.s.recv(1)
-    except (EOFError, OSError):
-        pass
+    assert is_cut_off(endpoint, b"DEALER", b"", b"x" * 100000)
     assert ask_replay(endpoint, 1 << 63) == [] and ask_replay(endpoint, (1 << 64) - 1) == []
 
 
@@ -226,6 +235,8 @@ def watch(pub, router, url):
     for salt, tokens in kept.prefixes():
         assert complete(url, tokens + [5], salt.removeprefix("\n")) == len(tokens), (salt, len(tokens))
     odd_requests(router)
+    assert ask_replay(router, len(seen), b"a router's own name " * 12) == gap
+    assert is_cut_off(pub, b"SUB", b"\x01" + b"topic" * 20000)  # the memory of a subscription is the server's
     print(f"{len(live)} batches, {kinds.count('BlockRemoved')} of blocks that went")
 
 

@@ -37,4 +37,17 @@ check "a topic without events is refused" exits 2
 try serve -m "$MODEL" --events nowhere
 check "an endpoint that is none is refused" exits 1
 check "by name" says "nowhere"
+printf precious >"$scratch/file"
+try serve -m "$MODEL" --events "ipc://$scratch/file"
+check "so is a file's name" exits 1
+check "which stays as it was" test "$(cat "$scratch/file")" = precious
+if start "$MODEL" -c 512 --pool-bytes 16MiB --events "ipc://$scratch/socket"; then
+    try serve -m "$MODEL" --events "ipc://$scratch/socket"
+    check "and another server's socket" exits 1
+    check "by name" says "in use"
+    { kill -KILL $server && wait $server; } 2>/dev/null
+    start "$MODEL" -c 512 --pool-bytes 16MiB --events "ipc://$scratch/socket"
+    check "one that is left over is taken" test $? = 0
+    stop
+fi
 finish

@@ -27,6 +27,17 @@ EOF
     n_cached=$(pick "a['usage']['prompt_tokens_details']['cached_tokens']")
 }
 answered() { printf '%s\0' "$text" >>"$scratch/said"; }
+# kept N...: of prompts of N tokens each, how many are there already, in $n_kept
+kept() {
+    n_kept=
+    for n; do
+        ask /v1/completions "$(python3 -c 'import json, sys
+n = int(sys.argv[1])
+print(json.dumps({"prompt": [1000 + i * n % 3000 for i in range(n)], "max_tokens": 1, "prompt_cache_key": "k"}))' "$n")"
+        n_kept+="$(python3 -c 'import json, sys
+print(json.load(open(sys.argv[1]))["usage"]["prompt_tokens_details"]["cached_tokens"])' "$scratch/out") "
+    done
+}
 serves() { start "$MODEL" -np 2 -t 2 -c 2048 --pool-bytes 128MiB --grace 1 "$@"; }
 
 : >"$scratch/said"
@@ -42,8 +53,11 @@ if serves --store "$scratch/store"; then
     second=$n_prompt second_text=$text
     check "the next turn goes on from there" test "$n_cached" = $((first - 1))
     answered
+    kept 512 513 514
     stop
     serves --store "$scratch/store"
+    kept 512 513 514
+    check "no chunk of one token is made, which no image has" test "$n_kept" = "510 512 512 "
     turn 2 mine
     check "after a restart too" test "$n_cached" = $((second - 1))
     check "and the same is said" test "$text" = "$second_text"
