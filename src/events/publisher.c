@@ -194,7 +194,9 @@ static pleat_status bind_all(pleat__publisher *p, const pleat_events_options *o,
     PLEAT_FAIL_IF(!bind_one(p, ZMQ_PUB, o->endpoint, SEND_AHEAD, &p->pub), err, PLEAT_E_IO, PLEAT_NOWHERE,
                   "events: cannot listen at '%.200s': %s", o->endpoint, zmq_strerror(errno));
     if (!o->replay_endpoint) return PLEAT_OK;
-    const int all = (int)o->replay_batches + 1;
+    /* libzmq hears of messages that have left by half of this at a time, and may hear of it an answer late: then there is room
+     * for one answer in that of four. */
+    const int all = 4 * ((int)o->replay_batches + 1);
     PLEAT_FAIL_IF(!bind_one(p, ZMQ_ROUTER, o->replay_endpoint, all, &p->router), err, PLEAT_E_IO, PLEAT_NOWHERE,
                   "events: cannot listen at '%.200s': %s", o->replay_endpoint, zmq_strerror(errno));
     return PLEAT_OK;
