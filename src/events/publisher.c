@@ -21,10 +21,10 @@
 enum {
     TOPIC_CAP = 256,
     SEND_AHEAD = 100000, /* batches that a subscriber may lag behind; vLLM's number */
-    FRAME_BYTES =
-        512, /* of a frame that is received: an identity and a topic have 255; larger ones end their connection */
-    REQUEST_FRAMES = 3, /* of a request that is one */
-    LINGER_MS = 500     /* what is sent may take so long to leave when all is closed */
+    FRAME_BYTES = 512,   /* received; identities and topics have 255, and a larger frame ends its connection */
+    REQUEST_FRAMES = 3,  /* of a request that is one */
+    REPLAYS_AHEAD = 4,   /* asked for and not read by one: libzmq drops more, and hears late of what was read */
+    LINGER_MS = 500      /* what is sent may take so long to leave when all is closed */
 };
 
 struct pleat__publisher {
@@ -172,10 +172,14 @@ static bool is_free(const char *endpoint) {
     strcpy(to.sun_path, endpoint + 6);
     if (lstat(to.sun_path, &st) != 0) return true;
     const int fd = S_ISSOCK(st.st_mode) ? socket(AF_UNIX, SOCK_STREAM, 0) : -1;
-    const bool is_listening = fd >= 0 && connect(fd, (const struct sockaddr *)&to, sizeof to) == 0;
-    if (fd >= 0) (void)close(fd);
-    errno = is_listening ? EADDRINUSE : EEXIST;
-    return fd >= 0 && !is_listening;
+    bool is_left_over = false;
+    if (fd >= 0) {
+        (void)fcntl(fd, F_SETFL, O_NONBLOCK); /* whoever listens may hang */
+        is_left_over = connect(fd, (const struct sockaddr *)&to, sizeof to) != 0 && errno == ECONNREFUSED;
+        (void)close(fd);
+    }
+    errno = fd >= 0 ? EADDRINUSE : EEXIST;
+    return is_left_over;
 }
 
 static bool bind_one(pleat__publisher *p, int type, const char *endpoint, int send_ahead, void **out) {
@@ -194,9 +198,7 @@ static pleat_status bind_all(pleat__publisher *p, const pleat_events_options *o,
     PLEAT_FAIL_IF(!bind_one(p, ZMQ_PUB, o->endpoint, SEND_AHEAD, &p->pub), err, PLEAT_E_IO, PLEAT_NOWHERE,
                   "events: cannot listen at '%.200s': %s", o->endpoint, zmq_strerror(errno));
     if (!o->replay_endpoint) return PLEAT_OK;
-    /* libzmq hears of messages that have left by half of this at a time, and may hear of it an answer late: then there is room
-     * for one answer in that of four. */
-    const int all = 4 * ((int)o->replay_batches + 1);
+    const int all = (int)(REPLAYS_AHEAD * (o->replay_batches + 1));
     PLEAT_FAIL_IF(!bind_one(p, ZMQ_ROUTER, o->replay_endpoint, all, &p->router), err, PLEAT_E_IO, PLEAT_NOWHERE,
                   "events: cannot listen at '%.200s': %s", o->replay_endpoint, zmq_strerror(errno));
     return PLEAT_OK;

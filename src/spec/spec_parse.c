@@ -332,9 +332,10 @@ static pleat_status bad_behind(const pleat__spec_stage *stage, word w, pleat_err
     const bool is_elsewhere = named && named != stage;
     char allowed[64];
     list_behind(stage, allowed, sizeof allowed);
-    return SYNTAX(err, w.at, "KV spec: '%.*s' at position %zu: %s can follow %s%s%s%s%s", shown(w), w.text, w.at,
-                  allowed, stage->name, is_elsewhere ? "; " : "", is_elsewhere ? named->name : "",
-                  is_elsewhere ? " can follow " : "", is_elsewhere ? named->firsts : "");
+    return SYNTAX(err, w.at, "KV spec: '%.*s' at position %zu: %s can follow %s%s%s%s%s%s", shown(w), w.text, w.at,
+                  allowed, stage->firsts ? "+" : "", stage->name, is_elsewhere ? "; " : "",
+                  is_elsewhere ? named->name : "", is_elsewhere ? " can follow " : "",
+                  is_elsewhere ? named->firsts : "");
 }
 
 /* `auto` in place of pack: packs, but where the entropy coder is nearly as fast.  Attention over packs takes 0.6 of its

@@ -243,11 +243,11 @@ static void test_stage_errors(void) {
         {"kvcomp+kivi", 7, "only pack or auto can follow kvcomp"},
         {"kvcomp:k=1+kvcrush", 11,
          "'kvcrush' at position 11: only pack or auto can follow kvcomp; kvcrush can follow random"},
-        {"kvcomp+auto+pack", 12, "'pack' at position 12: nothing can follow pack"},
+        {"kvcomp+auto+pack", 12, "'pack' at position 12: nothing can follow +pack"},
         {"kvcomp+auto:k=1", 12, "'k' at position 12: pack takes no options"},
         {"kivi+auto", 5, "nothing can follow kivi"},
-        {"kvcomp+pack+pack", 12, "'pack' at position 12: nothing can follow pack"},
-        {"kvcomp+pack+kvcrush", 12, "nothing can follow pack; kvcrush can follow random"},
+        {"kvcomp+pack+pack", 12, "'pack' at position 12: nothing can follow +pack"},
+        {"kvcomp+pack+kvcrush", 12, "nothing can follow +pack; kvcrush can follow random"},
         {"kvcomp+pack:", 12, "'' at position 12: pack takes no options"},
         {"kvcomp+pack:k=0.2", 12, "'k' at position 12: pack takes no options"},
         {"kivi+pack", 5, "'pack' at position 5: nothing can follow kivi; pack can follow kvcomp"},
@@ -255,7 +255,7 @@ static void test_stage_errors(void) {
         {"f16+pack", 4, "nothing can follow f16; pack can follow kvcomp"},
         {"leankv+pack", 7, "nothing can follow leankv; pack can follow kvcomp"},
         {"h2o+pack", 4, "'pack' at position 4: only kvcrush, merge or novel can follow h2o; pack can follow kvcomp"},
-        {"h2o+kvcrush+pack", 12, "nothing can follow kvcrush; pack can follow kvcomp"},
+        {"h2o+kvcrush+pack", 12, "nothing can follow +kvcrush; pack can follow kvcomp"},
     };
     check_refused(cases, CHECK_COUNT(cases));
 }
