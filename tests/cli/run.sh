@@ -224,6 +224,10 @@ for kind in "--temp 1" "--temp 1 --n-best 2" "--beams 4 --n-best 2"; do # the la
     fi
     check "Ctrl-C, $kind: exits with 130" exits 130
     check "Ctrl-C, $kind: it is the finish reason" prints '"finish_reason": "interrupted"'
+    if grep -q '"tokens": 0' "$scratch/out"; then
+        skip "Ctrl-C, $kind: the signal came before texts parted"
+        continue
+    fi
     check "Ctrl-C, $kind: the texts so far" calc "$(grep -c '"text":' "$scratch/out") == ${kind: -1}"
 done
 
