@@ -13,6 +13,7 @@
  *
  * Theirs has the covariance matrix of q0, turned by the mean turn on both sides.  Here pairs are independent, and what the
  * turns to come take from a pair's mean they give to its spread: d numbers a query head in place of d*d.
+ * Their softmax leaves out the first four tokens.
  *
  * Pure functions of what they are handed.
  */
