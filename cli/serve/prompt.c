@@ -240,6 +240,22 @@ static char *join(char *text, size_t *n, const char *begun) {
 
 static int is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
+static char *reversed(const char *text, size_t n) {
+    char *back = cli_alloc(n + 1, 1);
+    for (size_t i = 0; i < n; i++) back[i] = text[n - 1 - i];
+    return back;
+}
+
+/* Where the word stands in the text for the last time; n: nowhere.  In time that grows as both do, whatever they say. */
+static size_t find_last(const char *text, size_t n, const char *word, size_t n_word) {
+    char *text_back = reversed(text, n), *word_back = reversed(word, n_word);
+    const char *found = memmem(text_back, n, word_back, n_word);
+    const size_t at = found ? n - n_word - (size_t)(found - text_back) : n;
+    free(text_back);
+    free(word_back);
+    return at;
+}
+
 /* Cut the text [*n] where the last message's ends, as transformers does: with the blanks behind it that the template has
  * left. */
 static int cut_behind_last(const char *text, size_t *n, const json_t *flat, refusal *why) {
@@ -248,8 +264,8 @@ static int cut_behind_last(const char *text, size_t *n, const json_t *flat, refu
     size_t n_last = last ? json_string_length(content) : 0, n_word;
     while (n_last > 0 && is_space(*last)) last++, n_last--;
     for (n_word = n_last; n_word > 0 && is_space(last[n_word - 1]);) n_word--;
-    for (size_t at = *n; n_word > 0 && at-- > 0;) {
-        if (*n - at < n_word || memcmp(text + at, last, n_word) != 0) continue;
+    const size_t at = n_word > 0 ? find_last(text, *n, last, n_word) : *n;
+    if (at < *n) {
         *n = at + (*n - at >= n_last && memcmp(text + at, last, n_last) == 0 ? n_last : n_word);
         return 0;
     }

@@ -72,6 +72,7 @@ static pleat_status begin_running(pleat_serving *s, pleat__request *r, pleat__ke
     const pleat_status status = open_seq(s, r, from, &part.seq);
     pleat__serving_resume(s, paused, true);
     PLEAT_TRY(status);
+    if (pleat__request_waits(r)) r->is_compressed = s->prefixes.kept[from.v].is_compressed;
     part.promises = s->prefixes.tree && r->root != PLEAT__NO_ROOT && !r->shares_nothing;
     part.n_stored = s->prefixes.kept[from.v].n_tokens;
     if (pleat__request_is_swapped(r)) {

@@ -162,7 +162,7 @@ pleat_status pleat_serving_compress_prefix(pleat_serving *s, uint64_t id, float 
     if (s && !s->backend.shape.can_compress) return PLEAT_E_UNSUPPORTED;
     if (!at.v) return PLEAT_E_ARG;
     pleat__kept *k = &s->prefixes.kept[at.v];
-    if (!(ah >= k->ah && al >= k->al && (ah > k->ah || al > k->al))) return PLEAT_E_ARG;
+    if (!(ah >= k->ah && al >= k->al && al <= ah && (ah > k->ah || al > k->al))) return PLEAT_E_ARG;
     if (k->n_users > (k->is_pinned ? 1u : 0u)) return PLEAT_E_STATE;
     pleat__serving_lose_images(s, at);
     drop_below(s, at);

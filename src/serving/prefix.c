@@ -160,7 +160,7 @@ static void hand_over(pleat_serving *s, pleat__request *r, pleat__kept_id id) {
     const pleat__kept *parent = &p->kept[k->parent.v];
     k->ah = k->parent.v ? parent->ah : s->backend.shape.ah;
     k->al = k->parent.v ? parent->al : s->backend.shape.al;
-    k->is_compressed = parent->is_compressed;
+    k->is_compressed = parent->is_compressed || r->is_compressed; /* its maker may have left that one */
     p->kept[k->parent.v].n_children++;
     k->added_pages = s->backend.pages_of(ctx, k->seq);
     if (k->parent.v) k->added_pages -= s->backend.pages_shared(ctx, k->seq, p->kept[k->parent.v].seq);

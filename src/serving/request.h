@@ -117,6 +117,7 @@ typedef struct pleat__request {
     char *salt;             /* behind the breakpoints in the same block; NULL: none */
 
     /* Progress: true in every state. */
+    bool is_compressed;          /* what it holds goes on from a prefix that is_compressed (internal.h) */
     pleat_sampler *sampler;      /* its own; NULL: greedy, or not started */
     pleat_token chosen;          /* token chosen in this step; -1: none, or an event has told it */
     bool has_no_memory;          /* it came in without what it needs: it fails in the next step */

@@ -199,7 +199,9 @@ static void test_compressed(void) {
         CHECK_EQ_U64(was.n_children, 1);
         CHECK_STATUS(pleat_serving_compress_prefix(r.serving, was.id, 0.5f, 0.02f), PLEAT_E_ARG);
         CHECK_STATUS(pleat_serving_compress_prefix(r.serving, was.id, 1, 0.02f), PLEAT_E_ARG);
+        CHECK_STATUS(pleat_serving_compress_prefix(r.serving, was.id, 8, 9), PLEAT_E_ARG);
         CHECK_STATUS(pleat_serving_compress_prefix(r.serving, was.id + 1, 8, 1), PLEAT_E_ARG);
+        CHECK_EQ_U64(kept(&r, 0, ONE).n_children, 1); /* who is refused has dropped nothing */
         submit(r.serving, &q, &out);
         CHECK_STATUS(pleat_serving_step(r.serving, NULL), PLEAT_OK);
         CHECK_STATUS(pleat_serving_compress_prefix(r.serving, was.id, 8, 1), PLEAT_E_STATE);
