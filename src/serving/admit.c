@@ -156,6 +156,7 @@ pleat_status pleat__serving_admit(pleat_serving *s, pleat__sched_plan *plan) {
             pleat__sched_defer(s->sched, id);
             continue;
         }
+        s->step.tried = id;
         pleat__serving_fit_demand(s, r, how.from, &how.demand);
         if (pleat__sched_admit(s->sched, id, &how.demand, plan) != PLEAT__ADMITTED) continue;
         PLEAT_TRY(start_request(s, r, &how));

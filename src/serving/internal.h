@@ -99,6 +99,7 @@ typedef struct pleat__tier {
 typedef struct pleat__serving_step {
     pleat_engine_item *items;    /* [max_running] */
     pleat__request **requests;   /* [max_running] whose the items are */
+    pleat__sched_id tried;       /* the last that was to be admitted; 0: none */
     pleat_status *statuses;      /* [max_running] results of items that are run one by one */
     pleat_token *likeliest;      /* [max_running] the items' likeliest tokens, where the backend finds them */
     float *logits;               /* [max_running][n_vocab] */

@@ -392,10 +392,11 @@ static void expire(pleat_serving *s) {
     }
 }
 
-/* Nobody runs, and whoever waits finds no room: what is pinned leaves none for the first of them, who came before. */
+/* Nobody runs, and whoever waits finds no room: what is pinned leaves none for the first of them, who came before.  That is
+ * who was refused last: of another tenant's, an older one may fit. */
 static void fail_first(pleat_serving *s) {
-    pleat__request *first = NULL;
-    for (uint32_t i = 1; i <= s->opt.max_requests; i++) {
+    pleat__request *first = s->requests[s->step.tried.v];
+    for (uint32_t i = 1; !s->step.tried.v && i <= s->opt.max_requests; i++) {
         pleat__request *r = s->requests[i];
         if (!r || (first && r->priority < first->priority)) continue;
         if (!first || r->priority > first->priority || r->arrival < first->arrival) first = r;
@@ -413,6 +414,7 @@ pleat_status pleat_serving_step(pleat_serving *s, pleat_error *err) {
         return s->step.n_events > 0 ? PLEAT_OK : PLEAT_AGAIN;
     const uint64_t start_ns = pleat__clock_ns(), clock_ns = s->backend.clock_ns(s->backend.ctx);
     s->step.elsewhere_ns = 0;
+    s->step.tried.v = 0;
     uint32_t n_ran = 0;
     pleat__sched_plan plan;
     make_room(s, &plan);

@@ -123,6 +123,31 @@ static void test_crowded(void) {
     rig_free(&r);
 }
 
+/* The tenant that has had less is asked first: its request fails, and an older one of another, which fits, does not. */
+static void test_crowded_tenants(void) {
+    static const pleat_tenant tenants[] = {{"a", 0, 1}, {"b", 0, 1}};
+    rig r = {0};
+    outcome fits, fails;
+    if (!load_once()) return;
+    const pleat_engine_options eo = engine_options("f16");
+    pleat_serving_options so = serving_options();
+    so.tenants = tenants;
+    so.n_tenants = 2;
+    if (rig_make(&r, &eo, &so, 32 * 24)) {
+        pleat_request small = request_of(text + 600, 120, 20), big = request_of(text + 900, 300, 20);
+        serve_one(&r, text, LONG, 2); /* of tenant a */
+        small.tenant = "a";
+        big.tenant = "b";
+        submit(r.serving, &small, &fits);
+        submit(r.serving, &big, &fails);
+        CHECK_STATUS(pleat_serving_pin_prefix(r.serving, kept(&r, 0, 3 * PREFIX).id, 1), PLEAT_OK);
+        run_to_end(r.serving, false);
+        CHECK(fails.finish == PLEAT_FINISH_FAILED && fails.status == PLEAT_E_LIMIT);
+        CHECK(fits.finish == PLEAT_FINISH_LENGTH);
+    }
+    rig_free(&r);
+}
+
 static void test_dropped(void) {
     rig r = {0};
     outcome out;
@@ -229,11 +254,9 @@ static void test_compressed(void) {
     rig_free(&r);
 }
 
-static const check_test tests[] = {{"listed", test_listed},
-                                   {"pinned", test_pinned},
-                                   {"crowded", test_crowded},
-                                   {"dropped", test_dropped},
-                                   {"compressed", test_compressed}};
+static const check_test tests[] = {{"listed", test_listed},   {"pinned", test_pinned},
+                                   {"crowded", test_crowded}, {"crowded_tenants", test_crowded_tenants},
+                                   {"dropped", test_dropped}, {"compressed", test_compressed}};
 
 int main(int argc, char **argv) {
     const int rc = check_main(tests, CHECK_COUNT(tests), argc, argv);
