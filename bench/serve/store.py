@@ -8,9 +8,15 @@ Prompts are made-up token ids, --prompts of each length, which ask for one token
 the whole answer.  The first server computes and stores, the next one begins from what is stored.  Both have answered another
 prompt before.  redis: a redis-server of its own on loopback.  Prints a row of Markdown for each length; medians.
 
+    python3 bench/serve/store.py --model FILE.gguf --tokens N --miss ROUNDS
+
+What storing and telling cost where nothing is found: eight new prompts at once, 64 tokens of answer each, to a server without
+either and to one with a folder, --events and --events-replay, in turn.  Prints tokens/s of both and their ratio, round by round.
+
 Exit codes: 0 ok, 1 a measurement failed, 2 wrong usage.
 """
 import argparse
+import concurrent.futures
 import json
 import os
 import random
@@ -25,6 +31,7 @@ import run
 from traffic import Failed
 
 WARM_TOKENS = 700
+MISS_PROMPTS, MISS_ANSWER = 8, 64
 IDS = (1000, 8000)
 
 
@@ -33,14 +40,18 @@ def ids(n, seed):
     return [pick.randrange(*IDS) for _ in range(n)]
 
 
-def ask(server, prompt):
-    """(seconds, text, tokens that were there)"""
-    body = json.dumps({"prompt": prompt, "max_tokens": 1, "temperature": 0, **server.fields}).encode()
+def post(server, fields):
+    body = json.dumps({"temperature": 0, **server.fields, **fields}).encode()
     request = urllib.request.Request(f"http://127.0.0.1:{server.port}/v1/completions", body,
                                      {"Content-Type": "application/json"})
-    start = time.monotonic()
     with urllib.request.urlopen(request) as answer:
-        said = json.load(answer)
+        return json.load(answer)
+
+
+def ask(server, prompt):
+    """(seconds, text, tokens that were there)"""
+    start = time.monotonic()
+    said = post(server, {"prompt": prompt, "max_tokens": 1})
     seconds = time.monotonic() - start
     return seconds, said["choices"][0]["text"], said["usage"]["prompt_tokens_details"]["cached_tokens"]
 
@@ -61,9 +72,9 @@ def await_written(server, n_bytes):
         time.sleep(0.02)
 
 
-def pleat(o, place):
-    server = run.Server("pleat serve", [o.pleat, "serve", "-m", o.model, "--kv", o.kv, "--port", "{port}", "-np", "2", "-t",
-                                        str(o.threads), "-q", "--store", place])
+def pleat(o, more, n_texts=2):
+    server = run.Server("pleat serve", [o.pleat, "serve", "-m", o.model, "--kv", o.kv, "--port", "{port}", "-np", str(n_texts),
+                                        "-t", str(o.threads), "-q", *more])
     server.fields = {"prompt_cache_key": "bench"} if o.key else {}
     return server
 
@@ -71,7 +82,7 @@ def pleat(o, place):
 def compute(o, place):
     """{length: [(seconds, text)]}"""
     out = {}
-    with pleat(o, place) as server:
+    with pleat(o, ["--store", place]) as server:
         ask(server, ids(WARM_TOKENS, 1))
         for n in o.tokens:
             for i in range(o.prompts):
@@ -83,7 +94,7 @@ def compute(o, place):
 
 def restore(o, place):
     out = {}
-    with pleat(o, place) as server:
+    with pleat(o, ["--store", place]) as server:
         ask(server, ids(WARM_TOKENS, 2))
         for n in o.tokens:
             out[n] = [ask(server, ids(n, 1000 * n + i)) for i in range(o.prompts)]
@@ -99,6 +110,38 @@ def measure(o, name, place):
         fast = statistics.median(r[0] for r in restored[n])
         print(f"| {os.path.basename(o.model)} | `{o.kv}` | {name} | {n} | {restored[n][0][2]} | {slow:.3f} | {fast:.3f} | "
               f"{slow / fast:.0f} |", flush=True)
+
+
+def burst(server, prompts):
+    """tokens/s of these prompts, asked for at once"""
+    def one(prompt):
+        said = post(server, {"prompt": prompt, "max_tokens": MISS_ANSWER, "ignore_eos": True})
+        if said["usage"]["prompt_tokens_details"]["cached_tokens"] or said["usage"]["completion_tokens"] != MISS_ANSWER:
+            raise Failed("a prompt was there, or its answer is short")
+
+    start = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
+        list(pool.map(one, prompts))
+    return sum(len(p) + MISS_ANSWER for p in prompts) / (time.monotonic() - start)
+
+
+def miss(o):
+    n, ratios = o.tokens[0], []
+    seeds = iter(range(10**9))
+    with tempfile.TemporaryDirectory() as folder:
+        sockets = [f"tcp://127.0.0.1:{run.free_port()}" for _ in range(2)]
+        told = ["--store", folder, "--events", sockets[0], "--events-replay", sockets[1]]
+        pool = ["--pool-bytes", "256MiB"]
+        with pleat(o, pool, MISS_PROMPTS) as without, pleat(o, pool + told, MISS_PROMPTS) as with_both:
+            for i in range(o.miss + 1):
+                speeds = {}
+                for server in (without, with_both) if i % 2 else (with_both, without):
+                    speeds[server] = burst(server, [ids(n, next(seeds)) for _ in range(MISS_PROMPTS)])
+                if i == 0:
+                    continue  # it warms them
+                ratios.append(speeds[with_both] / speeds[without])
+                print(f"{speeds[without]:.0f} {speeds[with_both]:.0f} {ratios[-1]:.3f}", flush=True)
+    print(f"median {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
 
 
 def on_redis(o):
@@ -121,8 +164,12 @@ def main():
     p.add_argument("--place", choices=("disk", "redis"), action="append")
     p.add_argument("--key", action="store_true", help="with a prompt_cache_key: what is stored ends where the prompt does")
     p.add_argument("--prompts", type=int, default=3)
+    p.add_argument("--miss", type=int, metavar="ROUNDS", help="what storing and telling cost where nothing is found")
     p.add_argument("--threads", type=int, default=os.cpu_count())
     o = p.parse_args()
+    if o.miss:
+        miss(o)
+        return
     for place in o.place or ("disk", "redis"):
         if place == "redis":
             on_redis(o)
