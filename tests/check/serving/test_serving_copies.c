@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT
+ * ctest-labels: slow
  *
  * test_serving_copies.c: what an engine on a GPU does otherwise than one on the CPU, by the CPU's engine behind the same
  * table of functions (serving/backend.h).  A fork copies all pages at once, and may find too few.  There are no images.

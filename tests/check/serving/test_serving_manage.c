@@ -144,6 +144,7 @@ static void test_crowded_tenants(void) {
         run_to_end(r.serving, false);
         CHECK(fails.finish == PLEAT_FINISH_FAILED && fails.status == PLEAT_E_LIMIT);
         CHECK(fits.finish == PLEAT_FINISH_LENGTH);
+        CHECK_STATUS(pleat_serving_pin_prefix(r.serving, kept(&r, 0, 3 * PREFIX).id, 0), PLEAT_OK);
     }
     rig_free(&r);
 }
