@@ -33,7 +33,8 @@ static int64_t beside_window(const pleat__evict_layer *layer) {
     const int64_t last = (int64_t)layer->n_layers - 1, l = layer->layer;
     if (2 * l == last) return mean;
     const int64_t upper = 2 * l < last ? l : last - l, fall = (most - least) * upper;
-    const int64_t m = most - fall / last; /* below 0 where a prompt is so short that nothing is dropped */
+    /* rounded down; fall is below 0 where a prompt is so short that nothing is dropped */
+    const int64_t m = most - (fall / last - (fall % last < 0));
     return 2 * l < last ? m : 2 * mean - m;
 }
 

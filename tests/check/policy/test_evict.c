@@ -133,12 +133,12 @@ static int64_t pyramid_budget(const layer *l) {
         most = room > 0 ? room : 0;
         least = mean + (mean - most);
     }
-    if (most < least) return INT32_MAX; /* room for all */
     const uint32_t mirror = l->n_layers - 1 - l->layer;
     if (l->layer == mirror) return mean + w;
     const uint32_t upper = l->layer < mirror ? l->layer : mirror;
     int64_t m = most;
     while ((most - m + 1) * (l->n_layers - 1) <= (most - least) * upper) m--;
+    while ((most - m) * (l->n_layers - 1) > (most - least) * upper) m++; /* with room for all they rise */
     return (l->layer < mirror ? m : mean + (mean - m)) + w;
 }
 
@@ -195,7 +195,9 @@ static int by_novelty(const void *pa, const void *pb) {
 static void prefer_novel(const layer *l, uint32_t head, uint32_t m) {
     static candidate all[SLOTS_CAP];
     const uint32_t n = list_candidates(l, head, all);
-    uint32_t n_novel = (uint32_t)ceil((double)l->spec.share * m), n_left = m - n_novel;
+    const double exact = (double)l->spec.share * m; /* what the share lacks as a float makes no token more */
+    const uint32_t n_novel = (uint32_t)ceil(exact * (1 - 0x1p-24));
+    uint32_t n_left = m - n_novel;
     for (uint32_t i = 0; i < n; i++) verdicts_want[head][all[i].slot] = PLEAT__VERDICT_DROP;
     qsort(all, n, sizeof *all, by_novelty);
     for (uint32_t i = 0; i < n && i < n_novel; i++) verdicts_want[head][all[i].slot] = PLEAT__VERDICT_STAND;
