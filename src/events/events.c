@@ -6,8 +6,8 @@
  * are, and those that are new are a prefix's last ones.
  */
 #include <string.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "events/blocks.h"
 #include "events/publisher.h"
@@ -32,13 +32,6 @@ void pleat_events_options_default(pleat_events_options *opt) {
             (pleat_events_options){.size_bytes = sizeof *opt, .topic = "", .block_tokens = 16, .replay_batches = 10000};
 }
 
-/* Seconds since 1970. */
-static double now_s(void) {
-    struct timespec t;
-    (void)timespec_get(&t, TIME_UTC);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* ---- open and close ----------------------------------------------------------------------------------------------- */
 
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, "events: " __VA_ARGS__)
@@ -54,7 +47,9 @@ static pleat_status check_options(const pleat_events_options *o, pleat_error *er
     return PLEAT_OK;
 }
 
-static void tell_cleared(pleat_events *e) { pleat__publisher_post(e->publisher, pleat__pack_cleared(&e->al, now_s())); }
+static void tell_cleared(pleat_events *e) {
+    pleat__publisher_post(e->publisher, pleat__pack_cleared(&e->al, pleat__wall_s()));
+}
 
 pleat_status pleat_events_open(const pleat_events_options *o, pleat_events **out, pleat_error *err) {
     REQUIRE(out, "no place for the result");
@@ -113,7 +108,7 @@ static void tell_stored(pleat_events *e, const pleat_events_prefix *p, const ple
                              .tokens = tokens + (size_t)n_before * e->block_tokens,
                              .block_tokens = e->block_tokens,
                              .salt = salt};
-    if (s.n > 0) pleat__publisher_post(e->publisher, pleat__pack_stored(&e->al, &s, now_s()));
+    if (s.n > 0) pleat__publisher_post(e->publisher, pleat__pack_stored(&e->al, &s, pleat__wall_s()));
 }
 
 pleat_status pleat_events_keep(pleat_events *e, const pleat_events_prefix *from, const char *salt,
@@ -141,7 +136,8 @@ void pleat_events_forget(pleat_events *e, pleat_events_prefix **prefix) {
     uint32_t n_gone = 0;
     for (uint32_t i = 0; i < p->n_own; i++)
         if (pleat__blocks_drop(&e->blocks, p->hashes[i])) p->hashes[n_gone++] = p->hashes[i];
-    if (n_gone > 0) pleat__publisher_post(e->publisher, pleat__pack_removed(&e->al, p->hashes, n_gone, now_s()));
+    if (n_gone > 0)
+        pleat__publisher_post(e->publisher, pleat__pack_removed(&e->al, p->hashes, n_gone, pleat__wall_s()));
     pleat__free(&e->al, p, 1, prefix_bytes(p->n_own));
     *prefix = NULL;
 }
