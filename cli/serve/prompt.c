@@ -73,6 +73,12 @@ void job_salt(const char *tenant, const char *cache_salt, char *out, size_t cap)
     if (tenant[0] || cache_salt[0]) snprintf(out, cap, "%s\n%s", tenant, cache_salt);
 }
 
+/* Does the name alone stand for the spec, whatever a profile has added behind it? */
+static int is_named(const char *kv, const char *name) {
+    const size_t n = strlen(name);
+    return n > 0 && strncmp(kv, name, n) == 0 && kv[n] == ':';
+}
+
 int job_find_spec(const server *s, const char *wanted, uint32_t *at, refusal *why) {
     char text[PLEAT_SPEC_TEXT_CAP], all[160];
     pleat_spec spec;
@@ -85,11 +91,9 @@ int job_find_spec(const server *s, const char *wanted, uint32_t *at, refusal *wh
         *at = i;
         if (strcmp(kv, wanted) == 0 || (is_spec && strcmp(kv, text) == 0)) return 0;
     }
-    for (uint32_t i = 0; i < s->n_served;
-         i++) { /* a name alone: the first of that name, whatever a profile has added */
-        const size_t n = strlen(wanted);
+    for (uint32_t i = 0; i < s->n_served; i++) {
         *at = i;
-        if (n > 0 && strncmp(s->served[i].kv, wanted, n) == 0 && s->served[i].kv[n] == ':') return 0;
+        if (is_named(s->served[i].kv, wanted)) return 0;
     }
     server_list_specs(s, all, sizeof all);
     return params_refuse(why, 400, "kv", "the KV spec '%.60s' is not served here; these are: %s", wanted, all);

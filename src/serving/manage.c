@@ -36,11 +36,11 @@ static uint32_t count_users(const pleat_serving *s, pleat__kept_id id) {
 }
 
 /* Its path without marks into the scratch of paths: its tokens. */
-static uint32_t read_tokens(const pleat_serving *s, const pleat__kept *k, uint32_t *root) {
+static uint32_t read_tokens(const pleat_serving *s, const pleat__kept *k) {
     const pleat__prefixes *p = &s->prefixes;
     const uint32_t n_path = pleat__radix_info(p->tree, k->entry).n_tokens;
     uint32_t n = 0;
-    *root = pleat__radix_path(p->tree, k->entry, p->path);
+    (void)pleat__radix_path(p->tree, k->entry, p->path);
     for (uint32_t i = 0; i < n_path; i++)
         if (p->path[i] >= 0) p->path[n++] = p->path[i];
     return n;
@@ -49,8 +49,8 @@ static uint32_t read_tokens(const pleat_serving *s, const pleat__kept *k, uint32
 static void describe(const pleat_serving *s, pleat__kept_id id, pleat_kept_prefix *out) {
     const pleat__kept *k = &s->prefixes.kept[id.v];
     const size_t n_spec = strlen(s->backend.shape.key) + 1;
-    uint32_t root, n_key;
-    (void)read_tokens(s, k, &root);
+    uint32_t n_key;
+    const uint32_t root = pleat__radix_path(s->prefixes.tree, k->entry, s->prefixes.path);
     const char *key = pleat__radix_key(s->prefixes.tree, root, &n_key);
     *out = (pleat_kept_prefix){.id = k->id,
                                .parent = s->prefixes.kept[k->parent.v].id,
@@ -80,9 +80,8 @@ uint32_t pleat_serving_prefixes(const pleat_serving *s, pleat_kept_prefix *out, 
 pleat_status pleat_serving_prefix_tokens(const pleat_serving *s, uint64_t id, pleat_token *out, uint32_t cap,
                                          uint32_t *n) {
     const pleat__kept_id at = s ? kept_of(s, id) : (pleat__kept_id){0};
-    uint32_t root;
     if (!at.v) return PLEAT_E_ARG;
-    *n = read_tokens(s, &s->prefixes.kept[at.v], &root);
+    *n = read_tokens(s, &s->prefixes.kept[at.v]);
     if (*n > cap) return PLEAT_E_LIMIT;
     memcpy(out, s->prefixes.path, *n * sizeof *out);
     return PLEAT_OK;
