@@ -38,6 +38,9 @@ typedef struct pleat__blocks_walk {
     /* [n_blocks] of the slice, in the place of codes, if the variant multiplies packs and all blocks have them; or NULL. */
     const pleat__pack_slice *packs;
     pleat__pack_slice *pack_buffers[2]; /* [PLEAT__STREAMS] likewise; NULL unless the format's coder is PACK */
+    /* [n_blocks] likewise, if the variant multiplies planes of two bits: [columns / 4][2][8] of the slice; or NULL. */
+    const uint8_t *const *planes;
+    const uint8_t *plane_buffers[2][PLEAT__STREAMS]; /* of even slices, and of odd ones */
     float *weights;     /* [heads][4*T] logit2, from softmax on the weights against the group's maximum */
     float *rescale;     /* [heads] 2^(m - m') for what acc->o holds */
     float *share;       /* [heads] 2^(group's maximum - m') for the group's sums */
@@ -109,6 +112,7 @@ typedef struct pleat__blocks_steps {
     void (*end)(pleat__blocks_walk *w);  /* once a call */
     pleat__blocks_mean_fn mean;          /* rd */
     pleat__pack_numbers_fn pack_numbers; /* of a variant that multiplies packs; NULL: codes alone */
+    bool takes_planes;                   /* it multiplies planes of two bits too */
 } pleat__blocks_steps;
 
 bool pleat__blocks_walk_run(const pleat__blocks_steps *steps, const pleat__attn_query *query,
