@@ -30,6 +30,7 @@ typedef struct loop {
     struct event_base *base;
     struct evconnlistener *listener;
     struct event *notes[SPECS_CAP]; /* of each driver; NULL: none */
+    struct event *searches;         /* of conversations; NULL: there is no store */
     struct event *terminate, *interrupt, *clock;
     connections all;
     enum { SERVING, STOPPING, FLUSHING } phase;
@@ -119,6 +120,14 @@ static void on_notes(evutil_socket_t fd, short what, void *arg) {
         }
     for (uint32_t i = 0; i < l->s->n_served; i++) driver_answer_asks(l->s->served[i].driver);
     if (l->phase == STOPPING && count_jobs(l->s) == 0) begin_flush(l);
+}
+
+/* A conversation is looked for, or was. */
+static void on_searches(evutil_socket_t fd, short what, void *arg) {
+    loop *l = arg;
+    const struct timeval soon = {.tv_usec = 100000};
+    (void)fd, (void)what;
+    event_add(l->searches, conversations_look(l->s->conversations) ? &soon : NULL);
 }
 
 static void on_connection(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address, int n,
@@ -239,6 +248,9 @@ static int make_events(loop *l) {
         l->notes[i] = event_new(l->base, driver_fd(l->s->served[i].driver), EV_READ | EV_PERSIST, on_notes, l);
         if (!l->notes[i] || event_add(l->notes[i], NULL) != 0) return 0;
     }
+    const int searches = conversations_fd(l->s->conversations);
+    if (searches >= 0) l->searches = event_new(l->base, searches, EV_READ, on_searches, l);
+    if (searches >= 0 && (!l->searches || event_add(l->searches, NULL) != 0)) return 0;
     l->terminate = evsignal_new(l->base, SIGTERM, on_signal, l);
     l->interrupt = evsignal_new(l->base, SIGINT, on_signal, l);
     l->clock = evtimer_new(l->base, on_clock, l);
@@ -252,7 +264,7 @@ static void release(loop *l) {
     if (l->listener) evconnlistener_free(l->listener);
     for (uint32_t i = 0; i < l->s->n_served; i++)
         if (l->notes[i]) event_free(l->notes[i]);
-    struct event *const events[] = {l->terminate, l->interrupt, l->clock};
+    struct event *const events[] = {l->searches, l->terminate, l->interrupt, l->clock};
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
         if (events[i]) event_free(events[i]);
     if (l->base) event_base_free(l->base);
