@@ -15,6 +15,25 @@
 /* Heads that kernels take together. */
 #define PLEAT__BLOCKS_HEADS 4u
 
+/* call, with `head` = 0, PLEAT__BLOCKS_HEADS, ... and the constant `heads`, how many there are from it on, as many at
+ * most. */
+#define PLEAT__FOR_FOUR_HEADS(w, call)                                                               \
+    for (uint32_t head = 0, n_left = (w)->query->n_group; n_left > 0; head += PLEAT__BLOCKS_HEADS) { \
+        switch (n_left) {                                                                            \
+            case 1: PLEAT__WITH_HEADS(1, call);                                                      \
+            case 2: PLEAT__WITH_HEADS(2, call);                                                      \
+            case 3: PLEAT__WITH_HEADS(3, call);                                                      \
+            default: PLEAT__WITH_HEADS(4, call);                                                     \
+        }                                                                                            \
+        n_left -= pleat__min_u32(n_left, PLEAT__BLOCKS_HEADS);                                       \
+    }
+#define PLEAT__WITH_HEADS(n, call) \
+    {                              \
+        enum { heads = (n) };      \
+        call;                      \
+    }                              \
+    break
+
 /* Columns of a matrix that kernels take together: memory of factors is padded to as many. */
 #define PLEAT__BLOCKS_COLUMNS 64u
 

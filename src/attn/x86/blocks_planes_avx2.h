@@ -4,9 +4,9 @@
  * blocks_avx2.h is for.
  *
  * A vector is 16 rows of 4 columns, its planes 8 bytes each: bit 4*row + column.  A shuffle brings both planes' bytes of
- * a row to each of its 16-bit elements, a mask leaves the column's two bits where they are, and a multiplication by
- * bytes adds them up, 1 and 2 times a power of two that depends on the column: so that all codes of a row are shifted up
- * by the same, 3 or 7.  Sums are shifted down at their end.  They are those of codes, to the bit.
+ * a row to each of its 16-bit elements.  A mask leaves the column's two bits where they are, and a multiplication by
+ * bytes adds them up, as 1 and 2 times a power of two.  That is the column's own, so that all codes of a row are shifted
+ * up by the same, 3 or 7.  Sums are shifted down at their end: they are those of codes, to the bit.
  */
 #ifndef PLEAT_ATTN_X86_BLOCKS_PLANES_AVX2_H
 #define PLEAT_ATTN_X86_BLOCKS_PLANES_AVX2_H
