@@ -38,9 +38,9 @@ typedef struct layer {
     lane lanes[LANES_CAP];
 } layer;
 
-static const pleat_policy policies[] = {PLEAT_POLICY_RANDOM, PLEAT_POLICY_RECENT, PLEAT_POLICY_STREAMING,
-                                        PLEAT_POLICY_H2O,    PLEAT_POLICY_SNAPKV, PLEAT_POLICY_PYRAMIDKV,
-                                        PLEAT_POLICY_ADAKV,  PLEAT_POLICY_NOVEL,  PLEAT_POLICY_EXPECTED};
+static const pleat_policy policies[] = {
+    PLEAT_POLICY_RANDOM,    PLEAT_POLICY_RECENT, PLEAT_POLICY_STREAMING, PLEAT_POLICY_H2O,      PLEAT_POLICY_SNAPKV,
+    PLEAT_POLICY_PYRAMIDKV, PLEAT_POLICY_ADAKV,  PLEAT_POLICY_NOVEL,     PLEAT_POLICY_EXPECTED, PLEAT_POLICY_DROPKV};
 
 static bool evicts_in_generation(pleat_policy policy) {
     return policy <= PLEAT_POLICY_H2O || policy == PLEAT_POLICY_NOVEL;
@@ -606,7 +606,8 @@ static void test_victims(void) {
 static void test_rows(void) {
     const pleat__scoring own[] = {PLEAT__SCORING_NONE,   PLEAT__SCORING_NONE,    PLEAT__SCORING_NONE,
                                   PLEAT__SCORING_SUM,    PLEAT__SCORING_WINDOW,  PLEAT__SCORING_WINDOW,
-                                  PLEAT__SCORING_WINDOW, PLEAT__SCORING_NOVELTY, PLEAT__SCORING_EXPECTED};
+                                  PLEAT__SCORING_WINDOW, PLEAT__SCORING_NOVELTY, PLEAT__SCORING_EXPECTED,
+                                  PLEAT__SCORING_ERROR};
     for (size_t k = 0; k < CHECK_COUNT(policies); k++) {
         pleat_spec spec = {.policy = policies[k]};
         CHECK(pleat__evictor_of(policies[k]) != NULL);

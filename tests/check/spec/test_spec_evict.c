@@ -15,7 +15,7 @@ static const struct {
     {"streaming", PLEAT_POLICY_STREAMING, 1, 4}, {"h2o", PLEAT_POLICY_H2O, 64, 4},
     {"snapkv", PLEAT_POLICY_SNAPKV, 64, 4},      {"pyramidkv", PLEAT_POLICY_PYRAMIDKV, 64, 4},
     {"adakv", PLEAT_POLICY_ADAKV, 64, 4},        {"novel", PLEAT_POLICY_NOVEL, 32, 4},
-    {"expected", PLEAT_POLICY_EXPECTED, 32, 4},
+    {"expected", PLEAT_POLICY_EXPECTED, 32, 4},  {"dropkv", PLEAT_POLICY_DROPKV, 64, 4},
 };
 
 static void test_defaults(void) {
@@ -62,6 +62,7 @@ static void test_canonical(void) {
         {"novel:mean=model,budget=50%,reclaim=copy", "novel:budget=50%,reclaim=copy,mean=model"},
         {"novel:mean=prompt", "novel:budget=25%"},
         {"expected:window=32,budget=1KiB+merge", "expected:budget=1KiB+merge"},
+        {"dropkv:window=64,budget=1KiB+novel", "dropkv:budget=1KiB+novel:share=50%"},
         {"h2o:reclaim=none,format=f16,sinks=0,window=1,budget=1",
          "h2o:budget=1,window=1,sinks=0,format=f16,reclaim=none"},
         {"snapkv:window=64,sinks=4,format=k8v4,reclaim=reuse,budget=00068", "snapkv:budget=68"},
@@ -228,6 +229,8 @@ static void test_stage_errors(void) {
         {"h2o:mean=model", 4, "unknown key 'mean' at position 4"},
         {"novel+kvcrush", 6, "only merge can follow novel; kvcrush can follow random"},
         {"expected+novel", 9, "only merge can follow expected; novel can follow random"},
+        {"dropkv+merge", 7, "only novel can follow dropkv; merge can follow random"},
+        {"dropkv+kvcrush", 7, "only novel can follow dropkv; kvcrush can follow random"},
         {"novel+novel", 6, "only merge can follow novel; novel can follow random"},
         {"k8v4+novel", 5, "'novel' at position 5: nothing can follow k8v4; novel can follow random, recent"},
         {"h2o+novel:budget=5", 10, "unknown key 'budget' at position 10"},
