@@ -630,8 +630,7 @@ static void test_rows(void) {
         CHECK_EQ_U64(pleat__scoring_of(&spec), own[k]);
         CHECK_EQ_U64(pleat__first_counted(&spec), spec.novel);
         CHECK_EQ_U64(pleat__n_scores_of(&spec, 6), spec.novel && own[k] != PLEAT__SCORING_NONE ? 2 : 1);
-        spec.novel = 0;
-        spec.crush = 1;
+        spec.novel = 0, spec.crush = 1;
         CHECK_EQ_U64(pleat__scoring_of(&spec), own[k] == PLEAT__SCORING_NONE ? PLEAT__SCORING_SUM : own[k]);
         CHECK_EQ_U64(pleat__n_scores_of(&spec, 6), 6);
     }
