@@ -80,7 +80,8 @@ static float rank_of(const layer *l, uint32_t head, token t) {
         }
         case PLEAT_POLICY_RECENT:
         case PLEAT_POLICY_STREAMING: return (float)t.position;
-        case PLEAT_POLICY_H2O: return sum_of(l, t);
+        case PLEAT_POLICY_H2O:
+        case PLEAT_POLICY_DROPKV: return sum_of(l, t);
         case PLEAT_POLICY_NOVEL:
         case PLEAT_POLICY_EXPECTED: return isfinite(t.scores[0]) ? t.scores[0] : 0;
         default:
@@ -320,7 +321,7 @@ static void random_layer(layer *l, pleat_policy policy) {
     l->n_tokens = (uint32_t)(check_below(3) ? check_between(1, 120) : check_between(1, 500));
     l->n_scores = PICK(1, 1, 2, SCORES_CAP);
     if (policy <= PLEAT_POLICY_STREAMING) l->n_scores = PICK(0, 0, 1, 3);
-    l->spec.novel = policy < PLEAT_POLICY_NOVEL && check_below(3) == 0;
+    l->spec.novel = (policy < PLEAT_POLICY_NOVEL || policy == PLEAT_POLICY_DROPKV) && check_below(3) == 0;
     l->spec.share = l->spec.novel ? (float)PICK(0, 1, 2, 4, 8) / 8 : 0;
     if (l->spec.novel) l->n_scores = pleat__n_scores_of(&l->spec, 1);
     const uint32_t least = l->spec.sinks + l->spec.window, n = l->n_tokens;
@@ -623,8 +624,7 @@ static void test_rows(void) {
         CHECK_EQ_U64(pleat__first_counted(&spec), is_own);
         CHECK_EQ_U64(pleat__n_scores_of(&spec, 6), is_own ? 2 : 1);
         CHECK_EQ_U64(pleat__scores_novelty(&spec), is_novel);
-        spec.merge = 0;
-        spec.novel = !is_own;
+        spec.merge = 0, spec.novel = !is_own;
         CHECK(pleat__turns_back(&spec));
         CHECK_EQ_U64(pleat__scores_novelty(&spec), is_novel || !is_own);
         CHECK_EQ_U64(pleat__scoring_of(&spec), own[k]);

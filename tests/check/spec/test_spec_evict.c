@@ -129,8 +129,9 @@ static pleat_spec any_eviction(void) {
     s.reclaim = (pleat_reclaim)check_below(4);
     if (s.policy == PLEAT_POLICY_NOVEL) s.mean = (pleat_key_mean)check_below(2);
     s.crush = s.policy < PLEAT_POLICY_NOVEL && check_below(2);
-    s.merge = !s.crush && check_below(2);
-    s.novel = s.policy < PLEAT_POLICY_NOVEL && !s.crush && !s.merge && check_below(2);
+    s.merge = !s.crush && s.policy != PLEAT_POLICY_DROPKV && check_below(2);
+    s.novel =
+        (s.policy < PLEAT_POLICY_NOVEL || s.policy == PLEAT_POLICY_DROPKV) && !s.crush && !s.merge && check_below(2);
     if (!s.crush && !s.novel) return s;
     s.share = check_below(8) ? any_number(1) : (float)check_below(2);
     if (s.novel) s.mean = (pleat_key_mean)check_below(2);
@@ -202,7 +203,7 @@ static void test_errors(void) {
     static const bad_text cases[] = {
         {"h20", 0, "did you mean 'h2o'"},
         {"pyramid_kv_with_a_name_longer_than_any_word_that_is_allowed", 0,
-         "snapkv, pyramidkv, adakv, novel, expected, kvcomp, kivi, rd, auto"},
+         "snapkv, pyramidkv, adakv, novel, expected, dropkv, kvcomp, kivi, rd, auto"},
         {"h2o:budgt=1", 4, "unknown key 'budgt' at position 4; did you mean 'budget'?"},
         {"h2o:", 4, "a key is missing at position 4; h2o has: budget, window, sinks, format, reclaim"},
         {"novel:budget=35", 13, "budget=35 is below sinks=4 + window=32: at least 36, at position 13"},
