@@ -14,6 +14,7 @@
 #include "reply.h"
 
 enum { PLACE_BITS = 16, PROMPT_BITS = 8 };
+#define TOKEN_NS 1e6           /* of computing a token, for the worth of what is stored */
 enum { ECHOED_MAX = 1 << 21 }; /* logprobs of prompts in all jobs, of about 400 bytes as JSON in memory each */
 _Static_assert(PARAMS_PROMPTS_MAX <= 1 << PROMPT_BITS, "a prompt's number fits in a tag");
 _Static_assert(sizeof(void *) >= sizeof(uint64_t), "a tag fits in a request's user pointer");
@@ -21,11 +22,11 @@ _Static_assert(sizeof(void *) >= sizeof(uint64_t), "a tag fits in a request's us
 typedef struct choice {
     pleat_request_id id;
     int is_open, has_begun; /* has_begun: a note of it has come */
-    char *text;             /* [n_text] so far, where it is not streamed */
+    char *text;             /* [n_text] so far, where it is not streamed or the conversation is kept */
     size_t n_text, text_cap;
     calls *calls; /* takes tool calls out of its text; NULL: there are no tools, or the model writes none */
     uint32_t n_calls;
-    json_t *tool_calls; /* so far, where it is not streamed; NULL: none */
+    json_t *tool_calls; /* so far, as the text; NULL: none */
     json_t *logprobs;   /* so far, or since the last event of a stream; NULL: not wanted */
     uint64_t n_characters;
     uint32_t n_tokens; /* chosen so far */
@@ -52,6 +53,7 @@ struct job {
     const served *served;   /* its KV spec */
     char salt[JOB_SALT_CAP];
     json_t *tools;         /* p.tools, for longer than the body */
+    json_t *messages;      /* p.messages, likewise, where the conversation is kept; NULL: it is not */
     char *before, *behind; /* of the arguments of a call that is forced (calls_frame); NULL: none is */
     uint64_t tag;          /* less the prompt's number */
     char id[48];
@@ -93,6 +95,7 @@ static void release(job *j) {
     params_release(&j->p);
     json_decref(j->body);
     json_decref(j->tools);
+    json_decref(j->messages);
     free(j->before);
     free(j->behind);
     free(j->event_head);
@@ -209,11 +212,17 @@ static const char *finish_word(const choice *ch) {
     return ended && ch->n_calls > 0 ? "tool_calls" : reply_finish(ch->finish);
 }
 
-static json_t *whole_choice(job *j, uint32_t i) {
-    choice *ch = &j->choices[i];
+/* What a choice has said: a message, or a completion's text. */
+static json_t *said(const job *j, const choice *ch) {
     json_t *text = ch->tool_calls && ch->n_text == 0 ? json_null() : json_stringn(ch->text ? ch->text : "", ch->n_text);
     if (j->p.is_chat) text = json_pack("{s:s, s:o}", "role", "assistant", "content", text);
     if (ch->tool_calls) json_object_set(text, "tool_calls", ch->tool_calls);
+    return text;
+}
+
+static json_t *whole_choice(job *j, uint32_t i) {
+    choice *ch = &j->choices[i];
+    json_t *text = said(j, ch);
     return json_pack("{s:i, s:o, s:o, s:s}", "index", (int)i, j->p.is_chat ? "message" : "text", text, "logprobs",
                      taken_logprobs(ch, j->p.is_chat), "finish_reason", finish_word(ch));
 }
@@ -226,9 +235,20 @@ static void answer_whole(job *j) {
     reply_send(j->c, 200, answer);
 }
 
+/* Its messages and the answer, for a request that names its id. */
+static void keep_conversation(const job *j) {
+    size_t n;
+    const double n_tokens = (double)(j->counts.n_prompt + j->counts.n_generated);
+    json_array_append_new(j->messages, said(j, &j->choices[0]));
+    char *text = reply_dump(json_incref(j->messages), &n);
+    conversations_keep(j->s->conversations, j->salt, j->id, text, n, n_tokens * TOKEN_NS);
+    free(text);
+}
+
 /* All texts have ended: the answer, or its end. */
 static void finish_job(job *j) {
     connection_set_work(j->c, NULL);
+    if (j->messages && j->failed == PLEAT_OK) keep_conversation(j);
     if (j->p.streams)
         end_stream(j);
     else if (j->failed == PLEAT_E_LIMIT)
@@ -293,18 +313,23 @@ static int has_news(const job *j, const choice *ch, size_t n_text) {
     return json_array_size(j->p.is_chat ? ch->logprobs : json_object_get(ch->logprobs, "tokens")) > 0;
 }
 
+/* Is a text wanted once more when it has ended? */
+static int gathers(const job *j) { return !j->p.streams || j->messages; }
+
 static void put_call(job *j, uint32_t i, const calls_piece *piece) {
     choice *ch = &j->choices[i];
     if (j->p.one_call && ch->n_calls > 0) return;
     json_t *call = reply_call(piece->name, piece->arguments, j->s->n_calls++);
-    if (j->p.streams) json_object_set_new(call, "index", json_integer(ch->n_calls));
-    ch->n_calls++;
-    if (j->p.streams) {
-        send_choice(j, i, json_pack("{s:[o]}", "tool_calls", call), NULL);
-        return;
+    if (gathers(j)) {
+        if (!ch->tool_calls) ch->tool_calls = json_array();
+        json_array_append_new(ch->tool_calls, json_copy(call));
     }
-    if (!ch->tool_calls) ch->tool_calls = json_array();
-    json_array_append_new(ch->tool_calls, call);
+    if (j->p.streams) {
+        json_object_set_new(call, "index", json_integer(ch->n_calls));
+        send_choice(j, i, json_pack("{s:[O]}", "tool_calls", call), NULL);
+    }
+    json_decref(call);
+    ch->n_calls++;
 }
 
 /* Text in which tool calls may stand: what is certain by now goes out. */
@@ -315,12 +340,9 @@ static void put_said(job *j, uint32_t i, const char *text, size_t n, int is_over
     if (is_over && j->behind && ch->finish == PLEAT_FINISH_END) calls_put(ch->calls, j->behind, strlen(j->behind));
     if (is_over) calls_end(ch->calls);
     while (calls_next(ch->calls, &piece)) {
-        if (!piece.text)
-            put_call(j, i, &piece);
-        else if (j->p.streams)
-            send_piece(j, i, piece.text, piece.n_text, NULL);
-        else
-            append(ch, piece.text, piece.n_text);
+        if (!piece.text) put_call(j, i, &piece);
+        if (piece.text && gathers(j)) append(ch, piece.text, piece.n_text);
+        if (piece.text && j->p.streams) send_piece(j, i, piece.text, piece.n_text, NULL);
     }
 }
 
@@ -331,9 +353,9 @@ static void put_text(job *j, uint32_t i, const pleat_serving_event *e, const cha
         put_said(j, i, text, n, is_over);
         n = 0;
     }
-    if (!j->p.streams)
-        append(ch, text, n);
-    else if (e->finish == PLEAT_FINISH_FAILED)
+    if (gathers(j)) append(ch, text, n);
+    if (!j->p.streams) return;
+    if (e->finish == PLEAT_FINISH_FAILED)
         send_json(j, reply_error(500, "", "the text cannot go on: numbers that are none, or no memory"));
     else if (has_news(j, ch, n) || is_over)
         send_piece(j, i, text, n, is_over ? finish_word(ch) : NULL);
@@ -549,20 +571,6 @@ static void cancel_open(job *j, unsigned is_abort) {
     }
 }
 
-/* What the key says: how much it may ask for. */
-static int heed_key(job *j, refusal *why) {
-    const key_terms *t = j->terms;
-    params *p = &j->p;
-    if (!t) return 0;
-    if (t->has_priority && p->has_priority && p->priority > t->priority)
-        return params_refuse(why, 400, "priority", "priority %d is above %d, the highest of this key", p->priority,
-                             t->priority);
-    if (t->has_priority && !p->has_priority) p->priority = t->priority;
-    if (t->time_limit_ms && (p->time_limit_ms == 0 || p->time_limit_ms > t->time_limit_ms))
-        p->time_limit_ms = t->time_limit_ms;
-    return 0;
-}
-
 /* How a call begins becomes part of the prompt. */
 static int force_call(job *j, refusal *why) {
     if (j->s->calls == CALLS_NONE)
@@ -576,7 +584,9 @@ static int force_call(job *j, refusal *why) {
 
 static int set_up(job *j, int is_chat, refusal *why) {
     uint32_t spec;
-    if (params_read(j->body, is_chat, &j->p, why) != 0 || heed_key(j, why) != 0) return -1;
+    if (!reply_make_id(is_chat ? "chatcmpl" : "cmpl", j->id, sizeof j->id))
+        return params_refuse(why, 503, "", "the system has no random numbers");
+    if (params_read(j->body, is_chat, &j->p, why) != 0 || job_heed_key(j->terms, &j->p, why) != 0) return -1;
     job_salt(j->terms ? j->s->keys.tenants[j->terms->tenant].name : "", j->p.salt, j->salt, sizeof j->salt);
     if (j->p.model && strcmp(j->p.model, j->s->name) != 0)
         return params_refuse(why, 404, "model", "the model '%.100s' is not here; '%.100s' is", j->p.model, j->s->name);
@@ -597,7 +607,7 @@ static int set_up(job *j, int is_chat, refusal *why) {
                              j->s->places.n_max, j->s->places.n_held);
     j->choices = cli_alloc(n_texts, sizeof *j->choices);
     j->sources = cli_alloc(j->n_prompts, sizeof *j->sources);
-    snprintf(j->id, sizeof j->id, "%s-%llx", is_chat ? "chatcmpl" : "cmpl", (unsigned long long)j->tag);
+    if (j->p.stores) j->messages = json_copy(j->p.messages);
     for (uint32_t i = 0; i < j->n_prompts; i++)
         if (post_prompt(j, i, why) != 0) return -1;
     return 0;

@@ -51,6 +51,9 @@ int job_check_ids(const server *s, const pleat_token *ids, uint32_t n, refusal *
  * spells another tenant's, also that of a server without keys, which may share a store with one that has them. */
 void job_salt(const char *tenant, const char *cache_salt, char *out, size_t cap);
 
+/* What a key says of how much may be asked for, which p then has; t NULL: nothing.  0, or -1 with *why. */
+int job_heed_key(const key_terms *t, params *p, refusal *why);
+
 /* The place of the KV spec that is named, in this or another spelling; NULL: the first.  0, or -1 with *why. */
 int job_find_spec(const server *s, const char *wanted, uint32_t *at, refusal *why);
 

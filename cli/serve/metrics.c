@@ -247,6 +247,7 @@ static void print_ours(FILE *f, const metrics *m, const metrics_facts *facts) {
     print_number(f, facts, "gauge", "pleat_connections", "Connections open.", m->n_connections);
     print_number(f, facts, "counter", "pleat_displaced_connections_total",
                  "Connections closed to make room for others.", (double)m->n_displaced);
+    print_number(f, facts, "gauge", "pleat_conversations", "Conversations in memory.", facts->n_conversations);
     print_number(f, facts, "gauge", "pleat_uptime_seconds", "Time since the server began.", facts->uptime_s);
     print_kind(f, "pleat_http_responses_total", "counter", "Answers by status.");
     for (uint32_t i = 0; i < METRICS_STATUSES; i++)

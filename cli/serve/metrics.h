@@ -49,6 +49,7 @@ typedef struct metrics_facts {
     uint32_t n_specs;
     const pleat_store_stats *store;   /* NULL: there is none */
     const pleat_events_stats *events; /* NULL: nobody is told */
+    uint32_t n_conversations;         /* in memory */
     double uptime_s;
 } metrics_facts;
 

@@ -22,6 +22,12 @@ int params_refuse(refusal *why, int status, const char *field, const char *fmt, 
     return -1;
 }
 
+int params_have_many_lists(const char *json, size_t n) {
+    size_t n_lists = 0;
+    for (size_t i = 0; i < n; i++) n_lists += json[i] == '{' || json[i] == '[';
+    return n_lists > PARAMS_LISTS_MAX;
+}
+
 /* ---- values of fields: *out stays as it is where the field is left out or null ------------------------------------------ */
 
 static json_t *given(json_t *body, const char *field) {
@@ -193,18 +199,20 @@ static int read_format(json_t *body, params *p, refusal *why) {
 static int read_common(json_t *body, params *p, refusal *why) {
     uint32_t n = 1;
     int64_t priority = 0, limit = 0;
+    const char *cache_key = NULL;
     if (read_string(body, "model", &p->model, why) != 0 || read_u32(body, "n", 1, PARAMS_CHOICES_MAX, &n, why) != 0 ||
         read_sampling(body, p, why) != 0 || read_stops(body, p, why) != 0 || read_biases(body, p, why) != 0 ||
         read_stream(body, p, why) != 0 || read_format(body, p, why) != 0 ||
         read_flag(body, "ignore_eos", &p->ignores_end, why) != 0 ||
         read_string(body, "cache_salt", &p->salt, why) != 0 ||
-        read_string(body, "prompt_cache_key", &p->parks, why) != 0 || read_string(body, "kv", &p->kv, why) != 0 ||
+        read_string(body, "prompt_cache_key", &cache_key, why) != 0 || read_string(body, "kv", &p->kv, why) != 0 ||
         read_integer(body, "priority", INT32_MIN, INT32_MAX, &priority, why) != 0 ||
         read_integer(body, "time_limit_ms", 1, PARAMS_TIME_LIMIT_MAX_MS, &limit, why) != 0)
         return -1;
     if (p->salt && strlen(p->salt) > PARAMS_SALT_MAX)
         return params_refuse(why, 400, "cache_salt", "cache_salt has at most 256 bytes");
     p->n = n;
+    p->parks = cache_key != NULL;
     p->priority = (int32_t)priority;
     p->has_priority = given(body, "priority") != NULL;
     p->time_limit_ms = (uint64_t)limit;
@@ -344,9 +352,25 @@ static int read_tools(json_t *body, params *p, refusal *why) {
     return 0;
 }
 
+/* A conversation that goes on, or is to. */
+static int read_conversation(json_t *body, params *p, refusal *why) {
+    const char *previous = NULL;
+    if (read_flag(body, "store", &p->stores, why) != 0 ||
+        read_string(body, "previous_response_id", &previous, why) != 0)
+        return -1;
+    p->resumes = previous != NULL;
+    p->parks |= p->stores || p->resumes;
+    if (!p->stores) return 0;
+    if (p->n > 1) return params_refuse(why, 400, "n", "store keeps a conversation with one answer: n is 1");
+    if (p->goes_on || p->is_unprompted)
+        return params_refuse(why, 400, "store", "store keeps answers that are messages of their own");
+    return 0;
+}
+
 static int read_chat(json_t *body, params *p, refusal *why) {
     p->messages = json_object_get(body, "messages");
     if (params_check_messages(p->messages, why) != 0 || read_tools(body, p, why) != 0 ||
+        read_conversation(body, p, why) != 0 ||
         read_integer(body, "max_tokens", 1, INT32_MAX, &p->max_tokens, why) != 0 ||
         read_integer(body, "max_completion_tokens", 1, INT32_MAX, &p->max_tokens, why) != 0 ||
         read_flag(body, "logprobs", &p->wants_logprobs, why) != 0 ||
@@ -403,6 +427,8 @@ static int read_completion(json_t *body, params *p, refusal *why) {
     p->max_tokens = 16;
     p->adds_special = 1;
     if (params_count_prompts(p->prompt, why) == 0) return -1;
+    if (given(body, "previous_response_id"))
+        return params_refuse(why, 400, "previous_response_id", "previous_response_id is for /v1/chat/completions");
     if (read_integer(body, "max_tokens", 0, INT32_MAX, &p->max_tokens, why) != 0 ||
         read_flag(body, "echo", &p->echoes, why) != 0 ||
         read_flag(body, "add_special_tokens", &p->adds_special, why) != 0 ||

@@ -18,6 +18,7 @@
 #include "schema.h"
 
 enum {
+    PARAMS_LISTS_MAX = 65536, /* { and [, those in strings too */
     PARAMS_STOP_IDS_MAX = 64,
     PARAMS_TOOLS_MAX = PLEAT_JSON_CHOICES_MAX, /* among which one is required */
     PARAMS_BIASES_MAX = 1024,
@@ -66,9 +67,13 @@ typedef struct params {
     int32_t priority;
     const char *kv;         /* the KV spec; NULL: none is named */
     const char *salt;       /* cache_salt; NULL: none */
-    const char *parks;      /* prompt_cache_key: its prompt's end is kept for the next turn; NULL: it is not */
+    int parks;              /* its prompt's end is kept for the next turn: prompt_cache_key, stores or resumes */
+    int stores, resumes;    /* chats: store; previous_response_id, whose messages stand before its own by now */
     uint64_t time_limit_ms; /* 0: none */
 } params;
+
+/* Has JSON more than PARAMS_LISTS_MAX lists and objects?  One of two bytes becomes a hundred times that. */
+int params_have_many_lists(const char *json, size_t n);
 
 /* Read the body of a chat completion or a completion.  0, or -1 with *why filled in.  *out points into body. */
 int params_read(json_t *body, int is_chat, params *out, refusal *why);

@@ -73,6 +73,17 @@ void job_salt(const char *tenant, const char *cache_salt, char *out, size_t cap)
     if (tenant[0] || cache_salt[0]) snprintf(out, cap, "%s\n%s", tenant, cache_salt);
 }
 
+int job_heed_key(const key_terms *t, params *p, refusal *why) {
+    if (!t) return 0;
+    if (t->has_priority && p->has_priority && p->priority > t->priority)
+        return params_refuse(why, 400, "priority", "priority %d is above %d, the highest of this key", p->priority,
+                             t->priority);
+    if (t->has_priority && !p->has_priority) p->priority = t->priority;
+    if (t->time_limit_ms && (p->time_limit_ms == 0 || p->time_limit_ms > t->time_limit_ms))
+        p->time_limit_ms = t->time_limit_ms;
+    return 0;
+}
+
 /* Does the name alone stand for the spec, whatever a profile has added behind it? */
 static int is_named(const char *kv, const char *name) {
     const size_t n = strlen(name);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "cli/lib/common.h"
 #include "cli/lib/utf8.h"
@@ -41,6 +42,13 @@ json_t *reply_error(int status, const char *field, const char *text) {
         json_pack("{s:o, s:s, s:n, s:i}", "message", valid(text), "type", type_of(status), "param", "code", status);
     if (field[0]) json_object_set_new(error, "param", json_string(field));
     return json_pack("{s:o}", "error", error);
+}
+
+int reply_make_id(const char *kind, char *out, size_t cap) {
+    uint64_t random[2];
+    if (getrandom(random, sizeof random, 0) != sizeof random) return 0;
+    snprintf(out, cap, "%s-%016llx%016llx", kind, (unsigned long long)random[0], (unsigned long long)random[1]);
+    return 1;
 }
 
 json_t *reply_token(const pleat_model *model, pleat_token id) {

@@ -16,6 +16,10 @@
 /* {"error": {...}}.  type and code follow the status; field "" is null. */
 json_t *reply_error(int status, const char *field, const char *text);
 
+/* "KIND-" and 32 digits: an id that nobody has had, nor guesses, since who knows that of a conversation may go on with it.  0:
+ * the system has no random numbers. */
+int reply_make_id(const char *kind, char *out, size_t cap);
+
 /* A token's text as a JSON string. */
 json_t *reply_token(const pleat_model *model, pleat_token id);
 

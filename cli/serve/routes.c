@@ -12,9 +12,8 @@
 #include "embedded.h"
 #include "job.h"
 #include "reply.h"
+#include "resume.h"
 #include "routes.h"
-
-enum { LISTS_MAX = 65536 }; /* { and [ in a body, those in its strings too */
 
 typedef struct route {
     const char *method, *path;
@@ -76,6 +75,7 @@ static void get_metrics(server *s, connection *c) {
                                  .n_specs = s->n_served,
                                  .store = s->store ? &store : NULL,
                                  .events = s->events ? &events : NULL,
+                                 .n_conversations = conversations_count(s->conversations),
                                  .uptime_s = difftime(time(NULL), (time_t)s->start_s)};
     if (f) metrics_print(f, &s->metrics, &facts);
     if (f && fclose(f) == 0)
@@ -165,7 +165,7 @@ static void post_detokenize(server *s, connection *c, json_t *body, const key_te
 }
 
 static void post_chat(server *s, connection *c, json_t *body, const key_terms *terms) {
-    job_start(s, c, body, 1, terms);
+    resume_chat(s, c, body, terms);
 }
 
 static void post_completion(server *s, connection *c, json_t *body, const key_terms *terms) {
@@ -248,16 +248,9 @@ int route_admits(const server *s, connection *c, const http_head *head) {
     return 0;
 }
 
-/* A list or object of two bytes becomes a hundred times that. */
-static int has_many_lists(const char *body, size_t n_body) {
-    size_t n = 0;
-    for (size_t i = 0; i < n_body; i++) n += body[i] == '{' || body[i] == '[';
-    return n > LISTS_MAX;
-}
-
 static void post(server *s, connection *c, const route *r, const char *key, const char *body, size_t n_body) {
     json_error_t error;
-    if (has_many_lists(body, n_body)) {
+    if (params_have_many_lists(body, n_body)) {
         reply_refuse(c, 400, "", "the body has more than 65536 of { and [");
         return;
     }

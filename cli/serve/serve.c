@@ -222,6 +222,7 @@ static void release(server *s) {
         pleat_serving_destroy(&s->served[i].serving);
         pleat_engine_destroy(&s->served[i].engine);
     }
+    conversations_destroy(&s->conversations);
     pleat_store_close(&s->store);
     pleat_events_close(&s->events);
     free(s->served);
@@ -255,6 +256,7 @@ int serve_main_command(void *opts) {
     code = name_model(&s);
     if (code == CLI_OK) code = fit_context(&s);
     if (code == CLI_OK) code = store_open(&o->store, &s.store);
+    if (code == CLI_OK) s.conversations = conversations_create(s.store);
     if (code == CLI_OK) code = open_events(&s);
     if (code == CLI_OK) code = make_servings(&s);
     if (code == CLI_OK) find_calls(&s);

@@ -6,6 +6,7 @@
  *     server.c             the event loop: who comes, what the engine has brought, the end
  *     routes.c             which path does what
  *     job, prompt          one HTTP request on its way: prompts, continuations, text so far
+ *     resume, conversations    chats that are gone on with by the id of their last answer
  *     admin                kept prefixes for who runs the server
  *     params, reply, keys, metrics, log    JSON and text, in and out
  *     schema               JSON schemas as shapes of answers
@@ -33,6 +34,7 @@
 #include "calls.h"
 #include "cli/lib/load.h"
 #include "cli/lib/service.h"
+#include "conversations.h"
 #include "driver.h"
 #include "keys.h"
 #include "metrics.h"
@@ -96,9 +98,10 @@ typedef struct server {
     struct job **jobs; /* [n_jobs_max] NULL: free */
     uint32_t n_jobs_max;
     uint64_t n_jobs_made;
-    places places;     /* for the jobs' texts */
-    uint64_t n_echoed; /* logprobs of prompts that jobs hold or will */
-    int is_stopping;   /* no new work is taken */
+    conversations *conversations; /* that are gone on with by an id */
+    places places;                /* for the jobs' texts */
+    uint64_t n_echoed;            /* logprobs of prompts that jobs hold or will */
+    int is_stopping;              /* no new work is taken */
 } server;
 
 /* Run until SIGTERM or SIGINT.  CLI_OK, or CLI_FAILED after a message.  server.c, or serve.c where there is no

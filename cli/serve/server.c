@@ -10,6 +10,7 @@
 #include <arpa/inet.h>
 #include <event2/event.h>
 #include <event2/listener.h>
+#include <malloc.h>
 #include <netdb.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -23,13 +24,14 @@
 #include "reply.h"
 #include "routes.h"
 
-enum { FLUSH_S = 3 }; /* for the last answers to go out */
+enum { FLUSH_S = 3 /* for the last answers to go out */, LARGE_BYTES = 1 << 18 };
 
 typedef struct loop {
     server *s;
     struct event_base *base;
     struct evconnlistener *listener;
     struct event *notes[SPECS_CAP]; /* of each driver; NULL: none */
+    struct event *searches;         /* of conversations; NULL: there is no store */
     struct event *terminate, *interrupt, *clock;
     connections all;
     enum { SERVING, STOPPING, FLUSHING } phase;
@@ -119,6 +121,14 @@ static void on_notes(evutil_socket_t fd, short what, void *arg) {
         }
     for (uint32_t i = 0; i < l->s->n_served; i++) driver_answer_asks(l->s->served[i].driver);
     if (l->phase == STOPPING && count_jobs(l->s) == 0) begin_flush(l);
+}
+
+/* A conversation is looked for, or was. */
+static void on_searches(evutil_socket_t fd, short what, void *arg) {
+    loop *l = arg;
+    const struct timeval soon = {.tv_usec = 100000};
+    (void)fd, (void)what;
+    event_add(l->searches, conversations_look(l->s->conversations) ? &soon : NULL);
 }
 
 static void on_connection(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address, int n,
@@ -239,6 +249,9 @@ static int make_events(loop *l) {
         l->notes[i] = event_new(l->base, driver_fd(l->s->served[i].driver), EV_READ | EV_PERSIST, on_notes, l);
         if (!l->notes[i] || event_add(l->notes[i], NULL) != 0) return 0;
     }
+    const int searches = conversations_fd(l->s->conversations);
+    if (searches >= 0) l->searches = event_new(l->base, searches, EV_READ, on_searches, l);
+    if (searches >= 0 && (!l->searches || event_add(l->searches, NULL) != 0)) return 0;
     l->terminate = evsignal_new(l->base, SIGTERM, on_signal, l);
     l->interrupt = evsignal_new(l->base, SIGINT, on_signal, l);
     l->clock = evtimer_new(l->base, on_clock, l);
@@ -252,7 +265,7 @@ static void release(loop *l) {
     if (l->listener) evconnlistener_free(l->listener);
     for (uint32_t i = 0; i < l->s->n_served; i++)
         if (l->notes[i]) event_free(l->notes[i]);
-    struct event *const events[] = {l->terminate, l->interrupt, l->clock};
+    struct event *const events[] = {l->searches, l->terminate, l->interrupt, l->clock};
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++)
         if (events[i]) event_free(events[i]);
     if (l->base) event_base_free(l->base);
@@ -279,9 +292,19 @@ static void stop_drivers(server *s) {
     turns_release(&s->turns);
 }
 
+/* Bodies and whole answers go back to the system when they are freed.  glibc takes the size of the largest that was freed for
+ * what a heap should hold, so that after one large body all would be kept. */
+static void return_large_blocks(void) {
+#ifdef __GLIBC__
+    (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
+    (void)mallopt(M_TRIM_THRESHOLD, 16 * LARGE_BYTES);
+#endif
+}
+
 int server_run(server *s) {
     loop l = {.s = s};
     int code = CLI_FAILED;
+    return_large_blocks();
     signal(SIGPIPE, SIG_IGN);
     const int has_drivers = start_drivers(s);
     if (has_drivers && make_events(&l))
