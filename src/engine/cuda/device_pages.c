@@ -100,7 +100,7 @@ uint64_t pleat__engine_device_fork_pages(const pleat_engine *e, pleat_seq seq) {
     const pleat__place *place = pleat__engine_place(e, seq);
     if (!place || place->n_tokens == 0) return 0;
     if (!d->is_uniform) return d->n_rows * (pleat__div_up_u32(place->n_tokens + 1, d->page_tokens) + 1ull);
-    if (d->windows) return d->n_rows * (uint64_t)pleat__div_up_u32(place->n_tokens, d->page_tokens);
+    if (d->windows) return pages_of(e, place);
     return place->n_tokens % d->page_tokens ? d->n_rows : 0;
 }
 
@@ -149,8 +149,11 @@ static pleat_cache_sides sides_of(const pleat_engine *e, const pleat__place *pla
     const pleat__engine_device *d = e->device;
     pleat_cache_sides sides = {.high_pages = pages_of(e, place)};
     if (d->is_uniform) {
-        for (uint32_t i = 0; i < e->info.n_layers; i++)
-            sides.live_slots += (uint64_t)slots_of(e, i, place->n_tokens) * e->info.n_kv_heads;
+        for (uint32_t i = 0; i < e->info.n_layers; i++) {
+            const uint32_t window = window_of(e, i);
+            const bool has_hole = window && place->n_tokens >= window; /* a full ring's oldest token: nobody sees it */
+            sides.live_slots += (uint64_t)(slots_of(e, i, place->n_tokens) - has_hole) * e->info.n_kv_heads;
+        }
     } else {
         const pleat_device_cache_load *load = load_of(e, place);
         sides.high_pages = load->pages[0];
