@@ -232,10 +232,10 @@ PLEAT_API pleat_status pleat_device_cache_wait(pleat_device_cache *cache, void *
 
 /* What an image says of its sequence. */
 typedef struct pleat_device_cache_image {
-    uint32_t max_tokens; /* that it was opened for */
+    uint32_t max_tokens; /* what it was opened for */
     uint32_t n_tokens;
     uint32_t n_prompt; /* tokens that there were when the last prompt ended */
-    uint64_t n_pages;  /* that restoring takes at once, at most */
+    uint64_t n_pages;  /* the most that restoring takes at once */
 } pleat_device_cache_image;
 
 /* Bytes of the sequence's image; 0: it is empty.  Waits. */

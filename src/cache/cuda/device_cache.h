@@ -35,7 +35,7 @@ typedef enum pleat__seq_state { PLEAT__SEQ_EMPTY, PLEAT__SEQ_PROMPT, PLEAT__SEQ_
 typedef struct pleat__device_image_work {
     uint32_t *n_slots[2], *hole;    /* [rows_per_seq] of the host: a sequence's counts */
     uint32_t *before;               /* [rows_per_seq + 1] of the host: pages of the rows before */
-    uint32_t *device_before;        /* the same, in device memory */
+    uint32_t *device_before;        /* a copy of before in device memory */
     uint8_t *stage;                 /* stage_bytes of device memory; NULL: not needed yet */
     uint64_t stage_bytes;           /* whole pages of images */
     uint8_t *page;                  /* one page of an image, of the host */
