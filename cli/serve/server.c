@@ -10,6 +10,7 @@
 #include <arpa/inet.h>
 #include <event2/event.h>
 #include <event2/listener.h>
+#include <malloc.h>
 #include <netdb.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@
 #include "reply.h"
 #include "routes.h"
 
-enum { FLUSH_S = 3 }; /* for the last answers to go out */
+enum { FLUSH_S = 3 /* for the last answers to go out */, LARGE_BYTES = 1 << 18 };
 
 typedef struct loop {
     server *s;
@@ -291,9 +292,19 @@ static void stop_drivers(server *s) {
     turns_release(&s->turns);
 }
 
+/* Bodies and whole answers go back to the system when they are freed.  glibc takes the size of the largest that was freed for
+ * what a heap should hold, so that after one large body all would be kept. */
+static void return_large_blocks(void) {
+#ifdef __GLIBC__
+    (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
+    (void)mallopt(M_TRIM_THRESHOLD, 16 * LARGE_BYTES);
+#endif
+}
+
 int server_run(server *s) {
     loop l = {.s = s};
     int code = CLI_FAILED;
+    return_large_blocks();
     signal(SIGPIPE, SIG_IGN);
     const int has_drivers = start_drivers(s);
     if (has_drivers && make_events(&l))

@@ -26,7 +26,7 @@
 #include "cli/lib/common.h"
 #include "cli/lib/measure.h"
 
-enum { INPUT_MAX = 2 * HTTP_HEAD_MAX, LINGER_S = 2, BODY_BYTES_PER_S = 32768 };
+enum { INPUT_MAX = 2 * HTTP_HEAD_MAX, LINGER_S = 2, BODY_BYTES_PER_S = 32768, BODY_CAP = 1 << 16 /* at first */ };
 
 typedef enum connection_state { HEAD, BODY, WORK, LAST, LINGER } connection_state;
 
@@ -36,8 +36,9 @@ struct connection {
     struct bufferevent *bev;
     struct event *timer;
     connection_state state;
-    http_head head;        /* of the request under way */
-    uint64_t body_bytes;   /* of it that have come, in all->body_bytes */
+    http_head head; /* of the request under way */
+    char *body;     /* [n_body] of it that have come, in all->body_bytes; NULL: none */
+    size_t n_body, body_cap;
     uint64_t wait;         /* which of all waits is its last one: the larger the later it began */
     uint64_t peer;         /* connection_peer() */
     const char *allow;     /* methods for an answer 405; NULL: not told */
@@ -63,8 +64,10 @@ static void arm(connection *c, uint32_t seconds) {
 static size_t output_bytes(const connection *c) { return evbuffer_get_length(bufferevent_get_output(c->bev)); }
 
 static void free_body(connection *c) {
-    c->all->body_bytes -= c->body_bytes;
-    c->body_bytes = 0;
+    c->all->body_bytes -= c->n_body;
+    free(c->body);
+    c->body = NULL;
+    c->n_body = c->body_cap = 0;
 }
 
 static void begin_request(connection *c) {
@@ -242,7 +245,6 @@ static void take_head(connection *c, size_t n_head) {
         refuse_and_end(c, 413, text);
     } else {
         c->state = BODY;
-        bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX + (size_t)c->head.content_length);
         arm(c, NET_BODY_S + (uint32_t)(c->head.content_length / BODY_BYTES_PER_S));
         if (c->head.expects_continue && has_body)
             evbuffer_add_printf(bufferevent_get_output(c->bev), "HTTP/1.1 100 Continue\r\n\r\n");
@@ -275,12 +277,31 @@ static int read_head(connection *c) {
     return 0;
 }
 
-/* Count what has come of the body: who announces much and sends nothing takes nothing from others. */
-static void count_body(connection *c) {
-    const uint64_t n = evbuffer_get_length(bufferevent_get_input(c->bev));
-    free_body(c);
-    c->body_bytes = n < c->head.content_length ? n : c->head.content_length;
-    c->all->body_bytes += c->body_bytes;
+/* Room for more of the body, and a NUL behind it.  It grows as bytes come: who announces much and sends nothing takes nothing
+ * from others. */
+static void grow_body(connection *c, size_t n_more) {
+    const size_t n_whole = (size_t)c->head.content_length + 1, n = c->n_body + n_more + 1;
+    if (n <= c->body_cap) return;
+    c->body_cap = 2 * n > BODY_CAP ? 2 * n : BODY_CAP;
+    if (c->body_cap > n_whole) c->body_cap = n_whole;
+    char *grown = realloc(c->body, c->body_cap);
+    if (!grown) {
+        cli_error("out of memory: %zu bytes of a body", c->body_cap);
+        exit(CLI_FAILED);
+    }
+    c->body = grown;
+}
+
+/* What has come of the body goes out of the input, whose small blocks would stay behind it as holes. */
+static void take_body(connection *c) {
+    struct evbuffer *in = bufferevent_get_input(c->bev);
+    const size_t n_left = (size_t)c->head.content_length - c->n_body, n_here = evbuffer_get_length(in);
+    const size_t n = n_here < n_left ? n_here : n_left;
+    grow_body(c, n);
+    evbuffer_remove(in, c->body + c->n_body, n);
+    c->n_body += n;
+    c->all->body_bytes += n;
+    c->body[c->n_body] = 0;
 }
 
 /* While too much has come of all bodies the largest goes: so who sends much, and stays, keeps nobody else away. */
@@ -288,24 +309,22 @@ static void bound_bodies(connections *all) {
     while (all->body_bytes > NET_BODIES_MAX) {
         connection *most = all->first;
         for (connection *c = all->first; c; c = c->next)
-            if (c->body_bytes > most->body_bytes) most = c;
+            if (c->n_body > most->n_body) most = c;
         refuse_and_end(most, 503, "too many bytes of other requests are under way");
     }
 }
 
 /* 1: the body was there, and the request is under way or answered. */
 static int read_body(connection *c) {
-    struct evbuffer *in = bufferevent_get_input(c->bev);
-    const size_t n = (size_t)c->head.content_length;
-    count_body(c);
+    take_body(c);
     bound_bodies(c->all);
     if (c->state != BODY) return 1;
-    if (evbuffer_get_length(in) < n) return 0;
-    char *body = cli_alloc(n + 1, 1);
-    evbuffer_remove(in, body, n);
+    if (c->n_body < c->head.content_length) return 0;
+    char *body = c->body;
+    const size_t n = c->n_body;
+    c->body = NULL; /* it outlives the answer, which may be given in this call */
     c->state = WORK;
     arm(c, 0);
-    bufferevent_setwatermark(c->bev, EV_READ, 0, INPUT_MAX);
     c->all->rules.request(c->all->rules.ctx, c, &c->head, body, n);
     free_body(c);
     free(body);

@@ -3,6 +3,7 @@
 import select
 import socket
 import sys
+import time
 
 port, pid = int(sys.argv[1]), int(sys.argv[2])
 
@@ -63,7 +64,7 @@ def silent():
 
 
 def hoard():
-    """Who sends bodies that never end, and more of them than are taken, keeps nobody else away."""
+    """Who sends bodies that never end, and more of them than are taken, keeps nobody else away, and leaves nothing behind."""
     many, before = [connect() for _ in range(18)], resident()
     for s in many:
         try:
@@ -72,7 +73,13 @@ def hoard():
             pass  # the largest is refused
         head, _ = ask(connect(), b'POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 36\r\n\r\n{"prompt": "a few words of no harm"}')
         assert head.startswith(b"HTTP/1.1 200 "), head
-    assert resident() - before < 400, f"{before} MiB became {resident()}"
+    assert resident() - before < 200, f"{before} MiB became {resident()}"
+    for s in many:
+        s.close()
+    end = time.monotonic() + 60
+    while resident() - before > 32 and time.monotonic() < end:
+        time.sleep(0.05)
+    assert resident() - before <= 32, f"{before} MiB became {resident()} when all had left"
 
 
 def siege():
