@@ -42,7 +42,7 @@ typedef struct pleat_events_options {
     uint32_t block_tokens;       /* 1..65536; default 16 */
     uint32_t replay_batches;     /* the newest that are kept for replay, 1..2^24; default 10000 */
     const pleat_allocator *allocator;
-    uint64_t replay_bytes; /* of these, at most, the newest batch apart; >= 1; default 64 MiB */
+    uint64_t replay_bytes; /* bytes that are kept for replay at most, the newest batch apart; >= 1; default 64 MiB */
 } pleat_events_options;
 
 PLEAT_API void pleat_events_options_default(pleat_events_options *opt);
