@@ -55,10 +55,6 @@ check "eval: the first is the one that it is alone" test "$(sed -n 's/,[^,]*$//;
 n=$(($(wc -l <"$scratch/out") - 1))
 check "eval: what is missing is said" says "^pleat eval: interrupted: $n of 16 rows are complete; what is missing is ${rows[n]}.*--answers is not written"
 check "eval: nor is it" no_files
-(until ls "$scratch"/taken*.tmp; do sleep 0.01; done; mkdir "$scratch/taken") >"$scratch/log" 2>&1 & # a file has no place there
-interrupts "${few[@]}" "${rows[@]/#/--kv=}" -o "$scratch/taken"
-check "eval: complete rows that cannot be written are no success" test $code = 1 -o "${stderr/nothing is kept/}" != "$stderr"
-rm -rf "$scratch"/taken*
 unset delay
 interrupts eval -m "$MODEL" --tasks "$TASKS" --samples 1 --text "$ROOT/eval/prose.txt" -np 1 --ctx-window 256 -q --format json \
     -o "$scratch/kept"
