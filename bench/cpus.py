@@ -91,7 +91,7 @@ def prompts(mask):
 
 
 def busy(mask):
-    words = ["-p", "512", "-n", "128", "-r", "2", *kvs("f16")]
+    words = ["-p", "1024", "-n", "768", "-r", "2", *kvs("f16")]  # of seconds: in less, who has which core is chance
     quiet = speeds(mask, "-t", "2", *words)
     with subprocess.Popen([sys.executable, "-c", SPIN], start_new_session=True) as other:
         try:

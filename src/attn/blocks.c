@@ -103,11 +103,13 @@ typedef struct matrices {
     uint32_t n, n_vectors;               /* of a slice */
     pleat__pack_numbers_fn pack_numbers; /* where packs are multiplied: all are packs; or NULL */
     pleat__pack_slice *packs[2];         /* likewise, of even slices, and of odd ones */
+    bool are_planes;                     /* all are, and are multiplied where they stand */
 } matrices;
 
 static void matrices_init(matrices *m, pleat__blocks_walk *w, const pleat__codebook *codebook, bool keys,
-                          pleat__pack_numbers_fn pack_numbers) {
-    m->pack_numbers = pack_numbers;
+                          const pleat__blocks_steps *steps) {
+    m->pack_numbers = steps->pack_numbers;
+    m->are_planes = steps->takes_planes && !w->format->is_rd;
     m->packs[0] = w->pack_buffers[0];
     m->packs[1] = w->pack_buffers[1];
     m->codebook = codebook;
@@ -116,6 +118,7 @@ static void matrices_init(matrices *m, pleat__blocks_walk *w, const pleat__codeb
     for (uint32_t b = 0; b < m->n; b++) {
         m->sections[b] = keys ? &w->readers[b].k : &w->readers[b].v;
         if (m->sections[b]->coder != PLEAT__CODER_PACK) m->pack_numbers = NULL;
+        m->are_planes = m->are_planes && pleat__section_is_planes(m->sections[b]);
         for (uint32_t i = 0; i < 2; i++) m->out[i][b] = w->code_buffers[i] + (size_t)b * m->n_vectors * 64;
     }
 }
@@ -126,43 +129,49 @@ static bool are_done(const matrices *m) {
     return all;
 }
 
-static void next_packs(uint32_t slice, const matrices *m) {
-    for (uint32_t b = 0; b < m->n; b++) pleat__pack_next(m->sections[b], m->pack_numbers, &m->packs[slice % 2][b]);
+/* The next slice of every block: where its packs or planes are, or its codes. */
+static void next_slice(pleat__blocks_walk *w, const pleat__codec_dsp *codec, uint32_t slice, const matrices *m) {
+    for (uint32_t b = 0; m->pack_numbers && b < m->n; b++)
+        pleat__pack_next(m->sections[b], m->pack_numbers, &m->packs[slice % 2][b]);
+    for (uint32_t b = 0; m->are_planes && b < m->n; b++)
+        w->plane_buffers[slice % 2][b] = pleat__section_next_planes(m->sections[b], m->n_vectors);
+    if (!m->pack_numbers && !m->are_planes)
+        pleat__sections_decode(codec, m->codebook, m->sections, m->n, m->n_vectors, m->out[slice % 2]);
 }
 
-/* The next slice of every block's keys. */
-static void decode_keys(const pleat__codec_dsp *codec, const pleat__block_run *run, uint32_t slice, const matrices *m) {
+static void next_keys(pleat__blocks_walk *w, const pleat__codec_dsp *codec, const pleat__block_run *run, uint32_t slice,
+                      const matrices *m) {
     if (run->rd)
         pleat__rd_decode_keys(codec, run->rd, m->sections, m->n, m->out[slice % 2]);
-    else if (m->pack_numbers)
-        next_packs(slice, m);
     else
-        pleat__sections_decode(codec, m->codebook, m->sections, m->n, m->n_vectors, m->out[slice % 2]);
+        next_slice(w, codec, slice, m);
 }
 
-static void decode_values(const pleat__codec_dsp *codec, const pleat__block_run *run, uint32_t slice,
-                          const matrices *m) {
+static void next_values(pleat__blocks_walk *w, const pleat__codec_dsp *codec, const pleat__block_run *run,
+                        uint32_t slice, const matrices *m) {
     if (run->rd)
         pleat__rd_decode_values(codec, run->rd, slice, m->sections, m->n, m->out[slice % 2]);
-    else if (m->pack_numbers)
-        next_packs(slice, m);
     else
-        pleat__sections_decode(codec, m->codebook, m->sections, m->n, m->n_vectors, m->out[slice % 2]);
+        next_slice(w, codec, slice, m);
 }
 
 /* A slice is multiplied when the next has been decoded: codes are in the cache by then.  Tiles of AMX wait for codes that
  * have just been written, since no store is forwarded to them. */
-static void multiply_keys(const pleat__blocks_steps *steps, pleat__blocks_walk *w, uint32_t slice, const matrices *m) {
+static void turn_to(pleat__blocks_walk *w, uint32_t slice, const matrices *m) {
     w->codes = w->code_buffers[slice % 2];
     w->packs = m->pack_numbers ? m->packs[slice % 2] : NULL;
+    w->planes = m->are_planes ? w->plane_buffers[slice % 2] : NULL;
+}
+
+static void multiply_keys(const pleat__blocks_steps *steps, pleat__blocks_walk *w, uint32_t slice, const matrices *m) {
+    turn_to(w, slice, m);
     steps->keys(w, slice);
 }
 
 static void multiply_values(const pleat__blocks_steps *steps, pleat__blocks_walk *w, uint32_t slice,
                             const matrices *m) {
     const uint32_t v_group = w->format->v_group;
-    w->codes = w->code_buffers[slice % 2];
-    w->packs = m->pack_numbers ? m->packs[slice % 2] : NULL;
+    turn_to(w, slice, m);
     if (slice * ROWS % v_group == 0) steps->values_begin(w, slice * ROWS / v_group);
     steps->values(w, slice);
 }
@@ -171,13 +180,13 @@ static bool add_group(const pleat__blocks_steps *steps, pleat__blocks_walk *w, c
                       const pleat__block_run *run, const float *q, ahead *next) {
     const pleat__block_format *f = w->format;
     matrices k, v;
-    matrices_init(&k, w, run->codebooks ? &run->codebooks->k : NULL, true, steps->pack_numbers);
-    matrices_init(&v, w, run->codebooks ? &run->codebooks->v : NULL, false, steps->pack_numbers);
+    matrices_init(&k, w, run->codebooks ? &run->codebooks->k : NULL, true, steps);
+    matrices_init(&v, w, run->codebooks ? &run->codebooks->v : NULL, false, steps);
     steps->keys_begin(w);
     const uint32_t k_slices = f->tokens / ROWS, v_slices = f->head_dim / ROWS;
     for (uint32_t slice = 0; slice < k_slices; slice++) {
         ahead_step(next);
-        decode_keys(codec, run, slice, &k);
+        next_keys(w, codec, run, slice, &k);
         ahead_step(next);
         if (slice > 0) multiply_keys(steps, w, slice - 1, &k);
     }
@@ -188,7 +197,7 @@ static bool add_group(const pleat__blocks_steps *steps, pleat__blocks_walk *w, c
     steps->softmax(w);
     for (uint32_t slice = 0; slice < v_slices; slice++) {
         ahead_step(next);
-        decode_values(codec, run, slice, &v);
+        next_values(w, codec, run, slice, &v);
         ahead_step(next);
         if (slice > 0) multiply_values(steps, w, slice - 1, &v);
     }

@@ -15,6 +15,25 @@
 /* Heads that kernels take together. */
 #define PLEAT__BLOCKS_HEADS 4u
 
+/* call, with `head` = 0, PLEAT__BLOCKS_HEADS, ... and the constant `heads`, how many there are from it on, as many at
+ * most. */
+#define PLEAT__FOR_FOUR_HEADS(w, call)                                                               \
+    for (uint32_t head = 0, n_left = (w)->query->n_group; n_left > 0; head += PLEAT__BLOCKS_HEADS) { \
+        switch (n_left) {                                                                            \
+            case 1: PLEAT__WITH_HEADS(1, call);                                                      \
+            case 2: PLEAT__WITH_HEADS(2, call);                                                      \
+            case 3: PLEAT__WITH_HEADS(3, call);                                                      \
+            default: PLEAT__WITH_HEADS(4, call);                                                     \
+        }                                                                                            \
+        n_left -= pleat__min_u32(n_left, PLEAT__BLOCKS_HEADS);                                       \
+    }
+#define PLEAT__WITH_HEADS(n, call) \
+    {                              \
+        enum { heads = (n) };      \
+        call;                      \
+    }                              \
+    break
+
 /* Columns of a matrix that kernels take together: memory of factors is padded to as many. */
 #define PLEAT__BLOCKS_COLUMNS 64u
 
@@ -38,6 +57,9 @@ typedef struct pleat__blocks_walk {
     /* [n_blocks] of the slice, in the place of codes, if the variant multiplies packs and all blocks have them; or NULL. */
     const pleat__pack_slice *packs;
     pleat__pack_slice *pack_buffers[2]; /* [PLEAT__STREAMS] likewise; NULL unless the format's coder is PACK */
+    /* [n_blocks] likewise, if the variant multiplies planes of two bits: [columns / 4][2][8] of the slice; or NULL. */
+    const uint8_t *const *planes;
+    const uint8_t *plane_buffers[2][PLEAT__STREAMS]; /* of even slices, and of odd ones */
     float *weights;     /* [heads][4*T] logit2, from softmax on the weights against the group's maximum */
     float *rescale;     /* [heads] 2^(m - m') for what acc->o holds */
     float *share;       /* [heads] 2^(group's maximum - m') for the group's sums */
@@ -109,6 +131,7 @@ typedef struct pleat__blocks_steps {
     void (*end)(pleat__blocks_walk *w);  /* once a call */
     pleat__blocks_mean_fn mean;          /* rd */
     pleat__pack_numbers_fn pack_numbers; /* of a variant that multiplies packs; NULL: codes alone */
+    bool takes_planes;                   /* it multiplies planes of two bits too */
 } pleat__blocks_steps;
 
 bool pleat__blocks_walk_run(const pleat__blocks_steps *steps, const pleat__attn_query *query,

@@ -178,6 +178,13 @@ void pleat__codec_dsp_init(pleat__codec_dsp *dsp, uint32_t cpu_flags);
 void pleat__sections_decode(const pleat__codec_dsp *dsp, const pleat__codebook *codebook,
                             pleat__section *const *sections, uint32_t n, uint32_t n_vectors, uint8_t *const *out);
 
+/* RAW codes of two bits, all four levels: what multiplies planes need not decode them.  The next n_vectors, [][2][8]; the
+ * section is moved behind them. */
+static inline bool pleat__section_is_planes(const pleat__section *section) {
+    return section->coder == PLEAT__CODER_RAW && section->n_levels == 4;
+}
+const uint8_t *pleat__section_next_planes(pleat__section *section, uint32_t n_vectors);
+
 /* After all slices: the section ended where its bytes do. */
 bool pleat__section_is_done(const pleat__section *section);
 

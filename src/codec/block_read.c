@@ -90,11 +90,17 @@ pleat_status pleat__block_open(const pleat__block_format *f, const pleat__block_
 
 /* ---- decode ----------------------------------------------------------------------------------------- */
 
+const uint8_t *pleat__section_next_planes(pleat__section *s, uint32_t n_vectors) {
+    const uint8_t *planes = s->bytes;
+    const size_t n_bytes = pleat__raw_bytes(pleat__code_bits(s->n_levels), n_vectors);
+    s->bytes += n_bytes;
+    s->n_bytes -= n_bytes;
+    return planes;
+}
+
 static void decode_raw(const pleat__codec_dsp *dsp, pleat__section *s, uint32_t n_vectors, uint8_t *out) {
     const uint32_t n_bits = pleat__code_bits(s->n_levels);
-    dsp->raw(s->bytes, n_bits, n_vectors, out);
-    s->bytes += pleat__raw_bytes(n_bits, n_vectors);
-    s->n_bytes -= pleat__raw_bytes(n_bits, n_vectors);
+    dsp->raw(pleat__section_next_planes(s, n_vectors), n_bits, n_vectors, out);
     if (s->n_levels == 1u << n_bits) return;
     const uint8_t top = (uint8_t)(s->n_levels - 1);
     for (uint32_t i = 0; i < n_vectors * 64; i++) out[i] = out[i] < top ? out[i] : top;

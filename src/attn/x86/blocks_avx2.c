@@ -17,12 +17,17 @@ static float top_of(uint32_t n, uint32_t n_levels) {
 
 INLINE __m256 magnitude(__m256 x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
 
-/* Sixteen whole numbers as 16 bits: plain, or each four in the order 0, 2, 1, 3. */
-INLINE void store_numbers(int16_t *out, bool plain, __m256i low, __m256i high) {
-    const __m256i order =
-        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
+/* Sixteen whole numbers as 16 bits, each eight in an order of their bytes. */
+INLINE void store_numbers(int16_t *out, __m256i order, __m256i low, __m256i high) {
     const __m256i x = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xD8);
-    _mm256_store_si256((__m256i *)(void *)out, plain ? x : _mm256_shuffle_epi8(x, order));
+    _mm256_store_si256((__m256i *)(void *)out, _mm256_shuffle_epi8(x, order));
+}
+
+/* Each four in the order 0, 2, 1, 3, or as they are. */
+INLINE __m256i order_of(bool plain) {
+    const __m128i as_they_are = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m128i by_pairs = _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
+    return _mm256_broadcastsi128_si256(plain ? as_they_are : by_pairs);
 }
 
 INLINE int32_t sum_of_whole(__m256i x) {
@@ -31,44 +36,82 @@ INLINE int32_t sum_of_whole(__m256i x) {
     return _mm_cvtsi128_si32(_mm_add_epi32(y, _mm_shuffle_epi32(y, 0xB1)));
 }
 
-/* Numbers of n factors x*y, |x*y| <= most, n a multiple of 16.  Returns their unit, and their sum times it. */
-INLINE float cut(const float *x, const float *y, uint32_t n, float most, float top, bool plain, int16_t *numbers,
-                 float *sum) {
-    most = most > 0x1p-100f ? most : 0x1p-100f; /* less is as good as zero */
-    const __m256 inverse = _mm256_set1_ps(top / most);
-    __m256i total = _mm256_setzero_si256();
-    for (uint32_t i = 0; i < n; i += 16) {
-        const __m256 a = _mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_load_ps(y + i));
-        const __m256 b = _mm256_mul_ps(_mm256_loadu_ps(x + i + 8), _mm256_load_ps(y + i + 8));
-        const __m256i p = _mm256_cvtps_epi32(_mm256_mul_ps(a, inverse));
-        const __m256i q = _mm256_cvtps_epi32(_mm256_mul_ps(b, inverse));
-        total = _mm256_add_epi32(total, _mm256_add_epi32(p, q));
-        store_numbers(numbers + i, plain, p, q);
+/* Rows of up to four heads, `stride` apart, and what they are multiplied with. */
+typedef struct factors {
+    const float *x; /* [heads][stride] */
+    size_t stride;
+    const float *steps, *middles; /* [n], the heads share them */
+    uint32_t n;                   /* a multiple of 16 */
+} factors;
+
+/* The largest |x * step| of each head, and sums of x * middle. */
+INLINE void weigh(uint32_t heads, const factors *f, float *most, float *sum) {
+    __m256 largest[HEADS], total[HEADS];
+    UNROLL
+    for (uint32_t h = 0; h < HEADS; h++) largest[h] = total[h] = _mm256_setzero_ps();
+    for (uint32_t i = 0; i < f->n; i += 8) {
+        const __m256 step = _mm256_load_ps(f->steps + i), middle = _mm256_load_ps(f->middles + i);
+        UNROLL
+        for (uint32_t h = 0; h < heads; h++) {
+            const __m256 x = _mm256_loadu_ps(f->x + h * f->stride + i);
+            largest[h] = _mm256_max_ps(largest[h], magnitude(_mm256_mul_ps(x, step)));
+            total[h] = _mm256_fmadd_ps(x, middle, total[h]);
+        }
     }
-    const float unit = most / top;
-    *sum = (float)sum_of_whole(total) * unit;
-    return unit;
+    UNROLL
+    for (uint32_t h = 0; h < heads; h++) {
+        most[h] = max_of(largest[h]);
+        sum[h] = sum_of(total[h]);
+    }
+}
+
+/* Numbers of factors x * step, of each head |x * step| <= most; n numbers `stride` apart.  Writes their units, and their
+ * sums times these. */
+INLINE void cut(uint32_t heads, const factors *f, const float *most, float top, __m256i order, int16_t *numbers,
+                float *units, float *sums) {
+    __m256 inverse[HEADS];
+    __m256i total[HEADS];
+    UNROLL
+    for (uint32_t h = 0; h < heads; h++) {
+        const float bound = most[h] > 0x1p-100f ? most[h] : 0x1p-100f; /* less is as good as zero */
+        units[h] = bound / top;
+        inverse[h] = _mm256_set1_ps(top / bound);
+        total[h] = _mm256_setzero_si256();
+    }
+    for (uint32_t i = 0; i < f->n; i += 16) {
+        const __m256 low = _mm256_load_ps(f->steps + i), high = _mm256_load_ps(f->steps + i + 8);
+        UNROLL
+        for (uint32_t h = 0; h < heads; h++) {
+            const float *x = f->x + h * f->stride + i;
+            const __m256 a = _mm256_mul_ps(_mm256_loadu_ps(x), low), b = _mm256_mul_ps(_mm256_loadu_ps(x + 8), high);
+            const __m256i p = _mm256_cvtps_epi32(_mm256_mul_ps(a, inverse[h]));
+            const __m256i q = _mm256_cvtps_epi32(_mm256_mul_ps(b, inverse[h]));
+            total[h] = _mm256_add_epi32(total[h], _mm256_add_epi32(p, q));
+            store_numbers(numbers + h * f->stride + i, order, p, q);
+        }
+    }
+    UNROLL
+    for (uint32_t h = 0; h < heads; h++) sums[h] = (float)sum_of_whole(total[h]) * units[h];
 }
 
 /* ---- keys --------------------------------------------------------------------------------------------------------- */
 
-/* A head's query times steps.  Returns the numbers' unit; *bias is what logits have beside sums of numbers times codes
- * in that unit. */
-INLINE float fold_query(const pleat__blocks_walk *w, uint32_t block, uint32_t head, const float *steps,
-                        const float *middles, float *bias) {
-    const uint32_t d = w->format->head_dim;
-    const float *q = w->query->f32 + (size_t)head * d;
-    __m256 most = _mm256_setzero_ps(), sum = _mm256_setzero_ps();
-    for (uint32_t i = 0; i < d; i += 8) {
-        const __m256 x = _mm256_loadu_ps(q + i);
-        most = _mm256_max_ps(most, magnitude(_mm256_mul_ps(x, _mm256_load_ps(steps + i))));
-        sum = _mm256_fmadd_ps(x, _mm256_load_ps(middles + i), sum);
-    }
-    float numbers;
-    const float unit = cut(q, steps, d, max_of(most), top_of(d, w->format->k_levels), false,
-                           pleat__key_numbers(w, block, head), &numbers);
-    *bias = sum_of(sum) - pleat__blocks_middle(w->format->k_levels) * numbers;
-    return unit;
+/* Queries of heads [head, head + heads) times steps: numbers, their units, and what logits have beside sums of numbers
+ * times codes in these. */
+INLINE void fold_query(uint32_t heads, pleat__blocks_walk *w, uint32_t block, uint32_t head, const float *steps,
+                       const float *middles) {
+    const uint32_t d = w->format->head_dim, at = block * w->heads + head;
+    const factors f = {w->query->f32 + (size_t)head * d, d, steps, middles, d};
+    float most[HEADS], bias[HEADS], sums[HEADS];
+    weigh(heads, &f, most, bias);
+    cut(heads, &f, most, top_of(d, w->format->k_levels), order_of(false), pleat__key_numbers(w, block, head),
+        w->key_scale + at, sums);
+    for (uint32_t h = 0; h < heads; h++)
+        w->key_bias[at + h] = bias[h] - pleat__blocks_middle(w->format->k_levels) * sums[h];
+}
+
+static void fold_queries(pleat__blocks_walk *w, uint32_t block, const float *steps, const float *middles) {
+    PLEAT__FOR_FOUR_HEADS(w, fold_query(heads, w, block, head, steps, middles))
 }
 
 /* Where a step is the whole block's, numbers of the query alone serve for all blocks.  What their sum comes to around
@@ -82,7 +125,11 @@ void pleat__blocks_begin_avx2(pleat__blocks_walk *w) {
         __m256 sum = _mm256_setzero_ps();
         for (uint32_t i = 0; i < w->format->head_dim; i += 8) sum = _mm256_add_ps(sum, _mm256_loadu_ps(q + i));
         w->query_sum[h] = sum_of(sum);
-        w->query_scale[h] = fold_query(w, 0, h, ones, zeros, &w->queries[h]);
+    }
+    fold_queries(w, 0, ones, zeros);
+    for (uint32_t h = 0; h < w->query->n_group; h++) {
+        w->query_scale[h] = w->key_scale[h];
+        w->queries[h] = w->key_bias[h];
     }
 }
 
@@ -113,8 +160,7 @@ void pleat__blocks_keys_begin_avx2(pleat__blocks_walk *w) {
             _mm256_store_ps(steps + i, step);
             _mm256_store_ps(middles + i, _mm256_fmadd_ps(c, step, load_half(r->k_mins + 2 * i)));
         }
-        for (uint32_t h = 0; h < w->query->n_group; h++)
-            w->key_scale[b * w->heads + h] = fold_query(w, b, h, steps, middles, &w->key_bias[b * w->heads + h]);
+        fold_queries(w, b, steps, middles);
     }
 }
 
@@ -181,31 +227,28 @@ static void load_value_steps(pleat__blocks_walk *w, uint32_t unit) {
     }
 }
 
-/* Numbers of a head's weights times steps, part by part, and what stands beside their sums. */
-INLINE void fold_weights(pleat__blocks_walk *w, uint32_t head) {
-    const float *weights = w->weights + (size_t)head * pleat__blocks_row(w->format);
-    int16_t *numbers = pleat__value_numbers(w, head);
-    float bias = 0;
+/* Numbers of the weights of heads [head, head + heads) times steps, part by part, and what stands beside their sums. */
+INLINE void fold_weights(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
+    const uint32_t row = pleat__blocks_row(w->format);
+    const __m256i order = order_of(w->packs != NULL);
+    float most[HEADS], sum[HEADS], units[HEADS], sums[HEADS], bias[HEADS] = {0};
     for (uint32_t from = 0, part = 0; from < w->n_tokens; from += PART_TOKENS, part++) {
-        const uint32_t n = pleat__min_u32(w->n_tokens - from, PART_TOKENS);
-        __m256 most = _mm256_setzero_ps(), sum = _mm256_setzero_ps();
-        for (uint32_t i = from; i < from + n; i += 8) {
-            const __m256 e = _mm256_load_ps(weights + i);
-            most = _mm256_max_ps(most, _mm256_mul_ps(e, _mm256_load_ps(w->value_steps + i)));
-            sum = _mm256_fmadd_ps(e, _mm256_load_ps(w->value_middles + i), sum);
+        const factors f = {w->weights + (size_t)head * row + from, row, w->value_steps + from, w->value_middles + from,
+                           pleat__min_u32(w->n_tokens - from, PART_TOKENS)};
+        weigh(heads, &f, most, sum);
+        cut(heads, &f, most, top_of(f.n, w->format->v_levels), order, pleat__value_numbers(w, head) + from, units,
+            sums);
+        for (uint32_t h = 0; h < heads; h++) {
+            w->value_scale[part * w->heads + head + h] = units[h] * w->share[head + h];
+            bias[h] += sum[h] - pleat__blocks_middle(w->format->v_levels) * sums[h];
         }
-        float in_all;
-        const float unit = cut(weights + from, w->value_steps + from, n, max_of(most), top_of(n, w->format->v_levels),
-                               w->packs != NULL, numbers + from, &in_all);
-        w->value_scale[part * w->heads + head] = unit * w->share[head];
-        bias += sum_of(sum) - pleat__blocks_middle(w->format->v_levels) * in_all;
     }
-    w->value_bias[head] = bias * w->share[head];
+    for (uint32_t h = 0; h < heads; h++) w->value_bias[head + h] = bias[h] * w->share[head + h];
 }
 
 void pleat__blocks_values_begin_avx2(pleat__blocks_walk *w, uint32_t unit) {
     load_value_steps(w, unit);
-    for (uint32_t h = 0; h < w->query->n_group; h++) fold_weights(w, h);
+    PLEAT__FOR_FOUR_HEADS(w, fold_weights(heads, w, head))
 }
 
 /* ---- the variant -------------------------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
  *     blocks_avxvnni.c          products by VNNI
  *     blocks_products_avx2.h    products with codes
  *     blocks_packs_avx2.h       products with packs
+ *     blocks_planes_avx2.h      products with planes of two bits
  *
  * Factors x of a row of columns are whole numbers p of a unit of their own, the row's max |x| / top:
  *

@@ -45,24 +45,6 @@ INLINE __m128 exact_sum_of_each(const __m512i *v) { /* of whole numbers; exact b
     return sum_of_each(x);
 }
 
-/* call, with `head` = 0, HEADS, ... and the constant `heads`, how many there are from it on, HEADS at most. */
-#define FOR_FOUR_HEADS(w, call)                                                        \
-    for (uint32_t head = 0, n_left = (w)->query->n_group; n_left > 0; head += HEADS) { \
-        switch (n_left) {                                                              \
-            case 1: WITH_HEADS(1, call);                                               \
-            case 2: WITH_HEADS(2, call);                                               \
-            case 3: WITH_HEADS(3, call);                                               \
-            default: WITH_HEADS(4, call);                                              \
-        }                                                                              \
-        n_left -= pleat__min_u32(n_left, HEADS);                                       \
-    }
-#define WITH_HEADS(n, call)   \
-    {                         \
-        enum { heads = (n) }; \
-        call;                 \
-    }                         \
-    break
-
 /* ---- limbs ----------------------------------------------------------------------------------------------------- */
 
 /* Largest whole number that is cut: 127*256 + 127. */
@@ -152,7 +134,7 @@ INLINE void fold_query(uint32_t heads, pleat__blocks_walk *w, uint32_t block, ui
 }
 
 static void fold_queries(pleat__blocks_walk *w, uint32_t block, const float *steps, const float *middles) {
-    FOR_FOUR_HEADS(w, fold_query(heads, w, block, head, steps, middles))
+    PLEAT__FOR_FOUR_HEADS(w, fold_query(heads, w, block, head, steps, middles))
 }
 
 /* Queries, padded.  Where a step is the whole block's, limbs of the query alone serve for all blocks: scale and sum of
@@ -252,7 +234,7 @@ INLINE void softmax(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
     _mm_mask_storeu_ps(w->acc->l + head, mine, _mm_fmadd_ps(l, rescale, _mm_mul_ps(sum_of_each(sum), share)));
 }
 
-void pleat__blocks_softmax_avx512(pleat__blocks_walk *w){FOR_FOUR_HEADS(w, softmax(heads, w, head))}
+void pleat__blocks_softmax_avx512(pleat__blocks_walk *w){PLEAT__FOR_FOUR_HEADS(w, softmax(heads, w, head))}
 
 /* ---- values ---------------------------------------------------------------------------------------------------- */
 
@@ -326,5 +308,5 @@ INLINE void fold_weights(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
 
 void pleat__blocks_values_begin_avx512(pleat__blocks_walk *w, uint32_t unit) {
     load_value_steps(w, unit);
-    FOR_FOUR_HEADS(w, fold_weights(heads, w, head))
+    PLEAT__FOR_FOUR_HEADS(w, fold_weights(heads, w, head))
 }

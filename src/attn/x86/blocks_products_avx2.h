@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * blocks_products_avx2.h: logits and values of a slice, from codes or from packs.  For the files that blocks_avx2.h is
+ * blocks_products_avx2.h: logits and values of a slice, from codes, packs or planes.  For the files that blocks_avx2.h is
  * for.
  */
 #ifndef PLEAT_ATTN_X86_BLOCKS_PRODUCTS_AVX2_H
 #define PLEAT_ATTN_X86_BLOCKS_PRODUCTS_AVX2_H
 
 #include "attn/x86/blocks_packs_avx2.h"
+#include "attn/x86/blocks_planes_avx2.h"
 
 /* sums = codes of n_columns columns times the numbers of `heads` heads, `stride` apart. */
 INLINE void dots_of(uint32_t heads, const uint8_t *codes, uint32_t n_columns, const int16_t *numbers, size_t stride,
@@ -60,6 +61,8 @@ INLINE void keys_of(pleat__blocks_walk *w, uint32_t slice) {
             const int16_t *numbers = pleat__key_numbers(w, b, head);
             if (w->packs)
                 key_packs(n_heads, &w->packs[b], d, numbers, &sums);
+            else if (w->planes)
+                plane_dots(n_heads, &w->planes[b], 1, d, numbers, d, &sums);
             else
                 dots(n_heads, w->codes + (size_t)b * d * ROWS, d, numbers, d, &sums);
             for (uint32_t h = 0; h < n_heads; h++) {
@@ -78,6 +81,8 @@ INLINE void value_part(const pleat__blocks_walk *w, uint32_t n_heads, uint32_t f
     const uint32_t n = pleat__min_u32(w->n_tokens - from, PART_TOKENS);
     if (w->packs)
         value_packs(n_heads, w->packs + from / tokens, n / tokens, tokens, numbers, row, sums);
+    else if (w->planes)
+        plane_dots(n_heads, w->planes + from / tokens, n / tokens, tokens, numbers, row, sums);
     else
         dots(n_heads, w->codes + (size_t)from * ROWS, n, numbers, row, sums);
 }
@@ -112,7 +117,7 @@ INLINE void values_of(pleat__blocks_walk *w, uint32_t slice) {
         .begin = pleat__blocks_begin_avx2, .keys_begin = pleat__blocks_keys_begin_avx2, .keys = (keys_),     \
         .cap = pleat__attn_cap_avx2, .softmax = pleat__blocks_softmax_avx2,                                  \
         .values_begin = pleat__blocks_values_begin_avx2, .values = (values_), .end = pleat__blocks_end_avx2, \
-        .pack_numbers = pleat__pack_numbers_avx2, .mean = pleat__blocks_mean_avx2                            \
+        .pack_numbers = pleat__pack_numbers_avx2, .takes_planes = true, .mean = pleat__blocks_mean_avx2      \
     }
 
 #endif
