@@ -586,10 +586,7 @@ static int force_call(job *j, refusal *why) {
 /* A call that the model may begin by itself has its tool's schema. */
 static int hold_calls(job *j, refusal *why) {
     if (j->s->calls == CALLS_TAGS) return params_read_call(&j->p, calls_arguments(CALLS_TAGS), why);
-    return params_refuse(
-        why, 400, "tools",
-        "a strict tool beside tool_choice \"auto\" needs a model that writes <tool_call> before a call; "
-        "with this one its schema holds where tool_choice names it or is \"required\"");
+    return params_refuse(why, 400, "tools", "strict beside tool_choice \"auto\" needs a model that writes <tool_call>");
 }
 
 static int set_up(job *j, int is_chat, refusal *why) {
