@@ -35,9 +35,10 @@ from models import measure, specs
 
 PARTS = ("prose", "tasks", "documents")
 PASSES = 0.5  # accuracy with an f16 cache, on the half that chooses, at which a task is asked
-# Windows of prose: so many, of so many tokens, of which the last so many are scored; samples of tasks; documents' lengths.
-# A sample is of either half, so a half has about half of them.
-SIZES = {"pleat": ((8, 1024, 256), 16, "1k,2k", 12), "smollm2": (None, 0, "1k", 12), "gemma3": (None, 0, "1k", 16)}
+# Windows of prose: so many, of so many tokens, of which the last so many are scored; samples of tasks; documents' lengths;
+# samples of documents where tasks are tried, and where they are asked.  A sample is of either half, so a half has about half.
+SIZES = {"pleat": ((8, 1024, 256), 16, "1k,2k", (12, 12)), "smollm2": (None, 0, "1k", (12, 132)),
+         "gemma3": (None, 0, "1k", (16, 16))}
 
 
 def options_of():
@@ -87,7 +88,7 @@ def document_file(model, only=None):
     _, _, lengths, samples = SIZES[model.name]
     form = "reference" if model is methods.REFERENCE_MODEL else "any"
     made = subprocess.run([sys.executable, os.path.join("eval", "documents.py"), "--form", form, "--lengths", lengths,
-                           "--samples", str(samples)], stdout=subprocess.PIPE, check=True).stdout.decode()
+                           "--samples", str(samples[only is not None])], stdout=subprocess.PIPE, check=True).stdout.decode()
     lines = [line for line in made.splitlines(True) if only is None or json.loads(line)["task"] in only]
     return write(os.path.join(measure.TEXTS, f"documents-{model.name}{'' if only is None else '-passed'}.jsonl"), "".join(lines))
 
@@ -160,8 +161,8 @@ def bytes_of(model, row, f16):
 
 
 def rows_beside_f16(kept):
-    """{spec: row} of the records that begin with f16: others have nothing to diverge from."""
-    return {spec: row for record in kept.records if record["result"]["rows"][0]["kv"] == specs.REFERENCE
+    """{spec: row} of the records that begin with f16: others have nothing to diverge from.  Of most samples, the last."""
+    return {spec: row for record in sorted(kept.records, key=lambda record: record["result"]["samples"]) if record["result"]["rows"][0]["kv"] == specs.REFERENCE
             for spec, row in measure.rows_of(record).items()}
 
 
@@ -208,6 +209,24 @@ TITLES = {"prose": ("KLD on prose", "same top-1", "bytes"), "tasks": ("tasks, ri
           "documents": ("documents, unseen, right in %", "against f16, points", "bytes")}
 
 
+def largest(kept):
+    """The first of the records of most samples."""
+    return max(kept.records, key=lambda record: record["result"]["samples"])
+
+
+def asked_of(result, what):
+    return f"{sum(t['total'] for t in result['rows'][0]['tasks'].values())} answers of {result['samples']} {what}"
+
+
+def fewer(kept):
+    """What is said of rows that no record of most samples has."""
+    most = largest(kept)["result"]["samples"]
+    known = {spec for r in kept.records if r["result"]["samples"] == most for spec in measure.rows_of(r)}
+    said = [f"{listing(rest)}: {asked_of(r['result'], 'documents')}" for r in kept.records
+            if r["result"]["samples"] < most and (rest := [spec for spec in measure.rows_of(r) if spec not in known])]
+    return f" ({'; '.join(said)})" if said else ""
+
+
 def end_of(model):
     records = [r for part in PARTS for r in kept_of(model, part).records]
     dates = sorted(r["date"].split()[0] for r in records)
@@ -215,12 +234,11 @@ def end_of(model):
     date = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
     counts = []
     for part in PARTS:
-        kept = kept_of(model, part).records
-        if kept:
-            result = kept[0]["result"]
+        kept = kept_of(model, part)
+        if kept.records:
+            result = largest(kept)["result"]
             counts.append(f"{result['scored_tokens']} tokens of prose scored" if part == "prose" else
-                          f"{sum(t['total'] for t in result['rows'][0]['tasks'].values())} answers of "
-                          f"{result['samples']} {'samples of eval/tasks.jsonl' if part == 'tasks' else 'documents'}")
+                          asked_of(result, "samples of eval/tasks.jsonl" if part == "tasks" else "documents") + fewer(kept))
     machines = "; ".join(dict.fromkeys(r["machine"] for r in records))
     return f"{listing(counts).capitalize()}. Measured {date}, commit {versions}. Machines: {machines}."
 
@@ -239,10 +257,12 @@ def left_out(model):
 
 def seen(model):
     """A sentence on what is right where the question stood behind the document."""
-    rows = rows_beside_f16(kept_of(model, "seen"))
+    kept = kept_of(model, "seen")
+    rows = rows_beside_f16(kept)
     said = [f"{kv} {percent(row['accuracy'])} ({points(row['gain'])} ± {100 * row['gain_se']:.1f})"
             for kv, row in rows.items() if kv in methods.SEEN]
-    return f" With the question in sight: {listing(said)}; f16 {percent(rows[specs.REFERENCE]['accuracy'])}." if said else ""
+    f16 = percent(rows[specs.REFERENCE]["accuracy"]) if said else ""
+    return f" With the question in sight: {listing(said)}; f16 {f16}{fewer(kept)}." if said else ""
 
 
 def section(model):

@@ -34,6 +34,7 @@ static const spec_words keys[] = {
     {"adakv", RANKING_KEYS},
     {"novel", RANKING_KEYS " mean="},
     {"expected", RANKING_KEYS},
+    {"dropkv", RANKING_KEYS},
     {"+kvcrush", "share= anchor= unit="},
     {"+novel", "share= mean="},
     {"kvcomp", "k= v= kunit= block= sinks= buffer= high="},
@@ -62,6 +63,7 @@ static const spec_words behind[] = {
     {"adakv", "kvcrush merge novel"},
     {"novel", "merge"},
     {"expected", "merge"},
+    {"dropkv", "novel"},
     {"kvcomp", "pack"},
 };
 

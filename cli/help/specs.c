@@ -19,7 +19,7 @@ static const char text[] = "pleat help kv: ways to keep a KV cache, as --kv name
                            "  leankv:profile=FILE        with those that `pleat calibrate` found\n"
                            "fewer tokens (eviction)\n"
                            "  h2o:budget=512             so many tokens a KV head; also random recent\n"
-                           "                             streaming snapkv pyramidkv adakv expected\n"
+                           "                             streaming snapkv pyramidkv adakv expected dropkv\n"
                            "  novel:budget=25%           keys unlike the others'; h2o+novel: half of each\n"
                            "  snapkv:budget=25%          a share of the prompt; in bytes: budget=4MiB\n"
                            "  h2o:budget=25%+kvcrush     representatives of what is dropped, too (KVCrush)\n"

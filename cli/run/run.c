@@ -92,8 +92,6 @@ static int check_texts(const run_options *o) {
     else if (!o->n_beams && o->n_best > 1 && !(o->temp > 0))
         cli_error("--n-best %u needs --temp above 0: greedy texts would all be the same; --beams finds different ones",
                   o->n_best);
-    else if (load_wants_gpu(&o->load) && (o->n_beams || o->n_best > 1))
-        cli_error("--n-best and --beams share the prompt's pages, which a GPU does not yet: leave out --device");
     else
         return CLI_OK;
     return CLI_USAGE;
@@ -150,7 +148,8 @@ static int make_engine(run *r, prompt_cache *kept) {
     const uint32_t n_tokens = r->n_prompt + r->max_new;
     r->n_seqs = o->n_beams ? o->n_beams : o->n_best;
     pleat_engine_options opt = load_engine_options(&o->load, &r->l, o->load.kv.spec[0], r->n_seqs, n_tokens, 0);
-    if (r->n_seqs > 1) opt.pool_bytes = pool_bytes(r, &opt);
+    /* A GPU's pool has room for each text whole: not all caches share pages there. */
+    if (r->n_seqs > 1 && !load_wants_gpu(&o->load)) opt.pool_bytes = pool_bytes(r, &opt);
     if (load_engine_with(&r->l, &opt, &r->engine) != CLI_OK) return CLI_FAILED;
     r->logits = cli_alloc((size_t)r->n_seqs * r->l.info.n_vocab, sizeof *r->logits);
     if (o->prompt_cache && prompt_cache_take(r, kept) != CLI_OK) return CLI_FAILED;

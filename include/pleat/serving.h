@@ -423,7 +423,7 @@ PLEAT_API uint64_t pleat_serving_find_prefix(pleat_serving *serving, const char 
 
 /* Pin a prefix: it is not evicted, and so neither are those that it goes on from.  is_pinned 0: no longer.  Pinned ones
  * have at most half of the pool, and requests that cannot fit beside them are refused, or fail with PLEAT_E_LIMIT where
- * they were here before.  PLEAT_E_ARG: there is no such prefix; PLEAT_E_LIMIT: they would have more. */
+ * they were here before.  PLEAT_E_ARG: there is no such prefix; PLEAT_E_LIMIT: they would have more; PLEAT_E_MEMORY. */
 PLEAT_API pleat_status pleat_serving_pin_prefix(pleat_serving *serving, uint64_t id, int is_pinned);
 
 /* Drop a prefix, and those that go on from it.  PLEAT_E_ARG: there is no such prefix; PLEAT_E_STATE: a request stands on
@@ -434,7 +434,8 @@ PLEAT_API pleat_status pleat_serving_drop_prefix(pleat_serving *serving, uint64_
  * dropped, and it is not written to a store any more.  Pages that it shares with its parent stay as they are.
  * Who begins from it has its thresholds, and not the tokens that it would have without.
  * PLEAT_E_UNSUPPORTED: the spec has no thresholds; PLEAT_E_ARG: there is no such prefix, or these are no higher ones;
- * PLEAT_E_STATE: a request stands on it, or one below it is pinned; PLEAT_AGAIN: no page is free to work with. */
+ * PLEAT_E_STATE: a request stands on it, or one below it is pinned.  PLEAT_AGAIN: no pages are free to work with, and
+ * nothing has changed. */
 PLEAT_API pleat_status pleat_serving_compress_prefix(pleat_serving *serving, uint64_t id, float ah, float al);
 
 /* Recompute every invariant of the cache, the tree and the scheduler, and that their pages agree.  Slow, for tests. */

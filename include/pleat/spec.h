@@ -31,6 +31,8 @@
  *                                            kvcrush nor itself
  *     expected:budget=25%,window=32,sinks=4,format=k8v4,reclaim=reuse
  *                                            eviction by what the queries so far let expect; likewise
+ *     dropkv:budget=25%,window=64,sinks=4,format=k8v4,reclaim=reuse
+ *                                            eviction by what the newest queries would miss; takes novel alone
  *     ...+kvcrush:share=25%,anchor=mean,unit=token
  *                                            behind the others: a share of what the budget leaves beside sinks and
  *                                            window goes to representatives of the tokens that would be dropped
@@ -70,6 +72,7 @@
  *     adakv       as snapkv, with a layer's budget shared by its heads          at the end of prompts
  *     novel       how unlike the key, before RoPE, is to the lane's mean        in prompts and generation
  *     expected    attention that the mean query is expected to give, times |v|  at the end of prompts
+ *     dropkv      how far what the last `window` queries find moves without it  at the end of prompts
  *     mean        novel, +novel: prompt: the mean of the sequence's tokens so far; model: of the model, from its statistics
  *                 (stats.h), without which a cache refuses it.  Then a token's score depends on that token alone
  *     budget      tokens of a lane (512), a share of the prompt (25%), or bytes of a sequence with all that belongs to
@@ -156,6 +159,7 @@ typedef enum pleat_policy {
     PLEAT_POLICY_ADAKV,
     PLEAT_POLICY_NOVEL,
     PLEAT_POLICY_EXPECTED,
+    PLEAT_POLICY_DROPKV,
 } pleat_policy;
 
 /* Whether the policy keeps a lane within a budget by dropping tokens: 1 or 0. */

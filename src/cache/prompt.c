@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "cache/keep/keep.h"
+#include "policy/dropkv.h"
 
 /* The staged chunk of one head: f32 tiles in a row. */
 static pleat__kv_run stage_run(const pleat_cache *c, const pleat__step_item *item, uint32_t head) {
@@ -289,6 +290,53 @@ static void add_strands(const pleat_cache *c, const pleat__step_item *item, uint
     add_scores(r, c->counting.first, 1, received);
 }
 
+/* ---- what queries would miss (policy/dropkv.h) ---------------------------------------------------- */
+
+/* The tile of a range that slot `first` of its run begins: k, v, and whether each slot is a token. */
+static void load_tile(const pleat_cache *c, const received_range *r, uint32_t first, float *k, float *v,
+                      bool *is_token) {
+    const pleat__page_layout *layout = r->run.layout;
+    uint8_t *page = pleat__kv_page(&r->run, first / layout->tokens);
+    const uint32_t slot = first % layout->tokens;
+    c->quant.load_k(layout, page, slot / PLEAT__TILE, k);
+    c->quant.load_v(layout, page, slot / PLEAT__TILE, v);
+    for (uint32_t i = 0; i < PLEAT__TILE; i++)
+        is_token[i] = first + i < r->slot_to && (!layout->tracked || pleat__positions(layout, page)[slot + i] >= 0);
+}
+
+/* What a query head gives to the tokens of a tile of which it sees the first n_seen; lse2 is its own. */
+static void weigh_tile(const pleat__attn_prompt_received *a, const float *k, const bool *is_token, const float *q,
+                       float lse2, uint32_t n_seen, float *p) {
+    float logits[PLEAT__TILE] = {0};
+    for (uint32_t d = 0; d < a->head_dim; d++)
+        for (uint32_t i = 0; i < PLEAT__TILE; i++) logits[i] += k[d * PLEAT__TILE + i] * q[d];
+    for (uint32_t i = 0; i < PLEAT__TILE; i++) {
+        float logit2 = logits[i] * a->scale * 0x1.715476p+0f; /* log2(e) */
+        if (a->cap2 > 0) logit2 = a->cap2 * tanhf(logit2 / a->cap2);
+        p[i] = i < n_seen && is_token[i] ? exp2f(logit2 - lse2) : 0;
+    }
+}
+
+/* Score `idx` of the range: what the queries of `args` would miss without each slot; o: what the first of them found. */
+static void miss(const pleat_cache *c, const received_range *r, const pleat__attn_prompt_received *args, const float *o,
+                 float kept) {
+    float *k = args->scratch, *v = k + (size_t)PLEAT__TILE * args->head_dim, missed[PLEAT__RECEIVED_SLOTS] = {0};
+    for (uint32_t slot = r->slot_from; slot < r->slot_to; slot += PLEAT__TILE) {
+        bool is_token[PLEAT__TILE];
+        float p[PLEAT__TILE];
+        load_tile(c, r, slot, k, v, is_token);
+        for (uint32_t i = 0; i < args->n_queries; i++) {
+            const uint32_t seen = r->causal ? args->self_seen + i : UINT32_MAX;
+            for (uint32_t g = 0; seen > slot && g < c->n_group; g++) {
+                const size_t at = i * args->q_stride + (size_t)g * args->head_dim;
+                weigh_tile(args, k, is_token, args->q + at, args->lse2[i * args->lse2_stride + g], seen - slot, p);
+                pleat__dropkv_add(v, args->head_dim, o + at, p, missed + (slot - r->slot_from));
+            }
+        }
+    }
+    add_scores(r, c->counting.first, kept, missed);
+}
+
 /* The prompt item that range `unit` belongs to. */
 static const pleat__step_item *received_item(const pleat_cache *c, uint32_t unit) {
     uint32_t i = c->step.n_prompt_items - 1;
@@ -338,6 +386,10 @@ void pleat__cache_received_unit(void *ctx, uint32_t unit, uint32_t worker) {
     float kept;
     const uint32_t first = first_query(c, item, &kept);
     pleat__attn_prompt_received args = received_args(job, item, head, &r, first, worker);
+    if (c->counting.is_error) {
+        miss(c, &r, &args, job->out + (args.q - job->q), kept);
+        return;
+    }
     for (uint32_t idx = c->counting.first; idx < r.pages.layout->n_scores; idx++) {
         receive(c, &r, args, idx, kept);
         args.q += c->opt.head_dim;

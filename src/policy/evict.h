@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * evict.h: the policies that keep a lane within a budget by dropping tokens: random, recent, streaming, h2o, snapkv,
- * pyramidkv, adakv, novel, expected.  Each is a file with one pleat__evictor, and a row in evict.c's table.
+ * pyramidkv, adakv, novel, expected, dropkv.  Each is a file with one pleat__evictor, and a row in evict.c's table.
  *
  * N tokens of the sequence so far, B the budget of a lane.  Of a lane's tokens
  *
@@ -32,6 +32,8 @@
  *     WINDOW   the same of the last `window` queries of a prompt alone.  Where its last part has n < window queries,
  *              what the part before attended to counts for the other window - n: score = score * (1 - n/window) + received.
  *              What single tokens attend to does not count
+ *     ERROR    of the same queries in place of what they give: how far what each finds would move without the token
+ *              (dropkv.h)                                                                        dropkv
  *     NOVELTY  how unlike the key is to the lane's: no attention (novelty.h)                     novel
  *     EXPECTED what it may expect of the queries to come (expected.h)                           expected
  *
@@ -52,6 +54,7 @@ typedef enum pleat__scoring {
     PLEAT__SCORING_MAX,
     PLEAT__SCORING_SUM,
     PLEAT__SCORING_WINDOW,
+    PLEAT__SCORING_ERROR,
     PLEAT__SCORING_NOVELTY,
     PLEAT__SCORING_EXPECTED
 } pleat__scoring;
@@ -103,7 +106,7 @@ typedef struct pleat__evictor {
 
 extern const pleat__evictor pleat__evictor_random, pleat__evictor_recent, pleat__evictor_streaming, pleat__evictor_h2o,
     pleat__evictor_snapkv, pleat__evictor_pyramidkv, pleat__evictor_adakv, pleat__evictor_novel,
-    pleat__evictor_expected;
+    pleat__evictor_expected, pleat__evictor_dropkv;
 
 /* The policy's row; NULL for those that do not evict by budget. */
 const pleat__evictor *pleat__evictor_of(pleat_policy policy);

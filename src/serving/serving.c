@@ -281,6 +281,7 @@ void pleat_serving_destroy(pleat_serving **serving) {
     pleat__json_tokens_release(&s->json_tokens, &s->al);
     pleat__free(&s->al, s->step.prompt_logits, (uint64_t)s->backend.shape.step_tokens * s->backend.shape.n_vocab,
                 sizeof(float));
+    pleat__pins_release(s);
     pleat__radix_destroy(&s->prefixes.tree);
     pleat__sched_destroy(&s->sched);
     if (s->has_backend) s->backend.destroy(s->backend.ctx);

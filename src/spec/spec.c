@@ -99,6 +99,8 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
      .behind = {&pleat__spec_behind_stages[2]}},
     {"expected", EVICTING(PLEAT_POLICY_EXPECTED, 32, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM},
      .behind = {&pleat__spec_behind_stages[2]}},
+    {"dropkv", EVICTING(PLEAT_POLICY_DROPKV, 64, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM},
+     .behind = {&pleat__spec_behind_stages[3]}},
     {"kvcomp",
      KVCOMP(.k = 0.2f, .v = 0.15f, .buffer = 128, .high = {16, 16}),
      7,
@@ -146,7 +148,7 @@ const pleat__spec_stage pleat__spec_behind_stages[PLEAT__N_SPEC_BEHIND] = {
     {.name = "pack", .flag = AT(pack), .firsts = "kvcomp", .example = "kvcomp+pack", .choice = "auto"},
     {.name = "merge", .flag = AT(merge), .firsts = PLEAT__EVICTION_NAMES ", novel, expected", .example = "snapkv+merge"},
     {"novel", {.share = 0.5f}, 2, {A_PART, A_MEAN},
-     .flag = AT(novel), .firsts = PLEAT__EVICTION_NAMES, .example = "snapkv+novel"}};
+     .flag = AT(novel), .firsts = PLEAT__EVICTION_NAMES ", dropkv", .example = "snapkv+novel"}};
 
 const pleat__budget_suffix pleat__budget_suffixes[PLEAT__N_BUDGET_SUFFIXES] = {
     {"%", PLEAT_BUDGET_SHARE, -2, 1},       {"GiB", PLEAT_BUDGET_BYTES, 0, 0x1p30},

@@ -14,7 +14,6 @@ fails 2 "--device 'cuda:': it is cpu, cuda or cuda:N" run --device cuda: -m x -p
 fails 2 "--device 'cuda:-1': it is cpu, cuda or cuda:N" eval --device cuda:-1 -m x --tasks eval/tasks.jsonl
 fails 2 "--activations 8: it is for the CPU; with --device cuda products are of halves" run --device cuda --activations 8 -m x -p hello
 fails 2 "--batch-size: with --device cuda prompts are read whole" run --device cuda -b 64 -m x -p hello
-fails 2 "--n-best and --beams share the prompt's pages" run --device cuda --beams 2 -m x -p hello
 fails 2 "--serve asks for what a cache on a GPU" eval --device cuda --serve -m x --tasks eval/tasks.jsonl
 fails 2 "--report asks for what a cache on a GPU" eval --device cuda --report "$scratch/r.html" -m x --tasks eval/tasks.jsonl
 fails 2 "--device and --simulate exclude each other" bench serve --device cuda -m x --simulate --synthetic fixed --pool-bytes 1MiB
@@ -111,4 +110,13 @@ rows=24
 says 'skipped: no cuBLAS' || rows=28
 check "rows of each spec, product and group" test "$(grep -c '"what": "codec"' "$scratch/out")" = $rows
 check "whole units of 256 tokens" test "$(field ctx)" = 512
+
+# Several texts of one prompt are the CPU's.
+several=(-m models/pleat-28m-q8_0.gguf -p "The sea was" -n 12 --beams 3 --n-best 2 --kv f16)
+for device in cpu cuda; do
+    try run "${several[@]}" --device $device
+    check "beams on $device" exits 0
+    sed 's/score [^,]*,/score,/' "$scratch/out" >"$scratch/$device"
+done
+check "beams on both are alike" cmp -s "$scratch/cpu" "$scratch/cuda"
 finish

@@ -10,12 +10,14 @@
 
 void pleat__scored_derive(pleat_cache *c) {
     const pleat__scoring scoring = pleat__counted_of(&c->opt.spec);
+    const bool of_window = scoring == PLEAT__SCORING_WINDOW || scoring == PLEAT__SCORING_ERROR;
     c->counting = (pleat__counting){.of_prompts = scoring != PLEAT__SCORING_NONE,
                                     .of_steps = scoring == PLEAT__SCORING_MAX || scoring == PLEAT__SCORING_SUM,
                                     .is_largest = scoring == PLEAT__SCORING_MAX,
                                     .is_by_head = c->opt.spec.crush && c->n_group > 1,
                                     .first = pleat__first_counted(&c->opt.spec),
-                                    .n_queries = scoring == PLEAT__SCORING_WINDOW ? c->opt.spec.window : 0};
+                                    .is_error = scoring == PLEAT__SCORING_ERROR,
+                                    .n_queries = of_window ? c->opt.spec.window : 0};
 }
 
 /* ---- a step -------------------------------------------------------------------------------------- */

@@ -27,6 +27,12 @@ static uint32_t slots_of(const pleat_engine *e, uint32_t layer, uint32_t n_token
     return window ? pleat__min_u32(window, n_tokens) : n_tokens;
 }
 
+/* Of them those that the next token sees too: a full ring's oldest is a hole. */
+static uint32_t live_of(const pleat_engine *e, uint32_t layer, uint32_t n_tokens) {
+    const uint32_t window = window_of(e, layer);
+    return window && n_tokens >= window ? window - 1 : n_tokens;
+}
+
 /* Pages of uniform formats at rest. */
 static uint64_t pages_of_length(const pleat_engine *e, uint32_t n_tokens) {
     uint64_t n = 0;
@@ -150,7 +156,7 @@ static pleat_cache_sides sides_of(const pleat_engine *e, const pleat__place *pla
     pleat_cache_sides sides = {.high_pages = pages_of(e, place)};
     if (d->is_uniform) {
         for (uint32_t i = 0; i < e->info.n_layers; i++)
-            sides.live_slots += (uint64_t)slots_of(e, i, place->n_tokens) * e->info.n_kv_heads;
+            sides.live_slots += (uint64_t)live_of(e, i, place->n_tokens) * e->info.n_kv_heads;
     } else {
         const pleat_device_cache_load *load = load_of(e, place);
         sides.high_pages = load->pages[0];

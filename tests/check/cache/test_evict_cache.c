@@ -48,6 +48,9 @@ static const struct evict_spec {
     {"novel:budget=44,window=8,sinks=2", "+merge", true, true},
     {"expected:budget=44,window=8,sinks=2", "", true, true},
     {"expected:budget=30%,window=11,sinks=0", "", true, true},
+    {"dropkv:budget=44,window=8,sinks=2", "", true, true},
+    {"dropkv:budget=30%,window=11,sinks=0", "", true, true},
+    {"dropkv:budget=40,window=12,sinks=2", "+novel:share=30%", true, true},
     {"h2o:budget=44,window=8,sinks=2", "+novel", true, true},
     {"snapkv:budget=40,window=12,sinks=2", "+novel:share=30%,mean=model", true, true},
     {"streaming:budget=40,sinks=3", "+novel:share=100%", true, true},
@@ -112,8 +115,22 @@ static bool expects(const shadow *s) { return s->spec.policy == PLEAT_POLICY_EXP
 static bool counts_window(const shadow *s) {
     return s->spec.policy >= PLEAT_POLICY_SNAPKV && !is_novel(s) && !expects(s);
 }
+static bool counts_errors(const shadow *s) { return s->spec.policy == PLEAT_POLICY_DROPKV; }
 static bool counts_sum(const shadow *s) { return s->spec.policy == PLEAT_POLICY_H2O; }
 static bool counts(const shadow *s) { return counts_window(s) || counts_sum(s); }
+
+/* How far what a query finds moves, squared, without a token to which it gives `weight`. */
+static double error_without(const shadow *s, uint32_t lane, uint32_t layer, uint32_t j, double weight,
+                            const double *out) {
+    static float q[ROW], k[KV_ROW], v[KV_ROW];
+    double square = 0;
+    rig_token(0, layer, j, q, k, v);
+    for (int i = 0; i < D; i++) {
+        const double value = (double)v[lane % HEADS * D + i], others = (out[i] - weight * value) / (1 - weight);
+        square += (others - out[i]) * (others - out[i]);
+    }
+    return s->alive[lane][j] || j >= s->n_tokens ? square : 0;
+}
 
 /* One layer of a step of n tokens: s->out, and what every key has received. */
 static void shadow_layer(shadow *s, uint32_t layer, uint32_t n) {
@@ -131,7 +148,9 @@ static void shadow_layer(shadow *s, uint32_t layer, uint32_t n) {
                 const bool is_counted = counts_sum(s) || (counts_window(s) && n > 1 && t >= n - last);
                 for (uint32_t j = 0; j < position; j++) s->received[lane][j] += weight[j];
                 for (uint32_t j = 0; is_counted && j < position; j++) {
-                    s->score[lane][j] += weight[j];
+                    s->score[lane][j] += counts_errors(s) ? error_without(s, lane, layer, j, weight[j],
+                                                                          s->out + (size_t)t * ROW + q_head * D)
+                                                          : weight[j];
                     s->by_head[lane][g][j] += weight[j];
                 }
             }
@@ -260,7 +279,7 @@ static void score_expected(shadow *s, uint32_t lane) {
 static double rank_of(const shadow *s, uint32_t lane, uint32_t position) {
     double sum = 0;
     if (s->spec.policy == PLEAT_POLICY_RECENT || s->spec.policy == PLEAT_POLICY_STREAMING) return position;
-    if (!counts_window(s)) return s->score[lane][position];
+    if (!counts_window(s) || counts_errors(s)) return s->score[lane][position];
     for (uint32_t j = position < 2 ? 0 : position - 2; j <= position + 2 && j < s->n_tokens - s->spec.window; j++)
         if (s->alive[lane][j]) sum += s->score[lane][j];
     return sum / 5;

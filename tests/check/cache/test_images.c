@@ -139,6 +139,7 @@ static void test_own(void) {
                                         "novel:budget=120+merge",
                                         "snapkv:budget=120+novel",
                                         "expected:budget=120",
+                                        "dropkv:budget=120",
                                         "expected:budget=120+merge",
                                         "h2o:budget=120+novel:mean=model",
                                         "snapkv:budget=50%,format=f16+merge",

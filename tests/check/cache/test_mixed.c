@@ -45,6 +45,7 @@ static const struct {
     {"streaming:budget=37,sinks=3", "k8v4", 16},
     {"novel:budget=40,window=8,sinks=2", "k8v4", 16},
     {"expected:budget=40,window=8,sinks=2", "k8v4", 16},
+    {"dropkv:budget=40,window=8,sinks=2", "k8v4", 16},
     {"novel:budget=30%,window=4,format=f16,reclaim=copy", "f16", 32},
     {"recent:budget=20%,reclaim=copy", "k8v4", 16},
     {"random:budget=40,window=4+kvcrush:anchor=random", "k8v4", 16},

@@ -38,9 +38,9 @@ typedef struct layer {
     lane lanes[LANES_CAP];
 } layer;
 
-static const pleat_policy policies[] = {PLEAT_POLICY_RANDOM, PLEAT_POLICY_RECENT, PLEAT_POLICY_STREAMING,
-                                        PLEAT_POLICY_H2O,    PLEAT_POLICY_SNAPKV, PLEAT_POLICY_PYRAMIDKV,
-                                        PLEAT_POLICY_ADAKV,  PLEAT_POLICY_NOVEL,  PLEAT_POLICY_EXPECTED};
+static const pleat_policy policies[] = {
+    PLEAT_POLICY_RANDOM,    PLEAT_POLICY_RECENT, PLEAT_POLICY_STREAMING, PLEAT_POLICY_H2O,      PLEAT_POLICY_SNAPKV,
+    PLEAT_POLICY_PYRAMIDKV, PLEAT_POLICY_ADAKV,  PLEAT_POLICY_NOVEL,     PLEAT_POLICY_EXPECTED, PLEAT_POLICY_DROPKV};
 
 static bool evicts_in_generation(pleat_policy policy) {
     return policy <= PLEAT_POLICY_H2O || policy == PLEAT_POLICY_NOVEL;
@@ -80,7 +80,8 @@ static float rank_of(const layer *l, uint32_t head, token t) {
         }
         case PLEAT_POLICY_RECENT:
         case PLEAT_POLICY_STREAMING: return (float)t.position;
-        case PLEAT_POLICY_H2O: return sum_of(l, t);
+        case PLEAT_POLICY_H2O:
+        case PLEAT_POLICY_DROPKV: return sum_of(l, t);
         case PLEAT_POLICY_NOVEL:
         case PLEAT_POLICY_EXPECTED: return isfinite(t.scores[0]) ? t.scores[0] : 0;
         default:
@@ -320,7 +321,7 @@ static void random_layer(layer *l, pleat_policy policy) {
     l->n_tokens = (uint32_t)(check_below(3) ? check_between(1, 120) : check_between(1, 500));
     l->n_scores = PICK(1, 1, 2, SCORES_CAP);
     if (policy <= PLEAT_POLICY_STREAMING) l->n_scores = PICK(0, 0, 1, 3);
-    l->spec.novel = policy < PLEAT_POLICY_NOVEL && check_below(3) == 0;
+    l->spec.novel = (policy < PLEAT_POLICY_NOVEL || policy == PLEAT_POLICY_DROPKV) && check_below(3) == 0;
     l->spec.share = l->spec.novel ? (float)PICK(0, 1, 2, 4, 8) / 8 : 0;
     if (l->spec.novel) l->n_scores = pleat__n_scores_of(&l->spec, 1);
     const uint32_t least = l->spec.sinks + l->spec.window, n = l->n_tokens;
@@ -606,7 +607,8 @@ static void test_victims(void) {
 static void test_rows(void) {
     const pleat__scoring own[] = {PLEAT__SCORING_NONE,   PLEAT__SCORING_NONE,    PLEAT__SCORING_NONE,
                                   PLEAT__SCORING_SUM,    PLEAT__SCORING_WINDOW,  PLEAT__SCORING_WINDOW,
-                                  PLEAT__SCORING_WINDOW, PLEAT__SCORING_NOVELTY, PLEAT__SCORING_EXPECTED};
+                                  PLEAT__SCORING_WINDOW, PLEAT__SCORING_NOVELTY, PLEAT__SCORING_EXPECTED,
+                                  PLEAT__SCORING_ERROR};
     for (size_t k = 0; k < CHECK_COUNT(policies); k++) {
         pleat_spec spec = {.policy = policies[k]};
         CHECK(pleat__evictor_of(policies[k]) != NULL);
@@ -622,15 +624,13 @@ static void test_rows(void) {
         CHECK_EQ_U64(pleat__first_counted(&spec), is_own);
         CHECK_EQ_U64(pleat__n_scores_of(&spec, 6), is_own ? 2 : 1);
         CHECK_EQ_U64(pleat__scores_novelty(&spec), is_novel);
-        spec.merge = 0;
-        spec.novel = !is_own;
+        spec.merge = 0, spec.novel = !is_own;
         CHECK(pleat__turns_back(&spec));
         CHECK_EQ_U64(pleat__scores_novelty(&spec), is_novel || !is_own);
         CHECK_EQ_U64(pleat__scoring_of(&spec), own[k]);
         CHECK_EQ_U64(pleat__first_counted(&spec), spec.novel);
         CHECK_EQ_U64(pleat__n_scores_of(&spec, 6), spec.novel && own[k] != PLEAT__SCORING_NONE ? 2 : 1);
-        spec.novel = 0;
-        spec.crush = 1;
+        spec.novel = 0, spec.crush = 1;
         CHECK_EQ_U64(pleat__scoring_of(&spec), own[k] == PLEAT__SCORING_NONE ? PLEAT__SCORING_SUM : own[k]);
         CHECK_EQ_U64(pleat__n_scores_of(&spec, 6), 6);
     }
