@@ -9,6 +9,7 @@
  *     store    a body, found, read and checked, as a fetch does
  *     bytes    of a folder: the same file by pread in pieces of 1 MiB into one of them, as dd bs=1M reads it
  *     copied   the same into a whole body, which is not in the CPU's cache then
+ *     sums     of a piece's, again and again in the CPU's cache: what checking takes by itself
  *
  * cold: the file is not in the system's cache of files (posix_fadvise); warm: it is.  Medians and spreads.  What is in the
  * place already stays, and what is put goes.
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "image/sum.h"
 #include "store/folder/folder.h"
 
 enum { N_IMAGES = 4, TOKENS = 64, MAX_REPEATS = 64, PIECE = 1 << 20 };
@@ -115,13 +117,22 @@ static double read_bytes(rig *r, uint32_t i, int is_whole) {
     return (double)at * 1e-9 / (measure_now_s() - start_s);
 }
 
+static double take_sums(const rig *r) {
+    const pleat__piece_sum_fn sum_of = pleat__piece_sum_of(pleat_cpu_flags());
+    volatile uint64_t sum = 0;
+    const double start_s = measure_now_s();
+    for (uint64_t at = 0; at < r->n_bytes; at += PIECE) sum = sum + sum_of(r->body, PIECE, at);
+    return (double)r->n_bytes * 1e-9 / (measure_now_s() - start_s);
+}
+
 static void print(const char *what, double *figures, uint32_t n) {
     const measure_spread s = measure_spread_of(figures, n);
     printf("%-12s %6.2f GB/s (%.2f to %.2f)\n", what, s.median, s.min, s.max);
 }
 
 static void measure_way(rig *r, int is_cold) {
-    double store[MAX_REPEATS], bytes[MAX_REPEATS], copied[MAX_REPEATS], ratios[MAX_REPEATS], of_copied[MAX_REPEATS];
+    double store[MAX_REPEATS], bytes[MAX_REPEATS], copied[MAX_REPEATS], ratios[MAX_REPEATS], of_copied[MAX_REPEATS],
+        sums[MAX_REPEATS];
     for (uint32_t k = 0; k < r->repeats; k++) {
         const uint32_t i = k % N_IMAGES;
         if (is_cold) make_cold(r, i);
@@ -131,6 +142,7 @@ static void measure_way(rig *r, int is_cold) {
         bytes[k] = read_bytes(r, i, 0);
         if (is_cold) make_cold(r, i);
         copied[k] = read_bytes(r, i, 1);
+        sums[k] = take_sums(r);
         ratios[k] = store[k] / bytes[k];
         of_copied[k] = store[k] / copied[k];
     }
@@ -139,6 +151,7 @@ static void measure_way(rig *r, int is_cold) {
     if (!r->is_folder) return;
     print("bytes", bytes, r->repeats);
     print("copied", copied, r->repeats);
+    print("sums", sums, r->repeats);
     printf("%-12s %6.2f of bytes, %.2f of copied\n", "ratio", measure_median(ratios, r->repeats),
            measure_median(of_copied, r->repeats));
 }

@@ -261,14 +261,14 @@ static int run(void *opts) {
     if (is_complete || (code == CLI_INTERRUPTED && e.n_rows > 0)) write_rows(&e, &out, is_complete);
     whole_file_hold();
     const int closed = output_close(&out); /* first: should the report fail, stdout has the rows */
-    if (code == CLI_OK) code = closed;
+    if (closed != CLI_OK && (code == CLI_OK || code == CLI_INTERRUPTED)) code = closed;
     if (code == CLI_OK && own->answers) code = score_write_answers(&e, own->answers);
     progress_part(0, 0);
     if (code == CLI_OK && report) code = report_finish(report, &e);
     if (code == CLI_INTERRUPTED) say_interrupted(&e, own, is_complete);
     const int kept =
         whole_file_commit(code == CLI_INTERRUPTED ? CLI_OK : code); /* what is whole of an interrupted one */
-    if (code != CLI_INTERRUPTED) code = kept;
+    if (kept != CLI_OK || code != CLI_INTERRUPTED) code = kept;
     report_release(&report);
     tasks_release(&e.set);
     load_release(&e.l);

@@ -46,7 +46,7 @@ typedef struct store_options {
      KIND_U32, .offset = offsetof(type, member.page_tokens), 16, 4096, .multiple = 16, .needs = (required)}
 #define STORE_ROWS(type, member, other)                                                                                 \
     {GROUP_SERVICE, "store", NULL, "PLACE",                                                                            \
-     "keep prefixes there too, so that they last: a folder, or redis://HOST:PORT[,HOST:PORT]..",                       \
+     "keep prefixes there too, so that they last: a folder, or redis://[[USER]:PASSWORD@]HOST:PORT[,HOST:PORT]..",    \
      KIND_TEXT, .offset = offsetof(type, member.place), .excludes = (other),                                           \
      .because = "nothing is stored in a simulation"},                                                                  \
     {GROUP_SERVICE, "store-bytes", NULL, "BYTES", "of a folder's files (default 8GiB)", KIND_BYTES,                    \

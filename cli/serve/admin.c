@@ -35,7 +35,7 @@ typedef struct ask {
     pleat_token *tokens; /* [n_tokens] */
     uint32_t n_tokens;
     char salt[JOB_SALT_CAP];
-    float ah, al;
+    float ah, al; /* al < 0: the prefix's own */
     pleat_status status;
     uint32_t n_dropped;
     shown *list; /* [n] */
@@ -80,6 +80,14 @@ static void list(ask *a, const pleat_serving *serving) {
     free(all);
 }
 
+static pleat_status compress(ask *a, pleat_serving *serving) {
+    list(a, serving);
+    const float own = a->n > 0 ? a->list[0].prefix.al : 0;
+    free(a->list);
+    a->list = NULL;
+    return pleat_serving_compress_prefix(serving, a->id, a->ah, a->al < 0 ? own : a->al);
+}
+
 static void run(driver_ask *asked, pleat_serving *serving) {
     ask *a = (ask *)asked;
     const uint32_t n_before = pleat_serving_prefixes(serving, NULL, 0);
@@ -87,7 +95,7 @@ static void run(driver_ask *asked, pleat_serving *serving) {
     switch (a->action) {
         case PIN:
         case UNPIN: a->status = pleat_serving_pin_prefix(serving, a->id, a->action == PIN); break;
-        case COMPRESS: a->status = pleat_serving_compress_prefix(serving, a->id, a->ah, a->al); break;
+        case COMPRESS: a->status = compress(a, serving); break;
         case DROP: a->status = pleat_serving_drop_prefix(serving, a->id); break;
         default: a->status = PLEAT_OK;
     }
@@ -246,6 +254,7 @@ static int read_ask(ask *a, json_t *body, const key_terms *terms, refusal *why) 
     const json_int_t number = json_integer_value(id);
     if (!json_is_object(body)) return params_refuse(why, 400, "", "the body is no object");
     if (read_action(a, body, why) != 0) return -1;
+    a->al = -1;
     if (a->action == COMPRESS && (read_threshold(body, "ah", &a->ah, why) != 0 ||
                                   (json_object_get(body, "al") && read_threshold(body, "al", &a->al, why) != 0)))
         return -1;

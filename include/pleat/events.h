@@ -42,6 +42,7 @@ typedef struct pleat_events_options {
     uint32_t block_tokens;       /* 1..65536; default 16 */
     uint32_t replay_batches;     /* the newest that are kept for replay, 1..2^24; default 10000 */
     const pleat_allocator *allocator;
+    uint64_t replay_bytes; /* bytes that are kept for replay at most, the newest batch apart; >= 1; default 64 MiB */
 } pleat_events_options;
 
 PLEAT_API void pleat_events_options_default(pleat_events_options *opt);
@@ -60,10 +61,11 @@ PLEAT_API pleat_status pleat_events_keep(pleat_events *events, const pleat_event
 PLEAT_API void pleat_events_forget(pleat_events *events, pleat_events_prefix **prefix);
 
 typedef struct pleat_events_stats {
-    uint64_t n_batches; /* sent, or about to be */
-    uint64_t n_lost;    /* batches that there was no memory for, each with its number */
-    uint64_t n_replays; /* requests for what was missed that were answered */
-    uint64_t n_refused; /* requests that were none */
+    uint64_t n_batches;    /* sent, or about to be */
+    uint64_t n_lost;       /* batches that there was no memory for, each with its number */
+    uint64_t n_replays;    /* requests for what was missed that were answered */
+    uint64_t n_refused;    /* requests that were none */
+    uint64_t replay_bytes; /* kept for replay now */
 } pleat_events_stats;
 
 PLEAT_API void pleat_events_get_stats(pleat_events *events, pleat_events_stats *out);

@@ -201,6 +201,10 @@ PLEAT_API pleat_status pleat_json_shape_check(const pleat_json_shape *shape, ple
  * objects, and 64 blanks between two others.  It is cut where n_predict, a stop or a time limit ends it.  A draw that is
  * refused costs a look at each token of the vocabulary.
  *
+ * With json_mark the answer is free until its text has the mark, and so is what follows the object behind it, until the mark
+ * comes again: each time an object is to come.  Where the token that ends the mark goes on with what begins none, none is
+ * asked for.  The answer ends as it would without.
+ *
  * With a shape the object has that shape too.  Where several readings of a text are possible, as by ONE_OF, the first CHOICES_MAX are
  * followed.  A member that is none of an object's parts has another name than they have.
  */
@@ -240,6 +244,9 @@ typedef struct pleat_request {
     const pleat_json_shape *shape; /* what that object is; copied.  NULL: any */
     int text_has_special; /* special tokens stand in the answer's text by their names; else they are left out */
     int wants_progress;   /* events of progress: as it first runs, and with each part of its prompt that is read */
+    const char
+        *json_mark; /* wants_json: text behind which an object is to come, 1 to PLEAT_STOP_BYTES_MAX bytes; copied.
+                            * NULL: the answer is that object */
 } pleat_request;
 
 /* Greedy, no tenant, 0 elsewhere. */
@@ -416,7 +423,7 @@ PLEAT_API uint64_t pleat_serving_find_prefix(pleat_serving *serving, const char 
 
 /* Pin a prefix: it is not evicted, and so neither are those that it goes on from.  is_pinned 0: no longer.  Pinned ones
  * have at most half of the pool, and requests that cannot fit beside them are refused, or fail with PLEAT_E_LIMIT where
- * they were here before.  PLEAT_E_ARG: there is no such prefix; PLEAT_E_LIMIT: they would have more. */
+ * they were here before.  PLEAT_E_ARG: there is no such prefix; PLEAT_E_LIMIT: they would have more; PLEAT_E_MEMORY. */
 PLEAT_API pleat_status pleat_serving_pin_prefix(pleat_serving *serving, uint64_t id, int is_pinned);
 
 /* Drop a prefix, and those that go on from it.  PLEAT_E_ARG: there is no such prefix; PLEAT_E_STATE: a request stands on
@@ -427,7 +434,8 @@ PLEAT_API pleat_status pleat_serving_drop_prefix(pleat_serving *serving, uint64_
  * dropped, and it is not written to a store any more.  Pages that it shares with its parent stay as they are.
  * Who begins from it has its thresholds, and not the tokens that it would have without.
  * PLEAT_E_UNSUPPORTED: the spec has no thresholds; PLEAT_E_ARG: there is no such prefix, or these are no higher ones;
- * PLEAT_E_STATE: a request stands on it, or one below it is pinned; PLEAT_AGAIN: no page is free to work with. */
+ * PLEAT_E_STATE: a request stands on it, or one below it is pinned.  PLEAT_AGAIN: no pages are free to work with, and
+ * nothing has changed. */
 PLEAT_API pleat_status pleat_serving_compress_prefix(pleat_serving *serving, uint64_t id, float ah, float al);
 
 /* Recompute every invariant of the cache, the tree and the scheduler, and that their pages agree.  Slow, for tests. */

@@ -42,7 +42,7 @@ typedef struct pleat_store pleat_store;
 typedef struct pleat_store_options {
     size_t size_bytes;
     const char *dir;     /* is made if it is not there; its parent has to be.  Others may not read it.  NULL: servers */
-    const char *servers; /* redis://HOST:PORT[,HOST:PORT]... instead of a folder; need not be there */
+    const char *servers; /* redis://[[USER]:PASSWORD@]HOST:PORT[,HOST:PORT]... instead of a folder; need not be there */
     uint64_t
         max_bytes;  /* of image files, as the folder's blocks of 4096 bytes hold them; >= 1.  Servers: not looked at */
     uint32_t ttl_s; /* servers forget an image so long after it was written or last read, >= 1; default a day */

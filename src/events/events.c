@@ -28,8 +28,11 @@ struct pleat_events {
 
 void pleat_events_options_default(pleat_events_options *opt) {
     if (opt)
-        *opt =
-            (pleat_events_options){.size_bytes = sizeof *opt, .topic = "", .block_tokens = 16, .replay_batches = 10000};
+        *opt = (pleat_events_options){.size_bytes = sizeof *opt,
+                                      .topic = "",
+                                      .block_tokens = 16,
+                                      .replay_batches = 10000,
+                                      .replay_bytes = 64u << 20};
 }
 
 /* ---- open and close ----------------------------------------------------------------------------------------------- */
@@ -41,6 +44,7 @@ static pleat_status check_options(const pleat_events_options *o, pleat_error *er
     REQUIRE(o->endpoint && o->endpoint[0], "no endpoint");
     REQUIRE(o->topic && strlen(o->topic) < 256, "no topic, or one of more than 255 bytes");
     REQUIRE(o->block_tokens >= 1 && o->block_tokens <= 65536, "block_tokens is not 1 to 65536");
+    REQUIRE(o->replay_bytes >= 1, "replay_bytes is 0");
     REQUIRE(o->replay_batches >= 1 && o->replay_batches <= 1u << 24, "replay_batches is not 1 to 2^24");
     PLEAT_FAIL_IF(!pleat__wire_exists(), err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "events: this build has no msgpack (Debian package libmsgpack-dev), which they are written in");

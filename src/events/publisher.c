@@ -35,7 +35,10 @@ struct pleat__publisher {
     int wake[2];         /* a pipe: a byte for the thread, when there is something */
     pleat__batch **ring; /* [ring_cap] batch seq at seq % ring_cap; the thread's */
     uint32_t ring_cap;
-    uint64_t n_sent; /* the thread's: numbers that have left the queue */
+    uint64_t n_sent;     /* the thread's: numbers that have left the queue */
+    uint64_t oldest;     /* the thread's: none before it is in the ring */
+    uint64_t ring_bytes; /* the thread's: of the batches in the ring */
+    uint64_t most_bytes; /* of these, the newest apart */
 
     pthread_mutex_t lock; /* guards what follows */
     pleat__batch *first, **last;
@@ -69,17 +72,34 @@ static pleat__batch *take_all(pleat__publisher *p, bool *is_last) {
     return first;
 }
 
+static void forget(pleat__publisher *p, uint64_t seq) {
+    pleat__batch **place = &p->ring[seq % p->ring_cap];
+    if (*place) p->ring_bytes -= (*place)->cap_bytes;
+    pleat__batch_free(&p->al, *place);
+    *place = NULL;
+}
+
+/* The newest; the oldest make room. */
+static void keep(pleat__publisher *p, pleat__batch *b) {
+    const uint64_t seq = (uint64_t)b->seq;
+    while (p->oldest < seq && (seq - p->oldest >= p->ring_cap || p->ring_bytes + b->cap_bytes > p->most_bytes))
+        forget(p, p->oldest++);
+    p->ring[seq % p->ring_cap] = b;
+    p->ring_bytes += b->cap_bytes;
+    p->n_sent = seq + 1;
+    (void)pthread_mutex_lock(&p->lock);
+    p->stats.replay_bytes = p->ring_bytes;
+    (void)pthread_mutex_unlock(&p->lock);
+}
+
 /* True: these were the last. */
 static bool publish(pleat__publisher *p) {
     bool is_last;
     for (pleat__batch *b = take_all(p, &is_last), *next; b; b = next) {
-        pleat__batch **place = &p->ring[(uint64_t)b->seq % p->ring_cap];
         next = b->next;
         (void)zmq_send(p->pub, p->topic, p->n_topic, ZMQ_SNDMORE | ZMQ_DONTWAIT);
         send_batch(p->pub, b);
-        pleat__batch_free(&p->al, *place);
-        *place = b;
-        p->n_sent = (uint64_t)b->seq + 1;
+        keep(p, b);
     }
     return is_last;
 }
@@ -94,8 +114,7 @@ static void begin_reply(pleat__publisher *p, const zmq_msg_t *who, bool is_end) 
 }
 
 static void replay(pleat__publisher *p, const zmq_msg_t *who, uint64_t from) {
-    const uint64_t oldest = p->n_sent > p->ring_cap ? p->n_sent - p->ring_cap : 0;
-    for (uint64_t seq = from > oldest ? from : oldest; seq < p->n_sent; seq++) {
+    for (uint64_t seq = from > p->oldest ? from : p->oldest; seq < p->n_sent; seq++) {
         const pleat__batch *b = p->ring[seq % p->ring_cap];
         if (!b || (uint64_t)b->seq != seq) continue; /* it was lost */
         begin_reply(p, who, false);
@@ -206,6 +225,7 @@ static pleat_status bind_all(pleat__publisher *p, const pleat_events_options *o,
 
 static pleat_status open_parts(pleat__publisher *p, const pleat_events_options *o, pleat_error *err) {
     p->ring_cap = o->replay_batches;
+    p->most_bytes = o->replay_bytes;
     p->ring = pleat__alloc_zero(&p->al, p->ring_cap, sizeof(void *));
     p->has_lock = p->ring && pthread_mutex_init(&p->lock, NULL) == 0;
     PLEAT_FAIL_IF(!p->has_lock, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "events: out of memory");

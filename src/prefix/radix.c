@@ -93,13 +93,17 @@ pleat_status pleat__radix_create(uint32_t max_entries, uint32_t max_roots, const
     return PLEAT_OK;
 }
 
-pleat_status pleat__radix_root(pleat__radix *tree, const void *key, uint32_t n_bytes, uint32_t *root) {
+uint32_t pleat__radix_find_root(const pleat__radix *tree, const void *key, uint32_t n_bytes) {
     for (uint32_t i = 0; i < tree->n_roots; i++) {
         const pleat__root_key *k = &tree->keys[i];
-        if (k->n_bytes != n_bytes || (n_bytes > 0 && memcmp(k->bytes, key, n_bytes) != 0)) continue;
-        *root = i;
-        return PLEAT_OK;
+        if (k->n_bytes == n_bytes && (n_bytes == 0 || memcmp(k->bytes, key, n_bytes) == 0)) return i;
     }
+    return PLEAT__NO_ROOT;
+}
+
+pleat_status pleat__radix_root(pleat__radix *tree, const void *key, uint32_t n_bytes, uint32_t *root) {
+    *root = pleat__radix_find_root(tree, key, n_bytes);
+    if (*root != PLEAT__NO_ROOT) return PLEAT_OK;
     if (tree->n_roots == tree->max_roots) return PLEAT_E_LIMIT;
     pleat__root_key k = {.n_bytes = n_bytes};
     if (n_bytes > 0) {

@@ -47,9 +47,14 @@ typedef struct pleat__prefix {
 pleat_status pleat__radix_create(uint32_t max_entries, uint32_t max_roots, const pleat_allocator *allocator,
                                  pleat__radix **out);
 
+#define PLEAT__NO_ROOT UINT32_MAX
+
 /* The root of `key`, n_bytes >= 0 bytes of any kind, made at first use; kept until destroy.  PLEAT_E_LIMIT when there
  * are max_roots others, PLEAT_E_MEMORY.  O(roots). */
 pleat_status pleat__radix_root(pleat__radix *tree, const void *key, uint32_t n_bytes, uint32_t *root);
+
+/* It, if it has been made; else PLEAT__NO_ROOT.  O(roots). */
+uint32_t pleat__radix_find_root(const pleat__radix *tree, const void *key, uint32_t n_bytes);
 
 /* The longest entry that is a prefix of tokens[0..n_tokens), kept ones and promises alike; v is 0 if there is none. */
 pleat__prefix pleat__radix_find(const pleat__radix *tree, uint32_t root, const int32_t *tokens, uint32_t n_tokens);

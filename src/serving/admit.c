@@ -31,14 +31,20 @@ static bool choose_prefix(pleat_serving *s, pleat__request *r, pleat__kept_id *f
     return !waits && pleat__serving_fetch(s, r, *from);
 }
 
+/* The most pages that it ever gets: pinned prefixes stay. */
+static uint64_t max_pages(const pleat_serving *s, const pleat__request *r) {
+    const uint64_t n_left = s->backend.shape.n_pages - s->prefixes.pinned_pages;
+    const uint64_t most = pleat__sched_max_pages(s->sched, r->tenant);
+    return most < n_left ? most : n_left;
+}
+
 /* How the request would start.  False: it waits for a prefix. */
 static bool prepare(pleat_serving *s, pleat__request *r, start *out) {
     if (pleat__request_waits(r) && !choose_prefix(s, r, &out->from)) return false;
     const bool is_restored = pleat__request_is_swapped(r);
     if (is_restored) out->from = PLEAT__SWAPPED(r)->base;
     out->demand = pleat__serving_start_demand(s, r, out->from);
-    if (!out->from.v || out->demand.n_pages + out->demand.coming_pages <= pleat__sched_max_pages(s->sched, r->tenant))
-        return true;
+    if (!out->from.v || out->demand.n_pages + out->demand.coming_pages <= max_pages(s, r)) return true;
     /* With what it would stand on it can never be admitted: it goes without. */
     if (is_restored) s->stats.images_lost++;
     if (is_restored) pleat__serving_drop_image(s, r);
@@ -64,6 +70,14 @@ static pleat_status open_seq(pleat_serving *s, const pleat__request *r, pleat__k
     return PLEAT_OK;
 }
 
+/* Those of the prefix that it begins from, or the spec's. */
+static void take_thresholds(const pleat_serving *s, pleat__request *r, pleat__kept_id from) {
+    const pleat__kept *k = &s->prefixes.kept[from.v];
+    r->is_compressed = k->is_compressed;
+    r->ah = from.v ? k->ah : s->backend.shape.ah;
+    r->al = from.v ? k->al : s->backend.shape.al;
+}
+
 /* Enter RUNNING with an open sequence.  `from` is what the request stands on, in use already.  PLEAT_AGAIN,
  * PLEAT_E_MEMORY: nothing has changed. */
 static pleat_status begin_running(pleat_serving *s, pleat__request *r, pleat__kept_id from) {
@@ -72,7 +86,7 @@ static pleat_status begin_running(pleat_serving *s, pleat__request *r, pleat__ke
     const pleat_status status = open_seq(s, r, from, &part.seq);
     pleat__serving_resume(s, paused, true);
     PLEAT_TRY(status);
-    if (pleat__request_waits(r)) r->is_compressed = s->prefixes.kept[from.v].is_compressed;
+    if (pleat__request_waits(r)) take_thresholds(s, r, from);
     part.promises = s->prefixes.tree && r->root != PLEAT__NO_ROOT && !r->shares_nothing;
     part.n_stored = s->prefixes.kept[from.v].n_tokens;
     if (pleat__request_is_swapped(r)) {

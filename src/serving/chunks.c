@@ -103,17 +103,46 @@ uint32_t pleat__serving_path(pleat_serving *s, const pleat__request *r, uint32_t
     return at;
 }
 
+bool pleat__serving_begins(const pleat_serving *s, const pleat__request *r, const int32_t *path, uint32_t n) {
+    uint32_t at = 0, mark = next_named(r, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        const bool has_mark = at == mark && at % s->opt.prefix_tokens != 0;
+        if (at == mark) mark = next_named(r, at);
+        if (has_mark != (path[i] == MARK)) return false;
+        if (has_mark) continue;
+        if (at + 1 >= r->n_prompt || path[i] != r->tokens[at]) return false;
+        at++;
+    }
+    return true;
+}
+
 /* ---- roots ---------------------------------------------------------------------------------------- */
 
 /* Its name is the spec's text, a NUL, the salt. */
+typedef struct root_key {
+    char bytes[PLEAT_SPEC_TEXT_CAP + PLEAT__SALT_CAP];
+    uint32_t n;
+} root_key;
+
+static void make_key(const pleat_serving *s, const char *salt, root_key *out) {
+    const size_t n_spec = strlen(s->backend.shape.key) + 1, n_salt = salt ? strlen(salt) : 0;
+    memcpy(out->bytes, s->backend.shape.key, n_spec);
+    if (n_salt > 0) memcpy(out->bytes + n_spec, salt, n_salt);
+    out->n = (uint32_t)(n_spec + n_salt);
+}
+
+uint32_t pleat__serving_find_root(const pleat_serving *s, const char *salt) {
+    root_key key;
+    make_key(s, salt, &key);
+    return s->prefixes.tree ? pleat__radix_find_root(s->prefixes.tree, key.bytes, key.n) : PLEAT__NO_ROOT;
+}
+
 pleat_status pleat__serving_root(pleat_serving *s, const char *salt, uint32_t *root) {
-    char key[PLEAT_SPEC_TEXT_CAP + PLEAT__SALT_CAP];
-    const size_t n_key = strlen(s->backend.shape.key) + 1, n_salt = salt ? strlen(salt) : 0;
+    root_key key;
     *root = PLEAT__NO_ROOT;
     if (!s->prefixes.tree) return PLEAT_OK;
-    memcpy(key, s->backend.shape.key, n_key);
-    if (n_salt > 0) memcpy(key + n_key, salt, n_salt);
-    const pleat_status status = pleat__radix_root(s->prefixes.tree, key, (uint32_t)(n_key + n_salt), root);
+    make_key(s, salt, &key);
+    const pleat_status status = pleat__radix_root(s->prefixes.tree, key.bytes, key.n, root);
     if (status == PLEAT_E_LIMIT) *root = PLEAT__NO_ROOT;
     return status == PLEAT_E_LIMIT ? PLEAT_OK : status;
 }

@@ -15,10 +15,9 @@ static uint32_t largest_chunk(const pleat__backend_shape *shape, uint32_t from, 
     return from < n_prompt ? pleat__min_u32(n_prompt - from, shape->chunk_tokens) : 1;
 }
 
-/* Pages that a request shares with a prefix that it stands on, whatever comes: the others are copied. */
+/* Pages that a request shares for good with a prefix that it stands on. */
 static uint64_t shared_pages(const pleat_serving *s, pleat__kept_id base) {
-    const pleat__kept *k = &s->prefixes.kept[base.v];
-    return base.v ? pleat__less(s->backend.pages_of(s->backend.ctx, k->seq), k->copied_pages) : 0;
+    return base.v ? pleat__serving_shared_pages(s, &s->prefixes.kept[base.v]) : 0;
 }
 
 /* Pages of its own that it will have at most from n_stored tokens on. */

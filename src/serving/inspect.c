@@ -102,7 +102,7 @@ static bool stands_on(const pleat_serving *s, pleat__kept_id base, uint32_t kept
     return base.v == kept;
 }
 
-/* (4) and (7) of one prefix. */
+/* (4), (7) and (8) of one prefix. */
 static bool kept_is_valid(const pleat_serving *s, uint32_t i) {
     const pleat__kept *k = &s->prefixes.kept[i];
     void *ctx = s->backend.ctx;
@@ -111,14 +111,14 @@ static bool kept_is_valid(const pleat_serving *s, uint32_t i) {
     const uint64_t shared = k->parent.v ? s->backend.pages_shared(ctx, k->seq, s->prefixes.kept[k->parent.v].seq) : 0;
     if (k->added_pages != s->backend.pages_of(ctx, k->seq) - shared) return false;
     if (k->parent.v && !s->prefixes.kept[k->parent.v].seq.v) return false;
-    uint32_t n_users = 0, n_children = 0;
+    uint32_t n_users = 0, n_children = 0, n_pins = 0;
     for (uint32_t j = 0; j < s->n_running; j++) n_users += stands_on(s, PLEAT__RUNNING(s->running[j])->base, i);
     for (uint32_t j = 1; j <= s->opt.max_prefixes; j++) {
         const pleat__kept *other = &s->prefixes.kept[j];
         n_children += other->seq.v && other->parent.v == i;
-        n_users += other->seq.v && other->is_pinned && stands_on(s, (pleat__kept_id){j}, i);
+        n_pins += other->seq.v && other->is_pinned && stands_on(s, (pleat__kept_id){j}, i);
     }
-    return n_users == k->n_users && n_children == k->n_children;
+    return n_users + n_pins == k->n_users && n_children == k->n_children && n_pins == k->n_pins;
 }
 
 /* Does the scheduler know how many pages each tenant's requests hold? */
@@ -157,7 +157,7 @@ static bool requests_are_valid(const pleat_serving *s) {
 /* Each kept prefix, and their sums. */
 static bool prefixes_are_valid(const pleat_serving *s) {
     const pleat__prefixes *p = &s->prefixes;
-    uint64_t added = 0, evictable = 0;
+    uint64_t added = 0, evictable = 0, pinned = 0;
     uint32_t n_kept = 0;
     for (uint32_t i = 1; i <= s->opt.max_prefixes; i++) {
         const pleat__kept *k = &p->kept[i];
@@ -166,8 +166,10 @@ static bool prefixes_are_valid(const pleat_serving *s) {
         n_kept++;
         added += k->added_pages;
         evictable += k->n_users == 0 ? k->added_pages : 0;
+        pinned += k->n_pins > 0 ? k->added_pages : 0;
     }
-    return n_kept == p->n_kept && added == p->added_pages && evictable == p->evictable_pages;
+    return n_kept == p->n_kept && added == p->added_pages && evictable == p->evictable_pages &&
+           pinned == p->pinned_pages && pinned == s->inbox.pinned_pages;
 }
 
 int pleat_serving_is_valid(const pleat_serving *s) {

@@ -7,6 +7,7 @@
  *     inbox.c      the same from other threads; the driver waits for them
  *     inspect.c    what can be asked
  *     manage.c     kept prefixes listed, pinned, dropped and compressed by who runs the serving
+ *     pins.c       pinned prefixes, as other threads hear of them
  *     step.c       the step: plan, make room, admit, run, what became of it
  *     admit.c      waiting requests start: from a prefix, from their image, or empty
  *     demand.c     pages that a request takes: what the scheduler hears
@@ -67,6 +68,7 @@ typedef struct pleat__kept {
     uint64_t copied_pages; /* pages that whoever goes on from it copies first, at most */
     pleat__prefix entry;
     float ah, al;              /* thresholds */
+    uint32_t n_pins;           /* (8) of pins.c */
     bool is_pinned;            /* holds one of n_users */
     bool is_compressed;        /* it, or one that it went on from: its bytes are not those of its tokens alone */
     pleat_events_prefix *told; /* what routers know of it; NULL: nothing */
@@ -81,6 +83,7 @@ typedef struct pleat__prefixes {
     uint64_t n_kept_ever;     /* serial of the last */
     uint64_t added_pages;     /* sum of (4) */
     uint64_t evictable_pages; /* (7) */
+    uint64_t pinned_pages;    /* (8) */
     uint64_t version;         /* >= 1; changes when a promise is kept or forgotten */
     int32_t *path;            /* [2 * max_tokens] scratch: a prompt with its marks */
 } pleat__prefixes;
@@ -116,6 +119,8 @@ typedef struct pleat__serving_step {
     uint64_t n_idle_in_row;   /* idle steps in a row up to now */
 } pleat__serving_step;
 
+typedef struct pleat__pin pleat__pin;
+
 /* A place for a request, from when it is queued until it is gone. */
 typedef struct pleat__place {
     uint64_t id;          /* of the request that has it; 0: it is free */
@@ -137,7 +142,8 @@ typedef struct pleat__inbox {
     uint64_t n_submitted;  /* requests so far */
     pleat__request *first; /* posted and not yet taken in, the oldest first */
     pleat__request **last; /* where the next one goes */
-    uint64_t pinned_pages; /* of pinned prefixes and those above them */
+    pleat__pin *pins;      /* list of the pinned prefixes */
+    uint64_t pinned_pages; /* the prefixes' */
     bool is_woken;
     bool exists; /* lock and wake are initialised */
 } pleat__inbox;
@@ -184,6 +190,12 @@ static inline uint64_t pleat__serving_free_pages(const pleat_serving *s) {
     return s->backend.shape.n_pages - s->own_pages - s->prefixes.added_pages;
 }
 
+/* Pages that whoever goes on from a kept prefix shares with it, whatever comes: the others are copied. */
+static inline uint64_t pleat__serving_shared_pages(const pleat_serving *s, const pleat__kept *k) {
+    const uint64_t n_pages = s->backend.pages_of(s->backend.ctx, k->seq);
+    return n_pages > k->copied_pages ? n_pages - k->copied_pages : 0;
+}
+
 /* The request of this id; NULL if there is none, or it has not been taken in. */
 static inline pleat__request *pleat__serving_request(const pleat_serving *s, pleat_request_id id) {
     pleat__request *r = s->by_place[id.v % ((uint64_t)s->opt.max_requests + 1)];
@@ -227,10 +239,6 @@ void pleat__places_release(pleat_serving *s);
 pleat_status pleat__places_take(pleat_serving *s, pleat__request *const *requests, uint32_t n,
                                 pleat_request_id *posted);
 
-/* Pages that pinned prefixes leave to no request, for those who check one from whichever thread. */
-uint64_t pleat__places_pinned(pleat_serving *s);
-void pleat__places_set_pinned(pleat_serving *s, uint64_t n_pages);
-
 /* The request's place is free again. */
 void pleat__place_free(pleat_serving *s, const pleat__request *r);
 
@@ -247,12 +255,29 @@ pleat_status pleat__request_enter_queue(pleat_serving *s, pleat__request *r, boo
 /* Take in what was posted, and cancel what is to be cancelled. */
 void pleat__inbox_drain(pleat_serving *s);
 
+/* ---- pins.c */
+
+/* Pin a prefix that is not.  PLEAT_E_LIMIT: pinned ones would have more than half of the pool; PLEAT_E_MEMORY. */
+pleat_status pleat__pins_add(pleat_serving *s, pleat__kept_id id);
+void pleat__pins_remove(pleat_serving *s, pleat__kept_id id);
+
+/* Pages of a prefix have been counted again. */
+void pleat__pins_counted(pleat_serving *s, pleat__kept_id id);
+
+void pleat__pins_release(pleat_serving *s);
+
+/* Pages that pinned prefixes leave to no request, and those that this one shares with them for good.  From any thread. */
+uint64_t pleat__pins_pages(pleat_serving *s, const pleat__request *r, uint64_t *n_shared);
+
 /* ---- chunks.c */
 
 #define PLEAT__SALT_CAP 4096u /* bytes, NUL included */
 
 /* The tree's root for a salt (NULL: ""), made at first use; PLEAT__NO_ROOT where there are MAX_ROOTS others. */
 pleat_status pleat__serving_root(pleat_serving *s, const char *salt, uint32_t *root);
+
+/* It, if it was made; else PLEAT__NO_ROOT. */
+uint32_t pleat__serving_find_root(const pleat_serving *s, const char *salt);
 
 /* A request's next item. */
 typedef struct pleat__portion {
@@ -277,6 +302,9 @@ uint32_t pleat__serving_read_slots(const pleat_serving *s, const pleat__request 
 /* Write the path of the request's first n >= 1 tokens into prefixes.path, the mark of a breakpoint at n included; returns
  * its length. */
 uint32_t pleat__serving_path(pleat_serving *s, const pleat__request *r, uint32_t n);
+
+/* Does the request's prompt go on from this path, [n], marks included? */
+bool pleat__serving_begins(const pleat_serving *s, const pleat__request *r, const int32_t *path, uint32_t n);
 
 /* ---- image.c */
 

@@ -88,41 +88,28 @@ pleat_status pleat_serving_prefix_tokens(const pleat_serving *s, uint64_t id, pl
 }
 
 uint64_t pleat_serving_find_prefix(pleat_serving *s, const char *salt, const pleat_token *tokens, uint32_t n) {
-    uint32_t root;
-    if (!s || !s->prefixes.tree || (salt && strlen(salt) >= PLEAT__SALT_CAP)) return 0;
-    if (pleat__serving_root(s, salt, &root) != PLEAT_OK || root == PLEAT__NO_ROOT) return 0;
+    if (!s || (salt && strlen(salt) >= PLEAT__SALT_CAP)) return 0;
+    const uint32_t root = pleat__serving_find_root(s, salt);
+    if (root == PLEAT__NO_ROOT) return 0;
     const pleat__prefix entry = pleat__radix_find_kept(s->prefixes.tree, root, tokens, n);
     return entry.v ? s->prefixes.kept[pleat__radix_info(s->prefixes.tree, entry).value].id : 0;
 }
 
 /* ---- pins ------------------------------------------------------------------------------------------------------------- */
 
-/* Pages of the pinned prefixes, and of those above them. */
-static uint64_t count_pinned(const pleat_serving *s) {
-    uint64_t n = 0;
-    for (uint32_t i = 1; i <= s->opt.max_prefixes; i++) {
-        bool stays = false;
-        for (uint32_t j = 1; j <= s->opt.max_prefixes && !stays; j++)
-            stays = s->prefixes.kept[j].is_pinned && goes_on_from(s, (pleat__kept_id){j}, (pleat__kept_id){i});
-        if (stays) n += s->prefixes.kept[i].added_pages;
-    }
-    return n;
-}
-
 pleat_status pleat_serving_pin_prefix(pleat_serving *s, uint64_t id, int is_pinned) {
     const pleat__kept_id at = s ? kept_of(s, id) : (pleat__kept_id){0};
     if (!at.v) return PLEAT_E_ARG;
     pleat__kept *k = &s->prefixes.kept[at.v];
-    const bool was_pinned = k->is_pinned;
-    k->is_pinned = is_pinned != 0;
-    const uint64_t n_pinned = count_pinned(s);
-    if (k->is_pinned && !was_pinned && n_pinned > s->backend.shape.n_pages / 2) {
-        k->is_pinned = false;
-        return PLEAT_E_LIMIT;
+    if (k->is_pinned == (is_pinned != 0)) return PLEAT_OK;
+    if (is_pinned) {
+        PLEAT_TRY(pleat__pins_add(s, at));
+        pleat__serving_use(s, at);
+    } else {
+        pleat__pins_remove(s, at);
+        pleat__serving_unuse(s, at);
     }
-    if (k->is_pinned && !was_pinned) pleat__serving_use(s, at);
-    if (!k->is_pinned && was_pinned) pleat__serving_unuse(s, at);
-    pleat__places_set_pinned(s, n_pinned);
+    k->is_pinned = is_pinned != 0;
     return PLEAT_OK;
 }
 
@@ -145,6 +132,14 @@ pleat_status pleat_serving_drop_prefix(pleat_serving *s, uint64_t id) {
     return PLEAT_OK;
 }
 
+/* Are there pages to compress it with, when others go?  Its copies are those of whoever goes on from it, or fewer. */
+static bool has_room(const pleat_serving *s, pleat__kept_id id) {
+    const pleat__backend *b = &s->backend;
+    const uint64_t need = 2 + b->pages_needed(b->ctx, s->prefixes.kept[id.v].seq, 1, PLEAT_ITEM_MORE);
+    const uint64_t n_others = s->prefixes.evictable_pages - pleat__serving_lock_pages(s, id);
+    return pleat__serving_free_pages(s) + n_others >= need;
+}
+
 /* Its lock keeps it from being evicted while others go for the two pages that compression works with. */
 static pleat_status compress(pleat_serving *s, pleat__kept_id id, float ah, float al) {
     const pleat__backend *b = &s->backend;
@@ -163,6 +158,7 @@ pleat_status pleat_serving_compress_prefix(pleat_serving *s, uint64_t id, float 
     pleat__kept *k = &s->prefixes.kept[at.v];
     if (!(ah >= k->ah && al >= k->al && al <= ah && (ah > k->ah || al > k->al))) return PLEAT_E_ARG;
     if (k->n_users > (k->is_pinned ? 1u : 0u)) return PLEAT_E_STATE;
+    if (!has_room(s, at)) return PLEAT_AGAIN;
     pleat__serving_lose_images(s, at);
     drop_below(s, at);
     PLEAT_TRY(compress(s, at, ah, al));
@@ -170,6 +166,6 @@ pleat_status pleat_serving_compress_prefix(pleat_serving *s, uint64_t id, float 
     k->al = al;
     k->is_compressed = true;
     pleat__serving_count_kept(s, at);
-    pleat__places_set_pinned(s, count_pinned(s));
+    pleat__pins_counted(s, at);
     return PLEAT_OK;
 }

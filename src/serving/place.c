@@ -86,19 +86,6 @@ void pleat__place_free(pleat_serving *s, const pleat__request *r) {
     s->by_place[i] = NULL;
 }
 
-uint64_t pleat__places_pinned(pleat_serving *s) {
-    (void)pthread_mutex_lock(&s->inbox.lock);
-    const uint64_t n_pages = s->inbox.pinned_pages;
-    (void)pthread_mutex_unlock(&s->inbox.lock);
-    return n_pages;
-}
-
-void pleat__places_set_pinned(pleat_serving *s, uint64_t n_pages) {
-    (void)pthread_mutex_lock(&s->inbox.lock);
-    s->inbox.pinned_pages = n_pages;
-    (void)pthread_mutex_unlock(&s->inbox.lock);
-}
-
 void pleat__request_free(const pleat_serving *s, pleat__request *r) {
     pleat__answer_destroy(&s->al, s->backend.shape.n_vocab, r->answer);
     pleat_sampler_destroy(&r->sampler);

@@ -157,10 +157,9 @@ static void hand_over(pleat_serving *s, pleat__request *r, pleat__kept_id id) {
     k->entry = run->promise;
     k->parent = parent_for(s, r);
     k->n_tokens = run->n_stored;
-    const pleat__kept *parent = &p->kept[k->parent.v];
-    k->ah = k->parent.v ? parent->ah : s->backend.shape.ah;
-    k->al = k->parent.v ? parent->al : s->backend.shape.al;
-    k->is_compressed = parent->is_compressed || r->is_compressed; /* its maker may have left that one */
+    k->ah = r->ah; /* its maker's, which may have left the prefix that it began from */
+    k->al = r->al;
+    k->is_compressed = r->is_compressed;
     p->kept[k->parent.v].n_children++;
     k->added_pages = s->backend.pages_of(ctx, k->seq);
     if (k->parent.v) k->added_pages -= s->backend.pages_shared(ctx, k->seq, p->kept[k->parent.v].seq);
@@ -239,6 +238,7 @@ void pleat__serving_count_kept(pleat_serving *s, pleat__kept_id id) {
     if (k->parent.v) k->added_pages -= s->backend.pages_shared(ctx, k->seq, p->kept[k->parent.v].seq);
     k->copied_pages = count_copied(s, k->seq);
     p->added_pages += k->added_pages - n_old; /* may wrap on the way */
+    if (k->n_pins > 0) p->pinned_pages += k->added_pages - n_old;
     if (k->n_users == 0) p->evictable_pages += k->added_pages - n_old;
 }
 

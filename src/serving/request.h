@@ -48,8 +48,6 @@ typedef struct pleat__kept_id {
     uint32_t v;
 } pleat__kept_id;
 
-#define PLEAT__NO_ROOT UINT32_MAX
-
 /* Stages in which the thresholds of a request are raised to the most that it allows. */
 #define PLEAT__COMPRESS_STAGES 2u
 
@@ -118,6 +116,7 @@ typedef struct pleat__request {
 
     /* Progress: true in every state. */
     bool is_compressed;          /* what it holds goes on from a prefix that is_compressed (internal.h) */
+    float ah, al;                /* thresholds with which its prompt is read */
     pleat_sampler *sampler;      /* its own; NULL: greedy, or not started */
     pleat_token chosen;          /* token chosen in this step; -1: none, or an event has told it */
     bool has_no_memory;          /* it came in without what it needs: it fails in the next step */

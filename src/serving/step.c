@@ -393,7 +393,8 @@ static void expire(pleat_serving *s) {
 }
 
 /* Nobody runs, and whoever waits finds no room: what is pinned leaves none for the first of them, who came before.  That is
- * who was refused last: of another tenant's, an older one may fit. */
+ * who was refused last: of another tenant's, an older one may fit.  It is tried once more without what it would stand on,
+ * which may be what leaves it no room. */
 static void fail_first(pleat_serving *s) {
     pleat__request *first = s->requests[s->step.tried.v];
     for (uint32_t i = 1; !s->step.tried.v && i <= s->opt.max_requests; i++) {
@@ -401,7 +402,13 @@ static void fail_first(pleat_serving *s) {
         if (!r || (first && r->priority < first->priority)) continue;
         if (!first || r->priority > first->priority || r->arrival < first->arrival) first = r;
     }
-    if (first) pleat__serving_finish(s, first, -1, PLEAT_FINISH_FAILED, PLEAT_E_LIMIT);
+    s->step.n_idle_in_row = 0;
+    if (first && !first->shares_nothing) {
+        if (pleat__request_is_swapped(first)) pleat__serving_drop_image(s, first);
+        first->shares_nothing = true;
+    } else if (first) {
+        pleat__serving_finish(s, first, -1, PLEAT_FINISH_FAILED, PLEAT_E_LIMIT);
+    }
 }
 
 pleat_status pleat_serving_step(pleat_serving *s, pleat_error *err) {

@@ -67,9 +67,11 @@ static pleat_status check_size(pleat_serving *s, const pleat_request *q, const p
                                pleat_error *err) {
     const pleat__backend_shape *b = &s->backend.shape;
     const uint64_t n_tokens = (uint64_t)q->n_prompt + q->n_predict;
-    const uint64_t need = pleat__backend_pages_for(b, &r->extent, 0);
+    uint64_t n_shared;
+    const uint64_t n_left = b->n_pages - pleat__pins_pages(s, r, &n_shared); /* pinned prefixes stay beside it */
+    if (q->wants_prompt_logprobs) n_shared = 0;
+    const uint64_t need = pleat__less(pleat__backend_pages_for(b, &r->extent, 0), n_shared);
     const uint64_t most = pleat__sched_max_pages(s->sched, tenant);
-    const uint64_t n_left = b->n_pages - pleat__places_pinned(s); /* pinned prefixes stay beside it */
     const uint64_t max = most < n_left ? most : n_left;
     const double mib = (double)b->page_bytes / (1 << 20);
     const char *name = q->tenant ? q->tenant : s->tenants.text;

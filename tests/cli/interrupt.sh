@@ -50,12 +50,12 @@ for delay in 0.3 0.6 1.2 2.4 5 10 20 40 80; do
     interrupts "${few[@]}" "${rows[@]/#/--kv=}" --format csv
     [ $code != 130 ] || [ -n "$stdout" ] && break
 done
-unset delay
 check "eval: some rows are kept" exits 130
 check "eval: the first is the one that it is alone" test "$(sed -n 's/,[^,]*$//; 2p' <<<"$stdout")" = "$alone"
 n=$(($(wc -l <"$scratch/out") - 1))
 check "eval: what is missing is said" says "^pleat eval: interrupted: $n of 16 rows are complete; what is missing is ${rows[n]}.*--answers is not written"
 check "eval: nor is it" no_files
+unset delay
 interrupts eval -m "$MODEL" --tasks "$TASKS" --samples 1 --text "$ROOT/eval/prose.txt" -np 1 --ctx-window 256 -q --format json \
     -o "$scratch/kept"
 [ -s "$scratch/kept" ] && python3 - "$scratch/kept" <<'PY' # whatever it was then

@@ -42,11 +42,46 @@ static bool read_address(const char *p, size_t n, pleat__server_address *out) {
     return out->port > 0;
 }
 
-uint32_t pleat__server_addresses(const char *text, pleat__server_address out[PLEAT__SERVERS_MAX]) {
+static int digit_of(char c) {
+    static const char digits[] = "0123456789abcdef";
+    const char low = c >= 'A' && c <= 'F' ? (char)(c - 'A' + 'a') : c;
+    const char *at = c ? strchr(digits, low) : NULL;
+    return at ? (int)(at - digits) : -1;
+}
+
+/* The word in these n bytes, its %XX taken for bytes. */
+static bool read_word(const char *p, size_t n, char out[PLEAT__SERVER_WORD_CAP]) {
+    size_t n_out = 0;
+    for (size_t i = 0; i < n && n_out < PLEAT__SERVER_WORD_CAP - 1; i++) {
+        const bool is_coded = p[i] == '%';
+        const int high = is_coded && i + 2 < n ? digit_of(p[i + 1]) : -1, low = high >= 0 ? digit_of(p[i + 2]) : -1;
+        if (is_coded ? low < 0 || high + low == 0 : strchr("@,:/", p[i]) != NULL) return false;
+        out[n_out++] = is_coded ? (char)(16 * high + low) : p[i];
+        i += is_coded ? 2 : 0;
+        if (i + 1 == n) out[n_out] = 0;
+        if (i + 1 == n) return true;
+    }
+    out[0] = 0;
+    return n == 0;
+}
+
+/* [USER]:PASSWORD, [n] */
+static bool read_login(const char *p, size_t n, pleat__server_login *out) {
+    const char *colon = memchr(p, ':', n);
+    const size_t n_user = colon ? (size_t)(colon - p) : 0;
+    return colon && read_word(p, n_user, out->user) && read_word(colon + 1, n - n_user - 1, out->password) &&
+           out->password[0];
+}
+
+uint32_t pleat__server_addresses(const char *text, pleat__server_address out[PLEAT__SERVERS_MAX],
+                                 pleat__server_login *login) {
     static const char scheme[] = "redis://";
     uint32_t n = 0;
+    *login = (pleat__server_login){0};
     if (strncmp(text, scheme, sizeof scheme - 1) != 0) return 0;
-    for (const char *p = text + sizeof scheme - 1;; n++) {
+    const char *p = text + sizeof scheme - 1, *at = strchr(p, '@');
+    if (at && !read_login(p, (size_t)(at - p), login)) return 0;
+    for (p = at ? at + 1 : p;; n++) {
         const size_t length = strcspn(p, ",");
         if (n == PLEAT__SERVERS_MAX || !read_address(p, length, &out[n])) return 0;
         p += length;

@@ -94,6 +94,24 @@ static struct timeval time_of(uint64_t ns) {
     return (struct timeval){.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
 }
 
+/* Who asks.  True: the server has no objection. */
+static bool log_in(pleat__server *s) {
+    const pleat__server_login *l = s->login;
+    pleat__word words[3] = {{"AUTH", 4}};
+    uint32_t n = 1;
+    if (!l->password[0]) return true;
+    if (l->user[0]) words[n++] = (pleat__word){l->user, strlen(l->user)};
+    words[n++] = (pleat__word){l->password, strlen(l->password)};
+    const uint64_t wait_ns = s->wait_ns;
+    if (!pleat__server_ask(s, words, n)) return false;
+    const pleat__answer_kind kind = pleat__server_answer(s, NULL);
+    if (kind != PLEAT__ANSWER_OK && kind != PLEAT__ANSWER_NONE) {
+        s->wait_ns = wait_ns; /* an answer, but not what ends its being left alone */
+        fail(s, false);
+    }
+    return kind == PLEAT__ANSWER_OK;
+}
+
 bool pleat__server_is_up(pleat__server *s) {
     if (s->connection && s->n_asked == 0 && is_stale(s->connection)) pleat__server_close(s);
     if (s->connection) return true;
@@ -106,7 +124,8 @@ bool pleat__server_is_up(pleat__server *s) {
     }
     c->reader->fn = &takers;
     c->reader->maxbuf = 0; /* its memory is kept from answer to answer */
-    return true;
+    s->n_connected++;
+    return log_in(s);
 }
 
 /* ---- asking ------------------------------------------------------------------------------------------------------- */

@@ -22,12 +22,14 @@ enum { PLEAT__SERVER_BUFFER_BYTES = 262144 };
 
 typedef struct pleat__server {
     pleat__server_address address;
+    const pleat__server_login *login; /* lives on */
     uint64_t timeout_ns;
     char *buffer;         /* [PLEAT__SERVER_BUFFER_BYTES] scratch, of all connections of a thread's */
     void *connection;     /* NULL: there is none */
     uint64_t wait_ns;     /* how long it is left alone when it fails next; 0: it has answered */
     uint64_t retry_at_ns; /* on the clock; before that it is left alone */
     uint32_t n_asked;     /* commands that have no answer yet */
+    uint64_t n_connected; /* connections so far: what one was asked another does not answer */
     bool timed_out;       /* the last failure was that it answered nothing */
 } pleat__server;
 

@@ -120,17 +120,18 @@ static int take_start(pleat__server *s, uint64_t *body_bytes) {
 
 /* All are asked for before the first is answered; answers behind the first that is there are taken, and forgotten. */
 static int find(pleat__servers *v, const pleat__store_key *keys, uint32_t n, uint32_t *which, uint64_t *body_bytes) {
-    bool is_asked[PLEAT__STORE_FIND_MAX];
+    uint64_t asked[PLEAT__STORE_FIND_MAX]; /* the connection; 0: none */
     int result = PLEAT_STORE_ABSENT;
     for (uint32_t i = 0; i < n; i++) {
         const name head = head_name(&keys[i]);
-        is_asked[i] = ask_for_start(server_of(&v->readers, &keys[i], 0), &head);
+        pleat__server *s = server_of(&v->readers, &keys[i], 0);
+        asked[i] = ask_for_start(s, &head) ? s->n_connected : 0;
     }
     *which = n;
     for (uint32_t i = 0; i < n; i++) {
         uint64_t n_bytes = 0;
         pleat__server *s = server_of(&v->readers, &keys[i], 0);
-        const int one = is_asked[i] ? take_start(s, &n_bytes) : miss_of(s);
+        const int one = asked[i] == s->n_connected && asked[i] > 0 ? take_start(s, &n_bytes) : miss_of(s);
         if (*which < n || one == PLEAT_STORE_ABSENT) continue;
         *which = i;
         *body_bytes = n_bytes;
@@ -270,9 +271,10 @@ static void close_servers(void *ctx) {
 pleat_status pleat__servers_open(pleat_store *store, const pleat_store_options *o, pleat__shelf *out,
                                  pleat_error *err) {
     pleat__server_address addresses[PLEAT__SERVERS_MAX];
-    const uint32_t n = pleat__server_addresses(o->servers, addresses);
+    pleat__server_login login;
+    const uint32_t n = pleat__server_addresses(o->servers, addresses, &login);
     PLEAT_FAIL_IF(n == 0, err, PLEAT_E_ARG, PLEAT_NOWHERE,
-                  "store: '%.200s' is not redis://HOST:PORT[,HOST:PORT]..., of %d servers at most",
+                  "store: '%.200s' is not redis://[[USER]:PASSWORD@]HOST:PORT[,HOST:PORT]..., of %d servers at most",
                   strchr(o->servers, '@') ? "...@..." : o->servers, PLEAT__SERVERS_MAX);
     PLEAT_FAIL_IF(!pleat__server_exists(), err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "store: this build has no hiredis (Debian package libhiredis-dev), which servers are asked with");
@@ -280,9 +282,11 @@ pleat_status pleat__servers_open(pleat_store *store, const pleat_store_options *
     if (!v) return PLEAT_E_MEMORY;
     v->store = store;
     v->ttl_s = o->ttl_s;
+    v->login = login;
     v->readers.n = v->writers.n = n;
     for (uint32_t i = 0; i < n; i++) {
-        pleat__server one = {.address = addresses[i], .timeout_ns = o->timeout_ns, .buffer = v->readers.buffer};
+        pleat__server one = {
+            .address = addresses[i], .login = &v->login, .timeout_ns = o->timeout_ns, .buffer = v->readers.buffer};
         v->readers.server[i] = one;
         one.buffer = v->writers.buffer;
         v->writers.server[i] = one;

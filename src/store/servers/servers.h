@@ -28,6 +28,7 @@ typedef struct pleat__server_group {
 typedef struct pleat__servers {
     pleat_store *store;
     uint32_t ttl_s;
+    pleat__server_login login;
     pthread_mutex_t read_lock; /* guards `readers` */
     bool has_lock;
     pleat__server_group readers, writers;

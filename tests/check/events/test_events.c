@@ -167,6 +167,8 @@ static void make_tokens(kept *all, uint32_t i) {
     if (goes_on) all[from].n_children++;
 }
 
+enum { REPLAY_BYTES = 8192 };
+
 /* Each change sends a batch just where the list says that a block comes or goes. */
 static void test_kept(void) {
     char endpoint[64];
@@ -178,7 +180,8 @@ static void test_kept(void) {
     snprintf(endpoint, sizeof endpoint, "ipc:///tmp/pleat_check_events_%ld", (long)getpid());
     o.endpoint = endpoint;
     o.block_tokens = BLOCK;
-    o.replay_batches = 3;
+    o.replay_batches = 1000;
+    o.replay_bytes = REPLAY_BYTES;
     const pleat_status status = pleat_events_open(&o, &e, &err);
     if (status == PLEAT_E_UNSUPPORTED) SKIP("this build has no libzmq or no msgpack");
     if (!CHECK_STATUS(status, PLEAT_OK)) return;
@@ -201,6 +204,7 @@ static void test_kept(void) {
         pleat_events_get_stats(e, &st);
         CHECK_EQ_U64(st.n_batches, n_batches);
         CHECK_EQ_U64(st.n_lost, 0);
+        CHECK(st.replay_bytes <= REPLAY_BYTES);
     }
     for (uint32_t i = 0; i < KEPT; i++) pleat_events_forget(e, &all[i].told);
     pleat_events_close(&e);

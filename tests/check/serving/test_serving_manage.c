@@ -255,9 +255,149 @@ static void test_compressed(void) {
     rig_free(&r);
 }
 
-static const check_test tests[] = {{"listed", test_listed},   {"pinned", test_pinned},
-                                   {"crowded", test_crowded}, {"crowded_tenants", test_crowded_tenants},
-                                   {"dropped", test_dropped}, {"compressed", test_compressed}};
+static uint64_t needs_all(void *ctx, pleat_seq seq, uint32_t n_tokens, uint32_t flags) {
+    (void)ctx, (void)seq, (void)n_tokens, (void)flags;
+    return 1u << 30;
+}
+
+/* Where there are no pages to compress with, what goes on from a prefix stays. */
+static void test_no_pages(void) {
+    rig r = {0};
+    outcome out;
+    if (!load_once()) return;
+    const pleat_engine_options eo = engine_options("leankv:ah=1,al=0.02,window=16");
+    pleat_serving_options so = serving_options();
+    so.prefix_tokens = ONE;
+    if (rig_make(&r, &eo, &so, 0)) {
+        pleat_request q = request_of(text, LONG, 2);
+        q.breakpoint = ONE + 10;
+        submit(r.serving, &q, &out);
+        run_to_end(r.serving, false);
+        const uint64_t id = kept(&r, 0, ONE).id;
+        uint64_t (*const pages_needed)(void *, pleat_seq, uint32_t, uint32_t) = r.serving->backend.pages_needed;
+        r.serving->backend.pages_needed = needs_all;
+        CHECK_STATUS(pleat_serving_compress_prefix(r.serving, id, 8, 1), PLEAT_AGAIN);
+        r.serving->backend.pages_needed = pages_needed;
+        CHECK_EQ_U64(kept(&r, 0, ONE).n_children, 1);
+        CHECK_STATUS(pleat_serving_compress_prefix(r.serving, id, 8, 1), PLEAT_OK);
+        CHECK_EQ_U64(kept(&r, 0, ONE).n_children, 0);
+    }
+    rig_free(&r);
+}
+
+/* Who has left a prefix that is compressed then keeps one with its own thresholds. */
+static void test_left(void) {
+    rig r = {0};
+    outcome out;
+    if (!load_once()) return;
+    const pleat_engine_options eo = engine_options("leankv:ah=1,al=0.02,window=16");
+    pleat_serving_options so = serving_options();
+    so.prefix_tokens = ONE;
+    if (rig_make(&r, &eo, &so, 0)) {
+        serve_one(&r, text, ONE + 20, 2);
+        const pleat_kept_prefix above = kept(&r, 0, ONE);
+        pleat_request q = request_of(text, ONE + 64, 2);
+        q.breakpoint = ONE + 40;
+        submit(r.serving, &q, &out);
+        CHECK_STATUS(pleat_serving_step(r.serving, NULL), PLEAT_OK);
+        pleat__request *one = r.serving->running[0];
+        pleat__serving_unuse(r.serving, PLEAT__RUNNING(one)->base); /* as who shares no page with it does */
+        PLEAT__RUNNING(one)->base.v = 0;
+        pleat__serving_count_own(r.serving, one);
+        CHECK_STATUS(pleat_serving_compress_prefix(r.serving, above.id, 8, 1), PLEAT_OK);
+        while (PLEAT__RUNNING(one)->n_stored < ONE + 40) CHECK_STATUS(pleat_serving_step(r.serving, NULL), PLEAT_OK);
+        const pleat_kept_prefix k = kept(&r, 0, ONE + 40);
+        CHECK(k.parent == above.id && k.ah == above.ah && k.al == above.al && !cell_of(&r, k.id)->is_compressed);
+        run_to_end(r.serving, false);
+    }
+    rig_free(&r);
+}
+
+/* Of a pool of 24 pages a lane 12 are pinned.  Who begins with these needs the others alone. */
+static void test_begins_pinned(void) {
+    rig r = {0};
+    pleat_request_id id;
+    if (make(&r, "f16", 32 * 24)) {
+        pleat_request q = request_of(text, 300, 20);
+        serve_one(&r, text, LONG, 2);
+        CHECK_STATUS(pleat_serving_pin_prefix(r.serving, kept(&r, 0, 3 * PREFIX).id, 1), PLEAT_OK);
+        const outcome out = serve_one(&r, text, 300, 20);
+        CHECK(out.finish == PLEAT_FINISH_LENGTH && out.stats.n_hit >= 3 * PREFIX);
+        q.salt = "another";
+        CHECK_STATUS(pleat_serving_submit(r.serving, &q, &id, NULL), PLEAT_E_LIMIT);
+        q.salt = NULL;
+        q.breakpoint = 100; /* is read in other chunks */
+        CHECK_STATUS(pleat_serving_submit(r.serving, &q, &id, NULL), PLEAT_E_LIMIT);
+        q.breakpoint = 200;
+        CHECK_STATUS(pleat_serving_submit(r.serving, &q, &id, NULL), PLEAT_OK);
+        CHECK_STATUS(pleat_serving_cancel(r.serving, id), PLEAT_OK);
+        q.prompt = text + 1;
+        CHECK_STATUS(pleat_serving_submit(r.serving, &q, &id, NULL), PLEAT_E_LIMIT);
+        q.prompt = text;
+        q.n_prompt = 3 * PREFIX; /* one token of it is computed */
+        q.breakpoint = 0;
+        CHECK_STATUS(pleat_serving_submit(r.serving, &q, &id, NULL), PLEAT_E_LIMIT);
+        CHECK_STATUS(pleat_serving_pin_prefix(r.serving, kept(&r, 0, 3 * PREFIX).id, 0), PLEAT_OK);
+        CHECK(pleat_serving_is_valid(r.serving));
+    }
+    rig_free(&r);
+}
+
+/* A kept prefix and its copies would take more than what is pinned leaves: its request goes without. */
+static void test_beside(void) {
+    rig r = {0};
+    outcome out;
+    if (make(&r, "f16", 32 * 24)) {
+        pleat_request q = request_of(text + 600, 140, 2);
+        q.breakpoint = 130; /* within a page */
+        serve_one(&r, text, LONG, 2);
+        CHECK_STATUS(pleat_serving_pin_prefix(r.serving, kept(&r, 0, 3 * PREFIX).id, 1), PLEAT_OK);
+        submit(r.serving, &q, &out);
+        run_to_end(r.serving, false);
+        CHECK(kept(&r, 600, 130).id != 0);
+        q.n_prompt = 170;
+        q.n_predict = 22; /* 12 pages a lane in all */
+        submit(r.serving, &q, &out);
+        run_to_end(r.serving, false);
+        CHECK(out.finish == PLEAT_FINISH_LENGTH && out.n_tokens == 22);
+        CHECK_STATUS(pleat_serving_pin_prefix(r.serving, kept(&r, 0, 3 * PREFIX).id, 0), PLEAT_OK);
+    }
+    rig_free(&r);
+}
+
+/* Who looks for prefixes of salts that nobody has makes none of them known. */
+static void test_looked_for(void) {
+    rig r = {0};
+    char salt[32];
+    if (make(&r, "f16", 0)) {
+        for (uint32_t i = 0; i < 5000; i++) {
+            snprintf(salt, sizeof salt, "nobody's %u", i);
+            CHECK(pleat_serving_find_prefix(r.serving, salt, text, LONG) == 0);
+        }
+        pleat_request q = request_of(text, LONG, 2);
+        outcome out;
+        q.salt = "late";
+        for (uint32_t i = 0; i < 2; i++) {
+            submit(r.serving, &q, &out);
+            run_to_end(r.serving, false);
+        }
+        CHECK_EQ_U64(out.stats.n_hit, 4 * PREFIX);
+        CHECK(pleat_serving_find_prefix(r.serving, "late", text, LONG) != 0);
+    }
+    rig_free(&r);
+}
+
+static const check_test tests[] = {{"listed", test_listed},
+                                   {"pinned", test_pinned},
+                                   {"crowded", test_crowded},
+                                   {"crowded_tenants", test_crowded_tenants},
+                                   {"dropped", test_dropped},
+                                   {"compressed", test_compressed},
+                                   {"no_pages", test_no_pages},
+                                   {"left", test_left},
+                                   {"begins_pinned", test_begins_pinned},
+                                   {"beside", test_beside},
+                                   {"looked_for", test_looked_for}};
 
 int main(int argc, char **argv) {
     const int rc = check_main(tests, CHECK_COUNT(tests), argc, argv);

@@ -89,23 +89,38 @@ static void test_addresses(void) {
                                       "redis://a:1,",
                                       "redis://a:1,,b:2",
                                       "redis://a b:1",
-                                      "redis://user:word@a:1",
+                                      "redis://user@a:1",
+                                      "redis://user:@a:1",
+                                      "redis://:@a:1",
+                                      "redis://a:b:c@a:1",
+                                      "redis://:b%@a:1",
+                                      "redis://:b%0@a:1",
+                                      "redis://:b%00@a:1",
+                                      "redis://:b%xx@a:1",
+                                      "redis://:b@a:1,:b@a:2",
+                                      "redis://:a/b@a:1",
                                       "redis://[a:1",
                                       "redis://a:1/0",
                                       "rediss://a:1"};
     pleat__server_address a[PLEAT__SERVERS_MAX];
+    pleat__server_login login;
     for (size_t i = 0; i < CHECK_COUNT(bad); i++) {
         check_context("'%s'", bad[i]);
-        CHECK_EQ_U64(pleat__server_addresses(bad[i], a), 0);
+        CHECK_EQ_U64(pleat__server_addresses(bad[i], a, &login), 0);
     }
-    CHECK_EQ_U64(pleat__server_addresses("redis://[::1]:6379,shard-2.example:65535", a), 2);
+    CHECK_EQ_U64(pleat__server_addresses("redis://[::1]:6379,shard-2.example:65535", a, &login), 2);
+    CHECK(login.user[0] == 0 && login.password[0] == 0);
     CHECK(strcmp(a[0].host, "::1") == 0 && a[0].port == 6379);
     CHECK(strcmp(a[1].host, "shard-2.example") == 0 && a[1].port == 65535);
+    CHECK_EQ_U64(pleat__server_addresses("redis://us%65r:a%2C%40%ff@b:1,c:2", a, &login), 2);
+    CHECK(strcmp(login.user, "user") == 0 && strcmp(login.password, "a,@\xff") == 0 && a[1].port == 2);
+    CHECK_EQ_U64(pleat__server_addresses("redis://:x@b:1", a, &login), 1);
+    CHECK(login.user[0] == 0 && strcmp(login.password, "x") == 0);
     char many[400] = "redis://a:1";
     for (int i = 1; i < PLEAT__SERVERS_MAX; i++) strcat(many, ",a:1");
-    CHECK_EQ_U64(pleat__server_addresses(many, a), PLEAT__SERVERS_MAX);
+    CHECK_EQ_U64(pleat__server_addresses(many, a, &login), PLEAT__SERVERS_MAX);
     strcat(many, ",a:1");
-    CHECK_EQ_U64(pleat__server_addresses(many, a), 0);
+    CHECK_EQ_U64(pleat__server_addresses(many, a, &login), 0);
 }
 
 static void test_options(void) {
@@ -116,7 +131,7 @@ static void test_options(void) {
     o.servers = "redis://nowhere";
     CHECK_STATUS(pleat_store_open(&o, &s, &err), PLEAT_E_ARG);
     CHECK(strstr(err.text, "HOST:PORT") != NULL);
-    o.servers = "redis://user:word@a:1";
+    o.servers = "redis://user:word@a:x";
     CHECK_STATUS(pleat_store_open(&o, &s, &err), PLEAT_E_ARG);
     CHECK(strstr(err.text, "HOST:PORT") != NULL && strstr(err.text, "word") == NULL); /* no secret in a log */
     o.servers = "redis://127.0.0.1:1";
@@ -312,6 +327,34 @@ static void test_restart(void) {
     redis_stop(&a);
 }
 
+/* Who says no password, or another, is told nothing. */
+static void test_password(void) {
+    static const char *const logins[] = {"",           ":wrong@",          "default:wrong@", "nobody:a%20word@",
+                                         ":a%20word@", "default:a%20word@"};
+    redis a;
+    char said[64], text[128];
+    NEEDS_REDIS(&a);
+    redis_say(&a, "CONFIG SET requirepass \"a word\"\r\n", said, sizeof said);
+    CHECK(strncmp(said, "+OK", 3) == 0);
+    for (uint64_t i = 0; i < CHECK_COUNT(logins); i++) {
+        const bool is_right = i >= 4;
+        pleat_store_options o;
+        pleat_store *s = NULL;
+        pleat_store_options_default(&o);
+        snprintf(text, sizeof text, "redis://%s127.0.0.1:%u", logins[i], a.port);
+        check_context("%s", text);
+        o.servers = text;
+        if (!CHECK_STATUS(pleat_store_open(&o, &s, NULL), PLEAT_OK)) break;
+        CHECK_STATUS(big_put(s, i + 1), PLEAT_OK);
+        pleat_store_flush(s);
+        CHECK_STATUS(big_read(s, i + 1), is_right ? PLEAT_OK : PLEAT_AGAIN);
+        CHECK_EQ_U64(stats_of(s).written, is_right);
+        CHECK_EQ_U64(stats_of(s).failed, !is_right);
+        pleat_store_close(&s);
+    }
+    redis_stop(&a);
+}
+
 /* A connection that the server has closed since nobody used it is made again, and nothing is missed. */
 static void test_idle(void) {
     redis a;
@@ -471,6 +514,7 @@ static const check_test tests[] = {{"addresses", test_addresses},
                                    {"time_to_live", test_time_to_live},
                                    {"full", test_full},
                                    {"restart", test_restart},
+                                   {"password", test_password},
                                    {"idle", test_idle},
                                    {"asked_at_once", test_asked_at_once},
                                    {"late_once", test_late_once},

@@ -21,7 +21,7 @@ act() { ask /admin/prefixes "$1"; }
 list() { ask /admin/prefixes; }
 cached() { [ "$(pick "a['usage']['prompt_tokens_details']['cached_tokens']")" = "$1" ]; }
 
-start "$MODEL" -np 2 -t 2 -c 2048 --prefix-tokens 512 --kv k8v4 --kv leankv --pool-bytes 24MiB --grace 1 \
+start "$MODEL" -np 2 -t 2 -c 2048 --prefix-tokens 512 --kv k8v4 --kv leankv --kv leankv:ah=1,al=0.5,window=64 --pool-bytes 36MiB --grace 1 \
     --api-key-file "$scratch/keys" || exit 1
 
 # Who may
@@ -93,6 +93,9 @@ reads sea 6000 0 ', "kv": "leankv", "cache_salt": "tide"'
 check "who comes begins from it" cached 512
 act "{\"action\": \"compress\", \"prompt\": $(text 3000 0), \"kv\": \"leankv\", \"tenant\": \"sea\", \"cache_salt\": \"tide\", \"ah\": 20}"
 check "not by lower thresholds" test "$code" = 400
+reads sea 3000 0 ', "kv": "leankv:ah=1,al=0.5,window=64"'
+act "{\"action\": \"compress\", \"prompt\": $(text 3000 0), \"kv\": \"leankv:ah=1,al=0.5,window=64\", \"tenant\": \"sea\", \"ah\": 100}"
+check "the threshold that is left out stays" holds "a['ah'] == 100 and a['al'] == 0.5"
 
 # What is no action
 for wrong in '{}' '[]' '{"action": "list"}' '{"action": "drop"}' '{"action": "drop", "id": "3"}' '{"action": "drop", "id": -1}' \
