@@ -482,7 +482,8 @@ static pleat_request request_of(const job *j, uint32_t prompt, const pleat_token
     q.ignores_end = p->ignores_end;
     q.user = (void *)(uintptr_t)(j->tag | prompt);
     q.wants_text = 1;
-    q.wants_json = p->wants_json || j->before;
+    q.wants_json = p->wants_json || j->before || p->has_strict;
+    if (p->has_strict) q.json_mark = calls_marker(j->s->calls);
     q.shape = schema_shape(p->schema);
     q.text_goes_on = !p->is_chat || p->goes_on;
     q.wants_progress = p->wants_progress;
@@ -582,6 +583,12 @@ static int force_call(job *j, refusal *why) {
     return 0;
 }
 
+/* A call that the model may begin by itself has its tool's schema. */
+static int hold_calls(job *j, refusal *why) {
+    if (j->s->calls == CALLS_TAGS) return params_read_call(&j->p, calls_arguments(CALLS_TAGS), why);
+    return params_refuse(why, 400, "tools", "strict beside tool_choice \"auto\" needs a model that writes <tool_call>");
+}
+
 static int set_up(job *j, int is_chat, refusal *why) {
     uint32_t spec;
     if (!reply_make_id(is_chat ? "chatcmpl" : "cmpl", j->id, sizeof j->id))
@@ -597,6 +604,7 @@ static int set_up(job *j, int is_chat, refusal *why) {
         j->p.sampling.seed = (uint64_t)time(NULL) ^ j->s->n_jobs_made;
     j->tools = json_incref(j->p.tools);
     if ((j->p.forced || j->p.requires_call) && force_call(j, why) != 0) return -1;
+    if (j->p.has_strict && hold_calls(j, why) != 0) return -1;
     j->n_prompts = is_chat ? 1 : params_count_prompts(j->p.prompt, why);
     const uint32_t n_texts = j->n_prompts * j->p.n, n_most = places_most(&j->s->places);
     if (n_texts > n_most)

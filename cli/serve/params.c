@@ -278,8 +278,9 @@ int params_read_call(params *p, const char *arguments, refusal *why) {
     uint32_t n = 0;
     size_t i;
     char text[200];
-    if (p->requires_call && json_array_size(p->tools) > PARAMS_TOOLS_MAX)
-        return params_refuse(why, 400, "tools", "one of more than %d tools cannot be asked for", PARAMS_TOOLS_MAX);
+    if (!p->forced && json_array_size(p->tools) > PARAMS_TOOLS_MAX)
+        return params_refuse(why, 400, "tools", "of more than %d tools none can be asked for, or be strict",
+                             PARAMS_TOOLS_MAX);
     json_array_foreach(p->tools, i, tool) {
         if (!name_of(tool) || (p->forced && strcmp(name_of(tool), p->forced) != 0)) continue;
         names[n] = name_of(tool);
@@ -304,9 +305,22 @@ static int has_tool(const json_t *tools, const char *name) {
     return 0;
 }
 
-/* A tool_choice that is neither auto nor none: the tool that it forces. */
-static int read_forced(json_t *choice, params *p, refusal *why) {
+static int has_strict(const json_t *tools) {
+    size_t i;
+    json_t *tool;
+    json_array_foreach(tools, i, tool) {
+        if (strict_of(tool)) return 1;
+    }
+    return 0;
+}
+
+/* The tool that tool_choice forces, if it does. */
+static int read_choice(json_t *choice, params *p, refusal *why) {
     const char *word = json_string_value(choice);
+    if (!choice || (word && (strcmp(word, "none") == 0 || strcmp(word, "auto") == 0))) {
+        p->has_strict = has_strict(p->tools);
+        return 0;
+    }
     const json_t *only = json_array_size(p->tools) == 1 ? json_array_get(p->tools, 0) : NULL;
     if (word && strcmp(word, "required") == 0) {
         p->forced = name_of(only);
@@ -333,9 +347,7 @@ static int read_tools(json_t *body, params *p, refusal *why) {
     p->one_call = !parallel;
     if (tools && !json_is_array(tools)) return params_refuse(why, 400, "tools", "tools is a list");
     if (tools && json_array_size(tools) > 0 && !(word && strcmp(word, "none") == 0)) p->tools = tools;
-    if (choice && !(word && (strcmp(word, "none") == 0 || strcmp(word, "auto") == 0)) &&
-        read_forced(choice, p, why) != 0)
-        return -1;
+    if (read_choice(choice, p, why) != 0) return -1;
     if (p->tools && p->wants_json)
         return params_refuse(why, 400, "response_format", "response_format is not supported beside tools");
     p->template_args = given(body, "chat_template_kwargs");

@@ -42,6 +42,7 @@ typedef struct params {
     json_t *tools;         /* NULL: none, or tool_choice is none */
     const char *forced;    /* the tool that is to be called, by tool_choice; NULL: none.  It is among the tools */
     int requires_call;     /* one of several tools is to be called */
+    int has_strict;        /* a tool is strict: a call that the model begins by itself has its schema */
     int one_call;          /* parallel_tool_calls is false: the first call alone counts */
     json_t *template_args; /* chat_template_kwargs, an object; NULL: none */
     int is_unprompted;     /* add_generation_prompt is false */
@@ -80,8 +81,8 @@ int params_read(json_t *body, int is_chat, params *out, refusal *why);
 
 void params_release(params *p);
 
-/* The schema of a call that is forced or required, where its tool is strict: of its arguments, or, of one of several tools,
- * of the whole call, in which they are called `arguments`.  0, or -1 with *why. */
+/* The schema of a call: of the arguments of one that is forced, where its tool is strict; else of the whole call of one of
+ * several tools, in which they are called `arguments`.  0, or -1 with *why. */
 int params_read_call(params *p, const char *arguments, refusal *why);
 
 /* Is it a list of messages, each with a role?  0, or -1 with *why. */

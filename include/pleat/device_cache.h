@@ -225,6 +225,40 @@ PLEAT_API pleat_status pleat_device_cache_end(pleat_device_cache *cache, void *s
  * above.  PLEAT_E_DEVICE if some of its work failed. */
 PLEAT_API pleat_status pleat_device_cache_wait(pleat_device_cache *cache, void *stream, pleat_error *err);
 
+/* ---- images -------------------------------------------------------------------------------------- */
+
+/* A sequence as bytes in the host's memory: those that pleat_cache_save() writes of the same tokens without a base.  So
+ * an image of either device is restored on the other, where options are alike. */
+
+/* What an image says of its sequence. */
+typedef struct pleat_device_cache_image {
+    uint32_t max_tokens; /* what it was opened for */
+    uint32_t n_tokens;
+    uint32_t n_prompt; /* tokens that there were when the last prompt ended */
+    uint64_t n_pages;  /* the most that restoring takes at once */
+} pleat_device_cache_image;
+
+/* Bytes of the sequence's image; 0: it is empty.  Waits. */
+PLEAT_API pleat_status pleat_device_cache_image_bytes(pleat_device_cache *cache, uint32_t seq_idx, uint64_t *n_bytes,
+                                                      void *stream, pleat_error *err);
+
+/* Write it, with the counts of pleat_device_cache_image that the cache does not know.  The copies are fastest into
+ * memory that is pinned.  Waits.  PLEAT_E_ARG: an empty sequence, counts that cannot be, a place that is too small.
+ * PLEAT_E_STATE: a step or a prompt is under way. */
+PLEAT_API pleat_status pleat_device_cache_save(pleat_device_cache *cache, uint32_t seq_idx, uint32_t max_tokens,
+                                               uint32_t n_prompt, void *image, uint64_t cap_bytes, void *stream,
+                                               pleat_error *err);
+
+/* What the image says.  PLEAT_E_FORMAT: it is none of such a cache. */
+PLEAT_API pleat_status pleat_device_cache_read_image(pleat_device_cache *cache, const void *image, uint64_t n_bytes,
+                                                     pleat_device_cache_image *out, pleat_error *err);
+
+/* An empty sequence becomes that of the image.  Waits.  PLEAT_E_FORMAT: it is no image, or a damaged one, or with
+ * leankv one whose pages are sealed or whose thresholds are not the spec's.  PLEAT_AGAIN and PLEAT_E_LIMIT as
+ * prompt_begin.  After any of them the sequence is empty. */
+PLEAT_API pleat_status pleat_device_cache_restore(pleat_device_cache *cache, uint32_t seq_idx, const void *image,
+                                                  uint64_t n_bytes, void *stream, pleat_error *err);
+
 /* ---- what it holds ------------------------------------------------------------------------------- */
 
 typedef struct pleat_device_cache_usage {

@@ -17,8 +17,10 @@
  *   - The last bits of a sequence's logits depend on the batch, as far as the device cache's attention does, unless
  *     fixed_splits says otherwise.
  *   - A fork shares the full pages of uniform formats without windows, and copies what else there is: at once, so it may
- *     be PLEAT_AGAIN.  restore and compress are PLEAT_E_UNSUPPORTED.  Flags that seal do nothing: pages that are shared
- *     are never written.
+ *     be PLEAT_AGAIN.  compress is PLEAT_E_UNSUPPORTED.  Flags that seal do nothing: pages that are shared are never
+ *     written.
+ *   - Images have no base.  They are the bytes that the CPU's engine writes of the same tokens, and each restores the
+ *     other's.  With leankv pages must not be sealed, and no prompt be half read.
  *   - After PLEAT_E_RANGE all of the step's sequences are lost: PLEAT_E_STATE for a step, good for close alone.  After
  *     PLEAT_E_DEVICE the engine is good for destroy.
  *   - pleat_engine_create() is PLEAT_E_DEVICE where there is no GPU, PLEAT_E_MEMORY with the bytes where it has too
@@ -122,7 +124,7 @@ PLEAT_API pleat_status pleat_engine_step_likeliest(pleat_engine *engine, const p
 PLEAT_API pleat_status pleat_engine_get_usage(const pleat_engine *engine, pleat_seq seq, pleat_cache_usage *out);
 
 /* What a scheduler asks of the engine's cache, wherever it is: see the calls of cache.h that are named alike.  On a GPU
- * there are no images yet: image_bytes is 0, save is PLEAT_E_UNSUPPORTED. */
+ * image_bytes is 0 with a base, and save PLEAT_E_UNSUPPORTED. */
 PLEAT_API pleat_status pleat_engine_get_traits(const pleat_engine *engine, pleat_cache_traits *out);
 PLEAT_API uint32_t pleat_engine_n_open(const pleat_engine *engine);
 PLEAT_API uint32_t pleat_engine_max_kept(const pleat_engine *engine, uint32_t n_prompt);
@@ -135,6 +137,11 @@ PLEAT_API uint64_t pleat_engine_image_bytes(const pleat_engine *engine, pleat_se
 PLEAT_API pleat_status pleat_engine_save(const pleat_engine *engine, pleat_seq seq, pleat_seq base, void *image,
                                          uint64_t cap_bytes);
 PLEAT_API uint64_t pleat_engine_image_pages(const pleat_engine *engine, const void *image, uint64_t n_bytes);
+
+/* Memory for an image of n_bytes, of this engine: on a GPU such as copies are fastest to.  NULL: there is none.  Images
+ * in any other memory are as good.  drop takes the n_bytes that take was given; both before the engine is destroyed. */
+PLEAT_API void *pleat_engine_take_image(pleat_engine *engine, uint64_t n_bytes);
+PLEAT_API void pleat_engine_drop_image(pleat_engine *engine, void *image, uint64_t n_bytes);
 
 /* Pages that a fork of the sequence takes at once: those that it cannot share.  0 on the CPU, where they are copied when
  * one of both writes them. */

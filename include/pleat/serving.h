@@ -201,6 +201,10 @@ PLEAT_API pleat_status pleat_json_shape_check(const pleat_json_shape *shape, ple
  * objects, and 64 blanks between two others.  It is cut where n_predict, a stop or a time limit ends it.  A draw that is
  * refused costs a look at each token of the vocabulary.
  *
+ * With json_mark the answer is free until its text has the mark, and so is what follows the object behind it, until the mark
+ * comes again: each time an object is to come.  Where the token that ends the mark goes on with what begins none, none is
+ * asked for.  The answer ends as it would without.
+ *
  * With a shape the object has that shape too.  Where several readings of a text are possible, as by ONE_OF, the first CHOICES_MAX are
  * followed.  A member that is none of an object's parts has another name than they have.
  */
@@ -240,6 +244,9 @@ typedef struct pleat_request {
     const pleat_json_shape *shape; /* what that object is; copied.  NULL: any */
     int text_has_special; /* special tokens stand in the answer's text by their names; else they are left out */
     int wants_progress;   /* events of progress: as it first runs, and with each part of its prompt that is read */
+    const char
+        *json_mark; /* wants_json: text behind which an object is to come, 1 to PLEAT_STOP_BYTES_MAX bytes; copied.
+                            * NULL: the answer is that object */
 } pleat_request;
 
 /* Greedy, no tenant, 0 elsewhere. */

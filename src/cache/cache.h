@@ -8,6 +8,7 @@
  *     keep/        how a lane keeps its tokens: a row of functions and traits for each kind (keep/keep.h)
  *     sequence.c   open, close, handles, lengths
  *     fork.c       sequences on the same pages, and the copies that begin makes of shared ones
+ *     image_form.c  what an image looks like; the cache on a GPU asks too
  *     image.c      save and restore
  *     compress.c   higher thresholds for one sequence
  *     prompt.c     units of prompt chunks

@@ -2,64 +2,31 @@
  *
  * image.c: a sequence as bytes in the host's memory, for preemption by swap.
  *
- *     image    header | counts of all lanes | what the kind adds | one byte a page: is it here? | the pages that are,
- *              whole
- *
- * Pages go lane by lane, the high side's first, each with its own tokens and nothing that others have left in it.  So
- * equal sequences make equal images, and none tells of another.  What is left out are pages that neither the sequence
- * nor `base` will ever write, and that both hold at the same place; so a base that has gone on since still has them.
+ * image_form.h has the form.  What is left out are pages that neither the sequence nor `base` will ever write, and that
+ * both hold at the same place; so a base that has gone on since still has them.
  * (But for one whose sealed pages were opened by compression.)
  * An image is for this process and this cache.  Restore knows damage by the hash of all bytes, 64 bits of
  * XXH3, and even so checks every count before it takes a page, and what the kind can check once its pages are there.
  */
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "cache/image_form.h"
 #include "cache/keep/keep.h"
 #include "core/checked.h"
 #include "core/error.h"
 
-#define MAGIC 0x746c7034u
-
-typedef struct image_header {
-    uint64_t hash; /* of all that follows */
-    uint32_t magic;
-    uint32_t n_lanes;
-    uint64_t page_bytes;
-    uint64_t kind;    /* of the cache: kind_of() */
-    uint64_t n_bytes; /* of the whole image */
-    uint32_t max_tokens, n_tokens, n_classed, n_prompt;
-    uint32_t base; /* handle */
-    uint32_t base_opened;
-    uint64_t n_pages, n_stored;
-    float ah, al;
-} image_header;
-
-/* What images of two caches differ in beside counts: a hash of the spec's text, by shapes of pages. */
-static uint64_t kind_of(const pleat_cache *c) {
-    char text[PLEAT_SPEC_TEXT_CAP] = "";
-    (void)pleat_spec_print(&c->opt.spec, text, sizeof text); /* a cache's spec has a text */
-    const uint64_t shape = (uint64_t)c->opt.head_dim << 32 | c->page_tokens[PLEAT__HIGH];
-    const uint64_t hash = XXH3_64bits_withSeed(text, strlen(text), shape);
+static pleat__image_form form_of(const pleat_cache *c) {
     const char *key = c->keep->image_key ? c->keep->image_key(c) : "";
-    return key[0] ? XXH3_64bits_withSeed(key, strlen(key), hash) : hash;
+    return (pleat__image_form){.n_lanes = c->n_lanes,
+                               .page_bytes = c->page_bytes,
+                               .kind =
+                                   pleat__image_kind(&c->opt.spec, c->opt.head_dim, c->page_tokens[PLEAT__HIGH], key)};
 }
 
-/* Where the parts of an image stand. */
-typedef struct image_parts {
-    uint64_t lanes_at, kind_at, flags_at, pages_at, n_bytes;
-} image_parts;
-
-static bool parts_of(const pleat_cache *c, uint32_t n_classed, uint64_t n_pages, uint64_t n_stored, image_parts *p) {
-    uint64_t page_bytes;
-    *p = (image_parts){.lanes_at = sizeof(image_header)};
-    p->kind_at = p->lanes_at + (uint64_t)c->n_lanes * sizeof(pleat__lane);
-    p->flags_at = p->kind_at + (c->keep->image_bytes ? c->keep->image_bytes(c, n_classed) : 0);
-    if (n_pages > UINT32_MAX || !pleat__mul_u64(n_stored, c->page_bytes, &page_bytes)) return false;
-    p->pages_at = p->flags_at + n_pages;
-    return pleat__add_u64(p->pages_at, page_bytes, &p->n_bytes);
+static bool parts_of(const pleat_cache *c, const pleat__image_form *form, uint32_t n_classed, uint64_t n_pages,
+                     uint64_t n_stored, pleat__image_parts *p) {
+    const uint64_t kind_bytes = c->keep->image_bytes ? c->keep->image_bytes(c, n_classed) : 0;
+    return pleat__image_parts_of(form, kind_bytes, n_pages, n_stored, p);
 }
 
 /* ---- walking over pages ------------------------------------------------------------------------------ */
@@ -110,19 +77,15 @@ static uint64_t count_stored(const pleat_cache *c, const pleat__sequence *seq, c
     return n;
 }
 
-static uint64_t hash_of(const void *image, uint64_t n_bytes) {
-    const uint64_t from = sizeof(uint64_t); /* the hash itself */
-    return XXH3_64bits((const uint8_t *)image + from, n_bytes - from);
-}
-
 /* ---- save ---------------------------------------------------------------------------------------------- */
 
 uint64_t pleat_cache_image_bytes(const pleat_cache *c, pleat_seq handle, pleat_seq base) {
     const pleat__sequence *seq = c && !c->step.is_open ? pleat__cache_seq(c, handle) : NULL;
-    image_parts p;
-    if (!seq ||
-        !parts_of(c, seq->n_classed, seq->table.n_pages_all, count_stored(c, seq, pleat__cache_seq(c, base)), &p))
-        return 0;
+    pleat__image_parts p;
+    if (!seq) return 0;
+    const pleat__image_form form = form_of(c);
+    const uint64_t n_stored = count_stored(c, seq, pleat__cache_seq(c, base));
+    if (!parts_of(c, &form, seq->n_classed, seq->table.n_pages_all, n_stored, &p)) return 0;
     return p.n_bytes;
 }
 
@@ -170,29 +133,28 @@ pleat_status pleat_cache_save(const pleat_cache *c, pleat_seq handle, pleat_seq 
     if (!seq || !image || (base_handle.v && !base)) return PLEAT_E_ARG;
     if (c->step.is_open) return PLEAT_E_STATE;
     const uint64_t n_stored = count_stored(c, seq, base);
-    image_parts p;
-    if (!parts_of(c, seq->n_classed, seq->table.n_pages_all, n_stored, &p) || p.n_bytes > cap) return PLEAT_E_ARG;
+    const pleat__image_form form = form_of(c);
+    pleat__image_parts p;
+    if (!parts_of(c, &form, seq->n_classed, seq->table.n_pages_all, n_stored, &p) || p.n_bytes > cap)
+        return PLEAT_E_ARG;
     uint8_t *out = image;
-    const image_header head = {.magic = MAGIC,
-                               .n_lanes = c->n_lanes,
-                               .page_bytes = c->page_bytes,
-                               .kind = kind_of(c),
-                               .n_bytes = p.n_bytes,
-                               .max_tokens = seq->max_tokens,
-                               .n_tokens = seq->n_tokens,
-                               .n_classed = seq->n_classed,
-                               .n_prompt = seq->n_prompt,
-                               .base = base_handle.v,
-                               .base_opened = base ? base->n_opened : 0,
-                               .n_pages = seq->table.n_pages_all,
-                               .n_stored = n_stored,
-                               .ah = seq->spec.ah,
-                               .al = seq->spec.al};
+    pleat__image_header head = pleat__image_header_of(&form);
+    head.n_bytes = p.n_bytes;
+    head.max_tokens = seq->max_tokens;
+    head.n_tokens = seq->n_tokens;
+    head.n_classed = seq->n_classed;
+    head.n_prompt = seq->n_prompt;
+    head.base = base_handle.v;
+    head.base_opened = base ? base->n_opened : 0;
+    head.n_pages = seq->table.n_pages_all;
+    head.n_stored = n_stored;
+    head.ah = seq->spec.ah;
+    head.al = seq->spec.al;
     memcpy(out, &head, sizeof head);
     save_lanes(&seq->table, out + p.lanes_at);
     if (c->keep->write_image) c->keep->write_image(c, seq, out + p.kind_at);
     save_pages(c, seq, base, out + p.flags_at, out + p.pages_at);
-    const uint64_t hash = hash_of(image, p.n_bytes);
+    const uint64_t hash = pleat__image_hash(image, p.n_bytes);
     memcpy(out, &hash, sizeof hash);
     return PLEAT_OK;
 }
@@ -200,19 +162,15 @@ pleat_status pleat_cache_save(const pleat_cache *c, pleat_seq handle, pleat_seq 
 /* ---- restore ------------------------------------------------------------------------------------------- */
 
 /* The header, if the image can be this cache's. */
-static bool read_header(const pleat_cache *c, const void *image, uint64_t n_bytes, image_header *head) {
-    image_parts p;
-    if (!image || n_bytes < sizeof *head) return false;
-    memcpy(head, image, sizeof *head);
-    return head->magic == MAGIC && head->n_lanes == c->n_lanes && head->page_bytes == c->page_bytes &&
-           head->kind == kind_of(c) && head->n_bytes == n_bytes && head->n_stored <= head->n_pages &&
-           head->max_tokens >= 1 && head->n_tokens <= head->max_tokens && head->n_classed <= head->n_tokens &&
-           head->n_prompt <= head->n_tokens && parts_of(c, head->n_classed, head->n_pages, head->n_stored, &p) &&
-           p.n_bytes == n_bytes;
+static bool read_header(const pleat_cache *c, const void *image, uint64_t n_bytes, pleat__image_header *head) {
+    const pleat__image_form form = form_of(c);
+    pleat__image_parts p;
+    return pleat__image_read_header(&form, image, n_bytes, head) &&
+           parts_of(c, &form, head->n_classed, head->n_pages, head->n_stored, &p) && p.n_bytes == n_bytes;
 }
 
 uint64_t pleat_cache_image_pages(const pleat_cache *c, const void *image, uint64_t n_bytes) {
-    image_header head;
+    pleat__image_header head;
     return c && read_header(c, image, n_bytes, &head) ? head.n_stored : 0;
 }
 
@@ -231,12 +189,13 @@ static bool lane_is_sound(const pleat_cache *c, const pleat__table *table, uint3
     return true;
 }
 
-static pleat__image_counts counts_of(const image_header *head) {
+static pleat__image_counts counts_of(const pleat__image_header *head) {
     return (pleat__image_counts){.n_tokens = head->n_tokens, .n_classed = head->n_classed};
 }
 
 /* Counts of the table, all but its pages.  False: they break its rules. */
-static bool restore_lanes(const pleat_cache *c, const uint8_t *in, const image_header *head, pleat__table *table) {
+static bool restore_lanes(const pleat_cache *c, const uint8_t *in, const pleat__image_header *head,
+                          pleat__table *table) {
     const pleat__image_counts counts = counts_of(head);
     for (uint32_t i = 0; i < table->n_lanes; i++, in += sizeof(pleat__lane)) {
         pleat__lane lane;
@@ -255,7 +214,7 @@ static bool restore_lanes(const pleat_cache *c, const uint8_t *in, const image_h
 }
 
 /* Do the flags say what the header says, and does the base hold what is left out? */
-static bool flags_are_sound(const pleat_cache *c, const uint8_t *flag, const image_header *head,
+static bool flags_are_sound(const pleat_cache *c, const uint8_t *flag, const pleat__image_header *head,
                             const pleat__table *table, const pleat__sequence *base) {
     page_walk walk = {.table = table};
     uint32_t lane, idx;
@@ -302,10 +261,11 @@ static bool pages_are_intact(const pleat_cache *c, const pleat__sequence *seq) {
 }
 
 /* Fill an open, empty sequence.  If that fails it may be half filled, but holds the pages that its table says. */
-static pleat_status restore_into(pleat_cache *c, const uint8_t *in, const image_header *head, pleat__sequence *seq,
-                                 const pleat__sequence *base) {
-    image_parts p;
-    (void)parts_of(c, head->n_classed, head->n_pages, head->n_stored, &p);
+static pleat_status restore_into(pleat_cache *c, const uint8_t *in, const pleat__image_header *head,
+                                 pleat__sequence *seq, const pleat__sequence *base) {
+    const pleat__image_form form = form_of(c);
+    pleat__image_parts p;
+    (void)parts_of(c, &form, head->n_classed, head->n_pages, head->n_stored, &p);
     if (c->keep->reserve) PLEAT_TRY(c->keep->reserve(c, seq, head->n_classed));
     const pleat__image_counts counts = counts_of(head);
     const bool is_sound = restore_lanes(c, in + p.lanes_at, head, &seq->table) &&
@@ -329,10 +289,10 @@ pleat_status pleat_cache_restore_for(pleat_cache *c, const void *image, uint64_t
                                      uint32_t max_tokens, pleat_seq *out) {
     if (!c || !image || !out) return PLEAT_E_ARG;
     if (c->step.is_open) return PLEAT_E_STATE;
-    image_header head;
+    pleat__image_header head;
     const pleat__sequence *base = base_handle.v ? pleat__cache_seq(c, base_handle) : NULL;
-    if (!read_header(c, image, n_bytes, &head) || head.hash != hash_of(image, n_bytes) || head.base != base_handle.v ||
-        (base_handle.v && !base) || (base && head.base_opened != base->n_opened))
+    if (!read_header(c, image, n_bytes, &head) || head.hash != pleat__image_hash(image, n_bytes) ||
+        head.base != base_handle.v || (base_handle.v && !base) || (base && head.base_opened != base->n_opened))
         return PLEAT_E_FORMAT;
     if (max_tokens < head.n_tokens || max_tokens > c->opt.max_tokens) return PLEAT_E_ARG;
     pleat__sequence *seq;
@@ -347,7 +307,7 @@ pleat_status pleat_cache_restore_for(pleat_cache *c, const void *image, uint64_t
 }
 
 pleat_status pleat_cache_restore(pleat_cache *c, const void *image, uint64_t n_bytes, pleat_seq base, pleat_seq *out) {
-    image_header head;
+    pleat__image_header head;
     if (!c || !image || !out) return PLEAT_E_ARG;
     if (!read_header(c, image, n_bytes, &head) || head.max_tokens > c->opt.max_tokens)
         return c->step.is_open ? PLEAT_E_STATE : PLEAT_E_FORMAT;

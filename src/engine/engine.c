@@ -155,6 +155,14 @@ uint64_t pleat_engine_image_pages(const pleat_engine *e, const void *image, uint
     return e ? e->ops->image_pages(e, image, n_bytes) : 0;
 }
 
+void *pleat_engine_take_image(pleat_engine *e, uint64_t n_bytes) {
+    return e && n_bytes ? e->ops->take_image(e, n_bytes) : NULL;
+}
+
+void pleat_engine_drop_image(pleat_engine *e, void *image, uint64_t n_bytes) {
+    if (e && image) e->ops->drop_image(e, image, n_bytes);
+}
+
 const pleat_cache *pleat_engine_cache(const pleat_engine *e) { return e ? e->cache : NULL; }
 
 const pleat_model *pleat_engine_model(const pleat_engine *e) { return e ? e->model : NULL; }

@@ -191,6 +191,10 @@ static uint64_t cpu_image_pages(const pleat_engine *e, const void *image, uint64
     return pleat_cache_image_pages(e->cache, image, n_bytes);
 }
 
+static void *cpu_take_image(pleat_engine *e, uint64_t n_bytes) { return pleat__alloc(&e->al, 1, n_bytes); }
+
+static void cpu_drop_image(pleat_engine *e, void *image, uint64_t n_bytes) { pleat__free(&e->al, image, 1, n_bytes); }
+
 /* ---- a step ---------------------------------------------------------------------------------------- */
 
 /* Say in words why the cache refused a step. */
@@ -292,5 +296,7 @@ const pleat__engine_ops pleat__engine_on_cpu = {
     .image_bytes = cpu_image_bytes,
     .save = cpu_save,
     .image_pages = cpu_image_pages,
+    .take_image = cpu_take_image,
+    .drop_image = cpu_drop_image,
     .step = cpu_step,
 };

@@ -74,6 +74,11 @@ pleat_status pleat__device_event_record(pleat__device_event event, pleat__device
     return none(err);
 }
 
+pleat_status pleat__device_event_wait(pleat__device_event event, pleat_error *err) {
+    (void)event;
+    return none(err);
+}
+
 pleat_status pleat__device_event_elapsed(pleat__device_event from, pleat__device_event to, float *ms,
                                          pleat_error *err) {
     (void)from, (void)to, (void)ms;

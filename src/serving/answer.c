@@ -74,6 +74,8 @@ pleat_status pleat__answer_check(const pleat_request *q, const pleat_model *mode
             n_vocab < PLEAT_LOGPROBS_MAX ? n_vocab : PLEAT_LOGPROBS_MAX);
     REQUIRE(!q->shape || q->wants_json, "a shape, but no JSON is wanted");
     if (q->shape) PLEAT_TRY(pleat_json_shape_check(q->shape, err));
+    REQUIRE(!q->json_mark || (q->wants_json && q->json_mark[0] && strlen(q->json_mark) <= PLEAT_STOP_BYTES_MAX),
+            "a mark before JSON, of no byte or more than %u, or no JSON is wanted", PLEAT_STOP_BYTES_MAX);
     PLEAT_TRY(check_stops(q, n_vocab, err));
     return check_moves(q, n_vocab, err);
 }
@@ -107,8 +109,14 @@ static char *carve(pleat__answer *a, const pleat_request *q, pleat__arena *arena
     a->json = a->wants_json ? json : NULL;
     a->shape.depths = pleat__arena_take(arena, a->shape.n_nodes, 1);
     a->shape.text = pleat__arena_take(arena, a->shape.n_text, 1);
+    a->mark = pleat__arena_take(arena, a->n_mark, 1);
     a->held = pleat__arena_take(arena, a->held_cap, 1);
     return pleat__arena_take(arena, stop_bytes(q), 1);
+}
+
+static void begin_json(pleat__answer *a) {
+    pleat__json_begin(a->json, a->shape.n_nodes > 0 ? &a->shape : NULL);
+    a->in_json = true;
 }
 
 /* Copy what the request points at into the arrays; `text` takes the stop strings. */
@@ -122,7 +130,8 @@ static void copy_terms(pleat__answer *a, const pleat_request *q, char *text) {
     if (q->n_stop_ids) memcpy(a->stop_ids, q->stop_ids, q->n_stop_ids * sizeof *a->stop_ids);
     if (q->n_biases) memcpy(a->biases, q->biases, q->n_biases * sizeof *a->biases);
     if (q->shape) pleat__shape_copy(&a->shape, q->shape);
-    if (a->json) pleat__json_begin(a->json, q->shape ? &a->shape : NULL);
+    if (a->n_mark) memcpy(a->mark, q->json_mark, a->n_mark);
+    if (a->json && !a->n_mark) begin_json(a);
     for (uint32_t i = 0; a->prompt_logprobs && i <= a->n_top; i++)
         a->prompt_logprobs[i] = (pleat_logprob){.token = i == 0 ? q->prompt[0] : -1};
 }
@@ -136,6 +145,7 @@ pleat_status pleat__answer_create(const pleat_request *q, const pleat_model *mod
                            .wants_logprobs = q->wants_logprobs != 0,
                            .wants_prompt = q->wants_prompt_logprobs != 0,
                            .wants_json = q->wants_json != 0,
+                           .n_mark = q->json_mark ? (uint32_t)strlen(q->json_mark) : 0,
                            .n_top = q->n_top,
                            .n_prompt = q->n_prompt,
                            .n_stops = q->n_stops,
@@ -204,7 +214,7 @@ void pleat__answer_move(const pleat__answer *a, const float *logits, float *move
 
 bool pleat__answer_fits(const pleat__answer *a, pleat_token token) {
     pleat__json next;
-    if (!a->wants_json) return true;
+    if (!a->in_json) return true;
     pleat__json_copy(&next, a->json);
     return pleat__json_tokens_take(a->json_tokens, &next, token);
 }
@@ -213,7 +223,41 @@ void pleat__answer_mask(const pleat__answer *a, float *logits) {
     pleat__json_tokens_mask(a->json_tokens, a->json, logits);
 }
 
-bool pleat__answer_is_whole(const pleat__answer *a) { return a->wants_json && pleat__json_is_whole(a->json); }
+bool pleat__answer_is_whole(const pleat__answer *a) { return a->in_json && pleat__json_is_whole(a->json); }
+
+/* Fewer bytes of the mark than the text ends with: the most of them that it ends with too. */
+static uint32_t shorter_mark(const pleat__answer *a) {
+    uint32_t n = a->n_marked - 1;
+    while (n > 0 && memcmp(a->mark, a->mark + a->n_marked - n, n) != 0) n--;
+    return n;
+}
+
+/* Look for the mark's end in n more bytes of text: where it is, or n + 1. */
+static size_t find_mark(pleat__answer *a, const char *text, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        while (a->n_marked > 0 && a->mark[a->n_marked] != text[i]) a->n_marked = shorter_mark(a);
+        a->n_marked += a->mark[a->n_marked] == text[i];
+        if (a->n_marked < a->n_mark) continue;
+        a->n_marked = 0;
+        return i + 1;
+    }
+    return n + 1;
+}
+
+/* The token joins the object, or text in which the mark may stand. */
+static void take_json(pleat__answer *a, pleat_token token) {
+    size_t n = 0;
+    if (a->in_json) {
+        (void)pleat__json_tokens_take(a->json_tokens, a->json, token); /* it fits */
+    } else {
+        const char *text = pleat_model_token_text(a->model, token, &n);
+        const size_t at = text ? find_mark(a, text, n) : n + 1;
+        if (at > n) return;
+        begin_json(a);
+        a->in_json = pleat__json_take(a->json, text + at, n - at);
+    }
+    if (a->n_mark > 0 && pleat__answer_is_whole(a)) a->in_json = false;
+}
 
 /* ---- probabilities --------------------------------------------------------------------------------------------------- */
 
@@ -278,7 +322,7 @@ static bool settle(pleat__answer *a) {
 bool pleat__answer_take(pleat__answer *a, pleat_token token) {
     size_t n = 0;
     if (a->counts) a->counts[token]++;
-    if (a->wants_json) (void)pleat__json_tokens_take(a->json_tokens, a->json, token); /* it fits */
+    if (a->wants_json) take_json(a, token);
     if (a->held_cap == 0) return false;
     drop_told(a);
     if (pleat_detokenizer_put(&a->detokenizer, token, a->held + a->n_held, a->held_cap - a->n_held, &n) != PLEAT_OK)

@@ -52,6 +52,9 @@ typedef struct pleat__answer {
     const pleat__json_tokens *json_tokens; /* where wants_json, before its first token */
     pleat__json *json;                     /* what has been written of the object; NULL: not wants_json */
     pleat__shape shape;                    /* what that object has to be; empty where it may be any */
+    char *mark;                            /* [n_mark] text behind which an object comes; n_mark 0: it is all */
+    uint32_t n_mark, n_marked;             /* n_marked: bytes of it that the text ends with */
+    bool in_json;                          /* an object is being written */
     bool has_logprobs;                     /* logprobs are of the token chosen last */
     pleat_logprob logprobs[1 + PLEAT_LOGPROBS_MAX];
     pleat_logprob *prompt_logprobs; /* [n_prompt][1 + n_top]; NULL: not wanted */

@@ -34,7 +34,7 @@ typedef struct pleat__backend_shape {
     bool has_policy;      /* a step that was cancelled leaves traces in the scores of its sequences */
     bool shares_late;     /* a buffer before blocks: what a fork shares may still be copied after its first step */
     bool can_compress;    /* compress() does something */
-    bool has_images;      /* save() and restore() do something */
+    bool has_bases;       /* images can leave pages to another sequence */
     bool finds_likeliest; /* run() finds likeliest tokens cheaper than it hands out logits */
     float ah, al;         /* thresholds in force at first, where it does */
     char key[PLEAT_SPEC_TEXT_CAP]; /* text of what prefixes depend on beside their tokens */

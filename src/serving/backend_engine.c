@@ -98,11 +98,11 @@ static pleat_status backend_save(void *ctx, pleat_seq seq, pleat_seq base, pleat
     pleat__image image = {.n_bytes = pleat_engine_image_bytes(b->engine, seq, base)};
     if (image.n_bytes == 0) return PLEAT_E_ARG;
     image.data_bytes = image.n_bytes;
-    image.data = pleat__alloc(&b->al, 1, image.data_bytes);
+    image.data = pleat_engine_take_image(b->engine, image.data_bytes);
     if (!image.data) return PLEAT_E_MEMORY;
     const pleat_status status = pleat_engine_save(b->engine, seq, base, image.data, image.n_bytes);
     if (status != PLEAT_OK) {
-        pleat__free(&b->al, image.data, 1, image.data_bytes);
+        pleat_engine_drop_image(b->engine, image.data, image.data_bytes);
         return status;
     }
     image.n_pages = pleat_engine_image_pages(b->engine, image.data, image.n_bytes);
@@ -144,7 +144,7 @@ static uint64_t backend_image_pages(void *ctx, const void *data, uint64_t n_byte
 }
 
 static void backend_drop(void *ctx, pleat__image *image) {
-    pleat__free(&((engine_backend *)ctx)->al, image->data, 1, image->data_bytes);
+    pleat_engine_drop_image(((engine_backend *)ctx)->engine, image->data, image->data_bytes);
     *image = (pleat__image){0};
 }
 
@@ -204,7 +204,7 @@ static pleat_status shape_of(const engine_backend *b, pleat__backend_shape *shap
         .model = pleat_engine_model(b->engine),
         .ah = o.spec.ah,
         .al = o.spec.al,
-        .has_images = o.devices == 0,
+        .has_bases = o.devices == 0,
         .finds_likeliest = o.devices > 0,
     };
     PLEAT_TRY(set_pages(b->engine, shape));

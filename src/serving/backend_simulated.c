@@ -577,7 +577,7 @@ static pleat__backend_shape shape_of(const pleat_simulation *o, const pleat_fore
         .takes_fresh = t->takes_fresh,
         .shares_late = t->shares_late,
         .fraction = f->fraction,
-        .has_images = true,
+        .has_bases = true,
         .max_items = o->max_items,
         .max_seqs = o->max_seqs,
         .max_tokens = o->max_tokens,

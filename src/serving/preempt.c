@@ -46,7 +46,8 @@ static void stop_running(pleat_serving *s, pleat__request *r) {
 
 /* Stop a request, with its image if that can be had. */
 static bool swap_out(pleat_serving *s, pleat__request *r) {
-    const pleat__kept_id base = r->shares_nothing ? (pleat__kept_id){0} : shared_base(s, r);
+    const bool is_whole = r->shares_nothing || !s->backend.shape.has_bases;
+    const pleat__kept_id base = is_whole ? (pleat__kept_id){0} : shared_base(s, r);
     const pleat__running_part *run = PLEAT__RUNNING(r);
     pleat__swapped_part part = {.base = base, .keeps_base = base.v == run->base.v, .n_stored = run->n_stored};
     if (!pleat__serving_save_image(s, r, base, &part.image)) return false;

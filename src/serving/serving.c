@@ -69,8 +69,6 @@ static pleat_status check_options(const pleat_serving_options *o, const pleat__b
             "watermarks %g and %g are not 0 < low <= high <= 1", o->low_watermark, o->high_watermark);
     REQUIRE(o->preemption >= PLEAT_PREEMPT_CHEAPER && o->preemption <= PLEAT_PREEMPT_RECOMPUTE, "unknown preemption");
     REQUIRE(!o->store || b->model, "a simulation stores nothing");
-    REQUIRE(b->has_images || (!o->store && o->preemption != PLEAT_PREEMPT_SWAP),
-            "there are no images of sequences on a GPU yet: neither a store nor preemption by swap");
     return check_tenants(o, err);
 }
 

@@ -15,6 +15,13 @@ tools='"tools": [{"type": "function", "function": {"name": "tide", "parameters":
     {"type": "function", "function": {"name": "wind"}}]'
 # chat LETTER [MORE]: the answer to it
 chat() { ask /v1/chat/completions "{\"messages\": [{\"role\": \"user\", \"content\": \"$1\"}], \"temperature\": 0, $tools${2:+, $2}}"; }
+# strict LETTER: the same with one tool, whose calls have a schema
+strict() {
+    ask /v1/chat/completions "{\"messages\": [{\"role\": \"user\", \"content\": \"$1\"}], \"temperature\": 0, \"logit_bias\":
+        {\"32\": -100, \"10\": -100, \"9\": -100, \"13\": -100}, \"tools\": [{\"type\": \"function\", \"function\":
+        {\"name\": \"tide\", \"strict\": true, \"parameters\": {\"type\": \"object\", \"properties\": {\"day\": {\"const\": 2}},
+        \"required\": [\"day\"], \"additionalProperties\": false}}}]}"
+}
 # streamed LETTER [MORE]: the events of its stream, as a list
 streamed() {
     chat "$1" "\"stream\": true${2:+, $2}"
@@ -30,6 +37,8 @@ scripted '<tool_call>' '{
     "E": ["<tool_call>{\"name\": \"moon\", \"arguments\": {}}", "</tool_call>  "],
     "F": ["High water ", "<tool", " at six"],
     "G": ["{\"tide\": [1, ", "2], \"é", "\\u00", "e9\": null}", " and more"],
+    "S": ["Hm <tool<tool", "_call>\n{\"name\": \"tide\", \"arguments\":", " {\"day\": ", "3}}"],
+    "}": ["</tool_call>"],
     " ": ["{\"day", "\": 2", "}}"]}'
 start "$scratch/scripted.gguf" || exit 1
 chat B
@@ -80,6 +89,14 @@ ask /v1/chat/completions '{"messages": [{"role": "user", "content": "B"}], "temp
     "logit_bias": {"32": -100, "10": -100, "9": -100, "13": -100, "116": 5}}'
 check "strict tools have their schemas" holds "a['choices'][0]['message']['tool_calls'][0]['function'] ==
     {'name': 'tide', 'arguments': '{\"day\":2}'}"
+chat S
+check "a call that is not strict says what the model says" holds "a['choices'][0]['message']['tool_calls'][0]['function'] ==
+    {'name': 'tide', 'arguments': '{\"day\": 3}'}"
+strict S
+check "one that the model begins by itself is held to its schema" holds "a['choices'][0]['message']['tool_calls'][0]['function'] ==
+    {'name': 'tide', 'arguments': '{\"day\": 2}'} and a['choices'][0]['message']['content'] == 'Hm <tool'"
+strict F
+check "and what is no call is free" holds "a['choices'][0]['message']['content'] == 'High water <tool at six'"
 ask /v1/chat/completions '{"messages": [{"role": "user", "content": "B"}], "tool_choice": "required", "tools": [{"type": "function",
     "function": {"name": "tide", "strict": true, "parameters": {"type": "object", "properties": {"day": {"pattern": "x"}}}}}]}'
 check "what a schema may not say is refused by name" holds "a['error']['param'] == 'tools' and 'pattern' in a['error']['message']"
@@ -154,6 +171,9 @@ chat B
 check "Llama's form" holds "a['choices'][0]['message']['tool_calls'][0]['function'] == {'name': 'tide', 'arguments': '{\"day\": 1}'}"
 chat C
 check "and what only looks like it" holds "a['choices'][0]['message']['content'] == '{\"name\": \"Ishmael\"}'"
+strict B
+check "whose calls nothing announces, so that none is held to a schema" holds "a['error']['param'] == 'tools' and
+    'strict' in a['error']['message']"
 stop
 
 scripted 'none' '{"B": ["<tool_call>{\"name\": \"tide\"}</tool_call>"]}'

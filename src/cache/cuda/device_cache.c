@@ -63,17 +63,23 @@ pleat_status pleat_device_cache_wait(pleat_device_cache *c, void *stream, pleat_
 
 /* ---- prompts ------------------------------------------------------------------------------------- */
 
-/* Every row of an empty sequence takes n_each pages, or PLEAT_AGAIN.  Waits. */
-static pleat_status reserve(pleat_device_cache *c, uint32_t seq_idx, uint64_t n_each, pleat__device_stream stream,
-                            pleat_error *err) {
+/* Can the sequence's rows take n_all pages, n_most one of them?  Waits. */
+static pleat_status check_reserve(pleat_device_cache *c, uint32_t seq_idx, uint64_t n_most, uint64_t n_all,
+                                  pleat__device_stream stream, pleat_error *err) {
     REQUIRE_STATE(c->seq_states[seq_idx] == PLEAT__SEQ_EMPTY, "device cache: sequence %u is not empty", seq_idx);
     REQUIRE_STATE(!c->in_step && !c->in_prompt, "device cache: a step or a prompt is under way");
     uint32_t n_tokens;
     PLEAT_TRY(pleat_device_cache_length(c, seq_idx, &n_tokens, stream.v, err));
     REQUIRE_STATE(n_tokens == 0, "device cache: sequence %u is not empty: a graph's steps have been there", seq_idx);
-    PLEAT_FAIL_IF(n_each * c->rows_per_seq > c->n_pages || n_each > c->lanes.pages.row_len, err, PLEAT_E_LIMIT,
-                  PLEAT_NOWHERE, "device cache: the tokens need %llu pages of %u",
-                  (unsigned long long)(n_each * c->rows_per_seq), c->n_pages);
+    PLEAT_FAIL_IF(n_all > c->n_pages || n_most > c->lanes.pages.row_len, err, PLEAT_E_LIMIT, PLEAT_NOWHERE,
+                  "device cache: the tokens need %llu pages of %u", (unsigned long long)n_all, c->n_pages);
+    return PLEAT_OK;
+}
+
+/* Every row of an empty sequence takes n_each pages, or PLEAT_AGAIN.  Waits. */
+static pleat_status reserve(pleat_device_cache *c, uint32_t seq_idx, uint64_t n_each, pleat__device_stream stream,
+                            pleat_error *err) {
+    PLEAT_TRY(check_reserve(c, seq_idx, n_each, n_each * c->rows_per_seq, stream, err));
     PLEAT_TRY(pleat__device_reserve(&c->lanes.pages, pleat__device_first_row(c, seq_idx), c->rows_per_seq,
                                     (uint32_t)n_each, stream, err));
     pleat__device_counters now;
@@ -82,6 +88,29 @@ static pleat_status reserve(pleat_device_cache *c, uint32_t seq_idx, uint64_t n_
     c->n_refused_seen++; /* told of here, so not by wait */
     return pleat__error_set(err, PLEAT_AGAIN, PLEAT_NOWHERE, "device cache: %u pages are free, %llu are needed",
                             now.pool.n_free, (unsigned long long)(n_each * c->rows_per_seq));
+}
+
+pleat_status pleat__device_cache_reserve_layers(pleat_device_cache *c, uint32_t seq_idx, const uint32_t *n_each,
+                                                pleat__device_stream stream, pleat_error *err) {
+    const uint32_t n_heads = c->opt.n_kv_heads;
+    uint32_t n_most = 0;
+    uint64_t n_all = 0;
+    for (uint32_t i = 0; i < c->opt.n_layers; i++) {
+        n_all += (uint64_t)n_each[i] * n_heads;
+        n_most = pleat__max_u32(n_most, n_each[i]);
+    }
+    PLEAT_TRY(check_reserve(c, seq_idx, n_most, n_all, stream, err));
+    pleat__device_counters now;
+    PLEAT_TRY(pleat__device_cache_counters(c, stream, &now, err));
+    PLEAT_FAIL_IF(n_all > now.pool.n_free, err, PLEAT_AGAIN, PLEAT_NOWHERE,
+                  "device cache: %u pages are free, %llu are needed", now.pool.n_free, (unsigned long long)n_all);
+    const uint32_t first_row = pleat__device_first_row(c, seq_idx);
+    for (uint32_t from = 0, end; from < c->opt.n_layers; from = end) {
+        for (end = from + 1; end < c->opt.n_layers && n_each[end] == n_each[from];) end++;
+        PLEAT_TRY(pleat__device_reserve(&c->lanes.pages, first_row + from * n_heads, (end - from) * n_heads,
+                                        n_each[from], stream, err));
+    }
+    return PLEAT_OK;
 }
 
 pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *c, uint32_t seq_idx, uint32_t n_tokens, void *stream,
@@ -295,7 +324,11 @@ static pleat_status copy(pleat_device_cache *c, uint32_t from, uint32_t to, uint
     /* A low page holds as many tokens as a high one, or more; a hole is a slot besides. */
     const uint32_t n_slots_most = c->two_sided ? n_tokens + 1 : n_tokens;
     const uint32_t n_pages = pleat__div_up_u32(n_slots_most, c->lanes.layouts[0].tokens) + (c->two_sided ? 1 : 0);
-    PLEAT_TRY(reserve(c, to, n_pages, stream, err));
+    for (uint32_t i = 0; i < c->opt.n_layers; i++) {
+        const uint32_t window = pleat__device_window(c, i);
+        c->n_each[i] = window && window < n_tokens ? pleat__div_up_u32(window, c->lanes.layouts[0].tokens) : n_pages;
+    }
+    PLEAT_TRY(pleat__device_cache_reserve_layers(c, to, c->n_each, stream, err));
     const uint32_t from_row = pleat__device_first_row(c, from), to_row = pleat__device_first_row(c, to);
     for (int side = 0; side < 2; side++) {
         uint32_t *n_slots = c->lanes.pages.n_slots[side];

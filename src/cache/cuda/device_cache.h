@@ -4,6 +4,7 @@
  *
  *     device_create.c    options to sizes, layouts and memory: pages, tables, workspace, an allocation each
  *     device_cache.c     prompts and steps: which launchers in which order
+ *     device_image.c     a sequence as bytes in the host's memory, and back
  *     device_inspect.c   what it holds, brought to the host
  *
  * The host knows which sequences are open and whether a step or prompt is under way, and nothing else of what is in the
@@ -16,6 +17,7 @@
 #include "attn/cuda/prompt.h"
 #include "attn/cuda/wide.h"
 #include "cache/cuda/lanes.h"
+#include "cache/image_form.h"
 #include "core/memory.h"
 #include "pleat/device_cache.h"
 
@@ -28,6 +30,17 @@ extern "C" {
  * set_batch, and begin where the batch has a sequence that was closed, lead from EMPTY to OPEN at once, close from PROMPT
  * to EMPTY. */
 typedef enum pleat__seq_state { PLEAT__SEQ_EMPTY, PLEAT__SEQ_PROMPT, PLEAT__SEQ_OPEN } pleat__seq_state;
+
+/* What saving and restoring works with.  Memory of the host is such as the device copies to and from. */
+typedef struct pleat__device_image_work {
+    uint32_t *n_slots[2], *hole;    /* [rows_per_seq] of the host: a sequence's counts */
+    uint32_t *before;               /* [rows_per_seq + 1] of the host: pages of the rows before */
+    uint32_t *device_before;        /* a copy of before in device memory */
+    uint8_t *stage;                 /* stage_bytes of device memory; NULL: not needed yet */
+    uint64_t stage_bytes;           /* whole pages of images */
+    uint8_t *page;                  /* one page of an image, of the host */
+    pleat__device_event arrived[2]; /* of the pieces under way */
+} pleat__device_image_work;
 
 struct pleat_device_cache {
     pleat_allocator al;
@@ -59,6 +72,9 @@ struct pleat_device_cache {
 
     pleat__device_load *loads; /* [max_seqs] of the host, which the device writes */
 
+    pleat__image_form image_form;
+    pleat__device_image_work image;
+
     void *memory[3]; /* pages, tables, workspace */
     uint64_t memory_bytes[3];
 
@@ -66,7 +82,8 @@ struct pleat_device_cache {
     uint32_t *batch;     /* [max_seqs] what `seq_idxs` holds */
     uint8_t *placed;     /* [n_layers] of the prompt under way */
     uint8_t *marks;      /* [max_seqs] scratch */
-    void *block;         /* the memory of seq_states, batch, placed and marks */
+    uint32_t *n_each;    /* [n_layers] scratch: pages of a row */
+    void *block;         /* the memory of seq_states, batch, placed, marks and n_each */
     uint64_t block_bytes;
     bool in_prompt, in_step;
     bool is_planned;  /* attention, for this batch */
@@ -104,6 +121,10 @@ static inline pleat__device_want pleat__device_cache_want(const pleat_device_cac
                                      c->lanes.policy.window};
     return want;
 }
+
+/* Every row of an empty sequence takes as many pages as n_each says for its layer, or PLEAT_AGAIN.  Waits. */
+pleat_status pleat__device_cache_reserve_layers(pleat_device_cache *cache, uint32_t seq_idx, const uint32_t *n_each,
+                                                pleat__device_stream stream, pleat_error *err);
 
 /* The pool's counters and the step's, after the stream's work is done. */
 typedef struct pleat__device_counters {

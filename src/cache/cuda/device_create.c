@@ -121,6 +121,7 @@ static pleat_status lay_out(pleat_device_cache *c, const pleat__layouts_of *of, 
     pleat__layouts l;
     PLEAT_TRY(pleat__layouts_init(&l, of, tokens));
     c->lanes.page_bytes = round_up(l.page_bytes, PAGE_ALIGN);
+    c->image_form.page_bytes = l.page_bytes;
     for (int side = 0; side < 2; side++) c->lanes.layouts[side] = l.side[side];
     return PLEAT_OK;
 }
@@ -135,6 +136,8 @@ static pleat_status derive_pages(pleat_device_cache *c, pleat_error *err) {
                   "device cache: no page layout for these formats, head_dim %u and %u tokens a page", c->opt.head_dim,
                   tokens);
     c->opt.page_tokens = tokens;
+    c->image_form.n_lanes = c->rows_per_seq;
+    c->image_form.kind = pleat__image_kind(&c->opt.spec, c->opt.head_dim, tokens, "");
     const uint64_t lane_pages = pleat__div_up_u32(c->opt.max_tokens, tokens) + (c->two_sided ? 1u : 0u);
     uint64_t n_pages = lane_pages * c->rows_per_seq * c->opt.max_seqs;
     if (c->opt.pool_bytes) n_pages = c->opt.pool_bytes / c->lanes.page_bytes;
@@ -190,6 +193,7 @@ static void carve_tables(pleat_device_cache *c, pleat__arena *arena) {
     c->seq_idxs = take(arena, c->opt.max_seqs, sizeof *c->seq_idxs);
     c->device_windows = c->windows ? take(arena, c->opt.n_layers, sizeof *c->device_windows) : NULL;
     c->lanes.windows = c->device_windows;
+    c->image.device_before = take(arena, c->rows_per_seq + 1ull, sizeof *c->image.device_before);
     c->lanes.scored_seqs = take(arena, c->opt.max_seqs, sizeof *c->lanes.scored_seqs);
     if (!pages) return;
     pleat__device_pages_carve(&c->lanes.pages, pages, c->n_pages, seqs_cap, c->rows_per_seq, row_len);
@@ -249,6 +253,22 @@ static void make_view(pleat_device_cache *c) {
                              .seq_idxs = c->seq_idxs};
 }
 
+/* Memory of the host that the device writes and reads. */
+static pleat_status take_host(pleat_device_cache *c, pleat_error *err) {
+    pleat__device_image_work *w = &c->image;
+    const uint64_t n_rows = c->rows_per_seq;
+    void *loads = NULL, *counts = NULL;
+    PLEAT_TRY(pleat__device_alloc_host(c->opt.max_seqs * sizeof *c->loads, &loads, err));
+    c->loads = loads;
+    PLEAT_TRY(pleat__device_alloc_host((4 * n_rows + 1) * sizeof *w->before, &counts, err));
+    w->before = counts;
+    w->n_slots[0] = w->before + n_rows + 1;
+    w->n_slots[1] = w->n_slots[0] + n_rows;
+    w->hole = w->n_slots[1] + n_rows;
+    for (int i = 0; i < 2; i++) PLEAT_TRY(pleat__device_event_create(&w->arrived[i], err));
+    return PLEAT_OK;
+}
+
 static pleat_status take_memory(pleat_device_cache *c, pleat_error *err) {
     c->memory_bytes[0] = (uint64_t)c->n_pages * c->lanes.page_bytes;
     PLEAT_TRY(pleat__device_alloc(c->memory_bytes[0], &c->memory[0], err));
@@ -264,9 +284,7 @@ static pleat_status take_memory(pleat_device_cache *c, pleat_error *err) {
                 pleat__device_attn_plan_init(&c->plans[2], &c->view, c->opt.max_seqs, PLEAT__DEVICE_FIXED_SPLITS, err));
     }
     PLEAT_TRY(take_device(c, carve_workspace, 2, err));
-    void *loads = NULL;
-    PLEAT_TRY(pleat__device_alloc_host(c->opt.max_seqs * sizeof *c->loads, &loads, err));
-    c->loads = loads;
+    PLEAT_TRY(take_host(c, err));
     const pleat__device_stream stream = {NULL};
     PLEAT_TRY(pleat__device_fill(c->memory[1], 0, c->memory_bytes[1], stream, err));
     PLEAT_TRY(pleat__device_fill(c->memory[2], 0, c->memory_bytes[2], stream, err));
@@ -286,6 +304,7 @@ static void carve_host(const pleat_device_cache_options *opt, pleat_device_cache
     to->batch = pleat__arena_take(arena, opt->max_seqs, sizeof *to->batch);
     to->placed = pleat__arena_take(arena, opt->n_layers, 1);
     to->marks = pleat__arena_take(arena, opt->max_seqs, 1);
+    to->n_each = pleat__arena_take(arena, opt->n_layers, sizeof *to->n_each);
     to->windows = has_windows(opt) ? pleat__arena_take(arena, opt->n_layers, sizeof *to->windows) : NULL;
     *c = at;
 }
@@ -327,7 +346,11 @@ void pleat_device_cache_destroy(pleat_device_cache **cache) {
     if (pleat__device_use(c->opt.device, NULL) == PLEAT_OK) { /* freeing waits for the device */
         for (int i = 0; i < 3; i++) pleat__device_free(c->memory[i]);
         pleat__device_free_host(c->loads);
+        pleat__device_free_host(c->image.before);
+        pleat__device_free(c->image.stage);
+        for (int i = 0; i < 2; i++) pleat__device_event_destroy(&c->image.arrived[i]);
     }
     const pleat_allocator al = c->al;
+    pleat__free(&al, c->image.page, 1, c->image_form.page_bytes);
     pleat__free(&al, c->block, 1, c->block_bytes);
 }

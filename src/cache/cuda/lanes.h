@@ -127,6 +127,20 @@ pleat_status pleat__device_lanes_copy(const pleat__device_lanes *lanes, uint32_t
 pleat_status pleat__device_lanes_make(const pleat__device_lanes *lanes, const pleat__device_prompt *prompt,
                                       uint64_t seed, pleat__device_stream stream, pleat_error *err);
 
+/* Pages first .. first + n - 1 of a sequence, row by row, in each the high side's first. */
+typedef struct pleat__device_piece {
+    uint32_t seq_idx, first, n;
+    const uint32_t *before; /* [rows_per_seq + 1] device memory: pages of the rows before each, and of all */
+    uint8_t *pages;         /* [n][page_bytes] device memory */
+    uint64_t page_bytes;    /* a multiple of 16 */
+} pleat__device_piece;
+
+/* From the pool into the piece, what lies behind segments cleared; and back.  n_slots says how many pages are high. */
+pleat_status pleat__device_lanes_bring(const pleat__device_lanes *lanes, const pleat__device_piece *piece,
+                                       pleat__device_stream stream, pleat_error *err);
+pleat_status pleat__device_lanes_put(const pleat__device_lanes *lanes, const pleat__device_piece *piece,
+                                     pleat__device_stream stream, pleat_error *err);
+
 /* Sequence seq_idx has n_tokens tokens. */
 pleat_status pleat__device_lanes_set_length(const pleat__device_lanes *lanes, uint32_t seq_idx, uint32_t n_tokens,
                                             pleat__device_stream stream, pleat_error *err);

@@ -106,7 +106,7 @@ uint64_t pleat__engine_device_fork_pages(const pleat_engine *e, pleat_seq seq) {
     const pleat__place *place = pleat__engine_place(e, seq);
     if (!place || place->n_tokens == 0) return 0;
     if (!d->is_uniform) return d->n_rows * (pleat__div_up_u32(place->n_tokens + 1, d->page_tokens) + 1ull);
-    if (d->windows) return d->n_rows * (uint64_t)pleat__div_up_u32(place->n_tokens, d->page_tokens);
+    if (d->windows) return pages_of(e, place);
     return place->n_tokens % d->page_tokens ? d->n_rows : 0;
 }
 

@@ -180,12 +180,11 @@ static void set_row(const step *s, uint32_t row, const pleat_engine_item *item, 
     pleat__device_forward_positions(d->forward)[row] = place->n_tokens;
 }
 
-/* Logits of a row of the last batch. */
+/* Logits of a row of the last batch, there once the stream has been waited for. */
 static pleat_status fetch(const step *s, uint32_t row, float *to) {
     pleat__engine_device *d = s->e->device;
-    PLEAT_TRY(pleat__device_copy(to, pleat__device_forward_logits(d->forward, row), s->e->info.n_vocab * sizeof *to,
-                                 d->stream, s->err));
-    return pleat__device_wait(d->stream, s->err);
+    return pleat__device_copy(to, pleat__device_forward_logits(d->forward, row), s->e->info.n_vocab * sizeof *to,
+                              d->stream, s->err);
 }
 
 static pleat_status run_singles(const step *s) {
@@ -199,9 +198,15 @@ static pleat_status run_singles(const step *s) {
     if (n == 0) return PLEAT_OK;
     PLEAT_TRY(run_batch(s, n));
     pleat_status worst = PLEAT_OK;
+    bool wants_any = false;
     for (uint32_t row = 0; row < n; row++) {
         const pleat_engine_item *item = &s->items[d->in_batch[row]];
+        wants_any |= item->n_logits > 0;
         if (item->n_logits > 0) PLEAT_TRY(fetch(s, row, item->logits));
+    }
+    if (wants_any) PLEAT_TRY(pleat__device_wait(d->stream, s->err));
+    for (uint32_t row = 0; row < n; row++) {
+        const pleat_engine_item *item = &s->items[d->in_batch[row]];
         const pleat_status status =
             judge(s, d->in_batch[row], item->logits, item->n_logits, pleat__device_forward_greedy(d->forward)[row]);
         if (status != PLEAT_OK) worst = status;
@@ -214,13 +219,16 @@ static pleat_status run_follower(const step *s, uint32_t i) {
     const pleat_engine_item *item = &s->items[i];
     const uint32_t least = s->e->opt.fixed_splits ? LEAST_FIXED_CHUNK : LEAST_CHUNK;
     if (s->e->device->is_uniform && item->n_tokens >= least) return run_prompt(s, i);
+    const pleat__engine_device *d = s->e->device;
     const uint32_t first = item->n_tokens - item->n_logits;
     for (uint32_t t = 0; t < item->n_tokens; t++) {
         set_row(s, 0, item, t);
         const pleat_status status = run_batch(s, 1);
         if (status == PLEAT_AGAIN && t > 0) pleat__engine_place(s->e, item->seq)->is_spoiled = true;
         if (status != PLEAT_OK) return status;
-        if (t >= first) PLEAT_TRY(fetch(s, 0, item->logits + (uint64_t)(t - first) * s->e->info.n_vocab));
+        if (t < first) continue;
+        PLEAT_TRY(fetch(s, 0, item->logits + (uint64_t)(t - first) * s->e->info.n_vocab));
+        PLEAT_TRY(pleat__device_wait(d->stream, s->err));
     }
     return judge(s, i, item->logits, item->n_logits, pleat__device_forward_greedy(s->e->device->forward)[0]);
 }
@@ -248,6 +256,15 @@ static pleat_status run_step(const step *s, bool *is_prompt, bool *follows) {
     return worst;
 }
 
+/* As cache/step.h says when a prompt ends. */
+static void note_prompt(const pleat_engine *e, const pleat_engine_item *item) {
+    pleat__place *place = pleat__engine_place(e, item->seq);
+    const uint32_t window = e->device->is_uniform ? 0 : e->opt.spec.window, n_before = place->n_tokens - item->n_tokens;
+    const uint32_t n_classed = !e->device->is_uniform && n_before > window ? n_before - window : 0;
+    const bool is_part = item->n_tokens > 1 || place->n_prompt == 0 || place->n_tokens > window + n_classed + 1;
+    if (!(item->flags & PLEAT_ITEM_MORE) && is_part) place->n_prompt = place->n_tokens;
+}
+
 pleat_status pleat__engine_device_step(pleat_engine *e, const pleat_engine_item *items, uint32_t n_items,
                                        pleat_token *likeliest, pleat_error *err) {
     const step s = {e, items, n_items, likeliest, err};
@@ -261,6 +278,7 @@ pleat_status pleat__engine_device_step(pleat_engine *e, const pleat_engine_item 
     const pleat_status status = run_step(&s, e->device->is_prompt, e->device->follows);
     for (uint32_t i = 0; status == PLEAT_E_RANGE && i < n_items; i++)
         pleat__engine_place(e, items[i].seq)->is_spoiled = true; /* some have gone on, and which is not told */
+    for (uint32_t i = 0; status == PLEAT_OK && i < n_items; i++) note_prompt(e, &items[i]);
     const pleat_status counted = pleat__engine_device_recount(e, status == PLEAT_OK ? err : NULL);
     return status == PLEAT_OK ? counted : status;
 }

@@ -23,6 +23,7 @@ static void device_destroy(pleat_engine *e) {
         pleat_device_cache_destroy(&d->cache);
         pleat__device_weights_destroy(&d->weights);
         pleat__device_stream_destroy(&d->stream);
+        pleat__engine_device_free_blocks(d);
     }
     pleat__free(&e->al, d->loads, e->opt.max_seqs, sizeof *d->loads);
     pleat__free(&e->al, d->windows, e->info.n_layers, sizeof *d->windows);
@@ -187,29 +188,9 @@ static pleat_status device_fork(pleat_engine *e, pleat_seq seq, uint32_t max_tok
         return status;
     }
     place->n_tokens = n_tokens;
+    place->n_prompt = from->n_prompt;
     *out = to;
     return pleat__engine_device_recount(e, NULL);
-}
-
-static pleat_status device_restore(pleat_engine *e, const void *image, uint64_t n_bytes, pleat_seq base,
-                                   uint32_t max_tokens, pleat_seq *out) {
-    (void)e, (void)image, (void)n_bytes, (void)base, (void)max_tokens, (void)out;
-    return PLEAT_E_UNSUPPORTED;
-}
-
-static uint64_t device_image_bytes(const pleat_engine *e, pleat_seq seq, pleat_seq base) {
-    (void)e, (void)seq, (void)base;
-    return 0;
-}
-
-static pleat_status device_save(const pleat_engine *e, pleat_seq seq, pleat_seq base, void *image, uint64_t cap_bytes) {
-    (void)e, (void)seq, (void)base, (void)image, (void)cap_bytes;
-    return PLEAT_E_UNSUPPORTED;
-}
-
-static uint64_t device_image_pages(const pleat_engine *e, const void *image, uint64_t n_bytes) {
-    (void)e, (void)image, (void)n_bytes;
-    return 0;
 }
 
 static pleat_status device_compress(pleat_engine *e, pleat_seq seq, float ah, float al) {
@@ -240,7 +221,7 @@ const pleat__engine_ops pleat__engine_on_device = {
     .destroy = device_destroy,
     .open = device_open,
     .fork = device_fork,
-    .restore = device_restore,
+    .restore = pleat__engine_device_restore,
     .compress = device_compress,
     .close = device_close,
     .length = device_length,
@@ -255,8 +236,10 @@ const pleat__engine_ops pleat__engine_on_device = {
     .fork_pages = pleat__engine_device_fork_pages,
     .get_sides = pleat__engine_device_get_sides,
     .get_times = device_get_times,
-    .image_bytes = device_image_bytes,
-    .save = device_save,
-    .image_pages = device_image_pages,
+    .image_bytes = pleat__engine_device_image_bytes,
+    .save = pleat__engine_device_save,
+    .image_pages = pleat__engine_device_image_pages,
+    .take_image = pleat__engine_device_take_image,
+    .drop_image = pleat__engine_device_drop_image,
     .step = pleat__engine_device_step,
 };

@@ -3,6 +3,7 @@
  * engine_device.h: an engine on a GPU: weights, a device cache, the forward pass, and a graph for each batch size.
  *
  *     engine_device.c    memory, sequences
+ *     device_images.c    images, and the memory that they are in
  *     device_pages.c     what sequences hold, share and will take
  *     device_step.c      a step: prompts, then the batch of single tokens, then what follows a prompt: as a chunk, or,
  *                        with leankv and where it is short, token by token
@@ -21,7 +22,16 @@ typedef struct pleat__place {
     bool is_spoiled; /* a step on it failed: good for close alone */
     uint32_t generation;
     uint32_t n_tokens, max_tokens;
+    uint32_t n_prompt; /* tokens that there were when the last prompt ended */
 } pleat__place;
+
+/* Pinned memory that an image has left. */
+typedef struct pleat__pinned_block {
+    void *p;
+    uint64_t bytes;
+} pleat__pinned_block;
+
+#define PLEAT__KEPT_BLOCKS 64u
 
 struct pleat__engine_device {
     pleat_device_cache *cache;
@@ -41,7 +51,9 @@ struct pleat__engine_device {
     uint64_t n_used, n_peak;        /* pages, as of the last recount, and the most of any */
     pleat_device_cache_load *loads; /* [max_seqs] likewise, where pages are not arithmetic */
     bool is_uniform;                /* pages are arithmetic */
-    uint32_t *windows;              /* [n_layers] of the model; NULL: none has one */
+    uint32_t n_blocks;
+    pleat__pinned_block blocks[PLEAT__KEPT_BLOCKS]; /* [n_blocks] */
+    uint32_t *windows;                              /* [n_layers] of the model; NULL: none has one */
 };
 
 /* NULL: no such sequence is open. */
@@ -58,6 +70,8 @@ pleat_status pleat__engine_device_recount(pleat_engine *e, pleat_error *err);
 /* The most pages that n_new tokens more take while they are stored. */
 uint64_t pleat__engine_pages_for(const pleat_engine *e, const pleat__place *place, uint32_t n_new);
 
+void pleat__engine_device_free_blocks(pleat__engine_device *d);
+
 /* Operations of the row (engine/internal.h). */
 pleat_status pleat__engine_device_get_traits(const pleat_engine *e, pleat_cache_traits *out);
 uint32_t pleat__engine_device_max_kept(const pleat_engine *e, uint32_t n_prompt);
@@ -67,6 +81,14 @@ uint64_t pleat__engine_device_pages_shared(const pleat_engine *e, pleat_seq a, p
 uint64_t pleat__engine_device_fork_pages(const pleat_engine *e, pleat_seq seq);
 pleat_status pleat__engine_device_get_sides(const pleat_engine *e, pleat_seq seq, pleat_cache_sides *out);
 pleat_status pleat__engine_device_get_usage(const pleat_engine *e, pleat_seq seq, pleat_cache_usage *out);
+void *pleat__engine_device_take_image(pleat_engine *e, uint64_t n_bytes);
+void pleat__engine_device_drop_image(pleat_engine *e, void *image, uint64_t n_bytes);
+uint64_t pleat__engine_device_image_bytes(const pleat_engine *e, pleat_seq seq, pleat_seq base);
+pleat_status pleat__engine_device_save(const pleat_engine *e, pleat_seq seq, pleat_seq base, void *image,
+                                       uint64_t cap_bytes);
+uint64_t pleat__engine_device_image_pages(const pleat_engine *e, const void *image, uint64_t n_bytes);
+pleat_status pleat__engine_device_restore(pleat_engine *e, const void *image, uint64_t n_bytes, pleat_seq base,
+                                          uint32_t max_tokens, pleat_seq *out);
 pleat_status pleat__engine_device_step(pleat_engine *e, const pleat_engine_item *items, uint32_t n_items,
                                        pleat_token *likeliest, pleat_error *err);
 

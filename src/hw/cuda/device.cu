@@ -197,6 +197,10 @@ pleat_status pleat__device_event_record(pleat__device_event event, pleat__device
                               "recording an event", err);
 }
 
+pleat_status pleat__device_event_wait(pleat__device_event event, pleat_error *err) {
+    return pleat__cuda_status((int)cudaEventSynchronize((cudaEvent_t)event.v), "waiting for the GPU", err);
+}
+
 pleat_status pleat__device_event_elapsed(pleat__device_event from, pleat__device_event to, float *ms,
                                          pleat_error *err) {
     PLEAT_CUDA_TRY(cudaEventSynchronize((cudaEvent_t)to.v), "waiting for an event", err);

@@ -243,7 +243,7 @@ static pleat__backend_shape shape_of(const bare *b, const pleat_cache_options *o
                                   .takes_fresh = t.takes_fresh,
                                   .has_policy = t.has_policy,
                                   .shares_late = t.shares_late,
-                                  .has_images = true,
+                                  .has_bases = true,
                                   .fraction = 1,
                                   .max_items = MAX_ITEMS,
                                   .max_seqs = MAX_SEQS,

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * device_image.c: a sequence of a device cache as bytes in the host's memory (cache/image_form.h), and back.
+ *
+ *     pool ── bring ──> stage ── copy ──> image     piece by piece; the host cleans and hashes the piece before meanwhile
+ *     pool <── put ──── stage <── copy ── image     all of it is on its way while the host hashes the image
+ *
+ * The bytes are those that the CPU's cache writes of the same tokens: so images go from one device to the other.  A
+ * kernel brings whole pages.  Slots that no token has come to, in the last page of a side, the host clears as the CPU's
+ * cache does.  With levels, images are exchanged whose pages nothing has sealed and whose thresholds are the spec's:
+ * there are no others here.
+ */
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "cache/cuda/device_cache.h"
+#include "core/error.h"
+#include "quant/quant.h"
+
+#define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
+#define STAGE_BYTES (32u << 20)
+
+static pleat_status damaged(pleat_error *err) {
+    return pleat__error_set(err, PLEAT_E_FORMAT, PLEAT_NOWHERE,
+                            "device cache: no image of such a cache, or a damaged one");
+}
+
+/* ---- counts -------------------------------------------------------------------------------------- */
+
+static uint32_t pages_of_side(const pleat_device_cache *c, uint32_t row, int side) {
+    return pleat__div_up_u32(c->image.n_slots[side][row], c->lanes.layouts[side].tokens);
+}
+
+/* Pages before each row, from the counts. */
+static void count_pages(pleat_device_cache *c) {
+    uint32_t *before = c->image.before;
+    before[0] = 0;
+    for (uint32_t row = 0; row < c->rows_per_seq; row++)
+        before[row + 1] = before[row] + pages_of_side(c, row, 0) + pages_of_side(c, row, 1);
+}
+
+/* The sequence's counts and its length, to the host.  Waits. */
+static pleat_status bring_counts(pleat_device_cache *c, uint32_t seq_idx, pleat__device_stream stream,
+                                 uint32_t *n_tokens, pleat_error *err) {
+    const uint32_t first = pleat__device_first_row(c, seq_idx);
+    const uint64_t bytes = c->rows_per_seq * sizeof(uint32_t);
+    const pleat__device_pages *pages = &c->lanes.pages;
+    for (int side = 0; side < 2; side++)
+        PLEAT_TRY(pleat__device_copy(c->image.n_slots[side], pages->n_slots[side] + first, bytes, stream, err));
+    PLEAT_TRY(pleat__device_copy(c->image.hole, pages->hole + first, bytes, stream, err));
+    PLEAT_TRY(pleat_device_cache_length(c, seq_idx, n_tokens, stream.v, err));
+    count_pages(c);
+    return PLEAT_OK;
+}
+
+static bool parts_of(const pleat_device_cache *c, uint64_t n_pages, pleat__image_parts *p) {
+    return pleat__image_parts_of(&c->image_form, 0, n_pages, n_pages, p);
+}
+
+static uint32_t classed_of(const pleat_device_cache *c, uint32_t n_tokens) {
+    const uint32_t window = c->lanes.policy.window;
+    return c->lanes.policy.is_leankv && n_tokens > window ? n_tokens - window : 0;
+}
+
+/* ---- pieces -------------------------------------------------------------------------------------- */
+
+static pleat_status take_stage(pleat_device_cache *c, pleat_error *err) {
+    pleat__device_image_work *w = &c->image;
+    const uint64_t page_bytes = c->image_form.page_bytes;
+    void *stage = NULL;
+    if (!w->page) w->page = pleat__alloc(&c->al, 1, page_bytes);
+    PLEAT_FAIL_IF(!w->page, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "device cache: out of memory");
+    if (w->stage) return PLEAT_OK;
+    w->stage_bytes = STAGE_BYTES > page_bytes ? STAGE_BYTES / page_bytes * page_bytes : page_bytes;
+    PLEAT_TRY(pleat__device_alloc(w->stage_bytes, &stage, err));
+    w->stage = stage;
+    return PLEAT_OK;
+}
+
+/* The pages from `first` on that go at a time; n is 0 behind the last. */
+static pleat__device_piece piece_at(const pleat_device_cache *c, uint32_t seq_idx, uint32_t first) {
+    const uint64_t n_most = c->image.stage_bytes / c->image_form.page_bytes;
+    const uint32_t n_left = c->image.before[c->rows_per_seq] - first;
+    return (pleat__device_piece){.seq_idx = seq_idx,
+                                 .first = first,
+                                 .n = n_left < n_most ? n_left : (uint32_t)n_most,
+                                 .before = c->image.device_before,
+                                 .pages = c->image.stage,
+                                 .page_bytes = c->image_form.page_bytes};
+}
+
+static pleat_status send_before(const pleat_device_cache *c, pleat__device_stream stream, pleat_error *err) {
+    return pleat__device_copy(c->image.device_before, c->image.before, (c->rows_per_seq + 1ull) * sizeof(uint32_t),
+                              stream, err);
+}
+
+/* ---- save ---------------------------------------------------------------------------------------- */
+
+pleat_status pleat_device_cache_image_bytes(pleat_device_cache *c, uint32_t seq_idx, uint64_t *n_bytes, void *stream,
+                                            pleat_error *err) {
+    uint32_t n_tokens;
+    pleat__image_parts p;
+    REQUIRE(c && n_bytes && seq_idx < c->opt.max_seqs, "device cache: no such sequence, or no place for the answer");
+    PLEAT_TRY(pleat__device_use(c->opt.device, err));
+    PLEAT_TRY(bring_counts(c, seq_idx, pleat__device_stream_of(stream), &n_tokens, err));
+    *n_bytes = n_tokens > 0 && parts_of(c, c->image.before[c->rows_per_seq], &p) ? p.n_bytes : 0;
+    return PLEAT_OK;
+}
+
+static void write_head(const pleat_device_cache *c, const pleat_device_cache_image *of, const pleat__image_parts *p,
+                       uint8_t *out) {
+    const uint64_t n_pages = c->image.before[c->rows_per_seq];
+    pleat__image_header head = pleat__image_header_of(&c->image_form);
+    head.n_bytes = p->n_bytes;
+    head.max_tokens = of->max_tokens;
+    head.n_tokens = of->n_tokens;
+    head.n_classed = classed_of(c, of->n_tokens);
+    head.n_prompt = of->n_prompt;
+    head.n_pages = head.n_stored = n_pages;
+    head.ah = c->opt.spec.ah;
+    head.al = c->opt.spec.al;
+    memcpy(out, &head, sizeof head);
+    for (uint32_t row = 0; row < c->rows_per_seq; row++) {
+        const pleat__lane lane = {.n_pages = {pages_of_side(c, row, 0), pages_of_side(c, row, 1)},
+                                  .n_slots = {c->image.n_slots[0][row], c->image.n_slots[1][row]},
+                                  .hole = c->image.hole[row]};
+        memcpy(out + p->lanes_at + row * sizeof lane, &lane, sizeof lane);
+    }
+    memset(out + p->flags_at, 1, n_pages);
+}
+
+/* In the pages of a row that are in the piece, what no token has come to. */
+static void clean_row(const pleat_device_cache *c, uint32_t row, const pleat__device_piece *piece, uint8_t *pages) {
+    for (int side = 0; side < 2; side++) {
+        const uint32_t n_slots = c->image.n_slots[side][row], tokens = c->lanes.layouts[side].tokens;
+        const uint32_t last = c->image.before[row] + pages_of_side(c, row, 0) + (side ? pages_of_side(c, row, 1) : 0);
+        if (n_slots % tokens == 0 || last <= piece->first || last > piece->first + piece->n) continue;
+        uint8_t *page = pages + (last - 1 - piece->first) * piece->page_bytes;
+        memcpy(c->image.page, page, piece->page_bytes);
+        pleat__quant_copy_page(&c->lanes.layouts[side], page, c->image.page, piece->page_bytes, n_slots % tokens);
+    }
+}
+
+/* A piece has come: make of its bytes what the CPU's cache would have written.  *row is the first to look at. */
+static void clean(const pleat_device_cache *c, const pleat__device_piece *piece, uint8_t *pages, uint32_t *row) {
+    for (; *row < c->rows_per_seq; (*row)++) {
+        clean_row(c, *row, piece, pages);
+        if (c->image.before[*row + 1] > piece->first + piece->n) return; /* it goes on in the next one */
+    }
+}
+
+/* All pages to `pages`, behind what is hashed already. */
+static pleat_status save_pages(const pleat_device_cache *c, uint32_t seq_idx, uint8_t *pages, XXH3_state_t *hash,
+                               pleat__device_stream stream, pleat_error *err) {
+    const uint64_t page_bytes = c->image_form.page_bytes;
+    pleat__device_piece last = {.n = 0}, piece = piece_at(c, seq_idx, 0);
+    uint32_t row = 0;
+    for (uint32_t i = 0; piece.n > 0 || last.n > 0; i++) {
+        if (piece.n > 0) {
+            PLEAT_TRY(pleat__device_lanes_bring(&c->lanes, &piece, stream, err));
+            PLEAT_TRY(
+                pleat__device_copy(pages + piece.first * page_bytes, piece.pages, piece.n * page_bytes, stream, err));
+            PLEAT_TRY(pleat__device_event_record(c->image.arrived[i % 2], stream, err));
+        }
+        if (last.n > 0) {
+            PLEAT_TRY(pleat__device_event_wait(c->image.arrived[(i + 1) % 2], err));
+            clean(c, &last, pages + last.first * page_bytes, &row);
+            XXH3_64bits_update(hash, pages + last.first * page_bytes, last.n * page_bytes);
+        }
+        last = piece;
+        piece = piece_at(c, seq_idx, piece.first + piece.n);
+    }
+    return PLEAT_OK;
+}
+
+pleat_status pleat_device_cache_save(pleat_device_cache *c, uint32_t seq_idx, uint32_t max_tokens, uint32_t n_prompt,
+                                     void *image, uint64_t cap_bytes, void *stream, pleat_error *err) {
+    const pleat__device_stream s = pleat__device_stream_of(stream);
+    pleat_device_cache_image of = {.max_tokens = max_tokens, .n_prompt = n_prompt};
+    pleat__image_parts p;
+    uint8_t *out = image;
+    REQUIRE(c && image && seq_idx < c->opt.max_seqs, "device cache: no such sequence, or no place for its image");
+    PLEAT_FAIL_IF(c->in_step || c->in_prompt, err, PLEAT_E_STATE, PLEAT_NOWHERE,
+                  "device cache: a step or a prompt is under way");
+    PLEAT_TRY(pleat__device_use(c->opt.device, err));
+    PLEAT_TRY(take_stage(c, err));
+    PLEAT_TRY(bring_counts(c, seq_idx, s, &of.n_tokens, err));
+    REQUIRE(of.n_tokens > 0 && of.n_tokens <= max_tokens && n_prompt <= of.n_tokens,
+            "device cache: an image of %u tokens, %u of them of prompts, for %u", of.n_tokens, n_prompt, max_tokens);
+    REQUIRE(parts_of(c, c->image.before[c->rows_per_seq], &p) && p.n_bytes <= cap_bytes,
+            "device cache: the image is larger than its place");
+    write_head(c, &of, &p, out);
+    XXH3_state_t hash;
+    XXH3_64bits_reset(&hash);
+    XXH3_64bits_update(&hash, out + sizeof(uint64_t), p.pages_at - sizeof(uint64_t));
+    PLEAT_TRY(send_before(c, s, err));
+    PLEAT_TRY(save_pages(c, seq_idx, out + p.pages_at, &hash, s, err));
+    const uint64_t sum = XXH3_64bits_digest(&hash);
+    memcpy(out, &sum, sizeof sum);
+    return PLEAT_OK;
+}
+
+/* ---- restore ------------------------------------------------------------------------------------- */
+
+/* Can a row of a sequence of n_tokens be so? */
+static bool row_is_sound(const pleat_device_cache *c, uint32_t row, uint32_t n_tokens, const pleat__lane *l) {
+    const uint32_t window = pleat__device_window(c, row / c->opt.n_kv_heads);
+    const uint64_t n_pages = (uint64_t)l->n_pages[0] + l->n_pages[1];
+    bool is_sound = l->n_dead == 0 && l->hole <= l->n_slots[0] && n_pages <= c->lanes.pages.row_len;
+    for (int side = 0; side < 2; side++)
+        is_sound &= l->n_pages[side] == pleat__div_up_u32(l->n_slots[side], c->lanes.layouts[side].tokens);
+    if (c->lanes.policy.is_leankv)
+        return is_sound && (uint64_t)l->n_slots[0] + l->n_slots[1] <= (uint64_t)n_tokens + 1 &&
+               (c->two_sided || l->n_slots[1] == 0) && l->n_sealed[0] == 0 && l->n_sealed[1] == 0;
+    const uint32_t hole = window && n_tokens >= window ? n_tokens % window + 1 : 0;
+    return is_sound && l->n_slots[0] == (window && window < n_tokens ? window : n_tokens) && l->n_slots[1] == 0 &&
+           l->hole == hole;
+}
+
+/* Read the counts of an image of this cache, and how many pages its layers take: n_each. */
+static bool read_counts(pleat_device_cache *c, const uint8_t *in, uint64_t n_bytes, pleat__image_header *head,
+                        pleat__image_parts *p) {
+    if (!pleat__image_read_header(&c->image_form, in, n_bytes, head) || !parts_of(c, head->n_pages, p) ||
+        p->n_bytes != n_bytes || head->n_stored != head->n_pages || head->base != 0 || head->n_tokens == 0 ||
+        head->n_tokens > c->opt.max_tokens || head->n_classed != classed_of(c, head->n_tokens) ||
+        !(head->ah == c->opt.spec.ah && head->al == c->opt.spec.al))
+        return false;
+    memset(c->n_each, 0, c->opt.n_layers * sizeof *c->n_each);
+    for (uint32_t row = 0; row < c->rows_per_seq; row++) {
+        pleat__lane lane;
+        memcpy(&lane, in + p->lanes_at + row * sizeof lane, sizeof lane);
+        if (!row_is_sound(c, row, head->n_tokens, &lane)) return false;
+        uint32_t *n_each = &c->n_each[row / c->opt.n_kv_heads];
+        *n_each = pleat__max_u32(*n_each, lane.n_pages[0] + lane.n_pages[1]);
+        for (int side = 0; side < 2; side++) c->image.n_slots[side][row] = lane.n_slots[side];
+        c->image.hole[row] = lane.hole;
+    }
+    count_pages(c);
+    return c->image.before[c->rows_per_seq] == head->n_pages;
+}
+
+pleat_status pleat_device_cache_read_image(pleat_device_cache *c, const void *image, uint64_t n_bytes,
+                                           pleat_device_cache_image *out, pleat_error *err) {
+    pleat__image_header head;
+    pleat__image_parts p;
+    REQUIRE(c && out, "device cache: none given, or no place for the answer");
+    if (!read_counts(c, image, n_bytes, &head, &p)) return damaged(err);
+    *out =
+        (pleat_device_cache_image){.max_tokens = head.max_tokens, .n_tokens = head.n_tokens, .n_prompt = head.n_prompt};
+    for (uint32_t i = 0; i < c->opt.n_layers; i++) out->n_pages += (uint64_t)c->n_each[i] * c->opt.n_kv_heads;
+    return PLEAT_OK;
+}
+
+/* Rows that have reserved their pages get their counts, and the pages what the image has. */
+static pleat_status fill(pleat_device_cache *c, uint32_t seq_idx, const uint8_t *pages, pleat__device_stream stream,
+                         pleat_error *err) {
+    const uint32_t first = pleat__device_first_row(c, seq_idx);
+    const uint64_t bytes = c->rows_per_seq * sizeof(uint32_t), page_bytes = c->image_form.page_bytes;
+    const pleat__device_pages *to = &c->lanes.pages;
+    for (int side = 0; side < 2; side++)
+        PLEAT_TRY(pleat__device_copy(to->n_slots[side] + first, c->image.n_slots[side], bytes, stream, err));
+    PLEAT_TRY(pleat__device_settle(to, first, c->rows_per_seq, stream, err));
+    PLEAT_TRY(pleat__device_copy(to->hole + first, c->image.hole, bytes, stream, err));
+    PLEAT_TRY(send_before(c, stream, err));
+    for (pleat__device_piece piece = piece_at(c, seq_idx, 0); piece.n > 0;
+         piece = piece_at(c, seq_idx, piece.first + piece.n)) {
+        PLEAT_TRY(pleat__device_copy(piece.pages, pages + piece.first * page_bytes, piece.n * page_bytes, stream, err));
+        PLEAT_TRY(pleat__device_lanes_put(&c->lanes, &piece, stream, err));
+    }
+    return PLEAT_OK;
+}
+
+pleat_status pleat_device_cache_restore(pleat_device_cache *c, uint32_t seq_idx, const void *image, uint64_t n_bytes,
+                                        void *stream, pleat_error *err) {
+    const pleat__device_stream s = pleat__device_stream_of(stream);
+    const uint8_t *in = image;
+    pleat__image_header head;
+    pleat__image_parts p;
+    REQUIRE(c && image && seq_idx < c->opt.max_seqs, "device cache: no such sequence, or no image");
+    PLEAT_TRY(pleat__device_use(c->opt.device, err));
+    PLEAT_TRY(take_stage(c, err));
+    if (!read_counts(c, in, n_bytes, &head, &p)) return damaged(err);
+    for (uint64_t at = p.flags_at; at < p.pages_at; at++)
+        if (in[at] == 0) return damaged(err);
+    PLEAT_TRY(pleat__device_cache_reserve_layers(c, seq_idx, c->n_each, s, err));
+    c->seq_states[seq_idx] = PLEAT__SEQ_OPEN;
+    pleat_status status = fill(c, seq_idx, in + p.pages_at, s, err);
+    const bool is_intact = pleat__image_hash(image, n_bytes) == head.hash; /* while it is on its way */
+    if (status == PLEAT_OK) status = pleat__device_lanes_set_length(&c->lanes, seq_idx, head.n_tokens, s, err);
+    if (status == PLEAT_OK) status = pleat__device_wait(s, err);
+    if (status == PLEAT_OK && !is_intact) status = damaged(err);
+    if (status != PLEAT_OK) (void)pleat_device_cache_close(c, seq_idx, stream, NULL);
+    return status;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_device_images.c: a sequence's image on a GPU is, byte for byte, what the CPU's cache writes of it, and each goes
+ * on from the other's.
+ */
+#include "serving_ways.h"
+
+static const char *const formats[] = {
+    "f16", "k8v8", "k8v4", "k4v2", "leankv:ah=1,al=0.02,window=32", "leankv:ah=3,al=0,window=32"};
+
+typedef struct image {
+    uint8_t *data;
+    uint64_t n_bytes;
+} image;
+
+/* An engine on the GPU or the CPU.  n_pages 0: as many as are needed. */
+static pleat_engine *engine_on(const char *spec, uint32_t devices, uint64_t n_pages) {
+    pleat_engine *engine = NULL;
+    n_devices = 1;
+    pleat_engine_options o = engine_options(spec);
+    o.chunk_tokens = MAX_TOKENS;
+    o.step_tokens = 2 * MAX_TOKENS;
+    o.devices = devices;
+    if (n_pages > 0) {
+        pleat_engine *large = engine_on(spec, devices, 0);
+        pleat_cache_traits t = {.size_bytes = sizeof t};
+        CHECK_STATUS(pleat_engine_get_traits(large, &t), PLEAT_OK);
+        o.pool_bytes = n_pages * t.page_bytes;
+        pleat_engine_destroy(&large);
+    }
+    CHECK_STATUS(pleat_engine_create(model, &o, &engine, NULL), PLEAT_OK);
+    return engine;
+}
+
+/* n tokens of the text from `from` on, one by one or as a prompt; the likeliest one afterwards. */
+static pleat_token read_text(pleat_engine *e, pleat_seq seq, uint32_t from, uint32_t n, bool at_once) {
+    pleat_token token = -1;
+    for (uint32_t i = 0; i < n && check_failures() == 0; i += at_once ? n : 1) {
+        const pleat_engine_item item = {.seq = seq, .tokens = text + from + i, .n_tokens = at_once ? n : 1};
+        CHECK_STATUS(pleat_engine_step_likeliest(e, &item, 1, &token, NULL), PLEAT_OK);
+    }
+    return token;
+}
+
+/* It goes on greedily. */
+static void go_on(pleat_engine *e, pleat_seq seq, pleat_token token, uint32_t n, pleat_token *out) {
+    for (uint32_t i = 0; i < n && check_failures() == 0; i++) {
+        const pleat_engine_item item = {.seq = seq, .tokens = &token, .n_tokens = 1};
+        out[i] = token;
+        CHECK_STATUS(pleat_engine_step_likeliest(e, &item, 1, &token, NULL), PLEAT_OK);
+    }
+}
+
+static image save(pleat_engine *e, pleat_seq seq) {
+    image m = {.n_bytes = pleat_engine_image_bytes(e, seq, (pleat_seq){0})};
+    m.data = pleat_engine_take_image(e, m.n_bytes);
+    if (!CHECK(m.data != NULL)) return m;
+    memset(m.data, 0xA5, m.n_bytes);
+    CHECK_STATUS(pleat_engine_save(e, seq, (pleat_seq){0}, m.data, m.n_bytes), PLEAT_OK);
+    return m;
+}
+
+static void drop(pleat_engine *e, image *m) { pleat_engine_drop_image(e, m->data, m->n_bytes); }
+
+static pleat_seq restore(pleat_engine *e, const image *m) {
+    pleat_seq seq = {0};
+    CHECK_STATUS(pleat_engine_restore(e, m->data, m->n_bytes, (pleat_seq){0}, &seq), PLEAT_OK);
+    CHECK(pleat_engine_is_valid(e));
+    return seq;
+}
+
+/* `to` takes the image, and writes the same one. */
+static pleat_seq take_over(pleat_engine *to, const image *m) {
+    const pleat_seq seq = restore(to, m);
+    image again = save(to, seq);
+    if (CHECK_EQ_U64(again.n_bytes, m->n_bytes)) CHECK_EQ_MEM(again.data, m->data, m->n_bytes);
+    drop(to, &again);
+    return seq;
+}
+
+/* A prompt of n and n_steps tokens more, from one engine to the other and, where that is `to` itself, back. */
+static void hand_over(pleat_engine *from, pleat_engine *to, uint32_t n, uint32_t n_steps) {
+    enum { N = 24 };
+    pleat_seq seq, over;
+    pleat_token here[N], there[N];
+    CHECK_STATUS(pleat_engine_open(from, MAX_TOKENS, &seq), PLEAT_OK);
+    pleat_token token = read_text(from, seq, 0, n, true);
+    if (n_steps > 0) token = read_text(from, seq, n, n_steps, false);
+    image m = save(from, seq);
+    over = take_over(to, &m);
+    CHECK_EQ_U64(pleat_engine_length(to, over), n + n_steps);
+    drop(from, &m);
+    go_on(from, seq, token, N, here);
+    go_on(to, over, token, N, there);
+    if (from == to) CHECK_EQ_MEM(there, here, sizeof here);
+    m = save(to, over); /* after more tokens too */
+    pleat_engine_close(from, take_over(from, &m));
+    drop(to, &m);
+    pleat_engine_close(from, seq);
+    pleat_engine_close(to, over);
+}
+
+static void images_are_the_cpus(void) {
+    CHECK_DEVICE();
+    if (!load_once()) return;
+    for (size_t i = 0; i < CHECK_COUNT(formats) && check_failures() == 0; i++) {
+        check_context("%s", formats[i]);
+        pleat_engine *gpu = engine_on(formats[i], 1, 0), *cpu = engine_on(formats[i], 0, 0);
+        const uint32_t lengths[] = {1, 15, 16, 33, 200, 401};
+        for (size_t k = 0; k < CHECK_COUNT(lengths) && check_failures() == 0; k++) {
+            hand_over(gpu, cpu, lengths[k], k % 3 * 7);
+            hand_over(cpu, gpu, lengths[k], k % 3 * 7);
+            hand_over(gpu, gpu, lengths[k], k % 2 * 40);
+        }
+        CHECK_EQ_U64(pleat_engine_pages_held(gpu, (pleat_seq){0}), 0);
+        pleat_engine_destroy(&gpu);
+        pleat_engine_destroy(&cpu);
+    }
+}
+
+/* Rings, whose lanes are of two lengths. */
+static void windows_have_images(void) {
+    CHECK_DEVICE();
+    if (!load_once()) return;
+    pleat_model *plain = model;
+    if ((model = windowed_model(48)) != NULL) {
+        pleat_engine *gpu = engine_on("k8v4", 1, 0), *cpu = engine_on("k8v4", 0, 0);
+        const uint32_t lengths[] = {20, 48, 49, 200};
+        for (size_t k = 0; k < CHECK_COUNT(lengths) && check_failures() == 0; k++) {
+            hand_over(gpu, cpu, lengths[k], 3);
+            hand_over(cpu, gpu, lengths[k], 3);
+            hand_over(gpu, gpu, lengths[k], 0);
+        }
+        /* A fork takes what it says, no more. */
+        pleat_seq seq, fork;
+        CHECK_STATUS(pleat_engine_open(gpu, MAX_TOKENS, &seq), PLEAT_OK);
+        read_text(gpu, seq, 0, 200, true);
+        const uint64_t n = pleat_engine_fork_pages(gpu, seq), held = pleat_engine_pages_held(gpu, (pleat_seq){0});
+        CHECK_EQ_U64(n, held);
+        CHECK_STATUS(pleat_engine_fork(gpu, seq, MAX_TOKENS, &fork), PLEAT_OK);
+        CHECK_EQ_U64(pleat_engine_pages_held(gpu, (pleat_seq){0}), held + n);
+        pleat_engine_destroy(&gpu);
+        pleat_engine_destroy(&cpu);
+        pleat_model_destroy(&model);
+    }
+    model = plain;
+}
+
+/* What is shared is whole in an image; damage is found; where pages are short all is as it was. */
+static void what_cannot_be_restored_changes_nothing(void) {
+    CHECK_DEVICE();
+    if (!load_once()) return;
+    for (size_t i = 0; i < CHECK_COUNT(formats) && check_failures() == 0; i++) {
+        check_context("%s", formats[i]);
+        pleat_engine *gpu = engine_on(formats[i], 1, 32 * 40);
+        pleat_seq seq, fork, other;
+        CHECK_STATUS(pleat_engine_open(gpu, MAX_TOKENS, &seq), PLEAT_OK);
+        read_text(gpu, seq, 0, 200, true);
+        CHECK_STATUS(pleat_engine_fork(gpu, seq, MAX_TOKENS, &fork), PLEAT_OK);
+        image m = save(gpu, seq), same = save(gpu, fork);
+        CHECK_EQ_U64(m.n_bytes, same.n_bytes);
+        CHECK_EQ_MEM(m.data, same.data, m.n_bytes);
+        drop(gpu, &same);
+        pleat_engine_close(gpu, fork);
+        const uint64_t held = pleat_engine_pages_held(gpu, (pleat_seq){0});
+        for (uint32_t at = 0; at < m.n_bytes; at += 1 + (uint32_t)(m.n_bytes / 61)) {
+            m.data[at] ^= 0x40;
+            CHECK_STATUS(pleat_engine_restore(gpu, m.data, m.n_bytes, (pleat_seq){0}, &other), PLEAT_E_FORMAT);
+            m.data[at] ^= 0x40;
+        }
+        CHECK_STATUS(pleat_engine_restore(gpu, m.data, m.n_bytes - 1, (pleat_seq){0}, &other), PLEAT_E_FORMAT);
+        CHECK_EQ_U64(pleat_engine_pages_held(gpu, (pleat_seq){0}), held);
+        uint32_t n = 0;
+        pleat_status status;
+        while ((status = pleat_engine_restore(gpu, m.data, m.n_bytes, (pleat_seq){0}, &other)) == PLEAT_OK) n++;
+        CHECK_STATUS(status, PLEAT_AGAIN);
+        CHECK(n >= 1 && pleat_engine_is_valid(gpu));
+        drop(gpu, &m);
+        pleat_engine_destroy(&gpu);
+    }
+}
+
+int main(int argc, char **argv) {
+    static const check_test tests[] = {
+        {"images are the cpu's", images_are_the_cpus},
+        {"windows have images", windows_have_images},
+        {"what cannot be restored changes nothing", what_cannot_be_restored_changes_nothing},
+    };
+    const int rc = check_main(tests, CHECK_COUNT(tests), argc, argv);
+    pleat_model_destroy(&model);
+    return rc;
+}
