@@ -34,7 +34,7 @@ void job_note(server *s, const note *n);
 void job_abort(job *j);
 
 /* The texts that are here, in steps or waiting, and below them the places that are free, in the form of llama-server's
- * /slots.  What they say is not in it. */
+ * /slots.  What they say is not in it, nor their answers' ids, by which others could go on from them. */
 json_t *job_slots(const server *s);
 
 /* prompt.c: text to tokens.  The caller frees *ids.  0, or -1 with *why. */
