@@ -92,12 +92,13 @@ typedef struct pleat_serving_options {
     double low_watermark;   /* share of the pool up to which requests are admitted, 0 < low <= high; default 0.9 */
     double high_watermark;  /* share of the pool beyond which requests are preempted, high <= 1; default 1 */
     pleat_preemption preemption; /* default CHEAPER */
-    uint64_t swap_bytes;         /* host memory for images; default 1 GiB; 0: none */
+    uint64_t swap_bytes;         /* host memory for images; default 1 GiB; 0: none.  A GPU keeps up to 64 blocks more,
+                                  * pinned, of images that are gone */
     const pleat_tenant *tenants; /* NULL: one tenant, "", who has everything */
     uint32_t n_tenants;
     const pleat_allocator *allocator;
     pleat_store *store; /* NULL: prefixes are kept in memory alone.  Not owned, outlives the serving; servings may share
-                         * it.  Not in a simulation */
+                         * it.  Neither in a simulation nor on a GPU */
     pleat_events *events; /* hears of kept prefixes; NULL: nobody does.  Not owned, outlives the serving, which alone
                            * tells it */
 } pleat_serving_options;

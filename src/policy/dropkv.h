@@ -17,7 +17,8 @@
 #include <stdint.h>
 
 /* What one query head adds to the scores [PLEAT__TILE] of a tile of values [PLEAT__TILE][head_dim]: p [PLEAT__TILE] is what
- * it gives to each, 0 for what it does not see, and o [head_dim] what it finds.  p counts as 1 - 2^-20 at most. */
+ * it gives to each, 0 for what it does not see, and o [head_dim] what it finds.  p counts as 1 - 2^-20 at most, and 2^90
+ * is added at most: an infinite score would mark a representative, which no budget drops (evict.h). */
 void pleat__dropkv_add(const float *v, uint32_t head_dim, const float *o, const float *p, float *scores);
 
 #endif

@@ -67,6 +67,7 @@ capture env -C "$scratch" "$venv/bin/st" run "$url/openapi.json" --phases fuzzin
     --request-timeout 300 --exclude-path /metrics \
     --checks not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance
 check "schemathesis" exits 0
+[ "$code" = 0 ] || echo "$stdout" # whole: what failed stands in its middle
 echo "   $(grep -E 'generated' <<<"$stdout")"
 stop
 check "and the server ends well" exits 0

@@ -21,10 +21,11 @@ job_memory() {
     configure build/asan -DPLEAT_SANITIZE=address && tests_in build/asan -R "^($memory_tests)\$"
 }
 
-# The scripts of papers and peers run nothing of ours that is compiled.
+# The scripts of papers and peers run nothing of ours that is compiled; golden logits read what check_arch and
+# check_forward read, in more tokens.
 job_sanitize() {
     sanitizer_env
-    configure build/asan -DPLEAT_SANITIZE=address && tests_in build/asan -LE slow -E "^($memory_tests|cli_(papers.*|peers))\$"
+    configure build/asan -DPLEAT_SANITIZE=address && tests_in build/asan -LE slow -E "^($memory_tests|check_golden|cli_(papers.*|peers))\$"
 }
 
 # Without oneDNN, whose OpenMP it does not understand.

@@ -88,7 +88,7 @@ static void test_answers(void) {
     if (!load_once() || !make(&r)) return;
     const pleat_logit_bias biases[] = {{token_of('"'), 9}, {token_of('}'), 9}, {token_of(']'), 9}, {token_of(':'), 5}};
     uint32_t n_whole = 0, n_cut = 0;
-    const uint32_t n = (uint32_t)check_rounds(200, 40);
+    const uint32_t n = (uint32_t)check_rounds(200, 20);
     for (uint32_t at = 0; at < n && check_failures() == 0; at += AT_ONCE) {
         memset(answers, 0, sizeof answers);
         for (uint32_t i = 0; i < AT_ONCE; i++) {
