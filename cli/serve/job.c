@@ -12,7 +12,6 @@
 #include "cli/lib/common.h"
 #include "cli/lib/measure.h"
 #include "reply.h"
-#include "resume.h"
 
 enum { PLACE_BITS = 16, PROMPT_BITS = 8 };
 #define TOKEN_NS 1e6           /* of computing a token, for the worth of what is stored */
@@ -615,7 +614,7 @@ static int set_up(job *j, int is_chat, refusal *why) {
                              j->s->places.n_max, j->s->places.n_held);
     j->choices = cli_alloc(n_texts, sizeof *j->choices);
     j->sources = cli_alloc(j->n_prompts, sizeof *j->sources);
-    if (j->p.stores && resume_later(j->s, j->p.messages, &j->draft, why) != 0) return -1;
+    if (j->p.stores && job_draft(j->s, j->p.messages, &j->draft, why) != 0) return -1;
     for (uint32_t i = 0; i < j->n_prompts; i++)
         if (post_prompt(j, i, why) != 0) return -1;
     return 0;

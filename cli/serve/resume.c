@@ -100,11 +100,3 @@ void resume_chat(server *s, connection *c, json_t *body, const key_terms *terms)
     }
     free(one);
 }
-
-int resume_later(const server *s, json_t *messages, conversation_draft *out, refusal *why) {
-    size_t n;
-    char *text = reply_dump(json_incref(messages), &n);
-    if (conversations_draft(s->conversations, text, n, out)) return 0;
-    return params_refuse(why, 429, "store", "%d bytes of conversations are under way, as many as there may be",
-                         CONVERSATIONS_BYTES_MAX);
-}

@@ -9,15 +9,11 @@
 #define PLEAT_CLI_SERVE_RESUME_H
 
 #include "net/connection.h"
-#include "params.h"
 #include "serve.h"
 
 #include <jansson.h>
 
 /* Begin on a chat that goes on from another, or from none; takes the body.  terms as job_start() has them. */
 void resume_chat(server *s, connection *c, json_t *body, const key_terms *terms);
-
-/* The draft of a chat with these messages, which is to be gone on from.  0, or -1 with *why. */
-int resume_later(const server *s, json_t *messages, conversation_draft *out, refusal *why);
 
 #endif
