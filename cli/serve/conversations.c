@@ -30,6 +30,7 @@ struct conversations {
     uint64_t n_ever;  /* kept so far: the last one is at (n_ever - 1) % MAX */
     uint32_t n_kept;  /* in memory: the last n_kept of these */
     uint64_t n_bytes; /* of their texts */
+    uint64_t n_draft_bytes;
 };
 
 conversations *conversations_create(pleat_store *store) {
@@ -153,18 +154,37 @@ int conversations_look(conversations *c) {
 
 /* ---- in memory --------------------------------------------------------------------------------------------------------- */
 
-void conversations_keep(conversations *c, const char *salt, const char *id, const char *text, size_t n,
-                        double cost_ns) {
-    const size_t n_salt = strlen(salt) + 1, n_id = strlen(id) + 1;
-    if (n == 0 || n > CONVERSATIONS_BYTES_MAX) return;
+int conversations_draft(conversations *c, char *text, size_t n, conversation_draft *out) {
+    if (c->n_draft_bytes + n > CONVERSATIONS_BYTES_MAX) {
+        free(text);
+        return 0;
+    }
+    c->n_draft_bytes += n;
+    *out = (conversation_draft){text, n};
+    return 1;
+}
+
+void conversations_forget(conversations *c, conversation_draft *draft) {
+    c->n_draft_bytes -= draft->n;
+    free(draft->text);
+    *draft = (conversation_draft){0};
+}
+
+void conversations_keep(conversations *c, const char *salt, const char *id, const conversation_draft *draft,
+                        const char *message, size_t n_message, double cost_ns) {
+    const size_t n_salt = strlen(salt) + 1, n_id = strlen(id) + 1, n = draft->n + 1 + n_message;
+    if (n > CONVERSATIONS_BYTES_MAX) return;
     while (c->n_kept == CONVERSATIONS_MAX || (c->n_kept > 0 && c->n_bytes + n > CONVERSATIONS_BYTES_MAX))
         drop_oldest(c);
-    char *block = cli_alloc(n_salt + n_id + n + 1, 1);
+    char *block = cli_alloc(n_salt + n_id + n + 1, 1), *text = block + n_salt + n_id;
     memcpy(block, salt, n_salt);
     memcpy(block + n_salt, id, n_id);
-    memcpy(block + n_salt + n_id, text, n);
+    memcpy(text, draft->text, draft->n);
+    text[draft->n - 1] = ','; /* where the list's ] was */
+    memcpy(text + draft->n, message, n_message);
+    text[n - 1] = ']';
     kept *k = &c->ring[c->n_ever++ % CONVERSATIONS_MAX];
-    *k = (kept){.salt = block, .id = block + n_salt, .text = block + n_salt + n_id, .n = n};
+    *k = (kept){.salt = block, .id = block + n_salt, .text = text, .n = n};
     c->n_kept++;
     c->n_bytes += n;
     if (c->store) store(c, k, cost_ns);

@@ -19,7 +19,7 @@
 
 enum {
     CONVERSATIONS_MAX = 4096,           /* in memory */
-    CONVERSATIONS_BYTES_MAX = 64 << 20, /* of their texts */
+    CONVERSATIONS_BYTES_MAX = 64 << 20, /* of their texts, and of all drafts */
     CONVERSATION_ID_MIN = 2,
     CONVERSATION_ID_MAX = 64
 };
@@ -32,8 +32,21 @@ conversations *conversations_create(pleat_store *store);
 /* No search is under way.  NULL is fine. */
 void conversations_destroy(conversations **c);
 
-/* Keep text [n] under an id that nobody else has.  cost_ns: what computing it costs. */
-void conversations_keep(conversations *c, const char *salt, const char *id, const char *text, size_t n, double cost_ns);
+/* The messages that an answer comes to.  A request of a few bytes may go on from many, so drafts are counted. */
+typedef struct conversation_draft {
+    char *text; /* [n] a list with an element at least, as JSON; NULL: nothing */
+    size_t n;
+} conversation_draft;
+
+/* Take the text, which is freed where it cannot be.  0: there are too many bytes of drafts. */
+int conversations_draft(conversations *c, char *text, size_t n, conversation_draft *out);
+
+/* It is kept, or will not be. */
+void conversations_forget(conversations *c, conversation_draft *draft);
+
+/* Keep the draft with a message [n] behind it under an id that nobody else has.  cost_ns: what computing it costs. */
+void conversations_keep(conversations *c, const char *salt, const char *id, const conversation_draft *draft,
+                        const char *message, size_t n, double cost_ns);
 
 /* How many are in memory. */
 uint32_t conversations_count(const conversations *c);

@@ -52,10 +52,10 @@ struct job {
     uint32_t n_places;      /* that its texts hold */
     const served *served;   /* its KV spec */
     char salt[JOB_SALT_CAP];
-    json_t *tools;         /* p.tools, for longer than the body */
-    json_t *messages;      /* p.messages, likewise, where the conversation is kept; NULL: it is not */
-    char *before, *behind; /* of the arguments of a call that is forced (calls_frame); NULL: none is */
-    uint64_t tag;          /* less the prompt's number */
+    json_t *tools;            /* p.tools, for longer than the body */
+    conversation_draft draft; /* of p.messages, where the conversation is kept; text NULL: it is not */
+    char *before, *behind;    /* of the arguments of a call that is forced (calls_frame); NULL: none is */
+    uint64_t tag;             /* less the prompt's number */
     char id[48];
     char *event_head; /* [n_event_head] of its events, up to their choices; NULL: none has been sent */
     size_t n_event_head;
@@ -95,7 +95,7 @@ static void release(job *j) {
     params_release(&j->p);
     json_decref(j->body);
     json_decref(j->tools);
-    json_decref(j->messages);
+    conversations_forget(j->s->conversations, &j->draft);
     free(j->before);
     free(j->behind);
     free(j->event_head);
@@ -237,18 +237,17 @@ static void answer_whole(job *j) {
 
 /* Its messages and the answer, for a request that names its id. */
 static void keep_conversation(const job *j) {
-    size_t n;
+    size_t n_said;
     const double n_tokens = (double)(j->counts.n_prompt + j->counts.n_generated);
-    json_array_append_new(j->messages, said(j, &j->choices[0]));
-    char *text = reply_dump(json_incref(j->messages), &n);
-    conversations_keep(j->s->conversations, j->salt, j->id, text, n, n_tokens * TOKEN_NS);
-    free(text);
+    char *answer = reply_dump(said(j, &j->choices[0]), &n_said);
+    conversations_keep(j->s->conversations, j->salt, j->id, &j->draft, answer, n_said, n_tokens * TOKEN_NS);
+    free(answer);
 }
 
 /* All texts have ended: the answer, or its end. */
 static void finish_job(job *j) {
     connection_set_work(j->c, NULL);
-    if (j->messages && j->failed == PLEAT_OK) keep_conversation(j);
+    if (j->draft.text && j->failed == PLEAT_OK) keep_conversation(j);
     if (j->p.streams)
         end_stream(j);
     else if (j->failed == PLEAT_E_LIMIT)
@@ -314,7 +313,7 @@ static int has_news(const job *j, const choice *ch, size_t n_text) {
 }
 
 /* Is a text wanted once more when it has ended? */
-static int gathers(const job *j) { return !j->p.streams || j->messages; }
+static int gathers(const job *j) { return !j->p.streams || j->draft.text; }
 
 static void put_call(job *j, uint32_t i, const calls_piece *piece) {
     choice *ch = &j->choices[i];
@@ -615,7 +614,7 @@ static int set_up(job *j, int is_chat, refusal *why) {
                              j->s->places.n_max, j->s->places.n_held);
     j->choices = cli_alloc(n_texts, sizeof *j->choices);
     j->sources = cli_alloc(j->n_prompts, sizeof *j->sources);
-    if (j->p.stores) j->messages = json_copy(j->p.messages);
+    if (j->p.stores && job_draft(j->s, j->p.messages, &j->draft, why) != 0) return -1;
     for (uint32_t i = 0; i < j->n_prompts; i++)
         if (post_prompt(j, i, why) != 0) return -1;
     return 0;
@@ -660,10 +659,10 @@ void job_start(server *s, connection *c, json_t *body, int is_chat, const key_te
 static json_t *slot_of(const job *j, uint32_t i, size_t id) {
     const choice *ch = &j->choices[i];
     const source *from = &j->sources[i / j->p.n];
-    return json_pack("{s:I, s:s, s:I, s:b, s:I, s:[{s:b, s:I, s:I}]}", "id", (json_int_t)id, "id_task", j->id, "n_ctx",
-                     (json_int_t)j->s->n_ctx, "is_processing", 1, "n_prompt_tokens", (json_int_t)from->n_tokens,
-                     "next_token", "has_next_token", 1, "n_decoded", (json_int_t)ch->n_tokens, "n_remain",
-                     (json_int_t)from->n_predict - (json_int_t)ch->n_tokens);
+    return json_pack("{s:I, s:I, s:I, s:b, s:I, s:[{s:b, s:I, s:I}]}", "id", (json_int_t)id, "id_task",
+                     (json_int_t)(j->tag >> PROMPT_BITS), "n_ctx", (json_int_t)j->s->n_ctx, "is_processing", 1,
+                     "n_prompt_tokens", (json_int_t)from->n_tokens, "next_token", "has_next_token", 1, "n_decoded",
+                     (json_int_t)ch->n_tokens, "n_remain", (json_int_t)from->n_predict - (json_int_t)ch->n_tokens);
 }
 
 json_t *job_slots(const server *s) {

@@ -34,7 +34,7 @@ void job_note(server *s, const note *n);
 void job_abort(job *j);
 
 /* The texts that are here, in steps or waiting, and below them the places that are free, in the form of llama-server's
- * /slots.  What they say is not in it. */
+ * /slots.  What they say is not in it, nor their answers' ids, by which others could go on from them. */
 json_t *job_slots(const server *s);
 
 /* prompt.c: text to tokens.  The caller frees *ids.  0, or -1 with *why. */
@@ -53,6 +53,9 @@ void job_salt(const char *tenant, const char *cache_salt, char *out, size_t cap)
 
 /* What a key says of how much may be asked for, which p then has; t NULL: nothing.  0, or -1 with *why. */
 int job_heed_key(const key_terms *t, params *p, refusal *why);
+
+/* The draft of a chat with these messages, which is to be gone on from.  0, or -1 with *why. */
+int job_draft(const server *s, json_t *messages, conversation_draft *out, refusal *why);
 
 /* The place of the KV spec that is named, in this or another spelling; NULL: the first.  0, or -1 with *why. */
 int job_find_spec(const server *s, const char *wanted, uint32_t *at, refusal *why);

@@ -370,8 +370,7 @@ static int read_conversation(json_t *body, params *p, refusal *why) {
     if (read_flag(body, "store", &p->stores, why) != 0 ||
         read_string(body, "previous_response_id", &previous, why) != 0)
         return -1;
-    p->resumes = previous != NULL;
-    p->parks |= p->stores || p->resumes;
+    p->parks |= p->stores || previous;
     if (!p->stores) return 0;
     if (p->n > 1) return params_refuse(why, 400, "n", "store keeps a conversation with one answer: n is 1");
     if (p->goes_on || p->is_unprompted)

@@ -66,10 +66,10 @@ typedef struct params {
     uint32_t n_biases;
     int has_priority;
     int32_t priority;
-    const char *kv;         /* the KV spec; NULL: none is named */
-    const char *salt;       /* cache_salt; NULL: none */
-    int parks;              /* its prompt's end is kept for the next turn: prompt_cache_key, stores or resumes */
-    int stores, resumes;    /* chats: store; previous_response_id, whose messages stand before its own by now */
+    const char *kv;   /* the KV spec; NULL: none is named */
+    const char *salt; /* cache_salt; NULL: none */
+    int parks;        /* its prompt's end is kept for the next turn: prompt_cache_key, store, previous_response_id */
+    int stores;       /* chats: the conversation, to be gone on from */
     uint64_t time_limit_ms; /* 0: none */
 } params;
 

@@ -12,6 +12,7 @@
 #include "cli/lib/common.h"
 #include "cli/lib/utf8.h"
 #include "job.h"
+#include "reply.h"
 
 /* ---- text ------------------------------------------------------------------------------------------------------------- */
 
@@ -82,6 +83,14 @@ int job_heed_key(const key_terms *t, params *p, refusal *why) {
     if (t->time_limit_ms && (p->time_limit_ms == 0 || p->time_limit_ms > t->time_limit_ms))
         p->time_limit_ms = t->time_limit_ms;
     return 0;
+}
+
+int job_draft(const server *s, json_t *messages, conversation_draft *out, refusal *why) {
+    size_t n;
+    char *text = reply_dump(json_incref(messages), &n);
+    if (conversations_draft(s->conversations, text, n, out)) return 0;
+    return params_refuse(why, 429, "store", "%d bytes of conversations are under way, as many as there may be",
+                         CONVERSATIONS_BYTES_MAX);
 }
 
 /* Does the name alone stand for the spec, whatever a profile has added behind it? */

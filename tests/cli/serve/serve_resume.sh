@@ -59,6 +59,15 @@ answered
 check "a stream is kept, too" test "$text" = "$three"
 check "conversations are counted" in_memory 4
 
+# Who knows an id may go on from it, so none is shown
+curl -s -m 600 "${headers[@]}" "$url/v1/chat/completions" -d '{"messages": [{"role": "user", "content": "Go"}], "store": true,
+    "stream": true, "max_tokens": 1500, "ignore_eos": true}' >"$scratch/long" &
+long=$!
+check "a stream names its id" await grep -q '^data: {"id":"chatcmpl-' "$scratch/long"
+ask /slots
+check "which no list of texts shows" holds "'chatcmpl' not in str(a) and isinstance(a[0]['id_task'], int)"
+kill $long
+
 # Who may not, and what is none
 as land
 goes_on "$two_id" "$third"
