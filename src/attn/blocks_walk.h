@@ -15,16 +15,19 @@
 /* Heads that kernels take together. */
 #define PLEAT__BLOCKS_HEADS 4u
 
-/* call, with `head` = 0, PLEAT__BLOCKS_HEADS, ... and the constant `heads`, how many there are from it on, as many at
- * most. */
+/* call, with the constant `heads`, which is n: 1..PLEAT__BLOCKS_HEADS, which more count as. */
+#define PLEAT__FOR_HEADS(n, call)            \
+    switch (n) {                             \
+        case 1: PLEAT__WITH_HEADS(1, call);  \
+        case 2: PLEAT__WITH_HEADS(2, call);  \
+        case 3: PLEAT__WITH_HEADS(3, call);  \
+        default: PLEAT__WITH_HEADS(4, call); \
+    }
+
+/* The same for all of a walk's, with `head` = 0, PLEAT__BLOCKS_HEADS, ... too, from which on they are. */
 #define PLEAT__FOR_FOUR_HEADS(w, call)                                                               \
     for (uint32_t head = 0, n_left = (w)->query->n_group; n_left > 0; head += PLEAT__BLOCKS_HEADS) { \
-        switch (n_left) {                                                                            \
-            case 1: PLEAT__WITH_HEADS(1, call);                                                      \
-            case 2: PLEAT__WITH_HEADS(2, call);                                                      \
-            case 3: PLEAT__WITH_HEADS(3, call);                                                      \
-            default: PLEAT__WITH_HEADS(4, call);                                                     \
-        }                                                                                            \
+        PLEAT__FOR_HEADS(n_left, call)                                                               \
         n_left -= pleat__min_u32(n_left, PLEAT__BLOCKS_HEADS);                                       \
     }
 #define PLEAT__WITH_HEADS(n, call) \

@@ -190,10 +190,12 @@ static inline uint64_t pleat__serving_free_pages(const pleat_serving *s) {
     return s->backend.shape.n_pages - s->own_pages - s->prefixes.added_pages;
 }
 
+/* a - b, or 0. */
+static inline uint64_t pleat__less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
 /* Pages that whoever goes on from a kept prefix shares with it, whatever comes: the others are copied. */
 static inline uint64_t pleat__serving_shared_pages(const pleat_serving *s, const pleat__kept *k) {
-    const uint64_t n_pages = s->backend.pages_of(s->backend.ctx, k->seq);
-    return n_pages > k->copied_pages ? n_pages - k->copied_pages : 0;
+    return pleat__less(s->backend.pages_of(s->backend.ctx, k->seq), k->copied_pages);
 }
 
 /* The request of this id; NULL if there is none, or it has not been taken in. */
@@ -201,9 +203,6 @@ static inline pleat__request *pleat__serving_request(const pleat_serving *s, ple
     pleat__request *r = s->by_place[id.v % ((uint64_t)s->opt.max_requests + 1)];
     return r && r->id.v == id.v ? r : NULL;
 }
-
-/* a - b, or 0. */
-static inline uint64_t pleat__less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
 /* The clock of the scheduling itself stands still from pause to resume, while the backend or the sampler work.  manages:
  * that time is memory's. */

@@ -119,12 +119,7 @@ INLINE void dots_of(uint32_t heads, const uint8_t *codes, uint32_t n_columns, co
 
 static void dots(uint32_t n_heads, const uint8_t *codes, uint32_t n_columns, const int16_t *numbers, size_t stride,
                  row_sums *sums) {
-    switch (n_heads) {
-        case 1: dots_of(1, codes, n_columns, numbers, stride, sums); break;
-        case 2: dots_of(2, codes, n_columns, numbers, stride, sums); break;
-        case 3: dots_of(3, codes, n_columns, numbers, stride, sums); break;
-        default: dots_of(4, codes, n_columns, numbers, stride, sums); break;
-    }
+    PLEAT__FOR_HEADS(n_heads, dots_of(heads, codes, n_columns, numbers, stride, sums));
 }
 
 INLINE float32x4_t four_sums(const row_sums *sums, uint32_t h, uint32_t row) {

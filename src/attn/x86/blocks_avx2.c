@@ -111,7 +111,7 @@ INLINE void fold_query(uint32_t heads, pleat__blocks_walk *w, uint32_t block, ui
 }
 
 static void fold_queries(pleat__blocks_walk *w, uint32_t block, const float *steps, const float *middles) {
-    PLEAT__FOR_FOUR_HEADS(w, fold_query(heads, w, block, head, steps, middles))
+    PLEAT__FOR_FOUR_HEADS(w, fold_query(heads, w, block, head, steps, middles));
 }
 
 /* Where a step is the whole block's, numbers of the query alone serve for all blocks.  What their sum comes to around
@@ -248,7 +248,7 @@ INLINE void fold_weights(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
 
 void pleat__blocks_values_begin_avx2(pleat__blocks_walk *w, uint32_t unit) {
     load_value_steps(w, unit);
-    PLEAT__FOR_FOUR_HEADS(w, fold_weights(heads, w, head))
+    PLEAT__FOR_FOUR_HEADS(w, fold_weights(heads, w, head));
 }
 
 /* ---- the variant -------------------------------------------------------------------------------------------------- */

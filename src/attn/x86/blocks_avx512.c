@@ -134,7 +134,7 @@ INLINE void fold_query(uint32_t heads, pleat__blocks_walk *w, uint32_t block, ui
 }
 
 static void fold_queries(pleat__blocks_walk *w, uint32_t block, const float *steps, const float *middles) {
-    PLEAT__FOR_FOUR_HEADS(w, fold_query(heads, w, block, head, steps, middles))
+    PLEAT__FOR_FOUR_HEADS(w, fold_query(heads, w, block, head, steps, middles));
 }
 
 /* Queries, padded.  Where a step is the whole block's, limbs of the query alone serve for all blocks: scale and sum of
@@ -234,7 +234,7 @@ INLINE void softmax(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
     _mm_mask_storeu_ps(w->acc->l + head, mine, _mm_fmadd_ps(l, rescale, _mm_mul_ps(sum_of_each(sum), share)));
 }
 
-void pleat__blocks_softmax_avx512(pleat__blocks_walk *w){PLEAT__FOR_FOUR_HEADS(w, softmax(heads, w, head))}
+void pleat__blocks_softmax_avx512(pleat__blocks_walk *w) { PLEAT__FOR_FOUR_HEADS(w, softmax(heads, w, head)); }
 
 /* ---- values ---------------------------------------------------------------------------------------------------- */
 
@@ -308,5 +308,5 @@ INLINE void fold_weights(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
 
 void pleat__blocks_values_begin_avx512(pleat__blocks_walk *w, uint32_t unit) {
     load_value_steps(w, unit);
-    PLEAT__FOR_FOUR_HEADS(w, fold_weights(heads, w, head))
+    PLEAT__FOR_FOUR_HEADS(w, fold_weights(heads, w, head));
 }

@@ -166,22 +166,12 @@ INLINE void value_packs_of(uint32_t heads, const pleat__pack_slice *slices, uint
 
 static void key_packs(uint32_t n_heads, const pleat__pack_slice *slice, uint32_t d, const int16_t *numbers,
                       pleat__blocks_sums_avx2 *sums) {
-    switch (n_heads) {
-        case 1: key_packs_of(1, slice, d, numbers, sums); break;
-        case 2: key_packs_of(2, slice, d, numbers, sums); break;
-        case 3: key_packs_of(3, slice, d, numbers, sums); break;
-        default: key_packs_of(4, slice, d, numbers, sums); break;
-    }
+    PLEAT__FOR_HEADS(n_heads, key_packs_of(heads, slice, d, numbers, sums));
 }
 
 static void value_packs(uint32_t n_heads, const pleat__pack_slice *slices, uint32_t n_blocks, uint32_t tokens,
                         const int16_t *numbers, size_t stride, pleat__blocks_sums_avx2 *sums) {
-    switch (n_heads) {
-        case 1: value_packs_of(1, slices, n_blocks, tokens, numbers, stride, sums); break;
-        case 2: value_packs_of(2, slices, n_blocks, tokens, numbers, stride, sums); break;
-        case 3: value_packs_of(3, slices, n_blocks, tokens, numbers, stride, sums); break;
-        default: value_packs_of(4, slices, n_blocks, tokens, numbers, stride, sums); break;
-    }
+    PLEAT__FOR_HEADS(n_heads, value_packs_of(heads, slices, n_blocks, tokens, numbers, stride, sums));
 }
 
 #endif

@@ -85,12 +85,7 @@ INLINE void plane_dots_of(uint32_t heads, const uint8_t *const *planes, uint32_t
 
 static void plane_dots(uint32_t n_heads, const uint8_t *const *planes, uint32_t n_blocks, uint32_t n_columns,
                        const int16_t *numbers, size_t stride, pleat__blocks_sums_avx2 *sums) {
-    switch (n_heads) {
-        case 1: plane_dots_of(1, planes, n_blocks, n_columns, numbers, stride, sums); break;
-        case 2: plane_dots_of(2, planes, n_blocks, n_columns, numbers, stride, sums); break;
-        case 3: plane_dots_of(3, planes, n_blocks, n_columns, numbers, stride, sums); break;
-        default: plane_dots_of(4, planes, n_blocks, n_columns, numbers, stride, sums); break;
-    }
+    PLEAT__FOR_HEADS(n_heads, plane_dots_of(heads, planes, n_blocks, n_columns, numbers, stride, sums));
 }
 
 #endif

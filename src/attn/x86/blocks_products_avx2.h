@@ -38,12 +38,7 @@ INLINE void dots_of(uint32_t heads, const uint8_t *codes, uint32_t n_columns, co
 
 INLINE void dots(uint32_t n_heads, const uint8_t *codes, uint32_t n_columns, const int16_t *numbers, size_t stride,
                  pleat__blocks_sums_avx2 *sums) {
-    switch (n_heads) {
-        case 1: dots_of(1, codes, n_columns, numbers, stride, sums); break;
-        case 2: dots_of(2, codes, n_columns, numbers, stride, sums); break;
-        case 3: dots_of(3, codes, n_columns, numbers, stride, sums); break;
-        default: dots_of(4, codes, n_columns, numbers, stride, sums); break;
-    }
+    PLEAT__FOR_HEADS(n_heads, dots_of(heads, codes, n_columns, numbers, stride, sums));
 }
 
 INLINE __m256 sum_of_head(const pleat__blocks_sums_avx2 *sums, uint32_t h, uint32_t row) {

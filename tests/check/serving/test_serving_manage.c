@@ -209,14 +209,19 @@ static void check_compression(const rig *r, pleat_engine *other, uint64_t id) {
     free(by_hand);
 }
 
+/* A cache that compresses; prefixes have ONE tokens. */
+static bool make_leankv(rig *r) {
+    const pleat_engine_options eo = engine_options("leankv:ah=1,al=0.02,window=16");
+    pleat_serving_options so = serving_options();
+    so.prefix_tokens = ONE;
+    return rig_make(r, &eo, &so, 0);
+}
+
 static void test_compressed(void) {
     rig r = {0}, other = {0};
     outcome out;
     if (!load_once()) return;
-    const pleat_engine_options eo = engine_options("leankv:ah=1,al=0.02,window=16");
-    pleat_serving_options so = serving_options();
-    so.prefix_tokens = ONE;
-    if (rig_make(&r, &eo, &so, 0) && rig_make(&other, &eo, &so, 0)) {
+    if (make_leankv(&r) && make_leankv(&other)) {
         pleat_request q = request_of(text, LONG, 20);
         q.breakpoint = ONE + 10;
         submit(r.serving, &q, &out);
@@ -265,10 +270,7 @@ static void test_no_pages(void) {
     rig r = {0};
     outcome out;
     if (!load_once()) return;
-    const pleat_engine_options eo = engine_options("leankv:ah=1,al=0.02,window=16");
-    pleat_serving_options so = serving_options();
-    so.prefix_tokens = ONE;
-    if (rig_make(&r, &eo, &so, 0)) {
+    if (make_leankv(&r)) {
         pleat_request q = request_of(text, LONG, 2);
         q.breakpoint = ONE + 10;
         submit(r.serving, &q, &out);
@@ -290,10 +292,7 @@ static void test_left(void) {
     rig r = {0};
     outcome out;
     if (!load_once()) return;
-    const pleat_engine_options eo = engine_options("leankv:ah=1,al=0.02,window=16");
-    pleat_serving_options so = serving_options();
-    so.prefix_tokens = ONE;
-    if (rig_make(&r, &eo, &so, 0)) {
+    if (make_leankv(&r)) {
         serve_one(&r, text, ONE + 20, 2);
         const pleat_kept_prefix above = kept(&r, 0, ONE);
         pleat_request q = request_of(text, ONE + 64, 2);
