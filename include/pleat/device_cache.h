@@ -178,10 +178,10 @@ PLEAT_API pleat_status pleat_device_cache_close(pleat_device_cache *cache, uint3
 
 /* For measurements and tests: in place of a prompt, fill an empty sequence with made-up tokens.  Each lane gets
  * n_high[lane] high and n_low[lane] low ones (host memory, lane = layer * n_kv_heads + kv_head; n_low NULL: none), the
- * high ones the newer.  n_high[lane] >= 1, n_high + n_low <= max_tokens, low ones only with leankv, al < ah.  Not where lanes have a budget.  What a
+ * high ones the newer.  n_high[lane] >= 1, n_high + n_low <= max_tokens, low ones only with leankv, al < ah.  What a
  * token is depends on `seed`, seq_idx, lane and position alone.  The sequence's length is that of its longest lane.
- * Waits.  PLEAT_AGAIN and PLEAT_E_LIMIT as prompt_begin: pages are reserved as if all lanes were as long as the
- * longest. */
+ * Waits.  PLEAT_E_UNSUPPORTED where lanes have a budget.  PLEAT_AGAIN and PLEAT_E_LIMIT as prompt_begin: pages are
+ * reserved as if all lanes were as long as the longest. */
 PLEAT_API pleat_status pleat_device_cache_fill(pleat_device_cache *cache, uint32_t seq_idx, const uint32_t *n_high,
                                                const uint32_t *n_low, uint64_t seed, void *stream, pleat_error *err);
 
