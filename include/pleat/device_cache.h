@@ -312,6 +312,9 @@ typedef struct pleat_device_cache_load {
 PLEAT_API pleat_status pleat_device_cache_get_loads(pleat_device_cache *cache, uint64_t *pages_used,
                                                     pleat_device_cache_load *out, void *stream, pleat_error *err);
 
+/* The most tokens of a lane that stay when a prompt of n_prompt tokens has been read; UINT32_MAX: all. */
+PLEAT_API uint32_t pleat_device_cache_max_kept(const pleat_device_cache *cache, uint32_t n_prompt);
+
 /* Pages that both sequences hold.  Waits. */
 PLEAT_API pleat_status pleat_device_cache_get_shared(pleat_device_cache *cache, uint32_t a, uint32_t b,
                                                      uint64_t *n_pages, void *stream, pleat_error *err);

@@ -141,6 +141,11 @@ pleat_status pleat_device_cache_get_loads(pleat_device_cache *cache, uint64_t *p
     return none(err);
 }
 
+uint32_t pleat_device_cache_max_kept(const pleat_device_cache *cache, uint32_t n_prompt) {
+    (void)cache, (void)n_prompt;
+    return UINT32_MAX;
+}
+
 pleat_status pleat_device_cache_get_shared(pleat_device_cache *cache, uint32_t a, uint32_t b, uint64_t *n_pages,
                                            void *stream, pleat_error *err) {
     (void)cache, (void)a, (void)b, (void)n_pages, (void)stream;

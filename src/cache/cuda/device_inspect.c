@@ -7,6 +7,7 @@
 
 #include "cache/cuda/device_cache.h"
 #include "core/error.h"
+#include "policy/evict.h"
 #include "quant/quant.h"
 
 static pleat_status check_cache(const pleat_device_cache *c, const void *out, pleat_error *err) {
@@ -180,6 +181,11 @@ pleat_status pleat_device_cache_get_loads(pleat_device_cache *c, uint64_t *pages
     *pages_used = pool.n_pages - pool.n_free;
     if (out) memcpy(out, c->loads, c->opt.max_seqs * sizeof *out);
     return PLEAT_OK;
+}
+
+uint32_t pleat_device_cache_max_kept(const pleat_device_cache *c, uint32_t n_prompt) {
+    if (!c || !pleat__device_cache_evicts(c)) return UINT32_MAX;
+    return pleat__evict_max_budget(&c->opt.spec, c->opt.n_kv_heads, n_prompt, 0);
 }
 
 /* The pages of a sequence's first lane: [*n] ids, which the caller drops as [row_len]. */

@@ -8,7 +8,6 @@
  */
 #include "core/error.h"
 #include "engine/cuda/engine_device.h"
-#include "policy/evict.h"
 
 pleat_status pleat__engine_device_recount(pleat_engine *e, pleat_error *err) {
     pleat__engine_device *d = e->device;
@@ -62,7 +61,7 @@ static bool is_packed(const pleat_engine *e) {
 }
 
 uint32_t pleat__engine_device_max_kept(const pleat_engine *e, uint32_t n_prompt) {
-    return e->device->evicts ? pleat__evict_max_budget(&e->opt.spec, e->info.n_kv_heads, n_prompt, 0) : UINT32_MAX;
+    return pleat_device_cache_max_kept(e->device->cache, n_prompt);
 }
 
 /* The most slots of a lane at rest. */
