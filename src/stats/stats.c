@@ -24,7 +24,7 @@
 #include "core/checked.h"
 #include "core/error.h"
 
-enum { VERSION = 1, HEAD_BYTES = 72, SUM_BYTES = 16, PRINT_BYTES = PLEAT_FINGERPRINT_CAP - 1 };
+enum { VERSION = 2, OLDEST = 1, HEAD_BYTES = 72, SUM_BYTES = 16, PRINT_BYTES = PLEAT_FINGERPRINT_CAP - 1 };
 static const char magic[8] = {'P', 'L', 'E', 'A', 'T', 'S', 'T', 'A'};
 
 /* ---- held ---------------------------------------------------------------------------------------------- */
@@ -200,9 +200,10 @@ static pleat_status check_file(const uint8_t *bytes, uint64_t n_bytes, pleat_err
     uint64_t said;
     REQUIRE(n_bytes >= HEAD_BYTES + SUM_BYTES && memcmp(bytes, magic, sizeof magic) == 0, 0,
             "statistics: this is no file of statistics");
-    PLEAT_FAIL_IF(get_u32(bytes + 8) != VERSION || get_u32(bytes + 12) != PLEAT__RD_CLASSES, err, PLEAT_E_UNSUPPORTED,
-                  8, "statistics: version %u with %u classes; version %d with %u can be read", get_u32(bytes + 8),
-                  get_u32(bytes + 12), VERSION, PLEAT__RD_CLASSES);
+    PLEAT_FAIL_IF(
+        get_u32(bytes + 8) < OLDEST || get_u32(bytes + 8) > VERSION || get_u32(bytes + 12) != PLEAT__RD_CLASSES, err,
+        PLEAT_E_UNSUPPORTED, 8, "statistics: version %u with %u classes; versions %d and %d with %u can be read",
+        get_u32(bytes + 8), get_u32(bytes + 12), OLDEST, VERSION, PLEAT__RD_CLASSES);
     memcpy(&said, bytes + 16, sizeof said);
     REQUIRE(said == n_bytes, 16, "statistics: the file has %llu bytes, and says %llu", (unsigned long long)n_bytes,
             (unsigned long long)said);
@@ -238,9 +239,8 @@ static bool layer_is_sound(const pleat_stats *s, uint32_t layer) {
 }
 
 static bool book_is_ours(const pleat__codebook *b) {
-    return b->kind == PLEAT__CODEBOOK_PAIRS
-               ? b->n_levels % 2 == 0 && b->n_levels >= 4
-               : b->kind == PLEAT__CODEBOOK_NARROW && b->n_levels % 2 == 0 && b->n_levels >= 4;
+    if (b->n_levels % 2 != 0 || b->n_levels < 4) return false;
+    return b->kind == PLEAT__CODEBOOK_NARROW || (b->kind == PLEAT__CODEBOOK_PAIRS && pleat__rd_pairs_are_sound(b));
 }
 
 /* Returns the bytes; 0: there are no such codebooks. */

@@ -8,6 +8,7 @@
  * side.  Tables of 64 bytes are one lookup; an index beyond one gives zero, or leaves what an earlier one gave.
  *
  *     pairs    6, 7 bits   symbols, lengths           1 or 2 lookups each
+ *              8 bits      symbols, lengths           4 each
  *     narrow   6, 7 bits   symbol << 3 | bits         1 or 2
  *              8 bits      symbol << 3 | bits - 1     4
  */
@@ -17,10 +18,10 @@
 #include "entropy/spread.h"
 #include "entropy/stream.h"
 
-typedef enum table_shape { PAIRS_6, PAIRS_7, NARROW_6, NARROW_7, NARROW_8 } table_shape;
+typedef enum table_shape { PAIRS_6, PAIRS_7, PAIRS_8, NARROW_6, NARROW_7, NARROW_8 } table_shape;
 
 typedef struct tables {
-    uint8x16x4_t a[4], b[2]; /* pairs: symbols, lengths; narrow: entries */
+    uint8x16x4_t a[4], b[4]; /* pairs: symbols, lengths; narrow: entries */
     uint8x16_t most_used;    /* 16 - max_bits */
     uint8x16_t mask;         /* 2^max_bits - 1 */
     uint8x16_t base;         /* of pairs: what is added to a code */
@@ -34,9 +35,9 @@ typedef struct lanes {
     uint64_t n_bytes, n_taken;
 } lanes;
 
-INLINE bool is_pairs(table_shape shape) { return shape == PAIRS_6 || shape == PAIRS_7; }
+INLINE bool is_pairs(table_shape shape) { return shape <= PAIRS_8; }
 INLINE uint32_t n_lookups(table_shape shape) {
-    return shape == PAIRS_6 || shape == NARROW_6 ? 1 : shape == NARROW_8 ? 4 : 2;
+    return shape == PAIRS_6 || shape == NARROW_6 ? 1 : shape == PAIRS_8 || shape == NARROW_8 ? 4 : 2;
 }
 
 /* ---- tables -------------------------------------------------------------------------------------------- */
@@ -229,24 +230,27 @@ INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__codebook 
     }
 }
 
+static void decode_pairs(uint32_t bits, uint32_t n_streams, const pleat__codebook *codebook,
+                         pleat__stream *const *streams, uint32_t n_vectors, uint8_t *const *out) {
+    if (bits <= 6)
+        decode(PAIRS_6, n_streams, codebook, streams, n_vectors, out);
+    else if (bits == 7)
+        decode(PAIRS_7, n_streams, codebook, streams, n_vectors, out);
+    else
+        decode(PAIRS_8, n_streams, codebook, streams, n_vectors, out);
+}
+
 void pleat__stream_decode_neon(const pleat__codebook *codebook, pleat__stream *const *streams, uint32_t n_streams,
                                uint32_t n_vectors, uint8_t *const *out) {
-    const bool is_short = codebook->max_bits <= 6;
-    switch (codebook->kind) {
-        case PLEAT__CODEBOOK_PAIRS:
-            if (is_short)
-                decode(PAIRS_6, n_streams, codebook, streams, n_vectors, out);
-            else
-                decode(PAIRS_7, n_streams, codebook, streams, n_vectors, out);
-            break;
-        case PLEAT__CODEBOOK_NARROW:
-            if (is_short)
-                decode(NARROW_6, n_streams, codebook, streams, n_vectors, out);
-            else if (codebook->max_bits == 7)
-                decode(NARROW_7, n_streams, codebook, streams, n_vectors, out);
-            else
-                decode(NARROW_8, n_streams, codebook, streams, n_vectors, out);
-            break;
-        default: pleat__stream_decode_ref(codebook, streams, n_streams, n_vectors, out); break;
-    }
+    const uint32_t bits = codebook->max_bits;
+    if (codebook->kind == PLEAT__CODEBOOK_WIDE)
+        pleat__stream_decode_ref(codebook, streams, n_streams, n_vectors, out);
+    else if (codebook->kind == PLEAT__CODEBOOK_PAIRS)
+        decode_pairs(bits, n_streams, codebook, streams, n_vectors, out);
+    else if (bits <= 6)
+        decode(NARROW_6, n_streams, codebook, streams, n_vectors, out);
+    else if (bits == 7)
+        decode(NARROW_7, n_streams, codebook, streams, n_vectors, out);
+    else
+        decode(NARROW_8, n_streams, codebook, streams, n_vectors, out);
 }

@@ -10,6 +10,7 @@
  *
  *     pairs    6 bits   symbols, lengths: 64 bytes each              vpermb x 2
  *              7 bits   symbols, lengths: 128 bytes each             vpermi2b x 2
+ *              8 bits   symbols, lengths: 256 bytes each             vpermi2b x 4, and the window's bit 7 chooses
  *     narrow   6 bits   symbol << 3 | bits: 64 bytes                 vpermb
  *              7 bits   symbol << 3 | bits: 128 bytes                vpermi2b
  *              8 bits   symbol << 3 | bits - 1: 256 bytes            vpermi2b x 2, and the window's bit 7 chooses
@@ -23,7 +24,7 @@
 #include "entropy/x86/stream_shapes.h"
 
 typedef struct tables {
-    __m512i a[2], b[2]; /* pairs: symbols, lengths; narrow: entries 0..127, entries 128..255 */
+    __m512i a[4], b[4]; /* pairs: symbols, lengths; narrow: entries 0..127, entries 128..255 */
     __m512i short_of;   /* bits: a lane that has fewer takes a byte */
     __m512i base;       /* of pairs: what is added to a code */
 } tables;
@@ -48,7 +49,7 @@ INLINE tables load_tables(table_shape shape, const pleat__codebook *codebook) {
     tables t;
     t.short_of = _mm512_set1_epi16(codebook->max_bits);
     t.base = _mm512_set1_epi8((char)codebook->base);
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < (shape == PAIRS_8 ? 4u : 2u); i++) {
         if (is_pairs(shape)) {
             t.a[i] = _mm512_loadu_si512(codebook->symbol + 64 * i);
             t.b[i] = _mm512_loadu_si512(codebook->symbol_bits + 64 * i);
@@ -65,7 +66,7 @@ typedef struct looked_up {
     __m512i bits;   /* of its word, 16 bits wide */
 } looked_up;
 
-INLINE looked_up look_up(table_shape shape, const tables *t, __m512i window) {
+INLINE looked_up look_up_pairs(table_shape shape, const tables *t, __m512i window) {
     const __mmask64 low = 0x5555555555555555u;
     looked_up x;
     if (shape == PAIRS_6) {
@@ -73,11 +74,20 @@ INLINE looked_up look_up(table_shape shape, const tables *t, __m512i window) {
         x.bits = _mm512_maskz_permutexvar_epi8(low, window, t->b[0]);
         return x;
     }
-    if (shape == PAIRS_7) {
-        x.symbol = _mm512_permutex2var_epi8(t->a[0], window, t->a[1]);
-        x.bits = _mm512_maskz_permutex2var_epi8(low, t->b[0], window, t->b[1]);
-        return x;
+    x.symbol = _mm512_permutex2var_epi8(t->a[0], window, t->a[1]);
+    x.bits = _mm512_maskz_permutex2var_epi8(low, t->b[0], window, t->b[1]);
+    if (shape == PAIRS_8) {
+        const __mmask64 upper = _mm512_movepi8_mask(window);
+        const __m512i bits = _mm512_maskz_permutex2var_epi8(low, t->b[2], window, t->b[3]);
+        x.symbol = _mm512_mask_mov_epi8(x.symbol, upper, _mm512_permutex2var_epi8(t->a[2], window, t->a[3]));
+        x.bits = _mm512_mask_mov_epi8(x.bits, upper, bits);
     }
+    return x;
+}
+
+INLINE looked_up look_up(table_shape shape, const tables *t, __m512i window) {
+    looked_up x;
+    if (is_pairs(shape)) return look_up_pairs(shape, t, window);
     x.symbol = shape == NARROW_6 ? _mm512_permutexvar_epi8(window, t->a[0])
                                  : _mm512_permutex2var_epi8(t->a[0], window, t->a[1]);
     if (shape == NARROW_8) {
@@ -241,6 +251,7 @@ INLINE void decode_runs(uint32_t n_streams, const pleat__stream_run *runs, uint3
         switch (shape_of(codebook)) {
             case PAIRS_6: decode_vectors(PAIRS_6, n_streams, codebook, n, ends_now, l, to); break;
             case PAIRS_7: decode_vectors(PAIRS_7, n_streams, codebook, n, ends_now, l, to); break;
+            case PAIRS_8: decode_vectors(PAIRS_8, n_streams, codebook, n, ends_now, l, to); break;
             case NARROW_6: decode_vectors(NARROW_6, n_streams, codebook, n, ends_now, l, to); break;
             case NARROW_7: decode_vectors(NARROW_7, n_streams, codebook, n, ends_now, l, to); break;
             case NARROW_8: decode_vectors(NARROW_8, n_streams, codebook, n, ends_now, l, to); break;
