@@ -18,9 +18,9 @@
  *     WIDE     L <= 256  a symbol is one code                            words of up to 9 bits
  *
  * Pairs halve the lookups, and shorter words make smaller tables.  So the first that the levels allow is taken, unless a
- * later one comes out more than 1.25 % shorter: pairs in up to 6 bits (L <= 5) or 7 (L <= 8), single codes in up to 7
- * bits or 8.  Pairs of 7 bits, narrow words of 7 and of 8 are decoded at 21, 13 and 9 G codes/s (one core of a Granite
- * Rapids, VBMI2, four streams; November 2026).
+ * later one comes out more than 1.25 % shorter.  They are pairs in up to 6 bits (L <= 5) or 7 (L <= 8), and single codes
+ * in up to 7 bits or 8.  Pairs of 7 bits, narrow words of 7 and of 8 are decoded at 21, 13 and 9 G codes/s (one core of
+ * a Granite Rapids, VBMI2, four streams; November 2026).
  *
  * Pairs are *plain* if all have a word, with L <= 8 and words of up to 7 bits.  Those that pleat__codebook_build() makes
  * are, and those beside payloads of docs/FORMAT.md.  Others have a writer that can do without some words (codec/rd.h).
