@@ -21,6 +21,8 @@
 #include "cache/cuda/device_cache.h"
 #include "core/error.h"
 
+_Static_assert(sizeof(pleat_device_cache_load) == sizeof(pleat__device_load), "one struct in two headers");
+
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
 #define REQUIRE_STATE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_STATE, PLEAT_NOWHERE, __VA_ARGS__)
 
@@ -41,11 +43,26 @@ static bool is_aligned(const void *p, uintptr_t align_bytes) { return p && (uint
 
 pleat_status pleat__device_cache_counters(const pleat_device_cache *c, pleat__device_stream stream,
                                           pleat__device_counters *out, pleat_error *err) {
-    pleat__device_counters got;
-    PLEAT_TRY(pleat__device_copy(&got.pool, c->lanes.pages.pool, sizeof got.pool, stream, err));
-    PLEAT_TRY(pleat__device_copy(&got.step, c->lanes.step, sizeof got.step, stream, err));
+    PLEAT_TRY(pleat__device_lanes_tell(&c->lanes, c->told, stream, err));
     PLEAT_TRY(pleat__device_wait(stream, err));
-    *out = got;
+    *out = *c->told;
+    return PLEAT_OK;
+}
+
+/* Counters, and what sequences hold, are told to the host: to be read once the stream has been waited for. */
+static pleat_status tell(const pleat_device_cache *c, bool has_loads, pleat__device_stream stream, pleat_error *err) {
+    const pleat__device_want want = pleat__device_cache_want(c);
+    if (has_loads) PLEAT_TRY(pleat__device_loads(&c->lanes.pages, &want, c->opt.max_seqs, c->loads, stream, err));
+    return pleat__device_lanes_tell(&c->lanes, c->told, stream, err);
+}
+
+/* PLEAT_AGAIN if what was told counts refused steps that nobody has heard of. */
+static pleat_status hear_refused(pleat_device_cache *c, pleat_error *err) {
+    const uint64_t n_refused = c->told->pool.n_refused + c->told->step.n_full, n_seen = c->n_refused_seen;
+    c->n_refused_seen = n_refused;
+    PLEAT_FAIL_IF(n_refused != n_seen, err, PLEAT_AGAIN, PLEAT_NOWHERE,
+                  "device cache: %llu steps were refused: pages are short, or a sequence has max_tokens",
+                  (unsigned long long)(n_refused - n_seen));
     return PLEAT_OK;
 }
 
@@ -53,12 +70,32 @@ pleat_status pleat_device_cache_wait(pleat_device_cache *c, void *stream, pleat_
     pleat__device_counters now;
     PLEAT_TRY(check_seq(c, 0, err));
     PLEAT_TRY(pleat__device_cache_counters(c, pleat__device_stream_of(stream), &now, err));
-    const uint64_t n_refused = now.pool.n_refused + now.step.n_full, n_seen = c->n_refused_seen;
-    c->n_refused_seen = n_refused;
-    PLEAT_FAIL_IF(n_refused != n_seen, err, PLEAT_AGAIN, PLEAT_NOWHERE,
-                  "device cache: %llu steps were refused: pages are short, or a sequence has max_tokens",
-                  (unsigned long long)(n_refused - n_seen));
+    return hear_refused(c, err);
+}
+
+/* What was told, once it is there. */
+static pleat_status hear_loads(pleat_device_cache *c, uint64_t *pages_used, pleat_device_cache_load *out,
+                               pleat__device_stream stream, pleat_error *err) {
+    PLEAT_TRY(pleat__device_wait(stream, err));
+    *pages_used = c->told->pool.n_pages - c->told->pool.n_free;
+    if (out) memcpy(out, c->loads, c->opt.max_seqs * sizeof *out);
     return PLEAT_OK;
+}
+
+pleat_status pleat_device_cache_wait_end(pleat_device_cache *c, uint64_t *pages_used, pleat_device_cache_load *out,
+                                         void *stream, pleat_error *err) {
+    PLEAT_TRY(check_seq(c, 0, err));
+    REQUIRE(pages_used, "device cache: no place for the answer");
+    PLEAT_TRY(hear_loads(c, pages_used, out, pleat__device_stream_of(stream), err));
+    return hear_refused(c, err);
+}
+
+pleat_status pleat_device_cache_get_loads(pleat_device_cache *c, uint64_t *pages_used, pleat_device_cache_load *out,
+                                          void *stream, pleat_error *err) {
+    PLEAT_TRY(check_seq(c, 0, err));
+    REQUIRE(pages_used, "device cache: no place for the answer");
+    PLEAT_TRY(tell(c, out != NULL, pleat__device_stream_of(stream), err));
+    return hear_loads(c, pages_used, out, pleat__device_stream_of(stream), err);
 }
 
 /* ---- prompts ------------------------------------------------------------------------------------- */
@@ -494,6 +531,21 @@ pleat_status pleat_device_cache_append(pleat_device_cache *c, uint32_t layer, co
                       : pleat__device_lanes_append(&c->lanes, layer, k, v, s, err);
 }
 
+int pleat_device_cache_takes_heads(const pleat_device_cache *c) { return c && !c->is_wide; }
+
+pleat_status pleat_device_cache_append_heads(pleat_device_cache *c, uint32_t layer,
+                                             const pleat_device_cache_heads *heads, void *q, void *stream,
+                                             pleat_error *err) {
+    PLEAT_TRY(check_step(c, true, err));
+    PLEAT_TRY(check_layer(c, layer, err));
+    REQUIRE(heads && heads->qkv && heads->n_dims <= c->opt.head_dim && is_aligned(q, 16),
+            "device cache: no heads or no place for queries, or not aligned to 16 bytes");
+    PLEAT_FAIL_IF(c->is_wide, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "device cache: heads are made ready apart for these heads, windows or logits");
+    return pleat__device_lanes_append_heads(&c->lanes, layer, heads, c->n_group, q, pleat__device_stream_of(stream),
+                                            err);
+}
+
 pleat_status pleat_device_cache_plan(pleat_device_cache *c, pleat_device_schedule schedule, void *stream,
                                      pleat_error *err) {
     PLEAT_TRY(check_seq(c, 0, err));
@@ -508,8 +560,9 @@ pleat_status pleat_device_cache_plan(pleat_device_cache *c, pleat_device_schedul
     return PLEAT_OK;
 }
 
-pleat_status pleat_device_cache_attend(pleat_device_cache *c, uint32_t layer, const void *q, float *out, float *lse2,
-                                       void *stream, pleat_error *err) {
+/* out: f16 if is_f16, else f32. */
+static pleat_status attend(pleat_device_cache *c, uint32_t layer, const void *q, void *out, bool is_f16, float *lse2,
+                           pleat__device_stream s, pleat_error *err) {
     PLEAT_TRY(check_seq(c, 0, err));
     PLEAT_TRY(check_layer(c, layer, err));
     REQUIRE_STATE(c->is_planned, "device cache: no batch has been set, or attention to it has not been planned");
@@ -523,9 +576,10 @@ pleat_status pleat_device_cache_attend(pleat_device_cache *c, uint32_t layer, co
                                               .scale = c->scale,
                                               .cap = c->opt.logit_cap,
                                               .out = out,
+                                              .is_f16 = is_f16,
                                               .lse2 = lse2,
                                               .workspace = c->wide_workspace};
-        return pleat__device_wide_decode(&attn, pleat__device_stream_of(stream), err);
+        return pleat__device_wide_decode(&attn, s, err);
     }
     const bool scores = c->lanes.policy.is_leankv && c->in_step;
     pleat__device_attn_args args = {.view = c->view,
@@ -533,13 +587,23 @@ pleat_status pleat_device_cache_attend(pleat_device_cache *c, uint32_t layer, co
                                     .q = q,
                                     .scale = c->scale,
                                     .out = out,
+                                    .is_f16 = is_f16,
                                     .lse2 = lse2 || !scores ? lse2 : c->lse2,
                                     .logits = scores ? c->logits : NULL,
                                     .logits_stride = scores ? c->logits_stride : 0};
-    const pleat__device_stream s = pleat__device_stream_of(stream);
     PLEAT_TRY(pleat__device_attn_decode(&c->plans[c->schedule], &args, c->attn_workspaces[c->schedule], s, err));
     args.view.seq_idxs = c->lanes.scored_seqs;
     return scores ? pleat__device_attn_received(&args, s, err) : PLEAT_OK;
+}
+
+pleat_status pleat_device_cache_attend(pleat_device_cache *c, uint32_t layer, const void *q, float *out, float *lse2,
+                                       void *stream, pleat_error *err) {
+    return attend(c, layer, q, out, false, lse2, pleat__device_stream_of(stream), err);
+}
+
+pleat_status pleat_device_cache_attend_f16(pleat_device_cache *c, uint32_t layer, const void *q, void *out,
+                                           void *stream, pleat_error *err) {
+    return attend(c, layer, q, out, true, NULL, pleat__device_stream_of(stream), err);
 }
 
 pleat_status pleat_device_cache_end(pleat_device_cache *c, void *stream, pleat_error *err) {
@@ -550,5 +614,5 @@ pleat_status pleat_device_cache_end(pleat_device_cache *c, void *stream, pleat_e
         PLEAT_TRY(pleat__device_trim(&c->lanes.pages, s, err));
     }
     c->in_step = false;
-    return PLEAT_OK;
+    return tell(c, c->lanes.policy.is_leankv, s, err);
 }

@@ -70,7 +70,8 @@ struct pleat_device_cache {
                               * formats */
     uint32_t *seq_idxs;      /* [max_seqs] the batch, in device memory */
 
-    pleat__device_load *loads; /* [max_seqs] of the host, which the device writes */
+    pleat__device_counters *told; /* memory of the host, which the device writes when a step ends: so are loads */
+    pleat__device_load *loads;    /* [max_seqs] leankv alone */
 
     pleat__image_form image_form;
     pleat__device_image_work image;
@@ -126,11 +127,7 @@ static inline pleat__device_want pleat__device_cache_want(const pleat_device_cac
 pleat_status pleat__device_cache_reserve_layers(pleat_device_cache *cache, uint32_t seq_idx, const uint32_t *n_each,
                                                 pleat__device_stream stream, pleat_error *err);
 
-/* The pool's counters and the step's, after the stream's work is done. */
-typedef struct pleat__device_counters {
-    pleat__device_pool pool;
-    pleat__device_step_state step;
-} pleat__device_counters;
+/* The pool's counters and the step's, after the stream's work is done.  Waits. */
 pleat_status pleat__device_cache_counters(const pleat_device_cache *cache, pleat__device_stream stream,
                                           pleat__device_counters *out, pleat_error *err);
 

@@ -257,9 +257,10 @@ static void make_view(pleat_device_cache *c) {
 static pleat_status take_host(pleat_device_cache *c, pleat_error *err) {
     pleat__device_image_work *w = &c->image;
     const uint64_t n_rows = c->rows_per_seq;
-    void *loads = NULL, *counts = NULL;
-    PLEAT_TRY(pleat__device_alloc_host(c->opt.max_seqs * sizeof *c->loads, &loads, err));
-    c->loads = loads;
+    void *told = NULL, *counts = NULL;
+    PLEAT_TRY(pleat__device_alloc_host(sizeof *c->told + c->opt.max_seqs * sizeof *c->loads, &told, err));
+    c->told = told;
+    c->loads = (void *)(c->told + 1);
     PLEAT_TRY(pleat__device_alloc_host((4 * n_rows + 1) * sizeof *w->before, &counts, err));
     w->before = counts;
     w->n_slots[0] = w->before + n_rows + 1;
@@ -345,7 +346,7 @@ void pleat_device_cache_destroy(pleat_device_cache **cache) {
     *cache = NULL;
     if (pleat__device_use(c->opt.device, NULL) == PLEAT_OK) { /* freeing waits for the device */
         for (int i = 0; i < 3; i++) pleat__device_free(c->memory[i]);
-        pleat__device_free_host(c->loads);
+        pleat__device_free_host(c->told);
         pleat__device_free_host(c->image.before);
         pleat__device_free(c->image.stage);
         for (int i = 0; i < 2; i++) pleat__device_event_destroy(&c->image.arrived[i]);

@@ -163,22 +163,6 @@ pleat_status pleat_device_cache_length(pleat_device_cache *c, uint32_t seq_idx, 
 
 /* ---- what a scheduler asks --------------------------------------------------------------------------- */
 
-_Static_assert(sizeof(pleat_device_cache_load) == sizeof(pleat__device_load), "one struct in two headers");
-
-pleat_status pleat_device_cache_get_loads(pleat_device_cache *c, uint64_t *pages_used, pleat_device_cache_load *out,
-                                          void *stream, pleat_error *err) {
-    PLEAT_TRY(check_cache(c, pages_used, err));
-    const pleat__device_stream s = pleat__device_stream_of(stream);
-    const pleat__device_want want = pleat__device_cache_want(c);
-    pleat__device_pool pool;
-    if (out) PLEAT_TRY(pleat__device_loads(&c->lanes.pages, &want, c->opt.max_seqs, c->loads, s, err));
-    PLEAT_TRY(pleat__device_copy(&pool, c->lanes.pages.pool, sizeof pool, s, err));
-    PLEAT_TRY(pleat__device_wait(s, err));
-    *pages_used = pool.n_pages - pool.n_free;
-    if (out) memcpy(out, c->loads, c->opt.max_seqs * sizeof *out);
-    return PLEAT_OK;
-}
-
 /* The pages of a sequence's first lane: [*n] ids, which the caller drops as [row_len]. */
 static pleat_status bring_first_row(const pleat_device_cache *c, uint32_t seq_idx, pleat__device_stream stream,
                                     uint32_t *n, uint32_t **ids, pleat_error *err) {

@@ -25,6 +25,7 @@
 
 #include "core/device_view.h"
 #include "page/cuda/pages.h"
+#include "pleat/device_cache.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -151,7 +152,22 @@ pleat_status pleat__device_lanes_grow(const pleat__device_lanes *lanes, pleat__d
 pleat_status pleat__device_lanes_append(const pleat__device_lanes *lanes, uint32_t layer, const void *k, const void *v,
                                         pleat__device_stream stream, pleat_error *err);
 
+/* The same of heads that are not ready; the queries go to q [n_seqs][n_kv_heads * n_group][head_dim] f16. */
+pleat_status pleat__device_lanes_append_heads(const pleat__device_lanes *lanes, uint32_t layer,
+                                              const pleat_device_cache_heads *heads, uint32_t n_group, uint16_t *q,
+                                              pleat__device_stream stream, pleat_error *err);
+
 pleat_status pleat__device_lanes_end(const pleat__device_lanes *lanes, pleat__device_stream stream, pleat_error *err);
+
+/* The pool's counters and the step's. */
+typedef struct pleat__device_counters {
+    pleat__device_pool pool;
+    pleat__device_step_state step;
+} pleat__device_counters;
+
+/* What they are, to memory that the device can write, pinned memory of the host too. */
+pleat_status pleat__device_lanes_tell(const pleat__device_lanes *lanes, pleat__device_counters *out,
+                                      pleat__device_stream stream, pleat_error *err);
 
 #ifdef __cplusplus
 }

@@ -11,7 +11,7 @@
  * more, a block reads more bytes of x than of codes: so two tiles share them, which takes 0.74 (Q4) to 0.83 (Q8) of the
  * time at 32 rows of x and the shapes of Llama-3-8B (H100, 2026-11-27).  F16 is no faster so.
  */
-#include "model/cuda/launch.cuh"
+#include "hw/cuda/launch.cuh"
 #include "model/cuda/tile.cuh"
 
 #define WARPS PLEAT__MUL_RANGES
