@@ -21,8 +21,6 @@
 #include "cache/cuda/device_cache.h"
 #include "core/error.h"
 
-_Static_assert(sizeof(pleat_device_cache_load) == sizeof(pleat__device_load), "one struct in two headers");
-
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
 #define REQUIRE_STATE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_STATE, PLEAT_NOWHERE, __VA_ARGS__)
 
@@ -49,53 +47,11 @@ pleat_status pleat__device_cache_counters(const pleat_device_cache *c, pleat__de
     return PLEAT_OK;
 }
 
-/* Counters, and what sequences hold, are told to the host: to be read once the stream has been waited for. */
-static pleat_status tell(const pleat_device_cache *c, bool has_loads, pleat__device_stream stream, pleat_error *err) {
+pleat_status pleat__device_cache_tell(const pleat_device_cache *c, bool has_loads, pleat__device_stream stream,
+                                      pleat_error *err) {
     const pleat__device_want want = pleat__device_cache_want(c);
     if (has_loads) PLEAT_TRY(pleat__device_loads(&c->lanes.pages, &want, c->opt.max_seqs, c->loads, stream, err));
     return pleat__device_lanes_tell(&c->lanes, c->told, stream, err);
-}
-
-/* PLEAT_AGAIN if what was told counts refused steps that nobody has heard of. */
-static pleat_status hear_refused(pleat_device_cache *c, pleat_error *err) {
-    const uint64_t n_refused = c->told->pool.n_refused + c->told->step.n_full, n_seen = c->n_refused_seen;
-    c->n_refused_seen = n_refused;
-    PLEAT_FAIL_IF(n_refused != n_seen, err, PLEAT_AGAIN, PLEAT_NOWHERE,
-                  "device cache: %llu steps were refused: pages are short, or a sequence has max_tokens",
-                  (unsigned long long)(n_refused - n_seen));
-    return PLEAT_OK;
-}
-
-pleat_status pleat_device_cache_wait(pleat_device_cache *c, void *stream, pleat_error *err) {
-    pleat__device_counters now;
-    PLEAT_TRY(check_seq(c, 0, err));
-    PLEAT_TRY(pleat__device_cache_counters(c, pleat__device_stream_of(stream), &now, err));
-    return hear_refused(c, err);
-}
-
-/* What was told, once it is there. */
-static pleat_status hear_loads(pleat_device_cache *c, uint64_t *pages_used, pleat_device_cache_load *out,
-                               pleat__device_stream stream, pleat_error *err) {
-    PLEAT_TRY(pleat__device_wait(stream, err));
-    *pages_used = c->told->pool.n_pages - c->told->pool.n_free;
-    if (out) memcpy(out, c->loads, c->opt.max_seqs * sizeof *out);
-    return PLEAT_OK;
-}
-
-pleat_status pleat_device_cache_wait_end(pleat_device_cache *c, uint64_t *pages_used, pleat_device_cache_load *out,
-                                         void *stream, pleat_error *err) {
-    PLEAT_TRY(check_seq(c, 0, err));
-    REQUIRE(pages_used, "device cache: no place for the answer");
-    PLEAT_TRY(hear_loads(c, pages_used, out, pleat__device_stream_of(stream), err));
-    return hear_refused(c, err);
-}
-
-pleat_status pleat_device_cache_get_loads(pleat_device_cache *c, uint64_t *pages_used, pleat_device_cache_load *out,
-                                          void *stream, pleat_error *err) {
-    PLEAT_TRY(check_seq(c, 0, err));
-    REQUIRE(pages_used, "device cache: no place for the answer");
-    PLEAT_TRY(tell(c, out != NULL, pleat__device_stream_of(stream), err));
-    return hear_loads(c, pages_used, out, pleat__device_stream_of(stream), err);
 }
 
 /* ---- prompts ------------------------------------------------------------------------------------- */
@@ -614,5 +570,5 @@ pleat_status pleat_device_cache_end(pleat_device_cache *c, void *stream, pleat_e
         PLEAT_TRY(pleat__device_trim(&c->lanes.pages, s, err));
     }
     c->in_step = false;
-    return tell(c, c->lanes.policy.is_leankv, s, err);
+    return pleat__device_cache_tell(c, c->lanes.policy.is_leankv, s, err);
 }

@@ -133,6 +133,10 @@ pleat_status pleat__device_cache_reserve_layers(pleat_device_cache *cache, uint3
 pleat_status pleat__device_cache_counters(const pleat_device_cache *cache, pleat__device_stream stream,
                                           pleat__device_counters *out, pleat_error *err);
 
+/* Counters, and what sequences hold, are told to the host: to be read once the stream has been waited for. */
+pleat_status pleat__device_cache_tell(const pleat_device_cache *cache, bool has_loads, pleat__device_stream stream,
+                                      pleat_error *err);
+
 #ifdef __cplusplus
 }
 #endif
