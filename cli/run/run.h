@@ -16,7 +16,7 @@
 
 #include "cli/lib/load.h"
 #include "cli/lib/output.h"
-#include "cli/lib/replay.h"
+#include "cli/lib/prompt/replay.h"
 #include "cli/lib/utf8.h"
 #include "search.h"
 

@@ -27,7 +27,7 @@
 #include "cli/lib/interrupt.h"
 #include "cli/lib/measure.h"
 #include "cli/lib/progress.h"
-#include "cli/lib/replay.h"
+#include "cli/lib/prompt/replay.h"
 #include "score.h"
 
 typedef struct player {

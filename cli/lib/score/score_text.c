@@ -21,7 +21,7 @@
 #include "cli/lib/interrupt.h"
 #include "cli/lib/measure.h"
 #include "cli/lib/progress.h"
-#include "cli/lib/replay.h"
+#include "cli/lib/prompt/replay.h"
 #include "score.h"
 
 /* What one position adds to a row. */

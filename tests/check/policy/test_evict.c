@@ -43,19 +43,14 @@ static const pleat_policy policies[] = {PLEAT_POLICY_RANDOM, PLEAT_POLICY_RECENT
                                         PLEAT_POLICY_ADAKV,  PLEAT_POLICY_NOVEL,  PLEAT_POLICY_EXPECTED,
                                         PLEAT_POLICY_DROPKV, PLEAT_POLICY_KVZIP};
 
-static bool evicts_in_generation(pleat_policy policy) {
-    return policy <= PLEAT_POLICY_H2O || policy == PLEAT_POLICY_NOVEL;
-}
+static bool evicts_in_generation(pleat_policy p) { return p <= PLEAT_POLICY_H2O || p == PLEAT_POLICY_NOVEL; }
 
 /* ---- the oracle: ranks --------------------------------------------------------------------------------- */
 
 static uint32_t murmur(uint32_t x) {
-    x ^= x >> 16;
-    x *= 2246822507u;
-    x ^= x >> 13;
-    x *= 3266489909u;
-    x ^= x >> 16;
-    return x;
+    x = (x ^ x >> 16) * 2246822507u;
+    x = (x ^ x >> 13) * 3266489909u;
+    return x ^ x >> 16;
 }
 
 static float sum_of(const layer *l, token t) {
@@ -173,22 +168,13 @@ static uint64_t drop_youngest(const lane *ln, uint32_t head, int64_t n_more) {
     return n_gone;
 }
 
-/* Whether the lanes of a layer have its budget together, and what one is sure of then. */
-static bool shares_layer(const layer *l) {
-    return l->spec.policy == PLEAT_POLICY_ADAKV || l->spec.policy == PLEAT_POLICY_KVZIP;
-}
-
-static int64_t sure_of(const layer *l, int64_t middle) {
-    return l->spec.policy == PLEAT_POLICY_ADAKV && middle > 0 ? middle * 2 / 10 : 0;
-}
-
 /* What adakv guarantees each lane, if the layer has as much. */
 static bool has_guarantees(const layer *l, int64_t *total) {
     static candidate of_lane[SLOTS_CAP];
     int64_t n_sure = 0;
     *total = 0;
     for (uint32_t head = 0; head < l->n_lanes; head++) {
-        const int64_t middle = middle_of(l, head), sure = sure_of(l, middle);
+        const int64_t middle = middle_of(l, head), sure = middle > 0 ? middle * 2 / 10 : 0;
         const uint32_t n = list_candidates(l, head, of_lane);
         *total += middle;
         n_sure += sure < n ? sure : n;
@@ -229,7 +215,7 @@ static void oracle_novel(const layer *l) {
         uint32_t n_kept = 0;
         for (uint32_t i = 0; i < ln->n_slots; i++)
             n_kept += is_candidate(l, ln->slots[i]) && verdicts_want[head][i] == PLEAT__VERDICT_KEEP;
-        const bool is_ada = shares_layer(l);
+        const bool is_ada = l->spec.policy == PLEAT_POLICY_ADAKV;
         prefer_novel(l, head, is_ada ? n_kept : (uint32_t)(middle > 0 ? middle : 0));
     }
 }
@@ -239,7 +225,8 @@ static uint64_t oracle_prompt(const layer *l) {
     static candidate of_lane[SLOTS_CAP], rest[LANES_CAP * SLOTS_CAP];
     uint64_t n_rest = 0, n_kept = 0;
     int64_t left;
-    const bool is_ada = shares_layer(l), guarantees = has_guarantees(l, &left);
+    const bool is_zip = l->spec.policy == PLEAT_POLICY_KVZIP, is_ada = l->spec.policy == PLEAT_POLICY_ADAKV || is_zip;
+    const bool guarantees = has_guarantees(l, &left) && !is_zip;
     for (uint32_t head = 0; head < l->n_lanes; head++) {
         const lane *ln = &l->lanes[head];
         for (uint32_t i = 0; i < ln->n_slots; i++) {
@@ -251,7 +238,7 @@ static uint64_t oracle_prompt(const layer *l) {
         }
         const int64_t middle = middle_of(l, head), whole = middle > 0 ? middle : 0;
         const uint32_t n = list_candidates(l, head, of_lane);
-        const uint32_t sure = (uint32_t)(!is_ada ? whole : guarantees ? sure_of(l, whole) : 0);
+        const uint32_t sure = (uint32_t)(!is_ada ? whole : guarantees ? whole * 2 / 10 : 0);
         if (!is_ada && l->spec.crush) n_kept -= drop_youngest(ln, head, -middle);
         for (uint32_t i = 0; i < n && i < sure; i++) keep(&of_lane[i]);
         for (uint32_t i = sure; i < n; i++) rest[n_rest++] = of_lane[i];

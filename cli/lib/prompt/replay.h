@@ -11,7 +11,7 @@
 #ifndef PLEAT_CLI_REPLAY_H
 #define PLEAT_CLI_REPLAY_H
 
-#include "load.h"
+#include "cli/lib/load.h"
 
 typedef struct replay {
     pleat_token *ask[2]; /* to repeat what stands first, or what comes behind some tokens */

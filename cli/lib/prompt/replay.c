@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common.h"
+#include "cli/lib/common.h"
 
 /* Tokens before a part that the request for it names (KVzip, Kim et al. 2025). */
 #define NAMED_TOKENS 8u
