@@ -35,10 +35,12 @@ typedef enum pleat__seq_state { PLEAT__SEQ_EMPTY, PLEAT__SEQ_PROMPT, PLEAT__SEQ_
 typedef struct pleat__device_image_work {
     uint32_t *n_slots[2], *hole;    /* [rows_per_seq] of the host: a sequence's counts */
     uint32_t *before;               /* [rows_per_seq + 1] of the host: pages of the rows before */
-    uint32_t *device_before;        /* a copy of before in device memory */
+    uint32_t *sealed;               /* [2][rows_per_seq] of the host, behind before: sealed pages of an image */
+    uint32_t *device_before;        /* a copy of before and sealed in device memory */
     uint8_t *stage;                 /* stage_bytes of device memory; NULL: not needed yet */
     uint64_t stage_bytes;           /* whole pages of images */
     uint8_t *page;                  /* one page of an image, of the host */
+    uint8_t *seen;                  /* [max_tokens] of the host: positions of a lane */
     pleat__device_event arrived[2]; /* of the pieces under way */
 } pleat__device_image_work;
 

@@ -193,7 +193,7 @@ static void carve_tables(pleat_device_cache *c, pleat__arena *arena) {
     c->seq_idxs = take(arena, c->opt.max_seqs, sizeof *c->seq_idxs);
     c->device_windows = c->windows ? take(arena, c->opt.n_layers, sizeof *c->device_windows) : NULL;
     c->lanes.windows = c->device_windows;
-    c->image.device_before = take(arena, c->rows_per_seq + 1ull, sizeof *c->image.device_before);
+    c->image.device_before = take(arena, 3ull * c->rows_per_seq + 1, sizeof *c->image.device_before);
     c->lanes.scored_seqs = take(arena, c->opt.max_seqs, sizeof *c->lanes.scored_seqs);
     if (!pages) return;
     pleat__device_pages_carve(&c->lanes.pages, pages, c->n_pages, seqs_cap, c->rows_per_seq, row_len);
@@ -260,9 +260,10 @@ static pleat_status take_host(pleat_device_cache *c, pleat_error *err) {
     void *loads = NULL, *counts = NULL;
     PLEAT_TRY(pleat__device_alloc_host(c->opt.max_seqs * sizeof *c->loads, &loads, err));
     c->loads = loads;
-    PLEAT_TRY(pleat__device_alloc_host((4 * n_rows + 1) * sizeof *w->before, &counts, err));
+    PLEAT_TRY(pleat__device_alloc_host((6 * n_rows + 1) * sizeof *w->before, &counts, err));
     w->before = counts;
-    w->n_slots[0] = w->before + n_rows + 1;
+    w->sealed = w->before + n_rows + 1;
+    w->n_slots[0] = w->sealed + 2 * n_rows;
     w->n_slots[1] = w->n_slots[0] + n_rows;
     w->hole = w->n_slots[1] + n_rows;
     for (int i = 0; i < 2; i++) PLEAT_TRY(pleat__device_event_create(&w->arrived[i], err));
@@ -352,5 +353,6 @@ void pleat_device_cache_destroy(pleat_device_cache **cache) {
     }
     const pleat_allocator al = c->al;
     pleat__free(&al, c->image.page, 1, c->image_form.page_bytes);
+    pleat__free(&al, c->image.seen, c->opt.max_tokens, 1);
     pleat__free(&al, c->block, 1, c->block_bytes);
 }

@@ -131,8 +131,12 @@ pleat_status pleat__device_lanes_make(const pleat__device_lanes *lanes, const pl
 typedef struct pleat__device_piece {
     uint32_t seq_idx, first, n;
     const uint32_t *before; /* [rows_per_seq + 1] device memory: pages of the rows before each, and of all */
-    uint8_t *pages;         /* [n][page_bytes] device memory */
-    uint64_t page_bytes;    /* a multiple of 16 */
+    /* [2][rows_per_seq] device memory, for put: so many pages of a side hold means in place of sums, of a sequence of
+     * n_tokens.  NULL: none do. */
+    const uint32_t *sealed;
+    uint32_t n_tokens;
+    uint8_t *pages;      /* [n][page_bytes] device memory */
+    uint64_t page_bytes; /* a multiple of 16 */
 } pleat__device_piece;
 
 /* From the pool into the piece, what lies behind segments cleared; and back.  n_slots says how many pages are high. */

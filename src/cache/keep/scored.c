@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "cache/image_form.h"
 #include "cache/keep/plain.h"
 
 void pleat__scored_derive(pleat_cache *c) {
@@ -187,8 +188,7 @@ static bool positions_are_valid(const pleat_cache *c, const pleat__sequence *seq
         if (is_hole && !c->step.is_open && pos != -1) return false;
         n_dead += !is_hole && pos == -1;
         if (is_hole || pos == -1) continue;
-        if (pos < 0 || (uint32_t)pos >= seq->n_tokens || seen[pos]) return false;
-        seen[pos] = 1;
+        if (!pleat__position_is_new(pos, seq->n_tokens, seen)) return false;
     }
     return n_dead == (side == PLEAT__HIGH ? l.n_dead : 0);
 }
