@@ -24,6 +24,7 @@ typedef struct load_options {
     const char *stats;   /* path of the model's statistics; NULL: beside it */
     spec_list kv;        /* what a profile says in the place of its name, once a model is loaded */
     const char *device;  /* "cpu", "cuda" or "cuda:N"; NULL: the CPU */
+    int replays;         /* prompts are read a second time where the spec asks for it (replay.h) */
     int ignores_shipped; /* a bare leankv is its defaults, whatever profile stands beside the model */
     char profiles[SPECS_CAP][PLEAT_PROFILE_CAP]; /* paths of those that were read; "": none */
 } load_options;
@@ -58,7 +59,7 @@ typedef struct load_options {
 #define LOAD_SERVING_ROWS(type, member, other)                                                                         \
     {GROUP_MACHINE, "device", NULL, "DEVICE", "where to run: cpu, cuda or cuda:N, the Nth GPU from 0 (default cpu)",   \
      KIND_TEXT, .offset = offsetof(type, member.device), .words = load_devices, .excludes = (other),                   \
-     .because = "a simulation and a store are the CPU's yet"},                                                         \
+     .because = "a simulation runs no model"},                                                                         \
     {GROUP_MACHINE, "free-splits", NULL, NULL,                                                                         \
      "on a GPU: faster for many texts, but an answer's last bits depend on what shares its steps", KIND_SWITCH,        \
      .offset = offsetof(type, member.free_splits), .needs = "device"}

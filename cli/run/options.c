@@ -36,7 +36,7 @@ static const option_row rows[] = {
      .needs = "chat", .excludes = "prompt file", .because = "a conversation is read and answered turn by turn"},
     {GROUP_PROMPT, "prompt-cache", NULL, "FILE",
      "keep what the cache holds of the prompt in FILE, and take from it what another run has read", KIND_OUTPUT,
-     AT(prompt_cache), .excludes = "n-best beams device load", .because = "FILE holds one text, in the CPU's cache"},
+     AT(prompt_cache), .excludes = "n-best beams load", .because = "FILE holds one text"},
     {GROUP_PROMPT, "special", NULL, NULL, "read special tokens that the prompt spells out, and print those generated",
      KIND_SWITCH, AT(special)},
 

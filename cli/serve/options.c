@@ -23,7 +23,7 @@ static const char *const log_formats[] = {"none", "text", "json", NULL}; /* of l
 static const option_row rows[] = {
     LOAD_ROWS(server_options, load),
     {GROUP_MACHINE, "ctx-size", "c", "N", "context, tokens (default: the model's)", KIND_U32, AT(ctx_size), 1, 16777216},
-    LOAD_SERVING_ROWS(server_options, load, "store"),
+    LOAD_SERVING_ROWS(server_options, load, NULL),
     CPU_MASK_ROW(server_options),
     {GROUP_CACHE, "kv", NULL, "SPEC", "how the cache is kept: f32, f16, k8v4, leankv, h2o, kvcomp, ...; repeat it, and requests choose (default k8v4)",
      KIND_SPECS, AT(load.kv), .words = option_spec_names},

@@ -179,7 +179,9 @@ static void init_for_cpu(pleat__attn_dsp *dsp, uint32_t cpu_flags) {
     dsp->prompt_received = pleat__attn_prompt_received_avx512;
     if (!(cpu_flags & PLEAT_CPU_VNNI)) return;
     dsp->decode = pleat__attn_decode_vnni;
-    dsp->blocks = cpu_flags & PLEAT_CPU_AMX_INT8 ? pleat__attn_blocks_amx : pleat__attn_blocks_vnni;
+    dsp->blocks = cpu_flags & PLEAT_CPU_AMX_INT8 ? pleat__attn_blocks_amx
+                  : cpu_flags & PLEAT_CPU_VBMI2  ? pleat__attn_blocks_vbmi2
+                                                 : pleat__attn_blocks_vnni;
 }
 #elif PLEAT_ARM
 static void init_for_cpu(pleat__attn_dsp *dsp, uint32_t cpu_flags) {

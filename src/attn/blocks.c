@@ -68,15 +68,20 @@ static uint64_t begin_of(const pleat__block_run *run, uint32_t block) {
 static void ahead_set(ahead *a, const pleat__block_run *run, uint32_t from, uint32_t to, uint32_t n) {
     a->run = run;
     a->at = begin_of(run, from) / LINE * LINE;
-    a->to = from < to ? begin_of(run, to) : a->at;
+    a->to = from < to ? (begin_of(run, to) + LINE - 1) / LINE * LINE : a->at; /* whole lines */
     a->lines = (uint32_t)((a->to - a->at) / LINE / n) + 1;
     if (a->at < a->to) ahead_turn(a, a->at / run->page_bytes);
 }
 
 static void ahead_step(ahead *a) {
-    for (uint32_t i = 0; i < a->lines && a->at < a->to; i++, a->at += LINE) {
-        if (a->at - a->page >= a->run->page_bytes) ahead_turn(a, a->page / a->run->page_bytes + 1);
-        __builtin_prefetch(a->bytes + (a->at - a->page), 0, 2);
+    const uint64_t to = a->to - a->at < (uint64_t)a->lines * LINE ? a->to : a->at + (uint64_t)a->lines * LINE;
+    while (a->at < to) {
+        const uint64_t page_bytes = a->run->page_bytes;
+        if (a->at - a->page >= page_bytes) ahead_turn(a, a->page / page_bytes + 1);
+        const uint64_t end = a->page + page_bytes < to ? a->page + page_bytes : to;
+        const uint8_t *p = a->bytes + (a->at - a->page), *stop = a->bytes + (end - a->page);
+        for (; p < stop; p += LINE) __builtin_prefetch(p, 0, 2);
+        a->at = end;
     }
 }
 

@@ -45,6 +45,10 @@ bool pleat__attn_blocks_neon(const pleat__attn_query *query, const pleat__codec_
 /* Needs PLEAT_CPU_VNNI. */
 bool pleat__attn_blocks_vnni(const pleat__attn_query *query, const pleat__codec_dsp *codec, const pleat__block_run *run,
                              uint32_t block_from, uint32_t block_to, pleat__attn_acc *acc, void *scratch);
+/* Needs PLEAT_CPU_VBMI2; the bits of the VNNI variant. */
+bool pleat__attn_blocks_vbmi2(const pleat__attn_query *query, const pleat__codec_dsp *codec,
+                              const pleat__block_run *run, uint32_t block_from, uint32_t block_to, pleat__attn_acc *acc,
+                              void *scratch);
 /* Needs PLEAT_CPU_AMX_INT8; the bits of the VNNI variant. */
 bool pleat__attn_blocks_amx(const pleat__attn_query *query, const pleat__codec_dsp *codec, const pleat__block_run *run,
                             uint32_t block_from, uint32_t block_to, pleat__attn_acc *acc, void *scratch);

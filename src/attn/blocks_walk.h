@@ -119,6 +119,7 @@ typedef void (*pleat__blocks_mean_fn)(const pleat__blocks_means *means);
 void pleat__blocks_mean_ref(const pleat__blocks_means *means);
 void pleat__blocks_mean_avx2(const pleat__blocks_means *means);
 void pleat__blocks_mean_avx512(const pleat__blocks_means *means);
+void pleat__blocks_mean_neon(const pleat__blocks_means *means);
 
 typedef struct pleat__blocks_steps {
     void (*begin)(pleat__blocks_walk *w);      /* once a call */
@@ -136,6 +137,9 @@ typedef struct pleat__blocks_steps {
     pleat__pack_numbers_fn pack_numbers; /* of a variant that multiplies packs; NULL: codes alone */
     bool takes_planes;                   /* it multiplies planes of two bits too */
 } pleat__blocks_steps;
+
+/* Of the variants that they are named after, which is for tests. */
+extern const pleat__blocks_steps pleat__blocks_steps_ref, pleat__blocks_steps_avx2, pleat__blocks_steps_neon;
 
 bool pleat__blocks_walk_run(const pleat__blocks_steps *steps, const pleat__attn_query *query,
                             const pleat__codec_dsp *codec, const pleat__block_run *run, uint32_t block_from,

@@ -132,7 +132,8 @@ static uint64_t max_u64(uint64_t a, uint64_t b) { return a > b ? a : b; }
 /* What a worker needs for the hungriest of its kinds of unit. */
 static uint64_t worker_bytes(const pleat_cache *c) {
     const uint64_t units = max_u64(pleat__cache_prompt_bytes(c), pleat__cache_decode_bytes(c));
-    const uint64_t n = max_u64(units, c->keep->end_bytes ? c->keep->end_bytes(c) : 0);
+    const uint64_t end = c->keep->end_bytes ? c->keep->end_bytes(c) : 0;
+    const uint64_t n = max_u64(max_u64(units, end), c->keep->is_intact ? pleat__keep_check_bytes(c) : 0);
     return (n + PLEAT__ALIGN - 1) & ~(uint64_t)(PLEAT__ALIGN - 1);
 }
 

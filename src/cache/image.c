@@ -250,12 +250,12 @@ static void restore_pages(pleat_cache *c, const uint8_t *flag, const uint8_t *pa
     pleat__pool_advance(&c->pool, n_taken);
 }
 
-/* What pages hold is seen once they are there.  A worker's scratch has room for a copy of a block. */
+/* What pages hold is seen once they are there. */
 static bool pages_are_intact(const pleat_cache *c, const pleat__sequence *seq) {
-    uint8_t *copy = pleat__cache_scratch(c, 0).base;
+    uint8_t *scratch = pleat__cache_scratch(c, 0).base;
     for (uint32_t lane = 0; lane < c->n_lanes; lane++) {
         const pleat__keep *keep = pleat__keep_of_lane(c, lane);
-        if (keep->is_intact && !keep->is_intact(c, seq, lane, copy)) return false;
+        if (keep->is_intact && !keep->is_intact(c, seq, lane, scratch)) return false;
     }
     return true;
 }

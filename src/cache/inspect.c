@@ -262,7 +262,7 @@ int pleat_cache_is_valid(const pleat_cache *c) {
     if (!c) return 0;
     uint32_t *refs = pleat__alloc_zero(&c->al, c->pool.n_pages, sizeof *refs);
     uint8_t *marks = pleat__alloc(&c->al, c->pool.n_pages, 1);
-    const uint64_t n_scratch = c->keep->check_bytes ? c->keep->check_bytes(c) : c->opt.max_tokens;
+    const uint64_t n_scratch = pleat__keep_check_bytes(c);
     uint8_t *scratch = pleat__alloc(&c->al, n_scratch, 1);
     const bool valid = refs && marks && scratch && tables_match_pool(c, refs, marks, scratch);
     pleat__free(&c->al, scratch, n_scratch, 1);

@@ -83,13 +83,13 @@ typedef void (*pleat__stream_decode_fn)(const pleat__codebook *codebook, pleat__
 
 void pleat__stream_decode_ref(const pleat__codebook *codebook, pleat__stream *const *streams, uint32_t n_streams,
                               uint32_t n_vectors, uint8_t *const *out);
-/* Needs PLEAT_CPU_AVX2; wide codebooks go to the scalar one. */
+/* Needs PLEAT_CPU_AVX2. */
 void pleat__stream_decode_avx2(const pleat__codebook *codebook, pleat__stream *const *streams, uint32_t n_streams,
                                uint32_t n_vectors, uint8_t *const *out);
-/* Needs PLEAT_CPU_NEON; likewise. */
+/* Needs PLEAT_CPU_NEON. */
 void pleat__stream_decode_neon(const pleat__codebook *codebook, pleat__stream *const *streams, uint32_t n_streams,
                                uint32_t n_vectors, uint8_t *const *out);
-/* Needs PLEAT_CPU_VBMI2; wide codebooks go to the scalar one. */
+/* Needs PLEAT_CPU_VBMI2. */
 void pleat__stream_decode_vbmi2(const pleat__codebook *codebook, pleat__stream *const *streams, uint32_t n_streams,
                                 uint32_t n_vectors, uint8_t *const *out);
 

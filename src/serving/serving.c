@@ -69,7 +69,6 @@ static pleat_status check_options(const pleat_serving_options *o, const pleat__b
             "watermarks %g and %g are not 0 < low <= high <= 1", o->low_watermark, o->high_watermark);
     REQUIRE(o->preemption >= PLEAT_PREEMPT_CHEAPER && o->preemption <= PLEAT_PREEMPT_RECOMPUTE, "unknown preemption");
     REQUIRE(!o->store || b->model, "a simulation stores nothing");
-    REQUIRE(!o->store || b->has_bases, "images of a GPU are not stored yet");
     return check_tenants(o, err);
 }
 

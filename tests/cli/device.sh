@@ -17,10 +17,9 @@ fails 2 "--batch-size: with --device cuda prompts are read whole" run --device c
 fails 2 "--serve asks for what a cache on a GPU" eval --device cuda --serve -m x --tasks eval/tasks.jsonl
 fails 2 "--report asks for what a cache on a GPU" eval --device cuda --report "$scratch/r.html" -m x --tasks eval/tasks.jsonl
 fails 2 "--device and --simulate exclude each other" bench serve --device cuda -m x --simulate --synthetic fixed --pool-bytes 1MiB
-fails 2 "--device and --store exclude each other" serve --device cuda -m x --store "$scratch/store"
 fails 2 "--device 'cudaa': it is cpu, cuda or cuda:N" serve --device cudaa -m x
 fails 2 "--free-splits needs --device" serve -m x --free-splits
-fails 2 "--kv f32: on a GPU there are f16, k8v8 to k2v2, and leankv" bench attn --device cuda --kv f32
+fails 2 "--kv f32: on a GPU there are f16, k8v8 to k2v2, h4v4 to h2v2, and leankv" bench attn --device cuda --kv f32
 fails 2 "--kv h2o:.*: on a GPU there are f16" bench attn --device cuda --kv "f16 h2o:budget=512"
 fails 2 "--kv kvcomp:.*: on a GPU there are f16" bench attn --device cuda --kv kvcomp
 fails 2 "--head-dim 96: with --device cuda it is 64 or 128" bench attn --device cuda --head-dim 64,96
@@ -119,4 +118,36 @@ for device in cpu cuda; do
     sed 's/score [^,]*,/score,/' "$scratch/out" >"$scratch/$device"
 done
 check "beams on both are alike" cmp -s "$scratch/cpu" "$scratch/cuda"
+
+# Texts that are drawn are those of their seeds alone.
+drawn=(run -m models/pleat-28m-q8_0.gguf -p "The sea was" -n 12 --temp 1 --kv f16 --device cuda)
+try "${drawn[@]}" --seed 6
+check "a text that is drawn" exits 0
+alone=$stdout
+try "${drawn[@]}" --seed 5 --n-best 2
+check "is the second of two" grep -Fq -- "${alone:?}" "$scratch/out"
+
+# A prompt's file of either device serves both; the text is the device's own.
+head -c 2500 "$ROOT/eval/prose.txt" >"$scratch/prompt"
+for kv in f16 k8v4 leankv:ah=3,al=0.05; do
+    for from in cpu cuda; do
+        rm -f "$scratch/kept"
+        kept=(run -m models/pleat-28m-q8_0.gguf -f "$scratch/prompt" -n 12 --kv "$kv" --prompt-cache "$scratch/kept")
+        try "${kept[@]}" --device $from
+        check "$kv: a prompt's file on $from" exits 0
+        first=$stdout
+        cp "$scratch/kept" "$scratch/$from-kept"
+        try "${kept[@]}" --device $from
+        check "$kv: the same text from the file" same "$stdout" "$first"
+        try "${kept[@]}" --device $([ $from = cpu ] && echo cuda || echo cpu)
+        check "$kv: the other device takes it" says "of them from $scratch/kept"
+    done
+done
+
+# A store behind a server of requests
+stored=(bench serve -m models/pleat-28m-q8_0.gguf --device cuda -b 256 --kv k8v4 --pool-bytes 64MiB --store "$scratch/store" \
+    --synthetic fixed:prompt=700,output=8 --requests 4 --text "$ROOT/eval/prose.txt" --format json)
+try "${stored[@]}"
+check "requests with a store" exits 0
+check "prefixes are written" test -n "$(ls "$scratch/store"/*.img)"
 finish

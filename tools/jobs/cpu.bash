@@ -75,7 +75,7 @@ job_arm() {
     done
     export CHECK_QUICK=1
     configure build/arm -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64-linux-gnu.cmake -DPLEAT_ONEDNN=off || return
-    tests_in build/arm -R '^check_(attn_blocks|attn_decode|attn_prompt|block|codec|entropy|quant|linear|forward|core)$' || status=1
+    tests_in build/arm -R '^check_(attn_blocks|attn_decode|attn_prompt|block|codec|entropy|kernels|quant|linear|forward|core)$' || status=1
     PLEAT_CPU_MASK=16 ctest_in build/arm -R '^check_(attn_decode|linear|forward|core)$' |
         sed -E 's/^([0-9]+: )/9\1/; s/(Test +#)/\19/' || status=1
     return $status

@@ -56,8 +56,10 @@ void image_file_close(image_file *f) {
 int image_file_wanted(const pleat_engine *engine, const pleat_stats *stats, const char *spec,
                       pleat_image_head *wanted) {
     const pleat_model *model = pleat_engine_model(engine);
+    pleat_engine_options opt;
     pleat_model_info info;
     pleat_image_head_default(wanted);
+    pleat_engine_get_options(engine, &opt);
     pleat_model_get_info(model, &info);
     const pleat_status status = pleat_model_fingerprint(model, wanted->model);
     if (status != PLEAT_OK) return cli_fail("cannot tell the model's fingerprint", status, NULL);
@@ -68,7 +70,7 @@ int image_file_wanted(const pleat_engine *engine, const pleat_stats *stats, cons
     wanted->n_q_heads = info.n_q_heads;
     wanted->n_kv_heads = info.n_kv_heads;
     wanted->head_dim = info.head_dim;
-    wanted->page_tokens = pleat_cache_page_tokens(pleat_engine_cache(engine));
+    wanted->page_tokens = opt.page_tokens;
     return CLI_OK;
 }
 
@@ -85,13 +87,12 @@ static int put(const char *path, const void *head, uint64_t n_head, const void *
 
 int image_file_write(const char *path, const pleat_engine *engine, pleat_seq seq, const pleat_image_head *like) {
     const pleat_seq no_base = {0};
-    const pleat_cache *cache = pleat_engine_cache(engine);
     pleat_image_head head = *like;
-    head.body_bytes = pleat_cache_image_bytes(cache, seq, no_base);
+    head.body_bytes = pleat_engine_image_bytes(engine, seq, no_base);
     const uint64_t n_head = pleat_image_head_bytes(&head);
     if (!n_head) return cli_fail(path, PLEAT_E_ARG, NULL);
     uint8_t *bytes = cli_alloc(n_head + head.body_bytes, 1), *body = bytes + n_head;
-    pleat_status status = pleat_cache_save(cache, seq, no_base, body, head.body_bytes);
+    pleat_status status = pleat_engine_save(engine, seq, no_base, body, head.body_bytes);
     if (status == PLEAT_OK) status = pleat_image_write_head(&head, body, bytes, n_head);
     const int code =
         status == PLEAT_OK ? put(path, bytes, n_head, body, head.body_bytes) : cli_fail(path, status, NULL);

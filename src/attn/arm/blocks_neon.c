@@ -291,10 +291,10 @@ static void values(pleat__blocks_walk *w, uint32_t slice) {
 
 static void end(pleat__blocks_walk *w) { (void)w; }
 
-static const pleat__blocks_steps steps_neon = {begin,        keys_begin, keys, pleat__attn_cap_neon,  softmax,
-                                               values_begin, values,     end,  pleat__blocks_mean_ref};
+const pleat__blocks_steps pleat__blocks_steps_neon = {begin,        keys_begin, keys, pleat__attn_cap_neon,   softmax,
+                                                      values_begin, values,     end,  pleat__blocks_mean_neon};
 
 bool pleat__attn_blocks_neon(const pleat__attn_query *query, const pleat__codec_dsp *codec, const pleat__block_run *run,
                              uint32_t block_from, uint32_t block_to, pleat__attn_acc *acc, void *scratch) {
-    return pleat__blocks_walk_run(&steps_neon, query, codec, run, block_from, block_to, acc, scratch);
+    return pleat__blocks_walk_run(&pleat__blocks_steps_neon, query, codec, run, block_from, block_to, acc, scratch);
 }

@@ -62,7 +62,7 @@ static void dots(const uint8_t *codes, uint32_t n_columns, const int8_t *limbs, 
 static void keys(pleat__blocks_walk *w, uint32_t slice) { keys_by(dots, w, slice); }
 static void values(pleat__blocks_walk *w, uint32_t slice) { values_by(dots, w, slice); }
 
-static const pleat__blocks_steps steps_amx = BLOCKS_STEPS(begin, keys, values, end);
+static const pleat__blocks_steps steps_amx = BLOCKS_STEPS(begin, keys, values, end, false);
 
 bool pleat__attn_blocks_amx(const pleat__attn_query *query, const pleat__codec_dsp *codec, const pleat__block_run *run,
                             uint32_t block_from, uint32_t block_to, pleat__attn_acc *acc, void *scratch) {

@@ -258,9 +258,9 @@ void pleat__blocks_end_avx2(pleat__blocks_walk *w) { (void)w; }
 static void keys(pleat__blocks_walk *w, uint32_t slice) { keys_of(w, slice); }
 static void values(pleat__blocks_walk *w, uint32_t slice) { values_of(w, slice); }
 
-static const pleat__blocks_steps steps_avx2 = BLOCKS_STEPS_AVX2(keys, values);
+const pleat__blocks_steps pleat__blocks_steps_avx2 = BLOCKS_STEPS_AVX2(keys, values);
 
 bool pleat__attn_blocks_avx2(const pleat__attn_query *query, const pleat__codec_dsp *codec, const pleat__block_run *run,
                              uint32_t block_from, uint32_t block_to, pleat__attn_acc *acc, void *scratch) {
-    return pleat__blocks_walk_run(&steps_avx2, query, codec, run, block_from, block_to, acc, scratch);
+    return pleat__blocks_walk_run(&pleat__blocks_steps_avx2, query, codec, run, block_from, block_to, acc, scratch);
 }

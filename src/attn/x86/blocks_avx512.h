@@ -4,6 +4,7 @@
  *
  *     blocks_avx512.c        steps folded into queries and weights, cut into limbs; softmax
  *     blocks_vnni_avx512.c   products by VNNI
+ *     blocks_vbmi2.c         the same, of two bits from their planes
  *     blocks_amx.c           products by AMX
  *
  * Factors x of a row of columns are whole numbers of a unit of their own, max |x| / 32639, cut into limbs:
@@ -84,15 +85,15 @@ INLINE __m512 sum_of_head(const pleat__blocks_sums *sums, const float *middles, 
 /* Logits of heads [head, head + HEADS) and a slice of the tokens of each block, from the blocks' sums. */
 static inline void pleat__blocks_write_logits(const pleat__blocks_walk *w, uint32_t head, uint32_t slice,
                                               const pleat__blocks_sums *sums) {
-    const uint32_t n_heads = pleat__min_u32(w->query->n_group - head, HEADS);
-    const size_t row = pleat__blocks_row(w->format);
-    for (uint32_t b = 0; b < w->n_blocks; b++) {
+    const uint32_t n_heads = pleat__min_u32(w->query->n_group - head, HEADS), n_blocks = w->n_blocks;
+    const size_t row = pleat__blocks_row(w->format), tokens = w->format->tokens, heads = w->heads;
+    const float *scale = w->key_scale + head, *bias = w->key_bias + head;
+    float *out = w->weights + head * row + (size_t)slice * ROWS;
+    for (uint32_t b = 0; b < n_blocks; b++, out += tokens, scale += heads, bias += heads) {
         const float *middles = pleat__key_middles(w, b, head);
-        float *out = w->weights + head * row + (size_t)b * w->format->tokens + (size_t)slice * ROWS;
         for (uint32_t h = 0; h < n_heads; h++) {
-            const __m512 scale = _mm512_set1_ps(w->key_scale[b * w->heads + head + h]);
-            const __m512 bias = _mm512_set1_ps(w->key_bias[b * w->heads + head + h]);
-            _mm512_store_ps(out + h * row, _mm512_fmadd_ps(sum_of_head(&sums[b], middles, h), scale, bias));
+            const __m512 sum = sum_of_head(&sums[b], middles, h);
+            _mm512_store_ps(out + h * row, _mm512_fmadd_ps(sum, _mm512_set1_ps(scale[h]), _mm512_set1_ps(bias[h])));
         }
     }
 }
@@ -102,14 +103,17 @@ static inline void pleat__blocks_add_values(const pleat__blocks_walk *w, uint32_
                                             const pleat__blocks_sums *sums) {
     const uint32_t n_heads = pleat__min_u32(w->query->n_group - head, HEADS);
     const uint32_t n_parts = pleat__div_up_u32(w->n_tokens, PART_TOKENS);
-    for (uint32_t h = 0; h < n_heads; h++) {
-        float *o = w->acc->o + (size_t)(head + h) * w->format->head_dim + (size_t)slice * ROWS;
-        __m512 sum = _mm512_set1_ps(w->value_bias[head + h]);
+    const size_t heads = w->heads, d = w->format->head_dim, middles_step = heads / HEADS * MIDDLES;
+    const float *bias = w->value_bias + head, *rescale = w->rescale + head, *scales = w->value_scale + head;
+    const float *middles = pleat__value_middles(w, 0, head);
+    float *o = w->acc->o + head * d + (size_t)slice * ROWS;
+    for (uint32_t h = 0; h < n_heads; h++, o += d) {
+        __m512 sum = _mm512_set1_ps(bias[h]);
         for (uint32_t p = 0; p < n_parts; p++) {
-            const __m512 scale = _mm512_set1_ps(w->value_scale[p * w->heads + head + h]);
-            sum = _mm512_fmadd_ps(sum_of_head(&sums[p], pleat__value_middles(w, p, head), h), scale, sum);
+            const __m512 scale = _mm512_set1_ps(scales[p * heads + h]);
+            sum = _mm512_fmadd_ps(sum_of_head(&sums[p], middles + p * middles_step, h), scale, sum);
         }
-        const __m512 old = _mm512_mul_ps(_mm512_load_ps(o), _mm512_set1_ps(w->rescale[head + h]));
+        const __m512 old = _mm512_mul_ps(_mm512_load_ps(o), _mm512_set1_ps(rescale[h]));
         _mm512_store_ps(o, _mm512_add_ps(old, sum));
     }
 }
@@ -145,12 +149,12 @@ INLINE void values_by(pleat__blocks_dots_fn dots, pleat__blocks_walk *w, uint32_
 }
 
 /* All steps of a variant: the four that it has of its own, and those that they share. */
-#define BLOCKS_STEPS(begin_, keys_, values_, end_)                                             \
+#define BLOCKS_STEPS(begin_, keys_, values_, end_, takes_planes_)                              \
     {                                                                                          \
         .begin = (begin_), .keys_begin = pleat__blocks_keys_begin_avx512, .keys = (keys_),     \
         .cap = pleat__attn_cap_avx512, .softmax = pleat__blocks_softmax_avx512,                \
         .values_begin = pleat__blocks_values_begin_avx512, .values = (values_), .end = (end_), \
-        .mean = pleat__blocks_mean_avx512                                                      \
+        .takes_planes = (takes_planes_), .mean = pleat__blocks_mean_avx512                     \
     }
 
 #endif

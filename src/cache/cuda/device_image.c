@@ -7,8 +7,8 @@
  *
  * The bytes are those that the CPU's cache writes of the same tokens: so images go from one device to the other.  A
  * kernel brings whole pages.  Slots that no token has come to, in the last page of a side, the host clears as the CPU's
- * cache does.  With levels, images are exchanged whose pages nothing has sealed and whose thresholds are the spec's:
- * there are no others here.
+ * cache does.  With levels, images are taken whose thresholds are the spec's and whose sealed pages have no dead slots:
+ * thresholds rise and tokens die on the CPU alone.  Pages are open here, as they belong to nobody else.
  */
 #include <string.h>
 
@@ -50,6 +50,7 @@ static pleat_status bring_counts(pleat_device_cache *c, uint32_t seq_idx, pleat_
     for (int side = 0; side < 2; side++)
         PLEAT_TRY(pleat__device_copy(c->image.n_slots[side], pages->n_slots[side] + first, bytes, stream, err));
     PLEAT_TRY(pleat__device_copy(c->image.hole, pages->hole + first, bytes, stream, err));
+    PLEAT_TRY(pleat__device_copy(c->image.dead, pages->dead + first, bytes, stream, err));
     PLEAT_TRY(pleat_device_cache_length(c, seq_idx, n_tokens, stream.v, err));
     count_pages(c);
     return PLEAT_OK;
@@ -61,7 +62,7 @@ static bool parts_of(const pleat_device_cache *c, uint64_t n_pages, pleat__image
 
 static uint32_t classed_of(const pleat_device_cache *c, uint32_t n_tokens) {
     const uint32_t window = c->lanes.policy.window;
-    return c->lanes.policy.is_leankv && n_tokens > window ? n_tokens - window : 0;
+    return pleat__device_cache_has_policy(c) && n_tokens > window ? n_tokens - window : 0;
 }
 
 /* ---- pieces -------------------------------------------------------------------------------------- */
@@ -71,7 +72,8 @@ static pleat_status take_stage(pleat_device_cache *c, pleat_error *err) {
     const uint64_t page_bytes = c->image_form.page_bytes;
     void *stage = NULL;
     if (!w->page) w->page = pleat__alloc(&c->al, 1, page_bytes);
-    PLEAT_FAIL_IF(!w->page, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "device cache: out of memory");
+    if (!w->seen) w->seen = pleat__alloc(&c->al, c->opt.max_tokens, 1);
+    PLEAT_FAIL_IF(!w->page || !w->seen, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "device cache: out of memory");
     if (w->stage) return PLEAT_OK;
     w->stage_bytes = STAGE_BYTES > page_bytes ? STAGE_BYTES / page_bytes * page_bytes : page_bytes;
     PLEAT_TRY(pleat__device_alloc(w->stage_bytes, &stage, err));
@@ -92,7 +94,7 @@ static pleat__device_piece piece_at(const pleat_device_cache *c, uint32_t seq_id
 }
 
 static pleat_status send_before(const pleat_device_cache *c, pleat__device_stream stream, pleat_error *err) {
-    return pleat__device_copy(c->image.device_before, c->image.before, (c->rows_per_seq + 1ull) * sizeof(uint32_t),
+    return pleat__device_copy(c->image.device_before, c->image.before, (3ull * c->rows_per_seq + 1) * sizeof(uint32_t),
                               stream, err);
 }
 
@@ -125,6 +127,7 @@ static void write_head(const pleat_device_cache *c, const pleat_device_cache_ima
     for (uint32_t row = 0; row < c->rows_per_seq; row++) {
         const pleat__lane lane = {.n_pages = {pages_of_side(c, row, 0), pages_of_side(c, row, 1)},
                                   .n_slots = {c->image.n_slots[0][row], c->image.n_slots[1][row]},
+                                  .n_dead = c->image.dead[row],
                                   .hole = c->image.hole[row]};
         memcpy(out + p->lanes_at + row * sizeof lane, &lane, sizeof lane);
     }
@@ -208,12 +211,17 @@ pleat_status pleat_device_cache_save(pleat_device_cache *c, uint32_t seq_idx, ui
 static bool row_is_sound(const pleat_device_cache *c, uint32_t row, uint32_t n_tokens, const pleat__lane *l) {
     const uint32_t window = pleat__device_window(c, row / c->opt.n_kv_heads);
     const uint64_t n_pages = (uint64_t)l->n_pages[0] + l->n_pages[1];
-    bool is_sound = l->n_dead == 0 && l->hole <= l->n_slots[0] && n_pages <= c->lanes.pages.row_len;
-    for (int side = 0; side < 2; side++)
-        is_sound &= l->n_pages[side] == pleat__div_up_u32(l->n_slots[side], c->lanes.layouts[side].tokens);
-    if (c->lanes.policy.is_leankv)
+    const bool evicts = pleat__device_cache_evicts(c), may_die = evicts && !pleat__device_cache_is_packed(c);
+    bool is_sound =
+        l->n_dead <= (may_die ? l->n_slots[0] : 0) && l->hole <= l->n_slots[0] && n_pages <= c->lanes.pages.row_len;
+    for (int side = 0; side < 2; side++) {
+        const uint32_t tokens = c->lanes.layouts[side].tokens;
+        is_sound &= l->n_pages[side] == pleat__div_up_u32(l->n_slots[side], tokens) &&
+                    (uint64_t)l->n_sealed[side] * tokens <= (evicts ? 0 : l->n_slots[side]);
+    }
+    if (pleat__device_cache_has_policy(c))
         return is_sound && (uint64_t)l->n_slots[0] + l->n_slots[1] <= (uint64_t)n_tokens + 1 &&
-               (c->two_sided || l->n_slots[1] == 0) && l->n_sealed[0] == 0 && l->n_sealed[1] == 0;
+               (c->two_sided || l->n_slots[1] == 0);
     const uint32_t hole = window && n_tokens >= window ? n_tokens % window + 1 : 0;
     return is_sound && l->n_slots[0] == (window && window < n_tokens ? window : n_tokens) && l->n_slots[1] == 0 &&
            l->hole == hole;
@@ -234,11 +242,46 @@ static bool read_counts(pleat_device_cache *c, const uint8_t *in, uint64_t n_byt
         if (!row_is_sound(c, row, head->n_tokens, &lane)) return false;
         uint32_t *n_each = &c->n_each[row / c->opt.n_kv_heads];
         *n_each = pleat__max_u32(*n_each, lane.n_pages[0] + lane.n_pages[1]);
-        for (int side = 0; side < 2; side++) c->image.n_slots[side][row] = lane.n_slots[side];
+        for (int side = 0; side < 2; side++) {
+            c->image.n_slots[side][row] = lane.n_slots[side];
+            c->image.sealed[side * c->rows_per_seq + row] = lane.n_sealed[side];
+        }
         c->image.hole[row] = lane.hole;
+        c->image.dead[row] = lane.n_dead;
     }
     count_pages(c);
     return c->image.before[c->rows_per_seq] == head->n_pages;
+}
+
+/* Do the pages of a row, the first at `pages`, hold each position once, those in the window all, and none in the hole
+ * and as many other slots as are dead? */
+static bool positions_are_sound(const pleat_device_cache *c, uint32_t row, const uint8_t *pages, uint32_t n_tokens) {
+    const uint32_t hole = c->image.hole[row], n_classed = classed_of(c, n_tokens);
+    uint32_t n_dead = c->image.dead[row];
+    uint8_t *seen = c->image.seen;
+    memset(seen, 0, n_tokens);
+    for (int side = 0; side < 2; side++) {
+        const pleat__page_layout *layout = &c->lanes.layouts[side];
+        for (uint32_t slot = 0; layout->tracked && slot < c->image.n_slots[side][row]; slot++) {
+            const uint32_t at = slot % layout->tokens;
+            int32_t position;
+            memcpy(&position, pages + layout->pos_off + at * sizeof position, sizeof position);
+            const bool is_hole = side == 0 && hole == slot + 1, is_dead = !is_hole && position == -1 && n_dead > 0;
+            if (is_hole ? position != -1 : !is_dead && !pleat__position_is_new(position, n_tokens, seen)) return false;
+            n_dead -= is_dead;
+            if (at + 1 == layout->tokens || slot + 1 == c->image.n_slots[side][row]) pages += c->image_form.page_bytes;
+        }
+    }
+    return n_dead == 0 && !memchr(seen + n_classed, 0, n_tokens - n_classed);
+}
+
+/* Do all pages say where tokens stand as pages of such a sequence can?  Uniform formats' say nothing of it. */
+static bool pages_are_sound(const pleat_device_cache *c, const uint8_t *pages, uint32_t n_tokens) {
+    if (!pleat__device_cache_has_policy(c)) return true;
+    for (uint32_t row = 0; row < c->rows_per_seq; row++)
+        if (!positions_are_sound(c, row, pages + c->image.before[row] * c->image_form.page_bytes, n_tokens))
+            return false;
+    return true;
 }
 
 pleat_status pleat_device_cache_read_image(pleat_device_cache *c, const void *image, uint64_t n_bytes,
@@ -254,8 +297,8 @@ pleat_status pleat_device_cache_read_image(pleat_device_cache *c, const void *im
 }
 
 /* Rows that have reserved their pages get their counts, and the pages what the image has. */
-static pleat_status fill(pleat_device_cache *c, uint32_t seq_idx, const uint8_t *pages, pleat__device_stream stream,
-                         pleat_error *err) {
+static pleat_status fill(pleat_device_cache *c, uint32_t seq_idx, const uint8_t *pages, uint32_t n_tokens,
+                         pleat__device_stream stream, pleat_error *err) {
     const uint32_t first = pleat__device_first_row(c, seq_idx);
     const uint64_t bytes = c->rows_per_seq * sizeof(uint32_t), page_bytes = c->image_form.page_bytes;
     const pleat__device_pages *to = &c->lanes.pages;
@@ -263,9 +306,12 @@ static pleat_status fill(pleat_device_cache *c, uint32_t seq_idx, const uint8_t 
         PLEAT_TRY(pleat__device_copy(to->n_slots[side] + first, c->image.n_slots[side], bytes, stream, err));
     PLEAT_TRY(pleat__device_settle(to, first, c->rows_per_seq, stream, err));
     PLEAT_TRY(pleat__device_copy(to->hole + first, c->image.hole, bytes, stream, err));
+    PLEAT_TRY(pleat__device_copy(to->dead + first, c->image.dead, bytes, stream, err));
     PLEAT_TRY(send_before(c, stream, err));
     for (pleat__device_piece piece = piece_at(c, seq_idx, 0); piece.n > 0;
          piece = piece_at(c, seq_idx, piece.first + piece.n)) {
+        piece.sealed = c->lanes.policy.is_leankv ? piece.before + c->rows_per_seq + 1 : NULL;
+        piece.n_tokens = n_tokens;
         PLEAT_TRY(pleat__device_copy(piece.pages, pages + piece.first * page_bytes, piece.n * page_bytes, stream, err));
         PLEAT_TRY(pleat__device_lanes_put(&c->lanes, &piece, stream, err));
     }
@@ -286,9 +332,11 @@ pleat_status pleat_device_cache_restore(pleat_device_cache *c, uint32_t seq_idx,
         if (in[at] == 0) return damaged(err);
     PLEAT_TRY(pleat__device_cache_reserve_layers(c, seq_idx, c->n_each, s, err));
     c->seq_states[seq_idx] = PLEAT__SEQ_OPEN;
-    pleat_status status = fill(c, seq_idx, in + p.pages_at, s, err);
-    const bool is_intact = pleat__image_hash(image, n_bytes) == head.hash; /* while it is on its way */
+    pleat_status status = fill(c, seq_idx, in + p.pages_at, head.n_tokens, s, err);
+    const bool is_intact = pleat__image_hash(image, n_bytes) == head.hash && /* while it is on its way */
+                           pages_are_sound(c, in + p.pages_at, head.n_tokens);
     if (status == PLEAT_OK) status = pleat__device_lanes_set_length(&c->lanes, seq_idx, head.n_tokens, s, err);
+    if (status == PLEAT_OK) status = pleat__device_cache_set_budget(c, seq_idx, head.n_prompt, s, err);
     if (status == PLEAT_OK) status = pleat__device_wait(s, err);
     if (status == PLEAT_OK && !is_intact) status = damaged(err);
     if (status != PLEAT_OK) (void)pleat_device_cache_close(c, seq_idx, stream, NULL);

@@ -2,6 +2,8 @@
  *
  * image.cu: whole pages of a sequence between the pool and one piece of memory, in the order of images.  A block has a
  * page: 16 bytes a thread and round.
+ *
+ * The CPU's cache seals pages, which hold means of scores then.  There are no seals here: they become sums again.
  */
 #include "cache/cuda/lanes.cuh"
 
@@ -18,6 +20,14 @@ static __device__ inline uint32_t row_of(const uint32_t *before, uint32_t n_rows
             n = half;
     }
     return first;
+}
+
+/* The page's means are sums again. */
+static __device__ inline void unseal(const pleat__page_layout &layout, uint8_t *page, uint32_t n_tokens) {
+    const int32_t *positions = pleat__device_positions(layout, page);
+    float *scores = pleat__device_scores(layout, page);
+    for (uint32_t i = threadIdx.x; i < layout.n_scores * layout.tokens; i += THREADS)
+        scores[i] = __fmul_rn(scores[i], (float)(n_tokens - 1 - (uint32_t)positions[i % layout.tokens]));
 }
 
 template <bool BRINGS>
@@ -38,6 +48,10 @@ static __global__ void __launch_bounds__(THREADS)
         else if (at < n_used)
             there[at] = here[at];
     }
+    if (BRINGS || !piece.sealed || !l.layouts[side].tracked) return;
+    if ((side ? i - n_high : i) >= piece.sealed[side * n_rows + of_seq]) return;
+    __syncthreads();
+    unseal(l.layouts[side], (uint8_t *)there, piece.n_tokens);
 }
 
 extern "C" pleat_status pleat__device_lanes_bring(const pleat__device_lanes *l, const pleat__device_piece *piece,

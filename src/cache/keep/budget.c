@@ -147,7 +147,9 @@ static uint32_t max_kept(const pleat_cache *c, uint32_t n_prompt) {
     return most_of(&r, n_prompt);
 }
 
+/* Where replays are counted nothing is due but at their ends. */
 static void end_at(const rule *r, const pleat__item_counts *n, pleat__item_end *end) {
+    if (r->evictor->scoring == PLEAT__SCORING_REPLAY && !(n->flags & PLEAT_ITEM_REPLAY)) return;
     const bool is_due = pleat__scored_end(n, r->spec->window, end);
     const uint32_t n_after = n->n_before + n->n_new;
     end->seal = 0; /* file's head */
@@ -248,18 +250,13 @@ static void forecast_step(const pleat_forecast *f, const pleat__item_counts *n, 
     q->full_pages = (double)pleat__forecast_full_lanes(f) * q->n_live / r.page_tokens;
 }
 
-/* Positions that pages from an image name are none, or the sequence's: novelty and merging look them up in tables.
- * Masses are what they can be. */
-static bool is_intact(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint8_t *copy) {
+/* Positions that pages from an image name are the sequence's, which novelty and merging look up in tables.  Masses are
+ * what they can be. */
+static bool is_intact(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint8_t *seen) {
     const pleat__kv_run run = pleat__cache_side(c, &seq->table, lane, PLEAT__HIGH);
-    (void)copy;
-    for (uint32_t slot = 0; slot < run.n_slots; slot++) {
-        uint8_t *page = pleat__kv_page(&run, slot / run.layout->tokens);
-        const int32_t position = pleat__positions(run.layout, page)[slot % run.layout->tokens];
-        if (position < -1 || position >= (int32_t)seq->n_tokens) return false;
-        if (slot % run.layout->tokens == 0 && !pleat__merge_masses_are_sound(run.layout, page)) return false;
-    }
-    return true;
+    for (uint32_t first = 0; first < run.n_slots; first += run.layout->tokens)
+        if (!pleat__merge_masses_are_sound(run.layout, pleat__kv_page(&run, first / run.layout->tokens))) return false;
+    return pleat__scored_is_valid(c, seq, lane, seen);
 }
 
 const pleat__keep pleat__keep_budget = {

@@ -167,8 +167,8 @@ typedef struct pleat__keep {
     /* May a lane have these slots?  Asked before they are believed. */
     bool (*lane_is_sound)(const pleat_cache *c, uint32_t lane_idx, const pleat__lane *lane,
                           const pleat__image_counts *counts);
-    /* Do the restored pages of the lane hold what can be read?  copy: of a worker's scratch.  NULL: always. */
-    bool (*is_intact)(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint8_t *copy);
+    /* Do the restored pages of the lane hold what can be read?  scratch: as is_valid's.  NULL: always. */
+    bool (*is_intact)(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint8_t *scratch);
     /* Open the lane's sealed pages again, back to the last shared one.  NULL: there are no seals. */
     void (*unseal)(const pleat_cache *c, pleat__sequence *seq, uint32_t lane);
     /* Class a lane's open tokens again by seq->spec; two low pages of its row are free.  Asked where
@@ -184,7 +184,7 @@ typedef struct pleat__keep {
     /* How the tokens at [first, first + n_tokens) are kept. */
     void (*list)(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint32_t first, uint32_t n_tokens,
                  pleat_cache_token *out);
-    /* Whether the lane's slots and pages hold what they must.  scratch: check_bytes(), max_tokens where that is NULL. */
+    /* Whether the lane's slots and pages hold what they must.  scratch: pleat__keep_check_bytes(). */
     bool (*is_valid)(const pleat_cache *c, const pleat__sequence *seq, uint32_t lane, uint8_t *scratch);
     uint64_t (*check_bytes)(const pleat_cache *c);
 } pleat__keep;
@@ -216,6 +216,11 @@ static inline const pleat__keep *pleat__keep_at(const pleat_cache *c, uint32_t l
 
 static inline const pleat__keep *pleat__keep_of_lane(const pleat_cache *c, uint32_t lane) {
     return pleat__cache_is_ring(c, lane) ? c->ring : c->keep;
+}
+
+/* Bytes of scratch that is_valid and is_intact take. */
+static inline uint64_t pleat__keep_check_bytes(const pleat_cache *c) {
+    return c->keep->check_bytes ? c->keep->check_bytes(c) : c->opt.max_tokens;
 }
 
 /* A full layer's index among those. */

@@ -148,6 +148,7 @@ const pleat__keep pleat__keep_levels = {
     .cancel = pleat__scored_cancel,
     .low_run = pleat__plain_low_run,
     .lane_is_sound = pleat__scored_lane_is_sound,
+    .is_intact = pleat__scored_is_valid,
     .unseal = pleat__scored_unseal,
     .reclass = reclass,
     .find = pleat__scored_find,

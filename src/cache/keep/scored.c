@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "cache/image_form.h"
 #include "cache/keep/plain.h"
 
 void pleat__scored_derive(pleat_cache *c) {
@@ -17,6 +18,7 @@ void pleat__scored_derive(pleat_cache *c) {
                                     .is_by_head = c->opt.spec.crush && c->n_group > 1,
                                     .first = pleat__first_counted(&c->opt.spec),
                                     .is_error = scoring == PLEAT__SCORING_ERROR,
+                                    .is_peak = scoring == PLEAT__SCORING_REPLAY,
                                     .n_queries = of_window ? c->opt.spec.window : 0};
 }
 
@@ -143,7 +145,7 @@ static void list_side(const pleat_cache *c, const pleat__sequence *seq, uint32_t
                       uint32_t n_tokens, pleat_cache_token *out) {
     const pleat__kv_run run = pleat__cache_side(c, &seq->table, lane, side);
     const uint32_t page_tokens = run.layout->tokens, n_sealed = seq->table.n_sealed[side][lane];
-    const bool are_sums = !pleat__is_own_score(pleat__scoring_of(&seq->spec));
+    const bool are_sums = !pleat__is_own_score(pleat__scoring_of(&seq->spec)) && !c->counting.is_peak;
     const uint32_t first_score = are_sums ? c->counting.first : 0;
     const uint32_t end_score = are_sums || !c->counting.first ? run.layout->n_scores : c->counting.first;
     for (uint32_t slot = 0; slot < run.n_slots; slot++) {
@@ -186,8 +188,7 @@ static bool positions_are_valid(const pleat_cache *c, const pleat__sequence *seq
         if (is_hole && !c->step.is_open && pos != -1) return false;
         n_dead += !is_hole && pos == -1;
         if (is_hole || pos == -1) continue;
-        if (pos < 0 || (uint32_t)pos >= seq->n_tokens || seen[pos]) return false;
-        seen[pos] = 1;
+        if (!pleat__position_is_new(pos, seq->n_tokens, seen)) return false;
     }
     return n_dead == (side == PLEAT__HIGH ? l.n_dead : 0);
 }

@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * stream_neon.c: decoding of pairs and narrow codebooks with registers of 16 bytes: 32 lanes a step, two registers of
- * each kind.
+ * stream_neon.c: decoding with registers of 16 bytes: 32 lanes a step, two registers of each kind.
  *
  * A lane's window is the last two bytes that it took, and how many of their 16 bits are used, as x86/stream_avx2.c has
  * it.  The next bits are early >> used | late << (8 - used): NEON shifts each byte by a number of its own, to either
  * side.  Tables of 64 bytes are one lookup; an index beyond one gives zero, or leaves what an earlier one gave.
  *
  *     pairs    6, 7 bits   symbols, lengths           1 or 2 lookups each
+ *              8 bits      symbols, lengths           4 each
  *     narrow   6, 7 bits   symbol << 3 | bits         1 or 2
  *              8 bits      symbol << 3 | bits - 1     4
+ *     wide                 symbols, lengths by symbol 4 for each half of the table, 4
  */
 #include <arm_neon.h>
 
 #include "core/compiler.h"
 #include "entropy/spread.h"
-#include "entropy/stream.h"
-
-typedef enum table_shape { PAIRS_6, PAIRS_7, NARROW_6, NARROW_7, NARROW_8 } table_shape;
+#include "entropy/stream_shapes.h"
 
 typedef struct tables {
-    uint8x16x4_t a[4], b[2]; /* pairs: symbols, lengths; narrow: entries */
+    uint8x16x4_t a[8], b[4]; /* pairs, wide: symbols, lengths; narrow: entries */
     uint8x16_t most_used;    /* 16 - max_bits */
     uint8x16_t mask;         /* 2^max_bits - 1 */
     uint8x16_t base;         /* of pairs: what is added to a code */
@@ -34,9 +33,10 @@ typedef struct lanes {
     uint64_t n_bytes, n_taken;
 } lanes;
 
-INLINE bool is_pairs(table_shape shape) { return shape == PAIRS_6 || shape == PAIRS_7; }
 INLINE uint32_t n_lookups(table_shape shape) {
-    return shape == PAIRS_6 || shape == NARROW_6 ? 1 : shape == NARROW_8 ? 4 : 2;
+    return shape == PAIRS_6 || shape == NARROW_6   ? 1
+           : shape == PAIRS_8 || shape == NARROW_8 ? 4
+                                                   : 2; /* wide: its own */
 }
 
 /* ---- tables -------------------------------------------------------------------------------------------- */
@@ -50,9 +50,11 @@ INLINE uint8x16x4_t load_64(const uint8_t *p, uint32_t i) {
 INLINE void load_tables(table_shape shape, const pleat__codebook *codebook, tables *t) {
     const uint8_t less = shape == NARROW_8;
     uint8_t entries[256];
-    for (uint32_t i = 0; i < 256 && !is_pairs(shape); i++) /* symbols are below 32 */
+    for (uint32_t i = 0; i < 256 && !is_pairs(shape) && shape != WIDE; i++) /* symbols are below 32 */
         entries[i] = (uint8_t)(codebook->symbol[i] * 8 + codebook->symbol_bits[i] - less);
-    for (uint32_t i = 0; i < n_lookups(shape); i++) {
+    for (uint32_t i = 0; i < 8 && shape == WIDE; i++) t->a[i] = load_64(codebook->symbol, i);
+    for (uint32_t i = 0; i < 4 && shape == WIDE; i++) t->b[i] = load_64(codebook->bits, i);
+    for (uint32_t i = 0; i < n_lookups(shape) && shape != WIDE; i++) {
         t->a[i] = load_64(is_pairs(shape) ? codebook->symbol : entries, i);
         if (is_pairs(shape)) t->b[i] = load_64(codebook->symbol_bits, i);
     }
@@ -115,15 +117,24 @@ INLINE uint8x8_t spread(const uint8_t *at, uint32_t mask) {
     return vtbl1_u8(vld1_u8(at), vcreate_u8(pleat__spread[mask & 0xFF]));
 }
 
-/* The stream's next bytes for the lanes of `takes`, in turn; zero for the others.  At most 32 are taken and read: all
- * readable, as the place is not past the end. */
-INLINE void next_bytes(lanes *l, const uint8x16_t *takes, uint8x16_t *bytes) {
+/* Where the stream's next byte is: all that a step reads from there is readable, as it is not past the end. */
+INLINE const uint8_t *place_of(const lanes *l) {
+    return l->bytes + (l->n_taken < l->n_bytes ? l->n_taken : l->n_bytes);
+}
+
+/* Bytes from `at` on for those that `takes` says, in turn; zero for the others.  At most 32 are read.  Returns how many
+ * are taken. */
+INLINE uint32_t spread_at(const uint8_t *at, const uint8x16_t *takes, uint8x16_t *bytes) {
     const uint32_t mask = mask_of(takes), counts = counts_to(mask);
-    const uint8_t *at = l->bytes + (l->n_taken < l->n_bytes ? l->n_taken : l->n_bytes);
     bytes[0] = vcombine_u8(spread(at, mask), spread(at + (counts & 0xFF), mask >> 8));
     bytes[1] =
         vcombine_u8(spread(at + (counts >> 8 & 0xFF), mask >> 16), spread(at + (counts >> 16 & 0xFF), mask >> 24));
-    l->n_taken += counts >> 24;
+    return counts >> 24;
+}
+
+/* The stream's next bytes for the lanes of `takes`, in turn; zero for the others. */
+INLINE void next_bytes(lanes *l, const uint8x16_t *takes, uint8x16_t *bytes) {
+    l->n_taken += spread_at(place_of(l), takes, bytes);
 }
 
 /* Where `takes` is set late becomes early, and a byte late. */
@@ -133,6 +144,26 @@ INLINE void take(lanes *l, const uint8x16_t *takes, const uint8x16_t *bytes) {
         l->late[i] = vbslq_u8(takes[i], bytes[i], l->late[i]);
         l->used[i] = vsubq_u8(l->used[i], vandq_u8(takes[i], vdupq_n_u8(8)));
     }
+}
+
+/* The same for lanes of a wide codebook, where one that has no bits takes two bytes.  Both bytes of a lane stand behind
+ * each other in the stream. */
+INLINE void take_wide(const tables *t, lanes *l) {
+    const uint8_t *at = place_of(l);
+    uint8x16_t takes[HALVES], twice[HALVES], first[HALVES], second[HALVES];
+    for (uint32_t i = 0; i < HALVES; i++) {
+        takes[i] = vcgtq_u8(l->used[i], t->most_used);
+        twice[i] = vcgtq_u8(l->used[i], vaddq_u8(t->most_used, vdupq_n_u8(8)));
+        const uint8x16_t both[2] = {vzip1q_u8(takes[i], twice[i]), vzip2q_u8(takes[i], twice[i])};
+        uint8x16_t bytes[2];
+        const uint32_t n = spread_at(at, both, bytes);
+        first[i] = vuzp1q_u8(bytes[0], bytes[1]);
+        second[i] = vuzp2q_u8(bytes[0], bytes[1]);
+        at += n;
+        l->n_taken += n;
+    }
+    take(l, takes, first);
+    take(l, twice, second);
 }
 
 typedef struct looked_up {
@@ -146,11 +177,19 @@ INLINE uint8x16_t look_in(const uint8x16x4_t *tables_of_64, uint32_t n, uint8x16
     return x;
 }
 
+/* Of a wide codebook.  The next eight bits are `low`, the lowest of `high` is the ninth. */
+INLINE looked_up look_up_wide(const tables *t, uint8x16_t low, uint8x16_t high) {
+    const uint8x16_t is_upper = vtstq_u8(high, vdupq_n_u8(1));
+    const uint8x16_t symbol = vbslq_u8(is_upper, look_in(t->a + 4, 4, low), look_in(t->a, 4, low));
+    return (looked_up){symbol, look_in(t->b, 4, symbol)};
+}
+
 /* The next word of the lanes of half i: their next max_bits bits are the index. */
 INLINE looked_up look_up(table_shape shape, const tables *t, const lanes *l, uint32_t i) {
     const int8x16_t used = vreinterpretq_s8_u8(l->used[i]);
     const uint8x16_t early = vshlq_u8(l->early[i], vnegq_s8(used));
     const uint8x16_t late = vshlq_u8(l->late[i], vsubq_s8(vdupq_n_s8(8), used));
+    if (shape == WIDE) return look_up_wide(t, vorrq_u8(early, late), vshlq_u8(l->late[i], vnegq_s8(used)));
     const uint8x16_t index = vandq_u8(vorrq_u8(early, late), t->mask);
     const uint8x16_t x = look_in(t->a, n_lookups(shape), index);
     if (is_pairs(shape)) return (looked_up){x, look_in(t->b, n_lookups(shape), index)};
@@ -161,9 +200,13 @@ INLINE looked_up look_up(table_shape shape, const tables *t, const lanes *l, uin
 /* The next symbol of each lane, as look_up() has it. */
 INLINE void step(table_shape shape, const tables *t, lanes *l, uint8x16_t *symbols) {
     uint8x16_t takes[HALVES], bytes[HALVES];
-    for (uint32_t i = 0; i < HALVES; i++) takes[i] = vcgtq_u8(l->used[i], t->most_used);
-    next_bytes(l, takes, bytes);
-    take(l, takes, bytes);
+    if (shape == WIDE) {
+        take_wide(t, l);
+    } else {
+        for (uint32_t i = 0; i < HALVES; i++) takes[i] = vcgtq_u8(l->used[i], t->most_used);
+        next_bytes(l, takes, bytes);
+        take(l, takes, bytes);
+    }
     for (uint32_t i = 0; i < HALVES; i++) {
         const looked_up x = look_up(shape, t, l, i);
         l->used[i] = vaddq_u8(l->used[i], x.bits);
@@ -197,6 +240,8 @@ INLINE void store(table_shape shape, const tables *t, const uint8x16_t *even, co
             vst2q_u8(out, two(vaddq_u8(vandq_u8(even[i], mask), t->base), vaddq_u8(vandq_u8(odd[i], mask), t->base)));
             vst2q_u8(out + 64,
                      two(vaddq_u8(vshrq_n_u8(even[i], 4), t->base), vaddq_u8(vshrq_n_u8(odd[i], 4), t->base)));
+        } else if (shape == WIDE) {
+            vst2q_u8(out, two(even[i], odd[i]));
         } else {
             vst2q_u8(out, two(vshrq_n_u8(even[i], 3), vshrq_n_u8(odd[i], 3)));
         }
@@ -216,7 +261,7 @@ INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__codebook 
         for (uint32_t i = 0; i < n_streams; i++) {
             uint8x16_t even[HALVES], odd[HALVES];
             step(shape, &t, &l[i], even);
-            if (turn + 1 == n_turns && streams[i]->n_left == n_vectors)
+            if (shape != WIDE && turn + 1 == n_turns && streams[i]->n_left == n_vectors)
                 last_step(shape, &t, &l[i], odd);
             else
                 step(shape, &t, &l[i], odd);
@@ -229,24 +274,9 @@ INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__codebook 
     }
 }
 
+DECODERS
+
 void pleat__stream_decode_neon(const pleat__codebook *codebook, pleat__stream *const *streams, uint32_t n_streams,
                                uint32_t n_vectors, uint8_t *const *out) {
-    const bool is_short = codebook->max_bits <= 6;
-    switch (codebook->kind) {
-        case PLEAT__CODEBOOK_PAIRS:
-            if (is_short)
-                decode(PAIRS_6, n_streams, codebook, streams, n_vectors, out);
-            else
-                decode(PAIRS_7, n_streams, codebook, streams, n_vectors, out);
-            break;
-        case PLEAT__CODEBOOK_NARROW:
-            if (is_short)
-                decode(NARROW_6, n_streams, codebook, streams, n_vectors, out);
-            else if (codebook->max_bits == 7)
-                decode(NARROW_7, n_streams, codebook, streams, n_vectors, out);
-            else
-                decode(NARROW_8, n_streams, codebook, streams, n_vectors, out);
-            break;
-        default: pleat__stream_decode_ref(codebook, streams, n_streams, n_vectors, out); break;
-    }
+    decoders[shape_of(codebook)](codebook, streams, n_streams, n_vectors, out);
 }

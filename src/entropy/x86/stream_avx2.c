@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * stream_avx2.c: decoding of pairs and narrow codebooks in 256-bit registers: 32 lanes a step, a byte of each lane in a
- * register, up to four streams in turn.
+ * stream_avx2.c: decoding in 256-bit registers: 32 lanes a step, a byte of each lane in a register, up to four streams in
+ * turn.
  *
  * A lane's window is the last two bytes that it took, and how many of their 16 bits are used:
  *
@@ -15,22 +15,25 @@
  * indices below 16*i, whose difference is negative.  So all of them, xor each other, are the entry.
  *
  *     pairs    6, 7 bits   symbols, lengths           4 or 8 shuffles each
+ *              8 bits      symbols, lengths           8 each for each half of the tables; the index's bit 7 chooses
  *     narrow   6, 7 bits   symbol << 3 | bits         4 or 8
  *              8 bits      symbol << 3 | bits - 1     8 for each half of the table; the index's bit 7 chooses
+ *     wide                 symbol | bits << 8         gathered: 512 entries would be 64 shuffles
  */
 #include <immintrin.h>
 
 #include "core/compiler.h"
 #include "entropy/spread.h"
 #include "entropy/stream.h"
-#include "entropy/x86/stream_shapes.h"
+#include "entropy/stream_shapes.h"
 
 typedef struct tables {
-    __m256i a[16], b[8];           /* by shuffle; pairs: symbols, lengths; narrow: entries */
+    __m256i a[16], b[16];          /* by shuffle; pairs: symbols, lengths; narrow: entries */
     __m256i scale_low, scale_high; /* bytes of 2^(16 - max_bits - used), by `used` */
     __m256i most_used;             /* 16 - max_bits */
     __m256i base;                  /* of pairs: what is added to a code */
     __m128i rest;                  /* the same, as a count of bits */
+    uint16_t wide[514];            /* entries; a gather reads four bytes */
 } tables;
 
 typedef struct lanes {
@@ -60,14 +63,23 @@ INLINE void narrow_entries(table_shape shape, const pleat__codebook *codebook, u
         entries[i] = (uint8_t)(codebook->symbol[i] * 8 + codebook->symbol_bits[i] - less);
 }
 
+INLINE void wide_entries(const pleat__codebook *codebook, uint16_t *restrict entries) {
+    AS_LOOP
+    for (uint32_t i = 0; i < 512; i++) entries[i] = (uint16_t)(codebook->symbol[i] | codebook->symbol_bits[i] << 8);
+    entries[512] = entries[513] = 0;
+}
+
 INLINE void load_tables(table_shape shape, const pleat__codebook *codebook, tables *t) {
     const uint32_t rest = 16u - codebook->max_bits;
     uint8_t entries[256], scale[2][16];
-    if (!is_pairs(shape)) narrow_entries(shape, codebook, entries);
-    for (uint32_t i = 0; i < n_shuffles(shape); i++) {
+    if (shape == WIDE) wide_entries(codebook, t->wide);
+    if (!is_pairs(shape) && shape != WIDE) narrow_entries(shape, codebook, entries);
+    for (uint32_t i = 0; shape != WIDE && i < n_shuffles(shape); i++) {
         t->a[i] = differences(is_pairs(shape) ? codebook->symbol : entries, i);
         if (is_pairs(shape)) t->b[i] = differences(codebook->symbol_bits, i);
         if (shape == NARROW_8) t->a[8 + i] = differences(entries + 128, i);
+        if (shape == PAIRS_8) t->a[8 + i] = differences(codebook->symbol + 128, i);
+        if (shape == PAIRS_8) t->b[8 + i] = differences(codebook->symbol_bits + 128, i);
     }
     for (uint32_t used = 0; used < 16; used++) {
         const uint32_t factor = used <= rest ? 1u << (rest - used) : 0;
@@ -154,11 +166,13 @@ INLINE __m256i two_halves(__m128i low, __m128i high) {
     return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
 }
 
-/* The stream's next bytes for the lanes of `takes`, in turn; zero for the others.  At most 32 are taken and read: all
- * readable, as the place is not past the end. */
-INLINE __m256i next_bytes(lanes *l, __m256i takes) {
-    const uint32_t mask = (uint32_t)_mm256_movemask_epi8(takes);
-    const uint8_t *at = l->bytes + (l->n_taken < l->n_bytes ? l->n_taken : l->n_bytes);
+/* Where the stream's next byte is: all that a step reads from there is readable, as it is not past the end. */
+INLINE const uint8_t *place_of(const lanes *l) {
+    return l->bytes + (l->n_taken < l->n_bytes ? l->n_taken : l->n_bytes);
+}
+
+/* Bytes from `at` on for the set bits of a mask, in turn; zero for the others.  At most 32 are read. */
+INLINE __m256i spread_at(const uint8_t *at, uint32_t mask) {
     const uint8_t *at_8 = at + __builtin_popcount(mask & 0xFF), *at_16 = at + __builtin_popcount(mask & 0xFFFF);
     const uint8_t *at_24 = at + __builtin_popcount(mask & 0xFFFFFF);
     const uint64_t *spread = pleat__spread;
@@ -166,8 +180,15 @@ INLINE __m256i next_bytes(lanes *l, __m256i takes) {
                                     two_eights(spread + (mask >> 16 & 0xFF), spread + (mask >> 24)));
     const __m256i upper = _mm256_set_epi64x(0x0808080808080808, 0, 0x0808080808080808, 0);
     const __m256i bytes = two_halves(two_eights(at, at_8), two_eights(at_16, at_24));
-    l->n_taken += (uint64_t)__builtin_popcount(mask);
     return _mm256_shuffle_epi8(bytes, _mm256_or_si256(from, upper));
+}
+
+/* The stream's next bytes for the lanes of `takes`, in turn; zero for the others. */
+INLINE __m256i next_bytes(lanes *l, __m256i takes) {
+    const uint32_t mask = (uint32_t)_mm256_movemask_epi8(takes);
+    const __m256i bytes = spread_at(place_of(l), mask);
+    l->n_taken += (uint64_t)__builtin_popcount(mask);
+    return bytes;
 }
 
 /* Where `takes` is set late becomes early, and a byte late. */
@@ -177,12 +198,35 @@ INLINE void take(lanes *l, __m256i takes, __m256i bytes) {
     l->used = _mm256_sub_epi8(l->used, _mm256_and_si256(takes, _mm256_set1_epi8(8)));
 }
 
-/* The next max_bits bits of each lane that has as many. */
-INLINE __m256i index_of(const tables *t, const lanes *l) {
+/* The same for lanes of a wide codebook, where one that has no bits takes two bytes.  Both bytes of a lane stand behind
+ * each other in the stream: lanes 0..15 take theirs, then lanes 16..31. */
+INLINE void take_wide(const tables *t, lanes *l) {
+    const __m256i takes = _mm256_cmpgt_epi8(l->used, t->most_used);
+    const __m256i twice = _mm256_cmpgt_epi8(l->used, _mm256_add_epi8(t->most_used, _mm256_set1_epi8(8)));
+    const __m256i low = _mm256_unpacklo_epi8(takes, twice), high = _mm256_unpackhi_epi8(takes, twice);
+    const uint32_t first = (uint32_t)_mm256_movemask_epi8(_mm256_permute2x128_si256(low, high, 0x20));
+    const uint32_t second = (uint32_t)_mm256_movemask_epi8(_mm256_permute2x128_si256(low, high, 0x31));
+    const uint32_t n_first = (uint32_t)__builtin_popcount(first);
+    const __m256i x = spread_at(place_of(l), first), y = spread_at(place_of(l) + n_first, second);
+    const __m256i a = _mm256_permute2x128_si256(x, y, 0x20), b = _mm256_permute2x128_si256(x, y, 0x31);
+    l->n_taken += n_first + (uint64_t)__builtin_popcount(second);
+    take(l, takes, low_bytes(a, b));
+    take(l, twice, high_bytes(a, b));
+}
+
+/* The next max_bits bits of each lane that has as many, as words. */
+INLINE void index_words(const tables *t, const lanes *l, __m256i out[2]) {
     const __m256i low = _mm256_shuffle_epi8(t->scale_low, l->used), high = _mm256_shuffle_epi8(t->scale_high, l->used);
     const __m256i x = _mm256_mullo_epi16(_mm256_unpacklo_epi8(l->early, l->late), _mm256_unpacklo_epi8(low, high));
     const __m256i y = _mm256_mullo_epi16(_mm256_unpackhi_epi8(l->early, l->late), _mm256_unpackhi_epi8(low, high));
-    return _mm256_packus_epi16(_mm256_srl_epi16(x, t->rest), _mm256_srl_epi16(y, t->rest));
+    out[0] = _mm256_srl_epi16(x, t->rest);
+    out[1] = _mm256_srl_epi16(y, t->rest);
+}
+/* And as bytes, where there are at most 8. */
+INLINE __m256i index_of(const tables *t, const lanes *l) {
+    __m256i words[2];
+    index_words(t, l, words);
+    return _mm256_packus_epi16(words[0], words[1]);
 }
 
 /* Entries of a table, and of a second one if there is one. */
@@ -205,23 +249,45 @@ typedef struct looked_up {
 } looked_up;
 
 INLINE looked_up look_up(table_shape shape, const tables *t, __m256i index) {
+    const bool pairs = is_pairs(shape);
     __m256i x[2];
-    shuffles(t->a, is_pairs(shape) ? t->b : NULL, n_shuffles(shape), index, x);
-    if (is_pairs(shape)) return (looked_up){x[0], x[1]};
-    if (shape == NARROW_8) {
+    shuffles(t->a, pairs ? t->b : NULL, n_shuffles(shape), index, x);
+    if (shape == NARROW_8 || shape == PAIRS_8) {
         __m256i upper[2];
-        shuffles(t->a + 8, NULL, 8, _mm256_xor_si256(index, _mm256_set1_epi8((char)0x80)), upper);
+        shuffles(t->a + 8, pairs ? t->b + 8 : NULL, 8, _mm256_xor_si256(index, _mm256_set1_epi8((char)0x80)), upper);
         x[0] = _mm256_blendv_epi8(x[0], upper[0], index);
+        if (pairs) x[1] = _mm256_blendv_epi8(x[1], upper[1], index);
     }
+    if (pairs) return (looked_up){x[0], x[1]};
     const __m256i bits = _mm256_and_si256(x[0], _mm256_set1_epi8(7));
     return (looked_up){x[0], shape == NARROW_8 ? _mm256_add_epi8(bits, _mm256_set1_epi8(1)) : bits};
+}
+
+/* Entries of 16 lanes, by words. */
+INLINE __m256i gather(const tables *t, __m256i index) {
+    const __m256i zero = _mm256_setzero_si256(), low = _mm256_set1_epi32(0xFFFF);
+    const int *from = (const int *)(const void *)t->wide;
+    const __m256i x = _mm256_i32gather_epi32(from, _mm256_unpacklo_epi16(index, zero), 2);
+    const __m256i y = _mm256_i32gather_epi32(from, _mm256_unpackhi_epi16(index, zero), 2);
+    return _mm256_packus_epi32(_mm256_and_si256(x, low), _mm256_and_si256(y, low));
+}
+
+/* Of a wide codebook. */
+INLINE looked_up look_up_wide(const tables *t, const lanes *l) {
+    __m256i index[2];
+    index_words(t, l, index);
+    const __m256i x = gather(t, index[0]), y = gather(t, index[1]);
+    return (looked_up){low_bytes(x, y), high_bytes(x, y)};
 }
 
 /* The next symbol of each lane, as look_up() has it. */
 INLINE __m256i step(table_shape shape, const tables *t, lanes *l) {
     const __m256i takes = _mm256_cmpgt_epi8(l->used, t->most_used);
-    take(l, takes, next_bytes(l, takes));
-    const looked_up x = look_up(shape, t, index_of(t, l));
+    if (shape == WIDE)
+        take_wide(t, l);
+    else
+        take(l, takes, next_bytes(l, takes));
+    const looked_up x = shape == WIDE ? look_up_wide(t, l) : look_up(shape, t, index_of(t, l));
     l->used = _mm256_add_epi8(l->used, x.bits);
     return x.symbol;
 }
@@ -259,6 +325,9 @@ INLINE void store(table_shape shape, const tables *t, __m256i even, __m256i odd,
         store_two(out + 16, 32, _mm256_add_epi8(_mm256_and_si256(high, mask), t->base));
         store_two(out + 64, 32, _mm256_add_epi8(_mm256_and_si256(_mm256_srli_epi16(low, 4), mask), t->base));
         store_two(out + 80, 32, _mm256_add_epi8(_mm256_and_si256(_mm256_srli_epi16(high, 4), mask), t->base));
+    } else if (shape == WIDE) {
+        store_two(out, 32, low);
+        store_two(out + 16, 32, high);
     } else {
         const __m256i mask = _mm256_set1_epi8(31);
         store_two(out, 32, _mm256_and_si256(_mm256_srli_epi16(low, 3), mask));
@@ -285,7 +354,7 @@ INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__codebook 
     }
     for (uint32_t i = 0; i < n_streams; i++) {
         const __m256i even = step(shape, &t, &l[i]);
-        const bool ends = streams[i]->n_left == n_vectors;
+        const bool ends = shape != WIDE && streams[i]->n_left == n_vectors;
         const __m256i odd = ends ? last_step(shape, &t, &l[i]) : step(shape, &t, &l[i]);
         store(shape, &t, even, odd, out[i] + (n_turns - 1) * turn_bytes);
         store_lanes(&l[i], streams[i]);
@@ -297,5 +366,5 @@ DECODERS
 
 void pleat__stream_decode_avx2(const pleat__codebook *codebook, pleat__stream *const *streams, uint32_t n_streams,
                                uint32_t n_vectors, uint8_t *const *out) {
-    decoder_of(decoders, codebook)(codebook, streams, n_streams, n_vectors, out);
+    decoders[shape_of(codebook)](codebook, streams, n_streams, n_vectors, out);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * stream_vbmi2.c: decoding of pairs and narrow codebooks in registers: 32 lanes a step, up to four streams at once, whose
- * windows stay in registers for all vectors of a call.
+ * stream_vbmi2.c: decoding in registers: 32 lanes a step, up to four streams at once, whose windows stay in registers for
+ * all vectors of a call.
  *
  * A step of a stream.  The lanes that lack bits are a mask.  The stream's next bytes are spread to those lanes, above
  * their bits.  The symbol and its length are looked up by the lowest 6, 7 or 8 bits of each window.
@@ -10,9 +10,11 @@
  *
  *     pairs    6 bits   symbols, lengths: 64 bytes each              vpermb x 2
  *              7 bits   symbols, lengths: 128 bytes each             vpermi2b x 2
+ *              8 bits   symbols, lengths: 256 bytes each             vpermi2b x 4, and the window's bit 7 chooses
  *     narrow   6 bits   symbol << 3 | bits: 64 bytes                 vpermb
  *              7 bits   symbol << 3 | bits: 128 bytes                vpermi2b
  *              8 bits   symbol << 3 | bits - 1: 256 bytes            vpermi2b x 2, and the window's bit 7 chooses
+ *     wide     symbols: 512 bytes; lengths by symbol: 256          vpermi2b x 4, and bits 7 and 8 choose; x 2
  *
  * Lanes are 16 bits wide and a lookup is of bytes: what it says of a window's high byte is masked off.
  */
@@ -20,11 +22,11 @@
 
 #include "core/compiler.h"
 #include "entropy/stream.h"
-#include "entropy/x86/stream_shapes.h"
+#include "entropy/stream_shapes.h"
 
 typedef struct tables {
-    __m512i a[2], b[2]; /* pairs: symbols, lengths; narrow: entries 0..127, entries 128..255 */
-    __m512i short_of;   /* bits: a lane that has fewer takes a byte */
+    __m512i a[8], b[4]; /* pairs, wide: symbols, lengths; narrow: entries 0..127, entries 128..255 */
+    __m512i short_of;   /* bits: a lane that has fewer takes a byte; wide: and in the high bytes, two bytes */
     __m512i base;       /* of pairs: what is added to a code */
 } tables;
 
@@ -48,7 +50,13 @@ INLINE tables load_tables(table_shape shape, const pleat__codebook *codebook) {
     tables t;
     t.short_of = _mm512_set1_epi16(codebook->max_bits);
     t.base = _mm512_set1_epi8((char)codebook->base);
-    for (uint32_t i = 0; i < 2; i++) {
+    if (shape == WIDE) {
+        const uint32_t bits = codebook->max_bits;
+        t.short_of = _mm512_set1_epi16((int16_t)(bits | (bits > 8 ? bits - 8 : 0) << 8));
+        for (uint32_t i = 0; i < 8; i++) t.a[i] = _mm512_loadu_si512(codebook->symbol + 64 * i);
+        for (uint32_t i = 0; i < 4; i++) t.b[i] = _mm512_loadu_si512(codebook->bits + 64 * i);
+    }
+    for (uint32_t i = 0; shape != WIDE && i < (shape == PAIRS_8 ? 4u : 2u); i++) {
         if (is_pairs(shape)) {
             t.a[i] = _mm512_loadu_si512(codebook->symbol + 64 * i);
             t.b[i] = _mm512_loadu_si512(codebook->symbol_bits + 64 * i);
@@ -65,12 +73,33 @@ typedef struct looked_up {
     __m512i bits;   /* of its word, 16 bits wide */
 } looked_up;
 
+/* Entries of a table of 256, by the bytes of `index`. */
+INLINE __m512i look_in_256(const __m512i *table, __m512i index) {
+    const __m512i lower = _mm512_permutex2var_epi8(table[0], index, table[1]);
+    const __m512i upper = _mm512_permutex2var_epi8(table[2], index, table[3]);
+    return _mm512_mask_mov_epi8(lower, _mm512_movepi8_mask(index), upper);
+}
+
+INLINE looked_up look_up_wide(const tables *t, __m512i window) {
+    const __mmask32 is_upper = _mm512_test_epi16_mask(window, _mm512_set1_epi16(0x100));
+    looked_up x;
+    x.symbol = _mm512_mask_mov_epi16(look_in_256(t->a, window), is_upper, look_in_256(t->a + 4, window));
+    x.bits = _mm512_and_si512(look_in_256(t->b, x.symbol), low_bytes());
+    return x;
+}
+
 INLINE looked_up look_up(table_shape shape, const tables *t, __m512i window) {
     const __mmask64 low = 0x5555555555555555u;
     looked_up x;
+    if (shape == WIDE) return look_up_wide(t, window);
     if (shape == PAIRS_6) {
         x.symbol = _mm512_permutexvar_epi8(window, t->a[0]);
         x.bits = _mm512_maskz_permutexvar_epi8(low, window, t->b[0]);
+        return x;
+    }
+    if (shape == PAIRS_8) {
+        x.symbol = look_in_256(t->a, window);
+        x.bits = _mm512_and_si512(look_in_256(t->b, window), low_bytes());
         return x;
     }
     if (shape == PAIRS_7) {
@@ -115,11 +144,37 @@ INLINE void refill(uint32_t n, lanes *l, __m512i need) {
     for (uint32_t i = 0; i < n; i++) l[i].window = _mm512_or_si512(l[i].window, bytes[i]);
 }
 
+/* The same where lanes may take two bytes, which stand behind each other: those that have no bits. */
+INLINE void refill_wide(uint32_t n, lanes *l, __m512i need) {
+    __mmask64 takes[PLEAT__STREAMS];
+    __m512i bytes[PLEAT__STREAMS];
+    UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        const __m512i both = _mm512_or_si512(l[i].valid, _mm512_slli_epi16(l[i].valid, 8));
+        takes[i] = _mm512_cmplt_epu8_mask(both, need);
+    }
+    UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t at = l[i].n_taken < l[i].n_bytes ? l[i].n_taken : l[i].n_bytes;
+        bytes[i] = _mm512_maskz_expand_epi8(takes[i], _mm512_loadu_si512(l[i].bytes + at));
+        l[i].n_taken += (uint64_t)_mm_popcnt_u64(takes[i]);
+    }
+    UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        const __m512i more = _mm512_maskz_mov_epi8(takes[i], _mm512_set1_epi8(8));
+        l[i].window = _mm512_or_si512(l[i].window, _mm512_sllv_epi16(bytes[i], l[i].valid));
+        l[i].valid = _mm512_add_epi16(l[i].valid, _mm512_maddubs_epi16(more, _mm512_set1_epi8(1)));
+    }
+}
+
 /* The next symbol of each lane of n streams, as look_up() has it.  What a step does is done for all streams before what
  * follows: a step of one stream waits at each instruction, and cores look ahead for less than four of them. */
 INLINE void step(table_shape shape, uint32_t n, const tables *t, lanes *l, __m512i need, __m512i *symbols) {
     looked_up x[PLEAT__STREAMS];
-    refill(n, l, need);
+    if (shape == WIDE)
+        refill_wide(n, l, need);
+    else
+        refill(n, l, need);
     UNROLL
     for (uint32_t i = 0; i < n; i++) x[i] = look_up(shape, t, l[i].window);
     UNROLL
@@ -139,6 +194,8 @@ INLINE void store(table_shape shape, const tables *t, __m512i even, __m512i odd,
         const __m512i first = _mm512_and_si512(both, mask), second = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
         _mm512_store_si512(out, _mm512_add_epi8(first, t->base));
         _mm512_store_si512(out + 64, _mm512_add_epi8(second, t->base));
+    } else if (shape == WIDE) {
+        _mm512_store_si512(out, both);
     } else {
         _mm512_store_si512(out, _mm512_and_si512(_mm512_srli_epi16(both, 3), _mm512_set1_epi8(31)));
     }
@@ -212,7 +269,8 @@ INLINE void decode(table_shape shape, uint32_t n_streams, const pleat__codebook 
     load_lanes(n_streams, streams, l);
     UNROLL
     for (uint32_t i = 0; i < n_streams; i++) to[i] = out[i];
-    decode_vectors(shape, n_streams, codebook, n_vectors, ends_of(n_streams, streams, n_vectors), l, to);
+    decode_vectors(shape, n_streams, codebook, n_vectors, shape == WIDE ? 0 : ends_of(n_streams, streams, n_vectors), l,
+                   to);
     store_lanes(n_streams, l, n_vectors, streams);
 }
 
@@ -220,7 +278,7 @@ DECODERS
 
 void pleat__stream_decode_vbmi2(const pleat__codebook *codebook, pleat__stream *const *streams, uint32_t n_streams,
                                 uint32_t n_vectors, uint8_t *const *out) {
-    decoder_of(decoders, codebook)(codebook, streams, n_streams, n_vectors, out);
+    decoders[shape_of(codebook)](codebook, streams, n_streams, n_vectors, out);
 }
 
 /* ---- runs ----------------------------------------------------------------------------------------------- */
@@ -241,9 +299,11 @@ INLINE void decode_runs(uint32_t n_streams, const pleat__stream_run *runs, uint3
         switch (shape_of(codebook)) {
             case PAIRS_6: decode_vectors(PAIRS_6, n_streams, codebook, n, ends_now, l, to); break;
             case PAIRS_7: decode_vectors(PAIRS_7, n_streams, codebook, n, ends_now, l, to); break;
+            case PAIRS_8: decode_vectors(PAIRS_8, n_streams, codebook, n, ends_now, l, to); break;
             case NARROW_6: decode_vectors(NARROW_6, n_streams, codebook, n, ends_now, l, to); break;
             case NARROW_7: decode_vectors(NARROW_7, n_streams, codebook, n, ends_now, l, to); break;
             case NARROW_8: decode_vectors(NARROW_8, n_streams, codebook, n, ends_now, l, to); break;
+            case WIDE: break; /* no run has one */
         }
     }
     store_lanes(n_streams, l, n_vectors, streams);

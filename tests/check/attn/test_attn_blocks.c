@@ -510,7 +510,7 @@ static void test_choice(void) {
                    {PLEAT_CPU_AVX2 | PLEAT_CPU_AVX_VNNI, pleat__attn_blocks_avxvnni},
                    {PLEAT_CPU_AVX2 | PLEAT_CPU_AVX512, pleat__attn_blocks_avx2},
                    {VNNI_FLAGS, pleat__attn_blocks_vnni},
-                   {VNNI_FLAGS | PLEAT_CPU_VBMI2, pleat__attn_blocks_vnni},
+                   {VNNI_FLAGS | PLEAT_CPU_VBMI2, pleat__attn_blocks_vbmi2},
                    {VNNI_FLAGS | PLEAT_CPU_AMX_INT8, pleat__attn_blocks_amx}};
     for (size_t i = 0; i < CHECK_COUNT(choices); i++) {
         pleat__attn_dsp dsp;

@@ -76,6 +76,16 @@ static void check_restore(const original *o, uint8_t *image, uint64_t n_bytes, b
     if (status == PLEAT_OK) CHECK_STATUS(pleat_cache_close(o->cache, other), PLEAT_OK);
 }
 
+/* Pages of the high side hold the newest n of n_tokens tokens. */
+static void fill_positions(const original *o, uint8_t *pages, uint32_t n, uint32_t n_tokens) {
+    const pleat__page_layout *layout = &o->cache->layouts[PLEAT__HIGH];
+    for (uint32_t i = 0; i < n; i++) {
+        const int32_t position = (int32_t)(n_tokens - n + i);
+        uint8_t *page = pages + i / layout->tokens * o->cache->page_bytes;
+        memcpy(page + layout->pos_off + i % layout->tokens * sizeof position, &position, sizeof position);
+    }
+}
+
 /* An image of a lane whose sides have together more slots than the sequence has tokens: what walks over both would write
  * beyond its memory.  It is refused; so are its pages, which are there. */
 static void test_forged_sides(void) {
@@ -84,7 +94,7 @@ static void test_forged_sides(void) {
     pleat__lane lane;
     image_head head;
     if (!make_original("leankv:ah=3,al=0.05,window=32", LONG, 2 * LONG, NULL, &o)) return;
-    uint8_t *bad = calloc(1, o.n_bytes + 2 * LONG * (D * 8 + 1)); /* zeros: pages that are fine */
+    uint8_t *bad = calloc(1, o.n_bytes + 2 * LONG * (D * 8 + 1)); /* zeros: codes that are fine */
     memcpy(&head, o.image, sizeof head);
     memcpy(&lane, o.image + sizeof head, sizeof lane);
     CHECK(head.n_lanes == 1 && head.n_tokens == LONG);
@@ -99,6 +109,7 @@ static void test_forged_sides(void) {
         memcpy(bad, &head, sizeof head);
         memcpy(bad + sizeof head, &lane, sizeof lane);
         memset(bad + flags_at, 1, head.n_pages);
+        fill_positions(&o, bad + flags_at + head.n_pages, LONG / 2, LONG);
         check_context("%u low slots", low_slots);
         check_restore(&o, bad, head.n_bytes, low_slots == 0);
     }
@@ -136,7 +147,7 @@ static void test_forged_positions(void) {
     original o;
     uint8_t *at = NULL;
     if (!make_original("novel:budget=40,window=4", N, N, ropes, &o)) return;
-    const int32_t sinks[] = {0, 1, 2, 3}, far[] = {N - 1, N, -2, INT32_MAX - 255};
+    const int32_t sinks[] = {0, 1, 2, 3}, far[] = {0, N, -2, INT32_MAX - 255};
     for (uint64_t i = 0; i + sizeof sinks <= o.n_bytes && !at; i++)
         if (!memcmp(o.image + i, sinks, sizeof sinks)) at = o.image + i; /* the four sinks' positions */
     for (size_t i = 0; CHECK(at != NULL) && i < CHECK_COUNT(far); i++) {
@@ -145,6 +156,34 @@ static void test_forged_positions(void) {
         check_restore(&o, o.image, o.n_bytes, i == 0);
     }
     release(&o);
+}
+
+/* Positions in the pages of sides that say where their tokens stand: each once, the window's among them, none in slots
+ * that are dead.  The page is the last of the high side, which has slots of the window. */
+static void test_forged_slots(void) {
+    enum { N = 200 };
+    static const char *const specs[] = {"leankv:ah=3,al=0.05,window=32", "leankv:ah=3,al=0,window=32",
+                                        "h2o:budget=64,window=32"};
+    for (size_t k = 0; k < CHECK_COUNT(specs); k++) {
+        original o;
+        pleat__lane lane;
+        if (!make_original(specs[k], N, N, NULL, &o)) return;
+        memcpy(&lane, o.image + sizeof(image_head), sizeof lane);
+        const pleat__page_layout *layout = &o.cache->layouts[PLEAT__HIGH];
+        const uint64_t n_behind = lane.n_pages[1] + 1ull;
+        const uint32_t last = (lane.n_slots[0] - 1) % layout->tokens;
+        int32_t two[2];
+        uint8_t *at = o.image + o.n_bytes - n_behind * o.cache->page_bytes + layout->pos_off + (last - 1) * sizeof *two;
+        CHECK(last >= 1 && lane.hole == 0);
+        memcpy(two, at, sizeof two);
+        const int32_t bad[] = {two[1], N, -1, -2, INT32_MIN, two[0]};
+        for (size_t i = 0; i < CHECK_COUNT(bad); i++) {
+            memcpy(at + sizeof *two, &bad[i], sizeof bad[i]);
+            check_context("%s, position %d", specs[k], bad[i]);
+            check_restore(&o, o.image, o.n_bytes, i == 0);
+        }
+        release(&o);
+    }
 }
 
 /* An image whose tokens have masses that no merging gives: logits above all others, or none at all. */
@@ -166,6 +205,7 @@ static void test_forged_masses(void) {
 static const check_test tests[] = {{"sides", test_forged_sides},
                                    {"sinks", test_forged_sinks},
                                    {"positions", test_forged_positions},
+                                   {"slots", test_forged_slots},
                                    {"masses", test_forged_masses}};
 
 int main(int argc, char **argv) { return check_main(tests, CHECK_COUNT(tests), argc, argv); }

@@ -3,10 +3,22 @@
  * test_device_images.c: a sequence's image on a GPU is, byte for byte, what the CPU's cache writes of it, and each goes
  * on from the other's.
  */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "cache/image_form.h"
+#include "quant/layout.h"
 #include "serving_ways.h"
 
-static const char *const formats[] = {
-    "f16", "k8v8", "k8v4", "k4v2", "leankv:ah=1,al=0.02,window=32", "leankv:ah=3,al=0,window=32"};
+static const char *const formats[] = {"f16",
+                                      "k8v8",
+                                      "k8v4",
+                                      "k4v2",
+                                      "h4v4",
+                                      "h3v2",
+                                      "leankv:ah=1,al=0.02,window=32,low=h2v2",
+                                      "leankv:ah=1,al=0.02,window=32",
+                                      "leankv:ah=3,al=0,window=32"};
 
 typedef struct image {
     uint8_t *data;
@@ -180,11 +192,66 @@ static void what_cannot_be_restored_changes_nothing(void) {
     }
 }
 
+/* With its hash made right, the image is taken, or refused. */
+static void check_forged(pleat_engine *e, image *m, bool is_sound) {
+    pleat_seq seq;
+    const uint64_t hash = XXH3_64bits(m->data + sizeof hash, m->n_bytes - sizeof hash);
+    memcpy(m->data, &hash, sizeof hash);
+    const pleat_status status = pleat_engine_restore(e, m->data, m->n_bytes, (pleat_seq){0}, &seq);
+    CHECK_STATUS(status, is_sound ? PLEAT_OK : PLEAT_E_FORMAT);
+    if (status == PLEAT_OK) pleat_engine_close(e, seq);
+}
+
+/* Slots of levels say whose they are: each token once, the window's all, none in the hole.  Seals have to be of pages. */
+static void forged_slots_are_refused(void) {
+    CHECK_DEVICE();
+    if (!load_once()) return;
+    for (size_t i = 4; i < CHECK_COUNT(formats) && check_failures() == 0; i++) {
+        enum { N = 207, STEPS = 6 };
+        pleat_engine *gpu = engine_on(formats[i], 1, 0), *cpu = engine_on(formats[i], 0, 0);
+        pleat_seq seq;
+        CHECK_STATUS(pleat_engine_open(gpu, MAX_TOKENS, &seq), PLEAT_OK);
+        read_text(gpu, seq, 0, N - STEPS, true);
+        read_text(gpu, seq, N - STEPS, STEPS, false);
+        image m = save(gpu, seq);
+        pleat__image_header head;
+        memcpy(&head, m.data, sizeof head);
+        const uint64_t pages_at = m.n_bytes - head.n_stored * head.page_bytes;
+        pleat__lane lane;
+        memcpy(&lane, m.data + sizeof head, sizeof lane);
+        pleat__page_layout layout;
+        pleat_model_info info;
+        pleat_model_get_info(model, &info);
+        const pleat_engine_options o = engine_options(formats[i]);
+        CHECK_STATUS(pleat__page_layout_init_scored(&layout, o.spec.high, info.head_dim, o.page_tokens, 1), PLEAT_OK);
+        uint8_t *last = m.data + pages_at + (lane.n_pages[0] - 1) * head.page_bytes + layout.pos_off +
+                        (lane.n_slots[0] - 1) % layout.tokens * sizeof(int32_t);
+        int32_t own;
+        memcpy(&own, last, sizeof own);
+        CHECK(own >= 0 && lane.hole != lane.n_slots[0]);
+        const int32_t positions[] = {own, N, -1, -2, INT32_MIN, own == N - 1 ? N - 2 : N - 1};
+        for (size_t k = 0; k < CHECK_COUNT(positions); k++) {
+            check_context("%s, position %d", formats[i], positions[k]);
+            memcpy(last, &positions[k], sizeof own);
+            check_forged(gpu, &m, k == 0);
+            check_forged(cpu, &m, k == 0);
+        }
+        memcpy(last, &own, sizeof own);
+        lane.n_sealed[0] = lane.n_slots[0] / layout.tokens + 1;
+        memcpy(m.data + sizeof head, &lane, sizeof lane);
+        check_forged(gpu, &m, false);
+        drop(gpu, &m);
+        pleat_engine_destroy(&gpu);
+        pleat_engine_destroy(&cpu);
+    }
+}
+
 int main(int argc, char **argv) {
     static const check_test tests[] = {
         {"images are the cpu's", images_are_the_cpus},
         {"windows have images", windows_have_images},
         {"what cannot be restored changes nothing", what_cannot_be_restored_changes_nothing},
+        {"forged slots are refused", forged_slots_are_refused},
     };
     const int rc = check_main(tests, CHECK_COUNT(tests), argc, argv);
     pleat_model_destroy(&model);

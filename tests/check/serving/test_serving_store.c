@@ -2,8 +2,10 @@
  * ctest-labels: slow
  *
  * test_serving_store.c: a prompt whose beginning another computed, in memory, on the disk, on a server, before a restart or in
- * another process: greedy tokens are those of a serving that has nothing.  docs/STORE.md has the matrix as a table.
+ * another process, on the other device: greedy tokens are those of a serving that has nothing.  docs/STORE.md has the matrix
+ * as a table.
  */
+#include <math.h>
 #include <sys/wait.h>
 
 #include "../store/gate.h"
@@ -22,10 +24,11 @@ static const char *const kinds[] = {"f16",
                                     "novel:budget=96,window=16,mean=model",
                                     "rd:k=0.15,v=1.1,buffer=40"};
 
-/* Serve the prompt to its end. */
+/* Serve the prompt to its end.  What is stored ends where a chunk does, and where the request says. */
 static void serve(const rig *r, const char *salt, outcome *out) {
     pleat_request q = request_of(text, PROMPT, PREDICT);
     q.salt = salt;
+    q.breakpoint = STORED;
     submit(r->serving, &q, out);
     run_to_end(r->serving, false);
     CHECK(out->finish == PLEAT_FINISH_LENGTH);
@@ -37,6 +40,8 @@ static bool make(rig *r, const char *spec, pleat_store *store) {
     so.store = store;
     return rig_make(r, &eo, &so, 0);
 }
+
+typedef bool maker(rig *r, const char *spec, pleat_store *store);
 
 static pleat_serving_stats stats_of(const rig *r) {
     pleat_serving_stats st;
@@ -70,6 +75,14 @@ static pleat_store *place_open(const place *p) {
     return s;
 }
 
+/* Wait for a child: its exit code. */
+static int wait_for(pid_t child) {
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
 /* Another process computes and stores it. */
 static void store_elsewhere(const place *p, const char *spec) {
     const pid_t child = fork();
@@ -82,42 +95,52 @@ static void store_elsewhere(const place *p, const char *spec) {
         pleat_store_close(&s);
         _exit(check_failures() > 0);
     }
-    int status = 1;
-    CHECK(waitpid(child, &status, 0) == child);
-    CHECK_EQ_I64(status, 0);
+    CHECK_EQ_I64(wait_for(child), 0);
 }
 
-static void try_kind(const place *p, const char *spec) {
+/* Another process has stored what NULL salts: from there, from memory, from where it is stored, and after a restart. */
+static void try_stored(const place *p, const char *spec, maker *make_it, const outcome *alone) {
     rig r;
-    outcome alone, out;
-    check_context("%s", spec);
-    store_elsewhere(p, spec);
-    if (make(&r, spec, NULL)) serve(&r, NULL, &alone);
-    rig_free(&r);
+    outcome out;
     pleat_store *s = place_open(p);
-    if (make(&r, spec, s)) {
+    if (make_it(&r, spec, s)) {
         serve(&r, NULL, &out); /* from another process */
         CHECK_EQ_U64(out.stats.n_hit, STORED);
-        check_hit(&r, &out, &alone, 1);
+        check_hit(&r, &out, alone, 1);
         serve(&r, NULL, &out); /* from memory, where it is kept too */
         CHECK_EQ_U64(out.stats.n_hit, STORED);
-        check_hit(&r, &out, &alone, 1);
+        check_hit(&r, &out, alone, 1);
         pleat_serving_forget_prefixes(r.serving);
         serve(&r, NULL, &out); /* from where it is stored */
-        check_hit(&r, &out, &alone, 2);
+        check_hit(&r, &out, alone, 2);
         pleat_serving_forget_prefixes(r.serving);
         serve(&r, "another's", &out); /* a salt of its own: it is computed, and stored */
         CHECK_EQ_U64(out.stats.n_hit, 0);
-        check_hit(&r, &out, &alone, 2);
+        check_hit(&r, &out, alone, 2);
     }
     rig_free(&r);
     pleat_store_close(&s);
     s = place_open(p);
-    if (make(&r, spec, s)) serve(&r, "another's", &out); /* after a restart */
-    if (r.serving) check_hit(&r, &out, &alone, 1);
+    if (make_it(&r, spec, s)) serve(&r, "another's", &out); /* after a restart */
+    if (r.serving) check_hit(&r, &out, alone, 1);
     rig_free(&r);
     CHECK(pleat_store_is_valid(s));
     pleat_store_close(&s);
+}
+
+static void serve_alone(const char *spec, maker *make_it, outcome *out) {
+    rig r;
+    *out = (outcome){0};
+    if (make_it(&r, spec, NULL)) serve(&r, NULL, out);
+    rig_free(&r);
+}
+
+static void try_kind(const place *p, const char *spec) {
+    outcome alone;
+    check_context("%s", spec);
+    store_elsewhere(p, spec);
+    serve_alone(spec, make, &alone);
+    try_stored(p, spec, make, &alone);
 }
 
 static void test_matrix(void) {
@@ -136,6 +159,166 @@ static void test_matrix_servers(void) {
     if (load_once())
         for (size_t i = 0; i < CHECK_COUNT(kinds) && check_failures() == 0; i++) try_kind(&p, kinds[i]);
     redis_stop(&server);
+}
+
+/* ---- a GPU's rows ---------------------------------------------------------------------------------------------------- */
+
+enum { NO_GPU = 77 };
+
+/* Time by the asking: steps and copies take seconds, so that what is stored always pays. */
+static uint64_t counted_ns(void *ctx) {
+    static uint64_t ns;
+    (void)ctx;
+    return ns += 1000000000;
+}
+
+/* Chunks are those of a GPU on both devices: part of what an image is known by. */
+static pleat_engine_options options_on(const char *spec, uint32_t devices) {
+    n_devices = 1;
+    pleat_engine_options o = engine_options(spec);
+    n_devices = 0;
+    o.devices = devices;
+    return o;
+}
+
+static bool make_on(rig *r, const char *spec, pleat_store *store, uint32_t devices) {
+    const pleat_engine_options eo = options_on(spec, devices);
+    pleat_serving_options so = serving_options();
+    so.store = store;
+    if (!rig_make(r, &eo, &so, 0)) return false;
+    r->serving->backend.clock_ns = counted_ns;
+    return true;
+}
+static bool make_gpu(rig *r, const char *spec, pleat_store *store) { return make_on(r, spec, store, 1); }
+static bool make_cpu(rig *r, const char *spec, pleat_store *store) { return make_on(r, spec, store, 0); }
+
+/* Does a GPU serve it?  Said where not: the table of the docs has it so. */
+static bool gpu_serves(const char *spec) {
+    const pleat_engine_options o = options_on(spec, 1);
+    pleat_engine *engine = NULL;
+    pleat_error err = {0};
+    const pleat_status status = pleat_engine_create(model, &o, &engine, &err);
+    pleat_engine_destroy(&engine);
+    CHECK(status == PLEAT_OK || status == PLEAT_E_UNSUPPORTED);
+    return status == PLEAT_OK;
+}
+
+/* Another process computes and stores all that a GPU serves.  This one has touched no GPU yet: it could not fork then. */
+static int store_all_elsewhere(const place *p) {
+    const pid_t child = fork();
+    if (child == 0) {
+        uint32_t n;
+        if (pleat_device_count(&n, NULL) != PLEAT_OK) _exit(NO_GPU);
+        pleat_store *s = place_open(p);
+        for (size_t i = 0; i < CHECK_COUNT(kinds) && check_failures() == 0; i++) {
+            rig r;
+            outcome out;
+            if (!gpu_serves(kinds[i])) continue;
+            if (make_gpu(&r, kinds[i], s)) serve(&r, NULL, &out);
+            rig_free(&r);
+        }
+        pleat_store_close(&s);
+        _exit(check_failures() > 0);
+    }
+    return wait_for(child);
+}
+
+/* How far apart the logits of two tokens are behind the prompt and the first n tokens of `read`, where all is computed. */
+static double gap_of(const char *spec, uint32_t devices, const pleat_token *read, uint32_t n, pleat_token a,
+                     pleat_token b) {
+    const pleat_engine_options eo = options_on(spec, devices);
+    pleat_engine *engine = NULL;
+    pleat_seq seq;
+    pleat_token all[PROMPT + PREDICT];
+    pleat_model_info info;
+    pleat_model_get_info(model, &info);
+    float *logits = malloc(info.n_vocab * sizeof *logits);
+    memcpy(all, text, PROMPT * sizeof *all);
+    memcpy(all + PROMPT, read, n * sizeof *all);
+    CHECK_STATUS(pleat_engine_create(model, &eo, &engine, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_open(engine, MAX_TOKENS, &seq), PLEAT_OK);
+    for (uint32_t at = 0, m; at < PROMPT + n && check_failures() == 0; at += m) {
+        m = at >= PROMPT ? 1 : at == STORED ? PROMPT - STORED : eo.chunk_tokens < STORED ? eo.chunk_tokens : STORED;
+        const pleat_engine_item item = {.seq = seq, .tokens = all + at, .n_tokens = m, .n_logits = 1, .logits = logits};
+        CHECK_STATUS(pleat_engine_step(engine, &item, 1, NULL), PLEAT_OK);
+    }
+    const double gap = fabs((double)logits[a] - logits[b]);
+    pleat_engine_destroy(&engine);
+    free(logits);
+    return gap;
+}
+
+/* From the other device's image: the tokens of this one, up to one where two are as near as arithmetic differs. */
+static void check_near_tokens(const char *spec, uint32_t devices, const outcome *out, const outcome *alone) {
+    const double limit = strcmp(spec, "f16") == 0 ? 0.02 : 0.5;
+    uint32_t i = 0;
+    while (i < PREDICT && out->tokens[i] == alone->tokens[i]) i++;
+    const double gap = i < PREDICT ? gap_of(spec, devices, alone->tokens, i, out->tokens[i], alone->tokens[i]) : 0;
+    printf("# %s, the other device's image on the %s: %u of %u tokens, then %.4f apart\n", spec,
+           devices ? "GPU" : "CPU", i, PREDICT, gap);
+    CHECK(gap <= limit);
+}
+
+/* Each device goes on from what the other has stored. */
+static void try_other_device(const place *p, const char *spec, const outcome *gpu_alone) {
+    outcome cpu_alone, out;
+    rig r;
+    serve_alone(spec, make_cpu, &cpu_alone);
+    pleat_store *s = place_open(p);
+    if (make_cpu(&r, spec, s)) {
+        serve(&r, NULL, &out);
+        CHECK_EQ_U64(out.stats.n_hit, STORED);
+        check_near_tokens(spec, 0, &out, &cpu_alone);
+        pleat_serving_forget_prefixes(r.serving);
+        serve(&r, "the CPU's", &out);
+        CHECK_EQ_U64(out.stats.n_hit, 0);
+    }
+    rig_free(&r);
+    pleat_store_flush(s);
+    if (make_gpu(&r, spec, s)) {
+        serve(&r, "the CPU's", &out);
+        CHECK_EQ_U64(out.stats.n_hit, STORED);
+        check_near_tokens(spec, 1, &out, gpu_alone);
+    }
+    rig_free(&r);
+    pleat_store_close(&s);
+}
+
+static void try_place_on_gpu(const place *p) {
+    for (size_t i = 0; i < CHECK_COUNT(kinds) && check_failures() == 0; i++) {
+        outcome alone;
+        check_context("on a GPU, %s, %s", p->port ? "redis" : "disk", kinds[i]);
+        const bool is_served = gpu_serves(kinds[i]);
+        printf("# %s: %s on a GPU\n", kinds[i], is_served ? "served" : "refused");
+        CHECK(is_served || i > 2);
+        if (!is_served) continue;
+        serve_alone(kinds[i], make_gpu, &alone);
+        try_stored(p, kinds[i], make_gpu, &alone);
+        try_other_device(p, kinds[i], &alone);
+    }
+}
+
+/* First of all tests: it forks before this process has touched a GPU. */
+static void test_matrix_gpu(void) {
+    NEEDS_STORE();
+    place disk = {0};
+    redis server = {0};
+    if (!load_once() || !folder_make(&disk.f)) return;
+    int code = store_all_elsewhere(&disk);
+    const bool has_server = code == 0 && pleat__server_exists() && redis_start(&server, 0);
+    const place servers = {.port = server.port};
+    if (has_server) code = store_all_elsewhere(&servers);
+    if (code == NO_GPU) {
+        (void)check_device(); /* skipped, or failed where one has to be */
+    } else if (CHECK_EQ_I64(code, 0)) {
+        try_place_on_gpu(&disk);
+        if (has_server)
+            try_place_on_gpu(&servers);
+        else
+            printf("# no redis-server: not tried on a GPU\n");
+    }
+    if (has_server) redis_stop(&server);
+    folder_remove(&disk.f);
 }
 
 /* Flip a byte in each file. */
@@ -334,7 +517,8 @@ static void test_hang_is_cancelled(void) {
     hang_rig_free(&h);
 }
 
-static const check_test tests[] = {{"matrix", test_matrix}, /* first: these fork */
+static const check_test tests[] = {{"matrix_gpu", test_matrix_gpu}, /* first: these fork */
+                                   {"matrix", test_matrix},
                                    {"matrix_servers", test_matrix_servers},
                                    {"damage", test_damage},
                                    {"company", test_company},
