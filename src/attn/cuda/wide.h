@@ -37,8 +37,7 @@ typedef struct pleat__device_wide_attn {
     const uint16_t *q;  /* f16 [n_seqs][n_kv_heads * n_group][head_dim], aligned to 16 */
     float scale;        /* > 0 */
     float cap;          /* logits x become cap * tanh(x / cap); 0: they stay */
-    void *out;          /* [n_seqs][n_kv_heads * n_group][head_dim]; a lane without slots: 0 */
-    bool is_f16;        /* out is f16, rounded; else f32 */
+    float *out;         /* [n_seqs][n_kv_heads * n_group][head_dim]; a lane without slots: 0 */
     float *lse2;        /* [n_seqs][n_kv_heads * n_group] log2 of the sum of 2^logit2, or NULL */
     void *workspace;    /* pleat__device_wide_bytes() */
 } pleat__device_wide_attn;

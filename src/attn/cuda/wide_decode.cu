@@ -175,13 +175,6 @@ static __device__ inline void join_sums(const decode_args &d, block_state *s, co
     __syncthreads();
 }
 
-static __device__ inline void put_out(const pleat__device_wide_attn &a, uint64_t at, float x) {
-    if (a.is_f16)
-        ((__half *)a.out)[at] = __float2half_rn(x);
-    else
-        ((float *)a.out)[at] = x;
-}
-
 /* The lane's output, or the piece's part. */
 static __device__ inline void write_piece(const decode_args &d, const piece &at, const block_state *s) {
     const uint32_t n_group = d.a.view.n_group, n_dims = d.a.view.layouts[0].head_dim;
@@ -191,7 +184,7 @@ static __device__ inline void write_piece(const decode_args &d, const piece &at,
     for (uint32_t i = threadIdx.x; i < n_group * n_dims; i += THREADS) {
         const uint32_t h = i / n_dims, e = i % n_dims;
         if (is_all)
-            put_out(d.a, lane * n_group * n_dims + i, s->l[h] > 0 ? s->q[h][e] / s->l[h] : 0);
+            d.a.out[lane * n_group * n_dims + i] = s->l[h] > 0 ? s->q[h][e] / s->l[h] : 0;
         else
             part[h * (2 + n_dims) + 2 + e] = s->q[h][e];
     }
@@ -248,7 +241,7 @@ static __global__ void __launch_bounds__(THREADS) merge(const __grid_constant__ 
             l += factor * part[j * stride + 1];
             o += factor * part[j * stride + 2 + e];
         }
-        put_out(d.a, lane * n_group * n_dims + i, o / l);
+        d.a.out[lane * n_group * n_dims + i] = o / l;
         if (d.a.lse2 && e == 0) d.a.lse2[lane * n_group + h] = most + log2f(l);
     }
 }

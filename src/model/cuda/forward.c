@@ -432,15 +432,22 @@ static pleat_status step_heads(const launches *l, uint32_t layer_idx, rows r) {
     return pleat_device_cache_append_heads(l->cache, layer_idx, &heads, fw->q, l->stream.v, l->err);
 }
 
+/* Attention of the rows, into step_attended, or as f16 into attended. */
+static pleat_status step_attend(const launches *l, uint32_t layer_idx, rows r, bool is_f32) {
+    pleat__device_forward *fw = l->fw;
+    if (!is_f32 && pleat_device_cache_takes_heads(l->cache))
+        return pleat_device_cache_attend_f16(l->cache, layer_idx, fw->q, fw->attended, l->stream.v, l->err);
+    PLEAT_TRY(pleat_device_cache_attend(l->cache, layer_idx, fw->q, fw->step_attended, NULL, l->stream.v, l->err));
+    if (is_f32) return PLEAT_OK;
+    return pleat__device_halve(fw->step_attended, (uint64_t)r.n * fw->n_q, fw->attended, l->stream, l->err);
+}
+
 static pleat_status step_layer(const launches *l, uint32_t layer_idx, rows r) {
     pleat__device_forward *fw = l->fw;
     const pleat__device_layer *layer = &fw->weights->layers[layer_idx];
     const bool is_f32 = (r.n <= PLEAT__MUL_FEW || packs(r.n)) && !(l->rows_class && is_plain(&layer->o));
     PLEAT_TRY(step_heads(l, layer_idx, r));
-    if (is_f32)
-        PLEAT_TRY(pleat_device_cache_attend(l->cache, layer_idx, fw->q, fw->step_attended, NULL, l->stream.v, l->err));
-    else
-        PLEAT_TRY(pleat_device_cache_attend_f16(l->cache, layer_idx, fw->q, fw->attended, l->stream.v, l->err));
+    PLEAT_TRY(step_attend(l, layer_idx, r, is_f32));
     const void *attended = is_f32 ? (const void *)fw->step_attended : fw->attended;
     PLEAT_TRY(
         add_branch(l, &layer->o, NULL, attended, is_f32 ? AS_F32 : AS_F16, layer->o_bias, layer->post_norms[0], r));

@@ -175,6 +175,23 @@ extern "C" pleat_status pleat__device_add_normed(const float *y, const float *we
     return PLEAT_CUDA_LAUNCHED("adding a normed branch", err);
 }
 
+#define HALVE_THREADS 256u
+
+static __global__ void __launch_bounds__(HALVE_THREADS) halve(const float *x, uint64_t n, uint4 *out) {
+    const uint64_t i = (uint64_t)blockIdx.x * HALVE_THREADS + threadIdx.x;
+    pleat__let_next_start();
+    pleat__wait_for_last();
+    if (i >= n) return;
+    out[i] = pleat__halves_of(x + 8 * i);
+}
+
+extern "C" pleat_status pleat__device_halve(const float *x, uint64_t n, uint16_t *out, pleat__device_stream stream,
+                                            pleat_error *err) {
+    const uint32_t n_blocks = (uint32_t)((n / 8 + HALVE_THREADS - 1) / HALVE_THREADS);
+    pleat__launch(halve, n_blocks, HALVE_THREADS, 0, stream, x, n / 8, (uint4 *)(void *)out);
+    return PLEAT_CUDA_LAUNCHED("rounding rows to f16", err);
+}
+
 /* ---- heads --------------------------------------------------------------------------------------------- */
 
 #define HEADS_WARPS 4u

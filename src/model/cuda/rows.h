@@ -28,6 +28,10 @@ pleat_status pleat__device_norm(const float *x, const float *weight, uint32_t n,
 pleat_status pleat__device_add_normed(const float *y, const float *weight, uint32_t n, uint32_t width, float eps,
                                       float scale, float *x, pleat__device_stream stream, pleat_error *err);
 
+/* out [n] f16 = x [n]; n is a multiple of 8. */
+pleat_status pleat__device_halve(const float *x, uint64_t n, uint16_t *out, pleat__device_stream stream,
+                                 pleat_error *err);
+
 /* Heads of n rows of a prompt, or of a step at `positions`, made ready. */
 typedef struct pleat__device_heads {
     pleat_device_cache_heads of;
