@@ -124,8 +124,8 @@ static pleat_status check_head(const pleat__block_format *f, const uint8_t *head
 static pleat_status read_codebook(const uint8_t *bytes, size_t *at, size_t end, uint32_t n_levels, char which,
                                   pleat__codebook *codebook, pleat_error *err) {
     const size_t n = pleat__codebook_read(codebook, bytes + *at, end - *at);
-    PLEAT_FAIL_IF(n == 0 || codebook->n_levels != n_levels, err, PLEAT_E_FORMAT, *at,
-                  "codebooks: %c's is no codebook of %u levels", which, n_levels);
+    PLEAT_FAIL_IF(n == 0 || codebook->n_levels != n_levels || !pleat__codebook_is_plain(codebook), err, PLEAT_E_FORMAT,
+                  *at, "codebooks: %c's is no codebook of %u levels", which, n_levels);
     *at += n;
     return PLEAT_OK;
 }

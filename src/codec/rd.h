@@ -16,6 +16,7 @@
  *     column i of keys: channel order[i]        code + reach, 0 .. 2*reach; 2*reach + 1 is an escape
  *
  * A code beyond its class's reach is an escape: the code says reach + 1, and the value itself stands behind the streams.
+ * Both codes of a pair that has no word in its class's codebook are escapes.
  *
  *     payload   sum u32 | K bytes u32 | V bytes u32 | shift i8 | own u8 | K escapes u16 | V escapes u16 |
  *               exponents u8[64] | K classes? | K stream | V classes? | V stream | escapes: place u16, value f16
@@ -60,6 +61,15 @@ typedef struct pleat__rd_books {
 
 /* Codes of a class: -reach..reach; -1 where nothing is stored. */
 static inline int32_t pleat__rd_reach(const pleat__codebook *book) { return (int32_t)book->n_levels / 2 - 1; }
+
+/* Of a codebook of pairs: symbols of two codes 0, and of two escapes.  Pairs without a word are coded as two escapes. */
+static inline uint32_t pleat__rd_two_zeros(const pleat__codebook *book) { return (book->n_levels / 2 - 1u) * 17; }
+static inline uint32_t pleat__rd_two_escapes(const pleat__codebook *book) { return (book->n_levels - 1u) * 17; }
+
+/* Has it words for both?  Then all pairs can be coded, and nothing at all as well. */
+static inline bool pleat__rd_pairs_are_sound(const pleat__codebook *book) {
+    return book->bits[pleat__rd_two_zeros(book)] != 0 && book->bits[pleat__rd_two_escapes(book)] != 0;
+}
 
 /* Once all codebooks are there: decoding with them gives codes around the widest one's middle. */
 void pleat__rd_books_centre(pleat__rd_books *books);

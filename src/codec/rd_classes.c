@@ -29,6 +29,13 @@ static histogram count(const int8_t *codes, uint32_t d, uint32_t first, uint32_t
     return h;
 }
 
+/* Bits of a pair, beside those of the codes that escape anyway. */
+static uint32_t pair_bits(const pleat__codebook *book, uint32_t a, uint32_t b) {
+    const uint32_t bits = book->bits[a | b << 4], escape = book->n_levels - 1u;
+    if (bits > 0) return bits;
+    return book->bits[pleat__rd_two_escapes(book)] + ESCAPE_BITS * ((a != escape) + (b != escape));
+}
+
 /* Bits of n codes with these counts, escapes included.  Codes of a pair are taken to be independent. */
 static uint64_t cost_of(const pleat__codebook *book, const histogram *h, uint32_t n) {
     uint32_t m[PLEAT__CODEBOOK_NARROW_LEVELS];
@@ -45,7 +52,7 @@ static uint64_t cost_of(const pleat__codebook *book, const histogram *h, uint32_
     }
     for (uint32_t b = 0; b < n_levels; b++) {
         uint32_t row = 0;
-        for (uint32_t a = 0; a < n_levels; a++) row += m[a] * book->bits[a | b << 4];
+        for (uint32_t a = 0; a < n_levels; a++) row += m[a] * pair_bits(book, a, b);
         sum += (uint64_t)m[b] * row;
     }
     return sum / (2 * n) + (uint64_t)n_escapes * ESCAPE_BITS;

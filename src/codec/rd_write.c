@@ -11,6 +11,7 @@
 #include "codec/rd_internal.h"
 
 #define T PLEAT__RD_TOKENS
+#define PAIRED 4u /* columns of keys, or tokens of values, that make a pair are so far from each other */
 
 /* What a block is written with: carved from encode's scratch. */
 typedef struct work {
@@ -96,13 +97,26 @@ static void put_escape(work *w, uint32_t d, uint32_t place) {
     memcpy(at + 2, &half, sizeof half);
 }
 
-/* The byte of the code at a place in its class, or an escape's.  Where the reach is -1 nothing is stored. */
-static uint8_t put_code(work *w, uint32_t d, int32_t reach, uint32_t place) {
-    const int32_t most = reach < 0 ? 0 : reach, code = w->codes[place];
+/* A code's number in a class of this reach, or the escape's. */
+static uint8_t number_of(const work *w, int32_t reach, int32_t code) {
+    const int32_t most = reach < 0 ? 0 : reach;
     if (code >= -most && code <= most) return (uint8_t)(code + most);
     if (w->clamps) return (uint8_t)(code < 0 ? 0 : 2 * most);
-    put_escape(w, d, place);
     return (uint8_t)(2 * reach + 1);
+}
+
+/* The byte of the code at a place in its class, or an escape's.  Where the reach is -1 nothing is stored.  `other` is the
+ * place that it may be paired with: a pair without a word escapes, or is two zeros where nothing may. */
+static uint8_t put_code(work *w, uint32_t d, const pleat__codebook *book, uint32_t place, uint32_t other) {
+    const int32_t reach = pleat__rd_reach(book);
+    uint8_t number = number_of(w, reach, w->codes[place]);
+    if (reach >= 0 && book->kind == PLEAT__CODEBOOK_PAIRS) {
+        const uint32_t with = number_of(w, reach, w->codes[other]);
+        const uint32_t symbol = place < other ? number | with << 4 : with | (uint32_t)number << 4;
+        if (book->bits[symbol] == 0) number = (uint8_t)(w->clamps ? reach : 2 * reach + 1);
+    }
+    if (number == (uint8_t)(2 * reach + 1)) put_escape(w, d, place);
+    return number;
 }
 
 /* Byte of the place in vectors of 16 rows by 4 columns. */
@@ -132,8 +146,8 @@ static bool code_keys(const pleat__rd_lane *lane, uint32_t level, work *w) {
     w->n_escapes = 0;
     for (uint32_t t = 0; t < T; t++)
         for (uint32_t i = 0; i < d; i++) {
-            const int32_t reach = pleat__rd_reach(&lane->books->k[w->classes[i / PLEAT__RD_K_COLUMNS]]);
-            w->vectors[byte_of(t, i, d)] = put_code(w, d, reach, t * d + i);
+            const pleat__codebook *book = &lane->books->k[w->classes[i / PLEAT__RD_K_COLUMNS]];
+            w->vectors[byte_of(t, i, d)] = put_code(w, d, book, t * d + i, t * d + (i ^ PAIRED));
         }
     return is_own;
 }
@@ -150,8 +164,8 @@ static bool code_values(const pleat__rd_lane *lane, const uint8_t *exponents, wo
     w->n_escapes = 0;
     for (uint32_t t = 0; t < T; t++)
         for (uint32_t i = 0; i < d; i++) {
-            const int32_t reach = pleat__rd_reach(&lane->books->v[w->classes[i / PLEAT__RD_V_DIMS]]);
-            w->vectors[byte_of(i, t, T)] = put_code(w, d, reach, t * d + i);
+            const pleat__codebook *book = &lane->books->v[w->classes[i / PLEAT__RD_V_DIMS]];
+            w->vectors[byte_of(i, t, T)] = put_code(w, d, book, t * d + i, (t ^ PAIRED) * d + i);
         }
     return is_own;
 }

@@ -14,13 +14,13 @@
 /* ---- alphabets -------------------------------------------------------------------------------------- */
 
 static uint32_t kind_levels(pleat__codebook_kind kind) {
-    return kind == PLEAT__CODEBOOK_PAIRS    ? PLEAT__CODEBOOK_PAIR_LEVELS
+    return kind == PLEAT__CODEBOOK_PAIRS    ? PLEAT__CODEBOOK_PAIR_LEVELS_MAX
            : kind == PLEAT__CODEBOOK_NARROW ? PLEAT__CODEBOOK_NARROW_LEVELS
                                             : PLEAT__CODEBOOK_LEVELS;
 }
 
 static uint32_t kind_bits(pleat__codebook_kind kind) {
-    return kind == PLEAT__CODEBOOK_PAIRS    ? PLEAT__CODEBOOK_PAIR_BITS
+    return kind == PLEAT__CODEBOOK_PAIRS    ? PLEAT__CODEBOOK_PAIR_BITS_MAX
            : kind == PLEAT__CODEBOOK_NARROW ? PLEAT__CODEBOOK_NARROW_BITS
                                             : PLEAT__CODEBOOK_WIDE_BITS;
 }
@@ -135,17 +135,32 @@ void pleat__codebook_lengths(const uint64_t *weights, uint32_t n, uint32_t max_b
 
 /* ---- words ------------------------------------------------------------------------------------------ */
 
-/* Lengths fill the code space exactly (Kraft), and symbols outside the alphabet have none. */
+static uint32_t count_words(const uint8_t *bits) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < PLEAT__CODEBOOK_SYMBOLS; i++) n += bits[i] != 0;
+    return n;
+}
+
+/* Lengths fill the code space exactly (Kraft), and symbols outside the alphabet have none.  All others have one, but
+ * for pairs. */
 static bool is_complete(pleat__codebook_kind kind, uint32_t n_levels, const uint8_t *bits) {
     const uint32_t n = alphabet_size(kind, n_levels), longest = kind_bits(kind);
     uint32_t sum = 0, n_words = 0;
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t length = bits[symbol_at(kind, n_levels, i)];
-        if (length < 1 || length > longest) return false;
+        if (length > longest) return false;
+        if (length == 0) continue;
         sum += TABLE >> length;
+        n_words++;
     }
-    for (uint32_t i = 0; i < PLEAT__CODEBOOK_SYMBOLS; i++) n_words += bits[i] != 0;
-    return n_words == n && sum == (n == 1 ? TABLE / 2 : TABLE);
+    if (n_words != count_words(bits) || (n_words != n && kind != PLEAT__CODEBOOK_PAIRS)) return false;
+    return sum == (n == 1 ? TABLE / 2 : TABLE);
+}
+
+bool pleat__codebook_is_plain(const pleat__codebook *codebook) {
+    if (codebook->kind != PLEAT__CODEBOOK_PAIRS) return true;
+    return codebook->n_levels <= PLEAT__CODEBOOK_PAIR_LEVELS && codebook->max_bits <= PLEAT__CODEBOOK_PAIR_BITS &&
+           count_words(codebook->bits) == alphabet_size(PLEAT__CODEBOOK_PAIRS, codebook->n_levels);
 }
 
 static uint32_t reversed(uint32_t word, uint32_t n_bits) {

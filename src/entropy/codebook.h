@@ -13,14 +13,17 @@
  *
  * Three kinds, by the number of levels L (codes are 0..L-1):
  *
- *     PAIRS    L <= 8    a symbol is two codes a, b: a | b << 4          words of up to 7 bits
+ *     PAIRS    L <= 16   a symbol is two codes a, b: a | b << 4          words of up to 8 bits
  *     NARROW   L <= 32   a symbol is one code                            words of up to 8 bits
  *     WIDE     L <= 256  a symbol is one code                            words of up to 9 bits
  *
- * Pairs halve the lookups, and shorter words make smaller tables.  So the first that the levels allow of: pairs in up
- * to 6 bits (L <= 5) or 7, single codes in up to 7 bits or 8, is taken unless a later one comes out more than 1.25 %
- * shorter.  Pairs of 7 bits, narrow words of 7 and of 8 are decoded at 21, 13 and 9 G codes/s (one core of a Granite
- * Rapids, VBMI2, four streams; November 2026).
+ * Pairs halve the lookups, and shorter words make smaller tables.  So the first that the levels allow is taken, unless a
+ * later one comes out more than 1.25 % shorter.  They are pairs in up to 6 bits (L <= 5) or 7 (L <= 8), and single codes
+ * in up to 7 bits or 8.  Pairs of 7 bits, narrow words of 7 and of 8 are decoded at 21, 13 and 9 G codes/s (one core of
+ * a Granite Rapids, VBMI2, four streams; November 2026).
+ *
+ * Pairs are *plain* if all have a word, with L <= 8 and words of up to 7 bits.  Those that pleat__codebook_build() makes
+ * are, and those beside payloads of docs/FORMAT.md.  Others have a writer that can do without some words (codec/rd.h).
  */
 #ifndef PLEAT_ENTROPY_CODEBOOK_H
 #define PLEAT_ENTROPY_CODEBOOK_H
@@ -29,9 +32,11 @@
 
 #define PLEAT__CODEBOOK_SYMBOLS 256u
 #define PLEAT__CODEBOOK_LEVELS 256u
-#define PLEAT__CODEBOOK_PAIR_LEVELS 8u
+#define PLEAT__CODEBOOK_PAIR_LEVELS 8u /* of plain codebooks */
+#define PLEAT__CODEBOOK_PAIR_LEVELS_MAX 16u
 #define PLEAT__CODEBOOK_NARROW_LEVELS 32u
 #define PLEAT__CODEBOOK_PAIR_BITS 7u
+#define PLEAT__CODEBOOK_PAIR_BITS_MAX 8u
 #define PLEAT__CODEBOOK_NARROW_BITS 8u
 #define PLEAT__CODEBOOK_WIDE_BITS 9u
 
@@ -83,9 +88,12 @@ void pleat__codebook_build(pleat__codebook *codebook, const pleat__code_counts *
 void pleat__codebook_lengths(const uint64_t *weights, uint32_t n, uint32_t max_bits, uint8_t *bits);
 
 /* A codebook from its kind, number of levels and lengths, as a codebook holds them.  False: they are no complete
- * prefix code of that kind's alphabet. */
+ * prefix code of that kind's alphabet, or of some of its pairs. */
 bool pleat__codebook_from_bits(pleat__codebook *codebook, pleat__codebook_kind kind, uint32_t n_levels,
                                const uint8_t bits[PLEAT__CODEBOOK_SYMBOLS]);
+
+/* True of codebooks that are no pairs, and of plain pairs. */
+bool pleat__codebook_is_plain(const pleat__codebook *codebook);
 
 /* A codebook as bytes: kind, levels less one, lengths (docs/FORMAT.md, section 6). */
 #define PLEAT__CODEBOOK_HEAD_BYTES 2u
@@ -97,7 +105,7 @@ size_t pleat__codebook_write(const pleat__codebook *codebook, uint8_t *out);
  * *codebook is as it was. */
 size_t pleat__codebook_read(pleat__codebook *codebook, const uint8_t *bytes, size_t n_bytes);
 
-/* Bits of these counts in this codebook's words (of pairs, by pairs). */
+/* Bits of these counts in this plain codebook's words (of pairs, by pairs). */
 uint64_t pleat__codebook_cost_bits(const pleat__codebook *codebook, const pleat__code_counts *counts);
 
 /* Shannon's bound in bits a code for the single counts: sum of -p log2 p; 0 for no counts. */

@@ -3,7 +3,7 @@
  * stream_shapes.h: shapes of tables in registers, and the decoders of a file with vectors: its decode(), with the shape
  * and the number of streams constant.
  *
- *     pairs     the longest word has up to 6 bits, or 7
+ *     pairs     the longest word has up to 6 bits, 7 or 8
  *     narrow    up to 6, 7 or 8
  *     wide      up to 9; decode() is never asked for a stream's last vector
  */
@@ -13,9 +13,9 @@
 #include "core/compiler.h"
 #include "entropy/stream.h"
 
-typedef enum table_shape { PAIRS_6, PAIRS_7, NARROW_6, NARROW_7, NARROW_8, WIDE } table_shape;
+typedef enum table_shape { PAIRS_6, PAIRS_7, PAIRS_8, NARROW_6, NARROW_7, NARROW_8, WIDE } table_shape;
 
-INLINE bool is_pairs(table_shape shape) { return shape == PAIRS_6 || shape == PAIRS_7; }
+INLINE bool is_pairs(table_shape shape) { return shape <= PAIRS_8; }
 
 /* Three streams are two and one. */
 #define DECODER(name, shape)                                                                                    \
@@ -46,6 +46,7 @@ static void last_by_scalar(pleat__stream_decode_fn decode_wide, const pleat__cod
 #define DECODERS                                                                                         \
     DECODER(pairs_6, PAIRS_6)                                                                            \
     DECODER(pairs_7, PAIRS_7)                                                                            \
+    DECODER(pairs_8, PAIRS_8)                                                                            \
     DECODER(narrow_6, NARROW_6)                                                                          \
     DECODER(narrow_7, NARROW_7)                                                                          \
     DECODER(narrow_8, NARROW_8)                                                                          \
@@ -54,12 +55,12 @@ static void last_by_scalar(pleat__stream_decode_fn decode_wide, const pleat__cod
                      uint32_t n_vectors, uint8_t *const *out) {                                          \
         last_by_scalar(wide_but_last, codebook, streams, n_streams, n_vectors, out);                     \
     }                                                                                                    \
-    static const pleat__stream_decode_fn decoders[] = {pairs_6, pairs_7, narrow_6, narrow_7, narrow_8, wide};
+    static const pleat__stream_decode_fn decoders[] = {pairs_6, pairs_7, pairs_8, narrow_6, narrow_7, narrow_8, wide};
 
 static inline table_shape shape_of(const pleat__codebook *codebook) {
     const uint32_t bits = codebook->max_bits;
     if (codebook->kind == PLEAT__CODEBOOK_WIDE) return WIDE;
-    if (codebook->kind == PLEAT__CODEBOOK_PAIRS) return bits <= 6 ? PAIRS_6 : PAIRS_7;
+    if (codebook->kind == PLEAT__CODEBOOK_PAIRS) return bits <= 6 ? PAIRS_6 : bits == 7 ? PAIRS_7 : PAIRS_8;
     return bits <= 6 ? NARROW_6 : bits == 7 ? NARROW_7 : NARROW_8;
 }
 

@@ -24,7 +24,7 @@
 #include "core/checked.h"
 #include "core/error.h"
 
-enum { VERSION = 1, HEAD_BYTES = 72, SUM_BYTES = 16, PRINT_BYTES = PLEAT_FINGERPRINT_CAP - 1 };
+enum { VERSION = 2, HEAD_BYTES = 72, SUM_BYTES = 16, PRINT_BYTES = PLEAT_FINGERPRINT_CAP - 1 };
 static const char magic[8] = {'P', 'L', 'E', 'A', 'T', 'S', 'T', 'A'};
 
 /* ---- held ---------------------------------------------------------------------------------------------- */
@@ -113,6 +113,13 @@ static const pleat__codebook *book_at(const pleat__rd_books *b, uint32_t i) {
     return i < PLEAT__RD_CLASSES ? &b->k[i] : &b->v[i - PLEAT__RD_CLASSES];
 }
 
+/* 1 if all codebooks are plain, which is all that older libraries read. */
+static uint32_t version_of(const pleat__rd_books *books) {
+    for (uint32_t i = 0; i < 2 * PLEAT__RD_CLASSES; i++)
+        if (!pleat__codebook_is_plain(book_at(books, i))) return VERSION;
+    return 1;
+}
+
 static size_t write_books(const pleat__rd_books *books, uint8_t *out) {
     size_t n = 0;
     for (uint32_t i = 0; i < 2 * PLEAT__RD_CLASSES; i++) {
@@ -145,7 +152,7 @@ pleat_status pleat_stats_write(const pleat_stats *s, void *out_bytes, uint64_t c
     const uint64_t n_bytes = pleat_stats_bytes(s);
     if (!s || !out_bytes || cap < n_bytes) return PLEAT_E_ARG;
     uint8_t *out = out_bytes, *at = out + up_to(HEAD_BYTES + s->n_layers, 4);
-    const uint32_t numbers[] = {VERSION, PLEAT__RD_CLASSES};
+    const uint32_t numbers[] = {version_of(&s->books), PLEAT__RD_CLASSES};
     memset(out, 0, n_bytes);
     memcpy(out, magic, sizeof magic);
     memcpy(out + 8, numbers, sizeof numbers);
@@ -200,8 +207,9 @@ static pleat_status check_file(const uint8_t *bytes, uint64_t n_bytes, pleat_err
     uint64_t said;
     REQUIRE(n_bytes >= HEAD_BYTES + SUM_BYTES && memcmp(bytes, magic, sizeof magic) == 0, 0,
             "statistics: this is no file of statistics");
-    PLEAT_FAIL_IF(get_u32(bytes + 8) != VERSION || get_u32(bytes + 12) != PLEAT__RD_CLASSES, err, PLEAT_E_UNSUPPORTED,
-                  8, "statistics: version %u with %u classes; version %d with %u can be read", get_u32(bytes + 8),
+    PLEAT_FAIL_IF(get_u32(bytes + 8) < 1 || get_u32(bytes + 8) > VERSION || get_u32(bytes + 12) != PLEAT__RD_CLASSES,
+                  err, PLEAT_E_UNSUPPORTED, 8,
+                  "statistics: version %u with %u classes; versions 1 and %d with %u can be read", get_u32(bytes + 8),
                   get_u32(bytes + 12), VERSION, PLEAT__RD_CLASSES);
     memcpy(&said, bytes + 16, sizeof said);
     REQUIRE(said == n_bytes, 16, "statistics: the file has %llu bytes, and says %llu", (unsigned long long)n_bytes,
@@ -238,9 +246,8 @@ static bool layer_is_sound(const pleat_stats *s, uint32_t layer) {
 }
 
 static bool book_is_ours(const pleat__codebook *b) {
-    return b->kind == PLEAT__CODEBOOK_PAIRS
-               ? b->n_levels % 2 == 0 && b->n_levels >= 4
-               : b->kind == PLEAT__CODEBOOK_NARROW && b->n_levels % 2 == 0 && b->n_levels >= 4;
+    if (b->n_levels % 2 != 0 || b->n_levels < 4) return false;
+    return b->kind == PLEAT__CODEBOOK_NARROW || (b->kind == PLEAT__CODEBOOK_PAIRS && pleat__rd_pairs_are_sound(b));
 }
 
 /* Returns the bytes; 0: there are no such codebooks. */
@@ -282,6 +289,8 @@ static pleat_status read_body(const uint8_t *bytes, uint64_t n_bytes, pleat_stat
     const size_t n_books = at < end ? read_books(bytes + at, (size_t)(end - at), &s->books) : 0;
     REQUIRE(n_books > 0 && up_to(at + n_books, 8) == end && are_zeros(bytes, at + n_books, end), at,
             "statistics: its codebooks are none");
+    REQUIRE(get_u32(bytes + 8) == version_of(&s->books), 8, "statistics: its codebooks are not of version %u",
+            get_u32(bytes + 8));
     return PLEAT_OK;
 }
 

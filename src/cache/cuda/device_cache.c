@@ -3,7 +3,7 @@
  * device_cache.c: prompts and steps of a device cache: which launchers, in which order.
  *
  *     prompt_begin   reserve                      waits, to learn whether the pages fitted
- *     prompt         class, settle, place         of one layer's rows
+ *     prompt         class or keep, settle, place      of one layer's rows
  *     prompt_end     set_length
  *     chunk_begin    take                         waits, likewise
  *     chunk_attend   gather, prompt's attention   of one layer; prompt is extend then
@@ -11,7 +11,7 @@
  *     begin          take, grow, schedule
  *     append         append
  *     attend         decode, received
- *     end            end, trim
+ *     end            end or evict, trim
  *
  * Calls of a step read nothing but what create and set_batch fixed, so that a recorded step is the same for any
  * lengths.
@@ -20,6 +20,7 @@
 
 #include "cache/cuda/device_cache.h"
 #include "core/error.h"
+#include "policy/evict.h"
 
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
 #define REQUIRE_STATE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_STATE, PLEAT_NOWHERE, __VA_ARGS__)
@@ -59,6 +60,25 @@ pleat_status pleat_device_cache_wait(pleat_device_cache *c, void *stream, pleat_
                   "device cache: %llu steps were refused: pages are short, or a sequence has max_tokens",
                   (unsigned long long)(n_refused - n_seen));
     return PLEAT_OK;
+}
+
+/* ---- budgets ------------------------------------------------------------------------------------- */
+
+pleat_status pleat__device_cache_set_budget(pleat_device_cache *c, uint32_t seq_idx, uint32_t n_prompt,
+                                            pleat__device_stream stream, pleat_error *err) {
+    if (!pleat__device_cache_evicts(c)) return PLEAT_OK;
+    c->budgets[seq_idx] = pleat__evict_budget(&c->opt.spec, n_prompt, 0);
+    return pleat__device_lanes_set_budget(&c->lanes, seq_idx, c->budgets[seq_idx], stream, err);
+}
+
+pleat_status pleat_device_cache_turn(pleat_device_cache *c, uint32_t seq_idx, uint32_t n_prompt, void *stream,
+                                     pleat_error *err) {
+    PLEAT_TRY(check_seq(c, seq_idx, err));
+    REQUIRE(n_prompt >= 1 && n_prompt <= c->opt.max_tokens, "device cache: a turn that ends at token %u of at most %u",
+            n_prompt, c->opt.max_tokens);
+    REQUIRE_STATE(!c->in_step && c->seq_states[seq_idx] == PLEAT__SEQ_OPEN,
+                  "device cache: sequence %u is in a step or a prompt, or empty", seq_idx);
+    return pleat__device_cache_set_budget(c, seq_idx, n_prompt, pleat__device_stream_of(stream), err);
 }
 
 /* ---- prompts ------------------------------------------------------------------------------------- */
@@ -120,6 +140,7 @@ pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *c, uint32_t seq
             n_tokens, c->opt.max_tokens);
     const uint32_t n_each = pleat__div_up_u32(n_tokens, c->lanes.layouts[0].tokens) + (c->two_sided ? 1 : 0);
     PLEAT_TRY(reserve(c, seq_idx, n_each, pleat__device_stream_of(stream), err));
+    PLEAT_TRY(pleat__device_cache_set_budget(c, seq_idx, n_tokens, pleat__device_stream_of(stream), err));
     memset(c->placed, 0, c->opt.n_layers);
     c->seq_states[seq_idx] = PLEAT__SEQ_PROMPT;
     c->in_prompt = true;
@@ -210,7 +231,8 @@ pleat_status pleat_device_cache_prompt(pleat_device_cache *c, uint32_t layer, co
     if (c->is_wide) return place_wide(c, &prompt, s, err);
     if (c->prompt_past > 0) return pleat__device_lanes_extend(&c->lanes, &prompt, s, err);
     const uint32_t row = pleat__device_first_row(c, c->prompt_seq) + layer * c->opt.n_kv_heads;
-    PLEAT_TRY(pleat__device_lanes_class(&c->lanes, &prompt, s, err));
+    PLEAT_TRY(pleat__device_cache_evicts(c) ? pleat__device_lanes_keep(&c->lanes, &prompt, s, err)
+                                            : pleat__device_lanes_class(&c->lanes, &prompt, s, err));
     PLEAT_TRY(pleat__device_settle(&c->lanes.pages, row, c->opt.n_kv_heads, s, err));
     return pleat__device_lanes_place(&c->lanes, &prompt, s, err);
 }
@@ -247,8 +269,8 @@ pleat_status pleat_device_cache_chunk_begin(pleat_device_cache *c, uint32_t seq_
     const pleat__device_stream s = pleat__device_stream_of(stream);
     uint32_t n_past = 0;
     PLEAT_TRY(check_begun(c, seq_idx, stream, &n_past, err));
-    PLEAT_FAIL_IF(c->lanes.policy.is_leankv, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-                  "device cache: leankv reads later tokens one by one");
+    PLEAT_FAIL_IF(pleat__device_cache_has_policy(c), err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "device cache: where a policy acts, later tokens are read one by one");
     REQUIRE(n_tokens >= 1, "device cache: a chunk without tokens");
     const uint64_t all = (uint64_t)n_past + n_tokens, page_tokens = c->lanes.layouts[0].tokens;
     const uint64_t n_pages = (all + page_tokens - 1) / page_tokens;
@@ -322,7 +344,8 @@ static pleat_status share(pleat_device_cache *c, uint32_t from, uint32_t to, uin
 static pleat_status copy(pleat_device_cache *c, uint32_t from, uint32_t to, uint32_t n_tokens,
                          pleat__device_stream stream, pleat_error *err) {
     /* A low page holds as many tokens as a high one, or more; a hole is a slot besides. */
-    const uint32_t n_slots_most = c->two_sided ? n_tokens + 1 : n_tokens;
+    uint32_t n_slots_most = c->two_sided ? n_tokens + 1 : n_tokens;
+    if (pleat__device_cache_is_packed(c)) n_slots_most = pleat__min_u32(n_tokens, c->budgets[from] + 1);
     const uint32_t n_pages = pleat__div_up_u32(n_slots_most, c->lanes.layouts[0].tokens) + (c->two_sided ? 1 : 0);
     for (uint32_t i = 0; i < c->opt.n_layers; i++) {
         const uint32_t window = pleat__device_window(c, i);
@@ -349,6 +372,10 @@ pleat_status pleat_device_cache_fork(pleat_device_cache *c, uint32_t from, uint3
                                             : copy(c, from, to, n_tokens, s, err));
     PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, to, n_tokens, s, err));
     c->seq_states[to] = PLEAT__SEQ_OPEN;
+    if (pleat__device_cache_evicts(c)) {
+        c->budgets[to] = c->budgets[from];
+        PLEAT_TRY(pleat__device_lanes_set_budget(&c->lanes, to, c->budgets[to], s, err));
+    }
     return pleat__device_wait(s, err);
 }
 
@@ -358,6 +385,7 @@ pleat_status pleat_device_cache_close(pleat_device_cache *c, uint32_t seq_idx, v
     const pleat__device_stream s = pleat__device_stream_of(stream);
     PLEAT_TRY(pleat__device_close(&c->lanes.pages, seq_idx, s, err));
     PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, seq_idx, 0, s, err));
+    PLEAT_TRY(pleat__device_cache_set_budget(c, seq_idx, 1, s, err)); /* what begins with a step has a prompt of 1 */
     if (c->seq_states[seq_idx] == PLEAT__SEQ_PROMPT) c->in_prompt = false, c->prompt_past = 0;
     c->seq_states[seq_idx] = PLEAT__SEQ_EMPTY;
     return PLEAT_OK;
@@ -406,9 +434,9 @@ pleat_status pleat_device_cache_fill(pleat_device_cache *c, uint32_t seq_idx, co
                                      const uint32_t *n_low, uint64_t seed, void *stream, pleat_error *err) {
     PLEAT_TRY(check_seq(c, seq_idx, err));
     REQUIRE(n_high, "device cache: fill: no counts given");
-    PLEAT_FAIL_IF(
-        c->is_wide, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-        "device cache: fill is for heads of 64 and 128, groups up to 8, and neither windows nor bounded logits");
+    PLEAT_FAIL_IF(c->is_wide || pleat__device_cache_evicts(c), err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "device cache: fill is for heads of 64 and 128, groups up to 8, and neither windows, bounded logits "
+                  "nor budgets");
     filling f = {.n_high = n_high, .n_low = n_low};
     PLEAT_TRY(measure(c, &f, err));
     PLEAT_TRY(reserve(c, seq_idx, f.n_each, pleat__device_stream_of(stream), err));
@@ -545,10 +573,9 @@ pleat_status pleat_device_cache_attend(pleat_device_cache *c, uint32_t layer, co
 pleat_status pleat_device_cache_end(pleat_device_cache *c, void *stream, pleat_error *err) {
     PLEAT_TRY(check_step(c, true, err));
     const pleat__device_stream s = pleat__device_stream_of(stream);
-    if (c->lanes.policy.is_leankv) {
-        PLEAT_TRY(pleat__device_lanes_end(&c->lanes, s, err));
-        PLEAT_TRY(pleat__device_trim(&c->lanes.pages, s, err));
-    }
     c->in_step = false;
-    return PLEAT_OK;
+    if (!pleat__device_cache_has_policy(c)) return PLEAT_OK;
+    PLEAT_TRY(c->lanes.policy.is_leankv ? pleat__device_lanes_end(&c->lanes, s, err)
+                                        : pleat__device_lanes_evict(&c->lanes, s, err));
+    return pleat__device_trim(&c->lanes.pages, s, err);
 }

@@ -16,7 +16,7 @@
 #include "cache/layouts.h"
 #include "core/error.h"
 #include "page/table.h"
-#include "policy/policy.h"
+#include "policy/evict.h"
 #include "quant/layout.h"
 #include "spec/spec.h"
 
@@ -45,14 +45,27 @@ void pleat_device_cache_options_default(pleat_device_cache_options *opt) {
 
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
 
+/* By what policies rank that need no scores. */
+static pleat__device_ranks ranks_of(const pleat_spec *spec) {
+    const bool is_plain = !spec->merge && !spec->crush && !spec->novel;
+    if (!is_plain) return PLEAT__DEVICE_RANKS_NONE;
+    if (spec->policy == PLEAT_POLICY_RANDOM) return PLEAT__DEVICE_RANKS_HASH;
+    const bool is_by_position = spec->policy == PLEAT_POLICY_RECENT || spec->policy == PLEAT_POLICY_STREAMING;
+    return is_by_position ? PLEAT__DEVICE_RANKS_POSITION : PLEAT__DEVICE_RANKS_NONE;
+}
+
 static pleat_status check_spec(const pleat_device_cache_options *opt, pleat_error *err) {
     const pleat_spec *spec = &opt->spec;
     PLEAT_TRY(pleat__spec_check(spec, err));
-    const bool known = (spec->policy == PLEAT_POLICY_NONE || spec->policy == PLEAT_POLICY_LEANKV) &&
+    const bool known = (spec->policy == PLEAT_POLICY_NONE || spec->policy == PLEAT_POLICY_LEANKV || ranks_of(spec)) &&
                        spec->compressor == PLEAT_COMPRESSOR_NONE && spec->high.k_bits <= 16 && !spec->high.rotated &&
                        !spec->low.rotated;
-    PLEAT_FAIL_IF(!known, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-                  "device cache: on a GPU there are f16, k8v8 to k2v2 and leankv of such formats");
+    PLEAT_FAIL_IF(
+        !known, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+        "device cache: on a GPU there are f16, k8v8 to k2v2, and leankv, streaming, recent and random of such "
+        "formats, without +merge, +novel and +kvcrush (docs/GPU.md says why)");
+    PLEAT_FAIL_IF(ranks_of(spec) && spec->budget.unit == PLEAT_BUDGET_BYTES, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "device cache: on a GPU a budget is of tokens or a share, not of bytes");
     const bool alike = spec->high.k_bits == spec->low.k_bits && spec->high.v_bits == spec->low.v_bits;
     PLEAT_FAIL_IF(pleat__policy_has_low_side(spec) && alike, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "device cache: leankv of one format is on a GPU only with ah = al, which keeps the same tokens");
@@ -103,10 +116,11 @@ static pleat_status check_options(const pleat_device_cache_options *opt, pleat_e
     REQUIRE((uint64_t)opt->max_seqs * opt->n_layers * opt->n_kv_heads <= MAX_ROWS,
             "device cache: max_seqs %u of %u layers with %u KV heads are more than %u lanes", opt->max_seqs,
             opt->n_layers, opt->n_kv_heads, MAX_ROWS);
-    PLEAT_FAIL_IF(is_wide(opt) && opt->spec.policy == PLEAT_POLICY_LEANKV, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-                  "device cache: on a GPU leankv is for heads of 64 and 128, groups up to %u, and neither windows nor "
-                  "bounded logits",
-                  NARROW_GROUP);
+    PLEAT_FAIL_IF(
+        is_wide(opt) && opt->spec.policy != PLEAT_POLICY_NONE, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+        "device cache: on a GPU policies are for heads of 64 and 128, groups up to %u, and neither windows nor "
+        "bounded logits",
+        NARROW_GROUP);
     return check_spec(opt, err);
 }
 
@@ -162,13 +176,16 @@ static pleat_status derive(pleat_device_cache *c, pleat_error *err) {
                                              .by_position = spec->threshold == PLEAT_THRESHOLD_POSITION,
                                              .window = spec->window,
                                              .ah = spec->ah,
-                                             .al = spec->al};
+                                             .al = spec->al,
+                                             .ranks = ranks_of(spec),
+                                             .reclaim = spec->reclaim,
+                                             .sinks = spec->sinks};
     c->lanes.n_layers = opt->n_layers;
     c->lanes.n_kv_heads = opt->n_kv_heads;
     c->lanes.head_dim = opt->head_dim;
     c->lanes.max_tokens = opt->max_tokens;
     c->lanes.many_lanes = MANY_LANES;
-    c->keeps_ahead = !c->lanes.policy.is_leankv; /* end trims leankv's rows alone */
+    c->keeps_ahead = !pleat__device_cache_has_policy(c); /* end trims where a policy acts */
     PLEAT_TRY(derive_pages(c, err));
     /* A lane's slots are its tokens, a hole, and what fills up the high side's last tile. */
     if (c->lanes.policy.is_leankv) c->logits_stride = round_up(opt->max_tokens + 1, PLEAT__TILE) + PLEAT__TILE;
@@ -190,6 +207,7 @@ static void carve_tables(pleat_device_cache *c, pleat__arena *arena) {
     c->lanes.n_tokens = take(arena, c->opt.max_seqs, sizeof *c->lanes.n_tokens);
     c->lanes.fresh = take(arena, n_rows, sizeof *c->lanes.fresh);
     c->lanes.step = take(arena, 1, sizeof *c->lanes.step);
+    c->lanes.budgets = take(arena, c->opt.max_seqs, sizeof *c->lanes.budgets);
     c->seq_idxs = take(arena, c->opt.max_seqs, sizeof *c->seq_idxs);
     c->device_windows = c->windows ? take(arena, c->opt.n_layers, sizeof *c->device_windows) : NULL;
     c->lanes.windows = c->device_windows;
@@ -203,7 +221,7 @@ static void carve_tables(pleat_device_cache *c, pleat__arena *arena) {
 
 /* Keys and values of a chunk of any layer. */
 static void carve_chunk(pleat_device_cache *c, pleat__arena *arena) {
-    const uint64_t chunk_width = c->lanes.policy.is_leankv ? 0 : (uint64_t)c->opt.n_kv_heads * c->opt.head_dim;
+    const uint64_t chunk_width = pleat__device_cache_has_policy(c) ? 0 : (uint64_t)c->opt.n_kv_heads * c->opt.head_dim;
     for (int i = 0; i < 2; i++)
         c->chunk_rows[i] = take(arena, (c->opt.max_tokens + PLEAT__WIDE_KEYS) * chunk_width, sizeof *c->chunk_rows[i]);
 }
@@ -260,12 +278,13 @@ static pleat_status take_host(pleat_device_cache *c, pleat_error *err) {
     void *loads = NULL, *counts = NULL;
     PLEAT_TRY(pleat__device_alloc_host(c->opt.max_seqs * sizeof *c->loads, &loads, err));
     c->loads = loads;
-    PLEAT_TRY(pleat__device_alloc_host((6 * n_rows + 1) * sizeof *w->before, &counts, err));
+    PLEAT_TRY(pleat__device_alloc_host((7 * n_rows + 1) * sizeof *w->before, &counts, err));
     w->before = counts;
     w->sealed = w->before + n_rows + 1;
     w->n_slots[0] = w->sealed + 2 * n_rows;
     w->n_slots[1] = w->n_slots[0] + n_rows;
     w->hole = w->n_slots[1] + n_rows;
+    w->dead = w->hole + n_rows;
     for (int i = 0; i < 2; i++) PLEAT_TRY(pleat__device_event_create(&w->arrived[i], err));
     return PLEAT_OK;
 }
@@ -292,6 +311,8 @@ static pleat_status take_memory(pleat_device_cache *c, pleat_error *err) {
     if (c->windows)
         PLEAT_TRY(pleat__device_copy(c->device_windows, c->windows, c->opt.n_layers * sizeof *c->windows, stream, err));
     PLEAT_TRY(pleat__device_pages_init(&c->lanes.pages, c->n_pages, stream, err));
+    for (uint32_t i = 0; i < c->opt.max_seqs; i++) c->budgets[i] = pleat__evict_budget(&c->opt.spec, 1, 0);
+    PLEAT_TRY(pleat__device_copy(c->lanes.budgets, c->budgets, c->opt.max_seqs * sizeof *c->budgets, stream, err));
     return pleat__device_wait(stream, err);
 }
 
@@ -305,6 +326,7 @@ static void carve_host(const pleat_device_cache_options *opt, pleat_device_cache
     to->batch = pleat__arena_take(arena, opt->max_seqs, sizeof *to->batch);
     to->placed = pleat__arena_take(arena, opt->n_layers, 1);
     to->marks = pleat__arena_take(arena, opt->max_seqs, 1);
+    to->budgets = pleat__arena_take(arena, opt->max_seqs, sizeof *to->budgets);
     to->n_each = pleat__arena_take(arena, opt->n_layers, sizeof *to->n_each);
     to->windows = has_windows(opt) ? pleat__arena_take(arena, opt->n_layers, sizeof *to->windows) : NULL;
     *c = at;

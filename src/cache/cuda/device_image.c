@@ -50,6 +50,7 @@ static pleat_status bring_counts(pleat_device_cache *c, uint32_t seq_idx, pleat_
     for (int side = 0; side < 2; side++)
         PLEAT_TRY(pleat__device_copy(c->image.n_slots[side], pages->n_slots[side] + first, bytes, stream, err));
     PLEAT_TRY(pleat__device_copy(c->image.hole, pages->hole + first, bytes, stream, err));
+    PLEAT_TRY(pleat__device_copy(c->image.dead, pages->dead + first, bytes, stream, err));
     PLEAT_TRY(pleat_device_cache_length(c, seq_idx, n_tokens, stream.v, err));
     count_pages(c);
     return PLEAT_OK;
@@ -61,7 +62,7 @@ static bool parts_of(const pleat_device_cache *c, uint64_t n_pages, pleat__image
 
 static uint32_t classed_of(const pleat_device_cache *c, uint32_t n_tokens) {
     const uint32_t window = c->lanes.policy.window;
-    return c->lanes.policy.is_leankv && n_tokens > window ? n_tokens - window : 0;
+    return pleat__device_cache_has_policy(c) && n_tokens > window ? n_tokens - window : 0;
 }
 
 /* ---- pieces -------------------------------------------------------------------------------------- */
@@ -126,6 +127,7 @@ static void write_head(const pleat_device_cache *c, const pleat_device_cache_ima
     for (uint32_t row = 0; row < c->rows_per_seq; row++) {
         const pleat__lane lane = {.n_pages = {pages_of_side(c, row, 0), pages_of_side(c, row, 1)},
                                   .n_slots = {c->image.n_slots[0][row], c->image.n_slots[1][row]},
+                                  .n_dead = c->image.dead[row],
                                   .hole = c->image.hole[row]};
         memcpy(out + p->lanes_at + row * sizeof lane, &lane, sizeof lane);
     }
@@ -209,13 +211,15 @@ pleat_status pleat_device_cache_save(pleat_device_cache *c, uint32_t seq_idx, ui
 static bool row_is_sound(const pleat_device_cache *c, uint32_t row, uint32_t n_tokens, const pleat__lane *l) {
     const uint32_t window = pleat__device_window(c, row / c->opt.n_kv_heads);
     const uint64_t n_pages = (uint64_t)l->n_pages[0] + l->n_pages[1];
-    bool is_sound = l->n_dead == 0 && l->hole <= l->n_slots[0] && n_pages <= c->lanes.pages.row_len;
+    const bool evicts = pleat__device_cache_evicts(c), may_die = evicts && !pleat__device_cache_is_packed(c);
+    bool is_sound =
+        l->n_dead <= (may_die ? l->n_slots[0] : 0) && l->hole <= l->n_slots[0] && n_pages <= c->lanes.pages.row_len;
     for (int side = 0; side < 2; side++) {
         const uint32_t tokens = c->lanes.layouts[side].tokens;
         is_sound &= l->n_pages[side] == pleat__div_up_u32(l->n_slots[side], tokens) &&
-                    (uint64_t)l->n_sealed[side] * tokens <= l->n_slots[side];
+                    (uint64_t)l->n_sealed[side] * tokens <= (evicts ? 0 : l->n_slots[side]);
     }
-    if (c->lanes.policy.is_leankv)
+    if (pleat__device_cache_has_policy(c))
         return is_sound && (uint64_t)l->n_slots[0] + l->n_slots[1] <= (uint64_t)n_tokens + 1 &&
                (c->two_sided || l->n_slots[1] == 0);
     const uint32_t hole = window && n_tokens >= window ? n_tokens % window + 1 : 0;
@@ -243,14 +247,17 @@ static bool read_counts(pleat_device_cache *c, const uint8_t *in, uint64_t n_byt
             c->image.sealed[side * c->rows_per_seq + row] = lane.n_sealed[side];
         }
         c->image.hole[row] = lane.hole;
+        c->image.dead[row] = lane.n_dead;
     }
     count_pages(c);
     return c->image.before[c->rows_per_seq] == head->n_pages;
 }
 
-/* Do the pages of a row, the first at `pages`, hold each position once, those in the window all, and none in the hole? */
+/* Do the pages of a row, the first at `pages`, hold each position once, those in the window all, and none in the hole
+ * and as many other slots as are dead? */
 static bool positions_are_sound(const pleat_device_cache *c, uint32_t row, const uint8_t *pages, uint32_t n_tokens) {
     const uint32_t hole = c->image.hole[row], n_classed = classed_of(c, n_tokens);
+    uint32_t n_dead = c->image.dead[row];
     uint8_t *seen = c->image.seen;
     memset(seen, 0, n_tokens);
     for (int side = 0; side < 2; side++) {
@@ -259,17 +266,18 @@ static bool positions_are_sound(const pleat_device_cache *c, uint32_t row, const
             const uint32_t at = slot % layout->tokens;
             int32_t position;
             memcpy(&position, pages + layout->pos_off + at * sizeof position, sizeof position);
-            const bool is_hole = side == 0 && hole == slot + 1;
-            if (is_hole ? position != -1 : !pleat__position_is_new(position, n_tokens, seen)) return false;
+            const bool is_hole = side == 0 && hole == slot + 1, is_dead = !is_hole && position == -1 && n_dead > 0;
+            if (is_hole ? position != -1 : !is_dead && !pleat__position_is_new(position, n_tokens, seen)) return false;
+            n_dead -= is_dead;
             if (at + 1 == layout->tokens || slot + 1 == c->image.n_slots[side][row]) pages += c->image_form.page_bytes;
         }
     }
-    return !memchr(seen + n_classed, 0, n_tokens - n_classed);
+    return n_dead == 0 && !memchr(seen + n_classed, 0, n_tokens - n_classed);
 }
 
 /* Do all pages say where tokens stand as pages of such a sequence can?  Uniform formats' say nothing of it. */
 static bool pages_are_sound(const pleat_device_cache *c, const uint8_t *pages, uint32_t n_tokens) {
-    if (!c->lanes.policy.is_leankv) return true;
+    if (!pleat__device_cache_has_policy(c)) return true;
     for (uint32_t row = 0; row < c->rows_per_seq; row++)
         if (!positions_are_sound(c, row, pages + c->image.before[row] * c->image_form.page_bytes, n_tokens))
             return false;
@@ -298,6 +306,7 @@ static pleat_status fill(pleat_device_cache *c, uint32_t seq_idx, const uint8_t 
         PLEAT_TRY(pleat__device_copy(to->n_slots[side] + first, c->image.n_slots[side], bytes, stream, err));
     PLEAT_TRY(pleat__device_settle(to, first, c->rows_per_seq, stream, err));
     PLEAT_TRY(pleat__device_copy(to->hole + first, c->image.hole, bytes, stream, err));
+    PLEAT_TRY(pleat__device_copy(to->dead + first, c->image.dead, bytes, stream, err));
     PLEAT_TRY(send_before(c, stream, err));
     for (pleat__device_piece piece = piece_at(c, seq_idx, 0); piece.n > 0;
          piece = piece_at(c, seq_idx, piece.first + piece.n)) {
@@ -327,6 +336,7 @@ pleat_status pleat_device_cache_restore(pleat_device_cache *c, uint32_t seq_idx,
     const bool is_intact = pleat__image_hash(image, n_bytes) == head.hash && /* while it is on its way */
                            pages_are_sound(c, in + p.pages_at, head.n_tokens);
     if (status == PLEAT_OK) status = pleat__device_lanes_set_length(&c->lanes, seq_idx, head.n_tokens, s, err);
+    if (status == PLEAT_OK) status = pleat__device_cache_set_budget(c, seq_idx, head.n_prompt, s, err);
     if (status == PLEAT_OK) status = pleat__device_wait(s, err);
     if (status == PLEAT_OK && !is_intact) status = damaged(err);
     if (status != PLEAT_OK) (void)pleat_device_cache_close(c, seq_idx, stream, NULL);

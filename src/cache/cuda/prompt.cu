@@ -129,6 +129,7 @@ typedef struct tile_work {
     uint32_t first;    /* slot of the side that stands first in the tile */
     uint32_t n;        /* tokens in it, 1..16 */
     uint32_t position; /* of token threadIdx.x % 32, if there is one */
+    bool is_dead;      /* it is dropped */
     uint32_t n_tokens; /* of the lane, as positions go */
     uint8_t *page;
     uint32_t tile; /* of the page */
@@ -149,10 +150,13 @@ static __device__ inline bool find_work(const pleat__device_lanes &l, const plea
     w->n_tokens = made ? n_high + n_low : p.n_tokens;
     const uint32_t slot = w->first + thread;
     w->position = 0;
+    w->is_dead = false;
     if (thread < w->n && made) w->position = w->side ? slot : n_low + slot;
     if (thread < w->n && !made) {
         const uint32_t *order = l.order + (uint64_t)w->head * l.max_tokens;
-        w->position = order[w->side ? p.n_tokens - 1 - slot : slot];
+        const uint32_t token = order[w->side ? p.n_tokens - 1 - slot : slot];
+        w->position = token & ~PLEAT__ORDER_DEAD;
+        w->is_dead = token & PLEAT__ORDER_DEAD;
     }
     const pleat__device_slot_bytes at = pleat__device_bytes_of(l, w->row, w->side, w->first);
     w->page = at.page;
@@ -188,7 +192,7 @@ template <int D> static __device__ inline void clamp_rows(pleat__device_rows<D> 
     for (int i = 0; i < D / 8; i++) rows->quads[i] = pleat__device_clamp_halves(rows->quads[i]);
 }
 
-/* Scores and positions of a tile; without a token 0 and -1. */
+/* Scores and positions of a tile; without a token 0 and -1.  A dropped one's is -1 too. */
 static __device__ inline void write_tracked(const pleat__device_lanes &l, const pleat__device_prompt &p,
                                             const pleat__page_layout &layout, const tile_work &w, bool made,
                                             uint64_t seed) {
@@ -197,11 +201,11 @@ static __device__ inline void write_tracked(const pleat__device_lanes &l, const 
     const uint32_t slot = w.tile * PLEAT__TILE + thread;
     const bool is_there = thread < w.n;
     float score = 0;
-    if (is_there)
+    if (is_there && layout.n_scores)
         score = made ? made_score(l, seed + ((uint64_t)w.row << 32 | w.position), w.position, w.n_tokens)
                      : p.received[(uint64_t)w.head * p.n_tokens + w.position];
     if (layout.n_scores) pleat__device_scores(layout, w.page)[slot] = score;
-    pleat__device_positions(layout, w.page)[slot] = is_there ? (int32_t)w.position : -1;
+    pleat__device_positions(layout, w.page)[slot] = is_there && !w.is_dead ? (int32_t)w.position : -1;
 }
 
 template <int D, bool MADE>

@@ -220,7 +220,10 @@ static pleat_status run_follower(const step *s, uint32_t i) {
     const uint32_t least = s->e->opt.fixed_splits ? LEAST_FIXED_CHUNK : LEAST_CHUNK;
     if (s->e->device->is_uniform && item->n_tokens >= least) return run_prompt(s, i);
     const pleat__engine_device *d = s->e->device;
+    const pleat__place *place = pleat__engine_place(s->e, item->seq);
     const uint32_t first = item->n_tokens - item->n_logits;
+    PLEAT_TRY(pleat_device_cache_turn(d->cache, pleat__place_idx(s->e, place), place->n_tokens + item->n_tokens,
+                                      d->stream.v, s->err));
     for (uint32_t t = 0; t < item->n_tokens; t++) {
         set_row(s, 0, item, t);
         const pleat_status status = run_batch(s, 1);

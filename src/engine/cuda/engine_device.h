@@ -6,10 +6,10 @@
  *     device_images.c    images, and the memory that they are in
  *     device_pages.c     what sequences hold, share and will take
  *     device_step.c      a step: prompts, then the batch of single tokens, then what follows a prompt: as a chunk, or,
- *                        with leankv and where it is short, token by token
+ *                        with a policy and where it is short, token by token
  *
  * A place is a sequence of the device cache.  The host knows its length, and with uniform formats its pages.  With
- * leankv the device knows, and says so after each step.  So whether a step fits is known before it begins.
+ * a policy the device knows, and says so after each step.  So whether a step fits is known before it begins.
  */
 #ifndef PLEAT_ENGINE_CUDA_ENGINE_DEVICE_H
 #define PLEAT_ENGINE_CUDA_ENGINE_DEVICE_H
@@ -51,6 +51,7 @@ struct pleat__engine_device {
     uint64_t n_used, n_peak;        /* pages, as of the last recount, and the most of any */
     pleat_device_cache_load *loads; /* [max_seqs] likewise, where pages are not arithmetic */
     bool is_uniform;                /* pages are arithmetic */
+    bool evicts;                    /* lanes have a budget */
     uint32_t n_blocks;
     pleat__pinned_block blocks[PLEAT__KEPT_BLOCKS]; /* [n_blocks] */
     uint32_t *windows;                              /* [n_layers] of the model; NULL: none has one */

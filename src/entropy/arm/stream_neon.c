@@ -7,6 +7,7 @@
  * side.  Tables of 64 bytes are one lookup; an index beyond one gives zero, or leaves what an earlier one gave.
  *
  *     pairs    6, 7 bits   symbols, lengths           1 or 2 lookups each
+ *              8 bits      symbols, lengths           4 each
  *     narrow   6, 7 bits   symbol << 3 | bits         1 or 2
  *              8 bits      symbol << 3 | bits - 1     4
  *     wide                 symbols, lengths by symbol 4 for each half of the table, 4
@@ -33,7 +34,9 @@ typedef struct lanes {
 } lanes;
 
 INLINE uint32_t n_lookups(table_shape shape) {
-    return shape == PAIRS_6 || shape == NARROW_6 ? 1 : shape == NARROW_8 ? 4 : 2; /* wide: its own */
+    return shape == PAIRS_6 || shape == NARROW_6   ? 1
+           : shape == PAIRS_8 || shape == NARROW_8 ? 4
+                                                   : 2; /* wide: its own */
 }
 
 /* ---- tables -------------------------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@
  * indices below 16*i, whose difference is negative.  So all of them, xor each other, are the entry.
  *
  *     pairs    6, 7 bits   symbols, lengths           4 or 8 shuffles each
+ *              8 bits      symbols, lengths           8 each for each half of the tables; the index's bit 7 chooses
  *     narrow   6, 7 bits   symbol << 3 | bits         4 or 8
  *              8 bits      symbol << 3 | bits - 1     8 for each half of the table; the index's bit 7 chooses
  *     wide                 symbol | bits << 8         gathered: 512 entries would be 64 shuffles
@@ -27,7 +28,7 @@
 #include "entropy/stream_shapes.h"
 
 typedef struct tables {
-    __m256i a[16], b[8];           /* by shuffle; pairs: symbols, lengths; narrow: entries */
+    __m256i a[16], b[16];          /* by shuffle; pairs: symbols, lengths; narrow: entries */
     __m256i scale_low, scale_high; /* bytes of 2^(16 - max_bits - used), by `used` */
     __m256i most_used;             /* 16 - max_bits */
     __m256i base;                  /* of pairs: what is added to a code */
@@ -77,6 +78,8 @@ INLINE void load_tables(table_shape shape, const pleat__codebook *codebook, tabl
         t->a[i] = differences(is_pairs(shape) ? codebook->symbol : entries, i);
         if (is_pairs(shape)) t->b[i] = differences(codebook->symbol_bits, i);
         if (shape == NARROW_8) t->a[8 + i] = differences(entries + 128, i);
+        if (shape == PAIRS_8) t->a[8 + i] = differences(codebook->symbol + 128, i);
+        if (shape == PAIRS_8) t->b[8 + i] = differences(codebook->symbol_bits + 128, i);
     }
     for (uint32_t used = 0; used < 16; used++) {
         const uint32_t factor = used <= rest ? 1u << (rest - used) : 0;
@@ -246,14 +249,16 @@ typedef struct looked_up {
 } looked_up;
 
 INLINE looked_up look_up(table_shape shape, const tables *t, __m256i index) {
+    const bool pairs = is_pairs(shape);
     __m256i x[2];
-    shuffles(t->a, is_pairs(shape) ? t->b : NULL, n_shuffles(shape), index, x);
-    if (is_pairs(shape)) return (looked_up){x[0], x[1]};
-    if (shape == NARROW_8) {
+    shuffles(t->a, pairs ? t->b : NULL, n_shuffles(shape), index, x);
+    if (shape == NARROW_8 || shape == PAIRS_8) {
         __m256i upper[2];
-        shuffles(t->a + 8, NULL, 8, _mm256_xor_si256(index, _mm256_set1_epi8((char)0x80)), upper);
+        shuffles(t->a + 8, pairs ? t->b + 8 : NULL, 8, _mm256_xor_si256(index, _mm256_set1_epi8((char)0x80)), upper);
         x[0] = _mm256_blendv_epi8(x[0], upper[0], index);
+        if (pairs) x[1] = _mm256_blendv_epi8(x[1], upper[1], index);
     }
+    if (pairs) return (looked_up){x[0], x[1]};
     const __m256i bits = _mm256_and_si256(x[0], _mm256_set1_epi8(7));
     return (looked_up){x[0], shape == NARROW_8 ? _mm256_add_epi8(bits, _mm256_set1_epi8(1)) : bits};
 }

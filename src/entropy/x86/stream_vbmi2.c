@@ -10,6 +10,7 @@
  *
  *     pairs    6 bits   symbols, lengths: 64 bytes each              vpermb x 2
  *              7 bits   symbols, lengths: 128 bytes each             vpermi2b x 2
+ *              8 bits   symbols, lengths: 256 bytes each             vpermi2b x 4, and the window's bit 7 chooses
  *     narrow   6 bits   symbol << 3 | bits: 64 bytes                 vpermb
  *              7 bits   symbol << 3 | bits: 128 bytes                vpermi2b
  *              8 bits   symbol << 3 | bits - 1: 256 bytes            vpermi2b x 2, and the window's bit 7 chooses
@@ -55,7 +56,7 @@ INLINE tables load_tables(table_shape shape, const pleat__codebook *codebook) {
         for (uint32_t i = 0; i < 8; i++) t.a[i] = _mm512_loadu_si512(codebook->symbol + 64 * i);
         for (uint32_t i = 0; i < 4; i++) t.b[i] = _mm512_loadu_si512(codebook->bits + 64 * i);
     }
-    for (uint32_t i = 0; shape != WIDE && i < 2; i++) {
+    for (uint32_t i = 0; shape != WIDE && i < (shape == PAIRS_8 ? 4u : 2u); i++) {
         if (is_pairs(shape)) {
             t.a[i] = _mm512_loadu_si512(codebook->symbol + 64 * i);
             t.b[i] = _mm512_loadu_si512(codebook->symbol_bits + 64 * i);
@@ -94,6 +95,11 @@ INLINE looked_up look_up(table_shape shape, const tables *t, __m512i window) {
     if (shape == PAIRS_6) {
         x.symbol = _mm512_permutexvar_epi8(window, t->a[0]);
         x.bits = _mm512_maskz_permutexvar_epi8(low, window, t->b[0]);
+        return x;
+    }
+    if (shape == PAIRS_8) {
+        x.symbol = look_in_256(t->a, window);
+        x.bits = _mm512_and_si512(look_in_256(t->b, window), low_bytes());
         return x;
     }
     if (shape == PAIRS_7) {
@@ -293,6 +299,7 @@ INLINE void decode_runs(uint32_t n_streams, const pleat__stream_run *runs, uint3
         switch (shape_of(codebook)) {
             case PAIRS_6: decode_vectors(PAIRS_6, n_streams, codebook, n, ends_now, l, to); break;
             case PAIRS_7: decode_vectors(PAIRS_7, n_streams, codebook, n, ends_now, l, to); break;
+            case PAIRS_8: decode_vectors(PAIRS_8, n_streams, codebook, n, ends_now, l, to); break;
             case NARROW_6: decode_vectors(NARROW_6, n_streams, codebook, n, ends_now, l, to); break;
             case NARROW_7: decode_vectors(NARROW_7, n_streams, codebook, n, ends_now, l, to); break;
             case NARROW_8: decode_vectors(NARROW_8, n_streams, codebook, n, ends_now, l, to); break;

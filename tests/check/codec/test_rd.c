@@ -101,6 +101,13 @@ static void fill_tokens(uint32_t d, uint32_t n_blocks) {
 
 /* ---- streams --------------------------------------------------------------------------------------------- */
 
+/* Pairs that have no word become two escapes. */
+static void give_words(const pleat__codebook *book, uint8_t *at, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        if (i % 128 < 64 && book->bits[at[i] | at[i + 64] << 4] == 0)
+            at[i] = at[i + 64] = (uint8_t)(book->n_levels - 1);
+}
+
 static void test_streams(void) {
     static uint8_t codes[64 * 64], centred[64 * 64], decoded[64 * 64] __attribute__((aligned(64)));
     static uint8_t bytes[64 * 64 + 64 + PLEAT__STREAM_PAD];
@@ -113,10 +120,11 @@ static void test_streams(void) {
             while (books.k[class].n_levels == 0);
             runs[i] = (pleat__stream_run){&books.k[class], 2 * (uint32_t)check_between(1, 2)};
             const int32_t add = (int32_t)PLEAT__RD_REACH - pleat__rd_reach(&books.k[class]);
-            for (uint32_t c = 64 * n_vectors; c < 64 * (n_vectors + runs[i].n_vectors); c++) {
+            const uint32_t from = 64 * n_vectors, to = from + 64 * runs[i].n_vectors;
+            for (uint32_t c = from; c < to; c++)
                 codes[c] = (uint8_t)check_below(check_below(4) ? 2 : books.k[class].n_levels);
-                centred[c] = (uint8_t)(codes[c] + add);
-            }
+            if (books.k[class].kind == PLEAT__CODEBOOK_PAIRS) give_words(&books.k[class], codes + from, to - from);
+            for (uint32_t c = from; c < to; c++) centred[c] = (uint8_t)(codes[c] + add);
             n_vectors += runs[i].n_vectors;
         }
         uint8_t *scratch = malloc(pleat__stream_runs_scratch(n_vectors));

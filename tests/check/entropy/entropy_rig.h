@@ -43,21 +43,26 @@ static uint32_t bits_for(uint32_t n) {
     return bits;
 }
 
-static const uint32_t most_levels[] = {8, 32, 256}, most_bits[] = {7, 8, 9};
+static const uint32_t most_levels[] = {16, 32, 256}, most_bits[] = {8, 8, 9};
 
-/* A codebook of this kind for random weights and a random limit. */
+/* A codebook of this kind for random weights and a random limit.  Half of those of pairs lack words for some. */
 static void random_codebook(pleat__codebook *codebook, pleat__codebook_kind kind, uint32_t n_levels) {
-    const uint32_t n = kind == PLEAT__CODEBOOK_PAIRS ? n_levels * n_levels : n_levels;
+    const bool pairs = kind == PLEAT__CODEBOOK_PAIRS;
+    const uint32_t n = pairs ? n_levels * n_levels : n_levels, part = pairs && n > 2 ? (uint32_t)check_below(8) : 0;
     uint64_t weights[256] = {0};
-    uint8_t lengths[256], bits[256] = {0};
-    fill_weights(weights, n, (uint32_t)check_below(N_WEIGHTS));
-    pleat__codebook_lengths(weights, n, (uint32_t)check_between(bits_for(n), most_bits[kind]), lengths);
-    for (uint32_t i = 0; i < n; i++) {
-        bits[kind == PLEAT__CODEBOOK_PAIRS ? i % n_levels + i / n_levels * 16 : i] = lengths[i];
-    }
+    uint8_t lengths[256], bits[256] = {0}, symbols[256];
+    uint32_t n_words = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (part < 4 || i < 2 || check_below(part) == 0)
+            symbols[n_words++] = (uint8_t)(pairs ? i % n_levels + i / n_levels * 16 : i);
+    fill_weights(weights, n_words, (uint32_t)check_below(N_WEIGHTS));
+    pleat__codebook_lengths(weights, n_words, (uint32_t)check_between(bits_for(n_words), most_bits[kind]), lengths);
+    for (uint32_t i = 0; i < n_words; i++) bits[symbols[i]] = lengths[i];
     CHECK(pleat__codebook_from_bits(codebook, kind, n_levels, bits));
     CHECK_EQ_U64(codebook->kind, kind);
     CHECK_EQ_U64(codebook->n_levels, n_levels);
+    CHECK_EQ_U64(pleat__codebook_is_plain(codebook),
+                 !pairs || (n_words == n && n_levels <= 8 && codebook->max_bits <= 7));
 }
 
 /* ---- streams -------------------------------------------------------------------------------------------- */
@@ -76,7 +81,10 @@ enum { ANY_CODE, AS_WORDS_SAY, CONSTANT, LONGEST, SHORTEST, LONG_THEN_SHORT, N_F
 
 static uint32_t random_symbol(const pleat__codebook *codebook) {
     if (codebook->kind != PLEAT__CODEBOOK_PAIRS) return (uint32_t)check_below(codebook->n_levels);
-    return (uint32_t)(check_below(codebook->n_levels) | check_below(codebook->n_levels) << 4);
+    for (;;) {
+        const uint32_t x = (uint32_t)(check_below(codebook->n_levels) | check_below(codebook->n_levels) << 4);
+        if (codebook->bits[x] > 0) return x;
+    }
 }
 
 /* Of a few symbols the one with the most bits, or the fewest. */
