@@ -52,14 +52,13 @@ INLINE void dot_planes(uint32_t heads, const uint8_t *planes, const int16_t *num
     }
 }
 
-/* Add to sums what has come together, of which the first is all that there is, and begin anew. */
-INLINE void empty_planes(uint32_t heads, plane_sums sum, bool is_first, pleat__blocks_sums_avx2 *sums) {
+/* Add to sums what has come together, and begin anew. */
+INLINE void empty_planes(uint32_t heads, plane_sums sum, pleat__blocks_sums_avx2 *sums) {
     const __m256i shift = _mm256_set1_epi64x(3 | 7ll << 32);
     UNROLL
     for (uint32_t i = 0; i < 2 * heads; i++) {
         __m256i *out = (__m256i *)(void *)(sums->of[i / 2] + (size_t)8 * (i % 2));
-        const __m256i x = _mm256_srav_epi32(sum[i / 2][i % 2], shift);
-        _mm256_store_si256(out, is_first ? x : _mm256_add_epi32(_mm256_load_si256(out), x));
+        _mm256_store_si256(out, _mm256_add_epi32(_mm256_load_si256(out), _mm256_srav_epi32(sum[i / 2][i % 2], shift)));
         sum[i / 2][i % 2] = _mm256_setzero_si256();
     }
 }
@@ -69,26 +68,23 @@ INLINE void plane_dots_of(uint32_t heads, const uint8_t *const *planes, uint32_t
                           const int16_t *numbers, size_t stride, pleat__blocks_sums_avx2 *sums) {
     plane_sums sum;
     UNROLL
-    for (uint32_t h = 0; h < heads; h++) sum[h][0] = sum[h][1] = _mm256_setzero_si256();
-    uint32_t n_held = 0, n_left = n_blocks * n_columns;
-    bool is_first = true;
+    for (uint32_t h = 0; h < heads; h++) {
+        sum[h][0] = sum[h][1] = _mm256_setzero_si256();
+        _mm256_store_si256((__m256i *)(void *)sums->of[h], sum[h][0]);
+        _mm256_store_si256((__m256i *)(void *)(sums->of[h] + 8), sum[h][1]);
+    }
+    uint32_t n_held = 0;
     for (uint32_t b = 0; b < n_blocks; b++) {
         const uint8_t *at = planes[b];
         for (uint32_t i = 0, n; i < n_columns; i += n) { /* as many as come together */
             n = pleat__min_u32(n_columns - i, PLANE_COLUMNS - n_held);
             for (const uint8_t *end = at + (size_t)4 * n; at < end; at += 16, numbers += 4)
                 dot_planes(heads, at, numbers, stride, sum);
-            n_held += n;
-            n_left -= n;
-            if (n_held < PLANE_COLUMNS && n_left > 0) continue;
-            if (is_first)
-                empty_planes(heads, sum, true, sums);
-            else
-                empty_planes(heads, sum, false, sums);
-            is_first = false;
-            n_held = 0;
+            n_held = (n_held + n) % PLANE_COLUMNS;
+            if (n_held == 0) empty_planes(heads, sum, sums);
         }
     }
+    if (n_held > 0) empty_planes(heads, sum, sums);
 }
 
 static void plane_dots(uint32_t n_heads, const uint8_t *const *planes, uint32_t n_blocks, uint32_t n_columns,
