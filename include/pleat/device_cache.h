@@ -78,15 +78,17 @@ typedef enum pleat_device_schedule {
 
 typedef struct pleat_device_cache_options {
     size_t size_bytes; /* sizeof(pleat_device_cache_options); set by pleat_device_cache_options_default */
-    /* f16 (the default), or any format of 8 to 2 bits.  Or streaming, recent, random of one of these, with a budget of
-     * tokens or a share.  Or leankv: of one of these where al = ah, else of two of f16, k8v8, k8v4, k4v4, k4v2. */
+    /* f16 (the default), any format of 8 to 2 bits, or h4v4 to h2v2.  Or streaming, recent, random of one of the plain
+     * ones, with a budget of tokens or a share.  Or leankv: of one of these where al = ah, else of two of f16, k8v8, k8v4,
+     * k4v4, k4v2.  Its low format may be h3v2 or h2v2 below k8v8 or k8v4. */
     pleat_spec spec;
     uint32_t device;         /* which GPU; default 0 */
     uint32_t n_layers;       /* 1..1024 */
     uint32_t n_kv_heads;     /* 1..1024 */
     uint32_t n_q_heads;      /* 1..16 times n_kv_heads */
     uint32_t head_dim;       /* a multiple of 16 up to 256.  Heads of 64 and 128, in groups up to 8, without windows and
-                          * logit_cap, have kernels of their own, which are faster; policies need them */
+                          * logit_cap, have kernels of their own, which are faster; policies need them.  With
+                          * rotated formats these take groups up to 4 */
     const uint32_t *windows; /* [n_layers] newest tokens that a query of the layer sees, itself included; 0: all.  NULL,
                               * the default: all layers see all.  Copied */
     float logit_cap; /* c in 2^-16..65536: logits x become c tanh(x/c) before the softmax; 0, the default: they stay */

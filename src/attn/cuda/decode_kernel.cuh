@@ -193,7 +193,7 @@ static __device__ __forceinline__ void add_run(warp_state<C::d> &st, feeder &f, 
 
 template <class C, int KB>
 static __device__ __forceinline__ void set_query(warp_state<C::d> &st, const uint16_t *q, float scale, int thread) {
-    if (C::t == 2)
+    if constexpr (C::t == 2)
         state_set_query_bytes<C::d, KB>(st, q, scale, thread);
     else
         state_set_query<C::d, KB>(st, q, scale, thread);
@@ -290,10 +290,13 @@ static __global__ void __launch_bounds__(C::max_warps * 32, C::resident)
     merge_lanes<C>(a, borders, memory);
 }
 
+#define PLEAT__DECODE_FORMAT(k, v) \
+    { bits_of(k), bits_of(v), is_rotated(k) }
 /* A row of a table: formats, head_dim, tiles of a step. */
 #define PLEAT__DECODE_ROW(d, kh, vh, kl, vl, t)                                                            \
     {                                                                                                      \
-        {{kh, vh}, {kl, vl}}, d, decode_kernel<decode_config<d, kh, vh, kl, vl, t>>, 8 / (t),              \
+        {PLEAT__DECODE_FORMAT(kh, vh), PLEAT__DECODE_FORMAT(kl, vl)}, d,                                   \
+            decode_kernel<decode_config<d, kh, vh, kl, vl, t>>, 8 / (t),                                   \
             decode_config<d, kh, vh, kl, vl, t>::resident, decode_config<d, kh, vh, kl, vl, t>::max_warps, \
             decode_config<d, kh, vh, kl, vl, t>::warp_bytes                                                \
     }
@@ -304,5 +307,12 @@ static __global__ void __launch_bounds__(C::max_warps * 32, C::resident)
 #define PLEAT__DECODE_ROWS(kh, vh, kl, vl)                                               \
     PLEAT__DECODE_ROW(64, kh, vh, kl, vl, 2), PLEAT__DECODE_ROW(128, kh, vh, kl, vl, 2), \
         PLEAT__DECODE_ROWS_1(kh, vh, kl, vl)
+/* A rotated format, and one as the low side, for groups of up to 4 alone. */
+#define PLEAT__DECODE_ROWS_ROTATED(k, v)                                                                  \
+    PLEAT__DECODE_ROW(64, PLEAT__ROTATED(k), PLEAT__ROTATED(v), PLEAT__ROTATED(k), PLEAT__ROTATED(v), 2), \
+        PLEAT__DECODE_ROW(128, PLEAT__ROTATED(k), PLEAT__ROTATED(v), PLEAT__ROTATED(k), PLEAT__ROTATED(v), 2)
+#define PLEAT__DECODE_ROWS_ROTATED_LOW(kh, vh, k, v)                        \
+    PLEAT__DECODE_ROW(64, kh, vh, PLEAT__ROTATED(k), PLEAT__ROTATED(v), 2), \
+        PLEAT__DECODE_ROW(128, kh, vh, PLEAT__ROTATED(k), PLEAT__ROTATED(v), 2)
 
 #endif

@@ -71,7 +71,7 @@ static __host__ __device__ constexpr uint32_t pleat__part_floats(uint32_t d, uin
 /* ---- views ----------------------------------------------------------------------------------------------- */
 
 static inline bool pleat__is_format(pleat_format a, pleat_format b) {
-    return a.k_bits == b.k_bits && a.v_bits == b.v_bits;
+    return a.k_bits == b.k_bits && a.v_bits == b.v_bits && a.rotated == b.rotated;
 }
 
 /* Only where the formats differ is there a low side: its counts, or NULL. */

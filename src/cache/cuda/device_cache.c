@@ -21,6 +21,7 @@
 #include "cache/cuda/device_cache.h"
 #include "core/error.h"
 #include "policy/evict.h"
+#include "quant/cuda/rotate.h"
 
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
 #define REQUIRE_STATE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_STATE, PLEAT_NOWHERE, __VA_ARGS__)
@@ -228,8 +229,9 @@ pleat_status pleat_device_cache_prompt(pleat_device_cache *c, uint32_t layer, co
     const pleat__device_stream s = pleat__device_stream_of(stream);
     const pleat__device_prompt prompt = {c->prompt_seq, layer, c->prompt_tokens, c->prompt_past, k, v, received};
     c->placed[layer] = 1;
-    if (c->is_wide) return place_wide(c, &prompt, s, err);
-    if (c->prompt_past > 0) return pleat__device_lanes_extend(&c->lanes, &prompt, s, err);
+    const bool is_chunk = c->prompt_past > 0;
+    if (c->is_wide || (is_chunk && c->stores_wide)) return place_wide(c, &prompt, s, err);
+    if (is_chunk) return pleat__device_lanes_extend(&c->lanes, &prompt, s, err);
     const uint32_t row = pleat__device_first_row(c, c->prompt_seq) + layer * c->opt.n_kv_heads;
     PLEAT_TRY(pleat__device_cache_evicts(c) ? pleat__device_lanes_keep(&c->lanes, &prompt, s, err)
                                             : pleat__device_lanes_class(&c->lanes, &prompt, s, err));
@@ -320,7 +322,7 @@ pleat_status pleat_device_cache_chunk_attend(pleat_device_cache *c, uint32_t lay
     const uint32_t width = c->opt.n_kv_heads * c->opt.head_dim;
     const uint64_t own_bytes = (uint64_t)c->prompt_tokens * width * 2;
     uint32_t n_past = c->prompt_past;
-    if (c->is_wide)
+    if (c->stores_wide)
         PLEAT_TRY(gather_wide(c, &chunk, &n_past, s, err));
     else
         PLEAT_TRY(pleat__device_lanes_gather(&c->lanes, &chunk, c->chunk_rows[0], c->chunk_rows[1], s, err));
@@ -518,8 +520,8 @@ pleat_status pleat_device_cache_append(pleat_device_cache *c, uint32_t layer, co
     PLEAT_TRY(check_layer(c, layer, err));
     REQUIRE(is_aligned(k, 8) && is_aligned(v, 8), "device cache: no keys or values, or not aligned to 8 bytes");
     const pleat__device_stream s = pleat__device_stream_of(stream);
-    return c->is_wide ? pleat__device_wide_append(&c->lanes, layer, k, v, s, err)
-                      : pleat__device_lanes_append(&c->lanes, layer, k, v, s, err);
+    return c->stores_wide ? pleat__device_wide_append(&c->lanes, layer, k, v, s, err)
+                          : pleat__device_lanes_append(&c->lanes, layer, k, v, s, err);
 }
 
 pleat_status pleat_device_cache_plan(pleat_device_cache *c, pleat_device_schedule schedule, void *stream,
@@ -536,6 +538,36 @@ pleat_status pleat_device_cache_plan(pleat_device_cache *c, pleat_device_schedul
     return PLEAT_OK;
 }
 
+static pleat_status decode_wide(const pleat_device_cache *c, uint32_t layer, const uint16_t *q, float scale, float *out,
+                                float *lse2, pleat__device_stream stream, pleat_error *err) {
+    const pleat__device_wide_attn attn = {.view = c->view,
+                                          .layer = layer,
+                                          .max_slots = c->opt.max_tokens,
+                                          .q = q,
+                                          .scale = scale,
+                                          .cap = c->opt.logit_cap,
+                                          .out = out,
+                                          .lse2 = lse2,
+                                          .workspace = c->wide_workspace};
+    return pleat__device_wide_decode(&attn, stream, err);
+}
+
+static pleat_status decode(const pleat_device_cache *c, uint32_t layer, const uint16_t *q, float scale, float *out,
+                           float *lse2, pleat__device_stream stream, pleat_error *err) {
+    const bool scores = c->lanes.policy.is_leankv && c->in_step;
+    pleat__device_attn_args args = {.view = c->view,
+                                    .layer = layer,
+                                    .q = q,
+                                    .scale = scale,
+                                    .out = out,
+                                    .lse2 = lse2 || !scores ? lse2 : c->lse2,
+                                    .logits = scores ? c->logits : NULL,
+                                    .logits_stride = scores ? c->logits_stride : 0};
+    PLEAT_TRY(pleat__device_attn_decode(&c->plans[c->schedule], &args, c->attn_workspaces[c->schedule], stream, err));
+    args.view.seq_idxs = c->lanes.scored_seqs;
+    return scores ? pleat__device_attn_received(&args, stream, err) : PLEAT_OK;
+}
+
 pleat_status pleat_device_cache_attend(pleat_device_cache *c, uint32_t layer, const void *q, float *out, float *lse2,
                                        void *stream, pleat_error *err) {
     PLEAT_TRY(check_seq(c, 0, err));
@@ -543,31 +575,14 @@ pleat_status pleat_device_cache_attend(pleat_device_cache *c, uint32_t layer, co
     REQUIRE_STATE(c->is_planned, "device cache: no batch has been set, or attention to it has not been planned");
     REQUIRE(is_aligned(q, 16) && is_aligned(out, 16),
             "device cache: no queries or no place for the result, or not aligned to 16 bytes");
-    if (c->is_wide) {
-        const pleat__device_wide_attn attn = {.view = c->view,
-                                              .layer = layer,
-                                              .max_slots = c->opt.max_tokens,
-                                              .q = q,
-                                              .scale = c->scale,
-                                              .cap = c->opt.logit_cap,
-                                              .out = out,
-                                              .lse2 = lse2,
-                                              .workspace = c->wide_workspace};
-        return pleat__device_wide_decode(&attn, pleat__device_stream_of(stream), err);
-    }
-    const bool scores = c->lanes.policy.is_leankv && c->in_step;
-    pleat__device_attn_args args = {.view = c->view,
-                                    .layer = layer,
-                                    .q = q,
-                                    .scale = c->scale,
-                                    .out = out,
-                                    .lse2 = lse2 || !scores ? lse2 : c->lse2,
-                                    .logits = scores ? c->logits : NULL,
-                                    .logits_stride = scores ? c->logits_stride : 0};
     const pleat__device_stream s = pleat__device_stream_of(stream);
-    PLEAT_TRY(pleat__device_attn_decode(&c->plans[c->schedule], &args, c->attn_workspaces[c->schedule], s, err));
-    args.view.seq_idxs = c->lanes.scored_seqs;
-    return scores ? pleat__device_attn_received(&args, s, err) : PLEAT_OK;
+    const uint32_t n_heads = c->view.n_seqs * c->opt.n_q_heads, d = c->opt.head_dim;
+    const bool is_rotated = c->lanes.is_rotated;
+    const float scale = is_rotated ? c->scale * PLEAT__ROTATED_QUERY_UNIT : c->scale;
+    if (is_rotated) PLEAT_TRY(pleat__device_rotate_queries(q, n_heads, d, c->rotated_q, s, err));
+    if (is_rotated) q = c->rotated_q;
+    PLEAT_TRY((c->is_wide ? decode_wide : decode)(c, layer, q, scale, out, lse2, s, err));
+    return is_rotated ? pleat__device_rotate_back(out, n_heads, d, s, err) : PLEAT_OK;
 }
 
 pleat_status pleat_device_cache_end(pleat_device_cache *c, void *stream, pleat_error *err) {

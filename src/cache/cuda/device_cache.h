@@ -53,6 +53,7 @@ struct pleat_device_cache {
     float scale;
     bool two_sided;
     bool is_wide;      /* wide.cu's and wide.h's kernels do what the others cannot */
+    bool stores_wide;  /* wide.cu's store chunks and steps: where is_wide, and rotated tokens */
     uint32_t *windows; /* [n_layers] as opt.windows, or NULL */
     uint32_t *device_windows;
 
@@ -65,6 +66,7 @@ struct pleat_device_cache {
     void *attn_workspaces[3];         /* of each plan: apart, so that a stale one is not read as the other's */
     float *logits;                    /* [max_seqs][n_q_heads][logits_stride] */
     float *lse2;                      /* [max_seqs][n_q_heads], for callers who want none */
+    uint16_t *rotated_q;              /* [max_seqs][n_q_heads][head_dim] of a step, where formats are rotated */
     float *prompt_lse2;               /* [min(max_tokens, PLEAT_DEVICE_PROMPT_TOKENS)][n_q_heads] of a prompt's layer */
     void *prompt_workspace;           /* PLEAT__PROMPT_WORKSPACE_MAX */
     void *wide_workspace;             /* pleat__device_wide_bytes(), where is_wide; nothing else of attention's then */

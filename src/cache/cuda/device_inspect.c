@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "policy/evict.h"
 #include "quant/quant.h"
+#include "quant/rotate.h"
 
 static pleat_status check_cache(const pleat_device_cache *c, const void *out, pleat_error *err) {
     PLEAT_FAIL_IF(!c || !out, err, PLEAT_E_ARG, PLEAT_NOWHERE, "device cache: none given, or no place for the answer");
@@ -289,6 +290,10 @@ pleat_status pleat_device_cache_export(pleat_device_cache *c, uint32_t seq_idx, 
     const uint32_t row = pleat__device_first_row(c, seq_idx) + layer * c->opt.n_kv_heads + kv_head;
     const pleat_status status = export_row(c, row, &want, pleat__device_stream_of(stream), page, err);
     pleat__free(&c->al, page, 1, c->lanes.page_bytes);
+    if (status == PLEAT_OK && c->lanes.is_rotated) {
+        pleat__rotate_back(k, n_tokens, c->opt.head_dim, k);
+        pleat__rotate_back(v, n_tokens, c->opt.head_dim, v);
+    }
     return status;
 }
 

@@ -78,6 +78,7 @@ typedef struct pleat__device_lanes {
     pleat__page_layout layouts[2]; /* [side] */
     pleat__device_policy policy;
     uint32_t n_layers, n_kv_heads, head_dim, max_tokens;
+    bool is_rotated; /* keys and values are (quant/rotate.h) */
     const uint32_t
         *windows;        /* [n_layers] newest tokens that the layer's lanes keep; 0: all.  NULL: all layers keep all */
     uint32_t many_lanes; /* from so many in a batch on, end gives each lane a warp, below eight */
@@ -126,7 +127,7 @@ pleat_status pleat__device_lanes_gather(const pleat__device_lanes *lanes, const 
                                         pleat_error *err);
 
 /* What wide.cu has in place of class, place, extend, gather and append, for uniform formats, heads of any length and
- * layers with a window.  count says what the layer's rows hold once the sequence has n_tokens; store is for prompts and
+ * layers with a window; and of extend, gather and append for rotated tokens.  count says what the layer's rows hold once the sequence has n_tokens; store is for prompts and
  * chunks, and gather of tokens from `first` on, which is 0 or what the layer's window still holds. */
 pleat_status pleat__device_wide_count(const pleat__device_lanes *lanes, uint32_t seq_idx, uint32_t layer,
                                       uint32_t n_tokens, pleat__device_stream stream, pleat_error *err);

@@ -20,6 +20,7 @@
  * slot.
  */
 #include "cache/cuda/lanes.cuh"
+#include "quant/cuda/wide.cuh"
 
 /* ---- grow -------------------------------------------------------------------------------------------- */
 
@@ -108,9 +109,7 @@ static __global__ void __launch_bounds__(STEP_WARPS * 32)
     if (!is_hole && to.at % PLEAT__TILE == 0) pleat__device_clear_tile(layout, page, to.at / PLEAT__TILE);
     pleat__device_put_value<D>(layout, page, to.at, pleat__device_quad_of(value_row), pleat__device_in_first_team<D>());
     pleat__device_put_key<D>(layout, page, to.at, pleat__device_quad_of(key_row), pleat__device_in_first_team<D>());
-    if (!layout.tracked || threadIdx.x % 32 != 0) return;
-    if (layout.n_scores) pleat__device_scores(layout, page)[to.at] = 0;
-    pleat__device_positions(layout, page)[to.at] = (int32_t)to.position;
+    if (layout.tracked && threadIdx.x % 32 == 0) pleat__device_track(layout, page, to.at, to.position);
 }
 
 /* ---- searches ---------------------------------------------------------------------------------------- */
@@ -329,8 +328,12 @@ static __device__ inline void demote(const pleat__device_lanes &l, uint32_t row,
     const pleat__device_quad key = pleat__device_load_key<D>(*high.layout, from.page, from.slot);
     const pleat__device_quad value = pleat__device_load_value<D>(*high.layout, from.page, from.slot);
     if (is_append && to.slot % PLEAT__TILE == 0) pleat__device_clear_tile(*low.layout, to.page, to.slot / PLEAT__TILE);
-    pleat__device_put_key<D>(*low.layout, to.page, to.slot, key, pleat__device_in_first_team<D>());
-    pleat__device_put_value<D>(*low.layout, to.page, to.slot, value, pleat__device_in_first_team<D>());
+    if (low.layout->format.rotated) {
+        pleat__device_wide_put(*low.layout, to.page, to.slot, {{key}}, {{value}}, D / 4);
+    } else {
+        pleat__device_put_key<D>(*low.layout, to.page, to.slot, key, pleat__device_in_first_team<D>());
+        pleat__device_put_value<D>(*low.layout, to.page, to.slot, value, pleat__device_in_first_team<D>());
+    }
     if (threadIdx.x % 32 != 0) return;
     if (low.layout->tracked) {
         pleat__device_scores(*low.layout, to.page)[to.slot] = pleat__device_scores(*high.layout, from.page)[from.slot];
