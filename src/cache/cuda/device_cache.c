@@ -430,7 +430,8 @@ pleat_status pleat_device_cache_fill(pleat_device_cache *c, uint32_t seq_idx, co
     PLEAT_TRY(check_seq(c, seq_idx, err));
     REQUIRE(n_high, "device cache: fill: no counts given");
     PLEAT_FAIL_IF(c->is_wide || pleat__device_cache_evicts(c), err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-                  "device cache: fill is for heads of 64 and 128, groups up to 8, and neither windows, bounded logits "
+                  "device cache: fill is for heads of 64 and 128, groups up to 8 (4 where rotated), and neither "
+                  "windows, bounded logits "
                   "nor budgets");
     filling f = {.n_high = n_high, .n_low = n_low};
     PLEAT_TRY(measure(c, &f, err));
