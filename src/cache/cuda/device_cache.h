@@ -61,6 +61,7 @@ struct pleat_device_cache {
     float scale;
     bool two_sided;
     bool is_wide;      /* wide.cu's and wide.h's kernels do what the others cannot */
+    bool stores_wide;  /* wide.cu's store chunks and steps: where is_wide, and rotated tokens */
     uint32_t *windows; /* [n_layers] as opt.windows, or NULL */
     uint32_t *device_windows;
 
@@ -73,6 +74,7 @@ struct pleat_device_cache {
     void *attn_workspaces[3];         /* of each plan: apart, so that a stale one is not read as the other's */
     float *logits;                    /* [max_seqs][n_q_heads][logits_stride] */
     float *lse2;                      /* [max_seqs][n_q_heads], for callers who want none */
+    uint16_t *rotated_q;              /* [max_seqs][n_q_heads][head_dim] of a step, where formats are rotated */
     float *prompt_lse2;               /* [min(max_tokens, PLEAT_DEVICE_PROMPT_TOKENS)][n_q_heads] of a prompt's layer */
     void *prompt_workspace;           /* PLEAT__PROMPT_WORKSPACE_MAX */
     void *wide_workspace;             /* pleat__device_wide_bytes(), where is_wide; nothing else of attention's then */
@@ -80,8 +82,9 @@ struct pleat_device_cache {
                               * formats */
     uint32_t *seq_idxs;      /* [max_seqs] the batch, in device memory */
 
-    uint32_t *budgets;         /* [max_seqs] of the host, as lanes.budgets */
-    pleat__device_load *loads; /* [max_seqs] of the host, which the device writes */
+    uint32_t *budgets;            /* [max_seqs] of the host, as lanes.budgets */
+    pleat__device_counters *told; /* memory of the host, which the device writes when a step ends: so are loads */
+    pleat__device_load *loads;    /* [max_seqs] where lanes have a policy */
 
     pleat__image_form image_form;
     pleat__device_image_work image;
@@ -157,13 +160,13 @@ pleat_status pleat__device_cache_set_budget(pleat_device_cache *cache, uint32_t 
 pleat_status pleat__device_cache_reserve_layers(pleat_device_cache *cache, uint32_t seq_idx, const uint32_t *n_each,
                                                 pleat__device_stream stream, pleat_error *err);
 
-/* The pool's counters and the step's, after the stream's work is done. */
-typedef struct pleat__device_counters {
-    pleat__device_pool pool;
-    pleat__device_step_state step;
-} pleat__device_counters;
+/* The pool's counters and the step's, after the stream's work is done.  Waits. */
 pleat_status pleat__device_cache_counters(const pleat_device_cache *cache, pleat__device_stream stream,
                                           pleat__device_counters *out, pleat_error *err);
+
+/* Counters, and what sequences hold, are told to the host: to be read once the stream has been waited for. */
+pleat_status pleat__device_cache_tell(const pleat_device_cache *cache, bool has_loads, pleat__device_stream stream,
+                                      pleat_error *err);
 
 #ifdef __cplusplus
 }

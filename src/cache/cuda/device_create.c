@@ -25,7 +25,8 @@
 #define MAX_KV_HEADS 1024u
 #define MAX_GROUP PLEAT__WIDE_GROUP
 #define MAX_HEAD_DIM PLEAT__WIDE_HEAD_DIM
-#define NARROW_GROUP 8u /* what decode.h's kernels take */
+#define NARROW_GROUP 8u         /* what decode.h's kernels take */
+#define NARROW_ROTATED_GROUP 4u /* of rotated formats */
 #define MAX_TOKENS (1u << 24)
 #define MAX_PAGE_TOKENS 4096u /* of either side: step.cu's side_view divides by fewer quads than 2^10 + 1 */
 #define MAX_SCALE 65536.0f
@@ -45,6 +46,9 @@ void pleat_device_cache_options_default(pleat_device_cache_options *opt) {
 
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
 
+/* Lanes hold rotated vectors if one of their formats is rotated. */
+static bool is_rotated(const pleat_spec *spec) { return spec->high.rotated || spec->low.rotated; }
+
 /* By what policies rank that need no scores. */
 static pleat__device_ranks ranks_of(const pleat_spec *spec) {
     const bool is_plain = !spec->merge && !spec->crush && !spec->novel;
@@ -57,16 +61,16 @@ static pleat__device_ranks ranks_of(const pleat_spec *spec) {
 static pleat_status check_spec(const pleat_device_cache_options *opt, pleat_error *err) {
     const pleat_spec *spec = &opt->spec;
     PLEAT_TRY(pleat__spec_check(spec, err));
-    const bool known = (spec->policy == PLEAT_POLICY_NONE || spec->policy == PLEAT_POLICY_LEANKV || ranks_of(spec)) &&
-                       spec->compressor == PLEAT_COMPRESSOR_NONE && spec->high.k_bits <= 16 && !spec->high.rotated &&
-                       !spec->low.rotated;
-    PLEAT_FAIL_IF(
-        !known, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-        "device cache: on a GPU there are f16, k8v8 to k2v2, and leankv, streaming, recent and random of such "
-        "formats, without +merge, +novel and +kvcrush (docs/GPU.md says why)");
+    const bool is_known = spec->policy == PLEAT_POLICY_NONE || spec->policy == PLEAT_POLICY_LEANKV ||
+                          (ranks_of(spec) && !is_rotated(spec));
+    PLEAT_FAIL_IF(!is_known || spec->compressor != PLEAT_COMPRESSOR_NONE || spec->high.k_bits > 16, err,
+                  PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "device cache: on a GPU there are f16, k8v8 to k2v2, h4v4 to h2v2 and leankv, and streaming, recent "
+                  "and random of plain formats, without +merge, +novel and +kvcrush (docs/GPU.md says why)");
     PLEAT_FAIL_IF(ranks_of(spec) && spec->budget.unit == PLEAT_BUDGET_BYTES, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "device cache: on a GPU a budget is of tokens or a share, not of bytes");
-    const bool alike = spec->high.k_bits == spec->low.k_bits && spec->high.v_bits == spec->low.v_bits;
+    const bool alike = spec->high.k_bits == spec->low.k_bits && spec->high.v_bits == spec->low.v_bits &&
+                       spec->high.rotated == spec->low.rotated;
     PLEAT_FAIL_IF(pleat__policy_has_low_side(spec) && alike, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "device cache: leankv of one format is on a GPU only with ah = al, which keeps the same tokens");
     REQUIRE(spec->profile[0] == 0, "device cache: the spec's profile '%s' has not been read", spec->profile);
@@ -82,10 +86,12 @@ static bool has_windows(const pleat_device_cache_options *opt) {
     return has;
 }
 
+static uint32_t narrow_group(const pleat_spec *spec) { return is_rotated(spec) ? NARROW_ROTATED_GROUP : NARROW_GROUP; }
+
 /* What attention's fast kernels, and so leankv, do not take. */
 static bool is_wide(const pleat_device_cache_options *opt) {
-    return (opt->head_dim != 64 && opt->head_dim != 128) || opt->n_q_heads / opt->n_kv_heads > NARROW_GROUP ||
-           opt->logit_cap > 0 || has_windows(opt);
+    return (opt->head_dim != 64 && opt->head_dim != 128) ||
+           opt->n_q_heads / opt->n_kv_heads > narrow_group(&opt->spec) || opt->logit_cap > 0 || has_windows(opt);
 }
 
 static pleat_status check_options(const pleat_device_cache_options *opt, pleat_error *err) {
@@ -120,7 +126,7 @@ static pleat_status check_options(const pleat_device_cache_options *opt, pleat_e
         is_wide(opt) && opt->spec.policy != PLEAT_POLICY_NONE, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
         "device cache: on a GPU policies are for heads of 64 and 128, groups up to %u, and neither windows nor "
         "bounded logits",
-        NARROW_GROUP);
+        narrow_group(&opt->spec));
     return check_spec(opt, err);
 }
 
@@ -171,6 +177,8 @@ static pleat_status derive(pleat_device_cache *c, pleat_error *err) {
     c->scale = opt->softmax_scale > 0 ? opt->softmax_scale : 1.0f / sqrtf((float)opt->head_dim);
     c->two_sided = pleat__policy_has_low_side(spec);
     c->is_wide = is_wide(opt);
+    c->lanes.is_rotated = is_rotated(spec);
+    c->stores_wide = c->is_wide || c->lanes.is_rotated;
     c->lanes.policy = (pleat__device_policy){.is_leankv = spec->policy == PLEAT_POLICY_LEANKV,
                                              .is_code = spec->step == PLEAT_STEP_CODE,
                                              .by_position = spec->threshold == PLEAT_THRESHOLD_POSITION,
@@ -229,6 +237,7 @@ static void carve_chunk(pleat_device_cache *c, pleat__arena *arena) {
 static void carve_workspace(pleat_device_cache *c, pleat__arena *arena) {
     const uint64_t n_heads = (uint64_t)c->opt.max_seqs * c->opt.n_q_heads;
     carve_chunk(c, arena);
+    c->rotated_q = take(arena, c->lanes.is_rotated ? n_heads * c->opt.head_dim : 0, sizeof *c->rotated_q);
     if (c->is_wide) {
         c->wide_workspace = take(
             arena, pleat__device_wide_bytes(c->opt.max_seqs, c->opt.n_q_heads, c->opt.head_dim, c->opt.max_tokens), 1);
@@ -275,9 +284,10 @@ static void make_view(pleat_device_cache *c) {
 static pleat_status take_host(pleat_device_cache *c, pleat_error *err) {
     pleat__device_image_work *w = &c->image;
     const uint64_t n_rows = c->rows_per_seq;
-    void *loads = NULL, *counts = NULL;
-    PLEAT_TRY(pleat__device_alloc_host(c->opt.max_seqs * sizeof *c->loads, &loads, err));
-    c->loads = loads;
+    void *told = NULL, *counts = NULL;
+    PLEAT_TRY(pleat__device_alloc_host(sizeof *c->told + c->opt.max_seqs * sizeof *c->loads, &told, err));
+    c->told = told;
+    c->loads = (void *)(c->told + 1);
     PLEAT_TRY(pleat__device_alloc_host((7 * n_rows + 1) * sizeof *w->before, &counts, err));
     w->before = counts;
     w->sealed = w->before + n_rows + 1;
@@ -371,7 +381,7 @@ void pleat_device_cache_destroy(pleat_device_cache **cache) {
     *cache = NULL;
     if (pleat__device_use(c->opt.device, NULL) == PLEAT_OK) { /* freeing waits for the device */
         for (int i = 0; i < 3; i++) pleat__device_free(c->memory[i]);
-        pleat__device_free_host(c->loads);
+        pleat__device_free_host(c->told);
         pleat__device_free_host(c->image.before);
         pleat__device_free(c->image.stage);
         pleat__device_free_host(c->image.host_stage);

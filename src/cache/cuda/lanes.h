@@ -28,6 +28,7 @@
 #include "cache/cuda/image_hash.h"
 #include "core/device_view.h"
 #include "page/cuda/pages.h"
+#include "pleat/device_cache.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -79,6 +80,7 @@ typedef struct pleat__device_lanes {
     pleat__page_layout layouts[2]; /* [side] */
     pleat__device_policy policy;
     uint32_t n_layers, n_kv_heads, head_dim, max_tokens;
+    bool is_rotated; /* keys and values are (quant/rotate.h) */
     const uint32_t
         *windows;        /* [n_layers] newest tokens that the layer's lanes keep; 0: all.  NULL: all layers keep all */
     uint32_t many_lanes; /* from so many in a batch on, end gives each lane a warp, below eight */
@@ -127,7 +129,7 @@ pleat_status pleat__device_lanes_gather(const pleat__device_lanes *lanes, const 
                                         pleat_error *err);
 
 /* What wide.cu has in place of class, place, extend, gather and append, for uniform formats, heads of any length and
- * layers with a window.  count says what the layer's rows hold once the sequence has n_tokens; store is for prompts and
+ * layers with a window; and of extend, gather and append for rotated tokens.  count says what the layer's rows hold once the sequence has n_tokens; store is for prompts and
  * chunks, and gather of tokens from `first` on, which is 0 or what the layer's window still holds. */
 pleat_status pleat__device_wide_count(const pleat__device_lanes *lanes, uint32_t seq_idx, uint32_t layer,
                                       uint32_t n_tokens, pleat__device_stream stream, pleat_error *err);
@@ -189,10 +191,25 @@ pleat_status pleat__device_lanes_grow(const pleat__device_lanes *lanes, pleat__d
 pleat_status pleat__device_lanes_append(const pleat__device_lanes *lanes, uint32_t layer, const void *k, const void *v,
                                         pleat__device_stream stream, pleat_error *err);
 
+/* The same of heads that are not ready; the queries go to q [n_seqs][n_kv_heads * n_group][head_dim] f16. */
+pleat_status pleat__device_lanes_append_heads(const pleat__device_lanes *lanes, uint32_t layer,
+                                              const pleat_device_cache_heads *heads, uint32_t n_group, uint16_t *q,
+                                              pleat__device_stream stream, pleat_error *err);
+
 pleat_status pleat__device_lanes_end(const pleat__device_lanes *lanes, pleat__device_stream stream, pleat_error *err);
 
 /* Each lane that holds more than its budget loses a token. */
 pleat_status pleat__device_lanes_evict(const pleat__device_lanes *lanes, pleat__device_stream stream, pleat_error *err);
+
+/* The pool's counters and the step's. */
+typedef struct pleat__device_counters {
+    pleat__device_pool pool;
+    pleat__device_step_state step;
+} pleat__device_counters;
+
+/* What they are, to memory that the device can write, pinned memory of the host too. */
+pleat_status pleat__device_lanes_tell(const pleat__device_lanes *lanes, pleat__device_counters *out,
+                                      pleat__device_stream stream, pleat_error *err);
 
 #ifdef __cplusplus
 }

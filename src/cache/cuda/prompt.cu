@@ -9,10 +9,12 @@
  *     order    | positions of high slots 0, 1, ... ->        <- ... of low slots 1, 0 |        N cells
  *
  * place, a warp for each tile of 16 slots that has tokens: the high side's first, then the low side's.  A warp reads
- * the rows of its tokens and writes whole tiles, so no two warps touch a word; both are read and written once.
+ * the rows of its tokens and writes whole tiles, so no two warps touch a word; both are read and written once.  Rotated
+ * tokens come one after the other.
  */
 #include "cache/cuda/lanes.cuh"
 #include "quant/cuda/tile.cuh"
+#include "quant/cuda/wide.cuh"
 
 /* ---- class ------------------------------------------------------------------------------------------- */
 
@@ -208,6 +210,31 @@ static __device__ inline void write_tracked(const pleat__device_lanes &l, const 
     pleat__device_positions(layout, w.page)[slot] = is_there && !w.is_dead ? (int32_t)w.position : -1;
 }
 
+/* A rotated side's tile, one token after the other. */
+template <int D, bool MADE>
+static __device__ inline void place_rotated(const pleat__device_lanes &l, const pleat__page_layout &layout,
+                                            const pleat__device_prompt &p, const tile_work &w, uint64_t seed) {
+    pleat__device_clear_codes(layout, w.page, w.tile);
+    for (uint32_t token = 0; token < w.n; token++) {
+        const uint32_t position = __shfl_sync(PLEAT__ALL_THREADS, w.position, token);
+        pleat__device_wide x[2];
+        for (int which = 0; which < 2; which++) {
+            const void *from = which ? p.v : p.k;
+            const uint64_t row = (uint64_t)position * l.n_kv_heads + w.head;
+            if (MADE) {
+                const uint64_t at = mix((which ? ~seed : seed) + ((uint64_t)w.row << 32 | position));
+                x[which] = {{made_quad(at + threadIdx.x % 32)}};
+            } else {
+                x[which] = pleat__device_wide_of((const uint2 *)from + row * (D / 4), D / 4);
+            }
+            pleat__device_wide_rotate(&x[which], D / 4);
+            pleat__device_wide_clamp(&x[which]);
+        }
+        pleat__device_wide_put(layout, w.page, w.tile * PLEAT__TILE + token, x[0], x[1], D / 4);
+        __syncwarp();
+    }
+}
+
 template <int D, bool MADE>
 static __global__ void __launch_bounds__(PLACE_WARPS * 32)
     place_tokens(const __grid_constant__ pleat__device_lanes l, const __grid_constant__ pleat__device_prompt p,
@@ -215,6 +242,11 @@ static __global__ void __launch_bounds__(PLACE_WARPS * 32)
     tile_work w;
     if (!find_work(l, p, MADE, &w)) return;
     const pleat__page_layout &layout = l.layouts[w.side];
+    if (l.is_rotated) {
+        place_rotated<D, MADE>(l, layout, p, w, seed);
+        write_tracked(l, p, layout, w, MADE, mix(seed));
+        return;
+    }
     pleat__device_rows<D> k, v;
     read_rows<D, MADE>(l, w, p.k, seed, &k);
     read_rows<D, MADE>(l, w, p.v, ~seed, &v);

@@ -11,8 +11,15 @@
 #include "quant/layout.h"
 #include "serving_ways.h"
 
-static const char *const formats[] = {
-    "f16", "k8v8", "k8v4", "k4v2", "leankv:ah=1,al=0.02,window=32", "leankv:ah=3,al=0,window=32"};
+static const char *const formats[] = {"f16",
+                                      "k8v8",
+                                      "k8v4",
+                                      "k4v2",
+                                      "h4v4",
+                                      "h3v2",
+                                      "leankv:ah=1,al=0.02,window=32,low=h2v2",
+                                      "leankv:ah=1,al=0.02,window=32",
+                                      "leankv:ah=3,al=0,window=32"};
 
 typedef struct image {
     uint8_t *data;
