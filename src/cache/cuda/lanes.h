@@ -25,6 +25,7 @@
 #ifndef PLEAT_CACHE_CUDA_LANES_H
 #define PLEAT_CACHE_CUDA_LANES_H
 
+#include "cache/cuda/image_hash.h"
 #include "core/device_view.h"
 #include "page/cuda/pages.h"
 #include "pleat/device_cache.h"
@@ -166,6 +167,15 @@ pleat_status pleat__device_lanes_bring(const pleat__device_lanes *lanes, const p
                                        pleat__device_stream stream, pleat_error *err);
 pleat_status pleat__device_lanes_put(const pleat__device_lanes *lanes, const pleat__device_piece *piece,
                                      pleat__device_stream stream, pleat_error *err);
+
+/* Sums of n blocks of a piece's bytes, from byte `at` on, whatever that is a multiple of: cache/cuda/image_hash.h. */
+typedef struct pleat__device_sums {
+    const uint8_t *pages; /* of the piece */
+    uint64_t at, n;
+    uint64_t *sums; /* [n][8] device memory */
+    uint64_t key[PLEAT__HASH_WORDS];
+} pleat__device_sums;
+pleat_status pleat__device_lanes_sum(const pleat__device_sums *of, pleat__device_stream stream, pleat_error *err);
 
 /* Lanes of sequence seq_idx keep n_tokens tokens. */
 pleat_status pleat__device_lanes_set_budget(const pleat__device_lanes *lanes, uint32_t seq_idx, uint32_t n_tokens,
