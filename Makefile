@@ -30,7 +30,7 @@ run: ## set up, build the command, ask the shipped model with four kinds of cach
 	@tools/demo.sh -m $(MODEL)
 	@echo; echo "With other ways to keep the cache (build/pleat help kv):  tools/demo.sh k4v4 snapkv:budget=256 kivi:bits=2"
 
-test: ## release tests, lint, sanitizer over what parses or frees: 12 minutes at most
+test: ## release tests and lint: 12 minutes at most
 	@tools/setup.sh test
 	@tools/test.sh quick
 

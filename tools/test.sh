@@ -4,8 +4,8 @@
 # test.sh [--long] [--after FILE] JOB|GROUP...: run the named jobs, and those of the named groups, and add up what they
 # counted.
 #
-#   quick      what `make test` runs: release lint memory
-#   rest       every other job of `make test-all`, from scalar to install
+#   quick      what `make test` runs: release lint
+#   rest       every other job of `make test-all`, from memory to install
 #
 #   release    release build; every test, with all that this CPU has: the only job with AMX; of what serves a model for
 #              minutes fewer rounds
@@ -37,8 +37,8 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-quick_jobs="release lint memory"
-rest_jobs="scalar avx2 avxvnni avx512 sanitize threads plain clang fuzz cuda arm portable install"
+quick_jobs="release lint"
+rest_jobs="memory scalar avx2 avxvnni avx512 sanitize threads plain clang fuzz cuda arm portable install"
 
 . tools/progress.bash
 . tools/count.bash

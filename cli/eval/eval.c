@@ -176,6 +176,7 @@ static int prepare(evaluation *e, eval_options *own) {
         code = CLI_USAGE;
     }
     if (code == CLI_OK) code = check_files(own);
+    o->load.replays = !own->serve && !own->report;
     if (code == CLI_OK) code = load_model(&o->load, &o->common, &e->l);
     e->rows = cli_alloc(o->load.kv.n, sizeof *e->rows);
     e->n_rows = o->load.kv.n;

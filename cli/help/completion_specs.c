@@ -35,6 +35,7 @@ static const spec_words keys[] = {
     {"novel", RANKING_KEYS " mean="},
     {"expected", RANKING_KEYS},
     {"dropkv", RANKING_KEYS},
+    {"kvzip", RANKING_KEYS},
     {"+kvcrush", "share= anchor= unit="},
     {"+novel", "share= mean="},
     {"kvcomp", "k= v= kunit= block= sinks= buffer= high="},

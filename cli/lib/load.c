@@ -124,6 +124,19 @@ int load_stats(const load_options *o, loaded *l, const pleat_spec *spec, const c
     return code;
 }
 
+/* Without a second reading of prompts kvzip would keep every token. */
+static int check_replays(const load_options *o) {
+    for (uint32_t i = 0; i < o->kv.n && !o->replays; i++) {
+        if (o->kv.spec[i].policy != PLEAT_POLICY_KVZIP) continue;
+        cli_error(
+            "--kv %s: kvzip reads a prompt a second time, which `pleat run` with a prompt and `pleat eval` do, and "
+            "these not with --prompt-cache, --serve or --report",
+            o->kv.text[i]);
+        return CLI_USAGE;
+    }
+    return CLI_OK;
+}
+
 static int open_model(const load_options *o, loaded *l) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     const double start_s = measure_now_s();
@@ -137,7 +150,8 @@ static int open_model(const load_options *o, loaded *l) {
 
 int load_model(load_options *o, common_options *common, loaded *l) {
     memset(l, 0, sizeof *l);
-    int code = load_find_device(o, l);
+    int code = check_replays(o);
+    if (code == CLI_OK) code = load_find_device(o, l);
     if (code == CLI_OK) code = note_shipped(o, common, l);
     if (code == CLI_OK) code = open_model(o, l);
     if (code == CLI_OK && l->n_devices && !o->in_parts) o->chunk_tokens = l->info.n_ctx;

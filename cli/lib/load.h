@@ -24,6 +24,7 @@ typedef struct load_options {
     const char *stats;   /* path of the model's statistics; NULL: beside it */
     spec_list kv;        /* what a profile says in the place of its name, once a model is loaded */
     const char *device;  /* "cpu", "cuda" or "cuda:N"; NULL: the CPU */
+    int replays;         /* prompts are read a second time where the spec asks for it (replay.h) */
     int ignores_shipped; /* a bare leankv is its defaults, whatever profile stands beside the model */
     char profiles[SPECS_CAP][PLEAT_PROFILE_CAP]; /* paths of those that were read; "": none */
 } load_options;

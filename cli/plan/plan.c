@@ -170,6 +170,12 @@ static int check_specs(const plan *p) {
     for (uint32_t i = 0; i < o->kv.n; i++) {
         const pleat_spec *spec = &o->kv.spec[i];
         n_varying += plan_wants_text(&p->q, spec);
+        if (spec->policy == PLEAT_POLICY_KVZIP) {
+            cli_error(
+                "--kv '%s': kvzip drops tokens when a prompt has been read twice, which `pleat plan` does not count",
+                o->kv.text[i]);
+            return CLI_USAGE;
+        }
         if (spec->profile[0]) {
             cli_error(
                 "--kv '%s': what a profile saves depends on the text; give -m FILE and --text FILE to measure it, "

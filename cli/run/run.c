@@ -145,11 +145,12 @@ static uint64_t pool_bytes(const run *r, const pleat_engine_options *engine) {
 
 static int make_engine(run *r, prompt_cache *kept) {
     const run_options *o = r->o;
-    const uint32_t n_tokens = r->n_prompt + r->max_new;
+    if (replay_prepare(&r->l, &o->load.kv.spec[0], o->load.chunk_tokens, &r->again) != CLI_OK) return CLI_FAILED;
+    const uint32_t n_tokens = replay_max_tokens(&r->again, &r->l, r->n_prompt + r->max_new);
     r->n_seqs = o->n_beams ? o->n_beams : o->n_best;
     pleat_engine_options opt = load_engine_options(&o->load, &r->l, o->load.kv.spec[0], r->n_seqs, n_tokens, 0);
     /* A GPU's pool has room for each text whole: not all caches share pages there. */
-    if (r->n_seqs > 1 && !load_wants_gpu(&o->load)) opt.pool_bytes = pool_bytes(r, &opt);
+    if (r->n_seqs > 1 && !load_wants_gpu(&o->load) && r->again.cap == 0) opt.pool_bytes = pool_bytes(r, &opt);
     if (load_engine_with(&r->l, &opt, &r->engine) != CLI_OK) return CLI_FAILED;
     r->logits = cli_alloc((size_t)r->n_seqs * r->l.info.n_vocab, sizeof *r->logits);
     if (o->prompt_cache && prompt_cache_take(r, kept) != CLI_OK) return CLI_FAILED;
@@ -174,6 +175,13 @@ static int feed_up_to(run *r, uint32_t end, uint32_t last_flags, prompt_cache *k
     return code;
 }
 
+/* Read the prompt a second time where the spec asks for it. */
+static int feed_again(run *r) {
+    if (interrupt_came()) return CLI_OK;
+    r->err = (pleat_error){0, PLEAT_NOWHERE, ""};
+    return run_step_code(r, replay_prompt(&r->again, r->engine, r->seqs[0], r->prompt, r->n_prompt, &r->err));
+}
+
 /* Where the prompt is to be forked it is sealed, so that a policy leaves its pages as they are. */
 static int feed_prompt(run *r, prompt_cache *kept) {
     const int keeps = r->o->prompt_cache && r->n_prompt > 1;
@@ -185,6 +193,7 @@ static int feed_prompt(run *r, prompt_cache *kept) {
         if (code == CLI_OK && !interrupt_came()) code = prompt_cache_write(r, kept);
     }
     if (code == CLI_OK) code = feed_up_to(r, r->n_prompt, r->n_seqs > 1 ? PLEAT_ITEM_SEAL_ALL : 0, kept);
+    if (code == CLI_OK) code = feed_again(r);
     progress_end();
     r->prompt_s = measure_now_s() - start_s;
     return code;
@@ -211,6 +220,7 @@ static void release(run *r) {
     }
     pleat_engine_destroy(&r->engine);
     load_release(&r->l);
+    replay_release(&r->again);
     free(r->prompt);
     free(r->asked);
     free(r->logits);
@@ -224,6 +234,7 @@ int run_main(void *opts) {
         return CLI_USAGE;
     }
     if (!has_prompt) return chat_main(o);
+    o->load.replays = !o->prompt_cache;
     run r = {.o = o};
     prompt_cache kept = {0};
     int code = load(&r, o);

@@ -16,6 +16,7 @@
 
 #include "cli/lib/load.h"
 #include "cli/lib/output.h"
+#include "cli/lib/prompt/replay.h"
 #include "cli/lib/utf8.h"
 #include "search.h"
 
@@ -62,9 +63,10 @@ typedef struct run {
     pleat_token *prompt;      /* [n_prompt] */
     uint32_t n_prompt, n_fed; /* n_fed < n_prompt only after Ctrl-C */
     uint32_t n_taken;         /* of n_fed, those that --prompt-cache had */
-    uint32_t n_ctx;           /* most tokens, prompt and generated */
-    uint32_t max_new;         /* most tokens to generate in a text */
-    int is_bound_by_ctx;      /* max_new is what the context leaves, not what -n says */
+    replay again;
+    uint32_t n_ctx;      /* most tokens, prompt and generated */
+    uint32_t max_new;    /* most tokens to generate in a text */
+    int is_bound_by_ctx; /* max_new is what the context leaves, not what -n says */
 
     uint32_t n_seqs;            /* sequences at once: texts drawn, or beams */
     pleat_seq seqs[SEARCH_MAX]; /* [n_seqs]; v 0: closed */

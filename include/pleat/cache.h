@@ -146,6 +146,10 @@ PLEAT_API uint32_t pleat_cache_page_tokens(const pleat_cache *cache);
 #define PLEAT_ITEM_MORE 1u /* a part of a prompt that goes on in a later step: no token is classed or compressed yet */
 #define PLEAT_ITEM_SEAL 2u /* when the step has ended, the full pages of classed tokens are sealed; not with MORE */
 #define PLEAT_ITEM_SEAL_ALL 4u /* instead of SEAL: all full pages, those of the window too, whose tokens stay high */
+/* kvzip alone: two tokens or more, as a request to repeat the prompt and its tokens again, read what is stored.  The most
+ * that each stored token gets from one of them counts, and none of them is kept.  With MORE another such step follows;
+ * without, tokens are dropped when it ends: kvzip drops some at no other time. */
+#define PLEAT_ITEM_REPLAY 8u
 
 /* One sequence's share of a step. */
 typedef struct pleat_cache_item {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * device_cache.h: cache.h's idea on a GPU: paged f16, quantised and leankv caches in device memory, whose steps never
- * wait for the host.
+ * device_cache.h: cache.h's idea on a GPU: paged f16, quantised, leankv and evicting caches in device memory, whose
+ * steps never wait for the host.
  *
  *     pleat_device_cache_create                              takes all device memory that it will ever use
  *         pleat_device_cache_prompt_begin(seq_idx, n_tokens) a sequence's prompt: reserves pages in every lane
@@ -32,7 +32,8 @@
  *
  * Pages have the layout of the CPU's cache and tokens are quantised to the same bytes.  A lane's levels follow from the
  * scores as they do on the CPU (src/policy/leankv.h), with one difference: the tokens of a prompt that become low are
- * quantised from the exact values, not from the high codes.  Of the CPU's options sink_logits has no counterpart: models
+ * quantised from the exact values, not from the high codes.  streaming, recent and random keep the CPU's tokens in the
+ * CPU's slots.  Of the CPU's options sink_logits has no counterpart: models
  * that need it cannot be run on this cache.
  *
  * Windows.  A layer may see the newest tokens alone.  Its lanes are rings then, as on the CPU.  For the length of a
@@ -76,15 +77,18 @@ typedef enum pleat_device_schedule {
 } pleat_device_schedule;
 
 typedef struct pleat_device_cache_options {
-    size_t size_bytes;   /* sizeof(pleat_device_cache_options); set by pleat_device_cache_options_default */
-    pleat_spec spec;     /* f16 (the default), any format of 8 to 2 bits, or leankv: of one of these where al = ah, else
-                           * of two of f16, k8v8, k8v4, k4v4 and k4v2 */
-    uint32_t device;     /* which GPU; default 0 */
-    uint32_t n_layers;   /* 1..1024 */
-    uint32_t n_kv_heads; /* 1..1024 */
-    uint32_t n_q_heads;  /* 1..16 times n_kv_heads */
-    uint32_t head_dim;   /* a multiple of 16 up to 256.  Heads of 64 and 128, in groups up to 8, without windows and
-                          * logit_cap, have kernels of their own, which are faster; leankv needs them */
+    size_t size_bytes; /* sizeof(pleat_device_cache_options); set by pleat_device_cache_options_default */
+    /* f16 (the default), any format of 8 to 2 bits, or h4v4 to h2v2.  Or streaming, recent, random of one of the plain
+     * ones, with a budget of tokens or a share.  Or leankv: of one of these where al = ah, else of two of f16, k8v8, k8v4,
+     * k4v4, k4v2.  Its low format may be h3v2 or h2v2 below k8v8 or k8v4. */
+    pleat_spec spec;
+    uint32_t device;         /* which GPU; default 0 */
+    uint32_t n_layers;       /* 1..1024 */
+    uint32_t n_kv_heads;     /* 1..1024 */
+    uint32_t n_q_heads;      /* 1..16 times n_kv_heads */
+    uint32_t head_dim;       /* a multiple of 16 up to 256.  Heads of 64 and 128, in groups up to 8, without windows and
+                          * logit_cap, have kernels of their own, which are faster; policies need them.  With
+                          * rotated formats these take groups up to 4 */
     const uint32_t *windows; /* [n_layers] newest tokens that a query of the layer sees, itself included; 0: all.  NULL,
                               * the default: all layers see all.  Copied */
     float logit_cap; /* c in 2^-16..65536: logits x become c tanh(x/c) before the softmax; 0, the default: they stay */
@@ -104,8 +108,9 @@ PLEAT_API void pleat_device_cache_options_default(pleat_device_cache_options *op
 /* Make a cache, all of its sequences empty.  Waits for the device.
  *   PLEAT_E_ARG           options beyond the limits above, a window longer than max_tokens, a profile that nobody has
  *                         read (spec.h), more than 2^28 lanes in all, or formats that attention has no kernels for
- *   PLEAT_E_UNSUPPORTED   leankv for heads, windows or logits that its kernels do not take; f32, compressors and policies but leankv, which are the CPU's alone; leankv of one format
- *                         twice with al < ah
+ *   PLEAT_E_UNSUPPORTED   a policy for heads, windows or logits that its kernels do not take; f32, compressors and
+ *                         policies but those named above, +merge, +novel and +kvcrush, which are the CPU's alone;
+ *                         budgets in bytes; leankv of one format twice with al < ah
  *   PLEAT_E_LIMIT         rows of 2^32 page ids in all and more */
 PLEAT_API pleat_status pleat_device_cache_create(const pleat_device_cache_options *opt, pleat_device_cache **out,
                                                  pleat_error *err);
@@ -146,7 +151,7 @@ PLEAT_API pleat_status pleat_device_cache_prompt_end(pleat_device_cache *cache, 
 
 /* Like pleat_device_cache_prompt_begin(), but n_tokens more of a sequence that holds some: a later turn, or a prompt's
  * next chunk.  Its layers are attended to by chunk_attend, stored by prompt(), and ended by prompt_end().  The sequence
- * alone is the batch afterwards.  PLEAT_E_UNSUPPORTED with leankv; PLEAT_E_STATE for an empty sequence; PLEAT_E_LIMIT
+ * alone is the batch afterwards.  PLEAT_E_UNSUPPORTED with a policy; PLEAT_E_STATE for an empty sequence; PLEAT_E_LIMIT
  * too where it would hold more than max_tokens.  Waits. */
 PLEAT_API pleat_status pleat_device_cache_chunk_begin(pleat_device_cache *cache, uint32_t seq_idx, uint32_t n_tokens,
                                                       void *stream, pleat_error *err);
@@ -157,6 +162,11 @@ PLEAT_API pleat_status pleat_device_cache_chunk_begin(pleat_device_cache *cache,
 PLEAT_API pleat_status pleat_device_cache_chunk_attend(pleat_device_cache *cache, uint32_t layer, const void *q,
                                                        const void *k, const void *v, void *out, void *stream,
                                                        pleat_error *err);
+
+/* What follows by steps is a turn that ends when the sequence has n_prompt tokens: a budget that is a share is of these
+ * from now on.  Does nothing to others.  PLEAT_E_STATE: the sequence is empty, or a step or its prompt is under way. */
+PLEAT_API pleat_status pleat_device_cache_turn(pleat_device_cache *cache, uint32_t seq_idx, uint32_t n_prompt,
+                                               void *stream, pleat_error *err);
 
 /* Sequence `to`, which is empty, becomes a copy of `from`, which is not and has no prompt under way, and either goes on
  * without the other.  In uniform formats without windows both hold the full pages, and the last one is copied; else all
@@ -172,8 +182,8 @@ PLEAT_API pleat_status pleat_device_cache_close(pleat_device_cache *cache, uint3
  * n_high[lane] high and n_low[lane] low ones (host memory, lane = layer * n_kv_heads + kv_head; n_low NULL: none), the
  * high ones the newer.  n_high[lane] >= 1, n_high + n_low <= max_tokens, low ones only with leankv, al < ah.  What a
  * token is depends on `seed`, seq_idx, lane and position alone.  The sequence's length is that of its longest lane.
- * Waits.  PLEAT_AGAIN and PLEAT_E_LIMIT as prompt_begin: pages are reserved as if all lanes were as long as the
- * longest. */
+ * Waits.  PLEAT_E_UNSUPPORTED where lanes have a budget.  PLEAT_AGAIN and PLEAT_E_LIMIT as prompt_begin: pages are
+ * reserved as if all lanes were as long as the longest. */
 PLEAT_API pleat_status pleat_device_cache_fill(pleat_device_cache *cache, uint32_t seq_idx, const uint32_t *n_high,
                                                const uint32_t *n_low, uint64_t seed, void *stream, pleat_error *err);
 
@@ -200,6 +210,27 @@ PLEAT_API pleat_status pleat_device_cache_plan_pages(pleat_device_cache *cache, 
 PLEAT_API pleat_status pleat_device_cache_append(pleat_device_cache *cache, uint32_t layer, const void *k,
                                                  const void *v, void *stream, pleat_error *err);
 
+/* Heads of rows as one product makes them, and what makes them ready: biases are added, q and k normed, then turned.
+ * Pointers are device memory. */
+typedef struct pleat_device_cache_heads {
+    const float *qkv;       /* [rows][(n_q_heads + 2 n_kv_heads) * head_dim] q, k, v side by side */
+    const float *biases[3]; /* of q, k and v, or NULL */
+    const float *norms[2];  /* [head_dim] of q's heads and of k's, or NULL */
+    float eps;
+    const float *turns; /* [positions][n_dims/2][2] cos and sin of each pair; NULL: heads are not turned */
+    uint32_t n_dims;    /* the first dimensions of a head, which turn */
+    int is_halves;      /* pairs are (i, i + n_dims/2); 0: (2i, 2i+1) */
+} pleat_device_cache_heads;
+
+/* Does append_heads take the cache's heads?  Else they are to be made ready before. */
+PLEAT_API int pleat_device_cache_takes_heads(const pleat_device_cache *cache);
+
+/* The same of heads that are not ready, at the sequences' own positions; the queries become q, as attend asks for them.
+ * PLEAT_E_UNSUPPORTED where the cache does not take them. */
+PLEAT_API pleat_status pleat_device_cache_append_heads(pleat_device_cache *cache, uint32_t layer,
+                                                       const pleat_device_cache_heads *heads, void *q, void *stream,
+                                                       pleat_error *err);
+
 /* Attend with one query a sequence to all that is stored, the step's tokens included.  With leankv, in a step, what
  * each slot received is added to its score.
  *   q     [n_seqs][n_q_heads][head_dim] f16, aligned to 16
@@ -210,6 +241,10 @@ PLEAT_API pleat_status pleat_device_cache_append(pleat_device_cache *cache, uint
  * PLEAT_E_STATE after set_batch, and after any other change the result means nothing. */
 PLEAT_API pleat_status pleat_device_cache_attend(pleat_device_cache *cache, uint32_t layer, const void *q, float *out,
                                                  float *lse2, void *stream, pleat_error *err);
+
+/* The same, where the cache takes heads, and out is rounded to f16, without lse2. */
+PLEAT_API pleat_status pleat_device_cache_attend_f16(pleat_device_cache *cache, uint32_t layer, const void *q,
+                                                     void *out, void *stream, pleat_error *err);
 
 /* Cut the work of attention for the batch as it stands, in all layers; attend goes by the last plan.  begin does this
  * for its step, by the options' schedule; a plan that is made after begin counts for the rest of that step.  Recorded or not, an
@@ -296,13 +331,21 @@ PLEAT_API pleat_status pleat_device_cache_get_held(pleat_device_cache *cache, ui
 typedef struct pleat_device_cache_load {
     uint32_t pages[2];   /* of the high format, of the low one */
     uint32_t slots[2];   /* with a token, live or dead */
-    uint32_t holes;      /* dead tokens, all of the high format */
+    uint32_t holes;      /* dead ones, all of the high format */
     uint32_t next_pages; /* pages that a step with one more token would take */
 } pleat_device_cache_load;
 
 /* Pages taken from the pool, and unless `out` is NULL the loads of all sequences, [max_seqs].  Waits once. */
 PLEAT_API pleat_status pleat_device_cache_get_loads(pleat_device_cache *cache, uint64_t *pages_used,
                                                     pleat_device_cache_load *out, void *stream, pleat_error *err);
+
+/* The same as of the end of the last step, which tells the host by itself; `out` with leankv alone.  It only waits for the
+ * stream, in which nothing may have come behind that end that changes pages.  PLEAT_AGAIN as pleat_device_cache_wait(). */
+PLEAT_API pleat_status pleat_device_cache_wait_end(pleat_device_cache *cache, uint64_t *pages_used,
+                                                   pleat_device_cache_load *out, void *stream, pleat_error *err);
+
+/* The most tokens of a lane that stay when a prompt of n_prompt tokens has been read; UINT32_MAX: all. */
+PLEAT_API uint32_t pleat_device_cache_max_kept(const pleat_device_cache *cache, uint32_t n_prompt);
 
 /* Pages that both sequences hold.  Waits. */
 PLEAT_API pleat_status pleat_device_cache_get_shared(pleat_device_cache *cache, uint32_t a, uint32_t b,

@@ -33,6 +33,8 @@
  *                                            eviction by what the queries so far let expect; likewise
  *     dropkv:budget=25%,window=64,sinks=4,format=k8v4,reclaim=reuse
  *                                            eviction by what the newest queries would miss; takes novel alone
+ *     kvzip:budget=25%,window=32,sinks=4,format=k8v4,reclaim=reuse
+ *                                            eviction by what a second reading of the prompt looks at; takes nothing
  *     ...+kvcrush:share=25%,anchor=mean,unit=token
  *                                            behind the others: a share of what the budget leaves beside sinks and
  *                                            window goes to representatives of the tokens that would be dropped
@@ -73,6 +75,7 @@
  *     novel       how unlike the key, before RoPE, is to the lane's mean        in prompts and generation
  *     expected    attention that the mean query is expected to give, times |v|  at the end of prompts
  *     dropkv      how far what the last `window` queries find moves without it  at the end of prompts
+ *     kvzip       the most attention from one query of a replay (cache.h)       when a replay ends
  *     mean        novel, +novel: prompt: the mean of the sequence's tokens so far; model: of the model, from its statistics
  *                 (stats.h), without which a cache refuses it.  Then a token's score depends on that token alone
  *     budget      tokens of a lane (512), a share of the prompt (25%), or bytes of a sequence with all that belongs to
@@ -160,6 +163,7 @@ typedef enum pleat_policy {
     PLEAT_POLICY_NOVEL,
     PLEAT_POLICY_EXPECTED,
     PLEAT_POLICY_DROPKV,
+    PLEAT_POLICY_KVZIP,
 } pleat_policy;
 
 /* Whether the policy keeps a lane within a budget by dropping tokens: 1 or 0. */

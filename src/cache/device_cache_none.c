@@ -56,6 +56,12 @@ pleat_status pleat_device_cache_chunk_attend(pleat_device_cache *cache, uint32_t
     return none(err);
 }
 
+pleat_status pleat_device_cache_turn(pleat_device_cache *cache, uint32_t seq_idx, uint32_t n_prompt, void *stream,
+                                     pleat_error *err) {
+    (void)cache, (void)seq_idx, (void)n_prompt, (void)stream;
+    return none(err);
+}
+
 pleat_status pleat_device_cache_fork(pleat_device_cache *cache, uint32_t from, uint32_t to, void *stream,
                                      pleat_error *err) {
     (void)cache, (void)from, (void)to, (void)stream;
@@ -92,6 +98,24 @@ pleat_status pleat_device_cache_plan_pages(pleat_device_cache *cache, void *stre
 pleat_status pleat_device_cache_append(pleat_device_cache *cache, uint32_t layer, const void *k, const void *v,
                                        void *stream, pleat_error *err) {
     (void)cache, (void)layer, (void)k, (void)v, (void)stream;
+    return none(err);
+}
+
+int pleat_device_cache_takes_heads(const pleat_device_cache *cache) {
+    (void)cache;
+    return 0;
+}
+
+pleat_status pleat_device_cache_append_heads(pleat_device_cache *cache, uint32_t layer,
+                                             const pleat_device_cache_heads *heads, void *q, void *stream,
+                                             pleat_error *err) {
+    (void)cache, (void)layer, (void)heads, (void)q, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_attend_f16(pleat_device_cache *cache, uint32_t layer, const void *q, void *out,
+                                           void *stream, pleat_error *err) {
+    (void)cache, (void)layer, (void)q, (void)out, (void)stream;
     return none(err);
 }
 
@@ -133,6 +157,17 @@ pleat_status pleat_device_cache_get_loads(pleat_device_cache *cache, uint64_t *p
                                           void *stream, pleat_error *err) {
     (void)cache, (void)pages_used, (void)out, (void)stream;
     return none(err);
+}
+
+pleat_status pleat_device_cache_wait_end(pleat_device_cache *cache, uint64_t *pages_used, pleat_device_cache_load *out,
+                                         void *stream, pleat_error *err) {
+    (void)cache, (void)pages_used, (void)out, (void)stream;
+    return none(err);
+}
+
+uint32_t pleat_device_cache_max_kept(const pleat_device_cache *cache, uint32_t n_prompt) {
+    (void)cache, (void)n_prompt;
+    return UINT32_MAX;
 }
 
 pleat_status pleat_device_cache_get_shared(pleat_device_cache *cache, uint32_t a, uint32_t b, uint64_t *n_pages,

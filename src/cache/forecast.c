@@ -42,6 +42,8 @@ pleat_status pleat_forecast_for(const pleat_cache_options *opt, pleat_forecast *
     if (c.keep->forecast) c.keep->forecast(&c, &f);
     PLEAT_FAIL_IF(c.keep->max_kept && opt->spec.reclaim == PLEAT_RECLAIM_BLOCK, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "forecast: with reclaim=block it depends on the text which pages become empty");
+    PLEAT_FAIL_IF(c.counting.is_peak, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "forecast: kvzip drops tokens when a prompt has been read twice, and forecasts know of one reading");
     PLEAT_TRY(check_rings(&c, err));
     *out = f;
     return PLEAT_OK;

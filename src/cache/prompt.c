@@ -60,6 +60,10 @@ void pleat__cache_prompt_store_unit(void *ctx, uint32_t unit, uint32_t worker) {
 
 uint32_t pleat__cache_block_queries(const pleat_cache *cache) { return PLEAT__PROMPT_ROWS / cache->n_group; }
 
+bool pleat__cache_counts(const pleat_cache *c, const pleat__step_item *item) {
+    return c->counting.of_prompts && (item->is_replay || !c->counting.is_peak);
+}
+
 /* ---- strands ------------------------------------------------------------------------------------- */
 
 bool pleat__cache_is_scored_at_once(const pleat_cache *c, const pleat__step_item *item) {
@@ -88,6 +92,7 @@ static float *strand_at(const pleat_cache *c, const pleat__step_item *item, uint
 typedef struct prompt_scratch {
     void *attn;
     void *weights;              /* where they are kept */
+    float *rows, *rows_lse2;    /* [PLEAT__MAX_GROUP][head_dim] queries, and theirs, where peaks are counted */
     pleat__block_loader loader; /* empty where no lane has blocks */
 } prompt_scratch;
 
@@ -95,6 +100,9 @@ static void carve_scratch(const pleat_cache *c, prompt_scratch *s, pleat__arena 
     *s = (prompt_scratch){.attn = pleat__arena_take(arena, pleat__attn_prompt_scratch_bytes(c->opt.head_dim), 1)};
     s->weights = pleat__arena_take(arena, pleat__attn_prompt_kept_bytes(pleat__cache_strand_slots(c)), 1);
     if (c->keep->carve_loader) c->keep->carve_loader(c, &s->loader, arena);
+    if (!c->counting.is_peak) return;
+    s->rows = pleat__arena_take(arena, (uint64_t)PLEAT__MAX_GROUP * c->opt.head_dim, sizeof *s->rows);
+    s->rows_lse2 = pleat__arena_take(arena, PLEAT__MAX_GROUP, sizeof *s->rows_lse2);
 }
 
 uint64_t pleat__cache_prompt_bytes(const pleat_cache *c) {
@@ -187,7 +195,7 @@ void pleat__cache_prompt_put_unit(void *ctx, uint32_t unit, uint32_t worker) {
     const pleat__layer_job *job = ctx;
     const pleat_cache *c = job->cache;
     const pleat__step_item *item = &c->step.items[c->step.prompt_items[unit / c->opt.n_kv_heads]];
-    pleat__keep_at(c, job->layer)->put_chunk(job, item, unit % c->opt.n_kv_heads);
+    if (!item->is_replay) pleat__keep_at(c, job->layer)->put_chunk(job, item, unit % c->opt.n_kv_heads);
 }
 
 /* ---- attention received -------------------------------------------------------------------------- */
@@ -337,6 +345,38 @@ static void miss(const pleat_cache *c, const received_range *r, const pleat__att
     add_scores(r, c->counting.first, kept, missed);
 }
 
+/* ---- what a replay's queries give at most (policy/kvzip.c) ----------------------------------------- */
+
+/* The score of each slot of the range becomes what a query head gives it, where that is more.  A kernel that is handed
+ * many queries as one with many heads finds the most that these give. */
+static void raise_peaks(const pleat_cache *c, const received_range *r, pleat__attn_prompt_received args,
+                        const prompt_scratch *s) {
+    const uint32_t n_group = c->n_group, n_together = PLEAT__MAX_GROUP / n_group, n_queries = args.n_queries;
+    const size_t row = (size_t)n_group * c->opt.head_dim;
+    float most[PLEAT__RECEIVED_SLOTS] = {0};
+    const float *q = args.q, *lse2 = args.lse2;
+    args.q = s->rows;
+    args.lse2 = s->rows_lse2;
+    args.n_queries = 1;
+    for (uint32_t first = 0; first < n_queries; first += n_together) {
+        const uint32_t n = pleat__min_u32(n_together, n_queries - first);
+        float received[PLEAT__RECEIVED_SLOTS] = {0};
+        for (uint32_t i = 0; i < n; i++) {
+            memcpy(s->rows + i * row, q + (first + i) * args.q_stride, row * sizeof *q);
+            memcpy(s->rows_lse2 + i * n_group, lse2 + (first + i) * args.lse2_stride, n_group * sizeof *lse2);
+        }
+        args.n_group = n * n_group;
+        args.received = received;
+        c->attn.prompt_received(&args);
+        for (uint32_t i = 0; i < PLEAT__RECEIVED_SLOTS; i++) most[i] = received[i] > most[i] ? received[i] : most[i];
+    }
+    for (uint32_t i = 0; i < r->slot_to - r->slot_from; i++) {
+        const uint32_t tokens = r->pages.layout->tokens, slot = r->score_slot + i;
+        float *score = pleat__scores(r->pages.layout, pleat__kv_page(&r->pages, slot / tokens)) + slot % tokens;
+        *score = most[i] > *score ? most[i] : *score;
+    }
+}
+
 /* The prompt item that range `unit` belongs to. */
 static const pleat__step_item *received_item(const pleat_cache *c, uint32_t unit) {
     uint32_t i = c->step.n_prompt_items - 1;
@@ -347,7 +387,7 @@ static const pleat__step_item *received_item(const pleat_cache *c, uint32_t unit
 /* What a range receives from the queries of a KV head from `first` on; q and lse2 are those of its first query head. */
 static pleat__attn_prompt_received received_args(const pleat__layer_job *job, const pleat__step_item *item,
                                                  uint32_t head, const received_range *r, uint32_t first,
-                                                 uint32_t worker) {
+                                                 void *scratch) {
     const pleat_cache *c = job->cache;
     const size_t row_head = pleat__cache_head_at(c, item->row + first, head);
     return (pleat__attn_prompt_received){
@@ -366,7 +406,7 @@ static pleat__attn_prompt_received received_args(const pleat__layer_job *job, co
         .lse2 = c->work.lse2 + row_head,
         .lse2_stride = c->opt.n_q_heads,
         .quant = &c->quant,
-        .scratch = pleat__cache_scratch(c, worker).base,
+        .scratch = scratch,
     };
 }
 
@@ -378,14 +418,22 @@ void pleat__cache_received_unit(void *ctx, uint32_t unit, uint32_t worker) {
     const uint32_t head = local % c->opt.n_kv_heads;
     const received_range r = find_range(job, item, head, local / c->opt.n_kv_heads);
     const bool is_sealed = r.score_slot + (r.slot_to - r.slot_from) <= r.n_sealed;
-    if (r.slot_from >= r.slot_to || !r.pages.layout->tracked || is_sealed) return;
+    const bool is_lost = item->is_replay && r.causal; /* what is not kept needs no score */
+    if (r.slot_from >= r.slot_to || !r.pages.layout->tracked || is_sealed || is_lost) return;
     if (pleat__cache_is_scored_at_once(c, item)) {
         add_strands(c, item, head, &r);
         return;
     }
     float kept;
     const uint32_t first = first_query(c, item, &kept);
-    pleat__attn_prompt_received args = received_args(job, item, head, &r, first, worker);
+    pleat__arena arena = pleat__cache_scratch(c, worker);
+    prompt_scratch scratch;
+    carve_scratch(c, &scratch, &arena);
+    pleat__attn_prompt_received args = received_args(job, item, head, &r, first, scratch.attn);
+    if (c->counting.is_peak) {
+        raise_peaks(c, &r, args, &scratch);
+        return;
+    }
     if (c->counting.is_error) {
         miss(c, &r, &args, job->out + (args.q - job->q), kept);
         return;

@@ -13,7 +13,10 @@
 /* Query positions in a block of a prompt. */
 uint32_t pleat__cache_block_queries(const pleat_cache *cache);
 
-/* Whether what slots receive from this item is found in the walk of attention. */
+/* Whether what slots receive from this item of two tokens or more is counted. */
+bool pleat__cache_counts(const pleat_cache *cache, const pleat__step_item *item);
+
+/* Whether that is found in the walk of attention. */
 bool pleat__cache_is_scored_at_once(const pleat_cache *cache, const pleat__step_item *item);
 
 /* Units that an item's queries of a head make: blocks of queries, or strands where it is scored at once. */

@@ -22,7 +22,7 @@
 /* What will have to be done when this item's tokens are stored. */
 static void plan_end(const pleat_cache *c, pleat__step_item *item, uint32_t flags) {
     const pleat__item_counts n = {.n_before = item->n_before,
-                                  .n_new = item->n_new,
+                                  .n_new = item->is_replay ? 0 : item->n_new,
                                   .n_classed = item->seq->n_classed,
                                   .n_prompt = item->seq->n_prompt,
                                   .flags = flags};
@@ -30,14 +30,21 @@ static void plan_end(const pleat_cache *c, pleat__step_item *item, uint32_t flag
     if (c->keep->plan) c->keep->plan(c, &n, &item->end);
 }
 
+/* One flag or none, or MORE with REPLAY. */
+static bool flags_are_valid(const pleat_cache *c, const pleat_cache_item *in) {
+    const uint32_t f = in->flags & ~PLEAT_ITEM_REPLAY;
+    if (f == in->flags) return !(f & (f - 1)) && f <= PLEAT_ITEM_SEAL_ALL;
+    return c->counting.is_peak && in->n_tokens > 1 && f <= PLEAT_ITEM_MORE;
+}
+
 /* What a step with this item would do, without beginning it. */
 static pleat_status read_item(const pleat_cache *c, const pleat_cache_item *in, pleat__step_item *out) {
     pleat__sequence *seq = pleat__cache_seq(c, in->seq);
-    const uint32_t f = in->flags; /* one of them or none */
-    if (!seq || in->n_tokens == 0 || (f & (f - 1)) || f > PLEAT_ITEM_SEAL_ALL) return PLEAT_E_ARG;
+    const bool is_replay = in->flags & PLEAT_ITEM_REPLAY;
+    if (!seq || in->n_tokens == 0 || !flags_are_valid(c, in) || (is_replay && seq->n_tokens == 0)) return PLEAT_E_ARG;
     if (in->n_tokens > seq->max_tokens - seq->n_tokens) return PLEAT_E_LIMIT;
     if (seq->lost) return PLEAT_E_STATE;
-    *out = (pleat__step_item){.seq = seq, .n_before = seq->n_tokens, .n_new = in->n_tokens};
+    *out = (pleat__step_item){.seq = seq, .n_before = seq->n_tokens, .n_new = in->n_tokens, .is_replay = is_replay};
     plan_end(c, out, in->flags);
     return PLEAT_OK;
 }
@@ -75,9 +82,9 @@ void pleat__cache_number_units(pleat_cache *c) {
             if (pleat__cache_is_scored_at_once(c, item))
                 n_strands += item->units.n_parts;
             else
-                c->step.walks_twice |= c->counting.of_prompts;
+                c->step.walks_twice |= pleat__cache_counts(c, item);
             item->units.first_received = n_received;
-            n_received += pleat__cache_n_received(item) * c->opt.n_kv_heads;
+            if (pleat__cache_counts(c, item)) n_received += pleat__cache_n_received(item) * c->opt.n_kv_heads;
         } else {
             /* no lane has more slots than this: its tokens, a hole, and tiles filled up on both sides */
             item->units.n_parts = pleat__cache_max_splits(c, item->n_before + item->n_new);
@@ -86,7 +93,7 @@ void pleat__cache_number_units(pleat_cache *c) {
         n_units += item->units.n_parts * c->opt.n_kv_heads;
     }
     c->step.n_units = n_units;
-    c->step.n_received_units = c->counting.of_prompts ? n_received : 0;
+    c->step.n_received_units = n_received;
 }
 
 /* What every lane of the item's table wants in this step. */
@@ -227,6 +234,7 @@ pleat_status pleat_cache_end(pleat_cache *c) {
     if (!c) return PLEAT_E_ARG;
     if (!c->step.is_open || memchr(c->step.stored, 0, c->opt.n_layers)) return PLEAT_E_STATE;
     for (uint32_t i = 0; i < c->step.n_items; i++) {
+        if (c->step.items[i].is_replay) continue;
         grow_seq(c->step.items[i].seq, c->step.items[i].n_new);
         if (c->ring) c->ring->grown(c, c->step.items[i].seq);
     }

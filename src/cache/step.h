@@ -76,6 +76,7 @@ typedef struct pleat__step_item {
     uint32_t n_before; /* tokens stored before the step */
     uint32_t n_new;    /* tokens of this step */
     uint32_t row;      /* its first row in q, k, v and out */
+    bool is_replay;    /* its tokens are not kept (PLEAT_ITEM_REPLAY) */
     pleat__item_end end;
     pleat__item_units units;
 } pleat__step_item;

@@ -39,13 +39,15 @@ static int32_t find_least(const pleat__evict_layer *layer, float *const *ranks, 
 }
 
 /* What all lanes have together, and middle[] what each is guaranteed of it. */
-static int64_t guarantee(const pleat__evict_layer *layer, float *const *ranks, int64_t *middle, int64_t *n_candidates) {
+static int64_t guarantee(const pleat__evict_layer *layer, float *const *ranks, int64_t *middle, int64_t n_parts,
+                         int64_t *n_candidates) {
     int64_t total = 0, n_sure = 0;
     *n_candidates = 0;
     for (uint32_t i = 0; i < layer->n_lanes; i++) {
-        const int64_t n = pleat__count_reach(ranks[i], layer->lanes[i].high.n_slots, 0), fifth = middle[i] / 5;
+        const int64_t n = pleat__count_reach(ranks[i], layer->lanes[i].high.n_slots, 0);
+        const int64_t sure = n_parts > 0 ? middle[i] / n_parts : 0;
         total += middle[i];
-        middle[i] = fifth < 0 ? 0 : fifth < n ? fifth : n;
+        middle[i] = sure < 0 ? 0 : sure < n ? sure : n;
         n_sure += middle[i];
         *n_candidates += n;
     }
@@ -53,9 +55,9 @@ static int64_t guarantee(const pleat__evict_layer *layer, float *const *ranks, i
     return total > 0 ? total : 0;
 }
 
-static void budgets(const pleat__evict_layer *layer, float *const *ranks, int64_t *middle) {
+void pleat__share_layer(const pleat__evict_layer *layer, float *const *ranks, int64_t *middle, int64_t n_parts) {
     int64_t n_candidates;
-    const int64_t total = guarantee(layer, ranks, middle, &n_candidates);
+    const int64_t total = guarantee(layer, ranks, middle, n_parts, &n_candidates);
     const int32_t least = n_candidates > total ? find_least(layer, ranks, middle, total) : 0;
     int64_t left = total; /* for ranks that are `least` */
     for (uint32_t i = 0; i < layer->n_lanes; i++) left -= taken(layer, ranks, i, middle, least + 1);
@@ -66,6 +68,10 @@ static void budgets(const pleat__evict_layer *layer, float *const *ranks, int64_
         left -= n;
         middle[i] = above + n;
     }
+}
+
+static void budgets(const pleat__evict_layer *layer, float *const *ranks, int64_t *middle) {
+    pleat__share_layer(layer, ranks, middle, 5);
 }
 
 /* One lane may have what the whole layer has. */

@@ -26,6 +26,7 @@ const pleat__evictor *pleat__evictor_of(pleat_policy policy) {
         [PLEAT_POLICY_SNAPKV] = &pleat__evictor_snapkv,       [PLEAT_POLICY_PYRAMIDKV] = &pleat__evictor_pyramidkv,
         [PLEAT_POLICY_ADAKV] = &pleat__evictor_adakv,         [PLEAT_POLICY_NOVEL] = &pleat__evictor_novel,
         [PLEAT_POLICY_EXPECTED] = &pleat__evictor_expected,   [PLEAT_POLICY_DROPKV] = &pleat__evictor_dropkv,
+        [PLEAT_POLICY_KVZIP] = &pleat__evictor_kvzip,
     };
     return (size_t)policy < sizeof rows / sizeof rows[0] ? rows[policy] : NULL;
 }

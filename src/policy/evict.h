@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * evict.h: the policies that keep a lane within a budget by dropping tokens: random, recent, streaming, h2o, snapkv,
- * pyramidkv, adakv, novel, expected, dropkv.  Each is a file with one pleat__evictor, and a row in evict.c's table.
+ * pyramidkv, adakv, novel, expected, dropkv, kvzip.  Each is a file with one pleat__evictor, and a row in evict.c's table.
  *
  * N tokens of the sequence so far, B the budget of a lane.  Of a lane's tokens
  *
@@ -34,6 +34,7 @@
  *              What single tokens attend to does not count
  *     ERROR    of the same queries in place of what they give: how far what each finds would move without the token
  *              (dropkv.h)                                                                        dropkv
+ *     REPLAY   the most that one query head of a replay gives (PLEAT_ITEM_REPLAY), and of nothing else      kvzip
  *     NOVELTY  how unlike the key is to the lane's: no attention (novelty.h)                     novel
  *     EXPECTED what it may expect of the queries to come (expected.h)                           expected
  *
@@ -55,6 +56,7 @@ typedef enum pleat__scoring {
     PLEAT__SCORING_SUM,
     PLEAT__SCORING_WINDOW,
     PLEAT__SCORING_ERROR,
+    PLEAT__SCORING_REPLAY,
     PLEAT__SCORING_NOVELTY,
     PLEAT__SCORING_EXPECTED
 } pleat__scoring;
@@ -106,7 +108,7 @@ typedef struct pleat__evictor {
 
 extern const pleat__evictor pleat__evictor_random, pleat__evictor_recent, pleat__evictor_streaming, pleat__evictor_h2o,
     pleat__evictor_snapkv, pleat__evictor_pyramidkv, pleat__evictor_adakv, pleat__evictor_novel,
-    pleat__evictor_expected, pleat__evictor_dropkv;
+    pleat__evictor_expected, pleat__evictor_dropkv, pleat__evictor_kvzip;
 
 /* The policy's row; NULL for those that do not evict by budget. */
 const pleat__evictor *pleat__evictor_of(pleat_policy policy);
@@ -137,6 +139,10 @@ uint32_t pleat__evict_max_budget(const pleat_spec *spec, uint32_t n_lanes, uint3
 
 /* The position: the newest is the best. */
 void pleat__rank_position(const pleat__evict_lane *lane, const pleat__tracked *page, uint32_t first, float *ranks);
+
+/* The lanes of a layer share its budget: adakv.c.  Each is sure of one of `n_parts` of its middle, or of nothing where
+ * that is 0; what is left goes to the best of the layer. */
+void pleat__share_layer(const pleat__evict_layer *layer, float *const *ranks, int64_t *middle, int64_t n_parts);
 
 /* Attention received: the sum of a slot's scores in their order, but for novelty's; 0 where it is infinite or NaN. */
 void pleat__rank_received(const pleat__evict_lane *lane, const pleat__tracked *page, uint32_t first, float *ranks);

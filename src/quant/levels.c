@@ -12,14 +12,8 @@
 #include "core/half.h"
 #include "quant/variants.h"
 
-/* Lloyd-Max's levels of a normal variable: .4528 1.5104; .2451 .7560 1.3439 2.1519; .1284 .3880 .6568 .9423 1.2562
- * 1.6180 2.0690 2.7326; times 127 over the largest. */
-const int8_t pleat__levels[5][16] = {
-    [2] = {-127, -38, 38, 127},
-    [3] = {-127, -79, -45, -14, 14, 45, 79, 127},
-    [4] = {-127, -96, -75, -58, -44, -31, -18, -6, 6, 18, 31, 44, 58, 75, 96, 127},
-};
-static const float largest[5] = {[2] = 1.5104f, [3] = 2.1519f, [4] = 2.7326f};
+const int8_t pleat__levels[5][16] = {[2] = PLEAT__LEVELS_2, [3] = PLEAT__LEVELS_3, [4] = PLEAT__LEVELS_4};
+static const float largest[5] = PLEAT__LARGEST_LEVELS;
 
 /* ---- where codes stand ------------------------------------------------------------------------------------------- */
 

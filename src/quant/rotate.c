@@ -9,13 +9,7 @@
 
 #include "core/types.h"
 
-/* +1 or -1, the sign of dimension i: the top bit of a multiplicative hash. */
-static float sign_of(uint32_t i) {
-    uint32_t x = (i + 1) * 0x9E3779B1u;
-    x ^= x >> 15;
-    x *= 0x85EBCA77u;
-    return x >> 31 ? -1.0f : 1.0f;
-}
+static float sign_of(uint32_t i) { return pleat__rotation_flips(i) ? -1.0f : 1.0f; }
 
 /* Orthonormal Walsh-Hadamard of n elements, a power of two from 16 on. */
 static void walsh(float *x, uint32_t n) {

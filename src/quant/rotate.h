@@ -16,6 +16,20 @@
 
 #include <stdint.h>
 
+#if defined(__CUDACC__)
+#define PLEAT__ROTATION_DEVICE __host__ __device__
+#else
+#define PLEAT__ROTATION_DEVICE
+#endif
+
+/* Whether dimension i changes its sign: the top bit of a multiplicative hash. */
+static PLEAT__ROTATION_DEVICE inline uint32_t pleat__rotation_flips(uint32_t i) {
+    uint32_t x = (i + 1) * 0x9E3779B1u;
+    x ^= x >> 15;
+    x *= 0x85EBCA77u;
+    return x >> 31;
+}
+
 /* Rotate n vectors of d elements, one behind the other: d is a multiple of 16 up to PLEAT__MAX_HEAD_DIM.  `to` may be
  * `from`. */
 void pleat__rotate(const float *from, uint32_t n, uint32_t d, float *to);

@@ -101,6 +101,8 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
      .behind = {&pleat__spec_behind_stages[2]}},
     {"dropkv", EVICTING(PLEAT_POLICY_DROPKV, 64, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM},
      .behind = {&pleat__spec_behind_stages[3]}},
+    {"kvzip", EVICTING(PLEAT_POLICY_KVZIP, 32, 4), 5, {A_BUDGET, A_WINDOW, A_SINKS, A_FORMAT_OF_ALL, A_RECLAIM},
+     .behind = {NULL}},
     {"kvcomp",
      KVCOMP(.k = 0.2f, .v = 0.15f, .buffer = 128, .high = {16, 16}),
      7,

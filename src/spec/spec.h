@@ -64,7 +64,7 @@ typedef struct pleat__spec_stage {
 /* Uniform formats first, the plain and then the rotated, then policies and compressors. */
 #define PLEAT__N_SPEC_PLAIN_FORMATS 11u
 #define PLEAT__N_SPEC_FORMATS 20u
-#define PLEAT__N_SPEC_STAGES 36u
+#define PLEAT__N_SPEC_STAGES 37u
 extern const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES];
 
 /* Those behind others: the flag and the keys' fields alone are theirs.  One of them stands behind a stage at most. */
@@ -73,8 +73,9 @@ extern const pleat__spec_stage pleat__spec_behind_stages[PLEAT__N_SPEC_BEHIND];
 #define PLEAT__PLAIN_FORMAT_NAMES "f32, f16, k8v8, k8v4, k8v2, k4v8, k4v4, k4v2, k2v8, k2v4, k2v2"
 #define PLEAT__FORMAT_NAMES "f32, f16, k8v8 to k2v2, h4v4 to h2v2"
 #define PLEAT__EVICTION_NAMES "random, recent, streaming, h2o, snapkv, pyramidkv, adakv"
-#define PLEAT__STAGE_NAMES \
-    PLEAT__FORMAT_NAMES ", leankv, topk, " PLEAT__EVICTION_NAMES ", novel, expected, dropkv, kvcomp, kivi, rd, auto"
+#define PLEAT__STAGE_NAMES                                       \
+    PLEAT__FORMAT_NAMES ", leankv, topk, " PLEAT__EVICTION_NAMES \
+                        ", novel, expected, dropkv, kvzip, kvcomp, kivi, rd, auto"
 
 /* The row of a spec: by its policy and compressor, or by its format where it has neither; NULL if there is no such
  * row. */

@@ -61,9 +61,9 @@ for kv in f16 k8v4 leankv:ah=30,al=0,window=16 topk:keep=50% h2o:budget=128 snap
     check "$kv: the cache holds all that was shown" calc "$(context) == $(turn 3 2) + $(turn 3 5)"
     check "$kv: bytes are told" says "^KV cache   ${kv%%[:+]*}.*: [0-9.]+ [KM]iB in [0-9]+ pages, [0-9.]+ % of f16's"
 done
-chat --kv k8v4 -t 1 < <(lines "$(<"$scratch/long")" "$TWO" "$THREE")
+chat --kv k8v4 -t 1 -n 60 < <(lines "$(<"$scratch/long")" "$TWO" "$THREE")
 one=$stdout
-chat --kv k8v4 -t 2 < <(lines "$(<"$scratch/long")" "$TWO" "$THREE")
+chat --kv k8v4 -t 2 -n 60 < <(lines "$(<"$scratch/long")" "$TWO" "$THREE")
 check "the same on two threads" same "$stdout" "$one"
 draws=(--temp 1.2 --top-k 0 --top-p 1 --min-p 0 -n 30)
 chat "${draws[@]}" -s 5 < <(lines "$ONE" /regen "$TWO")
@@ -166,9 +166,9 @@ check "a NUL" says "the message holds a NUL byte at offset 1"
 check "the last line needs no newline" same "$stdout" "$first"
 chat < <(printf 'Add the numbers 3 4 5\\\nstep by step.\n/save %s\n' "$scratch/joined")
 check "a line that goes on" grep -qF '"Add the numbers 3 4 5\nstep by step."' "$scratch/joined"
-chat < <(printf 'one\\\\\ntwo\\') # two backslashes go on nowhere, nor does the end
+chat -n 20 < <(printf 'one\\\\\ntwo\\') # two backslashes go on nowhere, nor does the end
 check "two messages" test "$(wc -l <"$scratch/out")" -ge 2
-chat < <(lines "//help" "/save $scratch/slash")
+chat -n 20 < <(lines "//help" "/save $scratch/slash")
 check "a message that begins with a slash" grep -qF '"/help"' "$scratch/slash"
 chat < <(lines /sttas /zzzzzzzz "/stats now" /help)
 check "a slip" says "'/sttas': no such command; the nearest is '/stats'; /help lists all, and //TEXT says /TEXT"
@@ -354,7 +354,7 @@ check "gets no escapes" test -z "$(grep -F $'\e' "$scratch/out")"
 if [ "$EDITS" = 0 ]; then
     skip "editing a line: this build has no libedit"
 else
-    plays --kv f16 <<SCRIPT
+    plays --kv f16 -n 60 <<SCRIPT
 expect > 
 send the numbers 3 4 5 step by step.\x01Add \x05\r
 expect #### 17

@@ -7,7 +7,7 @@
 . "$(dirname "$0")/harness.bash"
 
 head -c 1800 "$ROOT/eval/prose.txt" | iconv -c -t utf-8 >"$scratch/long" 2>/dev/null || head -c 1800 "$ROOT/eval/prose.txt" >"$scratch/long"
-generate() { try run -m "$MODEL" -f "$scratch/long" -n 120 --format json -q --kv "$1"; }
+generate() { try run -m "$MODEL" -f "$scratch/long" -n 60 --format json -q --kv "$1"; }
 
 # The four strategies: one text, the same live tokens, and less and less held
 for how in none block copy reuse; do
@@ -35,14 +35,28 @@ for policy in random recent streaming h2o snapkv pyramidkv adakv; do
         generate "$policy:budget=30%$stage"
         check "$policy$stage" exits 0
         check "$policy$stage drops tokens" calc "$(field tokens_dropped) > 5000"
-        check "$policy$stage counts every token" calc "$(field tokens_high) + $(field tokens_dropped) == 32 * ($(field prompt) + 119)"
+        check "$policy$stage counts every token" calc "$(field tokens_high) + $(field tokens_dropped) == 32 * ($(field prompt) + 59)"
     done
 done
 
 generate novel:budget=30%
 check "novel" exits 0
 check "novel drops tokens" calc "$(field tokens_dropped) > 5000"
-check "novel counts every token" calc "$(field tokens_high) + $(field tokens_dropped) == 32 * ($(field prompt) + 119)"
+check "novel counts every token" calc "$(field tokens_high) + $(field tokens_dropped) == 32 * ($(field prompt) + 59)"
+
+# A second reading decides what kvzip drops, in steps of any length; who does not read twice refuses it
+for step in 512 64; do
+    try run -m "$MODEL" -f "$scratch/long" -n 60 -b $step --format json -q --kv kvzip:budget=50%
+    check "kvzip by $step" exits 0
+    check "kvzip by $step keeps half of the prompt and what comes behind it" calc \
+        "$(field tokens_high) - 32 * 59 >= 16 * $(field prompt) && $(field tokens_high) - 32 * 59 <= 16 * $(field prompt) + 32"
+    check "kvzip by $step counts every token" calc "$(field tokens_high) + $(field tokens_dropped) == 32 * ($(field prompt) + 59)"
+done
+fails 1 "allowed is --batch-size [0-9]+" run -m "$MODEL" -p x -b 16 --kv kvzip
+fails 2 "kvzip reads a prompt a second time" run -m "$MODEL" -p x --prompt-cache "$scratch/kept" --kv kvzip
+fails 2 "kvzip reads a prompt a second time" run -m "$MODEL" --chat --kv kvzip
+fails 2 "kvzip reads a prompt a second time" serve -m "$MODEL" --kv kvzip
+fails 2 "kvzip drops tokens when a prompt has been read twice" plan --arch llama3-8b --ctx 4096 --kv kvzip
 
 # Budgets in bytes hold, with everything that belongs to the sequence
 for policy in h2o streaming novel; do

@@ -2,8 +2,8 @@
 #
 # cpu.bash: the release build, with all that this CPU has and with less, and builds for other CPUs.
 
-# What serves a model, or kills who writes, for minutes in full rounds.
-long_rounds='^check_(generation|serving|serving_(evict|json)|store_faults)$'
+# What serves a model, shares pages, or kills who writes, for minutes in full rounds.
+long_rounds='^check_(generation|share|serving|serving_(evict|json|simulated)|store_faults)$'
 
 # Everything is built here, benches too: nothing of the tree may stop compiling.
 job_release() {

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What LeanKV and KVComp measured on GPUs, measured on one: the sections "On a GPU" of docs/papers/leankv.md and kvcomp.md.
+"""What LeanKV, KVComp and SpvLLM measured on GPUs, measured on one: the sections "On a GPU" of docs/papers/leankv.md,
+kvcomp.md and spvllm.md.
 
     python3 bench/papers/gpu/run.py --measure     run `pleat bench ... --device cuda` for each of sections.COMMANDS, on a
                                                   machine with a GPU, and keep what it printed in bench/papers/gpu/results/
-    python3 bench/papers/gpu/run.py               put the sections, made of what is kept, at the end of both pages
+    python3 bench/papers/gpu/run.py               put the sections, made of what is kept, at the end of the pages
 
 The pages' own programs, which need no GPU, end it with these sections (sections.py).
 

@@ -20,6 +20,7 @@ import sys
 
 sys.dont_write_bytecode = True  # the tree stays as it was
 sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from gpu import sections as on_gpu
 from lab import lab, page
 from spvllm import memory, printed, runs, speed
 
@@ -120,7 +121,7 @@ def summary(sections):
 def write_page(bench, options, sections):
     parts = [head(bench, options), "## Requirements\n\n" + summary(sections), *(s.text() for s in sections)]
     shown = {bench.steps: "build/bench/spvllm_steps", options.pleat: "build/pleat", options.store: "build/papers/spvllm"}
-    page.write(options.out, parts, shown)
+    page.write(options.out, parts, shown, on_gpu.sections_of("spvllm")[0])
 
 
 def main():

@@ -19,6 +19,7 @@
  *  4. An open turn goes on with its greedy tokens, and is counted when it is over.
  *  5. Where questions are unseen, a prompt's document is a prompt of its own: a policy acts at its end, and nothing but the
  *     tokens up to there has been computed then.
+ *  6. Where the spec asks for a second reading, it is of what a sample begins with: its document, or else its first prompt.
  */
 #include <stdlib.h>
 
@@ -26,6 +27,7 @@
 #include "cli/lib/interrupt.h"
 #include "cli/lib/measure.h"
 #include "cli/lib/progress.h"
+#include "cli/lib/prompt/replay.h"
 #include "score.h"
 
 typedef struct player {
@@ -46,6 +48,7 @@ typedef struct game {
     pleat_engine *engine;
     player *players; /* [o->parallel] */
     pleat_engine_item *items;
+    replay again;
     uint32_t next;        /* first sample that nobody has taken */
     uint32_t step_tokens; /* most new tokens in a step */
     uint64_t n_turns, n_turns_done;
@@ -57,7 +60,7 @@ static const turn *turn_of(const player *p) { return &p->s->turns[p->turn]; }
 static int take_sample(game *g, player *p) {
     if (p->s || g->next == g->set->n_samples) return CLI_OK;
     const sample *s = &g->set->samples[g->next];
-    const pleat_status status = pleat_engine_open(g->engine, s->n_tokens, &p->seq);
+    const pleat_status status = pleat_engine_open(g->engine, replay_max_tokens(&g->again, g->l, s->n_tokens), &p->seq);
     if (status != PLEAT_OK) return cli_fail(s->id, status, NULL);
     g->next++;
     p->s = s;
@@ -118,12 +121,22 @@ static int finish_turn(game *g, player *p) {
     return ++p->turn == p->s->n_turns ? finish_sample(g, p) : CLI_OK;
 }
 
+/* Rule 6, where that has just been stored. */
+static int read_again(game *g, const player *p) {
+    const turn *t = turn_of(p);
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    if (p->turn > 0 || p->n_fed != (t->n_document ? t->n_document : t->n_prompt)) return CLI_OK;
+    const pleat_status status = replay_prompt(&g->again, g->engine, p->seq, t->prompt, p->n_fed, &err);
+    return status == PLEAT_OK ? CLI_OK : cli_fail(p->s->id, status, &err);
+}
+
 /* The step has stored p's item: compare, and go on. */
 static int advance(game *g, player *p) {
     const turn *t = turn_of(p);
     p->n_fed += p->n_item;
     p->n_item = 0;
-    if (p->n_fed < t->n_prompt) return CLI_OK;
+    const int code = read_again(g, p);
+    if (code != CLI_OK || p->n_fed < t->n_prompt) return code;
     const uint32_t at = p->n_fed - t->n_prompt;
     const pleat_token token = greedy_token(p->logits, g->l->info.n_vocab);
     p->is_wrong |= !score_take_token(g->row, g->l, g->set, t, at, token);
@@ -162,8 +175,14 @@ int score_tasks(const score_options *o, const loaded *l, const task_set *set, sc
     /* One whole chunk and a token of everyone else always fit; short prompts fill what is left. */
     g.step_tokens = o->load.chunk_tokens + 4 * n;
     for (uint32_t i = 0; i < set->n_samples; i++) g.n_turns += set->samples[i].n_turns;
-    int code = load_engine(&o->load, l, row->spec, n, set->max_tokens, g.step_tokens, &g.engine);
-    if (code != CLI_OK) return code;
+    int code = replay_prepare(l, &row->spec, o->load.chunk_tokens, &g.again);
+    if (code == CLI_OK)
+        code = load_engine(&o->load, l, row->spec, n, replay_max_tokens(&g.again, l, set->max_tokens), g.step_tokens,
+                           &g.engine);
+    if (code != CLI_OK) {
+        replay_release(&g.again);
+        return code;
+    }
     score_begin_row(row, set);
     float *logits = cli_alloc((size_t)n * l->info.n_vocab, sizeof *logits);
     g.players = cli_alloc(n, sizeof *g.players);
@@ -174,5 +193,6 @@ int score_tasks(const score_options *o, const loaded *l, const task_set *set, sc
     free(g.players);
     free(logits);
     pleat_engine_destroy(&g.engine);
+    replay_release(&g.again);
     return code;
 }

@@ -21,6 +21,7 @@
 #include "cli/lib/interrupt.h"
 #include "cli/lib/measure.h"
 #include "cli/lib/progress.h"
+#include "cli/lib/prompt/replay.h"
 #include "score.h"
 
 /* What one position adds to a row. */
@@ -42,6 +43,7 @@ typedef struct contender {
     position_score *scores; /* [width] */
     running *blocks;        /* [width] the block under way */
     running *windows;       /* [width] */
+    replay again;
 } contender;
 
 typedef struct march {
@@ -149,6 +151,14 @@ static int timed_step(march *m, uint32_t row, uint32_t n_items) {
     return status == PLEAT_OK ? CLI_OK : cli_fail(m->rows[row].kv, status, &err);
 }
 
+/* Read window i's prompt a second time where the spec asks for it. */
+static int read_again(march *m, uint32_t row, uint32_t i) {
+    const contender *c = &m->contenders[row];
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    const pleat_status status = replay_prompt(&c->again, c->engine, c->seqs[i], window_tokens(m, i), m->prompt, &err);
+    return status == PLEAT_OK ? CLI_OK : cli_fail(m->rows[row].kv, status, &err);
+}
+
 /* Feed the prompt of window i; its last token's logits predict the first that is scored. */
 static int feed_prompt(march *m, uint32_t row, uint32_t i) {
     const uint32_t chunk = m->o->load.chunk_tokens;
@@ -165,7 +175,7 @@ static int feed_prompt(march *m, uint32_t row, uint32_t i) {
         if (code != CLI_OK) return code;
         done += n;
     }
-    return CLI_OK;
+    return read_again(m, row, i);
 }
 
 /* Feed token m->at of all windows. */
@@ -179,8 +189,9 @@ static int feed_one(march *m, uint32_t row) {
 static int open_windows(march *m, uint32_t row) {
     int code = CLI_OK;
     for (uint32_t i = 0; i < m->n_now && code == CLI_OK; i++) {
+        contender *c = &m->contenders[row];
         const pleat_status status =
-            pleat_engine_open(m->contenders[row].engine, m->window, &m->contenders[row].seqs[i]);
+            pleat_engine_open(c->engine, replay_max_tokens(&c->again, m->l, m->window), &c->seqs[i]);
         code = status == PLEAT_OK ? feed_prompt(m, row, i) : cli_fail(m->rows[row].kv, status, NULL);
     }
     return code;
@@ -287,9 +298,11 @@ static int make_contenders(march *m) {
         c->scores = cli_alloc(width, sizeof *c->scores);
         c->blocks = cli_alloc(width, sizeof *c->blocks);
         c->windows = cli_alloc(width, sizeof *c->windows);
-        pleat_engine_options opt = load_engine_options(&m->o->load, m->l, m->rows[r].spec, width, m->window, 0);
+        code = replay_prepare(m->l, &m->rows[r].spec, m->o->load.chunk_tokens, &c->again);
+        pleat_engine_options opt = load_engine_options(&m->o->load, m->l, m->rows[r].spec, width,
+                                                       replay_max_tokens(&c->again, m->l, m->window), 0);
         if (m->rows[r].stats) opt.stats = m->rows[r].stats;
-        code = load_engine_with(m->l, &opt, &c->engine);
+        if (code == CLI_OK) code = load_engine_with(m->l, &opt, &c->engine);
     }
     return code;
 }
@@ -302,6 +315,7 @@ static void release(march *m) {
         free(m->contenders[r].blocks);
         free(m->contenders[r].windows);
         pleat_engine_destroy(&m->contenders[r].engine);
+        replay_release(&m->contenders[r].again);
     }
     free(m->contenders);
     free(m->text);

@@ -7,7 +7,11 @@
 #include "attn/cuda/decode_share.cuh"
 #include "attn/cuda/decode_table.cuh"
 #include "attn/cuda/ops.cuh"
-#include "hw/cuda/cuda.cuh"
+#include "hw/cuda/launch.cuh"
+
+extern "C" {
+#include "quant/layout.h"
+}
 
 /* In units of 32 bytes, from times on an H200, 2026-11-22 (docs/PERF.md): what a tile costs besides its bytes, and a
  * lane besides its tiles. */
@@ -27,7 +31,9 @@ static const pleat__decode_kernel *kernel_at(uint32_t i) {
     typedef const pleat__decode_kernel *(*table_fn)(uint32_t *);
     static const table_fn tables[] = {pleat__decode_kernels_f16,      pleat__decode_kernels_one_k8,
                                       pleat__decode_kernels_one_k4,   pleat__decode_kernels_one_k2,
-                                      pleat__decode_kernels_two_k8v8, pleat__decode_kernels_two_v4};
+                                      pleat__decode_kernels_two_k8v8, pleat__decode_kernels_two_v4,
+                                      pleat__decode_kernels_one_h4,   pleat__decode_kernels_one_h3,
+                                      pleat__decode_kernels_one_h2,   pleat__decode_kernels_two_h};
     for (uint32_t t = 0; t < sizeof tables / sizeof tables[0]; t++) {
         uint32_t n;
         const pleat__decode_kernel *rows = tables[t](&n);
@@ -62,8 +68,10 @@ static pleat_status check_shape(const pleat__device_view *v, uint32_t seqs_cap, 
                                 (unsigned long long)n_lanes, v->n_layers);
     if (find_kernel(v) == UINT32_MAX)
         return pleat__error_set(
-            err, PLEAT_E_ARG, PLEAT_NOWHERE, "attention on the GPU: no kernel for k%uv%u and k%uv%u with head_dim %u",
-            l[0].format.k_bits, l[0].format.v_bits, l[1].format.k_bits, l[1].format.v_bits, l[0].head_dim);
+            err, PLEAT_E_ARG, PLEAT_NOWHERE,
+            "attention on the GPU: no kernel for %c%uv%u and %c%uv%u with head_dim %u and %u heads a KV head",
+            l[0].format.rotated ? 'h' : 'k', l[0].format.k_bits, l[0].format.v_bits, l[1].format.rotated ? 'h' : 'k',
+            l[1].format.k_bits, l[1].format.v_bits, l[0].head_dim, v->n_group);
     return PLEAT_OK;
 }
 
@@ -110,8 +118,10 @@ static void set_costs(pleat__device_attn_plan *p, const pleat__device_view *view
     for (int side = 0; side < 2; side++) {
         const pleat__page_layout *l = &view->layouts[side];
         const bool meta = l->format.k_bits <= 8;
-        p->tile_units[side] =
-            (l->k_tile_bytes + l->v_tile_bytes + (meta ? 128 : 0) + (l->tracked ? 64 : 0)) / 32 + TILE_UNITS;
+        p->tile_units[side] = (l->k_tile_bytes + l->v_tile_bytes + (meta ? 2 * pleat__meta_tile_bytes(l->format) : 0) +
+                               (l->tracked ? 64 : 0)) /
+                                  32 +
+                              TILE_UNITS;
         const uint64_t of_side = (uint64_t)view->row_len * (l->tokens / 16) * p->tile_units[side];
         if (of_side > most) most = of_side;
     }
@@ -181,6 +191,7 @@ pleat_status pleat__device_attn_decode(const pleat__device_attn_plan *plan, cons
     a.q = args->q;
     a.scale = args->scale;
     a.out = args->out;
+    a.is_f16 = args->is_f16;
     a.lse2 = args->lse2;
     a.logits = args->logits;
     a.logits_stride = args->logits_stride;
@@ -189,6 +200,6 @@ pleat_status pleat__device_attn_decode(const pleat__device_attn_plan *plan, cons
     a.arrivals = (uint32_t *)(void *)(memory + plan->arrivals_off) + args->layer * lanes_cap;
     a.block_parts = (float *)(void *)(memory + plan->block_parts_off);
     const uint32_t n_blocks = plan->n_pieces ? args->view.n_seqs * plan->n_kv_heads * plan->n_pieces : plan->n_blocks;
-    kernel_at(plan->kernel_idx)->fn<<<n_blocks, plan->n_warps * 32, plan->smem_bytes, pleat__cuda_stream(stream)>>>(a);
+    pleat__launch(kernel_at(plan->kernel_idx)->fn, n_blocks, plan->n_warps * 32, plan->smem_bytes, stream, a);
     return PLEAT_CUDA_LAUNCHED("attention", err);
 }

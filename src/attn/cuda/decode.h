@@ -28,7 +28,8 @@
  *              what the logits' error makes of it, where they are so large that it counts
  *
  * Formats of one side: f16, k8v8, k8v4, k4v4, k4v2, k8v2, k4v8, k2v8, k2v4, k2v2.  High and low: any two of the first
- * five, the one with fewer bits low.
+ * five, the one with fewer bits low.  For groups of up to 4 also h4v4 to h2v2, and h3v2 or h2v2 below k8v8 or k8v4: q is
+ * rotated then, as the pages are, and so is what comes out.
  */
 #ifndef PLEAT_ATTN_CUDA_DECODE_H
 #define PLEAT_ATTN_CUDA_DECODE_H
@@ -71,7 +72,7 @@ typedef struct pleat__device_attn_plan {
 /* Make the plan for caches like `view`, of batches up to seqs_cap, on the calling thread's device: its layouts, layers,
  * heads, group count and row_len, not its pointers, sequence indexes or n_seqs.  Caches whose layouts have one format
  * are taken to have a high side only; where they have two, n_slots[1] may be NULL all the same.  PLEAT_E_ARG, and err
- * says why: a head_dim other than 64 or 128, a group above 8, a pair of formats without a kernel, no lanes or more than
+ * says why: a head_dim other than 64 or 128, a group above 8, formats without a kernel for it, no lanes or more than
  * 2^20. */
 pleat_status pleat__device_attn_plan_init(pleat__device_attn_plan *plan, const pleat__device_view *view,
                                           uint32_t seqs_cap, pleat__device_schedule_kind schedule, pleat_error *err);
@@ -87,7 +88,8 @@ typedef struct pleat__device_attn_args {
     uint32_t layer;
     const uint16_t *q; /* f16 [n_seqs][n_kv_heads * n_group][head_dim], aligned to 16 */
     float scale;       /* softmax scale, > 0 */
-    float *out;        /* [n_seqs][n_kv_heads * n_group][head_dim], aligned to 16; a lane without live slots: 0 */
+    void *out;         /* [n_seqs][n_kv_heads * n_group][head_dim], aligned to 16; a lane without live slots: 0 */
+    bool is_f16;       /* out is f16, rounded; else f32 */
     float *lse2;       /* [n_seqs][n_kv_heads * n_group] log2 of the sum of 2^logit2, or NULL */
     /* NULL, or [n_seqs][n_kv_heads * n_group][logits_stride]: logit2 of each slot, -infinity where it is dead.  The low
      * side's begin at the high side's count rounded up to 16. */

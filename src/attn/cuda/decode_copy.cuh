@@ -8,17 +8,33 @@
 #include "core/device_view.h"
 #include "hw/cuda/copy.cuh"
 
+/* What a kernel is made for: the bits of keys or values, or 10 and those of a rotated format. */
+#define PLEAT__ROTATED(bits) (10 + (bits))
+
+static __host__ __device__ constexpr bool is_rotated(int kind) { return kind > PLEAT__ROTATED(0) && kind < 16; }
+static __host__ __device__ constexpr int bits_of(int kind) {
+    return is_rotated(kind) ? kind - PLEAT__ROTATED(0) : kind;
+}
+/* Bits of a code that stand where plain codes of so many bits do: 2 of 3 (quant/cuda/levels.cuh). */
+static __host__ __device__ constexpr int low_bits_of(int kind) { return bits_of(kind) == 3 ? 2 : bits_of(kind); }
+
 /* Where a step's parts stand: K codes | V codes | K metadata | V metadata | positions, each of T tiles.  Chunks of 16
- * bytes stand where reading them meets all banks. */
+ * bytes stand where reading them meets all banks.  Metadata has 64 bytes for a tile, of which a rotated format uses
+ * the first T * 32. */
 template <int D, int KB, int VB, int T> struct step_shape {
-    static constexpr bool quantised = KB <= 8;
-    static constexpr int k_bytes = 2 * D * KB, v_bytes = 2 * D * VB; /* codes of a tile */
+    static constexpr bool quantised = KB != 16, rotated = is_rotated(KB);
+    static constexpr int k_bytes = 2 * D * bits_of(KB), v_bytes = 2 * D * bits_of(VB); /* codes of a tile */
+    static constexpr int meta_bytes = rotated ? 32 : 64;                               /* of a tile's keys or values */
     static constexpr int v_off = T * k_bytes, meta_off = T * (k_bytes + v_bytes), pos_off = meta_off + T * 128;
     static constexpr int bytes = pos_off + T * 64;
 };
 
 /* Where chunk c of K tiles goes. */
-template <int KB> static __device__ __forceinline__ int k_chunk(int c) {
+template <int D, int KB> static __device__ __forceinline__ int k_chunk(int c) {
+    if (KB == PLEAT__ROTATED(3)) { /* low bits, then thirds */
+        const int in_tile = c % (D * 3 / 8);
+        return in_tile < D / 4 ? c ^ (in_tile >> 3 & 1) << 1 : c;
+    }
     return KB == 16 ? c ^ (c >> 3 & 1) : c ^ (c >> 3 & 1) << 1;
 }
 
@@ -26,18 +42,31 @@ template <int KB> static __device__ __forceinline__ int k_chunk(int c) {
 template <int D, int VB> static __device__ __forceinline__ int v_chunk(int c) {
     if (VB == 16) return c ^ (c / (D / 8) >> 1 & 3) << 1;
     if (VB == 8) return c ^ (c / (D / 4) & 3) << 1;
-    if (VB == 4) return c ^ (c / (D / 4) & 1) << 2;
+    if (bits_of(VB) == 4) return c ^ (c / (D / 4) & 1) << 2;
     return c;
 }
 
+/* What copies a step: by a policy of the level-2 cache, or by its own. */
+template <bool HAS_POLICY> struct copier {
+    uint64_t policy;
+    int thread;
+    __device__ __forceinline__ void copy(uint32_t to, const void *from) const {
+        if constexpr (HAS_POLICY)
+            pleat__copy_16_by(to, from, policy);
+        else
+            pleat__copy_16(to, from);
+    }
+};
+
 /* Copy n of T pieces of BYTES each, one behind the other in the page as here; to_chunk() says where chunks go. */
-template <int BYTES, int T, class F>
-static __device__ __forceinline__ void copy_pieces(uint32_t to, const uint8_t *from, uint32_t n, int thread,
+template <int BYTES, int T, class B, class F>
+static __device__ __forceinline__ void copy_pieces(uint32_t to, const uint8_t *from, uint32_t n, const B &by,
                                                    F to_chunk) {
+    const int thread = by.thread;
 #pragma unroll
     for (int i = 0; i < (T * BYTES + 511) / 512; i++) {
         const bool wanted = BYTES % 512 == 0 ? i * 512 < BYTES || n == T : i * 512 + thread * 16 < (int)n * BYTES;
-        if (wanted) pleat__copy_16(to + to_chunk(i * 32 + thread) * 16, from + i * 512);
+        if (wanted) by.copy(to + to_chunk(i * 32 + thread) * 16, from + i * 512);
     }
 }
 
@@ -45,23 +74,26 @@ static __device__ __forceinline__ void copy_pieces(uint32_t to, const uint8_t *f
  * none. */
 template <int D, int KB, int VB, int T>
 static __device__ __forceinline__ uint32_t meta_source(const pleat__page_layout &l, int thread) {
+    using shape = step_shape<D, KB, VB, T>;
     const uint32_t segment = (uint32_t)thread / (4 * T), in_segment = (uint32_t)thread % (4 * T) * 16;
-    if (segment < 2 && step_shape<D, KB, VB, T>::quantised)
+    if (segment < 2 && shape::quantised && in_segment < T * shape::meta_bytes)
         return (segment == 0 ? l.k_meta_off : l.v_meta_off) + in_segment;
     return segment == 2 && l.tracked ? l.pos_off + in_segment : UINT32_MAX;
 }
 
 /* Start copying tiles tile .. tile + n - 1 of a page to shared memory, n in 1..T. */
-template <int D, int KB, int VB, int T>
+template <int D, int KB, int VB, int T, class B>
 static __device__ __forceinline__ void copy_step(uint32_t to, const uint8_t *page, const pleat__page_layout &l,
-                                                 uint32_t meta, uint32_t tile, uint32_t n, int thread) {
+                                                 uint32_t meta, uint32_t tile, uint32_t n, const B &by) {
     using shape = step_shape<D, KB, VB, T>;
+    const int thread = by.thread;
     const uint8_t *k = page + (l.k_off + tile * shape::k_bytes + thread * 16);
-    copy_pieces<shape::k_bytes, T>(to, k, n, thread, k_chunk<KB>);
+    copy_pieces<shape::k_bytes, T>(to, k, n, by, k_chunk<D, KB>);
     const uint8_t *v = page + (l.v_off + tile * shape::v_bytes + thread * 16);
-    copy_pieces<shape::v_bytes, T>(to + shape::v_off, v, n, thread, v_chunk<D, VB>);
-    if (meta != UINT32_MAX && (T == 1 || thread % (4 * T) < (int)n * 4))
-        pleat__copy_16(to + shape::meta_off + thread * 16, page + (meta + tile * 64));
+    copy_pieces<shape::v_bytes, T>(to + shape::v_off, v, n, by, v_chunk<D, VB>);
+    const uint32_t of_tile = shape::rotated && thread < 8 * T ? shape::meta_bytes : 64; /* positions have 64 */
+    if (meta != UINT32_MAX && (T == 1 || thread % (4 * T) * 16 < (int)(n * of_tile)))
+        by.copy(to + shape::meta_off + thread * 16, page + (meta + tile * of_tile));
 }
 
 #endif

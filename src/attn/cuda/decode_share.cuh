@@ -41,7 +41,9 @@ typedef struct pleat__decode_params {
     pleat__device_view view;
     const uint16_t *q;
     float scale;
-    float *out, *lse2, *logits;
+    void *out; /* f16 if is_f16, else f32 */
+    bool is_f16;
+    float *lse2, *logits;
     uint64_t logits_stride;
     const pleat__share_start *starts; /* [n_shares + 1] of the layer */
     const pleat__device_lane *lanes;  /* [lanes] of the layer */
@@ -71,7 +73,7 @@ static __host__ __device__ constexpr uint32_t pleat__part_floats(uint32_t d, uin
 /* ---- views ----------------------------------------------------------------------------------------------- */
 
 static inline bool pleat__is_format(pleat_format a, pleat_format b) {
-    return a.k_bits == b.k_bits && a.v_bits == b.v_bits;
+    return a.k_bits == b.k_bits && a.v_bits == b.v_bits && a.rotated == b.rotated;
 }
 
 /* Only where the formats differ is there a low side: its counts, or NULL. */

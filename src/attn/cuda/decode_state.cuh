@@ -89,21 +89,33 @@ static __device__ __forceinline__ void state_set_query(warp_state<D> &st, const 
     }
 }
 
+/* The four dimensions of thread j's element i of B, where n_words words of a tile are a thread's: those of word
+ * 4*(i % n_words) + j that plane i / n_words holds.  Of rotated keys it is what look_up() makes of half a word
+ * 4*(i / planes) + j.  Zeros without q. */
+template <int KB> static __device__ __forceinline__ uint2 query_quad(const uint16_t *q, int i, int n_words, int j) {
+    constexpr int planes = 8 / (KB == 16 ? 8 : low_bits_of(KB));
+    if (!q) return make_uint2(0, 0);
+    if (!is_rotated(KB))
+        return __ldg((const uint2 *)(const void *)(q + (4 * (i % n_words) + j) * planes * 4 + i / n_words * 4));
+    const uint16_t *at = q + (4 * (i / planes) + j) * planes * 4 + i % planes * 2;
+    const uint32_t x = __ldg((const uint32_t *)(const void *)at),
+                   y = __ldg((const uint32_t *)(const void *)(at + 2 * planes));
+    return make_uint2(low_halves(x, y), high_halves(x, y));
+}
+
 /* The same for keys that meet bytes (steps of two tiles): q ~= q_scale*(256*hi + lo).  hi and lo are the two halves of
- * the virtual heads: this thread's B is hi of head r, or lo of head r - 4.  st.q[i / 2][i % 2]: the four dimensions of
- * word 4*(i % n) + j that plane i / n holds, where n words of a tile are a thread's. */
+ * the virtual heads: this thread's B is hi of head r, or lo of head r - 4.  st.q[i / 2][i % 2] is query_quad() i. */
 template <int D, int KB>
 static __device__ __forceinline__ void state_set_query_bytes(warp_state<D> &st, const uint16_t *q, float scale,
                                                              int thread) {
-    constexpr int planes = 8 / (KB == 16 ? 8 : KB), n = D / 16 / planes;
+    constexpr int n = D / 16 * (KB == 16 ? 8 : low_bits_of(KB)) / 8;
     constexpr float top = 32639; /* 127*256 + 127: products over 128 dimensions stay below 2^31 */
     const int j = thread & 3;
     uint2 x[D / 16];
     float most = 0;
 #pragma unroll
     for (int i = 0; i < D / 16; i++) {
-        const int dim = (4 * (i % n) + j) * planes * 4 + i / n * 4;
-        x[i] = q ? __ldg((const uint2 *)(const void *)(q + dim)) : make_uint2(0, 0);
+        x[i] = query_quad<KB>(q, i, n, j);
         const float2 y = halves_to_floats(x[i].x), z = halves_to_floats(x[i].y);
         most = fmaxf(most, fmaxf(fmaxf(fabsf(y.x), fabsf(y.y)), fmaxf(fabsf(z.x), fabsf(z.y))));
     }

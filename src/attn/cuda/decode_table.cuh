@@ -15,6 +15,10 @@ const pleat__decode_kernel *pleat__decode_kernels_one_k4(uint32_t *n);
 const pleat__decode_kernel *pleat__decode_kernels_two_k8v8(uint32_t *n);
 const pleat__decode_kernel *pleat__decode_kernels_two_v4(uint32_t *n);
 const pleat__decode_kernel *pleat__decode_kernels_one_k2(uint32_t *n);
+const pleat__decode_kernel *pleat__decode_kernels_two_h(uint32_t *n);
+const pleat__decode_kernel *pleat__decode_kernels_one_h4(uint32_t *n);
+const pleat__decode_kernel *pleat__decode_kernels_one_h3(uint32_t *n);
+const pleat__decode_kernel *pleat__decode_kernels_one_h2(uint32_t *n);
 }
 
 #endif

@@ -31,13 +31,15 @@
  *     o      = 512*v_unit * sum of [p*s_v/v_unit](f16) * [(code - middle)/512]   +   offset_sum
  *
  * m_ref is 9 below the largest logit when it was last raised, which is when p > 2^15.  v_unit is a power of two not
- * below any scale so far, so weights keep f16's full precision for values of any size.  Both references move rarely,
+ * below any scale so far, so weights keep f16's full precision for values of any size.  Rotated formats have levels in
+ * place of centred codes, and neither minimums nor middles (decode_levels.cuh).  Both references move rarely,
  * by the vote of the whole warp, and then everything is rescaled.  f16 values are taken as 512 * (v/512).
  */
 #ifndef PLEAT_ATTN_CUDA_DECODE_TILE_CUH
 #define PLEAT_ATTN_CUDA_DECODE_TILE_CUH
 
 #include "attn/cuda/decode_copy.cuh"
+#include "attn/cuda/decode_levels.cuh"
 #include "attn/cuda/decode_state.cuh"
 
 /* ---- codes into f16 ------------------------------------------------------------------------------------------ */
@@ -129,8 +131,13 @@ static __device__ __forceinline__ void multiply_two_keys(float c[4], const warp_
     const bool second =
         thread & 2; /* this thread has lo of both tiles and wants the second; its partner the other way */
     int32_t x[4], y[4];
-    multiply_key_bytes<D, KB>(x, st, k, thread);
-    multiply_key_bytes<D, KB>(y, st, k + 2 * D * KB, thread);
+    if constexpr (is_rotated(KB)) {
+        multiply_key_levels<D, bits_of(KB)>(x, st, k, thread);
+        multiply_key_levels<D, bits_of(KB)>(y, st, k + 2 * D * bits_of(KB), thread);
+    } else {
+        multiply_key_bytes<D, KB>(x, st, k, thread);
+        multiply_key_bytes<D, KB>(y, st, k + 2 * D * KB, thread);
+    }
     const int32_t own = second ? 1 : 256, others = second ? 256 : 1;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -164,6 +171,10 @@ static __device__ __forceinline__ void multiply_float_values(warp_state<D> &st, 
 template <int D, int VB>
 static __device__ __forceinline__ void multiply_values(warp_state<D> &st, uint32_t v, uint32_t b0, uint32_t b1,
                                                        int thread) {
+    if constexpr (is_rotated(VB)) {
+        multiply_value_levels<D, bits_of(VB)>(st, v, b0, b1, thread);
+        return;
+    }
     if (VB == 16) {
         multiply_float_values<D>(st, v, b0, b1, thread);
         return;
@@ -255,9 +266,15 @@ template <int D, int KB, int VB, int T>
 static __device__ __forceinline__ token_pair load_pair(const step_context &t, int thread) {
     using shape = step_shape<D, KB, VB, T>;
     const thread_tokens<shape::quantised, T> own(thread);
-    const uint32_t at = t.at + shape::meta_off + own.tile * 64 + own.first * 2;
+    const uint32_t at = t.at + shape::meta_off + own.tile * shape::meta_bytes + own.first * 2;
     token_pair x;
     x.k_scale = halves_to_floats(load_4(at));
+    if (shape::rotated) {
+        x.v_scale = halves_to_floats(load_4(at + T * 64));
+        x.k_offset = x.v_offset = make_float2(0, 0);
+        if (T == 2 && own.tile * 16 >= t.n_valid) x.v_scale = make_float2(0, 0); /* no tile stands there */
+        return x;
+    }
     const float2 k_min = halves_to_floats(load_4(at + 32));
     x.v_scale = halves_to_floats(load_4(at + T * 64));
     const float2 v_min = halves_to_floats(load_4(at + T * 64 + 32));
@@ -277,11 +294,14 @@ template <int D, int KB, int VB, int T>
 static __device__ __forceinline__ void step_logits(float c[4], const warp_state<D> &st, const step_context &t,
                                                    const token_pair &x, int thread) {
     using shape = step_shape<D, KB, VB, T>;
-    if (T == 2)
+    if constexpr (T == 2)
         multiply_two_keys<D, KB>(c, st, t.at, thread);
     else
         multiply_keys<D, KB>(c, st, t.at, thread);
-    if (shape::quantised) {
+    if (shape::rotated) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) c[i] *= i < 2 ? x.k_scale.x : x.k_scale.y;
+    } else if (shape::quantised) {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             c[h] = x.k_scale.x * c[h] + x.k_offset.x * st.q_sum[h];
@@ -298,6 +318,7 @@ static __device__ __forceinline__ void step_logits(float c[4], const warp_state<
 template <int D, int KB, int VB, int T>
 static __device__ __forceinline__ void add_step(warp_state<D> &st, const step_context &t, int thread) {
     using shape = step_shape<D, KB, VB, T>;
+    constexpr bool has_offsets = shape::quantised && !shape::rotated;
     token_pair x = {{0, 0}, {0, 0}, {0x1p-9f, 0x1p-9f}, {0, 0}}; /* of f16: v = 512 * (v/512) */
     if (shape::quantised) x = load_pair<D, KB, VB, T>(t, thread);
     float c[4];
@@ -311,14 +332,14 @@ static __device__ __forceinline__ void add_step(warp_state<D> &st, const step_co
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         st.weight_sum[h] += p[h] + p[2 + h];
-        if (shape::quantised) st.offset_sum[h] += p[h] * x.v_offset.x + p[2 + h] * x.v_offset.y;
+        if (has_offsets) st.offset_sum[h] += p[h] * x.v_offset.x + p[2 + h] * x.v_offset.y;
     }
     /* Weights are rounded to f16; what that adds to sum of code*weight, it adds to the offsets' sum as well, or
      * outliers, whose tokens have large codes and large offsets of opposite sign, would show it many times over. */
     const float weight[4] = {p[0] * (x.v_scale.x * st.v_unit_inverse), p[1] * (x.v_scale.x * st.v_unit_inverse),
                              p[2] * (x.v_scale.y * st.v_unit_inverse), p[3] * (x.v_scale.y * st.v_unit_inverse)};
     const uint32_t rounded[2] = {floats_to_halves(weight[0], weight[1]), floats_to_halves(weight[2], weight[3])};
-    if (shape::quantised) {
+    if (has_offsets) {
         float g[2] = {x.v_offset.x * approximate_inverse(x.v_scale.x), x.v_offset.y * approximate_inverse(x.v_scale.y)};
 #pragma unroll
         for (int k = 0; k < 2; k++) {
@@ -328,7 +349,12 @@ static __device__ __forceinline__ void add_step(warp_state<D> &st, const step_co
             st.offset_sum[1] += (y.y - weight[2 * k + 1]) * g[k];
         }
     }
-    const uint32_t b0 = transpose_8x8(rounded[0]), b1 = transpose_8x8(rounded[1]);
+    uint32_t b0 = transpose_8x8(rounded[0]), b1 = transpose_8x8(rounded[1]);
+    if (shape::rotated) { /* k of thread j: tokens 4j, 4j + 1 | 4j + 2, 4j + 3 */
+        const uint32_t even = b0;
+        b0 = low_halves(even, b1);
+        b1 = high_halves(even, b1);
+    }
     if (T == 1) {
         multiply_values<D, VB>(st, t.at + shape::v_off, b0, b1, thread);
         return;

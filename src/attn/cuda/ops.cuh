@@ -71,6 +71,15 @@ static __device__ __forceinline__ void multiply_bytes(int32_t c[4], const uint32
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/* The same with a signed, of levels. */
+static __device__ __forceinline__ void multiply_signed_bytes(int32_t c[4], const uint32_t a[4], uint32_t b0,
+                                                             uint32_t b1) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 /* 2^x, to about 2 ulp; 0 below 2^-126. */
 static __device__ __forceinline__ float power_of_two(float x) {
     float y;
@@ -116,6 +125,23 @@ static __device__ __forceinline__ float inverse_of_power(float x) {
 
 /* 2^n twice, -14 <= n <= 15. */
 static __device__ __forceinline__ uint32_t power_halves(int n) { return (uint32_t)(n + 15) * 0x04000400u; }
+
+/* Four bytes of x and y by the nibbles of `which`, or, where a nibble is 8 more, eight times the byte's top bit.  In
+ * assembly: __byte_perm() is only promised for eight bytes. */
+static __device__ __forceinline__ uint32_t permute_bytes(uint32_t x, uint32_t y, uint32_t which) {
+    uint32_t r;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(x), "r"(y), "r"(which));
+    return r;
+}
+
+/* x where mask is 1, y where it is 0. */
+static __device__ __forceinline__ uint32_t merge_bits(uint32_t mask, uint32_t x, uint32_t y) {
+    return (x & mask) | (y & ~mask);
+}
+
+static __device__ __forceinline__ uint32_t rotate_left(uint32_t x, int by) {
+    return __funnelshift_l(x, x, (uint32_t)by);
+}
 
 /* Low halves of two words as one, and high halves. */
 static __device__ __forceinline__ uint32_t low_halves(uint32_t x, uint32_t y) { return __byte_perm(x, y, 0x5410); }

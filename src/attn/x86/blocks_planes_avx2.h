@@ -69,18 +69,22 @@ INLINE void plane_dots_of(uint32_t heads, const uint8_t *const *planes, uint32_t
     plane_sums sum;
     UNROLL
     for (uint32_t h = 0; h < heads; h++) {
-        for (uint32_t row = 0; row < ROWS; row++) sums->of[h][row] = 0;
         sum[h][0] = sum[h][1] = _mm256_setzero_si256();
+        _mm256_store_si256((__m256i *)(void *)sums->of[h], sum[h][0]);
+        _mm256_store_si256((__m256i *)(void *)(sums->of[h] + 8), sum[h][1]);
     }
     uint32_t n_held = 0;
     for (uint32_t b = 0; b < n_blocks; b++) {
         const uint8_t *at = planes[b];
-        for (uint32_t i = 0; i < n_columns; i += 4, at += 16, numbers += 4) {
-            dot_planes(heads, at, numbers, stride, sum);
-            if ((n_held += 4) % PLANE_COLUMNS == 0) empty_planes(heads, sum, sums);
+        for (uint32_t i = 0, n; i < n_columns; i += n) { /* as many as come together */
+            n = pleat__min_u32(n_columns - i, PLANE_COLUMNS - n_held);
+            for (const uint8_t *end = at + (size_t)4 * n; at < end; at += 16, numbers += 4)
+                dot_planes(heads, at, numbers, stride, sum);
+            n_held = (n_held + n) % PLANE_COLUMNS;
+            if (n_held == 0) empty_planes(heads, sum, sums);
         }
     }
-    if (n_held % PLANE_COLUMNS != 0) empty_planes(heads, sum, sums);
+    if (n_held > 0) empty_planes(heads, sum, sums);
 }
 
 static void plane_dots(uint32_t n_heads, const uint8_t *const *planes, uint32_t n_blocks, uint32_t n_columns,

@@ -45,6 +45,18 @@ INLINE __m256 sum_of_head(const pleat__blocks_sums_avx2 *sums, uint32_t h, uint3
     return _mm256_cvtepi32_ps(_mm256_load_si256((const __m256i *)(const void *)(sums->of[h] + row)));
 }
 
+/* Logits of n_heads heads and a slice of a block's tokens, row floats apart, from its sums. */
+INLINE void write_logits(uint32_t n_heads, const pleat__blocks_sums_avx2 *sums, const float *scales,
+                         const float *biases, size_t row, float *out) {
+    UNROLL
+    for (uint32_t h = 0; h < n_heads; h++, out += row) {
+        const __m256 scale = _mm256_set1_ps(scales[h]), bias = _mm256_set1_ps(biases[h]);
+        UNROLL
+        for (uint32_t i = 0; i < ROWS; i += 8)
+            _mm256_store_ps(out + i, _mm256_fmadd_ps(sum_of_head(sums, h, i), scale, bias));
+    }
+}
+
 /* Logits of a slice of the tokens of each block. */
 INLINE void keys_of(pleat__blocks_walk *w, uint32_t slice) {
     const uint32_t d = w->format->head_dim, row = pleat__blocks_row(w->format);
@@ -60,11 +72,7 @@ INLINE void keys_of(pleat__blocks_walk *w, uint32_t slice) {
                 plane_dots(n_heads, &w->planes[b], 1, d, numbers, d, &sums);
             else
                 dots(n_heads, w->codes + (size_t)b * d * ROWS, d, numbers, d, &sums);
-            for (uint32_t h = 0; h < n_heads; h++) {
-                const __m256 scale = _mm256_set1_ps(w->key_scale[at + h]), bias = _mm256_set1_ps(w->key_bias[at + h]);
-                for (uint32_t i = 0; i < ROWS; i += 8)
-                    _mm256_store_ps(out + (size_t)h * row + i, _mm256_fmadd_ps(sum_of_head(&sums, h, i), scale, bias));
-            }
+            PLEAT__FOR_HEADS(n_heads, write_logits(heads, &sums, w->key_scale + at, w->key_bias + at, row, out));
         }
     }
 }
@@ -82,27 +90,35 @@ INLINE void value_part(const pleat__blocks_walk *w, uint32_t n_heads, uint32_t f
         dots(n_heads, w->codes + (size_t)from * ROWS, n, numbers, row, sums);
 }
 
+/* A slice of o of n_heads heads, d floats apart, from the sums of n_parts, whose scales are `step` apart. */
+INLINE void add_values(uint32_t n_heads, const pleat__blocks_sums_avx2 *sums, uint32_t n_parts, const float *scales,
+                       size_t step, const float *biases, const float *rescales, float *o, size_t d) {
+    UNROLL
+    for (uint32_t h = 0; h < n_heads; h++, o += d) {
+        const __m256 rescale = _mm256_set1_ps(rescales[h]);
+        __m256 low = _mm256_set1_ps(biases[h]), high = low;
+        for (uint32_t p = 0; p < n_parts; p++) {
+            const __m256 scale = _mm256_set1_ps(scales[p * step + h]);
+            low = _mm256_fmadd_ps(sum_of_head(&sums[p], h, 0), scale, low);
+            high = _mm256_fmadd_ps(sum_of_head(&sums[p], h, 8), scale, high);
+        }
+        _mm256_store_ps(o, _mm256_fmadd_ps(_mm256_load_ps(o), rescale, low));
+        _mm256_store_ps(o + 8, _mm256_fmadd_ps(_mm256_load_ps(o + 8), rescale, high));
+    }
+}
+
 /* A slice of o. */
 INLINE void values_of(pleat__blocks_walk *w, uint32_t slice) {
-    const uint32_t n_group = w->query->n_group;
+    const uint32_t n_group = w->query->n_group, d = w->format->head_dim;
+    const uint32_t n_parts = pleat__div_up_u32(w->n_tokens, PART_TOKENS);
     for (uint32_t head = 0; head < n_group; head += HEADS) {
         const uint32_t n_heads = pleat__min_u32(n_group - head, HEADS);
-        const uint32_t n_parts = pleat__div_up_u32(w->n_tokens, PART_TOKENS);
+        float *o = w->acc->o + (size_t)head * d + (size_t)slice * ROWS;
         pleat__blocks_sums_avx2 sums[MAX_PARTS];
         for (uint32_t p = 0, from = 0; p < n_parts; p++, from += PART_TOKENS)
             value_part(w, n_heads, from, pleat__value_numbers(w, head) + from, &sums[p]);
-        for (uint32_t h = 0; h < n_heads; h++) {
-            float *o = w->acc->o + (size_t)(head + h) * w->format->head_dim + (size_t)slice * ROWS;
-            const __m256 rescale = _mm256_set1_ps(w->rescale[head + h]);
-            for (uint32_t i = 0; i < ROWS; i += 8) {
-                __m256 sum = _mm256_set1_ps(w->value_bias[head + h]);
-                for (uint32_t p = 0; p < n_parts; p++) {
-                    const __m256 scale = _mm256_set1_ps(w->value_scale[p * w->heads + head + h]);
-                    sum = _mm256_fmadd_ps(sum_of_head(&sums[p], h, i), scale, sum);
-                }
-                _mm256_store_ps(o + i, _mm256_fmadd_ps(_mm256_load_ps(o + i), rescale, sum));
-            }
-        }
+        PLEAT__FOR_HEADS(n_heads, add_values(heads, sums, n_parts, w->value_scale + head, w->heads,
+                                             w->value_bias + head, w->rescale + head, o, d));
     }
 }
 

@@ -89,7 +89,10 @@ extern "C" pleat_status pleat__device_lanes_extend(const pleat__device_lanes *l,
 static __global__ void __launch_bounds__(COPY_THREADS)
     copy_pages(const __grid_constant__ pleat__device_lanes l, uint32_t from_row, uint32_t to_row, uint32_t first_page) {
     const uint32_t from_lane = from_row + blockIdx.x, to_lane = to_row + blockIdx.x, page = first_page + blockIdx.y;
-    if (blockIdx.y == 0 && threadIdx.x == 0) l.pages.hole[to_lane] = l.pages.hole[from_lane];
+    if (blockIdx.y == 0 && threadIdx.x == 0) {
+        l.pages.hole[to_lane] = l.pages.hole[from_lane];
+        l.pages.dead[to_lane] = l.pages.dead[from_lane];
+    }
     for (int side = 0; side < 2; side++) {
         if (page * l.layouts[side].tokens >= l.pages.n_slots[side][from_lane]) continue;
         const uint8_t *from = l.base + *pleat__device_cell(&l.pages, from_lane, side, page) * l.page_bytes;

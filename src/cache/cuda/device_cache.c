@@ -3,7 +3,7 @@
  * device_cache.c: prompts and steps of a device cache: which launchers, in which order.
  *
  *     prompt_begin   reserve                      waits, to learn whether the pages fitted
- *     prompt         class, settle, place         of one layer's rows
+ *     prompt         class or keep, settle, place      of one layer's rows
  *     prompt_end     set_length
  *     chunk_begin    take                         waits, likewise
  *     chunk_attend   gather, prompt's attention   of one layer; prompt is extend then
@@ -11,7 +11,7 @@
  *     begin          take, grow, schedule
  *     append         append
  *     attend         decode, received
- *     end            end, trim
+ *     end            end or evict, trim
  *
  * Calls of a step read nothing but what create and set_batch fixed, so that a recorded step is the same for any
  * lengths.
@@ -20,6 +20,8 @@
 
 #include "cache/cuda/device_cache.h"
 #include "core/error.h"
+#include "policy/evict.h"
+#include "quant/cuda/rotate.h"
 
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
 #define REQUIRE_STATE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_STATE, PLEAT_NOWHERE, __VA_ARGS__)
@@ -41,24 +43,36 @@ static bool is_aligned(const void *p, uintptr_t align_bytes) { return p && (uint
 
 pleat_status pleat__device_cache_counters(const pleat_device_cache *c, pleat__device_stream stream,
                                           pleat__device_counters *out, pleat_error *err) {
-    pleat__device_counters got;
-    PLEAT_TRY(pleat__device_copy(&got.pool, c->lanes.pages.pool, sizeof got.pool, stream, err));
-    PLEAT_TRY(pleat__device_copy(&got.step, c->lanes.step, sizeof got.step, stream, err));
+    PLEAT_TRY(pleat__device_lanes_tell(&c->lanes, c->told, stream, err));
     PLEAT_TRY(pleat__device_wait(stream, err));
-    *out = got;
+    *out = *c->told;
     return PLEAT_OK;
 }
 
-pleat_status pleat_device_cache_wait(pleat_device_cache *c, void *stream, pleat_error *err) {
-    pleat__device_counters now;
-    PLEAT_TRY(check_seq(c, 0, err));
-    PLEAT_TRY(pleat__device_cache_counters(c, pleat__device_stream_of(stream), &now, err));
-    const uint64_t n_refused = now.pool.n_refused + now.step.n_full, n_seen = c->n_refused_seen;
-    c->n_refused_seen = n_refused;
-    PLEAT_FAIL_IF(n_refused != n_seen, err, PLEAT_AGAIN, PLEAT_NOWHERE,
-                  "device cache: %llu steps were refused: pages are short, or a sequence has max_tokens",
-                  (unsigned long long)(n_refused - n_seen));
-    return PLEAT_OK;
+pleat_status pleat__device_cache_tell(const pleat_device_cache *c, bool has_loads, pleat__device_stream stream,
+                                      pleat_error *err) {
+    const pleat__device_want want = pleat__device_cache_want(c);
+    if (has_loads) PLEAT_TRY(pleat__device_loads(&c->lanes.pages, &want, c->opt.max_seqs, c->loads, stream, err));
+    return pleat__device_lanes_tell(&c->lanes, c->told, stream, err);
+}
+
+/* ---- budgets ------------------------------------------------------------------------------------- */
+
+pleat_status pleat__device_cache_set_budget(pleat_device_cache *c, uint32_t seq_idx, uint32_t n_prompt,
+                                            pleat__device_stream stream, pleat_error *err) {
+    if (!pleat__device_cache_evicts(c)) return PLEAT_OK;
+    c->budgets[seq_idx] = pleat__evict_budget(&c->opt.spec, n_prompt, 0);
+    return pleat__device_lanes_set_budget(&c->lanes, seq_idx, c->budgets[seq_idx], stream, err);
+}
+
+pleat_status pleat_device_cache_turn(pleat_device_cache *c, uint32_t seq_idx, uint32_t n_prompt, void *stream,
+                                     pleat_error *err) {
+    PLEAT_TRY(check_seq(c, seq_idx, err));
+    REQUIRE(n_prompt >= 1 && n_prompt <= c->opt.max_tokens, "device cache: a turn that ends at token %u of at most %u",
+            n_prompt, c->opt.max_tokens);
+    REQUIRE_STATE(!c->in_step && c->seq_states[seq_idx] == PLEAT__SEQ_OPEN,
+                  "device cache: sequence %u is in a step or a prompt, or empty", seq_idx);
+    return pleat__device_cache_set_budget(c, seq_idx, n_prompt, pleat__device_stream_of(stream), err);
 }
 
 /* ---- prompts ------------------------------------------------------------------------------------- */
@@ -120,6 +134,7 @@ pleat_status pleat_device_cache_prompt_begin(pleat_device_cache *c, uint32_t seq
             n_tokens, c->opt.max_tokens);
     const uint32_t n_each = pleat__div_up_u32(n_tokens, c->lanes.layouts[0].tokens) + (c->two_sided ? 1 : 0);
     PLEAT_TRY(reserve(c, seq_idx, n_each, pleat__device_stream_of(stream), err));
+    PLEAT_TRY(pleat__device_cache_set_budget(c, seq_idx, n_tokens, pleat__device_stream_of(stream), err));
     memset(c->placed, 0, c->opt.n_layers);
     c->seq_states[seq_idx] = PLEAT__SEQ_PROMPT;
     c->in_prompt = true;
@@ -207,10 +222,12 @@ pleat_status pleat_device_cache_prompt(pleat_device_cache *c, uint32_t layer, co
     const pleat__device_stream s = pleat__device_stream_of(stream);
     const pleat__device_prompt prompt = {c->prompt_seq, layer, c->prompt_tokens, c->prompt_past, k, v, received};
     c->placed[layer] = 1;
-    if (c->is_wide) return place_wide(c, &prompt, s, err);
-    if (c->prompt_past > 0) return pleat__device_lanes_extend(&c->lanes, &prompt, s, err);
+    const bool is_chunk = c->prompt_past > 0;
+    if (c->is_wide || (is_chunk && c->stores_wide)) return place_wide(c, &prompt, s, err);
+    if (is_chunk) return pleat__device_lanes_extend(&c->lanes, &prompt, s, err);
     const uint32_t row = pleat__device_first_row(c, c->prompt_seq) + layer * c->opt.n_kv_heads;
-    PLEAT_TRY(pleat__device_lanes_class(&c->lanes, &prompt, s, err));
+    PLEAT_TRY(pleat__device_cache_evicts(c) ? pleat__device_lanes_keep(&c->lanes, &prompt, s, err)
+                                            : pleat__device_lanes_class(&c->lanes, &prompt, s, err));
     PLEAT_TRY(pleat__device_settle(&c->lanes.pages, row, c->opt.n_kv_heads, s, err));
     return pleat__device_lanes_place(&c->lanes, &prompt, s, err);
 }
@@ -247,8 +264,8 @@ pleat_status pleat_device_cache_chunk_begin(pleat_device_cache *c, uint32_t seq_
     const pleat__device_stream s = pleat__device_stream_of(stream);
     uint32_t n_past = 0;
     PLEAT_TRY(check_begun(c, seq_idx, stream, &n_past, err));
-    PLEAT_FAIL_IF(c->lanes.policy.is_leankv, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-                  "device cache: leankv reads later tokens one by one");
+    PLEAT_FAIL_IF(pleat__device_cache_has_policy(c), err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "device cache: where a policy acts, later tokens are read one by one");
     REQUIRE(n_tokens >= 1, "device cache: a chunk without tokens");
     const uint64_t all = (uint64_t)n_past + n_tokens, page_tokens = c->lanes.layouts[0].tokens;
     const uint64_t n_pages = (all + page_tokens - 1) / page_tokens;
@@ -298,7 +315,7 @@ pleat_status pleat_device_cache_chunk_attend(pleat_device_cache *c, uint32_t lay
     const uint32_t width = c->opt.n_kv_heads * c->opt.head_dim;
     const uint64_t own_bytes = (uint64_t)c->prompt_tokens * width * 2;
     uint32_t n_past = c->prompt_past;
-    if (c->is_wide)
+    if (c->stores_wide)
         PLEAT_TRY(gather_wide(c, &chunk, &n_past, s, err));
     else
         PLEAT_TRY(pleat__device_lanes_gather(&c->lanes, &chunk, c->chunk_rows[0], c->chunk_rows[1], s, err));
@@ -322,7 +339,8 @@ static pleat_status share(pleat_device_cache *c, uint32_t from, uint32_t to, uin
 static pleat_status copy(pleat_device_cache *c, uint32_t from, uint32_t to, uint32_t n_tokens,
                          pleat__device_stream stream, pleat_error *err) {
     /* A low page holds as many tokens as a high one, or more; a hole is a slot besides. */
-    const uint32_t n_slots_most = c->two_sided ? n_tokens + 1 : n_tokens;
+    uint32_t n_slots_most = c->two_sided ? n_tokens + 1 : n_tokens;
+    if (pleat__device_cache_is_packed(c)) n_slots_most = pleat__min_u32(n_tokens, c->budgets[from] + 1);
     const uint32_t n_pages = pleat__div_up_u32(n_slots_most, c->lanes.layouts[0].tokens) + (c->two_sided ? 1 : 0);
     for (uint32_t i = 0; i < c->opt.n_layers; i++) {
         const uint32_t window = pleat__device_window(c, i);
@@ -349,6 +367,10 @@ pleat_status pleat_device_cache_fork(pleat_device_cache *c, uint32_t from, uint3
                                             : copy(c, from, to, n_tokens, s, err));
     PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, to, n_tokens, s, err));
     c->seq_states[to] = PLEAT__SEQ_OPEN;
+    if (pleat__device_cache_evicts(c)) {
+        c->budgets[to] = c->budgets[from];
+        PLEAT_TRY(pleat__device_lanes_set_budget(&c->lanes, to, c->budgets[to], s, err));
+    }
     return pleat__device_wait(s, err);
 }
 
@@ -358,6 +380,7 @@ pleat_status pleat_device_cache_close(pleat_device_cache *c, uint32_t seq_idx, v
     const pleat__device_stream s = pleat__device_stream_of(stream);
     PLEAT_TRY(pleat__device_close(&c->lanes.pages, seq_idx, s, err));
     PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, seq_idx, 0, s, err));
+    PLEAT_TRY(pleat__device_cache_set_budget(c, seq_idx, 1, s, err)); /* what begins with a step has a prompt of 1 */
     if (c->seq_states[seq_idx] == PLEAT__SEQ_PROMPT) c->in_prompt = false, c->prompt_past = 0;
     c->seq_states[seq_idx] = PLEAT__SEQ_EMPTY;
     return PLEAT_OK;
@@ -406,9 +429,10 @@ pleat_status pleat_device_cache_fill(pleat_device_cache *c, uint32_t seq_idx, co
                                      const uint32_t *n_low, uint64_t seed, void *stream, pleat_error *err) {
     PLEAT_TRY(check_seq(c, seq_idx, err));
     REQUIRE(n_high, "device cache: fill: no counts given");
-    PLEAT_FAIL_IF(
-        c->is_wide, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-        "device cache: fill is for heads of 64 and 128, groups up to 8, and neither windows nor bounded logits");
+    PLEAT_FAIL_IF(c->is_wide || pleat__device_cache_evicts(c), err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "device cache: fill is for heads of 64 and 128, groups up to 8 (4 where rotated), and neither "
+                  "windows, bounded logits "
+                  "nor budgets");
     filling f = {.n_high = n_high, .n_low = n_low};
     PLEAT_TRY(measure(c, &f, err));
     PLEAT_TRY(reserve(c, seq_idx, f.n_each, pleat__device_stream_of(stream), err));
@@ -490,8 +514,28 @@ pleat_status pleat_device_cache_append(pleat_device_cache *c, uint32_t layer, co
     PLEAT_TRY(check_layer(c, layer, err));
     REQUIRE(is_aligned(k, 8) && is_aligned(v, 8), "device cache: no keys or values, or not aligned to 8 bytes");
     const pleat__device_stream s = pleat__device_stream_of(stream);
-    return c->is_wide ? pleat__device_wide_append(&c->lanes, layer, k, v, s, err)
-                      : pleat__device_lanes_append(&c->lanes, layer, k, v, s, err);
+    return c->stores_wide ? pleat__device_wide_append(&c->lanes, layer, k, v, s, err)
+                          : pleat__device_lanes_append(&c->lanes, layer, k, v, s, err);
+}
+
+int pleat_device_cache_takes_heads(const pleat_device_cache *c) { return c && !c->stores_wide; }
+
+static pleat_status check_takes_heads(const pleat_device_cache *c, pleat_error *err) {
+    PLEAT_FAIL_IF(c->stores_wide, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "device cache: heads are made ready apart for these heads, formats, windows or logits");
+    return PLEAT_OK;
+}
+
+pleat_status pleat_device_cache_append_heads(pleat_device_cache *c, uint32_t layer,
+                                             const pleat_device_cache_heads *heads, void *q, void *stream,
+                                             pleat_error *err) {
+    PLEAT_TRY(check_step(c, true, err));
+    PLEAT_TRY(check_layer(c, layer, err));
+    REQUIRE(heads && heads->qkv && heads->n_dims <= c->opt.head_dim && is_aligned(q, 16),
+            "device cache: no heads or no place for queries, or not aligned to 16 bytes");
+    PLEAT_TRY(check_takes_heads(c, err));
+    return pleat__device_lanes_append_heads(&c->lanes, layer, heads, c->n_group, q, pleat__device_stream_of(stream),
+                                            err);
 }
 
 pleat_status pleat_device_cache_plan(pleat_device_cache *c, pleat_device_schedule schedule, void *stream,
@@ -508,47 +552,77 @@ pleat_status pleat_device_cache_plan(pleat_device_cache *c, pleat_device_schedul
     return PLEAT_OK;
 }
 
-pleat_status pleat_device_cache_attend(pleat_device_cache *c, uint32_t layer, const void *q, float *out, float *lse2,
-                                       void *stream, pleat_error *err) {
+static pleat_status decode_wide(const pleat_device_cache *c, uint32_t layer, const uint16_t *q, float scale, float *out,
+                                float *lse2, pleat__device_stream stream, pleat_error *err) {
+    const pleat__device_wide_attn attn = {.view = c->view,
+                                          .layer = layer,
+                                          .max_slots = c->opt.max_tokens,
+                                          .q = q,
+                                          .scale = scale,
+                                          .cap = c->opt.logit_cap,
+                                          .out = out,
+                                          .lse2 = lse2,
+                                          .workspace = c->wide_workspace};
+    return pleat__device_wide_decode(&attn, stream, err);
+}
+
+/* out: f16 if is_f16, else f32. */
+static pleat_status decode(const pleat_device_cache *c, uint32_t layer, const uint16_t *q, float scale, void *out,
+                           bool is_f16, float *lse2, pleat__device_stream stream, pleat_error *err) {
+    const bool scores = c->lanes.policy.is_leankv && c->in_step;
+    pleat__device_attn_args args = {.view = c->view,
+                                    .layer = layer,
+                                    .q = q,
+                                    .scale = scale,
+                                    .out = out,
+                                    .is_f16 = is_f16,
+                                    .lse2 = lse2 || !scores ? lse2 : c->lse2,
+                                    .logits = scores ? c->logits : NULL,
+                                    .logits_stride = scores ? c->logits_stride : 0};
+    PLEAT_TRY(pleat__device_attn_decode(&c->plans[c->schedule], &args, c->attn_workspaces[c->schedule], stream, err));
+    args.view.seq_idxs = c->lanes.scored_seqs;
+    return scores ? pleat__device_attn_received(&args, stream, err) : PLEAT_OK;
+}
+
+static pleat_status check_attend(const pleat_device_cache *c, uint32_t layer, const void *q, const void *out,
+                                 pleat_error *err) {
     PLEAT_TRY(check_seq(c, 0, err));
     PLEAT_TRY(check_layer(c, layer, err));
     REQUIRE_STATE(c->is_planned, "device cache: no batch has been set, or attention to it has not been planned");
     REQUIRE(is_aligned(q, 16) && is_aligned(out, 16),
             "device cache: no queries or no place for the result, or not aligned to 16 bytes");
-    if (c->is_wide) {
-        const pleat__device_wide_attn attn = {.view = c->view,
-                                              .layer = layer,
-                                              .max_slots = c->opt.max_tokens,
-                                              .q = q,
-                                              .scale = c->scale,
-                                              .cap = c->opt.logit_cap,
-                                              .out = out,
-                                              .lse2 = lse2,
-                                              .workspace = c->wide_workspace};
-        return pleat__device_wide_decode(&attn, pleat__device_stream_of(stream), err);
-    }
-    const bool scores = c->lanes.policy.is_leankv && c->in_step;
-    pleat__device_attn_args args = {.view = c->view,
-                                    .layer = layer,
-                                    .q = q,
-                                    .scale = c->scale,
-                                    .out = out,
-                                    .lse2 = lse2 || !scores ? lse2 : c->lse2,
-                                    .logits = scores ? c->logits : NULL,
-                                    .logits_stride = scores ? c->logits_stride : 0};
+    return PLEAT_OK;
+}
+
+pleat_status pleat_device_cache_attend(pleat_device_cache *c, uint32_t layer, const void *q, float *out, float *lse2,
+                                       void *stream, pleat_error *err) {
+    PLEAT_TRY(check_attend(c, layer, q, out, err));
     const pleat__device_stream s = pleat__device_stream_of(stream);
-    PLEAT_TRY(pleat__device_attn_decode(&c->plans[c->schedule], &args, c->attn_workspaces[c->schedule], s, err));
-    args.view.seq_idxs = c->lanes.scored_seqs;
-    return scores ? pleat__device_attn_received(&args, s, err) : PLEAT_OK;
+    const uint32_t n_heads = c->view.n_seqs * c->opt.n_q_heads, d = c->opt.head_dim;
+    const bool is_rotated = c->lanes.is_rotated;
+    const float scale = is_rotated ? c->scale * PLEAT__ROTATED_QUERY_UNIT : c->scale;
+    if (is_rotated) PLEAT_TRY(pleat__device_rotate_queries(q, n_heads, d, c->rotated_q, s, err));
+    if (is_rotated) q = c->rotated_q;
+    PLEAT_TRY(c->is_wide ? decode_wide(c, layer, q, scale, out, lse2, s, err)
+                         : decode(c, layer, q, scale, out, false, lse2, s, err));
+    return is_rotated ? pleat__device_rotate_back(out, n_heads, d, s, err) : PLEAT_OK;
+}
+
+pleat_status pleat_device_cache_attend_f16(pleat_device_cache *c, uint32_t layer, const void *q, void *out,
+                                           void *stream, pleat_error *err) {
+    PLEAT_TRY(check_attend(c, layer, q, out, err));
+    PLEAT_TRY(check_takes_heads(c, err));
+    return decode(c, layer, q, c->scale, out, true, NULL, pleat__device_stream_of(stream), err);
 }
 
 pleat_status pleat_device_cache_end(pleat_device_cache *c, void *stream, pleat_error *err) {
     PLEAT_TRY(check_step(c, true, err));
     const pleat__device_stream s = pleat__device_stream_of(stream);
-    if (c->lanes.policy.is_leankv) {
-        PLEAT_TRY(pleat__device_lanes_end(&c->lanes, s, err));
+    c->in_step = false;
+    if (pleat__device_cache_has_policy(c)) {
+        PLEAT_TRY(c->lanes.policy.is_leankv ? pleat__device_lanes_end(&c->lanes, s, err)
+                                            : pleat__device_lanes_evict(&c->lanes, s, err));
         PLEAT_TRY(pleat__device_trim(&c->lanes.pages, s, err));
     }
-    c->in_step = false;
-    return PLEAT_OK;
+    return pleat__device_cache_tell(c, pleat__device_cache_has_policy(c), s, err);
 }

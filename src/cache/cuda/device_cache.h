@@ -31,17 +31,25 @@ extern "C" {
  * to EMPTY. */
 typedef enum pleat__seq_state { PLEAT__SEQ_EMPTY, PLEAT__SEQ_PROMPT, PLEAT__SEQ_OPEN } pleat__seq_state;
 
+/* What a piece of an image passes through on its way. */
+typedef struct pleat__device_way {
+    pleat__device_stream stream;
+    pleat__device_event arrived;
+    uint8_t *pages;      /* device memory */
+    uint64_t *sums;      /* of the piece's blocks, in device memory */
+    uint64_t *host_sums; /* a copy of them */
+} pleat__device_way;
+
 /* What saving and restoring works with.  Memory of the host is such as the device copies to and from. */
 typedef struct pleat__device_image_work {
-    uint32_t *n_slots[2], *hole;    /* [rows_per_seq] of the host: a sequence's counts */
-    uint32_t *before;               /* [rows_per_seq + 1] of the host: pages of the rows before */
-    uint32_t *sealed;               /* [2][rows_per_seq] of the host, behind before: sealed pages of an image */
-    uint32_t *device_before;        /* a copy of before and sealed in device memory */
-    uint8_t *stage;                 /* stage_bytes of device memory; NULL: not needed yet */
-    uint64_t stage_bytes;           /* whole pages of images */
-    uint8_t *page;                  /* one page of an image, of the host */
-    uint8_t *seen;                  /* [max_tokens] of the host: positions of a lane */
-    pleat__device_event arrived[2]; /* of the pieces under way */
+    uint32_t *n_slots[2], *hole, *dead; /* [rows_per_seq] of the host: a sequence's counts */
+    uint32_t *before;                   /* [rows_per_seq + 1] of the host: pages of the rows before */
+    uint32_t *sealed;                   /* [2][rows_per_seq] of the host, behind before: sealed pages of an image */
+    uint32_t *device_before;            /* a copy of before and sealed in device memory */
+    pleat__device_way ways[2];          /* pieces go by turns */
+    void *stage, *host_stage;           /* memory of the ways; NULL: not needed yet */
+    uint64_t stage_bytes;               /* of a way's pages: whole ones of images */
+    uint8_t *seen;                      /* [max_tokens] of the host: positions of a lane */
 } pleat__device_image_work;
 
 struct pleat_device_cache {
@@ -53,6 +61,7 @@ struct pleat_device_cache {
     float scale;
     bool two_sided;
     bool is_wide;      /* wide.cu's and wide.h's kernels do what the others cannot */
+    bool stores_wide;  /* wide.cu's store chunks and steps: where is_wide, and rotated tokens */
     uint32_t *windows; /* [n_layers] as opt.windows, or NULL */
     uint32_t *device_windows;
 
@@ -65,6 +74,7 @@ struct pleat_device_cache {
     void *attn_workspaces[3];         /* of each plan: apart, so that a stale one is not read as the other's */
     float *logits;                    /* [max_seqs][n_q_heads][logits_stride] */
     float *lse2;                      /* [max_seqs][n_q_heads], for callers who want none */
+    uint16_t *rotated_q;              /* [max_seqs][n_q_heads][head_dim] of a step, where formats are rotated */
     float *prompt_lse2;               /* [min(max_tokens, PLEAT_DEVICE_PROMPT_TOKENS)][n_q_heads] of a prompt's layer */
     void *prompt_workspace;           /* PLEAT__PROMPT_WORKSPACE_MAX */
     void *wide_workspace;             /* pleat__device_wide_bytes(), where is_wide; nothing else of attention's then */
@@ -72,7 +82,9 @@ struct pleat_device_cache {
                               * formats */
     uint32_t *seq_idxs;      /* [max_seqs] the batch, in device memory */
 
-    pleat__device_load *loads; /* [max_seqs] of the host, which the device writes */
+    uint32_t *budgets;            /* [max_seqs] of the host, as lanes.budgets */
+    pleat__device_counters *told; /* memory of the host, which the device writes when a step ends: so are loads */
+    pleat__device_load *loads;    /* [max_seqs] where lanes have a policy */
 
     pleat__image_form image_form;
     pleat__device_image_work image;
@@ -85,7 +97,7 @@ struct pleat_device_cache {
     uint8_t *placed;     /* [n_layers] of the prompt under way */
     uint8_t *marks;      /* [max_seqs] scratch */
     uint32_t *n_each;    /* [n_layers] scratch: pages of a row */
-    void *block;         /* the memory of seq_states, batch, placed, marks and n_each */
+    void *block;         /* the memory of seq_states, batch, placed, marks, n_each and budgets */
     uint64_t block_bytes;
     bool in_prompt, in_step;
     bool is_planned;  /* attention, for this batch */
@@ -110,31 +122,51 @@ static inline uint32_t pleat__device_first_row(const pleat_device_cache *c, uint
     return seq_idx * c->rows_per_seq;
 }
 
+/* Lanes keep a budget of tokens. */
+static inline bool pleat__device_cache_evicts(const pleat_device_cache *c) {
+    return c->lanes.policy.ranks != PLEAT__DEVICE_RANKS_NONE;
+}
+
+/* Tokens are dropped or demoted. */
+static inline bool pleat__device_cache_has_policy(const pleat_device_cache *c) {
+    return c->lanes.policy.is_leankv || pleat__device_cache_evicts(c);
+}
+
+/* Lanes with a budget hold no dead slots but a hole. */
+static inline bool pleat__device_cache_is_packed(const pleat_device_cache *c) {
+    const pleat_reclaim how = c->lanes.policy.reclaim;
+    return pleat__device_cache_evicts(c) && (how == PLEAT_RECLAIM_REUSE || how == PLEAT_RECLAIM_COPY);
+}
+
 /* A fork shares full pages, which are never written again. */
 static inline bool pleat__device_cache_shares(const pleat_device_cache *c) {
-    return !c->windows && !c->lanes.policy.is_leankv;
+    return !c->windows && !pleat__device_cache_has_policy(c);
 }
 
 /* What a step takes: one high slot a lane, and a low one where a token leaves the window. */
 static inline pleat__device_want pleat__device_cache_want(const pleat_device_cache *c) {
     const pleat__device_want want = {{1, c->two_sided ? 1u : 0u},
-                                     c->lanes.policy.is_leankv || c->windows,
+                                     pleat__device_cache_has_policy(c) || c->windows,
                                      c->lanes.n_tokens,
                                      c->lanes.policy.window};
     return want;
 }
 
+/* From here on the sequence's lanes keep what the spec's budget comes to with a prompt of n_prompt tokens. */
+pleat_status pleat__device_cache_set_budget(pleat_device_cache *cache, uint32_t seq_idx, uint32_t n_prompt,
+                                            pleat__device_stream stream, pleat_error *err);
+
 /* Every row of an empty sequence takes as many pages as n_each says for its layer, or PLEAT_AGAIN.  Waits. */
 pleat_status pleat__device_cache_reserve_layers(pleat_device_cache *cache, uint32_t seq_idx, const uint32_t *n_each,
                                                 pleat__device_stream stream, pleat_error *err);
 
-/* The pool's counters and the step's, after the stream's work is done. */
-typedef struct pleat__device_counters {
-    pleat__device_pool pool;
-    pleat__device_step_state step;
-} pleat__device_counters;
+/* The pool's counters and the step's, after the stream's work is done.  Waits. */
 pleat_status pleat__device_cache_counters(const pleat_device_cache *cache, pleat__device_stream stream,
                                           pleat__device_counters *out, pleat_error *err);
+
+/* Counters, and what sequences hold, are told to the host: to be read once the stream has been waited for. */
+pleat_status pleat__device_cache_tell(const pleat_device_cache *cache, bool has_loads, pleat__device_stream stream,
+                                      pleat_error *err);
 
 #ifdef __cplusplus
 }

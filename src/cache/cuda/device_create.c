@@ -16,7 +16,7 @@
 #include "cache/layouts.h"
 #include "core/error.h"
 #include "page/table.h"
-#include "policy/policy.h"
+#include "policy/evict.h"
 #include "quant/layout.h"
 #include "spec/spec.h"
 
@@ -25,7 +25,8 @@
 #define MAX_KV_HEADS 1024u
 #define MAX_GROUP PLEAT__WIDE_GROUP
 #define MAX_HEAD_DIM PLEAT__WIDE_HEAD_DIM
-#define NARROW_GROUP 8u /* what decode.h's kernels take */
+#define NARROW_GROUP 8u         /* what decode.h's kernels take */
+#define NARROW_ROTATED_GROUP 4u /* of rotated formats */
 #define MAX_TOKENS (1u << 24)
 #define MAX_PAGE_TOKENS 4096u /* of either side: step.cu's side_view divides by fewer quads than 2^10 + 1 */
 #define MAX_SCALE 65536.0f
@@ -45,15 +46,31 @@ void pleat_device_cache_options_default(pleat_device_cache_options *opt) {
 
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
 
+/* Lanes hold rotated vectors if one of their formats is rotated. */
+static bool is_rotated(const pleat_spec *spec) { return spec->high.rotated || spec->low.rotated; }
+
+/* By what policies rank that need no scores. */
+static pleat__device_ranks ranks_of(const pleat_spec *spec) {
+    const bool is_plain = !spec->merge && !spec->crush && !spec->novel;
+    if (!is_plain) return PLEAT__DEVICE_RANKS_NONE;
+    if (spec->policy == PLEAT_POLICY_RANDOM) return PLEAT__DEVICE_RANKS_HASH;
+    const bool is_by_position = spec->policy == PLEAT_POLICY_RECENT || spec->policy == PLEAT_POLICY_STREAMING;
+    return is_by_position ? PLEAT__DEVICE_RANKS_POSITION : PLEAT__DEVICE_RANKS_NONE;
+}
+
 static pleat_status check_spec(const pleat_device_cache_options *opt, pleat_error *err) {
     const pleat_spec *spec = &opt->spec;
     PLEAT_TRY(pleat__spec_check(spec, err));
-    const bool known = (spec->policy == PLEAT_POLICY_NONE || spec->policy == PLEAT_POLICY_LEANKV) &&
-                       spec->compressor == PLEAT_COMPRESSOR_NONE && spec->high.k_bits <= 16 && !spec->high.rotated &&
-                       !spec->low.rotated;
-    PLEAT_FAIL_IF(!known, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-                  "device cache: on a GPU there are f16, k8v8 to k2v2 and leankv of such formats");
-    const bool alike = spec->high.k_bits == spec->low.k_bits && spec->high.v_bits == spec->low.v_bits;
+    const bool is_known = spec->policy == PLEAT_POLICY_NONE || spec->policy == PLEAT_POLICY_LEANKV ||
+                          (ranks_of(spec) && !is_rotated(spec));
+    PLEAT_FAIL_IF(!is_known || spec->compressor != PLEAT_COMPRESSOR_NONE || spec->high.k_bits > 16, err,
+                  PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "device cache: on a GPU there are f16, k8v8 to k2v2, h4v4 to h2v2 and leankv, and streaming, recent "
+                  "and random of plain formats, without +merge, +novel and +kvcrush (docs/GPU.md says why)");
+    PLEAT_FAIL_IF(ranks_of(spec) && spec->budget.unit == PLEAT_BUDGET_BYTES, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "device cache: on a GPU a budget is of tokens or a share, not of bytes");
+    const bool alike = spec->high.k_bits == spec->low.k_bits && spec->high.v_bits == spec->low.v_bits &&
+                       spec->high.rotated == spec->low.rotated;
     PLEAT_FAIL_IF(pleat__policy_has_low_side(spec) && alike, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "device cache: leankv of one format is on a GPU only with ah = al, which keeps the same tokens");
     REQUIRE(spec->profile[0] == 0, "device cache: the spec's profile '%s' has not been read", spec->profile);
@@ -69,10 +86,12 @@ static bool has_windows(const pleat_device_cache_options *opt) {
     return has;
 }
 
+static uint32_t narrow_group(const pleat_spec *spec) { return is_rotated(spec) ? NARROW_ROTATED_GROUP : NARROW_GROUP; }
+
 /* What attention's fast kernels, and so leankv, do not take. */
 static bool is_wide(const pleat_device_cache_options *opt) {
-    return (opt->head_dim != 64 && opt->head_dim != 128) || opt->n_q_heads / opt->n_kv_heads > NARROW_GROUP ||
-           opt->logit_cap > 0 || has_windows(opt);
+    return (opt->head_dim != 64 && opt->head_dim != 128) ||
+           opt->n_q_heads / opt->n_kv_heads > narrow_group(&opt->spec) || opt->logit_cap > 0 || has_windows(opt);
 }
 
 static pleat_status check_options(const pleat_device_cache_options *opt, pleat_error *err) {
@@ -103,10 +122,11 @@ static pleat_status check_options(const pleat_device_cache_options *opt, pleat_e
     REQUIRE((uint64_t)opt->max_seqs * opt->n_layers * opt->n_kv_heads <= MAX_ROWS,
             "device cache: max_seqs %u of %u layers with %u KV heads are more than %u lanes", opt->max_seqs,
             opt->n_layers, opt->n_kv_heads, MAX_ROWS);
-    PLEAT_FAIL_IF(is_wide(opt) && opt->spec.policy == PLEAT_POLICY_LEANKV, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-                  "device cache: on a GPU leankv is for heads of 64 and 128, groups up to %u, and neither windows nor "
-                  "bounded logits",
-                  NARROW_GROUP);
+    PLEAT_FAIL_IF(
+        is_wide(opt) && opt->spec.policy != PLEAT_POLICY_NONE, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+        "device cache: on a GPU policies are for heads of 64 and 128, groups up to %u, and neither windows nor "
+        "bounded logits",
+        narrow_group(&opt->spec));
     return check_spec(opt, err);
 }
 
@@ -157,18 +177,23 @@ static pleat_status derive(pleat_device_cache *c, pleat_error *err) {
     c->scale = opt->softmax_scale > 0 ? opt->softmax_scale : 1.0f / sqrtf((float)opt->head_dim);
     c->two_sided = pleat__policy_has_low_side(spec);
     c->is_wide = is_wide(opt);
+    c->lanes.is_rotated = is_rotated(spec);
+    c->stores_wide = c->is_wide || c->lanes.is_rotated;
     c->lanes.policy = (pleat__device_policy){.is_leankv = spec->policy == PLEAT_POLICY_LEANKV,
                                              .is_code = spec->step == PLEAT_STEP_CODE,
                                              .by_position = spec->threshold == PLEAT_THRESHOLD_POSITION,
                                              .window = spec->window,
                                              .ah = spec->ah,
-                                             .al = spec->al};
+                                             .al = spec->al,
+                                             .ranks = ranks_of(spec),
+                                             .reclaim = spec->reclaim,
+                                             .sinks = spec->sinks};
     c->lanes.n_layers = opt->n_layers;
     c->lanes.n_kv_heads = opt->n_kv_heads;
     c->lanes.head_dim = opt->head_dim;
     c->lanes.max_tokens = opt->max_tokens;
     c->lanes.many_lanes = MANY_LANES;
-    c->keeps_ahead = !c->lanes.policy.is_leankv; /* end trims leankv's rows alone */
+    c->keeps_ahead = !pleat__device_cache_has_policy(c); /* end trims where a policy acts */
     PLEAT_TRY(derive_pages(c, err));
     /* A lane's slots are its tokens, a hole, and what fills up the high side's last tile. */
     if (c->lanes.policy.is_leankv) c->logits_stride = round_up(opt->max_tokens + 1, PLEAT__TILE) + PLEAT__TILE;
@@ -190,6 +215,7 @@ static void carve_tables(pleat_device_cache *c, pleat__arena *arena) {
     c->lanes.n_tokens = take(arena, c->opt.max_seqs, sizeof *c->lanes.n_tokens);
     c->lanes.fresh = take(arena, n_rows, sizeof *c->lanes.fresh);
     c->lanes.step = take(arena, 1, sizeof *c->lanes.step);
+    c->lanes.budgets = take(arena, c->opt.max_seqs, sizeof *c->lanes.budgets);
     c->seq_idxs = take(arena, c->opt.max_seqs, sizeof *c->seq_idxs);
     c->device_windows = c->windows ? take(arena, c->opt.n_layers, sizeof *c->device_windows) : NULL;
     c->lanes.windows = c->device_windows;
@@ -203,7 +229,7 @@ static void carve_tables(pleat_device_cache *c, pleat__arena *arena) {
 
 /* Keys and values of a chunk of any layer. */
 static void carve_chunk(pleat_device_cache *c, pleat__arena *arena) {
-    const uint64_t chunk_width = c->lanes.policy.is_leankv ? 0 : (uint64_t)c->opt.n_kv_heads * c->opt.head_dim;
+    const uint64_t chunk_width = pleat__device_cache_has_policy(c) ? 0 : (uint64_t)c->opt.n_kv_heads * c->opt.head_dim;
     for (int i = 0; i < 2; i++)
         c->chunk_rows[i] = take(arena, (c->opt.max_tokens + PLEAT__WIDE_KEYS) * chunk_width, sizeof *c->chunk_rows[i]);
 }
@@ -211,6 +237,7 @@ static void carve_chunk(pleat_device_cache *c, pleat__arena *arena) {
 static void carve_workspace(pleat_device_cache *c, pleat__arena *arena) {
     const uint64_t n_heads = (uint64_t)c->opt.max_seqs * c->opt.n_q_heads;
     carve_chunk(c, arena);
+    c->rotated_q = take(arena, c->lanes.is_rotated ? n_heads * c->opt.head_dim : 0, sizeof *c->rotated_q);
     if (c->is_wide) {
         c->wide_workspace = take(
             arena, pleat__device_wide_bytes(c->opt.max_seqs, c->opt.n_q_heads, c->opt.head_dim, c->opt.max_tokens), 1);
@@ -257,16 +284,21 @@ static void make_view(pleat_device_cache *c) {
 static pleat_status take_host(pleat_device_cache *c, pleat_error *err) {
     pleat__device_image_work *w = &c->image;
     const uint64_t n_rows = c->rows_per_seq;
-    void *loads = NULL, *counts = NULL;
-    PLEAT_TRY(pleat__device_alloc_host(c->opt.max_seqs * sizeof *c->loads, &loads, err));
-    c->loads = loads;
-    PLEAT_TRY(pleat__device_alloc_host((6 * n_rows + 1) * sizeof *w->before, &counts, err));
+    void *told = NULL, *counts = NULL;
+    PLEAT_TRY(pleat__device_alloc_host(sizeof *c->told + c->opt.max_seqs * sizeof *c->loads, &told, err));
+    c->told = told;
+    c->loads = (void *)(c->told + 1);
+    PLEAT_TRY(pleat__device_alloc_host((7 * n_rows + 1) * sizeof *w->before, &counts, err));
     w->before = counts;
     w->sealed = w->before + n_rows + 1;
     w->n_slots[0] = w->sealed + 2 * n_rows;
     w->n_slots[1] = w->n_slots[0] + n_rows;
     w->hole = w->n_slots[1] + n_rows;
-    for (int i = 0; i < 2; i++) PLEAT_TRY(pleat__device_event_create(&w->arrived[i], err));
+    w->dead = w->hole + n_rows;
+    for (int i = 0; i < 2; i++) {
+        PLEAT_TRY(pleat__device_event_create(&w->ways[i].arrived, err));
+        PLEAT_TRY(pleat__device_stream_create(&w->ways[i].stream, err));
+    }
     return PLEAT_OK;
 }
 
@@ -292,6 +324,8 @@ static pleat_status take_memory(pleat_device_cache *c, pleat_error *err) {
     if (c->windows)
         PLEAT_TRY(pleat__device_copy(c->device_windows, c->windows, c->opt.n_layers * sizeof *c->windows, stream, err));
     PLEAT_TRY(pleat__device_pages_init(&c->lanes.pages, c->n_pages, stream, err));
+    for (uint32_t i = 0; i < c->opt.max_seqs; i++) c->budgets[i] = pleat__evict_budget(&c->opt.spec, 1, 0);
+    PLEAT_TRY(pleat__device_copy(c->lanes.budgets, c->budgets, c->opt.max_seqs * sizeof *c->budgets, stream, err));
     return pleat__device_wait(stream, err);
 }
 
@@ -305,6 +339,7 @@ static void carve_host(const pleat_device_cache_options *opt, pleat_device_cache
     to->batch = pleat__arena_take(arena, opt->max_seqs, sizeof *to->batch);
     to->placed = pleat__arena_take(arena, opt->n_layers, 1);
     to->marks = pleat__arena_take(arena, opt->max_seqs, 1);
+    to->budgets = pleat__arena_take(arena, opt->max_seqs, sizeof *to->budgets);
     to->n_each = pleat__arena_take(arena, opt->n_layers, sizeof *to->n_each);
     to->windows = has_windows(opt) ? pleat__arena_take(arena, opt->n_layers, sizeof *to->windows) : NULL;
     *c = at;
@@ -346,13 +381,14 @@ void pleat_device_cache_destroy(pleat_device_cache **cache) {
     *cache = NULL;
     if (pleat__device_use(c->opt.device, NULL) == PLEAT_OK) { /* freeing waits for the device */
         for (int i = 0; i < 3; i++) pleat__device_free(c->memory[i]);
-        pleat__device_free_host(c->loads);
+        pleat__device_free_host(c->told);
         pleat__device_free_host(c->image.before);
         pleat__device_free(c->image.stage);
-        for (int i = 0; i < 2; i++) pleat__device_event_destroy(&c->image.arrived[i]);
+        pleat__device_free_host(c->image.host_stage);
+        for (int i = 0; i < 2; i++) pleat__device_event_destroy(&c->image.ways[i].arrived);
+        for (int i = 0; i < 2; i++) pleat__device_stream_destroy(&c->image.ways[i].stream);
     }
     const pleat_allocator al = c->al;
-    pleat__free(&al, c->image.page, 1, c->image_form.page_bytes);
     pleat__free(&al, c->image.seen, c->opt.max_tokens, 1);
     pleat__free(&al, c->block, 1, c->block_bytes);
 }

@@ -7,7 +7,9 @@
 
 #include "cache/cuda/device_cache.h"
 #include "core/error.h"
+#include "policy/evict.h"
 #include "quant/quant.h"
+#include "quant/rotate.h"
 
 static pleat_status check_cache(const pleat_device_cache *c, const void *out, pleat_error *err) {
     PLEAT_FAIL_IF(!c || !out, err, PLEAT_E_ARG, PLEAT_NOWHERE, "device cache: none given, or no place for the answer");
@@ -32,14 +34,15 @@ static void drop(const pleat_device_cache *c, uint32_t *array, uint64_t n) {
 /* The tables' counts. */
 typedef struct counts {
     uint64_t n_rows;
-    uint32_t *n_slots[2], *hole; /* [n_rows] */
-    uint32_t *n_tokens;          /* [max_seqs] */
+    uint32_t *n_slots[2], *hole, *dead; /* [n_rows] */
+    uint32_t *n_tokens;                 /* [max_seqs] */
 } counts;
 
 static void drop_counts(const pleat_device_cache *c, counts *n) {
     drop(c, n->n_slots[0], n->n_rows);
     drop(c, n->n_slots[1], n->n_rows);
     drop(c, n->hole, n->n_rows);
+    drop(c, n->dead, n->n_rows);
     drop(c, n->n_tokens, c->opt.max_seqs);
 }
 
@@ -50,6 +53,7 @@ static pleat_status bring_counts(const pleat_device_cache *c, pleat__device_stre
     PLEAT_TRY(bring(c, pages->n_slots[0], n->n_rows, stream, &n->n_slots[0], err));
     PLEAT_TRY(bring(c, pages->n_slots[1], n->n_rows, stream, &n->n_slots[1], err));
     PLEAT_TRY(bring(c, pages->hole, n->n_rows, stream, &n->hole, err));
+    PLEAT_TRY(bring(c, pages->dead, n->n_rows, stream, &n->dead, err));
     return bring(c, c->lanes.n_tokens, c->opt.max_seqs, stream, &n->n_tokens, err);
 }
 
@@ -67,7 +71,7 @@ static void add_seq(const pleat_device_cache *c, const counts *n, uint32_t seq_i
     const uint64_t first = (uint64_t)seq_idx * c->rows_per_seq;
     u->bytes_f16 += (uint64_t)n->n_tokens[seq_idx] * c->rows_per_seq * 4 * c->opt.head_dim;
     for (uint64_t row = first; row < first + c->rows_per_seq; row++) {
-        u->tokens_high += n->n_slots[0][row] - (n->hole[row] != 0);
+        u->tokens_high += n->n_slots[0][row] - n->dead[row] - (n->hole[row] != 0);
         u->tokens_low += n->n_slots[1][row];
         for (int side = 0; side < 2 && in_batch; side++)
             u->bytes_attend += attend_bytes(&c->lanes.layouts[side], n->n_slots[side][row]);
@@ -135,15 +139,16 @@ pleat_status pleat_device_cache_get_held(pleat_device_cache *c, uint32_t seq_idx
     PLEAT_FAIL_IF(seq_idx >= c->opt.max_seqs, err, PLEAT_E_ARG, PLEAT_NOWHERE, "device cache: no sequence %u", seq_idx);
     const pleat__device_stream s = pleat__device_stream_of(stream);
     pleat_device_cache_held held = {.slots = 0};
-    uint64_t n_holes;
+    uint64_t n_holes, n_dead;
     PLEAT_TRY(count_holes(c, seq_idx, s, &n_holes, err));
+    PLEAT_TRY(sum_of_rows(c, seq_idx, c->lanes.pages.dead, s, &n_dead, err));
     for (int side = 0; side < 2; side++) {
         PLEAT_TRY(sum_of_rows(c, seq_idx, c->lanes.pages.n_pages[side], s, &held.pages[side], err));
         PLEAT_TRY(sum_of_rows(c, seq_idx, c->lanes.pages.n_slots[side], s, &held.tokens[side], err));
         held.slots += held.pages[side] * c->lanes.layouts[side].tokens;
     }
-    held.tokens[0] -= n_holes;
-    const uint64_t row_words = c->lanes.pages.row_len + 5; /* cells; pages and slots of both sides, the hole */
+    held.tokens[0] -= n_holes + n_dead;
+    const uint64_t row_words = c->lanes.pages.row_len + 6; /* cells; pages and slots of both sides, hole, dead */
     held.table_bytes = c->rows_per_seq * row_words * sizeof(uint32_t) + 8 * (held.pages[0] + held.pages[1]);
     *out = held;
     return PLEAT_OK;
@@ -165,18 +170,49 @@ pleat_status pleat_device_cache_length(pleat_device_cache *c, uint32_t seq_idx, 
 
 _Static_assert(sizeof(pleat_device_cache_load) == sizeof(pleat__device_load), "one struct in two headers");
 
+/* PLEAT_AGAIN if what was told counts refused steps that nobody has heard of. */
+static pleat_status hear_refused(pleat_device_cache *c, pleat_error *err) {
+    const uint64_t n_refused = c->told->pool.n_refused + c->told->step.n_full, n_seen = c->n_refused_seen;
+    c->n_refused_seen = n_refused;
+    PLEAT_FAIL_IF(n_refused != n_seen, err, PLEAT_AGAIN, PLEAT_NOWHERE,
+                  "device cache: %llu steps were refused: pages are short, or a sequence has max_tokens",
+                  (unsigned long long)(n_refused - n_seen));
+    return PLEAT_OK;
+}
+
+pleat_status pleat_device_cache_wait(pleat_device_cache *c, void *stream, pleat_error *err) {
+    pleat__device_counters now;
+    PLEAT_TRY(check_cache(c, &now, err));
+    PLEAT_TRY(pleat__device_cache_counters(c, pleat__device_stream_of(stream), &now, err));
+    return hear_refused(c, err);
+}
+
+/* What was told, once it is there. */
+static pleat_status hear_loads(pleat_device_cache *c, uint64_t *pages_used, pleat_device_cache_load *out,
+                               pleat__device_stream stream, pleat_error *err) {
+    PLEAT_TRY(pleat__device_wait(stream, err));
+    *pages_used = c->told->pool.n_pages - c->told->pool.n_free;
+    if (out) memcpy(out, c->loads, c->opt.max_seqs * sizeof *out);
+    return PLEAT_OK;
+}
+
+pleat_status pleat_device_cache_wait_end(pleat_device_cache *c, uint64_t *pages_used, pleat_device_cache_load *out,
+                                         void *stream, pleat_error *err) {
+    PLEAT_TRY(check_cache(c, pages_used, err));
+    PLEAT_TRY(hear_loads(c, pages_used, out, pleat__device_stream_of(stream), err));
+    return hear_refused(c, err);
+}
+
 pleat_status pleat_device_cache_get_loads(pleat_device_cache *c, uint64_t *pages_used, pleat_device_cache_load *out,
                                           void *stream, pleat_error *err) {
     PLEAT_TRY(check_cache(c, pages_used, err));
-    const pleat__device_stream s = pleat__device_stream_of(stream);
-    const pleat__device_want want = pleat__device_cache_want(c);
-    pleat__device_pool pool;
-    if (out) PLEAT_TRY(pleat__device_loads(&c->lanes.pages, &want, c->opt.max_seqs, c->loads, s, err));
-    PLEAT_TRY(pleat__device_copy(&pool, c->lanes.pages.pool, sizeof pool, s, err));
-    PLEAT_TRY(pleat__device_wait(s, err));
-    *pages_used = pool.n_pages - pool.n_free;
-    if (out) memcpy(out, c->loads, c->opt.max_seqs * sizeof *out);
-    return PLEAT_OK;
+    PLEAT_TRY(pleat__device_cache_tell(c, out != NULL, pleat__device_stream_of(stream), err));
+    return hear_loads(c, pages_used, out, pleat__device_stream_of(stream), err);
+}
+
+uint32_t pleat_device_cache_max_kept(const pleat_device_cache *c, uint32_t n_prompt) {
+    if (!c || !pleat__device_cache_evicts(c)) return UINT32_MAX;
+    return pleat__evict_max_budget(&c->opt.spec, c->opt.n_kv_heads, n_prompt, 0);
 }
 
 /* The pages of a sequence's first lane: [*n] ids, which the caller drops as [row_len]. */
@@ -280,6 +316,10 @@ pleat_status pleat_device_cache_export(pleat_device_cache *c, uint32_t seq_idx, 
     const uint32_t row = pleat__device_first_row(c, seq_idx) + layer * c->opt.n_kv_heads + kv_head;
     const pleat_status status = export_row(c, row, &want, pleat__device_stream_of(stream), page, err);
     pleat__free(&c->al, page, 1, c->lanes.page_bytes);
+    if (status == PLEAT_OK && c->lanes.is_rotated) {
+        pleat__rotate_back(k, n_tokens, c->opt.head_dim, k);
+        pleat__rotate_back(v, n_tokens, c->opt.head_dim, v);
+    }
     return status;
 }
 
@@ -288,8 +328,9 @@ pleat_status pleat_device_cache_export(pleat_device_cache *c, uint32_t seq_idx, 
 /* Each lane's tokens are no more than the sequence's, and all of them where nothing is dropped. */
 static bool lengths_are_valid(const pleat_device_cache *c, const counts *n) {
     for (uint64_t row = 0; row < n->n_rows; row++) {
-        const uint64_t n_live = (uint64_t)n->n_slots[0][row] - (n->hole[row] != 0) + n->n_slots[1][row];
-        if (n->hole[row] > n->n_slots[0][row] || n_live > n->n_tokens[row / c->rows_per_seq]) return false;
+        const uint64_t n_dead = (uint64_t)n->dead[row] + (n->hole[row] != 0), n_slots = n->n_slots[0][row];
+        const uint64_t n_live = n_slots - n_dead + n->n_slots[1][row];
+        if (n->hole[row] > n_slots || n_dead > n_slots || n_live > n->n_tokens[row / c->rows_per_seq]) return false;
     }
     return true;
 }

@@ -24,6 +24,13 @@ static __device__ inline pleat__device_slot_bytes pleat__device_bytes_of(const p
     return pleat__device_slot_bytes{l.base + at.page * l.page_bytes, at.slot};
 }
 
+/* A step's token in a tracked page: nobody has attended to it. */
+static __device__ inline void pleat__device_track(const pleat__page_layout &l, uint8_t *page, uint32_t slot,
+                                                  uint32_t position) {
+    if (l.n_scores) pleat__device_scores(l, page)[slot] = 0;
+    pleat__device_positions(l, page)[slot] = (int32_t)position;
+}
+
 /* Row of a layer's KV head in a sequence. */
 static __device__ inline uint32_t pleat__device_row_at(const pleat__device_lanes &l, uint32_t seq_idx, uint32_t layer,
                                                        uint32_t head) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * lanes.h: what a device cache does to the tokens of its lanes: the launchers of prompt.cu, chunk.cu and step.cu, and
- * the struct that their kernels are handed.
+ * lanes.h: what a device cache does to the tokens of its lanes: the launchers of prompt.cu, chunk.cu, step.cu and
+ * evict.cu, and the struct that their kernels are handed.
  *
  *     a prompt, layer by layer     class: levels, and which token takes which slot
  *                                  (page/cuda: settle: each side gets its pages)
@@ -15,6 +15,8 @@
  *                                  end: the policy on every lane (policy/leankv.h), and what it decides is done
  *                                  (page/cuda: trim)
  *
+ * Where lanes have a budget (policy/evict.h), keep stands for class, and evict for end.
+ *
  * A step whose pages do not fit, or one sequence of which has max_tokens already, leaves every lane as it is: grow says
  * that no lane has a new slot, and what follows goes by that.
  *
@@ -23,8 +25,10 @@
 #ifndef PLEAT_CACHE_CUDA_LANES_H
 #define PLEAT_CACHE_CUDA_LANES_H
 
+#include "cache/cuda/image_hash.h"
 #include "core/device_view.h"
 #include "page/cuda/pages.h"
+#include "pleat/device_cache.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -41,13 +45,24 @@ typedef struct pleat__device_new_token {
 #define PLEAT__NO_NEW_SLOT UINT32_MAX
 #define PLEAT__NEW_SLOT_IS_HOLE 0x80000000u
 
-/* What policy/leankv.h asks of a spec. */
+/* What a token's rank is where lanes have a budget. */
+typedef enum pleat__device_ranks {
+    PLEAT__DEVICE_RANKS_NONE,     /* they have none */
+    PLEAT__DEVICE_RANKS_POSITION, /* recent, streaming */
+    PLEAT__DEVICE_RANKS_HASH      /* random */
+} pleat__device_ranks;
+
+/* What policy/leankv.h or policy/evict.h asks of a spec.  Without either every token stays high, and pages keep neither
+ * scores nor positions. */
 typedef struct pleat__device_policy {
-    bool is_leankv; /* else every token stays high, and pages keep neither scores nor positions */
-    bool is_code;   /* step=code */
+    bool is_leankv;
+    bool is_code; /* step=code */
     bool by_position;
     uint32_t window;
     float ah, al;
+    pleat__device_ranks ranks;
+    pleat_reclaim reclaim;
+    uint32_t sinks;
 } pleat__device_policy;
 
 /* What a step is, in device memory. */
@@ -65,19 +80,23 @@ typedef struct pleat__device_lanes {
     pleat__page_layout layouts[2]; /* [side] */
     pleat__device_policy policy;
     uint32_t n_layers, n_kv_heads, head_dim, max_tokens;
+    bool is_rotated; /* keys and values are (quant/rotate.h) */
     const uint32_t
         *windows;        /* [n_layers] newest tokens that the layer's lanes keep; 0: all.  NULL: all layers keep all */
     uint32_t many_lanes; /* from so many in a batch on, end gives each lane a warp, below eight */
     uint32_t *n_tokens;  /* [max_seqs] stored in the sequence, a step's new one included from grow on */
     pleat__device_new_token *fresh; /* [n_seqs * rows_per_seq], lane by lane of the batch */
+    uint32_t *budgets;              /* [max_seqs] tokens that a lane keeps, where lanes have a budget */
     /* [n_seqs] whose scores attention adds to in a step: the batch, or if the step is refused the row behind the last
      * one, which is always empty. */
     uint32_t *scored_seqs;
     pleat__device_step_state *step;
     /* [n_kv_heads][max_tokens] of one layer's prompt of N tokens: position of the token in high slot i at i, of that in
-     * low slot i at N - 1 - i. */
+     * low slot i at N - 1 - i.  PLEAT__ORDER_DEAD: the token is dropped, and its slot is not. */
     uint32_t *order;
 } pleat__device_lanes;
+
+#define PLEAT__ORDER_DEAD 0x80000000u
 
 /* One layer of a prompt of n_tokens tokens in sequence seq_idx. */
 typedef struct pleat__device_prompt {
@@ -90,6 +109,10 @@ typedef struct pleat__device_prompt {
 /* Levels of the prompt's tokens: n_slots of the layer's rows, and order. */
 pleat_status pleat__device_lanes_class(const pleat__device_lanes *lanes, const pleat__device_prompt *prompt,
                                        pleat__device_stream stream, pleat_error *err);
+
+/* The same where lanes have a budget: who stays, and in which slots the spec's reclaim leaves the lane. */
+pleat_status pleat__device_lanes_keep(const pleat__device_lanes *lanes, const pleat__device_prompt *prompt,
+                                      pleat__device_stream stream, pleat_error *err);
 
 /* Tokens into the pages that settle has left the rows: whole tiles, scores and positions included. */
 pleat_status pleat__device_lanes_place(const pleat__device_lanes *lanes, const pleat__device_prompt *prompt,
@@ -106,7 +129,7 @@ pleat_status pleat__device_lanes_gather(const pleat__device_lanes *lanes, const 
                                         pleat_error *err);
 
 /* What wide.cu has in place of class, place, extend, gather and append, for uniform formats, heads of any length and
- * layers with a window.  count says what the layer's rows hold once the sequence has n_tokens; store is for prompts and
+ * layers with a window; and of extend, gather and append for rotated tokens.  count says what the layer's rows hold once the sequence has n_tokens; store is for prompts and
  * chunks, and gather of tokens from `first` on, which is 0 or what the layer's window still holds. */
 pleat_status pleat__device_wide_count(const pleat__device_lanes *lanes, uint32_t seq_idx, uint32_t layer,
                                       uint32_t n_tokens, pleat__device_stream stream, pleat_error *err);
@@ -145,6 +168,19 @@ pleat_status pleat__device_lanes_bring(const pleat__device_lanes *lanes, const p
 pleat_status pleat__device_lanes_put(const pleat__device_lanes *lanes, const pleat__device_piece *piece,
                                      pleat__device_stream stream, pleat_error *err);
 
+/* Sums of n blocks of a piece's bytes, from byte `at` on, whatever that is a multiple of: cache/cuda/image_hash.h. */
+typedef struct pleat__device_sums {
+    const uint8_t *pages; /* of the piece */
+    uint64_t at, n;
+    uint64_t *sums; /* [n][8] device memory */
+    uint64_t key[PLEAT__HASH_WORDS];
+} pleat__device_sums;
+pleat_status pleat__device_lanes_sum(const pleat__device_sums *of, pleat__device_stream stream, pleat_error *err);
+
+/* Lanes of sequence seq_idx keep n_tokens tokens. */
+pleat_status pleat__device_lanes_set_budget(const pleat__device_lanes *lanes, uint32_t seq_idx, uint32_t n_tokens,
+                                            pleat__device_stream stream, pleat_error *err);
+
 /* Sequence seq_idx has n_tokens tokens. */
 pleat_status pleat__device_lanes_set_length(const pleat__device_lanes *lanes, uint32_t seq_idx, uint32_t n_tokens,
                                             pleat__device_stream stream, pleat_error *err);
@@ -155,7 +191,25 @@ pleat_status pleat__device_lanes_grow(const pleat__device_lanes *lanes, pleat__d
 pleat_status pleat__device_lanes_append(const pleat__device_lanes *lanes, uint32_t layer, const void *k, const void *v,
                                         pleat__device_stream stream, pleat_error *err);
 
+/* The same of heads that are not ready; the queries go to q [n_seqs][n_kv_heads * n_group][head_dim] f16. */
+pleat_status pleat__device_lanes_append_heads(const pleat__device_lanes *lanes, uint32_t layer,
+                                              const pleat_device_cache_heads *heads, uint32_t n_group, uint16_t *q,
+                                              pleat__device_stream stream, pleat_error *err);
+
 pleat_status pleat__device_lanes_end(const pleat__device_lanes *lanes, pleat__device_stream stream, pleat_error *err);
+
+/* Each lane that holds more than its budget loses a token. */
+pleat_status pleat__device_lanes_evict(const pleat__device_lanes *lanes, pleat__device_stream stream, pleat_error *err);
+
+/* The pool's counters and the step's. */
+typedef struct pleat__device_counters {
+    pleat__device_pool pool;
+    pleat__device_step_state step;
+} pleat__device_counters;
+
+/* What they are, to memory that the device can write, pinned memory of the host too. */
+pleat_status pleat__device_lanes_tell(const pleat__device_lanes *lanes, pleat__device_counters *out,
+                                      pleat__device_stream stream, pleat_error *err);
 
 #ifdef __cplusplus
 }

@@ -9,10 +9,12 @@
  *     order    | positions of high slots 0, 1, ... ->        <- ... of low slots 1, 0 |        N cells
  *
  * place, a warp for each tile of 16 slots that has tokens: the high side's first, then the low side's.  A warp reads
- * the rows of its tokens and writes whole tiles, so no two warps touch a word; both are read and written once.
+ * the rows of its tokens and writes whole tiles, so no two warps touch a word; both are read and written once.  Rotated
+ * tokens come one after the other.
  */
 #include "cache/cuda/lanes.cuh"
 #include "quant/cuda/tile.cuh"
+#include "quant/cuda/wide.cuh"
 
 /* ---- class ------------------------------------------------------------------------------------------- */
 
@@ -129,6 +131,7 @@ typedef struct tile_work {
     uint32_t first;    /* slot of the side that stands first in the tile */
     uint32_t n;        /* tokens in it, 1..16 */
     uint32_t position; /* of token threadIdx.x % 32, if there is one */
+    bool is_dead;      /* it is dropped */
     uint32_t n_tokens; /* of the lane, as positions go */
     uint8_t *page;
     uint32_t tile; /* of the page */
@@ -149,10 +152,13 @@ static __device__ inline bool find_work(const pleat__device_lanes &l, const plea
     w->n_tokens = made ? n_high + n_low : p.n_tokens;
     const uint32_t slot = w->first + thread;
     w->position = 0;
+    w->is_dead = false;
     if (thread < w->n && made) w->position = w->side ? slot : n_low + slot;
     if (thread < w->n && !made) {
         const uint32_t *order = l.order + (uint64_t)w->head * l.max_tokens;
-        w->position = order[w->side ? p.n_tokens - 1 - slot : slot];
+        const uint32_t token = order[w->side ? p.n_tokens - 1 - slot : slot];
+        w->position = token & ~PLEAT__ORDER_DEAD;
+        w->is_dead = token & PLEAT__ORDER_DEAD;
     }
     const pleat__device_slot_bytes at = pleat__device_bytes_of(l, w->row, w->side, w->first);
     w->page = at.page;
@@ -188,7 +194,7 @@ template <int D> static __device__ inline void clamp_rows(pleat__device_rows<D> 
     for (int i = 0; i < D / 8; i++) rows->quads[i] = pleat__device_clamp_halves(rows->quads[i]);
 }
 
-/* Scores and positions of a tile; without a token 0 and -1. */
+/* Scores and positions of a tile; without a token 0 and -1.  A dropped one's is -1 too. */
 static __device__ inline void write_tracked(const pleat__device_lanes &l, const pleat__device_prompt &p,
                                             const pleat__page_layout &layout, const tile_work &w, bool made,
                                             uint64_t seed) {
@@ -197,11 +203,36 @@ static __device__ inline void write_tracked(const pleat__device_lanes &l, const 
     const uint32_t slot = w.tile * PLEAT__TILE + thread;
     const bool is_there = thread < w.n;
     float score = 0;
-    if (is_there)
+    if (is_there && layout.n_scores)
         score = made ? made_score(l, seed + ((uint64_t)w.row << 32 | w.position), w.position, w.n_tokens)
                      : p.received[(uint64_t)w.head * p.n_tokens + w.position];
     if (layout.n_scores) pleat__device_scores(layout, w.page)[slot] = score;
-    pleat__device_positions(layout, w.page)[slot] = is_there ? (int32_t)w.position : -1;
+    pleat__device_positions(layout, w.page)[slot] = is_there && !w.is_dead ? (int32_t)w.position : -1;
+}
+
+/* A rotated side's tile, one token after the other. */
+template <int D, bool MADE>
+static __device__ inline void place_rotated(const pleat__device_lanes &l, const pleat__page_layout &layout,
+                                            const pleat__device_prompt &p, const tile_work &w, uint64_t seed) {
+    pleat__device_clear_codes(layout, w.page, w.tile);
+    for (uint32_t token = 0; token < w.n; token++) {
+        const uint32_t position = __shfl_sync(PLEAT__ALL_THREADS, w.position, token);
+        pleat__device_wide x[2];
+        for (int which = 0; which < 2; which++) {
+            const void *from = which ? p.v : p.k;
+            const uint64_t row = (uint64_t)position * l.n_kv_heads + w.head;
+            if (MADE) {
+                const uint64_t at = mix((which ? ~seed : seed) + ((uint64_t)w.row << 32 | position));
+                x[which] = {{made_quad(at + threadIdx.x % 32)}};
+            } else {
+                x[which] = pleat__device_wide_of((const uint2 *)from + row * (D / 4), D / 4);
+            }
+            pleat__device_wide_rotate(&x[which], D / 4);
+            pleat__device_wide_clamp(&x[which]);
+        }
+        pleat__device_wide_put(layout, w.page, w.tile * PLEAT__TILE + token, x[0], x[1], D / 4);
+        __syncwarp();
+    }
 }
 
 template <int D, bool MADE>
@@ -211,6 +242,11 @@ static __global__ void __launch_bounds__(PLACE_WARPS * 32)
     tile_work w;
     if (!find_work(l, p, MADE, &w)) return;
     const pleat__page_layout &layout = l.layouts[w.side];
+    if (l.is_rotated) {
+        place_rotated<D, MADE>(l, layout, p, w, seed);
+        write_tracked(l, p, layout, w, MADE, mix(seed));
+        return;
+    }
     pleat__device_rows<D> k, v;
     read_rows<D, MADE>(l, w, p.k, seed, &k);
     read_rows<D, MADE>(l, w, p.v, ~seed, &v);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * wide.cu: tokens of uniform formats into lanes whose heads have any length, and whose layers may have a window; and
- * back.  What chunk.cu, prompt.cu and step.cu are for heads of 64 and 128.
+ * back.  What chunk.cu, prompt.cu and step.cu are for heads of 64 and 128.  Rotated tokens of any head go by here.
  *
  *     count     a thread a KV head: slots and hole of a layer's lanes that hold so many tokens
  *     store     a warp a tile of 16 slots and KV head, slot by slot: a prompt, or a chunk behind it
@@ -20,6 +20,15 @@
 static __device__ inline uint32_t slots_of(const pleat__device_lanes &l, uint32_t layer) {
     const uint32_t window = l.windows ? l.windows[layer] : 0;
     return window ? window : UINT32_MAX;
+}
+
+/* A token's key or value as it is stored, from its row. */
+static __device__ inline pleat__device_wide token_of(const pleat__device_lanes &l, const uint2 *row, uint32_t n_quads) {
+    pleat__device_wide w = pleat__device_wide_of(row, n_quads);
+    if (!l.is_rotated) return w;
+    pleat__device_wide_rotate(&w, n_quads);
+    pleat__device_wide_clamp(&w);
+    return w;
 }
 
 /* ---- count --------------------------------------------------------------------------------------------- */
@@ -59,10 +68,8 @@ static __global__ void __launch_bounds__(WARPS * 32)
         if (position < p.n_past) continue;
         const uint64_t from = ((uint64_t)(position - p.n_past) * l.n_kv_heads + head) * n_quads;
         const uint32_t to = at.slot + slot % PLEAT__TILE;
-        pleat__device_wide_put_key(layout, at.page, to, pleat__device_wide_of((const uint2 *)p.k + from, n_quads),
-                                   n_quads);
-        pleat__device_wide_put_value(layout, at.page, to, pleat__device_wide_of((const uint2 *)p.v + from, n_quads),
-                                     n_quads);
+        pleat__device_wide_put(layout, at.page, to, token_of(l, (const uint2 *)p.k + from, n_quads),
+                               token_of(l, (const uint2 *)p.v + from, n_quads), n_quads);
         __syncwarp();
     }
 }
@@ -77,6 +84,17 @@ extern "C" pleat_status pleat__device_wide_store(const pleat__device_lanes *l, c
 
 /* ---- gather -------------------------------------------------------------------------------------------- */
 
+/* As f16, turned back. */
+static __device__ inline void write_row(const pleat__device_lanes &l, pleat__device_wide *w, uint32_t n_quads,
+                                        uint2 *to) {
+    if (l.is_rotated) pleat__device_wide_rotate_back(w, n_quads);
+#pragma unroll
+    for (uint32_t i = 0; i < PLEAT__WIDE_QUADS; i++) {
+        const uint32_t t = threadIdx.x % 32 + 32 * i;
+        if (t < n_quads) to[t] = pleat__device_quad_f16(w->quads[i]);
+    }
+}
+
 /* Tokens from `first` on. */
 static __global__ void __launch_bounds__(WARPS * 32)
     gather(const __grid_constant__ pleat__device_lanes l, const __grid_constant__ pleat__device_prompt p,
@@ -86,11 +104,16 @@ static __global__ void __launch_bounds__(WARPS * 32)
     const uint32_t head = unit % l.n_kv_heads, n_quads = l.head_dim / 4;
     const pleat__device_slot_bytes at =
         pleat__device_bytes_of(l, pleat__device_row_at(l, p.seq_idx, p.layer, head), 0, token % slots_of(l, p.layer));
-    for (uint32_t t = threadIdx.x % 32; t < n_quads; t += 32) {
-        const uint64_t to = (uint64_t)unit * n_quads + t;
-        keys[to] = pleat__device_quad_f16(pleat__device_key_quad(l.layouts[0], at.page, at.slot, t));
-        values[to] = pleat__device_quad_f16(pleat__device_value_quad(l.layouts[0], at.page, at.slot, n_quads, t));
+    pleat__device_wide key = {}, value = {};
+#pragma unroll
+    for (uint32_t i = 0; i < PLEAT__WIDE_QUADS; i++) {
+        const uint32_t t = threadIdx.x % 32 + 32 * i;
+        if (t >= n_quads) continue;
+        key.quads[i] = pleat__device_key_quad(l.layouts[0], at.page, at.slot, t);
+        value.quads[i] = pleat__device_value_quad(l.layouts[0], at.page, at.slot, n_quads, t);
     }
+    write_row(l, &key, n_quads, keys + (uint64_t)unit * n_quads);
+    write_row(l, &value, n_quads, values + (uint64_t)unit * n_quads);
 }
 
 extern "C" pleat_status pleat__device_wide_gather(const pleat__device_lanes *l, const pleat__device_prompt *p,
@@ -108,16 +131,16 @@ static __global__ void __launch_bounds__(WARPS * 32)
     append(const __grid_constant__ pleat__device_lanes l, uint32_t layer, const uint2 *k, const uint2 *v) {
     const uint32_t unit = blockIdx.x * WARPS + threadIdx.x / 32, seq = unit / l.n_kv_heads, n_quads = l.head_dim / 4;
     if (seq >= l.pages.n_seqs) return;
-    const pleat__device_wide key = pleat__device_wide_of(k + (uint64_t)unit * n_quads, n_quads);
-    const pleat__device_wide value = pleat__device_wide_of(v + (uint64_t)unit * n_quads, n_quads);
+    const pleat__device_wide key = token_of(l, k + (uint64_t)unit * n_quads, n_quads);
+    const pleat__device_wide value = token_of(l, v + (uint64_t)unit * n_quads, n_quads);
     const pleat__device_new_token to = l.fresh[seq * l.pages.rows_per_seq + layer * l.n_kv_heads + unit % l.n_kv_heads];
     if (to.slot == PLEAT__NO_NEW_SLOT) return;
     uint8_t *page = l.base + to.page * l.page_bytes;
     if (!(to.slot & PLEAT__NEW_SLOT_IS_HOLE) && to.at % PLEAT__TILE == 0)
         pleat__device_clear_tile(l.layouts[0], page, to.at / PLEAT__TILE);
     __syncwarp();
-    pleat__device_wide_put_key(l.layouts[0], page, to.at, key, n_quads);
-    pleat__device_wide_put_value(l.layouts[0], page, to.at, value, n_quads);
+    pleat__device_wide_put(l.layouts[0], page, to.at, key, value, n_quads);
+    if (l.layouts[0].tracked && threadIdx.x % 32 == 0) pleat__device_track(l.layouts[0], page, to.at, to.position);
 }
 
 extern "C" pleat_status pleat__device_wide_append(const pleat__device_lanes *l, uint32_t layer, const void *k,

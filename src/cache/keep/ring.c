@@ -103,7 +103,7 @@ static void grown(const pleat_cache *c, pleat__sequence *seq) {
 
 /* A chunk may have written over tokens that the sequence had in sight. */
 static void cancel(const pleat_cache *c, const pleat__step_item *item) {
-    for (uint32_t layer = 0; item->n_new > 1 && layer < c->opt.n_layers; layer++) {
+    for (uint32_t layer = 0; item->n_new > 1 && !item->is_replay && layer < c->opt.n_layers; layer++) {
         const uint32_t window = pleat__cache_window(c, layer);
         item->seq->lost |= c->step.stored[layer] && window && item->n_before + item->n_new > window;
     }

@@ -18,6 +18,7 @@ void pleat__scored_derive(pleat_cache *c) {
                                     .is_by_head = c->opt.spec.crush && c->n_group > 1,
                                     .first = pleat__first_counted(&c->opt.spec),
                                     .is_error = scoring == PLEAT__SCORING_ERROR,
+                                    .is_peak = scoring == PLEAT__SCORING_REPLAY,
                                     .n_queries = of_window ? c->opt.spec.window : 0};
 }
 
@@ -144,7 +145,7 @@ static void list_side(const pleat_cache *c, const pleat__sequence *seq, uint32_t
                       uint32_t n_tokens, pleat_cache_token *out) {
     const pleat__kv_run run = pleat__cache_side(c, &seq->table, lane, side);
     const uint32_t page_tokens = run.layout->tokens, n_sealed = seq->table.n_sealed[side][lane];
-    const bool are_sums = !pleat__is_own_score(pleat__scoring_of(&seq->spec));
+    const bool are_sums = !pleat__is_own_score(pleat__scoring_of(&seq->spec)) && !c->counting.is_peak;
     const uint32_t first_score = are_sums ? c->counting.first : 0;
     const uint32_t end_score = are_sums || !c->counting.first ? run.layout->n_scores : c->counting.first;
     for (uint32_t slot = 0; slot < run.n_slots; slot++) {

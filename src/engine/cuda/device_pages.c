@@ -3,16 +3,30 @@
  * device_pages.c: pages of an engine on a GPU: what sequences hold, what they share, what they will take.
  *
  *     uniform formats    lengths say it
- *     leankv             levels are known on the device alone, and counted there after each step: one kernel, one copy
+ *     with a policy      what tokens become is known on the device alone, and counted there after each step: one
+ *                        kernel, one copy
  */
 #include "core/error.h"
 #include "engine/cuda/engine_device.h"
 
-pleat_status pleat__engine_device_recount(pleat_engine *e, pleat_error *err) {
-    pleat__engine_device *d = e->device;
-    PLEAT_TRY(pleat_device_cache_get_loads(d->cache, &d->n_used, d->is_uniform ? NULL : d->loads, d->stream.v, err));
+/* The cache has said what is used. */
+static pleat_status note_count(pleat__engine_device *d, pleat_status status) {
+    if (status != PLEAT_OK) return status;
+    d->is_counted = true;
     if (d->n_used > d->n_peak) d->n_peak = d->n_used;
     return PLEAT_OK;
+}
+
+pleat_status pleat__engine_device_recount(pleat_engine *e, pleat_error *err) {
+    pleat__engine_device *d = e->device;
+    pleat_device_cache_load *loads = d->is_uniform ? NULL : d->loads;
+    return note_count(d, pleat_device_cache_get_loads(d->cache, &d->n_used, loads, d->stream.v, err));
+}
+
+pleat_status pleat__engine_device_count_end(pleat_engine *e, pleat_error *err) {
+    pleat__engine_device *d = e->device;
+    pleat_device_cache_load *loads = d->is_uniform ? NULL : d->loads;
+    return note_count(d, pleat_device_cache_wait_end(d->cache, &d->n_used, loads, d->stream.v, err));
 }
 
 /* ---- lengths --------------------------------------------------------------------------------------------- */
@@ -51,6 +65,24 @@ static uint64_t pages_between(const pleat_engine *e, uint32_t n_before, uint32_t
     return n * e->info.n_kv_heads;
 }
 
+/* ---- budgets --------------------------------------------------------------------------------------------- */
+
+/* Lanes with a budget hold no dead slots but a hole, and lose a token for each that comes. */
+static bool is_packed(const pleat_engine *e) {
+    const pleat_reclaim how = e->opt.spec.reclaim;
+    return e->device->evicts && (how == PLEAT_RECLAIM_REUSE || how == PLEAT_RECLAIM_COPY);
+}
+
+uint32_t pleat__engine_device_max_kept(const pleat_engine *e, uint32_t n_prompt) {
+    return pleat_device_cache_max_kept(e->device->cache, n_prompt);
+}
+
+/* The most slots of a lane at rest. */
+static uint32_t most_slots(const pleat_engine *e) {
+    const uint32_t n = e->opt.max_tokens, kept = pleat__engine_device_max_kept(e, n);
+    return is_packed(e) && kept < n ? kept + 1 : n;
+}
+
 /* ---- places ---------------------------------------------------------------------------------------------- */
 
 static const pleat_device_cache_load *load_of(const pleat_engine *e, const pleat__place *place) {
@@ -66,9 +98,9 @@ static uint64_t pages_of(const pleat_engine *e, const pleat__place *place) {
 static uint64_t pages_for_levels(const pleat_engine *e, const pleat__place *place, uint32_t n_new) {
     const pleat__engine_device *d = e->device;
     const uint64_t n_lane = pleat__div_up_u32(n_new, d->page_tokens);
-    const uint64_t lane_most = pleat__div_up_u32(e->opt.max_tokens, d->page_tokens) + 1ull;
+    const uint64_t lane_most = pleat__div_up_u32(most_slots(e), d->page_tokens) + 1ull;
     const uint64_t grows = d->n_rows * (n_lane + 2), most = d->n_rows * lane_most - pages_of(e, place);
-    if (place->n_tokens == 0) return d->n_rows * (n_lane + (n_new > 1));
+    if (place->n_tokens == 0) return d->n_rows * (n_lane + (n_new > 1 && !d->evicts));
     if (n_new == 1) return load_of(e, place)->next_pages;
     return grows < most ? grows : most;
 }
@@ -105,6 +137,7 @@ uint64_t pleat__engine_device_fork_pages(const pleat_engine *e, pleat_seq seq) {
     const pleat__engine_device *d = e->device;
     const pleat__place *place = pleat__engine_place(e, seq);
     if (!place || place->n_tokens == 0) return 0;
+    if (is_packed(e)) return pages_of(e, place) + d->n_rows;
     if (!d->is_uniform) return d->n_rows * (pleat__div_up_u32(place->n_tokens + 1, d->page_tokens) + 1ull);
     if (d->windows) return pages_of(e, place);
     return place->n_tokens % d->page_tokens ? d->n_rows : 0;
@@ -136,17 +169,14 @@ pleat_status pleat__engine_device_get_traits(const pleat_engine *e, pleat_cache_
         .n_lanes = d->n_rows,
         .n_ring_lanes = n_ring_lanes(e),
         .ring_slots = d->windows ? widest_window(e) + e->opt.chunk_tokens : 0, /* while a chunk is stored */
-        .spare_pages = has_levels ? 2 : 0,
+        .spare_pages = has_levels && !d->evicts ? 2 : 0,
         .window = has_levels ? e->opt.spec.window : 0,
         .unshared_tokens = has_levels || d->windows ? UINT32_MAX : d->page_tokens,
         .has_policy = has_levels,
+        .is_packed = is_packed(e),
+        .is_bounded = is_packed(e),
     };
     return PLEAT_OK;
-}
-
-uint32_t pleat__engine_device_max_kept(const pleat_engine *e, uint32_t n_prompt) {
-    (void)e, (void)n_prompt;
-    return UINT32_MAX;
 }
 
 /* ---- what they hold -------------------------------------------------------------------------------------- */

@@ -97,6 +97,7 @@ static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
     d->page_bytes = usage.page_bytes;
     d->n_pages = usage.pages_total;
     d->is_uniform = e->opt.spec.policy == PLEAT_POLICY_NONE;
+    d->evicts = pleat_policy_evicts(e->opt.spec.policy) != 0;
     return PLEAT_OK;
 }
 

@@ -6,10 +6,10 @@
  *     device_images.c    images, and the memory that they are in
  *     device_pages.c     what sequences hold, share and will take
  *     device_step.c      a step: prompts, then the batch of single tokens, then what follows a prompt: as a chunk, or,
- *                        with leankv and where it is short, token by token
+ *                        with a policy and where it is short, token by token
  *
  * A place is a sequence of the device cache.  The host knows its length, and with uniform formats its pages.  With
- * leankv the device knows, and says so after each step.  So whether a step fits is known before it begins.
+ * a policy the device knows, and says so after each step.  So whether a step fits is known before it begins.
  */
 #ifndef PLEAT_ENGINE_CUDA_ENGINE_DEVICE_H
 #define PLEAT_ENGINE_CUDA_ENGINE_DEVICE_H
@@ -51,6 +51,8 @@ struct pleat__engine_device {
     uint64_t n_used, n_peak;        /* pages, as of the last recount, and the most of any */
     pleat_device_cache_load *loads; /* [max_seqs] likewise, where pages are not arithmetic */
     bool is_uniform;                /* pages are arithmetic */
+    bool is_counted;                /* nothing has changed since the last count */
+    bool evicts;                    /* lanes have a budget */
     uint32_t n_blocks;
     pleat__pinned_block blocks[PLEAT__KEPT_BLOCKS]; /* [n_blocks] */
     uint32_t *windows;                              /* [n_layers] of the model; NULL: none has one */
@@ -66,6 +68,9 @@ static inline uint32_t pleat__place_idx(const pleat_engine *e, const pleat__plac
 
 /* Ask the device what is held: after whatever may have changed it. */
 pleat_status pleat__engine_device_recount(pleat_engine *e, pleat_error *err);
+
+/* The same as the end of a batch has told it, once it is there.  PLEAT_AGAIN: the batch was refused. */
+pleat_status pleat__engine_device_count_end(pleat_engine *e, pleat_error *err);
 
 /* The most pages that n_new tokens more take while they are stored. */
 uint64_t pleat__engine_pages_for(const pleat_engine *e, const pleat__place *place, uint32_t n_new);

@@ -5,9 +5,9 @@
  *     row = pleat__device_lane_row(&p, lane)
  *     at = pleat__device_slot_at(&p, row, side, slot)      page at.page, slot at.slot of it
  *
- * Pages are appended and returned by pages.h's launchers alone.  Kernels change n_slots and hole of rows that they own:
- * a row's next token takes the hole of the high side, if there is one, or the slot behind a side's last, for which take
- * has found a page.  A kernel of a step does nothing where pleat__device_refused() is true.
+ * Pages are appended and returned by pages.h's launchers alone.  Kernels change n_slots, hole and dead of rows that they
+ * own.  A row's next token takes the hole of the high side, if there is one, or the slot behind a side's last, for which
+ * take has found a page.  A kernel of a step does nothing where pleat__device_refused() is true.
  */
 #ifndef PLEAT_PAGE_CUDA_PAGES_CUH
 #define PLEAT_PAGE_CUDA_PAGES_CUH

@@ -55,6 +55,7 @@ typedef struct pleat__device_pages {
     uint32_t *n_pages[2]; /* [side][n_rows] */
     uint32_t *n_slots[2]; /* [side][n_rows] */
     uint32_t *hole;       /* [n_rows] 1 + the dead slot of the high side that the next token takes; 0: none */
+    uint32_t *dead;       /* [n_rows] dead slots of the high side that no token takes */
     uint32_t *drops;      /* [n_pages] scratch of trim where pages are shared; zeros between calls */
     uint64_t *sync;       /* [PLEAT__DEVICE_SYNC_WORDS] how blocks of one launch find each other */
     uint32_t n_rows, row_len;
@@ -147,8 +148,8 @@ pleat_status pleat__device_share(const pleat__device_pages *p, uint32_t from, ui
 /* What a sequence holds, summed over its rows. */
 typedef struct pleat__device_load {
     uint32_t n_pages[2], n_slots[2]; /* [side] */
-    uint32_t n_holes;
-    uint32_t n_take; /* pages that take() would append for `want` */
+    uint32_t n_dead;                 /* holes counted */
+    uint32_t n_take;                 /* pages that take() would append for `want` */
 } pleat__device_load;
 
 /* Of sequences 0..n_seqs-1, whatever the batch is: into memory that the device can write, pinned memory of the host

@@ -219,7 +219,7 @@ static __global__ void __launch_bounds__(THREADS) close_finish(const __grid_cons
             n_dropped += p->n_pages[side][row];
             p->n_pages[side][row] = p->n_slots[side][row] = 0;
         }
-        p->hole[row] = 0;
+        p->hole[row] = p->dead[row] = 0;
     }
     n_dropped = block_sum(n_dropped);
     if (threadIdx.x != 0) return;
@@ -243,6 +243,7 @@ static __global__ void __launch_bounds__(THREADS) fork_rows(const __grid_constan
         if (threadIdx.x == 0) p->n_slots[side][new_row] = p->n_slots[side][row];
     }
     if (threadIdx.x == 0) p->hole[new_row] = p->hole[row];
+    if (threadIdx.x == 0) p->dead[new_row] = p->dead[row];
 }
 
 static __global__ void __launch_bounds__(THREADS) fork_finish(const __grid_constant__ rows r) {
@@ -310,12 +311,12 @@ static __global__ void __launch_bounds__(THREADS)
             of.n_pages[side] += p.n_pages[side][row];
             of.n_slots[side] += p.n_slots[side][row];
         }
-        of.n_holes += p.hole[row] != 0;
+        of.n_dead += p.dead[row] + (p.hole[row] != 0);
         of.n_take += short_of(&p, &want, row);
     }
     const pleat__device_load sum = {{block_sum(of.n_pages[0]), block_sum(of.n_pages[1])},
                                     {block_sum(of.n_slots[0]), block_sum(of.n_slots[1])},
-                                    block_sum(of.n_holes),
+                                    block_sum(of.n_dead),
                                     block_sum(of.n_take)};
     if (threadIdx.x == 0) loads[blockIdx.x] = sum;
 }
@@ -343,6 +344,7 @@ static uint64_t carve_all(pleat__device_pages *p, uint64_t base, uint32_t n_page
         p->n_slots[side] = (uint32_t *)carve(base, &used_bytes, n_rows, sizeof *p->hole);
     }
     p->hole = (uint32_t *)carve(base, &used_bytes, n_rows, sizeof *p->hole);
+    p->dead = (uint32_t *)carve(base, &used_bytes, n_rows, sizeof *p->dead);
     p->ids = (uint32_t *)carve(base, &used_bytes, n_rows * p->row_len, sizeof *p->ids);
     return used_bytes;
 }
@@ -370,7 +372,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
     for (uint32_t i = first; i < p.n_rows; i += stride) {
         for (int side = 0; side < 2; side++) p.n_pages[side][i] = p.n_slots[side][i] = 0;
-        p.hole[i] = 0;
+        p.hole[i] = p.dead[i] = 0;
     }
     for (uint32_t i = first; i < PLEAT__DEVICE_SYNC_WORDS; i += stride) p.sync[i] = i == PLEAT__DEVICE_SYNC_TAG;
     if (first == 0) *p.pool = pleat__device_pool{n_pages, 0, n_pages, 0, 0, 0, 0, 0};

@@ -3,7 +3,7 @@
  * layout.cuh: layout.h's and kv_view.h's pieces of a page, for kernels, which cannot call the host's functions.
  *
  *     pleat__device_k_tile(l, page, tile)       codes of 16 keys; v_tile likewise
- *     pleat__device_k_meta(l, page, tile)       their 16 scales, then their 16 minimums, f16
+ *     pleat__device_k_meta(l, page, tile)       their 16 scales, then their 16 minimums, f16; rotated: scales alone
  *     pleat__device_scores(l, page)             of a tracked page, [n_scores][tokens]
  *     pleat__device_positions(l, page)          [tokens]
  */
@@ -24,12 +24,17 @@ static __device__ inline uint8_t *pleat__device_v_tile(const pleat__page_layout 
     return page + l.v_off + tile * l.v_tile_bytes;
 }
 
+/* pleat__meta_tile_bytes(). */
+static __device__ inline uint32_t pleat__device_meta_bytes(const pleat__page_layout &l) {
+    return l.format.rotated ? PLEAT__META_TILE_BYTES / 2 : PLEAT__META_TILE_BYTES;
+}
+
 static __device__ inline uint16_t *pleat__device_k_meta(const pleat__page_layout &l, uint8_t *page, uint32_t tile) {
-    return (uint16_t *)(void *)(page + l.k_meta_off + tile * PLEAT__META_TILE_BYTES);
+    return (uint16_t *)(void *)(page + l.k_meta_off + tile * pleat__device_meta_bytes(l));
 }
 
 static __device__ inline uint16_t *pleat__device_v_meta(const pleat__page_layout &l, uint8_t *page, uint32_t tile) {
-    return (uint16_t *)(void *)(page + l.v_meta_off + tile * PLEAT__META_TILE_BYTES);
+    return (uint16_t *)(void *)(page + l.v_meta_off + tile * pleat__device_meta_bytes(l));
 }
 
 static __device__ inline float *pleat__device_scores(const pleat__page_layout &l, uint8_t *page) {

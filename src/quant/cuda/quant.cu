@@ -6,6 +6,7 @@
 
 #include "hw/cuda/cuda.cuh"
 #include "quant/cuda/tile.cuh"
+#include "quant/cuda/wide.cuh"
 
 static __device__ inline uint8_t *page_of(const pleat__device_quant_args &a, const pleat__device_quant_slot &s) {
     return a.base + s.page * a.page_bytes;
@@ -33,6 +34,11 @@ static __device__ inline void put(const pleat__device_quant_args &a, const pleat
                                   bool is_store) {
     const pleat__page_layout &l = a.layouts[to.layout];
     if (is_store && to.slot % PLEAT__TILE == 0) pleat__device_clear_tile(l, page_of(a, to), to.slot / PLEAT__TILE);
+    if (l.format.rotated) {
+        pleat__device_wide_put(l, page_of(a, to), to.slot, {{pleat__device_clamp_quad(x.k)}},
+                               {{pleat__device_clamp_quad(x.v)}}, D / 4);
+        return;
+    }
     pleat__device_put_key<D>(l, page_of(a, to), to.slot, x.k, pleat__device_in_first_team<D>());
     pleat__device_put_value<D>(l, page_of(a, to), to.slot, x.v, pleat__device_in_first_team<D>());
 }
@@ -41,6 +47,16 @@ template <int D>
 static __device__ inline void store_tile(const pleat__device_quant_args &a, const pleat__device_quant_op &op) {
     const pleat__page_layout &l = a.layouts[op.to.layout];
     const uint2 *const from[2] = {(const uint2 *)a.k, (const uint2 *)a.v};
+    if (l.format.rotated) {
+        pleat__device_clear_codes(l, page_of(a, op.to), op.to.slot / PLEAT__TILE);
+        for (uint32_t i = 0; i < op.n; i++) {
+            pleat__device_quant_slot to = op.to;
+            to.slot += i;
+            put<D>(a, to, row_of<D>(a, op.row + i), false);
+            __syncwarp();
+        }
+        return;
+    }
     pleat__device_rows<D> rows[2];
     for (int which = 0; which < 2; which++) {
         rows[which].first = pleat__device_first_token<D>();

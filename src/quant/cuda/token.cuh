@@ -16,6 +16,8 @@
  * whoever writes to a tile owns it.  All 32 threads of the warp call together; where both halves work on the same
  * token, `writes` is false in one.  Order of operations and rounding are those of quant_ref.c: each is written out,
  * none contracts.
+ *
+ * Tokens of rotated formats are loaded and copied here; wide.cuh puts them.
  */
 #ifndef PLEAT_QUANT_CUDA_TOKEN_CUH
 #define PLEAT_QUANT_CUDA_TOKEN_CUH
@@ -24,6 +26,7 @@
 
 #include "hw/cuda/warp.cuh"
 #include "quant/cuda/layout.cuh"
+#include "quant/cuda/levels.cuh"
 
 /* Four neighbouring dimensions. */
 typedef struct pleat__device_quad {
@@ -193,14 +196,20 @@ static __device__ inline void pleat__device_fill_bytes(uint8_t *at, uint32_t byt
         ((uint4 *)(void *)at)[i] = make_uint4(word, word, word, word);
 }
 
-/* pleat__quant_clear_tile(), by a whole warp: none of its threads writes there before it is done. */
-static __device__ inline void pleat__device_clear_tile(const pleat__page_layout &l, uint8_t *page, uint32_t tile) {
+/* Codes and metadata of a tile, by a whole warp: none of its threads writes there before it is done. */
+static __device__ inline void pleat__device_clear_codes(const pleat__page_layout &l, uint8_t *page, uint32_t tile) {
     pleat__device_fill_bytes(pleat__device_k_tile(l, page, tile), l.k_tile_bytes, 0);
     pleat__device_fill_bytes(pleat__device_v_tile(l, page, tile), l.v_tile_bytes, 0);
     if (l.format.k_bits <= 8) {
-        pleat__device_fill_bytes((uint8_t *)pleat__device_k_meta(l, page, tile), PLEAT__META_TILE_BYTES, 0);
-        pleat__device_fill_bytes((uint8_t *)pleat__device_v_meta(l, page, tile), PLEAT__META_TILE_BYTES, 0);
+        pleat__device_fill_bytes((uint8_t *)pleat__device_k_meta(l, page, tile), pleat__device_meta_bytes(l), 0);
+        pleat__device_fill_bytes((uint8_t *)pleat__device_v_meta(l, page, tile), pleat__device_meta_bytes(l), 0);
     }
+    __syncwarp();
+}
+
+/* pleat__quant_clear_tile(), likewise. */
+static __device__ inline void pleat__device_clear_tile(const pleat__page_layout &l, uint8_t *page, uint32_t tile) {
+    pleat__device_clear_codes(l, page, tile);
     if (l.tracked) {
         const uint32_t bytes = PLEAT__TILE * (uint32_t)sizeof(float);
         for (uint32_t h = 0; h < l.n_scores; h++)
@@ -213,6 +222,49 @@ static __device__ inline void pleat__device_clear_tile(const pleat__page_layout 
 }
 
 /* ---- load ------------------------------------------------------------------------------------------------------ */
+
+/* scale*level for the codes of a rotated quad, exact. */
+static __device__ inline pleat__device_quad pleat__device_from_levels(uint16_t scale_f16, uint32_t bits,
+                                                                      const uint32_t codes[4]) {
+    const float scale = __half2float(__ushort_as_half(scale_f16));
+    pleat__device_quad q;
+#pragma unroll
+    for (int i = 0; i < 4; i++) q.x[i] = __fmul_rn(scale, (float)pleat__device_level(bits, codes[i]));
+    return q;
+}
+
+/* pleat__device_key_quad() and pleat__device_value_quad() of rotated formats. */
+static __device__ inline pleat__device_quad pleat__device_rotated_key_quad(const pleat__page_layout &l, uint8_t *page,
+                                                                           uint32_t slot, uint32_t t) {
+    const uint32_t bits = l.format.k_bits, low = pleat__device_low_bits(bits), token = slot % PLEAT__TILE;
+    uint8_t *tile = pleat__device_k_tile(l, page, slot / PLEAT__TILE);
+    const uint32_t word = *pleat__device_key_word(tile, low, t, token) >> (low * (t % (8 / low)));
+    const uint32_t mask = (1u << low) - 1;
+    uint32_t third = 0;
+    if (bits == 3)
+        third =
+            *pleat__device_key_thirds(tile, l.head_dim / 4, t, token) >> (t % 4 + pleat__device_key_third_shift(token));
+    uint32_t codes[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) codes[i] = (word >> (8 * i) & mask) | (third >> (8 * i) & 1) << 2;
+    return pleat__device_from_levels(pleat__device_k_meta(l, page, slot / PLEAT__TILE)[token], bits, codes);
+}
+
+static __device__ inline pleat__device_quad pleat__device_rotated_value_quad(const pleat__page_layout &l, uint8_t *page,
+                                                                             uint32_t slot, uint32_t n_quads,
+                                                                             uint32_t t) {
+    const uint32_t bits = l.format.v_bits, low = pleat__device_low_bits(bits), token = slot % PLEAT__TILE;
+    uint8_t *tile = pleat__device_v_tile(l, page, slot / PLEAT__TILE);
+    const uint32_t mask = (1u << low) - 1, shift = pleat__device_value_shift(low, token);
+    const uint4 w = *pleat__device_value_words_of(tile, low, n_quads, t, token);
+    uint4 thirds = make_uint4(0, 0, 0, 0);
+    if (bits == 3) thirds = *pleat__device_value_thirds(tile, n_quads, t);
+    const uint32_t at = pleat__device_value_third_shift(t, token);
+    const uint32_t codes[4] = {
+        (w.x >> shift & mask) | (thirds.x >> at & 1) << 2, (w.y >> shift & mask) | (thirds.y >> at & 1) << 2,
+        (w.z >> shift & mask) | (thirds.z >> at & 1) << 2, (w.w >> shift & mask) | (thirds.w >> at & 1) << 2};
+    return pleat__device_from_levels(pleat__device_v_meta(l, page, slot / PLEAT__TILE)[token], bits, codes);
+}
 
 /* scale*code + min for a quad's codes.  The product is exact, whether it contracts or not. */
 static __device__ inline pleat__device_quad pleat__device_dequantise(const uint16_t *meta, uint32_t token,
@@ -228,6 +280,7 @@ static __device__ inline pleat__device_quad pleat__device_dequantise(const uint1
 /* Quad t of a token's key. */
 static __device__ inline pleat__device_quad pleat__device_key_quad(const pleat__page_layout &l, uint8_t *page,
                                                                    uint32_t slot, uint32_t t) {
+    if (l.format.rotated) return pleat__device_rotated_key_quad(l, page, slot, t);
     const uint32_t bits = l.format.k_bits, token = slot % PLEAT__TILE;
     uint8_t *tile = pleat__device_k_tile(l, page, slot / PLEAT__TILE);
     if (bits == 16) {
@@ -245,6 +298,7 @@ static __device__ inline pleat__device_quad pleat__device_key_quad(const pleat__
 /* Quad t of n_quads of a token's value. */
 static __device__ inline pleat__device_quad pleat__device_value_quad(const pleat__page_layout &l, uint8_t *page,
                                                                      uint32_t slot, uint32_t n_quads, uint32_t t) {
+    if (l.format.rotated) return pleat__device_rotated_value_quad(l, page, slot, n_quads, t);
     const uint32_t bits = l.format.v_bits, token = slot % PLEAT__TILE;
     uint8_t *tile = pleat__device_v_tile(l, page, slot / PLEAT__TILE);
     if (bits == 16) return pleat__device_quad_of(((const uint2 *)(const void *)tile)[token * n_quads + t]);
@@ -272,7 +326,7 @@ static __device__ inline pleat__device_quad pleat__device_load_value(const pleat
 template <int D>
 static __device__ inline void pleat__device_copy_key(const pleat__page_layout &l, uint8_t *to_page, uint32_t to,
                                                      uint8_t *from_page, uint32_t from) {
-    const uint32_t bits = l.format.k_bits, t = pleat__device_team_thread<D>();
+    const uint32_t bits = pleat__device_low_bits(l.format.k_bits), t = pleat__device_team_thread<D>();
     uint8_t *to_tile = pleat__device_k_tile(l, to_page, to / PLEAT__TILE);
     uint8_t *from_tile = pleat__device_k_tile(l, from_page, from / PLEAT__TILE);
     to %= PLEAT__TILE;
@@ -283,12 +337,32 @@ static __device__ inline void pleat__device_copy_key(const pleat__page_layout &l
     } else if (t % (8 / bits) == 0) {
         *pleat__device_key_word(to_tile, bits, t, to) = *pleat__device_key_word(from_tile, bits, t, from);
     }
+    if (l.format.k_bits == 3 && t % 4 == 0) {
+        uint32_t *word = pleat__device_key_thirds(to_tile, D / 4, t, to);
+        const uint32_t thirds = *pleat__device_key_thirds(from_tile, D / 4, t, from);
+        *word = pleat__device_with_bits(*word, 0x0F0F0F0Fu, pleat__device_key_third_shift(to),
+                                        thirds >> pleat__device_key_third_shift(from) & 0x0F0F0F0Fu);
+    }
+}
+
+/* The thirds of a value's quads t and t + 2. */
+template <int D>
+static __device__ inline void pleat__device_copy_value_thirds(uint8_t *to_tile, uint32_t to, uint8_t *from_tile,
+                                                              uint32_t from, uint32_t t) {
+    const uint32_t at = pleat__device_value_third_shift(t, from), shift = pleat__device_value_third_shift(t, to);
+    uint4 *words = pleat__device_value_thirds(to_tile, D / 4, t), w = *words;
+    const uint4 f = *pleat__device_value_thirds(from_tile, D / 4, t); /* may be the same words */
+    w.x = pleat__device_with_bits(w.x, 0x11, shift, f.x >> at & 0x11);
+    w.y = pleat__device_with_bits(w.y, 0x11, shift, f.y >> at & 0x11);
+    w.z = pleat__device_with_bits(w.z, 0x11, shift, f.z >> at & 0x11);
+    w.w = pleat__device_with_bits(w.w, 0x11, shift, f.w >> at & 0x11);
+    *words = w;
 }
 
 template <int D>
 static __device__ inline void pleat__device_copy_value(const pleat__page_layout &l, uint8_t *to_page, uint32_t to,
                                                        uint8_t *from_page, uint32_t from) {
-    const uint32_t bits = l.format.v_bits, t = pleat__device_team_thread<D>();
+    const uint32_t bits = pleat__device_low_bits(l.format.v_bits), t = pleat__device_team_thread<D>();
     uint8_t *to_tile = pleat__device_v_tile(l, to_page, to / PLEAT__TILE);
     uint8_t *from_tile = pleat__device_v_tile(l, from_page, from / PLEAT__TILE);
     to %= PLEAT__TILE;
@@ -306,6 +380,7 @@ static __device__ inline void pleat__device_copy_value(const pleat__page_layout 
     w.z = pleat__device_with_bits(w.z, mask, shift, f.z >> at & mask);
     w.w = pleat__device_with_bits(w.w, mask, shift, f.w >> at & mask);
     *words = w;
+    if (l.format.v_bits == 3 && t % 4 < 2) pleat__device_copy_value_thirds<D>(to_tile, to, from_tile, from, t);
 }
 
 /* pleat__quant_copy(), by threads for which `writes` is true: those of one team. */
@@ -316,7 +391,7 @@ static __device__ inline void pleat__device_copy_token(const pleat__page_layout 
     pleat__device_copy_key<D>(l, to_page, to, from_page, from);
     pleat__device_copy_value<D>(l, to_page, to, from_page, from);
     const uint32_t t = pleat__device_team_thread<D>(), to_tile = to / PLEAT__TILE, from_tile = from / PLEAT__TILE;
-    if (l.format.k_bits <= 8 && t < 4) { /* scale and minimum of key and value: a thread for each */
+    if (l.format.k_bits <= 8 && t < 4 && !(l.format.rotated && t % 2)) { /* scale and minimum: a thread for each */
         uint16_t *to_meta =
             t < 2 ? pleat__device_k_meta(l, to_page, to_tile) : pleat__device_v_meta(l, to_page, to_tile);
         uint16_t *from_meta =

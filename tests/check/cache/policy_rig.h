@@ -66,6 +66,7 @@ static const struct rig_spec rig_evict_specs[] = {
     {"snapkv:budget=48,window=8+novel", 16},
     {"expected:budget=48,window=8", 16},
     {"dropkv:budget=48,window=8", 16},
+    {"kvzip:budget=48,window=8", 16},
 };
 
 static inline pleat_cache_options rig_options(const char *text, pleat_workers *workers) {

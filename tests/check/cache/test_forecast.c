@@ -246,12 +246,15 @@ static void test_bytes_and_budgets(void) {
 
 static void test_what_is_refused(void) {
     const trial block = {"h2o:budget=80,reclaim=block", 16, NULL, false}, rings = {"f16", 16, two_windows, false};
+    const trial again = {"kvzip:budget=80", 16, NULL, false};
     const trial lean = {"leankv", 16, NULL, true}, plain = {"f16", 16, NULL, false};
     pleat_cache_options opt = options_of(&block);
     pleat_forecast f = {0}, other;
     pleat_error err = {0};
     CHECK_STATUS(pleat_forecast_for(&opt, &f, &err), PLEAT_E_UNSUPPORTED);
     opt = options_of(&rings);
+    CHECK_STATUS(pleat_forecast_for(&opt, &f, &err), PLEAT_E_UNSUPPORTED);
+    opt = options_of(&again);
     CHECK_STATUS(pleat_forecast_for(&opt, &f, &err), PLEAT_E_UNSUPPORTED);
     CHECK_STATUS(pleat_forecast_for(NULL, &f, &err), PLEAT_E_ARG);
     CHECK_EQ_U64(f.size_bytes, 0);

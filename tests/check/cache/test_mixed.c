@@ -46,6 +46,7 @@ static const struct {
     {"novel:budget=40,window=8,sinks=2", "k8v4", 16},
     {"expected:budget=40,window=8,sinks=2", "k8v4", 16},
     {"dropkv:budget=40,window=8,sinks=2", "k8v4", 16},
+    {"kvzip:budget=40,window=8,sinks=2", "k8v4", 16},
     {"novel:budget=30%,window=4,format=f16,reclaim=copy", "f16", 32},
     {"recent:budget=20%,reclaim=copy", "k8v4", 16},
     {"random:budget=40,window=4+kvcrush:anchor=random", "k8v4", 16},
@@ -60,7 +61,7 @@ typedef struct trio {
     pleat_seq seqs[SEQS][N_CACHES];
     uint32_t salts[SEQS]; /* of a sequence's tokens: forks have their parent's so far, and go on alike */
     uint32_t n_tokens[SEQS];
-    uint64_t n_forks, n_images, n_compressed, n_cancelled;
+    uint64_t n_forks, n_images, n_compressed, n_cancelled, n_replayed;
 } trio;
 
 static pleat_cache_options options_of(size_t kind, uint32_t which, pleat_workers *workers) {
@@ -156,6 +157,27 @@ static void cancelled_step(trio *t) {
     if (t->n_tokens[one.seq] == CAP) return;
     step(t, &one, 1, true);
     t->n_cancelled++;
+}
+
+/* Rings alone know of no replay: it has left none of its tokens in those of the mixed cache. */
+static void replay_one(trio *t, const pleat_spec *spec) {
+    static float out[2][LAYERS * CAP * ROW];
+    const share one = {(uint32_t)check_below(SEQS), (uint32_t)check_between(2, 80),
+                       PLEAT_ITEM_REPLAY | (uint32_t)check_below(2) * PLEAT_ITEM_MORE};
+    const uint32_t n = t->n_tokens[one.seq];
+    if (spec->policy != PLEAT_POLICY_KVZIP || n == 0 || n + one.n > CAP) return;
+    memset(out, 0, sizeof out);
+    for (uint32_t which = MIXED; which <= FULL; which++) {
+        (void)begin(t, which, &one, 1);
+        attend(t, which, &one, 1, one.n, out[which]);
+        CHECK_STATUS(pleat_cache_end(t->caches[which]), PLEAT_OK);
+        CHECK_EQ_U64(pleat_cache_length(t->caches[which], t->seqs[one.seq][which]), n);
+    }
+    for (uint32_t i = 0; i < n_layers_of[FULL]; i++) {
+        const size_t at = (size_t)layers_of[FULL][i] * one.n * ROW;
+        CHECK_EQ_MEM(out[MIXED] + at, out[FULL] + at, (size_t)one.n * ROW * sizeof(float));
+    }
+    t->n_replayed++;
 }
 
 /* ---- sequences --------------------------------------------------------------------------------------- */
@@ -270,6 +292,7 @@ static void live(size_t kind, pleat_workers *workers, uint32_t n_ops, trio *done
             case 1: swap_one(&t); break;
             case 2: compress_one(&t, &spec); break;
             case 3: cancelled_step(&t); break;
+            case 4: replay_one(&t, &spec); break;
             default: any_step(&t);
         }
         if (check_below(4) == 0) check_all(&t);
@@ -285,6 +308,7 @@ static void live(size_t kind, pleat_workers *workers, uint32_t n_ops, trio *done
     done->n_images += t.n_images;
     done->n_compressed += t.n_compressed;
     done->n_cancelled += t.n_cancelled;
+    done->n_replayed += t.n_replayed;
 }
 
 static void test_layers_as_in_caches_of_their_own(void) {
@@ -295,6 +319,7 @@ static void test_layers_as_in_caches_of_their_own(void) {
         for (uint64_t round = 0; round < check_rounds(4, 1); round++) live(i, round % 2 ? workers : NULL, 60, &done);
     pleat_workers_destroy(&workers);
     CHECK(done.n_forks > 0 && done.n_images > 0 && done.n_compressed > 0 && done.n_cancelled > 0);
+    CHECK(done.n_replayed > 0);
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------- */

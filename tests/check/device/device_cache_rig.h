@@ -20,6 +20,7 @@
 #include "policy/leankv.h"
 #include "policy/scan.h"
 #include "quant/quant.h"
+#include "quant/rotate.h"
 
 enum { LAYERS = 2, HEADS = 2, GROUP = 3, CAP = 700, SEQS = 4, LANES = LAYERS * HEADS };
 
@@ -229,6 +230,10 @@ static inline void put_token(rig *r, uint32_t row, int side, uint32_t slot, uint
     float k[128], v[128];
     row_at(r, r->k, token, head, k);
     row_at(r, r->v, token, head, v);
+    if (r->spec.high.rotated || r->spec.low.rotated) {
+        pleat__rotate(k, 1, r->d, k);
+        pleat__rotate(v, 1, r->d, v);
+    }
     if (is_hole)
         r->quant.replace(l, at.page, at.slot, k, v);
     else

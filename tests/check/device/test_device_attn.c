@@ -411,10 +411,10 @@ static void check_scores(rig *a, uint32_t layer) {
 }
 
 static void try_shape(const shape *s) {
-    check_context("k%uv%u+k%uv%u d %u group %u heads %u seqs %u tokens %u/%u slots %u/%u fill %u size %g schedule %u",
-                  s->formats[0].k_bits, s->formats[0].v_bits, s->formats[1].k_bits, s->formats[1].v_bits, s->head_dim,
-                  s->n_group, s->n_kv_heads, s->n_seqs, s->tokens[0], s->tokens[1], s->max_slots[0], s->max_slots[1],
-                  s->fill, (double)s->size, s->schedule);
+    check_context("%c%uv%u+k%uv%u d %u group %u heads %u seqs %u tokens %u/%u slots %u/%u fill %u size %g schedule %u",
+                  s->formats[0].rotated ? 'h' : 'k', s->formats[0].k_bits, s->formats[0].v_bits, s->formats[1].k_bits,
+                  s->formats[1].v_bits, s->head_dim, s->n_group, s->n_kv_heads, s->n_seqs, s->tokens[0], s->tokens[1],
+                  s->max_slots[0], s->max_slots[1], s->fill, (double)s->size, s->schedule);
     rig a;
     rig_init(&a, s);
     for (uint32_t layer = 0; layer < s->n_layers; layer++) {
@@ -432,17 +432,49 @@ static void try_shape(const shape *s) {
 
 /* ---- tests ------------------------------------------------------------------------------------------------------ */
 
-static const pleat_format pairs[][2] = {
-    {{16, 16}, {16, 16}}, {{8, 8}, {8, 8}}, {{8, 4}, {8, 4}},   {{4, 4}, {4, 4}},   {{4, 2}, {4, 2}},
-    {{8, 8}, {4, 4}},     {{8, 4}, {4, 2}}, {{8, 2}, {8, 2}},   {{4, 8}, {4, 8}},   {{2, 8}, {2, 8}},
-    {{2, 4}, {2, 4}},     {{2, 2}, {2, 2}}, {{16, 16}, {8, 8}}, {{16, 16}, {8, 4}}, {{16, 16}, {4, 4}},
-    {{16, 16}, {4, 2}},   {{8, 8}, {8, 4}}, {{8, 8}, {4, 2}},   {{8, 4}, {4, 4}},   {{4, 4}, {4, 2}}};
+static const pleat_format pairs[][2] = {{{16, 16}, {16, 16}},
+                                        {{8, 8}, {8, 8}},
+                                        {{8, 4}, {8, 4}},
+                                        {{4, 4}, {4, 4}},
+                                        {{4, 2}, {4, 2}},
+                                        {{8, 8}, {4, 4}},
+                                        {{8, 4}, {4, 2}},
+                                        {{8, 2}, {8, 2}},
+                                        {{4, 8}, {4, 8}},
+                                        {{2, 8}, {2, 8}},
+                                        {{2, 4}, {2, 4}},
+                                        {{2, 2}, {2, 2}},
+                                        {{16, 16}, {8, 8}},
+                                        {{16, 16}, {8, 4}},
+                                        {{16, 16}, {4, 4}},
+                                        {{16, 16}, {4, 2}},
+                                        {{8, 8}, {8, 4}},
+                                        {{8, 8}, {4, 2}},
+                                        {{8, 4}, {4, 4}},
+                                        {{4, 4}, {4, 2}},
+                                        /* rotated: a side's, and as the other's */
+                                        {{4, 4, 1}, {4, 4, 1}},
+                                        {{4, 3, 1}, {4, 3, 1}},
+                                        {{4, 2, 1}, {4, 2, 1}},
+                                        {{3, 4, 1}, {3, 4, 1}},
+                                        {{3, 3, 1}, {3, 3, 1}},
+                                        {{3, 2, 1}, {3, 2, 1}},
+                                        {{2, 4, 1}, {2, 4, 1}},
+                                        {{2, 3, 1}, {2, 3, 1}},
+                                        {{2, 2, 1}, {2, 2, 1}},
+                                        {{8, 8}, {3, 2, 1}},
+                                        {{8, 8}, {2, 2, 1}},
+                                        {{8, 4}, {3, 2, 1}},
+                                        {{8, 4}, {2, 2, 1}}};
+
+/* Query heads of a KV head, at most. */
+static uint32_t group_of(uint32_t pair) { return pairs[pair][1].rotated ? 4 : 8; }
 
 /* One of everything, small. */
 static shape some_shape(uint32_t pair, uint32_t head_dim) {
     shape s = {.head_dim = head_dim, .n_kv_heads = 2, .n_layers = 2, .n_seqs = 5, .size = 1};
     memcpy(s.formats, pairs[pair], sizeof s.formats);
-    s.n_group = 1 + (uint32_t)check_below(8);
+    s.n_group = 1 + (uint32_t)check_below(group_of(pair));
     s.tokens[0] = 16 * (1 + (uint32_t)check_below(4));
     s.tokens[1] = 16 * (1 + (uint32_t)check_below(7));
     s.max_slots[0] = 16 + (uint32_t)check_below(500);
@@ -518,7 +550,7 @@ static void test_two_lanes(void) {
         shape s = some_shape(i, i / 2 % 2 ? 64 : 128);
         s.n_layers = 1;
         s.n_kv_heads = 1;
-        s.n_group = 1 + i % 8;
+        s.n_group = 1 + i % group_of(i);
         s.n_seqs = 2;
         s.tokens[0] = 128;
         s.max_slots[0] = 11000 + (uint32_t)check_below(600);
@@ -548,13 +580,18 @@ static void test_many_lanes(void) {
 
 /* Shapes without a kernel are refused before a GPU is asked for anything. */
 static void test_refused(void) {
-    const pleat_format k8v8 = {8, 8}, k4v4 = {4, 4};
+    const pleat_format k8v8 = {8, 8}, k4v4 = {4, 4}, h2v2 = {2, 2, 1};
     pleat__device_view good = {.n_layers = 1, .n_kv_heads = 2, .n_group = 4}, bad;
     const uint32_t counts[2] = {0, 0};
     pleat__device_attn_plan plan;
     CHECK_STATUS(pleat__page_layout_init(&good.layouts[0], k8v8, 64, 64, false), PLEAT_OK);
     CHECK_STATUS(pleat__page_layout_init(&good.layouts[1], k4v4, 64, 64, false), PLEAT_OK);
     good.n_slots[0] = good.n_slots[1] = counts;
+    bad = good;
+    bad.n_group = 5;
+    CHECK_STATUS(pleat__page_layout_init(&bad.layouts[0], h2v2, 64, 64, false), PLEAT_OK);
+    bad.layouts[1] = bad.layouts[0];
+    CHECK_STATUS(pleat__device_attn_plan_init(&plan, &bad, 4, PLEAT__DEVICE_EQUAL_SHARES, NULL), PLEAT_E_ARG);
     bad = good;
     bad.n_group = 9;
     CHECK_STATUS(pleat__device_attn_plan_init(&plan, &bad, 4, PLEAT__DEVICE_EQUAL_SHARES, NULL), PLEAT_E_ARG);

@@ -345,7 +345,8 @@ static void check_bits_in_company(const text *t, const char *spec) {
 }
 
 static void company_changes_no_bit(void) {
-    static const char *const specs[] = {"f16", "k8v4", "k4v2", "leankv:ah=3,al=0.05"};
+    static const char *const specs[] = {
+        "f16", "k8v4", "k4v2", "h3v2", "leankv:ah=3,al=0.05", "leankv:ah=3,al=0.05,low=h3v2"};
     CHECK_DEVICE();
     text t = text_new();
     for (size_t i = 0; i < CHECK_COUNT(specs); i++) check_bits_in_company(&t, specs[i]);
@@ -505,15 +506,17 @@ static void later_turns_are_as_on_the_cpu(void) {
     CHECK_DEVICE();
     text t = text_new();
     const distances exact = measure_turns(&t, "f16"), packed = measure_turns(&t, "k8v4");
+    const distances rotated = measure_turns(&t, "h4v4");
     CHECK(exact.between.n > 0 && exact.between.kld_sum / exact.between.n <= 1e-4);
     CHECK_EQ_U64(exact.between.n_other - exact.between.n_close, 0);
     CHECK(packed.of_gpu.kld_sum <= 1.5 * packed.of_cpu.kld_sum + 2e-3 * packed.of_gpu.n);
+    CHECK(rotated.of_gpu.kld_sum <= 1.5 * rotated.of_cpu.kld_sum + 2e-3 * rotated.of_gpu.n);
     text_free(&t);
 }
 
 /* A fork answers as what it was forked from, whose own way it does not change. */
 static void forks_go_their_own_ways(void) {
-    static const char *const specs[] = {"f16", "k4v2", "leankv:ah=3,al=0.05", "leankv:ah=8,al=2"};
+    static const char *const specs[] = {"f16", "k4v2", "h4v4", "leankv:ah=3,al=0.05", "leankv:ah=8,al=2"};
     CHECK_DEVICE();
     text t = text_new();
     const size_t bytes = t.info.n_vocab * sizeof(float);

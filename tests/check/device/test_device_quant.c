@@ -11,10 +11,11 @@
 #include "quant/cuda/quant.h"
 #include "quant/quant.h"
 
-enum { PAGES = 4, TOKENS = 48, ROWS = 64, OPS = 600, FORMATS = 10 };
+enum { PAGES = 4, TOKENS = 48, ROWS = 64, OPS = 600, FORMATS = 16 };
 
-static const pleat_format formats[FORMATS] = {{16, 16}, {8, 8}, {8, 4}, {8, 2}, {4, 8},
-                                              {4, 4},   {4, 2}, {2, 8}, {2, 4}, {2, 2}};
+static const pleat_format formats[FORMATS] = {{16, 16},  {8, 8},    {8, 4},    {8, 2},   {4, 8},    {4, 4},
+                                              {4, 2},    {2, 8},    {2, 4},    {2, 2},   {4, 4, 1}, {3, 3, 1},
+                                              {2, 2, 1}, {4, 3, 1}, {3, 2, 1}, {2, 4, 1}};
 
 typedef struct rig {
     pleat__device_quant_args args; /* pointers of the device */
@@ -135,7 +136,8 @@ static void lay_out(rig *r, pleat_format a, pleat_format b) {
 static void try_formats(rig *r, pleat_format a, pleat_format b) {
     pleat__quant_dsp dsp;
     pleat__quant_dsp_init(&dsp, pleat_cpu_flags());
-    check_context("k%uv%u and k%uv%u, d %u", a.k_bits, a.v_bits, b.k_bits, b.v_bits, r->d);
+    check_context("%c%uv%u and %c%uv%u, d %u", a.rotated ? 'h' : 'k', a.k_bits, a.v_bits, b.rotated ? 'h' : 'k',
+                  b.k_bits, b.v_bits, r->d);
     lay_out(r, a, b);
     r->pages = aligned_alloc(128, r->bytes);
     if (!CHECK(r->pages)) return;

@@ -2,198 +2,19 @@
  *
  * test_device_wide.c: heads of any length, groups up to 16, windows and bounded logits on a GPU.
  *
- *     the cache     beside the CPU's, which is handed the same keys, values and queries: what is stored is the same to the
- *                   bit, and attention is as near as its law says
+ *     the cache     beside the CPU's: cache_pair.h
  *     the engine    tiny random models beside the CPU's engine: those of tests/golden, whose feed-forward is made longer
  *                   and heads of another shape
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/half.h"
-#include "hw/device.h"
+#include "cache_pair.h"
 #include "model/internal.h"
 #include "model_rig.h"
-#include "pleat/device_cache.h"
-
-enum { N_LAYERS = 2, N_SEQS = 3, N_MOST = 400 };
 
 /* ---- the cache ------------------------------------------------------------------------------------------------- */
-
-typedef struct shape {
-    uint32_t head_dim, n_kv_heads, n_group;
-    uint32_t windows[N_LAYERS];
-    float cap;
-    const char *spec;
-} shape;
-
-/* Both caches, and a step's rows on either side. */
-typedef struct pair {
-    shape s;
-    pleat_cache *cpu;
-    pleat_device_cache *gpu;
-    pleat_seq seqs[N_SEQS];
-    uint32_t lengths[N_SEQS];
-    float *q, *k, *v, *out;                            /* [rows][heads][head_dim] */
-    void *device_q, *device_k, *device_v, *device_out; /* f16; of a step's attention f32 */
-    uint16_t *halves;
-} pair;
-
-static const pleat__device_stream default_stream = {NULL};
-
-static void *device_alloc(uint64_t bytes) {
-    void *p = NULL;
-    CHECK_STATUS(pleat__device_alloc(bytes, &p, NULL), PLEAT_OK);
-    return p;
-}
-
-static void copy(void *to, const void *from, uint64_t bytes) {
-    CHECK_STATUS(pleat__device_copy(to, from, bytes, default_stream, NULL), PLEAT_OK);
-    CHECK_STATUS(pleat__device_wait(default_stream, NULL), PLEAT_OK);
-}
-
-static uint64_t kv_width(const pair *p) { return (uint64_t)p->s.n_kv_heads * p->s.head_dim; }
-static uint64_t q_width(const pair *p) { return kv_width(p) * p->s.n_group; }
-
-static bool pair_init(pair *p, const shape *s) {
-    pleat_cache_options cpu;
-    pleat_device_cache_options gpu;
-    pleat_error err = {0};
-    *p = (pair){.s = *s};
-    pleat_cache_options_default(&cpu);
-    pleat_device_cache_options_default(&gpu);
-    CHECK_STATUS(pleat_spec_parse(s->spec, &cpu.spec, NULL), PLEAT_OK);
-    gpu.spec = cpu.spec;
-    gpu.n_layers = cpu.n_layers = N_LAYERS;
-    gpu.n_kv_heads = cpu.n_kv_heads = s->n_kv_heads;
-    gpu.n_q_heads = cpu.n_q_heads = s->n_kv_heads * s->n_group;
-    gpu.head_dim = cpu.head_dim = s->head_dim;
-    gpu.max_seqs = cpu.max_seqs = N_SEQS;
-    gpu.max_tokens = cpu.max_tokens = cpu.step_tokens = N_MOST;
-    gpu.windows = cpu.windows = p->s.windows;
-    gpu.logit_cap = cpu.logit_cap = s->cap;
-    const pleat_status status = pleat_device_cache_create(&gpu, &p->gpu, &err);
-    check_context("%s, heads of %u: %s", s->spec, s->head_dim, err.text);
-    if (!CHECK_STATUS(status, PLEAT_OK)) return false;
-    if (!CHECK_STATUS(pleat_cache_create(&cpu, &p->cpu, &err), PLEAT_OK)) return false;
-    for (uint32_t i = 0; i < N_SEQS; i++) CHECK_STATUS(pleat_cache_open(p->cpu, N_MOST, &p->seqs[i]), PLEAT_OK);
-    const uint64_t n = N_MOST * q_width(p);
-    p->q = malloc(n * 4), p->k = malloc(n * 4), p->v = malloc(n * 4), p->out = malloc(n * 4), p->halves = malloc(n * 2);
-    p->device_q = device_alloc(n * 2), p->device_k = device_alloc(n * 2);
-    p->device_v = device_alloc(n * 2), p->device_out = device_alloc(n * 4);
-    return true;
-}
-
-static void pair_free(pair *p) {
-    pleat_device_cache_usage u;
-    for (uint32_t i = 0; i < N_SEQS; i++) CHECK_STATUS(pleat_device_cache_close(p->gpu, i, NULL, NULL), PLEAT_OK);
-    CHECK_STATUS(pleat_device_cache_check(p->gpu, NULL, NULL), PLEAT_OK);
-    CHECK_STATUS(pleat_device_cache_get_usage(p->gpu, &u, NULL, NULL), PLEAT_OK);
-    CHECK_EQ_U64(u.pages_used, 0);
-    pleat_device_cache_destroy(&p->gpu);
-    pleat_cache_destroy(&p->cpu);
-    free(p->q), free(p->k), free(p->v), free(p->out), free(p->halves);
-    void *device[] = {p->device_q, p->device_k, p->device_v, p->device_out};
-    for (size_t i = 0; i < CHECK_COUNT(device); i++) pleat__device_free(device[i]);
-}
-
-/* n numbers that f16 holds, on both sides. */
-static void make_numbers(pair *p, float *here, void *there, uint64_t n, float size) {
-    for (uint64_t i = 0; i < n; i++) {
-        p->halves[i] = pleat__f32_to_f16(size * check_normal());
-        here[i] = pleat__f16_to_f32(p->halves[i]);
-    }
-    copy(there, p->halves, n * 2);
-}
-
-static void make_rows(pair *p, uint32_t n) {
-    make_numbers(p, p->q, p->device_q, n * q_width(p), 2);
-    make_numbers(p, p->k, p->device_k, n * kv_width(p), 1);
-    make_numbers(p, p->v, p->device_v, n * kv_width(p), 1);
-}
-
-/* out is the CPU's, got the GPU's. */
-static void compare_out(const pair *p, const float *got, uint64_t n) {
-    double off = 0, norm = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        off += ((double)got[i] - (double)p->out[i]) * ((double)got[i] - (double)p->out[i]);
-        norm += (double)p->out[i] * (double)p->out[i];
-    }
-    CHECK(norm > 0);
-    CHECK_NEAR(sqrt(off), 0, 2e-3 * sqrt(norm));
-}
-
-/* Every lane of a sequence, as it is stored. */
-static void compare_stored(const pair *p, uint32_t seq) {
-    const uint32_t n = p->lengths[seq];
-    const size_t bytes = (size_t)n * p->s.head_dim * sizeof(float);
-    float *rows[4];
-    for (int i = 0; i < 4; i++) rows[i] = malloc(bytes);
-    for (uint32_t layer = 0; layer < N_LAYERS; layer++)
-        for (uint32_t head = 0; head < p->s.n_kv_heads; head++) {
-            CHECK_STATUS(pleat_cache_export(p->cpu, p->seqs[seq], layer, head, 0, n, rows[0], rows[1]), PLEAT_OK);
-            CHECK_STATUS(pleat_device_cache_export(p->gpu, seq, layer, head, 0, n, rows[2], rows[3], NULL, NULL),
-                         PLEAT_OK);
-            CHECK_EQ_MEM(rows[2], rows[0], bytes);
-            CHECK_EQ_MEM(rows[3], rows[1], bytes);
-        }
-    for (int i = 0; i < 4; i++) free(rows[i]);
-}
-
-/* A prompt, or more of a sequence, in all layers. */
-static void read_some(pair *p, uint32_t seq, uint32_t n) {
-    const uint32_t n_past = p->lengths[seq];
-    const pleat_cache_item item = {.seq = p->seqs[seq], .n_tokens = n};
-    const uint64_t n_out = n * q_width(p);
-    float *got = malloc(n_out * sizeof *got);
-    CHECK_STATUS(pleat_cache_begin(p->cpu, &item, 1), PLEAT_OK);
-    CHECK_STATUS(n_past ? pleat_device_cache_chunk_begin(p->gpu, seq, n, NULL, NULL)
-                        : pleat_device_cache_prompt_begin(p->gpu, seq, n, NULL, NULL),
-                 PLEAT_OK);
-    for (uint32_t layer = 0; layer < N_LAYERS; layer++) {
-        make_rows(p, n);
-        CHECK_STATUS(pleat_cache_attend(p->cpu, layer, p->q, p->k, p->v, p->out), PLEAT_OK);
-        CHECK_STATUS(n_past ? pleat_device_cache_chunk_attend(p->gpu, layer, p->device_q, p->device_k, p->device_v,
-                                                              p->device_out, NULL, NULL)
-                            : pleat_device_cache_prompt_attend(p->gpu, layer, p->device_q, p->device_k, p->device_v,
-                                                               p->device_out, NULL, NULL, NULL),
-                     PLEAT_OK);
-        CHECK_STATUS(pleat_device_cache_prompt(p->gpu, layer, p->device_k, p->device_v, NULL, NULL, NULL), PLEAT_OK);
-        copy(p->halves, p->device_out, n_out * 2);
-        for (uint64_t i = 0; i < n_out; i++) got[i] = pleat__f16_to_f32(p->halves[i]);
-        compare_out(p, got, n_out);
-    }
-    CHECK_STATUS(pleat_cache_end(p->cpu), PLEAT_OK);
-    CHECK_STATUS(pleat_device_cache_prompt_end(p->gpu, NULL, NULL), PLEAT_OK);
-    p->lengths[seq] += n;
-    CHECK_STATUS(pleat_device_cache_check(p->gpu, NULL, NULL), PLEAT_OK);
-    free(got);
-}
-
-/* A token of each of the sequences. */
-static void step(pair *p, const uint32_t *seqs, uint32_t n) {
-    pleat_cache_item items[N_SEQS];
-    float *got = malloc(n * q_width(p) * sizeof *got);
-    for (uint32_t i = 0; i < n; i++) items[i] = (pleat_cache_item){.seq = p->seqs[seqs[i]], .n_tokens = 1};
-    CHECK_STATUS(pleat_cache_begin(p->cpu, items, n), PLEAT_OK);
-    CHECK_STATUS(pleat_device_cache_set_batch(p->gpu, seqs, n, NULL, NULL), PLEAT_OK);
-    CHECK_STATUS(pleat_device_cache_begin(p->gpu, NULL, NULL), PLEAT_OK);
-    for (uint32_t layer = 0; layer < N_LAYERS; layer++) {
-        make_rows(p, n);
-        CHECK_STATUS(pleat_cache_attend(p->cpu, layer, p->q, p->k, p->v, p->out), PLEAT_OK);
-        CHECK_STATUS(pleat_device_cache_append(p->gpu, layer, p->device_k, p->device_v, NULL, NULL), PLEAT_OK);
-        CHECK_STATUS(pleat_device_cache_attend(p->gpu, layer, p->device_q, p->device_out, NULL, NULL, NULL), PLEAT_OK);
-        copy(got, p->device_out, n * q_width(p) * sizeof *got);
-        compare_out(p, got, n * q_width(p));
-    }
-    CHECK_STATUS(pleat_cache_end(p->cpu), PLEAT_OK);
-    CHECK_STATUS(pleat_device_cache_end(p->gpu, NULL, NULL), PLEAT_OK);
-    CHECK_STATUS(pleat_device_cache_wait(p->gpu, NULL, NULL), PLEAT_OK);
-    for (uint32_t i = 0; i < n; i++) p->lengths[seqs[i]]++;
-    free(got);
-}
 
 /* Prompts shorter and longer than the windows, one from single tokens alone; chunks; a fork; steps in changing company. */
 static void run_pair(pair *p) {
@@ -219,9 +40,11 @@ static void run_pair(pair *p) {
 static void the_cache_is_the_cpus(void) {
     CHECK_DEVICE();
     static const shape shapes[] = {
-        {256, 1, 4, {50, 0}, 0, "f16"},  {256, 2, 2, {0, 64}, 0, "k8v4"},   {80, 2, 3, {0, 0}, 0, "k4v2"},
-        {96, 1, 16, {17, 0}, 0, "k8v8"}, {128, 2, 1, {100, 33}, 5, "k8v4"}, {64, 1, 9, {0, 1}, 0, "f16"},
-        {16, 3, 4, {9, 0}, 50, "k2v4"},  {176, 1, 5, {0, 300}, 0, "k2v2"},  {112, 2, 8, {31, 32}, 0, "k4v4"},
+        {256, 1, 4, {50, 0}, 0, "f16", 0},  {256, 2, 2, {0, 64}, 0, "k8v4", 0},   {80, 2, 3, {0, 0}, 0, "k4v2", 0},
+        {96, 1, 16, {17, 0}, 0, "k8v8", 0}, {128, 2, 1, {100, 33}, 5, "k8v4", 0}, {64, 1, 9, {0, 1}, 0, "f16", 0},
+        {16, 3, 4, {9, 0}, 50, "k2v4", 0},  {176, 1, 5, {0, 300}, 0, "k2v2", 0},  {112, 2, 8, {31, 32}, 0, "k4v4", 0},
+        {128, 2, 4, {0, 0}, 0, "h2v2", 0},  {64, 3, 2, {0, 0}, 0, "h3v2", 0},     {128, 1, 3, {0, 0}, 0, "h4v3", 0},
+        {128, 1, 7, {0, 0}, 0, "h3v3", 0},  {80, 2, 3, {0, 40}, 0, "h2v3", 0},    {256, 1, 4, {50, 0}, 30, "h4v4", 0},
     };
     for (size_t i = 0; i < CHECK_COUNT(shapes); i++) {
         pair p;
@@ -244,9 +67,9 @@ static void what_it_does_not_take_is_named(void) {
         {72, 1, NULL, 0, "f16", "head_dim 72", PLEAT_E_ARG},
         {64, 17, NULL, 0, "f16", "n_q_heads 17", PLEAT_E_ARG},
         {64, 1, NULL, -1, "f16", "logit_cap", PLEAT_E_ARG},
-        {96, 1, NULL, 0, "leankv", "leankv", PLEAT_E_UNSUPPORTED},
-        {64, 1, windows, 0, "leankv", "leankv", PLEAT_E_UNSUPPORTED},
-        {64, 9, NULL, 0, "leankv", "leankv", PLEAT_E_UNSUPPORTED},
+        {96, 1, NULL, 0, "leankv", "policies", PLEAT_E_UNSUPPORTED},
+        {64, 1, windows, 0, "leankv", "policies", PLEAT_E_UNSUPPORTED},
+        {64, 9, NULL, 0, "leankv", "policies", PLEAT_E_UNSUPPORTED},
     };
     for (size_t i = 0; i < CHECK_COUNT(cases); i++) {
         pleat_device_cache_options opt;

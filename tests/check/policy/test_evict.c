@@ -38,23 +38,19 @@ typedef struct layer {
     lane lanes[LANES_CAP];
 } layer;
 
-static const pleat_policy policies[] = {
-    PLEAT_POLICY_RANDOM,    PLEAT_POLICY_RECENT, PLEAT_POLICY_STREAMING, PLEAT_POLICY_H2O,      PLEAT_POLICY_SNAPKV,
-    PLEAT_POLICY_PYRAMIDKV, PLEAT_POLICY_ADAKV,  PLEAT_POLICY_NOVEL,     PLEAT_POLICY_EXPECTED, PLEAT_POLICY_DROPKV};
+static const pleat_policy policies[] = {PLEAT_POLICY_RANDOM, PLEAT_POLICY_RECENT, PLEAT_POLICY_STREAMING,
+                                        PLEAT_POLICY_H2O,    PLEAT_POLICY_SNAPKV, PLEAT_POLICY_PYRAMIDKV,
+                                        PLEAT_POLICY_ADAKV,  PLEAT_POLICY_NOVEL,  PLEAT_POLICY_EXPECTED,
+                                        PLEAT_POLICY_DROPKV, PLEAT_POLICY_KVZIP};
 
-static bool evicts_in_generation(pleat_policy policy) {
-    return policy <= PLEAT_POLICY_H2O || policy == PLEAT_POLICY_NOVEL;
-}
+static bool evicts_in_generation(pleat_policy p) { return p <= PLEAT_POLICY_H2O || p == PLEAT_POLICY_NOVEL; }
 
 /* ---- the oracle: ranks --------------------------------------------------------------------------------- */
 
 static uint32_t murmur(uint32_t x) {
-    x ^= x >> 16;
-    x *= 2246822507u;
-    x ^= x >> 13;
-    x *= 3266489909u;
-    x ^= x >> 16;
-    return x;
+    x = (x ^ x >> 16) * 2246822507u;
+    x = (x ^ x >> 13) * 3266489909u;
+    return x ^ x >> 16;
 }
 
 static float sum_of(const layer *l, token t) {
@@ -81,7 +77,8 @@ static float rank_of(const layer *l, uint32_t head, token t) {
         case PLEAT_POLICY_RECENT:
         case PLEAT_POLICY_STREAMING: return (float)t.position;
         case PLEAT_POLICY_H2O:
-        case PLEAT_POLICY_DROPKV: return sum_of(l, t);
+        case PLEAT_POLICY_DROPKV:
+        case PLEAT_POLICY_KVZIP: return sum_of(l, t);
         case PLEAT_POLICY_NOVEL:
         case PLEAT_POLICY_EXPECTED: return isfinite(t.scores[0]) ? t.scores[0] : 0;
         default:
@@ -228,7 +225,8 @@ static uint64_t oracle_prompt(const layer *l) {
     static candidate of_lane[SLOTS_CAP], rest[LANES_CAP * SLOTS_CAP];
     uint64_t n_rest = 0, n_kept = 0;
     int64_t left;
-    const bool is_ada = l->spec.policy == PLEAT_POLICY_ADAKV, guarantees = has_guarantees(l, &left);
+    const bool is_zip = l->spec.policy == PLEAT_POLICY_KVZIP, is_ada = l->spec.policy == PLEAT_POLICY_ADAKV || is_zip;
+    const bool guarantees = has_guarantees(l, &left) && !is_zip;
     for (uint32_t head = 0; head < l->n_lanes; head++) {
         const lane *ln = &l->lanes[head];
         for (uint32_t i = 0; i < ln->n_slots; i++) {
@@ -608,7 +606,7 @@ static void test_rows(void) {
     const pleat__scoring own[] = {PLEAT__SCORING_NONE,   PLEAT__SCORING_NONE,    PLEAT__SCORING_NONE,
                                   PLEAT__SCORING_SUM,    PLEAT__SCORING_WINDOW,  PLEAT__SCORING_WINDOW,
                                   PLEAT__SCORING_WINDOW, PLEAT__SCORING_NOVELTY, PLEAT__SCORING_EXPECTED,
-                                  PLEAT__SCORING_ERROR};
+                                  PLEAT__SCORING_ERROR,  PLEAT__SCORING_REPLAY};
     for (size_t k = 0; k < CHECK_COUNT(policies); k++) {
         pleat_spec spec = {.policy = policies[k]};
         CHECK(pleat__evictor_of(policies[k]) != NULL);

@@ -49,6 +49,15 @@ static void levels_answer_alike(void) {
     same_tokens("leankv:ah=1,al=0.02,window=32", false);
 }
 
+static void budgets_answer_alike(void) {
+    CHECK_DEVICE();
+    if (!begin()) return;
+    same_tokens("streaming:budget=48", false);
+    same_tokens("random:budget=50%,window=8,format=k8v4,reclaim=copy", false);
+    same_tokens("streaming:budget=60,reclaim=block", false);
+    same_tokens("streaming:budget=60,format=k8v8,reclaim=none", false);
+}
+
 /* A conversation: each turn names where the earlier ones ended. */
 static void turns_go_on_from_prefixes(void) {
     static const char *const some[] = {"f16", "k8v4", "leankv:ah=1,al=0.02,window=32"};
@@ -110,7 +119,7 @@ static void prefixes_share_pages(void) {
 /* Ten times as many as the pool holds at once, some cancelled. */
 static void many_come_to_their_end(void) {
     enum { N = 60 };
-    static const char *const some[] = {"f16", "k8v4", "leankv:ah=1,al=0.02,window=32"};
+    static const char *const some[] = {"f16", "k8v4", "leankv:ah=1,al=0.02,window=32", "streaming:budget=48"};
     CHECK_DEVICE();
     if (!begin()) return;
     for (size_t i = 0; i < CHECK_COUNT(some) && check_failures() == 0; i++) {
@@ -197,6 +206,7 @@ int main(int argc, char **argv) {
     static const check_test tests[] = {
         {"uniform formats answer alike", uniform_formats_answer_alike},
         {"levels answer alike", levels_answer_alike},
+        {"budgets answer alike", budgets_answer_alike},
         {"turns go on from prefixes", turns_go_on_from_prefixes},
         {"prefixes share pages", prefixes_share_pages},
         {"many come to their end", many_come_to_their_end},

@@ -295,7 +295,8 @@ static void crowd(const char *spec, uint32_t n_pages_a_lane, uint32_t prefix_tok
 static void test_no_preemption(void) {
     if (is_slow()) SKIP("too slow without AVX2");
     if (!load_once()) return;
-    for (size_t i = 0; i < CHECK_COUNT(evict_specs) && check_failures() == 0; i++) {
+    const size_t n = check_rounds(CHECK_COUNT(evict_specs), N_EVERY_WAY);
+    for (size_t i = 0; i < n && check_failures() == 0; i++) {
         pleat_spec spec;
         CHECK_STATUS(pleat_spec_parse(evict_specs[i], &spec, NULL), PLEAT_OK);
         const bool evicts = evicts_in_generation(&spec);

@@ -16,6 +16,7 @@ static const struct {
     {"snapkv", PLEAT_POLICY_SNAPKV, 64, 4},      {"pyramidkv", PLEAT_POLICY_PYRAMIDKV, 64, 4},
     {"adakv", PLEAT_POLICY_ADAKV, 64, 4},        {"novel", PLEAT_POLICY_NOVEL, 32, 4},
     {"expected", PLEAT_POLICY_EXPECTED, 32, 4},  {"dropkv", PLEAT_POLICY_DROPKV, 64, 4},
+    {"kvzip", PLEAT_POLICY_KVZIP, 32, 4},
 };
 
 static void test_defaults(void) {
@@ -62,6 +63,7 @@ static void test_canonical(void) {
         {"novel:mean=model,budget=50%,reclaim=copy", "novel:budget=50%,reclaim=copy,mean=model"},
         {"novel:mean=prompt", "novel:budget=25%"},
         {"expected:window=32,budget=1KiB+merge", "expected:budget=1KiB+merge"},
+        {"kvzip:format=k8v4,budget=50%,window=8", "kvzip:budget=50%,window=8"},
         {"dropkv:window=64,budget=1KiB+novel", "dropkv:budget=1KiB+novel:share=50%"},
         {"h2o:reclaim=none,format=f16,sinks=0,window=1,budget=1",
          "h2o:budget=1,window=1,sinks=0,format=f16,reclaim=none"},
@@ -129,7 +131,7 @@ static pleat_spec any_eviction(void) {
     s.reclaim = (pleat_reclaim)check_below(4);
     if (s.policy == PLEAT_POLICY_NOVEL) s.mean = (pleat_key_mean)check_below(2);
     s.crush = s.policy < PLEAT_POLICY_NOVEL && check_below(2);
-    s.merge = !s.crush && s.policy != PLEAT_POLICY_DROPKV && check_below(2);
+    s.merge = !s.crush && s.policy < PLEAT_POLICY_DROPKV && check_below(2);
     s.novel =
         (s.policy < PLEAT_POLICY_NOVEL || s.policy == PLEAT_POLICY_DROPKV) && !s.crush && !s.merge && check_below(2);
     if (!s.crush && !s.novel) return s;
@@ -203,7 +205,7 @@ static void test_errors(void) {
     static const bad_text cases[] = {
         {"h20", 0, "did you mean 'h2o'"},
         {"pyramid_kv_with_a_name_longer_than_any_word_that_is_allowed", 0,
-         "snapkv, pyramidkv, adakv, novel, expected, dropkv, kvcomp, kivi, rd, auto"},
+         "snapkv, pyramidkv, adakv, novel, expected, dropkv, kvzip, kvcomp, kivi, rd, auto"},
         {"h2o:budgt=1", 4, "unknown key 'budgt' at position 4; did you mean 'budget'?"},
         {"h2o:", 4, "a key is missing at position 4; h2o has: budget, window, sinks, format, reclaim"},
         {"novel:budget=35", 13, "budget=35 is below sinks=4 + window=32: at least 36, at position 13"},
@@ -232,6 +234,7 @@ static void test_stage_errors(void) {
         {"expected+novel", 9, "only merge can follow expected; novel can follow random"},
         {"dropkv+merge", 7, "only novel can follow dropkv; merge can follow random"},
         {"dropkv+kvcrush", 7, "only novel can follow dropkv; kvcrush can follow random"},
+        {"kvzip+novel", 6, "nothing can follow kvzip; novel can follow random"},
         {"novel+novel", 6, "only merge can follow novel; novel can follow random"},
         {"k8v4+novel", 5, "'novel' at position 5: nothing can follow k8v4; novel can follow random, recent"},
         {"h2o+novel:budget=5", 10, "unknown key 'budget' at position 10"},
