@@ -19,12 +19,11 @@ static uint8_t *read_file(int fd, const char *path, const pleat_allocator *al, u
     struct stat info;
     uint8_t *bytes = NULL;
     if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == 0) {
-        (void)pleat__error_set(err, PLEAT_E_FORMAT, 0, "statistics: %s is empty", path);
+        (void)pleat__error_set(err, PLEAT_E_FORMAT, 0, "statistics: the file is empty");
         return NULL;
     }
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size > MOST_BYTES) {
-        (void)pleat__error_set(err, PLEAT_E_IO, PLEAT_NOWHERE, "statistics: %s is no regular file of up to 1 GiB",
-                               path);
+        (void)pleat__error_set(err, PLEAT_E_IO, PLEAT_NOWHERE, "statistics: this is no regular file of up to 1 GiB");
         return NULL;
     }
     *n = (uint64_t)info.st_size;

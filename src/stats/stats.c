@@ -205,8 +205,10 @@ static uint32_t get_u32(const uint8_t *at) {
 /* The head, and a sum that holds.  What follows is then as it was written, by whomever. */
 static pleat_status check_file(const uint8_t *bytes, uint64_t n_bytes, pleat_error *err) {
     uint64_t said;
-    REQUIRE(n_bytes >= HEAD_BYTES + SUM_BYTES && memcmp(bytes, magic, sizeof magic) == 0, 0,
+    REQUIRE(n_bytes >= sizeof magic && memcmp(bytes, magic, sizeof magic) == 0, 0,
             "statistics: this is no file of statistics");
+    REQUIRE(n_bytes >= HEAD_BYTES + SUM_BYTES, n_bytes, "statistics: the file ends after %llu bytes, in its head",
+            (unsigned long long)n_bytes);
     PLEAT_FAIL_IF(get_u32(bytes + 8) < 1 || get_u32(bytes + 8) > VERSION || get_u32(bytes + 12) != PLEAT__RD_CLASSES,
                   err, PLEAT_E_UNSUPPORTED, 8,
                   "statistics: version %u with %u classes; versions 1 and %d with %u can be read", get_u32(bytes + 8),

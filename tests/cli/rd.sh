@@ -41,7 +41,7 @@ try stats -m "$model" --text "$scratch/text" --stats "$scratch/text"
 check "what has no steps is refused" says "this is no file of statistics"
 : >"$scratch/empty"
 try stats -m "$model" --text "$scratch/text" --stats "$scratch/empty"
-check "an empty file is said to be empty" says "statistics: $scratch/empty is empty"
+check "an empty file is said to be empty" says "statistics: the file is empty"
 try stats -m "$model" --text "$scratch/text" --stats-file "$scratch"
 check "where nothing can be written nothing is read" exits 1
 check "and it says so first" test -z "$(grep -E "reading|rd:" <<<"$stderr")"

@@ -46,7 +46,7 @@ int replay_prepare(const loaded *l, const pleat_spec *spec, uint32_t chunk_token
     if (code != CLI_OK) return code;
     r->least = r->n_ask[1] + NAMED_TOKENS + r->n_turn + LEAST_TOKENS;
     if (chunk_tokens < r->least) {
-        cli_error("kvzip reads prompts again in steps of %u tokens and more: allowed is --batch-size %u", r->least,
+        cli_error("kvzip reads prompts again in steps of --batch-size tokens: allowed is --batch-size %u and more",
                   r->least);
         return CLI_FAILED;
     }
