@@ -210,6 +210,27 @@ PLEAT_API pleat_status pleat_device_cache_plan_pages(pleat_device_cache *cache, 
 PLEAT_API pleat_status pleat_device_cache_append(pleat_device_cache *cache, uint32_t layer, const void *k,
                                                  const void *v, void *stream, pleat_error *err);
 
+/* Heads of rows as one product makes them, and what makes them ready: biases are added, q and k normed, then turned.
+ * Pointers are device memory. */
+typedef struct pleat_device_cache_heads {
+    const float *qkv;       /* [rows][(n_q_heads + 2 n_kv_heads) * head_dim] q, k, v side by side */
+    const float *biases[3]; /* of q, k and v, or NULL */
+    const float *norms[2];  /* [head_dim] of q's heads and of k's, or NULL */
+    float eps;
+    const float *turns; /* [positions][n_dims/2][2] cos and sin of each pair; NULL: heads are not turned */
+    uint32_t n_dims;    /* the first dimensions of a head, which turn */
+    int is_halves;      /* pairs are (i, i + n_dims/2); 0: (2i, 2i+1) */
+} pleat_device_cache_heads;
+
+/* Does append_heads take the cache's heads?  Else they are to be made ready before. */
+PLEAT_API int pleat_device_cache_takes_heads(const pleat_device_cache *cache);
+
+/* The same of heads that are not ready, at the sequences' own positions; the queries become q, as attend asks for them.
+ * PLEAT_E_UNSUPPORTED where the cache does not take them. */
+PLEAT_API pleat_status pleat_device_cache_append_heads(pleat_device_cache *cache, uint32_t layer,
+                                                       const pleat_device_cache_heads *heads, void *q, void *stream,
+                                                       pleat_error *err);
+
 /* Attend with one query a sequence to all that is stored, the step's tokens included.  With leankv, in a step, what
  * each slot received is added to its score.
  *   q     [n_seqs][n_q_heads][head_dim] f16, aligned to 16
@@ -220,6 +241,10 @@ PLEAT_API pleat_status pleat_device_cache_append(pleat_device_cache *cache, uint
  * PLEAT_E_STATE after set_batch, and after any other change the result means nothing. */
 PLEAT_API pleat_status pleat_device_cache_attend(pleat_device_cache *cache, uint32_t layer, const void *q, float *out,
                                                  float *lse2, void *stream, pleat_error *err);
+
+/* The same, where the cache takes heads, and out is rounded to f16, without lse2. */
+PLEAT_API pleat_status pleat_device_cache_attend_f16(pleat_device_cache *cache, uint32_t layer, const void *q,
+                                                     void *out, void *stream, pleat_error *err);
 
 /* Cut the work of attention for the batch as it stands, in all layers; attend goes by the last plan.  begin does this
  * for its step, by the options' schedule; a plan that is made after begin counts for the rest of that step.  Recorded or not, an
@@ -313,6 +338,11 @@ typedef struct pleat_device_cache_load {
 /* Pages taken from the pool, and unless `out` is NULL the loads of all sequences, [max_seqs].  Waits once. */
 PLEAT_API pleat_status pleat_device_cache_get_loads(pleat_device_cache *cache, uint64_t *pages_used,
                                                     pleat_device_cache_load *out, void *stream, pleat_error *err);
+
+/* The same as of the end of the last step, which tells the host by itself; `out` with leankv alone.  It only waits for the
+ * stream, in which nothing may have come behind that end that changes pages.  PLEAT_AGAIN as pleat_device_cache_wait(). */
+PLEAT_API pleat_status pleat_device_cache_wait_end(pleat_device_cache *cache, uint64_t *pages_used,
+                                                   pleat_device_cache_load *out, void *stream, pleat_error *err);
 
 /* The most tokens of a lane that stay when a prompt of n_prompt tokens has been read; UINT32_MAX: all. */
 PLEAT_API uint32_t pleat_device_cache_max_kept(const pleat_device_cache *cache, uint32_t n_prompt);

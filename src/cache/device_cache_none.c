@@ -101,6 +101,24 @@ pleat_status pleat_device_cache_append(pleat_device_cache *cache, uint32_t layer
     return none(err);
 }
 
+int pleat_device_cache_takes_heads(const pleat_device_cache *cache) {
+    (void)cache;
+    return 0;
+}
+
+pleat_status pleat_device_cache_append_heads(pleat_device_cache *cache, uint32_t layer,
+                                             const pleat_device_cache_heads *heads, void *q, void *stream,
+                                             pleat_error *err) {
+    (void)cache, (void)layer, (void)heads, (void)q, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_attend_f16(pleat_device_cache *cache, uint32_t layer, const void *q, void *out,
+                                           void *stream, pleat_error *err) {
+    (void)cache, (void)layer, (void)q, (void)out, (void)stream;
+    return none(err);
+}
+
 pleat_status pleat_device_cache_attend(pleat_device_cache *cache, uint32_t layer, const void *q, float *out,
                                        float *lse2, void *stream, pleat_error *err) {
     (void)cache, (void)layer, (void)q, (void)out, (void)lse2, (void)stream;
@@ -137,6 +155,12 @@ pleat_status pleat_device_cache_get_held(pleat_device_cache *c, uint32_t seq_idx
 
 pleat_status pleat_device_cache_get_loads(pleat_device_cache *cache, uint64_t *pages_used, pleat_device_cache_load *out,
                                           void *stream, pleat_error *err) {
+    (void)cache, (void)pages_used, (void)out, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_wait_end(pleat_device_cache *cache, uint64_t *pages_used, pleat_device_cache_load *out,
+                                         void *stream, pleat_error *err) {
     (void)cache, (void)pages_used, (void)out, (void)stream;
     return none(err);
 }

@@ -24,7 +24,7 @@ check_include_sources() { grep -nE '^ *# *include *["<].*\.c[">]' $(sources); }
 
 # A library from elsewhere stays in the folder that needs it, and intrinsics in the files that are compiled for them.
 check_include_foreign() {
-    grep -rnE '# *include *<.*(dnnl|pcre2|xxhash)' include src cli | grep -vE '^src/(gguf/|tokenizer/|linear/|model/|(events/blocks|cache/(image_form|inspect_blocks|cuda/device_image)|image/image|image/sum|image/x86/sum_avx2|store/key|stats/stats|codec/rd_(lane|read|write)|codec/block_write|codec/codebooks)\.c.*xxhash)'
+    grep -rnE '# *include *<.*(dnnl|pcre2|xxhash)' include src cli | grep -vE '^src/(gguf/|tokenizer/|linear/|model/|(events/blocks|cache/(image_form|inspect_blocks|cuda/image_hash)|image/image|image/sum|image/x86/sum_avx2|store/key|stats/stats|codec/rd_(lane|read|write)|codec/block_write|codec/codebooks)\.c.*xxhash)'
     grep -rnE '# *include *<(jansson|zstd)' include src
     grep -rnE '# *include *<sqlite3' include src cli | grep -vE '^src/store/folder/index\.c:'
     grep -rnE '# *include *<hiredis' include src cli | grep -vE '^src/store/servers/server\.c:'

@@ -7,7 +7,7 @@
 #include "attn/cuda/decode_share.cuh"
 #include "attn/cuda/decode_table.cuh"
 #include "attn/cuda/ops.cuh"
-#include "hw/cuda/cuda.cuh"
+#include "hw/cuda/launch.cuh"
 
 extern "C" {
 #include "quant/layout.h"
@@ -191,6 +191,7 @@ pleat_status pleat__device_attn_decode(const pleat__device_attn_plan *plan, cons
     a.q = args->q;
     a.scale = args->scale;
     a.out = args->out;
+    a.is_f16 = args->is_f16;
     a.lse2 = args->lse2;
     a.logits = args->logits;
     a.logits_stride = args->logits_stride;
@@ -199,6 +200,6 @@ pleat_status pleat__device_attn_decode(const pleat__device_attn_plan *plan, cons
     a.arrivals = (uint32_t *)(void *)(memory + plan->arrivals_off) + args->layer * lanes_cap;
     a.block_parts = (float *)(void *)(memory + plan->block_parts_off);
     const uint32_t n_blocks = plan->n_pieces ? args->view.n_seqs * plan->n_kv_heads * plan->n_pieces : plan->n_blocks;
-    kernel_at(plan->kernel_idx)->fn<<<n_blocks, plan->n_warps * 32, plan->smem_bytes, pleat__cuda_stream(stream)>>>(a);
+    pleat__launch(kernel_at(plan->kernel_idx)->fn, n_blocks, plan->n_warps * 32, plan->smem_bytes, stream, a);
     return PLEAT_CUDA_LAUNCHED("attention", err);
 }

@@ -88,7 +88,8 @@ typedef struct pleat__device_attn_args {
     uint32_t layer;
     const uint16_t *q; /* f16 [n_seqs][n_kv_heads * n_group][head_dim], aligned to 16 */
     float scale;       /* softmax scale, > 0 */
-    float *out;        /* [n_seqs][n_kv_heads * n_group][head_dim], aligned to 16; a lane without live slots: 0 */
+    void *out;         /* [n_seqs][n_kv_heads * n_group][head_dim], aligned to 16; a lane without live slots: 0 */
+    bool is_f16;       /* out is f16, rounded; else f32 */
     float *lse2;       /* [n_seqs][n_kv_heads * n_group] log2 of the sum of 2^logit2, or NULL */
     /* NULL, or [n_seqs][n_kv_heads * n_group][logits_stride]: logit2 of each slot, -infinity where it is dead.  The low
      * side's begin at the high side's count rounded up to 16. */

@@ -46,14 +46,27 @@ template <int D, int VB> static __device__ __forceinline__ int v_chunk(int c) {
     return c;
 }
 
+/* What copies a step: by a policy of the level-2 cache, or by its own. */
+template <bool HAS_POLICY> struct copier {
+    uint64_t policy;
+    int thread;
+    __device__ __forceinline__ void copy(uint32_t to, const void *from) const {
+        if constexpr (HAS_POLICY)
+            pleat__copy_16_by(to, from, policy);
+        else
+            pleat__copy_16(to, from);
+    }
+};
+
 /* Copy n of T pieces of BYTES each, one behind the other in the page as here; to_chunk() says where chunks go. */
-template <int BYTES, int T, class F>
-static __device__ __forceinline__ void copy_pieces(uint32_t to, const uint8_t *from, uint32_t n, int thread,
+template <int BYTES, int T, class B, class F>
+static __device__ __forceinline__ void copy_pieces(uint32_t to, const uint8_t *from, uint32_t n, const B &by,
                                                    F to_chunk) {
+    const int thread = by.thread;
 #pragma unroll
     for (int i = 0; i < (T * BYTES + 511) / 512; i++) {
         const bool wanted = BYTES % 512 == 0 ? i * 512 < BYTES || n == T : i * 512 + thread * 16 < (int)n * BYTES;
-        if (wanted) pleat__copy_16(to + to_chunk(i * 32 + thread) * 16, from + i * 512);
+        if (wanted) by.copy(to + to_chunk(i * 32 + thread) * 16, from + i * 512);
     }
 }
 
@@ -69,17 +82,18 @@ static __device__ __forceinline__ uint32_t meta_source(const pleat__page_layout 
 }
 
 /* Start copying tiles tile .. tile + n - 1 of a page to shared memory, n in 1..T. */
-template <int D, int KB, int VB, int T>
+template <int D, int KB, int VB, int T, class B>
 static __device__ __forceinline__ void copy_step(uint32_t to, const uint8_t *page, const pleat__page_layout &l,
-                                                 uint32_t meta, uint32_t tile, uint32_t n, int thread) {
+                                                 uint32_t meta, uint32_t tile, uint32_t n, const B &by) {
     using shape = step_shape<D, KB, VB, T>;
+    const int thread = by.thread;
     const uint8_t *k = page + (l.k_off + tile * shape::k_bytes + thread * 16);
-    copy_pieces<shape::k_bytes, T>(to, k, n, thread, k_chunk<D, KB>);
+    copy_pieces<shape::k_bytes, T>(to, k, n, by, k_chunk<D, KB>);
     const uint8_t *v = page + (l.v_off + tile * shape::v_bytes + thread * 16);
-    copy_pieces<shape::v_bytes, T>(to + shape::v_off, v, n, thread, v_chunk<D, VB>);
+    copy_pieces<shape::v_bytes, T>(to + shape::v_off, v, n, by, v_chunk<D, VB>);
     const uint32_t of_tile = shape::rotated && thread < 8 * T ? shape::meta_bytes : 64; /* positions have 64 */
     if (meta != UINT32_MAX && (T == 1 || thread % (4 * T) * 16 < (int)(n * of_tile)))
-        pleat__copy_16(to + shape::meta_off + thread * 16, page + (meta + tile * of_tile));
+        by.copy(to + shape::meta_off + thread * 16, page + (meta + tile * of_tile));
 }
 
 #endif

@@ -20,15 +20,18 @@
 
 /* ---- parts ------------------------------------------------------------------------------------------------- */
 
-/* o of one head, times `factor`, to [D] floats. */
-template <int D>
-static __device__ __forceinline__ void store_head(float *to, const warp_state<D> &st, int h, float factor, int r) {
-#pragma unroll
-    for (int i = 0; i < D / 32; i++) {
-        const float *x = st.o[2 * i], *y = st.o[2 * i + 1];
-        const float4 o = make_float4(x[h] * factor, x[2 + h] * factor, y[h] * factor, y[2 + h] * factor);
-        *(float4 *)(void *)(to + 32 * i + 4 * r) = o;
-    }
+/* o of one head, elements 32 * i + 4 * r and on, times `factor`. */
+template <int D> static __device__ __forceinline__ float4 four_of(const warp_state<D> &st, int h, int i, float factor) {
+    const float *x = st.o[2 * i], *y = st.o[2 * i + 1];
+    return make_float4(x[h] * factor, x[2 + h] * factor, y[h] * factor, y[2 + h] * factor);
+}
+
+/* Four elements of the output. */
+static __device__ __forceinline__ void store_out(const pleat__decode_params &a, uint64_t at, float4 o) {
+    if (a.is_f16)
+        *(uint2 *)(void *)((uint16_t *)a.out + at) = make_uint2(floats_to_halves(o.x, o.y), floats_to_halves(o.z, o.w));
+    else
+        *(float4 *)(void *)((float *)a.out + at) = o;
 }
 
 /* The lane is done: its output.  lane: index of (sequence, KV head). */
@@ -41,7 +44,9 @@ static __device__ __forceinline__ void state_finish(const warp_state<D> &st, con
         const uint32_t head = 2 * j + h;
         if (head >= a.view.n_group) continue;
         const uint64_t at = (uint64_t)lane * a.view.n_group + head;
-        store_head<D>(a.out + at * D, st, h, st.weight_sum[h] > 0 ? 1 / st.weight_sum[h] : 0, r);
+        const float factor = st.weight_sum[h] > 0 ? 1 / st.weight_sum[h] : 0;
+#pragma unroll
+        for (int i = 0; i < D / 32; i++) store_out(a, at * D + 32 * i + 4 * r, four_of(st, h, i, factor));
         if (a.lse2 && r == 0) a.lse2[at] = st.m_ref[h] + log2f(st.weight_sum[h]);
     }
 }
@@ -53,7 +58,9 @@ static __device__ __forceinline__ void state_leave(const warp_state<D> &st, floa
     for (int h = 0; h < 2; h++) {
         const uint32_t head = 2 * j + h;
         if (head >= n_group) continue;
-        store_head<D>(part + PLEAT__PART_O + head * D, st, h, 1, r);
+#pragma unroll
+        for (int i = 0; i < D / 32; i++)
+            *(float4 *)(void *)(part + PLEAT__PART_O + head * D + 32 * i + 4 * r) = four_of(st, h, i, 1);
         if (r == 0) {
             part[head] = st.m_ref[h];
             part[8 + head] = st.weight_sum[h];
@@ -109,8 +116,7 @@ static __device__ __forceinline__ void store_merged(const merged &x, const pleat
                                                     uint32_t element) {
     const uint64_t at = (uint64_t)lane * a.view.n_group + element / D;
     const float inverse = x.l > 0 ? 1 / x.l : 0;
-    *(float4 *)(void *)(a.out + at * D + element % D) =
-        make_float4(x.o.x * inverse, x.o.y * inverse, x.o.z * inverse, x.o.w * inverse);
+    store_out(a, at * D + element % D, make_float4(x.o.x * inverse, x.o.y * inverse, x.o.z * inverse, x.o.w * inverse));
     if (a.lse2 && element % D == 0) a.lse2[at] = x.m + log2f(x.l);
 }
 

@@ -5,7 +5,7 @@
 #include "attn/cuda/decode.h"
 #include "attn/cuda/decode_share.cuh"
 #include "attn/cuda/ops.cuh"
-#include "hw/cuda/cuda.cuh"
+#include "hw/cuda/launch.cuh"
 
 #define RECEIVED_THREADS 128u
 
@@ -31,37 +31,54 @@ static __device__ float4 received_by(const received_params &a, const float *logi
     return make_float4(power_of_two(most[0]), power_of_two(most[1]), power_of_two(most[2]), power_of_two(most[3]));
 }
 
-/* Add them to the scores of slots s..s+3 of a side, as far as they are in use. */
-static __device__ void add_to_scores(const pleat__device_view &v, uint64_t row, uint32_t side, uint32_t s, uint32_t n,
-                                     float4 received) {
-    const pleat__page_layout &l = side ? v.layouts[1] : v.layouts[0];
-    const uint32_t i = s / l.tokens, id = v.ids[row * v.row_len + (side ? v.row_len - 1 - i : i)];
-    float *scores = (float *)(void *)(v.base + (uint64_t)id * v.page_bytes + l.score_off) + (s - i * l.tokens);
+/* A lane, as what its slots received is added. */
+typedef struct scored_lane {
+    uint64_t row;
+    uint32_t n_slots[2], low_from; /* [side]; where the low side begins among logits */
+} scored_lane;
+
+/* Where the scores of slots s .. s + 3 of both sides are, and how many of these are in use; NULL: they have none. */
+static __device__ float *scores_of(const pleat__device_view &v, const scored_lane &l, uint32_t s, uint32_t *n) {
+    const uint32_t side = s >= l.low_from, slot = side ? s - l.low_from : s;
+    const uint32_t n_slots = side ? l.n_slots[1] : l.n_slots[0];
+    const pleat__page_layout &layout = side ? v.layouts[1] : v.layouts[0];
+    *n = slot < n_slots ? min(n_slots - slot, 4) : 0;
+    if (*n == 0 || !layout.tracked || layout.n_scores != 1) return NULL;
+    const uint32_t i = slot / layout.tokens, id = v.ids[l.row * v.row_len + (side ? v.row_len - 1 - i : i)];
+    return (float *)(void *)(v.base + (uint64_t)id * v.page_bytes + layout.score_off) + (slot - i * layout.tokens);
+}
+
+static __device__ void add_to_scores(float *scores, uint32_t n, float4 received) {
     const float of[4] = {received.x, received.y, received.z, received.w};
-    if (s + 4 <= n) {
+    if (n == 4) {
         float4 *four = (float4 *)(void *)scores, x = *four;
         *four = make_float4(x.x + of[0], x.y + of[1], x.z + of[2], x.w + of[3]);
         return;
     }
-    for (uint32_t k = 0; k < n - s; k++) scores[k] += of[k];
+    for (uint32_t k = 0; k < n; k++) scores[k] += of[k];
 }
 
-/* Grid: lanes, and stretches of slots in turn, four a thread, of both sides as the logits have them. */
+/* Grid: lanes, and stretches of slots in turn, four a thread, of both sides as the logits have them.  Tables were there
+ * before attention began; what it wrote is waited for. */
 static __global__ void __launch_bounds__(RECEIVED_THREADS) add_received(const __grid_constant__ received_params a) {
     const pleat__device_view &v = a.view;
     const uint32_t lane = blockIdx.x, step = gridDim.y * RECEIVED_THREADS * 4;
     const uint64_t row = pleat__device_row(&v, v.seq_idxs[lane / v.n_kv_heads], a.layer, lane % v.n_kv_heads);
     const float *logits = a.logits + (uint64_t)lane * v.n_group * a.logits_stride;
     const uint32_t n_high = v.n_slots[0][row], n_low = v.n_slots[1] ? v.n_slots[1][row] : 0;
-    const uint32_t low_from = tiles_of(n_high) * 16;
+    const scored_lane l = {row, {n_high, n_low}, tiles_of(n_high) * 16};
+    const uint32_t end = l.low_from + n_low;
+    uint32_t s = (blockIdx.y * RECEIVED_THREADS + threadIdx.x) * 4, n = 0;
+    float *scores = s < end ? scores_of(v, l, s, &n) : NULL;
+    pleat__wait_for_last();
+    pleat__let_next_start();
     float lse2[8];
 #pragma unroll
     for (uint32_t g = 0; g < 8; g++) lse2[g] = g < v.n_group ? a.lse2[(uint64_t)lane * v.n_group + g] : 0;
-    for (uint32_t s = (blockIdx.y * RECEIVED_THREADS + threadIdx.x) * 4; s < low_from + n_low; s += step) {
-        const uint32_t side = s >= low_from, slot = side ? s - low_from : s, n = side ? n_low : n_high;
-        const pleat__page_layout &l = side ? v.layouts[1] : v.layouts[0];
-        if (slot >= n || !l.tracked || l.n_scores != 1) continue;
-        add_to_scores(v, row, side, slot, n, received_by(a, logits, lse2, s));
+    while (s < end) {
+        if (scores) add_to_scores(scores, n, received_by(a, logits, lse2, s));
+        s += step;
+        scores = s < end ? scores_of(v, l, s, &n) : NULL;
     }
 }
 
@@ -78,6 +95,6 @@ pleat_status pleat__device_attn_received(const pleat__device_attn_args *args, pl
     a.logits = args->logits;
     a.logits_stride = args->logits_stride;
     const dim3 grid(args->view.n_seqs * args->view.n_kv_heads, 8);
-    add_received<<<grid, RECEIVED_THREADS, 0, pleat__cuda_stream(stream)>>>(a);
+    pleat__launch(add_received, grid, RECEIVED_THREADS, 0, stream, a);
     return PLEAT_CUDA_LAUNCHED("attention received", err);
 }

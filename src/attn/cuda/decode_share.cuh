@@ -41,7 +41,9 @@ typedef struct pleat__decode_params {
     pleat__device_view view;
     const uint16_t *q;
     float scale;
-    float *out, *lse2, *logits;
+    void *out; /* f16 if is_f16, else f32 */
+    bool is_f16;
+    float *lse2, *logits;
     uint64_t logits_stride;
     const pleat__share_start *starts; /* [n_shares + 1] of the layer */
     const pleat__device_lane *lanes;  /* [lanes] of the layer */

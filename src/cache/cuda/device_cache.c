@@ -43,24 +43,17 @@ static bool is_aligned(const void *p, uintptr_t align_bytes) { return p && (uint
 
 pleat_status pleat__device_cache_counters(const pleat_device_cache *c, pleat__device_stream stream,
                                           pleat__device_counters *out, pleat_error *err) {
-    pleat__device_counters got;
-    PLEAT_TRY(pleat__device_copy(&got.pool, c->lanes.pages.pool, sizeof got.pool, stream, err));
-    PLEAT_TRY(pleat__device_copy(&got.step, c->lanes.step, sizeof got.step, stream, err));
+    PLEAT_TRY(pleat__device_lanes_tell(&c->lanes, c->told, stream, err));
     PLEAT_TRY(pleat__device_wait(stream, err));
-    *out = got;
+    *out = *c->told;
     return PLEAT_OK;
 }
 
-pleat_status pleat_device_cache_wait(pleat_device_cache *c, void *stream, pleat_error *err) {
-    pleat__device_counters now;
-    PLEAT_TRY(check_seq(c, 0, err));
-    PLEAT_TRY(pleat__device_cache_counters(c, pleat__device_stream_of(stream), &now, err));
-    const uint64_t n_refused = now.pool.n_refused + now.step.n_full, n_seen = c->n_refused_seen;
-    c->n_refused_seen = n_refused;
-    PLEAT_FAIL_IF(n_refused != n_seen, err, PLEAT_AGAIN, PLEAT_NOWHERE,
-                  "device cache: %llu steps were refused: pages are short, or a sequence has max_tokens",
-                  (unsigned long long)(n_refused - n_seen));
-    return PLEAT_OK;
+pleat_status pleat__device_cache_tell(const pleat_device_cache *c, bool has_loads, pleat__device_stream stream,
+                                      pleat_error *err) {
+    const pleat__device_want want = pleat__device_cache_want(c);
+    if (has_loads) PLEAT_TRY(pleat__device_loads(&c->lanes.pages, &want, c->opt.max_seqs, c->loads, stream, err));
+    return pleat__device_lanes_tell(&c->lanes, c->told, stream, err);
 }
 
 /* ---- budgets ------------------------------------------------------------------------------------- */
@@ -437,7 +430,8 @@ pleat_status pleat_device_cache_fill(pleat_device_cache *c, uint32_t seq_idx, co
     PLEAT_TRY(check_seq(c, seq_idx, err));
     REQUIRE(n_high, "device cache: fill: no counts given");
     PLEAT_FAIL_IF(c->is_wide || pleat__device_cache_evicts(c), err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-                  "device cache: fill is for heads of 64 and 128, groups up to 8, and neither windows, bounded logits "
+                  "device cache: fill is for heads of 64 and 128, groups up to 8 (4 where rotated), and neither "
+                  "windows, bounded logits "
                   "nor budgets");
     filling f = {.n_high = n_high, .n_low = n_low};
     PLEAT_TRY(measure(c, &f, err));
@@ -524,6 +518,26 @@ pleat_status pleat_device_cache_append(pleat_device_cache *c, uint32_t layer, co
                           : pleat__device_lanes_append(&c->lanes, layer, k, v, s, err);
 }
 
+int pleat_device_cache_takes_heads(const pleat_device_cache *c) { return c && !c->stores_wide; }
+
+static pleat_status check_takes_heads(const pleat_device_cache *c, pleat_error *err) {
+    PLEAT_FAIL_IF(c->stores_wide, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "device cache: heads are made ready apart for these heads, formats, windows or logits");
+    return PLEAT_OK;
+}
+
+pleat_status pleat_device_cache_append_heads(pleat_device_cache *c, uint32_t layer,
+                                             const pleat_device_cache_heads *heads, void *q, void *stream,
+                                             pleat_error *err) {
+    PLEAT_TRY(check_step(c, true, err));
+    PLEAT_TRY(check_layer(c, layer, err));
+    REQUIRE(heads && heads->qkv && heads->n_dims <= c->opt.head_dim && is_aligned(q, 16),
+            "device cache: no heads or no place for queries, or not aligned to 16 bytes");
+    PLEAT_TRY(check_takes_heads(c, err));
+    return pleat__device_lanes_append_heads(&c->lanes, layer, heads, c->n_group, q, pleat__device_stream_of(stream),
+                                            err);
+}
+
 pleat_status pleat_device_cache_plan(pleat_device_cache *c, pleat_device_schedule schedule, void *stream,
                                      pleat_error *err) {
     PLEAT_TRY(check_seq(c, 0, err));
@@ -552,14 +566,16 @@ static pleat_status decode_wide(const pleat_device_cache *c, uint32_t layer, con
     return pleat__device_wide_decode(&attn, stream, err);
 }
 
-static pleat_status decode(const pleat_device_cache *c, uint32_t layer, const uint16_t *q, float scale, float *out,
-                           float *lse2, pleat__device_stream stream, pleat_error *err) {
+/* out: f16 if is_f16, else f32. */
+static pleat_status decode(const pleat_device_cache *c, uint32_t layer, const uint16_t *q, float scale, void *out,
+                           bool is_f16, float *lse2, pleat__device_stream stream, pleat_error *err) {
     const bool scores = c->lanes.policy.is_leankv && c->in_step;
     pleat__device_attn_args args = {.view = c->view,
                                     .layer = layer,
                                     .q = q,
                                     .scale = scale,
                                     .out = out,
+                                    .is_f16 = is_f16,
                                     .lse2 = lse2 || !scores ? lse2 : c->lse2,
                                     .logits = scores ? c->logits : NULL,
                                     .logits_stride = scores ? c->logits_stride : 0};
@@ -568,29 +584,45 @@ static pleat_status decode(const pleat_device_cache *c, uint32_t layer, const ui
     return scores ? pleat__device_attn_received(&args, stream, err) : PLEAT_OK;
 }
 
-pleat_status pleat_device_cache_attend(pleat_device_cache *c, uint32_t layer, const void *q, float *out, float *lse2,
-                                       void *stream, pleat_error *err) {
+static pleat_status check_attend(const pleat_device_cache *c, uint32_t layer, const void *q, const void *out,
+                                 pleat_error *err) {
     PLEAT_TRY(check_seq(c, 0, err));
     PLEAT_TRY(check_layer(c, layer, err));
     REQUIRE_STATE(c->is_planned, "device cache: no batch has been set, or attention to it has not been planned");
     REQUIRE(is_aligned(q, 16) && is_aligned(out, 16),
             "device cache: no queries or no place for the result, or not aligned to 16 bytes");
+    return PLEAT_OK;
+}
+
+pleat_status pleat_device_cache_attend(pleat_device_cache *c, uint32_t layer, const void *q, float *out, float *lse2,
+                                       void *stream, pleat_error *err) {
+    PLEAT_TRY(check_attend(c, layer, q, out, err));
     const pleat__device_stream s = pleat__device_stream_of(stream);
     const uint32_t n_heads = c->view.n_seqs * c->opt.n_q_heads, d = c->opt.head_dim;
     const bool is_rotated = c->lanes.is_rotated;
     const float scale = is_rotated ? c->scale * PLEAT__ROTATED_QUERY_UNIT : c->scale;
     if (is_rotated) PLEAT_TRY(pleat__device_rotate_queries(q, n_heads, d, c->rotated_q, s, err));
     if (is_rotated) q = c->rotated_q;
-    PLEAT_TRY((c->is_wide ? decode_wide : decode)(c, layer, q, scale, out, lse2, s, err));
+    PLEAT_TRY(c->is_wide ? decode_wide(c, layer, q, scale, out, lse2, s, err)
+                         : decode(c, layer, q, scale, out, false, lse2, s, err));
     return is_rotated ? pleat__device_rotate_back(out, n_heads, d, s, err) : PLEAT_OK;
+}
+
+pleat_status pleat_device_cache_attend_f16(pleat_device_cache *c, uint32_t layer, const void *q, void *out,
+                                           void *stream, pleat_error *err) {
+    PLEAT_TRY(check_attend(c, layer, q, out, err));
+    PLEAT_TRY(check_takes_heads(c, err));
+    return decode(c, layer, q, c->scale, out, true, NULL, pleat__device_stream_of(stream), err);
 }
 
 pleat_status pleat_device_cache_end(pleat_device_cache *c, void *stream, pleat_error *err) {
     PLEAT_TRY(check_step(c, true, err));
     const pleat__device_stream s = pleat__device_stream_of(stream);
     c->in_step = false;
-    if (!pleat__device_cache_has_policy(c)) return PLEAT_OK;
-    PLEAT_TRY(c->lanes.policy.is_leankv ? pleat__device_lanes_end(&c->lanes, s, err)
-                                        : pleat__device_lanes_evict(&c->lanes, s, err));
-    return pleat__device_trim(&c->lanes.pages, s, err);
+    if (pleat__device_cache_has_policy(c)) {
+        PLEAT_TRY(c->lanes.policy.is_leankv ? pleat__device_lanes_end(&c->lanes, s, err)
+                                            : pleat__device_lanes_evict(&c->lanes, s, err));
+        PLEAT_TRY(pleat__device_trim(&c->lanes.pages, s, err));
+    }
+    return pleat__device_cache_tell(c, pleat__device_cache_has_policy(c), s, err);
 }

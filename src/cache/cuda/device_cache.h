@@ -31,17 +31,25 @@ extern "C" {
  * to EMPTY. */
 typedef enum pleat__seq_state { PLEAT__SEQ_EMPTY, PLEAT__SEQ_PROMPT, PLEAT__SEQ_OPEN } pleat__seq_state;
 
+/* What a piece of an image passes through on its way. */
+typedef struct pleat__device_way {
+    pleat__device_stream stream;
+    pleat__device_event arrived;
+    uint8_t *pages;      /* device memory */
+    uint64_t *sums;      /* of the piece's blocks, in device memory */
+    uint64_t *host_sums; /* a copy of them */
+} pleat__device_way;
+
 /* What saving and restoring works with.  Memory of the host is such as the device copies to and from. */
 typedef struct pleat__device_image_work {
     uint32_t *n_slots[2], *hole, *dead; /* [rows_per_seq] of the host: a sequence's counts */
     uint32_t *before;                   /* [rows_per_seq + 1] of the host: pages of the rows before */
     uint32_t *sealed;                   /* [2][rows_per_seq] of the host, behind before: sealed pages of an image */
     uint32_t *device_before;            /* a copy of before and sealed in device memory */
-    uint8_t *stage;                     /* stage_bytes of device memory; NULL: not needed yet */
-    uint64_t stage_bytes;               /* whole pages of images */
-    uint8_t *page;                      /* one page of an image, of the host */
+    pleat__device_way ways[2];          /* pieces go by turns */
+    void *stage, *host_stage;           /* memory of the ways; NULL: not needed yet */
+    uint64_t stage_bytes;               /* of a way's pages: whole ones of images */
     uint8_t *seen;                      /* [max_tokens] of the host: positions of a lane */
-    pleat__device_event arrived[2];     /* of the pieces under way */
 } pleat__device_image_work;
 
 struct pleat_device_cache {
@@ -74,8 +82,9 @@ struct pleat_device_cache {
                               * formats */
     uint32_t *seq_idxs;      /* [max_seqs] the batch, in device memory */
 
-    uint32_t *budgets;         /* [max_seqs] of the host, as lanes.budgets */
-    pleat__device_load *loads; /* [max_seqs] of the host, which the device writes */
+    uint32_t *budgets;            /* [max_seqs] of the host, as lanes.budgets */
+    pleat__device_counters *told; /* memory of the host, which the device writes when a step ends: so are loads */
+    pleat__device_load *loads;    /* [max_seqs] where lanes have a policy */
 
     pleat__image_form image_form;
     pleat__device_image_work image;
@@ -151,13 +160,13 @@ pleat_status pleat__device_cache_set_budget(pleat_device_cache *cache, uint32_t 
 pleat_status pleat__device_cache_reserve_layers(pleat_device_cache *cache, uint32_t seq_idx, const uint32_t *n_each,
                                                 pleat__device_stream stream, pleat_error *err);
 
-/* The pool's counters and the step's, after the stream's work is done. */
-typedef struct pleat__device_counters {
-    pleat__device_pool pool;
-    pleat__device_step_state step;
-} pleat__device_counters;
+/* The pool's counters and the step's, after the stream's work is done.  Waits. */
 pleat_status pleat__device_cache_counters(const pleat_device_cache *cache, pleat__device_stream stream,
                                           pleat__device_counters *out, pleat_error *err);
+
+/* Counters, and what sequences hold, are told to the host: to be read once the stream has been waited for. */
+pleat_status pleat__device_cache_tell(const pleat_device_cache *cache, bool has_loads, pleat__device_stream stream,
+                                      pleat_error *err);
 
 #ifdef __cplusplus
 }

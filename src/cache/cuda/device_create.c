@@ -284,9 +284,10 @@ static void make_view(pleat_device_cache *c) {
 static pleat_status take_host(pleat_device_cache *c, pleat_error *err) {
     pleat__device_image_work *w = &c->image;
     const uint64_t n_rows = c->rows_per_seq;
-    void *loads = NULL, *counts = NULL;
-    PLEAT_TRY(pleat__device_alloc_host(c->opt.max_seqs * sizeof *c->loads, &loads, err));
-    c->loads = loads;
+    void *told = NULL, *counts = NULL;
+    PLEAT_TRY(pleat__device_alloc_host(sizeof *c->told + c->opt.max_seqs * sizeof *c->loads, &told, err));
+    c->told = told;
+    c->loads = (void *)(c->told + 1);
     PLEAT_TRY(pleat__device_alloc_host((7 * n_rows + 1) * sizeof *w->before, &counts, err));
     w->before = counts;
     w->sealed = w->before + n_rows + 1;
@@ -294,7 +295,10 @@ static pleat_status take_host(pleat_device_cache *c, pleat_error *err) {
     w->n_slots[1] = w->n_slots[0] + n_rows;
     w->hole = w->n_slots[1] + n_rows;
     w->dead = w->hole + n_rows;
-    for (int i = 0; i < 2; i++) PLEAT_TRY(pleat__device_event_create(&w->arrived[i], err));
+    for (int i = 0; i < 2; i++) {
+        PLEAT_TRY(pleat__device_event_create(&w->ways[i].arrived, err));
+        PLEAT_TRY(pleat__device_stream_create(&w->ways[i].stream, err));
+    }
     return PLEAT_OK;
 }
 
@@ -377,13 +381,14 @@ void pleat_device_cache_destroy(pleat_device_cache **cache) {
     *cache = NULL;
     if (pleat__device_use(c->opt.device, NULL) == PLEAT_OK) { /* freeing waits for the device */
         for (int i = 0; i < 3; i++) pleat__device_free(c->memory[i]);
-        pleat__device_free_host(c->loads);
+        pleat__device_free_host(c->told);
         pleat__device_free_host(c->image.before);
         pleat__device_free(c->image.stage);
-        for (int i = 0; i < 2; i++) pleat__device_event_destroy(&c->image.arrived[i]);
+        pleat__device_free_host(c->image.host_stage);
+        for (int i = 0; i < 2; i++) pleat__device_event_destroy(&c->image.ways[i].arrived);
+        for (int i = 0; i < 2; i++) pleat__device_stream_destroy(&c->image.ways[i].stream);
     }
     const pleat_allocator al = c->al;
-    pleat__free(&al, c->image.page, 1, c->image_form.page_bytes);
     pleat__free(&al, c->image.seen, c->opt.max_tokens, 1);
     pleat__free(&al, c->block, 1, c->block_bytes);
 }

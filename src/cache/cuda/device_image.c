@@ -2,25 +2,22 @@
  *
  * device_image.c: a sequence of a device cache as bytes in the host's memory (cache/image_form.h), and back.
  *
- *     pool ── bring ──> stage ── copy ──> image     piece by piece; the host cleans and hashes the piece before meanwhile
- *     pool <── put ──── stage <── copy ── image     all of it is on its way while the host hashes the image
+ *     pool ── bring ──> stage ── copy ──> image       piece by piece, by two ways in turn.  The device sums the bytes of
+ *     pool <── put ──── stage <── copy ── image       a piece on its way; the host makes the hash of that
+ *                         └───── sums ────> hash      (image_hash.h)
  *
- * The bytes are those that the CPU's cache writes of the same tokens: so images go from one device to the other.  A
- * kernel brings whole pages.  Slots that no token has come to, in the last page of a side, the host clears as the CPU's
- * cache does.  With levels, images are taken whose thresholds are the spec's and whose sealed pages have no dead slots:
+ * The bytes are those that the CPU's cache writes of the same tokens: so images go from one device to the other.  With
+ * levels, images are taken whose thresholds are the spec's and whose sealed pages have no dead slots:
  * thresholds rise and tokens die on the CPU alone.  Pages are open here, as they belong to nobody else.
  */
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "cache/cuda/device_cache.h"
 #include "core/error.h"
-#include "quant/quant.h"
 
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
-#define STAGE_BYTES (32u << 20)
+#define STAGE_BYTES (16u << 20)
+#define PAD_BYTES 256u /* behind pages: words are read whole */
 
 static pleat_status damaged(pleat_error *err) {
     return pleat__error_set(err, PLEAT_E_FORMAT, PLEAT_NOWHERE,
@@ -70,32 +67,118 @@ static uint32_t classed_of(const pleat_device_cache *c, uint32_t n_tokens) {
 static pleat_status take_stage(pleat_device_cache *c, pleat_error *err) {
     pleat__device_image_work *w = &c->image;
     const uint64_t page_bytes = c->image_form.page_bytes;
-    void *stage = NULL;
-    if (!w->page) w->page = pleat__alloc(&c->al, 1, page_bytes);
     if (!w->seen) w->seen = pleat__alloc(&c->al, c->opt.max_tokens, 1);
-    PLEAT_FAIL_IF(!w->page || !w->seen, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "device cache: out of memory");
-    if (w->stage) return PLEAT_OK;
+    PLEAT_FAIL_IF(!w->seen, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "device cache: out of memory");
+    if (w->host_stage) return PLEAT_OK;
     w->stage_bytes = STAGE_BYTES > page_bytes ? STAGE_BYTES / page_bytes * page_bytes : page_bytes;
-    PLEAT_TRY(pleat__device_alloc(w->stage_bytes, &stage, err));
-    w->stage = stage;
+    const uint64_t n_sums = w->stage_bytes / PLEAT__HASH_BLOCK * PLEAT__HASH_SUMS;
+    const uint64_t pages_bytes = (w->stage_bytes + 2 * PAD_BYTES - 1) / PAD_BYTES * PAD_BYTES;
+    const uint64_t way_bytes = pages_bytes + n_sums * sizeof(uint64_t);
+    if (!w->stage) PLEAT_TRY(pleat__device_alloc(2 * way_bytes, &w->stage, err));
+    PLEAT_TRY(pleat__device_alloc_host(2 * n_sums * sizeof(uint64_t), &w->host_stage, err));
+    for (int i = 0; i < 2; i++) {
+        w->ways[i].pages = (uint8_t *)w->stage + i * way_bytes;
+        w->ways[i].sums = (uint64_t *)(void *)(w->ways[i].pages + pages_bytes);
+        w->ways[i].host_sums = (uint64_t *)w->host_stage + i * n_sums;
+    }
     return PLEAT_OK;
 }
 
+/* A sequence's pages on their way: to the image, or from it. */
+typedef struct transfer {
+    pleat_device_cache *c;
+    uint32_t seq_idx, n_tokens;
+    bool brings;
+    uint8_t *pages;     /* of the image; not written where it is restored */
+    uint64_t hashed_at; /* where they stand in what is hashed */
+    pleat__image_hasher hash;
+} transfer;
+
 /* The pages from `first` on that go at a time; n is 0 behind the last. */
-static pleat__device_piece piece_at(const pleat_device_cache *c, uint32_t seq_idx, uint32_t first) {
+static pleat__device_piece piece_at(const transfer *t, uint32_t first, const pleat__device_way *way) {
+    const pleat_device_cache *c = t->c;
     const uint64_t n_most = c->image.stage_bytes / c->image_form.page_bytes;
     const uint32_t n_left = c->image.before[c->rows_per_seq] - first;
-    return (pleat__device_piece){.seq_idx = seq_idx,
+    return (pleat__device_piece){.seq_idx = t->seq_idx,
                                  .first = first,
                                  .n = n_left < n_most ? n_left : (uint32_t)n_most,
                                  .before = c->image.device_before,
-                                 .pages = c->image.stage,
+                                 .sealed =
+                                     c->lanes.policy.is_leankv ? c->image.device_before + c->rows_per_seq + 1 : NULL,
+                                 .n_tokens = t->n_tokens,
+                                 .pages = way->pages,
                                  .page_bytes = c->image_form.page_bytes};
 }
 
+/* Blocks that lie in the piece whole: the first, and how many. */
+static uint64_t blocks_of(const transfer *t, const pleat__device_piece *piece, uint64_t *n) {
+    const uint64_t at = t->hashed_at + piece->first * piece->page_bytes, end = at + piece->n * piece->page_bytes;
+    const uint64_t first = (at + PLEAT__HASH_BLOCK - 1) / PLEAT__HASH_BLOCK;
+    uint64_t last = end / PLEAT__HASH_BLOCK;
+    if (last > t->hash.n_blocks) last = t->hash.n_blocks;
+    *n = last > first ? last - first : 0;
+    return first;
+}
+
+static pleat_status send_piece(const transfer *t, const pleat__device_piece *piece, const pleat__device_way *way,
+                               pleat_error *err) {
+    const uint64_t at = piece->first * piece->page_bytes, n_bytes = piece->n * piece->page_bytes;
+    pleat__device_sums sums = {.pages = piece->pages, .sums = way->sums};
+    sums.at = blocks_of(t, piece, &sums.n) * PLEAT__HASH_BLOCK - t->hashed_at - at;
+    pleat__image_hash_key(sums.key);
+    if (t->brings) {
+        PLEAT_TRY(pleat__device_lanes_bring(&t->c->lanes, piece, way->stream, err));
+    } else {
+        PLEAT_TRY(pleat__device_copy(piece->pages, t->pages + at, n_bytes, way->stream, err));
+        PLEAT_TRY(pleat__device_lanes_put(&t->c->lanes, piece, way->stream, err));
+    }
+    PLEAT_TRY(pleat__device_lanes_sum(&sums, way->stream, err));
+    if (t->brings) PLEAT_TRY(pleat__device_copy(t->pages + at, piece->pages, n_bytes, way->stream, err));
+    if (sums.n > 0)
+        PLEAT_TRY(pleat__device_copy(way->host_sums, way->sums, sums.n * PLEAT__HASH_SUMS * sizeof *way->sums,
+                                     way->stream, err));
+    return pleat__device_event_record(way->arrived, way->stream, err);
+}
+
+static pleat_status take_piece(transfer *t, const pleat__device_piece *piece, const pleat__device_way *way,
+                               pleat_error *err) {
+    uint64_t n;
+    const uint64_t first = blocks_of(t, piece, &n);
+    PLEAT_TRY(pleat__device_event_wait(way->arrived, err));
+    if (n == 0) return PLEAT_OK;
+    pleat__image_hash_bytes(&t->hash, first);
+    pleat__image_hash_sums(&t->hash, way->host_sums, n);
+    return PLEAT_OK;
+}
+
+/* All of them, while the next piece is on its way each time.  The device has nothing else to do, nor has it afterwards. */
+static pleat_status move_pages(transfer *t, pleat_error *err) {
+    const pleat__device_way *ways = t->c->image.ways;
+    pleat__device_piece last = {.n = 0}, piece = piece_at(t, 0, &ways[0]);
+    pleat_status status = PLEAT_OK;
+    for (uint32_t i = 0; status == PLEAT_OK && (piece.n > 0 || last.n > 0); i++) {
+        if (piece.n > 0) status = send_piece(t, &piece, &ways[i % 2], err);
+        if (status == PLEAT_OK && last.n > 0) status = take_piece(t, &last, &ways[(i + 1) % 2], err);
+        last = piece;
+        piece = piece_at(t, piece.first + piece.n, &ways[(i + 1) % 2]);
+    }
+    for (int i = 0; i < 2 && status != PLEAT_OK; i++) (void)pleat__device_wait(ways[i].stream, NULL);
+    return status;
+}
+
+/* Where rows' pages stand, for the ways: waits until it is there. */
 static pleat_status send_before(const pleat_device_cache *c, pleat__device_stream stream, pleat_error *err) {
-    return pleat__device_copy(c->image.device_before, c->image.before, (3ull * c->rows_per_seq + 1) * sizeof(uint32_t),
-                              stream, err);
+    PLEAT_TRY(pleat__device_copy(c->image.device_before, c->image.before,
+                                 (3ull * c->rows_per_seq + 1) * sizeof(uint32_t), stream, err));
+    return pleat__device_wait(stream, err);
+}
+
+static transfer transfer_of(pleat_device_cache *c, uint32_t seq_idx, uint32_t n_tokens, uint8_t *image,
+                            const pleat__image_parts *p) {
+    transfer t = {.c = c, .seq_idx = seq_idx, .n_tokens = n_tokens, .pages = image + p->pages_at};
+    t.hashed_at = p->pages_at - sizeof(uint64_t); /* the hash itself stands before */
+    pleat__image_hash_begin(&t.hash, image + sizeof(uint64_t), p->n_bytes - sizeof(uint64_t));
+    return t;
 }
 
 /* ---- save ---------------------------------------------------------------------------------------- */
@@ -134,50 +217,6 @@ static void write_head(const pleat_device_cache *c, const pleat_device_cache_ima
     memset(out + p->flags_at, 1, n_pages);
 }
 
-/* In the pages of a row that are in the piece, what no token has come to. */
-static void clean_row(const pleat_device_cache *c, uint32_t row, const pleat__device_piece *piece, uint8_t *pages) {
-    for (int side = 0; side < 2; side++) {
-        const uint32_t n_slots = c->image.n_slots[side][row], tokens = c->lanes.layouts[side].tokens;
-        const uint32_t last = c->image.before[row] + pages_of_side(c, row, 0) + (side ? pages_of_side(c, row, 1) : 0);
-        if (n_slots % tokens == 0 || last <= piece->first || last > piece->first + piece->n) continue;
-        uint8_t *page = pages + (last - 1 - piece->first) * piece->page_bytes;
-        memcpy(c->image.page, page, piece->page_bytes);
-        pleat__quant_copy_page(&c->lanes.layouts[side], page, c->image.page, piece->page_bytes, n_slots % tokens);
-    }
-}
-
-/* A piece has come: make of its bytes what the CPU's cache would have written.  *row is the first to look at. */
-static void clean(const pleat_device_cache *c, const pleat__device_piece *piece, uint8_t *pages, uint32_t *row) {
-    for (; *row < c->rows_per_seq; (*row)++) {
-        clean_row(c, *row, piece, pages);
-        if (c->image.before[*row + 1] > piece->first + piece->n) return; /* it goes on in the next one */
-    }
-}
-
-/* All pages to `pages`, behind what is hashed already. */
-static pleat_status save_pages(const pleat_device_cache *c, uint32_t seq_idx, uint8_t *pages, XXH3_state_t *hash,
-                               pleat__device_stream stream, pleat_error *err) {
-    const uint64_t page_bytes = c->image_form.page_bytes;
-    pleat__device_piece last = {.n = 0}, piece = piece_at(c, seq_idx, 0);
-    uint32_t row = 0;
-    for (uint32_t i = 0; piece.n > 0 || last.n > 0; i++) {
-        if (piece.n > 0) {
-            PLEAT_TRY(pleat__device_lanes_bring(&c->lanes, &piece, stream, err));
-            PLEAT_TRY(
-                pleat__device_copy(pages + piece.first * page_bytes, piece.pages, piece.n * page_bytes, stream, err));
-            PLEAT_TRY(pleat__device_event_record(c->image.arrived[i % 2], stream, err));
-        }
-        if (last.n > 0) {
-            PLEAT_TRY(pleat__device_event_wait(c->image.arrived[(i + 1) % 2], err));
-            clean(c, &last, pages + last.first * page_bytes, &row);
-            XXH3_64bits_update(hash, pages + last.first * page_bytes, last.n * page_bytes);
-        }
-        last = piece;
-        piece = piece_at(c, seq_idx, piece.first + piece.n);
-    }
-    return PLEAT_OK;
-}
-
 pleat_status pleat_device_cache_save(pleat_device_cache *c, uint32_t seq_idx, uint32_t max_tokens, uint32_t n_prompt,
                                      void *image, uint64_t cap_bytes, void *stream, pleat_error *err) {
     const pleat__device_stream s = pleat__device_stream_of(stream);
@@ -195,12 +234,11 @@ pleat_status pleat_device_cache_save(pleat_device_cache *c, uint32_t seq_idx, ui
     REQUIRE(parts_of(c, c->image.before[c->rows_per_seq], &p) && p.n_bytes <= cap_bytes,
             "device cache: the image is larger than its place");
     write_head(c, &of, &p, out);
-    XXH3_state_t hash;
-    XXH3_64bits_reset(&hash);
-    XXH3_64bits_update(&hash, out + sizeof(uint64_t), p.pages_at - sizeof(uint64_t));
+    transfer t = transfer_of(c, seq_idx, of.n_tokens, out, &p);
+    t.brings = true;
     PLEAT_TRY(send_before(c, s, err));
-    PLEAT_TRY(save_pages(c, seq_idx, out + p.pages_at, &hash, s, err));
-    const uint64_t sum = XXH3_64bits_digest(&hash);
+    PLEAT_TRY(move_pages(&t, err));
+    const uint64_t sum = pleat__image_hash_end(&t.hash);
     memcpy(out, &sum, sizeof sum);
     return PLEAT_OK;
 }
@@ -296,26 +334,18 @@ pleat_status pleat_device_cache_read_image(pleat_device_cache *c, const void *im
     return PLEAT_OK;
 }
 
-/* Rows that have reserved their pages get their counts, and the pages what the image has. */
-static pleat_status fill(pleat_device_cache *c, uint32_t seq_idx, const uint8_t *pages, uint32_t n_tokens,
-                         pleat__device_stream stream, pleat_error *err) {
+/* Rows that have reserved their pages get their counts. */
+static pleat_status send_counts(pleat_device_cache *c, uint32_t seq_idx, pleat__device_stream stream,
+                                pleat_error *err) {
     const uint32_t first = pleat__device_first_row(c, seq_idx);
-    const uint64_t bytes = c->rows_per_seq * sizeof(uint32_t), page_bytes = c->image_form.page_bytes;
+    const uint64_t bytes = c->rows_per_seq * sizeof(uint32_t);
     const pleat__device_pages *to = &c->lanes.pages;
     for (int side = 0; side < 2; side++)
         PLEAT_TRY(pleat__device_copy(to->n_slots[side] + first, c->image.n_slots[side], bytes, stream, err));
     PLEAT_TRY(pleat__device_settle(to, first, c->rows_per_seq, stream, err));
     PLEAT_TRY(pleat__device_copy(to->hole + first, c->image.hole, bytes, stream, err));
     PLEAT_TRY(pleat__device_copy(to->dead + first, c->image.dead, bytes, stream, err));
-    PLEAT_TRY(send_before(c, stream, err));
-    for (pleat__device_piece piece = piece_at(c, seq_idx, 0); piece.n > 0;
-         piece = piece_at(c, seq_idx, piece.first + piece.n)) {
-        piece.sealed = c->lanes.policy.is_leankv ? piece.before + c->rows_per_seq + 1 : NULL;
-        piece.n_tokens = n_tokens;
-        PLEAT_TRY(pleat__device_copy(piece.pages, pages + piece.first * page_bytes, piece.n * page_bytes, stream, err));
-        PLEAT_TRY(pleat__device_lanes_put(&c->lanes, &piece, stream, err));
-    }
-    return PLEAT_OK;
+    return send_before(c, stream, err);
 }
 
 pleat_status pleat_device_cache_restore(pleat_device_cache *c, uint32_t seq_idx, const void *image, uint64_t n_bytes,
@@ -332,8 +362,10 @@ pleat_status pleat_device_cache_restore(pleat_device_cache *c, uint32_t seq_idx,
         if (in[at] == 0) return damaged(err);
     PLEAT_TRY(pleat__device_cache_reserve_layers(c, seq_idx, c->n_each, s, err));
     c->seq_states[seq_idx] = PLEAT__SEQ_OPEN;
-    pleat_status status = fill(c, seq_idx, in + p.pages_at, head.n_tokens, s, err);
-    const bool is_intact = pleat__image_hash(image, n_bytes) == head.hash && /* while it is on its way */
+    transfer t = transfer_of(c, seq_idx, head.n_tokens, (uint8_t *)(uintptr_t)in, &p); /* which it does not write */
+    pleat_status status = send_counts(c, seq_idx, s, err);
+    if (status == PLEAT_OK) status = move_pages(&t, err);
+    const bool is_intact = status == PLEAT_OK && pleat__image_hash_end(&t.hash) == head.hash &&
                            pages_are_sound(c, in + p.pages_at, head.n_tokens);
     if (status == PLEAT_OK) status = pleat__device_lanes_set_length(&c->lanes, seq_idx, head.n_tokens, s, err);
     if (status == PLEAT_OK) status = pleat__device_cache_set_budget(c, seq_idx, head.n_prompt, s, err);

@@ -170,18 +170,44 @@ pleat_status pleat_device_cache_length(pleat_device_cache *c, uint32_t seq_idx, 
 
 _Static_assert(sizeof(pleat_device_cache_load) == sizeof(pleat__device_load), "one struct in two headers");
 
+/* PLEAT_AGAIN if what was told counts refused steps that nobody has heard of. */
+static pleat_status hear_refused(pleat_device_cache *c, pleat_error *err) {
+    const uint64_t n_refused = c->told->pool.n_refused + c->told->step.n_full, n_seen = c->n_refused_seen;
+    c->n_refused_seen = n_refused;
+    PLEAT_FAIL_IF(n_refused != n_seen, err, PLEAT_AGAIN, PLEAT_NOWHERE,
+                  "device cache: %llu steps were refused: pages are short, or a sequence has max_tokens",
+                  (unsigned long long)(n_refused - n_seen));
+    return PLEAT_OK;
+}
+
+pleat_status pleat_device_cache_wait(pleat_device_cache *c, void *stream, pleat_error *err) {
+    pleat__device_counters now;
+    PLEAT_TRY(check_cache(c, &now, err));
+    PLEAT_TRY(pleat__device_cache_counters(c, pleat__device_stream_of(stream), &now, err));
+    return hear_refused(c, err);
+}
+
+/* What was told, once it is there. */
+static pleat_status hear_loads(pleat_device_cache *c, uint64_t *pages_used, pleat_device_cache_load *out,
+                               pleat__device_stream stream, pleat_error *err) {
+    PLEAT_TRY(pleat__device_wait(stream, err));
+    *pages_used = c->told->pool.n_pages - c->told->pool.n_free;
+    if (out) memcpy(out, c->loads, c->opt.max_seqs * sizeof *out);
+    return PLEAT_OK;
+}
+
+pleat_status pleat_device_cache_wait_end(pleat_device_cache *c, uint64_t *pages_used, pleat_device_cache_load *out,
+                                         void *stream, pleat_error *err) {
+    PLEAT_TRY(check_cache(c, pages_used, err));
+    PLEAT_TRY(hear_loads(c, pages_used, out, pleat__device_stream_of(stream), err));
+    return hear_refused(c, err);
+}
+
 pleat_status pleat_device_cache_get_loads(pleat_device_cache *c, uint64_t *pages_used, pleat_device_cache_load *out,
                                           void *stream, pleat_error *err) {
     PLEAT_TRY(check_cache(c, pages_used, err));
-    const pleat__device_stream s = pleat__device_stream_of(stream);
-    const pleat__device_want want = pleat__device_cache_want(c);
-    pleat__device_pool pool;
-    if (out) PLEAT_TRY(pleat__device_loads(&c->lanes.pages, &want, c->opt.max_seqs, c->loads, s, err));
-    PLEAT_TRY(pleat__device_copy(&pool, c->lanes.pages.pool, sizeof pool, s, err));
-    PLEAT_TRY(pleat__device_wait(s, err));
-    *pages_used = pool.n_pages - pool.n_free;
-    if (out) memcpy(out, c->loads, c->opt.max_seqs * sizeof *out);
-    return PLEAT_OK;
+    PLEAT_TRY(pleat__device_cache_tell(c, out != NULL, pleat__device_stream_of(stream), err));
+    return hear_loads(c, pages_used, out, pleat__device_stream_of(stream), err);
 }
 
 uint32_t pleat_device_cache_max_kept(const pleat_device_cache *c, uint32_t n_prompt) {

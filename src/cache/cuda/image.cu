@@ -30,6 +30,54 @@ static __device__ inline void unseal(const pleat__page_layout &layout, uint8_t *
         scores[i] = __fmul_rn(scores[i], (float)(n_tokens - 1 - (uint32_t)positions[i % layout.tokens]));
 }
 
+/* ---- slots without a token --------------------------------------------------------------------------- */
+
+/* Which bits of byte i of a tile of codes are of tokens before `end`: quant/layout.h says where tokens stand. */
+static __device__ inline uint32_t key_bits(uint32_t k_bits, uint32_t i, uint32_t end) {
+    const uint32_t token = k_bits == 16 ? i / 2 % PLEAT__TILE : i / 4 % PLEAT__TILE;
+    return token < end ? 0xFF : 0;
+}
+static __device__ inline uint32_t value_bits(uint32_t v_bits, uint32_t head_dim, uint32_t i, uint32_t end) {
+    if (v_bits == 16) return i / (2 * head_dim) < end ? 0xFF : 0;
+    const uint32_t j = i % 4, group = i / (4 * head_dim);
+    if (v_bits == 8) return 4 * group + j < end ? 0xFF : 0;
+    if (v_bits == 4) return (8 * group + j < end ? 0x0F : 0) | (8 * group + 4 + j < end ? 0xF0 : 0);
+    uint32_t bits = 0;
+    for (uint32_t p = 0; p < 4; p++) bits |= 4 * p + j < end ? 3u << 2 * p : 0;
+    return bits;
+}
+
+/* Of a tile's scales and minimums. */
+static __device__ inline void clear_meta(uint16_t *meta, uint32_t end) {
+    for (uint32_t i = threadIdx.x; i < 2 * PLEAT__TILE; i += THREADS)
+        if (i % PLEAT__TILE >= end) meta[i] = 0;
+}
+
+/* The slots of a tile from `end` on, of its 16, are cleared: by the whole block. */
+static __device__ inline void clear_slots(const pleat__page_layout &l, uint32_t head_dim, uint8_t *page, uint32_t tile,
+                                          uint32_t end) {
+    uint8_t *keys = pleat__device_k_tile(l, page, tile), *values = pleat__device_v_tile(l, page, tile);
+    for (uint32_t i = threadIdx.x; i < l.k_tile_bytes; i += THREADS) keys[i] &= key_bits(l.format.k_bits, i, end);
+    for (uint32_t i = threadIdx.x; i < l.v_tile_bytes; i += THREADS)
+        values[i] &= value_bits(l.format.v_bits, head_dim, i, end);
+    if (l.format.k_bits <= 8) {
+        clear_meta(pleat__device_k_meta(l, page, tile), end);
+        clear_meta(pleat__device_v_meta(l, page, tile), end);
+    }
+    if (!l.tracked || threadIdx.x >= PLEAT__TILE || threadIdx.x < end) return;
+    const uint32_t slot = tile * PLEAT__TILE + threadIdx.x;
+    pleat__device_positions(l, page)[slot] = -1;
+    for (uint32_t h = 0; h < l.n_scores; h++) pleat__device_scores(l, page)[h * l.tokens + slot] = 0;
+}
+
+/* A page of n tokens holds nothing else. */
+static __device__ inline void clean(const pleat__page_layout &l, uint32_t head_dim, uint8_t *page, uint32_t n) {
+    for (uint32_t tile = n / PLEAT__TILE; tile < l.tokens / PLEAT__TILE; tile++)
+        clear_slots(l, head_dim, page, tile, n > tile * PLEAT__TILE ? n - tile * PLEAT__TILE : 0);
+}
+
+/* ---- pages ------------------------------------------------------------------------------------------- */
+
 template <bool BRINGS>
 static __global__ void __launch_bounds__(THREADS)
     move_pages(const __grid_constant__ pleat__device_lanes l, const __grid_constant__ pleat__device_piece piece) {
@@ -48,10 +96,49 @@ static __global__ void __launch_bounds__(THREADS)
         else if (at < n_used)
             there[at] = here[at];
     }
-    if (BRINGS || !piece.sealed || !l.layouts[side].tracked) return;
-    if ((side ? i - n_high : i) >= piece.sealed[side * n_rows + of_seq]) return;
+    const uint32_t idx = side ? i - n_high : i, cap = l.layouts[side].tokens;
+    if (BRINGS) {
+        const uint32_t n_here = l.pages.n_slots[side][row] - idx * cap;
+        if (n_here >= cap) return;
+        __syncthreads();
+        clean(l.layouts[side], l.head_dim, (uint8_t *)here, n_here);
+    } else if (piece.sealed && l.layouts[side].tracked && idx < piece.sealed[side * n_rows + of_seq]) {
+        __syncthreads();
+        unseal(l.layouts[side], (uint8_t *)there, piece.n_tokens);
+    }
+}
+
+/* ---- sums -------------------------------------------------------------------------------------------- */
+
+/* A thread for each of a block's eight numbers.  Words begin at any byte: each is put together from two. */
+static __global__ void __launch_bounds__(THREADS) sum_blocks(const __grid_constant__ pleat__device_sums of) {
+    __shared__ uint64_t key[PLEAT__HASH_WORDS];
+    if (threadIdx.x < PLEAT__HASH_WORDS) key[threadIdx.x] = of.key[threadIdx.x];
     __syncthreads();
-    unseal(l.layouts[side], (uint8_t *)there, piece.n_tokens);
+    const uint64_t number = (uint64_t)blockIdx.x * THREADS + threadIdx.x, block = number / PLEAT__HASH_SUMS;
+    const uint32_t l = number % PLEAT__HASH_SUMS, shift = of.at % 8 * 8;
+    const uint64_t *words = (const uint64_t *)(const void *)(of.pages + of.at / 8 * 8) + l;
+    uint64_t plain = 0, products = 0;
+    if (block < of.n) {
+        words += block * (PLEAT__HASH_BLOCK / 8);
+#pragma unroll
+        for (uint32_t i = 0; i < PLEAT__HASH_BLOCK / 64; i++) {
+            const uint64_t low = words[8 * i], high = shift ? words[8 * i + 1] << (64 - shift) : 0;
+            const uint64_t word = low >> shift | high, w = word ^ key[i + l];
+            plain += word;
+            products += (w & 0xFFFFFFFFu) * (w >> 32);
+        }
+    }
+    const uint64_t other = __shfl_xor_sync(PLEAT__ALL_THREADS, (unsigned long long)plain, 1);
+    if (block < of.n) of.sums[number] = products + other;
+}
+
+extern "C" pleat_status pleat__device_lanes_sum(const pleat__device_sums *of, pleat__device_stream stream,
+                                                pleat_error *err) {
+    if (of->n == 0) return PLEAT_OK;
+    const uint64_t n_blocks = (of->n * PLEAT__HASH_SUMS + THREADS - 1) / THREADS;
+    sum_blocks<<<(uint32_t)n_blocks, THREADS, 0, pleat__cuda_stream(stream)>>>(*of);
+    return PLEAT_CUDA_LAUNCHED("summing an image's blocks", err);
 }
 
 extern "C" pleat_status pleat__device_lanes_bring(const pleat__device_lanes *l, const pleat__device_piece *piece,

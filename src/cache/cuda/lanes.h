@@ -25,8 +25,10 @@
 #ifndef PLEAT_CACHE_CUDA_LANES_H
 #define PLEAT_CACHE_CUDA_LANES_H
 
+#include "cache/cuda/image_hash.h"
 #include "core/device_view.h"
 #include "page/cuda/pages.h"
+#include "pleat/device_cache.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -166,6 +168,15 @@ pleat_status pleat__device_lanes_bring(const pleat__device_lanes *lanes, const p
 pleat_status pleat__device_lanes_put(const pleat__device_lanes *lanes, const pleat__device_piece *piece,
                                      pleat__device_stream stream, pleat_error *err);
 
+/* Sums of n blocks of a piece's bytes, from byte `at` on, whatever that is a multiple of: cache/cuda/image_hash.h. */
+typedef struct pleat__device_sums {
+    const uint8_t *pages; /* of the piece */
+    uint64_t at, n;
+    uint64_t *sums; /* [n][8] device memory */
+    uint64_t key[PLEAT__HASH_WORDS];
+} pleat__device_sums;
+pleat_status pleat__device_lanes_sum(const pleat__device_sums *of, pleat__device_stream stream, pleat_error *err);
+
 /* Lanes of sequence seq_idx keep n_tokens tokens. */
 pleat_status pleat__device_lanes_set_budget(const pleat__device_lanes *lanes, uint32_t seq_idx, uint32_t n_tokens,
                                             pleat__device_stream stream, pleat_error *err);
@@ -180,10 +191,25 @@ pleat_status pleat__device_lanes_grow(const pleat__device_lanes *lanes, pleat__d
 pleat_status pleat__device_lanes_append(const pleat__device_lanes *lanes, uint32_t layer, const void *k, const void *v,
                                         pleat__device_stream stream, pleat_error *err);
 
+/* The same of heads that are not ready; the queries go to q [n_seqs][n_kv_heads * n_group][head_dim] f16. */
+pleat_status pleat__device_lanes_append_heads(const pleat__device_lanes *lanes, uint32_t layer,
+                                              const pleat_device_cache_heads *heads, uint32_t n_group, uint16_t *q,
+                                              pleat__device_stream stream, pleat_error *err);
+
 pleat_status pleat__device_lanes_end(const pleat__device_lanes *lanes, pleat__device_stream stream, pleat_error *err);
 
 /* Each lane that holds more than its budget loses a token. */
 pleat_status pleat__device_lanes_evict(const pleat__device_lanes *lanes, pleat__device_stream stream, pleat_error *err);
+
+/* The pool's counters and the step's. */
+typedef struct pleat__device_counters {
+    pleat__device_pool pool;
+    pleat__device_step_state step;
+} pleat__device_counters;
+
+/* What they are, to memory that the device can write, pinned memory of the host too. */
+pleat_status pleat__device_lanes_tell(const pleat__device_lanes *lanes, pleat__device_counters *out,
+                                      pleat__device_stream stream, pleat_error *err);
 
 #ifdef __cplusplus
 }

@@ -20,6 +20,8 @@
  * slot.
  */
 #include "cache/cuda/lanes.cuh"
+#include "core/cuda/heads.cuh"
+#include "hw/cuda/launch.cuh"
 #include "quant/cuda/wide.cuh"
 
 /* ---- grow -------------------------------------------------------------------------------------------- */
@@ -93,15 +95,10 @@ static __device__ inline pleat__device_new_token token_of(const pleat__device_la
 
 #define STEP_WARPS 4
 
+/* A lane's new token into its slot: by a warp. */
 template <int D>
-static __global__ void __launch_bounds__(STEP_WARPS * 32)
-    append(const __grid_constant__ pleat__device_lanes l, uint32_t layer, const uint2 *k, const uint2 *v) {
-    const uint32_t unit = blockIdx.x * STEP_WARPS + threadIdx.x / 32, seq = unit / l.n_kv_heads;
-    if (seq >= l.pages.n_seqs) return;
-    const uint64_t from = (uint64_t)unit * (D / 4) + pleat__device_team_thread<D>();
-    const uint2 key_row = k[from], value_row = v[from]; /* on their way while the slot is asked for */
-    const uint32_t lane = seq * l.pages.rows_per_seq + layer * l.n_kv_heads + unit % l.n_kv_heads;
-    const pleat__device_new_token to = token_of(l, lane);
+static __device__ inline void store_token(const pleat__device_lanes &l, const pleat__device_new_token &to,
+                                          uint2 key_row, uint2 value_row) {
     if (to.slot == PLEAT__NO_NEW_SLOT) return;
     const pleat__page_layout &layout = l.layouts[0];
     uint8_t *page = l.base + to.page * l.page_bytes;
@@ -110,6 +107,51 @@ static __global__ void __launch_bounds__(STEP_WARPS * 32)
     pleat__device_put_value<D>(layout, page, to.at, pleat__device_quad_of(value_row), pleat__device_in_first_team<D>());
     pleat__device_put_key<D>(layout, page, to.at, pleat__device_quad_of(key_row), pleat__device_in_first_team<D>());
     if (layout.tracked && threadIdx.x % 32 == 0) pleat__device_track(layout, page, to.at, to.position);
+}
+
+/* Of a layer's KV head: index among the batch's lanes. */
+static __device__ inline uint32_t lane_of(const pleat__device_lanes &l, uint32_t item, uint32_t layer, uint32_t head) {
+    return item * l.pages.rows_per_seq + layer * l.n_kv_heads + head;
+}
+
+template <int D>
+static __global__ void __launch_bounds__(STEP_WARPS * 32)
+    append(const __grid_constant__ pleat__device_lanes l, uint32_t layer, const uint2 *k, const uint2 *v) {
+    const uint32_t unit = blockIdx.x * STEP_WARPS + threadIdx.x / 32, item = unit / l.n_kv_heads;
+    if (item >= l.pages.n_seqs) return;
+    const uint64_t from = (uint64_t)unit * (D / 4) + pleat__device_team_thread<D>();
+    const uint2 key_row = k[from], value_row = v[from]; /* on their way while the slot is asked for */
+    store_token<D>(l, token_of(l, lane_of(l, item, layer, unit % l.n_kv_heads)), key_row, value_row);
+}
+
+/* A warp a query head, and a warp a KV head, which makes key and value in shared memory.  The next kernel, attention, may
+ * start once the last one is waited for, so that what came before that is seen there without waiting. */
+template <int D>
+static __global__ void __launch_bounds__(STEP_WARPS * 32)
+    append_heads(const __grid_constant__ pleat__device_lanes l, uint32_t layer,
+                 const __grid_constant__ pleat_device_cache_heads h, uint32_t n_group, __half *q) {
+    __shared__ __align__(8) __half rows[STEP_WARPS][2][D];
+    const uint32_t n_q_heads = l.n_kv_heads * n_group, n_warps = n_q_heads + l.n_kv_heads;
+    const uint32_t at = blockIdx.x * STEP_WARPS + threadIdx.x / 32, item = at / n_warps, in_item = at % n_warps;
+    pleat__wait_for_last();
+    pleat__let_next_start();
+    if (item >= l.pages.n_seqs) return;
+    const bool is_q = in_item < n_q_heads;
+    const uint32_t head = is_q ? in_item : in_item - n_q_heads;
+    const pleat__device_new_token to = token_of(l, lane_of(l, item, layer, is_q ? head / n_group : head));
+    const float *from = h.qkv + (uint64_t)item * (n_q_heads + 2 * l.n_kv_heads) * D;
+    if (is_q) {
+        const pleat__head_place place = {0, head, D, to.position};
+        pleat__make_head<D / 64>(h, place, from + head * D, q + ((uint64_t)item * n_q_heads + head) * D);
+        return;
+    }
+    __half(*mine)[D] = rows[threadIdx.x / 32];
+    const pleat__head_place key = {1, head, D, to.position}, value = {2, head, D, to.position};
+    pleat__make_head<D / 64>(h, key, from + (n_q_heads + head) * D, mine[0]);
+    pleat__make_head<D / 64>(h, value, from + (n_q_heads + l.n_kv_heads + head) * D, mine[1]);
+    __syncwarp();
+    const uint32_t t = pleat__device_team_thread<D>();
+    store_token<D>(l, to, ((const uint2 *)(const void *)mine[0])[t], ((const uint2 *)(const void *)mine[1])[t]);
 }
 
 /* ---- searches ---------------------------------------------------------------------------------------- */
@@ -420,6 +462,15 @@ extern "C" pleat_status pleat__device_lanes_append(const pleat__device_lanes *l,
     return PLEAT_CUDA_LAUNCHED("storing a step's tokens", err);
 }
 
+extern "C" pleat_status pleat__device_lanes_append_heads(const pleat__device_lanes *l, uint32_t layer,
+                                                         const pleat_device_cache_heads *heads, uint32_t n_group,
+                                                         uint16_t *q, pleat__device_stream stream, pleat_error *err) {
+    const uint32_t n_blocks = blocks_for((uint64_t)l->pages.n_seqs * l->n_kv_heads * (n_group + 1), STEP_WARPS);
+    pleat__launch(l->head_dim == 128 ? append_heads<128> : append_heads<64>, n_blocks, STEP_WARPS * 32, 0, stream, *l,
+                  layer, *heads, n_group, (__half *)(void *)q);
+    return PLEAT_CUDA_LAUNCHED("storing a step's tokens", err);
+}
+
 template <int D> static void launch_end(const pleat__device_lanes &l, uint32_t n_lanes, cudaStream_t stream) {
     if (n_lanes < l.many_lanes)
         end_step<D, MAX_WARPS><<<n_lanes, MAX_WARPS * 32, 0, stream>>>(l);
@@ -436,4 +487,18 @@ extern "C" pleat_status pleat__device_lanes_end(const pleat__device_lanes *l, pl
     else
         launch_end<64>(*l, n_lanes, pleat__cuda_stream(stream));
     return PLEAT_CUDA_LAUNCHED("the policy's step", err);
+}
+
+/* ---- telling ------------------------------------------------------------------------------------------- */
+
+static __global__ void tell(const pleat__device_pool *pool, const pleat__device_step_state *step,
+                            pleat__device_counters *out) {
+    const pleat__device_counters now = {*pool, *step};
+    *out = now;
+}
+
+extern "C" pleat_status pleat__device_lanes_tell(const pleat__device_lanes *l, pleat__device_counters *out,
+                                                 pleat__device_stream stream, pleat_error *err) {
+    tell<<<1, 1, 0, pleat__cuda_stream(stream)>>>(l->pages.pool, l->step, out);
+    return PLEAT_CUDA_LAUNCHED("telling what a step left", err);
 }

@@ -9,11 +9,24 @@
 #include "core/error.h"
 #include "engine/cuda/engine_device.h"
 
-pleat_status pleat__engine_device_recount(pleat_engine *e, pleat_error *err) {
-    pleat__engine_device *d = e->device;
-    PLEAT_TRY(pleat_device_cache_get_loads(d->cache, &d->n_used, d->is_uniform ? NULL : d->loads, d->stream.v, err));
+/* The cache has said what is used. */
+static pleat_status note_count(pleat__engine_device *d, pleat_status status) {
+    if (status != PLEAT_OK) return status;
+    d->is_counted = true;
     if (d->n_used > d->n_peak) d->n_peak = d->n_used;
     return PLEAT_OK;
+}
+
+pleat_status pleat__engine_device_recount(pleat_engine *e, pleat_error *err) {
+    pleat__engine_device *d = e->device;
+    pleat_device_cache_load *loads = d->is_uniform ? NULL : d->loads;
+    return note_count(d, pleat_device_cache_get_loads(d->cache, &d->n_used, loads, d->stream.v, err));
+}
+
+pleat_status pleat__engine_device_count_end(pleat_engine *e, pleat_error *err) {
+    pleat__engine_device *d = e->device;
+    pleat_device_cache_load *loads = d->is_uniform ? NULL : d->loads;
+    return note_count(d, pleat_device_cache_wait_end(d->cache, &d->n_used, loads, d->stream.v, err));
 }
 
 /* ---- lengths --------------------------------------------------------------------------------------------- */

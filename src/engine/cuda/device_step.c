@@ -8,7 +8,7 @@
  *
  * A step begins only where the most that it can need is free.  So the device refuses none, unless that is wrong.
  *
- * A batch runs as a graph, recorded when a size is first seen.
+ * A batch runs as a graph, recorded when a size is first seen.  The host waits for it once: its end tells what is held.
  */
 #include <string.h>
 
@@ -116,6 +116,7 @@ static pleat_status run_prompt(const step *s, uint32_t i) {
     const pleat_engine_item *item = &s->items[i];
     pleat__engine_device *d = s->e->device;
     pleat__place *place = pleat__engine_place(s->e, item->seq);
+    d->is_counted = false;
     PLEAT_TRY(pleat__device_forward_prompt(d->forward, d->cache, pleat__place_idx(s->e, place), place->n_tokens,
                                            item->tokens, item->n_tokens, item->n_logits, s->likeliest != NULL,
                                            item->logits, d->stream, s->err));
@@ -128,6 +129,7 @@ static pleat_status run_prompt(const step *s, uint32_t i) {
 /* Prompts of items before `end` are as they were: empty. */
 static void undo_prompts(const step *s, const bool *is_prompt, uint32_t end) {
     pleat__engine_device *d = s->e->device;
+    d->is_counted = false;
     for (uint32_t i = 0; i < end; i++) {
         if (!is_prompt[i]) continue;
         pleat__place *place = pleat__engine_place(s->e, s->items[i].seq);
@@ -162,12 +164,9 @@ static pleat_status run_batch(const step *s, uint32_t n) {
     pleat__engine_device *d = s->e->device;
     PLEAT_TRY(set_batch(s, n));
     if (!d->graphs[n].v) PLEAT_TRY(record(s, n));
+    d->is_counted = false;
     PLEAT_TRY(pleat__device_graph_launch(d->graphs[n], d->stream, s->err));
-    if (d->is_uniform) {
-        PLEAT_TRY(pleat__device_wait(d->stream, s->err));
-    } else {
-        PLEAT_TRY(pleat_device_cache_wait(d->cache, d->stream.v, s->err));
-    }
+    PLEAT_TRY(pleat__engine_device_count_end(s->e, s->err));
     for (uint32_t row = 0; row < n; row++) d->places[d->next[row]].n_tokens++;
     return PLEAT_OK;
 }
@@ -282,6 +281,7 @@ pleat_status pleat__engine_device_step(pleat_engine *e, const pleat_engine_item 
     for (uint32_t i = 0; status == PLEAT_E_RANGE && i < n_items; i++)
         pleat__engine_place(e, items[i].seq)->is_spoiled = true; /* some have gone on, and which is not told */
     for (uint32_t i = 0; status == PLEAT_OK && i < n_items; i++) note_prompt(e, &items[i]);
-    const pleat_status counted = pleat__engine_device_recount(e, status == PLEAT_OK ? err : NULL);
+    const pleat_status counted =
+        e->device->is_counted ? PLEAT_OK : pleat__engine_device_recount(e, status == PLEAT_OK ? err : NULL);
     return status == PLEAT_OK ? counted : status;
 }

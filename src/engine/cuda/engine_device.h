@@ -51,6 +51,7 @@ struct pleat__engine_device {
     uint64_t n_used, n_peak;        /* pages, as of the last recount, and the most of any */
     pleat_device_cache_load *loads; /* [max_seqs] likewise, where pages are not arithmetic */
     bool is_uniform;                /* pages are arithmetic */
+    bool is_counted;                /* nothing has changed since the last count */
     bool evicts;                    /* lanes have a budget */
     uint32_t n_blocks;
     pleat__pinned_block blocks[PLEAT__KEPT_BLOCKS]; /* [n_blocks] */
@@ -67,6 +68,9 @@ static inline uint32_t pleat__place_idx(const pleat_engine *e, const pleat__plac
 
 /* Ask the device what is held: after whatever may have changed it. */
 pleat_status pleat__engine_device_recount(pleat_engine *e, pleat_error *err);
+
+/* The same as the end of a batch has told it, once it is there.  PLEAT_AGAIN: the batch was refused. */
+pleat_status pleat__engine_device_count_end(pleat_engine *e, pleat_error *err);
 
 /* The most pages that n_new tokens more take while they are stored. */
 uint64_t pleat__engine_pages_for(const pleat_engine *e, const pleat__place *place, uint32_t n_new);

@@ -24,6 +24,18 @@ static __device__ __forceinline__ void pleat__copy_16(uint32_t to, const void *f
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
+/* The same by a policy of the level-2 cache.  Lines that leave first make room for others that are read again soon. */
+static __device__ __forceinline__ void pleat__copy_16_by(uint32_t to, const void *from, uint64_t policy) {
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "l"(policy)
+                 : "memory");
+}
+static __device__ __forceinline__ uint64_t pleat__leave_first(void) {
+    uint64_t policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
 /* Or zeros; `from` is not read then, but must be a global address. */
 static __device__ __forceinline__ void pleat__copy_16_or_zeros(uint32_t to, const void *from, bool is_there) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(is_there ? 16 : 0)

@@ -2,7 +2,8 @@
  *
  * forward.c: the forward pass on a GPU: its memory, and the order of launches.
  *
- *     a step      embed | per layer: norm, qkv, heads, append, attend, o, norm, gate and up, down | norm, output, choose
+ *     a step      embed | per layer: norm, qkv, heads and append, attend, o, norm, gate and up, down | norm, output,
+ *                 choose
  *     a prompt    the same in blocks of rows, but for attention, which sees the prompt whole
  *
  * Products add to x or gate where they end, so that nothing else stands between them.  What follows the last layer's
@@ -47,7 +48,7 @@ struct pleat__device_forward {
     float *received;      /* [n_kv_heads][rows], or NULL */
     int32_t *tokens;      /* [rows] */
     uint32_t *positions;  /* [max_items] */
-    uint32_t *greedy;     /* [max_items] */
+    uint64_t *choices;    /* [logit rows][PLEAT__CHOOSE_PARTS] of choosing */
     uint16_t *plain;      /* with gemm: a layer's matrices, one behind the other */
     uint16_t *pairs;      /* with gemm: [block][2 n_ff] */
     void *gemm_work;      /* with gemm */
@@ -147,7 +148,7 @@ static void carve_device(pleat__device_forward *fw, carver *c) {
     fw->received = fw->has_scores ? carve(c, rows * info->n_kv_heads, sizeof(float)) : NULL;
     fw->tokens = carve(c, rows, sizeof(int32_t));
     fw->positions = carve(c, fw->max_items, sizeof(uint32_t));
-    fw->greedy = carve(c, fw->max_items, sizeof(uint32_t));
+    fw->choices = carve(c, (uint64_t)logit_rows(fw->max_items) * PLEAT__CHOOSE_PARTS, sizeof(uint64_t));
     carve_gemm(fw, block, c);
     carve_work(fw, c);
 }
@@ -295,10 +296,9 @@ static pleat_status norm(const launches *l, const float *weight, bool is_packed,
                               l->err);
 }
 
-/* q, k and v of the rows, ready for the cache. */
-static pleat_status make_heads(const launches *l, uint32_t layer_idx, rows r, const uint32_t *positions) {
+/* q, k and v of the rows, side by side. */
+static pleat_status make_qkv(const launches *l, uint32_t layer_idx, rows r) {
     pleat__device_forward *fw = l->fw;
-    const pleat_model *m = fw->model;
     const pleat__device_layer *layer = &fw->weights->layers[layer_idx];
     const uint32_t width = fw->n_q + 2 * fw->n_kv, at[3] = {0, fw->n_q, fw->n_q + fw->n_kv};
     bool is_packed = true;
@@ -308,7 +308,7 @@ static pleat_status make_heads(const launches *l, uint32_t layer_idx, rows r, co
     for (uint32_t i = 0; i < layer->n_qkv; i++) {
         pleat__device_mul mul = {.w = layer->qkv[i],
                                  .x = fw->normed,
-                                 .x_stride = m->info.n_embd,
+                                 .x_stride = fw->model->info.n_embd,
                                  .n = r.n,
                                  .end = PLEAT__MUL_STORE,
                                  .y = fw->qkv + at[i],
@@ -316,23 +316,37 @@ static pleat_status make_heads(const launches *l, uint32_t layer_idx, rows r, co
                                  .scale = 1};
         PLEAT_TRY(multiply(l, &mul, is_packed ? PACKED : AS_F16, l->plain ? l->plain->qkv[i] : NULL));
     }
-    const pleat__rope *rope = layer->turns ? &m->ropes[layer->rope] : NULL;
-    const pleat__device_heads heads = {.qkv = fw->qkv,
+    return PLEAT_OK;
+}
+
+/* What makes them ready for the cache. */
+static pleat_device_cache_heads heads_of(const launches *l, uint32_t layer_idx) {
+    const pleat__device_layer *layer = &l->fw->weights->layers[layer_idx];
+    const pleat__rope *rope = layer->turns ? &l->fw->model->ropes[layer->rope] : NULL;
+    return (pleat_device_cache_heads){.qkv = l->fw->qkv,
+                                      .biases = {layer->biases[0], layer->biases[1], layer->biases[2]},
+                                      .norms = {layer->head_norms[0], layer->head_norms[1]},
+                                      .eps = l->fw->model->rms_eps,
+                                      .turns = layer->turns,
+                                      .n_dims = rope ? rope->n_dims : 0,
+                                      .is_halves = rope && rope->is_halves};
+}
+
+/* q, k and v of the rows, ready for the cache. */
+static pleat_status make_heads(const launches *l, uint32_t layer_idx, rows r, const uint32_t *positions) {
+    pleat__device_forward *fw = l->fw;
+    const pleat_model_info *info = &fw->model->info;
+    const pleat__device_heads heads = {.of = heads_of(l, layer_idx),
                                        .n = r.n,
-                                       .n_q_heads = m->info.n_q_heads,
-                                       .n_kv_heads = m->info.n_kv_heads,
-                                       .head_dim = m->info.head_dim,
-                                       .biases = {layer->biases[0], layer->biases[1], layer->biases[2]},
-                                       .norms = {layer->head_norms[0], layer->head_norms[1]},
-                                       .eps = m->rms_eps,
-                                       .turns = layer->turns,
-                                       .n_dims = rope ? rope->n_dims : 0,
-                                       .is_halves = rope && rope->is_halves,
+                                       .n_q_heads = info->n_q_heads,
+                                       .n_kv_heads = info->n_kv_heads,
+                                       .head_dim = info->head_dim,
                                        .positions = positions,
                                        .first_position = l->n_past + r.from,
                                        .q = fw->q + (uint64_t)r.from * fw->n_q,
                                        .k = fw->k + (uint64_t)r.from * fw->n_kv,
                                        .v = fw->v + (uint64_t)r.from * fw->n_kv};
+    PLEAT_TRY(make_qkv(l, layer_idx, r));
     return pleat__device_heads_run(&heads, l->stream, l->err);
 }
 
@@ -400,22 +414,40 @@ static pleat_status make_logits(const launches *l, rows r) {
 /* The likeliest token of rows [from, from + n) of the logits, to the host. */
 static pleat_status choose(const launches *l, uint32_t from, uint32_t n) {
     pleat__device_forward *fw = l->fw;
-    PLEAT_TRY(pleat__device_choose(pleat__device_forward_logits(fw, from), n, fw->model->info.n_vocab, fw->greedy,
-                                   l->stream, l->err));
-    return pleat__device_copy(fw->host_greedy, fw->greedy, n * sizeof *fw->greedy, l->stream, l->err);
+    return pleat__device_choose(pleat__device_forward_logits(fw, from), n, fw->model->info.n_vocab, fw->choices,
+                                fw->host_greedy, l->stream, l->err);
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------ */
 
+/* q of the rows, and their keys and values in the cache. */
+static pleat_status step_heads(const launches *l, uint32_t layer_idx, rows r) {
+    pleat__device_forward *fw = l->fw;
+    if (!pleat_device_cache_takes_heads(l->cache)) {
+        PLEAT_TRY(make_heads(l, layer_idx, r, fw->positions));
+        return pleat_device_cache_append(l->cache, layer_idx, fw->k, fw->v, l->stream.v, l->err);
+    }
+    const pleat_device_cache_heads heads = heads_of(l, layer_idx);
+    PLEAT_TRY(make_qkv(l, layer_idx, r));
+    return pleat_device_cache_append_heads(l->cache, layer_idx, &heads, fw->q, l->stream.v, l->err);
+}
+
+/* Attention of the rows, into step_attended, or as f16 into attended. */
+static pleat_status step_attend(const launches *l, uint32_t layer_idx, rows r, bool is_f32) {
+    pleat__device_forward *fw = l->fw;
+    if (!is_f32 && pleat_device_cache_takes_heads(l->cache))
+        return pleat_device_cache_attend_f16(l->cache, layer_idx, fw->q, fw->attended, l->stream.v, l->err);
+    PLEAT_TRY(pleat_device_cache_attend(l->cache, layer_idx, fw->q, fw->step_attended, NULL, l->stream.v, l->err));
+    if (is_f32) return PLEAT_OK;
+    return pleat__device_halve(fw->step_attended, (uint64_t)r.n * fw->n_q, fw->attended, l->stream, l->err);
+}
+
 static pleat_status step_layer(const launches *l, uint32_t layer_idx, rows r) {
     pleat__device_forward *fw = l->fw;
     const pleat__device_layer *layer = &fw->weights->layers[layer_idx];
-    PLEAT_TRY(make_heads(l, layer_idx, r, fw->positions));
-    PLEAT_TRY(pleat_device_cache_append(l->cache, layer_idx, fw->k, fw->v, l->stream.v, l->err));
-    PLEAT_TRY(pleat_device_cache_attend(l->cache, layer_idx, fw->q, fw->step_attended, NULL, l->stream.v, l->err));
     const bool is_f32 = (r.n <= PLEAT__MUL_FEW || packs(r.n)) && !(l->rows_class && is_plain(&layer->o));
-    if (!is_f32)
-        PLEAT_TRY(pleat__device_halve(fw->step_attended, (uint64_t)r.n * fw->n_q, fw->attended, l->stream, l->err));
+    PLEAT_TRY(step_heads(l, layer_idx, r));
+    PLEAT_TRY(step_attend(l, layer_idx, r, is_f32));
     const void *attended = is_f32 ? (const void *)fw->step_attended : fw->attended;
     PLEAT_TRY(
         add_branch(l, &layer->o, NULL, attended, is_f32 ? AS_F32 : AS_F16, layer->o_bias, layer->post_norms[0], r));
@@ -427,9 +459,9 @@ pleat_status pleat__device_forward_step(pleat__device_forward *fw, pleat_device_
     const launches l = {fw, cache, stream, err, NULL, 0, class_of_step(fw, n)};
     const rows r = {0, n};
     const pleat_model *m = fw->model;
-    PLEAT_TRY(pleat__device_copy(fw->tokens, fw->host_tokens, n * sizeof *fw->tokens, stream, err));
-    PLEAT_TRY(pleat__device_copy(fw->positions, fw->host_positions, n * sizeof *fw->positions, stream, err));
-    PLEAT_TRY(pleat__device_embed(&fw->weights->embedding, fw->tokens, n, m->embedding_scale, fw->x, stream, err));
+    if (!pleat_device_cache_takes_heads(cache))
+        PLEAT_TRY(pleat__device_copy(fw->positions, fw->host_positions, n * sizeof *fw->positions, stream, err));
+    PLEAT_TRY(pleat__device_embed(&fw->weights->embedding, fw->host_tokens, n, m->embedding_scale, fw->x, stream, err));
     PLEAT_TRY(pleat_device_cache_begin(cache, stream.v, err));
     for (uint32_t i = 0; i < m->info.n_layers; i++) PLEAT_TRY(step_layer(&l, i, r));
     PLEAT_TRY(pleat_device_cache_end(cache, stream.v, err));

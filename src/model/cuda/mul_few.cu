@@ -15,7 +15,7 @@
  *     comes next into rings in shared memory, while they multiply
  */
 #include "hw/cuda/copy.cuh"
-#include "model/cuda/launch.cuh"
+#include "hw/cuda/launch.cuh"
 #include "model/cuda/tile.cuh"
 
 #define WARPS PLEAT__MUL_RANGES

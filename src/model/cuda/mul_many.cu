@@ -13,7 +13,7 @@
  * which read at once find eight different banks.
  */
 #include "hw/cuda/copy.cuh"
-#include "model/cuda/launch.cuh"
+#include "hw/cuda/launch.cuh"
 #include "model/cuda/tile.cuh"
 
 #define THREADS 256u

@@ -14,7 +14,7 @@
 
 #include "hw/cuda/bulk.cuh"
 #include "hw/cuda/copy.cuh"
-#include "model/cuda/launch.cuh"
+#include "hw/cuda/launch.cuh"
 #include "model/cuda/tile.cuh"
 
 #define CLUSTER 2u

@@ -6,8 +6,8 @@
  *              rows of 64 bytes by one store
  *     gate     a thread 8 gates and their 8 ups
  */
+#include "hw/cuda/launch.cuh"
 #include "model/cuda/gemm.h"
-#include "model/cuda/launch.cuh"
 #include "model/cuda/tile.cuh"
 
 #define WARPS 8u

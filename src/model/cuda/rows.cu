@@ -5,12 +5,13 @@
  *     embed    a block a row; a thread has eight columns, as a lane of the products would
  *     norm     a block a row; its sum of squares is added up thread by thread, warp by warp, in a fixed order
  *     heads    a warp a head; a lane has the pairs lane, lane + 32, ...
- *     choose   a block a row
+ *     choose   a block a part of a row, then a thread a row
  */
 #include "model/cuda/rows.h"
 
+#include "core/cuda/heads.cuh"
+#include "hw/cuda/launch.cuh"
 #include "hw/cuda/warp.cuh"
-#include "model/cuda/launch.cuh"
 #include "model/cuda/tile.cuh"
 
 /* ---- embeddings ---------------------------------------------------------------------------------------- */
@@ -194,17 +195,10 @@ extern "C" pleat_status pleat__device_halve(const float *x, uint64_t n, uint16_t
 /* ---- heads --------------------------------------------------------------------------------------------- */
 
 #define HEADS_WARPS 4u
-#define MAX_PAIRS 4 /* of a lane: 256 dimensions */
-
-/* Where a head's pair stands: its two dimensions. */
-static __device__ __forceinline__ uint2 pair_at(const pleat__device_heads &h, uint32_t pair) {
-    const uint32_t n_turning = h.turns ? h.n_dims / 2 : 0;
-    if (h.is_halves && pair < n_turning) return make_uint2(pair, pair + n_turning);
-    return make_uint2(2 * pair, 2 * pair + 1);
-}
+#define MAX_PAIRS 4 /* of a thread: 256 dimensions */
 
 static __global__ void __launch_bounds__(HEADS_WARPS * 32) heads(const __grid_constant__ pleat__device_heads h) {
-    const uint32_t n_heads = h.n_q_heads + 2 * h.n_kv_heads, lane = threadIdx.x % 32;
+    const uint32_t n_heads = h.n_q_heads + 2 * h.n_kv_heads;
     const uint64_t at = (uint64_t)blockIdx.x * HEADS_WARPS + threadIdx.x / 32;
     const uint32_t row = (uint32_t)(at / n_heads), head = (uint32_t)(at % n_heads);
     pleat__let_next_start();
@@ -212,50 +206,12 @@ static __global__ void __launch_bounds__(HEADS_WARPS * 32) heads(const __grid_co
     if (row >= h.n) return;
     const uint32_t part = head < h.n_q_heads ? 0 : head < h.n_q_heads + h.n_kv_heads ? 1 : 2;
     const uint32_t in_part = head - (part == 0 ? 0 : part == 1 ? h.n_q_heads : h.n_q_heads + h.n_kv_heads);
-    const float *from = h.qkv + at * h.head_dim, *bias = h.biases[part], *norm_of = part < 2 ? h.norms[part] : NULL;
-    const uint32_t position = h.positions ? h.positions[row] : h.first_position + row; /* asked for first */
-    const uint32_t n_turning = part < 2 && h.turns ? h.n_dims / 2 : 0;
-    const float2 *turns = (const float2 *)(const void *)h.turns + (uint64_t)position * (h.n_dims / 2);
-    float2 turn[MAX_PAIRS];
-    float a[MAX_PAIRS], b[MAX_PAIRS], sum = 0;
-#pragma unroll
-    for (int i = 0; i < MAX_PAIRS; i++) {
-        const uint32_t pair = lane + 32 * i;
-        a[i] = b[i] = 0;
-        if (pair < n_turning) turn[i] = turns[pair];
-        if (pair >= h.head_dim / 2) continue;
-        const uint2 dims = pair_at(h, pair);
-        a[i] = from[dims.x];
-        b[i] = from[dims.y];
-        if (bias) a[i] += bias[in_part * h.head_dim + dims.x];
-        if (bias) b[i] += bias[in_part * h.head_dim + dims.y];
-        sum += a[i] * a[i] + b[i] * b[i];
-    }
-    sum = warp_sum(sum);
-    const float factor = norm_of ? 1.0f / sqrtf(sum / (float)h.head_dim + h.eps) : 1.0f;
     const uint32_t n_of_part = part == 0 ? h.n_q_heads : h.n_kv_heads;
-    __half *to = (__half *)(void *)(part == 0   ? h.q
-                                    : part == 1 ? h.k
-                                                : h.v) +
-                 ((uint64_t)row * n_of_part + in_part) * h.head_dim;
-#pragma unroll
-    for (int i = 0; i < MAX_PAIRS; i++) {
-        const uint32_t pair = lane + 32 * i;
-        if (pair >= h.head_dim / 2) continue;
-        const uint2 dims = pair_at(h, pair);
-        float first = a[i], second = b[i];
-        if (norm_of) {
-            first = norm_of[dims.x] * (first * factor);
-            second = norm_of[dims.y] * (second * factor);
-        }
-        if (pair < n_turning) {
-            const float turned = first * turn[i].x - second * turn[i].y;
-            second = second * turn[i].x + first * turn[i].y;
-            first = turned;
-        }
-        to[dims.x] = __float2half_rn(first);
-        to[dims.y] = __float2half_rn(second);
-    }
+    const pleat__head_place place = {part, in_part, h.head_dim,
+                                     h.positions ? h.positions[row] : h.first_position + row};
+    uint16_t *to = part == 0 ? h.q : part == 1 ? h.k : h.v;
+    pleat__make_head<MAX_PAIRS>(h.of, place, h.of.qkv + at * h.head_dim,
+                                (__half *)(void *)to + ((uint64_t)row * n_of_part + in_part) * h.head_dim);
 }
 
 extern "C" pleat_status pleat__device_heads_run(const pleat__device_heads *h, pleat__device_stream stream,
@@ -267,48 +223,68 @@ extern "C" pleat_status pleat__device_heads_run(const pleat__device_heads *h, pl
 
 /* ---- the likeliest token --------------------------------------------------------------------------------- */
 
-#define CHOOSE_THREADS 1024u
+#define CHOOSE_THREADS 512u
 
-/* A candidate; is_bad: some logit was no finite number. */
-typedef struct candidate {
-    float logit;
-    uint32_t id;
-    uint32_t is_bad;
-} candidate;
+/* A candidate as a number: the larger is the better, and a row with a logit that is no finite number has NO_TOKEN. */
+#define NO_TOKEN UINT64_MAX
 
-static __device__ __forceinline__ candidate better(candidate a, candidate b) {
-    const bool takes_b = b.logit > a.logit || (b.logit == a.logit && b.id < a.id);
-    return candidate{takes_b ? b.logit : a.logit, takes_b ? b.id : a.id, a.is_bad | b.is_bad};
+/* The logit's bits, in the order of numbers, and below them the id from above. */
+static __device__ __forceinline__ uint64_t candidate_of(float logit, uint32_t id) {
+    const uint32_t bits = __float_as_uint(logit + 0.0f); /* -0 is 0 */
+    if (!isfinite(logit)) return NO_TOKEN;
+    return (uint64_t)(bits >> 31 ? ~bits : bits | 0x80000000u) << 32 | (UINT32_MAX - id);
 }
 
-static __device__ __forceinline__ candidate best_of_warp(candidate mine) {
+static __device__ __forceinline__ uint64_t best_of_warp(uint64_t mine) {
 #pragma unroll
-    for (int by = 16; by > 0; by /= 2)
-        mine = better(mine, candidate{__shfl_xor_sync(PLEAT__ALL_THREADS, mine.logit, by),
-                                      __shfl_xor_sync(PLEAT__ALL_THREADS, mine.id, by),
-                                      __shfl_xor_sync(PLEAT__ALL_THREADS, mine.is_bad, by)});
+    for (int by = 16; by > 0; by /= 2) {
+        const uint64_t other = __shfl_xor_sync(PLEAT__ALL_THREADS, mine, by);
+        mine = other > mine ? other : mine;
+    }
     return mine;
 }
 
-static __global__ void __launch_bounds__(CHOOSE_THREADS) choose(const float *logits, uint32_t n_vocab, uint32_t *out) {
-    __shared__ candidate of_warps[CHOOSE_THREADS / 32];
-    const float *row = logits + (uint64_t)blockIdx.x * n_vocab;
-    candidate mine = {-INFINITY, UINT32_MAX, 0};
+/* A block a part of a row. */
+static __global__ void __launch_bounds__(CHOOSE_THREADS)
+    choose_parts(const float *logits, uint32_t n_vocab, uint64_t *out) {
+    __shared__ uint64_t of_warps[CHOOSE_THREADS / 32];
+    const float *row = logits + (uint64_t)blockIdx.y * n_vocab;
+    const uint32_t each = (n_vocab + PLEAT__CHOOSE_PARTS - 1) / PLEAT__CHOOSE_PARTS, from = blockIdx.x * each;
+    const uint32_t end = from + each < n_vocab ? from + each : n_vocab;
+    uint64_t mine = 0;
     pleat__let_next_start();
     pleat__wait_for_last();
-#pragma unroll 16
-    for (uint32_t i = threadIdx.x; i < n_vocab; i += CHOOSE_THREADS)
-        mine = better(mine, candidate{row[i], i, !isfinite(row[i])});
+#pragma unroll 8
+    for (uint32_t i = from + threadIdx.x; i < end; i += CHOOSE_THREADS) {
+        const uint64_t other = candidate_of(row[i], i);
+        mine = other > mine ? other : mine;
+    }
     mine = best_of_warp(mine);
     if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = mine;
     __syncthreads();
     if (threadIdx.x >= 32) return;
-    mine = best_of_warp(of_warps[threadIdx.x]);
-    if (threadIdx.x == 0) out[blockIdx.x] = mine.is_bad ? UINT32_MAX : mine.id;
+    mine = best_of_warp(threadIdx.x < CHOOSE_THREADS / 32 ? of_warps[threadIdx.x] : 0);
+    if (threadIdx.x == 0) out[blockIdx.y * PLEAT__CHOOSE_PARTS + blockIdx.x] = mine;
 }
 
-extern "C" pleat_status pleat__device_choose(const float *logits, uint32_t n, uint32_t n_vocab, uint32_t *out,
-                                             pleat__device_stream stream, pleat_error *err) {
-    pleat__launch(choose, n, CHOOSE_THREADS, 0, stream, logits, n_vocab, out);
+/* A thread a row. */
+static __global__ void choose_rows(const uint64_t *parts, uint32_t n, uint32_t *out) {
+    const uint32_t row = blockIdx.x * blockDim.x + threadIdx.x;
+    pleat__wait_for_last();
+    if (row >= n) return;
+    uint64_t best = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < PLEAT__CHOOSE_PARTS; i++) {
+        const uint64_t other = parts[row * PLEAT__CHOOSE_PARTS + i];
+        best = other > best ? other : best;
+    }
+    out[row] = best == NO_TOKEN ? UINT32_MAX : UINT32_MAX - (uint32_t)best;
+}
+
+extern "C" pleat_status pleat__device_choose(const float *logits, uint32_t n, uint32_t n_vocab, uint64_t *work,
+                                             uint32_t *out, pleat__device_stream stream, pleat_error *err) {
+    pleat__launch(choose_parts, dim3(PLEAT__CHOOSE_PARTS, n), CHOOSE_THREADS, 0, stream, logits, n_vocab, work);
+    PLEAT_TRY(PLEAT_CUDA_LAUNCHED("choosing tokens", err));
+    pleat__launch(choose_rows, (n + 31) / 32, 32, 0, stream, (const uint64_t *)work, n, out);
     return PLEAT_CUDA_LAUNCHED("choosing tokens", err);
 }

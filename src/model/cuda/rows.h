@@ -9,12 +9,14 @@
 #define PLEAT_MODEL_CUDA_ROWS_H
 
 #include "model/cuda/mul.h"
+#include "pleat/device_cache.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* x [n][n_embd] = scale * rows tokens[n] of the embedding, whose columns are n_embd. */
+/* x [n][n_embd] = scale * rows tokens[n] of the embedding, whose columns are n_embd.  tokens may be pinned memory of the
+ * host. */
 pleat_status pleat__device_embed(const pleat__device_matrix *embedding, const int32_t *tokens, uint32_t n, float scale,
                                  float *x, pleat__device_stream stream, pleat_error *err);
 
@@ -30,27 +32,24 @@ pleat_status pleat__device_add_normed(const float *y, const float *weight, uint3
 pleat_status pleat__device_halve(const float *x, uint64_t n, uint16_t *out, pleat__device_stream stream,
                                  pleat_error *err);
 
-/* Heads of the rows that one product made: biases added, q and k normed and turned, all as f16. */
+/* Heads of n rows of a prompt, or of a step at `positions`, made ready. */
 typedef struct pleat__device_heads {
-    const float *qkv; /* [n][(n_q_heads + 2 n_kv_heads) * head_dim] q, k, v side by side */
+    pleat_device_cache_heads of;
     uint32_t n;
     uint32_t n_q_heads, n_kv_heads, head_dim; /* head_dim even, up to 256 */
-    const float *biases[3];                   /* of q, k and v, or NULL */
-    const float *norms[2];                    /* [head_dim] of q's heads and of k's, or NULL */
-    float eps;
-    const float *turns;        /* [positions][n_dims/2][2] cos and sin of each pair; NULL: heads are not turned */
-    uint32_t n_dims;           /* the first dimensions of a head, which turn */
-    bool is_halves;            /* pairs are (i, i + n_dims/2); false: (2i, 2i+1) */
-    const uint32_t *positions; /* [n]; NULL: first_position + row */
+    const uint32_t *positions;                /* [n]; NULL: first_position + row */
     uint32_t first_position;
     uint16_t *q, *k, *v; /* [n][heads][head_dim] f16 */
 } pleat__device_heads;
 
 pleat_status pleat__device_heads_run(const pleat__device_heads *heads, pleat__device_stream stream, pleat_error *err);
 
+/* Parts of a row, among which the likeliest token is looked for at once. */
+#define PLEAT__CHOOSE_PARTS 8u
+
 /* out [n]: the likeliest token of each row of logits [n][n_vocab], the lowest id among equals; UINT32_MAX where one is
- * no finite number. */
-pleat_status pleat__device_choose(const float *logits, uint32_t n, uint32_t n_vocab, uint32_t *out,
+ * no finite number.  out may be pinned memory of the host; work: [n][PLEAT__CHOOSE_PARTS]. */
+pleat_status pleat__device_choose(const float *logits, uint32_t n, uint32_t n_vocab, uint64_t *work, uint32_t *out,
                                   pleat__device_stream stream, pleat_error *err);
 
 #ifdef __cplusplus

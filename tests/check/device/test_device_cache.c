@@ -31,9 +31,37 @@ static void expect_growth(rig *r, const uint32_t *batch, uint32_t n_seqs) {
     }
 }
 
+/* Keys and values of the step, and queries, as a product makes them: f32, side by side.  Without biases, norms and turns
+ * they are stored as they are. */
+static void append_heads(rig *r, uint32_t layer, uint32_t n_seqs) {
+    const uint32_t n_q = HEADS * GROUP * r->d, n_kv = HEADS * r->d, width = n_q + 2 * n_kv;
+    float *rows = must_alloc((uint64_t)n_seqs * width * sizeof *rows);
+    uint16_t *q = must_alloc((uint64_t)n_seqs * n_q * sizeof *q);
+    for (uint32_t i = 0; i < n_seqs; i++) {
+        float *row = rows + (uint64_t)i * width;
+        for (uint32_t x = 0; x < n_q; x++) row[x] = (float)check_uniform(-4, 4);
+        for (uint32_t x = 0; x < n_kv; x++) row[n_q + x] = pleat__f16_to_f32(r->k[(uint64_t)i * n_kv + x]);
+        for (uint32_t x = 0; x < n_kv; x++) row[n_q + n_kv + x] = pleat__f16_to_f32(r->v[(uint64_t)i * n_kv + x]);
+    }
+    void *device_rows = device_alloc((uint64_t)n_seqs * width * sizeof *rows);
+    copy(device_rows, rows, (uint64_t)n_seqs * width * sizeof *rows);
+    const pleat_device_cache_heads heads = {.qkv = device_rows};
+    CHECK_STATUS(pleat_device_cache_append_heads(r->cache, layer, &heads, r->device_q, NULL, NULL), PLEAT_OK);
+    copy(q, r->device_q, (uint64_t)n_seqs * n_q * sizeof *q);
+    for (uint32_t i = 0; i < n_seqs; i++)
+        for (uint32_t x = 0; x < n_q; x++)
+            CHECK_EQ_U64(q[(uint64_t)i * n_q + x], pleat__f32_to_f16(rows[(uint64_t)i * width + x]));
+    pleat__device_free(device_rows);
+    free(rows);
+    free(q);
+}
+
 static void append_layer(rig *r, uint32_t layer, const uint32_t *batch, uint32_t n_seqs) {
     make_rows(r, n_seqs);
-    CHECK_STATUS(pleat_device_cache_append(r->cache, layer, r->device_k, r->device_v, NULL, NULL), PLEAT_OK);
+    if (pleat_device_cache_takes_heads(r->cache) && check_below(2))
+        append_heads(r, layer, n_seqs);
+    else
+        CHECK_STATUS(pleat_device_cache_append(r->cache, layer, r->device_k, r->device_v, NULL, NULL), PLEAT_OK);
     for (uint32_t i = 0; i < n_seqs; i++) {
         for (uint32_t head = 0; head < HEADS; head++) {
             const uint32_t row = row_of(batch[i], layer, head), slot = r->want.new_slot[row];
@@ -132,6 +160,24 @@ static bool is_step_as_expected(rig *r, const char *what) {
     return CHECK(false);
 }
 
+/* Attention in f16 is that in f32, rounded. */
+static bool attends_alike(rig *r, uint32_t n_seqs) {
+    const uint64_t n = (uint64_t)n_seqs * HEADS * GROUP * r->d;
+    if (!pleat_device_cache_takes_heads(r->cache)) return true;
+    float *out = must_alloc(n * sizeof *out);
+    uint16_t *rounded = must_alloc(n * sizeof *rounded);
+    CHECK_STATUS(pleat_device_cache_plan(r->cache, PLEAT_DEVICE_EQUAL_SHARES, NULL, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_attend(r->cache, 1, r->device_q, r->device_out, NULL, NULL, NULL), PLEAT_OK);
+    copy(out, r->device_out, n * sizeof *out);
+    CHECK_STATUS(pleat_device_cache_attend_f16(r->cache, 1, r->device_q, r->device_out, NULL, NULL), PLEAT_OK);
+    copy(rounded, r->device_out, n * sizeof *rounded);
+    uint64_t n_other = 0;
+    for (uint64_t i = 0; i < n; i++) n_other += rounded[i] != pleat__f32_to_f16(out[i]);
+    free(out);
+    free(rounded);
+    return CHECK_EQ_U64(n_other, 0);
+}
+
 /* A step of the batch, looked at after each call. */
 static bool do_step(rig *r, const uint32_t *batch, uint32_t n_seqs) {
     CHECK_STATUS(pleat_device_cache_set_batch(r->cache, batch, n_seqs, NULL, NULL), PLEAT_OK);
@@ -154,6 +200,7 @@ static bool do_step(rig *r, const uint32_t *batch, uint32_t n_seqs) {
         expect_lane_end(r, batch[i / LANES], batch[i / LANES] * LANES + i % LANES);
     if (!is_step_as_expected(r, "end")) return false;
     CHECK_STATUS(pleat_device_cache_wait(r->cache, NULL, NULL), PLEAT_OK);
+    if (!attends_alike(r, n_seqs)) return false;
     return CHECK_STATUS(pleat_device_cache_check(r->cache, NULL, NULL), PLEAT_OK);
 }
 

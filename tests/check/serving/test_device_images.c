@@ -6,6 +6,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "cache/cuda/image_hash.h"
 #include "cache/image_form.h"
 #include "quant/layout.h"
 #include "serving_ways.h"
@@ -246,8 +247,46 @@ static void forged_slots_are_refused(void) {
     }
 }
 
+/* What a block gives, as image_hash.h says it. */
+static void sum_block(const uint8_t *block, uint64_t *sums) {
+    uint64_t key[PLEAT__HASH_WORDS];
+    pleat__image_hash_key(key);
+    memset(sums, 0, PLEAT__HASH_SUMS * sizeof *sums);
+    for (uint32_t i = 0; i < PLEAT__HASH_BLOCK / 64; i++)
+        for (uint32_t l = 0; l < 8; l++) {
+            uint64_t word;
+            memcpy(&word, block + 64 * i + 8 * l, sizeof word);
+            const uint64_t w = word ^ key[i + l];
+            sums[l] += (w & 0xFFFFFFFF) * (w >> 32);
+            sums[l ^ 1] += word;
+        }
+}
+
+/* Some blocks by their bytes, some by their sums: the hash is XXH3's. */
+static void hashes_are_xxh3(void) {
+    enum { MOST = 9000 };
+    uint8_t bytes[MOST];
+    for (size_t i = 0; i < MOST; i++) bytes[i] = (uint8_t)check_u64();
+    for (uint32_t round = 0; round < 400; round++) {
+        const uint64_t n = round < 130 ? 4 * PLEAT__HASH_BLOCK - 64 + round : check_between(1025, MOST);
+        pleat__image_hasher h;
+        pleat__image_hash_begin(&h, bytes, n);
+        while (h.next < h.n_blocks) {
+            uint64_t sums[PLEAT__HASH_SUMS];
+            sum_block(bytes + h.next * PLEAT__HASH_BLOCK, sums);
+            if (check_below(2))
+                pleat__image_hash_sums(&h, sums, 1);
+            else
+                pleat__image_hash_bytes(&h, h.next + 1);
+        }
+        check_context("%llu bytes", (unsigned long long)n);
+        CHECK_EQ_U64(pleat__image_hash_end(&h), XXH3_64bits(bytes, n));
+    }
+}
+
 int main(int argc, char **argv) {
     static const check_test tests[] = {
+        {"hashes are xxh3", hashes_are_xxh3},
         {"images are the cpu's", images_are_the_cpus},
         {"windows have images", windows_have_images},
         {"what cannot be restored changes nothing", what_cannot_be_restored_changes_nothing},

@@ -21,6 +21,7 @@ static const char *const kinds[] = {"f16",
                                     "leankv:ah=1,al=0.02,window=32",
                                     "kvcomp:k=0.2,v=0.2,block=32,buffer=40",
                                     "h2o:budget=96,window=16",
+                                    "streaming:budget=96",
                                     "novel:budget=96,window=16,mean=model",
                                     "rd:k=0.15,v=1.1,buffer=40"};
 

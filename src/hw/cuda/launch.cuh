@@ -13,8 +13,8 @@
  * overwrites.  Since each waits for the one before, all earlier ones have ended too.  Before compute capability 9.0
  * launches follow each other as ever.
  */
-#ifndef PLEAT_MODEL_CUDA_LAUNCH_CUH
-#define PLEAT_MODEL_CUDA_LAUNCH_CUH
+#ifndef PLEAT_HW_CUDA_LAUNCH_CUH
+#define PLEAT_HW_CUDA_LAUNCH_CUH
 
 #include "hw/cuda/cuda.cuh"
 
