@@ -164,7 +164,8 @@ PLEAT_API pleat_status pleat_device_cache_chunk_attend(pleat_device_cache *cache
                                                        pleat_error *err);
 
 /* What follows by steps is a turn that ends when the sequence has n_prompt tokens: a budget that is a share is of these
- * from now on.  Does nothing to others.  PLEAT_E_STATE: the sequence is empty, or a step or its prompt is under way. */
+ * from now on, unless that is less than before.  Does nothing to others.  PLEAT_E_STATE: the sequence is empty, or a
+ * step or its prompt is under way. */
 PLEAT_API pleat_status pleat_device_cache_turn(pleat_device_cache *cache, uint32_t seq_idx, uint32_t n_prompt,
                                                void *stream, pleat_error *err);
 
