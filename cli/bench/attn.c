@@ -17,7 +17,8 @@
  *  5. max_rel_err is the kernel's error against float64, without that of the format (caches.h).
  *  6. Caches take a quarter of the memory that is free at most.  Specs that do not fit beside each other take turns in
  *     several heats; `x first` compares within the first heat only.  What does not fit by itself is skipped, and said.
- *  7. model ms is a prediction: work counted from the kernels' structure, rates measured with other calls in the same
+ *  7. rd has statistics of the noise, which has no mean key: what turning one takes is not measured.
+ *  8. model ms is a prediction: work counted from the kernels' structure, rates measured with other calls in the same
  *     repetitions (cost.h).  It knows pages, no blocks.
  */
 #include <math.h>
@@ -282,10 +283,9 @@ static int check_options(attn_options *o) {
     if (!o->shape.gqa.n) o->shape.gqa = (number_list){1, {heads / o->shape.kv_heads}};
     if (o->device != DEVICE_CPU) return CLI_OK;
     for (uint32_t i = 0; i < o->kv.n; i++)
-        if (o->kv.spec[i].policy != PLEAT_POLICY_NONE || o->kv.spec[i].compressor == PLEAT_COMPRESSOR_RD ||
-            o->kv.spec[i].compressor == PLEAT_COMPRESSOR_AUTO) {
-            cli_error("--kv %s: this measures formats, as f16 or k8v4, kvcomp and kivi; `pleat bench run` measures a "
-                      "policy's caches and rd's, which need a model",
+        if (o->kv.spec[i].policy != PLEAT_POLICY_NONE || o->kv.spec[i].compressor == PLEAT_COMPRESSOR_AUTO) {
+            cli_error("--kv %s: this measures formats, as f16 or k8v4, kvcomp, kivi and rd; `pleat bench run` measures "
+                      "a policy's caches and auto's, which need a model",
                       o->kv.text[i]);
             return CLI_USAGE;
         }

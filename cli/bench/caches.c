@@ -14,6 +14,9 @@
 /* A step's keys and values are taken from anywhere in the noise; it stays in the cores' own caches. */
 enum { NOISE_FLOATS = 1 << 19, STEP_FLOATS = NOISE_FLOATS / 4, STEP_TOKENS = 512, MAX_LAYERS = 1000 };
 
+/* Of each layer, for statistics of the noise: its deviations are within a twentieth. */
+enum { STATS_TOKENS = 512 };
+
 void bench_noise_init(bench_noise *noise) {
     measure_rng rng = {1};
     noise->n = NOISE_FLOATS;
@@ -49,22 +52,92 @@ uint32_t bench_layers_for(const bench_shape *shape, pleat_spec spec, uint64_t by
     return n < 1 ? 1 : n < MAX_LAYERS ? (uint32_t)n : MAX_LAYERS;
 }
 
-/* ---- filling ----------------------------------------------------------------------------------- */
-
-static int make(bench_cache *c, pleat_workers *workers) {
+static pleat_cache_options options_of(const bench_cache *c, pleat_workers *workers) {
     const bench_shape *s = &c->shape;
     pleat_cache_options opt;
-    pleat_error err = {0, PLEAT_NOWHERE, ""};
     pleat_cache_options_default(&opt);
-    opt.spec = c->spec;
     opt.n_layers = c->n_layers;
     opt.n_kv_heads = s->kv_heads;
     opt.n_q_heads = s->kv_heads * s->group;
     opt.head_dim = s->head_dim;
+    opt.workers = workers;
+    opt.ropes = c->ropes;
+    return opt;
+}
+
+/* ---- statistics -------------------------------------------------------------------------------- */
+
+/* Every layer attends to n tokens of noise more. */
+static pleat_status attend_to_noise(const bench_cache *c, pleat_cache *cache, pleat_seq seq, uint32_t n, float *out,
+                                    measure_rng *rng) {
+    const pleat_cache_item item = {.seq = seq, .n_tokens = n};
+    const size_t n_floats = (size_t)n * c->shape.kv_heads * c->shape.group * c->shape.head_dim;
+    pleat_status status = pleat_cache_begin(cache, &item, 1);
+    for (uint32_t layer = 0; layer < c->n_layers && status == PLEAT_OK; layer++) {
+        const float *from[3];
+        for (uint32_t i = 0; i < 3; i++) from[i] = c->noise->v + measure_rng_next(rng) % (c->noise->n - n_floats + 1);
+        status = pleat_cache_attend(cache, layer, from[0], from[1], from[2], out);
+    }
+    return status == PLEAT_OK ? pleat_cache_end(cache) : status;
+}
+
+/* A collector's pass over a sequence of noise. */
+static pleat_status collect_pass(const bench_cache *c, pleat_cache *cache) {
+    const size_t row = (size_t)c->shape.kv_heads * c->shape.group * c->shape.head_dim, fit = c->noise->n / 2 / row;
+    const uint32_t chunk = fit < STEP_TOKENS ? (uint32_t)(fit ? fit : 1) : STEP_TOKENS;
+    float *out = cli_alloc(chunk * row, sizeof *out);
+    measure_rng rng = {3};
+    pleat_seq seq;
+    pleat_status status = pleat_cache_open(cache, STATS_TOKENS, &seq);
+    for (uint32_t done = 0, n; done < STATS_TOKENS && status == PLEAT_OK; done += n) {
+        n = STATS_TOKENS - done < chunk ? STATS_TOKENS - done : chunk;
+        status = attend_to_noise(c, cache, seq, n, out, &rng);
+    }
+    free(out);
+    return status == PLEAT_OK ? pleat_cache_close(cache, seq) : status;
+}
+
+/* Keys turn by position as those of a model do. */
+static void make_ropes(bench_cache *c) {
+    const uint32_t d = c->shape.head_dim;
+    c->frequencies = cli_alloc(d / 2, sizeof *c->frequencies);
+    c->ropes = cli_alloc(c->n_layers, sizeof *c->ropes);
+    for (uint32_t i = 0; i < d / 2; i++) c->frequencies[i] = pow(10000, -2.0 * i / d);
+    c->rope = (pleat_rope){d, 1, 1, c->frequencies};
+    for (uint32_t i = 0; i < c->n_layers; i++) c->ropes[i] = &c->rope;
+}
+
+/* What rd knows of a model it knows of the noise here: statistics as `pleat stats` makes them of a text. */
+static int collect(bench_cache *c, pleat_workers *workers) {
+    make_ropes(c);
+    pleat_cache_options opt = options_of(c, workers);
+    pleat_cache *cache = NULL;
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    pleat_status status = pleat_collector_create(NULL, &opt.collector);
+    opt.max_seqs = 1;
+    opt.max_tokens = opt.step_tokens = STATS_TOKENS;
+    if (status == PLEAT_OK) status = pleat_cache_create(&opt, &cache, &err);
+    if (status == PLEAT_OK) status = collect_pass(c, cache);
+    if (status == PLEAT_OK) status = pleat_collector_count(opt.collector);
+    if (status == PLEAT_OK) status = collect_pass(c, cache);
+    if (status == PLEAT_OK)
+        status = pleat_collector_finish(opt.collector, "00000000000000000000000000000000", &c->stats);
+    pleat_cache_destroy(&cache);
+    pleat_collector_destroy(&opt.collector);
+    return status == PLEAT_OK ? CLI_OK : cli_fail(c->name, status, &err);
+}
+
+/* ---- filling ----------------------------------------------------------------------------------- */
+
+static int make(bench_cache *c, pleat_workers *workers) {
+    const bench_shape *s = &c->shape;
+    pleat_cache_options opt = options_of(c, workers);
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    opt.spec = c->spec;
+    opt.stats = c->stats;
     opt.max_seqs = s->batch;
     opt.max_tokens = s->ctx;
     opt.step_tokens = STEP_TOKENS;
-    opt.workers = workers;
     pleat_status status = pleat_cache_create(&opt, &c->cache, &err);
     if (status != PLEAT_OK) return cli_fail(c->name, status, &err);
     for (uint32_t i = 0; i < s->batch && status == PLEAT_OK; i++)
@@ -122,13 +195,17 @@ int bench_cache_init(bench_cache *c, const bench_shape *shape, pleat_spec spec, 
     c->q = cli_alloc(n, sizeof *c->q);
     c->result = cli_alloc(n, sizeof *c->result);
     measure_rng_normal(&rng, c->q, n);
-    int code = make(c, workers);
+    int code = spec.compressor == PLEAT_COMPRESSOR_RD ? collect(c, workers) : CLI_OK;
+    if (code == CLI_OK) code = make(c, workers);
     if (code == CLI_OK) code = fill(c);
     return code == CLI_OK ? weigh(c) : code;
 }
 
 void bench_cache_release(bench_cache *c) {
     pleat_cache_destroy(&c->cache);
+    pleat_stats_destroy(&c->stats);
+    free((void *)c->ropes);
+    free(c->frequencies);
     free(c->seqs);
     free(c->q);
     free(c->result);

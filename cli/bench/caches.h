@@ -29,6 +29,10 @@ typedef struct bench_cache {
     const char *name;         /* for messages; not owned */
     pleat_spec spec;
     uint32_t n_layers;
+    pleat_stats *stats; /* rd's, and how its keys turn */
+    pleat_rope rope;
+    double *frequencies;      /* [head_dim / 2] */
+    const pleat_rope **ropes; /* [n_layers] */
     pleat_cache *cache;
     uint64_t layer_bytes; /* bytes that attention over one layer reads */
     pleat_seq *seqs;      /* [batch] */

@@ -146,6 +146,9 @@ static uint64_t pool_bytes(const run *r, const pleat_engine_options *engine) {
 static int make_engine(run *r, prompt_cache *kept) {
     const run_options *o = r->o;
     if (replay_prepare(&r->l, &o->load.kv.spec[0], o->load.chunk_tokens, &r->again) != CLI_OK) return CLI_FAILED;
+    r->err = (pleat_error){0, PLEAT_NOWHERE, ""};
+    const pleat_status fits = replay_check(&r->again, r->n_prompt, &r->err);
+    if (fits != PLEAT_OK) return cli_fail("the prompt is too long", fits, &r->err);
     const uint32_t n_tokens = replay_max_tokens(&r->again, &r->l, r->n_prompt + r->max_new);
     r->n_seqs = o->n_beams ? o->n_beams : o->n_best;
     pleat_engine_options opt = load_engine_options(&o->load, &r->l, o->load.kv.spec[0], r->n_seqs, n_tokens, 0);

@@ -164,7 +164,8 @@ PLEAT_API pleat_status pleat_device_cache_chunk_attend(pleat_device_cache *cache
                                                        pleat_error *err);
 
 /* What follows by steps is a turn that ends when the sequence has n_prompt tokens: a budget that is a share is of these
- * from now on.  Does nothing to others.  PLEAT_E_STATE: the sequence is empty, or a step or its prompt is under way. */
+ * from now on, unless that is less than before.  Does nothing to others.  PLEAT_E_STATE: the sequence is empty, or a
+ * step or its prompt is under way. */
 PLEAT_API pleat_status pleat_device_cache_turn(pleat_device_cache *cache, uint32_t seq_idx, uint32_t n_prompt,
                                                void *stream, pleat_error *err);
 
@@ -339,7 +340,7 @@ typedef struct pleat_device_cache_load {
 PLEAT_API pleat_status pleat_device_cache_get_loads(pleat_device_cache *cache, uint64_t *pages_used,
                                                     pleat_device_cache_load *out, void *stream, pleat_error *err);
 
-/* The same as of the end of the last step, which tells the host by itself; `out` with leankv alone.  It only waits for the
+/* The same as of the end of the last step, which tells the host by itself; `out` where a policy acts.  It only waits for the
  * stream, in which nothing may have come behind that end that changes pages.  PLEAT_AGAIN as pleat_device_cache_wait(). */
 PLEAT_API pleat_status pleat_device_cache_wait_end(pleat_device_cache *cache, uint64_t *pages_used,
                                                    pleat_device_cache_load *out, void *stream, pleat_error *err);

@@ -53,6 +53,8 @@ for step in 512 64; do
     check "kvzip by $step counts every token" calc "$(field tokens_high) + $(field tokens_dropped) == 32 * ($(field prompt) + 59)"
 done
 fails 1 "allowed is --batch-size [0-9]+" run -m "$MODEL" -p x -b 16 --kv kvzip
+yes word | head -n 2030 > "$scratch/full"
+fails 1 "the prompt is too long: kvzip reads it again in steps of [0-9]+ .* of the context of 4096" run -m "$MODEL" -f "$scratch/full" -n 1 --kv kvzip
 fails 2 "kvzip reads a prompt a second time" run -m "$MODEL" -p x --prompt-cache "$scratch/kept" --kv kvzip
 fails 2 "kvzip reads a prompt a second time" run -m "$MODEL" --chat --kv kvzip
 fails 2 "kvzip reads a prompt a second time" serve -m "$MODEL" --kv kvzip

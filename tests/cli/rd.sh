@@ -127,7 +127,7 @@ for spec in rd:k=0 rd:v=11 rd:kunit=channel rd:block=32; do
     try run -m "$model" -p x --kv $spec
     check "$spec is refused" exits 2
 done
-try bench attn --kv rd
-check "bench attn has no model's statistics" says "rd's, which need a model"
+try bench attn --kv auto
+check "bench attn has no model's statistics" says "auto.s, which need a model"
 
 finish

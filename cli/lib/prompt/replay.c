@@ -4,6 +4,7 @@
  */
 #include "replay.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,11 +44,13 @@ int replay_prepare(const loaded *l, const pleat_spec *spec, uint32_t chunk_token
     for (uint32_t i = 0; i < 2 && code == CLI_OK; i++)
         code = load_tokens(l, "a request", requests[i], strlen(requests[i]), 0, &r->ask[i], &r->n_ask[i]);
     if (code != CLI_OK) return code;
-    const uint32_t least = r->n_ask[1] + NAMED_TOKENS + r->n_turn + LEAST_TOKENS;
-    if (chunk_tokens < least) {
-        cli_error("kvzip reads prompts again in steps of %u tokens and more: allowed is --batch-size %u", least, least);
+    r->least = r->n_ask[1] + NAMED_TOKENS + r->n_turn + LEAST_TOKENS;
+    if (chunk_tokens < r->least) {
+        cli_error("kvzip reads prompts again in steps of %u tokens and more: allowed is --batch-size %u", r->least,
+                  r->least);
         return CLI_FAILED;
     }
+    r->n_ctx = l->info.n_ctx;
     r->cap = chunk_tokens;
     r->step = cli_alloc(r->cap, sizeof *r->step);
     return CLI_OK;
@@ -66,6 +69,15 @@ uint32_t replay_max_tokens(const replay *r, const loaded *l, uint32_t n) {
     return most < l->info.n_ctx ? most : n > l->info.n_ctx ? n : l->info.n_ctx;
 }
 
+pleat_status replay_check(const replay *r, uint32_t n, pleat_error *err) {
+    const uint32_t room = n < r->n_ctx ? r->n_ctx - n : 0;
+    if (r->cap == 0 || room >= r->least) return PLEAT_OK;
+    snprintf(err->text, sizeof err->text,
+             "kvzip reads it again in steps of %u tokens and more, and its %u leave %u of the context of %u", r->least,
+             n, room, r->n_ctx);
+    return PLEAT_E_LIMIT;
+}
+
 static uint32_t append(const replay *r, uint32_t at, const pleat_token *tokens, uint32_t n) {
     memcpy(r->step + at, tokens, n * sizeof *tokens);
     return at + n;
@@ -73,14 +85,15 @@ static uint32_t append(const replay *r, uint32_t at, const pleat_token *tokens, 
 
 pleat_status replay_prompt(const replay *r, pleat_engine *engine, pleat_seq seq, const pleat_token *tokens, uint32_t n,
                            pleat_error *err) {
-    pleat_status status = PLEAT_OK;
+    pleat_status status = replay_check(r, n, err);
+    const uint32_t cap = n + r->cap <= r->n_ctx ? r->cap : r->n_ctx - n;
     for (uint32_t done = 0, now; r->cap > 0 && done < n && status == PLEAT_OK; done += now) {
         const int is_first = done == 0;
         const uint32_t n_named = done < NAMED_TOKENS ? done : NAMED_TOKENS;
         uint32_t at = append(r, 0, r->ask[!is_first], r->n_ask[!is_first]);
         at = append(r, at, tokens + done - n_named, n_named);
         at = append(r, at, r->turn, r->n_turn);
-        now = n - done < r->cap - at ? n - done : r->cap - at;
+        now = n - done < cap - at ? n - done : cap - at;
         at = append(r, at, tokens + done, now);
         const uint32_t flags = PLEAT_ITEM_REPLAY | (done + now < n ? PLEAT_ITEM_MORE : 0);
         status = pleat_engine_step(engine, &(pleat_engine_item){seq, r->step, at, 0, NULL, flags}, 1, err);

@@ -18,7 +18,9 @@ typedef struct replay {
     pleat_token *turn;   /* the end of the user's turn */
     uint32_t n_ask[2], n_turn;
     pleat_token *step; /* [cap] */
-    uint32_t cap;      /* 0: the spec has no such reading */
+    uint32_t cap;      /* most tokens of a step; 0: the spec has no such reading */
+    uint32_t least;    /* a step has room for so many at least */
+    uint32_t n_ctx;    /* the model's context */
 } replay;
 
 /* Make the requests ready.  chunk_tokens: of a step.  CLI_OK, or CLI_FAILED after a message. */
@@ -27,6 +29,9 @@ void replay_release(replay *r);
 
 /* Most tokens of a sequence that has n and room for the reading: as many as the model's context allows. */
 uint32_t replay_max_tokens(const replay *r, const loaded *l, uint32_t n);
+
+/* Does the context leave room for a step behind n tokens?  PLEAT_OK, or PLEAT_E_LIMIT with err's text. */
+pleat_status replay_check(const replay *r, uint32_t n, pleat_error *err);
 
 /* Read the sequence's n tokens again, and drop what the spec drops. */
 pleat_status replay_prompt(const replay *r, pleat_engine *engine, pleat_seq seq, const pleat_token *tokens, uint32_t n,

@@ -65,6 +65,13 @@ pleat_status pleat__device_cache_set_budget(pleat_device_cache *c, uint32_t seq_
     return pleat__device_lanes_set_budget(&c->lanes, seq_idx, c->budgets[seq_idx], stream, err);
 }
 
+pleat_status pleat__device_cache_raise_budget(pleat_device_cache *c, uint32_t seq_idx, uint32_t n_tokens,
+                                              pleat__device_stream stream, pleat_error *err) {
+    if (!pleat__device_cache_evicts(c) || n_tokens <= c->budgets[seq_idx]) return PLEAT_OK;
+    c->budgets[seq_idx] = n_tokens;
+    return pleat__device_lanes_set_budget(&c->lanes, seq_idx, n_tokens, stream, err);
+}
+
 pleat_status pleat_device_cache_turn(pleat_device_cache *c, uint32_t seq_idx, uint32_t n_prompt, void *stream,
                                      pleat_error *err) {
     PLEAT_TRY(check_seq(c, seq_idx, err));
@@ -72,7 +79,8 @@ pleat_status pleat_device_cache_turn(pleat_device_cache *c, uint32_t seq_idx, ui
             n_prompt, c->opt.max_tokens);
     REQUIRE_STATE(!c->in_step && c->seq_states[seq_idx] == PLEAT__SEQ_OPEN,
                   "device cache: sequence %u is in a step or a prompt, or empty", seq_idx);
-    return pleat__device_cache_set_budget(c, seq_idx, n_prompt, pleat__device_stream_of(stream), err);
+    return pleat__device_cache_raise_budget(c, seq_idx, pleat__evict_budget(&c->opt.spec, n_prompt, 0),
+                                            pleat__device_stream_of(stream), err);
 }
 
 /* ---- prompts ------------------------------------------------------------------------------------- */
@@ -338,9 +346,8 @@ static pleat_status share(pleat_device_cache *c, uint32_t from, uint32_t to, uin
 
 static pleat_status copy(pleat_device_cache *c, uint32_t from, uint32_t to, uint32_t n_tokens,
                          pleat__device_stream stream, pleat_error *err) {
-    /* A low page holds as many tokens as a high one, or more; a hole is a slot besides. */
-    uint32_t n_slots_most = c->two_sided ? n_tokens + 1 : n_tokens;
-    if (pleat__device_cache_is_packed(c)) n_slots_most = pleat__min_u32(n_tokens, c->budgets[from] + 1);
+    /* A low page holds as many tokens as a high one, or more. */
+    const uint32_t n_slots_most = pleat__device_cache_most_slots(c, n_tokens, c->budgets[from]);
     const uint32_t n_pages = pleat__div_up_u32(n_slots_most, c->lanes.layouts[0].tokens) + (c->two_sided ? 1 : 0);
     for (uint32_t i = 0; i < c->opt.n_layers; i++) {
         const uint32_t window = pleat__device_window(c, i);

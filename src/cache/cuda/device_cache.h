@@ -152,9 +152,20 @@ static inline pleat__device_want pleat__device_cache_want(const pleat_device_cac
     return want;
 }
 
+/* Slots of a lane that a fork has room for, of a sequence of n_tokens tokens with this budget.  Where tokens have two
+ * levels, or a slot of a packed lane is dead, a hole is one besides. */
+static inline uint32_t pleat__device_cache_most_slots(const pleat_device_cache *c, uint32_t n_tokens, uint32_t budget) {
+    if (pleat__device_cache_is_packed(c)) return n_tokens < budget + 1 ? n_tokens : budget + 1;
+    return c->two_sided ? n_tokens + 1 : n_tokens;
+}
+
 /* From here on the sequence's lanes keep what the spec's budget comes to with a prompt of n_prompt tokens. */
 pleat_status pleat__device_cache_set_budget(pleat_device_cache *cache, uint32_t seq_idx, uint32_t n_prompt,
                                             pleat__device_stream stream, pleat_error *err);
+
+/* The same with n_tokens, unless they keep more already.  So no lane ever holds more than its budget. */
+pleat_status pleat__device_cache_raise_budget(pleat_device_cache *cache, uint32_t seq_idx, uint32_t n_tokens,
+                                              pleat__device_stream stream, pleat_error *err);
 
 /* Every row of an empty sequence takes as many pages as n_each says for its layer, or PLEAT_AGAIN.  Waits. */
 pleat_status pleat__device_cache_reserve_layers(pleat_device_cache *cache, uint32_t seq_idx, const uint32_t *n_each,

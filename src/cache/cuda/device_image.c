@@ -258,11 +258,19 @@ static bool row_is_sound(const pleat_device_cache *c, uint32_t row, uint32_t n_t
                     (uint64_t)l->n_sealed[side] * tokens <= (evicts ? 0 : l->n_slots[side]);
     }
     if (pleat__device_cache_has_policy(c))
-        return is_sound && (uint64_t)l->n_slots[0] + l->n_slots[1] <= (uint64_t)n_tokens + 1 &&
-               (c->two_sided || l->n_slots[1] == 0);
+        return is_sound && (c->two_sided || l->n_slots[1] == 0) &&
+               (uint64_t)l->n_slots[0] + l->n_slots[1] <= pleat__device_cache_most_slots(c, n_tokens, n_tokens);
     const uint32_t hole = window && n_tokens >= window ? n_tokens % window + 1 : 0;
     return is_sound && l->n_slots[0] == (window && window < n_tokens ? window : n_tokens) && l->n_slots[1] == 0 &&
            l->hole == hole;
+}
+
+/* Living tokens of the high side in the lane that has most, from the counts. */
+static uint32_t most_living(const pleat_device_cache *c) {
+    uint32_t most = 0;
+    for (uint32_t row = 0; row < c->rows_per_seq; row++)
+        most = pleat__max_u32(most, c->image.n_slots[0][row] - c->image.dead[row] - (c->image.hole[row] != 0));
+    return most;
 }
 
 /* Read the counts of an image of this cache, and how many pages its layers take: n_each. */
@@ -369,6 +377,7 @@ pleat_status pleat_device_cache_restore(pleat_device_cache *c, uint32_t seq_idx,
                            pages_are_sound(c, in + p.pages_at, head.n_tokens);
     if (status == PLEAT_OK) status = pleat__device_lanes_set_length(&c->lanes, seq_idx, head.n_tokens, s, err);
     if (status == PLEAT_OK) status = pleat__device_cache_set_budget(c, seq_idx, head.n_prompt, s, err);
+    if (status == PLEAT_OK) status = pleat__device_cache_raise_budget(c, seq_idx, most_living(c), s, err);
     if (status == PLEAT_OK) status = pleat__device_wait(s, err);
     if (status == PLEAT_OK && !is_intact) status = damaged(err);
     if (status != PLEAT_OK) (void)pleat_device_cache_close(c, seq_idx, stream, NULL);

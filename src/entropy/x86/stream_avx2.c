@@ -15,12 +15,14 @@
  * indices below 16*i, whose difference is negative.  So all of them, xor each other, are the entry.
  *
  *     pairs    6, 7 bits   symbols, lengths           4 or 8 shuffles each
- *              8 bits      symbols, lengths           8 each for each half of the tables; the index's bit 7 chooses
+ *              8 bits      symbols, lengths           8 each for each half of the tables; the index's bit 7 chooses.
+ *                                                     Of eight levels lengths are looked up by the symbol: 4
  *     narrow   6, 7 bits   symbol << 3 | bits         4 or 8
  *              8 bits      symbol << 3 | bits - 1     8 for each half of the table; the index's bit 7 chooses
  *     wide                 symbol | bits << 8         gathered: 512 entries would be 64 shuffles
  */
 #include <immintrin.h>
+#include <string.h>
 
 #include "core/compiler.h"
 #include "entropy/spread.h"
@@ -33,6 +35,7 @@ typedef struct tables {
     __m256i most_used;             /* 16 - max_bits */
     __m256i base;                  /* of pairs: what is added to a code */
     __m128i rest;                  /* the same, as a count of bits */
+    bool by_symbol;                /* pairs in 8 bits: so lengths are looked up */
     uint16_t wide[514];            /* entries; a gather reads four bytes */
 } tables;
 
@@ -69,6 +72,13 @@ INLINE void wide_entries(const pleat__codebook *codebook, uint16_t *restrict ent
     entries[512] = entries[513] = 0;
 }
 
+/* Of pairs of eight levels at most: of symbol a | b << 4 at a | b << 3. */
+INLINE void lengths_by_symbol(const pleat__codebook *codebook, __m256i *out) {
+    uint8_t lengths[64];
+    for (uint32_t b = 0; b < 8; b++) memcpy(lengths + 8 * b, codebook->bits + 16 * b, 8);
+    for (uint32_t i = 0; i < 4; i++) out[i] = differences(lengths, i);
+}
+
 INLINE void load_tables(table_shape shape, const pleat__codebook *codebook, tables *t) {
     const uint32_t rest = 16u - codebook->max_bits;
     uint8_t entries[256], scale[2][16];
@@ -81,6 +91,8 @@ INLINE void load_tables(table_shape shape, const pleat__codebook *codebook, tabl
         if (shape == PAIRS_8) t->a[8 + i] = differences(codebook->symbol + 128, i);
         if (shape == PAIRS_8) t->b[8 + i] = differences(codebook->symbol_bits + 128, i);
     }
+    t->by_symbol = shape == PAIRS_8 && codebook->n_levels <= 8;
+    if (t->by_symbol) lengths_by_symbol(codebook, t->b);
     for (uint32_t used = 0; used < 16; used++) {
         const uint32_t factor = used <= rest ? 1u << (rest - used) : 0;
         scale[0][used] = (uint8_t)factor;
@@ -248,17 +260,36 @@ typedef struct looked_up {
     __m256i bits;   /* of its word */
 } looked_up;
 
-INLINE looked_up look_up(table_shape shape, const tables *t, __m256i index) {
-    const bool pairs = is_pairs(shape);
-    __m256i x[2];
-    shuffles(t->a, pairs ? t->b : NULL, n_shuffles(shape), index, x);
-    if (shape == NARROW_8 || shape == PAIRS_8) {
-        __m256i upper[2];
-        shuffles(t->a + 8, pairs ? t->b + 8 : NULL, 8, _mm256_xor_si256(index, _mm256_set1_epi8((char)0x80)), upper);
-        x[0] = _mm256_blendv_epi8(x[0], upper[0], index);
-        if (pairs) x[1] = _mm256_blendv_epi8(x[1], upper[1], index);
+/* Where bit 7 of the index is set it is the upper half of a table. */
+INLINE void shuffles_of_256(const __m256i *a, const __m256i *b, __m256i index, __m256i out[2]) {
+    __m256i upper[2];
+    shuffles(a, b, 8, index, out);
+    shuffles(a + 8, b ? b + 8 : NULL, 8, _mm256_xor_si256(index, _mm256_set1_epi8((char)0x80)), upper);
+    out[0] = _mm256_blendv_epi8(out[0], upper[0], index);
+    if (b) out[1] = _mm256_blendv_epi8(out[1], upper[1], index);
+}
+
+INLINE looked_up look_up_pairs_8(const tables *t, __m256i index) {
+    __m256i x[2], length[2];
+    if (!t->by_symbol) {
+        shuffles_of_256(t->a, t->b, index, x);
+        return (looked_up){x[0], x[1]};
     }
-    if (pairs) return (looked_up){x[0], x[1]};
+    shuffles_of_256(t->a, NULL, index, x);
+    const __m256i a = _mm256_and_si256(x[0], _mm256_set1_epi8(7));
+    const __m256i b = _mm256_and_si256(_mm256_srli_epi16(x[0], 1), _mm256_set1_epi8(0x38));
+    shuffles(t->b, NULL, 4, _mm256_or_si256(a, b), length);
+    return (looked_up){x[0], length[0]};
+}
+
+INLINE looked_up look_up(table_shape shape, const tables *t, __m256i index) {
+    __m256i x[2];
+    if (shape == PAIRS_8) return look_up_pairs_8(t, index);
+    if (shape == NARROW_8)
+        shuffles_of_256(t->a, NULL, index, x);
+    else
+        shuffles(t->a, is_pairs(shape) ? t->b : NULL, n_shuffles(shape), index, x);
+    if (is_pairs(shape)) return (looked_up){x[0], x[1]};
     const __m256i bits = _mm256_and_si256(x[0], _mm256_set1_epi8(7));
     return (looked_up){x[0], shape == NARROW_8 ? _mm256_add_epi8(bits, _mm256_set1_epi8(1)) : bits};
 }

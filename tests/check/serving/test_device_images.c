@@ -247,6 +247,31 @@ static void forged_slots_are_refused(void) {
     }
 }
 
+/* A share of another prompt's length than the lanes were filled by: a fork has room for what they hold. */
+static void forged_budgets_are_forked_whole(void) {
+    CHECK_DEVICE();
+    if (!load_once()) return;
+    enum { N = 200 };
+    pleat_engine *gpu = engine_on("streaming:budget=75%,window=16", 1, 0);
+    pleat_seq seq, fork;
+    CHECK_STATUS(pleat_engine_open(gpu, MAX_TOKENS, &seq), PLEAT_OK);
+    read_text(gpu, seq, 0, N, true);
+    image m = save(gpu, seq);
+    pleat__image_header head;
+    memcpy(&head, m.data, sizeof head);
+    head.n_prompt = 1;
+    memcpy(m.data, &head, sizeof head);
+    check_forged(gpu, &m, true);
+    CHECK_STATUS(pleat_engine_restore(gpu, m.data, m.n_bytes, (pleat_seq){0}, &seq), PLEAT_OK);
+    CHECK_STATUS(pleat_engine_fork(gpu, seq, MAX_TOKENS, &fork), PLEAT_OK);
+    CHECK(pleat_engine_is_valid(gpu));
+    image again = save(gpu, fork);
+    CHECK(again.n_bytes == m.n_bytes && memcmp(again.data, m.data, m.n_bytes) == 0);
+    drop(gpu, &again);
+    drop(gpu, &m);
+    pleat_engine_destroy(&gpu);
+}
+
 /* What a block gives, as image_hash.h says it. */
 static void sum_block(const uint8_t *block, uint64_t *sums) {
     uint64_t key[PLEAT__HASH_WORDS];
@@ -291,6 +316,7 @@ int main(int argc, char **argv) {
         {"windows have images", windows_have_images},
         {"what cannot be restored changes nothing", what_cannot_be_restored_changes_nothing},
         {"forged slots are refused", forged_slots_are_refused},
+        {"forged budgets are forked whole", forged_budgets_are_forked_whole},
     };
     const int rc = check_main(tests, CHECK_COUNT(tests), argc, argv);
     pleat_model_destroy(&model);
