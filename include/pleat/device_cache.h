@@ -340,7 +340,7 @@ typedef struct pleat_device_cache_load {
 PLEAT_API pleat_status pleat_device_cache_get_loads(pleat_device_cache *cache, uint64_t *pages_used,
                                                     pleat_device_cache_load *out, void *stream, pleat_error *err);
 
-/* The same as of the end of the last step, which tells the host by itself; `out` with leankv alone.  It only waits for the
+/* The same as of the end of the last step, which tells the host by itself; `out` where a policy acts.  It only waits for the
  * stream, in which nothing may have come behind that end that changes pages.  PLEAT_AGAIN as pleat_device_cache_wait(). */
 PLEAT_API pleat_status pleat_device_cache_wait_end(pleat_device_cache *cache, uint64_t *pages_used,
                                                    pleat_device_cache_load *out, void *stream, pleat_error *err);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cli/lib/common.h"
+#include "cli/lib/interrupt.h"
 
 /* Tokens before a part that the request for it names (KVzip, Kim et al. 2025). */
 #define NAMED_TOKENS 8u
@@ -87,7 +88,7 @@ pleat_status replay_prompt(const replay *r, pleat_engine *engine, pleat_seq seq,
                            pleat_error *err) {
     pleat_status status = replay_check(r, n, err);
     const uint32_t cap = n + r->cap <= r->n_ctx ? r->cap : r->n_ctx - n;
-    for (uint32_t done = 0, now; r->cap > 0 && done < n && status == PLEAT_OK; done += now) {
+    for (uint32_t done = 0, now; r->cap > 0 && done < n && status == PLEAT_OK && !interrupt_came(); done += now) {
         const int is_first = done == 0;
         const uint32_t n_named = done < NAMED_TOKENS ? done : NAMED_TOKENS;
         uint32_t at = append(r, 0, r->ask[!is_first], r->n_ask[!is_first]);
