@@ -103,8 +103,7 @@ char *load_stats_path(const char *model) { return cli_path_beside(model, ".stats
 int load_stats(const load_options *o, loaded *l, const pleat_spec *spec, const char *text) {
     char fingerprint[PLEAT_FINGERPRINT_CAP];
     pleat_error err = {0, PLEAT_NOWHERE, ""};
-    const int is_rd = spec->compressor == PLEAT_COMPRESSOR_RD || spec->compressor == PLEAT_COMPRESSOR_AUTO;
-    if (l->stats || (!is_rd && spec->mean != PLEAT_KEY_MEAN_MODEL)) return CLI_OK;
+    if (l->stats || !pleat_spec_takes_stats(spec)) return CLI_OK;
     char *beside = o->stats || !o->model ? NULL : load_stats_path(o->model);
     const char *path = o->stats ? o->stats : beside;
     int code = CLI_OK;

@@ -93,7 +93,9 @@ typedef struct pleat_cache_options {
     pleat_workers *workers;  /* NULL: the caller's thread alone; not owned; outlives the cache */
     const uint32_t *windows; /* [n_layers] newest tokens that a query of the layer sees, itself included; 0: all.
                               * NULL, the default: all in every layer.  Copied by create.  A policy or blocks need a
-                              * layer without a window below max_tokens */
+                              * layer without a window below max_tokens.  A layer with a window from there on
+                              * keeps all, as the spec says, or as a window does where the spec takes statistics
+                              * and these say nothing of the layer */
     /* [n_layers][n_q_heads] a logit of each head that no token has and whose value is 0: it takes its share of every
      * softmax, as GPT-OSS has it.  Finite, below 65536 in magnitude.  NULL, the default: none.  Copied by create */
     const float *sink_logits;

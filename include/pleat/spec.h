@@ -243,6 +243,9 @@ typedef struct pleat_spec {
                                       * the spec reads the profile and clears this; a cache refuses it unread */
 } pleat_spec;
 
+/* Whether caches of the spec ask statistics of the model (pleat/stats.h): 1 or 0. */
+PLEAT_API int pleat_spec_takes_stats(const pleat_spec *spec);
+
 #define PLEAT_SPEC_TEXT_CAP 320 /* bytes that hold any canonical spec with its NUL */
 
 /* Parse `text` (NUL-terminated).  On PLEAT_E_SYNTAX err->where is the position (bytes from the start)

@@ -34,6 +34,7 @@
 #include "cache/keep/state.h"
 #include "cache/step.h"
 #include "policy/scan.h"
+#include "stats/stats.h"
 
 /* Memory that attention works in, taken at create. */
 typedef struct pleat__workspace {
@@ -114,10 +115,17 @@ static inline uint32_t pleat__cache_lane_of(const pleat_cache *c, uint32_t layer
     return layer * c->opt.n_kv_heads + head;
 }
 
+/* Whether a layer keeps as many tokens as the longest sequence has, by what the spec says: it has no window, or one that
+ * is never full.  A layer that the statistics say nothing of, where the spec asks them, has a window even so. */
+static inline bool pleat__cache_is_full(const pleat_cache_options *opt, uint32_t layer) {
+    const uint32_t window = opt->windows ? opt->windows[layer] : 0;
+    const bool is_known = !pleat_spec_takes_stats(&opt->spec) || !opt->stats || opt->stats->has_layer[layer];
+    return window == 0 || (window >= opt->max_tokens && is_known);
+}
+
 /* Slots of a layer's rings; 0: a full layer. */
 static inline uint32_t pleat__cache_window(const pleat_cache *c, uint32_t layer) {
-    const uint32_t window = c->ring ? c->opt.windows[layer] : 0;
-    return window < c->opt.max_tokens ? window : 0;
+    return c->ring && !pleat__cache_is_full(&c->opt, layer) ? c->opt.windows[layer] : 0;
 }
 
 static inline bool pleat__cache_is_ring(const pleat_cache *c, uint32_t lane) {

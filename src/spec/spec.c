@@ -182,6 +182,11 @@ const pleat__spec_stage *pleat__spec_stage_of(const pleat_spec *spec) {
     return NULL;
 }
 
+int pleat_spec_takes_stats(const pleat_spec *spec) {
+    return spec->compressor == PLEAT_COMPRESSOR_RD || spec->compressor == PLEAT_COMPRESSOR_AUTO ||
+           spec->mean == PLEAT_KEY_MEAN_MODEL;
+}
+
 int pleat_policy_evicts(pleat_policy policy) {
     for (uint32_t i = PLEAT__N_SPEC_FORMATS; i < PLEAT__N_SPEC_STAGES; i++) {
         const pleat_spec *row = &pleat__spec_stages[i].defaults;

@@ -7,14 +7,10 @@
 #include "core/error.h"
 #include "stats/stats.h"
 
-static bool is_full(const pleat_cache_options *opt, uint32_t layer) {
-    return !opt->windows || opt->windows[layer] == 0 || opt->windows[layer] >= opt->max_tokens;
-}
-
 /* Layers that keep fewer tokens than the longest sequence has. */
 static uint32_t count_windows(const pleat_cache_options *opt) {
     uint32_t n = 0;
-    for (uint32_t layer = 0; opt->windows && layer < opt->n_layers; layer++) n += !is_full(opt, layer);
+    for (uint32_t layer = 0; opt->windows && layer < opt->n_layers; layer++) n += !pleat__cache_is_full(opt, layer);
     return n;
 }
 
@@ -43,7 +39,7 @@ pleat_status pleat__keep_check_stats(const pleat_cache_options *opt, const char 
         "cache: the statistics are of %u layers of %u KV heads of %u dimensions, the cache is of %u, %u and %u",
         s->n_layers, s->n_kv_heads, s->head_dim, opt->n_layers, opt->n_kv_heads, opt->head_dim);
     for (uint32_t i = 0; i < opt->n_layers; i++)
-        PLEAT_FAIL_IF(is_full(opt, i) && !s->has_layer[i], err, PLEAT_E_ARG, PLEAT_NOWHERE,
+        PLEAT_FAIL_IF(pleat__cache_is_full(opt, i) && !s->has_layer[i], err, PLEAT_E_ARG, PLEAT_NOWHERE,
                       "cache: the statistics say nothing of layer %u", i);
     return PLEAT_OK;
 }

@@ -10,6 +10,7 @@
 
 #include "cache/keep/blocks.h"
 #include "codec/rd.h"
+#include "stats/stats.h"
 
 #define MAX_TOKENS 420u
 #define SPEC "rd:k=0.1,v=0.8,buffer=40"
@@ -231,6 +232,34 @@ static void test_drift(void) {
     pleat_cache_destroy(&cache);
 }
 
+/* Statistics say nothing of layers with windows.  A window that no sequence fills keeps its tokens as they are, too. */
+static void test_wide_window(void) {
+    enum { N = 300 };
+    static const uint32_t windows[] = {MAX_TOKENS, 0};
+    static uint8_t bytes[8192];
+    uint64_t ids[N];
+    pleat_cache_token tokens[N];
+    pleat_cache *cache = NULL;
+    uint8_t *has_first = &cache_stats->has_layer[0];
+    pleat_cache_options opt = cache_options_of(SPEC, &shape);
+    opt.windows = windows;
+    *has_first = 0;
+    CHECK_STATUS(pleat_cache_create(&opt, &cache, NULL), PLEAT_OK);
+    const pleat_seq seq = cache_seq(cache, MAX_TOKENS);
+    for (uint32_t t = 0; t < N; t++) ids[t] = check_u64() >> 24;
+    stats_feed(cache, &shape, seq, ids, N, 150);
+    CHECK_EQ_U64(block_bytes(cache, seq, 2, 0, bytes) > 0, 1);
+    CHECK_STATUS(pleat_cache_tokens(cache, seq, 0, 1, 0, N, tokens), PLEAT_OK);
+    for (uint32_t t = 0; t < N; t++) CHECK(tokens[t].level == PLEAT_LEVEL_HIGH);
+    CHECK(pleat_cache_is_valid(cache));
+    pleat_cache_destroy(&cache);
+    opt.windows = NULL;
+    pleat_error err = {0};
+    CHECK_STATUS(pleat_cache_create(&opt, &cache, &err), PLEAT_E_ARG);
+    CHECK(strstr(err.text, "the statistics say nothing of layer 0") != NULL);
+    *has_first = 1;
+}
+
 static void test_refused(void) {
     const pleat_stats *own = cache_stats;
     pleat_error err = {0};
@@ -256,6 +285,7 @@ static void test_refused(void) {
 
 static const check_test tests[] = {
     {"equal_bytes", test_equal_bytes}, {"hashes", test_hashes},           {"drift", test_drift},
-    {"reading", test_reading},         {"later_turns", test_later_turns}, {"refused", test_refused}};
+    {"reading", test_reading},         {"later_turns", test_later_turns}, {"refused", test_refused},
+    {"wide_window", test_wide_window}};
 
 int main(int argc, char **argv) { return stats_main(&shape, tests, CHECK_COUNT(tests), argc, argv); }
