@@ -65,7 +65,16 @@ void service_set_serving(const service_options *o, uint32_t prefix_tokens, pleat
 
 static int has_scheme(const char *place) { return strstr(place, "://") != NULL; }
 
-int store_open(const store_options *o, pleat_store **out) {
+/* A slip in an address would else be seen in /metrics alone. */
+static void note_down(pleat_store *store) {
+    pleat_store_stats s;
+    pleat_store_get_stats(store, &s);
+    if (s.servers_down == 0) return;
+    cli_note("--store: %u of %u servers did not answer; until they do, nothing is kept there and nothing found",
+             s.servers_down, s.n_servers);
+}
+
+int store_open(const store_options *o, int quiet, pleat_store **out) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     pleat_store_options opt;
     if (!o->place) return CLI_OK;
@@ -83,5 +92,7 @@ int store_open(const store_options *o, pleat_store **out) {
     opt.max_bytes = o->bytes ? o->bytes : DEFAULT_STORE_BYTES;
     if (o->ttl_s) opt.ttl_s = o->ttl_s;
     const pleat_status status = pleat_store_open(&opt, out, &err);
-    return status == PLEAT_OK ? CLI_OK : cli_fail("--store", status, &err);
+    if (status != PLEAT_OK) return cli_fail("--store", status, &err);
+    if (!quiet) note_down(*out);
+    return CLI_OK;
 }

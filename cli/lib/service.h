@@ -60,8 +60,8 @@ extern const char *const service_preemptions[];
 
 void service_defaults(service_options *o);
 
-/* Open the store, if there is one.  CLI_OK, or another after a message. */
-int store_open(const store_options *o, pleat_store **out);
+/* Open the store, if there is one; a note, unless quiet, where a server is not there.  CLI_OK, or another after a message. */
+int store_open(const store_options *o, int quiet, pleat_store **out);
 
 /* What no row can say.  CLI_OK, or CLI_USAGE after a message. */
 int service_check(const service_options *o);

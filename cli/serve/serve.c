@@ -255,7 +255,7 @@ int serve_main_command(void *opts) {
     s.n_calls = (uint64_t)s.start_s << 15; /* ids of calls differ from those of an earlier run */
     code = name_model(&s);
     if (code == CLI_OK) code = fit_context(&s);
-    if (code == CLI_OK) code = store_open(&o->store, &s.store);
+    if (code == CLI_OK) code = store_open(&o->store, o->common.quiet, &s.store);
     if (code == CLI_OK) s.conversations = conversations_create(s.store);
     if (code == CLI_OK) code = open_events(&s);
     if (code == CLI_OK) code = make_servings(&s);

@@ -55,8 +55,8 @@ PLEAT_API void pleat_store_options_default(pleat_store_options *opt);
 
 /* Open a folder, or servers.  Of a folder the index is made, or made again where it is damaged, and brought to agree with the files; files
  * beyond max_bytes go.  PLEAT_E_ARG, PLEAT_E_MEMORY; PLEAT_E_IO with words in err where the folder cannot be used;
- * PLEAT_E_UNSUPPORTED for a folder in a build without SQLite, for servers in one without hiredis.  Servers are not asked
- * for anything yet. */
+ * PLEAT_E_UNSUPPORTED for a folder in a build without SQLite, for servers in one without hiredis.  Servers are connected
+ * to, which takes a dead one's time-out; who is not there is counted in servers_down, and is no error. */
 PLEAT_API pleat_status pleat_store_open(const pleat_store_options *opt, pleat_store **out, pleat_error *err);
 
 /* Write body_bytes bytes to `body`; called by pleat_store_put() on its caller's thread. */

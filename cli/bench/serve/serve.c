@@ -212,7 +212,7 @@ static int prepare(bench *b, serve_options *o) {
     if (code == CLI_OK) code = check_thresholds(o);
     if (code == CLI_OK) code = limit_context(&b->setup);
     if (code == CLI_OK) code = set_serving(&b->setup);
-    if (code == CLI_OK) code = store_open(&o->store, &b->setup.store);
+    if (code == CLI_OK) code = store_open(&o->store, o->common.quiet, &b->setup.store);
     if (code == CLI_OK) code = make_source(b);
     if (code == CLI_OK) code = make_trace(b);
     if (code == CLI_OK) code = output_open(&b->out, &o->common);

@@ -268,6 +268,12 @@ static void close_servers(void *ctx) {
     pleat__free(&v->store->al, v, 1, sizeof *v);
 }
 
+/* So that it is known from the start who is not there. */
+static void try_all(pleat__servers *v) {
+    for (uint32_t i = 0; i < v->readers.n; i++) (void)pleat__server_is_up(&v->readers.server[i]);
+    count_down(v, &v->readers);
+}
+
 pleat_status pleat__servers_open(pleat_store *store, const pleat_store_options *o, pleat__shelf *out,
                                  pleat_error *err) {
     pleat__server_address addresses[PLEAT__SERVERS_MAX];
@@ -297,6 +303,7 @@ pleat_status pleat__servers_open(pleat_store *store, const pleat_store_options *
         close_servers(v);
         return PLEAT_E_MEMORY;
     }
+    try_all(v);
     *out = (pleat__shelf){v,           servers_find,   servers_read,      servers_write,
                           servers_use, servers_forget, servers_are_valid, close_servers};
     return PLEAT_OK;

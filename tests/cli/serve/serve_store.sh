@@ -138,6 +138,7 @@ else
     stop
     check "servers: it ends with 0" exits 0
     serves --store "redis://127.0.0.1:$port"
+    check "servers: a note says so at the start" grep -q "note: --store: 1 of 1 servers did not answer" "$scratch/server"
     asks "$scratch/four"
     check "servers: nor at the start" cmp "$scratch/three" "$scratch/four"
     stop
