@@ -318,13 +318,15 @@ static void norms_and_choices_are_right(void) {
     static float x[N * WIDTH], weight[WIDTH];
     uint16_t out[N * WIDTH];
     uint32_t chosen[N], best[N] = {0};
+    uint64_t parts[N * PLEAT__CHOOSE_PARTS] = {0};
     CHECK_DEVICE();
     check_fill_normal(x, N * WIDTH);
     check_fill_normal(weight, WIDTH);
     x[WIDTH + 1000] = x[WIDTH + 17] = 9; /* the lowest id among equals */
     x[3 * WIDTH + 5] = INFINITY;
     void *dx = device_new(x, sizeof x), *dw = device_new(weight, sizeof weight), *dout = device_new(out, sizeof out);
-    CHECK_STATUS(pleat__device_choose(dx, N, WIDTH, dout, stream, NULL), PLEAT_OK);
+    void *work = device_new(parts, sizeof parts);
+    CHECK_STATUS(pleat__device_choose(dx, N, WIDTH, work, dout, stream, NULL), PLEAT_OK);
     bring(chosen, dout, sizeof chosen);
     for (uint32_t i = 0; i < N * WIDTH; i++)
         if (x[i] > x[i / WIDTH * WIDTH + best[i / WIDTH]]) best[i / WIDTH] = i % WIDTH;
@@ -343,6 +345,7 @@ static void norms_and_choices_are_right(void) {
     pleat__device_free(dx);
     pleat__device_free(dw);
     pleat__device_free(dout);
+    pleat__device_free(work);
 }
 
 /* ---- by cuBLASLt ----------------------------------------------------------------------------------------- */
