@@ -286,7 +286,6 @@ static const pleat__spec_stage *find_alias(word w) {
 
 static pleat_status find_stage(word w, const pleat__spec_stage **out, pleat_error *err) {
     const char *names[PLEAT__N_SPEC_STAGES];
-    char hint[MEANT_CAP];
     for (uint32_t i = 0; i < PLEAT__N_SPEC_STAGES; i++) {
         names[i] = pleat__spec_stages[i].name;
         *out = &pleat__spec_stages[i];
@@ -300,8 +299,10 @@ static pleat_status find_stage(word w, const pleat__spec_stage **out, pleat_erro
     if (behind)
         return SYNTAX(err, w.at, "KV spec: '%s' at position %zu must stand behind %s%s, as in %s", behind->name, w.at,
                       strchr(behind->firsts, ',') ? "one of " : "", behind->firsts, behind->example);
-    return SYNTAX(err, w.at, "KV spec: unknown name '%.*s' at position %zu%s allowed: %s", w.n > 16 ? 16 : (int)w.n,
-                  w.text, w.at, meant(hint, w, names, PLEAT__N_SPEC_STAGES, ";"), PLEAT__STAGE_NAMES);
+    const char *near = pleat_nearest_word(w.text, w.n, names, PLEAT__N_SPEC_STAGES);
+    /* The list is as long as a message may be. */
+    return SYNTAX(err, w.at, "KV spec: unknown name '%.*s' at position %zu; %s%s%s", w.n > 16 ? 16 : (int)w.n, w.text,
+                  w.at, near ? "did you mean '" : "allowed: ", near ? near : PLEAT__STAGE_NAMES, near ? "'?" : "");
 }
 
 /* What may stand behind a stage is the one of that name, or NULL. */

@@ -104,7 +104,7 @@ static void test_bad_names(void) {
         {"", 0, "missing"},
         {"k8v5", 0, "'k8v8'"},
         {"f1", 0, "'f16'"},
-        {"K8V4", 0, "unknown name 'K8V4' at position 0; did you mean 'k8v4'? allowed"},
+        {"K8V4", 0, "unknown name 'K8V4' at position 0; did you mean 'k8v4'?"},
         {"fancy", 0, "unknown name 'fancy' at position 0; allowed: f32"},
         {" f16", 0, "unknown name"},
         {"k8v4:", 5, "no options"},
