@@ -68,7 +68,7 @@ check "the page says so" has 'Not measured: .*reclaim=copy.*no such luck'
 rm -r "$scratch/store"
 papers -q
 check "all" exits 0
-check "every table is there" test "$(grep -c '^## ' "$scratch/page.md")" = 11
+check "every table is there" test "$(grep -c '^## ' "$scratch/page.md")" = 12
 check "too long requests are left out" test "$(grep -c 1025 "$scratch/store/trace.jsonl")" = 0
 check "specs take turns" test "$(sed -n 1p "$CALLS")" = "$(sed -n 14p "$CALLS")"
 check "medians of three rounds" has '^\| 256 \| reuse \(SpvLLM\) \| 6\.00 \| 1254 \| 2604 \| 3\.00 \|'
