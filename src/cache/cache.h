@@ -119,8 +119,9 @@ static inline uint32_t pleat__cache_lane_of(const pleat_cache *c, uint32_t layer
  * is never full.  A layer that the statistics say nothing of, where the spec asks them, has a window even so. */
 static inline bool pleat__cache_is_full(const pleat_cache_options *opt, uint32_t layer) {
     const uint32_t window = opt->windows ? opt->windows[layer] : 0;
-    const bool is_known = !pleat_spec_takes_stats(&opt->spec) || !opt->stats || opt->stats->has_layer[layer];
-    return window == 0 || (window >= opt->max_tokens && is_known);
+    const pleat_stats *asked = pleat_spec_takes_stats(&opt->spec) ? opt->stats : NULL;
+    if (window == 0 || window < opt->max_tokens) return window == 0;
+    return !asked || layer >= asked->n_layers || asked->has_layer[layer]; /* of fewer layers: refused later */
 }
 
 /* Slots of a layer's rings; 0: a full layer. */

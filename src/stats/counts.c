@@ -85,22 +85,21 @@ static bool measure(trial *t, uint32_t max_bits) {
 }
 
 /* The best codebook of a way: its trial. */
-static uint64_t try_pairs(const pleat__pair_counts *counts, uint32_t class, int reach, uint32_t max_bits, trial *best) {
-    trial t;
+static void try_pairs(const pleat__pair_counts *counts, uint32_t class, int reach, uint32_t max_bits, trial *best) {
+    trial all;
+    weigh(counts, class, reach, true, &all);
     best->cost = UINT64_MAX;
     for (uint32_t rare = 5; rare <= 16; rare++) {
-        weigh(counts, class, reach, true, &t);
+        trial t = all;
         drop_rare(&t, rare);
         if (measure(&t, max_bits) && t.cost < best->cost) *best = t;
     }
-    return best->cost;
 }
 
-static uint64_t try_singles(const pleat__pair_counts *counts, uint32_t class, int reach, uint32_t max_bits, trial *t) {
+static void try_singles(const pleat__pair_counts *counts, uint32_t class, int reach, uint32_t max_bits, trial *t) {
     weigh(counts, class, reach, false, t);
     for (uint32_t i = 0; i < t->n; i++) t->weights[i]++; /* each symbol has a word */
     (void)measure(t, max_bits);
-    return t->cost;
 }
 
 static void keep(const trial *t, bool pairs, pleat__codebook *book) {
@@ -139,10 +138,12 @@ void pleat__rd_book_choose(const pleat__pair_counts *counts, uint32_t class, ple
     memset(book, 0, sizeof *book);
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         const int reach = ways[i].reach;
-        const uint64_t bits = ways[i].pairs ? try_pairs(counts, class, reach, ways[i].max_bits, &t)
-                                            : try_singles(counts, class, reach, ways[i].max_bits, &t);
-        if (bits * ways[i].price >= least) continue;
-        least = bits * ways[i].price;
+        if (ways[i].pairs)
+            try_pairs(counts, class, reach, ways[i].max_bits, &t);
+        else
+            try_singles(counts, class, reach, ways[i].max_bits, &t);
+        if (t.cost * ways[i].price >= least) continue;
+        least = t.cost * ways[i].price;
         keep(&t, ways[i].pairs, book);
     }
 }

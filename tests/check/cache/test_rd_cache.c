@@ -258,6 +258,11 @@ static void test_wide_window(void) {
     CHECK_STATUS(pleat_cache_create(&opt, &cache, &err), PLEAT_E_ARG);
     CHECK(strstr(err.text, "the statistics say nothing of layer 0") != NULL);
     *has_first = 1;
+    static const uint32_t of_more[] = {MAX_TOKENS, 0, MAX_TOKENS};
+    opt.windows = of_more;
+    opt.n_layers = 3;
+    CHECK_STATUS(pleat_cache_create(&opt, &cache, &err), PLEAT_E_ARG);
+    CHECK(strstr(err.text, "the statistics are of 2 layers") != NULL);
 }
 
 static void test_refused(void) {

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "check.h"
 #include "core/half.h"
@@ -52,6 +53,18 @@ static inline void copy(void *to, const void *from, uint64_t bytes) {
 
 static inline uint64_t kv_width(const pair *p) { return (uint64_t)p->s.n_kv_heads * p->s.head_dim; }
 static inline uint64_t q_width(const pair *p) { return kv_width(p) * p->s.n_group; }
+
+/* A GPU's cache with these options and a spec is refused, in these words. */
+static inline void check_refused(pleat_device_cache_options *opt, const char *spec, pleat_status status,
+                                 const char *words) {
+    pleat_device_cache *cache = NULL;
+    pleat_error err = {0};
+    CHECK_STATUS(pleat_spec_parse(spec, &opt->spec, NULL), PLEAT_OK);
+    CHECK_STATUS(pleat_device_cache_create(opt, &cache, &err), status);
+    check_context("%s: %s", spec, err.text);
+    CHECK(strstr(err.text, words) != NULL);
+    pleat_device_cache_destroy(&cache);
+}
 
 static inline bool pair_init(pair *p, const shape *s) {
     pleat_cache_options cpu;
