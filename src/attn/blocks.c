@@ -12,7 +12,8 @@
 static void carve(pleat__blocks_walk *w, const pleat__block_format *f, uint32_t n_group, pleat__arena *a) {
     const uint64_t row = pleat__blocks_row(f), d = f->head_dim;
     w->heads = pleat__div_up_u32(n_group, PLEAT__BLOCKS_HEADS) * PLEAT__BLOCKS_HEADS;
-    const uint64_t n = w->heads, longer = d > f->tokens ? d : f->tokens;
+    w->n_units = f->head_dim / f->v_group;
+    const uint64_t n = w->heads, units = w->n_units, longer = d > f->tokens ? d : f->tokens;
     for (uint32_t i = 0; i < 2; i++)
         w->code_buffers[i] = pleat__arena_take(a, STREAMS * ROWS * longer + ROWS * PLEAT__BLOCKS_COLUMNS, 1);
     for (uint32_t i = 0; f->coder == PLEAT__CODER_PACK && i < 2; i++)
@@ -24,13 +25,13 @@ static void carve(pleat__blocks_walk *w, const pleat__block_format *f, uint32_t 
     w->query_scale = pleat__arena_take(a, n, sizeof(float));
     w->query_sum = pleat__arena_take(a, n, sizeof(float));
     w->key_factors = pleat__arena_take(a, STREAMS * n * (pleat__blocks_padded((uint32_t)d) + 16), sizeof(float));
-    w->value_factors = pleat__arena_take(a, n * (row + 16), sizeof(float));
+    w->value_factors = pleat__arena_take(a, units * pleat__blocks_factors(f, w->heads), sizeof(float));
     w->key_scale = pleat__arena_take(a, STREAMS * n, sizeof(float));
     w->key_bias = pleat__arena_take(a, STREAMS * n, sizeof(float));
-    w->value_scale = pleat__arena_take(a, STREAMS * n, sizeof(float));
-    w->value_bias = pleat__arena_take(a, n, sizeof(float));
-    w->value_steps = pleat__arena_take(a, row, sizeof(float));
-    w->value_middles = pleat__arena_take(a, row, sizeof(float));
+    w->value_scale = pleat__arena_take(a, units * STREAMS * n, sizeof(float));
+    w->value_bias = pleat__arena_take(a, units * n, sizeof(float));
+    w->value_steps = pleat__arena_take(a, units * row, sizeof(float));
+    w->value_middles = pleat__arena_take(a, units * row, sizeof(float));
     w->floats = pleat__arena_take(a, ROWS * longer, sizeof(float));
     w->copies = pleat__arena_take(a, STREAMS * pleat__block_copy_bytes(f), 1);
     if (f->is_rd) w->rd = pleat__arena_take(a, pleat__blocks_rd_floats(n_group, (uint32_t)d), sizeof *w->rd);
@@ -175,9 +176,8 @@ static void multiply_keys(const pleat__blocks_steps *steps, pleat__blocks_walk *
 
 static void multiply_values(const pleat__blocks_steps *steps, pleat__blocks_walk *w, uint32_t slice,
                             const matrices *m) {
-    const uint32_t v_group = w->format->v_group;
     turn_to(w, slice, m);
-    if (slice * ROWS % v_group == 0) steps->values_begin(w, slice * ROWS / v_group);
+    if (slice == 0) steps->values_begin(w);
     steps->values(w, slice);
 }
 

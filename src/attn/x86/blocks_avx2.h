@@ -41,7 +41,7 @@ typedef struct pleat__blocks_sums_avx2 {
 void pleat__blocks_begin_avx2(pleat__blocks_walk *w);
 void pleat__blocks_keys_begin_avx2(pleat__blocks_walk *w);
 void pleat__blocks_softmax_avx2(pleat__blocks_walk *w);
-void pleat__blocks_values_begin_avx2(pleat__blocks_walk *w, uint32_t unit);
+void pleat__blocks_values_begin_avx2(pleat__blocks_walk *w);
 void pleat__blocks_end_avx2(pleat__blocks_walk *w);
 
 /* p of a head's columns, d of a key and a row of tokens of the values. */
@@ -49,8 +49,8 @@ static inline int16_t *pleat__key_numbers(const pleat__blocks_walk *w, uint32_t 
     const uint32_t of_block = w->format->by_channel ? block * w->heads : 0;
     return (int16_t *)w->key_factors + (size_t)(of_block + head) * w->format->head_dim;
 }
-static inline int16_t *pleat__value_numbers(const pleat__blocks_walk *w, uint32_t head) {
-    return (int16_t *)w->value_factors + (size_t)head * pleat__blocks_row(w->format);
+static inline int16_t *pleat__value_numbers(const pleat__blocks_walk *w, uint32_t unit, uint32_t head) {
+    return (int16_t *)pleat__blocks_value_factors(w, unit) + (size_t)head * pleat__blocks_row(w->format);
 }
 
 /* sum + codes * pair, two products to an element.  Not intrinsics: decode_integer_avx2.h says why. */
