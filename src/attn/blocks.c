@@ -109,13 +109,14 @@ typedef struct matrices {
     uint32_t n, n_vectors;               /* of a slice */
     pleat__pack_numbers_fn pack_numbers; /* where packs are multiplied: all are packs; or NULL */
     pleat__pack_slice *packs[2];         /* likewise, of even slices, and of odd ones */
-    bool are_planes;                     /* all are, and are multiplied where they stand */
+    /* All are, and are multiplied where they stand.  Not where a query's factors serve for all blocks: those for codes. */
+    bool are_planes;
 } matrices;
 
 static void matrices_init(matrices *m, pleat__blocks_walk *w, const pleat__codebook *codebook, bool keys,
                           const pleat__blocks_steps *steps) {
     m->pack_numbers = steps->pack_numbers;
-    m->are_planes = steps->takes_planes && !w->format->is_rd;
+    m->are_planes = steps->takes_planes && !w->format->is_rd && (w->format->by_channel || !keys);
     m->packs[0] = w->pack_buffers[0];
     m->packs[1] = w->pack_buffers[1];
     m->codebook = codebook;
@@ -177,7 +178,6 @@ static void multiply_keys(const pleat__blocks_steps *steps, pleat__blocks_walk *
 static void multiply_values(const pleat__blocks_steps *steps, pleat__blocks_walk *w, uint32_t slice,
                             const matrices *m) {
     turn_to(w, slice, m);
-    if (slice == 0) steps->values_begin(w);
     steps->values(w, slice);
 }
 
@@ -187,6 +187,7 @@ static bool add_group(const pleat__blocks_steps *steps, pleat__blocks_walk *w, c
     matrices k, v;
     matrices_init(&k, w, run->codebooks ? &run->codebooks->k : NULL, true, steps);
     matrices_init(&v, w, run->codebooks ? &run->codebooks->v : NULL, false, steps);
+    turn_to(w, 0, &k);
     steps->keys_begin(w);
     const uint32_t k_slices = f->tokens / ROWS, v_slices = f->head_dim / ROWS;
     for (uint32_t slice = 0; slice < k_slices; slice++) {
@@ -200,6 +201,8 @@ static bool add_group(const pleat__blocks_steps *steps, pleat__blocks_walk *w, c
     for (uint32_t h = 0; w->query->cap2 > 0 && h < w->query->n_group; h++)
         steps->cap(w->weights + (size_t)h * pleat__blocks_row(f), w->n_tokens, w->query->cap2);
     steps->softmax(w);
+    turn_to(w, 0, &v);
+    steps->values_begin(w);
     for (uint32_t slice = 0; slice < v_slices; slice++) {
         ahead_step(next);
         next_values(w, codec, run, slice, &v);

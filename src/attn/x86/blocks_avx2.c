@@ -17,23 +17,20 @@ static float top_of(uint32_t n, uint32_t n_levels) {
 
 INLINE __m256 magnitude(__m256 x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
 
-/* Sixteen whole numbers as 16 bits, each eight in an order of their bytes. */
-INLINE void store_numbers(int16_t *out, __m256i order, __m256i low, __m256i high) {
-    const __m256i x = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xD8);
-    _mm256_store_si256((__m256i *)(void *)out, _mm256_shuffle_epi8(x, order));
-}
+/* How numbers of 16 columns stand. */
+typedef enum number_order {
+    BY_PAIRS,    /* each four in the order 0, 2, 1, 3 */
+    IN_ORDER,    /* values' packs */
+    AS_THEY_COME /* planes: the second four and the third have changed places */
+} number_order;
 
-/* Each four in the order 0, 2, 1, 3, or as they are. */
-INLINE __m256i order_of(bool plain) {
-    const __m128i as_they_are = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const __m128i by_pairs = _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
-    return _mm256_broadcastsi128_si256(plain ? as_they_are : by_pairs);
-}
-
-INLINE int32_t sum_of_whole(__m256i x) {
-    __m128i y = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
-    y = _mm_add_epi32(y, _mm_shuffle_epi32(y, 0x4E));
-    return _mm_cvtsi128_si32(_mm_add_epi32(y, _mm_shuffle_epi32(y, 0xB1)));
+/* Sixteen whole numbers as 16 bits. */
+INLINE void store_numbers(int16_t *out, number_order order, __m256i low, __m256i high) {
+    const __m256i pairs =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
+    __m256i x = _mm256_packs_epi32(low, high);
+    if (order != AS_THEY_COME) x = _mm256_permute4x64_epi64(x, 0xD8);
+    _mm256_store_si256((__m256i *)(void *)out, order == BY_PAIRS ? _mm256_shuffle_epi8(x, pairs) : x);
 }
 
 /* Rows of up to four heads, `stride` apart, and what they are multiplied with. */
@@ -81,7 +78,7 @@ INLINE __m128 weigh(uint32_t heads, factors *f, float top) {
 }
 
 /* Numbers of what has been weighed, `stride` apart.  Returns their sums times their units. */
-INLINE __m128 cut(uint32_t heads, const factors *f, __m256i order, int16_t *numbers) {
+INLINE __m128 cut_to(uint32_t heads, const factors *f, number_order order, int16_t *numbers) {
     float inverses[HEADS];
     __m256 inverse[HEADS];
     __m256i total[HEADS];
@@ -106,6 +103,11 @@ INLINE __m128 cut(uint32_t heads, const factors *f, __m256i order, int16_t *numb
     return _mm_mul_ps(_mm_cvtepi32_ps(whole_sum_of_each(total)), f->units);
 }
 
+INLINE __m128 cut(uint32_t heads, const factors *f, number_order order, int16_t *numbers) {
+    if (order == BY_PAIRS) return cut_to(heads, f, BY_PAIRS, numbers);
+    return order == IN_ORDER ? cut_to(heads, f, IN_ORDER, numbers) : cut_to(heads, f, AS_THEY_COME, numbers);
+}
+
 /* ---- keys --------------------------------------------------------------------------------------------------------- */
 
 /* Steps and middles of the group's blocks, both [d], that are to be folded into the query; NULL: not that block. */
@@ -118,6 +120,7 @@ typedef struct key_steps {
 INLINE void fold_query(uint32_t heads, pleat__blocks_walk *w, uint32_t head, const key_steps *k) {
     const uint32_t d = w->format->head_dim;
     const float top = top_of(d, w->format->k_levels);
+    const number_order order = w->planes ? AS_THEY_COME : BY_PAIRS;
     const __m128 c = _mm_set1_ps(pleat__blocks_middle(w->format->k_levels));
     factors all[PLEAT__STREAMS];
     __m128 bias[PLEAT__STREAMS];
@@ -128,7 +131,7 @@ INLINE void fold_query(uint32_t heads, pleat__blocks_walk *w, uint32_t head, con
     }
     for (uint32_t b = 0; b < PLEAT__STREAMS; b++) {
         if (!k->steps[b]) continue;
-        const __m128 sums = cut(heads, &all[b], order_of(false), pleat__key_numbers(w, b, head));
+        const __m128 sums = cut(heads, &all[b], order, pleat__key_numbers(w, b, head));
         _mm_store_ps(w->key_scale + b * w->heads + head, all[b].units);
         _mm_store_ps(w->key_bias + b * w->heads + head, _mm_fnmadd_ps(c, sums, bias[b]));
     }
@@ -303,7 +306,7 @@ INLINE void cut_unit(uint32_t heads, pleat__blocks_walk *w, uint32_t head, uint3
     const __m128 share = _mm_load_ps(w->share + head), c = _mm_set1_ps(pleat__blocks_middle(w->format->v_levels));
     float *scales = w->value_scale + (size_t)unit * PLEAT__STREAMS * w->heads + head;
     int16_t *numbers = pleat__value_numbers(w, unit, head);
-    const __m256i order = order_of(w->packs != NULL);
+    const number_order order = w->packs ? IN_ORDER : w->planes ? AS_THEY_COME : BY_PAIRS;
     for (uint32_t from = 0; from < w->n_tokens; from += PART_TOKENS, parts++, scales += w->heads) {
         bias = _mm_fnmadd_ps(c, cut(heads, parts, order, numbers + from), bias);
         _mm_store_ps(scales, _mm_mul_ps(parts->units, share));
