@@ -74,66 +74,66 @@ static __device__ __forceinline__ void take_over(float (&sums)[N / 2], const cut
 
 /* ---- what becomes of sums ---------------------------------------------------------------------------------------- */
 
-/* Where element i of a thread's sums goes: row and row of x. */
-static __device__ __forceinline__ uint2 place_of_sum(uint32_t tile, uint32_t x_from, int i) {
-    const uint32_t lane = threadIdx.x % 32;
-    return make_uint2(tile * PLEAT__TILE_ROWS + lane / 4 + i % 4 / 2 * 8, x_from + i / 4 * 8 + 2 * (lane % 4) + i % 2);
+/* Four sums of a thread in shared memory: fours of threads lie side by side, and only the thread itself reads them. */
+static __device__ __forceinline__ void put_four(uint32_t at, const float *sums) {
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at), "f"(sums[0]), "f"(sums[1]), "f"(sums[2]),
+                 "f"(sums[3])
+                 : "memory");
 }
 
-/* y += sums: AT_ONCE of them are read before any of these is written. */
-#define AT_ONCE 32
-
-template <int N>
-static __device__ __forceinline__ void end_add(const pleat__device_mul &m, const float (&sums)[N / 2], uint32_t tile,
-                                               uint32_t x_from) {
-    constexpr int n = N / 2 < AT_ONCE ? N / 2 : AT_ONCE;
-#pragma unroll
-    for (int from = 0; from < N / 2; from += n) {
-        float old[n];
-#pragma unroll
-        for (int i = 0; i < n; i++) {
-            const uint2 at = place_of_sum(tile, x_from, from + i);
-            if (at.x < m.w.tiles.rows && at.y < m.n) old[i] = m.y[(uint64_t)at.y * m.y_stride + at.x];
-        }
-#pragma unroll
-        for (int i = 0; i < n; i++) {
-            const uint2 at = place_of_sum(tile, x_from, from + i);
-            if (at.x >= m.w.tiles.rows || at.y >= m.n) continue;
-            const float sum = sums[from + i];
-            m.y[(uint64_t)at.y * m.y_stride + at.x] = old[i] + m.scale * (m.bias ? sum + m.bias[at.x] : sum);
-        }
-    }
+static __device__ __forceinline__ float4 get_four(uint32_t at) {
+    float4 v;
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "r"(at)
+                 : "memory");
+    return v;
 }
 
-/* A lane's four results of 8 rows of x. */
-template <int END>
-static __device__ __forceinline__ void end_four(const pleat__device_mul &m, const float *sums, uint32_t tile,
-                                                uint32_t x_row, uint32_t g) {
-    const uint32_t row = tile * PLEAT__TILE_ROWS + g, of_pair = tile * (PLEAT__TILE_ROWS / 2) + g;
-#pragma unroll
-    for (int e = 0; e < 2; e++) {
-        if (x_row + e >= m.n) continue;
-        if constexpr (END == PLEAT__MUL_GATE) {
-            if (of_pair < m.w.tiles.rows / 2) pleat__end_gate(m, x_row + e, of_pair, sums[e], sums[2 + e]);
-        } else {
-            if (row < m.w.tiles.rows) pleat__end_sum<END>(m, x_row + e, row, sums[e]);
-            if (row + 8 < m.w.tiles.rows) pleat__end_sum<END>(m, x_row + e, row + 8, sums[2 + e]);
-        }
-    }
+/* A result; nobody else adds to y meanwhile, but an addition that is not waited for is the fastest. */
+static __device__ __forceinline__ void end_sum(const pleat__device_mul &m, uint32_t x_row, uint32_t row, float sum) {
+    if (row >= m.w.tiles.rows) return;
+    if (m.end == PLEAT__MUL_ADD)
+        atomicAdd(m.y + (uint64_t)x_row * m.y_stride + row, pleat__addend(m, row, sum));
+    else
+        pleat__end_sum<PLEAT__MUL_STORE>(m, x_row, row, sum);
 }
 
-/* Of N rows of x. */
-template <int END, int N>
-static __device__ __forceinline__ void end_tile(const pleat__device_mul &m, const float (&sums)[N / 2], uint32_t tile,
-                                                uint32_t x_from) {
-    const uint32_t lane = threadIdx.x % 32;
-    if constexpr (END == PLEAT__MUL_ADD) {
-        end_add<N>(m, sums, tile, x_from);
+/* Two rows of W, 8 apart or a pair's, of one of x. */
+static __device__ __forceinline__ void end_two(const pleat__device_mul &m, uint32_t tile, uint32_t x_row, float first,
+                                               float second) {
+    const uint32_t g = threadIdx.x % 32 / 4, row = tile * PLEAT__TILE_ROWS + g,
+                   of_pair = tile * (PLEAT__TILE_ROWS / 2) + g;
+    if (x_row >= m.n) return;
+    if (m.end == PLEAT__MUL_GATE) {
+        if (of_pair < m.w.tiles.rows / 2) pleat__end_gate(m, x_row, of_pair, first, second);
         return;
     }
-    if (tile >= m.w.tiles.n_tiles) return;
+    end_sum(m, x_row, row, first);
+    end_sum(m, x_row, row + 8, second);
+}
+
+/* Of N rows of x; at: of the thread's fours in shared memory, MOST sums of which are free.  By that way what becomes of four sums
+ * stands in the code once.  Where it stood for each of them a kernel had 90 to 134 KB, and fetching it took as long as a
+ * fifth of a product. */
+template <int N, int MOST = 32>
+static __device__ __forceinline__ void end_tile(const pleat__device_mul &m, float (&sums)[N / 2], uint32_t tile,
+                                                uint32_t x_from, uint32_t at) {
+    constexpr int n = N / 2 < MOST ? N / 2 : MOST;
+    const uint32_t x_row = x_from + 2 * (threadIdx.x % 4);
+#pragma unroll 1
+    for (int from = 0; from < N / 2; from += n) {
 #pragma unroll
-    for (int i = 0; i < N / 8; i++) end_four<END>(m, sums + 4 * i, tile, x_from + 8 * i + 2 * (lane % 4), lane / 4);
+        for (int i = 0; i < n; i += 4) put_four(at + i * MULTIPLIERS * 4, sums + i);
+#pragma unroll 1
+        for (int i = 0; i < n; i += 4) {
+            const float4 v = get_four(at + i * MULTIPLIERS * 4);
+            end_two(m, tile, x_row + 2 * (from + i), v.x, v.z);
+            end_two(m, tile, x_row + 2 * (from + i) + 1, v.y, v.w);
+        }
+#pragma unroll
+        for (int i = 0; i + n < N / 2; i++) sums[i] = sums[i + n];
+    }
 }
 
 /* ---- quarters that end together ----------------------------------------------------------------------------------- */
@@ -164,38 +164,38 @@ static __device__ __forceinline__ void wait_for_givers(const cut &c, uint32_t pi
     wait_for_multipliers();
 }
 
-/* The block's part of the rows of x, which is the MINE-th. */
-template <int END, int N, int MINE>
-static __device__ __forceinline__ void end_part(const pleat__device_mul &m, const float (&quarter)[N / 2], const cut &c,
-                                                uint32_t piece, uint32_t tile) {
-    constexpr int n = N / 32; /* fours of sums */
-    float sums[4 * n];
+/* All quarters of the MINE-th part of the rows of x. */
+template <int N, int MINE>
+static __device__ __forceinline__ void add_part(float (&sums)[N / 8], const float (&quarter)[N / 2], const cut &c,
+                                                uint32_t piece) {
 #pragma unroll
     for (int q = 0; q < (int)PLEAT__MUL_QUARTER; q++)
 #pragma unroll
-        for (int i = 0; i < n; i++) {
-            const int at = MINE * n + i;
-            float4 v = make_float4(quarter[4 * at], quarter[4 * at + 1], quarter[4 * at + 2], quarter[4 * at + 3]);
-            if (q != MINE) v = __ldcg(slab_of<N>(c, piece * PLEAT__MUL_QUARTER + q, 0) + at * MULTIPLIERS);
-            sums[4 * i] = q ? sums[4 * i] + v.x : v.x;
-            sums[4 * i + 1] = q ? sums[4 * i + 1] + v.y : v.y;
-            sums[4 * i + 2] = q ? sums[4 * i + 2] + v.z : v.z;
-            sums[4 * i + 3] = q ? sums[4 * i + 3] + v.w : v.w;
+        for (int i = 0; i < N / 8; i += 4) {
+            const int at = MINE * (N / 8) + i;
+            float4 v = make_float4(quarter[at], quarter[at + 1], quarter[at + 2], quarter[at + 3]);
+            if (q != MINE) v = __ldcg(slab_of<N>(c, piece * PLEAT__MUL_QUARTER + q, 0) + at / 4 * MULTIPLIERS);
+            sums[i] = q ? sums[i] + v.x : v.x;
+            sums[i + 1] = q ? sums[i + 1] + v.y : v.y;
+            sums[i + 2] = q ? sums[i + 2] + v.z : v.z;
+            sums[i + 3] = q ? sums[i + 3] + v.w : v.w;
         }
-    end_tile<END, N / 4>(m, sums, tile, MINE * (N / 4));
 }
 
-template <int END, int N>
+template <int N>
 static __device__ __forceinline__ void end_together(const pleat__device_mul &m, const float (&quarter)[N / 2],
-                                                    const cut &c, uint32_t piece, uint32_t mine, uint32_t tile) {
+                                                    const cut &c, uint32_t piece, uint32_t mine, uint32_t tile,
+                                                    uint32_t at) {
+    float sums[N / 8];
     give<N>(quarter, c, mine);
     wait_for_givers(c, piece);
     switch (mine) {
-        case 0: end_part<END, N, 0>(m, quarter, c, piece, tile); break;
-        case 1: end_part<END, N, 1>(m, quarter, c, piece, tile); break;
-        case 2: end_part<END, N, 2>(m, quarter, c, piece, tile); break;
-        default: end_part<END, N, 3>(m, quarter, c, piece, tile); break;
+        case 0: add_part<N, 0>(sums, quarter, c, piece); break;
+        case 1: add_part<N, 1>(sums, quarter, c, piece); break;
+        case 2: add_part<N, 2>(sums, quarter, c, piece); break;
+        default: add_part<N, 3>(sums, quarter, c, piece); break;
     }
+    end_tile<N / 4>(m, sums, tile, mine * (N / 4), at);
 }
 
 /* A thread's totals of the tiles under way: the first in registers. */
@@ -209,10 +209,7 @@ template <int F, int N> static __device__ __forceinline__ void put(totals<F, N> 
 #pragma unroll
     for (int i = 0; i < n_kept; i++) t.kept[i] = sums[i];
 #pragma unroll
-    for (int i = n_kept; i < N / 2; i += 4)
-        asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(t.at + (i - n_kept) * MULTIPLIERS * 4),
-                     "f"(sums[i]), "f"(sums[i + 1]), "f"(sums[i + 2]), "f"(sums[i + 3])
-                     : "memory");
+    for (int i = n_kept; i < N / 2; i += 4) put_four(t.at + (i - n_kept) * MULTIPLIERS * 4, sums + i);
 }
 
 template <int F, int N> static __device__ __forceinline__ void add(float (&sums)[N / 2], const totals<F, N> &t) {
@@ -221,13 +218,11 @@ template <int F, int N> static __device__ __forceinline__ void add(float (&sums)
     for (int i = 0; i < n_kept; i++) sums[i] = t.kept[i] + sums[i];
 #pragma unroll
     for (int i = n_kept; i < N / 2; i += 4) {
-        float v[4];
-        asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                     : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3])
-                     : "r"(t.at + (i - n_kept) * MULTIPLIERS * 4)
-                     : "memory");
-#pragma unroll
-        for (int e = 0; e < 4; e++) sums[i + e] = v[e] + sums[i + e];
+        const float4 v = get_four(t.at + (i - n_kept) * MULTIPLIERS * 4);
+        sums[i] = v.x + sums[i];
+        sums[i + 1] = v.y + sums[i + 1];
+        sums[i + 2] = v.z + sums[i + 2];
+        sums[i + 3] = v.w + sums[i + 3];
     }
 }
 

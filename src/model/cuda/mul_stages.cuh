@@ -49,7 +49,7 @@ template <int F, int N> struct stages {
     static constexpr uint32_t bytes = (x_bytes + w_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
     static constexpr uint32_t copied_bytes = x_bytes + w_bytes;
     static constexpr bool is_nibbles = F == PLEAT__TILE_Q4 || F == PLEAT__TILE_Q4_MIN;
-    static constexpr int n_kept = F == PLEAT__TILE_F16 ? N / 2 : N == 128 && is_nibbles ? 8 : 0;
+    static constexpr int n_kept = N < 128 ? 0 : F == PLEAT__TILE_F16 ? 32 : is_nibbles ? 8 : 0;
     static constexpr uint32_t totals_bytes = MULTIPLIERS * (N / 2 - n_kept) * 4; /* the others are in registers */
     static constexpr uint32_t fit = (SHARED_BYTES - ALIGN_BYTES - totals_bytes) / (bytes + 16);
     static constexpr uint32_t n = fit < MAX_STAGES ? fit : MAX_STAGES;
@@ -86,6 +86,16 @@ template <int F, int N> static __device__ __forceinline__ place place_of(const u
     const uint32_t at = (pleat__shared_address(shared) + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
     const uint32_t totals = at + s::n * s::bytes, full = totals + s::totals_bytes;
     return place{at, totals, full, full + s::n * 8};
+}
+
+/* The warp has read a stage: the barriers of all blocks are told. */
+static __device__ __forceinline__ void give_back(uint32_t empty) {
+    const uint32_t rank = threadIdx.x % 32;
+    __syncwarp();
+    if (rank == blockIdx.x % CLUSTER)
+        pleat__bar_arrive_here(empty);
+    else if (rank < CLUSTER)
+        pleat__bar_arrive(empty, rank);
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------- */

@@ -177,8 +177,7 @@ static __device__ __forceinline__ void add_group(float (&sums)[N / 2], feed<F> &
     f.x_low = x_low;
     advance<stages<F, N>::n>(t);
     add_weights<F, N, 0>(sums, f, at, t, goes_on);
-    __syncwarp();
-    if (threadIdx.x % 32 < CLUSTER) pleat__bar_arrive(empty, threadIdx.x % 32);
+    give_back(empty);
 }
 
 /* ---- a unit ---------------------------------------------------------------------------------------------------- */
@@ -205,7 +204,7 @@ static __device__ __forceinline__ void add_quarter(float (&quarter)[N / 2], feed
 }
 
 /* Two warpgroups multiply all units. */
-template <int F, int N, int END>
+template <int F, int N>
 static __device__ __forceinline__ void multiply_all(const pleat__device_mul &m, const cut &c, const place &at) {
     const uint32_t cluster = blockIdx.x / CLUSTER, first = first_unit(c, cluster), last = first_unit(c, cluster + 1);
     turn t = {0, 0};
@@ -223,7 +222,7 @@ static __device__ __forceinline__ void multiply_all(const pleat__device_mul &m, 
         n_left -= n;
         const uint32_t tile = (piece * CLUSTER + blockIdx.x % CLUSTER) * TILES + threadIdx.x / 32 - 4;
         if (c.ends_together) {
-            end_together<END, N>(m, sums, c, piece, quarter, tile);
+            end_together<N>(m, sums, c, piece, quarter, tile, total.at);
             break;
         }
         const bool is_last = unit + 1 == last;
@@ -237,7 +236,7 @@ static __device__ __forceinline__ void multiply_all(const pleat__device_mul &m, 
             continue;
         }
         take_over<N>(sums, c, unit + 1, begins + c.n_quarters);
-        end_tile<END, N>(m, sums, tile, 0);
+        end_tile<N>(m, sums, tile, 0, total.at);
     }
 }
 
@@ -245,7 +244,7 @@ static __device__ __forceinline__ void multiply_all(const pleat__device_mul &m, 
 
 /* ---- the kernel -------------------------------------------------------------------------------------------------- */
 
-template <int F, int N, int END>
+template <int F, int N>
 static __global__ void __launch_bounds__(THREADS, 1)
     mul_wgmma(const __grid_constant__ pleat__device_mul m, const __grid_constant__ CUtensorMap map,
               const __grid_constant__ cut c) {
@@ -267,7 +266,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         pleat__wait_for_last();
-        multiply_all<F, N, END>(m, c, at);
+        multiply_all<F, N>(m, c, at);
     }
     __syncwarp();
     pleat__wait_for_cluster(); /* others may still copy to here, and arrive */
@@ -276,26 +275,13 @@ static __global__ void __launch_bounds__(THREADS, 1)
 
 /* ---- launchers ------------------------------------------------------------------------------------------------------ */
 
-template <int F, int N, int END>
+template <int F, int N>
 static pleat_status launch(const pleat__device_mul &m, const CUtensorMap &map, const cut &c, uint32_t n_clusters,
                            pleat__device_stream stream, pleat_error *err) {
     const uint32_t bytes = stages<F, N>::all_bytes;
-    cudaLaunchAttribute attributes[2] = {};
-    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[0].val.programmaticStreamSerializationAllowed = 1;
-    attributes[1].id = cudaLaunchAttributeClusterDimension;
-    attributes[1].val.clusterDim.x = CLUSTER;
-    attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(n_clusters * CLUSTER);
-    config.blockDim = dim3(THREADS);
-    config.dynamicSmemBytes = bytes;
-    config.stream = pleat__cuda_stream(stream);
-    config.attrs = attributes;
-    config.numAttrs = 2;
-    PLEAT_CUDA_TRY(cudaFuncSetAttribute(mul_wgmma<F, N, END>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
+    PLEAT_CUDA_TRY(cudaFuncSetAttribute(mul_wgmma<F, N>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
                    "asking for shared memory", err);
-    (void)cudaLaunchKernelEx(&config, mul_wgmma<F, N, END>, m, map, c); /* PLEAT_CUDA_LAUNCHED() tells */
+    pleat__launch_clusters(mul_wgmma<F, N>, n_clusters * CLUSTER, CLUSTER, THREADS, bytes, stream, m, map, c);
     return PLEAT_CUDA_LAUNCHED("multiplying a batch", err);
 }
 
@@ -338,11 +324,7 @@ static pleat_status launch_end(const pleat__device_mul &m, cut c, pleat__device_
     PLEAT_TRY(count_clusters(&n_clusters, err));
     if (n_clusters > c.n_units) n_clusters = c.n_units;
     c.ends_together = n_clusters == c.n_units && c.n_quarters == PLEAT__MUL_QUARTER;
-    switch (m.end) {
-        case PLEAT__MUL_STORE: return launch<F, N, PLEAT__MUL_STORE>(m, map, c, n_clusters, stream, err);
-        case PLEAT__MUL_ADD: return launch<F, N, PLEAT__MUL_ADD>(m, map, c, n_clusters, stream, err);
-        default: return launch<F, N, PLEAT__MUL_GATE>(m, map, c, n_clusters, stream, err);
-    }
+    return launch<F, N>(m, map, c, n_clusters, stream, err);
 }
 
 /* Rows [first, first + n) of x. */
@@ -383,8 +365,7 @@ extern "C" bool pleat__device_mul_has_wgmma(void) {
     static int known = -1;
     cudaFuncAttributes attributes = {};
     if (known >= 0) return known != 0;
-    if (cudaFuncGetAttributes(&attributes, mul_wgmma<PLEAT__TILE_Q4, X_ROWS, PLEAT__MUL_STORE>) != cudaSuccess)
-        return false;
+    if (cudaFuncGetAttributes(&attributes, mul_wgmma<PLEAT__TILE_Q4, X_ROWS>) != cudaSuccess) return false;
     known = attributes.numRegs >= 64;
     return known != 0;
 }

@@ -204,12 +204,17 @@ static __device__ __forceinline__ float pleat__act(float z, bool is_gelu) {
     return z / (1.0f + expf(-u));
 }
 
+/* What a sum adds to y: rounded by itself, so that it is the same however it is added. */
+static __device__ __forceinline__ float pleat__addend(const pleat__device_mul &m, uint32_t row, float sum) {
+    return __fmul_rn(m.scale, m.bias ? sum + m.bias[row] : sum);
+}
+
 template <int END>
 static __device__ __forceinline__ void pleat__end_sum(const pleat__device_mul &m, uint32_t x_row, uint32_t row,
                                                       float sum) {
     float *y = m.y + (uint64_t)x_row * m.y_stride + row;
     if constexpr (END == PLEAT__MUL_ADD) {
-        *y += m.scale * (m.bias ? sum + m.bias[row] : sum);
+        *y += pleat__addend(m, row, sum);
     } else {
         sum *= m.scale;
         *y = m.cap > 0 ? m.cap * tanhf(sum / m.cap) : sum;
