@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * images.c: how fast a sequence leaves a GPU and comes back: its image, beside a copy of as many bytes.
+ * images.c: how fast a sequence leaves a GPU and comes back, its image, beside a copy of as many bytes; and what decoding
+ * of others takes meanwhile.
  *
  *     bench_images [TOKENS [SPEC...]]      of Llama-3-8B's shape; 8192 tokens, f16 k8v4 k4v2
+ *
+ * Others: attention of one step of 32 sequences of 2048 tokens in f16, all layers as one graph, again and again, on a
+ * stream of its own and in another cache.  It does nothing but read memory: what a step has beside that, its products,
+ * can only be slowed less.
  */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "bench.h"
 #include "hw/device.h"
 #include "pleat/device_cache.h"
 
-enum { LAYERS = 32, HEADS = 8, ROUNDS = 5 };
+enum { LAYERS = 32, HEADS = 8, GROUP = 4, DIM = 128, ROUNDS = 5, OTHERS = 32, OTHERS_TOKENS = 2048, STEPS = 200 };
 
 static void must(pleat_status status, const pleat_error *err) {
     if (status == PLEAT_OK) return;
@@ -23,51 +30,173 @@ static double best_of(double best, double from_s, uint64_t n_bytes) {
     return rate > best ? rate : best;
 }
 
-static void run(const char *spec, uint32_t n_tokens) {
-    const pleat__device_stream stream = {NULL};
+/* ---- a cache, a sequence ---------------------------------------------------------------------------- */
+
+static pleat_device_cache *make_cache(const char *spec, uint32_t n_seqs, uint32_t n_tokens) {
     pleat_error err = {0};
     pleat_device_cache_options opt;
     pleat_device_cache *cache = NULL;
-    uint32_t n_high[LAYERS * HEADS];
-    uint64_t n_bytes = 0;
-    void *image = NULL, *there = NULL;
-    double save = 0, restore = 0, out = 0, in = 0;
     pleat_device_cache_options_default(&opt);
     must(pleat_spec_parse(spec, &opt.spec, &err), &err);
     opt.n_layers = LAYERS;
     opt.n_kv_heads = HEADS;
-    opt.n_q_heads = 4 * HEADS;
-    opt.head_dim = 128;
-    opt.max_seqs = 2;
+    opt.n_q_heads = GROUP * HEADS;
+    opt.head_dim = DIM;
+    opt.max_seqs = n_seqs;
     opt.max_tokens = n_tokens;
     must(pleat_device_cache_create(&opt, &cache, &err), &err);
+    return cache;
+}
+
+static void fill(pleat_device_cache *cache, uint32_t seq_idx, uint32_t n_tokens) {
+    pleat_error err = {0};
+    uint32_t n_high[LAYERS * HEADS];
     for (uint32_t i = 0; i < LAYERS * HEADS; i++) n_high[i] = n_tokens;
-    must(pleat_device_cache_fill(cache, 0, n_high, NULL, 1, NULL, &err), &err);
-    must(pleat_device_cache_image_bytes(cache, 0, &n_bytes, NULL, &err), &err);
-    must(pleat__device_alloc_host(n_bytes, &image, &err), &err);
-    must(pleat__device_alloc(n_bytes, &there, &err), &err);
+    must(pleat_device_cache_fill(cache, seq_idx, n_high, NULL, 1, NULL, &err), &err);
+}
+
+/* What is moved. */
+typedef struct traveller {
+    pleat_device_cache *cache;
+    uint32_t n_tokens;
+    uint64_t n_bytes;
+    void *image; /* pinned */
+    atomic_bool ends;
+    atomic_uint n_trips;
+} traveller;
+
+static void traveller_init(traveller *t, const char *spec, uint32_t n_tokens) {
+    pleat_error err = {0};
+    *t = (traveller){.cache = make_cache(spec, 2, n_tokens), .n_tokens = n_tokens};
+    fill(t->cache, 0, n_tokens);
+    must(pleat_device_cache_image_bytes(t->cache, 0, &t->n_bytes, NULL, &err), &err);
+    must(pleat__device_alloc_host(t->n_bytes, &t->image, &err), &err);
+}
+
+static void save(const traveller *t) {
+    pleat_error err = {0};
+    must(pleat_device_cache_save(t->cache, 0, t->n_tokens, t->n_tokens, t->image, t->n_bytes, NULL, &err), &err);
+}
+
+static void restore(const traveller *t) {
+    pleat_error err = {0};
+    must(pleat_device_cache_restore(t->cache, 1, t->image, t->n_bytes, NULL, &err), &err);
+}
+
+static void leave(const traveller *t) {
+    pleat_error err = {0};
+    must(pleat_device_cache_close(t->cache, 1, NULL, &err), &err);
+}
+
+static void *travel(void *of) {
+    traveller *t = of;
+    pleat_error err = {0};
+    must(pleat__device_use(0, &err), &err);
+    while (!atomic_load(&t->ends)) {
+        save(t);
+        restore(t);
+        leave(t);
+        atomic_fetch_add(&t->n_trips, 1);
+    }
+    return NULL;
+}
+
+/* ---- alone ------------------------------------------------------------------------------------------- */
+
+static void alone(const traveller *t, const char *spec) {
+    const pleat__device_stream stream = {NULL};
+    pleat_error err = {0};
+    void *there = NULL;
+    double out_image = 0, in_image = 0, out = 0, in = 0;
+    must(pleat__device_alloc(t->n_bytes, &there, &err), &err);
     for (int i = 0; i < ROUNDS; i++) {
         double from = measure_now_s();
-        must(pleat_device_cache_save(cache, 0, n_tokens, n_tokens, image, n_bytes, NULL, &err), &err);
-        save = best_of(save, from, n_bytes);
+        save(t);
+        out_image = best_of(out_image, from, t->n_bytes);
         from = measure_now_s();
-        must(pleat_device_cache_restore(cache, 1, image, n_bytes, NULL, &err), &err);
-        restore = best_of(restore, from, n_bytes);
-        must(pleat_device_cache_close(cache, 1, NULL, &err), &err);
+        restore(t);
+        in_image = best_of(in_image, from, t->n_bytes);
+        leave(t);
         from = measure_now_s();
-        must(pleat__device_copy(image, there, n_bytes, stream, &err), &err);
+        must(pleat__device_copy(t->image, there, t->n_bytes, stream, &err), &err);
         must(pleat__device_wait(stream, &err), &err);
-        out = best_of(out, from, n_bytes);
+        out = best_of(out, from, t->n_bytes);
         from = measure_now_s();
-        must(pleat__device_copy(there, image, n_bytes, stream, &err), &err);
+        must(pleat__device_copy(there, t->image, t->n_bytes, stream, &err), &err);
         must(pleat__device_wait(stream, &err), &err);
-        in = best_of(in, from, n_bytes);
+        in = best_of(in, from, t->n_bytes);
     }
-    printf("| %s | %.0f | %.1f, %.2f of the link's %.1f | %.1f, %.2f of %.1f |\n", spec, (double)n_bytes / 1e6, save,
-           save / out, out, restore, restore / in, in);
-    pleat__device_free_host(image);
     pleat__device_free(there);
-    pleat_device_cache_destroy(&cache);
+    save(t); /* the image that was copied over */
+    printf("| %s | %.0f | %.1f, %.2f of the link's %.1f | %.1f, %.2f of %.1f |", spec, (double)t->n_bytes / 1e6,
+           out_image, out_image / out, out, in_image, in_image / in, in);
+}
+
+/* ---- beside others ----------------------------------------------------------------------------------- */
+
+typedef struct others {
+    pleat_device_cache *cache;
+    pleat__device_stream stream;
+    pleat__device_graph step;
+    void *q, *out;
+} others;
+
+static void others_init(others *o) {
+    const uint64_t n = (uint64_t)OTHERS * GROUP * HEADS * DIM;
+    pleat_error err = {0};
+    uint32_t idxs[OTHERS];
+    o->cache = make_cache("f16", OTHERS, OTHERS_TOKENS);
+    must(pleat__device_stream_create(&o->stream, &err), &err);
+    must(pleat__device_alloc(2 * n, &o->q, &err), &err);
+    must(pleat__device_alloc(4 * n, &o->out, &err), &err);
+    must(pleat__device_fill(o->q, 0, 2 * n, o->stream, &err), &err);
+    for (uint32_t i = 0; i < OTHERS; i++) fill(o->cache, idxs[i] = i, OTHERS_TOKENS);
+    must(pleat_device_cache_set_batch(o->cache, idxs, OTHERS, o->stream.v, &err), &err);
+    must(pleat_device_cache_plan(o->cache, PLEAT_DEVICE_EQUAL_SHARES, o->stream.v, &err), &err);
+    must(pleat__device_wait(o->stream, &err), &err);
+    must(pleat__device_graph_begin(o->stream, &err), &err);
+    for (uint32_t layer = 0; layer < LAYERS; layer++)
+        must(pleat_device_cache_attend(o->cache, layer, o->q, (float *)o->out, NULL, o->stream.v, &err), &err);
+    must(pleat__device_graph_end(o->stream, &o->step, &err), &err);
+}
+
+static void others_release(others *o) {
+    pleat__device_graph_destroy(&o->step);
+    pleat__device_free(o->q);
+    pleat__device_free(o->out);
+    pleat__device_stream_destroy(&o->stream);
+    pleat_device_cache_destroy(&o->cache);
+}
+
+/* Milliseconds of a step, the mean of many, by the device's clock: the host need not be there in time. */
+static double step_ms(const others *o) {
+    pleat_error err = {0};
+    pleat__device_event from, to;
+    float ms = 0;
+    must(pleat__device_event_create(&from, &err), &err);
+    must(pleat__device_event_create(&to, &err), &err);
+    must(pleat__device_event_record(from, o->stream, &err), &err);
+    for (int i = 0; i < STEPS; i++) must(pleat__device_graph_launch(o->step, o->stream, &err), &err);
+    must(pleat__device_event_record(to, o->stream, &err), &err);
+    must(pleat__device_event_elapsed(from, to, &ms, &err), &err);
+    pleat__device_event_destroy(&from);
+    pleat__device_event_destroy(&to);
+    return (double)ms / STEPS;
+}
+
+static void beside(traveller *t, const others *o) {
+    pthread_t thread;
+    (void)step_ms(o);
+    const double quiet = step_ms(o);
+    if (pthread_create(&thread, NULL, travel, t)) exit(1);
+    (void)step_ms(o);
+    const uint32_t n_before = atomic_load(&t->n_trips);
+    const double from = measure_now_s(), busy = step_ms(o), s = measure_now_s() - from;
+    const uint32_t n_trips = atomic_load(&t->n_trips) - n_before;
+    atomic_store(&t->ends, true);
+    (void)pthread_join(thread, NULL);
+    printf(" %.2f for %.2f ms, %+.1f %% | %.1f |\n", busy, quiet, 100 * (busy / quiet - 1),
+           2.0 * n_trips * (double)t->n_bytes / 1e9 / s);
 }
 
 int main(int argc, char **argv) {
@@ -75,7 +204,19 @@ int main(int argc, char **argv) {
     const uint32_t n_tokens = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 8192;
     char **specs = argc > 2 ? argv + 2 : some;
     const int n = argc > 2 ? argc - 2 : 3;
-    printf("| KV | image, MB | saved, GB/s | restored, GB/s |\n|---|---|---|---|\n");
-    for (int i = 0; i < n; i++) run(specs[i], n_tokens);
+    others o = {0};
+    others_init(&o);
+    printf("| KV | image, MB | saved, GB/s | restored, GB/s | a step of others meanwhile | moved then, GB/s |\n"
+           "|---|---|---|---|---|---|\n");
+    for (int i = 0; i < n; i++) {
+        traveller t;
+        traveller_init(&t, specs[i], n_tokens);
+        alone(&t, specs[i]);
+        beside(&t, &o);
+        fflush(stdout);
+        pleat__device_free_host(t.image);
+        pleat_device_cache_destroy(&t.cache);
+    }
+    others_release(&o);
     return 0;
 }
