@@ -30,6 +30,7 @@
 #include "cache/keep/promise.h"
 
 #define FINER 4u /* levels of an octave */
+_Static_assert(FINER <= PLEAT__RD_SAME_LEVEL, "no level is below 0");
 
 /* One lane being compressed. */
 typedef struct work {
