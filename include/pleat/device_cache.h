@@ -237,7 +237,8 @@ PLEAT_API pleat_status pleat_device_cache_append_heads(pleat_device_cache *cache
  * or attend.  The last layer's is in `stream`, so who records layers records them to the last.
  *   q     [n_seqs][n_q_heads][head_dim] f16, aligned to 16
  *   out   [n_seqs][n_q_heads][head_dim] f32, aligned to 16
- *   lse2  [n_seqs][n_q_heads] f32: log2 of the sum of exponentials of the scaled logits; may be NULL
+ *   lse2  [n_seqs][n_q_heads] f32: log2 of the sum of exponentials of the scaled logits; may be NULL.  What is added to
+ *         scores is reckoned from it, so it stays as it is until then
  * Error: <= 1e-3 relative in norm against exact attention over the dequantised values.  Outside a step this only reads;
  * then pleat_device_cache_plan() comes first whenever lanes or the batch have changed.  Without it this is
  * PLEAT_E_STATE after set_batch, and after any other change the result means nothing. */

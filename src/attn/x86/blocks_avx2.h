@@ -15,8 +15,9 @@
  *
  * Codes are widened to 16 bits, columns 0 and 2 of a vector by an AND, 1 and 3 by a shift, and multiplied in pairs.  So
  * the numbers of each four columns stand in the order 0, 2, 1, 3, but for values' packs and planes (number_order).
- * Elements are rows, and nothing is summed across a register.  Sums are exact: AVX-VNNI gives the bits of AVX2.  The rounding of p is
- * what pages of integer formats have with AVX2 too (decode.h): the error in norm stays below 1e-4 in place of 1e-6.
+ * Elements are rows, and nothing is summed across a register.  Sums are exact: AVX-VNNI gives the bits of AVX2.  The
+ * rounding of p is what pages of integer formats have with AVX2 too (decode.h): the error in norm stays below 1e-4 in
+ * place of 1e-6.
  */
 #ifndef PLEAT_ATTN_X86_BLOCKS_AVX2_H
 #define PLEAT_ATTN_X86_BLOCKS_AVX2_H

@@ -113,9 +113,9 @@ static __device__ __forceinline__ void end_two(const pleat__device_mul &m, uint3
     end_sum(m, x_row, row + 8, second);
 }
 
-/* Of N rows of x; at: of the thread's fours in shared memory, MOST sums of which are free.  By that way what becomes of four sums
- * stands in the code once.  Where it stood for each of them a kernel had 90 to 134 KB, and fetching it took as long as a
- * fifth of a product. */
+/* Of N rows of x; at: of the thread's fours in shared memory, MOST sums of which are free.  By that way what becomes of
+ * sums stands in the code for sixteen of them.  Where it stood for each a kernel had 90 to 134 KB, and fetching it took
+ * as long as a fifth of a product. */
 template <int N, int MOST = 32>
 static __device__ __forceinline__ void end_tile(const pleat__device_mul &m, float (&sums)[N / 2], uint32_t tile,
                                                 uint32_t x_from, uint32_t at) {
