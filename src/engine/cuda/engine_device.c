@@ -23,7 +23,7 @@ static void device_destroy(pleat_engine *e) {
         pleat_device_cache_destroy(&d->cache);
         pleat__device_weights_destroy(&d->weights);
         pleat__device_stream_destroy(&d->stream);
-        pleat__engine_device_free_blocks(d);
+        pleat__engine_device_free_slabs(e);
     }
     pleat__free(&e->al, d->loads, e->opt.max_seqs, sizeof *d->loads);
     pleat__free(&e->al, d->windows, e->info.n_layers, sizeof *d->windows);

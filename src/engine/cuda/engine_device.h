@@ -25,13 +25,14 @@ typedef struct pleat__place {
     uint32_t n_prompt; /* tokens that there were when the last prompt ended */
 } pleat__place;
 
-/* Pinned memory that an image has left. */
-typedef struct pleat__pinned_block {
-    void *p;
-    uint64_t bytes;
-} pleat__pinned_block;
+/* Pinned memory that images are in. */
+typedef struct pleat__pinned_slab {
+    uint8_t *p;
+    bool *is_taken; /* [n_units] */
+    uint32_t n_units;
+} pleat__pinned_slab;
 
-#define PLEAT__KEPT_BLOCKS 64u
+#define PLEAT__MAX_SLABS 256u
 
 struct pleat__engine_device {
     pleat_device_cache *cache;
@@ -53,9 +54,9 @@ struct pleat__engine_device {
     bool is_uniform;                /* pages are arithmetic */
     bool is_counted;                /* nothing has changed since the last count */
     bool evicts;                    /* lanes have a budget */
-    uint32_t n_blocks;
-    pleat__pinned_block blocks[PLEAT__KEPT_BLOCKS]; /* [n_blocks] */
-    uint32_t *windows;                              /* [n_layers] of the model; NULL: none has one */
+    uint32_t n_slabs;
+    pleat__pinned_slab slabs[PLEAT__MAX_SLABS]; /* [n_slabs] */
+    uint32_t *windows;                          /* [n_layers] of the model; NULL: none has one */
 };
 
 /* NULL: no such sequence is open. */
@@ -75,7 +76,8 @@ pleat_status pleat__engine_device_count_end(pleat_engine *e, pleat_error *err);
 /* The most pages that n_new tokens more take while they are stored. */
 uint64_t pleat__engine_pages_for(const pleat_engine *e, const pleat__place *place, uint32_t n_new);
 
-void pleat__engine_device_free_blocks(pleat__engine_device *d);
+/* Slabs of which no image has anything. */
+void pleat__engine_device_free_slabs(pleat_engine *e);
 
 /* Operations of the row (engine/internal.h). */
 pleat_status pleat__engine_device_get_traits(const pleat_engine *e, pleat_cache_traits *out);
