@@ -34,11 +34,18 @@ typedef enum pleat__seq_state { PLEAT__SEQ_EMPTY, PLEAT__SEQ_PROMPT, PLEAT__SEQ_
 /* What a piece of an image passes through on its way. */
 typedef struct pleat__device_way {
     pleat__device_stream stream;
-    pleat__device_event arrived;
-    uint8_t *pages;      /* device memory */
-    uint64_t *sums;      /* of the piece's blocks, in device memory */
-    uint64_t *host_sums; /* a copy of them */
+    uint8_t *pages; /* device memory */
+    uint64_t *sums; /* of the piece's blocks, in device memory */
 } pleat__device_way;
+
+/* What the host has of a piece when it is there. */
+typedef struct pleat__device_arrival {
+    pleat__device_event event;
+    uint64_t *sums; /* a copy of the way's */
+} pleat__device_arrival;
+
+/* Pieces that are on their way at most: so many the host may be late. */
+#define PLEAT__IMAGE_PIECES 32u
 
 /* What saving and restoring works with.  Memory of the host is such as the device copies to and from. */
 typedef struct pleat__device_image_work {
@@ -47,9 +54,10 @@ typedef struct pleat__device_image_work {
     uint32_t *sealed;                   /* [2][rows_per_seq] of the host, behind before: sealed pages of an image */
     uint32_t *device_before;            /* a copy of before and sealed in device memory */
     pleat__device_way ways[2];          /* pieces go by turns */
-    void *stage, *host_stage;           /* memory of the ways; NULL: not needed yet */
-    uint64_t stage_bytes;               /* of a way's pages: whole ones of images */
-    uint8_t *seen;                      /* [max_tokens] of the host: positions of a lane */
+    pleat__device_arrival arrivals[PLEAT__IMAGE_PIECES];
+    void *stage, *host_stage; /* memory of ways and arrivals; NULL: not needed yet */
+    uint64_t stage_bytes;     /* of a way's pages: whole ones of images */
+    uint8_t *seen;            /* [max_tokens] of the host: positions of a lane */
 } pleat__device_image_work;
 
 struct pleat_device_cache {

@@ -295,10 +295,9 @@ static pleat_status take_host(pleat_device_cache *c, pleat_error *err) {
     w->n_slots[1] = w->n_slots[0] + n_rows;
     w->hole = w->n_slots[1] + n_rows;
     w->dead = w->hole + n_rows;
-    for (int i = 0; i < 2; i++) {
-        PLEAT_TRY(pleat__device_event_create(&w->ways[i].arrived, err));
-        PLEAT_TRY(pleat__device_stream_create(&w->ways[i].stream, err));
-    }
+    for (int i = 0; i < 2; i++) PLEAT_TRY(pleat__device_stream_create(&w->ways[i].stream, err));
+    for (uint32_t i = 0; i < PLEAT__IMAGE_PIECES; i++)
+        PLEAT_TRY(pleat__device_event_create(&w->arrivals[i].event, err));
     return PLEAT_OK;
 }
 
@@ -385,7 +384,7 @@ void pleat_device_cache_destroy(pleat_device_cache **cache) {
         pleat__device_free_host(c->image.before);
         pleat__device_free(c->image.stage);
         pleat__device_free_host(c->image.host_stage);
-        for (int i = 0; i < 2; i++) pleat__device_event_destroy(&c->image.ways[i].arrived);
+        for (uint32_t i = 0; i < PLEAT__IMAGE_PIECES; i++) pleat__device_event_destroy(&c->image.arrivals[i].event);
         for (int i = 0; i < 2; i++) pleat__device_stream_destroy(&c->image.ways[i].stream);
     }
     const pleat_allocator al = c->al;

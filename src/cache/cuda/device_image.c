@@ -4,7 +4,7 @@
  *
  *     pool ── bring ──> stage ── copy ──> image       piece by piece, by two ways in turn.  The device sums the bytes of
  *     pool <── put ──── stage <── copy ── image       a piece on its way; the host makes the hash of that
- *                         └───── sums ────> hash      (image_hash.h)
+ *                         └───── sums ────> hash      (image_hash.h), and need not be there in time
  *
  * The bytes are those that the CPU's cache writes of the same tokens: so images go from one device to the other.  With
  * levels, images are taken whose thresholds are the spec's and whose sealed pages have no dead slots:
@@ -75,12 +75,12 @@ static pleat_status take_stage(pleat_device_cache *c, pleat_error *err) {
     const uint64_t pages_bytes = (w->stage_bytes + 2 * PAD_BYTES - 1) / PAD_BYTES * PAD_BYTES;
     const uint64_t way_bytes = pages_bytes + n_sums * sizeof(uint64_t);
     if (!w->stage) PLEAT_TRY(pleat__device_alloc(2 * way_bytes, &w->stage, err));
-    PLEAT_TRY(pleat__device_alloc_host(2 * n_sums * sizeof(uint64_t), &w->host_stage, err));
+    PLEAT_TRY(pleat__device_alloc_host(PLEAT__IMAGE_PIECES * n_sums * sizeof(uint64_t), &w->host_stage, err));
     for (int i = 0; i < 2; i++) {
         w->ways[i].pages = (uint8_t *)w->stage + i * way_bytes;
         w->ways[i].sums = (uint64_t *)(void *)(w->ways[i].pages + pages_bytes);
-        w->ways[i].host_sums = (uint64_t *)w->host_stage + i * n_sums;
     }
+    for (uint32_t i = 0; i < PLEAT__IMAGE_PIECES; i++) w->arrivals[i].sums = (uint64_t *)w->host_stage + i * n_sums;
     return PLEAT_OK;
 }
 
@@ -94,19 +94,21 @@ typedef struct transfer {
     pleat__image_hasher hash;
 } transfer;
 
-/* The pages from `first` on that go at a time; n is 0 behind the last. */
-static pleat__device_piece piece_at(const transfer *t, uint32_t first, const pleat__device_way *way) {
+static uint32_t pages_at_a_time(const pleat_device_cache *c) {
+    return (uint32_t)(c->image.stage_bytes / c->image_form.page_bytes);
+}
+
+static pleat__device_piece piece_of(const transfer *t, uint32_t i) {
     const pleat_device_cache *c = t->c;
-    const uint64_t n_most = c->image.stage_bytes / c->image_form.page_bytes;
-    const uint32_t n_left = c->image.before[c->rows_per_seq] - first;
+    const uint32_t n_most = pages_at_a_time(c), first = i * n_most, n_left = c->image.before[c->rows_per_seq] - first;
     return (pleat__device_piece){.seq_idx = t->seq_idx,
                                  .first = first,
-                                 .n = n_left < n_most ? n_left : (uint32_t)n_most,
+                                 .n = pleat__min_u32(n_left, n_most),
                                  .before = c->image.device_before,
                                  .sealed =
                                      c->lanes.policy.is_leankv ? c->image.device_before + c->rows_per_seq + 1 : NULL,
                                  .n_tokens = t->n_tokens,
-                                 .pages = way->pages,
+                                 .pages = c->image.ways[i % 2].pages,
                                  .page_bytes = c->image_form.page_bytes};
 }
 
@@ -120,49 +122,51 @@ static uint64_t blocks_of(const transfer *t, const pleat__device_piece *piece, u
     return first;
 }
 
-static pleat_status send_piece(const transfer *t, const pleat__device_piece *piece, const pleat__device_way *way,
-                               pleat_error *err) {
-    const uint64_t at = piece->first * piece->page_bytes, n_bytes = piece->n * piece->page_bytes;
-    pleat__device_sums sums = {.pages = piece->pages, .sums = way->sums};
-    sums.at = blocks_of(t, piece, &sums.n) * PLEAT__HASH_BLOCK - t->hashed_at - at;
+static pleat_status send_piece(const transfer *t, uint32_t i, pleat_error *err) {
+    const pleat__device_piece piece = piece_of(t, i);
+    const pleat__device_way *way = &t->c->image.ways[i % 2];
+    const pleat__device_arrival *arrival = &t->c->image.arrivals[i % PLEAT__IMAGE_PIECES];
+    const uint64_t at = piece.first * piece.page_bytes, n_bytes = piece.n * piece.page_bytes;
+    pleat__device_sums sums = {.pages = piece.pages, .sums = way->sums};
+    sums.at = blocks_of(t, &piece, &sums.n) * PLEAT__HASH_BLOCK - t->hashed_at - at;
     pleat__image_hash_key(sums.key);
     if (t->brings) {
-        PLEAT_TRY(pleat__device_lanes_bring(&t->c->lanes, piece, way->stream, err));
+        PLEAT_TRY(pleat__device_lanes_bring(&t->c->lanes, &piece, way->stream, err));
     } else {
-        PLEAT_TRY(pleat__device_copy(piece->pages, t->pages + at, n_bytes, way->stream, err));
-        PLEAT_TRY(pleat__device_lanes_put(&t->c->lanes, piece, way->stream, err));
+        PLEAT_TRY(pleat__device_copy(piece.pages, t->pages + at, n_bytes, way->stream, err));
+        PLEAT_TRY(pleat__device_lanes_put(&t->c->lanes, &piece, way->stream, err));
     }
     PLEAT_TRY(pleat__device_lanes_sum(&sums, way->stream, err));
-    if (t->brings) PLEAT_TRY(pleat__device_copy(t->pages + at, piece->pages, n_bytes, way->stream, err));
+    if (t->brings) PLEAT_TRY(pleat__device_copy(t->pages + at, piece.pages, n_bytes, way->stream, err));
     if (sums.n > 0)
-        PLEAT_TRY(pleat__device_copy(way->host_sums, way->sums, sums.n * PLEAT__HASH_SUMS * sizeof *way->sums,
+        PLEAT_TRY(pleat__device_copy(arrival->sums, way->sums, sums.n * PLEAT__HASH_SUMS * sizeof *way->sums,
                                      way->stream, err));
-    return pleat__device_event_record(way->arrived, way->stream, err);
+    return pleat__device_event_record(arrival->event, way->stream, err);
 }
 
-static pleat_status take_piece(transfer *t, const pleat__device_piece *piece, const pleat__device_way *way,
-                               pleat_error *err) {
+static pleat_status take_piece(transfer *t, uint32_t i, pleat_error *err) {
+    const pleat__device_piece piece = piece_of(t, i);
+    const pleat__device_arrival *arrival = &t->c->image.arrivals[i % PLEAT__IMAGE_PIECES];
     uint64_t n;
-    const uint64_t first = blocks_of(t, piece, &n);
-    PLEAT_TRY(pleat__device_event_wait(way->arrived, err));
+    const uint64_t first = blocks_of(t, &piece, &n);
+    PLEAT_TRY(pleat__device_event_wait(arrival->event, err));
     if (n == 0) return PLEAT_OK;
     pleat__image_hash_bytes(&t->hash, first);
-    pleat__image_hash_sums(&t->hash, way->host_sums, n);
+    pleat__image_hash_sums(&t->hash, arrival->sums, n);
     return PLEAT_OK;
 }
 
-/* All of them, while the next piece is on its way each time.  The device has nothing else to do, nor has it afterwards. */
+/* All of them.  The device has nothing else to do, nor has it afterwards. */
 static pleat_status move_pages(transfer *t, pleat_error *err) {
-    const pleat__device_way *ways = t->c->image.ways;
-    pleat__device_piece last = {.n = 0}, piece = piece_at(t, 0, &ways[0]);
+    const uint32_t n = pleat__div_up_u32(t->c->image.before[t->c->rows_per_seq], pages_at_a_time(t->c));
     pleat_status status = PLEAT_OK;
-    for (uint32_t i = 0; status == PLEAT_OK && (piece.n > 0 || last.n > 0); i++) {
-        if (piece.n > 0) status = send_piece(t, &piece, &ways[i % 2], err);
-        if (status == PLEAT_OK && last.n > 0) status = take_piece(t, &last, &ways[(i + 1) % 2], err);
-        last = piece;
-        piece = piece_at(t, piece.first + piece.n, &ways[(i + 1) % 2]);
+    for (uint32_t sent = 0, taken = 0; status == PLEAT_OK && taken < n;) {
+        if (sent < n && sent - taken < PLEAT__IMAGE_PIECES)
+            status = send_piece(t, sent++, err);
+        else
+            status = take_piece(t, taken++, err);
     }
-    for (int i = 0; i < 2 && status != PLEAT_OK; i++) (void)pleat__device_wait(ways[i].stream, NULL);
+    for (int i = 0; i < 2 && status != PLEAT_OK; i++) (void)pleat__device_wait(t->c->image.ways[i].stream, NULL);
     return status;
 }
 
