@@ -6,6 +6,7 @@
 #     answer     of `pleat run` to eval/demo.txt, which hides a number in pages of a novel and asks for it
 #     bytes      of the cache at the end of that answer
 #     tokens/s   of `pleat bench run`: 64 tokens generated behind as long a prompt, three times
+#     AVX2       the same without what this CPU has beyond AVX2, if it has AVX-512: as most CPUs would do it
 #
 # PLEAT is the command, build/pleat by default.  On a terminal right and wrong are coloured, unless NO_COLOR is set.
 set -euo pipefail
@@ -23,26 +24,39 @@ if [ -t 1 ] && [ -z "${NO_COLOR:-}" ] && [ "${TERM:-dumb}" != dumb ]; then
     bold=$'\e[1m' good=$'\e[32m' bad=$'\e[31m' plain=$'\e[0m'
 fi
 
+avx2_alone=0
+if "$pleat" --version | grep -q ' avx512'; then avx2_alone=1; fi
+
 # field KEY: its value in the JSON on stdin
 field() { sed -nE "s/^ *\"$1\": \"?([^\",]*)\"?,?\$/\1/p" | head -n 1; }
 
+# speed SPEC TOKENS [OPTION...]: a column: tokens/s behind so many
+speed() {
+    local json
+    json=$("$pleat" bench run -m "$model" -p 0 -n 64 -d "$2" -r 3 --kv "$1" --format json -q "${@:3}")
+    printf ' %10.0f' "$(field tokens_per_s <<< "$json")"
+}
+
 # measure SPEC: the line of the spec
 measure() {
-    local json answer tokens speed verdict=wrong colour=$bad
+    local json answer tokens verdict=wrong colour=$bad
     json=$("$pleat" run -m "$model" --chat -f "$prompt" -n 64 --kv "$1" --format json -q)
     tokens=$(field prompt <<< "$json")
-    speed=$("$pleat" bench run -m "$model" -p 0 -n 64 -d "$tokens" -r 3 --kv "$1" --format json -q)
     answer=$(field text <<< "$json")
     if [ "$answer" = "$number" ]; then verdict=right colour=$good; fi
     printf '%-8.8s %s%-6s%s' "$answer" "$colour" "$verdict" "$plain"
     awk -v bytes="$(field bytes <<< "$json")" -v fraction="$(field fraction <<< "$json")" \
-        -v speed="$(field 'tokens_per_s' <<< "$speed")" \
-        'BEGIN { printf " %7.2f MiB %8.1f %% %10.0f\n", bytes / 1048576, 100 * fraction, speed }'
+        'BEGIN { printf " %7.2f MiB %8.1f %%", bytes / 1048576, 100 * fraction }'
+    speed "$1" "$tokens"
+    [ $avx2_alone = 0 ] || speed "$1" "$tokens" --cpu-mask 1
+    echo
 }
 
 echo "The number to find is $number."
 echo
-printf '%s%-30s %-15s %11s %10s %10s%s\n' "$bold" "--kv" answer "cache" "of f16's" tokens/s "$plain"
+title=$(printf '%-30s %-15s %11s %10s %10s' "--kv" answer "cache" "of f16's" tokens/s)
+[ $avx2_alone = 0 ] || title+="  with AVX2"
+echo "$bold$title$plain"
 for spec in "$@"; do
     printf '%-30s ' "$spec"
     measure "$spec"

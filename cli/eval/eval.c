@@ -186,6 +186,8 @@ static int prepare(evaluation *e, eval_options *own) {
         e->rows[i].kv = o->load.kv.text[i];
     }
     if (code == CLI_OK && o->tasks) code = tasks_load(&e->set, &e->l, o->tasks, &wanted);
+    for (uint32_t i = 0; i < o->load.kv.n && code == CLI_OK && o->tasks; i++)
+        code = score_tasks_fit(o, &e->l, &e->set, &e->rows[i].spec);
     return code;
 }
 

@@ -445,15 +445,32 @@ static void write_kinds_table(inspection *p) {
     write_and_release(&t, p);
 }
 
+/* A table does not show where a budget is not counted: what a policy drops at a prompt's end alone is held until then, and
+ * so are slots of dropped tokens that no other takes. */
+static void say_undropped(const inspection *p) {
+    const uint32_t n_tokens = p->contexts.v[p->contexts.n - 1];
+    for (uint32_t i = 0; i < p->o->kv.n && !p->o->common.quiet; i++) {
+        const pleat_cache_options g = cache_at(p, p->o->kv.spec[i], n_tokens);
+        pleat_cache_traits traits = {.size_bytes = sizeof traits};
+        if (!pleat_policy_evicts(g.spec.policy) || pleat_cache_traits_for(&g, &traits, NULL) != PLEAT_OK) continue;
+        if (!traits.is_bounded)
+            cli_note("%s: bytes are those of all tokens, none dropped; `pleat run --format json` and `pleat eval` "
+                     "count what stays",
+                     p->o->kv.text[i]);
+    }
+}
+
 static void write_tables(inspection *p) {
     write_file_table(p);
     write_types_table(p);
     if (p->o->metadata) write_metadata_table(p);
     if (p->geometry.n_layers) write_kinds_table(p);
-    if (p->geometry.n_layers)
+    if (p->geometry.n_layers) {
         write_kv_table(p);
-    else if (!p->o->common.quiet)
+        say_undropped(p);
+    } else if (!p->o->common.quiet) {
         fprintf(stderr, "no figures for the KV cache: %s\n", p->no_shape.text);
+    }
 }
 
 /* ---- the command ------------------------------------------------------------------------------- */

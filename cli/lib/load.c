@@ -136,6 +136,15 @@ static int check_replays(const load_options *o) {
     return CLI_OK;
 }
 
+/* Statistics that no spec asks for would be left unread. */
+static int check_stats(const load_options *o) {
+    uint32_t n_takers = 0;
+    for (uint32_t i = 0; i < o->kv.n; i++) n_takers += pleat_spec_takes_stats(&o->kv.spec[i]) ? 1 : 0;
+    if (!o->stats || !o->kv.n || n_takers) return CLI_OK;
+    cli_error("--stats %s: no --kv asks for statistics of the model: rd, auto and novel:mean=model do", o->stats);
+    return CLI_USAGE;
+}
+
 static int open_model(const load_options *o, loaded *l) {
     pleat_error err = {0, PLEAT_NOWHERE, ""};
     const double start_s = measure_now_s();
@@ -150,6 +159,7 @@ static int open_model(const load_options *o, loaded *l) {
 int load_model(load_options *o, common_options *common, loaded *l) {
     memset(l, 0, sizeof *l);
     int code = check_replays(o);
+    if (code == CLI_OK) code = check_stats(o);
     if (code == CLI_OK) code = load_find_device(o, l);
     if (code == CLI_OK) code = note_shipped(o, common, l);
     if (code == CLI_OK) code = open_model(o, l);

@@ -180,9 +180,12 @@ static int feed_up_to(run *r, uint32_t end, uint32_t last_flags, prompt_cache *k
 
 /* Read the prompt a second time where the spec asks for it. */
 static int feed_again(run *r) {
-    if (interrupt_came()) return CLI_OK;
+    if (r->again.cap == 0 || interrupt_came()) return CLI_OK;
     r->err = (pleat_error){0, PLEAT_NOWHERE, ""};
-    return run_step_code(r, replay_prompt(&r->again, r->engine, r->seqs[0], r->prompt, r->n_prompt, &r->err));
+    progress_end();
+    progress_begin("reading it again", r->n_prompt, !r->o->common.quiet);
+    return run_step_code(
+        r, replay_prompt(&r->again, r->engine, r->seqs[0], r->prompt, r->n_prompt, progress_update, &r->err));
 }
 
 /* Where the prompt is to be forked it is sealed, so that a policy leaves its pages as they are. */

@@ -18,8 +18,9 @@
  * A code beyond its class's reach is an escape: the code says reach + 1, and the value itself stands behind the streams.
  * Both codes of a pair that has no word in its class's codebook are escapes.
  *
- *     payload   sum u32 | K bytes u32 | V bytes u32 | shift i8 | own u8 | K escapes u16 | V escapes u16 |
- *               exponents u8[64] | K classes? | K stream | V classes? | V stream | escapes: place u16, value f16
+ *     payload   sum u32 | K bytes u16 | V bytes u16 | shift i8 | own u8 | K escapes u16 | V escapes u16 | least u8 |
+ *               width u8 | exponents less the least of them, width bits each | K classes? | K stream | V classes? |
+ *               V stream | escapes: place u16, value f16
  *               own: 1: keys' classes are the block's, 2: values' are; else the lane's (rd_classes.c); 4 * quarters
  *               place: token * d + column of keys or dimension of values
  *               shift: keys' steps are 2^(shift + quarters/4) times the lane's, to five significant bits
@@ -176,7 +177,7 @@ pleat_status pleat__rd_open(const pleat__rd_lane *lane, const uint8_t *payload, 
 bool pleat__rd_is_intact(const pleat__rd_lane *lane, const uint8_t *payload, size_t n_bytes);
 
 /* Bytes that a payload says it has; its first PLEAT__RD_FIXED_BYTES are there. */
-#define PLEAT__RD_FIXED_BYTES 18u
+#define PLEAT__RD_FIXED_BYTES 16u
 uint64_t pleat__rd_said_bytes(const uint8_t *payload, uint32_t head_dim);
 
 /* As pleat__block_look(). */

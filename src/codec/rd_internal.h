@@ -13,6 +13,23 @@
 #define PLEAT__RD_HEADER_BYTES PLEAT__RD_FIXED_BYTES /* before the exponents */
 #define PLEAT__RD_ESCAPE_BYTES 4u
 
+/* Where numbers stand in the fixed part. */
+enum {
+    PLEAT__RD_AT_K_BYTES = 4,
+    PLEAT__RD_AT_V_BYTES = 6,
+    PLEAT__RD_AT_SHIFT = 8,
+    PLEAT__RD_AT_OWN = 9,
+    PLEAT__RD_AT_K_ESCAPES = 10,
+    PLEAT__RD_AT_V_ESCAPES = 12,
+    PLEAT__RD_AT_LEAST = 14,
+    PLEAT__RD_AT_WIDTH = 15
+};
+
+/* Bytes of a block's exponents, `width` bits each.  They are 40 to 144, so that seven bits say any of them beside the
+ * least. */
+#define PLEAT__RD_MOST_WIDTH 7u
+static inline uint32_t pleat__rd_exponents_bytes(uint32_t width) { return PLEAT__RD_TOKENS / 8 * width; }
+
 /* Which matrices of a payload have classes of their own, before their streams: a byte for eight columns of keys, for
  * sixteen dimensions of values. */
 #define PLEAT__RD_OWN_KEYS 1u
@@ -51,7 +68,8 @@ static inline size_t pleat__rd_matrix_bound(uint32_t head_dim) { return PLEAT__R
 
 /* In a payload: whole octaves as a signed byte, quarters in bits 2 and 3 of the byte behind it. */
 static inline uint32_t pleat__rd_level_of(const uint8_t *payload) {
-    return (uint32_t)(uint8_t)(payload[12] + PLEAT__RD_SAME_LEVEL / 4) * 4 + (payload[13] >> 2 & 3u);
+    return (uint32_t)(uint8_t)(payload[PLEAT__RD_AT_SHIFT] + PLEAT__RD_SAME_LEVEL / 4) * 4 +
+           (payload[PLEAT__RD_AT_OWN] >> 2 & 3u);
 }
 
 /* The step of least exponent is 2^-14: fifteen of it are a normal f16. */

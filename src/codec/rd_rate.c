@@ -9,6 +9,7 @@
 
 #define LEAST_OCTAVE (-6) /* of the table's spreads; beyond the greatest the entropy grows by a bit an octave */
 #define TO_AN_OCTAVE 8
+#define USUAL_WIDTH 4 /* of exponents */
 
 void pleat__rd_rates_init(pleat__rd_rates *rates) {
     for (uint32_t i = 0; i < PLEAT__RD_RATES; i++)
@@ -49,5 +50,5 @@ double pleat__rd_expected_bytes(const pleat__rd_rates *rates, const pleat__rd_so
         bits += step > 0 ? bits_of(rates, (double)(spread[i] / step)) : 0;
         bits += bits_of(rates, (double)(s->v_rms[i] / v));
     }
-    return PLEAT__RD_HEADER_BYTES + PLEAT__RD_TOKENS + bits * PLEAT__RD_TOKENS / 8;
+    return PLEAT__RD_HEADER_BYTES + pleat__rd_exponents_bytes(USUAL_WIDTH) + bits * PLEAT__RD_TOKENS / 8;
 }

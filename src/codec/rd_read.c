@@ -14,25 +14,30 @@
 
 /* Bytes of own classes before a payload's streams. */
 static uint32_t k_head(const uint8_t *payload, uint32_t d) {
-    return payload[13] & PLEAT__RD_OWN_KEYS ? pleat__rd_k_class_bytes(d) : 0;
+    return payload[PLEAT__RD_AT_OWN] & PLEAT__RD_OWN_KEYS ? pleat__rd_k_class_bytes(d) : 0;
 }
 static uint32_t v_head(const uint8_t *payload, uint32_t d) {
-    return payload[13] & PLEAT__RD_OWN_VALUES ? pleat__rd_v_class_bytes(d) : 0;
+    return payload[PLEAT__RD_AT_OWN] & PLEAT__RD_OWN_VALUES ? pleat__rd_v_class_bytes(d) : 0;
+}
+
+static uint32_t count_escapes(const uint8_t *payload) {
+    return (uint32_t)pleat__load_u16(payload + PLEAT__RD_AT_K_ESCAPES) +
+           pleat__load_u16(payload + PLEAT__RD_AT_V_ESCAPES);
 }
 
 pleat__block_about pleat__rd_look(const uint8_t *payload) {
     return (pleat__block_about){
-        .has_own_keys = payload[13] & PLEAT__RD_OWN_KEYS,
-        .has_own_values = payload[13] & PLEAT__RD_OWN_VALUES,
+        .has_own_keys = payload[PLEAT__RD_AT_OWN] & PLEAT__RD_OWN_KEYS,
+        .has_own_values = payload[PLEAT__RD_AT_OWN] & PLEAT__RD_OWN_VALUES,
         .coarser = (int32_t)pleat__rd_level_of(payload) - (int32_t)PLEAT__RD_SAME_LEVEL,
-        .n_escapes = (uint32_t)pleat__load_u16(payload + 14) + pleat__load_u16(payload + 16),
+        .n_escapes = count_escapes(payload),
     };
 }
 
 uint64_t pleat__rd_said_bytes(const uint8_t *payload, uint32_t d) {
-    const uint64_t n_escapes = (uint64_t)pleat__load_u16(payload + 14) + pleat__load_u16(payload + 16);
-    return PLEAT__RD_HEADER_BYTES + T + k_head(payload, d) + v_head(payload, d) +
-           (uint64_t)pleat__load_u32(payload + 4) + pleat__load_u32(payload + 8) + n_escapes * PLEAT__RD_ESCAPE_BYTES;
+    return (uint64_t)PLEAT__RD_HEADER_BYTES + pleat__rd_exponents_bytes(payload[PLEAT__RD_AT_WIDTH]) +
+           k_head(payload, d) + v_head(payload, d) + pleat__load_u16(payload + PLEAT__RD_AT_K_BYTES) +
+           pleat__load_u16(payload + PLEAT__RD_AT_V_BYTES) + count_escapes(payload) * PLEAT__RD_ESCAPE_BYTES;
 }
 
 /* ---- opening --------------------------------------------------------------------------------------------- */
@@ -55,9 +60,21 @@ static void level_steps(const pleat__rd_lane *lane, uint32_t level, uint8_t *min
     memcpy(mins, min, lane->head_dim * sizeof *min);
 }
 
+/* Exponents of a payload whose width is PLEAT__RD_MOST_WIDTH at most. */
+static void unpack_exponents(const uint8_t *payload, uint16_t *restrict exponents) {
+    const uint32_t width = payload[PLEAT__RD_AT_WIDTH], mask = (1u << width) - 1;
+    uint8_t packed[T + 8] = {0}; /* so that eight bytes can be taken from where any eight numbers begin */
+    memcpy(packed, payload + PLEAT__RD_HEADER_BYTES, pleat__rd_exponents_bytes(width));
+    for (uint32_t t = 0; t < T; t += 8) {
+        const uint64_t eight = pleat__load_u64(packed + t / 8 * width);
+        for (uint32_t i = 0; i < 8; i++)
+            exponents[t + i] = (uint16_t)(payload[PLEAT__RD_AT_LEAST] + ((uint32_t)(eight >> i * width) & mask));
+    }
+}
+
 /* Steps and minimums as f16, straight from exponents: the mantissas of {16, 19, 23, 27}/16 and of fifteen of it.  They are
  * {0, 0xC0, 0x1C0, 0x2C0} and {0, 0xF4, 0x1E4, 0x2D4}, as sums that vectors of 16-bit numbers can do. */
-static void expand_exponents(const uint8_t *exponents, uint8_t *restrict mins, uint8_t *restrict steps) {
+static void expand_exponents(const uint16_t *exponents, uint8_t *restrict mins, uint8_t *restrict steps) {
     uint16_t step[T], min[T];
     for (uint32_t t = 0; t < T; t++) {
         const uint16_t e = exponents[t], quarter = e & 3u, octave = (uint16_t)((e >> 2) - (24 - 15));
@@ -69,7 +86,7 @@ static void expand_exponents(const uint8_t *exponents, uint8_t *restrict mins, u
     memcpy(mins, min, sizeof min);
 }
 
-static bool exponents_are_sound(const uint8_t *exponents) {
+static bool exponents_are_sound(const uint16_t *exponents) {
     uint8_t n_wrong = 0; /* T at most */
     for (uint32_t t = 0; t < T; t++)
         n_wrong += (exponents[t] < PLEAT__RD_LEAST_EXPONENT) + (exponents[t] >= PLEAT__RD_EXPONENTS);
@@ -110,20 +127,25 @@ static void section_init(pleat__section *s, const uint8_t *classes, const uint8_
 
 pleat_status pleat__rd_open(const pleat__rd_lane *lane, const uint8_t *payload, size_t n_bytes, uint8_t *units,
                             pleat__block_reader *r) {
-    if (n_bytes < PLEAT__RD_HEADER_BYTES + T || pleat__rd_said_bytes(payload, lane->head_dim) != n_bytes)
+    if (n_bytes < PLEAT__RD_HEADER_BYTES || pleat__rd_said_bytes(payload, lane->head_dim) != n_bytes ||
+        payload[PLEAT__RD_AT_WIDTH] > PLEAT__RD_MOST_WIDTH)
         return PLEAT_E_FORMAT;
-    const size_t k_bytes = pleat__load_u32(payload + 4), v_bytes = pleat__load_u32(payload + 8);
+    const size_t k_bytes = pleat__load_u16(payload + PLEAT__RD_AT_K_BYTES),
+                 v_bytes = pleat__load_u16(payload + PLEAT__RD_AT_V_BYTES);
     const uint32_t d = lane->head_dim, level = pleat__rd_level_of(payload), n_k = k_head(payload, d),
                    n_v = v_head(payload, d);
-    const uint8_t *exponents = payload + PLEAT__RD_HEADER_BYTES, *k_classes = exponents + T;
+    const uint8_t *k_classes =
+        payload + PLEAT__RD_HEADER_BYTES + pleat__rd_exponents_bytes(payload[PLEAT__RD_AT_WIDTH]);
+    uint16_t exponents[T];
+    unpack_exponents(payload, exponents);
     const uint8_t *k_stream = k_classes + n_k, *v_classes = k_stream + k_bytes, *v_stream = v_classes + n_v;
     *r = (pleat__block_reader){.k_mins = lane->k_mins,
                                .k_steps = lane->k_steps,
                                .escapes = v_stream + v_bytes,
-                               .n_k_escapes = pleat__load_u16(payload + 14),
-                               .n_v_escapes = pleat__load_u16(payload + 16)};
+                               .n_k_escapes = pleat__load_u16(payload + PLEAT__RD_AT_K_ESCAPES),
+                               .n_v_escapes = pleat__load_u16(payload + PLEAT__RD_AT_V_ESCAPES)};
     if (level > PLEAT__RD_MOST_LEVEL ||
-        payload[13] > (PLEAT__RD_QUARTERS | PLEAT__RD_OWN_KEYS | PLEAT__RD_OWN_VALUES) ||
+        payload[PLEAT__RD_AT_OWN] > (PLEAT__RD_QUARTERS | PLEAT__RD_OWN_KEYS | PLEAT__RD_OWN_VALUES) ||
         !exponents_are_sound(exponents) || !classes_are_sound(k_classes, n_k) || !classes_are_sound(v_classes, n_v) ||
         !escapes_are_sound(lane, r->escapes, r->n_k_escapes + r->n_v_escapes))
         return PLEAT_E_FORMAT;

@@ -41,7 +41,9 @@ static void carve(uint32_t d, work *w, pleat__arena *arena) {
     w->escapes = pleat__arena_take(arena, pleat__rd_most_escapes(d), PLEAT__RD_ESCAPE_BYTES);
 }
 
-size_t pleat__rd_bound(uint32_t d) { return PLEAT__RD_HEADER_BYTES + T + 2 * pleat__rd_matrix_bound(d); }
+size_t pleat__rd_bound(uint32_t d) {
+    return PLEAT__RD_HEADER_BYTES + pleat__rd_exponents_bytes(PLEAT__RD_MOST_WIDTH) + 2 * pleat__rd_matrix_bound(d);
+}
 
 size_t pleat__rd_scratch_bytes(uint32_t head_dim) {
     work w;
@@ -263,29 +265,53 @@ static uint8_t *put_escapes(const work *w, uint8_t *at) {
     return at + n;
 }
 
-/* Keys' escapes stand behind both streams, so they are kept until values' have been written. */
+/* Exponents less the least of them, in as few bits as they take; returns these.  A block that stores nothing has no need
+ * of them. */
+static uint32_t put_exponents(const work *w, const uint8_t *exponents, uint8_t *out) {
+    uint8_t least = exponents[0], most = exponents[0], *at = out + PLEAT__RD_HEADER_BYTES;
+    for (uint32_t t = 1; t < T && !w->is_silent; t++) {
+        least = exponents[t] < least ? exponents[t] : least;
+        most = exponents[t] > most ? exponents[t] : most;
+    }
+    uint32_t width = 0;
+    while ((most - least) >> width > 0) width++;
+    for (uint32_t t = 0; t < T && width > 0; t += 8, at += width) {
+        uint64_t eight = 0;
+        for (uint32_t i = 0; i < 8; i++) eight |= (uint64_t)(exponents[t + i] - least) << i * width;
+        for (uint32_t i = 0; i < width; i++) at[i] = (uint8_t)(eight >> 8 * i);
+    }
+    out[PLEAT__RD_AT_LEAST] = least;
+    out[PLEAT__RD_AT_WIDTH] = (uint8_t)width;
+    return width;
+}
+
+/* Keys' escapes stand behind both streams, so they are kept until values' have been written.  So is what comes before the
+ * streams: how many bytes exponents take is known last. */
 static size_t encode_at(const pleat__rd_lane *lane, uint32_t block, const float *k, const float *v, size_t stride,
                         work *w, uint8_t *out) {
     uint32_t level;
-    uint8_t *exponents = out + PLEAT__RD_HEADER_BYTES, *at = exponents + T;
-    const matrix keys = put_keys(lane, block, k, stride, w, &level, at);
-    uint8_t *k_escapes = at + keys.n_classes + keys.n_stream, *behind = put_escapes(w, k_escapes);
+    uint8_t exponents[T], *const from = out + PLEAT__RD_HEADER_BYTES + pleat__rd_exponents_bytes(PLEAT__RD_MOST_WIDTH);
+    const matrix keys = put_keys(lane, block, k, stride, w, &level, from);
+    uint8_t *k_escapes = from + keys.n_classes + keys.n_stream, *behind = put_escapes(w, k_escapes);
     const uint32_t n_k = w->n_escapes;
     const matrix values = put_values(lane, v, stride, w, exponents, behind);
     const size_t escape_bytes = (size_t)(behind - k_escapes), v_bytes = values.n_classes + values.n_stream;
     memcpy(w->packed, k_escapes, escape_bytes);
     memmove(k_escapes, behind, v_bytes);
     memcpy(k_escapes + v_bytes, w->packed, escape_bytes);
-    at = put_escapes(w, k_escapes + v_bytes + escape_bytes);
-    put_u32(out + 4, (uint32_t)keys.n_stream);
-    put_u32(out + 8, (uint32_t)values.n_stream);
-    out[12] = (uint8_t)(level / 4 - PLEAT__RD_SAME_LEVEL / 4);
-    out[13] = (uint8_t)((keys.n_classes ? PLEAT__RD_OWN_KEYS : 0) | (values.n_classes ? PLEAT__RD_OWN_VALUES : 0) |
-                        level % 4 * (PLEAT__RD_QUARTERS / 3));
-    put_u16(out + 14, n_k);
-    put_u16(out + 16, w->n_escapes);
-    put_u32(out, XXH32(out + 4, (size_t)(at - out) - 4, lane->seed));
-    return (size_t)(at - out);
+    const size_t n_bytes = (size_t)(put_escapes(w, k_escapes + v_bytes + escape_bytes) - from);
+    uint8_t *at = out + PLEAT__RD_HEADER_BYTES + pleat__rd_exponents_bytes(put_exponents(w, exponents, out));
+    memmove(at, from, n_bytes);
+    put_u16(out + PLEAT__RD_AT_K_BYTES, (uint32_t)keys.n_stream);
+    put_u16(out + PLEAT__RD_AT_V_BYTES, (uint32_t)values.n_stream);
+    out[PLEAT__RD_AT_SHIFT] = (uint8_t)(level / 4 - PLEAT__RD_SAME_LEVEL / 4);
+    out[PLEAT__RD_AT_OWN] =
+        (uint8_t)((keys.n_classes ? PLEAT__RD_OWN_KEYS : 0) | (values.n_classes ? PLEAT__RD_OWN_VALUES : 0) |
+                  level % 4 * (PLEAT__RD_QUARTERS / 3));
+    put_u16(out + PLEAT__RD_AT_K_ESCAPES, n_k);
+    put_u16(out + PLEAT__RD_AT_V_ESCAPES, w->n_escapes);
+    put_u32(out, XXH32(out + 4, (size_t)(at - out) + n_bytes - 4, lane->seed));
+    return (size_t)(at - out) + n_bytes;
 }
 
 size_t pleat__rd_encode_within(const pleat__rd_lane *lane, uint32_t block, const float *k, const float *v,
@@ -312,7 +338,7 @@ size_t pleat__rd_least_bytes(const pleat__rd_books *books, uint32_t d) {
         v_is_silent |= books->v[class].n_levels == 0;
     }
     if (!k_is_silent || !v_is_silent) return 0;
-    return PLEAT__RD_HEADER_BYTES + T + pleat__rd_k_class_bytes(d) + pleat__rd_v_class_bytes(d);
+    return PLEAT__RD_HEADER_BYTES + pleat__rd_k_class_bytes(d) + pleat__rd_v_class_bytes(d);
 }
 
 /* ---- counting -------------------------------------------------------------------------------------------- */

@@ -149,5 +149,6 @@ stored=(bench serve -m models/pleat-28m-q8_0.gguf --device cuda -b 256 --kv k8v4
     --synthetic fixed:prompt=700,output=8 --requests 4 --text "$ROOT/eval/prose.txt" --format json)
 try "${stored[@]}"
 check "requests with a store" exits 0
+check "they say on which GPU" prints '"gpu": "[^"]+"'
 check "prefixes are written" test -n "$(ls "$scratch/store"/*.img)"
 finish

@@ -55,6 +55,14 @@ done
 fails 1 "allowed is --batch-size [0-9]+ and more" run -m "$MODEL" -p x -b 16 --kv kvzip
 yes word | head -n 2030 > "$scratch/full"
 fails 1 "the prompt is too long: kvzip reads it again in steps of [0-9]+ .* of the context of 4096" run -m "$MODEL" -f "$scratch/full" -n 1 --kv kvzip
+printf '{"id": "long", "task": "t", "turns": [{"prompt": "%s", "answer": "x"}]}\n' "$(sed 's/$/\\n/' "$scratch/full" | tr -d '\n')" >"$scratch/full.jsonl"
+# before the first row, which fails too, and before the first window
+fails 1 "long: kvzip reads it again in steps" eval -m "$MODEL" --tasks "$scratch/full.jsonl" --kv "h2o:budget=64KiB kvzip"
+fails 1 "kvzip.*: kvzip reads it again in steps" eval -m "$MODEL" --text "$scratch/full" --ctx-window 4096 --scored 1 --kv kvzip
+try inspect "$MODEL" --kv "kvzip:budget=25% h2o:budget=25% h2o:budget=25%,reclaim=block k8v4"
+check "inspect names the specs whose budget its bytes do not count" same \
+    "$(sed -nE 's/.* note: (.*): bytes are those of all tokens.*/\1/p' <<<"$stderr" | tr '\n' ' ')" \
+    "kvzip:budget=25% h2o:budget=25%,reclaim=block "
 fails 2 "kvzip reads a prompt a second time" run -m "$MODEL" -p x --prompt-cache "$scratch/kept" --kv kvzip
 fails 2 "kvzip reads a prompt a second time" run -m "$MODEL" --chat --kv kvzip
 fails 2 "kvzip reads a prompt a second time" serve -m "$MODEL" --kv kvzip

@@ -105,6 +105,7 @@ try run -m "$model" -p "The sea" -n 2 --kv novel:mean=model --stats "$scratch/no
 check "and missing ones" says "--kv novel:budget=25%,mean=model: there are no statistics of the model at"
 try run -m "$model" -p "The sea" -n 2 --kv rd --stats "$scratch/first"
 check "--stats names others" exits 0
+fails 2 "--stats .*: no --kv asks for statistics of the model: rd, auto" run -m "$model" -p "The sea" -n 2 --kv k8v4 --stats "$scratch/first"
 try run -m "$model" -p "The sea" -n 2 --kv rd --stats "$scratch/text"
 check "what is no such file is refused" says "this is no file of statistics"
 python3 - "$scratch/first" "$scratch/other" <<'PY'

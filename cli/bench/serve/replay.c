@@ -37,7 +37,8 @@ typedef struct replay {
     const token_source *tokens;
     serve_target *target;
     serve_result *out;
-    uint64_t start_ns, done;
+    uint64_t start_ns;
+    uint64_t n_done;            /* tokens of trace_tokens() */
     double *first_s, *last_s;   /* [n] times of a request's tokens */
     double *ttft, *tpot, *e2el; /* ms, of completed requests */
     uint32_t n_tpot;
@@ -168,6 +169,14 @@ static double now_of(const replay *r) {
     return 1e-9 * (double)(pleat_serving_clock_ns(r->target->serving) - r->start_ns);
 }
 
+static uint32_t tokens_of(const trace_request *from) { return from->n_prompt + from->n_output; }
+
+static uint64_t trace_tokens(const trace *t) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < t->n; i++) n += tokens_of(&t->requests[i]);
+    return n;
+}
+
 /* Counts what is refused; CLI_FAILED where that is no fault of the request. */
 static int submit(replay *r, uint32_t i) {
     const trace_request *from = &r->t->requests[i];
@@ -193,6 +202,7 @@ static int submit(replay *r, uint32_t i) {
     if (status == PLEAT_E_MEMORY) return cli_fail("cannot take a request", status, &err);
     trace_reject(r->t, from->line, &r->out->n_rejected, "%s", err.text[0] ? err.text : pleat_status_str(status));
     r->out->n_ended++;
+    r->n_done += tokens_of(from);
     return CLI_OK;
 }
 
@@ -217,17 +227,24 @@ static void complete(replay *r, uint32_t i, const pleat_request_stats *stats) {
     out->hit_tokens += stats->n_hit;
 }
 
+static void take_token(replay *r, uint32_t i, double now_s) {
+    if (r->last_s[i] >= 0) {
+        add_interval(&r->itl, 1e9 * (now_s - r->last_s[i]));
+    } else {
+        r->first_s[i] = now_s;
+        r->n_done += r->t->requests[i].n_prompt;
+    }
+    r->last_s[i] = r->last_token_s = now_s;
+    r->n_done++;
+}
+
 static void take_event(replay *r, const pleat_serving_event *event, double now_s) {
     const uint32_t i = (uint32_t)((double *)event->user - r->first_s);
-    if (event->token >= 0) {
-        if (r->last_s[i] >= 0)
-            add_interval(&r->itl, 1e9 * (now_s - r->last_s[i]));
-        else
-            r->first_s[i] = now_s;
-        r->last_s[i] = r->last_token_s = now_s;
-    }
+    if (event->token >= 0) take_token(r, i, now_s);
     if (event->finish == PLEAT_FINISH_NOT) return;
     r->out->n_ended++;
+    const uint32_t n_had = r->last_s[i] >= 0 ? r->t->requests[i].n_prompt + event->stats.n_generated : 0;
+    r->n_done += tokens_of(&r->t->requests[i]) - n_had; /* those that never come */
     if (event->stats.n_stalled > r->out->stalled_max) r->out->stalled_max = event->stats.n_stalled;
     if (event->finish == PLEAT_FINISH_FAILED) {
         r->out->n_failed++;
@@ -244,7 +261,7 @@ static void take_events(replay *r) {
     const uint32_t n_before = r->out->n_ended;
     for (uint32_t i = 0; i < n_events; i++) take_event(r, &events[i], now_s);
     if (is_account_due(r)) account(r, r->out->n_ended - n_before, now_s);
-    progress_update(r->done + r->out->n_ended);
+    progress_update(r->n_done);
 }
 
 /* Nobody is there: let time pass until the next request comes. */
@@ -335,8 +352,8 @@ static uint32_t longest_prompt(const trace *t) {
 }
 
 int serve_replay(const serve_setup *setup, const trace *t, const token_source *tokens, serve_target *target,
-                 uint64_t done, serve_result *out) {
-    replay r = {.setup = setup, .t = t, .tokens = tokens, .target = target, .out = out, .done = done};
+                 const char *kv, serve_result *out) {
+    replay r = {.setup = setup, .t = t, .tokens = tokens, .target = target, .out = out};
     *out = (serve_result){.series = {.interval_s = 1e-3}};
     double *times = cli_alloc(5 * (size_t)t->n, sizeof *times);
     r.first_s = times;
@@ -348,7 +365,9 @@ int serve_replay(const serve_setup *setup, const trace *t, const token_source *t
     r.itl.n_of = cli_alloc(N_CLASSES, sizeof *r.itl.n_of);
     r.prompt = cli_alloc(longest_prompt(t), sizeof *r.prompt);
     r.start_ns = pleat_serving_clock_ns(target->serving);
+    progress_begin(kv, trace_tokens(t), !setup->o->common.quiet);
     int code = run(&r);
+    progress_end();
     if (code == CLI_OK) sum_up(&r);
     if (code == CLI_OK) code = count_pages_left(&r);
     free(times);

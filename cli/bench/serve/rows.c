@@ -183,9 +183,18 @@ static json_t *tenants_json(const tenant_list *tenants) {
     return v;
 }
 
+/* Where it ran, if that was a GPU. */
+static void put_device(json_t *params, const loaded *l) {
+    pleat_device_info info;
+    if (!l->n_devices || pleat_device_get_info(l->device, &info, NULL) != PLEAT_OK) return;
+    json_object_set_new(params, "device", json_string("cuda"));
+    json_object_set_new(params, "gpu", json_text(info.name));
+}
+
 /* What only some runs have. */
 static void put_given(json_t *params, const serve_setup *setup) {
     const serve_options *o = setup->o;
+    put_device(params, &setup->l);
     json_t *tenants = tenants_json(&setup->tenants), *fractions = numbers_json(&o->fractions);
     if (tenants) json_object_set_new(params, "tenants", tenants);
     if (fractions) json_object_set_new(params, "fractions", fractions);

@@ -243,7 +243,7 @@ static int serve_spec(bench *b, uint32_t spec) {
     serve_result *r = &b->results[spec];
     int code = serve_target_init(&target, &b->setup, spec);
     const double start_s = measure_now_s();
-    if (code == CLI_OK) code = serve_replay(&b->setup, &b->t, &b->tokens, &target, (uint64_t)spec * b->t.n, r);
+    if (code == CLI_OK) code = serve_replay(&b->setup, &b->t, &b->tokens, &target, b->setup.o->load.kv.text[spec], r);
     if (code == CLI_OK) note_speed(b, r, measure_now_s() - start_s);
     if (code == CLI_INTERRUPTED) say_interrupted(b, spec);
     serve_target_release(&target);
@@ -268,12 +268,12 @@ static int serve_all(bench *b) {
     uint64_t n_completed = 0;
     int code = CLI_OK;
     interrupt_catch();
-    progress_begin("bench serve", (uint64_t)b->t.n * o->load.kv.n, !o->common.quiet);
     for (uint32_t spec = 0; spec < o->load.kv.n && code == CLI_OK; spec++) {
+        progress_part(spec, o->load.kv.n);
         code = serve_spec(b, spec);
         n_completed += b->results[spec].n_completed;
     }
-    progress_end();
+    progress_part(0, 0);
     if (code == CLI_OK) note_rejected(b);
     if (code == CLI_OK && !n_completed) {
         cli_error("no request was served");

@@ -116,10 +116,9 @@ typedef struct serve_result {
     serve_series series;
 } serve_result;
 
-/* Serve the whole trace.  `done` requests are over already in earlier replays: for progress.  CLI_OK, or CLI_FAILED after
- * a message. */
+/* Serve the whole trace under the spec whose text is kv.  CLI_OK, or CLI_FAILED after a message. */
 int serve_replay(const serve_setup *setup, const trace *t, const token_source *tokens, serve_target *target,
-                 uint64_t done, serve_result *out);
+                 const char *kv, serve_result *out);
 
 /* ---- results --------------------------------------------------------------------------------- */
 

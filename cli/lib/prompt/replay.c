@@ -85,7 +85,7 @@ static uint32_t append(const replay *r, uint32_t at, const pleat_token *tokens, 
 }
 
 pleat_status replay_prompt(const replay *r, pleat_engine *engine, pleat_seq seq, const pleat_token *tokens, uint32_t n,
-                           pleat_error *err) {
+                           void (*told)(uint64_t n_done), pleat_error *err) {
     pleat_status status = replay_check(r, n, err);
     const uint32_t cap = n + r->cap <= r->n_ctx ? r->cap : r->n_ctx - n;
     for (uint32_t done = 0, now; r->cap > 0 && done < n && status == PLEAT_OK && !interrupt_came(); done += now) {
@@ -98,6 +98,7 @@ pleat_status replay_prompt(const replay *r, pleat_engine *engine, pleat_seq seq,
         at = append(r, at, tokens + done, now);
         const uint32_t flags = PLEAT_ITEM_REPLAY | (done + now < n ? PLEAT_ITEM_MORE : 0);
         status = pleat_engine_step(engine, &(pleat_engine_item){seq, r->step, at, 0, NULL, flags}, 1, err);
+        if (told) told(done + now);
     }
     return status;
 }

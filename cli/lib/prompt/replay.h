@@ -33,8 +33,9 @@ uint32_t replay_max_tokens(const replay *r, const loaded *l, uint32_t n);
 /* Does the context leave room for a step behind n tokens?  PLEAT_OK, or PLEAT_E_LIMIT with err's text. */
 pleat_status replay_check(const replay *r, uint32_t n, pleat_error *err);
 
-/* Read the sequence's n tokens again, and drop what the spec drops.  After Ctrl-C it stops between steps, and PLEAT_OK. */
+/* Read the sequence's n tokens again, and drop what the spec drops.  After Ctrl-C it stops between steps, and PLEAT_OK.
+ * told: NULL, or called with the tokens that have been read again. */
 pleat_status replay_prompt(const replay *r, pleat_engine *engine, pleat_seq seq, const pleat_token *tokens, uint32_t n,
-                           pleat_error *err);
+                           void (*told)(uint64_t n_done), pleat_error *err);
 
 #endif

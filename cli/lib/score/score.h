@@ -119,6 +119,9 @@ typedef struct score_row {
     double watch_seconds;             /* spent in the watch; not among `seconds` */
 } score_row;
 
+/* Is there room to read every sample a second time, where the spec asks for it?  CLI_OK, or CLI_FAILED after a message. */
+int score_tasks_fit(const score_options *o, const loaded *l, const task_set *set, const pleat_spec *spec);
+
 /* Answer every sample with row->spec.  score_release_row() is due behind it, whatever comes of it. */
 int score_tasks(const score_options *o, const loaded *l, const task_set *set, score_row *row);
 

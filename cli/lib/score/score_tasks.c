@@ -121,12 +121,15 @@ static int finish_turn(game *g, player *p) {
     return ++p->turn == p->s->n_turns ? finish_sample(g, p) : CLI_OK;
 }
 
+/* Tokens that are read twice: the first turn's document, or its prompt where it has none. */
+static uint32_t read_twice(const turn *t) { return t->n_document ? t->n_document : t->n_prompt; }
+
 /* Rule 6, where that has just been stored. */
 static int read_again(game *g, const player *p) {
     const turn *t = turn_of(p);
     pleat_error err = {0, PLEAT_NOWHERE, ""};
-    if (p->turn > 0 || p->n_fed != (t->n_document ? t->n_document : t->n_prompt)) return CLI_OK;
-    const pleat_status status = replay_prompt(&g->again, g->engine, p->seq, t->prompt, p->n_fed, &err);
+    if (p->turn > 0 || p->n_fed != read_twice(t)) return CLI_OK;
+    const pleat_status status = replay_prompt(&g->again, g->engine, p->seq, t->prompt, p->n_fed, NULL, &err);
     return status == PLEAT_OK ? CLI_OK : cli_fail(p->s->id, status, &err);
 }
 
@@ -166,6 +169,18 @@ static int play(game *g) {
     while (code == CLI_OK && g->n_turns_done < g->n_turns) code = play_step(g);
     progress_end();
     g->row->seconds += measure_now_s() - start_s - g->row->watch_seconds;
+    return code;
+}
+
+int score_tasks_fit(const score_options *o, const loaded *l, const task_set *set, const pleat_spec *spec) {
+    replay again;
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    int code = replay_prepare(l, spec, o->load.chunk_tokens, &again);
+    for (uint32_t i = 0; i < set->n_samples && code == CLI_OK; i++) {
+        const pleat_status status = replay_check(&again, read_twice(&set->samples[i].turns[0]), &err);
+        if (status != PLEAT_OK) code = cli_fail(set->samples[i].id, status, &err);
+    }
+    replay_release(&again);
     return code;
 }
 

@@ -155,7 +155,8 @@ static int timed_step(march *m, uint32_t row, uint32_t n_items) {
 static int read_again(march *m, uint32_t row, uint32_t i) {
     const contender *c = &m->contenders[row];
     pleat_error err = {0, PLEAT_NOWHERE, ""};
-    const pleat_status status = replay_prompt(&c->again, c->engine, c->seqs[i], window_tokens(m, i), m->prompt, &err);
+    const pleat_status status =
+        replay_prompt(&c->again, c->engine, c->seqs[i], window_tokens(m, i), m->prompt, NULL, &err);
     return status == PLEAT_OK ? CLI_OK : cli_fail(m->rows[row].kv, status, &err);
 }
 
@@ -285,6 +286,16 @@ static int cut_text(march *m, const char *path) {
     return CLI_OK;
 }
 
+/* Make the second reading ready where a row's spec asks for it, and see that there is room for it. */
+static int prepare_again(march *m, uint32_t row) {
+    replay *again = &m->contenders[row].again;
+    pleat_error err = {0, PLEAT_NOWHERE, ""};
+    const int code = replay_prepare(m->l, &m->rows[row].spec, m->o->load.chunk_tokens, again);
+    if (code != CLI_OK) return code;
+    const pleat_status status = replay_check(again, m->prompt, &err);
+    return status == PLEAT_OK ? CLI_OK : cli_fail(m->rows[row].kv, status, &err);
+}
+
 static int make_contenders(march *m) {
     const uint32_t n_vocab = m->l->info.n_vocab, width = m->width;
     int code = CLI_OK;
@@ -298,7 +309,7 @@ static int make_contenders(march *m) {
         c->scores = cli_alloc(width, sizeof *c->scores);
         c->blocks = cli_alloc(width, sizeof *c->blocks);
         c->windows = cli_alloc(width, sizeof *c->windows);
-        code = replay_prepare(m->l, &m->rows[r].spec, m->o->load.chunk_tokens, &c->again);
+        code = prepare_again(m, r);
         pleat_engine_options opt = load_engine_options(&m->o->load, m->l, m->rows[r].spec, width,
                                                        replay_max_tokens(&c->again, m->l, m->window), 0);
         if (m->rows[r].stats) opt.stats = m->rows[r].stats;

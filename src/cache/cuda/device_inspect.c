@@ -248,6 +248,7 @@ pleat_status pleat_device_cache_get_shared(pleat_device_cache *c, uint32_t a, ui
 typedef struct request {
     uint32_t first, n_tokens;
     uint32_t ring, length; /* of a lane with a window: its slots; tokens of the sequence.  Else 0 */
+    bool is_rotated;
     float *k, *v;
 } request;
 
@@ -265,7 +266,11 @@ static void export_page(const pleat__page_layout *l, uint8_t *page, uint32_t fir
         const int64_t position = l->tracked ? pleat__positions(l, page)[slot] : position_of(want, first_slot + slot);
         const int64_t at = position - want->first;
         if (position < 0 || at < 0 || at >= want->n_tokens) continue;
-        pleat__quant_load_token(l, page, slot, want->k + at * l->head_dim, want->v + at * l->head_dim);
+        float *k = want->k + at * l->head_dim, *v = want->v + at * l->head_dim;
+        pleat__quant_load_token(l, page, slot, k, v);
+        if (!want->is_rotated) continue;
+        pleat__rotate_back(k, 1, l->head_dim, k);
+        pleat__rotate_back(v, 1, l->head_dim, v);
     }
 }
 
@@ -312,14 +317,10 @@ pleat_status pleat_device_cache_export(pleat_device_cache *c, uint32_t seq_idx, 
     memset(k, 0, n * sizeof *k);
     memset(v, 0, n * sizeof *v);
     const uint32_t ring = pleat__device_window(c, layer);
-    const request want = {first, n_tokens, ring, ring ? length : 0, k, v};
+    const request want = {first, n_tokens, ring, ring ? length : 0, c->lanes.is_rotated, k, v};
     const uint32_t row = pleat__device_first_row(c, seq_idx) + layer * c->opt.n_kv_heads + kv_head;
     const pleat_status status = export_row(c, row, &want, pleat__device_stream_of(stream), page, err);
     pleat__free(&c->al, page, 1, c->lanes.page_bytes);
-    if (status == PLEAT_OK && c->lanes.is_rotated) {
-        pleat__rotate_back(k, n_tokens, c->opt.head_dim, k);
-        pleat__rotate_back(v, n_tokens, c->opt.head_dim, v);
-    }
     return status;
 }
 

@@ -32,8 +32,13 @@ static __device__ inline void unseal(const pleat__page_layout &layout, uint8_t *
 
 /* ---- slots without a token --------------------------------------------------------------------------- */
 
-/* Which bits of byte i of a tile of codes are of tokens before `end`: quant/layout.h says where tokens stand. */
-static __device__ inline uint32_t key_bits(uint32_t k_bits, uint32_t i, uint32_t end) {
+/* Which bits of byte i of a tile of codes are of tokens before `end`: quant/layout.h says where tokens stand.  Of 3 bits
+ * the low two come first, and then for each 64 bytes of these the thirds of two bytes to a byte. */
+static __device__ inline uint32_t key_bits(uint32_t k_bits, uint32_t head_dim, uint32_t i, uint32_t end) {
+    if (k_bits == 3 && i >= 4 * head_dim) {
+        const uint32_t token = i % 32 / 4;
+        return (token < end ? 0x0F : 0) | (token + PLEAT__TILE / 2 < end ? 0xF0 : 0);
+    }
     const uint32_t token = k_bits == 16 ? i / 2 % PLEAT__TILE : i / 4 % PLEAT__TILE;
     return token < end ? 0xFF : 0;
 }
@@ -42,14 +47,16 @@ static __device__ inline uint32_t value_bits(uint32_t v_bits, uint32_t head_dim,
     const uint32_t j = i % 4, group = i / (4 * head_dim);
     if (v_bits == 8) return 4 * group + j < end ? 0xFF : 0;
     if (v_bits == 4) return (8 * group + j < end ? 0x0F : 0) | (8 * group + 4 + j < end ? 0xF0 : 0);
+    const bool are_thirds = v_bits == 3 && i >= 4 * head_dim;
     uint32_t bits = 0;
-    for (uint32_t p = 0; p < 4; p++) bits |= 4 * p + j < end ? 3u << 2 * p : 0;
+    for (uint32_t p = 0; p < 4; p++)
+        if (4 * p + j < end) bits |= are_thirds ? 0x11u << p : 3u << 2 * p;
     return bits;
 }
 
-/* Of a tile's scales and minimums. */
-static __device__ inline void clear_meta(uint16_t *meta, uint32_t end) {
-    for (uint32_t i = threadIdx.x; i < 2 * PLEAT__TILE; i += THREADS)
+/* Of a tile's scales and, where there are any, minimums. */
+static __device__ inline void clear_meta(uint16_t *meta, uint32_t n, uint32_t end) {
+    for (uint32_t i = threadIdx.x; i < n; i += THREADS)
         if (i % PLEAT__TILE >= end) meta[i] = 0;
 }
 
@@ -57,12 +64,14 @@ static __device__ inline void clear_meta(uint16_t *meta, uint32_t end) {
 static __device__ inline void clear_slots(const pleat__page_layout &l, uint32_t head_dim, uint8_t *page, uint32_t tile,
                                           uint32_t end) {
     uint8_t *keys = pleat__device_k_tile(l, page, tile), *values = pleat__device_v_tile(l, page, tile);
-    for (uint32_t i = threadIdx.x; i < l.k_tile_bytes; i += THREADS) keys[i] &= key_bits(l.format.k_bits, i, end);
+    for (uint32_t i = threadIdx.x; i < l.k_tile_bytes; i += THREADS)
+        keys[i] &= key_bits(l.format.k_bits, head_dim, i, end);
     for (uint32_t i = threadIdx.x; i < l.v_tile_bytes; i += THREADS)
         values[i] &= value_bits(l.format.v_bits, head_dim, i, end);
     if (l.format.k_bits <= 8) {
-        clear_meta(pleat__device_k_meta(l, page, tile), end);
-        clear_meta(pleat__device_v_meta(l, page, tile), end);
+        const uint32_t n = l.format.rotated ? PLEAT__TILE : 2 * PLEAT__TILE;
+        clear_meta(pleat__device_k_meta(l, page, tile), n, end);
+        clear_meta(pleat__device_v_meta(l, page, tile), n, end);
     }
     if (!l.tracked || threadIdx.x >= PLEAT__TILE || threadIdx.x < end) return;
     const uint32_t slot = tile * PLEAT__TILE + threadIdx.x;
@@ -74,6 +83,19 @@ static __device__ inline void clear_slots(const pleat__page_layout &l, uint32_t 
 static __device__ inline void clean(const pleat__page_layout &l, uint32_t head_dim, uint8_t *page, uint32_t n) {
     for (uint32_t tile = n / PLEAT__TILE; tile < l.tokens / PLEAT__TILE; tile++)
         clear_slots(l, head_dim, page, tile, n > tile * PLEAT__TILE ? n - tile * PLEAT__TILE : 0);
+}
+
+/* Zeros between segments, which begin at multiples of 64 bytes: rotated formats end before. */
+static __device__ inline void clear_gap(uint8_t *page, uint32_t end, uint32_t next) {
+    for (uint32_t i = end + threadIdx.x; i < next; i += THREADS) page[i] = 0;
+}
+static __device__ inline void clear_gaps(const pleat__page_layout &l, uint8_t *page) {
+    const uint32_t n = l.tokens / PLEAT__TILE, meta_bytes = n * pleat__device_meta_bytes(l);
+    const uint32_t last = l.n_scores > 0 ? l.score_off : l.tracked ? l.pos_off : l.used_bytes;
+    clear_gap(page, l.k_off + n * l.k_tile_bytes, l.k_meta_off);
+    clear_gap(page, l.k_meta_off + meta_bytes, l.v_off);
+    clear_gap(page, l.v_off + n * l.v_tile_bytes, l.v_meta_off);
+    clear_gap(page, l.v_meta_off + meta_bytes, last);
 }
 
 /* ---- pages ------------------------------------------------------------------------------------------- */
@@ -99,8 +121,9 @@ static __global__ void __launch_bounds__(THREADS)
     const uint32_t idx = side ? i - n_high : i, cap = l.layouts[side].tokens;
     if (BRINGS) {
         const uint32_t n_here = l.pages.n_slots[side][row] - idx * cap;
-        if (n_here >= cap) return;
         __syncthreads();
+        if (l.layouts[side].format.rotated) clear_gaps(l.layouts[side], (uint8_t *)here);
+        if (n_here >= cap) return;
         clean(l.layouts[side], l.head_dim, (uint8_t *)here, n_here);
     } else if (piece.sealed && l.layouts[side].tracked && idx < piece.sealed[side * n_rows + of_seq]) {
         __syncthreads();

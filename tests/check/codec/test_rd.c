@@ -272,13 +272,22 @@ static pleat_status load(uint32_t block, size_t n, uint32_t flags) {
 
 static float key_of(uint32_t d, uint32_t t, uint32_t i) { return k_out[((t / 16) * d + i) * 16 + t % 16]; }
 
+/* The step of a token's values, bit by bit. */
+static float v_step_of(uint32_t t) {
+    const uint32_t width = payload[PLEAT__RD_FIXED_BYTES - 1];
+    uint32_t above = 0;
+    for (uint32_t i = t * width; i < (t + 1) * width; i++)
+        above |= (payload[PLEAT__RD_FIXED_BYTES + i / 8] >> i % 8 & 1u) << (i - t * width);
+    return pleat__rd_step((uint8_t)(payload[PLEAT__RD_FIXED_BYTES - 2] + above));
+}
+
 /* Every number within half a step of what it was. */
 static void check_bounds(uint32_t d, uint32_t block) {
     float step_of[MAX_D];
     for (uint32_t i = 0; i < d; i++)
         step_of[lane.order[i]] = pleat__rd_step_at(lane.k_steps, i, pleat__rd_level_of(payload));
     for (uint32_t t = 0; t < T; t++) {
-        const float v_step = pleat__rd_step(payload[PLEAT__RD_FIXED_BYTES + t]);
+        const float v_step = v_step_of(t);
         double m[MAX_D];
         turned_mean(d, SINKS + block * T + t, m);
         for (uint32_t i = 0; i < d; i++) {
@@ -462,7 +471,7 @@ static double own_block_bytes(uint32_t d) {
             const uint32_t c = lane.order[i];
             k_codes[t * d + i] =
                 code_near(keys[t * d + c] - taken[c], pleat__rd_step_at(lane.k_steps, i, pleat__rd_level_of(payload)));
-            v_codes[t * d + i] = code_near(values[t * d + i], pleat__rd_step(payload[PLEAT__RD_FIXED_BYTES + t]));
+            v_codes[t * d + i] = code_near(values[t * d + i], v_step_of(t));
         }
     }
     return PLEAT__RD_FIXED_BYTES + T + own_bytes(k_codes, T * d) + own_bytes(v_codes, T * d);
