@@ -12,7 +12,8 @@
 static void carve(pleat__blocks_walk *w, const pleat__block_format *f, uint32_t n_group, pleat__arena *a) {
     const uint64_t row = pleat__blocks_row(f), d = f->head_dim;
     w->heads = pleat__div_up_u32(n_group, PLEAT__BLOCKS_HEADS) * PLEAT__BLOCKS_HEADS;
-    const uint64_t n = w->heads, longer = d > f->tokens ? d : f->tokens;
+    w->n_units = f->head_dim / f->v_group;
+    const uint64_t n = w->heads, units = w->n_units, longer = d > f->tokens ? d : f->tokens;
     for (uint32_t i = 0; i < 2; i++)
         w->code_buffers[i] = pleat__arena_take(a, STREAMS * ROWS * longer + ROWS * PLEAT__BLOCKS_COLUMNS, 1);
     for (uint32_t i = 0; f->coder == PLEAT__CODER_PACK && i < 2; i++)
@@ -24,13 +25,13 @@ static void carve(pleat__blocks_walk *w, const pleat__block_format *f, uint32_t 
     w->query_scale = pleat__arena_take(a, n, sizeof(float));
     w->query_sum = pleat__arena_take(a, n, sizeof(float));
     w->key_factors = pleat__arena_take(a, STREAMS * n * (pleat__blocks_padded((uint32_t)d) + 16), sizeof(float));
-    w->value_factors = pleat__arena_take(a, n * (row + 16), sizeof(float));
+    w->value_factors = pleat__arena_take(a, units * pleat__blocks_factors(f, w->heads), sizeof(float));
     w->key_scale = pleat__arena_take(a, STREAMS * n, sizeof(float));
     w->key_bias = pleat__arena_take(a, STREAMS * n, sizeof(float));
-    w->value_scale = pleat__arena_take(a, STREAMS * n, sizeof(float));
-    w->value_bias = pleat__arena_take(a, n, sizeof(float));
-    w->value_steps = pleat__arena_take(a, row, sizeof(float));
-    w->value_middles = pleat__arena_take(a, row, sizeof(float));
+    w->value_scale = pleat__arena_take(a, units * STREAMS * n, sizeof(float));
+    w->value_bias = pleat__arena_take(a, units * n, sizeof(float));
+    w->value_steps = pleat__arena_take(a, units * row, sizeof(float));
+    w->value_middles = pleat__arena_take(a, units * row, sizeof(float));
     w->floats = pleat__arena_take(a, ROWS * longer, sizeof(float));
     w->copies = pleat__arena_take(a, STREAMS * pleat__block_copy_bytes(f), 1);
     if (f->is_rd) w->rd = pleat__arena_take(a, pleat__blocks_rd_floats(n_group, (uint32_t)d), sizeof *w->rd);
@@ -108,13 +109,14 @@ typedef struct matrices {
     uint32_t n, n_vectors;               /* of a slice */
     pleat__pack_numbers_fn pack_numbers; /* where packs are multiplied: all are packs; or NULL */
     pleat__pack_slice *packs[2];         /* likewise, of even slices, and of odd ones */
-    bool are_planes;                     /* all are, and are multiplied where they stand */
+    /* All are, and are multiplied where they stand.  Not where a query's factors serve for all blocks: those for codes. */
+    bool are_planes;
 } matrices;
 
 static void matrices_init(matrices *m, pleat__blocks_walk *w, const pleat__codebook *codebook, bool keys,
                           const pleat__blocks_steps *steps) {
     m->pack_numbers = steps->pack_numbers;
-    m->are_planes = steps->takes_planes && !w->format->is_rd;
+    m->are_planes = steps->takes_planes && !w->format->is_rd && (w->format->by_channel || !keys);
     m->packs[0] = w->pack_buffers[0];
     m->packs[1] = w->pack_buffers[1];
     m->codebook = codebook;
@@ -175,9 +177,7 @@ static void multiply_keys(const pleat__blocks_steps *steps, pleat__blocks_walk *
 
 static void multiply_values(const pleat__blocks_steps *steps, pleat__blocks_walk *w, uint32_t slice,
                             const matrices *m) {
-    const uint32_t v_group = w->format->v_group;
     turn_to(w, slice, m);
-    if (slice * ROWS % v_group == 0) steps->values_begin(w, slice * ROWS / v_group);
     steps->values(w, slice);
 }
 
@@ -187,6 +187,7 @@ static bool add_group(const pleat__blocks_steps *steps, pleat__blocks_walk *w, c
     matrices k, v;
     matrices_init(&k, w, run->codebooks ? &run->codebooks->k : NULL, true, steps);
     matrices_init(&v, w, run->codebooks ? &run->codebooks->v : NULL, false, steps);
+    turn_to(w, 0, &k);
     steps->keys_begin(w);
     const uint32_t k_slices = f->tokens / ROWS, v_slices = f->head_dim / ROWS;
     for (uint32_t slice = 0; slice < k_slices; slice++) {
@@ -200,6 +201,8 @@ static bool add_group(const pleat__blocks_steps *steps, pleat__blocks_walk *w, c
     for (uint32_t h = 0; w->query->cap2 > 0 && h < w->query->n_group; h++)
         steps->cap(w->weights + (size_t)h * pleat__blocks_row(f), w->n_tokens, w->query->cap2);
     steps->softmax(w);
+    turn_to(w, 0, &v);
+    steps->values_begin(w);
     for (uint32_t slice = 0; slice < v_slices; slice++) {
         ahead_step(next);
         next_values(w, codec, run, slice, &v);

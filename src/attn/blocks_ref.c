@@ -45,8 +45,8 @@ static float sum_of_row(const float *sums, uint32_t row) {
 static float *key_factors(const pleat__blocks_walk *w, uint32_t block, uint32_t head) {
     return (float *)w->key_factors + ((size_t)block * w->heads + head) * w->format->head_dim;
 }
-static float *value_factors(const pleat__blocks_walk *w, uint32_t head) {
-    return (float *)w->value_factors + (size_t)head * pleat__blocks_row(w->format);
+static float *value_factors(const pleat__blocks_walk *w, uint32_t unit, uint32_t head) {
+    return (float *)pleat__blocks_value_factors(w, unit) + (size_t)head * pleat__blocks_row(w->format);
 }
 
 static void nothing(pleat__blocks_walk *w) { (void)w; }
@@ -106,29 +106,35 @@ static void softmax(pleat__blocks_walk *w) {
     }
 }
 
-static void values_begin(pleat__blocks_walk *w, uint32_t unit) {
-    const uint32_t units = w->format->head_dim / w->format->v_group, tokens = w->format->tokens;
+static void fold_unit(pleat__blocks_walk *w, uint32_t unit) {
+    const uint32_t tokens = w->format->tokens;
+    float *steps = pleat__blocks_value_steps(w, unit), *middles = pleat__blocks_value_middles(w, unit);
     const float c = pleat__blocks_middle(w->format->v_levels);
     for (uint32_t i = 0; i < w->n_tokens; i++) {
         const pleat__block_reader *r = &w->readers[i / tokens];
-        const size_t at = (size_t)(i % tokens) * units + unit;
-        w->value_steps[i] = pleat__blocks_unit(r->v_steps, at);
-        w->value_middles[i] = pleat__blocks_unit(r->v_mins, at) + c * w->value_steps[i];
+        const size_t at = (size_t)(i % tokens) * w->n_units + unit;
+        steps[i] = pleat__blocks_unit(r->v_steps, at);
+        middles[i] = pleat__blocks_unit(r->v_mins, at) + c * steps[i];
     }
     for (uint32_t h = 0; h < w->query->n_group; h++) {
         const float *weights = w->weights + (size_t)h * pleat__blocks_row(w->format);
-        float *factors = value_factors(w, h);
+        float *factors = value_factors(w, unit, h);
         double bias = 0;
         for (uint32_t i = 0; i < w->n_tokens; i++) {
-            factors[i] = weights[i] * w->value_steps[i];
-            bias += (double)(weights[i] * w->value_middles[i]);
+            factors[i] = weights[i] * steps[i];
+            bias += (double)(weights[i] * middles[i]);
         }
-        w->value_bias[h] = (float)bias;
+        w->value_bias[unit * w->heads + h] = (float)bias;
     }
+}
+
+static void values_begin(pleat__blocks_walk *w) {
+    for (uint32_t unit = 0; unit < w->n_units; unit++) fold_unit(w, unit);
 }
 
 static void values(pleat__blocks_walk *w, uint32_t slice) {
     const uint32_t n_vectors = w->format->tokens / 4, d = w->format->head_dim, n_group = w->query->n_group;
+    const uint32_t unit = pleat__blocks_unit_of(w, slice);
     const float middle = pleat__blocks_middle(w->format->v_levels);
     float sums[PLEAT__MAX_GROUP][VECTOR];
     for (uint32_t h = 0; h < n_group; h++) {
@@ -137,12 +143,12 @@ static void values(pleat__blocks_walk *w, uint32_t slice) {
     for (uint32_t b = 0; b < w->n_blocks; b++) {
         to_floats(w->codes + (size_t)b * n_vectors * VECTOR, n_vectors, middle, w->floats);
         for (uint32_t h = 0; h < n_group; h++)
-            add_products(w->floats, value_factors(w, h) + (size_t)b * w->format->tokens, n_vectors, sums[h]);
+            add_products(w->floats, value_factors(w, unit, h) + (size_t)b * w->format->tokens, n_vectors, sums[h]);
     }
     for (uint32_t h = 0; h < n_group; h++) {
         float *o = w->acc->o + (size_t)h * d + (size_t)slice * ROWS;
         for (uint32_t i = 0; i < ROWS; i++)
-            o[i] = o[i] * w->rescale[h] + w->share[h] * (w->value_bias[h] + sum_of_row(sums[h], i));
+            o[i] = o[i] * w->rescale[h] + w->share[h] * (w->value_bias[unit * w->heads + h] + sum_of_row(sums[h], i));
     }
 }
 

@@ -3,7 +3,7 @@
  * blocks_walk.h: the walk over groups of blocks that the variants of blocks.h share: blocks.c opens and decodes, a
  * variant's steps multiply.
  *
- *     begin, for each group (keys_begin, keys(slice) ..., cap, softmax, values_begin(unit), values(slice) ...), end
+ *     begin, for each group (keys_begin, keys(slice) ..., cap, softmax, values_begin, values(slice) ...), end
  */
 #ifndef PLEAT_ATTN_BLOCKS_WALK_H
 #define PLEAT_ATTN_BLOCKS_WALK_H
@@ -52,6 +52,7 @@ typedef struct pleat__blocks_walk {
 
     uint32_t n_blocks; /* of the group, that opened: 1..PLEAT__STREAMS */
     uint32_t n_tokens; /* n_blocks * T */
+    uint32_t n_units;  /* of a value: v_group dimensions each */
     pleat__block_reader readers[PLEAT__STREAMS];
 
     /* A slice's codes, the next block's behind a block's.  PLEAT__BLOCKS_COLUMNS * 16 bytes more can be read. */
@@ -70,22 +71,39 @@ typedef struct pleat__blocks_walk {
     float *query_scale; /* [heads] the variant's, of the whole call */
     float *query_sum;   /* [heads] likewise */
     void *key_factors; /* [PLEAT__STREAMS][heads][padded d] floats' memory, and a vector for each head: the variant's */
-    void *value_factors;  /* [heads][row] likewise, and a vector for each head */
-    float *key_scale;     /* [PLEAT__STREAMS][heads] the variant's, and so on */
-    float *key_bias;      /* [PLEAT__STREAMS][heads] */
-    float *value_scale;   /* [PLEAT__STREAMS][heads] */
-    float *value_bias;    /* [heads] */
-    float *value_steps;   /* [4*T] of one unit of dimensions; zeros from n_tokens to the next multiple of 64 */
-    float *value_middles; /* [4*T] likewise */
-    float *floats;        /* [16][d or T, whichever is more] */
-    uint8_t *copies;      /* [PLEAT__STREAMS] payloads that cross pages */
-    float *rd;            /* pleat__blocks_rd_begin()'s */
+    void *value_factors;             /* [n_units][heads][row] likewise, and a vector for each head */
+    float *key_scale;                /* [PLEAT__STREAMS][heads] the variant's, and so on */
+    float *key_bias;                 /* [PLEAT__STREAMS][heads] */
+    float *value_scale;              /* [n_units][PLEAT__STREAMS][heads] */
+    float *value_bias;               /* [n_units][heads] */
+    float *value_steps;              /* [n_units][4*T] a unit's; zeros from n_tokens to the next multiple of 64 */
+    float *value_middles;            /* [n_units][4*T] likewise */
+    float *floats;                   /* [16][d or T, whichever is more] */
+    uint8_t *copies;                 /* [PLEAT__STREAMS] payloads that cross pages */
+    float *rd;                       /* pleat__blocks_rd_begin()'s */
     uint32_t blocks[PLEAT__STREAMS]; /* which of the lane's they are */
     uint8_t folded[PLEAT__STREAMS];  /* k_steps_id of the steps that the query's factors there are made with; 0: none */
     uint32_t heads;                  /* the group's, rounded up to PLEAT__BLOCKS_HEADS */
 } pleat__blocks_walk;
 
 static inline uint32_t pleat__blocks_row(const pleat__block_format *f) { return PLEAT__STREAMS * f->tokens; }
+
+/* The unit of a slice of values, and its steps, middles and factors. */
+static inline uint32_t pleat__blocks_unit_of(const pleat__blocks_walk *w, uint32_t slice) {
+    return slice * 16 / w->format->v_group;
+}
+static inline float *pleat__blocks_value_steps(const pleat__blocks_walk *w, uint32_t unit) {
+    return w->value_steps + (size_t)unit * pleat__blocks_row(w->format);
+}
+static inline float *pleat__blocks_value_middles(const pleat__blocks_walk *w, uint32_t unit) {
+    return w->value_middles + (size_t)unit * pleat__blocks_row(w->format);
+}
+static inline size_t pleat__blocks_factors(const pleat__block_format *f, uint32_t heads) { /* of a unit, in floats */
+    return (size_t)heads * (pleat__blocks_row(f) + 16);
+}
+static inline void *pleat__blocks_value_factors(const pleat__blocks_walk *w, uint32_t unit) {
+    return (float *)w->value_factors + unit * pleat__blocks_factors(w->format, w->heads);
+}
 
 /* Have the steps that this block of the group has been folded into the query there?  Now they are. */
 static inline bool pleat__blocks_was_folded(pleat__blocks_walk *w, uint32_t block) {
@@ -127,9 +145,8 @@ typedef struct pleat__blocks_steps {
     /* weights[][b*T + 16*slice ..] = logits, from codes: of each block [d/4] vectors */
     void (*keys)(pleat__blocks_walk *w, uint32_t slice);
     pleat__attn_cap_fn cap;
-    void (*softmax)(pleat__blocks_walk *w); /* logits to weights; m and l of acc; rescale, share */
-    /* fold steps of dimensions [unit * v_group, +v_group) into the weights */
-    void (*values_begin)(pleat__blocks_walk *w, uint32_t unit);
+    void (*softmax)(pleat__blocks_walk *w);      /* logits to weights; m and l of acc; rescale, share */
+    void (*values_begin)(pleat__blocks_walk *w); /* fold steps of all units into the weights */
     /* o[][16*slice ..] = o*rescale + share*sums, from codes: of each block [T/4] vectors */
     void (*values)(pleat__blocks_walk *w, uint32_t slice);
     void (*end)(pleat__blocks_walk *w);  /* once a call */

@@ -24,8 +24,8 @@ static int16_t *key_numbers(const pleat__blocks_walk *w, uint32_t block, uint32_
     const uint32_t of_block = w->format->by_channel ? block * w->heads : 0;
     return (int16_t *)w->key_factors + (size_t)(of_block + head) * w->format->head_dim;
 }
-static int16_t *value_numbers(const pleat__blocks_walk *w, uint32_t head) {
-    return (int16_t *)w->value_factors + (size_t)head * pleat__blocks_row(w->format);
+static int16_t *value_numbers(const pleat__blocks_walk *w, uint32_t unit, uint32_t head) {
+    return (int16_t *)pleat__blocks_value_factors(w, unit) + (size_t)head * pleat__blocks_row(w->format);
 }
 
 /* ---- halves of payloads, which are not aligned ------------------------------------------------------------------- */
@@ -234,55 +234,63 @@ static void softmax(pleat__blocks_walk *w) {
 /* ---- values ------------------------------------------------------------------------------------------------------- */
 
 static void load_value_steps(pleat__blocks_walk *w, uint32_t unit) {
-    const uint32_t units = w->format->head_dim / w->format->v_group, tokens = w->format->tokens;
+    const uint32_t tokens = w->format->tokens;
+    float *steps = pleat__blocks_value_steps(w, unit), *middles = pleat__blocks_value_middles(w, unit);
     const float c = pleat__blocks_middle(w->format->v_levels);
     for (uint32_t b = 0, at = 0; b < w->n_blocks; b++) {
         const pleat__block_reader *r = &w->readers[b];
         for (uint32_t i = 0; i < tokens; i += LANES, at += LANES) {
-            const size_t first = 2 * ((size_t)i * units + unit);
-            const float32x4_t step = load_strided_f16(r->v_steps + first, units);
-            vst1q_f32(w->value_steps + at, step);
-            vst1q_f32(w->value_middles + at, vfmaq_n_f32(load_strided_f16(r->v_mins + first, units), step, c));
+            const size_t first = 2 * ((size_t)i * w->n_units + unit);
+            const float32x4_t step = load_strided_f16(r->v_steps + first, w->n_units);
+            vst1q_f32(steps + at, step);
+            vst1q_f32(middles + at, vfmaq_n_f32(load_strided_f16(r->v_mins + first, w->n_units), step, c));
         }
     }
 }
 
 /* Numbers of a head's weights times steps, part by part, and what stands beside their sums. */
-static void fold_weights(pleat__blocks_walk *w, uint32_t head) {
+static void fold_weights(pleat__blocks_walk *w, uint32_t unit, uint32_t head) {
     const float *weights = w->weights + (size_t)head * pleat__blocks_row(w->format);
+    float *scales = w->value_scale + (size_t)unit * PLEAT__STREAMS * w->heads;
     float bias = 0;
     for (uint32_t from = 0, part = 0; from < w->n_tokens; from += PART_TOKENS, part++) {
         const uint32_t n = pleat__min_u32(w->n_tokens - from, PART_TOKENS);
-        const float *x = weights + from, *steps = w->value_steps + from;
+        const float *x = weights + from, *steps = pleat__blocks_value_steps(w, unit) + from;
         float numbers;
-        const float unit = cut(x, steps, n, largest_product(x, steps, n), w->format->v_levels,
-                               value_numbers(w, head) + from, &numbers);
-        w->value_scale[part * w->heads + head] = unit * w->share[head];
-        bias += sum_of_products(x, w->value_middles + from, n) - pleat__blocks_middle(w->format->v_levels) * numbers;
+        const float scale = cut(x, steps, n, largest_product(x, steps, n), w->format->v_levels,
+                                value_numbers(w, unit, head) + from, &numbers);
+        scales[part * w->heads + head] = scale * w->share[head];
+        bias += sum_of_products(x, pleat__blocks_value_middles(w, unit) + from, n) -
+                pleat__blocks_middle(w->format->v_levels) * numbers;
     }
-    w->value_bias[head] = bias * w->share[head];
+    w->value_bias[unit * w->heads + head] = bias * w->share[head];
 }
 
-static void values_begin(pleat__blocks_walk *w, uint32_t unit) {
-    load_value_steps(w, unit);
-    for (uint32_t h = 0; h < w->query->n_group; h++) fold_weights(w, h);
+static void values_begin(pleat__blocks_walk *w) {
+    for (uint32_t unit = 0; unit < w->n_units; unit++) {
+        load_value_steps(w, unit);
+        for (uint32_t h = 0; h < w->query->n_group; h++) fold_weights(w, unit, h);
+    }
 }
 
 static void values(pleat__blocks_walk *w, uint32_t slice) {
     const uint32_t row = pleat__blocks_row(w->format), n_group = w->query->n_group;
+    const uint32_t unit = pleat__blocks_unit_of(w, slice);
+    const float *scales = w->value_scale + (size_t)unit * PLEAT__STREAMS * w->heads;
+    const float *biases = w->value_bias + (size_t)unit * w->heads;
     for (uint32_t head = 0; head < n_group; head += HEADS) {
         const uint32_t n_heads = pleat__min_u32(n_group - head, HEADS);
         const uint32_t n_parts = pleat__div_up_u32(w->n_tokens, PART_TOKENS);
         row_sums sums[PLEAT__STREAMS]; /* a block has 256 tokens at most */
         for (uint32_t p = 0, from = 0; p < n_parts; p++, from += PART_TOKENS)
             dots(n_heads, w->codes + (size_t)from * ROWS, pleat__min_u32(w->n_tokens - from, PART_TOKENS),
-                 value_numbers(w, head) + from, row, &sums[p]);
+                 value_numbers(w, unit, head) + from, row, &sums[p]);
         for (uint32_t h = 0; h < n_heads; h++) {
             float *o = w->acc->o + (size_t)(head + h) * w->format->head_dim + (size_t)slice * ROWS;
             for (uint32_t i = 0; i < ROWS; i += LANES) {
-                float32x4_t sum = vdupq_n_f32(w->value_bias[head + h]);
+                float32x4_t sum = vdupq_n_f32(biases[head + h]);
                 for (uint32_t p = 0; p < n_parts; p++)
-                    sum = vfmaq_n_f32(sum, four_sums(&sums[p], h, i), w->value_scale[p * w->heads + head + h]);
+                    sum = vfmaq_n_f32(sum, four_sums(&sums[p], h, i), scales[p * w->heads + head + h]);
                 vst1q_f32(o + i, vfmaq_n_f32(sum, vld1q_f32(o + i), w->rescale[head + h]));
             }
         }

@@ -17,23 +17,20 @@ static float top_of(uint32_t n, uint32_t n_levels) {
 
 INLINE __m256 magnitude(__m256 x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
 
-/* Sixteen whole numbers as 16 bits, each eight in an order of their bytes. */
-INLINE void store_numbers(int16_t *out, __m256i order, __m256i low, __m256i high) {
-    const __m256i x = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xD8);
-    _mm256_store_si256((__m256i *)(void *)out, _mm256_shuffle_epi8(x, order));
-}
+/* How numbers of 16 columns stand. */
+typedef enum number_order {
+    BY_PAIRS,    /* each four in the order 0, 2, 1, 3 */
+    IN_ORDER,    /* values' packs */
+    AS_THEY_COME /* planes: the second four and the third have changed places */
+} number_order;
 
-/* Each four in the order 0, 2, 1, 3, or as they are. */
-INLINE __m256i order_of(bool plain) {
-    const __m128i as_they_are = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const __m128i by_pairs = _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
-    return _mm256_broadcastsi128_si256(plain ? as_they_are : by_pairs);
-}
-
-INLINE int32_t sum_of_whole(__m256i x) {
-    __m128i y = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
-    y = _mm_add_epi32(y, _mm_shuffle_epi32(y, 0x4E));
-    return _mm_cvtsi128_si32(_mm_add_epi32(y, _mm_shuffle_epi32(y, 0xB1)));
+/* Sixteen whole numbers as 16 bits. */
+INLINE void store_numbers(int16_t *out, number_order order, __m256i low, __m256i high) {
+    const __m256i pairs =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
+    __m256i x = _mm256_packs_epi32(low, high);
+    if (order != AS_THEY_COME) x = _mm256_permute4x64_epi64(x, 0xD8);
+    _mm256_store_si256((__m256i *)(void *)out, order == BY_PAIRS ? _mm256_shuffle_epi8(x, pairs) : x);
 }
 
 /* Rows of up to four heads, `stride` apart, and what they are multiplied with. */
@@ -42,10 +39,23 @@ typedef struct factors {
     size_t stride;
     const float *steps, *middles; /* [n], the heads share them */
     uint32_t n;                   /* a multiple of 16 */
+    __m128 units, inverse;        /* of the heads' numbers, and one over them */
 } factors;
 
-/* The largest |x * step| of each head, and sums of x * middle. */
-INLINE void weigh(uint32_t heads, const factors *f, float *most, float *sum) {
+/* Element h: what the elements of v[h] come to, the upper four with the lower first, then 2 and 3 with 0 and 1. */
+#define OF_EACH(v, combine, x)                                                                \
+    {                                                                                         \
+        __m128 y[HEADS];                                                                      \
+        UNROLL                                                                                \
+        for (uint32_t h = 0; h < HEADS; h++)                                                  \
+            y[h] = combine(_mm256_castps256_ps128((v)[h]), _mm256_extractf128_ps((v)[h], 1)); \
+        const __m128 a = combine(_mm_unpacklo_ps(y[0], y[1]), _mm_unpackhi_ps(y[0], y[1]));   \
+        const __m128 b = combine(_mm_unpacklo_ps(y[2], y[3]), _mm_unpackhi_ps(y[2], y[3]));   \
+        (x) = combine(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a));                              \
+    }
+
+/* Finds units of factors x * step, whose numbers go to `top`.  Returns sums of x * middle, by head. */
+INLINE __m128 weigh(uint32_t heads, factors *f, float top) {
     __m256 largest[HEADS], total[HEADS];
     UNROLL
     for (uint32_t h = 0; h < HEADS; h++) largest[h] = total[h] = _mm256_setzero_ps();
@@ -58,24 +68,24 @@ INLINE void weigh(uint32_t heads, const factors *f, float *most, float *sum) {
             total[h] = _mm256_fmadd_ps(x, middle, total[h]);
         }
     }
-    UNROLL
-    for (uint32_t h = 0; h < heads; h++) {
-        most[h] = max_of(largest[h]);
-        sum[h] = sum_of(total[h]);
-    }
+    __m128 most, sum;
+    OF_EACH(largest, _mm_max_ps, most)
+    OF_EACH(total, _mm_add_ps, sum)
+    most = _mm_max_ps(most, _mm_set1_ps(0x1p-100f)); /* less is as good as zero */
+    f->units = _mm_div_ps(most, _mm_set1_ps(top));
+    f->inverse = _mm_div_ps(_mm_set1_ps(top), most);
+    return sum;
 }
 
-/* Numbers of factors x * step, of each head |x * step| <= most; n numbers `stride` apart.  Writes their units, and their
- * sums times these. */
-INLINE void cut(uint32_t heads, const factors *f, const float *most, float top, __m256i order, int16_t *numbers,
-                float *units, float *sums) {
+/* Numbers of what has been weighed, `stride` apart.  Returns their sums times their units. */
+INLINE __m128 cut_to(uint32_t heads, const factors *f, number_order order, int16_t *numbers) {
+    float inverses[HEADS];
     __m256 inverse[HEADS];
     __m256i total[HEADS];
+    _mm_storeu_ps(inverses, f->inverse);
     UNROLL
-    for (uint32_t h = 0; h < heads; h++) {
-        const float bound = most[h] > 0x1p-100f ? most[h] : 0x1p-100f; /* less is as good as zero */
-        units[h] = bound / top;
-        inverse[h] = _mm256_set1_ps(top / bound);
+    for (uint32_t h = 0; h < HEADS; h++) {
+        inverse[h] = _mm256_set1_ps(inverses[h]);
         total[h] = _mm256_setzero_si256();
     }
     for (uint32_t i = 0; i < f->n; i += 16) {
@@ -90,28 +100,45 @@ INLINE void cut(uint32_t heads, const factors *f, const float *most, float top, 
             store_numbers(numbers + h * f->stride + i, order, p, q);
         }
     }
-    UNROLL
-    for (uint32_t h = 0; h < heads; h++) sums[h] = (float)sum_of_whole(total[h]) * units[h];
+    return _mm_mul_ps(_mm_cvtepi32_ps(whole_sum_of_each(total)), f->units);
+}
+
+INLINE __m128 cut(uint32_t heads, const factors *f, number_order order, int16_t *numbers) {
+    if (order == BY_PAIRS) return cut_to(heads, f, BY_PAIRS, numbers);
+    return order == IN_ORDER ? cut_to(heads, f, IN_ORDER, numbers) : cut_to(heads, f, AS_THEY_COME, numbers);
 }
 
 /* ---- keys --------------------------------------------------------------------------------------------------------- */
 
+/* Steps and middles of the group's blocks, both [d], that are to be folded into the query; NULL: not that block. */
+typedef struct key_steps {
+    const float *steps[PLEAT__STREAMS], *middles[PLEAT__STREAMS];
+} key_steps;
+
 /* Queries of heads [head, head + heads) times steps: numbers, their units, and what logits have beside sums of numbers
- * times codes in these. */
-INLINE void fold_query(uint32_t heads, pleat__blocks_walk *w, uint32_t block, uint32_t head, const float *steps,
-                       const float *middles) {
-    const uint32_t d = w->format->head_dim, at = block * w->heads + head;
-    const factors f = {w->query->f32 + (size_t)head * d, d, steps, middles, d};
-    float most[HEADS], bias[HEADS], sums[HEADS];
-    weigh(heads, &f, most, bias);
-    cut(heads, &f, most, top_of(d, w->format->k_levels), order_of(false), pleat__key_numbers(w, block, head),
-        w->key_scale + at, sums);
-    for (uint32_t h = 0; h < heads; h++)
-        w->key_bias[at + h] = bias[h] - pleat__blocks_middle(w->format->k_levels) * sums[h];
+ * times codes in these.  All blocks are weighed first: none waits for another's units. */
+INLINE void fold_query(uint32_t heads, pleat__blocks_walk *w, uint32_t head, const key_steps *k) {
+    const uint32_t d = w->format->head_dim;
+    const float top = top_of(d, w->format->k_levels);
+    const number_order order = w->planes ? AS_THEY_COME : BY_PAIRS;
+    const __m128 c = _mm_set1_ps(pleat__blocks_middle(w->format->k_levels));
+    factors all[PLEAT__STREAMS];
+    __m128 bias[PLEAT__STREAMS];
+    for (uint32_t b = 0; b < PLEAT__STREAMS; b++) {
+        if (!k->steps[b]) continue;
+        all[b] = (factors){w->query->f32 + (size_t)head * d, d, k->steps[b], k->middles[b], d};
+        bias[b] = weigh(heads, &all[b], top);
+    }
+    for (uint32_t b = 0; b < PLEAT__STREAMS; b++) {
+        if (!k->steps[b]) continue;
+        const __m128 sums = cut(heads, &all[b], order, pleat__key_numbers(w, b, head));
+        _mm_store_ps(w->key_scale + b * w->heads + head, all[b].units);
+        _mm_store_ps(w->key_bias + b * w->heads + head, _mm_fnmadd_ps(c, sums, bias[b]));
+    }
 }
 
-static void fold_queries(pleat__blocks_walk *w, uint32_t block, const float *steps, const float *middles) {
-    PLEAT__FOR_FOUR_HEADS(w, fold_query(heads, w, block, head, steps, middles));
+static void fold_queries(pleat__blocks_walk *w, const key_steps *k) {
+    PLEAT__FOR_FOUR_HEADS(w, fold_query(heads, w, head, k));
 }
 
 /* Where a step is the whole block's, numbers of the query alone serve for all blocks.  What their sum comes to around
@@ -126,7 +153,7 @@ void pleat__blocks_begin_avx2(pleat__blocks_walk *w) {
         for (uint32_t i = 0; i < w->format->head_dim; i += 8) sum = _mm256_add_ps(sum, _mm256_loadu_ps(q + i));
         w->query_sum[h] = sum_of(sum);
     }
-    fold_queries(w, 0, ones, zeros);
+    fold_queries(w, &(key_steps){{ones}, {zeros}});
     for (uint32_t h = 0; h < w->query->n_group; h++) {
         w->query_scale[h] = w->key_scale[h];
         w->queries[h] = w->key_bias[h];
@@ -145,23 +172,32 @@ static void scale_query(pleat__blocks_walk *w, uint32_t block) {
 
 INLINE __m256 load_half(const uint8_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)); }
 
-void pleat__blocks_keys_begin_avx2(pleat__blocks_walk *w) {
-    _Alignas(32) float steps[PLEAT__MAX_HEAD_DIM], middles[PLEAT__MAX_HEAD_DIM];
+/* A block's steps and middles, at `steps` and behind them. */
+static void load_key_steps(const pleat__blocks_walk *w, uint32_t block, float *steps) {
+    const uint32_t d = w->format->head_dim;
+    const pleat__block_reader *r = &w->readers[block];
     const __m256 c = _mm256_set1_ps(pleat__blocks_middle(w->format->k_levels));
+    for (size_t i = 0; i < d; i += 8) {
+        const __m256 step = load_half(r->k_steps + 2 * i);
+        _mm256_store_ps(steps + i, step);
+        _mm256_store_ps(steps + d + i, _mm256_fmadd_ps(c, step, load_half(r->k_mins + 2 * i)));
+    }
+}
+
+void pleat__blocks_keys_begin_avx2(pleat__blocks_walk *w) {
+    _Alignas(32) float memory[PLEAT__STREAMS][2 * PLEAT__MAX_HEAD_DIM];
+    key_steps k = {{NULL}, {NULL}};
     for (uint32_t b = 0; b < w->n_blocks; b++) {
         if (!w->format->by_channel) {
             scale_query(w, b);
             continue;
         }
         if (pleat__blocks_was_folded(w, b)) continue;
-        const pleat__block_reader *r = &w->readers[b];
-        for (size_t i = 0; i < w->format->head_dim; i += 8) {
-            const __m256 step = load_half(r->k_steps + 2 * i);
-            _mm256_store_ps(steps + i, step);
-            _mm256_store_ps(middles + i, _mm256_fmadd_ps(c, step, load_half(r->k_mins + 2 * i)));
-        }
-        fold_queries(w, b, steps, middles);
+        load_key_steps(w, b, memory[b]);
+        k.steps[b] = memory[b];
+        k.middles[b] = memory[b] + w->format->head_dim;
     }
+    if (w->format->by_channel) fold_queries(w, &k);
 }
 
 /* ---- softmax ------------------------------------------------------------------------------------------------------ */
@@ -194,60 +230,105 @@ void pleat__blocks_softmax_avx2(pleat__blocks_walk *w) {
 
 /* ---- values ------------------------------------------------------------------------------------------------------- */
 
-/* One f16 in four from p on: reads 64 bytes. */
-INLINE __m256 load_fourth(const uint8_t *p) {
-    const __m256i low = _mm256_set1_epi64x(0xFFFF);
-    const __m256i a = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)(const void *)p), low);
-    const __m256i b = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)(const void *)(p + 32)), low);
-    const __m256i x = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xD8); /* 32 bits each */
-    return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
+/* 8 halves as f32. */
+INLINE void store_halves(float *out, __m128i halves) { _mm256_store_ps(out, _mm256_cvtph_ps(halves)); }
+
+/* Steps or minimums of 8 tokens, two units or four, as load_units() has them. */
+INLINE void load_two_units(const uint8_t *p, float *out, size_t stride) {
+    const __m128i by_unit = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    const __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    const __m256i y = _mm256_shuffle_epi8(x, _mm256_broadcastsi128_si256(by_unit));
+    const __m256i units = _mm256_permute4x64_epi64(y, 0xD8);
+    store_halves(out, _mm256_castsi256_si128(units));
+    store_halves(out + stride, _mm256_extracti128_si256(units, 1));
+}
+INLINE void load_four_units(const uint8_t *p, float *out, size_t stride) {
+    const __m128i by_unit = _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15); /* two tokens each */
+    const __m256i order = _mm256_broadcastsi128_si256(by_unit);
+    const __m256i a = _mm256_shuffle_epi8(_mm256_loadu_si256((const __m256i *)(const void *)p), order);
+    const __m256i b = _mm256_shuffle_epi8(_mm256_loadu_si256((const __m256i *)(const void *)(p + 32)), order);
+    const __m256i first = _mm256_unpacklo_epi32(a, b), last = _mm256_unpackhi_epi32(a, b);
+    const __m128i first_odd = _mm256_extracti128_si256(first, 1), last_odd = _mm256_extracti128_si256(last, 1);
+    store_halves(out, _mm_unpacklo_epi32(_mm256_castsi256_si128(first), first_odd));
+    store_halves(out + stride, _mm_unpackhi_epi32(_mm256_castsi256_si128(first), first_odd));
+    store_halves(out + 2 * stride, _mm_unpacklo_epi32(_mm256_castsi256_si128(last), last_odd));
+    store_halves(out + 3 * stride, _mm_unpackhi_epi32(_mm256_castsi256_si128(last), last_odd));
 }
 
-/* Steps or minimums of one unit of 8 tokens: [token][units] f16, p at the first of that unit.  Behind them are at least
- * 64 bytes: what follows in a payload, and its pad. */
-INLINE __m256 load_unit(const uint8_t *p, uint32_t units) {
-    if (units == 1) return load_half(p);
-    if (units == 4) return load_fourth(p);
-    int16_t x[8]; /* never in memory: eight stores would make one load wait */
-    for (uint32_t i = 0; i < 8; i++) memcpy(&x[i], p + (size_t)2 * units * i, sizeof x[i]);
-    return _mm256_cvtph_ps(_mm_setr_epi16(x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7]));
+/* Steps or minimums of 8 tokens, [token][units] f16 at p, as f32: a unit's at `out`, the next unit's `stride` behind. */
+static void load_units(const uint8_t *p, uint32_t units, float *out, size_t stride) {
+    if (units == 1) {
+        _mm256_store_ps(out, load_half(p));
+    } else if (units == 2) {
+        load_two_units(p, out, stride);
+    } else if (units == 4) {
+        load_four_units(p, out, stride);
+    } else {
+        for (uint32_t unit = 0; unit < units; unit++)
+            for (uint32_t i = 0; i < 8; i++) out[unit * stride + i] = pleat__blocks_unit(p, i * units + unit);
+    }
 }
 
-static void load_value_steps(pleat__blocks_walk *w, uint32_t unit) {
-    const uint32_t units = w->format->head_dim / w->format->v_group, tokens = w->format->tokens;
+static void load_value_steps(pleat__blocks_walk *w) {
+    const uint32_t units = w->n_units, tokens = w->format->tokens, row = pleat__blocks_row(w->format);
     const __m256 c = _mm256_set1_ps(pleat__blocks_middle(w->format->v_levels));
     for (uint32_t b = 0, at = 0; b < w->n_blocks; b++) {
         const pleat__block_reader *r = &w->readers[b];
         for (uint32_t i = 0; i < tokens; i += 8, at += 8) {
-            const size_t first = 2 * ((size_t)i * units + unit);
-            const __m256 step = load_unit(r->v_steps + first, units);
-            _mm256_store_ps(w->value_steps + at, step);
-            _mm256_store_ps(w->value_middles + at, _mm256_fmadd_ps(c, step, load_unit(r->v_mins + first, units)));
+            load_units(r->v_steps + (size_t)2 * i * units, units, w->value_steps + at, row);
+            load_units(r->v_mins + (size_t)2 * i * units, units, w->value_middles + at, row);
         }
+    }
+    for (uint32_t unit = 0; unit < units; unit++) {
+        float *steps = pleat__blocks_value_steps(w, unit), *middles = pleat__blocks_value_middles(w, unit);
+        for (uint32_t i = 0; i < w->n_tokens; i += 8)
+            _mm256_store_ps(middles + i, _mm256_fmadd_ps(c, _mm256_load_ps(steps + i), _mm256_load_ps(middles + i)));
     }
 }
 
-/* Numbers of the weights of heads [head, head + heads) times steps, part by part, and what stands beside their sums. */
-INLINE void fold_weights(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
+/* Units of the weights of heads [head, head + heads) times steps, part by part, and sums of weights times middles. */
+INLINE __m128 weigh_unit(uint32_t heads, const pleat__blocks_walk *w, uint32_t head, uint32_t unit, factors *parts) {
     const uint32_t row = pleat__blocks_row(w->format);
-    const __m256i order = order_of(w->packs != NULL);
-    float most[HEADS], sum[HEADS], units[HEADS], sums[HEADS], bias[HEADS] = {0};
-    for (uint32_t from = 0, part = 0; from < w->n_tokens; from += PART_TOKENS, part++) {
-        const factors f = {w->weights + (size_t)head * row + from, row, w->value_steps + from, w->value_middles + from,
-                           pleat__min_u32(w->n_tokens - from, PART_TOKENS)};
-        weigh(heads, &f, most, sum);
-        cut(heads, &f, most, top_of(f.n, w->format->v_levels), order, pleat__value_numbers(w, head) + from, units,
-            sums);
-        for (uint32_t h = 0; h < heads; h++) {
-            w->value_scale[part * w->heads + head + h] = units[h] * w->share[head + h];
-            bias[h] += sum[h] - pleat__blocks_middle(w->format->v_levels) * sums[h];
-        }
+    const float *x = w->weights + (size_t)head * row, *steps = pleat__blocks_value_steps(w, unit);
+    const float *middles = pleat__blocks_value_middles(w, unit);
+    __m128 bias = _mm_setzero_ps();
+    for (uint32_t from = 0; from < w->n_tokens; from += PART_TOKENS, parts++) {
+        *parts =
+            (factors){x + from, row, steps + from, middles + from, pleat__min_u32(w->n_tokens - from, PART_TOKENS)};
+        bias = _mm_add_ps(bias, weigh(heads, parts, top_of(parts->n, w->format->v_levels)));
     }
-    for (uint32_t h = 0; h < heads; h++) w->value_bias[head + h] = bias[h] * w->share[head + h];
+    return bias;
 }
 
-void pleat__blocks_values_begin_avx2(pleat__blocks_walk *w, uint32_t unit) {
-    load_value_steps(w, unit);
+/* Their numbers, and what stands beside their sums. */
+INLINE void cut_unit(uint32_t heads, pleat__blocks_walk *w, uint32_t head, uint32_t unit, const factors *parts,
+                     __m128 bias) {
+    const __m128 share = _mm_load_ps(w->share + head), c = _mm_set1_ps(pleat__blocks_middle(w->format->v_levels));
+    float *scales = w->value_scale + (size_t)unit * PLEAT__STREAMS * w->heads + head;
+    int16_t *numbers = pleat__value_numbers(w, unit, head);
+    const number_order order = w->packs ? IN_ORDER : w->planes ? AS_THEY_COME : BY_PAIRS;
+    for (uint32_t from = 0; from < w->n_tokens; from += PART_TOKENS, parts++, scales += w->heads) {
+        bias = _mm_fnmadd_ps(c, cut(heads, parts, order, numbers + from), bias);
+        _mm_store_ps(scales, _mm_mul_ps(parts->units, share));
+    }
+    _mm_store_ps(w->value_bias + unit * w->heads + head, _mm_mul_ps(bias, share));
+}
+
+#define UNITS_AT_ONCE 4u
+
+/* Some units are weighed first, as with keys. */
+INLINE void fold_weights(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
+    factors all[UNITS_AT_ONCE][MAX_PARTS];
+    __m128 bias[UNITS_AT_ONCE];
+    for (uint32_t from = 0, n; from < w->n_units; from += n) {
+        n = pleat__min_u32(w->n_units - from, UNITS_AT_ONCE);
+        for (uint32_t i = 0; i < n; i++) bias[i] = weigh_unit(heads, w, head, from + i, all[i]);
+        for (uint32_t i = 0; i < n; i++) cut_unit(heads, w, head, from + i, all[i], bias[i]);
+    }
+}
+
+void pleat__blocks_values_begin_avx2(pleat__blocks_walk *w) {
+    load_value_steps(w);
     PLEAT__FOR_FOUR_HEADS(w, fold_weights(heads, w, head));
 }
 

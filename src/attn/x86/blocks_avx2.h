@@ -14,8 +14,8 @@
  *     x ~= unit * p      |p| <= top = 32639, or less where sums of p * code would not fit 31 bits
  *
  * Codes are widened to 16 bits, columns 0 and 2 of a vector by an AND, 1 and 3 by a shift, and multiplied in pairs.  So
- * the numbers of each four columns stand in the order 0, 2, 1, 3 (those of values' packs in their own), elements are
- * rows, and nothing is summed across a register.  Sums are exact: AVX-VNNI gives the bits of AVX2.  The rounding of p is
+ * the numbers of each four columns stand in the order 0, 2, 1, 3, but for values' packs and planes (number_order).
+ * Elements are rows, and nothing is summed across a register.  Sums are exact: AVX-VNNI gives the bits of AVX2.  The rounding of p is
  * what pages of integer formats have with AVX2 too (decode.h): the error in norm stays below 1e-4 in place of 1e-6.
  */
 #ifndef PLEAT_ATTN_X86_BLOCKS_AVX2_H
@@ -41,7 +41,7 @@ typedef struct pleat__blocks_sums_avx2 {
 void pleat__blocks_begin_avx2(pleat__blocks_walk *w);
 void pleat__blocks_keys_begin_avx2(pleat__blocks_walk *w);
 void pleat__blocks_softmax_avx2(pleat__blocks_walk *w);
-void pleat__blocks_values_begin_avx2(pleat__blocks_walk *w, uint32_t unit);
+void pleat__blocks_values_begin_avx2(pleat__blocks_walk *w);
 void pleat__blocks_end_avx2(pleat__blocks_walk *w);
 
 /* p of a head's columns, d of a key and a row of tokens of the values. */
@@ -49,8 +49,8 @@ static inline int16_t *pleat__key_numbers(const pleat__blocks_walk *w, uint32_t 
     const uint32_t of_block = w->format->by_channel ? block * w->heads : 0;
     return (int16_t *)w->key_factors + (size_t)(of_block + head) * w->format->head_dim;
 }
-static inline int16_t *pleat__value_numbers(const pleat__blocks_walk *w, uint32_t head) {
-    return (int16_t *)w->value_factors + (size_t)head * pleat__blocks_row(w->format);
+static inline int16_t *pleat__value_numbers(const pleat__blocks_walk *w, uint32_t unit, uint32_t head) {
+    return (int16_t *)pleat__blocks_value_factors(w, unit) + (size_t)head * pleat__blocks_row(w->format);
 }
 
 /* sum + codes * pair, two products to an element.  Not intrinsics: decode_integer_avx2.h says why. */

@@ -69,37 +69,61 @@ INLINE void cut(const __m512i *numbers, int8_t *out) {
     }
 }
 
-/* Factors of `heads` heads, x [heads][stride] times y, n columns, a multiple of 64; of each head |x*y| <= top.  Writes
- * limbs, and what they sum up to times c, in lows and highs.  Returns the heads' units. */
-INLINE __m128 cut_heads(uint32_t heads, const float *x, size_t stride, const float *y, uint32_t n, __m128 top, float c,
-                        int8_t *limbs, float *middles) {
-    top = _mm_max_ps(top, _mm_set1_ps(0x1p-100f)); /* less is as good as zero */
-    const __m128 inverses = _mm_div_ps(_mm_set1_ps(LIMB_TOP), top);
+/* Rows of up to four heads, `stride` apart, and what they are multiplied with. */
+typedef struct factors {
+    const float *x; /* [heads][stride] */
+    size_t stride;
+    const float *steps, *middles; /* [n], the heads share them */
+    uint32_t n;                   /* a multiple of 64 */
+    __m128 inverse;               /* of the heads' units */
+} factors;
+
+/* Finds units of factors x * step.  Writes them, and adds x * middle to the heads' bias, element by element. */
+INLINE void weigh(uint32_t heads, factors *f, float *units, __m512 *bias) {
+    __m512 most[HEADS];
+    UNROLL
+    for (uint32_t h = 0; h < HEADS; h++) most[h] = _mm512_setzero_ps();
+    for (uint32_t i = 0; i < f->n; i += ROWS) {
+        const __m512 step = _mm512_load_ps(f->steps + i), middle = _mm512_load_ps(f->middles + i);
+        UNROLL
+        for (uint32_t h = 0; h < heads; h++) {
+            const __m512 x = _mm512_load_ps(f->x + h * f->stride + i);
+            most[h] = _mm512_range_ps(most[h], _mm512_mul_ps(x, step), 0xB); /* the larger magnitude */
+            bias[h] = _mm512_fmadd_ps(x, middle, bias[h]);
+        }
+    }
+    const __m128 top = _mm_max_ps(largest_of_each(most), _mm_set1_ps(0x1p-100f)); /* less is as good as zero */
+    f->inverse = _mm_div_ps(_mm_set1_ps(LIMB_TOP), top);
+    _mm_store_ps(units, _mm_div_ps(_mm_set1_ps(1), f->inverse));
+}
+
+/* Cut what has been weighed.  Writes limbs, and what they sum up to times c, in lows and highs. */
+INLINE void cut_heads(uint32_t heads, const factors *f, float c, int8_t *limbs, float *middles) {
     float inverse[HEADS] __attribute__((aligned(16)));
-    _mm_store_ps(inverse, inverses);
+    _mm_store_ps(inverse, f->inverse);
     __m512i high[HEADS], low[HEADS]; /* sum = 256 * high + low */
     UNROLL
     for (uint32_t h = 0; h < HEADS; h++) {
+        const float *x = f->x + h * f->stride, *y = f->steps;
         __m512i total = _mm512_setzero_si512();
-        for (uint32_t i = 0; h < heads && i < n; i += COLUMNS) {
+        for (uint32_t i = 0; h < heads && i < f->n; i += COLUMNS) {
             __m512i numbers[4];
             UNROLL
             for (uint32_t v = 0; v < 4; v++) {
                 const uint32_t at = i + ROWS * v;
-                const __m512 factor = _mm512_mul_ps(_mm512_load_ps(x + h * stride + at), _mm512_load_ps(y + at));
+                const __m512 factor = _mm512_mul_ps(_mm512_load_ps(x + at), _mm512_load_ps(y + at));
                 const __m512 biased = _mm512_fmadd_ps(factor, _mm512_set1_ps(inverse[h]), _mm512_set1_ps(LIMB_BIAS));
                 numbers[v] = _mm512_cvtps_epi32(biased);
                 total = _mm512_add_epi32(total, numbers[v]);
             }
             cut(numbers, limbs + i / COLUMNS * LIMB_BYTES + h * COLUMNS);
         }
-        total = _mm512_sub_epi32(total, _mm512_set1_epi32((int32_t)(n / ROWS) * LIMB_BIAS));
+        total = _mm512_sub_epi32(total, _mm512_set1_epi32((int32_t)(f->n / ROWS) * LIMB_BIAS));
         high[h] = _mm512_srai_epi32(_mm512_add_epi32(total, _mm512_set1_epi32(128)), 8);
         low[h] = _mm512_sub_epi32(total, _mm512_slli_epi32(high[h], 8));
     }
     _mm_store_ps(middles, _mm_mul_ps(_mm_set1_ps(c), exact_sum_of_each(low)));
     _mm_store_ps(middles + HEADS, _mm_mul_ps(_mm_set1_ps(c), exact_sum_of_each(high)));
-    return _mm_div_ps(_mm_set1_ps(1), inverses);
 }
 
 /* ---- keys ------------------------------------------------------------------------------------------------------ */
@@ -109,32 +133,34 @@ INLINE __m512 load_f16_if(bool here, const uint8_t *p) {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(here ? 0xFFFF : 0, p));
 }
 
-/* Limbs of the query of heads [head, head + heads) times steps, and the sum of query times middles; both [padded d]. */
-INLINE void fold_query(uint32_t heads, pleat__blocks_walk *w, uint32_t block, uint32_t head, const float *steps,
-                       const float *middles) {
-    const uint32_t padded = pleat__blocks_padded(w->format->head_dim), at = block * w->heads + head;
-    const float *q = w->queries + (size_t)head * padded;
-    __m512 most[HEADS], bias[HEADS];
-    UNROLL
-    for (uint32_t h = 0; h < HEADS; h++) most[h] = bias[h] = _mm512_setzero_ps();
-    for (uint32_t i = 0; i < padded; i += ROWS) {
-        const __m512 step = _mm512_load_ps(steps + i), middle = _mm512_load_ps(middles + i);
+/* Steps and middles of the group's blocks, both [padded d], that are to be folded into the query; NULL: not that block. */
+typedef struct key_steps {
+    const float *steps[PLEAT__STREAMS], *middles[PLEAT__STREAMS];
+} key_steps;
+
+/* Limbs of the query of heads [head, head + heads) times steps, and the sum of query times middles.  All blocks are
+ * weighed first: none waits for another's units. */
+INLINE void fold_query(uint32_t heads, pleat__blocks_walk *w, uint32_t head, const key_steps *k) {
+    const uint32_t padded = pleat__blocks_padded(w->format->head_dim);
+    factors all[PLEAT__STREAMS];
+    for (uint32_t b = 0; b < PLEAT__STREAMS; b++) {
+        if (!k->steps[b]) continue;
+        __m512 bias[HEADS];
         UNROLL
-        for (uint32_t h = 0; h < heads; h++) {
-            const __m512 x = _mm512_load_ps(q + h * padded + i);
-            most[h] = _mm512_range_ps(most[h], _mm512_mul_ps(x, step), 0xB); /* the larger magnitude */
-            bias[h] = _mm512_fmadd_ps(x, middle, bias[h]);
-        }
+        for (uint32_t h = 0; h < HEADS; h++) bias[h] = _mm512_setzero_ps();
+        all[b] = (factors){w->queries + (size_t)head * padded, padded, k->steps[b], k->middles[b], padded};
+        weigh(heads, &all[b], w->key_scale + b * w->heads + head, bias);
+        _mm_store_ps(w->key_bias + b * w->heads + head, sum_of_each(bias));
     }
-    const __m128 unit =
-        cut_heads(heads, q, padded, steps, padded, largest_of_each(most), pleat__blocks_middle(w->format->k_levels),
-                  pleat__key_limbs(w, block, head), pleat__key_middles(w, block, head));
-    _mm_store_ps(w->key_scale + at, unit);
-    _mm_store_ps(w->key_bias + at, sum_of_each(bias));
+    for (uint32_t b = 0; b < PLEAT__STREAMS; b++) {
+        if (!k->steps[b]) continue;
+        cut_heads(heads, &all[b], pleat__blocks_middle(w->format->k_levels), pleat__key_limbs(w, b, head),
+                  pleat__key_middles(w, b, head));
+    }
 }
 
-static void fold_queries(pleat__blocks_walk *w, uint32_t block, const float *steps, const float *middles) {
-    PLEAT__FOR_FOUR_HEADS(w, fold_query(heads, w, block, head, steps, middles));
+static void fold_queries(pleat__blocks_walk *w, const key_steps *k) {
+    PLEAT__FOR_FOUR_HEADS(w, fold_query(heads, w, head, k));
 }
 
 /* Queries, padded.  Where a step is the whole block's, limbs of the query alone serve for all blocks: scale and sum of
@@ -149,7 +175,7 @@ void pleat__blocks_begin_avx512(pleat__blocks_walk *w) {
     if (w->format->by_channel) return;
     float ones[PLEAT__MAX_HEAD_DIM] __attribute__((aligned(64)));
     for (uint32_t i = 0; i < PLEAT__MAX_HEAD_DIM; i++) ones[i] = 1;
-    fold_queries(w, 0, ones, ones);
+    fold_queries(w, &(key_steps){{ones}, {ones}});
     for (uint32_t h = 0; h < w->query->n_group; h++) {
         w->query_scale[h] = w->key_scale[h];
         w->query_sum[h] = w->key_bias[h];
@@ -166,25 +192,33 @@ static void scale_query(pleat__blocks_walk *w, uint32_t block) {
     }
 }
 
-void pleat__blocks_keys_begin_avx512(pleat__blocks_walk *w) {
-    const uint32_t d = w->format->head_dim;
-    float steps[PLEAT__MAX_HEAD_DIM] __attribute__((aligned(64)));
-    float middles[PLEAT__MAX_HEAD_DIM] __attribute__((aligned(64)));
+/* A block's steps and middles, at `steps` and behind them. */
+static void load_key_steps(const pleat__blocks_walk *w, uint32_t block, float *steps) {
+    const uint32_t d = w->format->head_dim, padded = pleat__blocks_padded(d);
+    const pleat__block_reader *r = &w->readers[block];
     const __m512 c = _mm512_set1_ps(pleat__blocks_middle(w->format->k_levels));
+    for (uint32_t i = 0; i < padded; i += ROWS) {
+        const __m512 step = load_f16_if(i < d, r->k_steps + (size_t)2 * i);
+        _mm512_store_ps(steps + i, step);
+        _mm512_store_ps(steps + padded + i, _mm512_fmadd_ps(c, step, load_f16_if(i < d, r->k_mins + (size_t)2 * i)));
+    }
+}
+
+void pleat__blocks_keys_begin_avx512(pleat__blocks_walk *w) {
+    const uint32_t padded = pleat__blocks_padded(w->format->head_dim);
+    float memory[PLEAT__STREAMS][2 * PLEAT__MAX_HEAD_DIM] __attribute__((aligned(64)));
+    key_steps k = {{NULL}, {NULL}};
     for (uint32_t b = 0; b < w->n_blocks; b++) {
         if (!w->format->by_channel) {
             scale_query(w, b);
             continue;
         }
         if (pleat__blocks_was_folded(w, b)) continue;
-        const pleat__block_reader *r = &w->readers[b];
-        for (uint32_t i = 0; i < pleat__blocks_padded(d); i += ROWS) {
-            const __m512 step = load_f16_if(i < d, r->k_steps + (size_t)2 * i);
-            _mm512_store_ps(steps + i, step);
-            _mm512_store_ps(middles + i, _mm512_fmadd_ps(c, step, load_f16_if(i < d, r->k_mins + (size_t)2 * i)));
-        }
-        fold_queries(w, b, steps, middles);
+        load_key_steps(w, b, memory[b]);
+        k.steps[b] = memory[b];
+        k.middles[b] = memory[b] + padded;
     }
+    if (w->format->by_channel) fold_queries(w, &k);
 }
 
 /* ---- softmax --------------------------------------------------------------------------------------------------- */
@@ -238,75 +272,98 @@ void pleat__blocks_softmax_avx512(pleat__blocks_walk *w) { PLEAT__FOR_FOUR_HEADS
 
 /* ---- values ---------------------------------------------------------------------------------------------------- */
 
-/* One f16 in four from p on: reads 128 bytes. */
-INLINE __m512 load_fourth(const uint8_t *p) {
-    const __m512i fourth = _mm512_setr_epi32(4 << 16, 8 | 12 << 16, 16 | 20 << 16, 24 | 28 << 16, 32 | 36 << 16,
-                                             40 | 44 << 16, 48 | 52 << 16, 56 | 60 << 16, 0, 0, 0, 0, 0, 0, 0, 0);
-    const __m512i x = _mm512_permutex2var_epi16(_mm512_loadu_si512(p), fourth, _mm512_loadu_si512(p + 64));
-    return _mm512_cvtph_ps(_mm512_castsi512_si256(x));
+/* 16 halves as f32. */
+INLINE void store_halves(float *out, __m256i halves) { _mm512_store_ps(out, _mm512_cvtph_ps(halves)); }
+INLINE void store_both(float *out, size_t stride, __m512i halves) {
+    store_halves(out, _mm512_castsi512_si256(halves));
+    store_halves(out + stride, _mm512_extracti64x4_epi64(halves, 1));
 }
 
-/* Steps and minimums of one unit of 16 tokens, as f32: [token][units] f16, p at the first of that unit.  Behind them are
- * at least 64 bytes: what follows in a payload, and its pad. */
-INLINE __m512 load_unit(const uint8_t *p, uint32_t units) {
-    if (units == 1) return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
-    if (units == 4) return load_fourth(p);
-    int16_t x[ROWS]; /* never in memory: sixteen stores would make one load wait */
-    for (uint32_t i = 0; i < ROWS; i++) memcpy(&x[i], p + (size_t)2 * units * i, sizeof x[i]);
-    return _mm512_cvtph_ps(_mm256_setr_epi16(x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8], x[9], x[10], x[11],
-                                             x[12], x[13], x[14], x[15]));
+/* Words `from`, from + step, ... of two registers, 16 of them, and likewise from `from` + 1 on. */
+INLINE __m512i two_of_each(uint32_t step) {
+    const __m512i eight =
+        _mm512_setr_epi64(0x0003000200010000, 0x0007000600050004, 0x000B000A00090008, 0x000F000E000D000C,
+                          0x0003000200010000, 0x0007000600050004, 0x000B000A00090008, 0x000F000E000D000C);
+    const __m512i second = _mm512_mask_set1_epi32(_mm512_setzero_si512(), 0xFF00, 0x00010001);
+    return _mm512_add_epi16(_mm512_mullo_epi16(eight, _mm512_set1_epi16((int16_t)step)), second);
 }
 
-static void load_value_steps(pleat__blocks_walk *w, uint32_t unit) {
-    const uint32_t units = w->format->head_dim / w->format->v_group, tokens = w->format->tokens;
+/* Steps or minimums of 16 tokens, [token][units] f16 at p, as f32: a unit's at `out`, the next unit's `stride` behind. */
+static void load_units(const uint8_t *p, uint32_t units, float *out, size_t stride) {
+    if (units == 1) {
+        store_halves(out, _mm256_loadu_si256((const __m256i *)(const void *)p));
+    } else if (units == 2) {
+        store_both(out, stride, _mm512_permutexvar_epi16(two_of_each(2), _mm512_loadu_si512(p)));
+    } else if (units == 4) {
+        const __m512i a = _mm512_loadu_si512(p), b = _mm512_loadu_si512(p + 64), which = two_of_each(4);
+        store_both(out, stride, _mm512_permutex2var_epi16(a, which, b));
+        const __m512i behind = _mm512_add_epi16(which, _mm512_set1_epi16(2));
+        store_both(out + 2 * stride, stride, _mm512_permutex2var_epi16(a, behind, b));
+    } else {
+        for (uint32_t unit = 0; unit < units; unit++)
+            for (uint32_t i = 0; i < ROWS; i++) out[unit * stride + i] = pleat__blocks_unit(p, i * units + unit);
+    }
+}
+
+static void load_value_steps(pleat__blocks_walk *w) {
+    const uint32_t units = w->n_units, tokens = w->format->tokens, row = pleat__blocks_row(w->format);
     const __m512 c = _mm512_set1_ps(pleat__blocks_middle(w->format->v_levels));
     for (uint32_t b = 0, at = 0; b < w->n_blocks; b++) {
         const pleat__block_reader *r = &w->readers[b];
         for (uint32_t i = 0; i < tokens; i += ROWS, at += ROWS) {
-            const size_t first = 2 * ((size_t)i * units + unit);
-            const __m512 step = load_unit(r->v_steps + first, units), min = load_unit(r->v_mins + first, units);
-            _mm512_store_ps(w->value_steps + at, step);
-            _mm512_store_ps(w->value_middles + at, _mm512_fmadd_ps(c, step, min));
+            load_units(r->v_steps + (size_t)2 * i * units, units, w->value_steps + at, row);
+            load_units(r->v_mins + (size_t)2 * i * units, units, w->value_middles + at, row);
         }
     }
-    for (uint32_t i = w->n_tokens; i % COLUMNS != 0; i += ROWS) {
-        _mm512_store_ps(w->value_steps + i, _mm512_setzero_ps());
-        _mm512_store_ps(w->value_middles + i, _mm512_setzero_ps());
+    for (uint32_t unit = 0; unit < units; unit++) {
+        float *steps = pleat__blocks_value_steps(w, unit), *middles = pleat__blocks_value_middles(w, unit);
+        for (uint32_t i = 0; i < w->n_tokens; i += ROWS)
+            _mm512_store_ps(middles + i, _mm512_fmadd_ps(c, _mm512_load_ps(steps + i), _mm512_load_ps(middles + i)));
+        for (uint32_t i = w->n_tokens; i % COLUMNS != 0; i += ROWS) {
+            _mm512_store_ps(steps + i, _mm512_setzero_ps());
+            _mm512_store_ps(middles + i, _mm512_setzero_ps());
+        }
     }
 }
 
-/* Limbs of the weights of heads [head, head + heads) times steps, part by part, and the sum of weights times middles.
- * */
-INLINE void fold_weights(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
+/* Units of the weights of heads [head, head + heads) times steps of each part, and the sum of weights times middles. */
+INLINE void weigh_unit(uint32_t heads, pleat__blocks_walk *w, uint32_t head, uint32_t unit, factors *parts) {
     const uint32_t padded = pleat__blocks_padded(w->n_tokens), row = pleat__blocks_row(w->format);
+    const float *x = w->weights + (size_t)head * row, *steps = pleat__blocks_value_steps(w, unit);
+    float *scales = w->value_scale + (size_t)unit * PLEAT__STREAMS * w->heads + head;
     const __m128 share = _mm_load_ps(w->share + head);
     __m512 bias[HEADS];
     UNROLL
     for (uint32_t h = 0; h < HEADS; h++) bias[h] = _mm512_setzero_ps();
-    for (uint32_t from = 0, part = 0; from < padded; from += PART_TOKENS, part++) {
-        const uint32_t n = pleat__min_u32(padded - from, PART_TOKENS);
-        const float *weights = w->weights + (size_t)head * row + from, *steps = w->value_steps + from;
-        __m512 most[HEADS];
-        UNROLL
-        for (uint32_t h = 0; h < HEADS; h++) most[h] = _mm512_setzero_ps();
-        for (uint32_t i = 0; i < n; i += ROWS) {
-            const __m512 step = _mm512_load_ps(steps + i), middle = _mm512_load_ps(w->value_middles + from + i);
-            UNROLL
-            for (uint32_t h = 0; h < heads; h++) {
-                const __m512 e = _mm512_load_ps(weights + h * row + i);
-                most[h] = _mm512_max_ps(most[h], _mm512_mul_ps(e, step));
-                bias[h] = _mm512_fmadd_ps(e, middle, bias[h]);
-            }
-        }
-        const __m128 unit =
-            cut_heads(heads, weights, row, steps, n, largest_of_each(most), pleat__blocks_middle(w->format->v_levels),
-                      pleat__value_limbs(w, head) + part * PART_LIMB_BYTES, pleat__value_middles(w, part, head));
-        _mm_store_ps(w->value_scale + part * w->heads + head, _mm_mul_ps(unit, share));
+    for (uint32_t from = 0; from < padded; from += PART_TOKENS, scales += w->heads, parts++) {
+        *parts = (factors){x + from, row, steps + from, pleat__blocks_value_middles(w, unit) + from,
+                           pleat__min_u32(padded - from, PART_TOKENS)};
+        weigh(heads, parts, scales, bias);
+        _mm_store_ps(scales, _mm_mul_ps(_mm_load_ps(scales), share));
     }
-    _mm_store_ps(w->value_bias + head, _mm_mul_ps(sum_of_each(bias), share));
+    _mm_store_ps(w->value_bias + unit * w->heads + head, _mm_mul_ps(sum_of_each(bias), share));
 }
 
-void pleat__blocks_values_begin_avx512(pleat__blocks_walk *w, uint32_t unit) {
-    load_value_steps(w, unit);
+#define UNITS_AT_ONCE 4u
+
+/* Limbs of the weights of heads [head, head + heads) times steps, unit by unit and part by part.  Some units are weighed
+ * first, as with keys. */
+INLINE void fold_weights(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
+    const uint32_t n_parts = pleat__div_up_u32(w->n_tokens, PART_TOKENS);
+    const float c = pleat__blocks_middle(w->format->v_levels);
+    factors all[UNITS_AT_ONCE][MAX_PARTS];
+    for (uint32_t from = 0, n; from < w->n_units; from += n) {
+        n = pleat__min_u32(w->n_units - from, UNITS_AT_ONCE);
+        for (uint32_t i = 0; i < n; i++) weigh_unit(heads, w, head, from + i, all[i]);
+        for (uint32_t i = 0; i < n * n_parts; i++) {
+            const uint32_t unit = from + i / n_parts, part = i % n_parts;
+            cut_heads(heads, &all[i / n_parts][part], c, pleat__value_limbs(w, unit, head) + part * PART_LIMB_BYTES,
+                      pleat__value_middles(w, unit, part, head));
+        }
+    }
+}
+
+void pleat__blocks_values_begin_avx512(pleat__blocks_walk *w) {
+    load_value_steps(w);
     PLEAT__FOR_FOUR_HEADS(w, fold_weights(heads, w, head));
 }

@@ -44,7 +44,7 @@ typedef struct pleat__blocks_sums {
 void pleat__blocks_begin_avx512(pleat__blocks_walk *w);
 void pleat__blocks_keys_begin_avx512(pleat__blocks_walk *w);
 void pleat__blocks_softmax_avx512(pleat__blocks_walk *w);
-void pleat__blocks_values_begin_avx512(pleat__blocks_walk *w, uint32_t unit);
+void pleat__blocks_values_begin_avx512(pleat__blocks_walk *w);
 
 /* Where limbs of heads [head, head + HEADS) lie, head a multiple of HEADS, ... */
 static inline int8_t *pleat__key_limbs(const pleat__blocks_walk *w, uint32_t block, uint32_t head) {
@@ -52,8 +52,8 @@ static inline int8_t *pleat__key_limbs(const pleat__blocks_walk *w, uint32_t blo
     const size_t of_block = w->format->by_channel ? (size_t)block * (w->heads / HEADS) : 0;
     return (int8_t *)w->key_factors + (of_block + head / HEADS) * four_heads;
 }
-static inline int8_t *pleat__value_limbs(const pleat__blocks_walk *w, uint32_t head) {
-    return (int8_t *)w->value_factors +
+static inline int8_t *pleat__value_limbs(const pleat__blocks_walk *w, uint32_t unit, uint32_t head) {
+    return (int8_t *)pleat__blocks_value_factors(w, unit) +
            (size_t)(head / HEADS) * (PLEAT__STREAMS * w->format->tokens / COLUMNS) * LIMB_BYTES;
 }
 
@@ -66,8 +66,8 @@ static inline float *pleat__key_middles(const pleat__blocks_walk *w, uint32_t bl
                                                    w->format->by_channel ? 0 : w->heads);
     return all + (of_block + head) / HEADS * MIDDLES;
 }
-static inline float *pleat__value_middles(const pleat__blocks_walk *w, uint32_t part, uint32_t head) {
-    float *all = (float *)(void *)pleat__value_limbs(w, w->heads);
+static inline float *pleat__value_middles(const pleat__blocks_walk *w, uint32_t unit, uint32_t part, uint32_t head) {
+    float *all = (float *)(void *)pleat__value_limbs(w, unit, w->heads);
     return all + ((size_t)part * w->heads + head) / HEADS * MIDDLES;
 }
 
@@ -104,8 +104,10 @@ static inline void pleat__blocks_add_values(const pleat__blocks_walk *w, uint32_
     const uint32_t n_heads = pleat__min_u32(w->query->n_group - head, HEADS);
     const uint32_t n_parts = pleat__div_up_u32(w->n_tokens, PART_TOKENS);
     const size_t heads = w->heads, d = w->format->head_dim, middles_step = heads / HEADS * MIDDLES;
-    const float *bias = w->value_bias + head, *rescale = w->rescale + head, *scales = w->value_scale + head;
-    const float *middles = pleat__value_middles(w, 0, head);
+    const uint32_t unit = pleat__blocks_unit_of(w, slice);
+    const float *bias = w->value_bias + unit * heads + head, *rescale = w->rescale + head;
+    const float *scales = w->value_scale + unit * PLEAT__STREAMS * heads + head;
+    const float *middles = pleat__value_middles(w, unit, 0, head);
     float *o = w->acc->o + head * d + (size_t)slice * ROWS;
     for (uint32_t h = 0; h < n_heads; h++, o += d) {
         __m512 sum = _mm512_set1_ps(bias[h]);
@@ -140,7 +142,7 @@ INLINE void values_by(pleat__blocks_dots_fn dots, pleat__blocks_walk *w, uint32_
     const uint32_t n_group = w->query->n_group;
     pleat__blocks_sums sums[MAX_PARTS];
     for (uint32_t head = 0; head < n_group; head += HEADS) {
-        const int8_t *limbs = pleat__value_limbs(w, head);
+        const int8_t *limbs = pleat__value_limbs(w, pleat__blocks_unit_of(w, slice), head);
         for (uint32_t from = 0, p = 0; from < w->n_tokens; from += PART_TOKENS, p++)
             dots(w->codes + (size_t)from * ROWS, pleat__min_u32(w->n_tokens - from, PART_TOKENS),
                  limbs + p * PART_LIMB_BYTES, n_group - head, &sums[p]);

@@ -110,15 +110,17 @@ INLINE void add_values(uint32_t n_heads, const pleat__blocks_sums_avx2 *sums, ui
 /* A slice of o. */
 INLINE void values_of(pleat__blocks_walk *w, uint32_t slice) {
     const uint32_t n_group = w->query->n_group, d = w->format->head_dim;
-    const uint32_t n_parts = pleat__div_up_u32(w->n_tokens, PART_TOKENS);
+    const uint32_t n_parts = pleat__div_up_u32(w->n_tokens, PART_TOKENS), unit = pleat__blocks_unit_of(w, slice);
+    const float *scales = w->value_scale + (size_t)unit * PLEAT__STREAMS * w->heads;
+    const float *biases = w->value_bias + (size_t)unit * w->heads;
     for (uint32_t head = 0; head < n_group; head += HEADS) {
         const uint32_t n_heads = pleat__min_u32(n_group - head, HEADS);
         float *o = w->acc->o + (size_t)head * d + (size_t)slice * ROWS;
         pleat__blocks_sums_avx2 sums[MAX_PARTS];
         for (uint32_t p = 0, from = 0; p < n_parts; p++, from += PART_TOKENS)
-            value_part(w, n_heads, from, pleat__value_numbers(w, head) + from, &sums[p]);
-        PLEAT__FOR_HEADS(n_heads, add_values(heads, sums, n_parts, w->value_scale + head, w->heads,
-                                             w->value_bias + head, w->rescale + head, o, d));
+            value_part(w, n_heads, from, pleat__value_numbers(w, unit, head) + from, &sums[p]);
+        PLEAT__FOR_HEADS(
+            n_heads, add_values(heads, sums, n_parts, scales + head, w->heads, biases + head, w->rescale + head, o, d));
     }
 }
 

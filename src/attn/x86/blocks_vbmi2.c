@@ -78,7 +78,7 @@ static void values(pleat__blocks_walk *w, uint32_t slice) {
         return;
     }
     for (uint32_t head = 0; head < n_group; head += HEADS) {
-        const int8_t *limbs = pleat__value_limbs(w, head);
+        const int8_t *limbs = pleat__value_limbs(w, pleat__blocks_unit_of(w, slice), head);
         for (uint32_t from = 0, p = 0; from < w->n_tokens; from += PART_TOKENS, p++)
             plane_dots(w->planes + from / tokens, pleat__min_u32(w->n_tokens - from, PART_TOKENS) / tokens, tokens,
                        limbs + p * PART_LIMB_BYTES, n_group - head, &sums[p]);
