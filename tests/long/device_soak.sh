@@ -23,12 +23,13 @@ wrong = [text for text, is_wrong in (
 print(f'{row["params"]["kv"]}: {row["duration"]:.1f} s, {row["steps"]} steps, {n} requests, {most} at once at most, '
       f'{row["total_output_tokens"]} tokens, swapped {row["preempted_swap"]}, computed again {row["preempted_recompute"]}, '
       f'prefix hits {row["prefix_hits"]}, pool in use at most {row["pool_used_max"]:.2f}, most steps that one waited '
-      f'{row["stalled_steps_most"]}, pages left {row["pages_left"]} of {row["pages_total"]}', *(f'WRONG: {text}' for text in wrong), sep="; ")
+      f'{row["stalled_steps_most"]}, pages left {row["pages_left"]} of {row["pages_total"]}',
+      *(f'WRONG: {text}' for text in wrong), sep="; ")
 sys.exit(1 if wrong else 0)
 END
 }
 
-if ! "$PLEAT" inspect --devices 2>/dev/null | grep -q capability; then
+if ! "$PLEAT" inspect --devices --format json 2>/dev/null | grep -q '"name"'; then
     skip "device_soak.sh: there is no GPU"
     finish
     exit
