@@ -26,8 +26,8 @@ enum {
     WARM_UP_TOKENS = 32,
 };
 
-/* On a GPU requests come by groups that are alike, since each new size of a step takes time of its own: fixed price, price
- * of a token and of a byte are told apart by these sizes and lengths. */
+/* On a GPU requests come by groups that are alike, since each new size of a step takes time of its own.  These sizes and
+ * lengths tell the prices of a step, a token and a byte apart. */
 typedef struct trial_group {
     uint32_t n, n_prompt;
 } trial_group;
