@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 seconds=${1:-60}
-tools/build.sh build/fuzz -q -t test_programs -DCMAKE_C_COMPILER=clang -DPLEAT_FUZZ=ON -DPLEAT_TESTS=OFF
+tools/build.sh build/fuzz -q -t test_programs -DCMAKE_C_COMPILER=clang -DPLEAT_FUZZ=ON -DPLEAT_TESTS=OFF -DPLEAT_DEBUG=OFF
 
 # fuzz NAME: its log and its status stay in build/fuzz/NAME.
 fuzz() {

@@ -15,12 +15,12 @@
 #   avx2       ... with AVX2, FMA and F16C only
 #   avxvnni    ... with AVX2 and AVX-VNNI: the programs that meet its kernels
 #   avx512     ... with AVX-512 but no VNNI, neither form: the programs that meet its kernels
-#   sanitize   ASan and UBSan: every test that memory leaves, but those labelled slow
+#   sanitize   ASan and UBSan: the tests that memory leaves, but those labelled slow
 #   threads    ThreadSanitizer: the programs whose workers share caches, engines and requests
-#   plain      a build without CUDA, oneDNN and x86 kernels, with assert(); fewer rounds, no test labelled slow, and of the
-#              scripts those about what a build without libraries says
+#   plain      a build without libraries and x86 kernels, with assert(): the programs that meet no kernel and some of those
+#              that do, with fewer rounds, none labelled slow, and the scripts about what such a build says
 #   clang      everything compiled by clang; the unit programs in which bits may differ, with fewer rounds
-#   fuzz       each fuzz target for FUZZ_SECONDS, 10 by default, from its corpus
+#   fuzz       each fuzz target for FUZZ_SECONDS, 6 by default, from its corpus
 #   cuda       the GPU kernels for Hopper, with --long for both architectures; compiled, and run only as far as there is no GPU
 #   arm        the kernels' tests for 64-bit Arm, under qemu-user: with the dot product, then without
 #   portable   with musl: threads run, with a futex and without; every file read for musl, and by clang for macOS and Windows

@@ -21,11 +21,11 @@ job_memory() {
     configure build/asan -DPLEAT_SANITIZE=address && tests_in build/asan -R "^($memory_tests)\$"
 }
 
-# The scripts of papers and peers run nothing of ours that is compiled; golden logits read what check_arch and
-# check_forward read, in more tokens.
+# The scripts of papers and peers run nothing of ours that is compiled, and that of allocators what is compared with;
+# usage has done what help would find; golden logits read what check_arch and check_forward read, in more tokens.
 job_sanitize() {
     sanitizer_env
-    configure build/asan -DPLEAT_SANITIZE=address && tests_in build/asan -LE slow -E "^($memory_tests|check_golden|cli_(papers.*|peers))\$"
+    configure build/asan -DPLEAT_SANITIZE=address && tests_in build/asan -LE slow -E "^($memory_tests|check_golden|cli_(papers.*|peers|allocators|help))\$"
 }
 
 # Without oneDNN, whose OpenMP it does not understand.
@@ -41,5 +41,5 @@ job_threads() {
 
 job_fuzz() {
     command -v clang > /dev/null || { skip_job "there is no clang; tools/setup.sh fuzz installs it"; return; }
-    tools/fuzz.sh "${FUZZ_SECONDS:-10}"
+    tools/fuzz.sh "${FUZZ_SECONDS:-6}"
 }

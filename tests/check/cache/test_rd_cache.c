@@ -73,7 +73,7 @@ static void test_equal_bytes(void) {
     other.page_tokens = 16;
     uint64_t n_blocks = 0;
     pleat_cache *caches[2] = {cache_of(SPEC, &shape), cache_of(SPEC, &other)};
-    for (uint64_t round = 0, n_rounds = check_rounds(1000, 60); round < n_rounds; round++) {
+    for (uint64_t round = 0, n_rounds = check_rounds(1000, 24); round < n_rounds; round++) {
         uint64_t ids[2][MAX_TOKENS];
         pleat_seq seqs[2];
         const uint32_t n_prefix = (uint32_t)check_between(70, 300);
@@ -88,7 +88,7 @@ static void test_equal_bytes(void) {
         check_apart(caches, seqs, n_prefix);
         for (uint32_t i = 0; i < 2; i++) CHECK_STATUS(pleat_cache_close(caches[i], seqs[i]), PLEAT_OK);
     }
-    CHECK(n_blocks > check_rounds(4000, 240));
+    CHECK(n_blocks > check_rounds(4000, 96));
     for (uint32_t i = 0; i < 2; i++) pleat_cache_destroy(&caches[i]);
 }
 
