@@ -285,6 +285,15 @@ PLEAT_API pleat_status pleat_device_cache_save(pleat_device_cache *cache, uint32
                                                uint32_t n_prompt, void *image, uint64_t cap_bytes, void *stream,
                                                pleat_error *err);
 
+/* The same in two parts.  After the first the sequence may be closed, and steps may go on; the image, though it can be
+ * read already, is only whole after the second, which waits for what is still on its way.  That does nothing when the
+ * image is not the last one that was begun, or is ended; NULL: whichever that is.  The next save and restore end it
+ * themselves. */
+PLEAT_API pleat_status pleat_device_cache_save_begin(pleat_device_cache *cache, uint32_t seq_idx, uint32_t max_tokens,
+                                                     uint32_t n_prompt, void *image, uint64_t cap_bytes, void *stream,
+                                                     pleat_error *err);
+PLEAT_API pleat_status pleat_device_cache_save_end(pleat_device_cache *cache, const void *image, pleat_error *err);
+
 /* What the image says.  PLEAT_E_FORMAT: it is none of such a cache. */
 PLEAT_API pleat_status pleat_device_cache_read_image(pleat_device_cache *cache, const void *image, uint64_t n_bytes,
                                                      pleat_device_cache_image *out, pleat_error *err);

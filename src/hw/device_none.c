@@ -79,6 +79,11 @@ pleat_status pleat__device_event_wait(pleat__device_event event, pleat_error *er
     return none(err);
 }
 
+pleat_status pleat__device_stream_wait(pleat__device_stream stream, pleat__device_event event, pleat_error *err) {
+    (void)stream, (void)event;
+    return none(err);
+}
+
 pleat_status pleat__device_event_elapsed(pleat__device_event from, pleat__device_event to, float *ms,
                                          pleat_error *err) {
     (void)from, (void)to, (void)ms;

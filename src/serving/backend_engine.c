@@ -101,7 +101,7 @@ static pleat_status backend_save(void *ctx, pleat_seq seq, pleat_seq base, pleat
     image.data = pleat_engine_take_image(b->engine, image.data_bytes);
     if (!image.data) return PLEAT_E_MEMORY;
     const uint64_t start_ns = pleat__clock_ns();
-    const pleat_status status = pleat_engine_save(b->engine, seq, base, image.data, image.n_bytes);
+    const pleat_status status = pleat_engine_save_soon(b->engine, seq, base, image.data, image.n_bytes);
     image.moved_ns = pleat__clock_ns() - start_ns;
     if (status != PLEAT_OK) {
         pleat_engine_drop_image(b->engine, image.data, image.data_bytes);

@@ -16,6 +16,7 @@
 #include "attn/cuda/decode.h"
 #include "attn/cuda/prompt.h"
 #include "attn/cuda/wide.h"
+#include "cache/cuda/image_hash.h"
 #include "cache/cuda/lanes.h"
 #include "cache/image_form.h"
 #include "core/memory.h"
@@ -31,21 +32,32 @@ extern "C" {
  * to EMPTY. */
 typedef enum pleat__seq_state { PLEAT__SEQ_EMPTY, PLEAT__SEQ_PROMPT, PLEAT__SEQ_OPEN } pleat__seq_state;
 
-/* What a piece of an image passes through on its way. */
-typedef struct pleat__device_way {
-    pleat__device_stream stream;
-    uint8_t *pages; /* device memory */
-    uint64_t *sums; /* of the piece's blocks, in device memory */
-} pleat__device_way;
+/* A place in device memory that a piece of an image passes on its way. */
+typedef struct pleat__device_stage {
+    uint8_t *pages;
+    uint64_t *sums;            /* of the piece's blocks */
+    pleat__device_event there; /* its pages are in it */
+} pleat__device_stage;
 
-/* What the host has of a piece when it is there. */
+/* What the host has of a piece when all is done. */
 typedef struct pleat__device_arrival {
     pleat__device_event event;
-    uint64_t *sums; /* a copy of the way's */
+    uint64_t *sums; /* a copy of the stage's */
 } pleat__device_arrival;
 
-/* Pieces that are on their way at most: so many the host may be late. */
+/* Pieces in stages at once, and on their way: so many the host may be late. */
+#define PLEAT__IMAGE_STAGES 8u
 #define PLEAT__IMAGE_PIECES 32u
+
+/* A sequence's pages on their way: to an image, or from it. */
+typedef struct pleat__device_transfer {
+    uint32_t seq_idx, n_tokens, n_pages, n_pieces;
+    uint32_t n_sent, n_taken; /* pieces */
+    bool brings;
+    uint8_t *image, *pages; /* which are in it; not written where it is restored */
+    uint64_t hashed_at;     /* where pages stand in what is hashed */
+    pleat__image_hasher hash;
+} pleat__device_transfer;
 
 /* What saving and restoring works with.  Memory of the host is such as the device copies to and from. */
 typedef struct pleat__device_image_work {
@@ -53,11 +65,13 @@ typedef struct pleat__device_image_work {
     uint32_t *before;                   /* [rows_per_seq + 1] of the host: pages of the rows before */
     uint32_t *sealed;                   /* [2][rows_per_seq] of the host, behind before: sealed pages of an image */
     uint32_t *device_before;            /* a copy of before and sealed in device memory */
-    pleat__device_way ways[2];          /* pieces go by turns */
+    pleat__device_stream copies, kernels;
+    pleat__device_stage stages[PLEAT__IMAGE_STAGES];
     pleat__device_arrival arrivals[PLEAT__IMAGE_PIECES];
-    void *stage, *host_stage; /* memory of ways and arrivals; NULL: not needed yet */
-    uint64_t stage_bytes;     /* of a way's pages: whole ones of images */
-    uint8_t *seen;            /* [max_tokens] of the host: positions of a lane */
+    pleat__device_transfer leaving; /* image NULL: none is */
+    void *stage, *host_stage;       /* memory of stages and arrivals; NULL: not needed yet */
+    uint64_t stage_bytes;           /* of a stage's pages: whole ones of images */
+    uint8_t *seen;                  /* [max_tokens] of the host: positions of a lane */
 } pleat__device_image_work;
 
 struct pleat_device_cache {

@@ -295,7 +295,9 @@ static pleat_status take_host(pleat_device_cache *c, pleat_error *err) {
     w->n_slots[1] = w->n_slots[0] + n_rows;
     w->hole = w->n_slots[1] + n_rows;
     w->dead = w->hole + n_rows;
-    for (int i = 0; i < 2; i++) PLEAT_TRY(pleat__device_stream_create(&w->ways[i].stream, err));
+    PLEAT_TRY(pleat__device_stream_create(&w->copies, err));
+    PLEAT_TRY(pleat__device_stream_create(&w->kernels, err));
+    for (uint32_t i = 0; i < PLEAT__IMAGE_STAGES; i++) PLEAT_TRY(pleat__device_event_create(&w->stages[i].there, err));
     for (uint32_t i = 0; i < PLEAT__IMAGE_PIECES; i++)
         PLEAT_TRY(pleat__device_event_create(&w->arrivals[i].event, err));
     return PLEAT_OK;
@@ -385,7 +387,9 @@ void pleat_device_cache_destroy(pleat_device_cache **cache) {
         pleat__device_free(c->image.stage);
         pleat__device_free_host(c->image.host_stage);
         for (uint32_t i = 0; i < PLEAT__IMAGE_PIECES; i++) pleat__device_event_destroy(&c->image.arrivals[i].event);
-        for (int i = 0; i < 2; i++) pleat__device_stream_destroy(&c->image.ways[i].stream);
+        for (uint32_t i = 0; i < PLEAT__IMAGE_STAGES; i++) pleat__device_event_destroy(&c->image.stages[i].there);
+        pleat__device_stream_destroy(&c->image.copies);
+        pleat__device_stream_destroy(&c->image.kernels);
     }
     const pleat_allocator al = c->al;
     pleat__free(&al, c->image.seen, c->opt.max_tokens, 1);

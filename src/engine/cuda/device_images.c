@@ -71,6 +71,7 @@ void *pleat__engine_device_take_image(pleat_engine *e, uint64_t n_bytes) {
 
 void pleat__engine_device_drop_image(pleat_engine *e, void *image, uint64_t n_bytes) {
     const pleat__engine_device *d = e->device;
+    (void)pleat_device_cache_save_end(d->cache, image, NULL); /* else bytes would come to who has the memory next */
     for (uint32_t i = 0; i < d->n_slabs; i++) {
         const pleat__pinned_slab *s = &d->slabs[i];
         const uint64_t at = (uint64_t)((uintptr_t)image - (uintptr_t)s->p) / UNIT_BYTES;
@@ -89,14 +90,20 @@ uint64_t pleat__engine_device_image_bytes(const pleat_engine *e, pleat_seq seq, 
     return n;
 }
 
-pleat_status pleat__engine_device_save(const pleat_engine *e, pleat_seq seq, pleat_seq base, void *image,
-                                       uint64_t cap_bytes) {
+pleat_status pleat__engine_device_save_soon(const pleat_engine *e, pleat_seq seq, pleat_seq base, void *image,
+                                            uint64_t cap_bytes) {
     const pleat__place *place = pleat__engine_place(e, seq);
     if (!place || !image) return PLEAT_E_ARG;
     if (base.v) return PLEAT_E_UNSUPPORTED;
     if (place->is_spoiled) return PLEAT_E_STATE;
-    return pleat_device_cache_save(e->device->cache, pleat__place_idx(e, place), place->max_tokens, place->n_prompt,
-                                   image, cap_bytes, e->device->stream.v, NULL);
+    return pleat_device_cache_save_begin(e->device->cache, pleat__place_idx(e, place), place->max_tokens,
+                                         place->n_prompt, image, cap_bytes, e->device->stream.v, NULL);
+}
+
+pleat_status pleat__engine_device_save(const pleat_engine *e, pleat_seq seq, pleat_seq base, void *image,
+                                       uint64_t cap_bytes) {
+    PLEAT_TRY(pleat__engine_device_save_soon(e, seq, base, image, cap_bytes));
+    return pleat_device_cache_save_end(e->device->cache, image, NULL);
 }
 
 uint64_t pleat__engine_device_image_pages(const pleat_engine *e, const void *image, uint64_t n_bytes) {

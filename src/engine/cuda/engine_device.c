@@ -239,6 +239,7 @@ const pleat__engine_ops pleat__engine_on_device = {
     .get_times = device_get_times,
     .image_bytes = pleat__engine_device_image_bytes,
     .save = pleat__engine_device_save,
+    .save_soon = pleat__engine_device_save_soon,
     .image_pages = pleat__engine_device_image_pages,
     .take_image = pleat__engine_device_take_image,
     .drop_image = pleat__engine_device_drop_image,

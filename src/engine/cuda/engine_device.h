@@ -93,6 +93,8 @@ void pleat__engine_device_drop_image(pleat_engine *e, void *image, uint64_t n_by
 uint64_t pleat__engine_device_image_bytes(const pleat_engine *e, pleat_seq seq, pleat_seq base);
 pleat_status pleat__engine_device_save(const pleat_engine *e, pleat_seq seq, pleat_seq base, void *image,
                                        uint64_t cap_bytes);
+pleat_status pleat__engine_device_save_soon(const pleat_engine *e, pleat_seq seq, pleat_seq base, void *image,
+                                            uint64_t cap_bytes);
 uint64_t pleat__engine_device_image_pages(const pleat_engine *e, const void *image, uint64_t n_bytes);
 pleat_status pleat__engine_device_restore(pleat_engine *e, const void *image, uint64_t n_bytes, pleat_seq base,
                                           uint32_t max_tokens, pleat_seq *out);

@@ -201,6 +201,11 @@ pleat_status pleat__device_event_wait(pleat__device_event event, pleat_error *er
     return pleat__cuda_status((int)cudaEventSynchronize((cudaEvent_t)event.v), "waiting for the GPU", err);
 }
 
+pleat_status pleat__device_stream_wait(pleat__device_stream stream, pleat__device_event event, pleat_error *err) {
+    return pleat__cuda_status((int)cudaStreamWaitEvent(pleat__cuda_stream(stream), (cudaEvent_t)event.v, 0),
+                              "letting a stream wait", err);
+}
+
 pleat_status pleat__device_event_elapsed(pleat__device_event from, pleat__device_event to, float *ms,
                                          pleat_error *err) {
     PLEAT_CUDA_TRY(cudaEventSynchronize((cudaEvent_t)to.v), "waiting for an event", err);
