@@ -61,7 +61,7 @@ PLEAT_API uint32_t pleat_cpu_cores(void);
 #define PLEAT_CPU_NEON 0x10u     /* Arm: Advanced SIMD, which every 64-bit one has */
 #define PLEAT_CPU_DOTPROD 0x20u  /* Arm: its dot products; implies PLEAT_CPU_NEON */
 #define PLEAT_CPU_AMX_INT8 0x40u /* AMX's tiles of bytes, which Linux was asked for; implies PLEAT_CPU_VNNI */
-#define PLEAT_CPU_VBMI2 0x80u    /* AVX-512 VBMI and VBMI2; implies PLEAT_CPU_VNNI */
+#define PLEAT_CPU_VBMI2 0x80u    /* AVX-512 VBMI, VBMI2 and GFNI; implies PLEAT_CPU_VNNI */
 
 /* Features in use: those detected, less those masked off. */
 PLEAT_API uint32_t pleat_cpu_flags(void);

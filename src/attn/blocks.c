@@ -178,6 +178,7 @@ static void multiply_keys(const pleat__blocks_steps *steps, pleat__blocks_walk *
 static void multiply_values(const pleat__blocks_steps *steps, pleat__blocks_walk *w, uint32_t slice,
                             const matrices *m) {
     turn_to(w, slice, m);
+    if (slice == 0) steps->values_begin(w); /* two slices have been decoded: softmax is done by then */
     steps->values(w, slice);
 }
 
@@ -201,8 +202,6 @@ static bool add_group(const pleat__blocks_steps *steps, pleat__blocks_walk *w, c
     for (uint32_t h = 0; w->query->cap2 > 0 && h < w->query->n_group; h++)
         steps->cap(w->weights + (size_t)h * pleat__blocks_row(f), w->n_tokens, w->query->cap2);
     steps->softmax(w);
-    turn_to(w, 0, &v);
-    steps->values_begin(w);
     for (uint32_t slice = 0; slice < v_slices; slice++) {
         ahead_step(next);
         next_values(w, codec, run, slice, &v);

@@ -54,7 +54,8 @@ static uint32_t detect(void) {
     flags |= PLEAT_CPU_AVX512;
     if (!__builtin_cpu_supports("avx512vnni")) return flags;
     flags |= PLEAT_CPU_VNNI;
-    if (__builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2")) flags |= PLEAT_CPU_VBMI2;
+    if (__builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("gfni"))
+        flags |= PLEAT_CPU_VBMI2;
     if (has_amx_int8()) flags |= PLEAT_CPU_AMX_INT8;
     return flags;
 }

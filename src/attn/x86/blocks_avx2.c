@@ -54,8 +54,9 @@ typedef struct factors {
         (x) = combine(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a));                              \
     }
 
-/* Finds units of factors x * step, whose numbers go to `top`.  Returns sums of x * middle, by head. */
-INLINE __m128 weigh(uint32_t heads, factors *f, float top) {
+/* Finds units of factors x * step, whose numbers go to `top`.  Returns sums of x * middle, by head.  `positive`: no factor
+ * is negative. */
+INLINE __m128 weigh(uint32_t heads, bool positive, factors *f, float top) {
     __m256 largest[HEADS], total[HEADS];
     UNROLL
     for (uint32_t h = 0; h < HEADS; h++) largest[h] = total[h] = _mm256_setzero_ps();
@@ -64,7 +65,8 @@ INLINE __m128 weigh(uint32_t heads, factors *f, float top) {
         UNROLL
         for (uint32_t h = 0; h < heads; h++) {
             const __m256 x = _mm256_loadu_ps(f->x + h * f->stride + i);
-            largest[h] = _mm256_max_ps(largest[h], magnitude(_mm256_mul_ps(x, step)));
+            const __m256 y = _mm256_mul_ps(x, step);
+            largest[h] = _mm256_max_ps(largest[h], positive ? y : magnitude(y));
             total[h] = _mm256_fmadd_ps(x, middle, total[h]);
         }
     }
@@ -78,32 +80,32 @@ INLINE __m128 weigh(uint32_t heads, factors *f, float top) {
 }
 
 /* Numbers of what has been weighed, `stride` apart.  Returns their sums times their units. */
-INLINE __m128 cut_to(uint32_t heads, const factors *f, number_order order, int16_t *numbers) {
+INLINE __m128 cut_to(uint32_t heads, factors f, number_order order, int16_t *numbers) {
     float inverses[HEADS];
     __m256 inverse[HEADS];
     __m256i total[HEADS];
-    _mm_storeu_ps(inverses, f->inverse);
+    _mm_storeu_ps(inverses, f.inverse);
     UNROLL
     for (uint32_t h = 0; h < HEADS; h++) {
         inverse[h] = _mm256_set1_ps(inverses[h]);
         total[h] = _mm256_setzero_si256();
     }
-    for (uint32_t i = 0; i < f->n; i += 16) {
-        const __m256 low = _mm256_load_ps(f->steps + i), high = _mm256_load_ps(f->steps + i + 8);
+    for (uint32_t i = 0; i < f.n; i += 16) {
+        const __m256 low = _mm256_load_ps(f.steps + i), high = _mm256_load_ps(f.steps + i + 8);
         UNROLL
         for (uint32_t h = 0; h < heads; h++) {
-            const float *x = f->x + h * f->stride + i;
+            const float *x = f.x + h * f.stride + i;
             const __m256 a = _mm256_mul_ps(_mm256_loadu_ps(x), low), b = _mm256_mul_ps(_mm256_loadu_ps(x + 8), high);
             const __m256i p = _mm256_cvtps_epi32(_mm256_mul_ps(a, inverse[h]));
             const __m256i q = _mm256_cvtps_epi32(_mm256_mul_ps(b, inverse[h]));
             total[h] = _mm256_add_epi32(total[h], _mm256_add_epi32(p, q));
-            store_numbers(numbers + h * f->stride + i, order, p, q);
+            store_numbers(numbers + h * f.stride + i, order, p, q);
         }
     }
-    return _mm_mul_ps(_mm_cvtepi32_ps(whole_sum_of_each(total)), f->units);
+    return _mm_mul_ps(_mm_cvtepi32_ps(whole_sum_of_each(total)), f.units);
 }
 
-INLINE __m128 cut(uint32_t heads, const factors *f, number_order order, int16_t *numbers) {
+INLINE __m128 cut(uint32_t heads, factors f, number_order order, int16_t *numbers) {
     if (order == BY_PAIRS) return cut_to(heads, f, BY_PAIRS, numbers);
     return order == IN_ORDER ? cut_to(heads, f, IN_ORDER, numbers) : cut_to(heads, f, AS_THEY_COME, numbers);
 }
@@ -127,11 +129,11 @@ INLINE void fold_query(uint32_t heads, pleat__blocks_walk *w, uint32_t head, con
     for (uint32_t b = 0; b < PLEAT__STREAMS; b++) {
         if (!k->steps[b]) continue;
         all[b] = (factors){w->query->f32 + (size_t)head * d, d, k->steps[b], k->middles[b], d};
-        bias[b] = weigh(heads, &all[b], top);
+        bias[b] = weigh(heads, false, &all[b], top);
     }
     for (uint32_t b = 0; b < PLEAT__STREAMS; b++) {
         if (!k->steps[b]) continue;
-        const __m128 sums = cut(heads, &all[b], order, pleat__key_numbers(w, b, head));
+        const __m128 sums = cut(heads, all[b], order, pleat__key_numbers(w, b, head));
         _mm_store_ps(w->key_scale + b * w->heads + head, all[b].units);
         _mm_store_ps(w->key_bias + b * w->heads + head, _mm_fnmadd_ps(c, sums, bias[b]));
     }
@@ -185,7 +187,8 @@ static void load_key_steps(const pleat__blocks_walk *w, uint32_t block, float *s
 }
 
 void pleat__blocks_keys_begin_avx2(pleat__blocks_walk *w) {
-    _Alignas(32) float memory[PLEAT__STREAMS][2 * PLEAT__MAX_HEAD_DIM];
+    _Alignas(32) float memory[PLEAT__STREAMS * 2 * PLEAT__MAX_HEAD_DIM];
+    float *next = memory;
     key_steps k = {{NULL}, {NULL}};
     for (uint32_t b = 0; b < w->n_blocks; b++) {
         if (!w->format->by_channel) {
@@ -193,9 +196,10 @@ void pleat__blocks_keys_begin_avx2(pleat__blocks_walk *w) {
             continue;
         }
         if (pleat__blocks_was_folded(w, b)) continue;
-        load_key_steps(w, b, memory[b]);
-        k.steps[b] = memory[b];
-        k.middles[b] = memory[b] + w->format->head_dim;
+        load_key_steps(w, b, next);
+        k.steps[b] = next;
+        k.middles[b] = next + w->format->head_dim;
+        next += (size_t)2 * w->format->head_dim;
     }
     if (w->format->by_channel) fold_queries(w, &k);
 }
@@ -230,59 +234,68 @@ void pleat__blocks_softmax_avx2(pleat__blocks_walk *w) {
 
 /* ---- values ------------------------------------------------------------------------------------------------------- */
 
-/* 8 halves as f32. */
-INLINE void store_halves(float *out, __m128i halves) { _mm256_store_ps(out, _mm256_cvtph_ps(halves)); }
-
-/* Steps or minimums of 8 tokens, two units or four, as load_units() has them. */
-INLINE void load_two_units(const uint8_t *p, float *out, size_t stride) {
+/* Halves of 8 tokens: of two units, or of four. */
+INLINE void two_of_two(const uint8_t *p, __m128i *out) {
     const __m128i by_unit = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
     const __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)p);
-    const __m256i y = _mm256_shuffle_epi8(x, _mm256_broadcastsi128_si256(by_unit));
-    const __m256i units = _mm256_permute4x64_epi64(y, 0xD8);
-    store_halves(out, _mm256_castsi256_si128(units));
-    store_halves(out + stride, _mm256_extracti128_si256(units, 1));
+    const __m256i y = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(x, _mm256_broadcastsi128_si256(by_unit)), 0xD8);
+    out[0] = _mm256_castsi256_si128(y);
+    out[1] = _mm256_extracti128_si256(y, 1);
 }
-INLINE void load_four_units(const uint8_t *p, float *out, size_t stride) {
+INLINE void four_of_four(const uint8_t *p, __m128i *out) {
     const __m128i by_unit = _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15); /* two tokens each */
     const __m256i order = _mm256_broadcastsi128_si256(by_unit);
     const __m256i a = _mm256_shuffle_epi8(_mm256_loadu_si256((const __m256i *)(const void *)p), order);
     const __m256i b = _mm256_shuffle_epi8(_mm256_loadu_si256((const __m256i *)(const void *)(p + 32)), order);
     const __m256i first = _mm256_unpacklo_epi32(a, b), last = _mm256_unpackhi_epi32(a, b);
     const __m128i first_odd = _mm256_extracti128_si256(first, 1), last_odd = _mm256_extracti128_si256(last, 1);
-    store_halves(out, _mm_unpacklo_epi32(_mm256_castsi256_si128(first), first_odd));
-    store_halves(out + stride, _mm_unpackhi_epi32(_mm256_castsi256_si128(first), first_odd));
-    store_halves(out + 2 * stride, _mm_unpacklo_epi32(_mm256_castsi256_si128(last), last_odd));
-    store_halves(out + 3 * stride, _mm_unpackhi_epi32(_mm256_castsi256_si128(last), last_odd));
+    out[0] = _mm_unpacklo_epi32(_mm256_castsi256_si128(first), first_odd);
+    out[1] = _mm_unpackhi_epi32(_mm256_castsi256_si128(first), first_odd);
+    out[2] = _mm_unpacklo_epi32(_mm256_castsi256_si128(last), last_odd);
+    out[3] = _mm_unpackhi_epi32(_mm256_castsi256_si128(last), last_odd);
 }
 
-/* Steps or minimums of 8 tokens, [token][units] f16 at p, as f32: a unit's at `out`, the next unit's `stride` behind. */
-static void load_units(const uint8_t *p, uint32_t units, float *out, size_t stride) {
+/* Halves of a unit, p at the first. */
+static __m128i gather_unit(const uint8_t *p, uint32_t units) {
+    _Alignas(16) uint8_t halves[16];
+    for (uint32_t i = 0; i < 8; i++) memcpy(halves + (size_t)2 * i, p + (size_t)2 * units * i, 2);
+    return _mm_load_si128((const __m128i *)(const void *)halves);
+}
+
+/* Units from `unit` on of 8 tokens, [token][units] f16.  Returns how many. */
+INLINE uint32_t take_units(const uint8_t *p, uint32_t units, uint32_t unit, __m128i *out) {
     if (units == 1) {
-        _mm256_store_ps(out, load_half(p));
+        out[0] = _mm_loadu_si128((const __m128i *)(const void *)p);
     } else if (units == 2) {
-        load_two_units(p, out, stride);
+        two_of_two(p, out);
+        return 2;
     } else if (units == 4) {
-        load_four_units(p, out, stride);
+        four_of_four(p, out);
+        return 4;
     } else {
-        for (uint32_t unit = 0; unit < units; unit++)
-            for (uint32_t i = 0; i < 8; i++) out[unit * stride + i] = pleat__blocks_unit(p, i * units + unit);
+        out[0] = gather_unit(p + (size_t)2 * unit, units);
     }
+    return 1;
 }
 
 static void load_value_steps(pleat__blocks_walk *w) {
     const uint32_t units = w->n_units, tokens = w->format->tokens, row = pleat__blocks_row(w->format);
     const __m256 c = _mm256_set1_ps(pleat__blocks_middle(w->format->v_levels));
     for (uint32_t b = 0, at = 0; b < w->n_blocks; b++) {
-        const pleat__block_reader *r = &w->readers[b];
-        for (uint32_t i = 0; i < tokens; i += 8, at += 8) {
-            load_units(r->v_steps + (size_t)2 * i * units, units, w->value_steps + at, row);
-            load_units(r->v_mins + (size_t)2 * i * units, units, w->value_middles + at, row);
+        const uint8_t *steps = w->readers[b].v_steps, *mins = w->readers[b].v_mins;
+        for (uint32_t i = 0; i < tokens; i += 8, at += 8, steps += (size_t)16 * units, mins += (size_t)16 * units) {
+            __m128i x[4], y[4];
+            for (uint32_t unit = 0, n; unit < units; unit += n) {
+                n = take_units(steps, units, unit, x);
+                take_units(mins, units, unit, y);
+                for (uint32_t j = 0; j < n; j++) {
+                    const __m256 step = _mm256_cvtph_ps(x[j]);
+                    const size_t to = (size_t)(unit + j) * row + at;
+                    _mm256_store_ps(w->value_steps + to, step);
+                    _mm256_store_ps(w->value_middles + to, _mm256_fmadd_ps(c, step, _mm256_cvtph_ps(y[j])));
+                }
+            }
         }
-    }
-    for (uint32_t unit = 0; unit < units; unit++) {
-        float *steps = pleat__blocks_value_steps(w, unit), *middles = pleat__blocks_value_middles(w, unit);
-        for (uint32_t i = 0; i < w->n_tokens; i += 8)
-            _mm256_store_ps(middles + i, _mm256_fmadd_ps(c, _mm256_load_ps(steps + i), _mm256_load_ps(middles + i)));
     }
 }
 
@@ -295,7 +308,7 @@ INLINE __m128 weigh_unit(uint32_t heads, const pleat__blocks_walk *w, uint32_t h
     for (uint32_t from = 0; from < w->n_tokens; from += PART_TOKENS, parts++) {
         *parts =
             (factors){x + from, row, steps + from, middles + from, pleat__min_u32(w->n_tokens - from, PART_TOKENS)};
-        bias = _mm_add_ps(bias, weigh(heads, parts, top_of(parts->n, w->format->v_levels)));
+        bias = _mm_add_ps(bias, weigh(heads, true, parts, top_of(parts->n, w->format->v_levels)));
     }
     return bias;
 }
@@ -308,7 +321,7 @@ INLINE void cut_unit(uint32_t heads, pleat__blocks_walk *w, uint32_t head, uint3
     int16_t *numbers = pleat__value_numbers(w, unit, head);
     const number_order order = w->packs ? IN_ORDER : w->planes ? AS_THEY_COME : BY_PAIRS;
     for (uint32_t from = 0; from < w->n_tokens; from += PART_TOKENS, parts++, scales += w->heads) {
-        bias = _mm_fnmadd_ps(c, cut(heads, parts, order, numbers + from), bias);
+        bias = _mm_fnmadd_ps(c, cut(heads, *parts, order, numbers + from), bias);
         _mm_store_ps(scales, _mm_mul_ps(parts->units, share));
     }
     _mm_store_ps(w->value_bias + unit * w->heads + head, _mm_mul_ps(bias, share));

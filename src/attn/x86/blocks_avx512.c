@@ -78,8 +78,9 @@ typedef struct factors {
     __m128 inverse;               /* of the heads' units */
 } factors;
 
-/* Finds units of factors x * step.  Writes them, and adds x * middle to the heads' bias, element by element. */
-INLINE void weigh(uint32_t heads, factors *f, float *units, __m512 *bias) {
+/* Finds units of factors x * step.  Writes them, and adds x * middle to the heads' bias, element by element.  `positive`:
+ * no factor is negative. */
+INLINE void weigh(uint32_t heads, bool positive, factors *f, float *units, __m512 *bias) {
     __m512 most[HEADS];
     UNROLL
     for (uint32_t h = 0; h < HEADS; h++) most[h] = _mm512_setzero_ps();
@@ -88,7 +89,9 @@ INLINE void weigh(uint32_t heads, factors *f, float *units, __m512 *bias) {
         UNROLL
         for (uint32_t h = 0; h < heads; h++) {
             const __m512 x = _mm512_load_ps(f->x + h * f->stride + i);
-            most[h] = _mm512_range_ps(most[h], _mm512_mul_ps(x, step), 0xB); /* the larger magnitude */
+            const __m512 y = _mm512_mul_ps(x, step);
+            most[h] =
+                positive ? _mm512_max_ps(most[h], y) : _mm512_range_ps(most[h], y, 0xB); /* the larger magnitude */
             bias[h] = _mm512_fmadd_ps(x, middle, bias[h]);
         }
     }
@@ -98,15 +101,15 @@ INLINE void weigh(uint32_t heads, factors *f, float *units, __m512 *bias) {
 }
 
 /* Cut what has been weighed.  Writes limbs, and what they sum up to times c, in lows and highs. */
-INLINE void cut_heads(uint32_t heads, const factors *f, float c, int8_t *limbs, float *middles) {
+INLINE void cut_heads(uint32_t heads, factors f, float c, int8_t *limbs, float *middles) {
     float inverse[HEADS] __attribute__((aligned(16)));
-    _mm_store_ps(inverse, f->inverse);
+    _mm_store_ps(inverse, f.inverse);
     __m512i high[HEADS], low[HEADS]; /* sum = 256 * high + low */
     UNROLL
     for (uint32_t h = 0; h < HEADS; h++) {
-        const float *x = f->x + h * f->stride, *y = f->steps;
+        const float *x = f.x + h * f.stride, *y = f.steps;
         __m512i total = _mm512_setzero_si512();
-        for (uint32_t i = 0; h < heads && i < f->n; i += COLUMNS) {
+        for (uint32_t i = 0; h < heads && i < f.n; i += COLUMNS) {
             __m512i numbers[4];
             UNROLL
             for (uint32_t v = 0; v < 4; v++) {
@@ -118,7 +121,7 @@ INLINE void cut_heads(uint32_t heads, const factors *f, float c, int8_t *limbs, 
             }
             cut(numbers, limbs + i / COLUMNS * LIMB_BYTES + h * COLUMNS);
         }
-        total = _mm512_sub_epi32(total, _mm512_set1_epi32((int32_t)(f->n / ROWS) * LIMB_BIAS));
+        total = _mm512_sub_epi32(total, _mm512_set1_epi32((int32_t)(f.n / ROWS) * LIMB_BIAS));
         high[h] = _mm512_srai_epi32(_mm512_add_epi32(total, _mm512_set1_epi32(128)), 8);
         low[h] = _mm512_sub_epi32(total, _mm512_slli_epi32(high[h], 8));
     }
@@ -149,12 +152,12 @@ INLINE void fold_query(uint32_t heads, pleat__blocks_walk *w, uint32_t head, con
         UNROLL
         for (uint32_t h = 0; h < HEADS; h++) bias[h] = _mm512_setzero_ps();
         all[b] = (factors){w->queries + (size_t)head * padded, padded, k->steps[b], k->middles[b], padded};
-        weigh(heads, &all[b], w->key_scale + b * w->heads + head, bias);
+        weigh(heads, false, &all[b], w->key_scale + b * w->heads + head, bias);
         _mm_store_ps(w->key_bias + b * w->heads + head, sum_of_each(bias));
     }
     for (uint32_t b = 0; b < PLEAT__STREAMS; b++) {
         if (!k->steps[b]) continue;
-        cut_heads(heads, &all[b], pleat__blocks_middle(w->format->k_levels), pleat__key_limbs(w, b, head),
+        cut_heads(heads, all[b], pleat__blocks_middle(w->format->k_levels), pleat__key_limbs(w, b, head),
                   pleat__key_middles(w, b, head));
     }
 }
@@ -206,7 +209,7 @@ static void load_key_steps(const pleat__blocks_walk *w, uint32_t block, float *s
 
 void pleat__blocks_keys_begin_avx512(pleat__blocks_walk *w) {
     const uint32_t padded = pleat__blocks_padded(w->format->head_dim);
-    float memory[PLEAT__STREAMS][2 * PLEAT__MAX_HEAD_DIM] __attribute__((aligned(64)));
+    float memory[PLEAT__STREAMS * 2 * PLEAT__MAX_HEAD_DIM] __attribute__((aligned(64))), *next = memory;
     key_steps k = {{NULL}, {NULL}};
     for (uint32_t b = 0; b < w->n_blocks; b++) {
         if (!w->format->by_channel) {
@@ -214,9 +217,10 @@ void pleat__blocks_keys_begin_avx512(pleat__blocks_walk *w) {
             continue;
         }
         if (pleat__blocks_was_folded(w, b)) continue;
-        load_key_steps(w, b, memory[b]);
-        k.steps[b] = memory[b];
-        k.middles[b] = memory[b] + padded;
+        load_key_steps(w, b, next);
+        k.steps[b] = next;
+        k.middles[b] = next + padded;
+        next += (size_t)2 * padded;
     }
     if (w->format->by_channel) fold_queries(w, &k);
 }
@@ -272,58 +276,75 @@ void pleat__blocks_softmax_avx512(pleat__blocks_walk *w) { PLEAT__FOR_FOUR_HEADS
 
 /* ---- values ---------------------------------------------------------------------------------------------------- */
 
-/* 16 halves as f32. */
-INLINE void store_halves(float *out, __m256i halves) { _mm512_store_ps(out, _mm512_cvtph_ps(halves)); }
-INLINE void store_both(float *out, size_t stride, __m512i halves) {
-    store_halves(out, _mm512_castsi512_si256(halves));
-    store_halves(out + stride, _mm512_extracti64x4_epi64(halves, 1));
+/* Where steps and middles of 16 tokens go: a unit's, the next unit's `stride` behind; and the middle of codes. */
+typedef struct unit_place {
+    float *steps, *middles;
+    size_t stride;
+    __m512 c;
+} unit_place;
+
+/* Unit `unit` of 16 tokens: halves of its steps and minimums. */
+INLINE void put_unit(const unit_place *to, uint32_t unit, __m256i steps, __m256i mins) {
+    const __m512 step = _mm512_cvtph_ps(steps);
+    _mm512_store_ps(to->steps + unit * to->stride, step);
+    _mm512_store_ps(to->middles + unit * to->stride, _mm512_fmadd_ps(to->c, step, _mm512_cvtph_ps(mins)));
+}
+INLINE void put_two_units(const unit_place *to, uint32_t unit, __m512i steps, __m512i mins) {
+    put_unit(to, unit, _mm512_castsi512_si256(steps), _mm512_castsi512_si256(mins));
+    put_unit(to, unit + 1, _mm512_extracti64x4_epi64(steps, 1), _mm512_extracti64x4_epi64(mins, 1));
 }
 
-/* Words `from`, from + step, ... of two registers, 16 of them, and likewise from `from` + 1 on. */
+/* Indices: words 0, step, 2*step, ..., 16 of them, and likewise from word 1 on. */
 INLINE __m512i two_of_each(uint32_t step) {
-    const __m512i eight =
-        _mm512_setr_epi64(0x0003000200010000, 0x0007000600050004, 0x000B000A00090008, 0x000F000E000D000C,
-                          0x0003000200010000, 0x0007000600050004, 0x000B000A00090008, 0x000F000E000D000C);
-    const __m512i second = _mm512_mask_set1_epi32(_mm512_setzero_si512(), 0xFF00, 0x00010001);
-    return _mm512_add_epi16(_mm512_mullo_epi16(eight, _mm512_set1_epi16((int16_t)step)), second);
+    const __m256i sixteen = _mm256_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m256i first = _mm256_mullo_epi16(sixteen, _mm256_set1_epi16((int16_t)step));
+    return _mm512_inserti64x4(_mm512_castsi256_si512(first), _mm256_add_epi16(first, _mm256_set1_epi16(1)), 1);
 }
 
-/* Steps or minimums of 16 tokens, [token][units] f16 at p, as f32: a unit's at `out`, the next unit's `stride` behind. */
-static void load_units(const uint8_t *p, uint32_t units, float *out, size_t stride) {
-    if (units == 1) {
-        store_halves(out, _mm256_loadu_si256((const __m256i *)(const void *)p));
-    } else if (units == 2) {
-        store_both(out, stride, _mm512_permutexvar_epi16(two_of_each(2), _mm512_loadu_si512(p)));
+INLINE __m512i two_of_two(const uint8_t *p) { return _mm512_permutexvar_epi16(two_of_each(2), _mm512_loadu_si512(p)); }
+INLINE __m512i two_of_four(const uint8_t *p, int16_t unit) {
+    const __m512i which = _mm512_add_epi16(two_of_each(4), _mm512_set1_epi16(unit));
+    return _mm512_permutex2var_epi16(_mm512_loadu_si512(p), which, _mm512_loadu_si512(p + 64));
+}
+
+/* Halves of a unit of 16 tokens, p at the first. */
+static __m256i gather_unit(const uint8_t *p, uint32_t units) {
+    uint8_t halves[2 * ROWS] __attribute__((aligned(32)));
+    for (uint32_t i = 0; i < ROWS; i++) memcpy(halves + (size_t)2 * i, p + (size_t)2 * units * i, 2);
+    return _mm256_load_si256((const __m256i *)(const void *)halves);
+}
+
+/* Steps and minimums of 16 tokens, [token][units] f16. */
+static void load_units(const uint8_t *steps, const uint8_t *mins, uint32_t units, const unit_place *to) {
+    if (units == 2) {
+        put_two_units(to, 0, two_of_two(steps), two_of_two(mins));
     } else if (units == 4) {
-        const __m512i a = _mm512_loadu_si512(p), b = _mm512_loadu_si512(p + 64), which = two_of_each(4);
-        store_both(out, stride, _mm512_permutex2var_epi16(a, which, b));
-        const __m512i behind = _mm512_add_epi16(which, _mm512_set1_epi16(2));
-        store_both(out + 2 * stride, stride, _mm512_permutex2var_epi16(a, behind, b));
+        put_two_units(to, 0, two_of_four(steps, 0), two_of_four(mins, 0));
+        put_two_units(to, 2, two_of_four(steps, 2), two_of_four(mins, 2));
     } else {
-        for (uint32_t unit = 0; unit < units; unit++)
-            for (uint32_t i = 0; i < ROWS; i++) out[unit * stride + i] = pleat__blocks_unit(p, i * units + unit);
+        for (size_t u = 0; u < units; u++)
+            put_unit(to, (uint32_t)u, gather_unit(steps + 2 * u, units), gather_unit(mins + 2 * u, units));
     }
 }
 
 static void load_value_steps(pleat__blocks_walk *w) {
-    const uint32_t units = w->n_units, tokens = w->format->tokens, row = pleat__blocks_row(w->format);
-    const __m512 c = _mm512_set1_ps(pleat__blocks_middle(w->format->v_levels));
-    for (uint32_t b = 0, at = 0; b < w->n_blocks; b++) {
-        const pleat__block_reader *r = &w->readers[b];
-        for (uint32_t i = 0; i < tokens; i += ROWS, at += ROWS) {
-            load_units(r->v_steps + (size_t)2 * i * units, units, w->value_steps + at, row);
-            load_units(r->v_mins + (size_t)2 * i * units, units, w->value_middles + at, row);
+    const uint32_t units = w->n_units, tokens = w->format->tokens;
+    const size_t row = pleat__blocks_row(w->format);
+    unit_place to = {w->value_steps, w->value_middles, row, _mm512_set1_ps(pleat__blocks_middle(w->format->v_levels))};
+    for (uint32_t b = 0; b < w->n_blocks; b++) {
+        const uint8_t *steps = w->readers[b].v_steps, *mins = w->readers[b].v_mins;
+        for (uint32_t i = 0; i < tokens; i += ROWS, to.steps += ROWS, to.middles += ROWS) {
+            const size_t at = (size_t)2 * i * units;
+            if (units == 1)
+                put_unit(&to, 0, _mm256_loadu_si256((const __m256i *)(const void *)(steps + at)),
+                         _mm256_loadu_si256((const __m256i *)(const void *)(mins + at)));
+            else
+                load_units(steps + at, mins + at, units, &to);
         }
     }
-    for (uint32_t unit = 0; unit < units; unit++) {
-        float *steps = pleat__blocks_value_steps(w, unit), *middles = pleat__blocks_value_middles(w, unit);
-        for (uint32_t i = 0; i < w->n_tokens; i += ROWS)
-            _mm512_store_ps(middles + i, _mm512_fmadd_ps(c, _mm512_load_ps(steps + i), _mm512_load_ps(middles + i)));
-        for (uint32_t i = w->n_tokens; i % COLUMNS != 0; i += ROWS) {
-            _mm512_store_ps(steps + i, _mm512_setzero_ps());
-            _mm512_store_ps(middles + i, _mm512_setzero_ps());
-        }
-    }
+    for (uint32_t i = w->n_tokens; i % COLUMNS != 0; i += ROWS, to.steps += ROWS, to.middles += ROWS)
+        for (uint32_t unit = 0; unit < units; unit++)
+            put_unit(&to, unit, _mm256_setzero_si256(), _mm256_setzero_si256());
 }
 
 /* Units of the weights of heads [head, head + heads) times steps of each part, and the sum of weights times middles. */
@@ -338,7 +359,7 @@ INLINE void weigh_unit(uint32_t heads, pleat__blocks_walk *w, uint32_t head, uin
     for (uint32_t from = 0; from < padded; from += PART_TOKENS, scales += w->heads, parts++) {
         *parts = (factors){x + from, row, steps + from, pleat__blocks_value_middles(w, unit) + from,
                            pleat__min_u32(padded - from, PART_TOKENS)};
-        weigh(heads, parts, scales, bias);
+        weigh(heads, true, parts, scales, bias);
         _mm_store_ps(scales, _mm_mul_ps(_mm_load_ps(scales), share));
     }
     _mm_store_ps(w->value_bias + unit * w->heads + head, _mm_mul_ps(sum_of_each(bias), share));
@@ -357,7 +378,7 @@ INLINE void fold_weights(uint32_t heads, pleat__blocks_walk *w, uint32_t head) {
         for (uint32_t i = 0; i < n; i++) weigh_unit(heads, w, head, from + i, all[i]);
         for (uint32_t i = 0; i < n * n_parts; i++) {
             const uint32_t unit = from + i / n_parts, part = i % n_parts;
-            cut_heads(heads, &all[i / n_parts][part], c, pleat__value_limbs(w, unit, head) + part * PART_LIMB_BYTES,
+            cut_heads(heads, all[i / n_parts][part], c, pleat__value_limbs(w, unit, head) + part * PART_LIMB_BYTES,
                       pleat__value_middles(w, unit, part, head));
         }
     }

@@ -2,30 +2,21 @@
  *
  * blocks_vbmi2.c: the VNNI variant, which multiplies codes of two bits where their planes stand: no code is stored.
  *
- * Plane p of a vector is 8 bytes, whose bit i is bit p of code i.  VPMULTISHIFTQB gives each byte eight bits of a word
- * from a place of its own: byte i those from bit i on, and of the second plane from the bit before, whose bit 1 is then
- * code i's.
+ * Plane p of a vector is 8 bytes, whose bit i is bit p of code i.  A byte of both is a matrix of bits, of eight codes by
+ * two: VGF2P8AFFINEQB multiplies it with the eight bytes that have one bit, which are taken apart to eight codes.
  */
 #include "attn/x86/blocks_dots_avx512.h"
 
 #define PLANES_BYTES 16u /* of a vector */
 
-static const _Alignas(64) uint8_t places[2][VECTOR] = {
-    {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21,
-     22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43,
-     44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63},
-    {63, 0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
-     21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42,
-     43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62},
-};
-
 INLINE __m512i plane_codes(const uint8_t *planes) {
-    int64_t plane[2];
-    memcpy(plane, planes, sizeof plane);
-    const __m512i first = _mm512_multishift_epi64_epi8(_mm512_load_si512(places[0]), _mm512_set1_epi64(plane[0]));
-    const __m512i second = _mm512_multishift_epi64_epi8(_mm512_load_si512(places[1]), _mm512_set1_epi64(plane[1]));
-    const __m512i both = _mm512_ternarylogic_epi64(_mm512_set1_epi8(1), first, second, 0xCA);
-    return _mm512_and_si512(both, _mm512_set1_epi8(3));
+    /* Rows of a matrix, the last byte first: the first plane's byte, the second's, and none. */
+    const __m512i rows =
+        _mm512_set_epi64(0x070F808080808080, 0x060E808080808080, 0x050D808080808080, 0x040C808080808080,
+                         0x030B808080808080, 0x020A808080808080, 0x0109808080808080, 0x0008808080808080);
+    const __m512i one_bit = _mm512_set1_epi64((long long)0x8040201008040201u);
+    const __m512i both = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)planes));
+    return _mm512_gf2p8affine_epi64_epi8(one_bit, _mm512_shuffle_epi8(both, rows), 0);
 }
 
 /* Sums of a slice of blocks of n_columns, whose planes these are.  splits: as of dots_of(). */
