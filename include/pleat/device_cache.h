@@ -274,6 +274,9 @@ typedef struct pleat_device_cache_image {
     uint64_t n_pages;  /* the most that restoring takes at once */
 } pleat_device_cache_image;
 
+/* Take the memory that the first image would else take. */
+PLEAT_API pleat_status pleat_device_cache_expect_images(pleat_device_cache *cache, pleat_error *err);
+
 /* Bytes of the sequence's image; 0: it is empty.  Waits. */
 PLEAT_API pleat_status pleat_device_cache_image_bytes(pleat_device_cache *cache, uint32_t seq_idx, uint64_t *n_bytes,
                                                       void *stream, pleat_error *err);

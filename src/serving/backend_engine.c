@@ -150,12 +150,10 @@ static void backend_drop(void *ctx, pleat__image *image) {
     *image = (pleat__image){0};
 }
 
-/* A GPU's are in pinned memory, and pinning a GB takes a third of a second: some of it is there when the first one comes. */
-#define EXPECTED_BYTES (512ull << 20)
-static void backend_expect(void *ctx, uint64_t n_bytes) {
+/* A GPU's are in pinned memory, and pinning a GB takes a third of a second: with one byte the engine takes much at once. */
+static void backend_expect(void *ctx) {
     pleat_engine *engine = ((engine_backend *)ctx)->engine;
-    if (n_bytes > EXPECTED_BYTES) n_bytes = EXPECTED_BYTES;
-    pleat_engine_drop_image(engine, pleat_engine_take_image(engine, n_bytes), n_bytes);
+    pleat_engine_drop_image(engine, pleat_engine_take_image(engine, 1), 1);
 }
 
 /* ---- the rest -------------------------------------------------------------------------------------- */

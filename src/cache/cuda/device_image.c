@@ -19,7 +19,8 @@
 
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
 #define STAGE_BYTES (16u << 20)
-#define PAD_BYTES 256u /* behind pages: words are read whole */
+#define STAGES_OF_POOL 32u /* no larger than such a part of the pool */
+#define PAD_BYTES 256u     /* behind pages: words are read whole */
 
 static pleat_status damaged(pleat_error *err) {
     return pleat__error_set(err, PLEAT_E_FORMAT, PLEAT_NOWHERE,
@@ -72,8 +73,9 @@ static pleat_status take_stage(pleat_device_cache *c, pleat_error *err) {
     if (!w->seen) w->seen = pleat__alloc(&c->al, c->opt.max_tokens, 1);
     PLEAT_FAIL_IF(!w->seen, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "device cache: out of memory");
     if (w->host_stage) return PLEAT_OK;
-    w->stage_bytes = STAGE_BYTES > page_bytes ? STAGE_BYTES / page_bytes * page_bytes : page_bytes;
-    const uint64_t n_sums = w->stage_bytes / PLEAT__HASH_BLOCK * PLEAT__HASH_SUMS;
+    const uint64_t part = c->memory_bytes[0] / STAGES_OF_POOL, wanted = part < STAGE_BYTES ? part : STAGE_BYTES;
+    w->stage_bytes = wanted > page_bytes ? wanted / page_bytes * page_bytes : page_bytes;
+    const uint64_t n_sums = (w->stage_bytes / PLEAT__HASH_BLOCK + 1) * PLEAT__HASH_SUMS;
     const uint64_t pages_bytes = (w->stage_bytes + 2 * PAD_BYTES - 1) / PAD_BYTES * PAD_BYTES;
     const uint64_t each_bytes = pages_bytes + n_sums * sizeof(uint64_t);
     if (!w->stage) PLEAT_TRY(pleat__device_alloc(PLEAT__IMAGE_STAGES * each_bytes, &w->stage, err));
@@ -214,6 +216,12 @@ static pleat__device_transfer transfer_of(const pleat_device_cache *c, uint32_t 
     t.hashed_at = p->pages_at - sizeof(uint64_t); /* the hash itself stands before */
     pleat__image_hash_begin(&t.hash, image + sizeof(uint64_t), p->n_bytes - sizeof(uint64_t));
     return t;
+}
+
+pleat_status pleat_device_cache_expect_images(pleat_device_cache *c, pleat_error *err) {
+    REQUIRE(c, "device cache: none given");
+    PLEAT_TRY(pleat__device_use(c->opt.device, err));
+    return take_stage(c, err);
 }
 
 /* ---- save ---------------------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@
 /* ---- memory ---------------------------------------------------------------------------------------------- */
 
 #define UNIT_BYTES (1ull << 20)
-#define SLAB_UNITS 512u
+#define SLAB_UNITS 512u /* of a large pool; of a small one as many as it has */
 
 static uint32_t units_of(uint64_t n_bytes) { return (uint32_t)((n_bytes + UNIT_BYTES - 1) / UNIT_BYTES); }
 
@@ -58,12 +58,14 @@ static bool add_slab(pleat_engine *e, uint32_t n_units) {
 void *pleat__engine_device_take_image(pleat_engine *e, uint64_t n_bytes) {
     pleat__engine_device *d = e->device;
     if (n_bytes == 0 || n_bytes >> 48 || pleat__device_use(e->opt.first_device, NULL) != PLEAT_OK) return NULL;
+    if (pleat_device_cache_expect_images(d->cache, NULL) != PLEAT_OK) return NULL;
     const uint32_t n = units_of(n_bytes);
     for (uint32_t i = 0; i < d->n_slabs; i++) {
         void *p = take_units(&d->slabs[i], n);
         if (p) return p;
     }
-    bool is_there = add_slab(e, pleat__max_u32(n, SLAB_UNITS));
+    const uint32_t n_most = pleat__min_u32(SLAB_UNITS, units_of(d->n_pages * d->page_bytes));
+    bool is_there = add_slab(e, pleat__max_u32(n, n_most));
     if (!is_there) pleat__engine_device_free_slabs(e);
     is_there = is_there || add_slab(e, n);
     return is_there ? take_units(&d->slabs[d->n_slabs - 1], n) : NULL;
