@@ -33,6 +33,7 @@ static void device_destroy(pleat_engine *e) {
     pleat__free(&e->al, d->next, e->opt.max_items, sizeof *d->next);
     pleat__free(&e->al, d->batch, e->opt.max_items, sizeof *d->batch);
     pleat__free(&e->al, d->places, e->opt.max_seqs, sizeof *d->places);
+    pleat__free(&e->al, d->n_launched, e->opt.max_items + 1ull, sizeof *d->n_launched);
     pleat__free(&e->al, d->graphs, e->opt.max_items + 1ull, sizeof *d->graphs);
     pleat__free(&e->al, d, 1, sizeof *d);
     e->device = NULL;
@@ -42,6 +43,7 @@ static pleat_status take_host(pleat_engine *e, pleat_error *err) {
     pleat__engine_device *d = e->device = pleat__alloc_zero(&e->al, 1, sizeof *d);
     if (d) {
         d->graphs = pleat__alloc_zero(&e->al, e->opt.max_items + 1ull, sizeof *d->graphs);
+        d->n_launched = pleat__alloc_zero(&e->al, e->opt.max_items + 1ull, sizeof *d->n_launched);
         d->places = pleat__alloc_zero(&e->al, e->opt.max_seqs, sizeof *d->places);
         d->batch = pleat__alloc_zero(&e->al, e->opt.max_items, sizeof *d->batch);
         d->next = pleat__alloc_zero(&e->al, e->opt.max_items, sizeof *d->next);
@@ -50,8 +52,8 @@ static pleat_status take_host(pleat_engine *e, pleat_error *err) {
         d->loads = pleat__alloc_zero(&e->al, e->opt.max_seqs, sizeof *d->loads);
         d->follows = pleat__alloc_zero(&e->al, e->opt.max_items, sizeof *d->follows);
     }
-    PLEAT_FAIL_IF(!d || !d->graphs || !d->places || !d->batch || !d->next || !d->in_batch || !d->is_prompt ||
-                      !d->follows,
+    PLEAT_FAIL_IF(!d || !d->graphs || !d->n_launched || !d->places || !d->batch || !d->next || !d->in_batch ||
+                      !d->is_prompt || !d->follows,
                   err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "engine: out of memory");
     return PLEAT_OK;
 }

@@ -40,6 +40,7 @@ struct pleat__engine_device {
     pleat__device_forward *forward;
     pleat__device_stream stream;
     pleat__device_graph *graphs; /* [max_items + 1] of a step by its size; NULL handles: not recorded yet */
+    uint8_t *n_launched;         /* [max_items + 1] steps of a size that were none, up to as many as it takes */
     pleat__place *places;        /* [max_seqs] */
     uint32_t *batch, *next;      /* [max_items] places: the cache's batch, and that of the step under way */
     uint32_t *in_batch;          /* [max_items] items of the step under way */
