@@ -186,6 +186,12 @@ static pleat_status take_piece(pleat_device_cache *c, pleat__device_transfer *t,
     return PLEAT_OK;
 }
 
+/* Something failed: nobody writes to an image, or reads one, behind this. */
+static void stand_still(const pleat_device_cache *c) {
+    (void)pleat__device_wait(c->image.kernels, NULL);
+    (void)pleat__device_wait(c->image.copies, NULL);
+}
+
 /* Send all pieces, taking those for whose sums there is no room, and take those before `end`. */
 static pleat_status move_pages(pleat_device_cache *c, pleat__device_transfer *t, uint32_t end, pleat_error *err) {
     pleat_status status = PLEAT_OK;
@@ -196,8 +202,7 @@ static pleat_status move_pages(pleat_device_cache *c, pleat__device_transfer *t,
         else
             status = take_piece(c, t, err);
     }
-    if (status != PLEAT_OK) (void)pleat__device_wait(c->image.kernels, NULL);
-    if (status != PLEAT_OK) (void)pleat__device_wait(c->image.copies, NULL);
+    if (status != PLEAT_OK) stand_still(c);
     return status;
 }
 
@@ -284,7 +289,9 @@ pleat_status pleat_device_cache_save_begin(pleat_device_cache *c, uint32_t seq_i
     c->image.leaving.brings = true;
     pleat_status status = move_pages(c, &c->image.leaving, 0, err);
     if (status == PLEAT_OK) status = pleat__device_event_wait(stage_of(c, c->image.leaving.n_pieces - 1)->there, err);
-    if (status != PLEAT_OK) c->image.leaving.image = NULL;
+    if (status == PLEAT_OK) return PLEAT_OK;
+    stand_still(c);
+    c->image.leaving.image = NULL;
     return status;
 }
 
