@@ -59,7 +59,7 @@ typedef struct load_options {
 #define LOAD_SERVING_ROWS(type, member, other)                                                                         \
     {GROUP_MACHINE, "device", NULL, "DEVICE", "where to run: cpu, cuda or cuda:N, the Nth GPU from 0 (default cpu)",   \
      KIND_TEXT, .offset = offsetof(type, member.device), .words = load_devices, .excludes = (other),                   \
-     .because = "it has no weights to run"},                                                                         \
+     .because = "a simulation runs no model"},                                                                         \
     {GROUP_MACHINE, "free-splits", NULL, NULL,                                                                         \
      "on a GPU: faster for many texts, but an answer's last bits depend on what shares its steps", KIND_SWITCH,        \
      .offset = offsetof(type, member.free_splits), .needs = "device"}

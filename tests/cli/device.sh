@@ -16,7 +16,7 @@ fails 2 "--activations 8: it is for the CPU; with --device cuda products are of 
 fails 2 "--batch-size: with --device cuda prompts are read whole" run --device cuda -b 64 -m x -p hello
 fails 2 "--serve asks for what a cache on a GPU" eval --device cuda --serve -m x --tasks eval/tasks.jsonl
 fails 2 "--report asks for what a cache on a GPU" eval --device cuda --report "$scratch/r.html" -m x --tasks eval/tasks.jsonl
-fails 2 "--device and --arch exclude each other: it has no weights to run" bench serve --device cuda --arch llama3-8b --simulate --prices 1,1,1,1 --synthetic fixed --pool-bytes 1MiB
+fails 2 "--device and --simulate exclude each other" bench serve --device cuda -m x --simulate --synthetic fixed --pool-bytes 1MiB
 fails 2 "--device 'cudaa': it is cpu, cuda or cuda:N" serve --device cudaa -m x
 fails 2 "--free-splits needs --device" serve -m x --free-splits
 fails 2 "--kv f32: on a GPU there are f16, k8v8 to k2v2, h4v4 to h2v2, and leankv" bench attn --device cuda --kv f32

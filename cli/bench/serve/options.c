@@ -18,7 +18,7 @@ static const char *const synthetic_names[] = {"chat",    "sharegpt",      "share
 static const option_row rows[] = {
     LOAD_ROWS(serve_options, load),
     {GROUP_MACHINE, "ctx-size", "c", "N", "context, tokens (default: the model's)", KIND_U32, AT(ctx_size), 1, 16777216},
-    LOAD_SERVING_ROWS(serve_options, load, "arch"),
+    LOAD_SERVING_ROWS(serve_options, load, "simulate"),
     CPU_MASK_ROW(serve_options),
     {GROUP_MACHINE, "shape", NULL, "NAME", "random weights in place of a file: a known model's (pleat plan --arch list), or a config.json's",
      KIND_TEXT, AT(shape), .words = arch_names, .excludes = "model hf-repo arch", .stands_for = "model", .because = "give one model"},

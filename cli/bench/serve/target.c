@@ -10,7 +10,6 @@
  *
  * All else that a spec does over a request's life is a forecast's (pleat/forecast.h), made from the cache's options.
  */
-#include <math.h>
 #include <stdlib.h>
 
 #include "cli/lib/common.h"
@@ -22,17 +21,8 @@ enum {
     TRIAL_RUNNING = 16,  /* requests of the run that gives the prices */
     TRIAL_TOKENS = 1024, /* of its sequences at most */
     TRIAL_OUTPUT = 8,    /* tokens of its first request; the others have a multiple */
-    GPU_OUTPUT = 12,     /* tokens of each request of a GPU's trial */
     WARM_UP_TOKENS = 32,
 };
-
-/* On a GPU requests come by groups that are alike, since each new size of a step takes time of its own.  These sizes and
- * lengths tell the prices of a step, a token and a byte apart. */
-typedef struct trial_group {
-    uint32_t n, n_prompt;
-} trial_group;
-static const trial_group gpu_groups[] = {{8, 64}, {8, 768}, {32, 64}, {32, 768}, {128, 64}, {128, 768}};
-enum { N_GPU_GROUPS = sizeof gpu_groups / sizeof gpu_groups[0], GPU_RUNNING = 128 };
 
 static uint32_t least_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 static uint32_t most_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
@@ -112,39 +102,17 @@ static void serving_options(const serve_setup *setup, pleat_serving_options *opt
 
 /* What a byte's way to the host's memory and back takes. */
 static pleat_status measure_swap(pleat_engine *engine, pleat_seq seq, pleat_simulation *s) {
-    const uint64_t n_bytes = pleat_engine_image_bytes(engine, seq, (pleat_seq){0});
+    const pleat_cache *cache = pleat_engine_cache(engine);
     pleat_seq copy;
-    void *image = pleat_engine_take_image(engine, n_bytes);
-    if (!image) return PLEAT_E_MEMORY;
+    const uint64_t n_bytes = pleat_cache_image_bytes(cache, seq, (pleat_seq){0});
+    void *image = cli_alloc(n_bytes, 1);
     const double start_s = measure_now_s();
-    pleat_status status = pleat_engine_save(engine, seq, (pleat_seq){0}, image, n_bytes);
+    pleat_status status = pleat_cache_save(cache, seq, (pleat_seq){0}, image, n_bytes);
     if (status == PLEAT_OK) status = pleat_engine_restore(engine, image, n_bytes, (pleat_seq){0}, &copy);
     if (status == PLEAT_OK) s->swap_bytes_per_s = 2 * (double)n_bytes / (measure_now_s() - start_s);
     if (status == PLEAT_OK) status = pleat_engine_close(engine, copy);
-    pleat_engine_drop_image(engine, image, n_bytes);
+    free(image);
     return status;
-}
-
-/* What lanes keep of n_tokens, by the pages of both levels: a GPU tells no lane's share, so all have the mean one. */
-static pleat_status look_at_sides(pleat_engine *engine, pleat_seq seq, uint32_t n_tokens, uint32_t n_lanes,
-                                  pleat_forecast *f) {
-    pleat_cache_sides sides;
-    const pleat_status status = pleat_engine_get_sides(engine, seq, &sides);
-    const uint32_t window = f->spec.window, n_classed = n_tokens > window ? n_tokens - window : 0;
-    if (status != PLEAT_OK) return status;
-    f->is_measured = 1;
-    if (n_classed == 0) return PLEAT_OK;
-    pleat_forecast_sample *sample = &f->samples[f->n_samples++];
-    const double classed = (double)n_lanes * n_classed, of_window = (double)n_lanes * window;
-    const double pages = (double)sides.high_pages - 0.5 * n_lanes; /* the last one is half full, in the mean */
-    const double high = fmax(pages * f->traits.high_page_tokens - of_window, 0);
-    const double low = fmax((double)sides.live_slots - of_window - high, 0);
-    sample->n_classed = n_classed;
-    for (int i = 0; i < PLEAT_FORECAST_GROUPS; i++) {
-        sample->high[i] = (float)(high / classed);
-        sample->low[i] = (float)(low / classed);
-    }
-    return PLEAT_OK;
 }
 
 /* One sequence of n_tokens. */
@@ -154,10 +122,7 @@ static pleat_status measure_sequence(const serve_setup *setup, pleat_engine *eng
     pleat_status status = pleat_engine_open(engine, n_tokens, &seq);
     if (status == PLEAT_OK) status = sample_feed(engine, seq, tokens, n_tokens, setup->o->load.chunk_tokens, err);
     if (status == PLEAT_OK) status = measure_swap(engine, seq, s);
-    if (status == PLEAT_OK && f->wants_samples && setup->l.n_devices)
-        status = look_at_sides(engine, seq, n_tokens, setup->n_layers * setup->n_kv_heads, f);
-    else if (status == PLEAT_OK && f->wants_samples)
-        status = pleat_forecast_measure(f, pleat_engine_cache(engine), seq);
+    if (status == PLEAT_OK && f->wants_samples) status = pleat_forecast_measure(f, pleat_engine_cache(engine), seq);
     return status == PLEAT_OK ? pleat_engine_close(engine, seq) : status;
 }
 
@@ -176,49 +141,23 @@ static int measure_shape(const serve_setup *setup, pleat_engine *engine, uint32_
     return status == PLEAT_OK ? CLI_OK : cli_fail("the trial run failed", status, &err);
 }
 
-static pleat_status submit_trial(const serve_setup *setup, pleat_serving *serving, uint32_t n_prompt,
-                                 uint32_t n_predict, uint64_t seed, pleat_error *err) {
+/* Requests of many lengths, so that steps have from 1 to all of them. */
+static pleat_status submit_trial(const serve_setup *setup, pleat_serving *serving, uint32_t max_tokens,
+                                 pleat_error *err) {
     pleat_request request;
     pleat_request_id id;
-    pleat_token *tokens = cli_alloc(n_prompt, sizeof *tokens);
+    pleat_status status = PLEAT_OK;
+    pleat_token *tokens = cli_alloc(max_tokens, sizeof *tokens);
     pleat_request_default(&request);
     request.ignores_end = 1;
     request.prompt = tokens;
-    request.n_prompt = n_prompt;
-    request.n_predict = n_predict;
-    fill_tokens(setup, seed, n_prompt, tokens);
-    const pleat_status status = pleat_serving_submit(serving, &request, &id, err);
-    free(tokens);
-    return status;
-}
-
-/* PLEAT_AGAIN: all have finished. */
-static pleat_status serve_trial(pleat_serving *serving, pleat_status status, pleat_error *err) {
-    while (status == PLEAT_OK) status = pleat_serving_step(serving, err);
-    return status;
-}
-
-/* Requests of many lengths, so that steps have from 1 to all of them. */
-static pleat_status run_trial(const serve_setup *setup, pleat_serving *serving, uint32_t max_tokens, pleat_error *err) {
-    pleat_status status = PLEAT_OK;
-    for (uint32_t i = 0; i < TRIAL_RUNNING && status == PLEAT_OK; i++)
-        status = submit_trial(setup, serving, 1 + max_tokens / 2 * i / TRIAL_RUNNING,
-                              1 + least_u32(TRIAL_OUTPUT * (i + 1), max_tokens / 4), 3 + i, err);
-    return serve_trial(serving, status, err);
-}
-
-static pleat_status run_gpu_trial(const serve_setup *setup, pleat_serving *serving, uint32_t max_tokens,
-                                  pleat_error *err) {
-    const uint32_t n_predict = 1 + least_u32(GPU_OUTPUT, max_tokens / 4);
-    pleat_status status = PLEAT_AGAIN;
-    for (uint32_t g = 0; g < N_GPU_GROUPS && status == PLEAT_AGAIN; g++) {
-        const uint32_t n = least_u32(gpu_groups[g].n, setup->o->max_running);
-        status = PLEAT_OK;
-        for (uint32_t i = 0; i < n && status == PLEAT_OK; i++)
-            status = submit_trial(setup, serving, least_u32(gpu_groups[g].n_prompt, max_tokens - n_predict), n_predict,
-                                  3 + i, err);
-        status = serve_trial(serving, status, err);
+    for (uint32_t i = 0; i < TRIAL_RUNNING && status == PLEAT_OK; i++) {
+        request.n_predict = 1 + least_u32(TRIAL_OUTPUT * (i + 1), max_tokens / 4);
+        request.n_prompt = 1 + max_tokens / 2 * i / TRIAL_RUNNING;
+        fill_tokens(setup, 3 + i, request.n_prompt, tokens);
+        status = pleat_serving_submit(serving, &request, &id, err);
     }
+    free(tokens);
     return status;
 }
 
@@ -230,7 +169,8 @@ static int measure_prices(const serve_setup *setup, pleat_engine *engine, uint32
     pleat_serving_options_default(&opt);
     opt.prefix_tokens = 0;
     pleat_status status = pleat_serving_create(engine, &opt, &serving, &err);
-    if (status == PLEAT_OK) status = (setup->l.n_devices ? run_gpu_trial : run_trial)(setup, serving, max_tokens, &err);
+    if (status == PLEAT_OK) status = submit_trial(setup, serving, max_tokens, &err);
+    while (status == PLEAT_OK) status = pleat_serving_step(serving, &err); /* AGAIN: all have finished */
     if (status == PLEAT_AGAIN) {
         pleat_serving_get_stats(serving, &stats);
         s->fixed_ns = stats.fixed_ns;
@@ -246,10 +186,8 @@ static int measure_prices(const serve_setup *setup, pleat_engine *engine, uint32
 static int trial(const serve_setup *setup, pleat_spec spec, pleat_simulation *s, pleat_forecast *f) {
     const uint32_t max_tokens = least_u32(setup->max_tokens, TRIAL_TOKENS);
     pleat_engine *engine = NULL;
-    const uint32_t n_running =
-        setup->l.n_devices ? least_u32(GPU_RUNNING, setup->o->max_running) : (uint32_t)TRIAL_RUNNING;
-    pleat_engine_options opt = engine_options(setup, spec, n_running, max_tokens);
-    opt.max_seqs = n_running + 2;
+    pleat_engine_options opt = engine_options(setup, spec, TRIAL_RUNNING, max_tokens);
+    opt.max_seqs = TRIAL_RUNNING + 2;
     opt.page_tokens = f->traits.high_page_tokens;
     opt.pool_bytes = 0;
     int code = load_engine_with(&setup->l, &opt, &engine);
