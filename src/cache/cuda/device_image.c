@@ -143,7 +143,7 @@ static pleat_status send_sums(pleat_device_cache *c, uint32_t i, uint64_t n, ple
 /* The piece's stage is free when the piece before it there is done. */
 static pleat_status wait_for_stage(pleat_device_cache *c, uint32_t i, pleat__device_stream stream, pleat_error *err) {
     if (i < PLEAT__IMAGE_STAGES) return PLEAT_OK;
-    return pleat__device_stream_wait(stream, arrival_of(c, i - PLEAT__IMAGE_STAGES)->event, err);
+    return pleat__device_stream_follow(stream, arrival_of(c, i - PLEAT__IMAGE_STAGES)->event, err);
 }
 
 static pleat_status bring_piece(pleat_device_cache *c, const pleat__device_transfer *t, uint32_t i, pleat_error *err) {
@@ -154,7 +154,7 @@ static pleat_status bring_piece(pleat_device_cache *c, const pleat__device_trans
     PLEAT_TRY(pleat__device_lanes_bring(&c->lanes, &piece, w->kernels, err));
     PLEAT_TRY(pleat__device_lanes_sum(&sums, w->kernels, err));
     PLEAT_TRY(pleat__device_event_record(stage_of(c, i)->there, w->kernels, err));
-    PLEAT_TRY(pleat__device_stream_wait(w->copies, stage_of(c, i)->there, err));
+    PLEAT_TRY(pleat__device_stream_follow(w->copies, stage_of(c, i)->there, err));
     PLEAT_TRY(pleat__device_copy(t->pages + piece.first * piece.page_bytes, piece.pages, piece.n * piece.page_bytes,
                                  w->copies, err));
     return send_sums(c, i, sums.n, w->copies, err);
@@ -168,7 +168,7 @@ static pleat_status put_piece(pleat_device_cache *c, const pleat__device_transfe
     PLEAT_TRY(pleat__device_copy(piece.pages, t->pages + piece.first * piece.page_bytes, piece.n * piece.page_bytes,
                                  w->copies, err));
     PLEAT_TRY(pleat__device_event_record(stage_of(c, i)->there, w->copies, err));
-    PLEAT_TRY(pleat__device_stream_wait(w->kernels, stage_of(c, i)->there, err));
+    PLEAT_TRY(pleat__device_stream_follow(w->kernels, stage_of(c, i)->there, err));
     PLEAT_TRY(pleat__device_lanes_put(&c->lanes, &piece, w->kernels, err));
     PLEAT_TRY(pleat__device_lanes_sum(&sums, w->kernels, err));
     return send_sums(c, i, sums.n, w->kernels, err);
