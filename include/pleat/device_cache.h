@@ -80,7 +80,9 @@ typedef struct pleat_device_cache_options {
     size_t size_bytes; /* sizeof(pleat_device_cache_options); set by pleat_device_cache_options_default */
     /* f16 (the default), any format of 8 to 2 bits, or h4v4 to h2v2.  Or streaming, recent, random of one of the plain
      * ones, with a budget of tokens or a share.  Or leankv: of one of these where al = ah, else of two of f16, k8v8, k8v4,
-     * k4v4, k4v2.  Its low format may be h3v2 or h2v2 below k8v8 or k8v4. */
+     * k4v4, k4v2.  Its low format may be h3v2 or h2v2 below k8v8 or k8v4.  Or kvcomp+pack: blocks of 64 tokens, k and v
+     * from 0.07 on, fewer than 16 sinks; heads of 64 and 128, groups up to 8, without windows and logit_cap.  It has
+     * neither chunks nor images and export. */
     pleat_spec spec;
     uint32_t device;         /* which GPU; default 0 */
     uint32_t n_layers;       /* 1..1024 */

@@ -4,6 +4,7 @@
  *
  *     device_create.c    options to sizes, layouts and memory: pages, tables, workspace, an allocation each
  *     device_cache.c     prompts and steps: which launchers in which order
+ *     device_compress.c  cold tokens in blocks
  *     device_image.c     a sequence as bytes in the host's memory, and back
  *     device_inspect.c   what it holds, brought to the host
  *
@@ -13,6 +14,7 @@
 #ifndef PLEAT_CACHE_CUDA_DEVICE_CACHE_H
 #define PLEAT_CACHE_CUDA_DEVICE_CACHE_H
 
+#include "attn/cuda/blocks.h"
 #include "attn/cuda/decode.h"
 #include "attn/cuda/prompt.h"
 #include "attn/cuda/wide.h"
@@ -108,6 +110,8 @@ struct pleat_device_cache {
     float *prompt_lse2;               /* [min(max_tokens, PLEAT_DEVICE_PROMPT_TOKENS)][n_q_heads] of a prompt's layer */
     void *prompt_workspace;           /* PLEAT__PROMPT_WORKSPACE_MAX */
     void *wide_workspace;             /* pleat__device_wide_bytes(), where is_wide; nothing else of attention's then */
+    float *block_other; /* [max_seqs][n_q_heads][head_dim] attention over what is in no block, where there are blocks */
+    float *block_parts; /* attention over parts of lanes' blocks (attn/cuda/blocks.h) */
     uint16_t *chunk_rows[2]; /* [max_tokens + PLEAT__WIDE_KEYS][n_kv_heads][head_dim] keys, values of one layer; uniform
                               * formats */
     uint32_t *seq_idxs;      /* [max_seqs] the batch, in device memory */
@@ -157,9 +161,9 @@ static inline bool pleat__device_cache_evicts(const pleat_device_cache *c) {
     return c->lanes.policy.ranks != PLEAT__DEVICE_RANKS_NONE;
 }
 
-/* Tokens are dropped or demoted. */
+/* Tokens are dropped or demoted, or become blocks: pages are no arithmetic. */
 static inline bool pleat__device_cache_has_policy(const pleat_device_cache *c) {
-    return c->lanes.policy.is_leankv || pleat__device_cache_evicts(c);
+    return c->lanes.policy.is_leankv || c->lanes.policy.has_blocks || pleat__device_cache_evicts(c);
 }
 
 /* Lanes with a budget hold no dead slots but a hole. */
@@ -208,6 +212,33 @@ pleat_status pleat__device_cache_counters(const pleat_device_cache *cache, pleat
 /* Counters, and what sequences hold, are told to the host: to be read once the stream has been waited for. */
 pleat_status pleat__device_cache_tell(const pleat_device_cache *cache, bool has_loads, pleat__device_stream stream,
                                       pleat_error *err);
+
+/* ---- blocks (device_compress.c) -------------------------------------------------------------------- */
+
+/* Does the spec make blocks that a GPU has? */
+bool pleat__device_spec_has_blocks(const pleat_spec *spec);
+/* PLEAT_E_UNSUPPORTED: it does, and they are not for such heads, or no such blocks. */
+pleat_status pleat__device_compress_check(const pleat_spec *spec, uint32_t head_dim, bool is_wide, pleat_error *err);
+
+/* What follows from the options, once pages are laid out; memory.  Without blocks nothing. */
+pleat_status pleat__device_compress_derive(pleat_device_cache *cache, pleat_error *err);
+void pleat__device_compress_carve_tables(pleat_device_cache *cache, pleat__arena *arena);
+void pleat__device_compress_carve_workspace(pleat_device_cache *cache, pleat__arena *arena);
+
+/* Blocks of a lane after a prompt of so many tokens. */
+uint32_t pleat__device_blocks_of(const pleat_device_cache *cache, uint32_t n_tokens);
+
+/* Most pages of a lane of so many tokens, at rest. */
+uint32_t pleat__device_compress_most_pages(const pleat_device_cache *cache, uint32_t n_tokens);
+/* Rows of a sequence from to_row on have as many blocks as those from from_row on, which end where those do. */
+pleat_status pleat__device_compress_copy(const pleat_device_cache *cache, uint32_t from_row, uint32_t to_row,
+                                         pleat__device_stream stream, pleat_error *err);
+
+/* Attention of the batch over blocks, merged with that over the high side, `other` and lse2, which becomes that of all.
+ * out may be other. */
+pleat_status pleat__device_compress_attend(const pleat_device_cache *cache, uint32_t layer, const uint16_t *q,
+                                           const float *other, float *lse2, void *out, bool is_f16,
+                                           pleat__device_stream stream, pleat_error *err);
 
 #ifdef __cplusplus
 }

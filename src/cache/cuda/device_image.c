@@ -22,6 +22,13 @@
 #define STAGES_OF_POOL 32u /* no larger than such a part of the pool */
 #define PAD_BYTES 256u     /* behind pages: words are read whole */
 
+/* Blocks have no images here. */
+static pleat_status check_has_images(const pleat_device_cache *c, pleat_error *err) {
+    PLEAT_FAIL_IF(c->lanes.policy.has_blocks, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "device cache: sequences with blocks have no images on a GPU");
+    return PLEAT_OK;
+}
+
 static pleat_status damaged(pleat_error *err) {
     return pleat__error_set(err, PLEAT_E_FORMAT, PLEAT_NOWHERE,
                             "device cache: no image of such a cache, or a damaged one");
@@ -236,6 +243,7 @@ pleat_status pleat_device_cache_image_bytes(pleat_device_cache *c, uint32_t seq_
     uint32_t n_tokens;
     pleat__image_parts p;
     REQUIRE(c && n_bytes && seq_idx < c->opt.max_seqs, "device cache: no such sequence, or no place for the answer");
+    PLEAT_TRY(check_has_images(c, err));
     PLEAT_TRY(pleat__device_use(c->opt.device, err));
     PLEAT_TRY(bring_counts(c, seq_idx, pleat__device_stream_of(stream), &n_tokens, err));
     *n_bytes = n_tokens > 0 && parts_of(c, c->image.before[c->rows_per_seq], &p) ? p.n_bytes : 0;
@@ -273,6 +281,7 @@ pleat_status pleat_device_cache_save_begin(pleat_device_cache *c, uint32_t seq_i
     pleat__image_parts p;
     uint8_t *out = image;
     REQUIRE(c && image && seq_idx < c->opt.max_seqs, "device cache: no such sequence, or no place for its image");
+    PLEAT_TRY(check_has_images(c, err));
     PLEAT_FAIL_IF(c->in_step || c->in_prompt, err, PLEAT_E_STATE, PLEAT_NOWHERE,
                   "device cache: a step or a prompt is under way");
     PLEAT_TRY(pleat__device_use(c->opt.device, err));
@@ -405,6 +414,7 @@ pleat_status pleat_device_cache_read_image(pleat_device_cache *c, const void *im
     pleat__image_header head;
     pleat__image_parts p;
     REQUIRE(c && out, "device cache: none given, or no place for the answer");
+    PLEAT_TRY(check_has_images(c, err));
     if (!read_counts(c, image, n_bytes, &head, &p)) return damaged(err);
     *out =
         (pleat_device_cache_image){.max_tokens = head.max_tokens, .n_tokens = head.n_tokens, .n_prompt = head.n_prompt};
@@ -433,6 +443,7 @@ pleat_status pleat_device_cache_restore(pleat_device_cache *c, uint32_t seq_idx,
     pleat__image_header head;
     pleat__image_parts p;
     REQUIRE(c && image && seq_idx < c->opt.max_seqs, "device cache: no such sequence, or no image");
+    PLEAT_TRY(check_has_images(c, err));
     PLEAT_TRY(pleat__device_use(c->opt.device, err));
     PLEAT_TRY(pleat_device_cache_save_end(c, NULL, err));
     PLEAT_TRY(take_stage(c, err));

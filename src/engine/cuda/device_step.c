@@ -124,7 +124,7 @@ static pleat_status run_prompt(const step *s, uint32_t i) {
     PLEAT_TRY(pleat__device_forward_prompt(d->forward, d->cache, pleat__place_idx(s->e, place), place->n_tokens,
                                            item->tokens, item->n_tokens, item->n_logits, s->likeliest != NULL,
                                            item->logits, d->stream, s->err));
-    if (place->n_tokens > 0) d->n_batch = 0; /* the cache's batch is the chunk's sequence now */
+    d->n_batch = 0; /* the cache's batch may be this sequence now */
     place->n_tokens += item->n_tokens;
     const uint32_t greedy = s->likeliest ? pleat__device_forward_greedy(d->forward)[0] : 0;
     return judge(s, i, item->logits, item->n_logits, greedy);
