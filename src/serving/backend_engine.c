@@ -233,6 +233,8 @@ static pleat_status check_engine(const pleat_engine *engine, pleat_error *err) {
         "serving: on a GPU a prompt is read whole where a policy acts: chunks of %u are shorter than sequences "
         "of %u",
         o.chunk_tokens, o.max_tokens);
+    PLEAT_FAIL_IF(o.devices > 0 && o.spec.compressor != PLEAT_COMPRESSOR_NONE, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "serving: blocks are not served on a GPU");
     PLEAT_FAIL_IF(o.spec.policy == PLEAT_POLICY_KVZIP, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "serving: kvzip reads each prompt twice, which no request does: it would keep every token");
     return PLEAT_OK;
