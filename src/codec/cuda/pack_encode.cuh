@@ -10,7 +10,8 @@
  * Floats are rounded as in quant/bounded.c, operation by operation.  Rows of codes are a token's keys, then its values:
  * for the order both count alike.  All warps know the order so far and the ranges of the group under way.  Each looks at
  * every eighth candidate, and a thread at 8 channels of it (4 where heads have 64).  The width of four ranges is the
- * number of ones once their highest one has been spread downwards.  A block takes some 50,000 instructions a warp, most for the order.
+ * number of ones once their highest one has been spread downwards.  A block takes some 50,000 instructions a warp, most
+ * for the order.
  */
 #ifndef PLEAT_CODEC_CUDA_PACK_ENCODE_CUH
 #define PLEAT_CODEC_CUDA_PACK_ENCODE_CUH
