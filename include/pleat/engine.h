@@ -12,15 +12,16 @@
  * the thread count nor on what else shares a step.
  *
  * On a GPU (options.devices) the same calls run the model and a device cache (pleat/device_cache.h) there.  What differs:
- *   - The first item of an empty sequence is its prompt, or the first part of one.  With leankv a prompt is read whole:
- *     tokens that follow are read one by one, also where an item brings several.  That is slow for many, and exact.
+ *   - The first item of an empty sequence is its prompt, or the first part of one.  With leankv or blocks (kvcomp) a
+ *     prompt is read whole: tokens that follow are read one by one, also where an item brings several.  That is slow for
+ *     many, and exact.
  *   - The last bits of a sequence's logits depend on the batch, as far as the device cache's attention does, unless
  *     fixed_splits says otherwise.
  *   - A fork shares the full pages of uniform formats without windows, and copies what else there is: at once, so it may
  *     be PLEAT_AGAIN.  compress is PLEAT_E_UNSUPPORTED.  Flags that seal do nothing: pages that are shared are never
  *     written.
  *   - Images have no base.  They are the bytes that the CPU's engine writes of the same tokens, and each restores the
- *     other's.  With leankv pages must not be sealed, and no prompt be half read.
+ *     other's.  With leankv pages must not be sealed, and no prompt be half read.  Sequences with blocks have none.
  *   - After PLEAT_E_RANGE all of the step's sequences are lost: PLEAT_E_STATE for a step, good for close alone.  After
  *     PLEAT_E_DEVICE the engine is good for destroy.
  *   - pleat_engine_create() is PLEAT_E_DEVICE where there is no GPU, PLEAT_E_MEMORY with the bytes where it has too
