@@ -25,6 +25,8 @@ FAMILIES = {
                                   "novel:budget=25%,format=k8v8,mean=model"),
     "novel behind another": ("snapkv:budget=50%+novel", "snapkv:budget=25%+novel", "snapkv:budget=25%+novel:mean=model",
                              "snapkv:budget=12.5%+novel", "h2o:budget=25%+novel", "adakv:budget=25%+novel"),
+    "with merge": tuple(f"{kv}+merge" for kv in ("snapkv:budget=50%", "snapkv:budget=25%", "h2o:budget=50%", "h2o:budget=25%",
+                                                 "novel:budget=50%", "novel:budget=25%")),
     "expected": ("expected:budget=50%", "expected:budget=25%"),
     "dropkv": ("dropkv:budget=50%", "dropkv:budget=25%"),
     "kvzip": ("kvzip:budget=50%", "kvzip:budget=25%"),
@@ -43,7 +45,7 @@ OF_MODELS = {
 # What one command measures beside f16, so that little is lost when it is stopped, and f16 is not measured too often.
 GROUPS = (("One format",), ("leankv", "leankv without significance"), ("kvcomp", "kivi"),
           ("snapkv", "h2o", "streaming", "random", "novel"), ("novel by the model's mean",),
-          ("rd", "rotated"), ("novel behind another",), ("expected",), ("auto",), ("dropkv",), ("kvzip",))
+          ("rd", "rotated"), ("novel behind another",), ("expected",), ("auto",), ("dropkv",), ("kvzip",), ("with merge",))
 
 # What is asked of documents with the question in sight, too: a sentence below the table.
 SEEN = ("snapkv:budget=50%", "snapkv:budget=25%")

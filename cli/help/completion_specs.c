@@ -40,7 +40,7 @@ static const spec_words keys[] = {
     {"+novel", "share= mean="},
     {"kvcomp", "k= v= kunit= block= sinks= buffer= high="},
     {"kivi", "bits= sinks= buffer= high="},
-    {"rd", "k= v= sinks= buffer= high="},
+    {"rd", "k= v= fine= sinks= buffer= high="},
     {"auto", "bytes= from="},
 };
 

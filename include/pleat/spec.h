@@ -50,7 +50,7 @@
  *                                            +pack, and of one kind is what it caches
  *     kivi:bits=2,sinks=4,buffer=128,high=f16
  *                                            cold tokens in blocks of 32 at 2 or 4 bits
- *     rd:k=0.15,v=1.1,sinks=4,buffer=94,high=k8v8
+ *     rd:k=0.15,v=1.1,fine=0,sinks=4,buffer=94,high=k8v8
  *                                            cold tokens in blocks of 64, whose steps and codebooks are the model's
  *     auto:bytes=20%,from=1024               rd with the steps that a budget of the whole cache allows, and the budget kept
  *
@@ -114,7 +114,8 @@
  *                 made of them can be
  *     rd          k: step of keys' codes, in units of what a query makes of it: an error of a logit of about k/sqrt(12)
  *                 for each of a head's dimensions, 0.001 to 10.  v: step of values' codes, relative to the root mean
- *                 square of the token's value, 0.01 to 10.  A cache needs the model's statistics (stats.h)
+ *                 square of the token's value, 0.01 to 10.  fine: blocks that begin within the first `fine` tokens
+ *                 behind the sinks have steps of half the size, 0..2^24.  A cache needs the model's statistics (stats.h)
  *     auto        is rd with sinks=4, buffer=91 and high=k8v8.  bytes: what a sequence may hold of f16's bytes with all
  *                 that belongs to it, above 0 up to 100%; from: the length from which on it never holds more, at the end
  *                 of any step but those that read a part of a prompt: 1..2^24.  k and v are the finest whose blocks are
@@ -235,6 +236,7 @@ typedef struct pleat_spec {
     pleat_k_unit kunit;              /* kvcomp */
     uint32_t block;                  /* kvcomp: 16, 32, 64, 128, 256; kivi: 32; rd, auto: 64 */
     uint32_t buffer;                 /* kvcomp, kivi, rd, auto: 1..2^24 */
+    uint32_t fine;                   /* rd: tokens whose blocks have finer steps, 0..2^24 */
     uint32_t bits;                   /* kivi: 2, 4 */
     float bytes;                     /* auto: share of f16's bytes, 0 < bytes <= 1 */
     uint32_t from;                   /* auto: tokens from which on it holds, 1..2^24 */

@@ -83,13 +83,18 @@ static void make_limbs(pleat__attn_query *query, uint32_t head) {
     query->sum[head] = query->step[head] * (float)sum;
 }
 
-void pleat__attn_query_init(pleat__attn_query *query, void *memory, const float *q, uint32_t n_group, uint32_t head_dim,
-                            float scale) {
+void pleat__attn_query_init_floats(pleat__attn_query *query, void *memory, const float *q, uint32_t n_group,
+                                   uint32_t head_dim, float scale) {
     *query = (pleat__attn_query){.n_group = n_group, .head_dim = head_dim};
     pleat__arena arena = {.base = memory, .cap_bytes = pleat__attn_query_bytes(n_group, head_dim)};
     lay_out_query(query, &arena);
     const float factor = scale * LOG2_E;
     for (uint32_t i = 0; i < n_group * head_dim; i++) query->f32[i] = q[i] * factor;
+}
+
+void pleat__attn_query_init(pleat__attn_query *query, void *memory, const float *q, uint32_t n_group, uint32_t head_dim,
+                            float scale) {
+    pleat__attn_query_init_floats(query, memory, q, n_group, head_dim, scale);
     for (uint32_t head = 0; head < n_group; head++) make_limbs(query, head);
 }
 
@@ -118,6 +123,23 @@ void pleat__attn_acc_init(pleat__attn_acc *acc, void *memory, uint32_t n_group, 
         acc->l[g] = 0;
     }
     memset(acc->o, 0, (size_t)n_group * head_dim * sizeof *acc->o);
+}
+
+static void prefetch_bytes(const void *p, size_t n_bytes) {
+    for (size_t i = 0; i < n_bytes; i += 64) __builtin_prefetch((const uint8_t *)p + i, 0, 2);
+}
+
+void pleat__attn_decode_prefetch(const pleat__kv_run *run, uint32_t slot) {
+    const pleat__page_layout *l = run->layout;
+    pleat__tile_cursor c;
+    pleat__tile_cursor_init(&c, run, slot);
+    for (uint32_t left = pleat__decode_group_tiles(l); left > 0 && c.page; left--, pleat__tile_cursor_next(&c)) {
+        prefetch_bytes(pleat__k_tile(l, c.page, c.tile), l->k_tile_bytes);
+        prefetch_bytes(pleat__v_tile(l, c.page, c.tile), l->v_tile_bytes);
+        if (!pleat__format_is_quantised(l->format)) continue;
+        prefetch_bytes(pleat__k_meta(l, c.page, c.tile), 1);
+        prefetch_bytes(pleat__v_meta(l, c.page, c.tile), 1);
+    }
 }
 
 uint32_t pleat__attn_ranges(uint64_t n_bytes, uint32_t n_slots) {

@@ -54,6 +54,9 @@ uint64_t pleat__attn_query_bytes(uint32_t n_group, uint32_t head_dim);
 /* Lay a query out in `memory` and fill it from q [G][d] f32 (heads contiguous).  A zero head gets step 0. */
 void pleat__attn_query_init(pleat__attn_query *query, void *memory, const float *q, uint32_t n_group, uint32_t head_dim,
                             float scale);
+/* The same without limbs, steps and sums: for slots of float formats and for compressed blocks. */
+void pleat__attn_query_init_floats(pleat__attn_query *query, void *memory, const float *q, uint32_t n_group,
+                                   uint32_t head_dim, float scale);
 
 /* See the head of this file.  Memory of pleat__attn_acc_bytes(), aligned to 64. */
 typedef struct pleat__attn_acc {
@@ -72,6 +75,10 @@ void pleat__attn_acc_init(pleat__attn_acc *acc, void *memory, uint32_t n_group,
  * get -infinity, and so may entries up to the next multiple of 16 after slot_to. */
 typedef void (*pleat__attn_decode_fn)(const pleat__attn_query *query, const pleat__kv_run *run, uint32_t slot_from,
                                       uint32_t slot_to, pleat__attn_acc *acc, float *logits, size_t logits_stride);
+
+/* Ask the memory for the tiles that decode() of a range from `slot` reads first; it asks for the others itself.  Worth
+ * while before the query is made ready. */
+void pleat__attn_decode_prefetch(const pleat__kv_run *run, uint32_t slot);
 
 /* Into how many ranges of about equal bytes a lane is cut that has n_slots and whose tiles have n_bytes.  As many as
  * bring one down to 256 KiB, but of 512 slots or more on average, and 32 at most.  A range costs one more query

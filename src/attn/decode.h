@@ -16,7 +16,8 @@
  * weight*(minimum + c*scale) needs no codes; it is kept in f32 and added once, at the end of the range.  So the
  * rounding of p meets small numbers and nothing cancels.
  *
- * While a group is read, the next one is prefetched, line by line, through the page ids.
+ * While a group is read, the next one is prefetched, line by line, through the page ids; and a line of each 4 KiB some
+ * groups before.
  */
 #ifndef PLEAT_ATTN_DECODE_H
 #define PLEAT_ATTN_DECODE_H
@@ -221,6 +222,22 @@ static inline void pleat__decode_skip_group(const pleat__tile_group *g, uint32_t
     }
 }
 
+/* How far ahead of the reading to ask for a line of each 4 KiB of a page.  Where the host's pages are small, the first
+ * request in each of them has to wait for its address, and those behind it wait too; so it goes ahead of them.  Reading
+ * alone, EPYC of family 25, two threads, 2026-11-29, less time with 256 slots or 512: k4v2 11 and 8 %, k4v4 and k8v4 5,
+ * k8v8 2, f16 none; with loads in place of prefetches 10 % more. */
+#define PLEAT__DECODE_TOUCH_SLOTS 256u
+#define PLEAT__DECODE_TOUCH_BYTES 4096u
+
+/* Touch the pages of slots from *slot to `to`; *slot becomes the first slot that was not touched. */
+static inline void pleat__decode_touch(const pleat__kv_run *run, uint32_t *slot, uint32_t to) {
+    const pleat__page_layout *l = run->layout;
+    for (; *slot < to; *slot += l->tokens - *slot % l->tokens) {
+        const uint8_t *page = pleat__kv_page(run, *slot / l->tokens);
+        for (uint32_t i = 0; i < l->used_bytes; i += PLEAT__DECODE_TOUCH_BYTES) __builtin_prefetch(page + i, 0, 2);
+    }
+}
+
 typedef void (*pleat__add_group_fn)(const void *walk, pleat__tile_group *group);
 
 /* The walk over groups of every `decode`: add(walk, group) for each in which some slot counts.  `add` is a constant at
@@ -232,7 +249,9 @@ INLINE void pleat__decode_groups(const pleat__kv_run *run, uint32_t slot_from, u
     pleat__tile_cursor_init(&ahead, run, slot_from + pleat__decode_ahead_slots(run->layout));
     pleat__tile_group g;
     const uint32_t most = pleat__decode_group_tiles(run->layout);
+    uint32_t touched = slot_from;
     while (c.slot < slot_to) {
+        pleat__decode_touch(run, &touched, pleat__min_u32(slot_to, c.slot + PLEAT__DECODE_TOUCH_SLOTS));
         pleat__tile_group_take(&g, &c, &ahead, slot_to, most);
         if (g.any_live)
             add(walk, &g);

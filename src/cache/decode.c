@@ -18,9 +18,6 @@
 
 #include "cache/keep/keep.h"
 
-/* As many as arrive in the half microsecond that making a query ready takes. */
-#define START_BYTES 8192u
-
 /* One lane in this step. */
 typedef struct slot_span {
     pleat__kv_run high, low; /* low.blocks is &blocks where cold tokens are in blocks: slots are tokens then */
@@ -219,12 +216,18 @@ static void decode_part(const pleat_cache *c, const slot_span *span, const pleat
                    logits.data && span->low.layout->tracked ? logits.data + span->low_from : NULL, logits.stride);
 }
 
-/* Ask for a run's first bytes, which arrive while the query is made ready; the kernel asks for the rest. */
-static void prefetch_start(const pleat__kv_run *run, uint32_t slot) {
-    if (slot >= run->n_slots) return;
-    const uint8_t *page = pleat__kv_page(run, slot / run->layout->tokens);
-    const uint32_t n_bytes = pleat__min_u32(run->layout->used_bytes, START_BYTES);
-    for (uint32_t i = 0; i < n_bytes; i += 64) __builtin_prefetch(page + i, 0, 2);
+/* The query of the lane, with limbs where some of its formats take them. */
+static void init_query(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, const slot_span *span,
+                       void *memory, pleat__attn_query *query) {
+    const pleat_cache *c = job->cache;
+    const bool has_integers =
+        pleat__format_is_quantised(span->high.layout->format) || (span->low.n_slots > 0 && !span->low.blocks);
+    const float *q = job->q + pleat__cache_head_at(c, item->row, head) * c->opt.head_dim;
+    if (has_integers)
+        pleat__attn_query_init(query, memory, q, c->n_group, c->opt.head_dim, c->scale);
+    else
+        pleat__attn_query_init_floats(query, memory, q, c->n_group, c->opt.head_dim, c->scale);
+    query->cap2 = c->cap2;
 }
 
 void pleat__cache_decode_unit(const pleat__layer_job *job, const pleat__step_item *item, uint32_t head, uint32_t split,
@@ -237,16 +240,14 @@ void pleat__cache_decode_unit(const pleat__layer_job *job, const pleat__step_ite
     if (span.new_slot >= from && span.new_slot < to) pleat__cache_store_item(job, item, head);
 
     if (from < span.low_from)
-        prefetch_start(&span.high, from);
+        pleat__attn_decode_prefetch(&span.high, from);
     else if (!span.low.blocks)
-        prefetch_start(&span.low, from - span.low_from);
+        pleat__attn_decode_prefetch(&span.low, from - span.low_from);
     pleat__decode_scratch scratch;
     pleat__arena arena = pleat__cache_scratch(c, worker);
     pleat__cache_carve_decode(c, &scratch, &arena);
     pleat__attn_query query;
-    pleat__attn_query_init(&query, scratch.query, job->q + pleat__cache_head_at(c, item->row, head) * c->opt.head_dim,
-                           c->n_group, c->opt.head_dim, c->scale);
-    query.cap2 = c->cap2;
+    init_query(job, item, head, &span, scratch.query, &query);
     const bool whole = span.n_splits == 1;
     const span_logits logits = logits_of(job, item, head, &span, &scratch);
     pleat__attn_acc acc;

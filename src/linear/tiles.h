@@ -25,8 +25,9 @@
  *              Q8_HALF one for columns 16..31 of each slice
  *
  * What is behind the last row and the last column of a matrix is zeros.  Q8_0, Q5_0, IQ4_NL, Q4_0, Q4_1 and F16 keep
- * their weights exactly.  Scales of Q4_K, Q6_K, Q3_K and IQ4_XS are products in the file, and are rounded to f16: by
- * 2^-11.  All other types become F16, rounded likewise, and one beyond 65504 infinite.
+ * their weights exactly; products round each to f16 (model/cuda/mul.h).  Scales of Q4_K, Q6_K, Q3_K and IQ4_XS are
+ * products in the file, and are rounded to f16: by 2^-11.  All other types become F16, rounded likewise, and one beyond
+ * 65504 infinite.
  */
 #ifndef PLEAT_LINEAR_TILES_H
 #define PLEAT_LINEAR_TILES_H

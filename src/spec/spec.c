@@ -32,8 +32,9 @@ _Static_assert(sizeof(pleat_threshold) == 4 && sizeof(pleat_step_order) == 4 && 
 /* Eviction. */
 #define A_BUDGET {"budget", .offset = AT(budget), .type = PLEAT__KEY_BUDGET, .is_printed = true, \
                   .allowed = "tokens (1 to 16777216), a share (above 0% up to 100%) or bytes (1B to 1048576GiB)"}
-#define A_SINKS {"sinks", .offset = AT(sinks), .type = PLEAT__KEY_COUNT, .min = 0, .max = 16777216, \
-                 .allowed = "a whole number from 0 to 16777216"}
+#define TOKENS_OR_NONE(name, field) {(name), .offset = AT(field), .type = PLEAT__KEY_COUNT, .min = 0, .max = 16777216, \
+                                     .allowed = "a whole number from 0 to 16777216"}
+#define A_SINKS TOKENS_OR_NONE("sinks", sinks)
 #define A_RECLAIM {"reclaim", .offset = AT(reclaim), .type = PLEAT__KEY_WORD, \
                    .words = {"reuse", "copy", "block", "none"}, .allowed = "reuse, copy, block or none"}
 #define EVICTING(which, n_window, n_sinks) \
@@ -123,9 +124,10 @@ const pleat__spec_stage pleat__spec_stages[PLEAT__N_SPEC_STAGES] = {
      .behind = {NULL}},
     {"rd",
      {.compressor = PLEAT_COMPRESSOR_RD, .high = {8, 8}, .block = 64, .sinks = 4, .k = 0.15f, .v = 1.1f, .buffer = 94},
-     5,
+     6,
      {{"k", .offset = AT(k), NUMBER(0.001f, 10, "a number from 0.001 to 10"), .is_printed = true},
       {"v", .offset = AT(v), NUMBER(0.01f, 10, "a number from 0.01 to 10"), .is_printed = true},
+      TOKENS_OR_NONE("fine", fine),
       A_BUFFER},
      .behind = {NULL}},
     {"auto",
@@ -310,8 +312,9 @@ static bool fields_equal(const pleat_spec *a, const pleat_spec *b) {
            a->sinks == b->sinks && a->reclaim == b->reclaim && a->mean == b->mean && a->merge == b->merge &&
            a->novel == b->novel && a->crush == b->crush && a->share == b->share && a->anchor == b->anchor &&
            a->unit == b->unit && a->compressor == b->compressor && a->k == b->k && a->v == b->v &&
-           a->kunit == b->kunit && a->block == b->block && a->buffer == b->buffer && a->bits == b->bits &&
-           a->bytes == b->bytes && a->from == b->from && a->pack == b->pack && strcmp(a->profile, b->profile) == 0;
+           a->kunit == b->kunit && a->block == b->block && a->buffer == b->buffer && a->fine == b->fine &&
+           a->bits == b->bits && a->bytes == b->bytes && a->from == b->from && a->pack == b->pack &&
+           strcmp(a->profile, b->profile) == 0;
 }
 
 static size_t field_bytes(pleat__key_type type) {

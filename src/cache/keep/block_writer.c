@@ -29,6 +29,8 @@
 
 #include "cache/keep/promise.h"
 
+#define FINER 4u /* levels of an octave */
+
 /* One lane being compressed. */
 typedef struct work {
     const pleat_cache *c;
@@ -85,6 +87,12 @@ typedef struct fit {
     size_t room;
 } fit;
 
+/* A block that begins within the spec's first `fine` tokens is an octave finer. */
+static uint32_t level_of(const work *w, uint32_t block, uint32_t level) {
+    const uint64_t first = (uint64_t)block * w->c->kept.blocks.format.tokens;
+    return first < w->c->opt.spec.fine ? level - FINER : level;
+}
+
 /* The payload of block `idx` of those that are due, which is the lane's block `block`; returns its bytes. */
 static size_t encode(const work *w, uint32_t idx, uint32_t block, const pleat__block_codebooks *codebooks,
                      const fit *within) {
@@ -92,7 +100,8 @@ static size_t encode(const work *w, uint32_t idx, uint32_t block, const pleat__b
     if (c->kept.blocks.rd) {
         load(w, idx);
         return pleat__rd_encode_within(&c->kept.blocks.rd[pleat__full_lane_idx(c, w->lane)], block, w->s->k, w->s->v,
-                                       c->opt.head_dim, within->level, within->room, w->s->rd, w->s->payload);
+                                       c->opt.head_dim, level_of(w, block, within->level), within->room, w->s->rd,
+                                       w->s->payload);
     }
     quantise(w, idx);
     return pleat__block_encode(&c->kept.blocks.format, codebooks, &w->s->codes, w->s->payload);

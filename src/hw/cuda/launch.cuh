@@ -42,6 +42,27 @@ static inline bool pleat__can_overlap(void) {
     return known != 0;
 }
 
+/* Of so many blocks a cluster, which Hopper alone has. */
+template <typename... Params, typename... Args>
+static inline void pleat__launch_clusters(void (*kernel)(Params...), dim3 blocks, uint32_t n_of_cluster,
+                                          uint32_t threads, uint32_t shared_bytes, pleat__device_stream stream,
+                                          Args... args) {
+    cudaLaunchAttribute attributes[2] = {};
+    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[0].val.programmaticStreamSerializationAllowed = 1;
+    attributes[1].id = cudaLaunchAttributeClusterDimension;
+    attributes[1].val.clusterDim.x = n_of_cluster;
+    attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = blocks;
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = pleat__cuda_stream(stream);
+    config.attrs = attributes;
+    config.numAttrs = 2;
+    (void)cudaLaunchKernelEx(&config, kernel, Params(args)...); /* PLEAT_CUDA_LAUNCHED() tells */
+}
+
 template <typename... Params, typename... Args>
 static inline void pleat__launch(void (*kernel)(Params...), dim3 blocks, uint32_t threads, uint32_t shared_bytes,
                                  pleat__device_stream stream, Args... args) {

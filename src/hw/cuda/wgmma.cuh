@@ -78,5 +78,15 @@ static __device__ inline void wgmma(float (&c)[32], const uint32_t (&a)[4], uint
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add), "n"(SUMMED));
 }
 
+template <int SUMMED>
+static __device__ inline void wgmma(float (&c)[16], const uint32_t (&a)[4], uint64_t b, bool add) {
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %21, 0; "
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+                 "{%16, %17, %18, %19}, %20, p, 1, 1, %22;}"
+                 : ACC_8(c, 0), ACC_8(c, 8)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add), "n"(SUMMED));
+}
+
 #endif
 #endif

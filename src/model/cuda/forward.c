@@ -80,7 +80,7 @@ static uint64_t packed_width(uint32_t width) {
 static uint32_t logit_rows(uint32_t max_items) { return pleat__max_u32(PLEAT__LOGIT_ROWS, max_items); }
 
 /* Is a product of n rows one of those that pack x, and take it as f32 too? */
-static bool packs(uint32_t n) { return n > PLEAT__MUL_FEW && pleat__device_mul_has_wgmma(); }
+static bool packs(uint32_t n) { return n >= PLEAT__MUL_PACKED_FROM && pleat__device_mul_has_wgmma(); }
 
 /* Rows of what is made for products: a packed x has as many as it can. */
 static uint64_t product_rows(const pleat__device_forward *fw, uint64_t n) {

@@ -7,8 +7,7 @@
  *     tiles of F16 ----^                     '-> pairs --gate--> h  GATE
  *
  * Rules
- *  1. Weights become f16 first, also those that mul.h scales in f32: rounded to 2^-11.  Tiles of F16 are read where they
- *     are.  Sums are f32.
+ *  1. Weights become f16 first, rounded as mul.h's are.  Tiles of F16 are read where they are.  Sums are f32.
  *  2. A caller names a class of row counts: 32, 64, PLEAT__GEMM_BATCH or PLEAT__GEMM_ROWS.  How a matrix is multiplied is chosen
  *     once for each, for so many rows, and kept: within a class a row has the same bits however many rows share the
  *     product.  They are not those of the other class, nor of mul.h's kernels.

@@ -2,16 +2,16 @@
  *
  * mul.h: products with a model's matrices on a GPU: y = W x for any number of rows x.
  *
- *     rows of x      1..8   9..16   17..32   more                  (rows are the tensor cores' columns)
- *     kernel         few                     wgmma on Hopper, 128 at a time; many elsewhere: block of 32 rows of W, of 128
+ *     rows of x      1..16   17..32                more            (rows are the tensor cores' columns)
+ *     on Hopper      few     wgmma, 128 rows at a time
+ *     elsewhere      few     few                   many: block of 32 rows of W, of 128
  *
  * Rules
  *  1. One law of summing for all kernels: a tile's groups of 128 columns are cut into 16 ranges, as even as whole groups
  *     allow.  A range is summed slice by slice in order; four ranges are added in order to a quarter, and quarters in
  *     order.  So a row's result has the same bits however many rows share the product, and whichever kernel made it.
- *  2. Weights are tiles (linear/tiles.h).  Codes meet x as f16, on tensor cores that add up in f32.  Scales that files
- *     hold as f16 multiply the sum of a slice in f32; Q4_MIN and Q8_HALF become f16 weights in registers, rounded to
- *     2^-11.
+ *  2. Weights are tiles (linear/tiles.h).  In registers they become f16, rounded to 2^-11, and meet x on tensor cores
+ *     that add up in f32.  gemm.h's are rounded likewise.
  *  3. x is f16.  One that does not fit f16 is infinite, and so are its results: the forward pass finds that.
  *  4. Launchers neither allocate nor wait; they can be recorded in a graph.
  */
@@ -43,7 +43,7 @@ typedef struct pleat__device_mul {
     const void *x;     /* [n][x_stride] f16, or f32 with x_is_f32, or packed */
     uint32_t x_stride; /* elements, a multiple of 8 */
     bool x_is_f32;     /* only for ADD; and for n <= PLEAT__MUL_FEW, or on Hopper */
-    bool x_is_packed;  /* only on Hopper, PLEAT__MUL_FEW < n <= PLEAT__MUL_PACKED */
+    bool x_is_packed;  /* only on Hopper, PLEAT__MUL_PACKED_FROM <= n <= PLEAT__MUL_PACKED */
     uint32_t n;        /* 1.. */
     pleat__mul_end end;
     float *y;          /* [n][y_stride] */
@@ -54,10 +54,11 @@ typedef struct pleat__device_mul {
     float scale;
     float cap;    /* STORE: y = cap * tanh(y / cap); 0: none */
     bool is_gelu; /* GATE: act is GELU by its tanh form; else silu */
-    void *work;   /* pleat__device_mul_work_bytes() of device memory; NULL: n <= PLEAT__MUL_FEW, or no Hopper */
+    void *work;   /* pleat__device_mul_work_bytes() of device memory; NULL: n < PLEAT__MUL_PACKED_FROM, or no Hopper */
 } pleat__device_mul;
 
 #define PLEAT__MUL_FEW 32u
+#define PLEAT__MUL_PACKED_FROM 17u
 #define PLEAT__MUL_PACKED 128u /* rows of a packed x, whatever n is; its columns fill whole groups, with zeros */
 
 pleat_status pleat__device_mul_run(const pleat__device_mul *mul, pleat__device_stream stream, pleat_error *err);

@@ -10,7 +10,11 @@
  * With up to 8 rows of x two blocks of 16 warps share a multiprocessor: 128 KB (F16) to 72 KB (Q4) are under way.  With
  * more, a block reads more bytes of x than of codes: so two tiles share them, which takes 0.74 (Q4) to 0.83 (Q8) of the
  * time at 32 rows of x and the shapes of Llama-3-8B (H100, 2026-11-27).  F16 is no faster so.
+ *
+ *     Q8 and Q8_HALF, up to 8 rows, matrices of many tiles, Hopper: a block goes from tile to tile.  Its warps copy what
+ *     comes next into rings in shared memory, while they multiply
  */
+#include "hw/cuda/copy.cuh"
 #include "hw/cuda/launch.cuh"
 #include "model/cuda/tile.cuh"
 
@@ -56,13 +60,23 @@ static __device__ __forceinline__ void add_group(float (&sums)[n_tiles<F, NT>][N
         for (int i = 0; i < n_tiles<F, NT>; i++) {
             uint32_t g[4], g8[4];
             pleat__operands<F>(w[i], j, g, g8);
-            const float2 scales = pleat__scales_of<F>(w[i], j);
 #pragma unroll
-            for (int t = 0; t < NT; t++) pleat__add_slice<F>(sums[i][t], g, g8, x[t], scales);
+            for (int t = 0; t < NT; t++) pleat__add_slice(sums[i][t], g, g8, x[t]);
             if (refills<F, NT> && goes_on)
                 pleat__refill<F>(w[i], at.at + i * at.tile_bytes + pleat__group_step<F>, at.row_bytes, at.lane, j);
         }
     }
+}
+
+/* A warp's sums of a tile, where all find them. */
+template <int NT>
+static __device__ __forceinline__ void leave_sums(float (&all)[WARPS][8 * NT][PLEAT__TILE_ROWS],
+                                                  const float (&sums)[NT][4]) {
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+    for (int t = 0; t < NT; t++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) all[warp][8 * t + 2 * (lane % 4) + i % 2][lane / 4 + i / 2 * 8] = sums[t][i];
 }
 
 /* The sums of all warps, quarter by quarter. */
@@ -127,16 +141,135 @@ static __global__ void __launch_bounds__(THREADS, NT == 1 ? 2 : 1)
 #pragma unroll
     for (int k = 0; k < MT; k++) {
         if (k > 0) __syncthreads();
-#pragma unroll
-        for (int t = 0; t < NT; t++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) all[warp][8 * t + 2 * (lane % 4) + i % 2][lane / 4 + i / 2 * 8] = sums[k][t][i];
+        leave_sums<NT>(all, sums[k]);
         __syncthreads();
         end_tile<NT, END>(m, all, tile + k);
     }
 }
 
+/* ---- rings ------------------------------------------------------------------------------------------------ */
+
+#define RING_ROWS 8u
+#define RING_BLOCKS 2u     /* of a multiprocessor */
+#define RING_BYTES 104448u /* what lets so many share it, on Hopper */
+
+/* Bytes are faster by rings, nibbles and F16 are not. */
+template <int F> static constexpr bool has_ring = F == PLEAT__TILE_Q8 || F == PLEAT__TILE_Q8_HALF;
+
+/* Groups that a warp has under way. */
+template <int F> static constexpr uint32_t n_slots = RING_BYTES / (WARPS * pleat__group_bytes<F>);
+
+/* What a warp's copies walk over: its range of groups in each of the block's tiles. */
+typedef struct stream {
+    const uint8_t *at; /* NULL: there are no more */
+    uint32_t tile, from, n, left;
+} stream;
+
+template <int F> static __device__ __forceinline__ void enter_tile(stream &s, const pleat__device_mul &m) {
+    s.at = s.n > 0 && s.tile < m.w.tiles.n_tiles ? pleat__group_at<F>(m.w, s.tile, s.from) : NULL;
+    s.left = s.n;
+}
+
+/* The next group, 16 bytes a lane at a time, into a slot of the ring. */
+template <int F>
+static __device__ __forceinline__ void copy_next(stream &s, const pleat__device_mul &m, uint32_t slot, uint32_t lane) {
+    constexpr uint32_t bytes = pleat__group_bytes<F>;
+    if (s.at) {
+#pragma unroll
+        for (uint32_t at = 0; at < bytes; at += 512)
+            if (at + 512 <= bytes || at + 16 * lane < bytes)
+                pleat__copy_16(slot + at + 16 * lane, s.at + at + 16 * lane);
+        s.at += bytes;
+        if (--s.left == 0) {
+            s.tile += gridDim.x;
+            enter_tile<F>(s, m);
+        }
+    }
+    pleat__copies_commit();
+}
+
+/* A lane's part of a group in a slot. */
+template <int F>
+static __device__ __forceinline__ void read_group(pleat__lane_group<F> &to, const uint8_t *slot, uint32_t lane) {
+#pragma unroll
+    for (int i = 0; i < pleat__n_codes<F>; i++)
+        to.codes[i] = *(const uint4 *)(const void *)(slot + 512 * i + 16 * lane);
+#pragma unroll
+    for (int i = 0; i < pleat__n_scales<F>; i++)
+        to.scales[i] = *(const uint4 *)(const void *)(slot + pleat__scales_at<F>(lane, i));
+}
+
+template <int F>
+static __device__ __forceinline__ void add_ring_group(float (&sum)[4], const pleat__lane_group<F> &w,
+                                                      const pleat__device_mul &m, uint32_t group, uint32_t lane) {
+#pragma unroll
+    for (int j = 0; j < (int)PLEAT__TILE_SLICES; j++) {
+        uint32_t g[4], g8[4];
+        const uint4 x = load_x<false>(m, lane / 4, group * PLEAT__GROUP_COLS + 32 * j + 8 * (lane % 4));
+        pleat__operands<F>(w, j, g, g8);
+        pleat__add_slice(sum, g, g8, x);
+    }
+}
+
+/* Blocks go from tile to tile, and their warps' rings never run dry between them. */
+template <int F, int END>
+static __global__ void __launch_bounds__(THREADS, RING_BLOCKS) mul_ring(const __grid_constant__ pleat__device_mul m) {
+    extern __shared__ __align__(128) uint8_t rings[];
+    __shared__ float all[WARPS][RING_ROWS][PLEAT__TILE_ROWS];
+    constexpr uint32_t bytes = pleat__group_bytes<F>;
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, n_groups = m.w.tiles.n_groups;
+    const uint32_t each = pleat__groups_per_range(n_groups), from = min(warp * each, n_groups);
+    const uint32_t to = min(from + each, n_groups);
+    const uint8_t *ring = rings + warp * n_slots<F> * bytes;
+    const uint32_t ring_at = pleat__shared_address(ring);
+    stream ahead = {.tile = blockIdx.x, .from = from, .n = to - from};
+    uint32_t slot = 0;
+    enter_tile<F>(ahead, m);
+    pleat__let_next_start();
+    for (uint32_t i = 0; i < n_slots<F>; i++) copy_next<F>(ahead, m, ring_at + i * bytes, lane);
+    pleat__wait_for_last();
+    for (uint32_t tile = blockIdx.x; tile < m.w.tiles.n_tiles; tile += gridDim.x) {
+        float sums[1][4] = {};
+        for (uint32_t group = from; group < to; group++) {
+            pleat__lane_group<F> w;
+            pleat__copies_wait<(int)n_slots<F> - 1>();
+            __syncwarp();
+            read_group<F>(w, ring + slot * bytes, lane);
+            __syncwarp();
+            copy_next<F>(ahead, m, ring_at + slot * bytes, lane);
+            slot = slot + 1 == n_slots<F> ? 0 : slot + 1;
+            add_ring_group<F>(sums[0], w, m, group, lane);
+        }
+        if (tile != blockIdx.x) __syncthreads(); /* the last tile's sums have been read */
+        leave_sums<1>(all, sums);
+        __syncthreads();
+        end_tile<1, END>(m, all, tile);
+    }
+}
+
 /* ---- launchers ----------------------------------------------------------------------------------------- */
+
+template <int F, int END>
+static pleat_status launch_ring(const pleat__device_mul &m, uint32_t n_blocks, pleat__device_stream stream,
+                                pleat_error *err) {
+    constexpr uint32_t bytes = WARPS * n_slots<F> * pleat__group_bytes<F>;
+    PLEAT_CUDA_TRY(cudaFuncSetAttribute(mul_ring<F, END>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
+                   "asking for shared memory", err);
+    pleat__launch(mul_ring<F, END>, n_blocks, THREADS, bytes, stream, m);
+    return PLEAT_OK;
+}
+
+/* Blocks of mul_ring's kernel; 0: a block would have a tile, and mul_few's is as fast. */
+static pleat_status ring_blocks(const pleat__device_mul &m, uint32_t *n, pleat_error *err) {
+    int device = 0, n_processors = 0;
+    *n = 0;
+    if (m.n > RING_ROWS || m.end == PLEAT__MUL_ADD || !pleat__device_mul_has_wgmma()) return PLEAT_OK;
+    PLEAT_CUDA_TRY(cudaGetDevice(&device), "asking which GPU is in use", err);
+    PLEAT_CUDA_TRY(cudaDeviceGetAttribute(&n_processors, cudaDevAttrMultiProcessorCount, device), "asking the GPU",
+                   err);
+    if (m.w.tiles.n_tiles > RING_BLOCKS * (uint32_t)n_processors) *n = RING_BLOCKS * (uint32_t)n_processors;
+    return PLEAT_OK;
+}
 
 template <int F, int NT, int END> static void launch(const pleat__device_mul &m, pleat__device_stream stream) {
     const uint32_t n_blocks = (m.w.tiles.n_tiles + n_tiles<F, NT> - 1) / n_tiles<F, NT>;
@@ -157,13 +290,22 @@ template <int F, int NT> static void launch_end(const pleat__device_mul &m, plea
     }
 }
 
-template <int F> static void launch_rows(const pleat__device_mul &m, pleat__device_stream stream) {
+template <int F>
+static pleat_status launch_rows(const pleat__device_mul &m, pleat__device_stream stream, pleat_error *err) {
+    if constexpr (has_ring<F>) {
+        uint32_t n_blocks = 0;
+        PLEAT_TRY(ring_blocks(m, &n_blocks, err));
+        if (n_blocks > 0)
+            return m.end == PLEAT__MUL_STORE ? launch_ring<F, PLEAT__MUL_STORE>(m, n_blocks, stream, err)
+                                             : launch_ring<F, PLEAT__MUL_GATE>(m, n_blocks, stream, err);
+    }
     if (m.n <= 8)
         launch_end<F, 1>(m, stream);
     else if (m.n <= 16)
         launch_end<F, 2>(m, stream);
     else
         launch_end<F, 4>(m, stream);
+    return PLEAT_OK;
 }
 
 extern "C" pleat_status pleat__device_mul_few(const pleat__device_mul *m, pleat__device_stream stream,
@@ -173,11 +315,11 @@ extern "C" pleat_status pleat__device_mul_few(const pleat__device_mul *m, pleat_
     PLEAT_FAIL_IF(m->x_is_f32 && m->end != PLEAT__MUL_ADD, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "product on a GPU: f32 rows only where the product is added");
     switch (m->w.tiles.format) {
-        case PLEAT__TILE_F16: launch_rows<PLEAT__TILE_F16>(*m, stream); break;
-        case PLEAT__TILE_Q8: launch_rows<PLEAT__TILE_Q8>(*m, stream); break;
-        case PLEAT__TILE_Q4: launch_rows<PLEAT__TILE_Q4>(*m, stream); break;
-        case PLEAT__TILE_Q4_MIN: launch_rows<PLEAT__TILE_Q4_MIN>(*m, stream); break;
-        default: launch_rows<PLEAT__TILE_Q8_HALF>(*m, stream); break;
+        case PLEAT__TILE_F16: PLEAT_TRY(launch_rows<PLEAT__TILE_F16>(*m, stream, err)); break;
+        case PLEAT__TILE_Q8: PLEAT_TRY(launch_rows<PLEAT__TILE_Q8>(*m, stream, err)); break;
+        case PLEAT__TILE_Q4: PLEAT_TRY(launch_rows<PLEAT__TILE_Q4>(*m, stream, err)); break;
+        case PLEAT__TILE_Q4_MIN: PLEAT_TRY(launch_rows<PLEAT__TILE_Q4_MIN>(*m, stream, err)); break;
+        default: PLEAT_TRY(launch_rows<PLEAT__TILE_Q8_HALF>(*m, stream, err)); break;
     }
     return PLEAT_CUDA_LAUNCHED("multiplying a few rows", err);
 }

@@ -92,9 +92,8 @@ static __device__ __forceinline__ void add_group(float (&sums)[MT][shape<MT>::nt
             uint32_t g[4], g8[4];
             read_slice<F>(w, stage + (warp_m * MT + i) * pleat__group_bytes<F>, lane, j);
             pleat__operands<F>(w, j, g, g8);
-            const float2 scales = pleat__scales_of<F>(w, j);
 #pragma unroll
-            for (int t = 0; t < NT; t++) pleat__add_slice<F>(sums[i][t], g, g8, x[t], scales);
+            for (int t = 0; t < NT; t++) pleat__add_slice(sums[i][t], g, g8, x[t]);
         }
     }
 }
@@ -224,8 +223,8 @@ static pleat_status has_room(bool *has, pleat_error *err) {
 extern "C" pleat_status pleat__device_mul_run(const pleat__device_mul *m, pleat__device_stream stream,
                                               pleat_error *err) {
     bool has = false;
+    if (m->n >= PLEAT__MUL_PACKED_FROM && pleat__device_mul_has_wgmma()) return pleat__device_mul_wgmma(m, stream, err);
     if (m->n <= PLEAT__MUL_FEW) return pleat__device_mul_few(m, stream, err);
-    if (pleat__device_mul_has_wgmma()) return pleat__device_mul_wgmma(m, stream, err);
     PLEAT_TRY(has_room(&has, err));
     const uint64_t n_blocks = (uint64_t)(m->w.tiles.n_tiles / 8) * ((m->n + X_ROWS - 1) / X_ROWS);
     return pleat__device_mul_many(m, has && n_blocks >= MANY_BLOCKS ? 128 : 32, stream, err);

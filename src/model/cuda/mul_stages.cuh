@@ -5,7 +5,7 @@
  *
  *     unit     a quarter of the columns (mul.h, rule 1) of 16 tiles of W.  Each cluster of two blocks has as many, one
  *              behind the other, as all others, give or take one
- *     stage    a group of 128 columns: two panels of x, then 8 tiles of W.  A warp fills it, round by round
+ *     stage    a group of 128 columns: two panels of x, then 8 tiles of W.  A warp fills every fourth
  *     x        blocks of a cluster multiply the same columns of x: each copies its panels into all of them
  *     F16      a slice of 128 rows is one box, whose rows of 64 bytes are swizzled
  */
@@ -19,7 +19,7 @@
 
 #define CLUSTER 2u
 #define MULTIPLIERS 256u /* threads */
-#define THREADS (128u + MULTIPLIERS)
+#define THREADS (32 * COPIERS + MULTIPLIERS)
 #define TILES 8u                                     /* of a block: a warp each */
 #define X_ROWS PLEAT__MUL_PACKED                     /* of a product, and of a packed panel */
 #define PANEL_BYTES (X_ROWS * 128u)                  /* packed */
@@ -27,15 +27,19 @@
 #define SLOTS 3u                                     /* quarters that a cluster hands over, at most */
 #define MAX_CLUSTERS 80u
 #define ALIGN_BYTES 1024u
+#define COPIERS 4u /* warps */
+#define MAX_STAGES 8u
+#define SHARED_BYTES 232448u /* that a block of Hopper may ask for */
 
 /* How a product is cut. */
 typedef struct cut {
     uint32_t each;       /* groups of a range */
     uint32_t n_quarters; /* that have columns */
     uint32_t n_units;
-    const uint8_t *x; /* packed */
-    uint32_t *flags;  /* of a block: it has handed over */
-    float *slabs;     /* of a block: [SLOTS], of a thread its sums by fours */
+    bool ends_together; /* a cluster has one unit each */
+    const uint8_t *x;   /* packed */
+    uint32_t *flags;    /* of a block: it has handed over; then a counter of each piece and rank */
+    float *slabs;       /* of a block: [SLOTS], of a thread its sums by fours */
 } cut;
 
 /* A block's shared memory. */
@@ -44,9 +48,12 @@ template <int F, int N> struct stages {
     static constexpr uint32_t w_bytes = TILES * pleat__group_bytes<F>;
     static constexpr uint32_t bytes = (x_bytes + w_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
     static constexpr uint32_t copied_bytes = x_bytes + w_bytes;
-    static constexpr uint32_t n = N == 128 ? 3 : F == PLEAT__TILE_F16 ? 3 : 4;
-    static constexpr bool has_totals = F != PLEAT__TILE_F16; /* in shared memory; else in registers */
-    static constexpr uint32_t totals_bytes = has_totals ? TILES * PLEAT__TILE_ROWS * N * 4 : 0;
+    static constexpr bool is_nibbles = F == PLEAT__TILE_Q4 || F == PLEAT__TILE_Q4_MIN;
+    static constexpr int n_kept = N < 128 ? 0 : F == PLEAT__TILE_F16 ? 32 : is_nibbles ? 8 : 0;
+    static constexpr uint32_t totals_bytes = MULTIPLIERS * (N / 2 - n_kept) * 4; /* the others are in registers */
+    static constexpr uint32_t fit = (SHARED_BYTES - ALIGN_BYTES - totals_bytes) / (bytes + 16);
+    static constexpr uint32_t n = fit < MAX_STAGES ? fit : MAX_STAGES;
+    static constexpr uint32_t n_copiers = n < COPIERS ? n : COPIERS; /* else one might be two rounds ahead */
     static constexpr uint32_t all_bytes = ALIGN_BYTES + n * bytes + totals_bytes + 2 * n * 8;
 };
 
@@ -79,6 +86,16 @@ template <int F, int N> static __device__ __forceinline__ place place_of(const u
     const uint32_t at = (pleat__shared_address(shared) + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
     const uint32_t totals = at + s::n * s::bytes, full = totals + s::totals_bytes;
     return place{at, totals, full, full + s::n * 8};
+}
+
+/* The warp has read a stage: the barriers of all blocks are told. */
+static __device__ __forceinline__ void give_back(uint32_t empty) {
+    const uint32_t rank = threadIdx.x % 32;
+    __syncwarp();
+    if (rank == blockIdx.x % CLUSTER)
+        pleat__bar_arrive_here(empty);
+    else if (rank < CLUSTER)
+        pleat__bar_arrive(empty, rank);
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------- */
@@ -146,24 +163,29 @@ static __device__ __forceinline__ void copy_x(const cut &c, uint32_t group, uint
         pleat__bulk_copy(stage + panel * bytes, from, bytes, bar);
 }
 
-/* A warp fills one stage, round by round; first with weights, before what was launched earlier has ended. */
+/* A copying warp's groups are every n_copiers-th.  What fits comes before what was launched earlier has ended: weights. */
 template <int F, int N>
-static __device__ __forceinline__ void fill_stage(const pleat__device_mul &m, const CUtensorMap &map, const cut &c,
-                                                  const place &at) {
+static __device__ __forceinline__ void fill_stages(const pleat__device_mul &m, const CUtensorMap &map, const cut &c,
+                                                   const place &at) {
     using s = stages<F, N>;
     const uint32_t n_groups = m.w.tiles.n_groups, mine = threadIdx.x / 32;
-    const uint32_t stage = at.stages + mine * s::bytes, full = at.full + mine * 8, empty = at.empty + mine * 8;
+    if (mine >= s::n_copiers) return;
     walk w = walk_from(c, blockIdx.x / CLUSTER, n_groups);
     for (uint32_t i = 0; i < mine; i++) step(w, c, n_groups);
-    if (w.unit < w.last) copy_weights<F, N>(m, map, w, stage, full);
+    walk first = w;
+    for (uint32_t i = mine; i < s::n && first.unit < first.last; i += s::n_copiers) {
+        copy_weights<F, N>(m, map, first, at.stages + i * s::bytes, at.full + i * 8);
+        for (uint32_t k = 0; k < s::n_copiers; k++) step(first, c, n_groups);
+    }
     pleat__wait_for_last();
-    for (uint32_t round = 0; w.unit < w.last; round++) {
-        if (round > 0) {
-            pleat__bar_wait(empty, (round - 1) % 2);
+    for (uint32_t i = mine; w.unit < w.last; i += s::n_copiers) {
+        const uint32_t which = i % s::n, stage = at.stages + which * s::bytes, full = at.full + which * 8;
+        if (i >= s::n) {
+            pleat__bar_wait(at.empty + which * 8, (i / s::n - 1) % 2);
             copy_weights<F, N>(m, map, w, stage, full);
         }
         copy_x<F, N>(c, w.group, stage, full);
-        for (uint32_t i = 0; i < s::n; i++) step(w, c, n_groups);
+        for (uint32_t k = 0; k < s::n_copiers; k++) step(w, c, n_groups);
     }
 }
 

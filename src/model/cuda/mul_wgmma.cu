@@ -4,9 +4,8 @@
  * rows of x at a time.
  *
  *     pack         x becomes panels of 64 columns, as they are to stand in shared memory, unless it is packed
- *     block        a warpgroup fills stages (mul_stages.cuh), two multiply, with four tiles of W each, a warp one
- *     hand over    where a tile's quarters are of several clusters, the one with the first adds up those of the others in
- *                  order, by way of global memory.  They come first in the others' turn
+ *     block        a warpgroup fills stages (mul_stages.cuh), two multiply, with four tiles of W each, a warp one;
+ *                  what becomes of their sums is in mul_ends.cuh
  *
  * Of a slice a lane has weights of the columns 8q .. 8q+7.  wgmma, as mma, wants of it places 2q, 2q+1, 2q+8 and 2q+9 of
  * 16, twice.  So word i of x's piece of 8 columns q, i < 4, becomes word q of the slice's piece i.
@@ -14,7 +13,7 @@
 #include <cudaTypedefs.h>
 
 #include "hw/cuda/wgmma.cuh"
-#include "model/cuda/mul_stages.cuh"
+#include "model/cuda/mul_ends.cuh"
 
 /* ---- x ----------------------------------------------------------------------------------------------------- */
 
@@ -44,7 +43,7 @@ static __global__ void __launch_bounds__(PACK_THREADS)
 /* ---- operands ------------------------------------------------------------------------------------------------ */
 
 /* Slices that are multiplied at a time, as registers allow. */
-template <int F> static constexpr int together = F == PLEAT__TILE_Q4_MIN || F == PLEAT__TILE_Q8_HALF ? 2 : 1;
+template <int F> static constexpr int together = F == PLEAT__TILE_F16 ? 1 : 2;
 
 /* A warp's operands of two turns: those under way, and the next. */
 template <int F> struct feed {
@@ -146,38 +145,7 @@ static __device__ __forceinline__ void look_ahead(feed<F> &f, const place &at, c
         enter_group<F, N>(f, at, next);
 }
 
-/* sums += slice J's product, of a format whose slices' sums are scaled.  While it is multiplied the next is made ready. */
-template <int F, int N, int J>
-static __device__ __forceinline__ void add_slice(float (&sums)[N / 2], pleat__lane_group<F> &w, uint32_t tile,
-                                                 uint32_t (&first)[2][4], uint32_t (&second)[2][4], uint32_t x_low) {
-    float c[N / 2];
-    wgmma_begin();
-    start_slice<N>(c, first[J % 2], second[J % 2], x_low, J, false);
-    wgmma_commit();
-    if constexpr (J + 1 < (int)PLEAT__TILE_SLICES)
-        make_operands<F, J + 1>(w, tile, first[(J + 1) % 2], second[(J + 1) % 2]);
-    const float2 scales = pleat__scales_of<F>(w, J);
-    wgmma_wait<0>();
-    settle(c);
-    hold(first[J % 2]);
-    hold(second[J % 2]);
-#pragma unroll
-    for (int i = 0; i < N / 2; i++) sums[i] = fmaf(i % 4 < 2 ? scales.x : scales.y, c[i], sums[i]);
-}
-
-template <int F, int N>
-static __device__ __forceinline__ void add_scaled(float (&sums)[N / 2], uint32_t tile, uint32_t x_low) {
-    pleat__lane_group<F> w;
-    uint32_t first[2][4], second[2][4];
-    load_scales(w, tile);
-    make_operands<F, 0>(w, tile, first[0], second[0]);
-    add_slice<F, N, 0>(sums, w, tile, first, second, x_low);
-    add_slice<F, N, 1>(sums, w, tile, first, second, x_low);
-    add_slice<F, N, 2>(sums, w, tile, first, second, x_low);
-    add_slice<F, N, 3>(sums, w, tile, first, second, x_low);
-}
-
-/* The same from a group's turn AT on, of weights that are scaled themselves. */
+/* sums += the product of a group from its turn AT on.  While a turn is multiplied the next is made ready. */
 template <int F, int N, int AT>
 static __device__ __forceinline__ void add_weights(float (&sums)[N / 2], feed<F> &f, const place &at, const turn &next,
                                                    bool goes_on) {
@@ -206,16 +174,10 @@ template <int F, int N>
 static __device__ __forceinline__ void add_group(float (&sums)[N / 2], feed<F> &f, const place &at, turn &t,
                                                  bool goes_on) {
     const uint32_t empty = at.empty + t.stage * 8, x_low = describe(at.stages + t.stage * stages<F, N>::bytes, 16);
-    if constexpr (pleat__scales_sums<F>) { /* sums of their own leave no registers to look ahead */
-        add_scaled<F, N>(sums, wait_for_tile<F, N>(at, t), x_low);
-        advance<stages<F, N>::n>(t);
-    } else {
-        f.x_low = x_low;
-        advance<stages<F, N>::n>(t);
-        add_weights<F, N, 0>(sums, f, at, t, goes_on);
-    }
-    __syncwarp();
-    if (threadIdx.x % 32 < CLUSTER) pleat__bar_arrive(empty, threadIdx.x % 32);
+    f.x_low = x_low;
+    advance<stages<F, N>::n>(t);
+    add_weights<F, N, 0>(sums, f, at, t, goes_on);
+    give_back(empty);
 }
 
 /* ---- a unit ---------------------------------------------------------------------------------------------------- */
@@ -241,149 +203,8 @@ static __device__ __forceinline__ void add_quarter(float (&quarter)[N / 2], feed
     }
 }
 
-static __device__ __forceinline__ void wait_for_multipliers(void) {
-    asm volatile("bar.sync 1, %0;" ::"n"(MULTIPLIERS) : "memory");
-}
-
-/* A thread's sums of a slot, by fours: fours of threads lie side by side. */
-template <int N> static __device__ __forceinline__ float4 *slab_of(const cut &c, uint32_t cluster, uint32_t slot) {
-    const uint64_t block = cluster * CLUSTER + blockIdx.x % CLUSTER;
-    return (float4 *)(void *)(c.slabs + (block * SLOTS + slot) * (X_ROWS / 2 * MULTIPLIERS)) + threadIdx.x - 128;
-}
-
-template <int N>
-static __device__ __forceinline__ void hand_over(const float (&quarter)[N / 2], const cut &c, uint32_t slot,
-                                                 bool is_last) {
-    float4 *to = slab_of<N>(c, blockIdx.x / CLUSTER, slot);
-#pragma unroll
-    for (int i = 0; i < N / 8; i++)
-        __stcg(to + i * MULTIPLIERS,
-               make_float4(quarter[4 * i], quarter[4 * i + 1], quarter[4 * i + 2], quarter[4 * i + 3]));
-    if (!is_last) return;
-    __threadfence();
-    wait_for_multipliers();
-    if (threadIdx.x == 128)
-        asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(c.flags + blockIdx.x), "r"(1) : "memory");
-}
-
-/* Until that cluster's block has handed over; its flag is as before then. */
-static __device__ __forceinline__ void wait_for_slabs(const cut &c, uint32_t cluster) {
-    uint32_t *flag = c.flags + cluster * CLUSTER + blockIdx.x % CLUSTER, is_there = 0;
-    if (threadIdx.x == 128) {
-        while (!is_there) asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(is_there) : "l"(flag) : "memory");
-        *flag = 0;
-    }
-    wait_for_multipliers();
-}
-
-/* sums += the quarters that other clusters have of the tiles, from `unit` to `to`. */
-template <int N>
-static __device__ __forceinline__ void take_over(float (&sums)[N / 2], const cut &c, uint32_t unit, uint32_t to) {
-    uint32_t cluster = blockIdx.x / CLUSTER, first = 0;
-    for (; unit < to; unit++) {
-        if (unit == first_unit(c, cluster + 1)) {
-            first = first_unit(c, ++cluster);
-            wait_for_slabs(c, cluster);
-        }
-        const float4 *from = slab_of<N>(c, cluster, unit - first);
-#pragma unroll
-        for (int i = 0; i < N / 8; i++) {
-            const float4 v = __ldcg(from + i * MULTIPLIERS);
-            sums[4 * i] += v.x;
-            sums[4 * i + 1] += v.y;
-            sums[4 * i + 2] += v.z;
-            sums[4 * i + 3] += v.w;
-        }
-    }
-}
-
-/* ---- what becomes of sums ---------------------------------------------------------------------------------------- */
-
-/* y += sums: all are read before any is written. */
-static __device__ __forceinline__ void end_add(const pleat__device_mul &m, const float *sums, uint32_t x_row,
-                                               uint32_t row) {
-    float old[4];
-#pragma unroll
-    for (int e = 0; e < 4; e++) {
-        const uint32_t at_x = x_row + e % 2, at = row + e / 2 * 8;
-        if (at_x < m.n && at < m.w.tiles.rows) old[e] = m.y[(uint64_t)at_x * m.y_stride + at];
-    }
-#pragma unroll
-    for (int e = 0; e < 4; e++) {
-        const uint32_t at_x = x_row + e % 2, at = row + e / 2 * 8;
-        if (at_x < m.n && at < m.w.tiles.rows)
-            m.y[(uint64_t)at_x * m.y_stride + at] = old[e] + m.scale * (m.bias ? sums[e] + m.bias[at] : sums[e]);
-    }
-}
-
-/* A lane's four results of 8 rows of x. */
-template <int END>
-static __device__ __forceinline__ void end_four(const pleat__device_mul &m, const float *sums, uint32_t tile,
-                                                uint32_t x_row, uint32_t g) {
-    const uint32_t row = tile * PLEAT__TILE_ROWS + g, of_pair = tile * (PLEAT__TILE_ROWS / 2) + g;
-    if constexpr (END == PLEAT__MUL_ADD) {
-        end_add(m, sums, x_row, row);
-    } else {
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-            if (x_row + e >= m.n) continue;
-            if constexpr (END == PLEAT__MUL_GATE) {
-                if (of_pair < m.w.tiles.rows / 2) pleat__end_gate(m, x_row + e, of_pair, sums[e], sums[2 + e]);
-            } else {
-                if (row < m.w.tiles.rows) pleat__end_sum<END>(m, x_row + e, row, sums[e]);
-                if (row + 8 < m.w.tiles.rows) pleat__end_sum<END>(m, x_row + e, row + 8, sums[2 + e]);
-            }
-        }
-    }
-}
-
-template <int END, int N>
-static __device__ __forceinline__ void end_tile(const pleat__device_mul &m, const float (&sums)[N / 2], uint32_t tile) {
-    const uint32_t lane = threadIdx.x % 32;
-    if (tile >= m.w.tiles.n_tiles) return;
-#pragma unroll
-    for (int i = 0; i < N / 8; i++) end_four<END>(m, sums + 4 * i, tile, 8 * i + 2 * (lane % 4), lane / 4);
-}
-
-/* A thread's totals of the tiles under way. */
-template <int F, int N> struct totals {
-    float of[stages<F, N>::has_totals ? 1 : N / 2];
-    uint32_t at; /* in shared memory, by fours; only the thread itself reads them */
-};
-
-template <int F, int N> static __device__ __forceinline__ void put(totals<F, N> &t, const float (&sums)[N / 2]) {
-#pragma unroll
-    for (int i = 0; i < N / 2; i += 4)
-        if constexpr (stages<F, N>::has_totals) {
-            asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(t.at + i * MULTIPLIERS * 4), "f"(sums[i]),
-                         "f"(sums[i + 1]), "f"(sums[i + 2]), "f"(sums[i + 3])
-                         : "memory");
-        } else {
-#pragma unroll
-            for (int e = 0; e < 4; e++) t.of[i + e] = sums[i + e];
-        }
-}
-
-template <int F, int N> static __device__ __forceinline__ void add(float (&sums)[N / 2], const totals<F, N> &t) {
-#pragma unroll
-    for (int i = 0; i < N / 2; i += 4) {
-        float v[4];
-        if constexpr (stages<F, N>::has_totals) {
-            asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                         : "=f"(v[0]), "=f"(v[1]), "=f"(v[2]), "=f"(v[3])
-                         : "r"(t.at + i * MULTIPLIERS * 4)
-                         : "memory");
-        } else {
-#pragma unroll
-            for (int e = 0; e < 4; e++) v[e] = t.of[i + e];
-        }
-#pragma unroll
-        for (int e = 0; e < 4; e++) sums[i + e] = v[e] + sums[i + e];
-    }
-}
-
 /* Two warpgroups multiply all units. */
-template <int F, int N, int END>
+template <int F, int N>
 static __device__ __forceinline__ void multiply_all(const pleat__device_mul &m, const cut &c, const place &at) {
     const uint32_t cluster = blockIdx.x / CLUSTER, first = first_unit(c, cluster), last = first_unit(c, cluster + 1);
     turn t = {0, 0};
@@ -399,6 +220,11 @@ static __device__ __forceinline__ void multiply_all(const pleat__device_mul &m, 
         float sums[N / 2];
         add_quarter<F, N>(sums, f, c, at, t, n, n_left);
         n_left -= n;
+        const uint32_t tile = (piece * CLUSTER + blockIdx.x % CLUSTER) * TILES + threadIdx.x / 32 - 4;
+        if (c.ends_together) {
+            end_together<N>(m, sums, c, piece, quarter, tile, total.at);
+            break;
+        }
         const bool is_last = unit + 1 == last;
         if (begins < first) { /* the tiles are another's */
             hand_over<N>(sums, c, unit - first, is_last || quarter + 1 == c.n_quarters);
@@ -410,7 +236,7 @@ static __device__ __forceinline__ void multiply_all(const pleat__device_mul &m, 
             continue;
         }
         take_over<N>(sums, c, unit + 1, begins + c.n_quarters);
-        end_tile<END, N>(m, sums, (piece * CLUSTER + blockIdx.x % CLUSTER) * TILES + threadIdx.x / 32 - 4);
+        end_tile<N>(m, sums, tile, 0, total.at);
     }
 }
 
@@ -418,7 +244,7 @@ static __device__ __forceinline__ void multiply_all(const pleat__device_mul &m, 
 
 /* ---- the kernel -------------------------------------------------------------------------------------------------- */
 
-template <int F, int N, int END>
+template <int F, int N>
 static __global__ void __launch_bounds__(THREADS, 1)
     mul_wgmma(const __grid_constant__ pleat__device_mul m, const __grid_constant__ CUtensorMap map,
               const __grid_constant__ cut c) {
@@ -436,11 +262,11 @@ static __global__ void __launch_bounds__(THREADS, 1)
     pleat__wait_for_cluster();
     if (threadIdx.x < 128) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (threadIdx.x < 32 * stages<F, N>::n) fill_stage<F, N>(m, map, c, at);
+        fill_stages<F, N>(m, map, c, at);
     } else {
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         pleat__wait_for_last();
-        multiply_all<F, N, END>(m, c, at);
+        multiply_all<F, N>(m, c, at);
     }
     __syncwarp();
     pleat__wait_for_cluster(); /* others may still copy to here, and arrive */
@@ -449,26 +275,13 @@ static __global__ void __launch_bounds__(THREADS, 1)
 
 /* ---- launchers ------------------------------------------------------------------------------------------------------ */
 
-template <int F, int N, int END>
+template <int F, int N>
 static pleat_status launch(const pleat__device_mul &m, const CUtensorMap &map, const cut &c, uint32_t n_clusters,
                            pleat__device_stream stream, pleat_error *err) {
     const uint32_t bytes = stages<F, N>::all_bytes;
-    cudaLaunchAttribute attributes[2] = {};
-    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[0].val.programmaticStreamSerializationAllowed = 1;
-    attributes[1].id = cudaLaunchAttributeClusterDimension;
-    attributes[1].val.clusterDim.x = CLUSTER;
-    attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(n_clusters * CLUSTER);
-    config.blockDim = dim3(THREADS);
-    config.dynamicSmemBytes = bytes;
-    config.stream = pleat__cuda_stream(stream);
-    config.attrs = attributes;
-    config.numAttrs = 2;
-    PLEAT_CUDA_TRY(cudaFuncSetAttribute(mul_wgmma<F, N, END>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
+    PLEAT_CUDA_TRY(cudaFuncSetAttribute(mul_wgmma<F, N>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes),
                    "asking for shared memory", err);
-    (void)cudaLaunchKernelEx(&config, mul_wgmma<F, N, END>, m, map, c); /* PLEAT_CUDA_LAUNCHED() tells */
+    pleat__launch_clusters(mul_wgmma<F, N>, n_clusters * CLUSTER, CLUSTER, THREADS, bytes, stream, m, map, c);
     return PLEAT_CUDA_LAUNCHED("multiplying a batch", err);
 }
 
@@ -504,18 +317,14 @@ static pleat_status count_clusters(uint32_t *n, pleat_error *err) {
 }
 
 template <int F, int N>
-static pleat_status launch_end(const pleat__device_mul &m, const cut &c, pleat__device_stream stream,
-                               pleat_error *err) {
+static pleat_status launch_end(const pleat__device_mul &m, cut c, pleat__device_stream stream, pleat_error *err) {
     uint32_t n_clusters = 0;
     CUtensorMap map = {};
     if (F == PLEAT__TILE_F16) PLEAT_TRY(describe_rows(m.w, &map, err));
     PLEAT_TRY(count_clusters(&n_clusters, err));
     if (n_clusters > c.n_units) n_clusters = c.n_units;
-    switch (m.end) {
-        case PLEAT__MUL_STORE: return launch<F, N, PLEAT__MUL_STORE>(m, map, c, n_clusters, stream, err);
-        case PLEAT__MUL_ADD: return launch<F, N, PLEAT__MUL_ADD>(m, map, c, n_clusters, stream, err);
-        default: return launch<F, N, PLEAT__MUL_GATE>(m, map, c, n_clusters, stream, err);
-    }
+    c.ends_together = n_clusters == c.n_units && c.n_quarters == PLEAT__MUL_QUARTER;
+    return launch<F, N>(m, map, c, n_clusters, stream, err);
 }
 
 /* Rows [first, first + n) of x. */
@@ -540,6 +349,7 @@ static pleat_status launch_rows(const pleat__device_mul &all, uint32_t first, ui
     m.n = n;
     if (m.y) m.y += (uint64_t)first * m.y_stride;
     if (m.h) m.h += (uint64_t)first * m.y_stride;
+    if (n <= X_ROWS / 4) return launch_end<F, X_ROWS / 4>(m, c, stream, err);
     return n <= X_ROWS / 2 ? launch_end<F, X_ROWS / 2>(m, c, stream, err) : launch_end<F, X_ROWS>(m, c, stream, err);
 }
 
@@ -555,8 +365,7 @@ extern "C" bool pleat__device_mul_has_wgmma(void) {
     static int known = -1;
     cudaFuncAttributes attributes = {};
     if (known >= 0) return known != 0;
-    if (cudaFuncGetAttributes(&attributes, mul_wgmma<PLEAT__TILE_Q4, X_ROWS, PLEAT__MUL_STORE>) != cudaSuccess)
-        return false;
+    if (cudaFuncGetAttributes(&attributes, mul_wgmma<PLEAT__TILE_Q4, X_ROWS>) != cudaSuccess) return false;
     known = attributes.numRegs >= 64;
     return known != 0;
 }

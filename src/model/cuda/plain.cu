@@ -12,17 +12,6 @@
 
 #define WARPS 8u
 
-/* Weights of a lane's row: codes by their scale, where that is still to be done. */
-template <int F> static __device__ __forceinline__ uint4 weights_of(const uint32_t (&codes)[4], float scale) {
-    uint32_t out[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const float2 two = __half22float2(pleat__as_half2(codes[i]));
-        out[i] = pleat__scales_sums<F> ? pleat__as_word(__floats2half2_rn(scale * two.x, scale * two.y)) : codes[i];
-    }
-    return make_uint4(out[0], out[1], out[2], out[3]);
-}
-
 template <int F> static __global__ void __launch_bounds__(WARPS * 32) plain(pleat__device_matrix m, uint16_t *out) {
     const uint32_t lane = threadIdx.x % 32, tile = blockIdx.x, group = blockIdx.y * WARPS + threadIdx.x / 32;
     pleat__let_next_start();
@@ -38,9 +27,8 @@ template <int F> static __global__ void __launch_bounds__(WARPS * 32) plain(plea
         uint32_t g[4], g8[4];
         if (col >= m.tiles.cols) break;
         pleat__operands<F>(w, j, g, g8);
-        const float2 scales = pleat__scales_of<F>(w, j);
-        *(uint4 *)(void *)(row + col) = weights_of<F>(g, scales.x);
-        *(uint4 *)(void *)(row + (uint64_t)8 * row_halves + col) = weights_of<F>(g8, scales.y);
+        *(uint4 *)(void *)(row + col) = make_uint4(g[0], g[1], g[2], g[3]);
+        *(uint4 *)(void *)(row + (uint64_t)8 * row_halves + col) = make_uint4(g8[0], g8[1], g8[2], g8[3]);
     }
 }
 

@@ -31,20 +31,15 @@ static __global__ void __launch_bounds__(EMBED_THREADS)
         uint32_t g[4], g8[4];
         pleat__load_group<F>(w, pleat__group_at<F>(m, row / PLEAT__TILE_ROWS, slice / PLEAT__TILE_SLICES),
                              pleat__row_bytes(m.tiles), lane);
-        float2 scales = make_float2(1, 1);
 #pragma unroll
         for (int at = 0; at < (int)PLEAT__TILE_SLICES; at++) /* registers are named, not indexed */
-            if (at == j) {
-                pleat__operands<F>(w, at, g, g8);
-                scales = pleat__scales_of<F>(w, at);
-            }
-        const float by = scale * (r ? scales.y : scales.x);
+            if (at == j) pleat__operands<F>(w, at, g, g8);
         float *to = x + (uint64_t)blockIdx.x * m.tiles.cols + 8 * i;
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             const float2 two = __half22float2(pleat__as_half2(r ? g8[e] : g[e]));
-            to[2 * e] = by * two.x;
-            to[2 * e + 1] = by * two.y;
+            to[2 * e] = scale * two.x;
+            to[2 * e + 1] = scale * two.y;
         }
     }
 }

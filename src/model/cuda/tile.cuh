@@ -134,12 +134,14 @@ static __device__ __forceinline__ __half2 pleat__pair_of_bytes(uint32_t low, uin
     return __hsub2(pleat__as_half2(both), pleat__as_half2(0x64806480u)); /* 1024 + 128 */
 }
 
-static __device__ __forceinline__ __half2 pleat__pair_of_nibbles(uint32_t word, int i, uint32_t zero) {
-    const uint32_t both = (word >> 4 * i & 0x000F000Fu) | PLEAT__MAGIC;
-    return __hsub2(pleat__as_half2(both), pleat__as_half2(zero));
+/* Nibbles i and i + 4 of a word, less `zero`, which is 0 or 8.  An odd i's are left where they are: 1024 + 16 codes. */
+static __device__ __forceinline__ __half2 pleat__pair_of_nibbles(uint32_t word, int i, int zero) {
+    const __half2 both = pleat__as_half2((word >> 8 * (i / 2) & (i % 2 ? 0x00F000F0u : 0x000F000Fu)) | PLEAT__MAGIC);
+    if (i % 2) return __hfma2(both, __float2half2_rn(1 / 16.0f), __float2half2_rn(-64.0f - (float)zero));
+    return __hsub2(both, __float2half2_rn(1024.0f + (float)zero));
 }
 
-/* A lane's eight weights, or codes, of slice j in the rows g and g + 8. */
+/* A lane's eight weights of slice j in the rows g and g + 8: each is rounded to f16 once. */
 template <int F>
 static __device__ __forceinline__ void pleat__operands(const pleat__lane_group<F> &from, int j, uint32_t (&g)[4],
                                                        uint32_t (&g8)[4]) {
@@ -154,35 +156,30 @@ static __device__ __forceinline__ void pleat__operands(const pleat__lane_group<F
         const __half2 scales = pleat__as_half2(pleat__word_of(from.scales[0], j));
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            __half2 a = pleat__pair_of_bytes(c.x, c.y, i), b = pleat__pair_of_bytes(c.z, c.w, i);
-            if constexpr (F == PLEAT__TILE_Q8_HALF) {
+            g[i] = pleat__as_word(__hmul2(pleat__pair_of_bytes(c.x, c.y, i), __low2half2(scales)));
+            g8[i] = pleat__as_word(__hmul2(pleat__pair_of_bytes(c.z, c.w, i), __high2half2(scales)));
+        }
+    } else {
+        const uint32_t words[2] = {pleat__word_of(from.codes[j / 2], j % 2 * 2),
+                                   pleat__word_of(from.codes[j / 2], j % 2 * 2 + 1)};
+        constexpr int zero = F == PLEAT__TILE_Q4 ? 8 : 0;
+        const __half2 scales = pleat__as_half2(pleat__word_of(from.scales[0], j));
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            __half2 a = pleat__pair_of_nibbles(words[0], i, zero), b = pleat__pair_of_nibbles(words[1], i, zero);
+            if constexpr (F == PLEAT__TILE_Q4_MIN) {
+                const __half2 mins = pleat__as_half2(pleat__word_of(from.scales[1], j));
+                a = __hfma2(a, __low2half2(scales), __low2half2(mins));
+                b = __hfma2(b, __high2half2(scales), __high2half2(mins));
+            } else {
                 a = __hmul2(a, __low2half2(scales));
                 b = __hmul2(b, __high2half2(scales));
             }
             g[i] = pleat__as_word(a);
             g8[i] = pleat__as_word(b);
         }
-    } else {
-        const uint32_t words[2] = {pleat__word_of(from.codes[j / 2], j % 2 * 2),
-                                   pleat__word_of(from.codes[j / 2], j % 2 * 2 + 1)};
-        constexpr uint32_t zero = F == PLEAT__TILE_Q4 ? 0x64086408u : PLEAT__MAGIC;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            __half2 a = pleat__pair_of_nibbles(words[0], i, zero), b = pleat__pair_of_nibbles(words[1], i, zero);
-            if constexpr (F == PLEAT__TILE_Q4_MIN) {
-                const __half2 scales = pleat__as_half2(pleat__word_of(from.scales[0], j));
-                const __half2 mins = pleat__as_half2(pleat__word_of(from.scales[1], j));
-                a = __hfma2(a, __low2half2(scales), __low2half2(mins));
-                b = __hfma2(b, __high2half2(scales), __high2half2(mins));
-            }
-            g[i] = pleat__as_word(a);
-            g8[i] = pleat__as_word(b);
-        }
     }
 }
-
-/* Does a slice's sum take its scale afterwards? */
-template <int F> static constexpr bool pleat__scales_sums = F == PLEAT__TILE_Q8 || F == PLEAT__TILE_Q4;
 
 static __device__ __forceinline__ void pleat__mma(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
                                                   uint32_t b0, uint32_t b1) {
@@ -193,26 +190,10 @@ static __device__ __forceinline__ void pleat__mma(float (&c)[4], uint32_t a0, ui
 }
 
 /* sum += the slice's product with 8 rows of x, of which the lane has 8 columns of one. */
-template <int F>
 static __device__ __forceinline__ void pleat__add_slice(float (&sum)[4], const uint32_t (&g)[4],
-                                                        const uint32_t (&g8)[4], const uint4 &x, float2 scales) {
-    if constexpr (pleat__scales_sums<F>) {
-        float c[4] = {0, 0, 0, 0};
-        pleat__mma(c, g[0], g8[0], g[1], g8[1], x.x, x.y);
-        pleat__mma(c, g[2], g8[2], g[3], g8[3], x.z, x.w);
-        sum[0] = fmaf(scales.x, c[0], sum[0]);
-        sum[1] = fmaf(scales.x, c[1], sum[1]);
-        sum[2] = fmaf(scales.y, c[2], sum[2]);
-        sum[3] = fmaf(scales.y, c[3], sum[3]);
-    } else {
-        pleat__mma(sum, g[0], g8[0], g[1], g8[1], x.x, x.y);
-        pleat__mma(sum, g[2], g8[2], g[3], g8[3], x.z, x.w);
-    }
-}
-
-template <int F> static __device__ __forceinline__ float2 pleat__scales_of(const pleat__lane_group<F> &from, int j) {
-    if constexpr (pleat__scales_sums<F>) return __half22float2(pleat__as_half2(pleat__word_of(from.scales[0], j)));
-    return make_float2(1, 1);
+                                                        const uint32_t (&g8)[4], const uint4 &x) {
+    pleat__mma(sum, g[0], g8[0], g[1], g8[1], x.x, x.y);
+    pleat__mma(sum, g[2], g8[2], g[3], g8[3], x.z, x.w);
 }
 
 /* ---- what becomes of a sum --------------------------------------------------------------------------- */
@@ -223,12 +204,17 @@ static __device__ __forceinline__ float pleat__act(float z, bool is_gelu) {
     return z / (1.0f + expf(-u));
 }
 
+/* What a sum adds to y: rounded by itself, so that it is the same however it is added. */
+static __device__ __forceinline__ float pleat__addend(const pleat__device_mul &m, uint32_t row, float sum) {
+    return __fmul_rn(m.scale, m.bias ? sum + m.bias[row] : sum);
+}
+
 template <int END>
 static __device__ __forceinline__ void pleat__end_sum(const pleat__device_mul &m, uint32_t x_row, uint32_t row,
                                                       float sum) {
     float *y = m.y + (uint64_t)x_row * m.y_stride + row;
     if constexpr (END == PLEAT__MUL_ADD) {
-        *y += m.scale * (m.bias ? sum + m.bias[row] : sum);
+        *y += pleat__addend(m, row, sum);
     } else {
         sum *= m.scale;
         *y = m.cap > 0 ? m.cap * tanhf(sum / m.cap) : sum;

@@ -71,7 +71,7 @@ static void engine_init(engine *e, const variant *v, const lane *a, uint32_t n_g
     pleat__attn_dsp_init(&e->dsp, v->flags);
     pleat__codec_dsp_init(&e->codec, v->flags);
     e->query_memory = check_buf_new(pleat__attn_query_bytes(n_group, e->d), 64);
-    pleat__attn_query_init(&e->query, e->query_memory.p, query_in, n_group, e->d, a->scale);
+    pleat__attn_query_init_floats(&e->query, e->query_memory.p, query_in, n_group, e->d, a->scale);
     e->query.cap2 = a->cap2;
     e->scratch = check_buf_new(pleat__attn_blocks_scratch_bytes(&a->format, n_group), 64);
     CHECK(e->scratch.bytes % 64 == 0);

@@ -200,7 +200,8 @@ static void engine_init(engine *e, const decode_variant *v, const lane *a, uint3
     e->d = a->layout.head_dim;
     pleat__attn_dsp_init(&e->dsp, v->flags);
     e->query_memory = check_buf_new(pleat__attn_query_bytes(n_group, e->d), 64);
-    pleat__attn_query_init(&e->query, e->query_memory.p, query_in, n_group, e->d, a->scale);
+    (pleat__format_is_quantised(a->layout.format) ? pleat__attn_query_init : pleat__attn_query_init_floats)(
+        &e->query, e->query_memory.p, query_in, n_group, e->d, a->scale);
     e->query.cap2 = a->cap2;
     for (int i = 0; i < 2; i++) {
         e->acc_memory[i] = check_buf_new(pleat__attn_acc_bytes(n_group, e->d), 64);

@@ -68,12 +68,12 @@ static uint64_t compare_blocks(pleat_cache *const *caches, const pleat_seq *seqs
 }
 
 /* Random prefixes, each with two continuations, in other chunks, other company and a cache of other pages. */
-static void test_equal_bytes(void) {
+static void check_equal_bytes(const char *spec, uint64_t n_rounds) {
     cache_shape other = shape;
     other.page_tokens = 16;
     uint64_t n_blocks = 0;
-    pleat_cache *caches[2] = {cache_of(SPEC, &shape), cache_of(SPEC, &other)};
-    for (uint64_t round = 0, n_rounds = check_rounds(1000, 24); round < n_rounds; round++) {
+    pleat_cache *caches[2] = {cache_of(spec, &shape), cache_of(spec, &other)};
+    for (uint64_t round = 0; round < n_rounds; round++) {
         uint64_t ids[2][MAX_TOKENS];
         pleat_seq seqs[2];
         const uint32_t n_prefix = (uint32_t)check_between(70, 300);
@@ -88,8 +88,12 @@ static void test_equal_bytes(void) {
         check_apart(caches, seqs, n_prefix);
         for (uint32_t i = 0; i < 2; i++) CHECK_STATUS(pleat_cache_close(caches[i], seqs[i]), PLEAT_OK);
     }
-    CHECK(n_blocks > check_rounds(4000, 96));
+    CHECK(n_blocks > 4 * n_rounds);
     for (uint32_t i = 0; i < 2; i++) pleat_cache_destroy(&caches[i]);
+}
+static void test_equal_bytes(void) {
+    check_equal_bytes(SPEC, check_rounds(1000, 24));
+    check_equal_bytes(SPEC ",fine=100", check_rounds(100, 6));
 }
 
 /* Exported numbers are near those that went in; reading attends to just them. */
@@ -143,6 +147,46 @@ static void test_reading(void) {
             }
         }
     pleat_cache_destroy(&cache);
+}
+
+/* Of the tokens [from, to) of layer 0 and head 0, how far keys and values are from those that went in, squared. */
+static double error_of(pleat_cache *cache, pleat_seq seq, const uint64_t *ids, uint32_t from, uint32_t to) {
+    static float k[MAX_TOKENS * 32], v[MAX_TOKENS * 32];
+    double error = 0;
+    CHECK_STATUS(pleat_cache_export(cache, seq, 0, 0, from, to - from, k, v), PLEAT_OK);
+    for (uint32_t t = from; t < to; t++) {
+        float k_in[32], v_in[32];
+        stats_token(ids[t], 0, 0, t, 32, k_in, v_in);
+        for (uint32_t i = 0; i < 32; i++) {
+            error += pow((double)k_in[i] - (double)k[(t - from) * 32 + i], 2);
+            error += pow((double)v_in[i] - (double)v[(t - from) * 32 + i], 2);
+        }
+    }
+    return error;
+}
+
+/* Blocks that begin within the first `fine` tokens are as those of half the steps, and the others as without it. */
+static void test_fine(void) {
+    enum { N = 300, FINE = 65, FINE_END = 4 + 2 * PLEAT__RD_TOKENS, BLOCKS_END = 4 + 4 * PLEAT__RD_TOKENS };
+    static const char *const specs[3] = {"rd:k=0.2,v=1.6,buffer=40,fine=65", "rd:k=0.2,v=1.6,buffer=40",
+                                         "rd:k=0.1,v=0.8,buffer=40"};
+    uint64_t ids[N];
+    double early[3], late[3];
+    for (uint32_t t = 0; t < N; t++) ids[t] = check_u64() >> 24;
+    for (uint32_t i = 0; i < 3; i++) {
+        pleat_cache *cache = cache_of(specs[i], &shape);
+        const pleat_seq seq = cache_seq(cache, MAX_TOKENS);
+        pleat_cache_drift drift;
+        stats_feed(cache, &shape, seq, ids, N, 150);
+        CHECK_EQ_U64(pleat_cache_n_blocks(cache, seq), 4);
+        CHECK_STATUS(pleat_cache_get_drift(cache, seq, &drift), PLEAT_OK);
+        CHECK_EQ_U64(drift.n_finer, i == 0 ? 2 * 4 : 0); /* in four lanes */
+        early[i] = error_of(cache, seq, ids, 4, FINE_END);
+        late[i] = error_of(cache, seq, ids, FINE_END, BLOCKS_END);
+        pleat_cache_destroy(&cache);
+    }
+    CHECK(early[0] < 0.4 * early[1] && early[0] < 1.1 * early[2] && early[0] > 0.9 * early[2]);
+    CHECK(late[0] > 0.95 * late[1] && late[0] < 1.05 * late[1]);
 }
 
 /* A step of many tokens behind blocks sees them as they are exported: in one step or token by token. */
@@ -288,9 +332,13 @@ static void test_refused(void) {
     CHECK(pleat_cache_bytes_for(&opt, 300, MAX_TOKENS) > 0);
 }
 
-static const check_test tests[] = {
-    {"equal_bytes", test_equal_bytes}, {"hashes", test_hashes},           {"drift", test_drift},
-    {"reading", test_reading},         {"later_turns", test_later_turns}, {"refused", test_refused},
-    {"wide_window", test_wide_window}};
+static const check_test tests[] = {{"equal_bytes", test_equal_bytes},
+                                   {"hashes", test_hashes},
+                                   {"drift", test_drift},
+                                   {"reading", test_reading},
+                                   {"later_turns", test_later_turns},
+                                   {"refused", test_refused},
+                                   {"wide_window", test_wide_window},
+                                   {"fine", test_fine}};
 
 int main(int argc, char **argv) { return stats_main(&shape, tests, CHECK_COUNT(tests), argc, argv); }

@@ -212,10 +212,11 @@ static distances measure(const text *t, const char *spec) {
     return sum;
 }
 
-/* Activations are f16, and logits move by some 0.003: so the likeliest token may be another where the CPU's two are as
- * near.  Of 792 tokens one or two are, 0.0004 to 0.0027 apart (H100, 2026-11-27; with cuBLASLt and without it). */
+/* Activations are f16, and so are weights as they are multiplied: logits move by some 0.003, at one of 792 positions by
+ * 0.106.  So the likeliest token may be another where the CPU's two are as near.  Two of 792 are, 0.0004 and 0.039 apart
+ * (H200, 2026-11-29; 0.0027 with cuBLASLt alone). */
 static void check_others(const tally *t) {
-    CHECK(t->gap_most <= 0.01);
+    CHECK(t->gap_most <= 0.05);
     CHECK(t->n_other - t->n_close <= t->n / 200);
 }
 

@@ -122,6 +122,8 @@ static void test_canonical(void) {
         {"rd", "rd:k=0.15,v=1.1"},
         {"rd:v=1.4,k=0.2,buffer=94", "rd:k=0.2,v=1.4"},
         {"rd:high=k8v8,buffer=32,sinks=1", "rd:k=0.15,v=1.1,sinks=1,buffer=32"},
+        {"rd:sinks=4,fine=256", "rd:k=0.15,v=1.1,fine=256"},
+        {"rd:fine=00", "rd:k=0.15,v=1.1"},
     };
     check_canonical(cases, CHECK_COUNT(cases));
 }
