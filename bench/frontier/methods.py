@@ -14,7 +14,7 @@ FAMILIES = {
     "kvcomp": ("kvcomp:k=0.06,v=0.15,buffer=94,high=k8v8", "kvcomp", "kvcomp:k=0.13,v=0.25,buffer=94,high=k8v8",
                "kvcomp:k=0.2,v=0.35,buffer=94,high=k8v8"),
     "kivi": ("kivi:bits=4", "kivi:bits=2"),
-    "rd": ("rd:k=0.08,v=0.6", "rd:k=0.12,v=0.9", "rd", "rd:k=0.2,v=1.4"),
+    "rd": ("rd:k=0.08,v=0.6", "rd:k=0.12,v=0.9", "rd:k=0.13,v=1,buffer=30", "rd", "rd:k=0.2,v=1.4"),
     "rotated": ("h4v4", "h3v3", "h3v2", "h2v2"),
     "snapkv": ("snapkv:budget=50%", "snapkv:budget=25%"),
     "h2o": ("h2o:budget=50%", "h2o:budget=25%"),

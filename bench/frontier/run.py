@@ -218,13 +218,13 @@ def asked_of(result, what):
     return f"{sum(t['total'] for t in result['rows'][0]['tasks'].values())} answers of {result['samples']} {what}"
 
 
-def fewer(kept):
+def fewer(kept, what):
     """What is said of rows that no record of most samples has."""
     most = largest(kept)["result"]["samples"]
     known = {spec for r in kept.records if r["result"]["samples"] == most for spec in measure.rows_of(r)}
-    said = [f"{listing(rest)}: {asked_of(r['result'], 'documents')}" for r in kept.records
+    said = [f"{listing(rest)}: {asked_of(r['result'], what)}" for r in kept.records
             if r["result"]["samples"] < most and (rest := [spec for spec in measure.rows_of(r) if spec not in known])]
-    return f" ({'; '.join(said)})" if said else ""
+    return "; ".join(said)
 
 
 def end_of(model):
@@ -232,15 +232,17 @@ def end_of(model):
     dates = sorted(r["date"].split()[0] for r in records)
     versions = listing(sorted({r["version"].partition(", commit ")[2].split(";")[0] for r in records}))
     date = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
-    counts = []
+    counts, rest = [], ""
     for part in PARTS:
         kept = kept_of(model, part)
         if kept.records:
             result = largest(kept)["result"]
-            counts.append(f"{result['scored_tokens']} tokens of prose scored" if part == "prose" else
-                          asked_of(result, "samples of eval/tasks.jsonl" if part == "tasks" else "documents") + fewer(kept))
-    machines = "; ".join(dict.fromkeys(r["machine"] for r in records))
-    return f"{listing(counts).capitalize()}. Measured {date}, commit {versions}. Machines: {machines}."
+            what = "samples of eval/tasks.jsonl" if part == "tasks" else "documents"
+            counts.append(f"{result['scored_tokens']} tokens of prose scored" if part == "prose" else asked_of(result, what))
+            if part != "prose" and (of_fewer := fewer(kept, what)):
+                rest += f" Of fewer: {of_fewer}."
+    machines = ". ".join(dict.fromkeys(r["machine"] for r in records))
+    return f"{listing(counts).capitalize()}.{rest} Measured {date}, commit {versions}. Machines: {machines}."
 
 
 def left_out(model):
@@ -262,7 +264,8 @@ def seen(model):
     said = [f"{kv} {percent(row['accuracy'])} ({points(row['gain'])} ± {100 * row['gain_se']:.1f})"
             for kv, row in rows.items() if kv in methods.SEEN]
     f16 = percent(rows[specs.REFERENCE]["accuracy"]) if said else ""
-    return f" With the question in sight: {listing(said)}; f16 {f16}{fewer(kept)}." if said else ""
+    of_fewer = fewer(kept, "documents") if said else ""
+    return f" With the question in sight: {listing(said)}; f16 {f16}{f' ({of_fewer})' if of_fewer else ''}." if said else ""
 
 
 def section(model):

@@ -233,7 +233,8 @@ PLEAT_API pleat_status pleat_device_cache_append_heads(pleat_device_cache *cache
                                                        pleat_error *err);
 
 /* Attend with one query a sequence to all that is stored, the step's tokens included.  With leankv, in a step, what
- * each slot received is added to its score.
+ * each slot received is added to its score: in a stream of the cache's own, beside what follows, until the next append
+ * or attend.  The last layer's is in `stream`, so who records layers records them to the last.
  *   q     [n_seqs][n_q_heads][head_dim] f16, aligned to 16
  *   out   [n_seqs][n_q_heads][head_dim] f32, aligned to 16
  *   lse2  [n_seqs][n_q_heads] f32: log2 of the sum of exponentials of the scaled logits; may be NULL

@@ -61,6 +61,8 @@ pleat_status pleat__device_wait(pleat__device_stream stream, pleat_error *err);
 pleat_status pleat__device_event_create(pleat__device_event *event, pleat_error *err);
 void pleat__device_event_destroy(pleat__device_event *event);
 pleat_status pleat__device_event_record(pleat__device_event event, pleat__device_stream stream, pleat_error *err);
+/* What the stream is given from now on waits for what the event's stream had to do before it. */
+pleat_status pleat__device_stream_follow(pleat__device_stream stream, pleat__device_event event, pleat_error *err);
 /* Wait until what the stream had to do before the event is done. */
 pleat_status pleat__device_event_wait(pleat__device_event event, pleat_error *err);
 /* Milliseconds between two recorded events, waiting for the second. */

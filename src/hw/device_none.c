@@ -74,6 +74,12 @@ pleat_status pleat__device_event_record(pleat__device_event event, pleat__device
     return none(err);
 }
 
+pleat_status pleat__device_stream_follow(pleat__device_stream stream, pleat__device_event event, pleat_error *err) {
+    (void)stream;
+    (void)event;
+    return none(err);
+}
+
 pleat_status pleat__device_event_wait(pleat__device_event event, pleat_error *err) {
     (void)event;
     return none(err);

@@ -15,8 +15,8 @@
  * Instructions for a token of k8v4 at d = 128, G = 4 (gcc 12.2 -O3, 2026-11), from objdump of the inner loops:
  *     keys_8x4      98 for 16 dimensions of 8 tokens, 64 of them SDOT (94 where nothing is prefetched)     96
  *     values_4x4    104 for 8 dimensions of 16 tokens, 64 of them SDOT (101)                              102.5
- * of which 128 are SDOT, and 302 with all that stands around the loops, softmax included: what qemu-aarch64 -singlestep
- * -d nochain,exec lists more for 768 tokens than for 512, divided by 256.  Without dot products it is 478.
+ * of which 128 are SDOT, and 307 with all that stands around the loops, softmax included: what qemu-aarch64 -singlestep
+ * -d nochain,exec lists more for 768 tokens than for 512, divided by 256.  Without dot products it is 482.
  */
 #include "attn/arm/decode_neon.h"
 #include "core/arm/lanes_neon.h"

@@ -94,7 +94,8 @@ typedef struct pleat__device_attn_args {
     /* NULL, or [n_seqs][n_kv_heads * n_group][logits_stride]: logit2 of each slot, -infinity where it is dead.  The low
      * side's begin at the high side's count rounded up to 16. */
     float *logits;
-    uint64_t logits_stride; /* even */
+    uint64_t logits_stride; /* even; with drops_logits a multiple of 32, and logits are aligned to 128 */
+    bool drops_logits;      /* what received() has read is undefined then, and spares memory its writing */
 } pleat__device_attn_args;
 
 pleat_status pleat__device_attn_decode(const pleat__device_attn_plan *plan, const pleat__device_attn_args *args,

@@ -5,7 +5,7 @@
 #include "attn/cuda/decode.h"
 #include "attn/cuda/decode_share.cuh"
 #include "attn/cuda/ops.cuh"
-#include "hw/cuda/launch.cuh"
+#include "hw/cuda/cuda.cuh"
 
 #define RECEIVED_THREADS 128u
 
@@ -14,6 +14,7 @@ typedef struct received_params {
     uint32_t layer;
     const float *lse2, *logits;
     uint64_t logits_stride;
+    bool drops_logits;
 } received_params;
 
 /* What four slots from `s` on received, by the logits' count: the largest over the group. */
@@ -58,8 +59,20 @@ static __device__ void add_to_scores(float *scores, uint32_t n, float4 received)
     for (uint32_t k = 0; k < n; k++) scores[k] += of[k];
 }
 
-/* Grid: lanes, and stretches of slots in turn, four a thread, of both sides as the logits have them.  Tables were there
- * before attention began; what it wrote is waited for. */
+/* What the block has read of the logits up to `end` is not needed any more: it leaves the level-2 cache without being
+ * written to memory. */
+static __device__ void drop_logits(const received_params &a, const float *logits, uint32_t end) {
+    constexpr uint32_t line = 32, n_lines = RECEIVED_THREADS * 4 / line;
+    __syncthreads();
+    for (uint32_t from = blockIdx.y * RECEIVED_THREADS * 4; from < end; from += gridDim.y * RECEIVED_THREADS * 4)
+        for (uint32_t i = threadIdx.x; i < n_lines * a.view.n_group; i += RECEIVED_THREADS) {
+            const uint32_t s = from + i % n_lines * line;
+            const float *at = logits + i / n_lines * a.logits_stride + s;
+            if (s < end) asm volatile("discard.global.L2 [%0], 128;" ::"l"(at) : "memory");
+        }
+}
+
+/* Grid: lanes, and stretches of slots in turn, four a thread, of both sides as the logits have them. */
 static __global__ void __launch_bounds__(RECEIVED_THREADS) add_received(const __grid_constant__ received_params a) {
     const pleat__device_view &v = a.view;
     const uint32_t lane = blockIdx.x, step = gridDim.y * RECEIVED_THREADS * 4;
@@ -70,8 +83,6 @@ static __global__ void __launch_bounds__(RECEIVED_THREADS) add_received(const __
     const uint32_t end = l.low_from + n_low;
     uint32_t s = (blockIdx.y * RECEIVED_THREADS + threadIdx.x) * 4, n = 0;
     float *scores = s < end ? scores_of(v, l, s, &n) : NULL;
-    pleat__wait_for_last();
-    pleat__let_next_start();
     float lse2[8];
 #pragma unroll
     for (uint32_t g = 0; g < 8; g++) lse2[g] = g < v.n_group ? a.lse2[(uint64_t)lane * v.n_group + g] : 0;
@@ -80,6 +91,7 @@ static __global__ void __launch_bounds__(RECEIVED_THREADS) add_received(const __
         s += step;
         scores = s < end ? scores_of(v, l, s, &n) : NULL;
     }
+    if (a.drops_logits) drop_logits(a, logits, end);
 }
 
 pleat_status pleat__device_attn_received(const pleat__device_attn_args *args, pleat__device_stream stream,
@@ -94,7 +106,8 @@ pleat_status pleat__device_attn_received(const pleat__device_attn_args *args, pl
     a.lse2 = args->lse2;
     a.logits = args->logits;
     a.logits_stride = args->logits_stride;
+    a.drops_logits = args->drops_logits;
     const dim3 grid(args->view.n_seqs * args->view.n_kv_heads, 8);
-    pleat__launch(add_received, grid, RECEIVED_THREADS, 0, stream, a);
+    add_received<<<grid, RECEIVED_THREADS, 0, pleat__cuda_stream(stream)>>>(a); /* behind another stream's work */
     return PLEAT_CUDA_LAUNCHED("attention received", err);
 }

@@ -478,6 +478,13 @@ pleat_status pleat_device_cache_set_batch(pleat_device_cache *c, const uint32_t 
     return PLEAT_OK;
 }
 
+/* Until what the last layer's slots received has been added to their scores. */
+static pleat_status wait_for_received(pleat_device_cache *c, pleat__device_stream stream, pleat_error *err) {
+    if (!c->aside.is_ahead) return PLEAT_OK;
+    c->aside.is_ahead = false;
+    return pleat__device_stream_follow(stream, c->aside.received, err);
+}
+
 static pleat_status check_step(const pleat_device_cache *c, bool in_step, pleat_error *err) {
     PLEAT_TRY(check_seq(c, 0, err));
     REQUIRE_STATE(c->lanes.pages.n_seqs > 0, "device cache: no batch has been set");
@@ -512,6 +519,7 @@ pleat_status pleat_device_cache_begin(pleat_device_cache *c, void *stream, pleat
     PLEAT_TRY(pleat__device_lanes_grow(&c->lanes, s, err));
     PLEAT_TRY(pleat_device_cache_plan(c, c->opt.schedule, stream, err));
     c->in_step = true;
+    c->aside.is_ahead = false; /* of a step that was given up */
     return PLEAT_OK;
 }
 
@@ -521,6 +529,7 @@ pleat_status pleat_device_cache_append(pleat_device_cache *c, uint32_t layer, co
     PLEAT_TRY(check_layer(c, layer, err));
     REQUIRE(is_aligned(k, 8) && is_aligned(v, 8), "device cache: no keys or values, or not aligned to 8 bytes");
     const pleat__device_stream s = pleat__device_stream_of(stream);
+    PLEAT_TRY(wait_for_received(c, s, err));
     return c->stores_wide ? pleat__device_wide_append(&c->lanes, layer, k, v, s, err)
                           : pleat__device_lanes_append(&c->lanes, layer, k, v, s, err);
 }
@@ -541,6 +550,7 @@ pleat_status pleat_device_cache_append_heads(pleat_device_cache *c, uint32_t lay
     REQUIRE(heads && heads->qkv && heads->n_dims <= c->opt.head_dim && is_aligned(q, 16),
             "device cache: no heads or no place for queries, or not aligned to 16 bytes");
     PLEAT_TRY(check_takes_heads(c, err));
+    PLEAT_TRY(wait_for_received(c, pleat__device_stream_of(stream), err));
     return pleat__device_lanes_append_heads(&c->lanes, layer, heads, c->n_group, q, pleat__device_stream_of(stream),
                                             err);
 }
@@ -573,8 +583,20 @@ static pleat_status decode_wide(const pleat_device_cache *c, uint32_t layer, con
     return pleat__device_wide_decode(&attn, stream, err);
 }
 
+/* Aside, until the next layer's append or attention.  The last layer's in the stream itself: nothing is left over. */
+static pleat_status add_received(pleat_device_cache *c, pleat__device_attn_args *args, pleat__device_stream stream,
+                                 pleat_error *err) {
+    args->view.seq_idxs = c->lanes.scored_seqs;
+    if (args->layer + 1 == c->opt.n_layers) return pleat__device_attn_received(args, stream, err);
+    PLEAT_TRY(pleat__device_event_record(c->aside.attended, stream, err));
+    PLEAT_TRY(pleat__device_stream_follow(c->aside.stream, c->aside.attended, err));
+    PLEAT_TRY(pleat__device_attn_received(args, c->aside.stream, err));
+    c->aside.is_ahead = true;
+    return pleat__device_event_record(c->aside.received, c->aside.stream, err);
+}
+
 /* out: f16 if is_f16, else f32. */
-static pleat_status decode(const pleat_device_cache *c, uint32_t layer, const uint16_t *q, float scale, void *out,
+static pleat_status decode(pleat_device_cache *c, uint32_t layer, const uint16_t *q, float scale, void *out,
                            bool is_f16, float *lse2, pleat__device_stream stream, pleat_error *err) {
     const bool scores = c->lanes.policy.is_leankv && c->in_step;
     pleat__device_attn_args args = {.view = c->view,
@@ -585,10 +607,11 @@ static pleat_status decode(const pleat_device_cache *c, uint32_t layer, const ui
                                     .is_f16 = is_f16,
                                     .lse2 = lse2 || !scores ? lse2 : c->lse2,
                                     .logits = scores ? c->logits : NULL,
-                                    .logits_stride = scores ? c->logits_stride : 0};
+                                    .logits_stride = scores ? c->logits_stride : 0,
+                                    .drops_logits = scores};
+    PLEAT_TRY(wait_for_received(c, stream, err));
     PLEAT_TRY(pleat__device_attn_decode(&c->plans[c->schedule], &args, c->attn_workspaces[c->schedule], stream, err));
-    args.view.seq_idxs = c->lanes.scored_seqs;
-    return scores ? pleat__device_attn_received(&args, stream, err) : PLEAT_OK;
+    return scores ? add_received(c, &args, stream, err) : PLEAT_OK;
 }
 
 static pleat_status check_attend(const pleat_device_cache *c, uint32_t layer, const void *q, const void *out,

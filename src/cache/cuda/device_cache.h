@@ -40,6 +40,13 @@ typedef struct pleat__device_way {
     uint64_t *host_sums; /* a copy of them */
 } pleat__device_way;
 
+/* What a layer's slots received is added to their scores in a stream of its own, beside what follows attention. */
+typedef struct pleat__device_aside {
+    pleat__device_stream stream;
+    pleat__device_event attended, received; /* a layer's attention is done; and what it gave is added */
+    bool is_ahead;                          /* nothing of the step has waited for that yet */
+} pleat__device_aside;
+
 /* What saving and restoring works with.  Memory of the host is such as the device copies to and from. */
 typedef struct pleat__device_image_work {
     uint32_t *n_slots[2], *hole, *dead; /* [rows_per_seq] of the host: a sequence's counts */
@@ -74,6 +81,7 @@ struct pleat_device_cache {
     void *attn_workspaces[3];         /* of each plan: apart, so that a stale one is not read as the other's */
     float *logits;                    /* [max_seqs][n_q_heads][logits_stride] */
     float *lse2;                      /* [max_seqs][n_q_heads], for callers who want none */
+    pleat__device_aside aside;        /* where there are scores */
     uint16_t *rotated_q;              /* [max_seqs][n_q_heads][head_dim] of a step, where formats are rotated */
     float *prompt_lse2;               /* [min(max_tokens, PLEAT_DEVICE_PROMPT_TOKENS)][n_q_heads] of a prompt's layer */
     void *prompt_workspace;           /* PLEAT__PROMPT_WORKSPACE_MAX */

@@ -35,6 +35,7 @@
 /* Lanes that fill a GPU with a warp each.  With fewer, a warp's loads are too few to hide their latency. */
 #define MANY_LANES 2048u
 #define DEVICE_ALIGN 256u
+#define LOGITS_ALIGN 32u /* floats of a line of the level-2 cache */
 #define PAGE_ALIGN 128u
 
 void pleat_device_cache_options_default(pleat_device_cache_options *opt) {
@@ -196,7 +197,8 @@ static pleat_status derive(pleat_device_cache *c, pleat_error *err) {
     c->keeps_ahead = !pleat__device_cache_has_policy(c); /* end trims where a policy acts */
     PLEAT_TRY(derive_pages(c, err));
     /* A lane's slots are its tokens, a hole, and what fills up the high side's last tile. */
-    if (c->lanes.policy.is_leankv) c->logits_stride = round_up(opt->max_tokens + 1, PLEAT__TILE) + PLEAT__TILE;
+    if (c->lanes.policy.is_leankv)
+        c->logits_stride = round_up(round_up(opt->max_tokens + 1, PLEAT__TILE) + PLEAT__TILE, LOGITS_ALIGN);
     return PLEAT_OK;
 }
 
@@ -302,6 +304,12 @@ static pleat_status take_host(pleat_device_cache *c, pleat_error *err) {
     return PLEAT_OK;
 }
 
+static pleat_status make_aside(pleat__device_aside *a, pleat_error *err) {
+    PLEAT_TRY(pleat__device_event_create(&a->attended, err));
+    PLEAT_TRY(pleat__device_event_create(&a->received, err));
+    return pleat__device_stream_create(&a->stream, err);
+}
+
 static pleat_status take_memory(pleat_device_cache *c, pleat_error *err) {
     c->memory_bytes[0] = (uint64_t)c->n_pages * c->lanes.page_bytes;
     PLEAT_TRY(pleat__device_alloc(c->memory_bytes[0], &c->memory[0], err));
@@ -318,6 +326,7 @@ static pleat_status take_memory(pleat_device_cache *c, pleat_error *err) {
     }
     PLEAT_TRY(take_device(c, carve_workspace, 2, err));
     PLEAT_TRY(take_host(c, err));
+    if (c->logits_stride > 0) PLEAT_TRY(make_aside(&c->aside, err));
     const pleat__device_stream stream = {NULL};
     PLEAT_TRY(pleat__device_fill(c->memory[1], 0, c->memory_bytes[1], stream, err));
     PLEAT_TRY(pleat__device_fill(c->memory[2], 0, c->memory_bytes[2], stream, err));
@@ -387,6 +396,9 @@ void pleat_device_cache_destroy(pleat_device_cache **cache) {
         pleat__device_free_host(c->image.host_stage);
         for (int i = 0; i < 2; i++) pleat__device_event_destroy(&c->image.ways[i].arrived);
         for (int i = 0; i < 2; i++) pleat__device_stream_destroy(&c->image.ways[i].stream);
+        pleat__device_event_destroy(&c->aside.attended);
+        pleat__device_event_destroy(&c->aside.received);
+        pleat__device_stream_destroy(&c->aside.stream);
     }
     const pleat_allocator al = c->al;
     pleat__free(&al, c->image.seen, c->opt.max_tokens, 1);

@@ -46,11 +46,6 @@ static __device__ __forceinline__ void pleat__bar_arrive(uint32_t bar, uint32_t 
                  : "memory");
 }
 
-/* At this block's own. */
-static __device__ __forceinline__ void pleat__bar_arrive_here(uint32_t bar) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
-}
-
 static __device__ __forceinline__ void pleat__bar_wait(uint32_t bar, uint32_t parity) {
     asm volatile("{.reg .pred p; "
                  "again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; "

@@ -197,6 +197,11 @@ pleat_status pleat__device_event_record(pleat__device_event event, pleat__device
                               "recording an event", err);
 }
 
+pleat_status pleat__device_stream_follow(pleat__device_stream stream, pleat__device_event event, pleat_error *err) {
+    return pleat__cuda_status((int)cudaStreamWaitEvent(pleat__cuda_stream(stream), (cudaEvent_t)event.v, 0),
+                              "having a stream wait for another", err);
+}
+
 pleat_status pleat__device_event_wait(pleat__device_event event, pleat_error *err) {
     return pleat__cuda_status((int)cudaEventSynchronize((cudaEvent_t)event.v), "waiting for the GPU", err);
 }

@@ -125,7 +125,7 @@ static __device__ __forceinline__ void end_tile(const pleat__device_mul &m, floa
     for (int from = 0; from < N / 2; from += n) {
 #pragma unroll
         for (int i = 0; i < n; i += 4) put_four(at + i * MULTIPLIERS * 4, sums + i);
-#pragma unroll 1
+#pragma unroll 4
         for (int i = 0; i < n; i += 4) {
             const float4 v = get_four(at + i * MULTIPLIERS * 4);
             end_two(m, tile, x_row + 2 * (from + i), v.x, v.z);

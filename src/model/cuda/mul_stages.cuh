@@ -88,16 +88,6 @@ template <int F, int N> static __device__ __forceinline__ place place_of(const u
     return place{at, totals, full, full + s::n * 8};
 }
 
-/* The warp has read a stage: the barriers of all blocks are told. */
-static __device__ __forceinline__ void give_back(uint32_t empty) {
-    const uint32_t rank = threadIdx.x % 32;
-    __syncwarp();
-    if (rank == blockIdx.x % CLUSTER)
-        pleat__bar_arrive_here(empty);
-    else if (rank < CLUSTER)
-        pleat__bar_arrive(empty, rank);
-}
-
 /* ---- copies ------------------------------------------------------------------------------------------------- */
 
 /* What a lane of a copying warp walks over: groups of units. */

@@ -177,7 +177,8 @@ static __device__ __forceinline__ void add_group(float (&sums)[N / 2], feed<F> &
     f.x_low = x_low;
     advance<stages<F, N>::n>(t);
     add_weights<F, N, 0>(sums, f, at, t, goes_on);
-    give_back(empty);
+    __syncwarp();
+    if (threadIdx.x % 32 < CLUSTER) pleat__bar_arrive(empty, threadIdx.x % 32);
 }
 
 /* ---- a unit ---------------------------------------------------------------------------------------------------- */
