@@ -26,7 +26,7 @@
 #include "cli/lib/progress.h"
 #include "cli/lib/shape/archs.h"
 
-enum { DEFAULT_RUN_REPS = 5, WARM_UP_TOKENS = 32, WARM_UP_TOKENS_DEVICE = 512, SHIFT = 131 };
+enum { DEFAULT_RUN_REPS = 5, WARM_UP_TOKENS = 32, WARM_UP_TOKENS_DEVICE = 512, WARM_UP_STEPS_DEVICE = 20, SHIFT = 131 };
 
 /* ---- options ----------------------------------------------------------------------------------- */
 
@@ -453,12 +453,14 @@ static int prepare(bench *b, bench_run_options *o) {
     for (uint32_t i = 0; i < o->load.kv.n; i++) b->tallies[i].speed = cli_alloc(b->reps, sizeof(double));
     fill_tokens(b);
     /* a few steps that wake the threads and touch the weights; on a GPU, as much of a prompt as loads all kernels, and
-     * a step of all sequences, which records its graph */
+     * as many steps of all sequences as record their graph */
     const uint32_t wanted = b->l.n_devices ? WARM_UP_TOKENS_DEVICE : WARM_UP_TOKENS, most = longest(b);
     const uint32_t n_warm = most < WARM_UP_TOKENS ? 1 : most < wanted ? most : wanted;
+    const uint32_t n_steps = most < WARM_UP_STEPS_DEVICE ? most : WARM_UP_STEPS_DEVICE;
     for (uint32_t i = 0; i < o->load.kv.n && code == CLI_OK; i++) {
         code = run_once(b, i, &(shape){"pp", n_warm, 0, 0}, 0);
-        if (code == CLI_OK && b->l.n_devices && greatest(&o->n_gen)) code = run_once(b, i, &(shape){"tg", 1, 0, 1}, 0);
+        if (code == CLI_OK && b->l.n_devices && greatest(&o->n_gen))
+            code = run_once(b, i, &(shape){"tg", n_steps, 0, 1}, 0);
     }
     b->n_done = 0;
     return code;

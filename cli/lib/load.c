@@ -156,11 +156,22 @@ static int open_model(const load_options *o, loaded *l) {
     return CLI_OK;
 }
 
+/* Requests on a GPU have no blocks yet. */
+static int check_served(const load_options *o) {
+    for (uint32_t i = 0; i < o->kv.n; i++) {
+        if (o->kv.spec[i].compressor == PLEAT_COMPRESSOR_NONE) continue;
+        cli_error("--kv %s: blocks are not served on a GPU; run and eval have those of kvcomp+pack", o->kv.text[i]);
+        return CLI_USAGE;
+    }
+    return CLI_OK;
+}
+
 int load_model(load_options *o, common_options *common, loaded *l) {
     memset(l, 0, sizeof *l);
     int code = check_replays(o);
     if (code == CLI_OK) code = check_stats(o);
     if (code == CLI_OK) code = load_find_device(o, l);
+    if (code == CLI_OK && l->n_devices && o->in_parts) code = check_served(o);
     if (code == CLI_OK) code = note_shipped(o, common, l);
     if (code == CLI_OK) code = open_model(o, l);
     if (code == CLI_OK && l->n_devices && !o->in_parts) o->chunk_tokens = l->info.n_ctx;

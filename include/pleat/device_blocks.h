@@ -5,9 +5,9 @@
  *
  *     codec: encode ──> payloads ── create ──> blocks on the device ── logits, outputs (any number) ── destroy
  *
- * Payloads are the CPU's own bytes.  On the device, codes are the same words of the same codebook in another order,
- * which kernels read faster (src/entropy/cuda/words.h); each of the 32 parts of a block's keys or values takes some 30
- * bits more. A lane is a KV head of a sequence; its tokens are those of its blocks, one block behind the other.  Arrays
+ * Payloads are the CPU's own bytes.  On the device, codes stand in another order, which kernels read faster
+ * (src/entropy/cuda/words.h): as the same words of the same codebook, or, where that has single codes of up to 16 levels,
+ * as words for pairs of them.  Each of the 32 parts of a block's keys or values takes some 30 bits more. A lane is a KV head of a sequence; its tokens are those of its blocks, one block behind the other.  Arrays
  * on the device are the caller's, as plain pointers that are not followed on the host. Calls return before they are
  * done: they run in order in `stream`, a cudaStream_t, and can be captured in a graph.
  *

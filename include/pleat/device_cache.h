@@ -80,7 +80,9 @@ typedef struct pleat_device_cache_options {
     size_t size_bytes; /* sizeof(pleat_device_cache_options); set by pleat_device_cache_options_default */
     /* f16 (the default), any format of 8 to 2 bits, or h4v4 to h2v2.  Or streaming, recent, random of one of the plain
      * ones, with a budget of tokens or a share.  Or leankv: of one of these where al = ah, else of two of f16, k8v8, k8v4,
-     * k4v4, k4v2.  Its low format may be h3v2 or h2v2 below k8v8 or k8v4. */
+     * k4v4, k4v2.  Its low format may be h3v2 or h2v2 below k8v8 or k8v4.  Or kvcomp+pack: blocks of 64 tokens, k and v
+     * from 0.07 on, fewer than 16 sinks; heads of 64 and 128, groups up to 8, without windows and logit_cap.  It has
+     * neither chunks nor images and export. */
     pleat_spec spec;
     uint32_t device;         /* which GPU; default 0 */
     uint32_t n_layers;       /* 1..1024 */
@@ -275,6 +277,9 @@ typedef struct pleat_device_cache_image {
     uint64_t n_pages;  /* the most that restoring takes at once */
 } pleat_device_cache_image;
 
+/* Take the memory that the first image would else take. */
+PLEAT_API pleat_status pleat_device_cache_expect_images(pleat_device_cache *cache, pleat_error *err);
+
 /* Bytes of the sequence's image; 0: it is empty.  Waits. */
 PLEAT_API pleat_status pleat_device_cache_image_bytes(pleat_device_cache *cache, uint32_t seq_idx, uint64_t *n_bytes,
                                                       void *stream, pleat_error *err);
@@ -285,6 +290,15 @@ PLEAT_API pleat_status pleat_device_cache_image_bytes(pleat_device_cache *cache,
 PLEAT_API pleat_status pleat_device_cache_save(pleat_device_cache *cache, uint32_t seq_idx, uint32_t max_tokens,
                                                uint32_t n_prompt, void *image, uint64_t cap_bytes, void *stream,
                                                pleat_error *err);
+
+/* The same in two parts.  After the first the sequence may be closed, and steps may go on; the image, though it can be
+ * read already, is only whole after the second, which waits for what is still on its way.  That does nothing when the
+ * image is not the last one that was begun, or is ended; NULL: whichever that is.  The next save and restore end it
+ * themselves. */
+PLEAT_API pleat_status pleat_device_cache_save_begin(pleat_device_cache *cache, uint32_t seq_idx, uint32_t max_tokens,
+                                                     uint32_t n_prompt, void *image, uint64_t cap_bytes, void *stream,
+                                                     pleat_error *err);
+PLEAT_API pleat_status pleat_device_cache_save_end(pleat_device_cache *cache, const void *image, pleat_error *err);
 
 /* What the image says.  PLEAT_E_FORMAT: it is none of such a cache. */
 PLEAT_API pleat_status pleat_device_cache_read_image(pleat_device_cache *cache, const void *image, uint64_t n_bytes,

@@ -138,6 +138,11 @@ PLEAT_API pleat_status pleat_engine_save(const pleat_engine *engine, pleat_seq s
                                          uint64_t cap_bytes);
 PLEAT_API uint64_t pleat_engine_image_pages(const pleat_engine *engine, const void *image, uint64_t n_bytes);
 
+/* The same into memory of take_image, below.  On a GPU bytes may still be on their way when it returns, beside the steps
+ * that follow: the image is for restore, image_pages and drop of this engine alone. */
+PLEAT_API pleat_status pleat_engine_save_soon(const pleat_engine *engine, pleat_seq seq, pleat_seq base, void *image,
+                                              uint64_t cap_bytes);
+
 /* Memory for an image of n_bytes, of this engine: on a GPU such as copies are fastest to.  NULL: there is none.  Images
  * in any other memory are as good.  drop takes the n_bytes that take was given; both before the engine is destroyed. */
 PLEAT_API void *pleat_engine_take_image(pleat_engine *engine, uint64_t n_bytes);

@@ -207,6 +207,23 @@ pleat_status pleat_device_cache_save(pleat_device_cache *cache, uint32_t seq_idx
     return none(err);
 }
 
+pleat_status pleat_device_cache_save_begin(pleat_device_cache *cache, uint32_t seq_idx, uint32_t max_tokens,
+                                           uint32_t n_prompt, void *image, uint64_t cap_bytes, void *stream,
+                                           pleat_error *err) {
+    (void)cache, (void)seq_idx, (void)max_tokens, (void)n_prompt, (void)image, (void)cap_bytes, (void)stream;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_save_end(pleat_device_cache *cache, const void *image, pleat_error *err) {
+    (void)cache, (void)image;
+    return none(err);
+}
+
+pleat_status pleat_device_cache_expect_images(pleat_device_cache *cache, pleat_error *err) {
+    (void)cache;
+    return none(err);
+}
+
 pleat_status pleat_device_cache_read_image(pleat_device_cache *cache, const void *image, uint64_t n_bytes,
                                            pleat_device_cache_image *out, pleat_error *err) {
     (void)cache, (void)image, (void)n_bytes, (void)out;

@@ -151,6 +151,11 @@ pleat_status pleat_engine_save(const pleat_engine *e, pleat_seq seq, pleat_seq b
     return e ? e->ops->save(e, seq, base, image, cap_bytes) : PLEAT_E_ARG;
 }
 
+pleat_status pleat_engine_save_soon(const pleat_engine *e, pleat_seq seq, pleat_seq base, void *image,
+                                    uint64_t cap_bytes) {
+    return e ? e->ops->save_soon(e, seq, base, image, cap_bytes) : PLEAT_E_ARG;
+}
+
 uint64_t pleat_engine_image_pages(const pleat_engine *e, const void *image, uint64_t n_bytes) {
     return e ? e->ops->image_pages(e, image, n_bytes) : 0;
 }

@@ -295,6 +295,7 @@ const pleat__engine_ops pleat__engine_on_cpu = {
     .get_times = cpu_get_times,
     .image_bytes = cpu_image_bytes,
     .save = cpu_save,
+    .save_soon = cpu_save,
     .image_pages = cpu_image_pages,
     .take_image = cpu_take_image,
     .drop_image = cpu_drop_image,

@@ -40,6 +40,7 @@ typedef struct pleat__engine_ops {
     void (*get_times)(const pleat_engine *e, pleat_cache_times *out);
     uint64_t (*image_bytes)(const pleat_engine *e, pleat_seq seq, pleat_seq base);
     pleat_status (*save)(const pleat_engine *e, pleat_seq seq, pleat_seq base, void *image, uint64_t cap_bytes);
+    pleat_status (*save_soon)(const pleat_engine *e, pleat_seq seq, pleat_seq base, void *image, uint64_t cap_bytes);
     uint64_t (*image_pages)(const pleat_engine *e, const void *image, uint64_t n_bytes);
     void *(*take_image)(pleat_engine *e, uint64_t n_bytes);
     void (*drop_image)(pleat_engine *e, void *image, uint64_t n_bytes);

@@ -3,7 +3,7 @@
  * image.c: the head of an image file, written and read.  docs/IMAGE.md is law; hosts are little endian.
  *
  *     0    8   magic            "PLEATIMG"                28   4   tokens           44   4   layers
- *     8    4   version          1                         32   4   steps            48   4   query heads
+ *     8    4   version          2                         32   4   steps            48   4   query heads
  *     12   4   head's bytes     a multiple of 8           36   2   spec's bytes     52   4   KV heads
  *     16   8   body's bytes                               38   2   salt's bytes     56   4   head dimension
  *     24   4   a piece's bytes                            40   4   zero             60   4   page tokens
@@ -25,7 +25,7 @@
 #include "core/error.h"
 #include "image/sum.h"
 
-enum { VERSION = 1, MAX_TOKENS = 1 << 24, PRINT_BYTES = PLEAT_FINGERPRINT_CAP - 1 };
+enum { VERSION = 2, MAX_TOKENS = 1 << 24, PRINT_BYTES = PLEAT_FINGERPRINT_CAP - 1 };
 static const char magic[8] = {'P', 'L', 'E', 'A', 'T', 'I', 'M', 'G'};
 
 /* The fixed part, byte for byte. */

@@ -46,6 +46,7 @@ typedef struct pleat__image {
     uint64_t data_bytes;
     uint64_t n_bytes;    /* bytes that a swap moves: those of data, or of a simulated image's pages */
     uint64_t n_pages;    /* pages that restoring takes */
+    uint64_t moved_ns;   /* what saving it took, without finding memory for it */
     uint32_t max_tokens; /* tokens that its sequence is opened for; 0: those that the saved one was */
 } pleat__image;
 
@@ -86,6 +87,7 @@ typedef struct pleat__backend {
     pleat_status (*save)(void *ctx, pleat_seq seq, pleat_seq base, pleat__image *out);
     pleat_status (*restore)(void *ctx, const pleat__image *image, pleat_seq base, pleat_seq *out);
     void (*drop)(void *ctx, pleat__image *image);
+    void (*expect)(void *ctx); /* images may come; NULL: nothing is done before */
     pleat_status (*compress)(void *ctx, pleat_seq seq, float ah, float al);
 
     /* For a store; NULL in a simulation.  describe: what an image's head says beside spec, salt and tokens. */

@@ -100,7 +100,9 @@ static pleat_status backend_save(void *ctx, pleat_seq seq, pleat_seq base, pleat
     image.data_bytes = image.n_bytes;
     image.data = pleat_engine_take_image(b->engine, image.data_bytes);
     if (!image.data) return PLEAT_E_MEMORY;
-    const pleat_status status = pleat_engine_save(b->engine, seq, base, image.data, image.n_bytes);
+    const uint64_t start_ns = pleat__clock_ns();
+    const pleat_status status = pleat_engine_save_soon(b->engine, seq, base, image.data, image.n_bytes);
+    image.moved_ns = pleat__clock_ns() - start_ns;
     if (status != PLEAT_OK) {
         pleat_engine_drop_image(b->engine, image.data, image.data_bytes);
         return status;
@@ -146,6 +148,12 @@ static uint64_t backend_image_pages(void *ctx, const void *data, uint64_t n_byte
 static void backend_drop(void *ctx, pleat__image *image) {
     pleat_engine_drop_image(((engine_backend *)ctx)->engine, image->data, image->data_bytes);
     *image = (pleat__image){0};
+}
+
+/* A GPU's are in pinned memory, and pinning a GB takes a third of a second: with one byte the engine takes much at once. */
+static void backend_expect(void *ctx) {
+    pleat_engine *engine = ((engine_backend *)ctx)->engine;
+    pleat_engine_drop_image(engine, pleat_engine_take_image(engine, 1), 1);
 }
 
 /* ---- the rest -------------------------------------------------------------------------------------- */
@@ -257,6 +265,7 @@ pleat_status pleat__backend_on_engine(pleat_engine *engine, const pleat_allocato
         .save = backend_save,
         .restore = backend_restore,
         .drop = backend_drop,
+        .expect = backend_expect,
         .compress = backend_compress,
         .describe = backend_describe,
         .save_into = backend_save_into,
@@ -268,6 +277,7 @@ pleat_status pleat__backend_on_engine(pleat_engine *engine, const pleat_allocato
         .destroy = backend_destroy,
     };
     const pleat_status status = shape_of(b, &out->shape);
+    if (out->shape.has_bases) out->expect = NULL; /* the CPU's images are in ordinary memory */
     if (status != PLEAT_OK) backend_destroy(b);
     return status;
 }

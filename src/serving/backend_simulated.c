@@ -413,7 +413,9 @@ static pleat_status sim_save(void *ctx, pleat_seq seq, pleat_seq base, pleat__im
     const uint64_t n_pages = image_pages(s, q, image->shared);
     *out = (pleat__image){
         .data = image, .data_bytes = sizeof *image, .n_bytes = n_pages * s->opt.page_bytes, .n_pages = n_pages};
+    const uint64_t start_ns = (uint64_t)s->now_ns;
     swap(s, out->n_bytes);
+    out->moved_ns = (uint64_t)s->now_ns - start_ns;
     return PLEAT_OK;
 }
 

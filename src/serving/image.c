@@ -42,12 +42,11 @@ bool pleat__serving_save_image(pleat_serving *s, const pleat__request *r, pleat_
     const uint64_t n_bytes = s->backend.image_bytes(s->backend.ctx, run->seq, base_seq);
     if (n_bytes == 0 || n_bytes > s->opt.swap_bytes - s->stats.swapped_bytes) return false;
     if (!swap_pays(s, r, base, n_bytes)) return false;
-    const uint64_t paused = pleat__serving_pause(), start_ns = s->backend.clock_ns(s->backend.ctx);
+    const uint64_t paused = pleat__serving_pause();
     const pleat_status status = s->backend.save(s->backend.ctx, run->seq, base_seq, out);
-    const uint64_t end_ns = s->backend.clock_ns(s->backend.ctx);
     pleat__serving_resume(s, paused, true);
     if (status != PLEAT_OK) return false;
-    pleat__cost_observe_swap(&s->cost, out->n_bytes, end_ns - start_ns);
+    pleat__cost_observe_swap(&s->cost, out->n_bytes, out->moved_ns);
     return true;
 }
 

@@ -237,7 +237,10 @@ pleat_status pleat_serving_create(pleat_engine *engine, const pleat_serving_opti
     pleat_serving *s;
     REQUIRE(out, "no place for the result");
     PLEAT_TRY(begin_create(opt, &s, err));
-    return end_create(s, pleat__backend_on_engine(engine, &s->al, &s->backend, err), opt, out, err);
+    PLEAT_TRY(end_create(s, pleat__backend_on_engine(engine, &s->al, &s->backend, err), opt, out, err));
+    if (s->backend.expect && s->opt.swap_bytes > 0 && s->opt.preemption != PLEAT_PREEMPT_RECOMPUTE)
+        s->backend.expect(s->backend.ctx);
+    return PLEAT_OK;
 }
 
 pleat_status pleat_serving_create_simulated(const pleat_simulation *simulation, const pleat_serving_options *opt,

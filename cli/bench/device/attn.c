@@ -290,8 +290,10 @@ static int check_options(const attn_options *o) {
     for (uint32_t i = 0; i < o->kv.n; i++) {
         const pleat_spec *s = &o->kv.spec[i];
         if ((s->policy != PLEAT_POLICY_NONE && s->policy != PLEAT_POLICY_LEANKV) || s->profile[0] ||
-            s->compressor != PLEAT_COMPRESSOR_NONE || s->high.k_bits > 16) {
-            cli_error("--kv %s: on a GPU there are f16, k8v8 to k2v2, h4v4 to h2v2, and leankv without a profile",
+            (s->compressor != PLEAT_COMPRESSOR_NONE && !(s->compressor == PLEAT_COMPRESSOR_KVCOMP && s->pack)) ||
+            s->high.k_bits > 16) {
+            cli_error("--kv %s: on a GPU there are f16, k8v8 to k2v2, h4v4 to h2v2, kvcomp+pack, and leankv without a "
+                      "profile",
                       o->kv.text[i]);
             return CLI_USAGE;
         }

@@ -94,7 +94,7 @@ static __global__ void __launch_bounds__(COPY_THREADS)
         l.pages.dead[to_lane] = l.pages.dead[from_lane];
     }
     for (int side = 0; side < 2; side++) {
-        if (page * l.layouts[side].tokens >= l.pages.n_slots[side][from_lane]) continue;
+        if (page * l.pages.page_tokens[side] >= l.pages.n_slots[side][from_lane]) continue;
         const uint8_t *from = l.base + *pleat__device_cell(&l.pages, from_lane, side, page) * l.page_bytes;
         uint8_t *to = l.base + *pleat__device_cell(&l.pages, to_lane, side, page) * l.page_bytes;
         for (uint32_t i = threadIdx.x; i < l.page_bytes / 16; i += COPY_THREADS)

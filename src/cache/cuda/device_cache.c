@@ -237,7 +237,9 @@ pleat_status pleat_device_cache_prompt(pleat_device_cache *c, uint32_t layer, co
     PLEAT_TRY(pleat__device_cache_evicts(c) ? pleat__device_lanes_keep(&c->lanes, &prompt, s, err)
                                             : pleat__device_lanes_class(&c->lanes, &prompt, s, err));
     PLEAT_TRY(pleat__device_settle(&c->lanes.pages, row, c->opt.n_kv_heads, s, err));
-    return pleat__device_lanes_place(&c->lanes, &prompt, s, err);
+    PLEAT_TRY(pleat__device_lanes_place(&c->lanes, &prompt, s, err));
+    return pleat__device_lanes_compress_prompt(&c->lanes, c->prompt_seq, layer,
+                                               pleat__device_blocks_of(c, c->prompt_tokens), s, err);
 }
 
 pleat_status pleat_device_cache_prompt_end(pleat_device_cache *c, void *stream, pleat_error *err) {
@@ -246,7 +248,8 @@ pleat_status pleat_device_cache_prompt_end(pleat_device_cache *c, void *stream, 
                   "device cache: no prompt is under way, or a layer of it is missing");
     PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, c->prompt_seq, c->prompt_past + c->prompt_tokens,
                                              pleat__device_stream_of(stream), err));
-    const bool has_more = c->windows && c->prompt_past > 0; /* pages that a chunk took for rings */
+    /* Pages that a chunk took for rings, or whose tokens became blocks. */
+    const bool has_more = (c->windows && c->prompt_past > 0) || c->lanes.policy.has_blocks;
     c->seq_states[c->prompt_seq] = PLEAT__SEQ_OPEN;
     c->in_prompt = false;
     c->prompt_past = 0;
@@ -348,7 +351,9 @@ static pleat_status copy(pleat_device_cache *c, uint32_t from, uint32_t to, uint
                          pleat__device_stream stream, pleat_error *err) {
     /* A low page holds as many tokens as a high one, or more. */
     const uint32_t n_slots_most = pleat__device_cache_most_slots(c, n_tokens, c->budgets[from]);
-    const uint32_t n_pages = pleat__div_up_u32(n_slots_most, c->lanes.layouts[0].tokens) + (c->two_sided ? 1 : 0);
+    const uint32_t n_pages = c->lanes.policy.has_blocks
+                                 ? pleat__device_compress_most_pages(c, n_tokens)
+                                 : pleat__div_up_u32(n_slots_most, c->lanes.layouts[0].tokens) + (c->two_sided ? 1 : 0);
     for (uint32_t i = 0; i < c->opt.n_layers; i++) {
         const uint32_t window = pleat__device_window(c, i);
         c->n_each[i] = window && window < n_tokens ? pleat__div_up_u32(window, c->lanes.layouts[0].tokens) : n_pages;
@@ -361,6 +366,7 @@ static pleat_status copy(pleat_device_cache *c, uint32_t from, uint32_t to, uint
             pleat__device_copy(n_slots + to_row, n_slots + from_row, c->rows_per_seq * sizeof *n_slots, stream, err));
     }
     PLEAT_TRY(pleat__device_settle(&c->lanes.pages, to_row, c->rows_per_seq, stream, err));
+    PLEAT_TRY(pleat__device_compress_copy(c, from_row, to_row, stream, err));
     return pleat__device_lanes_copy(&c->lanes, from, to, 0, n_pages, stream, err);
 }
 
@@ -387,6 +393,9 @@ pleat_status pleat_device_cache_close(pleat_device_cache *c, uint32_t seq_idx, v
     const pleat__device_stream s = pleat__device_stream_of(stream);
     PLEAT_TRY(pleat__device_close(&c->lanes.pages, seq_idx, s, err));
     PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, seq_idx, 0, s, err));
+    if (c->lanes.policy.has_blocks)
+        PLEAT_TRY(pleat__device_fill(c->lanes.blocks.n_blocks + pleat__device_first_row(c, seq_idx), 0,
+                                     c->rows_per_seq * sizeof *c->lanes.blocks.n_blocks, s, err));
     PLEAT_TRY(pleat__device_cache_set_budget(c, seq_idx, 1, s, err)); /* what begins with a step has a prompt of 1 */
     if (c->seq_states[seq_idx] == PLEAT__SEQ_PROMPT) c->in_prompt = false, c->prompt_past = 0;
     c->seq_states[seq_idx] = PLEAT__SEQ_EMPTY;
@@ -409,6 +418,8 @@ static pleat_status measure(const pleat_device_cache *c, filling *f, pleat_error
         const uint32_t n_high = f->n_high[lane], n_low = low_of(f, lane);
         REQUIRE(n_high >= 1 && (n_low == 0 || c->two_sided) && (uint64_t)n_high + n_low <= c->opt.max_tokens,
                 "device cache: lane %u cannot hold %u high and %u low tokens", lane, n_high, n_low);
+        REQUIRE(!c->lanes.policy.has_blocks || n_high == f->n_high[0],
+                "device cache: lanes with blocks have as many tokens each");
         const uint32_t n_pages = pleat__div_up_u32(n_high, c->lanes.layouts[0].tokens) +
                                  pleat__div_up_u32(n_low, c->lanes.layouts[1].tokens);
         f->n_each = pleat__max_u32(f->n_each, n_pages);
@@ -417,7 +428,7 @@ static pleat_status measure(const pleat_device_cache *c, filling *f, pleat_error
     return PLEAT_OK;
 }
 
-static pleat_status make_tokens(const pleat_device_cache *c, uint32_t seq_idx, const filling *f, uint64_t seed,
+static pleat_status make_tokens(pleat_device_cache *c, uint32_t seq_idx, const filling *f, uint64_t seed,
                                 pleat__device_stream stream, pleat_error *err) {
     const uint32_t row = pleat__device_first_row(c, seq_idx);
     const uint64_t bytes = c->rows_per_seq * sizeof(uint32_t);
@@ -427,6 +438,12 @@ static pleat_status make_tokens(const pleat_device_cache *c, uint32_t seq_idx, c
     for (uint32_t layer = 0; layer < c->opt.n_layers; layer++) {
         const pleat__device_prompt prompt = {.seq_idx = seq_idx, .layer = layer, .n_tokens = f->n_tokens};
         PLEAT_TRY(pleat__device_lanes_make(&c->lanes, &prompt, seed, stream, err));
+        PLEAT_TRY(pleat__device_lanes_compress_prompt(&c->lanes, seq_idx, layer,
+                                                      pleat__device_blocks_of(c, f->n_tokens), stream, err));
+    }
+    if (c->lanes.policy.has_blocks) {
+        PLEAT_TRY(pleat_device_cache_set_batch(c, &seq_idx, 1, stream.v, err));
+        PLEAT_TRY(pleat__device_trim(&c->lanes.pages, stream, err));
     }
     PLEAT_TRY(pleat__device_lanes_set_length(&c->lanes, seq_idx, f->n_tokens, stream, err));
     return pleat__device_wait(stream, err);
@@ -598,19 +615,21 @@ static pleat_status add_received(pleat_device_cache *c, pleat__device_attn_args 
 /* out: f16 if is_f16, else f32. */
 static pleat_status decode(pleat_device_cache *c, uint32_t layer, const uint16_t *q, float scale, void *out,
                            bool is_f16, float *lse2, pleat__device_stream stream, pleat_error *err) {
-    const bool scores = c->lanes.policy.is_leankv && c->in_step;
+    const bool scores = c->lanes.policy.is_leankv && c->in_step, has_blocks = c->lanes.policy.has_blocks;
+    float *lse2_of_all = lse2 ? lse2 : c->lse2;
     pleat__device_attn_args args = {.view = c->view,
                                     .layer = layer,
                                     .q = q,
                                     .scale = scale,
-                                    .out = out,
-                                    .is_f16 = is_f16,
-                                    .lse2 = lse2 || !scores ? lse2 : c->lse2,
+                                    .out = has_blocks && is_f16 ? c->block_other : out,
+                                    .is_f16 = is_f16 && !has_blocks,
+                                    .lse2 = scores || has_blocks ? lse2_of_all : lse2,
                                     .logits = scores ? c->logits : NULL,
                                     .logits_stride = scores ? c->logits_stride : 0,
                                     .drops_logits = scores};
     PLEAT_TRY(wait_for_received(c, stream, err));
     PLEAT_TRY(pleat__device_attn_decode(&c->plans[c->schedule], &args, c->attn_workspaces[c->schedule], stream, err));
+    if (has_blocks) return pleat__device_compress_attend(c, layer, q, args.out, lse2_of_all, out, is_f16, stream, err);
     return scores ? add_received(c, &args, stream, err) : PLEAT_OK;
 }
 
@@ -650,8 +669,9 @@ pleat_status pleat_device_cache_end(pleat_device_cache *c, void *stream, pleat_e
     const pleat__device_stream s = pleat__device_stream_of(stream);
     c->in_step = false;
     if (pleat__device_cache_has_policy(c)) {
-        PLEAT_TRY(c->lanes.policy.is_leankv ? pleat__device_lanes_end(&c->lanes, s, err)
-                                            : pleat__device_lanes_evict(&c->lanes, s, err));
+        PLEAT_TRY(c->lanes.policy.is_leankv    ? pleat__device_lanes_end(&c->lanes, s, err)
+                  : c->lanes.policy.has_blocks ? pleat__device_lanes_compress(&c->lanes, s, err)
+                                               : pleat__device_lanes_evict(&c->lanes, s, err));
         PLEAT_TRY(pleat__device_trim(&c->lanes.pages, s, err));
     }
     return pleat__device_cache_tell(c, pleat__device_cache_has_policy(c), s, err);

@@ -4,6 +4,7 @@
  *
  *     device_create.c    options to sizes, layouts and memory: pages, tables, workspace, an allocation each
  *     device_cache.c     prompts and steps: which launchers in which order
+ *     device_compress.c  cold tokens in blocks
  *     device_image.c     a sequence as bytes in the host's memory, and back
  *     device_inspect.c   what it holds, brought to the host
  *
@@ -13,9 +14,11 @@
 #ifndef PLEAT_CACHE_CUDA_DEVICE_CACHE_H
 #define PLEAT_CACHE_CUDA_DEVICE_CACHE_H
 
+#include "attn/cuda/blocks.h"
 #include "attn/cuda/decode.h"
 #include "attn/cuda/prompt.h"
 #include "attn/cuda/wide.h"
+#include "cache/cuda/image_hash.h"
 #include "cache/cuda/lanes.h"
 #include "cache/image_form.h"
 #include "core/memory.h"
@@ -31,14 +34,32 @@ extern "C" {
  * to EMPTY. */
 typedef enum pleat__seq_state { PLEAT__SEQ_EMPTY, PLEAT__SEQ_PROMPT, PLEAT__SEQ_OPEN } pleat__seq_state;
 
-/* What a piece of an image passes through on its way. */
-typedef struct pleat__device_way {
-    pleat__device_stream stream;
-    pleat__device_event arrived;
-    uint8_t *pages;      /* device memory */
-    uint64_t *sums;      /* of the piece's blocks, in device memory */
-    uint64_t *host_sums; /* a copy of them */
-} pleat__device_way;
+/* A place in device memory that a piece of an image passes on its way. */
+typedef struct pleat__device_stage {
+    uint8_t *pages;
+    uint64_t *sums;            /* of the piece's blocks */
+    pleat__device_event there; /* its pages are in it */
+} pleat__device_stage;
+
+/* What the host has of a piece when all is done. */
+typedef struct pleat__device_arrival {
+    pleat__device_event event;
+    uint64_t *sums; /* a copy of the stage's */
+} pleat__device_arrival;
+
+/* Pieces in stages at once, and on their way: so many the host may be late. */
+#define PLEAT__IMAGE_STAGES 8u
+#define PLEAT__IMAGE_PIECES 32u
+
+/* A sequence's pages on their way: to an image, or from it. */
+typedef struct pleat__device_transfer {
+    uint32_t seq_idx, n_tokens, n_pages, n_pieces;
+    uint32_t n_sent, n_taken; /* pieces */
+    bool brings;
+    uint8_t *image, *pages; /* which are in it; not written where it is restored */
+    uint64_t hashed_at;     /* where pages stand in what is hashed */
+    pleat__image_hasher hash;
+} pleat__device_transfer;
 
 /* What a layer's slots received is added to their scores in a stream of its own, beside what follows attention. */
 typedef struct pleat__device_aside {
@@ -53,10 +74,13 @@ typedef struct pleat__device_image_work {
     uint32_t *before;                   /* [rows_per_seq + 1] of the host: pages of the rows before */
     uint32_t *sealed;                   /* [2][rows_per_seq] of the host, behind before: sealed pages of an image */
     uint32_t *device_before;            /* a copy of before and sealed in device memory */
-    pleat__device_way ways[2];          /* pieces go by turns */
-    void *stage, *host_stage;           /* memory of the ways; NULL: not needed yet */
-    uint64_t stage_bytes;               /* of a way's pages: whole ones of images */
-    uint8_t *seen;                      /* [max_tokens] of the host: positions of a lane */
+    pleat__device_stream copies, kernels;
+    pleat__device_stage stages[PLEAT__IMAGE_STAGES];
+    pleat__device_arrival arrivals[PLEAT__IMAGE_PIECES];
+    pleat__device_transfer leaving; /* image NULL: none is */
+    void *stage, *host_stage;       /* memory of stages and arrivals; NULL: not needed yet */
+    uint64_t stage_bytes;           /* of a stage's pages: whole ones of images */
+    uint8_t *seen;                  /* [max_tokens] of the host: positions of a lane */
 } pleat__device_image_work;
 
 struct pleat_device_cache {
@@ -86,6 +110,8 @@ struct pleat_device_cache {
     float *prompt_lse2;               /* [min(max_tokens, PLEAT_DEVICE_PROMPT_TOKENS)][n_q_heads] of a prompt's layer */
     void *prompt_workspace;           /* PLEAT__PROMPT_WORKSPACE_MAX */
     void *wide_workspace;             /* pleat__device_wide_bytes(), where is_wide; nothing else of attention's then */
+    float *block_other; /* [max_seqs][n_q_heads][head_dim] attention over what is in no block, where there are blocks */
+    float *block_parts; /* attention over parts of lanes' blocks (attn/cuda/blocks.h) */
     uint16_t *chunk_rows[2]; /* [max_tokens + PLEAT__WIDE_KEYS][n_kv_heads][head_dim] keys, values of one layer; uniform
                               * formats */
     uint32_t *seq_idxs;      /* [max_seqs] the batch, in device memory */
@@ -135,9 +161,9 @@ static inline bool pleat__device_cache_evicts(const pleat_device_cache *c) {
     return c->lanes.policy.ranks != PLEAT__DEVICE_RANKS_NONE;
 }
 
-/* Tokens are dropped or demoted. */
+/* Tokens are dropped or demoted, or become blocks: pages are no arithmetic. */
 static inline bool pleat__device_cache_has_policy(const pleat_device_cache *c) {
-    return c->lanes.policy.is_leankv || pleat__device_cache_evicts(c);
+    return c->lanes.policy.is_leankv || c->lanes.policy.has_blocks || pleat__device_cache_evicts(c);
 }
 
 /* Lanes with a budget hold no dead slots but a hole. */
@@ -186,6 +212,33 @@ pleat_status pleat__device_cache_counters(const pleat_device_cache *cache, pleat
 /* Counters, and what sequences hold, are told to the host: to be read once the stream has been waited for. */
 pleat_status pleat__device_cache_tell(const pleat_device_cache *cache, bool has_loads, pleat__device_stream stream,
                                       pleat_error *err);
+
+/* ---- blocks (device_compress.c) -------------------------------------------------------------------- */
+
+/* Does the spec make blocks that a GPU has? */
+bool pleat__device_spec_has_blocks(const pleat_spec *spec);
+/* PLEAT_E_UNSUPPORTED: it does, and they are not for such heads, or no such blocks. */
+pleat_status pleat__device_compress_check(const pleat_spec *spec, uint32_t head_dim, bool is_wide, pleat_error *err);
+
+/* What follows from the options, once pages are laid out; memory.  Without blocks nothing. */
+pleat_status pleat__device_compress_derive(pleat_device_cache *cache, pleat_error *err);
+void pleat__device_compress_carve_tables(pleat_device_cache *cache, pleat__arena *arena);
+void pleat__device_compress_carve_workspace(pleat_device_cache *cache, pleat__arena *arena);
+
+/* Blocks of a lane after a prompt of so many tokens. */
+uint32_t pleat__device_blocks_of(const pleat_device_cache *cache, uint32_t n_tokens);
+
+/* Most pages of a lane of so many tokens, at rest. */
+uint32_t pleat__device_compress_most_pages(const pleat_device_cache *cache, uint32_t n_tokens);
+/* Rows of a sequence from to_row on have as many blocks as those from from_row on, which end where those do. */
+pleat_status pleat__device_compress_copy(const pleat_device_cache *cache, uint32_t from_row, uint32_t to_row,
+                                         pleat__device_stream stream, pleat_error *err);
+
+/* Attention of the batch over blocks, merged with that over the high side, `other` and lse2, which becomes that of all.
+ * out may be other. */
+pleat_status pleat__device_compress_attend(const pleat_device_cache *cache, uint32_t layer, const uint16_t *q,
+                                           const float *other, float *lse2, void *out, bool is_f16,
+                                           pleat__device_stream stream, pleat_error *err);
 
 #ifdef __cplusplus
 }

@@ -14,6 +14,7 @@
 
 #include "cache/cuda/device_cache.h"
 #include "cache/layouts.h"
+#include "codec/block.h"
 #include "core/error.h"
 #include "page/table.h"
 #include "policy/evict.h"
@@ -64,10 +65,11 @@ static pleat_status check_spec(const pleat_device_cache_options *opt, pleat_erro
     PLEAT_TRY(pleat__spec_check(spec, err));
     const bool is_known = spec->policy == PLEAT_POLICY_NONE || spec->policy == PLEAT_POLICY_LEANKV ||
                           (ranks_of(spec) && !is_rotated(spec));
-    PLEAT_FAIL_IF(!is_known || spec->compressor != PLEAT_COMPRESSOR_NONE || spec->high.k_bits > 16, err,
-                  PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
-                  "device cache: on a GPU there are f16, k8v8 to k2v2, h4v4 to h2v2 and leankv, and streaming, recent "
-                  "and random of plain formats, without +merge, +novel and +kvcrush (docs/GPU.md says why)");
+    const bool is_coded = spec->compressor != PLEAT_COMPRESSOR_NONE && !pleat__device_spec_has_blocks(spec);
+    PLEAT_FAIL_IF(
+        !is_known || is_coded || spec->high.k_bits > 16, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+        "device cache: on a GPU there are f16, k8v8 to k2v2, h4v4 to h2v2, leankv and kvcomp+pack, and streaming, "
+        "recent and random of plain formats, without +merge, +novel and +kvcrush (docs/GPU.md says why)");
     PLEAT_FAIL_IF(ranks_of(spec) && spec->budget.unit == PLEAT_BUDGET_BYTES, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
                   "device cache: on a GPU a budget is of tokens or a share, not of bytes");
     const bool alike = spec->high.k_bits == spec->low.k_bits && spec->high.v_bits == spec->low.v_bits &&
@@ -128,6 +130,7 @@ static pleat_status check_options(const pleat_device_cache_options *opt, pleat_e
         "device cache: on a GPU policies are for heads of 64 and 128, groups up to %u, and neither windows nor "
         "bounded logits",
         narrow_group(&opt->spec));
+    PLEAT_TRY(pleat__device_compress_check(&opt->spec, opt->head_dim, is_wide(opt), err));
     return check_spec(opt, err);
 }
 
@@ -152,6 +155,7 @@ static pleat_status derive_pages(pleat_device_cache *c, pleat_error *err) {
     const pleat__layouts_of of = {&c->opt.spec, c->opt.head_dim, c->n_group, c->two_sided, MAX_PAGE_TOKENS};
     const bool is_long = c->opt.max_tokens >= PLEAT__LONG_PAGE_FROM;
     if (tokens == 0 && c->two_sided) tokens = pleat__layouts_choose(&of);
+    if (tokens == 0 && c->lanes.policy.has_blocks && !is_long) tokens = PLEAT__TILE; /* as cache/keep/blocks.c */
     if (tokens == 0) tokens = is_long ? PLEAT__LONG_PAGE_TOKENS : PLEAT__DEFAULT_PAGE_TOKENS;
     PLEAT_FAIL_IF(lay_out(c, &of, tokens) != PLEAT_OK, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "device cache: no page layout for these formats, head_dim %u and %u tokens a page", c->opt.head_dim,
@@ -181,6 +185,7 @@ static pleat_status derive(pleat_device_cache *c, pleat_error *err) {
     c->lanes.is_rotated = is_rotated(spec);
     c->stores_wide = c->is_wide || c->lanes.is_rotated;
     c->lanes.policy = (pleat__device_policy){.is_leankv = spec->policy == PLEAT_POLICY_LEANKV,
+                                             .has_blocks = pleat__device_spec_has_blocks(spec),
                                              .is_code = spec->step == PLEAT_STEP_CODE,
                                              .by_position = spec->threshold == PLEAT_THRESHOLD_POSITION,
                                              .window = spec->window,
@@ -196,6 +201,7 @@ static pleat_status derive(pleat_device_cache *c, pleat_error *err) {
     c->lanes.many_lanes = MANY_LANES;
     c->keeps_ahead = !pleat__device_cache_has_policy(c); /* end trims where a policy acts */
     PLEAT_TRY(derive_pages(c, err));
+    PLEAT_TRY(pleat__device_compress_derive(c, err));
     /* A lane's slots are its tokens, a hole, and what fills up the high side's last tile. */
     if (c->lanes.policy.is_leankv)
         c->logits_stride = round_up(round_up(opt->max_tokens + 1, PLEAT__TILE) + PLEAT__TILE, LOGITS_ALIGN);
@@ -210,7 +216,8 @@ static void *take(pleat__arena *arena, uint64_t count, uint64_t bytes) {
 }
 
 static void carve_tables(pleat_device_cache *c, pleat__arena *arena) {
-    const uint32_t row_len = pleat__table_row_len(c->opt.max_tokens, c->lanes.layouts[0].tokens);
+    const uint32_t sides = c->lanes.policy.has_blocks ? 2 : 1; /* of rows: cache/cuda/blocks.cu */
+    const uint32_t row_len = sides * pleat__table_row_len(c->opt.max_tokens, c->lanes.layouts[0].tokens);
     const uint64_t n_rows = (uint64_t)c->opt.max_seqs * c->rows_per_seq;
     const uint32_t seqs_cap = c->opt.max_seqs + 1; /* the last stays empty: lanes.h, scored_seqs */
     void *pages = take(arena, pleat__device_pages_bytes(c->n_pages, seqs_cap, c->rows_per_seq, row_len), 1);
@@ -223,9 +230,12 @@ static void carve_tables(pleat_device_cache *c, pleat__arena *arena) {
     c->lanes.windows = c->device_windows;
     c->image.device_before = take(arena, 3ull * c->rows_per_seq + 1, sizeof *c->image.device_before);
     c->lanes.scored_seqs = take(arena, c->opt.max_seqs, sizeof *c->lanes.scored_seqs);
+    pleat__device_compress_carve_tables(c, arena);
     if (!pages) return;
     pleat__device_pages_carve(&c->lanes.pages, pages, c->n_pages, seqs_cap, c->rows_per_seq, row_len);
     for (int side = 0; side < 2; side++) c->lanes.pages.page_tokens[side] = c->lanes.layouts[side].tokens;
+    if (c->lanes.policy.has_blocks)
+        c->lanes.pages.page_tokens[1] = (uint32_t)(c->lanes.page_bytes / PLEAT__BLOCK_ALIGN);
     c->lanes.pages.seq_idxs = c->seq_idxs;
 }
 
@@ -239,6 +249,7 @@ static void carve_chunk(pleat_device_cache *c, pleat__arena *arena) {
 static void carve_workspace(pleat_device_cache *c, pleat__arena *arena) {
     const uint64_t n_heads = (uint64_t)c->opt.max_seqs * c->opt.n_q_heads;
     carve_chunk(c, arena);
+    pleat__device_compress_carve_workspace(c, arena);
     c->rotated_q = take(arena, c->lanes.is_rotated ? n_heads * c->opt.head_dim : 0, sizeof *c->rotated_q);
     if (c->is_wide) {
         c->wide_workspace = take(
@@ -297,10 +308,11 @@ static pleat_status take_host(pleat_device_cache *c, pleat_error *err) {
     w->n_slots[1] = w->n_slots[0] + n_rows;
     w->hole = w->n_slots[1] + n_rows;
     w->dead = w->hole + n_rows;
-    for (int i = 0; i < 2; i++) {
-        PLEAT_TRY(pleat__device_event_create(&w->ways[i].arrived, err));
-        PLEAT_TRY(pleat__device_stream_create(&w->ways[i].stream, err));
-    }
+    PLEAT_TRY(pleat__device_stream_create(&w->copies, err));
+    PLEAT_TRY(pleat__device_stream_create(&w->kernels, err));
+    for (uint32_t i = 0; i < PLEAT__IMAGE_STAGES; i++) PLEAT_TRY(pleat__device_event_create(&w->stages[i].there, err));
+    for (uint32_t i = 0; i < PLEAT__IMAGE_PIECES; i++)
+        PLEAT_TRY(pleat__device_event_create(&w->arrivals[i].event, err));
     return PLEAT_OK;
 }
 
@@ -394,8 +406,10 @@ void pleat_device_cache_destroy(pleat_device_cache **cache) {
         pleat__device_free_host(c->image.before);
         pleat__device_free(c->image.stage);
         pleat__device_free_host(c->image.host_stage);
-        for (int i = 0; i < 2; i++) pleat__device_event_destroy(&c->image.ways[i].arrived);
-        for (int i = 0; i < 2; i++) pleat__device_stream_destroy(&c->image.ways[i].stream);
+        for (uint32_t i = 0; i < PLEAT__IMAGE_PIECES; i++) pleat__device_event_destroy(&c->image.arrivals[i].event);
+        for (uint32_t i = 0; i < PLEAT__IMAGE_STAGES; i++) pleat__device_event_destroy(&c->image.stages[i].there);
+        pleat__device_stream_destroy(&c->image.copies);
+        pleat__device_stream_destroy(&c->image.kernels);
         pleat__device_event_destroy(&c->aside.attended);
         pleat__device_event_destroy(&c->aside.received);
         pleat__device_stream_destroy(&c->aside.stream);

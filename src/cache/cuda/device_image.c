@@ -2,9 +2,11 @@
  *
  * device_image.c: a sequence of a device cache as bytes in the host's memory (cache/image_form.h), and back.
  *
- *     pool ── bring ──> stage ── copy ──> image       piece by piece, by two ways in turn.  The device sums the bytes of
- *     pool <── put ──── stage <── copy ── image       a piece on its way; the host makes the hash of that
- *                         └───── sums ────> hash      (image_hash.h)
+ *     pool ── bring ──> stage ── copy ──> image       piece by piece: kernels in one stream, copies in another.  The
+ *     pool <── put ──── stage <── copy ── image       device sums the bytes of a piece on its way; the host makes the
+ *                         └───── sums ────> hash      hash of that (image_hash.h), and need not be there in time
+ *
+ * Who leaves may be closed when its pages are in stages: copies go on beside the next steps.
  *
  * The bytes are those that the CPU's cache writes of the same tokens: so images go from one device to the other.  With
  * levels, images are taken whose thresholds are the spec's and whose sealed pages have no dead slots:
@@ -17,7 +19,15 @@
 
 #define REQUIRE(cond, ...) PLEAT_FAIL_IF(!(cond), err, PLEAT_E_ARG, PLEAT_NOWHERE, __VA_ARGS__)
 #define STAGE_BYTES (16u << 20)
-#define PAD_BYTES 256u /* behind pages: words are read whole */
+#define STAGES_OF_POOL 32u /* no larger than such a part of the pool */
+#define PAD_BYTES 256u     /* behind pages: words are read whole */
+
+/* Blocks have no images here. */
+static pleat_status check_has_images(const pleat_device_cache *c, pleat_error *err) {
+    PLEAT_FAIL_IF(c->lanes.policy.has_blocks, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "device cache: sequences with blocks have no images on a GPU");
+    return PLEAT_OK;
+}
 
 static pleat_status damaged(pleat_error *err) {
     return pleat__error_set(err, PLEAT_E_FORMAT, PLEAT_NOWHERE,
@@ -70,48 +80,48 @@ static pleat_status take_stage(pleat_device_cache *c, pleat_error *err) {
     if (!w->seen) w->seen = pleat__alloc(&c->al, c->opt.max_tokens, 1);
     PLEAT_FAIL_IF(!w->seen, err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "device cache: out of memory");
     if (w->host_stage) return PLEAT_OK;
-    w->stage_bytes = STAGE_BYTES > page_bytes ? STAGE_BYTES / page_bytes * page_bytes : page_bytes;
-    const uint64_t n_sums = w->stage_bytes / PLEAT__HASH_BLOCK * PLEAT__HASH_SUMS;
+    const uint64_t part = c->memory_bytes[0] / STAGES_OF_POOL, wanted = part < STAGE_BYTES ? part : STAGE_BYTES;
+    w->stage_bytes = wanted > page_bytes ? wanted / page_bytes * page_bytes : page_bytes;
+    const uint64_t n_sums = (w->stage_bytes / PLEAT__HASH_BLOCK + 1) * PLEAT__HASH_SUMS;
     const uint64_t pages_bytes = (w->stage_bytes + 2 * PAD_BYTES - 1) / PAD_BYTES * PAD_BYTES;
-    const uint64_t way_bytes = pages_bytes + n_sums * sizeof(uint64_t);
-    if (!w->stage) PLEAT_TRY(pleat__device_alloc(2 * way_bytes, &w->stage, err));
-    PLEAT_TRY(pleat__device_alloc_host(2 * n_sums * sizeof(uint64_t), &w->host_stage, err));
-    for (int i = 0; i < 2; i++) {
-        w->ways[i].pages = (uint8_t *)w->stage + i * way_bytes;
-        w->ways[i].sums = (uint64_t *)(void *)(w->ways[i].pages + pages_bytes);
-        w->ways[i].host_sums = (uint64_t *)w->host_stage + i * n_sums;
+    const uint64_t each_bytes = pages_bytes + n_sums * sizeof(uint64_t);
+    if (!w->stage) PLEAT_TRY(pleat__device_alloc(PLEAT__IMAGE_STAGES * each_bytes, &w->stage, err));
+    PLEAT_TRY(pleat__device_alloc_host(PLEAT__IMAGE_PIECES * n_sums * sizeof(uint64_t), &w->host_stage, err));
+    for (uint32_t i = 0; i < PLEAT__IMAGE_STAGES; i++) {
+        w->stages[i].pages = (uint8_t *)w->stage + i * each_bytes;
+        w->stages[i].sums = (uint64_t *)(void *)(w->stages[i].pages + pages_bytes);
     }
+    for (uint32_t i = 0; i < PLEAT__IMAGE_PIECES; i++) w->arrivals[i].sums = (uint64_t *)w->host_stage + i * n_sums;
     return PLEAT_OK;
 }
 
-/* A sequence's pages on their way: to the image, or from it. */
-typedef struct transfer {
-    pleat_device_cache *c;
-    uint32_t seq_idx, n_tokens;
-    bool brings;
-    uint8_t *pages;     /* of the image; not written where it is restored */
-    uint64_t hashed_at; /* where they stand in what is hashed */
-    pleat__image_hasher hash;
-} transfer;
+static uint32_t pages_at_a_time(const pleat_device_cache *c) {
+    return (uint32_t)(c->image.stage_bytes / c->image_form.page_bytes);
+}
 
-/* The pages from `first` on that go at a time; n is 0 behind the last. */
-static pleat__device_piece piece_at(const transfer *t, uint32_t first, const pleat__device_way *way) {
-    const pleat_device_cache *c = t->c;
-    const uint64_t n_most = c->image.stage_bytes / c->image_form.page_bytes;
-    const uint32_t n_left = c->image.before[c->rows_per_seq] - first;
+static pleat__device_stage *stage_of(pleat_device_cache *c, uint32_t i) {
+    return &c->image.stages[i % PLEAT__IMAGE_STAGES];
+}
+
+static pleat__device_arrival *arrival_of(pleat_device_cache *c, uint32_t i) {
+    return &c->image.arrivals[i % PLEAT__IMAGE_PIECES];
+}
+
+static pleat__device_piece piece_of(pleat_device_cache *c, const pleat__device_transfer *t, uint32_t i) {
+    const uint32_t n_most = pages_at_a_time(c), first = i * n_most;
     return (pleat__device_piece){.seq_idx = t->seq_idx,
                                  .first = first,
-                                 .n = n_left < n_most ? n_left : (uint32_t)n_most,
+                                 .n = pleat__min_u32(t->n_pages - first, n_most),
                                  .before = c->image.device_before,
                                  .sealed =
                                      c->lanes.policy.is_leankv ? c->image.device_before + c->rows_per_seq + 1 : NULL,
                                  .n_tokens = t->n_tokens,
-                                 .pages = way->pages,
+                                 .pages = stage_of(c, i)->pages,
                                  .page_bytes = c->image_form.page_bytes};
 }
 
 /* Blocks that lie in the piece whole: the first, and how many. */
-static uint64_t blocks_of(const transfer *t, const pleat__device_piece *piece, uint64_t *n) {
+static uint64_t blocks_of(const pleat__device_transfer *t, const pleat__device_piece *piece, uint64_t *n) {
     const uint64_t at = t->hashed_at + piece->first * piece->page_bytes, end = at + piece->n * piece->page_bytes;
     const uint64_t first = (at + PLEAT__HASH_BLOCK - 1) / PLEAT__HASH_BLOCK;
     uint64_t last = end / PLEAT__HASH_BLOCK;
@@ -120,65 +130,110 @@ static uint64_t blocks_of(const transfer *t, const pleat__device_piece *piece, u
     return first;
 }
 
-static pleat_status send_piece(const transfer *t, const pleat__device_piece *piece, const pleat__device_way *way,
-                               pleat_error *err) {
-    const uint64_t at = piece->first * piece->page_bytes, n_bytes = piece->n * piece->page_bytes;
-    pleat__device_sums sums = {.pages = piece->pages, .sums = way->sums};
-    sums.at = blocks_of(t, piece, &sums.n) * PLEAT__HASH_BLOCK - t->hashed_at - at;
+static pleat__device_sums sums_of(pleat_device_cache *c, const pleat__device_transfer *t, uint32_t i) {
+    const pleat__device_piece piece = piece_of(c, t, i);
+    pleat__device_sums sums = {.pages = piece.pages, .sums = stage_of(c, i)->sums};
+    sums.at = blocks_of(t, &piece, &sums.n) * PLEAT__HASH_BLOCK - t->hashed_at - piece.first * piece.page_bytes;
     pleat__image_hash_key(sums.key);
-    if (t->brings) {
-        PLEAT_TRY(pleat__device_lanes_bring(&t->c->lanes, piece, way->stream, err));
-    } else {
-        PLEAT_TRY(pleat__device_copy(piece->pages, t->pages + at, n_bytes, way->stream, err));
-        PLEAT_TRY(pleat__device_lanes_put(&t->c->lanes, piece, way->stream, err));
-    }
-    PLEAT_TRY(pleat__device_lanes_sum(&sums, way->stream, err));
-    if (t->brings) PLEAT_TRY(pleat__device_copy(t->pages + at, piece->pages, n_bytes, way->stream, err));
-    if (sums.n > 0)
-        PLEAT_TRY(pleat__device_copy(way->host_sums, way->sums, sums.n * PLEAT__HASH_SUMS * sizeof *way->sums,
-                                     way->stream, err));
-    return pleat__device_event_record(way->arrived, way->stream, err);
+    return sums;
 }
 
-static pleat_status take_piece(transfer *t, const pleat__device_piece *piece, const pleat__device_way *way,
-                               pleat_error *err) {
+/* Its sums, to the host, in the stream of what else it waits for. */
+static pleat_status send_sums(pleat_device_cache *c, uint32_t i, uint64_t n, pleat__device_stream stream,
+                              pleat_error *err) {
+    const pleat__device_arrival *arrival = arrival_of(c, i);
+    const uint64_t n_bytes = n * PLEAT__HASH_SUMS * sizeof *arrival->sums;
+    if (n > 0) PLEAT_TRY(pleat__device_copy(arrival->sums, stage_of(c, i)->sums, n_bytes, stream, err));
+    return pleat__device_event_record(arrival->event, stream, err);
+}
+
+/* The piece's stage is free when the piece before it there is done. */
+static pleat_status wait_for_stage(pleat_device_cache *c, uint32_t i, pleat__device_stream stream, pleat_error *err) {
+    if (i < PLEAT__IMAGE_STAGES) return PLEAT_OK;
+    return pleat__device_stream_follow(stream, arrival_of(c, i - PLEAT__IMAGE_STAGES)->event, err);
+}
+
+static pleat_status bring_piece(pleat_device_cache *c, const pleat__device_transfer *t, uint32_t i, pleat_error *err) {
+    const pleat__device_image_work *w = &c->image;
+    const pleat__device_piece piece = piece_of(c, t, i);
+    const pleat__device_sums sums = sums_of(c, t, i);
+    PLEAT_TRY(wait_for_stage(c, i, w->kernels, err));
+    PLEAT_TRY(pleat__device_lanes_bring(&c->lanes, &piece, w->kernels, err));
+    PLEAT_TRY(pleat__device_lanes_sum(&sums, w->kernels, err));
+    PLEAT_TRY(pleat__device_event_record(stage_of(c, i)->there, w->kernels, err));
+    PLEAT_TRY(pleat__device_stream_follow(w->copies, stage_of(c, i)->there, err));
+    PLEAT_TRY(pleat__device_copy(t->pages + piece.first * piece.page_bytes, piece.pages, piece.n * piece.page_bytes,
+                                 w->copies, err));
+    return send_sums(c, i, sums.n, w->copies, err);
+}
+
+static pleat_status put_piece(pleat_device_cache *c, const pleat__device_transfer *t, uint32_t i, pleat_error *err) {
+    const pleat__device_image_work *w = &c->image;
+    const pleat__device_piece piece = piece_of(c, t, i);
+    const pleat__device_sums sums = sums_of(c, t, i);
+    PLEAT_TRY(wait_for_stage(c, i, w->copies, err));
+    PLEAT_TRY(pleat__device_copy(piece.pages, t->pages + piece.first * piece.page_bytes, piece.n * piece.page_bytes,
+                                 w->copies, err));
+    PLEAT_TRY(pleat__device_event_record(stage_of(c, i)->there, w->copies, err));
+    PLEAT_TRY(pleat__device_stream_follow(w->kernels, stage_of(c, i)->there, err));
+    PLEAT_TRY(pleat__device_lanes_put(&c->lanes, &piece, w->kernels, err));
+    PLEAT_TRY(pleat__device_lanes_sum(&sums, w->kernels, err));
+    return send_sums(c, i, sums.n, w->kernels, err);
+}
+
+static pleat_status take_piece(pleat_device_cache *c, pleat__device_transfer *t, pleat_error *err) {
+    const uint32_t i = t->n_taken++;
+    const pleat__device_piece piece = piece_of(c, t, i);
     uint64_t n;
-    const uint64_t first = blocks_of(t, piece, &n);
-    PLEAT_TRY(pleat__device_event_wait(way->arrived, err));
+    const uint64_t first = blocks_of(t, &piece, &n);
+    PLEAT_TRY(pleat__device_event_wait(arrival_of(c, i)->event, err));
     if (n == 0) return PLEAT_OK;
     pleat__image_hash_bytes(&t->hash, first);
-    pleat__image_hash_sums(&t->hash, way->host_sums, n);
+    pleat__image_hash_sums(&t->hash, arrival_of(c, i)->sums, n);
     return PLEAT_OK;
 }
 
-/* All of them, while the next piece is on its way each time.  The device has nothing else to do, nor has it afterwards. */
-static pleat_status move_pages(transfer *t, pleat_error *err) {
-    const pleat__device_way *ways = t->c->image.ways;
-    pleat__device_piece last = {.n = 0}, piece = piece_at(t, 0, &ways[0]);
+/* Something failed: nobody writes to an image, or reads one, behind this. */
+static void stand_still(const pleat_device_cache *c) {
+    (void)pleat__device_wait(c->image.kernels, NULL);
+    (void)pleat__device_wait(c->image.copies, NULL);
+}
+
+/* Send all pieces, taking those for whose sums there is no room, and take those before `end`. */
+static pleat_status move_pages(pleat_device_cache *c, pleat__device_transfer *t, uint32_t end, pleat_error *err) {
     pleat_status status = PLEAT_OK;
-    for (uint32_t i = 0; status == PLEAT_OK && (piece.n > 0 || last.n > 0); i++) {
-        if (piece.n > 0) status = send_piece(t, &piece, &ways[i % 2], err);
-        if (status == PLEAT_OK && last.n > 0) status = take_piece(t, &last, &ways[(i + 1) % 2], err);
-        last = piece;
-        piece = piece_at(t, piece.first + piece.n, &ways[(i + 1) % 2]);
+    while (status == PLEAT_OK && (t->n_sent < t->n_pieces || t->n_taken < end)) {
+        const bool has_room = t->n_sent < t->n_taken + PLEAT__IMAGE_PIECES;
+        if (t->n_sent < t->n_pieces && has_room)
+            status = (t->brings ? bring_piece : put_piece)(c, t, t->n_sent++, err);
+        else
+            status = take_piece(c, t, err);
     }
-    for (int i = 0; i < 2 && status != PLEAT_OK; i++) (void)pleat__device_wait(ways[i].stream, NULL);
+    if (status != PLEAT_OK) stand_still(c);
     return status;
 }
 
-/* Where rows' pages stand, for the ways: waits until it is there. */
+/* Where rows' pages stand, for the kernels: waits until it is there. */
 static pleat_status send_before(const pleat_device_cache *c, pleat__device_stream stream, pleat_error *err) {
     PLEAT_TRY(pleat__device_copy(c->image.device_before, c->image.before,
                                  (3ull * c->rows_per_seq + 1) * sizeof(uint32_t), stream, err));
     return pleat__device_wait(stream, err);
 }
 
-static transfer transfer_of(pleat_device_cache *c, uint32_t seq_idx, uint32_t n_tokens, uint8_t *image,
-                            const pleat__image_parts *p) {
-    transfer t = {.c = c, .seq_idx = seq_idx, .n_tokens = n_tokens, .pages = image + p->pages_at};
+static pleat__device_transfer transfer_of(const pleat_device_cache *c, uint32_t seq_idx, uint32_t n_tokens,
+                                          uint8_t *image, const pleat__image_parts *p) {
+    pleat__device_transfer t = {.seq_idx = seq_idx, .n_tokens = n_tokens, .image = image, .pages = image + p->pages_at};
+    t.n_pages = c->image.before[c->rows_per_seq];
+    t.n_pieces = pleat__div_up_u32(t.n_pages, pages_at_a_time(c));
     t.hashed_at = p->pages_at - sizeof(uint64_t); /* the hash itself stands before */
     pleat__image_hash_begin(&t.hash, image + sizeof(uint64_t), p->n_bytes - sizeof(uint64_t));
     return t;
+}
+
+pleat_status pleat_device_cache_expect_images(pleat_device_cache *c, pleat_error *err) {
+    REQUIRE(c, "device cache: none given");
+    PLEAT_TRY(pleat__device_use(c->opt.device, err));
+    return take_stage(c, err);
 }
 
 /* ---- save ---------------------------------------------------------------------------------------- */
@@ -188,6 +243,7 @@ pleat_status pleat_device_cache_image_bytes(pleat_device_cache *c, uint32_t seq_
     uint32_t n_tokens;
     pleat__image_parts p;
     REQUIRE(c && n_bytes && seq_idx < c->opt.max_seqs, "device cache: no such sequence, or no place for the answer");
+    PLEAT_TRY(check_has_images(c, err));
     PLEAT_TRY(pleat__device_use(c->opt.device, err));
     PLEAT_TRY(bring_counts(c, seq_idx, pleat__device_stream_of(stream), &n_tokens, err));
     *n_bytes = n_tokens > 0 && parts_of(c, c->image.before[c->rows_per_seq], &p) ? p.n_bytes : 0;
@@ -217,16 +273,19 @@ static void write_head(const pleat_device_cache *c, const pleat_device_cache_ima
     memset(out + p->flags_at, 1, n_pages);
 }
 
-pleat_status pleat_device_cache_save(pleat_device_cache *c, uint32_t seq_idx, uint32_t max_tokens, uint32_t n_prompt,
-                                     void *image, uint64_t cap_bytes, void *stream, pleat_error *err) {
+pleat_status pleat_device_cache_save_begin(pleat_device_cache *c, uint32_t seq_idx, uint32_t max_tokens,
+                                           uint32_t n_prompt, void *image, uint64_t cap_bytes, void *stream,
+                                           pleat_error *err) {
     const pleat__device_stream s = pleat__device_stream_of(stream);
     pleat_device_cache_image of = {.max_tokens = max_tokens, .n_prompt = n_prompt};
     pleat__image_parts p;
     uint8_t *out = image;
     REQUIRE(c && image && seq_idx < c->opt.max_seqs, "device cache: no such sequence, or no place for its image");
+    PLEAT_TRY(check_has_images(c, err));
     PLEAT_FAIL_IF(c->in_step || c->in_prompt, err, PLEAT_E_STATE, PLEAT_NOWHERE,
                   "device cache: a step or a prompt is under way");
     PLEAT_TRY(pleat__device_use(c->opt.device, err));
+    PLEAT_TRY(pleat_device_cache_save_end(c, NULL, err));
     PLEAT_TRY(take_stage(c, err));
     PLEAT_TRY(bring_counts(c, seq_idx, s, &of.n_tokens, err));
     REQUIRE(of.n_tokens > 0 && of.n_tokens <= max_tokens && n_prompt <= of.n_tokens,
@@ -234,13 +293,33 @@ pleat_status pleat_device_cache_save(pleat_device_cache *c, uint32_t seq_idx, ui
     REQUIRE(parts_of(c, c->image.before[c->rows_per_seq], &p) && p.n_bytes <= cap_bytes,
             "device cache: the image is larger than its place");
     write_head(c, &of, &p, out);
-    transfer t = transfer_of(c, seq_idx, of.n_tokens, out, &p);
-    t.brings = true;
     PLEAT_TRY(send_before(c, s, err));
-    PLEAT_TRY(move_pages(&t, err));
-    const uint64_t sum = pleat__image_hash_end(&t.hash);
-    memcpy(out, &sum, sizeof sum);
-    return PLEAT_OK;
+    c->image.leaving = transfer_of(c, seq_idx, of.n_tokens, out, &p);
+    c->image.leaving.brings = true;
+    pleat_status status = move_pages(c, &c->image.leaving, 0, err);
+    if (status == PLEAT_OK) status = pleat__device_event_wait(stage_of(c, c->image.leaving.n_pieces - 1)->there, err);
+    if (status == PLEAT_OK) return PLEAT_OK;
+    stand_still(c);
+    c->image.leaving.image = NULL;
+    return status;
+}
+
+pleat_status pleat_device_cache_save_end(pleat_device_cache *c, const void *image, pleat_error *err) {
+    REQUIRE(c, "device cache: none given");
+    pleat__device_transfer *t = &c->image.leaving;
+    if (!t->image || (image && image != t->image)) return PLEAT_OK;
+    PLEAT_TRY(pleat__device_use(c->opt.device, err));
+    const pleat_status status = move_pages(c, t, t->n_pieces, err);
+    const uint64_t sum = status == PLEAT_OK ? pleat__image_hash_end(&t->hash) : 0;
+    memcpy(t->image, &sum, sizeof sum);
+    t->image = NULL;
+    return status;
+}
+
+pleat_status pleat_device_cache_save(pleat_device_cache *c, uint32_t seq_idx, uint32_t max_tokens, uint32_t n_prompt,
+                                     void *image, uint64_t cap_bytes, void *stream, pleat_error *err) {
+    PLEAT_TRY(pleat_device_cache_save_begin(c, seq_idx, max_tokens, n_prompt, image, cap_bytes, stream, err));
+    return pleat_device_cache_save_end(c, image, err);
 }
 
 /* ---- restore ------------------------------------------------------------------------------------- */
@@ -335,6 +414,7 @@ pleat_status pleat_device_cache_read_image(pleat_device_cache *c, const void *im
     pleat__image_header head;
     pleat__image_parts p;
     REQUIRE(c && out, "device cache: none given, or no place for the answer");
+    PLEAT_TRY(check_has_images(c, err));
     if (!read_counts(c, image, n_bytes, &head, &p)) return damaged(err);
     *out =
         (pleat_device_cache_image){.max_tokens = head.max_tokens, .n_tokens = head.n_tokens, .n_prompt = head.n_prompt};
@@ -363,16 +443,19 @@ pleat_status pleat_device_cache_restore(pleat_device_cache *c, uint32_t seq_idx,
     pleat__image_header head;
     pleat__image_parts p;
     REQUIRE(c && image && seq_idx < c->opt.max_seqs, "device cache: no such sequence, or no image");
+    PLEAT_TRY(check_has_images(c, err));
     PLEAT_TRY(pleat__device_use(c->opt.device, err));
+    PLEAT_TRY(pleat_device_cache_save_end(c, NULL, err));
     PLEAT_TRY(take_stage(c, err));
     if (!read_counts(c, in, n_bytes, &head, &p)) return damaged(err);
     for (uint64_t at = p.flags_at; at < p.pages_at; at++)
         if (in[at] == 0) return damaged(err);
     PLEAT_TRY(pleat__device_cache_reserve_layers(c, seq_idx, c->n_each, s, err));
     c->seq_states[seq_idx] = PLEAT__SEQ_OPEN;
-    transfer t = transfer_of(c, seq_idx, head.n_tokens, (uint8_t *)(uintptr_t)in, &p); /* which it does not write */
+    pleat__device_transfer t =
+        transfer_of(c, seq_idx, head.n_tokens, (uint8_t *)(uintptr_t)in, &p); /* which it does not write */
     pleat_status status = send_counts(c, seq_idx, s, err);
-    if (status == PLEAT_OK) status = move_pages(&t, err);
+    if (status == PLEAT_OK) status = move_pages(c, &t, t.n_pieces, err);
     const bool is_intact = status == PLEAT_OK && pleat__image_hash_end(&t.hash) == head.hash &&
                            pages_are_sound(c, in + p.pages_at, head.n_tokens);
     if (status == PLEAT_OK) status = pleat__device_lanes_set_length(&c->lanes, seq_idx, head.n_tokens, s, err);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cache/cuda/device_cache.h"
+#include "codec/block.h"
 #include "core/error.h"
 #include "policy/evict.h"
 #include "quant/quant.h"
@@ -72,8 +73,11 @@ static void add_seq(const pleat_device_cache *c, const counts *n, uint32_t seq_i
     u->bytes_f16 += (uint64_t)n->n_tokens[seq_idx] * c->rows_per_seq * 4 * c->opt.head_dim;
     for (uint64_t row = first; row < first + c->rows_per_seq; row++) {
         u->tokens_high += n->n_slots[0][row] - n->dead[row] - (n->hole[row] != 0);
-        u->tokens_low += n->n_slots[1][row];
-        for (int side = 0; side < 2 && in_batch; side++)
+        u->tokens_low += c->lanes.policy.has_blocks ? n->n_tokens[seq_idx] - n->n_slots[0][row] : n->n_slots[1][row];
+        if (in_batch && c->lanes.policy.has_blocks)
+            u->bytes_attend += attend_bytes(&c->lanes.layouts[0], n->n_slots[0][row]) +
+                               (uint64_t)PLEAT__BLOCK_ALIGN * n->n_slots[1][row];
+        for (int side = 0; side < 2 && in_batch && !c->lanes.policy.has_blocks; side++)
             u->bytes_attend += attend_bytes(&c->lanes.layouts[side], n->n_slots[side][row]);
     }
 }
@@ -145,9 +149,14 @@ pleat_status pleat_device_cache_get_held(pleat_device_cache *c, uint32_t seq_idx
     for (int side = 0; side < 2; side++) {
         PLEAT_TRY(sum_of_rows(c, seq_idx, c->lanes.pages.n_pages[side], s, &held.pages[side], err));
         PLEAT_TRY(sum_of_rows(c, seq_idx, c->lanes.pages.n_slots[side], s, &held.tokens[side], err));
-        held.slots += held.pages[side] * c->lanes.layouts[side].tokens;
+        held.slots += held.pages[side] * c->lanes.pages.page_tokens[side];
     }
     held.tokens[0] -= n_holes + n_dead;
+    if (c->lanes.policy.has_blocks) {
+        uint32_t n_tokens;
+        PLEAT_TRY(pleat_device_cache_length(c, seq_idx, &n_tokens, stream, err));
+        held.tokens[1] = (uint64_t)n_tokens * c->rows_per_seq - held.tokens[0];
+    }
     const uint64_t row_words = c->lanes.pages.row_len + 6; /* cells; pages and slots of both sides, hole, dead */
     held.table_bytes = c->rows_per_seq * row_words * sizeof(uint32_t) + 8 * (held.pages[0] + held.pages[1]);
     *out = held;
@@ -308,6 +317,8 @@ pleat_status pleat_device_cache_export(pleat_device_cache *c, uint32_t seq_idx, 
                                        pleat_error *err) {
     uint32_t length;
     PLEAT_TRY(pleat_device_cache_length(c, seq_idx, &length, stream, err));
+    PLEAT_FAIL_IF(c->lanes.policy.has_blocks, err, PLEAT_E_UNSUPPORTED, PLEAT_NOWHERE,
+                  "device cache: blocks are not exported from a GPU");
     PLEAT_FAIL_IF(!k || !v || layer >= c->opt.n_layers || kv_head >= c->opt.n_kv_heads || first > length ||
                       n_tokens > length - first,
                   err, PLEAT_E_ARG, PLEAT_NOWHERE, "device cache: export: no such tokens, or no place for them");
@@ -330,7 +341,8 @@ pleat_status pleat_device_cache_export(pleat_device_cache *c, uint32_t seq_idx, 
 static bool lengths_are_valid(const pleat_device_cache *c, const counts *n) {
     for (uint64_t row = 0; row < n->n_rows; row++) {
         const uint64_t n_dead = (uint64_t)n->dead[row] + (n->hole[row] != 0), n_slots = n->n_slots[0][row];
-        const uint64_t n_live = n_slots - n_dead + n->n_slots[1][row];
+        const uint64_t n_low = c->lanes.policy.has_blocks ? 0 : n->n_slots[1][row]; /* of blocks not tokens */
+        const uint64_t n_live = n_slots - n_dead + n_low;
         if (n->hole[row] > n_slots || n_dead > n_slots || n_live > n->n_tokens[row / c->rows_per_seq]) return false;
     }
     return true;

@@ -26,6 +26,7 @@
 #define PLEAT_CACHE_CUDA_LANES_H
 
 #include "cache/cuda/image_hash.h"
+#include "codec/cuda/pack_encode.h"
 #include "core/device_view.h"
 #include "page/cuda/pages.h"
 #include "pleat/device_cache.h"
@@ -56,7 +57,8 @@ typedef enum pleat__device_ranks {
  * scores nor positions. */
 typedef struct pleat__device_policy {
     bool is_leankv;
-    bool is_code; /* step=code */
+    bool has_blocks; /* cold tokens become blocks: pleat__device_lane_blocks */
+    bool is_code;    /* step=code */
     bool by_position;
     uint32_t window;
     float ah, al;
@@ -64,6 +66,18 @@ typedef struct pleat__device_policy {
     pleat_reclaim reclaim;
     uint32_t sinks;
 } pleat__device_policy;
+
+/* Of lanes whose cold tokens become blocks (cache/keep/blocks.c): the first policy.sinks tokens and the newest stand in
+ * the high side, the others in payloads of 64 tokens in the low side's pages, 16 bytes a slot. */
+typedef struct pleat__device_lane_blocks {
+    pleat__pack_coder coder;
+    uint32_t buffer;    /* most tokens behind the sinks that stay */
+    uint32_t ends_cap;  /* most blocks of a lane */
+    uint32_t *ends;     /* [rows][ends_cap] slots before each block's end */
+    uint32_t *n_blocks; /* [rows] */
+    uint8_t *payloads;  /* [n_kv_heads][ends_cap][coder.cap_bytes] of one layer's prompt, and their bytes */
+    uint32_t *sizes;    /* [n_kv_heads][ends_cap] */
+} pleat__device_lane_blocks;
 
 /* What a step is, in device memory. */
 typedef struct pleat__device_step_state {
@@ -79,6 +93,7 @@ typedef struct pleat__device_lanes {
     uint64_t page_bytes;
     pleat__page_layout layouts[2]; /* [side] */
     pleat__device_policy policy;
+    pleat__device_lane_blocks blocks;
     uint32_t n_layers, n_kv_heads, head_dim, max_tokens;
     bool is_rotated; /* keys and values are (quant/rotate.h) */
     const uint32_t
@@ -200,6 +215,14 @@ pleat_status pleat__device_lanes_end(const pleat__device_lanes *lanes, pleat__de
 
 /* Each lane that holds more than its budget loses a token. */
 pleat_status pleat__device_lanes_evict(const pleat__device_lanes *lanes, pleat__device_stream stream, pleat_error *err);
+
+/* A step's end where lanes have blocks: of each lane that has more than the buffer's tokens, the oldest become one. */
+pleat_status pleat__device_lanes_compress(const pleat__device_lanes *lanes, pleat__device_stream stream,
+                                          pleat_error *err);
+
+/* The same of a layer's prompt, all tokens of which are in the high side: n_blocks of each lane. */
+pleat_status pleat__device_lanes_compress_prompt(const pleat__device_lanes *lanes, uint32_t seq_idx, uint32_t layer,
+                                                 uint32_t n_blocks, pleat__device_stream stream, pleat_error *err);
 
 /* The pool's counters and the step's. */
 typedef struct pleat__device_counters {

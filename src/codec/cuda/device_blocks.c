@@ -112,6 +112,7 @@ static bool make_room(const builder *m, parts *p, uint64_t n_bytes) {
 /* A matrix of all blocks: what it is coded with here, and there. */
 typedef struct coding {
     const pleat__codebook *codebook;
+    pleat__codebook words_codebook;
     pleat__bit_tree tree; /* bit-serial */
     parts words, row_bits;
     uint64_t max_words; /* of a block */
@@ -132,7 +133,7 @@ static void add_codes(builder *m, coding *c) {
         n = pleat__bit_tree_encode(&c->tree, m->codes, c->rows, c->columns, row_bits, out);
         c->row_bits.used_bytes += c->rows * sizeof *row_bits;
     } else {
-        n = pleat__words_encode(c->codebook, m->codes, pleat__block_vectors(m->format), out);
+        n = pleat__words_encode(&c->words_codebook, m->codes, pleat__block_vectors(m->format), out);
     }
     c->words.used_bytes += 4 * n;
     if (n > c->max_words) c->max_words = n;
@@ -180,21 +181,38 @@ static bool make_block_room(builder *m) {
            make_room(m, &m->k->row_bits, 2 * m->k->rows) && make_room(m, &m->v->row_bits, 2 * m->v->rows);
 }
 
-/* Trees from the codes of the first blocks; those that are damaged are found later. */
-#define TREE_BLOCKS 64u
-static void build_trees(builder *m) {
-    uint64_t counts[2][PLEAT__CODEBOOK_SYMBOLS] = {{0}};
-    const size_t n_codes = (size_t)m->format->tokens * m->format->head_dim;
-    for (uint64_t block = 0; block < m->n_blocks && block < TREE_BLOCKS; block++) {
+/* How often codes occur, and pairs of them. */
+typedef struct tally {
+    uint64_t single[PLEAT__CODEBOOK_SYMBOLS], pair[PLEAT__CODEBOOK_SYMBOLS];
+} tally;
+
+static void count_codes(const builder *m, uint32_t n_levels, tally *t) {
+    const uint8_t *at = m->codes;
+    for (uint32_t v = 0; v + 1 < pleat__block_vectors(m->format); v += 2, at += 128)
+        for (uint32_t i = 0; i < 64; i++) {
+            t->single[at[i]]++;
+            t->single[at[64 + i]]++;
+            if (n_levels <= PLEAT__CODEBOOK_PAIR_LEVELS_MAX) t->pair[at[i] | at[64 + i] << 4]++;
+        }
+}
+
+/* Codebooks and trees from the codes of the first blocks; those that are damaged are found later. */
+#define COUNTED_BLOCKS 64u
+static void build_codings(builder *m) {
+    const pleat__block_format *f = m->format;
+    tally tallies[2] = {0};
+    for (uint64_t block = 0; block < m->n_blocks && block < COUNTED_BLOCKS; block++) {
         pleat__block_reader r;
         if (!open_payload(m, block, &r)) continue;
-        for (uint32_t i = 0; i < 2; i++) {
-            if (!decode(m, i ? &r.v : &r.k, i ? m->v->codebook : m->k->codebook)) continue;
-            for (size_t k = 0; k < n_codes; k++) counts[i][m->codes[k]]++;
-        }
+        if (decode(m, &r.k, m->k->codebook)) count_codes(m, f->k_levels, &tallies[0]);
+        if (decode(m, &r.v, m->v->codebook)) count_codes(m, f->v_levels, &tallies[1]);
     }
-    pleat__bit_tree_build(&m->k->tree, counts[0], m->format->k_levels);
-    pleat__bit_tree_build(&m->v->tree, counts[1], m->format->v_levels);
+    if (m->b->is_serial) {
+        pleat__bit_tree_build(&m->k->tree, tallies[0].single, f->k_levels);
+        pleat__bit_tree_build(&m->v->tree, tallies[1].single, f->v_levels);
+    }
+    pleat__words_codebook(m->k->codebook, tallies[0].pair, &m->k->words_codebook);
+    pleat__words_codebook(m->v->codebook, tallies[1].pair, &m->v->words_codebook);
 }
 
 /* Sections of all blocks, of keys and then of values, n_blocks + 1 each, and their parts. */
@@ -259,21 +277,20 @@ static pleat_status send(const void *to, const void *from, uint64_t n_bytes, ple
 
 /* ---- create ---------------------------------------------------------------------------------------------- */
 
-static void matrix_init(pleat__device_matrices *m, const pleat__codebook *codebook, uint32_t n_levels, uint32_t rows,
-                        uint32_t columns) {
+static void matrix_init(pleat__device_matrices *m, uint32_t n_levels, uint32_t rows, uint32_t columns) {
     m->n_levels = n_levels;
     m->rows = rows;
     m->columns = columns;
     m->one = 1;
-    m->codebook_kind = codebook->kind;
-    m->max_bits = codebook->max_bits;
 }
 
 /* Codes, and what they are decoded with. */
-static pleat_status send_coding(const pleat__device_matrices *m, pleat__device_rows *rows, const coding *c,
+static pleat_status send_coding(pleat__device_matrices *m, pleat__device_rows *rows, const coding *c,
                                 pleat_error *err) {
     uint32_t table[PLEAT__TABLE_CAP];
-    const uint32_t n = pleat__words_table(c->codebook, table);
+    const uint32_t n = pleat__words_table(&c->words_codebook, table);
+    m->codebook_kind = c->words_codebook.kind;
+    m->max_bits = c->words_codebook.max_bits;
     rows->n_branches = c->tree.n_branches;
     rows->max_words = (uint32_t)c->max_words;
     PLEAT_TRY(send(m->words, c->words.bytes, c->words.used_bytes, err));
@@ -332,7 +349,7 @@ static pleat_status fill(builder *m, pleat_error *err) {
     carve_host(m, &arena, &a);
     *m->k = (coding){.codebook = &m->codebooks->k, .rows = m->b->k.rows, .columns = m->b->k.columns};
     *m->v = (coding){.codebook = &m->codebooks->v, .rows = m->b->v.rows, .columns = m->b->v.columns};
-    if (m->b->is_serial) build_trees(m);
+    build_codings(m);
     pleat_status status = add_payloads(m, a.sections, err);
     if (status == PLEAT_OK) {
         make_tasks(m, a.tasks, a.firsts);
@@ -357,8 +374,8 @@ static pleat_status build(builder *m, pleat_error *err) {
     PLEAT_FAIL_IF(m->n_blocks + m->host->n_lanes > INT32_MAX, err, PLEAT_E_ARG, PLEAT_NOWHERE,
                   "device blocks: too many blocks and lanes"); /* so that tasks are less than a grid's most */
     pleat__codec_dsp_init(&m->dsp, pleat_cpu_flags());
-    matrix_init(&b->k, &m->codebooks->k, f->k_levels, f->tokens, f->head_dim);
-    matrix_init(&b->v, &m->codebooks->v, f->v_levels, f->head_dim, f->tokens);
+    matrix_init(&b->k, f->k_levels, f->tokens, f->head_dim);
+    matrix_init(&b->v, f->v_levels, f->head_dim, f->tokens);
     b->k.has_column_units = f->by_channel;
     b->v.has_column_units = true;
     b->k.n_lanes = b->v.n_lanes = m->host->n_lanes;

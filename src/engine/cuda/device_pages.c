@@ -94,13 +94,16 @@ static uint64_t pages_of(const pleat_engine *e, const pleat__place *place) {
     return e->device->is_uniform ? pages_of_length(e, place->n_tokens) : (uint64_t)load->pages[0] + load->pages[1];
 }
 
+/* Cold tokens are in blocks, whose slots are bytes: lengths say how many tokens there are. */
+static bool has_blocks(const pleat_engine *e) { return e->opt.spec.compressor != PLEAT_COMPRESSOR_NONE; }
+
 /* Two levels take a page of each side in a step; read in one go, tokens are all high ones until they are classed. */
 static uint64_t pages_for_levels(const pleat_engine *e, const pleat__place *place, uint32_t n_new) {
     const pleat__engine_device *d = e->device;
     const uint64_t n_lane = pleat__div_up_u32(n_new, d->page_tokens);
     const uint64_t lane_most = pleat__div_up_u32(most_slots(e), d->page_tokens) + 1ull;
     const uint64_t grows = d->n_rows * (n_lane + 2), most = d->n_rows * lane_most - pages_of(e, place);
-    if (place->n_tokens == 0) return d->n_rows * (n_lane + (n_new > 1 && !d->evicts));
+    if (place->n_tokens == 0) return d->n_rows * (n_lane + (n_new > 1 && !d->evicts && !has_blocks(e)));
     if (n_new == 1) return load_of(e, place)->next_pages;
     return grows < most ? grows : most;
 }
@@ -192,6 +195,7 @@ static pleat_cache_sides sides_of(const pleat_engine *e, const pleat__place *pla
         sides.high_pages = load->pages[0];
         sides.low_pages = load->pages[1];
         sides.live_slots = (uint64_t)load->slots[0] + load->slots[1] - load->holes;
+        if (has_blocks(e)) sides.live_slots = (uint64_t)place->n_tokens * d->n_rows;
     }
     sides.held_slots = sides.high_pages * d->page_tokens + sides.low_pages * d->low_page_tokens;
     return sides;
@@ -209,7 +213,9 @@ static void add_place(const pleat_engine *e, const pleat__place *place, pleat_ca
     const pleat__engine_device *d = e->device;
     const pleat_cache_sides sides = sides_of(e, place);
     const uint64_t n_pages = sides.high_pages + sides.low_pages, n_tokens = (uint64_t)place->n_tokens * d->n_rows;
-    const uint64_t n_low = d->is_uniform ? 0 : load_of(e, place)->slots[1];
+    const uint64_t n_low = d->is_uniform   ? 0
+                           : has_blocks(e) ? n_tokens - load_of(e, place)->slots[0]
+                                           : load_of(e, place)->slots[1];
     u->bytes += n_pages * d->page_bytes + d->table_bytes + 8 * n_pages;
     u->bytes_pages += n_pages * d->page_bytes;
     u->bytes_f16 += n_tokens * 4 * e->info.head_dim;

@@ -8,7 +8,8 @@
  *
  * A step begins only where the most that it can need is free.  So the device refuses none, unless that is wrong.
  *
- * A batch runs as a graph, recorded when a size is first seen.  The host waits for it once: its end tells what is held.
+ * A batch is launched kernel by kernel until its size has been seen RECORD_AT times, and runs as a graph from then on:
+ * recording takes as long as ten steps.  The host waits for it once: its end tells what is held.
  */
 #include <string.h>
 
@@ -20,6 +21,9 @@
  * they would be in a prompt. */
 #define LEAST_CHUNK 8u
 #define LEAST_FIXED_CHUNK 2u
+
+/* Steps of a size before it is recorded.  Requests come and go: some sizes are seen a few times only. */
+#define RECORD_AT 16u
 
 typedef enum item_kind { PROMPT, SINGLE, FOLLOWS } item_kind;
 
@@ -120,7 +124,7 @@ static pleat_status run_prompt(const step *s, uint32_t i) {
     PLEAT_TRY(pleat__device_forward_prompt(d->forward, d->cache, pleat__place_idx(s->e, place), place->n_tokens,
                                            item->tokens, item->n_tokens, item->n_logits, s->likeliest != NULL,
                                            item->logits, d->stream, s->err));
-    if (place->n_tokens > 0) d->n_batch = 0; /* the cache's batch is the chunk's sequence now */
+    d->n_batch = 0; /* the cache's batch may be this sequence now */
     place->n_tokens += item->n_tokens;
     const uint32_t greedy = s->likeliest ? pleat__device_forward_greedy(d->forward)[0] : 0;
     return judge(s, i, item->logits, item->n_logits, greedy);
@@ -159,13 +163,25 @@ static pleat_status record(const step *s, uint32_t n) {
     return status == PLEAT_OK ? ended : status;
 }
 
+/* The batch's kernels, on their way. */
+static pleat_status launch(const step *s, uint32_t n) {
+    pleat__engine_device *d = s->e->device;
+    if (!d->graphs[n].v && d->n_launched[n] < RECORD_AT) {
+        d->n_launched[n]++;
+        const pleat_status status = pleat__device_forward_step(d->forward, d->cache, n, d->stream, s->err);
+        for (uint32_t row = 0; status != PLEAT_OK && row < n; row++) d->places[d->next[row]].is_spoiled = true;
+        return status;
+    }
+    if (!d->graphs[n].v) PLEAT_TRY(record(s, n));
+    return pleat__device_graph_launch(d->graphs[n], d->stream, s->err);
+}
+
 /* One token of each of next[n], whose tokens and positions are set.  PLEAT_AGAIN: nothing has changed. */
 static pleat_status run_batch(const step *s, uint32_t n) {
     pleat__engine_device *d = s->e->device;
     PLEAT_TRY(set_batch(s, n));
-    if (!d->graphs[n].v) PLEAT_TRY(record(s, n));
     d->is_counted = false;
-    PLEAT_TRY(pleat__device_graph_launch(d->graphs[n], d->stream, s->err));
+    PLEAT_TRY(launch(s, n));
     PLEAT_TRY(pleat__engine_device_count_end(s->e, s->err));
     for (uint32_t row = 0; row < n; row++) d->places[d->next[row]].n_tokens++;
     return PLEAT_OK;

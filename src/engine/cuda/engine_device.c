@@ -23,7 +23,7 @@ static void device_destroy(pleat_engine *e) {
         pleat_device_cache_destroy(&d->cache);
         pleat__device_weights_destroy(&d->weights);
         pleat__device_stream_destroy(&d->stream);
-        pleat__engine_device_free_blocks(d);
+        pleat__engine_device_free_slabs(e);
     }
     pleat__free(&e->al, d->loads, e->opt.max_seqs, sizeof *d->loads);
     pleat__free(&e->al, d->windows, e->info.n_layers, sizeof *d->windows);
@@ -33,6 +33,7 @@ static void device_destroy(pleat_engine *e) {
     pleat__free(&e->al, d->next, e->opt.max_items, sizeof *d->next);
     pleat__free(&e->al, d->batch, e->opt.max_items, sizeof *d->batch);
     pleat__free(&e->al, d->places, e->opt.max_seqs, sizeof *d->places);
+    pleat__free(&e->al, d->n_launched, e->opt.max_items + 1ull, sizeof *d->n_launched);
     pleat__free(&e->al, d->graphs, e->opt.max_items + 1ull, sizeof *d->graphs);
     pleat__free(&e->al, d, 1, sizeof *d);
     e->device = NULL;
@@ -42,6 +43,7 @@ static pleat_status take_host(pleat_engine *e, pleat_error *err) {
     pleat__engine_device *d = e->device = pleat__alloc_zero(&e->al, 1, sizeof *d);
     if (d) {
         d->graphs = pleat__alloc_zero(&e->al, e->opt.max_items + 1ull, sizeof *d->graphs);
+        d->n_launched = pleat__alloc_zero(&e->al, e->opt.max_items + 1ull, sizeof *d->n_launched);
         d->places = pleat__alloc_zero(&e->al, e->opt.max_seqs, sizeof *d->places);
         d->batch = pleat__alloc_zero(&e->al, e->opt.max_items, sizeof *d->batch);
         d->next = pleat__alloc_zero(&e->al, e->opt.max_items, sizeof *d->next);
@@ -50,8 +52,8 @@ static pleat_status take_host(pleat_engine *e, pleat_error *err) {
         d->loads = pleat__alloc_zero(&e->al, e->opt.max_seqs, sizeof *d->loads);
         d->follows = pleat__alloc_zero(&e->al, e->opt.max_items, sizeof *d->follows);
     }
-    PLEAT_FAIL_IF(!d || !d->graphs || !d->places || !d->batch || !d->next || !d->in_batch || !d->is_prompt ||
-                      !d->follows,
+    PLEAT_FAIL_IF(!d || !d->graphs || !d->n_launched || !d->places || !d->batch || !d->next || !d->in_batch ||
+                      !d->is_prompt || !d->follows,
                   err, PLEAT_E_MEMORY, PLEAT_NOWHERE, "engine: out of memory");
     return PLEAT_OK;
 }
@@ -96,7 +98,7 @@ static pleat_status create_cache(pleat_engine *e, pleat_error *err) {
     d->n_rows = e->info.n_layers * e->info.n_kv_heads;
     d->page_bytes = usage.page_bytes;
     d->n_pages = usage.pages_total;
-    d->is_uniform = e->opt.spec.policy == PLEAT_POLICY_NONE;
+    d->is_uniform = e->opt.spec.policy == PLEAT_POLICY_NONE && e->opt.spec.compressor == PLEAT_COMPRESSOR_NONE;
     d->evicts = pleat_policy_evicts(e->opt.spec.policy) != 0;
     return PLEAT_OK;
 }
@@ -239,6 +241,7 @@ const pleat__engine_ops pleat__engine_on_device = {
     .get_times = device_get_times,
     .image_bytes = pleat__engine_device_image_bytes,
     .save = pleat__engine_device_save,
+    .save_soon = pleat__engine_device_save_soon,
     .image_pages = pleat__engine_device_image_pages,
     .take_image = pleat__engine_device_take_image,
     .drop_image = pleat__engine_device_drop_image,

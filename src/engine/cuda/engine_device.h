@@ -25,13 +25,14 @@ typedef struct pleat__place {
     uint32_t n_prompt; /* tokens that there were when the last prompt ended */
 } pleat__place;
 
-/* Pinned memory that an image has left. */
-typedef struct pleat__pinned_block {
-    void *p;
-    uint64_t bytes;
-} pleat__pinned_block;
+/* Pinned memory that images are in. */
+typedef struct pleat__pinned_slab {
+    uint8_t *p;
+    bool *is_taken; /* [n_units] */
+    uint32_t n_units;
+} pleat__pinned_slab;
 
-#define PLEAT__KEPT_BLOCKS 64u
+#define PLEAT__MAX_SLABS 256u
 
 struct pleat__engine_device {
     pleat_device_cache *cache;
@@ -39,6 +40,7 @@ struct pleat__engine_device {
     pleat__device_forward *forward;
     pleat__device_stream stream;
     pleat__device_graph *graphs; /* [max_items + 1] of a step by its size; NULL handles: not recorded yet */
+    uint8_t *n_launched;         /* [max_items + 1] steps of a size that were none, up to as many as it takes */
     pleat__place *places;        /* [max_seqs] */
     uint32_t *batch, *next;      /* [max_items] places: the cache's batch, and that of the step under way */
     uint32_t *in_batch;          /* [max_items] items of the step under way */
@@ -53,9 +55,9 @@ struct pleat__engine_device {
     bool is_uniform;                /* pages are arithmetic */
     bool is_counted;                /* nothing has changed since the last count */
     bool evicts;                    /* lanes have a budget */
-    uint32_t n_blocks;
-    pleat__pinned_block blocks[PLEAT__KEPT_BLOCKS]; /* [n_blocks] */
-    uint32_t *windows;                              /* [n_layers] of the model; NULL: none has one */
+    uint32_t n_slabs;
+    pleat__pinned_slab slabs[PLEAT__MAX_SLABS]; /* [n_slabs] */
+    uint32_t *windows;                          /* [n_layers] of the model; NULL: none has one */
 };
 
 /* NULL: no such sequence is open. */
@@ -75,7 +77,8 @@ pleat_status pleat__engine_device_count_end(pleat_engine *e, pleat_error *err);
 /* The most pages that n_new tokens more take while they are stored. */
 uint64_t pleat__engine_pages_for(const pleat_engine *e, const pleat__place *place, uint32_t n_new);
 
-void pleat__engine_device_free_blocks(pleat__engine_device *d);
+/* Slabs of which no image has anything. */
+void pleat__engine_device_free_slabs(pleat_engine *e);
 
 /* Operations of the row (engine/internal.h). */
 pleat_status pleat__engine_device_get_traits(const pleat_engine *e, pleat_cache_traits *out);
@@ -91,6 +94,8 @@ void pleat__engine_device_drop_image(pleat_engine *e, void *image, uint64_t n_by
 uint64_t pleat__engine_device_image_bytes(const pleat_engine *e, pleat_seq seq, pleat_seq base);
 pleat_status pleat__engine_device_save(const pleat_engine *e, pleat_seq seq, pleat_seq base, void *image,
                                        uint64_t cap_bytes);
+pleat_status pleat__engine_device_save_soon(const pleat_engine *e, pleat_seq seq, pleat_seq base, void *image,
+                                            uint64_t cap_bytes);
 uint64_t pleat__engine_device_image_pages(const pleat_engine *e, const void *image, uint64_t n_bytes);
 pleat_status pleat__engine_device_restore(pleat_engine *e, const void *image, uint64_t n_bytes, pleat_seq base,
                                           uint32_t max_tokens, pleat_seq *out);

@@ -11,6 +11,31 @@
 
 #define LANES PLEAT__WORDS_LANES
 
+/* Pairs of all codes, as short as 8 bits allow. */
+static void build_pairs(const uint64_t pairs[PLEAT__CODEBOOK_SYMBOLS], uint32_t n_levels, pleat__codebook *out) {
+    uint64_t weights[PLEAT__CODEBOOK_SYMBOLS] = {0};
+    uint8_t lengths[PLEAT__CODEBOOK_SYMBOLS], bits[PLEAT__CODEBOOK_SYMBOLS] = {0};
+    const uint32_t n = n_levels * n_levels;
+    for (uint32_t i = 0; i < n; i++) weights[i] = 1 + pairs[i % n_levels | i / n_levels << 4];
+    pleat__codebook_lengths(weights, n, PLEAT__CODEBOOK_PAIR_BITS_MAX, lengths);
+    for (uint32_t i = 0; i < n; i++) bits[i % n_levels | i / n_levels << 4] = lengths[i];
+    (void)pleat__codebook_from_bits(out, PLEAT__CODEBOOK_PAIRS, n_levels, bits); /* package-merge's are complete */
+}
+
+void pleat__words_codebook(const pleat__codebook *payloads, const uint64_t pairs[PLEAT__CODEBOOK_SYMBOLS],
+                           pleat__codebook *out) {
+    uint64_t of_pairs = 0, of_singles = 0;
+    if (payloads->kind != PLEAT__CODEBOOK_PAIRS && payloads->n_levels <= PLEAT__CODEBOOK_PAIR_LEVELS_MAX) {
+        build_pairs(pairs, payloads->n_levels, out);
+        for (uint32_t i = 0; i < PLEAT__CODEBOOK_SYMBOLS; i++) {
+            of_pairs += pairs[i] * out->bits[i];
+            of_singles += pairs[i] * (uint64_t)(payloads->bits[i & 15] + payloads->bits[i >> 4]);
+        }
+        if (32 * of_pairs <= 33 * of_singles) return;
+    }
+    *out = *payloads;
+}
+
 uint32_t pleat__words_table(const pleat__codebook *codebook, uint32_t table[PLEAT__TABLE_CAP]) {
     const uint32_t centre = PLEAT__TABLE_CENTRE(codebook->n_levels), n = 1u << codebook->max_bits;
     for (uint32_t i = 0; i < n; i++) {

@@ -6,7 +6,9 @@
  * A CPU's lanes have 16 bits and take a byte before every symbol, if they need it.  A warp that does so decodes 32 lanes
  * in 12 instructions a step; half of them see to bytes.  Here lanes have 64 bits, and see to them once in a *group* of
  * symbols: 4, or 2 of a WIDE codebook.  So streams are made anew when they are copied to a device, of the same
- * codes with the same codebook, which costs a lane about 30 bits at its end.
+ * codes, which costs a lane about 30 bits at its end.  They have the payloads' codebook, or pairs where that has single
+ * codes of 9 to 16 levels or thereabouts: a lookup gives two codes, and takes no more than it took for one.  A CPU's
+ * tables hold such pairs in 8 bits as well, but are slower by them (entropy/codebook.h).
  *
  *     codes       as in stream.h: lane j = 0..31 has bytes 2j and 2j+1 of each vector of 64, in the same order
  *     lane        its symbols' words one behind the other from bit 0 of its first 32 bits on, zeros at the end
@@ -35,6 +37,12 @@ extern "C" {
 #define PLEAT__TABLE_CENTRE(n_levels) ((n_levels) / 2)
 #define PLEAT__WORDS_LANES 32u
 #define PLEAT__TABLE_CAP (1u << PLEAT__CODEBOOK_WIDE_BITS)
+
+/* The codebook that codes of `payloads` stand in a device's memory with: pairs in up to 8 bits, where those are single
+ * codes of at most 16 levels and pairs take at most 1/32 more bits; else the same.  pairs[a | b << 4]: how often codes a
+ * and b are a pair (codebook.h), in some of the blocks or in all. */
+void pleat__words_codebook(const pleat__codebook *payloads, const uint64_t pairs[PLEAT__CODEBOOK_SYMBOLS],
+                           pleat__codebook *out);
 
 /* Symbols of a group. */
 #define PLEAT__WORDS_GROUP(kind) ((kind) == PLEAT__CODEBOOK_WIDE ? 2u : 4u)

@@ -134,6 +134,37 @@ static void images_are_the_cpus(void) {
     }
 }
 
+/* Who leaves is closed while its bytes are on their way, beside steps of another; or its image is not wanted any more. */
+static void images_leave_beside_steps(void) {
+    enum { N = 24 };
+    CHECK_DEVICE();
+    if (!load_once()) return;
+    for (size_t i = 0; i < CHECK_COUNT(formats) && check_failures() == 0; i++) {
+        check_context("%s", formats[i]);
+        pleat_engine *gpu = engine_on(formats[i], 1, 0);
+        pleat_seq leaves, stays;
+        pleat_token out[N];
+        CHECK_STATUS(pleat_engine_open(gpu, MAX_TOKENS, &leaves), PLEAT_OK);
+        CHECK_STATUS(pleat_engine_open(gpu, MAX_TOKENS, &stays), PLEAT_OK);
+        (void)read_text(gpu, leaves, 0, 401, true);
+        const pleat_token token = read_text(gpu, stays, 7, 100, true);
+        image whole = save(gpu, leaves), soon = {pleat_engine_take_image(gpu, whole.n_bytes), whole.n_bytes};
+        CHECK_STATUS(pleat_engine_save_soon(gpu, leaves, (pleat_seq){0}, soon.data, soon.n_bytes), PLEAT_OK);
+        CHECK(pleat_engine_image_pages(gpu, soon.data, soon.n_bytes) > 0);
+        CHECK_STATUS(pleat_engine_close(gpu, leaves), PLEAT_OK);
+        go_on(gpu, stays, token, N, out);
+        const pleat_seq back = take_over(gpu, &soon);
+        CHECK_EQ_MEM(soon.data, whole.data, whole.n_bytes);
+        CHECK_STATUS(pleat_engine_save_soon(gpu, back, (pleat_seq){0}, soon.data, soon.n_bytes), PLEAT_OK);
+        drop(gpu, &soon);
+        drop(gpu, &whole);
+        CHECK_STATUS(pleat_engine_close(gpu, back), PLEAT_OK);
+        CHECK_STATUS(pleat_engine_close(gpu, stays), PLEAT_OK);
+        CHECK_EQ_U64(pleat_engine_pages_held(gpu, (pleat_seq){0}), 0);
+        pleat_engine_destroy(&gpu);
+    }
+}
+
 /* Rings, whose lanes are of two lengths. */
 static void windows_have_images(void) {
     CHECK_DEVICE();
@@ -316,6 +347,7 @@ int main(int argc, char **argv) {
     static const check_test tests[] = {
         {"hashes are xxh3", hashes_are_xxh3},
         {"images are the cpu's", images_are_the_cpus},
+        {"images leave beside steps", images_leave_beside_steps},
         {"windows have images", windows_have_images},
         {"what cannot be restored changes nothing", what_cannot_be_restored_changes_nothing},
         {"forged slots are refused", forged_slots_are_refused},

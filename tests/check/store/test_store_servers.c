@@ -465,7 +465,7 @@ static void test_strangers(void) {
                  {"$99999999999999\r\n", false, true},
                  {"$10\r\n0123456789\r\n", false, false},
                  {"$24\r\nabcdefghijklmnopqrstuvwx\r\n", false, false},
-                 {"$24\r\nPLEATIMG\1\0\0\0\0\1\0\0\377\377\377\377\377\377\377\377\r\n", false, false},
+                 {"$24\r\nPLEATIMG\2\0\0\0\0\1\0\0\377\377\377\377\377\377\377\377\r\n", false, false},
                  {"*2\r\n$1\r\na\r\n$1\r\nb\r\n", false, false},
                  {"*1000000000\r\n", false, true},
                  {"-ERR no\r\n", false, false},
