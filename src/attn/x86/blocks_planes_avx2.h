@@ -92,7 +92,14 @@ INLINE void few_planes(uint32_t heads, const uint8_t *const *planes, uint32_t n_
     plane_sums sum;
     UNROLL
     for (uint32_t h = 0; h < heads; h++) sum[h][0] = sum[h][1] = _mm256_setzero_si256();
-    for (uint32_t b = 0; b < n_blocks; b++) numbers = add_planes(heads, planes[b], n_columns, numbers, stride, sum);
+    const uint8_t *at = planes[0], *end = at + (size_t)4 * n_columns;
+    for (uint32_t n = n_blocks * n_columns; n > 0; n -= 16, at += 64, numbers += 16) { /* two loops spill sums */
+        if (at == end) {
+            at = *++planes;
+            end = at + (size_t)4 * n_columns;
+        }
+        dot_four_planes(heads, at, numbers, stride, sum);
+    }
     empty_planes(heads, sum, false, sums);
 }
 
