@@ -206,7 +206,7 @@ static size_t write_values(const pleat__rd_lane *lane, work *w, uint8_t *out) {
 
 /* ---- the payload ----------------------------------------------------------------------------------------- */
 
-_Static_assert(PLEAT__RD_TOKENS * PLEAT__MAX_HEAD_DIM + 160 <= UINT16_MAX, "a stream's bytes fit into two");
+_Static_assert(160 + PLEAT__RD_TOKENS * PLEAT__MAX_HEAD_DIM <= UINT16_MAX, "a stream's bytes fit into two");
 
 static void put_u32(uint8_t *at, uint32_t x) { memcpy(at, &x, sizeof x); }
 static void put_u16(uint8_t *at, uint32_t x) { memcpy(at, &(uint16_t){(uint16_t)x}, sizeof(uint16_t)); }
