@@ -460,6 +460,17 @@ static void say_undropped(const inspection *p) {
     }
 }
 
+/* Nor what blocks take, which the text decides.  What auto promises is shown. */
+static void say_unblocked(const inspection *p) {
+    for (uint32_t i = 0; i < p->o->kv.n && !p->o->common.quiet; i++) {
+        const pleat_compressor compressor = p->o->kv.spec[i].compressor;
+        if (compressor != PLEAT_COMPRESSOR_NONE && compressor != PLEAT_COMPRESSOR_AUTO)
+            cli_note("%s: bytes are those of a buffer that holds all tokens, none in blocks; `pleat run --format json` "
+                     "and `pleat eval` count what blocks take",
+                     p->o->kv.text[i]);
+    }
+}
+
 static void write_tables(inspection *p) {
     write_file_table(p);
     write_types_table(p);
@@ -468,6 +479,7 @@ static void write_tables(inspection *p) {
     if (p->geometry.n_layers) {
         write_kv_table(p);
         say_undropped(p);
+        say_unblocked(p);
     } else if (!p->o->common.quiet) {
         fprintf(stderr, "no figures for the KV cache: %s\n", p->no_shape.text);
     }

@@ -136,11 +136,12 @@ static int check_replays(const load_options *o) {
     return CLI_OK;
 }
 
-/* Statistics that no spec asks for would be left unread. */
-static int check_stats(const load_options *o) {
+/* Statistics that no spec asks for would be left unread.  Where the environment or a file names them, they are there for the
+ * specs that do. */
+static int check_stats(const load_options *o, const common_options *common) {
     uint32_t n_takers = 0;
     for (uint32_t i = 0; i < o->kv.n; i++) n_takers += pleat_spec_takes_stats(&o->kv.spec[i]) ? 1 : 0;
-    if (!o->stats || !o->kv.n || n_takers) return CLI_OK;
+    if (!o->stats || !o->kv.n || n_takers || !options_on_line(common, "stats")) return CLI_OK;
     cli_error("--stats %s: no --kv asks for statistics of the model: rd, auto and novel:mean=model do", o->stats);
     return CLI_USAGE;
 }
@@ -169,7 +170,7 @@ static int check_served(const load_options *o) {
 int load_model(load_options *o, common_options *common, loaded *l) {
     memset(l, 0, sizeof *l);
     int code = check_replays(o);
-    if (code == CLI_OK) code = check_stats(o);
+    if (code == CLI_OK) code = check_stats(o, common);
     if (code == CLI_OK) code = load_find_device(o, l);
     if (code == CLI_OK && l->n_devices && o->in_parts) code = check_served(o);
     if (code == CLI_OK) code = note_shipped(o, common, l);

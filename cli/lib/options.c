@@ -296,6 +296,11 @@ static int read_arguments(option_parse *p, int argc, char **argv, int first, cha
 
 /* ---- all --------------------------------------------------------------------------------------- */
 
+int options_on_line(const common_options *common, const char *name) {
+    const uint32_t i = common->command ? row_of(common->command, name) : OPTION_ROWS_CAP;
+    return i < OPTION_ROWS_CAP && (common->on_line >> i & 1) != 0;
+}
+
 void options_add_input(common_options *common, const char *path) {
     if (path && path[0] && common->n_inputs < INPUTS_CAP) common->inputs[common->n_inputs++] = path;
 }
@@ -342,7 +347,11 @@ int options_parse(const command *c, void *opts, int argc, char **argv, int first
     int code = read_all(p, argc, argv, first);
     if (code == CLI_OK && !common->help) code = options_check(p);
     if (code == CLI_OK) {
-        for (uint32_t i = 0; i < c->n_rows; i++) note_files(&c->rows[i], opts);
+        common->command = c;
+        for (uint32_t i = 0; i < c->n_rows; i++) {
+            note_files(&c->rows[i], opts);
+            common->on_line |= (uint64_t)(p->source[i] == SOURCE_LINE) << i;
+        }
         pleat_cpu_mask(common->cpu_mask);
     }
     free(defaults);

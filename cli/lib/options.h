@@ -73,6 +73,8 @@ typedef struct common_options {
     uint32_t n_outputs;
     const char *hf_repo, *hf_file; /* of -hf (hub/hub.h); NULL: not given */
     char *hf_path;                 /* where that file is, on the heap; NULL: not known yet */
+    const struct command *command; /* whose options they are */
+    uint64_t on_line;              /* bit i: its row i stood on the command line */
 } common_options;
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -187,6 +189,9 @@ extern const char *const option_plain_specs[]; /* the default of what compares f
 /* Fill opts, c->options_bytes long, from defaults, then the environment, then argv[first..argc).  CLI_OK, or CLI_USAGE
  * after a message. */
 int options_parse(const command *c, void *opts, int argc, char **argv, int first);
+
+/* Did the option stand on the command line itself?  What the environment or a file says goes for every call. */
+int options_on_line(const common_options *common, const char *name);
 
 /* Note a file that is read; NULL and "" are none.  `path` stays as long as the options. */
 void options_add_input(common_options *common, const char *path);

@@ -63,6 +63,9 @@ try inspect "$MODEL" --kv "kvzip:budget=25% h2o:budget=25% h2o:budget=25%,reclai
 check "inspect names the specs whose budget its bytes do not count" same \
     "$(sed -nE 's/.* note: (.*): bytes are those of all tokens.*/\1/p' <<<"$stderr" | tr '\n' ' ')" \
     "kvzip:budget=25% h2o:budget=25%,reclaim=block "
+try inspect "$MODEL" --kv "kivi:bits=2 k8v4 kvcomp+pack rd auto:bytes=20%"
+check "and those whose blocks they do not count" same \
+    "$(sed -nE 's/.* note: ([^:+]*)[^ ]*: bytes are those of a buffer.*/\1/p' <<<"$stderr" | tr '\n' ' ')" "kivi kvcomp rd "
 fails 2 "kvzip reads a prompt a second time" run -m "$MODEL" -p x --prompt-cache "$scratch/kept" --kv kvzip
 fails 2 "kvzip reads a prompt a second time" run -m "$MODEL" --chat --kv kvzip
 fails 2 "kvzip reads a prompt a second time" serve -m "$MODEL" --kv kvzip

@@ -106,6 +106,8 @@ check "and missing ones" says "--kv novel:budget=25%,mean=model: there are no st
 try run -m "$model" -p "The sea" -n 2 --kv rd --stats "$scratch/first"
 check "--stats names others" exits 0
 fails 2 "--stats .*: no --kv asks for statistics of the model: rd, auto" run -m "$model" -p "The sea" -n 2 --kv k8v4 --stats "$scratch/first"
+capture env PLEAT_STATS="$scratch/first" "$PLEAT" run -m "$model" -p "The sea" -n 2 --kv k8v4
+check "those that the environment names are for those that ask" exits 0
 try run -m "$model" -p "The sea" -n 2 --kv rd --stats "$scratch/text"
 check "what is no such file is refused" says "this is no file of statistics"
 python3 - "$scratch/first" "$scratch/other" <<'PY'
